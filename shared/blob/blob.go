@@ -1,0 +1,73 @@
+// Package blob is the port to buckets of objects: S3, Cloud Storage or a
+// directory.
+//
+// Every driver passes package blobtest. The port states the smallest limit of
+// all its stores: keys are UTF-8, at most 512 bytes, '/'-separated, with no
+// empty, "." or ".." segment and no control character. Objects are immutable
+// once put; a later put of the same key makes a new version. The port never
+// deletes by listing, never retries and never interprets contents.
+package blob
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// MaxKey is the longest key, in bytes.
+const MaxKey = 512
+
+// Info describes one version of an object.
+type Info struct {
+	Key     string
+	Size    int64
+	Version string // opaque; equal versions mean equal bytes
+	ModTime time.Time
+}
+
+// PutOptions says under which condition a put may happen.
+type PutOptions struct {
+	// CreateOnly fails with Conflict if the key exists. Of any number of
+	// concurrent create-only puts exactly one succeeds.
+	CreateOnly bool
+	// IfVersion, if not empty, fails with Conflict unless the current version
+	// is this one.
+	IfVersion string
+}
+
+// GetOptions selects a version and a range.
+type GetOptions struct {
+	Version string // "" is the current one; a version that is gone is NotFound
+	Offset  int64
+	Length  int64 // 0 means to the end
+}
+
+// Range names a part of an object, for Join. Length 0 means to the end.
+type Range struct {
+	Key            string
+	Offset, Length int64
+}
+
+// Store is a bucket. All methods may be called concurrently.
+type Store interface {
+	// Put streams r into an object, in memory bounded by the driver's part
+	// size. The object appears whole or not at all, and is durable when Put
+	// returns. An error of r is returned as it is and leaves nothing visible.
+	Put(ctx context.Context, key string, r io.Reader, o PutOptions) (Info, error)
+	// Get opens an object for reading. NotFound if the key or version is
+	// absent. A range past the end yields the bytes there are.
+	Get(ctx context.Context, key string, o GetOptions) (io.ReadCloser, Info, error)
+	// Stat describes the object (the given version of it, or "" for current).
+	Stat(ctx context.Context, key, version string) (Info, error)
+	// List returns up to limit objects whose key starts with prefix and sorts
+	// after `after`, in byte order of keys.
+	List(ctx context.Context, prefix, after string, limit int) ([]Info, error)
+	// Join makes dst, create-only, of the ranges in order, without passing the
+	// bytes through the caller where the store can.
+	Join(ctx context.Context, dst string, parts []Range) (Info, error)
+	// Copy makes dst, create-only, a copy of the object src.
+	Copy(ctx context.Context, dst, src string) (Info, error)
+	// Delete removes the key; absent is success. With a version it removes
+	// only that current version, else Conflict.
+	Delete(ctx context.Context, key, version string) error
+}

@@ -1,0 +1,42 @@
+// Package capacity is the port to the machine a worker runs on: what it has,
+// and whether it is about to be taken away.
+//
+// Metadata addresses appear in driver code alone. An inventory without GPUs
+// is never an error. Every driver passes package capacitytest.
+package capacity
+
+import (
+	"context"
+	"time"
+)
+
+// GPU describes one device. Drain says why the device must not get new work,
+// or is empty.
+type GPU struct {
+	Index       int    `json:"index"`
+	UUID        string `json:"uuid,omitempty"`
+	Name        string `json:"name,omitempty"`
+	MemoryBytes uint64 `json:"memory_bytes,omitempty"`
+	Drain       string `json:"drain,omitempty"`
+}
+
+// Inventory is what the machine has.
+type Inventory struct {
+	CPUs        int    `json:"cpus"`
+	MemoryBytes uint64 `json:"memory_bytes"`
+	GPUs        []GPU  `json:"gpus"`
+}
+
+// Notice warns that the machine goes away in Lead.
+type Notice struct {
+	Reason string
+	Lead   time.Duration
+}
+
+// Source tells a machine's capacity.
+type Source interface {
+	// Inventory looks once.
+	Inventory(ctx context.Context) (Inventory, error)
+	// Notices delivers preemption notices until ctx ends, then closes.
+	Notices(ctx context.Context) <-chan Notice
+}
