@@ -1,0 +1,82 @@
+package config
+
+// Deployment is the config of one installation: D/rollout.toml on a laptop.
+// Everything in it has a default; see DefaultDeployment.
+type Deployment struct {
+	SchemaVersion int      `toml:"schema_version"`
+	Bucket        string   `toml:"bucket"` // the bucket's name, part of run ids; "local"
+	Health        Health   `toml:"health"`
+	Worker        Worker   `toml:"worker"`
+	Engine        Engine   `toml:"engine"`
+	Pools         []Pool   `toml:"pool"`
+	Secrets       []string `toml:"secrets"` // allowlist of secret names
+	Defaults      Run      `toml:"defaults"`
+}
+
+// Health holds the timings of heartbeats. Defaults: 500ms, 4s, 5s, 250ms.
+// Refused: self-fence ≥ failure timeout; skew budget ≥ 2 × interval.
+type Health struct {
+	Interval       Duration `toml:"heartbeat_interval"`
+	SelfFence      Duration `toml:"self_fence_timeout"`
+	FailureTimeout Duration `toml:"failure_timeout"`
+	SkewBudget     Duration `toml:"skew_budget"`
+}
+
+// Worker holds the settings of the worker loop.
+type Worker struct {
+	InFlight        int      `toml:"in_flight"`        // requests at once; 64
+	Checkpoint      Duration `toml:"checkpoint"`       // unfinished work between checkpoints; 60s
+	ProgressTimeout Duration `toml:"progress_timeout"` // longest silence of a request; 120s
+	RequestTimeout  Duration `toml:"request_timeout"`  // longest request; 0 is none
+	DrainBudget     Duration `toml:"drain_budget"`     // 15s
+}
+
+// Engine names an inference engine: "mock", or the base URL of an
+// OpenAI-compatible server.
+type Engine struct {
+	URL    string `toml:"url"`
+	Secret string `toml:"secret"` // name of the API key's secret; "" is none
+}
+
+// Pool is a set of workers that serve one model.
+type Pool struct {
+	Name  string `toml:"name"`
+	Model string `toml:"model"`
+}
+
+// Infer is the file of `rollout infer batch --config`.
+type Infer struct {
+	SchemaVersion int          `toml:"schema_version"` // optional here
+	Model         Model        `toml:"model"`
+	Sampling      Sampling     `toml:"sampling"`
+	Input         InferInput   `toml:"input"`
+	Output        InferOutput  `toml:"output"`
+	Workers       InferWorkers `toml:"workers"`
+	Engine        Engine       `toml:"engine"`
+	Storage       InferStorage `toml:"storage"`
+	Shard         Shard        `toml:"shard"`
+	Limits        Limits       `toml:"limits"`
+	Health        Health       `toml:"health"`
+	Worker        Worker       `toml:"worker"`
+}
+
+// InferInput names the prompts files: a glob over many, one output.
+type InferInput struct {
+	Glob    string `toml:"glob"`
+	Dialect string `toml:"dialect"`
+}
+
+// InferOutput names the folder of completions.jsonl.
+type InferOutput struct {
+	Dir string `toml:"dir"`
+}
+
+// InferWorkers is the number of worker processes; at least 1.
+type InferWorkers struct {
+	Count int `toml:"count"`
+}
+
+// InferStorage is where the state is kept; "" is <output.dir>/.rollout.
+type InferStorage struct {
+	Path string `toml:"path"`
+}

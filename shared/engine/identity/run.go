@@ -1,0 +1,73 @@
+package identity
+
+import (
+	"strconv"
+)
+
+// RunID names a run: 26 characters of Crockford base32, a ULID's alphabet and
+// length. Example: "01JD2ZQ4T5W0M1X9YB7R3K8CVE".
+type RunID string
+
+const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+
+// Valid reports whether r has a run id's length and alphabet. Run ids become
+// parts of keys, so everything that takes one from outside must ask.
+func (r RunID) Valid() bool {
+	if len(r) != 26 || r[0] > '7' {
+		return false
+	}
+	for i := range len(r) {
+		if crockfordValue(r[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func crockfordValue(c byte) int {
+	for i := range len(crockford) {
+		if crockford[i] == c {
+			return i
+		}
+	}
+	return -1
+}
+
+// UploadRun is the run of one version of one uploaded object. A repeated
+// event names the same run; a new version of the object is a new run.
+func UploadRun(bucket, key, version string) RunID {
+	h := NewHasher()
+	for _, part := range []string{bucket, key, version} {
+		h.uint64(uint64(len(part)))
+		h.Write([]byte(part))
+	}
+	c := h.Sum()
+	return encodeRun(c[:16])
+}
+
+// encodeRun writes 128 bits as 26 base32 digits, most significant first, as a
+// ULID does.
+func encodeRun(b []byte) RunID {
+	var out [26]byte
+	var acc uint64
+	bits := 2 // 130 digits' bits less 128: the first digit has two leading zeros
+	n := 0
+	for _, v := range b {
+		acc = acc<<8 | uint64(v)
+		bits += 8
+		for bits >= 5 {
+			bits -= 5
+			out[n] = crockford[acc>>bits&31]
+			n++
+		}
+	}
+	return RunID(out[:])
+}
+
+// ShardKey is the key of a shard's document: shard/<8 hex>-<run>-<n>. The hash
+// comes first so that no part of a document store is hot or sequential.
+func ShardKey(run RunID, n int) string {
+	tail := string(run) + "-" + strconv.Itoa(n)
+	c := Content([]byte(tail))
+	return "shard/" + c.String()[:8] + "-" + tail
+}
