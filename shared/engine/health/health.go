@@ -1,0 +1,111 @@
+// Package health judges other processes by their heartbeats.
+//
+// A worker's beat is one document, and the lease of every shard it lists.
+//
+//	beat ──▶ due_at = now + 2 × interval ──▶ (due) ──▶ overdue ──▶ dead
+//
+// A worker is dead when now − due_at exceeds both the skew budget and the
+// failure timeout. The judge's own clock is the only one used; the skew budget
+// pays for its difference from the worker's. The package reads no clock.
+package health
+
+import (
+	"time"
+
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/shard"
+)
+
+// Timings are the deployment's; see config.Health for the rules among them.
+type Timings struct {
+	Interval       time.Duration
+	SelfFence      time.Duration
+	FailureTimeout time.Duration
+	SkewBudget     time.Duration
+}
+
+// State is what a worker says of itself.
+type State string
+
+// The states of a worker.
+const (
+	Init     State = "init"
+	Ready    State = "ready"
+	Draining State = "draining"
+	Gone     State = "gone" // an orderly end; its shards were released before
+)
+
+// Held is one shard in a worker's hands.
+type Held struct {
+	Run     identity.RunID `json:"run"`
+	Shard   int            `json:"shard"`
+	Attempt uint64         `json:"attempt"`
+}
+
+// Beat is the document beat/<worker>. That worker alone writes it.
+type Beat struct {
+	Schema   int       `json:"schema"`
+	Worker   string    `json:"worker"`
+	Pool     string    `json:"pool"`
+	State    State     `json:"state"`
+	At       time.Time `json:"at"`     // the worker's clock
+	DueAt    time.Time `json:"due_at"` // At + 2 × interval
+	Started  time.Time `json:"started"`
+	InFlight int       `json:"in_flight"`
+	Host     string    `json:"host,omitempty"`
+	PID      int       `json:"pid,omitempty"`
+	CPUs     int       `json:"cpus,omitempty"`
+	GPUs     int       `json:"gpus,omitempty"`
+	Holds    []Held    `json:"holds,omitempty"`
+	// Control is the newest control sequence acted on, per run held.
+	Control map[identity.RunID]uint64 `json:"control,omitempty"`
+}
+
+// Due is when the next beat is due.
+func (t Timings) Due(now time.Time) time.Time { return now.Add(2 * t.Interval) }
+
+// Dead reports whether the worker of the beat is dead to the judge.
+func (t Timings) Dead(b Beat, now time.Time) bool {
+	over := now.Sub(b.DueAt)
+	return b.State == Gone || over > t.SkewBudget && over > t.FailureTimeout
+}
+
+// Lists reports whether the beat speaks for that claim of the shard.
+func (b Beat) Lists(run identity.RunID, n int, attempt uint64) bool {
+	for _, h := range b.Holds {
+		if h.Run == run && h.Shard == n && h.Attempt == attempt {
+			return true
+		}
+	}
+	return false
+}
+
+// Verdict is what a dispatched shard's document and its holder's beat say.
+type Verdict string
+
+// The verdicts.
+const (
+	Finished   Verdict = "finished"    // Done: coordinate may have missed it
+	Alive      Verdict = "alive"       // held by a worker that speaks for it
+	Unclaimed  Verdict = "unclaimed"   // nobody has it: its message may be lost
+	HolderDead Verdict = "holder_dead" // the holder's heartbeat is over or was never there
+	Disowned   Verdict = "disowned"    // a beat newer than the claim does not list it
+)
+
+// Judge gives the verdict on one shard. beat is the holder's, nil if it has
+// none.
+func (t Timings) Judge(d shard.Doc, beat *Beat, now time.Time) Verdict {
+	switch {
+	case d.State == shard.Done:
+		return Finished
+	case d.State != shard.Running:
+		return Unclaimed
+	case beat == nil || t.Dead(*beat, now):
+		return HolderDead
+	case beat.Lists(d.Run, d.Shard, d.Attempt):
+		return Alive
+	case beat.At.After(d.ClaimedAt):
+		return Disowned
+	}
+	return Alive // claimed since its last beat; the next one will list it
+}

@@ -1,0 +1,221 @@
+// Package run is the state machine of a run, and the only decider of its
+// progress: the coordinator's pure core.
+//
+//	Planning ─▶ Running ⇄ Pausing/Paused ─▶ Ending ─▶ Finalizing ─▶ Completed | CompletedWithErrors |
+//	               │                                                Stopped | Expired | OverBudget | Failed
+//	               └─▶ Interrupted (a pause that not all workers acknowledged in time; resumable)
+//
+// Step takes the state as saved, the documents as they are, the events that
+// came and `now`; it returns the new state, whose Effects are to be performed
+// after it is saved. Events may come late, twice, out of order or never:
+// documents decide, so Step only lets them tell where to look. The package
+// does no I/O, reads no clock and throws no dice.
+package run
+
+import (
+	"time"
+
+	"rollout/shared/engine/commit"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/interval"
+	"rollout/shared/engine/schedule"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+)
+
+// Schema is the version of the coordinator document.
+const Schema = 1
+
+// Phase is where a run is. Example: "running".
+type Phase string
+
+// The phases.
+const (
+	Planning            Phase = "planning"
+	Running             Phase = "running"
+	Pausing             Phase = "pausing"
+	Paused              Phase = "paused"
+	Interrupted         Phase = "interrupted"
+	Ending              Phase = "ending"
+	Finalizing          Phase = "finalizing"
+	Completed           Phase = "completed"
+	CompletedWithErrors Phase = "completed_with_errors"
+	Stopped             Phase = "stopped"
+	Expired             Phase = "expired"
+	OverBudget          Phase = "over_budget"
+	Failed              Phase = "failed"
+)
+
+// Ended reports whether the phase is terminal.
+func (p Phase) Ended() bool {
+	switch p {
+	case Completed, CompletedWithErrors, Stopped, Expired, OverBudget, Failed:
+		return true
+	}
+	return false
+}
+
+// Well reports whether a run that ended in the phase did all it was asked to.
+func (p Phase) Well() bool { return p == Completed }
+
+// dispatches reports whether new shards may be sent.
+func (p Phase) dispatches() bool { return p == Planning || p == Running }
+
+// Reason is why a run ends. Example: "stopped".
+type Reason string
+
+// The reasons.
+const (
+	ReasonDone    Reason = "done"
+	ReasonStopped Reason = "stopped"
+	ReasonExpired Reason = "expired"
+	ReasonBudget  Reason = "budget"
+	ReasonFast    Reason = "fail_fast"
+	ReasonChanged Reason = "input_changed"
+	ReasonBroken  Reason = "input_broken"
+)
+
+// Class is the class of the items that the end left without an answer.
+func (r Reason) Class() fault.Class {
+	switch r {
+	case ReasonExpired:
+		return fault.Expired
+	case ReasonBudget:
+		return fault.Budget
+	case ReasonChanged:
+		return fault.InputChanged
+	}
+	return fault.CanceledItem
+}
+
+// end is the terminal phase of a run that ended for the reason.
+func (r Reason) end(failed int) Phase {
+	switch r {
+	case ReasonDone:
+		if failed > 0 {
+			return CompletedWithErrors
+		}
+		return Completed
+	case ReasonStopped:
+		return Stopped
+	case ReasonExpired:
+		return Expired
+	case ReasonBudget:
+		return OverBudget
+	}
+	return Failed
+}
+
+// State is the document coordinator/<run>, at most 16 KiB. Coordinate alone
+// writes it.
+type State struct {
+	Schema  int            `json:"schema"`
+	Run     identity.RunID `json:"run"`
+	Phase   Phase          `json:"phase"`
+	Reason  Reason         `json:"reason,omitempty"`
+	Message string         `json:"message,omitempty"` // for people: why it paused or failed
+
+	Shards   int    `json:"shards"` // planned so far
+	Items    uint64 `json:"items"`
+	Complete bool   `json:"complete"` // the plan is
+
+	Next     int               `json:"next"` // shards below were dispatched
+	Frozen   int               `json:"frozen,omitempty"`
+	InFlight schedule.InFlight `json:"in_flight"`
+	Done     commit.Log        `json:"done"`
+	Counts   shard.Counts      `json:"counts"`
+	Streak   int               `json:"streak,omitempty"` // shards in a row without one answer
+
+	Control    uint64    `json:"control,omitempty"` // newest control sequence acted on
+	GraceUntil time.Time `json:"grace_until,omitzero"`
+	Steps      uint64    `json:"steps"`
+	SavedAt    time.Time `json:"saved_at"`
+	StartedAt  time.Time `json:"started_at,omitzero"`
+	EndedAt    time.Time `json:"ended_at,omitzero"`
+	Effects    []Effect  `json:"effects,omitempty"`
+}
+
+// New is the state of a run that nothing has happened to yet.
+func New(id identity.RunID) State {
+	return State{Schema: Schema, Run: id, Phase: Planning}
+}
+
+// Open returns the shards that were dispatched and are not done, in order.
+func (s State) Open() []interval.Range {
+	return s.Done.Set.Missing(interval.Range{Lo: 0, Hi: s.Next})
+}
+
+// Act is what an effect does. Example: "send".
+type Act string
+
+// The effects. All are hints or idempotent: performing one twice, or late,
+// changes no result.
+const (
+	Send     Act = "send"     // messages for the shards of Range, with Generation
+	SetPause Act = "pause"    // make control/<run> desire a pause, for Why
+	SetEnd   Act = "end"      // make control/<run> desire the end, for Why
+	Seal     Act = "seal"     // end every open shard of Range without a result
+	Replan   Act = "replan"   // ask plan to go on
+	Finalize Act = "finalize" // ask finalize to write what users read
+)
+
+// Effect is one thing to do after the state is saved.
+type Effect struct {
+	Act        Act             `json:"act"`
+	Range      *interval.Range `json:"range,omitempty"`
+	Generation int             `json:"generation,omitempty"`
+	Why        string          `json:"why,omitempty"`
+}
+
+// Kind is what an event says. Example: "done".
+type Kind string
+
+// The kinds of events.
+const (
+	ShardDone    Kind = "done"     // a shard is Done, with Counts
+	ShardLost    Kind = "lost"     // a shard sent with Generation must be sent again
+	Released     Kind = "released" // its holder gave it back: the same, at once
+	InputMissing Kind = "missing"  // the input is gone: pause
+	InputChanged Kind = "changed"  // the input is not what was planned: end
+	Finalized    Kind = "finalized"
+	Look         Kind = "look" // nothing in particular: look now
+)
+
+// Event is one thing that was said to have happened.
+type Event struct {
+	Kind       Kind
+	Shard      int
+	Generation int // ShardLost: the generation that was judged
+	Counts     shard.Counts
+	Why        string
+}
+
+// World is what the documents say now.
+type World struct {
+	// Plan as merged so far.
+	Shards   int
+	Items    uint64
+	Complete bool
+	Problem  string // why the plan can't go on; "" if it can
+	Ends     Reason // the reason to end that the problem is, or ""
+	// ProblemAt is the control sequence under which planning met the problem.
+	ProblemAt uint64
+	// Control as desired.
+	Sequence uint64
+	Pause    bool
+	End      Reason // "" if the end is not desired
+	Why      string
+	// Pool is how many shards the run's pool can hold at once.
+	Pool int
+	// Unacknowledged is how many living workers hold shards of the run and
+	// have not acted on Sequence yet.
+	Unacknowledged int
+}
+
+// Rules are the run's own, from its manifest.
+type Rules struct {
+	Deadline time.Time // zero is none
+	Grace    time.Duration
+	Tokens   int64 // budget; 0 is none
+	FailFast bool
+}

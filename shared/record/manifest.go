@@ -1,0 +1,145 @@
+package record
+
+import (
+	"time"
+
+	"rollout/shared/config"
+	"rollout/shared/engine/identity"
+)
+
+// Manifest is the document run/<run>: what was submitted. Submit creates it,
+// nobody changes it; the first one wins.
+type Manifest struct {
+	Schema    int            `json:"schema"`
+	Run       identity.RunID `json:"run"`
+	Name      string         `json:"name"`
+	Kind      string         `json:"kind"`
+	CreatedAt time.Time      `json:"created_at"`
+	Inputs    []Input        `json:"inputs"`
+	Dialect   string         `json:"dialect"`
+	Config    config.Run     `json:"config"`
+	ConfigKey string         `json:"config_key,omitempty"` // the object it came from; "" for the default
+	ModelURI  string         `json:"model_uri"`
+	ModelID   string         `json:"model_id"` // hex
+	Pool      string         `json:"pool"`
+	// Refused says why the run can't be: it is then Failed from the start.
+	Refused string `json:"refused,omitempty"`
+}
+
+// Input is one pinned input object.
+type Input struct {
+	Key     string `json:"key"`
+	Version string `json:"version"`
+	Size    int64  `json:"size"`
+	Packed  string `json:"packed,omitempty"` // "gzip" or "zstd": planned from an unpacked copy
+}
+
+// Desired is what a run shall do. Example: "pause".
+type Desired string
+
+// The desired states.
+const (
+	Run   Desired = "run"
+	Pause Desired = "pause"
+	End   Desired = "end"
+)
+
+// Control is the document control/<run>: what users, and coordinate on its
+// own findings, want of the run. Absent means Run. Workers read it before a
+// claim and at each heartbeat.
+type Control struct {
+	Schema   int       `json:"schema"`
+	Sequence uint64    `json:"sequence"`
+	Desired  Desired   `json:"desired"`
+	Reason   string    `json:"reason,omitempty"` // a run.Reason for End, words for Pause
+	At       time.Time `json:"at"`
+}
+
+// Plan is the document plan/<run>: how far the plan is merged. Plan alone
+// writes it.
+type Plan struct {
+	Schema   int      `json:"schema"`
+	Ranges   []Ranges `json:"ranges"` // per input
+	Total    int      `json:"total"`  // ranges of all inputs
+	Merged   int      `json:"merged"` // ranges in the index, from 0
+	Shards   int      `json:"shards"`
+	Items    uint64   `json:"items"`
+	Lines    uint64   `json:"lines"`             // of the input being merged, so far
+	Problem  string   `json:"problem,omitempty"` // why planning can't go on, in words
+	Trouble  Trouble  `json:"trouble,omitempty"` // and in kind
+	Control  uint64   `json:"control,omitempty"` // the control sequence under which it was met
+	Explicit bool     `json:"explicit"`          // some id list exists
+}
+
+// Trouble is the kind of problem that a plan has met.
+type Trouble string
+
+// The kinds of trouble.
+const (
+	InputMissing Trouble = "missing" // pauses the run; planning goes on when it is resumed
+	InputChanged Trouble = "changed" // ends the run
+	InputBroken  Trouble = "broken"  // ends the run: an archive that can't be unpacked
+)
+
+// Ranges says how many ranges an input object has, and the key, version and
+// size they count in (the unpacked copy's, for a packed input).
+type Ranges struct {
+	Key     string `json:"key"`
+	Version string `json:"version"`
+	Size    int64  `json:"size"`
+	Count   int    `json:"count"`
+}
+
+// Complete reports whether every range is in the index.
+func (p Plan) Complete() bool { return p.Merged == p.Total }
+
+// Locate returns the input and the byte range of range k.
+func (p Plan) Locate(k int) (input int, offset, limit int64, ok bool) {
+	for i, r := range p.Ranges {
+		if k < r.Count {
+			offset = int64(k) * RangeSize
+			return i, offset, min(offset+RangeSize, r.Size), true
+		}
+		k -= r.Count
+	}
+	return 0, 0, 0, false
+}
+
+// RangeSize is how much of an input one planning task reads. It is part of
+// the format: cuts depend on it.
+const RangeSize = 64 << 20
+
+// RangeCount is the number of ranges of an input of that size.
+func RangeCount(size int64) int { return int((size + RangeSize - 1) / RangeSize) }
+
+// RangeResult is the object that a planned range leaves last: what the merge
+// needs to know.
+type RangeResult struct {
+	Shards int    `json:"shards"`
+	Items  uint64 `json:"items"`
+	Lines  uint64 `json:"lines"`
+	IDs    int    `json:"ids"` // explicit ids; an id list exists if not 0
+}
+
+// IndexEntry is the object index/<k>: where range k stands among all ranges.
+type IndexEntry struct {
+	Range      int    `json:"range"`
+	Input      int    `json:"input"`
+	FirstShard int    `json:"first_shard"`
+	Shards     int    `json:"shards"`
+	FirstItem  uint64 `json:"first_item"`
+	Items      uint64 `json:"items"`
+	FirstLine  uint64 `json:"first_line"` // lines of the same input before the range
+	Lines      uint64 `json:"lines"`
+	// Duplicates are the lines of this range, by line number in the range,
+	// whose id an earlier line has.
+	Duplicates []Duplicate `json:"duplicates,omitempty"`
+}
+
+// Duplicate is a line whose id is taken: the line's number within its range,
+// and the input and line that came first.
+type Duplicate struct {
+	Line       uint64 `json:"line"`
+	FirstInput int    `json:"first_input"`
+	FirstLine  uint64 `json:"first_line"`
+}

@@ -1,0 +1,95 @@
+// Package record is the shape and the key of every document and object that
+// makes up a run.
+//
+// The first part of a document's key says who may write it (see the table in
+// each type's comment). Values are JSON with a schema version; unknown fields
+// are kept out by writing whole values only. The package does no I/O and
+// holds no rules: state machines live in shared/engine.
+package record
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+)
+
+// Schema is the version of every document. Documents of a newer one are
+// refused, never guessed at.
+const Schema = 1
+
+// Prefixes of the bucket.
+const (
+	Prompts = "prompts/" // users write
+	WorkDir = "work/"    // plan and shard results; expires
+	Runs    = "runs/"    // users read
+	Pending = "pending/" // uploads on their way to a content name
+)
+
+// Keys of documents.
+func ManifestKey(r identity.RunID) string    { return "run/" + string(r) }
+func ControlKey(r identity.RunID) string     { return "control/" + string(r) }
+func CoordinatorKey(r identity.RunID) string { return "coordinator/" + string(r) }
+func PlanKey(r identity.RunID) string        { return "plan/" + string(r) }
+func BeatKey(worker string) string           { return "beat/" + worker }
+func WorkerKey(worker string) string         { return "worker/" + worker }
+
+// Keys of objects.
+func UnpackedKey(r identity.RunID, input int) string {
+	return fmt.Sprintf("%s%s/input/%06d", WorkDir, r, input)
+}
+func CutTableKey(r identity.RunID, rng int) string {
+	return fmt.Sprintf("%s%s/plan/%06d.cuts", WorkDir, r, rng)
+}
+func IDListKey(r identity.RunID, rng int) string {
+	return fmt.Sprintf("%s%s/plan/%06d.ids", WorkDir, r, rng)
+}
+func RangeKey(r identity.RunID, rng int) string {
+	return fmt.Sprintf("%s%s/plan/%06d.json", WorkDir, r, rng)
+}
+func IndexKey(r identity.RunID, rng int) string {
+	return fmt.Sprintf("%s%s/index/%06d.json", WorkDir, r, rng)
+}
+
+// ShardObjectKey is where an attempt's result or checkpoint goes, create-only:
+// work/<run>/<n>/<attempt>-<nonce>.
+func ShardObjectKey(r identity.RunID, shard int, attempt uint64, nonce string) string {
+	return WorkDir + string(r) + "/" + strconv.Itoa(shard) + "/" + strconv.FormatUint(attempt, 10) + "-" + nonce
+}
+
+// OutputKey is a file that users read, such as runs/<run>/completions.jsonl.
+func OutputKey(r identity.RunID, name string) string { return Runs + string(r) + "/" + name }
+
+// Names of the files of a run.
+const (
+	Completions = "completions.jsonl"
+	Errors      = "errors.jsonl"
+	SummaryFile = "summary.json"
+)
+
+// RunOf returns the run id at the end of a key like run/<run>.
+func RunOf(key string) (identity.RunID, bool) {
+	_, id, _ := strings.Cut(key, "/")
+	r := identity.RunID(id)
+	return r, r.Valid()
+}
+
+// Encode renders a document's or small object's value.
+func Encode(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil { // the types here hold nothing that JSON can't
+		panic(fmt.Sprintf("record: encode %T: %v", v, err))
+	}
+	return b
+}
+
+// Decode reads a value written by Encode. what names it in errors.
+func Decode(b []byte, v any, what string) error {
+	if err := json.Unmarshal(b, v); err != nil {
+		return fault.As(fault.Corrupt, err, "decode %s", what)
+	}
+	return nil
+}

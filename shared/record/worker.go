@@ -1,0 +1,24 @@
+package record
+
+import (
+	"time"
+
+	"rollout/shared/capacity"
+)
+
+// WorkerMark is the document worker/<worker>: what functions want of a worker
+// or found out about it. Functions alone write it.
+type WorkerMark struct {
+	Schema   int       `json:"schema"`
+	Sequence uint64    `json:"sequence"`
+	Draining string    `json:"draining,omitempty"` // why it must drain; "" is not
+	Failed   time.Time `json:"failed,omitzero"`    // when it was found dead
+}
+
+// Machine is the part of a beat that describes the worker's machine.
+type Machine struct {
+	Host string         `json:"host"`
+	PID  int            `json:"pid"`
+	CPUs int            `json:"cpus"`
+	GPUs []capacity.GPU `json:"gpus,omitempty"`
+}
