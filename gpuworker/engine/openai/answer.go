@@ -1,0 +1,168 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"time"
+
+	"rollout/gpuworker/engine"
+	"rollout/shared/fault"
+)
+
+// Answer posts the request's bytes, with the members stream and
+// stream_options appended, and reads the answer: a stream of server-sent
+// events, or one JSON object from a server that does not stream.
+//
+// A server without /completions (404 or 405) is asked over /chat/completions
+// from then on, the prompt as the only user message. One without
+// /chat/completions can't answer chats: Invalid, saying so.
+//
+// The finish reasons error and abort are faults (Corrupt): such a text ends
+// anywhere. An answer whose stream ends after its finish reason is complete
+// even without the closing [DONE].
+func (c *Client) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
+	k := c.memory.Get().(*call)
+	defer c.release(k)
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !c.calls.add(k, cancel) {
+		return engine.Answer{}, c.closedFault()
+	}
+	defer c.calls.remove(k)
+	k.progress, k.cancel = progress, cancel
+
+	a, err := c.answer(inner, k, r)
+	if err == nil {
+		return a, nil
+	}
+	if ctx.Err() != nil {
+		return engine.Answer{}, fault.As(fault.Canceled, context.Cause(ctx), "%s", c.chat.op)
+	}
+	if c.calls.isClosed() {
+		return engine.Answer{}, c.closedFault()
+	}
+	return engine.Answer{}, err
+}
+
+func (c *Client) closedFault() error {
+	return fault.As(fault.Unavailable, errors.New("the engine's client is closed"), "%s", c.chat.op)
+}
+
+// answer asks the endpoint, or the one that stands in for it.
+func (c *Client) answer(ctx context.Context, k *call, r engine.Request) (engine.Answer, error) {
+	switch r.Endpoint {
+	case engine.Chat:
+		a, err := c.ask(ctx, k, c.chat, r.Body)
+		if errors.Is(err, errNoRoute) {
+			err = c.noChat(c.chat.op, "send prompts instead of messages, or give the base URL of a server with a chat template")
+		}
+		return a, err
+	case engine.Completion:
+		return c.complete(ctx, k, r.Body)
+	}
+	return engine.Answer{}, refused("POST "+c.base.String(), "endpoint %q is neither chat nor completion", r.Endpoint)
+}
+
+// complete asks for a completion, falling back to chat.
+func (c *Client) complete(ctx context.Context, k *call, body []byte) (engine.Answer, error) {
+	if !c.chatOnly.Load() {
+		a, err := c.ask(ctx, k, c.comp, body)
+		if !errors.Is(err, errNoRoute) {
+			return a, err
+		}
+	}
+	chat, err := chatBody(body)
+	if err != nil {
+		return engine.Answer{}, refused(c.comp.op, "the server has no such endpoint, and the request can't be made a chat: %w", err)
+	}
+	k.reset()
+	a, err := c.ask(ctx, k, c.chat, chat)
+	if errors.Is(err, errNoRoute) {
+		return a, c.noChat(c.comp.op, "check the path of the base URL; OpenAI-compatible servers mostly want it to end in /v1")
+	}
+	if c.chatOnly.CompareAndSwap(false, true) {
+		c.cfg.Logger.Info("the inference server has no completions endpoint; prompts are sent as chats", "url", c.comp.url.String())
+	}
+	return a, err
+}
+
+func (c *Client) noChat(op, remedy string) error {
+	return &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Op: op, Remedy: remedy,
+		Err: errors.New("the server has no /chat/completions endpoint")}
+}
+
+// ask makes one HTTP request and reads its answer.
+func (c *Client) ask(ctx context.Context, k *call, t target, body []byte) (engine.Answer, error) {
+	payload, size, err := streamed(body)
+	if err != nil {
+		return engine.Answer{}, refused(t.op, "%w", err)
+	}
+	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header.Clone(),
+		ProtoMajor: 1, ProtoMinor: 1, Body: payload(), ContentLength: size,
+		GetBody: func() (io.ReadCloser, error) { return payload(), nil }}).WithContext(ctx)
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return engine.Answer{}, fault.As(fault.Unavailable, withoutURL(err), "%s", t.op)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return engine.Answer{}, c.statusFault(t, resp)
+	}
+	k.progress()
+	return c.read(k, t, resp)
+}
+
+// read reads the answer from a response with status 200.
+func (c *Client) read(k *call, t target, resp *http.Response) (engine.Answer, error) {
+	k.in.Reset(resp.Body)
+	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	var err error
+	if media == "text/event-stream" {
+		err = k.readStream()
+	} else {
+		err = k.readWhole()
+	}
+	var sent *sentError
+	if errors.As(err, &sent) {
+		return engine.Answer{}, c.bodyFault(t, http.StatusInternalServerError, sent.body, 0)
+	}
+	if err != nil {
+		return engine.Answer{}, answerFault(t, err)
+	}
+	a, err := k.parts.answer()
+	if err != nil {
+		return engine.Answer{}, answerFault(t, err)
+	}
+	k.drain()
+	return a, nil
+}
+
+// drainTime is how long a finished answer waits for the end of its stream,
+// which mostly is in the same packet.
+const drainTime = 50 * time.Millisecond
+
+// drain reads the stream's end, without which its connection is not used
+// again. A server that keeps the stream open loses the connection.
+func (k *call) drain() {
+	if k.atEnd {
+		return
+	}
+	t := time.AfterFunc(drainTime, k.cancel)
+	defer t.Stop()
+	// Discard ends at the stream's end, an error or the cancel: all are fine,
+	// as the answer is complete.
+	_, _ = k.in.Discard(4 << 10)
+}
+
+// withoutURL unwraps the error that repeats the whole URL.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}

@@ -1,0 +1,156 @@
+package openai
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"rollout/shared/fault"
+)
+
+const (
+	maxErrorBody = 64 << 10
+	maxMessage   = 400 // bytes of a server's message that errors repeat
+	maxHint      = 24 * time.Hour
+)
+
+// errNoRoute is a 404 or 405 for the path itself, not for a model.
+var errNoRoute = errors.New("the server has no such endpoint")
+
+// refused is the fault of a request that no server would take.
+func refused(op, format string, args ...any) error {
+	return &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Op: op, Err: fmt.Errorf(format, args...)}
+}
+
+// malformed says where data is not what it should be, without repeating it.
+func malformed(err error, data []byte) error {
+	var syntax *jsontext.SyntacticError
+	if errors.As(err, &syntax) {
+		return fmt.Errorf("%w: byte %d of %d is not JSON", errMalformed, syntax.ByteOffset, len(data))
+	}
+	return fmt.Errorf("%w: its %d bytes of JSON do not have an answer's shape", errMalformed, len(data))
+}
+
+// answerFault classifies what went wrong after a 200.
+func answerFault(t target, err error) error {
+	switch {
+	case errors.Is(err, errMalformed), errors.Is(err, errOversized), errors.Is(err, errNoChoice):
+	case errors.Is(err, errFinish):
+	default: // the connection
+		return fault.As(fault.Unavailable, err, "%s", t.op)
+	}
+	return &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Op: t.op, Err: err}
+}
+
+// statusFault classifies a response whose status is not 200.
+func (c *Client) statusFault(t target, resp *http.Response) error {
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if err != nil && len(body) == 0 && resp.Request.Context().Err() != nil {
+		return err
+	}
+	return c.bodyFault(t, resp.StatusCode, body, retryAfter(resp.Header))
+}
+
+// bodyFault classifies an error by its status and body. A status in the body
+// wins over the response's, which gateways rewrite and streams do not have;
+// only the statuses that speak of every request stand.
+func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration) error {
+	s := parseServerError(body)
+	if kindOf(status) == fault.Invalid || kindOf(status) == fault.Corrupt {
+		if s.status != 0 {
+			status = s.status
+		}
+	}
+	e := &fault.Error{Kind: kindOf(status), Op: t.op}
+	switch {
+	case s.tooLong(status) && (e.Kind == fault.Invalid || e.Kind == fault.Corrupt):
+		e.Kind, e.Class = fault.Invalid, fault.TooLong
+	case (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && !s.aboutModel():
+		e.Class, e.Err = fault.Refused, errNoRoute
+		return e
+	case e.Kind == fault.Invalid:
+		e.Class = fault.Refused
+	case e.Kind == fault.Corrupt:
+		e.Class = fault.Engine
+	case e.Kind == fault.Denied:
+		e.Remedy = "check the inference server's key"
+	case e.Kind == fault.Throttled:
+		e.RetryAfter = hint
+	}
+	if 300 <= status && status < 400 {
+		e.Remedy = "the server redirects: give the URL it redirects to as the base URL"
+	}
+	e.Err = fmt.Errorf("status %d: %s", status, c.presentable(s.message))
+	return e
+}
+
+// kindOf says what a status means for the caller.
+func kindOf(status int) fault.Kind {
+	switch status {
+	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
+		return fault.Denied
+	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		return fault.Throttled
+	}
+	if 400 <= status && status < 500 {
+		return fault.Invalid
+	}
+	return fault.Corrupt
+}
+
+// presentable makes a server's message fit for an error: one line, short, and
+// without the key, which some servers repeat.
+func (c *Client) presentable(message string) string {
+	if key := c.cfg.Key.Reveal(); key != "" {
+		message = strings.ReplaceAll(message, key, c.cfg.Key.String())
+	}
+	message = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(message, "\uFFFD"))
+	if len(message) > maxMessage {
+		cut := maxMessage
+		for !utf8.RuneStart(message[cut]) {
+			cut--
+		}
+		message = message[:cut] + "…"
+	}
+	if message = strings.TrimSpace(message); message == "" {
+		return "no message"
+	}
+	return message
+}
+
+// retryAfter reads the header's seconds, or its date in relation to the
+// response's own date; 0 if it is not there or makes no sense.
+func retryAfter(h http.Header) time.Duration {
+	v := strings.TrimSpace(h.Get("Retry-After"))
+	if s, err := strconv.ParseFloat(v, 64); err == nil {
+		if s > 0 && s <= maxHint.Seconds() {
+			return time.Duration(s * float64(time.Second))
+		}
+		if s > 0 {
+			return maxHint
+		}
+		return 0
+	}
+	at, err := http.ParseTime(v)
+	if err != nil {
+		return 0
+	}
+	now, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		return 0
+	}
+	return min(max(at.Sub(now), 0), maxHint)
+}

@@ -1,0 +1,180 @@
+// Package openai asks any OpenAI-compatible HTTP server (vLLM, SGLang,
+// llama.cpp, transformers serve, hosted APIs) for answers.
+//
+// It streams every answer, so that a token's arrival is a sign of work, and
+// puts the pieces together again. What servers send is hostile: sizes are
+// bounded, and text is made valid UTF-8. A lone surrogate escape, and a byte
+// that is not UTF-8, becomes U+FFFD; NaN and Infinity, which Python's servers
+// write among log probabilities, become null.
+//
+// The package never retries, never changes a request's own bytes (but for the
+// fallback from completions to chat, see Answer), never follows a redirect and
+// never shows the key.
+package openai
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"rollout/shared/fault"
+	"rollout/shared/secret"
+)
+
+// DefaultMaxAnswerBytes is the bound where Config sets none: 16 MiB.
+const DefaultMaxAnswerBytes = 16 << 20
+
+// Config sets a Client up.
+type Config struct {
+	// BaseURL is the server's API, as for OpenAI's own clients:
+	// "http://127.0.0.1:8000/v1". Without a path, /v1 is meant. A user and
+	// password in it are sent as basic authentication if there is no Key.
+	BaseURL string
+	// Key is sent as a bearer token; none if empty.
+	Key secret.Value
+	// MaxInFlight is how many requests the caller makes at once; so many idle
+	// connections are kept. 64 if zero.
+	MaxInFlight int
+	// MaxAnswerBytes bounds an answer; DefaultMaxAnswerBytes if zero.
+	MaxAnswerBytes int64
+	// Logger hears of what the server can't do; required.
+	Logger *slog.Logger
+	// HTTPClient replaces the package's own transport; mostly for tests.
+	HTTPClient *http.Client
+}
+
+// Client is an engine.Engine. Any number of goroutines may use it.
+type Client struct {
+	cfg    Config
+	base   *url.URL // without user and password
+	http   *http.Client
+	header http.Header
+	chat   target
+	comp   target
+
+	chatOnly atomic.Bool // the server has no /completions
+	memory   sync.Pool   // *call
+	calls    calls
+}
+
+// target is one URL of the server, and its name for errors.
+type target struct {
+	url *url.URL
+	op  string
+}
+
+// New checks the config. It opens no connection.
+func New(cfg Config) (*Client, error) {
+	if cfg.MaxInFlight <= 0 {
+		cfg.MaxInFlight = 64
+	}
+	if cfg.MaxAnswerBytes <= 0 {
+		cfg.MaxAnswerBytes = DefaultMaxAnswerBytes
+	}
+	base, user, err := parseBase(cfg.BaseURL)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{cfg: cfg, base: base, http: newHTTP(cfg), header: newHeader(cfg, user)}
+	c.chat, c.comp = c.target("POST", "chat/completions"), c.target("POST", "completions")
+	c.memory.New = func() any { return newCall(cfg.MaxAnswerBytes) }
+	return c, nil
+}
+
+// parseBase splits a base URL into the part that may be shown and the user.
+func parseBase(raw string) (*url.URL, *url.Userinfo, error) {
+	const remedy = `give a URL such as "http://127.0.0.1:8000/v1"`
+	bad := func(why string) error {
+		return &fault.Error{Kind: fault.Invalid, Op: "inference server's base URL", Err: fault.New(fault.Invalid, "%s", why), Remedy: remedy}
+	}
+	u, err := url.Parse(strings.TrimSpace(raw))
+	switch {
+	case err != nil: // the parser's error repeats the URL, password and all
+		return nil, nil, bad("it is not a URL")
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, nil, bad("it does not start with http:// or https://")
+	case u.Host == "" || u.Opaque != "":
+		return nil, nil, bad("it names no host")
+	case u.RawQuery != "" || u.Fragment != "":
+		return nil, nil, bad("it has a query or a fragment")
+	}
+	user := u.User
+	u.User = nil
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
+	if u.Path == "" {
+		u.Path = "/v1"
+	}
+	return u, user, nil
+}
+
+// target names a path below the API.
+func (c *Client) target(method, path string) target {
+	u := c.base.JoinPath(path)
+	return target{url: u, op: method + " " + u.String()}
+}
+
+func newHeader(cfg Config, user *url.Userinfo) http.Header {
+	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream, application/json"}, "User-Agent": {"rollout"}}
+	r := http.Request{Header: h}
+	if key := cfg.Key.Reveal(); key != "" {
+		h.Set("Authorization", "Bearer "+key)
+	} else if user != nil {
+		password, _ := user.Password()
+		r.SetBasicAuth(user.Username(), password)
+	}
+	return h
+}
+
+// Close ends answers in flight with Unavailable, and drops all connections.
+// It may be called again.
+func (c *Client) Close() error {
+	c.calls.close()
+	c.http.CloseIdleConnections()
+	return nil
+}
+
+// calls is the set of answers in flight, so that Close can end them.
+type calls struct {
+	mu     sync.Mutex
+	closed bool
+	live   map[*call]context.CancelFunc
+}
+
+// add registers a call; false once the client is closed.
+func (s *calls) add(k *call, cancel context.CancelFunc) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	if s.live == nil {
+		s.live = map[*call]context.CancelFunc{}
+	}
+	s.live[k] = cancel
+	return true
+}
+
+func (s *calls) remove(k *call) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.live, k)
+}
+
+func (s *calls) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, cancel := range s.live {
+		cancel()
+	}
+}
+
+func (s *calls) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}

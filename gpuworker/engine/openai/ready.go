@@ -1,0 +1,85 @@
+package openai
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"rollout/shared/fault"
+)
+
+// maxModels bounds the list of models; hosted APIs serve hundreds.
+const maxModels = 4 << 20
+
+// Ready asks /health, where there is one, then /models, and returns the first
+// model's name; "" from a server without /models. A 401 or 403 is Denied,
+// anything but a 200 Unavailable.
+func (c *Client) Ready(ctx context.Context) (string, error) {
+	model, err := c.ready(ctx)
+	if err != nil && ctx.Err() != nil {
+		return "", fault.As(fault.Canceled, context.Cause(ctx), "GET %s", c.base)
+	}
+	return model, err
+}
+
+func (c *Client) ready(ctx context.Context) (string, error) {
+	if c.calls.isClosed() {
+		return "", c.closedFault()
+	}
+	health := *c.base
+	health.Path = strings.TrimSuffix(health.Path, "/v1") + "/health"
+	if _, err := c.get(ctx, target{&health, "GET " + health.String()}); err != nil && !errors.Is(err, errNoRoute) {
+		return "", err
+	}
+	t := c.target("GET", "models")
+	body, err := c.get(ctx, t)
+	if errors.Is(err, errNoRoute) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	var list struct {
+		Data []struct {
+			ID lenient `json:"id"`
+		} `json:"data"`
+	}
+	if err := unmarshal(body, &list); err != nil {
+		return "", fault.As(fault.Unavailable, malformed(err, body), "%s", t.op)
+	}
+	if len(list.Data) == 0 || list.Data[0].ID == "" {
+		return "", fault.As(fault.Unavailable, errors.New("the server lists no model"), "%s", t.op)
+	}
+	return limited(string(list.Data[0].ID), 1024), nil
+}
+
+// get returns the body of a 200; errNoRoute if the path is not there.
+func (c *Client) get(ctx context.Context, t target) ([]byte, error) {
+	req := (&http.Request{Method: http.MethodGet, URL: t.url, Host: t.url.Host, Header: c.header.Clone(),
+		ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fault.As(fault.Unavailable, withoutURL(err), "%s", t.op)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxModels))
+	if err != nil {
+		return nil, fault.As(fault.Unavailable, err, "%s", t.op)
+	}
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return body, nil
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return nil, errNoRoute
+	}
+	kind := fault.Unavailable
+	if kindOf(resp.StatusCode) == fault.Denied {
+		kind = fault.Denied
+	}
+	s := parseServerError(body)
+	return nil, fault.As(kind, fmt.Errorf("status %d: %s", resp.StatusCode, c.presentable(s.message)), "%s", t.op)
+}

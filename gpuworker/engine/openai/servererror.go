@@ -1,0 +1,138 @@
+package openai
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// serverError is what a server says of an error, in any of the shapes:
+//
+//	{"error":{"message":…,"type":…,"code":…}}            OpenAI, vLLM, llama.cpp
+//	{"error":"…"}                                         Ollama, TGI
+//	{"object":"error","message":…,"type":…,"code":…}     older vLLM, SGLang
+//	{"detail":"Not Found"}                                FastAPI
+type serverError struct {
+	message string
+	kind    string // type
+	code    string // a word; "" for a number
+	status  int    // code, where it is an HTTP status; else 0
+}
+
+func parseServerError(body []byte) serverError {
+	var flat struct {
+		Error   jsontext.Value `json:"error"`
+		Detail  jsontext.Value `json:"detail"`
+		Message lenient        `json:"message"`
+		Type    lenient        `json:"type"`
+		Code    jsontext.Value `json:"code"`
+	}
+	if unmarshal(body, &flat) != nil {
+		return serverError{message: string(body)}
+	}
+	s := serverError{message: string(flat.Message), kind: string(flat.Type)}
+	s.setCode(flat.Code)
+	switch flat.Error.Kind() {
+	case jsontext.KindBeginObject:
+		nested := parseServerError(flat.Error)
+		if nested.status == 0 {
+			nested.status = s.status
+		}
+		s = nested
+	case jsontext.KindString:
+		s.message = unquoted(flat.Error)
+	}
+	if s.message == "" && len(flat.Detail) > 0 {
+		s.message = unquoted(flat.Detail)
+	}
+	if s.message == "" {
+		s.message = string(body)
+	}
+	return s
+}
+
+// setCode takes a code that is a number, a number in a string or a word.
+func (s *serverError) setCode(raw jsontext.Value) {
+	if len(raw) == 0 || raw.Kind() == jsontext.KindNull {
+		return
+	}
+	text := unquoted(raw)
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		s.code = text
+	} else if 400 <= n && n < 600 {
+		s.status = n
+	}
+}
+
+// unquoted returns a string's text, or any other value's JSON.
+func unquoted(v jsontext.Value) string {
+	if v.Kind() != jsontext.KindString {
+		return string(v)
+	}
+	text, _ := jsontext.AppendUnquote(nil, v) // a valid string; what is not UTF-8 is U+FFFD
+	return string(text)
+}
+
+// How servers say that a prompt is longer than the model takes. Codes and types
+// are compared, messages searched in lower case.
+var (
+	tooLongCodes = []string{
+		"context_length_exceeded",   // OpenAI, llama-cpp-python
+		"exceed_context_size_error", // llama.cpp
+		"context_window_exceeded", "prompt_too_long", "input_too_long",
+	}
+	tooLongMessages = []string{
+		"maximum context length",                 // OpenAI, vLLM, llama-cpp-python, SGLang, Mistral
+		"longer than the maximum model length",   // vLLM
+		"longer than the model's context length", // SGLang
+		"exceeds the model's maximum",            // SGLang
+		"exceeds the maximum allowed length",     // SGLang
+		"exceeds the available context size",     // llama.cpp
+		"exceed context window",                  // llama-cpp-python
+		"exceeds the context window",             // hosted APIs
+		"max_new_tokens` must be <=",             // TGI
+		"`inputs` must have less than",           // TGI
+		"prompt is too long",                     // Anthropic, Groq
+		"prompt too long",                        // Ollama
+		"input is too long",                      // Bedrock
+		"exceeds the maximum number of tokens",   // Gemini
+		"please reduce the length of the",        // OpenAI's family
+		"too many tokens: ",                      // Cohere
+	}
+	modelCodes = []string{"model_not_found", "modelnotfounderror"}
+)
+
+// tooLong reports whether the prompt does not fit the model. A message counts
+// only with a status of the request's own fault: others may repeat the prompt.
+func (s serverError) tooLong(status int) bool {
+	if status == http.StatusRequestEntityTooLarge || oneOf(tooLongCodes, s.code) || oneOf(tooLongCodes, s.kind) {
+		return true
+	}
+	if status < 400 || status >= 500 {
+		return false
+	}
+	message := strings.ToLower(s.message)
+	for _, m := range tooLongMessages {
+		if strings.Contains(message, m) {
+			return true
+		}
+	}
+	return false
+}
+
+// aboutModel reports whether a 404 means the model, not the path.
+func (s serverError) aboutModel() bool {
+	return oneOf(modelCodes, s.code) || oneOf(modelCodes, s.kind) || strings.Contains(strings.ToLower(s.message), "model")
+}
+
+func oneOf(list []string, word string) bool {
+	for _, w := range list {
+		if strings.EqualFold(w, word) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,161 @@
+package openai
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// wirePerAnswer is how many bytes of stream an answer's byte may cost. Servers
+// spend about 60 on a token's envelope; a stream beyond that never ends.
+const wirePerAnswer = 64
+
+var (
+	errOversized = errors.New("the answer is larger than the client takes")
+	errBroken    = errors.New("the connection ended before the answer did")
+)
+
+// sentError is an error object that the server sent in place of an answer.
+type sentError struct{ body []byte }
+
+func (e *sentError) Error() string { return "the server sent an error" }
+
+// call is the reusable memory of one answer.
+type call struct {
+	in       *bufio.Reader
+	long     []byte // a line that does not fit in's buffer
+	wire     int64  // bytes of stream read
+	max      int64
+	chunk    wireAnswer
+	parts    parts
+	atEnd    bool // the response is read to its end
+	progress func()
+	cancel   context.CancelFunc
+}
+
+func newCall(max int64) *call {
+	k := &call{in: bufio.NewReaderSize(nil, 8<<10), max: max}
+	k.reset()
+	return k
+}
+
+// reset forgets the previous answer and keeps what memory is small.
+func (k *call) reset() {
+	k.in.Reset(nil)
+	k.wire, k.atEnd = 0, false
+	if cap(k.long) > 1<<20 {
+		k.long = nil
+	}
+	k.parts.reset(k.max)
+}
+
+func (c *Client) release(k *call) {
+	k.reset()
+	k.progress, k.cancel = nil, nil
+	c.memory.Put(k)
+}
+
+// readStream reads server-sent events up to [DONE]. Every event of these
+// servers is one data line; lines end in LF or CRLF and nothing else, as
+// U+2028, U+2029 and U+0085 occur within data. Comments are no sign of work.
+func (k *call) readStream() error {
+	for {
+		line, err := k.line()
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			k.atEnd = true
+			if k.parts.finished {
+				return nil
+			}
+			return errBroken
+		}
+		if err != nil {
+			return err
+		}
+		data, ok := eventData(line)
+		if !ok {
+			continue
+		}
+		if string(data) == "[DONE]" {
+			return nil
+		}
+		k.progress()
+		if err := k.take(data); err != nil {
+			return err
+		}
+	}
+}
+
+// eventData returns what a line says, if it says anything: a data field, an
+// error field (older llama.cpp) or a bare object where an event belongs.
+func eventData(line []byte) ([]byte, bool) {
+	if len(line) > 0 && line[0] == '{' {
+		return line, true
+	}
+	if rest, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+		rest = bytes.TrimSpace(rest)
+		return rest, len(rest) > 0
+	}
+	if rest, ok := bytes.CutPrefix(line, []byte("error:")); ok {
+		return fmt.Appendf(nil, `{"error":%s}`, bytes.TrimSpace(rest)), true
+	}
+	return nil, false
+}
+
+// line returns the next line without its end; the bytes hold until the next
+// call. The last line needs no end.
+func (k *call) line() ([]byte, error) {
+	k.long = k.long[:0]
+	for {
+		part, err := k.in.ReadSlice('\n')
+		k.wire += int64(len(part))
+		if int64(len(k.long)+len(part)) > k.max || k.wire/wirePerAnswer > k.max {
+			return nil, errOversized
+		}
+		switch {
+		case err == nil && len(k.long) == 0:
+			return bytes.TrimRight(part, "\r\n"), nil
+		case err == nil:
+			k.long = append(k.long, part...)
+			return bytes.TrimRight(k.long, "\r\n"), nil
+		case errors.Is(err, bufio.ErrBufferFull):
+			k.long = append(k.long, part...)
+		case errors.Is(err, io.EOF) && len(k.long)+len(part) > 0:
+			k.long = append(k.long, part...)
+			return k.long, nil
+		default:
+			return nil, err
+		}
+	}
+}
+
+// readWhole reads an answer that is one JSON object.
+func (k *call) readWhole() error {
+	body := bytes.NewBuffer(k.long[:0])
+	n, err := body.ReadFrom(io.LimitReader(k.in, k.max+1))
+	k.long = body.Bytes()
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errBroken
+	}
+	if err != nil {
+		return err
+	}
+	if n > k.max {
+		return errOversized
+	}
+	k.atEnd = true
+	return k.take(k.long)
+}
+
+// take adds one piece of the answer, or a whole one.
+func (k *call) take(data []byte) error {
+	if err := k.chunk.decode(data); err != nil {
+		return err
+	}
+	if k.chunk.isError() {
+		return &sentError{bytes.Clone(data)}
+	}
+	return k.parts.add(&k.chunk)
+}
