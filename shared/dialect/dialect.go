@@ -73,10 +73,12 @@ type Result struct {
 	GeneratedAt time.Time
 }
 
-// Failure is a failed item.
+// Failure is a failed item; Item.Failure makes one.
 type Failure struct {
 	ID      string // the item's own id if it has a readable one, else its item id; "" if neither is known
 	Place   Place
 	Class   fault.Class
 	Message string
+
+	rawID []byte // as written in the line; nil if not known
 }

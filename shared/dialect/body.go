@@ -1,0 +1,191 @@
+package dialect
+
+import (
+	"math"
+	"strconv"
+
+	"rollout/shared/config"
+	"rollout/shared/engine/identity"
+	"rollout/shared/jsonl"
+)
+
+// Decodes returns how many answers the item gets: what the line asks for, else
+// the run's n, else 1.
+func (it *Item) Decodes(s config.Sampling) int {
+	switch {
+	case it.N > 0:
+		return it.N
+	case s.N != nil && *s.N > 0:
+		return *s.N
+	}
+	return 1
+}
+
+// ItemID returns the id of the item at the index of its run.
+func (it *Item) ItemID(m Model, index uint64) identity.ContentID {
+	return identity.Item(m.ID, it.Request, m.Params, index)
+}
+
+// OwnID returns the line's own id, or the item id in hex.
+func (it *Item) OwnID(item identity.ContentID) string {
+	if it.HasID {
+		return it.ID
+	}
+	return item.String()
+}
+
+// Body appends the request for decode 0, 1, … of the item: the same bytes
+// anywhere. What the line says stays as it was written, in its order; the
+// model is the run's; n, stream and stream_options are left out; sampling
+// params of the run fill in what the line does not say; and there always is a
+// seed.
+func (it *Item) Body(dst []byte, modelURI string, s config.Sampling, item identity.ContentID, decode int) []byte {
+	dst = append(dst, '{')
+	said := said{}
+	for _, m := range it.body {
+		said.add(m.Name)
+	}
+	if !said.model {
+		dst = append(dst, `"model":`...)
+		dst = append(jsonl.AppendString(dst, modelURI), ',')
+	}
+	for _, m := range it.body {
+		switch string(m.Name) {
+		case "n", "stream", "stream_options":
+			continue
+		case "model":
+			dst = append(dst, `"model":`...)
+			dst = jsonl.AppendString(dst, modelURI)
+		case "seed":
+			if m.Value[0] == 'n' {
+				continue
+			}
+			said.seed = true
+			dst = append(dst, `"seed":`...)
+			dst = appendSeed(dst, m.Value, decode)
+		default:
+			dst = append(dst, m.RawName...)
+			dst = append(dst, ':')
+			dst = append(dst, m.Value...)
+		}
+		dst = append(dst, ',')
+	}
+	dst = said.fill(dst, it.Endpoint, s)
+	if !said.seed {
+		dst = append(dst, `"seed":`...)
+		if s.Seed != nil {
+			dst = appendSeed(dst, strconv.AppendInt(nil, *s.Seed, 10), decode)
+		} else {
+			dst = strconv.AppendUint(dst, uint64(identity.Seed(item, uint32(decode))), 10)
+		}
+		dst = append(dst, ',')
+	}
+	dst[len(dst)-1] = '}'
+	return dst
+}
+
+// appendSeed appends the seed of a decode, of which decode 0's is as written.
+func appendSeed(dst, written []byte, decode int) []byte {
+	if decode == 0 {
+		return append(dst, written...)
+	}
+	return strconv.AppendUint(dst, uint64(identity.DecodeSeed(written, uint32(decode))), 10)
+}
+
+// said is what a body says, so that the run's params do not say it again.
+type said struct {
+	model, seed, temperature, topP, topK, minP bool
+	repetition, presence, frequency, maxTokens bool
+	stop, logprobs                             bool
+}
+
+func (w *said) add(name []byte) {
+	switch string(name) {
+	case "model":
+		w.model = true
+	case "temperature":
+		w.temperature = true
+	case "top_p":
+		w.topP = true
+	case "top_k":
+		w.topK = true
+	case "min_p":
+		w.minP = true
+	case "repetition_penalty":
+		w.repetition = true
+	case "presence_penalty":
+		w.presence = true
+	case "frequency_penalty":
+		w.frequency = true
+	case "max_tokens", "max_completion_tokens":
+		w.maxTokens = true
+	case "stop":
+		w.stop = true
+	case "logprobs", "top_logprobs":
+		w.logprobs = true
+	}
+}
+
+// fill appends the run's params that the body lacks, each with a comma behind
+// it.
+func (w *said) fill(dst []byte, e Endpoint, s config.Sampling) []byte {
+	dst = fillFloat(dst, w.temperature, "temperature", s.Temperature)
+	dst = fillFloat(dst, w.topP, "top_p", s.TopP)
+	dst = fillInt(dst, w.topK, "top_k", s.TopK)
+	dst = fillFloat(dst, w.minP, "min_p", s.MinP)
+	dst = fillFloat(dst, w.repetition, "repetition_penalty", s.RepetitionPenalty)
+	dst = fillFloat(dst, w.presence, "presence_penalty", s.PresencePenalty)
+	dst = fillFloat(dst, w.frequency, "frequency_penalty", s.FrequencyPenalty)
+	dst = fillInt(dst, w.maxTokens, "max_tokens", s.MaxTokens)
+	if !w.stop && len(s.Stop) > 0 {
+		dst = append(dst, `"stop":[`...)
+		for _, stop := range s.Stop {
+			dst = append(jsonl.AppendString(dst, stop), ',')
+		}
+		dst[len(dst)-1] = ']'
+		dst = append(dst, ',')
+	}
+	if w.logprobs || s.Logprobs == nil {
+		return dst
+	}
+	if e == Completion {
+		return fillInt(dst, false, "logprobs", s.Logprobs)
+	}
+	dst = append(dst, `"logprobs":true,`...)
+	return fillInt(dst, false, "top_logprobs", s.Logprobs)
+}
+
+func fillFloat(dst []byte, said bool, name string, v *float64) []byte {
+	if said || v == nil {
+		return dst
+	}
+	return append(appendFloat(appendName(dst, name), *v), ',')
+}
+
+func fillInt(dst []byte, said bool, name string, v *int) []byte {
+	if said || v == nil {
+		return dst
+	}
+	return append(strconv.AppendInt(appendName(dst, name), int64(*v), 10), ',')
+}
+
+// appendName appends a name that needs no escapes, and its colon.
+func appendName(dst []byte, name string) []byte {
+	dst = append(dst, '"')
+	dst = append(dst, name...)
+	return append(dst, '"', ':')
+}
+
+// appendFloat appends the shortest text of v, in the form that encoding/json
+// gives it.
+func appendFloat(dst []byte, v float64) []byte {
+	if abs := math.Abs(v); abs == 0 || abs >= 1e-6 && abs < 1e21 {
+		return strconv.AppendFloat(dst, v, 'f', -1, 64)
+	}
+	dst = strconv.AppendFloat(dst, v, 'e', -1, 64)
+	if n := len(dst); n >= 4 && dst[n-4] == 'e' && dst[n-3] == '-' && dst[n-2] == '0' {
+		dst[n-2] = dst[n-1] // e-09 is e-9
+		dst = dst[:n-1]
+	}
+	return dst
+}

@@ -1,0 +1,76 @@
+package dialect
+
+import "rollout/shared/fault"
+
+// Failure describes the item's failure; id is what OwnID returned, "" for a
+// line that is no request. Made this way, an error row shows the line's own id
+// as the line has it, a number as a number.
+func (it *Item) Failure(id string, p Place, class fault.Class, message string) Failure {
+	if it.HasID {
+		id = it.ID
+	}
+	return Failure{ID: id, Place: p, Class: class, Message: message, rawID: it.rawID}
+}
+
+// AppendError appends the error row of a failed item in the dialect's shape:
+// one line of valid JSON that ends in LF. All dialects tell the item index,
+// the file, the line, the class and the message; the id is null if nobody
+// knows it.
+func AppendError(dst []byte, d Name, f Failure) []byte {
+	w := row{b: append(dst, '{')}
+	switch d {
+	case OpenAI:
+		w.text("id", "batch_req_"+failureName(f))
+		w.id("custom_id", f.rawID, f.ID)
+		w.null("response")
+		w.open("error", '{')
+		w.text("code", string(f.Class))
+		w.text("message", f.Message)
+		w.place(f.Place)
+		w.end('}')
+	case Bedrock:
+		w.id("recordId", f.rawID, f.ID)
+		w.open("error", '{')
+		w.int("errorCode", status(f.Class))
+		w.text("errorMessage", f.Message)
+		w.text("class", string(f.Class))
+		w.place(f.Place)
+		w.end('}')
+	case Vertex:
+		w.id("key", f.rawID, f.ID)
+		w.text("status", string(f.Class)+": "+f.Message)
+		w.open("response", '{')
+		w.end('}')
+		w.text("class", string(f.Class))
+		w.place(f.Place)
+	default:
+		w.id("id", f.rawID, f.ID)
+		w.place(f.Place)
+		w.text("class", string(f.Class))
+		w.text("error", f.Message)
+	}
+	return w.close()
+}
+
+func (w *row) place(p Place) {
+	w.uint("item", p.Item)
+	w.text("file", p.File)
+	w.uint("line", p.Line)
+}
+
+// status is the HTTP status that says most nearly what the class says.
+func status(c fault.Class) int64 {
+	switch c {
+	case fault.InvalidLine, fault.TooLong, fault.Refused:
+		return 400
+	case fault.DuplicateID, fault.InputChanged:
+		return 409
+	case fault.Timeout, fault.Expired:
+		return 408
+	case fault.Budget:
+		return 429
+	case fault.CanceledItem:
+		return 499
+	}
+	return 500
+}

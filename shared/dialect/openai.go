@@ -1,0 +1,144 @@
+package dialect
+
+import (
+	"fmt"
+	"strconv"
+
+	"rollout/shared/fault"
+	"rollout/shared/jsonl"
+)
+
+// parseOpenAI reads {"custom_id", "method", "url", "body"}. The body goes to
+// the server as written, but for model, n, seed and stream.
+func (it *Item) parseOpenAI(ms []jsonl.Member) error {
+	var method, url, body []byte
+	for _, m := range ms {
+		switch string(m.Name) {
+		case "custom_id":
+		case "method":
+			method = m.Value
+		case "url":
+			url = m.Value
+		case "body":
+			body = m.Value
+		default:
+			it.extra = append(it.extra, m)
+		}
+	}
+	switch {
+	case !it.HasID:
+		return lineError("give every line a string of its own", "the line has no custom_id")
+	case method != nil && !is(method, "POST"):
+		return lineError(`write "method": "POST"`, "method is %s, not POST", clip(method))
+	case url == nil:
+		return lineError("write /v1/chat/completions or /v1/completions", "the line has no url")
+	case body == nil:
+		return lineError("give the request as body", "the line has no body")
+	case is(url, "/v1/chat/completions"):
+		it.Endpoint = Chat
+	case is(url, "/v1/completions"):
+		it.Endpoint = Completion
+	default:
+		return lineError("write /v1/chat/completions or /v1/completions", "the url %s is not served", clip(url))
+	}
+	return it.openAIBody(body)
+}
+
+func (it *Item) openAIBody(raw []byte) error {
+	it.key, it.Request = "body", compact(raw)
+	var err error
+	if it.body, err = objectOf("body", it.Request); err != nil {
+		return err
+	}
+	var prompt, messages []byte
+	for _, m := range it.body {
+		switch string(m.Name) {
+		case "prompt":
+			prompt = m.Value
+		case "messages":
+			messages = m.Value
+		case "n":
+			it.N, err = answers("body.n", m.Value)
+		case "model":
+			if m.Value[0] != '"' {
+				err = wrongType("body.model", "a string", m.Value)
+			}
+		case "seed":
+			err = checkSeed("body.seed", m.Value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	switch {
+	case it.Endpoint == Chat && messages == nil:
+		return lineError("give the chat as body.messages", "body has no messages")
+	case it.Endpoint == Chat:
+		return checkMessages("body.messages", messages)
+	case prompt == nil:
+		return lineError("give the text as body.prompt", "body has no prompt")
+	}
+	return checkPrompt(prompt)
+}
+
+// checkPrompt wants one prompt: text, or the ids of its tokens.
+func checkPrompt(raw []byte) error {
+	if raw[0] == '"' {
+		return nil
+	}
+	const want = "a string or an array of token ids"
+	if raw[0] != '[' {
+		return wrongType("body.prompt", want, raw)
+	}
+	elements, err := jsonl.Elements(nil, raw)
+	if err != nil || len(elements) == 0 {
+		return lineError("make it "+want, "body.prompt is empty")
+	}
+	for _, e := range elements {
+		if !isNumber(e) {
+			return lineError("give each prompt a line of its own", "body.prompt is an array of more than token ids")
+		}
+	}
+	return nil
+}
+
+// answers reads a number of answers; null is not saying.
+func answers(what string, raw []byte) (int, error) {
+	if string(raw) == "null" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(string(raw))
+	if err != nil || n < 1 || n > maxAnswers {
+		return 0, lineError(fmt.Sprintf("ask for 1 to %d answers", maxAnswers), "%s is %s, not a number of answers", what, clip(raw))
+	}
+	return n, nil
+}
+
+func checkSeed(what string, raw []byte) error {
+	if !isNumber(raw) && raw[0] != 'n' {
+		return wrongType(what, "a number", raw)
+	}
+	return nil
+}
+
+// is reports whether raw is the string s.
+func is(raw []byte, s string) bool {
+	text, ok := jsonl.Unquote(nil, raw)
+	return ok && string(text) == s
+}
+
+// CheckModel refuses a line that asks for another model than the run's. A line
+// that names none is answered by the run's model.
+func (it *Item) CheckModel(uri string) error {
+	if it.dialect != OpenAI {
+		return nil
+	}
+	for _, m := range it.body {
+		if string(m.Name) == "model" && !is(m.Value, uri) {
+			return &fault.Error{Kind: fault.Invalid, Class: fault.Refused,
+				Err:    fmt.Errorf("the line asks for the model %s, the run's model is %q", clip(m.Value), uri),
+				Remedy: "leave body.model out, or submit the line in a run of that model"}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package dialect
+
+import (
+	"bytes"
+	"slices"
+
+	"rollout/shared/jsonl"
+)
+
+// AppendOutput appends the output row of an answered item: one line of valid
+// JSON that ends in LF and holds no other line break, whatever the engine
+// answered. The row is the same anywhere but for its time.
+//
+// The line's own bytes come back as they were written. Its unknown members
+// follow ours, in order; one that has the name of a member of ours comes back
+// with "input_" before its name, so that nothing is lost and no name is there
+// twice.
+func AppendOutput(dst []byte, it *Item, m Model, r Result) []byte {
+	w := row{b: append(dst, '{')}
+	switch it.dialect {
+	case OpenAI:
+		w.openAI(it, m, r)
+	case Bedrock:
+		w.bedrock(it, m, r)
+	case Vertex:
+		w.vertex(it, m, r)
+	default:
+		w.plain(it, m, r)
+	}
+	w.extra(it)
+	return w.close()
+}
+
+// first returns the first answer; an item has at least one.
+func (r Result) first() Answer {
+	if len(r.Answers) == 0 {
+		return Answer{}
+	}
+	return r.Answers[0]
+}
+
+// usage counts the prompt once, as for one request with n answers.
+func (r Result) usage() Usage {
+	u := Usage{PromptTokens: r.first().Usage.PromptTokens}
+	for _, a := range r.Answers {
+		u.CompletionTokens += a.Usage.CompletionTokens
+	}
+	return u
+}
+
+// prefix marks a member of the input whose name our row needs itself.
+const prefix = "input_"
+
+// ours reports whether output rows of the dialect have a member by that name.
+func ours(d Name, name []byte) bool {
+	switch string(name) {
+	case "id":
+		return d == Plain || d == OpenAI
+	case "completion", "completions", "sampling_params", "model_uri", "finish_reason", "reasoning", "tool_calls",
+		"logprobs", "model_content_id", "completion_blob_id", "usage", "generated_at":
+		return d == Plain
+	case "response":
+		return d == OpenAI || d == Vertex
+	case "error":
+		return d == OpenAI || d == Bedrock
+	case "modelOutput", "modelOutputs":
+		return d == Bedrock
+	case "status", "processed_time":
+		return d == Vertex
+	}
+	return false
+}
+
+// extra writes the members of the line that are not ours.
+func (w *row) extra(it *Item) {
+	for _, m := range it.extra {
+		if ours(it.dialect, m.Name) {
+			w.b = jsonl.AppendQuoted(w.b, freeName(m.Name, it.extra))
+		} else {
+			w.b = append(w.b, m.RawName...)
+		}
+		w.b = append(w.b, ':')
+		if bytes.ContainsAny(m.Value, "\r\n") {
+			w.b = jsonl.Compact(w.b, m.Value)
+		} else {
+			w.b = append(w.b, m.Value...)
+		}
+		w.b = append(w.b, ',')
+	}
+}
+
+// freeName puts prefix before name until no other member is called so.
+func freeName(name []byte, others []jsonl.Member) string {
+	for free := prefix + string(name); ; free = prefix + free {
+		taken := slices.ContainsFunc(others, func(m jsonl.Member) bool { return string(m.Name) == free })
+		if !taken {
+			return free
+		}
+	}
+}

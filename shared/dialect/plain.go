@@ -1,0 +1,55 @@
+package dialect
+
+import "rollout/shared/jsonl"
+
+// parsePlain reads {"prompt": …} or {"messages": […]}, an optional id, and
+// anything else, which comes back in the output row.
+func (it *Item) parsePlain(ms []jsonl.Member) error {
+	for _, m := range ms {
+		switch string(m.Name) {
+		case "id":
+		case "prompt", "messages":
+			if it.key != "" {
+				return lineError("keep one of them", "the line has both prompt and messages")
+			}
+			it.key = string(m.Name)
+			it.Request = compact(m.Value)
+			it.body = []jsonl.Member{{Name: m.Name, RawName: m.RawName, Value: it.Request}}
+		default:
+			it.extra = append(it.extra, m)
+		}
+	}
+	switch it.key {
+	case "prompt":
+		it.Endpoint = Completion
+		if it.Request[0] != '"' {
+			return wrongType("prompt", "a string", it.Request)
+		}
+		return nil
+	case "messages":
+		it.Endpoint = Chat
+		return checkMessages("messages", it.Request)
+	}
+	return lineError(`write {"prompt": "…"} or {"messages": […]}`, "the line has neither prompt nor messages")
+}
+
+// checkMessages wants an array of objects that is not empty; the rest is the
+// server's affair.
+func checkMessages(what string, raw []byte) error {
+	if raw[0] != '[' {
+		return wrongType(what, "an array of messages", raw)
+	}
+	elements, err := jsonl.Elements(nil, raw)
+	if err != nil {
+		return wrongType(what, "an array of messages", raw)
+	}
+	if len(elements) == 0 {
+		return lineError("give at least one message", "%s is empty", what)
+	}
+	for _, e := range elements {
+		if e[0] != '{' {
+			return wrongType("an element of "+what, "an object", e)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,96 @@
+package dialect
+
+import (
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"rollout/shared/jsonl"
+)
+
+// row is an object being written, with a comma behind each member.
+type row struct {
+	b []byte
+}
+
+func (w *row) close() []byte {
+	w.end('}')
+	w.b[len(w.b)-1] = '\n' // end left a comma
+	return w.b
+}
+
+// open starts an object or array as the value of the member name, or as an
+// element if name is "".
+func (w *row) open(name string, bracket byte) {
+	if name != "" {
+		w.b = appendName(w.b, name)
+	}
+	w.b = append(w.b, bracket)
+}
+
+// end closes the innermost object or array.
+func (w *row) end(bracket byte) {
+	if last := len(w.b) - 1; w.b[last] == ',' {
+		w.b[last] = bracket
+	} else {
+		w.b = append(w.b, bracket)
+	}
+	w.b = append(w.b, ',')
+}
+
+func (w *row) text(name, v string) {
+	w.b = append(jsonl.AppendString(appendName(w.b, name), v), ',')
+}
+
+func (w *row) null(name string) { w.raw(name, []byte("null")) }
+
+// textOrNull writes null for "".
+func (w *row) textOrNull(name, v string) {
+	if v == "" {
+		w.null(name)
+		return
+	}
+	w.text(name, v)
+}
+
+func (w *row) int(name string, v int64) {
+	w.b = append(strconv.AppendInt(appendName(w.b, name), v, 10), ',')
+}
+
+func (w *row) uint(name string, v uint64) {
+	w.b = append(strconv.AppendUint(appendName(w.b, name), v, 10), ',')
+}
+
+// raw writes a value that is known to be valid JSON on one line.
+func (w *row) raw(name string, v []byte) {
+	w.b = append(append(appendName(w.b, name), v...), ',')
+}
+
+// foreign writes a value that an engine gave, if it is valid JSON.
+func (w *row) foreign(name string, v []byte) bool {
+	if len(v) == 0 || !utf8.Valid(v) || jsonl.Check(v) != nil {
+		return false
+	}
+	w.b = append(jsonl.Compact(appendName(w.b, name), v), ',')
+	return true
+}
+
+// id writes the line's own id as it was written, else id, else null.
+func (w *row) id(name string, rawID []byte, id string) {
+	w.b = appendName(w.b, name)
+	switch {
+	case rawID != nil:
+		w.b = append(w.b, rawID...)
+	case id != "":
+		w.b = jsonl.AppendQuoted(w.b, id)
+	default:
+		w.b = append(w.b, "null"...)
+	}
+	w.b = append(w.b, ',')
+}
+
+// time writes RFC 3339 with milliseconds, in UTC.
+func (w *row) time(name string, t time.Time) {
+	w.b = t.UTC().AppendFormat(append(appendName(w.b, name), '"'), "2006-01-02T15:04:05.000Z07:00")
+	w.b = append(w.b, '"', ',')
+}

@@ -1,0 +1,60 @@
+package dialect
+
+// bedrock writes {"recordId", "modelInput", "modelOutput"}, where modelOutput
+// is a message. With several answers, which that shape can't hold,
+// modelOutputs holds them all.
+func (w *row) bedrock(it *Item, m Model, r Result) {
+	w.id("recordId", it.rawID, r.ID)
+	w.raw("modelInput", it.Request)
+	prompt := r.usage().PromptTokens
+	w.bedrockMessage("modelOutput", m, r.ID, r.first(), prompt)
+	if len(r.Answers) < 2 {
+		return
+	}
+	w.open("modelOutputs", '[')
+	for _, a := range r.Answers {
+		w.bedrockMessage("", m, r.ID, a, prompt)
+	}
+	w.end(']')
+}
+
+func (w *row) bedrockMessage(name string, m Model, id string, a Answer, prompt int64) {
+	w.open(name, '{')
+	w.text("id", "msg_"+nameOf(id))
+	w.text("type", "message")
+	w.text("role", "assistant")
+	w.text("model", m.URI)
+	w.open("content", '[')
+	if a.Reasoning != "" {
+		w.open("", '{')
+		w.text("type", "thinking")
+		w.text("thinking", a.Reasoning)
+		w.end('}')
+	}
+	w.open("", '{')
+	w.text("type", "text")
+	w.text("text", a.Text)
+	w.end('}')
+	w.end(']')
+	w.textOrNull("stop_reason", bedrockReason(a.FinishReason))
+	w.null("stop_sequence")
+	w.open("usage", '{')
+	w.int("input_tokens", prompt)
+	w.int("output_tokens", a.Usage.CompletionTokens)
+	w.end('}')
+	w.foreign("tool_calls", a.ToolCalls)
+	w.foreign("logprobs", a.Logprobs)
+	w.end('}')
+}
+
+func bedrockReason(finish string) string {
+	switch finish {
+	case "stop":
+		return "end_turn"
+	case "length":
+		return "max_tokens"
+	case "tool_calls":
+		return "tool_use"
+	}
+	return finish
+}

@@ -1,0 +1,80 @@
+package dialect
+
+import (
+	"strconv"
+
+	"rollout/shared/engine/identity"
+)
+
+// openAI writes a row of an OpenAI batch's output file.
+func (w *row) openAI(it *Item, m Model, r Result) {
+	name := nameOf(r.ID)
+	w.text("id", "batch_req_"+name)
+	w.id("custom_id", it.rawID, r.ID)
+	w.open("response", '{')
+	w.int("status_code", 200)
+	w.text("request_id", "req_"+name)
+	w.open("body", '{')
+	if it.Endpoint == Chat {
+		w.text("id", "chatcmpl-"+name)
+		w.text("object", "chat.completion")
+	} else {
+		w.text("id", "cmpl-"+name)
+		w.text("object", "text_completion")
+	}
+	w.int("created", r.GeneratedAt.Unix())
+	w.text("model", m.URI)
+	w.open("choices", '[')
+	for i, a := range r.Answers {
+		w.choice(it.Endpoint, i, a)
+	}
+	w.end(']')
+	u := r.usage()
+	w.open("usage", '{')
+	w.int("prompt_tokens", u.PromptTokens)
+	w.int("completion_tokens", u.CompletionTokens)
+	w.int("total_tokens", u.PromptTokens+u.CompletionTokens)
+	w.end('}')
+	w.end('}')
+	w.end('}')
+	w.null("error")
+}
+
+// choice writes one answer. A chat's content is null if it only calls tools.
+func (w *row) choice(e Endpoint, index int, a Answer) {
+	w.open("", '{')
+	w.int("index", int64(index))
+	if e == Chat {
+		w.open("message", '{')
+		w.text("role", "assistant")
+		if a.Text == "" && len(a.ToolCalls) > 0 {
+			w.null("content")
+		} else {
+			w.text("content", a.Text)
+		}
+		if a.Reasoning != "" {
+			w.text("reasoning_content", a.Reasoning)
+		}
+		w.foreign("tool_calls", a.ToolCalls)
+		w.end('}')
+	} else {
+		w.text("text", a.Text)
+	}
+	if !w.foreign("logprobs", a.Logprobs) {
+		w.null("logprobs")
+	}
+	w.textOrNull("finish_reason", a.FinishReason)
+	w.end('}')
+}
+
+// nameOf derives, from the line's own id, the name in the ids that this
+// dialect's rows carry: rows name no run.
+func nameOf(id string) string {
+	c := identity.Content([]byte(id))
+	return c.String()[:32]
+}
+
+// failureName is nameOf for failures, of which several may have one id.
+func failureName(f Failure) string {
+	return nameOf(strconv.FormatUint(f.Place.Item, 10) + "\x00" + f.ID)
+}

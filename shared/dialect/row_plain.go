@@ -1,0 +1,52 @@
+package dialect
+
+import "rollout/shared/engine/identity"
+
+// plain writes a row of the plain dialect. With several answers, completion is
+// the first one's and completions holds them all.
+func (w *row) plain(it *Item, m Model, r Result) {
+	a := r.first()
+	w.id("id", it.rawID, r.ID)
+	w.raw(it.key, it.Request)
+	w.text("completion", a.Text)
+	if len(r.Answers) > 1 {
+		w.open("completions", '[')
+		for _, a := range r.Answers {
+			w.open("", '{')
+			w.text("completion", a.Text)
+			w.textOrNull("finish_reason", a.FinishReason)
+			w.blob(a.Text)
+			w.asides(a)
+			w.end('}')
+		}
+		w.end(']')
+	}
+	if !w.foreign("sampling_params", m.Params) {
+		w.raw("sampling_params", []byte("{}"))
+	}
+	w.text("model_uri", m.URI)
+	w.textOrNull("finish_reason", a.FinishReason)
+	w.asides(a)
+	w.text("model_content_id", m.ID.String())
+	w.blob(a.Text)
+	u := r.usage()
+	w.open("usage", '{')
+	w.int("prompt_tokens", u.PromptTokens)
+	w.int("completion_tokens", u.CompletionTokens)
+	w.end('}')
+	w.time("generated_at", r.GeneratedAt)
+}
+
+// blob names the bytes of a completion.
+func (w *row) blob(text string) {
+	w.text("completion_blob_id", identity.Content([]byte(text)).String())
+}
+
+// asides writes what an answer has beside its text, where it has it.
+func (w *row) asides(a Answer) {
+	if a.Reasoning != "" {
+		w.text("reasoning", a.Reasoning)
+	}
+	w.foreign("tool_calls", a.ToolCalls)
+	w.foreign("logprobs", a.Logprobs)
+}

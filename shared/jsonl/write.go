@@ -1,0 +1,128 @@
+package jsonl
+
+import (
+	"unicode/utf8"
+)
+
+// Compact appends the JSON value raw to dst without the white space between
+// its tokens; everything else stays as written. Raw must be valid: what is not
+// is copied in some way, never read past.
+func Compact(dst, raw []byte) []byte {
+	run := 0
+	for i := 0; i < len(raw); {
+		switch raw[i] {
+		case '"':
+			end, _, err := text(raw, i)
+			if err != nil {
+				end = max(end, i+1)
+			}
+			i = end
+		case ' ', '\n', '\t', '\r':
+			dst = append(dst, raw[run:i]...)
+			i = space(raw, i)
+			run = i
+		default:
+			i++
+		}
+	}
+	return append(dst, raw[run:]...)
+}
+
+// IsCompact reports whether the valid JSON value raw has no white space
+// between its tokens.
+func IsCompact(raw []byte) bool {
+	for i := 0; i < len(raw); {
+		switch raw[i] {
+		case '"':
+			end, _, err := text(raw, i)
+			if err != nil {
+				return false
+			}
+			i = end
+		case ' ', '\n', '\t', '\r':
+			return false
+		default:
+			i++
+		}
+	}
+	return true
+}
+
+const hexDigits = "0123456789abcdef"
+
+// AppendString appends s as a JSON string that stays on one line wherever it
+// is read: control characters, U+0085, U+2028 and U+2029 become escapes.
+// Invalid UTF-8 becomes U+FFFD.
+func AppendString[T string | []byte](dst []byte, s T) []byte {
+	return appendText(dst, s, false)
+}
+
+// AppendQuoted undoes Unquote: it is AppendString, but lone surrogates become
+// the escapes that they were.
+func AppendQuoted[T string | []byte](dst []byte, s T) []byte {
+	return appendText(dst, s, true)
+}
+
+func appendText[T string | []byte](dst []byte, s T, surrogates bool) []byte {
+	dst = append(dst, '"')
+	run := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if c >= ' ' && c != '"' && c != '\\' {
+				i++
+				continue
+			}
+			dst = append(dst, s[run:i]...)
+			dst = appendEscape(dst, c)
+			i++
+			run = i
+			continue
+		}
+		r, size := decodeRune(s[i:], surrogates)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			dst = append(dst, s[run:i]...)
+			dst = utf8.AppendRune(dst, utf8.RuneError)
+		case r == 0x85 || r == 0x2028 || r == 0x2029 || r >= 0xD800 && r < 0xE000:
+			dst = append(dst, s[run:i]...)
+			dst = appendUnicode(dst, r)
+		default:
+			i += size
+			continue
+		}
+		i += size
+		run = i
+	}
+	dst = append(dst, s[run:]...)
+	return append(dst, '"')
+}
+
+// decodeRune is utf8.DecodeRune that can know surrogates.
+func decodeRune[T string | []byte](s T, surrogates bool) (rune, int) {
+	var b [utf8.UTFMax]byte
+	n := copy(b[:], s)
+	r, size := utf8.DecodeRune(b[:n])
+	if surrogates && r == utf8.RuneError && size == 1 && n >= 3 && b[0] == 0xED && b[1] >= 0xA0 && b[1] < 0xC0 && b[2]&0xC0 == 0x80 {
+		return 0xD000 | rune(b[1]&0x3F)<<6 | rune(b[2]&0x3F), 3
+	}
+	return r, size
+}
+
+func appendEscape(dst []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\r':
+		return append(dst, '\\', 'r')
+	case '\t':
+		return append(dst, '\\', 't')
+	}
+	return appendUnicode(dst, rune(c))
+}
+
+func appendUnicode(dst []byte, r rune) []byte {
+	return append(dst, '\\', 'u', hexDigits[r>>12&0xF], hexDigits[r>>8&0xF], hexDigits[r>>4&0xF], hexDigits[r&0xF])
+}
