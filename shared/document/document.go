@@ -12,8 +12,10 @@ import "context"
 
 // Limits of the port.
 const (
-	MaxKey   = 512
-	MaxValue = 256 << 10
+	MaxKey   = 512       // bytes of a key
+	MaxValue = 256 << 10 // bytes of a value
+	MaxKeys  = 1000      // keys of one GetMany
+	MaxPage  = 1000      // documents of one List
 )
 
 // Revision is an opaque token of one write of one document. The empty
@@ -43,8 +45,10 @@ type Store interface {
 	// Delete removes a document whose revision must still be rev, else
 	// Conflict; absent is NotFound.
 	Delete(ctx context.Context, key string, rev Revision) error
-	// List returns up to limit documents whose key starts with prefix and
-	// sorts after `after`, in byte order of keys.
+	// List returns up to limit documents (1 to 1,000) whose key starts with
+	// prefix and sorts after `after`, in byte order of keys. A page may be
+	// shorter than limit, because stores bound its bytes; only an empty page
+	// is past the end. All pages through.
 	List(ctx context.Context, prefix, after string, limit int) ([]Doc, error)
 	// Ping reports whether the store can be reached.
 	Ping(ctx context.Context) error

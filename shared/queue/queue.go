@@ -15,8 +15,10 @@ import (
 
 // Limits of the port.
 const (
-	MaxBody     = 64 << 10
-	MaxReceives = 16 // a message received more often goes to the dead letters
+	MaxBody     = 64 << 10 // bytes of a body
+	MaxName     = 64       // bytes of a queue's name, not counting "-dead"
+	MaxBatch    = 10       // bodies or receipts of one request to a store
+	MaxReceives = 16       // a message received more often goes to the dead letters
 )
 
 // Message is one delivery of one message.
@@ -33,8 +35,10 @@ type Queues interface {
 	// Send puts the bodies into the queue, visible after delay. Some of them
 	// may have been sent when it fails.
 	Send(ctx context.Context, queue string, bodies [][]byte, delay time.Duration) error
-	// Receive returns up to max messages and hides each for visibility. With
-	// none there it waits up to wait for the first; an empty slice is no error.
+	// Receive returns up to max messages (1 to 1,000; a store may return
+	// fewer) and hides each for visibility, which is more than 0. With none
+	// there it waits up to wait for the first; an empty slice is no error.
+	// Dead letters stay in their queue however often they are received.
 	Receive(ctx context.Context, queue string, max int, visibility, wait time.Duration) ([]Message, error)
 	// Extend hides a received message for visibility from now on. A receipt
 	// that no longer holds is Conflict.

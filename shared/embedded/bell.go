@@ -1,0 +1,194 @@
+package embedded
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"rollout/shared/clock"
+)
+
+// pollEvery is how often the bell looks for other processes' writes while
+// somebody waits. A look costs about 10 µs.
+const pollEvery = 10 * time.Millisecond
+
+// bell wakes those who wait for messages or watch documents. This process's
+// writer rings it after each commit. Other processes' commits, and messages
+// that get visible as time passes, are noticed by looking every pollEvery, but
+// only while somebody waits.
+type bell struct {
+	session *session // its data_version changes when another connection commits
+	clock   clock.Clock
+	log     *slog.Logger
+	mu      sync.Mutex
+	waiters map[*waiter]struct{}
+	wanted  chan struct{} // a hint that waiters is not empty any more
+	closing chan struct{} // closed to end the bell
+	ended   chan struct{} // closed by it when it has
+}
+
+// waiter is one receiver at a queue, or one watcher of a prefix.
+type waiter struct {
+	queue   string // "" for a watcher
+	prefix  string
+	due     time.Time     // when the queue's next message gets visible; zero if none
+	hints   chan struct{} // of capacity one
+	watched bool
+}
+
+func startBell(ctx context.Context, s *session, c clock.Clock, log *slog.Logger) *bell {
+	b := &bell{session: s, clock: c, log: log, waiters: map[*waiter]struct{}{},
+		wanted: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
+	go b.run(ctx)
+	return b
+}
+
+// watch registers a watcher until ctx ends or the bell is closed.
+func (b *bell) watch(ctx context.Context, prefix string) <-chan struct{} {
+	w := &waiter{prefix: prefix, hints: make(chan struct{}, 1), watched: true}
+	b.add(w)
+	context.AfterFunc(ctx, func() { b.remove(w) })
+	return w.hints
+}
+
+// wait registers a receiver, which must be removed.
+func (b *bell) wait(queue string) *waiter {
+	w := &waiter{queue: queue, hints: make(chan struct{}, 1)}
+	b.add(w)
+	return w
+}
+
+func (b *bell) add(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.waiters[w] = struct{}{}
+	hint(b.wanted)
+}
+
+// remove forgets a waiter, once, and closes a watcher's channel.
+func (b *bell) remove(w *waiter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forget(w)
+}
+
+func (b *bell) forget(w *waiter) {
+	if _, ok := b.waiters[w]; !ok {
+		return
+	}
+	delete(b.waiters, w)
+	if w.watched {
+		close(w.hints)
+	}
+}
+
+// expect has the waiter woken at due.
+func (b *bell) expect(w *waiter, due time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	w.due = due
+}
+
+// ring wakes those whom a commit of this process concerns.
+func (b *bell) ring(keys, queues []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for w := range b.waiters {
+		if w.concerns(keys, queues) {
+			hint(w.hints)
+		}
+	}
+}
+
+func (w *waiter) concerns(keys, queues []string) bool {
+	for _, queue := range queues {
+		if queue == w.queue {
+			return true
+		}
+	}
+	for _, key := range keys {
+		if w.watched && strings.HasPrefix(key, w.prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *bell) run(ctx context.Context) {
+	defer close(b.ended)
+	look := &looker{bell: b}
+	for {
+		select {
+		case <-b.wanted:
+		case <-b.closing:
+			return
+		}
+		ticker := time.NewTicker(pollEvery)
+		for b.anybody() {
+			select {
+			case <-ticker.C:
+				look.once(ctx)
+			case <-b.closing:
+				ticker.Stop()
+				return
+			}
+		}
+		ticker.Stop()
+	}
+}
+
+func (b *bell) anybody() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.waiters) > 0
+}
+
+// looker is the part of the bell that belongs to its goroutine.
+type looker struct {
+	*bell
+	version int64
+	failing bool // the last look failed; it has been logged
+}
+
+// once wakes everybody if some other connection has committed, and receivers
+// whose next message has got visible. If it can't look, it wakes everybody:
+// they will meet the error themselves, and can return it.
+func (l *looker) once(ctx context.Context) {
+	version, _, err := l.session.number(ctx, `PRAGMA data_version`)
+	if err != nil && !l.failing {
+		l.log.Warn("state file can't be polled for other processes' writes", "path", l.session.path, "err", err)
+	}
+	l.failing = err != nil
+	all := err != nil || version != l.version
+	l.version = version
+	now := l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for w := range l.waiters {
+		if all || !w.due.IsZero() && !w.due.After(now) {
+			w.due = time.Time{}
+			hint(w.hints)
+		}
+	}
+}
+
+// close ends the bell and all watches.
+func (b *bell) close() error {
+	close(b.closing)
+	<-b.ended
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for w := range b.waiters {
+		b.forget(w)
+	}
+	return b.session.close()
+}
+
+func hint(hints chan<- struct{}) {
+	select {
+	case hints <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,78 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"rollout/shared/fault"
+)
+
+// The state file names itself in SQLite's header: its application id is
+// "RLLT", its user version that of the schema.
+const (
+	applicationID = 0x524c4c54
+	schemaVersion = 1
+)
+
+// schema makes an empty state file. `counter` has one row: the number of the
+// last write, from which revisions and message ids come. A message's due is
+// the time from which it is visible, in nanoseconds since 1970.
+var schema = []string{
+	`CREATE TABLE counter (writes INTEGER NOT NULL)`,
+	`INSERT INTO counter VALUES (0)`,
+	`CREATE TABLE document (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID`,
+	`CREATE TABLE message (id INTEGER PRIMARY KEY, queue TEXT NOT NULL, due INTEGER NOT NULL, receives INTEGER NOT NULL, body BLOB NOT NULL)`,
+	`CREATE INDEX message_due ON message (queue, due)`,
+	`PRAGMA application_id = ` + strconv.Itoa(applicationID),
+	`PRAGMA user_version = ` + strconv.Itoa(schemaVersion),
+}
+
+// prepareSchema makes the schema in a new file and refuses a file that is not
+// ours or newer than this program. The caller holds the lock.
+func prepareSchema(ctx context.Context, s *session) error {
+	app, _, err := s.number(ctx, `PRAGMA application_id`)
+	if err != nil {
+		return err
+	}
+	version, _, err := s.number(ctx, `PRAGMA user_version`)
+	if err != nil {
+		return err
+	}
+	tables, _, err := s.number(ctx, `SELECT count(*) FROM sqlite_schema`)
+	switch {
+	case err != nil:
+		return err
+	case app == 0 && version == 0 && tables == 0:
+		return createSchema(ctx, s)
+	case app != applicationID:
+		return &fault.Error{Kind: fault.Corrupt, Op: s.path + " is a database of another program",
+			Remedy: "name another state folder, or move the file away"}
+	case version > schemaVersion:
+		return &fault.Error{Kind: fault.Invalid,
+			Op:     s.path + " has version " + strconv.FormatInt(version, 10) + " of the state file, this program knows version " + strconv.Itoa(schemaVersion),
+			Remedy: "use the newer rollout that wrote it, or name another state folder"}
+	}
+	_, ok, err := s.number(ctx, `SELECT writes FROM counter`)
+	if err == nil && !ok {
+		err = &fault.Error{Kind: fault.Corrupt, Op: s.path + " has lost its write counter", Remedy: remedies[fault.Corrupt]}
+	}
+	return err
+}
+
+func createSchema(ctx context.Context, s *session) (err error) {
+	if _, err := s.exec(ctx, `PRAGMA journal_mode = WAL`); err != nil {
+		return err
+	}
+	if _, err := s.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	for _, statement := range schema {
+		if _, err := s.exec(ctx, statement); err != nil {
+			_, rollbackErr := s.exec(ctx, `ROLLBACK`)
+			return errors.Join(err, rollbackErr)
+		}
+	}
+	_, err = s.exec(ctx, `COMMIT`)
+	return err
+}

@@ -1,0 +1,168 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"rollout/shared/clock"
+	"rollout/shared/document"
+	"rollout/shared/fault"
+	"rollout/shared/queue"
+)
+
+// stateFile is the name of the database in the state folder.
+const stateFile = "state.db"
+
+const (
+	readers     = 4                    // connections that serve reads
+	busyTimeout = "busy_timeout(5000)" // ms; only programs without our lock can keep us waiting
+	patience    = 10 * time.Second     // a caller's longest wait for other processes' lock
+)
+
+// StateOptions are what a State needs from its process.
+type StateOptions struct {
+	Clock  clock.Clock  // for the visibility of messages; nil is the machine's
+	Logger *slog.Logger // nil logs nothing
+}
+
+// State is the embedded store of documents and queues: the SQLite file
+// state.db in a folder. Several processes, and several States of one process,
+// may have the same folder open. Every write that returned without an error
+// is on disk. A write whose context ends while it waits may still be applied.
+type State struct {
+	writer  *writer
+	bell    *bell
+	readers chan *session
+	clock   clock.Clock
+	path    string
+}
+
+// OpenState opens the state in the folder dir, both made if they are absent.
+// A file that is no database, or another program's, is Corrupt; one written
+// by a newer rollout is Invalid. ctx bounds the opening only.
+func OpenState(ctx context.Context, dir string, o StateOptions) (_ *State, err error) {
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return nil, osFault(err, "find the state folder %s", dir)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, osFault(err, "make the state folder %s", dir)
+	}
+	lock, err := openTurnstile(dir)
+	if err != nil {
+		return nil, err
+	}
+	s := &State{readers: make(chan *session, readers), clock: o.Clock, path: filepath.Join(dir, stateFile)}
+	if err := s.connect(ctx, lock, o.Logger); err != nil {
+		return nil, errors.Join(err, lock.close())
+	}
+	return s, nil
+}
+
+// connect opens the connections under the lock, so that only one process
+// makes the schema, and starts the writer and the bell.
+func (s *State) connect(ctx context.Context, lock *turnstile, log *slog.Logger) (err error) {
+	if err := lock.lock(ctx, patience); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.unlock()) }()
+	// What outlives the opening must not end with its context.
+	background := context.WithoutCancel(ctx)
+	var sessions []*session
+	defer func() {
+		if err != nil {
+			for _, one := range sessions {
+				err = errors.Join(err, one.close())
+			}
+		}
+	}()
+	open := func(mode string, pragmas ...string) (*session, error) {
+		one, err := openSession(background, s.path, mode, append(pragmas, busyTimeout)...)
+		if err == nil {
+			sessions = append(sessions, one)
+		}
+		return one, err
+	}
+	write, err := open("rwc", "synchronous(FULL)", "wal_autocheckpoint(2000)", "journal_size_limit(67108864)")
+	if err != nil {
+		return err
+	}
+	if err := prepareSchema(background, write); err != nil {
+		return err
+	}
+	if err := syncFolder(s.dir()); err != nil {
+		return err
+	}
+	listen, err := open("ro")
+	if err != nil {
+		return err
+	}
+	for range readers {
+		read, err := open("ro")
+		if err != nil {
+			return err
+		}
+		s.readers <- read
+	}
+	s.bell = startBell(background, listen, s.clock, log)
+	s.writer = startWriter(background, write, lock, s.bell)
+	return nil
+}
+
+// Documents returns the documents, which are also a document.Watcher.
+func (s *State) Documents() document.Store { return documents{s} }
+
+// Queues returns the queues, which are also a queue.Depther.
+func (s *State) Queues() queue.Queues { return queues{s} }
+
+// Close ends the store. Writes that have not begun fail as Canceled, hints
+// end, calls that wait for messages return. It must be called once, and no
+// method after it.
+func (s *State) Close() error {
+	err := errors.Join(s.writer.close(), s.bell.close())
+	for range readers {
+		err = errors.Join(err, (<-s.readers).close())
+	}
+	return err
+}
+
+// read runs f with a connection for reading. Reads are short, so they run to
+// their end once they have begun: watching ctx meanwhile costs a goroutine.
+func (s *State) read(ctx context.Context, f func(context.Context, *session) error) error {
+	if ctx.Err() != nil {
+		return fault.As(fault.Canceled, context.Cause(ctx), "read %s", s.path)
+	}
+	select {
+	case r := <-s.readers:
+		defer func() { s.readers <- r }()
+		return f(context.WithoutCancel(ctx), r)
+	case <-ctx.Done():
+		return fault.As(fault.Canceled, context.Cause(ctx), "read %s", s.path)
+	}
+}
+
+// write runs change in the next group and returns when that is on disk.
+func (s *State) write(ctx context.Context, size int, apply func(context.Context, *group) error) error {
+	return s.writer.do(ctx, &change{ctx: ctx, size: size, apply: apply, done: make(chan struct{})})
+}
+
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return osFault(err, "open the state folder %s", dir)
+	}
+	err = osFault(f.Sync(), "sync the state folder %s", dir)
+	return errors.Join(err, f.Close())
+}
+
+func (s *State) dir() string { return filepath.Dir(s.path) }

@@ -1,0 +1,59 @@
+package embedded
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"rollout/shared/document"
+	"rollout/shared/document/documenttest"
+)
+
+// openState opens the folder and closes it when the test ends.
+func openState(t testing.TB, dir string, o StateOptions) *State {
+	t.Helper()
+	s, err := OpenState(t.Context(), dir, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("close %s: %v", dir, err)
+		}
+	})
+	return s
+}
+
+// handClock is a clock that a test moves by hand.
+type handClock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func newHandClock() *handClock {
+	return &handClock{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+}
+
+func (c *handClock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *handClock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func TestDocuments(t *testing.T) {
+	t.Parallel()
+	documenttest.Run(t,
+		func(t *testing.T) document.Store { return openState(t, t.TempDir(), StateOptions{}).Documents() },
+		documenttest.Features{
+			Watch: true,
+			Again: func(t *testing.T, s document.Store) document.Store {
+				return openState(t, s.(documents).state.dir(), StateOptions{}).Documents()
+			},
+		})
+}

@@ -1,0 +1,69 @@
+// Package retry repeats an operation that failed with a retriable fault:
+// Throttled or Unavailable, nothing else.
+//
+// The wrappers above the ports use it, so that drivers never retry. It knows
+// no port and never logs; what the last try said is what the caller gets.
+package retry
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"rollout/shared/fault"
+)
+
+// Policy bounds the repetitions. The zero value is the default policy.
+type Policy struct {
+	Tries int            // tries in all; 0 is 5
+	Base  time.Duration  // longest wait before the second try; doubles after; 0 is 50 ms
+	Max   time.Duration  // longest wait of all; 0 is 5 s
+	Dice  func() float64 // uniform in [0, 1); nil is math/rand/v2
+}
+
+// Do calls f until it succeeds, fails otherwise than retriably, the tries are
+// used up or ctx ends. f gets the number of the try, from 0. The wait before
+// try n is uniform in (0, Base × 2ⁿ⁻¹], at most Max, but never shorter than
+// the other side's own hint. When ctx ends during a wait, the error is
+// Canceled and has the last try's error in its text.
+func (p Policy) Do(ctx context.Context, f func(try int) error) error {
+	p = p.withDefaults()
+	for try := 0; ; try++ {
+		err := f(try)
+		if err == nil || !fault.Retriable(err) || try+1 >= p.Tries {
+			return err
+		}
+		timer := time.NewTimer(p.wait(try, err))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fault.As(fault.Canceled, context.Cause(ctx), "gave up after try %d (%v)", try+1, err)
+		}
+	}
+}
+
+func (p Policy) withDefaults() Policy {
+	if p.Tries == 0 {
+		p.Tries = 5
+	}
+	if p.Base == 0 {
+		p.Base = 50 * time.Millisecond
+	}
+	if p.Max == 0 {
+		p.Max = 5 * time.Second
+	}
+	if p.Dice == nil {
+		p.Dice = rand.Float64
+	}
+	return p
+}
+
+func (p Policy) wait(try int, err error) time.Duration {
+	longest := p.Max
+	if try < 30 {
+		longest = min(p.Max, p.Base<<try)
+	}
+	jittered := time.Duration((1 - p.Dice()) * float64(longest))
+	return max(jittered, fault.RetryAfter(err))
+}
