@@ -1,0 +1,173 @@
+package config
+
+import (
+	"encoding"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// binder writes a parsed TOML tree onto a config, and notes every key that
+// does not fit. It goes on after a misfit, where the library's own decoder
+// stops.
+type binder struct {
+	*checker
+	known []string // every field of the file's type, for suggestions
+}
+
+// table binds m to the struct v, whose path is at.
+func (b *binder) table(v reflect.Value, m map[string]any, at string) {
+	fields := fieldsOf(v.Type())
+	for _, key := range sortedKeys(m) {
+		path := join(at, key)
+		i := slices.IndexFunc(fields, func(f string) bool { return f == key })
+		if i < 0 {
+			b.unknown(path, at, key)
+			continue
+		}
+		b.value(v.Field(i), m[key], path)
+	}
+}
+
+func (b *binder) value(v reflect.Value, x any, at string) {
+	if t, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		b.duration(t, x, at)
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		b.value(v.Elem(), x, at)
+	case reflect.Struct:
+		if m, ok := x.(map[string]any); ok {
+			b.table(v, m, at)
+			return
+		}
+		b.misfit(at, "a table", x)
+	case reflect.Slice:
+		b.slice(v, x, at)
+	case reflect.String:
+		if s, ok := x.(string); ok {
+			v.SetString(s)
+			return
+		}
+		b.misfit(at, "a string in quotes", x)
+	case reflect.Bool:
+		if t, ok := x.(bool); ok {
+			v.SetBool(t)
+			return
+		}
+		b.misfit(at, "true or false", x)
+	case reflect.Int, reflect.Int64:
+		if n, ok := x.(int64); ok {
+			v.SetInt(n)
+			return
+		}
+		b.misfit(at, "a whole number", x)
+	case reflect.Float64:
+		switch n := x.(type) {
+		case float64:
+			v.SetFloat(n)
+		case int64:
+			v.SetFloat(float64(n))
+		default:
+			b.misfit(at, "a number", x)
+		}
+	default:
+		b.add(at, "cannot be set: config fields of type %s are not supported", v.Type())
+	}
+}
+
+func (b *binder) slice(v reflect.Value, x any, at string) {
+	list := reflect.ValueOf(x)
+	if list.Kind() != reflect.Slice {
+		b.misfit(at, "a list", x)
+		return
+	}
+	out := reflect.MakeSlice(v.Type(), list.Len(), list.Len())
+	for i := range list.Len() {
+		b.value(out.Index(i), list.Index(i).Interface(), element(at, i))
+	}
+	v.Set(out)
+}
+
+func (b *binder) duration(t encoding.TextUnmarshaler, x any, at string) {
+	const want = `a duration in quotes, such as "500ms", "10s" or "1h30m"`
+	s, ok := x.(string)
+	if !ok {
+		b.misfit(at, want, x)
+		return
+	}
+	if t.UnmarshalText([]byte(s)) != nil {
+		b.add(at, "%s is no duration: write %s", quote(s), want)
+	}
+}
+
+func (b *binder) misfit(at, want string, x any) {
+	b.add(at, "must be %s, is %s", want, describe(x))
+}
+
+func (b *binder) unknown(path, table, key string) {
+	if b.full() {
+		b.add(path, "")
+		return
+	}
+	if hint := suggest(b.known, table, key); hint != "" {
+		b.add(path, "unknown key; did you mean %s?", hint)
+		return
+	}
+	where := "at the top of the file"
+	if table != "" {
+		where = "in [" + shorten(table) + "]"
+	}
+	b.add(path, "unknown key; nothing reads it %s: remove it", where)
+}
+
+// describe names a TOML value's type, and its text where that helps.
+func describe(x any) string {
+	switch x := x.(type) {
+	case string:
+		return "the string " + quote(x)
+	case bool, int64, float64:
+		return fmt.Sprint(x)
+	case map[string]any:
+		return "a table"
+	case []any, []map[string]any:
+		return "a list"
+	}
+	return "a date or time"
+}
+
+// fieldsOf returns the TOML names of t's fields, in order.
+func fieldsOf(t reflect.Type) []string {
+	names := make([]string, t.NumField())
+	for i := range names {
+		names[i], _, _ = strings.Cut(t.Field(i).Tag.Get("toml"), ",")
+	}
+	return names
+}
+
+// pathsOf returns the path of every field below t, lists without indexes.
+func pathsOf(t reflect.Type, at string) (paths []string) {
+	for i, name := range fieldsOf(t) {
+		path, ft := join(at, name), t.Field(i).Type
+		paths = append(paths, path)
+		if ft.Kind() == reflect.Slice {
+			ft = ft.Elem()
+		}
+		if ft.Kind() == reflect.Struct {
+			paths = append(paths, pathsOf(ft, path)...)
+		}
+	}
+	return paths
+}
+
+func sortedKeys(m map[string]any) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,121 @@
+package config
+
+import (
+	"net/url"
+	"slices"
+)
+
+const (
+	maxInFlight = 65536
+	maxBucket   = 63
+	maxPool     = 32
+	maxSecret   = 64
+)
+
+// Check returns the problems of a deployment that was not parsed, or was
+// changed by flags, as Invalid; nil if there are none.
+func (d Deployment) Check() error {
+	c := newChecker("", nil)
+	d.check(c)
+	return c.err()
+}
+
+func (d Deployment) check(c *checker) {
+	c.schema("schema_version", d.SchemaVersion)
+	c.label("bucket", d.Bucket, maxBucket, ".")
+	d.Health.check(c, "health")
+	d.Worker.check(c, "worker")
+	d.Engine.check(c, "engine")
+	checkPools(c, d.Pools)
+	for i, name := range d.Secrets {
+		c.label(element("secrets", i), name, maxSecret, "")
+	}
+	if s := d.Engine.Secret; s != "" && !slices.Contains(d.Secrets, s) {
+		c.add("engine.secret", "%s is not in the allowlist: add it to secrets", quote(s))
+	}
+	d.Defaults.check(c, "defaults")
+}
+
+// check holds the two rules against split brain: a worker stops before anyone
+// may take over from it, and skew never explains two missed heartbeats.
+func (h Health) check(c *checker, at string) {
+	c.positive(at+".heartbeat_interval", h.Interval)
+	c.positive(at+".self_fence_timeout", h.SelfFence)
+	c.positive(at+".failure_timeout", h.FailureTimeout)
+	c.notNegative(at+".skew_budget", h.SkewBudget)
+	if h.SelfFence >= h.FailureTimeout {
+		c.add(at+".self_fence_timeout", "must be shorter than failure_timeout (%s), is %s: a worker must stop before another one takes over its shards",
+			h.FailureTimeout.Std(), h.SelfFence.Std())
+	}
+	if h.SkewBudget/2 >= h.Interval {
+		c.add(at+".skew_budget", "must be shorter than twice heartbeat_interval (%s), is %s: a larger one hides missed heartbeats",
+			h.Interval.Std(), h.SkewBudget.Std())
+	}
+	if h.Interval > 0 && h.SelfFence <= h.Interval {
+		c.add(at+".heartbeat_interval", "must be shorter than self_fence_timeout (%s), is %s: a worker would fence itself between two heartbeats",
+			h.SelfFence.Std(), h.Interval.Std())
+	}
+}
+
+func (w Worker) check(c *checker, at string) {
+	c.integer(at+".in_flight", &w.InFlight, 1, maxInFlight, "")
+	c.positive(at+".checkpoint", w.Checkpoint)
+	c.positive(at+".progress_timeout", w.ProgressTimeout)
+	c.notNegative(at+".request_timeout", w.RequestTimeout)
+	c.notNegative(at+".drain_budget", w.DrainBudget)
+}
+
+// check accepts "" (a flag names the engine), "mock", or an HTTP base URL
+// without credentials: those come from the secret that the engine names.
+func (e Engine) check(c *checker, at string) {
+	if e.Secret != "" {
+		c.label(at+".secret", e.Secret, maxSecret, "")
+	}
+	if e.URL == "" || e.URL == EngineMock {
+		return
+	}
+	field := at + ".url"
+	u, err := url.Parse(e.URL)
+	switch {
+	case len(e.URL) > maxText || err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+		c.add(field, "must be %q or a base URL such as \"http://127.0.0.1:8000/v1\"", EngineMock)
+	case u.User != nil:
+		c.add(field, "must not hold a user or password: put the key into a secret and name it as engine.secret")
+	case u.RawQuery != "" || u.Fragment != "":
+		c.add(field, "must not have a query or fragment: remove what follows the path")
+	}
+}
+
+func checkPools(c *checker, pools []Pool) {
+	names, models := map[string]bool{}, map[string]bool{}
+	for i, p := range pools {
+		at := element("pool", i)
+		c.label(at+".name", p.Name, maxPool, "")
+		if p.Name != "" && names[p.Name] {
+			c.add(at+".name", "%s is the name of an earlier pool: give each pool its own", quote(p.Name))
+		}
+		if p.Model == "" {
+			c.add(at+".model", "missing: name the model that the pool serves")
+		}
+		c.text(at+".model", p.Model, maxText)
+		if p.Model != "" && models[p.Model] {
+			c.add(at+".model", "%s is served by an earlier pool: a model has one pool", quote(p.Model))
+		}
+		names[p.Name], models[p.Model] = true, true
+	}
+}
+
+// label checks a name made of a-z, 0-9, '-' and the extra characters.
+func (c *checker) label(field, s string, limit int, extra string) {
+	if s == "" {
+		c.add(field, "missing: give it a name of a-z, 0-9 and -%s", extra)
+		return
+	}
+	ok := len(s) <= limit
+	for _, r := range s {
+		ok = ok && (r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || extra == string(r))
+	}
+	if !ok {
+		c.add(field, "%s is no name: use 1 to %d of a-z, 0-9 and -%s", quote(s), limit, extra)
+	}
+}

@@ -1,0 +1,54 @@
+package config
+
+import (
+	"fmt"
+	"math"
+)
+
+// bound is one end of a range, as a message writes it.
+type bound struct {
+	text string
+	ok   func(float64) bool
+}
+
+func atLeast(v float64) bound {
+	return bound{fmt.Sprintf("at least %v", v), func(x float64) bool { return x >= v }}
+}
+
+func above(v float64) bound {
+	return bound{fmt.Sprintf("above %v", v), func(x float64) bool { return x > v }}
+}
+
+func atMost(v float64) bound {
+	return bound{fmt.Sprintf("at most %v", v), func(x float64) bool { return x <= v }}
+}
+
+// float checks an optional number. NaN and infinities are in no range: they
+// have no form in JSON.
+func (c *checker) float(field string, x *float64, low, high bound) {
+	if x == nil {
+		return
+	}
+	if math.IsNaN(*x) || math.IsInf(*x, 0) || !low.ok(*x) || !high.ok(*x) {
+		c.add(field, "must be %s and %s, is %v", low.text, high.text, *x)
+	}
+}
+
+// integer checks an optional whole number; hint is appended to the message.
+func (c *checker) integer(field string, x *int, low, high int, hint string) {
+	if x != nil && (*x < low || *x > high) {
+		c.add(field, "must be between %d and %d, is %d%s", low, high, *x, hint)
+	}
+}
+
+func (c *checker) notNegative(field string, d Duration) {
+	if d < 0 {
+		c.add(field, "must not be negative, is %s", d.Std())
+	}
+}
+
+func (c *checker) positive(field string, d Duration) {
+	if d <= 0 {
+		c.add(field, "must be longer than 0s, is %s", d.Std())
+	}
+}

@@ -1,0 +1,147 @@
+package config
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of a run's settings.
+const (
+	MaxItems    = 65536 // items a shard
+	MaxDecodes  = 128   // sampling.n
+	MaxStops    = 16    // sampling.stop
+	maxTokens   = 1<<31 - 1
+	maxLogprobs = 20
+	maxFailures = 100
+	maxName     = 128  // bytes of a run's name
+	maxText     = 2048 // bytes of a URI, path or stop string
+)
+
+// Check returns the problems of a run that was not parsed, or was changed by
+// flags, as Invalid; nil if there are none.
+func (r Run) Check() error {
+	c := newChecker("", nil)
+	r.check(c, "")
+	return c.err()
+}
+
+// check adds the problems of a run at the path ("" or "defaults").
+func (r Run) check(c *checker, at string) {
+	c.schema(under(at, "schema_version"), r.SchemaVersion)
+	c.kind(under(at, "kind"), r.Kind)
+	c.text(under(at, "name"), r.Name, maxName)
+	r.Model.check(c, under(at, "model"))
+	r.Sampling.check(c, under(at, "sampling"))
+	c.dialect(under(at, "input.dialect"), r.Input.Dialect)
+	if r.Input.MaxUnpacked < 1 {
+		c.add(under(at, "input.max_unpacked"), "must be at least 1 byte, is %d", r.Input.MaxUnpacked)
+	}
+	r.Shard.check(c, under(at, "shard"))
+	r.Limits.check(c, under(at, "limits"))
+}
+
+func (m Model) check(c *checker, at string) {
+	c.text(at+".uri", m.URI, maxText)
+	c.text(at+".revision", m.Revision, maxText)
+	c.text(at+".tokenizer", m.Tokenizer, maxText)
+}
+
+func (s Sampling) check(c *checker, at string) {
+	c.float(at+".temperature", s.Temperature, atLeast(0), atMost(2))
+	c.float(at+".top_p", s.TopP, above(0), atMost(1))
+	c.integer(at+".top_k", s.TopK, -1, math.MaxInt32, "; -1 switches it off")
+	c.float(at+".min_p", s.MinP, atLeast(0), atMost(1))
+	c.float(at+".repetition_penalty", s.RepetitionPenalty, above(0), atMost(10))
+	c.float(at+".presence_penalty", s.PresencePenalty, atLeast(-2), atMost(2))
+	c.float(at+".frequency_penalty", s.FrequencyPenalty, atLeast(-2), atMost(2))
+	c.integer(at+".max_tokens", s.MaxTokens, 1, maxTokens, "")
+	c.integer(at+".n", s.N, 1, MaxDecodes, "")
+	c.integer(at+".logprobs", s.Logprobs, 0, maxLogprobs, "")
+	if s.Seed != nil && *s.Seed < 0 {
+		c.add(at+".seed", "must not be negative, is %d: leave it out to have one derived for each item", *s.Seed)
+	}
+	if len(s.Stop) > MaxStops {
+		c.add(at+".stop", "has %d strings, at most %d are allowed", len(s.Stop), MaxStops)
+	}
+	for i, stop := range s.Stop {
+		if stop == "" {
+			c.add(element(at+".stop", i), "is empty: remove it")
+		}
+		if len(stop) > maxText {
+			c.add(element(at+".stop", i), "has %d bytes, at most %d are allowed", len(stop), maxText)
+		}
+	}
+	if s.Stream {
+		c.add(at+".stream", "stream = true is refused, a batch has nobody to stream to: remove it")
+	}
+}
+
+func (s Shard) check(c *checker, at string) {
+	c.integer(at+".items", &s.Items, 1, MaxItems, "")
+}
+
+func (l Limits) check(c *checker, at string) {
+	c.notNegative(at+".deadline", l.Deadline)
+	c.notNegative(at+".grace", l.Grace)
+	if l.Tokens < 0 {
+		c.add(at+".tokens", "must not be negative, is %d; 0 is no budget", l.Tokens)
+	}
+	c.integer(at+".failures", &l.Failures, 1, maxFailures, "")
+}
+
+func (c *checker) schema(field string, version int) {
+	if version != SchemaVersion {
+		c.add(field, "must be %d, is %d", SchemaVersion, version)
+	}
+}
+
+func (c *checker) kind(field, kind string) {
+	planned := []string{"rollout", "trials", "train"}
+	switch {
+	case kind == KindBatch:
+	case slices.Contains(planned, kind):
+		c.add(field, "%q is not available in this version: use %q", kind, KindBatch)
+	default:
+		hint := nearest(append(planned, KindBatch), kind)
+		c.choice(field, "kind of run", kind, hint, []string{KindBatch})
+	}
+}
+
+// dialect checks a name that package dialect knows; "" is detected.
+func (c *checker) dialect(field, name string) {
+	names := []string{"plain", "openai", "bedrock", "vertex"}
+	if name != "" && !slices.Contains(names, name) {
+		c.choice(field, "dialect", name, nearest(names, name), names)
+	}
+}
+
+func (c *checker) choice(field, what, value, hint string, names []string) {
+	if hint != "" {
+		c.add(field, "%s is no %s; did you mean %q?", quote(value), what, hint)
+		return
+	}
+	c.add(field, "%s is no %s: use %s, or leave it out", quote(value), what, strings.Join(names, ", "))
+}
+
+// text checks a string that is shown to users and sent to engines.
+func (c *checker) text(field, s string, limit int) {
+	switch {
+	case len(s) > limit:
+		c.add(field, "has %d bytes, at most %d are allowed", len(s), limit)
+	case !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl):
+		c.add(field, "has control characters: remove them")
+	case strings.TrimSpace(s) != s:
+		c.add(field, "begins or ends with white space: remove it")
+	}
+}
+
+// under is join for a path that is already dotted.
+func under(at, path string) string {
+	if at == "" {
+		return path
+	}
+	return at + "." + path
+}

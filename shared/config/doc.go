@@ -1,0 +1,13 @@
+// Package config reads and checks rollout's three config files: of a run
+// (prompts/x.toml), of a deployment (rollout.toml) and of `rollout infer
+// batch`.
+//
+// A file is read onto the defaults, strictly: a key that nobody reads is an
+// error, because a misspelt setting must fail before anything runs and not in
+// its forty-seventh minute. All problems of a file are reported at once, each
+// with file, line, field, and what to do. Values that come from flags pass the
+// same Check methods.
+//
+// The package never opens a file, never reads the environment, and never holds
+// a secret: configs name secrets, the secret port has them.
+package config

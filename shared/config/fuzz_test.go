@@ -1,0 +1,58 @@
+package config
+
+import (
+	"os"
+	"testing"
+
+	"rollout/shared/fault"
+)
+
+func FuzzParseRun(f *testing.F) {
+	seeds(f, "testdata/bad_run.toml")
+	f.Fuzz(func(t *testing.T, src []byte) {
+		r, err := ParseRun("x.toml", src)
+		wantFault(t, err)
+		if err == nil {
+			if err := r.Check(); err != nil {
+				t.Errorf("parsed, but Check says %v", err)
+			}
+			if string(r.Sampling.Canonical()) == "{}" && (r.Sampling.Temperature != nil || r.Sampling.TopP != nil) {
+				t.Errorf("accepted sampling params without a JSON form: %+v", r.Sampling)
+			}
+		}
+	})
+}
+
+func FuzzParseDeployment(f *testing.F) {
+	seeds(f, "testdata/bad_deployment.toml")
+	f.Fuzz(func(t *testing.T, src []byte) {
+		_, err := ParseDeployment("x.toml", src)
+		wantFault(t, err)
+	})
+}
+
+func FuzzParseInfer(f *testing.F) {
+	seeds(f, "testdata/infer.toml", "testdata/bad_infer.toml")
+	f.Fuzz(func(t *testing.T, src []byte) {
+		_, err := ParseInfer("x.toml", src)
+		wantFault(t, err)
+	})
+}
+
+func seeds(f *testing.F, files ...string) {
+	for _, name := range files {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Add([]byte("schema_version = 1\na = [[{b.\"c\" = '''x''''}]]\n[[p]]\n[p.q]\n"))
+}
+
+func wantFault(t *testing.T, err error) {
+	t.Helper()
+	if err != nil && (!fault.Is(err, fault.Invalid) || err.Error() == "") {
+		t.Errorf("%v is of kind %v", err, fault.Of(err))
+	}
+}

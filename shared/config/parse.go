@@ -1,0 +1,128 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"reflect"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/BurntSushi/toml"
+)
+
+// MaxSize bounds a config file, in bytes.
+const MaxSize = 1 << 20
+
+// ParseRun reads the config of a run onto DefaultRun. File is what messages
+// call the source. Errors are Invalid and hold Problems.
+func ParseRun(file string, src []byte) (Run, error) {
+	r := DefaultRun()
+	err := parse(file, src, versionRequired, &r, func(c *checker) { r.check(c, "") })
+	return r, err
+}
+
+// ParseDeployment reads the config of a deployment onto DefaultDeployment.
+// Errors are Invalid and hold Problems.
+func ParseDeployment(file string, src []byte) (Deployment, error) {
+	d := DefaultDeployment()
+	err := parse(file, src, versionRequired, &d, func(c *checker) { d.check(c) })
+	return d, err
+}
+
+// ParseInfer reads the file of `rollout infer batch` onto DefaultInfer.
+// Errors are Invalid and hold Problems.
+func ParseInfer(file string, src []byte) (Infer, error) {
+	f := DefaultInfer()
+	err := parse(file, src, versionOptional, &f, func(c *checker) { f.check(c) })
+	return f, err
+}
+
+type versionRule bool
+
+const (
+	versionRequired versionRule = true
+	versionOptional versionRule = false
+)
+
+// parse binds src to the struct that into points to and runs check on the
+// result. If the source is no TOML, or of a newer version, that is the only
+// problem: the others would be guesses.
+func parse(file string, src []byte, rule versionRule, into any, check func(*checker)) error {
+	if len(src) > MaxSize {
+		c := newChecker(file, nil)
+		c.add("", "the file has %d bytes; a config has at most %d: is it the right file?", len(src), MaxSize)
+		return c.err()
+	}
+	lines, deep := scan(src)
+	c := newChecker(file, lines)
+	if deep > 0 {
+		c.addAt(deep, "", "tables, lists or dotted keys are nested more than %d deep: flatten them", maxNesting)
+		return c.err()
+	}
+	tree, ok := c.tree(src)
+	if !ok || !c.version(tree, rule) {
+		return c.err()
+	}
+	v := reflect.ValueOf(into).Elem()
+	b := &binder{checker: c, known: pathsOf(v.Type(), "")}
+	b.table(v, tree, "")
+	check(c)
+	return c.err()
+}
+
+// tree parses the source; syntax errors become the one problem.
+func (c *checker) tree(src []byte) (map[string]any, bool) {
+	if bytes.HasPrefix(src, []byte("\xff\xfe")) || bytes.HasPrefix(src, []byte("\xfe\xff")) {
+		c.addAt(1, "", "the file is UTF-16: save it as UTF-8")
+		return nil, false
+	}
+	if !utf8.Valid(src) {
+		c.addAt(1+bytes.Count(validPrefix(src), []byte("\n")), "", "the file is not valid UTF-8 here: save it as UTF-8")
+		return nil, false
+	}
+	var tree map[string]any
+	_, err := toml.Decode(string(src), &tree)
+	if err == nil {
+		return tree, true
+	}
+	var syntax toml.ParseError
+	if !errors.As(err, &syntax) {
+		c.add("", "the file is not valid TOML: %s", shorten(err.Error()))
+		return nil, false
+	}
+	message := syntax.Message
+	if message == "" {
+		message = strings.TrimPrefix(syntax.Error(), "toml: ")
+	}
+	c.addAt(syntax.Position.Line, shorten(syntax.LastKey), "the file is not valid TOML: %s", shorten(message))
+	return nil, false
+}
+
+// version checks schema_version, which decides what every other key means.
+func (c *checker) version(tree map[string]any, rule versionRule) bool {
+	const field = "schema_version"
+	x, ok := tree[field]
+	if !ok {
+		if rule == versionRequired {
+			c.add(field, "missing: add schema_version = %d at the top of the file", SchemaVersion)
+		}
+		return true
+	}
+	if n, ok := x.(int64); ok && n > SchemaVersion {
+		c.add(field, "the file is of version %d, this rollout reads up to version %d: upgrade rollout, or write the file for version %d",
+			n, SchemaVersion, SchemaVersion)
+		return false
+	}
+	return true
+}
+
+func validPrefix(src []byte) []byte {
+	for i := 0; i < len(src); {
+		r, n := utf8.DecodeRune(src[i:])
+		if r == utf8.RuneError && n <= 1 {
+			return src[:i]
+		}
+		i += n
+	}
+	return src
+}

@@ -1,0 +1,252 @@
+package config
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+// positions maps a field's path to its line. The TOML library knows the lines
+// of faulty syntax only; this scan finds those of every key.
+type positions map[string]int
+
+// of returns the line of the field, else of the nearest table around it, else
+// 0.
+func (p positions) of(field string) int {
+	for field != "" {
+		if line, ok := p[field]; ok {
+			return line
+		}
+		field = field[:max(0, strings.LastIndexAny(field, ".["))]
+	}
+	return 0
+}
+
+// maxNesting bounds tables in tables, arrays in arrays and the parts of a
+// dotted key. Real configs need four; the library takes time quadratic in it.
+const maxNesting = 16
+
+// scanner walks TOML source. It is exact for valid source and harmless for
+// any other: it always moves forward, and stops where nesting is too deep.
+type scanner struct {
+	src    []byte
+	i      int
+	line   int
+	found  positions
+	arrays map[string]int // tables seen of each [[array]]
+	deep   int            // line of too deep nesting; 0 if there is none
+}
+
+// scan returns the line of every key, and the first line that nests deeper
+// than maxNesting, or 0.
+func scan(src []byte) (found positions, deep int) {
+	src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))
+	s := &scanner{src: src, line: 1, found: positions{}, arrays: map[string]int{}}
+	table := ""
+	for s.skip(" \t\r\n#"); s.i < len(s.src); s.skip(" \t\r\n#") {
+		if s.take('[') {
+			table = s.header()
+			continue
+		}
+		s.pair(table, 0)
+	}
+	return s.found, s.deep
+}
+
+// header reads the rest of [a.b] or [[a.b]] and returns the table's path.
+func (s *scanner) header() string {
+	line, array := s.line, s.take('[')
+	parts, path := s.key(), ""
+	for i, part := range parts {
+		path = join(path, part)
+		if array && i == len(parts)-1 {
+			s.arrays[path]++
+		}
+		if n := s.arrays[path]; n > 0 {
+			path = element(path, n-1)
+		}
+		s.record(path, line)
+	}
+	for s.take(']') {
+	}
+	return path
+}
+
+// pair reads key = value in a table.
+func (s *scanner) pair(table string, depth int) {
+	start, line := s.i, s.line
+	path := table
+	for _, part := range s.key() {
+		path = join(path, part)
+		s.record(path, line)
+	}
+	s.skip(" \t")
+	if s.take('=') {
+		s.value(path, depth)
+	}
+	if s.i == start {
+		s.i++
+	}
+}
+
+func (s *scanner) value(path string, depth int) {
+	if depth > maxNesting {
+		s.stop()
+		return
+	}
+	s.skip(" \t")
+	switch {
+	case s.take('['):
+		for n := 0; s.inside(']'); n++ {
+			at := element(path, n)
+			s.record(at, s.line)
+			s.value(at, depth+1)
+		}
+	case s.take('{'):
+		for s.inside('}') {
+			s.pair(path, depth+1)
+		}
+	case s.peek() == '"' || s.peek() == '\'':
+		s.text()
+	default:
+		for s.i < len(s.src) && strings.IndexByte(",]}\n#", s.src[s.i]) < 0 {
+			s.i++
+		}
+	}
+}
+
+// inside moves to the next element of an array or inline table and reports
+// whether there is one.
+func (s *scanner) inside(end byte) bool {
+	s.skip(" \t\r\n#,")
+	if s.i == len(s.src) || s.take(end) {
+		return false
+	}
+	if strings.IndexByte("]}=", s.src[s.i]) >= 0 { // not TOML: leave it to the parser to say so
+		s.i = len(s.src)
+		return false
+	}
+	return true
+}
+
+// key reads a dotted key.
+func (s *scanner) key() (parts []string) {
+	for {
+		s.skip(" \t")
+		start := s.i
+		switch s.peek() {
+		case '"', '\'':
+			parts = append(parts, s.text())
+		default:
+			for s.i < len(s.src) && strings.IndexByte("=.]} \t\r\n#,[{\"'", s.src[s.i]) < 0 {
+				s.i++
+			}
+			parts = append(parts, string(s.src[start:s.i]))
+		}
+		if len(parts) > maxNesting {
+			s.stop()
+		}
+		s.skip(" \t")
+		if !s.take('.') {
+			return parts
+		}
+	}
+}
+
+// text reads a string of any of the four forms and returns what is between
+// its quotes, as written.
+func (s *scanner) text() string {
+	quote := s.src[s.i : s.i+1]
+	fence := quote
+	if long := bytes.Repeat(quote, 3); bytes.HasPrefix(s.src[s.i:], long) {
+		fence = long
+	}
+	s.i += len(fence)
+	start := s.i
+	for ; s.i < len(s.src); s.i++ {
+		switch {
+		case s.src[s.i] == '\n':
+			if len(fence) == 1 { // unterminated: the parser will say so
+				return string(s.src[start:s.i])
+			}
+			s.line++
+		case s.src[s.i] == '\\' && quote[0] == '"':
+			s.i++
+			if s.i < len(s.src) && s.src[s.i] == '\n' {
+				s.line++
+			}
+		case bytes.HasPrefix(s.src[s.i:], fence):
+			end := s.i
+			s.i += len(fence)
+			for len(fence) == 3 && s.peek() == quote[0] { // up to two quotes may end the text itself
+				s.i++
+			}
+			return string(s.src[start:end])
+		}
+	}
+	s.i = len(s.src)
+	return string(s.src[start:])
+}
+
+// skip passes over the characters of set; '#' in it stands for a comment.
+func (s *scanner) skip(set string) {
+	for s.i < len(s.src) && strings.IndexByte(set, s.src[s.i]) >= 0 {
+		switch s.src[s.i] {
+		case '\n':
+			s.line++
+		case '#':
+			if end := bytes.IndexByte(s.src[s.i:], '\n'); end >= 0 {
+				s.i += end
+			} else {
+				s.i = len(s.src)
+			}
+			continue
+		}
+		s.i++
+	}
+}
+
+func (s *scanner) peek() byte {
+	if s.i < len(s.src) {
+		return s.src[s.i]
+	}
+	return 0
+}
+
+func (s *scanner) take(c byte) bool {
+	if s.i < len(s.src) && s.src[s.i] == c {
+		s.i++
+		return true
+	}
+	return false
+}
+
+func (s *scanner) record(path string, line int) {
+	if _, ok := s.found[path]; !ok {
+		s.found[path] = line
+	}
+}
+
+func (s *scanner) stop() {
+	if s.deep == 0 {
+		s.deep = s.line
+	}
+	s.i = len(s.src)
+}
+
+// join adds a key to a table's path, quoted if it is not a bare key.
+func join(table, key string) string {
+	for i := range len(key) {
+		c := key[i]
+		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
+			key = strconv.Quote(key)
+			break
+		}
+	}
+	if table == "" {
+		return key
+	}
+	return table + "." + key
+}
+
+func element(array string, n int) string { return array + "[" + strconv.Itoa(n) + "]" }

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+)
+
+// maxQuoted bounds how much of a user's text a message repeats, in bytes.
+const maxQuoted = 64
+
+func shorten(s string) string {
+	if len(s) > maxQuoted {
+		return strings.ToValidUTF8(s[:maxQuoted], "") + "…"
+	}
+	return s
+}
+
+func quote(s string) string { return strconv.Quote(shorten(s)) }
+
+// suggest returns the known path that an unknown key of a table most likely
+// means: the nearest spelling in that table, else the same name in another
+// one. It is "" if there is none.
+func suggest(known []string, table, key string) string {
+	table = withoutIndexes(table)
+	var here, elsewhere []string
+	for _, path := range known {
+		dot := strings.LastIndexByte(path, '.')
+		if parent := path[:max(dot, 0)]; parent == table {
+			here = append(here, path[dot+1:])
+		} else if path[dot+1:] == key {
+			elsewhere = append(elsewhere, path)
+		}
+	}
+	if name := nearest(here, key); name != "" {
+		return name
+	}
+	if len(elsewhere) == 1 {
+		return elsewhere[0]
+	}
+	return ""
+}
+
+// nearest returns the name that key is a misspelling of, or "".
+func nearest(names []string, key string) string {
+	best, bestCost := "", 3
+	for _, name := range names {
+		if len(key) > 2*len(name)+2 {
+			continue
+		}
+		cost := distance(strings.ToLower(key), name)
+		if cost < bestCost && cost <= 1+len(name)/4 {
+			best, bestCost = name, cost
+		}
+	}
+	return best
+}
+
+// distance is the number of letters to insert, delete or replace to make one
+// text of the other.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+func withoutIndexes(path string) string {
+	var b strings.Builder
+	skip := false
+	for _, r := range path {
+		switch {
+		case r == '[':
+			skip = true
+		case r == ']':
+			skip = false
+		case !skip:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
