@@ -3,9 +3,12 @@
 //
 // Every driver passes package blobtest. The port states the smallest limit of
 // all its stores: keys are UTF-8, at most 512 bytes, '/'-separated, with no
-// empty, "." or ".." segment and no control character. Objects are immutable
-// once put; a later put of the same key makes a new version. The port never
-// deletes by listing, never retries and never interprets contents.
+// empty segment, none that begins with a dot (directories keep their own files
+// under such names), none over 255 bytes and no control character; a key that
+// is a folder of other keys may be refused as Invalid. CheckKey holds these
+// rules. Objects are immutable once put; a later put of the same key makes a
+// new version. The port never deletes by listing, never retries and never
+// interprets contents.
 package blob
 
 import (
@@ -60,10 +63,12 @@ type Store interface {
 	// Stat describes the object (the given version of it, or "" for current).
 	Stat(ctx context.Context, key, version string) (Info, error)
 	// List returns up to limit objects whose key starts with prefix and sorts
-	// after `after`, in byte order of keys.
+	// after `after`, in byte order of keys. Fewer than limit (at most MaxList)
+	// means that there are no more.
 	List(ctx context.Context, prefix, after string, limit int) ([]Info, error)
 	// Join makes dst, create-only, of the ranges in order, without passing the
-	// bytes through the caller where the store can.
+	// bytes through the caller where the store can. A range that is not wholly
+	// within its object is Invalid. It takes 1 to MaxParts ranges.
 	Join(ctx context.Context, dst string, parts []Range) (Info, error)
 	// Copy makes dst, create-only, a copy of the object src.
 	Copy(ctx context.Context, dst, src string) (Info, error)

@@ -1,0 +1,144 @@
+// Package blobtest is the conformance suite of the blob port: every driver
+// passes it, against the real store or an emulator.
+//
+// It tests promises of the port alone, never how a driver keeps them. Only
+// tests import it.
+package blobtest
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"rollout/shared/blob"
+	"rollout/shared/fault"
+)
+
+// Features says which promises of the port differ between drivers.
+type Features struct {
+	// KeepsVersions: an overwritten or deleted version can still be read.
+	KeepsVersions bool
+	// HoldsObjects: the store itself is this process's memory, so a put can't
+	// be bounded.
+	HoldsObjects bool
+}
+
+// Run tests the driver. open returns an empty store of its own for each call;
+// it registers its own cleaning up.
+func Run(t *testing.T, open func(t *testing.T) blob.Store, f Features) {
+	t.Helper()
+	if !f.HoldsObjects {
+		t.Run("Memory", func(t *testing.T) { testMemory(t, open) }) // not parallel: it looks at the heap
+	}
+	for _, group := range []struct {
+		name string
+		test func(t *testing.T, open func(t *testing.T) blob.Store, f Features)
+	}{
+		{"Put", testPut},
+		{"Conditions", testConditions},
+		{"Get", testGet},
+		{"Versions", testVersions},
+		{"List", testList},
+		{"Join", testJoin},
+		{"Delete", testDelete},
+		{"Keys", testKeys},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			t.Parallel()
+			group.test(t, open, f)
+		})
+	}
+}
+
+// put makes an object and fails the test if it can't.
+func put(t *testing.T, s blob.Store, key, content string) blob.Info {
+	t.Helper()
+	info, err := s.Put(t.Context(), key, strings.NewReader(content), blob.PutOptions{})
+	if err != nil {
+		t.Fatalf("Put(%q): %v", key, err)
+	}
+	if info.Key != key || info.Size != int64(len(content)) || info.Version == "" || info.ModTime.IsZero() {
+		t.Fatalf("Put(%q) of %d bytes = %+v", key, len(content), info)
+	}
+	return info
+}
+
+// get reads an object or a part of it.
+func get(ctx context.Context, s blob.Store, key string, o blob.GetOptions) (string, blob.Info, error) {
+	r, info, err := s.Get(ctx, key, o)
+	if err != nil {
+		return "", info, err
+	}
+	content, err := io.ReadAll(r)
+	if closeErr := r.Close(); err == nil {
+		err = closeErr
+	}
+	return string(content), info, err
+}
+
+// wantContent fails the test unless the object's current bytes are these.
+func wantContent(t *testing.T, s blob.Store, key, want string) {
+	t.Helper()
+	got, info, err := get(t.Context(), s, key, blob.GetOptions{})
+	if err != nil || got != want {
+		t.Errorf("Get(%q) = %s, %v, want %s", key, brief(got), err, brief(want))
+	}
+	if err == nil && (info.Key != key || info.Size != int64(len(want))) {
+		t.Errorf("Get(%q) describes %+v, want size %d", key, info, len(want))
+	}
+}
+
+// wantKind fails the test unless err is of the kind.
+func wantKind(t *testing.T, err error, want fault.Kind, what string) {
+	t.Helper()
+	if !fault.Is(err, want) {
+		t.Errorf("%s: got error %v, want %s", what, err, want)
+	}
+}
+
+// wantAbsent fails the test if the key is there.
+func wantAbsent(t *testing.T, s blob.Store, key string) {
+	t.Helper()
+	_, err := s.Stat(t.Context(), key, "")
+	wantKind(t, err, fault.NotFound, "Stat "+key)
+	_, _, err = s.Get(t.Context(), key, blob.GetOptions{})
+	wantKind(t, err, fault.NotFound, "Get "+key)
+	for _, k := range keys(t, s, "") {
+		if k == key {
+			t.Errorf("List shows %q", key)
+		}
+	}
+}
+
+// keys lists all keys with the prefix.
+func keys(t *testing.T, s blob.Store, prefix string) []string {
+	t.Helper()
+	page, err := s.List(t.Context(), prefix, "", 1000)
+	if err != nil {
+		t.Fatalf("List(%q): %v", prefix, err)
+	}
+	var all []string
+	for _, info := range page {
+		all = append(all, info.Key)
+	}
+	return all
+}
+
+// brief shortens long contents in messages.
+func brief(s string) string {
+	if len(s) > 60 {
+		return s[:60] + "..."
+	}
+	return s
+}
+
+// pattern is n bytes that differ from place to place.
+func pattern(n int, seed byte) string {
+	var b bytes.Buffer
+	for i := range n {
+		b.WriteByte(seed + byte(i) + byte(i>>8)*3 + byte(i>>16)*7)
+	}
+	return b.String()
+}

@@ -1,0 +1,332 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rollout/shared/blob"
+	"rollout/shared/fault"
+)
+
+// Put streams r into an object; see blob.Store. The bytes go to a temporary
+// file, which is synced and then gets its name in one step.
+func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
+	if err := blob.CheckPut(key, o); err != nil {
+		return blob.Info{}, err
+	}
+	if err := b.expect(key, o); err != nil { // cheap refusals come before the stream is read
+		return blob.Info{}, osFault(err, "put %s", key)
+	}
+	temp, err := b.newObject()
+	if err != nil {
+		return blob.Info{}, osFault(err, "put %s", key)
+	}
+	defer temp.discard()
+	buffer := b.buffers.Get().(*[]byte)
+	defer b.buffers.Put(buffer)
+	if err := temp.fill(ctx, r, *buffer); err != nil {
+		var source *readError
+		if errors.As(err, &source) {
+			return blob.Info{}, source.err
+		}
+		return blob.Info{}, osFault(err, "put %s", key)
+	}
+	info, err := b.publish(ctx, temp, key, o)
+	return info, osFault(err, "put %s", key)
+}
+
+// Join makes dst of ranges of other objects; see blob.Store.
+func (b *Bucket) Join(ctx context.Context, dst string, parts []blob.Range) (blob.Info, error) {
+	if err := blob.CheckJoin(dst, parts); err != nil {
+		return blob.Info{}, err
+	}
+	info, err := b.join(ctx, dst, parts)
+	return info, osFault(err, "join %s", dst)
+}
+
+// Copy makes dst a copy of src; see blob.Store. It copies bytes (by reference
+// where the file system can) rather than linking the file, because a user may
+// yet write to src in place.
+func (b *Bucket) Copy(ctx context.Context, dst, src string) (blob.Info, error) {
+	parts := []blob.Range{{Key: src}}
+	if err := blob.CheckJoin(dst, parts); err != nil {
+		return blob.Info{}, err
+	}
+	info, err := b.join(ctx, dst, parts)
+	return info, osFault(err, "copy %s to %s", src, dst)
+}
+
+func (b *Bucket) join(ctx context.Context, dst string, parts []blob.Range) (blob.Info, error) {
+	createOnly := blob.PutOptions{CreateOnly: true}
+	if err := b.expect(dst, createOnly); err != nil {
+		return blob.Info{}, err
+	}
+	temp, err := b.newObject()
+	if err != nil {
+		return blob.Info{}, err
+	}
+	defer temp.discard()
+	for _, part := range parts {
+		if err := b.appendRange(ctx, temp, part); err != nil {
+			return blob.Info{}, osFault(err, "read %s", part.Key)
+		}
+	}
+	return b.publish(ctx, temp, dst, createOnly)
+}
+
+// appendRange appends the range of an object to the temporary file.
+func (b *Bucket) appendRange(ctx context.Context, temp *tempFile, part blob.Range) error {
+	file, info, err := b.openObject(part.Key)
+	if err != nil {
+		return err
+	}
+	defer file.Close() // read only: nothing can be lost
+	offset, length, err := part.Slice(info.Size)
+	if err != nil {
+		return err
+	}
+	return temp.copyFrom(ctx, file, offset, length)
+}
+
+// newObject makes the temporary file of an object that is being written.
+func (b *Bucket) newObject() (*tempFile, error) {
+	temps, err := b.enter(tempFolder, true)
+	if err != nil {
+		return nil, err
+	}
+	return newTemp(temps)
+}
+
+// expect tells whether the put's condition holds now.
+func (b *Bucket) expect(key string, o blob.PutOptions) error {
+	if !o.CreateOnly && o.IfVersion == "" {
+		return nil
+	}
+	info, err := b.stat(key)
+	return checkCondition(info, err, o)
+}
+
+// checkCondition judges a put's condition by what stat said about the key.
+func checkCondition(info blob.Info, err error, o blob.PutOptions) error {
+	absent := errors.Is(err, unix.ENOENT)
+	switch {
+	case o.IfVersion == "" && !o.CreateOnly, o.CreateOnly && absent:
+		return nil
+	case o.CreateOnly && err == nil:
+		return fault.New(fault.Conflict, "the object exists, at version %s", info.Version)
+	case o.CreateOnly: // whatever is there instead shows when the name is taken
+		return nil
+	case absent:
+		return fault.New(fault.Conflict, "version %s is gone: there is no such object now", o.IfVersion)
+	case err != nil:
+		return err
+	case info.Version != o.IfVersion:
+		return fault.New(fault.Conflict, "version %s is gone: the object is at version %s", o.IfVersion, info.Version)
+	}
+	return nil
+}
+
+// publish syncs the temporary file and gives it the key's name under the
+// condition; when it returns, the object is durable.
+func (b *Bucket) publish(ctx context.Context, temp *tempFile, key string, o blob.PutOptions) (blob.Info, error) {
+	if err := temp.seal(b.clock.Now()); err != nil {
+		return blob.Info{}, err
+	}
+	info, err := b.describeTemp(temp, key)
+	if err != nil {
+		return blob.Info{}, err
+	}
+	return info, b.place(ctx, temp, key, o)
+}
+
+func (b *Bucket) describeTemp(temp *tempFile, key string) (blob.Info, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(temp.file.Fd()), &st); err != nil {
+		return blob.Info{}, err
+	}
+	return describe(key, &st)
+}
+
+// place gives the sealed temporary file its name. Its folder may vanish in
+// between, when its last other object is deleted, and is then made again.
+func (b *Bucket) place(ctx context.Context, temp *tempFile, key string, o blob.PutOptions) error {
+	const tries = 8
+	for try := 1; ; try++ {
+		err := b.tryPlace(ctx, temp, key, o)
+		if !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+		if try == tries {
+			return fault.As(fault.Unavailable, err, "the folder or the temporary file vanished while the object was written")
+		}
+	}
+}
+
+func (b *Bucket) tryPlace(ctx context.Context, temp *tempFile, key string, o blob.PutOptions) error {
+	target, err := b.enter(parentOf(key), true)
+	if err != nil {
+		return err
+	}
+	defer target.close()
+	if o.CreateOnly {
+		err = placeNew(temp, target, nameOf(key))
+	} else {
+		err = b.placeOver(ctx, temp, target, key, o)
+	}
+	if err != nil {
+		return err
+	}
+	return b.settle(target)
+}
+
+// placeNew gives the file a name that nobody has, or fails with Conflict.
+func placeNew(temp *tempFile, target *folder, name string) error {
+	err := renameNoReplace(temp.folder.fd, temp.name, target.fd, name)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) {
+		// The file system can't rename that way. A link is create-only too;
+		// discard then removes the temporary name.
+		err = unix.Linkat(temp.folder.fd, temp.name, target.fd, name, 0)
+	}
+	if !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	if _, err := target.stat(name); err != nil && !errors.Is(err, unix.ENOENT) {
+		return notAFile(name)
+	}
+	return fault.New(fault.Conflict, "the object exists")
+}
+
+// placeOver gives the file a name, replacing what has it now. The lock makes
+// the check of the version and the renaming one step.
+func (b *Bucket) placeOver(ctx context.Context, temp *tempFile, target *folder, key string, o blob.PutOptions) error {
+	unlock, err := b.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	info, err := target.stat(key)
+	if err := checkCondition(info, err, o); err != nil {
+		return err
+	}
+	err = unix.Renameat(temp.folder.fd, temp.name, target.fd, nameOf(key))
+	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY) {
+		return notAFile(nameOf(key))
+	}
+	return err
+}
+
+func notAFile(name string) error {
+	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%q is no object but a folder, a link or a device", name), Remedy: "use another name"}
+}
+
+// Delete removes an object; see blob.Store. Folders that become empty go with
+// it, except those at the top. The removal is not synced: losing it in a power
+// failure brings back an object that was complete.
+func (b *Bucket) Delete(ctx context.Context, key, version string) error {
+	if err := blob.CheckKey(key); err != nil {
+		return err
+	}
+	err := b.remove(ctx, key, version)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return osFault(err, "delete %s", key)
+}
+
+func (b *Bucket) remove(ctx context.Context, key, version string) error {
+	folder, err := b.enter(parentOf(key), false)
+	if err != nil {
+		return absentBehindFile(err)
+	}
+	defer folder.close()
+	unlock, err := b.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	info, err := folder.stat(key)
+	if fault.Is(err, fault.NotFound) { // a folder or device: no object
+		return unix.ENOENT
+	}
+	if err != nil {
+		return err
+	}
+	if version != "" && version != info.Version {
+		return fault.New(fault.Conflict, "version %s is gone: the object is at version %s", version, info.Version)
+	}
+	if err := unix.Unlinkat(folder.fd, nameOf(key), 0); err != nil {
+		return err
+	}
+	b.prune(parentOf(key))
+	return nil
+}
+
+// prune removes the folder if it is empty, and then those above, as long as
+// they are below the top ones: users and watchers expect those to stay.
+func (b *Bucket) prune(path string) {
+	for strings.Contains(path, "/") {
+		above, err := b.enter(parentOf(path), false)
+		if err != nil {
+			return
+		}
+		var st unix.Stat_t
+		if unix.Fstatat(above.fd, nameOf(path), &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			b.settled.forget(folderID{dev: uint64(st.Dev), ino: st.Ino}) //nolint:unconvert // Dev is an int32 on darwin
+		}
+		err = unix.Unlinkat(above.fd, nameOf(path), unix.AT_REMOVEDIR)
+		above.close()
+		if err != nil { // not empty, as a rule
+			return
+		}
+		path = parentOf(path)
+	}
+}
+
+// lockPoll and lockWait are how often and how long the lock between processes
+// is tried: it is held for microseconds, unless its holder is stopped.
+const (
+	lockPoll = 2 * time.Millisecond
+	lockWait = 10 * time.Second
+)
+
+// lock excludes every other replacement and removal in the bucket, in all
+// processes.
+func (b *Bucket) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case b.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fault.As(fault.Canceled, ctx.Err(), "wait for the bucket's lock")
+	}
+	fd := int(b.root.Fd())
+	for waited := time.Duration(0); ; waited += lockPoll {
+		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() {
+				_ = unix.Flock(fd, unix.LOCK_UN) // fails only for a closed bucket, which holds no lock
+				<-b.turn
+			}, nil
+		}
+		if err == unix.EINTR || err == unix.EWOULDBLOCK {
+			err = nil
+		}
+		if err == nil && waited >= lockWait {
+			err = fault.New(fault.Unavailable, "another process has held the bucket's lock for %s", lockWait)
+		}
+		if err == nil {
+			select {
+			case <-time.After(lockPoll):
+				continue
+			case <-ctx.Done():
+				err = fault.As(fault.Canceled, ctx.Err(), "wait for the bucket's lock")
+			}
+		}
+		<-b.turn
+		return nil, err
+	}
+}

@@ -1,0 +1,28 @@
+package embedded_test
+
+import (
+	"testing"
+
+	"rollout/shared/blob"
+	"rollout/shared/blob/blobtest"
+	"rollout/shared/embedded"
+)
+
+func openBucket(t *testing.T, dir string) *embedded.Bucket {
+	t.Helper()
+	b, err := embedded.OpenBucket(dir, embedded.BucketOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+// Not parallel: the suite looks at the heap.
+func TestBucketConforms(t *testing.T) {
+	blobtest.Run(t, func(t *testing.T) blob.Store { return openBucket(t, t.TempDir()) }, blobtest.Features{})
+}
