@@ -1,0 +1,72 @@
+package server
+
+import (
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"lukechampine.com/blake3"
+)
+
+// echoed is how many runes of the prompt an answer repeats.
+const echoed = 200
+
+// strange is added to every fourth answer: characters that careless readers of
+// lines and streams trip over.
+const strange = "\u2028ünï\u0085côde 😀"
+
+// answer is what the server says.
+type answer struct {
+	words  []string // joined, they are the text
+	finish string
+	digest [32]byte
+	asked  int // words of the prompt
+}
+
+// answerTo answers: "echo: ", the prompt's first 200 runes, something strange
+// for every fourth prompt, and 8 hex digits of the question's digest; then
+// filler up to the number of tokens, of which max_tokens may cut some off.
+func answerTo(q *question, tokens int) answer {
+	a := answer{finish: "stop", digest: q.digest(), asked: len(strings.Fields(q.prompt))}
+	text := "echo: " + firstRunes(q.echo, echoed)
+	if a.digest[0]%4 == 0 {
+		text += " " + strange
+	}
+	a.words = strings.SplitAfter(text+" #"+hex.EncodeToString(a.digest[:4]), " ")
+	for n := len(a.words); n < tokens; n++ {
+		if q.maxTokens > 0 && n >= q.maxTokens {
+			a.finish = "length"
+			break
+		}
+		a.words = append(a.words, " w"+strconv.Itoa((int(a.digest[n%32])+n)%1000))
+	}
+	return a
+}
+
+// digest tells questions apart. As with real models, the seed does not matter
+// at temperature 0.
+func (q *question) digest() [32]byte {
+	seed := q.seed
+	if t, err := strconv.ParseFloat(q.temperature, 64); err == nil && t == 0 {
+		seed = ""
+	}
+	h := blake3.New(32, nil)
+	for _, s := range []string{q.model, "\x00", q.prompt, "\x00", seed, "\x00", q.temperature} {
+		for len(s) > 0 { // short writes: the hasher starts goroutines for long ones
+			n := min(len(s), 1024)
+			_, _ = h.Write([]byte(s[:n])) // a hash's Write never fails
+			s = s[n:]
+		}
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+func firstRunes(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}

@@ -1,0 +1,184 @@
+// Package server is an OpenAI-compatible inference server without a model, for
+// tests, demonstrations and benchmarks: answers repeat the prompt, take as
+// long as they are told, and go wrong on demand.
+//
+// An answer's text depends on the model, the prompt, the seed and the
+// temperature alone, never on order or time; so does its latency. The package
+// keeps no state but counters, holds no globals and never opens a connection:
+// it is an http.Handler.
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// maxBody bounds a request.
+const maxBody = 64 << 20
+
+// Config says how the server behaves. The zero value answers at once.
+type Config struct {
+	Model        string        // the served model's name; "fake" if empty
+	Latency      time.Duration // from a request's start to its first piece
+	TokenLatency time.Duration // between pieces; with 0 all are written at once
+	Spread       float64       // 0 to 1: latency is ± so much of itself, by request
+	Tokens       int           // answers are filled up to so many words; max_tokens cuts the filling
+	MaxRunning   int           // requests beyond it wait; 0 for no limit
+	Faults       Faults
+	// OnRunning, if set, is called while a request counts as running, before
+	// it is answered. Tests use it as a barrier.
+	OnRunning func()
+	// Exit ends the process when Faults.Die says so; os.Exit if nil.
+	Exit func(code int)
+}
+
+// Server is the handler. Any number of requests run at once.
+type Server struct {
+	cfg    Config
+	mux    *http.ServeMux
+	faults []misbehaviour
+	slots  chan struct{} // nil for no limit
+
+	requests, running, waiting, peak atomic.Int64
+}
+
+// New checks the config.
+func New(cfg Config) (*Server, error) {
+	if cfg.Model == "" {
+		cfg.Model = "fake"
+	}
+	if cfg.Exit == nil {
+		cfg.Exit = os.Exit
+	}
+	if cfg.Spread < 0 || cfg.Spread > 1 {
+		return nil, fmt.Errorf("spread %v is not within 0 and 1", cfg.Spread)
+	}
+	if cfg.Latency < 0 || cfg.TokenLatency < 0 || cfg.Tokens < 0 || cfg.MaxRunning < 0 {
+		return nil, errors.New("latencies, tokens and limits can't be negative")
+	}
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), faults: misbehaviours(cfg)}
+	if cfg.MaxRunning > 0 {
+		s.slots = make(chan struct{}, cfg.MaxRunning)
+	}
+	s.mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
+	s.mux.HandleFunc("GET /metrics", s.metrics)
+	s.mux.HandleFunc("GET /v1/models", s.models)
+	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
+	if !cfg.Faults.ChatOnly {
+		s.mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
+	}
+	return s, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Requests is how many completions were asked for.
+func (s *Server) Requests() int64 { return s.requests.Load() }
+
+// MaxRunning is how many ran at once, at most.
+func (s *Server) MaxRunning() int64 { return s.peak.Load() }
+
+// complete answers a chat or a completion.
+func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
+	nth := s.requests.Add(1)
+	q, err := readQuestion(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength, chat)
+	if err != nil {
+		writeError(w, http.StatusBadRequest, "BadRequestError", err.Error())
+		return
+	}
+	q.nth, q.servedModel = nth, s.cfg.Model
+	leave := s.enter(r)
+	if leave == nil {
+		return // the client went away while it waited
+	}
+	defer leave()
+	for _, f := range s.faults {
+		if f.hits(q) {
+			f.act(w, r, q)
+			return
+		}
+	}
+	a := answerTo(q, s.cfg.Tokens)
+	if !sleep(r, s.latency(a.digest)) {
+		return
+	}
+	if q.stream {
+		s.writeStream(w, r, q, a)
+	} else {
+		writeWhole(w, q, a)
+	}
+}
+
+// enter makes the request a running one, once there is room.
+func (s *Server) enter(r *http.Request) (leave func()) {
+	if s.slots != nil {
+		s.waiting.Add(1)
+		select {
+		case s.slots <- struct{}{}:
+			s.waiting.Add(-1)
+		case <-r.Context().Done():
+			s.waiting.Add(-1)
+			return nil
+		}
+	}
+	now := s.running.Add(1)
+	for peak := s.peak.Load(); now > peak && !s.peak.CompareAndSwap(peak, now); {
+		peak = s.peak.Load()
+	}
+	if s.cfg.OnRunning != nil {
+		s.cfg.OnRunning()
+	}
+	return func() {
+		s.running.Add(-1)
+		if s.slots != nil {
+			<-s.slots
+		}
+	}
+}
+
+// latency is the configured one, ± its spread by the request's digest.
+func (s *Server) latency(digest [32]byte) time.Duration {
+	unit := float64(digest[31])/127.5 - 1 // −1 to 1
+	return time.Duration(float64(s.cfg.Latency) * (1 + s.cfg.Spread*unit))
+}
+
+// sleep waits, and reports false if the client went away.
+func sleep(r *http.Request, d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-r.Context().Done():
+		return false
+	}
+}
+
+func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"object":"list","data":[{"id":%s,"object":"model","owned_by":"fakellm"}]}`, quoted(s.cfg.Model))
+}
+
+// metrics speaks Prometheus' text format, with vLLM's names where it has them.
+func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+	for _, m := range []struct {
+		name, kind string
+		value      int64
+	}{
+		{"vllm:num_requests_running", "gauge", s.running.Load()},
+		{"vllm:num_requests_waiting", "gauge", s.waiting.Load()},
+		{"fakellm_requests_total", "counter", s.requests.Load()},
+		{"fakellm_max_running", "gauge", s.peak.Load()},
+	} {
+		fmt.Fprintf(w, "# TYPE %s %s\n%s{model_name=%s} %d\n", m.name, m.kind, m.name, quoted(s.cfg.Model), m.value)
+	}
+}

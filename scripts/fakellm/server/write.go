@@ -1,0 +1,142 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// quoted renders a JSON string.
+func quoted(s string) []byte { return appendQuoted(nil, s) }
+
+func appendQuoted(dst []byte, s string) []byte {
+	dst, _ = jsontext.AppendQuote(dst, s) // invalid UTF-8 is written as U+FFFD
+	return dst
+}
+
+// writeError answers with vLLM's nested error object.
+func writeError(w http.ResponseWriter, status int, kind, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	fmt.Fprintf(w, `{"error":{"message":%s,"type":%s,"param":null,"code":%d}}`, quoted(message), quoted(kind), status)
+}
+
+// writeWhole answers with one JSON object.
+func writeWhole(w http.ResponseWriter, q *question, a answer) {
+	text := strings.Join(a.words, "")
+	out := appendHead(nil, q, a, "")
+	out = append(out, `"choices":[{"index":0,`...)
+	if q.chat {
+		out = append(appendQuoted(append(out, `"message":{"role":"assistant","content":`...), text), '}')
+	} else {
+		out = appendQuoted(append(out, `"text":`...), text)
+	}
+	out = appendLogprobs(out, q, a.words)
+	out = appendQuoted(append(out, `,"finish_reason":`...), a.finish)
+	out = append(appendUsage(append(out, "}],"...), a), '}')
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(out) // a client that is gone needs no answer
+}
+
+// writeStream answers with an event a word, as fast as told; without a latency
+// of tokens all at once.
+func (s *Server) writeStream(w http.ResponseWriter, r *http.Request, q *question, a answer) {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	var out []byte
+	for i := range a.words {
+		out = appendPiece(out, q, a, i)
+		if s.cfg.TokenLatency > 0 {
+			_, _ = w.Write(out)
+			flush(w)
+			out = out[:0]
+			if !sleep(r, s.cfg.TokenLatency) {
+				return
+			}
+		}
+	}
+	_, _ = w.Write(append(appendEnd(out, q, a), "data: [DONE]\n\n"...))
+}
+
+func flush(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).Flush() // a client that is gone is noticed by its context
+}
+
+// appendPiece appends the event of word i.
+func appendPiece(out []byte, q *question, a answer, i int) []byte {
+	out = appendHead(append(out, "data: "...), q, a, ".chunk")
+	out = append(out, `"choices":[{"index":0,`...)
+	switch {
+	case !q.chat:
+		out = appendQuoted(append(out, `"text":`...), a.words[i])
+	case i == 0:
+		out = append(appendQuoted(append(out, `"delta":{"role":"assistant","content":`...), a.words[i]), '}')
+	default:
+		out = append(appendQuoted(append(out, `"delta":{"content":`...), a.words[i]), '}')
+	}
+	out = appendLogprobs(out, q, a.words[i:i+1])
+	return append(out, ",\"finish_reason\":null}]}\n\n"...)
+}
+
+// appendEnd appends the event with the finish reason and, if asked for, the one
+// with the usage.
+func appendEnd(out []byte, q *question, a answer) []byte {
+	out = appendHead(append(out, "data: "...), q, a, ".chunk")
+	if q.chat {
+		out = append(out, `"choices":[{"index":0,"delta":{},"finish_reason":`...)
+	} else {
+		out = append(out, `"choices":[{"index":0,"text":"","finish_reason":`...)
+	}
+	out = append(appendQuoted(out, a.finish), "}]}\n\n"...)
+	if q.usage {
+		out = appendHead(append(out, "data: "...), q, a, ".chunk")
+		out = append(appendUsage(append(out, `"choices":[],`...), a), "}\n\n"...)
+	}
+	return out
+}
+
+// appendHead opens the object and writes what comes before the choices.
+func appendHead(out []byte, q *question, a answer, chunk string) []byte {
+	object := "text_completion"
+	if q.chat {
+		object = "chat.completion" + chunk
+	}
+	out = fmt.Appendf(out, `{"id":"fake-%x","object":"%s","created":0,"model":`, a.digest[:8], object)
+	return append(appendQuoted(out, q.servedModel), ',')
+}
+
+func appendUsage(out []byte, a answer) []byte {
+	return fmt.Appendf(out, `"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`, a.asked, len(a.words), a.asked+len(a.words))
+}
+
+// appendLogprobs appends made-up log probabilities if they are asked for.
+func appendLogprobs(out []byte, q *question, words []string) []byte {
+	if !q.logprobs {
+		return out
+	}
+	if q.chat {
+		out = append(out, `,"logprobs":{"content":[`...)
+		for i, w := range words {
+			out = appendQuoted(append(comma(out, i), `{"token":`...), w)
+			out = append(out, `,"logprob":-0.5,"bytes":null,"top_logprobs":[]}`...)
+		}
+		return append(out, "]}"...)
+	}
+	out = append(out, `,"logprobs":{"tokens":[`...)
+	for i, w := range words {
+		out = appendQuoted(comma(out, i), w)
+	}
+	out = append(out, `],"token_logprobs":[`...)
+	for i := range words {
+		out = append(comma(out, i), "-0.5"...)
+	}
+	return append(out, "]}"...)
+}
+
+func comma(out []byte, i int) []byte {
+	if i == 0 {
+		return out
+	}
+	return append(out, ',')
+}
