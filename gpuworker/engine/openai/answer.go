@@ -85,7 +85,7 @@ func (c *Client) complete(ctx context.Context, k *call, body []byte) (engine.Ans
 		return a, c.noChat(c.comp.op, "check the path of the base URL; OpenAI-compatible servers mostly want it to end in /v1")
 	}
 	if c.chatOnly.CompareAndSwap(false, true) {
-		c.cfg.Logger.Info("the inference server has no completions endpoint; prompts are sent as chats", "url", c.comp.url.String())
+		c.logger.Info("the inference server has no completions endpoint; prompts are sent as chats", "url", c.comp.url.String())
 	}
 	return a, err
 }
@@ -101,7 +101,7 @@ func (c *Client) ask(ctx context.Context, k *call, t target, body []byte) (engin
 	if err != nil {
 		return engine.Answer{}, refused(t.op, "%w", err)
 	}
-	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header.Clone(),
+	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header(),
 		ProtoMajor: 1, ProtoMinor: 1, Body: payload(), ContentLength: size,
 		GetBody: func() (io.ReadCloser, error) { return payload(), nil }}).WithContext(ctx)
 	resp, err := c.http.Do(req)

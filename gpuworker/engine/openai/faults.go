@@ -109,15 +109,12 @@ func kindOf(status int) fault.Kind {
 // presentable makes a server's message fit for an error: one line, short, and
 // without the key, which some servers repeat.
 func (c *Client) presentable(message string) string {
-	if key := c.cfg.Key.Reveal(); key != "" {
-		message = strings.ReplaceAll(message, key, c.cfg.Key.String())
-	}
 	message = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
 			return ' '
 		}
 		return r
-	}, strings.ToValidUTF8(message, "\uFFFD"))
+	}, strings.ToValidUTF8(c.conceal(message), "\uFFFD"))
 	if len(message) > maxMessage {
 		cut := maxMessage
 		for !utf8.RuneStart(message[cut]) {

@@ -49,12 +49,15 @@ type Config struct {
 
 // Client is an engine.Engine. Any number of goroutines may use it.
 type Client struct {
-	cfg    Config
+	logger *slog.Logger
 	base   *url.URL // without user and password
 	http   *http.Client
-	header http.Header
 	chat   target
 	comp   target
+	// The key is held by functions alone: printing a client, in whatever
+	// struct, prints addresses.
+	header  func() http.Header          // a request's header, new each time
+	conceal func(message string) string // replaces the key
 
 	chatOnly atomic.Bool // the server has no /completions
 	memory   sync.Pool   // *call
@@ -79,7 +82,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{cfg: cfg, base: base, http: newHTTP(cfg), header: newHeader(cfg, user)}
+	c := &Client{logger: cfg.Logger, base: base, http: newHTTP(cfg), header: headers(cfg.Key, user), conceal: concealer(cfg.Key)}
 	c.chat, c.comp = c.target("POST", "chat/completions"), c.target("POST", "completions")
 	c.memory.New = func() any { return newCall(cfg.MaxAnswerBytes) }
 	return c, nil
@@ -117,16 +120,24 @@ func (c *Client) target(method, path string) target {
 	return target{url: u, op: method + " " + u.String()}
 }
 
-func newHeader(cfg Config, user *url.Userinfo) http.Header {
+// headers returns what makes a request's header.
+func headers(key secret.Value, user *url.Userinfo) func() http.Header {
 	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream, application/json"}, "User-Agent": {"rollout"}}
-	r := http.Request{Header: h}
-	if key := cfg.Key.Reveal(); key != "" {
-		h.Set("Authorization", "Bearer "+key)
+	if text := key.Reveal(); text != "" {
+		h.Set("Authorization", "Bearer "+text)
 	} else if user != nil {
 		password, _ := user.Password()
-		r.SetBasicAuth(user.Username(), password)
+		(&http.Request{Header: h}).SetBasicAuth(user.Username(), password)
 	}
-	return h
+	return h.Clone
+}
+
+// concealer returns what replaces the key in a text.
+func concealer(key secret.Value) func(string) string {
+	if key.Reveal() == "" {
+		return func(s string) string { return s }
+	}
+	return strings.NewReplacer(key.Reveal(), key.String()).Replace
 }
 
 // Close ends answers in flight with Unavailable, and drops all connections.
