@@ -7,6 +7,8 @@ import (
 
 	"rollout/shared/document"
 	"rollout/shared/document/documenttest"
+	"rollout/shared/queue"
+	"rollout/shared/queue/queuetest"
 )
 
 // openState opens the folder and closes it when the test ends.
@@ -54,6 +56,22 @@ func TestDocuments(t *testing.T) {
 			Watch: true,
 			Again: func(t *testing.T, s document.Store) document.Store {
 				return openState(t, s.(documents).state.dir(), StateOptions{}).Documents()
+			},
+		})
+}
+
+func TestQueues(t *testing.T) {
+	t.Parallel()
+	queuetest.Run(t,
+		func(t *testing.T) queue.Queues {
+			return openState(t, t.TempDir(), StateOptions{Clock: newHandClock()}).Queues()
+		},
+		queuetest.Features{
+			Depth:   true,
+			Advance: func(q queue.Queues, d time.Duration) { q.(queues).state.clock.(*handClock).advance(d) },
+			Again: func(t *testing.T, q queue.Queues) queue.Queues {
+				s := q.(queues).state
+				return openState(t, s.dir(), StateOptions{Clock: s.clock}).Queues()
 			},
 		})
 }

@@ -1,0 +1,166 @@
+package queuetest
+
+import (
+	"testing"
+
+	"rollout/shared/fault"
+	"rollout/shared/queue"
+)
+
+func testVisibility(t *testing.T, f *fixture) {
+	f.send(t, "work", "x")
+	first := f.receive(t, "work", short)
+	f.wantQuiet(t, "work", 0)
+	f.pass(short)
+	second := f.receive(t, "work", short)
+	if second.ID != first.ID || string(second.Body) != "x" || second.Receives != 2 {
+		t.Errorf("got %+v after %+v, want the same message, received twice", second, first)
+	}
+	if second.Receipt == first.Receipt {
+		t.Error("both deliveries have one receipt")
+	}
+	f.pass(short)
+	if third := f.receive(t, "work", short); third.Receives != 3 {
+		t.Errorf("third delivery: received %d times", third.Receives)
+	}
+}
+
+func testAck(t *testing.T, f *fixture) {
+	f.send(t, "work", "a", "b", "c")
+	msgs := []queue.Message{f.receive(t, "work", short), f.receive(t, "work", short), f.receive(t, "work", short)}
+	f.ack(t, "work", msgs[0], msgs[2])
+	f.pass(short)
+	if m := f.receive(t, "work", short); m.ID != msgs[1].ID {
+		t.Errorf("got %q again, want %q", m.Body, msgs[1].Body)
+	} else {
+		f.ack(t, "work", m, m) // twice in one batch
+		f.ack(t, "work", m)
+	}
+	f.wantQuiet(t, "work", 2*short)
+}
+
+func testNack(t *testing.T, f *fixture) {
+	f.send(t, "work", "x")
+	m := f.receive(t, "work", long)
+	if err := f.Nack(t.Context(), "work", m.Receipt, 0); err != nil {
+		t.Fatal(err)
+	}
+	m = f.receive(t, "work", long)
+	if m.Receives != 2 {
+		t.Errorf("received %d times, want 2", m.Receives)
+	}
+	if err := f.Nack(t.Context(), "work", m.Receipt, 2*short); err != nil {
+		t.Fatal(err)
+	}
+	f.wantQuiet(t, "work", short)
+	f.pass(short)
+	if m = f.receive(t, "work", long); m.Receives != 3 {
+		t.Errorf("received %d times, want 3", m.Receives)
+	}
+}
+
+func testExtend(t *testing.T, f *fixture) {
+	f.send(t, "work", "x")
+	m := f.receive(t, "work", short)
+	for range 3 { // with one receipt, each time from now on
+		if err := f.Extend(t.Context(), "work", m.Receipt, 2*short); err != nil {
+			t.Fatal(err)
+		}
+		f.wantQuiet(t, "work", short)
+	}
+	f.pass(short)
+	if again := f.receive(t, "work", short); again.ID != m.ID || again.Receives != 2 {
+		t.Errorf("got %+v, want the message again, received twice", again)
+	}
+}
+
+func testStale(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.send(t, "work", "x")
+	old := f.receive(t, "work", short)
+	f.pass(short)
+	now := f.receive(t, "work", 2*short)
+
+	for _, receipt := range []string{old.Receipt, "nonsense", "", now.Receipt + "0"} {
+		wantKind(t, f.Extend(ctx, "work", receipt, long), fault.Conflict, "extend with receipt %q", receipt)
+		if err := f.Ack(ctx, "work", []string{receipt}); err != nil {
+			t.Errorf("ack with receipt %q: %v", receipt, err)
+		}
+		if err := f.Nack(ctx, "work", receipt, 0); err != nil {
+			t.Errorf("nack with receipt %q: %v", receipt, err)
+		}
+	}
+	f.wantQuiet(t, "work", 0) // the nacks changed nothing
+	f.pass(2 * short)
+	last := f.receive(t, "work", short) // nor did the acks and extends
+	f.ack(t, "work", last)
+	wantKind(t, f.Extend(ctx, "work", last.Receipt, long), fault.Conflict, "extend of an acked message")
+	if err := f.Nack(ctx, "work", last.Receipt, 0); err != nil {
+		t.Errorf("nack of an acked message: %v", err)
+	}
+	f.wantQuiet(t, "work", 2*short)
+}
+
+func testDeadLetters(t *testing.T, f *fixture) {
+	f.send(t, "work", "bad")
+	for i := range queue.MaxReceives {
+		m := f.receive(t, "work", long)
+		if m.Receives != i+1 {
+			t.Fatalf("delivery %d: received %d times", i+1, m.Receives)
+		}
+		if err := f.Nack(t.Context(), "work", m.Receipt, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.send(t, "work", "good")
+	if m := f.receive(t, "work", long); string(m.Body) != "good" {
+		t.Fatalf("got %q after %d deliveries", m.Body, queue.MaxReceives)
+	}
+	f.wantQuiet(t, "work", 0)
+	m := f.receive(t, queue.DeadLetters("work"), long)
+	if string(m.Body) != "bad" || m.Receives != 1 {
+		t.Errorf("dead letter is %+v", m)
+	}
+	f.ack(t, queue.DeadLetters("work"), m)
+	f.wantQuiet(t, queue.DeadLetters("work"), 2*long)
+}
+
+func testDeadLettersStay(t *testing.T, f *fixture) {
+	dead := queue.DeadLetters("work")
+	f.send(t, dead, "bad")
+	for range queue.MaxReceives + 3 {
+		m := f.receive(t, dead, long)
+		if err := f.Nack(t.Context(), dead, m.Receipt, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func testDepth(t *testing.T, f *fixture) {
+	d, ok := f.other.(queue.Depther)
+	if !ok {
+		t.Fatalf("%T is no queue.Depther", f.other)
+	}
+	want := func(visible, hidden int) {
+		t.Helper()
+		v, h, err := d.Depth(t.Context(), "work")
+		if err != nil || v != visible || h != hidden {
+			t.Fatalf("depth is %d visible and %d hidden, %v; want %d and %d", v, h, err, visible, hidden)
+		}
+	}
+	want(0, 0)
+	f.send(t, "work", numbered(5)...)
+	f.send(t, "other", "x")
+	want(5, 0)
+	m := f.receive(t, "work", long)
+	f.receive(t, "work", long)
+	want(3, 2)
+	f.ack(t, "work", m)
+	want(3, 1)
+	if err := f.Send(t.Context(), "work", bytesOf([]string{"late"}), long); err != nil {
+		t.Fatal(err)
+	}
+	want(3, 2)
+	_, _, err := d.Depth(t.Context(), "No Queue")
+	wantKind(t, err, fault.Invalid, "depth of a bad name")
+}
