@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestTheFirstLineIsTheURL(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	out, in := io.Pipe()
+	ended := make(chan error)
+	go func() {
+		ended <- run(ctx, []string{"--listen", "127.0.0.1:0", "--model", "tiny", "--latency", "1ms", "--spread", "0.5"}, in, io.Discard)
+	}()
+	url, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.HasPrefix(url, "http://127.0.0.1:") {
+		t.Fatalf("first line %q, %v", url, err)
+	}
+	resp, err := http.Get(strings.TrimSpace(url) + "/v1/models")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), `"id":"tiny"`) {
+		t.Errorf("models: %s, %v", body, err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("after the signal: %v", err)
+	}
+}
+
+func TestBadCommandLinesAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--spread", "3"}, {"--latency", "x"}, {"--nonsense"}, {"extra"}, {"--listen", "nowhere:x"}} {
+		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
+			t.Errorf("%v is taken", args)
+		}
+	}
+}
