@@ -151,6 +151,9 @@ func name(b []byte, i int) (end int, escaped bool, next int, err error) {
 // it has escapes.
 func text(b []byte, i int) (end int, escaped bool, err error) {
 	for i++; ; {
+		for i+16 <= len(b) && special(binary.LittleEndian.Uint64(b[i:]))|special(binary.LittleEndian.Uint64(b[i+8:])) == 0 {
+			i += 16
+		}
 		for i+8 <= len(b) {
 			if m := special(binary.LittleEndian.Uint64(b[i:])); m != 0 {
 				i += bits.TrailingZeros64(m) >> 3
@@ -177,10 +180,12 @@ func text(b []byte, i int) (end int, escaped bool, err error) {
 	}
 }
 
+// ones and tops have the lowest and the highest bit of each byte.
+const ones, tops = 0x0101010101010101, 0x8080808080808080
+
 // special marks, in the top bit of each byte, the quotes, backslashes and
 // control characters among eight bytes. Marks above the first may be wrong.
 func special(x uint64) uint64 {
-	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	quote := x ^ ones*'"'
 	slash := x ^ ones*'\\'
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (x-ones*' ')&^x) & tops

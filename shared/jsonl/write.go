@@ -1,6 +1,7 @@
 package jsonl
 
 import (
+	"math/bits"
 	"unicode/utf8"
 )
 
@@ -53,26 +54,25 @@ const hexDigits = "0123456789abcdef"
 // AppendString appends s as a JSON string that stays on one line wherever it
 // is read: control characters, U+0085, U+2028 and U+2029 become escapes.
 // Invalid UTF-8 becomes U+FFFD.
-func AppendString[T string | []byte](dst []byte, s T) []byte {
+func AppendString(dst []byte, s string) []byte {
 	return appendText(dst, s, false)
 }
 
 // AppendQuoted undoes Unquote: it is AppendString, but lone surrogates become
 // the escapes that they were.
-func AppendQuoted[T string | []byte](dst []byte, s T) []byte {
+func AppendQuoted(dst []byte, s string) []byte {
 	return appendText(dst, s, true)
 }
 
-func appendText[T string | []byte](dst []byte, s T, surrogates bool) []byte {
+func appendText(dst []byte, s string, surrogates bool) []byte {
 	dst = append(dst, '"')
 	run := 0
 	for i := 0; i < len(s); {
+		if i = plain(s, i); i == len(s) {
+			break
+		}
 		c := s[i]
 		if c < utf8.RuneSelf {
-			if c >= ' ' && c != '"' && c != '\\' {
-				i++
-				continue
-			}
 			dst = append(dst, s[run:i]...)
 			dst = appendEscape(dst, c)
 			i++
@@ -98,13 +98,27 @@ func appendText[T string | []byte](dst []byte, s T, surrogates bool) []byte {
 	return append(dst, '"')
 }
 
+// plain returns the first index from i on that holds no ASCII character that
+// stands for itself in a string.
+func plain(s string, i int) int {
+	for ; i+8 <= len(s); i += 8 {
+		x := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
+			uint64(s[i+4])<<32 | uint64(s[i+5])<<40 | uint64(s[i+6])<<48 | uint64(s[i+7])<<56
+		if m := special(x) | x&tops; m != 0 {
+			return i + bits.TrailingZeros64(m)>>3
+		}
+	}
+	for i < len(s) && s[i] < utf8.RuneSelf && s[i] >= ' ' && s[i] != '"' && s[i] != '\\' {
+		i++
+	}
+	return i
+}
+
 // decodeRune is utf8.DecodeRune that can know surrogates.
-func decodeRune[T string | []byte](s T, surrogates bool) (rune, int) {
-	var b [utf8.UTFMax]byte
-	n := copy(b[:], s)
-	r, size := utf8.DecodeRune(b[:n])
-	if surrogates && r == utf8.RuneError && size == 1 && n >= 3 && b[0] == 0xED && b[1] >= 0xA0 && b[1] < 0xC0 && b[2]&0xC0 == 0x80 {
-		return 0xD000 | rune(b[1]&0x3F)<<6 | rune(b[2]&0x3F), 3
+func decodeRune(s string, surrogates bool) (rune, int) {
+	r, size := utf8.DecodeRuneInString(s)
+	if surrogates && r == utf8.RuneError && size == 1 && len(s) >= 3 && s[0] == 0xED && s[1] >= 0xA0 && s[1] < 0xC0 && s[2]&0xC0 == 0x80 {
+		return 0xD000 | rune(s[1]&0x3F)<<6 | rune(s[2]&0x3F), 3
 	}
 	return r, size
 }
