@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -54,7 +55,11 @@ func OpenBucket(dir string, o BucketOptions) (*Bucket, error) {
 	if o.TempAge <= 0 {
 		o.TempAge = time.Hour
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	dir, err := filepath.Abs(dir) // the working folder may change
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
 		return nil, osFault(err, "open bucket %s", dir)
 	}
 	root, err := os.OpenFile(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
@@ -70,7 +75,7 @@ func OpenBucket(dir string, o BucketOptions) (*Bucket, error) {
 	return b, nil
 }
 
-// Dir returns the bucket's folder, as it was opened.
+// Dir returns the bucket's folder, as an absolute path.
 func (b *Bucket) Dir() string { return b.dir }
 
 // Close lets go of the folder. Readers that are open stay usable.
