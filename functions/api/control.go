@@ -1,0 +1,147 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"rollout/events"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// maxReason bounds the words of a pause, in bytes.
+const maxReason = 512
+
+// Pause asks that the run starts nothing new; reason is words for people.
+// Pausing a paused run changes nothing. A run that has ended, or is ending, is
+// Conflict.
+func (s *Service) Pause(ctx context.Context, id identity.RunID, reason string) error {
+	if err := checkReason(reason); err != nil {
+		return err
+	}
+	return s.desire(ctx, id, "paused", func(c record.Control, st run.State) (record.Control, bool, error) {
+		if err := mustGoOn(c, st); err != nil {
+			return c, false, err
+		}
+		paused := c.Desired == record.Pause
+		c.Desired, c.Reason = record.Pause, reason
+		return c, !paused, nil
+	})
+}
+
+// Resume asks that a paused or interrupted run goes on. Resuming a run that
+// goes on changes nothing. A run that has ended, or is ending, is Conflict.
+func (s *Service) Resume(ctx context.Context, id identity.RunID, reason string) error {
+	if err := checkReason(reason); err != nil {
+		return err
+	}
+	return s.desire(ctx, id, "resumed", func(c record.Control, st run.State) (record.Control, bool, error) {
+		if err := mustGoOn(c, st); err != nil {
+			return c, false, err
+		}
+		// Coordinate may have paused on a finding of its own that control does
+		// not say yet.
+		goesOn := c.Desired != record.Pause && !held(st.Phase)
+		c.Desired, c.Reason = record.Run, reason
+		return c, !goesOn, nil
+	})
+}
+
+// Stop asks that the run ends now: what is finished is kept and written, the
+// other items fail as canceled. Stopping a run that is ending or has been
+// stopped changes nothing; one that ended otherwise is Conflict. reason is
+// for the log: the control document holds the kind of end.
+func (s *Service) Stop(ctx context.Context, id identity.RunID, reason string) error {
+	if err := checkReason(reason); err != nil {
+		return err
+	}
+	s.ports.Log.InfoContext(ctx, "run_stop", "run", id, "reason", reason)
+	return s.desire(ctx, id, "stopped", func(c record.Control, st run.State) (record.Control, bool, error) {
+		if c.Desired == record.End || st.Reason != "" {
+			return c, false, nil
+		}
+		c.Desired, c.Reason = record.End, string(run.ReasonStopped)
+		return c, true, nil
+	})
+}
+
+// desire changes what is desired of a run that has not ended, and tells
+// coordinate, also if nothing was left to change: an earlier message may have
+// been lost.
+func (s *Service) desire(ctx context.Context, id identity.RunID, what string,
+	change func(record.Control, run.State) (record.Control, bool, error)) error {
+	st, err := s.goingOn(ctx, id, what)
+	if err != nil || st.Phase.Ended() {
+		return err
+	}
+	c, err := host.Update(ctx, s.ports.Docs, record.ControlKey(id), func(cur record.Control, _ bool) (record.Control, bool, error) {
+		next, write, err := change(cur, st)
+		if err != nil || !write {
+			return cur, false, err
+		}
+		next.Schema, next.Sequence, next.At = record.Schema, cur.Sequence+1, s.ports.Clock.Now().UTC()
+		return next, true, nil
+	})
+	if err != nil {
+		return fault.Wrap(err, "run %s can't be %s", id, what)
+	}
+	return s.ports.Send(ctx, host.CoordinateQueue, events.ControlChanged{Run: string(id), Sequence: c.Sequence})
+}
+
+// goingOn returns the state of a run that can still be steered, or of a
+// stopped one that shall be stopped.
+func (s *Service) goingOn(ctx context.Context, id identity.RunID, what string) (run.State, error) {
+	m, err := s.manifest(ctx, id)
+	if err != nil {
+		return run.State{}, err
+	}
+	st := run.New(id)
+	if _, _, err := host.Load(ctx, s.ports.Docs, record.CoordinatorKey(id), &st); err != nil {
+		return st, err
+	}
+	if m.Refused != "" {
+		return st, over(id, run.Failed, what)
+	}
+	if st.Phase.Ended() && !(what == "stopped" && st.Phase == run.Stopped) {
+		return st, over(id, st.Phase, what)
+	}
+	return st, nil
+}
+
+func over(id identity.RunID, p run.Phase, what string) error {
+	return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("run %s has ended (%s): it can't be %s", id, words(p), what),
+		Remedy: "submit its input again for a new run"}
+}
+
+// mustGoOn refuses to pause or resume a run that is on its way to the end.
+func mustGoOn(c record.Control, st run.State) error {
+	if c.Desired == record.End || st.Phase == run.Ending || st.Phase == run.Finalizing {
+		return fault.New(fault.Conflict, "it is ending already")
+	}
+	return nil
+}
+
+// held reports whether the phase is one that a resume ends.
+func held(p run.Phase) bool {
+	return p == run.Pausing || p == run.Paused || p == run.Interrupted
+}
+
+// words renders a phase for people: "completed with errors".
+func words(p run.Phase) string { return strings.ReplaceAll(string(p), "_", " ") }
+
+// checkReason refuses words that could not be shown as they are.
+func checkReason(reason string) error {
+	switch {
+	case len(reason) > maxReason:
+		return fault.New(fault.Invalid, "the reason has %d bytes, at most %d are allowed", len(reason), maxReason)
+	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl):
+		return fault.New(fault.Invalid, "the reason has control characters: remove them")
+	}
+	return nil
+}

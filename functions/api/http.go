@@ -1,0 +1,216 @@
+package api
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"sort"
+	"strings"
+
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/secret"
+)
+
+// Handler serves the API. Without a token (the zero Value) it answers only
+// requests that were meant for this machine; with one, only those that carry
+// it as a bearer token, whoever sends them. /healthz needs none.
+//
+//	GET  /healthz
+//	GET  /v1/runs                     {"runs":[Status…]}, newest first
+//	POST /v1/runs                     {"key":"prompts/x.jsonl"} → 202, Announced
+//	GET  /v1/runs/{id}                Status
+//	POST /v1/runs/{id}/pause          {"reason":"…"}, optional → 202, Status
+//	POST /v1/runs/{id}/resume, stop   likewise
+//	GET  /v1/workers                  {"workers":[WorkerStatus…]}
+//
+// Errors are {"error":{"kind":"not_found","message":"…"}}.
+func (s *Service) Handler(token secret.Value) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/healthz", methods{http.MethodGet: s.getHealth})
+	mux.Handle("/v1/runs", methods{http.MethodGet: s.getRuns, http.MethodPost: s.postRun})
+	mux.Handle("/v1/runs/{id}", methods{http.MethodGet: s.getRun})
+	mux.Handle("/v1/runs/{id}/pause", methods{http.MethodPost: s.steer(s.Pause)})
+	mux.Handle("/v1/runs/{id}/resume", methods{http.MethodPost: s.steer(s.Resume)})
+	mux.Handle("/v1/runs/{id}/stop", methods{http.MethodPost: s.steer(s.Stop)})
+	mux.Handle("/v1/workers", methods{http.MethodGet: s.getWorkers})
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		refuse(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
+	})
+	return s.guard(token, mux)
+}
+
+// guard lets in who may ask, and bounds what an answer takes.
+func (s *Service) guard(token secret.Value, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case token.Reveal() == "" && !fromHere(r):
+			refuse(w, http.StatusForbidden, fault.Denied.String(), "this API answers only requests to localhost from localhost")
+			return
+		case token.Reveal() != "" && r.URL.Path != "/healthz" && !bears(r, token):
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			refuse(w, http.StatusUnauthorized, fault.Denied.String(), "a bearer token is needed: the value of the secret "+TokenSecret)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+		defer cancel()
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// bears compares in a time that tells nothing about the token, its length
+// included.
+func bears(r *http.Request, token secret.Value) bool {
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	a, b := sha256.Sum256([]byte(strings.TrimSpace(given))), sha256.Sum256([]byte(token.Reveal()))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// answer is an endpoint: what it returns is the body.
+type answer func(r *http.Request) (code int, body any, err error)
+
+// methods are the endpoints of one path, by method.
+type methods map[string]answer
+
+func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	do, ok := m[r.Method]
+	if !ok && r.Method == http.MethodHead {
+		do, ok = m[http.MethodGet]
+	}
+	if !ok {
+		var allowed []string
+		for name := range m {
+			allowed = append(allowed, name)
+		}
+		sort.Strings(allowed)
+		w.Header().Set("Allow", strings.Join(allowed, ", "))
+		refuse(w, http.StatusMethodNotAllowed, "invalid", r.Method+" is not possible here: use "+strings.Join(allowed, " or "))
+		return
+	}
+	code, body, err := do(r)
+	if err != nil {
+		refuse(w, statusCode(err), fault.Of(err).String(), err.Error())
+		return
+	}
+	write(w, code, body)
+}
+
+func (s *Service) getHealth(r *http.Request) (int, any, error) {
+	if err := s.ports.Docs.Ping(r.Context()); err != nil {
+		return 0, nil, fault.As(fault.Unavailable, err, "the document store does not answer")
+	}
+	return http.StatusOK, map[string]string{"status": "ok"}, nil
+}
+
+func (s *Service) getRuns(r *http.Request) (int, any, error) {
+	runs, err := s.List(r.Context())
+	return http.StatusOK, map[string][]Status{"runs": runs}, err
+}
+
+func (s *Service) getRun(r *http.Request) (int, any, error) {
+	st, err := s.Show(r.Context(), identity.RunID(r.PathValue("id")))
+	return http.StatusOK, st, err
+}
+
+func (s *Service) getWorkers(r *http.Request) (int, any, error) {
+	workers, err := s.Workers(r.Context())
+	return http.StatusOK, map[string][]WorkerStatus{"workers": workers}, err
+}
+
+func (s *Service) postRun(r *http.Request) (int, any, error) {
+	var body struct {
+		Key string `json:"key"`
+	}
+	if err := read(r, &body); err != nil {
+		return 0, nil, err
+	}
+	if body.Key == "" {
+		return 0, nil, fault.New(fault.Invalid, `the body has no key: send {"key":"prompts/x.jsonl"}`)
+	}
+	a, err := s.Announce(r.Context(), body.Key)
+	return http.StatusAccepted, a, err
+}
+
+// steer is the endpoint of Pause, Resume or Stop.
+func (s *Service) steer(do func(context.Context, identity.RunID, string) error) answer {
+	return func(r *http.Request) (int, any, error) {
+		var body struct {
+			Reason string `json:"reason"`
+		}
+		if err := read(r, &body); err != nil {
+			return 0, nil, err
+		}
+		id := identity.RunID(r.PathValue("id"))
+		if err := do(r.Context(), id, body.Reason); err != nil {
+			return 0, nil, err
+		}
+		st, err := s.Show(r.Context(), id)
+		return http.StatusAccepted, st, err
+	}
+}
+
+// read decodes the body strictly; an empty one leaves v as it is.
+func read(r *http.Request, v any) error {
+	d := json.NewDecoder(r.Body)
+	d.DisallowUnknownFields()
+	err := d.Decode(v)
+	if err == io.EOF {
+		return nil
+	}
+	if err == nil && d.More() {
+		err = errors.New("it goes on after the object")
+	}
+	var tooLong *http.MaxBytesError
+	if errors.As(err, &tooLong) {
+		return fault.New(fault.Exhausted, "the body is longer than %d bytes", tooLong.Limit)
+	}
+	return fault.As(fault.Invalid, err, "read the body as JSON")
+}
+
+// statusCode is the HTTP code of a kind of error.
+func statusCode(err error) int {
+	switch fault.Of(err) {
+	case fault.Invalid:
+		return http.StatusBadRequest
+	case fault.NotFound:
+		return http.StatusNotFound
+	case fault.Conflict:
+		return http.StatusConflict
+	case fault.Denied:
+		return http.StatusForbidden
+	case fault.Exhausted:
+		return http.StatusRequestEntityTooLarge
+	case fault.Throttled:
+		return http.StatusTooManyRequests
+	case fault.Unavailable, fault.Canceled:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+func refuse(w http.ResponseWriter, code int, kind, message string) {
+	type problem struct {
+		Kind    string `json:"kind"`
+		Message string `json:"message"`
+	}
+	write(w, code, map[string]problem{"error": {kind, message}})
+}
+
+func write(w http.ResponseWriter, code int, body any) {
+	b, err := json.Marshal(body)
+	if err != nil { // statuses hold nothing that JSON can't
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(b, '\n')) // a client that is gone needs no answer
+}

@@ -1,0 +1,274 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rollout/events"
+	"rollout/functions/api"
+	"rollout/shared/config"
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/memory"
+	"rollout/shared/record"
+)
+
+const runB = identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVF")
+
+type fixedClock time.Time
+
+func (c fixedClock) Now() time.Time { return time.Time(c) }
+
+// desk is a service over empty stores at noon.
+type desk struct {
+	*api.Service
+	t     *testing.T
+	ports host.Ports
+}
+
+func newDesk(t *testing.T) desk {
+	t.Helper()
+	c := fixedClock(noon)
+	p := host.Ports{Blobs: memory.NewBucket(c), Docs: memory.NewDocuments(), Queues: memory.NewQueues(c),
+		Clock: c, Log: slog.New(slog.DiscardHandler)}
+	return desk{api.New(p, config.DefaultDeployment()), t, p}
+}
+
+func (d desk) save(key string, v any) {
+	d.t.Helper()
+	var raw json.RawMessage
+	rev, _, err := host.Load(d.t.Context(), d.ports.Docs, key, &raw)
+	if err == nil {
+		_, err = host.Save(d.t.Context(), d.ports.Docs, key, v, rev)
+	}
+	if err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+// submitted puts a run there that is in the phase.
+func (d desk) submitted(id identity.RunID, p run.Phase) {
+	d.t.Helper()
+	d.save(record.ManifestKey(id), manifestOf(id))
+	st := run.New(id)
+	st.Phase = p
+	d.save(record.CoordinatorKey(id), st)
+}
+
+func (d desk) control(id identity.RunID) record.Control {
+	d.t.Helper()
+	var c record.Control
+	if _, _, err := host.Load(d.t.Context(), d.ports.Docs, record.ControlKey(id), &c); err != nil {
+		d.t.Fatal(err)
+	}
+	return c
+}
+
+// received takes every message out of the queue.
+func (d desk) received(queue string) []events.Payload {
+	d.t.Helper()
+	ms, err := d.ports.Queues.Receive(d.t.Context(), queue, 100, time.Minute, 0)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	var out []events.Payload
+	for _, m := range ms {
+		_, p, err := events.Decode(m.Body)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+func TestListShowsTheNewestFirst(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.submitted(runA, run.Running)
+	m := manifestOf(runB)
+	m.CreatedAt = noon.Add(-time.Hour)
+	d.save(record.ManifestKey(runB), m)
+	runs, err := d.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(runs) != 2 || runs[0].Run != runA || runs[1].Run != runB {
+		t.Errorf("got %+v", runs)
+	}
+	if runs[1].Phase != run.Planning {
+		t.Errorf("a run that coordinate has not seen yet is %q, want planning", runs[1].Phase)
+	}
+}
+
+func TestShowOfAnUnknownRunSaysWhereToLook(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, id := range []identity.RunID{runA, "nightly", "../../etc"} {
+		_, err := d.Show(t.Context(), id)
+		if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), string(id)) || !strings.Contains(err.Error(), "`rollout status`") {
+			t.Errorf("Show(%q): %v", id, err)
+		}
+	}
+}
+
+func TestDocumentsOfANewerVersionAreRefused(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	m := manifestOf(runA)
+	m.Schema = record.Schema + 1
+	d.save(record.ManifestKey(runA), m)
+	if _, err := d.Show(t.Context(), runA); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "upgrade") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestSteering(t *testing.T) {
+	t.Parallel()
+	type steer = func(context.Context, identity.RunID, string) error
+	pause := func(d desk) steer { return d.Pause }
+	resume := func(d desk) steer { return d.Resume }
+	stop := func(d desk) steer { return d.Stop }
+	for name, c := range map[string]struct {
+		phase  run.Phase
+		before record.Control
+		do     func(desk) steer
+		want   record.Control // without schema and time; the same as before: nothing written
+		kind   fault.Kind     // of the error; Internal is none
+	}{
+		"pause a running run":                {run.Running, record.Control{}, pause, record.Control{Sequence: 1, Desired: record.Pause, Reason: "why"}, 0},
+		"pause a planning run":               {run.Planning, record.Control{}, pause, record.Control{Sequence: 1, Desired: record.Pause, Reason: "why"}, 0},
+		"pause a paused run":                 {run.Paused, record.Control{Sequence: 4, Desired: record.Pause, Reason: "old"}, pause, record.Control{Sequence: 4, Desired: record.Pause, Reason: "old"}, 0},
+		"pause again after a resume":         {run.Running, record.Control{Sequence: 5, Desired: record.Run}, pause, record.Control{Sequence: 6, Desired: record.Pause, Reason: "why"}, 0},
+		"pause a run that ends":              {run.Running, record.Control{Sequence: 5, Desired: record.End, Reason: "stopped"}, pause, record.Control{Sequence: 5, Desired: record.End, Reason: "stopped"}, fault.Conflict},
+		"pause a finalizing run":             {run.Finalizing, record.Control{}, pause, record.Control{}, fault.Conflict},
+		"pause a completed run":              {run.Completed, record.Control{}, pause, record.Control{}, fault.Conflict},
+		"resume a paused run":                {run.Paused, record.Control{Sequence: 4, Desired: record.Pause}, resume, record.Control{Sequence: 5, Desired: record.Run, Reason: "why"}, 0},
+		"resume an interrupted run":          {run.Interrupted, record.Control{Sequence: 4, Desired: record.Pause}, resume, record.Control{Sequence: 5, Desired: record.Run, Reason: "why"}, 0},
+		"resume a run that paused by itself": {run.Paused, record.Control{}, resume, record.Control{Sequence: 1, Desired: record.Run, Reason: "why"}, 0},
+		"resume a running run":               {run.Running, record.Control{Sequence: 5, Desired: record.Run}, resume, record.Control{Sequence: 5, Desired: record.Run}, 0},
+		"resume a run never steered":         {run.Running, record.Control{}, resume, record.Control{}, 0},
+		"resume a failed run":                {run.Failed, record.Control{}, resume, record.Control{}, fault.Conflict},
+		"stop a running run":                 {run.Running, record.Control{}, stop, record.Control{Sequence: 1, Desired: record.End, Reason: "stopped"}, 0},
+		"stop a paused run":                  {run.Paused, record.Control{Sequence: 4, Desired: record.Pause}, stop, record.Control{Sequence: 5, Desired: record.End, Reason: "stopped"}, 0},
+		"stop a run that ends already":       {run.Ending, record.Control{Sequence: 5, Desired: record.End, Reason: "budget"}, stop, record.Control{Sequence: 5, Desired: record.End, Reason: "budget"}, 0},
+		"stop a stopped run":                 {run.Stopped, record.Control{Sequence: 5, Desired: record.End, Reason: "stopped"}, stop, record.Control{Sequence: 5, Desired: record.End, Reason: "stopped"}, 0},
+		"stop an expired run":                {run.Expired, record.Control{}, stop, record.Control{}, fault.Conflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			d.submitted(runA, c.phase)
+			if c.before != (record.Control{}) {
+				d.save(record.ControlKey(runA), c.before)
+			}
+			err := c.do(d)(t.Context(), runA, "why")
+			if c.kind != 0 && !fault.Is(err, c.kind) || c.kind == 0 && err != nil {
+				t.Fatalf("error %v, want kind %s", err, c.kind)
+			}
+			got := d.control(runA)
+			if got.Sequence != c.before.Sequence && (got.Schema != record.Schema || !got.At.Equal(noon)) {
+				t.Errorf("written with schema %d at %s", got.Schema, got.At)
+			}
+			got.Schema, got.At = 0, time.Time{}
+			if d := cmp.Diff(c.want, got); d != "" {
+				t.Errorf("control (-want +got):\n%s", d)
+			}
+			if err == nil && !c.phase.Ended() {
+				want := []events.Payload{events.ControlChanged{Run: string(runA), Sequence: got.Sequence}}
+				if d := cmp.Diff(want, d.received(host.CoordinateQueue)); d != "" {
+					t.Errorf("coordinate hears (-want +got):\n%s", d)
+				}
+			}
+		})
+	}
+}
+
+func TestAnEndedRunIsNamedWhenItCantBeSteered(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.submitted(runA, run.CompletedWithErrors)
+	err := d.Pause(t.Context(), runA, "")
+	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "run "+string(runA)+" has ended (completed with errors): it can't be paused") {
+		t.Errorf("got %v", err)
+	}
+	if err := d.Stop(t.Context(), runB, ""); !fault.Is(err, fault.NotFound) {
+		t.Errorf("an unknown run: %v", err)
+	}
+}
+
+func TestAReasonMustBeFitToShow(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.submitted(runA, run.Running)
+	for _, reason := range []string{"\x1b[2J", strings.Repeat("x", 513), "\xff"} {
+		if err := d.Pause(t.Context(), runA, reason); !fault.Is(err, fault.Invalid) {
+			t.Errorf("reason %.10q: %v", reason, err)
+		}
+	}
+}
+
+func TestWorkersAreJudgedByTheirHeartbeats(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	held := []health.Held{{Run: runA, Shard: 3, Attempt: 1}}
+	for worker, due := range map[string]time.Duration{"w-late": -4 * time.Second, "w-dead": -6 * time.Second, "w-live": time.Second} {
+		d.save(record.BeatKey(worker), health.Beat{Schema: 1, Worker: worker, Pool: "default", State: health.Ready, DueAt: noon.Add(due), Holds: held})
+	}
+	d.save(record.BeatKey("w-gone"), health.Beat{Schema: 1, Worker: "w-gone", Pool: "default", State: health.Gone, DueAt: noon.Add(time.Hour)})
+	d.save(record.WorkerKey("w-live"), record.WorkerMark{Schema: 1, Draining: "scale in"})
+	workers, err := d.Workers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, w := range workers {
+		line := w.Worker + " dead"
+		if w.Alive {
+			line = w.Worker + " alive"
+		}
+		got = append(got, line+" "+w.Draining)
+	}
+	if d := cmp.Diff([]string{"w-late alive ", "w-live alive scale in", "w-dead dead ", "w-gone dead "}, got); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	d.submitted(runA, run.Running)
+	st, err := d.Show(t.Context(), runA)
+	if err != nil || st.Shards.Running != 2 {
+		t.Errorf("running shards %d, want the 2 of living workers; error %v", st.Shards.Running, err)
+	}
+}
+
+func TestAnnounceNamesTheRunOfTheUpload(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	info, err := d.ports.Blobs.Put(t.Context(), "prompts/x.jsonl", strings.NewReader("{}\n"), putOptions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := d.Announce(t.Context(), "prompts/x.jsonl")
+	if err != nil || a.Run != identity.UploadRun("local", "prompts/x.jsonl", info.Version) {
+		t.Fatalf("%+v, %v", a, err)
+	}
+	want := []events.Payload{events.ObjectCreated{Bucket: "local", Key: "prompts/x.jsonl", Version: info.Version, Size: 3}}
+	if d := cmp.Diff(want, d.received(host.TaskQueue)); d != "" {
+		t.Errorf("submit hears (-want +got):\n%s", d)
+	}
+	for key, kind := range map[string]fault.Kind{
+		"prompts/absent.jsonl": fault.NotFound, "runs/x.jsonl": fault.Invalid, "prompts/.x.jsonl": fault.Invalid,
+		"prompts/x.csv": fault.Invalid, "prompts/.jsonl": fault.Invalid, "prompts/../run/x.jsonl": fault.Invalid, "": fault.Invalid,
+	} {
+		if _, err := d.Announce(t.Context(), key); !fault.Is(err, kind) {
+			t.Errorf("Announce(%q): %v, want %s", key, err, kind)
+		}
+	}
+}

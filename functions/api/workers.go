@@ -1,0 +1,131 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"rollout/shared/document"
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// beatPrefix is where heartbeats are.
+const beatPrefix = "beat/"
+
+// WorkerStatus is what a worker says of itself, and whether that still holds.
+type WorkerStatus struct {
+	Worker    string        `json:"worker_id"`
+	Pool      string        `json:"pool"`
+	State     health.State  `json:"state"` // its own word: "ready", "draining", …
+	Alive     bool          `json:"alive"` // by its heartbeat, at the time of asking
+	Draining  string        `json:"draining"`
+	InFlight  int           `json:"in_flight"` // requests
+	Holds     []health.Held `json:"holds"`
+	Host      string        `json:"host"`
+	PID       int           `json:"pid"`
+	CPUs      int           `json:"cpus"`
+	GPUs      int           `json:"gpus"`
+	StartedAt time.Time     `json:"started_at"`
+	BeatAt    time.Time     `json:"beat_at"`
+	DueAt     time.Time     `json:"due_at"`
+}
+
+// Workers returns every worker that has a heartbeat: the living first, then by
+// pool and id.
+func (s *Service) Workers(ctx context.Context) ([]WorkerStatus, error) {
+	beats, err := s.beats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := s.ports.Clock.Now()
+	out := make([]WorkerStatus, 0, len(beats))
+	for part := range slices.Chunk(beats, document.MaxKeys) {
+		marks, err := s.marks(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		for i, b := range part {
+			out = append(out, s.workerStatus(b, marks[i], now))
+		}
+	}
+	slices.SortFunc(out, livingFirst)
+	return out, nil
+}
+
+func livingFirst(a, b WorkerStatus) int {
+	if a.Alive != b.Alive {
+		if a.Alive {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Worker, b.Worker))
+}
+
+func (s *Service) workerStatus(b health.Beat, mark record.WorkerMark, now time.Time) WorkerStatus {
+	w := WorkerStatus{
+		Worker: b.Worker, Pool: b.Pool, State: b.State, Alive: !s.timings.Dead(b, now),
+		Draining: mark.Draining, InFlight: b.InFlight, Holds: b.Holds,
+		Host: b.Host, PID: b.PID, CPUs: b.CPUs, GPUs: b.GPUs,
+		StartedAt: b.Started.UTC(), BeatAt: b.At.UTC(), DueAt: b.DueAt.UTC(),
+	}
+	if w.Holds == nil {
+		w.Holds = []health.Held{}
+	}
+	return w
+}
+
+// beats reads every worker's heartbeat, in the order of their ids.
+func (s *Service) beats(ctx context.Context) ([]health.Beat, error) {
+	var out []health.Beat
+	for d, err := range document.All(ctx, s.ports.Docs, beatPrefix) {
+		if err != nil {
+			return nil, fault.Wrap(err, "list the workers")
+		}
+		var b health.Beat
+		if err := decodeDoc(d, &b); err != nil {
+			return nil, err
+		}
+		out = append(out, b)
+	}
+	return out, nil
+}
+
+// marks reads what functions found out about the workers, in their order.
+func (s *Service) marks(ctx context.Context, beats []health.Beat) ([]record.WorkerMark, error) {
+	keys := make([]string, len(beats))
+	for i, b := range beats {
+		keys[i] = record.WorkerKey(b.Worker)
+	}
+	docs, err := s.ports.Docs.GetMany(ctx, keys)
+	if err != nil {
+		return nil, fault.Wrap(err, "read the workers' marks")
+	}
+	out := make([]record.WorkerMark, len(docs))
+	for i, d := range docs {
+		if err := decodeDoc(d, &out[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// heldShards counts the run's shards in the hands of living workers.
+func (s *Service) heldShards(beats []health.Beat, id identity.RunID, now time.Time) int {
+	n := 0
+	for _, b := range beats {
+		if s.timings.Dead(b, now) {
+			continue
+		}
+		for _, h := range b.Holds {
+			if h.Run == id {
+				n++
+			}
+		}
+	}
+	return n
+}
