@@ -1,0 +1,192 @@
+package events
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// Errors of Encode and Decode, told apart by errors.Is. All of them belong
+// into the dead letters: reading the same bytes again gives the same error.
+var (
+	ErrMalformed   = errors.New("malformed event")
+	ErrUnknown     = errors.New("unknown event type")
+	ErrTooLarge    = errors.New("event too large")
+	ErrTooManyHops = errors.New("too many hops")
+)
+
+// Payload is the content of an event: one of this package's structs, by value.
+type Payload interface {
+	// EventType returns the name under which the payload travels.
+	EventType() Type
+	// check returns the first reason why the payload can't be acted on.
+	check() error
+}
+
+// Unknown stands for the payload of a type that this version does not know.
+type Unknown struct{ Type Type }
+
+// EventType returns the unknown name.
+func (u Unknown) EventType() Type { return u.Type }
+
+func (u Unknown) check() error { return fmt.Errorf("%w %q", ErrUnknown, clip(string(u.Type))) }
+
+// kind is one line of the table: a payload type and how to read it.
+type kind struct {
+	zero Payload
+	read func(data []byte) (Payload, error)
+}
+
+func of[P Payload]() kind {
+	return kind{zero: *new(P), read: decode[P]}
+}
+
+func decode[P Payload](data []byte) (Payload, error) {
+	var p P
+	if err := json.Unmarshal(data, &p); err != nil {
+		return nil, err
+	}
+	return p, p.check()
+}
+
+// kinds is the table of every payload. To add one: its struct, its line here,
+// a golden file, and `go generate ./events`.
+var kinds = []kind{
+	of[ObjectCreated](),
+	of[RunSubmitted](),
+	of[PlanRange](),
+	of[RangePlanned](),
+	of[PlanAdvanced](),
+	of[Work](),
+	of[ShardDone](),
+	of[ShardLost](),
+	of[Released](),
+	of[InputMissing](),
+	of[InputChanged](),
+	of[Ring](),
+	of[ControlChanged](),
+	of[Finalize](),
+	of[Finalized](),
+}
+
+var byType = func() map[Type]kind {
+	m := make(map[Type]kind, len(kinds))
+	for _, k := range kinds {
+		m[k.zero.EventType()] = k
+	}
+	return m
+}()
+
+// Payloads returns the zero value of every payload that this version knows.
+func Payloads() []Payload {
+	ps := make([]Payload, len(kinds))
+	for i, k := range kinds {
+		ps[i] = k.zero
+	}
+	return ps
+}
+
+// Encode renders the payload as an event. The same arguments give the same
+// bytes, at most MaxSize of them.
+func Encode(p Payload, m Meta) ([]byte, error) {
+	if err := p.check(); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrMalformed, p.EventType(), err)
+	}
+	data, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrMalformed, p.EventType(), err)
+	}
+	m.Time = m.Time.UTC()
+	if m.ID == "" {
+		m.ID = contentID(p.EventType(), m, data)
+	}
+	e := Envelope{SpecVersion: specVersion, Type: p.EventType(), Meta: m, DataContentType: contentType, Data: data}
+	if err := e.check(); err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrMalformed, e.Type, err)
+	}
+	b, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", ErrMalformed, e.Type, err)
+	}
+	if len(b) > MaxSize {
+		return nil, fmt.Errorf("%w: %s has %d bytes, more than %d", ErrTooLarge, e.Type, len(b), MaxSize)
+	}
+	return b, nil
+}
+
+// Decode reads one event. Fields that it does not know are ignored. With
+// ErrUnknown the envelope is good and the payload is an Unknown; with any other
+// error the payload is nil.
+func Decode(b []byte) (Envelope, Payload, error) {
+	e, err := open(b)
+	if err != nil {
+		return Envelope{}, nil, err
+	}
+	k, ok := byType[e.Type]
+	if !ok {
+		u := Unknown{e.Type}
+		return e, u, u.check()
+	}
+	p, err := k.read(e.Data)
+	if err != nil {
+		return e, nil, fmt.Errorf("%w: %s: %w", ErrMalformed, e.Type, err)
+	}
+	return e, p, nil
+}
+
+// open reads the envelope and leaves the data alone.
+func open(b []byte) (e Envelope, err error) {
+	switch {
+	case len(b) > MaxSize:
+		return e, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, len(b), MaxSize)
+	case !utf8.Valid(b):
+		return e, fmt.Errorf("%w: not UTF-8", ErrMalformed)
+	case deeper(b, MaxDepth):
+		return e, fmt.Errorf("%w: nested more than %d deep", ErrMalformed, MaxDepth)
+	}
+	if err := json.Unmarshal(b, &e); err != nil {
+		return e, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if err := e.check(); err != nil {
+		return e, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	e.Time = e.Time.UTC()
+	return e, nil
+}
+
+// deeper reports whether JSON nests more than limit objects and lists.
+func deeper(b []byte, limit int) bool {
+	depth, text := 0, false
+	for i := 0; i < len(b); i++ {
+		switch c := b[i]; {
+		case text && c == '\\':
+			i++
+		case c == '"':
+			text = !text
+		case text:
+		case c == '{' || c == '[':
+			if depth++; depth > limit {
+				return true
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// contentID derives an id from all that tells two events apart.
+func contentID(t Type, m Meta, data []byte) string {
+	h := sha256.New()
+	for _, part := range []string{m.Source, string(t), m.Subject, m.Time.Format(time.RFC3339Nano), strconv.Itoa(m.Hops)} {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	h.Write(data)
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}

@@ -1,0 +1,159 @@
+package events_test
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/events"
+)
+
+// Golden files are messages that may lie in a queue somewhere: they are added,
+// with -add, and never changed.
+var add = flag.Bool("add", false, "write golden files that do not exist yet, and their checksums")
+
+const (
+	goldens = "testdata/v1"
+	sums    = goldens + "/SHA256SUMS"
+	run     = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
+)
+
+var sent = time.Date(2026, 3, 1, 12, 0, 0, 500_000_000, time.UTC)
+
+// golden lists every file: a payload with all fields set, and one with those
+// alone that are required, where they differ.
+var golden = map[string]events.Payload{
+	"object_created":   events.ObjectCreated{Bucket: "local", Key: "prompts/夜 & day.jsonl", Version: "12-5-1700000000000000000", Size: 5},
+	"run_submitted":    events.RunSubmitted{Run: run},
+	"plan_range":       events.PlanRange{Run: run, Range: 3, Input: 1, Offset: 64 << 20, Limit: 128 << 20},
+	"range_planned":    events.RangePlanned{Run: run, Range: 3},
+	"plan_advanced":    events.PlanAdvanced{Run: run},
+	"work":             events.Work{Run: run, Shard: 7, Generation: 2, Range: 3, Row: 4, Pool: "small", Term: 5, Sequence: 6},
+	"work_bare":        events.Work{Run: run, Pool: "small"},
+	"shard_done":       events.ShardDone{Run: run, Shard: 7, Attempt: 2, Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVF", Counts: events.Counts{OK: 254, Failed: 2, ByClass: map[string]int{"too_long": 1, "refused": 1}, PromptTokens: 1 << 40, CompletionTokens: 9, WastedTokens: 1}, Digest: strings.Repeat("0a", 32), Term: 5, Sequence: 6},
+	"shard_done_bare":  events.ShardDone{Run: run},
+	"shard_lost":       events.ShardLost{Run: run, Shard: 7, Generation: 2, Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVF", Reason: "worker is dead since 12:00:00"},
+	"shard_lost_bare":  events.ShardLost{Run: run, Shard: 7},
+	"released":         events.Released{Run: run, Shard: 7, Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVF", Attempt: 2},
+	"input_missing":    events.InputMissing{Run: run, Shard: 7, Reason: "prompts/a.jsonl is gone"},
+	"input_changed":    events.InputChanged{Run: run, Shard: 7, Reason: "prompts/a.jsonl has other bytes from item 1792"},
+	"ring":             events.Ring{Run: run, Reason: "deadline"},
+	"ring_bare":        events.Ring{Run: run},
+	"control_changed":  events.ControlChanged{Run: run, Sequence: 1<<64 - 1},
+	"finalize":         events.Finalize{Run: run},
+	"finalized":        events.Finalized{Run: run, Phase: "completed_with_errors"},
+	"finalized_unsaid": events.Finalized{Run: run},
+}
+
+func meta() events.Meta {
+	return events.Meta{ID: "01JD2ZQ4T5W0M1X9YB7R3K8CVG", Source: "rollout/test", Subject: run, Time: sent, Hops: 2,
+		Traceparent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", Term: 5}
+}
+
+func TestGoldenEventsDecodeAndEncodeToTheSameBytes(t *testing.T) {
+	t.Parallel()
+	for name, want := range golden {
+		file := filepath.Join(goldens, name+".json")
+		if _, err := os.Stat(file); *add && os.IsNotExist(err) {
+			addGolden(t, file, want)
+		}
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Errorf("%v: go test ./events -add writes it", err)
+			continue
+		}
+		b = []byte(strings.TrimSuffix(string(b), "\n"))
+		e, got, err := events.Decode(b)
+		if err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: decoded to %+v, %v; want %+v", name, got, err, want)
+			continue
+		}
+		if e.Meta != meta() {
+			t.Errorf("%s: meta is %+v, want %+v", name, e.Meta, meta())
+		}
+		again, err := events.Encode(got, e.Meta)
+		if err != nil || string(again) != string(b) {
+			t.Errorf("%s: encoded to\n%s, %v; want\n%s", name, again, err, b)
+		}
+	}
+}
+
+func TestEveryPayloadHasAGoldenEvent(t *testing.T) {
+	t.Parallel()
+	have := map[events.Type]bool{}
+	for _, p := range golden {
+		have[p.EventType()] = true
+	}
+	for _, p := range events.Payloads() {
+		if !have[p.EventType()] {
+			t.Errorf("%T (%s) has no golden event", p, p.EventType())
+		}
+	}
+}
+
+func TestGoldenFilesNeverChange(t *testing.T) {
+	t.Parallel()
+	if *add {
+		return // the other test is writing them
+	}
+	list, err := os.ReadFile(sums)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for line := range strings.Lines(string(list)) {
+		want, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		listed[name] = true
+		b, err := os.ReadFile(filepath.Join(goldens, name))
+		if err != nil {
+			t.Errorf("a golden file is gone: %v", err)
+		} else if got := checksum(b); got != want {
+			t.Errorf("%s has changed: restore it, and make what is new a new file or a new version", name)
+		}
+	}
+	files, err := filepath.Glob(goldens + "/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := filepath.Base(file)
+		if !listed[name] {
+			t.Errorf("%s is not in %s", name, sums)
+		}
+		if _, ok := golden[strings.TrimSuffix(name, ".json")]; !ok {
+			t.Errorf("%s is decoded by no test", name)
+		}
+	}
+}
+
+func addGolden(t *testing.T, file string, p events.Payload) {
+	t.Helper()
+	b, err := events.Encode(p, meta())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = append(b, '\n')
+	if err := os.WriteFile(file, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(sums, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintf(f, "%s  %s\n", checksum(b), filepath.Base(file)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checksum(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,30 @@
+package events
+
+// Names of observability events: lines of a run's event stream, for people and
+// dashboards. No part of rollout acts on them.
+const (
+	ObserveRunSubmitted = "run_submitted" // a manifest was written
+	ObserveRunPlanned   = "run_planned"   // all shards are known
+	ObserveRunPhase     = "run_phase"     // the run's phase is another one
+	ObserveRunEnded     = "run_ended"     // summary.json is there
+
+	ObserveShardClaimed    = "shard_claimed"
+	ObserveShardCheckpoint = "shard_checkpoint"
+	ObserveShardDone       = "shard_done"
+	ObserveShardLost       = "shard_lost"
+	ObserveShardReleased   = "shard_released"
+
+	ObserveSampleCompleted = "sample_completed" // one item was answered
+	ObserveSampleFailed    = "sample_failed"    // one item has an error line
+	ObserveSamplePoisoned  = "sample_poisoned"  // an item was put into quarantine
+
+	ObserveWorkerRegistered   = "worker_registered" // first heartbeat
+	ObserveWorkerHeartbeat    = "worker_heartbeat"
+	ObserveWorkerDraining     = "worker_draining"
+	ObserveWorkerDeregistered = "worker_deregistered" // ended in order
+	ObserveWorkerFenced       = "worker_fenced"       // could not renew its heartbeat
+	ObserveWorkerFailed       = "worker_failed"       // judged dead by others
+
+	ObserveEngineStarted = "engine_started"
+	ObserveEngineDied    = "engine_died"
+)

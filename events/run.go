@@ -1,0 +1,146 @@
+package events
+
+import "cmp"
+
+// The types of events about runs.
+const (
+	TypeObjectCreated  Type = "rollout.object.created.v1"
+	TypeRunSubmitted   Type = "rollout.run.submitted.v1"
+	TypePlanRange      Type = "rollout.range.plan.v1"
+	TypeRangePlanned   Type = "rollout.range.planned.v1"
+	TypePlanAdvanced   Type = "rollout.plan.advanced.v1"
+	TypeRing           Type = "rollout.run.ring.v1"
+	TypeControlChanged Type = "rollout.control.changed.v1"
+	TypeFinalize       Type = "rollout.run.finalize.v1"
+	TypeFinalized      Type = "rollout.run.finalized.v1"
+)
+
+// ObjectCreated says that an object was written. A bucket sends it; submit
+// decides whether it is a run.
+type ObjectCreated struct {
+	// Bucket is the name that the deployment gives its bucket.
+	Bucket string `json:"bucket"`
+	// Key is the object's key, such as "prompts/nightly.jsonl".
+	Key string `json:"key"`
+	// Version pins the object's bytes.
+	Version string `json:"version"`
+	// Size is the object's length in bytes.
+	Size int64 `json:"size" jsonschema:"minimum=0"`
+}
+
+// RunSubmitted says that a run's manifest is there, or is to be planned on.
+type RunSubmitted struct {
+	// Run is the run's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+}
+
+// PlanRange asks plan to cut one range of an input object into shards.
+type PlanRange struct {
+	// Run is the run's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+	// Range is the range's number, from 0 over all inputs.
+	Range int `json:"range" jsonschema:"minimum=0"`
+	// Input is the input object's number, from 0.
+	Input int `json:"input" jsonschema:"minimum=0"`
+	// Offset is the range's first byte in the object.
+	Offset int64 `json:"offset" jsonschema:"minimum=0"`
+	// Limit is the byte after its last: a line that begins before it belongs
+	// to the range.
+	Limit int64 `json:"limit" jsonschema:"minimum=0"`
+}
+
+// RangePlanned says that a range's cut table is there, for the merge.
+type RangePlanned struct {
+	// Run is the run's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+	// Range is the range's number.
+	Range int `json:"range" jsonschema:"minimum=0"`
+}
+
+// PlanAdvanced says to coordinate that more of the plan is merged.
+type PlanAdvanced struct {
+	// Run is the run's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+}
+
+// Ring asks coordinate to look at a run now.
+type Ring struct {
+	// Run is the run's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+	// Reason says why, for people.
+	Reason string `json:"reason,omitempty"`
+}
+
+// ControlChanged says that the desired state of a run is another one.
+type ControlChanged struct {
+	// Run is the run's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+	// Sequence is that of the control document.
+	Sequence uint64 `json:"sequence"`
+}
+
+// Finalize asks finalize to write what users read.
+type Finalize struct {
+	// Run is the run's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+}
+
+// Finalized says that summary.json is there.
+type Finalized struct {
+	// Run is the run's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+	// Phase is how the run ended, such as "completed"; empty if the receiver
+	// knows.
+	Phase string `json:"phase,omitempty"`
+}
+
+// EventType returns the payload's type.
+func (ObjectCreated) EventType() Type { return TypeObjectCreated }
+
+// EventType returns the payload's type.
+func (RunSubmitted) EventType() Type { return TypeRunSubmitted }
+
+// EventType returns the payload's type.
+func (PlanRange) EventType() Type { return TypePlanRange }
+
+// EventType returns the payload's type.
+func (RangePlanned) EventType() Type { return TypeRangePlanned }
+
+// EventType returns the payload's type.
+func (PlanAdvanced) EventType() Type { return TypePlanAdvanced }
+
+// EventType returns the payload's type.
+func (Ring) EventType() Type { return TypeRing }
+
+// EventType returns the payload's type.
+func (ControlChanged) EventType() Type { return TypeControlChanged }
+
+// EventType returns the payload's type.
+func (Finalize) EventType() Type { return TypeFinalize }
+
+// EventType returns the payload's type.
+func (Finalized) EventType() Type { return TypeFinalized }
+
+func (p ObjectCreated) check() error {
+	return cmp.Or(key("bucket", p.Bucket), key("key", p.Key), key("version", p.Version), count("size", p.Size))
+}
+
+func (p RunSubmitted) check() error { return runID(p.Run) }
+
+func (p PlanRange) check() error {
+	return cmp.Or(runID(p.Run), count("range", p.Range), count("input", p.Input),
+		count("offset", p.Offset), count("limit", p.Limit), count("length", p.Limit-p.Offset))
+}
+
+func (p RangePlanned) check() error   { return cmp.Or(runID(p.Run), count("range", p.Range)) }
+func (p PlanAdvanced) check() error   { return runID(p.Run) }
+func (p Ring) check() error           { return cmp.Or(runID(p.Run), text("reason", p.Reason)) }
+func (p ControlChanged) check() error { return runID(p.Run) }
+func (p Finalize) check() error       { return runID(p.Run) }
+
+func (p Finalized) check() error {
+	if p.Phase == "" {
+		return runID(p.Run)
+	}
+	return cmp.Or(runID(p.Run), name("phase", p.Phase))
+}
