@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/internal/rawjson"
 )
 
 // question is what the mock needs of a request's body, as it is written there.
@@ -21,7 +22,7 @@ func (q question) sampled() bool { return q.seed != nil && q.temperature > 0 }
 // other members are skipped.
 func read(r engine.Request) (question, error) {
 	var q question
-	err := members(r.Body, func(name, v []byte) (err error) {
+	err := rawjson.Members(r.Body, func(name, v []byte) (err error) {
 		switch string(name) {
 		case "prompt":
 			if r.Endpoint == engine.Completion {
@@ -32,11 +33,11 @@ func read(r engine.Request) (question, error) {
 				q.prompt, err = lastUser(v)
 			}
 		case "seed":
-			if string(v) != "null" {
+			if !rawjson.IsNull(v) {
 				q.seed = v
 			}
 		case "temperature":
-			if string(v) != "null" {
+			if !rawjson.IsNull(v) {
 				q.temperature, err = strconv.ParseFloat(string(v), 64)
 			}
 		}
@@ -54,9 +55,9 @@ func read(r engine.Request) (question, error) {
 // lastUser returns the content of the last message whose role is user.
 func lastUser(messages []byte) ([]byte, error) {
 	var last []byte
-	err := elements(messages, func(message []byte) error {
+	err := rawjson.Elements(messages, func(message []byte) error {
 		var role, content []byte
-		err := members(message, func(name, v []byte) error {
+		err := rawjson.Members(message, func(name, v []byte) error {
 			switch string(name) {
 			case "role":
 				role = v
@@ -71,4 +72,39 @@ func lastUser(messages []byte) ([]byte, error) {
 		return err
 	})
 	return last, err
+}
+
+// appendText appends a value as text: a string is itself, an array of strings
+// or content parts is its texts joined, anything else is its JSON.
+func appendText(dst, value []byte) ([]byte, error) {
+	if rawjson.IsString(value) {
+		return rawjson.AppendText(dst, value)
+	}
+	if !rawjson.IsArray(value) {
+		return append(dst, value...), nil
+	}
+	texts := 0
+	add := func(v []byte) (err error) {
+		texts++
+		dst, err = rawjson.AppendText(dst, v)
+		return err
+	}
+	err := rawjson.Elements(value, func(v []byte) error {
+		if rawjson.IsString(v) {
+			return add(v)
+		}
+		if !rawjson.IsObject(v) {
+			return nil
+		}
+		return rawjson.Members(v, func(name, v []byte) error {
+			if string(name) == "text" && rawjson.IsString(v) {
+				return add(v)
+			}
+			return nil
+		})
+	})
+	if texts == 0 {
+		dst = append(dst, value...)
+	}
+	return dst, err
 }

@@ -11,8 +11,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/go-json-experiment/json/jsontext"
-
+	"rollout/gpuworker/engine/internal/rawjson"
 	"rollout/shared/fault"
 )
 
@@ -22,6 +21,9 @@ const (
 	maxHint      = 24 * time.Hour
 )
 
+// errMalformed is an answer that is no JSON, or has no such shape.
+var errMalformed = errors.New("the answer is malformed")
+
 // errNoRoute is a 404 or 405 for the path itself, not for a model.
 var errNoRoute = errors.New("the server has no such endpoint")
 
@@ -30,13 +32,13 @@ func refused(op, format string, args ...any) error {
 	return &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Op: op, Err: fmt.Errorf(format, args...)}
 }
 
-// malformed says where data is not what it should be, without repeating it.
-func malformed(err error, data []byte) error {
-	var syntax *jsontext.SyntacticError
-	if errors.As(err, &syntax) {
-		return fmt.Errorf("%w: byte %d of %d is not JSON", errMalformed, syntax.ByteOffset, len(data))
+// shaped gives an error of a walk over data the answer's name. Data is not
+// repeated: it is the model's text.
+func shaped(err error, data []byte) error {
+	if errors.Is(err, rawjson.ErrCut) || errors.Is(err, rawjson.ErrShape) {
+		return fmt.Errorf("%w: in a piece of %d bytes, %w", errMalformed, len(data), err)
 	}
-	return fmt.Errorf("%w: its %d bytes of JSON do not have an answer's shape", errMalformed, len(data))
+	return err
 }
 
 // answerFault classifies what went wrong after a 200.

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/go-json-experiment/json/jsontext"
+	"rollout/gpuworker/engine/internal/rawjson"
 )
 
 // maxLogprobMembers bounds the lists of an answer's log probabilities; servers
@@ -19,52 +19,39 @@ type logprobs struct {
 }
 
 type logprobMember struct {
-	name  string
+	name  string // as written between quotes
 	list  bool
 	value []byte // the array's elements without brackets, or the value
 }
 
 // add adds a chunk's object.
-func (l *logprobs) add(object jsontext.Value) error {
-	d := jsontext.NewDecoder(bytes.NewBuffer(object), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
-	if _, err := d.ReadToken(); err != nil {
-		return malformed(err, object)
-	}
-	for d.PeekKind() == jsontext.KindString {
-		name, err := d.ReadToken()
-		if err != nil {
-			return malformed(err, object)
+func (l *logprobs) add(object []byte) error {
+	return rawjson.Members(object, func(name, v []byte) error {
+		m, err := l.member(name)
+		if err == nil {
+			m.add(v)
 		}
-		m, err := l.member(name.String())
-		if err != nil {
-			return err
-		}
-		v, err := d.ReadValue()
-		if err != nil {
-			return malformed(err, object)
-		}
-		m.add(v)
-	}
-	return nil
+		return err
+	})
 }
 
-func (l *logprobs) member(name string) (*logprobMember, error) {
+func (l *logprobs) member(name []byte) (*logprobMember, error) {
 	for i := range l.members {
-		if l.members[i].name == name {
+		if l.members[i].name == string(name) {
 			return &l.members[i], nil
 		}
 	}
 	if len(l.members) == maxLogprobMembers {
 		return nil, fmt.Errorf("%w: its logprobs have more than %d members", errMalformed, maxLogprobMembers)
 	}
-	l.members = append(l.members, logprobMember{name: name})
+	l.members = append(l.members, logprobMember{name: string(name)})
 	return &l.members[len(l.members)-1], nil
 }
 
-func (m *logprobMember) add(v jsontext.Value) {
+func (m *logprobMember) add(v []byte) {
 	switch {
-	case v.Kind() == jsontext.KindNull && m.value != nil:
-	case v.Kind() != jsontext.KindBeginArray:
+	case rawjson.IsNull(v) && m.value != nil:
+	case !rawjson.IsArray(v):
 		m.list, m.value = false, append(m.value[:0], v...)
 	default:
 		if !m.list {
@@ -78,8 +65,8 @@ func (m *logprobMember) add(v jsontext.Value) {
 	}
 }
 
-// json renders the joined object; nil if there is none, or if it has two
-// members of one name somewhere, which no encoder would take.
+// json renders the joined object; nil if there is none, or if it is something
+// that no encoder would take, such as two members of one name.
 func (l *logprobs) json() []byte {
 	if len(l.members) == 0 {
 		return nil
@@ -89,8 +76,7 @@ func (l *logprobs) json() []byte {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out, _ = jsontext.AppendQuote(out, m.name) // invalid UTF-8 is written as U+FFFD
-		out = append(out, ':')
+		out = append(append(append(out, '"'), m.name...), `":`...)
 		if m.list {
 			out = append(append(append(out, '['), m.value...), ']')
 		} else {

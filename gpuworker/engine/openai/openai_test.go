@@ -98,6 +98,8 @@ func TestAnswersAreReadAsServersSendThem(t *testing.T) {
 			`{"choices":[{"delta":{"reasoning_content":"hm","content":null}}]}`, `{"choices":[{"delta":{"reasoning":"m"}}]}`,
 			`{"choices":[{"delta":{"content":"ok"},"finish_reason":"stop"}]}`),
 			want: engine.Answer{Text: "ok", Reasoning: "hmm", FinishReason: "stop"}},
+		{name: "reasoning, by both names", stream: events(`{"choices":[{"delta":{"reasoning":"hm","reasoning_content":"hm","content":"a"}}]}`),
+			want: engine.Answer{Text: "a", Reasoning: "hm"}},
 		{name: "tool calls in pieces", stream: events(
 			`{"choices":[{"delta":{"content":null,"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f","arguments":""}}]}}]}`,
 			`{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"x\":\"\u2028"}}]}}]}`,

@@ -1,16 +1,13 @@
 package openai
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/internal/rawjson"
 )
-
-// maxToolCalls bounds the calls of one answer.
-const maxToolCalls = 1024
 
 var (
 	errNoChoice = errors.New("the answer has no choices")
@@ -32,11 +29,6 @@ type parts struct {
 	usage     engine.Usage
 }
 
-type toolCall struct {
-	id, kind, name string
-	arguments      []byte
-}
-
 // reset empties the parts; small buffers are kept.
 func (p *parts) reset(max int64) {
 	*p = parts{max: max, text: kept(p.text), reasoning: kept(p.reasoning)}
@@ -49,102 +41,159 @@ func kept(b []byte) []byte {
 	return b[:0]
 }
 
-// add adds a chunk, or a whole answer. Only the first choice counts, as every
+// add adds a chunk of a stream, or a whole answer, of either endpoint. An error
+// object in its place is a *sentError. Only the first choice counts, as every
 // request asks for one.
-func (p *parts) add(a *wireAnswer) error {
-	if p.model == "" {
-		p.model = string(a.Model)
-	}
-	if len(a.Usage) > 0 && a.Usage.Kind() == jsontext.KindBeginObject {
-		p.addUsage(a.Usage)
-	}
-	for i := range a.Choices {
-		if c := &a.Choices[i]; c.Index == 0 {
-			if err := p.addChoice(c); err != nil {
-				return err
+func (p *parts) add(data []byte) error {
+	failed := false
+	err := rawjson.Members(data, func(name, v []byte) error {
+		switch string(name) {
+		case "object":
+			failed = failed || string(v) == `"error"`
+		case "error":
+			failed = failed || !rawjson.IsNull(v) && string(v) != `""` && string(v) != "false"
+		case "model":
+			if p.model == "" {
+				p.model = word(v)
 			}
+		case "usage":
+			p.addUsage(v)
+		case "choices":
+			return p.addChoices(v)
 		}
+		return nil
+	})
+	if failed {
+		return &sentError{bytes.Clone(data)}
 	}
-	return nil
+	return shaped(err, data)
+}
+
+// word is a string where servers may also send something else, which counts as
+// nothing.
+func word(v []byte) string {
+	text, err := rawjson.AppendText(nil, v)
+	if err != nil {
+		return ""
+	}
+	return string(text)
 }
 
 // addUsage takes counts that make sense; others are none.
-func (p *parts) addUsage(raw jsontext.Value) {
-	var u wireUsage
-	if unmarshal(raw, &u) != nil || u.PromptTokens < 0 || u.CompletionTokens < 0 {
+func (p *parts) addUsage(raw []byte) {
+	if !rawjson.IsObject(raw) {
 		return
 	}
-	p.usage = engine.Usage(u)
+	var u wireUsage
+	if unmarshal(raw, &u) == nil && u.PromptTokens >= 0 && u.CompletionTokens >= 0 {
+		p.usage = engine.Usage(u)
+	}
 }
 
-func (p *parts) addChoice(c *wireChoice) error {
-	p.chosen = true
-	if c.FinishReason != "" {
-		p.finish, p.finished = string(c.FinishReason), true
+func (p *parts) addChoices(raw []byte) error {
+	if rawjson.IsNull(raw) {
+		return nil
 	}
-	size := len(c.Text) + len(c.Logprobs)
-	p.text = append(p.text, c.Text...)
-	for _, m := range []*wireMessage{&c.Delta, &c.Message} {
-		reasoning := m.ReasoningContent
-		if reasoning == "" {
-			reasoning = m.Reasoning
-		}
-		size += len(m.Content) + len(reasoning) + len(m.ToolCalls)
-		p.text = append(p.text, m.Content...)
-		p.reasoning = append(p.reasoning, reasoning...)
-	}
-	if p.max -= int64(size); p.max < 0 {
-		return errOversized
-	}
-	if isArray(c.Message.ToolCalls) {
-		p.rawTools = c.Message.ToolCalls
-	}
-	if isArray(c.Delta.ToolCalls) {
-		if err := p.addTools(c.Delta.ToolCalls); err != nil {
+	return rawjson.Elements(raw, func(choice []byte) error {
+		var index, text, delta, message, logprobs, finish []byte
+		err := rawjson.Members(choice, func(name, v []byte) error {
+			switch string(name) {
+			case "index":
+				index = v
+			case "text": // completions
+				text = v
+			case "delta": // chats, a chunk
+				delta = v
+			case "message": // chats, whole
+				message = v
+			case "logprobs":
+				logprobs = v
+			case "finish_reason":
+				finish = v
+			}
+			return nil
+		})
+		if err != nil || !rawjson.IsNull(index) && string(index) != "0" {
 			return err
 		}
+		p.chosen = true
+		if rawjson.IsString(finish) {
+			p.finish, p.finished = word(finish), true
+		}
+		if err := p.addText(&p.text, text); err != nil {
+			return err
+		}
+		if err := p.addMessage(delta, p.addTools); err != nil {
+			return err
+		}
+		if err := p.addMessage(message, p.keepTools); err != nil {
+			return err
+		}
+		return p.addLogprobs(logprobs)
+	})
+}
+
+// addMessage adds a chat's message or its next piece.
+func (p *parts) addMessage(raw []byte, tools func([]byte) error) error {
+	if rawjson.IsNull(raw) {
+		return nil
 	}
-	if c.Logprobs.Kind() == jsontext.KindBeginObject {
-		return p.logprobs.add(c.Logprobs)
+	var reasoning []byte
+	err := rawjson.Members(raw, func(name, v []byte) error {
+		switch string(name) {
+		case "content":
+			return p.addText(&p.text, v)
+		case "reasoning_content", "reasoning": // vLLM, SGLang, llama.cpp; newer vLLM, hosted APIs
+			if rawjson.IsString(v) && len(v) > len(reasoning) { // some send both
+				reasoning = v
+			}
+		case "tool_calls":
+			if rawjson.IsArray(v) {
+				return tools(v)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return p.addText(&p.reasoning, reasoning)
+}
+
+// addText appends a string to a text; null is none.
+func (p *parts) addText(text *[]byte, raw []byte) (err error) {
+	if rawjson.IsNull(raw) {
+		return nil
+	}
+	if err := p.spend(len(raw)); err != nil {
+		return err
+	}
+	*text, err = rawjson.AppendText(*text, raw)
+	return err
+}
+
+func (p *parts) addLogprobs(raw []byte) error {
+	if !rawjson.IsObject(raw) {
+		return nil
+	}
+	if err := p.spend(len(raw)); err != nil {
+		return err
+	}
+	return p.logprobs.add(raw)
+}
+
+// spend counts bytes against the answer's bound.
+func (p *parts) spend(n int) error {
+	if p.max -= int64(n); p.max < 0 {
+		return errOversized
 	}
 	return nil
 }
 
-func isArray(v jsontext.Value) bool { return v.Kind() == jsontext.KindBeginArray }
-
-// addTools merges pieces of tool calls: the first id, type and name of an
-// index count, arguments are joined.
-func (p *parts) addTools(raw jsontext.Value) error {
-	var deltas []wireToolCall
-	if err := unmarshal(raw, &deltas); err != nil {
-		return malformed(err, raw)
-	}
-	for _, d := range deltas {
-		if d.Index < 0 || d.Index >= maxToolCalls {
-			return fmt.Errorf("%w: tool call %d of at most %d", errMalformed, d.Index, maxToolCalls)
-		}
-		for len(p.tools) <= d.Index {
-			p.tools = append(p.tools, toolCall{})
-		}
-		t := &p.tools[d.Index]
-		setOnce(&t.id, d.ID)
-		setOnce(&t.kind, d.Type)
-		setOnce(&t.name, d.Function.Name)
-		args := d.Function.Arguments
-		switch args.Kind() {
-		case jsontext.KindString:
-			t.arguments, _ = jsontext.AppendUnquote(t.arguments, args) // it is a valid string; what is not UTF-8 is U+FFFD
-		case jsontext.KindBeginObject:
-			t.arguments = append(t.arguments, args...)
-		}
-	}
-	return nil
-}
-
-func setOnce(s *string, v lenient) {
-	if *s == "" {
-		*s = string(v)
-	}
+// keepTools keeps a whole answer's tool calls.
+func (p *parts) keepTools(raw []byte) error {
+	p.rawTools = bytes.Clone(raw)
+	return p.spend(len(raw))
 }
 
 // answer returns the finished answer.
@@ -163,38 +212,6 @@ func (p *parts) answer() (engine.Answer, error) {
 		Text: string(p.text), FinishReason: limited(p.finish, 64), Reasoning: string(p.reasoning),
 		ToolCalls: tools, Logprobs: p.logprobs.json(), Model: limited(p.model, 1024), Usage: p.usage,
 	}, nil
-}
-
-// toolCalls renders the calls as a whole answer has them; nil if none.
-func (p *parts) toolCalls() ([]byte, error) {
-	if len(p.rawTools) > len("[]") {
-		out, ok := tidy(p.rawTools)
-		if !ok {
-			return nil, fmt.Errorf("%w: its tool calls repeat a name", errMalformed)
-		}
-		return out, nil
-	}
-	if len(p.tools) == 0 {
-		return nil, nil
-	}
-	out := []byte{'['}
-	for i, t := range p.tools {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = appendMember(append(out, '{'), "id", t.id)
-		out = appendMember(append(out, ','), "type", t.kind)
-		out = appendMember(append(out, `,"function":{`...), "name", t.name)
-		out = appendMember(append(out, ','), "arguments", string(t.arguments))
-		out = append(out, "}}"...)
-	}
-	return append(out, ']'), nil
-}
-
-func appendMember(dst []byte, name, value string) []byte {
-	dst = append(append(append(dst, '"'), name...), `":`...)
-	dst, _ = jsontext.AppendQuote(dst, value) // invalid UTF-8 is written as U+FFFD
-	return dst
 }
 
 // limited cuts a server's word short.

@@ -48,7 +48,7 @@ func (c *Client) ready(ctx context.Context) (string, error) {
 		} `json:"data"`
 	}
 	if err := unmarshal(body, &list); err != nil {
-		return "", fault.As(fault.Unavailable, malformed(err, body), "%s", t.op)
+		return "", fault.As(fault.Unavailable, errMalformed, "%s", t.op)
 	}
 	if len(list.Data) == 0 || list.Data[0].ID == "" {
 		return "", fault.As(fault.Unavailable, errors.New("the server lists no model"), "%s", t.op)

@@ -29,7 +29,6 @@ type call struct {
 	long     []byte // a line that does not fit in's buffer
 	wire     int64  // bytes of stream read
 	max      int64
-	chunk    wireAnswer
 	parts    parts
 	atEnd    bool // the response is read to its end
 	progress func()
@@ -82,7 +81,7 @@ func (k *call) readStream() error {
 			return nil
 		}
 		k.progress()
-		if err := k.take(data); err != nil {
+		if err := k.parts.add(data); err != nil {
 			return err
 		}
 	}
@@ -146,16 +145,5 @@ func (k *call) readWhole() error {
 		return errOversized
 	}
 	k.atEnd = true
-	return k.take(k.long)
-}
-
-// take adds one piece of the answer, or a whole one.
-func (k *call) take(data []byte) error {
-	if err := k.chunk.decode(data); err != nil {
-		return err
-	}
-	if k.chunk.isError() {
-		return &sentError{bytes.Clone(data)}
-	}
-	return k.parts.add(&k.chunk)
+	return k.parts.add(k.long)
 }
