@@ -27,7 +27,7 @@ type answer struct {
 // for every fourth prompt, and 8 hex digits of the question's digest; then
 // filler up to the number of tokens, of which max_tokens may cut some off.
 func answerTo(q *question, tokens int) answer {
-	a := answer{finish: "stop", digest: q.digest(), asked: len(strings.Fields(q.prompt))}
+	a := answer{finish: "stop", digest: q.digest(), asked: words(q.prompt)}
 	text := "echo: " + firstRunes(q.echo, echoed)
 	if a.digest[0]%4 == 0 {
 		text += " " + strange
@@ -69,4 +69,17 @@ func firstRunes(s string, n int) string {
 		n--
 	}
 	return s
+}
+
+// words counts what stands between spaces and line ends.
+func words(s string) int {
+	n, within := 0, false
+	for i := range len(s) {
+		space := s[i] == ' ' || s[i] == '\n'
+		if !space && !within {
+			n++
+		}
+		within = !space
+	}
+	return n
 }

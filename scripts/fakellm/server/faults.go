@@ -54,8 +54,8 @@ func every(n int) func(*question) bool {
 	return func(q *question) bool { return n > 0 && q.nth%int64(n) == 0 }
 }
 
-func longer(words int) func(*question) bool {
-	return func(q *question) bool { return words > 0 && len(strings.Fields(q.prompt)) > words }
+func longer(limit int) func(*question) bool {
+	return func(q *question) bool { return limit > 0 && words(q.prompt) > limit }
 }
 
 func overloaded(n int) func(http.ResponseWriter, *http.Request, *question) {
@@ -74,7 +74,7 @@ func tooLong(limit int) func(http.ResponseWriter, *http.Request, *question) {
 	return func(w http.ResponseWriter, _ *http.Request, q *question) {
 		writeError(w, http.StatusBadRequest, "BadRequestError", fmt.Sprintf(
 			"This model's maximum context length is %d tokens. However, your request has %d input tokens. Please reduce the length of the input messages.",
-			limit, len(strings.Fields(q.prompt))))
+			limit, words(q.prompt)))
 	}
 }
 
@@ -90,7 +90,7 @@ func drop(w http.ResponseWriter, _ *http.Request, q *question) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	a := answerTo(q, 2)
 	for i := range len(a.words) / 2 {
-		_, _ = w.Write(appendPiece(nil, q, a, i))
+		_, _ = w.Write(appendPiece(eventHead(q, a), q, a, i))
 	}
 	flush(w)
 	panic(http.ErrAbortHandler)

@@ -26,8 +26,7 @@ func writeError(w http.ResponseWriter, status int, kind, message string) {
 // writeWhole answers with one JSON object.
 func writeWhole(w http.ResponseWriter, q *question, a answer) {
 	text := strings.Join(a.words, "")
-	out := appendHead(nil, q, a, "")
-	out = append(out, `"choices":[{"index":0,`...)
+	out := append(head(q, a, ""), `"choices":[{"index":0,`...)
 	if q.chat {
 		out = append(appendQuoted(append(out, `"message":{"role":"assistant","content":`...), text), '}')
 	} else {
@@ -44,9 +43,10 @@ func writeWhole(w http.ResponseWriter, q *question, a answer) {
 // of tokens all at once.
 func (s *Server) writeStream(w http.ResponseWriter, r *http.Request, q *question, a answer) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	var out []byte
+	event := eventHead(q, a)
+	out := make([]byte, 0, (len(a.words)+3)*(len(event)+100))
 	for i := range a.words {
-		out = appendPiece(out, q, a, i)
+		out = appendPiece(append(out, event...), q, a, i)
 		if s.cfg.TokenLatency > 0 {
 			_, _ = w.Write(out)
 			flush(w)
@@ -56,16 +56,19 @@ func (s *Server) writeStream(w http.ResponseWriter, r *http.Request, q *question
 			}
 		}
 	}
-	_, _ = w.Write(append(appendEnd(out, q, a), "data: [DONE]\n\n"...))
+	out = appendFinish(append(out, event...), q, a)
+	if q.usage {
+		out = append(appendUsage(append(append(out, event...), `"choices":[],`...), a), "}\n\n"...)
+	}
+	_, _ = w.Write(append(out, "data: [DONE]\n\n"...))
 }
 
 func flush(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).Flush() // a client that is gone is noticed by its context
 }
 
-// appendPiece appends the event of word i.
+// appendPiece ends the event of word i.
 func appendPiece(out []byte, q *question, a answer, i int) []byte {
-	out = appendHead(append(out, "data: "...), q, a, ".chunk")
 	out = append(out, `"choices":[{"index":0,`...)
 	switch {
 	case !q.chat:
@@ -79,30 +82,28 @@ func appendPiece(out []byte, q *question, a answer, i int) []byte {
 	return append(out, ",\"finish_reason\":null}]}\n\n"...)
 }
 
-// appendEnd appends the event with the finish reason and, if asked for, the one
-// with the usage.
-func appendEnd(out []byte, q *question, a answer) []byte {
-	out = appendHead(append(out, "data: "...), q, a, ".chunk")
+// appendFinish ends the event with the finish reason.
+func appendFinish(out []byte, q *question, a answer) []byte {
 	if q.chat {
 		out = append(out, `"choices":[{"index":0,"delta":{},"finish_reason":`...)
 	} else {
 		out = append(out, `"choices":[{"index":0,"text":"","finish_reason":`...)
 	}
-	out = append(appendQuoted(out, a.finish), "}]}\n\n"...)
-	if q.usage {
-		out = appendHead(append(out, "data: "...), q, a, ".chunk")
-		out = append(appendUsage(append(out, `"choices":[],`...), a), "}\n\n"...)
-	}
-	return out
+	return append(appendQuoted(out, a.finish), "}]}\n\n"...)
 }
 
-// appendHead opens the object and writes what comes before the choices.
-func appendHead(out []byte, q *question, a answer, chunk string) []byte {
+// eventHead is what every event of an answer starts with.
+func eventHead(q *question, a answer) []byte {
+	return append([]byte("data: "), head(q, a, ".chunk")...)
+}
+
+// head opens an object and writes what comes before the choices.
+func head(q *question, a answer, chunk string) []byte {
 	object := "text_completion"
 	if q.chat {
 		object = "chat.completion" + chunk
 	}
-	out = fmt.Appendf(out, `{"id":"fake-%x","object":"%s","created":0,"model":`, a.digest[:8], object)
+	out := fmt.Appendf(nil, `{"id":"fake-%x","object":"%s","created":0,"model":`, a.digest[:8], object)
 	return append(appendQuoted(out, q.servedModel), ',')
 }
 
