@@ -1,0 +1,100 @@
+package imports
+
+// Module is the module's path.
+const Module = "rollout"
+
+// TopLevel are the folders that the repository has, besides files.
+var TopLevel = []string{"events", "shared", "functions", "gpuworker", "infra", "localstack", "scripts", "examples", ".ci"}
+
+// Rule says what the packages that match may import of the module. A pattern
+// is a folder, a folder and all below it ("shared/engine/..."), or has * for
+// one part of a path. A package may always import itself (from its tests).
+type Rule struct {
+	Packages string
+	Imports  []string
+	StdOnly  bool // no other modules either
+}
+
+// Rules is the whole map. The first rule that matches a package holds.
+var Rules = []Rule{
+	{Packages: "events", StdOnly: true},
+	{Packages: "events/internal/schemagen", Imports: []string{"events"}}, // a tool of developers
+
+	// The pure core; see Pure.
+	{Packages: "shared/engine/...", Imports: []string{"shared/engine/...", "shared/fault"}},
+
+	{Packages: "shared/fault", StdOnly: true},
+	{Packages: "shared/clock", StdOnly: true},
+	{Packages: "shared/config", Imports: []string{"shared/fault"}},
+	{Packages: "shared/observe", Imports: shared},
+	{Packages: "shared/retry", Imports: shared},
+	{Packages: "shared/jsonl", Imports: shared},
+	{Packages: "shared/dialect", Imports: shared},
+	{Packages: "shared/cuttable", Imports: shared},
+	{Packages: "shared/record", Imports: shared},
+	{Packages: "shared/input", Imports: shared},
+	{Packages: "shared/result", Imports: shared},
+
+	// Ports and their suites.
+	{Packages: "shared/blob/...", Imports: shared},
+	{Packages: "shared/document/...", Imports: shared},
+	{Packages: "shared/queue/...", Imports: shared},
+	{Packages: "shared/secret/...", Imports: shared},
+	{Packages: "shared/capacity/...", Imports: shared},
+
+	// Drivers.
+	{Packages: "shared/memory/...", Imports: shared},
+	{Packages: "shared/embedded/...", Imports: shared},
+	{Packages: "shared/aws/...", Imports: shared},
+	{Packages: "shared/gcp/...", Imports: shared},
+
+	// The shell of the pure core sends events.
+	{Packages: "shared/host/...", Imports: []string{"shared/...", "events"}},
+
+	{Packages: "functions/submit/...", Imports: functions},
+	{Packages: "functions/plan/...", Imports: functions},
+	{Packages: "functions/coordinate/...", Imports: functions},
+	{Packages: "functions/reflect/...", Imports: functions},
+	{Packages: "functions/finalize/...", Imports: functions},
+	{Packages: "functions/reclaim/...", Imports: functions},
+	{Packages: "functions/interrupt/...", Imports: functions},
+	{Packages: "functions/api/...", Imports: functions},
+	{Packages: "functions/internal/...", Imports: functions},
+	{Packages: "functions/inprocess/...", Imports: functions},
+
+	{Packages: "gpuworker", Imports: gpuworker},
+	{Packages: "gpuworker/worker/...", Imports: gpuworker},
+	{Packages: "gpuworker/engine/...", Imports: gpuworker},
+	{Packages: "gpuworker/drain/...", Imports: gpuworker},
+	{Packages: "gpuworker/executors/...", Imports: gpuworker},
+
+	{Packages: "scripts/...", Imports: anything},
+	{Packages: "localstack/...", Imports: anything},
+	{Packages: "infra/...", Imports: []string{"infra/...", "shared/config"}},
+}
+
+var (
+	shared    = []string{"shared/..."}
+	functions = []string{"functions/...", "shared/...", "events"}
+	gpuworker = []string{"gpuworker/...", "shared/...", "events"}
+	anything  = []string{"scripts/...", "localstack/...", "functions/...", "gpuworker/...", "shared/...", "events"}
+)
+
+// Drivers are the packages that only Wiring names. Tests anywhere may use the
+// driver in memory.
+var (
+	Drivers    = []string{"shared/embedded/...", "shared/memory/...", "shared/aws/...", "shared/gcp/..."}
+	TestDriver = "shared/memory/..."
+	Wiring     = []string{"functions/inprocess/...", "functions/*/aws", "functions/*/gcp", "functions/internal/...",
+		"gpuworker", "scripts/...", "localstack/..."}
+)
+
+// Pure is the code without I/O, clock and dice, and what it may not import.
+var (
+	Pure   = "shared/engine/..."
+	Impure = []string{"os/...", "net/...", "syscall/...", "io/fs", "io/ioutil", "log/...", "math/rand/...",
+		"crypto/rand", "database/sql/...", "path/filepath", "plugin", "embed", "runtime/..."}
+)
+
+// BadNames are names of junk drawers.
+var BadNames = []string{"util", "utils", "common", "types", "helper", "helpers", "misc", "base", "lib"}
