@@ -90,14 +90,16 @@ func checkPrompt(raw []byte) error {
 	if raw[0] != '[' {
 		return wrongType("body.prompt", want, raw)
 	}
-	elements, err := jsonl.Elements(nil, raw)
-	if err != nil || len(elements) == 0 {
-		return lineError("make it "+want, "body.prompt is empty")
-	}
-	for _, e := range elements {
+	empty := true
+	a := jsonl.ReadArray(raw)
+	for e, ok := a.Next(); ok; e, ok = a.Next() {
+		empty = false
 		if !isNumber(e) {
 			return lineError("give each prompt a line of its own", "body.prompt is an array of more than token ids")
 		}
+	}
+	if empty {
+		return lineError("make it "+want, "body.prompt is empty")
 	}
 	return nil
 }

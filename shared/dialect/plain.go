@@ -39,17 +39,16 @@ func checkMessages(what string, raw []byte) error {
 	if raw[0] != '[' {
 		return wrongType(what, "an array of messages", raw)
 	}
-	elements, err := jsonl.Elements(nil, raw)
-	if err != nil {
-		return wrongType(what, "an array of messages", raw)
-	}
-	if len(elements) == 0 {
-		return lineError("give at least one message", "%s is empty", what)
-	}
-	for _, e := range elements {
+	empty := true
+	a := jsonl.ReadArray(raw)
+	for e, ok := a.Next(); ok; e, ok = a.Next() {
+		empty = false
 		if e[0] != '{' {
 			return wrongType("an element of "+what, "an object", e)
 		}
+	}
+	if empty {
+		return lineError("give at least one message", "%s is empty", what)
 	}
 	return nil
 }

@@ -1,6 +1,11 @@
 package dialect
 
-import "rollout/shared/engine/identity"
+import (
+	"encoding/hex"
+	"unicode/utf8"
+
+	"rollout/shared/engine/identity"
+)
 
 // plain writes a row of the plain dialect. With several answers, completion is
 // the first one's and completions holds them all.
@@ -37,9 +42,14 @@ func (w *row) plain(it *Item, m Model, r Result) {
 	w.time("generated_at", r.GeneratedAt)
 }
 
-// blob names the bytes of a completion.
+// blob names the bytes of a completion, as the row's reader will see them.
 func (w *row) blob(text string) {
-	w.text("completion_blob_id", identity.Content([]byte(text)).String())
+	if !utf8.ValidString(text) {
+		text = string([]rune(text)) // what AppendString makes of it
+	}
+	id := identity.Content([]byte(text))
+	w.b = append(appendName(w.b, "completion_blob_id"), '"')
+	w.b = append(hex.AppendEncode(w.b, id[:]), '"', ',')
 }
 
 // asides writes what an answer has beside its text, where it has it.

@@ -1,11 +1,10 @@
 package dialect
 
-// vertex writes {"status", "processed_time", "request", "response"}, with one
-// candidate an answer.
+// vertex writes {"key", "status", "processed_time", "request", "response"},
+// with one candidate an answer. A line without a key gets its item id as one,
+// as its error row would have.
 func (w *row) vertex(it *Item, m Model, r Result) {
-	if it.HasID {
-		w.id("key", it.rawID, r.ID)
-	}
+	w.id("key", it.rawID, r.ID)
 	w.text("status", "")
 	w.time("processed_time", r.GeneratedAt)
 	w.raw("request", it.Request)

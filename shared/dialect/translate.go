@@ -3,6 +3,7 @@ package dialect
 import (
 	"bytes"
 	"fmt"
+	"iter"
 
 	"rollout/shared/jsonl"
 )
@@ -31,16 +32,22 @@ func (t *translation) members(what string, raw []byte) []jsonl.Member {
 	return ms
 }
 
-// elements reads the array raw.
-func (t *translation) elements(what string, raw []byte) [][]byte {
-	if t.err != nil {
-		return nil
+// elements reads the array raw; after an error, none.
+func (t *translation) elements(what string, raw []byte) iter.Seq2[int, []byte] {
+	return func(yield func(int, []byte) bool) {
+		if t.err != nil {
+			return
+		}
+		if raw[0] != '[' {
+			t.err = wrongType(what, "an array", raw)
+			return
+		}
+		a := jsonl.ReadArray(raw)
+		i := 0
+		for e, ok := a.Next(); ok && t.err == nil && yield(i, e); e, ok = a.Next() {
+			i++
+		}
 	}
-	es, err := jsonl.Elements(nil, raw)
-	if err != nil {
-		t.err = wrongType(what, "an array", raw)
-	}
-	return es
 }
 
 // set says name, once, as written.
