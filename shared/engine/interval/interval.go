@@ -8,6 +8,7 @@ package interval
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"sort"
 )
 
@@ -16,22 +17,6 @@ type Range struct{ Lo, Hi int }
 
 // Len returns how many numbers the range holds.
 func (r Range) Len() int { return r.Hi - r.Lo }
-
-// MarshalJSON writes [lo,hi].
-func (r Range) MarshalJSON() ([]byte, error) { return json.Marshal([2]int{r.Lo, r.Hi}) }
-
-// UnmarshalJSON reads [lo,hi].
-func (r *Range) UnmarshalJSON(b []byte) error {
-	var p [2]int
-	if err := json.Unmarshal(b, &p); err != nil {
-		return err
-	}
-	if p[0] < 0 || p[1] <= p[0] {
-		return fmt.Errorf("range [%d,%d] is empty or negative", p[0], p[1])
-	}
-	*r = Range{p[0], p[1]}
-	return nil
-}
 
 // Set is a set of numbers. The zero value is empty.
 type Set struct{ rs []Range }
@@ -118,20 +103,44 @@ func (s Set) Ranges() []Range { return s.rs }
 // Clone returns an independent copy.
 func (s Set) Clone() Set { return Set{append([]Range(nil), s.rs...)} }
 
-// MarshalJSON writes [[lo,hi],…].
+// MarshalJSON writes [gap,length,gap,length,…]: how many numbers are out, then
+// how many are in, and so on, from 0. A set full of holes stays short so.
 func (s Set) MarshalJSON() ([]byte, error) {
-	if s.rs == nil {
-		return []byte("[]"), nil
+	out := make([]int, 0, 2*len(s.rs))
+	at := 0
+	for _, r := range s.rs {
+		out = append(out, r.Lo-at, r.Len())
+		at = r.Hi
 	}
-	return json.Marshal(s.rs)
+	return json.Marshal(out)
 }
 
-// UnmarshalJSON reads [[lo,hi],…] in any order.
+// UnmarshalJSON reads what MarshalJSON writes.
 func (s *Set) UnmarshalJSON(b []byte) error {
-	var rs []Range
-	if err := json.Unmarshal(b, &rs); err != nil {
+	var v []int
+	if err := json.Unmarshal(b, &v); err != nil {
 		return err
 	}
-	*s = Of(rs...)
-	return nil
+	rs, err := FromGaps(v)
+	*s = Set{rs}
+	return err
+}
+
+// FromGaps returns the ranges that gap, length, gap, length, … describe, as in
+// a Set's JSON. Only the first gap may be 0, and no length.
+func FromGaps(v []int) ([]Range, error) {
+	if len(v)%2 != 0 {
+		return nil, fmt.Errorf("set of %d numbers: a gap without a length", len(v))
+	}
+	var rs []Range
+	at := 0
+	for i := 0; i < len(v); i += 2 {
+		gap, n := v[i], v[i+1]
+		if gap < 0 || gap == 0 && i > 0 || n <= 0 || gap > math.MaxInt-at || n > math.MaxInt-at-gap {
+			return nil, fmt.Errorf("set with a gap of %d and a length of %d after %d", gap, n, at)
+		}
+		rs = append(rs, Range{at + gap, at + gap + n})
+		at += gap + n
+	}
+	return rs, nil
 }

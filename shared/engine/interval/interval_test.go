@@ -66,12 +66,29 @@ func checkTwin(t *rapid.T, s Set, twin map[int]bool) {
 	}
 }
 
-func TestRangeRefusesNonsense(t *testing.T) {
+func TestSetRefusesNonsense(t *testing.T) {
 	t.Parallel()
-	for _, in := range []string{`[[3,3]]`, `[[-1,2]]`, `[[5,1]]`, `[["a",1]]`} {
+	for _, in := range []string{`[3]`, `[3,0]`, `[-1,2]`, `[0,-1]`, `[0,2,0,2]`, `["a",1]`, `[[1,2]]`, `{}`,
+		`[9223372036854775807,1]`, `[1,9223372036854775807]`, `[1e30,1]`} {
 		var s Set
 		if err := json.Unmarshal([]byte(in), &s); err == nil {
 			t.Errorf("%s was taken as %v", in, s.Ranges())
+		}
+	}
+}
+
+func TestSetJSON(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		set  Set
+		want string
+	}{
+		{Set{}, `[]`},
+		{Of(Range{0, 5}), `[0,5]`},
+		{Of(Range{2, 3}, Range{7, 9}), `[2,1,4,2]`},
+	} {
+		if b, err := json.Marshal(c.set); err != nil || string(b) != c.want {
+			t.Errorf("%v is %s, want %s (%v)", c.set.Ranges(), b, c.want, err)
 		}
 	}
 }

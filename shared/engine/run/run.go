@@ -88,8 +88,9 @@ func (r Reason) Class() fault.Class {
 	return fault.CanceledItem
 }
 
-// end is the terminal phase of a run that ended for the reason.
-func (r Reason) end(failed int) Phase {
+// Phase is the terminal phase of a run that ended for the reason, with so many
+// failed items.
+func (r Reason) Phase(failed int) Phase {
 	switch r {
 	case ReasonDone:
 		if failed > 0 {
@@ -114,6 +115,7 @@ type State struct {
 	Phase   Phase          `json:"phase"`
 	Reason  Reason         `json:"reason,omitempty"`
 	Message string         `json:"message,omitempty"` // for people: why it paused or failed
+	Warning string         `json:"warning,omitempty"` // for people: why it goes slower than its pool could
 
 	Shards   int    `json:"shards"` // planned so far
 	Items    uint64 `json:"items"`
@@ -132,7 +134,7 @@ type State struct {
 	SavedAt    time.Time `json:"saved_at"`
 	StartedAt  time.Time `json:"started_at,omitzero"`
 	EndedAt    time.Time `json:"ended_at,omitzero"`
-	Effects    []Effect  `json:"effects,omitempty"`
+	Effects    Effects   `json:"effects,omitempty"`
 }
 
 // New is the state of a run that nothing has happened to yet.
@@ -161,10 +163,10 @@ const (
 
 // Effect is one thing to do after the state is saved.
 type Effect struct {
-	Act        Act             `json:"act"`
-	Range      *interval.Range `json:"range,omitempty"`
-	Generation int             `json:"generation,omitempty"`
-	Why        string          `json:"why,omitempty"`
+	Act        Act
+	Range      *interval.Range // of Send and Seal; nil otherwise
+	Generation int
+	Why        string
 }
 
 // Kind is what an event says. Example: "done".
@@ -188,6 +190,7 @@ type Event struct {
 	Generation int // ShardLost: the generation that was judged
 	Counts     shard.Counts
 	Why        string
+	From       int // the caller's own mark; Step only hands it back with a rejected event
 }
 
 // World is what the documents say now.

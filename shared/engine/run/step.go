@@ -5,44 +5,57 @@ import (
 	"time"
 
 	"rollout/shared/engine/interval"
-	"rollout/shared/engine/schedule"
 	"rollout/shared/engine/shard"
 )
 
 // Step decides. The state's own Effects are taken as performed and replaced.
 // rejected are the events that no run of this plan can have caused: dead
 // letters, whose sender follows another protocol.
+//
+// Events are only noted at first; what is sent is decided last, when it is
+// known whether the run goes on. So a step that pauses or ends a run sends
+// nothing, whatever else came with the news.
 func Step(s State, w World, r Rules, events []Event, now time.Time) (next State, rejected []Event) {
+	now = now.UTC().Truncate(time.Millisecond) // what a saved state keeps of a time
+	before := s.SavedAt
 	s.Effects = nil
 	s.Counts.ByClass = maps.Clone(s.Counts.ByClass)
 	s.Done.Set = s.Done.Set.Clone()
+	s.InFlight = s.InFlight.Clone()
 	s.Steps++
-	s.SavedAt = now.UTC()
+	s.SavedAt = now
 	if s.Phase.Ended() {
 		return s, nil
 	}
-	d := decider{State: s, world: w, rules: r, now: now.UTC()}
+	d := decider{State: s, world: w, rules: r, now: now}
 	d.Shards, d.Items, d.Complete = max(d.Shards, w.Shards), max(d.Items, w.Items), d.Complete || w.Complete
 	for _, e := range events {
 		if !d.take(e) {
 			rejected = append(rejected, e)
 		}
 	}
+	if len(rejected) > 0 && r.FailFast {
+		d.end(ReasonFast, "an event named a shard that was never sent and the run is to fail fast")
+	}
 	d.obeyControl()
 	d.heedPlan()
 	d.checkLimits()
 	d.settle()
+	d.askPlan(before)
 	d.dispatch()
+	d.InFlight.Fold(now)
 	return d.State, rejected
 }
 
 // decider is one step in the making.
 type decider struct {
 	State
-	world World
-	rules Rules
-	now   time.Time
-	look  bool // somebody asks to look now
+	world   World
+	rules   Rules
+	now     time.Time
+	look    bool         // somebody asks to look now
+	resumed bool         // every open shard is to be sent again
+	again   interval.Set // shards to be sent again
 }
 
 func (d *decider) effect(e Effect) { d.Effects = append(d.Effects, e) }
@@ -67,10 +80,7 @@ func (d *decider) take(e Event) bool {
 	case ShardDone:
 		return d.done(e)
 	case ShardLost, Released:
-		if e.Shard < 0 || e.Shard >= d.Next {
-			return false
-		}
-		d.resend(e)
+		return d.lost(e)
 	case InputMissing:
 		d.pause(e.Why, true)
 	case InputChanged:
@@ -80,7 +90,7 @@ func (d *decider) take(e Event) bool {
 	case Finalized:
 		if d.Phase == Finalizing {
 			d.Counts = e.Counts
-			d.Phase, d.EndedAt = d.Reason.end(e.Counts.Failed), d.now
+			d.Phase, d.EndedAt = d.Reason.Phase(e.Counts.Failed), d.now
 		}
 	}
 	return true
@@ -124,33 +134,18 @@ func (d *decider) count(c shard.Counts) {
 	}
 }
 
-// resend sends a lost or released shard again with the next generation. News
-// of an older generation is stale; a paused or ending run sends nothing, and
-// resuming sends every open shard anyway.
-func (d *decider) resend(e Event) {
+// lost notes a lost or released shard to be sent again. News of another
+// generation than the one in flight is stale.
+func (d *decider) lost(e Event) bool {
+	if e.Shard < 0 || e.Shard >= d.Next {
+		return false
+	}
 	g, known := d.InFlight.Generation(e.Shard)
-	if d.State.Done.Set.Has(e.Shard) || !d.Phase.dispatches() {
-		return
-	}
 	if known && e.Kind == ShardLost && e.Generation != g {
-		return
+		return true
 	}
-	d.send(interval.Range{Lo: e.Shard, Hi: e.Shard + 1}, g+1)
-}
-
-func (d *decider) send(r interval.Range, generation int) {
-	d.InFlight.Sent(r, generation, d.now)
-	if n := len(d.Effects); n > 0 {
-		last := &d.Effects[n-1]
-		if last.Act == Send && last.Generation == generation && last.Range.Hi == r.Lo {
-			last.Range.Hi = r.Hi
-			return
-		}
-	}
-	d.effect(Effect{Act: Send, Range: &r, Generation: generation})
-	if d.StartedAt.IsZero() {
-		d.StartedAt = d.now
-	}
+	d.again.Add(e.Shard)
+	return true
 }
 
 // pause starts a pause. own says that it is coordinate's own finding, which
@@ -159,23 +154,30 @@ func (d *decider) pause(why string, own bool) {
 	if !d.Phase.dispatches() {
 		return
 	}
-	d.Phase, d.Message, d.GraceUntil = Pausing, why, d.now.Add(d.rules.Grace)
+	d.startPause(why)
 	if own {
-		d.effect(Effect{Act: SetPause, Why: why})
+		d.effect(Effect{Act: SetPause, Why: d.Message})
 	}
+}
+
+func (d *decider) startPause(why string) {
+	d.Phase, d.Message, d.GraceUntil = Pausing, clip(why), d.now.Add(d.rules.Grace)
 }
 
 // end starts the end. The dispatched frontier is frozen: finalize answers for
 // every item beyond.
 func (d *decider) end(why Reason, message string) {
-	if d.Phase == Ending || d.Phase == Finalizing {
+	if d.Phase == Ending || d.Phase == Finalizing || d.Phase.Ended() {
 		return
 	}
-	d.Phase, d.Reason, d.Message = Ending, why, message
+	d.Phase, d.Reason, d.Message = Ending, why, clip(message)
 	d.Frozen, d.GraceUntil = d.Next, d.now.Add(d.rules.Grace)
-	d.effect(Effect{Act: SetEnd, Why: string(why)})
+	if d.world.End == "" {
+		d.effect(Effect{Act: SetEnd, Why: string(why)})
+	}
 }
 
+// obeyControl acts on what control desires, once for each sequence.
 func (d *decider) obeyControl() {
 	w := d.world
 	if w.End != "" {
@@ -184,11 +186,15 @@ func (d *decider) obeyControl() {
 	if w.Sequence <= d.Control {
 		return
 	}
+	missed := w.Sequence-d.Control > 1
 	d.Control = w.Sequence
+	waits := d.Phase == Pausing || d.Phase == Paused || d.Phase == Interrupted
 	switch {
+	case w.Pause && (d.Phase == Paused || d.Phase == Interrupted):
+		d.startPause(w.Why) // asked again: those who went on meanwhile get a new grace
 	case w.Pause:
 		d.pause(w.Why, false)
-	case d.Phase == Pausing || d.Phase == Paused || d.Phase == Interrupted:
+	case waits, missed && d.Phase.dispatches(): // a pause that came and went may have cost messages
 		d.resume()
 	}
 }
@@ -200,15 +206,7 @@ func (d *decider) resume() {
 	if d.Shards == 0 {
 		d.Phase = Planning
 	}
-	for _, r := range d.Open() {
-		for n := r.Lo; n < r.Hi; n++ {
-			g, _ := d.InFlight.Generation(n)
-			d.send(interval.Range{Lo: n, Hi: n + 1}, g+1)
-		}
-	}
-	if !d.Complete {
-		d.effect(Effect{Act: Replan})
-	}
+	d.resumed = true
 }
 
 func (d *decider) checkLimits() {
@@ -232,6 +230,7 @@ func (d *decider) settle() {
 	case Planning, Running, Pausing, Paused, Interrupted:
 		if d.allDone() {
 			d.Phase, d.Reason, d.Frozen = Finalizing, ReasonDone, d.Shards
+			d.Message = ""
 			d.effect(Effect{Act: Finalize})
 			return
 		}
@@ -270,15 +269,19 @@ func (d *decider) settleEnding() {
 	}
 }
 
-func (d *decider) dispatch() {
-	if !d.Phase.dispatches() || d.Shards == 0 {
+// planSilence is how long a run must have been left alone before a look takes
+// its unfinished plan for stuck. Planning announces its progress; the silence
+// keeps it and coordinate from feeding each other (I8).
+const planSilence = 2 * time.Minute
+
+// askPlan asks planning to go on, on resuming and when it has fallen silent.
+// before is when the run last took a step.
+func (d *decider) askPlan(before time.Time) {
+	if d.Complete || !d.Phase.dispatches() && d.Phase != Ending {
 		return
 	}
-	d.Phase = Running
-	window := schedule.Window(d.world.Pool, d.State.Done.Buffered(), len(d.State.Done.Set.Ranges()))
-	limit := &schedule.Cap{InFlight: d.InFlight.Len(), Max: window}
-	for _, r := range schedule.Pick(d.Next, d.Shards, window, nil, limit) {
-		d.send(r, 0)
-		d.Next = r.Hi
+	silent := !before.IsZero() && d.now.Sub(before) >= planSilence
+	if d.resumed || d.look && silent {
+		d.effect(Effect{Act: Replan})
 	}
 }

@@ -1,0 +1,178 @@
+package run
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rollout/shared/engine/interval"
+	"rollout/shared/engine/shard"
+)
+
+// Whatever is lost, doubled, reordered or crashes, the invariants hold at
+// every step; and once the faults are over every run ends in few steps (I8).
+func TestStepInAHostileWorld(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := newTwin(t)
+		for range rapid.IntRange(1, 60).Draw(t, "acts") {
+			w.act()
+		}
+		w.settle()
+	})
+}
+
+// act does one drawn thing.
+func (w *twin) act() {
+	t := w.t
+	switch rapid.SampledFrom([]string{"step", "step", "work", "work", "work", "plan", "control", "lose", "double", "tick", "reclaim", "noise"}).Draw(t, "act") {
+	case "step":
+		w.coordinate(true)
+	case "work":
+		for range min(len(w.work), rapid.IntRange(1, 40).Draw(t, "messages")) {
+			fate := rapid.SampledFrom([]string{"answer", "answer", "release", "die", "hold"}).Draw(t, "fate")
+			w.worker(rapid.IntRange(0, len(w.work)-1).Draw(t, "which"), fate)
+		}
+	case "plan":
+		if !w.world.Complete {
+			w.world.Shards += rapid.SampledFrom([]int{0, 1, 5, 300}).Draw(t, "planned")
+			w.world.Items = uint64(w.world.Shards)
+			w.world.Complete = w.chance(3, "complete")
+		}
+	case "control":
+		switch rapid.SampledFrom([]string{"pause", "run", "run", "pause", "end"}).Draw(t, "control") {
+		case "pause":
+			w.desire(true, "")
+		case "run":
+			w.desire(false, "")
+		case "end":
+			if w.chance(4, "really") {
+				w.desire(false, ReasonStopped)
+			}
+		}
+		w.world.Unacknowledged = rapid.IntRange(0, 1).Draw(t, "unacknowledged")
+	case "lose":
+		if len(w.work) > 0 {
+			w.work = w.work[rapid.IntRange(0, len(w.work)).Draw(t, "messages"):]
+		}
+		if len(w.news) > 0 {
+			w.news = w.news[rapid.IntRange(0, len(w.news)).Draw(t, "events"):]
+		}
+	case "double":
+		w.news = append(w.news, w.news...)
+		if len(w.news) > 1000 {
+			w.news = w.news[:1000]
+		}
+	case "tick":
+		w.now = w.now.Add(time.Duration(rapid.SampledFrom([]int{1, 700, 5_000, 11_000, 130_000}).Draw(t, "ms")) * time.Millisecond)
+		w.world.Pool = rapid.SampledFrom([]int{0, 3, 100}).Draw(t, "pool")
+	case "reclaim":
+		w.reclaim()
+	case "noise": // events that nobody should send
+		kind := rapid.SampledFrom([]Kind{ShardLost, Released, Finalized, InputMissing, "news"}).Draw(t, "kind")
+		w.tell(Event{Kind: kind, Shard: rapid.IntRange(-1, 400).Draw(t, "shard"), Generation: rapid.IntRange(0, 3).Draw(t, "generation"), Why: strings.Repeat("ü", 400)})
+	}
+}
+
+// settle ends the faults: everything is delivered, somebody resumes what is
+// paused, reclaim looks. The run must end.
+func (w *twin) settle() {
+	w.world.Complete, w.world.Unacknowledged = true, 0
+	w.desire(false, "")
+	for n, d := range w.docs { // held forever is over, too
+		if d.state == shard.Running {
+			w.docs[n].dead = true
+		}
+	}
+	const rounds = 64
+	for range rounds {
+		if w.load().Phase.Ended() {
+			return
+		}
+		for len(w.work) > 0 {
+			w.worker(0, "answer")
+		}
+		w.reclaim()
+		if w.final {
+			w.tell(Event{Kind: Finalized, Counts: w.load().Counts})
+		}
+		w.now = w.now.Add(time.Minute)
+		w.desire(false, "")
+		w.coordinate(false)
+	}
+	w.t.Fatalf("after %d rounds: %s", rounds, w.saved)
+}
+
+// The document stays within 16 KiB while shards come back in the worst order,
+// are lost at different times and in different generations, with numbers in
+// the millions.
+func TestStateStaysSmall(t *testing.T) {
+	t.Parallel()
+	for _, pool := range []int{0, 256, 800} {
+		s := New(testRun)
+		s.Phase, s.Next, s.Shards = Running, 5_000_000, 5_000_000
+		s.Done.Set.AddRange(interval.Range{Lo: 0, Hi: s.Next})
+		w := World{Shards: 9_000_000, Pool: pool}
+		dice := rand.New(rand.NewPCG(uint64(pool), 1))
+		now := epoch
+		largest := 0
+		for range 150 {
+			now = now.Add(time.Duration(dice.IntN(3000)) * time.Millisecond)
+			var batch []Event
+			for _, c := range s.InFlight.Chunks {
+				for n := c.Lo; n < c.Hi; n++ {
+					switch {
+					case n%2 == 0 && dice.IntN(3) == 0:
+						batch = append(batch, Event{Kind: ShardDone, Shard: n, Counts: shard.Counts{OK: 256, PromptTokens: 1 << 20}})
+					case dice.IntN(4) == 0:
+						batch = append(batch, Event{Kind: Released, Shard: n})
+					}
+				}
+			}
+			if dice.IntN(50) == 0 {
+				w.Sequence += 2 // a pause came and went
+			}
+			s, _ = Step(s, w, Rules{}, batch, now)
+			b, err := json.Marshal(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			largest = max(largest, len(b))
+		}
+		if largest > 16<<10 {
+			t.Errorf("pool %d: the state grew to %d bytes", pool, largest)
+		}
+	}
+}
+
+// Effects come back from JSON as they were, whatever neighbours they have.
+func TestEffectsRoundTrip(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		es := Effects{}
+		for range rapid.IntRange(0, 12).Draw(t, "effects") {
+			e := Effect{Act: rapid.SampledFrom([]Act{Send, Seal, Finalize}).Draw(t, "act"), Generation: rapid.IntRange(0, 1).Draw(t, "generation")}
+			if e.Act != Finalize {
+				lo := rapid.IntRange(0, 20).Draw(t, "lo")
+				e.Range = &interval.Range{Lo: lo, Hi: lo + rapid.IntRange(1, 5).Draw(t, "len")}
+			}
+			es = append(es, e)
+		}
+		b, err := json.Marshal(es)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back := Effects{}
+		if err := json.Unmarshal(b, &back); err != nil {
+			t.Fatal(err)
+		}
+		if len(es) > 0 && !reflect.DeepEqual(es, back) {
+			t.Fatalf("%s came back otherwise", b)
+		}
+	})
+}
