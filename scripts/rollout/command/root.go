@@ -1,0 +1,155 @@
+// Package command is the commands of rollout's command line, one file each.
+//
+// A command checks its arguments, opens what it needs through package local,
+// and calls the Service or driver that does the work: no rule about runs
+// stands here. Answers go to Out, everything else to Err.
+package command
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"rollout/scripts/rollout/local"
+	"rollout/shared/clock"
+	"rollout/shared/fault"
+	"rollout/shared/observe"
+)
+
+// commands lists them all: a new command is added here.
+func commands(e *Env) []*cobra.Command {
+	return []*cobra.Command{
+		submitCommand(e),
+		statusCommand(e),
+		pauseCommand(e),
+		resumeCommand(e),
+		stopCommand(e),
+		cleanCommand(e),
+		versionCommand(e),
+	}
+}
+
+// Env is the world of a command.
+type Env struct {
+	Out, Err io.Writer
+	Clock    clock.Clock
+	Getenv   func(string) string
+
+	logLevel  string // "" is the command's own default
+	logFormat string
+}
+
+// Main runs a command line, without the program's name, and returns its exit
+// code: 0 all is well; 1 it failed, or the run that it waited for did not end
+// well; 2 the arguments or a config are wrong. An error is written to Err,
+// once.
+func Main(ctx context.Context, args []string, e Env) int {
+	root := rootCommand(&e)
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err != nil {
+		_, _ = fmt.Fprintf(e.Err, "rollout: %v\n", err) // nowhere else to say it
+	}
+	return exitCode(err)
+}
+
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case fault.Is(err, fault.Invalid):
+		return 2
+	}
+	return 1
+}
+
+func rootCommand(e *Env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rollout",
+		Short: "Run batches of prompts through an inference engine, each answered exactly once",
+		Args:  unknownCommand,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+
+		SilenceErrors: true, // Main writes them
+		SilenceUsage:  true,
+	}
+	root.SetOut(e.Out)
+	root.SetErr(e.Err)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(c, "%v", err) })
+	flags := root.PersistentFlags()
+	flags.StringVar(&e.logLevel, "log-level", "", "least level of log lines: debug, info, warn or error")
+	flags.StringVar(&e.logFormat, "log-format", string(observe.Text), "text or json")
+	root.AddCommand(commands(e)...)
+	return root
+}
+
+// unknownCommand refuses what root's arguments can only be: a misspelt command.
+func unknownCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	if near := c.SuggestionsFor(args[0]); len(near) > 0 {
+		return usage(c, "unknown command %q; did you mean %q?", args[0], near[0])
+	}
+	return usage(c, "unknown command %q", args[0])
+}
+
+// usage is an error of the command line itself.
+func usage(c *cobra.Command, format string, args ...any) error {
+	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf(format, args...), Remedy: "see `" + c.CommandPath() + " --help`"}
+}
+
+// arguments demands the named arguments, the last `optional` of which may be
+// left out.
+func arguments(optional int, names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) > len(names):
+			return usage(c, "unexpected argument %q", args[len(names)])
+		case len(args) < len(names)-optional:
+			return usage(c, "%s is missing", names[len(args)])
+		}
+		return nil
+	}
+}
+
+// dirFlag adds --dir, which every command that works on an installation needs.
+func dirFlag(c *cobra.Command) *string {
+	return c.Flags().String("dir", "", "the installation's `folder`, as given to rollout up")
+}
+
+// open opens the installation for a command that asks after or steers runs.
+func (e *Env) open(c *cobra.Command, dir string) (*local.Local, func() error, error) {
+	if err := needDir(c, dir); err != nil {
+		return nil, nil, err
+	}
+	log, err := e.logger(slog.LevelWarn)
+	if err != nil {
+		return nil, nil, err
+	}
+	return local.Open(c.Context(), dir, local.Options{Log: log, Clock: e.Clock})
+}
+
+func needDir(c *cobra.Command, dir string) error {
+	if dir == "" {
+		return usage(c, "--dir is missing: name the folder that `rollout up` runs in")
+	}
+	return nil
+}
+
+// logger returns the logger that the flags ask for.
+func (e *Env) logger(level slog.Level) (*slog.Logger, error) {
+	format, err := observe.ParseFormat(e.logFormat)
+	if err != nil {
+		return nil, fault.Wrap(err, "--log-format")
+	}
+	if e.logLevel != "" {
+		if level, err = observe.ParseLevel(e.logLevel); err != nil {
+			return nil, fault.Wrap(err, "--log-level")
+		}
+	}
+	return observe.NewLogger(e.Err, format, level), nil
+}

@@ -1,0 +1,184 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"rollout/functions/api"
+	"rollout/scripts/rollout/local"
+	"rollout/shared/blob"
+	"rollout/shared/config"
+	"rollout/shared/embedded"
+	"rollout/shared/fault"
+	"rollout/shared/jsonl"
+	"rollout/shared/record"
+)
+
+// upload is a checked file on its way into the bucket.
+type upload struct {
+	bucket string // the bucket's folder
+	file   string
+	key    string
+	// config is the config to put beside it; nil leaves the bucket's as it is.
+	config    []byte
+	configKey string
+}
+
+// checkUpload refuses, before anything is copied, what could not become a run.
+func checkUpload(dir, file, configPath string) (upload, error) {
+	up := upload{bucket: local.BucketDir(dir), file: file, key: record.Prompts + filepath.Base(file)}
+	if err := checkFile(file); err != nil {
+		return up, err
+	}
+	if err := api.CheckInputKey(up.key); err != nil {
+		return up, fault.Wrap(err, "submit %s", file)
+	}
+	if err := checkOutside(file, up.bucket); err != nil {
+		return up, err
+	}
+	return up, up.findConfig(configPath)
+}
+
+// checkFile looks at the file's kind and first bytes.
+func checkFile(path string) error {
+	info, err := os.Stat(path) // before it is opened: opening a pipe would wait for its writer
+	if err == nil && !info.Mode().IsRegular() {
+		return fault.New(fault.Invalid, "%s is not a regular file", path)
+	}
+	if err != nil {
+		return fault.As(fault.Invalid, err, "read the prompts")
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return fault.As(fault.Invalid, err, "read the prompts")
+	}
+	defer f.Close() // read only: nothing can be lost
+	head := make([]byte, jsonl.SniffLen)
+	n, err := io.ReadFull(f, head)
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
+		return fault.As(fault.Invalid, err, "read the prompts")
+	}
+	return checkHead(path, head[:n])
+}
+
+// packed are the first bytes of what a name promises.
+var packed = map[string]string{".gz": "\x1f\x8b", ".zst": "\x28\xb5\x2f\xfd"}
+
+func checkHead(path string, head []byte) error {
+	ext := filepath.Ext(path)
+	magic, isPacked := packed[ext]
+	switch {
+	case !isPacked:
+		return fault.Wrap(jsonl.Sniff(head), "%s", path)
+	case !bytes.HasPrefix(head, []byte(magic)):
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is not packed as its name says", path),
+			Remedy: "pack it, or take " + ext + " off its name"}
+	}
+	return nil
+}
+
+// checkOutside refuses a file that is among the bucket's prompts already: it
+// was taken up when it was written there, and copying it would make a second
+// run of it, or replace it by itself.
+func checkOutside(file, bucket string) error {
+	prompts, err := realPath(filepath.Join(bucket, record.Prompts))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	path, err := realPath(file)
+	if err != nil {
+		return err
+	}
+	if rel, err := filepath.Rel(prompts, path); err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is in the bucket already", file),
+		Remedy: "files there are taken up by themselves: `rollout status` shows their runs"}
+}
+
+// realPath is the absolute path without links.
+func realPath(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	return abs, fault.As(fault.Invalid, err, "find %s", path)
+}
+
+// findConfig reads and checks the config that the run will have: the given
+// one, the one beside the file, or the one in the bucket, which then stays as
+// it is.
+func (up *upload) findConfig(given string) error {
+	up.configKey = stem(up.key) + ".toml"
+	beside := stem(up.file) + ".toml"
+	shared := record.Prompts + local.DeploymentFile
+	if up.configKey == shared {
+		if given != "" {
+			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the config of %s would be %s, which holds for every file without a config", up.key, shared),
+				Remedy: "give the prompts file another name"}
+		}
+		beside = ""
+	}
+	for _, path := range []string{given, beside} {
+		if path == "" {
+			continue
+		}
+		src, err := local.ReadConfig(path)
+		if errors.Is(err, fs.ErrNotExist) && path != given {
+			continue
+		}
+		if err != nil {
+			return fault.As(fault.Invalid, err, "the run's config")
+		}
+		up.config = src
+		return checkConfig(path, src)
+	}
+	for _, key := range []string{up.configKey, shared} {
+		path := filepath.Join(up.bucket, key)
+		src, err := local.ReadConfig(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		return checkConfig(path, src)
+	}
+	return nil
+}
+
+func checkConfig(path string, src []byte) error {
+	_, err := config.ParseRun(path, src)
+	return err
+}
+
+// putConfig puts the config into the bucket: first, because an object becomes
+// a run as soon as it is there.
+func (up upload) putConfig(ctx context.Context) (err error) {
+	if up.config == nil {
+		return nil
+	}
+	bucket, err := embedded.OpenBucket(up.bucket, embedded.BucketOptions{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, bucket.Close()) }()
+	_, err = bucket.Put(ctx, up.configKey, bytes.NewReader(up.config), blob.PutOptions{})
+	return err
+}
+
+// stem is a prompts file's name without its endings.
+func stem(name string) string {
+	name = strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
+	return strings.TrimSuffix(name, ".jsonl")
+}

@@ -1,0 +1,153 @@
+// Package local opens a laptop's installation: one folder D that holds
+// rollout.toml (if its user wrote one), the state in D/state and the bucket in
+// D/bucket.
+//
+// Several processes may have the same folder open, so commands work while
+// `rollout up` runs and while it does not. The package wires the embedded
+// drivers to the ports; it starts nothing and decides nothing.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/document"
+	"rollout/shared/embedded"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/queue"
+	"rollout/shared/retry"
+)
+
+// Local is an open installation.
+type Local struct {
+	Dir        string
+	Deployment config.Deployment
+	Bucket     *embedded.Bucket
+	State      *embedded.State
+	Ports      host.Ports // over Bucket and State, with retries
+}
+
+// Options say how to open; the zero value is a command's.
+type Options struct {
+	Create bool         // make the folders if they are not there, as `up` does
+	Source string       // who sends; "cli" if empty
+	Log    *slog.Logger // nil logs nothing
+	Clock  clock.Clock  // nil is the machine's
+}
+
+// Open opens the installation in the folder dir. The returned function closes
+// it, and is to be called once. Without Create, a folder that has no state yet
+// is NotFound.
+func Open(ctx context.Context, dir string, o Options) (*Local, func() error, error) {
+	o = o.withDefaults()
+	d, err := ReadDeployment(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !o.Create {
+		if err := mustHaveState(dir); err != nil {
+			return nil, nil, err
+		}
+	}
+	bucket, err := embedded.OpenBucket(BucketDir(dir), embedded.BucketOptions{Clock: o.Clock})
+	if err != nil {
+		return nil, nil, err
+	}
+	state, err := embedded.OpenState(ctx, StateDir(dir), embedded.StateOptions{Clock: o.Clock, Logger: o.Log})
+	if err != nil {
+		return nil, nil, errors.Join(err, bucket.Close())
+	}
+	l := &Local{Dir: dir, Deployment: d, Bucket: bucket, State: state, Ports: host.Ports{
+		Blobs:  bucket,
+		Docs:   document.Reliable(state.Documents(), retry.Policy{}),
+		Queues: queue.Reliable(state.Queues(), retry.Policy{}),
+		Clock:  o.Clock,
+		Log:    o.Log,
+		Source: o.Source,
+	}}
+	return l, l.close, nil
+}
+
+func (o Options) withDefaults() Options {
+	if o.Source == "" {
+		o.Source = "cli"
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	return o
+}
+
+func (l *Local) close() error { return errors.Join(l.State.Close(), l.Bucket.Close()) }
+
+// BucketDir is the bucket of the installation in dir.
+func BucketDir(dir string) string { return filepath.Join(dir, "bucket") }
+
+// StateDir is the state of the installation in dir.
+func StateDir(dir string) string { return filepath.Join(dir, "state") }
+
+// HasState reports whether `up` was ever started in dir.
+func HasState(dir string) (bool, error) {
+	entries, err := os.ReadDir(StateDir(dir))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	case errors.Is(err, fs.ErrPermission):
+		return false, fault.As(fault.Denied, err, "look for the state")
+	case err != nil:
+		return false, fault.As(fault.Invalid, err, "look for the state")
+	}
+	return len(entries) > 0, nil
+}
+
+func mustHaveState(dir string) error {
+	has, err := HasState(dir)
+	if err != nil || has {
+		return err
+	}
+	return &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("there is no rollout state in %s", dir),
+		Remedy: fmt.Sprintf("start `rollout up --dir %s` first, or name the folder that it runs in", dir)}
+}
+
+// DeploymentFile is the name of an installation's config.
+const DeploymentFile = "rollout.toml"
+
+// ReadDeployment reads dir/rollout.toml; without one, the default holds.
+func ReadDeployment(dir string) (config.Deployment, error) {
+	path := filepath.Join(dir, DeploymentFile)
+	src, err := ReadConfig(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return config.DefaultDeployment(), nil
+	}
+	if err != nil {
+		return config.Deployment{}, err
+	}
+	return config.ParseDeployment(path, src)
+}
+
+// ReadConfig reads a config file, at most a byte more than a config may have.
+// Errors that are not about its absence are Invalid.
+func ReadConfig(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.As(fault.NotFound, err, "read config")
+	}
+	if err != nil {
+		return nil, fault.As(fault.Invalid, err, "read config")
+	}
+	defer f.Close() // read only: nothing can be lost
+	b, err := io.ReadAll(io.LimitReader(f, config.MaxSize+1))
+	return b, fault.As(fault.Invalid, err, "read config %s", path)
+}

@@ -1,0 +1,166 @@
+package progress
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"rollout/functions/api"
+	"rollout/shared/blob"
+	"rollout/shared/engine/run"
+	"rollout/shared/fault"
+)
+
+// Unwell says, for people, what a run that has ended did not do.
+type Unwell struct {
+	Status api.Status
+	text   string
+}
+
+func (u *Unwell) Error() string { return u.text }
+
+// Outcome is nil if the run did all it was asked to, else an *Unwell.
+func Outcome(s api.Status) error {
+	text := ""
+	switch {
+	case s.Phase.Well() && s.Items.Total == 0:
+		text = fmt.Sprintf("run %s has no items (its input has no lines)", s.Run)
+	case s.Phase.Well() && s.Items.Failed == 0:
+		return nil
+	case s.Phase.Well() || s.Phase == run.CompletedWithErrors:
+		text = fmt.Sprintf("run %s: %s of %s items failed (see %s)", s.Run, Count(s.Items.Failed), Count(s.Items.Total), s.Errors)
+	default:
+		text = fmt.Sprintf("run %s ended as %s", s.Run, PhaseWords(s.Phase))
+		if s.Message != "" {
+			text += ": " + s.Message
+		}
+	}
+	return &Unwell{s, text}
+}
+
+const (
+	firstRows  = 3
+	rowColumns = 100
+	headBytes  = 64 << 10 // of completions.jsonl, to show its first rows
+)
+
+// Closing writes what became of a run that has ended: counts, speed, where its
+// files are (under dir, the bucket's folder), and its first completions.
+func Closing(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, dir string) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "run %s %s: %s of %s items answered", s.Run, PhaseWords(s.Phase), Count(s.Items.Done), Count(s.Items.Total))
+	if s.StartedAt != nil && s.EndedAt != nil {
+		fmt.Fprintf(&b, " in %s", Span(s.EndedAt.Sub(*s.StartedAt)))
+	}
+	if s.Rate != nil {
+		fmt.Fprintf(&b, ", %s", RateWords(s.Rate))
+	}
+	b.WriteByte('\n')
+	line := func(name, text string) { fmt.Fprintf(&b, "  %-12s%s\n", name, text) }
+	if s.Message != "" {
+		line("because", Plain(s.Message, 400))
+	}
+	if s.Items.Failed > 0 {
+		line("failed", FailedWords(s))
+	}
+	line("tokens", TokenWords(s.Tokens))
+	rows, err := firstRowsOf(ctx, bucket, s.Outputs)
+	switch {
+	case fault.Is(err, fault.NotFound): // refused before it wrote anything
+	case err != nil:
+		return err
+	default:
+		line("completions", filepath.Join(dir, s.Outputs))
+		line("errors", filepath.Join(dir, s.Errors))
+		line("summary", filepath.Join(dir, s.Summary))
+	}
+	for i, row := range rows {
+		if i == 0 {
+			b.WriteString("first completions:\n")
+		}
+		fmt.Fprintf(&b, "  %s\n", Plain(row, rowColumns))
+	}
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// FailedWords renders the failed items: "10 (7 invalid_line, 3 too_long)".
+func FailedWords(s api.Status) string {
+	var parts []string
+	for _, class := range fault.Classes {
+		if n := s.FailedByClass[string(class)]; n > 0 {
+			parts = append(parts, Count(uint64(n))+" "+string(class))
+		}
+	}
+	if len(parts) == 0 {
+		return Count(s.Items.Failed)
+	}
+	return fmt.Sprintf("%s (%s)", Count(s.Items.Failed), strings.Join(parts, ", "))
+}
+
+// TokenWords renders counts of tokens: "4,000 in, 8,000 out, 12 wasted".
+func TokenWords(t api.Tokens) string {
+	text := Count(uint64(max(0, t.Prompt))) + " in, " + Count(uint64(max(0, t.Completion))) + " out"
+	if t.Wasted > 0 {
+		text += ", " + Count(uint64(t.Wasted)) + " wasted"
+	}
+	return text
+}
+
+// firstRowsOf reads the first rows of the object, as text to show.
+func firstRowsOf(ctx context.Context, bucket blob.Store, key string) ([]string, error) {
+	r, _, err := bucket.Get(ctx, key, blob.GetOptions{Length: headBytes})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close() // read only: nothing can be lost
+	var rows []string
+	lines := bufio.NewReader(r)
+	for len(rows) < firstRows {
+		row, err := lines.ReadBytes('\n')
+		if row = bytes.TrimSpace(row); len(row) > 0 {
+			rows = append(rows, completionOf(row))
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fault.Wrap(err, "read %s", key)
+		}
+	}
+	return rows, nil
+}
+
+// completionOf picks id and text out of an output row of the plain or OpenAI
+// dialect; other rows are shown as they are.
+func completionOf(row []byte) string {
+	var r struct {
+		ID         string  `json:"id"`
+		CustomID   string  `json:"custom_id"`
+		Completion *string `json:"completion"`
+		Response   struct {
+			Body struct {
+				Choices []struct {
+					Text    string
+					Message struct{ Content string }
+				}
+			}
+		}
+	}
+	if json.Unmarshal(row, &r) != nil {
+		return string(row)
+	}
+	const idColumns = 24
+	if r.Completion != nil {
+		return Plain(r.ID, idColumns) + "  " + *r.Completion
+	}
+	if cs := r.Response.Body.Choices; len(cs) > 0 {
+		return Plain(r.CustomID, idColumns) + "  " + cs[0].Message.Content + cs[0].Text
+	}
+	return string(row)
+}

@@ -1,0 +1,133 @@
+package progress
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
+
+	"rollout/functions/api"
+	"rollout/shared/clock"
+)
+
+// IsTerminal reports whether w is a terminal.
+func IsTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// NewView returns a bar if w is a terminal, and plain lines otherwise.
+func NewView(w io.Writer, c clock.Clock) View {
+	if IsTerminal(w) {
+		return newBar(w)
+	}
+	return &lines{w: w, clock: c}
+}
+
+// nameColumns bounds a run's name beside a bar.
+const nameColumns = 24
+
+// bar is a View on a terminal.
+type bar struct {
+	container *mpb.Progress
+	line      *mpb.Bar
+
+	mu   sync.Mutex // the container renders on its own
+	last api.Status
+	pace Pace
+}
+
+func newBar(w io.Writer) *bar {
+	b := &bar{container: mpb.New(mpb.WithOutput(w), mpb.WithWidth(40), mpb.WithRefreshRate(200*time.Millisecond))}
+	show := func(f func(api.Status, Pace) string) decor.Decorator {
+		return decor.Any(func(decor.Statistics) string {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return f(b.last, b.pace)
+		}, decor.WC{C: decor.DextraSpace})
+	}
+	b.line = b.container.AddBar(0,
+		mpb.PrependDecorators(show(func(s api.Status, _ Pace) string {
+			if s.Run == "" {
+				return "waiting"
+			}
+			return Plain(s.Name, nameColumns) + " " + PhaseWords(s.Phase)
+		})),
+		mpb.AppendDecorators(show(func(s api.Status, p Pace) string { return " " + tail(s, p) })),
+	)
+	return b
+}
+
+// tail is what stands behind a bar: "1,200/5,000 24% 3 failed 85.2/s ETA 45s".
+func tail(s api.Status, p Pace) string {
+	of := Count(s.Items.Total)
+	if !s.Items.Planned && !s.Phase.Ended() {
+		of += "+" // more may be planned
+	}
+	text := fmt.Sprintf("%s/%s %s", Count(s.Items.Settled()), of, Percent(s.Items.Settled(), s.Items.Total))
+	if s.Items.Failed > 0 {
+		text += " " + Count(s.Items.Failed) + " failed"
+	}
+	if p.Rate != nil {
+		text += " " + RateWords(p.Rate)
+	}
+	if p.ETASeconds != nil {
+		text += " ETA " + ETAWords(p.ETASeconds)
+	}
+	return text
+}
+
+func (b *bar) Update(s api.Status, p Pace) {
+	b.mu.Lock()
+	b.last, b.pace = s, p
+	b.mu.Unlock()
+	// A bar that is full ends; it must not while more may come.
+	b.line.SetTotal(int64(max(s.Items.Total, s.Items.Settled()))+1, false)
+	b.line.SetCurrent(int64(s.Items.Settled()))
+	if s.Phase.Ended() {
+		b.line.SetTotal(int64(max(1, s.Items.Settled())), true)
+	}
+}
+
+func (b *bar) Note(text string) {
+	_, _ = fmt.Fprintln(b.container, Plain(text, 400)) // the terminal is gone: nobody to tell
+}
+
+func (b *bar) Close() {
+	b.line.Abort(false) // nothing to a bar that is full
+	b.container.Wait()
+}
+
+// lineEvery is how often plain lines are written while the phase stays.
+const lineEvery = 5 * time.Second
+
+// lines is a View for files and pipes: a line every few seconds and at every
+// change of phase.
+type lines struct {
+	w     io.Writer
+	clock clock.Clock
+	phase string
+	next  time.Time
+	shown string
+}
+
+func (l *lines) Update(s api.Status, p Pace) {
+	now := l.clock.Now()
+	text := tail(s, p)
+	if PhaseWords(s.Phase) == l.phase && (now.Before(l.next) || text == l.shown) {
+		return
+	}
+	l.phase, l.next, l.shown = PhaseWords(s.Phase), now.Add(lineEvery), text
+	l.Note(fmt.Sprintf("%s %s %s", s.Run, l.phase, text))
+}
+
+func (l *lines) Note(text string) {
+	_, _ = fmt.Fprintln(l.w, Plain(text, 1000)) // a log nobody can write to is no reason to stop
+}
+
+func (l *lines) Close() {}

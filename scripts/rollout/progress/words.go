@@ -1,0 +1,85 @@
+package progress
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/dustin/go-humanize"
+	"github.com/mattn/go-runewidth"
+
+	"rollout/shared/engine/run"
+)
+
+// PhaseWords renders a phase for people: "completed with errors".
+func PhaseWords(p run.Phase) string { return strings.ReplaceAll(string(p), "_", " ") }
+
+// Count renders a count: "1,234".
+func Count(n uint64) string { return humanize.Comma(int64(min(n, 1<<62))) }
+
+// RateWords renders items per second: "12.5/s"; "-" if it is not known.
+func RateWords(rate *float64) string {
+	switch {
+	case rate == nil:
+		return "-"
+	case *rate >= 100:
+		return humanize.Comma(int64(*rate)) + "/s"
+	case *rate >= 1:
+		return fmt.Sprintf("%.1f/s", *rate)
+	}
+	return fmt.Sprintf("%.2g/s", *rate)
+}
+
+// maxETA is where an estimate stops to mean anything.
+const maxETA = 100 * 24 * time.Hour
+
+// ETAWords renders an estimate: "1m05s"; "-" if it is not known.
+func ETAWords(seconds *float64) string {
+	if seconds == nil || *seconds < 0 || *seconds > maxETA.Seconds() {
+		return "-"
+	}
+	return Span(time.Duration(*seconds * float64(time.Second)))
+}
+
+// Span renders a duration in two units at most: "850ms", "42s", "3m05s",
+// "2h10m", "3d04h".
+func Span(d time.Duration) string {
+	switch {
+	case d < 0:
+		return "0s"
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	}
+	s := int64(d.Round(time.Second) / time.Second)
+	switch {
+	case s < 60:
+		return fmt.Sprintf("%ds", s)
+	case s < 3600:
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	case s < 24*3600:
+		return fmt.Sprintf("%dh%02dm", s/3600, s%3600/60)
+	}
+	return fmt.Sprintf("%dd%02dh", s/(24*3600), s%(24*3600)/3600)
+}
+
+// Percent renders a share, rounded down so that 100 % means all.
+func Percent(part, all uint64) string {
+	if all == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d%%", min(100, part*100/all))
+}
+
+// Plain makes text from elsewhere fit for one line of a terminal: control
+// characters, which could move the cursor or worse, become spaces; what is
+// wider than columns is cut.
+func Plain(s string, columns int) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+	return runewidth.Truncate(strings.TrimSpace(s), columns, "…")
+}
