@@ -9,7 +9,7 @@ func (it *Item) parseBedrock(ms []jsonl.Member) error {
 		switch string(m.Name) {
 		case "recordId":
 		case "modelInput":
-			it.key, it.Request = "modelInput", compact(m.Value)
+			it.key, it.Request = "modelInput", compact(m)
 		default:
 			it.extra = append(it.extra, m)
 		}

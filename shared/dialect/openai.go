@@ -11,7 +11,8 @@ import (
 // parseOpenAI reads {"custom_id", "method", "url", "body"}. The body goes to
 // the server as written, but for model, n, seed and stream.
 func (it *Item) parseOpenAI(ms []jsonl.Member) error {
-	var method, url, body []byte
+	var method, url []byte
+	var body jsonl.Member
 	for _, m := range ms {
 		switch string(m.Name) {
 		case "custom_id":
@@ -20,7 +21,7 @@ func (it *Item) parseOpenAI(ms []jsonl.Member) error {
 		case "url":
 			url = m.Value
 		case "body":
-			body = m.Value
+			body = m
 		default:
 			it.extra = append(it.extra, m)
 		}
@@ -32,7 +33,7 @@ func (it *Item) parseOpenAI(ms []jsonl.Member) error {
 		return lineError(`write "method": "POST"`, "method is %s, not POST", clip(method))
 	case url == nil:
 		return lineError("write /v1/chat/completions or /v1/completions", "the line has no url")
-	case body == nil:
+	case body.Value == nil:
 		return lineError("give the request as body", "the line has no body")
 	case is(url, "/v1/chat/completions"):
 		it.Endpoint = Chat
@@ -44,8 +45,8 @@ func (it *Item) parseOpenAI(ms []jsonl.Member) error {
 	return it.openAIBody(body)
 }
 
-func (it *Item) openAIBody(raw []byte) error {
-	it.key, it.Request = "body", compact(raw)
+func (it *Item) openAIBody(body jsonl.Member) error {
+	it.key, it.Request = "body", compact(body)
 	var err error
 	if it.body, err = objectOf("body", it.Request); err != nil {
 		return err
@@ -91,7 +92,7 @@ func checkPrompt(raw []byte) error {
 		return wrongType("body.prompt", want, raw)
 	}
 	empty := true
-	a := jsonl.ReadArray(raw)
+	a := jsonl.ReadKnownArray(raw)
 	for e, ok := a.Next(); ok; e, ok = a.Next() {
 		empty = false
 		if !isNumber(e) {

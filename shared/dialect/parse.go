@@ -88,10 +88,10 @@ func startsObject(line []byte) bool {
 	return len(b) > 0 && b[0] == '{'
 }
 
-// objectOf reads the members of raw, which what names in messages, and refuses
-// repeated names.
+// objectOf reads the members of a value in the line, which what names in
+// messages, and refuses repeated names.
 func objectOf(what string, raw []byte) ([]jsonl.Member, error) {
-	o := jsonl.ReadObject(raw)
+	o := jsonl.ReadKnownObject(raw)
 	ms := make([]jsonl.Member, 0, 8)
 	count := 0
 	for m, ok := o.Next(); ok; m, ok = o.Next() {
@@ -145,11 +145,11 @@ func repeated(what string, m jsonl.Member) error {
 	return lineError("keep one of them", "%s has %s more than once", what, clip(m.RawName))
 }
 
-// compact returns raw without white space between tokens, without a copy where
-// there is none.
-func compact(raw []byte) []byte {
-	if jsonl.IsCompact(raw) {
-		return raw
+// compact returns a member's value without white space between tokens, without
+// a copy where there is none.
+func compact(m jsonl.Member) []byte {
+	if m.Compact {
+		return m.Value
 	}
-	return jsonl.Compact(make([]byte, 0, len(raw)), raw)
+	return jsonl.Compact(make([]byte, 0, len(m.Value)), m.Value)
 }

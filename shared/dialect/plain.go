@@ -13,7 +13,7 @@ func (it *Item) parsePlain(ms []jsonl.Member) error {
 				return lineError("keep one of them", "the line has both prompt and messages")
 			}
 			it.key = string(m.Name)
-			it.Request = compact(m.Value)
+			it.Request = compact(m)
 			it.body = []jsonl.Member{{Name: m.Name, RawName: m.RawName, Value: it.Request}}
 		default:
 			it.extra = append(it.extra, m)
@@ -40,7 +40,7 @@ func checkMessages(what string, raw []byte) error {
 		return wrongType(what, "an array of messages", raw)
 	}
 	empty := true
-	a := jsonl.ReadArray(raw)
+	a := jsonl.ReadKnownArray(raw)
 	for e, ok := a.Next(); ok; e, ok = a.Next() {
 		empty = false
 		if e[0] != '{' {

@@ -42,7 +42,7 @@ func (t *translation) elements(what string, raw []byte) iter.Seq2[int, []byte] {
 			t.err = wrongType(what, "an array", raw)
 			return
 		}
-		a := jsonl.ReadArray(raw)
+		a := jsonl.ReadKnownArray(raw)
 		i := 0
 		for e, ok := a.Next(); ok && t.err == nil && yield(i, e); e, ok = a.Next() {
 			i++

@@ -9,7 +9,7 @@ func (it *Item) parseVertex(ms []jsonl.Member) error {
 		switch string(m.Name) {
 		case "key":
 		case "request":
-			it.key, it.Request = "request", compact(m.Value)
+			it.key, it.Request = "request", compact(m)
 		default:
 			it.extra = append(it.extra, m)
 		}

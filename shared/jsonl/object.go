@@ -1,17 +1,16 @@
 package jsonl
 
-import "unicode/utf8"
-
 // Member is one member of an object. Its slices belong to the object's text.
 type Member struct {
 	Name    []byte // decoded
 	RawName []byte // as written, with its quotes
 	Value   []byte // as written, without white space around it
+	Compact bool   // Value has no white space between its tokens
 }
 
 // Object reads the members of an object, in order, repeated names included.
 type Object struct {
-	b    []byte
+	walker
 	i    int
 	open bool
 	err  error
@@ -19,12 +18,20 @@ type Object struct {
 
 // ReadObject starts reading raw, which holds one object and perhaps white
 // space around it.
-func ReadObject(raw []byte) Object {
+func ReadObject(raw []byte) Object { return readObject(walker{b: raw}) }
+
+// ReadKnownObject is ReadObject for text that is known to be valid JSON: an
+// object, or a value in it, that was read or checked before. It is faster, and
+// of other text it makes nothing sensible.
+func ReadKnownObject(raw []byte) Object { return readObject(walker{b: raw, known: true}) }
+
+func readObject(w walker) Object {
+	raw := w.b
 	i := space(raw, 0)
 	if i >= len(raw) || raw[i] != '{' {
 		return Object{err: unexpected(raw, i, "an object")}
 	}
-	o := Object{b: raw, i: space(raw, i+1), open: true}
+	o := Object{walker: w, i: space(raw, i+1), open: true}
 	if o.i < len(raw) && raw[o.i] == '}' {
 		o.finish()
 	}
@@ -37,7 +44,7 @@ func (o *Object) Next() (m Member, ok bool) {
 	if !o.open {
 		return m, false
 	}
-	end, escaped, next, err := name(o.b, o.i)
+	end, escaped, next, err := o.name(o.i)
 	if err != nil {
 		return m, o.fail(err)
 	}
@@ -46,11 +53,12 @@ func (o *Object) Next() (m Member, ok bool) {
 	if escaped {
 		m.Name, _ = Unquote(nil, m.RawName)
 	}
-	end, err = walk(o.b, next, 1)
+	o.spaced = false
+	end, err = o.value(next, 1)
 	if err != nil {
 		return m, o.fail(err)
 	}
-	m.Value = o.b[next:end]
+	m.Value, m.Compact = o.b[next:end], !o.spaced
 	o.i = space(o.b, end)
 	switch {
 	case o.i < len(o.b) && o.b[o.i] == ',':
@@ -80,94 +88,64 @@ func (o *Object) fail(err error) bool {
 	return false
 }
 
-// Elements appends the elements of the array raw to dst, as written.
-func Elements(dst [][]byte, raw []byte) ([][]byte, error) {
+// Array reads the elements of an array, in order.
+type Array struct {
+	walker
+	i    int
+	open bool
+	err  error
+}
+
+// ReadKnownArray starts reading raw, which holds one array and perhaps white
+// space around it, and is known to be valid: see ReadKnownObject.
+func ReadKnownArray(raw []byte) Array {
 	i := space(raw, 0)
 	if i >= len(raw) || raw[i] != '[' {
-		return dst, unexpected(raw, i, "an array")
+		return Array{err: unexpected(raw, i, "an array")}
 	}
-	i = space(raw, i+1)
-	if i < len(raw) && raw[i] == ']' {
-		return dst, nil
+	a := Array{walker: walker{b: raw, known: true}, i: space(raw, i+1), open: true}
+	if a.i < len(raw) && raw[a.i] == ']' {
+		a.finish()
 	}
-	for {
-		end, err := walk(raw, i, 1)
-		if err != nil {
-			return dst, err
-		}
-		dst = append(dst, raw[i:end])
-		i = space(raw, end)
-		if i >= len(raw) || raw[i] != ',' {
-			break
-		}
-		i = space(raw, i+1)
-	}
-	if i >= len(raw) || raw[i] != ']' {
-		return dst, unexpected(raw, i, "',' or ']'")
-	}
-	return dst, nil
+	return a
 }
 
-// Unquote appends the decoded string raw to dst; false if raw is not a string
-// in quotes. The escape of a lone surrogate becomes the three bytes that UTF-8
-// would use for it (so that the text can be written back as it was); such text
-// is not valid UTF-8.
-func Unquote(dst, raw []byte) ([]byte, bool) {
-	if len(raw) < 2 || raw[0] != '"' {
-		return dst, false
+// Next returns the next element, as written, or false at the end or at the
+// first fault.
+func (a *Array) Next() (element []byte, ok bool) {
+	if !a.open {
+		return nil, false
 	}
-	end, escaped, err := text(raw, 0)
-	if err != nil || end != len(raw) {
-		return dst, false
+	start := a.i
+	end, err := a.value(start, 1)
+	if err != nil {
+		return nil, a.fail(err)
 	}
-	b := raw[1 : len(raw)-1]
-	if !escaped {
-		return append(dst, b...), true
+	a.i = space(a.b, end)
+	switch {
+	case a.i < len(a.b) && a.b[a.i] == ',':
+		a.i = space(a.b, a.i+1)
+	case a.i < len(a.b) && a.b[a.i] == ']':
+		a.finish()
+	default: // this element is whole; the next call reports the fault
+		a.fail(unexpected(a.b, a.i, "',' or ']'"))
 	}
-	for i := 0; i < len(b); {
-		if b[i] != '\\' {
-			dst = append(dst, b[i])
-			i++
-			continue
-		}
-		if b[i+1] != 'u' {
-			dst = append(dst, unescaped(b[i+1]))
-			i += 2
-			continue
-		}
-		r, _ := hex4(b, i+2)
-		i += 6
-		if r >= 0xD800 && r < 0xDC00 && i+1 < len(b) && b[i] == '\\' && b[i+1] == 'u' {
-			if low, _ := hex4(b, i+2); low >= 0xDC00 && low < 0xE000 {
-				r = 0x10000 + (r-0xD800)<<10 + (low - 0xDC00)
-				i += 6
-			}
-		}
-		dst = appendRune(dst, r)
-	}
-	return dst, true
+	return a.b[start:end], true
 }
 
-// appendRune appends r, surrogates as well.
-func appendRune(dst []byte, r rune) []byte {
-	if r >= 0xD800 && r < 0xE000 {
-		return append(dst, 0xE0|byte(r>>12), 0x80|byte(r>>6)&0x3F, 0x80|byte(r)&0x3F)
+// Err returns the first fault; nil if the array was read to its end and
+// nothing follows it.
+func (a *Array) Err() error { return a.err }
+
+// finish passes the closing bracket at i.
+func (a *Array) finish() {
+	a.open = false
+	if end := space(a.b, a.i+1); end < len(a.b) {
+		a.err = unexpected(a.b, end, "the end")
 	}
-	return utf8.AppendRune(dst, r)
 }
 
-func unescaped(c byte) byte {
-	switch c {
-	case 'b':
-		return '\b'
-	case 'f':
-		return '\f'
-	case 'n':
-		return '\n'
-	case 'r':
-		return '\r'
-	case 't':
-		return '\t'
-	}
-	return c
+func (a *Array) fail(err error) bool {
+	a.open, a.err = false, err
+	return false
 }

@@ -87,6 +87,33 @@ func TestMembersBeforeAFaultAreWhole(t *testing.T) {
 	}
 }
 
+func TestElementsBeforeAFaultAreWhole(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ in, want string }{
+		{` [ 1 , "a",[ ] ] `, `1 "a" [ ] `},
+		{`[]`, ``},
+		{`[1,tru]`, `1 !`},
+		{`[1 2]`, `1 !`},
+		{`[1`, `1 !`},
+		{`[1,]`, `1 !`},
+		{`[1] x`, `1 !`},
+		{`{}`, `!`},
+		{``, `!`},
+	} {
+		var got strings.Builder
+		a := jsonl.ReadKnownArray([]byte(c.in))
+		for e, ok := a.Next(); ok; e, ok = a.Next() {
+			got.WriteString(string(e) + " ")
+		}
+		if a.Err() != nil {
+			got.WriteByte('!')
+		}
+		if got.String() != c.want {
+			t.Errorf("%s: %q, want %q", c.in, got.String(), c.want)
+		}
+	}
+}
+
 func TestC05CompactKeepsWhatIsWritten(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -97,9 +124,6 @@ func TestC05CompactKeepsWhatIsWritten(t *testing.T) {
 	} {
 		if got := jsonl.Compact([]byte("x"), []byte(in)); string(got) != "x"+want {
 			t.Errorf("Compact(%q) = %q, want %q", in, got, want)
-		}
-		if jsonl.IsCompact([]byte(in)) != (in == want) && json.Valid([]byte(in)) {
-			t.Errorf("IsCompact(%q) is wrong", in)
 		}
 	}
 }
@@ -161,8 +185,12 @@ func FuzzCheck(f *testing.F) {
 		if json.Compact(&want, b); !bytes.Equal(compact, want.Bytes()) {
 			t.Fatalf("Compact(%q) = %q, encoding/json says %q", b, compact, want.Bytes())
 		}
-		if !jsonl.IsCompact(compact) {
-			t.Fatalf("IsCompact(%q) is false", compact)
+		for _, read := range []func([]byte) jsonl.Object{jsonl.ReadObject, jsonl.ReadKnownObject} {
+			o := read(append(append([]byte("{\"a\":"), b...), '}'))
+			m, ok := o.Next()
+			if _, more := o.Next(); !ok || more || o.Err() != nil || !bytes.Equal(m.Value, bytes.Trim(b, " \t\r\n")) || m.Compact != bytes.Equal(m.Value, compact) {
+				t.Fatalf("%q as a member is %q, compact %v, %v", b, m.Value, m.Compact, o.Err())
+			}
 		}
 	})
 }

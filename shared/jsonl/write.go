@@ -7,17 +7,13 @@ import (
 
 // Compact appends the JSON value raw to dst without the white space between
 // its tokens; everything else stays as written. Raw must be valid: what is not
-// is copied in some way, never read past.
+// is copied in some way.
 func Compact(dst, raw []byte) []byte {
 	run := 0
 	for i := 0; i < len(raw); {
 		switch raw[i] {
 		case '"':
-			end, _, err := text(raw, i)
-			if err != nil {
-				end = max(end, i+1)
-			}
-			i = end
+			i = skipText(raw, i)
 		case ' ', '\n', '\t', '\r':
 			dst = append(dst, raw[run:i]...)
 			i = space(raw, i)
@@ -27,26 +23,6 @@ func Compact(dst, raw []byte) []byte {
 		}
 	}
 	return append(dst, raw[run:]...)
-}
-
-// IsCompact reports whether the valid JSON value raw has no white space
-// between its tokens.
-func IsCompact(raw []byte) bool {
-	for i := 0; i < len(raw); {
-		switch raw[i] {
-		case '"':
-			end, _, err := text(raw, i)
-			if err != nil {
-				return false
-			}
-			i = end
-		case ' ', '\n', '\t', '\r':
-			return false
-		default:
-			i++
-		}
-	}
-	return true
 }
 
 const hexDigits = "0123456789abcdef"
