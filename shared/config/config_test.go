@@ -53,6 +53,25 @@ func TestInferReadsTheDocumentedExample(t *testing.T) {
 	}
 }
 
+func TestTheExamplesAreValid(t *testing.T) {
+	t.Parallel()
+	read := func(name string) []byte {
+		b, err := os.ReadFile("../../examples/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	run, err := ParseRun("examples/prompts.toml", read("prompts.toml"))
+	if err != nil || run.Shard.Items != 16 || *run.Sampling.MaxTokens != 256 {
+		t.Errorf("prompts.toml: %+v, %v", run, err)
+	}
+	batch, err := ParseInfer("examples/batch.toml", read("batch.toml"))
+	if err != nil || batch.Engine.URL != EngineMock || batch.Output.Dir != "out/batch" {
+		t.Errorf("batch.toml: %+v, %v", batch, err)
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{"run": DefaultRun().Check(), "deployment": DefaultDeployment().Check()} {

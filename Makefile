@@ -1,0 +1,57 @@
+# rollout: `make` lists what there is to make.
+
+GO          ?= go
+STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME    ?= 10s
+DEMO        ?= out/demo
+# The package of the seeded simulation, and its seed; no seed is the test's own list.
+SIM_PKG     ?= ./localstack/sim
+SEED        ?=
+BENCH       ?= .
+
+BUILD = CGO_ENABLED=0 $(GO) build -trimpath
+
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/rollout and bin/gpuworker
+	$(BUILD) -o bin/rollout ./scripts/rollout
+	$(BUILD) -o bin/gpuworker ./gpuworker
+
+run: build ## answer examples/prompts.jsonl with the mock engine, in out/demo
+	@bash scripts/run/run.sh $(DEMO)
+
+test: ## run all tests
+	$(GO) test -timeout 10m ./...
+
+race: ## run all tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
+
+smoke: build ## run real processes, kill some, check that nothing is lost
+	@bash scripts/smoke/smoke.sh
+
+lint: ## check format, vet, staticcheck and the arrows between packages
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
+	  if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) test ./scripts/imports
+
+bench: ## run the benchmarks (BENCH=pattern)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+fuzz: ## fuzz every parser for FUZZTIME each
+	@GO="$(GO)" bash scripts/fuzz/fuzz.sh $(FUZZTIME)
+
+sim: ## simulate the whole system with faults (SEED=n repeats one history)
+	$(GO) test -count=1 -timeout 10m -v -run TestSimulation $(SIM_PKG) $(if $(SEED),-args -seed $(SEED))
+
+generate: ## write the JSON Schemas of events anew
+	$(GO) generate ./events
+
+clean: ## remove what was built and run here
+	rm -rf bin out/demo coverage.out
+
+.PHONY: help build run test race smoke lint bench fuzz sim generate clean
