@@ -32,6 +32,15 @@ type Input struct {
 	Version string `json:"version"`
 	Size    int64  `json:"size"`
 	Packed  string `json:"packed,omitempty"` // "gzip" or "zstd": planned from an unpacked copy
+	Name    string `json:"name,omitempty"`   // what users know it by, if that is not the key
+}
+
+// Label is what users know the input by.
+func (i Input) Label() string {
+	if i.Name != "" {
+		return i.Name
+	}
+	return i.Key
 }
 
 // Desired is what a run shall do. Example: "pause".
@@ -64,11 +73,11 @@ type Plan struct {
 	Merged   int      `json:"merged"` // ranges in the index, from 0
 	Shards   int      `json:"shards"`
 	Items    uint64   `json:"items"`
-	Lines    uint64   `json:"lines"`             // of the input being merged, so far
-	Problem  string   `json:"problem,omitempty"` // why planning can't go on, in words
-	Trouble  Trouble  `json:"trouble,omitempty"` // and in kind
-	Control  uint64   `json:"control,omitempty"` // the control sequence under which it was met
-	Explicit bool     `json:"explicit"`          // some id list exists
+	Lines    uint64   `json:"lines"`              // of the input being merged, so far
+	Problem  string   `json:"problem,omitempty"`  // why planning can't go on, in words
+	Trouble  Trouble  `json:"trouble,omitempty"`  // and in kind
+	Control  uint64   `json:"control,omitempty"`  // the control sequence under which it was met
+	Explicit []int    `json:"explicit,omitempty"` // merged ranges with an id list
 }
 
 // Trouble is the kind of problem that a plan has met.

@@ -130,6 +130,8 @@ type State struct {
 
 	Control    uint64    `json:"control,omitempty"` // newest control sequence acted on
 	GraceUntil time.Time `json:"grace_until,omitzero"`
+	StopAt     time.Time `json:"stop_at,omitzero"`  // when the pause or the end began
+	Deadline   time.Time `json:"deadline,omitzero"` // the rules', for who looks whether it is due
 	Steps      uint64    `json:"steps"`
 	SavedAt    time.Time `json:"saved_at"`
 	StartedAt  time.Time `json:"started_at,omitzero"`
@@ -219,6 +221,7 @@ type World struct {
 type Rules struct {
 	Deadline time.Time // zero is none
 	Grace    time.Duration
-	Tokens   int64 // budget; 0 is none
+	Settle   time.Duration // by then every living worker's heartbeat lists what it claimed before a stop
+	Tokens   int64         // budget; 0 is none
 	FailFast bool
 }

@@ -28,6 +28,7 @@ func Step(s State, w World, r Rules, events []Event, now time.Time) (next State,
 		return s, nil
 	}
 	d := decider{State: s, world: w, rules: r, now: now}
+	d.Deadline = r.Deadline
 	d.Shards, d.Items, d.Complete = max(d.Shards, w.Shards), max(d.Items, w.Items), d.Complete || w.Complete
 	for _, e := range events {
 		if !d.take(e) {
@@ -161,7 +162,7 @@ func (d *decider) pause(why string, own bool) {
 }
 
 func (d *decider) startPause(why string) {
-	d.Phase, d.Message, d.GraceUntil = Pausing, clip(why), d.now.Add(d.rules.Grace)
+	d.Phase, d.Message, d.StopAt, d.GraceUntil = Pausing, clip(why), d.now, d.now.Add(d.rules.Grace)
 }
 
 // end starts the end. The dispatched frontier is frozen: finalize answers for
@@ -171,7 +172,7 @@ func (d *decider) end(why Reason, message string) {
 		return
 	}
 	d.Phase, d.Reason, d.Message = Ending, why, clip(message)
-	d.Frozen, d.GraceUntil = d.Next, d.now.Add(d.rules.Grace)
+	d.Frozen, d.StopAt, d.GraceUntil = d.Next, d.now, d.now.Add(d.rules.Grace)
 	if d.world.End == "" {
 		d.effect(Effect{Act: SetEnd, Why: string(why)})
 	}
@@ -202,7 +203,7 @@ func (d *decider) obeyControl() {
 // resume sends every open shard again: holders released theirs, and messages
 // of a paused run were acknowledged unread.
 func (d *decider) resume() {
-	d.Phase, d.Message, d.GraceUntil = Running, "", time.Time{}
+	d.Phase, d.Message, d.StopAt, d.GraceUntil = Running, "", time.Time{}, time.Time{}
 	if d.Shards == 0 {
 		d.Phase = Planning
 	}
@@ -243,7 +244,7 @@ func (d *decider) settle() {
 	}
 	if d.Phase == Pausing {
 		switch {
-		case d.world.Unacknowledged == 0 && d.Control == d.world.Sequence && d.world.Pause:
+		case d.quiet() && d.world.Pause:
 			d.Phase = Paused
 		case d.now.After(d.GraceUntil):
 			d.Phase = Interrupted
@@ -251,10 +252,16 @@ func (d *decider) settle() {
 	}
 }
 
+// quiet reports whether every living worker has acted on the newest control:
+// nobody holds a shard of the run that it would still finish.
+func (d *decider) quiet() bool {
+	return d.world.Unacknowledged == 0 && d.Control == d.world.Sequence && !d.now.Before(d.StopAt.Add(d.rules.Settle))
+}
+
 func (d *decider) settleEnding() {
 	open := d.State.Done.Set.Missing(interval.Range{Lo: 0, Hi: d.Frozen})
 	if len(open) > 0 {
-		if d.now.Before(d.GraceUntil) {
+		if d.now.Before(d.GraceUntil) && !(d.quiet() && d.world.End != "") {
 			return
 		}
 		for _, r := range open {

@@ -1,0 +1,194 @@
+// Package coordinate is the single writer of a run's progress: it takes events
+// in batches, lets shared/engine/run decide, and performs what was decided.
+//
+//	load ──▶ (perform inherited effects) ──▶ step ──▶ save (CAS) ──▶ perform ──▶ acknowledge
+//	  ▲                                                 │ conflict
+//	  └─────────────────────────────────────────────────┘
+//
+// It keeps no state that matters: any number of coordinators may run, ordered
+// by compare-and-swap alone. It never answers an item, reads an input line or
+// touches a result.
+package coordinate
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"rollout/shared/document"
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/record"
+)
+
+// maxRuns bounds how many runs' states are remembered between batches.
+const maxRuns = 256
+
+// Coordinator steps runs. Safe for concurrent use; steps of one run that race
+// are ordered by the document.
+type Coordinator struct {
+	host.Ports
+	index   *input.Index
+	timings health.Timings
+	grace   time.Duration
+
+	mu   sync.Mutex
+	runs map[identity.RunID]*loaded
+}
+
+// loaded is a run as last seen. performed says that this process performed
+// the state's effects; otherwise they are inherited.
+type loaded struct {
+	manifest  record.Manifest
+	state     run.State
+	rev       document.Revision
+	performed bool
+}
+
+// New returns a coordinator. grace is how long requests in flight may take at
+// a pause or end of a run that does not say.
+func New(p host.Ports, ix *input.Index, t health.Timings, grace time.Duration) *Coordinator {
+	return &Coordinator{Ports: p.From("coordinate"), index: ix, timings: t, grace: grace, runs: map[identity.RunID]*loaded{}}
+}
+
+// maxSteps bounds the steps of one call: each but the first follows from
+// effects of the one before (sealed shards) or from a lost race.
+const maxSteps = 64
+
+// Apply lets a run take events. It returns those that no run of this plan can
+// have caused. An error leaves the events to be delivered again.
+func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Event) (rejected []run.Event, err error) {
+	pending := evs
+	for range maxSteps {
+		l, err := c.load(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if l.manifest.Refused != "" {
+			return nil, nil
+		}
+		if !l.performed {
+			follow, err := c.perform(ctx, l)
+			if err != nil {
+				c.forget(id)
+				return nil, fault.Wrap(err, "perform inherited effects of run %s", id)
+			}
+			l.performed = true
+			pending = append(pending[:len(pending):len(pending)], follow...)
+		}
+		world, err := c.look(ctx, l)
+		if err != nil {
+			return nil, err
+		}
+		now := c.Clock.Now()
+		next, refused := run.Step(l.state, world, c.rules(l.manifest), pending, now)
+		if same(l.state, next) {
+			return append(rejected, refused...), nil
+		}
+		if err := c.save(ctx, l, next); err != nil {
+			c.forget(id)
+			if fault.Is(err, fault.Conflict) {
+				continue
+			}
+			return nil, err
+		}
+		rejected = append(rejected, refused...)
+		pending, err = c.perform(ctx, l)
+		if err != nil {
+			return nil, fault.Wrap(err, "perform effects of run %s", id)
+		}
+		l.performed = true
+		if len(pending) == 0 {
+			return rejected, nil
+		}
+	}
+	return nil, fault.New(fault.Unavailable, "run %s took %d steps at once and is not settled", id, maxSteps)
+}
+
+// rules are the run's own limits.
+func (c *Coordinator) rules(m record.Manifest) run.Rules {
+	l := m.Config.Limits
+	r := run.Rules{Grace: l.Grace.Std(), Settle: 2*c.timings.Interval + c.timings.SkewBudget, Tokens: l.Tokens, FailFast: l.FailFast}
+	if r.Grace == 0 {
+		r.Grace = c.grace
+	}
+	if l.Deadline > 0 {
+		r.Deadline = m.CreatedAt.Add(l.Deadline.Std())
+	}
+	return r
+}
+
+// load returns the run as remembered, or reads it. A remembered state that is
+// stale loses at its save.
+func (c *Coordinator) load(ctx context.Context, id identity.RunID) (*loaded, error) {
+	c.mu.Lock()
+	l := c.runs[id]
+	c.mu.Unlock()
+	if l != nil {
+		return l, nil
+	}
+	l = &loaded{state: run.New(id)}
+	_, found, err := host.Load(ctx, c.Docs, record.ManifestKey(id), &l.manifest)
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, fault.New(fault.NotFound, "run %s has no manifest", id)
+	}
+	l.rev, _, err = host.Load(ctx, c.Docs, record.CoordinatorKey(id), &l.state)
+	if err != nil {
+		return nil, err
+	}
+	if l.state.Schema > run.Schema {
+		return nil, fault.New(fault.Invalid, "run %s was written by a newer version (schema %d); update rollout", id, l.state.Schema)
+	}
+	l.performed = len(l.state.Effects) == 0
+	c.remember(id, l)
+	return l, nil
+}
+
+func (c *Coordinator) remember(id identity.RunID, l *loaded) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.runs) >= maxRuns {
+		for other := range c.runs { // any one: it is only read again
+			delete(c.runs, other)
+			break
+		}
+	}
+	c.runs[id] = l
+}
+
+func (c *Coordinator) forget(id identity.RunID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.runs, id)
+}
+
+func (c *Coordinator) save(ctx context.Context, l *loaded, next run.State) error {
+	rev, err := host.Save(ctx, c.Docs, record.CoordinatorKey(next.Run), next, l.rev)
+	if err != nil {
+		return err
+	}
+	if next.Phase != l.state.Phase {
+		c.Log.InfoContext(ctx, "run_phase", "run", next.Run, "phase", next.Phase, "was", l.state.Phase, "reason", next.Reason, "message", next.Message)
+	}
+	l.state, l.rev, l.performed = next, rev, len(next.Effects) == 0
+	if next.Phase.Ended() {
+		c.forget(next.Run)
+	}
+	return nil
+}
+
+// same reports whether a step changed nothing worth a save.
+func same(a, b run.State) bool {
+	a.Steps, a.SavedAt = b.Steps, b.SavedAt
+	x, errX := json.Marshal(a)
+	y, errY := json.Marshal(b)
+	return errX == nil && errY == nil && string(x) == string(y)
+}

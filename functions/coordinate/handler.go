@@ -1,0 +1,140 @@
+package coordinate
+
+import (
+	"context"
+
+	"rollout/events"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/queue"
+	"rollout/shared/record"
+)
+
+// Batch applies a batch of messages, in any order, run by run. It returns the
+// receipts of those that are done with; the others are to be delivered again.
+func (c *Coordinator) Batch(ctx context.Context, ms []queue.Message) (done []string) {
+	byRun := map[identity.RunID][]int{}
+	evs := make([]run.Event, len(ms))
+	for i, m := range ms {
+		id, e, err := c.decode(ctx, m)
+		switch {
+		case fault.Is(err, fault.Invalid):
+			if err := c.Bury(ctx, host.CoordinateQueue, m, err); err != nil {
+				c.Log.WarnContext(ctx, "message not buried", "message", m.ID, "error", err)
+			}
+		case err != nil:
+			c.Log.WarnContext(ctx, "event not taken", "message", m.ID, "error", err)
+		default:
+			e.From = i
+			evs[i] = e
+			byRun[id] = append(byRun[id], i)
+		}
+	}
+	for id, members := range byRun {
+		done = append(done, c.batchOf(ctx, id, ms, evs, members)...)
+	}
+	return done
+}
+
+// batchOf applies one run's messages of a batch.
+func (c *Coordinator) batchOf(ctx context.Context, id identity.RunID, ms []queue.Message, evs []run.Event, members []int) (done []string) {
+	mine := make([]run.Event, len(members))
+	for i, m := range members {
+		mine[i] = evs[m]
+	}
+	rejected, err := c.Apply(ctx, id, mine)
+	if err != nil {
+		c.Log.WarnContext(ctx, "events not applied", "run", id, "events", len(mine), "error", err)
+		if !fault.Is(err, fault.NotFound) {
+			return nil
+		}
+		// Nothing was ever submitted under that id.
+		rejected = mine
+	}
+	bad := map[int]bool{}
+	for _, e := range rejected {
+		if e.From == fromSelf || bad[e.From] {
+			continue
+		}
+		bad[e.From] = true
+		c.reject(ctx, id, ms[e.From], e)
+	}
+	for _, m := range members {
+		if !bad[m] {
+			done = append(done, ms[m].Receipt)
+		}
+	}
+	return done
+}
+
+// reject puts an event that no run of the plan can have caused among the dead
+// letters, and drains the worker that sent it: it follows another protocol.
+func (c *Coordinator) reject(ctx context.Context, id identity.RunID, m queue.Message, e run.Event) {
+	why := fault.New(fault.Invalid, "event %q of shard %d is not of run %s's plan", e.Kind, e.Shard, id)
+	if err := c.Bury(ctx, host.CoordinateQueue, m, why); err != nil {
+		c.Log.WarnContext(ctx, "message not buried", "message", m.ID, "error", err)
+	}
+	_, p, _ := events.Decode(m.Body)
+	d, ok := p.(events.ShardDone)
+	if !ok || d.Worker == "" {
+		return
+	}
+	_, err := host.Update(ctx, c.Docs, record.WorkerKey(d.Worker), func(w record.WorkerMark, _ bool) (record.WorkerMark, bool, error) {
+		if w.Draining != "" {
+			return w, false, nil
+		}
+		w.Schema, w.Sequence, w.Draining = record.Schema, w.Sequence+1, "it reported a shard that was never dispatched"
+		return w, true, nil
+	})
+	if err != nil {
+		c.Log.WarnContext(ctx, "worker not marked", "worker", d.Worker, "error", err)
+	}
+}
+
+// decode turns a message into an event of a run. Invalid is for dead letters.
+func (c *Coordinator) decode(ctx context.Context, m queue.Message) (identity.RunID, run.Event, error) {
+	_, p, err := events.Decode(m.Body)
+	if err != nil {
+		return "", run.Event{}, fault.As(fault.Invalid, err, "decode event")
+	}
+	switch p := p.(type) {
+	case events.ShardDone:
+		return identity.RunID(p.Run), run.Event{Kind: run.ShardDone, Shard: p.Shard, Counts: shard.Counts(p.Counts)}, nil
+	case events.ShardLost:
+		return identity.RunID(p.Run), run.Event{Kind: run.ShardLost, Shard: p.Shard, Generation: p.Generation}, nil
+	case events.Released:
+		return identity.RunID(p.Run), run.Event{Kind: run.Released, Shard: p.Shard}, nil
+	case events.InputMissing:
+		return identity.RunID(p.Run), run.Event{Kind: run.InputMissing, Why: p.Reason}, nil
+	case events.InputChanged:
+		return identity.RunID(p.Run), run.Event{Kind: run.InputChanged, Why: p.Reason}, nil
+	case events.PlanAdvanced:
+		return identity.RunID(p.Run), run.Event{Kind: run.Look}, nil
+	case events.ControlChanged:
+		return identity.RunID(p.Run), run.Event{Kind: run.Look}, nil
+	case events.Ring:
+		return identity.RunID(p.Run), run.Event{Kind: run.Look}, nil
+	case events.Finalized:
+		return c.finalized(ctx, p)
+	}
+	return "", run.Event{}, fault.New(fault.Invalid, "event %T is not for coordinate", p)
+}
+
+// finalized reads the exact counts from the summary, which decides.
+func (c *Coordinator) finalized(ctx context.Context, p events.Finalized) (identity.RunID, run.Event, error) {
+	id := identity.RunID(p.Run)
+	var s record.Summary
+	err := input.ReadJSON(ctx, c.Blobs, record.OutputKey(id, record.SummaryFile), &s)
+	if fault.Is(err, fault.NotFound) {
+		return "", run.Event{}, fault.New(fault.Invalid, "run %s is said to be finalized but has no summary", id)
+	}
+	if err != nil {
+		return "", run.Event{}, err
+	}
+	return id, run.Event{Kind: run.Finalized, Counts: shard.Counts{OK: int(s.Completed), Failed: int(s.Failed), ByClass: s.FailedByClass,
+		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens}}, nil
+}

@@ -1,0 +1,122 @@
+package coordinate
+
+import (
+	"context"
+
+	"rollout/events"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/interval"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// perform does what the state's effects say. All of them may be done again.
+// follow are facts that it learned on the way, for the next step.
+func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Event, err error) {
+	id := l.state.Run
+	for _, e := range l.state.Effects {
+		switch e.Act {
+		case run.Send:
+			err = c.send(ctx, l, *e.Range, e.Generation)
+		case run.Seal:
+			var sealed []run.Event
+			sealed, err = c.seal(ctx, l, *e.Range, run.Reason(e.Why).Class())
+			follow = append(follow, sealed...)
+		case run.SetPause:
+			err = c.desire(ctx, id, record.Pause, e.Why)
+		case run.SetEnd:
+			err = c.desire(ctx, id, record.End, e.Why)
+		case run.Replan:
+			err = c.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(id)})
+		case run.Finalize:
+			err = c.Send(ctx, host.TaskQueue, events.Finalize{Run: string(id)})
+		default:
+			err = fault.New(fault.Internal, "unknown effect %q", e.Act)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return follow, nil
+}
+
+// sendBatch is how many work messages are put into the queue at once.
+const sendBatch = 100
+
+// send puts one message a shard into the pool's queue.
+func (c *Coordinator) send(ctx context.Context, l *loaded, r interval.Range, generation int) error {
+	queue := host.WorkQueue(l.manifest.Pool)
+	batch := make([]events.Payload, 0, min(sendBatch, r.Len()))
+	for n := r.Lo; n < r.Hi; n++ {
+		entry, row, err := c.index.Find(ctx, l.state.Run, n)
+		if err != nil {
+			return fault.Wrap(err, "find shard %d of run %s", n, l.state.Run)
+		}
+		batch = append(batch, events.Work{Run: string(l.state.Run), Shard: n, Generation: generation,
+			Range: entry.Range, Row: row, Pool: l.manifest.Pool})
+		if len(batch) == sendBatch || n == r.Hi-1 {
+			if err := c.Send(ctx, queue, batch...); err != nil {
+				return err
+			}
+			batch = batch[:0]
+		}
+	}
+	return nil
+}
+
+// seal ends every open shard of the range by compare-and-swap, so that a later
+// commit loses, and reports all of them as done.
+func (c *Coordinator) seal(ctx context.Context, l *loaded, r interval.Range, class fault.Class) ([]run.Event, error) {
+	var out []run.Event
+	for n := r.Lo; n < r.Hi; n++ {
+		items, err := c.items(ctx, l.state.Run, n)
+		if err != nil {
+			return nil, err
+		}
+		d, err := host.Update(ctx, c.Docs, identity.ShardKey(l.state.Run, n), func(d shard.Doc, found bool) (shard.Doc, bool, error) {
+			if !found {
+				d = shard.New(l.state.Run, n)
+			}
+			if !d.Open() {
+				return d, false, nil
+			}
+			d, err := d.Seal(class, items)
+			return d, true, err
+		})
+		if err != nil {
+			return nil, fault.Wrap(err, "seal shard %d of run %s", n, l.state.Run)
+		}
+		out = append(out, run.Event{Kind: run.ShardDone, Shard: n, Counts: d.Counts, From: fromSelf})
+	}
+	return out, nil
+}
+
+// fromSelf marks events that no message brought.
+const fromSelf = -1
+
+func (c *Coordinator) items(ctx context.Context, id identity.RunID, n int) (int, error) {
+	entry, row, err := c.index.Find(ctx, id, n)
+	if err != nil {
+		return 0, err
+	}
+	rows, err := c.index.Rows(ctx, id, entry, row, 1)
+	if err != nil {
+		return 0, err
+	}
+	return int(rows[0].Items), nil
+}
+
+// desire writes what coordinate found out itself into the control document.
+// What a user asked for since then, or an end already desired, stands.
+func (c *Coordinator) desire(ctx context.Context, id identity.RunID, want record.Desired, why string) error {
+	_, err := host.Update(ctx, c.Docs, record.ControlKey(id), func(ctl record.Control, _ bool) (record.Control, bool, error) {
+		if ctl.Desired == record.End || ctl.Desired == want {
+			return ctl, false, nil
+		}
+		return record.Control{Schema: record.Schema, Sequence: ctl.Sequence + 1, Desired: want, Reason: why, At: c.Clock.Now().UTC()}, true, nil
+	})
+	return fault.Wrap(err, "set control of run %s", id)
+}

@@ -1,0 +1,176 @@
+// Package finalize writes what users read: completions.jsonl, errors.jsonl
+// and, last, summary.json.
+//
+// It is a pure function of immutable inputs: Done shards, the frozen frontier
+// and the pinned input. Each item of the run comes out exactly once (I1), in
+// item order (I4): its row if there is one, else an error line under its own
+// id. Running it twice, or on two machines at once, gives the same bytes; the
+// objects are create-only. It never holds more than a shard in memory.
+package finalize
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"slices"
+
+	"rollout/events"
+	"rollout/shared/blob"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/record"
+)
+
+// Finalizer ends runs. Safe for concurrent use.
+type Finalizer struct {
+	host.Ports
+	index *input.Index
+}
+
+// New returns a finalizer over the ports.
+func New(p host.Ports, ix *input.Index) *Finalizer {
+	return &Finalizer{Ports: p.From("finalize"), index: ix}
+}
+
+// Finalize writes the run's files and says so. A run that is not Finalizing,
+// or whose summary is there, needs no work.
+func (f *Finalizer) Finalize(ctx context.Context, e events.Finalize) error {
+	id := identity.RunID(e.Run)
+	var m record.Manifest
+	if _, found, err := host.Load(ctx, f.Docs, record.ManifestKey(id), &m); err != nil || !found {
+		return errors.Join(err, missing(found, "run %s has no manifest", id))
+	}
+	var s run.State
+	if _, _, err := host.Load(ctx, f.Docs, record.CoordinatorKey(id), &s); err != nil {
+		return err
+	}
+	if s.Phase != run.Finalizing {
+		return nil
+	}
+	sum, err := f.summary(ctx, m, s)
+	if err != nil {
+		return err
+	}
+	f.Log.InfoContext(ctx, events.ObserveRunEnded, "run", id, "phase", sum.Phase, "items", sum.Items, "completed", sum.Completed, "failed", sum.Failed)
+	return f.Send(ctx, host.CoordinateQueue, events.Finalized{Run: e.Run, Phase: sum.Phase})
+}
+
+func missing(found bool, format string, args ...any) error {
+	if found {
+		return nil
+	}
+	return fault.New(fault.NotFound, format, args...)
+}
+
+// summary returns the run's summary, after writing everything that is not
+// there yet.
+func (f *Finalizer) summary(ctx context.Context, m record.Manifest, s run.State) (record.Summary, error) {
+	key := record.OutputKey(m.Run, record.SummaryFile)
+	var sum record.Summary
+	if err := input.ReadJSON(ctx, f.Blobs, key, &sum); !fault.Is(err, fault.NotFound) {
+		return sum, err
+	}
+	t, err := f.write(ctx, m, s)
+	if err != nil {
+		return sum, fault.Wrap(err, "finalize run %s", m.Run)
+	}
+	now := f.Clock.Now().UTC()
+	sum = record.Summary{
+		Schema: record.Schema, Run: m.Run, Name: m.Name, Reason: string(s.Reason), Message: s.Message,
+		Phase: string(s.Reason.Phase(t.counts.Failed)), Items: uint64(t.counts.OK + t.counts.Failed),
+		Completed: uint64(t.counts.OK), Failed: uint64(t.counts.Failed), FailedByClass: t.counts.ByClass, Shards: s.Shards,
+		PromptTokens: t.counts.PromptTokens, CompletionTokens: t.counts.CompletionTokens, WastedTokens: t.counts.WastedTokens,
+		Model: m.ModelURI, Workers: t.workers, CreatedAt: m.CreatedAt, StartedAt: s.StartedAt, EndedAt: now,
+		Outputs: record.OutputKey(m.Run, record.Completions), Errors: record.OutputKey(m.Run, record.Errors),
+	}
+	if sum.FailedByClass == nil {
+		sum.FailedByClass = map[string]int{}
+	}
+	if !s.StartedAt.IsZero() {
+		sum.Seconds = now.Sub(s.StartedAt).Seconds()
+	}
+	_, err = f.Blobs.Put(ctx, key, bytes.NewReader(append(record.Encode(sum), '\n')), blob.PutOptions{CreateOnly: true})
+	if fault.Is(err, fault.Conflict) { // somebody else was faster, with the same counts
+		err = input.ReadJSON(ctx, f.Blobs, key, &sum)
+	}
+	return sum, err
+}
+
+// totals sum up what the files hold.
+type totals struct {
+	counts  shard.Counts
+	workers []string
+}
+
+// maxWorkers bounds the list of workers in a summary.
+const maxWorkers = 1000
+
+func (t *totals) add(d shard.Doc) {
+	c := &t.counts
+	c.OK += d.Counts.OK
+	c.Failed += d.Counts.Failed
+	c.PromptTokens += d.Counts.PromptTokens
+	c.CompletionTokens += d.Counts.CompletionTokens
+	c.WastedTokens += d.Counts.WastedTokens
+	for k, n := range d.Counts.ByClass {
+		t.class(k, n)
+	}
+	if i, found := slices.BinarySearch(t.workers, d.Worker); !found && d.Worker != "" && len(t.workers) < maxWorkers {
+		t.workers = slices.Insert(t.workers, i, d.Worker)
+	}
+}
+
+func (t *totals) class(k string, n int) {
+	if t.counts.ByClass == nil {
+		t.counts.ByClass = map[string]int{}
+	}
+	t.counts.ByClass[k] += n
+}
+
+// write streams every shard's rows into both files.
+func (f *Finalizer) write(ctx context.Context, m record.Manifest, s run.State) (totals, error) {
+	out := f.open(ctx, record.OutputKey(m.Run, record.Completions))
+	errs := f.open(ctx, record.OutputKey(m.Run, record.Errors))
+	w := writer{Finalizer: f, manifest: m, state: s, out: out, errs: errs, model: model(m), buf: make([]byte, copyBuffer)}
+	err := w.shards(ctx)
+	err = errors.Join(err, out.finish(err), errs.finish(err))
+	return w.totals, err
+}
+
+// sink is an object being put while it is written.
+type sink struct {
+	w    *io.PipeWriter
+	done chan error
+}
+
+func (f *Finalizer) open(ctx context.Context, key string) *sink {
+	r, w := io.Pipe()
+	s := &sink{w: w, done: make(chan error, 1)}
+	go func() {
+		_, err := f.Blobs.Put(ctx, key, r, blob.PutOptions{CreateOnly: true})
+		if fault.Is(err, fault.Conflict) { // it is there, with the same bytes
+			_, err = io.Copy(io.Discard, r)
+		}
+		r.CloseWithError(err)
+		s.done <- err
+	}()
+	return s
+}
+
+func (s *sink) Write(b []byte) (int, error) { return s.w.Write(b) }
+
+// finish ends the object, or drops it if there was an error.
+func (s *sink) finish(err error) error {
+	if err != nil {
+		s.w.CloseWithError(err)
+		<-s.done
+		return nil
+	}
+	s.w.Close()
+	return <-s.done
+}

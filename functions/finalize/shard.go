@@ -1,0 +1,212 @@
+package finalize
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+
+	"rollout/shared/blob"
+	"rollout/shared/cuttable"
+	"rollout/shared/dialect"
+	"rollout/shared/document"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/input"
+	"rollout/shared/record"
+	"rollout/shared/result"
+)
+
+// copyBuffer is how much of a result is read at once.
+const copyBuffer = 256 << 10
+
+// docsAtOnce is how many shard documents are read at once.
+const docsAtOnce = 256
+
+// writer is one finalization under way.
+type writer struct {
+	*Finalizer
+	manifest  record.Manifest
+	state     run.State
+	out, errs io.Writer
+	model     dialect.Model
+	totals    totals
+	buf       []byte
+}
+
+// shards writes all of the run's shards in order.
+func (w *writer) shards(ctx context.Context) error {
+	for lo := 0; lo < w.state.Shards; lo += docsAtOnce {
+		hi := min(lo+docsAtOnce, w.state.Shards)
+		docs, err := w.docs(ctx, lo, hi)
+		if err != nil {
+			return err
+		}
+		for n := lo; n < hi; n++ {
+			if err := w.shard(ctx, n, docs[n-lo]); err != nil {
+				return fault.Wrap(err, "shard %d", n)
+			}
+		}
+	}
+	return nil
+}
+
+func (w *writer) docs(ctx context.Context, lo, hi int) ([]document.Doc, error) {
+	keys := make([]string, 0, hi-lo)
+	for n := lo; n < hi; n++ {
+		keys = append(keys, identity.ShardKey(w.manifest.Run, n))
+	}
+	return w.Docs.GetMany(ctx, keys)
+}
+
+func (w *writer) shard(ctx context.Context, n int, raw document.Doc) error {
+	d := shard.New(w.manifest.Run, n)
+	if raw.Revision != "" {
+		if err := json.Unmarshal(raw.Value, &d); err != nil {
+			return fault.As(fault.Corrupt, err, "decode document %s", raw.Key)
+		}
+	}
+	switch {
+	case n >= w.state.Frozen: // never dispatched
+		return w.unanswered(ctx, n, nil, shard.New(w.manifest.Run, n), w.state.Reason.Class())
+	case d.State != shard.Done:
+		return fault.New(fault.Unavailable, "it is %s, although its run is over", d.State)
+	case d.Result != nil:
+		w.totals.add(d)
+		return w.copy(ctx, *d.Result, d.OutputLen)
+	}
+	return w.sealed(ctx, n, d)
+}
+
+// copy appends a result to both files and checks that it is the committed one.
+func (w *writer) copy(ctx context.Context, ref shard.Ref, outputLen int64) error {
+	r, _, err := w.Blobs.Get(ctx, ref.Key, blob.GetOptions{})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	h := identity.NewHasher()
+	src := io.TeeReader(io.LimitReader(r, ref.Length), h)
+	n, err := io.CopyBuffer(onlyWriter{w.out}, io.LimitReader(src, outputLen), w.buf)
+	if err != nil {
+		return err
+	}
+	m, err := io.CopyBuffer(onlyWriter{w.errs}, src, w.buf)
+	if err != nil {
+		return err
+	}
+	if n+m != ref.Length || h.Sum().String() != ref.Digest {
+		return fault.New(fault.Corrupt, "result %s does not have the digest that its shard names; restore it from a backup", ref.Key)
+	}
+	return nil
+}
+
+// onlyWriter hides other methods, so that the buffer is used.
+type onlyWriter struct{ io.Writer }
+
+// sealed writes a shard whose run ended before it did: its checkpoint's rows,
+// and an error line for every other item.
+func (w *writer) sealed(ctx context.Context, n int, d shard.Doc) error {
+	var rows []result.Row
+	if d.Checkpoint != nil {
+		var err error
+		if rows, err = result.ReadCheckpoint(ctx, w.Blobs, *d.Checkpoint, d.Items); err != nil {
+			return err
+		}
+	}
+	return w.unanswered(ctx, n, rows, d, d.Sealed)
+}
+
+// unanswered writes the rows there are, and error lines of the class for the
+// items that have none.
+func (w *writer) unanswered(ctx context.Context, n int, rows []result.Row, d shard.Doc, class fault.Class) error {
+	e, row, err := w.index.Find(ctx, w.manifest.Run, n)
+	if err != nil {
+		return err
+	}
+	cuts, err := w.index.Rows(ctx, w.manifest.Run, e, row, 1)
+	if err != nil {
+		return err
+	}
+	lines, err := w.lines(ctx, e, row, cuts[0])
+	if err != nil {
+		return err
+	}
+	if d.State != shard.Done {
+		d.Items = len(lines)
+		if d, err = d.Seal(class, len(lines)); err != nil {
+			return err
+		}
+	}
+	w.totals.add(d)
+	for i, l := range lines {
+		if len(rows) > 0 && rows[0].Item == i {
+			if err := w.row(rows[0]); err != nil {
+				return err
+			}
+			rows = rows[1:]
+			continue
+		}
+		b := dialect.AppendError(nil, dialect.Name(w.manifest.Dialect), w.failure(l, class))
+		if _, err := w.errs.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) row(r result.Row) error {
+	to := w.out
+	if r.Class != "" {
+		to = w.errs
+	}
+	_, err := to.Write(r.Bytes)
+	return err
+}
+
+// lines reads a shard's lines. Where the input is gone or changed, only the
+// places are known: items are told by index.
+func (w *writer) lines(ctx context.Context, e record.IndexEntry, row int, cut cuttable.Row) ([]input.Line, error) {
+	s, err := w.index.Load(ctx, w.manifest, e.Range, row)
+	if err == nil {
+		return s.Lines, nil
+	}
+	if !fault.Is(err, fault.NotFound) && fault.ClassOf(err) != fault.InputChanged {
+		return nil, err
+	}
+	lines := make([]input.Line, cut.Items)
+	for i := range lines {
+		lines[i].Place = dialect.Place{Item: e.FirstItem + cut.FirstItem + uint64(i), File: w.manifest.Inputs[e.Input].Label()}
+	}
+	return lines, nil
+}
+
+// failure is an unanswered item's: under its own id, read from the input.
+func (w *writer) failure(l input.Line, class fault.Class) dialect.Failure {
+	f := dialect.Failure{Place: l.Place, Class: class, Message: w.message()}
+	if l.Bytes == nil {
+		return f
+	}
+	it, err := dialect.Parse(dialect.Name(w.manifest.Dialect), l.Bytes)
+	switch {
+	case it != nil && it.HasID:
+		f.ID = it.ID
+	case err == nil:
+		f.ID = it.OwnID(it.ItemID(w.model, l.Place.Item))
+	}
+	return f
+}
+
+func (w *writer) message() string {
+	if w.state.Message != "" {
+		return "the run ended first: " + w.state.Message
+	}
+	return "the run ended first (" + string(w.state.Reason) + ")"
+}
+
+// model is what item ids of the run are made of.
+func model(m record.Manifest) dialect.Model {
+	id, _ := identity.ParseContentID(m.ModelID)
+	return dialect.Model{URI: m.ModelURI, ID: id, Params: m.Config.Sampling.Canonical()}
+}

@@ -1,0 +1,237 @@
+// Package submit turns an uploaded object into a run: it pins the input,
+// resolves the config, decides encoding and dialect once, and creates the
+// manifest.
+//
+// The manifest is create-only and its id is derived from bucket, key and
+// version, so a repeated event names the same run and changes nothing. What
+// can't be a run becomes one that is refused, so that its owner sees why. The
+// package never plans, and never reads more than an input's head.
+package submit
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path"
+	"strings"
+
+	"rollout/events"
+	"rollout/shared/blob"
+	"rollout/shared/config"
+	"rollout/shared/dialect"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/jsonl"
+	"rollout/shared/record"
+)
+
+// Submitter makes runs.
+type Submitter struct {
+	host.Ports
+	deployment config.Deployment
+}
+
+// New returns a submitter for the deployment.
+func New(p host.Ports, d config.Deployment) *Submitter {
+	return &Submitter{Ports: p.From("submit"), deployment: d}
+}
+
+// Uploaded handles one object's creation. Objects that are no prompts files
+// are left alone.
+func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error {
+	packed, ok := input.Packing(e.Key)
+	if !ok || !strings.HasPrefix(e.Key, record.Prompts) || hidden(e.Key) {
+		return nil
+	}
+	id := identity.UploadRun(s.deployment.Bucket, e.Key, e.Version)
+	in := record.Input{Key: e.Key, Version: e.Version, Size: e.Size, Packed: packed}
+	m := record.Manifest{Run: id, Name: Name(e.Key), Inputs: []record.Input{in}}
+	known, err := s.known(ctx, id)
+	if err != nil || known {
+		return errors.Join(err, s.announce(ctx, id, known))
+	}
+	cfg, key, err := s.config(ctx, e.Key)
+	m.ConfigKey = key
+	if err != nil {
+		if !fault.Is(err, fault.Invalid) {
+			return err
+		}
+		m.Refused = err.Error()
+	}
+	return s.Create(ctx, m, cfg)
+}
+
+// Create completes and creates a manifest whose inputs are pinned, and asks
+// for its plan. One that exists already stays as it is.
+func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Run) error {
+	m.Schema, m.Kind, m.Config, m.CreatedAt = record.Schema, "batch", cfg, s.Clock.Now().UTC()
+	if cfg.Name != "" {
+		m.Name = cfg.Name
+	}
+	if m.Refused == "" {
+		if err := s.complete(ctx, &m); err != nil {
+			switch fault.Of(err) {
+			case fault.Invalid, fault.Corrupt:
+				m.Refused = err.Error()
+			case fault.NotFound: // deleted or overwritten since: nothing to run
+				s.Log.InfoContext(ctx, "upload is gone", "run", m.Run, "error", err)
+				return nil
+			default:
+				return err
+			}
+		}
+	}
+	_, err := host.Save(ctx, s.Docs, record.ManifestKey(m.Run), m, "")
+	if err != nil && !fault.Is(err, fault.Conflict) {
+		return err
+	}
+	if m.Refused != "" {
+		s.Log.WarnContext(ctx, "run_refused", "run", m.Run, "name", m.Name, "why", m.Refused)
+		return s.tell(ctx, m)
+	}
+	s.Log.InfoContext(ctx, "run_submitted", "run", m.Run, "name", m.Name, "model", m.ModelURI, "dialect", m.Dialect)
+	return s.announce(ctx, m.Run, true)
+}
+
+// known reports whether the run has a manifest.
+func (s *Submitter) known(ctx context.Context, id identity.RunID) (bool, error) {
+	var m record.Manifest
+	_, found, err := host.Load(ctx, s.Docs, record.ManifestKey(id), &m)
+	return found && m.Refused == "", err
+}
+
+// announce asks for the run's plan. It is asked again for a run that exists:
+// the first request may have been lost.
+func (s *Submitter) announce(ctx context.Context, id identity.RunID, exists bool) error {
+	if !exists {
+		return nil
+	}
+	return s.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(id)})
+}
+
+// tell leaves the refusal where users look.
+func (s *Submitter) tell(ctx context.Context, m record.Manifest) error {
+	sum := record.Summary{Schema: record.Schema, Run: m.Run, Name: m.Name, Phase: string(run.Failed), Reason: "refused",
+		Message: m.Refused, CreatedAt: m.CreatedAt, EndedAt: m.CreatedAt, FailedByClass: map[string]int{}}
+	_, err := s.Blobs.Put(ctx, record.OutputKey(m.Run, record.SummaryFile), strings.NewReader(string(record.Encode(sum))+"\n"), blob.PutOptions{CreateOnly: true})
+	if fault.Is(err, fault.Conflict) {
+		return nil
+	}
+	return err
+}
+
+// complete decides what every reader of the run must agree on: model, pool,
+// encoding and dialect.
+func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
+	pool, err := s.pool(m.Config.Model)
+	if err != nil {
+		return err
+	}
+	m.Pool, m.ModelURI = pool.Name, pool.Model
+	m.ModelID = identity.Model(pool.Model, m.Config.Model.Revision).String()
+	m.Dialect = m.Config.Input.Dialect
+	for _, in := range m.Inputs {
+		head, err := s.head(ctx, in)
+		if err != nil {
+			return err
+		}
+		if err := jsonl.Sniff(head); err != nil {
+			return fault.Wrap(err, "%s", in.Label())
+		}
+		if m.Dialect == "" && len(head) > 0 {
+			m.Dialect = string(dialect.Detect(head))
+		}
+	}
+	if m.Dialect == "" {
+		m.Dialect = string(dialect.Plain)
+	}
+	return nil
+}
+
+// pool returns the pool that serves the model.
+func (s *Submitter) pool(m config.Model) (config.Pool, error) {
+	ps := s.deployment.Pools
+	if m.URI == "" && len(ps) == 1 {
+		return ps[0], nil
+	}
+	var have []string
+	for _, p := range ps {
+		if p.Model == m.URI {
+			return p, nil
+		}
+		have = append(have, p.Model)
+	}
+	if m.URI == "" {
+		return config.Pool{}, &fault.Error{Kind: fault.Invalid, Op: "the config names no model and there are several pools", Remedy: "set model.uri to one of: " + strings.Join(have, ", ")}
+	}
+	return config.Pool{}, &fault.Error{Kind: fault.Invalid, Op: "no pool serves the model " + m.URI,
+		Remedy: "set model.uri to one of: " + strings.Join(have, ", ") + "; or start rollout with --model " + m.URI}
+}
+
+// headSize is how much of an input decides encoding and dialect.
+const headSize = 1 << 20
+
+func (s *Submitter) head(ctx context.Context, in record.Input) ([]byte, error) {
+	r, err := input.Open(ctx, s.Blobs, in.Key, in.Version, 0, headSize)
+	if err != nil {
+		if fault.ClassOf(err) == fault.InputChanged {
+			return nil, fault.As(fault.NotFound, err, "this version of %s is gone", in.Label())
+		}
+		return nil, err
+	}
+	defer r.Close()
+	u, err := input.Unpack(r, in.Packed)
+	if err != nil {
+		return nil, fault.Wrap(err, "%s", in.Label())
+	}
+	defer u.Close()
+	b, err := io.ReadAll(io.LimitReader(u, headSize))
+	if err != nil && in.Packed != "" && len(b) > 0 {
+		err = nil // the archive was cut at the end of the head
+	}
+	return b, fault.Wrap(err, "%s", in.Label())
+}
+
+// maxConfig bounds a config object.
+const maxConfig = 1 << 20
+
+// config returns the config of an upload and where it came from: the .toml of
+// the same name, else prompts/rollout.toml, else the deployment's default.
+func (s *Submitter) config(ctx context.Context, key string) (config.Run, string, error) {
+	for _, k := range []string{stem(key) + ".toml", record.Prompts + "rollout.toml"} {
+		b, err := input.Read(ctx, s.Blobs, k, maxConfig)
+		if fault.Is(err, fault.NotFound) {
+			continue
+		}
+		if err != nil {
+			return config.Run{}, k, err
+		}
+		cfg, err := config.ParseRun(k, b)
+		return cfg, k, err
+	}
+	return s.deployment.Defaults, "", nil
+}
+
+// Name is what a run is called when its config does not say.
+func Name(key string) string { return path.Base(stem(key)) }
+
+func stem(key string) string {
+	for _, suffix := range []string{".jsonl", ".jsonl.gz", ".jsonl.zst"} {
+		if s, ok := strings.CutSuffix(key, suffix); ok {
+			return s
+		}
+	}
+	return key
+}
+
+func hidden(key string) bool {
+	for part := range strings.SplitSeq(key, "/") {
+		if strings.HasPrefix(part, ".") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,175 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// beatLoop renews the worker's heartbeat, and looks what its runs and
+// functions want of it. It cancels the worker when the lease is lost.
+func (w *Worker) beatLoop(ctx context.Context, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(w.cfg.Timings.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := w.mayWrite(); err != nil {
+			w.Log.ErrorContext(ctx, "worker_fenced", "error", err)
+			cancel(err)
+			return
+		}
+		if err := w.beat(ctx); err != nil {
+			w.Log.WarnContext(ctx, "heartbeat failed", "error", err)
+			continue
+		}
+		w.obey(ctx)
+	}
+}
+
+// beat writes the heartbeat document once.
+func (w *Worker) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timings.SelfFence)
+	defer cancel()
+	key := record.BeatKey(w.cfg.ID)
+	sent := w.Clock.Now()
+	b := w.snapshot(sent)
+	w.mu.Lock()
+	rev := w.beatRev
+	w.mu.Unlock()
+	newRev, err := host.Save(ctx, w.Docs, key, b, rev)
+	if fault.Is(err, fault.Conflict) {
+		// Nobody else writes it, but a write whose reply was lost did happen.
+		var old health.Beat
+		var found bool
+		rev, found, err = host.Load(ctx, w.Docs, key, &old)
+		if err != nil {
+			return err
+		}
+		if found && old.Worker != w.cfg.ID {
+			return fault.New(fault.Fenced, "heartbeat %s belongs to %s", key, old.Worker)
+		}
+		newRev, err = host.Save(ctx, w.Docs, key, b, rev)
+	}
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.beatRev = newRev
+	w.mu.Unlock()
+	w.lease.Renewed(sent)
+	return nil
+}
+
+// snapshot is the beat as of now.
+func (w *Worker) snapshot(now time.Time) health.Beat {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := health.Beat{
+		Schema: record.Schema, Worker: w.cfg.ID, Pool: w.cfg.Pool, State: w.state,
+		At: now.UTC(), DueAt: w.cfg.Timings.Due(now).UTC(), Started: w.started.UTC(), InFlight: w.cfg.InFlight,
+		Host: w.cfg.Machine.Host, PID: w.cfg.Machine.PID, CPUs: w.cfg.Machine.CPUs, GPUs: len(w.cfg.Machine.GPUs),
+		Control: map[identity.RunID]uint64{},
+	}
+	open := map[identity.RunID]bool{}
+	for _, h := range w.holds {
+		b.Holds = append(b.Holds, health.Held{Run: h.run, Shard: h.shard, Attempt: h.attempt})
+		open[h.run] = true
+	}
+	slices.SortFunc(b.Holds, func(x, y health.Held) int { return x.Shard - y.Shard })
+	for run, c := range w.controls {
+		// A control is acted on when no shard of the run goes on against it.
+		if c.desired == record.Run || !open[run] {
+			b.Control[run] = c.sequence
+		}
+	}
+	return b
+}
+
+// controlSeen is a run's control document as last read.
+type controlSeen struct {
+	sequence uint64
+	desired  record.Desired
+	reason   string
+	at       time.Time
+}
+
+// obey reads the control documents of the runs whose shards are held, and the
+// worker's own mark.
+func (w *Worker) obey(ctx context.Context) {
+	w.mu.Lock()
+	runs := map[identity.RunID]bool{}
+	for _, h := range w.holds {
+		runs[h.run] = true
+	}
+	for run := range w.controls { // forget ended runs
+		if !runs[run] {
+			delete(w.controls, run)
+		}
+	}
+	w.mu.Unlock()
+	for run := range runs {
+		if _, err := w.control(ctx, run, 0); err != nil {
+			w.Log.WarnContext(ctx, "control can't be read", "run", run, "error", err)
+		}
+	}
+	var mark record.WorkerMark
+	_, _, err := host.Load(ctx, w.Docs, record.WorkerKey(w.cfg.ID), &mark)
+	switch {
+	case err != nil && !errors.Is(err, context.Canceled):
+		w.Log.WarnContext(ctx, "worker mark can't be read", "error", err)
+	case mark.Draining != "":
+		w.Drain(mark.Draining)
+	}
+}
+
+// control returns what the run shall do, at most maxAge old, and stops the
+// run's shards if that is not to run.
+func (w *Worker) control(ctx context.Context, run identity.RunID, maxAge time.Duration) (controlSeen, error) {
+	now := w.Clock.Now()
+	w.mu.Lock()
+	seen, ok := w.controls[run]
+	w.mu.Unlock()
+	if ok && now.Sub(seen.at) < maxAge {
+		return seen, nil
+	}
+	var c record.Control
+	if _, _, err := host.Load(ctx, w.Docs, record.ControlKey(run), &c); err != nil {
+		return seen, err
+	}
+	seen = controlSeen{sequence: c.Sequence, desired: c.Desired, reason: c.Reason, at: now}
+	if seen.desired == "" {
+		seen.desired = record.Run
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.controls[run] = seen
+	if seen.desired != record.Run {
+		for _, h := range w.holds {
+			if h.run == run {
+				h.stop(stopFor(seen.desired), w.grace(h.manifest))
+			}
+		}
+	}
+	return seen, nil
+}
+
+// deregister says that the worker is gone, so that nobody waits for it.
+func (w *Worker) deregister(ctx context.Context) error {
+	w.mu.Lock()
+	w.state = health.Gone
+	w.mu.Unlock()
+	err := w.beat(ctx)
+	w.Log.InfoContext(ctx, "worker_deregistered", "error", err)
+	return fault.Wrap(err, "deregister worker %s", w.cfg.ID)
+}

@@ -1,0 +1,184 @@
+package worker
+
+import (
+	"context"
+
+	"rollout/events"
+	"rollout/shared/document"
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/queue"
+	"rollout/shared/record"
+)
+
+// claim turns a work message into a loaded hold; nil if there is nothing to do
+// here. An error leaves the message to be delivered again.
+func (w *Worker) claim(ctx context.Context, m queue.Message) (*hold, error) {
+	q := host.WorkQueue(w.cfg.Pool)
+	_, payload, err := events.Decode(m.Body)
+	msg, ok := payload.(events.Work)
+	if err != nil || !ok {
+		return nil, w.Bury(ctx, q, m, fault.As(fault.Invalid, err, "decode work message"))
+	}
+	h, err := w.tryClaim(ctx, msg)
+	if err != nil {
+		return nil, err
+	}
+	// From here on the heartbeat speaks for the shard: the message is done
+	// with, whether it led to a claim or not.
+	if err := w.Queues.Ack(ctx, q, []string{m.Receipt}); err != nil {
+		w.Log.WarnContext(ctx, "ack failed; the message comes back and changes nothing", "message", m.ID, "error", err)
+	}
+	if h == nil {
+		return nil, nil
+	}
+	w.Log.DebugContext(ctx, events.ObserveShardClaimed, "run", h.run, "shard", h.shard, "attempt", h.attempt)
+	if err := w.loadLines(ctx, h, msg); err != nil {
+		w.giveBack(ctx, h, err)
+		return nil, nil
+	}
+	return h, nil
+}
+
+// maxRaces bounds how often a claim is decided anew because somebody else
+// wrote the document first.
+const maxRaces = 8
+
+// tryClaim claims the shard if it needs work and nobody living has it; nil if
+// there is nothing to do.
+func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*hold, error) {
+	key := holdKey{identity.RunID(msg.Run), msg.Shard}
+	if w.draining() {
+		return nil, fault.New(fault.Canceled, "worker is draining")
+	}
+	m, err := w.manifest(ctx, key.run)
+	if err != nil {
+		return nil, err
+	}
+	ctl, err := w.control(ctx, key.run, w.cfg.Timings.Interval)
+	if err != nil {
+		return nil, err
+	}
+	if ctl.desired != record.Run {
+		return nil, nil
+	}
+	for range maxRaces {
+		d := shard.New(key.run, key.shard)
+		rev, _, err := host.Load(ctx, w.Docs, identity.ShardKey(key.run, key.shard), &d)
+		if err != nil {
+			return nil, err
+		}
+		if d.State == shard.Done {
+			return nil, w.tellDone(ctx, d)
+		}
+		dead, err := w.holderDead(ctx, d)
+		if err != nil || d.State == shard.Running && !dead {
+			return nil, err
+		}
+		h, err := w.writeClaim(ctx, key, m, d, rev, msg.Term, dead)
+		if !fault.Is(err, fault.Conflict) {
+			return h, err
+		}
+	}
+	return nil, fault.New(fault.Unavailable, "claim of shard %d of run %s lost %d races", key.shard, key.run, maxRaces)
+}
+
+// holderDead judges the holder of a Running shard.
+func (w *Worker) holderDead(ctx context.Context, d shard.Doc) (bool, error) {
+	if d.State != shard.Running {
+		return false, nil
+	}
+	if d.Worker == w.cfg.ID {
+		w.mu.Lock()
+		_, mine := w.holds[holdKey{d.Run, d.Shard}]
+		w.mu.Unlock()
+		return !mine, nil // ours, but a lost reply: nobody works on it
+	}
+	var b health.Beat
+	_, found, err := host.Load(ctx, w.Docs, record.BeatKey(d.Worker), &b)
+	if err != nil {
+		return false, err
+	}
+	beat := &b
+	if !found {
+		beat = nil
+	}
+	v := w.cfg.Timings.Judge(d, beat, w.Clock.Now())
+	return v == health.HolderDead || v == health.Disowned, nil
+}
+
+// writeClaim claims by compare-and-swap. The hold is listed before the claim
+// is written, so that a beat newer than the claim always lists it.
+func (w *Worker) writeClaim(ctx context.Context, key holdKey, m record.Manifest, d shard.Doc, rev document.Revision, term uint64, dead bool) (*hold, error) {
+	h := &hold{holdKey: key, manifest: m, attempt: d.Attempt + 1, stopping: make(chan struct{}), begun: newGate()}
+	if !w.enlist(h) {
+		return nil, nil // another message of the same shard is being handled here
+	}
+	claimed, err := d.Claim(w.cfg.ID, term, w.Clock.Now().UTC(), dead)
+	if err == nil {
+		err = w.mayWrite()
+	}
+	if err == nil {
+		h.rev, err = host.Save(ctx, w.Docs, identity.ShardKey(key.run, key.shard), claimed, rev)
+	}
+	if err != nil {
+		w.delist(h)
+		return nil, err
+	}
+	h.doc = claimed
+	return h, nil
+}
+
+// enlist adds the hold to those that heartbeats list, and gives it its turn.
+func (w *Worker) enlist(h *hold) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.holds[h.holdKey]; ok {
+		return false
+	}
+	w.holds[h.holdKey] = h
+	h.earlier, w.last = w.last.ch, h.begun
+	if w.state == health.Draining {
+		h.stop(stopDrain, w.patience())
+	}
+	return true
+}
+
+// delist removes the hold: nobody here speaks for the shard any more.
+func (w *Worker) delist(h *hold) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.holds, h.holdKey)
+	h.begun.open() // if it was never executed, the next one's turn comes all the same
+	w.wake()
+}
+
+// manifest returns the run's manifest, which never changes.
+func (w *Worker) manifest(ctx context.Context, run identity.RunID) (record.Manifest, error) {
+	w.mu.Lock()
+	m, ok := w.manifests[run]
+	w.mu.Unlock()
+	if ok {
+		return m, nil
+	}
+	_, found, err := host.Load(ctx, w.Docs, record.ManifestKey(run), &m)
+	if err != nil {
+		return m, err
+	}
+	if !found {
+		return m, fault.New(fault.NotFound, "run %s has no manifest", run)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.manifests) >= maxManifests {
+		clear(w.manifests)
+	}
+	w.manifests[run] = m
+	return m, nil
+}
+
+// maxManifests bounds how many manifests are remembered.
+const maxManifests = 64

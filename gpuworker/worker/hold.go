@@ -1,0 +1,114 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"rollout/shared/document"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/shard"
+	"rollout/shared/record"
+)
+
+// holdKey names a shard among all runs.
+type holdKey struct {
+	run   identity.RunID
+	shard int
+}
+
+// hold is one claim of one shard, from just before the claim's write until the
+// shard is committed or given back.
+type hold struct {
+	holdKey
+	manifest record.Manifest
+	attempt  uint64
+	work     *Shard          // nil until loaded
+	earlier  <-chan struct{} // the turn of the shard claimed before is over
+	begun    *gate           // ours is: all items were begun, or never will be
+
+	// The document as this hold wrote it last. Only the hold's own goroutine
+	// touches it.
+	doc shard.Doc
+	rev document.Revision
+
+	mu       sync.Mutex
+	mode     stopMode
+	stopping chan struct{}
+	abort    context.CancelFunc // ends requests in flight; nil until executing
+	timer    *time.Timer
+	patience time.Duration
+}
+
+// stopMode says why a hold begins nothing more; later ones are stronger.
+type stopMode int
+
+const (
+	goOn      stopMode = iota
+	stopDrain          // the worker leaves: checkpoint, release
+	stopPause          // the run pauses: the same
+	stopEnd            // the run ends: checkpoint, seal
+)
+
+func stopFor(d record.Desired) stopMode {
+	if d == record.End {
+		return stopEnd
+	}
+	return stopPause
+}
+
+// stop lets the hold begin nothing more; what is in flight may take patience.
+func (h *hold) stop(m stopMode, patience time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mode == goOn {
+		close(h.stopping)
+		h.patience = patience
+		h.arm()
+	}
+	h.mode = max(h.mode, m)
+}
+
+// executing says how to end requests in flight.
+func (h *hold) executing(abort context.CancelFunc) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.abort = abort
+	if h.mode != goOn {
+		h.arm()
+	}
+}
+
+func (h *hold) arm() {
+	if h.abort != nil && h.timer == nil {
+		h.timer = time.AfterFunc(h.patience, h.abort)
+	}
+}
+
+func (h *hold) stopped() stopMode {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.mode
+}
+
+func (h *hold) holder(worker string) shard.Holder {
+	return shard.Holder{Worker: worker, Attempt: h.attempt}
+}
+
+// gate is a channel that is closed once.
+type gate struct {
+	once sync.Once
+	ch   chan struct{}
+}
+
+func newGate() *gate { return &gate{ch: make(chan struct{})} }
+
+func (g *gate) open() { g.once.Do(func() { close(g.ch) }) }
+
+// grace is how long requests in flight may go on when their run stops.
+func (w *Worker) grace(m record.Manifest) time.Duration {
+	if g := m.Config.Limits.Grace.Std(); g > 0 {
+		return g
+	}
+	return w.cfg.Grace
+}

@@ -1,0 +1,141 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"rollout/shared/engine/health"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/queue"
+)
+
+// Waits of the pull loop. The visibility covers a claim, not the work: a
+// message is acknowledged as soon as its claim holds.
+const (
+	visibility = 30 * time.Second
+	longPoll   = time.Second
+	maxPull    = 32 // messages at once
+	firstWait  = 50 * time.Millisecond
+	lastWait   = 2 * time.Second
+	retryTake  = time.Second // before a message that could not be acted on is seen again
+)
+
+// pullLoop pulls messages while the engine could do with more items, until the
+// worker drains or ctx ends.
+func (w *Worker) pullLoop(ctx context.Context) error {
+	poll, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w.work.Go(func() { // a long poll ends with the drain
+		select {
+		case <-w.drain:
+			cancel()
+		case <-poll.Done():
+		}
+	})
+	for wait := firstWait; poll.Err() == nil; {
+		if err := w.awaitReady(poll); err != nil {
+			return err
+		}
+		n := w.deficit()
+		if n == 0 {
+			select {
+			case <-poll.Done():
+			case <-w.changed:
+			}
+			continue
+		}
+		ms, err := w.Queues.Receive(poll, host.WorkQueue(w.cfg.Pool), n, visibility, longPoll)
+		if err != nil && poll.Err() == nil {
+			w.Log.WarnContext(ctx, "work can't be received", "error", err)
+			pause(poll, wait)
+			wait = min(2*wait, lastWait)
+			continue
+		}
+		wait = firstWait
+		w.mu.Lock()
+		w.taking += len(ms)
+		w.mu.Unlock()
+		for _, m := range ms {
+			w.work.Go(func() { w.take(ctx, m) })
+		}
+	}
+	return nil
+}
+
+// deficit is how many messages to ask for: as many as keep one engine-full of
+// items ready to begin.
+func (w *Worker) deficit() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ready := w.taking * w.perShard
+	for _, h := range w.holds {
+		if h.work != nil { // else it counts among taking
+			ready += h.work.unbegun()
+		}
+	}
+	if ready >= w.cfg.InFlight {
+		return 0
+	}
+	return min(maxPull, (w.cfg.InFlight-ready+w.perShard-1)/w.perShard)
+}
+
+// awaitReady asks the executor until it is ready, if there is doubt.
+func (w *Worker) awaitReady(ctx context.Context) error {
+	w.mu.Lock()
+	doubt := w.unready
+	w.mu.Unlock()
+	if !doubt {
+		return nil
+	}
+	for wait := firstWait; ; wait = min(2*wait, lastWait) {
+		err := w.exec.Ready(ctx)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if fault.Is(err, fault.Denied) || fault.Is(err, fault.Invalid) {
+			return fault.Wrap(err, "engine of worker %s", w.cfg.ID)
+		}
+		w.Log.WarnContext(ctx, "engine is not ready", "error", err)
+		pause(ctx, wait)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unready = false
+	if w.state == health.Init {
+		w.state = health.Ready
+	}
+	return nil
+}
+
+// pause waits, or less if ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// take handles one message to its end: the shard's commit or release, if the
+// message leads to a claim.
+func (w *Worker) take(ctx context.Context, m queue.Message) {
+	h, err := w.claim(ctx, m)
+	w.mu.Lock()
+	w.taking--
+	w.mu.Unlock()
+	w.wake()
+	if err != nil && ctx.Err() == nil {
+		w.Log.WarnContext(ctx, "message not taken", "message", m.ID, "error", err)
+		if err := w.Queues.Nack(ctx, host.WorkQueue(w.cfg.Pool), m.Receipt, retryTake); err != nil {
+			w.Log.WarnContext(ctx, "nack failed; the message comes back by itself", "message", m.ID, "error", err)
+		}
+	}
+	if h != nil {
+		w.hold(ctx, h)
+	}
+}

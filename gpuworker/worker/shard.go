@@ -1,0 +1,205 @@
+package worker
+
+import (
+	"context"
+	"iter"
+	"sync"
+
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/input"
+	"rollout/shared/record"
+	"rollout/shared/result"
+)
+
+// Shard is a claimed shard as an executor sees it: its lines, where to put
+// rows, and the worker's places for requests. Safe for concurrent use.
+type Shard struct {
+	Manifest record.Manifest
+	Index    int
+	Lines    []input.Line
+
+	slots    slots
+	earlier  <-chan struct{} // closed when the shard before has begun all items
+	begun    *gate           // opened when this one has
+	stopping chan struct{}   // closed when nothing new may be begun
+	onBegin  func()
+
+	mu     sync.Mutex
+	rows   [][]byte
+	class  []fault.Class
+	left   int // items not begun yet
+	open   int // items without a row
+	counts shard.Counts
+	saved  int // open, at the last checkpoint
+}
+
+// Open yields, in order, the items that have no row yet. It waits until
+// earlier shards of the worker have begun theirs, so that the engine is filled
+// in order across borders, and ends early when the shard is stopping.
+func (s *Shard) Open(ctx context.Context) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		defer s.beginAll()
+		select {
+		case <-s.earlier:
+		case <-s.stopping:
+			return
+		case <-ctx.Done():
+			return
+		}
+		for i := range s.Lines {
+			if s.Has(i) {
+				continue
+			}
+			if s.Stopped() || ctx.Err() != nil {
+				return
+			}
+			if !yield(i) {
+				return
+			}
+			s.begin()
+		}
+	}
+}
+
+// Slot waits for a place for one request. ok is false when the shard is
+// stopping; release gives the place back.
+func (s *Shard) Slot(ctx context.Context) (release func(), ok bool) {
+	if s.Stopped() {
+		return nil, false
+	}
+	select {
+	case s.slots <- struct{}{}:
+		return func() { <-s.slots }, true
+	case <-s.stopping:
+	case <-ctx.Done():
+	}
+	return nil, false
+}
+
+// Stopping is closed when no request may be begun any more. Requests in
+// flight go on until ctx ends.
+func (s *Shard) Stopping() <-chan struct{} { return s.stopping }
+
+// Stopped reports whether Stopping is closed.
+func (s *Shard) Stopped() bool {
+	select {
+	case <-s.stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// Has reports whether the item has its row.
+func (s *Shard) Has(item int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rows[item] != nil
+}
+
+// Put gives an item its final row: an output row, or an error row if class is
+// not empty. The first row of an item stands. Tokens are what the row took;
+// wasted ones led to no row.
+func (s *Shard) Put(item int, row []byte, class fault.Class, t Tokens) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rows[item] != nil {
+		return
+	}
+	s.rows[item], s.class[item] = row, class
+	s.open--
+	c := &s.counts
+	c.PromptTokens += t.Prompt
+	c.CompletionTokens += t.Completion
+	c.WastedTokens += t.Wasted
+	if class == "" {
+		c.OK++
+		return
+	}
+	c.Failed++
+	if c.ByClass == nil {
+		c.ByClass = map[string]int{}
+	}
+	c.ByClass[string(class)]++
+}
+
+// Tokens counts what a row took.
+type Tokens struct{ Prompt, Completion, Wasted int64 }
+
+// newShard returns a shard without rows.
+func newShard(m record.Manifest, n int, in input.Shard) *Shard {
+	return &Shard{Manifest: m, Index: n, Lines: in.Lines,
+		rows: make([][]byte, len(in.Lines)), class: make([]fault.Class, len(in.Lines)), left: len(in.Lines), open: len(in.Lines), saved: len(in.Lines)}
+}
+
+// restore puts the rows of a checkpoint in.
+func (s *Shard) restore(rows []result.Row, c shard.Counts) {
+	for _, r := range rows {
+		s.rows[r.Item], s.class[r.Item] = r.Bytes, r.Class
+	}
+	s.open -= len(rows)
+	s.left -= len(rows)
+	s.saved = s.open
+	s.counts = c
+}
+
+func (s *Shard) begin() {
+	s.mu.Lock()
+	s.left--
+	s.mu.Unlock()
+	s.onBegin()
+}
+
+func (s *Shard) beginAll() {
+	s.mu.Lock()
+	s.left = 0
+	s.mu.Unlock()
+	s.begun.open()
+	s.onBegin()
+}
+
+// unbegun is how many items wait to be begun.
+func (s *Shard) unbegun() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.left
+}
+
+// final returns the rows there are, in item order, and whether that is all.
+func (s *Shard) final() (rows []result.Row, c shard.Counts, complete bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, b := range s.rows {
+		if b != nil {
+			rows = append(rows, result.Row{Item: i, Class: s.class[i], Bytes: b})
+		}
+	}
+	c = s.counts
+	if c.ByClass != nil {
+		c.ByClass = map[string]int{}
+		for k, n := range s.counts.ByClass {
+			c.ByClass[k] = n
+		}
+	}
+	return rows, c, s.open == 0
+}
+
+// keep says that a checkpoint holds that many rows.
+func (s *Shard) keep(rows int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.saved = len(s.rows) - rows
+}
+
+// unsaved reports whether there are rows that no checkpoint holds.
+func (s *Shard) unsaved() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open < s.saved
+}
+
+// slots are the worker's places for requests; waiters get them in order.
+type slots chan struct{}
+
+func newSlots(n int) slots { return make(slots, max(1, n)) }

@@ -1,0 +1,181 @@
+// Package worker is the loop of a worker: receive, claim, acknowledge, load,
+// keep the engine full, checkpoint, commit.
+//
+//	receive ──▶ claim (CAS) ──▶ ack ──▶ load ──▶ execute ──▶ put result ──▶ commit (CAS) ──▶ ShardDone
+//	                                               │ drain, pause, end
+//	                                               └──▶ checkpoint ──▶ release / seal
+//
+// One heartbeat document is the lease of all shards held; a worker that can't
+// renew it fences itself and writes no more (I11). The loop knows no engine
+// and no dialect: rows are opaque to it, an Executor makes them. It is a
+// library: processes, signals and drivers are its caller's affair.
+package worker
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"rollout/shared/capacity"
+	"rollout/shared/document"
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/lease"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/record"
+)
+
+// Config is a worker's settings.
+type Config struct {
+	ID       string // names this process's worker, never used twice
+	Pool     string
+	Timings  health.Timings
+	InFlight int // requests at once
+	// Checkpoint is how much unfinished work may be lost with the worker.
+	Checkpoint time.Duration
+	// Drain is how long an orderly end may take, Grace how long requests in
+	// flight may go on when their run is paused or ended.
+	Drain, Grace time.Duration
+	Machine      record.Machine
+}
+
+// Executor answers the items of shards. It is shared by all shards of a
+// worker.
+type Executor interface {
+	// Ready returns nil when items can be answered; Unavailable if not yet.
+	Ready(ctx context.Context) error
+	// Run answers the shard's items that have no row yet. It returns nil when
+	// all have one, or when s.Stopping() closed and those in flight are over;
+	// an error if the executor itself is at fault and the shard must go back.
+	Run(ctx context.Context, s *Shard) error
+}
+
+// Worker pulls and answers shards until it is drained, fenced or cancelled.
+type Worker struct {
+	host.Ports
+	cfg   Config
+	exec  Executor
+	index *input.Index
+	lease *lease.Lease
+	slots slots
+
+	drain chan struct{} // closed when the worker must end in an orderly way
+
+	mu        sync.Mutex
+	started   time.Time
+	beatRev   document.Revision
+	state     health.State
+	holds     map[holdKey]*hold
+	last      *gate // of the newest hold: the next one's turn comes after it
+	taking    int   // messages being claimed
+	unready   bool  // the executor was at fault: ask it before pulling again
+	manifests map[identity.RunID]record.Manifest
+	controls  map[identity.RunID]controlSeen
+	changed   chan struct{}
+	perShard  int // items of the last shard loaded
+
+	work    sync.WaitGroup // messages and shards in hand
+	objects atomic.Int64   // names the objects that were put
+}
+
+// New returns a worker. Its lease runs from now on.
+func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
+	now := p.Clock.Now()
+	first := newGate()
+	first.open()
+	p.Log = p.Log.With("worker", cfg.ID)
+	return &Worker{
+		Ports: p.From("worker/" + cfg.ID), cfg: cfg, exec: exec, index: ix,
+		lease: lease.New(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight),
+		drain: make(chan struct{}), unready: true,
+		started: now, state: health.Init, holds: map[holdKey]*hold{},
+		manifests: map[identity.RunID]record.Manifest{}, controls: map[identity.RunID]controlSeen{},
+		changed: make(chan struct{}, 1), perShard: 1, last: first,
+	}
+}
+
+// Run works until the worker is drained (nil), fenced (Fenced), its executor
+// is at fault for good (that error), or ctx ends (as if the process died:
+// nothing more is written).
+func (w *Worker) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := w.beat(ctx); err != nil { // registers; a store that is down is found here
+		return fault.Wrap(err, "register worker %s", w.cfg.ID)
+	}
+	w.Log.InfoContext(ctx, "worker_registered", "pool", w.cfg.Pool, "in_flight", w.cfg.InFlight)
+
+	var beats sync.WaitGroup
+	beats.Go(func() { w.beatLoop(ctx, cancel) })
+	err := w.pullLoop(ctx)
+	w.work.Wait()
+	if err == nil && ctx.Err() == nil {
+		err = w.deregister(ctx)
+	}
+	if cause := context.Cause(ctx); ctx.Err() != nil && fault.Is(cause, fault.Fenced) {
+		err = cause
+	}
+	cancel(nil)
+	beats.Wait()
+	return err
+}
+
+// Drain starts the worker's orderly end. Any number of calls are one drain.
+func (w *Worker) Drain(reason string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state == health.Draining || w.state == health.Gone {
+		return
+	}
+	w.state = health.Draining
+	close(w.drain)
+	for _, h := range w.holds {
+		h.stop(stopDrain, w.patience())
+	}
+	w.Log.Info("worker_draining", "reason", reason, "shards", len(w.holds))
+}
+
+// Heed drains the worker at the first preemption notice of the machine.
+func (w *Worker) Heed(ctx context.Context, notices <-chan capacity.Notice) {
+	select {
+	case <-ctx.Done():
+	case n, ok := <-notices:
+		if ok {
+			w.Drain(n.Reason)
+		}
+	}
+}
+
+// patience is how long requests in flight may go on in a drain: the rest of
+// its budget is for checkpoints.
+func (w *Worker) patience() time.Duration { return w.cfg.Drain * 3 / 4 }
+
+// draining reports whether the worker is on its way out.
+func (w *Worker) draining() bool {
+	select {
+	case <-w.drain:
+		return true
+	default:
+		return false
+	}
+}
+
+// wake lets the pull loop look again.
+func (w *Worker) wake() {
+	select {
+	case w.changed <- struct{}{}:
+	default:
+	}
+}
+
+// mayWrite is asked before every write: a worker whose lease is over is
+// fenced, whatever its clock says later.
+func (w *Worker) mayWrite() error {
+	if w.lease.Holds(w.Clock.Now()) {
+		return nil
+	}
+	return fault.New(fault.Fenced, "worker %s could not renew its heartbeat for %s and writes no more", w.cfg.ID, w.cfg.Timings.SelfFence)
+}

@@ -1,0 +1,75 @@
+// Package host runs the pure engine over the ports: load, step, save, perform.
+//
+// It holds what every function and worker needs to do so: the ports
+// themselves, the names of the queues, sending events, and changing a document
+// by compare-and-swap. It names no driver and decides nothing.
+package host
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"rollout/events"
+	"rollout/shared/blob"
+	"rollout/shared/clock"
+	"rollout/shared/document"
+	"rollout/shared/fault"
+	"rollout/shared/queue"
+)
+
+// Ports are a process's connections to the world outside.
+type Ports struct {
+	Blobs  blob.Store
+	Docs   document.Store
+	Queues queue.Queues
+	Clock  clock.Clock
+	Log    *slog.Logger
+	Source string // who sends: "plan", "worker/01J…"; goes into envelopes
+}
+
+// From returns the ports with another Source.
+func (p Ports) From(source string) Ports {
+	p.Source = source
+	return p
+}
+
+// Names of the queues.
+const (
+	CoordinateQueue = "coordinate" // what happened, for coordinate
+	TaskQueue       = "tasks"      // what to do, for submit, plan and finalize
+)
+
+// WorkQueue is the queue that a pool's workers pull from.
+func WorkQueue(pool string) string { return "work-" + pool }
+
+// Send puts the payloads into a queue as events.
+func (p Ports) Send(ctx context.Context, to string, payloads ...events.Payload) error {
+	return p.SendAfter(ctx, to, 0, payloads...)
+}
+
+// SendAfter is Send with a delay before they can be received.
+func (p Ports) SendAfter(ctx context.Context, to string, delay time.Duration, payloads ...events.Payload) error {
+	if len(payloads) == 0 {
+		return nil
+	}
+	bodies := make([][]byte, len(payloads))
+	for i, pl := range payloads {
+		b, err := events.Encode(pl, events.Meta{Source: "rollout/" + p.Source, Time: p.Clock.Now()})
+		if err != nil {
+			return fault.As(fault.Invalid, err, "encode event for queue %s", to)
+		}
+		bodies[i] = b
+	}
+	return fault.Wrap(p.Queues.Send(ctx, to, bodies, delay), "send %d events to %s", len(bodies), to)
+}
+
+// Bury puts a message that can't be acted on among the queue's dead letters
+// and acknowledges it.
+func (p Ports) Bury(ctx context.Context, q string, m queue.Message, why error) error {
+	p.Log.WarnContext(ctx, "dead letter", "queue", q, "message", m.ID, "error", why)
+	if err := p.Queues.Send(ctx, queue.DeadLetters(q), [][]byte{m.Body}, 0); err != nil {
+		return fault.Wrap(err, "bury message %s of %s", m.ID, q)
+	}
+	return p.Queues.Ack(ctx, q, []string{m.Receipt})
+}

@@ -1,0 +1,219 @@
+// Package input reads a run's planned input: the index of its ranges, the cut
+// tables, and the lines of a shard, pinned and verified.
+//
+// Everything it reads is immutable, so it caches without asking again. It
+// never lists, never writes, and never reads more of an input than the shard
+// asked for.
+package input
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"sync"
+
+	"rollout/shared/blob"
+	"rollout/shared/cuttable"
+	"rollout/shared/document"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// Bounds of the caches: entries of the index, pages of cut tables.
+const (
+	maxEntries = 512
+	maxPages   = 64
+	pageRows   = 256
+)
+
+// Index finds shards. Safe for concurrent use.
+type Index struct {
+	blobs blob.Store
+	docs  document.Store
+
+	mu      sync.Mutex
+	plans   map[identity.RunID]record.Plan // as last read
+	entries map[rangeOf]record.IndexEntry
+	pages   map[pageOf][]cuttable.Row
+}
+
+type rangeOf struct {
+	run identity.RunID
+	rng int
+}
+
+type pageOf struct {
+	rangeOf
+	page int
+}
+
+// NewIndex returns an index over the ports.
+func NewIndex(blobs blob.Store, docs document.Store) *Index {
+	return &Index{blobs: blobs, docs: docs, plans: map[identity.RunID]record.Plan{},
+		entries: map[rangeOf]record.IndexEntry{}, pages: map[pageOf][]cuttable.Row{}}
+}
+
+// Plan returns the run's plan, with at least the given number of shards and
+// ranges merged; NotFound if it has not come so far.
+func (x *Index) Plan(ctx context.Context, run identity.RunID, shards, ranges int) (record.Plan, error) {
+	x.mu.Lock()
+	p, ok := x.plans[run]
+	x.mu.Unlock()
+	if ok && p.Shards >= shards && p.Merged >= ranges {
+		return p, nil
+	}
+	_, found, err := host.Load(ctx, x.docs, record.PlanKey(run), &p)
+	if err != nil {
+		return p, err
+	}
+	if !found || p.Shards < shards || p.Merged < ranges {
+		return p, fault.New(fault.NotFound, "run %s is planned up to shard %d, range %d", run, p.Shards, p.Merged)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	put(x.plans, run, p, maxEntries)
+	return p, nil
+}
+
+// Entry returns the index entry of a merged range.
+func (x *Index) Entry(ctx context.Context, run identity.RunID, rng int) (record.IndexEntry, error) {
+	k := rangeOf{run, rng}
+	x.mu.Lock()
+	e, ok := x.entries[k]
+	x.mu.Unlock()
+	if ok {
+		return e, nil
+	}
+	b, err := Read(ctx, x.blobs, record.IndexKey(run, rng), maxIndexEntry)
+	if err != nil {
+		return e, err
+	}
+	if err := record.Decode(b, &e, record.IndexKey(run, rng)); err != nil {
+		return e, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	put(x.entries, k, e, maxEntries)
+	return e, nil
+}
+
+// maxIndexEntry bounds an index entry: a range of nothing but short duplicate
+// lines has some millions of them.
+const maxIndexEntry = 512 << 20
+
+// Find returns the range of a planned shard, and its row in the range's cut
+// table.
+func (x *Index) Find(ctx context.Context, run identity.RunID, shard int) (record.IndexEntry, int, error) {
+	p, err := x.Plan(ctx, run, shard+1, 0)
+	if err != nil {
+		return record.IndexEntry{}, 0, err
+	}
+	lo, hi := 0, p.Merged
+	for lo < hi {
+		mid := int(uint(lo+hi) / 2)
+		e, err := x.Entry(ctx, run, mid)
+		if err != nil {
+			return e, 0, err
+		}
+		switch {
+		case shard < e.FirstShard:
+			hi = mid
+		case shard >= e.FirstShard+e.Shards:
+			lo = mid + 1
+		default:
+			return e, shard - e.FirstShard, nil
+		}
+	}
+	return record.IndexEntry{}, 0, fault.New(fault.Corrupt, "the index of run %s has no shard %d", run, shard)
+}
+
+// Rows returns n rows of a range's cut table, from the given one.
+func (x *Index) Rows(ctx context.Context, run identity.RunID, e record.IndexEntry, from, n int) ([]cuttable.Row, error) {
+	if from < 0 || from+n > e.Shards {
+		return nil, fault.New(fault.Invalid, "rows %d to %d of a cut table of %d", from, from+n, e.Shards)
+	}
+	out := make([]cuttable.Row, 0, n)
+	for n > 0 {
+		rows, err := x.page(ctx, run, e, from/pageRows)
+		if err != nil {
+			return nil, err
+		}
+		rows = rows[from%pageRows:]
+		rows = rows[:min(n, len(rows))]
+		out = append(out, rows...)
+		from += len(rows)
+		n -= len(rows)
+	}
+	return out, nil
+}
+
+func (x *Index) page(ctx context.Context, run identity.RunID, e record.IndexEntry, page int) ([]cuttable.Row, error) {
+	k := pageOf{rangeOf{run, e.Range}, page}
+	x.mu.Lock()
+	rows, ok := x.pages[k]
+	x.mu.Unlock()
+	if ok {
+		return rows, nil
+	}
+	want := min(pageRows, e.Shards-page*pageRows)
+	key := record.CutTableKey(run, e.Range)
+	r, _, err := x.blobs.Get(ctx, key, blob.GetOptions{Offset: cuttable.RowOffset(int64(page) * pageRows), Length: int64(want) * cuttable.RowSize})
+	if err != nil {
+		return nil, fault.Wrap(err, "read cut table %s", key)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(io.LimitReader(r, int64(want)*cuttable.RowSize))
+	if err != nil {
+		return nil, fault.Wrap(err, "read cut table %s", key)
+	}
+	rows, err = cuttable.Parse(b)
+	if err == nil && len(rows) != want {
+		err = fault.New(fault.Corrupt, "%d rows of %d", len(rows), want)
+	}
+	if err != nil {
+		return nil, fault.Wrap(err, "read cut table %s", key)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	put(x.pages, k, rows, maxPages)
+	return rows, nil
+}
+
+// put adds to a cache that keeps at most limit values; any one makes room.
+func put[K comparable, V any](m map[K]V, k K, v V, limit int) {
+	if len(m) >= limit {
+		for other := range m {
+			delete(m, other)
+			break
+		}
+	}
+	m[k] = v
+}
+
+// Read returns a small object's bytes; more than limit of them is Corrupt.
+func Read(ctx context.Context, blobs blob.Store, key string, limit int64) ([]byte, error) {
+	r, _, err := blobs.Get(ctx, key, blob.GetOptions{})
+	if err != nil {
+		return nil, fault.Wrap(err, "read %s", key)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(io.LimitReader(r, limit+1))
+	if err != nil {
+		return nil, fault.Wrap(err, "read %s", key)
+	}
+	if int64(len(b)) > limit {
+		return nil, fault.New(fault.Corrupt, "%s is longer than %d bytes", key, limit)
+	}
+	return b, nil
+}
+
+// ReadJSON reads a small object into v.
+func ReadJSON(ctx context.Context, blobs blob.Store, key string, v any) error {
+	b, err := Read(ctx, blobs, key, maxIndexEntry)
+	if err != nil {
+		return err
+	}
+	return fault.As(fault.Corrupt, json.Unmarshal(b, v), "decode %s", key)
+}

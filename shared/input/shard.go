@@ -1,0 +1,131 @@
+package input
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"rollout/shared/blob"
+	"rollout/shared/dialect"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/jsonl"
+	"rollout/shared/record"
+)
+
+// Line is one item's line, as it stands in the input.
+type Line struct {
+	Place dialect.Place
+	Bytes []byte // nil if the line is too long
+	// TooLong is the length of a line that is longer than lines may be; 0 else.
+	TooLong int64
+	// Duplicate names the line that had this line's id first; nil if none.
+	Duplicate *dialect.Place
+}
+
+// Shard is a shard's lines. They are verified to be the planned bytes.
+type Shard struct {
+	FirstItem uint64
+	Lines     []Line
+}
+
+// Load reads a shard, given its range and its row there. A missing input is
+// NotFound; one that is not the planned bytes any more is Corrupt with class
+// input_changed.
+func (x *Index) Load(ctx context.Context, m record.Manifest, rng, row int) (Shard, error) {
+	e, err := x.Entry(ctx, m.Run, rng)
+	if err != nil {
+		return Shard{}, err
+	}
+	rows, err := x.Rows(ctx, m.Run, e, row, 1)
+	if err != nil {
+		return Shard{}, err
+	}
+	cut := rows[0]
+	p, err := x.Plan(ctx, m.Run, 0, rng+1)
+	if err != nil {
+		return Shard{}, err
+	}
+	if e.Input < 0 || e.Input >= len(p.Ranges) || e.Input >= len(m.Inputs) {
+		return Shard{}, fault.New(fault.Corrupt, "range %d of run %s names input %d of %d", rng, m.Run, e.Input, len(p.Ranges))
+	}
+	src := p.Ranges[e.Input]
+	r, err := Open(ctx, x.blobs, src.Key, src.Version, int64(cut.Offset), int64(cut.Length))
+	if err != nil {
+		return Shard{}, err
+	}
+	defer r.Close()
+	s := Shard{FirstItem: e.FirstItem + cut.FirstItem, Lines: make([]Line, 0, cut.Items)}
+	file := m.Inputs[e.Input].Label()
+	h := identity.NewHasher()
+	sc := jsonl.NewScanner(r, jsonl.Options{Offset: int64(cut.Offset), Spill: func(p []byte) { h.Write(p) }})
+	for {
+		l, err := sc.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Shard{}, fault.Wrap(err, "read %s", src.Key)
+		}
+		h.Write(l.Raw)
+		if l.Blank {
+			continue
+		}
+		if len(s.Lines) == int(cut.Items) {
+			return Shard{}, changed(src.Key)
+		}
+		inRange := cut.FirstLine + l.Number
+		line := Line{Place: dialect.Place{Item: s.FirstItem + uint64(len(s.Lines)), File: file, Line: e.FirstLine + inRange}}
+		if l.TooLong {
+			line.TooLong = l.Length
+		} else {
+			line.Bytes = append([]byte(nil), l.Bytes...)
+		}
+		line.Duplicate = duplicate(e, m, inRange)
+		s.Lines = append(s.Lines, line)
+	}
+	if h.Sum() != identity.ContentID(cut.Digest) || len(s.Lines) != int(cut.Items) {
+		return Shard{}, changed(src.Key)
+	}
+	return s, nil
+}
+
+func duplicate(e record.IndexEntry, m record.Manifest, line uint64) *dialect.Place {
+	// Duplicates are sorted by line.
+	lo, hi := 0, len(e.Duplicates)
+	for lo < hi {
+		mid := int(uint(lo+hi) / 2)
+		if e.Duplicates[mid].Line < line {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	if lo == len(e.Duplicates) || e.Duplicates[lo].Line != line {
+		return nil
+	}
+	d := e.Duplicates[lo]
+	first := dialect.Place{Line: d.FirstLine}
+	if d.FirstInput >= 0 && d.FirstInput < len(m.Inputs) {
+		first.File = m.Inputs[d.FirstInput].Label()
+	}
+	return &first
+}
+
+// Open opens a range of a pinned input. Missing is NotFound; another version
+// in its place is Corrupt with class input_changed.
+func Open(ctx context.Context, blobs blob.Store, key, version string, offset, length int64) (io.ReadCloser, error) {
+	r, _, err := blobs.Get(ctx, key, blob.GetOptions{Version: version, Offset: offset, Length: length})
+	if !fault.Is(err, fault.NotFound) {
+		return r, fault.Wrap(err, "open input %s", key)
+	}
+	if _, statErr := blobs.Stat(ctx, key, ""); statErr == nil {
+		return nil, changed(key)
+	}
+	return nil, &fault.Error{Kind: fault.NotFound, Err: err, Op: "the input " + key + " is gone", Remedy: "put the same file back and resume the run"}
+}
+
+func changed(key string) error {
+	return &fault.Error{Kind: fault.Corrupt, Class: fault.InputChanged,
+		Op: "the input " + key + " is not what was planned any more", Remedy: "submit the new file as a run of its own"}
+}

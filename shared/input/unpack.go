@@ -1,0 +1,72 @@
+package input
+
+import (
+	"io"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"rollout/shared/fault"
+)
+
+// Packings of input files.
+const (
+	Gzip = "gzip"
+	Zstd = "zstd"
+)
+
+// Packing tells a file's packing by its name; ok is false for a name that no
+// prompts file has.
+func Packing(key string) (packed string, ok bool) {
+	switch {
+	case strings.HasSuffix(key, ".jsonl"):
+		return "", true
+	case strings.HasSuffix(key, ".jsonl.gz"):
+		return Gzip, true
+	case strings.HasSuffix(key, ".jsonl.zst"):
+		return Zstd, true
+	}
+	return "", false
+}
+
+// maxWindow bounds what a zstd frame may ask to be kept in memory.
+const maxWindow = 32 << 20
+
+// Unpack returns a reader of what r holds, packed or not. Closing it does not
+// close r. Errors of a broken archive are Corrupt.
+func Unpack(r io.Reader, packed string) (io.ReadCloser, error) {
+	switch packed {
+	case "":
+		return io.NopCloser(r), nil
+	case Gzip:
+		z, err := gzip.NewReader(r)
+		if err != nil {
+			return nil, fault.As(fault.Corrupt, err, "unpack gzip")
+		}
+		return corrupting{z, z.Close}, nil
+	case Zstd:
+		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, fault.As(fault.Corrupt, err, "unpack zstd")
+		}
+		return corrupting{z, func() error { z.Close(); return nil }}, nil
+	}
+	return nil, fault.New(fault.Invalid, "unknown packing %q", packed)
+}
+
+// corrupting makes a decoder's errors Corrupt.
+type corrupting struct {
+	r     io.Reader
+	close func() error
+}
+
+func (c corrupting) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	if err != nil && err != io.EOF && fault.Of(err) == fault.Internal {
+		err = fault.As(fault.Corrupt, err, "unpack")
+	}
+	return n, err
+}
+
+func (c corrupting) Close() error { return c.close() }

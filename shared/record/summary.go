@@ -1,0 +1,35 @@
+package record
+
+import (
+	"time"
+
+	"rollout/shared/engine/identity"
+)
+
+// Summary is the object runs/<run>/summary.json: written last, so that its
+// presence says that everything else is there.
+type Summary struct {
+	Schema           int            `json:"schema"`
+	Run              identity.RunID `json:"run_id"`
+	Name             string         `json:"name"`
+	Phase            string         `json:"phase"`
+	Reason           string         `json:"reason"`
+	Message          string         `json:"message,omitempty"`
+	Items            uint64         `json:"items"`
+	Completed        uint64         `json:"completed"`
+	Failed           uint64         `json:"failed"`
+	FailedByClass    map[string]int `json:"failed_by_class"`
+	Shards           int            `json:"shards"`
+	PromptTokens     int64          `json:"prompt_tokens"`
+	CompletionTokens int64          `json:"completion_tokens"`
+	WastedTokens     int64          `json:"wasted_tokens"`
+	CostUSD          float64        `json:"cost_usd"`
+	Model            string         `json:"model"`
+	Workers          []string       `json:"workers"`
+	CreatedAt        time.Time      `json:"created_at"`
+	StartedAt        time.Time      `json:"started_at,omitzero"`
+	EndedAt          time.Time      `json:"ended_at"`
+	Seconds          float64        `json:"seconds"`
+	Outputs          string         `json:"outputs"` // key of completions.jsonl
+	Errors           string         `json:"errors"`  // key of errors.jsonl
+}

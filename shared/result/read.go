@@ -1,0 +1,24 @@
+package result
+
+import (
+	"context"
+
+	"rollout/shared/blob"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/input"
+)
+
+// ReadCheckpoint reads and verifies the checkpoint object of a shard with that
+// many items.
+func ReadCheckpoint(ctx context.Context, blobs blob.Store, c shard.Ref, items int) ([]Row, error) {
+	b, err := input.Read(ctx, blobs, c.Key, c.Length)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) != c.Length || identity.Content(b).String() != c.Digest {
+		return nil, fault.New(fault.Corrupt, "checkpoint %s does not have the digest that its shard names", c.Key)
+	}
+	return ParseCheckpoint(b, items)
+}
