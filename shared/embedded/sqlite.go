@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"modernc.org/sqlite"
+
 	"rollout/shared/clock"
 	"rollout/shared/document"
 	"rollout/shared/fault"
@@ -76,6 +78,9 @@ func (s *State) connect(ctx context.Context, lock *turnstile, log *slog.Logger) 
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.unlock()) }()
+	// A commit need not flush the files' timestamps. Where there is no
+	// fdatasync this is an error, and commits go on with fsync.
+	_, _ = sqlite.Fdatasync(true)
 	// What outlives the opening must not end with its context.
 	background := context.WithoutCancel(ctx)
 	var sessions []*session
