@@ -53,10 +53,10 @@ func parse(file string, src []byte, rule versionRule, into any, check func(*chec
 		c.add("", "the file has %d bytes; a config has at most %d: is it the right file?", len(src), MaxSize)
 		return c.err()
 	}
-	lines, deep := scan(src)
+	lines, over := scan(src)
 	c := newChecker(file, lines)
-	if deep > 0 {
-		c.addAt(deep, "", "tables, lists or dotted keys are nested more than %d deep: flatten them", maxNesting)
+	if over.line > 0 {
+		c.addAt(over.line, "", "%s", over.why)
 		return c.err()
 	}
 	tree, ok := c.tree(src)

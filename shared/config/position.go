@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -22,24 +23,33 @@ func (p positions) of(field string) int {
 	return 0
 }
 
-// maxNesting bounds tables in tables, arrays in arrays and the parts of a
-// dotted key. Real configs need four; the library takes time quadratic in it.
-const maxNesting = 16
+// Bounds of a source that the TOML library is given. Real configs stay far
+// below them; the library takes time and memory quadratic in what they bound.
+const (
+	maxNesting = 16     // tables in tables, lists in lists, parts of a dotted key
+	maxPath    = 256    // bytes of a key with the tables around it
+	maxKeys    = 10_000 // keys and list elements
+)
 
 // scanner walks TOML source. It is exact for valid source and harmless for
-// any other: it always moves forward, and stops where nesting is too deep.
+// any other: it always moves forward, and stops where a bound is exceeded.
 type scanner struct {
 	src    []byte
 	i      int
 	line   int
 	found  positions
 	arrays map[string]int // tables seen of each [[array]]
-	deep   int            // line of too deep nesting; 0 if there is none
+	excess excess
 }
 
-// scan returns the line of every key, and the first line that nests deeper
-// than maxNesting, or 0.
-func scan(src []byte) (found positions, deep int) {
+// excess is the first line that exceeds a bound, and the bound; line 0 is none.
+type excess struct {
+	line int
+	why  string
+}
+
+// scan returns the line of every key.
+func scan(src []byte) (positions, excess) {
 	src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))
 	s := &scanner{src: src, line: 1, found: positions{}, arrays: map[string]int{}}
 	table := ""
@@ -50,7 +60,7 @@ func scan(src []byte) (found positions, deep int) {
 		}
 		s.pair(table, 0)
 	}
-	return s.found, s.deep
+	return s.found, s.excess
 }
 
 // header reads the rest of [a.b] or [[a.b]] and returns the table's path.
@@ -91,7 +101,7 @@ func (s *scanner) pair(table string, depth int) {
 
 func (s *scanner) value(path string, depth int) {
 	if depth > maxNesting {
-		s.stop()
+		s.nested()
 		return
 	}
 	s.skip(" \t")
@@ -144,7 +154,7 @@ func (s *scanner) key() (parts []string) {
 			parts = append(parts, string(s.src[start:s.i]))
 		}
 		if len(parts) > maxNesting {
-			s.stop()
+			s.nested()
 		}
 		s.skip(" \t")
 		if !s.take('.') {
@@ -222,14 +232,25 @@ func (s *scanner) take(c byte) bool {
 }
 
 func (s *scanner) record(path string, line int) {
-	if _, ok := s.found[path]; !ok {
+	_, known := s.found[path]
+	switch {
+	case len(path) > maxPath:
+		s.stop("a key and the tables around it have more than %d bytes: shorten them", maxPath)
+	case known:
+	case len(s.found) == maxKeys:
+		s.stop("the file has more than %d keys and list elements: is it the right file?", maxKeys)
+	default:
 		s.found[path] = line
 	}
 }
 
-func (s *scanner) stop() {
-	if s.deep == 0 {
-		s.deep = s.line
+func (s *scanner) nested() {
+	s.stop("tables, lists or dotted keys are nested more than %d deep: flatten them", maxNesting)
+}
+
+func (s *scanner) stop(format string, bound int) {
+	if s.excess.line == 0 {
+		s.excess = excess{s.line, fmt.Sprintf(format, bound)}
 	}
 	s.i = len(s.src)
 }

@@ -27,9 +27,9 @@ j = 1
 [[arr]]
 f = 2
 `
-	got, deep := scan([]byte(src))
-	if deep != 0 {
-		t.Errorf("deep = %d", deep)
+	got, over := scan([]byte(src))
+	if over.line != 0 {
+		t.Errorf("over: %+v", over)
 	}
 	want := positions{"a": 2, "s": 3, "l": 6, "t": 7, "t.u": 7, "tab": 8, `tab."le.x"`: 8, `tab."le.x".d`: 9,
 		`tab."le.x".d[0]`: 10, `tab."le.x".d[0].e`: 10, `tab."le.x".d[1]`: 11, `tab."le.x".d[2]`: 11,

@@ -61,6 +61,12 @@ x.toml:4: limits.grace: must not be negative, is -1s`},
 		{"deep lists", head + "name = " + strings.Repeat("[", 5000), "x.toml:2: tables, lists or dotted keys are nested more than 16 deep: flatten them"},
 		{"deep keys", head + strings.Repeat("a.", 5000) + "b = 1", "x.toml:2: tables, lists or dotted keys are nested more than 16 deep: flatten them"},
 		{"deep tables", head + "a = " + strings.Repeat("{a = ", 5000), "x.toml:2: tables, lists or dotted keys are nested more than 16 deep: flatten them"},
+		{"deep inline keys", head + "a = {" + strings.Repeat("b.", 17) + "c = 1}", "x.toml:2: tables, lists or dotted keys are nested more than 16 deep: flatten them"},
+		{"long key", head + strings.Repeat("k", 257) + " = 1", "x.toml:2: a key and the tables around it have more than 256 bytes: shorten them"},
+		{"long table", head + "\n['" + strings.Repeat("k", 1<<19) + "']\n" + strings.Repeat("a = 1\n", 1<<16), "x.toml:3: a key and the tables around it have more than 256 bytes: shorten them"},
+		{"long dotted key", head + "[" + strings.Repeat("kkkkkkkkkkkkkkkkkkkkkkk.", 10) + "a]\nbbbbbbbbbbbbbbbbb = 1", "x.toml:3: a key and the tables around it have more than 256 bytes: shorten them"},
+		{"many elements", head + "sampling.stop = [\n" + strings.Repeat("'',\n", 20000) + "]", "x.toml:10000: the file has more than 10000 keys and list elements: is it the right file?"},
+		{"many tables", head + strings.Repeat("[[a]]\n", 20000), "x.toml:10001: the file has more than 10000 keys and list elements: is it the right file?"},
 		{"too large", strings.Repeat("#", MaxSize+1), "x.toml: the file has 1048577 bytes; a config has at most 1048576: is it the right file?"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
