@@ -26,7 +26,8 @@ type Request struct {
 	Endpoint Endpoint
 	// Body is the JSON object to post: model, prompt or messages, sampling
 	// parameters and seed; without stream and stream_options, which the
-	// client adds. Bytes are deterministic and must be sent as they are.
+	// client adds. Bytes are deterministic and must be sent as they are. An
+	// engine does not read them after it has answered.
 	Body []byte
 }
 
@@ -54,10 +55,11 @@ type Usage struct {
 // *fault.Error values:
 //
 //	Invalid      the request's own fault; class too_long or refused (any 4xx but those below)
-//	Throttled    429 or 503; RetryAfter is the server's hint
+//	Throttled    429, 503, 408 or 425; RetryAfter is the server's hint
 //	Unavailable  cannot connect, or the connection broke before an answer ended: the server may be dead
-//	Corrupt      class engine: 5xx, a 200 without choices, malformed or oversized answers
-//	Denied       401 or 403: the key is wrong for every request
+//	Corrupt      class engine: 5xx, a 200 without choices, malformed or oversized answers,
+//	             answers that end in error or abort
+//	Denied       401, 402 or 403: the key is wrong, or unpaid, for every request
 //	Canceled     ctx ended first
 type Engine interface {
 	Answer(ctx context.Context, r Request, progress func()) (Answer, error)

@@ -97,13 +97,14 @@ func (c *Client) noChat(op, remedy string) error {
 
 // ask makes one HTTP request and reads its answer.
 func (c *Client) ask(ctx context.Context, k *call, t target, body []byte) (engine.Answer, error) {
-	payload, size, err := streamed(body)
+	p, err := newPayload(body)
 	if err != nil {
 		return engine.Answer{}, refused(t.op, "%w", err)
 	}
+	defer p.release()
 	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header(),
-		ProtoMajor: 1, ProtoMinor: 1, Body: payload(), ContentLength: size,
-		GetBody: func() (io.ReadCloser, error) { return payload(), nil }}).WithContext(ctx)
+		ProtoMajor: 1, ProtoMinor: 1, Body: p.reader(), ContentLength: p.size(),
+		GetBody: func() (io.ReadCloser, error) { return p.reader(), nil }}).WithContext(ctx)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return engine.Answer{}, fault.As(fault.Unavailable, withoutURL(err), "%s", t.op)
@@ -128,7 +129,7 @@ func (c *Client) read(k *call, t target, resp *http.Response) (engine.Answer, er
 	}
 	var sent *sentError
 	if errors.As(err, &sent) {
-		return engine.Answer{}, c.bodyFault(t, http.StatusInternalServerError, sent.body, 0)
+		return engine.Answer{}, c.bodyFault(t, http.StatusInternalServerError, sent.body, retryAfter(resp.Header))
 	}
 	if err != nil {
 		return engine.Answer{}, answerFault(t, err)

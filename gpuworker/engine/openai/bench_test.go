@@ -14,12 +14,13 @@ import (
 // canned answers every request with the same bytes, without a network, so that
 // what is left is the client's own cost.
 type canned struct {
+	status      int
 	contentType string
 	body        []byte
 }
 
 func (c canned) RoundTrip(r *http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: 200, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+	return &http.Response{StatusCode: c.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
 		Header: http.Header{"Content-Type": {c.contentType}}, Body: io.NopCloser(bytes.NewReader(c.body))}, nil
 }
 
@@ -37,9 +38,9 @@ func BenchmarkReading(b *testing.B) {
 		name string
 		canned
 	}{
-		{"stream of 1", canned{"text/event-stream", pieces(1)}},
-		{"stream of 200", canned{"text/event-stream", pieces(200)}},
-		{"whole", canned{"application/json", []byte(`{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"` + string(bytes.Repeat([]byte("word "), 200)) + `"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":200}}`)}},
+		{"stream of 1", canned{200, "text/event-stream", pieces(1)}},
+		{"stream of 200", canned{200, "text/event-stream", pieces(200)}},
+		{"whole", canned{200, "application/json", []byte(`{"id":"c","object":"chat.completion","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"` + string(bytes.Repeat([]byte("word "), 200)) + `"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":200}}`)}},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			client, err := openai.New(openai.Config{BaseURL: "http://h", Logger: slog.New(slog.DiscardHandler), HTTPClient: &http.Client{Transport: c.canned}})

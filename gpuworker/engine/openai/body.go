@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -12,43 +13,68 @@ import (
 // token counts at the end.
 const streamMembers = `"stream":true,"stream_options":{"include_usage":true}}`
 
-// streamed returns the body with streamMembers spliced in before its closing
-// brace, as readers that can be made again, and its size. The caller's bytes
-// are neither copied nor changed.
-func streamed(body []byte) (payload func() io.ReadCloser, size int64, err error) {
+// payload is a body with streamMembers spliced in before its closing brace. The
+// caller's bytes are neither copied nor changed, nor read after release: the
+// transport may still be sending when an early answer is already in.
+type payload struct {
+	mu       sync.Mutex
+	head     []byte
+	tail     string
+	released bool
+}
+
+func newPayload(body []byte) (*payload, error) {
 	head := bytes.TrimSpace(body)
 	if len(head) < 2 || head[0] != '{' || head[len(head)-1] != '}' {
-		return nil, 0, errors.New("the request's body is not a JSON object")
+		return nil, errors.New("the request's body is not a JSON object")
 	}
 	head = bytes.TrimRight(head[:len(head)-1], " \t\r\n")
-	tail := "," + streamMembers
 	if len(head) == 1 {
-		tail = streamMembers
+		return &payload{head: head, tail: streamMembers}, nil
 	}
-	payload = func() io.ReadCloser {
-		return &splice{head: head, tail: tail}
-	}
-	return payload, int64(len(head) + len(tail)), nil
+	return &payload{head: head, tail: "," + streamMembers}, nil
 }
 
-// splice reads head, then tail.
-type splice struct {
-	head []byte
-	tail string
+func (p *payload) size() int64 { return int64(len(p.head) + len(p.tail)) }
+
+// reader returns a reader of the whole payload; the transport may want several.
+func (p *payload) reader() io.ReadCloser { return &payloadReader{payload: p} }
+
+// release makes all readers fail from now on.
+func (p *payload) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.released = true
 }
 
-func (s *splice) Read(p []byte) (int, error) {
-	n := copy(p, s.head)
-	s.head = s.head[n:]
-	m := copy(p[n:], s.tail)
-	s.tail = s.tail[m:]
-	if n+m == 0 && len(p) > 0 {
+type payloadReader struct {
+	*payload
+	pos int
+}
+
+// Read implements io.Reader.
+func (r *payloadReader) Read(b []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.released {
+		return 0, io.ErrClosedPipe
+	}
+	n := 0
+	if r.pos < len(r.head) {
+		n = copy(b, r.head[r.pos:])
+	}
+	if at := r.pos + n - len(r.head); at >= 0 {
+		n += copy(b[n:], r.tail[at:])
+	}
+	r.pos += n
+	if n == 0 && len(b) > 0 {
 		return 0, io.EOF
 	}
-	return n + m, nil
+	return n, nil
 }
 
-func (s *splice) Close() error { return nil }
+// Close implements io.Closer.
+func (r *payloadReader) Close() error { return nil }
 
 // chatBody makes a completion's body a chat's: the prompt becomes the only
 // user message, and logprobs, a number there, the chat's pair of a boolean and

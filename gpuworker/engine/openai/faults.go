@@ -58,6 +58,10 @@ func (c *Client) statusFault(t target, resp *http.Response) error {
 	if err != nil && len(body) == 0 && resp.Request.Context().Err() != nil {
 		return err
 	}
+	noRoute := resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusMethodNotAllowed
+	if noRoute && !parseServerError(body).aboutModel() {
+		return refused(t.op, "%w", errNoRoute)
+	}
 	return c.bodyFault(t, resp.StatusCode, body, retryAfter(resp.Header))
 }
 
@@ -75,9 +79,6 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 	switch {
 	case s.tooLong(status) && (e.Kind == fault.Invalid || e.Kind == fault.Corrupt):
 		e.Kind, e.Class = fault.Invalid, fault.TooLong
-	case (status == http.StatusNotFound || status == http.StatusMethodNotAllowed) && !s.aboutModel():
-		e.Class, e.Err = fault.Refused, errNoRoute
-		return e
 	case e.Kind == fault.Invalid:
 		e.Class = fault.Refused
 	case e.Kind == fault.Corrupt:

@@ -117,6 +117,7 @@ func TestStatusesAreClassified(t *testing.T) {
 		{"FastAPI", sends(422, "application/json", `{"detail":[{"loc":["body"],"msg":"field required"}]}`), fault.Invalid, fault.Refused, "field required"},
 		{"no JSON", sends(500, "text/plain", "oops\x00\x1b[31m\nsecond \xff line"), fault.Corrupt, fault.Engine, "oops  [31m second \uFFFD line"},
 		{"nothing", sends(500, "text/plain", ""), fault.Corrupt, fault.Engine, "no message"},
+		{"not found, in a 200", whole(`{"error":{"message":"nothing here","code":404}}`), fault.Invalid, fault.Refused, "status 404: nothing here"},
 		{"no such endpoint", sends(404, "text/plain", "404 page not found"), fault.Invalid, fault.Refused, "no /chat/completions"},
 	})
 }

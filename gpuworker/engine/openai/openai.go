@@ -14,12 +14,14 @@ package openai
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode"
 
 	"rollout/shared/fault"
 	"rollout/shared/secret"
@@ -41,7 +43,7 @@ type Config struct {
 	MaxInFlight int
 	// MaxAnswerBytes bounds an answer; DefaultMaxAnswerBytes if zero.
 	MaxAnswerBytes int64
-	// Logger hears of what the server can't do; required.
+	// Logger hears of what the server can't do; nobody does if nil.
 	Logger *slog.Logger
 	// HTTPClient replaces the package's own transport; mostly for tests.
 	HTTPClient *http.Client
@@ -78,6 +80,15 @@ func New(cfg Config) (*Client, error) {
 	if cfg.MaxAnswerBytes <= 0 {
 		cfg.MaxAnswerBytes = DefaultMaxAnswerBytes
 	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	key := strings.TrimSpace(cfg.Key.Reveal()) // files and variables often end in a newline
+	if strings.ContainsFunc(key, unicode.IsControl) {
+		return nil, &fault.Error{Kind: fault.Invalid, Op: "inference server's key", Remedy: "set the key alone, in one line",
+			Err: errors.New("it holds control characters")}
+	}
+	cfg.Key = secret.NewValue(key)
 	base, user, err := parseBase(cfg.BaseURL)
 	if err != nil {
 		return nil, err
@@ -92,7 +103,7 @@ func New(cfg Config) (*Client, error) {
 func parseBase(raw string) (*url.URL, *url.Userinfo, error) {
 	const remedy = `give a URL such as "http://127.0.0.1:8000/v1"`
 	bad := func(why string) error {
-		return &fault.Error{Kind: fault.Invalid, Op: "inference server's base URL", Err: fault.New(fault.Invalid, "%s", why), Remedy: remedy}
+		return &fault.Error{Kind: fault.Invalid, Op: "inference server's base URL", Err: errors.New(why), Remedy: remedy}
 	}
 	u, err := url.Parse(strings.TrimSpace(raw))
 	switch {

@@ -15,6 +15,7 @@ import (
 	"rollout/gpuworker/engine/enginetest"
 	"rollout/gpuworker/engine/openai"
 	"rollout/shared/fault"
+	"rollout/shared/secret"
 )
 
 // serve answers every POST with the handler, until the test ends.
@@ -124,7 +125,9 @@ func TestAnswersAreReadAsServersSendThem(t *testing.T) {
 			want: engine.Answer{Text: "hi", Reasoning: "r", ToolCalls: []byte(`[{"id":"a"}]`), FinishReason: "stop", Model: "m", Usage: engine.Usage{PromptTokens: 1, CompletionTokens: 2}}},
 		{name: "whole completion", whole: `{"choices":[{"text":"hi","finish_reason":"stop","logprobs":{"tokens":["hi"]}}]}`,
 			want: engine.Answer{Text: "hi", FinishReason: "stop", Logprobs: []byte(`{"tokens":["hi"]}`)}},
-		{name: "whole, tools empty", whole: `{"choices":[{"message":{"content":"hi","tool_calls":[]},"finish_reason":"stop"}]}`, want: engine.Answer{Text: "hi", FinishReason: "stop"}},
+		{name: "endless finish reason", whole: `{"choices":[{"text":"a","finish_reason":"` + strings.Repeat("ü€", 100) + `"}]}`,
+			want: engine.Answer{Text: "a", FinishReason: strings.Repeat("ü€", 12) + "ü"}},
+		{name: "whole, tools empty", whole: `{"choices":[{"message":{"content":"hi","tool_calls":[ ]},"finish_reason":"stop"}]}`, want: engine.Answer{Text: "hi", FinishReason: "stop"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -235,4 +238,34 @@ func TestTheKeyIsSentAndNeverShown(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAKeyIsOneLine(t *testing.T) {
+	t.Parallel()
+	var sent string
+	c := dial(t, openai.Config{Key: secret.NewValue(" sk-1\n")}, func(w http.ResponseWriter, r *http.Request) {
+		sent = r.Header.Get("Authorization")
+		whole(`{"choices":[{"text":"a"}]}`)(w, r)
+	})
+	if _, err := ask(t, c, hello); err != nil || sent != "Bearer sk-1" {
+		t.Errorf("sent %q, %v", sent, err)
+	}
+	_, err := openai.New(openai.Config{BaseURL: "http://h", Key: secret.NewValue("sk-sesame\nsk-2")})
+	if !fault.Is(err, fault.Invalid) || strings.Contains(err.Error(), "sesame") {
+		t.Errorf("two lines: %v", err)
+	}
+}
+
+// TestTheCallersBytesAreFreeAfterTheAnswer needs the race detector to fail: an
+// early answer leaves the transport sending.
+func TestTheCallersBytesAreFreeAfterTheAnswer(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		sends(400, "application/json", `{}`)(w, &http.Request{Body: http.NoBody})
+	})
+	r := enginetest.ChatRequest(strings.Repeat("x", 8<<20))
+	if _, err := ask(t, c, r); err == nil {
+		t.Error("refused without an error")
+	}
+	clear(r.Body)
 }

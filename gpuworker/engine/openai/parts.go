@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/internal/rawjson"
@@ -214,10 +215,10 @@ func (p *parts) answer() (engine.Answer, error) {
 	}, nil
 }
 
-// limited cuts a server's word short.
+// limited cuts a server's word short, between characters.
 func limited(s string, n int) string {
 	if len(s) > n {
-		return s[:n]
+		return strings.ToValidUTF8(s[:n], "")
 	}
 	return s
 }

@@ -66,10 +66,13 @@ func setOnce(s *string, v lenient) {
 
 // toolCalls renders the calls as a whole answer has them; nil if none.
 func (p *parts) toolCalls() ([]byte, error) {
-	if len(p.rawTools) > len("[]") {
+	if p.rawTools != nil {
 		out, ok := tidy(p.rawTools)
 		if !ok {
-			return nil, fmt.Errorf("%w: its tool calls repeat a name", errMalformed)
+			return nil, fmt.Errorf("%w: its tool calls", errMalformed)
+		}
+		if string(out) == "[]" {
+			return nil, nil
 		}
 		return out, nil
 	}
