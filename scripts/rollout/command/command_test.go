@@ -1,0 +1,378 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rollout/functions/api"
+	"rollout/scripts/rollout/command"
+	"rollout/scripts/rollout/local"
+	"rollout/shared/blob"
+	"rollout/shared/engine/commit"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/interval"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+const (
+	runA = identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVE")
+	runB = identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVF")
+	runC = identity.RunID("0ZJD2ZQ4T5W0M1X9YB7R3K8CVG")
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+type fixedClock time.Time
+
+func (c fixedClock) Now() time.Time { return time.Time(c) }
+
+// result is what a command line did.
+type result struct {
+	code     int
+	out, err string
+}
+
+// rollout runs a command line an hour after noon.
+func rollout(ctx context.Context, args ...string) result {
+	var out, errs bytes.Buffer
+	code := command.Main(ctx, args, command.Env{Out: &out, Err: &errs, Clock: fixedClock(noon.Add(time.Hour)), Getenv: func(string) string { return "" }})
+	return result{code, out.String(), errs.String()}
+}
+
+// bench is an installation in a temporary folder, with a hand in its stores.
+type bench struct {
+	*local.Local
+	t   *testing.T
+	dir string
+}
+
+func newBench(t *testing.T) bench {
+	t.Helper()
+	dir := t.TempDir()
+	l, closeAll, err := local.Open(t.Context(), dir, local.Options{Create: true, Source: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := closeAll(); err != nil {
+			t.Error(err)
+		}
+	})
+	return bench{l, t, dir}
+}
+
+func (b bench) save(key string, v any) {
+	b.t.Helper()
+	var raw json.RawMessage
+	rev, _, err := host.Load(b.t.Context(), b.Ports.Docs, key, &raw)
+	if err == nil {
+		_, err = host.Save(b.t.Context(), b.Ports.Docs, key, v, rev)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+func (b bench) put(key, text string) {
+	b.t.Helper()
+	if _, err := b.Bucket.Put(b.t.Context(), key, strings.NewReader(text), blob.PutOptions{}); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// file writes a file beside the installation, not in it.
+func (b bench) file(name, text string) string {
+	b.t.Helper()
+	path := filepath.Join(b.t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+	return path
+}
+
+// has puts a run there: its age at 13:00 and its state, from which 100 items
+// and their results follow.
+func (b bench) has(id identity.RunID, name string, age time.Duration, p run.Phase) {
+	b.t.Helper()
+	created := noon.Add(time.Hour - age)
+	b.save(record.ManifestKey(id), record.Manifest{Schema: record.Schema, Run: id, Name: name, Kind: "batch", CreatedAt: created,
+		Inputs: []record.Input{{Key: "prompts/" + name + ".jsonl", Version: "v", Size: 1}}, ModelURI: "mock", Pool: "default"})
+	st := run.New(id)
+	st.Phase, st.Items, st.Shards, st.Complete, st.Next, st.StartedAt = p, 100, 4, true, 4, created
+	st.Done = commit.Log{Set: interval.Of(interval.Range{Lo: 0, Hi: 2})}
+	st.Counts = shard.Counts{OK: 48, Failed: 2, ByClass: map[string]int{"too_long": 2}, PromptTokens: 100, CompletionTokens: 200}
+	if p.Ended() {
+		st.Counts.OK, st.EndedAt = 98, created.Add(10*time.Second)
+	}
+	b.save(record.CoordinatorKey(id), st)
+}
+
+func check(t *testing.T, got result, code int, out string, errs ...string) {
+	t.Helper()
+	if got.code != code {
+		t.Errorf("exit code %d, want %d; stderr: %s", got.code, code, got.err)
+	}
+	if d := cmp.Diff(out, got.out); d != "" {
+		t.Errorf("stdout (-want +got):\n%s", d)
+	}
+	for _, want := range errs {
+		if !strings.Contains(got.err, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, got.err)
+		}
+	}
+	if len(errs) == 0 && got.err != "" {
+		t.Errorf("stderr: %s", got.err)
+	}
+	if code != 0 && strings.Count(got.err, "rollout: ") != 1 {
+		t.Errorf("the error is not said once:\n%s", got.err)
+	}
+}
+
+func TestWrongCommandLinesExitWith2(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"nope"}, "rollout: unknown command \"nope\" (see `rollout --help`)\n"},
+		{[]string{"statu"}, "rollout: unknown command \"statu\"; did you mean \"status\"? (see `rollout --help`)\n"},
+		{[]string{"status", "--colour"}, "rollout: unknown flag: --colour (see `rollout status --help`)\n"},
+		{[]string{"status", "a", "b"}, "rollout: unexpected argument \"b\" (see `rollout status --help`)\n"},
+		{[]string{"status"}, "rollout: --dir is missing: name the folder that `rollout up` runs in (see `rollout status --help`)\n"},
+		{[]string{"pause", "--dir", "d"}, "rollout: RUN is missing (see `rollout pause --help`)\n"},
+		{[]string{"submit", "--dir", "d"}, "rollout: FILE is missing (see `rollout submit --help`)\n"},
+		{[]string{"version", "x"}, "rollout: unexpected argument \"x\" (see `rollout version --help`)\n"},
+		{[]string{"status", "--dir", "d", "--log-level", "chatty"}, "rollout: --log-level: unknown log level \"chatty\" (use debug, info, warn or error)\n"},
+	} {
+		check(t, rollout(t.Context(), c.args...), 2, "", c.want)
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	t.Parallel()
+	if r := rollout(t.Context()); r.code != 0 || !strings.Contains(r.out, "Available Commands") {
+		t.Errorf("%+v", r)
+	}
+	if r := rollout(t.Context(), "version"); r.code != 0 || !strings.HasPrefix(r.out, "rollout ") {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestAFolderWithoutStateIsNamed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	want := fmt.Sprintf("rollout: there is no rollout state in %s (start `rollout up --dir %s` first, or name the folder that it runs in)\n", dir, dir)
+	for _, args := range [][]string{{"status"}, {"pause", "x"}, {"stop", "x"}, {"clean"}} {
+		check(t, rollout(t.Context(), append(args, "--dir", dir)...), 1, "", want)
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
+		t.Errorf("asking left %v there (%v)", entries, err)
+	}
+}
+
+func TestABadDeploymentFileIsRefused(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "rollout.toml"), []byte("schema_version = 1\nbuckett = \"x\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check(t, rollout(t.Context(), "status", "--dir", dir), 2, "", "rollout.toml:2: buckett")
+}
+
+func TestStatusIsATableOfTheNewestFirst(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	check(t, rollout(t.Context(), "status", "--dir", b.dir), 0, "no runs yet: `rollout submit FILE` makes one\n")
+	b.has(runA, "nightly", 100*time.Second, run.Running)
+	b.has(runB, "weekly", 26*time.Hour, run.CompletedWithErrors)
+	check(t, rollout(t.Context(), "status", "--dir", b.dir), 0, `RUN                         NAME     PHASE                  ITEMS  DONE  FAILED  RATE    ETA    AGE
+01JD2ZQ4T5W0M1X9YB7R3K8CVE  nightly  running                100    50%   2       0.5/s   1m40s  1m40s
+01JD2ZQ4T5W0M1X9YB7R3K8CVF  weekly   completed with errors  100    100%  2       10.0/s  -      1d02h
+`)
+}
+
+func TestStatusOfOneRun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", 100*time.Second, run.Running)
+	check(t, rollout(t.Context(), "status", "nightly", "--dir", b.dir), 0, `run         01JD2ZQ4T5W0M1X9YB7R3K8CVE
+name        nightly
+phase       running
+items       50 of 100 (50%)
+failed      2 (2 too_long)
+shards      2 done, 0 running, 4 dispatched, 4 planned
+tokens      100 in, 200 out
+rate        0.5/s
+eta         1m40s
+model       mock
+submitted   2026-03-01T12:58:20Z (1m40s ago)
+started     2026-03-01T12:58:20Z (1m40s ago)
+`)
+}
+
+func TestStatusAsJSONIsOneObjectARun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", time.Minute, run.Running)
+	b.has(runB, "weekly", time.Hour, run.Completed)
+	r := rollout(t.Context(), "status", "--json", "--dir", b.dir)
+	var got []string
+	for line := range strings.Lines(r.out) {
+		var s api.Status
+		if err := json.Unmarshal([]byte(line), &s); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, fmt.Sprintf("%s %s %d/%d", s.Run, s.Phase, s.Items.Done, s.Items.Total))
+	}
+	if d := cmp.Diff([]string{string(runA) + " running 48/100", string(runB) + " completed 98/100"}, got); d != "" || r.code != 0 {
+		t.Errorf("code %d (-want +got):\n%s", r.code, d)
+	}
+	if r := rollout(t.Context(), "status", "weekly", "--json", "--dir", b.dir); strings.Count(r.out, "\n") != 1 {
+		t.Errorf("one run is %q", r.out)
+	}
+}
+
+func TestARunIsNamedByIdNameOrBeginning(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", time.Minute, run.Completed)
+	b.has(runB, "nightly", time.Hour, run.Completed)
+	b.has(runC, "weekly", 2*time.Hour, run.Completed)
+	for text, want := range map[string]identity.RunID{
+		string(runB): runB, strings.ToLower(string(runB)): runB, "nightly": runA, "weekly": runC, "0z": runC, string(runA[:26]): runA,
+	} {
+		r := rollout(t.Context(), "status", text, "--json", "--dir", b.dir)
+		if !strings.HasPrefix(r.out, `{"run_id":"`+string(want)) {
+			t.Errorf("%s is %s%s, want %s", text, r.out, r.err, want)
+		}
+	}
+	check(t, rollout(t.Context(), "status", "01", "--dir", b.dir), 2, "",
+		`2 runs begin with "01": `+string(runA)+", "+string(runB)+" (give more of the id)")
+	check(t, rollout(t.Context(), "stop", "monthly", "--dir", b.dir), 1, "",
+		"there is no run \"monthly\" (`rollout status` lists the runs)")
+}
+
+func TestWatchEndsWithTheRun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", time.Minute, run.Stopped)
+	r := rollout(t.Context(), "status", "nightly", "--watch", "--json", "--dir", b.dir)
+	if r.code != 0 || strings.Count(r.out, "\n") != 1 || !strings.Contains(r.out, `"phase":"stopped"`) {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestWatchingAllRunsEndsWithAnInterrupt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", time.Minute, run.Running)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var out bytes.Buffer
+	code := command.Main(ctx, []string{"status", "--watch", "--dir", b.dir}, command.Env{
+		Out: writerFunc(func(p []byte) (int, error) { cancel(); return out.Write(p) }), Err: io.Discard,
+		Clock: fixedClock(noon.Add(time.Hour)), Getenv: func(string) string { return "" }})
+	if code != 0 || strings.Count(out.String(), "RUN ") != 1 {
+		t.Errorf("exit code %d, stdout:\n%s", code, &out)
+	}
+}
+
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+func TestSteeringCommandsWriteTheControl(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", time.Minute, run.Running)
+	for _, c := range []struct {
+		args    []string
+		says    string
+		desired record.Desired
+		reason  string
+	}{
+		{[]string{"pause", "nightly", "--reason", "lunch"}, "pausing", record.Pause, "lunch"},
+		{[]string{"resume", "nightly"}, "resuming", record.Run, ""},
+		{[]string{"stop", string(runA[:8])}, "stopping", record.End, "stopped"},
+	} {
+		check(t, rollout(t.Context(), append(c.args, "--dir", b.dir)...), 0, c.says+" run "+string(runA)+" (nightly)\n")
+		var ctl record.Control
+		if _, _, err := host.Load(t.Context(), b.Ports.Docs, record.ControlKey(runA), &ctl); err != nil {
+			t.Fatal(err)
+		}
+		if ctl.Desired != c.desired || ctl.Reason != c.reason {
+			t.Errorf("after %s: %+v", c.args[0], ctl)
+		}
+	}
+	check(t, rollout(t.Context(), "pause", "nightly", "--dir", b.dir), 1, "", "run "+string(runA)+" can't be paused: it is ending already")
+	b.has(runB, "weekly", time.Minute, run.Expired)
+	check(t, rollout(t.Context(), "stop", "weekly", "--dir", b.dir), 1, "",
+		"run "+string(runB)+" has ended (expired): it can't be stopped (submit its input again for a new run)")
+}
+
+func TestCleanFreesTheWorkOfEndedRunsAlone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", time.Minute, run.Running)
+	b.has(runB, "weekly", time.Hour, run.CompletedWithErrors)
+	kept := []string{"prompts/weekly.jsonl", "runs/" + string(runB) + "/completions.jsonl", "work/" + string(runA) + "/0/1-x", "work/" + string(runC) + "/0/1-x"}
+	for _, key := range kept {
+		b.put(key, "1234")
+	}
+	gone := []string{"work/" + string(runB) + "/0/1-x", "work/" + string(runB) + "/plan/000000.json"}
+	for _, key := range gone {
+		b.put(key, "1234")
+	}
+	check(t, rollout(t.Context(), "clean", "--dry-run", "--dir", b.dir), 0,
+		string(runB)+"  weekly  would free 8 B in 2 objects\nwould free 8 B in 2 objects\n")
+	check(t, rollout(t.Context(), "clean", "--dir", b.dir), 0, string(runB)+"  weekly  freed 8 B in 2 objects\nfreed 8 B in 2 objects\n")
+	check(t, rollout(t.Context(), "clean", "--dir", b.dir), 0, "nothing to clean: freed 0 B in 0 objects\n")
+	for _, key := range kept {
+		if _, err := b.Bucket.Stat(t.Context(), key, ""); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+	for _, key := range gone {
+		if _, err := b.Bucket.Stat(t.Context(), key, ""); err == nil {
+			t.Errorf("%s is still there", key)
+		}
+	}
+}
+
+// syncBuffer is a buffer that tells when something was first written to it.
+type syncBuffer struct {
+	mu    sync.Mutex
+	b     bytes.Buffer
+	first chan struct{}
+}
+
+func newSyncBuffer() *syncBuffer { return &syncBuffer{first: make(chan struct{})} }
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.b.Len() == 0 {
+		close(s.first)
+	}
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}

@@ -1,0 +1,321 @@
+package progress_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rollout/functions/api"
+	"rollout/scripts/rollout/progress"
+	"rollout/shared/blob"
+	"rollout/shared/clock"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/fault"
+	"rollout/shared/memory"
+)
+
+const runA = identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVE")
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func running(settled uint64) api.Status {
+	return api.Status{Run: runA, Name: "nightly", Pool: "default", Phase: run.Running, Items: api.Items{Total: 1000, Done: settled, Planned: true}}
+}
+
+func TestMeterFollowsTheLastHalfMinute(t *testing.T) {
+	t.Parallel()
+	var m progress.Meter
+	var p progress.Pace
+	for s := range 60 { // 5 items/s for a minute
+		p = m.Add(running(uint64(5*s)), noon.Add(time.Duration(s)*time.Second))
+	}
+	if p.Rate == nil || *p.Rate < 4.9 || *p.Rate > 5.1 {
+		t.Fatalf("rate %v, want 5", p.Rate)
+	}
+	for s := range 40 { // then 10 items/s
+		p = m.Add(running(uint64(300+10*s)), noon.Add(time.Duration(60+s)*time.Second))
+	}
+	if p.Rate == nil || *p.Rate < 9.9 || *p.Rate > 10.1 {
+		t.Fatalf("rate %v, want 10: the first minute is over", p.Rate)
+	}
+	if p.ETASeconds == nil || *p.ETASeconds < 30 || *p.ETASeconds > 32 {
+		t.Errorf("eta %v, want (1000-690)/10", p.ETASeconds)
+	}
+}
+
+func TestMeterFallsBackOnTheAverage(t *testing.T) {
+	t.Parallel()
+	average, eta := 7.0, 70.0
+	known := func(settled uint64) api.Status {
+		s := running(settled)
+		s.Rate, s.ETASeconds = &average, &eta
+		return s
+	}
+	for name, c := range map[string]struct {
+		first, second api.Status
+		after         time.Duration
+	}{
+		"too soon to tell":     {known(10), known(20), time.Second},
+		"nothing came in":      {known(10), known(10), 20 * time.Second},
+		"counts run backwards": {known(20), known(10), 20 * time.Second},
+		"time runs backwards":  {known(10), known(20), -20 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var m progress.Meter
+			m.Add(c.first, noon)
+			if d := cmp.Diff(progress.Pace{Rate: &average, ETASeconds: &eta}, m.Add(c.second, noon.Add(c.after))); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestWords(t *testing.T) {
+	t.Parallel()
+	f := func(x float64) *float64 { return &x }
+	for _, c := range []struct{ got, want string }{
+		{progress.Span(850 * time.Millisecond), "850ms"},
+		{progress.Span(42 * time.Second), "42s"},
+		{progress.Span(59*time.Second + 600*time.Millisecond), "1m00s"},
+		{progress.Span(3*time.Minute + 5*time.Second), "3m05s"},
+		{progress.Span(2*time.Hour + 10*time.Minute), "2h10m"},
+		{progress.Span(76 * time.Hour), "3d04h"},
+		{progress.Span(-time.Hour), "0s"},
+		{progress.RateWords(nil), "-"},
+		{progress.RateWords(f(1234.5)), "1,234/s"},
+		{progress.RateWords(f(12.34)), "12.3/s"},
+		{progress.RateWords(f(0.0521)), "0.052/s"},
+		{progress.ETAWords(nil), "-"},
+		{progress.ETAWords(f(65)), "1m05s"},
+		{progress.ETAWords(f(1e300)), "-"},
+		{progress.Percent(0, 0), "-"},
+		{progress.Percent(999, 1000), "99%"},
+		{progress.Percent(5, 3), "100%"},
+		{progress.Count(1234567), "1,234,567"},
+		{progress.PhaseWords(run.CompletedWithErrors), "completed with errors"},
+		{progress.Plain("a\x1b[2Jb\nc\u202ed", 99), "a [2Jb c d"},
+		{progress.Plain("\xff", 99), "\uFFFD"},
+		{progress.Plain("日本語日本語", 7), "日本語…"},
+	} {
+		if c.got != c.want {
+			t.Errorf("got %q, want %q", c.got, c.want)
+		}
+	}
+}
+
+func TestOutcome(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		phase         run.Phase
+		total, failed uint64
+		message       string
+		want          string // "" is well
+	}{
+		"all answered":   {run.Completed, 10, 0, "", ""},
+		"some failed":    {run.CompletedWithErrors, 10, 3, "", "3 of 10 items failed (see runs/x/errors.jsonl)"},
+		"an empty input": {run.Completed, 0, 0, "", "has no items"},
+		"stopped":        {run.Stopped, 10, 3, "", "ended as stopped"},
+		"refused":        {run.Failed, 0, 0, "no pool serves it", "ended as failed: no pool serves it"},
+		"over budget":    {run.OverBudget, 10, 9, "the token budget is used up", "ended as over budget: the token"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			err := progress.Outcome(api.Status{Run: runA, Phase: c.phase, Message: c.message, Errors: "runs/x/errors.jsonl",
+				Items: api.Items{Total: c.total, Failed: c.failed}})
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}
+
+// story is a run as its followers see it, one status a look.
+type story struct {
+	looks   []func() (api.Status, error)
+	workers []api.WorkerStatus
+}
+
+func (s *story) Show(context.Context, identity.RunID) (api.Status, error) {
+	look := s.looks[0]
+	if len(s.looks) > 1 {
+		s.looks = s.looks[1:]
+	}
+	return look()
+}
+
+func (s *story) Workers(context.Context) ([]api.WorkerStatus, error) { return s.workers, nil }
+
+func is(st api.Status) func() (api.Status, error) {
+	return func() (api.Status, error) { return st, nil }
+}
+
+func fails(kind fault.Kind, text string) func() (api.Status, error) {
+	return func() (api.Status, error) { return api.Status{}, fault.New(kind, "%s", text) }
+}
+
+func many(n int, look func() (api.Status, error)) (out []func() (api.Status, error)) {
+	for range n {
+		out = append(out, look)
+	}
+	return out
+}
+
+func TestFollowGoesOnUntilTheRunHasEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ended := running(1000)
+		ended.Phase = run.Completed
+		s := &story{looks: []func() (api.Status, error){
+			fails(fault.NotFound, "not yet"), is(running(0)), fails(fault.Unavailable, "the disk is busy"), is(running(500)), is(ended)}}
+		var out bytes.Buffer
+		st, err := progress.Follow(t.Context(), s, runA, progress.NewView(&out, clock.System{}), clock.System{})
+		if err != nil || st.Phase != run.Completed {
+			t.Fatalf("%s, %v", st.Phase, err)
+		}
+		want := string(runA) + " running 0/1,000 0%\nthe disk is busy\n" + string(runA) + " completed 1,000/1,000 100%\n"
+		if d := cmp.Diff(want, out.String()); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+	})
+}
+
+func TestFollowWritesALineEveryFiveSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &story{workers: []api.WorkerStatus{{Alive: true, Pool: "default"}}}
+		for i := range 4*12 + 1 { // 12 s
+			s.looks = append(s.looks, is(running(uint64(10*i))))
+		}
+		ended := running(1000)
+		ended.Phase = run.Completed
+		s.looks = append(s.looks, is(ended))
+		var out bytes.Buffer
+		if _, err := progress.Follow(t.Context(), s, runA, progress.NewView(&out, clock.System{}), clock.System{}); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(out.String(), " running "); n != 3 || !strings.Contains(out.String(), "40.0/s ETA 20s") {
+			t.Errorf("%d lines while running, want 3 with pace:\n%s", n, &out)
+		}
+	})
+}
+
+func TestFollowSaysWhyNothingHappens(t *testing.T) {
+	t.Parallel()
+	paused := running(10)
+	paused.Phase, paused.Message = run.Paused, "prompts/x.jsonl is gone"
+	alive := []api.WorkerStatus{{Alive: true, Pool: "other"}, {Alive: false, Pool: "default"}}
+	ended := running(1000)
+	ended.Phase = run.Completed
+	const forTenSeconds = 4*10 + 1
+	for name, c := range map[string]struct {
+		looks   []func() (api.Status, error)
+		workers []api.WorkerStatus
+		want    string // "" is nothing
+	}{
+		"nobody takes it up":   {many(forTenSeconds, fails(fault.NotFound, "no run")), nil, "nobody has taken the run up yet"},
+		"taken up in time":     {many(forTenSeconds-1, fails(fault.NotFound, "no run")), nil, ""},
+		"no worker":            {many(forTenSeconds, is(running(10))), alive, "no worker of pool default is alive"},
+		"a slow worker":        {many(forTenSeconds, is(running(10))), append(alive, api.WorkerStatus{Alive: true, Pool: "default"}), ""},
+		"paused, and says why": {many(2, is(paused)), nil, "paused: prompts/x.jsonl is gone (`rollout resume " + string(runA) + "`"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := &story{looks: append(c.looks, is(ended)), workers: c.workers}
+				var v notes
+				if _, err := progress.Follow(t.Context(), s, runA, &v, clock.System{}); err != nil {
+					t.Fatal(err)
+				}
+				if c.want == "" && len(v) > 0 || c.want != "" && (len(v) != 1 || !strings.Contains(v[0], c.want)) {
+					t.Errorf("notes %q, want %q once", v, c.want)
+				}
+			})
+		})
+	}
+}
+
+// notes is a View that keeps what was noted.
+type notes []string
+
+func (n *notes) Update(api.Status, progress.Pace) {}
+func (n *notes) Note(text string)                 { *n = append(*n, text) }
+func (n *notes) Close()                           {}
+
+func TestFollowEndsWithItsContextAndOnFaults(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		_, err := progress.Follow(ctx, &story{looks: many(1, is(running(1)))}, runA, new(notes), clock.System{})
+		if !fault.Is(err, fault.Canceled) || !strings.Contains(err.Error(), "which goes on") {
+			t.Errorf("got %v", err)
+		}
+		_, err = progress.Follow(t.Context(), &story{looks: many(1, fails(fault.Corrupt, "document run/x"))}, runA, new(notes), clock.System{})
+		if !fault.Is(err, fault.Corrupt) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+func TestClosingShowsWhatBecameOfARun(t *testing.T) {
+	t.Parallel()
+	rate, ended := 25.0, noon.Add(40*time.Second)
+	s := api.Status{Run: runA, Phase: run.CompletedWithErrors, Items: api.Items{Total: 1000, Done: 990, Failed: 10},
+		FailedByClass: map[string]int{"too_long": 3, "invalid_line": 7}, Tokens: api.Tokens{Prompt: 4000, Completion: 8000, Wasted: 12},
+		Rate: &rate, StartedAt: &noon, EndedAt: &ended,
+		Outputs: "runs/x/completions.jsonl", Errors: "runs/x/errors.jsonl", Summary: "runs/x/summary.json"}
+	bucket := memory.NewBucket(clock.System{})
+	rows := `{"id":"a","prompt":"p","completion":"The sky\nis \u001b[31mblue"}
+{"id":"b","custom_id":"req-2","response":{"body":{"choices":[{"message":{"content":"Hello"}}]}}}
+{"recordId":"c","modelOutput":{}}
+{"id":"d","completion":"never shown"}
+`
+	if _, err := bucket.Put(t.Context(), s.Outputs, strings.NewReader(rows), blob.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if err := progress.Closing(t.Context(), &out, s, bucket, "/data/bucket"); err != nil {
+		t.Fatal(err)
+	}
+	want := `run 01JD2ZQ4T5W0M1X9YB7R3K8CVE completed with errors: 990 of 1,000 items answered in 40s, 25.0/s
+  failed      10 (7 invalid_line, 3 too_long)
+  tokens      4,000 in, 8,000 out, 12 wasted
+  completions /data/bucket/runs/x/completions.jsonl
+  errors      /data/bucket/runs/x/errors.jsonl
+  summary     /data/bucket/runs/x/summary.json
+first completions:
+  a  The sky is  [31mblue
+  req-2  Hello
+  {"recordId":"c","modelOutput":{}}
+`
+	if d := cmp.Diff(want, out.String()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestClosingOfARefusedRunHasNoFiles(t *testing.T) {
+	t.Parallel()
+	s := api.Status{Run: runA, Phase: run.Failed, Message: "no pool serves the model", Outputs: "runs/x/completions.jsonl"}
+	var out bytes.Buffer
+	if err := progress.Closing(t.Context(), &out, s, memory.NewBucket(clock.System{}), "/data"); err != nil {
+		t.Fatal(err)
+	}
+	if got := out.String(); !strings.Contains(got, "because     no pool serves the model") || strings.Contains(got, "completions.jsonl") {
+		t.Errorf("got %s", got)
+	}
+	if err := progress.Closing(t.Context(), failing{}, s, memory.NewBucket(clock.System{}), "/data"); err == nil {
+		t.Error("a writer's error is lost")
+	}
+}
+
+type failing struct{}
+
+func (failing) Write([]byte) (int, error) { return 0, errors.New("closed") }
