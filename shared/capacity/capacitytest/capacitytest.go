@@ -1,0 +1,92 @@
+// Package capacitytest is the conformance suite of the capacity port: every
+// driver passes it, against the real machine or a stand-in for its cloud's
+// metadata. Only tests import it.
+package capacitytest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"rollout/shared/capacity"
+	"rollout/shared/fault"
+)
+
+// Machine is a source with the means to announce its end.
+type Machine struct {
+	Source capacity.Source
+	// Notify has the machine announce that it goes away.
+	Notify func(t *testing.T, n capacity.Notice)
+}
+
+// Run tests the driver. open returns a machine of its own for each call.
+func Run(t *testing.T, open func(t *testing.T) Machine) {
+	t.Run("the inventory makes sense", func(t *testing.T) {
+		t.Parallel()
+		inventory, err := open(t).Source.Inventory(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if inventory.CPUs < 1 || inventory.MemoryBytes < 1<<20 || inventory.GPUs == nil {
+			t.Errorf("Inventory = %+v, want CPUs, memory and a list of GPUs that may be empty", inventory)
+		}
+		seen := map[int]bool{}
+		for _, gpu := range inventory.GPUs {
+			if gpu.Index < 0 || seen[gpu.Index] {
+				t.Errorf("GPU %+v: its index is negative or another's", gpu)
+			}
+			seen[gpu.Index] = true
+		}
+	})
+	t.Run("an inventory with a canceled context is Canceled", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := open(t).Source.Inventory(ctx); !fault.Is(err, fault.Canceled) {
+			t.Errorf("Inventory = %v, want Canceled", err)
+		}
+	})
+	t.Run("a notice is delivered with reason and lead", func(t *testing.T) {
+		t.Parallel()
+		m := open(t)
+		notices := m.Source.Notices(t.Context())
+		want := capacity.Notice{Reason: "spot", Lead: 30 * time.Second}
+		m.Notify(t, want)
+		if got := <-notices; got != want {
+			t.Errorf("notice %+v, want %+v", got, want)
+		}
+	})
+	t.Run("a notice given before anybody listened is delivered", func(t *testing.T) {
+		t.Parallel()
+		m := open(t)
+		want := capacity.Notice{Reason: "spot", Lead: 2 * time.Minute}
+		m.Notify(t, want)
+		if got := <-m.Source.Notices(t.Context()); got != want {
+			t.Errorf("notice %+v, want %+v", got, want)
+		}
+	})
+	t.Run("everybody who listens hears of it", func(t *testing.T) {
+		t.Parallel()
+		m := open(t)
+		one, two := m.Source.Notices(t.Context()), m.Source.Notices(t.Context())
+		want := capacity.Notice{Reason: "spot", Lead: 30 * time.Second}
+		m.Notify(t, want)
+		if a, b := <-one, <-two; a != want || b != want {
+			t.Errorf("notices %+v and %+v, want %+v", a, b, want)
+		}
+	})
+	t.Run("the channel closes when the context ends, also with a notice untaken", func(t *testing.T) {
+		t.Parallel()
+		for _, notified := range []bool{false, true} {
+			m := open(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			notices := m.Source.Notices(ctx)
+			if notified {
+				m.Notify(t, capacity.Notice{Reason: "spot", Lead: time.Second})
+			}
+			cancel()
+			for range notices { // until it closes
+			}
+		}
+	})
+}
