@@ -26,7 +26,7 @@ const (
 )
 
 // HashID is the first 16 bytes of the blake3 of a line's own id: ids are
-// compared by it, at a chance of 2⁻⁶⁰ that two of ten billion ids collide.
+// compared by it, at a chance below 2⁻⁶⁰ that any two of ten billion ids collide.
 func HashID(id []byte) (h [16]byte) {
 	c := identity.Content(id)
 	copy(h[:], c[:])
@@ -136,6 +136,13 @@ func Duplicates(current io.Reader, earlier []io.Reader) ([]Duplicate, error) {
 			}
 		}
 	}
+	for i, l := range lists { // to the end, where a list that is cut off shows
+		for l.ok {
+			if err := l.next(); err != nil {
+				return nil, fault.Wrap(err, "id list %d", i)
+			}
+		}
+	}
 	slices.SortFunc(found, func(a, b Duplicate) int { return cmp.Compare(a.Item, b.Item) })
 	return found, nil
 }
@@ -182,6 +189,9 @@ func (l *idReader) full(b []byte) error {
 func (l *idReader) next() error {
 	if l.left == 0 {
 		l.ok = false
+		if _, err := l.r.Peek(1); err == nil {
+			return fault.New(fault.Corrupt, "bytes follow the list")
+		}
 		return nil
 	}
 	if err := l.full(l.buf[:]); err != nil {

@@ -1,0 +1,18 @@
+package cuttable
+
+import "rollout/shared/jsonl"
+
+// Ranges is how many ranges an input object of that size is planned in.
+func Ranges(objectSize int64) int64 { return (objectSize + RangeSize - 1) / RangeSize }
+
+// ScanRange says how range i of an object is scanned, with a reader that
+// starts at the Offset it returns and ends with the object: a line that starts
+// in the range may end behind it.
+func ScanRange(i int64) jsonl.Options {
+	o := jsonl.Options{Offset: i * RangeSize, Limit: (i + 1) * RangeSize}
+	if i > 0 {
+		o.Offset--
+		o.SkipPartial = true
+	}
+	return o
+}
