@@ -267,3 +267,38 @@ func TestDiskFullIsExhausted(t *testing.T) {
 		t.Errorf("a small write after it: %v", err)
 	}
 }
+
+func TestKindsOfSQLiteErrors(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := openState(t, t.TempDir(), StateOptions{})
+	open := func(mode string) *session {
+		one, err := openSession(ctx, s.path, mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := one.close(); err != nil {
+				t.Error(err)
+			}
+		})
+		return one
+	}
+	_, err := open("ro").exec(ctx, `UPDATE counter SET writes = 0`)
+	if !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "writable") {
+		t.Errorf("write to a read-only file: %v (%v), want denied and what to do", err, fault.Of(err))
+	}
+	foreign := open("rw")
+	if _, err := foreign.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := open("rw").exec(ctx, `BEGIN IMMEDIATE`); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("write beside a program without our lock: %v (%v), want unavailable", err, fault.Of(err))
+	}
+	if _, err := foreign.exec(ctx, `ROLLBACK`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := foreign.exec(ctx, `SELECT nonsense FROM nowhere`); !fault.Is(err, fault.Internal) {
+		t.Errorf("a mistake of ours: %v (%v), want internal", err, fault.Of(err))
+	}
+}
