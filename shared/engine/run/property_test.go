@@ -12,6 +12,7 @@ import (
 
 	"rollout/shared/engine/interval"
 	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
 )
 
 // Whatever is lost, doubled, reordered or crashes, the invariants hold at
@@ -113,39 +114,83 @@ func (w *twin) settle() {
 // the millions.
 func TestStateStaysSmall(t *testing.T) {
 	t.Parallel()
-	for _, pool := range []int{0, 256, 800} {
+	for _, c := range []struct{ pool, release int }{{0, 2}, {0, 30}, {256, 3}, {256, 1000}, {800, 10}} {
 		s := New(testRun)
 		s.Phase, s.Next, s.Shards = Running, 5_000_000, 5_000_000
 		s.Done.Set.AddRange(interval.Range{Lo: 0, Hi: s.Next})
-		w := World{Shards: 9_000_000, Pool: pool}
-		dice := rand.New(rand.NewPCG(uint64(pool), 1))
+		w := World{Shards: 9_000_000, Pool: c.pool}
+		dice := rand.New(rand.NewPCG(uint64(c.pool), uint64(c.release)))
 		now := epoch
-		largest := 0
-		for range 150 {
+		for range 100 {
 			now = now.Add(time.Duration(dice.IntN(3000)) * time.Millisecond)
-			var batch []Event
-			for _, c := range s.InFlight.Chunks {
-				for n := c.Lo; n < c.Hi; n++ {
-					switch {
-					case n%2 == 0 && dice.IntN(3) == 0:
-						batch = append(batch, Event{Kind: ShardDone, Shard: n, Counts: shard.Counts{OK: 256, PromptTokens: 1 << 20}})
-					case dice.IntN(4) == 0:
-						batch = append(batch, Event{Kind: Released, Shard: n})
-					}
-				}
-			}
 			if dice.IntN(50) == 0 {
 				w.Sequence += 2 // a pause came and went
 			}
-			s, _ = Step(s, w, Rules{}, batch, now)
+			s, _ = Step(s, w, Rules{}, everyOther(s, dice, c.release), now)
 			b, err := json.Marshal(s)
 			if err != nil {
 				t.Fatal(err)
 			}
-			largest = max(largest, len(b))
+			if len(b) > 16<<10 {
+				t.Fatalf("pool %d, one of %d released: the state grew to %d bytes", c.pool, c.release, len(b))
+			}
 		}
-		if largest > 16<<10 {
-			t.Errorf("pool %d: the state grew to %d bytes", pool, largest)
+	}
+}
+
+// everyOther answers many of the even shards in flight, and releases some of
+// all others.
+func everyOther(s State, dice *rand.Rand, release int) (batch []Event) {
+	for _, c := range s.InFlight.Chunks {
+		for n := c.Lo; n < c.Hi; n++ {
+			switch {
+			case n%2 == 0 && dice.IntN(3) == 0:
+				batch = append(batch, Event{Kind: ShardDone, Shard: n, Counts: shard.Counts{OK: 256, PromptTokens: 1 << 20}})
+			case dice.IntN(release) == 0:
+				batch = append(batch, Event{Kind: Released, Shard: n})
+			}
+		}
+	}
+	return batch
+}
+
+// What others say is kept short and valid, so that it is read back as written.
+func TestMessagesAreClipped(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, in, want string }{
+		{"short", "gone", "gone"},
+		{"long", strings.Repeat("a", 1000), strings.Repeat("a", 256) + "…"},
+		{"cut within a rune", "a" + strings.Repeat("ü", 500), "a" + strings.Repeat("ü", 127) + "…"},
+		{"invalid bytes", "a\xffb", "a\uFFFDb"},
+	} {
+		s, _ := Step(New(testRun), World{}, Rules{}, []Event{{Kind: InputMissing, Why: c.in}}, epoch)
+		if s.Message != c.want || s.Effects[0].Why != c.want {
+			t.Errorf("%s: message %q, effect %q", c.name, s.Message, s.Effects[0].Why)
+		}
+	}
+}
+
+// Reasons have one terminal phase and one class of the items left without an
+// answer.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reason Reason
+		failed int
+		end    Phase
+		class  fault.Class
+	}{
+		{ReasonDone, 0, Completed, fault.CanceledItem},
+		{ReasonDone, 1, CompletedWithErrors, fault.CanceledItem},
+		{ReasonStopped, 0, Stopped, fault.CanceledItem},
+		{ReasonExpired, 1, Expired, fault.Expired},
+		{ReasonBudget, 1, OverBudget, fault.Budget},
+		{ReasonFast, 1, Failed, fault.CanceledItem},
+		{ReasonChanged, 1, Failed, fault.InputChanged},
+		{ReasonBroken, 1, Failed, fault.CanceledItem},
+	} {
+		if end, class := c.reason.Phase(c.failed), c.reason.Class(); end != c.end || class != c.class || !end.Ended() || end.Well() != (end == Completed) {
+			t.Errorf("%s: ends as %s with %s items", c.reason, end, class)
 		}
 	}
 }

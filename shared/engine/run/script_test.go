@@ -277,15 +277,21 @@ func (s *stage) command(words []string) error {
 
 func (s *stage) setRules(opts map[string]string, flags map[string]bool) error {
 	s.rules.FailFast = flags["failfast"]
-	if v, ok := opts["grace"]; ok {
-		d, err := time.ParseDuration(v)
-		s.rules.Grace = d
-		return err
+	for name, to := range map[string]*time.Duration{"grace": &s.rules.Grace, "settle": &s.rules.Settle} {
+		if v, ok := opts[name]; ok {
+			d, err := time.ParseDuration(v)
+			if err != nil {
+				return err
+			}
+			*to = d
+		}
 	}
 	if v, ok := opts["deadline"]; ok {
 		d, err := time.ParseDuration(v)
+		if err != nil {
+			return err
+		}
 		s.rules.Deadline = epoch.Add(d)
-		return err
 	}
 	if v, ok := opts["tokens"]; ok {
 		n, err := strconv.ParseInt(v, 10, 64)

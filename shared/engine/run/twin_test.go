@@ -3,6 +3,7 @@ package run
 import (
 	"encoding/json"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -41,9 +42,10 @@ type doc struct {
 type message struct{ n, generation int }
 
 func newTwin(t *rapid.T) *twin {
-	w := &twin{t: t, now: epoch, docs: map[int]*doc{}, fresh: true,
+	w := &twin{t: t, now: epoch.Add(123456 * time.Nanosecond), docs: map[int]*doc{}, fresh: true,
 		rules: Rules{
 			Grace:    10 * time.Second,
+			Settle:   rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "settle"),
 			FailFast: rapid.IntRange(0, 9).Draw(t, "failfast") == 0,
 			Tokens:   int64(rapid.SampledFrom([]int{0, 0, 0, 40}).Draw(t, "tokens")),
 		}}
@@ -271,6 +273,9 @@ func (w *twin) checkLoad(s State, batch []Event) {
 	var loaded State
 	if err := json.Unmarshal(b, &loaded); err != nil {
 		w.t.Fatalf("%v in %s", err, b)
+	}
+	if !reflect.DeepEqual(s.InFlight, loaded.InFlight) && s.InFlight.Len() > 0 || !s.SavedAt.Equal(loaded.SavedAt) || !s.GraceUntil.Equal(loaded.GraceUntil) {
+		w.t.Fatalf("saved %v\nloaded %v", s, loaded)
 	}
 	later := w.now.Add(1234567 * time.Nanosecond)
 	fromMemory, _ := Step(s, w.world, w.rules, batch, later)
