@@ -199,18 +199,6 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-func TestAStreamKeptOpenAfterItsEndDoesNotHoldTheAnswer(t *testing.T) {
-	t.Parallel()
-	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		streams(events(`{"choices":[{"text":"a"}]}`))(w, r)
-		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
-	})
-	if a, err := ask(t, c, hello); err != nil || a.Text != "a" {
-		t.Errorf("%+v, %v", a, err)
-	}
-}
-
 func TestADeadlineIsCanceled(t *testing.T) {
 	t.Parallel()
 	c := serve(t, func(_ http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,79 @@
+package openai_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/gpuworker/engine/openai"
+	"rollout/shared/fault"
+)
+
+// roundTrip is a transport in one function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func over(t *testing.T, f roundTrip) *openai.Client {
+	t.Helper()
+	c, err := openai.New(openai.Config{BaseURL: "http://h", HTTPClient: &http.Client{Transport: f}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestTheCallersBytesAreFreeAfterTheAnswer has a transport that is still sending
+// when the answer is in, as net/http's may be.
+func TestTheCallersBytesAreFreeAfterTheAnswer(t *testing.T) {
+	t.Parallel()
+	var sending io.Reader
+	c := over(t, func(r *http.Request) (*http.Response, error) {
+		sending = r.Body
+		if _, err := io.ReadFull(r.Body, make([]byte, 10)); err != nil {
+			return nil, err
+		}
+		return &http.Response{StatusCode: 413, Request: r, Body: http.NoBody}, nil
+	})
+	if _, err := ask(t, c, hello); fault.ClassOf(err) != fault.TooLong {
+		t.Errorf("got %v", err)
+	}
+	if n, err := sending.Read(make([]byte, 10)); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("read %d more bytes, %v", n, err)
+	}
+}
+
+// open is a stream that its server never ends.
+type open struct {
+	io.Reader
+	left <-chan struct{}
+}
+
+func (o open) Read(b []byte) (int, error) {
+	if n, _ := o.Reader.Read(b); n > 0 {
+		return n, nil
+	}
+	<-o.left
+	return 0, errors.New("canceled")
+}
+
+func (open) Close() error { return nil }
+
+func TestAStreamKeptOpenAfterItsEndHoldsTheAnswerShortly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := over(t, func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: 200, Request: r, Header: http.Header{"Content-Type": {"text/event-stream"}},
+				Body: open{strings.NewReader(events(`{"choices":[{"text":"a"}]}`)), r.Context().Done()}}, nil
+		})
+		start := time.Now()
+		a, err := ask(t, c, hello)
+		if err != nil || a.Text != "a" || time.Since(start) != 50*time.Millisecond {
+			t.Errorf("%+v, %v after %v", a, err, time.Since(start))
+		}
+	})
+}
