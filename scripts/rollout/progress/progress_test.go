@@ -95,6 +95,8 @@ func TestWords(t *testing.T) {
 		{progress.RateWords(f(0.0521)), "0.052/s"},
 		{progress.ETAWords(nil), "-"},
 		{progress.ETAWords(f(65)), "1m05s"},
+		{progress.ETAWords(f(0.5)), "1s"},
+		{progress.ETAWords(f(0)), "0s"},
 		{progress.ETAWords(f(1e300)), "-"},
 		{progress.Percent(0, 0), "-"},
 		{progress.Percent(999, 1000), "99%"},

@@ -23,14 +23,28 @@ func IsTerminal(w io.Writer) bool {
 
 // NewView returns a bar if w is a terminal, and plain lines otherwise.
 func NewView(w io.Writer, c clock.Clock) View {
-	if IsTerminal(w) {
+	if hasWidth(w) {
 		return newBar(w)
 	}
 	return &lines{w: w, clock: c}
 }
 
-// nameColumns bounds a run's name beside a bar.
-const nameColumns = 24
+// hasWidth reports whether w is a terminal that says how wide it is: a bar on
+// another one is not drawn at all.
+func hasWidth(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	return err == nil && width > 0
+}
+
+const (
+	nameColumns = 24 // of a run's name beside a bar, at most
+	barColumns  = 40 // of a bar, at most
+	redraw      = 200 * time.Millisecond
+)
 
 // bar is a View on a terminal.
 type bar struct {
@@ -43,7 +57,7 @@ type bar struct {
 }
 
 func newBar(w io.Writer) *bar {
-	b := &bar{container: mpb.New(mpb.WithOutput(w), mpb.WithWidth(40), mpb.WithRefreshRate(200*time.Millisecond))}
+	b := &bar{container: mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(barColumns), mpb.WithRefreshRate(redraw))}
 	show := func(f func(api.Status, Pace) string) decor.Decorator {
 		return decor.Any(func(decor.Statistics) string {
 			b.mu.Lock()
@@ -65,6 +79,9 @@ func newBar(w io.Writer) *bar {
 
 // tail is what stands behind a bar: "1,200/5,000 24% 3 failed 85.2/s ETA 45s".
 func tail(s api.Status, p Pace) string {
+	if s.Run == "" {
+		return "" // nobody has taken it up yet
+	}
 	of := Count(s.Items.Total)
 	if !s.Items.Planned && !s.Phase.Ended() {
 		of += "+" // more may be planned

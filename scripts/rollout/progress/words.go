@@ -2,6 +2,7 @@ package progress
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"time"
 	"unicode"
@@ -34,12 +35,13 @@ func RateWords(rate *float64) string {
 // maxETA is where an estimate stops to mean anything.
 const maxETA = 100 * 24 * time.Hour
 
-// ETAWords renders an estimate: "1m05s"; "-" if it is not known.
+// ETAWords renders an estimate in whole seconds: "1m05s"; "-" if it is not
+// known.
 func ETAWords(seconds *float64) string {
 	if seconds == nil || *seconds < 0 || *seconds > maxETA.Seconds() {
 		return "-"
 	}
-	return Span(time.Duration(*seconds * float64(time.Second)))
+	return Span(time.Duration(math.Ceil(*seconds)) * time.Second)
 }
 
 // Span renders a duration in two units at most: "850ms", "42s", "3m05s",
