@@ -158,7 +158,9 @@ func checkRows(t *rapid.T, file string, maxLine int, o cuttable.CutOptions, rows
 		if r.Digest != blake3.Sum256([]byte(shard)) {
 			t.Fatalf("row %d: the digest is not of %q", i, shard)
 		}
-		its := items(t, shard, jsonl.Options{Offset: int64(r.Offset), MaxLine: maxLine})
+		scan := r.Scan()
+		scan.MaxLine = maxLine
+		its := items(t, shard, scan)
 		if int(r.Items) != len(its) || int(r.Items) > o.MaxItems {
 			t.Fatalf("row %d says %d items, %q has %d", i, r.Items, shard, len(its))
 		}

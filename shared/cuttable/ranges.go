@@ -16,3 +16,7 @@ func ScanRange(i int64) jsonl.Options {
 	}
 	return o
 }
+
+// Scan says how the lines of the shard are read, from a reader of its Length
+// bytes at its Offset.
+func (r Row) Scan() jsonl.Options { return jsonl.Options{Offset: int64(r.Offset)} }

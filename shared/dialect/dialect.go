@@ -5,6 +5,10 @@
 // answers and failures into output and error rows, byte for byte the same
 // anywhere (invariant I10). It does no I/O, never buffers more than a line,
 // and keeps numbers, escapes and key order as they were written.
+//
+// Bedrock and Vertex requests become chat requests. What can't be said in one
+// (images, tools, a schema) is that line's error and never left out silently;
+// text parts of one message are joined by a newline, as servers do.
 package dialect
 
 import (

@@ -36,8 +36,8 @@ func Parse(d Name, line []byte) (*Item, error) {
 	return it, err
 }
 
-// readLine reads the line's members and, whatever else is wrong with it, its
-// id.
+// readLine reads the line's members and, whatever else is wrong with the line,
+// its id: the same one that ScanID finds.
 func (it *Item) readLine(line []byte) ([]jsonl.Member, error) {
 	own := idName(it.dialect)
 	members := make([]jsonl.Member, 0, 8)
@@ -76,8 +76,13 @@ func (it *Item) setID(name string, raw []byte) error {
 		return nil
 	}
 	id, ok := readID(it.dialect, raw)
-	if !ok {
-		return lineError("make it a string", "%s is not a string that is not empty", name)
+	switch {
+	case string(raw) == `""`:
+		return lineError("give it text, or leave it out", "%s is an empty string", name)
+	case !ok && it.dialect == Plain:
+		return wrongType(name, "a string or a number", raw)
+	case !ok:
+		return wrongType(name, "a string", raw)
 	}
 	it.ID, it.HasID, it.rawID = string(id), true, raw
 	return nil

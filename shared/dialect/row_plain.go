@@ -26,7 +26,9 @@ func (w *row) plain(it *Item, m Model, r Result) {
 		}
 		w.end(']')
 	}
-	if !w.foreign("sampling_params", m.Params) {
+	if len(m.Params) > 0 {
+		w.raw("sampling_params", m.Params)
+	} else {
 		w.raw("sampling_params", []byte("{}"))
 	}
 	w.text("model_uri", m.URI)
