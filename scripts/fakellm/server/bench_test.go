@@ -15,41 +15,54 @@ import (
 )
 
 // BenchmarkRequests compares the client with a bare loop over net/http that
-// reads the answer and does not look at it, against the server at 0 ms in the
-// same process, 64 at once. The difference of cpu-µs/op is what the client
-// costs; the rest is net/http's and the server's.
+// reads the answer and does not look at it, both against a server in the same
+// process. The difference of cpu-µs/op is what the client costs; the rest is
+// net/http's and the server's.
 func BenchmarkRequests(b *testing.B) {
-	const inFlight = 64
-	_, url := start(b, server.Config{Tokens: 16})
-	r := enginetest.ChatRequest(strings.Repeat("all work and no play ", 50))
-	c := client(b, url, inFlight)
-	bare := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: inFlight}}
-	body := bytes.Replace(r.Body, []byte(`{`), []byte(`{"stream":true,"stream_options":{"include_usage":true},`), 1)
-
-	for _, s := range []struct {
-		name string
-		ask  func() error
+	for _, load := range []struct {
+		name     string
+		latency  time.Duration
+		inFlight int
 	}{
-		{"bare", func() error {
-			resp, err := bare.Post(url+"/v1/chat/completions", "application/json", bytes.NewReader(body))
-			if err != nil {
-				return err
-			}
-			defer resp.Body.Close()
-			_, err = io.Copy(io.Discard, resp.Body)
-			return err
-		}},
-		{"client", func() error {
+		{"0 ms, 64 at once", 0, 64},
+		{"20 ms, 256 at once", 20 * time.Millisecond, 256},
+		{"0 ms, 512 at once", 0, 512},
+	} {
+		_, url := start(b, server.Config{Latency: load.latency, Spread: 0.5})
+		r := enginetest.ChatRequest(strings.Repeat("all work and no play ", 50))
+		c := client(b, url, load.inFlight)
+		bare := bareLoop(url+"/v1/chat/completions", r.Body, load.inFlight)
+		answered := func() error {
 			_, err := c.Answer(b.Context(), r, func() {})
 			return err
-		}},
-	} {
-		b.Run(s.name, func(b *testing.B) {
-			b.ReportAllocs()
-			before := cpu(b)
-			share(b, inFlight, s.ask)
-			b.ReportMetric(float64((cpu(b)-before).Nanoseconds())/1e3/float64(b.N), "cpu-µs/op")
-		})
+		}
+		for _, loop := range []struct {
+			name string
+			ask  func() error
+		}{{"bare", bare}, {"client", answered}} {
+			b.Run(load.name+"/"+loop.name, func(b *testing.B) {
+				b.ReportAllocs()
+				before := cpu(b)
+				share(b, load.inFlight, loop.ask)
+				b.ReportMetric(float64((cpu(b)-before).Nanoseconds())/1e3/float64(b.N), "cpu-µs/op")
+				b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "requests/s")
+			})
+		}
+	}
+}
+
+// bareLoop returns what posts the request and reads the answer, no more.
+func bareLoop(url string, body []byte, inFlight int) func() error {
+	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: inFlight}}
+	streamed := bytes.Replace(body, []byte(`{`), []byte(`{"stream":true,"stream_options":{"include_usage":true},`), 1)
+	return func() error {
+		resp, err := c.Post(url, "application/json", bytes.NewReader(streamed))
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		_, err = io.Copy(io.Discard, resp.Body)
+		return err
 	}
 }
 
