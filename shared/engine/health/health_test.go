@@ -1,0 +1,115 @@
+package health
+
+import (
+	"testing"
+	"time"
+
+	"rollout/shared/engine/shard"
+)
+
+const run = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
+
+var (
+	embedded = Timings{Interval: 500 * time.Millisecond, SelfFence: 4 * time.Second, FailureTimeout: 5 * time.Second, SkewBudget: 250 * time.Millisecond}
+	skewed   = Timings{Interval: time.Second, SelfFence: time.Second, FailureTimeout: 2 * time.Second, SkewBudget: 3 * time.Second}
+	start    = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+func TestFormula(t *testing.T) {
+	t.Parallel()
+	if due := embedded.Due(start); due != start.Add(time.Second) {
+		t.Errorf("the next beat is due at %s", due)
+	}
+	for _, c := range []struct {
+		name    string
+		timings Timings
+		state   State
+		over    time.Duration // now − due_at
+		dead    bool
+	}{
+		{"before it is due", embedded, Ready, -time.Second, false},
+		{"just due", embedded, Ready, 0, false},
+		{"past the skew budget alone", embedded, Ready, 251 * time.Millisecond, false},
+		{"at the failure timeout", embedded, Ready, 5 * time.Second, false},
+		{"past the failure timeout", embedded, Ready, 5*time.Second + 1, true},
+		{"past the timeout, at the skew budget", skewed, Ready, 3 * time.Second, false},
+		{"past both", skewed, Ready, 3*time.Second + 1, true},
+		{"past the timeout alone", skewed, Ready, 2*time.Second + 1, false},
+		{"starting counts like ready", embedded, Init, 5*time.Second + 1, true},
+		{"draining counts like ready", embedded, Draining, 5 * time.Second, false},
+		{"gone in order is dead at once", embedded, Gone, -time.Second, true},
+	} {
+		b := Beat{State: c.state, DueAt: start}
+		if got := c.timings.Dead(b, start.Add(c.over)); got != c.dead {
+			t.Errorf("%s: dead is %v", c.name, got)
+		}
+	}
+}
+
+// Detection takes 8 s at most: a beat just sent, its due time, the timeout,
+// the skew budget at the judge, and the next scan half an interval later.
+func TestDetectionWithinEightSeconds(t *testing.T) {
+	t.Parallel()
+	worst := embedded.Due(start).Sub(start) + embedded.FailureTimeout + embedded.SkewBudget + embedded.Interval/2
+	if worst > 8*time.Second {
+		t.Errorf("detection takes up to %s", worst)
+	}
+	if embedded.SelfFence >= embedded.Due(start).Sub(start)+embedded.FailureTimeout-embedded.SkewBudget {
+		t.Error("a worker whose clock is ahead may be taken over before it fences itself")
+	}
+}
+
+func TestLists(t *testing.T) {
+	t.Parallel()
+	b := Beat{Holds: []Held{{"A", 1, 1}, {run, 7, 2}}}
+	for _, c := range []struct {
+		held Held
+		want bool
+	}{
+		{Held{run, 7, 2}, true},
+		{Held{run, 7, 1}, false},
+		{Held{run, 8, 2}, false},
+		{Held{"A", 7, 2}, false},
+	} {
+		if got := b.Lists(c.held.Run, c.held.Shard, c.held.Attempt); got != c.want {
+			t.Errorf("lists %+v: %v", c.held, got)
+		}
+	}
+}
+
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	running := shard.Doc{Run: run, Shard: 7, State: shard.Running, Attempt: 2, Worker: "w", ClaimedAt: start}
+	lists, other := []Held{{run, 7, 2}}, []Held{{run, 7, 1}}
+	beat := func(after time.Duration, holds []Held) *Beat {
+		at := start.Add(after)
+		return &Beat{State: Ready, At: at, DueAt: embedded.Due(at), Holds: holds}
+	}
+	gone := beat(time.Second, lists)
+	gone.State = Gone
+	for _, c := range []struct {
+		name string
+		doc  shard.Doc
+		beat *Beat
+		now  time.Duration
+		want Verdict
+	}{
+		{"absent", shard.New(run, 7), nil, 0, Unclaimed},
+		{"released, its last holder alive", shard.Doc{State: shard.Pending, Attempt: 2}, beat(0, nil), 0, Unclaimed},
+		{"done", shard.Doc{State: shard.Done, Worker: "w"}, nil, time.Hour, Finished},
+		{"held and listed", running, beat(time.Second, lists), time.Second, Alive},
+		{"the holder never had a heartbeat", running, nil, 0, HolderDead},
+		{"the holder's heartbeat is over", running, beat(time.Second, lists), 7*time.Second + 1, HolderDead},
+		{"the holder's heartbeat is just not over", running, beat(time.Second, lists), 7 * time.Second, Alive},
+		{"the holder left in order", running, gone, time.Second, HolderDead},
+		{"claimed since the last beat", running, beat(-time.Second, nil), 0, Alive},
+		{"a beat put together while the claim was written", running, beat(500*time.Millisecond, nil), time.Second, Alive},
+		{"a newer beat does not list it", running, beat(500*time.Millisecond+1, nil), time.Second, Disowned},
+		{"a newer beat lists an older attempt", running, beat(time.Second, other), time.Second, Disowned},
+		{"not listed, and over", running, beat(time.Second, nil), time.Hour, HolderDead},
+	} {
+		if got := embedded.Judge(c.doc, c.beat, start.Add(c.now)); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+}
