@@ -37,7 +37,8 @@ type BucketOptions struct {
 type Bucket struct {
 	dir     string
 	clock   clock.Clock
-	root    *os.File      // the bucket's folder; also carries the lock between processes
+	root    *os.File // the bucket's folder; also carries the lock between processes
+	rootID  folderID
 	turn    chan struct{} // holds one token: the lock within this process
 	syncs   folderSyncs
 	settled settledFolders
@@ -62,14 +63,14 @@ func OpenBucket(dir string, o BucketOptions) (*Bucket, error) {
 	if err != nil {
 		return nil, osFault(err, "open bucket %s", dir)
 	}
-	root, err := os.OpenFile(dir, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	root, err := openFolder(unix.AT_FDCWD, dir+"/.", "") // the bucket itself may be a link
 	if err != nil {
 		return nil, osFault(err, "open bucket %s", dir)
 	}
-	b := &Bucket{dir: dir, clock: o.Clock, root: root, turn: make(chan struct{}, 1)}
+	b := &Bucket{dir: dir, clock: o.Clock, root: os.NewFile(uintptr(root.fd), dir), rootID: root.id, turn: make(chan struct{}, 1)}
 	b.buffers.New = func() any { buffer := make([]byte, copyBuffer); return &buffer }
 	if err := b.removeLeftovers(o.TempAge); err != nil {
-		_ = root.Close() // the first error is the one that matters
+		_ = b.root.Close() // the first error is the one that matters
 		return nil, osFault(err, "open bucket %s", dir)
 	}
 	return b, nil
@@ -78,7 +79,8 @@ func OpenBucket(dir string, o BucketOptions) (*Bucket, error) {
 // Dir returns the bucket's folder, as an absolute path.
 func (b *Bucket) Dir() string { return b.dir }
 
-// Close lets go of the folder. Readers that are open stay usable.
+// Close lets go of the folder, when no call is under way any more. Readers
+// that are open stay usable.
 func (b *Bucket) Close() error {
 	return osFault(b.root.Close(), "close bucket %s", b.dir)
 }

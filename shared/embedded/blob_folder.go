@@ -21,6 +21,8 @@ type folder struct {
 	// unsettled are the folders above that may not be on the disk yet with
 	// the entry that leads here; outermost first.
 	unsettled []*folder
+	// lent: it is the bucket's own and stays open.
+	lent bool
 }
 
 // folderID tells folders apart, whatever they are called.
@@ -30,9 +32,9 @@ type folderID struct{ dev, ino uint64 }
 // links; with create it makes what is missing and notes which folders above
 // must be synced before something in it counts as durable.
 func (b *Bucket) enter(path string, create bool) (*folder, error) {
-	at, err := openFolder(int(b.root.Fd()), ".", "")
-	if err != nil || path == "" {
-		return at, err
+	at := &folder{fd: int(b.root.Fd()), id: b.rootID, lent: true}
+	if path == "" {
+		return at, nil
 	}
 	for name := range strings.SplitSeq(path, "/") {
 		child := name
@@ -50,7 +52,7 @@ func (b *Bucket) enter(path string, create bool) (*folder, error) {
 			return nil, err
 		}
 		if create && !b.settled.has(next.id) {
-			next.unsettled = append(at.unsettled, at)
+			next.unsettled, at.unsettled = append(at.unsettled, at), nil
 		} else {
 			at.close()
 		}
@@ -84,9 +86,11 @@ func openFolder(fd int, name, path string) (*folder, error) {
 // close closes the folder and those above that it holds.
 func (f *folder) close() {
 	for _, above := range f.unsettled {
-		_ = unix.Close(above.fd) // opened for reading: nothing can be lost
+		above.close()
 	}
-	_ = unix.Close(f.fd)
+	if !f.lent {
+		_ = unix.Close(f.fd) // opened for reading: nothing can be lost
+	}
 }
 
 // stat describes the object with the key, which is in this folder.

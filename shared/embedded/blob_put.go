@@ -188,6 +188,7 @@ func (b *Bucket) tryPlace(ctx context.Context, temp *tempFile, key string, o blo
 // placeNew gives the file a name that nobody has, or fails with Conflict.
 func placeNew(temp *tempFile, target *folder, name string) error {
 	err := renameNoReplace(temp.folder.fd, temp.name, target.fd, name)
+	temp.placed = err == nil
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) {
 		// The file system can't rename that way. A link is create-only too;
 		// discard then removes the temporary name.
@@ -211,13 +212,14 @@ func (b *Bucket) placeOver(ctx context.Context, temp *tempFile, target *folder, 
 	}
 	defer unlock()
 	info, err := target.stat(key)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return notAFile(nameOf(key))
+	}
 	if err := checkCondition(info, err, o); err != nil {
 		return err
 	}
 	err = unix.Renameat(temp.folder.fd, temp.name, target.fd, nameOf(key))
-	if errors.Is(err, unix.EISDIR) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY) {
-		return notAFile(nameOf(key))
-	}
+	temp.placed = err == nil
 	return err
 }
 

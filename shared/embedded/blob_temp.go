@@ -34,6 +34,7 @@ type tempFile struct {
 	folder   *folder // where it is
 	name     string
 	unsynced int64 // bytes written since the last sync of data
+	placed   bool  // it was renamed and has no temporary name any more
 }
 
 // newTemp makes a temporary file in the folder, which it then owns.
@@ -54,8 +55,10 @@ func newTemp(in *folder) (*tempFile, error) {
 // discard closes the file and removes it under its temporary name, if it still
 // has it.
 func (t *tempFile) discard() {
-	_ = t.file.Close()                        // synced before, if it matters
-	_ = unix.Unlinkat(t.folder.fd, t.name, 0) // a leftover is invisible and removed later
+	_ = t.file.Close() // synced before, if it matters
+	if !t.placed {
+		_ = unix.Unlinkat(t.folder.fd, t.name, 0) // a leftover is invisible and removed later
+	}
 	t.folder.close()
 }
 
