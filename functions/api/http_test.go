@@ -1,7 +1,9 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -151,6 +153,32 @@ func TestErrorsHaveOneShape(t *testing.T) {
 	}
 	if body.Error.Kind != "not_found" || !strings.Contains(body.Error.Message, string(runA)) {
 		t.Errorf("got %+v", body)
+	}
+}
+
+func TestServeEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- api.Serve(ctx, l, newDesk(t).Handler(secret.Value{})) }()
+	r, err := http.Get("http://" + l.Addr().String() + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.StatusCode != http.StatusOK || r.Body.Close() != nil {
+		t.Errorf("healthz answers %s", r.Status)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if err := api.Serve(t.Context(), l, nil); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), l.Addr().String()) {
+		t.Errorf("serving at a closed listener: %v", err)
 	}
 }
 

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -66,12 +68,13 @@ const (
 	answerTime = 15 * time.Second
 	writeTime  = 30 * time.Second
 	idleTime   = 2 * time.Minute
+	lastTime   = 3 * time.Second // for requests in progress when the server ends
 )
 
-// NewServer returns a server of the handler with bounded times and headers;
-// the caller listens, after CheckListen.
-func NewServer(h http.Handler) *http.Server {
-	return &http.Server{
+// Serve answers at the listener, which the caller opened after CheckListen,
+// until ctx ends; requests in progress then may end within a few seconds.
+func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTime,
 		ReadTimeout:       readTime,
@@ -79,4 +82,18 @@ func NewServer(h http.Handler) *http.Server {
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
 	}
+	closed := make(chan error, 1)
+	stop := context.AfterFunc(ctx, func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
+		defer cancel()
+		closed <- server.Shutdown(last)
+	})
+	err := server.Serve(l)
+	if stop() { // it failed by itself
+		return fault.As(fault.Unavailable, err, "serve the API at %s", l.Addr())
+	}
+	if err := <-closed; err != nil {
+		return fault.As(fault.Unavailable, errors.Join(err, server.Close()), "close the API at %s", l.Addr())
+	}
+	return nil
 }

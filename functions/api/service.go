@@ -97,16 +97,16 @@ func (s *Service) statuses(ctx context.Context, ms []record.Manifest, beats []he
 		return nil, fault.Wrap(err, "read the runs' progress")
 	}
 	now := s.ports.Clock.Now()
+	held := s.heldShards(beats, now)
 	out := make([]Status, len(ms))
 	for i, m := range ms {
-		p := Progress{Manifest: m, State: run.New(m.Run)}
+		p := Progress{Manifest: m, State: run.New(m.Run), Held: held[m.Run]}
 		if err := decodeDoc(docs[2*i], &p.State); err != nil {
 			return nil, err
 		}
 		if err := decodeDoc(docs[2*i+1], &p.Plan); err != nil {
 			return nil, err
 		}
-		p.Held = s.heldShards(beats, m.Run, now)
 		out[i] = StatusOf(p, now)
 	}
 	return out, nil

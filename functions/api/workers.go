@@ -114,18 +114,16 @@ func (s *Service) marks(ctx context.Context, beats []health.Beat) ([]record.Work
 	return out, nil
 }
 
-// heldShards counts the run's shards in the hands of living workers.
-func (s *Service) heldShards(beats []health.Beat, id identity.RunID, now time.Time) int {
-	n := 0
+// heldShards counts the shards in the hands of living workers, by run.
+func (s *Service) heldShards(beats []health.Beat, now time.Time) map[identity.RunID]int {
+	held := map[identity.RunID]int{}
 	for _, b := range beats {
 		if s.timings.Dead(b, now) {
 			continue
 		}
 		for _, h := range b.Holds {
-			if h.Run == id {
-				n++
-			}
+			held[h.Run]++
 		}
 	}
-	return n
+	return held
 }
