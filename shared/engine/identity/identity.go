@@ -48,8 +48,11 @@ const hashChunk = 1024
 // Hasher computes many content ids without allocating. It is not safe for
 // concurrent use.
 type Hasher struct {
-	h   *blake3.Hasher
-	num [8]byte
+	h *blake3.Hasher
+	// What the library reads and writes stays here: on the stack it would escape.
+	num  [8]byte
+	head [1 + 32]byte
+	sum  ContentID
 }
 
 // NewHasher returns a Hasher.
@@ -75,9 +78,9 @@ func (h *Hasher) uint64(v uint64) {
 }
 
 // Sum returns the id of what was written since Reset.
-func (h *Hasher) Sum() (c ContentID) {
-	h.h.Sum(c[:0])
-	return c
+func (h *Hasher) Sum() ContentID {
+	h.h.Sum(h.sum[:0])
+	return h.sum
 }
 
 // Content returns the id of b.
@@ -92,8 +95,9 @@ func (h *Hasher) Content(b []byte) ContentID {
 // between tokens, params the canonical JSON of the sampling params.
 func (h *Hasher) Item(model ContentID, request, params []byte, index uint64) ContentID {
 	h.Reset()
-	h.Write([]byte{ItemSchema})
-	h.Write(model[:])
+	h.head[0] = ItemSchema
+	copy(h.head[1:], model[:])
+	h.h.Write(h.head[:])
 	h.uint64(uint64(len(request)))
 	h.Write(request)
 	h.uint64(uint64(len(params)))
