@@ -118,11 +118,17 @@ func Retriable(err error) bool {
 	return err != nil && (k == Throttled || k == Unavailable)
 }
 
-// RetryAfter returns the other side's own hint, or 0.
+// RetryAfter returns the other side's own hint: that of the outermost *Error
+// in err's chain that has one, or 0.
 func RetryAfter(err error) time.Duration {
-	var e *Error
-	if errors.As(err, &e) {
-		return e.RetryAfter
+	for {
+		var e *Error
+		if !errors.As(err, &e) {
+			return 0
+		}
+		if e.RetryAfter > 0 {
+			return e.RetryAfter
+		}
+		err = e.Err
 	}
-	return 0
 }

@@ -102,8 +102,12 @@ type Ranges struct {
 // Complete reports whether every range is in the index.
 func (p Plan) Complete() bool { return p.Merged == p.Total }
 
-// Locate returns the input and the byte range of range k.
+// Locate returns the input and the byte range [offset, limit) of range k, of
+// all inputs' ranges counted through.
 func (p Plan) Locate(k int) (input int, offset, limit int64, ok bool) {
+	if k < 0 {
+		return 0, 0, 0, false
+	}
 	for i, r := range p.Ranges {
 		if k < r.Count {
 			offset = int64(k) * RangeSize
@@ -118,8 +122,14 @@ func (p Plan) Locate(k int) (input int, offset, limit int64, ok bool) {
 // the format: cuts depend on it.
 const RangeSize = 64 << 20
 
-// RangeCount is the number of ranges of an input of that size.
-func RangeCount(size int64) int { return int((size + RangeSize - 1) / RangeSize) }
+// RangeCount is the number of ranges of an input of that size; an empty one
+// has none.
+func RangeCount(size int64) int {
+	if size <= 0 {
+		return 0
+	}
+	return int((size-1)/RangeSize) + 1
+}
 
 // RangeResult is the object that a planned range leaves last: what the merge
 // needs to know.

@@ -86,10 +86,28 @@ func Encode(v any) []byte {
 	return b
 }
 
-// Decode reads a value written by Encode. what names it in errors.
+// Decode reads a value written by Encode. what names it in errors. A value of
+// a newer schema is Invalid: its fields may mean something else.
 func Decode(b []byte, v any, what string) error {
+	if err := checkSchema(b, what); err != nil {
+		return err
+	}
 	if err := json.Unmarshal(b, v); err != nil {
 		return fault.As(fault.Corrupt, err, "decode %s", what)
+	}
+	return nil
+}
+
+func checkSchema(b []byte, what string) error {
+	var version struct {
+		Schema int `json:"schema"`
+	}
+	if err := json.Unmarshal(b, &version); err != nil {
+		return fault.As(fault.Corrupt, err, "decode %s", what)
+	}
+	if version.Schema > Schema {
+		return &fault.Error{Kind: fault.Invalid, Op: "decode " + what, Remedy: "update rollout",
+			Err: fault.New(fault.Invalid, "it is of schema %d, this version reads up to %d", version.Schema, Schema)}
 	}
 	return nil
 }

@@ -1,0 +1,124 @@
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"testing"
+	"time"
+)
+
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	missing := New(NotFound, "no object %q", "a")
+	for _, c := range []struct {
+		name string
+		err  error
+		want Kind
+	}{
+		{"nothing", nil, Internal},
+		{"a foreign error", io.EOF, Internal},
+		{"new", missing, NotFound},
+		{"wrapped", Wrap(missing, "get %s", "a"), NotFound},
+		{"wrapped by fmt", fmt.Errorf("get: %w", missing), NotFound},
+		{"joined", errors.Join(io.EOF, missing), NotFound},
+		{"the outermost counts", As(Corrupt, missing, "read the plan"), Corrupt},
+		{"a cause within New", New(Invalid, "line 7: %w", missing), Invalid},
+		{"a foreign error wrapped", Wrap(io.EOF, "read"), Internal},
+		{"a context's end", context.Canceled, Canceled},
+		{"a context's deadline", fmt.Errorf("wait: %w", context.DeadlineExceeded), Canceled},
+		{"a context's end wrapped", Wrap(context.Canceled, "wait"), Canceled},
+		{"a kind for a context's end", As(Unavailable, context.DeadlineExceeded, "ask the engine"), Unavailable},
+	} {
+		if got := Of(c.err); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+		for k := Internal; k <= Canceled; k++ {
+			if Is(c.err, k) != (c.err != nil && k == c.want) {
+				t.Errorf("%s: is %s", c.name, k)
+			}
+		}
+	}
+}
+
+func TestNilStaysNil(t *testing.T) {
+	t.Parallel()
+	if Wrap(nil, "get") != nil || As(Corrupt, nil, "get") != nil {
+		t.Error("an error out of nothing")
+	}
+	if Is(nil, Internal) || Retriable(nil) || ClassOf(nil) != "" || RetryAfter(nil) != 0 {
+		t.Error("nothing is an error")
+	}
+}
+
+func TestClassAndHintSurviveWrapping(t *testing.T) {
+	t.Parallel()
+	cause := &Error{Kind: Throttled, Class: Engine, Op: "ask", RetryAfter: time.Second}
+	for _, c := range []struct {
+		name string
+		err  error
+	}{
+		{"itself", cause},
+		{"wrapped", Wrap(Wrap(cause, "a"), "b")},
+		{"wrapped by fmt", fmt.Errorf("a: %w", cause)},
+		{"of another kind", As(Unavailable, cause, "a")},
+		{"within a wrapped one of another kind", Wrap(As(Unavailable, cause, "a"), "b")},
+		{"within New", New(Unavailable, "a: %w", cause)},
+	} {
+		if ClassOf(c.err) != Engine || RetryAfter(c.err) != time.Second || !errors.Is(c.err, error(cause)) {
+			t.Errorf("%s: class %q, hint %s", c.name, ClassOf(c.err), RetryAfter(c.err))
+		}
+	}
+	other := &Error{Kind: Invalid, Class: InvalidLine, RetryAfter: time.Minute, Err: cause}
+	if ClassOf(other) != InvalidLine || RetryAfter(other) != time.Minute {
+		t.Errorf("the outermost does not count: %q, %s", ClassOf(other), RetryAfter(other))
+	}
+	if ClassOf(io.EOF) != "" || ClassOf(New(Invalid, "x")) != "" {
+		t.Error("a class out of nothing")
+	}
+}
+
+func TestRetriable(t *testing.T) {
+	t.Parallel()
+	for k := Internal; k <= Canceled; k++ {
+		if got := Retriable(New(k, "x")); got != (k == Throttled || k == Unavailable) {
+			t.Errorf("%s: %v", k, got)
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{New(NotFound, "no object %q", "a"), `no object "a"`},
+		{Wrap(New(NotFound, "gone"), "get %s", "a"), "get a: gone"},
+		{&Error{Kind: Denied, Op: "put a", Remedy: "free space"}, "put a (free space)"},
+		{&Error{Kind: Denied, Op: "put a", Err: io.EOF, Remedy: "free space"}, "put a: EOF (free space)"},
+		{&Error{Kind: Denied}, "denied"},
+		{&Error{Kind: 99}, "unknown"},
+	} {
+		if got := c.err.Error(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}
+
+// Names of kinds and classes are shown to users and written to files.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for k := Internal; k <= Canceled; k++ {
+		if seen[k.String()] || k.String() == "unknown" {
+			t.Errorf("kind %d is called %s", k, k)
+		}
+		seen[k.String()] = true
+	}
+	want := "[invalid_line duplicate_id too_long refused engine poison timeout expired canceled budget storage worker_lost input_changed]"
+	if got := fmt.Sprint(Classes); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

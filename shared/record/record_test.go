@@ -1,0 +1,191 @@
+package record
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rollout/shared/capacity"
+	"rollout/shared/config"
+	"rollout/shared/fault"
+)
+
+const run = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
+
+// The first part of a document's key says who may write it.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	for want, got := range map[string]string{
+		"run/" + run:                               ManifestKey(run),
+		"control/" + run:                           ControlKey(run),
+		"coordinator/" + run:                       CoordinatorKey(run),
+		"plan/" + run:                              PlanKey(run),
+		"beat/w-1":                                 BeatKey("w-1"),
+		"worker/w-1":                               WorkerKey("w-1"),
+		"work/" + run + "/input/000003":            UnpackedKey(run, 3),
+		"work/" + run + "/plan/000012.cuts":        CutTableKey(run, 12),
+		"work/" + run + "/plan/000012.ids":         IDListKey(run, 12),
+		"work/" + run + "/plan/000012.json":        RangeKey(run, 12),
+		"work/" + run + "/index/000012.json":       IndexKey(run, 12),
+		"work/" + run + "/7/3-abc":                 ShardObjectKey(run, 7, 3, "abc"),
+		"work/" + run + "/7/18446744073709551615-": ShardObjectKey(run, 7, 1<<64-1, ""),
+		"runs/" + run + "/completions.jsonl":       OutputKey(run, Completions),
+		"runs/" + run + "/errors.jsonl":            OutputKey(run, Errors),
+		"runs/" + run + "/summary.json":            OutputKey(run, SummaryFile),
+	} {
+		if got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+func TestRunOf(t *testing.T) {
+	t.Parallel()
+	for key, want := range map[string]bool{
+		"run/" + run: true, "coordinator/" + run: true,
+		run: false, "run/": false, "": false, "run/x": false, "a/b/" + run: false,
+		"run/" + run + "/": false, "shard/0123abcd-" + run + "-7": false,
+	} {
+		if id, ok := RunOf(key); ok != want || ok && id != run {
+			t.Errorf("%q: %q, %v", key, id, ok)
+		}
+	}
+}
+
+// Ranges cover every byte of every input once, in order.
+func TestLocateCoversEveryByteOnce(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var p Plan
+		for range rapid.IntRange(0, 6).Draw(t, "inputs") {
+			size := rapid.Int64Range(0, 4).Draw(t, "ranges")*RangeSize + rapid.SampledFrom([]int64{0, 0, 1, 77, RangeSize - 1}).Draw(t, "rest")
+			p.Ranges = append(p.Ranges, Ranges{Size: size, Count: RangeCount(size)})
+			p.Total += RangeCount(size)
+		}
+		at := make([]int64, len(p.Ranges))
+		last := 0
+		for k := range p.Total {
+			input, offset, limit, ok := p.Locate(k)
+			if !ok || input < last || offset != at[input] || limit <= offset || limit-offset > RangeSize || offset%RangeSize != 0 {
+				t.Fatalf("range %d: input %d, [%d, %d), %v; at %v", k, input, offset, limit, ok, at)
+			}
+			last, at[input] = input, limit
+		}
+		for i, r := range p.Ranges {
+			if at[i] != r.Size {
+				t.Fatalf("input %d of %d bytes is covered up to %d", i, r.Size, at[i])
+			}
+		}
+		for _, k := range []int{-1, p.Total, p.Total + 1} {
+			if _, _, _, ok := p.Locate(k); ok {
+				t.Fatalf("range %d of %d is there", k, p.Total)
+			}
+		}
+	})
+}
+
+func TestRangeCount(t *testing.T) {
+	t.Parallel()
+	for size, want := range map[int64]int{
+		-1: 0, 0: 0, 1: 1, RangeSize - 1: 1, RangeSize: 1, RangeSize + 1: 2, 5 << 30: 80,
+		1<<63 - 1: 1 << 37,
+	} {
+		if got := RangeCount(size); got != want {
+			t.Errorf("%d bytes: %d ranges, want %d", size, got, want)
+		}
+	}
+}
+
+// The field names are the format of documents and objects.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		value any
+		want  string
+	}{
+		{Manifest{Schema: 1, Run: run, Name: "n", Kind: "batch", CreatedAt: at, Inputs: []Input{{"k", "v", 9, "gzip", "u"}}, Dialect: "plain",
+			Config: config.Run{SchemaVersion: 1}, ConfigKey: "c", ModelURI: "m", ModelID: "h", Pool: "p", Refused: "r"},
+			`{"schema":1,"run":"` + run + `","name":"n","kind":"batch","created_at":"2025-01-01T00:00:00Z",` +
+				`"inputs":[{"key":"k","version":"v","size":9,"packed":"gzip","name":"u"}],"dialect":"plain",` +
+				`"config":` + string(Encode(config.Run{SchemaVersion: 1})) + `,"config_key":"c","model_uri":"m","model_id":"h","pool":"p","refused":"r"}`},
+		{Control{1, 2, Pause, "why", at}, `{"schema":1,"sequence":2,"desired":"pause","reason":"why","at":"2025-01-01T00:00:00Z"}`},
+		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1}}, Total: 2, Merged: 1, Shards: 3, Items: 4, Lines: 5,
+			Problem: "p", Trouble: InputMissing, Control: 6, Explicit: []int{0}},
+			`{"schema":1,"ranges":[{"key":"k","version":"v","size":9,"count":1}],"total":2,"merged":1,"shards":3,"items":4,"lines":5,` +
+				`"problem":"p","trouble":"missing","control":6,"explicit":[0]}`},
+		{RangeResult{1, 2, 3, 4}, `{"shards":1,"items":2,"lines":3,"ids":4}`},
+		{IndexEntry{1, 2, 3, 4, 5, 6, 7, 8, []Duplicate{{9, 10, 11}}},
+			`{"range":1,"input":2,"first_shard":3,"shards":4,"first_item":5,"items":6,"first_line":7,"lines":8,` +
+				`"duplicates":[{"line":9,"first_input":10,"first_line":11}]}`},
+		{WorkerMark{1, 2, "why", at}, `{"schema":1,"sequence":2,"draining":"why","failed":"2025-01-01T00:00:00Z"}`},
+		{WorkerMark{Schema: 1}, `{"schema":1,"sequence":0}`},
+		{Machine{"h", 1, 2, []capacity.GPU(nil)}, `{"host":"h","pid":1,"cpus":2}`},
+	} {
+		if got := string(Encode(c.value)); got != c.want {
+			t.Errorf("%T:\ngot  %s\nwant %s", c.value, got, c.want)
+		}
+	}
+}
+
+func TestSummaryFields(t *testing.T) {
+	t.Parallel()
+	var got map[string]json.RawMessage
+	if err := json.Unmarshal(Encode(Summary{Schema: 1, Message: "m", StartedAt: time.Unix(0, 0)}), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Fields(`schema run_id name phase reason message items completed failed failed_by_class shards
+		prompt_tokens completion_tokens wasted_tokens cost_usd model workers created_at started_at ended_at seconds outputs errors`) {
+		if _, ok := got[name]; !ok {
+			t.Errorf("no %s", name)
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		t.Errorf("a new field %s", name)
+	}
+}
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, in string
+		kind     fault.Kind
+		says     string
+	}{
+		{"a newer schema", `{"schema":2,"sequence":1,"desired":"dance"}`, fault.Invalid, "schema 2"},
+		{"a newer schema of another shape", `{"schema":2,"sequence":"one"}`, fault.Invalid, "update rollout"},
+		{"no JSON", `{"schema":1`, fault.Corrupt, "control/x"},
+		{"another shape", `{"schema":1,"sequence":"one"}`, fault.Corrupt, "control/x"},
+		{"no object", `[1]`, fault.Corrupt, "control/x"},
+		{"empty", ``, fault.Corrupt, "control/x"},
+	} {
+		var v Control
+		err := Decode([]byte(c.in), &v, "control/x")
+		if !fault.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v (%s)", c.name, err, fault.Of(err))
+		}
+	}
+	want := Control{Schema: 1, Sequence: 7, Desired: End, Reason: "stopped"}
+	var got Control
+	if err := Decode(Encode(want), &got, "control/x"); err != nil || got != want {
+		t.Errorf("%+v came back as %+v, %v", want, got, err)
+	}
+	var entry IndexEntry // objects carry no schema of their own
+	if err := Decode([]byte(`{"range":3}`), &entry, "index"); err != nil || entry.Range != 3 {
+		t.Errorf("%+v, %v", entry, err)
+	}
+}
+
+func TestLabels(t *testing.T) {
+	t.Parallel()
+	if got := (Input{Key: "k"}).Label(); got != "k" {
+		t.Error(got)
+	}
+	if got := (Input{Key: "k", Name: "n"}).Label(); got != "n" {
+		t.Error(got)
+	}
+}
