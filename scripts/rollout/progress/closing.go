@@ -53,7 +53,10 @@ const (
 // files are (under dir, the bucket's folder), and its first completions.
 func Closing(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, dir string) error {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "run %s %s: %s of %s items answered", s.Run, PhaseWords(s.Phase), Count(s.Items.Done), Count(s.Items.Total))
+	fmt.Fprintf(&b, "run %s %s", s.Run, PhaseWords(s.Phase))
+	if s.Items.Total > 0 {
+		fmt.Fprintf(&b, ": %s of %s items answered", Count(s.Items.Done), Count(s.Items.Total))
+	}
 	if s.StartedAt != nil && s.EndedAt != nil {
 		fmt.Fprintf(&b, " in %s", Span(s.EndedAt.Sub(*s.StartedAt)))
 	}
@@ -68,7 +71,9 @@ func Closing(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, 
 	if s.Items.Failed > 0 {
 		line("failed", FailedWords(s))
 	}
-	line("tokens", TokenWords(s.Tokens))
+	if s.Tokens != (api.Tokens{}) {
+		line("tokens", TokenWords(s.Tokens))
+	}
 	rows, err := firstRowsOf(ctx, bucket, s.Outputs)
 	switch {
 	case fault.Is(err, fault.NotFound): // refused before it wrote anything

@@ -310,8 +310,8 @@ func TestClosingOfARefusedRunHasNoFiles(t *testing.T) {
 	if err := progress.Closing(t.Context(), &out, s, memory.NewBucket(clock.System{}), "/data"); err != nil {
 		t.Fatal(err)
 	}
-	if got := out.String(); !strings.Contains(got, "because     no pool serves the model") || strings.Contains(got, "completions.jsonl") {
-		t.Errorf("got %s", got)
+	if d := cmp.Diff("run "+string(runA)+" failed\n  because     no pool serves the model\n", out.String()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
 	}
 	if err := progress.Closing(t.Context(), failing{}, s, memory.NewBucket(clock.System{}), "/data"); err == nil {
 		t.Error("a writer's error is lost")
