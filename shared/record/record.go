@@ -106,7 +106,7 @@ func checkSchema(b []byte, what string) error {
 		return fault.As(fault.Corrupt, err, "decode %s", what)
 	}
 	if version.Schema > Schema {
-		return &fault.Error{Kind: fault.Invalid, Op: "decode " + what, Remedy: "update rollout",
+		return &fault.Error{Kind: fault.Invalid, Op: "decode " + what, Remedy: "upgrade this rollout",
 			Err: fault.New(fault.Invalid, "it is of schema %d, this version reads up to %d", version.Schema, Schema)}
 	}
 	return nil

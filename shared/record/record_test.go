@@ -157,7 +157,7 @@ func TestDecode(t *testing.T) {
 		says     string
 	}{
 		{"a newer schema", `{"schema":2,"sequence":1,"desired":"dance"}`, fault.Invalid, "schema 2"},
-		{"a newer schema of another shape", `{"schema":2,"sequence":"one"}`, fault.Invalid, "update rollout"},
+		{"a newer schema of another shape", `{"schema":2,"sequence":"one"}`, fault.Invalid, "upgrade"},
 		{"no JSON", `{"schema":1`, fault.Corrupt, "control/x"},
 		{"another shape", `{"schema":1,"sequence":"one"}`, fault.Corrupt, "control/x"},
 		{"no object", `[1]`, fault.Corrupt, "control/x"},
