@@ -276,6 +276,29 @@ func TestWatchEndsWithTheRun(t *testing.T) {
 	}
 }
 
+func TestWatchWritesARunWhenItChanges(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", time.Minute, run.Running)
+	b.has(runB, "weekly", time.Hour, run.Completed)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var writes []string
+	code := command.Main(ctx, []string{"status", "--watch", "--json", "--dir", b.dir}, command.Env{
+		Out: writerFunc(func(p []byte) (int, error) {
+			if writes = append(writes, string(p)); len(writes) == 1 {
+				b.has(runA, "nightly", time.Minute, run.Paused)
+			} else {
+				cancel()
+			}
+			return len(p), nil
+		}), Err: io.Discard, Clock: fixedClock(noon.Add(time.Hour)), Getenv: func(string) string { return "" }})
+	if code != 0 || len(writes) != 2 || strings.Count(writes[0], "\n") != 2 ||
+		strings.Count(writes[1], "\n") != 1 || !strings.Contains(writes[1], `"phase":"paused"`) {
+		t.Errorf("exit code %d, writes %q", code, writes)
+	}
+}
+
 func TestWatchingAllRunsEndsWithAnInterrupt(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

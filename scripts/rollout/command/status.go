@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,7 +32,8 @@ func statusCommand(e *Env) *cobra.Command {
 			return err
 		}
 		defer func() { err = errors.Join(err, closeAll()) }()
-		s := statusView{Env: e, service: api.New(l.Ports, l.Deployment), json: *asJSON, meters: map[identity.RunID]*progress.Meter{}}
+		s := statusView{Env: e, service: api.New(l.Ports, l.Deployment), json: *asJSON,
+			meters: map[identity.RunID]*progress.Meter{}, drawn: map[identity.RunID]string{}}
 		runs, err := s.service.List(c.Context())
 		if err != nil {
 			return err
@@ -61,6 +61,7 @@ type statusView struct {
 	only    identity.RunID // "" shows all
 	json    bool
 	meters  map[identity.RunID]*progress.Meter // of runs that are watched
+	drawn   map[identity.RunID]string          // the facts of each as last written
 }
 
 // render returns what to print. measured says to take the pace from what was
@@ -114,8 +115,15 @@ func jsonLines(runs []api.Status) string {
 const watchEvery = time.Second
 
 // watch draws until the only run has ended or ctx ends, which is no error.
+// On a terminal each drawing replaces the one before; elsewhere only runs that
+// changed are written.
 func (s *statusView) watch(ctx context.Context) error {
-	out := screen{w: s.Out, live: progress.IsTerminal(s.Out) && !s.json}
+	live := progress.IsTerminal(s.Out) && !s.json
+	if live {
+		if _, err := io.WriteString(s.Out, clearScreen); err != nil {
+			return err
+		}
+	}
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -126,7 +134,7 @@ func (s *statusView) watch(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := out.draw(s.render(runs, true)); err != nil {
+		if err := s.draw(runs, live); err != nil {
 			return err
 		}
 		if s.only != "" && runs[0].Phase.Ended() {
@@ -148,36 +156,38 @@ func (s *statusView) ask(ctx context.Context) ([]api.Status, error) {
 	return []api.Status{r}, err
 }
 
-// screen draws a text over the one before; elsewhere than on a terminal it
-// writes those lines that were not in the text before.
-type screen struct {
-	w    io.Writer
-	live bool
-	last string
+// What makes a terminal draw over what it shows, without flicker.
+const (
+	clearScreen = "\x1b[2J"
+	goHome      = "\x1b[H"
+	clearLine   = "\x1b[K"
+	clearBelow  = "\x1b[J"
+)
+
+func (s *statusView) draw(runs []api.Status, live bool) error {
+	if live {
+		text := strings.ReplaceAll(s.render(runs, true), "\n", clearLine+"\n")
+		_, err := io.WriteString(s.Out, goHome+text+clearBelow)
+		return err
+	}
+	if runs = s.changed(runs); len(runs) == 0 {
+		return nil
+	}
+	_, err := io.WriteString(s.Out, s.render(runs, true))
+	return err
 }
 
-func (s *screen) draw(text string) error {
-	var b bytes.Buffer
-	switch {
-	case !s.live:
-		before := map[string]bool{}
-		for line := range strings.Lines(s.last) {
-			before[line] = true
+// changed returns the runs of which there is more to say than that time has
+// passed.
+func (s *statusView) changed(runs []api.Status) []api.Status {
+	var out []api.Status
+	for _, r := range runs {
+		facts := r
+		facts.Rate, facts.ETASeconds = nil, nil
+		if text := jsonLines([]api.Status{facts}); s.drawn[r.Run] != text {
+			s.drawn[r.Run] = text
+			out = append(out, r)
 		}
-		for line := range strings.Lines(text) {
-			if !before[line] {
-				b.WriteString(line)
-			}
-		}
-	default:
-		if s.last == "" {
-			b.WriteString("\x1b[2J")
-		}
-		b.WriteString("\x1b[H")
-		b.WriteString(strings.ReplaceAll(text, "\n", "\x1b[K\n"))
-		b.WriteString("\x1b[J")
 	}
-	s.last = text
-	_, err := s.w.Write(b.Bytes())
-	return err
+	return out
 }
