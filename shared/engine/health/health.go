@@ -89,12 +89,12 @@ const (
 	Alive      Verdict = "alive"       // held by a worker that speaks for it
 	Unclaimed  Verdict = "unclaimed"   // nobody has it: its message may be lost
 	HolderDead Verdict = "holder_dead" // the holder's heartbeat is over or was never there
-	Disowned   Verdict = "disowned"    // beats since the claim do not list it
+	Disowned   Verdict = "disowned"    // a beat newer than the claim does not list it
 )
 
 // Judge gives the verdict on one shard. beat is the holder's, nil if it has
-// none. A beat that was put together while the claim was being written does
-// not list it; so only one that is an interval newer than the claim disowns.
+// none. A beat newer than the claim speaks against it: workers list a shard
+// from before they write its claim.
 func (t Timings) Judge(d shard.Doc, beat *Beat, now time.Time) Verdict {
 	switch {
 	case d.State == shard.Done:
@@ -105,7 +105,7 @@ func (t Timings) Judge(d shard.Doc, beat *Beat, now time.Time) Verdict {
 		return HolderDead
 	case beat.Lists(d.Run, d.Shard, d.Attempt):
 		return Alive
-	case beat.At.Sub(d.ClaimedAt) > t.Interval:
+	case beat.At.After(d.ClaimedAt):
 		return Disowned
 	}
 	return Alive // claimed since its last beat; the next one will list it

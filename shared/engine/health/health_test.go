@@ -103,8 +103,8 @@ func TestJudge(t *testing.T) {
 		{"the holder's heartbeat is just not over", running, beat(time.Second, lists), 7 * time.Second, Alive},
 		{"the holder left in order", running, gone, time.Second, HolderDead},
 		{"claimed since the last beat", running, beat(-time.Second, nil), 0, Alive},
-		{"a beat put together while the claim was written", running, beat(500*time.Millisecond, nil), time.Second, Alive},
-		{"a newer beat does not list it", running, beat(500*time.Millisecond+1, nil), time.Second, Disowned},
+		{"a beat as old as the claim", running, beat(0, nil), time.Second, Alive},
+		{"a newer beat does not list it", running, beat(1, nil), time.Second, Disowned},
 		{"a newer beat lists an older attempt", running, beat(time.Second, other), time.Second, Disowned},
 		{"not listed, and over", running, beat(time.Second, nil), time.Hour, HolderDead},
 	} {

@@ -219,8 +219,8 @@ type World struct {
 
 // Rules are the run's own, from its manifest.
 type Rules struct {
-	Deadline time.Time // zero is none
-	Grace    time.Duration
+	Deadline time.Time     // zero is none
+	Grace    time.Duration // for requests in flight, from when their holder learns of a stop
 	Settle   time.Duration // by then every living worker's heartbeat lists what it claimed before a stop
 	Tokens   int64         // budget; 0 is none
 	FailFast bool

@@ -162,7 +162,8 @@ func (d *decider) pause(why string, own bool) {
 }
 
 func (d *decider) startPause(why string) {
-	d.Phase, d.Message, d.StopAt, d.GraceUntil = Pausing, clip(why), d.now, d.now.Add(d.rules.Grace)
+	d.Phase, d.Message = Pausing, clip(why)
+	d.startGrace()
 }
 
 // end starts the end. The dispatched frontier is frozen: finalize answers for
@@ -172,10 +173,17 @@ func (d *decider) end(why Reason, message string) {
 		return
 	}
 	d.Phase, d.Reason, d.Message = Ending, why, clip(message)
-	d.Frozen, d.StopAt, d.GraceUntil = d.Next, d.now, d.now.Add(d.rules.Grace)
+	d.Frozen = d.Next
+	d.startGrace()
 	if d.world.End == "" {
 		d.effect(Effect{Act: SetEnd, Why: string(why)})
 	}
+}
+
+// startGrace gives holders their grace. It counts from when they learn of the
+// stop, and shows a heartbeat after it is over: Settle pays for both.
+func (d *decider) startGrace() {
+	d.StopAt, d.GraceUntil = d.now, d.now.Add(d.rules.Grace+d.rules.Settle)
 }
 
 // obeyControl acts on what control desires, once for each sequence.
