@@ -88,6 +88,16 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 		now := c.Clock.Now()
 		next, refused := run.Step(l.state, world, c.rules(l.manifest), pending, now)
 		if same(l.state, next) {
+			// Nothing to save, and so no compare-and-swap that would find out
+			// that the remembered state is old news.
+			current, err := c.current(ctx, l)
+			if err != nil {
+				return nil, err
+			}
+			if !current {
+				c.forget(id)
+				continue
+			}
 			return append(rejected, refused...), nil
 		}
 		if err := c.save(ctx, l, next); err != nil {
@@ -150,6 +160,15 @@ func (c *Coordinator) load(ctx context.Context, id identity.RunID) (*loaded, err
 	l.performed = len(l.state.Effects) == 0
 	c.remember(id, l)
 	return l, nil
+}
+
+// current reports whether the remembered state still is the saved one.
+func (c *Coordinator) current(ctx context.Context, l *loaded) (bool, error) {
+	d, err := c.Docs.Get(ctx, record.CoordinatorKey(l.state.Run))
+	if fault.Is(err, fault.NotFound) {
+		return l.rev == "", nil
+	}
+	return d.Revision == l.rev, err
 }
 
 func (c *Coordinator) remember(id identity.RunID, l *loaded) {

@@ -17,10 +17,9 @@ import (
 	"rollout/shared/record"
 )
 
-// Merge takes planned ranges into the index, in order, as far as they are
+// merge takes planned ranges into the index, in order, as far as they are
 // there.
-func (p *Planner) Merge(ctx context.Context, e events.RangePlanned) error {
-	id := identity.RunID(e.Run)
+func (p *Planner) merge(ctx context.Context, id identity.RunID) error {
 	for {
 		var doc record.Plan
 		rev, found, err := host.Load(ctx, p.Docs, record.PlanKey(id), &doc)
@@ -29,7 +28,7 @@ func (p *Planner) Merge(ctx context.Context, e events.RangePlanned) error {
 		}
 		next, err := p.mergeOne(ctx, id, doc)
 		if fault.Is(err, fault.NotFound) {
-			return nil // the next range is not planned yet; its own event comes
+			return nil // the next range is not planned yet; whoever plans it merges it
 		}
 		if err != nil {
 			return err
@@ -41,7 +40,7 @@ func (p *Planner) Merge(ctx context.Context, e events.RangePlanned) error {
 		if err != nil {
 			return err
 		}
-		if err := p.Send(ctx, host.CoordinateQueue, events.PlanAdvanced{Run: e.Run}); err != nil {
+		if err := p.Send(ctx, host.CoordinateQueue, events.PlanAdvanced{Run: string(id)}); err != nil {
 			return err
 		}
 	}

@@ -1,8 +1,8 @@
 // Package plan cuts a run's input into shards.
 //
 //	RunSubmitted ─▶ (unpack) ─▶ plan document, one PlanRange a range of 64 MiB
-//	PlanRange    ─▶ cut table, id list, range result ─▶ RangePlanned
-//	RangePlanned ─▶ merge: index entries in order, duplicates ─▶ PlanAdvanced
+//	PlanRange    ─▶ cut table, id list, range result
+//	              ─▶ merge: index entries in order, duplicates ─▶ PlanAdvanced
 //
 // Ranges are cut in parallel and in any order; the merge is the only writer of
 // the plan document and takes them in order, so that range k can be dispatched
@@ -193,7 +193,7 @@ func (p *Planner) sendRanges(ctx context.Context, id identity.RunID, doc record.
 		}
 		batch = append(batch, events.PlanRange{Run: string(id), Range: k, Input: in, Offset: offset, Limit: limit})
 		if len(batch) == sendBatch || k == doc.Total-1 {
-			if err := p.Send(ctx, host.TaskQueue, batch...); err != nil {
+			if err := p.Send(ctx, host.PlanQueue, batch...); err != nil {
 				return err
 			}
 			batch = batch[:0]

@@ -18,11 +18,11 @@ import (
 	"rollout/shared/record"
 )
 
-// Range cuts one range into shards.
+// Range cuts one range into shards, and merges what can be merged by then.
 func (p *Planner) Range(ctx context.Context, e events.PlanRange) error {
 	id := identity.RunID(e.Run)
 	if _, err := p.Blobs.Stat(ctx, record.RangeKey(id, e.Range), ""); err == nil {
-		return p.Send(ctx, host.TaskQueue, events.RangePlanned{Run: e.Run, Range: e.Range})
+		return p.merge(ctx, id)
 	} else if !fault.Is(err, fault.NotFound) {
 		return err
 	}
@@ -43,7 +43,7 @@ func (p *Planner) Range(ctx context.Context, e events.PlanRange) error {
 		_, err := p.trouble(ctx, id, err)
 		return err
 	}
-	return p.Send(ctx, host.TaskQueue, events.RangePlanned{Run: e.Run, Range: e.Range})
+	return p.merge(ctx, id)
 }
 
 // cut is one range being cut.

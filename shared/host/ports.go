@@ -38,6 +38,7 @@ func (p Ports) From(source string) Ports {
 const (
 	CoordinateQueue = "coordinate" // what happened, for coordinate
 	TaskQueue       = "tasks"      // what to do, for submit, plan and finalize
+	PlanQueue       = "plan"       // ranges to cut: long, so that they hold nothing else up
 )
 
 // WorkQueue is the queue that a pool's workers pull from.

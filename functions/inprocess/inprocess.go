@@ -1,0 +1,96 @@
+// Package inprocess runs all functions in one process, on the events, timers
+// and queues that clouds would call them with: at least once, in any order.
+//
+//	uploads ─▶ submit ─▶ tasks ─▶ plan, finalize
+//	               coordinate queue ─▶ coordinate      timer ─▶ reclaim
+//
+// It is wiring: it receives, calls a handler, acknowledges. It holds no state
+// of any run, and any number of processes may run it over the same stores.
+package inprocess
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"rollout/functions/coordinate"
+	"rollout/functions/finalize"
+	"rollout/functions/plan"
+	"rollout/functions/reclaim"
+	"rollout/functions/submit"
+	"rollout/shared/blob"
+	"rollout/shared/config"
+	"rollout/shared/engine/health"
+	"rollout/shared/host"
+	"rollout/shared/input"
+)
+
+// Config says what to run.
+type Config struct {
+	Deployment config.Deployment
+	// Uploads are the objects created in the bucket; nil if nobody watches it.
+	Uploads <-chan blob.Info
+	// Planners is how many ranges are cut at once; 2 if unset.
+	Planners int
+	// Gather is how long coordinate lets events gather; 50 ms if unset.
+	Gather time.Duration
+}
+
+// System is all functions of one process.
+type System struct {
+	host.Ports
+	cfg        Config
+	submit     *submit.Submitter
+	plan       *plan.Planner
+	coordinate *coordinate.Coordinator
+	finalize   *finalize.Finalizer
+	reclaim    *reclaim.Reclaimer
+
+	mu         sync.Mutex
+	finalizing map[string]bool // runs being finalized here
+}
+
+// New wires the functions over the ports.
+func New(p host.Ports, cfg Config) *System {
+	if cfg.Planners == 0 {
+		cfg.Planners = 2
+	}
+	if cfg.Gather == 0 {
+		cfg.Gather = 50 * time.Millisecond
+	}
+	t := Timings(cfg.Deployment.Health)
+	ix := input.NewIndex(p.Blobs, p.Docs)
+	return &System{Ports: p, cfg: cfg,
+		submit:     submit.New(p, cfg.Deployment),
+		plan:       plan.New(p),
+		coordinate: coordinate.New(p, ix, t, cfg.Deployment.Defaults.Limits.Grace.Std()),
+		finalize:   finalize.New(p, ix),
+		reclaim:    reclaim.New(p, t),
+		finalizing: map[string]bool{},
+	}
+}
+
+// Timings are the deployment's as the engine takes them.
+func Timings(h config.Health) health.Timings {
+	return health.Timings{Interval: h.Interval.Std(), SelfFence: h.SelfFence.Std(), FailureTimeout: h.FailureTimeout.Std(), SkewBudget: h.SkewBudget.Std()}
+}
+
+// Submitter returns the submit function, for callers that pin inputs
+// themselves.
+func (s *System) Submitter() *submit.Submitter { return s.submit }
+
+// Run runs the functions until ctx ends.
+func (s *System) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	all.Go(func() { s.watchUploads(ctx) })
+	all.Go(func() { s.runCoordinate(ctx) })
+	all.Go(func() { s.runReclaim(ctx) })
+	for range 2 {
+		all.Go(func() { s.consume(ctx, host.TaskQueue, s.task) })
+	}
+	for range s.cfg.Planners {
+		all.Go(func() { s.consume(ctx, host.PlanQueue, s.task) })
+	}
+	all.Wait()
+	return nil
+}

@@ -1,0 +1,119 @@
+package infer
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"rollout/gpuworker/engine"
+	"rollout/shared/dialect"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+)
+
+// Back-off between asks of one request: doubling, with jitter.
+const (
+	firstBackoff = 50 * time.Millisecond
+	lastBackoff  = 10 * time.Second
+)
+
+// ask asks the engine for one decode of the item until there is an answer or
+// a fault that is the item's own. Canceled means that there is neither.
+func (t *task) ask(ctx context.Context, a *answers, decode int) (dialect.Answer, error) {
+	sampling := t.shard.Manifest.Config.Sampling
+	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: a.item.Body(nil, t.model.URI, sampling, a.id, decode)}
+	tries, failures, allowed := 0, 0, max(1, t.shard.Manifest.Config.Limits.Failures)
+	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
+		got, err := t.once(ctx, req)
+		if err == nil {
+			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning, ToolCalls: got.ToolCalls,
+				Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage)}, nil
+		}
+		if ctx.Err() != nil {
+			return dialect.Answer{}, fault.As(fault.Canceled, ctx.Err(), "answer item %d", a.place.Item)
+		}
+		switch fault.Of(err) {
+		case fault.Invalid: // the request's own fault
+			return dialect.Answer{}, err
+		case fault.Denied: // every request's fault
+			t.abort(err)
+			return dialect.Answer{}, fault.As(fault.Canceled, err, "answer item %d", a.place.Item)
+		case fault.Unavailable:
+			if err := t.awaitEngine(ctx, err); err != nil {
+				return dialect.Answer{}, err
+			}
+		case fault.Throttled:
+			backoff = max(backoff, fault.RetryAfter(err))
+		default: // a failure, charged to the item
+			failures++
+			if failures >= allowed {
+				return dialect.Answer{}, err
+			}
+		}
+		tries++
+		if !t.pause(ctx, jitter(backoff, a.id, tries)) {
+			return dialect.Answer{}, fault.New(fault.Canceled, "item %d waits for the engine while its shard stops", a.place.Item)
+		}
+	}
+}
+
+// jitter spreads a back-off over its second half, by item: items that failed
+// together do not come back together, and a replay waits the same.
+func jitter(d time.Duration, item identity.ContentID, try int) time.Duration {
+	dice := binary.LittleEndian.Uint32(item[try%8*4:])
+	return d/2 + time.Duration(float64(d/2)*float64(dice)/(1<<32))
+}
+
+// once asks the engine once, within the deadlines on progress and as a whole.
+func (t *task) once(ctx context.Context, req engine.Request) (engine.Answer, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if t.cfg.Request > 0 {
+		whole := time.AfterFunc(t.cfg.Request, func() { cancel(t.late("the request took longer than", t.cfg.Request)) })
+		defer whole.Stop()
+	}
+	silence := time.AfterFunc(t.cfg.Progress, func() { cancel(t.late("no token came for", t.cfg.Progress)) })
+	defer silence.Stop()
+	got, err := t.cfg.Engine.Answer(ctx, req, func() { silence.Reset(t.cfg.Progress) })
+	if err != nil && ctx.Err() != nil {
+		if cause := context.Cause(ctx); fault.ClassOf(cause) == fault.Timeout {
+			return got, cause
+		}
+	}
+	return got, err
+}
+
+func (t *task) late(what string, limit time.Duration) error {
+	return &fault.Error{Kind: fault.Corrupt, Class: fault.Timeout, Err: fault.New(fault.Corrupt, "%s %s", what, limit)}
+}
+
+// awaitEngine waits until an engine that broke off can answer again. It
+// charges nobody. When the engine stays away, the shard goes back.
+func (t *task) awaitEngine(ctx context.Context, why error) error {
+	until := t.cfg.Clock.Now().Add(t.cfg.Patience)
+	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
+		if err := t.Ready(ctx); err == nil {
+			return nil
+		}
+		if !t.cfg.Clock.Now().Before(until) {
+			t.abort(fault.Wrap(why, "the engine has been away for %s", t.cfg.Patience))
+		}
+		if !t.pause(ctx, backoff) {
+			return fault.As(fault.Canceled, why, "wait for the engine")
+		}
+	}
+}
+
+// pause waits; false if the shard stops or ctx ends meanwhile: then nothing is
+// begun any more.
+func (t *task) pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-t.shard.Stopping():
+	case <-ctx.Done():
+	}
+	return false
+}

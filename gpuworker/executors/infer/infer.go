@@ -1,0 +1,192 @@
+// Package infer is the executor of batch runs: one item, n requests, one row.
+//
+// It builds each request from the item's line, asks the engine, tells an
+// item's own faults from the engine's, and renders the row in the dialect of
+// the input. Requests and rows are pure functions of line, config and answer
+// (I10). It never claims, commits or retries a shard.
+package infer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"rollout/gpuworker/engine"
+	"rollout/gpuworker/worker"
+	"rollout/shared/clock"
+	"rollout/shared/dialect"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/input"
+)
+
+// Config is an executor's settings.
+type Config struct {
+	Engine engine.Engine
+	Clock  clock.Clock
+	Log    *slog.Logger
+	// Progress is the longest silence of a request before it counts as hung.
+	Progress time.Duration
+	// Request is the longest a request may take at all; 0 is no limit.
+	Request time.Duration
+	// Patience is how long the engine may be down before shards go back.
+	Patience time.Duration
+}
+
+// Executor answers shards. Safe for concurrent use.
+type Executor struct{ cfg Config }
+
+// New returns an executor over an engine.
+func New(cfg Config) *Executor { return &Executor{cfg} }
+
+// Ready reports whether the engine can answer.
+func (x *Executor) Ready(ctx context.Context) error {
+	_, err := x.cfg.Engine.Ready(ctx)
+	return err
+}
+
+// Run answers the shard's open items.
+func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
+	ctx, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	id, ok := identity.ParseContentID(s.Manifest.ModelID)
+	if !ok {
+		return fault.New(fault.Corrupt, "manifest of run %s names the model id %q", s.Manifest.Run, s.Manifest.ModelID)
+	}
+	t := task{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
+		model: dialect.Model{URI: s.Manifest.ModelURI, ID: id, Params: s.Manifest.Config.Sampling.Canonical()}}
+	var inFlight sync.WaitGroup
+	for i := range s.Open(ctx) {
+		if !t.begin(ctx, i, &inFlight) {
+			break
+		}
+	}
+	inFlight.Wait()
+	if cause := context.Cause(ctx); ctx.Err() != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// task is one shard being answered.
+type task struct {
+	*Executor
+	shard   *worker.Shard
+	dialect dialect.Name
+	model   dialect.Model
+	abort   context.CancelCauseFunc // hands the shard back: the engine is at fault
+}
+
+// begin starts an item's requests, one place each; false if there are no more
+// places to be had.
+func (t *task) begin(ctx context.Context, i int, inFlight *sync.WaitGroup) bool {
+	line := t.shard.Lines[i]
+	it, err := t.parse(line)
+	if err != nil {
+		t.fail(i, it, line.Place, err, 0)
+		return true
+	}
+	id := it.ItemID(t.model, line.Place.Item)
+	a := &answers{task: t, index: i, item: it, id: id, place: line.Place}
+	n := it.Decodes(t.shard.Manifest.Config.Sampling)
+	a.got, a.left = make([]dialect.Answer, n), n
+	for k := range n {
+		release, ok := t.shard.Slot(ctx)
+		if !ok {
+			return false
+		}
+		inFlight.Go(func() {
+			defer release()
+			answer, err := t.ask(ctx, a, k)
+			a.take(k, answer, err)
+		})
+	}
+	return true
+}
+
+// parse reads the line; the item comes with the error as far as its own id
+// can be read.
+func (t *task) parse(l input.Line) (*dialect.Item, error) {
+	if l.TooLong > 0 {
+		return nil, &fault.Error{Kind: fault.Invalid, Class: fault.InvalidLine, Err: fault.New(fault.Invalid, "the line has %d bytes, more than 16 MiB", l.TooLong),
+			Remedy: "shorten it or split it"}
+	}
+	it, err := dialect.Parse(t.dialect, l.Bytes)
+	if err != nil {
+		return it, err
+	}
+	if d := l.Duplicate; d != nil {
+		return it, &fault.Error{Kind: fault.Invalid, Class: fault.DuplicateID, Err: fault.New(fault.Invalid, "line %d of %s has the same id and came first", d.Line, d.File),
+			Remedy: "give every line an id of its own"}
+	}
+	return it, it.CheckModel(t.model.URI)
+}
+
+// fail gives the item its error row.
+func (t *task) fail(i int, it *dialect.Item, place dialect.Place, err error, wasted int64) {
+	f := dialect.Failure{Place: place, Class: classOf(err), Message: err.Error()}
+	if it != nil {
+		switch {
+		case it.HasID:
+			f.ID = it.ID
+		case it.Request != nil:
+			f.ID = it.OwnID(it.ItemID(t.model, place.Item))
+		}
+	}
+	t.shard.Put(i, dialect.AppendError(nil, t.dialect, f), f.Class, worker.Tokens{Wasted: wasted})
+}
+
+// classOf is the class that the error amounts to for an item.
+func classOf(err error) fault.Class {
+	if c := fault.ClassOf(err); c != "" {
+		return c
+	}
+	if fault.Is(err, fault.Invalid) {
+		return fault.Refused
+	}
+	return fault.Engine
+}
+
+// answers gathers the answers to one item's requests.
+type answers struct {
+	*task
+	index int
+	item  *dialect.Item
+	id    identity.ContentID
+	place dialect.Place
+
+	mu   sync.Mutex
+	got  []dialect.Answer
+	left int
+	err  error
+}
+
+// take takes one request's end in; the last one makes the item's row. A
+// request that was cut off leaves the item without a row: it starts again.
+func (a *answers) take(k int, answer dialect.Answer, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.got[k] = answer
+	a.left--
+	if err != nil && (a.err == nil || fault.Is(err, fault.Canceled)) {
+		a.err = err
+	}
+	if a.left > 0 || fault.Is(a.err, fault.Canceled) {
+		return
+	}
+	var t worker.Tokens
+	for i, g := range a.got {
+		t.Completion += g.Usage.CompletionTokens
+		if i == 0 {
+			t.Prompt = g.Usage.PromptTokens
+		}
+	}
+	if a.err != nil {
+		a.fail(a.index, a.item, a.place, a.err, t.Completion)
+		return
+	}
+	row := dialect.AppendOutput(nil, a.item, a.model, dialect.Result{ID: a.item.OwnID(a.id), Answers: a.got, GeneratedAt: a.cfg.Clock.Now().UTC()})
+	a.shard.Put(a.index, row, "", t)
+}

@@ -1,0 +1,119 @@
+package sim
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+	"time"
+
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/record"
+)
+
+// audit watches every accepted write for broken invariants.
+type audit struct {
+	w  *World
+	mu sync.Mutex
+
+	puts   map[string]int
+	shards map[string]shard.Doc
+	paused map[identity.RunID]time.Time // since when the run's control desires no work
+	broken []string
+}
+
+func newAudit(w *World) *audit {
+	return &audit{w: w, puts: map[string]int{}, shards: map[string]shard.Doc{}, paused: map[identity.RunID]time.Time{}}
+}
+
+func (a *audit) breakf(format string, args ...any) {
+	a.w.tracef("BROKEN "+format, args...)
+	a.broken = append(a.broken, format)
+	a.w.t.Errorf("seed %d: "+format, append([]any{a.w.seed}, args...)...)
+}
+
+// put checks I2: nothing that was put under work/ or runs/ is put again.
+func (a *audit) put(key string, createOnly bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.puts[key]++
+	if strings.HasPrefix(key, record.Prompts) {
+		return
+	}
+	if a.puts[key] > 1 || !createOnly {
+		a.breakf("I2: %s is put %d times, create-only %v", key, a.puts[key], createOnly)
+	}
+}
+
+// document checks a shard's document against the one before it, and the size
+// of a run's.
+func (a *audit) document(p *process, key string, value []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p.dead.Load() {
+		a.breakf("%s wrote %s after its death", p.name, key)
+	}
+	switch prefix, _, _ := strings.Cut(key, "/"); prefix {
+	case "shard":
+		a.shard(p, key, value)
+	case "coordinator":
+		a.coordinator(p, key, value)
+	}
+}
+
+func (a *audit) shard(p *process, key string, value []byte) {
+	var d shard.Doc
+	if err := json.Unmarshal(value, &d); err != nil {
+		a.breakf("document %s: %v", key, err)
+		return
+	}
+	if len(value) > 4<<10 {
+		a.breakf("document %s has %d bytes", key, len(value))
+	}
+	was, known := a.shards[key]
+	a.shards[key] = d
+	if !known {
+		was = shard.New(d.Run, d.Shard)
+	}
+	switch {
+	case was.State == shard.Done:
+		a.breakf("I2: %s rewrote the Done shard %d", p.name, d.Shard)
+	case d.State == shard.Running && d.Attempt == was.Attempt+1: // a claim
+		if since, ok := a.paused[d.Run]; ok && p.Now().Sub(since) > 5*time.Second {
+			a.breakf("I9: %s claimed shard %d %s after the pause", p.name, d.Shard, p.Now().Sub(since))
+		}
+		if was.State == shard.Running && was.Worker == p.name && known {
+			a.w.tracef("%s claims shard %d from itself", p.name, d.Shard)
+		}
+	case d.Attempt != was.Attempt:
+		a.breakf("I3: %s took shard %d from attempt %d to %d", p.name, d.Shard, was.Attempt, d.Attempt)
+	case was.State != shard.Running && d.State != shard.Done:
+		a.breakf("I3: %s made the %s shard %d %s", p.name, was.State, d.Shard, d.State)
+	case d.State == shard.Done && d.Sealed == "" && was.Worker != p.name:
+		a.breakf("I3: %s committed shard %d of %s", p.name, d.Shard, was.Worker)
+	}
+}
+
+func (a *audit) coordinator(p *process, key string, value []byte) {
+	if len(value) > 16<<10 {
+		a.breakf("document %s has %d bytes", key, len(value))
+	}
+	var s run.State
+	if err := json.Unmarshal(value, &s); err != nil {
+		a.breakf("document %s: %v", key, err)
+		return
+	}
+	a.w.tracef("%s saved run: %s step %d, %d planned, %d sent, frontier %d, ok %d, failed %d %s", p.name, s.Phase, s.Steps, s.Shards, s.Next, s.Done.Frontier(), s.Counts.OK, s.Counts.Failed, s.Message)
+}
+
+// stopped notes that from now on the run must start no work.
+func (a *audit) stopped(id identity.RunID, stopped bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !stopped {
+		delete(a.paused, id)
+	} else if _, ok := a.paused[id]; !ok {
+		a.paused[id] = time.Now()
+	}
+}

@@ -1,0 +1,195 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"rollout/events"
+	"rollout/functions/submit"
+	"rollout/shared/blob"
+	"rollout/shared/config"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// scenario is what users do in a world: one run, and what they want of it.
+type scenario struct {
+	*World
+	id    identity.RunID
+	files []file
+	cfg   config.Run
+	plot  plot
+}
+
+// file is an input of the run and what is expected of its lines.
+type file struct {
+	key   string
+	bytes []byte
+	lines []line
+}
+
+// line is an item as its writer sees it.
+type line struct {
+	id     string // its own; "" if it names none
+	class  fault.Class
+	number int
+	bytes  []byte
+}
+
+// plot is what the user does to the run.
+type plot int
+
+const (
+	undisturbed plot = iota
+	pauses
+	stops
+	expires
+	plots
+)
+
+// write makes up the run's files and config.
+func (w *World) write() *scenario {
+	s := &scenario{World: w, cfg: config.DefaultRun(), plot: plot(w.dice.below("plot", int(plots)+2)) % plots}
+	s.cfg.Shard.Items = 1 + w.dice.below("shard items", 24)
+	s.cfg.Limits.Grace = config.Duration(3 * time.Second)
+	if s.plot == expires {
+		s.cfg.Limits.Deadline = config.Duration(w.dice.between("deadline", 2*time.Second, 30*time.Second))
+	}
+	ids := map[string]bool{}
+	for f := range 1 + w.dice.below("files", 3) {
+		s.files = append(s.files, w.file(fmt.Sprintf("prompts/%d.jsonl", f), ids))
+	}
+	return s
+}
+
+// file makes up one file of all kinds of lines.
+func (w *World) file(key string, ids map[string]bool) file {
+	f := file{key: key}
+	var b bytes.Buffer
+	for n := range w.dice.below("lines", 120) {
+		l := line{number: n + 1}
+		switch w.dice.below("kind", 12) {
+		case 0:
+			b.WriteString("\n")
+			continue
+		case 1:
+			l.class, l.bytes = fault.InvalidLine, []byte(`["no", "object"]`)
+		case 2:
+			l.class = fault.Refused
+			l.bytes = fmt.Appendf(nil, `{"prompt":"%s %d"}`, refuse, n)
+		case 3, 4, 5:
+			l.id = fmt.Sprintf("id-%d", w.dice.below("id", 400))
+			if ids[l.id] {
+				l.class = fault.DuplicateID
+			}
+			ids[l.id] = true
+			l.bytes = fmt.Appendf(nil, `{"id":%q,"prompt":"number %d of %s"}`, l.id, n, key)
+		default:
+			l.bytes = fmt.Appendf(nil, `{"prompt":"number %d","tag":[%d, 1e2]}`, w.dice.below("prompt", 50), n)
+		}
+		b.Write(l.bytes)
+		b.WriteString("\n")
+		f.lines = append(f.lines, l)
+	}
+	f.bytes = b.Bytes()
+	return f
+}
+
+// submit puts the files and creates the run over all of them, several times:
+// events come twice.
+func (s *scenario) submit(ctx context.Context) {
+	m := record.Manifest{Name: "sim"}
+	for _, f := range s.files {
+		info, err := s.bucket.Put(ctx, f.key, bytes.NewReader(f.bytes), blob.PutOptions{})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		m.Inputs = append(m.Inputs, record.Input{Key: f.key, Version: info.Version, Size: info.Size})
+	}
+	m.Run = identity.UploadRun("sim", s.files[0].key, m.Inputs[0].Version)
+	s.id = m.Run
+	p := s.start(ctx, "submitter", 0)
+	sub := submit.New(s.ports(p), s.deploy)
+	for range 1 + s.dice.below("submissions", 3) {
+		for {
+			err := sub.Create(ctx, m, s.cfg)
+			if err == nil {
+				break
+			}
+			s.tracef("submit again: %v", err)
+		}
+	}
+}
+
+// act does what the plot says, while the run goes on.
+func (s *scenario) act(ctx context.Context) {
+	user := s.api()
+	do := func(what string, f func() error) {
+		err := f()
+		s.tracef("user: %s: %v", what, err)
+	}
+	switch s.plot {
+	case pauses:
+		for range 1 + s.dice.below("pauses", 3) {
+			pause(ctx, s.dice.between("before pause", 0, 6*time.Second))
+			do("pause", func() error { return user.Pause(ctx, s.id, "lunch") })
+			s.audit.stopped(s.id, true)
+			pause(ctx, s.dice.between("paused", 100*time.Millisecond, 20*time.Second))
+			s.audit.stopped(s.id, false)
+			do("resume", func() error { return user.Resume(ctx, s.id, "") })
+		}
+	case stops:
+		pause(ctx, s.dice.between("before stop", 0, 12*time.Second))
+		do("stop", func() error { return user.Stop(ctx, s.id, "enough") })
+		s.audit.stopped(s.id, true)
+	}
+}
+
+// nag repeats hints that anybody may send at any time, also wrong ones.
+func (s *scenario) nag(ctx context.Context) {
+	ports := s.ports(s.start(ctx, "nag", 0))
+	for s.unruly() && ctx.Err() == nil {
+		pause(ctx, s.dice.between("nag", 0, 8*time.Second))
+		n := s.dice.below("nag shard", 60)
+		var hint events.Payload
+		switch s.dice.below("nag kind", 5) {
+		case 0:
+			hint = events.ShardLost{Run: string(s.id), Shard: n, Generation: s.dice.below("nag generation", 3)}
+		case 1:
+			hint = events.Released{Run: string(s.id), Shard: n, Worker: "nobody", Attempt: 1}
+		case 2:
+			hint = events.Ring{Run: string(s.id), Reason: "nag"}
+		case 3:
+			hint = events.PlanAdvanced{Run: string(s.id)}
+		case 4:
+			_ = ports.Send(ctx, host.TaskQueue, events.Finalize{Run: string(s.id)})
+			continue
+		}
+		_ = ports.Send(ctx, host.CoordinateQueue, hint) // lost hints are part of the game
+	}
+}
+
+// awaitEnd waits until the run has ended.
+func (s *scenario) awaitEnd(ctx context.Context) run.State {
+	for {
+		st, _ := s.state(ctx, s.id)
+		if st.Phase.Ended() {
+			return st
+		}
+		if time.Since(s.begun) > unrulyFor {
+			s.calm.Store(true)
+		}
+		if time.Since(s.begun) > patience {
+			b, _ := json.Marshal(st)
+			s.t.Errorf("seed %d: the run has not ended: %s", s.seed, b)
+			return st
+		}
+		pause(ctx, 250*time.Millisecond)
+	}
+}

@@ -1,0 +1,213 @@
+// Package sim runs the whole system, functions and workers, in one simulated
+// world: in-memory stores, simulated time, and a seed that decides everything
+// that goes wrong.
+//
+// Processes are the real code over the real ports; only the drivers, the
+// clock and the engine are simulated. Each call to a store comes late, may
+// fail, may lose its reply, and may be the last thing its process did;
+// messages are lost, repeated and reordered; clocks disagree. At the end the
+// invariants are checked. A seed replays.
+package sim
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rollout/functions/api"
+	"rollout/functions/inprocess"
+	"rollout/gpuworker/executors/infer"
+	"rollout/gpuworker/worker"
+	"rollout/shared/blob"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/document"
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/memory"
+	"rollout/shared/queue"
+	"rollout/shared/record"
+	"rollout/shared/retry"
+)
+
+// chaos says how often what goes wrong, as chances a call or a message.
+type chaos struct {
+	Crash, Fail, LoseReply, Drop, Duplicate, Late float64
+}
+
+// Times of a simulation.
+const (
+	unrulyFor = 40 * time.Second // then the world behaves, so that runs must end
+	patience  = 30 * time.Minute // and by then they must have
+)
+
+// World is one simulation.
+type World struct {
+	t       testing.TB
+	seed    uint64
+	dice    *dice
+	timings health.Timings
+	chaos   chaos
+	audit   *audit
+	calm    atomic.Bool
+
+	bucket *memory.Bucket
+	docs   *memory.Documents
+	queues *memory.Queues
+	deploy config.Deployment
+	trace  *strings.Builder
+	begun  time.Time
+}
+
+// newWorld returns a world in which nothing runs yet. It must be made within a
+// synctest bubble.
+func newWorld(t testing.TB, seed uint64) *World {
+	d := newDice(seed)
+	deploy := config.DefaultDeployment()
+	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
+	w := &World{t: t, seed: seed, dice: d, timings: inprocess.Timings(deploy.Health), deploy: deploy, begun: time.Now(),
+		bucket: memory.NewBucket(clock.System{}), docs: memory.NewDocuments(), queues: memory.NewQueues(clock.System{}),
+		trace: &strings.Builder{},
+	}
+	w.audit = newAudit(w)
+	level := func(name string, most float64) float64 { // a third of all worlds lack each kind of fault
+		return most * max(0, float64(d.below(name, 3))-0) / 2
+	}
+	w.chaos = chaos{Crash: level("crash", 0.003), Fail: level("fail", 0.03), LoseReply: level("lose", 0.03),
+		Drop: level("drop", 0.1), Duplicate: level("duplicate", 0.3), Late: level("late", 0.3)}
+	return w
+}
+
+// unruly reports whether things still go wrong.
+func (w *World) unruly() bool { return !w.calm.Load() }
+
+func (w *World) tracef(format string, args ...any) {
+	fmt.Fprintf(w.trace, "%9.3fs ", time.Since(w.begun).Seconds())
+	fmt.Fprintf(w.trace, format+"\n", args...)
+}
+
+// ports are the stores as the process sees them, with the retries that every
+// process has.
+func (w *World) ports(p *process) host.Ports {
+	policy := retry.Policy{Dice: func() float64 { return float64(w.dice.throw("retry/"+p.name)>>11) / (1 << 53) }}
+	return host.Ports{
+		Blobs: blobs{p, w.bucket}, Docs: document.Reliable(documents{p, w.docs}, policy),
+		Queues: queue.Reliable(queues{p, w.queues}, policy), Clock: p, Source: p.name,
+		Log: slog.New(slog.NewTextHandler(logWriter{w, p}, &slog.HandlerOptions{Level: slog.LevelInfo})),
+	}
+}
+
+// logWriter puts a process's log into the trace.
+type logWriter struct {
+	w *World
+	p *process
+}
+
+func (l logWriter) Write(b []byte) (int, error) {
+	l.w.tracef("%s %s", l.p.name, strings.TrimSpace(string(b)))
+	return len(b), nil
+}
+
+// lives runs a process again and again, each time under a new name, until ctx
+// ends.
+func (w *World) lives(ctx context.Context, name string, live func(p *process)) {
+	for n := 0; ctx.Err() == nil; n++ {
+		p := w.start(ctx, fmt.Sprintf("%s-%d", name, n), w.chaos.Crash)
+		live(p)
+		p.die()
+		pause(ctx, w.dice.between("rest/"+name, 10*time.Millisecond, 4*time.Second))
+	}
+}
+
+// control runs all functions as one process.
+func (w *World) control(ctx context.Context, name string) {
+	w.lives(ctx, name, func(p *process) {
+		s := inprocess.New(w.ports(p), inprocess.Config{Deployment: w.deploy})
+		_ = s.Run(p.ctx) // it ends with its process only
+	})
+}
+
+// worker runs one worker at a time. Now and then it is drained, or frozen for
+// longer than its lease.
+func (w *World) worker(ctx context.Context, name string) {
+	w.lives(ctx, name, func(p *process) {
+		ports := w.ports(p)
+		exec := infer.New(infer.Config{Engine: &moody{process: p}, Clock: p, Log: ports.Log, Progress: time.Minute, Patience: 5 * time.Second})
+		wk := worker.New(ports, worker.Config{ID: p.name, Pool: "default", Timings: w.timings, InFlight: 1 + w.dice.below("in flight/"+name, 16),
+			Checkpoint: w.dice.between("checkpoint/"+name, time.Second, 20*time.Second), Drain: 5 * time.Second, Grace: 3 * time.Second},
+			input.NewIndex(ports.Blobs, ports.Docs), exec)
+		if w.unruly() && w.dice.chance("fate/"+name, 0.5) {
+			go w.fate(p, wk)
+		}
+		if err := wk.Run(p.ctx); err != nil {
+			w.tracef("%s ended: %v", p.name, err)
+		}
+	})
+}
+
+// fate drains, freezes or kills a worker after a while.
+func (w *World) fate(p *process, wk *worker.Worker) {
+	pause(p.ctx, w.dice.between("when/"+p.name, 0, 15*time.Second))
+	if p.ctx.Err() != nil {
+		return
+	}
+	switch w.dice.below("what/"+p.name, 3) {
+	case 0:
+		wk.Drain("a notice")
+		wk.Drain("the same notice again")
+	case 1:
+		w.tracef("%s is frozen", p.name)
+		thaw := p.freeze()
+		pause(p.ctx, w.dice.between("frozen/"+p.name, time.Second, 12*time.Second))
+		thaw()
+		w.tracef("%s is thawed", p.name)
+	case 2:
+		w.tracef("%s is killed", p.name)
+		p.die()
+	}
+}
+
+// state reads a run's state as it is, past all faults.
+func (w *World) state(ctx context.Context, id identity.RunID) (s run.State, found bool) {
+	_, found, err := host.Load(ctx, w.docs, record.CoordinatorKey(id), &s)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s, found
+}
+
+// api is the service that a user's command calls, over stores without faults.
+func (w *World) api() *api.Service {
+	return api.New(host.Ports{Blobs: w.bucket, Docs: w.docs, Queues: w.queues, Clock: clock.System{}, Source: "user", Log: slog.New(slog.DiscardHandler)}, w.deploy)
+}
+
+// object reads an object as it is.
+func (w *World) object(ctx context.Context, key string) []byte {
+	r, _, err := w.bucket.Get(ctx, key, blob.GetOptions{})
+	if err != nil {
+		w.t.Fatalf("seed %d: %v", w.seed, err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return b
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
