@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -233,37 +232,6 @@ func TestEmptyFoldersGoWithTheirLastObject(t *testing.T) {
 	left, err := os.ReadDir(filepath.Join(b.Dir(), "work"))
 	if err != nil || len(left) != 0 {
 		t.Errorf("work/ holds %v, %v, want it empty and there", left, err)
-	}
-}
-
-func TestFoldersLargerThanOneBatchAreListedInOrder(t *testing.T) {
-	t.Parallel()
-	b := openBucket(t, t.TempDir())
-	if err := os.Mkdir(filepath.Join(b.Dir(), "many"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	var want []string
-	for i := range 20_000 { // more than two batches
-		key := fmt.Sprintf("many/%05d", i)
-		want = append(want, key)
-		writeFile(t, filepath.Join(b.Dir(), key), "")
-	}
-	var got []string
-	for after := ""; ; {
-		page, err := b.List(t.Context(), "many/", after, 9000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, info := range page {
-			got = append(got, info.Key)
-		}
-		if len(page) < 9000 {
-			break
-		}
-		after = page[len(page)-1].Key
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("listed %d keys, want %d in order", len(got), len(want))
 	}
 }
 

@@ -47,6 +47,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]b
 // walkOptions say what to walk and whom to tell about what is no object.
 type walkOptions struct {
 	prefix, after string
+	batch         int                         // names of a folder held at once; 0 is walkBatch
 	entered       func(path string)           // a folder that is walked; may be nil
 	ignored       func(key string, err error) // a visible entry that is no object; may be nil
 }
@@ -63,6 +64,9 @@ func (b *Bucket) walk(ctx context.Context, o walkOptions, visit func(blob.Info) 
 		return err
 	}
 	defer at.close()
+	if o.batch == 0 {
+		o.batch = walkBatch
+	}
 	return at.walk(ctx, o, visit)
 }
 
@@ -85,7 +89,7 @@ func (f *folder) walk(ctx context.Context, o walkOptions, visit func(blob.Info) 
 		if err := ctx.Err(); err != nil {
 			return fault.Wrap(err, "walk %s", f.path)
 		}
-		entries, err := f.smallest(last, strict)
+		entries, err := f.smallest(last, strict, o.batch)
 		if err != nil {
 			return err
 		}
@@ -94,7 +98,7 @@ func (f *folder) walk(ctx context.Context, o walkOptions, visit func(blob.Info) 
 				return err
 			}
 		}
-		if len(entries) < walkBatch {
+		if len(entries) < o.batch {
 			return nil
 		}
 		last = entries[len(entries)-1]
@@ -149,14 +153,14 @@ func (o walkOptions) ignore(key string, err error) error {
 	return nil
 }
 
-// smallest returns, sorted, up to walkBatch entries of the folder that sort
+// smallest returns, sorted, up to limit entries of the folder that sort
 // after `after` (or at it, unless strict). Folders have a slash at their end,
 // which is what gives the order of whole keys: "a-b" comes before "a/b".
-func (f *folder) smallest(after string, strict bool) ([]string, error) {
+func (f *folder) smallest(after string, strict bool, limit int) ([]string, error) {
 	var entries []string
 	keep := func() {
 		slices.Sort(entries)
-		entries = entries[:min(len(entries), walkBatch)]
+		entries = entries[:min(len(entries), limit)]
 	}
 	err := f.eachEntry(func(batch []os.DirEntry) error {
 		for _, e := range batch {
@@ -171,7 +175,7 @@ func (f *folder) smallest(after string, strict bool) ([]string, error) {
 				entries = append(entries, name)
 			}
 		}
-		if len(entries) >= 2*walkBatch {
+		if len(entries) >= 2*limit {
 			keep()
 		}
 		return nil
