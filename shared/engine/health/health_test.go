@@ -1,9 +1,11 @@
 package health
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
+	"rollout/shared/engine/identity"
 	"rollout/shared/engine/shard"
 )
 
@@ -111,5 +113,18 @@ func TestJudge(t *testing.T) {
 		if got := embedded.Judge(c.doc, c.beat, start.Add(c.now)); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
+	}
+}
+
+// The field names are the document's format.
+func TestBeatJSON(t *testing.T) {
+	t.Parallel()
+	b := Beat{Schema: 1, Worker: "w", Pool: "p", State: Ready, At: start, DueAt: start, Started: start, InFlight: 8, Host: "h", PID: 2, CPUs: 3, GPUs: 4,
+		Holds: []Held{{run, 7, 2}}, Control: map[identity.RunID]uint64{run: 5}}
+	got, err := json.Marshal(b)
+	at := `"2025-01-01T00:00:00Z"`
+	if want := `{"schema":1,"worker":"w","pool":"p","state":"ready","at":` + at + `,"due_at":` + at + `,"started":` + at + `,"in_flight":8,` +
+		`"host":"h","pid":2,"cpus":3,"gpus":4,"holds":[{"run":"` + run + `","shard":7,"attempt":2}],"control":{"` + run + `":5}}`; err != nil || string(got) != want {
+		t.Errorf("got  %s (%v)\nwant %s", got, err, want)
 	}
 }

@@ -44,6 +44,11 @@ func (w *twin) act() {
 			w.world.Shards += rapid.SampledFrom([]int{0, 1, 5, 300}).Draw(t, "planned")
 			w.world.Items = uint64(w.world.Shards)
 			w.world.Complete = w.chance(3, "complete")
+			w.world.Problem, w.world.Ends, w.world.ProblemAt = "", "", w.world.Sequence
+			if !w.world.Complete && w.chance(8, "problem") {
+				w.world.Problem = "no such object"
+				w.world.Ends = rapid.SampledFrom([]Reason{"", "", ReasonBroken}).Draw(t, "ends")
+			}
 		}
 	case "control":
 		switch rapid.SampledFrom([]string{"pause", "run", "run", "pause", "end"}).Draw(t, "control") {
@@ -75,7 +80,7 @@ func (w *twin) act() {
 	case "reclaim":
 		w.reclaim()
 	case "noise": // events that nobody should send
-		kind := rapid.SampledFrom([]Kind{ShardLost, Released, Finalized, InputMissing, "news"}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]Kind{ShardLost, ShardLost, Released, Released, Finalized, InputMissing, InputChanged, "news"}).Draw(t, "kind")
 		w.tell(Event{Kind: kind, Shard: rapid.IntRange(-1, 400).Draw(t, "shard"), Generation: rapid.IntRange(0, 3).Draw(t, "generation"), Why: strings.Repeat("ü", 400)})
 	}
 }
@@ -83,7 +88,7 @@ func (w *twin) act() {
 // settle ends the faults: everything is delivered, somebody resumes what is
 // paused, reclaim looks. The run must end.
 func (w *twin) settle() {
-	w.world.Complete, w.world.Unacknowledged = true, 0
+	w.world.Complete, w.world.Problem, w.world.Unacknowledged = true, "", 0
 	w.desire(false, "")
 	for n, d := range w.docs { // held forever is over, too
 		if d.state == shard.Running {
@@ -192,6 +197,32 @@ func TestReasons(t *testing.T) {
 		if end, class := c.reason.Phase(c.failed), c.reason.Class(); end != c.end || class != c.class || !end.Ended() || end.Well() != (end == Completed) {
 			t.Errorf("%s: ends as %s with %s items", c.reason, end, class)
 		}
+	}
+}
+
+// The field names are the document's format.
+func TestStateJSON(t *testing.T) {
+	t.Parallel()
+	s := New(testRun)
+	b, err := json.Marshal(s)
+	if want := `{"schema":1,"run":"01JD2ZQ4T5W0M1X9YB7R3K8CVE","phase":"planning","shards":0,"items":0,"complete":false,"next":0,` +
+		`"in_flight":[],"done":{"set":[]},"counts":{"ok":0},"steps":0,"saved_at":"0001-01-01T00:00:00Z"}`; err != nil || string(b) != want {
+		t.Errorf("new:\ngot  %s (%v)\nwant %s", b, err, want)
+	}
+	s.Phase, s.Reason, s.Message, s.Warning = Ending, ReasonStopped, "m", "w"
+	s.Shards, s.Items, s.Complete, s.Next, s.Frozen, s.Streak = 9, 90, true, 5, 5, 2
+	s.InFlight.Sent(interval.Range{Lo: 1, Hi: 3}, 4, epoch)
+	s.Done.Set.AddRange(interval.Range{Lo: 3, Hi: 5})
+	s.Counts, s.Control, s.Steps = shard.Counts{OK: 20}, 6, 7
+	s.StopAt, s.GraceUntil, s.Deadline, s.SavedAt, s.StartedAt, s.EndedAt = epoch, epoch, epoch, epoch, epoch, epoch
+	s.Effects = Effects{{Act: SetEnd, Why: "stopped"}, {Act: Send, Range: &interval.Range{Lo: 1, Hi: 2}, Generation: 4}, {Act: Send, Range: &interval.Range{Lo: 4, Hi: 5}, Generation: 4}}
+	at := `"2025-01-01T00:00:00Z"`
+	b, err = json.Marshal(s)
+	if want := `{"schema":1,"run":"01JD2ZQ4T5W0M1X9YB7R3K8CVE","phase":"ending","reason":"stopped","message":"m","warning":"w",` +
+		`"shards":9,"items":90,"complete":true,"next":5,"frozen":5,"in_flight":[[4,1735689600000,1,2]],"done":{"set":[3,2]},` +
+		`"counts":{"ok":20},"streak":2,"control":6,"grace_until":` + at + `,"stop_at":` + at + `,"deadline":` + at + `,"steps":7,"saved_at":` + at +
+		`,"started_at":` + at + `,"ended_at":` + at + `,"effects":[{"act":"end","why":"stopped"},{"act":"send","ranges":[1,1,2,1],"generation":4}]}`; err != nil || string(b) != want {
+		t.Errorf("full:\ngot  %s (%v)\nwant %s", b, err, want)
 	}
 }
 

@@ -25,7 +25,7 @@ func (f *InFlight) Sent(r interval.Range, generation int, now time.Time) {
 		if c.Generation != generation {
 			continue
 		}
-		if age := now.Sub(c.SentAt); age >= 0 && age <= grain && c.SentAt.Before(at) {
+		if now.Sub(c.SentAt) <= grain && c.SentAt.Before(at) {
 			at = c.SentAt
 		}
 	}
