@@ -27,12 +27,7 @@ func New(p host.Ports, d config.Deployment) *Service {
 	return &Service{
 		ports:  p.From("api"),
 		bucket: d.Bucket,
-		timings: health.Timings{
-			Interval:       d.Health.Interval.Std(),
-			SelfFence:      d.Health.SelfFence.Std(),
-			FailureTimeout: d.Health.FailureTimeout.Std(),
-			SkewBudget:     d.Health.SkewBudget.Std(),
-		},
+		timings: host.Timings(d.Health),
 	}
 }
 

@@ -154,9 +154,6 @@ func (c *Coordinator) load(ctx context.Context, id identity.RunID) (*loaded, err
 	if err != nil {
 		return nil, err
 	}
-	if l.state.Schema > run.Schema {
-		return nil, fault.New(fault.Invalid, "run %s was written by a newer version (schema %d); update rollout", id, l.state.Schema)
-	}
 	l.performed = len(l.state.Effects) == 0
 	c.remember(id, l)
 	return l, nil
@@ -204,8 +201,12 @@ func (c *Coordinator) save(ctx context.Context, l *loaded, next run.State) error
 	return nil
 }
 
-// same reports whether a step changed nothing worth a save.
+// same reports whether a step from a to b changed nothing worth a save. What
+// is to be performed always is.
 func same(a, b run.State) bool {
+	if len(b.Effects) > 0 {
+		return false
+	}
 	a.Steps, a.SavedAt = b.Steps, b.SavedAt
 	x, errX := json.Marshal(a)
 	y, errY := json.Marshal(b)

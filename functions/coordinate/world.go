@@ -1,13 +1,11 @@
 package coordinate
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 
-	"rollout/shared/document"
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/run"
-	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/record"
 )
@@ -34,7 +32,7 @@ func (c *Coordinator) look(ctx context.Context, l *loaded) (run.World, error) {
 	case record.Pause:
 		w.Pause = true
 	case record.End:
-		w.End, w.Why = run.Reason(ctl.Reason), ""
+		w.End, w.Why = cmp.Or(run.Reason(ctl.Reason), run.ReasonStopped), ""
 	}
 	return w, c.lookAtWorkers(ctx, l, &w)
 }
@@ -64,11 +62,7 @@ func (c *Coordinator) lookAtWorkers(ctx context.Context, l *loaded, w *run.World
 		perShard = max(1, int(l.state.Items)/l.state.Shards)
 	}
 	now := c.Clock.Now()
-	return host.ListAll(ctx, c.Docs, "beat/", func(d document.Doc) error {
-		var b health.Beat
-		if err := json.Unmarshal(d.Value, &b); err != nil {
-			return fault.As(fault.Corrupt, err, "decode document %s", d.Key)
-		}
+	return host.Each(ctx, c.Docs, "beat/", func(b health.Beat) error {
 		if b.Pool != l.manifest.Pool || c.timings.Dead(b, now) {
 			return nil
 		}

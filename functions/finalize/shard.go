@@ -189,13 +189,11 @@ func (w *writer) failure(l input.Line, class fault.Class) dialect.Failure {
 		return f
 	}
 	it, err := dialect.Parse(dialect.Name(w.manifest.Dialect), l.Bytes)
-	switch {
-	case it != nil && it.HasID:
-		f.ID = it.ID
-	case err == nil:
-		f.ID = it.OwnID(it.ItemID(w.model, l.Place.Item))
+	id := ""
+	if err == nil {
+		id = it.OwnID(it.ItemID(w.model, l.Place.Item))
 	}
-	return f
+	return it.Failure(id, f.Place, f.Class, f.Message)
 }
 
 func (w *writer) message() string {

@@ -20,7 +20,6 @@ import (
 	"rollout/functions/submit"
 	"rollout/shared/blob"
 	"rollout/shared/config"
-	"rollout/shared/engine/health"
 	"rollout/shared/host"
 	"rollout/shared/input"
 )
@@ -58,7 +57,7 @@ func New(p host.Ports, cfg Config) *System {
 	if cfg.Gather == 0 {
 		cfg.Gather = 50 * time.Millisecond
 	}
-	t := Timings(cfg.Deployment.Health)
+	t := host.Timings(cfg.Deployment.Health)
 	ix := input.NewIndex(p.Blobs, p.Docs)
 	return &System{Ports: p, cfg: cfg,
 		submit:     submit.New(p, cfg.Deployment),
@@ -68,11 +67,6 @@ func New(p host.Ports, cfg Config) *System {
 		reclaim:    reclaim.New(p, t),
 		finalizing: map[string]bool{},
 	}
-}
-
-// Timings are the deployment's as the engine takes them.
-func Timings(h config.Health) health.Timings {
-	return health.Timings{Interval: h.Interval.Std(), SelfFence: h.SelfFence.Std(), FailureTimeout: h.FailureTimeout.Std(), SkewBudget: h.SkewBudget.Std()}
 }
 
 // Submitter returns the submit function, for callers that pin inputs

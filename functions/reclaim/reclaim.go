@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/shared/document"
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
@@ -59,17 +58,9 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 			return err
 		}
 	}
-	return host.ListAll(ctx, r.Docs, "coordinator/", func(d document.Doc) error {
-		id, ok := record.RunOf(d.Key)
-		if !ok || r.ended[id] {
-			return nil
-		}
-		var s run.State
-		if err := json.Unmarshal(d.Value, &s); err != nil {
-			return fault.As(fault.Corrupt, err, "decode document %s", d.Key)
-		}
+	return host.Each(ctx, r.Docs, "coordinator/", func(s run.State) error {
 		if s.Phase.Ended() {
-			r.ended[id] = true
+			r.ended[s.Run] = true
 			return nil
 		}
 		return r.run(ctx, s, beats, now)
@@ -79,11 +70,7 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 // RingAll asks coordinate to look at every open run. It is called once, when a
 // process starts.
 func (r *Reclaimer) RingAll(ctx context.Context) error {
-	return host.ListAll(ctx, r.Docs, "coordinator/", func(d document.Doc) error {
-		var s run.State
-		if err := json.Unmarshal(d.Value, &s); err != nil {
-			return fault.As(fault.Corrupt, err, "decode document %s", d.Key)
-		}
+	return host.Each(ctx, r.Docs, "coordinator/", func(s run.State) error {
 		if s.Phase.Ended() {
 			return nil
 		}
@@ -99,11 +86,7 @@ func (r *Reclaimer) RingAll(ctx context.Context) error {
 // ringUnplanned asks plan for runs that coordinate never heard of: the event
 // of their submission was lost.
 func (r *Reclaimer) ringUnplanned(ctx context.Context, now time.Time) error {
-	return host.ListAll(ctx, r.Docs, "run/", func(d document.Doc) error {
-		var m record.Manifest
-		if err := json.Unmarshal(d.Value, &m); err != nil {
-			return fault.As(fault.Corrupt, err, "decode document %s", d.Key)
-		}
+	return host.Each(ctx, r.Docs, "run/", func(m record.Manifest) error {
 		if m.Refused != "" || r.ended[m.Run] {
 			return nil
 		}
@@ -131,11 +114,7 @@ func (r *Reclaimer) suspended(now time.Time) bool {
 // beats reads every worker's beat, and reports those found dead: once each.
 func (r *Reclaimer) beats(ctx context.Context, now time.Time) (map[string]health.Beat, error) {
 	out := map[string]health.Beat{}
-	err := host.ListAll(ctx, r.Docs, "beat/", func(d document.Doc) error {
-		var b health.Beat
-		if err := json.Unmarshal(d.Value, &b); err != nil {
-			return fault.As(fault.Corrupt, err, "decode document %s", d.Key)
-		}
+	err := host.Each(ctx, r.Docs, "beat/", func(b health.Beat) error {
 		out[b.Worker] = b
 		if b.State != health.Gone && r.timings.Dead(b, now) {
 			return r.failed(ctx, b, now)

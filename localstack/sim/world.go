@@ -73,7 +73,7 @@ func newWorld(t testing.TB, seed uint64) *World {
 	d := newDice(seed)
 	deploy := config.DefaultDeployment()
 	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
-	w := &World{t: t, seed: seed, dice: d, timings: inprocess.Timings(deploy.Health), deploy: deploy, begun: time.Now(),
+	w := &World{t: t, seed: seed, dice: d, timings: host.Timings(deploy.Health), deploy: deploy, begun: time.Now(),
 		bucket: memory.NewBucket(clock.System{}), docs: memory.NewDocuments(), queues: memory.NewQueues(clock.System{}),
 		trace: &strings.Builder{},
 	}

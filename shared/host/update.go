@@ -6,6 +6,7 @@ import (
 
 	"rollout/shared/document"
 	"rollout/shared/fault"
+	"rollout/shared/record"
 )
 
 // maxConflicts bounds how often a change is decided anew. Every conflict means
@@ -22,8 +23,8 @@ func Load(ctx context.Context, docs document.Store, key string, v any) (rev docu
 	if err != nil {
 		return "", false, fault.Wrap(err, "load %s", key)
 	}
-	if err := json.Unmarshal(d.Value, v); err != nil {
-		return "", false, fault.As(fault.Corrupt, err, "decode document %s", key)
+	if err := record.Decode(d.Value, v, "document "+key); err != nil {
+		return "", false, err
 	}
 	return d.Revision, true, nil
 }
@@ -69,24 +70,19 @@ func Update[T any](ctx context.Context, docs document.Store, key string, change 
 	return zero, fault.New(fault.Unavailable, "change document %s: somebody else wrote first %d times", key, maxConflicts)
 }
 
-// ListAll calls yield for every document under prefix, in key order, a page at
-// a time.
-func ListAll(ctx context.Context, docs document.Store, prefix string, yield func(document.Doc) error) error {
-	const page = 500
-	after := ""
-	for {
-		ds, err := docs.List(ctx, prefix, after, page)
+// Each calls yield for every document under prefix, decoded, in key order.
+func Each[T any](ctx context.Context, docs document.Store, prefix string, yield func(v T) error) error {
+	for d, err := range document.All(ctx, docs, prefix) {
 		if err != nil {
 			return fault.Wrap(err, "list %s", prefix)
 		}
-		for _, d := range ds {
-			if err := yield(d); err != nil {
-				return err
-			}
-			after = d.Key
+		var v T
+		if err := record.Decode(d.Value, &v, "document "+d.Key); err != nil {
+			return err
 		}
-		if len(ds) < page {
-			return nil
+		if err := yield(v); err != nil {
+			return err
 		}
 	}
+	return nil
 }

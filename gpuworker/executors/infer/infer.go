@@ -33,6 +33,17 @@ type Config struct {
 	Request time.Duration
 	// Patience is how long the engine may be down before shards go back.
 	Patience time.Duration
+	// OnItem is told of every item that got its row, from many goroutines at
+	// once; may be nil. The row may still be lost with the worker.
+	OnItem func(Item)
+}
+
+// Item is an item that got its row.
+type Item struct {
+	Run   identity.RunID
+	Item  uint64
+	ID    string
+	Class fault.Class // "" for an output row
 }
 
 // Executor answers shards. Safe for concurrent use.
@@ -126,16 +137,26 @@ func (t *task) parse(l input.Line) (*dialect.Item, error) {
 
 // fail gives the item its error row.
 func (t *task) fail(i int, it *dialect.Item, place dialect.Place, err error, wasted int64) {
-	f := dialect.Failure{Place: place, Class: classOf(err), Message: err.Error()}
-	if it != nil {
-		switch {
-		case it.HasID:
-			f.ID = it.ID
-		case it.Request != nil:
-			f.ID = it.OwnID(it.ItemID(t.model, place.Item))
-		}
-	}
+	f := t.failure(it, place, err)
 	t.shard.Put(i, dialect.AppendError(nil, t.dialect, f), f.Class, worker.Tokens{Wasted: wasted})
+	t.tell(place.Item, f.ID, f.Class)
+}
+
+// failure is the item's, under its own id as far as the line tells it.
+func (t *task) failure(it *dialect.Item, place dialect.Place, err error) dialect.Failure {
+	id := ""
+	if it == nil { // the line was too long to be looked at
+		it = &dialect.Item{}
+	} else if it.Request != nil {
+		id = it.OwnID(it.ItemID(t.model, place.Item))
+	}
+	return it.Failure(id, place, classOf(err), err.Error())
+}
+
+func (t *task) tell(item uint64, id string, class fault.Class) {
+	if t.cfg.OnItem != nil {
+		t.cfg.OnItem(Item{Run: t.shard.Manifest.Run, Item: item, ID: id, Class: class})
+	}
 }
 
 // classOf is the class that the error amounts to for an item.
@@ -187,6 +208,8 @@ func (a *answers) take(k int, answer dialect.Answer, err error) {
 		a.fail(a.index, a.item, a.place, a.err, t.Completion)
 		return
 	}
-	row := dialect.AppendOutput(nil, a.item, a.model, dialect.Result{ID: a.item.OwnID(a.id), Answers: a.got, GeneratedAt: a.cfg.Clock.Now().UTC()})
+	id := a.item.OwnID(a.id)
+	row := dialect.AppendOutput(nil, a.item, a.model, dialect.Result{ID: id, Answers: a.got, GeneratedAt: a.cfg.Clock.Now().UTC()})
 	a.shard.Put(a.index, row, "", t)
+	a.tell(a.place.Item, id, "")
 }

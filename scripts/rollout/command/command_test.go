@@ -17,8 +17,8 @@ import (
 
 	"rollout/functions/api"
 	"rollout/scripts/rollout/command"
-	"rollout/scripts/rollout/local"
 	"rollout/shared/blob"
+	"rollout/shared/embedded/local"
 	"rollout/shared/engine/commit"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/interval"

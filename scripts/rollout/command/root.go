@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollout/scripts/rollout/local"
 	"rollout/shared/clock"
+	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
 )
@@ -22,12 +22,14 @@ import (
 // commands lists them all: a new command is added here.
 func commands(e *Env) []*cobra.Command {
 	return []*cobra.Command{
+		upCommand(e),
 		submitCommand(e),
 		statusCommand(e),
 		pauseCommand(e),
 		resumeCommand(e),
 		stopCommand(e),
 		cleanCommand(e),
+		workerCommand(e),
 		versionCommand(e),
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
-	"rollout/scripts/rollout/local"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/config"
 	"rollout/shared/embedded"
+	"rollout/shared/embedded/local"
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 )

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"rollout/scripts/rollout/command"
-	"rollout/scripts/rollout/local"
 	"rollout/shared/clock"
 	"rollout/shared/embedded"
+	"rollout/shared/embedded/local"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
 	"rollout/shared/input"

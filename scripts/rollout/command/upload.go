@@ -12,10 +12,10 @@ import (
 	"strings"
 
 	"rollout/functions/api"
-	"rollout/scripts/rollout/local"
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/embedded"
+	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/jsonl"
 	"rollout/shared/record"

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"rollout/scripts/rollout/local"
 	"rollout/shared/blob"
 	"rollout/shared/config"
+	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 )
 

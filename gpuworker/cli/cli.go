@@ -1,0 +1,157 @@
+// Package cli is the command line of a worker process, for the binary
+// gpuworker and for the workers that `rollout up` starts.
+//
+// It opens a laptop's installation and hands its ports to package process. It
+// decides nothing about work.
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"rollout/gpuworker/executors/infer"
+	"rollout/gpuworker/process"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/embedded"
+	"rollout/shared/embedded/local"
+	"rollout/shared/fault"
+	"rollout/shared/observe"
+)
+
+// flags are a worker's arguments.
+type flags struct {
+	dir, engine, model, pool string
+	parent                   int
+	inFlight                 int
+	logLevel, logFormat      string
+	events                   bool
+}
+
+// Main runs a worker until it has drained, and returns its exit code: 0 for an
+// orderly end, 2 for wrong arguments or config, 1 else.
+func Main(ctx context.Context, name string, args []string, stderr io.Writer) (int, error) {
+	c := Command(name)
+	c.SetArgs(args)
+	c.SetErr(stderr)
+	err := c.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0, nil
+	case fault.Is(err, fault.Invalid):
+		return 2, err
+	}
+	return 1, err
+}
+
+// Command is the worker as a command of some program.
+func Command(name string) *cobra.Command {
+	var f flags
+	c := &cobra.Command{
+		Use:           name,
+		Short:         "Answer the work of one pool with one engine",
+		Args:          cobra.NoArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(c *cobra.Command, _ []string) error { return run(c.Context(), f, c.OutOrStdout(), c.ErrOrStderr()) },
+	}
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "see " + c.CommandPath() + " --help"}
+	})
+	fs := c.Flags()
+	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`, as given to rollout up")
+	fs.StringVar(&f.engine, "engine", "", "`URL` of an OpenAI-compatible server, or mock; [engine] of the config if empty")
+	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; the engine is asked if empty")
+	fs.StringVar(&f.pool, "pool", "", "the pool to work for; the installation's only one if empty")
+	fs.IntVar(&f.inFlight, "in-flight", 0, "requests at once; in_flight of the config if 0")
+	fs.IntVar(&f.parent, "parent", 0, "drain when this process is not the parent any more; 0 is never")
+	fs.BoolVar(&f.events, "events", false, "write a line of JSON to standard output for every item answered")
+	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	fs.StringVar(&f.logFormat, "log-format", string(observe.Text), "text or json")
+	return c
+}
+
+func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
+	log, err := logger(f, errOut)
+	if err != nil {
+		return err
+	}
+	if f.dir == "" {
+		return fault.New(fault.Invalid, "--dir is missing: name the folder that `rollout up` runs in")
+	}
+	l, closeAll, err := local.Open(ctx, f.dir, local.Options{Log: log, Create: true, Source: "worker"})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeAll()) }()
+	d := l.Deployment
+	if f.engine != "" {
+		d.Engine.URL = f.engine
+	}
+	if f.inFlight > 0 {
+		d.Worker.InFlight = f.inFlight
+	}
+	if err := d.Check(); err != nil {
+		return err
+	}
+	secrets := embedded.EnvSecrets(d.Secrets, os.LookupEnv)
+	ctx, leave := process.Leave(ctx, f.parent)
+	d, err = process.Serve(ctx, d, f.model, secrets, log)
+	if err != nil {
+		return err
+	}
+	pool, err := choosePool(d, f.pool)
+	if err != nil {
+		return err
+	}
+	return process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: pool, Secrets: secrets, Leave: leave,
+		OnItem: Emit(ctx, f.events, out, l.Ports.Clock), Machine: Machine(f.dir, log)})
+}
+
+// Machine is the machine of an installation in dir; a file named notice in its
+// state stands for a preemption notice.
+func Machine(dir string, log *slog.Logger) *embedded.Machine {
+	return embedded.NewMachine(embedded.MachineOptions{Probe: embedded.ProbeCommand(), NoticePath: filepath.Join(local.StateDir(dir), "notice"), Logger: log})
+}
+
+// Emit returns what writes an event for every item; nil if nobody wants them.
+func Emit(ctx context.Context, wanted bool, out io.Writer, c clock.Clock) func(infer.Item) {
+	if !wanted {
+		return nil
+	}
+	e := observe.NewEmitter(out, c)
+	return func(it infer.Item) { emitItem(ctx, e, it) }
+}
+
+func choosePool(d config.Deployment, name string) (string, error) {
+	if name == "" && len(d.Pools) == 1 {
+		return d.Pools[0].Name, nil
+	}
+	for _, p := range d.Pools {
+		if p.Name == name {
+			return name, nil
+		}
+	}
+	if name == "" {
+		return "", fault.New(fault.Invalid, "there are %d pools: name one with --pool", len(d.Pools))
+	}
+	return "", fault.New(fault.Invalid, "there is no pool %q", name)
+}
+
+func logger(f flags, w io.Writer) (*slog.Logger, error) {
+	format, err := observe.ParseFormat(f.logFormat)
+	if err != nil {
+		return nil, fault.Wrap(err, "--log-format")
+	}
+	level, err := observe.ParseLevel(f.logLevel)
+	if err != nil {
+		return nil, fault.Wrap(err, "--log-level")
+	}
+	return observe.NewLogger(w, format, level), nil
+}

@@ -1,0 +1,23 @@
+// Command gpuworker is one worker process of an installation: it pulls the
+// work of one pool and answers it with one engine.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"rollout/gpuworker/cli"
+	"rollout/shared/embedded"
+)
+
+func main() {
+	if embedded.RunProbe(os.Args) {
+		return
+	}
+	code, err := cli.Main(context.Background(), "gpuworker", os.Args[1:], os.Stderr)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "gpuworker: %v\n", err)
+	}
+	os.Exit(code)
+}

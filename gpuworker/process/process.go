@@ -1,0 +1,147 @@
+// Package process is a worker's life in a process: it connects an engine, runs
+// the worker loop over it, and starts it again under a new name when its lease
+// was lost.
+//
+// It is wiring over ports; which stores stand behind them is its caller's
+// affair. It handles no signals: the caller closes Leave.
+package process
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/mock"
+	"rollout/gpuworker/engine/openai"
+	"rollout/gpuworker/executors/infer"
+	"rollout/gpuworker/worker"
+	"rollout/shared/capacity"
+	"rollout/shared/config"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/record"
+	"rollout/shared/secret"
+)
+
+// Options say what the worker works with.
+type Options struct {
+	Ports      host.Ports
+	Deployment config.Deployment
+	Pool       string
+	Secrets    secret.Store
+	Machine    capacity.Source
+	// Leave asks for a drain when it is closed or gets a reason.
+	Leave <-chan string
+	// OnItem is told of every item that got its row; may be nil.
+	OnItem func(infer.Item)
+}
+
+// rest is how long a worker that lost its lease waits before it starts anew.
+const rest = time.Second
+
+// Run works until it is asked to leave, ctx ends, or the engine refuses it.
+func Run(ctx context.Context, o Options) error {
+	e, err := Engine(ctx, o.Deployment, o.Secrets, o.Ports.Log)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	machine, err := describe(ctx, o.Machine)
+	if err != nil {
+		return err
+	}
+	for {
+		err := once(ctx, o, e, machine)
+		if !fault.Is(err, fault.Fenced) {
+			return err
+		}
+		o.Ports.Log.WarnContext(ctx, "worker starts anew under another name", "after", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(rest):
+		}
+	}
+}
+
+// once runs one worker.
+func once(ctx context.Context, o Options, e engine.Engine, machine record.Machine) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	w, d := o.Deployment.Worker, o.Deployment
+	exec := infer.New(infer.Config{Engine: e, Clock: o.Ports.Clock, Log: o.Ports.Log, OnItem: o.OnItem,
+		Progress: w.ProgressTimeout.Std(), Request: w.RequestTimeout.Std(), Patience: patience})
+	loop := worker.New(o.Ports, worker.Config{
+		ID: ulid.Make().String(), Pool: o.Pool, Timings: host.Timings(d.Health), InFlight: w.InFlight, Checkpoint: w.Checkpoint.Std(),
+		Drain: w.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine,
+	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), exec)
+	go func() {
+		select {
+		case reason := <-o.Leave:
+			if reason == "" {
+				reason = "asked to leave"
+			}
+			loop.Drain(reason)
+		case <-ctx.Done():
+		}
+	}()
+	if o.Machine != nil {
+		go loop.Heed(ctx, o.Machine.Notices(ctx))
+	}
+	return loop.Run(ctx)
+}
+
+// patience is how long an engine may be away before its shards go back to be
+// answered by others.
+const patience = 10 * time.Second
+
+// Engine connects the deployment's engine.
+func Engine(ctx context.Context, d config.Deployment, secrets secret.Store, log *slog.Logger) (engine.Engine, error) {
+	switch d.Engine.URL {
+	case "":
+		return nil, NoEngine("this worker")
+	case config.EngineMock:
+		model := config.EngineMock
+		if len(d.Pools) == 1 {
+			model = d.Pools[0].Model
+		}
+		return mock.New(mock.Config{Model: model}), nil
+	}
+	cfg := openai.Config{BaseURL: d.Engine.URL, MaxInFlight: d.Worker.InFlight, Logger: log}
+	if d.Engine.Secret != "" {
+		key, err := secrets.Get(ctx, d.Engine.Secret)
+		if err != nil {
+			return nil, fault.Wrap(err, "key of the engine %s", d.Engine.URL)
+		}
+		cfg.Key = key
+	}
+	return openai.New(cfg)
+}
+
+// NoEngine is the error of who needs an engine and was given none.
+func NoEngine(who string) error {
+	return &fault.Error{Kind: fault.Invalid, Op: who + " has no engine",
+		Remedy: "name one with --engine, or url in [engine] of the config: the base URL of an OpenAI-compatible server (vLLM, SGLang, llama.cpp), such as http://127.0.0.1:8000/v1, or mock, which answers without a model"}
+}
+
+func describe(ctx context.Context, m capacity.Source) (record.Machine, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		name = "unknown"
+	}
+	out := record.Machine{Host: name, PID: os.Getpid()}
+	if m == nil {
+		return out, nil
+	}
+	inv, err := m.Inventory(ctx)
+	if err != nil {
+		return out, fault.Wrap(err, "look at the machine")
+	}
+	out.CPUs, out.GPUs = inv.CPUs, inv.GPUs
+	return out, nil
+}

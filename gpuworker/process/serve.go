@@ -1,0 +1,77 @@
+package process
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"rollout/shared/config"
+	"rollout/shared/fault"
+	"rollout/shared/secret"
+)
+
+// Waits for an engine that is being started.
+const (
+	askEvery = 200 * time.Millisecond
+	askFor   = 15 * time.Second
+)
+
+// Serve completes a deployment by the pool that its engine serves, if it
+// declares none: a pool named default with the given model or, if that is
+// empty, the one that the engine names when asked.
+func Serve(ctx context.Context, d config.Deployment, model string, secrets secret.Store, log *slog.Logger) (config.Deployment, error) {
+	if len(d.Pools) > 0 {
+		if model != "" && !serves(d.Pools, model) {
+			return d, fault.New(fault.Invalid, "the config declares pools, and none of them serves the model %q", model)
+		}
+		return d, nil
+	}
+	if d.Engine.URL == "" {
+		return d, NoEngine("this installation")
+	}
+	if model == "" {
+		var err error
+		if model, err = askModel(ctx, d, secrets, log); err != nil {
+			return d, err
+		}
+	}
+	d.Pools = []config.Pool{{Name: "default", Model: model}}
+	return d, nil
+}
+
+func serves(pools []config.Pool, model string) bool {
+	for _, p := range pools {
+		if p.Model == model {
+			return true
+		}
+	}
+	return false
+}
+
+// askModel asks the engine for the name of the model that it serves.
+func askModel(ctx context.Context, d config.Deployment, secrets secret.Store, log *slog.Logger) (string, error) {
+	e, err := Engine(ctx, d, secrets, log)
+	if err != nil {
+		return "", err
+	}
+	defer e.Close()
+	deadline := time.NewTimer(askFor)
+	defer deadline.Stop()
+	for {
+		model, err := e.Ready(ctx)
+		if err == nil {
+			return model, nil
+		}
+		if !fault.Retriable(err) {
+			return "", fault.Wrap(err, "ask the engine %s for its model", d.Engine.URL)
+		}
+		select {
+		case <-time.After(askEvery):
+		case <-ctx.Done():
+			return "", fault.As(fault.Canceled, ctx.Err(), "ask the engine %s for its model", d.Engine.URL)
+		case <-deadline.C:
+			return "", &fault.Error{Kind: fault.Unavailable, Op: "the engine " + d.Engine.URL + " did not answer within " + askFor.String(), Err: err,
+				Remedy: "start it, or name its model with --model to let rollout wait for it"}
+		}
+	}
+}

@@ -1,0 +1,125 @@
+// Package stack runs the whole product over one laptop installation: the
+// functions in this process, and workers in it or in processes of their own.
+//
+// It is wiring and supervision: dead workers are started again, and an orderly
+// end drains workers before the functions stop. It knows no run.
+package stack
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+
+	"rollout/functions/api"
+	"rollout/functions/inprocess"
+	"rollout/gpuworker/cli"
+	"rollout/gpuworker/executors/infer"
+	"rollout/gpuworker/process"
+	"rollout/shared/blob"
+	"rollout/shared/config"
+	"rollout/shared/embedded"
+	"rollout/shared/embedded/local"
+	"rollout/shared/record"
+	"rollout/shared/secret"
+)
+
+// Options say what to run.
+type Options struct {
+	Local      *local.Local
+	Deployment config.Deployment // with its pools
+	Secrets    secret.Store
+	Watch      bool         // take up what appears in the bucket
+	Listen     net.Listener // of the API; nil is none
+	Token      secret.Value // of the API; empty on loopback
+	Workers    int          // processes; 0 is one worker in this one
+	Worker     []string     // the command that runs a worker process
+	OnItem     func(infer.Item)
+}
+
+// Stack is a running product.
+type Stack struct {
+	o         Options
+	system    *inprocess.System
+	functions context.CancelFunc
+	stopping  chan struct{}
+	stop      sync.Once
+
+	ended   chan struct{} // all workers are gone
+	workers sync.WaitGroup
+	others  sync.WaitGroup
+	mu      sync.Mutex
+	err     error
+}
+
+// Start starts everything. It stops when Stop is called; ctx ends it at once.
+func Start(ctx context.Context, o Options) *Stack {
+	functions, cancel := context.WithCancel(ctx)
+	s := &Stack{o: o, functions: cancel, stopping: make(chan struct{}), ended: make(chan struct{})}
+	var uploads <-chan blob.Info
+	if o.Watch {
+		uploads = o.Local.Bucket.Watch(functions, record.Prompts, embedded.WatchOptions{Clock: o.Local.Ports.Clock, Logger: o.Local.Ports.Log})
+	}
+	s.system = inprocess.New(o.Local.Ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads})
+	s.others.Go(func() { s.fail(s.system.Run(functions)) })
+	if o.Listen != nil {
+		handler := api.New(o.Local.Ports, o.Deployment).Handler(o.Token)
+		s.others.Go(func() { s.fail(api.Serve(functions, o.Listen, handler)) })
+	}
+	for _, pool := range o.Deployment.Pools {
+		s.startPool(ctx, pool.Name)
+	}
+	go func() { s.workers.Wait(); close(s.ended) }()
+	return s
+}
+
+func (s *Stack) startPool(ctx context.Context, pool string) {
+	if s.o.Workers == 0 {
+		s.workers.Go(func() { s.fail(s.worker(ctx, pool)) })
+		return
+	}
+	for range s.o.Workers {
+		s.workers.Go(func() { s.fail(s.supervise(ctx, pool)) })
+	}
+}
+
+// worker runs a worker in this process.
+func (s *Stack) worker(ctx context.Context, pool string) error {
+	leave := make(chan string, 1)
+	go func() {
+		select {
+		case <-s.stopping:
+			leave <- "the installation stops"
+		case <-ctx.Done():
+		}
+	}()
+	return process.Run(ctx, process.Options{Ports: s.o.Local.Ports, Deployment: s.o.Deployment, Pool: pool, Secrets: s.o.Secrets,
+		Leave: leave, OnItem: s.o.OnItem, Machine: cli.Machine(s.o.Local.Dir, s.o.Local.Ports.Log)})
+}
+
+// System returns the functions, for callers that create runs themselves.
+func (s *Stack) System() *inprocess.System { return s.system }
+
+// Ended is closed when no worker is left: after Stop, or when they failed for
+// good.
+func (s *Stack) Ended() <-chan struct{} { return s.ended }
+
+// Stop drains the workers, then ends the functions, and returns what failed.
+// Any number of calls are one stop.
+func (s *Stack) Stop() error {
+	s.stop.Do(func() { close(s.stopping) })
+	<-s.ended
+	s.functions()
+	s.others.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *Stack) fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !errors.Is(err, context.Canceled) {
+		s.err = errors.Join(s.err, err)
+	}
+}

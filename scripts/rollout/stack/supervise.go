@@ -1,0 +1,81 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"time"
+
+	"rollout/shared/fault"
+)
+
+// Waits before a dead worker is started again: doubling while they die young.
+const (
+	firstRestart = 100 * time.Millisecond
+	lastRestart  = 10 * time.Second
+	grownUp      = 10 * time.Second
+)
+
+// exitUsage is the exit code of a process whose arguments or config are wrong:
+// starting it again is useless.
+const exitUsage = 2
+
+// supervise keeps one worker process of the pool alive until the stack stops.
+func (s *Stack) supervise(ctx context.Context, pool string) error {
+	log := s.o.Local.Ports.Log
+	for wait := firstRestart; ; wait = min(2*wait, lastRestart) {
+		born := time.Now()
+		err := s.child(ctx, pool)
+		if s.stops(ctx) {
+			return nil
+		}
+		var exit *exec.ExitError
+		if errors.As(err, &exit) && exit.ExitCode() == exitUsage {
+			return fault.As(fault.Invalid, err, "worker of pool %s", pool)
+		}
+		if time.Since(born) > grownUp {
+			wait = firstRestart
+		}
+		log.WarnContext(ctx, "worker process ended and is started again", "pool", pool, "after", time.Since(born), "error", err)
+		select {
+		case <-time.After(wait):
+		case <-s.stopping:
+			return nil
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// child runs one worker process to its end. When the stack stops, it is asked
+// to drain.
+func (s *Stack) child(ctx context.Context, pool string) error {
+	args := append(s.o.Worker[1:len(s.o.Worker):len(s.o.Worker)], "--pool", pool, "--parent", strconv.Itoa(os.Getpid()))
+	c := exec.CommandContext(ctx, s.o.Worker[0], args...)
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	if err := c.Start(); err != nil {
+		return fault.As(fault.Internal, err, "start a worker process")
+	}
+	done := make(chan error, 1)
+	go func() { done <- c.Wait() }()
+	select {
+	case err := <-done:
+		return err
+	case <-s.stopping:
+	}
+	// A process that is gone already needs no signal.
+	_ = c.Process.Signal(syscall.SIGTERM)
+	return <-done
+}
+
+func (s *Stack) stops(ctx context.Context) bool {
+	select {
+	case <-s.stopping:
+		return true
+	default:
+		return ctx.Err() != nil
+	}
+}

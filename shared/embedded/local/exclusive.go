@@ -1,0 +1,44 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"rollout/shared/fault"
+)
+
+// lockFile is held by the one process that runs an installation's functions.
+const lockFile = "up.lock"
+
+// Exclusive makes this process the only one that runs the installation's
+// functions, until the returned function is called or the process ends,
+// however it ends. Conflict names who is.
+func Exclusive(dir string) (release func() error, err error) {
+	path := filepath.Join(StateDir(dir), lockFile)
+	if err := os.MkdirAll(StateDir(dir), 0o755); err != nil {
+		return nil, fault.As(fault.Invalid, err, "make the state folder")
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, fault.As(fault.Denied, err, "open %s", path)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		who, _ := io.ReadAll(io.LimitReader(f, 32)) // only to say who
+		return nil, errors.Join(&fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("process %s already runs the installation in %s", strings.TrimSpace(string(who)), dir),
+			Remedy: "stop it first, or use another folder; submit, status and stop work beside it"}, f.Close())
+	}
+	if err := errors.Join(f.Truncate(0), writeAt(f, fmt.Sprintf("%d\n", os.Getpid()))); err != nil {
+		return nil, errors.Join(fault.As(fault.Unavailable, err, "write %s", path), f.Close())
+	}
+	return f.Close, nil
+}
+
+func writeAt(f *os.File, s string) error {
+	_, err := f.WriteAt([]byte(s), 0)
+	return err
+}
