@@ -10,6 +10,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +26,7 @@ import (
 func commands(e *Env) []*cobra.Command {
 	return []*cobra.Command{
 		upCommand(e),
+		inferCommand(e),
 		submitCommand(e),
 		statusCommand(e),
 		pauseCommand(e),
@@ -70,10 +74,11 @@ func exitCode(err error) int {
 
 func rootCommand(e *Env) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "rollout",
-		Short: "Run batches of prompts through an inference engine, each answered exactly once",
-		Args:  unknownCommand,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+		Use:              "rollout",
+		Short:            "Run batches of prompts through an inference engine, each answered exactly once",
+		Args:             unknownCommand,
+		PersistentPreRun: heedSignals,
+		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
 
 		SilenceErrors: true, // Main writes them
 		SilenceUsage:  true,
@@ -86,6 +91,21 @@ func rootCommand(e *Env) *cobra.Command {
 	flags.StringVar(&e.logFormat, "log-format", string(observe.Text), "text or json")
 	root.AddCommand(commands(e)...)
 	return root
+}
+
+// drains marks commands that handle signals themselves: the first one drains
+// their workers.
+const drains = "drains"
+
+// heedSignals lets the first signal end a command's context, and the second
+// the process.
+func heedSignals(c *cobra.Command, _ []string) {
+	if c.Annotations[drains] != "" {
+		return
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	c.SetContext(ctx)
 }
 
 // unknownCommand refuses what root's arguments can only be: a misspelt command.

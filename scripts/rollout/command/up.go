@@ -38,8 +38,9 @@ func upCommand(e *Env) *cobra.Command {
 		Short: "Run the whole product over a folder: its bucket, its functions, its workers",
 		Long: "Takes up every prompts file in DIR/bucket/prompts, also those put there later, and writes each run's completions to DIR/bucket/runs.\n\n" +
 			"The first Ctrl-C drains the workers; what they hold goes on where it stopped when up is started again.",
-		Args: arguments(0),
-		RunE: func(c *cobra.Command, _ []string) error { return e.up(c, f) },
+		Args:        arguments(0),
+		Annotations: map[string]string{drains: "yes"},
+		RunE:        func(c *cobra.Command, _ []string) error { return e.up(c, f) },
 	}
 	fs := c.Flags()
 	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`; it is made if it is not there")

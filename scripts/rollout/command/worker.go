@@ -14,6 +14,7 @@ import (
 func workerCommand(*Env) *cobra.Command {
 	c := cli.Command("worker")
 	c.Hidden = true
+	c.Annotations = map[string]string{drains: "yes"}
 	return c
 }
 

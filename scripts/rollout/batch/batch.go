@@ -1,0 +1,202 @@
+// Package batch is `rollout infer batch`: one run over files of the user's
+// own, with its state beside its output.
+//
+// It finds the run's id, pins copies of the inputs in the bucket, submits the
+// run, and puts what came of it where the config says. The run itself is the
+// product's: see package stack.
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/oklog/ulid/v2"
+
+	"rollout/functions/submit"
+	"rollout/shared/config"
+	"rollout/shared/embedded"
+	"rollout/shared/embedded/local"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/record"
+)
+
+// Inputs are the files that the glob names, in order of their paths.
+func Inputs(glob string) ([]string, error) {
+	found, err := doublestar.FilepathGlob(glob, doublestar.WithFilesOnly())
+	if err != nil {
+		return nil, fault.As(fault.Invalid, err, "input.glob %q", glob)
+	}
+	var files []string
+	for _, f := range found {
+		if _, ok := input.Packing(f); !ok {
+			return nil, &fault.Error{Kind: fault.Invalid, Op: "input.glob names " + f, Remedy: "prompts files end in .jsonl, .jsonl.gz or .jsonl.zst"}
+		}
+		files = append(files, f)
+	}
+	if len(files) == 0 {
+		return nil, fault.New(fault.Invalid, "input.glob %q names no file", glob)
+	}
+	slices.Sort(files)
+	return files, nil
+}
+
+// runIDFile remembers the run of an output folder.
+const runIDFile = "run-id"
+
+// RunID is the run to start or to go on with: resume if it is not empty, else
+// what the output folder's run-id says, else a new one that is written there.
+func RunID(outputDir, resume string) (identity.RunID, error) {
+	if resume != "" {
+		id := identity.RunID(resume)
+		if !id.Valid() {
+			return "", fault.New(fault.Invalid, "--resume %q is no run id: that has 26 characters, such as 01JD2ZQ4T5W0M1X9YB7R3K8CVE", resume)
+		}
+		return id, nil
+	}
+	path := filepath.Join(outputDir, runIDFile)
+	b, err := os.ReadFile(path)
+	if err == nil {
+		id := identity.RunID(strings.TrimSpace(string(b)))
+		if !id.Valid() {
+			return "", &fault.Error{Kind: fault.Invalid, Op: path + " holds no run id", Remedy: "remove it to start a new run, or name the run with --resume"}
+		}
+		return id, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fault.As(fault.Invalid, err, "read the run's id")
+	}
+	id := identity.RunID(ulid.Make().String())
+	return id, writeWhole(path, []byte(string(id)+"\n"))
+}
+
+// writeWhole writes a file so that it is there whole or not at all.
+func writeWhole(path string, b []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fault.As(fault.Invalid, err, "make the folder of %s", path)
+	}
+	return replace(path, func(w io.Writer) error {
+		_, err := w.Write(b)
+		return err
+	})
+}
+
+// replace puts what write writes in the place of a file.
+func replace(path string, write func(io.Writer) error) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return fault.As(fault.Denied, err, "write %s", path)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fault.As(fault.Unavailable, err, "write %s", path), os.Remove(f.Name()))
+		}
+	}()
+	if err := errors.Join(write(f), f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// Batch is one run of `infer batch`.
+type Batch struct {
+	Local     *local.Local
+	Config    config.Infer
+	Files     []string
+	Run       identity.RunID
+	MustExist bool // it was named to be resumed
+}
+
+// Known checks a run that exists already against the config: a run goes on
+// under the model that it began with.
+func (b Batch) Known(ctx context.Context) error {
+	m, found, err := b.manifest(ctx)
+	switch {
+	case err != nil:
+		return err
+	case !found && b.MustExist:
+		return &fault.Error{Kind: fault.Invalid, Op: "there is no run " + string(b.Run) + " in " + b.Local.Dir, Remedy: "leave --resume out to start a run"}
+	case !found:
+		return nil
+	}
+	if want := identity.Model(b.Config.Model.URI, b.Config.Model.Revision).String(); m.ModelID != want {
+		return &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("run %s was begun with the model %s and can't go on with %s", b.Run, m.ModelURI, b.Config.Model.URI),
+			Remedy: "name that model again, or another output.dir for a new run"}
+	}
+	return nil
+}
+
+func (b Batch) manifest(ctx context.Context) (m record.Manifest, found bool, err error) {
+	_, found, err = host.Load(ctx, b.Local.Ports.Docs, record.ManifestKey(b.Run), &m)
+	return m, found, err
+}
+
+// Submit pins the inputs and creates the run, unless it exists.
+func (b Batch) Submit(ctx context.Context, s *submit.Submitter) error {
+	m, found, err := b.manifest(ctx)
+	if err != nil {
+		return err
+	}
+	if !found {
+		m = record.Manifest{Run: b.Run, Name: filepath.Base(filepath.Clean(b.Config.Output.Dir))}
+		for i, f := range b.Files {
+			in, err := b.pin(ctx, i, f)
+			if err != nil {
+				return err
+			}
+			m.Inputs = append(m.Inputs, in)
+		}
+	}
+	return s.Create(ctx, m, b.Config.Run())
+}
+
+// pin copies an input into the bucket: what the user does to the file later
+// does not matter to the run.
+func (b Batch) pin(ctx context.Context, i int, file string) (record.Input, error) {
+	packed, _ := input.Packing(file)
+	suffix := map[string]string{"": ".jsonl", input.Gzip: ".jsonl.gz", input.Zstd: ".jsonl.zst"}[packed]
+	key := fmt.Sprintf("%s%s/upload/%06d%s", record.WorkDir, b.Run, i, suffix)
+	info, err := embedded.RenameInto(ctx, b.Local.Bucket.Dir(), file, key)
+	if err != nil {
+		return record.Input{}, fault.Wrap(err, "copy %s", file)
+	}
+	return record.Input{Key: key, Version: info.Version, Size: info.Size, Packed: packed, Name: file}, nil
+}
+
+// Publish puts the run's files into the output folder.
+func (b Batch) Publish(ctx context.Context) error {
+	if err := os.MkdirAll(b.Config.Output.Dir, 0o755); err != nil {
+		return fault.As(fault.Invalid, err, "make output.dir")
+	}
+	for _, name := range []string{record.Completions, record.Errors, record.SummaryFile} {
+		if err := b.publish(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b Batch) publish(ctx context.Context, name string) error {
+	r, err := input.Open(ctx, b.Local.Ports.Blobs, record.OutputKey(b.Run, name), "", 0, 0)
+	if fault.Is(err, fault.NotFound) { // a run that was refused has a summary only
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	return replace(filepath.Join(b.Config.Output.Dir, name), func(w io.Writer) error {
+		_, err := io.Copy(w, r)
+		return err
+	})
+}

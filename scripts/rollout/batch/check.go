@@ -1,0 +1,106 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"rollout/shared/config"
+	"rollout/shared/dialect"
+	"rollout/shared/fault"
+	"rollout/shared/input"
+	"rollout/shared/jsonl"
+)
+
+// Report is what a check of the inputs found.
+type Report struct {
+	Items    uint64
+	Warnings []string // bad lines, bounded
+}
+
+// maxWarnings bounds how many bad lines are told one by one.
+const maxWarnings = 20
+
+// Check reads every line of every file, as the run would.
+func Check(ctx context.Context, c config.Infer, files []string) (Report, error) {
+	var r Report
+	bad := 0
+	name := dialect.Name(c.Input.Dialect)
+	for _, f := range files {
+		if err := r.file(ctx, f, &name, &bad); err != nil {
+			return r, fault.Wrap(err, "%s", f)
+		}
+	}
+	if bad > maxWarnings {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("and %d more bad lines", bad-maxWarnings))
+	}
+	return r, nil
+}
+
+func (r *Report) file(ctx context.Context, path string, name *dialect.Name, bad *int) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fault.As(fault.Invalid, err, "open")
+	}
+	defer f.Close() // read only: nothing can be lost
+	packed, _ := input.Packing(path)
+	u, err := input.Unpack(f, packed)
+	if err != nil {
+		return fault.As(fault.Invalid, err, "unpack")
+	}
+	defer u.Close()
+	lines := jsonl.NewScanner(u, jsonl.Options{})
+	for {
+		l, err := lines.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fault.As(fault.Invalid, err, "read")
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if l.Number == 1 {
+			if err := jsonl.Sniff(l.Raw); err != nil {
+				return err
+			}
+		}
+		if l.Blank {
+			continue
+		}
+		if *name == "" {
+			*name = dialect.Detect(l.Bytes)
+		}
+		r.Items++
+		if err := checkLine(*name, l); err != nil {
+			if *bad++; *bad <= maxWarnings {
+				r.Warnings = append(r.Warnings, fmt.Sprintf("%s:%d: %v", path, l.Number, err))
+			}
+		}
+	}
+}
+
+func checkLine(name dialect.Name, l jsonl.Line) error {
+	if l.TooLong {
+		return fault.New(fault.Invalid, "the line has %d bytes, more than 16 MiB", l.Length)
+	}
+	_, err := dialect.Parse(name, l.Bytes)
+	return err
+}
+
+// gated are prefixes of models that need a token to be loaded.
+var gated = [...]string{"meta-llama/", "mistralai/"}
+
+// GatedWarning warns of a model that needs a token which is not there.
+func GatedWarning(model string, getenv func(string) string) []string {
+	for _, p := range gated {
+		if strings.HasPrefix(model, p) && getenv("ROLLOUT_SECRET_HF_TOKEN") == "" {
+			return []string{fmt.Sprintf("the model %s is gated and ROLLOUT_SECRET_HF_TOKEN is not set: the engine may not be able to load it", model)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"rollout/functions/api"
+	"rollout/gpuworker/process"
+	"rollout/scripts/rollout/batch"
+	"rollout/scripts/rollout/progress"
+	"rollout/scripts/rollout/stack"
+	"rollout/shared/config"
+	"rollout/shared/embedded/local"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+)
+
+// inferFlags are the arguments of infer batch.
+type inferFlags struct {
+	config, resume, engine string
+	workers                int
+	dryRun, events         bool
+}
+
+func inferCommand(e *Env) *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "infer",
+		Short: "Answer files of prompts without an installation",
+		Args:  arguments(0),
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	var f inferFlags
+	c := &cobra.Command{
+		Use:   "batch",
+		Short: "Answer every prompt of the files that a config names; a run that was cut off goes on",
+		Long: "Answers every prompt of [input] glob and writes completions.jsonl, errors.jsonl and summary.json into [output] dir.\n\n" +
+			"The run's id is --resume, else what <output.dir>/run-id says, else a new one that is written there: so starting the same command again goes on where it stopped.",
+		Args:        arguments(0),
+		Annotations: map[string]string{drains: "yes"},
+		RunE:        func(c *cobra.Command, _ []string) error { return e.infer(c, f) },
+	}
+	fs := c.Flags()
+	fs.StringVar(&f.config, "config", "", "the batch's config `file`")
+	fs.StringVar(&f.resume, "resume", "", "the `run` to go on with")
+	fs.StringVar(&f.engine, "engine", "", "`URL` of an OpenAI-compatible server, or mock; [engine] of the config if empty")
+	fs.IntVar(&f.workers, "workers", 0, "worker processes; [workers] count of the config if 0")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "check the config and every input line; ask no engine")
+	fs.BoolVar(&f.events, "events", false, "write a line of JSON to standard output for every item answered")
+	parent.AddCommand(c)
+	return parent
+}
+
+func (e *Env) infer(c *cobra.Command, f inferFlags) error {
+	if f.config == "" {
+		return usage(c, "--config is missing")
+	}
+	cfg, err := e.inferConfig(c, f)
+	if err != nil {
+		return err
+	}
+	files, err := batch.Inputs(cfg.Input.Glob)
+	if err != nil {
+		return err
+	}
+	if f.dryRun {
+		return e.dryRun(c.Context(), cfg, files)
+	}
+	if cfg.Engine.URL == "" {
+		return process.NoEngine("the model " + cfg.Model.URI)
+	}
+	return e.inferRun(c, f, cfg, files)
+}
+
+// inferConfig reads the config and lets the flags override it.
+func (e *Env) inferConfig(c *cobra.Command, f inferFlags) (config.Infer, error) {
+	src, err := local.ReadConfig(f.config)
+	if err != nil {
+		return config.Infer{}, fault.As(fault.Invalid, err, "--config")
+	}
+	cfg, err := config.ParseInfer(f.config, src)
+	if err != nil {
+		return cfg, err
+	}
+	if c.Flags().Changed("workers") {
+		cfg.Workers.Count = f.workers
+	}
+	if f.engine != "" {
+		cfg.Engine.URL = f.engine
+	}
+	return cfg, cfg.Check()
+}
+
+// dryRun reads everything that the run would read, and asks nobody.
+func (e *Env) dryRun(ctx context.Context, cfg config.Infer, files []string) error {
+	report, err := batch.Check(ctx, cfg, files)
+	if err != nil {
+		return err
+	}
+	for _, w := range append(report.Warnings, batch.GatedWarning(cfg.Model.URI, e.Getenv)...) {
+		if _, err := fmt.Fprintf(e.Err, "warning: %s\n", w); err != nil {
+			return err
+		}
+	}
+	_, err = fmt.Fprintf(e.Out, "dry-run OK: model=%s inputs=%d workers=%d\n", cfg.Model.URI, report.Items, cfg.Workers.Count)
+	return err
+}
+
+func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files []string) (err error) {
+	log, err := e.logger(slog.LevelWarn)
+	if err != nil {
+		return err
+	}
+	id, err := batch.RunID(cfg.Output.Dir, f.resume)
+	if err != nil {
+		return err
+	}
+	dir := cfg.StateDir()
+	if err := batch.WriteDeployment(dir, cfg); err != nil {
+		return err
+	}
+	ctx, leave := process.Leave(c.Context(), 0)
+	p, err := e.prepare(ctx, dir, "", cfg.Model.URI, log, func(d config.Deployment) config.Deployment { return d })
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, p.close()) }()
+	workers := cfg.Workers.Count
+	if workers == 1 {
+		workers = 0 // in this process
+	}
+	line, err := workerLine(dir, e, p.deployment.Engine.URL, cfg.Model.URI, f.events)
+	if err != nil {
+		return err
+	}
+	b := batch.Batch{Local: p.Local, Config: cfg, Files: files, Run: id, MustExist: f.resume != ""}
+	if err := b.Known(ctx); err != nil {
+		return err
+	}
+	s := stack.Start(ctx, stack.Options{Local: p.Local, Deployment: p.deployment, Secrets: p.secrets,
+		Workers: workers, Worker: line, OnItem: e.onItem(ctx, f.events)})
+	runErr := e.inferFollow(ctx, p, s, b, id, leave)
+	if err := s.Stop(); err != nil { // it says why there is no worker
+		return err
+	}
+	return runErr
+}
+
+// inferFollow submits the run and follows it to its end.
+func (e *Env) inferFollow(ctx context.Context, p *prepared, s *stack.Stack, b batch.Batch, id identity.RunID, leave <-chan string) error {
+	follow, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-leave:
+		case <-s.Ended():
+		case <-follow.Done():
+		}
+		cancel()
+	}()
+	if err := b.Submit(follow, s.System().Submitter()); err != nil {
+		return err
+	}
+	service := api.New(p.Ports, p.deployment)
+	status, err := progress.Follow(follow, service, id, progress.NewView(e.Err, e.Clock), e.Clock)
+	if err != nil {
+		return err
+	}
+	if err := b.Publish(ctx); err != nil {
+		return err
+	}
+	if err := progress.Closing(ctx, e.Err, status, p.Ports.Blobs, p.Bucket.Dir()); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(e.Err, "  written to  %s\n", filepath.Join(b.Config.Output.Dir, "completions.jsonl")); err != nil {
+		return err
+	}
+	return progress.Outcome(status)
+}
