@@ -44,6 +44,7 @@ var Rules = []Rule{
 
 	// Drivers.
 	{Packages: "shared/memory/...", Imports: shared},
+	{Packages: "shared/embedded/local", Imports: shared}, // wiring: what opens a laptop's folder
 	{Packages: "shared/embedded/...", Imports: shared},
 	{Packages: "shared/aws/...", Imports: shared},
 	{Packages: "shared/gcp/...", Imports: shared},
@@ -67,6 +68,8 @@ var Rules = []Rule{
 	{Packages: "gpuworker/engine/...", Imports: gpuworker},
 	{Packages: "gpuworker/drain/...", Imports: gpuworker},
 	{Packages: "gpuworker/executors/...", Imports: gpuworker},
+	{Packages: "gpuworker/process/...", Imports: gpuworker},
+	{Packages: "gpuworker/cli/...", Imports: gpuworker}, // wiring
 
 	{Packages: "scripts/...", Imports: anything},
 	{Packages: "localstack/...", Imports: anything},
@@ -86,7 +89,7 @@ var (
 	Drivers    = []string{"shared/embedded/...", "shared/memory/...", "shared/aws/...", "shared/gcp/..."}
 	TestDriver = "shared/memory/..."
 	Wiring     = []string{"functions/inprocess/...", "functions/*/aws", "functions/*/gcp", "functions/internal/...",
-		"gpuworker", "scripts/...", "localstack/..."}
+		"gpuworker", "gpuworker/cli/...", "scripts/...", "localstack/..."}
 )
 
 // Pure is the code without I/O, clock and dice, and what it may not import.
