@@ -1,0 +1,140 @@
+package cases
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/mock"
+	"rollout/gpuworker/engine/openai"
+	"rollout/gpuworker/executors/infer"
+	"rollout/gpuworker/worker"
+	"rollout/scripts/fakellm/server"
+	"rollout/shared/host"
+	"rollout/shared/input"
+)
+
+// hand is a worker of the product.
+type hand struct {
+	*worker.Worker
+	id   string
+	kill func() // as if its process died: nothing more is written
+	gone chan struct{}
+	err  error // once gone
+}
+
+// setup says what a worker is like. The zero value answers at once, like the
+// mock engine.
+type setup struct {
+	engine     engine.Engine
+	inFlight   int
+	checkpoint time.Duration
+	ports      *host.Ports // through which it sees the stores; the product's if nil
+}
+
+// work starts a worker, until the test ends or it is killed or drained.
+func (p *product) work(s setup) *hand {
+	p.workers++
+	h := &hand{id: fmt.Sprintf("worker%d", p.workers), gone: make(chan struct{})}
+	if s.engine == nil {
+		s.engine = mock.New(mock.Config{})
+	}
+	if s.inFlight == 0 {
+		s.inFlight = 8
+	}
+	if s.checkpoint == 0 {
+		s.checkpoint = p.deploy.Worker.Checkpoint.Std()
+	}
+	ports := p.ports
+	if s.ports != nil {
+		ports = *s.ports
+	}
+	ctx, cancel := context.WithCancel(p.t.Context())
+	exec := infer.New(infer.Config{Engine: s.engine, Clock: ports.Clock, Log: ports.Log,
+		Progress: p.deploy.Worker.ProgressTimeout.Std(), Patience: 10 * time.Second})
+	h.Worker = worker.New(ports, worker.Config{ID: h.id, Pool: "default", Timings: host.Timings(p.deploy.Health), InFlight: s.inFlight,
+		Checkpoint: s.checkpoint, Drain: p.deploy.Worker.DrainBudget.Std(), Grace: p.deploy.Defaults.Limits.Grace.Std()},
+		input.NewIndex(ports.Blobs, ports.Docs), exec)
+	go func() {
+		defer close(h.gone)
+		h.err = h.Run(ctx)
+	}()
+	h.kill = func() { cancel(); <-h.gone }
+	p.t.Cleanup(h.kill)
+	return h
+}
+
+// asked is an engine whose answers a function makes. It remembers the bodies
+// of all requests.
+type asked struct {
+	answer func(ctx context.Context, r engine.Request) (engine.Answer, error)
+	mu     sync.Mutex
+	bodies []string
+}
+
+// asking returns an engine that answers so; nil is like the mock.
+func asking(answer func(ctx context.Context, r engine.Request) (engine.Answer, error)) *asked {
+	if answer == nil {
+		answer = mocked
+	}
+	return &asked{answer: answer}
+}
+
+// mocked is the mock engine's answer.
+func mocked(ctx context.Context, r engine.Request) (engine.Answer, error) {
+	return mock.New(mock.Config{}).Answer(ctx, r, func() {})
+}
+
+// Answer implements engine.Engine.
+func (a *asked) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
+	a.mu.Lock()
+	a.bodies = append(a.bodies, string(r.Body))
+	a.mu.Unlock()
+	progress()
+	return a.answer(ctx, r)
+}
+
+// requests are the bodies of all requests so far.
+func (a *asked) requests() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return append([]string(nil), a.bodies...)
+}
+
+// Ready implements engine.Engine.
+func (a *asked) Ready(context.Context) (string, error) { return "mock", nil }
+
+// Close implements engine.Engine.
+func (a *asked) Close() error { return nil }
+
+// after answers like the mock, but only after that time.
+func after(d time.Duration) func(ctx context.Context, r engine.Request) (engine.Answer, error) {
+	return func(ctx context.Context, r engine.Request) (engine.Answer, error) {
+		return mock.New(mock.Config{Delay: d}).Answer(ctx, r, func() {})
+	}
+}
+
+// overHTTP is an engine that asks an inference server, as products do.
+func overHTTP(t *testing.T, h http.Handler) engine.Engine {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	e, err := openai.New(openai.Config{BaseURL: s.URL})
+	must(t, err)
+	t.Cleanup(func() { must(t, e.Close()) })
+	return e
+}
+
+// fakeServer is a server that repeats prompts.
+func fakeServer(t *testing.T, cfg server.Config) http.Handler {
+	t.Helper()
+	cfg.Model = "mock"
+	s, err := server.New(cfg)
+	must(t, err)
+	return s
+}
