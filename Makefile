@@ -16,11 +16,12 @@ BUILD = CGO_ENABLED=0 $(GO) build -trimpath
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/rollout and bin/gpuworker
+build: ## build bin/rollout, bin/gpuworker and the test server bin/fakellm
 	$(BUILD) -o bin/rollout ./scripts/rollout
 	$(BUILD) -o bin/gpuworker ./gpuworker
+	$(BUILD) -o bin/fakellm ./scripts/fakellm
 
-run: build ## answer examples/prompts.jsonl with the mock engine, in out/demo
+run: build ## answer examples/prompts.jsonl with a server that needs no model, in out/demo
 	@bash scripts/run/run.sh $(DEMO)
 
 test: ## run all tests

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 
+	"rollout/gpuworker/process"
 	"rollout/scripts/rollout/command"
 	"rollout/shared/clock"
 	"rollout/shared/embedded"
@@ -14,6 +15,7 @@ func main() {
 	if embedded.RunProbe(os.Args) {
 		return
 	}
+	process.TuneMemory()
 	os.Exit(command.Main(context.Background(), os.Args[1:], command.Env{
 		Out:    os.Stdout,
 		Err:    os.Stderr,

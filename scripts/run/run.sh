@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Runs the demo: puts the example prompts into a fresh bucket, lets one process
-# answer them with the mock engine, and shows what came out.
+# Runs the demo: puts the example prompts into a fresh bucket and lets one
+# process answer them over HTTP with a server that needs no model, at the pace
+# of a real one. The product itself shows the progress and what came out.
 #
 #   scripts/run/run.sh [folder]        default: out/demo; it is emptied first
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 demo=${1:-out/demo}
-rollout=bin/rollout
 mark=.rollout-demo
 
-[ -x "$rollout" ] || { echo "run.sh: $rollout is not there: run make build" >&2; exit 1; }
+for program in bin/rollout bin/fakellm; do
+  [ -x "$program" ] || { echo "run.sh: $program is not there: run make build" >&2; exit 1; }
+done
 if [ -e "$demo" ] && [ ! -e "$demo/$mark" ] && [ -n "$(ls -A "$demo")" ]; then
   echo "run.sh: $demo holds something else than a demo: name another folder" >&2
   exit 1
@@ -20,6 +22,16 @@ rm -rf "$demo"
 mkdir -p "$demo/bucket/prompts"
 touch "$demo/$mark"
 
+# The server prints its URL as soon as it listens, and ends with this script.
+bin/fakellm --latency 1s --spread 0.5 >"$demo/engine.url" &
+server=$!
+trap 'kill "$server" 2>/dev/null || true' EXIT
+until [ -s "$demo/engine.url" ]; do
+  kill -0 "$server" 2>/dev/null || { echo "run.sh: bin/fakellm did not start" >&2; exit 1; }
+  sleep 0.1
+done
+url=$(cat "$demo/engine.url")
+
 # The config goes first, so that it is there when its prompts are seen. A file
 # counts as uploaded once it is renamed into the bucket.
 for file in prompts.toml prompts.jsonl; do
@@ -27,17 +39,5 @@ for file in prompts.toml prompts.jsonl; do
   mv "$demo/$file.part" "$demo/bucket/prompts/$file"
 done
 
-"$rollout" up --dir "$demo" --engine mock --once
-
-summary=$(ls "$demo"/bucket/runs/*/summary.json 2>/dev/null | head -n 1 || true)
-[ -n "$summary" ] || { echo "run.sh: the run wrote no summary.json under $demo/bucket/runs" >&2; exit 1; }
-run=$(dirname "$summary")
-
-printf '\n%s has %s answers; the first three:\n\n' "$run/completions.jsonl" "$(wc -l <"$run/completions.jsonl" | tr -d ' ')"
-head -n 3 "$run/completions.jsonl" | cut -c 1-300
-if [ -s "$run/errors.jsonl" ]; then
-  printf '\n%s has %s errors.\n' "$run/errors.jsonl" "$(wc -l <"$run/errors.jsonl" | tr -d ' ')"
-fi
-printf '\n%s:\n\n' "$summary"
-cat "$summary"
-echo
+echo "rollout up --dir $demo --engine $url/v1 --once"
+bin/rollout up --dir "$demo" --engine "$url/v1" --once

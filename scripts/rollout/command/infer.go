@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -173,10 +174,8 @@ func (e *Env) inferFollow(ctx context.Context, p *prepared, s *stack.Stack, b ba
 	if err := b.Publish(ctx); err != nil {
 		return err
 	}
-	if err := progress.Closing(ctx, e.Err, status, p.Ports.Blobs, p.Bucket.Dir()); err != nil {
-		return err
-	}
-	if _, err := fmt.Fprintf(e.Err, "  written to  %s\n", filepath.Join(b.Config.Output.Dir, "completions.jsonl")); err != nil {
+	published := func(key string) string { return filepath.Join(b.Config.Output.Dir, path.Base(key)) }
+	if err := progress.Closing(ctx, e.Err, status, p.Bucket, published); err != nil {
 		return err
 	}
 	return progress.Outcome(status)

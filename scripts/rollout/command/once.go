@@ -12,6 +12,7 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/stack"
 	"rollout/shared/blob"
+	"rollout/shared/embedded/local"
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/input"
@@ -139,7 +140,7 @@ func (o *once) one(ctx context.Context, id identity.RunID) error {
 		return err
 	}
 	o.seen[id] = true
-	if err := progress.Closing(ctx, o.env.Out, status, o.prepared.Ports.Blobs, o.prepared.Bucket.Dir()); err != nil {
+	if err := progress.Closing(ctx, o.env.Err, status, o.prepared.Bucket, progress.Under(local.BucketDir(o.prepared.Dir))); err != nil {
 		return err
 	}
 	o.outcome = errors.Join(o.outcome, progress.Outcome(status))

@@ -123,7 +123,7 @@ func (e *Env) follow(ctx context.Context, l *local.Local, service *api.Service, 
 	if err != nil {
 		return err
 	}
-	if err := progress.Closing(ctx, e.Out, s, l.Bucket, local.BucketDir(l.Dir)); err != nil {
+	if err := progress.Closing(ctx, e.Err, s, l.Bucket, progress.Under(local.BucketDir(l.Dir))); err != nil {
 		return err
 	}
 	return progress.Outcome(s)

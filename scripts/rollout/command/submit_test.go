@@ -217,9 +217,12 @@ func TestSubmitAndWaitEndsWithTheRunsExitCode(t *testing.T) {
 			if got := <-ended; got != code {
 				t.Errorf("exit code %d, want %d; stderr: %s", got, code, errs)
 			}
-			for _, want := range []string{string(id) + "\n", "first completions:\n  a  Hello there\n", "completions " + filepath.Join(b.dir, "bucket", "runs", string(id))} {
-				if !strings.Contains(out.String(), want) {
-					t.Errorf("stdout lacks %q:\n%s", want, out)
+			if out.String() != string(id)+"\n" {
+				t.Errorf("stdout has more than the id, which scripts read:\n%s", out)
+			}
+			for _, want := range []string{"first completions:\n  a  Hello there\n", "completions " + filepath.Join(b.dir, "bucket", "runs", string(id))} {
+				if !strings.Contains(errs.String(), want) {
+					t.Errorf("stderr lacks %q:\n%s", want, errs)
 				}
 			}
 			if said := strings.Contains(errs.String(), "rollout: run "+string(id)); said != (code != 0) {

@@ -50,8 +50,9 @@ const (
 )
 
 // Closing writes what became of a run that has ended: counts, speed, where its
-// files are (under dir, the bucket's folder), and its first completions.
-func Closing(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, dir string) error {
+// files are, and its first completions. path says where people find an object
+// of the bucket.
+func Closing(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, path func(key string) string) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "run %s %s", s.Run, PhaseWords(s.Phase))
 	if s.Items.Total > 0 {
@@ -80,9 +81,11 @@ func Closing(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, 
 	case err != nil:
 		return err
 	default:
-		line("completions", filepath.Join(dir, s.Outputs))
-		line("errors", filepath.Join(dir, s.Errors))
-		line("summary", filepath.Join(dir, s.Summary))
+		line("completions", path(s.Outputs))
+		if s.Items.Failed > 0 {
+			line("errors", path(s.Errors))
+		}
+		line("summary", path(s.Summary))
 	}
 	for i, row := range rows {
 		if i == 0 {
@@ -92,6 +95,11 @@ func Closing(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, 
 	}
 	_, err = w.Write(b.Bytes())
 	return err
+}
+
+// Under returns where an object of the bucket in the folder dir is.
+func Under(dir string) func(key string) string {
+	return func(key string) string { return filepath.Join(dir, filepath.FromSlash(key)) }
 }
 
 // FailedWords renders the failed items: "10 (7 invalid_line, 3 too_long)".

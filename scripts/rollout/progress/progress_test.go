@@ -284,7 +284,7 @@ func TestClosingShowsWhatBecameOfARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := progress.Closing(t.Context(), &out, s, bucket, "/data/bucket"); err != nil {
+	if err := progress.Closing(t.Context(), &out, s, bucket, progress.Under("/data/bucket")); err != nil {
 		t.Fatal(err)
 	}
 	want := `run 01JD2ZQ4T5W0M1X9YB7R3K8CVE completed with errors: 990 of 1,000 items answered in 40s, 25.0/s
@@ -307,13 +307,13 @@ func TestClosingOfARefusedRunHasNoFiles(t *testing.T) {
 	t.Parallel()
 	s := api.Status{Run: runA, Phase: run.Failed, Message: "no pool serves the model", Outputs: "runs/x/completions.jsonl"}
 	var out bytes.Buffer
-	if err := progress.Closing(t.Context(), &out, s, memory.NewBucket(clock.System{}), "/data"); err != nil {
+	if err := progress.Closing(t.Context(), &out, s, memory.NewBucket(clock.System{}), progress.Under("/data")); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff("run "+string(runA)+" failed\n  because     no pool serves the model\n", out.String()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if err := progress.Closing(t.Context(), failing{}, s, memory.NewBucket(clock.System{}), "/data"); err == nil {
+	if err := progress.Closing(t.Context(), failing{}, s, memory.NewBucket(clock.System{}), progress.Under("/data")); err == nil {
 		t.Error("a writer's error is lost")
 	}
 }

@@ -48,8 +48,10 @@ const (
 
 // bar is a View on a terminal.
 type bar struct {
+	out       io.Writer
 	container *mpb.Progress
 	line      *mpb.Bar
+	late      []string // notes on a bar that is full, which is not drawn again
 
 	mu   sync.Mutex // the container renders on its own
 	last api.Status
@@ -57,7 +59,7 @@ type bar struct {
 }
 
 func newBar(w io.Writer) *bar {
-	b := &bar{container: mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(barColumns), mpb.WithRefreshRate(redraw))}
+	b := &bar{out: w, container: mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(barColumns), mpb.WithRefreshRate(redraw))}
 	show := func(f func(api.Status, Pace) string) decor.Decorator {
 		return decor.Any(func(decor.Statistics) string {
 			b.mu.Lock()
@@ -112,12 +114,20 @@ func (b *bar) Update(s api.Status, p Pace) {
 }
 
 func (b *bar) Note(text string) {
-	_, _ = fmt.Fprintln(b.container, Plain(text, 400)) // the terminal is gone: nobody to tell
+	text = Plain(text, 400)
+	if b.last.Phase.Ended() {
+		b.late = append(b.late, text)
+		return
+	}
+	_, _ = fmt.Fprintln(b.container, text) // the terminal is gone: nobody to tell
 }
 
 func (b *bar) Close() {
 	b.line.Abort(false) // nothing to a bar that is full
 	b.container.Wait()
+	for _, text := range b.late {
+		_, _ = fmt.Fprintln(b.out, text) // as above
+	}
 }
 
 // lineEvery is how often plain lines are written while the phase stays.
