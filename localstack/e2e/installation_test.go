@@ -1,0 +1,254 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"rollout/functions/api"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+)
+
+// quickHealth are timings that find a dead worker within about a second, and
+// still leave a worker on a crowded machine the time to say that it lives.
+const quickHealth = `
+[health]
+heartbeat_interval = "100ms"
+self_fence_timeout = "700ms"
+failure_timeout = "900ms"
+skew_budget = "50ms"
+`
+
+// smallBites let a few hundred items keep several workers busy for a while.
+const smallBites = `
+[worker]
+in_flight = 4
+checkpoint = "100ms"
+drain_budget = "2s"
+
+[defaults]
+schema_version = 1
+kind = "batch"
+[defaults.shard]
+items = 8
+[defaults.limits]
+grace = "500ms"
+`
+
+// installation is a folder with its `rollout up`.
+type installation struct {
+	t       *testing.T
+	dir     string
+	engine  string
+	workers int
+	up      *process
+	url     string // of the API
+	log     string // of the processes before this one
+}
+
+// install makes an installation whose config is quickHealth and the given
+// rest, and starts it. 0 workers is one in the same process.
+func install(t *testing.T, engine string, workers int, config string) *installation {
+	t.Helper()
+	i := &installation{t: t, dir: t.TempDir(), engine: engine, workers: workers}
+	write(t, filepath.Join(i.dir, "rollout.toml"), "schema_version = 1\n"+quickHealth+config)
+	i.start()
+	return i
+}
+
+var isUp = regexp.MustCompile(`rollout is up: .*\(API at (http://[^)]+)\)`)
+
+// start starts `rollout up` and waits until it is.
+func (i *installation) start() {
+	i.t.Helper()
+	if i.up != nil {
+		i.log += i.up.complained()
+	}
+	i.up = launch(i.t, rollout, "up", "--dir", i.dir, "--engine", i.engine, "--workers", strconv.Itoa(i.workers), "--listen", "127.0.0.1:0")
+	eventually(i.t, "rollout is up", func() bool {
+		m := isUp.FindStringSubmatch(i.up.complained())
+		if m == nil {
+			if i.up.ended() {
+				i.t.Fatalf("rollout up ended: %s", i.up.complained())
+			}
+			return false
+		}
+		i.url = m[1]
+		return true
+	})
+}
+
+// logged reports whether the installation's processes wrote a line with all
+// the texts.
+func (i *installation) logged(texts ...string) bool {
+	i.t.Helper()
+lines:
+	for line := range strings.Lines(i.log + i.up.complained()) {
+		for _, text := range texts {
+			if !strings.Contains(line, text) {
+				continue lines
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// ask asks the API and decodes its answer.
+func (i *installation) ask(method, path string, into any) {
+	i.t.Helper()
+	code, body := ask(i.t, method, i.url+path, "")
+	if code >= 300 {
+		i.t.Fatalf("%s %s: %d %s", method, path, code, body)
+	}
+	if err := json.Unmarshal([]byte(body), into); err != nil {
+		i.t.Fatal(err)
+	}
+}
+
+// runs are all runs, the newest first.
+func (i *installation) runs() []api.Status {
+	i.t.Helper()
+	var out struct{ Runs []api.Status }
+	i.ask(http.MethodGet, "/v1/runs", &out)
+	return out.Runs
+}
+
+// show is one run's status; ok is false if there is no such run (yet).
+func (i *installation) show(id identity.RunID) (s api.Status, ok bool) {
+	i.t.Helper()
+	code, body := get(i.t, i.url+"/v1/runs/"+string(id))
+	if code == http.StatusNotFound {
+		return s, false
+	}
+	if err := json.Unmarshal([]byte(body), &s); err != nil || code != http.StatusOK {
+		i.t.Fatalf("status of %s: %d %s %v", id, code, body, err)
+	}
+	return s, true
+}
+
+// workers that are alive, by their heartbeats.
+func (i *installation) living() []api.WorkerStatus {
+	i.t.Helper()
+	var out struct{ Workers []api.WorkerStatus }
+	i.ask(http.MethodGet, "/v1/workers", &out)
+	var living []api.WorkerStatus
+	for _, w := range out.Workers {
+		if w.Alive && w.State != "gone" {
+			living = append(living, w)
+		}
+	}
+	return living
+}
+
+// worker is one by its id.
+func (i *installation) worker(id string) (api.WorkerStatus, bool) {
+	i.t.Helper()
+	for _, w := range i.living() {
+		if w.Worker == id {
+			return w, true
+		}
+	}
+	return api.WorkerStatus{}, false
+}
+
+// submit puts a file into the bucket as `rollout submit` does, and returns the
+// run that it is.
+func (i *installation) submit(file string) identity.RunID {
+	i.t.Helper()
+	p := do(i.t, 0, "submit", "--dir", i.dir, file)
+	return identity.RunID(strings.TrimSpace(p.said()))
+}
+
+// steer is pause, resume or stop.
+func (i *installation) steer(what string, id identity.RunID) {
+	i.t.Helper()
+	var s api.Status
+	i.ask(http.MethodPost, "/v1/runs/"+string(id)+"/"+what, &s)
+}
+
+// await waits until the run is in one of the phases.
+func (i *installation) await(id identity.RunID, phases ...run.Phase) api.Status {
+	i.t.Helper()
+	var s api.Status
+	eventually(i.t, "run "+string(id)+" is "+words(phases), func() bool {
+		s, _ = i.show(id)
+		for _, p := range phases {
+			if s.Phase == p {
+				return true
+			}
+		}
+		if s.Phase.Ended() {
+			i.t.Fatalf("run %s ended as %s (%s), not as %s", id, s.Phase, s.Message, words(phases))
+		}
+		return false
+	})
+	return s
+}
+
+func words(phases []run.Phase) string {
+	var out []string
+	for _, p := range phases {
+		out = append(out, string(p))
+	}
+	return strings.Join(out, " or ")
+}
+
+// ends waits for the run's end, however it is.
+func (i *installation) ends(id identity.RunID) api.Status {
+	i.t.Helper()
+	var s api.Status
+	eventually(i.t, "run "+string(id)+" ends", func() bool {
+		s, _ = i.show(id)
+		return s.Phase.Ended()
+	})
+	return s
+}
+
+// bucket is a path in the bucket.
+func (i *installation) bucket(key string) string { return filepath.Join(i.dir, "bucket", key) }
+
+// move puts a file into the bucket by a rename, as mv does.
+func (i *installation) move(name, content string) {
+	i.t.Helper()
+	from := write(i.t, filepath.Join(i.dir, "on its way"), content)
+	to := i.bucket("prompts/" + name)
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		i.t.Fatal(err)
+	}
+	if err := os.Rename(from, to); err != nil {
+		i.t.Fatal(err)
+	}
+}
+
+// of returns the runs of an uploaded file, the newest first.
+func (i *installation) of(name string) []api.Status {
+	i.t.Helper()
+	var out []api.Status
+	for _, s := range i.runs() {
+		if len(s.Inputs) == 1 && s.Inputs[0] == "prompts/"+name {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// only waits for the one run of an uploaded file to end.
+func (i *installation) only(name string) api.Status {
+	i.t.Helper()
+	var all []api.Status
+	eventually(i.t, "the run of "+name+" ends", func() bool {
+		all = i.of(name)
+		return len(all) > 0 && all[0].Phase.Ended()
+	})
+	if len(all) != 1 {
+		i.t.Fatalf("%s is %d runs", name, len(all))
+	}
+	return all[0]
+}

@@ -1,0 +1,176 @@
+package e2e
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"rollout/shared/engine/identity"
+	"rollout/shared/record"
+)
+
+// outcome is what a run left for its user, without the times of its rows.
+type outcome struct {
+	completions, errors string
+	summary             record.Summary
+}
+
+// generatedAt is the one thing in a row that no two runs share (I10).
+var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
+
+// outcome reads the files of a run that has ended.
+func (i *installation) outcome(id identity.RunID) outcome {
+	i.t.Helper()
+	return readOutcome(i.t, i.bucket("runs/"+string(id)))
+}
+
+func readOutcome(t *testing.T, folder string) outcome {
+	t.Helper()
+	o := outcome{
+		completions: generatedAt.ReplaceAllString(read(t, filepath.Join(folder, record.Completions)), ""),
+		errors:      read(t, filepath.Join(folder, record.Errors)),
+	}
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(folder, record.SummaryFile))), &o.summary); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// wantSame checks that two runs of one input left the same.
+func wantSame(t *testing.T, got, want outcome) {
+	t.Helper()
+	wantSameLines(t, record.Completions, got.completions, want.completions)
+	wantSameLines(t, record.Errors, got.errors, want.errors)
+	if g, w := got.summary, want.summary; g.Items != w.Items || g.Completed != w.Completed || g.Failed != w.Failed || g.Phase != w.Phase {
+		t.Errorf("summary says %s, %d items, %d completed, %d failed; want %s, %d, %d, %d",
+			g.Phase, g.Items, g.Completed, g.Failed, w.Phase, w.Items, w.Completed, w.Failed)
+	}
+}
+
+func wantSameLines(t *testing.T, name, got, want string) {
+	t.Helper()
+	if got == want {
+		return
+	}
+	g, w := lines(t, got), lines(t, want)
+	for i := range min(len(g), len(w)) {
+		if g[i] != w[i] {
+			t.Errorf("%s differs at line %d of %d (want %d):\n%.300s\nwant\n%.300s", name, i+1, len(g), len(w), g[i], w[i])
+			return
+		}
+	}
+	t.Errorf("%s has %d lines, want %d", name, len(g), len(w))
+}
+
+// errorRow is a row of errors.jsonl of the plain dialect.
+type errorRow struct {
+	ID    *string
+	Item  int
+	Line  int
+	Class string
+	Error string
+}
+
+// errorRows decodes errors.jsonl.
+func (o outcome) errorRows(t *testing.T) []errorRow {
+	t.Helper()
+	var out []errorRow
+	for _, l := range lines(t, o.errors) {
+		var r errorRow
+		if err := json.Unmarshal([]byte(l), &r); err != nil {
+			t.Fatalf("errors.jsonl has a line that is not JSON: %v\n%s", err, l)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// ids are the ids of completions.jsonl of the plain dialect, in its order.
+func (o outcome) ids(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, l := range lines(t, o.completions) {
+		var r struct{ ID string }
+		if err := json.Unmarshal([]byte(l), &r); err != nil || r.ID == "" {
+			t.Fatalf("completions.jsonl has a line without an id: %v\n%s", err, l)
+		}
+		out = append(out, r.ID)
+	}
+	return out
+}
+
+// wantCutShort checks a run that ended early against the undisturbed run of
+// the same input (I1): each item is in exactly one file under its own id,
+// answers are the undisturbed ones in the same order, and what has none has an
+// error of the class. It returns the number of answers.
+func wantCutShort(t *testing.T, got, want outcome, class string) (answered int) {
+	t.Helper()
+	full := lines(t, want.completions)
+	at := 0
+	for _, row := range lines(t, got.completions) {
+		for at < len(full) && full[at] != row {
+			at++
+		}
+		if at == len(full) {
+			t.Fatalf("an answer is not among the undisturbed ones, or out of order:\n%.300s", row)
+		}
+		at++
+		answered++
+	}
+	bad := map[int]string{} // what is wrong with an item in the undisturbed run
+	for _, e := range want.errorRows(t) {
+		bad[e.Item] = e.Class
+	}
+	left := map[string]bool{}
+	for _, id := range want.ids(t) {
+		left[id] = true
+	}
+	for _, id := range got.ids(t) {
+		delete(left, id)
+	}
+	errs := got.errorRows(t)
+	last := -1
+	for _, e := range errs {
+		if e.Item <= last {
+			t.Errorf("item %d comes after item %d in errors.jsonl", e.Item, last)
+		}
+		last = e.Item
+		switch {
+		case bad[e.Item] != "":
+			if e.Class != class && e.Class != bad[e.Item] {
+				t.Errorf("item %d failed as %s, want %s or %s", e.Item, e.Class, class, bad[e.Item])
+			}
+		case e.ID == nil || !left[*e.ID]:
+			t.Errorf("an error row is not of an item without an answer, under its own id: %+v", e)
+		default:
+			delete(left, *e.ID)
+			if e.Class != class {
+				t.Errorf("item %d failed as %s, want %s", e.Item, e.Class, class)
+			}
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("%d items are in neither file", len(left))
+	}
+	if total := answered + len(errs); uint64(total) != want.summary.Items || got.summary.Items != want.summary.Items {
+		t.Errorf("%d answers and %d errors; the summary says %d items, there are %d", answered, len(errs), got.summary.Items, want.summary.Items)
+	}
+	return answered
+}
+
+// undisturbed answers a file once, with nothing in its way.
+func undisturbed(t *testing.T, file string) outcome {
+	t.Helper()
+	i := install(t, serve(t).url, 0, smallBites)
+	id := i.submit(file)
+	i.ends(id)
+	o := i.outcome(id)
+	if strings.Count(o.completions, "\n")+strings.Count(o.errors, "\n") != int(o.summary.Items) {
+		t.Fatalf("the undisturbed run does not add up: %+v", o.summary)
+	}
+	i.up.signal(15)
+	i.up.wantExit(0)
+	return o
+}

@@ -1,0 +1,91 @@
+package e2e
+
+import (
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// llm is a running fakellm.
+type llm struct {
+	*process
+	url string
+}
+
+// model is the name that it serves.
+const model = "fake"
+
+// serve starts an inference server on a free port.
+func serve(t *testing.T, args ...string) llm {
+	t.Helper()
+	p := launch(t, fakellm, args...)
+	s := llm{process: p}
+	eventually(t, "fakellm prints its URL", func() bool {
+		line, _, ok := strings.Cut(p.said(), "\n")
+		s.url = line
+		return ok
+	})
+	return s
+}
+
+// serveSlowly starts one whose answers take about so long.
+func serveSlowly(t *testing.T, latency time.Duration) llm {
+	t.Helper()
+	return serve(t, "--latency", latency.String(), "--spread", "0.8")
+}
+
+var (
+	requestsTotal   = regexp.MustCompile(`(?m)^fakellm_requests_total\S* (\d+)$`)
+	requestsRunning = regexp.MustCompile(`(?m)^vllm:num_requests_running\S* (\d+)$`)
+)
+
+// requests is how many questions the server was asked so far.
+func (s llm) requests() int { return s.metric(requestsTotal) }
+
+// answering is how many it is answering now.
+func (s llm) answering() int { return s.metric(requestsRunning) }
+
+func (s llm) metric(pattern *regexp.Regexp) int {
+	s.t.Helper()
+	_, body := get(s.t, s.url+"/metrics")
+	m := pattern.FindStringSubmatch(body)
+	if m == nil {
+		s.t.Fatalf("fakellm has no metric %s:\n%s", pattern, body)
+	}
+	n, err := strconv.Atoi(m[1])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// get asks a server that must be there.
+func get(t *testing.T, url string) (code int, body string) {
+	t.Helper()
+	return ask(t, http.MethodGet, url, "")
+}
+
+// client gives up on servers that hang.
+var client = &http.Client{Timeout: 30 * time.Second}
+
+func ask(t *testing.T, method, url, body string) (code int, answer string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() // read only
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b)
+}
