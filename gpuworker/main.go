@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"rollout/gpuworker/cli"
+	"rollout/gpuworker/process"
 	"rollout/shared/embedded"
 )
 
@@ -15,6 +16,7 @@ func main() {
 	if embedded.RunProbe(os.Args) {
 		return
 	}
+	process.TuneMemory()
 	code, err := cli.Main(context.Background(), "gpuworker", os.Args[1:], os.Stderr)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "gpuworker: %v\n", err)

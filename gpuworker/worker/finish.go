@@ -25,7 +25,7 @@ func (w *Worker) loadLines(ctx context.Context, h *hold, msg events.Work) error 
 		return err
 	}
 	s := newShard(h.manifest, h.shard, in)
-	s.slots, s.earlier, s.begun, s.stopping, s.onBegin = w.slots, h.earlier, h.begun, h.stopping, w.wake
+	s.slots, s.earlier, s.begun, s.stopping, s.onBegin = w.slots, h.earlier, h.begun, h.stopping, w.itemBegun
 	if c := h.doc.Checkpoint; c != nil {
 		rows, err := result.ReadCheckpoint(ctx, w.Blobs, *c, len(in.Lines))
 		if err != nil {
@@ -38,6 +38,12 @@ func (w *Worker) loadLines(ctx context.Context, h *hold, msg events.Work) error 
 	w.perShard = max(1, len(in.Lines))
 	w.mu.Unlock()
 	return nil
+}
+
+// itemBegun is called whenever an item was begun, and when no more will be.
+func (w *Worker) itemBegun() {
+	w.pace.began(w.Clock.Now())
+	w.wake()
 }
 
 // hold executes the shard to its commit, or gives it back.

@@ -16,6 +16,7 @@ const (
 	visibility = 30 * time.Second
 	longPoll   = time.Second
 	maxPull    = 32 // messages at once
+	maxAhead   = 16 // shards claimed ahead of the engine, at most
 	firstWait  = 50 * time.Millisecond
 	lastWait   = 2 * time.Second
 	retryTake  = time.Second // before a message that could not be acted on is seen again
@@ -64,7 +65,7 @@ func (w *Worker) pullLoop(ctx context.Context) error {
 }
 
 // deficit is how many messages to ask for: as many as keep one engine-full of
-// items ready to begin.
+// items ready to begin, and what the engine begins while they are claimed.
 func (w *Worker) deficit() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -74,10 +75,11 @@ func (w *Worker) deficit() int {
 			ready += h.work.unbegun()
 		}
 	}
-	if ready >= w.cfg.InFlight {
+	want := w.cfg.InFlight + min(w.pace.ahead(), maxAhead*w.perShard)
+	if ready >= want {
 		return 0
 	}
-	return min(maxPull, (w.cfg.InFlight-ready+w.perShard-1)/w.perShard)
+	return min(maxPull, (want-ready+w.perShard-1)/w.perShard)
 }
 
 // awaitReady asks the executor until it is ready, if there is doubt.
@@ -124,7 +126,9 @@ func pause(ctx context.Context, d time.Duration) {
 // take handles one message to its end: the shard's commit or release, if the
 // message leads to a claim.
 func (w *Worker) take(ctx context.Context, m queue.Message) {
+	start := w.Clock.Now()
 	h, err := w.claim(ctx, m)
+	w.pace.claimed(w.Clock.Now().Sub(start))
 	w.mu.Lock()
 	w.taking--
 	w.mu.Unlock()

@@ -61,6 +61,7 @@ type Worker struct {
 	index *input.Index
 	lease *lease.Lease
 	slots slots
+	pace  pace
 
 	drain chan struct{} // closed when the worker must end in an orderly way
 

@@ -41,9 +41,13 @@ func ContentKey(c ContentID) string {
 // params gain, lose or reorder a field.
 const ItemSchema = 1
 
-// hashChunk keeps writes below the size at which the blake3 library starts
-// goroutines; it is measured to be the fastest way for short inputs.
-const hashChunk = 1024
+// The blake3 library is slow for writes of a few KiB. Long inputs are written
+// in bulk, and what is short in pieces that it takes without vectors and
+// goroutines; both sizes are measured.
+const (
+	hashBulk  = 64 << 10
+	hashPiece = 1 << 10
+)
 
 // Hasher computes many content ids without allocating. It is not safe for
 // concurrent use.
@@ -64,9 +68,13 @@ func (h *Hasher) Reset() { h.h.Reset() }
 // Write adds bytes; it never fails.
 func (h *Hasher) Write(p []byte) (int, error) {
 	n := len(p)
-	for len(p) > hashChunk {
-		h.h.Write(p[:hashChunk])
-		p = p[hashChunk:]
+	for len(p) >= hashBulk {
+		h.h.Write(p[:hashBulk])
+		p = p[hashBulk:]
+	}
+	for len(p) > hashPiece {
+		h.h.Write(p[:hashPiece])
+		p = p[hashPiece:]
 	}
 	h.h.Write(p)
 	return n, nil

@@ -1,0 +1,119 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollout/functions/api"
+	"rollout/functions/inprocess"
+	"rollout/gpuworker/process"
+	"rollout/shared/config"
+	"rollout/shared/embedded"
+	"rollout/shared/embedded/local"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+)
+
+// BenchmarkRun answers a whole prompts file: plan, claim, answer, commit,
+// finalize. An op is a sample.
+func BenchmarkRun(b *testing.B) {
+	for _, size := range []int{300, 1200} {
+		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) { benchmarkRun(b, size) })
+	}
+}
+
+func benchmarkRun(b *testing.B, size int) {
+	process.TuneMemory()
+	dir := b.TempDir()
+	src := filepath.Join(b.TempDir(), "prompts.jsonl")
+	writePrompts(b, src, b.N, size)
+	l, closeAll, err := local.Open(b.Context(), dir, local.Options{Create: true, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer closeAll()
+	d := l.Deployment
+	d.Engine.URL, d.Pools = config.EngineMock, []config.Pool{{Name: "default", Model: config.EngineMock}}
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	sys := inprocess.New(l.Ports, inprocess.Config{Deployment: d, Uploads: l.Bucket.Watch(ctx, "prompts/", embedded.WatchOptions{Clock: l.Ports.Clock})})
+	leave := make(chan string)
+	done := make(chan error, 2)
+	go func() { done <- sys.Run(ctx) }()
+	go func() {
+		done <- process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: "default", Leave: leave})
+	}()
+
+	cpu := cpuTime(b)
+	b.ResetTimer()
+	info, err := embedded.RenameInto(ctx, l.Bucket.Dir(), src, "prompts/p.jsonl")
+	if err != nil {
+		b.Fatal(err)
+	}
+	id := identity.UploadRun(d.Bucket, "prompts/p.jsonl", info.Version)
+	s := await(b, api.New(l.Ports, d), id)
+	b.StopTimer()
+	if s.Phase != run.Completed || s.Items.Done != uint64(b.N) {
+		b.Fatalf("the run ended as %s with %d of %d items (%s)", s.Phase, s.Items.Done, b.N, s.Message)
+	}
+	b.ReportMetric(float64(cpuTime(b)-cpu)/float64(time.Microsecond)/float64(b.N), "cpu-µs/op")
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "samples/s")
+	b.ReportMetric(maxRSS(b)/(1<<20), "max-MiB")
+	cancel()
+	<-done
+	<-done
+}
+
+// await polls until the run has ended.
+func await(b *testing.B, s *api.Service, id identity.RunID) api.Status {
+	for {
+		st, err := s.Show(b.Context(), id)
+		if err == nil && st.Phase.Ended() {
+			return st
+		}
+		time.Sleep(25 * time.Millisecond)
+	}
+}
+
+// writePrompts writes n plain lines of about size bytes.
+func writePrompts(b *testing.B, path string, n, size int) {
+	f, err := os.Create(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	w := bufio.NewWriter(f)
+	text := strings.Repeat("the quick brown fox jumps over the lazy dog and reads on ", 40)
+	for i := range n {
+		k := i % 57
+		fmt.Fprintf(w, `{"id":"r-%08d","prompt":"%d %s"}`+"\n", i, i, text[k:k+size-45])
+	}
+	if err := w.Flush(); err != nil {
+		b.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	u := usage(b)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func maxRSS(b *testing.B) float64 { return float64(usage(b).Maxrss) * 1024 }
+
+func usage(b *testing.B) (u syscall.Rusage) {
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return u
+}
