@@ -12,49 +12,50 @@ import (
 
 func TestC01OneByteOrderMarkIsDropped(t *testing.T) {
 	t.Parallel()
-	const bom = "\xEF\xBB\xBF"
-	p := onDisk(t)
-	p.functions()
-	p.work(setup{})
-	twin := func(name, file string) outcome {
-		o := p.ended(p.upload("prompts/"+name+".jsonl", []byte(file)))
-		o.phase(t, "completed")
-		return o
-	}
-	const lines = "{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n"
-	plain := twin("plain", lines)
-	plain.counts(t, 2, 0)
-	for name, file := range map[string]string{
-		"marked":            bom + lines,
-		"marked-crlf":       bom + strings.ReplaceAll(lines, "\n", "\r\n"),
-		"marked-no-newline": bom + strings.TrimSuffix(lines, "\n"),
-		"marked-blank":      bom + "\n" + lines,
-	} {
-		if got := twin(name, file); timeless(got.out) != timeless(plain.out) {
-			t.Errorf("%s: rows differ from those of the file without a mark:\n%s\n%s", name, timeless(got.out), timeless(plain.out))
+	simulated(t, func(t *testing.T, p *product) {
+		const bom = "\xEF\xBB\xBF"
+		p.functions()
+		p.work(setup{})
+		twin := func(name, file string) outcome {
+			o := p.ended(p.upload("prompts/"+name+".jsonl", []byte(file)))
+			o.phase(t, "completed")
+			return o
 		}
-	}
-	openai := "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{\"prompt\":\"a\"}}\n"
-	marked, unmarked := twin("openai-marked", bom+openai), twin("openai", openai)
-	if timeless(marked.out) != timeless(unmarked.out) {
-		t.Errorf("a mark hides the dialect: %s", marked.out)
-	}
+		const lines = "{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n"
+		plain := twin("plain", lines)
+		plain.counts(t, 2, 0)
+		for name, file := range map[string]string{
+			"marked":            bom + lines,
+			"marked-crlf":       bom + strings.ReplaceAll(lines, "\n", "\r\n"),
+			"marked-no-newline": bom + strings.TrimSuffix(lines, "\n"),
+			"marked-blank":      bom + "\n" + lines,
+		} {
+			if got := twin(name, file); timeless(got.out) != timeless(plain.out) {
+				t.Errorf("%s: rows differ from those of the file without a mark:\n%s\n%s", name, timeless(got.out), timeless(plain.out))
+			}
+		}
+		openai := "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{\"prompt\":\"a\"}}\n"
+		marked, unmarked := twin("openai-marked", bom+openai), twin("openai", openai)
+		if timeless(marked.out) != timeless(unmarked.out) {
+			t.Errorf("a mark hides the dialect: %s", marked.out)
+		}
 
-	// Only one, and only at the file's begin: any other is that line's error.
-	for name, file := range map[string]string{
-		"two-marks":   bom + bom + lines,
-		"second-line": "{\"prompt\":\"a\"}\n" + bom + "{\"prompt\":\"b\"}\n",
-	} {
-		o := p.ended(p.upload("prompts/"+name+".jsonl", []byte(file)))
-		o.phase(t, "completed_with_errors")
-		o.counts(t, 1, 1)
-		if o.FailedByClass["invalid_line"] != 1 {
-			t.Errorf("%s: %v", name, o.FailedByClass)
+		// Only one, and only at the file's begin: any other is that line's error.
+		for name, file := range map[string]string{
+			"two-marks":   bom + bom + lines,
+			"second-line": "{\"prompt\":\"a\"}\n" + bom + "{\"prompt\":\"b\"}\n",
+		} {
+			o := p.ended(p.upload("prompts/"+name+".jsonl", []byte(file)))
+			o.phase(t, "completed_with_errors")
+			o.counts(t, 1, 1)
+			if o.FailedByClass["invalid_line"] != 1 {
+				t.Errorf("%s: %v", name, o.FailedByClass)
+			}
 		}
-	}
-	only := p.ended(p.upload("prompts/only.jsonl", []byte(bom)))
-	only.phase(t, "completed")
-	only.counts(t, 0, 0)
+		only := p.ended(p.upload("prompts/only.jsonl", []byte(bom)))
+		only.phase(t, "completed")
+		only.counts(t, 0, 0)
+	})
 }
 
 func TestC02OtherEncodingsAreRefusedByName(t *testing.T) {
@@ -97,21 +98,22 @@ func TestC02OtherEncodingsAreRefusedByName(t *testing.T) {
 
 func TestC02BytesThatAreNoUTF8AreTheirLinesError(t *testing.T) {
 	t.Parallel()
-	p := onDisk(t)
-	p.functions()
-	p.work(setup{})
-	o := p.ended(p.upload("prompts/x.jsonl", []byte("{\"prompt\":\"a\"}\n{\"prompt\":\"\xFF\xFE\"}\n{\x00\"\x00\n{\"id\":\"c\",\"prompt\":\"caf\xE9\"}\n{\"prompt\":\"b\"}\n")))
-	o.phase(t, "completed_with_errors")
-	o.counts(t, 2, 3)
-	rows := parsed[errorRow](t, o.errs)
-	for i, line := range []uint64{2, 3, 4} {
-		if rows[i].Line != line || rows[i].Class != "invalid_line" {
-			t.Errorf("%+v; want invalid_line, line %d", rows[i], line)
+	simulated(t, func(t *testing.T, p *product) {
+		p.functions()
+		p.work(setup{})
+		o := p.ended(p.upload("prompts/x.jsonl", []byte("{\"prompt\":\"a\"}\n{\"prompt\":\"\xFF\xFE\"}\n{\x00\"\x00\n{\"id\":\"c\",\"prompt\":\"caf\xE9\"}\n{\"prompt\":\"b\"}\n")))
+		o.phase(t, "completed_with_errors")
+		o.counts(t, 2, 3)
+		rows := parsed[errorRow](t, o.errs)
+		for i, line := range []uint64{2, 3, 4} {
+			if rows[i].Line != line || rows[i].Class != "invalid_line" {
+				t.Errorf("%+v; want invalid_line, line %d", rows[i], line)
+			}
 		}
-	}
-	if string(rows[2].ID) != `"c"` {
-		t.Errorf("line 4 lost its id: %s", rows[2].ID)
-	}
+		if string(rows[2].ID) != `"c"` {
+			t.Errorf("line 4 lost its id: %s", rows[2].ID)
+		}
+	})
 }
 
 func TestC03RecordsEndAtLineFeedsOnly(t *testing.T) {
