@@ -25,8 +25,8 @@ type Service struct {
 // New returns the service of a deployment.
 func New(p host.Ports, d config.Deployment) *Service {
 	return &Service{
-		ports:  p.From("api"),
-		bucket: d.Bucket,
+		ports:   p.From("api"),
+		bucket:  d.Bucket,
 		timings: host.Timings(d.Health),
 	}
 }

@@ -36,6 +36,7 @@ type Coordinator struct {
 	index   *input.Index
 	timings health.Timings
 	grace   time.Duration
+	saved   func(run.State)
 
 	mu   sync.Mutex
 	runs map[identity.RunID]*loaded
@@ -51,9 +52,13 @@ type loaded struct {
 }
 
 // New returns a coordinator. grace is how long requests in flight may take at
-// a pause or end of a run that does not say.
-func New(p host.Ports, ix *input.Index, t health.Timings, grace time.Duration) *Coordinator {
-	return &Coordinator{Ports: p.From("coordinate"), index: ix, timings: t, grace: grace, runs: map[identity.RunID]*loaded{}}
+// a pause or end of a run that does not say. saved, if not nil, hears of every
+// state that this coordinator saved; it must not block.
+func New(p host.Ports, ix *input.Index, t health.Timings, grace time.Duration, saved func(run.State)) *Coordinator {
+	if saved == nil {
+		saved = func(run.State) {}
+	}
+	return &Coordinator{saved: saved, Ports: p.From("coordinate"), index: ix, timings: t, grace: grace, runs: map[identity.RunID]*loaded{}}
 }
 
 // maxSteps bounds the steps of one call: each but the first follows from
@@ -195,6 +200,7 @@ func (c *Coordinator) save(ctx context.Context, l *loaded, next run.State) error
 		c.Log.InfoContext(ctx, "run_phase", "run", next.Run, "phase", next.Phase, "was", l.state.Phase, "reason", next.Reason, "message", next.Message)
 	}
 	l.state, l.rev, l.performed = next, rev, len(next.Effects) == 0
+	c.saved(next)
 	if next.Phase.Ended() {
 		c.forget(next.Run)
 	}

@@ -37,27 +37,33 @@ func New(p host.Ports, ix *input.Index) *Finalizer {
 	return &Finalizer{Ports: p.From("finalize"), index: ix}
 }
 
-// Finalize writes the run's files and says so. A run that is not Finalizing,
-// or whose summary is there, needs no work.
+// Finalize writes the files of a run that has come to its end, and says so. A
+// run that is not Finalizing, or whose summary is there, needs no work.
 func (f *Finalizer) Finalize(ctx context.Context, e events.Finalize) error {
-	id := identity.RunID(e.Run)
-	var m record.Manifest
-	if _, found, err := host.Load(ctx, f.Docs, record.ManifestKey(id), &m); err != nil || !found {
-		return errors.Join(err, missing(found, "run %s has no manifest", id))
-	}
 	var s run.State
-	if _, _, err := host.Load(ctx, f.Docs, record.CoordinatorKey(id), &s); err != nil {
+	if _, _, err := host.Load(ctx, f.Docs, record.CoordinatorKey(identity.RunID(e.Run)), &s); err != nil {
 		return err
 	}
 	if s.Phase != run.Finalizing {
 		return nil
 	}
-	sum, err := f.summary(ctx, m, s)
+	return f.Follow(ctx, s, nil)
+}
+
+// Follow writes a run's files behind its commit frontier, so that little is
+// left to do at the end. It begins with the given state and asks next for a
+// newer one whenever it has caught up with a run that is not Finalizing yet.
+func (f *Finalizer) Follow(ctx context.Context, s run.State, next func(context.Context) (run.State, error)) error {
+	var m record.Manifest
+	if _, found, err := host.Load(ctx, f.Docs, record.ManifestKey(s.Run), &m); err != nil || !found {
+		return errors.Join(err, missing(found, "run %s has no manifest", s.Run))
+	}
+	sum, err := f.summary(ctx, m, s, next)
 	if err != nil {
 		return err
 	}
-	f.Log.InfoContext(ctx, events.ObserveRunEnded, "run", id, "phase", sum.Phase, "items", sum.Items, "completed", sum.Completed, "failed", sum.Failed)
-	return f.Send(ctx, host.CoordinateQueue, events.Finalized{Run: e.Run, Phase: sum.Phase})
+	f.Log.InfoContext(ctx, events.ObserveRunEnded, "run", s.Run, "phase", sum.Phase, "items", sum.Items, "completed", sum.Completed, "failed", sum.Failed)
+	return f.Send(ctx, host.CoordinateQueue, events.Finalized{Run: string(s.Run), Phase: sum.Phase})
 }
 
 func missing(found bool, format string, args ...any) error {
@@ -69,13 +75,13 @@ func missing(found bool, format string, args ...any) error {
 
 // summary returns the run's summary, after writing everything that is not
 // there yet.
-func (f *Finalizer) summary(ctx context.Context, m record.Manifest, s run.State) (record.Summary, error) {
+func (f *Finalizer) summary(ctx context.Context, m record.Manifest, s run.State, next func(context.Context) (run.State, error)) (record.Summary, error) {
 	key := record.OutputKey(m.Run, record.SummaryFile)
 	var sum record.Summary
 	if err := input.ReadJSON(ctx, f.Blobs, key, &sum); !fault.Is(err, fault.NotFound) {
 		return sum, err
 	}
-	t, err := f.write(ctx, m, s)
+	s, t, err := f.write(ctx, m, s, next)
 	if err != nil {
 		return sum, fault.Wrap(err, "finalize run %s", m.Run)
 	}
@@ -132,14 +138,15 @@ func (t *totals) class(k string, n int) {
 	t.counts.ByClass[k] += n
 }
 
-// write streams every shard's rows into both files.
-func (f *Finalizer) write(ctx context.Context, m record.Manifest, s run.State) (totals, error) {
+// write streams every shard's rows into both files, and returns the state of
+// the run's end and what the files hold.
+func (f *Finalizer) write(ctx context.Context, m record.Manifest, s run.State, next func(context.Context) (run.State, error)) (run.State, totals, error) {
 	out := f.open(ctx, record.OutputKey(m.Run, record.Completions))
 	errs := f.open(ctx, record.OutputKey(m.Run, record.Errors))
-	w := writer{Finalizer: f, manifest: m, state: s, out: out, errs: errs, model: model(m), buf: make([]byte, copyBuffer)}
+	w := writer{Finalizer: f, manifest: m, state: s, next: next, out: out, errs: errs, model: model(m), buf: make([]byte, copyBuffer)}
 	err := w.shards(ctx)
 	err = errors.Join(err, out.finish(err), errs.finish(err))
-	return w.totals, err
+	return w.state, w.totals, err
 }
 
 // sink is an object being put while it is written.

@@ -29,24 +29,46 @@ type writer struct {
 	*Finalizer
 	manifest  record.Manifest
 	state     run.State
+	next      func(context.Context) (run.State, error) // waits for a newer one
 	out, errs io.Writer
 	model     dialect.Model
 	totals    totals
 	buf       []byte
 }
 
-// shards writes all of the run's shards in order.
+// shards writes all of the run's shards in order, as they become final.
 func (w *writer) shards(ctx context.Context) error {
-	for lo := 0; lo < w.state.Shards; lo += docsAtOnce {
-		hi := min(lo+docsAtOnce, w.state.Shards)
-		docs, err := w.docs(ctx, lo, hi)
-		if err != nil {
+	for n := 0; ; {
+		final := w.state.Done.Frontier()
+		if w.state.Phase == run.Finalizing {
+			final = w.state.Shards
+		}
+		for n < final {
+			hi := min(n+docsAtOnce, final)
+			if err := w.batch(ctx, n, hi); err != nil {
+				return err
+			}
+			n = hi
+		}
+		if w.state.Phase == run.Finalizing {
+			return nil
+		}
+		var err error
+		if w.state, err = w.next(ctx); err != nil {
 			return err
 		}
-		for n := lo; n < hi; n++ {
-			if err := w.shard(ctx, n, docs[n-lo]); err != nil {
-				return fault.Wrap(err, "shard %d", n)
-			}
+	}
+}
+
+// batch writes the shards from lo to hi.
+func (w *writer) batch(ctx context.Context, lo, hi int) error {
+	docs, err := w.docs(ctx, lo, hi)
+	if err != nil {
+		return err
+	}
+	for n := lo; n < hi; n++ {
+		if err := w.shard(ctx, n, docs[n-lo]); err != nil {
+			return fault.Wrap(err, "shard %d", n)
 		}
 	}
 	return nil
@@ -68,7 +90,7 @@ func (w *writer) shard(ctx context.Context, n int, raw document.Doc) error {
 		}
 	}
 	switch {
-	case n >= w.state.Frozen: // never dispatched
+	case w.state.Phase == run.Finalizing && n >= w.state.Frozen: // never dispatched
 		return w.unanswered(ctx, n, nil, shard.New(w.manifest.Run, n), w.state.Reason.Class())
 	case d.State != shard.Done:
 		return fault.New(fault.Unavailable, "it is %s, although its run is over", d.State)

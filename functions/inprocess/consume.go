@@ -83,27 +83,9 @@ func (s *System) task(ctx context.Context, p events.Payload) error {
 	case events.PlanRange:
 		return s.plan.Range(ctx, p)
 	case events.Finalize:
-		return s.finalizeOnce(ctx, p)
+		return s.finalizeOrWait(ctx, p)
 	}
 	return fault.New(fault.Invalid, "event %T is no task", p)
-}
-
-// finalizeOnce lets a run be finalized once at a time here: a second request
-// would only do the same work beside it.
-func (s *System) finalizeOnce(ctx context.Context, p events.Finalize) error {
-	s.mu.Lock()
-	busy := s.finalizing[p.Run]
-	s.finalizing[p.Run] = true
-	s.mu.Unlock()
-	if busy {
-		return nil
-	}
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.finalizing, p.Run)
-	}()
-	return s.finalize.Finalize(ctx, p)
 }
 
 // watchUploads submits what appears in the bucket.

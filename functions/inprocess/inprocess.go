@@ -20,6 +20,7 @@ import (
 	"rollout/functions/submit"
 	"rollout/shared/blob"
 	"rollout/shared/config"
+	"rollout/shared/engine/identity"
 	"rollout/shared/host"
 	"rollout/shared/input"
 )
@@ -45,8 +46,7 @@ type System struct {
 	finalize   *finalize.Finalizer
 	reclaim    *reclaim.Reclaimer
 
-	mu         sync.Mutex
-	finalizing map[string]bool // runs being finalized here
+	followers followers
 }
 
 // New wires the functions over the ports.
@@ -59,14 +59,15 @@ func New(p host.Ports, cfg Config) *System {
 	}
 	t := host.Timings(cfg.Deployment.Health)
 	ix := input.NewIndex(p.Blobs, p.Docs)
-	return &System{Ports: p, cfg: cfg,
-		submit:     submit.New(p, cfg.Deployment),
-		plan:       plan.New(p),
-		coordinate: coordinate.New(p, ix, t, cfg.Deployment.Defaults.Limits.Grace.Std()),
-		finalize:   finalize.New(p, ix),
-		reclaim:    reclaim.New(p, t),
-		finalizing: map[string]bool{},
+	s := &System{Ports: p, cfg: cfg,
+		submit:    submit.New(p, cfg.Deployment),
+		plan:      plan.New(p),
+		finalize:  finalize.New(p, ix),
+		reclaim:   reclaim.New(p, t),
+		followers: followers{byRun: map[identity.RunID]*follower{}},
 	}
+	s.coordinate = coordinate.New(p, ix, t, cfg.Deployment.Defaults.Limits.Grace.Std(), s.saved)
+	return s
 }
 
 // Submitter returns the submit function, for callers that pin inputs
@@ -77,6 +78,7 @@ func (s *System) Submitter() *submit.Submitter { return s.submit }
 func (s *System) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { s.watchUploads(ctx) })
+	all.Go(func() { s.runFollowers(ctx) })
 	all.Go(func() { s.runCoordinate(ctx) })
 	all.Go(func() { s.runReclaim(ctx) })
 	for range 2 {
