@@ -60,7 +60,6 @@ var kinds = []kind{
 	of[ObjectCreated](),
 	of[RunSubmitted](),
 	of[PlanRange](),
-	of[RangePlanned](),
 	of[PlanAdvanced](),
 	of[Work](),
 	of[ShardDone](),

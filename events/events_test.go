@@ -21,11 +21,11 @@ func encode(t *testing.T, p events.Payload, m events.Meta) []byte {
 
 func TestWireFormIsStructuredCloudEvents(t *testing.T) {
 	t.Parallel()
-	got := encode(t, events.RangePlanned{Run: run, Range: 3}, meta())
-	want := `{"specversion":"1.0","type":"rollout.range.planned.v1","id":"01JD2ZQ4T5W0M1X9YB7R3K8CVG",` +
+	got := encode(t, events.ControlChanged{Run: run, Sequence: 3}, meta())
+	want := `{"specversion":"1.0","type":"rollout.control.changed.v1","id":"01JD2ZQ4T5W0M1X9YB7R3K8CVG",` +
 		`"source":"rollout/test","subject":"01JD2ZQ4T5W0M1X9YB7R3K8CVE","time":"2026-03-01T12:00:00.5Z","hops":2,` +
 		`"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","term":5,` +
-		`"datacontenttype":"application/json","data":{"run":"01JD2ZQ4T5W0M1X9YB7R3K8CVE","range":3}}`
+		`"datacontenttype":"application/json","data":{"run":"01JD2ZQ4T5W0M1X9YB7R3K8CVE","sequence":3}}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -33,10 +33,10 @@ func TestWireFormIsStructuredCloudEvents(t *testing.T) {
 
 func TestFieldsOfLaterVersionsAreIgnored(t *testing.T) {
 	t.Parallel()
-	_, p, err := events.Decode([]byte(`{"specversion":"1.0","type":"rollout.range.planned.v1","id":"1","source":"s",
+	_, p, err := events.Decode([]byte(`{"specversion":"1.0","type":"rollout.control.changed.v1","id":"1","source":"s",
 		"time":"2026-03-01T13:00:00+01:00","datacontenttype":"application/json; charset=utf-8","dataschema":"x",
-		"colour":["blue"],"data":{"run":"` + run + `","range":3,"mood":{"a":[1]}}}`))
-	if want := (events.RangePlanned{Run: run, Range: 3}); err != nil || p != want {
+		"colour":["blue"],"data":{"run":"` + run + `","sequence":3,"mood":{"a":[1]}}}`))
+	if want := (events.ControlChanged{Run: run, Sequence: 3}); err != nil || p != want {
 		t.Errorf("got %+v, %v; want %+v", p, err, want)
 	}
 }
@@ -185,7 +185,6 @@ func TestPayloadsThatCannotBeActedOnAreRefused(t *testing.T) {
 		{"size -1 is negative", events.ObjectCreated{Bucket: "b", Key: "k", Version: "v", Size: -1}},
 		{"limit -9223372036854775808 is negative", events.PlanRange{Run: run, Offset: 1<<63 - 1, Limit: -1 << 63}},
 		{"length -1 is negative", events.PlanRange{Run: run, Offset: 2, Limit: 1}},
-		{"range", events.RangePlanned{Run: run, Range: -1}},
 		{"pool", events.Work{Run: run}},
 		{"pool", events.Work{Run: run, Pool: "a/b"}},
 		{"row", events.Work{Run: run, Row: -1, Pool: "p"}},

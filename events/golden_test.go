@@ -33,7 +33,6 @@ var golden = map[string]events.Payload{
 	"object_created":   events.ObjectCreated{Bucket: "local", Key: "prompts/夜 & day.jsonl", Version: "12-5-1700000000000000000", Size: 5},
 	"run_submitted":    events.RunSubmitted{Run: run},
 	"plan_range":       events.PlanRange{Run: run, Range: 3, Input: 1, Offset: 64 << 20, Limit: 128 << 20},
-	"range_planned":    events.RangePlanned{Run: run, Range: 3},
 	"plan_advanced":    events.PlanAdvanced{Run: run},
 	"work":             events.Work{Run: run, Shard: 7, Generation: 2, Range: 3, Row: 4, Pool: "small", Term: 5, Sequence: 6},
 	"work_bare":        events.Work{Run: run, Pool: "small"},

@@ -7,7 +7,6 @@ const (
 	TypeObjectCreated  Type = "rollout.object.created.v1"
 	TypeRunSubmitted   Type = "rollout.run.submitted.v1"
 	TypePlanRange      Type = "rollout.range.plan.v1"
-	TypeRangePlanned   Type = "rollout.range.planned.v1"
 	TypePlanAdvanced   Type = "rollout.plan.advanced.v1"
 	TypeRing           Type = "rollout.run.ring.v1"
 	TypeControlChanged Type = "rollout.control.changed.v1"
@@ -47,14 +46,6 @@ type PlanRange struct {
 	// Limit is the byte after its last: a line that begins before it belongs
 	// to the range.
 	Limit int64 `json:"limit" jsonschema:"minimum=0"`
-}
-
-// RangePlanned says that a range's cut table is there, for the merge.
-type RangePlanned struct {
-	// Run is the run's id.
-	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
-	// Range is the range's number.
-	Range int `json:"range" jsonschema:"minimum=0"`
 }
 
 // PlanAdvanced says to coordinate that more of the plan is merged.
@@ -104,9 +95,6 @@ func (RunSubmitted) EventType() Type { return TypeRunSubmitted }
 func (PlanRange) EventType() Type { return TypePlanRange }
 
 // EventType returns the payload's type.
-func (RangePlanned) EventType() Type { return TypeRangePlanned }
-
-// EventType returns the payload's type.
 func (PlanAdvanced) EventType() Type { return TypePlanAdvanced }
 
 // EventType returns the payload's type.
@@ -132,7 +120,6 @@ func (p PlanRange) check() error {
 		count("offset", p.Offset), count("limit", p.Limit), count("length", p.Limit-p.Offset))
 }
 
-func (p RangePlanned) check() error   { return cmp.Or(runID(p.Run), count("range", p.Range)) }
 func (p PlanAdvanced) check() error   { return runID(p.Run) }
 func (p Ring) check() error           { return cmp.Or(runID(p.Run), text("reason", p.Reason)) }
 func (p ControlChanged) check() error { return runID(p.Run) }
