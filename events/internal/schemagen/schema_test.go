@@ -74,7 +74,7 @@ func TestSchemasRefuse(t *testing.T) {
 		{"no shard", "rollout.shard.done.v1.json", `{` + run + `, "attempt": 1, "counts": {"ok": 1}}`, "shard"},
 		{"a negative shard", "rollout.shard.work.v1.json", `{` + run + `, "shard": -1, "generation": 0, "range": 0, "row": 0, "pool": "p"}`, "minimum"},
 		{"no run id", "rollout.run.finalize.v1.json", `{"run": "../../etc"}`, "pattern"},
-		{"text for a number", "rollout.range.planned.v1.json", `{` + run + `, "range": "1"}`, "integer"},
+		{"text for a number", "rollout.control.changed.v1.json", `{` + run + `, "sequence": "1"}`, "integer"},
 	} {
 		s, err := jsonschema.NewCompiler().Compile(filepath.Join(folder, c.file))
 		if err != nil {
