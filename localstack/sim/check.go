@@ -62,6 +62,10 @@ func (s *scenario) checkPhase(st run.State) {
 		ok = ok || st.Phase == run.Stopped
 	case expires:
 		ok = ok || st.Phase == run.Expired
+	case runsDry:
+		ok = ok || st.Phase == run.OverBudget
+	case failsFast:
+		ok = ok || st.Phase == run.Failed
 	}
 	if !ok {
 		s.audit.breakf("the run ended as %s (%s)", st.Phase, st.Message)

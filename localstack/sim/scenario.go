@@ -50,6 +50,8 @@ const (
 	pauses
 	stops
 	expires
+	runsDry // of tokens
+	failsFast
 	plots
 )
 
@@ -58,8 +60,13 @@ func (w *World) write() *scenario {
 	s := &scenario{World: w, cfg: config.DefaultRun(), plot: plot(w.dice.below("plot", int(plots)+2)) % plots}
 	s.cfg.Shard.Items = 1 + w.dice.below("shard items", 24)
 	s.cfg.Limits.Grace = config.Duration(3 * time.Second)
-	if s.plot == expires {
+	switch s.plot {
+	case expires:
 		s.cfg.Limits.Deadline = config.Duration(w.dice.between("deadline", 2*time.Second, 30*time.Second))
+	case runsDry:
+		s.cfg.Limits.Tokens = int64(1 + w.dice.below("tokens", 400))
+	case failsFast:
+		s.cfg.Limits.FailFast = true
 	}
 	ids := map[string]bool{}
 	for f := range 1 + w.dice.below("files", 3) {
