@@ -20,6 +20,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/embedded/local"
 	"rollout/shared/engine/commit"
+	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/interval"
 	"rollout/shared/engine/run"
@@ -202,7 +203,11 @@ func TestStatusIsATableOfTheNewestFirst(t *testing.T) {
 	check(t, rollout(t.Context(), "status", "--dir", b.dir), 0, `RUN                         NAME     PHASE                  ITEMS  DONE  FAILED  RATE    ETA    AGE
 01JD2ZQ4T5W0M1X9YB7R3K8CVE  nightly  running                100    50%   2       0.5/s   1m40s  1m40s
 01JD2ZQ4T5W0M1X9YB7R3K8CVF  weekly   completed with errors  100    100%  2       10.0/s  -      1d02h
-`)
+`, "no worker of pool default is alive: start `rollout up --dir "+b.dir+"`")
+	b.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon.Add(2 * time.Hour)})
+	if r := rollout(t.Context(), "status", "--dir", b.dir); r.code != 0 || r.err != "" {
+		t.Errorf("with a worker that is alive: %+v", r)
+	}
 }
 
 func TestStatusOfOneRun(t *testing.T) {
@@ -221,7 +226,7 @@ eta         1m40s
 model       mock
 submitted   2026-03-01T12:58:20Z (1m40s ago)
 started     2026-03-01T12:58:20Z (1m40s ago)
-`)
+`, "no worker of pool default is alive: start `rollout up --dir "+b.dir+"`")
 }
 
 func TestStatusAsJSONIsOneObjectARun(t *testing.T) {

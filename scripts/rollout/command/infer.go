@@ -148,7 +148,7 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	if err := s.Stop(); err != nil { // it says why there is no worker
 		return err
 	}
-	return runErr
+	return interrupted(runErr)
 }
 
 // inferFollow submits the run and follows it to its end.

@@ -3,6 +3,10 @@ package command
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,7 +47,17 @@ func (e *Env) untilEnded(ctx context.Context, p *prepared, s *stack.Stack, leave
 	if stopErr := s.Stop(); stopErr != nil { // it says why there is no worker
 		return stopErr
 	}
-	return err
+	return interrupted(err)
+}
+
+// interrupted says what an interrupt means where runs end with the process
+// that follows them.
+func interrupted(err error) error {
+	if !fault.Is(err, fault.Canceled) {
+		return err
+	}
+	return &fault.Error{Kind: fault.Canceled, Err: errors.New("interrupted; what is finished is kept"),
+		Remedy: "start the same command again to go on"}
 }
 
 // once is one `up --once`.
@@ -52,7 +66,8 @@ type once struct {
 	prepared *prepared
 	service  *api.Service
 	seen     map[identity.RunID]bool // followed to their end, or over before
-	outcome  error
+	followed int
+	unwell   []error
 }
 
 func (o *once) follow(ctx context.Context) error {
@@ -60,16 +75,19 @@ func (o *once) follow(ctx context.Context) error {
 		return err
 	}
 	for {
-		next, waiting, err := o.next(ctx)
-		switch {
-		case err != nil:
+		open, waiting, err := o.open(ctx)
+		if err != nil {
 			return err
-		case next != "":
-			if err := o.one(ctx, next); err != nil {
+		}
+		for _, s := range open {
+			if err := o.one(ctx, s, len(open) > manyRuns); err != nil {
 				return err
 			}
+		}
+		switch {
+		case len(open) > 0: // meanwhile there may be more
 		case !waiting:
-			return o.outcome
+			return o.outcome()
 		default:
 			select {
 			case <-time.After(look):
@@ -91,25 +109,25 @@ func (o *once) forgetEnded(ctx context.Context) error {
 	return err
 }
 
-// next returns the oldest run to follow; waiting says that an upload is not a
-// run yet.
-func (o *once) next(ctx context.Context) (id identity.RunID, waiting bool, err error) {
+// open returns the runs to follow, the oldest first; waiting says that there
+// are none and that an upload is not a run yet.
+func (o *once) open(ctx context.Context) (open []api.Status, waiting bool, err error) {
 	all, err := o.service.List(ctx)
 	if err != nil {
-		return "", false, err
+		return nil, false, err
 	}
 	known := map[identity.RunID]bool{}
-	for _, s := range all { // the newest comes first
+	for _, s := range slices.Backward(all) { // the newest comes first
 		known[s.Run] = true
 		if !o.seen[s.Run] {
-			id = s.Run
+			open = append(open, s)
 		}
 	}
-	if id != "" {
-		return id, false, nil
+	if len(open) > 0 {
+		return open, false, nil
 	}
 	waiting, err = o.uploads(ctx, known)
-	return "", waiting, err
+	return nil, waiting, err
 }
 
 // uploads reports whether the bucket holds prompts that are no run yet.
@@ -133,16 +151,41 @@ func (o *once) uploads(ctx context.Context, known map[identity.RunID]bool) (bool
 	}
 }
 
+// manyRuns is how many open runs are too many for a closing screen each.
+const manyRuns = 8
+
 // one follows a run to its end and says what came of it.
-func (o *once) one(ctx context.Context, id identity.RunID) error {
-	status, err := progress.Follow(ctx, o.service, id, progress.NewView(o.env.Err, o.env.Clock), o.env.Clock)
-	if err != nil {
+func (o *once) one(ctx context.Context, s api.Status, brief bool) (err error) {
+	if !s.Phase.Ended() {
+		s, err = progress.Follow(ctx, o.service, s.Run, progress.NewView(o.env.Err, o.env.Clock), o.env.Clock)
+		if err != nil {
+			return err
+		}
+	}
+	o.seen[s.Run] = true
+	o.followed++
+	if err := progress.Outcome(s); err != nil {
+		o.unwell = append(o.unwell, err)
+	}
+	if brief {
+		_, err = io.WriteString(o.env.Err, progress.Headline(s))
 		return err
 	}
-	o.seen[id] = true
-	if err := progress.Closing(ctx, o.env.Err, status, o.prepared.Bucket, progress.Under(local.BucketDir(o.prepared.Dir))); err != nil {
+	return progress.Closing(ctx, o.env.Err, s, o.prepared.Bucket, progress.Under(local.BucketDir(o.prepared.Dir)))
+}
+
+// maxUnwell bounds how many runs that did not end well are told one by one.
+const maxUnwell = 10
+
+// outcome is the error of those runs that did not end well.
+func (o *once) outcome() error {
+	if o.followed == 0 {
+		_, err := fmt.Fprintf(o.env.Err, "nothing to answer: no prompts file in %s is new (.jsonl, .jsonl.gz, .jsonl.zst)\n",
+			filepath.Join(local.BucketDir(o.prepared.Dir), record.Prompts))
 		return err
 	}
-	o.outcome = errors.Join(o.outcome, progress.Outcome(status))
-	return nil
+	if n := len(o.unwell); n > maxUnwell {
+		return fmt.Errorf("%w\nand %d more runs did not end well: see `rollout status`", errors.Join(o.unwell[:maxUnwell]...), n-maxUnwell)
+	}
+	return errors.Join(o.unwell...)
 }

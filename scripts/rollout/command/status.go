@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
 )
 
 func statusCommand(e *Env) *cobra.Command {
@@ -48,10 +50,32 @@ func statusCommand(e *Env) *cobra.Command {
 		if *watch {
 			return s.watch(c.Context())
 		}
-		_, err = io.WriteString(e.Out, s.render(runs, false))
-		return err
+		if _, err = io.WriteString(e.Out, s.render(runs, false)); err != nil || *asJSON {
+			return err
+		}
+		return s.warn(c.Context(), runs, *dir)
 	}
 	return c
+}
+
+// warn says if runs that should be under way have nobody to work on them.
+func (s *statusView) warn(ctx context.Context, runs []api.Status, dir string) error {
+	workers, err := s.service.Workers(ctx)
+	if err != nil {
+		return err
+	}
+	alive := map[string]bool{}
+	for _, w := range workers {
+		alive[w.Pool] = alive[w.Pool] || w.Alive
+	}
+	for _, r := range runs {
+		if r.Phase != run.Planning && r.Phase != run.Running || alive[r.Pool] {
+			continue
+		}
+		_, err := fmt.Fprintf(s.Err, "no worker of pool %s is alive: start `rollout up --dir %s`\n", r.Pool, dir)
+		return err
+	}
+	return nil
 }
 
 // statusView shows runs once or again and again.

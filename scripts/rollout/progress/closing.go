@@ -53,19 +53,8 @@ const (
 // files are, and its first completions. path says where people find an object
 // of the bucket.
 func Closing(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, path func(key string) string) error {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "run %s %s", s.Run, PhaseWords(s.Phase))
-	if s.Items.Total > 0 {
-		fmt.Fprintf(&b, ": %s of %s items answered", Count(s.Items.Done), Count(s.Items.Total))
-	}
-	if s.StartedAt != nil && s.EndedAt != nil {
-		fmt.Fprintf(&b, " in %s", Span(s.EndedAt.Sub(*s.StartedAt)))
-	}
-	if s.Rate != nil {
-		fmt.Fprintf(&b, ", %s", RateWords(s.Rate))
-	}
-	b.WriteByte('\n')
-	line := func(name, text string) { fmt.Fprintf(&b, "  %-12s%s\n", name, text) }
+	b := bytes.NewBufferString(Headline(s))
+	line := func(name, text string) { fmt.Fprintf(b, "  %-12s%s\n", name, text) }
 	if s.Message != "" {
 		line("because", Plain(s.Message, 400))
 	}
@@ -91,10 +80,25 @@ func Closing(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, 
 		if i == 0 {
 			b.WriteString("first completions:\n")
 		}
-		fmt.Fprintf(&b, "  %s\n", Plain(row, rowColumns))
+		fmt.Fprintf(b, "  %s\n", Plain(row, rowColumns))
 	}
 	_, err = w.Write(b.Bytes())
 	return err
+}
+
+// Headline is a line on a run that has ended: counts, time and speed.
+func Headline(s api.Status) string {
+	text := fmt.Sprintf("run %s (%s) %s", s.Run, Plain(s.Name, nameColumns), PhaseWords(s.Phase))
+	if s.Items.Total > 0 {
+		text += fmt.Sprintf(": %s of %s items answered", Count(s.Items.Done), Count(s.Items.Total))
+	}
+	if s.StartedAt != nil && s.EndedAt != nil {
+		text += " in " + Span(s.EndedAt.Sub(*s.StartedAt))
+	}
+	if s.Rate != nil {
+		text += ", " + RateWords(s.Rate)
+	}
+	return text + "\n"
 }
 
 // Under returns where an object of the bucket in the folder dir is.

@@ -270,7 +270,7 @@ func TestFollowEndsWithItsContextAndOnFaults(t *testing.T) {
 func TestClosingShowsWhatBecameOfARun(t *testing.T) {
 	t.Parallel()
 	rate, ended := 25.0, noon.Add(40*time.Second)
-	s := api.Status{Run: runA, Phase: run.CompletedWithErrors, Items: api.Items{Total: 1000, Done: 990, Failed: 10},
+	s := api.Status{Run: runA, Name: "nightly", Phase: run.CompletedWithErrors, Items: api.Items{Total: 1000, Done: 990, Failed: 10},
 		FailedByClass: map[string]int{"too_long": 3, "invalid_line": 7}, Tokens: api.Tokens{Prompt: 4000, Completion: 8000, Wasted: 12},
 		Rate: &rate, StartedAt: &noon, EndedAt: &ended,
 		Outputs: "runs/x/completions.jsonl", Errors: "runs/x/errors.jsonl", Summary: "runs/x/summary.json"}
@@ -287,7 +287,7 @@ func TestClosingShowsWhatBecameOfARun(t *testing.T) {
 	if err := progress.Closing(t.Context(), &out, s, bucket, progress.Under("/data/bucket")); err != nil {
 		t.Fatal(err)
 	}
-	want := `run 01JD2ZQ4T5W0M1X9YB7R3K8CVE completed with errors: 990 of 1,000 items answered in 40s, 25.0/s
+	want := `run 01JD2ZQ4T5W0M1X9YB7R3K8CVE (nightly) completed with errors: 990 of 1,000 items answered in 40s, 25.0/s
   failed      10 (7 invalid_line, 3 too_long)
   tokens      4,000 in, 8,000 out, 12 wasted
   completions /data/bucket/runs/x/completions.jsonl
@@ -305,12 +305,12 @@ first completions:
 
 func TestClosingOfARefusedRunHasNoFiles(t *testing.T) {
 	t.Parallel()
-	s := api.Status{Run: runA, Phase: run.Failed, Message: "no pool serves the model", Outputs: "runs/x/completions.jsonl"}
+	s := api.Status{Run: runA, Name: "nightly", Phase: run.Failed, Message: "no pool serves the model", Outputs: "runs/x/completions.jsonl"}
 	var out bytes.Buffer
 	if err := progress.Closing(t.Context(), &out, s, memory.NewBucket(clock.System{}), progress.Under("/data")); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff("run "+string(runA)+" failed\n  because     no pool serves the model\n", out.String()); d != "" {
+	if d := cmp.Diff("run "+string(runA)+" (nightly) failed\n  because     no pool serves the model\n", out.String()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if err := progress.Closing(t.Context(), failing{}, s, memory.NewBucket(clock.System{}), progress.Under("/data")); err == nil {

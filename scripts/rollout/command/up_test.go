@@ -1,0 +1,87 @@
+package command_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"rollout/scripts/rollout/command"
+	"rollout/shared/clock"
+)
+
+// now runs a command line with the machine's clock.
+func now(ctx context.Context, args ...string) result {
+	var out, errs bytes.Buffer
+	code := command.Main(ctx, args, command.Env{Out: &out, Err: &errs, Clock: clock.System{}, Getenv: func(string) string { return "" }})
+	return result{code, out.String(), errs.String()}
+}
+
+// submitted makes a folder with prompts files, each of one line, that `up` has
+// not seen yet.
+func submitted(t *testing.T, lines ...string) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	for i, line := range lines {
+		file := filepath.Join(t.TempDir(), fmt.Sprintf("file-%02d.jsonl", i))
+		if err := os.WriteFile(file, []byte(line+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r := now(t.Context(), "submit", file, "--dir", dir); r.code != 0 {
+			t.Fatal(r.err)
+		}
+	}
+	return dir
+}
+
+const prompt = `{"id":"a","prompt":"Hello"}`
+
+func TestUpOnceSaysThatThereIsNothingToAnswer(t *testing.T) {
+	t.Parallel()
+	dir := submitted(t)
+	check(t, now(t.Context(), "up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off"), 0, "",
+		"nothing to answer: no prompts file in "+filepath.Join(dir, "bucket", "prompts")+" is new")
+}
+
+func TestUpOnceShowsWhatCameOut(t *testing.T) {
+	t.Parallel()
+	dir := submitted(t, prompt)
+	up := []string{"up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off"}
+	check(t, now(t.Context(), up...), 0, "", "(file-00) completed: 1 of 1 items answered",
+		"completions "+filepath.Join(dir, "bucket", "runs"), "first completions:\n  a  MOCK:Hello")
+	check(t, now(t.Context(), up...), 0, "", "nothing to answer")
+}
+
+func TestUpOnceOfManyFilesGivesEachALine(t *testing.T) {
+	t.Parallel()
+	lines := strings.Split(strings.Repeat(prompt+"\n", 12), "\n")[:12]
+	dir := submitted(t, append(lines, "no prompt")...)
+	r := now(t.Context(), "up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off")
+	if r.code != 1 || !strings.Contains(r.err, "1 of 1 items failed") {
+		t.Errorf("one of them did not end well: %+v", r)
+	}
+	if n := strings.Count(r.err, " completed: 1 of 1 items answered"); n != 12 {
+		t.Errorf("%d of 12 runs are told:\n%s", n, r.err)
+	}
+}
+
+func TestAnInterruptedUpSaysHowToGoOn(t *testing.T) {
+	t.Parallel()
+	dir := submitted(t, prompt)
+	ctx, cancel := context.WithCancel(t.Context())
+	var out bytes.Buffer
+	errs := newSyncBuffer()
+	ended := make(chan int)
+	go func() {
+		ended <- command.Main(ctx, []string{"up", "--dir", dir, "--engine", "http://127.0.0.1:9/v1", "--model", "m", "--once", "--listen", "off"},
+			command.Env{Out: &out, Err: errs, Clock: clock.System{}, Getenv: func(string) string { return "" }})
+	}()
+	<-errs.first // the run is shown
+	cancel()
+	if code := <-ended; code != 1 || !strings.Contains(errs.String(), "start the same command again to go on") {
+		t.Errorf("exit code %d; stderr:\n%s", code, errs)
+	}
+}
