@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"maps"
 	"time"
 
@@ -18,7 +19,7 @@ type Status struct {
 	Kind    string         `json:"kind"`
 	Phase   run.Phase      `json:"phase"`
 	Reason  run.Reason     `json:"reason"`  // why it ends or ended; "" while it goes on
-	Message string         `json:"message"` // for people: why it paused, failed or was refused
+	Message string         `json:"message"` // for people: why it paused, failed, was refused or goes slower than it could
 	Model   string         `json:"model"`
 	Pool    string         `json:"pool"`
 	Inputs  []string       `json:"inputs"` // object keys
@@ -84,7 +85,7 @@ func StatusOf(p Progress, now time.Time) Status {
 	m, st := p.Manifest, p.State
 	s := Status{
 		Run: m.Run, Name: m.Name, Kind: m.Kind, Model: m.ModelURI, Pool: m.Pool, Inputs: []string{},
-		Phase: st.Phase, Reason: st.Reason, Message: st.Message,
+		Phase: st.Phase, Reason: st.Reason, Message: cmp.Or(st.Message, st.Warning),
 		Items: Items{
 			Total:   max(st.Items, p.Plan.Items),
 			Done:    uint64(max(0, st.Counts.OK)),
