@@ -14,7 +14,6 @@ import (
 
 // Waits of the consumers.
 const (
-	visibility = 30 * time.Second
 	longPoll   = time.Second
 	retryAfter = 200 * time.Millisecond // a message whose handler failed
 	lastRetry  = 30 * time.Second
@@ -24,7 +23,7 @@ const (
 // keeps its message hidden; one that fails lets it come back later.
 func (s *System) consume(ctx context.Context, q string, handle func(context.Context, events.Payload) error) {
 	for ctx.Err() == nil {
-		ms, err := s.Queues.Receive(ctx, q, 1, visibility, longPoll)
+		ms, err := s.Queues.Receive(ctx, q, 1, s.visibility, longPoll)
 		if err != nil {
 			s.complain(ctx, "queue can't be received", err, "queue", q)
 			sleep(ctx, retryAfter)
@@ -59,14 +58,14 @@ func (s *System) deliver(ctx context.Context, q string, m queue.Message, handle 
 func (s *System) handled(ctx context.Context, q string, m queue.Message, p events.Payload, handle func(context.Context, events.Payload) error) error {
 	done := make(chan error, 1)
 	go func() { done <- handle(ctx, p) }()
-	keep := time.NewTicker(visibility / 3)
+	keep := time.NewTicker(s.visibility / 3)
 	defer keep.Stop()
 	for {
 		select {
 		case err := <-done:
 			return err
 		case <-keep.C:
-			if err := s.Queues.Extend(ctx, q, m.Receipt, visibility); err != nil {
+			if err := s.Queues.Extend(ctx, q, m.Receipt, s.visibility); err != nil {
 				s.complain(ctx, "message not kept; it may be handled twice", err, "queue", q, "message", m.ID)
 			}
 		}
@@ -125,7 +124,7 @@ const maxBatch = 1000
 // runCoordinate hands coordinate what happened, in batches.
 func (s *System) runCoordinate(ctx context.Context) {
 	for ctx.Err() == nil {
-		ms, err := s.Queues.Receive(ctx, host.CoordinateQueue, maxBatch, visibility, longPoll)
+		ms, err := s.Queues.Receive(ctx, host.CoordinateQueue, maxBatch, s.visibility, longPoll)
 		if err != nil {
 			s.complain(ctx, "queue can't be received", err, "queue", host.CoordinateQueue)
 			sleep(ctx, retryAfter)

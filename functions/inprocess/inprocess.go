@@ -45,6 +45,7 @@ type System struct {
 	coordinate *coordinate.Coordinator
 	finalize   *finalize.Finalizer
 	reclaim    *reclaim.Reclaimer
+	visibility time.Duration // of messages being handled
 
 	followers followers
 }
@@ -60,11 +61,12 @@ func New(p host.Ports, cfg Config) *System {
 	t := host.Timings(cfg.Deployment.Health)
 	ix := input.NewIndex(p.Blobs, p.Docs)
 	s := &System{Ports: p, cfg: cfg,
-		submit:    submit.New(p, cfg.Deployment),
-		plan:      plan.New(p),
-		finalize:  finalize.New(p, ix),
-		reclaim:   reclaim.New(p, t),
-		followers: followers{byRun: map[identity.RunID]*follower{}},
+		submit:     submit.New(p, cfg.Deployment),
+		plan:       plan.New(p),
+		finalize:   finalize.New(p, ix),
+		reclaim:    reclaim.New(p, t),
+		visibility: t.Visibility(),
+		followers:  followers{byRun: map[identity.RunID]*follower{}},
 	}
 	s.coordinate = coordinate.New(p, ix, t, cfg.Deployment.Defaults.Limits.Grace.Std(), s.saved)
 	return s

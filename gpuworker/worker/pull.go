@@ -10,16 +10,14 @@ import (
 	"rollout/shared/queue"
 )
 
-// Waits of the pull loop. The visibility covers a claim, not the work: a
-// message is acknowledged as soon as its claim holds.
+// Waits of the pull loop.
 const (
-	visibility = 30 * time.Second
-	longPoll   = time.Second
-	maxPull    = 32 // messages at once
-	maxAhead   = 16 // shards claimed ahead of the engine, at most
-	firstWait  = 50 * time.Millisecond
-	lastWait   = 2 * time.Second
-	retryTake  = time.Second // before a message that could not be acted on is seen again
+	longPoll  = time.Second
+	maxPull   = 32 // messages at once
+	maxAhead  = 16 // shards claimed ahead of the engine, at most
+	firstWait = 50 * time.Millisecond
+	lastWait  = 2 * time.Second
+	retryTake = time.Second // before a message that could not be acted on is seen again
 )
 
 // pullLoop pulls messages while the engine could do with more items, until the
@@ -46,7 +44,9 @@ func (w *Worker) pullLoop(ctx context.Context) error {
 			}
 			continue
 		}
-		ms, err := w.Queues.Receive(poll, host.WorkQueue(w.cfg.Pool), n, visibility, longPoll)
+		// The visibility covers a claim, not the work: a message is acknowledged
+		// as soon as its claim holds.
+		ms, err := w.Queues.Receive(poll, host.WorkQueue(w.cfg.Pool), n, w.cfg.Timings.Visibility(), longPoll)
 		if err != nil && poll.Err() == nil {
 			w.Log.WarnContext(ctx, "work can't be received", "error", err)
 			pause(poll, wait)
@@ -85,10 +85,13 @@ func (w *Worker) deficit() int {
 // awaitReady asks the executor until it is ready, if there is doubt.
 func (w *Worker) awaitReady(ctx context.Context) error {
 	w.mu.Lock()
-	doubt := w.unready
+	doubt, faults := w.unready, w.faults
 	w.mu.Unlock()
 	if !doubt {
 		return nil
+	}
+	if faults > 0 { // it may say that it is ready, and yet fail every shard
+		pause(ctx, min(firstWait<<min(faults, 10), lastWait))
 	}
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		err := w.exec.Ready(ctx)

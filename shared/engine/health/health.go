@@ -64,6 +64,19 @@ type Beat struct {
 // Due is when the next beat is due.
 func (t Timings) Due(now time.Time) time.Time { return now.Add(2 * t.Interval) }
 
+// Bounds of Visibility.
+const (
+	leastVisible = time.Second
+	mostVisible  = 30 * time.Second
+)
+
+// Visibility is how long a message is hidden from others while a process
+// handles it: no longer than it takes to find that process dead, so that the
+// message comes back when it does not.
+func (t Timings) Visibility() time.Duration {
+	return min(max(t.FailureTimeout, leastVisible), mostVisible)
+}
+
 // Dead reports whether the worker of the beat is dead to the judge.
 func (t Timings) Dead(b Beat, now time.Time) bool {
 	over := now.Sub(b.DueAt)

@@ -17,6 +17,19 @@ var (
 	start    = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
+func TestAMessageComesBackWhenItsReceiverIsFoundDead(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ failure, want time.Duration }{
+		{5 * time.Second, 5 * time.Second},
+		{time.Minute, 30 * time.Second},
+		{100 * time.Millisecond, time.Second},
+	} {
+		if got := (Timings{FailureTimeout: c.failure}).Visibility(); got != c.want {
+			t.Errorf("failure after %s: hidden for %s, want %s", c.failure, got, c.want)
+		}
+	}
+}
+
 func TestFormula(t *testing.T) {
 	t.Parallel()
 	if due := embedded.Due(start); due != start.Add(time.Second) {
