@@ -92,6 +92,7 @@ func once(ctx context.Context, o Options, e engine.Engine, machine record.Machin
 	}()
 	if o.Machine != nil {
 		go loop.Heed(ctx, o.Machine.Notices(ctx))
+		go watchGPUs(ctx, o.Machine, o.Ports.Log, loop.Drain)
 	}
 	return loop.Run(ctx)
 }
