@@ -39,26 +39,33 @@ type product struct {
 	t        *testing.T
 	ports    host.Ports
 	deploy   config.Deployment
-	patience time.Duration // for conditions, before a test gives up
-	bucket   *embedded.Bucket
-	dir      string
+	patience time.Duration    // for conditions, before a test gives up
+	look     time.Duration    // between looks at conditions, if there are no hints
+	bucket   *embedded.Bucket // on disk only
+	raw      stores           // in memory only: without retries
 	workers  int
+}
+
+// stores are an installation's, in memory.
+type stores struct {
+	blobs  *memory.Bucket
+	docs   *memory.Documents
+	queues *memory.Queues
 }
 
 // onDisk opens an installation over the drivers of a laptop. Nothing runs yet.
 func onDisk(t *testing.T) *product {
 	t.Helper()
-	dir := t.TempDir()
-	l, closeLocal, err := local.Open(t.Context(), dir, local.Options{Create: true})
+	l, closeLocal, err := local.Open(t.Context(), t.TempDir(), local.Options{Create: true})
 	must(t, err)
 	t.Cleanup(func() { must(t, closeLocal()) })
-	return &product{t: t, ports: l.Ports, deploy: deployment(), patience: 30 * time.Second, bucket: l.Bucket, dir: dir}
+	return &product{t: t, ports: l.Ports, deploy: deployment(), patience: 30 * time.Second, look: 50 * time.Millisecond, bucket: l.Bucket}
 }
 
 // inMemory opens one over the drivers in memory.
 func inMemory(t *testing.T) *product {
-	return &product{t: t, ports: connect(memory.NewBucket(clock.System{}), memory.NewDocuments(), memory.NewQueues(clock.System{})),
-		deploy: deployment(), patience: 48 * time.Hour}
+	raw := stores{memory.NewBucket(clock.System{}), memory.NewDocuments(), memory.NewQueues(clock.System{})}
+	return &product{t: t, ports: connect(raw.blobs, raw.docs, raw.queues), raw: raw, deploy: deployment(), patience: 48 * time.Hour, look: time.Second}
 }
 
 // connect wires stores to ports, with the retries that every process has.
@@ -149,10 +156,10 @@ func (p *product) await(what string, holds func() bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
 	defer cancel()
-	hints := p.ports.Docs.(document.Watcher).Watch(ctx, "")
+	hints := p.ports.Docs.(document.Watcher).Watch(ctx, "coordinator/")
 	late := time.NewTimer(p.patience)
 	defer late.Stop()
-	look := time.NewTicker(100 * time.Millisecond)
+	look := time.NewTicker(p.look)
 	defer look.Stop()
 	for !holds() {
 		select {

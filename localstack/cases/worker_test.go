@@ -23,7 +23,8 @@ import (
 type hand struct {
 	*worker.Worker
 	id   string
-	kill func() // as if its process died: nothing more is written
+	die  func() // as if its process died: nothing more is written
+	kill func() // die, and wait until it is gone
 	gone chan struct{}
 	err  error // once gone
 }
@@ -64,6 +65,7 @@ func (p *product) work(s setup) *hand {
 		defer close(h.gone)
 		h.err = h.Run(ctx)
 	}()
+	h.die = cancel
 	h.kill = func() { cancel(); <-h.gone }
 	p.t.Cleanup(h.kill)
 	return h
