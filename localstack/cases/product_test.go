@@ -65,7 +65,7 @@ func onDisk(t *testing.T) *product {
 // inMemory opens one over the drivers in memory.
 func inMemory(t *testing.T) *product {
 	raw := stores{memory.NewBucket(clock.System{}), memory.NewDocuments(), memory.NewQueues(clock.System{})}
-	return &product{t: t, ports: connect(raw.blobs, raw.docs, raw.queues), raw: raw, deploy: deployment(), patience: 48 * time.Hour, look: time.Second}
+	return &product{t: t, ports: connect(raw.blobs, raw.docs, raw.queues), raw: raw, deploy: deployment(), patience: 20 * time.Minute, look: time.Second}
 }
 
 // connect wires stores to ports, with the retries that every process has.
