@@ -45,10 +45,20 @@ func Inputs(glob string) ([]string, error) {
 		files = append(files, f)
 	}
 	if len(files) == 0 {
-		return nil, fault.New(fault.Invalid, "input.glob %q names no file", glob)
+		return nil, noFile(glob)
 	}
 	slices.Sort(files)
 	return files, nil
+}
+
+// noFile says where a glob was looked for: relative ones are relative to the
+// folder of the process, not to the config's.
+func noFile(glob string) error {
+	remedy := "correct the pattern"
+	if dir, err := os.Getwd(); err == nil && !filepath.IsAbs(glob) {
+		remedy += ", or start rollout elsewhere: relative paths are relative to " + dir
+	}
+	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("input.glob %q names no file", glob), Remedy: remedy}
 }
 
 // runIDFile remembers the run of an output folder.

@@ -229,6 +229,17 @@ started     2026-03-01T12:58:20Z (1m40s ago)
 `, "no worker of pool default is alive: start `rollout up --dir "+b.dir+"`")
 }
 
+func TestStatusOfAnEndedRunSaysWhereItsFilesAre(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", time.Minute, run.Completed)
+	r := rollout(t.Context(), "status", "nightly", "--dir", b.dir)
+	want := "completions " + filepath.Join(b.dir, "bucket", "runs", string(runA), "completions.jsonl") + "\n"
+	if r.code != 0 || !strings.Contains(r.out, want) {
+		t.Errorf("want %q: %+v", want, r)
+	}
+}
+
 func TestStatusAsJSONIsOneObjectARun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

@@ -13,6 +13,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
+	"rollout/shared/embedded/local"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
 )
@@ -34,7 +35,7 @@ func statusCommand(e *Env) *cobra.Command {
 			return err
 		}
 		defer func() { err = errors.Join(err, closeAll()) }()
-		s := statusView{Env: e, service: api.New(l.Ports, l.Deployment), json: *asJSON,
+		s := statusView{Env: e, service: api.New(l.Ports, l.Deployment), json: *asJSON, path: progress.Under(local.BucketDir(*dir)),
 			meters: map[identity.RunID]*progress.Meter{}, drawn: map[identity.RunID]string{}}
 		runs, err := s.service.List(c.Context())
 		if err != nil {
@@ -84,6 +85,7 @@ type statusView struct {
 	service *api.Service
 	only    identity.RunID // "" shows all
 	json    bool
+	path    func(key string) string            // where an object of the bucket is
 	meters  map[identity.RunID]*progress.Meter // of runs that are watched
 	drawn   map[identity.RunID]string          // the facts of each as last written
 }
@@ -108,7 +110,7 @@ func (s *statusView) render(runs []api.Status, measured bool) string {
 	case len(list) == 0:
 		return "no runs yet: `rollout submit FILE` makes one\n"
 	case s.only != "":
-		return details(list[0], now, colours)
+		return details(list[0], now, colours, s.path)
 	}
 	return table(list, now, colours)
 }

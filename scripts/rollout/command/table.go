@@ -95,8 +95,9 @@ func table(runs []shown, now time.Time, p palette) string {
 	return b.String()
 }
 
-// details renders one run, a fact a line.
-func details(r shown, now time.Time, p palette) string {
+// details renders one run, a fact a line; path says where people find an
+// object of the bucket.
+func details(r shown, now time.Time, p palette, path func(key string) string) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-12s%s\n", name, fmt.Sprintf(format, args...))
@@ -121,7 +122,10 @@ func details(r shown, now time.Time, p palette) string {
 	line("started", "%s", moment(r.StartedAt, now))
 	if r.EndedAt != nil {
 		line("ended", "%s", moment(r.EndedAt, now))
-		line("output", "%s", r.Outputs)
+	}
+	if r.Phase.Ended() && r.Items.Total > 0 {
+		line("completions", "%s", path(r.Outputs))
+		line("errors", "%s", path(r.Errors))
 	}
 	return b.String()
 }
