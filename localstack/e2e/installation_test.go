@@ -133,29 +133,24 @@ func (i *installation) show(id identity.RunID) (s api.Status, ok bool) {
 	return s, true
 }
 
-// workers that are alive, by their heartbeats.
-func (i *installation) living() []api.WorkerStatus {
+// everyWorker is every worker that there ever was.
+func (i *installation) everyWorker() []api.WorkerStatus {
 	i.t.Helper()
 	var out struct{ Workers []api.WorkerStatus }
 	i.ask(http.MethodGet, "/v1/workers", &out)
+	return out.Workers
+}
+
+// living are the workers that are alive, by their heartbeats.
+func (i *installation) living() []api.WorkerStatus {
+	i.t.Helper()
 	var living []api.WorkerStatus
-	for _, w := range out.Workers {
+	for _, w := range i.everyWorker() {
 		if w.Alive && w.State != "gone" {
 			living = append(living, w)
 		}
 	}
 	return living
-}
-
-// worker is one by its id.
-func (i *installation) worker(id string) (api.WorkerStatus, bool) {
-	i.t.Helper()
-	for _, w := range i.living() {
-		if w.Worker == id {
-			return w, true
-		}
-	}
-	return api.WorkerStatus{}, false
 }
 
 // submit puts a file into the bucket as `rollout submit` does, and returns the

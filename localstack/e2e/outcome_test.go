@@ -29,7 +29,7 @@ func (i *installation) outcome(id identity.RunID) outcome {
 func readOutcome(t *testing.T, folder string) outcome {
 	t.Helper()
 	o := outcome{
-		completions: generatedAt.ReplaceAllString(read(t, filepath.Join(folder, record.Completions)), ""),
+		completions: generatedAt.ReplaceAllString(read(t, filepath.Join(folder, record.Completions)), `"generated_at":""`),
 		errors:      read(t, filepath.Join(folder, record.Errors)),
 	}
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(folder, record.SummaryFile))), &o.summary); err != nil {

@@ -153,5 +153,8 @@ func do(t *testing.T, code int, args ...string) *process {
 	t.Helper()
 	p := launch(t, rollout, args...)
 	p.wantExit(code)
+	if t.Failed() {
+		t.FailNow() // what comes next stands on it
+	}
 	return p
 }

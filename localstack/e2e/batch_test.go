@@ -1,0 +1,193 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// batch is a folder with a config for `rollout infer batch`.
+type batch struct {
+	t      *testing.T
+	folder string
+	config string
+}
+
+// newBatch makes one whose model is served at url; more is added to its
+// config.
+func newBatch(t *testing.T, prompts, url, more string) batch {
+	t.Helper()
+	b := batch{t: t, folder: t.TempDir()}
+	write(t, b.path("in/prompts.jsonl"), prompts)
+	b.config = write(t, b.path("batch.toml"), fmt.Sprintf(`
+[model]
+uri = %q
+[engine]
+url = %q
+[input]
+glob = "in/*.jsonl"
+[output]
+dir = "out"
+`, model, url)+quickHealth+more)
+	return b
+}
+
+func (b batch) path(name string) string { return filepath.Join(b.folder, name) }
+
+// infer starts `rollout infer batch` in the folder.
+func (b batch) infer(args ...string) *process {
+	b.t.Helper()
+	return launchIn(b.t, b.folder, rollout, append([]string{"infer", "batch", "--config", "batch.toml"}, args...)...)
+}
+
+// runID is what the first start wrote down.
+func (b batch) runID() string { return strings.TrimSpace(read(b.t, b.path("out/run-id"))) }
+
+// oneByOne asks one question after the other, each a shard of its own.
+const oneByOne = `
+[worker]
+in_flight = 1
+[shard]
+items = 1
+`
+
+func completed(p *process) int { return strings.Count(p.said(), `"event":"sample_completed"`) }
+
+// C13: killed after the third of eight answers and resumed: eight rows, in
+// input order, each once; and what was committed is not asked again.
+func TestRestartProof(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--latency", "150ms")
+	b := newBatch(t, simple(8), s.url, oneByOne)
+	first := b.infer("--events")
+	eventually(t, "three samples are completed", func() bool { return completed(first) >= 3 })
+	first.kill()
+	before := completed(first)
+	if before >= 8 {
+		t.Fatalf("the batch was over before it could be killed")
+	}
+	if _, err := os.Stat(b.path("out/completions.jsonl")); !os.IsNotExist(err) {
+		t.Errorf("there is a completions.jsonl of a run that has not ended: %v", err)
+	}
+
+	second := b.infer("--events", "--resume", b.runID())
+	second.wantExit(0)
+	o := readOutcome(t, b.path("out"))
+	if want := []string{"00", "01", "02", "03", "04", "05", "06", "07"}; !slices.Equal(o.ids(t), want) {
+		t.Errorf("ids are %q, want %q", o.ids(t), want)
+	}
+	if o.errors != "" {
+		t.Errorf("errors.jsonl has %q", o.errors)
+	}
+	// I5: the killed process had answered at most one that it had not committed.
+	if again := completed(second); again > 8-before+1 {
+		t.Errorf("%d answers before the kill, %d after: committed ones were given again", before, again)
+	}
+}
+
+// C43: resuming a finished run leaves nothing to do, and says so.
+func TestResumeOfAFinishedBatch(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	b := newBatch(t, simple(20), s.url, "")
+	b.infer().wantExit(0)
+	want, asked := readOutcome(t, b.path("out")), s.requests()
+	for _, args := range [][]string{{"--resume", b.runID()}, {}, {"--workers", "2"}} {
+		b.infer(args...).wantExit(0)
+		wantSame(t, readOutcome(t, b.path("out")), want)
+	}
+	if again := s.requests() - asked; again != 0 {
+		t.Errorf("%d questions were asked again", again)
+	}
+}
+
+// C43: a run begun by eight workers is finished by three, to the same bytes.
+func TestResumeWithFewerWorkers(t *testing.T) {
+	t.Parallel()
+	prompts := motley(160)
+	calm := newBatch(t, prompts, serve(t).url, "")
+	calm.infer().wantExit(1) // some of its lines are bad
+	want := readOutcome(t, calm.path("out"))
+
+	s := serveSlowly(t, 100*time.Millisecond)
+	b := newBatch(t, prompts, s.url, strings.Replace(oneByOne, "items = 1", "items = 4", 1))
+	first := b.infer("--workers", "8")
+	eventually(t, "some are answered", func() bool { return s.requests() > 40 })
+	first.crash()
+	b.infer("--workers", "3", "--resume", b.runID()).wantExit(1)
+	wantSame(t, readOutcome(t, b.path("out")), want)
+}
+
+// What is wrong is said before anything is asked, with exit code 2.
+func TestInferBatchRefuses(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	t.Run("before asking", func(t *testing.T) { refusals(t, s) })
+	if n := s.requests(); n > 0 {
+		t.Errorf("the engine was asked %d questions", n)
+	}
+}
+
+func refusals(t *testing.T, s llm) {
+	for _, c := range []struct {
+		name       string
+		more       string // config
+		edit       func(config string) string
+		args       []string
+		complaints []string
+	}{
+		{name: "no engine", edit: func(c string) string { return strings.Replace(c, s.url, "", 1) },
+			complaints: []string{"no engine", "--engine", "vLLM", "mock"}},
+		{name: "streaming", more: "[sampling]\nstream = true\n", complaints: []string{"sampling.stream"}},
+		{name: "output over input", edit: func(c string) string { return strings.Replace(c, `"in/*.jsonl"`, `"out/*.jsonl"`, 1) },
+			complaints: []string{"output.dir", "completions.jsonl"}},
+		{name: "a run that is not there", args: []string{"--resume", "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}, complaints: []string{"01JD2ZQ4T5W0M1X9YB7R3K8CVE"}},
+		{name: "no run id", args: []string{"--resume", "yesterday"}, complaints: []string{"yesterday", "26 characters"}},
+		{name: "no input", edit: func(c string) string { return strings.Replace(c, `"in/*.jsonl"`, `"elsewhere/*.jsonl"`, 1) },
+			complaints: []string{"input.glob", "elsewhere"}},
+		{name: "unknown key", more: "[sampling]\ntemprature = 1\n", complaints: []string{"temprature", "temperature"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBatch(t, simple(3), s.url, c.more)
+			if c.edit != nil {
+				write(t, b.config, c.edit(read(t, b.config)))
+			}
+			p := b.infer(c.args...)
+			p.wantExit(2)
+			p.wantComplaint(c.complaints...)
+		})
+	}
+}
+
+// A run goes on under the model that it began with, or not at all.
+func TestResumeUnderAnotherModelIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newBatch(t, simple(3), serve(t).url, "")
+	b.infer().wantExit(0)
+	want := readOutcome(t, b.path("out"))
+	write(t, b.config, strings.Replace(read(t, b.config), `"fake"`, `"other"`, 1))
+	p := b.infer("--resume", b.runID())
+	p.wantExit(2)
+	p.wantComplaint("fake", "other", "output.dir")
+	wantSame(t, readOutcome(t, b.path("out")), want)
+}
+
+// A dry run counts the items, warns of bad lines, and asks nobody.
+func TestDryRun(t *testing.T) {
+	t.Parallel()
+	b := newBatch(t, motley(32), "http://127.0.0.1:1/v1", "[workers]\ncount = 3\n")
+	p := b.infer("--dry-run")
+	p.wantExit(0)
+	if want := "dry-run OK: model=fake inputs=32 workers=3\n"; p.said() != want {
+		t.Errorf("it says %q, want %q", p.said(), want)
+	}
+	p.wantComplaint("warning", "in/prompts.jsonl:")
+	if _, err := os.Stat(b.path("out")); !os.IsNotExist(err) {
+		t.Errorf("a dry run left something: %v", err)
+	}
+}

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"maps"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollout/functions/api"
+	"rollout/shared/embedded/local"
+	"rollout/shared/engine/shard"
+	"rollout/shared/host"
+)
+
+// A worker process that is stopped for longer than the failure timeout, and
+// continued, fences itself and starts anew under another name; none of its
+// later writes is accepted (I11).
+func TestAStalledWorkerFencesItself(t *testing.T) {
+	t.Parallel()
+	file := promptsFile(t, motley(160))
+	want := undisturbed(t, file)
+	t.Run("continued when its run is over", func(t *testing.T) {
+		t.Parallel()
+		i, w := installWithStalledWorker(t, file)
+		id := w.Holds[0].Run
+		i.ends(id)
+		before := i.shards()
+		wantSame(t, i.outcome(id), want)
+		i.continueStalled(w)
+		if after := i.shards(); !maps.Equal(before, after) {
+			t.Errorf("shards after the worker was continued:\n%v\nbefore:\n%v", after, before)
+		}
+		wantSame(t, i.outcome(id), want)
+	})
+	t.Run("continued while others do its work", func(t *testing.T) {
+		t.Parallel()
+		i, w := installWithStalledWorker(t, file)
+		i.continueStalled(w)
+		i.ends(w.Holds[0].Run)
+		shards := i.shards()
+		for _, h := range w.Holds {
+			if d := shards[h.Shard]; d.Worker == w.Worker {
+				t.Errorf("shard %d, held by the stalled worker when it was judged dead, is its after all: %+v", h.Shard, d)
+			}
+		}
+		wantSame(t, i.outcome(w.Holds[0].Run), want)
+	})
+}
+
+// installWithStalledWorker begins a run with two worker processes, stops one
+// that holds shards, and waits until it is judged dead. It returns the worker
+// by its last heartbeat.
+func installWithStalledWorker(t *testing.T, file string) (*installation, api.WorkerStatus) {
+	t.Helper()
+	i := install(t, serveSlowly(t, 150*time.Millisecond).url, 2, smallBites)
+	i.submit(file)
+	var stalled api.WorkerStatus
+	eventually(t, "a worker that holds shards is stopped, and another one goes on", func() bool {
+		w, other, ok := i.twoBusy()
+		if !ok {
+			return false
+		}
+		stalled = w
+		if err := syscall.Kill(w.PID, syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		if i.beatsOn(other) {
+			return true
+		}
+		// It was stopped in the middle of a commit: with the store's lock in its
+		// hands nobody goes on. Another moment will do.
+		if err := syscall.Kill(w.PID, syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		return false
+	})
+	eventually(t, "the stopped worker is judged dead", func() bool { return i.logged("worker_failed", stalled.Worker) })
+	for _, w := range i.everyWorker() {
+		if w.Worker == stalled.Worker {
+			stalled = w // by its last heartbeat
+		}
+	}
+	if len(stalled.Holds) == 0 {
+		t.Fatal("the stopped worker held nothing when it was stopped: give the run more items")
+	}
+	return i, stalled
+}
+
+// twoBusy are two living workers that hold shards.
+func (i *installation) twoBusy() (a, b api.WorkerStatus, ok bool) {
+	i.t.Helper()
+	var busy []api.WorkerStatus
+	for _, w := range i.living() {
+		if len(w.Holds) > 0 {
+			busy = append(busy, w)
+		}
+	}
+	if len(busy) < 2 {
+		return a, b, false
+	}
+	return busy[0], busy[1], true
+}
+
+// beatsOn reports whether the worker's heartbeat is renewed twice in a time
+// within which no worker fences itself.
+func (i *installation) beatsOn(w api.WorkerStatus) bool {
+	i.t.Helper()
+	last, renewed := w.BeatAt, 0
+	for until := time.Now().Add(500 * time.Millisecond); time.Now().Before(until); {
+		for _, now := range i.living() {
+			if now.Worker == w.Worker && now.BeatAt.After(last) {
+				last = now.BeatAt
+				renewed++
+			}
+		}
+		if renewed == 2 {
+			return true
+		}
+	}
+	return false
+}
+
+// continueStalled lets the worker go on, and waits until it has fenced itself
+// and its process works under another name.
+func (i *installation) continueStalled(w api.WorkerStatus) {
+	i.t.Helper()
+	if err := syscall.Kill(w.PID, syscall.SIGCONT); err != nil {
+		i.t.Fatal(err)
+	}
+	eventually(i.t, "the worker fences itself", func() bool { return i.logged("worker_fenced", w.Worker) })
+	eventually(i.t, "its process works under another name", func() bool {
+		for _, now := range i.living() {
+			if now.PID == w.PID && now.Worker != w.Worker && now.State == "ready" {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// claim is what a shard's document says of its last claim.
+type claim struct {
+	State   shard.State
+	Attempt uint64
+	Worker  string
+	Result  string // key
+}
+
+// shards are the claims of the installation's only run, by shard.
+func (i *installation) shards() map[int]claim {
+	i.t.Helper()
+	l, closeAll, err := local.Open(i.t.Context(), i.dir, local.Options{})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	out := map[int]claim{}
+	err = host.Each(i.t.Context(), l.Ports.Docs, "shard/", func(d shard.Doc) error {
+		c := claim{State: d.State, Attempt: d.Attempt, Worker: d.Worker}
+		if d.Result != nil {
+			c.Result = d.Result.Key
+		}
+		out[d.Shard] = c
+		return nil
+	})
+	if err != nil {
+		i.t.Fatal(err)
+	}
+	if err := closeAll(); err != nil {
+		i.t.Fatal(err)
+	}
+	return out
+}
