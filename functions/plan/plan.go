@@ -49,7 +49,7 @@ func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) error {
 		}
 	}
 	if doc.Complete() {
-		return p.Send(ctx, host.CoordinateQueue, events.PlanAdvanced{Run: e.Run})
+		return p.Send(ctx, host.CoordinateQueue, events.PlanAdvanced(e))
 	}
 	return p.sendRanges(ctx, id, doc)
 }
