@@ -30,8 +30,8 @@ test: ## run all tests
 race: ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
 
-smoke: ## run real processes, kill some, check that nothing is lost
-	$(GO) test -count=1 -timeout 10m -v ./localstack/e2e
+smoke: build ## kill a worker in the middle of a run, check that it is found in time and nothing is lost
+	@bash scripts/smoke/smoke.sh
 
 lint: ## check format, vet, staticcheck and the arrows between packages
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \

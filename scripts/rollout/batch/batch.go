@@ -31,8 +31,13 @@ import (
 	"rollout/shared/record"
 )
 
-// Inputs are the files that the glob names, in order of their paths.
-func Inputs(glob string) ([]string, error) {
+// Inputs are the files that the glob names, in order of their paths. A glob
+// that names what the batch itself writes into the output folder is refused,
+// before and after it is there.
+func Inputs(glob, outputDir string) ([]string, error) {
+	if err := checkDisjoint(glob, outputDir); err != nil {
+		return nil, err
+	}
 	found, err := doublestar.FilepathGlob(glob, doublestar.WithFilesOnly())
 	if err != nil {
 		return nil, fault.As(fault.Invalid, err, "input.glob %q", glob)
@@ -49,6 +54,25 @@ func Inputs(glob string) ([]string, error) {
 	}
 	slices.Sort(files)
 	return files, nil
+}
+
+// checkDisjoint refuses a batch whose next run would read its own answers.
+func checkDisjoint(glob, outputDir string) error {
+	pattern, err := filepath.Abs(glob)
+	if err != nil {
+		return fault.As(fault.Invalid, err, "input.glob")
+	}
+	for _, name := range []string{record.Completions, record.Errors} {
+		path, err := filepath.Abs(filepath.Join(outputDir, name))
+		if err != nil {
+			return fault.As(fault.Invalid, err, "output.dir")
+		}
+		if match, err := doublestar.PathMatch(pattern, path); err == nil && match { // a bad pattern is told when it is used
+			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("input.glob %q also names %s, which the batch writes", glob, filepath.Join(outputDir, name)),
+				Remedy: "choose a narrower pattern, or an output.dir elsewhere"}
+		}
+	}
+	return nil
 }
 
 // noFile says where a glob was looked for: relative ones are relative to the

@@ -35,13 +35,15 @@ func TestInputsAreTheGlobsFilesInOrder(t *testing.T) {
 		remedy string // of the refusal; "" is none
 	}{
 		{filepath.Join(dir, "*.jsonl*"), at("a.jsonl.gz", "b.jsonl"), ""},
-		{filepath.Join(dir, "**/*.jsonl"), at("b.jsonl", "sub/c.jsonl"), ""},
+		{filepath.Join(dir, "**/[b-c].jsonl"), at("b.jsonl", "sub/c.jsonl"), ""},
+		{filepath.Join(dir, "**/[b-d]*.jsonl"), nil, "which the batch writes"},
+		{filepath.Join(dir, "out/*.jsonl"), nil, "which the batch writes"},
 		{filepath.Join(dir, "*"), nil, "prompts files end in .jsonl"},
 		{filepath.Join(dir, "x*.jsonl"), nil, "correct the pattern"},
 		{"no-such-folder/*.jsonl", nil, "relative paths are relative to /"},
 		{filepath.Join(dir, "[.jsonl"), nil, "syntax error in pattern"},
 	} {
-		got, err := batch.Inputs(c.glob)
+		got, err := batch.Inputs(c.glob, filepath.Join(dir, "out"))
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.glob, got, c.want)
 		}

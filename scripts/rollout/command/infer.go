@@ -64,7 +64,7 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 	if err != nil {
 		return err
 	}
-	files, err := batch.Inputs(cfg.Input.Glob)
+	files, err := batch.Inputs(cfg.Input.Glob, cfg.Output.Dir)
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	if workers == 1 {
 		workers = 0 // in this process
 	}
-	line, err := workerLine(dir, e, p.deployment.Engine.URL, cfg.Model.URI, f.events)
+	line, err := workerLine(dir, e, slog.LevelWarn, p.deployment.Engine.URL, cfg.Model.URI, f.events)
 	if err != nil {
 		return err
 	}

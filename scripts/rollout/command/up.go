@@ -78,7 +78,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	line, err := workerLine(f.dir, e, p.deployment.Engine.URL, f.model, f.events)
+	line, err := workerLine(f.dir, e, level, p.deployment.Engine.URL, f.model, f.events)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,10 @@
 package command
 
 import (
+	"cmp"
+	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -18,16 +21,15 @@ func workerCommand(*Env) *cobra.Command {
 	return c
 }
 
-// workerLine is the command line of such a process.
-func workerLine(dir string, e *Env, engine, model string, events bool) ([]string, error) {
+// workerLine is the command line of such a process; level is what it logs at
+// if nobody says.
+func workerLine(dir string, e *Env, level slog.Level, engine, model string, events bool) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fault.As(fault.Internal, err, "find this program")
 	}
-	line := []string{self, "worker", "--dir", dir, "--engine", engine, "--model", model, "--log-format", e.logFormat}
-	if e.logLevel != "" {
-		line = append(line, "--log-level", e.logLevel)
-	}
+	line := []string{self, "worker", "--dir", dir, "--engine", engine, "--model", model,
+		"--log-format", e.logFormat, "--log-level", cmp.Or(e.logLevel, strings.ToLower(level.String()))}
 	if events {
 		line = append(line, "--events")
 	}
