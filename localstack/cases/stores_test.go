@@ -11,6 +11,7 @@ import (
 	"rollout/shared/document"
 	"rollout/shared/host"
 	"rollout/shared/memory"
+	"rollout/shared/queue"
 )
 
 // view is the stores as one process sees them: what happens on the way of its
@@ -21,6 +22,7 @@ type view struct {
 	write func(key string, value []byte, apply func() error) error  // documents
 	send  func(queue string, body []byte, apply func() error) error // messages, one by one
 	ack   func(queue string)                                        // after messages were acknowledged
+	hides time.Duration                                             // how long received messages are hidden; as asked if 0
 }
 
 // through returns ports over the product's stores in memory, as seen so.
@@ -91,6 +93,14 @@ func (q viewedQueues) Send(ctx context.Context, name string, bodies [][]byte, de
 		}
 	}
 	return nil
+}
+
+// Receive implements queue.Queues.
+func (q viewedQueues) Receive(ctx context.Context, name string, most int, visibility, wait time.Duration) ([]queue.Message, error) {
+	if q.view.hides > 0 {
+		visibility = q.view.hides
+	}
+	return q.Queues.Receive(ctx, name, most, visibility, wait)
 }
 
 // Ack implements queue.Queues.

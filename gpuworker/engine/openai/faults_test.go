@@ -54,6 +54,8 @@ func TestC15A200WithoutChoicesIsAnEngineFault(t *testing.T) {
 		{"empty object", whole(`{}`), fault.Corrupt, fault.Engine, "no choices"},
 		{"empty choices", whole(`{"choices":[],"usage":{}}`), fault.Corrupt, fault.Engine, "no choices"},
 		{"null choices", whole(`{"choices":null}`), fault.Corrupt, fault.Engine, "no choices"},
+		{"empty choice", whole(`{"choices":[{}]}`), fault.Corrupt, fault.Engine, "no choices"},
+		{"choice of an index", whole(`{"choices":[{"index":0,"finish_reason":null}]}`), fault.Corrupt, fault.Engine, "no choices"},
 		{"echo of the request", whole(string(hello.Body)), fault.Corrupt, fault.Engine, "no choices"},
 		{"empty body", whole(``), fault.Corrupt, fault.Engine, "malformed"},
 		{"nested error", whole(`{"error":{"message":"boom","type":"InternalServerError","code":500}}`), fault.Corrupt, fault.Engine, "boom"},

@@ -117,7 +117,8 @@ func (p *parts) addChoices(raw []byte) error {
 		if err != nil || !rawjson.IsNull(index) && string(index) != "0" {
 			return err
 		}
-		p.chosen = true
+		said := text != nil || delta != nil || message != nil || !rawjson.IsNull(logprobs) || rawjson.IsString(finish)
+		p.chosen = p.chosen || said // an empty choice is none
 		if rawjson.IsString(finish) {
 			p.finish, p.finished = word(finish), true
 		}
