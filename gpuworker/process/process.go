@@ -7,6 +7,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -46,6 +47,8 @@ const rest = time.Second
 
 // Run works until it is asked to leave, ctx ends, or the engine refuses it.
 func Run(ctx context.Context, o Options) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	e, err := Engine(ctx, o.Deployment, o.Secrets, o.Ports.Log)
 	if err != nil {
 		return err
@@ -55,22 +58,53 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	for {
-		err := once(ctx, o, e, machine)
-		if !fault.Is(err, fault.Fenced) {
+	asked := listen(ctx, o.Leave)
+	for fenced := false; ; {
+		err := once(ctx, o, asked, e, machine)
+		switch {
+		case fault.Is(err, fault.Fenced):
+			fenced = true
+		case fenced && passes(err): // what cost it its lease is not over yet
+		default:
 			return err
 		}
 		o.Ports.Log.WarnContext(ctx, "worker starts anew under another name", "after", err)
 		select {
 		case <-ctx.Done():
 			return err
+		case <-asked.leave: // it holds nothing any more
+			return nil
 		case <-time.After(rest):
 		}
 	}
 }
 
+// request is the wish that the worker leaves, for the process and each of its
+// workers.
+type request struct {
+	leave  chan struct{} // closed when it is made
+	reason string        // readable then
+}
+
+func listen(ctx context.Context, reasons <-chan string) *request {
+	r := &request{leave: make(chan struct{})}
+	go func() {
+		select {
+		case reason := <-reasons:
+			r.reason = cmp.Or(reason, "asked to leave")
+			close(r.leave)
+		case <-ctx.Done():
+		}
+	}()
+	return r
+}
+
+// passes reports whether a fault ends without this process: a store that is
+// away, or a disk that somebody makes room on.
+func passes(err error) bool { return fault.Retriable(err) || fault.Is(err, fault.Exhausted) }
+
 // once runs one worker.
-func once(ctx context.Context, o Options, e engine.Engine, machine record.Machine) error {
+func once(ctx context.Context, o Options, asked *request, e engine.Engine, machine record.Machine) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, d := o.Deployment.Worker, o.Deployment
@@ -82,11 +116,8 @@ func once(ctx context.Context, o Options, e engine.Engine, machine record.Machin
 	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), exec)
 	go func() {
 		select {
-		case reason := <-o.Leave:
-			if reason == "" {
-				reason = "asked to leave"
-			}
-			loop.Drain(reason)
+		case <-asked.leave:
+			loop.Drain(asked.reason)
 		case <-ctx.Done():
 		}
 	}()

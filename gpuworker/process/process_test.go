@@ -1,0 +1,113 @@
+package process_test
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/gpuworker/process"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/document"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/memory"
+)
+
+// full is a document store whose disk can be full.
+type full struct {
+	document.Store
+	is atomic.Bool
+}
+
+func (f *full) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
+	if f.is.Load() {
+		return "", fault.New(fault.Exhausted, "the disk is full")
+	}
+	return f.Store.Create(ctx, key, value)
+}
+
+func (f *full) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
+	if f.is.Load() {
+		return "", fault.New(fault.Exhausted, "the disk is full")
+	}
+	return f.Store.Replace(ctx, key, value, rev)
+}
+
+func options(docs document.Store, leave <-chan string) process.Options {
+	d := config.DefaultDeployment()
+	d.Engine.URL, d.Pools = config.EngineMock, []config.Pool{{Name: "default", Model: "mock"}}
+	c := clock.System{}
+	return process.Options{Deployment: d, Pool: "default", Leave: leave, Ports: host.Ports{Blobs: memory.NewBucket(c), Docs: docs,
+		Queues: memory.NewQueues(c), Clock: c, Log: slog.New(slog.DiscardHandler), Source: "test"}}
+}
+
+// beats is how many workers have a heartbeat.
+func beats(t *testing.T, docs document.Store) int {
+	t.Helper()
+	found, err := docs.List(t.Context(), "beat/", "", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(found)
+}
+
+func TestAWorkerOutlivesAFullDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		docs := &full{Store: memory.NewDocuments()}
+		leave := make(chan string, 1)
+		ended := make(chan error, 1)
+		go func() { ended <- process.Run(t.Context(), options(docs, leave)) }()
+		wait := func(d time.Duration) {
+			select {
+			case err := <-ended:
+				t.Fatalf("the worker ended: %v", err)
+			case <-time.After(d):
+			}
+		}
+		wait(2 * time.Second)
+		docs.is.Store(true) // longer than a lease lasts: it starts anew, and can't register
+		wait(30 * time.Second)
+		docs.is.Store(false)
+		wait(3 * time.Second)
+		if n := beats(t, docs); n < 2 {
+			t.Errorf("%d workers have registered, want the first and its successor", n)
+		}
+		leave <- "the test ends"
+		if err := <-ended; err != nil {
+			t.Errorf("asked to leave, it ended with %v", err)
+		}
+	})
+}
+
+func TestAWorkerThatCannotStartAnewStillLeaves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		docs := &full{Store: memory.NewDocuments()}
+		leave := make(chan string, 1)
+		ended := make(chan error, 1)
+		go func() { ended <- process.Run(t.Context(), options(docs, leave)) }()
+		<-time.After(2 * time.Second)
+		docs.is.Store(true)
+		<-time.After(30 * time.Second)
+		leave <- "the test ends"
+		if err := <-ended; err != nil {
+			t.Errorf("it holds nothing, and ended with %v", err)
+		}
+	})
+}
+
+func TestAWorkerThatCannotRegisterAtAllSaysSo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		docs := &full{Store: memory.NewDocuments()}
+		docs.is.Store(true)
+		if err := process.Run(t.Context(), options(docs, nil)); !fault.Is(err, fault.Exhausted) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
