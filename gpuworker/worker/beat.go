@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -30,7 +29,9 @@ func (w *Worker) beatLoop(ctx context.Context, cancel context.CancelCauseFunc) {
 			return
 		}
 		if err := w.beat(ctx); err != nil {
-			w.Log.WarnContext(ctx, "heartbeat failed", "error", err)
+			if ctx.Err() == nil {
+				w.Log.WarnContext(ctx, "heartbeat failed", "error", err)
+			}
 			continue
 		}
 		w.obey(ctx)
@@ -119,19 +120,24 @@ func (w *Worker) obey(ctx context.Context) {
 	}
 	w.mu.Unlock()
 	for run := range runs {
-		if _, err := w.control(ctx, run, 0); err != nil {
+		if _, err := w.control(ctx, run, 0); err != nil && ctx.Err() == nil {
 			w.Log.WarnContext(ctx, "control can't be read", "run", run, "error", err)
 		}
 	}
 	var mark record.WorkerMark
 	_, _, err := host.Load(ctx, w.Docs, record.WorkerKey(w.cfg.ID), &mark)
 	switch {
-	case err != nil && !errors.Is(err, context.Canceled):
+	case ctx.Err() != nil:
+	case err != nil:
 		w.Log.WarnContext(ctx, "worker mark can't be read", "error", err)
 	case mark.Draining != "":
 		w.Drain(mark.Draining)
 	}
 }
+
+// maxControlAge is how old a control document may be that a claim relies on,
+// however seldom the worker beats (I9).
+const maxControlAge = 5 * time.Second
 
 // control returns what the run shall do, at most maxAge old, and stops the
 // run's shards if that is not to run.
@@ -153,6 +159,9 @@ func (w *Worker) control(ctx context.Context, run identity.RunID, maxAge time.Du
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if newer := w.controls[run]; newer.sequence > seen.sequence { // read meanwhile
+		return newer, nil
+	}
 	w.controls[run] = seen
 	if seen.desired != record.Run {
 		for _, h := range w.holds {
@@ -169,7 +178,9 @@ func (w *Worker) deregister(ctx context.Context) error {
 	w.mu.Lock()
 	w.state = health.Gone
 	w.mu.Unlock()
-	err := w.beat(ctx)
-	w.Log.InfoContext(ctx, "worker_deregistered", "error", err)
-	return fault.Wrap(err, "deregister worker %s", w.cfg.ID)
+	if err := w.beat(ctx); err != nil {
+		return fault.Wrap(err, "deregister worker %s", w.cfg.ID)
+	}
+	w.Log.InfoContext(ctx, "worker_deregistered")
+	return nil
 }

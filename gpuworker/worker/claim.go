@@ -20,7 +20,10 @@ func (w *Worker) claim(ctx context.Context, m queue.Message) (*hold, error) {
 	q := host.WorkQueue(w.cfg.Pool)
 	_, payload, err := events.Decode(m.Body)
 	msg, ok := payload.(events.Work)
-	if err != nil || !ok {
+	if err == nil && !ok {
+		err = fault.New(fault.Invalid, "event %T is no work", payload)
+	}
+	if err != nil {
 		return nil, w.Bury(ctx, q, m, fault.As(fault.Invalid, err, "decode work message"))
 	}
 	h, err := w.tryClaim(ctx, msg)
@@ -36,7 +39,7 @@ func (w *Worker) claim(ctx context.Context, m queue.Message) (*hold, error) {
 		return nil, nil
 	}
 	w.Log.DebugContext(ctx, events.ObserveShardClaimed, "run", h.run, "shard", h.shard, "attempt", h.attempt)
-	if err := w.loadLines(ctx, h, msg); err != nil {
+	if err := w.load(ctx, h, msg); err != nil {
 		w.giveBack(ctx, h, err)
 		return nil, nil
 	}
@@ -58,7 +61,7 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctl, err := w.control(ctx, key.run, w.cfg.Timings.Interval)
+	ctl, err := w.control(ctx, key.run, min(w.cfg.Timings.Interval, maxControlAge))
 	if err != nil {
 		return nil, err
 	}
@@ -73,6 +76,9 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*hold, error) {
 		}
 		if d.State == shard.Done {
 			return nil, w.tellDone(ctx, d)
+		}
+		if msg.Term < d.Term { // of a coordinator that is none any more
+			return nil, nil
 		}
 		dead, err := w.holderDead(ctx, d)
 		if err != nil || d.State == shard.Running && !dead {
@@ -115,7 +121,9 @@ func (w *Worker) holderDead(ctx context.Context, d shard.Doc) (bool, error) {
 func (w *Worker) writeClaim(ctx context.Context, key holdKey, m record.Manifest, d shard.Doc, rev document.Revision, term uint64, dead bool) (*hold, error) {
 	h := &hold{holdKey: key, manifest: m, attempt: d.Attempt + 1, stopping: make(chan struct{}), begun: newGate()}
 	if !w.enlist(h) {
-		return nil, nil // another message of the same shard is being handled here
+		// By another message, or it is just being given back: this message may
+		// be the only one left when that is over.
+		return nil, fault.New(fault.Unavailable, "shard %d of run %s is being handled here", key.shard, key.run)
 	}
 	claimed, err := d.Claim(w.cfg.ID, term, w.Clock.Now().UTC(), dead)
 	if err == nil {

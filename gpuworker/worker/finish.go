@@ -17,26 +17,84 @@ import (
 	"rollout/shared/result"
 )
 
+// loadTries is how often the lines of a shard are asked for, with pauses
+// between, before it goes back: some 10 s.
+const loadTries = 10
+
+// load loads the shard's lines. A fault that may pass is waited for: given
+// back, the shard would come here again at once.
+func (w *Worker) load(ctx context.Context, h *hold, msg events.Work) error {
+	wait := firstWait
+	for try := 1; ; try++ {
+		err := w.loadLines(ctx, h, msg)
+		if err == nil || try == loadTries || !mayPass(err) {
+			return err
+		}
+		w.Log.WarnContext(ctx, "shard can't be loaded yet", "run", h.run, "shard", h.shard, "error", err)
+		h.begun.open() // others need not wait their turn for it
+		select {
+		case <-time.After(wait):
+		case <-h.stopping:
+			return err
+		case <-ctx.Done():
+			return err
+		}
+		wait = min(2*wait, lastWait)
+	}
+}
+
+// mayPass reports whether the same lines may be had later.
+func mayPass(err error) bool {
+	switch fault.Of(err) {
+	case fault.NotFound, fault.Invalid, fault.Canceled:
+		return false
+	}
+	return fault.ClassOf(err) != fault.InputChanged
+}
+
 // loadLines reads the shard's lines, and the rows that an earlier holder
 // checkpointed.
 func (w *Worker) loadLines(ctx context.Context, h *hold, msg events.Work) error {
+	e, err := w.index.Entry(ctx, h.run, msg.Range)
+	if err != nil {
+		return err
+	}
+	if e.FirstShard+msg.Row != h.shard {
+		return fault.New(fault.Invalid, "row %d of range %d of run %s is not shard %d", msg.Row, msg.Range, h.run, h.shard)
+	}
 	in, err := w.index.Load(ctx, h.manifest, msg.Range, msg.Row)
 	if err != nil {
 		return err
 	}
 	s := newShard(h.manifest, h.shard, in)
 	s.slots, s.earlier, s.begun, s.stopping, s.onBegin = w.slots, h.earlier, h.begun, h.stopping, w.itemBegun
-	if c := h.doc.Checkpoint; c != nil {
-		rows, err := result.ReadCheckpoint(ctx, w.Blobs, *c, len(in.Lines))
-		if err != nil {
-			return err
-		}
-		s.restore(rows, h.doc.Counts)
+	if err := w.resume(ctx, h, s); err != nil {
+		return err
 	}
 	w.mu.Lock()
 	h.work = s
 	w.perShard = max(1, len(in.Lines))
 	w.mu.Unlock()
+	return nil
+}
+
+// resume takes the rows of the shard's checkpoint over. One that is lost or
+// damaged costs its answers: the items are asked again.
+func (w *Worker) resume(ctx context.Context, h *hold, s *Shard) error {
+	c := h.doc.Checkpoint
+	if c == nil {
+		return nil
+	}
+	rows, err := result.ReadCheckpoint(ctx, w.Blobs, *c, len(s.Lines))
+	switch {
+	case err == nil:
+		s.restore(rows, h.doc.Counts)
+	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Corrupt):
+		w.Log.ErrorContext(ctx, "checkpoint can't be used; its items are asked again", "run", h.run, "shard", h.shard, "error", err)
+		h.doc.Checkpoint, h.doc.Counts = nil, shard.Counts{}
+	default:
+		return err
+	}
 	return nil
 }
 
@@ -51,6 +109,7 @@ func (w *Worker) hold(ctx context.Context, h *hold) {
 	exec, abort := context.WithCancel(ctx)
 	defer abort()
 	h.executing(abort)
+	defer h.over()
 	done := make(chan error, 1)
 	w.work.Go(func() { done <- w.exec.Run(exec, h.work) })
 
@@ -79,6 +138,7 @@ func (w *Worker) finish(ctx context.Context, h *hold, execErr error) {
 		w.Log.WarnContext(ctx, "executor failed; the shard goes back", "run", h.run, "shard", h.shard, "error", execErr)
 		w.mu.Lock()
 		w.unready = true
+		w.faults++
 		w.mu.Unlock()
 	}
 	_, _, complete := h.work.final()
@@ -90,6 +150,14 @@ func (w *Worker) finish(ctx context.Context, h *hold, execErr error) {
 		err = w.persist(ctx, h, w.seal)
 	default:
 		err = w.persist(ctx, h, w.release)
+	}
+	if complete && err == nil {
+		w.mu.Lock()
+		w.faults = 0
+		w.mu.Unlock()
+	}
+	if err != nil && !fault.Is(err, fault.Fenced) && w.outOfTime() {
+		err = w.handBack(ctx, h)
 	}
 	w.delist(h)
 	if err != nil && ctx.Err() == nil {
@@ -119,7 +187,8 @@ func (w *Worker) giveBack(ctx context.Context, h *hold, why error) {
 }
 
 // persist repeats a write until it succeeds, the shard is somebody else's, or
-// the lease is over: a store that is full or down must not cost answers.
+// the lease or the budget of a drain is over: a store that is full or down
+// must not cost answers.
 func (w *Worker) persist(ctx context.Context, h *hold, write func(context.Context, *hold) error) error {
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		err := write(ctx, h)
@@ -127,13 +196,15 @@ func (w *Worker) persist(ctx context.Context, h *hold, write func(context.Contex
 		case err == nil, fault.Is(err, fault.Fenced), ctx.Err() != nil:
 			return err
 		case fault.Is(err, fault.Conflict):
-			if err := w.reload(ctx, h); err != nil {
-				return err
+			if err = w.reload(ctx, h); err == nil {
+				continue
 			}
-		default:
-			w.Log.WarnContext(ctx, "result can't be kept yet", "run", h.run, "shard", h.shard, "error", err)
-			pause(ctx, wait)
 		}
+		if fault.Is(err, fault.Fenced) || w.outOfTime() {
+			return err
+		}
+		w.Log.WarnContext(ctx, "result can't be kept yet", "run", h.run, "shard", h.shard, "error", err)
+		pause(ctx, wait)
 	}
 }
 
@@ -195,6 +266,11 @@ func (w *Worker) release(ctx context.Context, h *hold) error {
 			return err
 		}
 	}
+	return w.handBack(ctx, h)
+}
+
+// handBack hands the shard back as its document says it is.
+func (w *Worker) handBack(ctx context.Context, h *hold) error {
 	if err := w.swap(ctx, h, func(d shard.Doc) (shard.Doc, error) { return d.Release() }); err != nil {
 		return err
 	}

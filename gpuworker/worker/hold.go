@@ -85,6 +85,15 @@ func (h *hold) arm() {
 	}
 }
 
+// over says that nothing is in flight any more.
+func (h *hold) over() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+}
+
 func (h *hold) stopped() stopMode {
 	h.mu.Lock()
 	defer h.mu.Unlock()

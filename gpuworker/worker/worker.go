@@ -13,6 +13,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -70,9 +71,11 @@ type Worker struct {
 	beatRev   document.Revision
 	state     health.State
 	holds     map[holdKey]*hold
-	last      *gate // of the newest hold: the next one's turn comes after it
-	taking    int   // messages being claimed
-	unready   bool  // the executor was at fault: ask it before pulling again
+	last      *gate     // of the newest hold: the next one's turn comes after it
+	taking    int       // messages being claimed
+	unready   bool      // the executor was at fault: ask it before pulling again
+	faults    int       // how often it was, since a shard was finished
+	drainBy   time.Time // when the drain's budget is used up; zero before it
 	manifests map[identity.RunID]record.Manifest
 	controls  map[identity.RunID]controlSeen
 	changed   chan struct{}
@@ -100,7 +103,8 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 
 // Run works until the worker is drained (nil), fenced (Fenced), its executor
 // is at fault for good (that error), or ctx ends (as if the process died:
-// nothing more is written).
+// nothing more is written). Unless it lost its lease, its last beat says that
+// it is gone.
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -110,17 +114,19 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.Log.InfoContext(ctx, "worker_registered", "pool", w.cfg.Pool, "in_flight", w.cfg.InFlight)
 
 	var beats sync.WaitGroup
-	beats.Go(func() { w.beatLoop(ctx, cancel) })
+	beating, stopBeating := context.WithCancel(ctx)
+	defer stopBeating()
+	beats.Go(func() { w.beatLoop(beating, cancel) })
 	err := w.pullLoop(ctx)
 	w.work.Wait()
-	if err == nil && ctx.Err() == nil {
-		err = w.deregister(ctx)
+	stopBeating()
+	beats.Wait() // a beat under way would bring the worker back that is gone
+	if ctx.Err() == nil {
+		err = errors.Join(err, w.deregister(ctx))
 	}
 	if cause := context.Cause(ctx); ctx.Err() != nil && fault.Is(cause, fault.Fenced) {
 		err = cause
 	}
-	cancel(nil)
-	beats.Wait()
 	return err
 }
 
@@ -131,7 +137,7 @@ func (w *Worker) Drain(reason string) {
 	if w.state == health.Draining || w.state == health.Gone {
 		return
 	}
-	w.state = health.Draining
+	w.state, w.drainBy = health.Draining, w.Clock.Now().Add(w.cfg.Drain)
 	close(w.drain)
 	for _, h := range w.holds {
 		h.stop(stopDrain, w.patience())
@@ -153,6 +159,14 @@ func (w *Worker) Heed(ctx context.Context, notices <-chan capacity.Notice) {
 // patience is how long requests in flight may go on in a drain: the rest of
 // its budget is for checkpoints.
 func (w *Worker) patience() time.Duration { return w.cfg.Drain * 3 / 4 }
+
+// outOfTime reports whether a drain has used up its budget: what can't be kept
+// by then is given up.
+func (w *Worker) outOfTime() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.drainBy.IsZero() && !w.Clock.Now().Before(w.drainBy)
+}
 
 // draining reports whether the worker is on its way out.
 func (w *Worker) draining() bool {

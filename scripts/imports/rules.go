@@ -32,7 +32,7 @@ var Rules = []Rule{
 	{Packages: "shared/dialect", Imports: shared},
 	{Packages: "shared/cuttable", Imports: shared},
 	{Packages: "shared/record", Imports: shared},
-	{Packages: "shared/input", Imports: shared},
+	{Packages: "shared/input/...", Imports: shared},
 	{Packages: "shared/result", Imports: shared},
 
 	// Ports and their suites.

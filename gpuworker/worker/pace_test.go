@@ -1,0 +1,48 @@
+package worker
+
+import (
+	"testing"
+	"time"
+)
+
+// As many items are claimed ahead as the engine begins in the time of two
+// claims.
+func TestPace(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		every  time.Duration // between items
+		items  int
+		claims []time.Duration
+		lo, hi int
+	}{
+		"nothing is known":               {0, 0, nil, 0, 0},
+		"no claim was measured":          {time.Millisecond, 1000, nil, 0, 0},
+		"no item was begun":              {0, 0, []time.Duration{time.Second}, 0, 0},
+		"a slow engine and quick claims": {time.Second, 30, repeat(10*time.Millisecond, 30), 0, 0},
+		"a fast engine":                  {time.Millisecond, 2000, repeat(10*time.Millisecond, 50), 18, 21},
+		"a fast engine and slow claims":  {time.Millisecond, 2000, repeat(time.Second, 50), 1900, 2050},
+		"one slow claim among quick ones": {time.Millisecond, 2000,
+			append(repeat(10*time.Millisecond, 50), 100*time.Millisecond), 50, 60},
+	} {
+		var p pace
+		now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+		for range c.items {
+			p.began(now)
+			now = now.Add(c.every)
+		}
+		for _, d := range c.claims {
+			p.claimed(d)
+		}
+		if got := p.ahead(); got < c.lo || got > c.hi {
+			t.Errorf("%s: %d ahead, want %d to %d", name, got, c.lo, c.hi)
+		}
+	}
+}
+
+func repeat(d time.Duration, n int) []time.Duration {
+	ds := make([]time.Duration, n)
+	for i := range ds {
+		ds[i] = d
+	}
+	return ds
+}

@@ -1,0 +1,241 @@
+package worker_test
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/events"
+	"rollout/shared/capacity"
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/record"
+)
+
+// evenQuick answers even items after two seconds and odd ones never.
+func evenQuick(ctx context.Context, n int) error {
+	if n%2 == 0 {
+		return takes(ctx, 2*time.Second)
+	}
+	return stuck(ctx, n)
+}
+
+func TestADrainKeepsWhatEndsInItsBudget(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, 2, 4)
+		d.offer(0, 1)
+		e := &engine{answer: evenQuick}
+		w := d.start("w1", e) // two requests at once: items 0 and 1, or 4 and 5, are in flight
+		pass(time.Second)
+		asked := e.questions()
+		begun, ahead := asked[0]/4, 1-asked[0]/4
+		for range 5 {
+			w.Drain("a notice")
+		}
+
+		synctest.Wait()
+		if doc := d.shard(ahead); doc.State != shard.Pending || doc.Attempt != 1 {
+			t.Errorf("the prefetched shard is not given back at once: %+v", doc)
+		}
+		if said := d.heard(); !slices.Equal(said, []events.Payload{events.Released{Run: string(run), Shard: ahead, Worker: "w1", Attempt: 1}}) {
+			t.Errorf("coordinate was told %v", said)
+		}
+		d.offer(ahead)
+		pass(2 * time.Second)
+		if doc := d.shard(begun); doc.State != shard.Running {
+			t.Errorf("the shard at work is %s while its requests may go on", doc.State)
+		}
+		if d.beat("w1").State != health.Draining {
+			t.Errorf("the heartbeat says %s", d.beat("w1").State)
+		}
+
+		pass(5 * time.Second)
+		if !w.over() || w.err != nil {
+			t.Fatalf("the worker has not ended in its budget: %v", w.err)
+		}
+		doc := d.shard(begun)
+		if doc.State != shard.Pending || doc.Checkpoint == nil || doc.Counts.OK != 1 {
+			t.Errorf("the shard at work is not given back with the one answer: %+v", doc)
+		}
+		if got := e.questions(); !slices.Equal(got, asked) {
+			t.Errorf("asked %v, after the drain began also %v", asked, got[len(asked):])
+		}
+		if b := d.beat("w1"); b.State != health.Gone || len(b.Holds) != 0 {
+			t.Errorf("the last heartbeat is %+v", b)
+		}
+		if d.waiting(work) != 1 {
+			t.Error("a draining worker took a message")
+		}
+	})
+}
+
+func TestADrainOfAnIdleWorkerEndsAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, drain := range map[string]func(*desk, *running){
+		"asked to": func(_ *desk, w *running) { w.Drain("go") },
+		"at a notice of the machine": func(d *desk, w *running) {
+			notices := make(chan capacity.Notice, 1)
+			go w.Heed(d.t.Context(), notices)
+			notices <- capacity.Notice{Reason: "spot"}
+		},
+		"marked by functions": func(d *desk, _ *running) {
+			inputtest.Save(d.t, d.Ports, record.WorkerKey("w1"), record.WorkerMark{Schema: 1, Draining: "it is wrong"})
+			pass(time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t, 1, 1)
+				w := d.start("w1", &engine{})
+				synctest.Wait()
+				drain(d, w)
+				if !w.over() || w.err != nil || d.beat("w1").State != health.Gone {
+					t.Errorf("over: %v, %v; the heartbeat says %s", w.over(), w.err, d.beat("w1").State)
+				}
+			})
+		})
+	}
+}
+
+// A heartbeat on its way while the worker leaves must not bring it back.
+func TestTheLastHeartbeatSaysGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, 1, 1)
+		w := d.start("w1", &engine{})
+		synctest.Wait()
+		slow := true
+		d.stores.failing(func(c call) error {
+			if c.what == "write" && c.key == record.BeatKey("w1") && slow {
+				slow = false
+				<-time.After(2 * time.Second)
+			}
+			return nil
+		})
+		pass(time.Second) // a beat is under way
+		w.Drain("go")
+		pass(5 * time.Second)
+		if !w.over() || d.beat("w1").State != health.Gone {
+			t.Errorf("over: %v; the last heartbeat says %s", w.over(), d.beat("w1").State)
+		}
+	})
+}
+
+func TestADrainEndsInItsBudgetEvenIfNothingCanBeKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, 1, 2)
+		d.offer(0)
+		w := d.start("w1", &engine{answer: evenQuick})
+		pass(3 * time.Second)
+		d.stores.failing(func(c call) error {
+			if c.what == "put" {
+				return fault.New(fault.Exhausted, "the disk is full")
+			}
+			return nil
+		})
+		w.Drain("go")
+		pass(11 * time.Second)
+		if !w.over() || w.err != nil {
+			t.Fatalf("over: %v, %v", w.over(), w.err)
+		}
+		if doc := d.shard(0); doc.State != shard.Pending || doc.Checkpoint != nil {
+			t.Errorf("the shard is not given back: %+v", doc)
+		}
+	})
+}
+
+func TestAPauseLetsRequestsEndWithinTheGraceAndAcknowledges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, 1, 4)
+		d.offer(0)
+		e := &engine{answer: evenQuick}
+		d.start("w1", e)
+		pass(time.Second)
+		d.want(1, record.Pause, "lunch")
+		acknowledged := time.Duration(0)
+		paused := time.Now()
+		for range 60 { // heartbeats come every half second
+			pass(100 * time.Millisecond)
+			if d.beat("w1").Control[run] == 1 && acknowledged == 0 {
+				acknowledged = time.Since(paused)
+				if doc := d.shard(0); doc.State != shard.Pending {
+					t.Errorf("it is acknowledged while the shard is %s", doc.State)
+				}
+			}
+		}
+		// Learnt within half a second, then 3 s of grace, then the next beat.
+		if acknowledged < 3*time.Second || acknowledged > 4200*time.Millisecond {
+			t.Errorf("acknowledged after %s", acknowledged)
+		}
+		doc := d.shard(0)
+		if doc.State != shard.Pending || doc.Counts.OK != 1 || doc.Checkpoint == nil {
+			t.Errorf("the shard is %+v", doc)
+		}
+		if got := e.questions(); !slices.Equal(got, []int{0, 1}) {
+			t.Errorf("asked %v, want no request after the pause", got)
+		}
+		if said := d.heard(); len(said) != 1 || said[0].(events.Released).Shard != 0 {
+			t.Errorf("coordinate was told %v", said)
+		}
+
+		d.want(2, record.Run, "")
+		e.answer = nil
+		d.offer(0)
+		pass(time.Second)
+		if doc := d.shard(0); doc.State != shard.Done || doc.Counts.OK != 4 || doc.Attempt != 2 {
+			t.Errorf("after the resume the shard is %+v", doc)
+		}
+		if got := e.questions()[2:]; !slices.Equal(got, []int{1, 2, 3}) {
+			t.Errorf("asked %v after the resume, want what had no answer", got)
+		}
+	})
+}
+
+func TestAHolderSealsTheShardOfARunThatEnds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, 1, 4)
+		d.offer(0)
+		d.start("w1", &engine{answer: evenQuick})
+		pass(time.Second)
+		d.want(1, record.End, "expired")
+		pass(5 * time.Second)
+		doc := d.shard(0)
+		if doc.State != shard.Done || doc.Sealed != fault.Expired || doc.Checkpoint == nil || doc.Result != nil || doc.Items != 4 {
+			t.Errorf("the shard is %+v", doc)
+		}
+		if doc.Counts.OK != 1 || doc.Counts.Failed != 3 || doc.Counts.ByClass["expired"] != 3 {
+			t.Errorf("it counts %+v", doc.Counts)
+		}
+		said := d.heard()
+		if len(said) != 1 || said[0].(events.ShardDone).Counts.Failed != 3 {
+			t.Errorf("coordinate was told %v", said)
+		}
+	})
+}
+
+func TestTheEndIsStrongerThanAPauseAndAPauseThanADrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, 1, 4)
+		d.offer(0)
+		w := d.start("w1", &engine{answer: evenQuick})
+		pass(time.Second)
+		d.want(1, record.Pause, "lunch")
+		pass(time.Second)
+		d.want(2, record.End, "stopped")
+		w.Drain("go")
+		pass(10 * time.Second)
+		if doc := d.shard(0); doc.State != shard.Done || doc.Sealed != fault.CanceledItem {
+			t.Errorf("the shard is %+v", doc)
+		}
+	})
+}

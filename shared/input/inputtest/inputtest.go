@@ -1,0 +1,143 @@
+// Package inputtest plans small runs for tests of what comes after planning:
+// it leaves the inputs, the manifest, the cut tables, the index and the plan
+// as the functions submit and plan would, in one call.
+//
+// It is for inputs of one range each without duplicate ids. Only tests import
+// it.
+package inputtest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/shared/blob"
+	"rollout/shared/config"
+	"rollout/shared/cuttable"
+	"rollout/shared/engine/identity"
+	"rollout/shared/host"
+	"rollout/shared/jsonl"
+	"rollout/shared/record"
+)
+
+// RunID is the run that Manifest describes.
+const RunID identity.RunID = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
+
+// Manifest is a batch run of the model mock over the pool default, cut into
+// shards of so many items.
+func Manifest(items int) record.Manifest {
+	cfg := config.DefaultRun()
+	cfg.Shard.Items = items
+	return record.Manifest{Schema: record.Schema, Run: RunID, Name: "test", Kind: "batch", CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
+		Dialect: "plain", Config: cfg, ModelURI: "mock", ModelID: identity.Model("mock", "").String(), Pool: "default"}
+}
+
+// Prompts is a file of n prompts, "first" to "first+n-1".
+func Prompts(first, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "{\"prompt\":\"%d\"}\n", first+i)
+	}
+	return b.String()
+}
+
+// Plan puts the files, and plans the manifest's run over them. It returns the
+// manifest with its inputs.
+func Plan(t testing.TB, p host.Ports, m record.Manifest, files ...string) record.Manifest {
+	t.Helper()
+	doc := record.Plan{Schema: record.Schema}
+	for i, content := range files {
+		key := fmt.Sprintf("%s%d.jsonl", record.Prompts, i)
+		version := Put(t, p, key, content)
+		m.Inputs = append(m.Inputs, record.Input{Key: key, Version: version, Size: int64(len(content))})
+		src := record.Ranges{Key: key, Version: version, Size: int64(len(content)), Count: record.RangeCount(int64(len(content)))}
+		doc.Ranges = append(doc.Ranges, src)
+		doc.Total += src.Count
+		if src.Count > 0 {
+			doc = plan(t, p, m, doc, i, content)
+		}
+	}
+	Save(t, p, record.ManifestKey(m.Run), m)
+	Save(t, p, record.PlanKey(m.Run), doc)
+	return m
+}
+
+// plan writes the cut table and the index entry of input i, and returns the
+// plan with it.
+func plan(t testing.TB, p host.Ports, m record.Manifest, doc record.Plan, i int, content string) record.Plan {
+	t.Helper()
+	opts := cuttable.CutOptions{Input: uint32(i), MaxItems: m.Config.Shard.Items}
+	c := cuttable.NewCutter(opts)
+	var table bytes.Buffer
+	w := cuttable.NewWriter(&table, cuttable.Header{Input: opts.Input, End: uint64(len(content)), MaxItems: uint32(opts.MaxItems)})
+	keep := func(r cuttable.Row, ok bool) {
+		if ok {
+			check(t, w.Append(r))
+		}
+	}
+	lines := c.Scanner(strings.NewReader(content), jsonl.Options{Limit: int64(len(content))})
+	for {
+		l, err := lines.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		check(t, err)
+		keep(c.Add(l))
+	}
+	keep(c.Flush())
+	check(t, w.Flush())
+	n := c.Totals()
+	e := record.IndexEntry{Range: doc.Merged, Input: i, FirstShard: doc.Shards, Shards: int(n.Rows), FirstItem: doc.Items, Items: n.Items, Lines: n.Lines}
+	Put(t, p, record.CutTableKey(m.Run, doc.Merged), table.String())
+	Put(t, p, record.IndexKey(m.Run, doc.Merged), string(record.Encode(e)))
+	doc.Merged, doc.Shards, doc.Items, doc.Lines = doc.Merged+1, doc.Shards+int(n.Rows), doc.Items+n.Items, n.Lines
+	return doc
+}
+
+// Put puts an object and returns its version.
+func Put(t testing.TB, p host.Ports, key, content string) string {
+	t.Helper()
+	info, err := p.Blobs.Put(t.Context(), key, strings.NewReader(content), blob.PutOptions{})
+	check(t, err)
+	return info.Version
+}
+
+// Object is the object's content.
+func Object(t testing.TB, p host.Ports, key string) string {
+	t.Helper()
+	r, _, err := p.Blobs.Get(t.Context(), key, blob.GetOptions{})
+	check(t, err)
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	check(t, err)
+	return string(b)
+}
+
+// Save writes a document, whatever it was before.
+func Save(t testing.TB, p host.Ports, key string, v any) {
+	t.Helper()
+	rev, _, err := host.Load(t.Context(), p.Docs, key, new(struct{}))
+	check(t, err)
+	_, err = host.Save(t.Context(), p.Docs, key, v, rev)
+	check(t, err)
+}
+
+// Load reads a document; the zero value stands for an absent one.
+func Load[T any](t testing.TB, p host.Ports, key string) T {
+	t.Helper()
+	var v T
+	_, _, err := host.Load(t.Context(), p.Docs, key, &v)
+	check(t, err)
+	return v
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
