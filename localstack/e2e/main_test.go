@@ -72,7 +72,7 @@ func noteSources() error {
 // Polling for what other processes do.
 const (
 	patience = 60 * time.Second
-	pollGap  = 10 * time.Millisecond
+	pollGap  = 25 * time.Millisecond
 )
 
 // eventually polls until ok; the test fails if that takes longer than
