@@ -253,7 +253,7 @@ func TestC08WhatIsNoRequestIsItsLinesError(t *testing.T) {
 
 		openai := `{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"a"}}`
 		o = p.ended(p.upload("prompts/openai.jsonl", []byte(openai+"\n"+`{"custom_id":"b","method":"POST","url":"/v1/completions","body":"x"}`+"\n"+
-			`{"custom_id":"c","method":"GET","url":"/v1/completions","body":{"prompt":"c"}}`+"\n"+`{"custom_id":"d","method":"POST","url":"http://169.254.169.254/","body":{"prompt":"d"}}`+"\n")))
+			`{"custom_id":"c","method":"GET","url":"/v1/completions","body":{"prompt":"c"}}`+"\n"+`{"custom_id":"d","method":"POST","url":"http://192.0.2.1/","body":{"prompt":"d"}}`+"\n")))
 		o.phase(t, "completed_with_errors")
 		o.counts(t, 1, 3)
 		for i, id := range []string{"b", "c", "d"} {
