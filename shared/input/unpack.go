@@ -42,13 +42,13 @@ func Unpack(r io.Reader, packed string) (io.ReadCloser, error) {
 	case Gzip:
 		z, err := gzip.NewReader(r)
 		if err != nil {
-			return nil, fault.As(fault.Corrupt, err, "unpack gzip")
+			return nil, broken(err, "unpack gzip")
 		}
 		return corrupting{z, z.Close}, nil
 	case Zstd:
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
-			return nil, fault.As(fault.Corrupt, err, "unpack zstd")
+			return nil, broken(err, "unpack zstd")
 		}
 		return corrupting{z, func() error { z.Close(); return nil }}, nil
 	}
@@ -64,9 +64,14 @@ type corrupting struct {
 func (c corrupting) Read(p []byte) (int, error) {
 	n, err := c.r.Read(p)
 	if err != nil && err != io.EOF && fault.Of(err) == fault.Internal {
-		err = fault.As(fault.Corrupt, err, "unpack")
+		err = broken(err, "unpack")
 	}
 	return n, err
+}
+
+// broken is the fault of an archive that can't be read to its end.
+func broken(err error, op string) error {
+	return &fault.Error{Kind: fault.Corrupt, Op: op, Err: err, Remedy: "the archive is damaged, cut short or of another kind: pack the file again"}
 }
 
 func (c corrupting) Close() error { return c.close() }
