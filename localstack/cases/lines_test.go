@@ -22,7 +22,7 @@ func lineOf(n int) string {
 
 func TestC04NoLineIsCapped(t *testing.T) {
 	t.Parallel()
-	sizes := []int{70_000, 15_000_000, jsonl.MaxLine, jsonl.MaxLine + 1, 40_000_000}
+	sizes := []int{70_000, 15_000_000, jsonl.MaxLine, jsonl.MaxLine + 1, 20_000_000}
 	var file bytes.Buffer
 	for i, n := range sizes {
 		fmt.Fprintf(&file, "{\"prompt\":\"before %d\"}\n%s\n", i, lineOf(n))

@@ -121,11 +121,15 @@ func TestC38AShardMayBeHeldLongerThanAMessageCan(t *testing.T) {
 		p.deploy.Worker.ProgressTimeout = config.Duration(14 * time.Hour)
 		p.patience = 20 * time.Hour
 		p.look = time.Minute
-		p.functions()
+		stop := p.functions()
 		e := asking(after(13 * time.Hour))
 		p.work(setup{engine: e})
-		p.work(setup{engine: e})
 		id := p.upload("prompts/x.jsonl", prompts(3))
+		p.await("it is held", func() bool { return len(e.requests()) == 3 })
+		stop() // nobody looks after it until the day is nearly over
+		time.Sleep(12 * time.Hour)
+		p.functions()
+		p.work(setup{engine: e})
 		o := p.ended(id)
 		o.phase(t, "completed")
 		o.own(t, 3, "")
