@@ -13,7 +13,8 @@ const parentPoll = 250 * time.Millisecond
 
 // Leave returns the reasons to leave: the first SIGTERM or SIGINT, or the end
 // of the parent process if there is one to watch (its pid; 0 is none). A
-// second signal ends the returned context at once.
+// SIGINT after that ends the returned context at once; a SIGTERM does not: a
+// parent that stops sends one on top of the terminal's SIGINT.
 func Leave(ctx context.Context, parent int) (context.Context, <-chan string) {
 	ctx, cancel := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 4)

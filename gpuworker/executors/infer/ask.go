@@ -24,6 +24,7 @@ func (t *task) ask(ctx context.Context, a *answers, decode int) (dialect.Answer,
 	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: a.item.Body(nil, t.model.URI, sampling, a.id, decode)}
 	tries, failures, allowed := 0, 0, max(1, t.shard.Manifest.Config.Limits.Failures)
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
+		var hint time.Duration // the least wait that the engine asks for
 		got, err := t.once(ctx, req)
 		if err == nil {
 			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning, ToolCalls: got.ToolCalls,
@@ -43,7 +44,7 @@ func (t *task) ask(ctx context.Context, a *answers, decode int) (dialect.Answer,
 				return dialect.Answer{}, err
 			}
 		case fault.Throttled:
-			backoff = max(backoff, fault.RetryAfter(err))
+			hint = fault.RetryAfter(err)
 		default: // a failure, charged to the item
 			failures++
 			if failures >= allowed {
@@ -51,7 +52,7 @@ func (t *task) ask(ctx context.Context, a *answers, decode int) (dialect.Answer,
 			}
 		}
 		tries++
-		if !t.pause(ctx, jitter(backoff, a.id, tries)) {
+		if !t.pause(ctx, max(hint, jitter(backoff, a.id, tries))) {
 			return dialect.Answer{}, fault.New(fault.Canceled, "item %d waits for the engine while its shard stops", a.place.Item)
 		}
 	}
