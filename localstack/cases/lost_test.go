@@ -69,13 +69,13 @@ func TestC13AWorkerDiesBetweenAnswerAndCommit(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			simulated(t, func(t *testing.T, p *product) {
-				var first *hand
+				var first atomic.Pointer[hand]
 				e := asking(after(time.Second))
 				p.functions()
 				id := p.upload("prompts/x.jsonl", prompts(10))
 				p.await("it is dispatched", func() bool { return p.state(id).Next == 1 })
-				first = p.work(setup{engine: e, inFlight: 16, ports: p.through(c.dies(func() { first.die() }))})
-				<-first.gone
+				first.Store(p.work(setup{engine: e, inFlight: 16, ports: p.through(c.dies(func() { first.Load().die() }))}))
+				<-first.Load().gone
 				died := time.Now()
 				p.work(setup{engine: e, inFlight: 16})
 				o := p.ended(id)
