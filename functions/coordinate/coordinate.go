@@ -13,6 +13,7 @@ package coordinate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"sync"
 	"time"
 
@@ -39,7 +40,7 @@ type Coordinator struct {
 	saved   func(run.State)
 
 	mu   sync.Mutex
-	runs map[identity.RunID]*loaded
+	runs map[identity.RunID]loaded
 }
 
 // loaded is a run as last seen. performed says that this process performed
@@ -58,7 +59,7 @@ func New(p host.Ports, ix *input.Index, t health.Timings, grace time.Duration, s
 	if saved == nil {
 		saved = func(run.State) {}
 	}
-	return &Coordinator{saved: saved, Ports: p.From("coordinate"), index: ix, timings: t, grace: grace, runs: map[identity.RunID]*loaded{}}
+	return &Coordinator{saved: saved, Ports: p.From("coordinate"), index: ix, timings: t, grace: grace, runs: map[identity.RunID]loaded{}}
 }
 
 // maxSteps bounds the steps of one call: each but the first follows from
@@ -83,7 +84,7 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 				c.forget(id)
 				return nil, fault.Wrap(err, "perform inherited effects of run %s", id)
 			}
-			l.performed = true
+			c.didPerform(l)
 			pending = append(pending[:len(pending):len(pending)], follow...)
 		}
 		world, err := c.look(ctx, l)
@@ -117,7 +118,7 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 		if err != nil {
 			return nil, fault.Wrap(err, "perform effects of run %s", id)
 		}
-		l.performed = true
+		c.didPerform(l)
 		if len(pending) == 0 {
 			return rejected, nil
 		}
@@ -142,18 +143,18 @@ func (c *Coordinator) rules(m record.Manifest) run.Rules {
 // stale loses at its save.
 func (c *Coordinator) load(ctx context.Context, id identity.RunID) (*loaded, error) {
 	c.mu.Lock()
-	l := c.runs[id]
+	known, ok := c.runs[id]
 	c.mu.Unlock()
-	if l != nil {
-		return l, nil
+	if ok {
+		return &known, nil
 	}
-	l = &loaded{state: run.New(id)}
+	l := &loaded{state: run.New(id)}
 	_, found, err := host.Load(ctx, c.Docs, record.ManifestKey(id), &l.manifest)
 	if err != nil {
 		return nil, err
 	}
 	if !found {
-		return nil, fault.New(fault.NotFound, "run %s has no manifest", id)
+		return nil, fault.As(fault.NotFound, errNoRun, "run %s", id)
 	}
 	l.rev, _, err = host.Load(ctx, c.Docs, record.CoordinatorKey(id), &l.state)
 	if err != nil {
@@ -164,6 +165,10 @@ func (c *Coordinator) load(ctx context.Context, id identity.RunID) (*loaded, err
 	return l, nil
 }
 
+// errNoRun says that nothing was ever submitted under a run's id. Other things
+// that are not found belong to a run that there is.
+var errNoRun = errors.New("it has no manifest")
+
 // current reports whether the remembered state still is the saved one.
 func (c *Coordinator) current(ctx context.Context, l *loaded) (bool, error) {
 	d, err := c.Docs.Get(ctx, record.CoordinatorKey(l.state.Run))
@@ -173,16 +178,28 @@ func (c *Coordinator) current(ctx context.Context, l *loaded) (bool, error) {
 	return d.Revision == l.rev, err
 }
 
+// remember keeps a copy of l for the next call.
 func (c *Coordinator) remember(id identity.RunID, l *loaded) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.runs) >= maxRuns {
+	if _, ok := c.runs[id]; !ok && len(c.runs) >= maxRuns {
 		for other := range c.runs { // any one: it is only read again
 			delete(c.runs, other)
 			break
 		}
 	}
-	c.runs[id] = l
+	c.runs[id] = *l
+}
+
+// didPerform notes that the effects of the state were performed here.
+func (c *Coordinator) didPerform(l *loaded) {
+	l.performed = true
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, ok := c.runs[l.state.Run]; ok && known.rev == l.rev {
+		known.performed = true
+		c.runs[l.state.Run] = known
+	}
 }
 
 func (c *Coordinator) forget(id identity.RunID) {
@@ -203,6 +220,8 @@ func (c *Coordinator) save(ctx context.Context, l *loaded, next run.State) error
 	c.saved(next)
 	if next.Phase.Ended() {
 		c.forget(next.Run)
+	} else {
+		c.remember(next.Run, l)
 	}
 	return nil
 }

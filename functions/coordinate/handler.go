@@ -2,6 +2,7 @@ package coordinate
 
 import (
 	"context"
+	"errors"
 
 	"rollout/events"
 	"rollout/shared/engine/identity"
@@ -15,7 +16,8 @@ import (
 )
 
 // Batch applies a batch of messages, in any order, run by run. It returns the
-// receipts of those that are done with; the others are to be delivered again.
+// receipts of those that are done with, among them the buried ones; the others
+// are to be delivered again.
 func (c *Coordinator) Batch(ctx context.Context, ms []queue.Message) (done []string) {
 	byRun := map[identity.RunID][]int{}
 	evs := make([]run.Event, len(ms))
@@ -23,8 +25,8 @@ func (c *Coordinator) Batch(ctx context.Context, ms []queue.Message) (done []str
 		id, e, err := c.decode(ctx, m)
 		switch {
 		case fault.Is(err, fault.Invalid):
-			if err := c.Bury(ctx, host.CoordinateQueue, m, err); err != nil {
-				c.Log.WarnContext(ctx, "message not buried", "message", m.ID, "error", err)
+			if c.bury(ctx, m, err) {
+				done = append(done, m.Receipt)
 			}
 		case err != nil:
 			c.Log.WarnContext(ctx, "event not taken", "message", m.ID, "error", err)
@@ -49,11 +51,15 @@ func (c *Coordinator) batchOf(ctx context.Context, id identity.RunID, ms []queue
 	rejected, err := c.Apply(ctx, id, mine)
 	if err != nil {
 		c.Log.WarnContext(ctx, "events not applied", "run", id, "events", len(mine), "error", err)
-		if !fault.Is(err, fault.NotFound) {
+		if !errors.Is(err, errNoRun) {
 			return nil
 		}
-		// Nothing was ever submitted under that id.
-		rejected = mine
+		for _, m := range members { // the run may have been cleaned up: nobody is to blame
+			if c.bury(ctx, ms[m], err) {
+				done = append(done, ms[m].Receipt)
+			}
+		}
+		return done
 	}
 	bad := map[int]bool{}
 	for _, e := range rejected {
@@ -61,7 +67,11 @@ func (c *Coordinator) batchOf(ctx context.Context, id identity.RunID, ms []queue
 			continue
 		}
 		bad[e.From] = true
-		c.reject(ctx, id, ms[e.From], e)
+		m := ms[e.From]
+		if c.bury(ctx, m, fault.New(fault.Invalid, "event %q of shard %d is not of run %s's plan", e.Kind, e.Shard, id)) {
+			done = append(done, m.Receipt)
+		}
+		c.drainSender(ctx, m)
 	}
 	for _, m := range members {
 		if !bad[m] {
@@ -71,13 +81,18 @@ func (c *Coordinator) batchOf(ctx context.Context, id identity.RunID, ms []queue
 	return done
 }
 
-// reject puts an event that no run of the plan can have caused among the dead
-// letters, and drains the worker that sent it: it follows another protocol.
-func (c *Coordinator) reject(ctx context.Context, id identity.RunID, m queue.Message, e run.Event) {
-	why := fault.New(fault.Invalid, "event %q of shard %d is not of run %s's plan", e.Kind, e.Shard, id)
+// bury puts a message among the dead letters; false leaves it to come back.
+func (c *Coordinator) bury(ctx context.Context, m queue.Message, why error) bool {
 	if err := c.Bury(ctx, host.CoordinateQueue, m, why); err != nil {
 		c.Log.WarnContext(ctx, "message not buried", "message", m.ID, "error", err)
+		return false
 	}
+	return true
+}
+
+// drainSender drains the worker that reported what no run of the plan can have
+// caused: it follows another protocol.
+func (c *Coordinator) drainSender(ctx context.Context, m queue.Message) {
 	_, p, _ := events.Decode(m.Body)
 	d, ok := p.(events.ShardDone)
 	if !ok || d.Worker == "" {

@@ -26,9 +26,9 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 			sealed, err = c.seal(ctx, l, *e.Range, run.Reason(e.Why).Class())
 			follow = append(follow, sealed...)
 		case run.SetPause:
-			err = c.desire(ctx, id, record.Pause, e.Why)
+			err = c.desire(ctx, l, record.Pause, e.Why)
 		case run.SetEnd:
-			err = c.desire(ctx, id, record.End, e.Why)
+			err = c.desire(ctx, l, record.End, e.Why)
 		case run.Replan:
 			err = c.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(id)})
 		case run.Finalize:
@@ -109,11 +109,14 @@ func (c *Coordinator) items(ctx context.Context, id identity.RunID, n int) (int,
 	return int(rows[0].Items), nil
 }
 
-// desire writes what coordinate found out itself into the control document.
-// What a user asked for since then, or an end already desired, stands.
-func (c *Coordinator) desire(ctx context.Context, id identity.RunID, want record.Desired, why string) error {
+// desire writes what coordinate found out itself into the control document. An
+// end already desired stands; against a pause also whatever was asked for
+// since the state was saved, such as a resume before the effect is repeated.
+func (c *Coordinator) desire(ctx context.Context, l *loaded, want record.Desired, why string) error {
+	id := l.state.Run
 	_, err := host.Update(ctx, c.Docs, record.ControlKey(id), func(ctl record.Control, _ bool) (record.Control, bool, error) {
-		if ctl.Desired == record.End || ctl.Desired == want {
+		newer := ctl.Sequence > l.state.Control
+		if ctl.Desired == record.End || ctl.Desired == want || want == record.Pause && newer {
 			return ctl, false, nil
 		}
 		return record.Control{Schema: record.Schema, Sequence: ctl.Sequence + 1, Desired: want, Reason: why, At: c.Clock.Now().UTC()}, true, nil

@@ -49,14 +49,10 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 	id := identity.UploadRun(s.deployment.Bucket, e.Key, e.Version)
 	in := record.Input{Key: e.Key, Version: e.Version, Size: e.Size, Packed: packed}
 	m := record.Manifest{Run: id, Name: Name(e.Key), Inputs: []record.Input{in}}
-	known, err := s.known(ctx, id)
-	if err != nil || known {
-		return errors.Join(err, s.announce(ctx, id, known))
-	}
 	cfg, key, err := s.config(ctx, e.Key)
 	m.ConfigKey = key
 	if err != nil {
-		if !fault.Is(err, fault.Invalid) {
+		if !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Corrupt) {
 			return err
 		}
 		m.Refused = err.Error()
@@ -65,8 +61,11 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 }
 
 // Create completes and creates a manifest whose inputs are pinned, and asks
-// for its plan. One that exists already stays as it is.
+// for its plan. One that exists already stays as it is, and is announced again.
 func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Run) error {
+	if first, found, err := s.first(ctx, m.Run); err != nil || found {
+		return errors.Join(err, s.announce(ctx, first, found))
+	}
 	m.Schema, m.Kind, m.Config, m.CreatedAt = record.Schema, "batch", cfg, s.Clock.Now().UTC()
 	if cfg.Name != "" {
 		m.Name = cfg.Name
@@ -85,31 +84,37 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 		}
 	}
 	_, err := host.Save(ctx, s.Docs, record.ManifestKey(m.Run), m, "")
-	if err != nil && !fault.Is(err, fault.Conflict) {
+	switch {
+	case fault.Is(err, fault.Conflict): // somebody was faster, and may have decided otherwise
+		if m, _, err = s.first(ctx, m.Run); err != nil {
+			return err
+		}
+	case err != nil:
 		return err
-	}
-	if m.Refused != "" {
+	case m.Refused != "":
 		s.Log.WarnContext(ctx, "run_refused", "run", m.Run, "name", m.Name, "why", m.Refused)
+	default:
+		s.Log.InfoContext(ctx, "run_submitted", "run", m.Run, "name", m.Name, "model", m.ModelURI, "dialect", m.Dialect)
+	}
+	return s.announce(ctx, m, true)
+}
+
+// first returns the run's manifest, if there is one: the first one stands.
+func (s *Submitter) first(ctx context.Context, id identity.RunID) (m record.Manifest, found bool, err error) {
+	_, found, err = host.Load(ctx, s.Docs, record.ManifestKey(id), &m)
+	return m, found, err
+}
+
+// announce asks for the run's plan, or shows why there is none. It does so
+// again for a run that exists: the first time may have failed half-way.
+func (s *Submitter) announce(ctx context.Context, m record.Manifest, exists bool) error {
+	switch {
+	case !exists:
+		return nil
+	case m.Refused != "":
 		return s.tell(ctx, m)
 	}
-	s.Log.InfoContext(ctx, "run_submitted", "run", m.Run, "name", m.Name, "model", m.ModelURI, "dialect", m.Dialect)
-	return s.announce(ctx, m.Run, true)
-}
-
-// known reports whether the run has a manifest.
-func (s *Submitter) known(ctx context.Context, id identity.RunID) (bool, error) {
-	var m record.Manifest
-	_, found, err := host.Load(ctx, s.Docs, record.ManifestKey(id), &m)
-	return found && m.Refused == "", err
-}
-
-// announce asks for the run's plan. It is asked again for a run that exists:
-// the first request may have been lost.
-func (s *Submitter) announce(ctx context.Context, id identity.RunID, exists bool) error {
-	if !exists {
-		return nil
-	}
-	return s.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(id)})
+	return s.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(m.Run)})
 }
 
 // tell leaves the refusal where users look.
@@ -189,7 +194,7 @@ func (s *Submitter) head(ctx context.Context, in record.Input) ([]byte, error) {
 	}
 	defer u.Close()
 	b, err := io.ReadAll(io.LimitReader(u, headSize))
-	if err != nil && in.Packed != "" && len(b) > 0 {
+	if fault.Is(err, fault.Corrupt) && in.Packed != "" && len(b) > 0 {
 		err = nil // the archive was cut at the end of the head
 	}
 	return b, fault.Wrap(err, "%s", in.Label())

@@ -1,0 +1,397 @@
+package coordinate_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/events"
+	"rollout/functions/coordinate"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/memory"
+	"rollout/shared/queue"
+	"rollout/shared/record"
+)
+
+const id = inputtest.RunID
+
+// desk is a world with one planned run.
+type desk struct {
+	host.Ports
+	t *testing.T
+}
+
+func newDesk(t *testing.T, shards, items int, edit ...func(*record.Manifest)) desk {
+	t.Helper()
+	d := desk{t: t, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
+		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
+	m := inputtest.Manifest(items)
+	for _, f := range edit {
+		f(&m)
+	}
+	inputtest.Plan(t, d.Ports, m, inputtest.Prompts(0, shards*items))
+	return d
+}
+
+// coordinator is a coordinator that remembers nothing yet.
+func (d desk) coordinator() *coordinate.Coordinator { return d.over(d.Ports) }
+
+func (d desk) over(p host.Ports) *coordinate.Coordinator {
+	return coordinate.New(p, input.NewIndex(p.Blobs, p.Docs), host.Timings(config.DefaultDeployment().Health), 10*time.Second, nil)
+}
+
+// tell gives the coordinator a batch of these events, and acknowledges what it
+// is done with. It returns how many were not.
+func (d desk) tell(c *coordinate.Coordinator, ps ...events.Payload) (left int) {
+	d.t.Helper()
+	d.send(ps...)
+	return d.batch(c)
+}
+
+func (d desk) send(ps ...events.Payload) {
+	d.t.Helper()
+	if err := d.Send(d.t.Context(), host.CoordinateQueue, ps...); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d desk) batch(c *coordinate.Coordinator) (left int) {
+	d.t.Helper()
+	ms, err := d.Queues.Receive(d.t.Context(), host.CoordinateQueue, 1000, time.Minute, 0)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	done := c.Batch(d.t.Context(), ms)
+	if err := d.Queues.Ack(d.t.Context(), host.CoordinateQueue, done); err != nil {
+		d.t.Fatal(err)
+	}
+	return len(ms) - len(done)
+}
+
+func (d desk) state() run.State {
+	return inputtest.Load[run.State](d.t, d.Ports, record.CoordinatorKey(id))
+}
+
+func (d desk) control() record.Control {
+	return inputtest.Load[record.Control](d.t, d.Ports, record.ControlKey(id))
+}
+
+// received empties a queue.
+func (d desk) received(q string) (out []events.Payload) {
+	d.t.Helper()
+	ms, err := d.Queues.Receive(d.t.Context(), q, 1000, time.Minute, 0)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, m := range ms {
+		_, p, _ := events.Decode(m.Body)
+		out = append(out, p)
+		_ = d.Queues.Ack(d.t.Context(), q, []string{m.Receipt})
+	}
+	return out
+}
+
+var (
+	look = events.Ring{Run: string(id)}
+	work = host.WorkQueue("default")
+)
+
+func done(n, ok int) events.ShardDone {
+	return events.ShardDone{Run: string(id), Shard: n, Attempt: 1, Worker: "w1", Counts: events.Counts{OK: ok}}
+}
+
+func TestARunIsDispatchedCountedAndFinalized(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 3, 2)
+	c := d.coordinator()
+	if left := d.tell(c, look); left != 0 {
+		t.Fatalf("%d events left", left)
+	}
+	for i, p := range d.received(work) {
+		if w := p.(events.Work); w.Shard != i || w.Row != i || w.Range != 0 || w.Generation != 0 || w.Pool != "default" {
+			t.Errorf("message %d is %+v", i, w)
+		}
+	}
+	d.tell(c, done(2, 2), done(0, 2), done(0, 2), done(1, 2))
+	if s := d.state(); s.Phase != run.Finalizing || s.Counts.OK != 6 {
+		t.Errorf("the run is %s, counts %+v", s.Phase, s.Counts)
+	}
+	if got := d.received(host.TaskQueue); !slices.Equal(got, []events.Payload{events.Finalize{Run: string(id)}}) {
+		t.Errorf("asked for %v", got)
+	}
+	sum := record.Summary{Schema: 1, Run: id, Completed: 5, Failed: 1, FailedByClass: map[string]int{"refused": 1}}
+	inputtest.Put(t, d.Ports, record.OutputKey(id, record.SummaryFile), string(record.Encode(sum)))
+	d.tell(c, events.Finalized{Run: string(id)})
+	if s := d.state(); s.Phase != run.CompletedWithErrors || s.Counts.OK != 5 || s.Counts.Failed != 1 {
+		t.Errorf("the run is %s, counts %+v: the summary decides", s.Phase, s.Counts)
+	}
+}
+
+// A coordinator that remembers an old state must find out even if its own step
+// changes nothing.
+func TestAStaleMemoryIsNoticedByAStepThatChangesNothing(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 2, 2)
+	stale, fresh := d.coordinator(), d.coordinator()
+	d.tell(stale, look)
+	d.tell(fresh, done(0, 2))
+	d.tell(stale, done(1, 2)) // it loses its save, reads again and finds both
+	if s := d.state(); s.Phase != run.Finalizing || s.Counts.OK != 4 {
+		t.Fatalf("the run is %s, counts %+v", s.Phase, s.Counts)
+	}
+	inputtest.Put(t, d.Ports, record.OutputKey(id, record.SummaryFile), string(record.Encode(record.Summary{Schema: 1, Run: id, Completed: 4})))
+	// To fresh, who remembers a running run, Finalized means nothing.
+	d.tell(fresh, events.Finalized{Run: string(id)})
+	if s := d.state(); s.Phase != run.Completed {
+		t.Errorf("the run is %s", s.Phase)
+	}
+}
+
+func TestInheritedEffectsArePerformedFirst(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 3, 2)
+	broken := d.Ports
+	broken.Queues = deaf{d.Queues}
+	if left := d.tell(d.over(broken), look); left != 1 {
+		t.Fatalf("%d events left, want the one whose effects could not be performed", left)
+	}
+	if n := len(d.received(work)); n != 0 {
+		t.Fatalf("%d messages", n)
+	}
+	if s := d.state(); s.Next != 3 || len(s.Effects) == 0 {
+		t.Fatalf("the state is %+v", s)
+	}
+	d.tell(d.coordinator(), done(0, 2))
+	if n := len(d.received(work)); n != 3 {
+		t.Errorf("%d messages, want the three that the state owes", n)
+	}
+}
+
+// deaf are queues that take no messages.
+type deaf struct{ queue.Queues }
+
+func (deaf) Send(context.Context, string, [][]byte, time.Duration) error {
+	return fault.New(fault.Unavailable, "the queue is down")
+}
+
+func TestAnEventOfNoPlanIsADeadLetterAndDrainsItsSender(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 2, 2)
+	c := d.coordinator()
+	d.tell(c, look)
+	if left := d.tell(c, done(0, 2), done(7, 2)); left != 0 {
+		t.Errorf("%d events left, want the buried one done with too", left)
+	}
+	if s := d.state(); s.Counts.OK != 2 {
+		t.Errorf("counts %+v", s.Counts)
+	}
+	if dead := d.received(queue.DeadLetters(host.CoordinateQueue)); len(dead) != 1 || dead[0].(events.ShardDone).Shard != 7 {
+		t.Errorf("dead letters %v", dead)
+	}
+	if m := inputtest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.Draining == "" || m.Sequence != 1 {
+		t.Errorf("its worker's mark is %+v", m)
+	}
+}
+
+func TestAnEventOfAnUnknownRunIsADeadLetterAndBlamesNobody(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 1, 1)
+	p := done(0, 2)
+	p.Run = "01JD2ZQ4T5W0M1X9YB7R3K8CVZ"
+	d.tell(d.coordinator(), p)
+	if dead := d.received(queue.DeadLetters(host.CoordinateQueue)); len(dead) != 1 {
+		t.Errorf("dead letters %v", dead)
+	}
+	if m := inputtest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.Draining != "" {
+		t.Errorf("its worker's mark is %+v", m)
+	}
+}
+
+// A plan's object that is missing is a fault of the store, not of who reports.
+func TestEventsWaitForAnIndexThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 2, 2)
+	if err := d.Blobs.Delete(t.Context(), record.IndexKey(id, 0), ""); err != nil {
+		t.Fatal(err)
+	}
+	if left := d.tell(d.coordinator(), look); left != 1 {
+		t.Errorf("%d events left, want the one", left)
+	}
+	if dead := d.received(queue.DeadLetters(host.CoordinateQueue)); len(dead) != 0 {
+		t.Errorf("dead letters %v", dead)
+	}
+}
+
+func TestWhatIsNoEventIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 1, 1)
+	if err := d.Queues.Send(t.Context(), host.CoordinateQueue, [][]byte{[]byte("{}")}, 0); err != nil {
+		t.Fatal(err)
+	}
+	d.send(events.Finalize{Run: string(id)}, events.Finalized{Run: string(id)}) // for others; a lie
+	if left := d.batch(d.coordinator()); left != 0 {
+		t.Errorf("%d events left", left)
+	}
+	if dead := d.received(queue.DeadLetters(host.CoordinateQueue)); len(dead) != 3 {
+		t.Errorf("dead letters %v", dead)
+	}
+}
+
+func TestEventsOfARefusedRunAreTakenAndChangeNothing(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 1, 1, func(m *record.Manifest) { m.Refused = "no pool" })
+	if left := d.tell(d.coordinator(), look, done(0, 1)); left != 0 {
+		t.Errorf("%d events left", left)
+	}
+	if s := d.state(); s.Phase != "" || len(d.received(work)) != 0 {
+		t.Errorf("the state is %+v", s)
+	}
+}
+
+// Seals count each item once: those of a checkpoint as what they are, the
+// others under the class of the run's end.
+func TestSealsCountExactly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, 4, 3)
+		c := d.coordinator()
+		d.tell(c, look)
+		save := func(n int, doc shard.Doc) {
+			doc.Schema, doc.Run, doc.Shard = 1, id, n
+			inputtest.Save(t, d.Ports, identity.ShardKey(id, n), doc)
+		}
+		save(0, shard.Doc{State: shard.Done, Counts: shard.Counts{OK: 3}, Items: 3, Worker: "w1"}) // its event is lost
+		save(1, shard.Doc{State: shard.Running, Worker: "w1", Attempt: 1, Checkpoint: &shard.Ref{Key: "work/x"},
+			Counts: shard.Counts{OK: 1, Failed: 1, ByClass: map[string]int{"refused": 1}}})
+		save(2, shard.Doc{State: shard.Pending, Attempt: 1})
+		inputtest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.End, Reason: "stopped"})
+		d.tell(c, look)
+		if s := d.state(); s.Phase != run.Ending {
+			t.Fatalf("the run is %s", s.Phase)
+		}
+		<-time.After(time.Minute)
+		d.tell(c, look)
+		s := d.state()
+		if s.Phase != run.Finalizing || s.Counts.OK != 4 || s.Counts.Failed != 8 || s.Counts.ByClass["canceled"] != 7 || s.Counts.ByClass["refused"] != 1 {
+			t.Errorf("the run is %s, counts %+v", s.Phase, s.Counts)
+		}
+		if doc := inputtest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 3)); doc.State != shard.Done || doc.Sealed != fault.CanceledItem || doc.Items != 3 {
+			t.Errorf("shard 3 is %+v", doc)
+		}
+		if doc := inputtest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 1)); doc.Checkpoint == nil || doc.Worker != "w1" {
+			t.Errorf("shard 1 is %+v", doc)
+		}
+	})
+}
+
+func TestItsOwnFindingsDoNotUndoWhatUsersWant(t *testing.T) {
+	t.Parallel()
+	pause := run.Effects{{Act: run.SetPause, Why: "the input is gone"}}
+	end := run.Effects{{Act: run.SetEnd, Why: "budget"}}
+	for name, c := range map[string]struct {
+		effects run.Effects
+		acted   uint64 // the control sequence that the state had acted on
+		given   record.Control
+		want    record.Desired
+		seq     uint64
+	}{
+		"a pause when nobody wants anything":      {pause, 0, record.Control{}, record.Pause, 1},
+		"a pause after a resume that it knows":    {pause, 2, record.Control{Sequence: 2, Desired: record.Run}, record.Pause, 3},
+		"a pause repeated after a newer resume":   {pause, 2, record.Control{Sequence: 4, Desired: record.Run}, record.Run, 4},
+		"a pause when the user has ended the run": {pause, 0, record.Control{Sequence: 1, Desired: record.End, Reason: "stopped"}, record.End, 1},
+		"a pause that stands":                     {pause, 1, record.Control{Sequence: 1, Desired: record.Pause}, record.Pause, 1},
+		"an end in a paused run":                  {end, 0, record.Control{Sequence: 1, Desired: record.Pause}, record.End, 2},
+		"an end when the user has ended the run":  {end, 0, record.Control{Sequence: 1, Desired: record.End, Reason: "stopped"}, record.End, 1},
+	} {
+		d := newDesk(t, 1, 1)
+		s := run.New(id)
+		s.Phase, s.Control, s.Effects = run.Pausing, c.acted, c.effects
+		inputtest.Save(t, d.Ports, record.CoordinatorKey(id), s)
+		c.given.Schema = 1
+		inputtest.Save(t, d.Ports, record.ControlKey(id), c.given)
+		d.tell(d.coordinator(), look)
+		if got := d.control(); got.Desired != c.want || got.Sequence != c.seq {
+			t.Errorf("%s: control is %s, sequence %d; want %s, %d", name, got.Desired, got.Sequence, c.want, c.seq)
+		}
+	}
+}
+
+// A pause is over when every living worker of the pool that holds shards of
+// the run has acted on it.
+func TestAPauseWaitsForLivingHoldersOfThePool(t *testing.T) {
+	t.Parallel()
+	held := []health.Held{{Run: id, Shard: 0, Attempt: 1}}
+	for name, c := range map[string]struct {
+		beat health.Beat
+		want run.Phase
+	}{
+		"nobody":                     {health.Beat{Worker: "w1", Pool: "default"}, run.Paused},
+		"a holder that has not":      {health.Beat{Worker: "w1", Pool: "default", Holds: held}, run.Pausing},
+		"a holder that has":          {health.Beat{Worker: "w1", Pool: "default", Holds: held, Control: map[identity.RunID]uint64{id: 1}}, run.Paused},
+		"a holder that is gone":      {health.Beat{Worker: "w1", Pool: "default", Holds: held, State: health.Gone}, run.Paused},
+		"a worker of another pool":   {health.Beat{Worker: "w1", Pool: "other", Holds: held}, run.Paused},
+		"a holder of another run's":  {health.Beat{Worker: "w1", Pool: "default", Holds: []health.Held{{Run: "x"}}}, run.Paused},
+		"an older pause acted on":    {health.Beat{Worker: "w1", Pool: "default", Holds: held, Control: map[identity.RunID]uint64{id: 0}}, run.Pausing},
+		"a dead holder is no matter": {health.Beat{Worker: "w1", Pool: "default", Holds: held, At: time.Unix(1, 0)}, run.Paused},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDesk(t, 2, 1)
+			timings := host.Timings(config.DefaultDeployment().Health)
+			c2 := d.coordinator()
+			d.tell(c2, look)
+			inputtest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.Pause})
+			d.tell(c2, look)
+			<-time.After(5 * time.Second)
+			if c.beat.At.IsZero() {
+				c.beat.At = time.Now()
+			}
+			c.beat.Schema, c.beat.DueAt = 1, timings.Due(c.beat.At)
+			inputtest.Save(t, d.Ports, record.BeatKey("w1"), c.beat)
+			d.tell(c2, look)
+			if s := d.state(); s.Phase != c.want {
+				t.Errorf("%s: the run is %s, want %s", name, s.Phase, c.want)
+			}
+		})
+	}
+}
+
+func TestOneCoordinatorMayBeUsedByManyAtOnce(t *testing.T) {
+	t.Parallel()
+	const shards = 40
+	d := newDesk(t, shards, 1)
+	c := d.coordinator()
+	d.tell(c, look)
+	var all sync.WaitGroup
+	for n := range shards {
+		all.Go(func() {
+			ev := run.Event{Kind: run.ShardDone, Shard: n, Counts: shard.Counts{OK: 1, ByClass: map[string]int{fmt.Sprint(n): 1}}}
+			for {
+				_, err := c.Apply(t.Context(), id, []run.Event{ev})
+				if !fault.Is(err, fault.Unavailable) {
+					if err != nil {
+						t.Error(err)
+					}
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if s := d.state(); s.Counts.OK != shards || s.Done.Frontier() != shards {
+		t.Errorf("counts %+v, frontier %d", s.Counts, s.Done.Frontier())
+	}
+}
