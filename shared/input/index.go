@@ -21,11 +21,13 @@ import (
 	"rollout/shared/record"
 )
 
-// Bounds of the caches: entries of the index, pages of cut tables.
+// Bounds of the caches: entries of the index and their duplicates, pages of
+// cut tables.
 const (
-	maxEntries = 512
-	maxPages   = 64
-	pageRows   = 256
+	maxEntries    = 512
+	maxDuplicates = 1 << 20
+	maxPages      = 64
+	pageRows      = 256
 )
 
 // Index finds shards. Safe for concurrent use.
@@ -33,10 +35,11 @@ type Index struct {
 	blobs blob.Store
 	docs  document.Store
 
-	mu      sync.Mutex
-	plans   map[identity.RunID]record.Plan // as last read
-	entries map[rangeOf]record.IndexEntry
-	pages   map[pageOf][]cuttable.Row
+	mu         sync.Mutex
+	plans      map[identity.RunID]record.Plan // as last read
+	entries    map[rangeOf]record.IndexEntry
+	duplicates int // of all entries
+	pages      map[pageOf][]cuttable.Row
 }
 
 type rangeOf struct {
@@ -64,6 +67,7 @@ func (x *Index) Plan(ctx context.Context, run identity.RunID, shards, ranges int
 	if ok && p.Shards >= shards && p.Merged >= ranges {
 		return p, nil
 	}
+	p = record.Plan{} // what is remembered shares its slices with others
 	_, found, err := host.Load(ctx, x.docs, record.PlanKey(run), &p)
 	if err != nil {
 		return p, err
@@ -93,10 +97,27 @@ func (x *Index) Entry(ctx context.Context, run identity.RunID, rng int) (record.
 	if err := record.Decode(b, &e, record.IndexKey(run, rng)); err != nil {
 		return e, err
 	}
+	x.remember(k, e)
+	return e, nil
+}
+
+// remember keeps an entry. Entries of ranges full of duplicates are large:
+// others make room for them.
+func (x *Index) remember(k rangeOf, e record.IndexEntry) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	put(x.entries, k, e, maxEntries)
-	return e, nil
+	if _, ok := x.entries[k]; ok {
+		return
+	}
+	for other, o := range x.entries {
+		if len(x.entries) < maxEntries && x.duplicates+len(e.Duplicates) <= maxDuplicates {
+			break
+		}
+		delete(x.entries, other)
+		x.duplicates -= len(o.Duplicates)
+	}
+	x.entries[k] = e
+	x.duplicates += len(e.Duplicates)
 }
 
 // maxIndexEntry bounds an index entry: a range of nothing but short duplicate
@@ -183,7 +204,7 @@ func (x *Index) page(ctx context.Context, run identity.RunID, e record.IndexEntr
 
 // put adds to a cache that keeps at most limit values; any one makes room.
 func put[K comparable, V any](m map[K]V, k K, v V, limit int) {
-	if len(m) >= limit {
+	if _, ok := m[k]; !ok && len(m) >= limit {
 		for other := range m {
 			delete(m, other)
 			break

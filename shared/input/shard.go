@@ -119,8 +119,11 @@ func Open(ctx context.Context, blobs blob.Store, key, version string, offset, le
 	if !fault.Is(err, fault.NotFound) {
 		return r, fault.Wrap(err, "open input %s", key)
 	}
-	if _, statErr := blobs.Stat(ctx, key, ""); statErr == nil {
+	switch _, statErr := blobs.Stat(ctx, key, ""); {
+	case statErr == nil:
 		return nil, changed(key)
+	case !fault.Is(statErr, fault.NotFound): // it can't be told yet
+		return nil, fault.Wrap(statErr, "open input %s", key)
 	}
 	return nil, &fault.Error{Kind: fault.NotFound, Err: err, Op: "the input " + key + " is gone", Remedy: "put the same file back and resume the run"}
 }
