@@ -3,6 +3,7 @@ package infer
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"rollout/gpuworker/engine"
@@ -17,12 +18,17 @@ const (
 	lastBackoff  = 10 * time.Second
 )
 
+// maxBreaks is how often the connection to an engine that stays up may break
+// during one request before that is the request's own failure. It is more than
+// a network drops by chance.
+const maxBreaks = 8
+
 // ask asks the engine for one decode of the item until there is an answer or
 // a fault that is the item's own. Canceled means that there is neither.
 func (t *task) ask(ctx context.Context, a *answers, decode int) (dialect.Answer, error) {
 	sampling := t.shard.Manifest.Config.Sampling
 	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: a.item.Body(nil, t.model.URI, sampling, a.id, decode)}
-	tries, failures, allowed := 0, 0, max(1, t.shard.Manifest.Config.Limits.Failures)
+	tries, failures, breaks, allowed := 0, 0, 0, max(1, t.shard.Manifest.Config.Limits.Failures)
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		var hint time.Duration // the least wait that the engine asks for
 		got, err := t.once(ctx, req)
@@ -40,8 +46,16 @@ func (t *task) ask(ctx context.Context, a *answers, decode int) (dialect.Answer,
 			t.abort(err)
 			return dialect.Answer{}, fault.As(fault.Canceled, err, "answer item %d", a.place.Item)
 		case fault.Unavailable:
-			if err := t.awaitEngine(ctx, err); err != nil {
-				return dialect.Answer{}, err
+			stayed, awaitErr := t.awaitEngine(ctx, err)
+			if awaitErr != nil {
+				return dialect.Answer{}, awaitErr
+			}
+			if stayed {
+				breaks++
+			}
+			if breaks >= maxBreaks {
+				return dialect.Answer{}, &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Err: err,
+					Op: fmt.Sprintf("the engine broke off %d times and was ready at once", breaks)}
 			}
 		case fault.Throttled:
 			hint = fault.RetryAfter(err)
@@ -88,19 +102,22 @@ func (t *task) late(what string, limit time.Duration) error {
 	return &fault.Error{Kind: fault.Corrupt, Class: fault.Timeout, Err: fault.New(fault.Corrupt, "%s %s", what, limit)}
 }
 
-// awaitEngine waits until an engine that broke off can answer again. It
-// charges nobody. When the engine stays away, the shard goes back.
-func (t *task) awaitEngine(ctx context.Context, why error) error {
+// awaitEngine waits until an engine that broke off can answer again; stayed
+// says that it could at once. It charges nobody. When the engine stays away,
+// the shard goes back.
+func (t *task) awaitEngine(ctx context.Context, why error) (stayed bool, err error) {
 	until := t.cfg.Clock.Now().Add(t.cfg.Patience)
+	stayed = true
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		if err := t.Ready(ctx); err == nil {
-			return nil
+			return stayed, nil
 		}
+		stayed = false
 		if !t.cfg.Clock.Now().Before(until) {
 			t.abort(fault.Wrap(why, "the engine has been away for %s", t.cfg.Patience))
 		}
 		if !t.pause(ctx, backoff) {
-			return fault.As(fault.Canceled, why, "wait for the engine")
+			return false, fault.As(fault.Canceled, why, "wait for the engine")
 		}
 	}
 }

@@ -201,14 +201,15 @@ func TestFaults(t *testing.T) {
 		asks   int
 		least  time.Duration // from the first ask to the last
 	}{
-		"no fault":                                     {nil, "", 1, 0},
-		"the request's own fault":                      {times(9, fails(fault.Invalid, fault.TooLong)), fault.TooLong, 1, 0},
-		"a fault without a class":                      {times(9, fails(fault.Invalid, "")), fault.Refused, 1, 0},
-		"overload is never charged":                    {times(50, fails(fault.Throttled, "")), "", 51, time.Minute},
-		"a nonsense answer, once":                      {times(1, fails(fault.Corrupt, fault.Engine)), "", 2, 0},
-		"nonsense answers up to the limit":             {times(9, fails(fault.Corrupt, fault.Engine)), fault.Engine, 3, 0},
-		"an unknown fault is charged":                  {times(9, fails(fault.Internal, "")), fault.Engine, 3, 0},
-		"a broken connection to a living engine":       {times(7, fails(fault.Unavailable, "")), "", 8, 0},
+		"no fault":                                   {nil, "", 1, 0},
+		"the request's own fault":                    {times(9, fails(fault.Invalid, fault.TooLong)), fault.TooLong, 1, 0},
+		"a fault without a class":                    {times(9, fails(fault.Invalid, "")), fault.Refused, 1, 0},
+		"overload is never charged":                  {times(50, fails(fault.Throttled, "")), "", 51, time.Minute},
+		"a nonsense answer, once":                    {times(1, fails(fault.Corrupt, fault.Engine)), "", 2, 0},
+		"nonsense answers up to the limit":           {times(9, fails(fault.Corrupt, fault.Engine)), fault.Engine, 3, 0},
+		"an unknown fault is charged":                {times(9, fails(fault.Internal, "")), fault.Engine, 3, 0},
+		"a broken connection to a living engine":     {times(7, fails(fault.Unavailable, "")), "", 8, 0},
+		"a connection that always breaks is charged": {times(20, fails(fault.Unavailable, "")), fault.Engine, 8, 0},
 		"silence":                                      {times(9, hangs(0, 0)), fault.Timeout, 3, time.Minute},
 		"silence after some tokens":                    {times(9, hangs(3, 20*time.Second)), fault.Timeout, 3, 3 * time.Minute},
 		"progress keeps a long request alive":          {times(1, slow(20, 20*time.Second)), "", 1, 0},
