@@ -9,6 +9,7 @@ package reclaim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"rollout/events"
@@ -58,13 +59,18 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 			return err
 		}
 	}
-	return host.Each(ctx, r.Docs, "coordinator/", func(s run.State) error {
+	var failed error // one run's trouble must not hide another's
+	err = host.Each(ctx, r.Docs, "coordinator/", func(s run.State) error {
 		if s.Phase.Ended() {
 			r.ended[s.Run] = true
 			return nil
 		}
-		return r.run(ctx, s, beats, now)
+		if err := r.run(ctx, s, beats, now); err != nil {
+			failed = errors.Join(failed, fault.Wrap(err, "look at run %s", s.Run))
+		}
+		return ctx.Err()
 	})
+	return errors.Join(failed, err)
 }
 
 // RingAll asks coordinate to look at every open run. It is called once, when a
@@ -106,9 +112,13 @@ func (r *Reclaimer) suspended(now time.Time) bool {
 	if last.IsZero() {
 		return false
 	}
-	mono := now.Sub(last)
-	wall := now.Round(0).Sub(last.Round(0))
-	return (wall-mono).Abs() > r.timings.FailureTimeout/2 || mono > 4*r.timings.FailureTimeout
+	return slept(now.Sub(last), now.Round(0).Sub(last.Round(0)), r.timings.FailureTimeout)
+}
+
+// slept tells a suspend by what the two clocks say passed between two scans:
+// one stood still meanwhile, or both went on without the scans.
+func slept(mono, wall, failure time.Duration) bool {
+	return (wall-mono).Abs() > failure/2 || mono > 4*failure
 }
 
 // beats reads every worker's beat, and reports those found dead: once each.

@@ -1,0 +1,293 @@
+package reclaim
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/events"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/interval"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/schedule"
+	"rollout/shared/engine/shard"
+	"rollout/shared/host"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/memory"
+	"rollout/shared/record"
+)
+
+const id = inputtest.RunID
+
+// desk is a world in which a run waits for one dispatched shard.
+type desk struct {
+	host.Ports
+	*Reclaimer
+	t   *testing.T
+	log *bytes.Buffer
+}
+
+func newDesk(t *testing.T) desk {
+	t.Helper()
+	log := &bytes.Buffer{}
+	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
+		Clock: clock.System{}, Log: slog.New(slog.NewTextHandler(log, nil)), Source: "test"}
+	return desk{p, New(p, host.Timings(config.DefaultDeployment().Health)), t, log}
+}
+
+func (d desk) save(key string, v any) { d.t.Helper(); inputtest.Save(d.t, d.Ports, key, v) }
+
+// waits saves a running run with shard 0 sent at that time, and its manifest.
+func (d desk) waits(r identity.RunID, sent time.Time, edit ...func(*run.State)) {
+	m := inputtest.Manifest(1)
+	m.Run = r
+	d.save(record.ManifestKey(r), m)
+	s := run.New(r)
+	s.Phase, s.Shards, s.Complete, s.Next, s.SavedAt = run.Running, 1, true, 1, time.Now()
+	s.InFlight = schedule.InFlight{Chunks: []schedule.Chunk{{Range: interval.Range{Lo: 0, Hi: 1}, Generation: 0, SentAt: sent}}}
+	for _, f := range edit {
+		f(&s)
+	}
+	d.save(record.CoordinatorKey(r), s)
+}
+
+func (d desk) beat(worker string, age time.Duration, state health.State, holds ...health.Held) {
+	at := time.Now().Add(-age)
+	d.save(record.BeatKey(worker), health.Beat{Schema: 1, Worker: worker, State: state, At: at, DueAt: d.timings.Due(at), Holds: holds})
+}
+
+// scan scans once and returns what coordinate was sent.
+func (d desk) scan() []events.Payload {
+	d.t.Helper()
+	if err := d.Scan(d.t.Context()); err != nil {
+		d.t.Error(err)
+	}
+	return d.received(host.CoordinateQueue)
+}
+
+func (d desk) received(q string) (out []events.Payload) {
+	ms, err := d.Ports.Queues.Receive(d.t.Context(), q, 1000, time.Minute, 0)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, m := range ms {
+		_, p, _ := events.Decode(m.Body)
+		out = append(out, p)
+		_ = d.Ports.Queues.Ack(d.t.Context(), q, []string{m.Receipt})
+	}
+	return out
+}
+
+// TestVerdicts says what is reported of a dispatched shard.
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	mine := health.Held{Run: id, Shard: 0, Attempt: 1}
+	const young, old = time.Second, time.Minute // against a back-off of 5 s
+	running := shard.Doc{State: shard.Running, Worker: "w1", Attempt: 1}
+	alive := func(d desk) { d.beat("w1", 0, health.Ready, mine) }
+	dead := func(d desk) { d.beat("w1", 2*time.Minute, health.Ready, mine) }
+	gone := func(d desk) { d.beat("w1", 0, health.Gone) }
+	disowns := func(d desk) { d.beat("w1", 0, health.Ready) }
+	waits := func(d desk) { _ = d.Ports.Send(d.t.Context(), host.WorkQueue("default"), events.Ring{Run: string(id)}) }
+	for name, c := range map[string]struct {
+		doc   shard.Doc // zero is absent
+		age   time.Duration
+		given func(desk)
+		want  string // kind and reason of the report, "" for none
+	}{
+		"done long ago":                        {shard.Doc{State: shard.Done, Counts: shard.Counts{OK: 1}}, old, nil, "done"},
+		"done just now":                        {shard.Doc{State: shard.Done}, young, nil, ""},
+		"held by a living worker":              {running, old, alive, ""},
+		"held by a dead worker":                {running, old, dead, "lost holder_dead"},
+		"held by a dead worker, sent just now": {running, young, dead, ""},
+		"held by one who left":                 {running, old, gone, "lost holder_dead"},
+		"held by nobody known":                 {running, old, nil, "lost holder_dead"},
+		"disowned":                             {running, old, disowns, "lost disowned"},
+		"unclaimed for long":                   {shard.Doc{}, old, nil, "lost unclaimed"},
+		"released for long":                    {shard.Doc{State: shard.Pending, Attempt: 3}, old, nil, "lost unclaimed"},
+		"unclaimed, sent just now":             {shard.Doc{}, young, nil, ""},
+		"unclaimed, and the queue has work":    {shard.Doc{}, old, waits, ""},
+		"unclaimed for too long to believe it": {shard.Doc{}, 6 * time.Minute, waits, "lost unclaimed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t)
+				d.waits(id, time.Now().Add(-c.age))
+				if c.doc.State != "" {
+					c.doc.Schema, c.doc.Run, c.doc.ClaimedAt = 1, id, time.Now().Add(-time.Hour)
+					d.save(identity.ShardKey(id, 0), c.doc)
+				}
+				if c.given != nil {
+					c.given(d)
+				}
+				said := d.scan()
+				got := ""
+				for _, p := range said {
+					switch p := p.(type) {
+					case events.ShardDone:
+						got += "done"
+					case events.ShardLost:
+						got += "lost " + p.Reason
+					default:
+						got += "?"
+					}
+				}
+				if got != c.want {
+					t.Errorf("reported %q (%v), want %q", got, said, c.want)
+				}
+			})
+		})
+	}
+}
+
+func TestADeadWorkerIsReportedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.beat("w1", time.Minute, health.Ready)
+		d.beat("w2", 0, health.Ready)
+		d.beat("w3", time.Minute, health.Gone)
+		other := desk{d.Ports, New(d.Ports, d.timings), t, d.log} // in another process
+		for range 3 {
+			d.scan()
+			other.scan()
+		}
+		if n := strings.Count(d.log.String(), events.ObserveWorkerFailed); n != 1 || !strings.Contains(d.log.String(), "worker=w1") {
+			t.Errorf("%d reports:\n%s", n, d.log)
+		}
+		if m := inputtest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.Failed.IsZero() {
+			t.Error("it is not marked")
+		}
+	})
+}
+
+func TestNobodyIsJudgedAfterASuspend(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.waits(id, time.Now())
+		d.save(identity.ShardKey(id, 0), shard.Doc{Schema: 1, Run: id, State: shard.Running, Worker: "w1", Attempt: 1, ClaimedAt: time.Now()})
+		d.beat("w1", 0, health.Ready, health.Held{Run: id, Shard: 0, Attempt: 1})
+		d.scan()
+		<-time.After(time.Minute)
+		if said := d.scan(); len(said) != 0 {
+			t.Errorf("reported %v", said)
+		}
+		if strings.Contains(d.log.String(), events.ObserveWorkerFailed) {
+			t.Error("the worker was reported")
+		}
+		<-time.After(250 * time.Millisecond)
+		if said := d.scan(); len(said) != 1 {
+			t.Errorf("the next scan reported %v", said)
+		}
+	})
+}
+
+func TestASuspendIsToldByTheTwoClocks(t *testing.T) {
+	t.Parallel()
+	const failure = 5 * time.Second
+	for name, c := range map[string]struct {
+		mono, wall time.Duration
+		want       bool
+	}{
+		"on time":                     {250 * time.Millisecond, 250 * time.Millisecond, false},
+		"late, but awake":             {19 * time.Second, 19 * time.Second, false},
+		"the clock was set a bit":     {250 * time.Millisecond, 2 * time.Second, false},
+		"monotonic time stood":        {250 * time.Millisecond, time.Hour, true},
+		"the wall clock was set back": {250 * time.Millisecond, -time.Hour, true},
+		"both went on":                {time.Hour, time.Hour, true},
+	} {
+		if got := slept(c.mono, c.wall, failure); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestWhenARunIsRung(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		s    run.State
+		want string
+	}{
+		"running":                    {run.State{Phase: run.Running, Complete: true, SavedAt: now.Add(-time.Hour)}, ""},
+		"pausing":                    {run.State{Phase: run.Pausing, Complete: true, SavedAt: now}, "stopping"},
+		"ending":                     {run.State{Phase: run.Ending, Complete: true, SavedAt: now}, "stopping"},
+		"paused":                     {run.State{Phase: run.Paused, SavedAt: now.Add(-time.Hour)}, ""},
+		"finalizing":                 {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-time.Minute)}, ""},
+		"finalizing for long":        {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-3 * time.Minute)}, "finalize is outstanding"},
+		"planning":                   {run.State{Phase: run.Planning, SavedAt: now.Add(-time.Minute)}, ""},
+		"planning for long":          {run.State{Phase: run.Planning, SavedAt: now.Add(-3 * time.Minute)}, "plan is outstanding"},
+		"effects for long":           {run.State{Phase: run.Running, Complete: true, SavedAt: now.Add(-3 * time.Minute), Effects: run.Effects{{Act: run.Replan}}}, "effects are outstanding"},
+		"at its deadline":            {run.State{Phase: run.Running, Complete: true, SavedAt: now, Deadline: now}, "the deadline is over"},
+		"paused at its deadline":     {run.State{Phase: run.Paused, Complete: true, SavedAt: now, Deadline: now}, "the deadline is over"},
+		"finalizing at its deadline": {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now, Deadline: now}, ""},
+	} {
+		if got := due(c.s, now); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestARunThatCoordinateNeverHeardOfIsPlanned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.save(record.ManifestKey(id), inputtest.Manifest(1))
+		refused := inputtest.Manifest(1)
+		refused.Run, refused.Refused = "01JD2ZQ4T5W0M1X9YB7R3K8CVZ", "no pool"
+		d.save(record.ManifestKey(refused.Run), refused)
+		d.scan()
+		if got := d.received(host.TaskQueue); len(got) != 1 || got[0] != (events.RunSubmitted{Run: string(id)}) {
+			t.Errorf("asked for %v", got)
+		}
+		d.scan()
+		if got := d.received(host.TaskQueue); len(got) != 0 {
+			t.Errorf("asked again at once for %v", got)
+		}
+	})
+}
+
+func TestATroubledRunHidesNoOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		const second identity.RunID = "01JD2ZQ4T5W0M1X9YB7R3K8CVZ"
+		d.waits(id, time.Now().Add(-time.Minute))
+		d.waits(second, time.Now().Add(-time.Minute))
+		if _, err := d.Ports.Docs.Create(t.Context(), identity.ShardKey(id, 0), []byte("{")); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Scan(t.Context()); err == nil || !strings.Contains(err.Error(), string(id)) {
+			t.Errorf("the trouble is told as %v", err)
+		}
+		said := d.received(host.CoordinateQueue)
+		if len(said) != 1 || said[0].(events.ShardLost).Run != string(second) {
+			t.Errorf("reported %v", said)
+		}
+	})
+}
+
+func TestAtTheStartEveryOpenRunIsRung(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.waits(id, time.Now())
+	d.waits("01JD2ZQ4T5W0M1X9YB7R3K8CVX", time.Now(), func(s *run.State) { s.Complete, s.Phase = false, run.Paused })
+	d.waits("01JD2ZQ4T5W0M1X9YB7R3K8CVZ", time.Now(), func(s *run.State) { s.Phase = run.Completed })
+	if err := d.RingAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if said := d.received(host.CoordinateQueue); len(said) != 2 {
+		t.Errorf("rung %v", said)
+	}
+	if said := d.received(host.TaskQueue); len(said) != 1 {
+		t.Errorf("planned %v", said)
+	}
+}

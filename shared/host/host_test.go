@@ -1,0 +1,199 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"rollout/events"
+	"rollout/shared/clock"
+	"rollout/shared/document"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/memory"
+	"rollout/shared/queue"
+)
+
+// counter is a document of the tests.
+type counter struct {
+	Schema int `json:"schema"`
+	N      int `json:"n"`
+}
+
+func increment(c counter, _ bool) (counter, bool, error) { return counter{1, c.N + 1}, true, nil }
+
+func TestConcurrentUpdatesAllCount(t *testing.T) {
+	t.Parallel()
+	docs := memory.NewDocuments()
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				if _, err := host.Update(t.Context(), docs, "c/x", increment); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	var c counter
+	if _, found, err := host.Load(t.Context(), docs, "c/x", &c); err != nil || !found || c.N != 400 {
+		t.Errorf("%+v, %v", c, err)
+	}
+}
+
+// contended loses every write to somebody else.
+type contended struct {
+	document.Store
+	tries int
+}
+
+func (c *contended) Create(context.Context, string, []byte) (document.Revision, error) {
+	c.tries++
+	return "", fault.New(fault.Conflict, "somebody was faster")
+}
+
+func TestAnUpdateGivesUpAfterManyLostRaces(t *testing.T) {
+	t.Parallel()
+	docs := &contended{Store: memory.NewDocuments()}
+	_, err := host.Update(t.Context(), docs, "c/x", increment)
+	if !fault.Is(err, fault.Unavailable) || docs.tries != 64 {
+		t.Errorf("after %d tries: %v", docs.tries, err)
+	}
+}
+
+func TestAnUpdateMayLeaveTheDocumentAlone(t *testing.T) {
+	t.Parallel()
+	docs := memory.NewDocuments()
+	refusal := errors.New("no")
+	for _, c := range []struct {
+		change func(counter, bool) (counter, bool, error)
+		want   error
+	}{
+		{func(counter, bool) (counter, bool, error) { return counter{N: 9}, false, nil }, nil},
+		{func(counter, bool) (counter, bool, error) { return counter{N: 9}, true, refusal }, refusal},
+	} {
+		if _, err := host.Update(t.Context(), docs, "c/x", c.change); !errors.Is(err, c.want) {
+			t.Errorf("%v", err)
+		}
+		if _, err := docs.Get(t.Context(), "c/x"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("it was written: %v", err)
+		}
+	}
+}
+
+func TestLoadTakesOnlyWhatItUnderstands(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		value string
+		kind  fault.Kind
+		ok    bool
+	}{
+		"this schema":  {`{"schema":1,"n":7}`, 0, true},
+		"no schema":    {`{"n":7}`, 0, true},
+		"newer schema": {`{"schema":2,"n":7}`, fault.Invalid, false},
+		"no JSON":      {`{`, fault.Corrupt, false},
+		"another type": {`{"schema":1,"n":"x"}`, fault.Corrupt, false},
+	} {
+		docs := memory.NewDocuments()
+		if _, err := docs.Create(t.Context(), "c/x", []byte(c.value)); err != nil {
+			t.Fatal(err)
+		}
+		var v counter
+		_, found, err := host.Load(t.Context(), docs, "c/x", &v)
+		if found != c.ok || !c.ok && !fault.Is(err, c.kind) || c.ok && v.N != 7 {
+			t.Errorf("%s: %+v, %v, %v", name, v, found, err)
+		}
+	}
+}
+
+func TestSaveTellsACreateFromAReplace(t *testing.T) {
+	t.Parallel()
+	docs := memory.NewDocuments()
+	rev, err := host.Save(t.Context(), docs, "c/x", counter{1, 1}, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := host.Save(t.Context(), docs, "c/x", counter{1, 2}, ""); !fault.Is(err, fault.Conflict) {
+		t.Errorf("created twice: %v", err)
+	}
+	next, err := host.Save(t.Context(), docs, "c/x", counter{1, 2}, rev)
+	if err != nil || next == rev {
+		t.Errorf("%q after %q, %v", next, rev, err)
+	}
+	if _, err := host.Save(t.Context(), docs, "c/x", counter{1, 3}, rev); !fault.Is(err, fault.Conflict) {
+		t.Errorf("an old revision: %v", err)
+	}
+}
+
+func TestEachStopsAtTheFirstErrorAndKeepsToItsPrefix(t *testing.T) {
+	t.Parallel()
+	docs := memory.NewDocuments()
+	for _, key := range []string{"a/1", "b/1", "b/2", "c/1"} {
+		if _, err := docs.Create(t.Context(), key, []byte(`{"schema":1,"n":1}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	if err := host.Each(t.Context(), docs, "b/", func(c counter) error { n += c.N; return nil }); err != nil || n != 2 {
+		t.Errorf("%d documents, %v", n, err)
+	}
+	stop := errors.New("stop")
+	n = 0
+	if err := host.Each(t.Context(), docs, "b/", func(counter) error { n++; return stop }); !errors.Is(err, stop) || n != 1 {
+		t.Errorf("%d documents, %v", n, err)
+	}
+}
+
+func ports() host.Ports {
+	return host.Ports{Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
+}
+
+func TestSendPutsEventsIntoTheirEnvelopes(t *testing.T) {
+	t.Parallel()
+	p := ports().From("plan")
+	const run = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
+	if err := p.Send(t.Context(), "q", events.Ring{Run: run}, events.PlanAdvanced{Run: run}); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Send(t.Context(), "q"); err != nil {
+		t.Errorf("nothing: %v", err)
+	}
+	ms, err := p.Queues.Receive(t.Context(), "q", 10, time.Minute, 0)
+	if err != nil || len(ms) != 2 {
+		t.Fatalf("%d messages, %v", len(ms), err)
+	}
+	e, pl, err := events.Decode(ms[0].Body)
+	if err != nil || pl != (events.Ring{Run: run}) || e.Source != "rollout/plan" {
+		t.Errorf("%+v in %+v, %v", pl, e, err)
+	}
+	if err := p.Send(t.Context(), "q", events.Ring{Run: run}, events.Ring{Run: "no run"}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("a wrong payload: %v", err)
+	}
+	if ms, _ := p.Queues.Receive(t.Context(), "q", 10, time.Minute, 0); len(ms) != 0 {
+		t.Errorf("%d messages of a send that failed", len(ms))
+	}
+}
+
+func TestABuriedMessageMovesToTheDeadLetters(t *testing.T) {
+	t.Parallel()
+	p := ports()
+	if err := p.Queues.Send(t.Context(), "q", [][]byte{[]byte("what?")}, 0); err != nil {
+		t.Fatal(err)
+	}
+	ms, err := p.Queues.Receive(t.Context(), "q", 1, time.Minute, 0)
+	if err != nil || len(ms) != 1 {
+		t.Fatal(ms, err)
+	}
+	if err := p.Bury(t.Context(), "q", ms[0], errors.New("nobody knows")); err != nil {
+		t.Fatal(err)
+	}
+	visible, hidden, _ := p.Queues.(queue.Depther).Depth(t.Context(), "q")
+	dead, _ := p.Queues.Receive(t.Context(), queue.DeadLetters("q"), 1, time.Minute, 0)
+	if visible+hidden != 0 || len(dead) != 1 || string(dead[0].Body) != "what?" {
+		t.Errorf("%d messages left, dead letters %v", visible+hidden, dead)
+	}
+}

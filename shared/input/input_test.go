@@ -1,0 +1,248 @@
+package input_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+
+	"rollout/shared/blob"
+	"rollout/shared/clock"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/memory"
+	"rollout/shared/record"
+)
+
+const run = inputtest.RunID
+
+func ports() host.Ports {
+	return host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
+		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
+}
+
+func TestEveryShardIsFoundAmongManyRanges(t *testing.T) {
+	t.Parallel()
+	p := ports()
+	var files []string
+	for n := range 9 { // of 0 to 8 prompts; an empty file has no range
+		files = append(files, inputtest.Prompts(100*n, n))
+	}
+	m := inputtest.Plan(t, p, inputtest.Manifest(2), files...)
+	x := input.NewIndex(p.Blobs, p.Docs)
+	shard, item := 0, uint64(0)
+	for n := range 9 {
+		for first := 0; first < n; first += 2 {
+			e, row, err := x.Find(t.Context(), run, shard)
+			if err != nil || e.Input != n || row != first/2 {
+				t.Fatalf("shard %d: input %d, row %d, %v; want input %d, row %d", shard, e.Input, row, err, n, first/2)
+			}
+			s, err := x.Load(t.Context(), m, e.Range, row)
+			if err != nil || s.FirstItem != item || len(s.Lines) != min(2, n-first) {
+				t.Fatalf("shard %d: first item %d, %d lines, %v", shard, s.FirstItem, len(s.Lines), err)
+			}
+			l := s.Lines[0]
+			if want := fmt.Sprintf(`{"prompt":"%d"}`, 100*n+first); string(l.Bytes) != want || l.Place.Item != item || l.Place.Line != uint64(first+1) || l.Place.File != m.Inputs[n].Key {
+				t.Errorf("shard %d begins with %s at %+v, want %s", shard, l.Bytes, l.Place, want)
+			}
+			item += uint64(len(s.Lines))
+			shard++
+		}
+	}
+	for _, beyond := range []int{shard, shard + 1000, -1} {
+		if _, _, err := x.Find(t.Context(), run, beyond); err == nil {
+			t.Errorf("shard %d of %d is found", beyond, shard)
+		}
+	}
+}
+
+func TestAPlanIsReadAgainAsItGrowsWithoutTouchingWhatOthersRead(t *testing.T) {
+	t.Parallel()
+	p := ports()
+	m := inputtest.Plan(t, p, inputtest.Manifest(1), inputtest.Prompts(0, 1), inputtest.Prompts(0, 1))
+	whole := inputtest.Load[record.Plan](t, p, record.PlanKey(run))
+	part := whole
+	part.Merged, part.Shards, part.Items, part.Problem = 1, 1, 1, "the input is gone"
+	inputtest.Save(t, p, record.PlanKey(run), part)
+	x := input.NewIndex(p.Blobs, p.Docs)
+	old, err := x.Plan(t.Context(), run, 1, 0)
+	if err != nil || old.Problem == "" {
+		t.Fatal(old, err)
+	}
+	if _, _, err := x.Find(t.Context(), run, 1); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a shard that is not planned yet: %v", err)
+	}
+	inputtest.Save(t, p, record.PlanKey(run), whole)
+	var all sync.WaitGroup
+	for range 4 { // the race detector looks on
+		all.Go(func() {
+			if _, err := x.Load(t.Context(), m, 1, 0); err != nil {
+				t.Error(err)
+			}
+			if old.Ranges[1].Key != "prompts/1.jsonl" {
+				t.Error(old.Ranges)
+			}
+		})
+	}
+	all.Wait()
+	if now, err := x.Plan(t.Context(), run, 2, 0); err != nil || now.Problem != "" {
+		t.Errorf("the plan is %+v, %v", now, err)
+	}
+}
+
+func TestImmutableObjectsAreReadOnce(t *testing.T) {
+	t.Parallel()
+	p := ports()
+	bucket := &counting{Store: p.Blobs}
+	m := inputtest.Plan(t, p, inputtest.Manifest(1), inputtest.Prompts(0, 2))
+	x := input.NewIndex(bucket, p.Docs)
+	for range 3 {
+		if _, err := x.Load(t.Context(), m, 0, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := bucket.gets; n != 2+3 {
+		t.Errorf("%d reads for three loads of a shard, want entry and page once, and the lines each time", n)
+	}
+}
+
+// counting counts reads.
+type counting struct {
+	blob.Store
+	gets int
+}
+
+func (c *counting) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	c.gets++
+	return c.Store.Get(ctx, key, o)
+}
+
+func TestLoadTrustsOnlyThePlannedBytes(t *testing.T) {
+	t.Parallel()
+	const file = "{\"prompt\":\"1\"}\n\n{\"prompt\":\"2\"}\n"
+	for name, c := range map[string]struct {
+		harm  func(host.Ports, *record.Manifest)
+		kind  fault.Kind
+		class fault.Class
+	}{
+		"gone":            {func(p host.Ports, _ *record.Manifest) { _ = p.Blobs.Delete(t.Context(), "prompts/0.jsonl", "") }, fault.NotFound, ""},
+		"another version": {func(p host.Ports, _ *record.Manifest) { inputtest.Put(t, p, "prompts/0.jsonl", file) }, fault.Corrupt, fault.InputChanged},
+		"one byte differs under the same version": {func(p host.Ports, _ *record.Manifest) { swap(t, p, strings.Replace(file, "2", "3", 1)) },
+			fault.Corrupt, fault.InputChanged},
+		"a line is missing":           {func(p host.Ports, _ *record.Manifest) { swap(t, p, "{\"prompt\":\"1\"}\n\n") }, fault.Corrupt, fault.InputChanged},
+		"a blank line became an item": {func(p host.Ports, _ *record.Manifest) { swap(t, p, "{\"prompt\":\"1\"}\n{}\n{\"prompt\":\"2\"}\n") }, fault.Corrupt, fault.InputChanged},
+		"the cut table is short":      {func(p host.Ports, _ *record.Manifest) { inputtest.Put(t, p, record.CutTableKey(run, 0), "") }, fault.Corrupt, ""},
+		"the index is gone":           {func(p host.Ports, _ *record.Manifest) { _ = p.Blobs.Delete(t.Context(), record.IndexKey(run, 0), "") }, fault.NotFound, ""},
+		"the index is of a newer schema": {func(p host.Ports, _ *record.Manifest) { inputtest.Put(t, p, record.IndexKey(run, 0), `{"schema":99}`) },
+			fault.Invalid, ""},
+		"the manifest has no such input": {func(_ host.Ports, m *record.Manifest) { m.Inputs = nil }, fault.Corrupt, ""},
+	} {
+		p := ports()
+		m := inputtest.Plan(t, p, inputtest.Manifest(0), file)
+		c.harm(p, &m)
+		_, err := input.NewIndex(p.Blobs, p.Docs).Load(t.Context(), m, 0, 0)
+		if !fault.Is(err, c.kind) || fault.ClassOf(err) != c.class {
+			t.Errorf("%s: %v (%s, class %q), want %s, %q", name, err, fault.Of(err), fault.ClassOf(err), c.kind, c.class)
+		}
+	}
+}
+
+// swap puts other bytes in the place of the input's, and pins them in the plan.
+func swap(t *testing.T, p host.Ports, content string) {
+	t.Helper()
+	plan := inputtest.Load[record.Plan](t, p, record.PlanKey(run))
+	plan.Ranges[0].Version = inputtest.Put(t, p, "prompts/0.jsonl", content)
+	inputtest.Save(t, p, record.PlanKey(run), plan)
+}
+
+func TestAStoreThatIsAwayIsNoLostInput(t *testing.T) {
+	t.Parallel()
+	p := ports()
+	away := down{p.Blobs, fault.New(fault.Unavailable, "the bucket is down")}
+	if _, err := input.Open(t.Context(), away, "prompts/x.jsonl", "1", 0, 0); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("%v", err)
+	}
+}
+
+// down is a bucket that finds nothing, and can't say why.
+type down struct {
+	blob.Store
+	err error
+}
+
+func (d down) Stat(context.Context, string, string) (blob.Info, error) { return blob.Info{}, d.err }
+
+func TestPacking(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"a.jsonl": "", "a.jsonl.gz": input.Gzip, "b/a.jsonl.zst": input.Zstd, "a.json": "no", "a.gz": "no", "jsonl": "no", "a.JSONL": "no"} {
+		got, ok := input.Packing(name)
+		if ok == (want == "no") || ok && got != want {
+			t.Errorf("%s: %q, %v", name, got, ok)
+		}
+	}
+}
+
+func TestUnpack(t *testing.T) {
+	t.Parallel()
+	gz, zst := pack(t, "hello\n")
+	away := fault.New(fault.Unavailable, "the bucket is down")
+	for name, c := range map[string]struct {
+		packed string
+		r      io.Reader
+		want   string
+		kind   fault.Kind
+	}{
+		"nothing packed":               {"", strings.NewReader("x"), "x", 0},
+		"gzip":                         {input.Gzip, strings.NewReader(gz), "hello\n", 0},
+		"two gzip members":             {input.Gzip, strings.NewReader(gz + gz), "hello\nhello\n", 0},
+		"zstd":                         {input.Zstd, strings.NewReader(zst), "hello\n", 0},
+		"no gzip at all":               {input.Gzip, strings.NewReader("hello"), "", fault.Corrupt},
+		"no zstd at all":               {input.Zstd, strings.NewReader("hello"), "", fault.Corrupt},
+		"cut gzip":                     {input.Gzip, strings.NewReader(gz[:len(gz)-4]), "hello\n", fault.Corrupt},
+		"cut zstd":                     {input.Zstd, strings.NewReader(zst[:len(zst)-2]), "", fault.Corrupt},
+		"an unknown packing":           {"rar", strings.NewReader(""), "", fault.Invalid},
+		"a zstd window of 512 MiB":     {input.Zstd, strings.NewReader("\x28\xb5\x2f\xfd\x00\x98\x01\x00\x00"), "", fault.Corrupt},
+		"gzip of a store that died":    {input.Gzip, io.MultiReader(strings.NewReader(gz[:12]), broken{away}), "", fault.Unavailable},
+		"gzip of a store that is down": {input.Gzip, broken{away}, "", fault.Unavailable},
+		"zstd of a store that is down": {input.Zstd, broken{away}, "", fault.Unavailable},
+	} {
+		var got []byte
+		u, err := input.Unpack(c.r, c.packed)
+		if err == nil {
+			got, err = io.ReadAll(u)
+			u.Close()
+		}
+		if (err != nil) != (c.kind != 0) || c.kind != 0 && !fault.Is(err, c.kind) || c.kind == 0 && string(got) != c.want {
+			t.Errorf("%s: %q, %v (%s); want %q, %s", name, got, err, fault.Of(err), c.want, c.kind)
+		}
+	}
+}
+
+type broken struct{ err error }
+
+func (b broken) Read([]byte) (int, error) { return 0, b.err }
+
+func pack(t *testing.T, s string) (gz, zst string) {
+	t.Helper()
+	var b strings.Builder
+	w := gzip.NewWriter(&b)
+	if _, err := io.WriteString(w, s); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String(), string(z.EncodeAll([]byte(s), nil))
+}
