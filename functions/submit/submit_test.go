@@ -1,0 +1,251 @@
+package submit_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/events"
+	"rollout/functions/submit"
+	"rollout/shared/blob"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/memory"
+	"rollout/shared/record"
+)
+
+// desk is an installation with the pool default, which serves the model m.
+type desk struct {
+	host.Ports
+	t      *testing.T
+	deploy config.Deployment
+}
+
+func newDesk(t *testing.T) *desk {
+	d := config.DefaultDeployment()
+	d.Bucket, d.Pools = "local", []config.Pool{{Name: "default", Model: "m"}}
+	d.Defaults.Shard.Items = 7
+	return &desk{t: t, deploy: d, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
+		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
+}
+
+// upload puts a file and lets submit take its event; it returns the run that
+// came of it.
+func (d *desk) upload(key, content string) record.Manifest {
+	d.t.Helper()
+	e := d.put(key, content)
+	if err := submit.New(d.Ports, d.deploy).Uploaded(d.t.Context(), e); err != nil {
+		d.t.Fatal(err)
+	}
+	return d.manifest(e)
+}
+
+func (d *desk) put(key, content string) events.ObjectCreated {
+	return events.ObjectCreated{Bucket: "local", Key: key, Version: inputtest.Put(d.t, d.Ports, key, content), Size: int64(len(content))}
+}
+
+func (d *desk) manifest(e events.ObjectCreated) record.Manifest {
+	return inputtest.Load[record.Manifest](d.t, d.Ports, record.ManifestKey(identity.UploadRun("local", e.Key, e.Version)))
+}
+
+// planned is how many plans were asked for.
+func (d *desk) planned() int {
+	ms, err := d.Queues.Receive(d.t.Context(), host.TaskQueue, 100, time.Minute, 0)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, m := range ms {
+		_ = d.Queues.Ack(d.t.Context(), host.TaskQueue, []string{m.Receipt})
+	}
+	return len(ms)
+}
+
+const prompt = "{\"prompt\":\"1\"}\n"
+
+func TestTheNearestConfigHolds(t *testing.T) {
+	t.Parallel()
+	own, folder := "schema_version = 1\n[shard]\nitems = 1\n", "schema_version = 1\n[shard]\nitems = 2\n"
+	for name, c := range map[string]struct {
+		files map[string]string
+		key   string
+		items int
+		from  string
+	}{
+		"the file's own":           {map[string]string{"prompts/x.toml": own, "prompts/rollout.toml": folder}, "prompts/x.jsonl", 1, "prompts/x.toml"},
+		"a packed file's own":      {map[string]string{"prompts/x.toml": own}, "prompts/x.jsonl.gz", 1, "prompts/x.toml"},
+		"the one of all":           {map[string]string{"prompts/y.toml": own, "prompts/rollout.toml": folder}, "prompts/x.jsonl", 2, "prompts/rollout.toml"},
+		"the one of all, in depth": {map[string]string{"prompts/rollout.toml": folder}, "prompts/a/b/x.jsonl", 2, "prompts/rollout.toml"},
+		"the installation's":       {nil, "prompts/x.jsonl", 7, ""},
+	} {
+		d := newDesk(t)
+		for k, v := range c.files {
+			inputtest.Put(t, d.Ports, k, v)
+		}
+		m := d.upload(c.key, prompt)
+		if m.Config.Shard.Items != c.items || m.ConfigKey != c.from {
+			t.Errorf("%s: %d items from %q, want %d from %q", name, m.Config.Shard.Items, m.ConfigKey, c.items, c.from)
+		}
+	}
+}
+
+func TestARefusalBecomesAVisibleRun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		config, content, key, want string
+		pools                      []config.Pool
+	}{
+		"a config that is no TOML":      {config: "[", want: "prompts/x.toml"},
+		"an unknown key":                {config: "schema_version = 1\nshards = 3\n", want: "shards"},
+		"a config without end":          {config: strings.Repeat("#", 2<<20), want: "longer"},
+		"a model that nobody serves":    {config: "schema_version = 1\n[model]\nuri = \"other\"\n", want: "no pool serves the model other"},
+		"several pools, and no model":   {want: "several pools", pools: []config.Pool{{Name: "a", Model: "m"}, {Name: "b", Model: "n"}}},
+		"UTF-16":                        {content: "\xff\xfe{\x00", want: "UTF-16"},
+		"an archive that is none":       {key: "prompts/x.jsonl.gz", want: "gzip"},
+		"an archive of another packing": {key: "prompts/x.jsonl.zst", want: "unpack"},
+	} {
+		d := newDesk(t)
+		if c.pools != nil {
+			d.deploy.Pools = c.pools
+		}
+		if c.config != "" {
+			inputtest.Put(t, d.Ports, "prompts/x.toml", c.config)
+		}
+		key, content := "prompts/x.jsonl", prompt
+		if c.key != "" {
+			key = c.key
+		}
+		if c.content != "" {
+			content = c.content
+		}
+		m := d.upload(key, content)
+		if !strings.Contains(m.Refused, c.want) {
+			t.Errorf("%s: refused for %q, want %q", name, m.Refused, c.want)
+			continue
+		}
+		if n := d.planned(); n != 0 {
+			t.Errorf("%s: it is planned", name)
+		}
+		if sum := inputtest.Object(t, d.Ports, record.OutputKey(m.Run, record.SummaryFile)); !strings.Contains(sum, `"reason":"refused"`) {
+			t.Errorf("%s: the summary is %s", name, sum)
+		}
+	}
+}
+
+func TestEncodingAndDialectAreDecidedOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ content, config, want string }{
+		"plain":                {prompt, "", "plain"},
+		"OpenAI":               {`{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{}}` + "\n", "", "openai"},
+		"Bedrock":              {`{"recordId":"a","modelInput":{}}` + "\n", "", "bedrock"},
+		"Vertex":               {`{"request":{"contents":[]}}` + "\n", "", "vertex"},
+		"after a BOM":          {"\ufeff" + prompt, "", "plain"},
+		"an empty file":        {"", "", "plain"},
+		"what the config says": {prompt, "schema_version = 1\n[input]\ndialect = \"openai\"\n", "openai"},
+	} {
+		d := newDesk(t)
+		if c.config != "" {
+			inputtest.Put(t, d.Ports, "prompts/x.toml", c.config)
+		}
+		if m := d.upload("prompts/x.jsonl", c.content); m.Dialect != c.want || m.Refused != "" {
+			t.Errorf("%s: %q, refused %q; want %q", name, m.Dialect, m.Refused, c.want)
+		}
+	}
+}
+
+func TestWhatIsNoPromptsFileIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"prompts/x.toml", "prompts/x.json", "prompts/.x.jsonl", "prompts/.tmp/x.jsonl", "runs/r/completions.jsonl", "work/r/x.jsonl", "x.jsonl"} {
+		d := newDesk(t)
+		e := events.ObjectCreated{Bucket: "local", Key: key, Version: "1", Size: 1}
+		if err := submit.New(d.Ports, d.deploy).Uploaded(t.Context(), e); err != nil || d.manifest(e).Run != "" || d.planned() != 0 {
+			t.Errorf("%s became a run: %v", key, err)
+		}
+	}
+}
+
+func TestARepeatedEventNamesTheSameRunAndAsksAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	s := submit.New(d.Ports, d.deploy)
+	e := d.put("prompts/x.jsonl", prompt)
+	for range 3 {
+		if err := s.Uploaded(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := d.manifest(e)
+	if n := d.planned(); n != 3 {
+		t.Errorf("asked %d times, want each time: the first may be lost", n)
+	}
+	inputtest.Put(t, d.Ports, "prompts/x.toml", "[") // too late for this run
+	d.deploy.Pools = nil
+	if err := submit.New(d.Ports, d.deploy).Uploaded(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	if now := d.manifest(e); now.Refused != "" || !now.CreatedAt.Equal(first.CreatedAt) {
+		t.Errorf("the run became %+v", now)
+	}
+	if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(first.Run, record.SummaryFile), ""); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a run that goes on has a summary: %v", err)
+	}
+}
+
+func TestAStaleVersionIsIgnored(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	stale := d.put("prompts/x.jsonl", prompt)
+	fresh := d.put("prompts/x.jsonl", prompt+prompt)
+	s := submit.New(d.Ports, d.deploy)
+	for _, e := range []events.ObjectCreated{stale, fresh} {
+		if err := s.Uploaded(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if m := d.manifest(stale); m.Run != "" {
+		t.Errorf("the overwritten version became a run: %+v", m)
+	}
+	if m := d.manifest(fresh); m.Run == "" || m.Inputs[0].Version != fresh.Version {
+		t.Errorf("the new version became %+v", m)
+	}
+}
+
+func TestAStoreThatIsDownRefusesNothing(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"prompts/x.jsonl", "prompts/x.jsonl.gz"} {
+		d := newDesk(t)
+		e := d.put(key, prompt)
+		d.Blobs = down{d.Blobs, key}
+		if err := submit.New(d.Ports, d.deploy).Uploaded(t.Context(), e); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: %v", key, err)
+		}
+		if m := d.manifest(e); m.Run != "" {
+			t.Errorf("%s became %+v", key, m)
+		}
+	}
+}
+
+// down is a bucket whose object breaks off at once.
+type down struct {
+	blob.Store
+	key string
+}
+
+func (d down) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	if key == d.key {
+		return io.NopCloser(brokenOff{}), blob.Info{}, nil
+	}
+	return d.Store.Get(ctx, key, o)
+}
+
+type brokenOff struct{}
+
+func (brokenOff) Read([]byte) (int, error) {
+	return 0, fault.New(fault.Unavailable, "the connection broke")
+}
