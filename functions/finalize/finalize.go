@@ -50,6 +50,9 @@ func (f *Finalizer) Finalize(ctx context.Context, e events.Finalize) error {
 	return f.Follow(ctx, s, nil)
 }
 
+// ErrWritten ends a Follow whose run was finalized by somebody else.
+var ErrWritten = errors.New("the run's files are written already")
+
 // Follow writes a run's files behind its commit frontier, so that little is
 // left to do at the end. It begins with the given state and asks next for a
 // newer one whenever it has caught up with a run that is not Finalizing yet.

@@ -57,6 +57,9 @@ func (w *writer) shards(ctx context.Context) error {
 		if w.state, err = w.next(ctx); err != nil {
 			return err
 		}
+		if w.state.Phase.Ended() {
+			return ErrWritten
+		}
 	}
 }
 

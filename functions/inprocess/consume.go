@@ -2,7 +2,6 @@ package inprocess
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"rollout/events"
@@ -37,13 +36,14 @@ func (s *System) consume(ctx context.Context, q string, handle func(context.Cont
 
 func (s *System) deliver(ctx context.Context, q string, m queue.Message, handle func(context.Context, events.Payload) error) {
 	_, p, err := events.Decode(m.Body)
+	err = fault.As(fault.Invalid, err, "decode event")
 	if err == nil {
 		err = s.handled(ctx, q, m, p, handle)
 	}
 	switch {
 	case err == nil:
 		err = s.Queues.Ack(ctx, q, []string{m.Receipt})
-	case fault.Is(err, fault.Invalid) || errors.Is(err, events.ErrUnknown):
+	case fault.Is(err, fault.Invalid):
 		err = s.Bury(ctx, q, m, err)
 	default:
 		s.complain(ctx, "event not handled; it comes back", err, "queue", q, "message", m.ID)

@@ -2,9 +2,12 @@ package inprocess
 
 import (
 	"context"
+	"errors"
 	"sync"
+	"time"
 
 	"rollout/events"
+	"rollout/functions/finalize"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
 	"rollout/shared/host"
@@ -33,6 +36,9 @@ func (f *follower) tell(st run.State) {
 	}
 	f.newer <- st
 }
+
+// lookEvery is how long a follower relies on being told.
+const lookEvery = 10 * time.Second
 
 // maxFollowers bounds how many runs' files are open at once. Other runs are
 // written at their end.
@@ -85,12 +91,16 @@ func (s *System) follow(ctx context.Context, f *follower) {
 			return run.State{}, ctx.Err()
 		case st := <-f.newer:
 			return st, nil
+		case <-time.After(lookEvery): // others may coordinate and finalize it
+			var st run.State
+			_, _, err := host.Load(ctx, s.Docs, record.CoordinatorKey(f.first.Run), &st)
+			return st, err
 		}
 	})
 	s.followers.mu.Lock()
 	delete(s.followers.byRun, f.first.Run)
 	s.followers.mu.Unlock()
-	if err == nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil || errors.Is(err, finalize.ErrWritten) {
 		return
 	}
 	s.complain(ctx, "files can't be written behind the frontier; they are written at the end", err, "run", f.first.Run)

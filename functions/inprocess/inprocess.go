@@ -50,6 +50,10 @@ type System struct {
 	followers followers
 }
 
+// taskConsumers is how many tasks are handled at once. They mostly wait for
+// synced writes, which many callers share.
+const taskConsumers = 8
+
 // New wires the functions over the ports.
 func New(p host.Ports, cfg Config) *System {
 	if cfg.Planners == 0 {
@@ -83,7 +87,7 @@ func (s *System) Run(ctx context.Context) error {
 	all.Go(func() { s.runFollowers(ctx) })
 	all.Go(func() { s.runCoordinate(ctx) })
 	all.Go(func() { s.runReclaim(ctx) })
-	for range 2 {
+	for range taskConsumers {
 		all.Go(func() { s.consume(ctx, host.TaskQueue, s.task) })
 	}
 	for range s.cfg.Planners {

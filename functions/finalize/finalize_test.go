@@ -1,0 +1,265 @@
+package finalize_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/events"
+	"rollout/functions/finalize"
+	"rollout/shared/clock"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/interval"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/memory"
+	"rollout/shared/record"
+	"rollout/shared/result"
+)
+
+const id = inputtest.RunID
+
+// desk is a world with a stopped run of 6 shards of 2 items: shard 0 has a
+// result, 1 one with an error row, 2 is sealed with a checkpoint of its second
+// item, 3 is sealed without, 4 and 5 were never dispatched.
+type desk struct {
+	host.Ports
+	t *testing.T
+}
+
+func newDesk(t *testing.T) desk {
+	t.Helper()
+	d := desk{t: t, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
+		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
+	var lines strings.Builder
+	for n := range 12 {
+		fmt.Fprintf(&lines, "{\"id\":\"id-%d\",\"prompt\":\"%d\"}\n", n, n)
+	}
+	inputtest.Plan(t, d.Ports, inputtest.Manifest(2), lines.String())
+	d.commit(0, []result.Row{{Item: 0, Bytes: []byte("a0\n")}, {Item: 1, Bytes: []byte("a1\n")}})
+	d.commit(1, []result.Row{{Item: 0, Class: fault.Refused, Bytes: []byte("e2\n")}, {Item: 1, Bytes: []byte("a3\n")}})
+	d.seal(2, []result.Row{{Item: 1, Bytes: []byte("a5\n")}})
+	d.seal(3, nil)
+	d.save(run.Finalizing, 4)
+	return d
+}
+
+func (d desk) put(n int, what string, b []byte) shard.Ref {
+	key := record.ShardObjectKey(id, n, 1, what)
+	inputtest.Put(d.t, d.Ports, key, string(b))
+	return shard.Ref{Key: key, Length: int64(len(b)), Digest: identity.Content(b).String()}
+}
+
+func counts(rows []result.Row) (c shard.Counts) {
+	for _, r := range rows {
+		if r.Class == "" {
+			c.OK++
+			continue
+		}
+		c.Failed++
+		c.ByClass = map[string]int{string(r.Class): c.Failed}
+	}
+	return c
+}
+
+func (d desk) commit(n int, rows []result.Row) {
+	b, out := result.Append(nil, rows)
+	ref := d.put(n, "result", b)
+	d.doc(shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Worker: "w1", Items: 2, Result: &ref, OutputLen: out, Counts: counts(rows)})
+}
+
+func (d desk) seal(n int, rows []result.Row) {
+	doc := shard.New(id, n)
+	if rows != nil {
+		b, err := result.AppendCheckpoint(nil, rows)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		ref := d.put(n, "checkpoint", b)
+		doc.Checkpoint, doc.Counts = &ref, counts(rows)
+	}
+	doc, err := doc.Seal(fault.CanceledItem, 2)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.doc(doc)
+}
+
+func (d desk) doc(doc shard.Doc) { inputtest.Save(d.t, d.Ports, identity.ShardKey(id, doc.Shard), doc) }
+
+// state is the run's, with the shards below frontier done.
+func state(p run.Phase, frontier int) run.State {
+	s := run.New(id)
+	s.Phase, s.Reason, s.Message = p, run.ReasonStopped, "enough"
+	s.Shards, s.Items, s.Complete, s.Next, s.Frozen = 6, 12, true, 4, 4
+	s.Done.Set = interval.Of(interval.Range{Lo: 0, Hi: frontier})
+	return s
+}
+
+func (d desk) save(p run.Phase, frontier int) {
+	inputtest.Save(d.t, d.Ports, record.CoordinatorKey(id), state(p, frontier))
+}
+
+func (d desk) finalizer() *finalize.Finalizer {
+	return finalize.New(d.Ports, input.NewIndex(d.Blobs, d.Docs))
+}
+
+func (d desk) finalize() error {
+	return d.finalizer().Finalize(d.t.Context(), events.Finalize{Run: string(id)})
+}
+
+func (d desk) file(name string) string {
+	return inputtest.Object(d.t, d.Ports, record.OutputKey(id, name))
+}
+
+const outputs = "a0\na1\na3\na5\n"
+
+func TestEveryItemComesOutOnceInOrder(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	if err := d.finalize(); err != nil {
+		t.Fatal(err)
+	}
+	if got := d.file(record.Completions); got != outputs {
+		t.Errorf("completions are %q", got)
+	}
+	errs := strings.Split(strings.TrimSpace(d.file(record.Errors)), "\n")
+	if len(errs) != 8 || errs[0] != "e2" {
+		t.Fatalf("errors are %q", errs)
+	}
+	for i, n := range []int{4, 6, 7, 8, 9, 10, 11} {
+		for _, want := range []string{fmt.Sprintf(`"id":"id-%d"`, n), fmt.Sprintf(`"item":%d`, n), fmt.Sprintf(`"line":%d`, n+1), `"class":"canceled"`, "enough"} {
+			if !strings.Contains(errs[i+1], want) {
+				t.Errorf("the error of item %d is %s, want %s in it", n, errs[i+1], want)
+			}
+		}
+	}
+	sum := record.Summary{}
+	if err := input.ReadJSON(t.Context(), d.Blobs, record.OutputKey(id, record.SummaryFile), &sum); err != nil {
+		t.Fatal(err)
+	}
+	if sum.Items != 12 || sum.Completed != 4 || sum.Failed != 8 || sum.FailedByClass["canceled"] != 7 || sum.FailedByClass["refused"] != 1 || sum.Phase != "stopped" || len(sum.Workers) != 1 {
+		t.Errorf("the summary is %+v", sum)
+	}
+	if n, _, _ := d.Queues.(*memory.Queues).Depth(t.Context(), host.CoordinateQueue); n != 1 {
+		t.Errorf("%d events sent", n)
+	}
+}
+
+func TestTheSameBytesComeFromTwoAtOnceAndFromFollowing(t *testing.T) {
+	t.Parallel()
+	plain := newDesk(t)
+	if err := plain.finalize(); err != nil {
+		t.Fatal(err)
+	}
+	for name, write := range map[string]func(desk) error{
+		"two at once": func(d desk) error {
+			var all sync.WaitGroup
+			errs := make([]error, 2)
+			for i := range errs {
+				all.Go(func() { errs[i] = d.finalize() })
+			}
+			all.Wait()
+			return errors.Join(errs...)
+		},
+		"again": func(d desk) error { return errors.Join(d.finalize(), d.finalize()) },
+		"behind a moving frontier": func(d desk) error {
+			news := []run.State{state(run.Running, 1), state(run.Running, 1), state(run.Ending, 3), state(run.Finalizing, 4)}
+			return d.finalizer().Follow(d.t.Context(), state(run.Running, 0), func(context.Context) (run.State, error) {
+				next := news[0]
+				news = news[1:]
+				return next, nil
+			})
+		},
+	} {
+		d := newDesk(t)
+		if err := write(d); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		for _, f := range []string{record.Completions, record.Errors} {
+			if got, want := d.file(f), plain.file(f); got != want {
+				t.Errorf("%s: %s is %q, want %q", name, f, got, want)
+			}
+		}
+	}
+}
+
+func TestAnInputThatIsGoneOrChangedCostsTheIDsOnly(t *testing.T) {
+	t.Parallel()
+	for name, harm := range map[string]func(desk){
+		"gone":    func(d desk) { _ = d.Blobs.Delete(t.Context(), "prompts/0.jsonl", "") },
+		"changed": func(d desk) { inputtest.Put(t, d.Ports, "prompts/0.jsonl", "{}\n") },
+	} {
+		d := newDesk(t)
+		harm(d)
+		if err := d.finalize(); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		errs := strings.Split(strings.TrimSpace(d.file(record.Errors)), "\n")
+		if got := d.file(record.Completions); got != outputs || len(errs) != 8 {
+			t.Errorf("%s: completions %q, %d errors", name, got, len(errs))
+		}
+		if last := errs[len(errs)-1]; !strings.Contains(last, `"item":11`) || strings.Contains(last, "id-11") {
+			t.Errorf("%s: the last error is %s", name, last)
+		}
+	}
+}
+
+func TestAResultThatIsNotTheCommittedOneIsNamed(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{"result", "checkpoint"} {
+		n := map[string]int{"result": 0, "checkpoint": 2}[what]
+		d := newDesk(t)
+		key := record.ShardObjectKey(id, n, 1, what)
+		inputtest.Put(t, d.Ports, key, strings.Replace(inputtest.Object(t, d.Ports, key), "a", "b", 1))
+		if err := d.finalize(); !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: %v", what, err)
+		}
+		for _, f := range []string{record.Completions, record.Errors, record.SummaryFile} {
+			if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(id, f), ""); !fault.Is(err, fault.NotFound) {
+				t.Errorf("%s: %s is there: %v", what, f, err)
+			}
+		}
+	}
+}
+
+func TestARunThatIsNotAtItsEndIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.save(run.Ending, 3)
+	if err := d.finalize(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(id, record.Completions), ""); !fault.Is(err, fault.NotFound) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestWhoFollowsEndsWhenOthersFinalize(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		err := d.finalizer().Follow(t.Context(), state(run.Running, 1), func(context.Context) (run.State, error) {
+			<-time.After(time.Second)
+			return state(run.Stopped, 4), nil
+		})
+		if !errors.Is(err, finalize.ErrWritten) {
+			t.Errorf("%v", err)
+		}
+		if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(id, record.Completions), ""); !fault.Is(err, fault.NotFound) {
+			t.Errorf("half a file is there: %v", err)
+		}
+	})
+}

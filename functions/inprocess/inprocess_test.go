@@ -1,0 +1,248 @@
+package inprocess
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/events"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/interval"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/memory"
+	"rollout/shared/queue"
+	"rollout/shared/record"
+)
+
+const id = inputtest.RunID
+
+func newSystem() *System {
+	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
+		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
+	d := config.DefaultDeployment()
+	d.Pools = []config.Pool{{Name: "default", Model: "mock"}}
+	return New(p, Config{Deployment: d})
+}
+
+// goes runs f until the test ends.
+func goes(t *testing.T, f func(context.Context)) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); f(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// calls records when a handler was called.
+type calls struct {
+	mu sync.Mutex
+	at []time.Time
+}
+
+func (c *calls) add() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = append(c.at, time.Now())
+	return len(c.at)
+}
+
+func TestAMessageWhoseHandlerFailsComesBackLaterAndLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem()
+		var c calls
+		goes(t, func(ctx context.Context) {
+			s.consume(ctx, "q", func(context.Context, events.Payload) error {
+				if c.add() < 6 {
+					return fault.New(fault.Unavailable, "not now")
+				}
+				return nil
+			})
+		})
+		if err := s.Send(t.Context(), "q", events.Ring{Run: string(id)}); err != nil {
+			t.Fatal(err)
+		}
+		pass(time.Minute)
+		var waits []time.Duration
+		for i := 1; i < len(c.at); i++ {
+			waits = append(waits, c.at[i].Sub(c.at[i-1]))
+		}
+		if want := []time.Duration{400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond, 6400 * time.Millisecond}; !slices.Equal(waits, want) {
+			t.Errorf("it comes back after %v, want %v", waits, want)
+		}
+		if visible, hidden, _ := s.Queues.(queue.Depther).Depth(t.Context(), "q"); visible+hidden != 0 {
+			t.Error("it is not acknowledged")
+		}
+	})
+}
+
+func TestAMessageIsHiddenAsLongAsItsHandlerTakes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem()
+		var c calls
+		for range 2 {
+			goes(t, func(ctx context.Context) {
+				s.consume(ctx, "q", func(ctx context.Context, _ events.Payload) error {
+					c.add()
+					sleep(ctx, 10*time.Minute)
+					return nil
+				})
+			})
+		}
+		if err := s.Send(t.Context(), "q", events.Ring{Run: string(id)}); err != nil {
+			t.Fatal(err)
+		}
+		pass(11 * time.Minute)
+		if len(c.at) != 1 {
+			t.Errorf("it was handled %d times", len(c.at))
+		}
+	})
+}
+
+func TestWhatNoHandlerCanTakeIsADeadLetter(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem()
+		goes(t, func(ctx context.Context) { s.consume(ctx, host.TaskQueue, s.task) })
+		if err := s.Queues.Send(t.Context(), host.TaskQueue, [][]byte{[]byte("{")}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Send(t.Context(), host.TaskQueue, events.Ring{Run: string(id)}); err != nil { // no task
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if visible, _, _ := s.Queues.(queue.Depther).Depth(t.Context(), queue.DeadLetters(host.TaskQueue)); visible != 2 {
+			t.Errorf("%d dead letters", visible)
+		}
+	})
+}
+
+// follows plans a run of two shards, the first of which is done, and tells the
+// system that coordinate saw it. It returns the run's state.
+func follows(t *testing.T, s *System, r identity.RunID) run.State {
+	t.Helper()
+	m := inputtest.Manifest(1)
+	m.Run = r
+	inputtest.Plan(t, s.Ports, m, inputtest.Prompts(0, 2))
+	for n := range 2 {
+		row := fmt.Sprintf("row %d\n", n)
+		key := record.ShardObjectKey(r, n, 1, "x")
+		inputtest.Put(t, s.Ports, key, row)
+		inputtest.Save(t, s.Ports, identity.ShardKey(r, n), shard.Doc{Schema: 1, Run: r, Shard: n, State: shard.Done, Items: 1, OutputLen: int64(len(row)),
+			Result: &shard.Ref{Key: key, Length: int64(len(row)), Digest: identity.Content([]byte(row)).String()}, Counts: shard.Counts{OK: 1}})
+	}
+	st := run.New(r)
+	st.Phase, st.Shards, st.Items, st.Complete, st.Next = run.Running, 2, 2, true, 2
+	st.Done.Set = interval.Of(interval.Range{Lo: 0, Hi: 1})
+	s.saved(st)
+	return st
+}
+
+func final(st run.State) run.State {
+	st.Phase, st.Reason, st.Frozen = run.Finalizing, run.ReasonDone, 2
+	st.Done.Set = interval.Of(interval.Range{Lo: 0, Hi: 2})
+	return st
+}
+
+func following(s *System) int {
+	s.followers.mu.Lock()
+	defer s.followers.mu.Unlock()
+	return len(s.followers.byRun)
+}
+
+func TestAFollowedRunIsFinalizedByItsFollowerAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem()
+		goes(t, s.runFollowers)
+		synctest.Wait()
+		st := final(follows(t, s, id))
+		synctest.Wait()
+		inputtest.Save(t, s.Ports, record.CoordinatorKey(id), st)
+		if err := s.finalizeOrWait(t.Context(), events.Finalize{Run: string(id)}); err != nil { // saw it before saved did
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := inputtest.Object(t, s.Ports, record.OutputKey(id, record.Completions)); got != "row 0\nrow 1\n" || following(s) != 0 {
+			t.Errorf("completions are %q, %d followers", got, following(s))
+		}
+	})
+}
+
+func TestAFollowerFindsOutWhatOtherProcessesDid(t *testing.T) {
+	t.Parallel()
+	for _, phase := range []run.Phase{run.Finalizing, run.Completed} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSystem()
+			goes(t, s.runFollowers)
+			synctest.Wait()
+			st := final(follows(t, s, id))
+			st.Phase = phase
+			inputtest.Save(t, s.Ports, record.CoordinatorKey(id), st)
+			pass(11 * time.Second)
+			_, err := s.Blobs.Stat(t.Context(), record.OutputKey(id, record.SummaryFile), "")
+			if following(s) != 0 || (err == nil) != (phase == run.Finalizing) {
+				t.Errorf("%s: %d followers; the summary: %v", phase, following(s), err)
+			}
+			if visible, _, _ := s.Queues.(queue.Depther).Depth(t.Context(), host.TaskQueue); visible != 0 {
+				t.Errorf("%s: asked to finalize", phase)
+			}
+		})
+	}
+}
+
+func TestAFollowerThatFailsAsksForFinalize(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem()
+		goes(t, s.runFollowers)
+		synctest.Wait()
+		st := follows(t, s, id)
+		inputtest.Put(t, s.Ports, record.ShardObjectKey(id, 1, 1, "x"), "other\n")
+		s.saved(final(st))
+		synctest.Wait()
+		ms, _ := s.Queues.Receive(t.Context(), host.TaskQueue, 1, time.Minute, 0)
+		if len(ms) != 1 || following(s) != 0 {
+			t.Fatalf("%d tasks, %d followers", len(ms), following(s))
+		}
+		if _, p, _ := events.Decode(ms[0].Body); p != (events.Finalize{Run: string(id)}) {
+			t.Errorf("asked for %v", p)
+		}
+	})
+}
+
+func TestOnlySoManyRunsAreFollowed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSystem()
+		follows(t, s, id) // before Run: nobody follows
+		if following(s) != 0 {
+			t.Fatal("a follower without a process")
+		}
+		goes(t, s.runFollowers)
+		synctest.Wait()
+		for n := range 2 * maxFollowers {
+			follows(t, s, identity.RunID(fmt.Sprintf("01JD2ZQ4T5W0M1X9YB7R3K8C%02d", n)))
+		}
+		synctest.Wait()
+		if n := following(s); n != maxFollowers {
+			t.Errorf("%d runs are followed", n)
+		}
+	})
+}
