@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rollout/events"
+	"rollout/gpuworker/worker"
 	"rollout/shared/capacity"
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/shard"
@@ -30,7 +31,7 @@ func TestADrainKeepsWhatEndsInItsBudget(t *testing.T) {
 		d := newDesk(t, 2, 4)
 		d.offer(0, 1)
 		e := &engine{answer: evenQuick}
-		w := d.start("w1", e) // two requests at once: items 0 and 1, or 4 and 5, are in flight
+		w := d.start("w1", e, func(c *worker.Config) { c.InFlight = 3 }) // three requests at once: items 0 to 2 are in flight, and shard 1 is claimed ahead
 		pass(time.Second)
 		asked := e.questions()
 		begun, ahead := asked[0]/4, 1-asked[0]/4
@@ -59,8 +60,8 @@ func TestADrainKeepsWhatEndsInItsBudget(t *testing.T) {
 			t.Fatalf("the worker has not ended in its budget: %v", w.err)
 		}
 		doc := d.shard(begun)
-		if doc.State != shard.Pending || doc.Checkpoint == nil || doc.Counts.OK != 1 {
-			t.Errorf("the shard at work is not given back with the one answer: %+v", doc)
+		if doc.State != shard.Pending || doc.Checkpoint == nil || doc.Counts.OK != 2 {
+			t.Errorf("the shard at work is not given back with its two answers: %+v", doc)
 		}
 		if got := e.questions(); !slices.Equal(got, asked) {
 			t.Errorf("asked %v, after the drain began also %v", asked, got[len(asked):])

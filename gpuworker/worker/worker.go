@@ -85,6 +85,10 @@ type Worker struct {
 	objects atomic.Int64   // names the objects that were put
 }
 
+// usualShard is how many items a shard is taken to have before one was seen:
+// not fewer than most have, so that a worker does not take work from others.
+const usualShard = 256
+
 // New returns a worker. Its lease runs from now on.
 func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 	now := p.Clock.Now()
@@ -97,7 +101,7 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 		drain: make(chan struct{}), unready: true,
 		started: now, state: health.Init, holds: map[holdKey]*hold{},
 		manifests: map[identity.RunID]record.Manifest{}, controls: map[identity.RunID]controlSeen{},
-		changed: make(chan struct{}, 1), perShard: 1, last: first,
+		changed: make(chan struct{}, 1), perShard: usualShard, last: first,
 	}
 }
 
