@@ -1,0 +1,145 @@
+package batch_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+	"time"
+
+	"rollout/scripts/rollout/batch"
+	"rollout/shared/blob"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/embedded/local"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/memory"
+	"rollout/shared/record"
+)
+
+// finished is a batch whose run has left its files.
+func finished(t *testing.T) batch.Batch {
+	t.Helper()
+	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
+		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
+	for _, name := range []string{record.Completions, record.Errors, record.SummaryFile} {
+		inputtest.Put(t, p, record.OutputKey(inputtest.RunID, name), "the "+name)
+	}
+	b := batch.Batch{Local: &local.Local{Dir: t.TempDir(), Ports: p}, Run: inputtest.RunID}
+	b.Config.Output.Dir = filepath.Join(t.TempDir(), "out", "deep")
+	return b
+}
+
+func names(t *testing.T, dir string) (out []string) {
+	t.Helper()
+	es, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range es {
+		out = append(out, e.Name())
+	}
+	return out
+}
+
+func TestTheRunsFilesArePublishedWhole(t *testing.T) {
+	t.Parallel()
+	b := finished(t)
+	for range 2 { // a second time over the first
+		if err := b.Publish(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := names(t, b.Config.Output.Dir); !reflect.DeepEqual(got, []string{"completions.jsonl", "errors.jsonl", "summary.json"}) {
+		t.Errorf("the folder has %v", got)
+	}
+	if got, err := os.ReadFile(filepath.Join(b.Config.Output.Dir, "errors.jsonl")); err != nil || string(got) != "the errors.jsonl" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestAPublicationThatBreaksOffLeavesWhatWasThere(t *testing.T) {
+	t.Parallel()
+	b := finished(t)
+	if err := b.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	inputtest.Put(t, b.Local.Ports, record.OutputKey(b.Run, record.Completions), "newer")
+	b.Local.Ports.Blobs = breaking{b.Local.Ports.Blobs}
+	if err := b.Publish(t.Context()); err == nil {
+		t.Error("half a file is no error")
+	}
+	if got, _ := os.ReadFile(filepath.Join(b.Config.Output.Dir, record.Completions)); string(got) != "the completions.jsonl" {
+		t.Errorf("the file is %q", got)
+	}
+	if got := names(t, b.Config.Output.Dir); len(got) != 3 {
+		t.Errorf("the folder has %v", got)
+	}
+}
+
+// breaking is a bucket whose objects break off half-way.
+type breaking struct{ blob.Store }
+
+func (b breaking) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	r, info, err := b.Store.Get(ctx, key, o)
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(io.LimitReader(r, 2), brokenOff{}), r}, info, err
+}
+
+type brokenOff struct{}
+
+func (brokenOff) Read([]byte) (int, error) {
+	return 0, fault.New(fault.Unavailable, "the connection broke")
+}
+
+func TestARefusedRunPublishesItsSummaryAlone(t *testing.T) {
+	t.Parallel()
+	b := finished(t)
+	for _, name := range []string{record.Completions, record.Errors} {
+		if err := b.Local.Ports.Blobs.Delete(t.Context(), record.OutputKey(b.Run, name), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Publish(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(t, b.Config.Output.Dir); !reflect.DeepEqual(got, []string{"summary.json"}) {
+		t.Errorf("the folder has %v", got)
+	}
+}
+
+func TestTheInstallationOfABatchReadsAsItsConfig(t *testing.T) {
+	t.Parallel()
+	c := config.DefaultInfer()
+	c.Model.URI = "org/model"
+	c.Engine = config.Engine{URL: "http://127.0.0.1:8000/v1", Secret: "api-key"}
+	c.Worker.InFlight, c.Worker.Checkpoint = 17, config.Duration(42*time.Second)
+	c.Health.Interval = config.Duration(300 * time.Millisecond)
+	dir := filepath.Join(t.TempDir(), "state")
+	for range 2 {
+		if err := batch.WriteDeployment(dir, c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile(filepath.Join(dir, local.DeploymentFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := config.ParseDeployment("rollout.toml", b)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, b)
+	}
+	if d.Worker != c.Worker || d.Health != c.Health || d.Engine != c.Engine {
+		t.Errorf("it reads as %+v", d)
+	}
+	if len(d.Pools) != 1 || d.Pools[0].Model != "org/model" || !reflect.DeepEqual(d.Secrets, []string{"api-key"}) {
+		t.Errorf("pools %v, secrets %v", d.Pools, d.Secrets)
+	}
+}
