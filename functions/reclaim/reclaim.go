@@ -8,7 +8,6 @@ package reclaim
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -16,11 +15,8 @@ import (
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
-	"rollout/shared/engine/schedule"
-	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
-	"rollout/shared/queue"
 	"rollout/shared/record"
 )
 
@@ -33,13 +29,14 @@ type Reclaimer struct {
 	host.Ports
 	timings   health.Timings
 	last      time.Time
-	unplanned time.Time               // when unplanned runs were looked for last
-	ended     map[identity.RunID]bool // runs that need no more looking
+	unplanned time.Time                    // when unplanned runs were looked for last
+	ended     map[identity.RunID]bool      // runs that need no more looking
+	looked    map[identity.RunID]time.Time // when the dispatched shards of a run were looked at last
 }
 
 // New returns a reclaimer.
 func New(p host.Ports, t health.Timings) *Reclaimer {
-	return &Reclaimer{Ports: p.From("reclaim"), timings: t, ended: map[identity.RunID]bool{}}
+	return &Reclaimer{Ports: p.From("reclaim"), timings: t, ended: map[identity.RunID]bool{}, looked: map[identity.RunID]time.Time{}}
 }
 
 // Scan looks at every worker and every open run once.
@@ -63,6 +60,7 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 	err = host.Each(ctx, r.Docs, "coordinator/", func(s run.State) error {
 		if s.Phase.Ended() {
 			r.ended[s.Run] = true
+			delete(r.looked, s.Run)
 			return nil
 		}
 		if err := r.run(ctx, s, beats, now); err != nil {
@@ -121,33 +119,6 @@ func slept(mono, wall, failure time.Duration) bool {
 	return (wall-mono).Abs() > failure/2 || mono > 4*failure
 }
 
-// beats reads every worker's beat, and reports those found dead: once each.
-func (r *Reclaimer) beats(ctx context.Context, now time.Time) (map[string]health.Beat, error) {
-	out := map[string]health.Beat{}
-	err := host.Each(ctx, r.Docs, "beat/", func(b health.Beat) error {
-		out[b.Worker] = b
-		if b.State != health.Gone && r.timings.Dead(b, now) {
-			return r.failed(ctx, b, now)
-		}
-		return nil
-	})
-	return out, err
-}
-
-// failed marks a dead worker; whoever makes the mark reports it.
-func (r *Reclaimer) failed(ctx context.Context, b health.Beat, now time.Time) error {
-	var first bool
-	_, err := host.Update(ctx, r.Docs, record.WorkerKey(b.Worker), func(m record.WorkerMark, _ bool) (record.WorkerMark, bool, error) {
-		first = m.Failed.IsZero()
-		m.Schema, m.Failed = record.Schema, now.UTC()
-		return m, first, nil
-	})
-	if err == nil && first {
-		r.Log.WarnContext(ctx, events.ObserveWorkerFailed, "worker", b.Worker, "due_at", b.DueAt, "overdue", now.Sub(b.DueAt), "shards", len(b.Holds))
-	}
-	return err
-}
-
 // run looks at one open run.
 func (r *Reclaimer) run(ctx context.Context, s run.State, beats map[string]health.Beat, now time.Time) error {
 	if why := due(s, now); why != "" {
@@ -158,23 +129,7 @@ func (r *Reclaimer) run(ctx context.Context, s run.State, beats map[string]healt
 	if s.Phase != run.Running && s.Phase != run.Planning && s.Phase != run.Ending {
 		return nil
 	}
-	held := map[int]health.Held{}
-	for _, b := range beats {
-		if r.timings.Dead(b, now) {
-			continue
-		}
-		for _, h := range b.Holds {
-			if h.Run == s.Run {
-				held[h.Shard] = h
-			}
-		}
-	}
-	for _, c := range s.InFlight.Chunks {
-		if err := r.chunk(ctx, s, c, held, beats, now); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.chunks(ctx, s, beats, now)
 }
 
 // due says why coordinate must look at a run now; "" if it need not.
@@ -193,102 +148,6 @@ func due(s run.State, now time.Time) string {
 		return "the deadline is over"
 	}
 	return ""
-}
-
-// maxPerScan bounds how many shards of one chunk a scan looks at.
-const maxPerScan = 1000
-
-// chunk looks at the dispatched shards of a chunk that no living worker
-// lists. A shard of a dead holder is lost at once; one that nobody claimed
-// only when its chunk is old enough for its message to be lost.
-func (r *Reclaimer) chunk(ctx context.Context, s run.State, c schedule.Chunk, held map[int]health.Held, beats map[string]health.Beat, now time.Time) error {
-	var keys []string
-	var shards []int
-	for n := c.Lo; n < c.Hi && len(keys) < maxPerScan; n++ {
-		if _, ok := held[n]; !ok {
-			keys = append(keys, identity.ShardKey(s.Run, n))
-			shards = append(shards, n)
-		}
-	}
-	if len(keys) == 0 || !c.Due(now) && !anyDead(beats, r.timings, now) {
-		return nil
-	}
-	docs, err := r.Docs.GetMany(ctx, keys)
-	if err != nil {
-		return err
-	}
-	waiting := r.waiting(ctx, s, now.Sub(c.SentAt))
-	var out []events.Payload
-	for i, raw := range docs {
-		d := shard.New(s.Run, shards[i])
-		if raw.Revision != "" {
-			if err := json.Unmarshal(raw.Value, &d); err != nil {
-				return fault.As(fault.Corrupt, err, "decode document %s", raw.Key)
-			}
-		}
-		if p := r.judge(d, c, beats, waiting, now); p != nil {
-			out = append(out, p)
-		}
-	}
-	return r.Send(ctx, host.CoordinateQueue, out...)
-}
-
-// judge turns the verdict on one shard into a report, or nil.
-func (r *Reclaimer) judge(d shard.Doc, c schedule.Chunk, beats map[string]health.Beat, waiting bool, now time.Time) events.Payload {
-	var beat *health.Beat
-	if b, ok := beats[d.Worker]; ok {
-		beat = &b
-	}
-	lost := events.ShardLost{Run: string(d.Run), Shard: d.Shard, Generation: c.Generation, Worker: d.Worker}
-	switch v := r.timings.Judge(d, beat, now); v {
-	case health.Finished:
-		if !c.Due(now) {
-			return nil
-		}
-		return events.ShardDone{Run: string(d.Run), Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker, Counts: events.Counts(d.Counts)}
-	case health.HolderDead, health.Disowned:
-		// Sent after its holder died? Then its message is on its way.
-		if !c.Due(now) && beat != nil && c.SentAt.After(beat.DueAt.Add(r.timings.FailureTimeout)) {
-			return nil
-		}
-		lost.Reason = string(v)
-		return lost
-	case health.Unclaimed:
-		if !c.Due(now) || waiting {
-			return nil
-		}
-		lost.Reason = string(v)
-		return lost
-	}
-	return nil
-}
-
-// believeDepth is for how long messages that the queue still counts are taken
-// for those of unclaimed shards.
-const believeDepth = 5 * time.Minute
-
-// waiting reports whether unclaimed shards of that age may simply wait in the
-// pool's queue.
-func (r *Reclaimer) waiting(ctx context.Context, s run.State, age time.Duration) bool {
-	d, ok := r.Queues.(queue.Depther)
-	if !ok || age > believeDepth {
-		return false
-	}
-	var m record.Manifest
-	if _, found, err := host.Load(ctx, r.Docs, record.ManifestKey(s.Run), &m); err != nil || !found {
-		return false
-	}
-	visible, hidden, err := d.Depth(ctx, host.WorkQueue(m.Pool))
-	return err == nil && visible+hidden > 0
-}
-
-func anyDead(beats map[string]health.Beat, t health.Timings, now time.Time) bool {
-	for _, b := range beats {
-		if t.Dead(b, now) && len(b.Holds) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *Reclaimer) ring(ctx context.Context, id identity.RunID, why string) error {

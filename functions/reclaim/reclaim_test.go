@@ -3,6 +3,7 @@ package reclaim
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 	"rollout/events"
 	"rollout/shared/clock"
 	"rollout/shared/config"
+	"rollout/shared/document"
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/interval"
@@ -93,6 +95,11 @@ func TestVerdicts(t *testing.T) {
 	alive := func(d desk) { d.beat("w1", 0, health.Ready, mine) }
 	dead := func(d desk) { d.beat("w1", 2*time.Minute, health.Ready, mine) }
 	gone := func(d desk) { d.beat("w1", 0, health.Gone) }
+	dies := func(d desk) { d.beat("w1", 8*time.Second, health.Ready, mine) } // found dead for 2 s
+	lives := func(d desk) {                                                  // while another dies
+		d.beat("w1", 0, health.Ready)
+		d.beat("w2", 8*time.Second, health.Ready, health.Held{Run: id, Shard: 7, Attempt: 1})
+	}
 	disowns := func(d desk) { d.beat("w1", 0, health.Ready) }
 	waits := func(d desk) { _ = d.Ports.Send(d.t.Context(), host.WorkQueue("default"), events.Ring{Run: string(id)}) }
 	for name, c := range map[string]struct {
@@ -103,6 +110,10 @@ func TestVerdicts(t *testing.T) {
 	}{
 		"done long ago":                        {shard.Doc{State: shard.Done, Counts: shard.Counts{OK: 1}}, old, nil, "done"},
 		"done just now":                        {shard.Doc{State: shard.Done}, young, nil, ""},
+		"done just now by one who died":        {shard.Doc{State: shard.Done, Worker: "w1"}, young, dies, "done"},
+		"done just now while another dies":     {shard.Doc{State: shard.Done, Worker: "w1"}, young, lives, ""},
+		"held by one who just died":            {running, 3 * time.Second, dies, "lost holder_dead"},
+		"sent again since its holder died":     {running, young, dies, ""},
 		"held by a living worker":              {running, old, alive, ""},
 		"held by a dead worker":                {running, old, dead, "lost holder_dead"},
 		"held by a dead worker, sent just now": {running, young, dead, ""},
@@ -164,6 +175,28 @@ func TestADeadWorkerIsReportedOnce(t *testing.T) {
 		}
 		if m := inputtest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.Failed.IsZero() {
 			t.Error("it is not marked")
+		}
+	})
+}
+
+func TestWorkersThatAreLongGoneAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.beat("w1", 2*time.Hour, health.Ready)
+		d.beat("w2", 2*time.Hour, health.Gone)
+		d.beat("w3", 50*time.Minute, health.Ready)
+		d.save(record.WorkerKey("w1"), record.WorkerMark{Schema: 1, Failed: time.Now()})
+		d.scan()
+		var left []string
+		for doc, err := range document.All(t.Context(), d.Docs, "") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = append(left, doc.Key)
+		}
+		if want := []string{"beat/w3", "worker/w3"}; !slices.Equal(left, want) {
+			t.Errorf("documents %v are left, want %v", left, want)
 		}
 	})
 }

@@ -1,0 +1,76 @@
+package reclaim
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"rollout/events"
+	"rollout/shared/document"
+	"rollout/shared/engine/health"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// beats reads every worker's beat, and reports those found dead: once each.
+// Workers that are long gone are forgotten.
+func (r *Reclaimer) beats(ctx context.Context, now time.Time) (map[string]health.Beat, error) {
+	out := map[string]health.Beat{}
+	for d, err := range document.All(ctx, r.Docs, "beat/") {
+		if err != nil {
+			return nil, fault.Wrap(err, "list beats")
+		}
+		var b health.Beat
+		if err := record.Decode(d.Value, &b, "document "+d.Key); err != nil {
+			return nil, err
+		}
+		if now.Sub(b.DueAt) > remember && r.timings.Dead(b, now) {
+			if err := r.forget(ctx, d); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		out[b.Worker] = b
+		if b.State != health.Gone && r.timings.Dead(b, now) {
+			if err := r.failed(ctx, b, now); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return out, nil
+}
+
+// remember is how long the heartbeat of a worker that is no more is kept, for
+// people to look at. A shard whose holder has no heartbeat has a dead holder.
+const remember = time.Hour
+
+// forget deletes a beat and what was marked of its worker.
+func (r *Reclaimer) forget(ctx context.Context, beat document.Doc) error {
+	_, worker, _ := strings.Cut(beat.Key, "/")
+	mark, err := r.Docs.Get(ctx, record.WorkerKey(worker))
+	if err == nil {
+		err = r.Docs.Delete(ctx, mark.Key, mark.Revision)
+	}
+	if err == nil || fault.Is(err, fault.NotFound) {
+		err = r.Docs.Delete(ctx, beat.Key, beat.Revision)
+	}
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) { // another scan was faster, or it lives
+		return nil
+	}
+	return fault.Wrap(err, "forget worker %s", worker)
+}
+
+// failed marks a dead worker; whoever makes the mark reports it.
+func (r *Reclaimer) failed(ctx context.Context, b health.Beat, now time.Time) error {
+	var first bool
+	_, err := host.Update(ctx, r.Docs, record.WorkerKey(b.Worker), func(m record.WorkerMark, _ bool) (record.WorkerMark, bool, error) {
+		first = m.Failed.IsZero()
+		m.Schema, m.Failed = record.Schema, now.UTC()
+		return m, first, nil
+	})
+	if err == nil && first {
+		r.Log.WarnContext(ctx, events.ObserveWorkerFailed, "worker", b.Worker, "due_at", b.DueAt, "overdue", now.Sub(b.DueAt), "shards", len(b.Holds))
+	}
+	return err
+}
