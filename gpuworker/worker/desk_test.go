@@ -237,10 +237,10 @@ func pass(d time.Duration) {
 // stuck is an answer that never comes.
 func stuck(ctx context.Context, _ int) error { return takes(ctx, 1000*time.Hour) }
 
-// call is one call of a store that changes something.
+// call is one call of a store.
 type call struct {
 	at   time.Time
-	what string // "put", "write", "send" or "get"
+	what string // "get", "put", "read", "write", "wrote" (on the way back) or "send"
 	key  string
 }
 
@@ -323,7 +323,11 @@ func (d docs) Replace(ctx context.Context, key string, v []byte, rev document.Re
 	if err := d.s.call("write", key); err != nil {
 		return "", err
 	}
-	return d.Documents.Replace(ctx, key, v, rev)
+	rev, err := d.Documents.Replace(ctx, key, v, rev)
+	if err == nil {
+		err = d.s.call("wrote", key)
+	}
+	return rev, err
 }
 
 type queues struct {

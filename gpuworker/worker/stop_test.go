@@ -111,17 +111,24 @@ func TestTheLastHeartbeatSaysGone(t *testing.T) {
 		d := newDesk(t, 1, 1)
 		w := d.start("w1", &engine{})
 		synctest.Wait()
-		slow := true
+		beats := 0
 		d.stores.failing(func(c call) error {
-			if c.what == "write" && c.key == record.BeatKey("w1") && slow {
-				slow = false
-				<-time.After(2 * time.Second)
+			if c.key != record.BeatKey("w1") {
+				return nil
+			}
+			if c.what == "write" {
+				if beats++; beats == 1 {
+					<-time.After(2 * time.Second) // the one under way comes late
+				}
+			}
+			if c.what == "wrote" {
+				<-time.After(4 * time.Second) // and so does the word that the last is written
 			}
 			return nil
 		})
 		pass(time.Second) // a beat is under way
 		w.Drain("go")
-		pass(5 * time.Second)
+		pass(20 * time.Second)
 		if !w.over() || d.beat("w1").State != health.Gone {
 			t.Errorf("over: %v; the last heartbeat says %s", w.over(), d.beat("w1").State)
 		}
