@@ -68,13 +68,13 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	}
 	t := task{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
 		model: dialect.Model{URI: s.Manifest.ModelURI, ID: id, Params: s.Manifest.Config.Sampling.Canonical()}}
-	var inFlight sync.WaitGroup
+	requests := newCrew()
 	for i := range s.Open(ctx) {
-		if !t.begin(ctx, i, &inFlight) {
+		if !t.begin(ctx, i, requests) {
 			break
 		}
 	}
-	inFlight.Wait()
+	requests.wait()
 	if cause := context.Cause(ctx); ctx.Err() != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
@@ -92,7 +92,7 @@ type task struct {
 
 // begin starts an item's requests, one place each; false if there are no more
 // places to be had.
-func (t *task) begin(ctx context.Context, i int, inFlight *sync.WaitGroup) bool {
+func (t *task) begin(ctx context.Context, i int, requests *crew) bool {
 	line := t.shard.Lines[i]
 	it, err := t.parse(line)
 	if err != nil {
@@ -108,7 +108,7 @@ func (t *task) begin(ctx context.Context, i int, inFlight *sync.WaitGroup) bool 
 		if !ok {
 			return false
 		}
-		inFlight.Go(func() {
+		requests.do(func() {
 			defer release()
 			answer, err := t.ask(ctx, a, k)
 			a.take(k, answer, err)
