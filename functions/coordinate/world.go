@@ -6,6 +6,7 @@ import (
 
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/run"
+	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/record"
 )
@@ -62,7 +63,7 @@ func (c *Coordinator) lookAtWorkers(ctx context.Context, l *loaded, w *run.World
 		perShard = max(1, int(l.state.Items)/l.state.Shards)
 	}
 	now := c.Clock.Now()
-	return host.Each(ctx, c.Docs, "beat/", func(b health.Beat) error {
+	err := host.Each(ctx, c.Docs, "beat/", func(b health.Beat) error {
 		if b.Pool != l.manifest.Pool || c.timings.Dead(b, now) {
 			return nil
 		}
@@ -75,4 +76,10 @@ func (c *Coordinator) lookAtWorkers(ctx context.Context, l *loaded, w *run.World
 		}
 		return nil
 	})
+	if fault.Is(err, fault.Corrupt) || fault.Is(err, fault.Invalid) {
+		// A worker of another version must not stop the runs of this one.
+		c.Log.WarnContext(ctx, "a heartbeat can't be read", "error", err)
+		return nil
+	}
+	return err
 }

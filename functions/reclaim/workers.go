@@ -23,7 +23,8 @@ func (r *Reclaimer) beats(ctx context.Context, now time.Time) (map[string]health
 		}
 		var b health.Beat
 		if err := record.Decode(d.Value, &b, "document "+d.Key); err != nil {
-			return nil, err
+			r.Log.WarnContext(ctx, "a heartbeat can't be read", "error", err)
+			continue // a worker of another version; it hides no other
 		}
 		if now.Sub(b.DueAt) > remember && r.timings.Dead(b, now) {
 			if err := r.forget(ctx, d); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -126,6 +127,21 @@ func TestSaveTellsACreateFromAReplace(t *testing.T) {
 	}
 	if _, err := host.Save(t.Context(), docs, "c/x", counter{1, 3}, rev); !fault.Is(err, fault.Conflict) {
 		t.Errorf("an old revision: %v", err)
+	}
+}
+
+func TestWhatCantBeDecodedHidesNoOther(t *testing.T) {
+	t.Parallel()
+	docs := memory.NewDocuments()
+	for key, value := range map[string]string{"b/1": `{"n":1}`, "b/2": `{`, "b/3": `{"schema":99}`, "b/4": `{"n":4}`} {
+		if _, err := docs.Create(t.Context(), key, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := 0
+	err := host.Each(t.Context(), docs, "b/", func(c counter) error { n += c.N; return nil })
+	if n != 5 || err == nil || !strings.Contains(err.Error(), "b/2") || !strings.Contains(err.Error(), "b/3") {
+		t.Errorf("the sum is %d, the error %v", n, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	"rollout/shared/document"
 	"rollout/shared/fault"
@@ -70,19 +71,23 @@ func Update[T any](ctx context.Context, docs document.Store, key string, change 
 	return zero, fault.New(fault.Unavailable, "change document %s: somebody else wrote first %d times", key, maxConflicts)
 }
 
-// Each calls yield for every document under prefix, decoded, in key order.
+// Each calls yield for every document under prefix, decoded, in key order. A
+// document that can't be decoded hides no other: its error is returned at the
+// end.
 func Each[T any](ctx context.Context, docs document.Store, prefix string, yield func(v T) error) error {
+	var bad error
 	for d, err := range document.All(ctx, docs, prefix) {
 		if err != nil {
-			return fault.Wrap(err, "list %s", prefix)
+			return errors.Join(fault.Wrap(err, "list %s", prefix), bad)
 		}
 		var v T
 		if err := record.Decode(d.Value, &v, "document "+d.Key); err != nil {
-			return err
+			bad = errors.Join(bad, err)
+			continue
 		}
 		if err := yield(v); err != nil {
-			return err
+			return errors.Join(err, bad)
 		}
 	}
-	return nil
+	return bad
 }
