@@ -16,7 +16,10 @@ BUILD = CGO_ENABLED=0 $(GO) build -trimpath
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/rollout, bin/gpuworker and the test server bin/fakellm
+preflight: ## name what is missing on this machine
+	@bash scripts/preflight/preflight.sh
+
+build: preflight ## build bin/rollout, bin/gpuworker and the test server bin/fakellm
 	$(BUILD) -o bin/rollout ./scripts/rollout
 	$(BUILD) -o bin/gpuworker ./gpuworker
 	$(BUILD) -o bin/fakellm ./scripts/fakellm
@@ -55,4 +58,4 @@ generate: ## write the JSON Schemas of events anew
 clean: ## remove what was built and run here
 	rm -rf bin out/demo coverage.out
 
-.PHONY: help build run test race smoke lint bench fuzz sim generate clean
+.PHONY: help preflight build run test race smoke lint bench fuzz sim generate clean
