@@ -31,7 +31,8 @@ test: ## run all tests
 	$(GO) test -timeout 10m ./...
 
 race: ## run all tests with the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v localstack/sim)
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m -run TestSimulation $(SIM_PKG) -args -seeds 100
 
 smoke: build ## kill a worker in the middle of a run, check that it is found in time and nothing is lost
 	@bash scripts/smoke/smoke.sh
