@@ -59,7 +59,8 @@ type Usage struct {
 //	Unavailable  cannot connect, or the connection broke before an answer ended: the server may be dead
 //	Corrupt      class engine: 5xx, a 200 without choices, malformed or oversized answers,
 //	             answers that end in error or abort
-//	Denied       401, 402 or 403: the key is wrong, or unpaid, for every request
+//	Denied       401, 402 or 403: the key is wrong, or unpaid, for every request;
+//	             or a 404 that says that the server does not have the model
 //	Canceled     ctx ended first
 type Engine interface {
 	Answer(ctx context.Context, r Request, progress func()) (Answer, error)

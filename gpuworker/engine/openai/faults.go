@@ -79,6 +79,8 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 	switch {
 	case s.tooLong(status) && (e.Kind == fault.Invalid || e.Kind == fault.Corrupt):
 		e.Kind, e.Class = fault.Invalid, fault.TooLong
+	case status == http.StatusNotFound && s.noModel(): // no request's own fault: all name the same model
+		e.Kind, e.Remedy = fault.Denied, "correct model.uri, or let the server serve that model"
 	case e.Kind == fault.Invalid:
 		e.Class = fault.Refused
 	case e.Kind == fault.Corrupt:
@@ -92,6 +94,10 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 		e.Remedy = "the server redirects: give the URL it redirects to as the base URL"
 	}
 	e.Err = fmt.Errorf("status %d: %s", status, c.presentable(s.message))
+	if status == http.StatusNotFound && e.Kind == fault.Denied {
+		told := error(e)
+		c.noModel.Store(&told)
+	}
 	return e
 }
 

@@ -115,7 +115,10 @@ func TestStatusesAreClassified(t *testing.T) {
 		{"the body's status counts", sends(500, "application/json", `{"error":{"message":"bad schema","code":400}}`), fault.Invalid, fault.Refused, "status 400: bad schema"},
 		{"also as text", sends(400, "application/json", `{"object":"error","message":"busy","code":"503"}`), fault.Throttled, "", "busy"},
 		{"but not for a 503", sends(503, "application/json", `{"error":{"message":"Loading model","code":400}}`), fault.Throttled, "", "Loading model"},
-		{"unknown model", sends(404, "application/json", "{\"error\":{\"message\":\"The model `x` does not exist.\",\"type\":\"NotFoundError\",\"code\":404}}"), fault.Invalid, fault.Refused, "does not exist"},
+		{"unknown model", sends(404, "application/json", "{\"error\":{\"message\":\"The model `x` does not exist.\",\"type\":\"NotFoundError\",\"code\":404}}"), fault.Denied, "", "does not exist. (correct model.uri"},
+		{"unknown model, Ollama", sends(404, "application/json", `{"error":{"message":"model \"x\" not found, try pulling it first","type":"api_error"}}`), fault.Denied, "", "try pulling"},
+		{"unknown model, OpenAI", sends(404, "application/json", `{"error":{"message":"no access","code":"model_not_found"}}`), fault.Denied, "", "no access"},
+		{"what a model can't do", sends(404, "application/json", `{"error":{"message":"This is a chat model","type":"invalid_request_error"}}`), fault.Invalid, fault.Refused, "chat model"},
 		{"FastAPI", sends(422, "application/json", `{"detail":[{"loc":["body"],"msg":"field required"}]}`), fault.Invalid, fault.Refused, "field required"},
 		{"no JSON", sends(500, "text/plain", "oops\x00\x1b[31m\nsecond \xff line"), fault.Corrupt, fault.Engine, "oops  [31m second \uFFFD line"},
 		{"nothing", sends(500, "text/plain", ""), fault.Corrupt, fault.Engine, "no message"},
@@ -280,6 +283,31 @@ func TestReady(t *testing.T) {
 		if got != c.model || (err != nil || c.kind != 0) && !fault.Is(err, c.kind) {
 			t.Errorf("%s: %q, %v", c.name, got, err)
 		}
+	}
+}
+
+func TestReadyTellsOnceThatTheModelIsNotThere(t *testing.T) {
+	t.Parallel()
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/health":
+		case "/v1/models":
+			whole(`{"data":[{"id":"llama"}]}`)(w, r)
+		default:
+			sends(404, "application/json", `{"error":{"message":"The model does not exist."}}`)(w, r)
+		}
+	})
+	if _, err := c.Ready(t.Context()); err != nil {
+		t.Fatalf("before any request: %v", err)
+	}
+	if _, err := ask(t, c, hello); !fault.Is(err, fault.Denied) {
+		t.Fatalf("the answer: %v (%v)", err, fault.Of(err))
+	}
+	if _, err := c.Ready(t.Context()); !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "does not exist") {
+		t.Errorf("after the answer: %v", err)
+	}
+	if _, err := c.Ready(t.Context()); err != nil {
+		t.Errorf("told again: %v", err)
 	}
 }
 

@@ -61,8 +61,9 @@ type Client struct {
 	header  func() http.Header          // a request's header, new each time
 	conceal func(message string) string // replaces the key
 
-	chatOnly atomic.Bool // the server has no /completions
-	memory   sync.Pool   // *call
+	chatOnly atomic.Bool           // the server has no /completions
+	noModel  atomic.Pointer[error] // the last answer that said so, until Ready tells it
+	memory   sync.Pool             // *call
 	calls    calls
 }
 

@@ -16,7 +16,9 @@ const maxModels = 4 << 20
 
 // Ready asks /health, where there is one, then /models, and returns the first
 // model's name; "" from a server without /models. A 401 or 403 is Denied,
-// anything but a 200 Unavailable.
+// anything but a 200 Unavailable. If an answer has said that the server does
+// not have the model, Ready returns that fault, once: servers list models by
+// other names than they take, so that only an answer can tell.
 func (c *Client) Ready(ctx context.Context) (string, error) {
 	model, err := c.ready(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -28,6 +30,9 @@ func (c *Client) Ready(ctx context.Context) (string, error) {
 func (c *Client) ready(ctx context.Context) (string, error) {
 	if c.calls.isClosed() {
 		return "", c.closedFault()
+	}
+	if told := c.noModel.Swap(nil); told != nil {
+		return "", *told
 	}
 	health := *c.base
 	health.Path = strings.TrimSuffix(health.Path, "/v1") + "/health"

@@ -128,6 +128,14 @@ func (s serverError) aboutModel() bool {
 	return oneOf(modelCodes, s.code) || oneOf(modelCodes, s.kind) || strings.Contains(strings.ToLower(s.message), "model")
 }
 
+// noModel reports whether a 404 says that the server does not have the model.
+// One that only speaks of the model, such as of what it can't do, is another.
+func (s serverError) noModel() bool {
+	message := strings.ToLower(s.message)
+	return oneOf(modelCodes, s.code) || oneOf(modelCodes, s.kind) ||
+		strings.Contains(message, "model") && (strings.Contains(message, "does not exist") || strings.Contains(message, "not found"))
+}
+
 func oneOf(list []string, word string) bool {
 	for _, w := range list {
 		if strings.EqualFold(w, word) {
