@@ -114,6 +114,9 @@ func StatusOf(p Progress, now time.Time) Status {
 	if m.Refused != "" {
 		s.Phase, s.Message, s.EndedAt = run.Failed, m.Refused, known(m.CreatedAt)
 	}
+	if s.Phase.Ended() {
+		s.Shards.Running = 0 // what the workers' last heartbeats still name
+	}
 	s.Rate, s.ETASeconds = speed(s, now)
 	return s
 }
