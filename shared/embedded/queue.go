@@ -97,10 +97,10 @@ func (q queues) await(ctx context.Context, name string, max int, visibility, wai
 
 // receive takes what is visible now. If nothing is, it writes nothing and
 // says when the next message gets visible, zero if there is none.
-func (q queues) receive(ctx context.Context, name string, max int, visibility time.Duration) (msgs []queue.Message, due time.Time, err error) {
+func (q queues) receive(ctx context.Context, name string, max int, visibility time.Duration) ([]queue.Message, time.Time, error) {
 	var nanos int64
 	var some bool
-	err = q.state.read(ctx, func(ctx context.Context, s *session) error {
+	err := q.state.read(ctx, func(ctx context.Context, s *session) (err error) {
 		nanos, some, err = s.number(ctx, nextMessage, name)
 		return err
 	})
@@ -110,14 +110,17 @@ func (q queues) receive(ctx context.Context, name string, max int, visibility ti
 	case nanos > q.state.clock.Now().UnixNano():
 		return nil, time.Unix(0, nanos), nil
 	}
-	err = q.state.write(ctx, 0, func(ctx context.Context, g *group) error {
-		msgs, err = g.take(ctx, name, max, q.state.clock.Now(), visibility)
+	// Nothing that the change sets is touched here if this call gives up: the
+	// writer may be at it then.
+	var taken []queue.Message
+	err = q.state.write(ctx, 0, func(ctx context.Context, g *group) (err error) {
+		taken, err = g.take(ctx, name, max, q.state.clock.Now(), visibility)
 		return err
 	})
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	return msgs, time.Unix(0, nanos), nil
+	return taken, time.Unix(0, nanos), nil
 }
 
 // take receives up to max visible messages, those visible longest first, and
