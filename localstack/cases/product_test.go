@@ -59,7 +59,7 @@ func onDisk(t *testing.T) *product {
 	l, closeLocal, err := local.Open(t.Context(), t.TempDir(), local.Options{Create: true})
 	must(t, err)
 	t.Cleanup(func() { must(t, closeLocal()) })
-	return &product{t: t, ports: l.Ports, deploy: deployment(), patience: 30 * time.Second, look: 50 * time.Millisecond, bucket: l.Bucket}
+	return &product{t: t, ports: l.Ports, deploy: deployment(), patience: 2 * time.Minute, look: 50 * time.Millisecond, bucket: l.Bucket}
 }
 
 // inMemory opens one over the drivers in memory.

@@ -39,7 +39,7 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 		w := newWorld(t, seed)
 		defer func() {
 			if tell || t.Failed() {
-				t.Logf("seed %d (replay with -seed %d)\n%s", seed, seed, w.trace)
+				t.Logf("seed %d (replay with -seed %d)\n%s", seed, seed, w.trace.String())
 			}
 		}()
 		s := w.write()

@@ -15,6 +15,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -63,8 +64,10 @@ type World struct {
 	docs   *memory.Documents
 	queues *memory.Queues
 	deploy config.Deployment
-	trace  *strings.Builder
 	begun  time.Time
+
+	tracing sync.Mutex
+	trace   strings.Builder
 }
 
 // newWorld returns a world in which nothing runs yet. It must be made within a
@@ -75,7 +78,6 @@ func newWorld(t testing.TB, seed uint64) *World {
 	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
 	w := &World{t: t, seed: seed, dice: d, timings: host.Timings(deploy.Health), deploy: deploy, begun: time.Now(),
 		bucket: memory.NewBucket(clock.System{}), docs: memory.NewDocuments(), queues: memory.NewQueues(clock.System{}),
-		trace: &strings.Builder{},
 	}
 	w.audit = newAudit(w)
 	level := func(name string, most float64) float64 { // a third of all worlds lack each kind of fault
@@ -90,8 +92,10 @@ func newWorld(t testing.TB, seed uint64) *World {
 func (w *World) unruly() bool { return !w.calm.Load() }
 
 func (w *World) tracef(format string, args ...any) {
-	fmt.Fprintf(w.trace, "%9.3fs ", time.Since(w.begun).Seconds())
-	fmt.Fprintf(w.trace, format+"\n", args...)
+	w.tracing.Lock()
+	defer w.tracing.Unlock()
+	fmt.Fprintf(&w.trace, "%9.3fs ", time.Since(w.begun).Seconds())
+	fmt.Fprintf(&w.trace, format+"\n", args...)
 }
 
 // ports are the stores as the process sees them, with the retries that every
