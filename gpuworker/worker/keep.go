@@ -1,0 +1,162 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"rollout/events"
+	"rollout/shared/blob"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+	"rollout/shared/result"
+)
+
+// commit puts the result and makes the shard Done.
+func (w *Worker) commit(ctx context.Context, h *hold) error {
+	rows, counts, _ := h.work.final()
+	b, outputLen := result.Append(make([]byte, 0, size(rows)), rows)
+	ref, err := w.put(ctx, h, b)
+	if err != nil {
+		return err
+	}
+	err = w.swap(ctx, h, func(d shard.Doc) (shard.Doc, error) {
+		d.Items = len(h.work.Lines)
+		return d.Commit(h.holder(w.cfg.ID), ref, outputLen, counts)
+	})
+	if err != nil {
+		return err
+	}
+	return w.announce(ctx, w.tellDone(ctx, h.doc))
+}
+
+// seal ends the shard of a run that ends, with the rows there are.
+func (w *Worker) seal(ctx context.Context, h *hold) error {
+	if err := w.checkpoint(ctx, h); err != nil {
+		return err
+	}
+	ctl, err := w.control(ctx, h.run, 0)
+	if err != nil {
+		return err
+	}
+	err = w.swap(ctx, h, func(d shard.Doc) (shard.Doc, error) {
+		return d.Seal(run.Reason(ctl.reason).Class(), len(h.work.Lines))
+	})
+	if err != nil {
+		return err
+	}
+	return w.announce(ctx, w.tellDone(ctx, h.doc))
+}
+
+// release hands the shard back with the rows there are.
+func (w *Worker) release(ctx context.Context, h *hold) error {
+	if h.work != nil {
+		if err := w.checkpoint(ctx, h); err != nil {
+			return err
+		}
+	}
+	return w.handBack(ctx, h)
+}
+
+// handBack hands the shard back as its document says it is.
+func (w *Worker) handBack(ctx context.Context, h *hold) error {
+	if err := w.swap(ctx, h, func(d shard.Doc) (shard.Doc, error) { return d.Release() }); err != nil {
+		return err
+	}
+	w.Log.InfoContext(ctx, events.ObserveShardReleased, "run", h.run, "shard", h.shard, "attempt", h.attempt)
+	return w.announce(ctx, w.Send(ctx, host.CoordinateQueue, events.Released{
+		Run: string(h.run), Shard: h.shard, Worker: w.cfg.ID, Attempt: h.attempt}))
+}
+
+// announce logs an event that could not be sent: the document decides, and
+// reclaim finds it.
+func (w *Worker) announce(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() == nil {
+		w.Log.WarnContext(ctx, "event not sent; reclaim will find the shard", "error", err)
+	}
+	return nil
+}
+
+// save is a checkpoint amid the work. A lost race is looked into at once: who
+// lost the shard must not go on.
+func (w *Worker) save(ctx context.Context, h *hold) error {
+	err := w.checkpoint(ctx, h)
+	if fault.Is(err, fault.Conflict) {
+		return w.reload(ctx, h)
+	}
+	return err
+}
+
+// checkpoint keeps the rows there are, if no checkpoint holds them yet.
+func (w *Worker) checkpoint(ctx context.Context, h *hold) error {
+	if !h.work.unsaved() {
+		return nil
+	}
+	rows, counts, _ := h.work.final()
+	b, err := result.AppendCheckpoint(make([]byte, 0, size(rows)+64*len(rows)), rows)
+	if err != nil {
+		return err
+	}
+	ref, err := w.put(ctx, h, b)
+	if err != nil {
+		return err
+	}
+	err = w.swap(ctx, h, func(d shard.Doc) (shard.Doc, error) { return d.Save(h.holder(w.cfg.ID), ref, counts) })
+	if err != nil {
+		return err
+	}
+	h.work.keep(len(rows))
+	w.Log.DebugContext(ctx, events.ObserveShardCheckpoint, "run", h.run, "shard", h.shard, "rows", len(rows))
+	return nil
+}
+
+// swap writes the next state of the shard's document.
+func (w *Worker) swap(ctx context.Context, h *hold, next func(shard.Doc) (shard.Doc, error)) error {
+	d, err := next(h.doc)
+	if err != nil {
+		return err
+	}
+	if err := w.mayWrite(); err != nil {
+		return err
+	}
+	rev, err := host.Save(ctx, w.Docs, identity.ShardKey(h.run, h.shard), d, h.rev)
+	if err != nil {
+		return err
+	}
+	h.doc, h.rev = d, rev
+	return nil
+}
+
+// put writes an object of this attempt under a name never used before.
+func (w *Worker) put(ctx context.Context, h *hold, b []byte) (shard.Ref, error) {
+	if err := w.mayWrite(); err != nil {
+		return shard.Ref{}, err
+	}
+	nonce := fmt.Sprintf("%s-%d", w.cfg.ID, w.objects.Add(1))
+	key := record.ShardObjectKey(h.run, h.shard, h.attempt, nonce)
+	if _, err := w.Blobs.Put(ctx, key, bytes.NewReader(b), blob.PutOptions{CreateOnly: true}); err != nil {
+		return shard.Ref{}, err
+	}
+	return shard.Ref{Key: key, Length: int64(len(b)), Digest: identity.Content(b).String()}, nil
+}
+
+// tellDone reports a Done shard to coordinate.
+func (w *Worker) tellDone(ctx context.Context, d shard.Doc) error {
+	p := events.ShardDone{Run: string(d.Run), Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker, Term: d.Term, Counts: events.Counts(d.Counts)}
+	if d.Result != nil {
+		p.Digest = d.Result.Digest
+	}
+	return w.Send(ctx, host.CoordinateQueue, p)
+}
+
+func size(rows []result.Row) int {
+	n := 0
+	for _, r := range rows {
+		n += len(r.Bytes)
+	}
+	return n
+}
