@@ -7,6 +7,7 @@
 package batch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -152,7 +153,8 @@ type Batch struct {
 }
 
 // Known checks a run that exists already against the config: a run goes on
-// under the model that it began with.
+// with the model, the sampling params and the files that it began with. A file
+// that has gone since does not matter: the run has its copy.
 func (b Batch) Known(ctx context.Context) error {
 	m, found, err := b.manifest(ctx)
 	switch {
@@ -166,6 +168,26 @@ func (b Batch) Known(ctx context.Context) error {
 	if want := identity.Model(b.Config.Model.URI, b.Config.Model.Revision).String(); m.ModelID != want {
 		return &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("run %s was begun with the model %s and can't go on with %s", b.Run, m.ModelURI, b.Config.Model.URI),
 			Remedy: "name that model again, or another output.dir for a new run"}
+	}
+	if was, want := m.Config.Sampling.Canonical(), b.Config.Sampling.Canonical(); !bytes.Equal(was, want) {
+		return &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("run %s was begun with the sampling params %s and can't go on with %s", b.Run, was, want),
+			Remedy: "set those again, or name another output.dir for a new run"}
+	}
+	return b.knownFiles(m)
+}
+
+// knownFiles compares names without folders: the batch may be started from
+// elsewhere.
+func (b Batch) knownFiles(m record.Manifest) error {
+	known := map[string]bool{}
+	for _, in := range m.Inputs {
+		known[filepath.Base(in.Label())] = true
+	}
+	for _, f := range b.Files {
+		if !known[filepath.Base(f)] {
+			return &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("run %s was begun without the file %s", b.Run, f),
+				Remedy: "leave it out of input.glob, or name another output.dir for a new run"}
+		}
 	}
 	return nil
 }

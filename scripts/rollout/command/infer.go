@@ -116,16 +116,15 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	if err != nil {
 		return err
 	}
-	id, err := batch.RunID(cfg.Output.Dir, f.resume)
-	if err != nil {
-		return err
-	}
+	var id identity.RunID
 	dir := cfg.StateDir()
-	if err := batch.WriteDeployment(dir, cfg); err != nil {
-		return err
-	}
 	ctx, leave := process.Leave(c.Context(), 0)
-	p, err := e.prepare(ctx, dir, "", cfg.Model.URI, log, func(d config.Deployment) config.Deployment { return d })
+	p, err := e.prepare(ctx, dir, "", cfg.Model.URI, log, func() (err error) { // a batch that runs already keeps its id and its config
+		if id, err = batch.RunID(cfg.Output.Dir, f.resume); err != nil {
+			return err
+		}
+		return batch.WriteDeployment(dir, cfg)
+	})
 	if err != nil {
 		return err
 	}

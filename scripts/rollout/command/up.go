@@ -69,7 +69,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 		return err
 	}
 	ctx, leave := process.Leave(c.Context(), 0)
-	p, err := e.prepare(ctx, f.dir, f.engine, f.model, log, func(d config.Deployment) config.Deployment { return d })
+	p, err := e.prepare(ctx, f.dir, f.engine, f.model, log, func() error { return nil })
 	if err != nil {
 		return err
 	}
@@ -121,18 +121,22 @@ type prepared struct {
 	close      func() error
 }
 
-// prepare opens an installation for the process that runs it.
-func (e *Env) prepare(ctx context.Context, dir, engine, model string, log *slog.Logger, change func(config.Deployment) config.Deployment) (_ *prepared, err error) {
+// prepare opens an installation for the process that runs it; first is called
+// once no other process can be that one, and before anything is read.
+func (e *Env) prepare(ctx context.Context, dir, engine, model string, log *slog.Logger, first func() error) (_ *prepared, err error) {
 	release, err := local.Exclusive(dir)
 	if err != nil {
 		return nil, err
+	}
+	if err := first(); err != nil {
+		return nil, errors.Join(err, release())
 	}
 	l, closeLocal, err := local.Open(ctx, dir, local.Options{Create: true, Source: "up", Log: log, Clock: e.Clock})
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}
 	closeAll := func() error { return errors.Join(closeLocal(), release()) }
-	d := change(l.Deployment)
+	d := l.Deployment
 	if engine != "" {
 		d.Engine.URL = engine
 	}

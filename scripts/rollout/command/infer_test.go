@@ -1,0 +1,42 @@
+package command_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"rollout/shared/embedded/local"
+)
+
+// A second start would otherwise leave its own run's id behind, and the next
+// start would ask everything again.
+func TestASecondStartOfABatchChangesNothing(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("a.jsonl", `{"prompt":"p"}`)
+	cfg := write("batch.toml", fmt.Sprintf("[model]\nuri = \"m\"\n[engine]\nurl = \"mock\"\n[input]\nglob = %q\n[output]\ndir = %q\n",
+		filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "out")))
+	state := filepath.Join(dir, "out", ".rollout")
+	release, err := local.Exclusive(state) // the first one runs
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, rollout(t.Context(), "infer", "batch", "--config", cfg), 1, "", "already runs")
+	for _, path := range []string{filepath.Join(dir, "out", "run-id"), filepath.Join(state, local.DeploymentFile)} {
+		if _, err := os.Stat(path); !os.IsNotExist(err) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	check(t, rollout(t.Context(), "infer", "batch", "--config", cfg), 0, "", "completed: 1 of 1")
+}
