@@ -59,6 +59,9 @@ func (s *Stack) child(ctx context.Context, pool string) error {
 	if err := c.Start(); err != nil {
 		return fault.As(fault.Internal, err, "start a worker process")
 	}
+	watch, unwatch := context.WithCancel(ctx)
+	defer unwatch()
+	go s.watchStalled(watch, c.Process)
 	done := make(chan error, 1)
 	go func() { done <- c.Wait() }()
 	select {

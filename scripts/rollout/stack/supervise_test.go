@@ -3,17 +3,20 @@ package stack
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"rollout/shared/config"
 	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -46,9 +49,24 @@ func live(addr, how string, args []string) int {
 	case "dies":
 		return 1
 	}
+	if lock, ok := strings.CutPrefix(how, "stops with the lock "); ok {
+		if err := stop(lock); err != nil {
+			return 9
+		}
+	}
 	<-term
 	fmt.Fprintln(c, "drained")
 	return 0
+}
+
+// stop takes a lock and stops this process, as a debugger would. It may return
+// before the stop takes effect.
+func stop(lock string) error {
+	fd, err := syscall.Open(lock, syscall.O_CREAT|syscall.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	return errors.Join(syscall.Flock(fd, syscall.LOCK_EX), syscall.Kill(os.Getpid(), syscall.SIGSTOP))
 }
 
 // report is what a worker process says when it starts.
@@ -59,7 +77,7 @@ type report struct {
 }
 
 // start supervises a worker that lives like that. err gets what comes of it.
-func start(t *testing.T, how string) (s *Stack, reports <-chan report, err <-chan error) {
+func start(t *testing.T, how string, edit ...func(*Options)) (s *Stack, reports <-chan report, err <-chan error) {
 	t.Helper()
 	l, lerr := net.Listen("tcp", "127.0.0.1:0")
 	if lerr != nil {
@@ -91,6 +109,9 @@ func start(t *testing.T, how string) (s *Stack, reports <-chan report, err <-cha
 	}
 	s = &Stack{stopping: make(chan struct{}), o: Options{Local: &local.Local{Ports: host.Ports{Log: slog.New(slog.DiscardHandler)}},
 		Worker: []string{self, asWorker, l.Addr().String(), how}}}
+	for _, f := range edit {
+		f(&s.o)
+	}
 	go func() { end <- s.supervise(ctx, "default") }()
 	return s, ch, end
 }
@@ -115,6 +136,20 @@ func TestADeadWorkerIsStartedAgainLaterAndLater(t *testing.T) {
 	if err := <-end; err != nil {
 		t.Errorf("after the stop: %v", err)
 	}
+}
+
+func TestAStoppedWorkerThatHoldsALockIsKilled(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s, reports, _ := start(t, "stops with the lock "+filepath.Join(dir, "state.hold.lock"), func(o *Options) {
+		o.Local.Dir, o.Deployment.Health.FailureTimeout = dir, config.Duration(200*time.Millisecond)
+	})
+	first := <-reports
+	again := <-reports // the next one is started only when the first is gone
+	if d := again.at.Sub(first.at); d < 200*time.Millisecond {
+		t.Errorf("it was killed after %s, before it counted as dead", d)
+	}
+	close(s.stopping)
 }
 
 func TestAWorkerWithWrongArgumentsIsGivenUp(t *testing.T) {
