@@ -348,7 +348,8 @@ func TestSteeringCommandsWriteTheControl(t *testing.T) {
 		{[]string{"resume", "nightly"}, "resuming", record.Run, ""},
 		{[]string{"stop", string(runA[:8])}, "stopping", record.End, "stopped"},
 	} {
-		check(t, rollout(t.Context(), append(c.args, "--dir", b.dir)...), 0, c.says+" run "+string(runA)+" (nightly)\n")
+		check(t, rollout(t.Context(), append(c.args, "--dir", b.dir)...), 0, c.says+" run "+string(runA)+" (nightly)\n",
+			"no worker of pool default is alive: start `rollout up --dir "+b.dir+"`")
 		var ctl record.Control
 		if _, _, err := host.Load(t.Context(), b.Ports.Docs, record.ControlKey(runA), &ctl); err != nil {
 			t.Fatal(err)
@@ -361,6 +362,9 @@ func TestSteeringCommandsWriteTheControl(t *testing.T) {
 	b.has(runB, "weekly", time.Minute, run.Expired)
 	check(t, rollout(t.Context(), "stop", "weekly", "--dir", b.dir), 1, "",
 		"run "+string(runB)+" has ended (expired): it can't be stopped (submit its input again for a new run)")
+	b.has(runC, "hourly", time.Minute, run.Running)
+	b.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon.Add(2 * time.Hour)})
+	check(t, rollout(t.Context(), "pause", "hourly", "--dir", b.dir), 0, "pausing run "+string(runC)+" (hourly)\n")
 }
 
 func TestCleanFreesTheWorkOfEndedRunsAlone(t *testing.T) {

@@ -61,22 +61,32 @@ func statusCommand(e *Env) *cobra.Command {
 
 // warn says if runs that should be under way have nobody to work on them.
 func (s *statusView) warn(ctx context.Context, runs []api.Status, dir string) error {
-	workers, err := s.service.Workers(ctx)
+	alive, err := poolsAlive(ctx, s.service)
 	if err != nil {
 		return err
-	}
-	alive := map[string]bool{}
-	for _, w := range workers {
-		alive[w.Pool] = alive[w.Pool] || w.Alive
 	}
 	for _, r := range runs {
 		if r.Phase != run.Planning && r.Phase != run.Running || alive[r.Pool] {
 			continue
 		}
-		_, err := fmt.Fprintf(s.Err, "no worker of pool %s is alive: start `rollout up --dir %s`\n", r.Pool, dir)
-		return err
+		return s.sayNobody(r.Pool, dir)
 	}
 	return nil
+}
+
+// poolsAlive are the pools that have a living worker.
+func poolsAlive(ctx context.Context, service *api.Service) (map[string]bool, error) {
+	workers, err := service.Workers(ctx)
+	alive := map[string]bool{}
+	for _, w := range workers {
+		alive[w.Pool] = alive[w.Pool] || w.Alive
+	}
+	return alive, err
+}
+
+func (e *Env) sayNobody(pool, dir string) error {
+	_, err := fmt.Fprintf(e.Err, "no worker of pool %s is alive: start `rollout up --dir %s`\n", pool, dir)
+	return err
 }
 
 // statusView shows runs once or again and again.

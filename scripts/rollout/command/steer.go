@@ -45,8 +45,14 @@ func (e *Env) steerCommand(s steering) *cobra.Command {
 		if err := s.do(service, c.Context(), r.Run, *reason); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(e.Out, "%s run %s (%s)\n", s.doing, r.Run, r.Name)
-		return err
+		if _, err = fmt.Fprintf(e.Out, "%s run %s (%s)\n", s.doing, r.Run, r.Name); err != nil {
+			return err
+		}
+		alive, err := poolsAlive(c.Context(), service)
+		if err != nil || alive[r.Pool] {
+			return err
+		}
+		return e.sayNobody(r.Pool, *dir) // it is done when somebody is there to do it
 	}
 	return c
 }
