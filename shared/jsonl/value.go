@@ -2,6 +2,7 @@ package jsonl
 
 import (
 	"fmt"
+	"unicode/utf8"
 
 	"rollout/shared/fault"
 )
@@ -18,7 +19,8 @@ func unexpected(b []byte, i int, want string) error {
 	if i >= len(b) {
 		return syntaxError(i, "the text ends where %s should be", want)
 	}
-	return syntaxError(i, "%q where %s should be", b[i], want)
+	found, _ := utf8.DecodeRune(b[i:]) // U+FFFD for what is not UTF-8
+	return syntaxError(i, "%q where %s should be", found, want)
 }
 
 // Check reports whether b is one JSON value, with white space around it or

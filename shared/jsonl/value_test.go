@@ -47,6 +47,8 @@ func TestErrorsSayWhere(t *testing.T) {
 	for v, want := range map[string]string{
 		`{"a":1,}`:     "byte 7: '}' where a name in quotes should be",
 		`{"a" 1}`:      "byte 5: '1' where ':' should be",
+		"\ufeff{}":     `byte 0: '\ufeff' where a value should be`, // a byte order mark in the middle of a file
+		"é":            "byte 0: 'é' where a value should be",
 		`["a"`:         "byte 4: the text ends where ',' or ']' should be",
 		`"abc`:         "byte 4: the text ends inside a string",
 		"\"a\tb\"":     "byte 2: control character 0x09 inside a string; write it as an escape",
