@@ -94,9 +94,9 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 		e.Remedy = "the server redirects: give the URL it redirects to as the base URL"
 	}
 	e.Err = fmt.Errorf("status %d: %s", status, c.presentable(s.message))
-	if status == http.StatusNotFound && e.Kind == fault.Denied {
+	if e.Kind == fault.Denied && status != http.StatusForbidden { // a 403 may be about one prompt alone
 		told := error(e)
-		c.noModel.Store(&told)
+		c.denied.Store(&told)
 	}
 	return e
 }

@@ -286,28 +286,38 @@ func TestReady(t *testing.T) {
 	}
 }
 
-func TestReadyTellsOnceThatTheModelIsNotThere(t *testing.T) {
+func TestReadyTellsOnceWhatIsDeniedToEveryRequest(t *testing.T) {
 	t.Parallel()
-	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/health":
-		case "/v1/models":
-			whole(`{"data":[{"id":"llama"}]}`)(w, r)
-		default:
-			sends(404, "application/json", `{"error":{"message":"The model does not exist."}}`)(w, r)
+	for _, c := range []struct {
+		status int
+		body   string
+		told   bool
+	}{
+		{404, `{"error":{"message":"The model does not exist."}}`, true},
+		{401, `{"error":{"message":"Incorrect API key, it does not exist."}}`, true},
+		{403, `{"error":{"message":"This prompt does not pass."}}`, false}, // may be about one prompt
+	} {
+		client := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			switch r.URL.Path {
+			case "/health":
+			case "/v1/models":
+				whole(`{"data":[{"id":"llama"}]}`)(w, r)
+			default:
+				sends(c.status, "application/json", c.body)(w, r)
+			}
+		})
+		if _, err := client.Ready(t.Context()); err != nil {
+			t.Fatalf("%d: before any request: %v", c.status, err)
 		}
-	})
-	if _, err := c.Ready(t.Context()); err != nil {
-		t.Fatalf("before any request: %v", err)
-	}
-	if _, err := ask(t, c, hello); !fault.Is(err, fault.Denied) {
-		t.Fatalf("the answer: %v (%v)", err, fault.Of(err))
-	}
-	if _, err := c.Ready(t.Context()); !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "does not exist") {
-		t.Errorf("after the answer: %v", err)
-	}
-	if _, err := c.Ready(t.Context()); err != nil {
-		t.Errorf("told again: %v", err)
+		if _, err := ask(t, client, hello); !fault.Is(err, fault.Denied) {
+			t.Fatalf("%d: the answer: %v (%v)", c.status, err, fault.Of(err))
+		}
+		if _, err := client.Ready(t.Context()); c.told && (!fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "does not exist")) || !c.told && err != nil {
+			t.Errorf("%d: after the answer: %v", c.status, err)
+		}
+		if _, err := client.Ready(t.Context()); err != nil {
+			t.Errorf("%d: told again: %v", c.status, err)
+		}
 	}
 }
 

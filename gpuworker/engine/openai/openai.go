@@ -62,7 +62,7 @@ type Client struct {
 	conceal func(message string) string // replaces the key
 
 	chatOnly atomic.Bool           // the server has no /completions
-	noModel  atomic.Pointer[error] // the last answer that said so, until Ready tells it
+	denied   atomic.Pointer[error] // the last answer that denied all requests, until Ready tells it
 	memory   sync.Pool             // *call
 	calls    calls
 }

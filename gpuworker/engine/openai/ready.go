@@ -16,9 +16,10 @@ const maxModels = 4 << 20
 
 // Ready asks /health, where there is one, then /models, and returns the first
 // model's name; "" from a server without /models. A 401 or 403 is Denied,
-// anything but a 200 Unavailable. If an answer has said that the server does
-// not have the model, Ready returns that fault, once: servers list models by
-// other names than they take, so that only an answer can tell.
+// anything but a 200 Unavailable. If an answer was denied to any request (a 401;
+// a model that the server does not have), Ready returns that fault, once:
+// servers let anybody look, and list models by other names than they take, so
+// that only an answer can tell.
 func (c *Client) Ready(ctx context.Context) (string, error) {
 	model, err := c.ready(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -31,7 +32,7 @@ func (c *Client) ready(ctx context.Context) (string, error) {
 	if c.calls.isClosed() {
 		return "", c.closedFault()
 	}
-	if told := c.noModel.Swap(nil); told != nil {
+	if told := c.denied.Swap(nil); told != nil {
 		return "", *told
 	}
 	health := *c.base

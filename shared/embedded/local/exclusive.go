@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"rollout/shared/fault"
 )
@@ -27,7 +28,7 @@ func Exclusive(dir string) (release func() error, err error) {
 	if err != nil {
 		return nil, fault.As(fault.Denied, err, "open %s", path)
 	}
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+	if err := tryLock(f); err != nil {
 		who, _ := io.ReadAll(io.LimitReader(f, 32)) // only to say who
 		return nil, errors.Join(&fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("process %s already runs the installation in %s", strings.TrimSpace(string(who)), dir),
 			Remedy: "stop it first, or use another folder; submit, status and stop work beside it"}, f.Close())
@@ -36,6 +37,22 @@ func Exclusive(dir string) (release func() error, err error) {
 		return nil, errors.Join(fault.As(fault.Unavailable, err, "write %s", path), f.Close())
 	}
 	return f.Close, nil
+}
+
+// The kernel may take a moment to let go of a killed process's lock.
+const (
+	lockTries = 10
+	lockPause = 50 * time.Millisecond
+)
+
+func tryLock(f *os.File) (err error) {
+	for range lockTries {
+		if err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
+			return nil
+		}
+		time.Sleep(lockPause)
+	}
+	return err
 }
 
 func writeAt(f *os.File, s string) error {
