@@ -1,7 +1,12 @@
 package e2e
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -64,12 +69,13 @@ func installWithStalledWorker(t *testing.T, file string) (*installation, api.Wor
 		if err := syscall.Kill(w.PID, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		if i.beatsOn(other) {
+		if i.beatsOn(other) && !holdsLock(w.PID) {
 			return true
 		}
 		// It was stopped in the middle of a commit: with the store's lock in its
-		// hands nobody goes on. Another moment will do.
-		if err := syscall.Kill(w.PID, syscall.SIGCONT); err != nil {
+		// hands nobody goes on, until it is killed for that. Another moment will
+		// do.
+		if err := syscall.Kill(w.PID, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Fatal(err)
 		}
 		return false
@@ -84,6 +90,18 @@ func installWithStalledWorker(t *testing.T, file string) (*installation, api.Wor
 		t.Fatal("the stopped worker held nothing when it was stopped: give the run more items")
 	}
 	return i, stalled
+}
+
+// holdsLock reports whether the process holds one of the store's locks: Linux
+// tells for every open file.
+func holdsLock(pid int) bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil && bytes.Contains(b, []byte("FLOCK")) {
+			return true
+		}
+	}
+	return false
 }
 
 // twoBusy are two living workers that hold shards.
@@ -101,11 +119,17 @@ func (i *installation) twoBusy() (a, b api.WorkerStatus, ok bool) {
 	return busy[0], busy[1], true
 }
 
-// beatsOn reports whether the worker's heartbeat is renewed twice in a time
-// within which no worker fences itself.
+// beatsOn reports whether the worker's heartbeat is renewed twice from now on,
+// in a time within which no worker fences itself. Once may be the end of a
+// write that was under way when another process was stopped.
 func (i *installation) beatsOn(w api.WorkerStatus) bool {
 	i.t.Helper()
 	last, renewed := w.BeatAt, 0
+	for _, now := range i.living() {
+		if now.Worker == w.Worker {
+			last = now.BeatAt
+		}
+	}
 	for until := time.Now().Add(500 * time.Millisecond); time.Now().Before(until); {
 		for _, now := range i.living() {
 			if now.Worker == w.Worker && now.BeatAt.After(last) {

@@ -26,13 +26,14 @@ func (s *Stack) watchStalled(ctx context.Context, p *os.Process) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
+			lock := stalled(p.Pid, s.o.Local.Dir)
 			switch {
-			case !stalled(p.Pid, s.o.Local.Dir):
+			case lock == "":
 				since = time.Time{}
 			case since.IsZero():
 				since = now
 			case now.Sub(since) >= limit:
-				s.o.Local.Ports.Log.WarnContext(ctx, "worker process is stopped and keeps everybody from writing: it is killed", "pid", p.Pid, "for", now.Sub(since))
+				s.o.Local.Ports.Log.WarnContext(ctx, "worker process is stopped and keeps everybody from writing: it is killed", "pid", p.Pid, "for", now.Sub(since), "lock", lock)
 				_ = p.Kill() // it may be gone already
 				return
 			}
@@ -40,27 +41,27 @@ func (s *Stack) watchStalled(ctx context.Context, p *os.Process) {
 	}
 }
 
-// stalled reports whether a process is stopped and holds a lock on a file of
-// the installation. It reads what Linux tells about processes, and is false
-// elsewhere.
-func stalled(pid int, dir string) bool {
+// stalled returns the file of the installation that a stopped process holds a
+// lock on; "" if it is not stopped or holds none. It reads what Linux tells
+// about processes, and finds none elsewhere.
+func stalled(pid int, dir string) string {
 	proc := filepath.Join("/proc", strconv.Itoa(pid))
 	stat, err := os.ReadFile(filepath.Join(proc, "stat"))
 	if err != nil {
-		return false
+		return ""
 	}
 	// The state comes behind the name, which is in parentheses and may hold
 	// anything.
 	if i := bytes.LastIndexByte(stat, ')'); i < 0 || i+2 >= len(stat) || stat[i+2] != 'T' {
-		return false
+		return ""
 	}
 	dir, err = filepath.Abs(dir)
 	if err != nil {
-		return false
+		return ""
 	}
 	fds, err := os.ReadDir(filepath.Join(proc, "fd"))
 	if err != nil {
-		return false
+		return ""
 	}
 	for _, fd := range fds {
 		file, err := os.Readlink(filepath.Join(proc, "fd", fd.Name()))
@@ -69,10 +70,10 @@ func stalled(pid int, dir string) bool {
 		}
 		info, err := os.ReadFile(filepath.Join(proc, "fdinfo", fd.Name()))
 		if err == nil && bytes.Contains(info, []byte("FLOCK")) {
-			return true
+			return file
 		}
 	}
-	return false
+	return ""
 }
 
 func within(file, dir string) bool {
