@@ -29,7 +29,7 @@ func (c *Coordinator) Batch(ctx context.Context, ms []queue.Message) (done []str
 				done = append(done, m.Receipt)
 			}
 		case err != nil:
-			c.Log.WarnContext(ctx, "event not taken", "message", m.ID, "error", err)
+			c.complain(ctx, "event not taken", "message", m.ID, "error", err)
 		default:
 			e.From = i
 			evs[i] = e
@@ -50,7 +50,7 @@ func (c *Coordinator) batchOf(ctx context.Context, id identity.RunID, ms []queue
 	}
 	rejected, err := c.Apply(ctx, id, mine)
 	if err != nil {
-		c.Log.WarnContext(ctx, "events not applied", "run", id, "events", len(mine), "error", err)
+		c.complain(ctx, "events not applied", "run", id, "events", len(mine), "error", err)
 		if !errors.Is(err, errNoRun) {
 			return nil
 		}
@@ -84,7 +84,7 @@ func (c *Coordinator) batchOf(ctx context.Context, id identity.RunID, ms []queue
 // bury puts a message among the dead letters; false leaves it to come back.
 func (c *Coordinator) bury(ctx context.Context, m queue.Message, why error) bool {
 	if err := c.Bury(ctx, host.CoordinateQueue, m, why); err != nil {
-		c.Log.WarnContext(ctx, "message not buried", "message", m.ID, "error", err)
+		c.complain(ctx, "message not buried", "message", m.ID, "error", err)
 		return false
 	}
 	return true
@@ -106,7 +106,7 @@ func (c *Coordinator) drainSender(ctx context.Context, m queue.Message) {
 		return w, true, nil
 	})
 	if err != nil {
-		c.Log.WarnContext(ctx, "worker not marked", "worker", d.Worker, "error", err)
+		c.complain(ctx, "worker not marked", "worker", d.Worker, "error", err)
 	}
 }
 
@@ -152,4 +152,12 @@ func (c *Coordinator) finalized(ctx context.Context, p events.Finalized) (identi
 	}
 	return id, run.Event{Kind: run.Finalized, Counts: shard.Counts{OK: int(s.Completed), Failed: int(s.Failed), ByClass: s.FailedByClass,
 		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens}}, nil
+}
+
+// complain logs a warning, unless the process is ending: then calls are cut
+// off, and what they were about is delivered again.
+func (c *Coordinator) complain(ctx context.Context, what string, args ...any) {
+	if ctx.Err() == nil {
+		c.Log.WarnContext(ctx, what, args...)
+	}
 }
