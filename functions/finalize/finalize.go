@@ -5,7 +5,9 @@
 // and the pinned input. Each item of the run comes out exactly once (I1), in
 // item order (I4): its row if there is one, else an error line under its own
 // id. Running it twice, or on two machines at once, gives the same bytes; the
-// objects are create-only. It never holds more than a shard in memory.
+// objects are create-only. It may begin while the run goes on and follow its
+// commit frontier; what is there is read by nobody before the end. It never
+// holds more than a shard in memory.
 package finalize
 
 import (

@@ -84,17 +84,16 @@ func (c *cut) table(ctx context.Context, w io.Writer) error {
 	opts := cuttable.CutOptions{Input: uint32(c.input), MaxItems: c.manifest.Config.Shard.Items, MaxBytes: cuttable.CutBytes(c.source.Size)}
 	cutter := cuttable.NewCutter(opts)
 	c.ids = cuttable.IDList{}
-	// A line that begins in the range may end behind it; one that begins
-	// before it is found by the line feed at offset-1.
-	from := max(0, c.offset-1)
-	r, err := input.Open(ctx, c.planner.Blobs, c.source.Key, c.source.Version, from, 0)
+	index := c.offset / record.RangeSize
+	scan := cuttable.ScanRange(index)
+	r, err := input.Open(ctx, c.planner.Blobs, c.source.Key, c.source.Version, scan.Offset, 0)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	out := cuttable.NewWriter(w, cuttable.Header{Input: opts.Input, Range: uint32(c.offset / record.RangeSize),
+	out := cuttable.NewWriter(w, cuttable.Header{Input: opts.Input, Range: uint32(index),
 		Start: uint64(c.offset), End: uint64(c.limit), MaxItems: uint32(opts.MaxItems), MaxBytes: uint32(opts.MaxBytes)})
-	lines := cutter.Scanner(r, jsonl.Options{Offset: from, Limit: c.limit, SkipPartial: c.offset > 0})
+	lines := cutter.Scanner(r, scan)
 	err = c.cutLines(ctx, lines, cutter, out)
 	c.totals = cutter.Totals()
 	return err

@@ -1,9 +1,10 @@
 // Package reclaim looks, on a timer, for what messages failed to say: dead
-// workers, lost messages, overdue deadlines. It only reports to coordinate.
+// workers, lost messages, overdue deadlines. Of runs it only reports to
+// coordinate; of workers it marks the dead, and forgets the long gone.
 //
-// It keeps nothing between scans but the clock of the last one, writes no
-// run's document, and judges nobody right after a suspend: then everyone's
-// heartbeat is overdue.
+// What it remembers between scans only spares looks: a process that starts
+// anew finds the same. It writes no run's document, and judges nobody right
+// after a suspend: then everyone's heartbeat is overdue.
 package reclaim
 
 import (

@@ -2,9 +2,6 @@ package cuttable
 
 import "rollout/shared/jsonl"
 
-// Ranges is how many ranges an input object of that size is planned in.
-func Ranges(objectSize int64) int64 { return (objectSize + RangeSize - 1) / RangeSize }
-
 // ScanRange says how range i of an object is scanned, with a reader that
 // starts at the Offset it returns and ends with the object: a line that starts
 // in the range may end behind it.

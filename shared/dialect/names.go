@@ -2,25 +2,12 @@ package dialect
 
 import (
 	"bytes"
-	"fmt"
 
-	"rollout/shared/fault"
 	"rollout/shared/jsonl"
 )
 
 // Names lists the dialects.
 func Names() []Name { return []Name{Plain, OpenAI, Bedrock, Vertex} }
-
-// ParseName returns the dialect that s names.
-func ParseName(s string) (Name, error) {
-	for _, n := range Names() {
-		if s == string(n) {
-			return n, nil
-		}
-	}
-	return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("unknown dialect %q", s),
-		Remedy: "use plain, openai, bedrock or vertex, or leave it out to have it detected"}
-}
 
 // Detect names the dialect of a file by the first line of its head that looks
 // like one of them; Plain if none does. The head's last line may be cut off.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollout/shared/config"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 )
@@ -214,17 +215,16 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-func TestNames(t *testing.T) {
+func TestConfigsKnowTheSameNames(t *testing.T) {
 	t.Parallel()
+	cfg := config.DefaultRun()
 	for _, n := range dialect.Names() {
-		if got, err := dialect.ParseName(string(n)); got != n || err != nil {
-			t.Errorf("ParseName(%q) = %q, %v", n, got, err)
+		if cfg.Input.Dialect = string(n); cfg.Check() != nil {
+			t.Errorf("a config refuses the dialect %s: %v", n, cfg.Check())
 		}
 	}
-	for _, s := range []string{"", "Plain", "csv"} {
-		if _, err := dialect.ParseName(s); !fault.Is(err, fault.Invalid) {
-			t.Errorf("ParseName(%q): %v", s, err)
-		}
+	if cfg.Input.Dialect = "csv"; !fault.Is(cfg.Check(), fault.Invalid) {
+		t.Errorf("a config takes the dialect csv: %v", cfg.Check())
 	}
 }
 

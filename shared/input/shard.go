@@ -58,7 +58,9 @@ func (x *Index) Load(ctx context.Context, m record.Manifest, rng, row int) (Shar
 	s := Shard{FirstItem: e.FirstItem + cut.FirstItem, Lines: make([]Line, 0, cut.Items)}
 	file := m.Inputs[e.Input].Label()
 	h := identity.NewHasher()
-	sc := jsonl.NewScanner(r, jsonl.Options{Offset: int64(cut.Offset), Spill: func(p []byte) { h.Write(p) }})
+	scan := cut.Scan()
+	scan.Spill = func(p []byte) { h.Write(p) }
+	sc := jsonl.NewScanner(r, scan)
 	for {
 		l, err := sc.Next()
 		if errors.Is(err, io.EOF) {

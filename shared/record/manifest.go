@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rollout/shared/config"
+	"rollout/shared/cuttable"
 	"rollout/shared/engine/identity"
 )
 
@@ -118,9 +119,8 @@ func (p Plan) Locate(k int) (input int, offset, limit int64, ok bool) {
 	return 0, 0, 0, false
 }
 
-// RangeSize is how much of an input one planning task reads. It is part of
-// the format: cuts depend on it.
-const RangeSize = 64 << 20
+// RangeSize is how much of an input one planning task reads.
+const RangeSize = cuttable.RangeSize
 
 // RangeCount is the number of ranges of an input of that size; an empty one
 // has none.
