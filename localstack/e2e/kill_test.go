@@ -3,6 +3,9 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -108,14 +111,27 @@ func (m *mayhem) over(id identity.RunID) bool {
 	return s.Phase.Ended()
 }
 
+// parent is the parent process of a process; 0 if it is no more.
+func parent(pid int) int {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for l := range strings.Lines(string(status)) {
+		if text, ok := strings.CutPrefix(l, "PPid:"); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(text))
+			return n
+		}
+	}
+	return 0
+}
+
 // killWorker kills a worker process that was not killed yet, as soon as there
-// is one.
+// is one. One whose parent is gone is on its way out, and nobody would begin in
+// its place.
 func (m *mayhem) killWorker(id identity.RunID) {
 	m.t.Helper()
 	eventually(m.t, "there is a worker to kill", func() bool {
 		living := m.living()
 		for _, n := range m.dice.Perm(len(living)) {
-			if pid := living[n].PID; !m.dead[pid] {
+			if pid := living[n].PID; !m.dead[pid] && parent(pid) == m.up.cmd.Process.Pid {
 				m.dead[pid] = true
 				// One that has just ended by itself is as good as killed.
 				return syscall.Kill(pid, syscall.SIGKILL) == nil

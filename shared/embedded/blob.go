@@ -42,7 +42,9 @@ type Bucket struct {
 	turn    chan struct{} // holds one token: the lock within this process
 	syncs   folderSyncs
 	settled settledFolders
-	buffers sync.Pool // of *[]byte, copyBuffer long
+	buffers sync.Pool      // of *[]byte, copyBuffer long
+	closed  chan struct{}  // closed by Close: watches end
+	watches sync.WaitGroup // under way
 }
 
 var _ blob.Store = (*Bucket)(nil)
@@ -67,7 +69,7 @@ func OpenBucket(dir string, o BucketOptions) (*Bucket, error) {
 	if err != nil {
 		return nil, osFault(err, "open bucket %s", dir)
 	}
-	b := &Bucket{dir: dir, clock: o.Clock, root: os.NewFile(uintptr(root.fd), dir), rootID: root.id, turn: make(chan struct{}, 1)}
+	b := &Bucket{dir: dir, clock: o.Clock, root: os.NewFile(uintptr(root.fd), dir), rootID: root.id, turn: make(chan struct{}, 1), closed: make(chan struct{})}
 	b.buffers.New = func() any { buffer := make([]byte, copyBuffer); return &buffer }
 	if err := b.removeLeftovers(o.TempAge); err != nil {
 		_ = b.root.Close() // the first error is the one that matters
@@ -79,9 +81,11 @@ func OpenBucket(dir string, o BucketOptions) (*Bucket, error) {
 // Dir returns the bucket's folder, as an absolute path.
 func (b *Bucket) Dir() string { return b.dir }
 
-// Close lets go of the folder, when no call is under way any more. Readers
-// that are open stay usable.
+// Close ends the bucket's watches and lets go of the folder, when no other
+// call is under way any more; call it once. Readers that are open stay usable.
 func (b *Bucket) Close() error {
+	close(b.closed)
+	b.watches.Wait()
 	return osFault(b.root.Close(), "close bucket %s", b.dir)
 }
 

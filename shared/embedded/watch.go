@@ -60,9 +60,18 @@ func (b *Bucket) Watch(ctx context.Context, prefix string, o WatchOptions) <-cha
 		hidden: make(map[string]string), reported: make(map[string]string),
 	}
 	out := make(chan blob.Info)
-	go func() {
+	ctx, end := context.WithCancel(ctx)
+	b.watches.Go(func() {
 		defer close(out)
+		defer end()
 		w.run(ctx, out)
+	})
+	go func() {
+		select {
+		case <-b.closed:
+			end()
+		case <-ctx.Done():
+		}
 	}()
 	return out
 }
