@@ -29,6 +29,10 @@ type Request struct {
 	// client adds. Bytes are deterministic and must be sent as they are. An
 	// engine does not read them after it has answered.
 	Body []byte
+	// Alone asks for a server that works on nothing else, as far as it says
+	// what it works on: the request waits a bounded time for that. The caller
+	// has nothing else in flight meanwhile.
+	Alone bool
 }
 
 // Answer is a complete answer. Text may hold any Unicode, also U+2028.
@@ -46,6 +50,23 @@ type Answer struct {
 type Usage struct {
 	PromptTokens     int64 `json:"prompt_tokens"`
 	CompletionTokens int64 `json:"completion_tokens"`
+}
+
+// Died is in the chain of an Unavailable fault if the server died, or was
+// started anew, while the request was with it: the request may be why. A
+// connection that breaks while the server lives on, and a request that never
+// reached a server, are Unavailable without it.
+type Died struct {
+	Server string // which one. Example: "http://127.0.0.1:8000/v1"
+	Start  string // names the start of the server that ended; "" if it does not say
+	Alone  bool   // the server worked on nothing else, as far as it says
+}
+
+func (d *Died) Error() string {
+	if d.Start == "" {
+		return "the inference server " + d.Server + " died meanwhile"
+	}
+	return "the inference server " + d.Server + ", started at " + d.Start + ", died meanwhile"
 }
 
 // Engine answers requests; many at once.
