@@ -80,11 +80,15 @@ func (w *Worker) snapshot(now time.Time) health.Beat {
 		Schema: record.Schema, Worker: w.cfg.ID, Pool: w.cfg.Pool, State: w.state,
 		At: now.UTC(), DueAt: w.cfg.Timings.Due(now).UTC(), Started: w.started.UTC(), InFlight: w.cfg.InFlight,
 		Host: w.cfg.Machine.Host, PID: w.cfg.Machine.PID, CPUs: w.cfg.Machine.CPUs, GPUs: len(w.cfg.Machine.GPUs),
-		Control: map[identity.RunID]uint64{},
+		Load: w.tally.load(now, len(w.slots)), Control: map[identity.RunID]uint64{},
 	}
 	open := map[identity.RunID]bool{}
 	for _, h := range w.holds {
-		b.Holds = append(b.Holds, health.Held{Run: h.run, Shard: h.shard, Attempt: h.attempt})
+		held := health.Held{Run: h.run, Shard: h.shard, Attempt: h.attempt}
+		if h.work != nil {
+			held.Items, held.Rows = h.work.progress()
+		}
+		b.Holds = append(b.Holds, held)
 		open[h.run] = true
 	}
 	slices.SortFunc(b.Holds, func(x, y health.Held) int { return x.Shard - y.Shard })

@@ -61,6 +61,7 @@ func (w *Worker) loadLines(ctx context.Context, h *hold, msg events.Work) error 
 	}
 	s := newShard(h.manifest, h.shard, in)
 	s.slots, s.earlier, s.begun, s.stopping, s.onBegin = w.slots, h.earlier, h.begun, h.stopping, w.itemBegun
+	s.tally = &w.tally
 	if err := w.resume(ctx, h, s); err != nil {
 		return err
 	}

@@ -95,6 +95,7 @@ func (w *Worker) awaitReady(ctx context.Context) error {
 	}
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		err := w.exec.Ready(ctx)
+		w.tally.ready(err)
 		if err == nil {
 			break
 		}

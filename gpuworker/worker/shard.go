@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"sync"
+	"time"
 
 	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
@@ -24,6 +25,7 @@ type Shard struct {
 	begun    *gate           // opened when this one has
 	stopping chan struct{}   // closed when nothing new may be begun
 	onBegin  func()
+	tally    *tally
 
 	mu     sync.Mutex
 	rows   [][]byte
@@ -109,6 +111,7 @@ func (s *Shard) Put(item int, row []byte, class fault.Class, t Tokens) {
 	}
 	s.rows[item], s.class[item] = row, class
 	s.open--
+	s.tally.row(t)
 	c := &s.counts
 	c.PromptTokens += t.Prompt
 	c.CompletionTokens += t.Completion
@@ -124,13 +127,16 @@ func (s *Shard) Put(item int, row []byte, class fault.Class, t Tokens) {
 	c.ByClass[string(class)]++
 }
 
+// Asked says that a request took d at the engine and ended with err.
+func (s *Shard) Asked(d time.Duration, err error) { s.tally.asked(d, err) }
+
 // Tokens counts what a row took.
 type Tokens struct{ Prompt, Completion, Wasted int64 }
 
 // newShard returns a shard without rows.
 func newShard(m record.Manifest, n int, in input.Shard) *Shard {
 	return &Shard{Manifest: m, Index: n, Lines: in.Lines,
-		rows: make([][]byte, len(in.Lines)), class: make([]fault.Class, len(in.Lines)), left: len(in.Lines), open: len(in.Lines), saved: len(in.Lines)}
+		rows: make([][]byte, len(in.Lines)), class: make([]fault.Class, len(in.Lines)), left: len(in.Lines), open: len(in.Lines), saved: len(in.Lines), tally: &tally{}}
 }
 
 // restore puts the rows of a checkpoint in.
@@ -157,6 +163,13 @@ func (s *Shard) beginAll() {
 	s.mu.Unlock()
 	s.begun.open()
 	s.onBegin()
+}
+
+// progress is how many items the shard has, and how many of them have a row.
+func (s *Shard) progress() (items, rows int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.rows), len(s.rows) - s.open
 }
 
 // unbegun is how many items wait to be begun.

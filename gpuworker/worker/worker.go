@@ -63,6 +63,7 @@ type Worker struct {
 	lease *lease.Lease
 	slots slots
 	pace  pace
+	tally tally
 
 	drain chan struct{} // closed when the worker must end in an orderly way
 

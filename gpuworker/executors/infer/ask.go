@@ -31,7 +31,11 @@ func (t *task) ask(ctx context.Context, a *answers, decode int) (dialect.Answer,
 	tries, failures, breaks, allowed := 0, 0, 0, max(1, t.shard.Manifest.Config.Limits.Failures)
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		var hint time.Duration // the least wait that the engine asks for
+		start := t.cfg.Clock.Now()
 		got, err := t.once(ctx, req)
+		if err == nil || ctx.Err() == nil { // not one that was cut off
+			t.shard.Asked(t.cfg.Clock.Now().Sub(start), err)
+		}
 		if err == nil {
 			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning, ToolCalls: got.ToolCalls,
 				Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage)}, nil

@@ -40,6 +40,9 @@ type Held struct {
 	Run     identity.RunID `json:"run"`
 	Shard   int            `json:"shard"`
 	Attempt uint64         `json:"attempt"`
+	// Items of the shard, and how many of them have their row; 0 until loaded.
+	Items int `json:"items,omitempty"`
+	Rows  int `json:"rows,omitempty"`
 }
 
 // Beat is the document beat/<worker>. That worker alone writes it.
@@ -51,12 +54,13 @@ type Beat struct {
 	At       time.Time `json:"at"`     // the worker's clock
 	DueAt    time.Time `json:"due_at"` // At + 2 × interval
 	Started  time.Time `json:"started"`
-	InFlight int       `json:"in_flight"`
+	InFlight int       `json:"in_flight"` // requests at once, at most
 	Host     string    `json:"host,omitempty"`
 	PID      int       `json:"pid,omitempty"`
 	CPUs     int       `json:"cpus,omitempty"`
 	GPUs     int       `json:"gpus,omitempty"`
 	Holds    []Held    `json:"holds,omitempty"`
+	Load     Load      `json:"load"`
 	// Control is the newest control sequence acted on, per run held.
 	Control map[identity.RunID]uint64 `json:"control,omitempty"`
 }

@@ -76,15 +76,15 @@ func TestDetectionWithinEightSeconds(t *testing.T) {
 
 func TestLists(t *testing.T) {
 	t.Parallel()
-	b := Beat{Holds: []Held{{"A", 1, 1}, {run, 7, 2}}}
+	b := Beat{Holds: []Held{{Run: "A", Shard: 1, Attempt: 1}, {Run: run, Shard: 7, Attempt: 2}}}
 	for _, c := range []struct {
 		held Held
 		want bool
 	}{
-		{Held{run, 7, 2}, true},
-		{Held{run, 7, 1}, false},
-		{Held{run, 8, 2}, false},
-		{Held{"A", 7, 2}, false},
+		{Held{Run: run, Shard: 7, Attempt: 2}, true},
+		{Held{Run: run, Shard: 7, Attempt: 1}, false},
+		{Held{Run: run, Shard: 8, Attempt: 2}, false},
+		{Held{Run: "A", Shard: 7, Attempt: 2}, false},
 	} {
 		if got := b.Lists(c.held.Run, c.held.Shard, c.held.Attempt); got != c.want {
 			t.Errorf("lists %+v: %v", c.held, got)
@@ -95,7 +95,7 @@ func TestLists(t *testing.T) {
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	running := shard.Doc{Run: run, Shard: 7, State: shard.Running, Attempt: 2, Worker: "w", ClaimedAt: start}
-	lists, other := []Held{{run, 7, 2}}, []Held{{run, 7, 1}}
+	lists, other := []Held{{Run: run, Shard: 7, Attempt: 2}}, []Held{{Run: run, Shard: 7, Attempt: 1}}
 	beat := func(after time.Duration, holds []Held) *Beat {
 		at := start.Add(after)
 		return &Beat{State: Ready, At: at, DueAt: embedded.Due(at), Holds: holds}
@@ -133,11 +133,11 @@ func TestJudge(t *testing.T) {
 func TestBeatJSON(t *testing.T) {
 	t.Parallel()
 	b := Beat{Schema: 1, Worker: "w", Pool: "p", State: Ready, At: start, DueAt: start, Started: start, InFlight: 8, Host: "h", PID: 2, CPUs: 3, GPUs: 4,
-		Holds: []Held{{run, 7, 2}}, Control: map[identity.RunID]uint64{run: 5}}
+		Holds: []Held{{Run: run, Shard: 7, Attempt: 2}}, Control: map[identity.RunID]uint64{run: 5}}
 	got, err := json.Marshal(b)
 	at := `"2025-01-01T00:00:00Z"`
 	if want := `{"schema":1,"worker":"w","pool":"p","state":"ready","at":` + at + `,"due_at":` + at + `,"started":` + at + `,"in_flight":8,` +
-		`"host":"h","pid":2,"cpus":3,"gpus":4,"holds":[{"run":"` + run + `","shard":7,"attempt":2}],"control":{"` + run + `":5}}`; err != nil || string(got) != want {
+		`"host":"h","pid":2,"cpus":3,"gpus":4,"holds":[{"run":"` + run + `","shard":7,"attempt":2}],"load":{"busy":0,"rows":0,"tokens":0,"rate":0,"token_rate":0,"median_ms":0,"faults":0},"control":{"` + run + `":5}}`; err != nil || string(got) != want {
 		t.Errorf("got  %s (%v)\nwant %s", got, err, want)
 	}
 }

@@ -1,0 +1,140 @@
+package worker
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"rollout/shared/engine/health"
+	"rollout/shared/fault"
+)
+
+// tally counts what the worker gets out of its engine, for its heartbeats to
+// tell. It reads no clock: what happened is put down at the beat that tells
+// it. Its memory is bounded.
+type tally struct {
+	mu      sync.Mutex
+	rows    int64
+	tokens  int64
+	faults  int64
+	fault   string
+	away    error // why the engine can't answer; nil while it can
+	took    [tookKept]time.Duration
+	answers int // requests answered; the last tookKept are in took
+
+	// What earlier beats told.
+	told   []told
+	rowAt  time.Time
+	awayAt time.Time
+}
+
+// told is what was counted at an earlier beat.
+type told struct {
+	at           time.Time
+	rows, tokens int64
+}
+
+const (
+	tookKept   = 128              // requests that a median is taken over
+	rateSpan   = 30 * time.Second // what a rate is taken over
+	maxTold    = 128              // beats within it, at most
+	awayLength = 240              // bytes of why an engine is away
+)
+
+// row counts an item that got its row.
+func (t *tally) row(k Tokens) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rows++
+	t.tokens += k.Completion
+}
+
+// asked takes in how a request ended. A fault of the item's own says nothing
+// about the engine.
+func (t *tally) asked(d time.Duration, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err == nil:
+		t.took[t.answers%tookKept] = d
+		t.answers++
+		t.away = nil
+	case fault.Is(err, fault.Unavailable):
+		t.away = err
+		t.count(err)
+	case !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Canceled):
+		t.count(err)
+	}
+}
+
+func (t *tally) count(err error) {
+	t.faults++
+	t.fault = fault.Of(err).String()
+	if c := fault.ClassOf(err); c != "" {
+		t.fault = string(c)
+	}
+}
+
+// ready takes in what the engine says when it is asked whether it can answer.
+func (t *tally) ready(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.away = err
+}
+
+// load is what the beat at now tells; busy is how many requests are under way.
+func (t *tally) load(now time.Time, busy int) health.Load {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if n := len(t.told); n > 0 && t.rows > t.told[n-1].rows {
+		t.rowAt = now.UTC()
+	}
+	switch {
+	case t.away == nil:
+		t.awayAt = time.Time{}
+	case t.awayAt.IsZero():
+		t.awayAt = now.UTC()
+	}
+	t.tell(told{now, t.rows, t.tokens})
+	l := health.Load{Busy: busy, Rows: t.rows, Tokens: t.tokens, RowAt: t.rowAt, MedianMS: t.median().Milliseconds(),
+		Faults: t.faults, Fault: t.fault, Away: why(t.away), AwaySince: t.awayAt}
+	if first := t.told[0]; now.After(first.at) {
+		seconds := now.Sub(first.at).Seconds()
+		l.Rate, l.TokenRate = float64(t.rows-first.rows)/seconds, float64(t.tokens-first.tokens)/seconds
+	}
+	return l
+}
+
+// tell keeps what is told now, and forgets what is out of the rate's span.
+func (t *tally) tell(now told) {
+	old := 0
+	for old < len(t.told) && (now.at.Sub(t.told[old].at) > rateSpan || now.at.Before(t.told[old].at) || len(t.told)-old >= maxTold) {
+		old++
+	}
+	t.told = append(slices.Delete(t.told, 0, old), now)
+}
+
+func (t *tally) median() time.Duration {
+	n := min(t.answers, tookKept)
+	if n == 0 {
+		return 0
+	}
+	took := slices.Clone(t.took[:n])
+	slices.Sort(took)
+	return took[n/2]
+}
+
+// why is an error as short as a heartbeat can carry it: the innermost cause is
+// what tells most.
+func why(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	for inner := errors.Unwrap(err); len(text) > awayLength && inner != nil; inner = errors.Unwrap(inner) {
+		text = inner.Error()
+	}
+	return strings.ToValidUTF8(text[:min(len(text), awayLength)], "")
+}

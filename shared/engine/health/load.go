@@ -1,0 +1,27 @@
+package health
+
+import "time"
+
+// Load is what a worker has seen of its engine lately. Nothing acts on it: it
+// is for people who ask why a run is slow. The zero value is a worker that has
+// asked nothing yet.
+type Load struct {
+	Busy int `json:"busy"` // requests at the engine now
+	// Rows counts the items that got their row since the worker started, and
+	// Tokens the completion tokens of those rows.
+	Rows   int64     `json:"rows"`
+	Tokens int64     `json:"tokens"`
+	RowAt  time.Time `json:"row_at,omitzero"` // of the last row, to within a beat
+	// Rows and completion tokens a second, over the last half minute.
+	Rate      float64 `json:"rate"`
+	TokenRate float64 `json:"token_rate"`
+	// MedianMS is how long the last requests that were answered took.
+	MedianMS int64 `json:"median_ms"`
+	// Faults counts the requests that ended in a fault since the worker
+	// started; Fault is the kind of the last one. Example: "throttled".
+	Faults int64  `json:"faults"`
+	Fault  string `json:"fault,omitempty"`
+	// Away says why the engine can't answer, since when; "" while it can.
+	Away      string    `json:"away,omitempty"`
+	AwaySince time.Time `json:"away_since,omitzero"`
+}
