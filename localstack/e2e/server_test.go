@@ -38,9 +38,19 @@ func serveSlowly(t *testing.T, latency time.Duration) llm {
 	return serve(t, "--latency", latency.String(), "--spread", "0.8")
 }
 
+// serveAgain starts one that is started again, on the same port, a moment after
+// it died.
+func serveAgain(t *testing.T, args ...string) llm {
+	t.Helper()
+	return serve(t, append([]string{"--restart", "300ms"}, args...)...)
+}
+
+// deaths is how often a server of serveAgain died so far.
+func (s llm) deaths() int { return strings.Count(s.said(), `"event":"died"`) }
+
 var (
 	requestsTotal   = regexp.MustCompile(`(?m)^fakellm_requests_total\S* (\d+)$`)
-	requestsRunning = regexp.MustCompile(`(?m)^vllm:num_requests_running\S* (\d+)$`)
+	requestsRunning = regexp.MustCompile(`(?m)^vllm:num_requests_running\S* (\d+)\.0$`)
 )
 
 // requests is how many questions the server was asked so far.

@@ -15,7 +15,7 @@ func TestTheFirstLineIsTheURL(t *testing.T) {
 	out, in := io.Pipe()
 	ended := make(chan error)
 	go func() {
-		ended <- run(ctx, []string{"--listen", "127.0.0.1:0", "--model", "tiny", "--latency", "1ms", "--spread", "0.5"}, in, io.Discard)
+		ended <- run(ctx, []string{"--listen", "127.0.0.1:0", "--model", "tiny", "--latency", "1ms", "--spread", "0.5"}, strings.NewReader(""), in, io.Discard)
 	}()
 	url, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || !strings.HasPrefix(url, "http://127.0.0.1:") {
@@ -37,9 +37,26 @@ func TestTheFirstLineIsTheURL(t *testing.T) {
 
 func TestBadCommandLinesAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--spread", "3"}, {"--latency", "x"}, {"--nonsense"}, {"extra"}, {"--listen", "nowhere:x"}} {
-		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
+	for _, args := range [][]string{{"--spread", "3"}, {"--latency", "x"}, {"--nonsense"}, {"extra"}, {"--listen", "nowhere:x"}, {"--restart", "-1s"}} {
+		if err := run(t.Context(), args, strings.NewReader(""), io.Discard, io.Discard); err == nil {
 			t.Errorf("%v is taken", args)
 		}
+	}
+}
+
+func TestAnAttachedServerEndsWithItsInput(t *testing.T) {
+	t.Parallel()
+	stdin, starter := io.Pipe()
+	out, stdout := io.Pipe()
+	ended := make(chan error)
+	go func() { ended <- run(t.Context(), []string{"--attached"}, stdin, stdout, io.Discard) }()
+	if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if err := starter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }

@@ -25,7 +25,7 @@ type answer struct {
 
 // answerTo answers: "echo: ", the prompt's first 200 runes, something strange
 // for every fourth prompt, and 8 hex digits of the question's digest; then
-// filler up to the number of tokens, of which max_tokens may cut some off.
+// filler up to the number of tokens. max_tokens cuts it off.
 func answerTo(q *question, tokens int) answer {
 	a := answer{finish: "stop", digest: q.digest(), asked: words(q.prompt)}
 	text := "echo: " + firstRunes(q.echo, echoed)
@@ -34,11 +34,10 @@ func answerTo(q *question, tokens int) answer {
 	}
 	a.words = strings.SplitAfter(text+" #"+hex.EncodeToString(a.digest[:4]), " ")
 	for n := len(a.words); n < tokens; n++ {
-		if q.maxTokens > 0 && n >= q.maxTokens {
-			a.finish = "length"
-			break
-		}
 		a.words = append(a.words, " w"+strconv.Itoa((int(a.digest[n%32])+n)%1000))
+	}
+	if q.maxTokens > 0 && len(a.words) > q.maxTokens {
+		a.words, a.finish = a.words[:q.maxTokens], "length"
 	}
 	return a
 }

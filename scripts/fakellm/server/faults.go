@@ -15,6 +15,7 @@ type Faults struct {
 	NoChoices     string // 200 with {}
 	Drop          string // the connection closes in the middle of the answer
 	Die           string // the process exits with code 1
+	DieAfter      int    // the process exits at the first request after so many
 	OverloadEvery int    // every n-th request: 429 and 503 in turn, with Retry-After: 1
 	ChatOnly      bool   // there is no /v1/completions
 }
@@ -32,6 +33,7 @@ func misbehaviours(cfg Config) []misbehaviour {
 	f := cfg.Faults
 	return []misbehaviour{
 		{contains(f.Die), func(http.ResponseWriter, *http.Request, *question) { cfg.Exit(1) }},
+		{after(f.DieAfter), func(http.ResponseWriter, *http.Request, *question) { cfg.Exit(1) }},
 		{every(f.OverloadEvery), overloaded(f.OverloadEvery)},
 		{longer(f.ContextLimit), tooLong(f.ContextLimit)},
 		{contains(f.Refuse), func(w http.ResponseWriter, _ *http.Request, _ *question) {
@@ -52,6 +54,10 @@ func contains(pattern string) func(*question) bool {
 
 func every(n int) func(*question) bool {
 	return func(q *question) bool { return n > 0 && q.nth%int64(n) == 0 }
+}
+
+func after(n int) func(*question) bool {
+	return func(q *question) bool { return n > 0 && q.nth > int64(n) }
 }
 
 func longer(limit int) func(*question) bool {

@@ -24,6 +24,7 @@ type question struct {
 	logprobs      bool
 	nth           int64 // the server's how-many-th request, from 1
 	servedModel   string
+	finish        string // how the answer ended, once it has been written
 }
 
 // wireRequest is either endpoint's request.

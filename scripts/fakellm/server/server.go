@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"sync/atomic"
 	"time"
 )
 
@@ -26,7 +25,7 @@ type Config struct {
 	Latency      time.Duration // from a request's start to its first piece
 	TokenLatency time.Duration // between pieces; with 0 all are written at once
 	Spread       float64       // 0 to 1: latency is ± so much of itself, by request
-	Tokens       int           // answers are filled up to so many words; max_tokens cuts the filling
+	Tokens       int           // answers are filled up to so many words
 	MaxRunning   int           // requests beyond it wait; 0 for no limit
 	Faults       Faults
 	// OnRunning, if set, is called while a request counts as running, before
@@ -42,8 +41,8 @@ type Server struct {
 	mux    *http.ServeMux
 	faults []misbehaviour
 	slots  chan struct{} // nil for no limit
-
-	requests, running, waiting, peak atomic.Int64
+	start  time.Time
+	counters
 }
 
 // New checks the config.
@@ -60,7 +59,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Latency < 0 || cfg.TokenLatency < 0 || cfg.Tokens < 0 || cfg.MaxRunning < 0 {
 		return nil, errors.New("latencies, tokens and limits can't be negative")
 	}
-	s := &Server{cfg: cfg, mux: http.NewServeMux(), faults: misbehaviours(cfg)}
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), faults: misbehaviours(cfg), start: time.Now()}
 	if cfg.MaxRunning > 0 {
 		s.slots = make(chan struct{}, cfg.MaxRunning)
 	}
@@ -97,6 +96,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		return // the client went away while it waited
 	}
 	defer leave()
+	defer s.countEnd(r, q)
 	for _, f := range s.faults {
 		if f.hits(q) {
 			f.act(w, r, q)
@@ -104,13 +104,26 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 		}
 	}
 	a := answerTo(q, s.cfg.Tokens)
+	s.promptTokens.Add(int64(a.asked))
 	if !sleep(r, s.latency(a.digest)) {
 		return
 	}
 	if q.stream {
 		s.writeStream(w, r, q, a)
 	} else {
-		writeWhole(w, q, a)
+		s.writeWhole(w, q, a)
+	}
+}
+
+// countEnd counts an answer's end. Requests that are refused have none.
+func (s *Server) countEnd(r *http.Request, q *question) {
+	switch {
+	case q.finish == "stop":
+		s.stopped.Add(1)
+	case q.finish == "length":
+		s.cut.Add(1)
+	case r.Context().Err() != nil: // the client went away
+		s.aborted.Add(1)
 	}
 }
 
@@ -147,6 +160,15 @@ func (s *Server) latency(digest [32]byte) time.Duration {
 	return time.Duration(float64(s.cfg.Latency) * (1 + s.cfg.Spread*unit))
 }
 
+// cacheUsage is how much of the KV cache the running requests take: all of it
+// when no more may run.
+func (s *Server) cacheUsage() float64 {
+	if s.cfg.MaxRunning == 0 {
+		return 0
+	}
+	return float64(s.running.Load()) / float64(s.cfg.MaxRunning)
+}
+
 // sleep waits, and reports false if the client went away.
 func sleep(r *http.Request, d time.Duration) bool {
 	if d <= 0 {
@@ -165,20 +187,4 @@ func sleep(r *http.Request, d time.Duration) bool {
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"object":"list","data":[{"id":%s,"object":"model","owned_by":"fakellm"}]}`, quoted(s.cfg.Model))
-}
-
-// metrics speaks Prometheus' text format, with vLLM's names where it has them.
-func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4")
-	for _, m := range []struct {
-		name, kind string
-		value      int64
-	}{
-		{"vllm:num_requests_running", "gauge", s.running.Load()},
-		{"vllm:num_requests_waiting", "gauge", s.waiting.Load()},
-		{"fakellm_requests_total", "counter", s.requests.Load()},
-		{"fakellm_max_running", "gauge", s.peak.Load()},
-	} {
-		fmt.Fprintf(w, "# TYPE %s %s\n%s{model_name=%s} %d\n", m.name, m.kind, m.name, quoted(s.cfg.Model), m.value)
-	}
 }

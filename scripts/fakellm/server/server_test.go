@@ -139,7 +139,8 @@ func TestRequestsBeyondMaxRunningWait(t *testing.T) {
 		synctest.Wait()
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
-		for _, want := range []string{`vllm:num_requests_running{model_name="fake"} 2`, `vllm:num_requests_waiting{model_name="fake"} 4`, `fakellm_requests_total{model_name="fake"} 6`} {
+		for _, want := range []string{`vllm:num_requests_running{engine="0",model_name="fake"} 2.0`, `vllm:num_requests_waiting{engine="0",model_name="fake"} 4.0`, `vllm:kv_cache_usage_perc{engine="0",model_name="fake"} 1.0`,
+			`fakellm_requests_total{model_name="fake"} 6`} {
 			if !strings.Contains(w.Body.String(), want+"\n") {
 				t.Errorf("metrics lack %s:\n%s", want, w.Body)
 			}
@@ -177,6 +178,18 @@ func TestTheServerDiesOnDemand(t *testing.T) {
 	post(t, s, "/v1/chat/completions", `{"messages":[{"role":"system","content":"<die>"},{"role":"user","content":"x"}]}`)
 	if diff := cmp.Diff([]int{1}, codes); diff != "" {
 		t.Error(diff)
+	}
+}
+
+func TestTheServerDiesAfterSoManyRequests(t *testing.T) {
+	t.Parallel()
+	died := 0
+	s := newServer(t, server.Config{Faults: server.Faults{DieAfter: 2}, Exit: func(int) { died++ }})
+	for n, want := range []int{0, 0, 1} {
+		post(t, s, "/v1/completions", `{"prompt":"x"}`)
+		if died != want {
+			t.Errorf("after %d requests it died %d times", n+1, died)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ func writeError(w http.ResponseWriter, status int, kind, message string) {
 }
 
 // writeWhole answers with one JSON object.
-func writeWhole(w http.ResponseWriter, q *question, a answer) {
+func (s *Server) writeWhole(w http.ResponseWriter, q *question, a answer) {
 	text := strings.Join(a.words, "")
 	out := append(head(q, a, ""), `"choices":[{"index":0,`...)
 	if q.chat {
@@ -36,7 +36,9 @@ func writeWhole(w http.ResponseWriter, q *question, a answer) {
 	out = appendQuoted(append(out, `,"finish_reason":`...), a.finish)
 	out = append(appendUsage(append(out, "}],"...), a), '}')
 	w.Header().Set("Content-Type", "application/json")
+	s.generationTokens.Add(int64(len(a.words)))
 	_, _ = w.Write(out) // a client that is gone needs no answer
+	q.finish = a.finish
 }
 
 // writeStream answers with an event a word, as fast as told; without a latency
@@ -47,6 +49,7 @@ func (s *Server) writeStream(w http.ResponseWriter, r *http.Request, q *question
 	out := make([]byte, 0, (len(a.words)+3)*(len(event)+100))
 	for i := range a.words {
 		out = appendPiece(append(out, event...), q, a, i)
+		s.generationTokens.Add(1)
 		if s.cfg.TokenLatency > 0 {
 			_, _ = w.Write(out)
 			flush(w)
@@ -61,6 +64,7 @@ func (s *Server) writeStream(w http.ResponseWriter, r *http.Request, q *question
 		out = append(appendUsage(append(append(out, event...), `"choices":[],`...), a), "}\n\n"...)
 	}
 	_, _ = w.Write(append(out, "data: [DONE]\n\n"...))
+	q.finish = a.finish
 }
 
 func flush(w http.ResponseWriter) {
