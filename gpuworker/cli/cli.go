@@ -35,7 +35,7 @@ type flags struct {
 }
 
 // Main runs a worker until it has drained, and returns its exit code: 0 for an
-// orderly end, 2 for wrong arguments or config, 1 else.
+// orderly end, 2 for wrong arguments or config, 3 for a damaged state, 1 else.
 func Main(ctx context.Context, name string, args []string, stderr io.Writer) (int, error) {
 	c := Command(name)
 	c.SetArgs(args)
@@ -46,6 +46,8 @@ func Main(ctx context.Context, name string, args []string, stderr io.Writer) (in
 		return 0, nil
 	case fault.Is(err, fault.Invalid):
 		return 2, err
+	case fault.Is(err, fault.Corrupt):
+		return 3, err
 	}
 	return 1, err
 }
@@ -101,6 +103,8 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 		return err
 	}
 	secrets := embedded.EnvSecrets(d.Secrets, os.LookupEnv)
+	ctx, unguard := l.State.Guard(ctx)
+	defer unguard()
 	ctx, leave := process.Leave(ctx, f.parent)
 	d, err = process.Serve(ctx, d, f.model, secrets, log)
 	if err != nil {
@@ -110,8 +114,12 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	return process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: pool, Secrets: secrets, Leave: leave,
+	err = process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: pool, Secrets: secrets, Leave: leave,
 		OnItem: Emit(ctx, f.events, out, l.Ports.Clock), Machine: Machine(f.dir, log)})
+	if damage := l.State.Damage(); damage != nil { // it ended the worker
+		return damage
+	}
+	return err
 }
 
 // Machine is the machine of an installation in dir; a file named notice in its

@@ -19,7 +19,7 @@ func TestTwoUpsOnOneFolder(t *testing.T) {
 	i := install(t, s.url, 1, smallBites)
 	id := i.submit(file)
 	eventually(t, "the run is under way", func() bool { return s.requests() > 10 })
-	second := do(t, 1, "up", "--dir", i.dir, "--engine", s.url, "--listen", "off")
+	second := do(t, 2, "up", "--dir", i.dir, "--engine", s.url, "--listen", "off")
 	second.wantComplaint("process "+strconv.Itoa(i.up.cmd.Process.Pid)+" already runs the installation", "another folder")
 	i.ends(id)
 	wantSame(t, i.outcome(id), want)

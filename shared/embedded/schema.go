@@ -3,6 +3,9 @@ package embedded
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"strconv"
 
 	"rollout/shared/fault"
@@ -28,9 +31,35 @@ var schema = []string{
 	`PRAGMA user_version = ` + strconv.Itoa(schemaVersion),
 }
 
-// prepareSchema makes the schema in a new file and refuses a file that is not
-// ours or newer than this program. The caller holds the lock.
-func prepareSchema(ctx context.Context, s *session) error {
+// makeFile makes the state file if there is none. It appears whole: one that
+// is there without a schema was cut off, and is not taken for a new one. The
+// caller holds the lock.
+func makeFile(ctx context.Context, path string) (err error) {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil // what is wrong with it is found when it is opened
+	}
+	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
+		return &fault.Error{Kind: fault.Corrupt, Op: path + " is gone, but " + path + "-wal, the log of its last writes, is there", Remedy: remedies[fault.Corrupt]}
+	}
+	temp := path + ".new"
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a creation that was cut off
+		return osFault(err, "remove %s", temp)
+	}
+	s, err := openSession(ctx, temp, "rwc", "synchronous(FULL)")
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(createSchema(ctx, s), s.close()); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return osFault(err, "make %s", path)
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// checkSchema refuses a file that is not ours or newer than this program.
+func checkSchema(ctx context.Context, s *session) error {
 	app, _, err := s.number(ctx, `PRAGMA application_id`)
 	if err != nil {
 		return err
@@ -44,7 +73,7 @@ func prepareSchema(ctx context.Context, s *session) error {
 	case err != nil:
 		return err
 	case app == 0 && version == 0 && tables == 0:
-		return createSchema(ctx, s)
+		return &fault.Error{Kind: fault.Corrupt, Op: s.path + " is empty", Remedy: remedies[fault.Corrupt]}
 	case app != applicationID:
 		return &fault.Error{Kind: fault.Corrupt, Op: s.path + " is a database of another program",
 			Remedy: "name another state folder, or move the file away"}
@@ -60,10 +89,7 @@ func prepareSchema(ctx context.Context, s *session) error {
 	return err
 }
 
-func createSchema(ctx context.Context, s *session) (err error) {
-	if _, err := s.exec(ctx, `PRAGMA journal_mode = WAL`); err != nil {
-		return err
-	}
+func createSchema(ctx context.Context, s *session) error {
 	if _, err := s.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
 		return err
 	}
@@ -73,6 +99,6 @@ func createSchema(ctx context.Context, s *session) (err error) {
 			return errors.Join(err, rollbackErr)
 		}
 	}
-	_, err = s.exec(ctx, `COMMIT`)
+	_, err := s.exec(ctx, `COMMIT`)
 	return err
 }

@@ -22,9 +22,17 @@ type session struct {
 	args  []driver.NamedValue // reused by every call
 }
 
+// alone is the mode for reading a file that nobody has open: no companion is
+// made or looked at.
+const alone = "alone"
+
 // openSession connects to the file; pragmas are applied in order.
 func openSession(ctx context.Context, path, mode string, pragmas ...string) (*session, error) {
 	query := url.Values{"mode": {mode}, "_pragma": pragmas}
+	if mode == alone {
+		query.Set("mode", "ro")
+		query.Set("immutable", "1")
+	}
 	dsn := url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}
 	connector, err := sqlite.NewConnector(dsn.String())
 	if err != nil {

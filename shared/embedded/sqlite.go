@@ -29,6 +29,9 @@ const (
 type StateOptions struct {
 	Clock  clock.Clock  // for the visibility of messages; nil is the machine's
 	Logger *slog.Logger // nil logs nothing
+	// Check is how long the opening may look through the file for damage; 0
+	// does not look. It reads some 500 MB a second.
+	Check time.Duration
 }
 
 // State is the embedded store of documents and queues: the SQLite file
@@ -40,12 +43,13 @@ type State struct {
 	bell    *bell
 	readers chan *session
 	clock   clock.Clock
+	damage  *damage
 	path    string
 }
 
 // OpenState opens the state in the folder dir, both made if they are absent.
-// A file that is no database, or another program's, is Corrupt; one written
-// by a newer rollout is Invalid. ctx bounds the opening only.
+// A file that is no database, empty, or another program's, is Corrupt; one
+// written by a newer rollout is Invalid. ctx bounds the opening only.
 func OpenState(ctx context.Context, dir string, o StateOptions) (_ *State, err error) {
 	if o.Clock == nil {
 		o.Clock = clock.System{}
@@ -64,9 +68,15 @@ func OpenState(ctx context.Context, dir string, o StateOptions) (_ *State, err e
 	if err != nil {
 		return nil, err
 	}
-	s := &State{readers: make(chan *session, readers), clock: o.Clock, path: filepath.Join(dir, stateFile)}
+	s := &State{readers: make(chan *session, readers), clock: o.Clock, damage: newDamage(), path: filepath.Join(dir, stateFile)}
 	if err := s.connect(ctx, lock, o.Logger); err != nil {
 		return nil, errors.Join(err, lock.close())
+	}
+	if o.Check > 0 {
+		err := s.read(ctx, func(ctx context.Context, r *session) error { return check(ctx, r, o.Check) })
+		if err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
 	}
 	return s, nil
 }
@@ -98,14 +108,14 @@ func (s *State) connect(ctx context.Context, lock *turnstile, log *slog.Logger) 
 		}
 		return one, err
 	}
-	write, err := open("rwc", "synchronous(FULL)", "wal_autocheckpoint(2000)", "journal_size_limit(67108864)")
+	if err := makeFile(background, s.path); err != nil {
+		return err
+	}
+	write, err := open("rw", "journal_mode(WAL)", "synchronous(FULL)", "wal_autocheckpoint(2000)", "journal_size_limit(67108864)")
 	if err != nil {
 		return err
 	}
-	if err := prepareSchema(background, write); err != nil {
-		return err
-	}
-	if err := syncFolder(s.dir()); err != nil {
+	if err := checkSchema(background, write); err != nil {
 		return err
 	}
 	listen, err := open("ro")
@@ -147,10 +157,13 @@ func (s *State) read(ctx context.Context, f func(context.Context, *session) erro
 	if ctx.Err() != nil {
 		return fault.As(fault.Canceled, context.Cause(ctx), "read %s", s.path)
 	}
+	if err := s.damage.refusal(); err != nil {
+		return err
+	}
 	select {
 	case r := <-s.readers:
 		defer func() { s.readers <- r }()
-		return f(context.WithoutCancel(ctx), r)
+		return s.damage.note(f(context.WithoutCancel(ctx), r))
 	case <-ctx.Done():
 		return fault.As(fault.Canceled, context.Cause(ctx), "read %s", s.path)
 	}
@@ -158,7 +171,10 @@ func (s *State) read(ctx context.Context, f func(context.Context, *session) erro
 
 // write runs change in the next group and returns when that is on disk.
 func (s *State) write(ctx context.Context, size int, apply func(context.Context, *group) error) error {
-	return s.writer.do(ctx, &change{ctx: ctx, size: size, apply: apply, done: make(chan struct{})})
+	if err := s.damage.refusal(); err != nil {
+		return err
+	}
+	return s.damage.note(s.writer.do(ctx, &change{ctx: ctx, size: size, apply: apply, done: make(chan struct{})}))
 }
 
 func syncFolder(dir string) error {

@@ -41,7 +41,7 @@ var sqliteExtended = map[int]fault.Kind{
 var remedies = map[fault.Kind]string{
 	fault.Exhausted: "free space on that disk, then try again",
 	fault.Denied:    "make the folder and its state.db* files writable for this user, or name another state folder",
-	fault.Corrupt:   "move state.db, state.db-wal and state.db-shm away together, or restore them together from a backup; finished runs keep their results in the bucket",
+	fault.Corrupt:   "stop everything that runs there and restore the newest backup: `rollout restore --dir DIR FILE`; without one, move state.db, state.db-wal and state.db-shm away together and start anew: finished runs keep their results in the bucket, all others begin again",
 }
 
 // stateFault gives an error of SQLite its kind and remedy and says what was

@@ -33,6 +33,8 @@ func commands(e *Env) []*cobra.Command {
 		resumeCommand(e),
 		stopCommand(e),
 		cleanCommand(e),
+		backupCommand(e),
+		restoreCommand(e),
 		workerCommand(e),
 		versionCommand(e),
 	}
@@ -50,7 +52,7 @@ type Env struct {
 
 // Main runs a command line, without the program's name, and returns its exit
 // code: 0 all is well; 1 it failed, or the run that it waited for did not end
-// well; 2 the arguments or a config are wrong. An error is written to Err,
+// well; 2 the arguments or a config are wrong; 3 stored bytes are damaged. An error is written to Err,
 // once.
 func Main(ctx context.Context, args []string, e Env) int {
 	root := rootCommand(&e)
@@ -68,6 +70,8 @@ func exitCode(err error) int {
 		return 0
 	case fault.Is(err, fault.Invalid):
 		return 2
+	case fault.Is(err, fault.Corrupt):
+		return 3
 	}
 	return 1
 }

@@ -131,7 +131,7 @@ func (e *Env) prepare(ctx context.Context, dir, engine, model string, log *slog.
 	if err := first(); err != nil {
 		return nil, errors.Join(err, release())
 	}
-	l, closeLocal, err := local.Open(ctx, dir, local.Options{Create: true, Source: "up", Log: log, Clock: e.Clock})
+	l, closeLocal, err := local.Open(ctx, dir, local.Options{Create: true, Check: true, Source: "up", Log: log, Clock: e.Clock})
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}

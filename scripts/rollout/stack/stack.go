@@ -41,7 +41,7 @@ type Options struct {
 type Stack struct {
 	o         Options
 	system    *inprocess.System
-	functions context.CancelFunc
+	functions func() // ends them
 	stopping  chan struct{}
 	stop      sync.Once
 
@@ -52,10 +52,12 @@ type Stack struct {
 	err     error
 }
 
-// Start starts everything. It stops when Stop is called; ctx ends it at once.
+// Start starts everything. It stops when Stop is called; ctx ends it at once,
+// and so does a state that turns out to be damaged.
 func Start(ctx context.Context, o Options) *Stack {
+	ctx, unguard := o.Local.State.Guard(ctx)
 	functions, cancel := context.WithCancel(ctx)
-	s := &Stack{o: o, functions: cancel, stopping: make(chan struct{}), ended: make(chan struct{})}
+	s := &Stack{o: o, functions: func() { cancel(); unguard() }, stopping: make(chan struct{}), ended: make(chan struct{})}
 	var uploads <-chan blob.Info
 	if o.Watch {
 		uploads = o.Local.Bucket.Watch(functions, record.Prompts, embedded.WatchOptions{Clock: o.Local.Ports.Clock, Logger: o.Local.Ports.Log})
@@ -69,7 +71,11 @@ func Start(ctx context.Context, o Options) *Stack {
 	for _, pool := range o.Deployment.Pools {
 		s.startPool(ctx, pool.Name)
 	}
-	go func() { s.workers.Wait(); close(s.ended) }()
+	go func() {
+		s.workers.Wait()
+		s.fail(o.Local.State.Damage()) // which ended them
+		close(s.ended)
+	}()
 	return s
 }
 
@@ -107,7 +113,7 @@ func (s *Stack) Ended() <-chan struct{} { return s.ended }
 // Stop drains the workers, then ends the functions, and returns what failed.
 // Any number of calls are one stop.
 func (s *Stack) Stop() error {
-	s.stop.Do(func() { close(s.stopping) })
+	s.halt()
 	<-s.ended
 	s.functions()
 	s.others.Wait()
@@ -115,6 +121,9 @@ func (s *Stack) Stop() error {
 	defer s.mu.Unlock()
 	return s.err
 }
+
+// halt lets everything end in order.
+func (s *Stack) halt() { s.stop.Do(func() { close(s.stopping) }) }
 
 func (s *Stack) fail(err error) {
 	s.mu.Lock()

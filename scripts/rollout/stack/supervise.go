@@ -23,6 +23,10 @@ const (
 // starting it again is useless.
 const exitUsage = 2
 
+// exitDamaged is that of a process that found the state damaged: nobody may go
+// on with it.
+const exitDamaged = 3
+
 // supervise keeps one worker process of the pool alive until the stack stops.
 func (s *Stack) supervise(ctx context.Context, pool string) error {
 	log := s.o.Local.Ports.Log
@@ -35,6 +39,10 @@ func (s *Stack) supervise(ctx context.Context, pool string) error {
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && exit.ExitCode() == exitUsage {
 			return fault.As(fault.Invalid, err, "worker of pool %s", pool)
+		}
+		if errors.As(err, &exit) && exit.ExitCode() == exitDamaged {
+			s.halt()
+			return fault.As(fault.Corrupt, err, "worker of pool %s found the state damaged; its own words are above", pool)
 		}
 		if time.Since(born) > grownUp {
 			wait = firstRestart

@@ -18,7 +18,7 @@ const lockFile = "up.lock"
 
 // Exclusive makes this process the only one that runs the installation's
 // functions, until the returned function is called or the process ends,
-// however it ends. Conflict names who is.
+// however it ends. The error, an Invalid one, names who is.
 func Exclusive(dir string) (release func() error, err error) {
 	path := filepath.Join(StateDir(dir), lockFile)
 	if err := os.MkdirAll(StateDir(dir), 0o755); err != nil {
@@ -30,7 +30,7 @@ func Exclusive(dir string) (release func() error, err error) {
 	}
 	if err := tryLock(f); err != nil {
 		who, _ := io.ReadAll(io.LimitReader(f, 32)) // only to say who
-		return nil, errors.Join(&fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("process %s already runs the installation in %s", strings.TrimSpace(string(who)), dir),
+		return nil, errors.Join(&fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("process %s already runs the installation in %s", strings.TrimSpace(string(who)), dir),
 			Remedy: "stop it first, or use another folder; submit, status and stop work beside it"}, f.Close())
 	}
 	if err := errors.Join(f.Truncate(0), writeAt(f, fmt.Sprintf("%d\n", os.Getpid()))); err != nil {

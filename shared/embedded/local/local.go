@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"time"
 
 	"rollout/shared/clock"
 	"rollout/shared/config"
@@ -39,6 +40,7 @@ type Local struct {
 // Options say how to open; the zero value is a command's.
 type Options struct {
 	Create bool         // make the folders if they are not there, as `up` does
+	Check  bool         // look for damage of the state first, for at most checkFor
 	Source string       // who sends; "cli" if empty
 	Log    *slog.Logger // nil logs nothing
 	Clock  clock.Clock  // nil is the machine's
@@ -62,7 +64,7 @@ func Open(ctx context.Context, dir string, o Options) (*Local, func() error, err
 	if err != nil {
 		return nil, nil, err
 	}
-	state, err := embedded.OpenState(ctx, StateDir(dir), embedded.StateOptions{Clock: o.Clock, Logger: o.Log})
+	state, err := embedded.OpenState(ctx, StateDir(dir), embedded.StateOptions{Clock: o.Clock, Logger: o.Log, Check: o.check()})
 	if err != nil {
 		return nil, nil, errors.Join(err, bucket.Close())
 	}
@@ -75,6 +77,17 @@ func Open(ctx context.Context, dir string, o Options) (*Local, func() error, err
 		Source: o.Source,
 	}}
 	return l, l.close, nil
+}
+
+// checkFor bounds how much later an installation starts for being looked
+// through: that is a gigabyte or two.
+const checkFor = 3 * time.Second
+
+func (o Options) check() time.Duration {
+	if o.Check {
+		return checkFor
+	}
+	return 0
 }
 
 func (o Options) withDefaults() Options {
