@@ -29,7 +29,7 @@ func TestASecondStartOfABatchChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	check(t, rollout(t.Context(), "infer", "batch", "--config", cfg), 1, "", "already runs")
+	check(t, rollout(t.Context(), "infer", "batch", "--config", cfg), 2, "", "already runs")
 	for _, path := range []string{filepath.Join(dir, "out", "run-id"), filepath.Join(state, local.DeploymentFile)} {
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
 			t.Errorf("%s: %v", path, err)
