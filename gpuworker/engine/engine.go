@@ -44,6 +44,9 @@ type Answer struct {
 	Logprobs     json.RawMessage // nil if none
 	Model        string          // the model that the server says answered
 	Usage        Usage
+	// MaxTokens is what max_tokens was lowered to, because what was asked for
+	// did not fit the model's context; 0 if it was not.
+	MaxTokens int64
 }
 
 // Usage counts tokens. Zero where the server does not say.
@@ -79,10 +82,13 @@ func (d *Died) Error() string {
 //	Throttled    429, 503, 408 or 425; RetryAfter is the server's hint
 //	Unavailable  cannot connect, or the connection broke before an answer ended: the server may be dead
 //	Corrupt      class engine: 5xx, a 200 without choices, malformed or oversized answers,
-//	             answers that end in error or abort
+//	             answers that end in error or abort, white space where a shape was asked for
 //	Denied       401, 402 or 403: the key is wrong, or unpaid, for every request;
 //	             or a 404 that says that the server does not have the model
 //	Canceled     ctx ended first
+//
+// Trouble in the chain says that the whole server may be at fault, Spent what
+// the request cost all the same, Died and ErrBlank what they say.
 type Engine interface {
 	Answer(ctx context.Context, r Request, progress func()) (Answer, error)
 	// Ready reports nil once the engine can answer, with the served model's

@@ -40,12 +40,22 @@ func (c *Client) Answer(ctx context.Context, r engine.Request, progress func()) 
 		return a, nil
 	}
 	if ctx.Err() != nil {
-		return engine.Answer{}, fault.As(fault.Canceled, context.Cause(ctx), "%s", c.chat.op)
+		err = fault.As(fault.Canceled, context.Cause(ctx), "%s", c.chat.op)
+	} else if c.calls.isClosed() {
+		err = c.closedFault()
 	}
-	if c.calls.isClosed() {
-		return engine.Answer{}, c.closedFault()
+	return engine.Answer{}, charge(err, k.parts.spent())
+}
+
+// charge says in the error what its request cost.
+func charge(err error, u engine.Usage) error {
+	var e *fault.Error
+	if u == (engine.Usage{}) || !errors.As(err, &e) {
+		return err
 	}
-	return engine.Answer{}, err
+	told := *e
+	told.Err = &engine.Spent{Usage: u, Err: e.Err}
+	return &told
 }
 
 func (c *Client) closedFault() error {
@@ -95,8 +105,8 @@ func (c *Client) noChat(op, remedy string) error {
 		Err: errors.New("the server has no /chat/completions endpoint")}
 }
 
-// ask makes one HTTP request and reads its answer.
-func (c *Client) ask(ctx context.Context, k *call, t target, body []byte) (engine.Answer, error) {
+// post makes one HTTP request and reads its answer.
+func (c *Client) post(ctx context.Context, k *call, t target, body []byte) (engine.Answer, error) {
 	p, err := newPayload(body)
 	if err != nil {
 		return engine.Answer{}, refused(t.op, "%w", err)
@@ -107,13 +117,14 @@ func (c *Client) ask(ctx context.Context, k *call, t target, body []byte) (engin
 		GetBody: func() (io.ReadCloser, error) { return p.reader(), nil }}).WithContext(ctx)
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return engine.Answer{}, fault.As(fault.Unavailable, withoutURL(err), "%s", t.op)
+		return engine.Answer{}, noAnswer(t, err, p.wasRead())
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		return engine.Answer{}, c.statusFault(t, resp)
 	}
 	k.progress()
+	k.body = body
 	return c.read(k, t, resp)
 }
 
@@ -126,6 +137,9 @@ func (c *Client) read(k *call, t target, resp *http.Response) (engine.Answer, er
 		err = k.readStream()
 	} else {
 		err = k.readWhole()
+	}
+	if err == nil && k.lost() {
+		err = engine.ErrBlank
 	}
 	var sent *sentError
 	if errors.As(err, &sent) {

@@ -20,6 +20,7 @@ type payload struct {
 	mu       sync.Mutex
 	head     []byte
 	tail     string
+	read     bool
 	released bool
 }
 
@@ -40,6 +41,13 @@ func (p *payload) size() int64 { return int64(len(p.head) + len(p.tail)) }
 // reader returns a reader of the whole payload; the transport may want several.
 func (p *payload) reader() io.ReadCloser { return &payloadReader{payload: p} }
 
+// wasRead reports whether a connection was there to send the payload over.
+func (p *payload) wasRead() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.read
+}
+
 // release makes all readers fail from now on.
 func (p *payload) release() {
 	p.mu.Lock()
@@ -59,6 +67,7 @@ func (r *payloadReader) Read(b []byte) (int, error) {
 	if r.released {
 		return 0, io.ErrClosedPipe
 	}
+	r.read = true
 	n := 0
 	if r.pos < len(r.head) {
 		n = copy(b, r.head[r.pos:])

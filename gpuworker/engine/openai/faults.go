@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/internal/rawjson"
 	"rollout/shared/fault"
 )
@@ -45,11 +47,22 @@ func shaped(err error, data []byte) error {
 func answerFault(t target, err error) error {
 	switch {
 	case errors.Is(err, errMalformed), errors.Is(err, errOversized), errors.Is(err, errNoChoice):
-	case errors.Is(err, errFinish):
+	case errors.Is(err, errFinish), errors.Is(err, engine.ErrBlank):
 	default: // the connection
-		return fault.As(fault.Unavailable, err, "%s", t.op)
+		return noAnswer(t, err, true)
 	}
 	return &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Op: t.op, Err: err}
+}
+
+// noAnswer is the fault of a connection that could not be made, or broke.
+func noAnswer(t target, err error, inside bool) error {
+	return fault.As(fault.Unavailable, &engine.Trouble{Inside: inside, Err: withoutURL(err)}, "%s", t.op)
+}
+
+// isDial reports whether no connection could be made.
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // statusFault classifies a response whose status is not 200.
@@ -94,6 +107,14 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 		e.Remedy = "the server redirects: give the URL it redirects to as the base URL"
 	}
 	e.Err = fmt.Errorf("status %d: %s", status, c.presentable(s.message))
+	if e.Kind == fault.Corrupt && status >= 500 {
+		e.Err = &engine.Trouble{Inside: true, Err: e.Err}
+	}
+	if e.Class == fault.TooLong {
+		if o, ok := readOverflow(s.message); ok {
+			o.err, e.Err = e.Err, &o
+		}
+	}
 	if e.Kind == fault.Denied && status != http.StatusForbidden { // a 403 may be about one prompt alone
 		told := error(e)
 		c.denied.Store(&told)

@@ -8,8 +8,8 @@
 // write among log probabilities, become null.
 //
 // The package never retries, never changes a request's own bytes (but for the
-// fallback from completions to chat, see Answer), never follows a redirect and
-// never shows the key.
+// fallback from completions to chat, see Answer, and a max_tokens that does not
+// fit, see ClampMaxTokens), never follows a redirect and never shows the key.
 package openai
 
 import (
@@ -43,6 +43,10 @@ type Config struct {
 	MaxInFlight int
 	// MaxAnswerBytes bounds an answer; DefaultMaxAnswerBytes if zero.
 	MaxAnswerBytes int64
+	// ClampMaxTokens asks once more, with the max_tokens that fit, where the
+	// server refuses a request only because the prompt and max_tokens together
+	// are longer than the model's context.
+	ClampMaxTokens bool
 	// Logger hears of what the server can't do; nobody does if nil.
 	Logger *slog.Logger
 	// HTTPClient replaces the package's own transport; mostly for tests.
@@ -60,6 +64,9 @@ type Client struct {
 	// struct, prints addresses.
 	header  func() http.Header          // a request's header, new each time
 	conceal func(message string) string // replaces the key
+
+	maxAnswer int64
+	clamp     bool
 
 	chatOnly atomic.Bool           // the server has no /completions
 	denied   atomic.Pointer[error] // the last answer that denied all requests, until Ready tells it
@@ -94,7 +101,8 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{logger: cfg.Logger, base: base, http: newHTTP(cfg), header: headers(cfg.Key, user), conceal: concealer(cfg.Key)}
+	c := &Client{logger: cfg.Logger, base: base, http: newHTTP(cfg), header: headers(cfg.Key, user), conceal: concealer(cfg.Key),
+		maxAnswer: cfg.MaxAnswerBytes, clamp: cfg.ClampMaxTokens}
 	c.chat, c.comp = c.target("POST", "chat/completions"), c.target("POST", "completions")
 	c.memory.New = func() any { return newCall(cfg.MaxAnswerBytes) }
 	return c, nil

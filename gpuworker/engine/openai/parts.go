@@ -28,6 +28,9 @@ type parts struct {
 	chosen    bool // a choice came
 	model     string
 	usage     engine.Usage
+	pieces    int64 // of text that came
+	looked    int   // bytes of text that blanks has looked at
+	inked     bool  // some of them are no white space
 }
 
 // reset empties the parts; small buffers are kept.
@@ -166,6 +169,9 @@ func (p *parts) addMessage(raw []byte, tools func([]byte) error) error {
 func (p *parts) addText(text *[]byte, raw []byte) (err error) {
 	if rawjson.IsNull(raw) {
 		return nil
+	}
+	if len(raw) > len(`""`) {
+		p.pieces++
 	}
 	if err := p.spend(len(raw)); err != nil {
 		return err

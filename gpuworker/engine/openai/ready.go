@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	"rollout/shared/fault"
 )
@@ -35,9 +34,7 @@ func (c *Client) ready(ctx context.Context) (string, error) {
 	if told := c.denied.Swap(nil); told != nil {
 		return "", *told
 	}
-	health := *c.base
-	health.Path = strings.TrimSuffix(health.Path, "/v1") + "/health"
-	if _, err := c.get(ctx, target{&health, "GET " + health.String()}); err != nil && !errors.Is(err, errNoRoute) {
+	if _, err := c.get(ctx, c.root("health")); err != nil && !errors.Is(err, errNoRoute) {
 		return "", err
 	}
 	t := c.target("GET", "models")
@@ -69,7 +66,7 @@ func (c *Client) get(ctx context.Context, t target) ([]byte, error) {
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, fault.As(fault.Unavailable, withoutURL(err), "%s", t.op)
+		return nil, noAnswer(t, err, !isDial(err))
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxModels))

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"rollout/gpuworker/engine"
 )
 
 // wirePerAnswer is how many bytes of stream an answer's byte may cost. Servers
@@ -30,7 +32,8 @@ type call struct {
 	wire     int64  // bytes of stream read
 	max      int64
 	parts    parts
-	atEnd    bool // the response is read to its end
+	body     []byte // of the request, while it is answered
+	atEnd    bool   // the response is read to its end
 	progress func()
 	cancel   context.CancelFunc
 }
@@ -53,7 +56,7 @@ func (k *call) reset() {
 
 func (c *Client) release(k *call) {
 	k.reset()
-	k.progress, k.cancel = nil, nil
+	k.progress, k.cancel, k.body = nil, nil, nil
 	c.memory.Put(k)
 }
 
@@ -83,6 +86,9 @@ func (k *call) readStream() error {
 		k.progress()
 		if err := k.parts.add(data); err != nil {
 			return err
+		}
+		if k.lost() {
+			return engine.ErrBlank
 		}
 	}
 }

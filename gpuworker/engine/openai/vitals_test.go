@@ -1,0 +1,130 @@
+package openai_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/openai"
+	"rollout/shared/fault"
+)
+
+func TestVitalsAreReadAsServersTellThem(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, metrics string
+		want          engine.Vitals
+	}{
+		{"vLLM, two engines", `# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="a } b"} 3.0
+vllm:num_requests_running{engine="1",model_name="a } b"} 4.0
+vllm:num_requests_waiting{engine="0",model_name="m"} 1.0
+vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 7.0
+vllm:num_requests_waiting{engine="1",model_name="m"} 0.0
+vllm:kv_cache_usage_perc{engine="0"} 0.25
+vllm:kv_cache_usage_perc{engine="1"} 0.75
+vllm:num_preemptions_total{engine="0"} 2.0
+process_start_time_seconds 1.7e+09
+`, engine.Vitals{Start: "1.7e+09", Running: 7, Waiting: 1, Cache: 0.75, Preempted: 2}},
+		{"older vLLM, with times and CRLF", "vllm:num_requests_running 5 1395066363000\r\nvllm:gpu_cache_usage_perc 0.5 1395066363000\r\n",
+			engine.Vitals{Running: 5, Waiting: -1, Cache: 0.5, Preempted: -1}},
+		{"SGLang", "sglang:num_running_reqs{a=\"b\"} 2\nsglang:num_queue_reqs{a=\"b\"} 9\nsglang:token_usage{a=\"b\"} 0.1\n",
+			engine.Vitals{Running: 2, Waiting: 9, Cache: 0.1, Preempted: -1}},
+		{"llama.cpp", "llamacpp:requests_processing 1\nllamacpp:requests_deferred 4\n",
+			engine.Vitals{Running: 1, Waiting: 4, Cache: -1, Preempted: -1}},
+		{"nonsense", "vllm:num_requests_running{ NaN\nvllm:num_requests_waiting -4\n\n{}\nvllm:kv_cache_usage_perc +Inf\n", engine.Quiet()},
+		{"another server's", "up 1\n", engine.Quiet()},
+	} {
+		got, err := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/metrics" {
+				sends(200, "text/plain", c.metrics)(w, r)
+			}
+		}).Vitals(t.Context())
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: unlike the wanted (-):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestAServerWithoutMetricsIsAskedForItsHealth(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		health http.HandlerFunc
+		kind   fault.Kind // Internal: no error
+	}{
+		"well":       {whole(``), 0},
+		"no /health": {sends(404, "text/plain", ""), 0},
+		"loading":    {sends(503, "text/plain", ""), fault.Unavailable},
+	} {
+		got, err := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/health" {
+				c.health(w, r)
+				return
+			}
+			w.WriteHeader(404)
+		}).Vitals(t.Context())
+		if got != engine.Quiet() || (err != nil || c.kind != 0) && !fault.Is(err, c.kind) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+// Whether a request reached the server decides who may be why it died.
+func TestTroubleSaysWhetherTheServerHadTheRequest(t *testing.T) {
+	t.Parallel()
+	gone := httptest.NewServer(nil)
+	gone.Close()
+	dropped := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	for name, c := range map[string]struct {
+		client  *openai.Client
+		trouble bool
+		inside  bool
+	}{
+		"nobody listens":      {newClient(t, gone.URL, ""), true, false},
+		"the connection died": {serve(t, dropped), true, true},
+		"a 500":               {serve(t, sends(500, "text/plain", "boom")), true, true},
+		"a 502 of a proxy":    {serve(t, sends(502, "text/html", "<html>")), true, true},
+		"an error in a 200":   {serve(t, streams(events(`{"error":{"message":"EngineDeadError","code":500}}`))), true, true},
+		"a 400":               {serve(t, sends(400, "text/plain", "no")), false, false},
+		"a 429":               {serve(t, sends(429, "text/plain", "no")), false, false},
+		"a 200 without text":  {serve(t, whole(`{}`)), false, false},
+	} {
+		_, err := ask(t, c.client, hello)
+		var trouble *engine.Trouble
+		if found := asTrouble(err, &trouble); found != c.trouble || found && trouble.Inside != c.inside {
+			t.Errorf("%s: %v, trouble %+v", name, err, trouble)
+		}
+	}
+	_, err := newClient(t, gone.URL, "").Vitals(t.Context())
+	var trouble *engine.Trouble
+	if !asTrouble(err, &trouble) || trouble.Inside {
+		t.Errorf("vitals of nobody: %v", err)
+	}
+}
+
+func FuzzVitals(f *testing.F) {
+	f.Add([]byte("vllm:num_requests_running{a=\"}\"} 3.0 12\nprocess_start_time_seconds 1\n"))
+	f.Add([]byte("vllm:num_requests_waiting NaN\n# x\n\n{"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		c, err := openai.New(openai.Config{BaseURL: "http://h", HTTPClient: &http.Client{Transport: canned{200, "text/plain", text}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := c.Vitals(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []float64{v.Running, v.Waiting, v.Cache, v.Preempted} {
+			if n != n || n < 0 && n != -1 || len(v.Start) > 64 {
+				t.Errorf("%+v", v)
+			}
+		}
+	})
+}
