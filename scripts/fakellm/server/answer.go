@@ -11,34 +11,73 @@ import (
 // echoed is how many runes of the prompt an answer repeats.
 const echoed = 200
 
-// strange is added to every fourth answer: characters that careless readers of
-// lines and streams trip over.
-const strange = "\u2028ünï\u0085côde 😀"
+// Characters that careless readers of lines and streams trip over. strange is
+// added to every fourth answer, the others where Faults say so.
+const (
+	strange    = "\u2028ünï\u0085côde 😀"
+	separators = "one\u2028two\u2029three\u0085four"
+	surrogates = "high " + lone + " low " + lone + "."
+)
+
+// lone stands for a lone surrogate, which no Go string holds: a rune for
+// private use that no prompt is expected to have.
+const lone = "\U0010FFFD"
+
+// maxSpaces is the number of words of white space without max_tokens.
+const maxSpaces = 1000
 
 // answer is what the server says.
 type answer struct {
-	words  []string // joined, they are the text
-	finish string
-	digest [32]byte
-	asked  int // words of the prompt
+	words       []string // joined, they are the text
+	finish      string
+	digest      [32]byte
+	asked       int  // words of the prompt
+	surrogates  bool // lone is written as a surrogate's escape
+	badLogprobs bool
 }
 
 // answerTo answers: "echo: ", the prompt's first 200 runes, something strange
 // for every fourth prompt, and 8 hex digits of the question's digest; then
-// filler up to the number of tokens. max_tokens cuts it off.
+// filler up to the number of tokens. In JSON mode an object holds all this.
+// max_tokens cuts it off.
 func answerTo(q *question, tokens int) answer {
 	a := answer{finish: "stop", digest: q.digest(), asked: words(q.prompt)}
 	text := "echo: " + firstRunes(q.echo, echoed)
 	if a.digest[0]%4 == 0 {
 		text += " " + strange
 	}
+	if q.odd.separators {
+		text += " " + separators
+	}
+	if q.odd.surrogates {
+		text += " " + surrogates
+		a.surrogates = true
+	}
+	a.badLogprobs = q.odd.badLogprobs
 	a.words = strings.SplitAfter(text+" #"+hex.EncodeToString(a.digest[:4]), " ")
 	for n := len(a.words); n < tokens; n++ {
 		a.words = append(a.words, " w"+strconv.Itoa((int(a.digest[n%32])+n)%1000))
 	}
+	if q.json {
+		a.words = strings.SplitAfter(`{"answer": `+string(quoted(strings.Join(a.words, "")))+"}", " ")
+	}
 	if q.maxTokens > 0 && len(a.words) > q.maxTokens {
 		a.words, a.finish = a.words[:q.maxTokens], "length"
 	}
+	return a
+}
+
+// spaces answers with white space up to max_tokens, after the given start.
+func spaces(q *question, start ...string) answer {
+	a := answer{finish: "length", digest: q.digest(), asked: words(q.prompt), words: start}
+	limit := q.maxTokens
+	if limit == 0 {
+		limit = maxSpaces
+	}
+	for n := len(a.words); n < limit; n++ {
+		a.words = append(a.words, []string{"\n", "  ", " "}[n%3])
+	}
+	a.words = a.words[:limit]
 	return a
 }
 

@@ -47,7 +47,7 @@ func TestTheOpenAIClientIsAnEngine(t *testing.T) {
 			return client(t, url, 64)
 		}
 	}
-	faulty := over(server.Config{Faults: server.Faults{ContextLimit: 8, Refuse: "<refuse>", NoChoices: "<none>", Drop: "<drop>"}})
+	faulty := over(server.Config{Faults: server.Faults{ContextLimit: 8, Refuse: "<refuse>", NoChoices: "<none>", Empty: "<empty>", Echo: "<echo>", Error: "<error>", Drop: "<drop>", DropEarly: "<early>"}})
 	fails := func(name, prompt string, kind fault.Kind, class fault.Class) enginetest.Fault {
 		return enginetest.Fault{Name: name, Engine: faulty, Request: enginetest.ChatRequest(prompt), Kind: kind, Class: class}
 	}
@@ -67,6 +67,10 @@ func TestTheOpenAIClientIsAnEngine(t *testing.T) {
 					fails("C19 too long", "one two three four five six seven eight nine", fault.Invalid, fault.TooLong),
 					fails("refused", "say <refuse>", fault.Invalid, fault.Refused),
 					fails("C15 no choices", "say <none>", fault.Corrupt, fault.Engine),
+					fails("C15 an empty object", "say <empty>", fault.Corrupt, fault.Engine),
+					fails("C15 an echo", "say <echo>", fault.Corrupt, fault.Engine),
+					fails("a broken engine", "say <error>", fault.Corrupt, fault.Engine),
+					fails("dropped before the headers", "say <early>", fault.Unavailable, ""),
 					fails("dropped", "say <drop>", fault.Unavailable, ""),
 					{Name: "overloaded", Engine: over(server.Config{Faults: server.Faults{OverloadEvery: 1}}),
 						Request: enginetest.ChatRequest("hello"), Kind: fault.Throttled, RetryAfter: true},

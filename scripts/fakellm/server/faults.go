@@ -1,23 +1,50 @@
 package server
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
+	"time"
 )
 
-// Faults are the ways in which the server misbehaves. Patterns are plain text
-// that the prompt contains; an empty one never matches.
+// Faults are the ways in which the server goes wrong. Patterns are plain text
+// that the prompt contains; an empty one never matches. Counts are of
+// completions asked for; 0 is never.
 type Faults struct {
-	ContextLimit  int    // prompts of more words are too long: 400
-	Refuse        string // 400
-	Hang          string // 200, headers, then nothing until the client leaves
-	NoChoices     string // 200 with {}
-	Drop          string // the connection closes in the middle of the answer
-	Die           string // the process exits with code 1
-	DieAfter      int    // the process exits at the first request after so many
-	OverloadEvery int    // every n-th request: 429 and 503 in turn, with Retry-After: 1
-	ChatOnly      bool   // there is no /v1/completions
+	// Refusals.
+	ContextLimit  int           // 400 if prompt, in words, and max_tokens are together more
+	ContextExact  bool          // such a 400 names the prompt's true length, as older vLLM does; see tooLong
+	Refuse        string        // 400
+	OverloadEvery int           // every n-th request: 429 and 503 in turn, with Retry-After
+	RetryAfter    time.Duration // of Retry-After; 1 s if 0
+	RetryDate     bool          // Retry-After is a date, not a number of seconds
+	ChatOnly      bool          // there is no /v1/completions
+
+	// Silence.
+	HangEarly   string        // no headers, nothing, until the client leaves
+	Hang        string        // 200 and headers, then nothing
+	FreezeAfter int           // at the first request after so many all requests stop for good; /health stays 200
+	HealthDelay time.Duration // /health takes so long for each request that is running
+
+	// Broken connections.
+	DropEarly string // before the headers
+	Drop      string // in the middle of the answer
+	Die       string // the process exits with code 1
+	DieAfter  int    // the process exits at the first request after so many
+
+	// What is no answer.
+	Error      string // 500
+	ErrorAfter int    // 500 for each request after so many
+	Empty      string // 200 with {}
+	NoChoices  string // 200 with an answer that lacks the choices
+	Echo       string // 200 with the request itself
+
+	// Odd answers.
+	BadLogprobs string // NaN and Infinity among log probabilities
+	Surrogates  string // lone surrogates, as escapes
+	Separators  string // U+2028, U+2029 and U+0085, raw
+	JSONSpaces  string // in JSON mode, white space up to max_tokens (1,000 words if none)
+	JSONStuck   string // in JSON mode, the begin of an object, then white space as before
+	SpacesTimes int    // white space for the first so many requests of a prompt only; 0 is all
 }
 
 // misbehaviour is one fault: what it applies to, and what is done instead of
@@ -27,77 +54,62 @@ type misbehaviour struct {
 	act  func(w http.ResponseWriter, r *http.Request, q *question)
 }
 
-// misbehaviours lists the faults in the order in which they are tried; the
-// first that hits counts.
-func misbehaviours(cfg Config) []misbehaviour {
-	f := cfg.Faults
-	return []misbehaviour{
-		{contains(f.Die), func(http.ResponseWriter, *http.Request, *question) { cfg.Exit(1) }},
-		{after(f.DieAfter), func(http.ResponseWriter, *http.Request, *question) { cfg.Exit(1) }},
-		{every(f.OverloadEvery), overloaded(f.OverloadEvery)},
-		{longer(f.ContextLimit), tooLong(f.ContextLimit)},
-		{contains(f.Refuse), func(w http.ResponseWriter, _ *http.Request, _ *question) {
-			writeError(w, http.StatusBadRequest, "BadRequestError", "the prompt is refused")
-		}},
+// misbehaviours lists the faults that are set, in the order in which they are
+// tried; the first that hits counts.
+func (s *Server) misbehaviours() []misbehaviour {
+	f := s.cfg.Faults
+	var set []misbehaviour
+	for _, m := range []struct {
+		hits func(*question) bool // nil if not set
+		act  func(http.ResponseWriter, *http.Request, *question)
+	}{
+		{contains(f.Die), s.die},
+		{after(f.DieAfter), s.die},
+		{after(f.FreezeAfter), s.freeze},
+		{every(f.OverloadEvery), s.overloaded},
+		{after(f.ErrorAfter), broken},
+		{longer(f.ContextLimit), s.tooLong},
+		{contains(f.Refuse), refuse},
+		{contains(f.HangEarly), hangEarly},
 		{contains(f.Hang), hang},
-		{contains(f.NoChoices), func(w http.ResponseWriter, _ *http.Request, _ *question) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = w.Write([]byte("{}")) // a client that is gone needs no answer
-		}},
+		{contains(f.DropEarly), dropEarly},
 		{contains(f.Drop), drop},
+		{contains(f.Error), broken},
+		{contains(f.Empty), empty},
+		{contains(f.NoChoices), noChoices},
+		{contains(f.Echo), echo},
+	} {
+		if m.hits != nil {
+			set = append(set, m)
+		}
 	}
+	return set
 }
 
 func contains(pattern string) func(*question) bool {
-	return func(q *question) bool { return pattern != "" && strings.Contains(q.prompt, pattern) }
+	if pattern == "" {
+		return nil
+	}
+	return func(q *question) bool { return strings.Contains(q.prompt, pattern) }
 }
 
 func every(n int) func(*question) bool {
-	return func(q *question) bool { return n > 0 && q.nth%int64(n) == 0 }
+	if n <= 0 {
+		return nil
+	}
+	return func(q *question) bool { return q.nth%int64(n) == 0 }
 }
 
 func after(n int) func(*question) bool {
-	return func(q *question) bool { return n > 0 && q.nth > int64(n) }
+	if n <= 0 {
+		return nil
+	}
+	return func(q *question) bool { return q.nth > int64(n) }
 }
 
 func longer(limit int) func(*question) bool {
-	return func(q *question) bool { return limit > 0 && words(q.prompt) > limit }
-}
-
-func overloaded(n int) func(http.ResponseWriter, *http.Request, *question) {
-	return func(w http.ResponseWriter, _ *http.Request, q *question) {
-		w.Header().Set("Retry-After", "1")
-		if q.nth/int64(n)%2 == 1 {
-			writeError(w, http.StatusTooManyRequests, "RateLimitError", "too many requests")
-		} else {
-			writeError(w, http.StatusServiceUnavailable, "ServiceUnavailableError", "the server is overloaded")
-		}
+	if limit <= 0 {
+		return nil
 	}
-}
-
-// tooLong answers in vLLM's words.
-func tooLong(limit int) func(http.ResponseWriter, *http.Request, *question) {
-	return func(w http.ResponseWriter, _ *http.Request, q *question) {
-		writeError(w, http.StatusBadRequest, "BadRequestError", fmt.Sprintf(
-			"This model's maximum context length is %d tokens. However, your request has %d input tokens. Please reduce the length of the input messages.",
-			limit, words(q.prompt)))
-	}
-}
-
-func hang(w http.ResponseWriter, r *http.Request, _ *question) {
-	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	flush(w)
-	<-r.Context().Done()
-}
-
-// drop sends half an answer, then breaks the connection. (The panic is
-// net/http's documented way to do so.)
-func drop(w http.ResponseWriter, _ *http.Request, q *question) {
-	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	a := answerTo(q, 2)
-	for i := range len(a.words) / 2 {
-		_, _ = w.Write(appendPiece(eventHead(q, a), q, a, i))
-	}
-	flush(w)
-	panic(http.ErrAbortHandler)
+	return func(q *question) bool { return max(words(q.prompt), 1)+q.maxTokens > limit }
 }

@@ -14,6 +14,7 @@ type counters struct {
 	requests, running, waiting, peak atomic.Int64
 
 	promptTokens, generationTokens atomic.Int64
+	preempted                      atomic.Int64
 	stopped, cut, aborted          atomic.Int64 // answers by their end
 }
 
@@ -32,6 +33,7 @@ func (s *Server) metrics(w http.ResponseWriter, _ *http.Request) {
 		{"vllm:num_requests_running", "gauge", "Number of requests in model execution batches.", float64(s.running.Load())},
 		{"vllm:num_requests_waiting", "gauge", "Number of requests waiting to be processed.", float64(s.waiting.Load())},
 		{"vllm:kv_cache_usage_perc", "gauge", "KV-cache usage. 1 means 100 percent usage.", s.cacheUsage()},
+		{"vllm:num_preemptions_total", "counter", "Cumulative number of preemption from the engine.", float64(s.preempted.Load())},
 		{"vllm:prompt_tokens_total", "counter", "Number of prefill tokens processed.", float64(s.promptTokens.Load())},
 		{"vllm:generation_tokens_total", "counter", "Number of generation tokens processed.", float64(s.generationTokens.Load())},
 	} {

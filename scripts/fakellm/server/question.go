@@ -24,6 +24,9 @@ type question struct {
 	logprobs      bool
 	nth           int64 // the server's how-many-th request, from 1
 	servedModel   string
+	json          bool   // only JSON may come, or what some grammar allows
+	body          []byte // the request as it came
+	odd           oddities
 	finish        string // how the answer ended, once it has been written
 }
 
@@ -44,6 +47,25 @@ type wireRequest struct {
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
+	ResponseFormat struct {
+		Type string `json:"type"`
+	} `json:"response_format"`
+	StructuredOutputs jsontext.Value `json:"structured_outputs"` // vLLM
+	GuidedJSON        jsontext.Value `json:"guided_json"`        // vLLM until 0.11
+	JSONSchema        jsontext.Value `json:"json_schema"`        // SGLang, llama.cpp
+}
+
+// json reports whether the answer must be JSON.
+func (w *wireRequest) json() bool {
+	if w.ResponseFormat.Type == "json_object" || w.ResponseFormat.Type == "json_schema" {
+		return true
+	}
+	for _, v := range []jsontext.Value{w.StructuredOutputs, w.GuidedJSON, w.JSONSchema} {
+		if len(v) > 0 && v.Kind() != jsontext.KindNull {
+			return true
+		}
+	}
+	return false
 }
 
 func readQuestion(body io.Reader, size int64, chat bool) (*question, error) {
@@ -59,7 +81,7 @@ func readQuestion(body io.Reader, size int64, chat bool) (*question, error) {
 		return nil, fmt.Errorf("the request's body is not a request: %w", err)
 	}
 	q := &question{chat: chat, model: w.Model, seed: number(w.Seed), temperature: number(w.Temperature),
-		maxTokens: max(w.MaxTokens, w.MaxCompletion), stream: w.Stream, usage: w.StreamOptions.IncludeUsage,
+		maxTokens: max(w.MaxTokens, w.MaxCompletion), stream: w.Stream, usage: w.StreamOptions.IncludeUsage, json: w.json(), body: in.Bytes(),
 		logprobs: len(w.Logprobs) > 0 && w.Logprobs.Kind() != jsontext.KindNull && w.Logprobs.Kind() != jsontext.KindFalse}
 	if !chat {
 		if w.Prompt == nil {

@@ -2,9 +2,9 @@
 // tests, demonstrations and benchmarks: answers repeat the prompt, take as
 // long as they are told, and go wrong on demand.
 //
-// An answer's text depends on the model, the prompt, the seed and the
-// temperature alone, never on order or time; so does its latency. The package
-// keeps no state but counters, holds no globals and never opens a connection:
+// An answer's text depends on the request and the model alone, never on order
+// or time, but for faults that are told to count; its latency on these and the
+// load. The package keeps no state but counters, holds no globals and never opens a connection:
 // it is an http.Handler.
 package server
 
@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 )
 
@@ -27,21 +28,25 @@ type Config struct {
 	Spread       float64       // 0 to 1: latency is ± so much of itself, by request
 	Tokens       int           // answers are filled up to so many words
 	MaxRunning   int           // requests beyond it wait; 0 for no limit
+	Saturation   int           // requests at once beyond which they slow each other down; 0 for never
 	Faults       Faults
 	// OnRunning, if set, is called while a request counts as running, before
 	// it is answered. Tests use it as a barrier.
 	OnRunning func()
-	// Exit ends the process when Faults.Die says so; os.Exit if nil.
+	// Exit ends the process when Faults say so; os.Exit if nil.
 	Exit func(code int)
 }
 
 // Server is the handler. Any number of requests run at once.
 type Server struct {
-	cfg    Config
-	mux    *http.ServeMux
-	faults []misbehaviour
-	slots  chan struct{} // nil for no limit
-	start  time.Time
+	cfg      Config
+	mux      *http.ServeMux
+	faults   []misbehaviour
+	slots    chan struct{} // nil for no limit
+	start    time.Time
+	spaced   tally         // answers of white space, by prompt
+	frozen   chan struct{} // closed once it is
+	freezing sync.Once     // closes it
 	counters
 }
 
@@ -56,14 +61,17 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Spread < 0 || cfg.Spread > 1 {
 		return nil, fmt.Errorf("spread %v is not within 0 and 1", cfg.Spread)
 	}
-	if cfg.Latency < 0 || cfg.TokenLatency < 0 || cfg.Tokens < 0 || cfg.MaxRunning < 0 {
-		return nil, errors.New("latencies, tokens and limits can't be negative")
+	f := cfg.Faults
+	if min(cfg.Latency, cfg.TokenLatency, f.RetryAfter, f.HealthDelay) < 0 || min(cfg.Tokens, cfg.MaxRunning, cfg.Saturation,
+		f.ContextLimit, f.OverloadEvery, f.FreezeAfter, f.DieAfter, f.ErrorAfter, f.SpacesTimes) < 0 {
+		return nil, errors.New("times, tokens, limits and counts can't be negative")
 	}
-	s := &Server{cfg: cfg, mux: http.NewServeMux(), faults: misbehaviours(cfg), start: time.Now()}
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), start: time.Now(), frozen: make(chan struct{})}
+	s.faults = s.misbehaviours()
 	if cfg.MaxRunning > 0 {
 		s.slots = make(chan struct{}, cfg.MaxRunning)
 	}
-	s.mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
+	s.mux.HandleFunc("GET /health", s.health)
 	s.mux.HandleFunc("GET /metrics", s.metrics)
 	s.mux.HandleFunc("GET /v1/models", s.models)
 	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
@@ -103,9 +111,9 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 			return
 		}
 	}
-	a := answerTo(q, s.cfg.Tokens)
+	a := s.answer(q)
 	s.promptTokens.Add(int64(a.asked))
-	if !sleep(r, s.latency(a.digest)) {
+	if !s.work(r, s.latency(a.digest)) {
 		return
 	}
 	if q.stream {
@@ -127,64 +135,10 @@ func (s *Server) countEnd(r *http.Request, q *question) {
 	}
 }
 
-// enter makes the request a running one, once there is room.
-func (s *Server) enter(r *http.Request) (leave func()) {
-	if s.slots != nil {
-		s.waiting.Add(1)
-		select {
-		case s.slots <- struct{}{}:
-			s.waiting.Add(-1)
-		case <-r.Context().Done():
-			s.waiting.Add(-1)
-			return nil
-		}
-	}
-	now := s.running.Add(1)
-	for peak := s.peak.Load(); now > peak && !s.peak.CompareAndSwap(peak, now); {
-		peak = s.peak.Load()
-	}
-	if s.cfg.OnRunning != nil {
-		s.cfg.OnRunning()
-	}
-	return func() {
-		s.running.Add(-1)
-		if s.slots != nil {
-			<-s.slots
-		}
-	}
-}
-
-// latency is the configured one, ± its spread by the request's digest.
-func (s *Server) latency(digest [32]byte) time.Duration {
-	unit := float64(digest[31])/127.5 - 1 // −1 to 1
-	return time.Duration(float64(s.cfg.Latency) * (1 + s.cfg.Spread*unit))
-}
-
-// cacheUsage is how much of the KV cache the running requests take: all of it
-// when no more may run.
-func (s *Server) cacheUsage() float64 {
-	if s.cfg.MaxRunning == 0 {
-		return 0
-	}
-	return float64(s.running.Load()) / float64(s.cfg.MaxRunning)
-}
-
-// sleep waits, and reports false if the client went away.
-func sleep(r *http.Request, d time.Duration) bool {
-	if d <= 0 {
-		return true
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-r.Context().Done():
-		return false
-	}
-}
-
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprintf(w, `{"object":"list","data":[{"id":%s,"object":"model","owned_by":"fakellm"}]}`, quoted(s.cfg.Model))
+	limit := ""
+	if s.cfg.Faults.ContextLimit > 0 {
+		limit = fmt.Sprintf(`,"max_model_len":%d`, s.cfg.Faults.ContextLimit)
+	}
+	writeJSON(w, fmt.Appendf(nil, `{"object":"list","data":[{"id":%s,"object":"model","owned_by":"fakellm"%s}]}`, quoted(s.cfg.Model), limit))
 }

@@ -209,7 +209,8 @@ func TestBadRequestsAreRefused(t *testing.T) {
 
 func TestBadConfigsAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range []server.Config{{Spread: 2}, {Spread: -1}, {Latency: -1}, {Tokens: -1}, {MaxRunning: -1}, {TokenLatency: -1}} {
+	for _, cfg := range []server.Config{{Spread: 2}, {Spread: -1}, {Latency: -1}, {Tokens: -1}, {MaxRunning: -1}, {TokenLatency: -1}, {Saturation: -1},
+		{Faults: server.Faults{ErrorAfter: -1}}, {Faults: server.Faults{HealthDelay: -1}}} {
 		if _, err := server.New(cfg); err == nil {
 			t.Errorf("%+v is taken", cfg)
 		}

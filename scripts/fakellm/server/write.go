@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"strings"
@@ -28,16 +29,15 @@ func (s *Server) writeWhole(w http.ResponseWriter, q *question, a answer) {
 	text := strings.Join(a.words, "")
 	out := append(head(q, a, ""), `"choices":[{"index":0,`...)
 	if q.chat {
-		out = append(appendQuoted(append(out, `"message":{"role":"assistant","content":`...), text), '}')
+		out = append(a.appendText(append(out, `"message":{"role":"assistant","content":`...), text), '}')
 	} else {
-		out = appendQuoted(append(out, `"text":`...), text)
+		out = a.appendText(append(out, `"text":`...), text)
 	}
-	out = appendLogprobs(out, q, a.words)
+	out = a.appendLogprobs(out, q, 0, len(a.words))
 	out = appendQuoted(append(out, `,"finish_reason":`...), a.finish)
 	out = append(appendUsage(append(out, "}],"...), a), '}')
-	w.Header().Set("Content-Type", "application/json")
 	s.generationTokens.Add(int64(len(a.words)))
-	_, _ = w.Write(out) // a client that is gone needs no answer
+	writeJSON(w, out)
 	q.finish = a.finish
 }
 
@@ -54,7 +54,7 @@ func (s *Server) writeStream(w http.ResponseWriter, r *http.Request, q *question
 			_, _ = w.Write(out)
 			flush(w)
 			out = out[:0]
-			if !sleep(r, s.cfg.TokenLatency) {
+			if !s.work(r, s.cfg.TokenLatency) {
 				return
 			}
 		}
@@ -76,13 +76,13 @@ func appendPiece(out []byte, q *question, a answer, i int) []byte {
 	out = append(out, `"choices":[{"index":0,`...)
 	switch {
 	case !q.chat:
-		out = appendQuoted(append(out, `"text":`...), a.words[i])
+		out = a.appendText(append(out, `"text":`...), a.words[i])
 	case i == 0:
-		out = append(appendQuoted(append(out, `"delta":{"role":"assistant","content":`...), a.words[i]), '}')
+		out = append(a.appendText(append(out, `"delta":{"role":"assistant","content":`...), a.words[i]), '}')
 	default:
-		out = append(appendQuoted(append(out, `"delta":{"content":`...), a.words[i]), '}')
+		out = append(a.appendText(append(out, `"delta":{"content":`...), a.words[i]), '}')
 	}
-	out = appendLogprobs(out, q, a.words[i:i+1])
+	out = a.appendLogprobs(out, q, i, i+1)
 	return append(out, ",\"finish_reason\":null}]}\n\n"...)
 }
 
@@ -115,26 +115,45 @@ func appendUsage(out []byte, a answer) []byte {
 	return fmt.Appendf(out, `"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`, a.asked, len(a.words), a.asked+len(a.words))
 }
 
-// appendLogprobs appends made-up log probabilities if they are asked for.
-func appendLogprobs(out []byte, q *question, words []string) []byte {
+// appendText renders text of the answer.
+func (a *answer) appendText(out []byte, text string) []byte {
+	if !a.surrogates {
+		return appendQuoted(out, text)
+	}
+	return append(out, bytes.ReplaceAll(quoted(text), []byte(lone), []byte(`\udc00`))...)
+}
+
+// oddLogprobs are what Python's JSON writes where there is no number.
+var oddLogprobs = [...]string{"NaN", "-Infinity", "-0.5", "Infinity"}
+
+func (a *answer) logprob(i int) string {
+	if a.badLogprobs {
+		return oddLogprobs[i%len(oddLogprobs)]
+	}
+	return "-0.5"
+}
+
+// appendLogprobs appends made-up log probabilities of the words from one to
+// before another, if they are asked for.
+func (a *answer) appendLogprobs(out []byte, q *question, from, to int) []byte {
 	if !q.logprobs {
 		return out
 	}
 	if q.chat {
 		out = append(out, `,"logprobs":{"content":[`...)
-		for i, w := range words {
-			out = appendQuoted(append(comma(out, i), `{"token":`...), w)
-			out = append(out, `,"logprob":-0.5,"bytes":null,"top_logprobs":[]}`...)
+		for i := from; i < to; i++ {
+			out = a.appendText(append(comma(out, i-from), `{"token":`...), a.words[i])
+			out = fmt.Appendf(out, `,"logprob":%s,"bytes":null,"top_logprobs":[]}`, a.logprob(i))
 		}
 		return append(out, "]}"...)
 	}
 	out = append(out, `,"logprobs":{"tokens":[`...)
-	for i, w := range words {
-		out = appendQuoted(comma(out, i), w)
+	for i := from; i < to; i++ {
+		out = a.appendText(comma(out, i-from), a.words[i])
 	}
 	out = append(out, `],"token_logprobs":[`...)
-	for i := range words {
-		out = append(comma(out, i), "-0.5"...)
+	for i := from; i < to; i++ {
+		out = append(comma(out, i-from), a.logprob(i)...)
 	}
 	return append(out, "]}"...)
 }
