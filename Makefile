@@ -14,7 +14,7 @@ BUILD = CGO_ENABLED=0 $(GO) build -trimpath
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 preflight: ## name what is missing on this machine
 	@bash scripts/preflight/preflight.sh
@@ -30,6 +30,9 @@ run: build ## answer examples/prompts.jsonl with a server that needs no model, i
 test: ## run all tests
 	$(GO) test -timeout 10m ./...
 
+test-peers: ## test the benchmark of the peers, which needs a Postgres
+	cd scripts/bench/peers && $(GO) vet ./... && $(GO) test ./...
+
 race: ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v localstack/sim)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m -run TestSimulation $(SIM_PKG) -args -seeds 100
@@ -44,7 +47,13 @@ lint: ## check format, vet, staticcheck and the arrows between packages
 	$(GO) run $(STATICCHECK) ./...
 	$(GO) test ./scripts/imports
 
-bench: ## run the benchmarks (BENCH=pattern)
+bench: ## measure the product against its goals and its peers: a table, and figures in out/bench (SAMPLES=n ONLY=measures ROUNDS=n)
+	$(GO) run ./scripts/bench $(if $(SAMPLES),-n $(SAMPLES)) $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS))
+
+bench-compare: ## compare two files of figures (OLD=file NEW=file) with benchstat
+	$(GO) run ./scripts/bench compare $(OLD) $(NEW)
+
+microbench: ## run the benchmarks of single packages (BENCH=pattern)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
 fuzz: ## fuzz every parser for FUZZTIME each
@@ -59,4 +68,4 @@ generate: ## write the JSON Schemas of events anew
 clean: ## remove what was built and run here
 	rm -rf bin out/demo coverage.out
 
-.PHONY: help preflight build run test race smoke lint bench fuzz sim generate clean
+.PHONY: help preflight build run test test-peers race smoke lint bench bench-compare microbench fuzz sim generate clean

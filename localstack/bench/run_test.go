@@ -1,14 +1,11 @@
 package bench
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -16,6 +13,7 @@ import (
 	"rollout/functions/api"
 	"rollout/functions/inprocess"
 	"rollout/gpuworker/process"
+	"rollout/scripts/bench/prompts"
 	"rollout/shared/config"
 	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
@@ -35,7 +33,9 @@ func benchmarkRun(b *testing.B, size int) {
 	process.TuneMemory()
 	dir := b.TempDir()
 	src := filepath.Join(b.TempDir(), "prompts.jsonl")
-	writePrompts(b, src, b.N, size)
+	if err := prompts.Write(src, b.N, size); err != nil {
+		b.Fatal(err)
+	}
 	l, closeAll, err := local.Open(b.Context(), dir, local.Options{Create: true, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		b.Fatal(err)
@@ -81,26 +81,6 @@ func await(b *testing.B, s *api.Service, id identity.RunID) api.Status {
 			return st
 		}
 		time.Sleep(25 * time.Millisecond)
-	}
-}
-
-// writePrompts writes n plain lines of about size bytes.
-func writePrompts(b *testing.B, path string, n, size int) {
-	f, err := os.Create(path)
-	if err != nil {
-		b.Fatal(err)
-	}
-	w := bufio.NewWriter(f)
-	text := strings.Repeat("the quick brown fox jumps over the lazy dog and reads on ", 40)
-	for i := range n {
-		k := i % 57
-		fmt.Fprintf(w, `{"id":"r-%08d","prompt":"%d %s"}`+"\n", i, i, text[k:k+size-45])
-	}
-	if err := w.Flush(); err != nil {
-		b.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		b.Fatal(err)
 	}
 }
 

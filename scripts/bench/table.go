@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// goal is what a figure should be: at most, or at least if more is better.
+type goal struct {
+	name, unit string
+	bound      float64
+	more       bool
+}
+
+// goals are the product's, on two idle cores.
+func goals() []goal {
+	return []goal{
+		{"HTTP/added", "time-%", 2, false},
+		{"HTTP/added", "cpu-µs/sample", 50, false},
+		{"Run/bytes=300", "samples/s", 60_000, true},
+		{"Run/bytes=300", "cpu-µs/sample", 25, false},
+		{"Run/bytes=300", "peak-MiB", 128, false},
+		{"Run/bytes=300", "×River", 10, true},
+		{"Run/bytes=1200", "samples/s", 30_000, true},
+		{"Run/bytes=1200", "cpu-µs/sample", 40, false},
+		{"Run/bytes=1200", "peak-MiB", 128, false},
+		{"Counts", "document-writes/shard", 2.2, false},
+		{"Counts", "puts/shard", 1, false},
+		{"Counts", "queue-requests/shard", 3, false},
+		{"Counts", "commits/shard", 2, false},
+		{"Counts", "document-writes/sample", 0.01, false},
+		{"Counts", "puts/sample", 0.005, false},
+		{"Counts", "queue-requests/sample", 0.012, false},
+		{"Long", "peak-MiB", 128, false},
+		{"BigInput", "peak-MiB", 128, false},
+		{"BigInput", "first-dispatch-s", 1, false},
+		{"Processes=5", "latest-heartbeat-ms", 300, false},
+		{"Line/bytes=1200", "µs/line", 4, false},
+		{"Takeover", "s-after-timeout", 2, false},
+	}
+}
+
+// goalOf is a figure's goal, if it has one.
+func goalOf(f Figure) (goal, bool) {
+	for _, g := range goals() {
+		if g.name == f.Name && g.unit == f.Unit {
+			return g, true
+		}
+	}
+	return goal{}, false
+}
+
+// met reports whether a value is as good as it should be.
+func (g goal) met(v float64) bool { return g.more && v >= g.bound || !g.more && v <= g.bound }
+
+func (g goal) String() string {
+	if g.more {
+		return fmt.Sprintf("≥ %.4g", g.bound)
+	}
+	return fmt.Sprintf("≤ %.4g", g.bound)
+}
+
+// table shows the figures beside their goals.
+func (r *Report) table(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "%s on %d × %s, %s\n\n", r.Commit, r.Cores, r.CPU, r.Go)
+	fmt.Fprintln(t, "measure\tvalue\tunit\tgoal\t")
+	for _, f := range r.Figures {
+		want, mark := "", ""
+		if g, ok := goalOf(f); ok {
+			want, mark = g.String(), "met"
+			if !g.met(f.Value()) {
+				mark = "MISSED"
+			}
+		}
+		fmt.Fprintf(t, "%s\t%.4g\t%s\t%s\t%s\n", f.Name, f.Value(), f.Unit, want, mark)
+	}
+	for _, n := range r.Notes {
+		fmt.Fprintf(t, "\nnote: %s\n", n)
+	}
+	return t.Flush()
+}

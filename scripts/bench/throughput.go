@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// throughput answers n samples with the mock engine, which takes no time: what
+// is left is the product. River's no-op jobs over Postgres, on the same disk in
+// the same round, are what it is compared with.
+func throughput(ctx context.Context, l *lab) error {
+	for _, size := range []int{300, 1200} {
+		if err := l.mockRun(ctx, fmt.Sprintf("Run/bytes=%d", size), l.n, size); err != nil {
+			return err
+		}
+	}
+	return river(ctx, l)
+}
+
+// mockRun measures a run of n samples over the mock engine.
+func (l *lab) mockRun(ctx context.Context, name string, n, size int) error {
+	in, err := l.installation(n, size)
+	if err != nil {
+		return err
+	}
+	u, err := l.once(ctx, in, "--engine", "mock")
+	if err != nil {
+		return err
+	}
+	l.report.add(name, "samples/s", float64(n)/u.wall.Seconds())
+	l.report.add(name, "cpu-µs/sample", perSample(u.cpu, n))
+	l.report.add(name, "peak-MiB", u.peakMiB)
+	return in.remove()
+}
+
+// memory is the most that a process ever needs: it must not grow with the
+// run's length nor with its input's.
+func memory(ctx context.Context, l *lab) error {
+	if err := l.mockRun(ctx, "Short", max(1, l.n/8), 300); err != nil {
+		return err
+	}
+	if err := l.mockRun(ctx, "Long", l.n, 300); err != nil {
+		return err
+	}
+	return l.bigInput(ctx)
+}
+
+// bigBytes is the size of the input whose planning is measured, for a run of a
+// million samples.
+const bigBytes = 5e9
+
+// bigInput submits one large file to a process with a worker and measures how
+// soon its first shard is dispatched, and the most memory it needs until the
+// whole file is planned and for a while after.
+func (l *lab) bigInput(ctx context.Context) error {
+	const size = 1200
+	in, err := l.installation(int(bigBytes/size*float64(l.n)/1e6), size)
+	if err != nil {
+		return err
+	}
+	up, err := l.up(ctx, in, "--engine", "mock")
+	if err != nil {
+		return err
+	}
+	defer up.kill()
+	start := time.Now()
+	if err := in.show(); err != nil {
+		return err
+	}
+	if err := up.until(ctx, func(s runStatus) bool { return s.Shards.Dispatched > 0 }); err != nil {
+		return err
+	}
+	l.report.add("BigInput", "first-dispatch-s", time.Since(start).Seconds())
+	if err := up.until(ctx, func(s runStatus) bool { return s.Items.Planned }); err != nil {
+		return err
+	}
+	l.report.add("BigInput", "plan-s", time.Since(start).Seconds())
+	peak, err := up.peakMiB()
+	if err != nil {
+		return err
+	}
+	l.report.add("BigInput", "peak-MiB", peak)
+	if err := up.stop(); err != nil {
+		return err
+	}
+	return in.remove()
+}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"rollout/functions/api"
+	"rollout/shared/embedded/local"
+)
+
+// runStatus is a run as its users see it.
+type runStatus = api.Status
+
+// up is a running `rollout up`, and a view into its installation from outside.
+type up struct {
+	cmd    *exec.Cmd
+	stderr bytes.Buffer
+	view   *local.Local
+	close  func() error
+}
+
+// up starts the product over the installation.
+func (l *lab) up(ctx context.Context, in *installation, args ...string) (*up, error) {
+	u := &up{cmd: exec.CommandContext(ctx, l.program("rollout"), append([]string{"up", "--dir", in.dir, "--listen", "off"}, args...)...)}
+	u.cmd.Stderr = &u.stderr
+	var err error
+	u.view, u.close, err = local.Open(ctx, in.dir, local.Options{Create: true, Source: "bench", Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		return nil, err
+	}
+	if err := u.cmd.Start(); err != nil {
+		return nil, errors.Join(err, u.close())
+	}
+	return u, nil
+}
+
+// poll is how often states are looked at: often enough for the figures, and
+// rarely enough to cost nothing.
+const poll = 10 * time.Millisecond
+
+// patience bounds every wait.
+const patience = 20 * time.Minute
+
+// until waits until the installation's one run looks like that.
+func (u *up) until(ctx context.Context, good func(runStatus) bool) error {
+	s := api.New(u.view.Ports, u.view.Deployment)
+	return wait(ctx, func() (bool, error) {
+		if err := u.cmd.Process.Signal(syscall.Signal(0)); err != nil {
+			return false, fmt.Errorf("up is gone: %w\n%s", err, tail(u.stderr.Bytes()))
+		}
+		all, err := s.List(ctx)
+		if err != nil || len(all) == 0 {
+			return false, err
+		}
+		return good(all[0]), nil
+	})
+}
+
+// wait polls until there is an end to it.
+func wait(ctx context.Context, over func() (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(poll)
+	defer tick.Stop()
+	for {
+		if ok, err := over(); ok || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// stop drains the product and waits for its end.
+func (u *up) stop() error {
+	err := u.cmd.Process.Signal(syscall.SIGTERM)
+	if err == nil {
+		err = u.cmd.Wait()
+	}
+	return errors.Join(err, u.close())
+}
+
+// kill ends what stop did not.
+func (u *up) kill() { _ = u.cmd.Process.Kill() }
+
+// peakMiB is the most memory the process has had so far.
+func (u *up) peakMiB() (float64, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", u.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	for l := range strings.Lines(string(b)) {
+		if f := strings.Fields(l); len(f) == 3 && f[0] == "VmHWM:" {
+			kb, err := strconv.ParseFloat(f[1], 64)
+			return kb / 1024, err
+		}
+	}
+	return 0, errors.New("the kernel tells no peak of memory")
+}
