@@ -150,7 +150,7 @@ func (w *Worker) enlist(h *hold) bool {
 	w.holds[h.holdKey] = h
 	h.earlier, w.last = w.last.ch, h.begun
 	if w.state == health.Draining {
-		h.stop(stopDrain, w.patience())
+		h.stop(stopDrain, w.patienceFor(h))
 	}
 	return true
 }

@@ -172,14 +172,14 @@ func (e *engine) Ready(context.Context) error {
 func (e *engine) Run(ctx context.Context, s *worker.Shard) error {
 	var all sync.WaitGroup
 	for i := range s.Open(ctx) {
-		release, ok := s.Slot(ctx)
+		place, ok := s.Slot(ctx)
 		if !ok {
 			break
 		}
 		n := int(s.Lines[i].Place.Item)
 		e.begin(n)
 		all.Go(func() {
-			defer release()
+			defer place.Release()
 			if e.end(ctx, n) == nil {
 				s.Put(i, fmt.Appendf(nil, "%d\n", n), "", worker.Tokens{Completion: 1})
 			}

@@ -60,8 +60,8 @@ func (w *Worker) loadLines(ctx context.Context, h *hold, msg events.Work) error 
 		return err
 	}
 	s := newShard(h.manifest, h.shard, in)
-	s.slots, s.earlier, s.begun, s.stopping, s.onBegin = w.slots, h.earlier, h.begun, h.stopping, w.itemBegun
-	s.tally = &w.tally
+	s.now, s.slots, s.lasting, s.tally = w.Clock.Now, w.slots, &w.lasting, &w.tally
+	s.earlier, s.begun, s.stopping, s.onBegin = h.earlier, h.begun, h.stopping, w.itemBegun
 	if err := w.resume(ctx, h, s); err != nil {
 		return err
 	}

@@ -75,3 +75,31 @@ func TestNoMoreIsClaimedThanTheEngineCanUse(t *testing.T) {
 		}
 	})
 }
+
+func TestTheNumberOfRequestsAtOnceMayChange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, 40, 10)
+		for n := range 40 {
+			d.offer(n)
+		}
+		e := &engine{answer: func(ctx context.Context, _ int) error { return takes(ctx, time.Second) }}
+		w := d.start("w1", e, func(c *worker.Config) { c.InFlight = 2 })
+		inFlight := func() int {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return e.inFlight
+		}
+		pass(100 * time.Millisecond)
+		for _, n := range []int{2, 25, 3, 1, 40} {
+			w.SetInFlight(n)
+			pass(2 * time.Second) // those beyond it end
+			if got := inFlight(); got != n {
+				t.Errorf("%d requests at once, want %d", got, n)
+			}
+			if said := d.beat("w1").InFlight; said != n {
+				t.Errorf("the heartbeat says %d, want %d", said, n)
+			}
+		}
+	})
+}

@@ -75,7 +75,7 @@ func (w *Worker) deficit() int {
 			ready += h.work.unbegun()
 		}
 	}
-	want := w.cfg.InFlight + min(w.pace.ahead(), maxAhead*w.perShard)
+	want := w.slots.size() + min(w.pace.ahead(), maxAhead*w.perShard)
 	if ready >= want {
 		return 0
 	}

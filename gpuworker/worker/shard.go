@@ -20,7 +20,10 @@ type Shard struct {
 	Index    int
 	Lines    []input.Line
 
-	slots    slots
+	now      func() time.Time
+	slots    *slots
+	lasting  *lasting
+	flights  flights
 	earlier  <-chan struct{} // closed when the shard before has begun all items
 	begun    *gate           // opened when this one has
 	stopping chan struct{}   // closed when nothing new may be begun
@@ -64,19 +67,24 @@ func (s *Shard) Open(ctx context.Context) iter.Seq[int] {
 	}
 }
 
-// Slot waits for a place for one request. ok is false when the shard is
-// stopping; release gives the place back.
-func (s *Shard) Slot(ctx context.Context) (release func(), ok bool) {
-	if s.Stopped() {
-		return nil, false
+// Slot waits for a place for one request; false when the shard is stopping.
+func (s *Shard) Slot(ctx context.Context) (Place, bool) {
+	if s.Stopped() || !s.slots.take(ctx, s.stopping, false) {
+		return Place{}, false
 	}
-	select {
-	case s.slots <- struct{}{}:
-		return func() { <-s.slots }, true
-	case <-s.stopping:
-	case <-ctx.Done():
-	}
-	return nil, false
+	return Place{s, s.flights.begin(s.now())}, true
+}
+
+// Place is a place for one request of a shard.
+type Place struct {
+	s      *Shard
+	flight int
+}
+
+// Release gives the place back, once: the request is over.
+func (p Place) Release() {
+	p.s.lasting.observe(p.s.now().Sub(p.s.flights.end(p.flight)))
+	p.s.slots.leave(false)
 }
 
 // Stopping is closed when no request may be begun any more. Requests in
@@ -211,8 +219,3 @@ func (s *Shard) unsaved() bool {
 	defer s.mu.Unlock()
 	return s.open < s.saved
 }
-
-// slots are the worker's places for requests; waiters get them in order.
-type slots chan struct{}
-
-func newSlots(n int) slots { return make(slots, max(1, n)) }

@@ -75,6 +75,42 @@ func TestADrainKeepsWhatEndsInItsBudget(t *testing.T) {
 	})
 }
 
+// C30: 600 s requests and a 60 s budget.
+func TestADrainHandsBackAtOnceWhatWillNotEndInItsBudget(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		work time.Duration // before the drain
+		ends time.Duration // after it
+		ok   int           // answers kept by then
+	}{
+		"known by the first requests' age":        {100 * time.Second, 0, 0},
+		"known by how long others took":           {610 * time.Second, 0, 2},
+		"a first request that may end in time":    {30 * time.Second, 45 * time.Second, 0},
+		"the second ones are about to end, too":   {1170 * time.Second, 30 * time.Second, 4},
+		"the second ones would end, but too late": {1150 * time.Second, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t, 1, 40)
+				d.offer(0)
+				w := d.start("w1", &engine{answer: func(ctx context.Context, n int) error { return takes(ctx, 600*time.Second) }},
+					func(c *worker.Config) { c.InFlight, c.Drain = 2, time.Minute })
+				pass(c.work)
+				w.Drain("a notice")
+				began := time.Now()
+				<-w.done
+				if took := time.Since(began); took != c.ends {
+					t.Errorf("it ended after %s, want %s", took, c.ends)
+				}
+				if doc := d.shard(0); doc.State != shard.Pending || doc.Counts.OK != c.ok {
+					t.Errorf("the shard is %+v, want %d answers", doc, c.ok)
+				}
+			})
+		})
+	}
+}
+
 func TestADrainOfAnIdleWorkerEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, drain := range map[string]func(*desk, *running){

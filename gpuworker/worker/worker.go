@@ -34,7 +34,7 @@ type Config struct {
 	ID       string // names this process's worker, never used twice
 	Pool     string
 	Timings  health.Timings
-	InFlight int // requests at once
+	InFlight int // requests at once; see SetInFlight
 	// Checkpoint is how much unfinished work may be lost with the worker.
 	Checkpoint time.Duration
 	// Drain is how long an orderly end may take, Grace how long requests in
@@ -61,9 +61,11 @@ type Worker struct {
 	exec  Executor
 	index *input.Index
 	lease *lease.Lease
-	slots slots
+	slots *slots
 	pace  pace
 	tally tally
+
+	lasting lasting
 
 	drain chan struct{} // closed when the worker must end in an orderly way
 
@@ -145,7 +147,7 @@ func (w *Worker) Drain(reason string) {
 	w.state, w.drainBy = health.Draining, w.Clock.Now().Add(w.cfg.Drain)
 	close(w.drain)
 	for _, h := range w.holds {
-		h.stop(stopDrain, w.patience())
+		h.stop(stopDrain, w.patienceFor(h))
 	}
 	w.Log.Info("worker_draining", "reason", reason, "shards", len(w.holds))
 }
@@ -164,6 +166,26 @@ func (w *Worker) Heed(ctx context.Context, notices <-chan capacity.Notice) {
 // patience is how long requests in flight may go on in a drain: the rest of
 // its budget is for checkpoints.
 func (w *Worker) patience() time.Duration { return w.cfg.Drain * 3 / 4 }
+
+// patienceFor is the hold's: none if none of its requests in flight will end in
+// time, so that others can begin its items at once. The caller has w.mu.
+func (w *Worker) patienceFor(h *hold) time.Duration {
+	if h.work == nil {
+		return 0
+	}
+	budget := w.patience()
+	if h.work.flights.any(w.Clock.Now(), func(elapsed time.Duration) bool { return w.lasting.endsWithin(elapsed, budget) }) {
+		return budget
+	}
+	return 0
+}
+
+// SetInFlight changes how many requests may be in flight at once; those beyond
+// that end as they would.
+func (w *Worker) SetInFlight(n int) {
+	w.slots.resize(n)
+	w.wake()
+}
 
 // outOfTime reports whether a drain has used up its budget: what can't be kept
 // by then is given up.

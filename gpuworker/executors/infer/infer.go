@@ -104,12 +104,12 @@ func (t *task) begin(ctx context.Context, i int, requests *crew) bool {
 	n := it.Decodes(t.shard.Manifest.Config.Sampling)
 	a.got, a.left = make([]dialect.Answer, n), n
 	for k := range n {
-		release, ok := t.shard.Slot(ctx)
+		place, ok := t.shard.Slot(ctx)
 		if !ok {
 			return false
 		}
 		requests.do(func() {
-			defer release()
+			defer place.Release()
 			answer, err := t.ask(ctx, a, k)
 			a.take(k, answer, err)
 		})
