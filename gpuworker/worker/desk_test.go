@@ -180,7 +180,10 @@ func (e *engine) Run(ctx context.Context, s *worker.Shard) error {
 		e.begin(n)
 		all.Go(func() {
 			defer place.Release()
-			if e.end(ctx, n) == nil {
+			begun := time.Now()
+			err := e.end(ctx, n)
+			s.Asked(time.Since(begun), err)
+			if err == nil {
 				s.Put(i, fmt.Appendf(nil, "%d\n", n), "", worker.Tokens{Completion: 1})
 			}
 		})

@@ -60,7 +60,7 @@ func (w *Worker) loadLines(ctx context.Context, h *hold, msg events.Work) error 
 		return err
 	}
 	s := newShard(h.manifest, h.shard, in)
-	s.now, s.slots, s.lasting, s.tally = w.Clock.Now, w.slots, &w.lasting, &w.tally
+	s.now, s.slots, s.tally = w.Clock.Now, w.slots, &w.tally
 	s.earlier, s.begun, s.stopping, s.onBegin = h.earlier, h.begun, h.stopping, w.itemBegun
 	if err := w.resume(ctx, h, s); err != nil {
 		return err

@@ -22,7 +22,6 @@ type Shard struct {
 
 	now      func() time.Time
 	slots    *slots
-	lasting  *lasting
 	flights  flights
 	earlier  <-chan struct{} // closed when the shard before has begun all items
 	begun    *gate           // opened when this one has
@@ -83,7 +82,7 @@ type Place struct {
 
 // Release gives the place back, once: the request is over.
 func (p Place) Release() {
-	p.s.lasting.observe(p.s.now().Sub(p.s.flights.end(p.flight)))
+	p.s.flights.end(p.flight)
 	p.s.slots.leave(false)
 }
 

@@ -44,6 +44,16 @@ func (s *slots) size() int {
 	return s.limit
 }
 
+// busy is how many places are taken; all of them count as one.
+func (s *slots) busy() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all {
+		return 1
+	}
+	return s.taken
+}
+
 // take waits for a place, or for all; false if stopping or ctx came first.
 func (s *slots) take(ctx context.Context, stopping <-chan struct{}, all bool) bool {
 	s.mu.Lock()

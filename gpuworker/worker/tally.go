@@ -126,6 +126,13 @@ func (t *tally) median() time.Duration {
 	return took[n/2]
 }
 
+// times are how long the last requests took that were answered.
+func (t *tally) times() []time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.took[:min(t.answers, tookKept)])
+}
+
 // why is an error as short as a heartbeat can carry it: the innermost cause is
 // what tells most.
 func why(err error) string {

@@ -65,8 +65,6 @@ type Worker struct {
 	pace  pace
 	tally tally
 
-	lasting lasting
-
 	drain chan struct{} // closed when the worker must end in an orderly way
 
 	mu        sync.Mutex
@@ -173,8 +171,8 @@ func (w *Worker) patienceFor(h *hold) time.Duration {
 	if h.work == nil {
 		return 0
 	}
-	budget := w.patience()
-	if h.work.flights.any(w.Clock.Now(), func(elapsed time.Duration) bool { return w.lasting.endsWithin(elapsed, budget) }) {
+	budget, others := w.patience(), w.tally.times()
+	if h.work.flights.any(w.Clock.Now(), func(elapsed time.Duration) bool { return endsWithin(others, elapsed, budget) }) {
 		return budget
 	}
 	return 0

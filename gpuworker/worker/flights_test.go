@@ -22,14 +22,9 @@ func TestHowManyRequestsWillEndInTime(t *testing.T) {
 		"its like are quick":                         {many(20, 2*time.Second), time.Second, time.Minute, true},
 		"its like are quick, and it hangs":           {many(20, 2*time.Second), 10 * time.Minute, time.Minute, false},
 		"a few of its like end in time":              {append(many(18, 10*time.Minute), many(2, time.Minute)...), time.Second, time.Minute, true},
-		"old times do not count":                     {append(many(20, time.Second), many(128, 10*time.Minute)...), time.Millisecond, time.Minute, false},
 		"too few are known that took longer than it": {append(many(20, time.Second), 10*time.Minute), 50 * time.Second, time.Minute, true},
 	} {
-		var l lasting
-		for _, took := range c.known {
-			l.observe(took)
-		}
-		if got := l.endsWithin(c.elapsed, c.left); got != c.want {
+		if got := endsWithin(c.known, c.elapsed, c.left); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -41,9 +36,7 @@ func TestFlightsAreThoseThatHaveNotEnded(t *testing.T) {
 	start := time.Now()
 	a := f.begin(start)
 	b := f.begin(start.Add(time.Second))
-	if began := f.end(a); !began.Equal(start) {
-		t.Errorf("it began at %s", began)
-	}
+	f.end(a)
 	c := f.begin(start.Add(2 * time.Second))
 	var ages []time.Duration
 	f.any(start.Add(3*time.Second), func(d time.Duration) bool { ages = append(ages, d); return false })

@@ -5,21 +5,6 @@ import (
 	"time"
 )
 
-// lasting remembers how long the last requests took, to judge how many of
-// those in flight will end in time.
-type lasting struct {
-	mu   sync.Mutex
-	took [128]time.Duration // a ring
-	n    int                // how many were ever put in
-}
-
-func (l *lasting) observe(took time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.took[l.n%len(l.took)] = took
-	l.n++
-}
-
 // Bounds of the judgement.
 const (
 	enoughKnown = 2    // requests that took longer than one in flight did so far
@@ -27,17 +12,15 @@ const (
 )
 
 // endsWithin reports whether a request that has gone on for so long may well
-// end within the time left. What its like did decides: of the requests that
-// took longer than it did so far, how many ended by then. Where too few are
-// known it is taken to go on for as long again.
-func (l *lasting) endsWithin(elapsed, left time.Duration) bool {
+// end within the time left, by how long others took: of those that took longer
+// than it did so far, how many ended by then. Where too few are known it is
+// taken to go on for as long again.
+func endsWithin(others []time.Duration, elapsed, left time.Duration) bool {
 	if left <= 0 {
 		return false
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	longer, inTime := 0, 0
-	for _, took := range l.took[:min(l.n, len(l.took))] {
+	for _, took := range others {
 		if took > elapsed {
 			longer++
 			if took <= elapsed+left {
@@ -71,13 +54,12 @@ func (f *flights) begin(now time.Time) int {
 	return len(f.since) - 1
 }
 
-// end forgets the request and returns when it began.
-func (f *flights) end(k int) (began time.Time) {
+// end forgets the request.
+func (f *flights) end(k int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	began, f.since[k] = f.since[k], time.Time{}
+	f.since[k] = time.Time{}
 	f.idle = append(f.idle, k)
-	return began
 }
 
 // any reports whether one of those in flight has the property, by how long it
