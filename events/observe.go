@@ -4,6 +4,7 @@ package events
 // dashboards. No part of rollout acts on them.
 const (
 	ObserveRunSubmitted = "run_submitted" // a manifest was written
+	ObserveRunRefused   = "run_refused"   // an upload can't be a run
 	ObserveRunPlanned   = "run_planned"   // all shards are known
 	ObserveRunPhase     = "run_phase"     // the run's phase is another one
 	ObserveRunEnded     = "run_ended"     // summary.json is there

@@ -24,6 +24,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
@@ -106,12 +107,16 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 			}
 			return append(rejected, refused...), nil
 		}
+		lost := lost(l.state, next, pending)
 		if err := c.save(ctx, l, next); err != nil {
 			c.forget(id)
 			if fault.Is(err, fault.Conflict) {
 				continue
 			}
 			return nil, err
+		}
+		for _, e := range lost {
+			c.Observe(ctx, e)
 		}
 		rejected = append(rejected, refused...)
 		pending, err = c.perform(ctx, l)
@@ -214,7 +219,10 @@ func (c *Coordinator) save(ctx context.Context, l *loaded, next run.State) error
 		return err
 	}
 	if next.Phase != l.state.Phase {
-		c.Log.InfoContext(ctx, "run_phase", "run", next.Run, "phase", next.Phase, "was", l.state.Phase, "reason", next.Reason, "message", next.Message)
+		c.Observe(ctx, observe.RunPhase{Run: next.Run, Phase: string(next.Phase), Was: string(l.state.Phase), Reason: string(next.Reason), Detail: next.Message})
+	}
+	if next.Complete && !l.state.Complete {
+		c.Observe(ctx, observe.RunPlanned{Run: next.Run, Shards: next.Shards, Items: next.Items})
 	}
 	l.state, l.rev, l.performed = next, rev, len(next.Effects) == 0
 	c.saved(next)
@@ -224,6 +232,22 @@ func (c *Coordinator) save(ctx context.Context, l *loaded, next run.State) error
 		c.remember(next.Run, l)
 	}
 	return nil
+}
+
+// lost are the shards that a step from a to b sends again because they were
+// lost. What is no news in a is none.
+func lost(a, b run.State, evs []run.Event) (out []observe.ShardLost) {
+	for _, e := range evs {
+		if e.Kind != run.ShardLost {
+			continue
+		}
+		before, sent := a.InFlight.Generation(e.Shard)
+		after, _ := b.InFlight.Generation(e.Shard)
+		if sent && before == e.Generation && after > before {
+			out = append(out, observe.ShardLost{Run: b.Run, Shard: e.Shard, Generation: e.Generation, Reason: e.Why})
+		}
+	}
+	return out
 }
 
 // same reports whether a step from a to b changed nothing worth a save. What

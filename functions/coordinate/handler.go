@@ -120,7 +120,7 @@ func (c *Coordinator) decode(ctx context.Context, m queue.Message) (identity.Run
 	case events.ShardDone:
 		return identity.RunID(p.Run), run.Event{Kind: run.ShardDone, Shard: p.Shard, Counts: shard.Counts(p.Counts)}, nil
 	case events.ShardLost:
-		return identity.RunID(p.Run), run.Event{Kind: run.ShardLost, Shard: p.Shard, Generation: p.Generation}, nil
+		return identity.RunID(p.Run), run.Event{Kind: run.ShardLost, Shard: p.Shard, Generation: p.Generation, Why: p.Reason}, nil
 	case events.Released:
 		return identity.RunID(p.Run), run.Event{Kind: run.Released, Shard: p.Shard}, nil
 	case events.InputMissing:

@@ -10,6 +10,7 @@ import (
 	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
@@ -76,11 +77,12 @@ func (c *Coordinator) seal(ctx context.Context, l *loaded, r interval.Range, cla
 		if err != nil {
 			return nil, err
 		}
+		sealed := false
 		d, err := host.Update(ctx, c.Docs, identity.ShardKey(l.state.Run, n), func(d shard.Doc, found bool) (shard.Doc, bool, error) {
 			if !found {
 				d = shard.New(l.state.Run, n)
 			}
-			if !d.Open() {
+			if sealed = d.Open(); !sealed {
 				return d, false, nil
 			}
 			d, err := d.Seal(class, items)
@@ -88,6 +90,9 @@ func (c *Coordinator) seal(ctx context.Context, l *loaded, r interval.Range, cla
 		})
 		if err != nil {
 			return nil, fault.Wrap(err, "seal shard %d of run %s", n, l.state.Run)
+		}
+		if sealed {
+			c.Observe(ctx, observe.ShardDone{Claim: observe.Claim{Run: d.Run, Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker}, Counts: d.Counts, Sealed: d.Sealed})
 		}
 		out = append(out, run.Event{Kind: run.ShardDone, Shard: n, Counts: d.Counts, From: fromSelf})
 	}

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"time"
 
 	"rollout/events"
 	"rollout/shared/blob"
@@ -25,6 +26,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
@@ -67,7 +69,9 @@ func (f *Finalizer) Follow(ctx context.Context, s run.State, next func(context.C
 	if err != nil {
 		return err
 	}
-	f.Log.InfoContext(ctx, events.ObserveRunEnded, "run", s.Run, "phase", sum.Phase, "items", sum.Items, "completed", sum.Completed, "failed", sum.Failed)
+	f.Observe(ctx, observe.RunEnded{Run: s.Run, Phase: sum.Phase, Items: sum.Items, Completed: sum.Completed, Failed: sum.Failed,
+		PromptTokens: sum.PromptTokens, CompletionTokens: sum.CompletionTokens, WastedTokens: sum.WastedTokens,
+		Took: time.Duration(sum.Seconds * float64(time.Second))})
 	return f.Send(ctx, host.CoordinateQueue, events.Finalized{Run: string(s.Run), Phase: sum.Phase})
 }
 

@@ -5,11 +5,11 @@ import (
 	"strings"
 	"time"
 
-	"rollout/events"
 	"rollout/shared/document"
 	"rollout/shared/engine/health"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
@@ -71,7 +71,7 @@ func (r *Reclaimer) failed(ctx context.Context, b health.Beat, now time.Time) er
 		return m, first, nil
 	})
 	if err == nil && first {
-		r.Log.WarnContext(ctx, events.ObserveWorkerFailed, "worker", b.Worker, "due_at", b.DueAt, "overdue", now.Sub(b.DueAt), "shards", len(b.Holds))
+		r.Observe(ctx, observe.WorkerFailed{Worker: b.Worker, DueAt: b.DueAt, Overdue: now.Sub(b.DueAt), Shards: len(b.Holds)})
 	}
 	return err
 }

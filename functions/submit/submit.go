@@ -25,6 +25,7 @@ import (
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/jsonl"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
@@ -92,9 +93,9 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 	case err != nil:
 		return err
 	case m.Refused != "":
-		s.Log.WarnContext(ctx, "run_refused", "run", m.Run, "name", m.Name, "why", m.Refused)
+		s.Observe(ctx, observe.RunRefused{Run: m.Run, Name: m.Name, Reason: m.Refused})
 	default:
-		s.Log.InfoContext(ctx, "run_submitted", "run", m.Run, "name", m.Name, "model", m.ModelURI, "dialect", m.Dialect)
+		s.Observe(ctx, observe.RunSubmitted{Run: m.Run, Name: m.Name, Model: m.ModelURI, Dialect: m.Dialect})
 	}
 	return s.announce(ctx, m, true)
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/process"
 	"rollout/shared/clock"
 	"rollout/shared/config"
@@ -23,6 +22,7 @@ import (
 	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
+	"rollout/shared/observe/setup"
 )
 
 // flags are a worker's arguments.
@@ -31,7 +31,7 @@ type flags struct {
 	parent                   int
 	inFlight                 int
 	logLevel, logFormat      string
-	events                   bool
+	watch                    setup.Options
 }
 
 // Main runs a worker until it has drained, and returns its exit code: 0 for an
@@ -73,7 +73,7 @@ func Command(name string) *cobra.Command {
 	fs.StringVar(&f.pool, "pool", "", "the pool to work for; the installation's only one if empty")
 	fs.IntVar(&f.inFlight, "in-flight", 0, "requests at once; in_flight of the config if 0")
 	fs.IntVar(&f.parent, "parent", 0, "drain when this process is not the parent any more; 0 is never")
-	fs.BoolVar(&f.events, "events", false, "write a line of JSON to standard output for every item answered")
+	f.watch.Flags(fs)
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", string(observe.Text), "text or json")
 	return c
@@ -87,7 +87,12 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	if f.dir == "" {
 		return fault.New(fault.Invalid, "--dir is missing: name the folder that `rollout up` runs in")
 	}
-	l, closeAll, err := local.Open(ctx, f.dir, local.Options{Log: log, Create: true, Source: "worker"})
+	watch, closeWatch, err := f.watch.Open(out, clock.System{}, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeWatch()) }()
+	l, closeAll, err := local.Open(ctx, f.dir, local.Options{Log: log, Create: true, Source: "worker", Watch: watch})
 	if err != nil {
 		return err
 	}
@@ -115,7 +120,7 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 		return err
 	}
 	err = process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: pool, Secrets: secrets, Leave: leave,
-		OnItem: Emit(ctx, f.events, out, l.Ports.Clock), Machine: Machine(f.dir, log)})
+		Machine: Machine(f.dir, log)})
 	if damage := l.State.Damage(); damage != nil { // it ended the worker
 		return damage
 	}
@@ -126,15 +131,6 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 // state stands for a preemption notice.
 func Machine(dir string, log *slog.Logger) *embedded.Machine {
 	return embedded.NewMachine(embedded.MachineOptions{Probe: embedded.ProbeCommand(), NoticePath: filepath.Join(local.StateDir(dir), "notice"), Logger: log})
-}
-
-// Emit returns what writes an event for every item; nil if nobody wants them.
-func Emit(ctx context.Context, wanted bool, out io.Writer, c clock.Clock) func(infer.Item) {
-	if !wanted {
-		return nil
-	}
-	e := observe.NewEmitter(out, c)
-	return func(it infer.Item) { emitItem(ctx, e, it) }
 }
 
 func choosePool(d config.Deployment, name string) (string, error) {

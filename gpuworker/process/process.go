@@ -17,6 +17,7 @@ import (
 
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/mock"
+	"rollout/gpuworker/engine/observed"
 	"rollout/gpuworker/engine/openai"
 	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/worker"
@@ -38,8 +39,6 @@ type Options struct {
 	Machine    capacity.Source
 	// Leave asks for a drain when it is closed or gets a reason.
 	Leave <-chan string
-	// OnItem is told of every item that got its row; may be nil.
-	OnItem func(infer.Item)
 }
 
 // rest is how long a worker that lost its lease waits before it starts anew.
@@ -54,6 +53,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer e.Close()
+	e = observed.New(e, o.Deployment.Engine.URL, o.Ports)
 	machine, err := describe(ctx, o.Machine)
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func once(ctx context.Context, o Options, asked *request, e engine.Engine, machi
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, d := o.Deployment.Worker, o.Deployment
-	exec := infer.New(infer.Config{Engine: e, Clock: o.Ports.Clock, Log: o.Ports.Log, OnItem: o.OnItem,
+	exec := infer.New(infer.Config{Engine: e, Clock: o.Ports.Clock, Log: o.Ports.Log, OnItem: samples(ctx, o.Ports),
 		Progress: w.ProgressTimeout.Std(), Request: w.RequestTimeout.Std(), Patience: patience})
 	loop := worker.New(o.Ports, worker.Config{
 		ID: ulid.Make().String(), Pool: o.Pool, Timings: host.Timings(d.Health), InFlight: w.InFlight, Checkpoint: w.Checkpoint.Std(),

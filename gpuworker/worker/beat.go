@@ -9,6 +9,7 @@ import (
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
@@ -24,7 +25,7 @@ func (w *Worker) beatLoop(ctx context.Context, cancel context.CancelCauseFunc) {
 		case <-tick.C:
 		}
 		if err := w.mayWrite(); err != nil {
-			w.Log.ErrorContext(ctx, "worker_fenced", "error", err)
+			w.Observe(ctx, observe.WorkerFenced{Worker: w.cfg.ID, Reason: err.Error()})
 			cancel(err)
 			return
 		}
@@ -69,7 +70,21 @@ func (w *Worker) beat(ctx context.Context) error {
 	w.beatRev = newRev
 	w.mu.Unlock()
 	w.lease.Renewed(sent)
+	w.Observe(ctx, observe.WorkerHeartbeat{Worker: w.cfg.ID, State: string(b.State), Shards: len(b.Holds), Late: w.lateness(sent)})
 	return nil
+}
+
+// lateness is how long after its time the heartbeat sent then came: an
+// interval after the one before.
+func (w *Worker) lateness(sent time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.beatSent
+	w.beatSent = sent
+	if before.IsZero() {
+		return 0
+	}
+	return max(0, sent.Sub(before)-w.cfg.Timings.Interval)
 }
 
 // snapshot is the beat as of now.
@@ -185,6 +200,6 @@ func (w *Worker) deregister(ctx context.Context) error {
 	if err := w.beat(ctx); err != nil {
 		return fault.Wrap(err, "deregister worker %s", w.cfg.ID)
 	}
-	w.Log.InfoContext(ctx, "worker_deregistered")
+	w.Observe(ctx, observe.WorkerDeregistered{Worker: w.cfg.ID})
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/queue"
 	"rollout/shared/record"
 )
@@ -38,7 +39,7 @@ func (w *Worker) claim(ctx context.Context, m queue.Message) (*hold, error) {
 	if h == nil {
 		return nil, nil
 	}
-	w.Log.DebugContext(ctx, events.ObserveShardClaimed, "run", h.run, "shard", h.shard, "attempt", h.attempt)
+	w.Observe(ctx, observe.ShardClaimed{Claim: w.claimed(h)})
 	if err := w.load(ctx, h, msg); err != nil {
 		w.giveBack(ctx, h, err)
 		return nil, nil

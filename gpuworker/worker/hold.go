@@ -8,6 +8,7 @@ import (
 	"rollout/shared/document"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/shard"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
@@ -102,6 +103,11 @@ func (h *hold) stopped() stopMode {
 
 func (h *hold) holder(worker string) shard.Holder {
 	return shard.Holder{Worker: worker, Attempt: h.attempt}
+}
+
+// claimed names the claim to whoever watches.
+func (w *Worker) claimed(h *hold) observe.Claim {
+	return observe.Claim{Run: h.run, Shard: h.shard, Attempt: h.attempt, Worker: w.cfg.ID}
 }
 
 // gate is a channel that is closed once.

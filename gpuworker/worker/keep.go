@@ -12,6 +12,7 @@ import (
 	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 	"rollout/shared/result"
 )
@@ -31,6 +32,7 @@ func (w *Worker) commit(ctx context.Context, h *hold) error {
 	if err != nil {
 		return err
 	}
+	w.Observe(ctx, observe.ShardDone{Claim: w.claimed(h), Counts: counts, Bytes: ref.Length})
 	return w.announce(ctx, w.tellDone(ctx, h.doc))
 }
 
@@ -49,6 +51,7 @@ func (w *Worker) seal(ctx context.Context, h *hold) error {
 	if err != nil {
 		return err
 	}
+	w.Observe(ctx, observe.ShardDone{Claim: w.claimed(h), Counts: h.doc.Counts, Sealed: h.doc.Sealed})
 	return w.announce(ctx, w.tellDone(ctx, h.doc))
 }
 
@@ -67,7 +70,7 @@ func (w *Worker) handBack(ctx context.Context, h *hold) error {
 	if err := w.swap(ctx, h, func(d shard.Doc) (shard.Doc, error) { return d.Release() }); err != nil {
 		return err
 	}
-	w.Log.InfoContext(ctx, events.ObserveShardReleased, "run", h.run, "shard", h.shard, "attempt", h.attempt)
+	w.Observe(ctx, observe.ShardReleased{Claim: w.claimed(h)})
 	return w.announce(ctx, w.Send(ctx, host.CoordinateQueue, events.Released{
 		Run: string(h.run), Shard: h.shard, Worker: w.cfg.ID, Attempt: h.attempt}))
 }
@@ -110,7 +113,7 @@ func (w *Worker) checkpoint(ctx context.Context, h *hold) error {
 		return err
 	}
 	h.work.keep(len(rows))
-	w.Log.DebugContext(ctx, events.ObserveShardCheckpoint, "run", h.run, "shard", h.shard, "rows", len(rows))
+	w.Observe(ctx, observe.ShardCheckpoint{Claim: w.claimed(h), Rows: len(rows), Bytes: len(b)})
 	return nil
 }
 

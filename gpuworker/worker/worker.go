@@ -26,6 +26,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
@@ -70,6 +71,7 @@ type Worker struct {
 	mu        sync.Mutex
 	started   time.Time
 	beatRev   document.Revision
+	beatSent  time.Time // the last one that was written
 	state     health.State
 	holds     map[holdKey]*hold
 	last      *gate     // of the newest hold: the next one's turn comes after it
@@ -95,7 +97,7 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 	now := p.Clock.Now()
 	first := newGate()
 	first.open()
-	p.Log = p.Log.With("worker", cfg.ID)
+	p.Log = p.Log.With(observe.KeyWorker, cfg.ID)
 	return &Worker{
 		Ports: p.From("worker/" + cfg.ID), cfg: cfg, exec: exec, index: ix,
 		lease: lease.New(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight),
@@ -116,7 +118,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.beat(ctx); err != nil { // registers; a store that is down is found here
 		return fault.Wrap(err, "register worker %s", w.cfg.ID)
 	}
-	w.Log.InfoContext(ctx, "worker_registered", "pool", w.cfg.Pool, "in_flight", w.cfg.InFlight)
+	w.Observe(ctx, observe.WorkerRegistered{Worker: w.cfg.ID, Pool: w.cfg.Pool, InFlight: w.cfg.InFlight})
 
 	var beats sync.WaitGroup
 	beating, stopBeating := context.WithCancel(ctx)
@@ -147,7 +149,7 @@ func (w *Worker) Drain(reason string) {
 	for _, h := range w.holds {
 		h.stop(stopDrain, w.patienceFor(h))
 	}
-	w.Log.Info("worker_draining", "reason", reason, "shards", len(w.holds))
+	w.Observe(context.Background(), observe.WorkerDraining{Worker: w.cfg.ID, Reason: reason, Shards: len(w.holds)})
 }
 
 // Heed drains the worker at the first preemption notice of the machine.

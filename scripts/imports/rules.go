@@ -26,7 +26,7 @@ var Rules = []Rule{
 	{Packages: "shared/fault", StdOnly: true},
 	{Packages: "shared/clock", StdOnly: true},
 	{Packages: "shared/config", Imports: []string{"shared/fault"}},
-	{Packages: "shared/observe", Imports: shared},
+	{Packages: "shared/observe/...", Imports: []string{"shared/...", "events"}}, // the names of observability events
 	{Packages: "shared/retry", Imports: shared},
 	{Packages: "shared/jsonl", Imports: shared},
 	{Packages: "shared/dialect", Imports: shared},

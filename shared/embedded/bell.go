@@ -158,7 +158,7 @@ type looker struct {
 func (l *looker) once(ctx context.Context) {
 	version, _, err := l.session.number(ctx, `PRAGMA data_version`)
 	if err != nil && !l.failing {
-		l.log.Warn("state file can't be polled for other processes' writes", "path", l.session.path, "err", err)
+		l.log.Warn("state file can't be polled for other processes' writes", "path", l.session.path, "error", err)
 	}
 	l.failing = err != nil
 	all := err != nil || version != l.version

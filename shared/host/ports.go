@@ -15,6 +15,7 @@ import (
 	"rollout/shared/clock"
 	"rollout/shared/document"
 	"rollout/shared/fault"
+	"rollout/shared/observe"
 	"rollout/shared/queue"
 )
 
@@ -25,7 +26,8 @@ type Ports struct {
 	Queues queue.Queues
 	Clock  clock.Clock
 	Log    *slog.Logger
-	Source string // who sends: "plan", "worker/01J…"; goes into envelopes
+	Watch  observe.Watch // who is told of what happens
+	Source string        // who sends: "plan", "worker/01J…"; goes into envelopes
 }
 
 // From returns the ports with another Source.
@@ -33,6 +35,9 @@ func (p Ports) From(source string) Ports {
 	p.Source = source
 	return p
 }
+
+// Observe tells the log, and whoever watches, what happened.
+func (p Ports) Observe(ctx context.Context, e observe.Event) { p.Watch.Tell(ctx, p.Log, e) }
 
 // Names of the queues.
 const (
@@ -68,7 +73,7 @@ func (p Ports) SendAfter(ctx context.Context, to string, delay time.Duration, pa
 // Bury puts a message that can't be acted on among the queue's dead letters
 // and acknowledges it.
 func (p Ports) Bury(ctx context.Context, q string, m queue.Message, why error) error {
-	p.Log.WarnContext(ctx, "dead letter", "queue", q, "message", m.ID, "error", why)
+	p.Log.WarnContext(ctx, "dead letter", observe.KeyQueue, q, observe.KeyMessage, m.ID, observe.KeyError, why)
 	if err := p.Queues.Send(ctx, queue.DeadLetters(q), [][]byte{m.Body}, 0); err != nil {
 		return fault.Wrap(err, "bury message %s of %s", m.ID, q)
 	}

@@ -10,56 +10,56 @@ import (
 	"rollout/shared/fault"
 )
 
-// Emitter writes a run's observability events as NDJSON: one line an event,
-// flushed before Emit returns, so that a reader who follows the file is never
-// behind a crash. The names are those of package events.
+// Emitter writes events as NDJSON: one line an event, written and flushed
+// before Emit returns, so that a reader who follows the file is never behind a
+// crash. The names are those of package events.
 //
-//	{"time":"2026-03-01T12:00:00.5Z","event":"run_start","run":"01J…"}
+//	{"time":"2026-03-01T12:00:00.5Z","event":"run_planned","run":"01J…","shards":2,"items":300}
 //
-// A nil Emitter does nothing. All methods may be called concurrently.
+// Events that can't be written are lost; the log says so once, and again when
+// they are written again. A nil Emitter does nothing. All methods may be
+// called concurrently.
 type Emitter struct {
 	clock clock.Clock
+	log   *slog.Logger
 
 	mu    sync.Mutex
 	lines slog.Handler
-	flush func() error // nil if w has nothing to flush
-	err   error        // the first failure; later events are dropped
+	lost  int   // since the last one that was written
+	err   error // the first failure of all
 }
 
 // NewEmitter returns an emitter to w, each event in one Write. If w has a
-// Flush method, it is called after every line.
-func NewEmitter(w io.Writer, c clock.Clock) *Emitter {
-	e := &Emitter{clock: c}
-	if f, ok := w.(interface{ Flush() error }); ok {
-		e.flush = f.Flush
-	}
-	e.lines = Redact(slog.NewJSONHandler(w, &slog.HandlerOptions{ReplaceAttr: eventShape}))
+// Flush method, it is called after every line. Failures go to the log.
+func NewEmitter(w io.Writer, c clock.Clock, log *slog.Logger) *Emitter {
+	e := &Emitter{clock: c, log: log}
+	e.lines = Redact(slog.NewJSONHandler(&lines{w: w}, &slog.HandlerOptions{ReplaceAttr: eventShape}))
 	return e
 }
 
-// Emit writes one event with its attributes.
-func (e *Emitter) Emit(ctx context.Context, name string, attrs ...slog.Attr) {
+// Emit writes one event, its time in UTC.
+func (e *Emitter) Emit(ctx context.Context, ev Event) {
 	if e == nil {
 		return
 	}
-	rec := slog.NewRecord(e.clock.Now().UTC(), slog.LevelInfo, name, 0)
-	rec.AddAttrs(attrs...)
+	rec := slog.NewRecord(e.clock.Now().UTC(), slog.LevelInfo, ev.EventName(), 0)
+	rec.AddAttrs(ev.Attrs()...)
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.err != nil {
-		return
+	err := e.lines.Handle(ctx, rec)
+	switch {
+	case err != nil:
+		err = fault.As(fault.Unavailable, err, "write event %s", ev.EventName())
+		if e.lost++; e.lost == 1 {
+			e.log.WarnContext(ctx, "events are lost", KeyError, err)
+		}
+		if e.err == nil {
+			e.err = err
+		}
+	case e.lost > 0:
+		e.log.WarnContext(ctx, "events are written again", "lost", e.lost)
+		e.lost = 0
 	}
-	e.err = fault.As(fault.Unavailable, e.write(ctx, rec), "write event %s", name)
-}
-
-func (e *Emitter) write(ctx context.Context, rec slog.Record) error {
-	if err := e.lines.Handle(ctx, rec); err != nil {
-		return err
-	}
-	if e.flush == nil {
-		return nil
-	}
-	return e.flush()
 }
 
 // Err returns the first failure to write, or nil.
@@ -70,6 +70,28 @@ func (e *Emitter) Err() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.err
+}
+
+// lines writes whole lines: what a failed write left of one is ended before
+// the next.
+type lines struct {
+	w    io.Writer
+	torn bool
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	if l.torn {
+		if _, err := l.w.Write([]byte("\n")); err != nil {
+			return 0, err
+		}
+		l.torn = false
+	}
+	n, err := l.w.Write(b)
+	l.torn = err != nil && n > 0
+	if f, ok := l.w.(interface{ Flush() error }); ok && err == nil {
+		err = f.Flush()
+	}
+	return n, err
 }
 
 // eventShape names slog's own attributes as events do.

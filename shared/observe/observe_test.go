@@ -2,11 +2,9 @@ package observe_test
 
 import (
 	"bytes"
-	"errors"
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"rollout/shared/fault"
 	"rollout/shared/observe"
@@ -66,64 +64,5 @@ func TestParseRefusesUnknownNames(t *testing.T) {
 	}
 	if l, err := observe.ParseLevel("WARN"); l != slog.LevelWarn || err != nil {
 		t.Errorf("ParseLevel(WARN) = %v, %v", l, err)
-	}
-}
-
-type fixedClock struct{}
-
-func (fixedClock) Now() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 5e8, time.UTC) }
-
-// flushed is a writer that tells what reached its reader.
-type flushed struct {
-	pending, seen bytes.Buffer
-	err           error
-}
-
-func (f *flushed) Write(p []byte) (int, error) { return f.pending.Write(p) }
-func (f *flushed) Flush() error {
-	_, _ = f.pending.WriteTo(&f.seen)
-	return f.err
-}
-
-func TestEmitterWritesOneFlushedLineAnEvent(t *testing.T) {
-	t.Parallel()
-	var w flushed
-	e := observe.NewEmitter(&w, fixedClock{})
-	e.Emit(t.Context(), "run_start", slog.String("run", "01J"), slog.Int("items", 3))
-	want := `{"time":"2026-03-01T12:00:00.5Z","event":"run_start","run":"01J","items":3}` + "\n"
-	if got := w.seen.String(); got != want {
-		t.Errorf("after the first event a reader sees\n%s, want\n%s", got, want)
-	}
-	e.Emit(t.Context(), "note", slog.String("text", "two\nlines"), slog.String("token", "s3cr3t"))
-	if got := w.seen.String(); strings.Count(got, "\n") != 2 || strings.Contains(got, "s3cr3t") {
-		t.Errorf("after the second event a reader sees\n%s", got)
-	}
-	if err := e.Err(); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestEmitterKeepsItsFirstFailure(t *testing.T) {
-	t.Parallel()
-	full := errors.New("disk full")
-	w := flushed{err: full}
-	e := observe.NewEmitter(&w, fixedClock{})
-	e.Emit(t.Context(), "a")
-	w.err = nil
-	e.Emit(t.Context(), "b")
-	if err := e.Err(); !errors.Is(err, full) || !strings.Contains(err.Error(), "event a") {
-		t.Errorf("Err() = %v", err)
-	}
-	if strings.Contains(w.seen.String(), "event\":\"b") {
-		t.Error("an event was written after a failure")
-	}
-}
-
-func TestNilEmitterDoesNothing(t *testing.T) {
-	t.Parallel()
-	var e *observe.Emitter
-	e.Emit(t.Context(), "run_start")
-	if err := e.Err(); err != nil {
-		t.Error(err)
 	}
 }

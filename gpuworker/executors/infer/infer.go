@@ -41,6 +41,7 @@ type Config struct {
 // Item is an item that got its row.
 type Item struct {
 	Run   identity.RunID
+	Shard int
 	Item  uint64
 	ID    string
 	Class fault.Class // "" for an output row
@@ -155,7 +156,7 @@ func (t *task) failure(it *dialect.Item, place dialect.Place, err error) dialect
 
 func (t *task) tell(item uint64, id string, class fault.Class) {
 	if t.cfg.OnItem != nil {
-		t.cfg.OnItem(Item{Run: t.shard.Manifest.Run, Item: item, ID: id, Class: class})
+		t.cfg.OnItem(Item{Run: t.shard.Manifest.Run, Shard: t.shard.Index, Item: item, ID: id, Class: class})
 	}
 }
 

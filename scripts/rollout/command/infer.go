@@ -19,13 +19,15 @@ import (
 	"rollout/shared/embedded/local"
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
+	"rollout/shared/observe/setup"
 )
 
 // inferFlags are the arguments of infer batch.
 type inferFlags struct {
 	config, resume, engine string
 	workers                int
-	dryRun, events         bool
+	dryRun                 bool
+	watch                  setup.Options
 }
 
 func inferCommand(e *Env) *cobra.Command {
@@ -51,7 +53,7 @@ func inferCommand(e *Env) *cobra.Command {
 	fs.StringVar(&f.engine, "engine", "", "`URL` of an OpenAI-compatible server, or mock; [engine] of the config if empty")
 	fs.IntVar(&f.workers, "workers", 0, "worker processes; [workers] count of the config if 0")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "check the config and every input line; ask no engine")
-	fs.BoolVar(&f.events, "events", false, "write a line of JSON to standard output for every item answered")
+	f.watch.Flags(fs)
 	parent.AddCommand(c)
 	return parent
 }
@@ -119,7 +121,12 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	var id identity.RunID
 	dir := cfg.StateDir()
 	ctx, leave := process.Leave(c.Context(), 0)
-	p, err := e.prepare(ctx, dir, "", cfg.Model.URI, log, func() (err error) { // a batch that runs already keeps its id and its config
+	watch, closeWatch, err := f.watch.Open(e.Out, e.Clock, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeWatch()) }()
+	p, err := e.prepare(ctx, dir, "", cfg.Model.URI, log, watch, func() (err error) { // a batch that runs already keeps its id and its config
 		if id, err = batch.RunID(cfg.Output.Dir, f.resume); err != nil {
 			return err
 		}
@@ -133,7 +140,7 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	if workers == 1 {
 		workers = 0 // in this process
 	}
-	line, err := workerLine(dir, e, slog.LevelWarn, p.deployment.Engine.URL, cfg.Model.URI, f.events)
+	line, err := workerLine(dir, e, slog.LevelWarn, p.deployment.Engine.URL, cfg.Model.URI, f.watch)
 	if err != nil {
 		return err
 	}
@@ -142,7 +149,7 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 		return err
 	}
 	s := stack.Start(ctx, stack.Options{Local: p.Local, Deployment: p.deployment, Secrets: p.secrets,
-		Workers: workers, Worker: line, OnItem: e.onItem(ctx, f.events)})
+		Workers: workers, Worker: line})
 	runErr := e.inferFollow(ctx, p, s, b, id, leave)
 	if err := s.Stop(); err != nil { // it says why there is no worker
 		return err

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"rollout/functions/api"
-	"rollout/gpuworker/cli"
-	"rollout/gpuworker/executors/infer"
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/stack"
 	"rollout/shared/blob"
@@ -22,11 +20,6 @@ import (
 	"rollout/shared/input"
 	"rollout/shared/record"
 )
-
-// onItem returns what writes events of items to standard output, if wanted.
-func (e *Env) onItem(ctx context.Context, wanted bool) func(infer.Item) {
-	return cli.Emit(ctx, wanted, e.Out, e.Clock)
-}
 
 // untilEnded follows every run that is not over yet, one after the other, and
 // stops the stack when none is left. Runs that had ended before are not its

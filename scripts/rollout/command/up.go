@@ -18,6 +18,8 @@ import (
 	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
+	"rollout/shared/observe"
+	"rollout/shared/observe/setup"
 	"rollout/shared/secret"
 )
 
@@ -28,7 +30,8 @@ const defaultListen = "127.0.0.1:8787"
 type upFlags struct {
 	dir, engine, model, listen string
 	workers                    int
-	once, events               bool
+	once                       bool
+	watch                      setup.Options
 }
 
 func upCommand(e *Env) *cobra.Command {
@@ -49,7 +52,7 @@ func upCommand(e *Env) *cobra.Command {
 	fs.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP API; off for none")
 	fs.IntVar(&f.workers, "workers", 0, "worker processes; 0 is one worker in this process")
 	fs.BoolVar(&f.once, "once", false, "end when every run has ended; exit with 1 if one of them did not end well")
-	fs.BoolVar(&f.events, "events", false, "write a line of JSON to standard output for every item answered")
+	f.watch.Flags(fs)
 	return c
 }
 
@@ -69,7 +72,12 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 		return err
 	}
 	ctx, leave := process.Leave(c.Context(), 0)
-	p, err := e.prepare(ctx, f.dir, f.engine, f.model, log, func() error { return nil })
+	watch, closeWatch, err := f.watch.Open(e.Out, e.Clock, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeWatch()) }()
+	p, err := e.prepare(ctx, f.dir, f.engine, f.model, log, watch, func() error { return nil })
 	if err != nil {
 		return err
 	}
@@ -78,12 +86,12 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	line, err := workerLine(f.dir, e, level, p.deployment.Engine.URL, f.model, f.events)
+	line, err := workerLine(f.dir, e, level, p.deployment.Engine.URL, f.model, f.watch)
 	if err != nil {
 		return err
 	}
 	s := stack.Start(ctx, stack.Options{Local: p.Local, Deployment: p.deployment, Secrets: p.secrets, Watch: true,
-		Listen: listen, Token: token, Workers: f.workers, Worker: line, OnItem: e.onItem(ctx, f.events)})
+		Listen: listen, Token: token, Workers: f.workers, Worker: line})
 	if err := e.sayUp(p, listen, f); err != nil {
 		return errors.Join(err, s.Stop())
 	}
@@ -123,7 +131,7 @@ type prepared struct {
 
 // prepare opens an installation for the process that runs it; first is called
 // once no other process can be that one, and before anything is read.
-func (e *Env) prepare(ctx context.Context, dir, engine, model string, log *slog.Logger, first func() error) (_ *prepared, err error) {
+func (e *Env) prepare(ctx context.Context, dir, engine, model string, log *slog.Logger, watch observe.Watch, first func() error) (_ *prepared, err error) {
 	release, err := local.Exclusive(dir)
 	if err != nil {
 		return nil, err
@@ -131,7 +139,7 @@ func (e *Env) prepare(ctx context.Context, dir, engine, model string, log *slog.
 	if err := first(); err != nil {
 		return nil, errors.Join(err, release())
 	}
-	l, closeLocal, err := local.Open(ctx, dir, local.Options{Create: true, Check: true, Source: "up", Log: log, Clock: e.Clock})
+	l, closeLocal, err := local.Open(ctx, dir, local.Options{Create: true, Check: true, Source: "up", Log: log, Clock: e.Clock, Watch: watch})
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}

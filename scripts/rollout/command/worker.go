@@ -10,6 +10,7 @@ import (
 
 	"rollout/gpuworker/cli"
 	"rollout/shared/fault"
+	"rollout/shared/observe/setup"
 )
 
 // workerCommand is the worker process that up starts: the same as the binary
@@ -23,15 +24,11 @@ func workerCommand(*Env) *cobra.Command {
 
 // workerLine is the command line of such a process; level is what it logs at
 // if nobody says.
-func workerLine(dir string, e *Env, level slog.Level, engine, model string, events bool) ([]string, error) {
+func workerLine(dir string, e *Env, level slog.Level, engine, model string, watch setup.Options) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fault.As(fault.Internal, err, "find this program")
 	}
-	line := []string{self, "worker", "--dir", dir, "--engine", engine, "--model", model,
-		"--log-format", e.logFormat, "--log-level", cmp.Or(e.logLevel, strings.ToLower(level.String()))}
-	if events {
-		line = append(line, "--events")
-	}
-	return line, nil
+	return append([]string{self, "worker", "--dir", dir, "--engine", engine, "--model", model,
+		"--log-format", e.logFormat, "--log-level", cmp.Or(e.logLevel, strings.ToLower(level.String()))}, watch.Args()...), nil
 }

@@ -14,7 +14,6 @@ import (
 	"rollout/functions/api"
 	"rollout/functions/inprocess"
 	"rollout/gpuworker/cli"
-	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/process"
 	"rollout/shared/blob"
 	"rollout/shared/config"
@@ -34,7 +33,6 @@ type Options struct {
 	Token      secret.Value // of the API; empty on loopback
 	Workers    int          // processes; 0 is one worker in this one
 	Worker     []string     // the command that runs a worker process
-	OnItem     func(infer.Item)
 }
 
 // Stack is a running product.
@@ -100,7 +98,7 @@ func (s *Stack) worker(ctx context.Context, pool string) error {
 		}
 	}()
 	return process.Run(ctx, process.Options{Ports: s.o.Local.Ports, Deployment: s.o.Deployment, Pool: pool, Secrets: s.o.Secrets,
-		Leave: leave, OnItem: s.o.OnItem, Machine: cli.Machine(s.o.Local.Dir, s.o.Local.Ports.Log)})
+		Leave: leave, Machine: cli.Machine(s.o.Local.Dir, s.o.Local.Ports.Log)})
 }
 
 // System returns the functions, for callers that create runs themselves.

@@ -24,6 +24,7 @@ import (
 	"rollout/shared/embedded"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/queue"
 	"rollout/shared/retry"
 )
@@ -44,6 +45,7 @@ type Options struct {
 	Source string       // who sends; "cli" if empty
 	Log    *slog.Logger // nil logs nothing
 	Clock  clock.Clock  // nil is the machine's
+	Watch  observe.Watch
 }
 
 // Open opens the installation in the folder dir. The returned function closes
@@ -74,6 +76,7 @@ func Open(ctx context.Context, dir string, o Options) (*Local, func() error, err
 		Queues: queue.Reliable(state.Queues(), retry.Policy{}),
 		Clock:  o.Clock,
 		Log:    o.Log,
+		Watch:  o.Watch,
 		Source: o.Source,
 	}}
 	return l, l.close, nil

@@ -1,0 +1,106 @@
+package observe
+
+import (
+	"log/slog"
+	"time"
+
+	"rollout/events"
+	"rollout/shared/engine/identity"
+)
+
+// RunSubmitted says that a run's manifest was written.
+type RunSubmitted struct {
+	Run                  identity.RunID
+	Name, Model, Dialect string
+}
+
+// RunRefused says that an upload can't be a run.
+type RunRefused struct {
+	Run          identity.RunID
+	Name, Reason string
+}
+
+// RunPlanned says that all of a run's shards are known.
+type RunPlanned struct {
+	Run    identity.RunID
+	Shards int
+	Items  uint64
+}
+
+// RunPhase says that a run's phase is another one.
+type RunPhase struct {
+	Run                        identity.RunID
+	Phase, Was, Reason, Detail string
+}
+
+// RunEnded says that a run's summary.json is there.
+type RunEnded struct {
+	Run                            identity.RunID
+	Phase                          string
+	Items, Completed, Failed       uint64
+	PromptTokens, CompletionTokens int64
+	WastedTokens                   int64
+	Took                           time.Duration // from the first shard sent; 0 if there was none
+}
+
+// EventName returns "run_submitted".
+func (RunSubmitted) EventName() string { return events.ObserveRunSubmitted }
+
+// EventName returns "run_refused".
+func (RunRefused) EventName() string { return events.ObserveRunRefused }
+
+// EventName returns "run_planned".
+func (RunPlanned) EventName() string { return events.ObserveRunPlanned }
+
+// EventName returns "run_phase".
+func (RunPhase) EventName() string { return events.ObserveRunPhase }
+
+// EventName returns "run_ended".
+func (RunEnded) EventName() string { return events.ObserveRunEnded }
+
+// Level is info.
+func (RunSubmitted) Level() slog.Level { return slog.LevelInfo }
+
+// Level is warn.
+func (RunRefused) Level() slog.Level { return slog.LevelWarn }
+
+// Level is info.
+func (RunPlanned) Level() slog.Level { return slog.LevelInfo }
+
+// Level is info.
+func (RunPhase) Level() slog.Level { return slog.LevelInfo }
+
+// Level is info.
+func (RunEnded) Level() slog.Level { return slog.LevelInfo }
+
+// Attrs are run, name, model, dialect.
+func (e RunSubmitted) Attrs() []slog.Attr {
+	return []slog.Attr{runAttr(e.Run), slog.String("name", e.Name), slog.String("model", e.Model), slog.String("dialect", e.Dialect)}
+}
+
+// Attrs are run, name, reason.
+func (e RunRefused) Attrs() []slog.Attr {
+	return []slog.Attr{runAttr(e.Run), slog.String("name", e.Name), slog.String(KeyReason, e.Reason)}
+}
+
+// Attrs are run, shards, items.
+func (e RunPlanned) Attrs() []slog.Attr {
+	return []slog.Attr{runAttr(e.Run), slog.Int("shards", e.Shards), slog.Uint64("items", e.Items)}
+}
+
+// Attrs are run, phase, was, reason, detail.
+func (e RunPhase) Attrs() []slog.Attr {
+	return []slog.Attr{runAttr(e.Run), slog.String(KeyPhase, e.Phase), slog.String("was", e.Was),
+		slog.String(KeyReason, e.Reason), slog.String("detail", e.Detail)}
+}
+
+// Attrs are run, phase, items, completed, failed, prompt_tokens,
+// completion_tokens, wasted_tokens, seconds.
+func (e RunEnded) Attrs() []slog.Attr {
+	return []slog.Attr{runAttr(e.Run), slog.String(KeyPhase, e.Phase), slog.Uint64("items", e.Items),
+		slog.Uint64("completed", e.Completed), slog.Uint64("failed", e.Failed), slog.Int64("prompt_tokens", e.PromptTokens),
+		slog.Int64("completion_tokens", e.CompletionTokens), slog.Int64("wasted_tokens", e.WastedTokens),
+		slog.Float64("seconds", e.Took.Seconds())}
+}
+
+func runAttr(id identity.RunID) slog.Attr { return slog.String(KeyRun, string(id)) }

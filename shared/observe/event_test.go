@@ -1,0 +1,198 @@
+package observe_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/observe"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the event lines that come out into testdata")
+
+const run = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
+
+// all is one event of every kind.
+func all() []observe.Event {
+	c := observe.Claim{Run: run, Shard: 7, Attempt: 2, Worker: "01JD2ZQ4T5WORKER"}
+	counts := shard.Counts{OK: 250, Failed: 6, PromptTokens: 3000, CompletionTokens: 4000, WastedTokens: 16}
+	return []observe.Event{
+		observe.RunSubmitted{Run: run, Name: "nightly", Model: "m/7B", Dialect: "plain"},
+		observe.RunRefused{Run: run, Name: "nightly", Reason: "prompts/nightly.toml:2: an unknown key"},
+		observe.RunPlanned{Run: run, Shards: 40, Items: 10_000},
+		observe.RunPhase{Run: run, Phase: "ending", Was: "running", Reason: "stopped", Detail: "asked to"},
+		observe.RunEnded{Run: run, Phase: "stopped", Items: 10_000, Completed: 9_000, Failed: 1_000, PromptTokens: 5, CompletionTokens: 6, WastedTokens: 7, Took: 90 * time.Second},
+		observe.ShardClaimed{Claim: c},
+		observe.ShardCheckpoint{Claim: c, Rows: 100, Bytes: 65_000},
+		observe.ShardDone{Claim: c, Counts: counts, Bytes: 170_000},
+		observe.ShardDone{Claim: c, Counts: counts, Sealed: fault.CanceledItem},
+		observe.ShardLost{Run: run, Shard: 7, Generation: 1, Reason: "holder_dead"},
+		observe.ShardReleased{Claim: c},
+		observe.Sample{Run: run, Shard: 7, Item: 1800, ID: "a-1"},
+		observe.Sample{Run: run, Shard: 7, Item: 1801, ID: "a-2", Class: fault.TooLong},
+		observe.Sample{Run: run, Shard: 7, Item: 1802, ID: "a-3", Class: fault.Poison},
+		observe.WorkerRegistered{Worker: c.Worker, Pool: "default", InFlight: 64},
+		observe.WorkerHeartbeat{Worker: c.Worker, State: "ready", Shards: 2, Late: 20 * time.Millisecond},
+		observe.WorkerDraining{Worker: c.Worker, Reason: "signal terminated", Shards: 2},
+		observe.WorkerDeregistered{Worker: c.Worker},
+		observe.WorkerFenced{Worker: c.Worker, Reason: "could not renew its heartbeat"},
+		observe.WorkerFailed{Worker: c.Worker, DueAt: time.Date(2026, 3, 1, 13, 0, 0, 0, time.FixedZone("CET", 3600)), Overdue: 5 * time.Second, Shards: 2},
+		observe.EngineStarted{Server: "http://127.0.0.1:8000/v1", Model: "m/7B"},
+		observe.EngineDied{Server: "http://127.0.0.1:8000/v1", Start: "1764290000"},
+	}
+}
+
+type fixedClock struct{}
+
+func (fixedClock) Now() time.Time {
+	return time.Date(2026, 3, 1, 13, 0, 0, 5e8, time.FixedZone("CET", 3600))
+}
+
+// The fields of each event, and their order, are a contract: dashboards read
+// them.
+func TestEventsHaveTheirFixedFields(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	e := observe.NewEmitter(&out, fixedClock{}, slog.New(slog.DiscardHandler))
+	for _, ev := range all() {
+		e.Emit(t.Context(), ev)
+	}
+	const golden = "testdata/events.jsonl"
+	if *rewrite {
+		if err := os.WriteFile(golden, out.Bytes(), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.String() != string(want) {
+		t.Errorf("the lines differ; run with -rewrite and compare:\n%s", &out)
+	}
+}
+
+func TestEveryNameIsThatOfAnEvent(t *testing.T) {
+	t.Parallel()
+	known := map[string]bool{}
+	for _, e := range all() {
+		known[e.EventName()] = true
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), "../../events/observe.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := 0
+	ast.Inspect(file, func(n ast.Node) bool {
+		if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+			name, _ := strconv.Unquote(lit.Value)
+			names++
+			if !known[name] {
+				t.Errorf("no event is called %q", name)
+			}
+		}
+		return true
+	})
+	if names != len(known) {
+		t.Errorf("%d names, %d events", names, len(known))
+	}
+}
+
+func TestNoFieldPassesForASecret(t *testing.T) {
+	t.Parallel()
+	for _, e := range all() {
+		for _, a := range e.Attrs() {
+			if observe.LooksSecret(a.Key) {
+				t.Errorf("%s: %s would be hidden as a secret", e.EventName(), a.Key)
+			}
+		}
+	}
+}
+
+// flushed is a writer that tells what reached its reader.
+type flushed struct {
+	pending, seen bytes.Buffer
+	short         int // so many bytes of a write get through before err
+	err           error
+}
+
+func (f *flushed) Write(p []byte) (int, error) {
+	if f.err != nil {
+		f.seen.Write(p[:f.short])
+		return f.short, f.err
+	}
+	return f.pending.Write(p)
+}
+
+func (f *flushed) Flush() error {
+	_, err := f.pending.WriteTo(&f.seen)
+	return err
+}
+
+func TestEachEventIsFlushed(t *testing.T) {
+	t.Parallel()
+	var w flushed
+	e := observe.NewEmitter(&w, fixedClock{}, slog.New(slog.DiscardHandler))
+	e.Emit(t.Context(), observe.RunPlanned{Run: run, Shards: 1, Items: 3})
+	want := `{"time":"2026-03-01T12:00:00.5Z","event":"run_planned","run":"` + run + `","shards":1,"items":3}` + "\n"
+	if got := w.seen.String(); got != want {
+		t.Errorf("a reader sees\n%s, want\n%s", got, want)
+	}
+	if err := e.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A full disk costs events while it is full, never a later one.
+func TestEventsGoOnAfterAFailure(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	full := errors.New("disk full")
+	w := flushed{err: full, short: 9}
+	e := observe.NewEmitter(&w, fixedClock{}, observe.NewLogger(&log, observe.JSON, slog.LevelInfo))
+	for range 3 {
+		e.Emit(t.Context(), observe.WorkerDeregistered{Worker: "a"})
+		w.short = 0
+	}
+	w.err = nil
+	e.Emit(t.Context(), observe.WorkerDeregistered{Worker: "b"})
+	lines := strings.Split(strings.TrimSpace(w.seen.String()), "\n")
+	if len(lines) != 2 || lines[0] != `{"time":"` || !strings.HasSuffix(lines[1], `"worker":"b"}`) {
+		t.Errorf("a reader sees %q", lines)
+	}
+	if err := e.Err(); !errors.Is(err, full) || !strings.Contains(err.Error(), "worker_deregistered") {
+		t.Errorf("Err() = %v", err)
+	}
+	if got := log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "events are lost") || !strings.Contains(got, `"lost":3`) {
+		t.Errorf("the log says\n%s", got)
+	}
+}
+
+func TestANilEmitterDoesNothing(t *testing.T) {
+	t.Parallel()
+	var e *observe.Emitter
+	e.Emit(t.Context(), observe.WorkerDeregistered{Worker: "a"})
+	if err := e.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What nobody watches costs next to nothing.
+func TestTellingNobodyTakesNoMemoryOfItsOwn(t *testing.T) {
+	var e observe.Event = observe.ShardClaimed{}
+	log, ctx := slog.New(slog.DiscardHandler), t.Context()
+	if n := testing.AllocsPerRun(100, func() { observe.Watch{}.Tell(ctx, log, e) }); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

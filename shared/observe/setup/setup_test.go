@@ -1,0 +1,56 @@
+package setup_test
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"rollout/shared/clock"
+	"rollout/shared/observe"
+	"rollout/shared/observe/setup"
+)
+
+// A worker process is told to do what its parent does.
+func TestWishesPassToOtherProcesses(t *testing.T) {
+	t.Parallel()
+	for _, want := range []setup.Options{{}, {Events: true}, {EventsFile: "a b.jsonl"}} {
+		var got setup.Options
+		fs := pflag.NewFlagSet("worker", pflag.ContinueOnError)
+		got.Flags(fs)
+		if err := fs.Parse(want.Args()); err != nil || !cmp.Equal(got, want) {
+			t.Errorf("%v gives %+v, want %+v (%v)", want.Args(), got, want, err)
+		}
+	}
+}
+
+func TestAnEventsFileIsAppendedToByManyProcesses(t *testing.T) {
+	t.Parallel()
+	o := setup.Options{EventsFile: filepath.Join(t.TempDir(), "events.jsonl")}
+	log := slog.New(slog.DiscardHandler)
+	first, closeFirst, err := o.Open(&bytes.Buffer{}, clock.System{}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, closeSecond, err := o.Open(&bytes.Buffer{}, clock.System{}, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.Tell(t.Context(), log, observe.WorkerDeregistered{Worker: "a"})
+	second.Tell(t.Context(), log, observe.WorkerDeregistered{Worker: "b"})
+	first.Tell(t.Context(), log, observe.WorkerDeregistered{Worker: "c"})
+	for _, end := range []func() error{closeFirst, closeSecond} {
+		if err := end(); err != nil {
+			t.Error(err)
+		}
+	}
+	b, err := os.ReadFile(o.EventsFile)
+	if lines := strings.Split(strings.TrimSpace(string(b)), "\n"); err != nil || len(lines) != 3 || !strings.Contains(lines[2], `"c"`) {
+		t.Errorf("%v: %q", err, b)
+	}
+}
