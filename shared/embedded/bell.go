@@ -15,15 +15,18 @@ import (
 const pollEvery = 10 * time.Millisecond
 
 // bell wakes those who wait for messages or watch documents. This process's
-// writer rings it after each commit. Other processes' commits, and messages
-// that get visible as time passes, are noticed by looking every pollEvery, but
-// only while somebody waits.
+// writer rings it after each transaction, and then knows of other processes'
+// commits too: the database's counter of writes has gone on without it. While
+// it writes nothing, the counter is looked at every pollEvery, but only if
+// somebody waits; so are messages that get visible as time passes.
 type bell struct {
-	session *session // its data_version changes when another connection commits
+	session *session
 	clock   clock.Clock
 	log     *slog.Logger
 	mu      sync.Mutex
 	waiters map[*waiter]struct{}
+	writes  int64 // the counter of writes, as last seen
+	rung    bool  // the writer has seen it since the last look
 	wanted  chan struct{} // a hint that waiters is not empty any more
 	closing chan struct{} // closed to end the bell
 	ended   chan struct{} // closed by it when it has
@@ -91,12 +94,15 @@ func (b *bell) expect(w *waiter, due time.Time) {
 	w.due = due
 }
 
-// ring wakes those whom a commit of this process concerns.
-func (b *bell) ring(keys, queues []string) {
+// ring wakes those whom a transaction of this process concerns, and everybody
+// if others have written since the one before.
+func (b *bell) ring(g *group) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	others := g.before > b.writes
+	b.writes, b.rung = max(b.writes, g.writes), true
 	for w := range b.waiters {
-		if w.concerns(keys, queues) {
+		if others || w.concerns(g.keys, g.queues) {
 			hint(w.hints)
 		}
 	}
@@ -148,21 +154,14 @@ func (b *bell) anybody() bool {
 // looker is the part of the bell that belongs to its goroutine.
 type looker struct {
 	*bell
-	version int64
 	failing bool // the last look failed; it has been logged
 }
 
-// once wakes everybody if some other connection has committed, and receivers
-// whose next message has got visible. If it can't look, it wakes everybody:
-// they will meet the error themselves, and can return it.
+// once wakes everybody if other processes have written, and receivers whose
+// next message has got visible. If it can't look, it wakes everybody: they
+// will meet the error themselves, and can return it.
 func (l *looker) once(ctx context.Context) {
-	version, _, err := l.session.number(ctx, `PRAGMA data_version`)
-	if err != nil && !l.failing {
-		l.log.Warn("state file can't be polled for other processes' writes", "path", l.session.path, "error", err)
-	}
-	l.failing = err != nil
-	all := err != nil || version != l.version
-	l.version = version
+	all := !l.wasRung() && l.othersWrote(ctx)
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,6 +171,28 @@ func (l *looker) once(ctx context.Context) {
 			hint(w.hints)
 		}
 	}
+}
+
+// wasRung reports whether the writer did this look's work.
+func (l *looker) wasRung() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rung := l.rung
+	l.rung = false
+	return rung
+}
+
+func (l *looker) othersWrote(ctx context.Context) bool {
+	writes, _, err := l.session.number(ctx, countWrites)
+	if err != nil && !l.failing {
+		l.log.Warn("state file can't be polled for other processes' writes", "path", l.session.path, "error", err)
+	}
+	l.failing = err != nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	others := err != nil || writes > l.writes
+	l.writes = max(l.writes, writes)
+	return others
 }
 
 // close ends the bell and all watches.

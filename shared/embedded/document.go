@@ -161,7 +161,7 @@ func (d documents) List(ctx context.Context, prefix, after string, limit int) ([
 
 func (d documents) Ping(ctx context.Context) error {
 	return d.state.read(ctx, func(ctx context.Context, s *session) error {
-		_, _, err := s.number(ctx, `SELECT writes FROM counter`)
+		_, _, err := s.number(ctx, countWrites)
 		return err
 	})
 }

@@ -58,6 +58,9 @@ func makeFile(ctx context.Context, path string) (err error) {
 	return syncFolder(filepath.Dir(path))
 }
 
+// countWrites reads the counter.
+const countWrites = `SELECT writes FROM counter`
+
 // checkSchema refuses a file that is not ours or newer than this program.
 func checkSchema(ctx context.Context, s *session) error {
 	app, _, err := s.number(ctx, `PRAGMA application_id`)
@@ -82,7 +85,7 @@ func checkSchema(ctx context.Context, s *session) error {
 			Op:     s.path + " has version " + strconv.FormatInt(version, 10) + " of the state file, this program knows version " + strconv.Itoa(schemaVersion),
 			Remedy: "use the newer rollout that wrote it, or name another state folder"}
 	}
-	_, ok, err := s.number(ctx, `SELECT writes FROM counter`)
+	_, ok, err := s.number(ctx, countWrites)
 	if err == nil && !ok {
 		err = &fault.Error{Kind: fault.Corrupt, Op: s.path + " has lost its write counter", Remedy: remedies[fault.Corrupt]}
 	}

@@ -140,7 +140,7 @@ func (w *writer) commitGroup(ctx context.Context) {
 	g, err := w.transact(ctx, members)
 	err = errors.Join(err, w.lock.unlock())
 	if err == nil {
-		w.bell.ring(g.keys, g.queues)
+		w.bell.ring(g)
 	}
 	settle(members, err)
 }
@@ -192,7 +192,7 @@ func (w *writer) transact(ctx context.Context, members []*change) (*group, error
 }
 
 func (w *writer) apply(ctx context.Context, members []*change) (*group, error) {
-	writes, _, err := w.session.number(ctx, `SELECT writes FROM counter`)
+	writes, _, err := w.session.number(ctx, countWrites)
 	if err != nil {
 		return nil, err
 	}
