@@ -82,7 +82,7 @@ func TestACheckpointOutlivesItsWorker(t *testing.T) {
 func objects(d *desk) []string {
 	var keys []string
 	for _, c := range d.stores.log() {
-		if c.what == "put" && strings.HasPrefix(c.key, record.WorkDir+string(run)+"/0/") {
+		if c.what == "put" && strings.HasPrefix(c.key, record.WorkDir+string(run)+"/shards/") {
 			keys = append(keys, c.key)
 		}
 	}

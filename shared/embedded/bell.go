@@ -25,8 +25,8 @@ type bell struct {
 	log     *slog.Logger
 	mu      sync.Mutex
 	waiters map[*waiter]struct{}
-	writes  int64 // the counter of writes, as last seen
-	rung    bool  // the writer has seen it since the last look
+	writes  int64         // the counter of writes, as last seen
+	rung    bool          // the writer has seen it since the last look
 	wanted  chan struct{} // a hint that waiters is not empty any more
 	closing chan struct{} // closed to end the bell
 	ended   chan struct{} // closed by it when it has

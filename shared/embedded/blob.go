@@ -42,9 +42,12 @@ type Bucket struct {
 	turn    chan struct{} // holds one token: the lock within this process
 	syncs   folderSyncs
 	settled settledFolders
-	buffers sync.Pool      // of *[]byte, copyBuffer long
-	closed  chan struct{}  // closed by Close: watches end
-	watches sync.WaitGroup // under way
+	buffers sync.Pool // of *[]byte, copyBuffer long
+	// nameless: new objects are written to files that have no name before
+	// they are whole.
+	nameless bool
+	closed   chan struct{}  // closed by Close: watches end
+	watches  sync.WaitGroup // under way
 }
 
 var _ blob.Store = (*Bucket)(nil)
@@ -71,6 +74,7 @@ func OpenBucket(dir string, o BucketOptions) (*Bucket, error) {
 	}
 	b := &Bucket{dir: dir, clock: o.Clock, root: os.NewFile(uintptr(root.fd), dir), rootID: root.id, turn: make(chan struct{}, 1), closed: make(chan struct{})}
 	b.buffers.New = func() any { buffer := make([]byte, copyBuffer); return &buffer }
+	b.nameless = canNameless(root.fd)
 	if err := b.removeLeftovers(o.TempAge); err != nil {
 		_ = b.root.Close() // the first error is the one that matters
 		return nil, osFault(err, "open bucket %s", dir)
@@ -161,17 +165,7 @@ func (b *Bucket) stat(key string) (blob.Info, error) {
 
 // openObject opens the object with a valid key.
 func (b *Bucket) openObject(key string) (*os.File, blob.Info, error) {
-	folder, err := b.enter(parentOf(key), false)
-	if err != nil {
-		return nil, blob.Info{}, absentBehindFile(err)
-	}
-	defer folder.close()
-	var fd int
-	err = uninterrupted(func() (err error) {
-		// Without O_NONBLOCK, opening a named pipe would wait for its writer.
-		fd, err = unix.Openat(folder.fd, nameOf(key), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-		return err
-	})
+	fd, err := b.openFile(key)
 	if err != nil {
 		return nil, blob.Info{}, err
 	}
@@ -186,6 +180,25 @@ func (b *Bucket) openObject(key string) (*os.File, blob.Info, error) {
 		return nil, blob.Info{}, err
 	}
 	return os.NewFile(uintptr(fd), key), info, nil
+}
+
+// openFile opens whatever stands at the key; links are refused.
+func (b *Bucket) openFile(key string) (fd int, err error) {
+	// Without O_NONBLOCK, opening a named pipe would wait for its writer.
+	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	if fd, err := openBelow(int(b.root.Fd()), key, flags); err == nil {
+		return fd, nil
+	}
+	folder, err := b.enter(parentOf(key), false)
+	if err != nil {
+		return 0, absentBehindFile(err)
+	}
+	defer folder.close()
+	err = uninterrupted(func() error {
+		fd, err = unix.Openat(folder.fd, nameOf(key), flags|unix.O_CLOEXEC, 0)
+		return err
+	})
+	return fd, err
 }
 
 // absentBehindFile turns "a file stands where the folder should be" into

@@ -11,6 +11,12 @@ func renameNoReplace(fromFolder int, from string, toFolder int, to string) error
 	return unix.RenameatxNp(fromFolder, from, toFolder, to, unix.RENAME_EXCL)
 }
 
+// There are no files without a name, and paths are opened step by step.
+func openNameless(int) (int, error)              { return 0, unix.ENOTSUP }
+func nameNameless(int, int, string) error        { return unix.ENOTSUP }
+func canNameless(int) bool                       { return false }
+func openBelow(int, string, uint64) (int, error) { return 0, unix.ENOSYS }
+
 // syncData hands a file's bytes to the disk; the file's last sync is the one
 // that makes the disk write them (F_FULLFSYNC).
 func syncData(fd int) error { return unix.Fsync(fd) }

@@ -309,7 +309,7 @@ func BenchmarkPut(b *testing.B) {
 	b.ReportAllocs()
 	before := cpuTime(b)
 	for i := 0; b.Loop(); i++ {
-		if _, err := bucket.Put(b.Context(), fmt.Sprintf("work/run/%d/1", i), bytes.NewReader(content), blob.PutOptions{CreateOnly: true}); err != nil {
+		if _, err := bucket.Put(b.Context(), fmt.Sprintf("work/run/shards/%d/%d-1", i/1000, i), bytes.NewReader(content), blob.PutOptions{CreateOnly: true}); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -36,6 +36,9 @@ func (b *Bucket) enter(path string, create bool) (*folder, error) {
 	if path == "" {
 		return at, nil
 	}
+	if known := b.enterKnown(path, create); known != nil {
+		return known, nil
+	}
 	for name := range strings.SplitSeq(path, "/") {
 		child := name
 		if at.path != "" {
@@ -61,6 +64,25 @@ func (b *Bucket) enter(path string, create bool) (*folder, error) {
 	return at, nil
 }
 
+// enterKnown opens the folder in one step if it is there and, with settled,
+// nothing above it must be synced; otherwise it is nil.
+func (b *Bucket) enterKnown(path string, settled bool) *folder {
+	fd, err := openBelow(int(b.root.Fd()), path, unix.O_RDONLY|unix.O_DIRECTORY)
+	if err != nil {
+		return nil
+	}
+	f := &folder{fd: fd, path: path}
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) == nil {
+		f.id = idOf(&st)
+		if !settled || b.settled.has(f.id) {
+			return f
+		}
+	}
+	f.close()
+	return nil
+}
+
 // openFolder opens the folder called name within the open folder fd.
 func openFolder(fd int, name, path string) (*folder, error) {
 	f := &folder{path: path}
@@ -79,8 +101,12 @@ func openFolder(fd int, name, path string) (*folder, error) {
 		f.close()
 		return nil, err
 	}
-	f.id = folderID{dev: uint64(st.Dev), ino: st.Ino} //nolint:unconvert // Dev is an int32 on darwin
+	f.id = idOf(&st)
 	return f, nil
+}
+
+func idOf(st *unix.Stat_t) folderID {
+	return folderID{dev: uint64(st.Dev), ino: st.Ino} //nolint:unconvert // Dev is an int32 on darwin
 }
 
 // close closes the folder and those above that it holds.

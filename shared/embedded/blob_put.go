@@ -14,8 +14,9 @@ import (
 	"rollout/shared/fault"
 )
 
-// Put streams r into an object; see blob.Store. The bytes go to a temporary
-// file, which is synced and then gets its name in one step.
+// Put streams r into an object; see blob.Store. The bytes go to a file without
+// a name, or under a temporary one, which is synced and then gets its name in
+// one step.
 func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
 	if err := blob.CheckPut(key, o); err != nil {
 		return blob.Info{}, err
@@ -23,7 +24,7 @@ func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, o blob.PutOpt
 	if err := b.expect(key, o); err != nil { // cheap refusals come before the stream is read
 		return blob.Info{}, osFault(err, "put %s", key)
 	}
-	temp, err := b.newObject()
+	temp, err := b.newObject(key, o)
 	if err != nil {
 		return blob.Info{}, osFault(err, "put %s", key)
 	}
@@ -67,7 +68,7 @@ func (b *Bucket) join(ctx context.Context, dst string, parts []blob.Range) (blob
 	if err := b.expect(dst, createOnly); err != nil {
 		return blob.Info{}, err
 	}
-	temp, err := b.newObject()
+	temp, err := b.newObject(dst, createOnly)
 	if err != nil {
 		return blob.Info{}, err
 	}
@@ -94,8 +95,12 @@ func (b *Bucket) appendRange(ctx context.Context, temp *tempFile, part blob.Rang
 	return temp.copyFrom(ctx, file, offset, length)
 }
 
-// newObject makes the temporary file of an object that is being written.
-func (b *Bucket) newObject() (*tempFile, error) {
+// newObject makes the temporary file of an object that is being written. Only
+// a name that nobody has can be given to a file without one.
+func (b *Bucket) newObject(key string, o blob.PutOptions) (*tempFile, error) {
+	if b.nameless && o.CreateOnly {
+		return b.newNameless(parentOf(key))
+	}
 	temps, err := b.enter(tempFolder, true)
 	if err != nil {
 		return nil, err
@@ -158,7 +163,15 @@ func (b *Bucket) describeTemp(temp *tempFile, key string) (blob.Info, error) {
 func (b *Bucket) place(ctx context.Context, temp *tempFile, key string, o blob.PutOptions) error {
 	const tries = 8
 	for try := 1; ; try++ {
-		err := b.tryPlace(ctx, temp, key, o)
+		target := temp.folder
+		if !temp.nameless() || try > 1 {
+			var err error
+			if target, err = b.enter(parentOf(key), true); err != nil {
+				return err
+			}
+			defer target.close()
+		}
+		err := b.tryPlace(ctx, temp, target, key, o)
 		if !errors.Is(err, unix.ENOENT) {
 			return err
 		}
@@ -168,12 +181,7 @@ func (b *Bucket) place(ctx context.Context, temp *tempFile, key string, o blob.P
 	}
 }
 
-func (b *Bucket) tryPlace(ctx context.Context, temp *tempFile, key string, o blob.PutOptions) error {
-	target, err := b.enter(parentOf(key), true)
-	if err != nil {
-		return err
-	}
-	defer target.close()
+func (b *Bucket) tryPlace(ctx context.Context, temp *tempFile, target *folder, key string, o blob.PutOptions) (err error) {
 	if o.CreateOnly {
 		err = placeNew(temp, target, nameOf(key))
 	} else {
@@ -187,8 +195,7 @@ func (b *Bucket) tryPlace(ctx context.Context, temp *tempFile, key string, o blo
 
 // placeNew gives the file a name that nobody has, or fails with Conflict.
 func placeNew(temp *tempFile, target *folder, name string) error {
-	err := renameNoReplace(temp.folder.fd, temp.name, target.fd, name)
-	temp.placed = err == nil
+	err := temp.rename(target, name)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) {
 		// The file system can't rename that way. A link is create-only too;
 		// discard then removes the temporary name.
@@ -279,7 +286,7 @@ func (b *Bucket) prune(path string) {
 		}
 		var st unix.Stat_t
 		if unix.Fstatat(above.fd, nameOf(path), &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-			b.settled.forget(folderID{dev: uint64(st.Dev), ino: st.Ino}) //nolint:unconvert // Dev is an int32 on darwin
+			b.settled.forget(idOf(&st))
 		}
 		err = unix.Unlinkat(above.fd, nameOf(path), unix.AT_REMOVEDIR)
 		above.close()

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -28,13 +29,14 @@ const (
 	maxEmptyReads = 100
 )
 
-// tempFile is an object that is being written, under a hidden name.
+// tempFile is an object that is being written: under a hidden name, or without
+// one.
 type tempFile struct {
 	file     *os.File
 	folder   *folder // where it is
-	name     string
-	unsynced int64 // bytes written since the last sync of data
-	placed   bool  // it was renamed and has no temporary name any more
+	name     string  // "" is none
+	unsynced int64   // bytes written since the last sync of data
+	placed   bool    // it was renamed and has no temporary name any more
 }
 
 // newTemp makes a temporary file in the folder, which it then owns.
@@ -52,11 +54,42 @@ func newTemp(in *folder) (*tempFile, error) {
 	return &tempFile{file: os.NewFile(uintptr(fd), name), folder: in, name: name}, nil
 }
 
+// newNameless makes a file that has no name yet, for an object in the folder
+// with the path. A crash leaves nothing of it behind.
+func (b *Bucket) newNameless(path string) (*tempFile, error) {
+	in, err := b.enter(path, true)
+	if err != nil {
+		return nil, err
+	}
+	var fd int
+	err = uninterrupted(func() error {
+		fd, err = openNameless(in.fd)
+		return err
+	})
+	if err != nil {
+		in.close()
+		return nil, err
+	}
+	return &tempFile{file: os.NewFile(uintptr(fd), path+"/(new)"), folder: in}, nil
+}
+
+func (t *tempFile) nameless() bool { return t.name == "" }
+
+// rename gives the file a name that nobody has.
+func (t *tempFile) rename(to *folder, name string) (err error) {
+	if t.nameless() {
+		return nameNameless(int(t.file.Fd()), to.fd, name)
+	}
+	err = renameNoReplace(t.folder.fd, t.name, to.fd, name)
+	t.placed = err == nil
+	return err
+}
+
 // discard closes the file and removes it under its temporary name, if it still
 // has it.
 func (t *tempFile) discard() {
 	_ = t.file.Close() // synced before, if it matters
-	if !t.placed {
+	if !t.placed && !t.nameless() {
 		_ = unix.Unlinkat(t.folder.fd, t.name, 0) // a leftover is invisible and removed later
 	}
 	t.folder.close()
@@ -70,6 +103,10 @@ func (e *readError) Error() string { return e.err.Error() }
 
 // fill streams r into the file. An error of r comes back as a *readError.
 func (t *tempFile) fill(ctx context.Context, r io.Reader, buffer []byte) error {
+	if inMemory, ok := r.(*bytes.Reader); ok && inMemory.Len() <= syncEvery && ctx.Err() == nil {
+		_, err := inMemory.WriteTo(t.file) // without a copy; this reader has no errors
+		return osFault(err, "write")
+	}
 	for {
 		if err := ctx.Err(); err != nil {
 			return fault.As(fault.Canceled, err, "write")
@@ -151,7 +188,11 @@ func (t *tempFile) seal(modified time.Time) error {
 	if err != nil {
 		return fault.As(fault.Invalid, err, "set the time %s", modified)
 	}
-	if err := unix.UtimesNanoAt(t.folder.fd, t.name, []unix.Timespec{stamp, stamp}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	at, name, flags := t.folder.fd, t.name, unix.AT_SYMLINK_NOFOLLOW
+	if t.nameless() {
+		at, name, flags = unix.AT_FDCWD, fdPath(int(t.file.Fd())), 0
+	}
+	if err := unix.UtimesNanoAt(at, name, []unix.Timespec{stamp, stamp}, flags); err != nil {
 		return osFault(err, "set the time")
 	}
 	return osFault(t.file.Sync(), "sync")

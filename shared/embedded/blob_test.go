@@ -26,3 +26,12 @@ func openBucket(t *testing.T, dir string) *embedded.Bucket {
 func TestBucketConforms(t *testing.T) {
 	blobtest.Run(t, func(t *testing.T) blob.Store { return openBucket(t, t.TempDir()) }, blobtest.Features{})
 }
+
+// The same where files must have names from the start.
+func TestBucketConformsWithNamedFiles(t *testing.T) {
+	blobtest.Run(t, func(t *testing.T) blob.Store {
+		b := openBucket(t, t.TempDir())
+		b.NameAllFiles()
+		return b
+	}, blobtest.Features{})
+}

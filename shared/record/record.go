@@ -10,7 +10,6 @@ package record
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"rollout/shared/engine/identity"
@@ -54,10 +53,14 @@ func IndexKey(r identity.RunID, rng int) string {
 	return fmt.Sprintf("%s%s/index/%06d.json", WorkDir, r, rng)
 }
 
+// shardsPerFolder is how many shards share a folder: where a bucket is a folder
+// tree, each new folder costs two synced writes, and many entries slow one down.
+const shardsPerFolder = 1000
+
 // ShardObjectKey is where an attempt's result or checkpoint goes, create-only:
-// work/<run>/<n>/<attempt>-<nonce>.
+// work/<run>/shards/<n div 1000>/<n>-<attempt>-<nonce>.
 func ShardObjectKey(r identity.RunID, shard int, attempt uint64, nonce string) string {
-	return WorkDir + string(r) + "/" + strconv.Itoa(shard) + "/" + strconv.FormatUint(attempt, 10) + "-" + nonce
+	return fmt.Sprintf("%s%s/shards/%d/%d-%d-%s", WorkDir, r, shard/shardsPerFolder, shard, attempt, nonce)
 }
 
 // OutputKey is a file that users read, such as runs/<run>/completions.jsonl.

@@ -19,22 +19,22 @@ const run = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	for want, got := range map[string]string{
-		"run/" + run:                               ManifestKey(run),
-		"control/" + run:                           ControlKey(run),
-		"coordinator/" + run:                       CoordinatorKey(run),
-		"plan/" + run:                              PlanKey(run),
-		"beat/w-1":                                 BeatKey("w-1"),
-		"worker/w-1":                               WorkerKey("w-1"),
-		"work/" + run + "/input/000003":            UnpackedKey(run, 3),
-		"work/" + run + "/plan/000012.cuts":        CutTableKey(run, 12),
-		"work/" + run + "/plan/000012.ids":         IDListKey(run, 12),
-		"work/" + run + "/plan/000012.json":        RangeKey(run, 12),
-		"work/" + run + "/index/000012.json":       IndexKey(run, 12),
-		"work/" + run + "/7/3-abc":                 ShardObjectKey(run, 7, 3, "abc"),
-		"work/" + run + "/7/18446744073709551615-": ShardObjectKey(run, 7, 1<<64-1, ""),
-		"runs/" + run + "/completions.jsonl":       OutputKey(run, Completions),
-		"runs/" + run + "/errors.jsonl":            OutputKey(run, Errors),
-		"runs/" + run + "/summary.json":            OutputKey(run, SummaryFile),
+		"run/" + run:                         ManifestKey(run),
+		"control/" + run:                     ControlKey(run),
+		"coordinator/" + run:                 CoordinatorKey(run),
+		"plan/" + run:                        PlanKey(run),
+		"beat/w-1":                           BeatKey("w-1"),
+		"worker/w-1":                         WorkerKey("w-1"),
+		"work/" + run + "/input/000003":      UnpackedKey(run, 3),
+		"work/" + run + "/plan/000012.cuts":  CutTableKey(run, 12),
+		"work/" + run + "/plan/000012.ids":   IDListKey(run, 12),
+		"work/" + run + "/plan/000012.json":  RangeKey(run, 12),
+		"work/" + run + "/index/000012.json": IndexKey(run, 12),
+		"work/" + run + "/shards/0/7-3-abc":  ShardObjectKey(run, 7, 3, "abc"),
+		"work/" + run + "/shards/12/12345-18446744073709551615-": ShardObjectKey(run, 12345, 1<<64-1, ""),
+		"runs/" + run + "/completions.jsonl":                     OutputKey(run, Completions),
+		"runs/" + run + "/errors.jsonl":                          OutputKey(run, Errors),
+		"runs/" + run + "/summary.json":                          OutputKey(run, SummaryFile),
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)

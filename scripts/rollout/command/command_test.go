@@ -372,11 +372,11 @@ func TestCleanFreesTheWorkOfEndedRunsAlone(t *testing.T) {
 	b := newBench(t)
 	b.has(runA, "nightly", time.Minute, run.Running)
 	b.has(runB, "weekly", time.Hour, run.CompletedWithErrors)
-	kept := []string{"prompts/weekly.jsonl", "runs/" + string(runB) + "/completions.jsonl", "work/" + string(runA) + "/0/1-x", "work/" + string(runC) + "/0/1-x"}
+	kept := []string{"prompts/weekly.jsonl", "runs/" + string(runB) + "/completions.jsonl", "work/" + string(runA) + "/shards/0/0-1-x", "work/" + string(runC) + "/shards/0/0-1-x"}
 	for _, key := range kept {
 		b.put(key, "1234")
 	}
-	gone := []string{"work/" + string(runB) + "/0/1-x", "work/" + string(runB) + "/plan/000000.json"}
+	gone := []string{"work/" + string(runB) + "/shards/0/0-1-x", "work/" + string(runB) + "/plan/000000.json"}
 	for _, key := range gone {
 		b.put(key, "1234")
 	}
