@@ -114,6 +114,22 @@ func done(n, ok int) events.ShardDone {
 	return events.ShardDone{Run: string(id), Shard: n, Attempt: 1, Worker: "w1", Counts: events.Counts{OK: ok}}
 }
 
+func TestALostShardIsSentAgainAheadOfAllWork(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 3, 2)
+	c := d.coordinator()
+	d.tell(c, look)
+	d.received(work)
+	d.tell(c, events.ShardLost{Run: string(id), Shard: 1, Worker: "w1"})
+	if n := len(d.received(work)); n != 0 {
+		t.Errorf("%d messages behind all others", n)
+	}
+	again := d.received(host.UrgentQueue("default"))
+	if len(again) != 1 || again[0].(events.Work).Shard != 1 || again[0].(events.Work).Generation != 1 {
+		t.Errorf("sent again: %+v", again)
+	}
+}
+
 func TestARunIsDispatchedCountedAndFinalized(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, 3, 2)

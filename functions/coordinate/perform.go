@@ -47,9 +47,13 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 // sendBatch is how many work messages are put into the queue at once.
 const sendBatch = 100
 
-// send puts one message a shard into the pool's queue.
+// send puts one message a shard into the pool's queue; one that was sent before
+// goes ahead of those that never were, as the frontier waits for it.
 func (c *Coordinator) send(ctx context.Context, l *loaded, r interval.Range, generation int) error {
 	queue := host.WorkQueue(l.manifest.Pool)
+	if generation > 0 {
+		queue = host.UrgentQueue(l.manifest.Pool)
+	}
 	batch := make([]events.Payload, 0, min(sendBatch, r.Len()))
 	for n := r.Lo; n < r.Hi; n++ {
 		entry, row, err := c.index.Find(ctx, l.state.Run, n)

@@ -132,7 +132,7 @@ func (r *Reclaimer) judge(d shard.Doc, c schedule.Chunk, beats map[string]health
 const believeDepth = 5 * time.Minute
 
 // waiting reports whether unclaimed shards of that age may simply wait in the
-// pool's queue.
+// pool's queues.
 func (r *Reclaimer) waiting(ctx context.Context, s run.State, age time.Duration) bool {
 	d, ok := r.Queues.(queue.Depther)
 	if !ok || age > believeDepth {
@@ -142,8 +142,12 @@ func (r *Reclaimer) waiting(ctx context.Context, s run.State, age time.Duration)
 	if _, found, err := host.Load(ctx, r.Docs, record.ManifestKey(s.Run), &m); err != nil || !found {
 		return false
 	}
-	visible, hidden, err := d.Depth(ctx, host.WorkQueue(m.Pool))
-	return err == nil && visible+hidden > 0
+	for _, q := range []string{host.UrgentQueue(m.Pool), host.WorkQueue(m.Pool)} {
+		if visible, hidden, err := d.Depth(ctx, q); err == nil && visible+hidden > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // freshDeath reports whether a worker that held shards died so short a time

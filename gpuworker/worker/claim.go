@@ -15,10 +15,9 @@ import (
 	"rollout/shared/record"
 )
 
-// claim turns a work message into a loaded hold; nil if there is nothing to do
-// here. An error leaves the message to be delivered again.
-func (w *Worker) claim(ctx context.Context, m queue.Message) (*hold, error) {
-	q := host.WorkQueue(w.cfg.Pool)
+// claim turns a work message of queue q into a loaded hold; nil if there is
+// nothing to do here. An error leaves the message to be delivered again.
+func (w *Worker) claim(ctx context.Context, q string, m queue.Message) (*hold, error) {
 	_, payload, err := events.Decode(m.Body)
 	msg, ok := payload.(events.Work)
 	if err == nil && !ok {

@@ -6,7 +6,6 @@ import (
 
 	"rollout/shared/engine/health"
 	"rollout/shared/fault"
-	"rollout/shared/host"
 	"rollout/shared/queue"
 )
 
@@ -32,6 +31,7 @@ func (w *Worker) pullLoop(ctx context.Context) error {
 		case <-poll.Done():
 		}
 	})
+	var from rota
 	for wait := firstWait; poll.Err() == nil; {
 		if err := w.awaitReady(poll); err != nil {
 			return err
@@ -46,7 +46,9 @@ func (w *Worker) pullLoop(ctx context.Context) error {
 		}
 		// The visibility covers a claim, not the work: a message is acknowledged
 		// as soon as its claim holds.
-		ms, err := w.Queues.Receive(poll, host.WorkQueue(w.cfg.Pool), n, w.cfg.Timings.Visibility(), longPoll)
+		q, patience := from.next(w.cfg.Pool, w.Clock.Now())
+		ms, err := w.Queues.Receive(poll, q, n, w.cfg.Timings.Visibility(), patience)
+		from.found(len(ms))
 		if err != nil && poll.Err() == nil {
 			w.Log.WarnContext(ctx, "work can't be received", "error", err)
 			pause(poll, wait)
@@ -58,7 +60,7 @@ func (w *Worker) pullLoop(ctx context.Context) error {
 		w.taking += len(ms)
 		w.mu.Unlock()
 		for _, m := range ms {
-			w.work.Go(func() { w.take(ctx, m) })
+			w.work.Go(func() { w.take(ctx, q, m) })
 		}
 	}
 	return nil
@@ -129,9 +131,9 @@ func pause(ctx context.Context, d time.Duration) {
 
 // take handles one message to its end: the shard's commit or release, if the
 // message leads to a claim.
-func (w *Worker) take(ctx context.Context, m queue.Message) {
+func (w *Worker) take(ctx context.Context, q string, m queue.Message) {
 	start := w.Clock.Now()
-	h, err := w.claim(ctx, m)
+	h, err := w.claim(ctx, q, m)
 	w.pace.claimed(w.Clock.Now().Sub(start))
 	w.mu.Lock()
 	w.taking--
@@ -139,7 +141,7 @@ func (w *Worker) take(ctx context.Context, m queue.Message) {
 	w.wake()
 	if err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "message not taken", "message", m.ID, "error", err)
-		if err := w.Queues.Nack(ctx, host.WorkQueue(w.cfg.Pool), m.Receipt, retryTake); err != nil {
+		if err := w.Queues.Nack(ctx, q, m.Receipt, retryTake); err != nil {
 			w.Log.WarnContext(ctx, "nack failed; the message comes back by itself", "message", m.ID, "error", err)
 		}
 	}

@@ -49,6 +49,11 @@ const (
 // WorkQueue is the queue that a pool's workers pull from.
 func WorkQueue(pool string) string { return "work-" + pool }
 
+// UrgentQueue is the queue that a pool's workers look into first: what others
+// wait for, such as a shard whose holder died, must not wait behind a window
+// full of work.
+func UrgentQueue(pool string) string { return "urgent-" + pool }
+
 // Send puts the payloads into a queue as events.
 func (p Ports) Send(ctx context.Context, to string, payloads ...events.Payload) error {
 	return p.SendAfter(ctx, to, 0, payloads...)
