@@ -80,11 +80,11 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*hold, error) {
 		if msg.Term < d.Term { // of a coordinator that is none any more
 			return nil, nil
 		}
-		dead, err := w.holderDead(ctx, d)
-		if err != nil || d.State == shard.Running && !dead {
+		fate, err := w.fate(ctx, d)
+		if err != nil || d.State == shard.Running && fate == shard.Living {
 			return nil, err
 		}
-		h, err := w.writeClaim(ctx, key, m, d, rev, msg.Term, dead)
+		h, err := w.writeClaim(ctx, key, m, d, rev, msg.Term, fate)
 		if !fault.Is(err, fault.Conflict) {
 			return h, err
 		}
@@ -92,40 +92,51 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*hold, error) {
 	return nil, fault.New(fault.Unavailable, "claim of shard %d of run %s lost %d races", key.shard, key.run, maxRaces)
 }
 
-// holderDead judges the holder of a Running shard.
-func (w *Worker) holderDead(ctx context.Context, d shard.Doc) (bool, error) {
+// fate judges the holder of a Running shard.
+func (w *Worker) fate(ctx context.Context, d shard.Doc) (shard.Fate, error) {
 	if d.State != shard.Running {
-		return false, nil
+		return shard.Living, nil
 	}
 	if d.Worker == w.cfg.ID {
 		w.mu.Lock()
 		_, mine := w.holds[holdKey{d.Run, d.Shard}]
 		w.mu.Unlock()
-		return !mine, nil // ours, but a lost reply: nobody works on it
+		if mine {
+			return shard.Living, nil
+		}
+		return shard.Left, nil // ours, but a lost reply: nobody works on it
 	}
 	var b health.Beat
 	_, found, err := host.Load(ctx, w.Docs, record.BeatKey(d.Worker), &b)
 	if err != nil {
-		return false, err
+		return shard.Living, err
 	}
 	beat := &b
 	if !found {
 		beat = nil
 	}
-	v := w.cfg.Timings.Judge(d, beat, w.Clock.Now())
-	return v == health.HolderDead || v == health.Disowned, nil
+	switch w.cfg.Timings.Judge(d, beat, w.Clock.Now()) {
+	case health.HolderDead:
+		if b.State == health.Gone {
+			return shard.Left, nil // in order, but it could not hand back
+		}
+		return shard.Vanished, nil
+	case health.Disowned:
+		return shard.Left, nil
+	}
+	return shard.Living, nil
 }
 
 // writeClaim claims by compare-and-swap. The hold is listed before the claim
 // is written, so that a beat newer than the claim always lists it.
-func (w *Worker) writeClaim(ctx context.Context, key holdKey, m record.Manifest, d shard.Doc, rev document.Revision, term uint64, dead bool) (*hold, error) {
+func (w *Worker) writeClaim(ctx context.Context, key holdKey, m record.Manifest, d shard.Doc, rev document.Revision, term uint64, holder shard.Fate) (*hold, error) {
 	h := &hold{holdKey: key, manifest: m, attempt: d.Attempt + 1, stopping: make(chan struct{}), begun: newGate()}
 	if !w.enlist(h) {
 		// By another message, or it is just being given back: this message may
 		// be the only one left when that is over.
 		return nil, fault.New(fault.Unavailable, "shard %d of run %s is being handled here", key.shard, key.run)
 	}
-	claimed, err := d.Claim(w.cfg.ID, term, w.Clock.Now().UTC(), dead)
+	claimed, err := d.Claim(w.cfg.ID, term, w.Clock.Now().UTC(), holder)
 	if err == nil {
 		err = w.mayWrite()
 	}

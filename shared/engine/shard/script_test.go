@@ -22,11 +22,14 @@ var rewrite = flag.Bool("rewrite", false, "write the traces that come out into t
 // starts with > is a command; below it stands what it leaves: the document, or
 // why it was refused.
 //
-//	claim <worker> [term=N] [dead]     dead: the present holder's heartbeat is over
+//	claim <worker> [term=N] [vanished|left]   what became of the present holder
 //	save|commit <worker> <attempt> [ok=N] [failed=N]
 //	release
 //	seal <class> items=N
-//	suspect item=N                     an item in flight when an engine died
+//	suspect <worker> <attempt> <item>…        in flight when an engine died
+//	name <worker> <attempt> [most=N]          names the items of the next trial
+//	died <worker> <attempt> [start=S] [alone] [of=<item>,…]   in the trial: of the named, or these
+//	clear <item>…                             the items with a row
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -106,26 +109,80 @@ func apply(d Doc, words []string, now time.Time) (Doc, error) {
 	}
 	switch words[0] {
 	case "claim":
-		return d.Claim(words[1], uint64(number("term")), now, slices.Contains(words, "dead"))
-	case "save", "commit":
+		fate := Living
+		for _, f := range []Fate{Left, Vanished} {
+			if slices.Contains(words, string(f)) {
+				fate = f
+			}
+		}
+		return d.Claim(words[1], uint64(number("term")), now, fate)
+	case "save", "commit", "suspect", "name", "died":
 		attempt, err := strconv.ParseUint(words[2], 10, 64)
 		if err != nil {
 			return d, fmt.Errorf("attempt %q", words[2])
 		}
-		h, ref := Holder{words[1], attempt}, Ref{Key: words[1] + "-" + words[2], Length: 9, Digest: "d"}
-		if words[0] == "save" {
-			return d.Save(h, ref, c)
+		return applyHeld(d, Holder{words[1], attempt}, words, c)
+	case "clear":
+		var open []int
+		for i := range 1000 {
+			if !slices.Contains(items(words[1:]), i) {
+				open = append(open, i)
+			}
 		}
-		return d.Commit(h, ref, 5, c)
+		return d.Clear(open), nil
 	case "release":
 		return d.Release()
 	case "seal":
 		return d.Seal(fault.Class(words[1]), number("items"))
-	case "suspect":
-		d.Suspects = map[int]int{number("item"): 0}
-		return d, nil
 	}
 	return d, fmt.Errorf("unknown command")
+}
+
+// applyHeld applies what only a holder may do.
+func applyHeld(d Doc, h Holder, words []string, c Counts) (Doc, error) {
+	ref := Ref{Key: words[1] + "-" + words[2], Length: 9, Digest: "d"}
+	switch words[0] {
+	case "save":
+		return d.Save(h, ref, c)
+	case "commit":
+		return d.Commit(h, ref, 5, c)
+	case "suspect":
+		return d.Suspect(h, items(words[3:])...)
+	case "name":
+		most := 64
+		if len(words) > 3 {
+			_, _ = fmt.Sscanf(words[3], "most=%d", &most)
+		}
+		return d.Name(h, d.Next(most).Items)
+	}
+	e, of := Death{}, d.Solo
+	for _, w := range words[3:] {
+		if s, ok := strings.CutPrefix(w, "start="); ok {
+			e.Start = s
+		}
+		if s, ok := strings.CutPrefix(w, "of="); ok {
+			of = items(strings.Split(s, ","))
+		}
+		e.Alone = e.Alone || w == "alone"
+	}
+	return d.Died(h, of, e)
+}
+
+// items reads numbers, and ranges such as 3-9.
+func items(words []string) []int {
+	var out []int
+	for _, w := range words {
+		lo, hi, isRange := strings.Cut(w, "-")
+		first, _ := strconv.Atoi(lo)
+		last := first
+		if isRange {
+			last, _ = strconv.Atoi(hi)
+		}
+		for i := first; i <= last; i++ {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 func show(d Doc) string {
@@ -152,8 +209,23 @@ func show(d Doc) string {
 	if d.Counts.OK+d.Counts.Failed > 0 {
 		fmt.Fprintf(&b, " ok=%d failed=%d %v", d.Counts.OK, d.Counts.Failed, d.Counts.ByClass)
 	}
-	if len(d.Suspects) > 0 {
-		fmt.Fprintf(&b, " suspects=%v", d.Suspects)
+	if d.Suspects.Len() > 0 {
+		fmt.Fprintf(&b, " suspects=%v", d.Suspects.Ranges())
+	}
+	if len(d.Solo) > 0 {
+		fmt.Fprintf(&b, " solo=%v", d.Solo)
+	}
+	if len(d.Deaths) > 0 {
+		fmt.Fprintf(&b, " deaths=%v", d.Deaths)
+	}
+	if d.LastDeath != "" {
+		fmt.Fprintf(&b, " last=%s", d.LastDeath)
+	}
+	if d.Vanished > 0 {
+		fmt.Fprintf(&b, " vanished=%d", d.Vanished)
+	}
+	if next := d.Next(64); next.Poison {
+		fmt.Fprintf(&b, " poison=%v", next.Items)
 	}
 	return b.String() + "\n"
 }

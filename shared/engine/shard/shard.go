@@ -9,6 +9,24 @@
 // The functions take the document as it was read and return the document to
 // write; the caller writes it by compare-and-swap, so of any number of
 // concurrent claims at most one holds (I3). An absent document is Pending.
+//
+// An item that engines die of must not end a run. What was in flight when one
+// died, or all items without a row when two holders in a row vanished, is
+// suspect, and asked last, in trials: nothing else of the worker is in flight,
+// and the document names the items first.
+//
+//	       in flight at a death            its group's engine dies
+//	open ────────────────────────▶ suspect ───────────────────────▶ accused ──dies──▶ accused ──dies──▶ poison
+//	                                  │     asked in groups of √n      │    asked one by one, alone        │
+//	                                  ▼                                ▼                                   ▼
+//	                               answered                         answered                           error row
+//
+// One poison among n suspects costs four deaths so: one in flight, one in its
+// group, two alone. A death counts in full if the engine worked on nothing
+// else; else another worker's item may be why, and three such count nothing. A
+// holder that vanishes with items named died of these. Who is answered is
+// cleared, and nobody else is charged.
+//
 // The package reads no clock, writes nothing, and never looks into rows.
 package shard
 
@@ -16,6 +34,7 @@ import (
 	"time"
 
 	"rollout/shared/engine/identity"
+	"rollout/shared/engine/interval"
 	"rollout/shared/fault"
 )
 
@@ -69,8 +88,15 @@ type Doc struct {
 	// without a row in the checkpoint are counted under this class.
 	Sealed fault.Class `json:"sealed,omitempty"`
 	Counts Counts      `json:"counts"`
-	// Suspects are items in flight when an engine died, with their solo deaths.
-	Suspects map[int]int `json:"suspects,omitempty"`
+	// Suspects are items that an engine may have died of. Solo are those that
+	// the holder asks now with nothing else in flight, Deaths what became of
+	// such trials, LastDeath the start of the engine that died in the last one.
+	Suspects  interval.Set   `json:"suspects,omitzero"`
+	Solo      []int          `json:"solo,omitempty"`
+	Deaths    map[int]Deaths `json:"deaths,omitempty"`
+	LastDeath string         `json:"last_death,omitempty"`
+	// Vanished is how many holders in a row died without a release.
+	Vanished int `json:"vanished,omitempty"`
 }
 
 // Holder identifies one claim.
@@ -92,17 +118,31 @@ func New(run identity.RunID, n int) Doc {
 	return Doc{Schema: Schema, Run: run, Shard: n, State: Pending}
 }
 
-// Claim gives the shard to the worker. holderDead says whether the present
-// holder's heartbeat is over; a living holder, or a Done shard, is a Conflict.
-func (d Doc) Claim(worker string, term uint64, now time.Time, holderDead bool) (Doc, error) {
+// Fate is what became of the holder of a Running shard.
+type Fate string
+
+// The fates.
+const (
+	Living   Fate = ""         // it holds the shard
+	Left     Fate = "left"     // it lives on, or ended in order, without the shard
+	Vanished Fate = "vanished" // its heartbeat is over
+)
+
+// Claim gives the shard to the worker. holder is what became of the present
+// one; a living holder, or a Done shard, is a Conflict.
+func (d Doc) Claim(worker string, term uint64, now time.Time, holder Fate) (Doc, error) {
 	switch {
 	case d.State == Done:
 		return d, fault.New(fault.Conflict, "shard %d is done", d.Shard)
-	case d.State == Running && !holderDead:
+	case d.State == Running && holder == Living:
 		return d, fault.New(fault.Conflict, "shard %d is held by %s", d.Shard, d.Worker)
 	case term < d.Term:
 		return d, fault.New(fault.Fenced, "shard %d: term %d is over, %d holds", d.Shard, term, d.Term)
 	}
+	if d.State == Running && holder == Vanished {
+		d = d.vanished()
+	}
+	d.Solo = nil
 	d.State, d.Worker, d.Attempt, d.Term, d.ClaimedAt = Running, worker, d.Attempt+1, term, now
 	return d, nil
 }
@@ -122,17 +162,19 @@ func (d Doc) Commit(h Holder, result Ref, outputLen int64, c Counts) (Doc, error
 		return d, err
 	}
 	d.State, d.Result, d.OutputLen, d.Counts = Done, &result, outputLen, c
-	d.Checkpoint, d.Suspects = nil, nil
-	return d, nil
+	d.Checkpoint = nil
+	return d.acquit(), nil
 }
 
-// Release hands the shard back, with whatever was checkpointed. Any party that
+// Release hands the shard back, with whatever was checkpointed and suspected.
+// Any party that
 // read the bytes may do so: a holder that drains, or one who steals.
 func (d Doc) Release() (Doc, error) {
 	if d.State != Running {
 		return d, fault.New(fault.Conflict, "release of shard %d, which is %s", d.Shard, d.State)
 	}
 	d.State, d.Worker, d.ClaimedAt = Pending, "", time.Time{}
+	d.Solo, d.Vanished = nil, 0
 	return d, nil
 }
 
@@ -152,8 +194,7 @@ func (d Doc) Seal(class fault.Class, items int) (Doc, error) {
 		d.Counts.ByClass = by
 		d.Counts.Failed += left
 	}
-	d.Suspects = nil
-	return d, nil
+	return d.acquit(), nil
 }
 
 func (d Doc) held(h Holder, what string) error {
