@@ -56,7 +56,13 @@ type installation struct {
 // rest, and starts it. 0 workers is one in the same process.
 func install(t *testing.T, engine string, workers int, config string) *installation {
 	t.Helper()
-	i := &installation{t: t, dir: t.TempDir(), engine: engine, workers: workers}
+	return installIn(t, t.TempDir(), engine, workers, config)
+}
+
+// installIn makes one in the folder.
+func installIn(t *testing.T, dir, engine string, workers int, config string) *installation {
+	t.Helper()
+	i := &installation{t: t, dir: dir, engine: engine, workers: workers}
 	write(t, filepath.Join(i.dir, "rollout.toml"), "schema_version = 1\n"+quickHealth+config)
 	i.start()
 	return i

@@ -33,6 +33,7 @@ var errnos = map[syscall.Errno]struct {
 	syscall.ENOTDIR:      {fault.Invalid, "a file stands where a folder is needed: use another name"},
 	syscall.EISDIR:       {fault.Invalid, "a folder stands where a file is needed: use another name"},
 	syscall.ENAMETOOLONG: {fault.Invalid, "use a shorter name"},
+	syscall.EXDEV:        {fault.Invalid, "the bucket's folders must all be on one file system: mount the whole bucket, not a folder in it"},
 	syscall.EINVAL:       {fault.Invalid, ""},
 	syscall.EILSEQ:       {fault.Invalid, "the file system takes no such name"},
 

@@ -43,14 +43,14 @@ func ParseLevel(s string) (slog.Level, error) {
 }
 
 // NewLogger returns a logger that writes lines of the level and above to w,
-// one Write each, with the ids in its context and without secrets.
+// one Write each, with the ids in its context, without secrets, and calmly.
 func NewLogger(w io.Writer, f Format, level slog.Leveler) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if f == JSON {
-		return slog.New(Identify(Redact(slog.NewJSONHandler(w, o))))
+		return slog.New(Identify(Calm(Redact(slog.NewJSONHandler(w, o)))))
 	}
 	o.ReplaceAttr = shortTime
-	return slog.New(Identify(Redact(slog.NewTextHandler(w, o))))
+	return slog.New(Identify(Calm(Redact(slog.NewTextHandler(w, o)))))
 }
 
 // clockOnly is the time of a text line: the day is known to who reads it.
