@@ -48,6 +48,9 @@ const rest = time.Second
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if err := checkFiles(o.Deployment.Worker.InFlight); err != nil {
+		return err
+	}
 	e, err := Engine(ctx, o.Deployment, o.Secrets, o.Ports.Log)
 	if err != nil {
 		return err
