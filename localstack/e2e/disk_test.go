@@ -172,7 +172,9 @@ func (d disk) remount(how string) {
 	})
 }
 
-func (i *installation) readOnlyIsTold() bool { return i.logged("read-only file system", "mounted read-only") }
+func (i *installation) readOnlyIsTold() bool {
+	return i.logged("read-only file system", "mounted read-only")
+}
 
 // A bucket that gets read-only amid a run: nothing is lost, it is told, and
 // the run goes on once it is writable again.

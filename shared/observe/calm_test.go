@@ -49,9 +49,9 @@ func TestWhatIsNotTheSameTroubleIsTold(t *testing.T) {
 	full, gone := fault.New(fault.Exhausted, "full"), fault.New(fault.Unavailable, "gone")
 	lines := told(t, func(log *slog.Logger) {
 		log.Warn("scan failed", "error", full)
-		log.Warn("scan failed", "error", gone)                     // another kind
-		log.Warn("heartbeat failed", "error", full)                // another message
-		log.Warn("can't be finalized", "run", "A", "error", full)  // another run
+		log.Warn("scan failed", "error", gone)                         // another kind
+		log.Warn("heartbeat failed", "error", full)                    // another message
+		log.Warn("can't be finalized", "run", "A", "error", full)      // another run
 		log.With("run", "B").Warn("can't be finalized", "error", full) // and another
 		log.With("worker", "1").Warn("fenced", "error", fault.New(fault.Fenced, "lost"))
 		log.With("worker", "2").Warn("fenced", "error", fault.New(fault.Fenced, "lost"))
