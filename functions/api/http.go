@@ -27,6 +27,7 @@ import (
 //	POST /v1/runs/{id}/pause          {"reason":"…"}, optional → 202, Status
 //	POST /v1/runs/{id}/resume, stop   likewise
 //	GET  /v1/workers                  {"workers":[WorkerStatus…]}
+//	GET  /v1/overview                 Overview: runs, workers, queues, uploads
 //
 // Errors are {"error":{"kind":"not_found","message":"…"}}.
 func (s *Service) Handler(token secret.Value) http.Handler {
@@ -38,6 +39,7 @@ func (s *Service) Handler(token secret.Value) http.Handler {
 	mux.Handle("/v1/runs/{id}/resume", methods{http.MethodPost: s.steer(s.Resume)})
 	mux.Handle("/v1/runs/{id}/stop", methods{http.MethodPost: s.steer(s.Stop)})
 	mux.Handle("/v1/workers", methods{http.MethodGet: s.getWorkers})
+	mux.Handle("/v1/overview", methods{http.MethodGet: s.getOverview})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
 	})
@@ -120,6 +122,11 @@ func (s *Service) getRun(r *http.Request) (int, any, error) {
 func (s *Service) getWorkers(r *http.Request) (int, any, error) {
 	workers, err := s.Workers(r.Context())
 	return http.StatusOK, map[string][]WorkerStatus{"workers": workers}, err
+}
+
+func (s *Service) getOverview(r *http.Request) (int, any, error) {
+	o, err := s.Overview(r.Context())
+	return http.StatusOK, o, err
 }
 
 func (s *Service) postRun(r *http.Request) (int, any, error) {

@@ -10,6 +10,7 @@ import (
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/record"
@@ -33,6 +34,14 @@ func New(p host.Ports, d config.Deployment) *Service {
 
 // List returns every run, the newest first.
 func (s *Service) List(ctx context.Context) ([]Status, error) {
+	workers, err := s.Workers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.list(ctx, workers)
+}
+
+func (s *Service) list(ctx context.Context, workers []WorkerStatus) ([]Status, error) {
 	var manifests []record.Manifest
 	for d, err := range document.All(ctx, s.ports.Docs, runPrefix) {
 		if err != nil {
@@ -44,13 +53,9 @@ func (s *Service) List(ctx context.Context) ([]Status, error) {
 		}
 		manifests = append(manifests, m)
 	}
-	beats, err := s.beats(ctx)
-	if err != nil {
-		return nil, err
-	}
 	out := make([]Status, 0, len(manifests))
-	for part := range slices.Chunk(manifests, document.MaxKeys/2) {
-		part, err := s.statuses(ctx, part, beats)
+	for part := range slices.Chunk(manifests, document.MaxKeys/docsOfRun) {
+		part, err := s.statuses(ctx, part, workers)
 		if err != nil {
 			return nil, err
 		}
@@ -66,43 +71,125 @@ func newestFirst(a, b Status) int {
 
 // Show returns one run; NotFound if there is none of that id.
 func (s *Service) Show(ctx context.Context, id identity.RunID) (Status, error) {
-	m, err := s.manifest(ctx, id)
+	workers, err := s.Workers(ctx)
 	if err != nil {
 		return Status{}, err
 	}
-	beats, err := s.beats(ctx)
-	if err != nil {
-		return Status{}, err
-	}
-	out, err := s.statuses(ctx, []record.Manifest{m}, beats)
-	if err != nil {
-		return Status{}, err
-	}
-	return out[0], nil
+	return s.show(ctx, id, workers)
 }
 
-// statuses reads how far the runs are: at most half of document.MaxKeys.
-func (s *Service) statuses(ctx context.Context, ms []record.Manifest, beats []health.Beat) ([]Status, error) {
-	keys := make([]string, 0, 2*len(ms))
+func (s *Service) show(ctx context.Context, id identity.RunID, workers []WorkerStatus) (Status, error) {
+	p, err := s.progress(ctx, id, workers)
+	if err != nil {
+		return Status{}, err
+	}
+	return StatusOf(p, s.ports.Clock.Now()), nil
+}
+
+// progress reads what the documents say about one run.
+func (s *Service) progress(ctx context.Context, id identity.RunID, workers []WorkerStatus) (Progress, error) {
+	m, err := s.manifest(ctx, id)
+	if err != nil {
+		return Progress{}, err
+	}
+	all, err := s.progresses(ctx, []record.Manifest{m}, workers)
+	if err != nil {
+		return Progress{}, err
+	}
+	return all[0], nil
+}
+
+func (s *Service) statuses(ctx context.Context, ms []record.Manifest, workers []WorkerStatus) ([]Status, error) {
+	all, err := s.progresses(ctx, ms, workers)
+	now := s.ports.Clock.Now()
+	out := make([]Status, len(all))
+	for i, p := range all {
+		out[i] = StatusOf(p, now)
+	}
+	return out, err
+}
+
+// docsOfRun is how many documents tell how far a run is.
+const docsOfRun = 3
+
+// progresses reads how far the runs are: at most document.MaxKeys / docsOfRun.
+func (s *Service) progresses(ctx context.Context, ms []record.Manifest, workers []WorkerStatus) ([]Progress, error) {
+	keys := make([]string, 0, docsOfRun*len(ms))
 	for _, m := range ms {
-		keys = append(keys, record.CoordinatorKey(m.Run), record.PlanKey(m.Run))
+		keys = append(keys, record.CoordinatorKey(m.Run), record.PlanKey(m.Run), record.ControlKey(m.Run))
 	}
 	docs, err := s.ports.Docs.GetMany(ctx, keys)
 	if err != nil {
 		return nil, fault.Wrap(err, "read the runs' progress")
 	}
-	now := s.ports.Clock.Now()
-	held := s.heldShards(beats, now)
-	out := make([]Status, len(ms))
+	out := make([]Progress, len(ms))
 	for i, m := range ms {
-		p := Progress{Manifest: m, State: run.New(m.Run), Held: held[m.Run]}
-		if err := decodeDoc(docs[2*i], &p.State); err != nil {
+		p := Progress{Manifest: m, State: run.New(m.Run), Workers: workers}
+		for k, v := range []any{&p.State, &p.Plan, &p.Control} {
+			if err := decodeDoc(docs[docsOfRun*i+k], v); err != nil {
+				return nil, err
+			}
+		}
+		if p.Kept, err = s.kept(ctx, p); err != nil {
 			return nil, err
 		}
-		if err := decodeDoc(docs[2*i+1], &p.Plan); err != nil {
-			return nil, err
+		out[i] = p
+	}
+	return out, nil
+}
+
+// maxKept bounds the open shards whose checkpoints are counted.
+const maxKept = 256
+
+// kept counts the rows that checkpoints hold of open shards in nobody's hands.
+func (s *Service) kept(ctx context.Context, p Progress) (uint64, error) {
+	if p.Manifest.Refused != "" || p.State.Phase.Ended() {
+		return 0, nil
+	}
+	held := map[int]bool{}
+	for _, w := range p.Workers {
+		for _, h := range w.Holds {
+			if w.Alive && h.Run == p.Manifest.Run && h.Rows > 0 {
+				held[h.Shard] = true
+			}
 		}
-		out[i] = StatusOf(p, now)
+	}
+	var n uint64
+	docs, err := s.shards(ctx, p.State, maxKept)
+	for _, d := range docs {
+		if d.Checkpoint != nil && !held[d.Shard] {
+			n += uint64(max(0, d.Counts.OK+d.Counts.Failed))
+		}
+	}
+	return n, err
+}
+
+// shards reads the documents of the first open shards of a run that were
+// dispatched; one that has none is Pending.
+func (s *Service) shards(ctx context.Context, st run.State, most int) ([]shard.Doc, error) {
+	var numbers []int
+	for _, r := range st.Open() {
+		for n := r.Lo; n < r.Hi && len(numbers) < most; n++ {
+			numbers = append(numbers, n)
+		}
+	}
+	var out []shard.Doc
+	for part := range slices.Chunk(numbers, document.MaxKeys) {
+		keys := make([]string, len(part))
+		for i, n := range part {
+			keys[i] = identity.ShardKey(st.Run, n)
+		}
+		docs, err := s.ports.Docs.GetMany(ctx, keys)
+		if err != nil {
+			return nil, fault.Wrap(err, "read the shards of run %s", st.Run)
+		}
+		for i, raw := range docs {
+			d := shard.New(st.Run, part[i])
+			if err := decodeDoc(raw, &d); err != nil {
+				return nil, err
+			}
+			out = append(out, d)
+		}
 	}
 	return out, nil
 }

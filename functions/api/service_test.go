@@ -16,6 +16,7 @@ import (
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/memory"
@@ -270,5 +271,26 @@ func TestAnnounceNamesTheRunOfTheUpload(t *testing.T) {
 		if _, err := d.Announce(t.Context(), key); !fault.Is(err, kind) {
 			t.Errorf("Announce(%q): %v, want %s", key, err, kind)
 		}
+	}
+}
+
+func TestRowsInCheckpointsCountAsInHand(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.save(record.ManifestKey(runA), manifestOf(runA))
+	st := run.New(runA)
+	st.Phase, st.Items, st.Shards, st.Next, st.SavedAt = run.Running, 1000, 4, 3, noon
+	st.Done.Set.Add(0)
+	d.save(record.CoordinatorKey(runA), st)
+	for n, state := range []shard.State{shard.Done, shard.Running, shard.Pending} {
+		doc := shard.New(runA, n)
+		doc.State, doc.Worker, doc.Attempt, doc.Checkpoint, doc.Counts = state, "w", 1, &shard.Ref{Key: "k"}, shard.Counts{OK: 90, Failed: 10}
+		d.save(identity.ShardKey(runA, n), doc)
+	}
+	d.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon,
+		Holds: []health.Held{{Run: runA, Shard: 1, Attempt: 1, Items: 256, Rows: 120}}})
+	s, err := d.Show(t.Context(), runA)
+	if err != nil || s.Items.InHand != 220 {
+		t.Errorf("%+v, %v: want the worker's 120 and the checkpoint's 100", s.Items, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
+	"rollout/shared/fault"
 	"rollout/shared/record"
 )
 
@@ -28,16 +29,25 @@ type Status struct {
 	FailedByClass map[string]int `json:"failed_by_class"`
 	Shards        Shards         `json:"shards"`
 	Tokens        Tokens         `json:"tokens"`
-	// Rate is items with a result per second. While the run is running: since
-	// it started, pauses included. Of an ended run: over all its time. Null
-	// before the first result, and while it is paused, ending or finalizing.
+	// Rate is items with a row per second: goodput. While the run is running,
+	// over the last half minute, by what the workers that hold its shards say;
+	// since its start, pauses included, where none says anything. Of an ended
+	// run: over all its time. Null before the first row, and while the run is
+	// paused, ending or finalizing.
 	Rate *float64 `json:"rate"`
+	// TokenRate is completion tokens per second, likewise.
+	TokenRate *float64 `json:"token_rate"`
 	// ETASeconds is what is left at that rate: null unless the run is running,
-	// its rate is known and all its input is planned.
-	ETASeconds *float64   `json:"eta_seconds"`
-	CreatedAt  time.Time  `json:"created_at"`
-	StartedAt  *time.Time `json:"started_at"` // the first dispatch
-	EndedAt    *time.Time `json:"ended_at"`
+	// its rate is known and not 0, and all its input is planned.
+	ETASeconds *float64 `json:"eta_seconds"`
+	// HoldUps are what keeps the run from going on, or from going on faster,
+	// the worst first; never null.
+	HoldUps   []HoldUp   `json:"hold_ups"`
+	CreatedAt time.Time  `json:"created_at"`
+	StartedAt *time.Time `json:"started_at"`  // the first dispatch
+	LastRowAt *time.Time `json:"last_row_at"` // by the workers that hold its shards
+	Deadline  *time.Time `json:"deadline"`
+	EndedAt   *time.Time `json:"ended_at"`
 	// Outputs is the key of completions.jsonl: there once the run has ended.
 	Outputs string `json:"outputs"`
 	Errors  string `json:"errors"`  // the key of errors.jsonl
@@ -47,15 +57,27 @@ type Status struct {
 // Items counts a run's items. done and failed are disjoint: once the run has
 // ended they add up to total.
 type Items struct {
-	Total  uint64 `json:"total"` // planned so far
-	Done   uint64 `json:"done"`  // with a committed answer
-	Failed uint64 `json:"failed"`
+	Total  uint64 `json:"total"`  // planned so far
+	Done   uint64 `json:"done"`   // with a committed answer
+	Failed uint64 `json:"failed"` // without one, for good
+	// Unanswered are those of failed that were never at fault: the run ended
+	// (stopped, expired, over budget, another input) before they had a row.
+	Unanswered uint64 `json:"unanswered"`
+	// InHand have a row that is not committed yet: workers or checkpoints
+	// hold it.
+	InHand uint64 `json:"in_hand"`
 	// Planned reports whether total is final.
 	Planned bool `json:"planned"`
 }
 
-// Settled is how many items have a result of either kind.
-func (i Items) Settled() uint64 { return i.Done + i.Failed }
+// Settled is how many items have a committed row of their own, of either kind.
+func (i Items) Settled() uint64 { return i.Done + i.AtFault() }
+
+// AtFault is how many items failed by a fault of their own.
+func (i Items) AtFault() uint64 { return i.Failed - min(i.Failed, i.Unanswered) }
+
+// Got is how many items have a row, kept or in hand: what a bar shows.
+func (i Items) Got() uint64 { return min(i.Settled()+i.InHand, max(i.Total, i.Settled())) }
 
 // Shards counts a run's shards.
 type Shards struct {
@@ -75,9 +97,11 @@ type Tokens struct {
 // Progress is what the documents say about a run.
 type Progress struct {
 	Manifest record.Manifest
-	State    run.State   // run.New if coordinate has not saved one yet
-	Plan     record.Plan // zero if there is none yet
-	Held     int         // shards in the hands of living workers
+	State    run.State      // run.New if coordinate has not saved one yet
+	Plan     record.Plan    // zero if there is none yet
+	Control  record.Control // zero if nobody wanted anything yet
+	Workers  []WorkerStatus // all of them
+	Kept     uint64         // rows in checkpoints of open shards that nobody holds
 }
 
 // StatusOf says what a run is doing at the time now.
@@ -87,25 +111,23 @@ func StatusOf(p Progress, now time.Time) Status {
 		Run: m.Run, Name: m.Name, Kind: m.Kind, Model: m.ModelURI, Pool: m.Pool, Inputs: []string{},
 		Phase: st.Phase, Reason: st.Reason, Message: cmp.Or(st.Message, st.Warning),
 		Items: Items{
-			Total:   max(st.Items, p.Plan.Items),
-			Done:    uint64(max(0, st.Counts.OK)),
-			Failed:  uint64(max(0, st.Counts.Failed)),
-			Planned: st.Complete,
+			Total:      max(st.Items, p.Plan.Items),
+			Done:       uint64(max(0, st.Counts.OK)),
+			Failed:     uint64(max(0, st.Counts.Failed)),
+			Unanswered: unanswered(st.Counts.ByClass),
+			Planned:    st.Complete,
 		},
 		FailedByClass: map[string]int{},
-		Shards: Shards{
-			Total:      max(st.Shards, p.Plan.Shards),
-			Dispatched: st.Next,
-			Running:    p.Held,
-			Done:       st.Done.Set.Len(),
-		},
-		Tokens:    Tokens{Prompt: st.Counts.PromptTokens, Completion: st.Counts.CompletionTokens, Wasted: st.Counts.WastedTokens},
-		CreatedAt: m.CreatedAt.UTC(),
-		StartedAt: known(st.StartedAt),
-		EndedAt:   known(st.EndedAt),
-		Outputs:   record.OutputKey(m.Run, record.Completions),
-		Errors:    record.OutputKey(m.Run, record.Errors),
-		Summary:   record.OutputKey(m.Run, record.SummaryFile),
+		Shards:        Shards{Total: max(st.Shards, p.Plan.Shards), Dispatched: st.Next, Done: st.Done.Set.Len()},
+		Tokens:        Tokens{Prompt: st.Counts.PromptTokens, Completion: st.Counts.CompletionTokens, Wasted: st.Counts.WastedTokens},
+		HoldUps:       []HoldUp{},
+		CreatedAt:     m.CreatedAt.UTC(),
+		StartedAt:     known(st.StartedAt),
+		Deadline:      known(st.Deadline),
+		EndedAt:       known(st.EndedAt),
+		Outputs:       record.OutputKey(m.Run, record.Completions),
+		Errors:        record.OutputKey(m.Run, record.Errors),
+		Summary:       record.OutputKey(m.Run, record.SummaryFile),
 	}
 	for _, in := range m.Inputs {
 		s.Inputs = append(s.Inputs, in.Key)
@@ -114,33 +136,109 @@ func StatusOf(p Progress, now time.Time) Status {
 	if m.Refused != "" {
 		s.Phase, s.Message, s.EndedAt = run.Failed, m.Refused, known(m.CreatedAt)
 	}
-	if s.Phase.Ended() {
-		s.Shards.Running = 0 // what the workers' last heartbeats still name
+	w := workOn(m.Run, p.Workers)
+	if !s.Phase.Ended() { // what the last heartbeats of workers still name
+		s.Shards.Running, s.Items.InHand, s.LastRowAt = w.shards, w.rows+p.Kept, known(w.rowAt)
 	}
-	s.Rate, s.ETASeconds = speed(s, now)
+	s.pace(w, st, now)
+	if !s.Phase.Ended() {
+		s.HoldUps = append(s.HoldUps, holdUps(p, s, now)...)
+	}
 	return s
 }
 
-// speed holds the rules of Rate and ETASeconds.
-func speed(s Status, now time.Time) (rate, eta *float64) {
+// Unanswered reports whether the class is one that the end of a run gives to
+// items that have no row: they were not at fault.
+func Unanswered(c fault.Class) bool {
+	switch c {
+	case fault.CanceledItem, fault.Expired, fault.Budget, fault.InputChanged:
+		return true
+	}
+	return false
+}
+
+func unanswered(byClass map[string]int) (n uint64) {
+	for c, k := range byClass {
+		if Unanswered(fault.Class(c)) {
+			n += uint64(max(0, k))
+		}
+	}
+	return n
+}
+
+// recently is how long ago coordinate must have saved something for the
+// average since the start to say anything about now.
+const recently = 30 * time.Second
+
+// pace sets what holds the rules of Rate, TokenRate and ETASeconds.
+func (s *Status) pace(w work, st run.State, now time.Time) {
 	running := s.Phase == run.Running || s.Phase == run.Planning
-	if s.StartedAt == nil || s.Items.Settled() == 0 || !running && !s.Phase.Ended() {
-		return nil, nil
+	switch {
+	case running && w.speaks():
+		s.Rate, s.TokenRate = &w.rate, &w.tokenRate
+	case s.StartedAt == nil || s.Items.Settled() == 0:
+		return
+	case running && now.Sub(st.SavedAt) < recently:
+		s.Rate, s.TokenRate = s.average(now)
+	case s.EndedAt != nil:
+		s.Rate, s.TokenRate = s.average(*s.EndedAt)
 	}
-	until := now
-	if s.EndedAt != nil {
-		until = *s.EndedAt
+	if s.Rate == nil || *s.Rate <= 0 || !running || !s.Items.Planned {
+		return
 	}
+	left := float64(s.Items.Total-min(s.Items.Total, s.Items.Got())) / *s.Rate
+	s.ETASeconds = &left
+}
+
+// average is the rates since the start.
+func (s *Status) average(until time.Time) (items, tokens *float64) {
 	seconds := until.Sub(*s.StartedAt).Seconds()
 	if seconds <= 0 { // clocks of several machines
 		return nil, nil
 	}
-	r := float64(s.Items.Settled()) / seconds
-	if !running || !s.Items.Planned {
-		return &r, nil
+	i, t := float64(s.Items.Settled())/seconds, float64(s.Tokens.Completion)/seconds
+	return &i, &t
+}
+
+// work is what living workers have in hand of one run.
+type work struct {
+	shards, busy    int // requests: of the workers, whatever runs they are of
+	rows            uint64
+	rate, tokenRate float64 // the run's share
+	rowAt           time.Time
+}
+
+// speaks reports whether the workers' rates say anything: they do from the
+// first row on.
+func (w work) speaks() bool { return w.shards > 0 && !w.rowAt.IsZero() }
+
+// workOn sums up what living workers say of a run. A worker that holds shards
+// of several runs gives each its share of the rates.
+func workOn(id identity.RunID, workers []WorkerStatus) (out work) {
+	for _, w := range workers {
+		if !w.Alive {
+			continue
+		}
+		mine := 0
+		for _, h := range w.Holds {
+			if h.Run == id {
+				mine++
+				out.rows += uint64(max(0, h.Rows))
+			}
+		}
+		if mine == 0 {
+			continue
+		}
+		share := float64(mine) / float64(len(w.Holds))
+		out.shards += mine
+		out.busy += w.Load.Busy
+		out.rate += share * w.Load.Rate
+		out.tokenRate += share * w.Load.TokenRate
+		if w.Load.RowAt.After(out.rowAt) {
+			out.rowAt = w.Load.RowAt
+		}
 	}
-	left := float64(s.Items.Total-min(s.Items.Total, s.Items.Settled())) / r
-	return &r, &left
+	return out
 }
 
 // known returns nil for the zero time.

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -11,12 +12,15 @@ import (
 
 	"rollout/functions/api"
 	"rollout/shared/engine/commit"
+	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/interval"
 	"rollout/shared/engine/run"
 	"rollout/shared/engine/shard"
 	"rollout/shared/record"
 )
+
+var rewrite = flag.Bool("rewrite", false, "write the golden files anew")
 
 const runA = identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVE")
 
@@ -36,8 +40,18 @@ func midway() api.Progress {
 	st.Done = commit.Log{Set: interval.Of(interval.Range{Lo: 0, Hi: 4})}
 	st.Counts = shard.Counts{OK: 390, Failed: 10, ByClass: map[string]int{"invalid_line": 7, "too_long": 3},
 		PromptTokens: 4000, CompletionTokens: 8000, WastedTokens: 12}
-	st.StartedAt = noon.Add(time.Second)
-	return api.Progress{Manifest: manifestOf(runA), State: st, Held: 3}
+	st.StartedAt, st.SavedAt = noon.Add(time.Second), noon.Add(40*time.Second)
+	return api.Progress{Manifest: manifestOf(runA), State: st, Workers: []api.WorkerStatus{worker(4, 5, 6)}}
+}
+
+// worker is a living one that holds shards of run A, half of them answered,
+// and has not said how fast it is.
+func worker(shards ...int) api.WorkerStatus {
+	w := api.WorkerStatus{Worker: "w", Pool: "default", State: health.Ready, Alive: true, Engine: api.EngineReady, InFlight: 64, StartedAt: noon.Add(35 * time.Second)}
+	for _, n := range shards {
+		w.Holds = append(w.Holds, health.Held{Run: runA, Shard: n, Attempt: 1, Items: 100, Rows: 50})
+	}
+	return w
 }
 
 func TestStatusJSONIsAContract(t *testing.T) {
@@ -56,7 +70,13 @@ func TestStatusJSONIsAContract(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want, err := os.ReadFile(filepath.Join("testdata", "status_"+name+".json"))
+			golden := filepath.Join("testdata", "status_"+name+".json")
+			if *rewrite {
+				if err := os.WriteFile(golden, append(got, '\n'), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -70,35 +90,59 @@ func TestStatusJSONIsAContract(t *testing.T) {
 func TestSpeed(t *testing.T) {
 	t.Parallel()
 	num := func(f float64) *float64 { return &f }
+	says := func(p *api.Progress, rate float64) {
+		p.Workers[0].Load = health.Load{Rows: 9, RowAt: noon, Rate: rate, TokenRate: 30 * rate}
+	}
 	for name, c := range map[string]struct {
-		change    func(*api.Progress)
-		after     time.Duration // since the start
-		rate, eta *float64
+		change            func(*api.Progress)
+		after             time.Duration // since the start
+		rate, tokens, eta *float64
 	}{
-		"running":                  {func(*api.Progress) {}, 40 * time.Second, num(10), num(60)},
-		"not all planned: no eta":  {func(p *api.Progress) { p.State.Complete = false }, 40 * time.Second, num(10), nil},
-		"nothing settled":          {func(p *api.Progress) { p.State.Counts = shard.Counts{} }, 40 * time.Second, nil, nil},
-		"not started":              {func(p *api.Progress) { p.State.StartedAt = time.Time{} }, 40 * time.Second, nil, nil},
-		"a clock that runs behind": {func(*api.Progress) {}, -time.Second, nil, nil},
-		"paused":                   {func(p *api.Progress) { p.State.Phase = run.Paused }, 40 * time.Second, nil, nil},
-		"ending":                   {func(p *api.Progress) { p.State.Phase = run.Ending }, 40 * time.Second, nil, nil},
+		"since its start":          {func(*api.Progress) {}, 40 * time.Second, num(10), num(200), num(45)},
+		"not all planned: no eta":  {func(p *api.Progress) { p.State.Complete = false }, 40 * time.Second, num(10), num(200), nil},
+		"nothing settled":          {func(p *api.Progress) { p.State.Counts = shard.Counts{} }, 40 * time.Second, nil, nil, nil},
+		"not started":              {func(p *api.Progress) { p.State.StartedAt = time.Time{} }, 40 * time.Second, nil, nil, nil},
+		"a clock that runs behind": {func(*api.Progress) {}, -time.Second, nil, nil, nil},
+		"paused":                   {func(p *api.Progress) { p.State.Phase = run.Paused }, 40 * time.Second, nil, nil, nil},
+		"ending":                   {func(p *api.Progress) { p.State.Phase = run.Ending }, 40 * time.Second, nil, nil, nil},
+		"nothing was saved lately": {func(*api.Progress) {}, 10 * time.Minute, nil, nil, nil},
 		"ended: over all its time": {func(p *api.Progress) {
 			p.State.Phase, p.State.EndedAt = run.Stopped, p.State.StartedAt.Add(100*time.Second)
-		}, time.Hour, num(4), nil},
-		"more settled than planned": {func(p *api.Progress) { p.State.Items = 100 }, 40 * time.Second, num(10), num(0)},
+		}, time.Hour, num(4), num(80), nil},
+		"more settled than planned":       {func(p *api.Progress) { p.State.Items = 100 }, 40 * time.Second, num(10), num(200), num(0)},
+		"what its worker says":            {func(p *api.Progress) { says(p, 30) }, 40 * time.Second, num(30), num(900), num(15)},
+		"its worker says: nothing lately": {func(p *api.Progress) { says(p, 0) }, 40 * time.Second, num(0), num(0), nil},
+		"a worker's share": {func(p *api.Progress) {
+			says(p, 40)
+			p.Workers[0].Holds = append(p.Workers[0].Holds, health.Held{Run: runB, Shard: 1, Attempt: 1})
+		}, 40 * time.Second, num(30), num(900), num(15)},
+		"a dead worker says nothing": {func(p *api.Progress) {
+			says(p, 40)
+			p.Workers[0].Alive = false
+		}, 40 * time.Second, num(10), num(200), num(60)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := midway()
 			c.change(&p)
 			s := api.StatusOf(p, noon.Add(time.Second+c.after))
-			if d := cmp.Diff(c.rate, s.Rate); d != "" {
-				t.Errorf("rate (-want +got):\n%s", d)
-			}
-			if d := cmp.Diff(c.eta, s.ETASeconds); d != "" {
-				t.Errorf("eta (-want +got):\n%s", d)
+			for what, pair := range map[string][2]*float64{"rate": {c.rate, s.Rate}, "token rate": {c.tokens, s.TokenRate}, "eta": {c.eta, s.ETASeconds}} {
+				if d := cmp.Diff(pair[0], pair[1]); d != "" {
+					t.Errorf("%s (-want +got):\n%s", what, d)
+				}
 			}
 		})
+	}
+}
+
+func TestWhatAnEndLeftUnansweredIsToldApart(t *testing.T) {
+	t.Parallel()
+	p := midway()
+	p.State.Phase, p.State.EndedAt = run.Stopped, p.State.StartedAt.Add(100*time.Second)
+	p.State.Counts = shard.Counts{OK: 390, Failed: 610, ByClass: map[string]int{"too_long": 10, "canceled": 600}}
+	s := api.StatusOf(p, noon.Add(time.Hour))
+	if s.Items.Failed != 610 || s.Items.Unanswered != 600 || s.Items.Settled() != 400 || *s.Rate != 4 {
+		t.Errorf("%+v, settled %d, rate %v", s.Items, s.Items.Settled(), *s.Rate)
 	}
 }
 

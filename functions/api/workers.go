@@ -8,7 +8,6 @@ import (
 
 	"rollout/shared/document"
 	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
@@ -23,7 +22,9 @@ type WorkerStatus struct {
 	State     health.State  `json:"state"` // its own word: "ready", "draining", …
 	Alive     bool          `json:"alive"` // by its heartbeat, at the time of asking
 	Draining  string        `json:"draining"`
-	InFlight  int           `json:"in_flight"` // requests
+	InFlight  int           `json:"in_flight"` // requests at once, at most
+	Engine    EngineState   `json:"engine"`
+	Load      health.Load   `json:"load"` // what it sees of its engine
 	Holds     []health.Held `json:"holds"`
 	Host      string        `json:"host"`
 	PID       int           `json:"pid"`
@@ -32,6 +33,26 @@ type WorkerStatus struct {
 	StartedAt time.Time     `json:"started_at"`
 	BeatAt    time.Time     `json:"beat_at"`
 	DueAt     time.Time     `json:"due_at"`
+}
+
+// EngineState is whether a worker's engine can answer. Example: "ready".
+type EngineState string
+
+// The states of an engine.
+const (
+	EngineStarting EngineState = "starting" // it has not answered yet that it is ready
+	EngineReady    EngineState = "ready"
+	EngineAway     EngineState = "away" // load.away says why
+)
+
+func engineState(b health.Beat) EngineState {
+	switch {
+	case b.Load.Away != "":
+		return EngineAway
+	case b.State == health.Init:
+		return EngineStarting
+	}
+	return EngineReady
 }
 
 // Workers returns every worker that has a heartbeat: the living first, then by
@@ -69,7 +90,7 @@ func livingFirst(a, b WorkerStatus) int {
 func (s *Service) workerStatus(b health.Beat, mark record.WorkerMark, now time.Time) WorkerStatus {
 	w := WorkerStatus{
 		Worker: b.Worker, Pool: b.Pool, State: b.State, Alive: !s.timings.Dead(b, now),
-		Draining: mark.Draining, InFlight: b.InFlight, Holds: b.Holds,
+		Draining: mark.Draining, InFlight: b.InFlight, Engine: engineState(b), Load: b.Load, Holds: b.Holds,
 		Host: b.Host, PID: b.PID, CPUs: b.CPUs, GPUs: b.GPUs,
 		StartedAt: b.Started.UTC(), BeatAt: b.At.UTC(), DueAt: b.DueAt.UTC(),
 	}
@@ -112,18 +133,4 @@ func (s *Service) marks(ctx context.Context, beats []health.Beat) ([]record.Work
 		}
 	}
 	return out, nil
-}
-
-// heldShards counts the shards in the hands of living workers, by run.
-func (s *Service) heldShards(beats []health.Beat, now time.Time) map[identity.RunID]int {
-	held := map[identity.RunID]int{}
-	for _, b := range beats {
-		if s.timings.Dead(b, now) {
-			continue
-		}
-		for _, h := range b.Holds {
-			held[h.Run]++
-		}
-	}
-	return held
 }

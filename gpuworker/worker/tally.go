@@ -88,8 +88,12 @@ func (t *tally) ready(err error) {
 func (t *tally) load(now time.Time, busy int) health.Load {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if n := len(t.told); n > 0 && t.rows > t.told[n-1].rows {
+	switch n := len(t.told); {
+	case n == 0:
+	case t.rows > t.told[n-1].rows:
 		t.rowAt = now.UTC()
+	case busy == 0: // idle: how fast it is counts from when it has work again
+		t.told = t.told[:0]
 	}
 	switch {
 	case t.away == nil:

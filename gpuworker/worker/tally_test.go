@@ -34,6 +34,23 @@ func TestABeatTellsWhatTheEngineGaveLately(t *testing.T) {
 	}
 }
 
+func TestIdleTimeDoesNotMakeAWorkerSlow(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	var y tally
+	for range 20 {
+		now = now.Add(time.Second)
+		y.load(now, 0)
+	}
+	for range 10 {
+		now = now.Add(time.Second)
+		y.row(Tokens{Completion: 3})
+		if l := y.load(now, 1); l.Rate != 1 || l.TokenRate != 3 {
+			t.Fatalf("%+v", l)
+		}
+	}
+}
+
 func TestABeatSaysSinceWhenTheEngineIsAway(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

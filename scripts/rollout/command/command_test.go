@@ -113,7 +113,7 @@ func (b bench) has(id identity.RunID, name string, age time.Duration, p run.Phas
 	b.save(record.ManifestKey(id), record.Manifest{Schema: record.Schema, Run: id, Name: name, Kind: "batch", CreatedAt: created,
 		Inputs: []record.Input{{Key: "prompts/" + name + ".jsonl", Version: "v", Size: 1}}, ModelURI: "mock", Pool: "default"})
 	st := run.New(id)
-	st.Phase, st.Items, st.Shards, st.Complete, st.Next, st.StartedAt = p, 100, 4, true, 4, created
+	st.Phase, st.Items, st.Shards, st.Complete, st.Next, st.StartedAt, st.SavedAt = p, 100, 4, true, 4, created, noon.Add(time.Hour)
 	st.Done = commit.Log{Set: interval.Of(interval.Range{Lo: 0, Hi: 2})}
 	st.Counts = shard.Counts{OK: 48, Failed: 2, ByClass: map[string]int{"too_long": 2}, PromptTokens: 100, CompletionTokens: 200}
 	if p.Ended() {
@@ -197,16 +197,81 @@ func TestABadDeploymentFileIsRefused(t *testing.T) {
 func TestStatusIsATableOfTheNewestFirst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	check(t, rollout(t.Context(), "status", "--dir", b.dir), 0, "no runs yet: `rollout submit FILE` makes one\n")
+	check(t, rollout(t.Context(), "status", "--dir", b.dir), 0, "no runs yet: `rollout submit FILE --dir "+b.dir+"` makes one\n")
 	b.has(runA, "nightly", 100*time.Second, run.Running)
 	b.has(runB, "weekly", 26*time.Hour, run.CompletedWithErrors)
 	check(t, rollout(t.Context(), "status", "--dir", b.dir), 0, `RUN                         NAME     PHASE                  ITEMS  DONE  FAILED  RATE    ETA    AGE
 01JD2ZQ4T5W0M1X9YB7R3K8CVE  nightly  running                100    50%   2       0.5/s   1m40s  1m40s
 01JD2ZQ4T5W0M1X9YB7R3K8CVF  weekly   completed with errors  100    100%  2       10.0/s  -      1d02h
-`, "no worker of pool default is alive: start `rollout up --dir "+b.dir+"`")
-	b.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon.Add(2 * time.Hour)})
-	if r := rollout(t.Context(), "status", "--dir", b.dir); r.code != 0 || r.err != "" {
-		t.Errorf("with a worker that is alive: %+v", r)
+`, "nightly: no worker of pool default is alive (start `rollout up --dir "+b.dir+"`)\n")
+}
+
+func TestStatusShowsTheWorkersAndTheQueues(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", 100*time.Second, run.Running)
+	at := noon.Add(time.Hour)
+	b.save(record.BeatKey("w-1"), health.Beat{Schema: 1, Worker: "w-1", Pool: "default", State: health.Ready, At: at.Add(-300 * time.Millisecond), DueAt: at.Add(time.Second),
+		Started: at.Add(-time.Minute), Host: "box", PID: 12, InFlight: 64, Holds: []health.Held{{Run: runA, Shard: 2, Attempt: 1, Items: 25, Rows: 5}, {Run: runA, Shard: 3, Attempt: 1}},
+		Load: health.Load{Busy: 60, Rows: 55, RowAt: at, Rate: 2.5, TokenRate: 50, MedianMS: 2100, Faults: 3}})
+	b.save(record.BeatKey("w-2"), health.Beat{Schema: 1, Worker: "w-2", Pool: "default", State: health.Ready, At: at.Add(-time.Second), DueAt: at, Host: "box", PID: 13, InFlight: 64,
+		Load: health.Load{Away: "connection refused", AwaySince: at.Add(-time.Minute)}})
+	b.save(record.BeatKey("w-3"), health.Beat{Schema: 1, Worker: "w-3", Pool: "default", State: health.Gone, At: at, DueAt: at})
+	if err := b.Ports.Queues.Send(t.Context(), "work-default", [][]byte{[]byte("x"), []byte("y")}, 0); err != nil {
+		t.Fatal(err)
+	}
+	const away = "the inference server of 1 of 2 workers has been away for 1m0s: connection refused (start the server, or correct its address: the run then goes on by itself)"
+	check(t, rollout(t.Context(), "status", "--dir", b.dir), 0, `RUN                         NAME     PHASE    ITEMS  DONE  FAILED  RATE   ETA  AGE
+01JD2ZQ4T5W0M1X9YB7R3K8CVE  nightly  running  100    55%   2       2.5/s  18s  1m40s
+`+nightlyWorkers, "nightly: "+away+"\n")
+	r := rollout(t.Context(), "status", "nightly", "--dir", b.dir)
+	for _, want := range []string{"held up     " + away + "\n", "items       55 of 100 (55%), 5 of them in workers' hands\n", "rate        2.5/s, 50 tokens/s\n", "eta         18s\n",
+		"last answer 2026-03-01T13:00:00Z (0s ago)\n", "  2 (5/25), 3  3       default  box:12\n"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("the run lacks %q:\n%s", want, r.out)
+		}
+	}
+	if r.err != "" {
+		t.Errorf("stderr: %s", r.err)
+	}
+}
+
+const nightlyWorkers = `
+WORKER  STATE        BEAT  BUSY   RATE   TOKENS/S  MEDIAN  HOLDS                FAULTS  POOL     PROCESS
+w-1     ready        0.3s  60/64  2.5/s  50        2.1s    nightly 2 (5/25), 3  3       default  box:12
+w-2     engine away  1.0s  0/64   0/s    0         -       -                    0       default  box:13
+
+queues: work-default 2 in hand or to come
+`
+
+func TestStatusTellsWhatBecameNoRun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.put("prompts/new.csv", "x")
+	b.save(record.ManifestKey(runB), record.Manifest{Schema: record.Schema, Run: runB, Name: "bad", CreatedAt: noon, Refused: "no pool serves the model X"})
+	r := rollout(t.Context(), "status", "--dir", b.dir)
+	for _, want := range []string{"bad was refused: no pool serves the model X\n", `prompts/new.csv: object "prompts/new.csv" is no prompts file by its name (end its name in`} {
+		if !strings.Contains(r.err, want) {
+			t.Errorf("stderr lacks %q:\n%s", want, r.err)
+		}
+	}
+}
+
+func TestStatusOfAStoppedRunTellsWhatWasNotAnswered(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", time.Minute, run.Stopped)
+	st := run.New(runA)
+	if _, _, err := host.Load(t.Context(), b.Ports.Docs, record.CoordinatorKey(runA), &st); err != nil {
+		t.Fatal(err)
+	}
+	st.Counts = shard.Counts{OK: 38, Failed: 62, ByClass: map[string]int{"too_long": 2, "canceled": 60}}
+	b.save(record.CoordinatorKey(runA), st)
+	r := rollout(t.Context(), "status", "nightly", "--dir", b.dir)
+	for _, want := range []string{"items       40 of 100 (40%)\n", "failed      2 (2 too_long)\n", "unanswered  60 (60 canceled)\n"} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("it lacks %q:\n%s", want, r.out)
+		}
 	}
 }
 
@@ -217,16 +282,17 @@ func TestStatusOfOneRun(t *testing.T) {
 	check(t, rollout(t.Context(), "status", "nightly", "--dir", b.dir), 0, `run         01JD2ZQ4T5W0M1X9YB7R3K8CVE
 name        nightly
 phase       running
+held up     no worker of pool default is alive (start `+"`rollout up --dir "+b.dir+"`"+`)
 items       50 of 100 (50%)
 failed      2 (2 too_long)
 shards      2 done, 0 running, 4 dispatched, 4 planned
 tokens      100 in, 200 out
-rate        0.5/s
+rate        0.5/s, 2 tokens/s
 eta         1m40s
 model       mock
 submitted   2026-03-01T12:58:20Z (1m40s ago)
 started     2026-03-01T12:58:20Z (1m40s ago)
-`, "no worker of pool default is alive: start `rollout up --dir "+b.dir+"`")
+`)
 }
 
 func TestStatusOfAnEndedRunSaysWhereItsFilesAre(t *testing.T) {
@@ -287,7 +353,7 @@ func TestWatchEndsWithTheRun(t *testing.T) {
 	b := newBench(t)
 	b.has(runA, "nightly", time.Minute, run.Stopped)
 	r := rollout(t.Context(), "status", "nightly", "--watch", "--json", "--dir", b.dir)
-	if r.code != 0 || strings.Count(r.out, "\n") != 1 || !strings.Contains(r.out, `"phase":"stopped"`) {
+	if r.code != 1 || r.err != "rollout: run "+string(runA)+" ended as stopped\n" || strings.Count(r.out, "\n") != 1 || !strings.Contains(r.out, `"phase":"stopped"`) {
 		t.Errorf("%+v", r)
 	}
 }
@@ -325,7 +391,7 @@ func TestWatchingAllRunsEndsWithAnInterrupt(t *testing.T) {
 	code := command.Main(ctx, []string{"status", "--watch", "--dir", b.dir}, command.Env{
 		Out: writerFunc(func(p []byte) (int, error) { cancel(); return out.Write(p) }), Err: io.Discard,
 		Clock: fixedClock(noon.Add(time.Hour)), Getenv: func(string) string { return "" }})
-	if code != 0 || strings.Count(out.String(), "RUN ") != 1 {
+	if code != 0 || !strings.HasPrefix(out.String(), string(runA)+" running 50/100 50% 2 failed 0.83/s ETA 1m00s\n"+string(runA)+" no worker of pool default") {
 		t.Errorf("exit code %d, stdout:\n%s", code, &out)
 	}
 }
@@ -349,7 +415,7 @@ func TestSteeringCommandsWriteTheControl(t *testing.T) {
 		{[]string{"stop", string(runA[:8])}, "stopping", record.End, "stopped"},
 	} {
 		check(t, rollout(t.Context(), append(c.args, "--dir", b.dir)...), 0, c.says+" run "+string(runA)+" (nightly)\n",
-			"no worker of pool default is alive: start `rollout up --dir "+b.dir+"`")
+			"no worker of pool default is alive (start `rollout up --dir "+b.dir+"`)")
 		var ctl record.Control
 		if _, _, err := host.Load(t.Context(), b.Ports.Docs, record.ControlKey(runA), &ctl); err != nil {
 			t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -48,11 +49,17 @@ func (e *Env) steerCommand(s steering) *cobra.Command {
 		if _, err = fmt.Fprintf(e.Out, "%s run %s (%s)\n", s.doing, r.Run, r.Name); err != nil {
 			return err
 		}
-		alive, err := poolsAlive(c.Context(), service)
-		if err != nil || alive[r.Pool] {
+		if anyAlive, err := hasWorker(c.Context(), service, r.Pool); err != nil || anyAlive {
 			return err
 		}
-		return e.sayNobody(r.Pool, *dir) // it is done when somebody is there to do it
+		// It is done when somebody is there to do it.
+		_, err = fmt.Fprintln(e.Err, here(fmt.Sprintf("no worker of pool %s is alive (start `rollout up`)", r.Pool), *dir))
+		return err
 	}
 	return c
+}
+
+func hasWorker(ctx context.Context, service *api.Service, pool string) (bool, error) {
+	workers, err := service.Workers(ctx)
+	return slices.ContainsFunc(workers, func(w api.WorkerStatus) bool { return w.Alive && w.Pool == pool }), err
 }

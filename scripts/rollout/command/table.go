@@ -18,55 +18,96 @@ const nameColumns = 28
 // palette colours text, if it is true.
 type palette bool
 
-func (p palette) phase(ph run.Phase, text string) string {
+const (
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+	cyan   = "36"
+	bold   = "1"
+)
+
+func (p palette) in(colour, text string) string {
 	if !p {
 		return text
-	}
-	colour := "36" // cyan: under way
-	switch ph {
-	case run.Completed:
-		colour = "32" // green
-	case run.CompletedWithErrors, run.Pausing, run.Paused, run.Interrupted, run.Ending:
-		colour = "33" // yellow
-	case run.Failed, run.Stopped, run.Expired, run.OverBudget:
-		colour = "31" // red
 	}
 	return "\x1b[" + colour + "m" + text + "\x1b[0m"
 }
 
-func (p palette) bold(text string) string {
-	if !p {
-		return text
+func (p palette) phase(ph run.Phase, text string) string {
+	switch ph {
+	case run.Completed:
+		return p.in(green, text)
+	case run.CompletedWithErrors, run.Pausing, run.Paused, run.Interrupted, run.Ending:
+		return p.in(yellow, text)
+	case run.Failed, run.Stopped, run.Expired, run.OverBudget:
+		return p.in(red, text)
 	}
-	return "\x1b[1m" + text + "\x1b[0m"
+	return p.in(cyan, text) // under way
 }
 
-// shown is a run with the pace that its watcher knows.
-type shown struct {
-	api.Status
-	progress.Pace
+func (p palette) worker(w api.WorkerStatus, text string) string {
+	switch {
+	case !w.Alive || w.Engine == api.EngineAway:
+		return p.in(red, text)
+	case stateWords(w) == "ready":
+		return p.in(green, text)
+	}
+	return p.in(yellow, text)
 }
 
-// at is what the status itself says, for who looks once.
-func at(s api.Status) shown {
-	return shown{s, progress.Pace{Rate: s.Rate, ETASeconds: s.ETASeconds}}
-}
-
-var columns = [...]string{"RUN", "NAME", "PHASE", "ITEMS", "DONE", "FAILED", "RATE", "ETA", "AGE"}
+var runColumns = []string{"RUN", "NAME", "PHASE", "ITEMS", "DONE", "FAILED", "RATE", "ETA", "AGE"}
 
 const phaseColumn = 2
 
-// table renders the runs, one a line, under a header.
-func table(runs []shown, now time.Time, p palette) string {
-	rows := [][]string{columns[:]}
-	for _, r := range runs {
+// shortID is how much of a run's id a narrow terminal gets: enough to name it.
+const shortID = 10
+
+// runs is a table of all runs.
+func (s screen) runs() string {
+	wide := s.runTable(len(runWidest), nameColumns)
+	if s.columns == 0 || widest(wide) <= s.columns {
+		return wide
+	}
+	return s.runTable(shortID, nameColumns/2)
+}
+
+// runWidest is as wide as a run's id gets.
+const runWidest = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
+
+func (s screen) runTable(id, name int) string {
+	rows := [][]string{runColumns}
+	for _, r := range s.Runs {
+		p := s.pace(r)
+		done := progress.Percent(r.Items.Got(), r.Items.Total)
+		if s.live && !r.Phase.Ended() {
+			done = bar(r.Items.Got(), r.Items.Total, 12) + " " + done
+		}
 		rows = append(rows, []string{
-			string(r.Run), progress.Plain(r.Name, nameColumns), progress.PhaseWords(r.Phase), progress.Count(r.Items.Total),
-			progress.Percent(r.Items.Settled(), r.Items.Total), progress.Count(r.Items.Failed),
-			progress.RateWords(r.Pace.Rate), progress.ETAWords(r.Pace.ETASeconds), progress.Span(now.Sub(r.CreatedAt)),
+			string(r.Run[:min(len(r.Run), id)]), progress.Plain(r.Name, name), progress.PhaseWords(r.Phase), progress.Count(r.Items.Total),
+			done, progress.Count(r.Items.AtFault()),
+			progress.RateWords(p.Rate), progress.ETAWords(p.ETASeconds), progress.Span(s.now.Sub(r.CreatedAt)),
 		})
 	}
-	var widths [len(columns)]int
+	return s.table(rows, func(row, column int, cell string) string {
+		if column != phaseColumn {
+			return cell
+		}
+		return s.colours.phase(s.Runs[row-1].Phase, cell)
+	})
+}
+
+// pace is what a watcher knows, else what the status itself says.
+func (s screen) pace(r api.Status) progress.Pace {
+	if p, ok := s.paces[r.Run]; ok {
+		return p
+	}
+	return progress.Pace{Rate: r.Rate, ETASeconds: r.ETASeconds}
+}
+
+// table renders rows under the first, which is their header. colour may dress
+// a padded cell.
+func (s screen) table(rows [][]string, colour func(row, column int, cell string) string) string {
+	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
 			widths[i] = max(widths[i], runewidth.StringWidth(cell))
@@ -75,65 +116,147 @@ func table(runs []shown, now time.Time, p palette) string {
 	var b strings.Builder
 	for n, row := range rows {
 		for i, cell := range row {
-			padded := runewidth.FillRight(cell, widths[i])
-			if i == len(row)-1 {
-				padded = cell
+			if i < len(row)-1 {
+				cell = runewidth.FillRight(cell, widths[i])
 			}
-			switch {
-			case n == 0:
-				padded = p.bold(padded)
-			case i == phaseColumn:
-				padded = p.phase(runs[n-1].Phase, padded)
+			if n == 0 {
+				cell = s.colours.in(bold, cell)
+			} else {
+				cell = colour(n, i, cell)
 			}
 			if i > 0 {
 				b.WriteString("  ")
 			}
-			b.WriteString(padded)
+			b.WriteString(cell)
 		}
 		b.WriteByte('\n')
 	}
 	return b.String()
 }
 
-// details renders one run, a fact a line; path says where people find an
-// object of the bucket.
-func details(r shown, now time.Time, p palette, path func(key string) string) string {
+func widest(text string) (n int) {
+	for line := range strings.Lines(text) {
+		n = max(n, runewidth.StringWidth(uncoloured(strings.TrimSuffix(line, "\n"))))
+	}
+	return n
+}
+
+// bar is a share of the width, drawn: "[====>   ]".
+func bar(part, all uint64, width int) string {
+	inner := width - 2
+	full := 0
+	if all > 0 {
+		full = int(min(part, all) * uint64(inner) / all)
+	}
+	head := ""
+	if full > 0 && full < inner {
+		head, full = ">", full-1
+	}
+	return "[" + strings.Repeat("=", full) + head + strings.Repeat(" ", inner-full-len(head)) + "]"
+}
+
+// labelColumns is what the names of facts take.
+const labelColumns = 12
+
+// details renders one run, a fact a line.
+func (s screen) details(r api.Status) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-12s%s\n", name, fmt.Sprintf(format, args...))
+		b.WriteString(s.fact(name, fmt.Sprintf(format, args...)))
 	}
+	p := s.pace(r)
 	line("run", "%s", r.Run)
 	line("name", "%s", progress.Plain(r.Name, 128))
-	line("phase", "%s", p.phase(r.Phase, progress.PhaseWords(r.Phase)))
-	if r.Message != "" {
+	line("phase", "%s", s.colours.phase(r.Phase, progress.PhaseWords(r.Phase)))
+	if r.Message != "" && len(r.HoldUps) == 0 {
 		line("because", "%s", progress.Plain(r.Message, 1000))
 	}
-	line("items", "%s of %s (%s)", progress.Count(r.Items.Settled()), progress.Count(r.Items.Total),
-		progress.Percent(r.Items.Settled(), r.Items.Total))
-	line("failed", "%s", progress.FailedWords(r.Status))
+	for _, h := range r.HoldUps {
+		line("held up", "%s", s.here(progress.Plain(progress.HoldUpWords(h), 1000)))
+	}
+	if s.live && !r.Phase.Ended() {
+		width := 50
+		if s.columns > 0 {
+			width = max(12, min(50, s.columns-labelColumns-6))
+		}
+		line("", "%s %s", bar(r.Items.Got(), r.Items.Total, width), progress.Percent(r.Items.Got(), r.Items.Total))
+	}
+	inHand := ""
+	if r.Items.InHand > 0 {
+		inHand = fmt.Sprintf(", %s of them in workers' hands", progress.Count(r.Items.InHand))
+	}
+	line("items", "%s of %s (%s)%s", progress.Count(r.Items.Got()), progress.Count(r.Items.Total),
+		progress.Percent(r.Items.Got(), r.Items.Total), inHand)
+	line("failed", "%s", progress.FailedWords(r))
+	if r.Items.Unanswered > 0 {
+		line("unanswered", "%s", progress.UnansweredWords(r))
+	}
 	line("shards", "%d done, %d running, %d dispatched, %d planned", r.Shards.Done, r.Shards.Running, r.Shards.Dispatched, r.Shards.Total)
 	line("tokens", "%s", progress.TokenWords(r.Tokens))
-	line("rate", "%s", progress.RateWords(r.Pace.Rate))
+	rate := progress.RateWords(p.Rate)
+	if t := progress.TokenRateWords(r.TokenRate); t != "" {
+		rate += ", " + t
+	}
+	line("rate", "%s", rate)
 	if !r.Phase.Ended() {
-		line("eta", "%s", progress.ETAWords(r.Pace.ETASeconds))
+		line("eta", "%s", progress.ETAWords(p.ETASeconds))
 	}
 	line("model", "%s", progress.Plain(r.Model, 200))
-	line("submitted", "%s", moment(&r.CreatedAt, now))
-	line("started", "%s", moment(r.StartedAt, now))
+	line("submitted", "%s", s.moment(&r.CreatedAt))
+	line("started", "%s", s.moment(r.StartedAt))
+	if r.LastRowAt != nil {
+		line("last answer", "%s", s.moment(r.LastRowAt))
+	}
 	if r.EndedAt != nil {
-		line("ended", "%s", moment(r.EndedAt, now))
+		line("ended", "%s", s.moment(r.EndedAt))
+	} else if r.Deadline != nil {
+		line("deadline", "%s", r.Deadline.Format(time.RFC3339))
 	}
 	if r.Phase.Ended() && r.Items.Total > 0 {
-		line("completions", "%s", path(r.Outputs))
-		line("errors", "%s", path(r.Errors))
+		line("completions", "%s", s.path(r.Outputs))
+		line("errors", "%s", s.path(r.Errors))
 	}
 	return b.String()
 }
 
+// fact is a named fact, broken over lines where the terminal is narrow.
+func (s screen) fact(name, text string) string {
+	lines := []string{text}
+	if width := s.columns - labelColumns; s.columns > 0 && !strings.Contains(text, "\x1b[") {
+		lines = wrap(text, max(20, width))
+	}
+	var b strings.Builder
+	for i, l := range lines {
+		if i > 0 {
+			name = ""
+		}
+		fmt.Fprintf(&b, "%-*s%s\n", labelColumns, name, l)
+	}
+	return b.String()
+}
+
+// wrap breaks a text at spaces so that no line is wider than columns, unless a
+// word is.
+func wrap(text string, columns int) (lines []string) {
+	line := ""
+	for word := range strings.SplitSeq(text, " ") {
+		if line != "" && runewidth.StringWidth(line)+1+runewidth.StringWidth(word) > columns {
+			lines = append(lines, line)
+			line = word
+			continue
+		}
+		if line != "" || word == "" {
+			line += " "
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
 // moment renders a time and how long ago it was.
-func moment(t *time.Time, now time.Time) string {
+func (s screen) moment(t *time.Time) string {
 	if t == nil {
 		return "-"
 	}
-	return t.Format(time.RFC3339) + " (" + progress.Span(now.Sub(*t)) + " ago)"
+	return t.Format(time.RFC3339) + " (" + progress.Span(s.now.Sub(*t)) + " ago)"
 }

@@ -58,8 +58,11 @@ func Closing(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, 
 	if s.Message != "" {
 		line("because", Plain(s.Message, 400))
 	}
-	if s.Items.Failed > 0 {
+	if s.Items.AtFault() > 0 {
 		line("failed", FailedWords(s))
+	}
+	if s.Items.Unanswered > 0 {
+		line("unanswered", UnansweredWords(s))
 	}
 	if s.Tokens != (api.Tokens{}) {
 		line("tokens", TokenWords(s.Tokens))
@@ -106,18 +109,25 @@ func Under(dir string) func(key string) string {
 	return func(key string) string { return filepath.Join(dir, filepath.FromSlash(key)) }
 }
 
-// FailedWords renders the failed items: "10 (7 invalid_line, 3 too_long)".
-func FailedWords(s api.Status) string {
+// FailedWords renders the items that were at fault: "10 (7 invalid_line, 3
+// too_long)".
+func FailedWords(s api.Status) string { return classWords(s, s.Items.AtFault(), false) }
+
+// UnansweredWords renders the items that the end left without an answer:
+// "600 (600 canceled)".
+func UnansweredWords(s api.Status) string { return classWords(s, s.Items.Unanswered, true) }
+
+func classWords(s api.Status, total uint64, unanswered bool) string {
 	var parts []string
 	for _, class := range fault.Classes {
-		if n := s.FailedByClass[string(class)]; n > 0 {
+		if n := s.FailedByClass[string(class)]; n > 0 && api.Unanswered(class) == unanswered {
 			parts = append(parts, Count(uint64(n))+" "+string(class))
 		}
 	}
 	if len(parts) == 0 {
-		return Count(s.Items.Failed)
+		return Count(total)
 	}
-	return fmt.Sprintf("%s (%s)", Count(s.Items.Failed), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s (%s)", Count(total), strings.Join(parts, ", "))
 }
 
 // TokenWords renders counts of tokens: "4,000 in, 8,000 out, 12 wasted".

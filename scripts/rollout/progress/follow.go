@@ -12,10 +12,9 @@ import (
 	"rollout/shared/fault"
 )
 
-// Source tells about runs and workers. api.Service is one.
+// Source tells about runs. api.Service is one.
 type Source interface {
 	Show(ctx context.Context, id identity.RunID) (api.Status, error)
-	Workers(ctx context.Context) ([]api.WorkerStatus, error)
 }
 
 // View shows a run to somebody.
@@ -72,7 +71,8 @@ func (f *follower) look(ctx context.Context) (ended bool, err error) {
 	now := f.clock.Now()
 	switch {
 	case fault.Is(err, fault.NotFound):
-		return false, f.complain(ctx, now)
+		f.complain(now)
+		return false, nil
 	case fault.Retriable(err):
 		f.note(err.Error())
 		return false, nil
@@ -81,7 +81,7 @@ func (f *follower) look(ctx context.Context) (ended bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	if s.Phase != f.last.Phase || s.Items.Settled() != f.last.Items.Settled() || s.Shards.Running != f.last.Shards.Running {
+	if s.Phase != f.last.Phase || s.Items.Got() != f.last.Items.Got() || s.Shards.Running != f.last.Shards.Running {
 		f.since = now
 	}
 	f.last = s
@@ -89,37 +89,26 @@ func (f *follower) look(ctx context.Context) (ended bool, err error) {
 	if s.Phase.Ended() {
 		return true, nil
 	}
-	return false, f.complain(ctx, now)
+	f.complain(now)
+	return false, nil
 }
 
-// complain says why nothing happens, if nothing does for a while.
-func (f *follower) complain(ctx context.Context, now time.Time) error {
+// complain says why nothing happens, if nothing does for a while. A pause is
+// told at once: somebody wanted it, or must do something.
+func (f *follower) complain(now time.Time) {
+	worst := ""
+	if len(f.last.HoldUps) > 0 {
+		worst = HoldUpWords(f.last.HoldUps[0])
+	}
 	switch {
 	case f.last.Phase == run.Paused || f.last.Phase == run.Interrupted:
-		why := ""
-		if f.last.Message != "" {
-			why = ": " + f.last.Message
-		}
-		f.note(fmt.Sprintf("%s%s (`rollout resume %s` lets it go on)", PhaseWords(f.last.Phase), why, f.run))
-		return nil
+		f.note(worst)
 	case now.Sub(f.since) < patience:
-		return nil
 	case f.last.Run == "":
 		f.note("nobody has taken the run up yet: is `rollout up` running in this folder?")
-		return nil
+	case worst != "":
+		f.note(worst)
 	}
-	f.since = now // do not count the workers at every look
-	workers, err := f.Workers(ctx)
-	if err != nil {
-		return nil //nolint:nilerr // the next look meets the same fault and judges it
-	}
-	for _, w := range workers {
-		if w.Alive && w.Pool == f.last.Pool {
-			return nil
-		}
-	}
-	f.note(fmt.Sprintf("no worker of pool %s is alive: is `rollout up` running in this folder?", f.last.Pool))
-	return nil
 }
 
 // note shows a text unless it was the last one shown.

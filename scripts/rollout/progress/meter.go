@@ -20,9 +20,10 @@ type Pace struct {
 	ETASeconds *float64 // nil is unknown
 }
 
-// Meter tells a run's pace over the last half minute, which follows a change
-// (a pause, more workers) sooner than the average since the start. The zero
-// value is ready. Its memory is bounded; it reads no clock.
+// Meter tells a run's pace over the last half minute: by what its workers say,
+// else by what came in while it was watched, which follows a change (a pause,
+// more workers) sooner than the average since the start. The zero value is
+// ready. Its memory is bounded; it reads no clock.
 type Meter struct{ samples []sample }
 
 type sample struct {
@@ -36,8 +37,11 @@ func (m *Meter) Add(s api.Status, at time.Time) Pace {
 		m.samples = m.samples[:0]
 		return Pace{Rate: s.Rate}
 	}
-	m.take(sample{at, s.Items.Settled()})
-	first, last := m.samples[0], sample{at, s.Items.Settled()}
+	if s.LastRowAt != nil && s.Rate != nil {
+		return Pace{s.Rate, s.ETASeconds}
+	}
+	m.take(sample{at, s.Items.Got()})
+	first, last := m.samples[0], sample{at, s.Items.Got()}
 	span := last.at.Sub(first.at)
 	if span < leastSpan || last.settled <= first.settled {
 		// Nothing came in while we watched: shards may be large. The average

@@ -141,8 +141,7 @@ func TestOutcome(t *testing.T) {
 
 // story is a run as its followers see it, one status a look.
 type story struct {
-	looks   []func() (api.Status, error)
-	workers []api.WorkerStatus
+	looks []func() (api.Status, error)
 }
 
 func (s *story) Show(context.Context, identity.RunID) (api.Status, error) {
@@ -152,8 +151,6 @@ func (s *story) Show(context.Context, identity.RunID) (api.Status, error) {
 	}
 	return look()
 }
-
-func (s *story) Workers(context.Context) ([]api.WorkerStatus, error) { return s.workers, nil }
 
 func is(st api.Status) func() (api.Status, error) {
 	return func() (api.Status, error) { return st, nil }
@@ -192,7 +189,7 @@ func TestFollowGoesOnUntilTheRunHasEnded(t *testing.T) {
 func TestFollowWritesALineEveryFiveSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &story{workers: []api.WorkerStatus{{Alive: true, Pool: "default"}}}
+		s := &story{}
 		for i := range 4*12 + 1 { // 12 s
 			s.looks = append(s.looks, is(running(uint64(10*i))))
 		}
@@ -211,32 +208,36 @@ func TestFollowWritesALineEveryFiveSeconds(t *testing.T) {
 
 func TestFollowSaysWhyNothingHappens(t *testing.T) {
 	t.Parallel()
-	paused := running(10)
-	paused.Phase, paused.Message = run.Paused, "prompts/x.jsonl is gone"
-	alive := []api.WorkerStatus{{Alive: true, Pool: "other"}, {Alive: false, Pool: "default"}}
+	held := func(ph run.Phase, text, remedy string) api.Status {
+		s := running(10)
+		s.Phase, s.HoldUps = ph, []api.HoldUp{{Text: text, Remedy: remedy}, {Text: "something else"}}
+		return s
+	}
+	idle := held(run.Running, "no worker of pool default is alive", "start `rollout up`")
+	paused := held(run.Paused, "paused: prompts/x.jsonl is gone", "`rollout resume X` lets it go on")
 	ended := running(1000)
 	ended.Phase = run.Completed
 	const forTenSeconds = 4*10 + 1
 	for name, c := range map[string]struct {
-		looks   []func() (api.Status, error)
-		workers []api.WorkerStatus
-		want    string // "" is nothing
+		looks []func() (api.Status, error)
+		want  string // "" is nothing
 	}{
-		"nobody takes it up":   {many(forTenSeconds, fails(fault.NotFound, "no run")), nil, "nobody has taken the run up yet"},
-		"taken up in time":     {many(forTenSeconds-1, fails(fault.NotFound, "no run")), nil, ""},
-		"no worker":            {many(forTenSeconds, is(running(10))), alive, "no worker of pool default is alive"},
-		"a slow worker":        {many(forTenSeconds, is(running(10))), append(alive, api.WorkerStatus{Alive: true, Pool: "default"}), ""},
-		"paused, and says why": {many(2, is(paused)), nil, "paused: prompts/x.jsonl is gone (`rollout resume " + string(runA) + "`"},
+		"nobody takes it up":   {many(forTenSeconds, fails(fault.NotFound, "no run")), "nobody has taken the run up yet"},
+		"taken up in time":     {many(forTenSeconds-1, fails(fault.NotFound, "no run")), ""},
+		"no worker":            {many(forTenSeconds, is(idle)), "no worker of pool default is alive (start `rollout up`)"},
+		"none for a moment":    {many(forTenSeconds-1, is(idle)), ""},
+		"a slow worker":        {many(forTenSeconds, is(running(10))), ""},
+		"paused, and says why": {many(2, is(paused)), "paused: prompts/x.jsonl is gone (`rollout resume X` lets it go on)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := &story{looks: append(c.looks, is(ended)), workers: c.workers}
+				s := &story{looks: append(c.looks, is(ended))}
 				var v notes
 				if _, err := progress.Follow(t.Context(), s, runA, &v, clock.System{}); err != nil {
 					t.Fatal(err)
 				}
-				if c.want == "" && len(v) > 0 || c.want != "" && (len(v) != 1 || !strings.Contains(v[0], c.want)) {
+				if c.want == "" && len(v) > 0 || c.want != "" && (len(v) != 1 || v[0] != c.want && !strings.Contains(v[0], c.want)) {
 					t.Errorf("notes %q, want %q once", v, c.want)
 				}
 			})

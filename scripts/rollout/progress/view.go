@@ -26,18 +26,28 @@ func NewView(w io.Writer, c clock.Clock) View {
 	if hasWidth(w) {
 		return newBar(w)
 	}
-	return &lines{w: w, clock: c}
+	return NewLines(w, c)
+}
+
+// NewLines returns a view of plain lines.
+func NewLines(w io.Writer, c clock.Clock) View { return &lines{w: w, clock: c} }
+
+// Size is how many columns and lines the terminal w has; ok is false if w is
+// none, or does not say.
+func Size(w io.Writer) (columns, rows int, ok bool) {
+	f, isFile := w.(*os.File)
+	if !isFile {
+		return 0, 0, false
+	}
+	columns, rows, err := term.GetSize(int(f.Fd()))
+	return columns, rows, err == nil && columns > 0
 }
 
 // hasWidth reports whether w is a terminal that says how wide it is: a bar on
 // another one is not drawn at all.
 func hasWidth(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	width, _, err := term.GetSize(int(f.Fd()))
-	return err == nil && width > 0
+	_, _, ok := Size(w)
+	return ok
 }
 
 const (
@@ -88,9 +98,9 @@ func tail(s api.Status, p Pace) string {
 	if !s.Items.Planned && !s.Phase.Ended() {
 		of += "+" // more may be planned
 	}
-	text := fmt.Sprintf("%s/%s %s", Count(s.Items.Settled()), of, Percent(s.Items.Settled(), s.Items.Total))
-	if s.Items.Failed > 0 {
-		text += " " + Count(s.Items.Failed) + " failed"
+	text := fmt.Sprintf("%s/%s %s", Count(s.Items.Got()), of, Percent(s.Items.Got(), s.Items.Total))
+	if n := s.Items.AtFault(); n > 0 {
+		text += " " + Count(n) + " failed"
 	}
 	if p.Rate != nil {
 		text += " " + RateWords(p.Rate)
@@ -106,10 +116,10 @@ func (b *bar) Update(s api.Status, p Pace) {
 	b.last, b.pace = s, p
 	b.mu.Unlock()
 	// A bar that is full ends; it must not while more may come.
-	b.line.SetTotal(int64(max(s.Items.Total, s.Items.Settled()))+1, false)
-	b.line.SetCurrent(int64(s.Items.Settled()))
+	b.line.SetTotal(int64(max(s.Items.Total, s.Items.Got()))+1, false)
+	b.line.SetCurrent(int64(s.Items.Got()))
 	if s.Phase.Ended() {
-		b.line.SetTotal(int64(max(1, s.Items.Settled())), true)
+		b.line.SetTotal(int64(max(1, s.Items.Got())), true)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/mattn/go-runewidth"
 
+	"rollout/functions/api"
 	"rollout/shared/engine/run"
 )
 
@@ -24,12 +25,31 @@ func RateWords(rate *float64) string {
 	switch {
 	case rate == nil:
 		return "-"
+	case *rate == 0:
+		return "0/s"
 	case *rate >= 100:
 		return humanize.Comma(int64(*rate)) + "/s"
 	case *rate >= 1:
 		return fmt.Sprintf("%.1f/s", *rate)
 	}
 	return fmt.Sprintf("%.2g/s", *rate)
+}
+
+// TokenRateWords renders tokens per second: "1,900 tokens/s"; "" if it is not
+// known.
+func TokenRateWords(rate *float64) string {
+	if rate == nil || *rate <= 0 {
+		return ""
+	}
+	return humanize.Comma(int64(*rate)) + " tokens/s"
+}
+
+// HoldUpWords renders what holds a run up, with its remedy in brackets.
+func HoldUpWords(h api.HoldUp) string {
+	if h.Remedy == "" {
+		return h.Text
+	}
+	return h.Text + " (" + h.Remedy + ")"
 }
 
 // maxETA is where an estimate stops to mean anything.
@@ -63,6 +83,15 @@ func Span(d time.Duration) string {
 		return fmt.Sprintf("%dh%02dm", s/3600, s%3600/60)
 	}
 	return fmt.Sprintf("%dd%02dh", s/(24*3600), s%(24*3600)/3600)
+}
+
+// Took renders how long something takes, with tenths below ten seconds:
+// "0.3s", "42s".
+func Took(d time.Duration) string {
+	if d < 10*time.Second {
+		return fmt.Sprintf("%.1fs", max(0, d).Seconds())
+	}
+	return Span(d)
 }
 
 // Percent renders a share, rounded down so that 100 % means all.

@@ -1,0 +1,181 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/record"
+)
+
+// HoldUp is one thing that keeps a run from going on, or from going on faster.
+type HoldUp struct {
+	Code   string `json:"code"`   // for programs. Example: "no_worker"
+	Text   string `json:"text"`   // for people
+	Remedy string `json:"remedy"` // what to do; "" if it passes by itself
+}
+
+// The codes of what holds a run up.
+const (
+	NotTakenUp  = "not_taken_up" // no function has looked at it
+	IsPaused    = "paused"
+	IsPausing   = "pausing"
+	NoInput     = "no_input" // the plan can't go on
+	IsPlanning  = "planning" // nothing is cut yet
+	NoWorker    = "no_worker"
+	NoEngine    = "engine_away"
+	AllDraining = "draining"
+	Elsewhere   = "busy_elsewhere" // the pool answers other runs
+	LostWorker  = "worker_lost"
+	Stalled     = "stalled"
+	Frontier    = "frontier" // one shard keeps all others back
+	IsEnding    = "ending"
+)
+
+// How long things may take before they hold a run up.
+const (
+	takeUp     = 5 * time.Second
+	stallAfter = 10 * time.Second // without a row, or this many medians
+	stallTimes = 4
+	lostFor    = 15 * time.Second // that a dead worker's shards may take to move on
+)
+
+// holdUps says what holds up a run that has not ended, the worst first.
+func holdUps(p Progress, s Status, now time.Time) []HoldUp {
+	st, id := p.State, s.Run
+	if waited := now.Sub(s.CreatedAt); st.SavedAt.IsZero() && waited >= takeUp {
+		if packed(p.Manifest) && anyAlive(p.Workers) {
+			return []HoldUp{{IsPlanning, "its input is being unpacked", ""}}
+		}
+		return []HoldUp{{NotTakenUp, "nobody has begun with it for " + span(waited), "start `rollout up`"}}
+	}
+	switch st.Phase {
+	case run.Pausing:
+		return []HoldUp{{IsPausing, "it is being paused: requests in flight may end", ""}}
+	case run.Paused, run.Interrupted:
+		text := words(st.Phase)
+		if st.Message != "" {
+			text += ": " + st.Message
+		}
+		return []HoldUp{{IsPaused, text, fmt.Sprintf("`rollout resume %s` lets it go on", id)}}
+	case run.Ending:
+		return []HoldUp{{IsEnding, "it ends (" + string(st.Reason) + "): requests in flight have until " + st.GraceUntil.UTC().Format(time.TimeOnly), ""}}
+	case run.Finalizing:
+		return []HoldUp{{IsEnding, "all rows are in: its files are being written", ""}}
+	}
+	var out []HoldUp
+	if p.Plan.Problem != "" {
+		out = append(out, HoldUp{NoInput, "the plan can't go on: " + p.Plan.Problem, ""})
+	}
+	out = append(out, poolHoldUps(p, s, now)...)
+	if len(out) == 0 && s.Shards.Total == 0 {
+		out = append(out, HoldUp{IsPlanning, fmt.Sprintf("its input is being cut: %d of %d ranges", p.Plan.Merged, p.Plan.Total), ""})
+	}
+	if st.Warning != "" {
+		out = append(out, HoldUp{Frontier, st.Warning, ""})
+	}
+	return out
+}
+
+// poolHoldUps looks at who could work on the run, and does not.
+func poolHoldUps(p Progress, s Status, now time.Time) (out []HoldUp) {
+	var alive, away, draining, here, elsewhere, median int
+	var why WorkerStatus
+	var newest time.Time // of the workers that hold its shards
+	for _, w := range p.Workers {
+		mine := holdsOf(w, s.Run)
+		if !w.Alive {
+			if silent := now.Sub(w.BeatAt); mine > 0 && w.State != health.Gone && silent < lostFor {
+				out = append(out, HoldUp{LostWorker, fmt.Sprintf("worker %s was last heard of %s ago and holds %s: others will take over", w.Worker, span(silent), shards(mine)), ""})
+			}
+			continue
+		}
+		if w.Pool != s.Pool {
+			continue
+		}
+		alive++
+		switch {
+		case w.Engine == EngineAway:
+			away++
+			why = w
+		case w.State == health.Draining:
+			draining++
+		}
+		switch {
+		case mine > 0:
+			here++
+			median = max(median, int(w.Load.MedianMS))
+			if w.StartedAt.After(newest) {
+				newest = w.StartedAt
+			}
+		case len(w.Holds) > 0:
+			elsewhere++
+		}
+	}
+	switch {
+	case alive == 0:
+		return append(out, HoldUp{NoWorker, fmt.Sprintf("no worker of pool %s is alive", s.Pool), "start `rollout up`"})
+	case away > 0:
+		of := ""
+		if alive > 1 {
+			of = fmt.Sprintf(" of %d of %d workers", away, alive)
+		}
+		return append(out, HoldUp{NoEngine, fmt.Sprintf("the inference server%s has been away for %s: %s", of, span(now.Sub(why.Load.AwaySince)), why.Load.Away),
+			"start the server, or correct its address: the run then goes on by itself"})
+	case draining == alive:
+		return append(out, HoldUp{AllDraining, fmt.Sprintf("all workers of pool %s are draining", s.Pool), "start `rollout up` again, or another `gpuworker`"})
+	case here == 0 && elsewhere > 0:
+		return append(out, HoldUp{Elsewhere, fmt.Sprintf("the workers of pool %s answer other runs first", s.Pool), "wait, pause those, or start more workers"})
+	}
+	return append(out, stalled(s, median, newest, now)...)
+}
+
+// stalled says if nothing was finished for longer than requests take.
+func stalled(s Status, medianMS int, newest, now time.Time) []HoldUp {
+	if s.StartedAt == nil || s.Shards.Running == 0 {
+		return nil
+	}
+	since := *s.StartedAt
+	if s.LastRowAt != nil && s.LastRowAt.After(since) {
+		since = *s.LastRowAt
+	}
+	if newest.After(since) { // who has just begun has no row yet
+		since = newest
+	}
+	silent := now.Sub(since)
+	if silent < max(stallAfter, stallTimes*time.Duration(medianMS)*time.Millisecond) {
+		return nil
+	}
+	return []HoldUp{{Stalled, fmt.Sprintf("stalled: no item was finished for %s", span(silent)),
+		fmt.Sprintf("look at the inference server, and at `rollout explain %s`", s.Run)}}
+}
+
+func packed(m record.Manifest) bool {
+	return slices.ContainsFunc(m.Inputs, func(in record.Input) bool { return in.Packed != "" })
+}
+
+func anyAlive(ws []WorkerStatus) bool {
+	return slices.ContainsFunc(ws, func(w WorkerStatus) bool { return w.Alive })
+}
+
+func holdsOf(w WorkerStatus, id identity.RunID) (n int) {
+	for _, h := range w.Holds {
+		if h.Run == id {
+			n++
+		}
+	}
+	return n
+}
+
+func shards(n int) string {
+	if n == 1 {
+		return "1 shard"
+	}
+	return fmt.Sprintf("%d shards", n)
+}
+
+// span renders a duration for people, to the second.
+func span(d time.Duration) string { return max(0, d).Round(time.Second).String() }

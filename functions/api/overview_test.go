@@ -1,0 +1,106 @@
+package api_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rollout/functions/api"
+	"rollout/shared/blob"
+	"rollout/shared/config"
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/fault"
+	"rollout/shared/queue"
+	"rollout/shared/record"
+)
+
+// locked is a bucket with an object that this user may not read.
+type locked struct {
+	blob.Store
+	key string
+}
+
+func (l locked) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	if key == l.key {
+		return nil, blob.Info{}, fault.New(fault.Denied, "permission denied")
+	}
+	return l.Store.Get(ctx, key, o)
+}
+
+func TestOverviewTellsUploadsThatAreNoRun(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	for _, key := range []string{"prompts/known.jsonl", "prompts/known.toml", "prompts/new.jsonl", "prompts/x.csv", "prompts/locked.jsonl", "runs/x.jsonl"} {
+		info, err := d.ports.Blobs.Put(t.Context(), key, strings.NewReader("{}\n"), putOptions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key == "prompts/known.jsonl" {
+			d.submitted(identity.UploadRun("local", key, info.Version), run.Completed)
+		}
+	}
+	d.ports.Blobs = locked{d.ports.Blobs, "prompts/locked.jsonl"}
+	o, err := api.New(d.ports, config.DefaultDeployment()).Overview(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, u := range o.Uploads {
+		got[u.Key] = u.Why
+	}
+	for key, want := range map[string]string{"prompts/new.jsonl": "no run yet", "prompts/x.csv": "end its name in .jsonl", "prompts/locked.jsonl": "it can't be read: permission denied"} {
+		if !strings.Contains(got[key], want) {
+			t.Errorf("%s: %q, want %q", key, got[key], want)
+		}
+	}
+	if len(got) != 3 {
+		t.Errorf("told %v", got)
+	}
+}
+
+func TestOverviewTellsTheDepthsOfQueues(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.submitted(runA, run.Running)
+	d.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: "big", State: health.Ready, DueAt: noon})
+	for q, n := range map[string]int{"work-default": 3, queue.DeadLetters("coordinate"): 2} {
+		for range n {
+			if err := d.ports.Queues.Send(t.Context(), q, [][]byte{[]byte("x")}, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	o, err := d.Overview(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []api.QueueStatus{{Queue: "coordinate", Dead: 2}, {Queue: "plan"}, {Queue: "tasks"}, {Queue: "work-big"}, {Queue: "work-default", Waiting: 3}}
+	if d := cmp.Diff(want, o.Queues); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestLookShowsOneRunAndWhoWorksOnIt(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.submitted(runA, run.Running)
+	d.submitted(runB, run.Running)
+	for worker, pool := range map[string]string{"mine": "default", "other": "big"} {
+		d.save(record.BeatKey(worker), health.Beat{Schema: 1, Worker: worker, Pool: pool, State: health.Ready, DueAt: noon})
+	}
+	o, err := d.Look(t.Context(), runA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.Runs) != 1 || o.Runs[0].Run != runA || len(o.Workers) != 1 || o.Workers[0].Worker != "mine" || len(o.Queues) != 4 {
+		t.Errorf("%+v", o)
+	}
+	if _, err := d.Look(t.Context(), "nobody"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("an unknown run: %v", err)
+	}
+}

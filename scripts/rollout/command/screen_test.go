@@ -1,0 +1,88 @@
+package command
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mattn/go-runewidth"
+
+	"rollout/functions/api"
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/run"
+)
+
+func wideScreen() screen {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	r := api.Status{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Name: strings.Repeat("nightly", 9), Phase: run.Running, CreatedAt: now, Items: api.Items{Total: 1000, Done: 400, InHand: 100},
+		HoldUps: []api.HoldUp{{Code: api.NoEngine, Text: "the inference server has been away for 12s: " + strings.Repeat("connection refused ", 9), Remedy: "start `rollout up`"}}}
+	w := api.WorkerStatus{Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Pool: "default", Alive: true, State: health.Ready, Engine: api.EngineAway, Host: "a-rather-long-host-name",
+		InFlight: 64, BeatAt: now, Load: health.Load{Busy: 60, MedianMS: 2100}, Holds: []health.Held{{Run: r.Run, Shard: 7, Rows: 5, Items: 256}}}
+	return screen{Overview: api.Overview{Runs: []api.Status{r}, Workers: []api.WorkerStatus{w}}, now: now,
+		path: func(key string) string { return key }, here: func(text string) string { return here(text, "/data") }}
+}
+
+func TestTablesFitNarrowTerminals(t *testing.T) {
+	t.Parallel()
+	for _, one := range []bool{false, true} {
+		s := wideScreen()
+		s.one, s.live, s.columns = one, true, 88
+		for line := range strings.Lines(s.body()) {
+			if n := runewidth.StringWidth(strings.TrimSuffix(line, "\n")); n > s.columns && !strings.HasPrefix(line, "name") {
+				t.Errorf("%d columns: %s", n, line)
+			}
+		}
+		if !strings.Contains(s.body(), "…7R3K8CVE") || !strings.Contains(s.body(), "7 (5/256)") {
+			t.Errorf("the worker and what it holds can't be told:\n%s", s.body())
+		}
+	}
+}
+
+func TestColoursChangeNoWord(t *testing.T) {
+	t.Parallel()
+	for _, one := range []bool{false, true} {
+		plain, coloured := wideScreen(), wideScreen()
+		plain.one, coloured.one, coloured.colours = one, one, true
+		if got := uncoloured(coloured.body()); got != plain.body() || coloured.body() == got {
+			t.Errorf("uncoloured:\n%s\nplain:\n%s", got, plain.body())
+		}
+	}
+}
+
+func TestALineIsCutToTheTerminal(t *testing.T) {
+	t.Parallel()
+	s := screen{columns: 10}
+	for line, want := range map[string]string{"short": "short", "0123456789": "0123456789", "0123456789A": "012345678…",
+		"\x1b[31m0123456789\x1b[0m": "\x1b[31m0123456789\x1b[0m", "\x1b[31m0123456789A\x1b[0m": "012345678…", "日本語日本語": "日本語日…"} {
+		if got := s.fit(line); got != want {
+			t.Errorf("%q becomes %q, want %q", line, got, want)
+		}
+	}
+}
+
+func TestCommandsInRemediesCanBeCopied(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"start `rollout up`":                     "start `rollout up --dir /data`",
+		"`rollout resume X` or `rollout stop X`": "`rollout resume X --dir /data` or `rollout stop X --dir /data`",
+		"start `gpuworker`":                      "start `gpuworker`",
+		"`rollout up --dir D`":                   "`rollout up --dir D`",
+		"one ` only":                             "one ` only",
+	} {
+		if got := here(text, "/data"); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestABarShowsItsShare(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		part, all uint64
+		want      string
+	}{{0, 0, "[        ]"}, {0, 10, "[        ]"}, {5, 10, "[===>    ]"}, {10, 10, "[========]"}, {20, 10, "[========]"}} {
+		if got := bar(c.part, c.all, 10); got != c.want {
+			t.Errorf("%d of %d: %q, want %q", c.part, c.all, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,226 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"rollout/functions/api"
+	"rollout/scripts/rollout/progress"
+	"rollout/shared/engine/identity"
+)
+
+// watchEvery is how often a watched view is drawn.
+const watchEvery = time.Second
+
+// watcher shows runs again and again, until they have ended.
+type watcher struct {
+	*statusView
+	meters map[identity.RunID]*progress.Meter
+	open   map[identity.RunID]bool // seen before they ended
+	ended  []api.Status            // of those, in the order of their ends
+
+	drawn map[identity.RunID]string        // JSON: the facts of each as last written
+	lines map[identity.RunID]progress.View // plain text: a view each
+	held  map[identity.RunID]string        // and what holds it up, as last written
+	above int                              // terminal: lines of the last drawing
+}
+
+func newWatcher(s *statusView) *watcher {
+	return &watcher{statusView: s, meters: map[identity.RunID]*progress.Meter{}, open: map[identity.RunID]bool{},
+		drawn: map[identity.RunID]string{}, lines: map[identity.RunID]progress.View{}, held: map[identity.RunID]string{}}
+}
+
+// watch draws until every run that it shows has ended: the outcome of those
+// that it saw going on is then its own. When ctx ends, the runs go on, and
+// that is no error.
+func (w *watcher) watch(ctx context.Context) error {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		o, err := w.ask(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if err := w.draw(o); err != nil {
+			return err
+		}
+		if w.over(o.Runs) {
+			return w.outcome(o.Runs)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// over reports whether no run goes on.
+func (w *watcher) over(runs []api.Status) bool {
+	over := true
+	for _, r := range runs {
+		switch {
+		case !r.Phase.Ended():
+			w.open[r.Run], over = true, false
+		case w.open[r.Run]:
+			delete(w.open, r.Run)
+			w.ended = append(w.ended, r)
+		}
+	}
+	return over
+}
+
+// outcome is what came of the runs: of the one that was asked for, or of all
+// that ended meanwhile.
+func (w *watcher) outcome(runs []api.Status) error {
+	of := w.ended
+	if w.only != "" {
+		of = runs
+	}
+	var unwell []error
+	for _, r := range of {
+		unwell = append(unwell, progress.Outcome(r))
+	}
+	return errors.Join(unwell...)
+}
+
+func (w *watcher) draw(o api.Overview) error {
+	switch {
+	case w.json:
+		changed := slices.DeleteFunc(slices.Clone(o.Runs), func(r api.Status) bool { return !w.changed(o, r) })
+		_, err := io.WriteString(w.Out, jsonLines(o, changed))
+		return err
+	case progress.IsTerminal(w.Out):
+		return w.redraw(o)
+	}
+	w.append(o)
+	return nil
+}
+
+// changed reports whether there is more to say of the run than that time has
+// passed.
+func (w *watcher) changed(o api.Overview, r api.Status) bool {
+	facts := r
+	facts.Rate, facts.TokenRate, facts.ETASeconds, facts.LastRowAt, facts.HoldUps = nil, nil, nil, nil, nil
+	text := jsonLines(api.Overview{}, []api.Status{facts}) + codes(r)
+	for _, k := range workersOf(o, r) {
+		text += fmt.Sprintf("%s %v %s %s\n", k.Worker, k.Alive, k.State, k.Engine)
+	}
+	same := w.drawn[r.Run] == text
+	w.drawn[r.Run] = text
+	return !same
+}
+
+// codes are the kinds of what holds a run up: its words count seconds.
+func codes(r api.Status) string {
+	var b strings.Builder
+	for _, h := range r.HoldUps {
+		b.WriteString(h.Code + " ")
+	}
+	return b.String()
+}
+
+// append writes a line for every run that moved, a few seconds apart, and one
+// when something else holds it up.
+func (w *watcher) append(o api.Overview) {
+	for _, r := range slices.Backward(o.Runs) {
+		v := w.lines[r.Run]
+		if v == nil {
+			v = progress.NewLines(w.Out, w.Clock)
+			w.lines[r.Run] = v
+		}
+		v.Update(r, w.pace(r))
+		if now := codes(r); now != w.held[r.Run] {
+			w.held[r.Run] = now
+			for _, h := range r.HoldUps {
+				v.Note(string(r.Run) + " " + here(progress.HoldUpWords(h), w.dir))
+			}
+		}
+	}
+}
+
+func (w *watcher) pace(r api.Status) progress.Pace {
+	m := w.meters[r.Run]
+	if m == nil {
+		m = &progress.Meter{}
+		w.meters[r.Run] = m
+	}
+	return m.Add(r, w.Clock.Now())
+}
+
+// What makes a terminal draw over what it shows, without flicker.
+const (
+	lineUp     = "\x1b[%dA\r"
+	clearLine  = "\x1b[K"
+	clearBelow = "\x1b[J"
+)
+
+// redraw draws over the drawing before. What does not fit is left out: lines
+// that scroll away could not be drawn over.
+func (w *watcher) redraw(o api.Overview) error {
+	paces := map[identity.RunID]progress.Pace{}
+	for _, r := range o.Runs {
+		paces[r.Run] = w.pace(r)
+	}
+	sc := w.screen(o, paces)
+	sc.live = true
+	lines := strings.Split(strings.TrimSuffix(sc.body(), "\n"), "\n")
+	if notes := sc.notes(); len(notes) > 0 {
+		lines = append(append(lines, ""), notes...)
+	}
+	if _, rows, ok := progress.Size(w.Out); ok && rows > 2 && len(lines) >= rows {
+		lines = append(lines[:rows-2], fmt.Sprintf("… %d more lines: make the terminal larger, or name one run", len(lines)-rows+2))
+	}
+	var b strings.Builder
+	if w.above > 0 {
+		fmt.Fprintf(&b, lineUp, w.above)
+	}
+	for _, l := range lines {
+		b.WriteString(sc.fit(l) + clearLine + "\n")
+	}
+	b.WriteString(clearBelow)
+	w.above = len(lines)
+	_, err := io.WriteString(w.Out, b.String())
+	return err
+}
+
+// jsonLine is what `status --json` tells of a run: its status, and who works
+// in its pool.
+type jsonLine struct {
+	api.Status
+	Workers []api.WorkerStatus `json:"workers"`
+	Queues  []api.QueueStatus  `json:"queues"`
+}
+
+func jsonLines(o api.Overview, runs []api.Status) string {
+	var b strings.Builder
+	for _, r := range runs {
+		line, err := json.Marshal(jsonLine{r, workersOf(o, r), o.Queues})
+		if err != nil { // statuses hold nothing that JSON can't
+			continue
+		}
+		b.Write(line)
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// workersOf are the workers of the run's pool.
+func workersOf(o api.Overview, r api.Status) []api.WorkerStatus {
+	out := []api.WorkerStatus{}
+	for _, w := range o.Workers {
+		if w.Pool == r.Pool {
+			out = append(out, w)
+		}
+	}
+	return out
+}
