@@ -1,11 +1,14 @@
 package bench
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -25,11 +28,33 @@ import (
 // finalize. An op is a sample.
 func BenchmarkRun(b *testing.B) {
 	for _, size := range []int{300, 1200} {
-		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) { benchmarkRun(b, size) })
+		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) { benchmarkRun(b, size, config.EngineMock, config.EngineMock) })
 	}
 }
 
-func benchmarkRun(b *testing.B, size int) {
+// BenchmarkServer is BenchmarkRun over HTTP, with a server in a process of its
+// own that takes 20 ms.
+func BenchmarkServer(b *testing.B) {
+	bin := filepath.Join(b.TempDir(), "fakellm")
+	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", bin, "rollout/scripts/fakellm").CombinedOutput(); err != nil {
+		b.Fatalf("%v\n%s", err, out)
+	}
+	cmd := exec.CommandContext(b.Context(), bin, "-latency", "20ms")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	url, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("bytes=300", func(b *testing.B) { benchmarkRun(b, 300, strings.TrimSpace(url)+"/v1", "fake") })
+}
+
+func benchmarkRun(b *testing.B, size int, engine, model string) {
 	process.TuneMemory()
 	dir := b.TempDir()
 	src := filepath.Join(b.TempDir(), "prompts.jsonl")
@@ -42,7 +67,7 @@ func benchmarkRun(b *testing.B, size int) {
 	}
 	defer closeAll()
 	d := l.Deployment
-	d.Engine.URL, d.Pools = config.EngineMock, []config.Pool{{Name: "default", Model: config.EngineMock}}
+	d.Engine.URL, d.Pools = engine, []config.Pool{{Name: "default", Model: model}}
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	sys := inprocess.New(l.Ports, inprocess.Config{Deployment: d, Uploads: l.Bucket.Watch(ctx, "prompts/", embedded.WatchOptions{Clock: l.Ports.Clock})})
