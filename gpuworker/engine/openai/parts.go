@@ -31,11 +31,14 @@ type parts struct {
 	pieces    int64 // of text that came
 	looked    int   // bytes of text that blanks has looked at
 	inked     bool  // some of them are no white space
+	usual     template
+	said      []byte // the one text that the piece being added has, if it has no more
+	saidMore  bool   // the piece has something else that adds up
 }
 
 // reset empties the parts; small buffers are kept.
 func (p *parts) reset(max int64) {
-	*p = parts{max: max, text: kept(p.text), reasoning: kept(p.reasoning)}
+	*p = parts{max: max, text: kept(p.text), reasoning: kept(p.reasoning), usual: p.usual.emptied()}
 }
 
 func kept(b []byte) []byte {
@@ -49,6 +52,13 @@ func kept(b []byte) []byte {
 // object in its place is a *sentError. Only the first choice counts, as every
 // request asks for one.
 func (p *parts) add(data []byte) error {
+	if raw, ok := p.usual.match(data); ok {
+		if text, err := rawjson.AppendText(p.text, raw); err == nil {
+			p.text = text
+			return p.count(raw)
+		}
+	}
+	p.said, p.saidMore = nil, false
 	failed := false
 	err := rawjson.Members(data, func(name, v []byte) error {
 		switch string(name) {
@@ -69,6 +79,9 @@ func (p *parts) add(data []byte) error {
 	})
 	if failed {
 		return &sentError{bytes.Clone(data)}
+	}
+	if err == nil && !p.saidMore {
+		p.usual.learn(data, p.said)
 	}
 	return shaped(err, data)
 }
@@ -154,6 +167,7 @@ func (p *parts) addMessage(raw []byte, tools func([]byte) error) error {
 			}
 		case "tool_calls":
 			if rawjson.IsArray(v) {
+				p.saidMore = true
 				return tools(v)
 			}
 		}
@@ -170,20 +184,28 @@ func (p *parts) addText(text *[]byte, raw []byte) (err error) {
 	if rawjson.IsNull(raw) {
 		return nil
 	}
-	if len(raw) > len(`""`) {
-		p.pieces++
-	}
-	if err := p.spend(len(raw)); err != nil {
+	p.saidMore = p.saidMore || p.said != nil || text != &p.text
+	p.said = raw
+	if err := p.count(raw); err != nil {
 		return err
 	}
 	*text, err = rawjson.AppendText(*text, raw)
 	return err
 }
 
+// count counts a string that is added to a text.
+func (p *parts) count(raw []byte) error {
+	if len(raw) > len(`""`) {
+		p.pieces++
+	}
+	return p.spend(len(raw))
+}
+
 func (p *parts) addLogprobs(raw []byte) error {
 	if !rawjson.IsObject(raw) {
 		return nil
 	}
+	p.saidMore = true
 	if err := p.spend(len(raw)); err != nil {
 		return err
 	}

@@ -121,10 +121,10 @@ func (k *call) line() ([]byte, error) {
 		}
 		switch {
 		case err == nil && len(k.long) == 0:
-			return bytes.TrimRight(part, "\r\n"), nil
+			return withoutEnd(part), nil
 		case err == nil:
 			k.long = append(k.long, part...)
-			return bytes.TrimRight(k.long, "\r\n"), nil
+			return withoutEnd(k.long), nil
 		case errors.Is(err, bufio.ErrBufferFull):
 			k.long = append(k.long, part...)
 		case errors.Is(err, io.EOF) && len(k.long)+len(part) > 0:
@@ -134,6 +134,11 @@ func (k *call) line() ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// withoutEnd drops a line's LF or CRLF.
+func withoutEnd(line []byte) []byte {
+	return bytes.TrimSuffix(bytes.TrimSuffix(line, []byte{'\n'}), []byte{'\r'})
 }
 
 // readWhole reads an answer that is one JSON object.
