@@ -3,6 +3,7 @@ package openai_test
 import (
 	"net/http"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -50,4 +51,46 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 	})
+}
+
+// FuzzReady feeds servers' bytes to the look whether they are ready, and what
+// they say about when to come back.
+func FuzzReady(f *testing.F) {
+	f.Add(200, "1", []byte(`{"object":"list","data":[{"id":"llama"}]}`))
+	f.Add(503, "Fri, 01 Jan 2027 12:00:07 GMT", []byte(`{"error":{"message":"Loading model"}}`))
+	f.Add(429, "1e300", []byte(`{"data":[{"id":5}]}`))
+	f.Fuzz(func(t *testing.T, status int, after string, body []byte) {
+		c, err := openai.New(openai.Config{BaseURL: "http://h", HTTPClient: &http.Client{Transport: hinting{canned{status, "application/json", body}, after}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		model, err := c.Ready(t.Context())
+		if !utf8.ValidString(model) || len(model) > 1024 {
+			t.Errorf("the model's name is %q", model)
+		}
+		if err != nil {
+			if k := fault.Of(err); k != fault.Unavailable && k != fault.Denied || !utf8.ValidString(err.Error()) {
+				t.Errorf("%v: %q", k, err)
+			}
+		}
+		_, err = c.Answer(t.Context(), engine.Request{Endpoint: engine.Chat, Body: []byte(`{}`)}, func() {})
+		if wait := fault.RetryAfter(err); wait < 0 || wait > 24*time.Hour {
+			t.Errorf("come back after %v", wait)
+		}
+	})
+}
+
+// hinting adds a Retry-After.
+type hinting struct {
+	canned
+	after string
+}
+
+func (h hinting) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := h.canned.RoundTrip(r)
+	if err == nil {
+		resp.Header.Set("Retry-After", h.after)
+		resp.Header.Set("Date", "Fri, 01 Jan 2027 12:00:00 GMT")
+	}
+	return resp, err
 }

@@ -1,0 +1,63 @@
+package record_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// documents are all that stands in a store of documents or in small objects.
+var documents = []func() any{
+	func() any { return new(record.Manifest) },
+	func() any { return new(record.Control) },
+	func() any { return new(record.Plan) },
+	func() any { return new(record.IndexEntry) },
+	func() any { return new(record.RangeResult) },
+	func() any { return new(record.Summary) },
+	func() any { return new(record.WorkerMark) },
+	func() any { return new(health.Beat) },
+	func() any { return new(shard.Doc) },
+	func() any { return new(run.State) },
+}
+
+// FuzzDecode reads hostile bytes as each document: they are a fault, or come
+// back as they were read.
+func FuzzDecode(f *testing.F) {
+	state := run.New("01JD2ZQ4T5W0M1X9YB7R3K8CVE")
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for i, v := range []any{
+		record.Manifest{Schema: 1, Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", CreatedAt: now, Inputs: []record.Input{{Key: "prompts/x.jsonl", Size: 3}}},
+		record.Control{Schema: 1, Sequence: 2, Desired: record.Pause, At: now},
+		record.Plan{Schema: 1, Ranges: []record.Ranges{{Key: "k", Size: 9, Count: 1}}, Total: 1, Explicit: []int{0}},
+		record.IndexEntry{Shards: 3, Duplicates: []record.Duplicate{{Line: 1}}},
+		record.RangeResult{Shards: 1}, record.Summary{}, record.WorkerMark{}, health.Beat{}, shard.Doc{}, state,
+	} {
+		f.Add(byte(i), record.Encode(v))
+	}
+	f.Add(byte(0), []byte(`{"schema":2}`))
+	f.Add(byte(9), []byte(`{"done":[1,2,9223372036854775807],"in_flight":[[1,2,3,4]],"effects":[{"act":"send","ranges":[0,5]}]}`))
+	f.Fuzz(func(t *testing.T, pick byte, b []byte) {
+		fresh := documents[int(pick)%len(documents)]
+		v := fresh()
+		if err := record.Decode(b, v, "it"); err != nil {
+			if k := fault.Of(err); k != fault.Corrupt && k != fault.Invalid {
+				t.Fatalf("%v is %s", err, k)
+			}
+			return
+		}
+		once := record.Encode(v)
+		again := fresh()
+		if err := record.Decode(once, again, "it"); err != nil {
+			t.Fatalf("%T %s is written as %s, which can't be read: %v", v, b, once, err)
+		}
+		if twice := record.Encode(again); !bytes.Equal(once, twice) {
+			t.Fatalf("%T %s is written as %s, then as %s", v, b, once, twice)
+		}
+	})
+}
