@@ -1,0 +1,586 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/enginetest"
+	"rollout/gpuworker/engine/fleet"
+	"rollout/gpuworker/engine/mock"
+	"rollout/shared/fault"
+)
+
+// fake is a server that tests switch between moods.
+type fake struct {
+	name string
+
+	mu      sync.Mutex
+	starts  int           // 0 while nobody is there
+	fails   bool          // every answer is a 500
+	hangs   bool          // no answer comes
+	full    time.Duration // every request is refused, with that hint
+	takes   time.Duration // an answer
+	other   int           // requests of others that it works on
+	silent  bool          // it has no metrics
+	broken  chan struct{} // closed when connections break
+	running int
+	asked   []string // prompts, and "?" for the fleet's own questions
+	looks   int
+}
+
+func newFake(name string) *fake { return &fake{name: name, starts: 1, broken: make(chan struct{})} }
+
+func (s *fake) set(change func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	change()
+}
+
+// die breaks all connections and refuses new ones.
+func (s *fake) die() {
+	s.set(func() {
+		s.starts = -s.starts
+		close(s.broken)
+		s.broken = make(chan struct{})
+	})
+}
+
+// start starts the server again.
+func (s *fake) start() { s.set(func() { s.starts = 1 - s.starts }) }
+
+// drop breaks all connections, and the server lives on.
+func (s *fake) drop() {
+	s.set(func() {
+		close(s.broken)
+		s.broken = make(chan struct{})
+	})
+}
+
+func (s *fake) questions() (own, asked int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.asked {
+		if q == "?" {
+			own++
+		}
+	}
+	return own, len(s.asked) - own
+}
+
+func trouble(inside bool, format string, args ...any) error {
+	return fault.As(fault.Unavailable, &engine.Trouble{Inside: inside, Err: fmt.Errorf(format, args...)}, "POST")
+}
+
+func (s *fake) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
+	s.mu.Lock()
+	prompt := "?"
+	if !strings.Contains(string(r.Body), `"content":"hi"`) {
+		prompt = string(r.Body)
+	}
+	s.asked = append(s.asked, prompt)
+	starts, fails, hangs, full, takes, broken := s.starts, s.fails, s.hangs, s.full, s.takes, s.broken
+	s.running++
+	s.mu.Unlock()
+	defer s.set(func() { s.running-- })
+	switch {
+	case starts <= 0:
+		return engine.Answer{}, trouble(false, "connection refused")
+	case full > 0:
+		return engine.Answer{}, &fault.Error{Kind: fault.Throttled, Op: "full", RetryAfter: full}
+	case fails || strings.Contains(string(r.Body), "bad"):
+		return engine.Answer{}, &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Err: &engine.Trouble{Inside: true, Err: errors.New("status 500")}}
+	}
+	if hangs {
+		takes = 1000 * time.Hour
+	}
+	select {
+	case <-time.After(takes):
+	case <-broken:
+		return engine.Answer{}, trouble(true, "EOF")
+	case <-ctx.Done():
+		return engine.Answer{}, fault.As(fault.Canceled, context.Cause(ctx), "POST")
+	}
+	progress()
+	return engine.Answer{Text: s.name}, nil
+}
+
+func (s *fake) Vitals(context.Context) (engine.Vitals, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.looks++
+	if s.starts <= 0 {
+		return engine.Quiet(), trouble(false, "connection refused")
+	}
+	v := engine.Quiet()
+	if !s.silent {
+		v.Start, v.Running, v.Waiting = fmt.Sprint(s.starts), float64(s.running+s.other), 0
+	}
+	return v, nil
+}
+
+func (s *fake) Ready(context.Context) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.starts <= 0 {
+		return "", trouble(false, "connection refused")
+	}
+	return "model", nil
+}
+
+func (s *fake) Close() error { return nil }
+
+// world is a fleet over fakes, within a bubble.
+type world struct {
+	t       *testing.T
+	fleet   *fleet.Fleet
+	servers []*fake
+}
+
+func bubble(t *testing.T, servers int, test func(w *world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{t: t}
+		var members []fleet.Member
+		for n := range servers {
+			s := newFake(string(rune('a' + n)))
+			w.servers = append(w.servers, s)
+			members = append(members, fleet.Member{Name: s.name, Server: s})
+		}
+		w.fleet = fleet.New(fleet.Config{Servers: members, InFlight: 64})
+		defer func() {
+			if err := w.fleet.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		if _, err := w.fleet.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		test(w)
+	})
+}
+
+func (w *world) ask(prompt string) (string, error) {
+	a, err := w.fleet.Answer(w.t.Context(), engine.Request{Body: []byte(prompt)}, func() {})
+	return a.Text, err
+}
+
+// together asks so many at once and returns a function that waits for what
+// became of them.
+func (w *world) together(n int) func() []error {
+	var all sync.WaitGroup
+	errs := make([]error, n)
+	for i := range n {
+		all.Go(func() { _, errs[i] = w.ask(fmt.Sprint("prompt ", i)) })
+	}
+	synctest.Wait()
+	return func() []error { all.Wait(); return errs }
+}
+
+func (w *world) state(n int) fleet.State { return w.fleet.Standings()[n].State }
+
+func died(err error) *engine.Died {
+	var d *engine.Died
+	if errors.As(err, &d) {
+		return d
+	}
+	return nil
+}
+
+func TestAFleetIsAnEngine(t *testing.T) {
+	t.Parallel()
+	over := func(cfg mock.Config) func(t *testing.T) engine.Engine {
+		return func(*testing.T) engine.Engine {
+			return fleet.New(fleet.Config{Servers: []fleet.Member{{Name: "a", Server: quiet{mock.New(cfg)}}, {Name: "b", Server: quiet{mock.New(cfg)}}}})
+		}
+	}
+	enginetest.Run(t, enginetest.Subject{New: over(mock.Config{}), Stuck: over(mock.Config{Delay: time.Hour}), Model: "mock"})
+}
+
+// quiet is an engine that tells nothing of itself.
+type quiet struct{ engine.Engine }
+
+func (quiet) Vitals(context.Context) (engine.Vitals, error) { return engine.Quiet(), nil }
+
+func TestRequestsGoToTheServerWithTheMostRoom(t *testing.T) {
+	t.Parallel()
+	bubble(t, 4, func(w *world) {
+		for _, s := range w.servers {
+			s.takes = time.Second
+		}
+		done := w.together(64)
+		for _, s := range w.fleet.Standings() {
+			if s.InFlight != 16 {
+				t.Errorf("%s has %d of 64", s.Name, s.InFlight)
+			}
+		}
+		if err := errors.Join(done()...); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestC20OneOfFourServersDiesAndTheOthersTakeItsRequests(t *testing.T) {
+	t.Parallel()
+	bubble(t, 4, func(w *world) {
+		for _, s := range w.servers {
+			s.takes = time.Second
+		}
+		done := w.together(64)
+		w.servers[1].die()
+		var dead int
+		for _, err := range done() {
+			if err == nil {
+				continue
+			}
+			dead++
+			if d := died(err); !fault.Is(err, fault.Unavailable) || d == nil || d.Server != "b" || d.Start != "1" || d.Alone {
+				t.Errorf("%v: %+v", err, d)
+			}
+		}
+		if dead != 16 || w.state(1) != fleet.Open && w.state(1) != fleet.HalfOpen {
+			t.Errorf("%d requests were with a server that is %s", dead, w.state(1))
+		}
+		if looks := w.servers[1].looks; looks > 12 { // one inquiry for all, then one a wait
+			t.Errorf("it was looked at %d times within a second", looks)
+		}
+		_, before := w.servers[1].questions()
+		if err := errors.Join(w.together(64)()...); err != nil {
+			t.Error(err)
+		}
+		if _, after := w.servers[1].questions(); after != before {
+			t.Errorf("it got %d requests while it was away", after-before)
+		}
+		w.servers[1].start()
+		time.Sleep(5 * time.Second)
+		if err := errors.Join(w.together(64)()...); err != nil || w.state(1) != fleet.Closed {
+			t.Errorf("back again: %v, %s", err, w.state(1))
+		}
+		if _, after := w.servers[1].questions(); after != before+16 {
+			t.Errorf("it got %d requests when it was back", after-before)
+		}
+	})
+}
+
+func TestARequestThatNeverReachedItsServerDidNotKillIt(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.servers[0].die()
+		if _, err := w.ask("x"); !fault.Is(err, fault.Unavailable) || died(err) != nil {
+			t.Errorf("%v, %+v", err, died(err))
+		}
+		if _, err := w.ask("x"); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "connection refused") {
+			t.Errorf("the reason is not told: %v", err)
+		}
+		if _, err := w.fleet.Ready(w.t.Context()); !fault.Is(err, fault.Unavailable) {
+			t.Errorf("ready: %v", err)
+		}
+		if _, asked := w.servers[0].questions(); asked != 1 {
+			t.Errorf("a server that is away was asked %d times", asked)
+		}
+		w.servers[0].start()
+		time.Sleep(3 * time.Second)
+		if _, err := w.fleet.Ready(w.t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAServerThatIsBackBeforeAnybodyLooksDiedAllTheSame(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.servers[0].takes = time.Second
+		done := w.together(3)
+		w.servers[0].set(func() { w.servers[0].starts = 2 })
+		w.servers[0].drop()
+		for _, err := range done() {
+			if d := died(err); d == nil || d.Start != "1" {
+				t.Errorf("%v", err)
+			}
+		}
+	})
+}
+
+func TestABrokenConnectionToAServerThatLivesOnIsNoDeath(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.servers[0].takes = time.Second
+		done := w.together(3)
+		w.servers[0].drop()
+		for _, err := range done() {
+			if !fault.Is(err, fault.Unavailable) || died(err) != nil {
+				t.Errorf("%v", err)
+			}
+		}
+		if w.state(0) != fleet.Closed {
+			t.Errorf("the server is %s", w.state(0))
+		}
+	})
+}
+
+func TestAFaultOfOneRequestIsItsOwn(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		for range 20 {
+			if _, err := w.ask("bad"); !fault.Is(err, fault.Corrupt) || fault.ClassOf(err) != fault.Engine {
+				t.Fatalf("%v", err)
+			}
+		}
+		if _, err := w.ask("good"); err != nil || w.state(0) != fleet.Closed {
+			t.Errorf("%v, %s", err, w.state(0))
+		}
+	})
+}
+
+func TestC20AServerThatFailsForEverybodyBlamesNobody(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(w *world) {
+		w.servers[0].fails = true
+		failed := 0
+		for n := range 100 {
+			_, err := w.ask(fmt.Sprint("prompt ", n))
+			if err == nil {
+				continue
+			}
+			failed++
+			if !fault.Is(err, fault.Unavailable) || died(err) != nil {
+				t.Errorf("%v", err)
+			}
+		}
+		if failed != 1 {
+			t.Errorf("%d of 100 requests met the server that fails", failed)
+		}
+		w.servers[0].set(func() { w.servers[0].fails = false })
+		time.Sleep(3 * time.Second)
+		if w.state(0) != fleet.Closed {
+			t.Errorf("it works again and is %s", w.state(0))
+		}
+	})
+}
+
+func TestC21AServerThatHangsGetsNoMoreRequests(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(w *world) {
+		w.servers[0].hangs = true
+		late := &fault.Error{Kind: fault.Corrupt, Class: fault.Timeout, Op: "no token came for 1m"}
+		for range 2 {
+			ctx, cancel := context.WithTimeoutCause(w.t.Context(), time.Minute, late)
+			_, err := w.fleet.Answer(ctx, engine.Request{Body: []byte("x")}, func() {})
+			if err != nil && !errors.Is(err, late) {
+				t.Errorf("%v", err)
+			}
+			cancel()
+		}
+		time.Sleep(12 * time.Second) // a question hangs, too
+		if w.state(0) == fleet.Closed || w.state(1) != fleet.Closed {
+			t.Errorf("the server that hangs is %s, the other one %s", w.state(0), w.state(1))
+		}
+		for range 10 {
+			if got, err := w.ask("x"); err != nil || got != "b" {
+				t.Errorf("%q, %v", got, err)
+			}
+		}
+	})
+}
+
+func TestAServerWithMuchToDoIsNotTakenForOneThatHangs(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.servers[0].takes = 20 * time.Second // a question waits as long as all others
+		done := w.together(8)
+		w.servers[0].drop()
+		for _, err := range done() {
+			if !fault.Is(err, fault.Unavailable) || died(err) != nil {
+				t.Errorf("%v", err)
+			}
+		}
+		if w.state(0) != fleet.Closed {
+			t.Errorf("the server is %s", w.state(0))
+		}
+	})
+}
+
+func TestARequestThatItsCallerGaveUpIsNobodysTrouble(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.servers[0].hangs = true
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
+		defer cancel()
+		_, err := w.fleet.Answer(ctx, engine.Request{Body: []byte("x")}, func() {})
+		if own, _ := w.servers[0].questions(); !fault.Is(err, fault.Canceled) || own != 0 || w.state(0) != fleet.Closed {
+			t.Errorf("%v; the server was asked %d questions and is %s", err, own, w.state(0))
+		}
+	})
+}
+
+func TestWhatOneServerRefusesAnotherTakesAtOnce(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(w *world) {
+		w.servers[0].full = 30 * time.Second
+		refused := 0
+		for range 20 {
+			if _, err := w.ask("x"); err != nil {
+				refused++
+				if !fault.Is(err, fault.Throttled) || fault.RetryAfter(err) != 0 {
+					t.Errorf("%v, to come back after %s", err, fault.RetryAfter(err))
+				}
+			}
+		}
+		if refused != 1 {
+			t.Errorf("%d of 20 met the full server", refused)
+		}
+	})
+	bubble(t, 1, func(w *world) {
+		w.servers[0].full = 30 * time.Second
+		if _, err := w.ask("x"); fault.RetryAfter(err) != 30*time.Second {
+			t.Errorf("the only server's hint is lost: %v", err)
+		}
+	})
+}
+
+func (w *world) alone(prompt string) (string, error) {
+	a, err := w.fleet.Answer(w.t.Context(), engine.Request{Body: []byte(prompt), Alone: true}, func() {})
+	return a.Text, err
+}
+
+func TestARequestAloneGetsAServerThatDoesNothingElse(t *testing.T) {
+	t.Parallel()
+	bubble(t, 2, func(w *world) {
+		w.servers[0].other = 3 // another worker's
+		for range 4 {
+			if got, err := w.alone("x"); err != nil || got != "b" {
+				t.Errorf("%q, %v", got, err)
+			}
+		}
+		w.servers[1].other = 1
+		go func() {
+			time.Sleep(5 * time.Second)
+			w.servers[0].set(func() { w.servers[0].other = 0 })
+		}()
+		if got, err := w.alone("y"); err != nil || got != "a" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+func TestNothingElseIsAskedOfAServerThatAnswersOneAlone(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		w.servers[0].takes = time.Second
+		go func() { _, _ = w.alone("x") }()
+		synctest.Wait()
+		if _, err := w.ask("y"); !fault.Is(err, fault.Throttled) {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(2 * time.Second)
+		if _, err := w.ask("y"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestADeathAloneSaysSo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		others int
+		silent bool
+		alone  bool
+		start  string
+	}{
+		"alone":                                {0, false, true, "1"},
+		"beside others' requests":              {2, false, false, "1"},
+		"alone as far as is known, no metrics": {0, true, true, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newFake("a")
+				s.takes, s.other, s.silent = time.Second, c.others, c.silent
+				f := fleet.New(fleet.Config{Servers: []fleet.Member{{Name: "a", Server: s}}})
+				defer f.Close()
+				failed := make(chan error)
+				began := time.Now()
+				go func() {
+					_, err := f.Answer(t.Context(), engine.Request{Body: []byte("x"), Alone: true}, func() {})
+					failed <- err
+				}()
+				for asked := 0; asked == 0; _, asked = s.questions() {
+					time.Sleep(100 * time.Millisecond)
+				}
+				if waited := time.Since(began); waited > 32*time.Second || (c.others > 0) != (waited > 30*time.Second) {
+					t.Errorf("it waited %s", waited)
+				}
+				s.die()
+				if d := died(<-failed); d == nil || d.Alone != c.alone || d.Start != c.start {
+					t.Errorf("%+v", d)
+				}
+			})
+		})
+	}
+}
+
+func TestTheLimitIsWhatTheServersThatAnswerTake(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a, b := newFake("a"), newFake("b")
+		f := fleet.New(fleet.Config{Servers: []fleet.Member{{Name: "a", Server: a}, {Name: "b", Server: b}}})
+		defer f.Close()
+		if f.Limit() != 2*fleet.DefaultStart {
+			t.Errorf("%d at the start", f.Limit())
+		}
+		b.die()
+		for range 2 {
+			_, _ = f.Answer(t.Context(), engine.Request{}, func() {})
+		}
+		<-f.Changes()
+		if f.Limit() != fleet.DefaultStart {
+			t.Errorf("%d without one of two", f.Limit())
+		}
+		b.start()
+		<-f.Changes()
+		if f.Limit() != 2*fleet.DefaultStart {
+			t.Errorf("%d when it is back", f.Limit())
+		}
+	})
+}
+
+func TestAnIdleServerIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		before := w.servers[0].looks
+		time.Sleep(time.Hour)
+		if got := w.servers[0].looks - before; got != 0 {
+			t.Errorf("it was looked at %d times within an hour", got)
+		}
+	})
+}
+
+func BenchmarkAnswer(b *testing.B) {
+	at := answers{}
+	f := fleet.New(fleet.Config{Servers: []fleet.Member{{Name: "a", Server: at}, {Name: "b", Server: at}, {Name: "c", Server: at}, {Name: "d", Server: at}}})
+	defer f.Close()
+	r := engine.Request{Body: []byte(`{"model":"m"}`)}
+	progress := func() {}
+	ctx := context.Background()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := f.Answer(ctx, r, progress); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// answers is a server that answers at once.
+type answers struct{ quiet }
+
+func (answers) Answer(_ context.Context, _ engine.Request, progress func()) (engine.Answer, error) {
+	progress()
+	return engine.Answer{}, nil
+}
+func (answers) Close() error { return nil }

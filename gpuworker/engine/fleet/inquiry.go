@@ -1,0 +1,258 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/internal/rawjson"
+	"rollout/shared/fault"
+)
+
+// Times of finding out.
+const (
+	inquiryTime  = 2 * time.Second  // for all of it
+	hangTime     = 10 * time.Second // for a question to a server that a request hung on
+	questionTime = 10 * time.Second // for a question to a server that was away
+	firstPause   = 100 * time.Millisecond
+)
+
+// inquiry is what became of a server in trouble; all requests in trouble
+// share one.
+type inquiry struct{ done chan struct{} }
+
+// settle says whose fault a request's fault is.
+func (f *Fleet) settle(ctx context.Context, a *ask, r engine.Request, err error) error {
+	s := a.server
+	if ctx.Err() != nil {
+		if fault.ClassOf(context.Cause(ctx)) == fault.Timeout {
+			f.inquire(s, r.Body, err, hangTime) // its caller has waited long enough
+		}
+		return err
+	}
+	if fault.Is(err, fault.Throttled) {
+		return f.throttled(s, err)
+	}
+	var trouble *engine.Trouble
+	if !errors.As(err, &trouble) {
+		return err
+	}
+	select {
+	case <-f.inquire(s, r.Body, err, inquiryTime).done:
+	case <-ctx.Done():
+		return fault.As(fault.Canceled, errors.Join(context.Cause(ctx), err), "ask what became of the inference server %s", s.Name)
+	}
+	f.mu.Lock()
+	died, away := s.life != a.life, s.breaker.away()
+	f.mu.Unlock()
+	switch {
+	case died && trouble.Inside:
+		died := &engine.Died{Server: s.Name, Start: a.start, Alone: a.alone}
+		return &fault.Error{Kind: fault.Unavailable, Err: fmt.Errorf("%w: %w", err, died)}
+	case away && !fault.Is(err, fault.Unavailable):
+		return fault.As(fault.Unavailable, err, "the inference server %s fails for everybody", s.Name)
+	}
+	return err
+}
+
+// throttled drops the hint of a server that is full if another one has room.
+func (f *Fleet) throttled(s *server, err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	for _, o := range f.servers {
+		if o != s && !o.breaker.away() && o.rank(now) == 0 {
+			return &fault.Error{Kind: fault.Throttled, Op: err.Error()}
+		}
+	}
+	return err
+}
+
+// over is an inquiry that needs no waiting for.
+func overInquiry() *inquiry {
+	q := &inquiry{make(chan struct{})}
+	close(q.done)
+	return q
+}
+
+// inquire finds out what became of a server in trouble, if nobody does yet and
+// it is not known.
+func (f *Fleet) inquire(s *server, body []byte, why error, patience time.Duration) *inquiry {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.inquiry != nil {
+		return s.inquiry
+	}
+	if f.closed || !s.breaker.trouble() {
+		return overInquiry()
+	}
+	q := &inquiry{make(chan struct{})}
+	s.inquiry, s.why = q, why
+	question := questionFor(body)
+	f.work.Go(func() {
+		defer close(q.done)
+		became := f.become(s, question, patience)
+		f.conclude(s, became)
+		if became != works {
+			f.work.Go(func() { f.recover(s, question) })
+		}
+	})
+	return q
+}
+
+// became is what became of a server.
+type became string
+
+const (
+	works  became = "works"  // it answers questions
+	fails  became = "fails"  // it is there, and answers none
+	gone   became = "gone"   // nobody is there
+	reborn became = "reborn" // it was started anew
+)
+
+// conclude acts on what became of a server.
+func (f *Fleet) conclude(s *server, b became) {
+	f.mu.Lock()
+	s.inquiry = nil
+	s.breaker.answered(b == works)
+	if b == gone {
+		s.life++
+		s.start = ""
+	}
+	changed, closed, why := f.toldAnew(), f.closed, s.why
+	f.mu.Unlock()
+	if changed {
+		f.tell()
+	}
+	if b != works && !closed {
+		f.log.Warn("inference server gets no requests until it answers again", "server", s.Name, "it", string(b), "error", why)
+	}
+}
+
+// become asks a server what it tells of itself, and a question, up to three
+// times. Signs of work on requests are an answer, too. Who has not answered the
+// question in time may have much to do, unless patience was for a hang.
+func (f *Fleet) become(s *server, question engine.Request, patience time.Duration) became {
+	ctx, cancel := context.WithTimeout(f.ctx, patience)
+	defer cancel()
+	signs := s.signs.Load()
+	pause := firstPause
+	for range 3 {
+		f.mu.Lock()
+		life := s.life
+		f.mu.Unlock()
+		err := f.look(ctx, s)
+		f.mu.Lock()
+		anew := s.life != life
+		f.mu.Unlock()
+		if anew {
+			return reborn
+		}
+		there := err == nil
+		if there {
+			_, err = s.Server.Answer(ctx, question, func() {})
+		}
+		var trouble *engine.Trouble
+		switch {
+		case s.signs.Load() != signs, err == nil, fault.Is(err, fault.Invalid), fault.Is(err, fault.Denied), fault.Is(err, fault.Throttled):
+			return works
+		case errors.As(err, &trouble) && !trouble.Inside:
+			return gone
+		case ctx.Err() != nil && there && patience == inquiryTime:
+			return works
+		case ctx.Err() != nil:
+			return fails
+		}
+		sleep(ctx, pause)
+		pause *= 4
+	}
+	return fails
+}
+
+// recover asks a server that is away until it answers a question.
+func (f *Fleet) recover(s *server, question engine.Request) {
+	for {
+		f.mu.Lock()
+		wait := s.breaker.wait
+		f.mu.Unlock()
+		if !sleep(f.ctx, wait) {
+			return
+		}
+		f.mu.Lock()
+		s.breaker.waited()
+		f.mu.Unlock()
+		err := f.question(s, question)
+		f.mu.Lock()
+		s.breaker.answered(err == nil)
+		if err != nil {
+			s.why = err
+		} else {
+			s.window = newWindow(time.Now())
+		}
+		changed := f.toldAnew()
+		f.mu.Unlock()
+		if changed {
+			f.tell()
+		}
+		if err == nil {
+			f.log.Info("inference server answers again", "server", s.Name)
+			return
+		}
+	}
+}
+
+// question asks one; nil if the server answers it. Invalid and Denied are
+// answers, but a server that is loading may say that it is full.
+func (f *Fleet) question(s *server, question engine.Request) error {
+	ctx, cancel := context.WithTimeout(f.ctx, questionTime)
+	defer cancel()
+	if err := f.look(ctx, s); err != nil {
+		return err
+	}
+	_, err := s.Server.Answer(ctx, question, func() {})
+	if fault.Is(err, fault.Invalid) || fault.Is(err, fault.Denied) {
+		return nil
+	}
+	return err
+}
+
+// look asks a server for its vitals and keeps what it tells.
+func (f *Fleet) look(ctx context.Context, s *server) error {
+	v, err := s.Server.Vitals(ctx)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s.tells(v)
+	return nil
+}
+
+// questionFor is the smallest question to the model that a request is for.
+func questionFor(body []byte) engine.Request {
+	model := []byte(`""`)
+	// A body that is not JSON is asked about without a model: the server's
+	// refusal is an answer, too.
+	_ = rawjson.Members(body, func(name, v []byte) error {
+		if string(name) == "model" {
+			model = v
+		}
+		return nil
+	})
+	return engine.Request{Endpoint: engine.Chat,
+		Body: fmt.Appendf(nil, `{"model":%s,"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"temperature":0}`, model)}
+}
+
+// sleep waits; false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
