@@ -27,11 +27,12 @@ import (
 
 // flags are a worker's arguments.
 type flags struct {
-	dir, engine, model, pool string
-	parent                   int
-	inFlight                 int
-	logLevel, logFormat      string
-	watch                    setup.Options
+	dir, model, pool    string
+	engine              []string
+	parent              int
+	inFlight            int
+	logLevel, logFormat string
+	watch               setup.Options
 }
 
 // Main runs a worker until it has drained, and returns its exit code: 0 for an
@@ -68,10 +69,10 @@ func Command(name string) *cobra.Command {
 	})
 	fs := c.Flags()
 	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`, as given to rollout up")
-	fs.StringVar(&f.engine, "engine", "", "`URL` of an OpenAI-compatible server, or mock; [engine] of the config if empty")
+	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, or mock; [engine] of the config if left out")
 	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; the engine is asked if empty")
 	fs.StringVar(&f.pool, "pool", "", "the pool to work for; the installation's only one if empty")
-	fs.IntVar(&f.inFlight, "in-flight", 0, "requests at once; in_flight of the config if 0")
+	fs.IntVar(&f.inFlight, "in-flight", 0, "requests at once; in_flight of the config if 0, which finds it by trying if it is 0, too")
 	fs.IntVar(&f.parent, "parent", 0, "drain when this process is not the parent any more; 0 is never")
 	f.watch.Flags(fs)
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
@@ -98,9 +99,7 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
 	d := l.Deployment
-	if f.engine != "" {
-		d.Engine.URL = f.engine
-	}
+	d.Engine = d.Engine.At(f.engine)
 	if f.inFlight > 0 {
 		d.Worker.InFlight = f.inFlight
 	}

@@ -9,16 +9,12 @@ package process
 import (
 	"cmp"
 	"context"
-	"log/slog"
 	"os"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 
-	"rollout/gpuworker/engine"
-	"rollout/gpuworker/engine/mock"
 	"rollout/gpuworker/engine/observed"
-	"rollout/gpuworker/engine/openai"
 	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/worker"
 	"rollout/shared/capacity"
@@ -56,14 +52,15 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer e.Close()
-	e = observed.New(e, o.Deployment.Engine.URL, o.Ports)
+	limits, _ := e.(limiter)
+	watched := watchedEngine{observed.New(e, o.Deployment.Engine.String(), o.Ports), limits}
 	machine, err := describe(ctx, o.Machine)
 	if err != nil {
 		return err
 	}
 	asked := listen(ctx, o.Leave)
 	for fenced := false; ; {
-		err := once(ctx, o, asked, e, machine)
+		err := once(ctx, o, asked, watched, machine)
 		switch {
 		case fault.Is(err, fault.Fenced):
 			fenced = true
@@ -107,14 +104,14 @@ func listen(ctx context.Context, reasons <-chan string) *request {
 func passes(err error) bool { return fault.Retriable(err) || fault.Is(err, fault.Exhausted) }
 
 // once runs one worker.
-func once(ctx context.Context, o Options, asked *request, e engine.Engine, machine record.Machine) error {
+func once(ctx context.Context, o Options, asked *request, e watchedEngine, machine record.Machine) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, d := o.Deployment.Worker, o.Deployment
 	exec := infer.New(infer.Config{Engine: e, Clock: o.Ports.Clock, Log: o.Ports.Log, OnItem: samples(ctx, o.Ports),
 		Progress: w.ProgressTimeout.Std(), Request: w.RequestTimeout.Std(), Patience: patience})
 	loop := worker.New(o.Ports, worker.Config{
-		ID: ulid.Make().String(), Pool: o.Pool, Timings: host.Timings(d.Health), InFlight: w.InFlight, Checkpoint: w.Checkpoint.Std(),
+		ID: ulid.Make().String(), Pool: o.Pool, Timings: host.Timings(d.Health), InFlight: e.inFlight(w), Checkpoint: w.Checkpoint.Std(),
 		Drain: w.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine,
 	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), exec)
 	go func() {
@@ -124,6 +121,7 @@ func once(ctx context.Context, o Options, asked *request, e engine.Engine, machi
 		case <-ctx.Done():
 		}
 	}()
+	go e.follow(ctx, loop)
 	if o.Machine != nil {
 		go loop.Heed(ctx, o.Machine.Notices(ctx))
 		go watchGPUs(ctx, o.Machine, o.Ports.Log, loop.Drain)
@@ -134,29 +132,6 @@ func once(ctx context.Context, o Options, asked *request, e engine.Engine, machi
 // patience is how long an engine may be away before its shards go back to be
 // answered by others.
 const patience = 10 * time.Second
-
-// Engine connects the deployment's engine.
-func Engine(ctx context.Context, d config.Deployment, secrets secret.Store, log *slog.Logger) (engine.Engine, error) {
-	switch d.Engine.URL {
-	case "":
-		return nil, NoEngine("this worker")
-	case config.EngineMock:
-		model := config.EngineMock
-		if len(d.Pools) == 1 {
-			model = d.Pools[0].Model
-		}
-		return mock.New(mock.Config{Model: model}), nil
-	}
-	cfg := openai.Config{BaseURL: d.Engine.URL, MaxInFlight: d.Worker.InFlight, Logger: log}
-	if d.Engine.Secret != "" {
-		key, err := secrets.Get(ctx, d.Engine.Secret)
-		if err != nil {
-			return nil, fault.Wrap(err, "key of the engine %s", d.Engine.URL)
-		}
-		cfg.Key = key
-	}
-	return openai.New(cfg)
-}
 
 // NoEngine is the error of who needs an engine and was given none.
 func NoEngine(who string) error {

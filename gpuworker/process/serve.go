@@ -26,7 +26,7 @@ func Serve(ctx context.Context, d config.Deployment, model string, secrets secre
 		}
 		return d, nil
 	}
-	if d.Engine.URL == "" {
+	if len(d.Engine.Servers()) == 0 {
 		return d, NoEngine("this installation")
 	}
 	if model == "" {
@@ -63,14 +63,14 @@ func askModel(ctx context.Context, d config.Deployment, secrets secret.Store, lo
 			return model, nil
 		}
 		if !fault.Retriable(err) {
-			return "", fault.Wrap(err, "ask the engine %s for its model", d.Engine.URL)
+			return "", fault.Wrap(err, "ask the engine %s for its model", d.Engine)
 		}
 		select {
 		case <-time.After(askEvery):
 		case <-ctx.Done():
-			return "", fault.As(fault.Canceled, ctx.Err(), "ask the engine %s for its model", d.Engine.URL)
+			return "", fault.As(fault.Canceled, ctx.Err(), "ask the engine %s for its model", d.Engine)
 		case <-deadline.C:
-			return "", &fault.Error{Kind: fault.Unavailable, Op: "the engine " + d.Engine.URL + " did not answer within " + askFor.String(), Err: err,
+			return "", &fault.Error{Kind: fault.Unavailable, Op: "the engine " + d.Engine.String() + " did not answer within " + askFor.String(), Err: err,
 				Remedy: "start it, or name its model with --model to let rollout wait for it"}
 		}
 	}

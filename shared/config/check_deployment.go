@@ -10,6 +10,7 @@ const (
 	maxBucket   = 63
 	maxPool     = 32
 	maxSecret   = 64
+	maxServers  = 256
 )
 
 // Check returns the problems of a deployment that was not parsed, or was
@@ -58,26 +59,51 @@ func (h Health) check(c *checker, at string) {
 }
 
 func (w Worker) check(c *checker, at string) {
-	c.integer(at+".in_flight", &w.InFlight, 1, maxInFlight, "")
+	c.integer(at+".in_flight", &w.InFlight, 0, maxInFlight, "")
+	c.integer(at+".min_in_flight", &w.MinInFlight, 1, maxInFlight, "")
+	c.integer(at+".max_in_flight", &w.MaxInFlight, 1, maxInFlight, "")
+	if w.MinInFlight > w.MaxInFlight {
+		c.add(at+".max_in_flight", "must be at least min_in_flight (%d), is %d", w.MinInFlight, w.MaxInFlight)
+	}
 	c.positive(at+".checkpoint", w.Checkpoint)
 	c.positive(at+".progress_timeout", w.ProgressTimeout)
 	c.notNegative(at+".request_timeout", w.RequestTimeout)
 	c.notNegative(at+".drain_budget", w.DrainBudget)
 }
 
-// check accepts "" (a flag names the engine), "mock", or an HTTP base URL
+// check accepts nothing (a flag names the engine), "mock", or HTTP base URLs
 // without credentials: those come from the secret that the engine names.
 func (e Engine) check(c *checker, at string) {
 	if e.Secret != "" {
 		c.label(at+".secret", e.Secret, maxSecret, "")
 	}
-	if e.URL == "" || e.URL == EngineMock {
+	if e.URL != "" && len(e.URLs) > 0 {
+		c.add(at+".urls", "url names the engine, too: name it in one of them")
+	}
+	if e.URL != "" && e.URL != EngineMock {
+		c.server(at+".url", e.URL)
+	}
+	if len(e.URLs) > maxServers {
+		c.add(at+".urls", "must be at most %d servers, are %d", maxServers, len(e.URLs))
 		return
 	}
-	field := at + ".url"
-	u, err := url.Parse(e.URL)
+	for i, u := range e.URLs {
+		switch {
+		case u == EngineMock && len(e.URLs) > 1:
+			c.add(element(at+".urls", i), "%q is no server: name it alone, as url", EngineMock)
+		case u != EngineMock && slices.Contains(e.URLs[:i], u):
+			c.add(element(at+".urls", i), "%s is there already: name each server once", quote(u))
+		case u != EngineMock:
+			c.server(element(at+".urls", i), u)
+		}
+	}
+}
+
+// server checks a base URL.
+func (c *checker) server(field, base string) {
+	u, err := url.Parse(base)
 	switch {
-	case len(e.URL) > maxText || err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+	case len(base) > maxText || err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		c.add(field, "must be %q or a base URL such as \"http://127.0.0.1:8000/v1\"", EngineMock)
 	case u.User != nil:
 		c.add(field, "must not hold a user or password: put the key into a secret and name it as engine.secret")

@@ -97,7 +97,7 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s = %v, want %v", c.name, c.got, c.want)
 		}
 	}
-	if w.InFlight != 64 || r.Limits.Failures != 3 || r.Shard.Items != 256 || r.Kind != "batch" {
+	if w.InFlight != 0 || w.MinInFlight != 4 || w.MaxInFlight != 512 || r.Limits.Failures != 3 || r.Shard.Items != 256 || r.Kind != "batch" {
 		t.Errorf("defaults: %+v %+v", w, r)
 	}
 }

@@ -50,11 +50,13 @@ func DefaultHealth() Health {
 	}
 }
 
-// DefaultWorker returns 64 requests in flight, checkpoints after 60 s, 120 s
-// of silence of a request, 15 s to drain.
+// DefaultWorker returns 4 to 512 requests in flight a server, as it makes the
+// most of, checkpoints after 60 s, 120 s of silence of a request, 15 s to
+// drain.
 func DefaultWorker() Worker {
 	return Worker{
-		InFlight:        64,
+		MinInFlight:     4,
+		MaxInFlight:     512,
 		Checkpoint:      Duration(60 * time.Second),
 		ProgressTimeout: Duration(120 * time.Second),
 		DrainBudget:     Duration(15 * time.Second),

@@ -1,5 +1,7 @@
 package config
 
+import "strings"
+
 // Deployment is the config of one installation: D/rollout.toml on a laptop.
 // Everything in it has a default; see DefaultDeployment.
 type Deployment struct {
@@ -24,19 +26,49 @@ type Health struct {
 
 // Worker holds the settings of the worker loop.
 type Worker struct {
-	InFlight        int      `toml:"in_flight"`        // requests at once; 64
+	InFlight        int      `toml:"in_flight"`        // requests at once; 0 finds what each server makes the most of
+	MinInFlight     int      `toml:"min_in_flight"`    // of each server, if in_flight is 0; 4
+	MaxInFlight     int      `toml:"max_in_flight"`    // of each server, if in_flight is 0; 512
 	Checkpoint      Duration `toml:"checkpoint"`       // unfinished work between checkpoints; 60s
 	ProgressTimeout Duration `toml:"progress_timeout"` // longest silence of a request; 120s
 	RequestTimeout  Duration `toml:"request_timeout"`  // longest request; 0 is none
 	DrainBudget     Duration `toml:"drain_budget"`     // 15s
 }
 
-// Engine names an inference engine: "mock", or the base URL of an
-// OpenAI-compatible server.
+// Engine names an inference engine: "mock", the base URL of an
+// OpenAI-compatible server, or those of several that serve the same models.
 type Engine struct {
-	URL    string `toml:"url"`
-	Secret string `toml:"secret"` // name of the API key's secret; "" is none
+	URL    string   `toml:"url"`
+	URLs   []string `toml:"urls"`
+	Secret string   `toml:"secret"` // name of the API key's secret, for all servers; "" is none
+	// ClampMaxTokens asks again with what fits, if max_tokens does not fit the
+	// model's context.
+	ClampMaxTokens bool `toml:"clamp_max_tokens"`
 }
+
+// Servers are the engine's URLs, or "mock"; none if nobody named one.
+func (e Engine) Servers() []string {
+	if e.URL != "" {
+		return []string{e.URL}
+	}
+	return e.URLs
+}
+
+// At returns the engine at other URLs, as a command line names them; with none
+// it is as it was.
+func (e Engine) At(urls []string) Engine {
+	switch len(urls) {
+	case 0:
+	case 1:
+		e.URL, e.URLs = urls[0], nil
+	default:
+		e.URL, e.URLs = "", urls
+	}
+	return e
+}
+
+// String names the servers, for messages.
+func (e Engine) String() string { return strings.Join(e.Servers(), ", ") }
 
 // Pool is a set of workers that serve one model.
 type Pool struct {

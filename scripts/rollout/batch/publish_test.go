@@ -119,7 +119,7 @@ func TestTheInstallationOfABatchReadsAsItsConfig(t *testing.T) {
 	t.Parallel()
 	c := config.DefaultInfer()
 	c.Model.URI = "org/model"
-	c.Engine = config.Engine{URL: "http://127.0.0.1:8000/v1", Secret: "api-key"}
+	c.Engine = config.Engine{URLs: []string{"http://127.0.0.1:8000/v1", "http://127.0.0.1:8001/v1"}, Secret: "api-key", ClampMaxTokens: true}
 	c.Worker.InFlight, c.Worker.Checkpoint = 17, config.Duration(42*time.Second)
 	c.Health.Interval = config.Duration(300 * time.Millisecond)
 	dir := filepath.Join(t.TempDir(), "state")
@@ -136,7 +136,7 @@ func TestTheInstallationOfABatchReadsAsItsConfig(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, b)
 	}
-	if d.Worker != c.Worker || d.Health != c.Health || d.Engine != c.Engine {
+	if d.Worker != c.Worker || d.Health != c.Health || !reflect.DeepEqual(d.Engine, c.Engine) {
 		t.Errorf("it reads as %+v", d)
 	}
 	if len(d.Pools) != 1 || d.Pools[0].Model != "org/model" || !reflect.DeepEqual(d.Secrets, []string{"api-key"}) {

@@ -24,10 +24,11 @@ import (
 
 // inferFlags are the arguments of infer batch.
 type inferFlags struct {
-	config, resume, engine string
-	workers                int
-	dryRun                 bool
-	watch                  setup.Options
+	config, resume string
+	engine         []string
+	workers        int
+	dryRun         bool
+	watch          setup.Options
 }
 
 func inferCommand(e *Env) *cobra.Command {
@@ -50,7 +51,7 @@ func inferCommand(e *Env) *cobra.Command {
 	fs := c.Flags()
 	fs.StringVar(&f.config, "config", "", "the batch's config `file`")
 	fs.StringVar(&f.resume, "resume", "", "the `run` to go on with")
-	fs.StringVar(&f.engine, "engine", "", "`URL` of an OpenAI-compatible server, or mock; [engine] of the config if empty")
+	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, or mock; [engine] of the config if left out")
 	fs.IntVar(&f.workers, "workers", 0, "worker processes; [workers] count of the config if 0")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "check the config and every input line; ask no engine")
 	f.watch.Flags(fs)
@@ -73,7 +74,7 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 	if f.dryRun {
 		return e.dryRun(c.Context(), cfg, files)
 	}
-	if cfg.Engine.URL == "" {
+	if len(cfg.Engine.Servers()) == 0 {
 		return process.NoEngine("the model " + cfg.Model.URI)
 	}
 	return e.inferRun(c, f, cfg, files)
@@ -92,9 +93,7 @@ func (e *Env) inferConfig(c *cobra.Command, f inferFlags) (config.Infer, error) 
 	if c.Flags().Changed("workers") {
 		cfg.Workers.Count = f.workers
 	}
-	if f.engine != "" {
-		cfg.Engine.URL = f.engine
-	}
+	cfg.Engine = cfg.Engine.At(f.engine)
 	return cfg, cfg.Check()
 }
 
@@ -126,7 +125,7 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 		return err
 	}
 	defer func() { err = errors.Join(err, closeWatch()) }()
-	p, err := e.prepare(ctx, dir, "", cfg.Model.URI, log, watch, func() (err error) { // a batch that runs already keeps its id and its config
+	p, err := e.prepare(ctx, dir, nil, cfg.Model.URI, log, watch, func() (err error) { // a batch that runs already keeps its id and its config
 		if id, err = batch.RunID(cfg.Output.Dir, f.resume); err != nil {
 			return err
 		}
@@ -140,7 +139,7 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	if workers == 1 {
 		workers = 0 // in this process
 	}
-	line, err := workerLine(dir, e, slog.LevelWarn, p.deployment.Engine.URL, cfg.Model.URI, f.watch)
+	line, err := workerLine(dir, e, slog.LevelWarn, p.deployment.Engine, cfg.Model.URI, f.watch)
 	if err != nil {
 		return err
 	}

@@ -28,10 +28,11 @@ const defaultListen = "127.0.0.1:8787"
 
 // upFlags are the arguments of up.
 type upFlags struct {
-	dir, engine, model, listen string
-	workers                    int
-	once                       bool
-	watch                      setup.Options
+	dir, model, listen string
+	engine             []string
+	workers            int
+	once               bool
+	watch              setup.Options
 }
 
 func upCommand(e *Env) *cobra.Command {
@@ -47,7 +48,7 @@ func upCommand(e *Env) *cobra.Command {
 	}
 	fs := c.Flags()
 	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`; it is made if it is not there")
-	fs.StringVar(&f.engine, "engine", "", "`URL` of an OpenAI-compatible server, or mock; [engine] of DIR/rollout.toml if empty")
+	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, or mock; [engine] of DIR/rollout.toml if left out")
 	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; the engine is asked if empty")
 	fs.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP API; off for none")
 	fs.IntVar(&f.workers, "workers", 0, "worker processes; 0 is one worker in this process")
@@ -86,7 +87,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	line, err := workerLine(f.dir, e, level, p.deployment.Engine.URL, f.model, f.watch)
+	line, err := workerLine(f.dir, e, level, p.deployment.Engine, f.model, f.watch)
 	if err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ type prepared struct {
 
 // prepare opens an installation for the process that runs it; first is called
 // once no other process can be that one, and before anything is read.
-func (e *Env) prepare(ctx context.Context, dir, engine, model string, log *slog.Logger, watch observe.Watch, first func() error) (_ *prepared, err error) {
+func (e *Env) prepare(ctx context.Context, dir string, engine []string, model string, log *slog.Logger, watch observe.Watch, first func() error) (_ *prepared, err error) {
 	release, err := local.Exclusive(dir)
 	if err != nil {
 		return nil, err
@@ -145,9 +146,7 @@ func (e *Env) prepare(ctx context.Context, dir, engine, model string, log *slog.
 	}
 	closeAll := func() error { return errors.Join(closeLocal(), release()) }
 	d := l.Deployment
-	if engine != "" {
-		d.Engine.URL = engine
-	}
+	d.Engine = d.Engine.At(engine)
 	if err := d.Check(); err != nil {
 		return nil, errors.Join(err, closeAll())
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/gpuworker/cli"
+	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/observe/setup"
 )
@@ -24,11 +25,11 @@ func workerCommand(*Env) *cobra.Command {
 
 // workerLine is the command line of such a process; level is what it logs at
 // if nobody says.
-func workerLine(dir string, e *Env, level slog.Level, engine, model string, watch setup.Options) ([]string, error) {
+func workerLine(dir string, e *Env, level slog.Level, engine config.Engine, model string, watch setup.Options) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fault.As(fault.Internal, err, "find this program")
 	}
-	return append([]string{self, "worker", "--dir", dir, "--engine", engine, "--model", model,
+	return append([]string{self, "worker", "--dir", dir, "--engine", strings.Join(engine.Servers(), ","), "--model", model,
 		"--log-format", e.logFormat, "--log-level", cmp.Or(e.logLevel, strings.ToLower(level.String()))}, watch.Args()...), nil
 }

@@ -1,0 +1,88 @@
+package process
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+
+	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/fleet"
+	"rollout/gpuworker/engine/mock"
+	"rollout/gpuworker/engine/openai"
+	"rollout/gpuworker/worker"
+	"rollout/shared/config"
+	"rollout/shared/fault"
+	"rollout/shared/secret"
+)
+
+// Engine connects the deployment's engine: the mock, or a fleet of servers.
+func Engine(ctx context.Context, d config.Deployment, secrets secret.Store, log *slog.Logger) (engine.Engine, error) {
+	urls := d.Engine.Servers()
+	switch {
+	case len(urls) == 0:
+		return nil, NoEngine("this worker")
+	case urls[0] == config.EngineMock:
+		model := config.EngineMock
+		if len(d.Pools) == 1 {
+			model = d.Pools[0].Model
+		}
+		return mock.New(mock.Config{Model: model}), nil
+	}
+	var key secret.Value
+	if d.Engine.Secret != "" {
+		var err error
+		if key, err = secrets.Get(ctx, d.Engine.Secret); err != nil {
+			return nil, fault.Wrap(err, "key of the engine %s", d.Engine)
+		}
+	}
+	w := d.Worker
+	cfg := fleet.Config{InFlight: w.InFlight, Min: w.MinInFlight, Max: w.MaxInFlight, Log: log}
+	for _, u := range urls {
+		c, err := openai.New(openai.Config{BaseURL: u, Key: key, MaxInFlight: cmp.Or(w.InFlight, w.MaxInFlight),
+			ClampMaxTokens: d.Engine.ClampMaxTokens, Logger: log})
+		if err != nil {
+			return nil, err
+		}
+		cfg.Servers = append(cfg.Servers, fleet.Member{Name: u, Server: c})
+	}
+	return fleet.New(cfg), nil
+}
+
+// mockInFlight is what the mock gets at once if nobody says.
+const mockInFlight = 64
+
+// limiter is an engine that says how many requests it takes at once.
+type limiter interface {
+	Limit() int
+	Changes() <-chan struct{} // gets a value when Limit may have changed
+}
+
+// watchedEngine is the engine that a worker asks, and what it says of how many
+// requests it takes; nil if it does not say.
+type watchedEngine struct {
+	engine.Engine
+	limits limiter
+}
+
+// inFlight is how many requests a worker begins with.
+func (e watchedEngine) inFlight(w config.Worker) int {
+	if e.limits != nil {
+		return e.limits.Limit()
+	}
+	return cmp.Or(w.InFlight, mockInFlight)
+}
+
+// follow lets a worker make as many requests at once as the engine takes.
+func (e watchedEngine) follow(ctx context.Context, w *worker.Worker) {
+	if e.limits == nil {
+		return
+	}
+	for {
+		select {
+		case <-e.limits.Changes():
+			w.SetInFlight(e.limits.Limit())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
