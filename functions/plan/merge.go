@@ -3,13 +3,8 @@ package plan
 import (
 	"bytes"
 	"context"
-	"errors"
-	"io"
-	"slices"
 
 	"rollout/events"
-	"rollout/shared/blob"
-	"rollout/shared/cuttable"
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -63,90 +58,41 @@ func (p *Planner) mergeOne(ctx context.Context, id identity.RunID, doc record.Pl
 	}
 	e := record.IndexEntry{Range: k, Input: in, FirstShard: doc.Shards, Shards: res.Shards,
 		FirstItem: doc.Items, Items: res.Items, FirstLine: doc.Lines, Lines: res.Lines}
-	if res.IDs > 0 {
-		var err error
-		if e.Duplicates, err = p.duplicates(ctx, id, doc, e); err != nil {
-			if fault.Is(err, fault.NotFound) { // it would pass for a range to come
-				err = fault.As(fault.Corrupt, err, "an id list is gone")
-			}
-			return doc, fault.Wrap(err, "find duplicate ids in range %d of run %s", k, id)
+	var err error
+	if doc, err = p.compare(ctx, id, doc, res, &e); err != nil {
+		if fault.Is(err, fault.NotFound) { // it would pass for a range to come
+			err = fault.As(fault.Corrupt, err, "a list of hashes is gone")
 		}
-		doc.Explicit = append(doc.Explicit, k)
+		return doc, fault.Wrap(err, "compare range %d of run %s with those before it", k, id)
 	}
-	_, err := p.Blobs.Put(ctx, record.IndexKey(id, k), bytes.NewReader(record.Encode(e)), blob.PutOptions{CreateOnly: true})
-	if err != nil && !fault.Is(err, fault.Conflict) {
+	if err := p.put(ctx, record.IndexKey(id, k), bytes.NewReader(record.Encode(e))); err != nil {
 		return doc, err
 	}
 	doc.Merged, doc.Shards, doc.Items, doc.Lines = k+1, doc.Shards+res.Shards, doc.Items+res.Items, doc.Lines+res.Lines
 	return doc, nil
 }
 
-// listsAtOnce bounds how many id lists are open at the same time.
-const listsAtOnce = 64
-
-// duplicates finds the lines of range e whose id an earlier line of the run
-// has. Earlier ranges are looked at in groups, in order: the first line wins.
-func (p *Planner) duplicates(ctx context.Context, id identity.RunID, doc record.Plan, e record.IndexEntry) ([]record.Duplicate, error) {
-	found := map[uint32]record.Duplicate{} // by line
-	same := map[uint32]bool{}              // found in the range itself only
-	groups := slices.Collect(slices.Chunk(doc.Explicit, listsAtOnce))
-	if len(groups) == 0 {
-		groups = [][]int{nil}
+// compare finds the items of a planned range that repeat an earlier one of the
+// run. An item whose id is taken is an error: nobody's copy, nobody's original.
+func (p *Planner) compare(ctx context.Context, id identity.RunID, doc record.Plan, res record.RangeResult, e *record.IndexEntry) (record.Plan, error) {
+	ids := comparison{planner: p, id: id, of: record.IDs, rng: e.Range, count: res.IDs, lists: doc.IDs}
+	if res.Requests > 0 {
+		ids.seen = newItems(res.Items)
 	}
-	for _, g := range groups {
-		ds, err := p.duplicatesIn(ctx, id, e.Range, g)
-		if err != nil {
-			return nil, err
-		}
-		for _, d := range ds {
-			if _, known := found[d.Line]; known && (!same[d.Line] || d.List == cuttable.SameList) {
-				continue
-			}
-			first := e
-			if d.List != cuttable.SameList {
-				if err := input.ReadJSON(ctx, p.Blobs, record.IndexKey(id, g[d.List]), &first); err != nil {
-					return nil, err
-				}
-			}
-			same[d.Line] = d.List == cuttable.SameList
-			found[d.Line] = record.Duplicate{Line: uint64(d.Line) + 1, FirstInput: first.Input, FirstLine: first.FirstLine + uint64(d.FirstLine) + 1}
-		}
+	var err error
+	if doc.IDs, e.Duplicates, err = ids.run(ctx); err != nil {
+		return doc, err
 	}
-	out := make([]record.Duplicate, 0, len(found))
-	for _, d := range found {
-		out = append(out, d)
-	}
-	slices.SortFunc(out, func(a, b record.Duplicate) int { return int(int64(a.Line) - int64(b.Line)) })
-	return out, nil
+	requests := comparison{planner: p, id: id, of: record.Requests, rng: e.Range, count: res.Requests, lists: doc.Requests, skip: ids.seen.has}
+	doc.Requests, e.Copies, err = requests.run(ctx)
+	return doc, err
 }
 
-// duplicatesIn compares a range's id list with those of earlier ranges.
-func (p *Planner) duplicatesIn(ctx context.Context, id identity.RunID, rng int, earlier []int) (ds []cuttable.Duplicate, err error) {
-	var open []io.Closer
-	defer func() {
-		for _, c := range open {
-			err = errors.Join(err, c.Close())
-		}
-	}()
-	list := func(k int) (io.Reader, error) {
-		r, _, err := p.Blobs.Get(ctx, record.IDListKey(id, k), blob.GetOptions{})
-		if err != nil {
-			return nil, err
-		}
-		open = append(open, r)
-		return r, nil
-	}
-	current, err := list(rng)
-	if err != nil {
-		return nil, err
-	}
-	var lists []io.Reader
-	for _, k := range earlier {
-		r, err := list(k)
-		if err != nil {
-			return nil, err
-		}
-		lists = append(lists, r)
-	}
-	return cuttable.Duplicates(current, lists)
-}
+// items is a set of a range's items.
+type items []uint64
+
+func newItems(n uint64) items { return make(items, (n+63)/64) }
+
+func (s items) add(i uint32) { s[i/64] |= 1 << (i % 64) }
+
+func (s items) has(i uint32) bool { return s[i/64]&(1<<(i%64)) != 0 }

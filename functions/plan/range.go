@@ -7,7 +7,6 @@ import (
 	"io"
 
 	"rollout/events"
-	"rollout/shared/blob"
 	"rollout/shared/cuttable"
 	"rollout/shared/dialect"
 	"rollout/shared/engine/identity"
@@ -54,36 +53,29 @@ type cut struct {
 	source        record.Ranges
 	offset, limit int64
 
-	totals cuttable.Totals
-	ids    cuttable.IDList
+	totals   cuttable.Totals
+	ids      hashes
+	requests hashes
 }
 
-// run leaves the cut table, the id list, and then the range result, which
-// says that the others are whole.
+// run leaves the cut table, the lists of hashes, and then the range result,
+// which says that the others are whole.
 func (c *cut) run(ctx context.Context) error {
 	id := c.manifest.Run
-	err := c.stream(ctx, record.CutTableKey(id, c.rng), func(w io.Writer) error { return c.table(ctx, w) })
+	err := c.planner.stream(ctx, record.CutTableKey(id, c.rng), func(w io.Writer) error { return c.table(ctx, w) })
 	if err != nil {
 		return err
 	}
-	if c.ids.Len() > 0 {
-		err := c.stream(ctx, record.IDListKey(id, c.rng), func(w io.Writer) error {
-			return c.ids.Write(w, uint32(c.input), uint32(c.offset/record.RangeSize))
-		})
-		if err != nil {
-			return err
-		}
-	}
-	res := record.RangeResult{Shards: int(c.totals.Rows), Items: c.totals.Items, Lines: c.totals.Lines, IDs: c.ids.Len()}
-	return c.put(ctx, record.RangeKey(id, c.rng), bytes.NewReader(record.Encode(res)))
+	res := record.RangeResult{Shards: int(c.totals.Rows), Items: c.totals.Items, Lines: c.totals.Lines, IDs: c.ids.total, Requests: c.requests.total}
+	return c.planner.put(ctx, record.RangeKey(id, c.rng), bytes.NewReader(record.Encode(res)))
 }
 
 // table streams the range through a cutter into its cut table, and leaves
-// totals and ids.
+// totals and lists of hashes.
 func (c *cut) table(ctx context.Context, w io.Writer) error {
 	opts := cuttable.CutOptions{Input: uint32(c.input), MaxItems: c.manifest.Config.Shard.Items, MaxBytes: cuttable.CutBytes(c.source.Size)}
 	cutter := cuttable.NewCutter(opts)
-	c.ids = cuttable.IDList{}
+	c.ids, c.requests = hashes{of: record.IDs, cut: c}, hashes{of: record.Requests, cut: c}
 	index := c.offset / record.RangeSize
 	scan := cuttable.ScanRange(index)
 	r, err := input.Open(ctx, c.planner.Blobs, c.source.Key, c.source.Version, scan.Offset, 0)
@@ -103,7 +95,6 @@ func (c *cut) table(ctx context.Context, w io.Writer) error {
 const checkEvery = 1024
 
 func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *cuttable.Cutter, out *cuttable.Writer) error {
-	name := dialect.Name(c.manifest.Dialect)
 	for n := 0; ; n++ {
 		if n%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -123,9 +114,8 @@ func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *cuttab
 		if l.Blank || l.TooLong {
 			continue
 		}
-		if id, ok := dialect.ScanID(name, l.Bytes); ok {
-			t := cutter.Totals()
-			c.ids.Add(id, uint32(t.Items-1), uint32(t.Lines-1))
+		if err := c.hash(ctx, l.Bytes, cutter.Totals()); err != nil {
+			return err
 		}
 	}
 	if row, ok := cutter.Flush(); ok {
@@ -133,36 +123,56 @@ func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *cuttab
 			return err
 		}
 	}
+	if err := errors.Join(c.ids.flush(ctx), c.requests.flush(ctx)); err != nil {
+		return err
+	}
 	return out.Flush()
 }
 
-// errPutOver cuts off the writer of an object that needs no more bytes.
-var errPutOver = errors.New("the put is over")
-
-// stream puts what write writes, create-only. Write always runs to its end,
-// since it counts as well.
-func (c *cut) stream(ctx context.Context, key string, write func(io.Writer) error) error {
-	r, w := io.Pipe()
-	done := make(chan error, 1)
-	go func() {
-		err := write(w)
-		w.CloseWithError(err)
-		done <- err
-	}()
-	putErr := c.put(ctx, key, r)
-	r.CloseWithError(errPutOver)
-	writeErr := <-done
-	if putErr == nil && writeErr != nil { // the object was there already
-		return write(io.Discard)
+// hash notes what the line, the last that was cut, is compared by.
+func (c *cut) hash(ctx context.Context, line []byte, t cuttable.Totals) error {
+	name := dialect.Name(c.manifest.Dialect)
+	at := cuttable.Place{Range: uint32(c.rng), Item: uint32(t.Items - 1), Line: uint32(t.Lines - 1)}
+	if id, ok := dialect.ScanID(name, line); ok {
+		if err := c.ids.add(ctx, cuttable.HashID(id), at); err != nil {
+			return err
+		}
 	}
-	return putErr
+	if d := c.manifest.Config.Dedupe; d.Enabled {
+		it, err := dialect.Parse(name, line)
+		if err != nil || it.CheckModel(c.manifest.ModelURI) != nil || it.Sampled(c.manifest.Config.Sampling) && !d.Sampled {
+			return nil // it is not asked at all, or for itself
+		}
+		return c.requests.add(ctx, cuttable.HashOf(it.Asks()), at)
+	}
+	return nil
 }
 
-// put creates an object; one that is there has the same bytes.
-func (c *cut) put(ctx context.Context, key string, r io.Reader) error {
-	_, err := c.planner.Blobs.Put(ctx, key, r, blob.PutOptions{CreateOnly: true})
-	if fault.Is(err, fault.Conflict) {
+// hashes are the hashes of one kind in a range, of which no more than a
+// segment is in memory.
+type hashes struct {
+	cut   *cut
+	of    record.Hashed
+	list  cuttable.HashList
+	total int
+}
+
+func (h *hashes) add(ctx context.Context, sum cuttable.Hash, at cuttable.Place) error {
+	h.list.Add(sum, at)
+	h.total++
+	if h.list.Full() {
+		return h.flush(ctx)
+	}
+	return nil
+}
+
+// flush writes the segment.
+func (h *hashes) flush(ctx context.Context) error {
+	if h.list.Len() == 0 {
 		return nil
 	}
+	key := record.SegmentKey(h.cut.manifest.Run, h.cut.rng, (h.total-1)/cuttable.SegmentEntries, h.of)
+	err := h.cut.planner.stream(ctx, key, h.list.Write)
+	h.list.Reset()
 	return err
 }

@@ -41,6 +41,13 @@ func (r Run) check(c *checker, at string) {
 	}
 	r.Shard.check(c, under(at, "shard"))
 	r.Limits.check(c, under(at, "limits"))
+	r.Dedupe.check(c, under(at, "dedupe"))
+}
+
+func (d Dedupe) check(c *checker, at string) {
+	if d.Sampled && !d.Enabled {
+		c.add(at+".sampled", "says which requests are asked once, but none are: set enabled = true, or remove it")
+	}
 }
 
 func (m Model) check(c *checker, at string) {

@@ -88,6 +88,7 @@ type Infer struct {
 	Storage       InferStorage `toml:"storage"`
 	Shard         Shard        `toml:"shard"`
 	Limits        Limits       `toml:"limits"`
+	Dedupe        Dedupe       `toml:"dedupe"`
 	Health        Health       `toml:"health"`
 	Worker        Worker       `toml:"worker"`
 }

@@ -16,6 +16,7 @@ func (f Infer) Run() Run {
 	r.Input.Dialect = f.Input.Dialect
 	r.Shard = f.Shard
 	r.Limits = f.Limits
+	r.Dedupe = f.Dedupe
 	return r
 }
 
@@ -49,6 +50,7 @@ func (f Infer) check(c *checker) {
 	f.Engine.check(c, "engine")
 	f.Shard.check(c, "shard")
 	f.Limits.check(c, "limits")
+	f.Dedupe.check(c, "dedupe")
 	f.Health.check(c, "health")
 	f.Worker.check(c, "worker")
 }

@@ -20,6 +20,16 @@ type Run struct {
 	Input         Input    `toml:"input" json:"input"`
 	Shard         Shard    `toml:"shard" json:"shard"`
 	Limits        Limits   `toml:"limits" json:"limits"`
+	Dedupe        Dedupe   `toml:"dedupe" json:"dedupe,omitzero"`
+}
+
+// Dedupe says whether a request that several lines make is asked once. It is
+// then its first line's, and the others get copies of that line's answer.
+type Dedupe struct {
+	Enabled bool `toml:"enabled" json:"enabled,omitempty"`
+	// Sampled includes requests that a server may answer differently each
+	// time: with a temperature that is not 0, or for several answers.
+	Sampled bool `toml:"sampled" json:"sampled,omitempty"`
 }
 
 // Model names the model. An empty URI is the deployment's only pool's model.

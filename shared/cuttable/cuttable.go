@@ -1,9 +1,10 @@
-// Package cuttable is how a run's input is cut into shards, and the two binary
+// Package cuttable is how a run's input is cut into shards, and the binary
 // objects in which plan keeps what it found in a range of an input object: the
-// cut table, one row a shard, and the sorted list of the lines' own ids.
+// cut table, one row a shard; sorted lists of hashes, of the lines' own ids
+// and of what they ask; and the items that repeat an earlier one.
 //
 // The same object and options give the same cuts anywhere (invariant I10), and
-// shards never span ranges. Item and line numbers in both objects count from
+// shards never span ranges. Item and line numbers in these objects count from
 // the start of their range: ranges are planned in parallel. The package is
 // pure but for the readers and writers it is given, and never looks inside a
 // line.

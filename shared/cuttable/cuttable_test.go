@@ -117,9 +117,12 @@ func TestWriteErrorsAreReturned(t *testing.T) {
 	if err := w.Flush(); !fault.Is(err, fault.Exhausted) {
 		t.Errorf("Flush: %v", err)
 	}
-	var l cuttable.IDList
-	if err := l.Write(full{}, 0, 0); !fault.Is(err, fault.Exhausted) {
-		t.Errorf("Write: %v", err)
+	var l cuttable.HashList
+	if err := l.Write(full{}); !fault.Is(err, fault.Exhausted) {
+		t.Errorf("hashes: %v", err)
+	}
+	if err := cuttable.NewRepeatWriter(full{}).Flush(); !fault.Is(err, fault.Exhausted) {
+		t.Errorf("repeats: %v", err)
 	}
 }
 

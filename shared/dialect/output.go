@@ -54,6 +54,8 @@ const prefix = "input_"
 // ours reports whether output rows of the dialect have a member by that name.
 func ours(d Name, name []byte) bool {
 	switch string(name) {
+	case copyOf:
+		return true
 	case "id":
 		return d == Plain || d == OpenAI
 	case "completion", "completions", "sampling_params", "model_uri", "finish_reason", "reasoning", "tool_calls",

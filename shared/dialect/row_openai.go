@@ -15,11 +15,10 @@ func (w *row) openAI(it *Item, m Model, r Result) {
 	w.int("status_code", 200)
 	w.text("request_id", "req_"+name)
 	w.open("body", '{')
+	w.text("id", completionName(it.Endpoint, name))
 	if it.Endpoint == Chat {
-		w.text("id", "chatcmpl-"+name)
 		w.text("object", "chat.completion")
 	} else {
-		w.text("id", "cmpl-"+name)
 		w.text("object", "text_completion")
 	}
 	w.int("created", r.GeneratedAt.Unix())
@@ -65,6 +64,13 @@ func (w *row) choice(e Endpoint, index int, a Answer) {
 	}
 	w.textOrNull("finish_reason", a.FinishReason)
 	w.end('}')
+}
+
+func completionName(e Endpoint, name string) string {
+	if e == Chat {
+		return "chatcmpl-" + name
+	}
+	return "cmpl-" + name
 }
 
 // nameOf derives, from the line's own id, the name in the ids that this

@@ -21,13 +21,13 @@ import (
 	"rollout/shared/record"
 )
 
-// Bounds of the caches: entries of the index and their duplicates, pages of
-// cut tables.
+// Bounds of the caches: entries of the index, pages of cut tables, indexes of
+// repeats.
 const (
-	maxEntries    = 512
-	maxDuplicates = 1 << 20
-	maxPages      = 64
-	pageRows      = 256
+	maxEntries       = 512
+	maxPages         = 64
+	pageRows         = 256
+	maxRepeatIndexes = 64
 )
 
 // Index finds shards. Safe for concurrent use.
@@ -35,11 +35,11 @@ type Index struct {
 	blobs blob.Store
 	docs  document.Store
 
-	mu         sync.Mutex
-	plans      map[identity.RunID]record.Plan // as last read
-	entries    map[rangeOf]record.IndexEntry
-	duplicates int // of all entries
-	pages      map[pageOf][]cuttable.Row
+	mu      sync.Mutex
+	plans   map[identity.RunID]record.Plan // as last read
+	entries map[rangeOf]record.IndexEntry
+	pages   map[pageOf][]cuttable.Row
+	repeats map[repeatsOf]cuttable.RepeatIndex
 }
 
 type rangeOf struct {
@@ -55,7 +55,7 @@ type pageOf struct {
 // NewIndex returns an index over the ports.
 func NewIndex(blobs blob.Store, docs document.Store) *Index {
 	return &Index{blobs: blobs, docs: docs, plans: map[identity.RunID]record.Plan{},
-		entries: map[rangeOf]record.IndexEntry{}, pages: map[pageOf][]cuttable.Row{}}
+		entries: map[rangeOf]record.IndexEntry{}, pages: map[pageOf][]cuttable.Row{}, repeats: map[repeatsOf]cuttable.RepeatIndex{}}
 }
 
 // Plan returns the run's plan, with at least the given number of shards and
@@ -90,39 +90,21 @@ func (x *Index) Entry(ctx context.Context, run identity.RunID, rng int) (record.
 	if ok {
 		return e, nil
 	}
-	b, err := Read(ctx, x.blobs, record.IndexKey(run, rng), maxIndexEntry)
+	b, err := Read(ctx, x.blobs, record.IndexKey(run, rng), maxSmall)
 	if err != nil {
 		return e, err
 	}
 	if err := record.Decode(b, &e, record.IndexKey(run, rng)); err != nil {
 		return e, err
 	}
-	x.remember(k, e)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	put(x.entries, k, e, maxEntries)
 	return e, nil
 }
 
-// remember keeps an entry. Entries of ranges full of duplicates are large:
-// others make room for them.
-func (x *Index) remember(k rangeOf, e record.IndexEntry) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if _, ok := x.entries[k]; ok {
-		return
-	}
-	for other, o := range x.entries {
-		if len(x.entries) < maxEntries && x.duplicates+len(e.Duplicates) <= maxDuplicates {
-			break
-		}
-		delete(x.entries, other)
-		x.duplicates -= len(o.Duplicates)
-	}
-	x.entries[k] = e
-	x.duplicates += len(e.Duplicates)
-}
-
-// maxIndexEntry bounds an index entry: a range of nothing but short duplicate
-// lines has some millions of them.
-const maxIndexEntry = 512 << 20
+// maxSmall bounds the small objects that are read whole.
+const maxSmall = 1 << 20
 
 // Find returns the range of a planned shard, and its row in the range's cut
 // table.
@@ -232,7 +214,7 @@ func Read(ctx context.Context, blobs blob.Store, key string, limit int64) ([]byt
 
 // ReadJSON reads a small object into v.
 func ReadJSON(ctx context.Context, blobs blob.Store, key string, v any) error {
-	b, err := Read(ctx, blobs, key, maxIndexEntry)
+	b, err := Read(ctx, blobs, key, maxSmall)
 	if err != nil {
 		return err
 	}

@@ -21,6 +21,9 @@ type Line struct {
 	TooLong int64
 	// Duplicate names the line that had this line's id first; nil if none.
 	Duplicate *dialect.Place
+	// Original names the line that asks the same and came first, if the run
+	// asks it once: this one gets a copy of its answer. Nil if none.
+	Original *dialect.Place
 }
 
 // Shard is a shard's lines. They are verified to be the planned bytes.
@@ -83,35 +86,12 @@ func (x *Index) Load(ctx context.Context, m record.Manifest, rng, row int) (Shar
 		} else {
 			line.Bytes = append([]byte(nil), l.Bytes...)
 		}
-		line.Duplicate = duplicate(e, m, inRange)
 		s.Lines = append(s.Lines, line)
 	}
 	if h.Sum() != identity.ContentID(cut.Digest) || len(s.Lines) != int(cut.Items) {
 		return Shard{}, changed(src.Key)
 	}
-	return s, nil
-}
-
-func duplicate(e record.IndexEntry, m record.Manifest, line uint64) *dialect.Place {
-	// Duplicates are sorted by line.
-	lo, hi := 0, len(e.Duplicates)
-	for lo < hi {
-		mid := int(uint(lo+hi) / 2)
-		if e.Duplicates[mid].Line < line {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	if lo == len(e.Duplicates) || e.Duplicates[lo].Line != line {
-		return nil
-	}
-	d := e.Duplicates[lo]
-	first := dialect.Place{Line: d.FirstLine}
-	if d.FirstInput >= 0 && d.FirstInput < len(m.Inputs) {
-		first.File = m.Inputs[d.FirstInput].Label()
-	}
-	return &first
+	return s, x.mark(ctx, m, e, cut, s.Lines)
 }
 
 // Open opens a range of a pinned input. Missing is NotFound; another version

@@ -34,8 +34,8 @@ func FuzzDecode(f *testing.F) {
 	for i, v := range []any{
 		record.Manifest{Schema: 1, Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", CreatedAt: now, Inputs: []record.Input{{Key: "prompts/x.jsonl", Size: 3}}},
 		record.Control{Schema: 1, Sequence: 2, Desired: record.Pause, At: now},
-		record.Plan{Schema: 1, Ranges: []record.Ranges{{Key: "k", Size: 9, Count: 1}}, Total: 1, Explicit: []int{0}},
-		record.IndexEntry{Shards: 3, Duplicates: []record.Duplicate{{Line: 1}}},
+		record.Plan{Schema: 1, Ranges: []record.Ranges{{Key: "k", Size: 9, Count: 1}}, Total: 1, IDs: []record.Hashes{{From: 0, To: 1, Count: 2}}},
+		record.IndexEntry{Shards: 3, Duplicates: 1, Copies: 2},
 		record.RangeResult{Shards: 1}, record.Summary{}, record.WorkerMark{}, health.Beat{}, shard.Doc{}, state,
 	} {
 		f.Add(byte(i), record.Encode(v))

@@ -78,7 +78,18 @@ type Plan struct {
 	Problem  string   `json:"problem,omitempty"`  // why planning can't go on, in words
 	Trouble  Trouble  `json:"trouble,omitempty"`  // and in kind
 	Control  uint64   `json:"control,omitempty"`  // the control sequence under which it was met
-	Explicit []int    `json:"explicit,omitempty"` // merged ranges with an id list
+	IDs      []Hashes `json:"ids,omitempty"`      // the merged ranges' own ids
+	Requests []Hashes `json:"requests,omitempty"` // and what they ask, if the run asks that once
+}
+
+// Hashes names a list of the hashes that are new in the merged ranges from
+// From to To, exclusive. Many lists of one level are joined to one of the
+// next, so that there never are many.
+type Hashes struct {
+	From  int    `json:"from"`
+	To    int    `json:"to"`
+	Level int    `json:"level,omitempty"`
+	Count uint64 `json:"count"`
 }
 
 // Trouble is the kind of problem that a plan has met.
@@ -137,7 +148,9 @@ type RangeResult struct {
 	Shards int    `json:"shards"`
 	Items  uint64 `json:"items"`
 	Lines  uint64 `json:"lines"`
-	IDs    int    `json:"ids"` // explicit ids; an id list exists if not 0
+	IDs    int    `json:"ids"` // explicit ids
+	// Requests is how many items may share their answer with another.
+	Requests int `json:"requests,omitempty"`
 }
 
 // IndexEntry is the object index/<k>: where range k stands among all ranges.
@@ -150,15 +163,9 @@ type IndexEntry struct {
 	Items      uint64 `json:"items"`
 	FirstLine  uint64 `json:"first_line"` // lines of the same input before the range
 	Lines      uint64 `json:"lines"`
-	// Duplicates are the lines of this range, by line number in the range,
-	// whose id an earlier line has.
-	Duplicates []Duplicate `json:"duplicates,omitempty"`
-}
-
-// Duplicate is a line whose id is taken: the line's number within its range,
-// and the input and line that came first.
-type Duplicate struct {
-	Line       uint64 `json:"line"`
-	FirstInput int    `json:"first_input"`
-	FirstLine  uint64 `json:"first_line"`
+	// Duplicates is how many items of the range have an id that an earlier one
+	// of the run has, Copies how many ask what an earlier one asks. Which they
+	// are is in an object of repeats, if there are any.
+	Duplicates int `json:"duplicates,omitempty"`
+	Copies     int `json:"copies,omitempty"`
 }

@@ -43,8 +43,14 @@ func UnpackedKey(r identity.RunID, input int) string {
 func CutTableKey(r identity.RunID, rng int) string {
 	return fmt.Sprintf("%s%s/plan/%06d.cuts", WorkDir, r, rng)
 }
-func IDListKey(r identity.RunID, rng int) string {
-	return fmt.Sprintf("%s%s/plan/%06d.ids", WorkDir, r, rng)
+func SegmentKey(r identity.RunID, rng, segment int, of Hashed) string {
+	return fmt.Sprintf("%s%s/plan/%06d-%03d.%s", WorkDir, r, rng, segment, of)
+}
+func HashesKey(r identity.RunID, h Hashes, of Hashed) string {
+	return fmt.Sprintf("%s%s/index/%06d-%06d.%s", WorkDir, r, h.From, h.To, of)
+}
+func RepeatsKey(r identity.RunID, rng int, of Hashed) string {
+	return fmt.Sprintf("%s%s/index/%06d.%s", WorkDir, r, rng, of)
 }
 func RangeKey(r identity.RunID, rng int) string {
 	return fmt.Sprintf("%s%s/plan/%06d.json", WorkDir, r, rng)
@@ -52,6 +58,15 @@ func RangeKey(r identity.RunID, rng int) string {
 func IndexKey(r identity.RunID, rng int) string {
 	return fmt.Sprintf("%s%s/index/%06d.json", WorkDir, r, rng)
 }
+
+// Hashed is what lines are compared by. Example: "ids".
+type Hashed string
+
+// What lines are compared by.
+const (
+	IDs      Hashed = "ids"      // their own ids: a line that repeats one is an error
+	Requests Hashed = "requests" // what they ask: a line that repeats it is a copy
+)
 
 // shardsPerFolder is how many shards share a folder: where a bucket is a folder
 // tree, each new folder costs two synced writes, and many entries slow one down.

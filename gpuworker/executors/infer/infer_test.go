@@ -18,6 +18,7 @@ import (
 	"rollout/gpuworker/worker"
 	"rollout/shared/clock"
 	"rollout/shared/config"
+	"rollout/shared/cuttable"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
@@ -364,7 +365,8 @@ func TestADuplicateIsNotAskedAndNamesTheFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t, inputtest.Manifest(0), `{"id":"a","prompt":"1"}`+"\n\n"+`{"id":"a","prompt":"2"}`+"\n", nil)
-		e := record.IndexEntry{Shards: 1, Items: 2, Lines: 3, Duplicates: []record.Duplicate{{Line: 3, FirstInput: 0, FirstLine: 1}}}
+		e := record.IndexEntry{Shards: 1, Items: 2, Lines: 3, Duplicates: 1}
+		inputtest.Repeats(t, d.Ports, 0, record.IDs, cuttable.Repeat{Item: 1})
 		inputtest.Put(t, d.Ports, record.IndexKey(run, 0), string(record.Encode(e)))
 		d.work(time.Minute)
 		got := d.rows()

@@ -139,6 +139,17 @@ func Model(uri, revision string) ContentID {
 	return Content([]byte(uri))
 }
 
+// Request returns blake3(endpoint ‖ 0 ‖ request): items of one run with the
+// same one make the same request.
+func Request(endpoint string, request []byte) ContentID {
+	h := hashers.Get().(*Hasher)
+	defer hashers.Put(h)
+	h.Reset()
+	h.Write([]byte(endpoint + "\x00"))
+	h.Write(request)
+	return h.Sum()
+}
+
 // seedMask keeps seeds within 31 bits, which every server takes.
 const seedMask = 1<<31 - 1
 

@@ -98,6 +98,19 @@ func plan(t testing.TB, p host.Ports, m record.Manifest, doc record.Plan, i int,
 	return doc
 }
 
+// Repeats leaves the repeats of a range under the plan's index, whose entry
+// must count them.
+func Repeats(t testing.TB, p host.Ports, rng int, of record.Hashed, repeats ...cuttable.Repeat) {
+	t.Helper()
+	var b bytes.Buffer
+	w := cuttable.NewRepeatWriter(&b)
+	for _, r := range repeats {
+		check(t, w.Append(r))
+	}
+	check(t, w.Flush())
+	Put(t, p, record.RepeatsKey(RunID, rng, of), b.String())
+}
+
 // Put puts an object and returns its version.
 func Put(t testing.TB, p host.Ports, key, content string) string {
 	t.Helper()

@@ -1,0 +1,156 @@
+package input
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"rollout/shared/blob"
+	"rollout/shared/cuttable"
+	"rollout/shared/dialect"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// repeatsOf names a range's repeats of one kind.
+type repeatsOf struct {
+	rangeOf
+	of record.Hashed
+}
+
+// mark tells the lines of a shard which of them repeat an earlier one.
+func (x *Index) mark(ctx context.Context, m record.Manifest, e record.IndexEntry, cut cuttable.Row, lines []Line) error {
+	err := x.eachRepeat(ctx, m, e, cut, record.IDs, e.Duplicates, func(i int, first *dialect.Place) { lines[i].Duplicate = first })
+	if err != nil {
+		return err
+	}
+	return x.eachRepeat(ctx, m, e, cut, record.Requests, e.Copies, func(i int, first *dialect.Place) { lines[i].Original = first })
+}
+
+// eachRepeat gives every item of a shard that repeats an earlier one, by its
+// number in the shard. count is how many the range has.
+func (x *Index) eachRepeat(ctx context.Context, m record.Manifest, e record.IndexEntry, cut cuttable.Row, of record.Hashed, count int, give func(int, *dialect.Place)) error {
+	if count == 0 {
+		return nil
+	}
+	k := repeatsOf{rangeOf{m.Run, e.Range}, of}
+	lo := uint32(cut.FirstItem)
+	rs, err := x.readRepeats(ctx, k, count, lo, lo+cut.Items)
+	if err != nil {
+		return fault.Wrap(err, "read %s", record.RepeatsKey(m.Run, e.Range, of))
+	}
+	for _, r := range rs {
+		first, err := x.place(ctx, m, r.First)
+		if err != nil {
+			return err
+		}
+		give(int(r.Item-lo), &first)
+	}
+	return nil
+}
+
+// place says where a planned item stands.
+func (x *Index) place(ctx context.Context, m record.Manifest, p cuttable.Place) (dialect.Place, error) {
+	e, err := x.Entry(ctx, m.Run, int(p.Range))
+	if err != nil {
+		return dialect.Place{}, err
+	}
+	if e.Input < 0 || e.Input >= len(m.Inputs) {
+		return dialect.Place{}, fault.New(fault.Corrupt, "range %d of run %s names input %d of %d", p.Range, m.Run, e.Input, len(m.Inputs))
+	}
+	return dialect.Place{Item: e.FirstItem + uint64(p.Item), File: m.Inputs[e.Input].Label(), Line: e.FirstLine + uint64(p.Line) + 1}, nil
+}
+
+// readRepeats returns the repeats among the items [lo, hi) of a range that has
+// count of them.
+func (x *Index) readRepeats(ctx context.Context, k repeatsOf, count int, lo, hi uint32) ([]cuttable.Repeat, error) {
+	key := record.RepeatsKey(k.run, k.rng, k.of)
+	x.mu.Lock()
+	index, ok := x.repeats[k]
+	x.mu.Unlock()
+	if !ok {
+		b, err := x.part(ctx, key, cuttable.RepeatOffset(count), 4*int64(cuttable.RepeatPages(count)))
+		if err != nil {
+			return nil, err
+		}
+		if index, err = cuttable.ParseRepeatIndex(b, count); err != nil {
+			return nil, err
+		}
+		x.mu.Lock()
+		put(x.repeats, k, index, maxRepeatIndexes)
+		x.mu.Unlock()
+	}
+	from, to := index.Pages(lo, hi)
+	first, behind := from*cuttable.RepeatPage, min(to*cuttable.RepeatPage, count)
+	if first >= behind {
+		return nil, nil
+	}
+	b, err := x.part(ctx, key, cuttable.RepeatOffset(first), cuttable.RepeatOffset(behind)-cuttable.RepeatOffset(first))
+	if err != nil {
+		return nil, err
+	}
+	return cuttable.ParseRepeats(b, lo, hi)
+}
+
+// part reads a part of an object, whole.
+func (x *Index) part(ctx context.Context, key string, offset, length int64) ([]byte, error) {
+	r, _, err := x.blobs.Get(ctx, key, blob.GetOptions{Offset: offset, Length: length})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	b := make([]byte, length)
+	_, err = io.ReadFull(r, b)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = fault.As(fault.Corrupt, err, "it is cut off")
+	}
+	return b, err
+}
+
+// FindItem returns the shard of a planned item, and the item's number there.
+func (x *Index) FindItem(ctx context.Context, run identity.RunID, item uint64) (shard, at int, err error) {
+	p, err := x.Plan(ctx, run, 0, 0)
+	if err == nil && item >= p.Items {
+		p, err = x.Plan(ctx, run, p.Shards+1, 0)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	var e record.IndexEntry
+	for lo, hi := 0, p.Merged; lo < hi; {
+		mid := int(uint(lo+hi) / 2)
+		if e, err = x.Entry(ctx, run, mid); err != nil {
+			return 0, 0, err
+		}
+		switch {
+		case item < e.FirstItem:
+			hi = mid
+		case item >= e.FirstItem+e.Items:
+			lo = mid + 1
+		default:
+			return x.findRow(ctx, run, e, item-e.FirstItem)
+		}
+	}
+	return 0, 0, fault.New(fault.Corrupt, "the index of run %s has no item %d", run, item)
+}
+
+// findRow searches a range's cut table for an item of the range.
+func (x *Index) findRow(ctx context.Context, run identity.RunID, e record.IndexEntry, item uint64) (shard, at int, err error) {
+	for lo, hi := 0, e.Shards; lo < hi; {
+		mid := int(uint(lo+hi) / 2)
+		rows, err := x.Rows(ctx, run, e, mid, 1)
+		if err != nil {
+			return 0, 0, err
+		}
+		switch r := rows[0]; {
+		case item < r.FirstItem:
+			hi = mid
+		case item >= r.FirstItem+uint64(r.Items):
+			lo = mid + 1
+		default:
+			return e.FirstShard + mid, int(item - r.FirstItem), nil
+		}
+	}
+	return 0, 0, fault.New(fault.Corrupt, "the cut table of range %d of run %s has no item %d", e.Range, run, item)
+}
