@@ -7,7 +7,7 @@
 // id. Running it twice, or on two machines at once, gives the same bytes; the
 // objects are create-only. It may begin while the run goes on and follow its
 // commit frontier; what is there is read by nobody before the end. It never
-// holds more than a shard in memory.
+// holds more than a shard in memory, and what a few copies are made of.
 package finalize
 
 import (
@@ -98,7 +98,7 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, s run.State,
 	sum = record.Summary{
 		Schema: record.Schema, Run: m.Run, Name: m.Name, Reason: string(s.Reason), Message: s.Message,
 		Phase: string(s.Reason.Phase(t.counts.Failed)), Items: uint64(t.counts.OK + t.counts.Failed),
-		Completed: uint64(t.counts.OK), Failed: uint64(t.counts.Failed), FailedByClass: t.counts.ByClass, Shards: s.Shards,
+		Completed: uint64(t.counts.OK), Failed: uint64(t.counts.Failed), FailedByClass: t.counts.ByClass, Copies: uint64(t.copies), Shards: s.Shards,
 		PromptTokens: t.counts.PromptTokens, CompletionTokens: t.counts.CompletionTokens, WastedTokens: t.counts.WastedTokens,
 		Model: m.ModelURI, Workers: t.workers, CreatedAt: m.CreatedAt, StartedAt: s.StartedAt, EndedAt: now,
 		Outputs: record.OutputKey(m.Run, record.Completions), Errors: record.OutputKey(m.Run, record.Errors),
@@ -119,6 +119,7 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, s run.State,
 // totals sum up what the files hold.
 type totals struct {
 	counts  shard.Counts
+	copies  int // among those counted
 	workers []string
 }
 
@@ -138,6 +139,16 @@ func (t *totals) add(d shard.Doc) {
 	if i, found := slices.BinarySearch(t.workers, d.Worker); !found && d.Worker != "" && len(t.workers) < maxWorkers {
 		t.workers = slices.Insert(t.workers, i, d.Worker)
 	}
+}
+
+// count counts an item: an answered one under "".
+func (t *totals) count(class fault.Class) {
+	if class == "" {
+		t.counts.OK++
+		return
+	}
+	t.counts.Failed++
+	t.class(string(class), 1)
 }
 
 func (t *totals) class(k string, n int) {

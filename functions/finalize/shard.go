@@ -34,6 +34,7 @@ type writer struct {
 	model     dialect.Model
 	totals    totals
 	buf       []byte
+	originals originals
 }
 
 // shards writes all of the run's shards in order, as they become final.
@@ -93,15 +94,24 @@ func (w *writer) shard(ctx context.Context, n int, raw document.Doc) error {
 		}
 	}
 	switch {
-	case w.state.Phase == run.Finalizing && n >= w.state.Frozen: // never dispatched
+	case w.neverSent(n):
 		return w.unanswered(ctx, n, nil, shard.New(w.manifest.Run, n), w.state.Reason.Class())
 	case d.State != shard.Done:
 		return fault.New(fault.Unavailable, "it is %s, although its run is over", d.State)
-	case d.Result != nil:
-		w.totals.add(d)
-		return w.copy(ctx, *d.Result, d.OutputLen)
+	case d.Result == nil:
+		return w.sealed(ctx, n, d)
 	}
-	return w.sealed(ctx, n, d)
+	w.totals.add(d)
+	if w.manifest.Config.Dedupe.Enabled {
+		return w.indexed(ctx, n, d)
+	}
+	return w.copy(ctx, *d.Result, d.OutputLen)
+}
+
+// neverSent reports whether the shard is beyond the frontier of a run that
+// ended first.
+func (w *writer) neverSent(n int) bool {
+	return w.state.Phase == run.Finalizing && n >= w.state.Frozen
 }
 
 // copy appends a result to both files and checks that it is the committed one.
@@ -158,27 +168,31 @@ func (w *writer) unanswered(ctx context.Context, n int, rows []result.Row, d sha
 	if err != nil {
 		return err
 	}
-	if d.State != shard.Done {
-		d.Items = len(lines)
-		if d, err = d.Seal(class, len(lines)); err != nil {
-			return err
-		}
-	}
+	d.Counts.OK, d.Counts.Failed, d.Counts.ByClass = 0, 0, nil // of items that are told apart here
 	w.totals.add(d)
 	for i, l := range lines {
-		if len(rows) > 0 && rows[0].Item == i {
-			if err := w.row(rows[0]); err != nil {
-				return err
-			}
+		switch {
+		case len(rows) > 0 && rows[0].Item == i:
+			w.totals.count(rows[0].Class)
+			err = w.row(rows[0])
 			rows = rows[1:]
-			continue
+		case l.Original != nil:
+			w.totals.count("")
+			err = w.copied(ctx, l.Place, l.Bytes, l.Original.Item)
+		default:
+			w.totals.count(class)
+			err = w.fail(w.failure(l, class))
 		}
-		b := dialect.AppendError(nil, dialect.Name(w.manifest.Dialect), w.failure(l, class))
-		if _, err := w.errs.Write(b); err != nil {
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (w *writer) fail(f dialect.Failure) error {
+	_, err := w.errs.Write(dialect.AppendError(nil, dialect.Name(w.manifest.Dialect), f))
+	return err
 }
 
 func (w *writer) row(r result.Row) error {

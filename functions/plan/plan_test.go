@@ -16,7 +16,6 @@ import (
 	"rollout/functions/plan"
 	"rollout/shared/blob"
 	"rollout/shared/clock"
-	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -104,8 +103,24 @@ func (d *desk) plan() record.Plan {
 	return inputtest.Load[record.Plan](d.t, d.Ports, record.PlanKey(id))
 }
 
-// lines are the run's, as workers load them: "item file:line id text".
+// lines are the run's, as workers load them: "item file:line", then the line
+// whose id it has, then the item whose answer it gets.
 func (d *desk) lines() (out []string) {
+	d.t.Helper()
+	d.each(func(l input.Line) {
+		s := fmt.Sprintf("%d %s:%d", l.Place.Item, l.Place.File, l.Place.Line)
+		if l.Duplicate != nil {
+			s += fmt.Sprintf(" = %s:%d", l.Duplicate.File, l.Duplicate.Line)
+		}
+		if l.Original != nil {
+			s += fmt.Sprintf(" ~ %d", l.Original.Item)
+		}
+		out = append(out, s)
+	})
+	return out
+}
+
+func (d *desk) each(do func(input.Line)) {
 	d.t.Helper()
 	x := input.NewIndex(d.Ports.Blobs, d.Ports.Docs)
 	for n := range d.plan().Shards {
@@ -118,17 +133,9 @@ func (d *desk) lines() (out []string) {
 			d.t.Fatal(err)
 		}
 		for _, l := range s.Lines {
-			dup := ""
-			if l.Duplicate != nil {
-				dup = fmt.Sprintf(" = %s:%d", l.Duplicate.File, l.Duplicate.Line)
-			}
-			if l.Original != nil {
-				dup += fmt.Sprintf(" ~ %d", l.Original.Item)
-			}
-			out = append(out, fmt.Sprintf("%d %s:%d%s", l.Place.Item, l.Place.File, l.Place.Line, dup))
+			do(l)
 		}
 	}
-	return out
 }
 
 func TestItemsAreNumberedThroughAllInputs(t *testing.T) {
@@ -142,118 +149,6 @@ func TestItemsAreNumberedThroughAllInputs(t *testing.T) {
 	want := "0 prompts/0.jsonl:1, 1 prompts/0.jsonl:2, 2 prompts/0.jsonl:3, 3 prompts/2.jsonl.gz:2, 4 prompts/3.jsonl:1"
 	if got := strings.Join(d.lines(), ", "); got != want {
 		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-func TestTheFirstLineOfAnIDWinsAcrossRanges(t *testing.T) {
-	t.Parallel()
-	a, b := `{"id":"a","prompt":"x"}`+"\n", `{"id":"b","prompt":"x"}`+"\n"
-	d := newDesk(t, 0, file{text: "\n" + a}, file{text: b + b + a}, file{text: inputtest.Prompts(0, 1)}, file{text: "\n\n" + b + a})
-	d.submitted()
-	want := "0 prompts/0.jsonl:2, 1 prompts/1.jsonl:1, 2 prompts/1.jsonl:2 = prompts/1.jsonl:1, 3 prompts/1.jsonl:3 = prompts/0.jsonl:2, 4 prompts/2.jsonl:1, 5 prompts/3.jsonl:3 = prompts/1.jsonl:1, 6 prompts/3.jsonl:4 = prompts/0.jsonl:2"
-	if got := strings.Join(d.lines(), ", "); got != want {
-		t.Errorf("%s,\nwant %s", got, want)
-	}
-}
-
-func TestTheFirstLineOfARequestIsTheOriginalOfAllOthers(t *testing.T) {
-	t.Parallel()
-	ask := func(id, prompt string) string { return fmt.Sprintf(`{"id":%q,"prompt":%q}`+"\n", id, prompt) }
-	d := newDesk(t, 0, file{text: ask("1", "x") + ask("2", "y") + "[\n"}, file{text: ask("1", "z") + ask("3", "z") + ask("4", "z") + `{ "prompt" : "x"}` + "\n"}, file{text: ask("5", "y") + ask("2", "x") + "[\n"})
-	d.m.Config.Dedupe = config.Dedupe{Enabled: true, Sampled: true}
-	inputtest.Save(t, d.Ports, record.ManifestKey(id), d.m)
-	d.submitted()
-	want := "0 prompts/0.jsonl:1, 1 prompts/0.jsonl:2, 2 prompts/0.jsonl:3, " +
-		"3 prompts/1.jsonl:1 = prompts/0.jsonl:1, 4 prompts/1.jsonl:2, 5 prompts/1.jsonl:3 ~ 4, 6 prompts/1.jsonl:4 ~ 0, " +
-		"7 prompts/2.jsonl:1 ~ 1, 8 prompts/2.jsonl:2 = prompts/0.jsonl:2, 9 prompts/2.jsonl:3"
-	if got := strings.Join(d.lines(), ", "); got != want {
-		t.Errorf("%s,\nwant %s", got, want)
-	}
-}
-
-func TestOnlyRequestsThatAreAskedAndAnsweredAlikeAreAskedOnce(t *testing.T) {
-	t.Parallel()
-	line := func(id int, body string) string {
-		return fmt.Sprintf(`{"custom_id":"%d","url":"/v1/chat/completions","body":{"messages":[{}]%s}}`+"\n", id, body)
-	}
-	twice := func(body string) file { return file{text: line(1, body) + line(2, body)} }
-	for name, c := range map[string]struct {
-		file   file
-		dedupe config.Dedupe
-		want   bool
-	}{
-		"off":                           {twice(`,"temperature":0`), config.Dedupe{}, false},
-		"the temperature is 0":          {twice(`,"temperature":0`), config.Dedupe{Enabled: true}, true},
-		"no temperature":                {twice(``), config.Dedupe{Enabled: true}, false},
-		"no temperature, but included":  {twice(``), config.Dedupe{Enabled: true, Sampled: true}, true},
-		"several answers":               {twice(`,"temperature":0,"n":2`), config.Dedupe{Enabled: true}, false},
-		"several answers, but included": {twice(`,"n":2`), config.Dedupe{Enabled: true, Sampled: true}, true},
-		"another seed":                  {file{text: line(1, `,"seed":1`) + line(2, `,"seed":2`)}, config.Dedupe{Enabled: true, Sampled: true}, false},
-		"another model than the run's":  {twice(`,"model":"other"`), config.Dedupe{Enabled: true, Sampled: true}, false},
-	} {
-		d := newDesk(t, 0, c.file)
-		d.m.Dialect, d.m.Config.Dedupe = "openai", c.dedupe
-		inputtest.Save(t, d.Ports, record.ManifestKey(id), d.m)
-		d.submitted()
-		if lines := d.lines(); len(lines) != 2 || strings.Contains(lines[1], "~ 0") != c.want || strings.Contains(lines[0], "~") {
-			t.Errorf("%s: %v", name, lines)
-		}
-	}
-}
-
-// TestManyRangesKeepFewLists has a file a range: more of them than lists are
-// joined at once, on two levels.
-func TestManyRangesKeepFewLists(t *testing.T) {
-	t.Parallel()
-	const ranges = 75
-	var files []file
-	for k := range ranges {
-		text := fmt.Sprintf(`{"id":"%d","prompt":"x"}`+"\n"+`{"id":"%d","prompt":"x"}`+"\n", k, k/2)
-		if k%10 == 3 {
-			text = inputtest.Prompts(k, 1)
-		}
-		files = append(files, file{text: text})
-	}
-	d := newDesk(t, 0, files...)
-	d.submitted()
-	p := d.plan()
-	if len(p.IDs) > 14 || p.IDs[0].Level != 2 {
-		t.Errorf("%d lists: %v", len(p.IDs), p.IDs)
-	}
-	first := map[string]string{}
-	lines := strings.Join(d.lines(), "\n") + "\n"
-	for k, f := range files {
-		for n, l := range strings.Split(strings.TrimSuffix(f.text, "\n"), "\n") {
-			at := fmt.Sprintf("prompts/%d.jsonl:%d", k, n+1)
-			own, _, _ := strings.Cut(l, ",")
-			want := at + "\n"
-			if f, ok := first[own]; ok {
-				want = at + " = " + f + "\n"
-			} else {
-				first[own] = at
-			}
-			if !strings.Contains(lines, " "+want) {
-				t.Errorf("there is no line %q", want)
-			}
-		}
-	}
-}
-
-// TestARangeOfTinyLines has more repeats than are in memory at once, and more
-// hashes than are sorted at once.
-func TestARangeOfTinyLines(t *testing.T) {
-	t.Parallel()
-	const n = 1<<19 + 1000
-	d := newDesk(t, 1<<15, file{text: strings.Repeat(`{"id":1}`+"\n", n-1) + `{"id":2}` + "\n"})
-	d.submitted()
-	lines := d.lines()
-	if len(lines) != n || strings.Contains(lines[0], "=") || strings.Contains(lines[n-1], "=") || d.plan().IDs[0].Count != 2 {
-		t.Fatalf("%d lines, from %s to %s", len(lines), lines[0], lines[len(lines)-1])
-	}
-	for i, l := range lines[1 : n-1] {
-		if want := fmt.Sprintf("%d prompts/0.jsonl:%d = prompts/0.jsonl:1", i+1, i+2); l != want {
-			t.Fatalf("%s, want %s", l, want)
-		}
 	}
 }
 

@@ -20,7 +20,11 @@ import (
 // commit puts the result and makes the shard Done.
 func (w *Worker) commit(ctx context.Context, h *hold) error {
 	rows, counts, _ := h.work.final()
-	b, outputLen := result.Append(make([]byte, 0, size(rows)), rows)
+	write, room := result.Append, size(rows)
+	if h.manifest.Config.Dedupe.Enabled {
+		write, room = result.AppendIndexed, room+8*len(rows)
+	}
+	b, outputLen := write(make([]byte, 0, room), rows)
 	ref, err := w.put(ctx, h, b)
 	if err != nil {
 		return err

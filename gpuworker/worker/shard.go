@@ -140,10 +140,12 @@ func (s *Shard) Asked(d time.Duration, err error) { s.tally.asked(d, err) }
 // Tokens counts what a row took.
 type Tokens struct{ Prompt, Completion, Wasted int64 }
 
-// newShard returns a shard without rows.
+// newShard returns a shard without rows but those of copies.
 func newShard(m record.Manifest, n int, in input.Shard) *Shard {
-	return &Shard{Manifest: m, Index: n, Lines: in.Lines,
+	s := &Shard{Manifest: m, Index: n, Lines: in.Lines,
 		rows: make([][]byte, len(in.Lines)), class: make([]fault.Class, len(in.Lines)), left: len(in.Lines), open: len(in.Lines), saved: len(in.Lines), tally: &tally{}}
+	s.copies()
+	return s
 }
 
 // restore puts the rows of a checkpoint in.
@@ -192,7 +194,7 @@ func (s *Shard) final() (rows []result.Row, c shard.Counts, complete bool) {
 	defer s.mu.Unlock()
 	for i, b := range s.rows {
 		if b != nil {
-			rows = append(rows, result.Row{Item: i, Class: s.class[i], Bytes: b})
+			rows = append(rows, result.Row{Item: i, Class: s.class[i], Bytes: b, Copy: s.copied(i)})
 		}
 	}
 	c = s.counts

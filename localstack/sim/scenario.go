@@ -68,6 +68,9 @@ func (w *World) write() *scenario {
 	case failsFast:
 		s.cfg.Limits.FailFast = true
 	}
+	if s.dice.below("dedupe", 3) == 0 {
+		s.cfg.Dedupe = config.Dedupe{Enabled: true, Sampled: true}
+	}
 	ids := map[string]bool{}
 	for f := range 1 + w.dice.below("files", 3) {
 		s.files = append(s.files, w.file(fmt.Sprintf("prompts/%d.jsonl", f), ids))

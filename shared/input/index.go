@@ -9,6 +9,7 @@ package input
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"sync"
 
@@ -210,6 +211,21 @@ func Read(ctx context.Context, blobs blob.Store, key string, limit int64) ([]byt
 		return nil, fault.New(fault.Corrupt, "%s is longer than %d bytes", key, limit)
 	}
 	return b, nil
+}
+
+// ReadPart returns a part of an object; one that ends before it is Corrupt.
+func ReadPart(ctx context.Context, blobs blob.Store, key string, offset, length int64) ([]byte, error) {
+	r, _, err := blobs.Get(ctx, key, blob.GetOptions{Offset: offset, Length: length})
+	if err != nil {
+		return nil, fault.Wrap(err, "read %s", key)
+	}
+	defer r.Close()
+	b := make([]byte, length)
+	_, err = io.ReadFull(r, b)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, fault.As(fault.Corrupt, err, "%s is cut off", key)
+	}
+	return b, fault.Wrap(err, "read %s", key)
 }
 
 // ReadJSON reads a small object into v.

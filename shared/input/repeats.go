@@ -2,10 +2,7 @@ package input
 
 import (
 	"context"
-	"errors"
-	"io"
 
-	"rollout/shared/blob"
 	"rollout/shared/cuttable"
 	"rollout/shared/dialect"
 	"rollout/shared/engine/identity"
@@ -70,7 +67,7 @@ func (x *Index) readRepeats(ctx context.Context, k repeatsOf, count int, lo, hi 
 	index, ok := x.repeats[k]
 	x.mu.Unlock()
 	if !ok {
-		b, err := x.part(ctx, key, cuttable.RepeatOffset(count), 4*int64(cuttable.RepeatPages(count)))
+		b, err := ReadPart(ctx, x.blobs, key, cuttable.RepeatOffset(count), 4*int64(cuttable.RepeatPages(count)))
 		if err != nil {
 			return nil, err
 		}
@@ -86,26 +83,11 @@ func (x *Index) readRepeats(ctx context.Context, k repeatsOf, count int, lo, hi 
 	if first >= behind {
 		return nil, nil
 	}
-	b, err := x.part(ctx, key, cuttable.RepeatOffset(first), cuttable.RepeatOffset(behind)-cuttable.RepeatOffset(first))
+	b, err := ReadPart(ctx, x.blobs, key, cuttable.RepeatOffset(first), cuttable.RepeatOffset(behind)-cuttable.RepeatOffset(first))
 	if err != nil {
 		return nil, err
 	}
 	return cuttable.ParseRepeats(b, lo, hi)
-}
-
-// part reads a part of an object, whole.
-func (x *Index) part(ctx context.Context, key string, offset, length int64) ([]byte, error) {
-	r, _, err := x.blobs.Get(ctx, key, blob.GetOptions{Offset: offset, Length: length})
-	if err != nil {
-		return nil, err
-	}
-	defer r.Close()
-	b := make([]byte, length)
-	_, err = io.ReadFull(r, b)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = fault.As(fault.Corrupt, err, "it is cut off")
-	}
-	return b, err
 }
 
 // FindItem returns the shard of a planned item, and the item's number there.

@@ -139,7 +139,7 @@ func TestSummaryFields(t *testing.T) {
 	if err := json.Unmarshal(Encode(Summary{Schema: 1, Message: "m", StartedAt: time.Unix(0, 0)}), &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range strings.Fields(`schema run_id name phase reason message items completed failed failed_by_class shards
+	for _, name := range strings.Fields(`schema run_id name phase reason message items completed failed failed_by_class copies shards
 		prompt_tokens completion_tokens wasted_tokens cost_usd model workers created_at started_at ended_at seconds outputs errors`) {
 		if _, ok := got[name]; !ok {
 			t.Errorf("no %s", name)

@@ -19,6 +19,7 @@ type Summary struct {
 	Completed        uint64         `json:"completed"`
 	Failed           uint64         `json:"failed"`
 	FailedByClass    map[string]int `json:"failed_by_class"`
+	Copies           uint64         `json:"copies"` // of the items, those that got another's answer, or failed with it
 	Shards           int            `json:"shards"`
 	PromptTokens     int64          `json:"prompt_tokens"`
 	CompletionTokens int64          `json:"completion_tokens"`

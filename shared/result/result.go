@@ -2,8 +2,8 @@
 // finished shard, and the checkpoint of an unfinished one.
 //
 // A result is the output rows, then the error rows, each in item order, and
-// nothing else, so that stores can join results without looking into them. A
-// checkpoint keeps which row is whose. Rows are opaque here; they end in one
+// nothing else, so that stores can join results without looking into them; but
+// where runs ask identical requests once, it has an index. A checkpoint keeps which row is whose. Rows are opaque here; they end in one
 // line feed.
 package result
 
@@ -19,6 +19,15 @@ type Row struct {
 	Item  int         // within the shard
 	Class fault.Class // "" for an output row, else why the item failed
 	Bytes []byte      // one JSON line with its line feed
+	// Copy, if not nil, says that the item gets a copy of another's answer, at
+	// the run's end. Bytes then are its input line.
+	Copy *Copied
+}
+
+// Copied is an item that is not asked, since an earlier one asks the same.
+type Copied struct {
+	Original uint64 // the item of the run that is asked
+	Line     uint64 // the copy's own line in its file
 }
 
 // Append writes a result of the rows, which are in item order. outputLen is
@@ -54,11 +63,14 @@ type rowHeader struct {
 
 const schema = 1
 
-// AppendCheckpoint writes a checkpoint of the rows.
+// AppendCheckpoint writes a checkpoint of the rows. Copies are left out: the
+// plan knows them.
 func AppendCheckpoint(dst []byte, rows []Row) ([]byte, error) {
-	h := header{Schema: schema, Rows: make([]rowHeader, len(rows))}
-	for i, r := range rows {
-		h.Rows[i] = rowHeader{r.Item, r.Class, len(r.Bytes)}
+	h := header{Schema: schema, Rows: make([]rowHeader, 0, len(rows))}
+	for _, r := range rows {
+		if r.Copy == nil {
+			h.Rows = append(h.Rows, rowHeader{r.Item, r.Class, len(r.Bytes)})
+		}
 	}
 	b, err := json.Marshal(h)
 	if err != nil {
@@ -66,7 +78,9 @@ func AppendCheckpoint(dst []byte, rows []Row) ([]byte, error) {
 	}
 	dst = append(append(dst, b...), '\n')
 	for _, r := range rows {
-		dst = append(dst, r.Bytes...)
+		if r.Copy == nil {
+			dst = append(dst, r.Bytes...)
+		}
 	}
 	return dst, nil
 }
@@ -89,7 +103,7 @@ func ParseCheckpoint(b []byte, items int) ([]Row, error) {
 			return nil, fault.New(fault.Corrupt, "checkpoint of a shard of %d items: bad row of item %d, %d bytes", items, r.Item, r.Length)
 		}
 		last = r.Item
-		rows = append(rows, Row{r.Item, r.Class, rest[:r.Length:r.Length]})
+		rows = append(rows, Row{Item: r.Item, Class: r.Class, Bytes: rest[:r.Length:r.Length]})
 		rest = rest[r.Length:]
 	}
 	if len(rest) > 0 {

@@ -1,0 +1,256 @@
+package finalize
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"rollout/shared/blob"
+	"rollout/shared/dialect"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/input"
+	"rollout/shared/result"
+)
+
+// indexed writes a committed shard of a run that asks identical requests once.
+func (w *writer) indexed(ctx context.Context, n int, d shard.Doc) error {
+	ref := *d.Result
+	b, err := input.Read(ctx, w.Blobs, ref.Key, ref.Length)
+	if err != nil {
+		return err
+	}
+	if int64(len(b)) != ref.Length || identity.Content(b).String() != ref.Digest {
+		return fault.New(fault.Corrupt, "result %s does not have the digest that its shard names; restore it from a backup", ref.Key)
+	}
+	parts, _, err := result.ParseIndex(b, ref.Length, d.Items)
+	if err != nil {
+		return fault.Wrap(err, "result %s", ref.Key)
+	}
+	w.originals.current, w.originals.answers = n, answers{parts: parts, bytes: b}
+	first, file, err := w.start(ctx, n)
+	if err != nil {
+		return err
+	}
+	for i, p := range parts {
+		row := b[p.Offset : p.Offset+p.Length]
+		switch p.Kind {
+		case result.Copy:
+			place := dialect.Place{Item: first + uint64(i), File: file, Line: p.Line}
+			err = w.copied(ctx, place, row[:len(row)-1], p.Original)
+		default:
+			err = w.row(result.Row{Class: p.Class, Bytes: row})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start returns a shard's first item, and the name of its file.
+func (w *writer) start(ctx context.Context, n int) (item uint64, file string, err error) {
+	e, row, err := w.index.Find(ctx, w.manifest.Run, n)
+	if err != nil {
+		return 0, "", err
+	}
+	cuts, err := w.index.Rows(ctx, w.manifest.Run, e, row, 1)
+	if err != nil {
+		return 0, "", err
+	}
+	return e.FirstItem + cuts[0].FirstItem, w.manifest.Inputs[e.Input].Label(), nil
+}
+
+// copied writes what an item that asks the same as an earlier one gets: that
+// one's answer, or its failure. It was counted as answered.
+func (w *writer) copied(ctx context.Context, at dialect.Place, line []byte, original uint64) error {
+	w.totals.copies++
+	it, err := dialect.Parse(dialect.Name(w.manifest.Dialect), line)
+	if err != nil {
+		return fault.As(fault.Corrupt, err, "item %d, a copy of item %d", at.Item, original)
+	}
+	id := it.OwnID(it.ItemID(w.model, at.Item))
+	a, err := w.originals.find(ctx, w, original)
+	if err != nil {
+		return fault.Wrap(err, "item %d, the original of item %d", original, at.Item)
+	}
+	if a.class == "" {
+		b, err := dialect.AppendCopy(nil, it, id, a.row)
+		if err != nil {
+			return fault.Wrap(err, "item %d, a copy of item %d", at.Item, original)
+		}
+		_, err = w.out.Write(b)
+		return err
+	}
+	w.totals.counts.OK--
+	w.totals.count(a.class)
+	message := w.message()
+	if a.row != nil {
+		message = fmt.Sprintf("item %d asks the same, was asked for both, and failed", original)
+	}
+	return w.fail(it.Failure(id, at, a.class, message))
+}
+
+// Bounds of what is remembered of originals: items of their shards, rows and
+// their bytes.
+const (
+	maxParts    = 1 << 17
+	maxRows     = 1024
+	maxRowBytes = 8 << 20
+)
+
+// originals finds the answers that copies are made of. Originals come before
+// their copies: their shards are Done, or will never be.
+type originals struct {
+	current int     // the shard being written
+	answers answers // and what it has
+	shards  map[int]answers
+	parts   int // of all shards
+	rows    map[uint64]answer
+	bytes   int // of all rows
+}
+
+// answers are where the rows of a shard's items are.
+type answers struct {
+	key   string
+	parts []result.Part // by item; what has no length is not there
+	class fault.Class   // of the items that are not there
+	bytes []byte        // the object's, if it is in memory
+}
+
+// answer is what became of one item: its output row, or its class and its
+// error row, which is nil if its run ended first.
+type answer struct {
+	row   []byte
+	class fault.Class
+}
+
+func (o *originals) find(ctx context.Context, w *writer, item uint64) (answer, error) {
+	if a, ok := o.rows[item]; ok {
+		return a, nil
+	}
+	n, at, err := w.index.FindItem(ctx, w.manifest.Run, item)
+	if err != nil {
+		return answer{}, err
+	}
+	if n == o.current && o.answers.bytes != nil {
+		return o.answers.read(ctx, w.Blobs, at)
+	}
+	as, ok := o.shards[n]
+	if !ok {
+		if as, err = w.answers(ctx, n); err != nil {
+			return answer{}, fault.Wrap(err, "shard %d", n)
+		}
+		o.keepShard(n, as)
+	}
+	a, err := as.read(ctx, w.Blobs, at)
+	if err == nil {
+		o.keepRow(item, a)
+	}
+	return a, err
+}
+
+// keepShard remembers a shard; any others make room for it.
+func (o *originals) keepShard(n int, as answers) {
+	if o.shards == nil {
+		o.shards = map[int]answers{}
+	}
+	for other, b := range o.shards {
+		if o.parts+len(as.parts)+1 <= maxParts {
+			break
+		}
+		delete(o.shards, other)
+		o.parts -= len(b.parts) + 1
+	}
+	o.shards[n] = as
+	o.parts += len(as.parts) + 1
+}
+
+// keepRow remembers a row; any others make room for it.
+func (o *originals) keepRow(item uint64, a answer) {
+	if o.rows == nil {
+		o.rows = map[uint64]answer{}
+	}
+	for other, b := range o.rows {
+		if len(o.rows) < maxRows && o.bytes+len(a.row) <= maxRowBytes {
+			break
+		}
+		delete(o.rows, other)
+		o.bytes -= len(b.row)
+	}
+	o.rows[item] = a
+	o.bytes += len(a.row)
+}
+
+// answers finds out where the rows of a shard are.
+func (w *writer) answers(ctx context.Context, n int) (answers, error) {
+	if w.neverSent(n) {
+		return answers{class: w.state.Reason.Class()}, nil
+	}
+	raw, err := w.Docs.Get(ctx, identity.ShardKey(w.manifest.Run, n))
+	if err != nil {
+		return answers{}, err
+	}
+	var d shard.Doc
+	if err := json.Unmarshal(raw.Value, &d); err != nil {
+		return answers{}, fault.As(fault.Corrupt, err, "decode document %s", raw.Key)
+	}
+	switch {
+	case d.State != shard.Done:
+		return answers{}, fault.New(fault.Unavailable, "it is %s, although a later one is done", d.State)
+	case d.Result != nil:
+		as := answers{key: d.Result.Key}
+		as.parts, err = readIndex(ctx, w.Blobs, *d.Result, d.Items)
+		return as, err
+	case d.Checkpoint != nil:
+		return checkpointed(ctx, w.Blobs, d)
+	}
+	return answers{class: d.Sealed}, nil
+}
+
+// checkpointed finds the rows of a sealed shard.
+func checkpointed(ctx context.Context, blobs blob.Store, d shard.Doc) (answers, error) {
+	rows, err := result.ReadCheckpoint(ctx, blobs, *d.Checkpoint, d.Items)
+	if err != nil {
+		return answers{}, err
+	}
+	as := answers{key: d.Checkpoint.Key, parts: make([]result.Part, d.Items), class: d.Sealed}
+	at := d.Checkpoint.Length
+	for i := len(rows) - 1; i >= 0; i-- { // the rows end where the object does
+		at -= int64(len(rows[i].Bytes))
+		as.parts[rows[i].Item] = result.Part{Class: rows[i].Class, Offset: at, Length: int64(len(rows[i].Bytes))}
+	}
+	return as, nil
+}
+
+// usualIndex is how much of a result's end is read for its index: more than
+// most have.
+const usualIndex = 4 << 10
+
+func readIndex(ctx context.Context, blobs blob.Store, ref shard.Ref, items int) ([]result.Part, error) {
+	for want := min(usualIndex, ref.Length); ; {
+		tail, err := input.ReadPart(ctx, blobs, ref.Key, ref.Length-want, want)
+		if err != nil {
+			return nil, err
+		}
+		parts, need, err := result.ParseIndex(tail, ref.Length, items)
+		if err != nil || need == 0 {
+			return parts, fault.Wrap(err, "result %s", ref.Key)
+		}
+		want = int64(need)
+	}
+}
+
+// read reads an item's row.
+func (as answers) read(ctx context.Context, blobs blob.Store, at int) (answer, error) {
+	if at >= len(as.parts) || as.parts[at].Length == 0 {
+		return answer{class: as.class}, nil
+	}
+	p := as.parts[at]
+	if as.bytes != nil {
+		return answer{as.bytes[p.Offset : p.Offset+p.Length], p.Class}, nil
+	}
+	row, err := input.ReadPart(ctx, blobs, as.key, p.Offset, p.Length)
+	return answer{row, p.Class}, err
+}
