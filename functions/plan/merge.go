@@ -88,11 +88,15 @@ func (p *Planner) compare(ctx context.Context, id identity.RunID, doc record.Pla
 	return doc, err
 }
 
-// items is a set of a range's items.
+// items is a set of a range's items; there are no others.
 type items []uint64
 
 func newItems(n uint64) items { return make(items, (n+63)/64) }
 
-func (s items) add(i uint32) { s[i/64] |= 1 << (i % 64) }
+func (s items) add(i uint32) {
+	if int(i/64) < len(s) {
+		s[i/64] |= 1 << (i % 64)
+	}
+}
 
-func (s items) has(i uint32) bool { return s[i/64]&(1<<(i%64)) != 0 }
+func (s items) has(i uint32) bool { return int(i/64) < len(s) && s[i/64]&(1<<(i%64)) != 0 }

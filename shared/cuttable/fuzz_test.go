@@ -2,7 +2,6 @@ package cuttable_test
 
 import (
 	"bytes"
-	"io"
 	"testing"
 
 	"rollout/shared/cuttable"
@@ -10,32 +9,47 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// FuzzDuplicates reads hostile id lists: they are Corrupt, or their duplicates
-// are in order and each of a line that comes after the first.
-func FuzzDuplicates(f *testing.F) {
-	f.Add(list(f, "a", "b"), list(f, "b", "c", "b"), list(f))
-	f.Add(list(f, "a", "a", "a"), list(f, "a"), []byte("ROLLIDS"))
-	f.Fuzz(func(t *testing.T, current, first, second []byte) {
-		earlier := readers(first, second)
-		found, err := cuttable.Duplicates(bytes.NewReader(current), earlier)
+// FuzzFold reads hostile lists of hashes: they are Corrupt, or every entry of
+// the current one is first or repeats one, and what is first is a list again.
+func FuzzFold(f *testing.F) {
+	f.Add(list(f, 1, "a", "b").bytes, 2, list(f, 0, "b", "c", "b").bytes, 3)
+	f.Add(list(f, 1, "a", "a", "a").bytes, 3, list(f, 0).bytes, 0)
+	f.Add(list(f, 1, "a").bytes, 1, []byte("ROLLHSH"), 1)
+	f.Fuzz(func(t *testing.T, current []byte, n int, earlier []byte, m int) {
+		lists := []hashes{{current, n}}
+		news, repeats, err := fold(lists, []hashes{{earlier, m}}, nil)
 		if err != nil {
 			if !fault.Is(err, fault.Corrupt) {
 				t.Fatalf("%v is %s", err, fault.Of(err))
 			}
 			return
 		}
-		if limit := (len(current) - cuttable.IDHeaderSize) / cuttable.IDEntrySize; len(found) > limit {
-			t.Fatalf("%d duplicates in a list of %d", len(found), limit)
+		if news.count+len(repeats) != n {
+			t.Fatalf("%d new ones and %d repeats of %d", news.count, len(repeats), n)
 		}
-		for i, d := range found {
-			if i > 0 && d.Item < found[i-1].Item || d.List < cuttable.SameList || d.List > 1 {
-				t.Fatalf("duplicate %d is %+v after %+v", i, d, found[max(i, 1)-1])
+		again, more, err := fold([]hashes{news}, nil, nil)
+		if err != nil || len(more) > 0 || !bytes.Equal(again.bytes, news.bytes) {
+			t.Fatalf("the new ones are no list: %d repeats, %v", len(more), err)
+		}
+	})
+}
+
+// FuzzRepeats reads hostile repeats: they are Corrupt, or in order.
+func FuzzRepeats(f *testing.F) {
+	f.Add(make([]byte, 2*cuttable.RepeatSize), uint32(0), uint32(9))
+	f.Fuzz(func(t *testing.T, b []byte, lo, hi uint32) {
+		rs, err := cuttable.ParseRepeats(b, lo, hi)
+		if err != nil && !fault.Is(err, fault.Corrupt) {
+			t.Fatalf("%v is %s", err, fault.Of(err))
+		}
+		for i, r := range rs {
+			if r.Item < lo || r.Item >= hi || i > 0 && r.Item <= rs[i-1].Item {
+				t.Fatalf("repeat %d is %+v", i, r)
 			}
 		}
-		for n, r := range earlier { // read to the end, where a list that is cut off shows
-			if rest, _ := io.ReadAll(r); len(rest) > 0 {
-				t.Fatalf("%d bytes of list %d were not read", len(rest), n)
-			}
+		x, err := cuttable.ParseRepeatIndex(b, len(b)/4*cuttable.RepeatPage)
+		if from, to := x.Pages(lo, hi); err == nil && (from < 0 || to > len(x)) {
+			t.Fatalf("pages %d to %d of %d", from, to, len(x))
 		}
 	})
 }

@@ -31,6 +31,9 @@ func (x *Index) eachRepeat(ctx context.Context, m record.Manifest, e record.Inde
 	if count == 0 {
 		return nil
 	}
+	if count < 0 || uint64(count) > e.Items || e.Items > record.RangeSize {
+		return fault.New(fault.Corrupt, "range %d of run %s has %d repeats among %d items", e.Range, m.Run, count, e.Items)
+	}
 	k := repeatsOf{rangeOf{m.Run, e.Range}, of}
 	lo := uint32(cut.FirstItem)
 	rs, err := x.readRepeats(ctx, k, count, lo, lo+cut.Items)
@@ -50,6 +53,9 @@ func (x *Index) eachRepeat(ctx context.Context, m record.Manifest, e record.Inde
 // place says where a planned item stands.
 func (x *Index) place(ctx context.Context, m record.Manifest, p cuttable.Place) (dialect.Place, error) {
 	e, err := x.Entry(ctx, m.Run, int(p.Range))
+	if fault.Is(err, fault.NotFound) { // it would pass for a lost input
+		err = fault.As(fault.Corrupt, err, "what is repeated stands in no range")
+	}
 	if err != nil {
 		return dialect.Place{}, err
 	}
