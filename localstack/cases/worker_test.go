@@ -133,7 +133,7 @@ func overHTTP(t *testing.T, h http.Handler) engine.Engine {
 }
 
 // fakeServer is a server that repeats prompts.
-func fakeServer(t *testing.T, cfg server.Config) http.Handler {
+func fakeServer(t *testing.T, cfg server.Config) *server.Server {
 	t.Helper()
 	cfg.Model = "mock"
 	s, err := server.New(cfg)

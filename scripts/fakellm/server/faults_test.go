@@ -197,6 +197,12 @@ func TestTooLongHasTheWordsOfBothGenerations(t *testing.T) {
 		if (w.Code == 200) != (c.says == "") || !strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s: %d %s\nwant %s", c.body, w.Code, w.Body, c.says)
 		}
+		if got := post(t, s, "/tokenize", `{"model":"m","messages":[{"role":"user","content":"a b c"}]}`).Body.String(); !strings.Contains(got, `"count":3,"max_model_len":8,`) {
+			t.Errorf("tokenize: %s", got)
+		}
+		if got := post(t, s, "/tokenize", `{"prompt":"a b"}`).Body.String(); !strings.Contains(got, `"count":2,`) {
+			t.Errorf("tokenize: %s", got)
+		}
 		models := httptest.NewRecorder()
 		s.ServeHTTP(models, httptest.NewRequestWithContext(t.Context(), "GET", "/v1/models", nil))
 		if !strings.Contains(models.Body.String(), `"max_model_len":8`) {

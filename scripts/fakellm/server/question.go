@@ -68,20 +68,32 @@ func (w *wireRequest) json() bool {
 	return false
 }
 
-func readQuestion(body io.Reader, size int64, chat bool) (*question, error) {
+func readQuestion(r io.Reader, size int64, chat bool) (*question, error) {
+	body, err := readBody(r, size)
+	if err != nil {
+		return nil, err
+	}
+	return parseQuestion(body, chat)
+}
+
+func readBody(r io.Reader, size int64) ([]byte, error) {
 	var in bytes.Buffer
 	if 0 < size && size <= maxBody {
 		in.Grow(int(size) + bytes.MinRead)
 	}
-	if _, err := in.ReadFrom(body); err != nil {
+	if _, err := in.ReadFrom(r); err != nil {
 		return nil, fmt.Errorf("the request's body can't be read: %w", err)
 	}
+	return in.Bytes(), nil
+}
+
+func parseQuestion(body []byte, chat bool) (*question, error) {
 	var w wireRequest
-	if err := json.Unmarshal(in.Bytes(), &w, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)); err != nil {
+	if err := json.Unmarshal(body, &w, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)); err != nil {
 		return nil, fmt.Errorf("the request's body is not a request: %w", err)
 	}
 	q := &question{chat: chat, model: w.Model, seed: number(w.Seed), temperature: number(w.Temperature),
-		maxTokens: max(w.MaxTokens, w.MaxCompletion), stream: w.Stream, usage: w.StreamOptions.IncludeUsage, json: w.json(), body: in.Bytes(),
+		maxTokens: max(w.MaxTokens, w.MaxCompletion), stream: w.Stream, usage: w.StreamOptions.IncludeUsage, json: w.json(), body: body,
 		logprobs: len(w.Logprobs) > 0 && w.Logprobs.Kind() != jsontext.KindNull && w.Logprobs.Kind() != jsontext.KindFalse}
 	if !chat {
 		if w.Prompt == nil {

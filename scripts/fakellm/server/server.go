@@ -74,6 +74,7 @@ func New(cfg Config) (*Server, error) {
 	s.mux.HandleFunc("GET /health", s.health)
 	s.mux.HandleFunc("GET /metrics", s.metrics)
 	s.mux.HandleFunc("GET /v1/models", s.models)
+	s.mux.HandleFunc("POST /tokenize", s.tokenize)
 	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
 	if !cfg.Faults.ChatOnly {
 		s.mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
@@ -133,6 +134,23 @@ func (s *Server) countEnd(r *http.Request, q *question) {
 	case r.Context().Err() != nil: // the client went away
 		s.aborted.Add(1)
 	}
+}
+
+// tokenize counts a prompt's tokens, which are words, as vLLM does. It takes
+// what either endpoint takes.
+func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
+	body, err := readBody(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength)
+	var q *question
+	if err == nil {
+		if q, err = parseQuestion(body, true); err != nil {
+			q, err = parseQuestion(body, false)
+		}
+	}
+	if err != nil {
+		writeError(w, http.StatusBadRequest, "BadRequestError", err.Error())
+		return
+	}
+	writeJSON(w, fmt.Appendf(nil, `{"count":%d,"max_model_len":%d,"tokens":[],"token_strs":null}`, words(q.prompt), s.cfg.Faults.ContextLimit))
 }
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
