@@ -30,7 +30,7 @@ func FuzzRequests(f *testing.F) {
 		d := newDesk(t)
 		d.submitted(runA, run.Running)
 		w := httptest.NewRecorder()
-		d.Handler(secret.Value{}).ServeHTTP(w, r)
+		d.Handler(secret.Value{}, d.vitals()).ServeHTTP(w, r)
 		if w.Code >= 500 {
 			t.Fatalf("%s %s %q: %d %s", method, path, body, w.Code, w.Body)
 		}

@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"io"
@@ -13,14 +11,16 @@ import (
 
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
+	"rollout/shared/listen"
+	"rollout/shared/observe/vitals"
 	"rollout/shared/secret"
 )
 
 // Handler serves the API. Without a token (the zero Value) it answers only
 // requests that were meant for this machine; with one, only those that carry
-// it as a bearer token, whoever sends them. /healthz needs none.
+// it as a bearer token, whoever sends them. vitals.Open need none.
 //
-//	GET  /healthz
+//	GET  /healthz, /readyz, /metrics  see package vitals
 //	GET  /v1/runs                     {"runs":[Status…]}, newest first
 //	POST /v1/runs                     {"key":"prompts/x.jsonl"} → 202, Announced
 //	GET  /v1/runs/{id}                Status
@@ -30,9 +30,11 @@ import (
 //	GET  /v1/overview                 Overview: runs, workers, queues, uploads
 //
 // Errors are {"error":{"kind":"not_found","message":"…"}}.
-func (s *Service) Handler(token secret.Value) http.Handler {
+func (s *Service) Handler(token secret.Value, v vitals.Vitals) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/healthz", methods{http.MethodGet: s.getHealth})
+	for _, path := range vitals.Paths {
+		mux.Handle(path, v.Handler())
+	}
 	mux.Handle("/v1/runs", methods{http.MethodGet: s.getRuns, http.MethodPost: s.postRun})
 	mux.Handle("/v1/runs/{id}", methods{http.MethodGet: s.getRun})
 	mux.Handle("/v1/runs/{id}/pause", methods{http.MethodPost: s.steer(s.Pause)})
@@ -41,36 +43,9 @@ func (s *Service) Handler(token secret.Value) http.Handler {
 	mux.Handle("/v1/workers", methods{http.MethodGet: s.getWorkers})
 	mux.Handle("/v1/overview", methods{http.MethodGet: s.getOverview})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		refuse(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
+		listen.Refuse(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
 	})
-	return s.guard(token, mux)
-}
-
-// guard lets in who may ask, and bounds what an answer takes.
-func (s *Service) guard(token secret.Value, next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case token.Reveal() == "" && !fromHere(r):
-			refuse(w, http.StatusForbidden, fault.Denied.String(), "this API answers only requests to localhost from localhost")
-			return
-		case token.Reveal() != "" && r.URL.Path != "/healthz" && !bears(r, token):
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			refuse(w, http.StatusUnauthorized, fault.Denied.String(), "a bearer token is needed: the value of the secret "+TokenSecret)
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
-		defer cancel()
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, r.WithContext(ctx))
-	})
-}
-
-// bears compares in a time that tells nothing about the token, its length
-// included.
-func bears(r *http.Request, token secret.Value) bool {
-	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	a, b := sha256.Sum256([]byte(strings.TrimSpace(given))), sha256.Sum256([]byte(token.Reveal()))
-	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(a[:], b[:]) == 1
+	return listen.Guard(token, mux, vitals.Open...)
 }
 
 // answer is an endpoint: what it returns is the body.
@@ -91,22 +66,15 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		sort.Strings(allowed)
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		refuse(w, http.StatusMethodNotAllowed, "invalid", r.Method+" is not possible here: use "+strings.Join(allowed, " or "))
+		listen.Refuse(w, http.StatusMethodNotAllowed, "invalid", r.Method+" is not possible here: use "+strings.Join(allowed, " or "))
 		return
 	}
 	code, body, err := do(r)
 	if err != nil {
-		refuse(w, statusCode(err), fault.Of(err).String(), err.Error())
+		listen.Refuse(w, statusCode(err), fault.Of(err).String(), err.Error())
 		return
 	}
-	write(w, code, body)
-}
-
-func (s *Service) getHealth(r *http.Request) (int, any, error) {
-	if err := s.ports.Docs.Ping(r.Context()); err != nil {
-		return 0, nil, fault.As(fault.Unavailable, err, "the document store does not answer")
-	}
-	return http.StatusOK, map[string]string{"status": "ok"}, nil
+	listen.Write(w, code, body)
 }
 
 func (s *Service) getRuns(r *http.Request) (int, any, error) {
@@ -198,26 +166,4 @@ func statusCode(err error) int {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
-}
-
-func refuse(w http.ResponseWriter, code int, kind, message string) {
-	type problem struct {
-		Kind    string `json:"kind"`
-		Message string `json:"message"`
-	}
-	write(w, code, map[string]problem{"error": {kind, message}})
-}
-
-func write(w http.ResponseWriter, code int, body any) {
-	b, err := json.Marshal(body)
-	if err != nil { // statuses hold nothing that JSON can't
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(code)
-	_, _ = w.Write(append(b, '\n')) // a client that is gone needs no answer
 }

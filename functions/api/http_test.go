@@ -1,18 +1,14 @@
 package api_test
 
 import (
-	"context"
 	"encoding/json"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"rollout/functions/api"
 	"rollout/shared/blob"
 	"rollout/shared/engine/run"
-	"rollout/shared/fault"
 	"rollout/shared/record"
 	"rollout/shared/secret"
 )
@@ -50,7 +46,10 @@ func TestEndpoints(t *testing.T) {
 		code int
 		has  string // part of the body
 	}{
-		"healthz":              {request{method: "GET", path: "/healthz"}, 200, `"ok"`},
+		"healthz":              {request{method: "GET", path: "/healthz"}, 200, `{"alive":true,"ready":true,"why":[]}`},
+		"readyz":               {request{method: "GET", path: "/readyz"}, 200, `"ready":true`},
+		"metrics":              {request{method: "GET", path: "/metrics"}, 200, `counted`},
+		"no post of metrics":   {request{method: "POST", path: "/metrics"}, 405, `use GET`},
 		"the runs":             {request{method: "GET", path: "/v1/runs"}, 200, `{"runs":[{"run_id":"` + string(runA)},
 		"a run":                {request{method: "GET", path: a}, 200, `"phase":"running"`},
 		"a run's head":         {request{method: "HEAD", path: a}, 200, ``},
@@ -85,7 +84,7 @@ func TestEndpoints(t *testing.T) {
 			if _, err := d.ports.Blobs.Put(t.Context(), "prompts/x.jsonl", strings.NewReader("{}\n"), putOptions); err != nil {
 				t.Fatal(err)
 			}
-			w := ask(t, d.Handler(secret.Value{}), c.request)
+			w := ask(t, d.Handler(secret.Value{}, d.vitals()), c.request)
 			if w.Code != c.code || !strings.Contains(w.Body.String(), c.has) {
 				t.Errorf("%d %s, want %d with %s", w.Code, w.Body, c.code, c.has)
 			}
@@ -97,7 +96,7 @@ func TestPostsSteerTheRun(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	d.submitted(runA, run.Running)
-	h := d.Handler(secret.Value{})
+	h := d.Handler(secret.Value{}, d.vitals())
 	for _, c := range []struct {
 		action string
 		want   record.Desired
@@ -116,7 +115,7 @@ func TestPostsSteerTheRun(t *testing.T) {
 func TestATokenIsDemanded(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	h := d.Handler(secret.NewValue("s3cr3t"))
+	h := d.Handler(secret.NewValue("s3cr3t"), d.vitals())
 	for _, c := range []struct {
 		path, authorization string
 		code                int
@@ -128,7 +127,10 @@ func TestATokenIsDemanded(t *testing.T) {
 		{"/v1/runs", "Bearer s3cr3t", 200},
 		{"/v1/runs", "bearer s3cr3t", 200},
 		{"/v1/runs/../../healthz", "", 401},
+		{"/metrics", "", 401},
+		{"/metrics", "Bearer s3cr3t", 200},
 		{"/healthz", "", 200},
+		{"/readyz", "", 200},
 	} {
 		header := http.Header{"Host": {"api.example"}}
 		if c.authorization != "" {
@@ -144,7 +146,7 @@ func TestATokenIsDemanded(t *testing.T) {
 func TestErrorsHaveOneShape(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
-	w := ask(t, d.Handler(secret.Value{}), request{method: "GET", path: "/v1/runs/" + string(runA)})
+	w := ask(t, d.Handler(secret.Value{}, d.vitals()), request{method: "GET", path: "/v1/runs/" + string(runA)})
 	var body struct {
 		Error struct{ Kind, Message string }
 	}
@@ -153,50 +155,5 @@ func TestErrorsHaveOneShape(t *testing.T) {
 	}
 	if body.Error.Kind != "not_found" || !strings.Contains(body.Error.Message, string(runA)) {
 		t.Errorf("got %+v", body)
-	}
-}
-
-func TestServeEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- api.Serve(ctx, l, newDesk(t).Handler(secret.Value{})) }()
-	r, err := http.Get("http://" + l.Addr().String() + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.StatusCode != http.StatusOK || r.Body.Close() != nil {
-		t.Errorf("healthz answers %s", r.Status)
-	}
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	if err := api.Serve(t.Context(), l, nil); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), l.Addr().String()) {
-		t.Errorf("serving at a closed listener: %v", err)
-	}
-}
-
-func TestCheckListen(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		addr  string
-		token bool
-		ok    bool
-	}{
-		{"127.0.0.1:8080", false, true}, {"127.9.9.9:8080", false, true}, {"[::1]:8080", false, true}, {"localhost:0", false, true},
-		{":8080", false, false}, {"0.0.0.0:8080", false, false}, {"[::]:8080", false, false}, {"10.0.0.7:8080", false, false},
-		{"example.com:8080", false, false}, {"0.0.0.0:8080", true, true},
-		{"8080", true, false}, {"127.0.0.1", true, false}, {"127.0.0.1:", true, false},
-	} {
-		err := api.CheckListen(c.addr, c.token)
-		if (err == nil) != c.ok || err != nil && !fault.Is(err, fault.Invalid) {
-			t.Errorf("CheckListen(%q, %v): %v", c.addr, c.token, err)
-		}
 	}
 }

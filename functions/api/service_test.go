@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,9 @@ import (
 	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/listen"
 	"rollout/shared/memory"
+	"rollout/shared/observe/vitals"
 	"rollout/shared/record"
 )
 
@@ -42,6 +45,13 @@ func newDesk(t *testing.T) desk {
 	p := host.Ports{Blobs: memory.NewBucket(c), Docs: memory.NewDocuments(), Queues: memory.NewQueues(c),
 		Clock: c, Log: slog.New(slog.DiscardHandler)}
 	return desk{api.New(p, config.DefaultDeployment()), t, p}
+}
+
+// vitals are those of a process that counts something.
+func (d desk) vitals() vitals.Vitals {
+	return vitals.Vitals{Ping: d.ports.Docs.Ping, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		listen.Write(w, http.StatusOK, "counted")
+	})}
 }
 
 func (d desk) save(key string, v any) {

@@ -10,6 +10,8 @@ package reclaim
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"rollout/events"
@@ -18,6 +20,7 @@ import (
 	"rollout/shared/engine/run"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
@@ -58,17 +61,24 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 		}
 	}
 	var failed error // one run's trouble must not hide another's
+	var open []run.State
 	err = host.Each(ctx, r.Docs, "coordinator/", func(s run.State) error {
 		if s.Phase.Ended() {
 			r.ended[s.Run] = true
 			delete(r.looked, s.Run)
 			return nil
 		}
+		if r.Watch.Meter != nil {
+			open = append(open, s)
+		}
 		if err := r.run(ctx, s, beats, now); err != nil {
 			failed = errors.Join(failed, fault.Wrap(err, "look at run %s", s.Run))
 		}
 		return ctx.Err()
 	})
+	if m := r.Watch.Meter; m != nil {
+		m.Scanned(observe.Scan{Runs: open, Beats: slices.Collect(maps.Values(beats)), Dead: func(b health.Beat) bool { return r.timings.Dead(b, now) }})
+	}
 	return errors.Join(failed, err)
 }
 

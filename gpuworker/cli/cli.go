@@ -21,7 +21,9 @@ import (
 	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
+	"rollout/shared/listen"
 	"rollout/shared/observe"
+	"rollout/shared/observe/meter"
 	"rollout/shared/observe/setup"
 )
 
@@ -32,6 +34,7 @@ type flags struct {
 	parent              int
 	inFlight            int
 	logLevel, logFormat string
+	metrics             string
 	watch               setup.Options
 }
 
@@ -75,6 +78,7 @@ func Command(name string) *cobra.Command {
 	fs.IntVar(&f.inFlight, "in-flight", 0, "requests at once; in_flight of the config if 0, which finds it by trying if it is 0, too")
 	fs.IntVar(&f.parent, "parent", 0, "drain when this process is not the parent any more; 0 is never")
 	f.watch.Flags(fs)
+	fs.StringVar(&f.metrics, "metrics", "", "`address` to answer /metrics, /healthz and /readyz at; none if empty")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", string(observe.Text), "text or json")
 	return c
@@ -93,7 +97,12 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeWatch()) }()
-	l, closeAll, err := local.Open(ctx, f.dir, local.Options{Log: log, Create: true, Source: "worker", Watch: watch})
+	o := local.Options{Log: log, Create: true, Source: "worker", Watch: watch}
+	if f.metrics != "" {
+		o.Meter = meter.New()
+		o.Watch.Meter = o.Meter
+	}
+	l, closeAll, err := local.Open(ctx, f.dir, o)
 	if err != nil {
 		return err
 	}
@@ -106,7 +115,12 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	if err := d.Check(); err != nil {
 		return err
 	}
-	secrets := embedded.EnvSecrets(d.Secrets, os.LookupEnv)
+	secrets := embedded.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv)
+	endVitals, err := serveVitals(ctx, f.metrics, l, o.Meter, secrets)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, endVitals()) }()
 	ctx, unguard := l.State.Guard(ctx)
 	defer unguard()
 	ctx, leave := process.Leave(ctx, f.parent)

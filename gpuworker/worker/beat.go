@@ -70,7 +70,11 @@ func (w *Worker) beat(ctx context.Context) error {
 	w.beatRev = newRev
 	w.mu.Unlock()
 	w.lease.Renewed(sent)
-	w.Observe(ctx, observe.WorkerHeartbeat{Worker: w.cfg.ID, State: string(b.State), Shards: len(b.Holds), Late: w.lateness(sent)})
+	late := w.lateness(sent)
+	if b.State != health.Gone { // which is an event of its own
+		w.Observe(ctx, observe.WorkerHeartbeat{Worker: w.cfg.ID, Pool: w.cfg.Pool, State: string(b.State), Shards: len(b.Holds),
+			Busy: b.Load.Busy, InFlight: b.InFlight, Away: b.Load.Away != "", Late: late})
+	}
 	return nil
 }
 

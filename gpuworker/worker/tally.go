@@ -9,12 +9,15 @@ import (
 
 	"rollout/shared/engine/health"
 	"rollout/shared/fault"
+	"rollout/shared/observe"
 )
 
 // tally counts what the worker gets out of its engine, for its heartbeats to
 // tell. It reads no clock: what happened is put down at the beat that tells
 // it. Its memory is bounded.
 type tally struct {
+	meter observe.Meter // may be nil
+
 	mu      sync.Mutex
 	rows    int64
 	tokens  int64
@@ -45,6 +48,9 @@ const (
 
 // row counts an item that got its row.
 func (t *tally) row(k Tokens) {
+	if t.meter != nil {
+		t.meter.Row(k.Prompt, k.Completion, k.Wasted)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.rows++
@@ -54,6 +60,9 @@ func (t *tally) row(k Tokens) {
 // asked takes in how a request ended. A fault of the item's own says nothing
 // about the engine.
 func (t *tally) asked(d time.Duration, err error) {
+	if t.meter != nil {
+		t.meter.Asked(d, err)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch {

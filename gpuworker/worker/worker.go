@@ -100,7 +100,7 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 	p.Log = p.Log.With(observe.KeyWorker, cfg.ID)
 	return &Worker{
 		Ports: p.From("worker/" + cfg.ID), cfg: cfg, exec: exec, index: ix,
-		lease: lease.New(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight),
+		lease: lease.New(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight), tally: tally{meter: p.Watch.Meter},
 		drain: make(chan struct{}), unready: true,
 		started: now, state: health.Init, holds: map[holdKey]*hold{},
 		manifests: map[identity.RunID]record.Manifest{}, controls: map[identity.RunID]controlSeen{},

@@ -28,6 +28,7 @@ var Rules = []Rule{
 	{Packages: "shared/config", Imports: []string{"shared/fault"}},
 	{Packages: "shared/observe/...", Imports: []string{"shared/...", "events"}}, // the names of observability events
 	{Packages: "shared/retry", Imports: shared},
+	{Packages: "shared/listen", Imports: shared},
 	{Packages: "shared/jsonl", Imports: shared},
 	{Packages: "shared/dialect", Imports: shared},
 	{Packages: "shared/cuttable", Imports: shared},

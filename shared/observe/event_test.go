@@ -43,7 +43,7 @@ func all() []observe.Event {
 		observe.Sample{Run: run, Shard: 7, Item: 1801, ID: "a-2", Class: fault.TooLong},
 		observe.Sample{Run: run, Shard: 7, Item: 1802, ID: "a-3", Class: fault.Poison},
 		observe.WorkerRegistered{Worker: c.Worker, Pool: "default", InFlight: 64},
-		observe.WorkerHeartbeat{Worker: c.Worker, State: "ready", Shards: 2, Late: 20 * time.Millisecond},
+		observe.WorkerHeartbeat{Worker: c.Worker, Pool: "default", State: "ready", Shards: 2, Busy: 63, InFlight: 64, Late: 20 * time.Millisecond},
 		observe.WorkerDraining{Worker: c.Worker, Reason: "signal terminated", Shards: 2},
 		observe.WorkerDeregistered{Worker: c.Worker},
 		observe.WorkerFenced{Worker: c.Worker, Reason: "could not renew its heartbeat"},

@@ -15,9 +15,11 @@ type WorkerRegistered struct {
 
 // WorkerHeartbeat is every later one.
 type WorkerHeartbeat struct {
-	Worker, State string
-	Shards        int           // held
-	Late          time.Duration // behind its time; the store took part of it
+	Worker, Pool, State string
+	Shards              int           // held
+	Busy, InFlight      int           // requests at the engine, and at most
+	Away                bool          // the engine can't answer
+	Late                time.Duration // behind its time
 }
 
 // WorkerDraining says that a worker begins its orderly end.
@@ -103,10 +105,12 @@ func (e WorkerRegistered) Attrs() []slog.Attr {
 	return []slog.Attr{slog.String(KeyWorker, e.Worker), slog.String(KeyPool, e.Pool), slog.Int("in_flight", e.InFlight)}
 }
 
-// Attrs are worker, state, shards, late_seconds.
+// Attrs are worker, pool, state, shards, busy, in_flight, engine_away,
+// late_seconds.
 func (e WorkerHeartbeat) Attrs() []slog.Attr {
-	return []slog.Attr{slog.String(KeyWorker, e.Worker), slog.String("state", e.State), slog.Int("shards", e.Shards),
-		slog.Float64("late_seconds", e.Late.Seconds())}
+	return []slog.Attr{slog.String(KeyWorker, e.Worker), slog.String(KeyPool, e.Pool), slog.String("state", e.State),
+		slog.Int("shards", e.Shards), slog.Int("busy", e.Busy), slog.Int("in_flight", e.InFlight),
+		slog.Bool("engine_away", e.Away), slog.Float64("late_seconds", e.Late.Seconds())}
 }
 
 // Attrs are worker, reason, shards.

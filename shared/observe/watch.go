@@ -3,12 +3,39 @@ package observe
 import (
 	"context"
 	"log/slog"
+	"time"
+
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/run"
 )
 
 // Watch is who is told of what happens, besides logs. The zero value tells
-// nobody.
+// nobody, which costs nothing.
 type Watch struct {
 	Events *Emitter // the event stream; nil is none
+	Meter  Meter    // nil is none
+	Pulse  *Pulse   // nil is none
+}
+
+// Meter counts. Its methods are called from many goroutines and must not
+// block.
+type Meter interface {
+	// Count hears of every event but Sample.
+	Count(Event)
+	// Asked hears how long every request to an engine took, and how it ended.
+	Asked(took time.Duration, err error)
+	// Row hears what every item's row took, in tokens.
+	Row(prompt, completion, wasted int64)
+	// Scanned hears, again and again, of all open runs and of all workers that
+	// have a heartbeat.
+	Scanned(Scan)
+}
+
+// Scan is what one look at an installation's documents found.
+type Scan struct {
+	Runs  []run.State
+	Beats []health.Beat
+	Dead  func(health.Beat) bool // tells which of them are dead
 }
 
 // Tell passes an event on to the log and to everybody who watches.
@@ -17,4 +44,8 @@ func (w Watch) Tell(ctx context.Context, log *slog.Logger, e Event) {
 		log.LogAttrs(ctx, e.Level(), e.EventName(), e.Attrs()...)
 	}
 	w.Events.Emit(ctx, e)
+	w.Pulse.feel(e)
+	if w.Meter != nil {
+		w.Meter.Count(e)
+	}
 }

@@ -125,7 +125,7 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 		return err
 	}
 	defer func() { err = errors.Join(err, closeWatch()) }()
-	p, err := e.prepare(ctx, dir, nil, cfg.Model.URI, log, watch, func() (err error) { // a batch that runs already keeps its id and its config
+	p, err := e.prepare(ctx, dir, nil, cfg.Model.URI, local.Options{Log: log, Watch: watch}, func() (err error) { // a batch that runs already keeps its id and its config
 		if id, err = batch.RunID(cfg.Output.Dir, f.resume); err != nil {
 			return err
 		}

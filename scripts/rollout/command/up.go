@@ -11,20 +11,23 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollout/functions/api"
 	"rollout/gpuworker/process"
 	"rollout/scripts/rollout/stack"
 	"rollout/shared/config"
 	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
-	"rollout/shared/observe"
+	"rollout/shared/listen"
+	"rollout/shared/observe/meter"
 	"rollout/shared/observe/setup"
 	"rollout/shared/secret"
 )
 
 // defaultListen is where the API listens if nobody says.
 const defaultListen = "127.0.0.1:8787"
+
+// noListen is for no API.
+const noListen = "off"
 
 // upFlags are the arguments of up.
 type upFlags struct {
@@ -78,12 +81,17 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeWatch()) }()
-	p, err := e.prepare(ctx, f.dir, f.engine, f.model, log, watch, func() error { return nil })
+	o := local.Options{Log: log, Watch: watch}
+	if f.listen != noListen {
+		o.Meter = meter.New()
+		o.Watch.Meter = o.Meter
+	}
+	p, err := e.prepare(ctx, f.dir, f.engine, f.model, o, func() error { return nil })
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
-	listen, token, err := e.listener(ctx, c.Flags().Changed("listen"), f.listen, p, log)
+	listener, token, err := e.listener(ctx, c.Flags().Changed("listen"), f.listen, p, log)
 	if err != nil {
 		return err
 	}
@@ -92,8 +100,8 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 		return err
 	}
 	s := stack.Start(ctx, stack.Options{Local: p.Local, Deployment: p.deployment, Secrets: p.secrets, Watch: true,
-		Listen: listen, Token: token, Workers: f.workers, Worker: line})
-	if err := e.sayUp(p, listen, f); err != nil {
+		Listen: listener, Token: token, Meter: o.Meter, Workers: f.workers, Worker: line})
+	if err := e.sayUp(p, listener, f); err != nil {
 		return errors.Join(err, s.Stop())
 	}
 	if f.once {
@@ -108,13 +116,13 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 }
 
 // sayUp tells where everything is.
-func (e *Env) sayUp(p *prepared, listen net.Listener, f upFlags) error {
+func (e *Env) sayUp(p *prepared, at net.Listener, f upFlags) error {
 	if f.once {
 		return nil
 	}
 	where := "no API"
-	if listen != nil {
-		where = "API at http://" + listen.Addr().String()
+	if at != nil {
+		where = "API at http://" + at.Addr().String()
 	}
 	_, err := fmt.Fprintf(e.Err, "rollout is up: put prompts files (.jsonl) into %s, read %s (%s)\n",
 		p.Dir+"/bucket/prompts", p.Dir+"/bucket/runs", where)
@@ -132,7 +140,8 @@ type prepared struct {
 
 // prepare opens an installation for the process that runs it; first is called
 // once no other process can be that one, and before anything is read.
-func (e *Env) prepare(ctx context.Context, dir string, engine []string, model string, log *slog.Logger, watch observe.Watch, first func() error) (_ *prepared, err error) {
+func (e *Env) prepare(ctx context.Context, dir string, engine []string, model string, o local.Options, first func() error) (_ *prepared, err error) {
+	o.Create, o.Check, o.Source, o.Clock = true, true, "up", e.Clock
 	release, err := local.Exclusive(dir)
 	if err != nil {
 		return nil, err
@@ -140,7 +149,7 @@ func (e *Env) prepare(ctx context.Context, dir string, engine []string, model st
 	if err := first(); err != nil {
 		return nil, errors.Join(err, release())
 	}
-	l, closeLocal, err := local.Open(ctx, dir, local.Options{Create: true, Check: true, Source: "up", Log: log, Clock: e.Clock, Watch: watch})
+	l, closeLocal, err := local.Open(ctx, dir, o)
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}
@@ -150,8 +159,8 @@ func (e *Env) prepare(ctx context.Context, dir string, engine []string, model st
 	if err := d.Check(); err != nil {
 		return nil, errors.Join(err, closeAll())
 	}
-	secrets := embedded.EnvSecrets(append([]string{api.TokenSecret}, d.Secrets...), os.LookupEnv)
-	d, err = process.Serve(ctx, d, model, secrets, log)
+	secrets := embedded.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv)
+	d, err = process.Serve(ctx, d, model, secrets, o.Log)
 	if err != nil {
 		return nil, errors.Join(err, closeAll())
 	}
@@ -162,19 +171,12 @@ func (e *Env) prepare(ctx context.Context, dir string, engine []string, model st
 // listener opens the API's port. The default one may be taken by another
 // installation: then there is no API, as all commands work on the folder.
 func (e *Env) listener(ctx context.Context, explicit bool, addr string, p *prepared, log *slog.Logger) (net.Listener, secret.Value, error) {
-	if addr == "off" || addr == "" {
+	if addr == noListen || addr == "" {
 		return nil, secret.Value{}, nil
 	}
-	token, err := p.secrets.Get(ctx, api.TokenSecret)
-	if err != nil && !fault.Is(err, fault.NotFound) {
-		return nil, token, err
-	}
-	if err := api.CheckListen(addr, err == nil); err != nil {
-		return nil, token, err
-	}
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	if err == nil {
-		return l, token, nil
+	l, token, err := listen.Open(ctx, addr, p.secrets)
+	if !fault.Is(err, fault.Unavailable) {
+		return l, token, err
 	}
 	if explicit {
 		return nil, token, fault.As(fault.Invalid, err, "--listen")

@@ -19,6 +19,9 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
+	"rollout/shared/host"
+	"rollout/shared/listen"
+	"rollout/shared/observe/meter"
 	"rollout/shared/record"
 	"rollout/shared/secret"
 )
@@ -31,6 +34,7 @@ type Options struct {
 	Watch      bool         // take up what appears in the bucket
 	Listen     net.Listener // of the API; nil is none
 	Token      secret.Value // of the API; empty on loopback
+	Meter      *meter.Meter // told at the API; may be nil
 	Workers    int          // processes; 0 is one worker in this one
 	Worker     []string     // the command that runs a worker process
 }
@@ -38,6 +42,7 @@ type Options struct {
 // Stack is a running product.
 type Stack struct {
 	o         Options
+	ports     host.Ports
 	system    *inprocess.System
 	functions func() // ends them
 	stopping  chan struct{}
@@ -55,16 +60,17 @@ type Stack struct {
 func Start(ctx context.Context, o Options) *Stack {
 	ctx, unguard := o.Local.State.Guard(ctx)
 	functions, cancel := context.WithCancel(ctx)
-	s := &Stack{o: o, functions: func() { cancel(); unguard() }, stopping: make(chan struct{}), ended: make(chan struct{})}
+	s := &Stack{o: o, ports: o.Local.Ports, functions: func() { cancel(); unguard() }, stopping: make(chan struct{}), ended: make(chan struct{})}
+	s.ports.Watch.Pulse = s.pulse()
 	var uploads <-chan blob.Info
 	if o.Watch {
 		uploads = o.Local.Bucket.Watch(functions, record.Prompts, embedded.WatchOptions{Clock: o.Local.Ports.Clock, Logger: o.Local.Ports.Log})
 	}
-	s.system = inprocess.New(o.Local.Ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads})
+	s.system = inprocess.New(s.ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads})
 	s.others.Go(func() { s.fail(s.system.Run(functions)) })
 	if o.Listen != nil {
-		handler := api.New(o.Local.Ports, o.Deployment).Handler(o.Token)
-		s.others.Go(func() { s.fail(api.Serve(functions, o.Listen, handler)) })
+		handler := api.New(s.ports, o.Deployment).Handler(o.Token, s.vitals())
+		s.others.Go(func() { s.fail(listen.Serve(functions, o.Listen, handler)) })
 	}
 	for _, pool := range o.Deployment.Pools {
 		s.startPool(ctx, pool.Name)
@@ -97,7 +103,7 @@ func (s *Stack) worker(ctx context.Context, pool string) error {
 		case <-ctx.Done():
 		}
 	}()
-	return process.Run(ctx, process.Options{Ports: s.o.Local.Ports, Deployment: s.o.Deployment, Pool: pool, Secrets: s.o.Secrets,
+	return process.Run(ctx, process.Options{Ports: s.ports, Deployment: s.o.Deployment, Pool: pool, Secrets: s.o.Secrets,
 		Leave: leave, Machine: cli.Machine(s.o.Local.Dir, s.o.Local.Ports.Log)})
 }
 

@@ -25,6 +25,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
+	"rollout/shared/observe/meter"
 	"rollout/shared/queue"
 	"rollout/shared/retry"
 )
@@ -46,6 +47,7 @@ type Options struct {
 	Log    *slog.Logger // nil logs nothing
 	Clock  clock.Clock  // nil is the machine's
 	Watch  observe.Watch
+	Meter  *meter.Meter // counts the calls of the stores; nil is none
 }
 
 // Open opens the installation in the folder dir. The returned function closes
@@ -71,9 +73,9 @@ func Open(ctx context.Context, dir string, o Options) (*Local, func() error, err
 		return nil, nil, errors.Join(err, bucket.Close())
 	}
 	l := &Local{Dir: dir, Deployment: d, Bucket: bucket, State: state, Ports: host.Ports{
-		Blobs:  bucket,
-		Docs:   document.Reliable(state.Documents(), retry.Policy{}),
-		Queues: queue.Reliable(state.Queues(), retry.Policy{}),
+		Blobs:  o.Meter.Blobs(bucket),
+		Docs:   document.Reliable(o.Meter.Documents(state.Documents()), retry.Policy{}),
+		Queues: queue.Reliable(o.Meter.Queues(state.Queues()), retry.Policy{}),
 		Clock:  o.Clock,
 		Log:    o.Log,
 		Watch:  o.Watch,

@@ -1,4 +1,9 @@
-package api
+// Package listen is how rollout's processes answer over HTTP: where they may
+// listen, who may ask, and within which bounds.
+//
+// Without a token a process answers only its own machine; with one, whoever
+// carries it. The package knows no endpoint.
+package listen
 
 import (
 	"context"
@@ -6,19 +11,18 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"rollout/shared/fault"
+	"rollout/shared/secret"
 )
 
-// TokenSecret names the secret that holds the API's bearer token.
+// TokenSecret names the secret that holds the bearer token.
 const TokenSecret = "api-token"
 
-// CheckListen refuses, as Invalid, an address that others than this machine
-// can reach, unless the API demands a token. Example: "127.0.0.1:8080".
-func CheckListen(addr string, token bool) error {
+// Check refuses, as Invalid, an address that others than this machine can
+// reach, unless a token is demanded. Example: "127.0.0.1:8080".
+func Check(addr string, token bool) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || port == "" {
 		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%.128q is no address to listen on", addr), Remedy: "use host:port, such as 127.0.0.1:8080"}
@@ -30,33 +34,18 @@ func CheckListen(addr string, token bool) error {
 		Remedy: "listen on 127.0.0.1, or set the secret " + TokenSecret}
 }
 
-// loopback reports whether the host is this machine only. Other names than
-// localhost are not looked up: what they mean can change.
-func loopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
+// Open listens at the address, if that is fit for the token: the value of
+// TokenSecret, or none.
+func Open(ctx context.Context, addr string, secrets secret.Store) (net.Listener, secret.Value, error) {
+	token, err := secrets.Get(ctx, TokenSecret)
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return nil, token, err
 	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
-}
-
-// fromHere reports whether the request was meant for this machine: a web page
-// that resolves its own name to 127.0.0.1 (DNS rebinding) names itself in
-// Host, and one that just posts names itself in Origin.
-func fromHere(r *http.Request) bool {
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
+	if err := Check(addr, err == nil); err != nil {
+		return nil, token, err
 	}
-	if !loopback(strings.Trim(host, "[]")) {
-		return false
-	}
-	origin := r.Header.Get("Origin")
-	if origin == "" {
-		return true
-	}
-	u, err := url.Parse(origin)
-	return err == nil && loopback(u.Hostname())
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+	return l, token, fault.As(fault.Unavailable, err, "listen")
 }
 
 // Bounds of a request.
@@ -71,7 +60,7 @@ const (
 	lastTime   = 3 * time.Second // for requests in progress when the server ends
 )
 
-// Serve answers at the listener, which the caller opened after CheckListen,
+// Serve answers at the listener, which the caller opened after Check,
 // until ctx ends; requests in progress then may end within a few seconds.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{
@@ -90,10 +79,10 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	})
 	err := server.Serve(l)
 	if stop() { // it failed by itself
-		return fault.As(fault.Unavailable, err, "serve the API at %s", l.Addr())
+		return fault.As(fault.Unavailable, err, "serve HTTP at %s", l.Addr())
 	}
 	if err := <-closed; err != nil {
-		return fault.As(fault.Unavailable, errors.Join(err, server.Close()), "close the API at %s", l.Addr())
+		return fault.As(fault.Unavailable, errors.Join(err, server.Close()), "close HTTP at %s", l.Addr())
 	}
 	return nil
 }

@@ -1,0 +1,99 @@
+package listen
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"rollout/shared/fault"
+	"rollout/shared/secret"
+)
+
+// Guard lets in who may ask, and bounds what an answer takes. Without a token
+// (the zero Value) it lets in only requests that were meant for this machine;
+// with one, only those that carry it as a bearer token, whoever sends them.
+// The paths in open need no token.
+func Guard(token secret.Value, next http.Handler, open ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case token.Reveal() == "" && !fromHere(r):
+			Refuse(w, http.StatusForbidden, fault.Denied.String(), "it answers only requests to localhost from localhost")
+			return
+		case token.Reveal() != "" && !slices.Contains(open, r.URL.Path) && !bears(r, token):
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			Refuse(w, http.StatusUnauthorized, fault.Denied.String(), "a bearer token is needed: the value of the secret "+TokenSecret)
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+		defer cancel()
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// bears compares in a time that tells nothing about the token, its length
+// included.
+func bears(r *http.Request, token secret.Value) bool {
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	a, b := sha256.Sum256([]byte(strings.TrimSpace(given))), sha256.Sum256([]byte(token.Reveal()))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(a[:], b[:]) == 1
+}
+
+// loopback reports whether the host is this machine only. Other names than
+// localhost are not looked up: what they mean can change.
+func loopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
+}
+
+// fromHere reports whether the request was meant for this machine: a web page
+// that resolves its own name to 127.0.0.1 (DNS rebinding) names itself in
+// Host, and one that just posts names itself in Origin.
+func fromHere(r *http.Request) bool {
+	host := r.Host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if !loopback(strings.Trim(host, "[]")) {
+		return false
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && loopback(u.Hostname())
+}
+
+// Refuse answers {"error":{"kind":"not_found","message":"…"}}.
+func Refuse(w http.ResponseWriter, code int, kind, message string) {
+	type problem struct {
+		Kind    string `json:"kind"`
+		Message string `json:"message"`
+	}
+	Write(w, code, map[string]problem{"error": {kind, message}})
+}
+
+// Write answers with a body in JSON.
+func Write(w http.ResponseWriter, code int, body any) {
+	b, err := json.Marshal(body)
+	if err != nil { // bodies hold nothing that JSON can't
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(b, '\n')) // a client that is gone needs no answer
+}

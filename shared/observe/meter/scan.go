@@ -1,0 +1,147 @@
+package meter
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/run"
+	"rollout/shared/observe"
+	"rollout/shared/queue"
+)
+
+// maxRuns bounds how many open runs are told one by one: those that started
+// last. All of them count by phase.
+const maxRuns = 50
+
+// scrapeTime is how long the depths of all queues may take to ask for.
+const scrapeTime = 3 * time.Second
+
+// scan tells what is so now, rather than what happened: of open runs, of the
+// installation's workers, and of queues.
+type scan struct {
+	mu     sync.Mutex
+	runs   []run.State // the newest, at most maxRuns
+	phases map[run.Phase]int
+	pools  map[poolState]int
+	busy   map[string]int // by pool
+	queues queue.Depther
+	names  []string
+}
+
+// poolState tells apart how the workers of a pool are.
+type poolState struct{ pool, state string }
+
+func newScan() scan { return scan{} }
+
+// dead is the state of a worker whose heartbeat is over.
+const dead = "dead"
+
+func (s *scan) set(x observe.Scan) {
+	phases := map[run.Phase]int{}
+	for _, r := range x.Runs {
+		phases[r.Phase]++
+	}
+	runs := slices.Clone(x.Runs)
+	slices.SortFunc(runs, func(a, b run.State) int { return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(a.Run, b.Run)) })
+	pools, busy := map[poolState]int{}, map[string]int{}
+	for _, b := range x.Beats {
+		state := string(b.State)
+		switch {
+		case b.State == health.Gone:
+			continue
+		case x.Dead(b):
+			state = dead
+		default:
+			busy[b.Pool] += b.Load.Busy
+		}
+		pools[poolState{b.Pool, state}]++
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs, s.phases, s.pools, s.busy = runs[:min(len(runs), maxRuns)], phases, pools, busy
+}
+
+// Depths lets the meter tell how many messages the named queues have, and
+// their dead letters, if the store can say.
+func (m *Meter) Depths(q queue.Queues, names ...string) {
+	m.scan.mu.Lock()
+	defer m.scan.mu.Unlock()
+	m.scan.queues, _ = q.(queue.Depther)
+	m.scan.names = names
+}
+
+func describe(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+}
+
+// What a scan tells.
+var (
+	openRuns   = describe("open_runs", "Runs that have not ended, by phase.", "phase")
+	runItems   = describe("run_items", "Items of an open run: planned, and of shards that are done, answered and failed.", "run", "state")
+	runShards  = describe("run_shards", "Shards of an open run: planned, dispatched, done.", "run", "state")
+	runTokens  = describe("run_tokens", "Tokens of an open run's done shards.", "run", "kind")
+	runPhase   = describe("run_phase", "1 for the phase that an open run is in.", "run", "phase")
+	poolSize   = describe("workers", "Workers that have a heartbeat, by how they are.", "pool", "state")
+	poolBusy   = describe("pool_requests_in_flight", "Requests of all living workers of the pool at their engines.", "pool")
+	queueDepth = describe("queue_messages", "Messages in a queue: those that can be received, and those being handled.", "queue", "state")
+	deadDepth  = describe("queue_dead_letters", "Messages that nobody could act on.", "queue")
+)
+
+// Describe implements prometheus.Collector.
+func (s *scan) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{openRuns, runItems, runShards, runTokens, runPhase, poolSize, poolBusy, queueDepth, deadDepth} {
+		out <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (s *scan) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	s.mu.Lock()
+	runs, phases, pools, busy, queues, names := s.runs, s.phases, s.pools, s.busy, s.queues, s.names
+	s.mu.Unlock()
+	for phase, n := range phases {
+		gauge(openRuns, float64(n), string(phase))
+	}
+	for _, r := range runs {
+		id := string(r.Run)
+		gauge(runPhase, 1, id, string(r.Phase))
+		gauge(runItems, float64(r.Items), id, "planned")
+		gauge(runItems, float64(r.Counts.OK), id, answered)
+		gauge(runItems, float64(r.Counts.Failed), id, "failed")
+		gauge(runShards, float64(r.Shards), id, "planned")
+		gauge(runShards, float64(r.Next), id, "dispatched")
+		gauge(runShards, float64(r.Done.Set.Len()), id, "done")
+		gauge(runTokens, float64(r.Counts.PromptTokens), id, "prompt")
+		gauge(runTokens, float64(r.Counts.CompletionTokens), id, "completion")
+		gauge(runTokens, float64(r.Counts.WastedTokens), id, "wasted")
+	}
+	for p, n := range pools {
+		gauge(poolSize, float64(n), p.pool, p.state)
+	}
+	for pool, n := range busy {
+		gauge(poolBusy, float64(n), pool)
+	}
+	if queues == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime) // a collector is given none
+	defer cancel()
+	for _, name := range names {
+		if visible, hidden, err := queues.Depth(ctx, name); err == nil {
+			gauge(queueDepth, float64(visible), name, "visible")
+			gauge(queueDepth, float64(hidden), name, "hidden")
+		}
+		if visible, hidden, err := queues.Depth(ctx, queue.DeadLetters(name)); err == nil {
+			gauge(deadDepth, float64(visible+hidden), name)
+		}
+	}
+}
