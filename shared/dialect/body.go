@@ -2,6 +2,7 @@ package dialect
 
 import (
 	"math"
+	"slices"
 	"strconv"
 
 	"rollout/shared/config"
@@ -40,7 +41,7 @@ func (it *Item) OwnID(item identity.ContentID) string {
 // params of the run fill in what the line does not say; and there always is a
 // seed.
 func (it *Item) Body(dst []byte, modelURI string, s config.Sampling, item identity.ContentID, decode int) []byte {
-	dst = append(dst, '{')
+	dst = append(slices.Grow(dst, it.bodySize(modelURI)), '{')
 	said := said{}
 	for _, m := range it.body {
 		said.add(m.Name)
@@ -82,6 +83,17 @@ func (it *Item) Body(dst []byte, modelURI string, s config.Sampling, item identi
 	}
 	dst[len(dst)-1] = '}'
 	return dst
+}
+
+// bodySize is how many bytes a body has at most, unless the run's params say
+// uncommonly much.
+func (it *Item) bodySize(modelURI string) int {
+	const params = 256
+	size := params + len(modelURI)
+	for _, m := range it.body {
+		size += len(m.RawName) + len(m.Value) + 2
+	}
+	return size
 }
 
 // appendSeed appends the seed of a decode, of which decode 0's is as written.

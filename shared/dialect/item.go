@@ -24,10 +24,11 @@ type Item struct {
 	N int
 
 	dialect Name
-	rawID   []byte         // the id as written
-	key     string         // the name of Request's member
-	body    []jsonl.Member // what the request's body says, in OpenAI's names
-	extra   []jsonl.Member // the members that are not ours, as written
+	rawID   []byte          // the id as written
+	key     string          // the name of Request's member
+	body    []jsonl.Member  // what the request's body says, in OpenAI's names
+	one     [1]jsonl.Member // room for a body that says one thing
+	extra   []jsonl.Member  // the members that are not ours, as written
 }
 
 // maxAnswers bounds n.

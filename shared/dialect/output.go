@@ -16,7 +16,7 @@ import (
 // with "input_" before its name, so that nothing is lost and no name is there
 // twice.
 func AppendOutput(dst []byte, it *Item, m Model, r Result) []byte {
-	w := row{b: append(dst, '{')}
+	w := row{b: append(slices.Grow(dst, outputSize(it, m, r)), '{')}
 	switch it.dialect {
 	case OpenAI:
 		w.openAI(it, m, r)
@@ -29,6 +29,19 @@ func AppendOutput(dst []byte, it *Item, m Model, r Result) []byte {
 	}
 	w.extra(it)
 	return w.close()
+}
+
+// outputSize is how many bytes an output row has, as a rule at most.
+func outputSize(it *Item, m Model, r Result) int {
+	const names, escapes = 512, 16 // the latter a share: 1 of 16
+	size := names + len(it.rawID) + len(it.Request) + len(m.Params) + len(m.URI)
+	for _, a := range r.Answers {
+		size += len(a.Text) + len(a.Text)/escapes + len(a.Reasoning) + len(a.ToolCalls) + len(a.Logprobs) + names
+	}
+	for _, e := range it.extra {
+		size += len(e.RawName) + len(e.Value) + len(prefix) + 2
+	}
+	return size
 }
 
 // first returns the first answer; an item has at least one.

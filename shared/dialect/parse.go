@@ -17,7 +17,8 @@ import (
 // is an error: which value was meant can't be known.
 func Parse(d Name, line []byte) (*Item, error) {
 	it := &Item{dialect: d}
-	members, err := it.readLine(line)
+	var few [8]jsonl.Member // stays on the stack
+	members, err := it.readLine(few[:0], line)
 	if err != nil {
 		return it, err
 	}
@@ -36,11 +37,10 @@ func Parse(d Name, line []byte) (*Item, error) {
 	return it, err
 }
 
-// readLine reads the line's members and, whatever else is wrong with the line,
-// its id: the same one that ScanID finds.
-func (it *Item) readLine(line []byte) ([]jsonl.Member, error) {
+// readLine appends the line's members and reads, whatever else is wrong with
+// the line, its id: the same one that ScanID finds.
+func (it *Item) readLine(members []jsonl.Member, line []byte) ([]jsonl.Member, error) {
 	own := idName(it.dialect)
-	members := make([]jsonl.Member, 0, 8)
 	var idErr error
 	found := false
 	count := 0

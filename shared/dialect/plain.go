@@ -14,7 +14,8 @@ func (it *Item) parsePlain(ms []jsonl.Member) error {
 			}
 			it.key = string(m.Name)
 			it.Request = compact(m)
-			it.body = []jsonl.Member{{Name: m.Name, RawName: m.RawName, Value: it.Request}}
+			it.one[0] = jsonl.Member{Name: m.Name, RawName: m.RawName, Value: it.Request}
+			it.body = it.one[:]
 		default:
 			it.extra = append(it.extra, m)
 		}

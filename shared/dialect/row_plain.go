@@ -34,7 +34,7 @@ func (w *row) plain(it *Item, m Model, r Result) {
 	w.text("model_uri", m.URI)
 	w.textOrNull("finish_reason", a.FinishReason)
 	w.asides(a)
-	w.text("model_content_id", m.ID.String())
+	w.contentID("model_content_id", m.ID)
 	w.blob(a.Text)
 	u := r.usage()
 	w.open("usage", '{')
@@ -49,8 +49,11 @@ func (w *row) blob(text string) {
 	if !utf8.ValidString(text) {
 		text = string([]rune(text)) // what AppendString makes of it
 	}
-	id := identity.Content([]byte(text))
-	w.b = append(appendName(w.b, "completion_blob_id"), '"')
+	w.contentID("completion_blob_id", identity.TextContent(text))
+}
+
+func (w *row) contentID(name string, id identity.ContentID) {
+	w.b = append(appendName(w.b, name), '"')
 	w.b = append(hex.AppendEncode(w.b, id[:]), '"', ',')
 }
 

@@ -57,6 +57,7 @@ type Hasher struct {
 	num  [8]byte
 	head [1 + 32]byte
 	sum  ContentID
+	text [hashPiece]byte
 }
 
 // NewHasher returns a Hasher.
@@ -77,6 +78,17 @@ func (h *Hasher) Write(p []byte) (int, error) {
 		p = p[hashPiece:]
 	}
 	h.h.Write(p)
+	return n, nil
+}
+
+// WriteString adds the text's bytes; it never fails.
+func (h *Hasher) WriteString(s string) (int, error) {
+	n := len(s)
+	for len(s) > 0 {
+		piece := copy(h.text[:], s)
+		h.h.Write(h.text[:piece])
+		s = s[piece:]
+	}
 	return n, nil
 }
 
@@ -123,6 +135,15 @@ func Content(b []byte) ContentID {
 	return h.Content(b)
 }
 
+// TextContent is Content of the text's bytes.
+func TextContent(s string) ContentID {
+	h := hashers.Get().(*Hasher)
+	defer hashers.Put(h)
+	h.Reset()
+	h.WriteString(s)
+	return h.Sum()
+}
+
 // Item is Hasher.Item on a pooled Hasher.
 func Item(model ContentID, request, params []byte, index uint64) ContentID {
 	h := hashers.Get().(*Hasher)
@@ -156,10 +177,12 @@ const seedMask = 1<<31 - 1
 // Seed is the seed of an item that names none: the first 4 bytes, LE, of
 // blake3(item id ‖ decode u32 LE), and 2³¹−1.
 func Seed(item ContentID, decode uint32) uint32 {
-	var b [36]byte
-	copy(b[:], item[:])
-	binary.LittleEndian.PutUint32(b[32:], decode)
-	c := Content(b[:])
+	h := hashers.Get().(*Hasher)
+	defer hashers.Put(h)
+	b := h.text[:len(item)+4]
+	copy(b, item[:])
+	binary.LittleEndian.PutUint32(b[len(item):], decode)
+	c := h.Content(b)
 	return binary.LittleEndian.Uint32(c[:4]) & seedMask
 }
 
