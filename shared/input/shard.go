@@ -9,7 +9,6 @@ import (
 	"rollout/shared/dialect"
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
-	"rollout/shared/jsonl"
 	"rollout/shared/record"
 )
 
@@ -60,19 +59,18 @@ func (x *Index) Load(ctx context.Context, m record.Manifest, rng, row int) (Shar
 	defer r.Close()
 	s := Shard{FirstItem: e.FirstItem + cut.FirstItem, Lines: make([]Line, 0, cut.Items)}
 	file := m.Inputs[e.Input].Label()
-	h := identity.NewHasher()
-	scan := cut.Scan()
-	scan.Spill = func(p []byte) { h.Write(p) }
-	sc := jsonl.NewScanner(r, scan)
+	from, err := openLines(r, cut)
+	if err != nil {
+		return Shard{}, fault.Wrap(err, "read %s", src.Key)
+	}
 	for {
-		l, err := sc.Next()
+		l, err := from.next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
 			return Shard{}, fault.Wrap(err, "read %s", src.Key)
 		}
-		h.Write(l.Raw)
 		if l.Blank {
 			continue
 		}
@@ -84,11 +82,11 @@ func (x *Index) Load(ctx context.Context, m record.Manifest, rng, row int) (Shar
 		if l.TooLong {
 			line.TooLong = l.Length
 		} else {
-			line.Bytes = append([]byte(nil), l.Bytes...)
+			line.Bytes = l.Bytes
 		}
 		s.Lines = append(s.Lines, line)
 	}
-	if h.Sum() != identity.ContentID(cut.Digest) || len(s.Lines) != int(cut.Items) {
+	if from.digest() != identity.ContentID(cut.Digest) || len(s.Lines) != int(cut.Items) {
 		return Shard{}, changed(src.Key)
 	}
 	return s, x.mark(ctx, m, e, cut, s.Lines)

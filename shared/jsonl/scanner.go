@@ -82,6 +82,15 @@ func NewScanner(r io.Reader, o Options) *Scanner {
 	return &Scanner{r: r, o: o, buf: make([]byte, min(firstBuffer, o.MaxLine+slack)), offset: o.Offset, partial: o.SkipPartial}
 }
 
+// NewMemoryScanner returns a Scanner of b. The slices of its lines are b's, and
+// valid as long as b does not change.
+func NewMemoryScanner(b []byte, o Options) *Scanner {
+	if o.MaxLine <= 0 {
+		o.MaxLine = MaxLine
+	}
+	return &Scanner{o: o, buf: b, end: len(b), err: io.EOF, offset: o.Offset, partial: o.SkipPartial}
+}
+
 // Next returns the next line; io.EOF after the last one. An error of the
 // reader is returned as it is, and the line it cut off is not.
 func (s *Scanner) Next() (Line, error) {

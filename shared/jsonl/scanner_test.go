@@ -237,6 +237,22 @@ func TestLinesTileTheFile(t *testing.T) {
 	})
 }
 
+func TestLinesInMemoryAreThoseOfAReader(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		f := file(t)
+		o := jsonl.Options{MaxLine: rapid.IntRange(1, 12).Draw(t, "max line"), SkipPartial: rapid.Bool().Draw(t, "partial"), Limit: int64(rapid.IntRange(0, 20).Draw(t, "limit"))}
+		s := jsonl.NewMemoryScanner([]byte(f), o)
+		var lines []jsonl.Line // never copied
+		for l, err := s.Next(); err == nil; l, err = s.Next() {
+			lines = append(lines, l)
+		}
+		if got, want := show(lines), show(scan(t, strings.NewReader(f), o)); got != want {
+			t.Fatalf("in memory %q, of a reader %q", got, want)
+		}
+	})
+}
+
 func BenchmarkScan(b *testing.B) {
 	line := append(bytes.Repeat([]byte("x"), 1179), '\n')
 	data := bytes.Repeat(line, 1<<14)
