@@ -50,7 +50,7 @@ func (w *Worker) seal(ctx context.Context, h *hold) error {
 		return err
 	}
 	err = w.swap(ctx, h, func(d shard.Doc) (shard.Doc, error) {
-		return d.Seal(run.Reason(ctl.reason).Class(), len(h.work.Lines))
+		return h.work.withWaste(d).Seal(run.Reason(ctl.reason).Class(), len(h.work.Lines))
 	})
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (w *Worker) release(ctx context.Context, h *hold) error {
 
 // handBack hands the shard back as its document says it is.
 func (w *Worker) handBack(ctx context.Context, h *hold) error {
-	if err := w.swap(ctx, h, func(d shard.Doc) (shard.Doc, error) { return d.Release() }); err != nil {
+	if err := w.swap(ctx, h, func(d shard.Doc) (shard.Doc, error) { return h.work.withWaste(d).Release() }); err != nil {
 		return err
 	}
 	w.Observe(ctx, observe.ShardReleased{Claim: w.claimed(h)})

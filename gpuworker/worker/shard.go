@@ -137,6 +137,13 @@ func (s *Shard) Put(item int, row []byte, class fault.Class, t Tokens) {
 // Asked says that a request took d at the engine and ended with err.
 func (s *Shard) Asked(d time.Duration, err error) { s.tally.asked(d, err) }
 
+// Waste counts tokens that led to no row, and never will.
+func (s *Shard) Waste(tokens int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.counts.WastedTokens += tokens
+}
+
 // Tokens counts what a row took.
 type Tokens struct{ Prompt, Completion, Wasted int64 }
 
@@ -205,6 +212,18 @@ func (s *Shard) final() (rows []result.Row, c shard.Counts, complete bool) {
 		}
 	}
 	return rows, c, s.open == 0
+}
+
+// withWaste is the document with all tokens that were wasted, also since the
+// last checkpoint.
+func (s *Shard) withWaste(d shard.Doc) shard.Doc {
+	if s == nil {
+		return d
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	d.Counts.WastedTokens = s.counts.WastedTokens
+	return d
 }
 
 // keep says that a checkpoint holds that many rows.

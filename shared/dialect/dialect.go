@@ -47,6 +47,7 @@ type Answer struct {
 	ToolCalls    json.RawMessage
 	Logprobs     json.RawMessage
 	Usage        Usage
+	MaxTokens    int64 // what max_tokens was lowered to, to fit the model's context; 0 if it was not
 }
 
 // Usage counts tokens.

@@ -72,7 +72,7 @@ func ours(d Name, name []byte) bool {
 	case "id":
 		return d == Plain || d == OpenAI
 	case "completion", "completions", "sampling_params", "model_uri", "finish_reason", "reasoning", "tool_calls",
-		"logprobs", "model_content_id", "completion_blob_id", "usage", "generated_at":
+		"logprobs", "max_tokens_clamped", "model_content_id", "completion_blob_id", "usage", "generated_at":
 		return d == Plain
 	case "response":
 		return d == OpenAI || d == Vertex

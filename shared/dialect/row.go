@@ -61,6 +61,13 @@ func (w *row) uint(name string, v uint64) {
 	w.b = append(strconv.AppendUint(appendName(w.b, name), v, 10), ',')
 }
 
+// clamped says what max_tokens was lowered to, if it was.
+func (w *row) clamped(name string, a Answer) {
+	if a.MaxTokens > 0 {
+		w.int(name, a.MaxTokens)
+	}
+}
+
 // raw writes a value that is known to be valid JSON on one line.
 func (w *row) raw(name string, v []byte) {
 	w.b = append(append(appendName(w.b, name), v...), ',')

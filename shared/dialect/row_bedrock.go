@@ -44,6 +44,7 @@ func (w *row) bedrockMessage(name string, m Model, id string, a Answer, prompt i
 	w.end('}')
 	w.foreign("tool_calls", a.ToolCalls)
 	w.foreign("logprobs", a.Logprobs)
+	w.clamped("max_tokens_clamped", a)
 	w.end('}')
 }
 

@@ -63,6 +63,7 @@ func (w *row) choice(e Endpoint, index int, a Answer) {
 		w.null("logprobs")
 	}
 	w.textOrNull("finish_reason", a.FinishReason)
+	w.clamped("max_tokens_clamped", a)
 	w.end('}')
 }
 

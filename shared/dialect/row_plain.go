@@ -64,4 +64,5 @@ func (w *row) asides(a Answer) {
 	}
 	w.foreign("tool_calls", a.ToolCalls)
 	w.foreign("logprobs", a.Logprobs)
+	w.clamped("max_tokens_clamped", a)
 }

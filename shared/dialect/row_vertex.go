@@ -44,6 +44,7 @@ func (w *row) candidate(index int, a Answer) {
 	w.text("finishReason", vertexReason(a.FinishReason))
 	w.foreign("toolCalls", a.ToolCalls)
 	w.foreign("logprobs", a.Logprobs)
+	w.clamped("maxTokensClamped", a)
 	w.end('}')
 }
 

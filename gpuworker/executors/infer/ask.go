@@ -3,6 +3,7 @@ package infer
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,8 +39,9 @@ func (t *task) ask(ctx context.Context, a *answers, decode int) (dialect.Answer,
 		}
 		if err == nil {
 			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning, ToolCalls: got.ToolCalls,
-				Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage)}, nil
+				Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage), MaxTokens: got.MaxTokens}, nil
 		}
+		a.waste(err)
 		if ctx.Err() != nil {
 			return dialect.Answer{}, fault.As(fault.Canceled, ctx.Err(), "answer item %d", a.place.Item)
 		}
@@ -67,6 +69,9 @@ func (t *task) ask(ctx context.Context, a *answers, decode int) (dialect.Answer,
 			failures++
 			if failures >= allowed {
 				return dialect.Answer{}, err
+			}
+			if errors.Is(err, engine.ErrBlank) {
+				req.Body = a.otherwise(decode, failures)
 			}
 		}
 		tries++
@@ -96,7 +101,7 @@ func (t *task) once(ctx context.Context, req engine.Request) (engine.Answer, err
 	got, err := t.cfg.Engine.Answer(ctx, req, func() { silence.Reset(t.cfg.Progress) })
 	if err != nil && ctx.Err() != nil {
 		if cause := context.Cause(ctx); fault.ClassOf(cause) == fault.Timeout {
-			return got, cause
+			return got, &engine.Spent{Usage: engine.SpentOn(err), Err: cause}
 		}
 	}
 	return got, err

@@ -183,6 +183,7 @@ type answers struct {
 	got  []dialect.Answer
 	left int
 	err  error
+	lost int64 // tokens of requests that were not answered
 }
 
 // take takes one request's end in; the last one makes the item's row. A
@@ -195,18 +196,16 @@ func (a *answers) take(k int, answer dialect.Answer, err error) {
 	if err != nil && (a.err == nil || fault.Is(err, fault.Canceled)) {
 		a.err = err
 	}
-	if a.left > 0 || fault.Is(a.err, fault.Canceled) {
+	if a.left > 0 {
 		return
 	}
-	var t worker.Tokens
-	for i, g := range a.got {
-		t.Completion += g.Usage.CompletionTokens
-		if i == 0 {
-			t.Prompt = g.Usage.PromptTokens
-		}
+	t := a.cost()
+	if fault.Is(a.err, fault.Canceled) {
+		a.shard.Waste(t.Wasted)
+		return
 	}
 	if a.err != nil {
-		a.fail(a.index, a.item, a.place, a.err, t.Completion)
+		a.fail(a.index, a.item, a.place, a.err, t.Wasted)
 		return
 	}
 	id := a.item.OwnID(a.id)
