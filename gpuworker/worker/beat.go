@@ -41,6 +41,8 @@ func (w *Worker) beatLoop(ctx context.Context, cancel context.CancelCauseFunc) {
 
 // beat writes the heartbeat document once.
 func (w *Worker) beat(ctx context.Context) error {
+	w.beating.Lock()
+	defer w.beating.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timings.SelfFence)
 	defer cancel()
 	key := record.BeatKey(w.cfg.ID)
@@ -99,7 +101,7 @@ func (w *Worker) snapshot(now time.Time) health.Beat {
 		Schema: record.Schema, Worker: w.cfg.ID, Pool: w.cfg.Pool, State: w.state,
 		At: now.UTC(), DueAt: w.cfg.Timings.Due(now).UTC(), Started: w.started.UTC(), InFlight: w.slots.size(),
 		Host: w.cfg.Machine.Host, PID: w.cfg.Machine.PID, CPUs: w.cfg.Machine.CPUs, GPUs: len(w.cfg.Machine.GPUs),
-		Load: w.tally.load(now, w.slots.busy()), Control: map[identity.RunID]uint64{},
+		Load: w.tally.load(now, w.slots.busy()), Trials: w.trialsAt, Control: map[identity.RunID]uint64{},
 	}
 	open := map[identity.RunID]bool{}
 	for _, h := range w.holds {

@@ -35,6 +35,12 @@ func (w *Worker) hold(ctx context.Context, h *hold) {
 				w.finish(ctx, h, err)
 			}
 			return
+		case n := <-h.work.notes:
+			err := w.persist(ctx, h, func(ctx context.Context, h *hold) error { return w.keep(ctx, h, n.change) })
+			if err != nil {
+				abort() // finish finds out why
+			}
+			n.answer <- noted{h.doc, err}
 		case <-tick.C:
 			if err := w.save(ctx, h); fault.Is(err, fault.Fenced) {
 				abort() // finish finds out the same

@@ -103,6 +103,15 @@ func (w *Worker) checkpoint(ctx context.Context, h *hold) error {
 	if !h.work.unsaved() {
 		return nil
 	}
+	return w.keep(ctx, h, func(d shard.Doc) (shard.Doc, error) { return d, nil })
+}
+
+// keep makes a change of the shard's document and keeps the rows there are, if
+// no checkpoint holds them yet, with one write of it.
+func (w *Worker) keep(ctx context.Context, h *hold, next change) error {
+	if !h.work.unsaved() {
+		return w.swap(ctx, h, next)
+	}
 	rows, counts, _ := h.work.final()
 	b, err := result.AppendCheckpoint(make([]byte, 0, size(rows)+64*len(rows)), rows)
 	if err != nil {
@@ -112,7 +121,13 @@ func (w *Worker) checkpoint(ctx context.Context, h *hold) error {
 	if err != nil {
 		return err
 	}
-	err = w.swap(ctx, h, func(d shard.Doc) (shard.Doc, error) { return d.Save(h.holder(w.cfg.ID), ref, counts) })
+	err = w.swap(ctx, h, func(d shard.Doc) (shard.Doc, error) {
+		d, err := d.Save(h.holder(w.cfg.ID), ref, counts)
+		if err != nil {
+			return d, err
+		}
+		return next(d)
+	})
 	if err != nil {
 		return err
 	}
@@ -122,7 +137,7 @@ func (w *Worker) checkpoint(ctx context.Context, h *hold) error {
 }
 
 // swap writes the next state of the shard's document.
-func (w *Worker) swap(ctx context.Context, h *hold, next func(shard.Doc) (shard.Doc, error)) error {
+func (w *Worker) swap(ctx context.Context, h *hold, next change) error {
 	d, err := next(h.doc)
 	if err != nil {
 		return err

@@ -28,17 +28,22 @@ type Shard struct {
 	stopping chan struct{}   // closed when nothing new may be begun
 	onBegin  func()
 	tally    *tally
+	holder   shard.Holder
+	notes    chan note // what the hold shall write
+	turn     func(context.Context) (over func(), ok bool)
 
-	mu     sync.Mutex
-	rows   [][]byte
-	class  []fault.Class
-	left   int // items not begun yet
-	open   int // items without a row
-	counts shard.Counts
-	saved  int // open, at the last checkpoint
+	mu        sync.Mutex
+	suspicion suspicion
+	rows      [][]byte
+	class     []fault.Class
+	left      int // items not begun yet
+	open      int // items without a row
+	counts    shard.Counts
+	saved     int // open, at the last checkpoint
 }
 
-// Open yields, in order, the items that have no row yet. It waits until
+// Open yields, in order, the items that have no row yet and are no suspects. It
+// waits until
 // earlier shards of the worker have begun theirs, so that the engine is filled
 // in order across borders, and ends early when the shard is stopping.
 func (s *Shard) Open(ctx context.Context) iter.Seq[int] {
@@ -52,7 +57,7 @@ func (s *Shard) Open(ctx context.Context) iter.Seq[int] {
 			return
 		}
 		for i := range s.Lines {
-			if s.Has(i) {
+			if s.Has(i) || s.Suspect(i) {
 				continue
 			}
 			if s.Stopped() || ctx.Err() != nil {
@@ -69,6 +74,10 @@ func (s *Shard) Open(ctx context.Context) iter.Seq[int] {
 // Slot waits for a place for one request; false when the shard is stopping.
 func (s *Shard) Slot(ctx context.Context) (Place, bool) {
 	if s.Stopped() || !s.slots.take(ctx, s.stopping, false) {
+		return Place{}, false
+	}
+	if !s.recorded(ctx) {
+		s.slots.leave(false)
 		return Place{}, false
 	}
 	return Place{s, s.flights.begin(s.now())}, true

@@ -32,8 +32,11 @@ import (
 
 // Config is a worker's settings.
 type Config struct {
-	ID       string // names this process's worker, never used twice
-	Pool     string
+	ID   string // names this process's worker, never used twice
+	Pool string
+	// Engine names the engine among those that workers share; "" if no other
+	// worker asks it. Only one worker at a time tries suspects at it.
+	Engine   string
 	Timings  health.Timings
 	InFlight int // requests at once; see SetInFlight
 	// Checkpoint is how much unfinished work may be lost with the worker.
@@ -68,10 +71,14 @@ type Worker struct {
 
 	drain chan struct{} // closed when the worker must end in an orderly way
 
+	ownTurn chan struct{} // holds a value while a shard has, or wants, the turn
+	beating sync.Mutex    // one beat at a time: a later one never tells less
+
 	mu        sync.Mutex
 	started   time.Time
 	beatRev   document.Revision
 	beatSent  time.Time // the last one that was written
+	trialsAt  string    // the engine that it has trials at, or wants to
 	state     health.State
 	holds     map[holdKey]*hold
 	last      *gate     // of the newest hold: the next one's turn comes after it
@@ -101,7 +108,7 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 	return &Worker{
 		Ports: p.From("worker/" + cfg.ID), cfg: cfg, exec: exec, index: ix,
 		lease: lease.New(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight), tally: tally{meter: p.Watch.Meter},
-		drain: make(chan struct{}), unready: true,
+		drain: make(chan struct{}), ownTurn: make(chan struct{}, 1), unready: true,
 		started: now, state: health.Init, holds: map[holdKey]*hold{},
 		manifests: map[identity.RunID]record.Manifest{}, controls: map[identity.RunID]controlSeen{},
 		changed: make(chan struct{}, 1), perShard: usualShard, last: first,

@@ -25,10 +25,12 @@ const (
 const maxBreaks = 8
 
 // ask asks the engine for one decode of the item until there is an answer or
-// a fault that is the item's own. Canceled means that there is neither.
-func (t *task) ask(ctx context.Context, a *answers, decode int) (dialect.Answer, error) {
+// a fault that is the item's own. Canceled means that there is neither: the
+// shard stops, or the engine died meanwhile, which made the item a suspect.
+// alone says that nothing else of the worker is in flight.
+func (t *task) ask(ctx context.Context, a *answers, decode int, alone bool) (dialect.Answer, error) {
 	sampling := t.shard.Manifest.Config.Sampling
-	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: a.item.Body(nil, t.model.URI, sampling, a.id, decode)}
+	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: a.item.Body(nil, t.model.URI, sampling, a.id, decode), Alone: alone}
 	tries, failures, breaks, allowed := 0, 0, 0, max(1, t.shard.Manifest.Config.Limits.Failures)
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		var hint time.Duration // the least wait that the engine asks for
@@ -52,6 +54,9 @@ func (t *task) ask(ctx context.Context, a *answers, decode int) (dialect.Answer,
 			t.abort(err)
 			return dialect.Answer{}, fault.As(fault.Canceled, err, "answer item %d", a.place.Item)
 		case fault.Unavailable:
+			if t.died(a.index, err) {
+				return dialect.Answer{}, fault.As(fault.Canceled, err, "answer item %d", a.place.Item)
+			}
 			stayed, awaitErr := t.awaitEngine(ctx, err)
 			if awaitErr != nil {
 				return dialect.Answer{}, awaitErr

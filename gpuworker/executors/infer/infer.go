@@ -76,6 +76,7 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 		}
 	}
 	requests.wait()
+	t.trials(ctx)
 	if cause := context.Cause(ctx); ctx.Err() != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
@@ -94,28 +95,39 @@ type task struct {
 // begin starts an item's requests, one place each; false if there are no more
 // places to be had.
 func (t *task) begin(ctx context.Context, i int, requests *crew) bool {
-	line := t.shard.Lines[i]
-	it, err := t.parse(line)
-	if err != nil {
-		t.fail(i, it, line.Place, err, 0)
+	a := t.prepare(i)
+	if a == nil {
 		return true
 	}
-	id := it.ItemID(t.model, line.Place.Item)
-	a := &answers{task: t, index: i, item: it, id: id, place: line.Place}
-	n := it.Decodes(t.shard.Manifest.Config.Sampling)
-	a.got, a.left = make([]dialect.Answer, n), n
-	for k := range n {
+	for k := range a.got {
 		place, ok := t.shard.Slot(ctx)
 		if !ok {
 			return false
 		}
+		if k > 0 && t.shard.Suspect(i) { // an engine died of a request before this one, maybe
+			place.Release()
+			return true
+		}
 		requests.do(func() {
 			defer place.Release()
-			answer, err := t.ask(ctx, a, k)
+			answer, err := t.ask(ctx, a, k, false)
 			a.take(k, answer, err)
 		})
 	}
 	return true
+}
+
+// prepare makes the item of a line; nil if it has its error row now.
+func (t *task) prepare(i int) *answers {
+	line := t.shard.Lines[i]
+	it, err := t.parse(line)
+	if err != nil {
+		t.fail(i, it, line.Place, err, 0)
+		return nil
+	}
+	n := it.Decodes(t.shard.Manifest.Config.Sampling)
+	return &answers{task: t, index: i, item: it, id: it.ItemID(t.model, line.Place.Item), place: line.Place,
+		got: make([]dialect.Answer, n), left: n}
 }
 
 // parse reads the line; the item comes with the error as far as its own id

@@ -60,7 +60,10 @@ type Beat struct {
 	CPUs     int       `json:"cpus,omitempty"`
 	GPUs     int       `json:"gpus,omitempty"`
 	Holds    []Held    `json:"holds,omitempty"`
-	Load     Load      `json:"load"`
+	// Trials names the engine that the worker has, or wants, to itself to ask
+	// suspects; "" for none.
+	Trials string `json:"trials,omitempty"`
+	Load   Load   `json:"load"`
 	// Control is the newest control sequence acted on, per run held.
 	Control map[identity.RunID]uint64 `json:"control,omitempty"`
 }

@@ -1,0 +1,76 @@
+package infer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"rollout/gpuworker/engine"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+)
+
+// reaskAfter is how long an accused item waits for each time that the engine
+// died, so that the accused of several workers do not meet at one server.
+const reaskAfter = 100 * time.Millisecond
+
+// trials asks the suspects, while nothing else of this worker is in flight.
+func (t *task) trials(ctx context.Context) {
+	for trial := range t.shard.Trials(ctx) {
+		if trial.Poison {
+			t.quarantine(trial.Items[0])
+			continue
+		}
+		var all sync.WaitGroup
+		for _, i := range trial.Items {
+			all.Go(func() { t.try(ctx, i, len(trial.Items) == 1) })
+		}
+		all.Wait()
+	}
+}
+
+// try asks one suspect's requests one after the other, until one breaks off.
+func (t *task) try(ctx context.Context, i int, alone bool) {
+	a := t.prepare(i)
+	if a == nil {
+		return
+	}
+	if n := t.shard.Deaths(i); n > 0 && !t.pause(ctx, jitter(time.Duration(n)*reaskAfter, a.id, n)) {
+		return
+	}
+	for k := range a.got {
+		answer, err := t.ask(ctx, a, k, alone)
+		a.take(k, answer, err)
+		if fault.Is(err, fault.Canceled) {
+			return
+		}
+	}
+}
+
+// quarantine gives a poisonous item its error row. What it says is the same
+// wherever it happened (I10).
+func (t *task) quarantine(i int) {
+	line := t.shard.Lines[i]
+	it, _ := t.parse(line)
+	t.fail(i, it, line.Place, &fault.Error{Kind: fault.Corrupt, Class: fault.Poison,
+		Op:     fmt.Sprintf("the inference server died each time it was asked this item alone, %d times", shard.Convicting),
+		Remedy: "look into the server's log for what it dies of, then correct the item or the server and submit the item again"}, 0)
+}
+
+// died reports whether the engine died with the request; then the item is a
+// suspect.
+func (t *task) died(i int, err error) bool {
+	var d *engine.Died
+	if !errors.As(err, &d) {
+		return false
+	}
+	t.shard.Waste(engine.SpentOn(err).CompletionTokens)
+	death := shard.Death{Alone: d.Alone}
+	if d.Start != "" {
+		death.Start = d.Server + " " + d.Start
+	}
+	t.shard.Died(i, death)
+	return true
+}
