@@ -24,6 +24,7 @@ import (
 //	GET  /v1/runs                     {"runs":[Status…]}, newest first
 //	POST /v1/runs                     {"key":"prompts/x.jsonl"} → 202, Announced
 //	GET  /v1/runs/{id}                Status
+//	GET  /v1/runs/{id}/explain?item=  Explanation, of the run and, if given, an item
 //	POST /v1/runs/{id}/pause          {"reason":"…"}, optional → 202, Status
 //	POST /v1/runs/{id}/resume, stop   likewise
 //	GET  /v1/workers                  {"workers":[WorkerStatus…]}
@@ -37,6 +38,7 @@ func (s *Service) Handler(token secret.Value, v vitals.Vitals) http.Handler {
 	}
 	mux.Handle("/v1/runs", methods{http.MethodGet: s.getRuns, http.MethodPost: s.postRun})
 	mux.Handle("/v1/runs/{id}", methods{http.MethodGet: s.getRun})
+	mux.Handle("/v1/runs/{id}/explain", methods{http.MethodGet: s.getExplanation})
 	mux.Handle("/v1/runs/{id}/pause", methods{http.MethodPost: s.steer(s.Pause)})
 	mux.Handle("/v1/runs/{id}/resume", methods{http.MethodPost: s.steer(s.Resume)})
 	mux.Handle("/v1/runs/{id}/stop", methods{http.MethodPost: s.steer(s.Stop)})
@@ -90,6 +92,11 @@ func (s *Service) getRun(r *http.Request) (int, any, error) {
 func (s *Service) getWorkers(r *http.Request) (int, any, error) {
 	workers, err := s.Workers(r.Context())
 	return http.StatusOK, map[string][]WorkerStatus{"workers": workers}, err
+}
+
+func (s *Service) getExplanation(r *http.Request) (int, any, error) {
+	e, err := s.Explain(r.Context(), identity.RunID(r.PathValue("id")), r.URL.Query().Get("item"))
+	return http.StatusOK, e, err
 }
 
 func (s *Service) getOverview(r *http.Request) (int, any, error) {

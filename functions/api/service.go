@@ -13,6 +13,7 @@ import (
 	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/input"
 	"rollout/shared/record"
 )
 
@@ -21,6 +22,7 @@ type Service struct {
 	ports   host.Ports
 	bucket  string // the deployment's name of it, part of run ids
 	timings health.Timings
+	index   *input.Index
 }
 
 // New returns the service of a deployment.
@@ -29,6 +31,7 @@ func New(p host.Ports, d config.Deployment) *Service {
 		ports:   p.From("api"),
 		bucket:  d.Bucket,
 		timings: host.Timings(d.Health),
+		index:   input.NewIndex(p.Blobs, p.Docs),
 	}
 }
 

@@ -29,6 +29,7 @@ func commands(e *Env) []*cobra.Command {
 		inferCommand(e),
 		submitCommand(e),
 		statusCommand(e),
+		explainCommand(e),
 		pauseCommand(e),
 		resumeCommand(e),
 		stopCommand(e),

@@ -1,0 +1,168 @@
+package api
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"rollout/shared/engine/run"
+)
+
+// The codes of causes that are no hold-up: the run goes on, but slowly.
+const (
+	ServerFull   = "server_full"   // as many requests as are allowed are at the server
+	FewLeft      = "few_left"      // the last items are waited for
+	Starved      = "starved"       // workers have places, and no items
+	ServerFaults = "server_faults" // requests end in faults
+	ManyFail     = "many_fail"
+	Suspects     = "suspects"
+	TakenOver    = "taken_over" // shards had several holders
+	TokensWasted = "tokens_wasted"
+	TooLate      = "too_late" // the deadline comes first
+)
+
+// crew is what the living workers of a run are and do together.
+type crew struct {
+	workers, busy, places int
+	rate, tokenRate       float64
+	median                time.Duration // of the slowest
+	faults, rows          int64
+	fault                 string
+}
+
+func crewOf(p Progress, id string) (c crew) {
+	for _, w := range p.Workers {
+		if !w.Alive || w.Pool != id {
+			continue
+		}
+		c.workers++
+		c.busy += w.Load.Busy
+		c.places += w.InFlight
+		c.rate += w.Load.Rate
+		c.tokenRate += w.Load.TokenRate
+		c.faults += w.Load.Faults
+		c.rows += w.Load.Rows
+		c.median = max(c.median, time.Duration(w.Load.MedianMS)*time.Millisecond)
+		if w.Load.Fault != "" {
+			c.fault = w.Load.Fault
+		}
+	}
+	return c
+}
+
+// causes are why the run is not done, or not done faster, with what speaks for
+// each: what holds it up, then what makes it slow.
+func causes(p Progress, e Explanation, now time.Time) []HoldUp {
+	s := e.Run
+	out := append([]HoldUp{}, s.HoldUps...)
+	if s.Phase != run.Running && s.Phase != run.Planning {
+		return append(out, failing(s)...)
+	}
+	c := crewOf(p, s.Pool)
+	if c.workers > 0 {
+		out = append(out, c.speed(s)...)
+		out = append(out, c.faulty()...)
+	}
+	out = append(out, troubled(e)...)
+	out = append(out, failing(s)...)
+	return append(out, late(s, now)...)
+}
+
+// nearlyAll is the share of the places from which on they count as full.
+const nearlyAll = 0.9
+
+// speed says what bounds the rate: the server, or what the workers get to do.
+func (c crew) speed(s Status) []HoldUp {
+	left := s.Items.Total - min(s.Items.Total, s.Items.Got())
+	full := float64(c.busy) >= nearlyAll*float64(c.places)
+	switch {
+	case c.median == 0: // nothing was answered yet
+		if c.busy == 0 {
+			return nil
+		}
+		return []HoldUp{{ServerFull, fmt.Sprintf("no request was answered yet: %d are at the inference server", c.busy),
+			"wait for the first answers; if none come, look at the server's log"}}
+	case full:
+		most := float64(c.places) / c.median.Seconds()
+		return []HoldUp{{ServerFull, fmt.Sprintf("%s: %d of %d requests at once are at the inference server, which takes %s for one (median): at most about %.2g items/s, now %.2g items/s and %.0f tokens/s",
+			workers(c.workers), c.busy, c.places, tenths(c.median), most, c.rate, c.tokenRate),
+			"if the server has requests waiting already (its metrics say), it is the bound: make answers shorter (max_tokens), or add a server; if none wait, allow more at once (in_flight in [worker])"}}
+	case s.Items.Planned && left <= uint64(c.places):
+		return []HoldUp{{FewLeft, fmt.Sprintf("%d items are left, fewer than the %d requests at once that are allowed: the last ones are waited for (%s each, median)", left, c.places, tenths(c.median)), ""}}
+	}
+	return []HoldUp{{Starved, fmt.Sprintf("%s: %d of %d requests at once are used, with %d items left: the workers wait for shards (%d sent, %d done, %d planned)",
+		workers(c.workers), c.busy, c.places, left, s.Shards.Dispatched, s.Shards.Done, s.Shards.Total),
+		"if this lasts, the disk or the processor of this machine is the bound: a larger [shard] items means fewer writes"}}
+}
+
+// faulty says if many requests end in faults.
+func (c crew) faulty() []HoldUp {
+	asked := c.faults + c.rows
+	if c.faults == 0 || 20*c.faults < asked {
+		return nil
+	}
+	remedy := "look at the inference server's log"
+	if c.fault == "throttled" {
+		remedy = "it refuses for now (429 or 503): lower in_flight in [worker], or raise its limit"
+	}
+	return []HoldUp{{ServerFaults, fmt.Sprintf("%d requests ended in a fault of the inference server, for %d items with a row; the last: %s", c.faults, c.rows, c.fault), remedy}}
+}
+
+// troubled says what the open shards went through.
+func troubled(e Explanation) (out []HoldUp) {
+	suspects, trying, again := 0, 0, 0
+	first := -1
+	for _, t := range e.Shards {
+		suspects += t.Suspects
+		trying += len(t.Trying)
+		if t.Suspects+len(t.Trying) > 0 && first < 0 {
+			first = t.Shard
+		}
+		if t.Attempt > 1 {
+			again++
+		}
+	}
+	if suspects+trying > 0 {
+		out = append(out, HoldUp{Suspects, fmt.Sprintf("%d items may be what the inference server died of (the first in shard %d): they are asked last, with nothing else at the server", max(suspects, trying), first),
+			"wait: an item of which it dies twice is put aside as poison, all others are answered"})
+	}
+	if again > 0 {
+		out = append(out, HoldUp{TakenOver, fmt.Sprintf("%s had several holders: workers drained, died, or gave them back", shards(again)), "if workers keep dying, look at their logs"})
+	}
+	return out
+}
+
+// failing says if the run's items fail, or its tokens are wasted.
+func failing(s Status) (out []HoldUp) {
+	classes := slices.DeleteFunc(failedClasses(s), Unanswered)
+	if n := s.Items.AtFault(); n > 0 && 20*n >= s.Items.Settled() && len(classes) > 0 {
+		out = append(out, HoldUp{ManyFail, fmt.Sprintf("%d of %d items that have a row failed, most as %s", n, s.Items.Settled(), classes[0]), Advice(classes[0])})
+	}
+	if t := s.Tokens; t.Wasted > 0 && 10*t.Wasted >= t.Completion {
+		out = append(out, HoldUp{TokensWasted, fmt.Sprintf("%d tokens went into answers that were not kept, %d into those that were", t.Wasted, t.Completion), "look at the classes of failed items, and at the server's log"})
+	}
+	return out
+}
+
+// late says if the deadline comes first at this rate.
+func late(s Status, now time.Time) []HoldUp {
+	if s.Deadline == nil || s.ETASeconds == nil {
+		return nil
+	}
+	over := now.Add(time.Duration(*s.ETASeconds * float64(time.Second))).Sub(*s.Deadline)
+	if over <= 0 {
+		return nil
+	}
+	return []HoldUp{{TooLate, fmt.Sprintf("at %.2g items/s it would end %s after its deadline: about %.0f items would expire", *s.Rate, span(over), over.Seconds()**s.Rate),
+		"add workers or a server"}}
+}
+
+func workers(n int) string {
+	if n == 1 {
+		return "1 worker"
+	}
+	return fmt.Sprintf("%d workers", n)
+}
+
+// tenths renders a duration to the tenth of a second.
+func tenths(d time.Duration) string { return d.Round(100 * time.Millisecond).String() }

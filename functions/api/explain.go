@@ -1,0 +1,323 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// Explanation tells a run's story, and that of some of its items, from what is
+// stored about them. Like Status, its JSON form only grows.
+type Explanation struct {
+	Run    Status   `json:"run"`
+	Story  []string `json:"story"`  // what happened so far, in words
+	Causes []HoldUp `json:"causes"` // why it is not done, or not done faster: the likeliest first
+	Next   []string `json:"next"`   // what happens next, and what can be done
+	// Shards are the first that are dispatched and not done, of OpenShards.
+	Shards     []ShardStory   `json:"shards"`
+	OpenShards int            `json:"open_shards"`
+	Workers    []WorkerStatus `json:"workers"`
+	Queues     []QueueStatus  `json:"queues"`
+	Items      []ItemStory    `json:"items"` // those that were asked for
+}
+
+// ShardStory is where one shard is.
+type ShardStory struct {
+	Shard   int         `json:"shard"`
+	State   shard.State `json:"state"`
+	Attempt uint64      `json:"attempt"`
+	Worker  string      `json:"worker"` // its holder, or who committed it; "" is nobody
+	// Verdict is what its holder's heartbeat says, if it is running.
+	Verdict health.Verdict `json:"verdict"`
+	Since   *time.Time     `json:"since"` // of the claim
+	Items   int            `json:"items"` // 0 if nobody has loaded it yet
+	Rows    int            `json:"rows"`  // that its holder has, or a checkpoint keeps
+	// Generation counts the messages that sent it to a pool, from 0; SentAt is
+	// the last one's time.
+	Generation int        `json:"generation"`
+	SentAt     *time.Time `json:"sent_at"`
+	Suspects   int        `json:"suspects"` // items that an engine may have died of
+	Trying     []int      `json:"trying"`   // of them, asked now with nothing else, by their place in the shard
+	Vanished   int        `json:"vanished"` // holders in a row that died without a word
+}
+
+// Bounds of an explanation.
+const (
+	explainShards = 10  // told one by one
+	explainLooked = 512 // looked at for causes
+)
+
+// Explain tells the run's story and, unless item is "", that of the items it
+// names: by a line's own id, an item id in hex, "#" and an item index, or
+// FILE:LINE. An id that several lines have is several items. An item that is
+// not there is NotFound.
+func (s *Service) Explain(ctx context.Context, id identity.RunID, item string) (Explanation, error) {
+	workers, err := s.Workers(ctx)
+	if err != nil {
+		return Explanation{}, err
+	}
+	p, err := s.progress(ctx, id, workers)
+	if err != nil {
+		return Explanation{}, err
+	}
+	now := s.ports.Clock.Now()
+	e := Explanation{Run: StatusOf(p, now), Workers: []WorkerStatus{}, Shards: []ShardStory{}, Items: []ItemStory{}}
+	for _, w := range workers {
+		if w.Pool == p.Manifest.Pool || holdsOf(w, id) > 0 {
+			e.Workers = append(e.Workers, w)
+		}
+	}
+	if e.Queues, err = s.queues(ctx, Overview{Runs: []Status{e.Run}}); err != nil {
+		return e, err
+	}
+	if !e.Run.Phase.Ended() {
+		docs, err := s.shards(ctx, p.State, explainLooked)
+		if err != nil {
+			return e, err
+		}
+		e.OpenShards = p.State.Next - p.State.Done.Set.Len()
+		for _, d := range docs {
+			e.Shards = append(e.Shards, s.shardStory(p, d, now))
+		}
+	}
+	e.Story = story(p, e.Run)
+	e.Causes = causes(p, e, now)
+	e.Next = next(p, e.Run)
+	if item != "" {
+		if e.Items, err = s.explainItem(ctx, p, item, now); err != nil {
+			return e, err
+		}
+	}
+	e.Shards = e.Shards[:min(len(e.Shards), explainShards)]
+	return e, nil
+}
+
+// shardStory joins what the documents, heartbeats and coordinate say of it.
+func (s *Service) shardStory(p Progress, d shard.Doc, now time.Time) ShardStory {
+	t := ShardStory{Shard: d.Shard, State: d.State, Attempt: d.Attempt, Worker: d.Worker, Since: known(d.ClaimedAt), Items: d.Items,
+		Suspects: d.Suspects.Len(), Trying: d.Solo, Vanished: d.Vanished, Generation: -1}
+	if d.Checkpoint != nil || d.State == shard.Done {
+		t.Rows = d.Counts.OK + d.Counts.Failed
+	}
+	if t.Trying == nil {
+		t.Trying = []int{}
+	}
+	for _, c := range p.State.InFlight.Chunks {
+		if c.Lo <= d.Shard && d.Shard < c.Hi {
+			t.Generation, t.SentAt = c.Generation, known(c.SentAt)
+		}
+	}
+	if d.State != shard.Running {
+		return t
+	}
+	t.Verdict = health.HolderDead
+	for _, w := range p.Workers {
+		if w.Worker != d.Worker {
+			continue
+		}
+		t.Verdict = s.timings.Judge(d, &health.Beat{State: w.State, At: w.BeatAt, DueAt: w.DueAt, Holds: w.Holds}, now)
+		for _, h := range w.Holds {
+			if h.Run == d.Run && h.Shard == d.Shard && h.Items > 0 {
+				t.Items, t.Rows = h.Items, h.Rows
+			}
+		}
+	}
+	if t.Items > 0 { // "all items" is written as a very large set
+		t.Suspects = min(t.Suspects, t.Items-t.Rows)
+	}
+	return t
+}
+
+// Words says where the shard is, as a sentence without its end.
+func (t ShardStory) Words(now time.Time) string {
+	name := fmt.Sprintf("shard %d ", t.Shard)
+	rows := ""
+	if t.Items > 0 {
+		rows = fmt.Sprintf(", with %d of %d rows", t.Rows, t.Items)
+	} else if t.Rows > 0 {
+		rows = fmt.Sprintf(", with %d rows in its checkpoint", t.Rows)
+	}
+	text := ""
+	switch {
+	case t.State == shard.Done:
+		text = name + "is done"
+	case t.State == shard.Running && (t.Verdict == health.HolderDead || t.Verdict == health.Disowned):
+		text = fmt.Sprintf("%swas held by worker %s (attempt %d), which is gone: it is taken over in some seconds%s", name, t.Worker, t.Attempt, rows)
+	case t.State == shard.Running:
+		text = fmt.Sprintf("%sis with worker %s for %s (attempt %d)%s", name, t.Worker, sinceWords(t.Since, now), t.Attempt, rows)
+	case t.SentAt != nil && t.Generation > 0:
+		text = fmt.Sprintf("%swaits for a worker%s: sent %s ago, for the %s time", name, rows, sinceWords(t.SentAt, now), ordinal(t.Generation+1))
+	case t.SentAt != nil:
+		text = fmt.Sprintf("%swaits for a worker%s: sent %s ago", name, rows, sinceWords(t.SentAt, now))
+	default:
+		text = name + "waits to be sent" + rows
+	}
+	if t.Vanished > 0 {
+		text += fmt.Sprintf("; %d holders in a row vanished", t.Vanished)
+	}
+	switch {
+	case len(t.Trying) > 0:
+		text += fmt.Sprintf("; %d suspects are asked now with nothing else", len(t.Trying))
+	case t.Suspects > 0:
+		text += fmt.Sprintf("; %d items are suspects: asked last", t.Suspects)
+	}
+	return text
+}
+
+func sinceWords(t *time.Time, now time.Time) string {
+	if t == nil {
+		return "some time"
+	}
+	return span(now.Sub(*t))
+}
+
+func ordinal(n int) string {
+	switch {
+	case n%100 >= 11 && n%100 <= 13:
+		return fmt.Sprintf("%dth", n)
+	case n%10 == 1:
+		return fmt.Sprintf("%dst", n)
+	case n%10 == 2:
+		return fmt.Sprintf("%dnd", n)
+	case n%10 == 3:
+		return fmt.Sprintf("%drd", n)
+	}
+	return fmt.Sprintf("%dth", n)
+}
+
+// maxNamed bounds the inputs that are named.
+const maxNamed = 3
+
+// story is what happened to the run so far.
+func story(p Progress, s Status) (out []string) {
+	m, st := p.Manifest, p.State
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	var names []string
+	for _, in := range m.Inputs[:min(len(m.Inputs), maxNamed)] {
+		names = append(names, in.Label())
+	}
+	more := ""
+	if n := len(m.Inputs) - maxNamed; n > 0 {
+		more = fmt.Sprintf(" and %d more files", n)
+	}
+	config := "the deployment's default config"
+	if m.ConfigKey != "" {
+		config = m.ConfigKey
+	}
+	say("submitted at %s from %s%s (%s), with %s", s.CreatedAt.Format(time.RFC3339), strings.Join(names, ", "), more, m.Dialect, config)
+	if m.Refused != "" {
+		say("refused: %s", m.Refused)
+		return out
+	}
+	switch {
+	case p.Plan.Total == 0 && !st.Complete:
+		say("not planned yet")
+	case s.Items.Planned:
+		say("planned: %d items in %d shards", s.Items.Total, s.Shards.Total)
+	default:
+		say("planned so far: %d items in %d shards, of %d of %d ranges of its input", s.Items.Total, s.Shards.Total, p.Plan.Merged, p.Plan.Total)
+	}
+	if st.Next > 0 {
+		say("sent to pool %s: %d shards; %d are done, %d are in workers' hands", s.Pool, st.Next, s.Shards.Done, s.Shards.Running)
+	}
+	switch p.Control.Desired {
+	case record.Pause:
+		say("a pause was asked for at %s%s", p.Control.At.UTC().Format(time.RFC3339), because(p.Control.Reason))
+	case record.End:
+		say("its end was asked for at %s%s", p.Control.At.UTC().Format(time.RFC3339), because(p.Control.Reason))
+	}
+	if s.EndedAt != nil {
+		text := fmt.Sprintf("%s at %s: %d of %d items answered", words(s.Phase), s.EndedAt.Format(time.RFC3339), s.Items.Done, s.Items.Total)
+		if s.Message != "" {
+			text += ": " + s.Message
+		}
+		say("%s", text)
+	}
+	return out
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return " (" + reason + ")"
+}
+
+// next is what happens next with the run, and what can be done about it.
+func next(p Progress, s Status) (out []string) {
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	switch {
+	case p.Manifest.Refused != "":
+		say("correct the config or the file, and submit it again: `rollout submit FILE`")
+	case s.Phase.Ended():
+		if s.Items.Done > 0 {
+			say("the answers are in %s", s.Outputs)
+		}
+		if s.Items.Failed > 0 {
+			say("the other items are in %s, one line each with class and reason", s.Errors)
+		}
+		for _, c := range failedClasses(s) {
+			say("%d %s: %s", s.FailedByClass[string(c)], c, Advice(c))
+		}
+	case s.Phase == run.Paused || s.Phase == run.Interrupted:
+		say("`rollout resume %s` lets it go on, `rollout stop %s` ends it; what is answered is kept either way", s.Run, s.Run)
+	case s.ETASeconds != nil:
+		say("at %.2g items/s it ends in about %s", *s.Rate, span(time.Duration(*s.ETASeconds)*time.Second))
+	}
+	if s.Deadline != nil && !s.Phase.Ended() {
+		say("what is unanswered at %s expires", s.Deadline.Format(time.RFC3339))
+	}
+	return out
+}
+
+func failedClasses(s Status) (out []fault.Class) {
+	for _, c := range fault.Classes {
+		if s.FailedByClass[string(c)] > 0 {
+			out = append(out, c)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b fault.Class) int { return s.FailedByClass[string(b)] - s.FailedByClass[string(a)] })
+	return out
+}
+
+// Advice is what can be done about items that failed with the class.
+func Advice(c fault.Class) string {
+	switch c {
+	case fault.InvalidLine:
+		return "correct the line, and submit it in a file of its own"
+	case fault.DuplicateID:
+		return "an earlier line has the same id and was taken: give the line an id of its own, and submit it in a file of its own"
+	case fault.TooLong:
+		return "shorten the prompt or max_tokens, or take a model with a longer context"
+	case fault.Refused:
+		return "the inference server refuses the request: its message says why; correct the line or [sampling]"
+	case fault.Engine:
+		return "the inference server failed on it again and again (limits.failures): look at its log, and submit the line again"
+	case fault.Poison:
+		return "the inference server died of it twice: leave the prompt out, or report it to those who make the server"
+	case fault.Timeout:
+		return "no token came in time: lower max_tokens, or raise progress_timeout or request_timeout in [worker]"
+	case fault.Expired:
+		return "the deadline came first: raise limits.deadline, and submit what is left"
+	case fault.CanceledItem:
+		return "the run ended before it was answered: submit the file again"
+	case fault.Budget:
+		return "the token budget was used up first: raise limits.tokens, and submit what is left"
+	case fault.Storage:
+		return "its answer could not be kept: free space on the disk, and submit it again"
+	case fault.InputChanged:
+		return "the input was replaced while the run went on: the new file is a run of its own"
+	case fault.WorkerLost:
+		return "its worker vanished, and the run was to fail fast: submit it again"
+	}
+	return "its message says why"
+}

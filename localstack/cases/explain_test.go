@@ -1,0 +1,208 @@
+package cases
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"rollout/events"
+	"rollout/functions/api"
+	"rollout/gpuworker/engine"
+	"rollout/shared/blob"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// explained is the story of the one item that the text names.
+func (p *product) explained(id identity.RunID, item string) api.ItemStory {
+	p.t.Helper()
+	x, err := p.user().Explain(p.t.Context(), id, item)
+	must(p.t, err)
+	if len(x.Items) != 1 {
+		p.t.Fatalf("%q names %d items", item, len(x.Items))
+	}
+	return x.Items[0]
+}
+
+const mixed = `{"id":"good","prompt":"number 0"}
+
+{"id":"broken","prompt":
+{"id":"good","prompt":"number 2"}
+{"prompt":"number 3"}
+{"id":"refuse me","prompt":"REFUSE"}
+{"id":"f\u00fcr","prompt":"number 5"}
+`
+
+func refusing(ctx context.Context, r engine.Request) (engine.Answer, error) {
+	if strings.Contains(string(r.Body), "REFUSE") {
+		return engine.Answer{}, &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Err: fault.New(fault.Invalid, "status 400: no")}
+	}
+	return mocked(ctx, r)
+}
+
+func TestEveryItemOfAnEndedRunIsExplained(t *testing.T) {
+	t.Parallel()
+	for _, cleaned := range []bool{false, true} {
+		simulated(t, func(t *testing.T, p *product) {
+			p.configure("[shard]\nitems = 2")
+			p.functions()
+			p.work(setup{engine: asking(refusing)})
+			id := p.upload("prompts/x.jsonl", []byte(mixed))
+			o := p.ended(id)
+			o.counts(t, 3, 3)
+			if cleaned {
+				p.clean(id)
+			}
+			noID := p.explained(id, "#3").ItemID
+			for item, want := range map[string]struct {
+				state api.ItemState
+				line  uint64
+				class fault.Class
+				says  string
+			}{
+				"#0":                {api.Answered, 1, "", "its answer is in runs/"},
+				"broken":            {api.Failed, 3, fault.InvalidLine, "not valid JSON"},
+				"x.jsonl:3":         {api.Failed, 3, fault.InvalidLine, "not valid JSON"},
+				"#2":                {api.Failed, 4, fault.DuplicateID, "line 1 of prompts/x.jsonl has the same id"},
+				noID:                {api.Answered, 5, "", "its item id is " + noID},
+				"refuse me":         {api.Failed, 6, fault.Refused, "status 400: no"},
+				"für":               {api.Answered, 7, "", "its answer is in runs/"},
+				"prompts/x.jsonl:7": {api.Answered, 7, "", "its answer is in runs/"},
+			} {
+				got := p.explained(id, item)
+				story := strings.Join(got.Story, "\n")
+				if got.State != want.state || got.Line != want.line || got.Class != want.class || !strings.Contains(story, want.says) {
+					t.Errorf("cleaned %v, %s: %+v, want %+v", cleaned, item, got, want)
+				}
+				p.pointsAtItsRow(item, got, o)
+			}
+			if x, err := p.user().Explain(t.Context(), id, "good"); err != nil || len(x.Items) != 2 || x.Items[0].State != api.Answered || x.Items[1].Class != fault.DuplicateID {
+				t.Errorf("an id that two lines have: %+v, %v", x.Items, err)
+			}
+			for item, says := range map[string]string{"nobody": `no line of run ` + string(id) + ` has the id "nobody"`, "x.jsonl:2": "line 2 of prompts/x.jsonl is no item",
+				"x.jsonl:8": "line 8 of prompts/x.jsonl is no item", "#6": "has no item #6", "y.jsonl:1": `the id "y.jsonl:1"`} {
+				if _, err := p.user().Explain(t.Context(), id, item); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), says) {
+					t.Errorf("%s: %v, want %q", item, err, says)
+				}
+			}
+		})
+	}
+}
+
+// pointsAtItsRow fails the test unless the story's row is the item's, in the
+// files that users read.
+func (p *product) pointsAtItsRow(item string, got api.ItemStory, o outcome) {
+	p.t.Helper()
+	if got.Row == nil || got.Row.Key != o.Outputs && got.Row.Key != o.Errors {
+		p.t.Errorf("%s: its row is at %v", item, got.Row)
+		return
+	}
+	b, _ := p.object(got.Row.Key)
+	row, _, _ := bytes.Cut(b[got.Row.Offset:], []byte("\n"))
+	lines := p.lines(got.Row.Key)
+	id := got.ID
+	if id == "" {
+		id = got.ItemID
+	}
+	if id == "für" {
+		id = `f\u00fcr`
+	}
+	if !bytes.HasPrefix(row, fmt.Appendf(nil, `{"id":%q`, id)) && !bytes.HasPrefix(row, []byte(`{"id":"`+id+`"`)) || !bytes.Equal(row, lines[got.Row.Line-1]) {
+		p.t.Errorf("%s: at %s stands %s", item, got.Row, row)
+	}
+}
+
+// clean deletes the run's work, as `rollout clean` does.
+func (p *product) clean(id identity.RunID) {
+	p.t.Helper()
+	infos, err := p.ports.Blobs.List(p.t.Context(), record.WorkDir+string(id)+"/", "", blob.MaxList)
+	must(p.t, err)
+	for _, info := range infos {
+		must(p.t, p.ports.Blobs.Delete(p.t.Context(), info.Key, ""))
+	}
+}
+
+func TestARunWhoseInputIsGoneIsExplainedByItsFiles(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *product) {
+		p.functions()
+		p.work(setup{engine: asking(refusing)})
+		id := p.upload("prompts/x.jsonl", []byte(mixed))
+		o := p.ended(id)
+		p.clean(id)
+		must(t, p.ports.Blobs.Delete(t.Context(), "prompts/x.jsonl", ""))
+		for item, want := range map[string]api.ItemState{"refuse me": api.Failed, "#1": api.Failed, "x.jsonl:6": api.Failed, "good": api.Failed, "für": api.Answered} {
+			got := p.explained(id, item)
+			if got.State != want || !strings.Contains(got.Story[0], "input is not there any more") {
+				t.Errorf("%s: %+v, want %s", item, got, want)
+			}
+			p.pointsAtItsRow(item, got, o)
+		}
+	})
+}
+
+func TestItemsUnderWayAreExplained(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *product) {
+		p.configure("[shard]\nitems = 4")
+		hung := make(chan struct{})
+		e := asking(func(ctx context.Context, r engine.Request) (engine.Answer, error) {
+			if bytes.Contains(r.Body, []byte("number 0\"")) || bytes.Contains(r.Body, []byte("number 2\"")) {
+				return mocked(ctx, r)
+			}
+			select {
+			case hung <- struct{}{}:
+			case <-ctx.Done():
+			}
+			<-ctx.Done()
+			return engine.Answer{}, fault.As(fault.Canceled, ctx.Err(), "ask")
+		})
+		stop := p.functions()
+		id := p.upload("prompts/x.jsonl", prompts(2000))
+		p.await("the run is under way", func() bool { return p.state(id).Next > 0 })
+		is := func(item string, want api.ItemState, says string) {
+			t.Helper()
+			got := p.explained(id, item)
+			if text := strings.Join(append(got.Story, got.Next), "\n"); got.State != want || !strings.Contains(text, says) {
+				t.Errorf("%s is %s, want %s with %q:\n%s", item, got.State, want, says, text)
+			}
+		}
+		is("id-0", api.Waiting, "but no worker of pool default is alive")
+		w := p.work(setup{engine: e, inFlight: 4})
+		<-hung
+		<-hung
+		is("id-1", api.InHand, "shard 0 is with worker worker1")
+		is("id-1999", api.Queued, "its shard is sent when earlier ones are done")
+		is("#100", api.Waiting, "the next worker with room takes its shard")
+		must(t, p.user().Pause(t.Context(), id, "lunch"))
+		p.await("the run is paused", func() bool { return p.state(id).Phase == run.Paused })
+		is("id-0", api.HasRow, "its row is kept in the shard's checkpoint")
+		is("id-1", api.Waiting, "but paused: lunch (`rollout resume "+string(id)+"`")
+		must(t, p.user().Stop(t.Context(), id, ""))
+		p.ended(id)
+		is("id-0", api.Answered, "its answer is in runs/")
+		is("id-1", api.LeftOut, "the run ended before it had a row: its shard was sealed: its class is canceled")
+		is("id-1999", api.LeftOut, "the run ended before its shard was sent")
+		w.kill()
+		stop()
+	})
+}
+
+func TestAnItemThatIsNotPlannedYetIsExplained(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *product) {
+		info := p.put("prompts/x.jsonl", []byte(mixed))
+		must(t, p.submitter().Uploaded(t.Context(), events.ObjectCreated{Bucket: p.deploy.Bucket, Key: info.Key, Version: info.Version, Size: info.Size}))
+		id := identity.UploadRun(p.deploy.Bucket, info.Key, info.Version)
+		for _, item := range []string{"refuse me", "#4", "x.jsonl:6"} {
+			got := p.explained(id, item)
+			if got.State != api.NotPlanned || got.Line != 6 || got.ID != "refuse me" {
+				t.Errorf("%s: %+v", item, got)
+			}
+		}
+	})
+}

@@ -1,0 +1,60 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"os"
+
+	"rollout/functions/api"
+	"rollout/shared/fault"
+	"rollout/shared/jsonl"
+)
+
+// maxEvents bounds the lines of an event file that are shown.
+const maxEvents = 20
+
+// eventsOf returns the last lines of an event file that are about what is
+// explained: the items asked for and their shards, else the run and what
+// became of its shards.
+func eventsOf(ctx context.Context, path string, x api.Explanation) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fault.As(fault.Invalid, err, "read the events")
+	}
+	defer f.Close() // read only: nothing can be lost
+	id, items, shards := about(x)
+	var out []string
+	lines := jsonl.NewScanner(f, jsonl.Options{MaxLine: 1 << 20})
+	for {
+		l, err := lines.Next()
+		if err == io.EOF {
+			return out, nil
+		}
+		if err != nil || ctx.Err() != nil {
+			return out, fault.As(fault.Invalid, err, "read the events")
+		}
+		if !bytes.Contains(l.Bytes, []byte(id)) {
+			continue
+		}
+		var e struct {
+			Run   string
+			Shard *uint64
+			Item  *uint64
+		}
+		if json.Unmarshal(l.Bytes, &e) != nil || e.Run != string(id) {
+			continue
+		}
+		wanted := e.Item == nil
+		if len(items) > 0 {
+			wanted = e.Item != nil && items[*e.Item] || e.Item == nil && e.Shard != nil && shards[*e.Shard]
+		}
+		if !wanted {
+			continue
+		}
+		if out = append(out, string(l.Bytes)); len(out) > maxEvents {
+			out = out[1:]
+		}
+	}
+}

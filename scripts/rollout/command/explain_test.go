@@ -1,0 +1,72 @@
+package command_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/functions/api"
+	"rollout/shared/engine/run"
+	"rollout/shared/record"
+)
+
+func TestExplainSaysWhatHoldsARunUp(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", 100*time.Second, run.Running)
+	check(t, rollout(t.Context(), "explain", "nightly", "--dir", b.dir), 0, `run 01JD2ZQ4T5W0M1X9YB7R3K8CVE (nightly) running: 50 of 100 items (50%), 0.5/s
+  - submitted at 2026-03-01T12:58:20Z from prompts/nightly.jsonl (), with the deployment's default config
+  - planned: 100 items in 4 shards
+  - sent to pool default: 4 shards; 2 are done, 0 are in workers' hands
+why it is not done yet, or not faster:
+  1. no worker of pool default is alive
+     → start `+"`rollout up --dir "+b.dir+"`"+`
+what happens next:
+  - at 0.5 items/s it ends in about 1m40s
+open shards (the first 2 of 2):
+  - shard 2 waits to be sent
+  - shard 3 waits to be sent
+`)
+	r := rollout(t.Context(), "explain", "nightly", "--json", "--dir", b.dir)
+	var x api.Explanation
+	if err := json.Unmarshal([]byte(r.out), &x); err != nil || x.Run.Run != runA || x.Causes[0].Code != api.NoWorker || x.OpenShards != 2 {
+		t.Errorf("%+v, %v", x, err)
+	}
+}
+
+func TestExplainFindsAnItemThatIsNotPlanned(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.put("prompts/x.jsonl", "{\"id\":\"p-16\",\"prompt\":\"a\"}\n{\"id\":\"p-17\",\"prompt\":7}\n")
+	info, err := b.Bucket.Stat(t.Context(), "prompts/x.jsonl", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.save(record.ManifestKey(runA), record.Manifest{Schema: record.Schema, Run: runA, Name: "x", Dialect: "plain", CreatedAt: noon,
+		Inputs: []record.Input{{Key: "prompts/x.jsonl", Version: info.Version, Size: info.Size}}, ModelURI: "mock", Pool: "default"})
+	r := rollout(t.Context(), "explain", "x", "p-17", "--dir", b.dir)
+	for _, want := range []string{"item 1 of run 01JD2ZQ4T5W0M1X9YB7R3K8CVE (x): not planned, will fail (invalid_line)\n",
+		"  - item 1 is line 2 of prompts/x.jsonl, with the id \"p-17\"\n", "it is no request that can be asked: prompt is a number", "  next: it gets its turn when it is\n"} {
+		if r.code != 0 || !strings.Contains(r.out, want) {
+			t.Errorf("it lacks %q: %+v", want, r)
+		}
+	}
+	check(t, rollout(t.Context(), "explain", "x", "p-18", "--dir", b.dir), 1, "", `no line of run 01JD2ZQ4T5W0M1X9YB7R3K8CVE has the id "p-18" (a line that is too long`)
+	check(t, rollout(t.Context(), "explain", "--dir", b.dir), 2, "", "RUN is missing")
+}
+
+func TestExplainShowsTheEventsOfTheItem(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", 100*time.Second, run.Running)
+	events := b.file("events.jsonl", `{"event":"shard_claimed","run":"`+string(runA)+`","shard":2}
+{"event":"sample_failed","run":"`+string(runA)+`","item":7}
+{"event":"shard_claimed","run":"`+string(runB)+`","shard":2}
+no JSON `+string(runA)+`
+`)
+	r := rollout(t.Context(), "explain", "nightly", "--events-file", events, "--dir", b.dir)
+	if want := "what " + events + " says (the last 1 lines):\n  {\"event\":\"shard_claimed\",\"run\":\"" + string(runA) + "\",\"shard\":2}\n"; r.code != 0 || !strings.HasSuffix(r.out, want) {
+		t.Errorf("it does not end in %q: %+v", want, r)
+	}
+}
