@@ -34,6 +34,7 @@ const (
 	HasRow     ItemState = "has_row"     // a checkpoint keeps its row
 	Answered   ItemState = "answered"    // its answer is committed
 	Failed     ItemState = "failed"      // its error row is committed
+	Copied     ItemState = "copied"      // it gets what an earlier item that asks the same gets
 	LeftOut    ItemState = "left_out"    // the run ended before it had a row
 )
 
@@ -215,6 +216,8 @@ func (t *ItemStory) read(m record.Manifest, l input.Line) {
 		t.Class, t.DuplicateOf = fault.DuplicateID, &LinePlace{l.Duplicate.File, l.Duplicate.Line}
 		t.Why = fmt.Sprintf("line %d of %s has the same id and came first", l.Duplicate.Line, l.Duplicate.File)
 		t.say("it is a duplicate: %s", t.Why)
+	case l.Original != nil:
+		t.say("it asks the same as line %d of %s (item %d): that one is asked for both", l.Original.Line, l.Original.File, l.Original.Item)
 	}
 }
 
@@ -239,7 +242,11 @@ func (s *Service) tell(ctx context.Context, p Progress, t *ItemStory, d shard.Do
 		t.leftOut(p.State.Reason.Class(), "the run ended before its shard was sent")
 		return s.inFiles(ctx, p, t)
 	case d.State == shard.Done && d.Result != nil:
-		if err := s.fromResult(ctx, p, t, d); err != nil || !ended {
+		read := s.fromResult
+		if p.Manifest.Config.Dedupe.Enabled {
+			read = s.fromIndexed
+		}
+		if err := read(ctx, p, t, d); err != nil || !ended {
 			return err
 		}
 		return s.inFiles(ctx, p, t)
@@ -305,10 +312,41 @@ func (s *Service) fromResult(ctx context.Context, p Progress, t *ItemStory, d sh
 		return err
 	}
 	t.State, t.Row = Answered, &RowPlace{Key: d.Result.Key, Offset: offset}
-	t.Next = "it comes into completions.jsonl when the run has ended"
+	t.Next = inCompletions
 	t.say("it is answered: worker %s committed its row (attempt %d)", d.Worker, d.Attempt)
 	return nil
 }
+
+// fromIndexed reads it in the result of a run that asks identical requests
+// once.
+func (s *Service) fromIndexed(ctx context.Context, p Progress, t *ItemStory, d shard.Doc) error {
+	b, err := input.Read(ctx, s.ports.Blobs, d.Result.Key, d.Result.Length)
+	if fault.Is(err, fault.NotFound) { // cleaned away: the run's files tell
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	parts, _, err := result.ParseIndex(b, d.Result.Length, d.Items)
+	if err != nil || t.Position >= len(parts) {
+		return fault.Wrap(err, "result %s", d.Result.Key)
+	}
+	part := parts[t.Position]
+	t.Row = &RowPlace{Key: d.Result.Key, Offset: part.Offset}
+	f, failed := dialect.ReadFailure(dialect.Name(p.Manifest.Dialect), b[part.Offset:part.Offset+part.Length])
+	switch {
+	case part.Kind == result.Copy:
+		t.State, t.Row, t.Next = Copied, nil, fmt.Sprintf("it gets what item %d got, when the run has ended", part.Original)
+	case part.Kind == result.Error && failed:
+		t.failed(f)
+	default:
+		t.State, t.Next = Answered, inCompletions
+		t.say("it is answered: worker %s committed its row (attempt %d)", d.Worker, d.Attempt)
+	}
+	return nil
+}
+
+const inCompletions = "it comes into completions.jsonl when the run has ended"
 
 // errorRow reads the error rows of a result: the item's, if it has one, with
 // its offset among them; and how many items before it have one.
@@ -403,7 +441,7 @@ func (s *Service) inFiles(ctx context.Context, p Progress, t *ItemStory) error {
 			return err
 		}
 		if f, ok := dialect.ReadFailure(name, b); ok && row != nil {
-			if t.State == "" {
+			if t.State == "" || t.State == Copied {
 				t.failed(f)
 			}
 			t.Row, t.Why = row, f.Message

@@ -130,10 +130,11 @@ func (o *originals) find(ctx context.Context, w *writer, item uint64) (answer, e
 	if a, ok := o.rows[item]; ok {
 		return a, nil
 	}
-	n, at, err := w.index.FindItem(ctx, w.manifest.Run, item)
+	loc, err := w.index.LocateItem(ctx, w.manifest.Run, item)
 	if err != nil {
 		return answer{}, err
 	}
+	n, at := loc.Shard(), int(item-loc.FirstItem())
 	if n == o.current && o.answers.bytes != nil {
 		return o.answers.read(ctx, w.Blobs, at)
 	}

@@ -206,3 +206,45 @@ func TestAnItemThatIsNotPlannedYetIsExplained(t *testing.T) {
 		}
 	})
 }
+
+func TestACopyIsExplainedByItsOriginal(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *product) {
+		p.configure("[shard]\nitems = 1\n[dedupe]\nenabled = true\nsampled = true")
+		p.functions()
+		begun, goOn := make(chan struct{}, 9), make(chan struct{})
+		e := asking(func(ctx context.Context, r engine.Request) (engine.Answer, error) {
+			if bytes.Contains(r.Body, []byte("last")) {
+				begun <- struct{}{}
+				<-goOn
+			}
+			return refusing(ctx, r)
+		})
+		p.work(setup{engine: e, inFlight: 1})
+		id := p.upload("prompts/x.jsonl", []byte(`{"id":"a","prompt":"same"}
+{"id":"b","prompt":"REFUSE"}
+{"id":"c","prompt":"same"}
+{"id":"d","prompt":"REFUSE"}
+{"id":"e","prompt":"last"}
+`))
+		<-begun
+		p.await("four shards are done", func() bool { return p.state(id).Done.Set.Gap(0) == 4 })
+		is := func(item string, want api.ItemState, says string) {
+			t.Helper()
+			got := p.explained(id, item)
+			if text := strings.Join(append(got.Story, got.Next), "\n"); got.State != want || !strings.Contains(text, says) {
+				t.Errorf("%s is %s, want %s with %q:\n%s", item, got.State, want, says, text)
+			}
+		}
+		is("a", api.Answered, "when the run has ended")
+		is("b", api.Failed, "status 400: no")
+		is("c", api.Copied, "it gets what item 0 got, when the run has ended")
+		is("d", api.Copied, "line 2 of prompts/x.jsonl (item 1): that one is asked for both")
+		close(goOn)
+		o := p.ended(id)
+		for item, want := range map[string]api.ItemState{"a": api.Answered, "b": api.Failed, "c": api.Answered, "d": api.Failed, "e": api.Answered} {
+			is(item, want, "is in runs/")
+			p.pointsAtItsRow(item, p.explained(id, item), o)
+		}
+	})
+}

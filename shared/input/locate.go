@@ -26,34 +26,50 @@ func (l Location) FirstItem() uint64 { return l.Entry.FirstItem + l.Cut.FirstIte
 // LocateItem returns the shard of an item; NotFound if it is not planned
 // (yet).
 func (x *Index) LocateItem(ctx context.Context, run identity.RunID, item uint64) (Location, error) {
-	p, err := x.Plan(ctx, run, 0, 1)
-	if err != nil {
-		return Location{}, err
-	}
-	return x.locate(ctx, run, 0, p.Merged,
-		func(e record.IndexEntry) (after, within bool) { return item >= e.FirstItem, item < e.FirstItem+e.Items },
-		func(e record.IndexEntry, c cuttable.Row) bool { return item >= e.FirstItem+c.FirstItem })
+	return x.inPlan(ctx, run, func(p record.Plan) (Location, error) {
+		return x.locate(ctx, run, 0, p.Merged,
+			func(e record.IndexEntry) (after, within bool) {
+				return item >= e.FirstItem, item < e.FirstItem+e.Items
+			},
+			func(e record.IndexEntry, c cuttable.Row) bool { return item >= e.FirstItem+c.FirstItem })
+	})
 }
 
 // LocateLine returns the shard that holds a line of an input, counted from 1;
 // NotFound if it is not planned (yet). The line may be a blank one.
 func (x *Index) LocateLine(ctx context.Context, run identity.RunID, input int, line uint64) (Location, error) {
+	n := line - 1
+	return x.inPlan(ctx, run, func(p record.Plan) (Location, error) {
+		first := 0
+		for _, r := range p.Ranges[:min(input, len(p.Ranges))] {
+			first += r.Count
+		}
+		last := first
+		if input < len(p.Ranges) {
+			last = min(p.Merged, first+p.Ranges[input].Count)
+		}
+		return x.locate(ctx, run, first, last,
+			func(e record.IndexEntry) (after, within bool) { return n >= e.FirstLine, n < e.FirstLine+e.Lines },
+			func(e record.IndexEntry, c cuttable.Row) bool { return n >= e.FirstLine+c.FirstLine })
+	})
+}
+
+// inPlan looks in the plan as it is remembered and, if what is wanted is not
+// there, as it is by now.
+func (x *Index) inPlan(ctx context.Context, run identity.RunID, look func(record.Plan) (Location, error)) (Location, error) {
 	p, err := x.Plan(ctx, run, 0, 1)
 	if err != nil {
 		return Location{}, err
 	}
-	first := 0
-	for _, r := range p.Ranges[:min(input, len(p.Ranges))] {
-		first += r.Count
+	l, err := look(p)
+	if !fault.Is(err, fault.NotFound) {
+		return l, err
 	}
-	last := first
-	if input < len(p.Ranges) {
-		last = min(p.Merged, first+p.Ranges[input].Count)
+	newer, planErr := x.Plan(ctx, run, 0, p.Merged+1)
+	if planErr != nil { // it has not come further
+		return l, err
 	}
-	n := line - 1
-	return x.locate(ctx, run, first, last,
-		func(e record.IndexEntry) (after, within bool) { return n >= e.FirstLine, n < e.FirstLine+e.Lines },
-		func(e record.IndexEntry, c cuttable.Row) bool { return n >= e.FirstLine+c.FirstLine })
+	return look(newer)
 }
 
 // locate finds, among the ranges from lo to hi, the one that the wanted thing

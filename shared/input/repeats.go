@@ -5,7 +5,6 @@ import (
 
 	"rollout/shared/cuttable"
 	"rollout/shared/dialect"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
@@ -94,51 +93,4 @@ func (x *Index) readRepeats(ctx context.Context, k repeatsOf, count int, lo, hi 
 		return nil, err
 	}
 	return cuttable.ParseRepeats(b, lo, hi)
-}
-
-// FindItem returns the shard of a planned item, and the item's number there.
-func (x *Index) FindItem(ctx context.Context, run identity.RunID, item uint64) (shard, at int, err error) {
-	p, err := x.Plan(ctx, run, 0, 0)
-	if err == nil && item >= p.Items {
-		p, err = x.Plan(ctx, run, p.Shards+1, 0)
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	var e record.IndexEntry
-	for lo, hi := 0, p.Merged; lo < hi; {
-		mid := int(uint(lo+hi) / 2)
-		if e, err = x.Entry(ctx, run, mid); err != nil {
-			return 0, 0, err
-		}
-		switch {
-		case item < e.FirstItem:
-			hi = mid
-		case item >= e.FirstItem+e.Items:
-			lo = mid + 1
-		default:
-			return x.findRow(ctx, run, e, item-e.FirstItem)
-		}
-	}
-	return 0, 0, fault.New(fault.Corrupt, "the index of run %s has no item %d", run, item)
-}
-
-// findRow searches a range's cut table for an item of the range.
-func (x *Index) findRow(ctx context.Context, run identity.RunID, e record.IndexEntry, item uint64) (shard, at int, err error) {
-	for lo, hi := 0, e.Shards; lo < hi; {
-		mid := int(uint(lo+hi) / 2)
-		rows, err := x.Rows(ctx, run, e, mid, 1)
-		if err != nil {
-			return 0, 0, err
-		}
-		switch r := rows[0]; {
-		case item < r.FirstItem:
-			hi = mid
-		case item >= r.FirstItem+uint64(r.Items):
-			lo = mid + 1
-		default:
-			return e.FirstShard + mid, int(item - r.FirstItem), nil
-		}
-	}
-	return 0, 0, fault.New(fault.Corrupt, "the cut table of range %d of run %s has no item %d", e.Range, run, item)
 }
