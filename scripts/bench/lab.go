@@ -35,7 +35,7 @@ func measures() []struct {
 		name string
 		take func(context.Context, *lab) error
 	}{
-		{"overhead", overhead}, {"throughput", throughput}, {"memory", memory},
+		{"overhead", overhead}, {"throughput", throughput}, {"counts", counts}, {"memory", memory},
 		{"beats", beats}, {"line", line}, {"takeover", takeover},
 	}
 }

@@ -29,7 +29,8 @@ type up struct {
 	close  func() error
 }
 
-// up starts the product over the installation.
+// up starts the product over the installation, without its API unless the
+// arguments say where that is.
 func (l *lab) up(ctx context.Context, in *installation, args ...string) (*up, error) {
 	u := &up{cmd: exec.CommandContext(ctx, l.program("rollout"), append([]string{"up", "--dir", in.dir, "--listen", "off"}, args...)...)}
 	u.cmd.Stderr = &u.stderr

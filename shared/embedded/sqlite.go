@@ -134,6 +134,9 @@ func (s *State) connect(ctx context.Context, lock *turnstile, log *slog.Logger) 
 	return nil
 }
 
+// Commits is how many transactions this State has synced.
+func (s *State) Commits() int64 { return s.writer.commits.Load() }
+
 // Documents returns the documents, which are also a document.Watcher.
 func (s *State) Documents() document.Store { return documents{s} }
 

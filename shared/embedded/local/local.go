@@ -72,6 +72,7 @@ func Open(ctx context.Context, dir string, o Options) (*Local, func() error, err
 	if err != nil {
 		return nil, nil, errors.Join(err, bucket.Close())
 	}
+	o.Meter.Commits(state.Commits)
 	l := &Local{Dir: dir, Deployment: d, Bucket: bucket, State: state, Ports: host.Ports{
 		Blobs:  o.Meter.Blobs(bucket),
 		Docs:   document.Reliable(o.Meter.Documents(state.Documents()), retry.Policy{}),

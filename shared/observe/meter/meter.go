@@ -73,6 +73,16 @@ func (m *Meter) Row(prompt, completion, wasted int64) { m.work.row(prompt, compl
 // Scanned takes in a look at an installation.
 func (m *Meter) Scanned(s observe.Scan) { m.scan.set(s) }
 
+// Commits counts the synced transactions of a laptop's state, as told by the
+// function.
+func (m *Meter) Commits(told func() int64) {
+	if m == nil {
+		return
+	}
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: "state_commits_total",
+		Help: "Transactions that were synced to the state's database."}, func() float64 { return float64(told()) }))
+}
+
 func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
 }
