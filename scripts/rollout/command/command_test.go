@@ -63,7 +63,11 @@ type bench struct {
 
 func newBench(t *testing.T) bench {
 	t.Helper()
-	dir := t.TempDir()
+	return newBenchIn(t, t.TempDir())
+}
+
+func newBenchIn(t *testing.T, dir string) bench {
+	t.Helper()
 	l, closeAll, err := local.Open(t.Context(), dir, local.Options{Create: true, Source: "test"})
 	if err != nil {
 		t.Fatal(err)
