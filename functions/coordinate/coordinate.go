@@ -14,6 +14,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -72,6 +73,7 @@ const maxSteps = 64
 func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Event) (rejected []run.Event, err error) {
 	pending := evs
 	for range maxSteps {
+		began := c.Clock.Now()
 		l, err := c.load(ctx, id)
 		if err != nil {
 			return nil, err
@@ -107,28 +109,43 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 			}
 			return append(rejected, refused...), nil
 		}
-		lost := lost(l.state, next, pending)
-		if err := c.save(ctx, l, next); err != nil {
-			c.forget(id)
-			if fault.Is(err, fault.Conflict) {
-				continue
-			}
+		follow, saved, err := c.step(ctx, began, l, next, pending)
+		if err != nil {
 			return nil, err
 		}
-		for _, e := range lost {
-			c.Observe(ctx, e)
+		if !saved {
+			continue
 		}
-		rejected = append(rejected, refused...)
-		pending, err = c.perform(ctx, l)
-		if err != nil {
-			return nil, fault.Wrap(err, "perform effects of run %s", id)
-		}
-		c.didPerform(l)
+		rejected, pending = append(rejected, refused...), follow
 		if len(pending) == 0 {
 			return rejected, nil
 		}
 	}
 	return nil, fault.New(fault.Unavailable, "run %s took %d steps at once and is not settled", id, maxSteps)
+}
+
+// step saves what was decided of the events and performs it. It returns what
+// follows; saved is false if somebody else was faster.
+func (c *Coordinator) step(ctx context.Context, began time.Time, l *loaded, next run.State, evs []run.Event) (follow []run.Event, saved bool, err error) {
+	ctx, span := c.Begin(ctx, began, "coordinate step", next.Run, slog.String(observe.KeyPhase, string(next.Phase)), slog.Int("events", len(evs)))
+	defer func() { span.End(err) }()
+	lost := lost(l.state, next, evs)
+	if err := c.save(ctx, l, next); err != nil {
+		c.forget(next.Run)
+		if fault.Is(err, fault.Conflict) {
+			return nil, false, nil
+		}
+		return nil, false, err
+	}
+	for _, e := range lost {
+		c.Observe(ctx, e)
+	}
+	follow, err = c.perform(ctx, l)
+	if err != nil {
+		return nil, true, fault.Wrap(err, "perform effects of run %s", next.Run)
+	}
+	c.didPerform(l)
+	return follow, true, nil
 }
 
 // rules are the run's own limits.

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -60,7 +61,9 @@ var ErrWritten = errors.New("the run's files are written already")
 // Follow writes a run's files behind its commit frontier, so that little is
 // left to do at the end. It begins with the given state and asks next for a
 // newer one whenever it has caught up with a run that is not Finalizing yet.
-func (f *Finalizer) Follow(ctx context.Context, s run.State, next func(context.Context) (run.State, error)) error {
+func (f *Finalizer) Follow(ctx context.Context, s run.State, next func(context.Context) (run.State, error)) (err error) {
+	ctx, span := f.Begin(ctx, time.Time{}, "finalize", s.Run)
+	defer func() { span.End(err) }()
 	var m record.Manifest
 	if _, found, err := host.Load(ctx, f.Docs, record.ManifestKey(s.Run), &m); err != nil || !found {
 		return errors.Join(err, missing(found, "run %s has no manifest", s.Run))
@@ -111,7 +114,10 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, s run.State,
 	}
 	_, err = f.Blobs.Put(ctx, key, bytes.NewReader(append(record.Encode(sum), '\n')), blob.PutOptions{CreateOnly: true})
 	if fault.Is(err, fault.Conflict) { // somebody else was faster, with the same counts
-		err = input.ReadJSON(ctx, f.Blobs, key, &sum)
+		return sum, input.ReadJSON(ctx, f.Blobs, key, &sum)
+	}
+	if err == nil {
+		f.Watch.Tracer.Run(ctx, m.Run, m.CreatedAt, now, slog.String(observe.KeyPhase, sum.Phase), slog.Uint64("items", sum.Items), slog.Uint64("failed", sum.Failed))
 	}
 	return sum, err
 }

@@ -8,6 +8,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/queue"
 )
 
@@ -35,10 +36,10 @@ func (s *System) consume(ctx context.Context, q string, handle func(context.Cont
 }
 
 func (s *System) deliver(ctx context.Context, q string, m queue.Message, handle func(context.Context, events.Payload) error) {
-	_, p, err := events.Decode(m.Body)
+	e, p, err := events.Decode(m.Body)
 	err = fault.As(fault.Invalid, err, "decode event")
 	if err == nil {
-		err = s.handled(ctx, q, m, p, handle)
+		err = s.handled(observe.Continue(ctx, e.Traceparent), q, m, p, handle)
 	}
 	switch {
 	case err == nil:

@@ -14,6 +14,7 @@ package plan
 import (
 	"context"
 	"io"
+	"time"
 
 	"rollout/events"
 	"rollout/shared/blob"
@@ -31,8 +32,10 @@ type Planner struct{ host.Ports }
 func New(p host.Ports) *Planner { return &Planner{p.From("plan")} }
 
 // Submitted starts a run's plan, or goes on with it.
-func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) error {
+func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) (err error) {
 	id := identity.RunID(e.Run)
+	ctx, span := p.Begin(ctx, time.Time{}, "plan", id)
+	defer func() { span.End(err) }()
 	m, err := p.manifest(ctx, id)
 	if err != nil || m.Refused != "" {
 		return err

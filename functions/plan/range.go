@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"time"
 
 	"rollout/events"
 	"rollout/shared/cuttable"
@@ -18,8 +20,10 @@ import (
 )
 
 // Range cuts one range into shards, and merges what can be merged by then.
-func (p *Planner) Range(ctx context.Context, e events.PlanRange) error {
+func (p *Planner) Range(ctx context.Context, e events.PlanRange) (err error) {
 	id := identity.RunID(e.Run)
+	ctx, span := p.Begin(ctx, time.Time{}, "plan range", id, slog.Int("range", e.Range))
+	defer func() { span.End(err) }()
 	if _, err := p.Blobs.Stat(ctx, record.RangeKey(id, e.Range), ""); err == nil {
 		return p.merge(ctx, id)
 	} else if !fault.Is(err, fault.NotFound) {

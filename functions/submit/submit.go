@@ -14,6 +14,7 @@ import (
 	"io"
 	"path"
 	"strings"
+	"time"
 
 	"rollout/events"
 	"rollout/shared/blob"
@@ -63,7 +64,9 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 
 // Create completes and creates a manifest whose inputs are pinned, and asks
 // for its plan. One that exists already stays as it is, and is announced again.
-func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Run) error {
+func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Run) (err error) {
+	ctx, span := s.Begin(ctx, time.Time{}, "submit", m.Run)
+	defer func() { span.End(err) }()
 	if first, found, err := s.first(ctx, m.Run); err != nil || found {
 		return errors.Join(err, s.announce(ctx, first, found))
 	}
@@ -84,7 +87,7 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 			}
 		}
 	}
-	_, err := host.Save(ctx, s.Docs, record.ManifestKey(m.Run), m, "")
+	_, err = host.Save(ctx, s.Docs, record.ManifestKey(m.Run), m, "")
 	switch {
 	case fault.Is(err, fault.Conflict): // somebody was faster, and may have decided otherwise
 		if m, _, err = s.first(ctx, m.Run); err != nil {

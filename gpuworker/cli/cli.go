@@ -92,7 +92,7 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	if f.dir == "" {
 		return fault.New(fault.Invalid, "--dir is missing: name the folder that `rollout up` runs in")
 	}
-	watch, closeWatch, err := f.watch.Open(out, clock.System{}, log)
+	watch, closeWatch, err := f.watch.Open(ctx, setup.World{Stdout: out, Clock: clock.System{}, Log: log, Getenv: os.Getenv, Name: "worker"})
 	if err != nil {
 		return err
 	}

@@ -16,19 +16,21 @@ import (
 )
 
 // claim turns a work message of queue q into a loaded hold; nil if there is
-// nothing to do here. An error leaves the message to be delivered again.
-func (w *Worker) claim(ctx context.Context, q string, m queue.Message) (*hold, error) {
-	_, payload, err := events.Decode(m.Body)
+// nothing to do here. The context is that of the work on it. An error leaves
+// the message to be delivered again.
+func (w *Worker) claim(ctx context.Context, q string, m queue.Message) (context.Context, *hold, error) {
+	began := w.Clock.Now()
+	envelope, payload, err := events.Decode(m.Body)
 	msg, ok := payload.(events.Work)
 	if err == nil && !ok {
 		err = fault.New(fault.Invalid, "event %T is no work", payload)
 	}
 	if err != nil {
-		return nil, w.Bury(ctx, q, m, fault.As(fault.Invalid, err, "decode work message"))
+		return ctx, nil, w.Bury(ctx, q, m, fault.As(fault.Invalid, err, "decode work message"))
 	}
 	h, err := w.tryClaim(ctx, msg)
 	if err != nil {
-		return nil, err
+		return ctx, nil, err
 	}
 	// From here on the heartbeat speaks for the shard: the message is done
 	// with, whether it led to a claim or not.
@@ -36,14 +38,19 @@ func (w *Worker) claim(ctx context.Context, q string, m queue.Message) (*hold, e
 		w.Log.WarnContext(ctx, "ack failed; the message comes back and changes nothing", "message", m.ID, "error", err)
 	}
 	if h == nil {
-		return nil, nil
+		return ctx, nil, nil
 	}
+	ctx = w.begin(observe.Continue(ctx, envelope.Traceparent), h, began)
 	w.Observe(ctx, observe.ShardClaimed{Claim: w.claimed(h)})
-	if err := w.load(ctx, h, msg); err != nil {
+	loading, span := w.Step(ctx, "load")
+	err = w.load(loading, h, msg)
+	span.End(err)
+	if err != nil {
 		w.giveBack(ctx, h, err)
-		return nil, nil
+		h.span.End(err)
+		return ctx, nil, nil
 	}
-	return h, nil
+	return ctx, h, nil
 }
 
 // maxRaces bounds how often a claim is decided anew because somebody else

@@ -17,24 +17,30 @@ func (w *Worker) itemBegun() {
 	w.wake()
 }
 
-// hold executes the shard to its commit, or gives it back.
-func (w *Worker) hold(ctx context.Context, h *hold) {
+// hold executes the shard to its commit, or gives it back. The error says that
+// it is lost to this worker.
+func (w *Worker) hold(ctx context.Context, h *hold) error {
 	exec, abort := context.WithCancel(ctx)
 	defer abort()
 	h.executing(abort)
 	defer h.over()
 	done := make(chan error, 1)
-	w.work.Go(func() { done <- w.exec.Run(exec, h.work) })
+	exec, execution := w.Step(exec, "execute")
+	w.work.Go(func() {
+		err := w.exec.Run(exec, h.work)
+		execution.End(err)
+		done <- err
+	})
 
 	tick := time.NewTicker(w.cfg.Checkpoint)
 	defer tick.Stop()
 	for {
 		select {
 		case err := <-done:
-			if ctx.Err() == nil {
-				w.finish(ctx, h, err)
+			if ctx.Err() != nil {
+				return ctx.Err()
 			}
-			return
+			return w.finish(ctx, h, err)
 		case n := <-h.work.notes:
 			err := w.persist(ctx, h, func(ctx context.Context, h *hold) error { return w.keep(ctx, h, n.change) })
 			if err != nil {
@@ -52,7 +58,7 @@ func (w *Worker) hold(ctx context.Context, h *hold) {
 }
 
 // finish ends the hold after its executor has ended.
-func (w *Worker) finish(ctx context.Context, h *hold, execErr error) {
+func (w *Worker) finish(ctx context.Context, h *hold, execErr error) error {
 	if execErr != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "executor failed; the shard goes back", "run", h.run, "shard", h.shard, "error", execErr)
 		w.mu.Lock()
@@ -82,6 +88,7 @@ func (w *Worker) finish(ctx context.Context, h *hold, execErr error) {
 	if err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "shard is lost to this worker", "run", h.run, "shard", h.shard, "attempt", h.attempt, "error", err)
 	}
+	return err
 }
 
 // giveBack ends a hold whose lines can't be had.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -32,6 +33,8 @@ type hold struct {
 	// touches it.
 	doc shard.Doc
 	rev document.Revision
+
+	span observe.Span // of the shard, from the claim to its end here
 
 	mu       sync.Mutex
 	mode     stopMode
@@ -103,6 +106,15 @@ func (h *hold) stopped() stopMode {
 
 func (h *hold) holder(worker string) shard.Holder {
 	return shard.Holder{Worker: worker, Attempt: h.attempt}
+}
+
+// begin begins the hold's span, with its claim as the first step, and returns
+// the context of the work on it.
+func (w *Worker) begin(ctx context.Context, h *hold, claimed time.Time) context.Context {
+	ctx, h.span = w.Begin(ctx, claimed, "shard", h.run, slog.Int(observe.KeyShard, h.shard), slog.Uint64(observe.KeyAttempt, h.attempt), slog.String(observe.KeyWorker, w.cfg.ID))
+	_, claim := w.Watch.Tracer.Step(ctx, claimed, "claim")
+	claim.End(nil)
+	return ctx
 }
 
 // claimed names the claim to whoever watches.

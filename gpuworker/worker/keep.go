@@ -18,7 +18,9 @@ import (
 )
 
 // commit puts the result and makes the shard Done.
-func (w *Worker) commit(ctx context.Context, h *hold) error {
+func (w *Worker) commit(ctx context.Context, h *hold) (err error) {
+	ctx, span := w.Step(ctx, "commit")
+	defer func() { span.End(err) }()
 	rows, counts, _ := h.work.final()
 	write, room := result.Append, size(rows)
 	if h.manifest.Config.Dedupe.Enabled {
@@ -154,7 +156,9 @@ func (w *Worker) swap(ctx context.Context, h *hold, next change) error {
 }
 
 // put writes an object of this attempt under a name never used before.
-func (w *Worker) put(ctx context.Context, h *hold, b []byte) (shard.Ref, error) {
+func (w *Worker) put(ctx context.Context, h *hold, b []byte) (_ shard.Ref, err error) {
+	ctx, span := w.Step(ctx, "put")
+	defer func() { span.End(err) }()
 	if err := w.mayWrite(); err != nil {
 		return shard.Ref{}, err
 	}

@@ -133,7 +133,7 @@ func pause(ctx context.Context, d time.Duration) {
 // message leads to a claim.
 func (w *Worker) take(ctx context.Context, q string, m queue.Message) {
 	start := w.Clock.Now()
-	h, err := w.claim(ctx, q, m)
+	holding, h, err := w.claim(ctx, q, m)
 	w.pace.claimed(w.Clock.Now().Sub(start))
 	w.mu.Lock()
 	w.taking--
@@ -146,6 +146,6 @@ func (w *Worker) take(ctx context.Context, q string, m queue.Message) {
 		}
 	}
 	if h != nil {
-		w.hold(ctx, h)
+		h.span.End(w.hold(holding, h))
 	}
 }

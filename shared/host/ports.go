@@ -14,6 +14,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/clock"
 	"rollout/shared/document"
+	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
 	"rollout/shared/queue"
@@ -39,6 +40,18 @@ func (p Ports) From(source string) Ports {
 // Observe tells the log, and whoever watches, what happened.
 func (p Ports) Observe(ctx context.Context, e observe.Event) { p.Watch.Tell(ctx, p.Log, e) }
 
+// Begin begins a part of the work on a run, since when if that is not now: a
+// span of it, and a context whose log lines carry the run's id and the others.
+func (p Ports) Begin(ctx context.Context, since time.Time, name string, run identity.RunID, ids ...slog.Attr) (context.Context, observe.Span) {
+	ctx = observe.With(ctx, append(ids[:len(ids):len(ids)], slog.String(observe.KeyRun, string(run)))...)
+	return p.Watch.Tracer.Start(ctx, since, name, run, ids...)
+}
+
+// Step begins a part of what the context's span is of.
+func (p Ports) Step(ctx context.Context, name string) (context.Context, observe.Span) {
+	return p.Watch.Tracer.Step(ctx, time.Time{}, name)
+}
+
 // Names of the queues.
 const (
 	CoordinateQueue = "coordinate" // what happened, for coordinate
@@ -54,7 +67,7 @@ func WorkQueue(pool string) string { return "work-" + pool }
 // full of work.
 func UrgentQueue(pool string) string { return "urgent-" + pool }
 
-// Send puts the payloads into a queue as events.
+// Send puts the payloads into a queue as events, of the context's trace.
 func (p Ports) Send(ctx context.Context, to string, payloads ...events.Payload) error {
 	return p.SendAfter(ctx, to, 0, payloads...)
 }
@@ -64,9 +77,10 @@ func (p Ports) SendAfter(ctx context.Context, to string, delay time.Duration, pa
 	if len(payloads) == 0 {
 		return nil
 	}
+	traceparent := observe.Traceparent(ctx)
 	bodies := make([][]byte, len(payloads))
 	for i, pl := range payloads {
-		b, err := events.Encode(pl, events.Meta{Source: "rollout/" + p.Source, Time: p.Clock.Now()})
+		b, err := events.Encode(pl, events.Meta{Source: "rollout/" + p.Source, Time: p.Clock.Now(), Traceparent: traceparent})
 		if err != nil {
 			return fault.As(fault.Invalid, err, "encode event for queue %s", to)
 		}

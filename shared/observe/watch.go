@@ -15,6 +15,7 @@ type Watch struct {
 	Events *Emitter // the event stream; nil is none
 	Meter  Meter    // nil is none
 	Pulse  *Pulse   // nil is none
+	Tracer *Tracer  // nil makes no spans
 }
 
 // Meter counts. Its methods are called from many goroutines and must not

@@ -112,7 +112,7 @@ func (c *Client) post(ctx context.Context, k *call, t target, body []byte) (engi
 		return engine.Answer{}, refused(t.op, "%w", err)
 	}
 	defer p.release()
-	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header(),
+	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header(ctx),
 		ProtoMajor: 1, ProtoMinor: 1, Body: p.reader(), ContentLength: p.size(),
 		GetBody: func() (io.ReadCloser, error) { return p.reader(), nil }}).WithContext(ctx)
 	resp, err := c.http.Do(req)

@@ -99,7 +99,7 @@ func (c *Client) ask(ctx context.Context, k *call, t target, body []byte) (engin
 // count asks vLLM how many tokens the prompt has.
 func (c *Client) count(ctx context.Context, body []byte, o *overflow) bool {
 	t := c.root("tokenize")
-	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header(),
+	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header(ctx),
 		ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(bytes.NewReader(bytes.Clone(body))), ContentLength: int64(len(body))}).WithContext(ctx)
 	resp, err := c.http.Do(req)
 	if err != nil {

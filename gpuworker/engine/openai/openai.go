@@ -24,6 +24,7 @@ import (
 	"unicode"
 
 	"rollout/shared/fault"
+	"rollout/shared/observe"
 	"rollout/shared/secret"
 )
 
@@ -62,8 +63,8 @@ type Client struct {
 	comp   target
 	// The key is held by functions alone: printing a client, in whatever
 	// struct, prints addresses.
-	header  func() http.Header          // a request's header, new each time
-	conceal func(message string) string // replaces the key
+	header  func(context.Context) http.Header // a request's header, new each time
+	conceal func(message string) string       // replaces the key
 
 	maxAnswer int64
 	clamp     bool
@@ -140,8 +141,9 @@ func (c *Client) target(method, path string) target {
 	return target{url: u, op: method + " " + u.String()}
 }
 
-// headers returns what makes a request's header.
-func headers(key secret.Value, user *url.Userinfo) func() http.Header {
+// headers returns what makes a request's header. It names the span of a request
+// that is traced, for servers that are traced too.
+func headers(key secret.Value, user *url.Userinfo) func(context.Context) http.Header {
 	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream, application/json"}, "User-Agent": {"rollout"}}
 	if text := key.Reveal(); text != "" {
 		h.Set("Authorization", "Bearer "+text)
@@ -149,7 +151,13 @@ func headers(key secret.Value, user *url.Userinfo) func() http.Header {
 		password, _ := user.Password()
 		(&http.Request{Header: h}).SetBasicAuth(user.Username(), password)
 	}
-	return h.Clone
+	return func(ctx context.Context) http.Header {
+		h := h.Clone()
+		if observe.Recording(ctx) {
+			h.Set("Traceparent", observe.Traceparent(ctx))
+		}
+		return h
+	}
 }
 
 // concealer returns what replaces the key in a text.

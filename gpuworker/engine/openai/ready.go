@@ -61,7 +61,7 @@ func (c *Client) ready(ctx context.Context) (string, error) {
 
 // get returns the body of a 200; errNoRoute if the path is not there.
 func (c *Client) get(ctx context.Context, t target) ([]byte, error) {
-	req := (&http.Request{Method: http.MethodGet, URL: t.url, Host: t.url.Host, Header: c.header(),
+	req := (&http.Request{Method: http.MethodGet, URL: t.url, Host: t.url.Host, Header: c.header(ctx),
 		ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.http.Do(req)

@@ -120,7 +120,7 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	var id identity.RunID
 	dir := cfg.StateDir()
 	ctx, leave := process.Leave(c.Context(), 0)
-	watch, closeWatch, err := f.watch.Open(e.Out, e.Clock, log)
+	watch, closeWatch, err := f.watch.Open(ctx, setup.World{Stdout: e.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "infer batch"})
 	if err != nil {
 		return err
 	}

@@ -184,8 +184,8 @@ func TestNeitherPromptsNorKeysAreTold(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "rollout.toml"), []byte("schema_version = 1\nsecrets = [\"engine-key\"]\n[engine]\nsecret = \"engine-key\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "events.jsonl")
-	s := serve(t, dir, "--engine", engine.URL+"/v1", "--log-level", "debug", "--log-format", "json", "--events-file", file)
+	file, spans := filepath.Join(t.TempDir(), "events.jsonl"), filepath.Join(t.TempDir(), "trace.jsonl")
+	s := serve(t, dir, "--engine", engine.URL+"/v1", "--log-level", "debug", "--log-format", "json", "--events-file", file, "--trace", spans)
 	r := s.answered(t, `{"id":"a","prompt":"`+canaryPrompt+`"}
 {"id":"b","prompt":"`+canaryPrompt+` refuse"}
 {"id":"c","prompt":"`+canaryPrompt+` fail"}
@@ -201,7 +201,8 @@ func TestNeitherPromptsNorKeysAreTold(t *testing.T) {
 	if err != nil || len(told) == 0 {
 		t.Error("no events", err)
 	}
-	for name, text := range map[string]string{"log": s.errs.String(), "events": string(told), "metrics": metrics, "health": health} {
+	traced, _ := spansOf(t, spans)
+	for name, text := range map[string]string{"log": s.errs.String(), "spans": traced, "events": string(told), "metrics": metrics, "health": health} {
 		for _, canary := range []string{canaryPrompt, canaryKey} {
 			if i := strings.Index(text, canary); i >= 0 {
 				t.Errorf("%s tell %s: %s", name, canary, text[max(0, i-300):i+len(canary)])

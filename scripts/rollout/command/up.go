@@ -76,7 +76,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 		return err
 	}
 	ctx, leave := process.Leave(c.Context(), 0)
-	watch, closeWatch, err := f.watch.Open(e.Out, e.Clock, log)
+	watch, closeWatch, err := f.watch.Open(ctx, setup.World{Stdout: e.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "up"})
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func (s *Stack) vitals() vitals.Vitals {
 	if m := s.o.Meter; m != nil {
 		names := []string{host.CoordinateQueue, host.TaskQueue, host.PlanQueue}
 		for _, p := range s.o.Deployment.Pools {
-			names = append(names, host.WorkQueue(p.Name))
+			names = append(names, host.WorkQueue(p.Name), host.UrgentQueue(p.Name))
 		}
 		m.Depths(s.ports.Queues, names...)
 		v.Metrics = m.Handler()

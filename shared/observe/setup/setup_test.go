@@ -19,7 +19,7 @@ import (
 // A worker process is told to do what its parent does.
 func TestWishesPassToOtherProcesses(t *testing.T) {
 	t.Parallel()
-	for _, want := range []setup.Options{{}, {Events: true}, {EventsFile: "a b.jsonl"}} {
+	for _, want := range []setup.Options{{}, {Events: true}, {EventsFile: "a b.jsonl"}, {Events: true, TraceFile: "t.jsonl"}} {
 		var got setup.Options
 		fs := pflag.NewFlagSet("worker", pflag.ContinueOnError)
 		got.Flags(fs)
@@ -33,11 +33,12 @@ func TestAnEventsFileIsAppendedToByManyProcesses(t *testing.T) {
 	t.Parallel()
 	o := setup.Options{EventsFile: filepath.Join(t.TempDir(), "events.jsonl")}
 	log := slog.New(slog.DiscardHandler)
-	first, closeFirst, err := o.Open(&bytes.Buffer{}, clock.System{}, log)
+	in := setup.World{Stdout: &bytes.Buffer{}, Clock: clock.System{}, Log: log, Getenv: func(string) string { return "" }}
+	first, closeFirst, err := o.Open(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, closeSecond, err := o.Open(&bytes.Buffer{}, clock.System{}, log)
+	second, closeSecond, err := o.Open(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
 	}

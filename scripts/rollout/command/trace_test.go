@@ -1,0 +1,149 @@
+package command_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"rollout/shared/engine/identity"
+	"rollout/shared/observe"
+)
+
+// span is a line of a trace file.
+type span struct {
+	TraceID, SpanID, ParentSpanID, Name string
+	Attributes                          []struct {
+		Key   string
+		Value struct{ StringValue, IntValue string }
+	}
+}
+
+func (s span) attr(key string) string {
+	for _, a := range s.Attributes {
+		if a.Key == key {
+			return a.Value.StringValue + a.Value.IntValue
+		}
+	}
+	return ""
+}
+
+// spansOf reads a trace file.
+func spansOf(t *testing.T, file string) (text string, out []span) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		var l struct {
+			ResourceSpans []struct{ ScopeSpans []struct{ Spans []span } }
+		}
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		out = append(out, l.ResourceSpans[0].ScopeSpans[0].Spans...)
+	}
+	return string(b), out
+}
+
+// tree is a span with the names of those above it, the run's first one first.
+func tree(t *testing.T, spans []span) (paths []string) {
+	t.Helper()
+	byID := map[string]span{}
+	for _, s := range spans {
+		byID[s.SpanID] = s
+	}
+	for _, s := range spans {
+		path := s.Name
+		for at := s; at.ParentSpanID != ""; {
+			parent, ok := byID[at.ParentSpanID]
+			if !ok || parent.TraceID != at.TraceID {
+				t.Fatalf("%s has no parent in its trace", path)
+			}
+			at, path = parent, parent.Name+"/"+path
+		}
+		paths = append(paths, path)
+	}
+	slices.Sort(paths)
+	return slices.Compact(paths)
+}
+
+func TestATraceTellsARunFromItsUploadToItsEnd(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	parents := map[string]int{} // of requests
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/chat/completions") || strings.HasSuffix(r.URL.Path, "/v1/completions") {
+			mu.Lock()
+			parents[r.Header.Get("Traceparent")]++
+			mu.Unlock()
+		}
+		_, _ = io.WriteString(w, `{"data":[{"id":"m"}],"choices":[{"index":0,"finish_reason":"stop","text":"yes","message":{"content":"yes"}}]}`)
+	}))
+	t.Cleanup(engine.Close)
+	dir := submitted(t, prompt)
+	file := filepath.Join(t.TempDir(), "trace.jsonl")
+	up := []string{"up", "--dir", dir, "--engine", engine.URL + "/v1", "--once", "--listen", "off"}
+	if r := now(t.Context(), append(up, "--trace", file)...); r.code != 0 {
+		t.Fatal(r.err)
+	}
+	text, spans := spansOf(t, file)
+	got := tree(t, spans)
+	for _, want := range []string{"run", "run/submit", "run/submit/plan", "run/submit/plan/plan range", "run/coordinate step"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("there is no %s in\n%s", want, strings.Join(got, "\n"))
+		}
+	}
+	if !slices.ContainsFunc(got, func(p string) bool { return strings.HasSuffix(p, "/finalize") }) { // its follower's, or asked for at the end
+		t.Errorf("there is no finalize in\n%s", strings.Join(got, "\n"))
+	}
+	for _, want := range []string{"claim", "load", "execute", "commit", "commit/put"} {
+		if !slices.Contains(got, "run/coordinate step/shard/"+want) {
+			t.Errorf("a shard has no %s in\n%s", want, strings.Join(got, "\n"))
+		}
+	}
+	var executions []string
+	for _, s := range spans {
+		if run := identity.RunID(s.attr("run")); s.Name == "run" && observe.RootOf(run).SpanID().String() != s.SpanID {
+			t.Errorf("the first span of run %s is %s", run, s.SpanID)
+		}
+		if s.Name == "shard" && (s.attr("shard") == "" || s.attr("attempt") != "1" || s.attr("worker") == "") {
+			t.Errorf("a shard is not named: %+v", s)
+		}
+		if s.Name == "execute" {
+			executions = append(executions, "00-"+s.TraceID+"-"+s.SpanID+"-01")
+		}
+	}
+	if len(parents) == 0 {
+		t.Error("there was no request")
+	}
+	for p := range parents {
+		if !slices.Contains(executions, p) {
+			t.Errorf("a request says that it belongs to %q, not to one of %q", p, executions)
+		}
+	}
+	if strings.Contains(text, "Hello") || strings.Contains(text, "yes") {
+		t.Errorf("spans tell a prompt or an answer:\n%s", text)
+	}
+}
+
+func TestRequestsOfUntracedRunsCarryNoTrace(t *testing.T) {
+	t.Parallel()
+	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h := r.Header.Get("Traceparent"); h != "" {
+			t.Errorf("a request carries %q", h)
+		}
+		_, _ = io.WriteString(w, `{"data":[{"id":"m"}],"choices":[{"index":0,"finish_reason":"stop","text":"yes","message":{"content":"yes"}}]}`)
+	}))
+	t.Cleanup(engine.Close)
+	if r := now(t.Context(), "up", "--dir", submitted(t, prompt), "--engine", engine.URL+"/v1", "--once", "--listen", "off"); r.code != 0 {
+		t.Fatal(r.err)
+	}
+}
