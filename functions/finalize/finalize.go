@@ -11,7 +11,9 @@
 package finalize
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -177,13 +179,17 @@ func (f *Finalizer) write(ctx context.Context, m record.Manifest, s run.State, n
 
 // sink is an object being put while it is written.
 type sink struct {
-	w    *io.PipeWriter
-	done chan error
+	*bufio.Writer // single rows are small for a pipe
+	pipe          *io.PipeWriter
+	done          chan error
 }
+
+// sinkBuffer is how much is gathered before it is put.
+const sinkBuffer = 64 << 10
 
 func (f *Finalizer) open(ctx context.Context, key string) *sink {
 	r, w := io.Pipe()
-	s := &sink{w: w, done: make(chan error, 1)}
+	s := &sink{Writer: bufio.NewWriterSize(w, sinkBuffer), pipe: w, done: make(chan error, 1)}
 	go func() {
 		_, err := f.Blobs.Put(ctx, key, r, blob.PutOptions{CreateOnly: true})
 		if fault.Is(err, fault.Conflict) { // it is there, with the same bytes
@@ -195,15 +201,16 @@ func (f *Finalizer) open(ctx context.Context, key string) *sink {
 	return s
 }
 
-func (s *sink) Write(b []byte) (int, error) { return s.w.Write(b) }
-
 // finish ends the object, or drops it if there was an error.
 func (s *sink) finish(err error) error {
-	if err != nil {
-		s.w.CloseWithError(err)
-		<-s.done
+	dropped := err != nil
+	if !dropped {
+		err = s.Flush()
+	}
+	s.pipe.CloseWithError(err) // without an error, it is the object's end
+	put := <-s.done
+	if dropped {
 		return nil
 	}
-	s.w.Close()
-	return <-s.done
+	return cmp.Or(put, err)
 }

@@ -1,0 +1,259 @@
+package finalize_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/functions/finalize"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/cuttable"
+	"rollout/shared/dialect"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/interval"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/memory"
+	"rollout/shared/record"
+	"rollout/shared/result"
+)
+
+// ask is a line that asks the prompt, under an id and with a tag of its own.
+func ask(item, prompt int) string {
+	return fmt.Sprintf(`{"id":"i%d","prompt":"%d%s","tag":%d}`, item, prompt, strings.Repeat(" and on", 40), item)
+}
+
+// asked is a run that asks each prompt once: originals[i] is the item whose
+// prompt item i asks, i itself if nobody asked it before.
+type asked struct {
+	host.Ports
+	originals []int
+	perShard  int
+}
+
+func newAsked(tb testing.TB, perShard int, originals []int) asked {
+	a := asked{originals: originals, perShard: perShard, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
+		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
+	var lines strings.Builder
+	var copies []cuttable.Repeat
+	for i, of := range originals {
+		lines.WriteString(ask(i, of) + "\n")
+		if of != i {
+			copies = append(copies, cuttable.Repeat{Item: uint32(i), First: cuttable.Place{Item: uint32(of), Line: uint32(of)}})
+		}
+	}
+	m := inputtest.Manifest(perShard)
+	m.Config.Dedupe = config.Dedupe{Enabled: true, Sampled: true}
+	inputtest.Plan(tb, a.Ports, m, lines.String())
+	if len(copies) > 0 {
+		inputtest.Repeats(tb, a.Ports, 0, record.Requests, copies...)
+		var e record.IndexEntry
+		if err := json.Unmarshal([]byte(inputtest.Object(tb, a.Ports, record.IndexKey(id, 0))), &e); err != nil {
+			tb.Fatal(err)
+		}
+		e.Copies = len(copies)
+		inputtest.Put(tb, a.Ports, record.IndexKey(id, 0), string(record.Encode(e)))
+	}
+	return a
+}
+
+func (a asked) shards() int { return (len(a.originals) + a.perShard - 1) / a.perShard }
+
+// row is what a worker leaves of an item; one that refuse tells of fails.
+func (a asked) row(tb testing.TB, item int, refuse func(int) bool) result.Row {
+	r := result.Row{Item: item % a.perShard}
+	if of := a.originals[item]; of != item {
+		r.Bytes, r.Copy = []byte(ask(item, of)+"\n"), &result.Copied{Original: uint64(of), Line: uint64(item + 1)}
+		return r
+	}
+	it, err := dialect.Parse(dialect.Plain, []byte(ask(item, item)))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if refuse(item) {
+		r.Class = fault.Refused
+		r.Bytes = dialect.AppendError(nil, dialect.Plain, it.Failure("", dialect.Place{Item: uint64(item)}, r.Class, "no"))
+		return r
+	}
+	r.Bytes = dialect.AppendOutput(nil, it, dialect.Model{}, dialect.Result{ID: it.ID, GeneratedAt: time.Unix(0, 0),
+		Answers: []dialect.Answer{{Text: fmt.Sprintf("answer %d", item), Usage: dialect.Usage{PromptTokens: 1, CompletionTokens: 2}}}})
+	return r
+}
+
+func (a asked) commit(tb testing.TB, n int, refuse func(int) bool) {
+	var rows []result.Row
+	for i := n * a.perShard; i < min((n+1)*a.perShard, len(a.originals)); i++ {
+		rows = append(rows, a.row(tb, i, refuse))
+	}
+	b, out := result.AppendIndexed(nil, rows)
+	a.save(tb, shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Items: len(rows), OutputLen: out, Counts: counts(rows)}, b, func(d *shard.Doc, r *shard.Ref) { d.Result = r })
+}
+
+// seal ends a shard with the rows that keep tells of.
+func (a asked) seal(tb testing.TB, n int, keep func(int) bool) {
+	var rows []result.Row
+	items := min((n+1)*a.perShard, len(a.originals)) - n*a.perShard
+	for i := range items {
+		if item := n*a.perShard + i; keep(item) && a.originals[item] == item {
+			rows = append(rows, a.row(tb, item, func(int) bool { return false }))
+		}
+	}
+	b, err := result.AppendCheckpoint(nil, rows)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	d := shard.New(id, n)
+	d.Counts = counts(rows)
+	d, err = d.Seal(fault.CanceledItem, items)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	a.save(tb, d, b, func(d *shard.Doc, r *shard.Ref) { d.Checkpoint = r })
+}
+
+func (a asked) save(tb testing.TB, d shard.Doc, object []byte, name func(*shard.Doc, *shard.Ref)) {
+	key := record.ShardObjectKey(id, d.Shard, 1, "object")
+	inputtest.Put(tb, a.Ports, key, string(object))
+	name(&d, &shard.Ref{Key: key, Length: int64(len(object)), Digest: identity.Content(object).String()})
+	inputtest.Save(tb, a.Ports, identity.ShardKey(id, d.Shard), d)
+}
+
+// finalize ends the run, of which so many shards were sent.
+func (a asked) finalize(tb testing.TB, why run.Reason, sent int) record.Summary {
+	s := run.New(id)
+	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.Next, s.Frozen = run.Finalizing, why, a.shards(), uint64(len(a.originals)), true, sent, sent
+	s.Done.Set = interval.Of(interval.Range{Lo: 0, Hi: sent})
+	if err := finalize.New(a.Ports, input.NewIndex(a.Blobs, a.Docs)).Follow(tb.Context(), s, nil); err != nil {
+		tb.Fatal(err)
+	}
+	var sum record.Summary
+	if err := json.Unmarshal([]byte(inputtest.Object(tb, a.Ports, record.OutputKey(id, record.SummaryFile))), &sum); err != nil {
+		tb.Fatal(err)
+	}
+	return sum
+}
+
+// outcome is what became of each item: "answer 3", or its class and error.
+func (a asked) outcome(tb testing.TB) []string {
+	out := make([]string, len(a.originals))
+	for _, name := range []string{record.Completions, record.Errors} {
+		for l := range bytes.Lines([]byte(inputtest.Object(tb, a.Ports, record.OutputKey(id, name)))) {
+			var r struct {
+				ID, Completion, Class, Error string
+				Tag, Item                    int
+				Usage                        map[string]int
+			}
+			if err := json.Unmarshal(l, &r); err != nil {
+				tb.Fatal(err)
+			}
+			item := r.Tag + r.Item // an answer has the one, an error the other
+			if r.ID != fmt.Sprintf("i%d", item) || out[item] != "" {
+				tb.Errorf("item %d has the rows %q and %s", item, out[item], l)
+			}
+			out[item] = strings.TrimSpace(r.Completion + " " + r.Class + " " + r.Error)
+			if copied := a.originals[item] != item; name == record.Completions && copied != (r.Usage["completion_tokens"] == 0) {
+				tb.Errorf("item %d used %v", item, r.Usage)
+			}
+		}
+	}
+	return out
+}
+
+// TestCopiesOfEveryKindOfOriginal has originals that are answered, failed,
+// kept and lost by a sealed shard, and never sent, in shards of two items.
+func TestCopiesOfEveryKindOfOriginal(t *testing.T) {
+	t.Parallel()
+	a := newAsked(t, 2, []int{0, 1, 0, 3, 4, 5, 4, 5, 8, 0, 1, 3, 4, 5, 8})
+	a.commit(t, 0, func(int) bool { return false })    // 0 and 1
+	a.commit(t, 1, func(i int) bool { return i == 3 }) // a copy of 0; 3 fails
+	a.seal(t, 2, func(i int) bool { return i == 4 })   // 4 is kept, 5 is lost
+	a.seal(t, 3, func(int) bool { return false })      // copies of 4 and 5
+	sum := a.finalize(t, run.ReasonStopped, 4)         // 8 is never sent, its copies neither
+	const gone, failed = "canceled the run ended first (stopped)", "refused item 3 asks the same, was asked for both, and failed"
+	want := []string{"answer 0", "answer 1", "answer 0", "refused no", "answer 4", gone, "answer 4", gone, gone,
+		"answer 0", "answer 1", failed, "answer 4", gone, gone}
+	for i, got := range a.outcome(t) {
+		if got != want[i] {
+			t.Errorf("item %d: %s, want %s", i, got, want[i])
+		}
+	}
+	if sum.Items != 15 || sum.Completed != 8 || sum.Failed != 7 || sum.Copies != 9 || sum.FailedByClass["refused"] != 2 || sum.FailedByClass["canceled"] != 5 {
+		t.Errorf("the summary is %+v", sum)
+	}
+}
+
+// TestCopiesAreFoundAgainHoweverManyOriginalsThereAre has more originals than
+// are remembered.
+func TestCopiesAreFoundAgainHoweverManyOriginalsThereAre(t *testing.T) {
+	t.Parallel()
+	const n = 3000
+	originals := make([]int, 2*n)
+	for i := range n {
+		originals[i], originals[n+i] = i, (i*7919)%n
+	}
+	a := newAsked(t, 100, originals)
+	for k := range a.shards() {
+		a.commit(t, k, func(i int) bool { return i%10 == 3 })
+	}
+	sum := a.finalize(t, run.ReasonDone, a.shards())
+	for i, got := range a.outcome(t) {
+		switch of := originals[i]; {
+		case of%10 != 3 && got != fmt.Sprintf("answer %d", of), of%10 == 3 && !strings.HasPrefix(got, "refused"):
+			t.Fatalf("item %d of original %d: %s", i, of, got)
+		}
+	}
+	if sum.Completed != 2*n*9/10 || sum.Failed != 2*n/10 || sum.Copies != n {
+		t.Errorf("the summary is %+v", sum)
+	}
+}
+
+func TestADamagedOriginalIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	a := newAsked(t, 1, []int{0, 0})
+	a.commit(t, 0, func(int) bool { return false })
+	a.commit(t, 1, func(int) bool { return false })
+	key := record.ShardObjectKey(id, 0, 1, "object")
+	inputtest.Put(t, a.Ports, key, strings.ToUpper(inputtest.Object(t, a.Ports, key)))
+	s := run.New(id)
+	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.Next, s.Frozen = run.Finalizing, run.ReasonDone, 2, 2, true, 2, 2
+	if err := finalize.New(a.Ports, input.NewIndex(a.Blobs, a.Docs)).Follow(t.Context(), s, nil); !fault.Is(err, fault.Corrupt) {
+		t.Errorf("%v", err)
+	}
+}
+
+// BenchmarkCopies finalizes runs in which every second item is a copy: of an
+// item nearby, or of any before it. An op is an item.
+func BenchmarkCopies(b *testing.B) {
+	for name, pick := range map[string]func(d *rand.Rand, i int) int{
+		"none": func(_ *rand.Rand, i int) int { return i },
+		"near": func(d *rand.Rand, i int) int { return max(0, i-1-2*d.IntN(200)) },
+		"far":  func(d *rand.Rand, i int) int { return 2 * d.IntN(i/2+1) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			dice := rand.New(rand.NewPCG(1, 2))
+			originals := make([]int, max(b.N, 2))
+			for i := range originals {
+				originals[i] = i
+				if i%2 == 1 {
+					originals[i] = pick(dice, i)
+				}
+			}
+			a := newAsked(b, 256, originals)
+			for k := range a.shards() {
+				a.commit(b, k, func(int) bool { return false })
+			}
+			b.ResetTimer()
+			a.finalize(b, run.ReasonDone, a.shards())
+		})
+	}
+}
