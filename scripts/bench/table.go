@@ -26,7 +26,7 @@ func goals() []goal {
 		{"Run/bytes=1200", "cpu-µs/sample", 40, false},
 		{"Run/bytes=1200", "peak-MiB", 128, false},
 		{"Counts", "document-writes/shard", 2.2, false},
-		{"Counts", "puts/shard", 1, false},
+		{"Counts", "puts/shard", 1.05, false}, // the plan's are among them
 		{"Counts", "queue-requests/shard", 3, false},
 		{"Counts", "commits/shard", 2, false},
 		{"Counts", "document-writes/sample", 0.01, false},
@@ -36,7 +36,7 @@ func goals() []goal {
 		{"BigInput", "peak-MiB", 128, false},
 		{"BigInput", "first-dispatch-s", 1, false},
 		{"Processes=5", "latest-heartbeat-ms", 300, false},
-		{"Line/bytes=1200", "µs/line", 4, false},
+		{"Line/bytes=1200", "cpu-µs/line", 4, false},
 		{"Takeover", "s-after-timeout", 2, false},
 	}
 }
