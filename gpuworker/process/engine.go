@@ -4,6 +4,10 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net"
+	"net/url"
+	"slices"
+	"strings"
 
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/fleet"
@@ -46,6 +50,30 @@ func Engine(ctx context.Context, d config.Deployment, secrets secret.Store, log 
 		cfg.Servers = append(cfg.Servers, fleet.Member{Name: u, Server: c})
 	}
 	return fleet.New(cfg), nil
+}
+
+// shared names the engine among those that workers may share: what is on this
+// machine alone is another one than what has the same address elsewhere. "" is
+// one that lives in the worker.
+func shared(e config.Engine, machine string) string {
+	urls := e.Servers()
+	if len(urls) == 0 || urls[0] == config.EngineMock {
+		return ""
+	}
+	var names []string
+	for _, u := range urls {
+		at, err := url.Parse(u)
+		if err != nil { // no engine is made of it
+			continue
+		}
+		name := at.Host + at.Path // not who asks
+		if ip := net.ParseIP(at.Hostname()); at.Hostname() == "localhost" || ip.IsLoopback() || ip.IsUnspecified() {
+			name = machine + "/" + name
+		}
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
 }
 
 // mockInFlight is what the mock gets at once if nobody says.

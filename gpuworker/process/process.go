@@ -111,7 +111,7 @@ func once(ctx context.Context, o Options, asked *request, e watchedEngine, machi
 	exec := infer.New(infer.Config{Engine: e, Clock: o.Ports.Clock, Log: o.Ports.Log, OnItem: samples(ctx, o.Ports),
 		Progress: w.ProgressTimeout.Std(), Request: w.RequestTimeout.Std(), Patience: patience})
 	loop := worker.New(o.Ports, worker.Config{
-		ID: ulid.Make().String(), Pool: o.Pool, Timings: host.Timings(d.Health), InFlight: e.inFlight(w), Checkpoint: w.Checkpoint.Std(),
+		ID: ulid.Make().String(), Pool: o.Pool, Engine: shared(d.Engine, machine.Host), Timings: host.Timings(d.Health), InFlight: e.inFlight(w), Checkpoint: w.Checkpoint.Std(),
 		Drain: w.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine,
 	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), exec)
 	go func() {

@@ -34,6 +34,7 @@ func (f *Fleet) answerAlone(ctx context.Context, r engine.Request, progress func
 			f.mu.Unlock()
 			return f.ask(ctx, a, r)
 		}
+		progress() // that the request waits is no silence of a server's
 		sleep(ctx, pause)
 	}
 }

@@ -102,10 +102,12 @@ func (t *task) begin(ctx context.Context, i int, requests *crew) bool {
 	for k := range a.got {
 		place, ok := t.shard.Slot(ctx)
 		if !ok {
+			a.abandon(k)
 			return false
 		}
 		if k > 0 && t.shard.Suspect(i) { // an engine died of a request before this one, maybe
 			place.Release()
+			a.abandon(k)
 			return true
 		}
 		requests.do(func() {
@@ -196,6 +198,13 @@ type answers struct {
 	left int
 	err  error
 	lost int64 // tokens of requests that were not answered
+}
+
+// abandon says that the requests from k on are not made.
+func (a *answers) abandon(k int) {
+	for ; k < len(a.got); k++ {
+		a.take(k, dialect.Answer{}, fault.New(fault.Canceled, "item %d is not asked on", a.place.Item))
+	}
 }
 
 // take takes one request's end in; the last one makes the item's row. A

@@ -44,6 +44,7 @@ func (t *task) try(ctx context.Context, i int, alone bool) {
 		answer, err := t.ask(ctx, a, k, alone)
 		a.take(k, answer, err)
 		if fault.Is(err, fault.Canceled) {
+			a.abandon(k + 1)
 			return
 		}
 	}
@@ -66,7 +67,6 @@ func (t *task) died(i int, err error) bool {
 	if !errors.As(err, &d) {
 		return false
 	}
-	t.shard.Waste(engine.SpentOn(err).CompletionTokens)
 	death := shard.Death{Alone: d.Alone}
 	if d.Start != "" {
 		death.Start = d.Server + " " + d.Start
