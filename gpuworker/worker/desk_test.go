@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -176,23 +177,49 @@ func (e *engine) Run(ctx context.Context, s *worker.Shard) error {
 		if !ok {
 			break
 		}
-		n := int(s.Lines[i].Place.Item)
-		e.begin(n)
+		e.begin(e.number(s, i))
 		all.Go(func() {
 			defer place.Release()
-			begun := time.Now()
-			err := e.end(ctx, n)
-			s.Asked(time.Since(begun), err)
-			if err == nil {
-				s.Put(i, fmt.Appendf(nil, "%d\n", n), "", worker.Tokens{Completion: 1})
-			}
+			e.ask(ctx, s, i)
 		})
 	}
 	all.Wait()
+	for t := range s.Trials(ctx) {
+		if t.Poison {
+			s.Put(t.Items[0], []byte("poison\n"), fault.Poison, worker.Tokens{})
+			continue
+		}
+		for _, i := range t.Items {
+			e.begin(e.number(s, i))
+			all.Go(func() { e.ask(ctx, s, i) })
+		}
+		all.Wait()
+	}
 	if e.fail == nil {
 		return nil
 	}
 	return e.fail()
+}
+
+// number is the item's in the run.
+func (e *engine) number(s *worker.Shard, i int) int { return int(s.Lines[i].Place.Item) }
+
+// dies is the error of a request that an engine died with.
+type dies struct{ shard.Death }
+
+func (dies) Error() string { return "the engine died" }
+
+func (e *engine) ask(ctx context.Context, s *worker.Shard, i int) {
+	n, begun := e.number(s, i), time.Now()
+	err := e.end(ctx, n)
+	s.Asked(time.Since(begun), err)
+	var death dies
+	switch {
+	case errors.As(err, &death):
+		s.Died(i, death.Death)
+	case err == nil:
+		s.Put(i, fmt.Appendf(nil, "%d\n", n), "", worker.Tokens{Completion: 1})
+	}
 }
 
 func (e *engine) begin(n int) {
