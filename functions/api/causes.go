@@ -28,9 +28,13 @@ type crew struct {
 	median                time.Duration // of the slowest
 	faults, rows          int64
 	fault                 string
+	// Of the servers, as the one worker that sees most of them says; waiting
+	// is negative if none tells.
+	servers, waiting int
 }
 
 func crewOf(p Progress, id string) (c crew) {
+	c.waiting = -1
 	for _, w := range p.Workers {
 		if !w.Alive || w.Pool != id {
 			continue
@@ -46,8 +50,32 @@ func crewOf(p Progress, id string) (c crew) {
 		if w.Load.Fault != "" {
 			c.fault = w.Load.Fault
 		}
+		if n := len(w.Load.Servers); n > c.servers {
+			c.servers, c.waiting = n, -1
+			for _, v := range w.Load.Servers {
+				if v.Waiting >= 0 {
+					c.waiting = max(0, c.waiting) + v.Waiting
+				}
+			}
+		}
 	}
 	return c
+}
+
+// advice is what to do about servers that get all the requests that may be
+// made at once: it depends on whether requests wait there.
+func (c crew) advice() string {
+	const (
+		bound = "the server is the bound: make answers shorter (max_tokens), or add a server"
+		room  = "allow more at once (in_flight in [worker], or leave it out: then it is found)"
+	)
+	switch {
+	case c.waiting > 0:
+		return fmt.Sprintf("%d requests wait at the server: %s", c.waiting, bound)
+	case c.waiting == 0:
+		return "no request waits at the server: " + room
+	}
+	return "if the server has requests waiting already (its metrics say), " + bound + "; if none wait, " + room
 }
 
 // causes are why the run is not done, or not done faster, with what speaks for
@@ -86,7 +114,7 @@ func (c crew) speed(s Status) []HoldUp {
 		most := float64(c.places) / c.median.Seconds()
 		return []HoldUp{{ServerFull, fmt.Sprintf("%s: %d of %d requests at once are at the inference server, which takes %s for one (median): at most about %.2g items/s, now %.2g items/s and %.0f tokens/s",
 			workers(c.workers), c.busy, c.places, tenths(c.median), most, c.rate, c.tokenRate),
-			"if the server has requests waiting already (its metrics say), it is the bound: make answers shorter (max_tokens), or add a server; if none wait, allow more at once (in_flight in [worker])"}}
+			c.advice()}}
 	case s.Items.Planned && left <= uint64(c.places):
 		return []HoldUp{{FewLeft, fmt.Sprintf("%d items are left, fewer than the %d requests at once that are allowed: the last ones are waited for (%s each, median)", left, c.places, tenths(c.median)), ""}}
 	}

@@ -44,6 +44,13 @@ func TestASlowRunNamesItsCause(t *testing.T) {
 	}{
 		"a full server": {func(*run.State, *health.Beat) {}, api.ServerFull,
 			"1 worker: 64 of 64 requests at once are at the inference server, which takes 2.1s for one (median): at most about 30 items/s, now 30 items/s and 900 tokens/s"},
+		"a full server that says so": {func(_ *run.State, b *health.Beat) {
+			b.Load.Servers = []health.Server{{Name: "a", State: "closed", Waiting: 12}, {Name: "b", State: "closed", Waiting: -1}}
+		}, api.ServerFull, "12 requests wait at the server: the server is the bound"},
+		"a server with room": {func(_ *run.State, b *health.Beat) {
+			b.Load.Servers = []health.Server{{Name: "a", State: "closed", Waiting: 0}}
+		}, api.ServerFull, "no request waits at the server: allow more at once"},
+		"one that does not say":    {func(*run.State, *health.Beat) {}, api.ServerFull, "(its metrics say), the server is the bound"},
 		"nothing was answered yet": {func(_ *run.State, b *health.Beat) { b.Load = health.Load{Busy: 9} }, api.ServerFull, "no request was answered yet: 9 are at"},
 		"the last items":           {func(st *run.State, b *health.Beat) { st.Items, b.Load.Busy = 480, 20 }, api.FewLeft, "20 items are left"},
 		"workers that starve":      {func(_ *run.State, b *health.Beat) { b.Load.Busy = 10 }, api.Starved, "10 of 64 requests at once are used"},

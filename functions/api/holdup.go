@@ -2,7 +2,9 @@ package api
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"rollout/shared/engine/health"
@@ -27,6 +29,7 @@ const (
 	IsPlanning  = "planning" // nothing is cut yet
 	NoWorker    = "no_worker"
 	NoEngine    = "engine_away"
+	NoServer    = "server_away" // one of several
 	AllDraining = "draining"
 	Elsewhere   = "busy_elsewhere" // the pool answers other runs
 	LostWorker  = "worker_lost"
@@ -130,8 +133,41 @@ func poolHoldUps(p Progress, s Status, now time.Time) (out []HoldUp) {
 	case here == 0 && elsewhere > 0:
 		return append(out, HoldUp{Elsewhere, fmt.Sprintf("the workers of pool %s answer other runs first", s.Pool), "wait, pause those, or start more workers"})
 	}
+	out = append(out, serversAway(p, s)...)
 	return append(out, stalled(s, median, newest, now)...)
 }
+
+// serversAway says which of several inference servers get no requests.
+func serversAway(p Progress, s Status) []HoldUp {
+	away := map[string]string{}
+	all := map[string]bool{}
+	for _, w := range p.Workers {
+		if !w.Alive || w.Pool != s.Pool {
+			continue
+		}
+		for _, v := range w.Load.Servers {
+			all[v.Name] = true
+			if v.State == serverOpen || v.State == serverHalfOpen {
+				away[v.Name] = v.Why
+			}
+		}
+	}
+	if len(away) == 0 || len(all) < 2 {
+		return nil
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(away)) {
+		names = append(names, name+": "+away[name])
+	}
+	return []HoldUp{{NoServer, fmt.Sprintf("%d of %d inference servers get no requests: %s", len(away), len(all), strings.Join(names[:min(len(names), maxNamed)], "; ")),
+		"start them again: the others answer meanwhile"}}
+}
+
+// The states of a server's circuit breaker in which it gets no requests.
+const (
+	serverOpen     = "open"
+	serverHalfOpen = "half_open"
+)
 
 // stalled says if nothing was finished for longer than requests take.
 func stalled(s Status, medianMS int, newest, now time.Time) []HoldUp {

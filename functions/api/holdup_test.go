@@ -55,7 +55,13 @@ func TestARunSaysWhatHoldsItUp(t *testing.T) {
 		"other runs":                    {func(p *api.Progress) { p.Workers[0].Holds = []health.Held{{Run: runB, Shard: 1, Attempt: 1}} }, api.Elsewhere, "other runs first"},
 		"requests that take their time": {silent(19 * time.Second), "", ""},
 		"a hanging engine":              {silent(21 * time.Second), api.Stalled, "no item was finished for 21s"},
-		"one slow shard":                {func(p *api.Progress) { p.State.Warning = "9 shards wait for shard 4" }, api.Frontier, "wait for shard 4"},
+		"one of two servers": {func(p *api.Progress) {
+			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed"}, {Name: "http://b/v1", State: "half_open", Why: "connection refused"}}
+		}, api.NoServer, "1 of 2 inference servers get no requests: http://b/v1: connection refused start them again"},
+		"servers that work": {func(p *api.Progress) {
+			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed"}, {Name: "http://b/v1", State: "doubted"}}
+		}, "", ""},
+		"one slow shard": {func(p *api.Progress) { p.State.Warning = "9 shards wait for shard 4" }, api.Frontier, "wait for shard 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

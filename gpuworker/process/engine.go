@@ -15,6 +15,7 @@ import (
 	"rollout/gpuworker/engine/openai"
 	"rollout/gpuworker/worker"
 	"rollout/shared/config"
+	"rollout/shared/engine/health"
 	"rollout/shared/fault"
 	"rollout/shared/secret"
 )
@@ -83,6 +84,7 @@ const mockInFlight = 64
 type limiter interface {
 	Limit() int
 	Changes() <-chan struct{} // gets a value when Limit may have changed
+	Standings() []fleet.Standing
 }
 
 // watchedEngine is the engine that a worker asks, and what it says of how many
@@ -98,6 +100,20 @@ func (e watchedEngine) inFlight(w config.Worker) int {
 		return e.limits.Limit()
 	}
 	return cmp.Or(w.InFlight, mockInFlight)
+}
+
+// servers are the inference servers behind the engine, as heartbeats tell
+// them.
+func (e watchedEngine) servers() []health.Server {
+	if e.limits == nil {
+		return nil
+	}
+	standings := e.limits.Standings()
+	out := make([]health.Server, len(standings))
+	for i, s := range standings {
+		out[i] = health.Server{Name: s.Name, State: string(s.State), InFlight: s.InFlight, Limit: s.Limit, Waiting: s.Waiting, Why: worker.Short(s.Why)}
+	}
+	return out
 }
 
 // follow lets a worker make as many requests at once as the engine takes.

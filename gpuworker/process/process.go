@@ -113,6 +113,7 @@ func once(ctx context.Context, o Options, asked *request, e watchedEngine, machi
 	loop := worker.New(o.Ports, worker.Config{
 		ID: ulid.Make().String(), Pool: o.Pool, Engine: shared(d.Engine, machine.Host), Timings: host.Timings(d.Health), InFlight: e.inFlight(w), Checkpoint: w.Checkpoint.Std(),
 		Drain: w.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine,
+		Servers: e.servers,
 	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), exec)
 	go func() {
 		select {

@@ -3,6 +3,8 @@ package process_test
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -12,6 +14,7 @@ import (
 	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/document"
+	"rollout/shared/engine/health"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/memory"
@@ -110,4 +113,44 @@ func TestAWorkerThatCannotRegisterAtAllSaysSo(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+func TestAHeartbeatTellsOfTheServers(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	docs := memory.NewDocuments()
+	leave := make(chan string, 1)
+	o := options(docs, leave)
+	o.Deployment.Engine = config.Engine{URLs: []string{server.URL + "/v1", server.URL + "/v2"}}
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { ended <- process.Run(ctx, o) }()
+	for changes := docs.Watch(ctx, "beat/"); beats(t, docs) == 0; {
+		select {
+		case <-changes:
+		case err := <-ended:
+			t.Fatal(err)
+		}
+	}
+	var b health.Beat
+	if _, _, err := host.Load(t.Context(), docs, first(t, docs), &b); err != nil {
+		t.Fatal(err)
+	}
+	if len(b.Load.Servers) != 2 || b.Load.Servers[0].Name != server.URL+"/v1" || b.Load.Servers[0].Waiting != -1 {
+		t.Errorf("%+v", b.Load.Servers)
+	}
+	cancel()
+	<-ended
+}
+
+// first is the key of the first heartbeat.
+func first(t *testing.T, docs document.Store) string {
+	t.Helper()
+	found, err := docs.List(t.Context(), "beat/", "", 1)
+	if err != nil || len(found) != 1 {
+		t.Fatal(found, err)
+	}
+	return found[0].Key
 }

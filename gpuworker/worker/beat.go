@@ -103,6 +103,10 @@ func (w *Worker) snapshot(now time.Time) health.Beat {
 		Host: w.cfg.Machine.Host, PID: w.cfg.Machine.PID, CPUs: w.cfg.Machine.CPUs, GPUs: len(w.cfg.Machine.GPUs),
 		Load: w.tally.load(now, w.slots.busy()), Trials: w.trialsAt, Control: map[identity.RunID]uint64{},
 	}
+	if w.cfg.Servers != nil {
+		servers := w.cfg.Servers()
+		b.Load.Servers = servers[:min(len(servers), health.MaxServers)]
+	}
 	open := map[identity.RunID]bool{}
 	for _, h := range w.holds {
 		held := health.Held{Run: h.run, Shard: h.shard, Attempt: h.attempt}

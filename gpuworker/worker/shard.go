@@ -153,6 +153,9 @@ func (s *Shard) Waste(tokens int64) {
 	s.counts.WastedTokens += tokens
 }
 
+// Ready says whether the engine can answer, nil, or why not.
+func (s *Shard) Ready(err error) { s.tally.ready(err) }
+
 // Tokens counts what a row took.
 type Tokens struct{ Prompt, Completion, Wasted int64 }
 

@@ -156,5 +156,10 @@ func why(err error) string {
 	for inner := errors.Unwrap(err); len(text) > awayLength && inner != nil; inner = errors.Unwrap(inner) {
 		text = inner.Error()
 	}
+	return Short(text)
+}
+
+// Short cuts a text to what a heartbeat can carry.
+func Short(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), awayLength)], "")
 }

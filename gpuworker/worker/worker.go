@@ -45,6 +45,9 @@ type Config struct {
 	// flight may go on when their run is paused or ended.
 	Drain, Grace time.Duration
 	Machine      record.Machine
+	// Servers tells of the inference servers behind the executor, for
+	// heartbeats; may be nil.
+	Servers func() []health.Server
 }
 
 // Executor answers the items of shards. It is shared by all shards of a

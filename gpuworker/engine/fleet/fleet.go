@@ -76,7 +76,7 @@ func New(cfg Config) *Fleet {
 	f := &Fleet{log: cfg.Log, fixed: cfg.InFlight, least: least, changes: make(chan struct{}, 1), ctx: ctx, end: end,
 		asks: sync.Pool{New: newAsk}}
 	for _, m := range cfg.Servers {
-		s := &server{Member: m, breaker: newBreaker()}
+		s := &server{Member: m, breaker: newBreaker(), waiting: int(engine.Quiet().Waiting)}
 		if cfg.InFlight == 0 {
 			s.climb = newClimb(least, most, DefaultStart)
 		}
@@ -250,6 +250,7 @@ type Standing struct {
 	State    State
 	InFlight int
 	Limit    int    // 0: there is none of its own
+	Waiting  int    // requests that wait at it, as it said last; negative if it did not
 	Start    string // names the server's start, if it says
 	Why      string // what its last trouble was; "" if there was none
 }
@@ -260,7 +261,7 @@ func (f *Fleet) Standings() []Standing {
 	defer f.mu.Unlock()
 	out := make([]Standing, len(f.servers))
 	for i, s := range f.servers {
-		out[i] = Standing{Name: s.Name, State: s.breaker.state, InFlight: s.inFlight, Start: s.start}
+		out[i] = Standing{Name: s.Name, State: s.breaker.state, InFlight: s.inFlight, Waiting: s.waiting, Start: s.start}
 		if s.climb != nil {
 			out[i].Limit = s.climb.limit
 		}

@@ -21,6 +21,7 @@ type server struct {
 	exclusive bool      // it answers one request alone
 	full      time.Time // it asked for less; others are preferred until then
 	why       error     // its last trouble
+	waiting   int       // at it, as it said last; negative if it did not
 
 	// A server that dies and comes back lives another life. Its start names a
 	// life where the server says when it started.
@@ -58,6 +59,7 @@ func (s *server) load() float64 {
 
 // tells takes in what the server tells of itself. f.mu is held.
 func (s *server) tells(v engine.Vitals) {
+	s.waiting = int(v.Waiting)
 	if v.Start == "" || v.Start == s.start {
 		return
 	}

@@ -123,7 +123,9 @@ func (t *task) awaitEngine(ctx context.Context, why error) (stayed bool, err err
 	until := t.cfg.Clock.Now().Add(t.cfg.Patience)
 	stayed = true
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
-		if err := t.Ready(ctx); err == nil {
+		ready := t.Ready(ctx)
+		t.shard.Ready(ready)
+		if ready == nil {
 			return stayed, nil
 		}
 		stayed = false

@@ -40,6 +40,9 @@ func (s screen) body() string {
 	if w := s.workers(); w != "" && s.anyOpen() {
 		parts = append(parts, w)
 	}
+	if v := s.servers(); v != "" && s.anyOpen() {
+		parts = append(parts, v)
+	}
 	if q := s.queues(); q != "" {
 		parts = append(parts, q)
 	}
@@ -162,6 +165,51 @@ func stateWords(w api.WorkerStatus) string {
 		return "draining"
 	}
 	return string(w.State)
+}
+
+// servers is a table of the inference servers, as the worker sees them that
+// sees most: of one server, the workers' table says as much.
+func (s screen) servers() string {
+	var most []health.Server
+	for _, w := range s.Workers {
+		if w.Alive && len(w.Load.Servers) > len(most) {
+			most = w.Load.Servers
+		}
+	}
+	if len(most) < 2 {
+		return ""
+	}
+	rows := [][]string{{"SERVER", "STATE", "BUSY", "WAITING", "TROUBLE"}}
+	for _, v := range most {
+		busy, waiting := fmt.Sprint(v.InFlight), "-"
+		if v.Limit > 0 {
+			busy += fmt.Sprintf("/%d", v.Limit)
+		}
+		if v.Waiting >= 0 {
+			waiting = fmt.Sprint(v.Waiting)
+		}
+		rows = append(rows, []string{progress.Plain(v.Name, 60), serverWords(v.State), busy, waiting, progress.Plain(v.Why, 200)})
+	}
+	return s.table(rows, func(row, column int, cell string) string {
+		switch {
+		case column != 1:
+			return cell
+		case most[row-1].State == "closed":
+			return s.colours.in(green, cell)
+		}
+		return s.colours.in(red, cell)
+	})
+}
+
+// serverWords says what the state of a circuit breaker means.
+func serverWords(state string) string {
+	switch state {
+	case "closed":
+		return "ready"
+	case "doubted":
+		return "doubted"
+	}
+	return "away"
 }
 
 // maxHolds bounds the shards that are named of one worker.

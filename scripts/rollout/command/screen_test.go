@@ -38,6 +38,23 @@ func TestTablesFitNarrowTerminals(t *testing.T) {
 	}
 }
 
+func TestSeveralServersAreATable(t *testing.T) {
+	t.Parallel()
+	s := wideScreen()
+	s.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed", InFlight: 12, Limit: 64, Waiting: 3}, {Name: "http://b/v1", State: "open", Waiting: -1, Why: "connection refused"}}
+	const want = `SERVER       STATE  BUSY   WAITING  TROUBLE
+http://a/v1  ready  12/64  3        
+http://b/v1  away   0      -        connection refused
+`
+	if !strings.Contains(s.body(), want) {
+		t.Errorf("it lacks\n%s\n%s", want, s.body())
+	}
+	s.Workers[0].Load.Servers = s.Workers[0].Load.Servers[:1]
+	if strings.Contains(s.body(), "SERVER") {
+		t.Errorf("one server is the worker's:\n%s", s.body())
+	}
+}
+
 func TestColoursChangeNoWord(t *testing.T) {
 	t.Parallel()
 	for _, one := range []bool{false, true} {

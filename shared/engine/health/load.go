@@ -24,4 +24,21 @@ type Load struct {
 	// Away says why the engine can't answer, since when; "" while it can.
 	Away      string    `json:"away,omitempty"`
 	AwaySince time.Time `json:"away_since,omitzero"`
+	// Servers are those behind the engine, if it is one of several.
+	Servers []Server `json:"servers,omitempty"`
+}
+
+// MaxServers bounds how many servers a heartbeat tells of.
+const MaxServers = 64
+
+// Server is one inference server as a worker sees it.
+type Server struct {
+	Name     string `json:"name"`  // Example: "http://127.0.0.1:8000/v1"
+	State    string `json:"state"` // of its circuit breaker: "closed" is well
+	InFlight int    `json:"in_flight"`
+	Limit    int    `json:"limit"` // requests at once; 0 if it has none of its own
+	// Waiting is how many requests the server says wait at it, whoever they
+	// are of; negative if it does not say.
+	Waiting int    `json:"waiting"`
+	Why     string `json:"why,omitempty"` // its last trouble, if it is not well
 }
