@@ -80,7 +80,7 @@ func (w *Worker) loadLines(ctx context.Context, h *hold, msg events.Work) error 
 func (w *Worker) resume(ctx context.Context, h *hold, s *Shard) error {
 	c := h.doc.Checkpoint
 	if c == nil {
-		s.Waste(h.doc.Counts.WastedTokens)
+		s.counts.WastedTokens = h.doc.Counts.WastedTokens
 		return nil
 	}
 	rows, err := result.ReadCheckpoint(ctx, w.Blobs, *c, len(s.Lines))
@@ -90,7 +90,7 @@ func (w *Worker) resume(ctx context.Context, h *hold, s *Shard) error {
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Corrupt):
 		w.Log.ErrorContext(ctx, "checkpoint can't be used; its items are asked again", "run", h.run, "shard", h.shard, "error", err)
 		h.doc.Checkpoint, h.doc.Counts = nil, shard.Counts{WastedTokens: h.doc.Counts.WastedTokens}
-		s.Waste(h.doc.Counts.WastedTokens)
+		s.counts.WastedTokens = h.doc.Counts.WastedTokens
 	default:
 		return err
 	}

@@ -148,6 +148,10 @@ func (s *Shard) Asked(d time.Duration, err error) { s.tally.asked(d, err) }
 
 // Waste counts tokens that led to no row, and never will.
 func (s *Shard) Waste(tokens int64) {
+	if tokens == 0 {
+		return
+	}
+	s.tally.wasted(tokens)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts.WastedTokens += tokens

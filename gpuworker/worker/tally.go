@@ -57,6 +57,13 @@ func (t *tally) row(k Tokens) {
 	t.tokens += k.Completion
 }
 
+// wasted counts tokens that led to no row.
+func (t *tally) wasted(tokens int64) {
+	if t.meter != nil {
+		t.meter.Row(0, 0, tokens)
+	}
+}
+
 // asked takes in how a request ended. A fault of the item's own says nothing
 // about the engine.
 func (t *tally) asked(d time.Duration, err error) {

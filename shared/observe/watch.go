@@ -25,7 +25,8 @@ type Meter interface {
 	Count(Event)
 	// Asked hears how long every request to an engine took, and how it ended.
 	Asked(took time.Duration, err error)
-	// Row hears what every item's row took, in tokens.
+	// Row hears what every item's row took, in tokens, and of those that led to
+	// none.
 	Row(prompt, completion, wasted int64)
 	// Scanned hears, again and again, of all open runs and of all workers that
 	// have a heartbeat.

@@ -43,7 +43,8 @@ func (t *task) ask(ctx context.Context, a *answers, decode int, alone bool) (dia
 			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning, ToolCalls: got.ToolCalls,
 				Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage), MaxTokens: got.MaxTokens}, nil
 		}
-		a.waste(err)
+		spent := engine.SpentOn(err)
+		t.shard.Waste(spent.PromptTokens + spent.CompletionTokens)
 		if ctx.Err() != nil {
 			return dialect.Answer{}, fault.As(fault.Canceled, ctx.Err(), "answer item %d", a.place.Item)
 		}

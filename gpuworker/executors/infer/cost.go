@@ -1,34 +1,28 @@
 package infer
 
 import (
-	"rollout/gpuworker/engine"
 	"rollout/gpuworker/worker"
+	"rollout/shared/dialect"
 )
 
-// waste counts what a request cost that was not answered.
-func (a *answers) waste(err error) {
-	u := engine.SpentOn(err)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.lost += u.PromptTokens + u.CompletionTokens
-}
-
-// cost is what the item took. An answered one counts its prompt once, as for
-// one request with n answers; of one that was not answered, and of requests
-// before the one that was, everything is wasted.
+// cost is what an answered item took: its prompt once, as for one request with
+// n answers.
 func (a *answers) cost() worker.Tokens {
-	t := worker.Tokens{Wasted: a.lost}
+	t := worker.Tokens{Prompt: a.got[0].Usage.PromptTokens}
 	for _, g := range a.got {
-		if a.err != nil {
-			t.Wasted += g.Usage.PromptTokens + g.Usage.CompletionTokens
-			continue
-		}
 		t.Completion += g.Usage.CompletionTokens
 	}
-	if a.err == nil {
-		t.Prompt = a.got[0].Usage.PromptTokens
-	}
 	return t
+}
+
+// wasted gives up the answers that there are, and is what they took.
+func (a *answers) wasted() int64 {
+	n := int64(0)
+	for k, g := range a.got {
+		n += g.Usage.PromptTokens + g.Usage.CompletionTokens
+		a.got[k] = dialect.Answer{}
+	}
+	return n
 }
 
 // otherwise is the body of a decode with another seed, derived as the one of a

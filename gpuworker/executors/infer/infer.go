@@ -197,7 +197,6 @@ type answers struct {
 	got  []dialect.Answer
 	left int
 	err  error
-	lost int64 // tokens of requests that were not answered
 }
 
 // abandon says that the requests from k on are not made.
@@ -217,20 +216,19 @@ func (a *answers) take(k int, answer dialect.Answer, err error) {
 	if err != nil && (a.err == nil || fault.Is(err, fault.Canceled)) {
 		a.err = err
 	}
+	if fault.Is(a.err, fault.Canceled) {
+		a.shard.Waste(a.wasted())
+		return
+	}
 	if a.left > 0 {
 		return
 	}
-	t := a.cost()
-	if fault.Is(a.err, fault.Canceled) {
-		a.shard.Waste(t.Wasted)
-		return
-	}
 	if a.err != nil {
-		a.fail(a.index, a.item, a.place, a.err, t.Wasted)
+		a.fail(a.index, a.item, a.place, a.err, a.wasted())
 		return
 	}
 	id := a.item.OwnID(a.id)
 	row := dialect.AppendOutput(nil, a.item, a.model, dialect.Result{ID: id, Answers: a.got, GeneratedAt: a.cfg.Clock.Now().UTC()})
-	a.shard.Put(a.index, row, "", t)
+	a.shard.Put(a.index, row, "", a.cost())
 	a.tell(a.place.Item, id, "")
 }

@@ -3,6 +3,7 @@ package progress
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"rollout/functions/api"
@@ -62,7 +63,7 @@ type follower struct {
 	meter Meter
 	last  api.Status
 	since time.Time // of the last progress
-	noted string    // the last note
+	noted string    // the last note, without digits
 }
 
 // look asks once. A store that can't be reached is asked again.
@@ -111,10 +112,20 @@ func (f *follower) complain(now time.Time) {
 	}
 }
 
-// note shows a text unless it was the last one shown.
+// note shows a text unless it was the last one shown, but for its numbers: how
+// long an engine has been away is another number every second.
 func (f *follower) note(text string) {
-	if text != f.noted {
-		f.noted = text
+	if said := withoutDigits(text); said != f.noted {
+		f.noted = said
 		f.view.Note(text)
 	}
+}
+
+func withoutDigits(s string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, s)
 }

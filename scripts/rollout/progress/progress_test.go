@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -218,6 +219,10 @@ func TestFollowSaysWhyNothingHappens(t *testing.T) {
 	ended := running(1000)
 	ended.Phase = run.Completed
 	const forTenSeconds = 4*10 + 1
+	var away []func() (api.Status, error)
+	for n := range 4 * 40 {
+		away = append(away, is(held(run.Running, fmt.Sprintf("the inference server has been away for %ds", n/4), "start the server")))
+	}
 	for name, c := range map[string]struct {
 		looks []func() (api.Status, error)
 		want  string // "" is nothing
@@ -226,6 +231,7 @@ func TestFollowSaysWhyNothingHappens(t *testing.T) {
 		"taken up in time":     {many(forTenSeconds-1, fails(fault.NotFound, "no run")), ""},
 		"no worker":            {many(forTenSeconds, is(idle)), "no worker of pool default is alive (start `rollout up`)"},
 		"none for a moment":    {many(forTenSeconds-1, is(idle)), ""},
+		"an engine is away":    {away, "the inference server has been away for 10s (start the server)"},
 		"a slow worker":        {many(forTenSeconds, is(running(10))), ""},
 		"paused, and says why": {many(2, is(paused)), "paused: prompts/x.jsonl is gone (`rollout resume X` lets it go on)"},
 	} {
