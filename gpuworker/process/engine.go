@@ -17,6 +17,8 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/engine/health"
 	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/secret"
 )
 
@@ -129,4 +131,19 @@ func (e watchedEngine) follow(ctx context.Context, w *worker.Worker) {
 			return
 		}
 	}
+}
+
+// meterServers lets whoever counts ask how the servers stand.
+func meterServers(e engine.Engine, p host.Ports) {
+	f, ok := e.(*fleet.Fleet)
+	if !ok || p.Watch.Meter == nil {
+		return
+	}
+	p.Watch.Meter.Servers(func() []observe.Server {
+		var out []observe.Server
+		for _, s := range f.Standings() {
+			out = append(out, observe.Server{Name: s.Name, Up: s.State == fleet.Closed || s.State == fleet.Doubted, InFlight: s.InFlight, Limit: s.Limit})
+		}
+		return out
+	})
 }

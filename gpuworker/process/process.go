@@ -53,6 +53,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	defer e.Close()
 	limits, _ := e.(limiter)
+	meterServers(e, o.Ports)
 	watched := watchedEngine{observed.New(e, o.Deployment.Engine.String(), o.Ports), limits}
 	machine, err := describe(ctx, o.Machine)
 	if err != nil {

@@ -31,6 +31,17 @@ type Meter interface {
 	// Scanned hears, again and again, of all open runs and of all workers that
 	// have a heartbeat.
 	Scanned(Scan)
+	// Servers names who tells how the inference servers of a worker stand, when
+	// somebody wants to know.
+	Servers(ask func() []Server)
+}
+
+// Server is how an inference server stands.
+type Server struct {
+	Name     string
+	Up       bool // it gets requests
+	InFlight int
+	Limit    int // requests at once; 0 if it has none of its own
 }
 
 // Scan is what one look at an installation's documents found.

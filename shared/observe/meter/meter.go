@@ -28,6 +28,7 @@ type Meter struct {
 	work     work
 	workers  workers
 	scan     scan
+	servers  servers
 }
 
 var _ observe.Meter = (*Meter)(nil)
@@ -36,7 +37,7 @@ var _ observe.Meter = (*Meter)(nil)
 func New() *Meter {
 	m := &Meter{registry: prometheus.NewRegistry(), ports: newPorts(), work: newWork(), workers: newWorkers(), scan: newScan()}
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
-	for _, group := range [][]prometheus.Collector{m.ports.all(), m.work.all(), m.workers.all(), {&m.scan}} {
+	for _, group := range [][]prometheus.Collector{m.ports.all(), m.work.all(), m.workers.all(), {&m.scan, &m.servers}} {
 		m.registry.MustRegister(group...)
 	}
 	return m

@@ -61,6 +61,10 @@ func busy(t *testing.T) *meter.Meter {
 		{Worker: "b", Pool: "default", State: health.Ready, Load: health.Load{Busy: 4}},
 		{Worker: "d", Pool: "default", State: health.Ready, Load: health.Load{Busy: 9}},
 		{Worker: "g", Pool: "default", State: health.Gone}}})
+	m.Servers(func() []observe.Server {
+		return []observe.Server{{Name: "http://a", Up: true, InFlight: 40, Limit: 64}, {Name: "http://b", InFlight: 3}}
+	})
+	m.Servers(func() []observe.Server { return []observe.Server{{Name: "http://a", Up: true, InFlight: 2, Limit: 6}} })
 	return m
 }
 
@@ -97,11 +101,16 @@ func TestWhatHappenedIsCounted(t *testing.T) {
 		`rollout_run_tokens{kind="completion",run="` + string(id) + `"} 77`,
 		`rollout_workers{pool="default",state="ready"} 2`, `rollout_workers{pool="default",state="dead"} 1`, `rollout_pool_requests_in_flight{pool="default"} 64`,
 		`rollout_queue_messages{queue="tasks",state="visible"} 1`, `rollout_queue_messages{queue="tasks",state="hidden"} 1`, `rollout_queue_dead_letters{queue="tasks"} 2`,
+		`rollout_server_up{server="http://a"} 1`, `rollout_server_up{server="http://b"} 0`,
+		`rollout_server_requests_in_flight{server="http://a"} 42`, `rollout_server_requests_limit{server="http://a"} 70`,
 		`go_goroutines `, `process_open_fds `,
 	} {
 		if !strings.Contains(text, "\n"+line) {
 			t.Errorf("there is no %s", line)
 		}
+	}
+	if strings.Contains(text, `rollout_server_requests_limit{server="http://b"}`) {
+		t.Error("a server without a limit of its own has one")
 	}
 	if strings.Contains(text, `state="gone"`) {
 		t.Error("workers that ended in order are told")
