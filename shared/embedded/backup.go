@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -111,7 +112,7 @@ func RestoreState(ctx context.Context, dir, backup string, now time.Time) (kept 
 	if err := verify(ctx, temp); err != nil {
 		return "", fault.Wrap(err, "%s is no backup of a state", backup)
 	}
-	lock, err := openTurnstile(dir)
+	lock, err := openTurnstile(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", err
 	}

@@ -325,7 +325,7 @@ func (b *Bucket) lock(ctx context.Context) (unlock func(), err error) {
 			err = nil
 		}
 		if err == nil && waited >= lockWait {
-			err = fault.New(fault.Unavailable, "another process has held the bucket's lock for %s", lockWait)
+			err = &fault.Error{Kind: fault.Unavailable, Op: "wait for the lock of the bucket " + b.dir + " for " + lockWait.String(), Remedy: blame(b.root)}
 		}
 		if err == nil {
 			select {

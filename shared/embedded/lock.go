@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -22,10 +23,15 @@ import (
 // one goroutine at a time.
 type turnstile struct {
 	next, hold *os.File
-	taken      chan error // an acquisition that outlasted its caller; nil if none
+	taken      chan error   // an acquisition that outlasted its caller; nil if none
+	log        *slog.Logger // is told of long waits
 }
 
-func openTurnstile(dir string) (*turnstile, error) {
+// longWait is when a wait for the lock is so long that somebody should look
+// why: writes take milliseconds.
+const longWait = 2 * time.Second
+
+func openTurnstile(dir string, log *slog.Logger) (*turnstile, error) {
 	next, err := openLockFile(filepath.Join(dir, "state.next.lock"))
 	if err != nil {
 		return nil, err
@@ -34,7 +40,7 @@ func openTurnstile(dir string) (*turnstile, error) {
 	if err != nil {
 		return nil, errors.Join(err, next.Close())
 	}
-	return &turnstile{next: next, hold: hold}, nil
+	return &turnstile{next: next, hold: hold, log: log}, nil
 }
 
 func openLockFile(path string) (*os.File, error) {
@@ -56,17 +62,26 @@ func (t *turnstile) lock(ctx context.Context, patience time.Duration) error {
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	select {
-	case err := <-t.taken:
-		t.taken = nil
-		return err
-	case <-ctx.Done():
-		return fault.As(fault.Canceled, context.Cause(ctx), "wait for the lock %s", t.hold.Name())
-	case <-timer.C:
-		return &fault.Error{Kind: fault.Unavailable,
-			Op:     "wait for the lock " + t.hold.Name(),
-			Remedy: "another process has held it for " + patience.String() + "; if that process is stopped, continue or kill it"}
+	long := time.NewTimer(longWait)
+	defer long.Stop()
+	for {
+		select {
+		case err := <-t.taken:
+			t.taken = nil
+			return err
+		case <-ctx.Done():
+			return fault.As(fault.Canceled, context.Cause(ctx), "wait for the lock %s", t.hold.Name())
+		case <-long.C:
+			t.log.WarnContext(ctx, "nobody can write the state meanwhile", "error", t.held(longWait))
+		case <-timer.C:
+			return t.held(patience)
+		}
 	}
+}
+
+// held is the error of a wait that was in vain.
+func (t *turnstile) held(waited time.Duration) error {
+	return &fault.Error{Kind: fault.Unavailable, Op: "wait for the lock " + t.hold.Name() + " for " + waited.String(), Remedy: blame(t.hold, t.next)}
 }
 
 // tryLock takes the lock if that needs no waiting.

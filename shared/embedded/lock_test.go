@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"log/slog"
 	"runtime"
 	"strings"
 	"sync"
@@ -14,7 +15,7 @@ import (
 
 func openLock(t *testing.T, dir string) *turnstile {
 	t.Helper()
-	l, err := openTurnstile(dir)
+	l, err := openTurnstile(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +96,7 @@ func TestTurnstileLosesPatience(t *testing.T) {
 	}
 	for range 2 {
 		err := waiter.lock(t.Context(), time.Millisecond)
-		if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "continue or kill") {
+		if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "holds it") {
 			t.Fatalf("got %v, want unavailable and what to do", err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"runtime"
@@ -29,6 +30,7 @@ var childParts = map[string]func(ctx context.Context, s *State, load int) error{
 	"count":                playCount,
 	"die before a commit":  playDieBefore,
 	"die after the commit": playDieAfter,
+	"stop amid a commit":   playStop,
 }
 
 // TestChild plays a part in a process started by another test.
@@ -123,7 +125,7 @@ func freeze() {
 
 // writeMuch writes documents and messages in one group.
 func writeMuch(ctx context.Context, s *State, load int) error {
-	other, err := openTurnstile(s.dir())
+	other, err := openTurnstile(s.dir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ func OpenState(ctx context.Context, dir string, o StateOptions) (_ *State, err e
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, osFault(err, "make the state folder %s", dir)
 	}
-	lock, err := openTurnstile(dir)
+	lock, err := openTurnstile(dir, o.Logger)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -81,7 +82,7 @@ func TestCallerThatGivesUpIsNotKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := openState(t, dir, StateOptions{})
-	other, err := openTurnstile(dir)
+	other, err := openTurnstile(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
