@@ -41,6 +41,7 @@ type hold struct {
 	stopping chan struct{}
 	abort    context.CancelFunc // ends requests in flight; nil until executing
 	timer    *time.Timer
+	ends     time.Time // when it goes off
 	patience time.Duration
 }
 
@@ -61,14 +62,21 @@ func stopFor(d record.Desired) stopMode {
 	return stopPause
 }
 
-// stop lets the hold begin nothing more; what is in flight may take patience.
+// stop lets the hold begin nothing more; what is in flight may take patience,
+// or what is left of an earlier call's if that is less.
 func (h *hold) stop(m stopMode, patience time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.mode == goOn {
+	switch {
+	case h.mode == goOn:
 		close(h.stopping)
 		h.patience = patience
 		h.arm()
+	case h.timer == nil:
+		h.patience = min(h.patience, patience)
+	case time.Now().Add(patience).Before(h.ends):
+		h.timer.Reset(patience)
+		h.ends = time.Now().Add(patience)
 	}
 	h.mode = max(h.mode, m)
 }
@@ -85,7 +93,7 @@ func (h *hold) executing(abort context.CancelFunc) {
 
 func (h *hold) arm() {
 	if h.abort != nil && h.timer == nil {
-		h.timer = time.AfterFunc(h.patience, h.abort)
+		h.timer, h.ends = time.AfterFunc(h.patience, h.abort), time.Now().Add(h.patience)
 	}
 }
 

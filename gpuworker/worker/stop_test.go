@@ -111,6 +111,54 @@ func TestADrainHandsBackAtOnceWhatWillNotEndInItsBudget(t *testing.T) {
 	}
 }
 
+// C28: a drain takes its budget or the notice's lead, whichever is shorter; a
+// machine that is gone at once leaves no time for anything.
+func TestADrainKeepsWithinTheNoticesLead(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		leads []time.Duration // of notices, a second apart
+		ends  time.Duration   // after the first
+	}{
+		"longer than the budget":        {[]time.Duration{120 * time.Second}, 45 * time.Second},
+		"shorter":                       {[]time.Duration{30 * time.Second}, 22500 * time.Millisecond},
+		"three seconds":                 {[]time.Duration{3 * time.Second}, 2250 * time.Millisecond},
+		"none":                          {[]time.Duration{0}, 0},
+		"a second that leaves less":     {[]time.Duration{120 * time.Second, 4 * time.Second}, 4 * time.Second},
+		"a second that leaves as much":  {[]time.Duration{20 * time.Second, 19 * time.Second}, 15 * time.Second},
+		"five of one preemption":        {[]time.Duration{8 * time.Second, 8 * time.Second, 8 * time.Second, 8 * time.Second, 8 * time.Second}, 6 * time.Second},
+		"a second when it is over, too": {[]time.Duration{0, 120 * time.Second}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t, 1, 40)
+				d.offer(0)
+				// Three quick ones, so that it may well end in time; then one that does not.
+				w := d.start("w1", &engine{answer: func(ctx context.Context, n int) error {
+					if n < 3 {
+						return takes(ctx, time.Millisecond)
+					}
+					return stuck(ctx, n)
+				}}, func(c *worker.Config) { c.InFlight, c.Drain = 1, time.Minute })
+				pass(time.Second)
+				notices := make(chan capacity.Notice, len(c.leads))
+				go w.Heed(t.Context(), notices)
+				began := time.Now()
+				for k, lead := range c.leads {
+					time.AfterFunc(time.Duration(k)*time.Second, func() { notices <- capacity.Notice{Reason: "spot", Lead: lead} })
+				}
+				<-w.done
+				if took := time.Since(began); took != c.ends {
+					t.Errorf("it ended after %s, want %s", took, c.ends)
+				}
+				if doc := d.shard(0); doc.State != shard.Pending || w.err != nil {
+					t.Errorf("the shard is %s, the worker ended with %v", doc.State, w.err)
+				}
+			})
+		})
+	}
+}
+
 func TestADrainOfAnIdleWorkerEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, drain := range map[string]func(*desk, *running){

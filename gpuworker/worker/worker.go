@@ -84,11 +84,12 @@ type Worker struct {
 	trialsAt  string    // the engine that it has trials at, or wants to
 	state     health.State
 	holds     map[holdKey]*hold
-	last      *gate     // of the newest hold: the next one's turn comes after it
-	taking    int       // messages being claimed
-	unready   bool      // the executor was at fault: ask it before pulling again
-	faults    int       // how often it was, since a shard was finished
-	drainBy   time.Time // when the drain's budget is used up; zero before it
+	last      *gate         // of the newest hold: the next one's turn comes after it
+	taking    int           // messages being claimed
+	unready   bool          // the executor was at fault: ask it before pulling again
+	faults    int           // how often it was, since a shard was finished
+	drainBy   time.Time     // when the drain's budget is used up; zero before it
+	budget    time.Duration // of the drain
 	manifests map[identity.RunID]record.Manifest
 	controls  map[identity.RunID]controlSeen
 	changed   chan struct{}
@@ -148,34 +149,49 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // Drain starts the worker's orderly end. Any number of calls are one drain.
-func (w *Worker) Drain(reason string) {
+func (w *Worker) Drain(reason string) { w.drainWithin(reason, w.cfg.Drain) }
+
+// drainWithin is a drain that must be over after so long. One that is under way
+// already goes on, faster if less time is left than it took itself.
+func (w *Worker) drainWithin(reason string, budget time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.state == health.Draining || w.state == health.Gone {
+	by := w.Clock.Now().Add(budget)
+	if w.state == health.Gone || w.state == health.Draining && !by.Before(w.drainBy) {
 		return
 	}
-	w.state, w.drainBy = health.Draining, w.Clock.Now().Add(w.cfg.Drain)
-	close(w.drain)
+	w.drainBy, w.budget = by, budget
 	for _, h := range w.holds {
 		h.stop(stopDrain, w.patienceFor(h))
 	}
+	if w.state == health.Draining {
+		return
+	}
+	w.state = health.Draining
+	close(w.drain)
 	w.Observe(context.Background(), observe.WorkerDraining{Worker: w.cfg.ID, Reason: reason, Shards: len(w.holds)})
 }
 
-// Heed drains the worker at the first preemption notice of the machine.
+// Heed drains the worker at a preemption notice of the machine, within the
+// notice's lead if that is shorter than the drain's budget. Further notices are
+// heeded for the time that they leave.
 func (w *Worker) Heed(ctx context.Context, notices <-chan capacity.Notice) {
-	select {
-	case <-ctx.Done():
-	case n, ok := <-notices:
-		if ok {
-			w.Drain(n.Reason)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case n, ok := <-notices:
+			if !ok {
+				return
+			}
+			w.drainWithin(n.Reason, min(w.cfg.Drain, n.Lead))
 		}
 	}
 }
 
 // patience is how long requests in flight may go on in a drain: the rest of
 // its budget is for checkpoints.
-func (w *Worker) patience() time.Duration { return w.cfg.Drain * 3 / 4 }
+func (w *Worker) patience() time.Duration { return w.budget * 3 / 4 }
 
 // patienceFor is the hold's: none if none of its requests in flight will end in
 // time, so that others can begin its items at once. The caller has w.mu.
