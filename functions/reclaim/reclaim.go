@@ -32,22 +32,27 @@ const outstanding = 2 * time.Minute
 type Reclaimer struct {
 	host.Ports
 	timings   health.Timings
-	last      time.Time
+	last      time.Time                    // of a scan
+	awake     time.Time                    // when the clocks went apart last; zero if never
 	unplanned time.Time                    // when unplanned runs were looked for last
 	ended     map[identity.RunID]bool      // runs that need no more looking
 	looked    map[identity.RunID]time.Time // when the dispatched shards of a run were looked at last
+	sights    map[string]sight             // of beats that are ahead of the clock, by worker
 }
 
 // New returns a reclaimer.
 func New(p host.Ports, t health.Timings) *Reclaimer {
-	return &Reclaimer{Ports: p.From("reclaim"), timings: t, ended: map[identity.RunID]bool{}, looked: map[identity.RunID]time.Time{}}
+	return &Reclaimer{Ports: p.From("reclaim"), timings: t, ended: map[identity.RunID]bool{}, looked: map[identity.RunID]time.Time{}, sights: map[string]sight{}}
 }
 
 // Scan looks at every worker and every open run once.
 func (r *Reclaimer) Scan(ctx context.Context) error {
 	now := r.Clock.Now()
 	if r.suspended(now) {
-		r.Log.WarnContext(ctx, "back from a suspend: nobody is judged this time")
+		r.Log.WarnContext(ctx, "back from a suspend, or the clock was set: nobody is judged until all had time to renew their heartbeats")
+		r.awake = now
+	}
+	if !r.awake.IsZero() && now.Sub(r.awake) < r.timings.Due(now).Sub(now) {
 		return nil
 	}
 	beats, err := r.beats(ctx, now)
@@ -145,7 +150,8 @@ func (r *Reclaimer) run(ctx context.Context, s run.State, beats map[string]healt
 
 // due says why coordinate must look at a run now; "" if it need not.
 func due(s run.State, now time.Time) string {
-	old := now.Sub(s.SavedAt) > outstanding
+	since := now.Sub(s.SavedAt)
+	old := since > outstanding || since < -outstanding // the clock was set back
 	switch {
 	case s.Phase == run.Pausing || s.Phase == run.Ending:
 		return "stopping"

@@ -216,11 +216,66 @@ func TestNobodyIsJudgedAfterASuspend(t *testing.T) {
 		if strings.Contains(d.log.String(), events.ObserveWorkerFailed) {
 			t.Error("the worker was reported")
 		}
+		for range 3 { // a living one may not have had its turn to renew its heartbeat
+			<-time.After(250 * time.Millisecond)
+			if said := d.scan(); len(said) != 0 {
+				t.Errorf("within two heartbeats it reported %v", said)
+			}
+		}
 		<-time.After(250 * time.Millisecond)
 		if said := d.scan(); len(said) != 1 {
-			t.Errorf("the next scan reported %v", said)
+			t.Errorf("then it reported %v", said)
 		}
 	})
+}
+
+// The clock was set back by an hour: until then, times that were written before
+// lie ahead. Who lives is told by whether he renews his heartbeat; what he held
+// who does not is lost, also to those who ask the clock; nothing waits for the
+// hour to pass.
+func TestAClockThatWasSetBack(t *testing.T) {
+	t.Parallel()
+	const back = -time.Hour // the age of what was written before
+	held := health.Held{Run: id, Shard: 0, Attempt: 1}
+	for name, c := range map[string]struct {
+		claimed bool
+		renews  bool // its holder lives
+		said    int  // reports
+	}{
+		"a living holder": {claimed: true, renews: true},
+		"a dead holder":   {claimed: true, said: 1},
+		"nobody has it":   {said: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newDesk(t)
+				d.waits(id, time.Now().Add(-back))
+				if c.claimed {
+					d.save(identity.ShardKey(id, 0), shard.Doc{Schema: 1, Run: id, State: shard.Running, Worker: "w1", Attempt: 1, ClaimedAt: time.Now().Add(-back)})
+					d.beat("w1", back, health.Ready, held)
+				}
+				var said []events.Payload
+				for range 8 * 4 { // 8 s
+					said = append(said, d.scan()...)
+					if len(said) > 0 {
+						break
+					}
+					<-time.After(250 * time.Millisecond)
+					if c.renews {
+						d.beat("w1", 0, health.Ready, held)
+					}
+				}
+				if len(said) != c.said {
+					t.Errorf("reported %v, want %d", said, c.said)
+				}
+				_, err := d.Docs.Get(t.Context(), record.BeatKey("w1"))
+				if there := err == nil; there != c.renews {
+					t.Errorf("the holder has a heartbeat: %v, want %v", there, c.renews)
+				}
+			})
+		})
+	}
 }
 
 func TestASuspendIsToldByTheTwoClocks(t *testing.T) {

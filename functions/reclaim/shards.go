@@ -34,7 +34,7 @@ func (r *Reclaimer) chunks(ctx context.Context, s run.State, beats map[string]he
 	}
 	held := r.held(s, beats, now)
 	for _, c := range s.InFlight.Chunks {
-		if !death && !c.Due(now) {
+		if !death && !r.due(c, now) {
 			continue
 		}
 		if err := r.chunk(ctx, s, c, held, beats, now); err != nil {
@@ -43,6 +43,12 @@ func (r *Reclaimer) chunks(ctx context.Context, s run.State, beats map[string]he
 	}
 	r.looked[s.Run] = now
 	return nil
+}
+
+// due reports whether the chunk is old enough to look at. One that was sent
+// later than now was sent before the clock was set back: nobody knows when.
+func (r *Reclaimer) due(c schedule.Chunk, now time.Time) bool {
+	return c.Due(now) || r.ahead(c.SentAt, now)
 }
 
 // held are the run's shards that living workers list.
@@ -80,7 +86,7 @@ func (r *Reclaimer) chunk(ctx context.Context, s run.State, c schedule.Chunk, he
 	if err != nil {
 		return err
 	}
-	waiting := r.waiting(ctx, s, now.Sub(c.SentAt))
+	waiting := !r.ahead(c.SentAt, now) && r.waiting(ctx, s, now.Sub(c.SentAt))
 	var out []events.Payload
 	for i, raw := range docs {
 		d := shard.New(s.Run, shards[i])
@@ -106,19 +112,19 @@ func (r *Reclaimer) judge(d shard.Doc, c schedule.Chunk, beats map[string]health
 	switch v := r.timings.Judge(d, beat, now); v {
 	case health.Finished:
 		// Who committed says so himself, if he lives.
-		if !c.Due(now) && beat != nil && !r.timings.Dead(*beat, now) {
+		if !r.due(c, now) && beat != nil && !r.timings.Dead(*beat, now) {
 			return nil
 		}
 		return events.ShardDone{Run: string(d.Run), Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker, Counts: events.Counts(d.Counts)}
 	case health.HolderDead, health.Disowned:
 		// Sent after its holder died? Then its message is on its way.
-		if !c.Due(now) && beat != nil && c.SentAt.After(beat.DueAt.Add(r.timings.FailureTimeout)) {
+		if !r.due(c, now) && beat != nil && c.SentAt.After(beat.DueAt.Add(r.timings.FailureTimeout)) {
 			return nil
 		}
 		lost.Reason = string(v)
 		return lost
 	case health.Unclaimed:
-		if !c.Due(now) || waiting {
+		if !r.due(c, now) || waiting {
 			return nil
 		}
 		lost.Reason = string(v)

@@ -26,6 +26,12 @@ func (r *Reclaimer) beats(ctx context.Context, now time.Time) (map[string]health
 			r.Log.WarnContext(ctx, "a heartbeat can't be read", "error", err)
 			continue // a worker of another version; it hides no other
 		}
+		if r.frozen(d, b, now) { // whoever claims its shards must not wait for the clock, either
+			if err := r.forget(ctx, d); err != nil {
+				return nil, err
+			}
+			b.DueAt = now.Add(-r.timings.FailureTimeout - r.timings.SkewBudget - 1)
+		}
 		if now.Sub(b.DueAt) > remember && r.timings.Dead(b, now) {
 			if err := r.forget(ctx, d); err != nil {
 				return nil, err
@@ -40,6 +46,37 @@ func (r *Reclaimer) beats(ctx context.Context, now time.Time) (map[string]health
 		}
 	}
 	return out, nil
+}
+
+// sight is a beat as it was seen first.
+type sight struct {
+	revision document.Revision
+	at       time.Time
+}
+
+// frozen reports whether a beat whose times say nothing, because the clock was
+// set back since, is that of a dead worker: it does not change.
+func (r *Reclaimer) frozen(d document.Doc, b health.Beat, now time.Time) bool {
+	if b.State == health.Gone || !r.ahead(b.At, now) {
+		delete(r.sights, b.Worker)
+		return false
+	}
+	seen, ok := r.sights[b.Worker]
+	if !ok || seen.revision != d.Revision {
+		r.sights[b.Worker] = sight{d.Revision, now}
+		return false
+	}
+	if now.Sub(seen.at) <= r.timings.FailureTimeout+r.timings.Due(now).Sub(now) {
+		return false
+	}
+	delete(r.sights, b.Worker)
+	return true
+}
+
+// ahead reports whether a time lies so far ahead of this clock that the clock
+// must have been set back.
+func (r *Reclaimer) ahead(at, now time.Time) bool {
+	return at.Sub(now) > r.timings.SkewBudget+r.timings.FailureTimeout
 }
 
 // remember is how long the heartbeat of a worker that is no more is kept, for
