@@ -35,6 +35,9 @@ type Options struct {
 	Machine    capacity.Source
 	// Leave asks for a drain when it is closed or gets a reason.
 	Leave <-chan string
+	// Patient lets it wait from the start for a store that is away or a full
+	// disk; else a worker that can't register says so and ends.
+	Patient bool
 }
 
 // rest is how long a worker that lost its lease waits before it starts anew.
@@ -60,7 +63,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	asked := listen(ctx, o.Leave)
-	for fenced := false; ; {
+	for fenced := o.Patient; ; {
 		err := once(ctx, o, asked, watched, machine)
 		switch {
 		case fault.Is(err, fault.Fenced):

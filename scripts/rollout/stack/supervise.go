@@ -13,9 +13,11 @@ import (
 )
 
 // Waits before a dead worker is started again: doubling while they die young.
+// The longest one is short: it is how much later the work goes on once what
+// they died of is mended.
 const (
 	firstRestart = 100 * time.Millisecond
-	lastRestart  = 10 * time.Second
+	lastRestart  = 3 * time.Second
 	grownUp      = 10 * time.Second
 )
 
