@@ -123,8 +123,11 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	defer func() { err = errors.Join(err, endVitals()) }()
 	ctx, unguard := l.State.Guard(ctx)
 	defer unguard()
-	ctx, leave := process.Leave(ctx, f.parent)
-	d, err = process.Serve(ctx, d, f.model, secrets, log)
+	ctx, asked, leave := process.Leave(ctx, f.parent)
+	d, err = process.Serve(asked, d, f.model, secrets, log)
+	if err != nil && asked.Err() != nil { // nothing was under way
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -132,8 +135,8 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	err = process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: pool, Secrets: secrets, Leave: leave,
-		Machine: Machine(f.dir, log)})
+	err = process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: pool, Secrets: secrets, Leave: leave, Machine: Machine(f.dir, log),
+		Patient: f.parent != 0}) // which would start it again and again
 	if damage := l.State.Damage(); damage != nil { // it ended the worker
 		return damage
 	}

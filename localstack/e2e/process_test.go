@@ -29,11 +29,22 @@ func launch(t *testing.T, program string, args ...string) *process {
 	return launchIn(t, "", program, args...)
 }
 
+// shell runs a line of the shell.
+func shell(t *testing.T, line string) *process {
+	t.Helper()
+	return spawn(t, "", "/bin/sh", "-c", line)
+}
+
 // launchIn starts a program in a folder.
 func launchIn(t *testing.T, folder, program string, args ...string) *process {
 	t.Helper()
+	return spawn(t, folder, filepath.Join(binaries, program), args...)
+}
+
+func spawn(t *testing.T, folder, path string, args ...string) *process {
+	t.Helper()
 	logs := t.TempDir()
-	p := &process{t: t, name: program + " " + strings.Join(args, " "), over: make(chan struct{}),
+	p := &process{t: t, name: filepath.Base(path) + " " + strings.Join(args, " "), over: make(chan struct{}),
 		stdout: filepath.Join(logs, "stdout"), stderr: filepath.Join(logs, "stderr")}
 	out, err := os.Create(p.stdout)
 	if err != nil {
@@ -45,7 +56,7 @@ func launchIn(t *testing.T, folder, program string, args ...string) *process {
 		t.Fatal(err)
 	}
 	defer errs.Close()
-	p.cmd = exec.Command(filepath.Join(binaries, program), args...)
+	p.cmd = exec.Command(path, args...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = folder, out, errs
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {

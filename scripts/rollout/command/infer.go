@@ -119,20 +119,20 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	}
 	var id identity.RunID
 	dir := cfg.StateDir()
-	ctx, leave := process.Leave(c.Context(), 0)
+	ctx, asked, leave := process.Leave(c.Context(), 0)
 	watch, closeWatch, err := f.watch.Open(ctx, setup.World{Stdout: e.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "infer batch"})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeWatch()) }()
-	p, err := e.prepare(ctx, dir, nil, cfg.Model.URI, local.Options{Log: log, Watch: watch}, func() (err error) { // a batch that runs already keeps its id and its config
+	p, err := e.prepare(asked, dir, nil, cfg.Model.URI, local.Options{Log: log, Watch: watch}, func() (err error) { // a batch that runs already keeps its id and its config
 		if id, err = batch.RunID(cfg.Output.Dir, f.resume); err != nil {
 			return err
 		}
 		return batch.WriteDeployment(dir, cfg)
 	})
 	if err != nil {
-		return err
+		return interrupted(err)
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	workers := cfg.Workers.Count

@@ -75,7 +75,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, leave := process.Leave(c.Context(), 0)
+	ctx, asked, leave := process.Leave(c.Context(), 0)
 	watch, closeWatch, err := f.watch.Open(ctx, setup.World{Stdout: e.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "up"})
 	if err != nil {
 		return err
@@ -86,9 +86,12 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 		o.Meter = meter.New()
 		o.Watch.Meter = o.Meter
 	}
-	p, err := e.prepare(ctx, f.dir, f.engine, f.model, o, func() error { return nil })
+	p, err := e.prepare(asked, f.dir, f.engine, f.model, o, func() error { return nil })
+	if err != nil && asked.Err() != nil && !f.once { // nothing was under way
+		return nil
+	}
 	if err != nil {
-		return err
+		return interrupted(err)
 	}
 	defer func() { err = errors.Join(err, p.close()) }()
 	listener, token, err := e.listener(ctx, c.Flags().Changed("listen"), f.listen, p, log)
