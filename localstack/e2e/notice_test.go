@@ -120,7 +120,7 @@ func TestSignalsAtAnyTime(t *testing.T) {
 		eventually(t, "the run is under way", func() bool { return s.requests() > 20 })
 		i.up.signal(syscall.SIGHUP)
 		i.up.wantExit(0)
-		i.up.wantComplaint("worker_draining", "hangup", "worker_deregistered")
+		i.up.wantComplaint("worker_draining", "worker_deregistered")
 	})
 }
 
