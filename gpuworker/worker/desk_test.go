@@ -172,7 +172,7 @@ func (e *engine) Ready(context.Context) error {
 
 func (e *engine) Run(ctx context.Context, s *worker.Shard) error {
 	var all sync.WaitGroup
-	for i := range s.Open(ctx) {
+	for i := range s.Open(ctx, nil) {
 		place, ok := s.Slot(ctx)
 		if !ok {
 			break

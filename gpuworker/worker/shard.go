@@ -42,11 +42,12 @@ type Shard struct {
 	saved     int // open, at the last checkpoint
 }
 
-// Open yields, in order, the items that have no row yet and are no suspects. It
-// waits until
-// earlier shards of the worker have begun theirs, so that the engine is filled
-// in order across borders, and ends early when the shard is stopping.
-func (s *Shard) Open(ctx context.Context) iter.Seq[int] {
+// Open yields the items that have no row yet and are no suspects: in the given
+// order, which has each item once, or as they are in the input if that is nil.
+// It waits until earlier shards of the worker have begun theirs, so that the
+// engine is filled in order across borders, and ends early when the shard is
+// stopping.
+func (s *Shard) Open(ctx context.Context, order []int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		defer s.beginAll()
 		select {
@@ -57,6 +58,9 @@ func (s *Shard) Open(ctx context.Context) iter.Seq[int] {
 			return
 		}
 		for i := range s.Lines {
+			if order != nil {
+				i = order[i]
+			}
 			if s.Has(i) || s.Suspect(i) {
 				continue
 			}

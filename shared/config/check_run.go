@@ -88,6 +88,9 @@ func (s Sampling) check(c *checker, at string) {
 
 func (s Shard) check(c *checker, at string) {
 	c.integer(at+".items", &s.Items, 1, MaxItems, "")
+	if orders := []string{OrderInput, OrderPrefix}; s.Order != "" && !slices.Contains(orders, s.Order) {
+		c.choice(at+".order", "order", s.Order, nearest(orders, s.Order), orders)
+	}
 }
 
 func (l Limits) check(c *checker, at string) {

@@ -74,10 +74,18 @@ type Input struct {
 	MaxUnpacked int64  `toml:"max_unpacked" json:"max_unpacked,omitempty"` // bytes of .gz and .zst, unpacked
 }
 
-// Shard says how the input is cut.
+// Shard says how the input is cut, and in which order a shard is asked.
 type Shard struct {
-	Items int `toml:"items" json:"items"` // at most so many items a shard; 256 if unset
+	Items int    `toml:"items" json:"items"`           // at most so many items a shard; 256 if unset
+	Order string `toml:"order" json:"order,omitempty"` // OrderInput or OrderPrefix; "" is OrderInput
 }
+
+// Orders in which a worker asks the items of a shard. Output is in input order
+// with either.
+const (
+	OrderInput  = "input"
+	OrderPrefix = "prefix" // by what prompts begin with, for servers that cache prefixes
+)
 
 // Limits bounds a run.
 type Limits struct {

@@ -35,6 +35,20 @@ func (it *Item) OwnID(item identity.ContentID) string {
 	return item.String()
 }
 
+// Prompt returns what the model reads, as it stands in the request: first the
+// tools, which servers put before the chat, then the prompt or the messages.
+func (it *Item) Prompt() (tools, prompt []byte) {
+	for _, m := range it.body {
+		switch string(m.Name) {
+		case "tools":
+			tools = m.Value
+		case "prompt", "messages":
+			prompt = m.Value
+		}
+	}
+	return tools, prompt
+}
+
 // Body appends the request for decode 0, 1, … of the item: the same bytes
 // anywhere. What the line says stays as it was written, in its order; the
 // model is the run's; n, stream and stream_options are left out; sampling

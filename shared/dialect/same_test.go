@@ -155,3 +155,21 @@ func TestACopyCountsNoTokensAndNamesItsOriginal(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+func TestThePromptIsWhatTheModelReads(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		d                   dialect.Name
+		line, tools, prompt string
+	}{
+		{dialect.Plain, `{"id":"a","prompt":"p","tools":[1]}`, ``, `"p"`},
+		{dialect.Plain, `{"messages":[{"role": "user"}]}`, ``, `[{"role":"user"}]`},
+		{dialect.OpenAI, `{"custom_id":"1","url":"/v1/chat/completions","body":{"n":1,"messages":[{}],"tools":[{"a":1}]}}`, `[{"a":1}]`, `[{}]`},
+		{dialect.Bedrock, `{"modelInput":{"messages":[{"role":"user","content":"c"}],"system":"s"}}`, ``, `[{"role":"system","content":"s"},{"role":"user","content":"c"}]`},
+		{dialect.Vertex, `{"request":{"contents":[{"parts":[{"text":"c"}]}]}}`, ``, `[{"role":"user","content":"c"}]`},
+	} {
+		if tools, prompt := parsed(t, c.d, c.line).Prompt(); string(tools) != c.tools || string(prompt) != c.prompt {
+			t.Errorf("%s: %s and %s", c.line, tools, prompt)
+		}
+	}
+}

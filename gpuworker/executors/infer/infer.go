@@ -70,7 +70,7 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	t := task{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
 		model: dialect.Model{URI: s.Manifest.ModelURI, ID: id, Params: s.Manifest.Config.Sampling.Canonical()}}
 	requests := newCrew()
-	for i := range s.Open(ctx) {
+	for i := range s.Open(ctx, t.order()) {
 		if !t.begin(ctx, i, requests) {
 			break
 		}
