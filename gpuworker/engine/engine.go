@@ -88,7 +88,7 @@ func (d *Died) Error() string {
 //	Canceled     ctx ended first
 //
 // Trouble in the chain says that the whole server may be at fault, Spent what
-// the request cost all the same, Died and ErrBlank what they say.
+// the request cost all the same, Hung, Died and ErrBlank what they say.
 type Engine interface {
 	Answer(ctx context.Context, r Request, progress func()) (Answer, error)
 	// Ready reports nil once the engine can answer, with the served model's

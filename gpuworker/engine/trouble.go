@@ -1,6 +1,9 @@
 package engine
 
-import "errors"
+import (
+	"context"
+	"errors"
+)
 
 // Trouble is in the chain of a fault that may be the whole server's, not the
 // request's alone: no connection, one that broke, or a 5xx.
@@ -14,6 +17,21 @@ func (t *Trouble) Error() string { return t.Err.Error() }
 
 // Unwrap returns the cause.
 func (t *Trouble) Unwrap() error { return t.Err }
+
+// Hung is in the chain of the fault of a request that was given up because the
+// server showed no sign of work on it. Whether it shows none to anybody is found
+// out meanwhile.
+type Hung struct {
+	// Server waits until that is known, some seconds at most, or ctx ends; it
+	// reports whether the server is at fault, and not the request.
+	Server func(ctx context.Context) bool
+	Err    error
+}
+
+func (h *Hung) Error() string { return h.Err.Error() }
+
+// Unwrap returns the cause.
+func (h *Hung) Unwrap() error { return h.Err }
 
 // Spent is in the chain of a fault whose request the server worked on all the
 // same.
@@ -37,9 +55,10 @@ func SpentOn(err error) Usage {
 }
 
 // ErrBlank is in the chain of a Corrupt fault if a server that was told what
-// shape to answer in answered white space until its tokens were used up. With
-// the same seed it would do so again.
-var ErrBlank = errors.New("the answer is nothing but white space")
+// shape to answer in went on with white space, from the start or amid the answer,
+// until its tokens were used up or nobody listened any more. With the same seed it
+// would do so again.
+var ErrBlank = errors.New("the answer goes on in white space and no end")
 
 // Vitals is what a server tells of itself. Numbers are negative where it does
 // not say.

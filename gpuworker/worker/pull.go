@@ -56,14 +56,29 @@ func (w *Worker) pullLoop(ctx context.Context) error {
 			continue
 		}
 		wait = firstWait
-		w.mu.Lock()
-		w.taking += len(ms)
-		w.mu.Unlock()
+		if !w.mayTake(len(ms)) { // the executor failed while this was waited for
+			for _, m := range ms {
+				w.leave(ctx, q, m, 0) // another worker's may do better
+			}
+			continue
+		}
 		for _, m := range ms {
 			w.work.Go(func() { w.take(ctx, q, m) })
 		}
 	}
 	return nil
+}
+
+// mayTake counts so many messages as being taken, unless the executor is in
+// doubt.
+func (w *Worker) mayTake(n int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.unready {
+		return false
+	}
+	w.taking += n
+	return true
 }
 
 // deficit is how many messages to ask for: as many as keep one engine-full of
@@ -141,11 +156,16 @@ func (w *Worker) take(ctx context.Context, q string, m queue.Message) {
 	w.wake()
 	if err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "message not taken", "message", m.ID, "error", err)
-		if err := w.Queues.Nack(ctx, q, m.Receipt, retryTake); err != nil {
-			w.Log.WarnContext(ctx, "nack failed; the message comes back by itself", "message", m.ID, "error", err)
-		}
+		w.leave(ctx, q, m, retryTake)
 	}
 	if h != nil {
 		h.span.End(w.hold(holding, h))
+	}
+}
+
+// leave lets a message be received again, after so long.
+func (w *Worker) leave(ctx context.Context, q string, m queue.Message, after time.Duration) {
+	if err := w.Queues.Nack(ctx, q, m.Receipt, after); err != nil && ctx.Err() == nil {
+		w.Log.WarnContext(ctx, "nack failed; the message comes back by itself", "message", m.ID, "error", err)
 	}
 }

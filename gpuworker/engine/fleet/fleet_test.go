@@ -376,6 +376,10 @@ func TestC21AServerThatHangsGetsNoMoreRequests(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			cancel()
+			var hung *engine.Hung
+			if errors.As(err, &hung) && !hung.Server(w.t.Context()) {
+				t.Error("a server that hangs is found to work")
+			}
 		}
 		time.Sleep(12 * time.Second) // a question hangs, too
 		if w.state(0) == fleet.Closed || w.state(1) != fleet.Closed {

@@ -28,7 +28,7 @@ func (f *Fleet) settle(ctx context.Context, a *ask, r engine.Request, err error)
 	s := a.server
 	if ctx.Err() != nil {
 		if fault.ClassOf(context.Cause(ctx)) == fault.Timeout {
-			f.inquire(s, r.Body, err, hangTime) // its caller has waited long enough
+			return f.hung(a, f.inquire(s, r.Body, err, hangTime), err)
 		}
 		return err
 	}
@@ -55,6 +55,21 @@ func (f *Fleet) settle(ctx context.Context, a *ask, r engine.Request, err error)
 		return fault.As(fault.Unavailable, err, "the inference server %s fails for everybody", s.Name)
 	}
 	return err
+}
+
+// hung says that whose fault it is will be known. Its caller's ctx has ended,
+// and decides how long that is waited for.
+func (f *Fleet) hung(a *ask, q *inquiry, err error) error {
+	s, life := a.server, a.life
+	return fault.As(fault.Canceled, &engine.Hung{Err: err, Server: func(ctx context.Context) bool {
+		select {
+		case <-q.done:
+		case <-ctx.Done():
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return s.breaker.away() || s.life != life
+	}}, "the inference server %s", s.Name)
 }
 
 // throttled drops the hint of a server that is full if another one has room.

@@ -2,38 +2,42 @@ package openai
 
 import (
 	"bytes"
+	"unicode"
 
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/internal/rawjson"
 )
 
-// maxBlank is how much white space, and nothing else, an answer of a given
-// shape may begin with. Models that lost the shape go on so until their tokens
-// are used up; an answer is not waited for beyond this.
+// maxBlank is how much white space on end an answer of a given shape may have.
+// Models that lost the shape, at its start or between any two of its parts, go
+// on so until their tokens are used up, because white space fits every shape; an
+// answer is not waited for beyond this.
 const maxBlank = 1 << 10
 
-// blanks is how many bytes the text has if all are white space, else 0. It
-// looks at what came since it was last called.
-func (p *parts) blanks() int {
-	if p.inked {
-		return 0
-	}
-	p.inked = len(bytes.TrimSpace(p.text[p.looked:])) > 0
+// blanks is how many bytes of white space the text ends with, and whether there
+// is nothing else. It looks at what came since it was last called.
+func (p *parts) blanks() (n int, all bool) {
+	fresh := p.text[p.looked:]
 	p.looked = len(p.text)
-	if p.inked {
-		return 0
+	if inked := len(bytes.TrimRightFunc(fresh, unicode.IsSpace)); inked > 0 {
+		p.blank = len(fresh) - inked
+	} else {
+		p.blank += len(fresh)
 	}
-	return p.looked
+	return p.blank, p.blank == p.looked
 }
 
-// lost reports whether an answer so far is nothing but the white space of a
-// model that lost the shape that the request asks for.
+// lost reports whether an answer so far ends in the white space of a model that
+// lost the shape that the request asks for.
 func (k *call) lost() bool {
-	n := k.parts.blanks()
-	if n == 0 || n <= maxBlank && k.parts.finish != "length" {
-		return false
+	n, all := k.parts.blanks()
+	switch k.parts.finish {
+	case "": // it goes on
+		return n > maxBlank && shapes(k.body)
+	case "length":
+		return n > 0 && (all || n > maxBlank) && shapes(k.body)
 	}
-	return shapes(k.body)
+	return false // it came to an end of its own
 }
 
 // shapes reports whether a request says what shape its answer must have.

@@ -3,7 +3,6 @@ package openai_test
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -46,25 +45,45 @@ func TestC23WhiteSpaceIsNoAnswerWhereAShapeWasAskedFor(t *testing.T) {
 // TestC23AnEndlessBlankIsCutOff streams white space until the client leaves.
 func TestC23AnEndlessBlankIsCutOff(t *testing.T) {
 	t.Parallel()
-	left := make(chan struct{})
-	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		defer close(left)
-		w.Header().Set("Content-Type", "text/event-stream")
-		for r.Context().Err() == nil {
-			if _, err := io.WriteString(w, "data: {\"choices\":[{\"delta\":{\"content\":\"\\n   \"}}]}\n\n"); err != nil {
-				return
+	for name, begin := range map[string][]string{"from the start": nil, "amid the answer": {"{\\n  ", `\"answer\":`}} {
+		left := make(chan struct{})
+		c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			defer close(left)
+			w.Header().Set("Content-Type", "text/event-stream")
+			for n := 0; r.Context().Err() == nil; n++ {
+				piece := `\n   `
+				if n < len(begin) {
+					piece = begin[n]
+				}
+				if _, err := fmt.Fprintf(w, "data: {\"choices\":[{\"delta\":{\"content\":\"%s\"}}]}\n\n", piece); err != nil {
+					return
+				}
+				_ = http.NewResponseController(w).Flush()
 			}
-			_ = http.NewResponseController(w).Flush()
+		})
+		_, err := ask(t, c, enginetest.ChatRequest("x", `"response_format":{"type":"json_object"}`))
+		if !errors.Is(err, engine.ErrBlank) {
+			t.Fatalf("%s: %v", name, err)
 		}
-	})
-	_, err := ask(t, c, enginetest.ChatRequest("x", `"response_format":{"type":"json_object"}`))
-	if !errors.Is(err, engine.ErrBlank) {
-		t.Fatal(err)
+		if n := engine.SpentOn(err).CompletionTokens; n != int64(len(begin)+1024/4+1) {
+			t.Errorf("%s: %d pieces were taken", name, n)
+		}
+		<-left
 	}
-	if n := engine.SpentOn(err).CompletionTokens; n != 1024/4+1 {
-		t.Errorf("%d pieces were taken", n)
+}
+
+// TestC23WhiteSpaceWithinAnAnswerIsItsOwn has much of it, but never on end.
+func TestC23WhiteSpaceWithinAnAnswerIsItsOwn(t *testing.T) {
+	t.Parallel()
+	var pieces []string
+	for range 20 {
+		pieces = append(pieces, `{"choices":[{"delta":{"content":"[\n`+strings.Repeat(" ", 1000)+`"}}]}`, `{"choices":[{"delta":{"content":" ]"}}]}`)
 	}
-	<-left
+	a, err := ask(t, serve(t, streams(events(append(pieces, `{"choices":[{"delta":{},"finish_reason":"length"}]}`)...))),
+		enginetest.ChatRequest("x", `"response_format":{"type":"json_object"}`))
+	if err != nil || len(a.Text) != 20*1004 {
+		t.Errorf("%d bytes, %v", len(a.Text), err)
+	}
 }
 
 func TestFaultsSayWhatTheyCost(t *testing.T) {

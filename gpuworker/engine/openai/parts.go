@@ -30,7 +30,7 @@ type parts struct {
 	usage     engine.Usage
 	pieces    int64 // of text that came
 	looked    int   // bytes of text that blanks has looked at
-	inked     bool  // some of them are no white space
+	blank     int   // of these, how many of white space they end with
 	usual     template
 	said      []byte // the one text that the piece being added has, if it has no more
 	saidMore  bool   // the piece has something else that adds up

@@ -40,6 +40,7 @@ func (t *task) ask(ctx context.Context, a *answers, decode int, alone bool) (dia
 			t.shard.Asked(t.cfg.Clock.Now().Sub(start), err)
 		}
 		if err == nil {
+			t.refusal.answered()
 			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning, ToolCalls: got.ToolCalls,
 				Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage), MaxTokens: got.MaxTokens}, nil
 		}
@@ -71,6 +72,12 @@ func (t *task) ask(ctx context.Context, a *answers, decode int, alone bool) (dia
 			}
 		case fault.Throttled:
 			hint = fault.RetryAfter(err)
+			left := maxRefusal - t.refusal.refused(t.cfg.Clock.Now(), hint, err)
+			if left <= 0 {
+				t.abort(fault.As(fault.Unavailable, err, "the engine has refused everything for %s", maxRefusal))
+				return dialect.Answer{}, fault.As(fault.Canceled, err, "answer item %d", a.place.Item)
+			}
+			hint = min(hint, left)
 		default: // a failure, charged to the item
 			failures++
 			if failures >= allowed {
@@ -95,8 +102,8 @@ func jitter(d time.Duration, item identity.ContentID, try int) time.Duration {
 }
 
 // once asks the engine once, within the deadlines on progress and as a whole.
-func (t *task) once(ctx context.Context, req engine.Request) (engine.Answer, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (t *task) once(all context.Context, req engine.Request) (engine.Answer, error) {
+	ctx, cancel := context.WithCancelCause(all)
 	defer cancel(nil)
 	if t.cfg.Request > 0 {
 		whole := time.AfterFunc(t.cfg.Request, func() { cancel(t.late("the request took longer than", t.cfg.Request)) })
@@ -107,10 +114,20 @@ func (t *task) once(ctx context.Context, req engine.Request) (engine.Answer, err
 	got, err := t.cfg.Engine.Answer(ctx, req, func() { silence.Reset(t.cfg.Progress) })
 	if err != nil && ctx.Err() != nil {
 		if cause := context.Cause(ctx); fault.ClassOf(cause) == fault.Timeout {
-			return got, &engine.Spent{Usage: engine.SpentOn(err), Err: cause}
+			return got, &engine.Spent{Usage: engine.SpentOn(err), Err: whoseHang(all, err, cause)}
 		}
 	}
 	return got, err
+}
+
+// whoseHang is the fault of a request that ended in err because of the cause,
+// its deadline: its own, unless the server answers nobody.
+func whoseHang(ctx context.Context, err, cause error) error {
+	var hung *engine.Hung
+	if errors.As(err, &hung) && hung.Server(ctx) {
+		return fault.As(fault.Unavailable, cause, "the engine answers nobody")
+	}
+	return cause
 }
 
 func (t *task) late(what string, limit time.Duration) error {

@@ -48,13 +48,19 @@ type Item struct {
 }
 
 // Executor answers shards. Safe for concurrent use.
-type Executor struct{ cfg Config }
+type Executor struct {
+	cfg     Config
+	refusal refusal
+}
 
 // New returns an executor over an engine.
-func New(cfg Config) *Executor { return &Executor{cfg} }
+func New(cfg Config) *Executor { return &Executor{cfg: cfg} }
 
 // Ready reports whether the engine can answer.
 func (x *Executor) Ready(ctx context.Context) error {
+	if err := x.refusal.away(x.cfg.Clock.Now()); err != nil {
+		return err
+	}
 	_, err := x.cfg.Engine.Ready(ctx)
 	return err
 }

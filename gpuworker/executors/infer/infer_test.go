@@ -206,7 +206,7 @@ func TestFaults(t *testing.T) {
 		"no fault":                                   {nil, "", 1, 0},
 		"the request's own fault":                    {times(9, fails(fault.Invalid, fault.TooLong)), fault.TooLong, 1, 0},
 		"a fault without a class":                    {times(9, fails(fault.Invalid, "")), fault.Refused, 1, 0},
-		"overload is never charged":                  {times(50, fails(fault.Throttled, "")), "", 51, time.Minute},
+		"overload is never charged":                  {times(30, fails(fault.Throttled, "")), "", 31, time.Minute},
 		"a nonsense answer, once":                    {times(1, fails(fault.Corrupt, fault.Engine)), "", 2, 0},
 		"nonsense answers up to the limit":           {times(9, fails(fault.Corrupt, fault.Engine)), fault.Engine, 3, 0},
 		"an unknown fault is charged":                {times(9, fails(fault.Internal, "")), fault.Engine, 3, 0},
@@ -256,6 +256,56 @@ func TestTheEnginesOwnHintIsTheLeastWait(t *testing.T) {
 			t.Errorf("%d rows", n)
 		}
 	})
+}
+
+func TestAnEngineThatRefusesEverythingHandsTheShardBack(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hint  time.Duration
+		prone string // prompts that are refused
+		back  bool
+	}{
+		"everything":               {0, "prompt", true},
+		"everything, for an hour":  {time.Hour, "prompt", true},
+		"some, and answers others": {0, `"0"`, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				busy := func(context.Context, func()) error { return &fault.Error{Kind: fault.Throttled, RetryAfter: c.hint} }
+				steady := slow(1, 4*time.Minute) // answers, one after the other
+				d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 4), map[string][]step{c.prone: times(1000, busy),
+					`"1"`: times(1, steady), `"2"`: times(1, steady), `"3"`: times(1, steady)})
+				d.work(4*time.Minute + 50*time.Second)
+				if doc := d.shard(); doc.State != shard.Running || doc.Counts.Failed != 0 {
+					t.Fatalf("before its patience is over the shard is %+v", doc)
+				}
+				pass(20 * time.Second)
+				if doc := d.shard(); (doc.State == shard.Pending) != c.back || doc.Counts.Failed != 0 {
+					t.Errorf("then it is %+v", doc)
+				}
+			})
+		})
+	}
+}
+
+func TestAHangIsTheItemsOwnUnlessTheServerAnswersNobody(t *testing.T) {
+	t.Parallel()
+	for server, class := range map[bool]fault.Class{true: "", false: fault.Timeout} {
+		synctest.Test(t, func(t *testing.T) {
+			silent := func(ctx context.Context, _ func()) error {
+				<-ctx.Done()
+				return fault.As(fault.Canceled, &engine.Hung{Err: ctx.Err(), Server: func(ctx context.Context) bool {
+					return ctx.Err() == nil && server
+				}}, "answer")
+			}
+			d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": times(3, silent)})
+			d.work(time.Hour)
+			if got := d.rows(); len(got) != 1 || got[0].Class != class {
+				t.Errorf("the server at fault: %v; rows %+v", server, got)
+			}
+		})
+	}
 }
 
 func TestALongestRequestIsAFailureEvenWithProgress(t *testing.T) {
