@@ -22,9 +22,13 @@ type wire struct {
 }
 
 // overWire is an engine that asks an inference server, as products do.
-func overWire(t *testing.T, w wire) *openai.Client {
+func overWire(t *testing.T, w wire, options ...func(*openai.Config)) *openai.Client {
 	t.Helper()
-	e, err := openai.New(openai.Config{BaseURL: "http://engine/v1", HTTPClient: &http.Client{Transport: w}})
+	cfg := openai.Config{BaseURL: "http://engine/v1", HTTPClient: &http.Client{Transport: w}}
+	for _, set := range options {
+		set(&cfg)
+	}
+	e, err := openai.New(cfg)
 	must(t, err)
 	t.Cleanup(func() { must(t, e.Close()) })
 	return e
@@ -45,11 +49,11 @@ func (w wire) RoundTrip(r *http.Request) (*http.Response, error) {
 		case <-w.cut:
 			reply.end(io.ErrUnexpectedEOF)
 			hangUp()
-		case <-ctx.Done():
+		case <-ctx.Done(): // nobody reads any more
+			_ = out.Close() // never fails
 		}
 	}()
 	go func() {
-		defer hangUp()
 		if r.Body != nil {
 			defer r.Body.Close()
 		}
