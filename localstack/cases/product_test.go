@@ -94,7 +94,8 @@ func (p *product) functions() (stop func()) {
 	if p.bucket != nil {
 		cfg.Uploads = p.bucket.Watch(ctx, record.Prompts, embedded.WatchOptions{Quiet: 100 * time.Millisecond, EmptyRecheck: 500 * time.Millisecond})
 	}
-	return p.background(cancel, func() error { return inprocess.New(p.ports, cfg).Run(ctx) })
+	system := inprocess.New(p.ports, cfg)
+	return p.background(cancel, func() error { return system.Run(ctx) })
 }
 
 // background runs f until it ends; stop cancels it and waits.
