@@ -25,7 +25,7 @@ import (
 //
 // A server that tells its queue need not be tried: one that queues more than a
 // quarter of what it works on has too many, one that queues none may get more.
-// One that refuses (429, 503) has too many at once.
+// One that refuses more than a few (429, 503) has too many at once.
 type climb struct {
 	min, max int
 	limit    int

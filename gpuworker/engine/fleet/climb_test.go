@@ -19,6 +19,7 @@ import (
 type model struct {
 	slots  int                                  // it works on so many at once and queues the rest; 0 on all
 	cap    int                                  // it refuses more than that; 0 never
+	moody  float64                              // share of requests that it refuses whatever it has to do
 	tells  bool                                 // its queue
 	time   func(nth, running int) time.Duration // of an answer
 	pieces func(nth int) int
@@ -29,6 +30,9 @@ type model struct {
 
 func (m *model) Answer(ctx context.Context, _ engine.Request, progress func()) (engine.Answer, error) {
 	nth := int(m.nth.Add(1))
+	if dice(nth+1e6) < m.moody {
+		return engine.Answer{}, &fault.Error{Kind: fault.Throttled, Op: "not now"}
+	}
 	if m.cap > 0 && m.running.Load()+m.waiting.Load() >= int64(m.cap) {
 		m.refused.Add(1)
 		return engine.Answer{}, &fault.Error{Kind: fault.Throttled, Op: "full"}
@@ -119,6 +123,7 @@ func TestTheLimitFindsWhatAServerMakesTheMostOf(t *testing.T) {
 		{"100 places, and it tells its queue", &model{slots: 100, tells: true, time: constant(200 * time.Millisecond), pieces: one}, 100 * 10 / 0.2, 130},
 		{"24 places, and it tells its queue", &model{slots: 24, tells: true, time: constant(200 * time.Millisecond), pieces: one}, 24 * 10 / 0.2, 33},
 		{"it refuses more than 50", &model{cap: 50, time: constant(200 * time.Millisecond), pieces: one}, 50 * 10 / 0.2, 0},
+		{"it refuses one of 50, whatever it does", &model{moody: 0.02, slots: 80, time: constant(200 * time.Millisecond), pieces: one}, 80 * 10 / 0.2, 0},
 		// A batch's step takes longer the more it holds: half of all goodput is
 		// reached at 64, 80 % at 256, all of it never.
 		{"a batch that gets slower", &model{time: func(_, n int) time.Duration { return time.Duration(64+n) * time.Millisecond }, pieces: one},
@@ -146,7 +151,7 @@ func TestTheLimitFindsWhatAServerMakesTheMostOf(t *testing.T) {
 					}
 					best = float64(m.slots) * mean / busy
 				}
-				got := drive(f, m, time.Minute, 20*time.Second)
+				got := drive(f, m, 40*time.Second, 15*time.Second)
 				t.Logf("limit %d: %.0f of %.0f pieces a second", f.Limit(), got, best)
 				if got < 0.8*best {
 					t.Errorf("%.0f pieces a second at a limit of %d; the server can give %.0f", got, f.Limit(), best)

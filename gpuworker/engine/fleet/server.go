@@ -125,7 +125,10 @@ func (a *ask) over(now time.Time, err error) bool {
 			s.window = newWindow(now)
 		}
 	case fault.Is(err, fault.Throttled):
-		s.climb.refused(now, s.inFlight)
+		if s.window.refusal(s.climb.limit) {
+			s.climb.refused(now, s.inFlight)
+			s.window = newWindow(now)
+		}
 	}
 	if s.climb.limit == before {
 		return false

@@ -9,6 +9,8 @@ type window struct {
 	last    time.Time // when in-flight time was last added up
 	area    float64   // requests × seconds in flight
 	answers int
+	done    int // answers, also of requests that began before
+	refused int
 	pieces  float64
 	busy    float64 // seconds that the answers took together
 }
@@ -33,12 +35,27 @@ func (w *window) moved(now time.Time, inFlight int) {
 }
 
 func (w *window) answered(began, now time.Time, pieces int64) {
+	w.done++
 	if began.Before(w.since) {
 		return
 	}
 	w.answers++
 	w.pieces += float64(max(pieces, 1))
 	w.busy += now.Sub(began).Seconds()
+}
+
+// Some servers refuse a request now and then, whatever they have to do. Only
+// one that refuses more than this, of so many, has too much.
+const (
+	refusedMax  = 0.15
+	leastJudged = 20
+)
+
+// refusal takes in a refusal; true if there are too many.
+func (w *window) refusal(limit int) bool {
+	w.refused++
+	n := w.refused + w.done
+	return n >= max(leastJudged, limit) && float64(w.refused) > refusedMax*float64(n)
 }
 
 // measure returns what the window showed, once it has seen a turnover of the
