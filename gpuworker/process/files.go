@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"syscall"
 
+	"rollout/shared/config"
 	"rollout/shared/fault"
 )
 
@@ -11,15 +12,27 @@ import (
 // each request in flight: its state, its bucket, what watches them.
 const ownFiles = 64
 
-// checkFiles refuses more requests at once than the process may have
+// withinFiles refuses more requests at once than the process may have
 // connections: they would fail one by one, and with them the files of the
-// worker's state. Go has raised the soft limit to the hard one by now.
-func checkFiles(inFlight int) error {
+// worker's state. Where their number is found by trying, it is bounded instead.
+// Go has raised the soft limit to the hard one by now.
+func withinFiles(w config.Worker, servers int) (config.Worker, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return nil // then the system tells when it is reached
+		return w, nil // then the system tells when it is reached
 	}
-	return fitFiles(inFlight, limit.Cur)
+	if w.InFlight == 0 {
+		return boundFiles(w, max(servers, 1), limit.Cur)
+	}
+	return w, fitFiles(w.InFlight, limit.Cur)
+}
+
+func boundFiles(w config.Worker, servers int, limit uint64) (config.Worker, error) {
+	if err := fitFiles(servers*w.MinInFlight, limit); err != nil {
+		return w, err
+	}
+	w.MaxInFlight = int(min(uint64(w.MaxInFlight), (limit-ownFiles)/uint64(servers)))
+	return w, nil
 }
 
 func fitFiles(inFlight int, limit uint64) error {

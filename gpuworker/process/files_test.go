@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollout/shared/config"
 	"rollout/shared/fault"
 )
 
@@ -29,6 +30,22 @@ func TestRequestsInFlightMustFitTheLimitOfOpenFiles(t *testing.T) {
 			if err != nil && !strings.Contains(err.Error(), text) {
 				t.Errorf("%d in flight under a limit of %d: %v, want %q", c.inFlight, c.limit, err, text)
 			}
+		}
+	}
+}
+
+func TestABoundOfRequestsInFlightIsLoweredToTheLimitOfOpenFiles(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		servers int
+		limit   uint64
+		want    int // 0: not even the least fits
+	}{
+		{1, 1 << 20, 512}, {1, 256, 192}, {4, 1024, 240}, {1, 68, 4}, {2, 68, 0}, {1, math.MaxUint64, 512},
+	} {
+		w, err := boundFiles(config.DefaultWorker(), c.servers, c.limit)
+		if (err == nil) != (c.want > 0) || err == nil && w.MaxInFlight != c.want {
+			t.Errorf("%d servers under a limit of %d: %d, %v", c.servers, c.limit, w.MaxInFlight, err)
 		}
 	}
 }

@@ -47,7 +47,8 @@ const rest = time.Second
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if err := checkFiles(o.Deployment.Worker.InFlight); err != nil {
+	var err error
+	if o.Deployment.Worker, err = withinFiles(o.Deployment.Worker, len(o.Deployment.Engine.Servers())); err != nil {
 		return err
 	}
 	e, err := Engine(ctx, o.Deployment, o.Secrets, o.Ports.Log)
