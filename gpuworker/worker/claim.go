@@ -75,9 +75,12 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*hold, error) {
 	if ctl.desired != record.Run {
 		return nil, nil
 	}
-	for range maxRaces {
+	for race := range maxRaces {
 		d := shard.New(key.run, key.shard)
-		rev, _, err := host.Load(ctx, w.Docs, identity.ShardKey(key.run, key.shard), &d)
+		var rev document.Revision
+		if race > 0 || !w.seemsUntouched(key, msg) {
+			rev, _, err = host.Load(ctx, w.Docs, identity.ShardKey(key.run, key.shard), &d)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -97,6 +100,16 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*hold, error) {
 		}
 	}
 	return nil, fault.New(fault.Unavailable, "claim of shard %d of run %s lost %d races", key.shard, key.run, maxRaces)
+}
+
+// seemsUntouched reports whether the shard, as far as is known here, was never
+// claimed: then it has no document, and reading none would only cost time. If
+// it has one after all, the claim loses its first race.
+func (w *Worker) seemsUntouched(key holdKey, msg events.Work) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, mine := w.holds[key]
+	return msg.Generation == 0 && !mine
 }
 
 // fate judges the holder of a Running shard.

@@ -45,7 +45,7 @@ func (d documents) GetMany(ctx context.Context, keys []string) ([]document.Doc, 
 		return nil, err
 	}
 	docs := make([]document.Doc, len(keys))
-	err := d.state.read(ctx, func(ctx context.Context, s *session) (err error) {
+	err := d.state.readOnce(ctx, func(ctx context.Context, s *session) (err error) {
 		for i, key := range keys {
 			if docs[i], err = get(ctx, s, key); err != nil {
 				return err

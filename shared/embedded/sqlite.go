@@ -172,6 +172,21 @@ func (s *State) read(ctx context.Context, f func(context.Context, *session) erro
 	}
 }
 
+// readOnce is read for several statements: they see one state of the database,
+// whose locks are taken and whose pages are looked up once.
+func (s *State) readOnce(ctx context.Context, f func(context.Context, *session) error) error {
+	return s.read(ctx, func(ctx context.Context, r *session) error {
+		if _, err := r.exec(ctx, `BEGIN`); err != nil {
+			return err
+		}
+		err := f(ctx, r)
+		if _, endErr := r.exec(ctx, `ROLLBACK`); endErr != nil { // there is nothing to commit
+			err = errors.Join(err, endErr)
+		}
+		return err
+	})
+}
+
 // write runs change in the next group and returns when that is on disk.
 func (s *State) write(ctx context.Context, size int, apply func(context.Context, *group) error) error {
 	if err := s.damage.refusal(); err != nil {
