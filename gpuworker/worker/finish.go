@@ -66,7 +66,7 @@ func (w *Worker) finish(ctx context.Context, h *hold, execErr error) error {
 		w.faults++
 		w.mu.Unlock()
 	}
-	_, _, complete := h.work.final()
+	complete := h.work.complete()
 	var err error
 	switch {
 	case complete:

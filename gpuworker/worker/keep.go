@@ -21,13 +21,15 @@ import (
 func (w *Worker) commit(ctx context.Context, h *hold) (err error) {
 	ctx, span := w.Step(ctx, "commit")
 	defer func() { span.End(err) }()
-	rows, counts, _ := h.work.final()
+	rows, counts := h.work.final()
 	write, room := result.Append, size(rows)
 	if h.manifest.Config.Dedupe.Enabled {
 		write, room = result.AppendIndexed, room+8*len(rows)
 	}
-	b, outputLen := write(make([]byte, 0, room), rows)
+	buf := w.results.get(room)
+	b, outputLen := write(buf, rows)
 	ref, err := w.put(ctx, h, b)
+	w.results.put(b)
 	if err != nil {
 		return err
 	}
@@ -114,7 +116,7 @@ func (w *Worker) keep(ctx context.Context, h *hold, next change) error {
 	if !h.work.unsaved() {
 		return w.swap(ctx, h, next)
 	}
-	rows, counts, _ := h.work.final()
+	rows, counts := h.work.final()
 	b, err := result.AppendCheckpoint(make([]byte, 0, size(rows)+64*len(rows)), rows)
 	if err != nil {
 		return err

@@ -35,6 +35,7 @@ type Shard struct {
 	mu        sync.Mutex
 	suspicion suspicion
 	rows      [][]byte
+	page      []byte // where new rows are kept, many side by side
 	class     []fault.Class
 	left      int // items not begun yet
 	open      int // items without a row
@@ -121,15 +122,15 @@ func (s *Shard) Has(item int) bool {
 }
 
 // Put gives an item its final row: an output row, or an error row if class is
-// not empty. The first row of an item stands. Tokens are what the row took;
-// wasted ones led to no row.
+// not empty. The first row of an item stands. The row is copied. Tokens are
+// what the row took; wasted ones led to no row.
 func (s *Shard) Put(item int, row []byte, class fault.Class, t Tokens) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.rows[item] != nil {
 		return
 	}
-	s.rows[item], s.class[item] = row, class
+	s.rows[item], s.class[item] = s.keepBytes(row), class
 	s.open--
 	s.tally.row(t)
 	c := &s.counts
@@ -145,6 +146,19 @@ func (s *Shard) Put(item int, row []byte, class fault.Class, t Tokens) {
 		c.ByClass = map[string]int{}
 	}
 	c.ByClass[string(class)]++
+}
+
+// rowPage is how many bytes of rows are kept side by side.
+const rowPage = 64 << 10
+
+// keepBytes copies a row to where it may stay.
+func (s *Shard) keepBytes(row []byte) []byte {
+	n := len(s.page)
+	if n+len(row) > cap(s.page) {
+		s.page, n = make([]byte, 0, max(rowPage, len(row))), 0
+	}
+	s.page = append(s.page, row...)
+	return s.page[n:len(s.page):len(s.page)]
 }
 
 // Asked says that a request took d at the engine and ended with err.
@@ -215,10 +229,18 @@ func (s *Shard) unbegun() int {
 	return s.left
 }
 
-// final returns the rows there are, in item order, and whether that is all.
-func (s *Shard) final() (rows []result.Row, c shard.Counts, complete bool) {
+// complete reports whether every item has its row.
+func (s *Shard) complete() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.open == 0
+}
+
+// final returns the rows there are, in item order.
+func (s *Shard) final() (rows []result.Row, c shard.Counts) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rows = make([]result.Row, 0, len(s.rows)-s.open)
 	for i, b := range s.rows {
 		if b != nil {
 			rows = append(rows, result.Row{Item: i, Class: s.class[i], Bytes: b, Copy: s.copied(i)})
@@ -231,7 +253,7 @@ func (s *Shard) final() (rows []result.Row, c shard.Counts, complete bool) {
 			c.ByClass[k] = n
 		}
 	}
-	return rows, c, s.open == 0
+	return rows, c
 }
 
 // withWaste is the document with all tokens that were wasted, also since the

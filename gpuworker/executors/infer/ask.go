@@ -28,14 +28,15 @@ const maxBreaks = 8
 // a fault that is the item's own. Canceled means that there is neither: the
 // shard stops, or the engine died meanwhile, which made the item a suspect.
 // alone says that nothing else of the worker is in flight.
-func (t *task) ask(ctx context.Context, a *answers, decode int, alone bool) (dialect.Answer, error) {
+func (t *task) ask(ctx context.Context, h *hand, a *answers, decode int, alone bool) (dialect.Answer, error) {
 	sampling := t.shard.Manifest.Config.Sampling
-	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: a.item.Body(nil, t.model.URI, sampling, a.id, decode), Alone: alone}
+	h.body = a.item.Body(h.body[:0], t.model.URI, sampling, a.id, decode)
+	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: h.body, Alone: alone}
 	tries, failures, breaks, allowed := 0, 0, 0, max(1, t.shard.Manifest.Config.Limits.Failures)
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		var hint time.Duration // the least wait that the engine asks for
 		start := t.cfg.Clock.Now()
-		got, err := t.once(ctx, req)
+		got, err := t.once(ctx, h, req)
 		if err == nil || ctx.Err() == nil { // not one that was cut off
 			t.shard.Asked(t.cfg.Clock.Now().Sub(start), err)
 		}
@@ -102,16 +103,10 @@ func jitter(d time.Duration, item identity.ContentID, try int) time.Duration {
 }
 
 // once asks the engine once, within the deadlines on progress and as a whole.
-func (t *task) once(all context.Context, req engine.Request) (engine.Answer, error) {
-	ctx, cancel := context.WithCancelCause(all)
-	defer cancel(nil)
-	if t.cfg.Request > 0 {
-		whole := time.AfterFunc(t.cfg.Request, func() { cancel(t.late("the request took longer than", t.cfg.Request)) })
-		defer whole.Stop()
-	}
-	silence := time.AfterFunc(t.cfg.Progress, func() { cancel(t.late("no token came for", t.cfg.Progress)) })
-	defer silence.Stop()
-	got, err := t.cfg.Engine.Answer(ctx, req, func() { silence.Reset(t.cfg.Progress) })
+func (t *task) once(all context.Context, h *hand, req engine.Request) (engine.Answer, error) {
+	ctx := h.watch.begin(all, limits{silence: t.cfg.Progress, whole: t.cfg.Request})
+	defer h.watch.end()
+	got, err := t.cfg.Engine.Answer(ctx, req, h.watch.sign)
 	if err != nil && ctx.Err() != nil {
 		if cause := context.Cause(ctx); fault.ClassOf(cause) == fault.Timeout {
 			return got, &engine.Spent{Usage: engine.SpentOn(err), Err: whoseHang(all, err, cause)}
@@ -128,10 +123,6 @@ func whoseHang(ctx context.Context, err, cause error) error {
 		return fault.As(fault.Unavailable, cause, "the engine answers nobody")
 	}
 	return cause
-}
-
-func (t *task) late(what string, limit time.Duration) error {
-	return &fault.Error{Kind: fault.Corrupt, Class: fault.Timeout, Err: fault.New(fault.Corrupt, "%s %s", what, limit)}
 }
 
 // awaitEngine waits until an engine that broke off can answer again; stayed

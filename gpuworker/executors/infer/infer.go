@@ -51,10 +51,11 @@ type Item struct {
 type Executor struct {
 	cfg     Config
 	refusal refusal
+	hands   sync.Pool // of *hand
 }
 
 // New returns an executor over an engine.
-func New(cfg Config) *Executor { return &Executor{cfg: cfg} }
+func New(cfg Config) *Executor { return &Executor{cfg: cfg, hands: sync.Pool{New: newHand}} }
 
 // Ready reports whether the engine can answer.
 func (x *Executor) Ready(ctx context.Context) error {
@@ -75,7 +76,7 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	}
 	t := task{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
 		model: dialect.Model{URI: s.Manifest.ModelURI, ID: id, Params: s.Manifest.Config.Sampling.Canonical()}}
-	requests := newCrew()
+	requests := newCrew(&t.hands)
 	for i := range s.Open(ctx, t.order()) {
 		if !t.begin(ctx, i, requests) {
 			break
@@ -116,10 +117,10 @@ func (t *task) begin(ctx context.Context, i int, requests *crew) bool {
 			a.abandon(k)
 			return true
 		}
-		requests.do(func() {
+		requests.do(func(h *hand) {
 			defer place.Release()
-			answer, err := t.ask(ctx, a, k, false)
-			a.take(k, answer, err)
+			answer, err := t.ask(ctx, h, a, k, false)
+			a.take(h, k, answer, err)
 		})
 	}
 	return true
@@ -134,8 +135,13 @@ func (t *task) prepare(i int) *answers {
 		return nil
 	}
 	n := it.Decodes(t.shard.Manifest.Config.Sampling)
-	return &answers{task: t, index: i, item: it, id: it.ItemID(t.model, line.Place.Item), place: line.Place,
-		got: make([]dialect.Answer, n), left: n}
+	a := &answers{task: t, index: i, item: it, id: it.ItemID(t.model, line.Place.Item), place: line.Place, left: n}
+	if n == 1 {
+		a.got = a.one[:]
+	} else {
+		a.got = make([]dialect.Answer, n)
+	}
+	return a
 }
 
 // parse reads the line; the item comes with the error as far as its own id
@@ -201,6 +207,7 @@ type answers struct {
 
 	mu   sync.Mutex
 	got  []dialect.Answer
+	one  [1]dialect.Answer // room for the usual number of them
 	left int
 	err  error
 }
@@ -208,13 +215,14 @@ type answers struct {
 // abandon says that the requests from k on are not made.
 func (a *answers) abandon(k int) {
 	for ; k < len(a.got); k++ {
-		a.take(k, dialect.Answer{}, fault.New(fault.Canceled, "item %d is not asked on", a.place.Item))
+		a.take(nil, k, dialect.Answer{}, fault.New(fault.Canceled, "item %d is not asked on", a.place.Item))
 	}
 }
 
 // take takes one request's end in; the last one makes the item's row. A
-// request that was cut off leaves the item without a row: it starts again.
-func (a *answers) take(k int, answer dialect.Answer, err error) {
+// request that was cut off leaves the item without a row: it starts again. The
+// hand renders the row; who knows that there will be none needs no hand.
+func (a *answers) take(h *hand, k int, answer dialect.Answer, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.got[k] = answer
@@ -234,7 +242,7 @@ func (a *answers) take(k int, answer dialect.Answer, err error) {
 		return
 	}
 	id := a.item.OwnID(a.id)
-	row := dialect.AppendOutput(nil, a.item, a.model, dialect.Result{ID: id, Answers: a.got, GeneratedAt: a.cfg.Clock.Now().UTC()})
-	a.shard.Put(a.index, row, "", a.cost())
+	h.row = dialect.AppendOutput(h.row[:0], a.item, a.model, dialect.Result{ID: id, Answers: a.got, GeneratedAt: a.cfg.Clock.Now().UTC()})
+	a.shard.Put(a.index, h.row, "", a.cost())
 	a.tell(a.place.Item, id, "")
 }

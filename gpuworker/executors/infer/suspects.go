@@ -25,14 +25,16 @@ func (t *task) trials(ctx context.Context) {
 		}
 		var all sync.WaitGroup
 		for _, i := range trial.Items {
-			all.Go(func() { t.try(ctx, i, len(trial.Items) == 1) })
+			all.Go(func() {
+				withHand(&t.hands, func(h *hand) { t.try(ctx, h, i, len(trial.Items) == 1) })
+			})
 		}
 		all.Wait()
 	}
 }
 
 // try asks one suspect's requests one after the other, until one breaks off.
-func (t *task) try(ctx context.Context, i int, alone bool) {
+func (t *task) try(ctx context.Context, h *hand, i int, alone bool) {
 	a := t.prepare(i)
 	if a == nil {
 		return
@@ -41,8 +43,8 @@ func (t *task) try(ctx context.Context, i int, alone bool) {
 		return
 	}
 	for k := range a.got {
-		answer, err := t.ask(ctx, a, k, alone)
-		a.take(k, answer, err)
+		answer, err := t.ask(ctx, h, a, k, alone)
+		a.take(h, k, answer, err)
 		if fault.Is(err, fault.Canceled) {
 			a.abandon(k + 1)
 			return
