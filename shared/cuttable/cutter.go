@@ -3,8 +3,7 @@ package cuttable
 import (
 	"io"
 
-	"lukechampine.com/blake3"
-
+	"rollout/shared/engine/identity"
 	"rollout/shared/jsonl"
 )
 
@@ -45,8 +44,7 @@ type Cutter struct {
 	o       CutOptions
 	row     Row // the open shard
 	totals  Totals
-	hash    *blake3.Hasher
-	buf     []byte // bytes to be hashed, at most hashPage
+	hash    *identity.Hasher
 	closed  Row
 	ready   bool // closed is to be returned
 	spilled bool // the line being skipped was begun
@@ -60,7 +58,7 @@ func NewCutter(o CutOptions) *Cutter {
 	if o.MaxBytes <= 0 {
 		o.MaxBytes = maxBytes
 	}
-	c := &Cutter{o: o, hash: blake3.New(32, nil)}
+	c := &Cutter{o: o, hash: identity.NewHasher()}
 	c.row.Input = o.Input
 	return c
 }
@@ -94,7 +92,7 @@ func (c *Cutter) Add(l jsonl.Line) (Row, bool) {
 		c.row.Flags |= FlagLong
 		c.spilled = false
 	}
-	c.digest(l.Raw)
+	c.hash.Write(l.Raw)
 	return c.take()
 }
 
@@ -122,18 +120,16 @@ func (c *Cutter) spill(p []byte) {
 			c.end()
 		}
 	}
-	c.digest(p)
+	c.hash.Write(p)
 }
 
 // end closes the open shard and opens the next.
 func (c *Cutter) end() {
-	c.hash.Write(c.buf)
-	c.hash.Sum(c.row.Digest[:0])
+	c.row.Digest = c.hash.Sum()
 	c.closed, c.ready = c.row, true
 	c.totals.Rows++
 	c.row = Row{Input: c.o.Input}
 	c.hash.Reset()
-	c.buf = c.buf[:0]
 }
 
 func (c *Cutter) take() (Row, bool) {
@@ -143,21 +139,4 @@ func (c *Cutter) take() (Row, bool) {
 		return Row{}, false
 	}
 	return c.closed, true
-}
-
-// hashPage is how many bytes are hashed at once: a whole shard, mostly. The
-// library is three times as fast on that as on single lines.
-const hashPage = 1 << 20
-
-// digest gathers bytes and hashes them page by page.
-func (c *Cutter) digest(p []byte) {
-	for len(p) > 0 {
-		n := min(len(p), hashPage-len(c.buf))
-		c.buf = append(c.buf, p[:n]...)
-		p = p[n:]
-		if len(c.buf) == hashPage {
-			c.hash.Write(c.buf)
-			c.buf = c.buf[:0]
-		}
-	}
 }

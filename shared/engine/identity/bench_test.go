@@ -28,6 +28,14 @@ func BenchmarkItem(b *testing.B) {
 			}
 		})
 	}
+	b.Run("shard/bytes=80000", func(b *testing.B) {
+		shard := bytes.Repeat([]byte("x"), 80_000)
+		b.SetBytes(int64(len(shard)))
+		b.ReportAllocs()
+		for b.Loop() {
+			identity.Content(shard)
+		}
+	})
 	b.Run("seed", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

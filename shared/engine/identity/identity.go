@@ -10,9 +10,6 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"sort"
-	"sync"
-
-	"lukechampine.com/blake3"
 )
 
 // ContentID names bytes: blake3-256. Its text form is 64 hex digits.
@@ -40,93 +37,6 @@ func ContentKey(c ContentID) string {
 // ItemSchema is the first byte of every item id. It is bumped when sampling
 // params gain, lose or reorder a field.
 const ItemSchema = 1
-
-// The blake3 library is slow for writes of a few KiB. Long inputs are written
-// in bulk, and what is short in pieces that it takes without vectors and
-// goroutines; both sizes are measured.
-const (
-	hashBulk  = 64 << 10
-	hashPiece = 1 << 10
-)
-
-// Hasher computes many content ids without allocating. It is not safe for
-// concurrent use.
-type Hasher struct {
-	h *blake3.Hasher
-	// What the library reads and writes stays here: on the stack it would escape.
-	num  [8]byte
-	head [1 + 32]byte
-	sum  ContentID
-	text [hashPiece]byte
-}
-
-// NewHasher returns a Hasher.
-func NewHasher() *Hasher { return &Hasher{h: blake3.New(32, nil)} }
-
-// Reset starts a new value.
-func (h *Hasher) Reset() { h.h.Reset() }
-
-// Write adds bytes; it never fails.
-func (h *Hasher) Write(p []byte) (int, error) {
-	n := len(p)
-	for len(p) >= hashBulk {
-		h.h.Write(p[:hashBulk])
-		p = p[hashBulk:]
-	}
-	for len(p) > hashPiece {
-		h.h.Write(p[:hashPiece])
-		p = p[hashPiece:]
-	}
-	h.h.Write(p)
-	return n, nil
-}
-
-// WriteString adds the text's bytes; it never fails.
-func (h *Hasher) WriteString(s string) (int, error) {
-	n := len(s)
-	for len(s) > 0 {
-		piece := copy(h.text[:], s)
-		h.h.Write(h.text[:piece])
-		s = s[piece:]
-	}
-	return n, nil
-}
-
-func (h *Hasher) uint64(v uint64) {
-	binary.LittleEndian.PutUint64(h.num[:], v)
-	h.h.Write(h.num[:])
-}
-
-// Sum returns the id of what was written since Reset.
-func (h *Hasher) Sum() ContentID {
-	h.h.Sum(h.sum[:0])
-	return h.sum
-}
-
-// Content returns the id of b.
-func (h *Hasher) Content(b []byte) ContentID {
-	h.Reset()
-	h.Write(b)
-	return h.Sum()
-}
-
-// Item returns blake3(schema ‖ model ‖ len u64 LE + request ‖ len u64 LE +
-// params ‖ index u64 LE). Request is the line's own value without white space
-// between tokens, params the canonical JSON of the sampling params.
-func (h *Hasher) Item(model ContentID, request, params []byte, index uint64) ContentID {
-	h.Reset()
-	h.head[0] = ItemSchema
-	copy(h.head[1:], model[:])
-	h.h.Write(h.head[:])
-	h.uint64(uint64(len(request)))
-	h.Write(request)
-	h.uint64(uint64(len(params)))
-	h.Write(params)
-	h.uint64(index)
-	return h.Sum()
-}
-
-var hashers = sync.Pool{New: func() any { return NewHasher() }}
 
 // Content returns the blake3-256 of b.
 func Content(b []byte) ContentID {
@@ -179,10 +89,12 @@ const seedMask = 1<<31 - 1
 func Seed(item ContentID, decode uint32) uint32 {
 	h := hashers.Get().(*Hasher)
 	defer hashers.Put(h)
-	b := h.text[:len(item)+4]
-	copy(b, item[:])
-	binary.LittleEndian.PutUint32(b[len(item):], decode)
-	c := h.Content(b)
+	h.Reset()
+	h.Write(item[:])
+	var b [4]byte
+	binary.LittleEndian.PutUint32(b[:], decode)
+	h.Write(b[:])
+	c := h.Sum()
 	return binary.LittleEndian.Uint32(c[:4]) & seedMask
 }
 

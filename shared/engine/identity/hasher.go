@@ -1,0 +1,124 @@
+package identity
+
+import (
+	"encoding/binary"
+	"math/bits"
+	"sync"
+
+	"lukechampine.com/blake3/guts"
+)
+
+// groupSize is what the library compresses at once, with vectors: 16 chunks.
+const groupSize = guts.MaxSIMD * guts.ChunkSize
+
+// Hasher computes many content ids without allocating. It is not safe for
+// concurrent use.
+//
+// It builds blake3's tree over the library's compression functions. The
+// library's own hasher starts a goroutine for each subtree, which for writes of
+// up to 100 KiB costs as much again as the hashing, and takes small writes
+// without vectors.
+type Hasher struct {
+	group [groupSize]byte // bytes not compressed yet: the last group must wait for what follows
+	n     int             // how many
+	// groups counts those compressed. Its bits say which levels of the stack
+	// hold the root of a whole subtree: level i one of 2^i groups.
+	groups uint64
+	stack  [64][8]uint32
+}
+
+// NewHasher returns a Hasher.
+func NewHasher() *Hasher { return &Hasher{} }
+
+// Reset starts a new value.
+func (h *Hasher) Reset() { h.n, h.groups = 0, 0 }
+
+// Write adds bytes; it never fails.
+func (h *Hasher) Write(p []byte) (int, error) {
+	n := len(p)
+	for len(p) > 0 {
+		if h.n == groupSize {
+			h.compress(&h.group)
+			h.n = 0
+		}
+		if h.n == 0 {
+			for len(p) > groupSize {
+				h.compress((*[groupSize]byte)(p))
+				p = p[groupSize:]
+			}
+		}
+		taken := copy(h.group[h.n:], p)
+		h.n += taken
+		p = p[taken:]
+	}
+	return n, nil
+}
+
+// WriteString adds the text's bytes; it never fails.
+func (h *Hasher) WriteString(s string) (int, error) {
+	n := len(s)
+	for len(s) > 0 {
+		if h.n == groupSize {
+			h.compress(&h.group)
+			h.n = 0
+		}
+		taken := copy(h.group[h.n:], s)
+		h.n += taken
+		s = s[taken:]
+	}
+	return n, nil
+}
+
+// compress takes a whole group in that is not the last, and joins the subtrees
+// that it completes.
+func (h *Hasher) compress(group *[groupSize]byte) {
+	cv := guts.ChainingValue(guts.CompressBuffer(group, groupSize, &guts.IV, h.groups*guts.MaxSIMD, 0))
+	level := 0
+	for ; h.groups>>level&1 == 1; level++ {
+		cv = guts.ChainingValue(guts.ParentNode(h.stack[level], cv, &guts.IV, 0))
+	}
+	h.stack[level] = cv
+	h.groups++
+}
+
+// Sum returns the id of what was written since Reset.
+func (h *Hasher) Sum() ContentID {
+	root := guts.CompressBuffer(&h.group, h.n, &guts.IV, h.groups*guts.MaxSIMD, 0)
+	for left := h.groups; left != 0; left &= left - 1 {
+		root = guts.ParentNode(h.stack[bits.TrailingZeros64(left)], guts.ChainingValue(root), &guts.IV, 0)
+	}
+	root.Flags |= guts.FlagRoot
+	out := guts.WordsToBytes(guts.CompressNode(root))
+	return ContentID(out[:len(ContentID{})])
+}
+
+// Content returns the id of b.
+func (h *Hasher) Content(b []byte) ContentID {
+	h.Reset()
+	h.Write(b)
+	return h.Sum()
+}
+
+// Item returns blake3(schema ‖ model ‖ len u64 LE + request ‖ len u64 LE +
+// params ‖ index u64 LE). Request is the line's own value without white space
+// between tokens, params the canonical JSON of the sampling params.
+func (h *Hasher) Item(model ContentID, request, params []byte, index uint64) ContentID {
+	h.Reset()
+	h.Write([]byte{ItemSchema})
+	h.Write(model[:])
+	h.uint64(uint64(len(request)))
+	h.Write(request)
+	h.uint64(uint64(len(params)))
+	h.Write(params)
+	h.uint64(index)
+	return h.Sum()
+}
+
+func (h *Hasher) uint64(v uint64) {
+	var b [8]byte
+	binary.LittleEndian.PutUint64(b[:], v)
+	h.Write(b[:])
+}
+
+// hashers are for those who compute one id now and then.
+var hashers = sync.Pool{New: func() any { return NewHasher() }}

@@ -1,0 +1,57 @@
+package identity
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+
+	"lukechampine.com/blake3"
+	"pgregory.net/rapid"
+)
+
+// pattern is n bytes of which no two chunks are alike.
+func pattern(n int) []byte {
+	b := make([]byte, n)
+	dice := rand.New(rand.NewPCG(1, 2))
+	for i := range b {
+		b[i] = byte(dice.Uint32())
+	}
+	return b
+}
+
+func TestIDsAreBlake3OfAnyLength(t *testing.T) {
+	t.Parallel()
+	const group = groupSize
+	b := pattern(9*group + 7)
+	h := NewHasher()
+	for _, n := range []int{0, 1, 63, 64, 65, 1023, 1024, 1025, 2047, 2048, 2049, 3 << 10, 8 << 10, 8<<10 + 1,
+		group - 1, group, group + 1, 2*group - 1, 2 * group, 2*group + 1, 3 * group, 3*group + 1025, 4 * group, 5*group + 1, 7 * group, 8 * group, 8*group + 1, len(b)} {
+		if got, want := h.Content(b[:n]), blake3.Sum256(b[:n]); got != want {
+			t.Errorf("%d bytes: %s, want %x", n, got, want)
+		}
+	}
+}
+
+func TestIDsDoNotDependOnHowBytesAreWritten(t *testing.T) {
+	t.Parallel()
+	b := pattern(5 * groupSize)
+	rapid.Check(t, func(t *rapid.T) {
+		b := b[:rapid.IntRange(0, len(b)).Draw(t, "bytes")]
+		want := blake3.Sum256(b)
+		h := NewHasher()
+		h.Write([]byte("of an earlier value"))
+		h.Reset()
+		for rest := b; len(rest) > 0; {
+			n := rapid.IntRange(1, len(rest)).Draw(t, "piece")
+			if rapid.Bool().Draw(t, "as text") {
+				h.WriteString(string(rest[:n]))
+			} else {
+				h.Write(rest[:n])
+			}
+			rest = rest[n:]
+		}
+		if got := h.Sum(); !bytes.Equal(got[:], want[:]) {
+			t.Fatalf("%s, want %x", got, want)
+		}
+	})
+}
