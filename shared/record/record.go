@@ -10,10 +10,12 @@ package record
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
+	"rollout/shared/jsonl"
 )
 
 // Schema is the version of every document. Documents of a newer one are
@@ -116,16 +118,23 @@ func Decode(b []byte, v any, what string) error {
 	return nil
 }
 
+// checkSchema looks no further than the member schema, which comes first in
+// what Encode writes.
 func checkSchema(b []byte, what string) error {
-	var version struct {
-		Schema int `json:"schema"`
+	o := jsonl.ReadObject(b)
+	for m, ok := o.Next(); ok; m, ok = o.Next() {
+		if string(m.Name) != "schema" {
+			continue
+		}
+		version, err := strconv.Atoi(string(m.Value))
+		if err != nil {
+			return fault.As(fault.Corrupt, err, "decode %s", what)
+		}
+		if version > Schema {
+			return &fault.Error{Kind: fault.Invalid, Op: "decode " + what, Remedy: "upgrade this rollout",
+				Err: fault.New(fault.Invalid, "it is of schema %d, this version reads up to %d", version, Schema)}
+		}
+		return nil
 	}
-	if err := json.Unmarshal(b, &version); err != nil {
-		return fault.As(fault.Corrupt, err, "decode %s", what)
-	}
-	if version.Schema > Schema {
-		return &fault.Error{Kind: fault.Invalid, Op: "decode " + what, Remedy: "upgrade this rollout",
-			Err: fault.New(fault.Invalid, "it is of schema %d, this version reads up to %d", version.Schema, Schema)}
-	}
-	return nil
+	return nil // what is no object is found out when it is decoded
 }
