@@ -87,7 +87,8 @@ func causes(p Progress, e Explanation, now time.Time) []HoldUp {
 		return append(out, failing(s)...)
 	}
 	c := crewOf(p, s.Pool)
-	if c.workers > 0 {
+	away := slices.ContainsFunc(out, func(h HoldUp) bool { return h.Code == NoEngine })
+	if c.workers > 0 && !away { // else its speed and its faults are told already
 		out = append(out, c.speed(s)...)
 		out = append(out, c.faulty()...)
 	}

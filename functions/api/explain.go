@@ -271,7 +271,7 @@ func next(p Progress, s Status) (out []string) {
 	case s.Phase == run.Paused || s.Phase == run.Interrupted:
 		say("`rollout resume %s` lets it go on, `rollout stop %s` ends it; what is answered is kept either way", s.Run, s.Run)
 	case s.ETASeconds != nil:
-		say("at %.2g items/s it ends in about %s", *s.Rate, span(time.Duration(*s.ETASeconds)*time.Second))
+		say("at %.2g items/s it ends in about %s", *s.Rate, span(max(time.Second, time.Duration(*s.ETASeconds)*time.Second)))
 	}
 	if s.Deadline != nil && !s.Phase.Ended() {
 		say("what is unanswered at %s expires", s.Deadline.Format(time.RFC3339))

@@ -80,7 +80,10 @@ func (s *Service) explainItem(ctx context.Context, p Progress, text string, now 
 		return nil, noSuchItem(p, w)
 	}
 	out := make([]ItemStory, 0, len(lines))
-	for _, f := range lines {
+	for i, f := range lines {
+		if i > 0 && f.line.Duplicate == nil { // as the plan will find
+			f.line.Duplicate = &lines[0].place
+		}
 		t, err := s.itemStory(ctx, p, f, now)
 		if err != nil {
 			return nil, err
@@ -228,7 +231,11 @@ func (s *Service) unplanned(ctx context.Context, p Progress, t ItemStory) (ItemS
 		return t, s.inFiles(ctx, p, &t)
 	}
 	t.State = NotPlanned
-	t.say("its part of the input is not planned yet: %d of %d ranges are", p.Plan.Merged, p.Plan.Total)
+	progress := ""
+	if p.Plan.Total > 0 {
+		progress = fmt.Sprintf(": %d of %d ranges are", p.Plan.Merged, p.Plan.Total)
+	}
+	t.say("its part of the input is not planned yet%s", progress)
 	t.Next = "it gets its turn when it is"
 	return t, nil
 }
@@ -259,6 +266,9 @@ func (s *Service) tell(ctx context.Context, p Progress, t *ItemStory, d shard.Do
 	switch {
 	case d.State == shard.Done:
 		t.leftOut(d.Sealed, "the run ended before it had a row: its shard was sealed")
+		if ended {
+			return s.inFiles(ctx, p, t)
+		}
 	case slices.Contains(d.Solo, t.Position):
 		t.State, t.Next = Trying, "it is asked now with nothing else at the server: if that dies of it twice, it is put aside as poison"
 	case d.Suspects.Has(t.Position):

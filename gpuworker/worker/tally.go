@@ -24,13 +24,15 @@ type tally struct {
 	faults  int64
 	fault   string
 	away    error // why the engine can't answer; nil while it can
+	said    bool  // that, since the last beat
 	took    [tookKept]time.Duration
 	answers int // requests answered; the last tookKept are in took
 
 	// What earlier beats told.
 	told   []told
 	rowAt  time.Time
-	awayAt time.Time
+	awayAt time.Time // since when the engine is away
+	saidAt time.Time // when somebody last said that it is
 }
 
 // told is what was counted at an earlier beat.
@@ -44,6 +46,7 @@ const (
 	rateSpan   = 30 * time.Second // what a rate is taken over
 	maxTold    = 128              // beats within it, at most
 	awayLength = 240              // bytes of why an engine is away
+	awayLasts  = 5 * time.Second  // that it is away, if nobody says so again
 )
 
 // row counts an item that got its row.
@@ -78,7 +81,7 @@ func (t *tally) asked(d time.Duration, err error) {
 		t.answers++
 		t.away = nil
 	case fault.Is(err, fault.Unavailable):
-		t.away = err
+		t.away, t.said = err, true
 		t.count(err)
 	case !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Canceled):
 		t.count(err)
@@ -97,7 +100,7 @@ func (t *tally) count(err error) {
 func (t *tally) ready(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.away = err
+	t.away, t.said = err, true
 }
 
 // load is what the beat at now tells; busy is how many requests are under way.
@@ -110,6 +113,12 @@ func (t *tally) load(now time.Time, busy int) health.Load {
 		t.rowAt = now.UTC()
 	case busy == 0: // idle: how fast it is counts from when it has work again
 		t.told = t.told[:0]
+	}
+	if t.said {
+		t.said, t.saidAt = false, now
+	}
+	if busy == 0 && now.Sub(t.saidAt) > awayLasts { // nobody asks any more: it may be back
+		t.away = nil
 	}
 	switch {
 	case t.away == nil:

@@ -76,6 +76,30 @@ func TestABeatSaysSinceWhenTheEngineIsAway(t *testing.T) {
 	}
 }
 
+func TestAnIdleWorkerDoesNotSayForEverThatItsEngineIsAway(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	var y tally
+	y.ready(fault.New(fault.Unavailable, "connection refused"))
+	for _, c := range []struct {
+		after time.Duration
+		busy  int
+		away  bool
+	}{{0, 1, true}, {time.Minute, 1, true}, {0, 0, false}} {
+		now = now.Add(c.after)
+		if l := y.load(now, c.busy); (l.Away != "") != c.away {
+			t.Errorf("with %d requests under way: %+v", c.busy, l)
+		}
+	}
+	for range 20 { // it asks again and again
+		now = now.Add(2 * time.Second)
+		y.ready(fault.New(fault.Unavailable, "connection refused"))
+		if l := y.load(now, 0); l.Away == "" {
+			t.Fatalf("%+v", l)
+		}
+	}
+}
+
 func TestABeatCountsTheEnginesFaultsAndNotTheItems(t *testing.T) {
 	t.Parallel()
 	var y tally

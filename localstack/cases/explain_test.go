@@ -185,7 +185,7 @@ func TestItemsUnderWayAreExplained(t *testing.T) {
 		must(t, p.user().Stop(t.Context(), id, ""))
 		p.ended(id)
 		is("id-0", api.Answered, "its answer is in runs/")
-		is("id-1", api.LeftOut, "the run ended before it had a row: its shard was sealed: its class is canceled")
+		is("id-1", api.LeftOut, "the run ended before it had a row: its shard was sealed: its class is canceled\nits line is in runs/")
 		is("id-1999", api.LeftOut, "the run ended before its shard was sent")
 		w.kill()
 		stop()
@@ -203,6 +203,10 @@ func TestAnItemThatIsNotPlannedYetIsExplained(t *testing.T) {
 			if got.State != api.NotPlanned || got.Line != 6 || got.ID != "refuse me" {
 				t.Errorf("%s: %+v", item, got)
 			}
+		}
+		x, err := p.user().Explain(t.Context(), id, "good")
+		if err != nil || len(x.Items) != 2 || x.Items[0].DuplicateOf != nil || x.Items[1].DuplicateOf == nil || x.Items[1].DuplicateOf.Line != 1 {
+			t.Errorf("an id that two lines have: %+v, %v", x.Items, err)
 		}
 	})
 }

@@ -43,7 +43,7 @@ func (s screen) body() string {
 	if v := s.servers(); v != "" && s.anyOpen() {
 		parts = append(parts, v)
 	}
-	if q := s.queues(); q != "" {
+	if q := s.queues(); q != "" && s.anyOpen() {
 		parts = append(parts, q)
 	}
 	return strings.Join(parts, "\n")
