@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"unicode"
@@ -122,7 +123,7 @@ func over(id identity.RunID, p run.Phase, what string) error {
 // mustGoOn refuses to pause or resume a run that is on its way to the end.
 func mustGoOn(c record.Control, st run.State) error {
 	if c.Desired == record.End || st.Phase == run.Ending || st.Phase == run.Finalizing {
-		return fault.New(fault.Conflict, "it is ending already")
+		return &fault.Error{Kind: fault.Conflict, Err: errors.New("it is ending already"), Remedy: "wait for its end: `rollout status` shows it"}
 	}
 	return nil
 }
@@ -139,9 +140,9 @@ func words(p run.Phase) string { return strings.ReplaceAll(string(p), "_", " ") 
 func checkReason(reason string) error {
 	switch {
 	case len(reason) > maxReason:
-		return fault.New(fault.Invalid, "the reason has %d bytes, at most %d are allowed", len(reason), maxReason)
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the reason has %d bytes, at most %d are allowed", len(reason), maxReason), Remedy: "shorten it"}
 	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl):
-		return fault.New(fault.Invalid, "the reason has control characters: remove them")
+		return &fault.Error{Kind: fault.Invalid, Err: errors.New("the reason has control characters"), Remedy: "remove them"}
 	}
 	return nil
 }

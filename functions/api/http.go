@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sort"
@@ -149,9 +150,12 @@ func read(r *http.Request, v any) error {
 	}
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
-		return fault.New(fault.Exhausted, "the body is longer than %d bytes", tooLong.Limit)
+		return &fault.Error{Kind: fault.Exhausted, Err: fmt.Errorf("the body is longer than %d bytes", tooLong.Limit), Remedy: "upload prompts to the bucket; the body only names their key"}
 	}
-	return fault.As(fault.Invalid, err, "read the body as JSON")
+	if err == nil {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Invalid, Op: "read the body as JSON", Err: err, Remedy: "send one object, with the fields that the README names"}
 }
 
 // statusCode is the HTTP code of a kind of error.

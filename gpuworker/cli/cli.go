@@ -8,10 +8,12 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -90,7 +92,7 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 		return err
 	}
 	if f.dir == "" {
-		return fault.New(fault.Invalid, "--dir is missing: name the folder that `rollout up` runs in")
+		return &fault.Error{Kind: fault.Invalid, Err: errors.New("--dir is missing"), Remedy: "name the folder that `rollout up` runs in"}
 	}
 	watch, closeWatch, err := f.watch.Open(ctx, setup.World{Stdout: out, Clock: clock.System{}, Log: log, Getenv: os.Getenv, Name: "worker"})
 	if err != nil {
@@ -159,9 +161,17 @@ func choosePool(d config.Deployment, name string) (string, error) {
 		}
 	}
 	if name == "" {
-		return "", fault.New(fault.Invalid, "there are %d pools: name one with --pool", len(d.Pools))
+		return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("there are %d pools", len(d.Pools)), Remedy: "name one with --pool: " + poolNames(d)}
 	}
-	return "", fault.New(fault.Invalid, "there is no pool %q", name)
+	return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("there is no pool %q", name), Remedy: "use one of: " + poolNames(d)}
+}
+
+func poolNames(d config.Deployment) string {
+	names := make([]string, len(d.Pools))
+	for i, p := range d.Pools {
+		names[i] = p.Name
+	}
+	return strings.Join(names, ", ")
 }
 
 func logger(f flags, w io.Writer) (*slog.Logger, error) {

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -22,7 +23,8 @@ const (
 func Serve(ctx context.Context, d config.Deployment, model string, secrets secret.Store, log *slog.Logger) (config.Deployment, error) {
 	if len(d.Pools) > 0 {
 		if model != "" && !serves(d.Pools, model) {
-			return d, fault.New(fault.Invalid, "the config declares pools, and none of them serves the model %q", model)
+			return d, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the config declares pools, and none of them serves the model %q", model),
+				Remedy: "add a [[pool]] for it, or leave --model out"}
 		}
 		return d, nil
 	}

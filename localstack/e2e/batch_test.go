@@ -177,17 +177,23 @@ func TestResumeUnderAnotherModelIsRefused(t *testing.T) {
 	wantSame(t, readOutcome(t, b.path("out")), want)
 }
 
-// A dry run counts the items, warns of bad lines, and asks nobody.
+// A dry run counts the items, fails on bad lines as the run would, and asks
+// nobody.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	b := newBatch(t, motley(32), "http://127.0.0.1:1/v1", "[workers]\ncount = 3\n")
 	p := b.infer("--dry-run")
-	p.wantExit(0)
-	if want := "dry-run OK: model=fake inputs=32 workers=3\n"; p.said() != want {
+	p.wantExit(1)
+	if want := "dry-run: model=fake inputs=32 bad=4 workers=3\n"; p.said() != want {
 		t.Errorf("it says %q, want %q", p.said(), want)
 	}
-	p.wantComplaint("warning", "in/prompts.jsonl:")
+	p.wantComplaint("warning", "in/prompts.jsonl:", "4 of 32 lines can't be asked (correct them")
 	if _, err := os.Stat(b.path("out")); !os.IsNotExist(err) {
 		t.Errorf("a dry run left something: %v", err)
+	}
+	good := newBatch(t, simple(3), "http://127.0.0.1:1/v1", "").infer("--dry-run")
+	good.wantExit(0)
+	if want := "dry-run OK: model=fake inputs=3 workers=1\n"; good.said() != want {
+		t.Errorf("of good lines it says %q, want %q", good.said(), want)
 	}
 }

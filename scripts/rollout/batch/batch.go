@@ -95,7 +95,8 @@ func RunID(outputDir, resume string) (identity.RunID, error) {
 	if resume != "" {
 		id := identity.RunID(resume)
 		if !id.Valid() {
-			return "", fault.New(fault.Invalid, "--resume %q is no run id: that has 26 characters, such as 01JD2ZQ4T5W0M1X9YB7R3K8CVE", resume)
+			return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("--resume %q is no run id: that has 26 characters, such as 01JD2ZQ4T5W0M1X9YB7R3K8CVE", resume),
+				Remedy: "leave --resume out to go on with the run of output.dir"}
 		}
 		return id, nil
 	}

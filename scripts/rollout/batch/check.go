@@ -18,6 +18,7 @@ import (
 // Report is what a check of the inputs found.
 type Report struct {
 	Items    uint64
+	Bad      int      // of them, those that could not be asked
 	Warnings []string // bad lines, bounded
 }
 
@@ -27,20 +28,19 @@ const maxWarnings = 20
 // Check reads every line of every file, as the run would.
 func Check(ctx context.Context, c config.Infer, files []string) (Report, error) {
 	var r Report
-	bad := 0
 	name := dialect.Name(c.Input.Dialect)
 	for _, f := range files {
-		if err := r.file(ctx, f, &name, &bad); err != nil {
+		if err := r.file(ctx, f, &name); err != nil {
 			return r, fault.Wrap(err, "%s", f)
 		}
 	}
-	if bad > maxWarnings {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("and %d more bad lines", bad-maxWarnings))
+	if r.Bad > maxWarnings {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("and %d more bad lines", r.Bad-maxWarnings))
 	}
 	return r, nil
 }
 
-func (r *Report) file(ctx context.Context, path string, name *dialect.Name, bad *int) error {
+func (r *Report) file(ctx context.Context, path string, name *dialect.Name) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fault.As(fault.Invalid, err, "open")
@@ -77,7 +77,7 @@ func (r *Report) file(ctx context.Context, path string, name *dialect.Name, bad 
 		}
 		r.Items++
 		if err := checkLine(*name, l); err != nil {
-			if *bad++; *bad <= maxWarnings {
+			if r.Bad++; r.Bad <= maxWarnings {
 				r.Warnings = append(r.Warnings, fmt.Sprintf("%s:%d: %v", path, l.Number, err))
 			}
 		}
@@ -86,7 +86,7 @@ func (r *Report) file(ctx context.Context, path string, name *dialect.Name, bad 
 
 func checkLine(name dialect.Name, l jsonl.Line) error {
 	if l.TooLong {
-		return fault.New(fault.Invalid, "the line has %d bytes, more than 16 MiB", l.Length)
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the line has %d bytes, more than 16 MiB", l.Length), Remedy: "shorten it or split it"}
 	}
 	_, err := dialect.Parse(name, l.Bytes)
 	return err

@@ -489,3 +489,36 @@ func (s *syncBuffer) String() string {
 	defer s.mu.Unlock()
 	return s.b.String()
 }
+
+func TestErrorsNameTheirRemedy(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runA, "nightly", time.Minute, run.Ending)
+	b.has(runB, "weekly", time.Hour, run.Completed)
+	folder, csv := t.TempDir(), b.file("x.csv", "a,b\n")
+	batch := b.file("batch.toml", "[model]\nuri = \"m\"\n[engine]\nurl = \"mock\"\n[input]\nglob = \"none/*.jsonl\"\n[output]\ndir = \""+filepath.ToSlash(t.TempDir())+"/out\"\n")
+	for _, c := range []struct {
+		code   int
+		remedy string
+		args   []string
+	}{
+		{1, "wait for its end: `rollout status` shows it", []string{"pause", "nightly", "--dir", b.dir}},
+		{1, "submit its input again for a new run", []string{"resume", "weekly", "--dir", b.dir}},
+		{2, "shorten it", []string{"stop", "nightly", "--reason", strings.Repeat("x", 600), "--dir", b.dir}},
+		{2, "remove them", []string{"stop", "nightly", "--reason", "a\tb", "--dir", b.dir}},
+		{1, "`rollout status` lists the runs", []string{"explain", "nobody", "--dir", b.dir}},
+		{2, "name the file that --events-file of `rollout up` named", []string{"explain", "weekly", "--events-file", "/nowhere", "--dir", b.dir}},
+		{2, "name a file of JSON lines that this user may read", []string{"submit", "/nowhere.jsonl", "--dir", b.dir}},
+		{2, "write the prompts to a file first", []string{"submit", folder, "--dir", b.dir}},
+		{2, "end its name in .jsonl", []string{"submit", csv, "--dir", b.dir}},
+		{2, "examples/batch.toml shows one", []string{"infer", "batch", "--config", "/nowhere.toml"}},
+		{2, "input.glob", []string{"infer", "batch", "--config", batch, "--dry-run"}},
+		{2, "name a file that can be written with -o", []string{"bundle", "weekly", "-o", "/nowhere/x.tar.gz", "--dir", b.dir}},
+		{2, "use one of: default", []string{"worker", "--dir", b.dir, "--engine", "mock", "--pool", "other"}},
+	} {
+		r := rollout(t.Context(), c.args...)
+		if r.code != c.code || !strings.Contains(r.err, c.remedy) || strings.Count(r.err, "rollout: ") != 1 {
+			t.Errorf("%q: exit code %d, want %d, with %q:\n%s", c.args, r.code, c.code, c.remedy, r.err)
+		}
+	}
+}

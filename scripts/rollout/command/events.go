@@ -21,7 +21,7 @@ const maxEvents = 20
 func eventsOf(ctx context.Context, path string, x api.Explanation) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fault.As(fault.Invalid, err, "read the events")
+		return nil, &fault.Error{Kind: fault.Invalid, Op: "read the events", Err: err, Remedy: "name the file that --events-file of `rollout up` named"}
 	}
 	defer f.Close() // read only: nothing can be lost
 	id, items, shards := about(x)

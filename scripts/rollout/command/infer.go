@@ -53,7 +53,7 @@ func inferCommand(e *Env) *cobra.Command {
 	fs.StringVar(&f.resume, "resume", "", "the `run` to go on with")
 	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, or mock; [engine] of the config if left out")
 	fs.IntVar(&f.workers, "workers", 0, "worker processes; [workers] count of the config if 0")
-	fs.BoolVar(&f.dryRun, "dry-run", false, "check the config and every input line; ask no engine")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "check the config and every input line; ask no engine; exit with 1 if lines are bad")
 	f.watch.Flags(fs)
 	parent.AddCommand(c)
 	return parent
@@ -84,7 +84,7 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 func (e *Env) inferConfig(c *cobra.Command, f inferFlags) (config.Infer, error) {
 	src, err := local.ReadConfig(f.config)
 	if err != nil {
-		return config.Infer{}, fault.As(fault.Invalid, err, "--config")
+		return config.Infer{}, &fault.Error{Kind: fault.Invalid, Op: "--config", Err: err, Remedy: "name the batch's config: examples/batch.toml shows one"}
 	}
 	cfg, err := config.ParseInfer(f.config, src)
 	if err != nil {
@@ -107,6 +107,13 @@ func (e *Env) dryRun(ctx context.Context, cfg config.Infer, files []string) erro
 		if _, err := fmt.Fprintf(e.Err, "warning: %s\n", w); err != nil {
 			return err
 		}
+	}
+	if report.Bad > 0 {
+		if _, err := fmt.Fprintf(e.Out, "dry-run: model=%s inputs=%d bad=%d workers=%d\n", cfg.Model.URI, report.Items, report.Bad, cfg.Workers.Count); err != nil {
+			return err
+		}
+		return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%d of %d lines can't be asked", report.Bad, report.Items),
+			Remedy: "correct them; without --dry-run they become error lines, and all others are answered"}
 	}
 	_, err = fmt.Fprintf(e.Out, "dry-run OK: model=%s inputs=%d workers=%d\n", cfg.Model.URI, report.Items, cfg.Workers.Count)
 	return err

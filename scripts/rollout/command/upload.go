@@ -50,22 +50,26 @@ func checkUpload(dir, file, configPath string) (upload, error) {
 func checkFile(path string) error {
 	info, err := os.Stat(path) // before it is opened: opening a pipe would wait for its writer
 	if err == nil && !info.Mode().IsRegular() {
-		return fault.New(fault.Invalid, "%s is not a regular file", path)
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is not a regular file", path), Remedy: "write the prompts to a file first"}
 	}
 	if err != nil {
-		return fault.As(fault.Invalid, err, "read the prompts")
+		return unreadable(err)
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return fault.As(fault.Invalid, err, "read the prompts")
+		return unreadable(err)
 	}
 	defer f.Close() // read only: nothing can be lost
 	head := make([]byte, jsonl.SniffLen)
 	n, err := io.ReadFull(f, head)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-		return fault.As(fault.Invalid, err, "read the prompts")
+		return unreadable(err)
 	}
 	return checkHead(path, head[:n])
+}
+
+func unreadable(err error) error {
+	return &fault.Error{Kind: fault.Invalid, Op: "read the prompts", Err: err, Remedy: "name a file of JSON lines that this user may read"}
 }
 
 // packed are the first bytes of what a name promises.
