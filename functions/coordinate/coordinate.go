@@ -254,13 +254,15 @@ func (c *Coordinator) save(ctx context.Context, l *loaded, next run.State) error
 // lost are the shards that a step from a to b sends again because they were
 // lost. What is no news in a is none.
 func lost(a, b run.State, evs []run.Event) (out []observe.ShardLost) {
+	told := map[int]bool{}
 	for _, e := range evs {
-		if e.Kind != run.ShardLost {
+		if e.Kind != run.ShardLost || told[e.Shard] {
 			continue
 		}
 		before, sent := a.InFlight.Generation(e.Shard)
 		after, _ := b.InFlight.Generation(e.Shard)
 		if sent && before == e.Generation && after > before {
+			told[e.Shard] = true
 			out = append(out, observe.ShardLost{Run: b.Run, Shard: e.Shard, Generation: e.Generation, Reason: e.Why})
 		}
 	}

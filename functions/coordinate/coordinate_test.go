@@ -1,10 +1,12 @@
 package coordinate_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -23,6 +25,7 @@ import (
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/memory"
+	"rollout/shared/observe"
 	"rollout/shared/queue"
 	"rollout/shared/record"
 )
@@ -127,6 +130,23 @@ func TestALostShardIsSentAgainAheadOfAllWork(t *testing.T) {
 	again := d.received(host.UrgentQueue("default"))
 	if len(again) != 1 || again[0].(events.Work).Shard != 1 || again[0].(events.Work).Generation != 1 {
 		t.Errorf("sent again: %+v", again)
+	}
+}
+
+// Reclaim reports a lost shard at every scan until it is sent again: who
+// watches hears of it once.
+func TestALostShardIsToldOnce(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, 3, 2)
+	var told bytes.Buffer
+	d.Watch.Events = observe.NewEmitter(&told, d.Clock, d.Log)
+	c := d.coordinator()
+	d.tell(c, look)
+	lost := events.ShardLost{Run: string(id), Shard: 1, Worker: "w1", Reason: "holder_dead"}
+	d.tell(c, lost, lost)
+	d.tell(c, lost) // late
+	if got := told.String(); strings.Count(got, `"shard_lost"`) != 1 || !strings.Contains(got, `"shard":1,"generation":0,"reason":"holder_dead"`) {
+		t.Errorf("told:\n%s", got)
 	}
 }
 

@@ -47,6 +47,7 @@ type installation struct {
 	dir     string
 	engine  string
 	workers int
+	args    []string // more of up's
 	up      *process
 	url     string // of the API
 	log     string // of the processes before this one
@@ -76,7 +77,7 @@ func (i *installation) start() {
 	if i.up != nil {
 		i.log += i.up.complained()
 	}
-	i.up = launch(i.t, rollout, "up", "--dir", i.dir, "--engine", i.engine, "--workers", strconv.Itoa(i.workers), "--listen", "127.0.0.1:0")
+	i.up = launch(i.t, rollout, append([]string{"up", "--dir", i.dir, "--engine", i.engine, "--workers", strconv.Itoa(i.workers), "--listen", "127.0.0.1:0"}, i.args...)...)
 	eventually(i.t, "rollout is up", func() bool {
 		m := isUp.FindStringSubmatch(i.up.complained())
 		if m == nil {

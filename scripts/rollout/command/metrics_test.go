@@ -137,6 +137,7 @@ func TestUpIsNotReadyWithoutItsEngine(t *testing.T) {
 	if code, text := s.get(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, `"ready":false`) {
 		t.Errorf("/readyz answers %d %s", code, text)
 	}
+	s.until(t, "/metrics", `rollout_server_up{server="http://127.0.0.1:9/v1"} `)
 	if code, text := s.get(t, "/healthz"); code != http.StatusOK {
 		t.Errorf("/healthz answers %d %s: starting it again would not help", code, text)
 	}
