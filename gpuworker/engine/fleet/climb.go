@@ -38,7 +38,9 @@ type climb struct {
 	held    int       // windows left to hold
 	hold    int       // windows of the next hold
 	ceiling int       // the server refused more than that; 0 if it never did
-	queues  bool      // the server queues requests
+	tells   bool      // the server tells its queue
+	fresh   bool      // it has told it at this limit
+	queues  bool      // it queues requests
 	evicted float64   // its count of preempted requests; negative if not known
 	calm    time.Time // when a refusal is of another crowd than the last
 }
@@ -68,9 +70,10 @@ func newClimb(least, most, start int) *climb {
 
 // measured takes a window in.
 func (c *climb) measured(m measure) {
-	if m.inFlight < used*float64(c.limit) || m.goodput <= 0 {
+	if m.inFlight < used*float64(c.limit) || m.goodput <= 0 || c.tells && !c.fresh {
 		return
 	}
+	c.fresh = false
 	switch {
 	case c.bestAt == 0 && c.trying == 0:
 		c.keep(m)
@@ -178,6 +181,7 @@ func (c *climb) lower(to float64, then int) {
 func (c *climb) told(v engine.Vitals, inFlight int) {
 	thrashes := c.evicted >= 0 && v.Preempted > c.evicted || v.Cache > cacheMax && v.Waiting > 0
 	c.evicted = v.Preempted
+	c.tells, c.fresh = v.Running >= 0 && v.Waiting >= 0, true
 	c.queues = v.Running > 0 && v.Waiting > queueOK*v.Running+1
 	switch {
 	case inFlight > c.limit: // it is being lowered
