@@ -16,7 +16,7 @@ func main() {
 	if embedded.RunProbe(os.Args) {
 		return
 	}
-	process.TuneMemory()
+	process.TuneMemory(embedded.MemoryLimit())
 	code, err := cli.Main(context.Background(), "gpuworker", os.Args[1:], os.Stderr)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "gpuworker: %v\n", err)

@@ -14,12 +14,22 @@ const (
 )
 
 // TuneMemory sets the collector up for a process of the product, unless its
-// environment does.
-func TuneMemory() {
+// environment does. allowed is what its machine or container lets it have, in
+// bytes; 0 is no limit.
+func TuneMemory(allowed uint64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
+		debug.SetMemoryLimit(limitWithin(allowed))
 	}
+}
+
+// limitWithin leaves a quarter of what is allowed to what the collector does
+// not count: SQLite's memory, stacks, the program itself.
+func limitWithin(allowed uint64) int64 {
+	if allowed == 0 || allowed/4*3 > memoryLimit {
+		return memoryLimit
+	}
+	return int64(allowed / 4 * 3)
 }

@@ -55,7 +55,7 @@ func BenchmarkServer(b *testing.B) {
 }
 
 func benchmarkRun(b *testing.B, size int, engine, model string) {
-	process.TuneMemory()
+	process.TuneMemory(0)
 	dir := b.TempDir()
 	src := filepath.Join(b.TempDir(), "prompts.jsonl")
 	if err := prompts.Write(src, b.N, size); err != nil {

@@ -15,7 +15,7 @@ func main() {
 	if embedded.RunProbe(os.Args) {
 		return
 	}
-	process.TuneMemory()
+	process.TuneMemory(embedded.MemoryLimit())
 	os.Exit(command.Main(context.Background(), os.Args[1:], command.Env{
 		Out:    os.Stdout,
 		Err:    os.Stderr,

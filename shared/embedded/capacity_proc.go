@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"io"
 	"io/fs"
+	"os"
 	"math"
 	"path"
 	"strconv"
@@ -46,6 +47,13 @@ func meminfoTotal(files fs.FS) (uint64, error) {
 		}
 	}
 	return 0, fault.New(fault.Corrupt, "/proc/meminfo has no MemTotal")
+}
+
+// MemoryLimit is how much memory this process's control group allows, in bytes;
+// 0 is no limit.
+func MemoryLimit() uint64 {
+	_, memory := groupLimits(os.DirFS("/"))
+	return memory
 }
 
 // groupLimits returns the CPUs and bytes of memory that this process's control
