@@ -20,10 +20,10 @@ const (
 
 // Calm returns a handler that tells a lasting trouble now and then instead of
 // each time it is met. A trouble is a warning or error with an error of the
-// world around: a disk that is full or read-only, a store or server that is
-// away. It is told at once; the same message about the same run, with an error
-// of the same kind, is then held back for a while, and the next line says in
-// `held` how many were. Everything else passes.
+// world around: a disk that is full, read-only or damaged, a store or server
+// that is away. It is told at once; the same message about the same run, with
+// an error of the same kind, is then held back for a while, and the next line
+// says in `held` how many were. Everything else passes.
 func Calm(h slog.Handler) slog.Handler {
 	return &calm{Handler: h, complaints: &complaints{last: map[complaint]*told{}}}
 }
@@ -87,7 +87,7 @@ func (c *calm) Handle(ctx context.Context, r slog.Record) error {
 // mends something.
 func ofTheWorld(k fault.Kind) bool {
 	switch k {
-	case fault.Exhausted, fault.Denied, fault.Unavailable, fault.Throttled:
+	case fault.Exhausted, fault.Denied, fault.Unavailable, fault.Throttled, fault.Corrupt:
 		return true
 	}
 	return false
