@@ -9,7 +9,9 @@ package process
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -66,7 +68,10 @@ func Run(ctx context.Context, o Options) error {
 	asked := listen(ctx, o.Leave)
 	for fenced := o.Patient; ; {
 		err := once(ctx, o, asked, watched, machine)
+		wait := rest
 		switch {
+		case errors.Is(err, errSkewed):
+			wait = compareAgain
 		case fault.Is(err, fault.Fenced):
 			fenced = true
 		case fenced && passes(err): // what cost it its lease is not over yet
@@ -79,7 +84,7 @@ func Run(ctx context.Context, o Options) error {
 			return err
 		case <-asked.leave: // it holds nothing any more
 			return nil
-		case <-time.After(rest):
+		case <-time.After(wait):
 		}
 	}
 }
@@ -113,6 +118,10 @@ func once(ctx context.Context, o Options, asked *request, e watchedEngine, machi
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, d := o.Deployment.Worker, o.Deployment
+	skew := d.Health.SkewBudget.Std()
+	if err := compareClocks(ctx, o.Ports, skew); err != nil {
+		return err
+	}
 	exec := infer.New(infer.Config{Engine: e, Clock: o.Ports.Clock, Log: o.Ports.Log, OnItem: samples(ctx, o.Ports),
 		Progress: w.ProgressTimeout.Std(), Request: w.RequestTimeout.Std(), Patience: patience})
 	loop := worker.New(o.Ports, worker.Config{
@@ -128,11 +137,17 @@ func once(ctx context.Context, o Options, asked *request, e watchedEngine, machi
 		}
 	}()
 	go e.follow(ctx, loop)
+	var off atomic.Pointer[error]
+	go watchClock(ctx, o.Ports, skew, loop, &off)
 	if o.Machine != nil {
 		go loop.Heed(ctx, o.Machine.Notices(ctx))
 		go watchGPUs(ctx, o.Machine, o.Ports.Log, loop.Drain)
 	}
-	return loop.Run(ctx)
+	err := loop.Run(ctx)
+	if why := off.Load(); err == nil && why != nil {
+		return *why
+	}
+	return err
 }
 
 // patience is how long an engine may be away before its shards go back to be

@@ -1,10 +1,12 @@
 package process_test
 
 import (
+	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -79,6 +81,51 @@ func TestAWorkerOutlivesAFullDisk(t *testing.T) {
 		wait(3 * time.Second)
 		if n := beats(t, docs); n < 2 {
 			t.Errorf("%d workers have registered, want the first and its successor", n)
+		}
+		leave <- "the test ends"
+		if err := <-ended; err != nil {
+			t.Errorf("asked to leave, it ended with %v", err)
+		}
+	})
+}
+
+// skewed is a clock that somebody sets.
+type skewed struct{ off atomic.Int64 }
+
+func (c *skewed) Now() time.Time { return time.Now().Add(time.Duration(c.off.Load())) }
+
+// A worker whose clock differs from the store's takes no work and says so; one
+// that finds out later hands back what it has; both go on once the clock is
+// right.
+func TestAWorkerWhoseClockIsOffTakesNoWork(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		docs := memory.NewDocuments()
+		leave, ended := make(chan string, 1), make(chan error, 1)
+		var c skewed
+		var log bytes.Buffer
+		o := options(docs, leave)
+		o.Ports.Clock, o.Ports.Log = &c, slog.New(slog.NewTextHandler(&log, nil))
+		c.off.Store(int64(-3 * time.Second))
+		go func() { ended <- process.Run(t.Context(), o) }()
+		<-time.After(20 * time.Second)
+		if n := beats(t, docs); n != 0 || !strings.Contains(log.String(), "this machine's clock is 3s behind the store's") || !strings.Contains(log.String(), "NTP") {
+			t.Errorf("%d workers have registered; the log says\n%s", n, log.String())
+		}
+		c.off.Store(int64(200 * time.Millisecond)) // within the budget
+		<-time.After(10 * time.Second)
+		if n := beats(t, docs); n != 1 {
+			t.Errorf("%d workers have registered, want one", n)
+		}
+		c.off.Store(int64(2 * time.Second)) // not long enough for it to fence itself
+		<-time.After(70 * time.Second)
+		if !strings.Contains(log.String(), "its clock is off") || !strings.Contains(log.String(), "ahead of the store's") {
+			t.Errorf("the log says\n%s", log.String())
+		}
+		c.off.Store(0)
+		<-time.After(10 * time.Second)
+		if n := beats(t, docs); n != 2 {
+			t.Errorf("%d workers have registered, want a second", n)
 		}
 		leave <- "the test ends"
 		if err := <-ended; err != nil {

@@ -103,13 +103,15 @@ func TestAFullDisk(t *testing.T) {
 					}
 					return enough
 				})
-				fenced := i.times("worker_fenced")
 				d.fill()
-				eventually(t, "a worker fences itself", func() bool { return i.times("worker_fenced") > fenced })
+				eventually(t, "no worker can say any more that it lives", func() bool { return len(i.living()) == 0 })
 				d.free()
 			}
 			i.ends(id)
 			wantSame(t, i.outcome(id), want)
+			if i.times("worker_fenced") == 0 || i.times("worker starts anew") == 0 {
+				t.Error("no worker fenced itself and came back")
+			}
 			if !i.fullIsTold() {
 				t.Error("nobody says that the disk is full, and what to do")
 			}
