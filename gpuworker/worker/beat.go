@@ -41,8 +41,12 @@ func (w *Worker) beatLoop(ctx context.Context, cancel context.CancelCauseFunc) {
 
 // beat writes the heartbeat document once.
 func (w *Worker) beat(ctx context.Context) error {
-	w.beating.Lock()
-	defer w.beating.Unlock()
+	select {
+	case w.beating <- struct{}{}:
+		defer func() { <-w.beating }()
+	case <-ctx.Done():
+		return fault.As(fault.Canceled, ctx.Err(), "beat of worker %s", w.cfg.ID)
+	}
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timings.SelfFence)
 	defer cancel()
 	key := record.BeatKey(w.cfg.ID)

@@ -75,7 +75,7 @@ type Worker struct {
 	drain chan struct{} // closed when the worker must end in an orderly way
 
 	ownTurn chan struct{} // holds a value while a shard has, or wants, the turn
-	beating sync.Mutex    // one beat at a time: a later one never tells less
+	beating chan struct{} // holds a value during a beat: a later one never tells less
 
 	mu        sync.Mutex
 	started   time.Time
@@ -113,7 +113,7 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 	return &Worker{
 		Ports: p.From("worker/" + cfg.ID), cfg: cfg, exec: exec, index: ix,
 		lease: lease.New(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight), tally: tally{meter: p.Watch.Meter},
-		drain: make(chan struct{}), ownTurn: make(chan struct{}, 1), unready: true,
+		drain: make(chan struct{}), ownTurn: make(chan struct{}, 1), beating: make(chan struct{}, 1), unready: true,
 		started: now, state: health.Init, holds: map[holdKey]*hold{},
 		manifests: map[identity.RunID]record.Manifest{}, controls: map[identity.RunID]controlSeen{},
 		changed: make(chan struct{}, 1), perShard: usualShard, last: first,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 
@@ -138,6 +139,9 @@ func (s *scenario) expect(ctx context.Context, l line, place dialect.Place) (out
 	id := it.ItemID(s.model(), place.Item)
 	if l.class == fault.DuplicateID {
 		return nil, s.duplicate(l, place)
+	}
+	if l.class == fault.Poison {
+		return failed(it.OwnID(id), errors.New(quarantined))
 	}
 	a, err := answer(ctx, engine.Request{Endpoint: engine.Endpoint(it.Endpoint), Body: it.Body(nil, "mock", s.cfg.Sampling, id, 0)})
 	if err != nil {

@@ -23,6 +23,30 @@ type moody struct {
 func (m *moody) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
 	w := m.world
 	label := "engine/" + string(r.Body)
+	if w.venom == outside {
+		v, err := w.server.enter(ctx, r.Alone)
+		if err != nil {
+			return engine.Answer{}, err
+		}
+		a, err := m.answer(ctx, r, progress, label)
+		if deadly(r) && ctx.Err() == nil {
+			v.die(w)
+		}
+		if died := v.leave(); died != nil {
+			return engine.Answer{}, died
+		}
+		return a, err
+	}
+	if w.venom == inside && deadly(r) {
+		pause(ctx, w.dice.between(label, time.Millisecond, 900*time.Millisecond))
+		w.tracef("%s dies of a prompt", m.name)
+		m.die()
+	}
+	return m.answer(ctx, r, progress, label)
+}
+
+func (m *moody) answer(ctx context.Context, r engine.Request, progress func(), label string) (engine.Answer, error) {
+	w := m.world
 	pause(ctx, w.dice.between(label, time.Millisecond, 900*time.Millisecond))
 	if err := m.gate(ctx); err != nil {
 		return engine.Answer{}, err
@@ -46,7 +70,16 @@ func answer(ctx context.Context, r engine.Request) (engine.Answer, error) {
 }
 
 // Ready implements engine.Engine.
-func (m *moody) Ready(ctx context.Context) (string, error) { return "mock", m.gate(ctx) }
+func (m *moody) Ready(ctx context.Context) (string, error) {
+	s := &m.world.server
+	s.mu.Lock()
+	down := s.down
+	s.mu.Unlock()
+	if down {
+		return "", fault.New(fault.Unavailable, "the server is down")
+	}
+	return "mock", m.gate(ctx)
+}
 
 // Close implements engine.Engine.
 func (m *moody) Close() error { return nil }

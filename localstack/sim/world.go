@@ -59,6 +59,8 @@ type World struct {
 	chaos   chaos
 	audit   *audit
 	calm    atomic.Bool
+	venom   venom
+	server  server
 
 	bucket *memory.Bucket
 	docs   *memory.Documents
@@ -80,6 +82,7 @@ func newWorld(t testing.TB, seed uint64) *World {
 		bucket: memory.NewBucket(clock.System{}), docs: memory.NewDocuments(), queues: memory.NewQueues(clock.System{}),
 	}
 	w.audit = newAudit(w)
+	w.venom = w.poisoned()
 	level := func(name string, most float64) float64 { // a third of all worlds lack each kind of fault
 		return most * max(0, float64(d.below(name, 3))-0) / 2
 	}
@@ -142,10 +145,17 @@ func (w *World) control(ctx context.Context, name string) {
 // worker runs one worker at a time. Now and then it is drained, or frozen for
 // longer than its lease.
 func (w *World) worker(ctx context.Context, name string) {
+	shared := ""
+	if w.venom == outside {
+		shared = "server"
+	}
 	w.lives(ctx, name, func(p *process) {
+		if w.venom != harmless {
+			p.crashes = 0
+		}
 		ports := w.ports(p)
 		exec := infer.New(infer.Config{Engine: &moody{process: p}, Clock: p, Log: ports.Log, Progress: time.Minute, Patience: 5 * time.Second})
-		wk := worker.New(ports, worker.Config{ID: p.name, Pool: "default", Timings: w.timings, InFlight: 1 + w.dice.below("in flight/"+name, 16),
+		wk := worker.New(ports, worker.Config{ID: p.name, Pool: "default", Engine: shared, Timings: w.timings, InFlight: 1 + w.dice.below("in flight/"+name, 16),
 			Checkpoint: w.dice.between("checkpoint/"+name, time.Second, 20*time.Second), Drain: 5 * time.Second, Grace: 3 * time.Second},
 			input.NewIndex(ports.Blobs, ports.Docs), exec)
 		if w.unruly() && w.dice.chance("fate/"+name, 0.5) {
@@ -163,7 +173,11 @@ func (w *World) fate(p *process, wk *worker.Worker) {
 	if p.ctx.Err() != nil {
 		return
 	}
-	switch w.dice.below("what/"+p.name, 3) {
+	what := w.dice.below("what/"+p.name, 3)
+	if w.venom != harmless {
+		what = 0
+	}
+	switch what {
 	case 0:
 		wk.Drain("a notice")
 		wk.Drain("the same notice again")
