@@ -64,8 +64,8 @@ func want(m record.Manifest, text string) wanted {
 }
 
 // find returns the lines that are meant, in the order of the input. What is
-// planned is found through the plan, an id by reading the input: its memory is
-// bounded, its time is not.
+// planned is found through the plan; the rest, and lines without an id of
+// their own, by reading the input: its memory is bounded, its time is not.
 func (s *Service) find(ctx context.Context, p Progress, w wanted) ([]found, error) {
 	switch {
 	case w.item != nil:
@@ -87,6 +87,10 @@ func (s *Service) find(ctx context.Context, p Progress, w wanted) ([]found, erro
 		}
 		return s.lineOf(ctx, p, loc, func(l input.Line) bool { return l.Place.Line == w.line })
 	}
+	out, sure, err := s.findPlanned(ctx, p, w.text)
+	if err != nil || sure {
+		return out, err
+	}
 	n := 0
 	match := idMatcher(p.Manifest, w.text)
 	return s.scan(ctx, p, 0, func(l jsonl.Line, at dialect.Place) (hit, over bool) {
@@ -95,6 +99,37 @@ func (s *Service) find(ctx context.Context, p Progress, w wanted) ([]found, erro
 		}
 		return hit, n == maxFound
 	})
+}
+
+// findPlanned looks an id up in what the plan left. It is sure of what it finds
+// and, once all is planned, that no line has the id; but not of item ids, nor
+// where the plan's objects are gone.
+func (s *Service) findPlanned(ctx context.Context, p Progress, id string) (out []found, sure bool, err error) {
+	if p.Plan.Total == 0 {
+		return nil, false, nil
+	}
+	items, err := s.index.FindID(ctx, p.Manifest.Run, p.Plan, []byte(id), maxFound)
+	if fault.Is(err, fault.NotFound) {
+		return nil, false, nil
+	}
+	for _, item := range items {
+		loc, err := s.index.LocateItem(ctx, p.Manifest.Run, item)
+		if err != nil {
+			return nil, false, err
+		}
+		lines, err := s.lineOf(ctx, p, loc, func(l input.Line) bool { return l.Place.Item == item })
+		if err != nil {
+			return nil, false, err
+		}
+		out = append(out, lines...)
+	}
+	return out, p.Plan.Complete() && (len(out) > 0 || !isItemID(id)), err
+}
+
+// isItemID reports whether the text may be an item id in hex.
+func isItemID(text string) bool {
+	_, err := hex.DecodeString(text)
+	return err == nil && len(text) == hex.EncodedLen(len(identity.ContentID{}))
 }
 
 // lineOf reads the lines of a planned shard that match.
@@ -115,7 +150,7 @@ func (s *Service) lineOf(ctx context.Context, p Progress, loc input.Location, ma
 // item id of lines that have none.
 func idMatcher(m record.Manifest, text string) func(jsonl.Line, dialect.Place) bool {
 	name, id := dialect.Name(m.Dialect), []byte(text)
-	model, wantHex := modelOf(m), len(text) == hex.EncodedLen(len(identity.ContentID{}))
+	model, wantHex := modelOf(m), isItemID(text)
 	return func(l jsonl.Line, at dialect.Place) bool {
 		if bytes.Contains(l.Bytes, id) || bytes.IndexByte(l.Bytes, '\\') >= 0 { // it may be there escaped
 			if got, ok := dialect.ScanID(name, l.Bytes); ok && bytes.Equal(got, id) {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -249,6 +251,44 @@ func TestACopyIsExplainedByItsOriginal(t *testing.T) {
 		for item, want := range map[string]api.ItemState{"a": api.Answered, "b": api.Failed, "c": api.Answered, "d": api.Failed, "e": api.Answered} {
 			is(item, want, "is in runs/")
 			p.pointsAtItsRow(item, p.explained(id, item), o)
+		}
+	})
+}
+
+// partly is a bucket whose inputs nobody may read as a whole.
+type partly struct{ blob.Store }
+
+func (b partly) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	if strings.HasPrefix(key, record.Prompts) && o.Length == 0 {
+		return nil, blob.Info{}, fault.New(fault.Denied, "read %s as a whole", key)
+	}
+	return b.Store.Get(ctx, key, o)
+}
+
+func TestAnIDIsFoundWithoutReadingTheInput(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *product) {
+		p.configure("[shard]\nitems = 16")
+		p.functions()
+		p.work(setup{})
+		id := p.upload("prompts/x.jsonl", append(prompts(2000), "{\"id\":\"id-77\",\"prompt\":\"again\"}\n{\"id\":\"id-1000\",\"prompt\":\"again\"}\n{\"id\":\"id-77\",\"prompt\":\"and again\"}\n"...))
+		p.ended(id)
+		ports := p.ports
+		ports.Blobs = partly{ports.Blobs}
+		user := api.New(ports, p.deploy)
+		for item, want := range map[string][]uint64{"id-0": {0}, "id-1999": {1999}, "id-77": {77, 2000, 2002}, "id-1000": {1000, 2001}, "#5": {5}, "x.jsonl:7": {6}} {
+			x, err := user.Explain(t.Context(), id, item)
+			must(t, err)
+			var got []uint64
+			for _, it := range x.Items {
+				got = append(got, it.Item)
+			}
+			if !slices.Equal(got, want) || x.Items[0].State != api.Answered {
+				t.Errorf("%s: items %d, want %d", item, got, want)
+			}
+		}
+		if _, err := user.Explain(t.Context(), id, "nobody"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("an id that no line has: %v", err)
 		}
 	})
 }

@@ -22,8 +22,8 @@ func explainCommand(e *Env) *cobra.Command {
 		Short: "Tell why a run is slow or stuck, or where one of its items is",
 		Long: "Tells what happened to a run, what holds it up or bounds its speed, and what happens next; or that of one item.\n\n" +
 			"RUN is a run's id, an unambiguous beginning of it, or a name: then the newest run of that name.\n" +
-			"ITEM is the id in its line, an item id (in hex), '#' and its index from 0, or FILE:LINE. An id is looked for by\n" +
-			"reading the input, which takes its time for a large one.",
+			"ITEM is the id in its line, an item id (in hex), '#' and its index from 0, or FILE:LINE. What the plan does not\n" +
+			"know is looked for by reading the input, which takes its time for a large one.",
 		Args: arguments(1, "RUN", "ITEM"),
 	}
 	dir := dirFlag(c)
