@@ -34,7 +34,7 @@ type climb struct {
 	bestAt  int       // its limit; 0 if nothing is known
 	trying  int       // +1 more, -1 less, 0 holding
 	first   float64   // the first step to more
-	next    int       // what is tried after the hold
+	turned  bool      // less is tried since more was not worth it
 	held    int       // windows left to hold
 	hold    int       // windows of the next hold
 	ceiling int       // the server refused more than that; 0 if it never did
@@ -132,8 +132,8 @@ func (c *climb) try(way int, factor float64) {
 // yet, and holds.
 func (c *climb) reject() {
 	c.limit = c.bestAt
-	if c.trying > 0 && c.next != +1 {
-		c.next = +1
+	if c.trying > 0 && !c.turned {
+		c.turned = true
 		c.try(-1, 1)
 		return
 	}
@@ -142,7 +142,7 @@ func (c *climb) reject() {
 
 // settle holds the limit for some windows.
 func (c *climb) settle() {
-	c.trying, c.next, c.held = 0, 0, c.hold
+	c.trying, c.turned, c.held = 0, false, c.hold
 	c.hold = min(2*c.hold, lastHold)
 }
 
@@ -174,7 +174,7 @@ func (c *climb) refused(now time.Time, inFlight int) {
 // lower sets a limit that is not known yet, and what is tried then.
 func (c *climb) lower(to float64, then int) {
 	c.limit = min(max(int(to), c.min), c.max)
-	c.bestAt, c.trying, c.first, c.next = 0, then, 1.25, 0
+	c.bestAt, c.trying, c.first, c.turned = 0, then, 1.25, false
 }
 
 // told takes in what the server tells of itself, with so many in flight.

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -284,13 +282,4 @@ func (f *Fleet) Close() error {
 	}
 	f.work.Wait()
 	return errors.Join(errs...)
-}
-
-// String names the servers.
-func (f *Fleet) String() string {
-	names := make([]string, len(f.servers))
-	for i, s := range f.servers {
-		names[i] = s.Name
-	}
-	return fmt.Sprintf("fleet of %s", strings.Join(names, ", "))
 }

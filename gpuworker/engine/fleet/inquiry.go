@@ -85,7 +85,7 @@ func (f *Fleet) throttled(s *server, err error) error {
 	return err
 }
 
-// over is an inquiry that needs no waiting for.
+// overInquiry is one that needs no waiting for.
 func overInquiry() *inquiry {
 	q := &inquiry{make(chan struct{})}
 	close(q.done)
@@ -108,7 +108,7 @@ func (f *Fleet) inquire(s *server, body []byte, why error, patience time.Duratio
 	question := questionFor(body)
 	f.work.Go(func() {
 		defer close(q.done)
-		became := f.become(s, question, patience)
+		became := f.findOut(s, question, patience)
 		f.conclude(s, became)
 		if became != works {
 			f.work.Go(func() { f.recover(s, question) })
@@ -146,10 +146,10 @@ func (f *Fleet) conclude(s *server, b became) {
 	}
 }
 
-// become asks a server what it tells of itself, and a question, up to three
+// findOut asks a server what it tells of itself, and a question, up to three
 // times. Signs of work on requests are an answer, too. Who has not answered the
 // question in time may have much to do, unless patience was for a hang.
-func (f *Fleet) become(s *server, question engine.Request, patience time.Duration) became {
+func (f *Fleet) findOut(s *server, question engine.Request, patience time.Duration) became {
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
 	defer cancel()
 	signs := s.signs.Load()
