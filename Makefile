@@ -59,6 +59,9 @@ microbench: ## run the benchmarks of single packages (BENCH=pattern)
 fuzz: ## fuzz every parser for FUZZTIME each
 	@GO="$(GO)" bash scripts/fuzz/fuzz.sh $(FUZZTIME)
 
+vuln: ## look up known vulnerabilities in what the programs call
+	@GO="$(GO)" bash scripts/vuln/vuln.sh
+
 sim: ## simulate the whole system with faults (SEED=n repeats one history)
 	$(GO) test -count=1 -timeout 10m -v -run TestSimulation $(SIM_PKG) $(if $(SEED),-args -seed $(SEED))
 
@@ -68,4 +71,4 @@ generate: ## write the JSON Schemas of events anew
 clean: ## remove what was built and run here
 	rm -rf bin out/demo coverage.out
 
-.PHONY: help preflight build run test test-peers race smoke lint bench bench-compare microbench fuzz sim generate clean
+.PHONY: help preflight build run test test-peers race smoke lint bench bench-compare microbench fuzz vuln sim generate clean
