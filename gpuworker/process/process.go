@@ -110,8 +110,10 @@ func listen(ctx context.Context, reasons <-chan string) *request {
 }
 
 // passes reports whether a fault ends without this process: a store that is
-// away, or a disk that somebody makes room on.
-func passes(err error) bool { return fault.Retriable(err) || fault.Is(err, fault.Exhausted) }
+// away or takes too long, or a disk that somebody makes room on or writable.
+func passes(err error) bool {
+	return fault.Retriable(err) || fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Denied) || errors.Is(err, context.DeadlineExceeded)
+}
 
 // once runs one worker.
 func once(ctx context.Context, o Options, asked *request, e watchedEngine, machine record.Machine) error {

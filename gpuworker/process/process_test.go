@@ -22,22 +22,33 @@ import (
 	"rollout/shared/memory"
 )
 
-// full is a document store whose disk can be full.
+// full is a document store whose disk can be full, or ill in another way.
 type full struct {
 	document.Store
-	is atomic.Bool
+	is  atomic.Bool
+	ill func(ctx context.Context) error // nil is full
+}
+
+func (f *full) trouble(ctx context.Context) error {
+	if !f.is.Load() {
+		return nil
+	}
+	if f.ill != nil {
+		return f.ill(ctx)
+	}
+	return fault.New(fault.Exhausted, "the disk is full")
 }
 
 func (f *full) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
-	if f.is.Load() {
-		return "", fault.New(fault.Exhausted, "the disk is full")
+	if err := f.trouble(ctx); err != nil {
+		return "", err
 	}
 	return f.Store.Create(ctx, key, value)
 }
 
 func (f *full) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
-	if f.is.Load() {
-		return "", fault.New(fault.Exhausted, "the disk is full")
+	if err := f.trouble(ctx); err != nil {
+		return "", err
 	}
 	return f.Store.Replace(ctx, key, value, rev)
 }
@@ -60,33 +71,46 @@ func beats(t *testing.T, docs document.Store) int {
 	return len(found)
 }
 
-func TestAWorkerOutlivesAFullDisk(t *testing.T) {
+func TestAWorkerOutlivesWhatCostItItsLease(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		docs := &full{Store: memory.NewDocuments()}
-		leave := make(chan string, 1)
-		ended := make(chan error, 1)
-		go func() { ended <- process.Run(t.Context(), options(docs, leave)) }()
-		wait := func(d time.Duration) {
-			select {
-			case err := <-ended:
-				t.Fatalf("the worker ended: %v", err)
-			case <-time.After(d):
-			}
+	for name, ill := range map[string]func(context.Context) error{
+		"a full disk":      nil,
+		"a read-only disk": func(context.Context) error { return fault.New(fault.Denied, "the disk is read-only") },
+		"a store that hangs, as when somebody holds its lock": func(ctx context.Context) error {
+			<-ctx.Done()
+			return fault.As(fault.Canceled, context.Cause(ctx), "wait for the store")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { outlives(t, &full{Store: memory.NewDocuments(), ill: ill}) })
+		})
+	}
+}
+
+func outlives(t *testing.T, docs *full) {
+	leave := make(chan string, 1)
+	ended := make(chan error, 1)
+	go func() { ended <- process.Run(t.Context(), options(docs, leave)) }()
+	wait := func(d time.Duration) {
+		select {
+		case err := <-ended:
+			t.Fatalf("the worker ended: %v", err)
+		case <-time.After(d):
 		}
-		wait(2 * time.Second)
-		docs.is.Store(true) // longer than a lease lasts: it starts anew, and can't register
-		wait(30 * time.Second)
-		docs.is.Store(false)
-		wait(3 * time.Second)
-		if n := beats(t, docs); n < 2 {
-			t.Errorf("%d workers have registered, want the first and its successor", n)
-		}
-		leave <- "the test ends"
-		if err := <-ended; err != nil {
-			t.Errorf("asked to leave, it ended with %v", err)
-		}
-	})
+	}
+	wait(2 * time.Second)
+	docs.is.Store(true) // longer than a lease lasts: it starts anew, and can't register
+	wait(30 * time.Second)
+	docs.is.Store(false)
+	wait(6 * time.Second)
+	if n := beats(t, docs); n < 2 {
+		t.Errorf("%d workers have registered, want the first and its successor", n)
+	}
+	leave <- "the test ends"
+	if err := <-ended; err != nil {
+		t.Errorf("asked to leave, it ended with %v", err)
+	}
 }
 
 // skewed is a clock that somebody sets.

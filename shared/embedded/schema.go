@@ -45,11 +45,11 @@ func makeFile(ctx context.Context, path string) (err error) {
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a creation that was cut off
 		return osFault(err, "remove %s", temp)
 	}
-	s, err := openSession(ctx, temp, "rwc", "synchronous(FULL)")
+	s, err := openSession(ctx, temp, "rwc", "journal_mode(OFF)", "synchronous(OFF)") // it is synced once, below, or thrown away
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(createSchema(ctx, s), s.close()); err != nil {
+	if err := errors.Join(createSchema(ctx, s), s.close(), syncFile(temp)); err != nil {
 		return err
 	}
 	if err := os.Rename(temp, path); err != nil {
