@@ -195,7 +195,9 @@ func (s *Shard) next() shard.Trial {
 // try has one trial: names its items, lets them be asked, and writes down what
 // came of it. false ends the trials.
 func (s *Shard) try(t shard.Trial, yield func(shard.Trial) bool) bool {
-	err := s.write(func(d shard.Doc) (shard.Doc, error) { return d.Clear(s.unanswered()).Name(s.holder, t.Items) })
+	err := s.write(func(d shard.Doc) (shard.Doc, error) {
+		return d.Clear(s.unanswered()).Name(s.holder, t.Items, s.outside)
+	})
 	if err != nil {
 		return false
 	}

@@ -34,8 +34,8 @@ import (
 type Config struct {
 	ID   string // names this process's worker, never used twice
 	Pool string
-	// Engine names the engine among those that workers share; "" if no other
-	// worker asks it. Only one worker at a time tries suspects at it.
+	// Engine names the engine among those that workers share; "" if it lives in
+	// this process. Only one worker at a time tries suspects at it.
 	Engine   string
 	Timings  health.Timings
 	InFlight int // requests at once; see SetInFlight

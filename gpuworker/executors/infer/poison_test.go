@@ -147,6 +147,7 @@ type ward struct {
 	host.Ports
 	t       *testing.T
 	server  *mortal
+	engine  string // its name; "" if it lives in the worker
 	shards  int
 	workers int
 }
@@ -155,7 +156,7 @@ const perShard = 100
 
 func newWard(t *testing.T, m *mortal, shards int, edit ...func(*record.Manifest)) *ward {
 	t.Helper()
-	w := &ward{t: t, server: m, shards: shards, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
+	w := &ward{t: t, server: m, engine: "server", shards: shards, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
 		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
 	mf := inputtest.Manifest(perShard)
 	for _, f := range edit {
@@ -169,7 +170,7 @@ func newWard(t *testing.T, m *mortal, shards int, edit ...func(*record.Manifest)
 func (w *ward) staff() (kill func()) {
 	w.workers++
 	cfg := infer.Config{Engine: w.server, Clock: w.Clock, Log: w.Log, Progress: 30 * time.Second, Patience: 10 * time.Second}
-	one := worker.New(w.Ports, worker.Config{ID: fmt.Sprintf("w%d", w.workers), Pool: "default", Engine: "server", Timings: host.Timings(config.DefaultDeployment().Health),
+	one := worker.New(w.Ports, worker.Config{ID: fmt.Sprintf("w%d", w.workers), Pool: "default", Engine: w.engine, Timings: host.Timings(config.DefaultDeployment().Health),
 		InFlight: 32, Checkpoint: time.Minute, Drain: 4 * time.Second, Grace: time.Second}, input.NewIndex(w.Blobs, w.Docs), infer.New(cfg))
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan struct{})
@@ -342,7 +343,7 @@ func TestC22AnEngineThatTakesItsWorkerAlong(t *testing.T) {
 				m := newMortal(c.items...)
 				w := newWard(t, m, 8)
 				var kill func()
-				m.restarts = 0
+				m.restarts, w.engine = 0, ""
 				m.onDeath = func() {
 					kill()
 					time.AfterFunc(time.Second, func() { // restarted by its supervisor

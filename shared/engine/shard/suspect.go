@@ -120,12 +120,13 @@ func groupSize(n, most int) int {
 }
 
 // Name names the items that are about to be asked in a trial: if the holder
-// vanishes meanwhile, they are to blame.
-func (d Doc) Name(h Holder, items []int) (Doc, error) {
+// vanishes meanwhile, they are to blame. outside says that the engine is another
+// process than the holder, which may well vanish without it.
+func (d Doc) Name(h Holder, items []int, outside bool) (Doc, error) {
 	if err := d.held(h, "trial"); err != nil {
 		return d, err
 	}
-	d.Solo = slices.Clone(items)
+	d.Solo, d.Outside = slices.Clone(items), outside
 	return d, nil
 }
 
@@ -140,7 +141,7 @@ func (d Doc) Died(h Holder, items []int, e Death) (Doc, error) {
 		d = d.blame(items, e.Alone && len(d.Solo) == 1)
 		d.LastDeath = e.Start
 	}
-	d.Solo = nil
+	d.Solo, d.Outside = nil, false
 	return d, nil
 }
 
@@ -166,9 +167,7 @@ func (d Doc) blame(items []int, alone bool) Doc {
 // it had named, else against all without a row once it is the second.
 func (d Doc) vanished() Doc {
 	if len(d.Solo) > 0 {
-		d = d.blame(d.Solo, len(d.Solo) == 1)
-		d.Solo = nil
-		return d
+		return d.blame(d.Solo, len(d.Solo) == 1 && !d.Outside)
 	}
 	if d.Vanished++; d.Vanished == Vanishings {
 		d.Suspects = interval.Of(interval.Range{Lo: 0, Hi: math.MaxInt32})
@@ -178,7 +177,7 @@ func (d Doc) vanished() Doc {
 
 // acquit forgets all suspicion: the shard is over.
 func (d Doc) acquit() Doc {
-	d.Suspects, d.Deaths, d.Solo, d.LastDeath, d.Vanished = interval.Set{}, nil, nil, "", 0
+	d.Suspects, d.Deaths, d.Solo, d.Outside, d.LastDeath, d.Vanished = interval.Set{}, nil, nil, false, "", 0
 	return d
 }
 

@@ -106,7 +106,7 @@ func TestPoisonAloneIsFound(t *testing.T) {
 				l.rows[trial.Items[0]] = true
 				continue
 			}
-			l.d, _ = l.d.Name(l.h, trial.Items)
+			l.d, _ = l.d.Name(l.h, trial.Items, false)
 			l.ask(trial.Items, true)
 		}
 
