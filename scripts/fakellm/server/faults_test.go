@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -80,6 +81,7 @@ func TestHangsAreWithAndWithoutHeaders(t *testing.T) {
 				ended = true
 			}()
 			time.Sleep(time.Hour)
+			synctest.Wait()
 			if ended || w.Flushed != headers || w.Body.Len() != 0 {
 				t.Errorf("%s: ended %v, headers %v, body %q", prompt, ended, w.Flushed, w.Body)
 			}
@@ -117,23 +119,25 @@ func TestAFrozenServerStaysHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, server.Config{Latency: time.Second, TokenLatency: time.Second, Faults: server.Faults{FreezeAfter: 2}})
 		ctx, leave := context.WithCancel(t.Context())
-		ended := 0
+		var ended atomic.Int64
 		ask := func(stream bool) {
 			body := fmt.Sprintf(`{"prompt":"x","stream":%v}`, stream)
 			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "POST", "/v1/completions", strings.NewReader(body)))
-			ended++
+			ended.Add(1)
 		}
 		go ask(false)
 		time.Sleep(10 * time.Second)
-		if ended != 1 {
-			t.Fatalf("%d answers before it froze", ended)
+		synctest.Wait()
+		if ended.Load() != 1 {
+			t.Fatalf("%d answers before it froze", ended.Load())
 		}
 		go ask(true)
 		time.Sleep(1500 * time.Millisecond) // in the middle of its words
 		go ask(false)
 		time.Sleep(time.Hour)
-		if running := metric(t, s, "num_requests_running"); ended != 1 || running != "2.0" {
-			t.Errorf("%d answers, %s running", ended, running)
+		synctest.Wait()
+		if running := metric(t, s, "num_requests_running"); ended.Load() != 1 || running != "2.0" {
+			t.Errorf("%d answers, %s running", ended.Load(), running)
 		}
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/health", nil))
@@ -142,8 +146,8 @@ func TestAFrozenServerStaysHealthy(t *testing.T) {
 		}
 		leave()
 		synctest.Wait()
-		if aborted := metric(t, s, `finished_reason="abort"`); ended != 3 || aborted != "2.0" {
-			t.Errorf("%d ended, %s aborted after the clients left", ended, aborted)
+		if aborted := metric(t, s, `finished_reason="abort"`); ended.Load() != 3 || aborted != "2.0" {
+			t.Errorf("%d ended, %s aborted after the clients left", ended.Load(), aborted)
 		}
 	})
 }
