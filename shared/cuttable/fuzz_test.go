@@ -68,7 +68,8 @@ func FuzzCut(f *testing.F) {
 		var table []byte
 		var n uint64
 		for i, r := range rows {
-			if r.Items > items || int64(r.Length) > limit && r.Items > 1 {
+			blanks := r.Lines > r.Items // they belong to the shard before them, however long
+			if r.Items > items || int64(r.Length) > limit && r.Items > 1 && !blanks {
 				t.Fatalf("row %d of %q is %+v, over %d items or %d bytes", i, file, r, items, limit)
 			}
 			n += uint64(r.Items)
