@@ -80,7 +80,7 @@ func (s *Service) Explain(ctx context.Context, id identity.RunID, item string) (
 		return e, err
 	}
 	if !e.Run.Phase.Ended() {
-		docs, err := s.shards(ctx, p.State, explainLooked)
+		docs, err := s.shards(ctx, p.State.Run, first(explainLooked, p.State.Open()))
 		if err != nil {
 			return e, err
 		}

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"rollout/shared/config"
 	"rollout/shared/document"
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
+	"rollout/shared/engine/interval"
 	"rollout/shared/engine/run"
 	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
@@ -158,7 +160,7 @@ func (s *Service) kept(ctx context.Context, p Progress) (uint64, error) {
 		}
 	}
 	var n uint64
-	docs, err := s.shards(ctx, p.State, maxKept)
+	docs, err := s.shards(ctx, p.State.Run, first(maxKept, mayHaveKept(p.State, s.ports.Clock.Now())))
 	for _, d := range docs {
 		if d.Checkpoint != nil && !held[d.Shard] {
 			n += uint64(max(0, d.Counts.OK+d.Counts.Failed))
@@ -167,27 +169,47 @@ func (s *Service) kept(ctx context.Context, p Progress) (uint64, error) {
 	return n, err
 }
 
-// shards reads the documents of the first open shards of a run that were
-// dispatched; one that has none is Pending.
-func (s *Service) shards(ctx context.Context, st run.State, most int) ([]shard.Doc, error) {
-	var numbers []int
-	for _, r := range st.Open() {
+// quick is how long a shard takes at most of which nobody need know how far it
+// is. Looking at hundreds of documents, several times a second, would cost a
+// fast run more than its coordination does.
+const quick = 10 * time.Second
+
+// mayHaveKept are the dispatched shards that may have rows in a checkpoint:
+// those that were sent some time ago, or again, and all of a run that stands
+// still.
+func mayHaveKept(st run.State, now time.Time) (ranges []interval.Range) {
+	for _, c := range st.InFlight.Chunks {
+		if st.Phase != run.Running || c.Generation > 0 || now.Sub(c.SentAt) >= quick {
+			ranges = append(ranges, c.Range)
+		}
+	}
+	return ranges
+}
+
+// first are the first numbers of the ranges.
+func first(most int, ranges []interval.Range) (numbers []int) {
+	for _, r := range ranges {
 		for n := r.Lo; n < r.Hi && len(numbers) < most; n++ {
 			numbers = append(numbers, n)
 		}
 	}
+	return numbers
+}
+
+// shards reads the documents of shards of a run; one that has none is Pending.
+func (s *Service) shards(ctx context.Context, id identity.RunID, numbers []int) ([]shard.Doc, error) {
 	var out []shard.Doc
 	for part := range slices.Chunk(numbers, document.MaxKeys) {
 		keys := make([]string, len(part))
 		for i, n := range part {
-			keys[i] = identity.ShardKey(st.Run, n)
+			keys[i] = identity.ShardKey(id, n)
 		}
 		docs, err := s.ports.Docs.GetMany(ctx, keys)
 		if err != nil {
-			return nil, fault.Wrap(err, "read the shards of run %s", st.Run)
+			return nil, fault.Wrap(err, "read the shards of run %s", id)
 		}
 		for i, raw := range docs {
-			d := shard.New(st.Run, part[i])
+			d := shard.New(id, part[i])
 			if err := decodeDoc(raw, &d); err != nil {
 				return nil, err
 			}

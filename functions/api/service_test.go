@@ -16,6 +16,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
+	"rollout/shared/engine/interval"
 	"rollout/shared/engine/run"
 	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
@@ -284,13 +285,23 @@ func TestAnnounceNamesTheRunOfTheUpload(t *testing.T) {
 	}
 }
 
+// Of shards that were sent a moment ago nobody has a checkpoint, and nobody
+// looks.
 func TestRowsInCheckpointsCountAsInHand(t *testing.T) {
 	t.Parallel()
+	for sent, want := range map[time.Duration]uint64{-time.Minute: 220, -time.Second: 120} {
+		testRowsInHand(t, noon.Add(sent), want)
+	}
+}
+
+func testRowsInHand(t *testing.T, sent time.Time, want uint64) {
+	t.Helper()
 	d := newDesk(t)
 	d.save(record.ManifestKey(runA), manifestOf(runA))
 	st := run.New(runA)
 	st.Phase, st.Items, st.Shards, st.Next, st.SavedAt = run.Running, 1000, 4, 3, noon
 	st.Done.Set.Add(0)
+	st.InFlight.Sent(interval.Range{Lo: 1, Hi: 3}, 0, sent)
 	d.save(record.CoordinatorKey(runA), st)
 	for n, state := range []shard.State{shard.Done, shard.Running, shard.Pending} {
 		doc := shard.New(runA, n)
@@ -300,7 +311,7 @@ func TestRowsInCheckpointsCountAsInHand(t *testing.T) {
 	d.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon,
 		Holds: []health.Held{{Run: runA, Shard: 1, Attempt: 1, Items: 256, Rows: 120}}})
 	s, err := d.Show(t.Context(), runA)
-	if err != nil || s.Items.InHand != 220 {
-		t.Errorf("%+v, %v: want the worker's 120 and the checkpoint's 100", s.Items, err)
+	if err != nil || s.Items.InHand != want {
+		t.Errorf("sent at %s: %+v, %v: want %d, the worker's 120 and what checkpoints have", sent, s.Items, err, want)
 	}
 }
