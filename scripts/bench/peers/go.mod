@@ -2,6 +2,8 @@ module rollout/scripts/bench/peers
 
 go 1.26.0
 
+toolchain go1.26.11
+
 require (
 	github.com/jackc/pgx/v5 v5.13.0
 	github.com/riverqueue/river v0.51.2
