@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollout/functions/api"
 	"rollout/gpuworker/cli"
 	"rollout/scripts/rollout/bundle"
 	"rollout/shared/capacity"
@@ -36,25 +35,16 @@ func bundleCommand(e *Env) *cobra.Command {
 	withIDs := c.Flags().Bool("with-ids", false, "show the items' own ids as they are")
 	logs := c.Flags().StringArray("log", nil, "a log or event `file` whose end to pack; may be given several times")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		l, closeAll, err := e.open(c, *dir)
+		r, err := e.openRun(c, *dir, args[0])
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, closeAll()) }()
-		service := api.New(l.Ports, l.Deployment)
-		runs, err := service.List(c.Context())
-		if err != nil {
-			return err
-		}
-		r, err := choose(runs, args[0])
-		if err != nil {
-			return err
-		}
-		o := bundle.Options{Ports: l.Ports, Service: service, Deployment: l.Deployment, Run: r.Run, WithIDs: *withIDs, Logs: *logs,
-			Secrets: e.secretTexts(c.Context(), l), Version: bundle.Version{Rollout: version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH},
+		defer func() { err = errors.Join(err, r.close()) }()
+		o := bundle.Options{Ports: r.Ports, Service: r.service, Deployment: r.Deployment, Run: r.run.Run, WithIDs: *withIDs, Logs: *logs,
+			Secrets: e.secretTexts(c.Context(), r.Local), Version: bundle.Version{Rollout: version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH},
 			Machine: machineFacts(c.Context(), *dir)}
 		if *out == "" {
-			*out = "rollout-" + string(r.Run) + ".tar.gz"
+			*out = "rollout-" + string(r.run.Run) + ".tar.gz"
 		}
 		return e.bundle(c.Context(), *out, o)
 	}

@@ -1,10 +1,14 @@
 package command
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"rollout/functions/api"
+	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 )
 
@@ -42,4 +46,29 @@ func choose(runs []api.Status, text string) (api.Status, error) {
 	}
 	return api.Status{}, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%d runs begin with %q: %s", len(begin), text, strings.Join(ids, ", ")),
 		Remedy: "give more of the id"}
+}
+
+// chosen is an open installation, and the run of it that a command is about.
+type chosen struct {
+	*local.Local
+	service *api.Service
+	run     api.Status
+	close   func() error
+}
+
+// openRun opens an installation for a command about the run of that name.
+func (e *Env) openRun(c *cobra.Command, dir, name string) (*chosen, error) {
+	l, closeAll, err := e.open(c, dir)
+	if err != nil {
+		return nil, err
+	}
+	service := api.New(l.Ports, l.Deployment)
+	runs, err := service.List(c.Context())
+	if err == nil {
+		var r api.Status
+		if r, err = choose(runs, name); err == nil {
+			return &chosen{l, service, r, closeAll}, nil
+		}
+	}
+	return nil, errors.Join(err, closeAll())
 }

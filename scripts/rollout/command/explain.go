@@ -30,25 +30,16 @@ func explainCommand(e *Env) *cobra.Command {
 	asJSON := c.Flags().Bool("json", false, "print it as one JSON object")
 	events := c.Flags().String("events-file", "", "also show what this `file`, written by --events-file, says of the item or run")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		l, closeAll, err := e.open(c, *dir)
+		r, err := e.openRun(c, *dir, args[0])
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, closeAll()) }()
-		service := api.New(l.Ports, l.Deployment)
-		runs, err := service.List(c.Context())
-		if err != nil {
-			return err
-		}
-		r, err := choose(runs, args[0])
-		if err != nil {
-			return err
-		}
+		defer func() { err = errors.Join(err, r.close()) }()
 		item := ""
 		if len(args) > 1 {
 			item = args[1]
 		}
-		x, err := service.Explain(c.Context(), r.Run, item)
+		x, err := r.service.Explain(c.Context(), r.run.Run, item)
 		if err != nil {
 			return err
 		}

@@ -29,31 +29,22 @@ func (e *Env) steerCommand(s steering) *cobra.Command {
 	dir := dirFlag(c)
 	reason := c.Flags().String("reason", "", "`words` for people: why")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		l, closeAll, err := e.open(c, *dir)
+		r, err := e.openRun(c, *dir, args[0])
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, closeAll()) }()
-		service := api.New(l.Ports, l.Deployment)
-		runs, err := service.List(c.Context())
-		if err != nil {
+		defer func() { err = errors.Join(err, r.close()) }()
+		if err := s.do(r.service, c.Context(), r.run.Run, *reason); err != nil {
 			return err
 		}
-		r, err := choose(runs, args[0])
-		if err != nil {
+		if _, err = fmt.Fprintf(e.Out, "%s run %s (%s)\n", s.doing, r.run.Run, r.run.Name); err != nil {
 			return err
 		}
-		if err := s.do(service, c.Context(), r.Run, *reason); err != nil {
-			return err
-		}
-		if _, err = fmt.Fprintf(e.Out, "%s run %s (%s)\n", s.doing, r.Run, r.Name); err != nil {
-			return err
-		}
-		if anyAlive, err := hasWorker(c.Context(), service, r.Pool); err != nil || anyAlive {
+		if anyAlive, err := hasWorker(c.Context(), r.service, r.run.Pool); err != nil || anyAlive {
 			return err
 		}
 		// It is done when somebody is there to do it.
-		_, err = fmt.Fprintln(e.Err, here(fmt.Sprintf("no worker of pool %s is alive (start `rollout up`)", r.Pool), *dir))
+		_, err = fmt.Fprintln(e.Err, here(fmt.Sprintf("no worker of pool %s is alive (start `rollout up`)", r.run.Pool), *dir))
 		return err
 	}
 	return c
