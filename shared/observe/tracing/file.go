@@ -105,7 +105,7 @@ func keyValues(as []attribute.KeyValue) []keyValue {
 	out := make([]keyValue, len(as))
 	for i, a := range as {
 		out[i].Key = string(a.Key)
-		text := a.Value.Emit()
+		text := a.Value.String()
 		if a.Value.Type() == attribute.INT64 {
 			out[i].Value.Int = &text
 		} else {
