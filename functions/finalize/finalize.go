@@ -74,9 +74,6 @@ func (f *Finalizer) Follow(ctx context.Context, s run.State, next func(context.C
 	if err != nil {
 		return err
 	}
-	f.Observe(ctx, observe.RunEnded{Run: s.Run, Phase: sum.Phase, Items: sum.Items, Completed: sum.Completed, Failed: sum.Failed,
-		PromptTokens: sum.PromptTokens, CompletionTokens: sum.CompletionTokens, WastedTokens: sum.WastedTokens,
-		Took: time.Duration(sum.Seconds * float64(time.Second))})
 	return f.Send(ctx, host.CoordinateQueue, events.Finalized{Run: string(s.Run), Phase: sum.Phase})
 }
 
@@ -119,9 +116,17 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, s run.State,
 		return sum, input.ReadJSON(ctx, f.Blobs, key, &sum)
 	}
 	if err == nil {
-		f.Watch.Tracer.Run(ctx, m.Run, m.CreatedAt, now, slog.String(observe.KeyPhase, sum.Phase), slog.Uint64("items", sum.Items), slog.Uint64("failed", sum.Failed))
+		f.tell(ctx, m, sum)
 	}
 	return sum, err
+}
+
+// tell tells of the run's end: whoever wrote its summary does, and nobody else.
+func (f *Finalizer) tell(ctx context.Context, m record.Manifest, s record.Summary) {
+	f.Watch.Tracer.Run(ctx, m.Run, m.CreatedAt, s.EndedAt, slog.String(observe.KeyPhase, s.Phase), slog.Uint64("items", s.Items), slog.Uint64("failed", s.Failed))
+	f.Observe(ctx, observe.RunEnded{Run: s.Run, Phase: s.Phase, Items: s.Items, Completed: s.Completed, Failed: s.Failed,
+		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens,
+		Took: time.Duration(s.Seconds * float64(time.Second))})
 }
 
 // totals sum up what the files hold.
