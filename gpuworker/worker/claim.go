@@ -34,9 +34,7 @@ func (w *Worker) claim(ctx context.Context, q string, m queue.Message) (context.
 	}
 	// From here on the heartbeat speaks for the shard: the message is done
 	// with, whether it led to a claim or not.
-	if err := w.Queues.Ack(ctx, q, []string{m.Receipt}); err != nil {
-		w.Log.WarnContext(ctx, "ack failed; the message comes back and changes nothing", "message", m.ID, "error", err)
-	}
+	w.acknowledge(ctx, q, m.Receipt)
 	if h == nil {
 		return ctx, nil, nil
 	}
@@ -85,7 +83,8 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*hold, error) {
 			return nil, err
 		}
 		if d.State == shard.Done {
-			return nil, w.tellDone(ctx, d)
+			w.report(ctx, done(d))
+			return nil, nil
 		}
 		if msg.Term < d.Term { // of a coordinator that is none any more
 			return nil, nil

@@ -26,7 +26,7 @@ func TestAMessageIsAcknowledgedAsSoonAsItsClaimHolds(t *testing.T) {
 		d := newDesk(t, 1, 3)
 		d.start("w1", &engine{answer: stuck})
 		d.offer(0)
-		synctest.Wait()
+		pass(50 * time.Millisecond)
 		if doc := d.shard(0); doc.State != shard.Running || doc.Worker != "w1" || doc.Attempt != 1 {
 			t.Errorf("the shard is %+v", doc)
 		}
@@ -121,7 +121,7 @@ func TestWhatBecomesOfAMessage(t *testing.T) {
 				e := &engine{answer: stuck}
 				d.send(work, events.Work{Run: string(run), Pool: "default", Term: c.term})
 				d.start("w1", e)
-				synctest.Wait()
+				pass(50 * time.Millisecond)
 				if n := d.waiting(work); n != 0 {
 					t.Errorf("%d messages are left, want it acknowledged", n)
 				}

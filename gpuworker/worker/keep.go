@@ -41,7 +41,8 @@ func (w *Worker) commit(ctx context.Context, h *hold) (err error) {
 		return err
 	}
 	w.Observe(ctx, observe.ShardDone{Claim: w.claimed(h), Counts: counts, Bytes: ref.Length})
-	return w.announce(ctx, w.tellDone(ctx, h.doc))
+	w.report(ctx, done(h.doc))
+	return nil
 }
 
 // seal ends the shard of a run that ends, with the rows there are.
@@ -60,7 +61,8 @@ func (w *Worker) seal(ctx context.Context, h *hold) error {
 		return err
 	}
 	w.Observe(ctx, observe.ShardDone{Claim: w.claimed(h), Counts: h.doc.Counts, Sealed: h.doc.Sealed})
-	return w.announce(ctx, w.tellDone(ctx, h.doc))
+	w.report(ctx, done(h.doc))
+	return nil
 }
 
 // release hands the shard back with the rows there are.
@@ -79,17 +81,17 @@ func (w *Worker) handBack(ctx context.Context, h *hold) error {
 		return err
 	}
 	w.Observe(ctx, observe.ShardReleased{Claim: w.claimed(h)})
-	return w.announce(ctx, w.Send(ctx, host.CoordinateQueue, events.Released{
+	w.announce(ctx, w.Send(ctx, host.CoordinateQueue, events.Released{
 		Run: string(h.run), Shard: h.shard, Worker: w.cfg.ID, Attempt: h.attempt}))
+	return nil
 }
 
 // announce logs an event that could not be sent: the document decides, and
 // reclaim finds it.
-func (w *Worker) announce(ctx context.Context, err error) error {
+func (w *Worker) announce(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "event not sent; reclaim will find the shard", "error", err)
 	}
-	return nil
 }
 
 // save is a checkpoint amid the work. A lost race is looked into at once: who
@@ -172,13 +174,13 @@ func (w *Worker) put(ctx context.Context, h *hold, b []byte) (_ shard.Ref, err e
 	return shard.Ref{Key: key, Length: int64(len(b)), Digest: identity.Content(b).String()}, nil
 }
 
-// tellDone reports a Done shard to coordinate.
-func (w *Worker) tellDone(ctx context.Context, d shard.Doc) error {
+// done is what coordinate hears of a Done shard.
+func done(d shard.Doc) events.ShardDone {
 	p := events.ShardDone{Run: string(d.Run), Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker, Term: d.Term, Counts: events.Counts(d.Counts)}
 	if d.Result != nil {
 		p.Digest = d.Result.Digest
 	}
-	return w.Send(ctx, host.CoordinateQueue, p)
+	return p
 }
 
 func size(rows []result.Row) int {

@@ -64,13 +64,14 @@ type Executor interface {
 // Worker pulls and answers shards until it is drained, fenced or cancelled.
 type Worker struct {
 	host.Ports
-	cfg   Config
-	exec  Executor
-	index *input.Index
-	lease *lease.Lease
-	slots *slots
-	pace  pace
-	tally tally
+	cfg    Config
+	exec   Executor
+	index  *input.Index
+	lease  *lease.Lease
+	slots  *slots
+	pace   pace
+	outbox outbox
+	tally  tally
 
 	drain chan struct{} // closed when the worker must end in an orderly way
 
