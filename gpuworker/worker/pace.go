@@ -44,10 +44,15 @@ func (p *pace) claimed(d time.Duration) {
 	p.latency += latencyWeight * (d.Seconds() - p.latency)
 }
 
+// horizon is the least time, in seconds, for which work is claimed ahead: so
+// little that others do not miss it, and yet enough that fast engines' claims
+// come several at once, which then share a write.
+const horizon = 0.05
+
 // ahead is how many items the engine begins while a claim is made; twice that,
 // as claims come in bursts.
 func (p *pace) ahead() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return int(2 * p.rate * p.latency)
+	return int(p.rate * max(2*p.latency, horizon))
 }

@@ -82,7 +82,9 @@ func (w *Worker) mayTake(n int) bool {
 }
 
 // deficit is how many messages to ask for: as many as keep one engine-full of
-// items ready to begin, and what the engine begins while they are claimed.
+// items ready to begin, and what the engine begins while they are claimed. Half
+// of the latter is used up before more is asked for, so that a fast engine's
+// messages come several at once.
 func (w *Worker) deficit() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,8 +94,9 @@ func (w *Worker) deficit() int {
 			ready += h.work.unbegun()
 		}
 	}
-	want := w.slots.size() + min(w.pace.ahead(), maxAhead*w.perShard)
-	if ready >= want {
+	ahead := min(w.pace.ahead(), maxAhead*w.perShard)
+	want := w.slots.size() + ahead
+	if ready >= want || ready > want-ahead/2 {
 		return 0
 	}
 	return min(maxPull, (want-ready+w.perShard-1)/w.perShard)
