@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"syscall"
 	"time"
 
@@ -79,17 +78,25 @@ func (u *up) worker(ctx context.Context, good func(health.Beat) bool) (found hea
 	return found, err
 }
 
-// reclaimed waits until one of the dead worker's shards is somebody else's,
-// and says since when.
+// reclaimed waits until one of the shards that the dead worker holds is
+// somebody else's, and says since when.
 func (u *up) reclaimed(ctx context.Context, dead health.Beat) (at time.Time, err error) {
-	if len(dead.Holds) == 0 {
+	var held []health.Held
+	for _, h := range dead.Holds { // a beat may list some that were never claimed
+		if d, err := u.shard(ctx, h); err != nil {
+			return at, err
+		} else if d.State == shard.Running && d.Worker == dead.Worker {
+			held = append(held, h)
+		}
+	}
+	if len(held) == 0 {
 		return at, errors.New("the killed worker held nothing")
 	}
 	err = wait(ctx, func() (bool, error) {
-		for _, h := range dead.Holds {
-			d := shard.New(h.Run, h.Shard)
-			if _, _, err := host.Load(ctx, u.view.Ports.Docs, identity.ShardKey(h.Run, h.Shard), &d); err != nil {
-				return false, fmt.Errorf("shard %d: %w", h.Shard, err)
+		for _, h := range held {
+			d, err := u.shard(ctx, h)
+			if err != nil {
+				return false, err
 			}
 			if d.Attempt > h.Attempt && d.State != shard.Pending {
 				at = time.Now()
@@ -99,4 +106,11 @@ func (u *up) reclaimed(ctx context.Context, dead health.Beat) (at time.Time, err
 		return false, nil
 	})
 	return at, err
+}
+
+// shard reads a shard's document.
+func (u *up) shard(ctx context.Context, h health.Held) (shard.Doc, error) {
+	d := shard.New(h.Run, h.Shard)
+	_, _, err := host.Load(ctx, u.view.Ports.Docs, identity.ShardKey(h.Run, h.Shard), &d)
+	return d, err
 }
