@@ -8,6 +8,7 @@ import (
 
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
 	"rollout/shared/engine/shard"
 	"rollout/shared/host"
 )
@@ -81,16 +82,12 @@ func (u *up) worker(ctx context.Context, good func(health.Beat) bool) (found hea
 // reclaimed waits until one of the shards that the dead worker holds is
 // somebody else's, and says since when.
 func (u *up) reclaimed(ctx context.Context, dead health.Beat) (at time.Time, err error) {
-	var held []health.Held
-	for _, h := range dead.Holds { // a beat may list some that were never claimed
-		if d, err := u.shard(ctx, h); err != nil {
-			return at, err
-		} else if d.State == shard.Running && d.Worker == dead.Worker {
-			held = append(held, h)
-		}
+	held, err := u.held(ctx, dead.Worker)
+	if err == nil && len(held) == 0 {
+		err = errors.New("the killed worker held nothing")
 	}
-	if len(held) == 0 {
-		return at, errors.New("the killed worker held nothing")
+	if err != nil {
+		return at, err
 	}
 	err = wait(ctx, func() (bool, error) {
 		for _, h := range held {
@@ -106,6 +103,26 @@ func (u *up) reclaimed(ctx context.Context, dead health.Beat) (at time.Time, err
 		return false, nil
 	})
 	return at, err
+}
+
+// held are the shards that are a worker's by their documents: its heartbeat
+// lists those of half a second ago.
+func (u *up) held(ctx context.Context, worker string) (held []health.Held, err error) {
+	err = host.Each(ctx, u.view.Ports.Docs, "coordinator/", func(st run.State) error {
+		for _, c := range st.InFlight.Chunks {
+			for n := c.Lo; n < c.Hi; n++ {
+				d, err := u.shard(ctx, health.Held{Run: st.Run, Shard: n})
+				if err != nil {
+					return err
+				}
+				if d.State == shard.Running && d.Worker == worker {
+					held = append(held, health.Held{Run: st.Run, Shard: n, Attempt: d.Attempt})
+				}
+			}
+		}
+		return nil
+	})
+	return held, err
 }
 
 // shard reads a shard's document.
