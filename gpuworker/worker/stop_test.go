@@ -75,8 +75,8 @@ func TestADrainKeepsWhatEndsInItsBudget(t *testing.T) {
 	})
 }
 
-// C30: 600 s requests and a 60 s budget.
-func TestADrainHandsBackAtOnceWhatWillNotEndInItsBudget(t *testing.T) {
+// 600 s requests and a 60 s budget.
+func TestC30ADrainHandsBackAtOnceWhatWillNotEndInItsBudget(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		work time.Duration // before the drain
@@ -111,9 +111,9 @@ func TestADrainHandsBackAtOnceWhatWillNotEndInItsBudget(t *testing.T) {
 	}
 }
 
-// C28: a drain takes its budget or the notice's lead, whichever is shorter; a
+// A drain takes its budget or the notice's lead, whichever is shorter; a
 // machine that is gone at once leaves no time for anything.
-func TestADrainKeepsWithinTheNoticesLead(t *testing.T) {
+func TestC28ADrainKeepsWithinTheNoticesLead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		leads []time.Duration // of notices, a second apart

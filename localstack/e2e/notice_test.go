@@ -21,9 +21,9 @@ func (i *installation) notice(reason string, lead time.Duration) {
 
 func (i *installation) noticeFile() string { return filepath.Join(i.dir, "state", "notice") }
 
-// C28: whatever lead a notice leaves, the worker drains within it and ends
+// Whatever lead a notice leaves, the worker drains within it and ends
 // well, and the run goes on with the next one.
-func TestNoticesOfEveryLead(t *testing.T) {
+func TestC28NoticesOfEveryLead(t *testing.T) {
 	t.Parallel()
 	file := promptsFile(t, motley(320))
 	want := undisturbed(t, file)
@@ -49,8 +49,8 @@ func TestNoticesOfEveryLead(t *testing.T) {
 
 var drains = regexp.MustCompile(`worker_draining worker=(\w+)`)
 
-// C29: five notices, and as many signals, at once are one drain.
-func TestFiveNoticesAreOneDrain(t *testing.T) {
+// Five notices, and as many signals, at once are one drain.
+func TestC29FiveNoticesAreOneDrain(t *testing.T) {
 	t.Parallel()
 	file := promptsFile(t, motley(320))
 	want := undisturbed(t, file)
