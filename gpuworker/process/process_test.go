@@ -132,22 +132,22 @@ func TestAWorkerWhoseClockIsOffTakesNoWork(t *testing.T) {
 		o.Ports.Clock, o.Ports.Log = &c, slog.New(slog.NewTextHandler(&log, nil))
 		c.off.Store(int64(-3 * time.Second))
 		go func() { ended <- process.Run(t.Context(), o) }()
-		<-time.After(20 * time.Second)
+		pass(20 * time.Second)
 		if n := beats(t, docs); n != 0 || !strings.Contains(log.String(), "this machine's clock is 3s behind the store's") || !strings.Contains(log.String(), "NTP") {
 			t.Errorf("%d workers have registered; the log says\n%s", n, log.String())
 		}
 		c.off.Store(int64(200 * time.Millisecond)) // within the budget
-		<-time.After(10 * time.Second)
+		pass(10 * time.Second)
 		if n := beats(t, docs); n != 1 {
 			t.Errorf("%d workers have registered, want one", n)
 		}
 		c.off.Store(int64(2 * time.Second)) // not long enough for it to fence itself
-		<-time.After(70 * time.Second)
+		pass(70 * time.Second)
 		if !strings.Contains(log.String(), "its clock is off") || !strings.Contains(log.String(), "ahead of the store's") {
 			t.Errorf("the log says\n%s", log.String())
 		}
 		c.off.Store(0)
-		<-time.After(10 * time.Second)
+		pass(10 * time.Second)
 		if n := beats(t, docs); n != 2 {
 			t.Errorf("%d workers have registered, want a second", n)
 		}
@@ -165,9 +165,9 @@ func TestAWorkerThatCannotStartAnewStillLeaves(t *testing.T) {
 		leave := make(chan string, 1)
 		ended := make(chan error, 1)
 		go func() { ended <- process.Run(t.Context(), options(docs, leave)) }()
-		<-time.After(2 * time.Second)
+		pass(2 * time.Second)
 		docs.is.Store(true)
-		<-time.After(30 * time.Second)
+		pass(30 * time.Second)
 		leave <- "the test ends"
 		if err := <-ended; err != nil {
 			t.Errorf("it holds nothing, and ended with %v", err)
@@ -224,4 +224,10 @@ func first(t *testing.T, docs document.Store) string {
 		t.Fatal(found, err)
 	}
 	return found[0].Key
+}
+
+// pass lets time pass, and everybody do what is due.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
 }

@@ -23,6 +23,7 @@ type bell struct {
 	session *session
 	clock   clock.Clock
 	log     *slog.Logger
+	looking sync.Mutex // the session is one looker's at a time
 	mu      sync.Mutex
 	waiters map[*waiter]struct{}
 	writes  int64         // the counter of writes, as last seen
@@ -161,6 +162,8 @@ type looker struct {
 // next message has got visible. If it can't look, it wakes everybody: they
 // will meet the error themselves, and can return it.
 func (l *looker) once(ctx context.Context) {
+	l.looking.Lock()
+	defer l.looking.Unlock()
 	all := !l.wasRung() && l.othersWrote(ctx)
 	now := l.clock.Now()
 	l.mu.Lock()
