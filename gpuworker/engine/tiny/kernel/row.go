@@ -1,0 +1,123 @@
+package kernel
+
+import "math"
+
+// Sum adds up a row in eight interleaved sums, lane i taking elements i, i+8,
+// i+16, …, and then the lanes: (0+4)+(2+6) and (1+5)+(3+7), then these two. It
+// is the order that eight lanes of a vector add in.
+func (s Set) Sum(x []float32) float32 {
+	var l [8]float32
+	for ; len(x) >= 8; x = x[8:] {
+		v := (*[8]float32)(x)
+		for i := range l {
+			l[i] += v[i]
+		}
+	}
+	for i, v := range x {
+		l[i] += v
+	}
+	return fold(l)
+}
+
+// Dot is Σ x[i]·y[i] in the order of Sum.
+func (s Set) Dot(x, y []float32) float32 {
+	y = y[:len(x)]
+	var l [8]float32
+	for ; len(x) >= 8; x, y = x[8:], y[8:] {
+		v, w := (*[8]float32)(x), (*[8]float32)(y)
+		for i := range l {
+			l[i] += float32(v[i] * w[i])
+		}
+	}
+	for i, v := range x {
+		l[i] += float32(v * y[i])
+	}
+	return fold(l)
+}
+
+func fold(l [8]float32) float32 {
+	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
+}
+
+// Max is the largest element of a row that is not empty; with a NaN in it, it
+// is any of its elements.
+func (s Set) Max(x []float32) float32 {
+	m := x[0]
+	for _, v := range x {
+		if v > m {
+			m = v
+		}
+	}
+	return m
+}
+
+// Exps sets dst[i] = e^(x[i]-shift); dst may be x.
+func (s Set) Exps(dst, x []float32, shift float32) {
+	dst = dst[:len(x)]
+	for i, v := range x {
+		dst[i] = Exp(v - shift)
+	}
+}
+
+// Softmax turns a row of scores into probabilities, in place: the largest is
+// taken away first, so that no score is too large.
+func (s Set) Softmax(x []float32) {
+	if len(x) == 0 {
+		return
+	}
+	s.Exps(x, x, s.Max(x))
+	s.Scale(x, 1/s.Sum(x))
+}
+
+// Scale multiplies a row by f.
+func (s Set) Scale(x []float32, f float32) {
+	for i := range x {
+		x[i] *= f
+	}
+}
+
+// Add adds a row to dst.
+func (s Set) Add(dst, x []float32) {
+	dst = dst[:len(x)]
+	for i, v := range x {
+		dst[i] += v
+	}
+}
+
+// InverseRMS is 1/√(mean of squares + epsilon).
+func (s Set) InverseRMS(x []float32, epsilon float32) float32 {
+	mean := s.Dot(x, x) / float32(len(x))
+	return 1 / float32(math.Sqrt(float64(mean+epsilon)))
+}
+
+// ScaleBy sets dst[i] = x[i]·f·gain[i].
+func (s Set) ScaleBy(dst, x, gain []float32, f float32) {
+	dst, gain = dst[:len(x)], gain[:len(x)]
+	for i, v := range x {
+		dst[i] = float32(v*f) * gain[i]
+	}
+}
+
+// SwiGLU sets dst[i] = gate[i]·sigmoid(gate[i])·up[i].
+func (s Set) SwiGLU(dst, gate, up []float32) {
+	dst, up = dst[:len(gate)], up[:len(gate)]
+	for i, g := range gate {
+		dst[i] = float32(g*Sigmoid(g)) * up[i]
+	}
+}
+
+// Rotate turns the pairs (x[i], x[i+h]) of one head by the angles whose cosines
+// and sines are given, h = len(cos) = len(x)/2; backward turns them back.
+func (s Set) Rotate(x, cos, sin []float32, backward bool) {
+	h := len(cos)
+	a, b, sin := x[:h], x[h:2*h], sin[:h]
+	for i, c := range cos {
+		n := sin[i]
+		if backward {
+			n = -n
+		}
+		u, v := a[i], b[i]
+		a[i] = float32(u*c) - float32(v*n)
+		b[i] = float32(v*c) + float32(u*n)
+	}
+}
