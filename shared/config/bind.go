@@ -38,6 +38,9 @@ func (b *binder) value(v reflect.Value, x any, at string) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
+		if d, ok := v.Interface().(interface{ setDefaults() }); ok {
+			d.setDefaults()
+		}
 		b.value(v.Elem(), x, at)
 	case reflect.Struct:
 		if m, ok := x.(map[string]any); ok {
@@ -153,7 +156,7 @@ func pathsOf(t reflect.Type, at string) (paths []string) {
 	for i, name := range fieldsOf(t) {
 		path, ft := join(at, name), t.Field(i).Type
 		paths = append(paths, path)
-		if ft.Kind() == reflect.Slice {
+		if ft.Kind() == reflect.Slice || ft.Kind() == reflect.Pointer {
 			ft = ft.Elem()
 		}
 		if ft.Kind() == reflect.Struct {

@@ -211,6 +211,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		"run":        func(f string, b []byte) error { _, err := ParseRun(f, b); return err },
 		"deployment": func(f string, b []byte) error { _, err := ParseDeployment(f, b); return err },
 		"infer":      func(f string, b []byte) error { _, err := ParseInfer(f, b); return err },
+		"train":      func(f string, b []byte) error { _, err := ParseTrain(f, b); return err },
 	} {
 		src, err := os.ReadFile("testdata/bad_" + name + ".toml")
 		if err != nil {

@@ -1,6 +1,6 @@
-// Package config reads and checks rollout's three config files: of a run
-// (prompts/x.toml), of a deployment (rollout.toml) and of `rollout infer
-// batch`.
+// Package config reads and checks rollout's four config files: of a run
+// (prompts/x.toml), of a deployment (rollout.toml), of `rollout infer batch`
+// and of `rollout train`.
 //
 // A file is read onto the defaults, strictly: a key that nobody reads is an
 // error, because a misspelt setting must fail before anything runs and not in

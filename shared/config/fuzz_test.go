@@ -39,6 +39,19 @@ func FuzzParseInfer(f *testing.F) {
 	})
 }
 
+func FuzzParseTrain(f *testing.F) {
+	seeds(f, "testdata/train_sft.toml", "testdata/train_rm.toml", "testdata/bad_train.toml")
+	f.Fuzz(func(t *testing.T, src []byte) {
+		got, err := ParseTrain("x.toml", src)
+		wantFault(t, err)
+		if err == nil {
+			if err := got.Check(); err != nil {
+				t.Errorf("parsed, but Check says %v", err)
+			}
+		}
+	})
+}
+
 func seeds(f *testing.F, files ...string) {
 	for _, name := range files {
 		b, err := os.ReadFile(name)

@@ -63,6 +63,11 @@ func parse(file string, src []byte, rule versionRule, into any, check func(*chec
 	if !ok || !c.version(tree, rule) {
 		return c.err()
 	}
+	if r, ok := into.(interface {
+		reshape(*checker, map[string]any)
+	}); ok {
+		r.reshape(c, tree)
+	}
 	v := reflect.ValueOf(into).Elem()
 	b := &binder{checker: c, known: pathsOf(v.Type(), "")}
 	b.table(v, tree, "")

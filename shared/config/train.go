@@ -1,0 +1,95 @@
+package config
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// Train is the file of `rollout train --config`.
+type Train struct {
+	SchemaVersion int          `toml:"schema_version"` // optional here
+	Algorithm     Algorithm    `toml:"algorithm"`
+	Snapshot      Snapshots    `toml:"snapshot"`
+	Output        TrainOutput  `toml:"output"`
+	Storage       TrainStorage `toml:"storage"`
+}
+
+// TrainOutput names the folder of the loss curve and the run's id; "" is the
+// config's path without its extension.
+type TrainOutput struct {
+	Dir string `toml:"dir"`
+}
+
+// TrainStorage is where snapshots are kept; without a path it is
+// <output.dir>/.rollout. Trainings that share it can begin with each other's
+// snapshots.
+type TrainStorage struct {
+	Path     string          `toml:"path"`
+	Backend  string          `toml:"backend"` // "embedded", the only one
+	Embedded EmbeddedStorage `toml:"embedded"`
+}
+
+// EmbeddedStorage is another spelling of TrainStorage's path.
+type EmbeddedStorage struct {
+	Path string `toml:"path"`
+}
+
+// DefaultTrain returns a training that lacks its algorithm.
+func DefaultTrain() Train { return Train{SchemaVersion: SchemaVersion, Snapshot: DefaultSnapshots()} }
+
+// ParseTrain reads the file of `rollout train` onto DefaultTrain. Errors are
+// Invalid and hold Problems.
+func ParseTrain(file string, src []byte) (Train, error) {
+	t := DefaultTrain()
+	err := parse(file, src, versionOptional, &t, func(c *checker) { t.check(c) })
+	return t, err
+}
+
+// OutputDir returns the folder for what users read of a training whose config
+// is the file.
+func (t Train) OutputDir(file string) string {
+	if t.Output.Dir != "" {
+		return t.Output.Dir
+	}
+	return strings.TrimSuffix(file, filepath.Ext(file))
+}
+
+// StateDir returns the folder of the snapshots of a training whose config is
+// the file.
+func (t Train) StateDir(file string) string {
+	switch {
+	case t.Storage.Path != "":
+		return t.Storage.Path
+	case t.Storage.Embedded.Path != "":
+		return t.Storage.Embedded.Path
+	}
+	return filepath.Join(t.OutputDir(file), ".rollout")
+}
+
+// Check returns the problems of a file that was changed by flags, as Invalid;
+// nil if there are none.
+func (t Train) Check() error {
+	c := newChecker("", nil)
+	t.check(c)
+	return c.err()
+}
+
+func (t Train) check(c *checker) {
+	c.schema("schema_version", t.SchemaVersion)
+	t.Algorithm.check(c, "algorithm", datasetNamed)
+	t.Snapshot.check(c, "snapshot")
+	c.text("output.dir", t.Output.Dir, maxText)
+	c.text("storage.path", t.Storage.Path, maxText)
+	c.text("storage.embedded.path", t.Storage.Embedded.Path, maxText)
+	if b := t.Storage.Backend; b != "" && b != "embedded" {
+		c.oneOf("storage.backend", "backend of a training's storage", b, []string{"embedded"})
+	}
+	if t.Storage.Path != "" && t.Storage.Embedded.Path != "" {
+		c.add("storage.embedded.path", "storage.path names the folder, too: remove one of them")
+	}
+}
+
+// reshape gives the file's tree its one form.
+func (*Train) reshape(c *checker, tree map[string]any) {
+	reshapeAlgorithm(c, tree["algorithm"], "algorithm")
+}
