@@ -33,6 +33,13 @@ test: ## run all tests
 test-peers: ## test the benchmark of the peers, which needs a Postgres
 	cd scripts/bench/peers && $(GO) vet ./... && $(GO) test ./...
 
+llamacpp: ## fetch llama.cpp into out/llamacpp, to compare the tiny engine with it
+	@bash localstack/llamacpp/install.sh
+
+test-llamacpp: llamacpp ## test that llama.cpp gives an exported model's ids and tokens
+	cd localstack/llamacpp/peer && $(GO) vet ./...
+	$(GO) test ./localstack/llamacpp
+
 race: ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v localstack/sim)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m -run TestSimulation $(SIM_PKG) -args -seeds 100
@@ -71,4 +78,4 @@ generate: ## write the JSON Schemas of events anew
 clean: ## remove what was built and run here
 	rm -rf bin out/demo coverage.out
 
-.PHONY: help preflight build run test test-peers race smoke lint bench bench-compare microbench fuzz vuln sim generate clean
+.PHONY: help preflight build run test test-peers llamacpp test-llamacpp race smoke lint bench bench-compare microbench fuzz vuln sim generate clean

@@ -1,0 +1,62 @@
+package export
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"rollout/shared/fault"
+)
+
+// safeNames are safetensors' names of the encodings that it has.
+var safeNames = map[Encoding]string{F32: "F32", F16: "F16", BF16: "BF16"}
+
+// Safetensors writes the tensors alone, under Hugging Face's names: a length
+// of eight bytes, a head in JSON that says where each tensor stands, and the
+// tensors one after the other. HuggingFace gives the files that go with it.
+//
+// Errors are those of GGUF; Q8 is Invalid.
+func Safetensors(w io.Writer, m Model, e Encoding) error {
+	if err := m.check(); err != nil {
+		return err
+	}
+	if safeNames[e] == "" {
+		return fault.New(fault.Invalid, "safetensors has no %s: export as f32, f16 or bf16, or as GGUF", e)
+	}
+	head := bytes.NewBufferString(`{"__metadata__":{"format":"pt"}`)
+	offset := 0
+	for _, t := range m.Tensors {
+		as := encodingOf(t, e)
+		name, err := json.Marshal(t.Name)
+		if err != nil {
+			return err
+		}
+		shape, err := json.Marshal(t.Shape)
+		if err != nil {
+			return err
+		}
+		end := offset + as.size(len(t.Data))
+		fmt.Fprintf(head, `,%s:{"dtype":"%s","shape":%s,"data_offsets":[%d,%d]}`, name, safeNames[as], shape, offset, end)
+		offset = end
+	}
+	head.WriteByte('}')
+	for head.Len()%8 != 0 { // so that the tensors are aligned
+		head.WriteByte(' ')
+	}
+	out := bufio.NewWriterSize(w, 1<<16)
+	if _, err := out.Write(binary.LittleEndian.AppendUint64(nil, uint64(head.Len()))); err != nil {
+		return err
+	}
+	if _, err := out.Write(head.Bytes()); err != nil {
+		return err
+	}
+	for _, t := range m.Tensors {
+		if _, err := writeTensor(out, t, encodingOf(t, e), inOrder); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
