@@ -121,3 +121,41 @@ func (s Set) Rotate(x, cos, sin []float32, backward bool) {
 		b[i] = float32(v*c) + float32(u*n)
 	}
 }
+
+// SwiGLUBackward sets dGate and dUp, the gradients of gate and up, from d, that
+// of SwiGLU's result.
+func (s Set) SwiGLUBackward(dGate, dUp, gate, up, d []float32) {
+	n := len(gate)
+	dGate, dUp, up, d = dGate[:n], dUp[:n], up[:n], d[:n]
+	for i, g := range gate {
+		sg := Sigmoid(g)
+		slope := float32(sg * (1 + float32(g*(1-sg))))
+		dGate[i] = float32(d[i]*up[i]) * slope
+		dUp[i] = d[i] * float32(g*sg)
+	}
+}
+
+// SoftmaxBackward turns d, the gradient of a row of probabilities p, into the
+// gradient of the scores that they were made from, times f; in place.
+func (s Set) SoftmaxBackward(d, p []float32, f float32) {
+	mean := s.Dot(p, d)
+	p = p[:len(d)]
+	for i, v := range p {
+		d[i] = float32(v*(d[i]-mean)) * f
+	}
+}
+
+// NormBackward adds to dx the gradient of x in y = x·f·gain, f = InverseRMS(x);
+// d is the gradient of y. share becomes what this row adds to the gradient of
+// the gain, d·x·f.
+func (s Set) NormBackward(dx, share, d, x, gain []float32, f float32) {
+	n := len(d)
+	dx, share, x, gain = dx[:n], share[:n], x[:n], gain[:n]
+	for i, v := range d {
+		share[i] = v * float32(x[i]*f)
+	}
+	mean := s.Dot(share, gain) / float32(n)
+	for i, v := range d {
+		dx[i] += float32(f * (float32(v*gain[i]) - float32(float32(x[i]*f)*mean)))
+	}
+}

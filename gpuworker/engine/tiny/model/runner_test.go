@@ -75,17 +75,20 @@ func TestLogitsDoNotDependOnHowThePromptIsCut(t *testing.T) {
 func TestLogitsDoNotDependOnTheRestOfTheBatch(t *testing.T) {
 	t.Parallel()
 	m := lively(t, small)
+	var prompts [][]int32
+	var want [][]float32
+	for i := range 33 {
+		prompts = append(prompts, text(1+i*5%30, uint64(i), small.Vocab))
+		want = append(want, alone(t, m, prompts[i])[len(prompts[i])-1])
+	}
 	for _, threads := range []int{1, 2, 16} {
-		r := NewRunner(m, threads)
 		var slots []Slot
-		var outs, want [][]float32
-		for i := range 33 {
-			tokens := text(1+i*5%small.Context, uint64(i), small.Vocab)
+		var outs [][]float32
+		for _, tokens := range prompts {
 			slots = append(slots, Slot{m.NewSession(), tokens})
 			outs = append(outs, make([]float32, small.Vocab))
-			want = append(want, alone(t, m, tokens)[len(tokens)-1])
 		}
-		if err := r.Step(slots, outs); err != nil {
+		if err := NewRunner(m, threads).Step(slots, outs); err != nil {
 			t.Fatal(err)
 		}
 		for i := range slots {
