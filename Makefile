@@ -40,6 +40,12 @@ test-llamacpp: llamacpp ## test that llama.cpp gives an exported model's ids and
 	cd localstack/llamacpp/peer && $(GO) vet ./...
 	$(GO) test ./localstack/llamacpp
 
+huggingface: ## fetch Hugging Face's readers into out/huggingface, to try exported folders
+	@bash localstack/huggingface/install.sh
+
+test-huggingface: huggingface ## test that Hugging Face's libraries read an exported model
+	$(GO) test ./localstack/huggingface
+
 race: ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v localstack/sim)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m -run TestSimulation $(SIM_PKG) -args -seeds 100
@@ -78,4 +84,4 @@ generate: ## write the JSON Schemas of events anew
 clean: ## remove what was built and run here
 	rm -rf bin out/demo coverage.out
 
-.PHONY: help preflight build run test test-peers llamacpp test-llamacpp race smoke lint bench bench-compare microbench fuzz vuln sim generate clean
+.PHONY: help preflight build run test test-peers llamacpp test-llamacpp huggingface test-huggingface race smoke lint bench bench-compare microbench fuzz vuln sim generate clean

@@ -1,0 +1,112 @@
+// Package tinytest has what tests that hold the tiny engine against foreign
+// software share: small models with clear opinions, and texts that tokenizers
+// disagree about.
+package tinytest
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"rollout/gpuworker/engine/tiny/model"
+	"rollout/gpuworker/engine/tiny/tokenizer"
+)
+
+// Vocab is the size of Tokenizer's vocabulary.
+const Vocab = 384
+
+// Corpus is what Tokenizer learns from.
+const Corpus = `In the beginning God created the heaven and the earth. And the earth was without form, and void;
+and darkness was upon the face of the deep. "They'll see," said he; they've 119 stones, and it's the LORD's.
+	The light, the lights, the lighter: naïve façades, Τὸ φῶς, 光あれ. He didn't; we're; I'm; I'd.
+`
+
+// Tokenizer has learnt the corpus.
+func Tokenizer(t testing.TB) *tokenizer.Tokenizer {
+	t.Helper()
+	tok, err := tokenizer.Train(slices.Values([]string{strings.Repeat(Corpus, 3)}), Vocab)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tok
+}
+
+// Config is the shape of the shipped model, with fewer layers and Vocab.
+func Config() model.Config {
+	return model.Config{Vocab: Vocab, Width: 128, Layers: 3, Heads: 2, HeadSize: 64, Hidden: 352, Context: 256, RopeBase: 10_000, NormEpsilon: 1e-5}
+}
+
+// Model is a fresh model whose weights are large enough that its logits differ
+// clearly.
+func Model(t testing.TB, c model.Config) *model.Model {
+	t.Helper()
+	m, err := model.New(c, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dice := rand.New(rand.NewPCG(1, 2))
+	for _, tensor := range m.Tensors() {
+		for i := range tensor.Data {
+			if len(tensor.Shape) == 1 {
+				tensor.Data[i] = 0.5 + dice.Float32()
+			} else {
+				tensor.Data[i] *= 6
+			}
+		}
+	}
+	return m
+}
+
+// Texts are hard for tokenizers, in their words, spaces, scripts and lengths;
+// all are valid UTF-8 without U+0000.
+func Texts() []string {
+	texts := []string{
+		"", " ", "  ", "\n", "\n\n \n", "a", " a", "the light", "The  light   of\tthe\n\nworld \n", "they'll they've it's I'm I'd we're 'tis '' 'S",
+		"119 1 22 333 4444 3.14159 1,000,000", "naïve façades Τὸ φῶς 光あれ", "🙂🙂 👩‍👩‍👧‍👦 ❤️", "e\u0301 \u00a0\u2003x\u3000y\u200bz",
+		"x²½ ٣٤ Ⅷ ①", "_under_score--dash…", "\r\n\r\n", "مرحبا بالعالم", "שלום", "नमस्ते", "ภาษาไทย", "한국어", "\ufeffBOM", "\u0001\u007f\u0085",
+		strings.Repeat("a", 1000), strings.Repeat("the ", 300), strings.Repeat(" ", 100) + "x",
+		"don'tell 'RE 'Ve", "ǅ ʰ ß ﬁ", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𐍈 𒀀", "\u2028\u2029 \u180e",
+	}
+	dice := rand.New(rand.NewPCG(3, 4))
+	alphabet := []rune("'srevldtm  \n\t09aZé²\u00a0\u2028!?.光🙂thelight")
+	for range 200 {
+		var b strings.Builder
+		for range dice.IntN(60) {
+			b.WriteRune(alphabet[dice.IntN(len(alphabet))])
+		}
+		texts = append(texts, b.String())
+	}
+	return texts
+}
+
+// Last returns the logits after the last of the tokens.
+func Last(t testing.TB, m *model.Model, tokens []int32) (last []float32) {
+	t.Helper()
+	if err := model.NewRunner(m, 1).All(tokens, func(_ int, row []float32) { last = append(last[:0], row...) }); err != nil {
+		t.Fatal(err)
+	}
+	return last
+}
+
+// Greedy returns the n likeliest tokens after a prompt, the lowest id of equals.
+func Greedy(t testing.TB, m *model.Model, prompt []int32, n int) (out []int32) {
+	t.Helper()
+	r, s := model.NewRunner(m, 1), m.NewSession()
+	row := make([]float32, m.Config().Vocab)
+	next := prompt
+	for range n {
+		if err := r.Step([]model.Slot{{Session: s, Tokens: next}}, [][]float32{row}); err != nil {
+			t.Fatal(err)
+		}
+		best := int32(0)
+		for i, v := range row {
+			if v > row[best] {
+				best = int32(i)
+			}
+		}
+		next = []int32{best}
+		out = append(out, best)
+	}
+	return out
+}
