@@ -1,0 +1,30 @@
+package corpus
+
+import "strings"
+
+// Opticks returns the paragraphs of Go's src/testdata/Isaac.Newton-Opticks.txt:
+// lines joined, marks of emphasis removed, without the note of who typed it,
+// tables and captions of figures.
+func Opticks(text string) []string {
+	_, text, _ = strings.Cut(text, "pgdp.net.") // the end of that note
+	var out []string
+	for _, p := range strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n\n") {
+		p = strings.Trim(p, "\n")
+		if p == "" || strings.HasPrefix(p, "[Illustration") || table(p) {
+			continue
+		}
+		p = strings.ReplaceAll(p, "_", "")
+		out = append(out, strings.Join(strings.Fields(p), " "))
+	}
+	return out
+}
+
+// table reports whether a paragraph is set in columns or is an ornament.
+func table(p string) bool {
+	for line := range strings.SplitSeq(p, "\n") {
+		if strings.HasPrefix(line, "  ") || strings.ContainsAny(line, "|{}") || strings.Contains(line, "---") {
+			return true
+		}
+	}
+	return false
+}
