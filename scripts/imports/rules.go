@@ -52,6 +52,7 @@ var Rules = []Rule{
 
 	// The shell of the pure core sends events.
 	{Packages: "shared/host/...", Imports: []string{"shared/...", "events"}},
+	{Packages: "shared/snapshot/...", Imports: []string{"shared/..."}},
 
 	{Packages: "functions/submit/...", Imports: functions},
 	{Packages: "functions/plan/...", Imports: functions},

@@ -1,0 +1,91 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"rollout/shared/document"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+)
+
+// Filter selects snapshots. The zero value selects all.
+type Filter struct {
+	Run   identity.RunID // "" is any
+	Kind  Kind           // "" is any
+	Label string         // a part of the label
+	Limit int            // the newest so many; 0 is all
+}
+
+// List returns the snapshots that the filter selects, the newest first.
+func (s Store) List(ctx context.Context, f Filter) ([]Snapshot, error) {
+	under := prefix
+	if f.Run != "" {
+		under += string(f.Run) + "/"
+	}
+	var out []Snapshot
+	err := host.Each(ctx, s.Docs, under, func(snap Snapshot) error {
+		if (f.Kind == "" || f.Kind == snap.Kind) && strings.Contains(snap.Label, f.Label) {
+			out = append(out, snap)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fault.Wrap(err, "list snapshots")
+	}
+	slices.SortStableFunc(out, func(a, b Snapshot) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.Save, a.Save))
+	})
+	if f.Limit > 0 && len(out) > f.Limit {
+		out = out[:f.Limit]
+	}
+	return out, nil
+}
+
+// MinPrefix is how much of an id names a snapshot at least.
+const MinPrefix = 6
+
+// Find returns the snapshot with the id, or whose id alone begins so. Of
+// several runs' snapshots of equal content it is the one saved first.
+// NotFound if there is none; Invalid if several ids begin so.
+func (s Store) Find(ctx context.Context, id string) (Snapshot, error) {
+	id = strings.ToLower(id)
+	missing := fault.New(fault.NotFound, "snapshot not found: %.64s", id)
+	if len(id) < MinPrefix || len(id) > 64 || strings.Trim(id, "0123456789abcdef") != "" {
+		return Snapshot{}, missing
+	}
+	// The documents of contents are in the order of ids.
+	page, err := s.Docs.List(ctx, contentPrefix+id, "", 2)
+	if err != nil {
+		return Snapshot{}, fault.Wrap(err, "look for snapshot %s", id)
+	}
+	if len(page) > 1 {
+		return Snapshot{}, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "several snapshots begin with %s", id), Remedy: "give more of the id"}
+	}
+	for _, d := range page {
+		snap, found, err := s.needed(ctx, d)
+		if err != nil || found {
+			return snap, err
+		}
+	}
+	return Snapshot{}, missing
+}
+
+// needed returns the first of the snapshots that a content's document names.
+func (s Store) needed(ctx context.Context, d document.Doc) (Snapshot, bool, error) {
+	var c content
+	id := strings.TrimPrefix(d.Key, contentPrefix)
+	if _, found, err := host.Load(ctx, s.Docs, d.Key, &c); err != nil || !found {
+		return Snapshot{}, false, err
+	}
+	for _, n := range c.Needs {
+		snap, _, err := s.load(ctx, n.Run, id)
+		if err == nil || !fault.Is(err, fault.NotFound) {
+			return snap, err == nil, err
+		}
+	}
+	return Snapshot{}, false, nil
+}

@@ -1,0 +1,91 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/oklog/ulid/v2"
+
+	"rollout/shared/blob"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+)
+
+// Restore makes the folder dst of the snapshot. dst must not exist, and its
+// parent must. The folder appears whole, once every byte of the archive has been
+// checked, or not at all: bytes of another digest, and an archive that Save did
+// not write, are Corrupt.
+func (s Store) Restore(ctx context.Context, snap Snapshot, dst string) (err error) {
+	id, length, err := snap.part()
+	if err != nil {
+		return err
+	}
+	dst = filepath.Clean(dst)
+	defer func() { err = fault.Wrap(err, "restore snapshot %s to %s", snap.ID, dst) }()
+	if limit := s.Limits.orDefault().size(); length > limit {
+		return fault.New(fault.Exhausted, "its archive is %d bytes, the limit is %d", length, limit)
+	}
+	if _, err := os.Lstat(dst); !errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
+			return fault.As(fault.Denied, err, "look for the folder")
+		}
+		return &fault.Error{Kind: fault.Invalid, Err: errors.New("it exists"), Remedy: "name a folder that does not exist yet"}
+	}
+	stage := filepath.Join(filepath.Dir(dst), fmt.Sprintf(".%s.%s.partial", filepath.Base(dst), ulid.Make()))
+	if err := os.Mkdir(stage, 0o755); err != nil {
+		return &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "name a folder in one that exists and can be written to"}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(stage))
+		}
+	}()
+	if err := s.fetch(ctx, id, length, stage); err != nil {
+		return err
+	}
+	return unwritable(os.Rename(stage, dst))
+}
+
+// fetch reads the object into the folder and checks it.
+func (s Store) fetch(ctx context.Context, id identity.ContentID, length int64, stage string) (err error) {
+	key := identity.ContentKey(id)
+	body, info, err := s.Blobs.Get(ctx, key, blob.GetOptions{})
+	if fault.Is(err, fault.NotFound) {
+		return fault.As(fault.Corrupt, err, "its archive is gone")
+	}
+	if err != nil {
+		return err
+	}
+	defer body.Close() // read only: nothing can be lost
+	if info.Size != length {
+		return fault.New(fault.Corrupt, "its archive %s has %d bytes, not %d", key, info.Size, length)
+	}
+	root, err := os.OpenRoot(stage)
+	if err != nil {
+		return unwritable(err)
+	}
+	defer root.Close() // nothing is written through it
+	read, canon := identity.NewHasher(), identity.NewHasher()
+	in := io.TeeReader(io.LimitReader(body, length), read)
+	unpacked := extract(in, root, canon, s.Limits.orDefault())
+	if unpacked != nil && !fault.Is(unpacked, fault.Corrupt) {
+		return unpacked
+	}
+	if _, err := io.Copy(io.Discard, in); err != nil { // what follows the archive, or its flaw, counts for the digest
+		return err
+	}
+	switch {
+	case read.Sum() != id:
+		return fault.New(fault.Corrupt, "its archive %s has other bytes: their blake3 is %s", key, read.Sum())
+	case unpacked != nil:
+		return unpacked
+	case canon.Sum() != id:
+		return fault.New(fault.Corrupt, "archive: it is not written as rollout writes them")
+	}
+	return nil
+}

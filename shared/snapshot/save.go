@@ -1,0 +1,97 @@
+package snapshot
+
+import (
+	"context"
+	"io"
+	"io/fs"
+
+	"github.com/oklog/ulid/v2"
+
+	"rollout/shared/blob"
+	"rollout/shared/document"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// Save keeps the folder as a snapshot of the run. It streams: memory is bounded
+// whatever the folder's size. A folder that the run has a snapshot of already
+// gives that one, as it was first saved.
+func (s Store) Save(ctx context.Context, folder fs.FS, d Details) (Snapshot, error) {
+	if err := d.check(); err != nil {
+		return Snapshot{}, err
+	}
+	save := ulid.Make().String()
+	id, length, err := s.upload(ctx, record.Pending+save, folder)
+	if err != nil {
+		return Snapshot{}, fault.Wrap(err, "save a snapshot of run %s", d.Run)
+	}
+	snap := Snapshot{Schema: record.Schema, ID: id.String(), Kind: d.Kind, Run: d.Run, CreatedAt: s.Clock.Now().UTC(), Label: d.Label,
+		Parts: []Part{{RoleTar, id.String(), length}}, Algorithm: d.Algorithm, Meta: d.Meta, Save: save}
+	kept, err := s.publish(ctx, snap)
+	if err != nil {
+		return Snapshot{}, fault.Wrap(err, "save snapshot %s of run %s", snap.ID, d.Run)
+	}
+	_ = s.Blobs.Delete(ctx, record.Pending+save, "") // the snapshot stands; what stays in pending/ goes by its lifecycle
+	return kept, nil
+}
+
+// upload streams the folder's archive into an object and returns its name by
+// content and its length.
+func (s Store) upload(ctx context.Context, key string, folder fs.FS) (identity.ContentID, int64, error) {
+	read, write := io.Pipe()
+	hash := identity.NewHasher()
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		write.CloseWithError(writeArchive(io.MultiWriter(hash, write), folder, s.Limits.orDefault()))
+	}()
+	info, err := s.Blobs.Put(ctx, key, read, blob.PutOptions{CreateOnly: true})
+	_ = read.Close() // never fails; ends the writer if the put did not read to the end
+	<-written
+	return hash.Sum(), info.Size, err
+}
+
+// publish names the save in the content's document, gives the bytes their name,
+// and writes the snapshot's document, in this order.
+func (s Store) publish(ctx context.Context, snap Snapshot) (Snapshot, error) {
+	if err := s.need(ctx, snap.ID, need{Run: snap.Run, Save: snap.Save, At: snap.CreatedAt}); err != nil {
+		return snap, err
+	}
+	id, _ := identity.ParseContentID(snap.ID)
+	_, err := s.Blobs.Copy(ctx, identity.ContentKey(id), record.Pending+snap.Save)
+	if err != nil && !fault.Is(err, fault.Conflict) { // an object of that name has these bytes
+		return snap, err
+	}
+	for range maxRaces {
+		_, err = host.Save(ctx, s.Docs, Key(snap.Run, snap.ID), snap, "")
+		if !fault.Is(err, fault.Conflict) {
+			return snap, err
+		}
+		var first Snapshot
+		_, found, err := host.Load(ctx, s.Docs, Key(snap.Run, snap.ID), &first)
+		if err != nil {
+			return snap, err
+		}
+		if found {
+			if first.Save != snap.Save { // else the reply to our own write was lost
+				err = s.release(ctx, snap.ID, snap.Save)
+			}
+			return first, err
+		}
+	}
+	return snap, fault.New(fault.Unavailable, "it was pruned %d times meanwhile", maxRaces)
+}
+
+// maxRaces bounds how often a save looks for the snapshot that was faster.
+const maxRaces = 8
+
+// load returns the run's snapshot and its document's revision.
+func (s Store) load(ctx context.Context, run identity.RunID, id string) (snap Snapshot, rev document.Revision, err error) {
+	rev, found, err := host.Load(ctx, s.Docs, Key(run, id), &snap)
+	if err == nil && !found {
+		err = fault.New(fault.NotFound, "run %s has no snapshot %.64s", run, id)
+	}
+	return snap, rev, err
+}

@@ -1,0 +1,270 @@
+package snapshottest
+
+import (
+	"context"
+	"io"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rollout/shared/blob"
+	"rollout/shared/document"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/snapshot"
+)
+
+func testPrune(t *testing.T, open func(t *testing.T) Stores) {
+	day := 24 * time.Hour
+	for _, c := range []struct {
+		why  string
+		keep snapshot.Retention
+		want []int // of six saved a day apart, the newest first; 1 and 4 have labels
+	}{
+		{"the newest stay", snapshot.Retention{KeepLast: 2}, []int{0, 1}},
+		{"and those with a label", snapshot.Retention{KeepLast: 1, KeepLabeled: true}, []int{0, 1, 4}},
+		{"and those not older than that", snapshot.Retention{KeepLast: 1, MaxAge: 2 * day}, []int{0, 1, 2}},
+		{"age is no reason to remove the newest", snapshot.Retention{KeepLast: 4, MaxAge: day}, []int{0, 1, 2, 3}},
+		{"more than there are", snapshot.Retention{KeepLast: 9}, []int{0, 1, 2, 3, 4, 5}},
+		{"none", snapshot.Retention{}, nil},
+	} {
+		stores, clock := open(t), start()
+		s := storeOf(stores, clock)
+		labels := map[int]string{1: "best", 4: "base"}
+		of := make([]snapshot.Snapshot, 6)
+		for i := 5; i >= 0; i-- {
+			clock.now = clock.now.Add(day)
+			of[i] = save(t, s, folder(strconv.Itoa(i)), details(runA, labels[i]))
+		}
+		other := save(t, s, folder("other"), details(runB, ""))
+		gone, err := s.Prune(t.Context(), runA, c.keep)
+		if err != nil || len(gone) != len(of)-len(c.want) {
+			t.Errorf("%s: pruned %d, %v", c.why, len(gone), err)
+		}
+		var want []snapshot.Snapshot
+		for _, i := range c.want {
+			want = append(want, of[i])
+		}
+		wantIDs(t, c.why, list(t, s, snapshot.Filter{Run: runA}), want...)
+		wantIDs(t, c.why+", of another run", list(t, s, snapshot.Filter{Run: runB}), other)
+		if n := len(objects(t, stores, "")); n != len(c.want)+1 {
+			t.Errorf("%s: %d objects stay, want %d", c.why, n, len(c.want)+1)
+		}
+		if n := len(documents(t, stores)); n != 2*(len(c.want)+1) {
+			t.Errorf("%s: documents stay: %v", c.why, documents(t, stores))
+		}
+	}
+	s := storeOf(open(t), start())
+	for _, r := range []snapshot.Retention{{KeepLast: -1}, {MaxAge: -1}} {
+		if _, err := s.Prune(t.Context(), runA, r); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+	if _, err := s.Prune(t.Context(), "", snapshot.Retention{}); !fault.Is(err, fault.Invalid) {
+		t.Errorf("of no run: %v", err)
+	}
+}
+
+func testPruneKeepsSharedBytes(t *testing.T, open func(t *testing.T) Stores) {
+	stores, clock := open(t), start()
+	s := storeOf(stores, clock)
+	save(t, s, folder("5"), details(runA, ""))
+	other := save(t, s, folder("5"), details(runB, ""))
+	if gone, err := s.Prune(t.Context(), runA, snapshot.Retention{}); err != nil || len(gone) != 1 {
+		t.Fatalf("pruned %v, %v", gone, err)
+	}
+	wantRestored(t, s, other, folder("5"))
+	if _, err := s.Prune(t.Context(), runB, snapshot.Retention{}); err != nil {
+		t.Fatal(err)
+	}
+	if left := append(objects(t, stores, ""), documents(t, stores)...); len(left) > 0 {
+		t.Errorf("after the last was pruned there are %v", left)
+	}
+	wantRestored(t, s, save(t, s, folder("5"), details(runA, "")), folder("5"))
+}
+
+// A deletion that was decided before the same content was saved again does not
+// reach the new bytes.
+func testLateDeletion(t *testing.T, open func(t *testing.T) Stores) {
+	stores, clock := open(t), start()
+	s := storeOf(stores, clock)
+	old := save(t, s, folder("5"), details(runA, ""))
+	id, _ := identity.ParseContentID(old.ID)
+	var saved snapshot.Snapshot
+	slow := Stores{&hooked{Store: stores.Blobs, key: identity.ContentKey(id), before: func() {
+		saved = save(t, s, folder("5"), details(runB, ""))
+	}}, stores.Docs}
+	if _, err := storeOf(slow, clock).Prune(t.Context(), runA, snapshot.Retention{}); err != nil {
+		t.Fatal(err)
+	}
+	if saved.ID != old.ID {
+		t.Fatalf("saved %s amid the deletion of %s", saved.ID, old.ID)
+	}
+	wantRestored(t, s, saved, folder("5"))
+}
+
+// hooked does something before the first deletion of a key.
+type hooked struct {
+	blob.Store
+	key    string
+	before func()
+}
+
+func (h *hooked) Delete(ctx context.Context, key, version string) error {
+	if f := h.before; f != nil && key == h.key {
+		h.before = nil
+		f()
+	}
+	return h.Store.Delete(ctx, key, version)
+}
+
+// A process that dies after any of its writes leaves nothing that can't be
+// read, and nothing that the next one can't clean up.
+func testDeath(t *testing.T, open func(t *testing.T) Stores) {
+	acts := map[string]func(ctx context.Context, s snapshot.Store) error{
+		"save": func(ctx context.Context, s snapshot.Store) error {
+			_, err := s.Save(ctx, folder("5"), details(runA, ""))
+			return err
+		},
+		"prune": func(ctx context.Context, s snapshot.Store) error {
+			_, err := s.Prune(ctx, runA, snapshot.Retention{})
+			return err
+		},
+	}
+	for name, act := range acts {
+		for writes := 0; ; writes++ {
+			stores, clock := open(t), start()
+			alive := storeOf(stores, clock)
+			if name == "prune" {
+				save(t, alive, folder("4"), details(runA, ""))
+				save(t, alive, folder("5"), details(runA, ""))
+			}
+			err := act(t.Context(), storeOf(mortal(stores, writes), clock))
+			for _, snap := range list(t, alive, snapshot.Filter{}) {
+				if err := alive.Restore(t.Context(), snap, t.TempDir()+"/state"); err != nil {
+					t.Errorf("%s, dead after %d writes: %v", name, writes, err)
+				}
+			}
+			wantRestored(t, alive, save(t, alive, folder("5"), details(runA, "")), folder("5"))
+			clock.now = clock.now.Add(48 * time.Hour)
+			if _, err := alive.Prune(t.Context(), runA, snapshot.Retention{}); err != nil {
+				t.Errorf("%s, dead after %d writes: prune: %v", name, writes, err)
+			}
+			if left := append(objects(t, stores, "cas/"), documents(t, stores)...); len(left) > 0 {
+				t.Errorf("%s, dead after %d writes: %v stay", name, writes, left)
+			}
+			if err == nil {
+				if writes < 4 {
+					t.Errorf("%s took %d writes only", name, writes)
+				}
+				break
+			}
+		}
+	}
+}
+
+// Of concurrent saves and prunes of the same content, what is listed at the end
+// can be restored.
+func testRaces(t *testing.T, open func(t *testing.T) Stores) {
+	stores := open(t)
+	s := storeOf(stores, start())
+	var all sync.WaitGroup
+	for i := range 4 {
+		run := []identity.RunID{runA, runB}[i%2]
+		all.Go(func() {
+			for range 6 {
+				if _, err := s.Save(t.Context(), folder("5"), details(run, "")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		all.Go(func() {
+			for range 6 {
+				if _, err := s.Prune(t.Context(), run, snapshot.Retention{}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for _, snap := range list(t, s, snapshot.Filter{}) {
+		wantRestored(t, s, snap, folder("5"))
+	}
+	for _, run := range []identity.RunID{runA, runB} {
+		wantRestored(t, s, save(t, s, folder("5"), details(run, "")), folder("5"))
+		if _, err := s.Prune(t.Context(), run, snapshot.Retention{}); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := append(objects(t, stores, ""), documents(t, stores)...); len(left) > 0 {
+		t.Errorf("%v stay", left)
+	}
+}
+
+// mortal are the stores of a process that dies after so many writes.
+func mortal(s Stores, writes int) Stores {
+	left := new(atomic.Int64)
+	left.Store(int64(writes))
+	return Stores{mortalBlobs{s.Blobs, left}, mortalDocs{s.Docs, left}}
+}
+
+type mortalBlobs struct {
+	blob.Store
+	left *atomic.Int64
+}
+
+type mortalDocs struct {
+	document.Store
+	left *atomic.Int64
+}
+
+func dead(left *atomic.Int64) error {
+	if left.Add(-1) < 0 {
+		return fault.New(fault.Unavailable, "the process is dead")
+	}
+	return nil
+}
+
+func (m mortalBlobs) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
+	if err := dead(m.left); err != nil {
+		return blob.Info{}, err
+	}
+	return m.Store.Put(ctx, key, r, o)
+}
+
+func (m mortalBlobs) Copy(ctx context.Context, dst, src string) (blob.Info, error) {
+	if err := dead(m.left); err != nil {
+		return blob.Info{}, err
+	}
+	return m.Store.Copy(ctx, dst, src)
+}
+
+func (m mortalBlobs) Delete(ctx context.Context, key, version string) error {
+	if err := dead(m.left); err != nil {
+		return err
+	}
+	return m.Store.Delete(ctx, key, version)
+}
+
+func (m mortalDocs) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
+	if err := dead(m.left); err != nil {
+		return "", err
+	}
+	return m.Store.Create(ctx, key, value)
+}
+
+func (m mortalDocs) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
+	if err := dead(m.left); err != nil {
+		return "", err
+	}
+	return m.Store.Replace(ctx, key, value, rev)
+}
+
+func (m mortalDocs) Delete(ctx context.Context, key string, rev document.Revision) error {
+	if err := dead(m.left); err != nil {
+		return err
+	}
+	return m.Store.Delete(ctx, key, rev)
+}
