@@ -15,11 +15,16 @@ import (
 	"rollout/shared/secret"
 )
 
+// Guard guards an API of the usual bounds; see Bounds.Guard.
+func Guard(token secret.Value, next http.Handler, open ...string) http.Handler {
+	return Usual().Guard(token, next, open...)
+}
+
 // Guard lets in who may ask, and bounds what an answer takes. Without a token
 // (the zero Value) it lets in only requests that were meant for this machine;
 // with one, only those that carry it as a bearer token, whoever sends them.
 // The paths in open need no token.
-func Guard(token secret.Value, next http.Handler, open ...string) http.Handler {
+func (b Bounds) Guard(token secret.Value, next http.Handler, open ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case token.Reveal() == "" && !fromHere(r):
@@ -30,10 +35,15 @@ func Guard(token secret.Value, next http.Handler, open ...string) http.Handler {
 			Refuse(w, http.StatusUnauthorized, fault.Denied.String(), "a bearer token is needed: the value of the secret "+TokenSecret)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), answerTime)
-		defer cancel()
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, r.WithContext(ctx))
+		if b.Body > 0 {
+			r.Body = http.MaxBytesReader(w, r.Body, b.Body)
+		}
+		if b.Answer > 0 {
+			ctx, cancel := context.WithTimeout(r.Context(), b.Answer)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
 	})
 }
 

@@ -48,32 +48,46 @@ func Open(ctx context.Context, addr string, secrets secret.Store) (net.Listener,
 	return l, token, fault.As(fault.Unavailable, err, "listen")
 }
 
-// Bounds of a request.
+// Bounds of requests and answers. Zero is no bound, but for Header and Last.
+type Bounds struct {
+	Body   int64         // bytes of a request
+	Read   time.Duration // from its first byte to its last
+	Answer time.Duration // for what answers it
+	Write  time.Duration // from its header to the answer's last byte
+	Last   time.Duration // for requests in progress when the server ends
+}
+
+// Usual are the bounds of an API whose answers are made at once.
+func Usual() Bounds {
+	return Bounds{Body: 64 << 10, Read: 10 * time.Second, Answer: 15 * time.Second, Write: 30 * time.Second, Last: 3 * time.Second}
+}
+
+// Bounds that hold for everybody.
 const (
 	maxHeader  = 16 << 10
-	maxBody    = 64 << 10
 	headerTime = 5 * time.Second
-	readTime   = 10 * time.Second
-	answerTime = 15 * time.Second
-	writeTime  = 30 * time.Second
 	idleTime   = 2 * time.Minute
-	lastTime   = 3 * time.Second // for requests in progress when the server ends
 )
 
-// Serve answers at the listener, which the caller opened after Check,
-// until ctx ends; requests in progress then may end within a few seconds.
+// Serve answers within the usual bounds; see Bounds.Serve.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	return Usual().Serve(ctx, l, h)
+}
+
+// Serve answers at the listener, which the caller opened after Check, until ctx
+// ends; requests in progress then may end within Last.
+func (b Bounds) Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTime,
-		ReadTimeout:       readTime,
-		WriteTimeout:      writeTime,
+		ReadTimeout:       b.Read,
+		WriteTimeout:      b.Write,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
 	}
 	closed := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.Last)
 		defer cancel()
 		closed <- server.Shutdown(last)
 	})
