@@ -1,0 +1,45 @@
+package sampling
+
+import "rollout/gpuworker/engine/tiny/kernel"
+
+// Ranked is a token with its log probability.
+type Ranked struct {
+	ID      int32
+	Logprob float32 // natural logarithm; at least -9999
+}
+
+// Lowest is the log probability of what is all but impossible, as vLLM says it:
+// JSON has no -∞.
+const Lowest = -9999
+
+// Logprobs returns the chosen token's log probability and the top likeliest
+// ones, likeliest first, of the model's own distribution: softmax of the raw
+// logits, before any parameter (vLLM's raw_logprobs). top is at most MaxTop.
+func Logprobs(logits []float32, chosen int32, top int) (float32, []Ranked) {
+	most := logits[greatest(logits)]
+	sum := 0.0
+	for _, v := range logits {
+		sum += float64(kernel.Exp(v - most))
+	}
+	norm := most + float32(kernel.Log64(sum))
+	of := func(id int32) float32 { return max(logits[id]-norm, Lowest) }
+	if top <= 0 {
+		return of(chosen), nil
+	}
+	best := make([]Ranked, 0, min(top, len(logits)))
+	for i := range logits { // insertion: top is small
+		id := int32(i)
+		if len(best) == cap(best) && logits[id] <= logits[best[len(best)-1].ID] {
+			continue
+		}
+		if len(best) < cap(best) {
+			best = append(best, Ranked{})
+		}
+		at := len(best) - 1
+		for ; at > 0 && logits[best[at-1].ID] < logits[id]; at-- {
+			best[at] = best[at-1]
+		}
+		best[at] = Ranked{ID: id, Logprob: of(id)}
+	}
+	return of(chosen), best
+}
