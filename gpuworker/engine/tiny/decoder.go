@@ -1,0 +1,35 @@
+package tiny
+
+import (
+	"rollout/gpuworker/engine/tiny/model"
+	"rollout/gpuworker/engine/tiny/scheduler"
+)
+
+// decoder is a model as the scheduler runs it.
+type decoder struct {
+	model  *model.Model
+	runner *model.Runner
+	slots  []model.Slot
+}
+
+// Decoder is a model to be scheduled, on so many threads. The parameters are
+// copied.
+func Decoder(m *model.Model, threads int) scheduler.Model {
+	return &decoder{model: m, runner: model.NewRunner(m, threads)}
+}
+
+func (d *decoder) Vocab() int                      { return d.model.Config().Vocab }
+func (d *decoder) Context() int                    { return d.model.Config().Context }
+func (d *decoder) NewSequence() scheduler.Sequence { return d.model.NewSession() }
+
+func (d *decoder) Step(slots []scheduler.Slot, logits [][]float32) error {
+	d.slots = d.slots[:0]
+	for _, s := range slots {
+		d.slots = append(d.slots, model.Slot{Session: s.Sequence.(*model.Session), Tokens: s.Tokens})
+	}
+	return d.runner.Step(d.slots, logits)
+}
+
+func (d *decoder) All(tokens []int32, each func(at int, logits []float32)) error {
+	return d.runner.All(tokens, each)
+}
