@@ -70,6 +70,7 @@ var Rules = []Rule{
 	{Packages: "gpuworker/engine/...", Imports: gpuworker},
 	{Packages: "gpuworker/drain/...", Imports: gpuworker},
 	{Packages: "gpuworker/executors/...", Imports: gpuworker},
+	{Packages: "gpuworker/training/...", Imports: gpuworker},
 	{Packages: "gpuworker/process/...", Imports: gpuworker},
 	{Packages: "gpuworker/cli/...", Imports: gpuworker}, // wiring
 

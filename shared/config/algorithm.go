@@ -82,7 +82,7 @@ type Dataset struct {
 type Optimizer struct {
 	Kind        string    `toml:"kind" json:"kind"`
 	LR          float64   `toml:"lr" json:"lr"`
-	WeightDecay float64   `toml:"weight_decay" json:"weight_decay"` // decoupled: lr × weight_decay × parameter
+	WeightDecay float64   `toml:"weight_decay" json:"weight_decay"` // of weights, not of gains; AdamW: decoupled, SGD: added to the gradient
 	Betas       []float64 `toml:"betas" json:"betas"`               // two; 0.9 and 0.999
 	Eps         float64   `toml:"eps" json:"eps"`                   // 1e-8
 	WarmupSteps int       `toml:"warmup_steps" json:"warmup_steps"` // lr rises linearly over these steps

@@ -90,6 +90,9 @@ func (s Shared) check(c *checker, at string, rule datasetRule) {
 		c.add(at+".budget.max_steps", "must be ≥ 1, is 0 or missing: say after how many steps the training ends")
 	}
 	c.count(at+".budget.max_steps", s.Budget.MaxSteps, maxSteps)
+	if o := s.Optimizer; o.Schedule != ScheduleConstant && o.WarmupSteps > s.Budget.MaxSteps && s.Budget.MaxSteps > 0 {
+		c.add(at+".optimizer.warmup_steps", "must be at most budget.max_steps (%d), is %d: the schedule %q begins after the warm-up", s.Budget.MaxSteps, o.WarmupSteps, o.Schedule)
+	}
 }
 
 // check refuses by name what only another trainer could train.

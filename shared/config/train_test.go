@@ -80,6 +80,7 @@ x.toml:1: algorithm.sft.optimizer.lr: must be > 0 and at most 1000, is 0
 x.toml:1: algorithm.sft.budget.max_steps: must be ≥ 1, is 0 or missing: say after how many steps the training ends`},
 		{"an unknown table", sft + "[algorithm.sft.x]\n", "x.toml:6: algorithm.sft.x: unknown key; nothing reads it in [algorithm.sft]: remove it"},
 		{"a snapshot of no id", strings.Replace(sft, "rollout/tiny", "snapshot:abc", 1), `x.toml:2: algorithm.sft.base_model.uri: "snapshot:abc" names no snapshot: its id is 64 digits of 0-9 and a-f, as ` + "`rollout snapshot list` shows it"},
+		{"a warm-up without end", sft + "optimizer.schedule='linear'\noptimizer.warmup_steps = 2", `x.toml:7: algorithm.sft.optimizer.warmup_steps: must be at most budget.max_steps (1), is 2: the schedule "linear" begins after the warm-up`},
 		{"NaN", strings.Replace(sft, "lr = 1", "lr = nan", 1), "x.toml:5: algorithm.sft.optimizer.lr: must be > 0 and at most 1000, is NaN"},
 		{"a misspelt setting", sft + "minibatchsize = 1", "x.toml:6: algorithm.sft.minibatchsize: unknown key; did you mean minibatch_size?"},
 	} {

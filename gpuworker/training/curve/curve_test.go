@@ -1,0 +1,102 @@
+package curve_test
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"rollout/gpuworker/training/curve"
+)
+
+func of(losses ...float64) (c curve.Curve) {
+	for _, l := range losses {
+		c.Add(l)
+	}
+	return c
+}
+
+func TestALongTrainingHasAShortCurve(t *testing.T) {
+	t.Parallel()
+	var c curve.Curve
+	const steps = 5*curve.MaxPoints + 3
+	for i := range steps {
+		c.Add(float64(i))
+	}
+	if c.Every != 8 || c.Steps != steps || len(c.Points) != (steps+7)/8 || !c.Valid() {
+		t.Fatalf("every %d, %d steps, %d points", c.Every, c.Steps, len(c.Points))
+	}
+	for i, p := range c.Points[:len(c.Points)-1] {
+		if want := float64(8*i) + 3.5; math.Abs(p-want) > 1e-9 {
+			t.Errorf("point %d is %v, want the mean of its steps, %v", i, p, want)
+		}
+	}
+	if got, want := c.Points[len(c.Points)-1], float64(steps-2); math.Abs(got-want) > 1e-9 {
+		t.Errorf("the last point, of three steps, is %v, want %v", got, want)
+	}
+}
+
+func TestAReadCurveGoesOn(t *testing.T) {
+	t.Parallel()
+	whole, part := of(3, 2, 1), of(3, 2)
+	text, err := json.Marshal(part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again curve.Curve
+	if err := json.Unmarshal(text, &again); err != nil || !again.Valid() {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	again.Add(1)
+	if a, b := string(again.SVG("x")), string(whole.SVG("x")); a != b {
+		t.Errorf("%s\n%s", a, b)
+	}
+}
+
+func TestWhatIsNoCurve(t *testing.T) {
+	t.Parallel()
+	for _, c := range []curve.Curve{
+		{Points: []float64{1}},
+		{Every: 0, Steps: 1, Points: []float64{1}},
+		{Every: 1, Steps: 2, Points: []float64{1}},
+		{Every: 1, Steps: -1},
+		{Every: 1, Steps: 1, Points: []float64{math.NaN()}},
+		{Every: 1, Steps: curve.MaxPoints + 1, Points: make([]float64, curve.MaxPoints+1)},
+	} {
+		if c.Valid() {
+			t.Errorf("%+v is taken for a curve", c)
+		}
+	}
+	if !(curve.Curve{}).Valid() {
+		t.Error("a curve of no steps is refused")
+	}
+}
+
+func TestTheDrawingIsWellFormedAndWithinItsFrame(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]curve.Curve{"nothing": {}, "one step": of(2.5), "equal losses": of(1, 1, 1), "falling": of(7, 5, 4, 3.5, 3.2), "huge": of(1e30, -1e30), "small": of(1e-12, 2e-12)} {
+		svg := string(c.SVG(`<sft> & "x"`))
+		if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
+			t.Errorf("%s: a place is no number:\n%s", name, svg)
+		}
+		texts := 0
+		for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+			token, err := d.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if start, ok := token.(xml.StartElement); ok && start.Name.Local == "text" {
+				texts++
+			}
+		}
+		if texts < 6 {
+			t.Errorf("%s: %d labels: the axes have none", name, texts)
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package training
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"rollout/gpuworker/engine/tiny/model"
+	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/shared/config"
+	"rollout/shared/fault"
+)
+
+// Limits of a state's files, in bytes.
+const (
+	maxState = 4 << 20
+	maxArray = 1 << 31
+)
+
+// Restore goes on from the state that Save wrote into the folder. The state
+// must be that of the same training: algorithm, settings, model, tokenizer and
+// dataset; another one is Invalid, and the error says what differs. A damaged
+// state is Corrupt. After an error the trainer is as it was.
+func (t *Trainer) Restore(folder string) error {
+	var s state
+	if err := readState(folder, &s); err != nil {
+		return err
+	}
+	if err := t.sameTraining(s); err != nil {
+		return err
+	}
+	saved, err := readModel(folder)
+	if err != nil {
+		return err
+	}
+	switch {
+	case saved.Model.Config() != t.model.Config():
+		return fault.New(fault.Invalid, "the state is of a model of another shape: %+v, not %+v", saved.Model.Config(), t.model.Config())
+	case saved.Tokenizer.Hash() != s.Tokenizer:
+		return fault.New(fault.Corrupt, "%s and %s of the state have different tokenizers", stateFile, modelFile)
+	}
+	var head, moments []model.Tensor
+	if t.head != nil {
+		if head, err = readTensors(folder, headFile, t.update.head()); err != nil {
+			return err
+		}
+	}
+	if t.update.moments {
+		if moments, err = readTensors(folder, momentsFile, t.update.momentTensors()); err != nil {
+			return err
+		}
+	}
+	fill(t.model.Tensors(), saved.Model.Tensors())
+	if head != nil {
+		fill(t.update.head(), head)
+	}
+	if moments != nil {
+		fill(t.update.momentTensors(), moments)
+	}
+	t.step, t.curve = s.Step, s.Loss
+	return nil
+}
+
+// sameTraining compares what a state was made with.
+func (t *Trainer) sameTraining(s state) error {
+	now := t.state()
+	if s.Algorithm.Kind != now.Algorithm.Kind {
+		return fault.New(fault.Invalid, "the state is of a training of kind %q, this one is of kind %q", s.Algorithm.Kind, now.Algorithm.Kind)
+	}
+	if d := s.Dataset; d != now.Dataset {
+		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "the state was trained on another dataset, of %d rows and the digest %.16s…; %s has %d rows and the digest %.16s…",
+			d.Rows, d.Digest, t.rows.Name(), now.Dataset.Rows, now.Dataset.Digest), Remedy: "name the file it was trained on, or begin another training with base_model \"" + config.SnapshotPrefix + "ID\""}
+	}
+	if s.Tokenizer != now.Tokenizer {
+		return fault.New(fault.Invalid, "the state was trained with another tokenizer: %.16s…, not %.16s…", s.Tokenizer, now.Tokenizer)
+	}
+	if err := differing(s.Algorithm, now.Algorithm); err != nil {
+		return err
+	}
+	taken := *t
+	taken.step = s.Step
+	if s.Step < 0 || s.Cursor != taken.cursor() || !s.Loss.Valid() || s.Loss.Steps != s.Step {
+		return fault.New(fault.Corrupt, "%s of the state does not fit together: step %d, cursor %+v, %d losses", stateFile, s.Step, s.Cursor, s.Loss.Steps)
+	}
+	return nil
+}
+
+func readState(folder string, s *state) error {
+	b, err := read(folder, stateFile, maxState)
+	if err != nil {
+		return err
+	}
+	var version struct {
+		Schema int `json:"schema"`
+	}
+	if err := json.Unmarshal(b, &version); err != nil {
+		return fault.As(fault.Corrupt, err, "%s of the state", stateFile)
+	}
+	if version.Schema != schema {
+		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "the state is of version %d, this rollout reads version %d", version.Schema, schema), Remedy: "go on with the rollout that wrote it"}
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(s); err != nil {
+		return fault.As(fault.Corrupt, err, "%s of the state", stateFile)
+	}
+	if s.Algorithm.Shared().Minibatch < 1 {
+		return fault.New(fault.Corrupt, "%s of the state has no settings of kind %.40q", stateFile, s.Algorithm.Kind)
+	}
+	return nil
+}
+
+// readModel reads the parameters of a state.
+func readModel(folder string) (*weights.Bundle, error) {
+	b, err := read(folder, modelFile, maxArray)
+	if err != nil {
+		return nil, err
+	}
+	bundle, err := weights.Load(b)
+	return bundle, fault.Wrap(err, "%s of the state", modelFile)
+}
+
+// readTensors reads a file that must have exactly the tensors of want, in that
+// order.
+func readTensors(folder, name string, want []model.Tensor) ([]model.Tensor, error) {
+	b, err := read(folder, name, maxArray)
+	if err != nil {
+		return nil, err
+	}
+	f, err := weights.Decode(b)
+	if err != nil {
+		return nil, fault.Wrap(err, "%s of the state", name)
+	}
+	same := func(a, b model.Tensor) bool { return a.Name == b.Name && slices.Equal(a.Shape, b.Shape) }
+	if !slices.EqualFunc(f.Tensors, want, same) {
+		return nil, fault.New(fault.Corrupt, "%s of the state does not have the tensors of this model", name)
+	}
+	for _, x := range f.Tensors {
+		for _, v := range x.Data {
+			if v-v != 0 {
+				return nil, fault.New(fault.Corrupt, "%s of the state: %s has a value that is no finite number", name, x.Name)
+			}
+		}
+	}
+	return f.Tensors, nil
+}
+
+func fill(into, from []model.Tensor) {
+	for i := range into {
+		copy(into[i].Data, from[i].Data)
+	}
+}
+
+// read reads a file of a state, of at most limit bytes.
+func read(folder, name string, limit int64) ([]byte, error) {
+	f, err := os.Open(filepath.Join(folder, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fault.New(fault.Corrupt, "the state has no %s: it is not one of a training", name)
+	}
+	if err != nil {
+		return nil, fault.As(fault.Unavailable, err, "read the state")
+	}
+	defer f.Close() // read only: nothing can be lost
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, fault.As(fault.Unavailable, err, "read the state")
+	}
+	if int64(len(b)) > limit {
+		return nil, fault.New(fault.Corrupt, "%s of the state has more than %d bytes", name, limit)
+	}
+	return b, nil
+}
+
+// LoadBase reads the model of a state to begin another training with. uri is
+// what settings call it.
+func LoadBase(folder, uri string) (Base, error) {
+	bundle, err := readModel(folder)
+	if err != nil {
+		return Base{}, err
+	}
+	base := Base{URI: uri, Model: bundle.Model, Tokenizer: bundle.Tokenizer}
+	if _, err := os.Stat(filepath.Join(folder, headFile)); errors.Is(err, fs.ErrNotExist) {
+		return base, nil
+	}
+	score := make([]float32, bundle.Model.Config().Width)
+	head, err := readTensors(folder, headFile, []model.Tensor{{Name: scoreName, Shape: []int{1, len(score)}, Data: score}})
+	if err != nil {
+		return Base{}, err
+	}
+	base.Score = head[0].Data
+	return base, nil
+}

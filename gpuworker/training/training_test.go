@@ -1,0 +1,374 @@
+package training
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"lukechampine.com/blake3"
+
+	"rollout/gpuworker/engine/tiny/model"
+	"rollout/gpuworker/training/dataset"
+	"rollout/shared/config"
+	"rollout/shared/fault"
+)
+
+var shape = model.Config{Vocab: 260, Width: 16, Layers: 2, Heads: 2, HeadSize: 8, Hidden: 24, Context: 48, RopeBase: 10000, NormEpsilon: 1e-5}
+
+const (
+	examples = `{"prompt":"the cat ","completion":"sat on the mat"}
+{"messages":[{"role":"user","content":"two and two?"},{"role":"assistant","content":"four"}]}
+{"prompt":"","completion":"in the beginning"}
+
+{"prompt":"a row that is far longer than the forty-eight tokens which the model has room for: ","completion":"cut"}
+{"prompt":"the dog ","completion":"lay on the rug"}
+`
+	pairs = `{"prompt":"2+2? ","chosen":"4","rejected":"5"}
+{"prompt":"capital of France? ","chosen":"Paris","rejected":"London"}
+{"prompt":"","chosen":"yes","rejected":"no"}
+{"prompt":"a prompt that is far longer than the model has room for, so that it is cut: ","chosen":"ok","rejected":"bad"}
+`
+)
+
+// lesson is a training to make.
+type lesson struct {
+	algorithm config.Algorithm
+	rows      string
+	threads   int
+	scalar    bool
+}
+
+func sft(change ...func(*config.SFT)) lesson {
+	s := config.DefaultSFT()
+	s.BaseModel.URI, s.Minibatch, s.Dataset.Path, s.Budget.MaxSteps, s.Seed = config.ModelTiny, 3, "rows.jsonl", 10, 1
+	s.Optimizer.LR, s.Optimizer.WarmupSteps, s.Optimizer.Schedule, s.Optimizer.WeightDecay = 0.01, 2, config.ScheduleCosine, 0.1
+	for _, f := range change {
+		f(s)
+	}
+	return lesson{config.Algorithm{Kind: config.AlgorithmSFT, SFT: s}, examples, 1, false}
+}
+
+func rm(change ...func(*config.RM)) lesson {
+	r := config.DefaultRM()
+	r.BaseModel.URI, r.Minibatch, r.Accumulation, r.Dataset.Path, r.Budget.MaxSteps = config.ModelTiny, 2, 2, "rows.jsonl", 10
+	r.Optimizer.LR = 0.01
+	for _, f := range change {
+		f(r)
+	}
+	return lesson{config.Algorithm{Kind: config.AlgorithmRM, RM: r}, pairs, 1, false}
+}
+
+func (l lesson) on(threads int, scalar bool) lesson {
+	l.threads, l.scalar = threads, scalar
+	return l
+}
+
+// trainer starts the lesson from a fresh model.
+func (l lesson) trainer(t testing.TB) *Trainer {
+	t.Helper()
+	made, err := l.try(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func (l lesson) try(t testing.TB) (*Trainer, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rows.jsonl")
+	if err := os.WriteFile(path, []byte(l.rows), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := dataset.OpenFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	rows, err := OpenDataset(t.Context(), l.algorithm.Kind, file)
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.New(shape, 7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return New(Options{Algorithm: l.algorithm, Base: Base{URI: config.ModelTiny, Model: m, Tokenizer: bytesOnly(t)}, Dataset: rows, Threads: l.threads, Scalar: l.scalar})
+}
+
+// steps takes n steps and returns their losses.
+func steps(t testing.TB, tr *Trainer, n int) (losses []float64) {
+	t.Helper()
+	for range n {
+		r, err := tr.Step(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		losses = append(losses, r.Loss)
+	}
+	return losses
+}
+
+// save returns a folder with the trainer's state.
+func save(t testing.TB, tr *Trainer) string {
+	t.Helper()
+	folder := t.TempDir()
+	if err := tr.Save(folder); err != nil {
+		t.Fatal(err)
+	}
+	return folder
+}
+
+// digest is of all files in a folder.
+func digest(t testing.TB, folder string) string {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := blake3.New(32, nil)
+	for _, e := range entries {
+		b, err := os.ReadFile(filepath.Join(folder, e.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(h, "%s %d\n", e.Name(), len(b))
+		h.Write(b)
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+var lessons = map[string]lesson{
+	"sft adamw": sft(),
+	"sft sgd": sft(func(s *config.SFT) {
+		s.Optimizer.Kind, s.Optimizer.LR, s.LossOn.Kind, s.Accumulation = config.OptimizerSGD, 0.1, config.LossFull, 2
+	}),
+	"sft packed": sft(func(s *config.SFT) { s.Packing.Kind = config.PackingOn }),
+	"rm adamw":   rm(),
+	"rm sgd":     rm(func(r *config.RM) { r.Optimizer.Kind, r.Optimizer.LR = config.OptimizerSGD, 0.5 }),
+}
+
+// golden are the digests of all parameters and moments after ten steps, on any
+// machine. If a change of the arithmetic changes them, states of before end
+// otherwise than they would have: raise schema.
+var golden = map[string]string{
+	"sft adamw":  "787320dd5a04ff040fe539437a02e50956d9b59bf06fe4135a3b747d947c1ed9",
+	"sft sgd":    "b7aee0f8ac8be7d94d5ce0ea95ceaf1dec1c1dcfd47d16303fb7028f75c3996e",
+	"sft packed": "787320dd5a04ff040fe539437a02e50956d9b59bf06fe4135a3b747d947c1ed9",
+	"rm adamw":   "bd7f6332942c33c12a190f81760942ebe3b12872daee5bb198fe6c98eeeac1d8",
+	"rm sgd":     "393b2ffa7c1c226ac1a029aa4e32e684c914c31711fffe9e61ba167e154b52c2",
+}
+
+// numbers is the digest of the trainer's arrays.
+func numbers(t testing.TB, tr *Trainer) string {
+	t.Helper()
+	h := blake3.New(32, nil)
+	for _, p := range tr.update.parts {
+		for _, x := range [][]float32{p.parameters, p.first, p.second} {
+			if err := binary.Write(h, binary.LittleEndian, x); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+func TestAgainOnOtherThreadsAndWithoutVectorsTheStateIsTheSameBytes(t *testing.T) {
+	t.Parallel()
+	for name, l := range lessons {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := ""
+			for _, l := range []lesson{l.on(1, false), l.on(1, false), l.on(2, false), l.on(16, false), l.on(1, true), l.on(2, true)} {
+				tr := l.trainer(t)
+				steps(t, tr, 10)
+				got := digest(t, save(t, tr))
+				if want == "" {
+					want = got
+				}
+				if got != want {
+					t.Errorf("%d threads, scalar %v: %s, want %s", l.threads, l.scalar, got, want)
+				}
+				if n := numbers(t, tr); n != golden[name] {
+					t.Errorf("%d threads, scalar %v: the numbers are\n%q: %q", l.threads, l.scalar, name, n)
+				}
+			}
+		})
+	}
+}
+
+func TestResumedAtAnyStepTheEndIsTheSameBytes(t *testing.T) {
+	t.Parallel()
+	for name, l := range lessons {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			whole := l.trainer(t)
+			var folders []string
+			for range 10 {
+				folders = append(folders, save(t, whole))
+				steps(t, whole, 1)
+			}
+			want := digest(t, save(t, whole))
+			for k, folder := range folders {
+				tr := l.on(1+k%2, k%3 == 2).trainer(t)
+				if err := tr.Restore(folder); err != nil {
+					t.Fatalf("at step %d: %v", k, err)
+				}
+				if got := digest(t, save(t, tr)); got != digest(t, folder) {
+					t.Errorf("at step %d: what was restored is saved as other bytes", k)
+				}
+				steps(t, tr, 10-k)
+				if got := digest(t, save(t, tr)); got != want {
+					t.Errorf("from step %d: %s, want %s", k, got, want)
+				}
+			}
+		})
+	}
+}
+
+// A minibatch in packed sequences learns what it learns row by row.
+func TestPackingChangesNoParameter(t *testing.T) {
+	t.Parallel()
+	apart, together := lessons["sft adamw"].trainer(t), lessons["sft packed"].trainer(t)
+	if a, b := steps(t, apart, 10), steps(t, together, 10); !slices.Equal(a, b) {
+		t.Errorf("losses %v apart, %v packed", a, b)
+	}
+	if !slices.Equal(apart.model.Flat(), together.model.Flat()) {
+		t.Error("the parameters differ")
+	}
+}
+
+func TestAccumulationIsNearlyALargerMinibatch(t *testing.T) {
+	t.Parallel()
+	of := func(minibatch, accumulation int) []float64 {
+		l := sft(func(s *config.SFT) { s.Minibatch, s.Accumulation = minibatch, accumulation })
+		return steps(t, l.trainer(t), 10)
+	}
+	a, b := of(4, 1), of(1, 4)
+	for i := range a {
+		if math.Abs(a[i]-b[i]) > 1e-3*a[i] {
+			t.Errorf("step %d: loss %v in one, %v in four", i+1, a[i], b[i])
+		}
+	}
+}
+
+func TestFineTuningLearnsItsRows(t *testing.T) {
+	t.Parallel()
+	l := sft(func(s *config.SFT) { s.Budget.MaxSteps, s.Minibatch = 60, 5 })
+	tr := l.trainer(t)
+	losses := steps(t, tr, 60)
+	if first, last := losses[0], losses[59]; first < 5 || last > 2 {
+		t.Errorf("the loss went from %v to %v", first, last)
+	}
+	if c := tr.Curve(); c.Steps != 60 || c.Points[59] != losses[59] {
+		t.Errorf("the curve has %d steps", c.Steps)
+	}
+}
+
+func TestARewardModelLearnsToPrefer(t *testing.T) {
+	t.Parallel()
+	tr := rm(func(r *config.RM) { r.Budget.MaxSteps = 40 }).trainer(t)
+	before, err := tr.Evaluate(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *before.Accuracy != 0 || math.Abs(before.Loss-math.Ln2) > 1e-6 {
+		t.Errorf("a fresh head prefers: accuracy %v, loss %v", *before.Accuracy, before.Loss)
+	}
+	steps(t, tr, 40)
+	after, err := tr.Evaluate(t.Context())
+	if err != nil || *after.Accuracy != 1 || after.Loss > 0.2 || after.Rows != 4 {
+		t.Errorf("%+v, %v", after, err)
+	}
+}
+
+func TestAStepThatIsGivenUpCanBeTakenAgain(t *testing.T) {
+	t.Parallel()
+	whole, tr := rm().trainer(t), rm().trainer(t)
+	steps(t, whole, 2)
+	steps(t, tr, 1)
+	given, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := tr.Step(given); !fault.Is(err, fault.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	steps(t, tr, 1)
+	if digest(t, save(t, tr)) != digest(t, save(t, whole)) {
+		t.Error("the state differs")
+	}
+}
+
+func TestATrainingThatDivergesSaysSo(t *testing.T) {
+	t.Parallel()
+	tr := sft(func(s *config.SFT) {
+		s.Optimizer.Kind, s.Optimizer.LR, s.Optimizer.MaxGradNorm, s.Optimizer.WarmupSteps = config.OptimizerSGD, 1000, 0, 0
+		s.Optimizer.WeightDecay, s.Budget.MaxSteps = 1, 100
+	}).trainer(t)
+	for range 100 {
+		_, err := tr.Step(t.Context())
+		if err == nil {
+			continue
+		}
+		if !strings.Contains(err.Error(), "the training diverged at step") || !strings.Contains(err.Error(), "lower optimizer.lr") || !fault.Is(err, fault.Conflict) {
+			t.Errorf("got %v", err)
+		}
+		return
+	}
+	t.Error("it never did")
+}
+
+func TestRunKeepsEverySoOftenAtTheEndAndWhenItIsStopped(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		every, stopAt int
+		want          string
+	}{
+		{3, 0, "[3 6 9 10] true"},
+		{0, 0, "[10] true"},
+		{5, 0, "[5 10] true"},
+		{4, 6, "[4 6] false"},
+		{4, 4, "[4] false"},
+	} {
+		tr := rm().trainer(t)
+		stop := make(chan struct{})
+		var kept []int
+		done, err := tr.Run(t.Context(), c.every, Hooks{
+			Progress: func(r Report) {
+				if r.Step == c.stopAt {
+					close(stop)
+				}
+			},
+			Keep: func(_ context.Context, tr *Trainer) error {
+				taken, _ := tr.Steps()
+				kept = append(kept, taken)
+				return nil
+			},
+			Stop: stop,
+		})
+		if got := fmt.Sprint(kept, done); err != nil || got != c.want {
+			t.Errorf("every %d, stopped at %d: %s, %v, want %s", c.every, c.stopAt, got, err, c.want)
+		}
+	}
+}
+
+func TestSettingsThatDoNotFitTheModelAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		l    lesson
+		want string
+	}{
+		{sft(func(s *config.SFT) { s.Packing.MaxSeqLen = 49 }), "max_seq_len is 49, the model's context is 48 (lower it"},
+		{rm(func(r *config.RM) { r.MaxSeqLen = 3 }), "max_seq_len is 3: rows need at least 4 tokens"},
+		{lesson{algorithm: sft().algorithm, rows: pairs}, `rows.jsonl:1: "completion" is missing`},
+		{lesson{algorithm: rm().algorithm, rows: examples}, `rows.jsonl:1: "chosen" is missing`},
+	} {
+		if _, err := c.l.try(t); !fault.Is(err, fault.Invalid) && err != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+}
