@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -12,7 +12,6 @@ import (
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/blob"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
@@ -21,8 +20,9 @@ func cleanCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "clean",
 		Short: "Delete the work files of runs that have ended",
-		Long:  "Deletes work/<run>/ of every run that has ended. Inputs (prompts/) and what runs wrote (runs/) stay, and so does every run that goes on.",
-		Args:  arguments(0),
+		Long: "Deletes work/<run>/ of every run that has ended, and uploads in pending/ that nobody finished within a day. " +
+			"Inputs (prompts/), what runs wrote (runs/) and snapshots stay, and so does every run that goes on.",
+		Args: arguments(0),
 	}
 	dir := dirFlag(c)
 	dry := c.Flags().Bool("dry-run", false, "only say what would be deleted")
@@ -36,14 +36,17 @@ func cleanCommand(e *Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return clean(c.Context(), e.Out, l.Bucket, runs, *dry)
+		return e.clean(c.Context(), l.Bucket, runs, *dry)
 	}
 	return c
 }
 
-// clean deletes the work of those runs that have ended, and says what it
-// freed.
-func clean(ctx context.Context, w io.Writer, bucket blob.Store, runs []api.Status, dry bool) error {
+// abandoned is how old an upload to pending/ is that nobody will finish.
+const abandoned = 24 * time.Hour
+
+// clean deletes the work of those runs that have ended, and abandoned uploads,
+// and says what it freed.
+func (e *Env) clean(ctx context.Context, bucket blob.Store, runs []api.Status, dry bool) error {
 	did := "freed"
 	if dry {
 		did = "would free"
@@ -53,7 +56,7 @@ func clean(ctx context.Context, w io.Writer, bucket blob.Store, runs []api.Statu
 		if !r.Phase.Ended() {
 			continue
 		}
-		f, err := cleanRun(ctx, bucket, r.Run, dry)
+		f, err := cleanUnder(ctx, bucket, record.WorkDir+string(r.Run)+"/", time.Time{}, dry)
 		if err != nil {
 			return fault.Wrap(err, "clean run %s", r.Run)
 		}
@@ -61,14 +64,24 @@ func clean(ctx context.Context, w io.Writer, bucket blob.Store, runs []api.Statu
 			continue
 		}
 		total.add(f)
-		if _, err := fmt.Fprintf(w, "%s  %s  %s %s\n", r.Run, progress.Plain(r.Name, nameColumns), did, f); err != nil {
+		if _, err := fmt.Fprintf(e.Out, "%s  %s  %s %s\n", r.Run, progress.Plain(r.Name, nameColumns), did, f); err != nil {
+			return err
+		}
+	}
+	uploads, err := cleanUnder(ctx, bucket, record.Pending, e.Clock.Now().Add(-abandoned), dry)
+	if err != nil {
+		return fault.Wrap(err, "clean unfinished uploads")
+	}
+	if uploads.objects > 0 {
+		total.add(uploads)
+		if _, err := fmt.Fprintf(e.Out, "unfinished uploads  %s %s\n", did, uploads); err != nil {
 			return err
 		}
 	}
 	if total.objects == 0 {
 		did = "nothing to clean: " + did
 	}
-	_, err := fmt.Fprintf(w, "%s %s\n", did, total)
+	_, err = fmt.Fprintf(e.Out, "%s %s\n", did, total)
 	return err
 }
 
@@ -83,10 +96,10 @@ func (f freed) String() string {
 	return fmt.Sprintf("%s in %s objects", humanize.IBytes(uint64(f.bytes)), humanize.Comma(int64(f.objects)))
 }
 
-// cleanRun deletes the objects under work/<run>/, a page at a time.
-func cleanRun(ctx context.Context, bucket blob.Store, id identity.RunID, dry bool) (freed, error) {
+// cleanUnder deletes the objects under the prefix, a page at a time: those that
+// were written before a time, if that is not zero.
+func cleanUnder(ctx context.Context, bucket blob.Store, prefix string, before time.Time, dry bool) (freed, error) {
 	const page = 1000
-	prefix := record.WorkDir + string(id) + "/"
 	var f freed
 	for after := ""; ; {
 		objects, err := bucket.List(ctx, prefix, after, page)
@@ -95,6 +108,9 @@ func cleanRun(ctx context.Context, bucket blob.Store, id identity.RunID, dry boo
 		}
 		for _, o := range objects {
 			after = o.Key
+			if !before.IsZero() && !o.ModTime.Before(before) {
+				continue
+			}
 			if !dry {
 				if err := bucket.Delete(ctx, o.Key, ""); err != nil {
 					return f, err

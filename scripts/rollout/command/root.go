@@ -35,6 +35,7 @@ func commands(e *Env) []*cobra.Command {
 		stopCommand(e),
 		bundleCommand(e),
 		cleanCommand(e),
+		snapshotCommand(e),
 		backupCommand(e),
 		restoreCommand(e),
 		workerCommand(e),
