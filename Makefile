@@ -81,7 +81,13 @@ sim: ## simulate the whole system with faults (SEED=n repeats one history)
 generate: ## write the JSON Schemas of events anew
 	$(GO) generate ./events
 
+model-corpus: ## make the documents and the tokenizer of the shipped model, in out/model
+	@GO="$(GO)" bash scripts/tinymodel/corpus/corpus.sh
+
+model-train: ## train the shipped model anew, in out/model/run (hours of a processor; it can be stopped and resumed)
+	$(GO) run ./scripts/tinymodel pretrain --resume
+
 clean: ## remove what was built and run here
 	rm -rf bin out/demo coverage.out
 
-.PHONY: help preflight build run test test-peers llamacpp test-llamacpp huggingface test-huggingface race smoke lint bench bench-compare microbench fuzz vuln sim generate clean
+.PHONY: help preflight build run test test-peers llamacpp test-llamacpp huggingface test-huggingface race smoke lint bench bench-compare microbench fuzz vuln sim generate model-corpus model-train clean

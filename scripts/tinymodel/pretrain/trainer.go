@@ -1,0 +1,105 @@
+package pretrain
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"math"
+	"slices"
+
+	"lukechampine.com/blake3"
+
+	"rollout/gpuworker/engine/tiny/model"
+	"rollout/gpuworker/engine/tiny/optimize"
+	"rollout/gpuworker/engine/tiny/tokenizer"
+	"rollout/shared/fault"
+)
+
+// Trainer is training under way. It is not for concurrent use.
+type Trainer struct {
+	recipe    Recipe
+	tokenizer *tokenizer.Tokenizer
+	stream    *Stream
+	on        optimize.Workers
+
+	model    *model.Model
+	moments  [2]*model.Gradients // of the shape of the parameters
+	gradient *model.Gradients
+	backprop *model.Backprop
+	threads  int
+	done     int // steps
+}
+
+// New starts training from a fresh model. Faults are Invalid.
+func New(r Recipe, t *tokenizer.Tokenizer, s *Stream, threads int) (*Trainer, error) {
+	if err := r.Validate(); err != nil {
+		return nil, err
+	}
+	if s.windows(r.Context) < 1 {
+		return nil, fault.New(fault.Invalid, "the documents have %d tokens: not two sequences of %d", s.Len(), r.Context)
+	}
+	m, err := model.New(r.Config(t.Vocab()), r.Seed)
+	if err != nil {
+		return nil, err
+	}
+	return newTrainer(r, t, s, m, threads), nil
+}
+
+func newTrainer(r Recipe, t *tokenizer.Tokenizer, s *Stream, m *model.Model, threads int) *Trainer {
+	return &Trainer{
+		recipe: r, tokenizer: t, stream: s, model: m, threads: threads,
+		on:       optimize.Workers{Threads: threads},
+		moments:  [2]*model.Gradients{model.NewGradients(m), model.NewGradients(m)},
+		gradient: model.NewGradients(m),
+		backprop: model.NewBackprop(m, threads),
+	}
+}
+
+// Done is the number of steps taken.
+func (t *Trainer) Done() int { return t.done }
+
+// Model is the model as it is now; the next step changes it.
+func (t *Trainer) Model() *model.Model { return t.model }
+
+// Step takes one step and returns the loss before it, in nats a token.
+func (t *Trainer) Step() (loss float64, err error) {
+	r := t.recipe
+	batch := t.stream.Batch(t.done, r.Batch, r.Context)
+	t.gradient.Zero()
+	sum, counted, err := t.backprop.Loss(batch, 1/float32(r.Batch*r.Context), t.gradient)
+	if err != nil {
+		return 0, fault.Wrap(err, "step %d", t.done+1)
+	}
+	if _, err := optimize.Clip(t.on, t.gradient.Flat(), r.Clip); err != nil {
+		return 0, fault.Wrap(err, "step %d", t.done+1)
+	}
+	rate := r.schedule().Rate(t.done + 1)
+	first, second, gradient := t.moments[0].Tensors(), t.moments[1].Tensors(), t.gradient.Tensors()
+	for i, p := range t.model.Tensors() {
+		a := r.adamW()
+		if len(p.Shape) < 2 {
+			a.WeightDecay = 0
+		}
+		if err := a.Step(t.on, p.Data, gradient[i].Data, first[i].Data, second[i].Data, t.done+1, rate); err != nil {
+			return 0, fault.Wrap(err, "step %d", t.done+1)
+		}
+	}
+	t.done++
+	return sum / float64(counted), nil
+}
+
+// Digest is the blake3-256, in hex, of the parameters and both moments: two
+// trainings with one digest are the same from there on.
+func (t *Trainer) Digest() string {
+	h := blake3.New(32, nil)
+	var b []byte
+	for _, flat := range [][]float32{t.model.Flat(), t.moments[0].Flat(), t.moments[1].Flat()} {
+		for part := range slices.Chunk(flat, 4096) {
+			b = b[:0]
+			for _, v := range part {
+				b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
+			}
+			_, _ = h.Write(b)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
