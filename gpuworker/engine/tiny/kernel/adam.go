@@ -17,6 +17,10 @@ type Adam struct {
 func (s Set) AdamStep(p, g, m, v []float32, f Adam) {
 	n := len(p)
 	g, m, v = g[:n], m[:n], v[:n]
+	if n := s.whole(n); n > 0 {
+		adamVector(&p[0], &g[0], &m[0], &v[0], n, &f)
+		p, g, m, v = p[n:], g[n:], m[n:], v[n:]
+	}
 	for i, d := range g {
 		m1 := float32(f.Beta1*m[i]) + float32(f.Rest1*d)
 		v1 := float32(f.Beta2*v[i]) + float32(f.Rest2*float32(d*d))

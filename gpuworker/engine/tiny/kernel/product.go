@@ -27,6 +27,10 @@ func (s Set) Product(c []float32, stride int, a Rows, b Matrix, m, depth, n int,
 	_ = a.Data[(m-1)*a.Row+(depth-1)*a.Col]
 	_ = b.Data[(n-1)/Lanes*b.Panel+(depth-1)*b.Step+Lanes-1]
 	_ = c[(m-1)*stride+n-1]
+	if s.vector {
+		productVector(c, stride, a, b, m, depth, n, add)
+		return
+	}
 	for j := 0; j < n; j += Lanes {
 		panel := b.Data[j/Lanes*b.Panel:]
 		for r := range m {

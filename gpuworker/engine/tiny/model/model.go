@@ -67,7 +67,7 @@ func FromTensors(c Config, ts []Tensor) (*Model, error) {
 		if !slices.Equal(t.Shape, want.Shape) || len(t.Data) != len(want.Data) {
 			return nil, fault.New(fault.Invalid, "model: tensor %q has shape %v and %d values: the config asks for %v", t.Name, t.Shape, len(t.Data), want.Shape)
 		}
-		if i := notFinite(t.Data); i >= 0 {
+		if i := m.notFinite(t.Data); i >= 0 {
 			return nil, fault.New(fault.Invalid, "model: tensor %q has %v at %d: the weights are damaged", t.Name, t.Data[i], i)
 		}
 		copy(want.Data, t.Data)
@@ -129,13 +129,11 @@ func rotations(c Config) (cos, sin []float32) {
 }
 
 // notFinite is the index of the first NaN or infinity, or -1.
-func notFinite(x []float32) int {
-	for i, v := range x {
-		if v-v != 0 {
-			return i
-		}
+func (m *Model) notFinite(x []float32) int {
+	if m.kernels.Finite(x) {
+		return -1
 	}
-	return -1
+	return slices.IndexFunc(x, func(v float32) bool { return v-v != 0 })
 }
 
 func fill(x []float32, v float32) {

@@ -144,7 +144,7 @@ func (p *pass) logits(show func(i int, row []float32)) error {
 	k.Product(p.out, c.Vocab, rows(p.n, w), p.weights.head, wanted, w, c.Vocab, false)
 	for i := range wanted {
 		row := p.out[i*c.Vocab : (i+1)*c.Vocab]
-		if at := notFinite(row); at >= 0 {
+		if at := p.model.notFinite(row); at >= 0 {
 			return fault.New(fault.Corrupt, "model: the logit of token %d is %v: the weights are damaged, or training diverged", at, row[at])
 		}
 		show(i, row)

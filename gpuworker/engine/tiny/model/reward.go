@@ -50,7 +50,7 @@ func (b *Backprop) rewards(batch []Sequence, score, d []float32, g *Gradients, d
 				w.back()
 			}
 		})
-		if i := notFinite(rewards[sequence : sequence+len(group)]); i >= 0 {
+		if i := b.model.notFinite(rewards[sequence : sequence+len(group)]); i >= 0 {
 			return fault.New(fault.Corrupt, "model: the reward of sequence %d of the batch is %v: the weights are damaged or training diverged", sequence+i, rewards[sequence+i])
 		}
 		if g != nil {

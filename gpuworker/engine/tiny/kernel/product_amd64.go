@@ -1,0 +1,127 @@
+package kernel
+
+import "unsafe"
+
+//go:generate go run ./internal/mkproduct
+
+// block is what one call of the assembly computes: where its parts are, and
+// their strides in bytes. The assembly knows the order of the fields.
+type block struct {
+	c, a, b                       unsafe.Pointer
+	stride, row, col, step, panel uintptr
+	depth, add                    uintptr
+}
+
+//go:noescape
+func product6x16(b *block)
+
+//go:noescape
+func product5x16(b *block)
+
+//go:noescape
+func product4x16(b *block)
+
+//go:noescape
+func product3x32(b *block)
+
+//go:noescape
+func product3x16(b *block)
+
+//go:noescape
+func product2x32(b *block)
+
+//go:noescape
+func product2x16(b *block)
+
+//go:noescape
+func product1x64(b *block)
+
+//go:noescape
+func product1x32(b *block)
+
+//go:noescape
+func product1x16(b *block)
+
+const tileRows = 6
+
+// productVector is Product with AVX2. The caller has checked the bounds.
+func productVector(c []float32, stride int, a Rows, b Matrix, m, depth, n int, add bool) {
+	blk := block{
+		stride: uintptr(stride) * 4, row: uintptr(a.Row) * 4, col: uintptr(a.Col) * 4,
+		step: uintptr(b.Step) * 4, panel: uintptr(b.Panel) * 4, depth: uintptr(depth),
+	}
+	if add {
+		blk.add = 1
+	}
+	full := n / Lanes * Lanes // columns in whole panels
+	tall := m / tileRows * tileRows
+	for j := 0; j < full && tall > 0; j += Lanes {
+		blk.b = unsafe.Pointer(&b.Data[j/Lanes*b.Panel])
+		for r := 0; r < tall; r += tileRows {
+			blk.a, blk.c = unsafe.Pointer(&a.Data[r*a.Row]), unsafe.Pointer(&c[r*stride+j])
+			product6x16(&blk)
+		}
+	}
+	if tall < m {
+		blk.a = unsafe.Pointer(&a.Data[tall*a.Row])
+		for j := 0; j < full; {
+			blk.b, blk.c = unsafe.Pointer(&b.Data[j/Lanes*b.Panel]), unsafe.Pointer(&c[tall*stride+j])
+			j += short(&blk, m-tall, full-j)
+		}
+	}
+	if full == n {
+		return
+	}
+	// The last panel is not full: its rows go through a place of their own.
+	var edge [tileRows * Lanes]float32
+	blk.b, blk.c, blk.stride = unsafe.Pointer(&b.Data[full/Lanes*b.Panel]), unsafe.Pointer(&edge), Lanes*4
+	for r := 0; r < m; r += tileRows {
+		rows := min(tileRows, m-r)
+		if add {
+			for i := range rows {
+				copy(edge[i*Lanes:(i+1)*Lanes], c[(r+i)*stride+full:(r+i)*stride+n])
+			}
+		}
+		blk.a = unsafe.Pointer(&a.Data[r*a.Row])
+		short(&blk, rows, Lanes)
+		for i := range rows {
+			copy(c[(r+i)*stride+full:(r+i)*stride+n], edge[i*Lanes:])
+		}
+	}
+}
+
+// short computes a block of up to six rows and of as many of the columns, whole
+// panels, as suit it, and returns how many that were.
+func short(b *block, rows, columns int) int {
+	switch rows {
+	case 6:
+		product6x16(b)
+	case 5:
+		product5x16(b)
+	case 4:
+		product4x16(b)
+	case 3:
+		if columns >= 32 {
+			product3x32(b)
+			return 32
+		}
+		product3x16(b)
+	case 2:
+		if columns >= 32 {
+			product2x32(b)
+			return 32
+		}
+		product2x16(b)
+	default:
+		switch {
+		case columns >= 64:
+			product1x64(b)
+			return 64
+		case columns >= 32:
+			product1x32(b)
+			return 32
+		}
+		product1x16(b)
+	}
+	return 16
+}
