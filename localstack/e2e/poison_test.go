@@ -35,9 +35,8 @@ func TestC22APoisonousPromptIsQuarantinedAlone(t *testing.T) {
 		poison         []int
 		most           int // deaths
 	}{
-		"one among ten thousand": {10_000, 0, []int{6543}, 8},
-		// Four each, and those that a busy machine could not tell to be alone.
-		"two in one shard":                 {2000, 0, []int{1050, 1090}, 12},
+		"one among ten thousand":           {10_000, 0, []int{6543}, 8},
+		"two in one shard":                 {2000, 0, []int{1050, 1090}, 8},
 		"three workers at the same server": {3000, 3, []int{1234}, 8},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,12 +90,9 @@ func (f *Fleet) idlest(tried map[*server]bool, last bool) (*server, error) {
 // quiet reports whether the server works on nothing, as far as it says; busy
 // that requests of ours are with it.
 func (f *Fleet) quiet(ctx context.Context, s *server) (quiet, busy bool) {
-	v, err := s.Server.Vitals(ctx)
+	v, _ := f.vitals(ctx, s) // who can't be looked at says nothing
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err == nil {
-		s.tells(v)
-	}
 	return v.Running <= 0 && v.Waiting <= 0, s.inFlight > 0
 }
 

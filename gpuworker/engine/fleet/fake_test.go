@@ -25,8 +25,10 @@ type fake struct {
 	other   int           // requests of others that it works on
 	silent  bool          // it has no metrics
 	broken  chan struct{} // closed when connections break
+	refusal time.Duration // until a connection is refused
 	running int
-	asked   []string // prompts, and "?" for the fleet's own questions
+	stall   time.Duration // of the way back of what it tells next
+	asked   []string      // prompts, and "?" for the fleet's own questions
 	looks   int
 }
 
@@ -97,8 +99,11 @@ func (s *fake) Answer(ctx context.Context, r engine.Request, progress func()) (e
 	}
 	select {
 	case <-time.After(takes):
-	case <-broken:
-		return engine.Answer{}, trouble(true, "EOF")
+	case <-broken: // of one answer all has arrived, and waits to be read
+		if prompt != "arrived" {
+			return engine.Answer{}, trouble(true, "EOF")
+		}
+		time.Sleep(time.Millisecond)
 	case <-ctx.Done():
 		return engine.Answer{}, fault.As(fault.Canceled, context.Cause(ctx), "POST")
 	}
@@ -108,15 +113,19 @@ func (s *fake) Answer(ctx context.Context, r engine.Request, progress func()) (e
 
 func (s *fake) Vitals(context.Context) (engine.Vitals, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.looks++
-	if s.starts <= 0 {
-		return engine.Quiet(), trouble(false, "connection refused")
-	}
+	starts, refusal, stall := s.starts, s.refusal, s.stall
 	v := engine.Quiet()
 	if !s.silent {
-		v.Start, v.Running, v.Waiting = fmt.Sprint(s.starts), float64(s.running+s.other), 0
+		v.Start, v.Running, v.Waiting = fmt.Sprint(starts), float64(s.running+s.other), 0
 	}
+	s.stall = 0
+	s.mu.Unlock()
+	if starts <= 0 {
+		time.Sleep(refusal)
+		return engine.Quiet(), trouble(false, "connection refused")
+	}
+	time.Sleep(stall)
 	return v, nil
 }
 

@@ -188,6 +188,52 @@ func TestAServerThatIsBackBeforeAnybodyLooksDiedAllTheSame(t *testing.T) {
 	})
 }
 
+// An answer that has arrived when its server dies is read to its end, which
+// may be after the first connection broke.
+func TestWhatADeadServerHadSaidIsNoSignThatItLives(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		s := w.servers[0]
+		s.takes, s.refusal = time.Second, 5*time.Millisecond
+		var all sync.WaitGroup
+		all.Go(func() {
+			if _, err := w.ask("arrived"); err != nil {
+				t.Error(err)
+			}
+		})
+		done := w.together(3)
+		s.die()
+		for _, err := range done() {
+			if d := died(err); d == nil || d.Start != "1" {
+				t.Errorf("%v", err)
+			}
+		}
+		all.Wait()
+	})
+}
+
+func TestWhatADeadServerToldOfItselfIsNotTakenForNews(t *testing.T) {
+	t.Parallel()
+	bubble(t, 1, func(w *world) {
+		s := w.servers[0]
+		s.takes, s.stall = 2*time.Second, time.Second
+		before := w.together(1)
+		time.Sleep(1200 * time.Millisecond) // the watch is told of the first start, and hears it late
+		s.die()
+		before()
+		s.start()
+		s.set(func() { s.takes = 0 })
+		time.Sleep(500 * time.Millisecond)
+		s.set(func() { s.takes = 2 * time.Second })
+		after := w.together(1)
+		time.Sleep(time.Second)
+		s.drop()
+		if err := after()[0]; !fault.Is(err, fault.Unavailable) || died(err) != nil {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
 func TestABrokenConnectionToAServerThatLivesOnIsNoDeath(t *testing.T) {
 	t.Parallel()
 	bubble(t, 1, func(w *world) {

@@ -147,14 +147,16 @@ func (f *Fleet) conclude(s *server, b became) {
 }
 
 // findOut asks a server what it tells of itself, and a question, up to three
-// times. Signs of work on requests are an answer, too. Who has not answered the
-// question in time may have much to do, unless patience was for a hang.
+// times. Signs of work on requests are an answer, too, but none once a
+// connection broke: what had arrived before is still read then. Who has not
+// answered the question in time may have much to do, unless patience was for a
+// hang.
 func (f *Fleet) findOut(s *server, question engine.Request, patience time.Duration) became {
 	ctx, cancel := context.WithTimeout(f.ctx, patience)
 	defer cancel()
-	signs := s.signs.Load()
 	pause := firstPause
-	for range 3 {
+	for round := range 3 {
+		signs := s.signs.Load()
 		f.mu.Lock()
 		life := s.life
 		f.mu.Unlock()
@@ -170,11 +172,14 @@ func (f *Fleet) findOut(s *server, question engine.Request, patience time.Durati
 			_, err = s.Server.Answer(ctx, question, func() {})
 		}
 		var trouble *engine.Trouble
+		broke := errors.As(err, &trouble) && fault.Is(err, fault.Unavailable)
 		switch {
-		case s.signs.Load() != signs, err == nil, fault.Is(err, fault.Invalid), fault.Is(err, fault.Denied), fault.Is(err, fault.Throttled):
-			return works
-		case errors.As(err, &trouble) && !trouble.Inside:
+		case broke && !trouble.Inside:
 			return gone
+		case err == nil, fault.Is(err, fault.Invalid), fault.Is(err, fault.Denied), fault.Is(err, fault.Throttled):
+			return works
+		case s.signs.Load() != signs && (!broke || round > 0):
+			return works
 		case ctx.Err() != nil && there && patience == inquiryTime:
 			return works
 		case ctx.Err() != nil:
@@ -235,14 +240,23 @@ func (f *Fleet) question(s *server, question engine.Request) error {
 
 // look asks a server for its vitals and keeps what it tells.
 func (f *Fleet) look(ctx context.Context, s *server) error {
+	_, err := f.vitals(ctx, s)
+	return err
+}
+
+// vitals asks a server for its vitals and keeps what it tells, unless it is
+// known by now that it lives another life.
+func (f *Fleet) vitals(ctx context.Context, s *server) (engine.Vitals, error) {
+	f.mu.Lock()
+	life := s.life
+	f.mu.Unlock()
 	v, err := s.Server.Vitals(ctx)
-	if err != nil {
-		return err
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	s.tells(v)
-	return nil
+	if err == nil && s.life == life {
+		s.tells(v)
+	}
+	return v, err
 }
 
 // questionFor is the smallest question to the model that a request is for.

@@ -36,12 +36,11 @@ func (f *Fleet) watchOne(s *server) {
 	f.work.Go(func() {
 		ctx, cancel := context.WithTimeout(f.ctx, questionTime)
 		defer cancel()
-		v, err := s.Server.Vitals(ctx)
+		v, err := f.vitals(ctx, s)
 		f.mu.Lock()
 		s.watching = false
 		changed := false
 		if err == nil { // who can't be looked at is judged by what becomes of requests
-			s.tells(v)
 			if s.climb != nil && !s.breaker.away() {
 				before := s.climb.limit
 				s.climb.told(v, s.inFlight)
