@@ -35,9 +35,9 @@ type Peer struct {
 
 // Options are how llama.cpp runs.
 type Options struct {
-	Root      string // the repository's root
-	Threads   int    // 1 if 0
-	HalfCache bool   // keys and values as f16, llama.cpp's default, not as f32
+	Root    string // the repository's root
+	Threads int    // 1 if 0
+	Fast    bool   // llama.cpp's defaults (keys and values as f16, flash attention), not plain sums in f32
 }
 
 // Start loads a GGUF file. It fails with ErrNotInstalled if llama.cpp is not
@@ -52,7 +52,7 @@ func Start(ctx context.Context, file string, o Options) (*Peer, error) {
 		return nil, ErrNotInstalled
 	}
 	p := &Peer{cmd: exec.CommandContext(ctx, program, "-lib", filepath.Join(folder, "lib"), "-model", file,
-		"-threads", fmt.Sprint(max(1, o.Threads)), fmt.Sprintf("-half-cache=%t", o.HalfCache))}
+		"-threads", fmt.Sprint(max(1, o.Threads)), fmt.Sprintf("-fast=%t", o.Fast))}
 	p.cmd.Stderr = &p.stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err

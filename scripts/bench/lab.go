@@ -36,7 +36,7 @@ func measures() []struct {
 		take func(context.Context, *lab) error
 	}{
 		{"overhead", overhead}, {"throughput", throughput}, {"counts", counts}, {"memory", memory},
-		{"beats", beats}, {"line", line}, {"takeover", takeover},
+		{"beats", beats}, {"line", line}, {"takeover", takeover}, {"tiny", tiny},
 	}
 }
 

@@ -59,5 +59,6 @@ func command() *cobra.Command {
 	fs.IntVar(&o.rounds, "rounds", 1, "how often each is measured")
 	fs.StringSliceVar(&o.only, "only", nil, "the `measures` to take: "+names())
 	c.AddCommand(compareCommand(), loopCommand())
+	c.AddCommand(tinyCommands()...)
 	return c
 }

@@ -38,6 +38,8 @@ func goals() []goal {
 		{"Processes=5", "latest-heartbeat-ms", 300, false},
 		{"Line/bytes=1200", "cpu-µs/line", 4, false},
 		{"Takeover", "s-after-timeout", 2, false},
+		{"Tiny/streams=1", "×llama.cpp", 0.5, true},
+		{"Tiny/training", "tokens/core-s", 4500, true}, // with AVX2
 	}
 }
 

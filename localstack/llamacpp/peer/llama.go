@@ -16,10 +16,10 @@ type loaded struct {
 	context int // tokens of one sequence
 	size    int // of the vocabulary
 	threads int
-	cache   llama.GGMLType
+	fast    bool // llama.cpp's defaults, not plain sums in f32
 }
 
-func open(lib, file string, threads int, half bool) (*loaded, error) {
+func open(lib, file string, threads int, fast bool) (*loaded, error) {
 	if err := llama.Load(lib); err != nil {
 		return nil, fmt.Errorf("load llama.cpp from %q: %w", lib, err)
 	}
@@ -34,10 +34,7 @@ func open(lib, file string, threads int, half bool) (*loaded, error) {
 	if model == 0 {
 		return nil, fmt.Errorf("llama.cpp refuses %s", file)
 	}
-	m := &loaded{model: model, vocab: llama.ModelGetVocab(model), threads: threads, cache: llama.GGMLTypeF32}
-	if half {
-		m.cache = llama.GGMLTypeF16
-	}
+	m := &loaded{model: model, vocab: llama.ModelGetVocab(model), threads: threads, fast: fast}
 	m.context, m.size = int(llama.ModelNCtxTrain(model)), int(llama.VocabNTokens(m.vocab))
 	return m, nil
 }
@@ -75,8 +72,10 @@ func (m *loaded) decoder(streams int) (*decoder, error) {
 	p.NCtx, p.NSeqMax = uint32(m.context*streams), uint32(streams)
 	p.NBatch, p.NUbatch = uint32(max(m.context, streams)), uint32(max(m.context, streams))
 	p.NThreads, p.NThreadsBatch = int32(m.threads), int32(m.threads)
-	p.TypeK, p.TypeV = m.cache, m.cache
-	p.FlashAttentionType = llama.FlashAttentionTypeDisabled // the plain sums
+	if !m.fast {
+		p.TypeK, p.TypeV = llama.GGMLTypeF32, llama.GGMLTypeF32
+		p.FlashAttentionType = llama.FlashAttentionTypeDisabled
+	}
 	ctx, err := llama.InitFromModel(m.model, p)
 	if err != nil {
 		return nil, fmt.Errorf("a context of llama.cpp: %w", err)

@@ -25,9 +25,9 @@ func main() {
 	lib := flag.String("lib", "", "folder with llama.cpp's libraries")
 	file := flag.String("model", "", "GGUF file")
 	threads := flag.Int("threads", 1, "threads")
-	half := flag.Bool("half-cache", false, "keep keys and values as f16, llama.cpp's default, and not as f32")
+	fast := flag.Bool("fast", false, "llama.cpp's own defaults: keys and values as f16, and flash attention where it thinks fit; otherwise plain sums in f32")
 	flag.Parse()
-	if err := run(*lib, *file, *threads, *half, os.Stdin, os.Stdout); err != nil {
+	if err := run(*lib, *file, *threads, *fast, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "peer:", err)
 		os.Exit(1)
 	}
@@ -49,8 +49,8 @@ type question struct {
 	} `json:"pace"`
 }
 
-func run(lib, file string, threads int, half bool, in io.Reader, out io.Writer) error {
-	m, err := open(lib, file, threads, half)
+func run(lib, file string, threads int, fast bool, in io.Reader, out io.Writer) error {
+	m, err := open(lib, file, threads, fast)
 	if err != nil {
 		return err
 	}

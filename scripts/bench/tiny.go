@@ -1,0 +1,113 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"time"
+
+	"rollout/localstack/llamacpp"
+)
+
+// tiny measures the tiny engine's model: how fast it samples, beside llama.cpp
+// on the same weights with one thread each, and how fast it is trained. Ratios
+// are of processor time, which other processes hardly touch.
+func tiny(ctx context.Context, l *lab) error {
+	file := l.program("tiny.gguf")
+	if _, _, err := l.self(ctx, "tiny-gguf", file); err != nil {
+		return err
+	}
+	for _, streams := range []int{1, 32} {
+		name := fmt.Sprintf("Tiny/streams=%d", streams)
+		w, u, err := l.self(ctx, "tiny-sample", "--streams", strconv.Itoa(streams))
+		if err != nil {
+			return err
+		}
+		l.report.add(name, "tokens/s", float64(w.Tokens)/w.Seconds)
+		l.report.add(name, "tokens/core-s", float64(w.Tokens)/w.CPUSeconds)
+		l.report.add(name, "peak-MiB", u.peakMiB)
+		theirs, err := llamaPace(ctx, file, streams)
+		if errors.Is(err, llamacpp.ErrNotInstalled) {
+			l.note("the tiny engine was not compared: %v", err)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		l.report.add(name, "llama.cpp-tokens/s", float64(theirs.Tokens)/theirs.Seconds)
+		l.report.add(name, "×llama.cpp", float64(w.Tokens)/w.CPUSeconds/(float64(theirs.Tokens)/theirs.CPUSeconds))
+	}
+	w, u, err := l.self(ctx, "tiny-train", "--steps", "5")
+	if err != nil {
+		return err
+	}
+	l.report.add("Tiny/training", "tokens/core-s", float64(w.Tokens)/w.CPUSeconds)
+	l.report.add("Tiny/training", "peak-MiB", u.peakMiB)
+	if w, _, err = l.self(ctx, "tiny-train", "--steps", "5", "--threads", strconv.Itoa(runtime.NumCPU())); err != nil {
+		return err
+	}
+	l.report.add(fmt.Sprintf("Tiny/training/threads=%d", runtime.NumCPU()), "tokens/s", float64(w.Tokens)/w.Seconds)
+	return nil
+}
+
+// self runs this program with the arguments and reads the work that it tells.
+func (l *lab) self(ctx context.Context, args ...string) (w work, u usage, err error) {
+	program, err := os.Executable()
+	if err != nil {
+		return w, u, err
+	}
+	cmd := exec.CommandContext(ctx, program, args...)
+	var out, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &stderr
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return w, u, err
+	}
+	if u, err = finish(cmd, start, &stderr); err != nil || out.Len() == 0 {
+		return w, u, err
+	}
+	return w, u, json.Unmarshal(out.Bytes(), &w)
+}
+
+// llamaPace is llama.cpp's work of the same kind, with one thread: the better
+// of its own defaults and of plain sums in float32.
+func llamaPace(ctx context.Context, file string, streams int) (best work, err error) {
+	for _, fast := range []bool{true, false} {
+		w, err := llamaWork(ctx, file, streams, fast)
+		if err != nil {
+			return w, err
+		}
+		if best.Tokens == 0 || float64(w.Tokens)/w.CPUSeconds > float64(best.Tokens)/best.CPUSeconds {
+			best = w
+		}
+	}
+	return best, nil
+}
+
+func llamaWork(ctx context.Context, file string, streams int, fast bool) (w work, err error) {
+	m, _, err := tinyModel()
+	if err != nil {
+		return w, err
+	}
+	p, err := llamacpp.Start(ctx, file, llamacpp.Options{Root: ".", Threads: 1, Fast: fast})
+	if err != nil {
+		return w, err
+	}
+	n := m.Config().Context - tinyPrompt
+	for w.Seconds < tinySeconds {
+		pace, err := p.Pace(tinyTokens(tinyPrompt, m.Config().Vocab), n, streams)
+		if err != nil {
+			return w, err
+		}
+		w.Tokens += n * streams
+		w.Seconds += pace.Seconds
+		w.CPUSeconds += pace.CPUSeconds
+	}
+	return w, p.Close()
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"rollout/gpuworker/engine/tiny/export"
+	"rollout/gpuworker/engine/tiny/kernel"
+	"rollout/gpuworker/engine/tiny/model"
+	"rollout/gpuworker/engine/tiny/optimize"
+)
+
+// Sizes of the tiny engine's work.
+const (
+	tinyPrompt = 16  // tokens of a prompt, whose time is not counted
+	tinyRow    = 128 // tokens of a training sequence
+	tinyRows   = 16  // sequences of a batch
+
+	tinySeconds = 1.5 // that sampling is measured for, at least
+)
+
+// tinyCommands are what the measure of the tiny engine has this program do in
+// processes of their own, so that time and memory are theirs alone.
+func tinyCommands() []*cobra.Command {
+	var streams, threads, steps int
+	sample := &cobra.Command{Use: "tiny-sample", Short: "Sample from the tiny engine's model", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return tell(tinySample(c.Context(), streams, threads)) }}
+	train := &cobra.Command{Use: "tiny-train", Short: "Train a model like the tiny engine's", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return tell(tinyTrain(c.Context(), steps, threads)) }}
+	write := &cobra.Command{Use: "tiny-gguf FILE", Short: "Export the tiny engine's model", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return tinyGGUF(args[0]) }}
+	sample.Flags().IntVar(&streams, "streams", 1, "sequences side by side")
+	sample.Flags().IntVar(&threads, "threads", 1, "threads")
+	train.Flags().IntVar(&threads, "threads", 1, "threads")
+	train.Flags().IntVar(&steps, "steps", 5, "optimizer steps")
+	return []*cobra.Command{sample, train, write}
+}
+
+// work is what was done and what it took, set-up left out.
+type work struct {
+	Tokens     int     `json:"tokens"`
+	Seconds    float64 `json:"seconds"`
+	CPUSeconds float64 `json:"cpu_seconds"`
+}
+
+func tell(w work, err error) error {
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(w)
+}
+
+// timed adds up what f takes.
+func (w *work) timed(f func() (tokens int, err error)) error {
+	before, err := cpuTime()
+	if err != nil {
+		return err
+	}
+	start := time.Now()
+	n, err := f()
+	if err != nil {
+		return err
+	}
+	w.Seconds += time.Since(start).Seconds()
+	after, err := cpuTime()
+	w.CPUSeconds += (after - before).Seconds()
+	w.Tokens += n
+	return err
+}
+
+// tinySample has each stream append the likeliest tokens to a prompt until the
+// context is full, again and again for a while.
+func tinySample(ctx context.Context, streams, threads int) (w work, err error) {
+	m, _, err := tinyModel()
+	if err != nil {
+		return w, err
+	}
+	r := model.NewRunner(m, threads)
+	slots, rows := make([]model.Slot, streams), make([][]float32, streams)
+	for i := range rows {
+		rows[i] = make([]float32, m.Config().Vocab)
+	}
+	for w.Seconds < tinySeconds && ctx.Err() == nil {
+		for i := range slots {
+			slots[i] = model.Slot{Session: m.NewSession(), Tokens: tinyTokens(tinyPrompt, m.Config().Vocab)}
+		}
+		if err := r.Step(slots, rows); err != nil {
+			return w, err
+		}
+		err := w.timed(func() (int, error) {
+			n := m.Config().Context - tinyPrompt
+			for range n {
+				for i := range slots {
+					slots[i].Tokens = []int32{likeliest(rows[i])}
+				}
+				if err := r.Step(slots, rows); err != nil {
+					return 0, err
+				}
+			}
+			return n * streams, nil
+		})
+		if err != nil {
+			return w, err
+		}
+	}
+	return w, ctx.Err()
+}
+
+func likeliest(row []float32) int32 {
+	best := 0
+	for i, v := range row {
+		if v > row[best] {
+			best = i
+		}
+	}
+	return int32(best)
+}
+
+// tinyTokens are n tokens without a meaning.
+func tinyTokens(n, vocab int) []int32 {
+	out := make([]int32, n)
+	for i := range out {
+		out[i] = int32(i * 7919 % vocab)
+	}
+	return out
+}
+
+// tinyGGUF exports the model with its weights as they are used here.
+func tinyGGUF(path string) error {
+	m, t, err := tinyModel()
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	err = export.GGUF(f, export.Model{Name: "bench", Config: m.Config(), Tensors: m.Tensors(), Tokenizer: t}, export.F32)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return fmt.Errorf("export the model to %s: %w", path, err)
+	}
+	return nil
+}
+
+// tinyTrain takes steps of AdamW on batches of tinyRows × tinyRow tokens, as
+// pretraining and fine-tuning do: loss, gradients, clipping, step.
+func tinyTrain(ctx context.Context, steps, threads int) (w work, err error) {
+	shipped, _, err := tinyModel()
+	if err != nil {
+		return w, err
+	}
+	m, err := model.New(shipped.Config(), 1)
+	if err != nil {
+		return w, err
+	}
+	batch := make([]model.Sequence, tinyRows)
+	tokens := tinyTokens(tinyRow+1, m.Config().Vocab)
+	for i := range batch {
+		batch[i] = model.Sequence{Tokens: tokens[:tinyRow], Targets: tokens[1:]}
+	}
+	b, g := model.NewBackprop(m, threads), model.NewGradients(m)
+	first, second := make([]float32, len(m.Flat())), make([]float32, len(m.Flat()))
+	on := optimize.Workers{Kernels: kernel.Best(), Threads: threads}
+	rule := optimize.AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, WeightDecay: 0.1}
+	step := func(n int) (int, error) {
+		g.Zero()
+		if _, _, err := b.Loss(batch, 1/float32(tinyRows*tinyRow), g); err != nil {
+			return 0, err
+		}
+		if _, err := optimize.Clip(on, g.Flat(), 1); err != nil {
+			return 0, err
+		}
+		return tinyRows * tinyRow, rule.Step(on, m.Flat(), g.Flat(), first, second, n, 1e-3)
+	}
+	if _, err := step(1); err != nil { // takes the memory
+		return w, err
+	}
+	for i := range steps {
+		if ctx.Err() != nil {
+			return w, ctx.Err()
+		}
+		if err := w.timed(func() (int, error) { return step(i + 2) }); err != nil {
+			return w, err
+		}
+	}
+	return w, nil
+}
