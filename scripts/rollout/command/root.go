@@ -33,6 +33,7 @@ func commands(e *Env) []*cobra.Command {
 		pauseCommand(e),
 		resumeCommand(e),
 		stopCommand(e),
+		modelCommand(e),
 		bundleCommand(e),
 		cleanCommand(e),
 		snapshotCommand(e),

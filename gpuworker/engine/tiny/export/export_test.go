@@ -35,7 +35,7 @@ func sample(t *testing.T) Model {
 			tensor.Data[j] = float32(i) + float32(j)/8192
 		}
 	}
-	return Model{Name: "sample", Description: "for a test", License: "Apache-2.0", Config: c, Tensors: m.Tensors(), Tokenizer: tok}
+	return Model{Name: "sample", Description: "for a test", License: "Apache-2.0", Digest: "abc", Config: c, Tensors: m.Tensors(), Tokenizer: tok}
 }
 
 func TestFilesAreTheSameBytesAnywhere(t *testing.T) {
@@ -57,13 +57,13 @@ func TestFilesAreTheSameBytesAnywhere(t *testing.T) {
 		"generation_config.json bf16": "d2e9260ef44fe61e",
 		"generation_config.json f16":  "d2e9260ef44fe61e",
 		"generation_config.json f32":  "d2e9260ef44fe61e",
-		"gguf bf16":                   "f306ac4e433654e9",
-		"gguf f16":                    "c2b7bf06d8a83bdc",
-		"gguf f32":                    "f5ec00d414b72474",
-		"gguf q8_0":                   "d6d097aa66a2e2e9",
-		"model.safetensors bf16":      "221529826471a2c3",
-		"model.safetensors f16":       "594486ce811a02d3",
-		"model.safetensors f32":       "0b4bcad323fb1bf8",
+		"gguf bf16":                   "675da505f5b44b26",
+		"gguf f16":                    "f19a625682da1a66",
+		"gguf f32":                    "18e4fef68146f42f",
+		"gguf q8_0":                   "102866763462a1b9",
+		"model.safetensors bf16":      "d8f3115919b83e7e",
+		"model.safetensors f16":       "d9df0d5105a4a2c7",
+		"model.safetensors f32":       "092f68d21dbf8dfc",
 		"tokenizer.json bf16":         "c319451005f5e02a",
 		"tokenizer.json f16":          "c319451005f5e02a",
 		"tokenizer.json f32":          "c319451005f5e02a",

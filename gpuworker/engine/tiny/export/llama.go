@@ -57,8 +57,11 @@ func (m *Model) describe(h *ggufHead, e Encoding) {
 	h.text("general.architecture", "llama")
 	h.text("general.type", "model")
 	h.text("general.name", m.Name)
-	h.text("general.description", m.Description)
-	h.text("general.license", m.License)
+	for _, fact := range [][2]string{{"version", m.Digest}, {"description", m.Description}, {"license", m.License}} {
+		if fact[1] != "" {
+			h.text("general."+fact[0], fact[1])
+		}
+	}
 	h.uint32("general.alignment", ggufAlign)
 	h.uint32("general.file_type", e.ggufFile())
 	if e == Q8 {

@@ -12,9 +12,10 @@ import (
 
 // Model is what is exported.
 type Model struct {
-	Name        string // Example: "rollout-tiny"
-	Description string // one line
-	License     string // an SPDX name. Example: "Apache-2.0"
+	Name        string // Example: "rollout/tiny"
+	Description string // one line; "" if there is nothing to say
+	License     string // an SPDX name; "" if unknown. Example: "Apache-2.0"
+	Digest      string // of the weights that it is made from: its revision; "" if unknown
 	Config      model.Config
 	Tensors     []model.Tensor // with Hugging Face's names and layout, as model.Model has them
 	Tokenizer   *tokenizer.Tokenizer

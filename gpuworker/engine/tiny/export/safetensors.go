@@ -26,7 +26,11 @@ func Safetensors(w io.Writer, m Model, e Encoding) error {
 	if safeNames[e] == "" {
 		return fault.New(fault.Invalid, "safetensors has no %s: export as f32, f16 or bf16, or as GGUF", e)
 	}
-	head := bytes.NewBufferString(`{"__metadata__":{"format":"pt"}`)
+	facts, err := json.Marshal(map[string]string{"format": "pt", "name": m.Name, "digest": m.Digest})
+	if err != nil {
+		return err
+	}
+	head := bytes.NewBufferString(`{"__metadata__":` + string(facts))
 	offset := 0
 	for _, t := range m.Tensors {
 		as := encodingOf(t, e)

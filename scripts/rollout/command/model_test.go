@@ -1,0 +1,135 @@
+package command_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+
+	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/localstack/tinytest"
+	"rollout/shared/snapshot"
+)
+
+// packed is a small model's file of weights.
+func packed(t *testing.T) []byte {
+	t.Helper()
+	b, err := weights.Pack("a test's model", tinytest.Model(t, tinytest.Config()), tinytest.Tokenizer(t), weights.BF16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func keep(t *testing.T, path string, b []byte) {
+	t.Helper()
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAModelIsExportedWholeAndOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	in := filepath.Join(dir, "in.safetensors")
+	keep(t, in, packed(t))
+	gguf, folder := filepath.Join(dir, "m.gguf"), filepath.Join(dir, "hf")
+	check(t, rollout(t.Context(), "model", "export", "--model", in, "--encoding", "q8_0", "--out", gguf), 0, "", "a test's model is in "+gguf)
+	check(t, rollout(t.Context(), "model", "export", "--model", in, "--format", "safetensors", "--out", folder), 0, "", folder)
+	if b, err := os.ReadFile(gguf); err != nil || !bytes.HasPrefix(b, []byte("GGUF\x03\x00\x00\x00")) {
+		t.Errorf("%.8q, %v", b, err)
+	}
+	names := map[string]bool{}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names[e.Name()] = true
+	}
+	for _, want := range []string{"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} {
+		if !names[want] {
+			t.Errorf("no %s among %v", want, names)
+		}
+	}
+	before, _ := os.ReadFile(gguf)
+	check(t, rollout(t.Context(), "model", "export", "--model", in, "--out", gguf), 2, "", "it exists", "name another --out")
+	if after, _ := os.ReadFile(gguf); !bytes.Equal(before, after) {
+		t.Error("a file was overwritten")
+	}
+	check(t, rollout(t.Context(), "model", "export", "--model", in, "--out", filepath.Join(dir, "no", "such", "x")), 2, "", "name an --out in a folder that exists")
+	check(t, rollout(t.Context(), "model", "export", "--model", in, "--format", "safetensors", "--encoding", "q8_0", "--out", filepath.Join(dir, "y")), 2, "", "safetensors has no q8_0")
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 3 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+func TestAModelIsFoundInAFolderOrASnapshot(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	state := t.TempDir()
+	w := packed(t)
+	keep(t, filepath.Join(state, "model.safetensors"), w)
+	s := snapshot.Store{Blobs: b.Bucket, Docs: b.Ports.Docs, Clock: fixedClock(noon)}
+	snap, err := s.Save(t.Context(), os.DirFS(state), snapshot.Details{Run: runA, Kind: snapshot.TrainState, Algorithm: "sft", Meta: []byte(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := weights.Load(w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"--model", state}, {"--snapshot", snap.ID[:10], "--dir", b.dir}} {
+		got := rollout(t.Context(), append([]string{"model", "show", "--json"}, args...)...)
+		var f struct {
+			Name, Digest, Tokenizer string
+			Parameters, Vocab       int
+		}
+		if err := json.Unmarshal([]byte(got.out), &f); err != nil || got.code != 0 {
+			t.Fatalf("%v: %+v, %v", args, got, err)
+		}
+		if f.Name != "a test's model" || f.Digest != want.Digest || f.Tokenizer != want.Tokenizer.Hash() || f.Vocab != tinytest.Vocab || f.Parameters != tinytest.Config().Parameters() {
+			t.Errorf("%v: %+v", args, f)
+		}
+	}
+	check(t, rollout(t.Context(), "model", "show", "--model", state), 0, ""+
+		"model       a test's model\n"+
+		"digest      "+want.Digest+"\n"+
+		"parameters  652,160\n"+
+		"shape       Llama: 3 layers, 128 wide, 2 heads of 64, 352 hidden\n"+
+		"context     256 tokens\n"+
+		"tokenizer   byte-level BPE, 384 tokens, "+want.Tokenizer.Hash()+"\n")
+	other, err := s.Save(t.Context(), fstest.MapFS{"state.json": {Data: []byte("{}")}}, snapshot.Details{Run: runB, Kind: snapshot.TrainState, Algorithm: "sft", Meta: []byte(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, rollout(t.Context(), "model", "show", "--snapshot", other.ID, "--dir", b.dir), 2, "", "a folder with a model.safetensors")
+	check(t, rollout(t.Context(), "model", "show", "--snapshot", "ffff", "--dir", b.dir), 2, "", "snapshot")
+}
+
+func TestWhatIsNoModelIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	w := packed(t)
+	keep(t, filepath.Join(dir, "cut"), w[:len(w)-1])
+	keep(t, filepath.Join(dir, "noise"), []byte("this is no model at all"))
+	reward := filepath.Join(dir, "reward")
+	if err := os.Mkdir(reward, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, filepath.Join(reward, "model.safetensors"), w)
+	keep(t, filepath.Join(reward, "head.safetensors"), w)
+	for name, c := range map[string]struct {
+		code int
+		want string
+	}{
+		"cut": {3, "cut"}, "noise": {3, "noise"}, "absent": {2, "absent"}, "reward": {2, "holds a reward model"}, ".": {2, "model.safetensors"},
+	} {
+		check(t, rollout(t.Context(), "model", "show", "--model", filepath.Join(dir, name)), c.code, "", c.want)
+	}
+	check(t, rollout(t.Context(), "model", "export", "--model", dir, "--format", "onnx"), 2, "", "gguf or safetensors")
+	check(t, rollout(t.Context(), "model", "export", "--model", dir, "--encoding", "q4"), 2, "", "there is no encoding")
+	check(t, rollout(t.Context(), "model", "export", "--model", dir), 2, "", "--out is missing")
+}
