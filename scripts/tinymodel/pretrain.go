@@ -28,9 +28,9 @@ const defaultVocab = 1024
 // shipped is the recipe of the shipped model.
 func shipped() pretrain.Recipe {
 	return pretrain.Recipe{
-		Width: 128, Layers: 5, Heads: 2, HeadSize: 64, Hidden: 352, Context: 256,
-		Steps: 8000, Batch: 12, Seed: 1,
-		Rate: 4e-3, Warmup: 200, Floor: 0, Shape: "cosine", Beta1: 0.9, Beta2: 0.95, Decay: 0.1, Clip: 1,
+		Width: 128, Layers: 6, Heads: 2, HeadSize: 64, Hidden: 384, Context: 256,
+		Steps: 6000, Batch: 16, Seed: 1,
+		Rate: 3e-3, Warmup: 200, Floor: 0, Shape: "linear", Beta1: 0.9, Beta2: 0.95, Decay: 0.1, Clip: 1,
 	}
 }
 
@@ -109,7 +109,10 @@ OUT/step-<n>, has a ` + modelFile + ` that can be evaluated and packed as it is;
 result is OUT/` + modelFile + `.
 
 The learning rate falls to its floor at the last step, so choose --steps by the
-time there is: ` + "`tinymodel speed --seconds 500`" + ` says how many fit.`,
+time there is: ` + "`tinymodel speed --seconds 500`" + ` says how many fit. More threads than
+sequences in a batch are of little use.
+
+	tinymodel pretrain --threads 16 --steps "$(tinymodel speed --threads 16 --seconds 500)"`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			t, stream, err := s.open(out, resume)
