@@ -8,6 +8,13 @@ const KindBatch = "batch"
 // EngineMock is the engine that needs no model.
 const EngineMock = "mock"
 
+// EngineTiny is the engine with a model of its own; TinyModel is that model's
+// name.
+const (
+	EngineTiny = "tiny"
+	TinyModel  = "rollout/tiny"
+)
+
 // DefaultRun returns a batch with nothing set by its user: 256 items a shard,
 // 10 s grace, 3 failures an item, 64 GiB of unpacked input.
 func DefaultRun() Run {

@@ -3,7 +3,13 @@ package tiny
 import (
 	"rollout/gpuworker/engine/tiny/model"
 	"rollout/gpuworker/engine/tiny/scheduler"
+	"rollout/gpuworker/engine/tiny/weights"
 )
+
+// Load is an engine over a model from a file, on so many threads.
+func Load(b *weights.Bundle, threads int, batch scheduler.Config) (*Engine, error) {
+	return New(Config{Name: b.Name, Revision: b.Digest, Model: Decoder(b.Model, threads), Tokenizer: b.Tokenizer, Batch: batch})
+}
 
 // decoder is a model as the scheduler runs it.
 type decoder struct {

@@ -31,6 +31,7 @@ import (
 // Config sets an Engine up.
 type Config struct {
 	Name      string // of the served model, such as "rollout/tiny"
+	Revision  string // of its weights; "" if unknown
 	Model     scheduler.Model
 	Tokenizer *tokenizer.Tokenizer
 	Turns     bool // chats are made of the tokenizer's turns, as the model was trained on; else see Engine.ChatTokens
@@ -44,35 +45,44 @@ type Config struct {
 // Engine is an engine.Engine. Any number of goroutines may use it.
 type Engine struct {
 	name      string
+	revision  string
 	model     scheduler.Model
 	tokenizer *tokenizer.Tokenizer
 	turns     bool
 	usual     int64 // max_tokens of a completion
 	sched     *scheduler.Scheduler
 	longest   int     // bytes of a token, at most
-	ends      []int32 // tokens that end an answer: all special ones
+	ends      []int32 // tokens that end an answer: all special ones, and those that no text has
+	unused    []int32 // tokens that the tokenizer does not have
 }
 
 // New starts an engine over the model, which nobody else may use from now on.
 func New(cfg Config) (*Engine, error) {
 	t := cfg.Tokenizer
-	if t.Vocab() != cfg.Model.Vocab() {
+	if t.Vocab() > cfg.Model.Vocab() {
 		return nil, &fault.Error{Kind: fault.Invalid, Op: "the model " + cfg.Name, Remedy: "use the tokenizer that the model was trained with",
 			Err: fmt.Errorf("it has %d tokens, its tokenizer %d", cfg.Model.Vocab(), t.Vocab())}
 	}
-	e := &Engine{name: cfg.Name, model: cfg.Model, tokenizer: t, turns: cfg.Turns, usual: int64(cmp.Or(cfg.CompletionTokens, 16))}
+	e := &Engine{name: cfg.Name, revision: cfg.Revision, model: cfg.Model, tokenizer: t, turns: cfg.Turns, usual: int64(cmp.Or(cfg.CompletionTokens, 16))}
 	for id := range int32(t.Vocab()) {
 		e.longest = max(e.longest, len(t.Piece(id)))
 		if t.Name(id) != "" {
 			e.ends = append(e.ends, id)
 		}
 	}
+	for id := t.Vocab(); id < cfg.Model.Vocab(); id++ {
+		e.unused = append(e.unused, int32(id))
+	}
+	e.ends = append(e.ends, e.unused...)
 	e.sched = scheduler.New(cfg.Model, cfg.Batch)
 	return e, nil
 }
 
 // Name is the served model's.
 func (e *Engine) Name() string { return e.name }
+
+// Revision names its weights; "" if unknown.
+func (e *Engine) Revision() string { return e.revision }
 
 // Vocab is the number of tokens, Context that of prompt and answer together at
 // most.
@@ -88,6 +98,9 @@ func (e *Engine) Slots() int { return e.sched.Slots() }
 func (e *Engine) Stats() scheduler.Stats { return e.sched.Stats() }
 
 func (e *Engine) isEnd(id int32) bool { return e.tokenizer.Name(id) != "" }
+
+// Turns reports whether chats are made of turns; see ChatTokens.
+func (e *Engine) Turns() bool { return e.turns }
 
 // Answer answers a request. A seed that it does not have is derived from its
 // body, so that equal requests get equal answers.

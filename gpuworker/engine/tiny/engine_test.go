@@ -11,46 +11,20 @@ import (
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/enginetest"
 	"rollout/gpuworker/engine/tiny"
+	"rollout/gpuworker/engine/tiny/parrottest"
 	"rollout/gpuworker/engine/tiny/scheduler"
-	"rollout/gpuworker/engine/tiny/tokenizer"
 	"rollout/shared/fault"
 )
 
-// bytesOnly is a tokenizer of the 256 bytes and the special tokens.
-func bytesOnly(t testing.TB) *tokenizer.Tokenizer {
-	t.Helper()
-	tok, err := tokenizer.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tok
-}
-
-// over is an engine over a parrot, which reads prompts in one step.
-func over(t testing.TB, p *parrot, batch scheduler.Config) *tiny.Engine {
-	t.Helper()
-	tok := bytesOnly(t)
-	p.vocab = tok.Vocab()
-	batch.Prefill = 1 << 30
-	e, err := tiny.New(tiny.Config{Name: "parrot", Model: p, Tokenizer: tok, Batch: batch, CompletionTokens: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = e.Close() })
-	return e
-}
-
-func talkative(t testing.TB) *parrot {
-	return &parrot{context: 1 << 22, echo: 200, end: bytesOnly(t).EndOfText(), sick: -1}
-}
-
 func TestTheTinyEngineIsAnEngine(t *testing.T) {
 	t.Parallel()
-	well := func(t *testing.T) engine.Engine { return over(t, talkative(t), scheduler.Config{}) }
+	well := func(t *testing.T) engine.Engine {
+		return parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{})
+	}
 	short := func(t *testing.T) engine.Engine {
-		p := talkative(t)
-		p.context = 64
-		return over(t, p, scheduler.Config{})
+		p := parrottest.Talkative(t)
+		p.Positions = 64
+		return parrottest.Engine(t, p, scheduler.Config{})
 	}
 	refused := func(name string, r engine.Request) enginetest.Fault {
 		return enginetest.Fault{Name: name, Engine: well, Request: r, Kind: fault.Invalid, Class: fault.Refused}
@@ -58,7 +32,7 @@ func TestTheTinyEngineIsAnEngine(t *testing.T) {
 	enginetest.Run(t, enginetest.Subject{
 		New: well,
 		Stuck: func(t *testing.T) engine.Engine {
-			return over(t, &parrot{context: 1 << 30, end: -1, sick: -1}, scheduler.Config{})
+			return parrottest.Engine(t, parrottest.Endless(), scheduler.Config{})
 		},
 		Model: "parrot",
 		Faults: []enginetest.Fault{
@@ -66,9 +40,9 @@ func TestTheTinyEngineIsAnEngine(t *testing.T) {
 			{Name: "much too long", Engine: short, Request: enginetest.CompletionRequest(strings.Repeat("x", 1<<20)), Kind: fault.Invalid, Class: fault.TooLong},
 			{Name: "logits that are no numbers", Request: enginetest.ChatRequest("say !"), Kind: fault.Corrupt, Class: fault.Engine,
 				Engine: func(t *testing.T) engine.Engine {
-					p := talkative(t)
-					p.sick = '!'
-					return over(t, p, scheduler.Config{})
+					p := parrottest.Talkative(t)
+					p.Sick = '!'
+					return parrottest.Engine(t, p, scheduler.Config{})
 				}},
 			refused("a temperature below 0", enginetest.ChatRequest("x", `"temperature":-1`)),
 			refused("a word for a number", enginetest.ChatRequest("x", `"temperature":"hot"`)),
@@ -83,7 +57,7 @@ func TestTheTinyEngineIsAnEngine(t *testing.T) {
 
 func TestAnswersEndWhereTheRequestSays(t *testing.T) {
 	t.Parallel()
-	end := bytesOnly(t).EndOfText()
+	end := parrottest.Bytes(t).EndOfText()
 	for _, c := range []struct {
 		name, prompt, extra string
 		text, finish        string
@@ -105,7 +79,7 @@ func TestAnswersEndWhereTheRequestSays(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			e := over(t, &parrot{context: 64, echo: 200, end: end, sick: -1}, scheduler.Config{})
+			e := parrottest.Engine(t, &parrottest.Parrot{Positions: 64, Echo: 200, End: end, Sick: -1}, scheduler.Config{})
 			extra := []string{`"temperature":0`}
 			if c.extra != "" {
 				extra = append(extra, c.extra)
@@ -120,9 +94,9 @@ func TestAnswersEndWhereTheRequestSays(t *testing.T) {
 
 func TestAPromptThatDoesNotFitIsToldInNumbersThatClientsRead(t *testing.T) {
 	t.Parallel()
-	p := talkative(t)
-	p.context = 64
-	e := over(t, p, scheduler.Config{})
+	p := parrottest.Talkative(t)
+	p.Positions = 64
+	e := parrottest.Engine(t, p, scheduler.Config{})
 	_, err := e.Answer(t.Context(), enginetest.CompletionRequest(strings.Repeat("x", 64)), func() {})
 	for _, part := range []string{"maximum context length is 64 tokens", "prompt contains 64 input tokens", "requested 1 output tokens"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
@@ -133,7 +107,7 @@ func TestAPromptThatDoesNotFitIsToldInNumbersThatClientsRead(t *testing.T) {
 
 func TestACanceledRequestLeavesItsPlaceAndSaysWhatItCost(t *testing.T) {
 	t.Parallel()
-	e := over(t, &parrot{context: 1 << 30, end: -1, sick: -1}, scheduler.Config{Slots: 1})
+	e := parrottest.Engine(t, parrottest.Endless(), scheduler.Config{Slots: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	signs := 0
@@ -153,7 +127,7 @@ func TestACanceledRequestLeavesItsPlaceAndSaysWhatItCost(t *testing.T) {
 
 func TestMoreThanMayWaitAreThrottled(t *testing.T) {
 	t.Parallel()
-	e := over(t, &parrot{context: 1 << 30, end: -1, sick: -1}, scheduler.Config{Slots: 1, Queue: 1})
+	e := parrottest.Engine(t, parrottest.Endless(), scheduler.Config{Slots: 1, Queue: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	running, ended := make(chan struct{}), make(chan error, 2)
 	first := true
@@ -188,15 +162,15 @@ func TestMoreThanMayWaitAreThrottled(t *testing.T) {
 
 func TestTokenizerAndModelMustFit(t *testing.T) {
 	t.Parallel()
-	_, err := tiny.New(tiny.Config{Name: "odd", Model: &parrot{vocab: 7, context: 8}, Tokenizer: bytesOnly(t)})
-	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "7 tokens") {
+	_, err := tiny.New(tiny.Config{Name: "odd", Model: &parrottest.Parrot{Tokens: 7, Positions: 8}, Tokenizer: parrottest.Bytes(t)})
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "has 7 tokens") {
 		t.Errorf("%v", err)
 	}
 }
 
 func TestLogprobsComeInTheShapeOfTheEndpoint(t *testing.T) {
 	t.Parallel()
-	e := over(t, talkative(t), scheduler.Config{})
+	e := parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{})
 	for _, c := range []struct {
 		r    engine.Request
 		want string
@@ -219,7 +193,7 @@ func TestCauseOfACancelIsKept(t *testing.T) {
 	t.Parallel()
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	e := over(t, &parrot{context: 1 << 30, end: -1, sick: -1}, scheduler.Config{})
+	e := parrottest.Engine(t, parrottest.Endless(), scheduler.Config{})
 	_, err := e.Answer(ctx, enginetest.ChatRequest("hello"), func() { cancel(why) })
 	if !errors.Is(err, why) {
 		t.Errorf("%v", fmt.Errorf("lost: %w", err))

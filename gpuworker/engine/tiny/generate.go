@@ -34,6 +34,7 @@ type Question struct {
 type Piece struct {
 	Text   string
 	Tokens []wire.Token // if the question asks for log probabilities
+	Prompt []wire.Token // with the first piece: the prompt's, if asked for
 	Finish string       // with the last piece: "stop" or "length"
 }
 
@@ -91,6 +92,7 @@ type generation struct {
 	prompt  writer       // counts the characters of a prompt that is echoed
 	made    atomic.Int64 // tokens
 	tokens  []wire.Token // not emitted yet
+	begun   bool         // a piece was emitted
 	offset  int          // of the answer in the text, in characters: the length of an echoed prompt
 	out     Outcome
 }
@@ -103,7 +105,7 @@ func (g *generation) take(logits []float32) (int32, bool, error) {
 	}
 	made := int(g.made.Load()) + 1
 	calm := made <= g.q.Min
-	var excluded []int32
+	excluded := g.e.unused
 	if g.q.NoEnd || calm {
 		excluded = g.e.ends
 	}
@@ -156,8 +158,13 @@ func (g *generation) emit(text, finish string) {
 	g.out.Tokens = append(g.out.Tokens, g.tokens...)
 	g.out.Finish = finish
 	if g.q.Emit != nil {
-		g.q.Emit(Piece{Text: text, Tokens: g.tokens, Finish: finish})
+		p := Piece{Text: text, Tokens: g.tokens, Finish: finish}
+		if !g.begun {
+			p.Prompt = g.out.Prompt
+		}
+		g.q.Emit(p)
 	}
+	g.begun = true
 	g.tokens = nil
 }
 

@@ -39,6 +39,7 @@ func commands(e *Env) []*cobra.Command {
 		snapshotCommand(e),
 		backupCommand(e),
 		restoreCommand(e),
+		serveCommand(e),
 		workerCommand(e),
 		versionCommand(e),
 	}

@@ -1,0 +1,119 @@
+package command
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"rollout/gpuworker/engine/tiny"
+	"rollout/gpuworker/engine/tiny/scheduler"
+	"rollout/scripts/rollout/serve"
+	"rollout/shared/config"
+	"rollout/shared/embedded"
+	"rollout/shared/fault"
+	"rollout/shared/listen"
+)
+
+// serveFlags are the arguments of serve.
+type serveFlags struct {
+	engine, addr, name, chat string
+	source                   *modelSource
+	threads                  int
+	batch                    scheduler.Config
+}
+
+// How chats are put to a model.
+const (
+	chatTurns    = "turns"
+	chatContinue = "continue"
+)
+
+func serveCommand(e *Env) *cobra.Command {
+	var f serveFlags
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Answer over OpenAI's HTTP API with a tiny model",
+		Long: "Serves /v1/models, /v1/completions, /v1/chat/completions, /tokenize, /detokenize, /health, /version and /metrics\n" +
+			"as vLLM does, so that OpenAI's clients, and rollout's workers, can use it.\n\n" +
+			"Other machines can reach it only at an address of yours, and with the token in ROLLOUT_SECRET_API_TOKEN.",
+		Args: arguments(0),
+		RunE: func(c *cobra.Command, _ []string) error { return e.serve(c, f) },
+	}
+	f.source = modelFlags(c)
+	fs := c.Flags()
+	fs.StringVar(&f.engine, "engine", config.EngineTiny, "the engine to serve: tiny is the only one that runs in this process")
+	fs.StringVar(&f.addr, "addr", "127.0.0.1:8000", "`address` to listen on; port 0 takes a free one")
+	fs.StringVar(&f.name, "served-model-name", "", "`name` of the model in requests; its own if empty")
+	fs.StringVar(&f.chat, "chat", "", "how a chat is put to the model: turns, as rollout trains them, or continue, which continues the last message of a model that never saw a chat; of snapshots turns, else continue")
+	fs.IntVar(&f.threads, "threads", 0, "threads to compute with; as many as there are cores if 0")
+	fs.IntVar(&f.batch.Slots, "max-num-seqs", 32, "requests that are answered at once; more wait")
+	fs.IntVar(&f.batch.Queue, "max-waiting", 1024, "requests that may wait; more are refused with 429")
+	return c
+}
+
+func (e *Env) serve(c *cobra.Command, f serveFlags) (err error) {
+	if f.engine != config.EngineTiny {
+		return usage(c, "--engine %s runs in no process of rollout's; %s does", f.engine, config.EngineTiny)
+	}
+	if f.batch.Slots < 1 || f.batch.Queue < 1 || f.threads < 0 {
+		return usage(c, "--max-num-seqs and --max-waiting must be at least 1, --threads at least 0")
+	}
+	if f.chat == "" {
+		f.chat = chatContinue
+		if f.source.snapshot != "" {
+			f.chat = chatTurns
+		}
+	}
+	if f.chat != chatTurns && f.chat != chatContinue {
+		return usage(c, "--chat is %q: it is %s or %s", f.chat, chatTurns, chatContinue)
+	}
+	log, err := e.logger(slog.LevelInfo)
+	if err != nil {
+		return err
+	}
+	engine, err := e.openTiny(c, f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.Close()) }()
+	secrets := embedded.EnvSecrets([]string{listen.TokenSecret}, os.LookupEnv)
+	l, token, err := listen.Open(c.Context(), f.addr, secrets)
+	if err != nil {
+		return fault.As(fault.Invalid, err, "--addr")
+	}
+	dice := func() uint64 {
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // it never fails
+		return binary.LittleEndian.Uint64(b[:])
+	}
+	b := serve.Bounds()
+	h := b.Guard(token, serve.New(serve.Config{Engine: engine, Version: version(), Clock: e.Clock, Log: log, Dice: dice}), serve.Open()...)
+	if _, err := fmt.Fprintf(e.Out, "http://%s/v1\n", l.Addr()); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	log.InfoContext(c.Context(), "serving", "model", engine.Name(), "revision", engine.Revision(), "context", engine.Context())
+	return b.Serve(c.Context(), l, h)
+}
+
+// openTiny starts the engine. Its model takes the memory that it takes: the
+// program's own bound is for work that streams.
+func (e *Env) openTiny(c *cobra.Command, f serveFlags) (*tiny.Engine, error) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(math.MaxInt64)
+	}
+	b, err := f.source.load(c, e)
+	if err != nil {
+		return nil, err
+	}
+	return tiny.New(tiny.Config{Name: cmp.Or(f.name, b.Name), Revision: b.Digest, Model: tiny.Decoder(b.Model, cmp.Or(f.threads, runtime.GOMAXPROCS(0))),
+		Tokenizer: b.Tokenizer, Turns: f.chat == chatTurns, Batch: f.batch})
+}

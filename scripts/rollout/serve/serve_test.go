@@ -1,0 +1,477 @@
+package serve_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/enginetest"
+	"rollout/gpuworker/engine/openai"
+	"rollout/gpuworker/engine/tiny"
+	"rollout/gpuworker/engine/tiny/parrottest"
+	"rollout/gpuworker/engine/tiny/scheduler"
+	"rollout/localstack/tinytest"
+	"rollout/scripts/rollout/serve"
+	"rollout/shared/clock"
+	"rollout/shared/fault"
+	"rollout/shared/secret"
+)
+
+// start serves the engine until the test ends, within no bounds.
+func start(t testing.TB, e *tiny.Engine) string {
+	t.Helper()
+	h := httptest.NewServer(handler(e))
+	t.Cleanup(func() { h.CloseClientConnections(); h.Close() })
+	return h.URL
+}
+
+func handler(e *tiny.Engine) http.Handler {
+	var dice atomic.Uint64
+	return serve.New(serve.Config{Engine: e, Version: "v1", Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Dice: func() uint64 { return dice.Add(1) }})
+}
+
+// noise is an engine over a real decoder that nobody trained.
+func noise(t testing.TB) *tiny.Engine {
+	t.Helper()
+	c := tinytest.Config()
+	c.Context = 64
+	e, err := tiny.New(tiny.Config{Name: "noise", Model: tiny.Decoder(tinytest.Model(t, c), 1), Tokenizer: tinytest.Tokenizer(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func TestOurClientFindsAnEngineThere(t *testing.T) {
+	t.Parallel()
+	over := func(p *parrottest.Parrot) func(t *testing.T) engine.Engine {
+		return func(t *testing.T) engine.Engine {
+			c, err := openai.New(openai.Config{BaseURL: start(t, parrottest.Engine(t, p, scheduler.Config{})), Logger: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = c.Close() })
+			return c
+		}
+	}
+	talkative := func(t *testing.T) engine.Engine { return over(parrottest.Talkative(t))(t) }
+	with := func(change func(*parrottest.Parrot)) func(t *testing.T) engine.Engine {
+		return func(t *testing.T) engine.Engine {
+			p := parrottest.Talkative(t)
+			change(p)
+			return over(p)(t)
+		}
+	}
+	// The suite names another model, and wants the same answer without a seed.
+	unnamed := func(r engine.Request) engine.Request {
+		r.Body = bytes.Replace(r.Body, []byte(`"model":"m",`), []byte(`"seed":1,`), 1)
+		return r
+	}
+	enginetest.Run(t, enginetest.Subject{
+		New:   func(t *testing.T) engine.Engine { return anonymous{talkative(t), unnamed} },
+		Stuck: func(t *testing.T) engine.Engine { return anonymous{over(parrottest.Endless())(t), unnamed} },
+		Model: "parrot",
+		Faults: []enginetest.Fault{
+			{Name: "C19 too long", Engine: with(func(p *parrottest.Parrot) { p.Positions = 64 }), Kind: fault.Invalid, Class: fault.TooLong,
+				Request: unnamed(enginetest.ChatRequest(strings.Repeat("x", 64)))},
+			{Name: "logits that are no numbers", Engine: with(func(p *parrottest.Parrot) { p.Sick = '!' }), Kind: fault.Corrupt, Class: fault.Engine,
+				Request: unnamed(enginetest.ChatRequest("say !"))},
+			{Name: "a bad parameter", Engine: talkative, Request: unnamed(enginetest.ChatRequest("x", `"top_p":2`)), Kind: fault.Invalid, Class: fault.Refused},
+			{Name: "another model", Engine: talkative, Request: enginetest.ChatRequest("x"), Kind: fault.Denied},
+		},
+	})
+}
+
+// anonymous gives requests a seed instead of a model.
+type anonymous struct {
+	engine.Engine
+	unnamed func(engine.Request) engine.Request
+}
+
+func (a anonymous) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
+	return a.Engine.Answer(ctx, a.unnamed(r), progress)
+}
+
+func TestOurClientReadsTheVitalsAndLowersMaxTokens(t *testing.T) {
+	t.Parallel()
+	c, err := openai.New(openai.Config{BaseURL: start(t, noise(t)), ClampMaxTokens: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	v, err := c.Vitals(t.Context())
+	if err != nil || v.Running != 0 || v.Waiting != 0 || v.Cache != 0 || v.Preempted != 0 || v.Start == "" {
+		t.Errorf("%+v, %v", v, err)
+	}
+	a, err := c.Answer(t.Context(), engine.Request{Endpoint: engine.Completion, Body: []byte(`{"prompt":"light","max_tokens":1000,"ignore_eos":true}`)}, func() {})
+	if err != nil || a.MaxTokens != 64-a.Usage.PromptTokens || a.Usage.CompletionTokens != a.MaxTokens || a.FinishReason != "length" {
+		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// reply is what any endpoint answers, as far as tests look.
+type reply struct {
+	Object  string
+	Count   int
+	Tokens  []int32
+	Prompt  string
+	Choices []struct {
+		Index    int
+		Text     string
+		Message  struct{ Role, Content string }
+		Delta    struct{ Role, Content string }
+		Logprobs *struct {
+			Tokens  []string
+			Values  []*float32 `json:"token_logprobs"`
+			Offsets []int      `json:"text_offset"`
+			Content []struct{ Token string }
+		}
+		Finish *string `json:"finish_reason"`
+	}
+	Usage *struct {
+		Prompt int64 `json:"prompt_tokens"`
+		Made   int64 `json:"completion_tokens"`
+		Total  int64 `json:"total_tokens"`
+	}
+	Error struct {
+		Message, Type string
+		Param         *string
+		Code          int
+	}
+	Data []struct {
+		ID  string
+		Len int `json:"max_model_len"`
+	}
+}
+
+func post(t *testing.T, url, body string) (int, reply) {
+	t.Helper()
+	resp, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, resp)
+}
+
+func decode(t *testing.T, resp *http.Response) (int, reply) {
+	t.Helper()
+	defer resp.Body.Close()
+	var r reply
+	if err := json.NewDecoder(resp.Body).Decode(&r); err != nil && resp.ContentLength != 0 {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, r
+}
+
+func TestCompletions(t *testing.T) {
+	t.Parallel()
+	url := start(t, parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{}))
+	for _, c := range []struct {
+		name, body string
+		texts      []string
+		finish     string
+		prompt     int64
+		made       int64
+	}{
+		{"a prompt", `{"prompt":"hello","temperature":0}`, []string{"helloaaaaaaaa"}, "stop", 5, 14},
+		{"a list of prompts", `{"prompt":["one","two"],"max_tokens":3}`, []string{"one", "two"}, "length", 6, 6},
+		{"tokens", `{"prompt":[104,105],"max_tokens":2}`, []string{"hi"}, "length", 2, 2},
+		{"lists of tokens", `{"prompt":[[104,105],[72,73]],"max_tokens":2}`, []string{"hi", "HI"}, "length", 4, 4},
+		{"several answers", `{"prompt":["one","two"],"n":2,"max_tokens":3}`, []string{"one", "one", "two", "two"}, "length", 6, 12},
+		{"an echo", `{"prompt":"hi","echo":true,"max_tokens":2}`, []string{"hihi"}, "length", 2, 2},
+		{"an echo of tokens", `{"prompt":[104,105],"echo":true,"max_tokens":1}`, []string{"hih"}, "length", 2, 1},
+		{"an echo alone", `{"prompt":"hi","echo":true,"max_tokens":0}`, []string{"hi"}, "length", 2, 0},
+		{"a stop", `{"prompt":"one two","stop":[" "]}`, []string{"one"}, "stop", 7, 4},
+		{"nothing", `{"prompt":"","temperature":0}`, []string{"aaaaaaaa"}, "stop", 1, 9},
+	} {
+		status, r := post(t, url+"/v1/completions", c.body)
+		if status != http.StatusOK || r.Object != "text_completion" || len(r.Choices) != len(c.texts) {
+			t.Errorf("%s: %d, %+v", c.name, status, r)
+			continue
+		}
+		for i, text := range c.texts {
+			if ch := r.Choices[i]; ch.Index != i || ch.Text != text || ch.Finish == nil || *ch.Finish != c.finish || ch.Logprobs != nil {
+				t.Errorf("%s: choice %d is %+v, want %q", c.name, i, ch, text)
+			}
+		}
+		if u := r.Usage; u == nil || u.Prompt != c.prompt || u.Made != c.made || u.Total != u.Prompt+u.Made {
+			t.Errorf("%s: %+v", c.name, u)
+		}
+	}
+}
+
+func TestSeedsMakeAnswersRepeatable(t *testing.T) {
+	t.Parallel()
+	url := start(t, parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{}))
+	texts := func(body string) (out []string) {
+		_, r := post(t, url+"/v1/chat/completions", body)
+		for _, c := range r.Choices {
+			out = append(out, c.Message.Content)
+		}
+		return out
+	}
+	const seeded = `{"messages":[{"role":"user","content":"x"}],"n":3,"seed":7}`
+	first := texts(seeded)
+	if again := texts(seeded); fmt.Sprint(first) != fmt.Sprint(again) || len(first) != 3 {
+		t.Errorf("%q, then %q", first, again)
+	}
+	if first[0] == first[1] || first[1] == first[2] {
+		t.Errorf("answers to one request are alike: %q", first)
+	}
+	const unseeded = `{"messages":[{"role":"user","content":"x"}]}`
+	if one, two := texts(unseeded), texts(unseeded); fmt.Sprint(one) == fmt.Sprint(two) {
+		t.Errorf("without a seed, twice %q", one)
+	}
+}
+
+func TestAnEchoIsScored(t *testing.T) {
+	t.Parallel()
+	url := start(t, noise(t))
+	const body = `{"prompt":"In the light","echo":true,"logprobs":1,"max_tokens":2,"temperature":0`
+	_, r := post(t, url+"/v1/completions", body+"}")
+	l := r.Choices[0].Logprobs
+	if l == nil || int64(len(l.Tokens)) != r.Usage.Total || l.Values[0] != nil || l.Values[1] == nil || strings.Join(l.Tokens[:r.Usage.Prompt], "") != "In the light" {
+		t.Fatalf("%+v", r)
+	}
+	if got := l.Offsets[r.Usage.Prompt]; got != len("In the light") {
+		t.Errorf("the answer begins at %d", got)
+	}
+	streamed := ""
+	var tokens []string
+	for _, c := range stream(t, url+"/v1/completions", body+`,"stream":true}`) {
+		streamed += c.Choices[0].Text
+		tokens = append(tokens, c.Choices[0].Logprobs.Tokens...)
+	}
+	if streamed != r.Choices[0].Text || fmt.Sprint(tokens) != fmt.Sprint(l.Tokens) {
+		t.Errorf("streamed: %q, %q; whole: %q, %q", streamed, tokens, r.Choices[0].Text, l.Tokens)
+	}
+}
+
+// stream returns the events of a stream, which must end as it should.
+func stream(t *testing.T, url, body string) (events []reply) {
+	t.Helper()
+	resp, err := http.Post(url, "application/json", strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
+		data, ok := strings.CutPrefix(lines.Text(), "data: ")
+		if !ok {
+			continue
+		}
+		if data == "[DONE]" {
+			return events
+		}
+		var e reply
+		if err := json.Unmarshal([]byte(data), &e); err != nil {
+			t.Fatalf("%s: %v", data, err)
+		}
+		events = append(events, e)
+	}
+	t.Fatalf("%s: the stream ended without an end, after %+v", body, events)
+	return nil
+}
+
+func TestStreamsSayTheSame(t *testing.T) {
+	t.Parallel()
+	url := start(t, parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{}))
+	for path, body := range map[string]string{
+		"/v1/chat/completions": `{"messages":[{"role":"user","content":"é one 😀 two"}],"n":2,"seed":1,"stop":["wo"]`,
+		"/v1/completions":      `{"prompt":["é one 😀 two","x"],"n":2,"seed":1,"stop":["wo"],"echo":true`,
+	} {
+		_, whole := post(t, url+path, body+"}")
+		texts, finish := make([]string, len(whole.Choices)), make([]string, len(whole.Choices))
+		events := stream(t, url+path, body+`,"stream":true,"stream_options":{"include_usage":true}}`)
+		for _, e := range events {
+			for _, c := range e.Choices {
+				texts[c.Index] += c.Text + c.Delta.Content
+				if c.Finish != nil {
+					finish[c.Index] += *c.Finish
+				}
+			}
+		}
+		for i, c := range whole.Choices {
+			if text := c.Text + c.Message.Content; texts[i] != text || finish[i] != *c.Finish {
+				t.Errorf("%s: choice %d streamed %q, %q; whole %q, %q", path, i, texts[i], finish[i], text, *c.Finish)
+			}
+		}
+		last := events[len(events)-1]
+		if last.Usage == nil || *last.Usage != *whole.Usage || len(last.Choices) != 0 {
+			t.Errorf("%s: usage %+v, want %+v", path, last.Usage, whole.Usage)
+		}
+		if e := events[0]; path == "/v1/chat/completions" && (e.Object != "chat.completion.chunk" || e.Choices[0].Delta.Role != "assistant" || e.Usage != nil) {
+			t.Errorf("the first event is %+v", e)
+		}
+	}
+}
+
+func TestErrorsSayWhatAndWhere(t *testing.T) {
+	t.Parallel()
+	p := parrottest.Talkative(t)
+	p.Positions = 64
+	url := start(t, parrottest.Engine(t, p, scheduler.Config{}))
+	for _, c := range []struct {
+		path, body string
+		status     int
+		param      string // of the error
+		message    string // a part of it
+	}{
+		{"/v1/completions", `{`, 400, "", "no JSON object"},
+		{"/v1/completions", `{}`, 400, "prompt", "missing"},
+		{"/v1/completions", `{"prompt":"x","temperature":-1}`, 400, "temperature", "from 0"},
+		{"/v1/completions", `{"prompt":"x","max_tokens":0}`, 400, "max_tokens", "at least 1"},
+		{"/v1/completions", `{"prompt":"x","max_tokens":64}`, 400, "", "maximum context length is 64 tokens. However, you requested 64 output tokens and your prompt contains 1 input"},
+		{"/v1/completions", `{"prompt":"x","model":"gpt-9"}`, 404, "model", "`gpt-9` does not exist"},
+		{"/v1/completions", `{"prompt":"x","stream":true,"top_p":7}`, 400, "top_p", "at most 1"},
+		{"/v1/chat/completions", `{"messages":[]}`, 400, "messages", "from 1"},
+		{"/tokenize", `{}`, 400, "prompt", "missing"},
+		{"/detokenize", `{"tokens":[9999]}`, 400, "tokens", "9999"},
+	} {
+		status, r := post(t, url+c.path, c.body)
+		param := ""
+		if r.Error.Param != nil {
+			param = *r.Error.Param
+		}
+		if status != c.status || r.Error.Code != c.status || param != c.param || !strings.Contains(r.Error.Message, c.message) || r.Error.Type == "" {
+			t.Errorf("%s %s: %d, %+v", c.path, c.body, status, r.Error)
+		}
+	}
+	for path, want := range map[string]int{"/v1/nothing": 404, "/v1/completions": 405, "/v1/models/gpt-9": 404, "/v1/models/parrot": 200, "/ping": 200, "/health": 200, "/version": 200} {
+		resp, err := http.Get(url + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("GET %s: %d, want %d", path, resp.StatusCode, want)
+		}
+	}
+}
+
+func TestRequestsAreBounded(t *testing.T) {
+	t.Parallel()
+	h := httptest.NewServer(serve.Bounds().Guard(secret.Value{}, handler(parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{}))))
+	defer h.Close()
+	if status, r := post(t, h.URL+"/v1/completions", `{"prompt":"`+strings.Repeat("x", 1<<20)+`"}`); status != http.StatusRequestEntityTooLarge {
+		t.Errorf("%d, %+v", status, r)
+	}
+}
+
+func TestTokensThereAndBack(t *testing.T) {
+	t.Parallel()
+	url := start(t, noise(t))
+	const text = "In the beginning 光 \u0000 was naïve"
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, r := post(t, url+"/tokenize", fmt.Sprintf(`{"prompt":%s,"return_token_strs":true}`, quoted))
+	if r.Count != len(r.Tokens) || r.Count == 0 {
+		t.Fatalf("%+v", r)
+	}
+	ids, err := json.Marshal(r.Tokens)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, back := post(t, url+"/detokenize", `{"tokens":`+string(ids)+"}"); back.Prompt != text {
+		t.Errorf("%q became %q", text, back.Prompt)
+	}
+	if _, chat := post(t, url+"/tokenize", fmt.Sprintf(`{"messages":[{"role":"user","content":%s}]}`, quoted)); chat.Count != r.Count {
+		t.Errorf("as a chat it has %d tokens, as a prompt %d", chat.Count, r.Count)
+	}
+}
+
+func TestAClientThatLeavesEndsItsRequest(t *testing.T) {
+	t.Parallel()
+	e := parrottest.Engine(t, parrottest.Endless(), scheduler.Config{})
+	url := start(t, e)
+	for _, extra := range []string{"", `,"stream":true`} {
+		ctx, cancel := context.WithCancel(t.Context())
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", strings.NewReader(`{"prompt":"x","max_tokens":100000000`+extra+"}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for e.Stats().Running == 0 {
+				runtime.Gosched()
+			}
+			cancel()
+		}()
+		resp, err := http.DefaultClient.Do(req)
+		if err == nil {
+			_, err = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		}
+		if err == nil {
+			t.Error("the answer ended")
+		}
+		for e.Stats().Running > 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+// TestNobodyWaitsForAClientThatDoesNotRead: it has a stream without end and
+// reads nothing of it.
+func TestNobodyWaitsForAClientThatDoesNotRead(t *testing.T) {
+	t.Parallel()
+	e := parrottest.Engine(t, parrottest.Endless(), scheduler.Config{})
+	url := start(t, e)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", strings.NewReader(`{"prompt":"x","max_tokens":100000,"stream":true}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	for range 3 {
+		if status, r := post(t, url+"/v1/completions", `{"prompt":"hello","max_tokens":200}`); status != http.StatusOK || r.Usage.Made != 200 {
+			t.Errorf("%d, %+v", status, r)
+		}
+	}
+}
+
+func TestMetricsHaveVLLMsNames(t *testing.T) {
+	t.Parallel()
+	url := start(t, parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{}))
+	post(t, url+"/v1/completions", `{"prompt":"hello","max_tokens":3}`)
+	resp, err := http.Get(url + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`vllm:num_requests_running{engine="0",model_name="parrot"} 0`, `vllm:num_requests_waiting{engine="0",model_name="parrot"} 0`,
+		`vllm:kv_cache_usage_perc{engine="0",model_name="parrot"} 0`, `vllm:num_preemptions_total{engine="0",model_name="parrot"} 0`,
+		`vllm:prompt_tokens_total{engine="0",model_name="parrot"} 5`, `vllm:generation_tokens_total{engine="0",model_name="parrot"} 3`,
+		`vllm:request_success_total{engine="0",finished_reason="length",model_name="parrot"} 1`,
+		`vllm:e2e_request_latency_seconds_count{engine="0",model_name="parrot"} 1`, `vllm:time_to_first_token_seconds_count{engine="0",model_name="parrot"} 1`,
+		`vllm:request_queue_time_seconds_count{engine="0",model_name="parrot"} 1`, "process_start_time_seconds ",
+	} {
+		if !strings.Contains(string(body), want) {
+			t.Errorf("metrics lack %q:\n%s", want, body)
+		}
+	}
+}

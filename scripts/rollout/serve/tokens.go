@@ -1,0 +1,95 @@
+package serve
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"rollout/gpuworker/engine/tiny/sampling"
+	"rollout/gpuworker/engine/tiny/wire"
+)
+
+// tokenize counts and shows a prompt's or a chat's tokens, as vLLM does. Longer
+// ones than the context has room for are counted, too.
+func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
+	body, err := read(r)
+	if err != nil {
+		writeFault(w, err)
+		return
+	}
+	e := s.cfg.Engine
+	var asked struct {
+		Model   string         `json:"model"`
+		Prompt  *string        `json:"prompt"`
+		Chat    jsontext.Value `json:"messages"`
+		Strings bool           `json:"return_token_strs"`
+	}
+	if err := json.Unmarshal(body, &asked, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)); err != nil {
+		writeFault(w, sampling.Refuse("prompt", "must be a string: %v", err))
+		return
+	}
+	if err := s.served(asked.Model); err != nil {
+		writeFault(w, err)
+		return
+	}
+	var tokens []int32
+	switch {
+	case asked.Prompt != nil:
+		tokens = e.Tokens(*asked.Prompt)
+	case len(asked.Chat) > 0:
+		req, err := wire.Chat(body, e.Vocab())
+		if err == nil {
+			tokens, err = e.ChatTokens(req.Messages)
+		}
+		if err != nil {
+			writeFault(w, err)
+			return
+		}
+	default:
+		writeFault(w, sampling.Refuse("prompt", "is missing, and so are messages"))
+		return
+	}
+	out := fmt.Appendf(nil, `{"count":%d,"max_model_len":%d,"tokens":[`, len(tokens), e.Context())
+	for i, id := range tokens {
+		out = strconv.AppendInt(comma(out, i), int64(id), 10)
+	}
+	out = append(out, `],"token_strs":`...)
+	if !asked.Strings {
+		write(w, http.StatusOK, append(out, "null}"...))
+		return
+	}
+	out = append(out, '[')
+	for i, id := range tokens {
+		out = quote(comma(out, i), string(e.Piece(id)))
+	}
+	write(w, http.StatusOK, append(out, "]}"...))
+}
+
+// detokenize says what tokens spell.
+func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
+	body, err := read(r)
+	if err != nil {
+		writeFault(w, err)
+		return
+	}
+	var asked struct {
+		Model  string  `json:"model"`
+		Tokens []int32 `json:"tokens"`
+	}
+	if err := json.Unmarshal(body, &asked); err != nil {
+		writeFault(w, sampling.Refuse("tokens", "must be a list of token ids: %v", err))
+		return
+	}
+	err = s.served(asked.Model)
+	if err == nil {
+		err = wire.CheckTokens("tokens", asked.Tokens, s.cfg.Engine.Vocab())
+	}
+	if err != nil {
+		writeFault(w, err)
+		return
+	}
+	write(w, http.StatusOK, append(quote([]byte(`{"prompt":`), s.text(asked.Tokens)), '}'))
+}
