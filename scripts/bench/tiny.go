@@ -43,8 +43,14 @@ func tiny(ctx context.Context, l *lab) error {
 		l.report.add(name, "llama.cpp-tokens/s", float64(theirs.Tokens)/theirs.Seconds)
 		l.report.add(name, "×llama.cpp", float64(w.Tokens)/w.CPUSeconds/(float64(theirs.Tokens)/theirs.CPUSeconds))
 	}
-	w, u, err := l.self(ctx, "tiny-train", "--steps", "5")
+	w, u, err := l.self(ctx, "tiny-answer", "--streams", "32")
 	if err != nil {
+		return err
+	}
+	l.report.add("Tiny/answers/streams=32", "tokens/s", float64(w.Tokens)/w.Seconds)
+	l.report.add("Tiny/answers/streams=32", "tokens/core-s", float64(w.Tokens)/w.CPUSeconds)
+	l.report.add("Tiny/answers/streams=32", "peak-MiB", u.peakMiB)
+	if w, u, err = l.self(ctx, "tiny-train", "--steps", "5"); err != nil {
 		return err
 	}
 	l.report.add("Tiny/training", "tokens/core-s", float64(w.Tokens)/w.CPUSeconds)

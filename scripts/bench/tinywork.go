@@ -30,15 +30,20 @@ func tinyCommands() []*cobra.Command {
 	var streams, threads, steps int
 	sample := &cobra.Command{Use: "tiny-sample", Short: "Sample from the tiny engine's model", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return tell(tinySample(c.Context(), streams, threads)) }}
+	answer := &cobra.Command{Use: "tiny-answer", Short: "Ask the tiny engine", Hidden: true, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return tell(tinyAnswers(c.Context(), streams, threads)) }}
 	train := &cobra.Command{Use: "tiny-train", Short: "Train a model like the tiny engine's", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return tell(tinyTrain(c.Context(), steps, threads)) }}
 	write := &cobra.Command{Use: "tiny-gguf FILE", Short: "Export the tiny engine's model", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return tinyGGUF(args[0]) }}
-	sample.Flags().IntVar(&streams, "streams", 1, "sequences side by side")
-	sample.Flags().IntVar(&threads, "threads", 1, "threads")
-	train.Flags().IntVar(&threads, "threads", 1, "threads")
+	for _, c := range []*cobra.Command{sample, answer, train} {
+		c.Flags().IntVar(&threads, "threads", 1, "threads")
+	}
+	for _, c := range []*cobra.Command{sample, answer} {
+		c.Flags().IntVar(&streams, "streams", 1, "sequences side by side")
+	}
 	train.Flags().IntVar(&steps, "steps", 5, "optimizer steps")
-	return []*cobra.Command{sample, train, write}
+	return []*cobra.Command{sample, answer, train, write}
 }
 
 // work is what was done and what it took, set-up left out.
