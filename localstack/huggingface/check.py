@@ -3,6 +3,7 @@ about it: a line of JSON a question on standard input, one an answer.
 
   {"tokenize": "text"} -> {"tokens": [...]}    with the tokenizers library
   {"decode": [ids]}    -> {"text": "..."}
+  {"chat": [messages]} -> {"tokens": [...]}    by the chat template, for the next answer
   {"logits": [ids]}    -> {"logits": [...]}    after the last id
 
 The forward pass is a plain one in numpy, written from the definition of
@@ -13,6 +14,7 @@ import json
 import os
 import sys
 
+import jinja2.sandbox
 import numpy as np
 from safetensors.numpy import load_file
 from tokenizers import Tokenizer
@@ -22,6 +24,8 @@ tokenizer = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
 tensors = {k: v.astype(np.float64) for k, v in load_file(os.path.join(folder, "model.safetensors")).items()}
 with open(os.path.join(folder, "config.json")) as f:
     config = json.load(f)
+with open(os.path.join(folder, "tokenizer_config.json")) as f:
+    template = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(json.load(f)["chat_template"])
 assert config["architectures"] == ["LlamaForCausalLM"] and config["hidden_act"] == "silu" and config["tie_word_embeddings"]
 
 
@@ -67,6 +71,9 @@ for line in sys.stdin:
         answer = {"tokens": tokenizer.encode(question["tokenize"], add_special_tokens=False).ids}
     elif "decode" in question:
         answer = {"text": tokenizer.decode(question["decode"], skip_special_tokens=False)}
+    elif "chat" in question:
+        text = template.render(messages=question["chat"], add_generation_prompt=True)
+        answer = {"tokens": tokenizer.encode(text, add_special_tokens=False).ids}
     else:
         answer = {"logits": logits(question["logits"]).tolist()}
     print(json.dumps(answer), flush=True)

@@ -100,6 +100,26 @@ func TestTheTokenizersLibraryGivesTheSameIDsAndTexts(t *testing.T) {
 	}
 }
 
+func TestAChatIsWrittenAsTheEngineDoes(t *testing.T) {
+	t.Parallel()
+	tok := tinytest.Tokenizer(t)
+	m := tinytest.Model(t, tinytest.Config())
+	chat := []map[string]string{{"role": "system", "content": "Be brief."}, {"role": "user", "content": " In the\n"}, {"role": "assistant", "content": "beginning"}, {"role": "user", "content": "{{ 7 }}"}}
+	var turns []int32
+	for _, said := range chat {
+		var err error
+		if turns, err = tok.AppendTurn(turns, said["role"], said["content"]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for turned, want := range map[bool][]int32{true: tok.AppendReply(turns), false: tok.Encode(nil, "Be brief.\n In the\n\nbeginning\n{{ 7 }}")} {
+		folder := write(t, export.Model{Config: m.Config(), Tensors: m.Tensors(), Tokenizer: tok, Turns: turned}, export.F32)
+		if got := ask(t, folder, []map[string]any{{"chat": chat}})[0].Tokens; !slices.Equal(got, want) {
+			t.Errorf("turns %t: %v, want %v", turned, got, want)
+		}
+	}
+}
+
 func TestTheTensorsMeanWhatTheirNamesSay(t *testing.T) {
 	t.Parallel()
 	for e, most := range map[export.Encoding]float64{export.F32: 1e-4, export.F16: 0.03} {

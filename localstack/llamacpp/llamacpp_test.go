@@ -65,6 +65,12 @@ func TestTextsHaveTheSameIDs(t *testing.T) {
 	}
 }
 
+// prompts are 20 of all kinds.
+var prompts = []string{
+	"In the beginning", "And God said", "The light", "they've", "\n\n", "119", "naïve", "光", "a", "void; and", "the deep. \"They", "And the earth was without form, and void;\nand darkness",
+	" ", "He didn't; we're", "QUESTION: what is light?\nANSWER:", "façades, Τὸ φῶς", "1 2 3", "I'd", "stones, and it's the LORD's.", "\tThe",
+}
+
 func TestGreedyTokensAreTheSame(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*model.Config){
@@ -81,10 +87,10 @@ func TestGreedyTokensAreTheSame(t *testing.T) {
 			change(&c)
 			m := tinytest.Model(t, c)
 			p := start(t, m, tok, export.F32)
-			for _, prompt := range []string{"In the beginning", "And God said", "The light", "they've", "\n\n", "119", "naïve", "光", "a", "void; and"} {
+			for _, prompt := range prompts {
 				ids := tok.Encode(nil, prompt)
-				ours := tinytest.Greedy(t, m, ids, 32)
-				theirs, lead, err := p.Greedy(ids, 32)
+				ours := tinytest.Greedy(t, m, ids, 24)
+				theirs, lead, err := p.Greedy(ids, 24)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -43,7 +43,7 @@ func modelExportCommand(e *Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		m := export.Model{Name: b.Name, Digest: b.Digest, Config: b.Model.Config(), Tensors: b.Model.Tensors(), Tokenizer: b.Tokenizer}
+		m := export.Model{Name: b.Name, Digest: b.Digest, Config: b.Model.Config(), Tensors: b.Model.Tensors(), Tokenizer: b.Tokenizer, Turns: source.snapshot != ""}
 		err = whole(*out, func(path string) error {
 			if *format == "gguf" {
 				return writeFile(path, func(w io.Writer) error { return export.GGUF(w, m, enc) })

@@ -2,9 +2,17 @@ package export
 
 import "rollout/gpuworker/engine/tiny/tokenizer"
 
-// chatTemplate writes a chat as tokenizer.AppendTurn and AppendReply do, in
-// Jinja, for software that reads the exported files.
-const chatTemplate = "{%- for message in messages -%}" +
+// chatTemplate writes a chat as the tiny engine does, in Jinja, for software
+// that reads the exported files.
+func (m *Model) chatTemplate() string {
+	if m.Turns {
+		return turnsTemplate
+	}
+	return textTemplate
+}
+
+// turnsTemplate is tokenizer.AppendTurn and AppendReply.
+const turnsTemplate = "{%- for message in messages -%}" +
 	"{%- if message.role == 'assistant' -%}" +
 	"{{- '" + tokenizer.Assistant + "' + message.content + '" + tokenizer.EndOfText + "' -}}" +
 	"{%- elif message.role == 'user' -%}" +
@@ -16,3 +24,9 @@ const chatTemplate = "{%- for message in messages -%}" +
 	"{%- endif -%}" +
 	"{%- endfor -%}" +
 	"{%- if add_generation_prompt -%}{{- '" + tokenizer.Assistant + "' -}}{%- endif -%}"
+
+// textTemplate joins what is said with line ends: what a model that never saw
+// a chat continues.
+const textTemplate = "{%- for message in messages -%}" +
+	"{%- if not loop.first -%}{{- '\\n' -}}{%- endif -%}{{- message.content -}}" +
+	"{%- endfor -%}"

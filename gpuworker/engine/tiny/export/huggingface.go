@@ -131,6 +131,6 @@ func (m *Model) tokenizerConfig() any {
 		"bos_token":                    tokenizer.EndOfText,
 		"eos_token":                    tokenizer.EndOfText,
 		"clean_up_tokenization_spaces": false,
-		"chat_template":                chatTemplate,
+		"chat_template":                m.chatTemplate(),
 	}
 }

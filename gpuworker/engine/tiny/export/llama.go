@@ -97,7 +97,7 @@ func (m *Model) describe(h *ggufHead, e Encoding) {
 	h.bool("tokenizer.ggml.add_bos_token", false)
 	h.bool("tokenizer.ggml.add_eos_token", false)
 	h.bool("tokenizer.ggml.add_space_prefix", false)
-	h.text("tokenizer.chat_template", chatTemplate)
+	h.text("tokenizer.chat_template", m.chatTemplate())
 }
 
 // ggufNames are llama.cpp's names of what a layer has.

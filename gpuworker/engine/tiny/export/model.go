@@ -19,6 +19,7 @@ type Model struct {
 	Config      model.Config
 	Tensors     []model.Tensor // with Hugging Face's names and layout, as model.Model has them
 	Tokenizer   *tokenizer.Tokenizer
+	Turns       bool // it was trained on a chat's turns; otherwise a chat is text that it continues
 }
 
 // check refuses what no format could hold or no reader would understand.
