@@ -32,35 +32,3 @@ func (m Matrix) from(j int) Matrix {
 	m.Data = m.Data[j/Lanes*m.Panel:]
 	return m
 }
-
-// PackTransposed packs w, outs rows of ins columns that are stride floats apart,
-// as the Matrix of ins rows and outs columns: weights [out, in] become what
-// turns inputs into outputs. dst comes from NewMatrix(ins, outs), or is larger.
-func PackTransposed(dst Matrix, w []float32, outs, ins, stride int) {
-	for j0 := 0; j0 < outs; j0 += Lanes {
-		panel := dst.Data[j0/Lanes*dst.Panel:]
-		for j := j0; j < min(j0+Lanes, outs); j++ {
-			c := j - j0
-			for i, v := range w[j*stride : j*stride+ins] {
-				panel[i*Lanes+c] = v
-			}
-		}
-	}
-}
-
-// PackRows packs w, k rows of n columns that are stride floats apart, as the
-// Matrix of the same shape. dst comes from NewMatrix(k, n), or is larger.
-func PackRows(dst Matrix, w []float32, k, n, stride int) {
-	for j0 := 0; j0 < n; j0 += Lanes {
-		panel := dst.Data[j0/Lanes*dst.Panel:]
-		if j0+Lanes <= n {
-			for i := range k {
-				*(*[Lanes]float32)(panel[i*Lanes:]) = *(*[Lanes]float32)(w[i*stride+j0:])
-			}
-			continue
-		}
-		for i := range k {
-			copy(panel[i*Lanes:i*Lanes+Lanes], w[i*stride+j0:i*stride+n])
-		}
-	}
-}

@@ -386,3 +386,88 @@ loop:
 	JNZ loop
 	VZEROUPPER
 	RET
+
+// func copyPanelVector(dst, src *float32, rows, stride int)
+// copies rows of 16 floats that are stride bytes apart.
+TEXT ·copyPanelVector(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ rows+16(FP), CX
+	MOVQ stride+24(FP), DX
+loop:
+	VMOVUPS (SI), Y0
+	VMOVUPS 32(SI), Y1
+	VMOVUPS Y0, (DI)
+	VMOVUPS Y1, 32(DI)
+	ADDQ DX, SI
+	ADDQ $64, DI
+	DECQ CX
+	JNZ loop
+	VZEROUPPER
+	RET
+
+// func transposePanelVector(dst, src *float32, blocks, stride int)
+// writes 8 columns for each of blocks: src has 16 rows, stride bytes apart, of
+// 8·blocks floats; dst gets 8·blocks rows of 16.
+TEXT ·transposePanelVector(SB), NOSPLIT, $0-32
+	MOVQ dst+0(FP), DI
+	MOVQ src+8(FP), SI
+	MOVQ blocks+16(FP), CX
+	MOVQ stride+24(FP), R8
+	LEAQ (R8)(R8*2), R9
+loop:
+	MOVQ SI, AX
+	MOVQ DI, DX
+	MOVQ $2, BX
+half:
+	LEAQ (AX)(R8*4), R10
+	VMOVUPS (AX), Y0
+	VMOVUPS (AX)(R8*1), Y1
+	VMOVUPS (AX)(R8*2), Y2
+	VMOVUPS (AX)(R9*1), Y3
+	VMOVUPS (R10), Y4
+	VMOVUPS (R10)(R8*1), Y5
+	VMOVUPS (R10)(R8*2), Y6
+	VMOVUPS (R10)(R9*1), Y7
+	VUNPCKLPS Y1, Y0, Y8
+	VUNPCKHPS Y1, Y0, Y9
+	VUNPCKLPS Y3, Y2, Y10
+	VUNPCKHPS Y3, Y2, Y11
+	VUNPCKLPS Y5, Y4, Y12
+	VUNPCKHPS Y5, Y4, Y13
+	VUNPCKLPS Y7, Y6, Y14
+	VUNPCKHPS Y7, Y6, Y15
+	VSHUFPS $0x44, Y10, Y8, Y0
+	VSHUFPS $0xee, Y10, Y8, Y1
+	VSHUFPS $0x44, Y11, Y9, Y2
+	VSHUFPS $0xee, Y11, Y9, Y3
+	VSHUFPS $0x44, Y14, Y12, Y4
+	VSHUFPS $0xee, Y14, Y12, Y5
+	VSHUFPS $0x44, Y15, Y13, Y6
+	VSHUFPS $0xee, Y15, Y13, Y7
+	VPERM2F128 $0x20, Y4, Y0, Y8
+	VPERM2F128 $0x20, Y5, Y1, Y9
+	VPERM2F128 $0x20, Y6, Y2, Y10
+	VPERM2F128 $0x20, Y7, Y3, Y11
+	VPERM2F128 $0x31, Y4, Y0, Y12
+	VPERM2F128 $0x31, Y5, Y1, Y13
+	VPERM2F128 $0x31, Y6, Y2, Y14
+	VPERM2F128 $0x31, Y7, Y3, Y15
+	VMOVUPS Y8, (DX)
+	VMOVUPS Y9, 64(DX)
+	VMOVUPS Y10, 128(DX)
+	VMOVUPS Y11, 192(DX)
+	VMOVUPS Y12, 256(DX)
+	VMOVUPS Y13, 320(DX)
+	VMOVUPS Y14, 384(DX)
+	VMOVUPS Y15, 448(DX)
+	LEAQ (AX)(R8*8), AX
+	ADDQ $32, DX
+	DECQ BX
+	JNZ half
+	ADDQ $32, SI
+	ADDQ $512, DI
+	DECQ CX
+	JNZ loop
+	VZEROUPPER
+	RET

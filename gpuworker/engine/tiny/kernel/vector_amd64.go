@@ -47,3 +47,14 @@ func rotateVector(a, b, cos, sin *float32, n int, sign uint32)
 
 //go:noescape
 func adamVector(p, d, m, v *float32, n int, f *Adam)
+
+// copyPanelVector copies rows of Lanes floats, stride bytes apart.
+//
+//go:noescape
+func copyPanelVector(dst, src *float32, rows, stride int)
+
+// transposePanelVector turns Lanes rows of 8·blocks floats, stride bytes apart,
+// into 8·blocks rows of Lanes floats.
+//
+//go:noescape
+func transposePanelVector(dst, src *float32, blocks, stride int)

@@ -21,3 +21,5 @@ func softmaxBackVector(_, _ *float32, _ int, _, _ float32)            { panic(no
 func normBackVector(_, _, _, _ *float32, _ int, _, _ float32)         { panic(noVector) }
 func rotateVector(_, _, _, _ *float32, _ int, _ uint32)               { panic(noVector) }
 func adamVector(_, _, _, _ *float32, _ int, _ *Adam)                  { panic(noVector) }
+func copyPanelVector(_, _ *float32, _, _ int)                         { panic(noVector) }
+func transposePanelVector(_, _ *float32, _, _ int)                    { panic(noVector) }

@@ -29,7 +29,7 @@ func TestProductsHaveTheSameBits(t *testing.T) {
 		for _, n := range []int{1, 5, 16, 17, 31, 32, 48, 50, 64, 80, 96, 113} {
 			for _, depth := range []int{1, 2, 3, 40} {
 				b := NewMatrix(depth, n)
-				PackRows(b, numbers(depth*n, 1), depth, n, n)
+				Best().PackRows(b, numbers(depth*n, 1), depth, n, n)
 				a := numbers(m*depth, 2)
 				for _, add := range []bool{false, true} {
 					for _, left := range []Rows{{a, depth, 1}, {a, 1, m}} {
@@ -49,7 +49,7 @@ func TestAProductIsTheSumOfItsTermsInOrder(t *testing.T) {
 	const m, depth, n = 7, 33, 21
 	a, w := numbers(m*depth, 1), numbers(n*depth, 2)
 	b := NewMatrix(depth, n)
-	PackTransposed(b, w, n, depth, depth)
+	Best().PackTransposed(b, w, n, depth, depth)
 	for _, s := range []Set{Best(), Scalar()} {
 		c := make([]float32, m*n)
 		s.Product(c, n, Rows{a, depth, 1}, b, m, depth, n, false)
@@ -71,6 +71,23 @@ func TestAProductIsTheSumOfItsTermsInOrder(t *testing.T) {
 		s.Product(c, n, Rows{}, b, m, 0, n, false)
 		if slices.ContainsFunc(c, func(v float32) bool { return v != 0 }) {
 			t.Errorf("%v: a product without terms is not zero", s)
+		}
+	}
+}
+
+func TestPackedMatricesAreTheSame(t *testing.T) {
+	t.Parallel()
+	for _, k := range lengths {
+		for _, n := range lengths {
+			w := numbers(k*(n+2), 1)
+			got, want := NewMatrix(k, n), NewMatrix(k, n)
+			Best().PackRows(got, w, k, n, n+2)
+			Scalar().PackRows(want, w, k, n, n+2)
+			same(t, fmt.Sprintf("%d rows of %d", k, n), got.Data, want.Data)
+			got, want = NewMatrix(n, k), NewMatrix(n, k)
+			Best().PackTransposed(got, w, k, n, n+2)
+			Scalar().PackTransposed(want, w, k, n, n+2)
+			same(t, fmt.Sprintf("%d rows of %d transposed", k, n), got.Data, want.Data)
 		}
 	}
 }

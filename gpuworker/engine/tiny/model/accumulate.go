@@ -68,7 +68,7 @@ func (w *worker) addMatrix(t matrixTask) {
 	outputs := w.gradient.outputs
 	for first := 0; first < t.tokens; first += tokensPerChunk {
 		n := min(tokensPerChunk, t.tokens-first)
-		kernel.PackRows(inputs, t.inputs[first*t.ins:], n, t.ins, t.ins)
+		w.kernels.PackRows(inputs, t.inputs[first*t.ins:], n, t.ins, t.ins)
 		for i := range n {
 			copy(outputs[i*t.rows:(i+1)*t.rows], t.outputs[(first+i)*t.outs+t.firstRow:])
 		}

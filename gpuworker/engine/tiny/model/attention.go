@@ -47,8 +47,8 @@ func (w *worker) attend(out []float32, s *saved) {
 	k, size, row := w.kernels, w.config.HeadSize, w.config.Heads*w.config.HeadSize
 	w.heads(s.probabilities, func(at, n, stride int, p []float32) {
 		keysT, values := matrix(&w.keysT, size, n), matrix(&w.values, n, size)
-		kernel.PackTransposed(keysT, s.k[at:], n, size, row)
-		kernel.PackRows(values, s.v[at:], n, size, row)
+		k.PackTransposed(keysT, s.k[at:], n, size, row)
+		k.PackRows(values, s.v[at:], n, size, row)
 		for r := 0; r < n; r += attendRows {
 			end := min(r+attendRows, n)
 			k.Product(p[r*stride:], stride, kernel.Rows{Data: s.q[at+r*row:], Row: row, Col: 1}, keysT, end-r, size, end, false)
@@ -70,10 +70,10 @@ func (w *worker) attendBack(dq, dk, dv, d []float32, s *saved) {
 	w.heads(s.probabilities, func(at, n, stride int, p []float32) {
 		keys, valuesT := matrix(&w.keys, n, size), matrix(&w.valuesT, size, n)
 		queries, results := matrix(&w.queries, n, size), matrix(&w.results, n, size)
-		kernel.PackRows(keys, s.k[at:], n, size, row)
-		kernel.PackTransposed(valuesT, s.v[at:], n, size, row)
-		kernel.PackRows(queries, s.q[at:], n, size, row)
-		kernel.PackRows(results, d[at:], n, size, row)
+		k.PackRows(keys, s.k[at:], n, size, row)
+		k.PackTransposed(valuesT, s.v[at:], n, size, row)
+		k.PackRows(queries, s.q[at:], n, size, row)
+		k.PackRows(results, d[at:], n, size, row)
 		resize(&w.scores, n*stride)
 		ds := w.scores
 		for r := 0; r < n; r += attendRows {

@@ -32,16 +32,16 @@ func (p *packed) fill(m *Model, threads int) {
 	attention := c.Heads * c.HeadSize
 	kernel.Parallel(threads, c.Layers+1, func(_, i int) {
 		if i == c.Layers {
-			kernel.PackTransposed(p.head, m.embed, c.Vocab, c.Width, c.Width)
+			m.kernels.PackTransposed(p.head, m.embed, c.Vocab, c.Width, c.Width)
 			return
 		}
 		l, t := m.layers[i], p.layers[i]
-		kernel.PackTransposed(t.q, l.q, attention, c.Width, c.Width)
-		kernel.PackTransposed(t.k, l.k, attention, c.Width, c.Width)
-		kernel.PackTransposed(t.v, l.v, attention, c.Width, c.Width)
-		kernel.PackTransposed(t.o, l.o, c.Width, attention, attention)
-		kernel.PackTransposed(t.gate, l.gate, c.Hidden, c.Width, c.Width)
-		kernel.PackTransposed(t.up, l.up, c.Hidden, c.Width, c.Width)
-		kernel.PackTransposed(t.down, l.down, c.Width, c.Hidden, c.Hidden)
+		m.kernels.PackTransposed(t.q, l.q, attention, c.Width, c.Width)
+		m.kernels.PackTransposed(t.k, l.k, attention, c.Width, c.Width)
+		m.kernels.PackTransposed(t.v, l.v, attention, c.Width, c.Width)
+		m.kernels.PackTransposed(t.o, l.o, c.Width, attention, attention)
+		m.kernels.PackTransposed(t.gate, l.gate, c.Hidden, c.Width, c.Width)
+		m.kernels.PackTransposed(t.up, l.up, c.Hidden, c.Width, c.Width)
+		m.kernels.PackTransposed(t.down, l.down, c.Width, c.Hidden, c.Hidden)
 	})
 }

@@ -29,16 +29,16 @@ func (p *packedBack) fill(m *Model, threads int) {
 	attention := c.Heads * c.HeadSize
 	kernel.Parallel(threads, c.Layers+1, func(_, i int) {
 		if i == c.Layers {
-			kernel.PackRows(p.head, m.embed, c.Vocab, c.Width, c.Width)
+			m.kernels.PackRows(p.head, m.embed, c.Vocab, c.Width, c.Width)
 			return
 		}
 		l, t := m.layers[i], p.layers[i]
-		kernel.PackRows(t.q, l.q, attention, c.Width, c.Width)
-		kernel.PackRows(t.k, l.k, attention, c.Width, c.Width)
-		kernel.PackRows(t.v, l.v, attention, c.Width, c.Width)
-		kernel.PackRows(t.o, l.o, c.Width, attention, attention)
-		kernel.PackRows(t.gate, l.gate, c.Hidden, c.Width, c.Width)
-		kernel.PackRows(t.up, l.up, c.Hidden, c.Width, c.Width)
-		kernel.PackRows(t.down, l.down, c.Width, c.Hidden, c.Hidden)
+		m.kernels.PackRows(t.q, l.q, attention, c.Width, c.Width)
+		m.kernels.PackRows(t.k, l.k, attention, c.Width, c.Width)
+		m.kernels.PackRows(t.v, l.v, attention, c.Width, c.Width)
+		m.kernels.PackRows(t.o, l.o, c.Width, attention, attention)
+		m.kernels.PackRows(t.gate, l.gate, c.Hidden, c.Width, c.Width)
+		m.kernels.PackRows(t.up, l.up, c.Hidden, c.Width, c.Width)
+		m.kernels.PackRows(t.down, l.down, c.Width, c.Hidden, c.Hidden)
 	})
 }
