@@ -210,3 +210,6 @@ func (t *Trainer) diverged(err error) error {
 	return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("the training diverged at step %d: its loss or gradient is no finite number", t.step+1),
 		Remedy: "lower optimizer.lr, raise warmup_steps, or set max_grad_norm; snapshots of earlier steps are as they were"}
 }
+
+// Algorithm is what is trained: config.AlgorithmSFT or config.AlgorithmRM.
+func (t *Trainer) Algorithm() string { return t.algorithm.Kind }
