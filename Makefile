@@ -46,6 +46,12 @@ huggingface: ## fetch Hugging Face's readers into out/huggingface, to try export
 test-huggingface: huggingface ## test that Hugging Face's libraries read an exported model
 	$(GO) test ./localstack/huggingface
 
+openai-client: ## fetch OpenAI's Python client into out/openaiclient, to try it on rollout serve
+	@bash localstack/openaiclient/install.sh
+
+test-openai-client: openai-client ## test that OpenAI's Python client works with rollout serve
+	$(GO) test ./localstack/openaiclient
+
 race: ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v localstack/sim)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m -run TestSimulation $(SIM_PKG) -args -seeds 100
@@ -90,4 +96,4 @@ model-train: ## train the shipped model anew, in out/model/run (hours of a proce
 clean: ## remove what was built and run here
 	rm -rf bin out/demo coverage.out
 
-.PHONY: help preflight build run test test-peers llamacpp test-llamacpp huggingface test-huggingface race smoke lint bench bench-compare microbench fuzz vuln sim generate model-corpus model-train clean
+.PHONY: help preflight build run test test-peers llamacpp test-llamacpp huggingface test-huggingface openai-client test-openai-client race smoke lint bench bench-compare microbench fuzz vuln sim generate model-corpus model-train clean
