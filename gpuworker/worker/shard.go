@@ -30,7 +30,6 @@ type Shard struct {
 	tally    *tally
 	holder   shard.Holder
 	notes    chan note // what the hold shall write
-	outside  bool      // the engine is another process than the worker
 	turn     func(context.Context) (over func(), ok bool)
 
 	mu        sync.Mutex

@@ -196,7 +196,7 @@ func (s *Shard) next() shard.Trial {
 // came of it. false ends the trials.
 func (s *Shard) try(t shard.Trial, yield func(shard.Trial) bool) bool {
 	err := s.write(func(d shard.Doc) (shard.Doc, error) {
-		return d.Clear(s.unanswered()).Name(s.holder, t.Items, s.outside)
+		return d.Clear(s.unanswered()).Name(s.holder, t.Items)
 	})
 	if err != nil {
 		return false

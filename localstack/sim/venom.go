@@ -24,8 +24,8 @@ const (
 )
 
 // poisoned decides what the world's poison kills, if there is some. In such a
-// world nothing else ends a worker: who vanishes with one item named twice is
-// told from poison by nobody.
+// world nothing else ends a worker: who vanishes again and again with one item
+// named is told from poison by nobody.
 func (w *World) poisoned() venom {
 	switch w.dice.below("venom", 6) {
 	case 0:
@@ -37,7 +37,7 @@ func (w *World) poisoned() venom {
 }
 
 // quarantined is what the error row of a poisonous item says.
-const quarantined = "the inference server died each time it was asked this item alone, 2 times " +
+const quarantined = "the inference server, or its worker, died each time this item was asked alone " +
 	"(look into the server's log for what it dies of, then correct the item or the server and submit the item again)"
 
 // server is the inference server that all workers share.

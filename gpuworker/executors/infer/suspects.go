@@ -3,7 +3,6 @@ package infer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -58,7 +57,7 @@ func (t *task) quarantine(i int) {
 	line := t.shard.Lines[i]
 	it, _ := t.parse(line)
 	t.fail(i, it, line.Place, &fault.Error{Kind: fault.Corrupt, Class: fault.Poison,
-		Op:     fmt.Sprintf("the inference server died each time it was asked this item alone, %d times", shard.Convicting),
+		Op:     "the inference server, or its worker, died each time this item was asked alone",
 		Remedy: "look into the server's log for what it dies of, then correct the item or the server and submit the item again"}, 0)
 }
 

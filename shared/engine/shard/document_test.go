@@ -21,14 +21,13 @@ func TestDocumentJSON(t *testing.T) {
 	d.ClaimedAt = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	d.Checkpoint, d.Result, d.OutputLen = &Ref{"c", 1, "x"}, &Ref{"r", 2, "y"}, 1
 	d.Sealed, d.Suspects, d.Solo = fault.Budget, interval.Of(interval.Range{Lo: 8, Hi: 10}), []int{9}
-	d.Outside = true
 	d.Deaths, d.LastDeath, d.Vanished = map[int]Deaths{9: {Alone: 1, Shared: 2}}, "s", 1
 	d.Counts = Counts{OK: 1, Failed: 4, ByClass: map[string]int{"budget": 4}, PromptTokens: 5, CompletionTokens: 6, WastedTokens: 7}
 	checkJSON(t, d, `{"schema":1,"run":"01JD2ZQ4T5W0M1X9YB7R3K8CVE","shard":7,"state":"done","attempt":2,"term":3,"sequence":4,`+
 		`"worker":"w","claimed_at":"2025-01-01T00:00:00Z","items":5,"checkpoint":{"key":"c","length":1,"digest":"x"},`+
 		`"result":{"key":"r","length":2,"digest":"y"},"output_len":1,"sealed":"budget",`+
 		`"counts":{"ok":1,"failed":4,"by_class":{"budget":4},"prompt_tokens":5,"completion_tokens":6,"wasted_tokens":7},`+
-		`"suspects":[8,2],"solo":[9],"outside":true,"deaths":{"9":{"alone":1,"shared":2}},"last_death":"s","vanished":1}`)
+		`"suspects":[8,2],"solo":[9],"deaths":{"9":{"alone":1,"shared":2}},"last_death":"s","vanished":1}`)
 }
 
 func checkJSON(t *testing.T, d Doc, want string) {
@@ -54,9 +53,8 @@ func TestDocumentSize(t *testing.T) {
 		d.Suspects.Add(n)
 	}
 	d, _ = d.Suspect(h, 65535)
-	d, _ = d.Name(h, d.Next(512).Items, true)
+	d, _ = d.Name(h, d.Next(512).Items)
 	d, _ = d.Died(h, d.Solo, Death{Start: strings.Repeat("s", 200)})
-	d.Outside = true
 	d.Solo, d.Vanished = slices.Collect(maps.Keys(d.Deaths)), 9
 	accused := len(d.Deaths)
 	d.Deaths = map[int]Deaths{}

@@ -27,7 +27,7 @@ var rewrite = flag.Bool("rewrite", false, "write the traces that come out into t
 //	release
 //	seal <class> items=N
 //	suspect <worker> <attempt> <item>…        in flight when an engine died
-//	name <worker> <attempt> [most=N] [outside]   names the items of the next trial
+//	name <worker> <attempt> [most=N]   names the items of the next trial
 //	died <worker> <attempt> [start=S] [alone] [of=<item>,…]   in the trial: of the named, or these
 //	clear <item>…                             the items with a row
 func TestScripts(t *testing.T) {
@@ -153,7 +153,7 @@ func applyHeld(d Doc, h Holder, words []string, c Counts) (Doc, error) {
 		if len(words) > 3 {
 			_, _ = fmt.Sscanf(words[3], "most=%d", &most)
 		}
-		return d.Name(h, d.Next(most).Items, slices.Contains(words, "outside"))
+		return d.Name(h, d.Next(most).Items)
 	}
 	e, of := Death{}, d.Solo
 	for _, w := range words[3:] {
@@ -214,9 +214,6 @@ func show(d Doc) string {
 	}
 	if len(d.Solo) > 0 {
 		fmt.Fprintf(&b, " solo=%v", d.Solo)
-		if d.Outside {
-			b.WriteString(" outside")
-		}
 	}
 	if len(d.Deaths) > 0 {
 		fmt.Fprintf(&b, " deaths=%v", d.Deaths)

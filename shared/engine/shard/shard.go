@@ -22,10 +22,11 @@
 //	                               answered                         answered                           error row
 //
 // One poison among n suspects costs four deaths so: one in flight, one in its
-// group, two alone. A death counts in full if the engine worked on nothing
-// else; else another worker's item may be why, and three such count nothing. A
-// holder that vanishes with items named died of these if the engine lives in its
-// process; else that may have been why, as another worker's item may. Who is
+// group, two alone. A death counts in full if somebody saw that the engine died
+// while it worked on nothing else; else another worker's item may be why, and
+// three such count nothing. So it is if the holder itself vanishes with items
+// named, alone or not, wherever its engine lives: an item that takes its worker
+// along costs two that vanish before anybody is named, and five more. Who is
 // answered is cleared, and nobody else is charged.
 //
 // The package reads no clock, writes nothing, and never looks into rows.
@@ -94,7 +95,6 @@ type Doc struct {
 	// such trials, LastDeath the start of the engine that died in the last one.
 	Suspects  interval.Set   `json:"suspects,omitzero"`
 	Solo      []int          `json:"solo,omitempty"`
-	Outside   bool           `json:"outside,omitempty"` // the engine that Solo are asked of is another process than the holder
 	Deaths    map[int]Deaths `json:"deaths,omitempty"`
 	LastDeath string         `json:"last_death,omitempty"`
 	// Vanished is how many holders in a row died without a release.
@@ -144,7 +144,7 @@ func (d Doc) Claim(worker string, term uint64, now time.Time, holder Fate) (Doc,
 	if d.State == Running && holder == Vanished {
 		d = d.vanished()
 	}
-	d.Solo, d.Outside = nil, false
+	d.Solo = nil
 	d.State, d.Worker, d.Attempt, d.Term, d.ClaimedAt = Running, worker, d.Attempt+1, term, now
 	return d, nil
 }
@@ -176,7 +176,7 @@ func (d Doc) Release() (Doc, error) {
 		return d, fault.New(fault.Conflict, "release of shard %d, which is %s", d.Shard, d.State)
 	}
 	d.State, d.Worker, d.ClaimedAt = Pending, "", time.Time{}
-	d.Solo, d.Outside, d.Vanished = nil, false, 0
+	d.Solo, d.Vanished = nil, 0
 	return d, nil
 }
 

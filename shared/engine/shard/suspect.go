@@ -120,13 +120,12 @@ func groupSize(n, most int) int {
 }
 
 // Name names the items that are about to be asked in a trial: if the holder
-// vanishes meanwhile, they are to blame. outside says that the engine is another
-// process than the holder, which may well vanish without it.
-func (d Doc) Name(h Holder, items []int, outside bool) (Doc, error) {
+// vanishes meanwhile, they may be why.
+func (d Doc) Name(h Holder, items []int) (Doc, error) {
 	if err := d.held(h, "trial"); err != nil {
 		return d, err
 	}
-	d.Solo, d.Outside = slices.Clone(items), outside
+	d.Solo = slices.Clone(items)
 	return d, nil
 }
 
@@ -141,7 +140,7 @@ func (d Doc) Died(h Holder, items []int, e Death) (Doc, error) {
 		d = d.blame(items, e.Alone && len(d.Solo) == 1)
 		d.LastDeath = e.Start
 	}
-	d.Solo, d.Outside = nil, false
+	d.Solo = nil
 	return d, nil
 }
 
@@ -164,10 +163,12 @@ func (d Doc) blame(items []int, alone bool) Doc {
 }
 
 // vanished counts a holder that died without a release: against the items that
-// it had named, else against all without a row once it is the second.
+// it had named, else against all without a row once it is the second. It may
+// have been killed, or its machine may have failed: so even of one item alone
+// that is less than a death of the engine that somebody saw.
 func (d Doc) vanished() Doc {
 	if len(d.Solo) > 0 {
-		return d.blame(d.Solo, len(d.Solo) == 1 && !d.Outside)
+		return d.blame(d.Solo, false)
 	}
 	if d.Vanished++; d.Vanished == Vanishings {
 		d.Suspects = interval.Of(interval.Range{Lo: 0, Hi: math.MaxInt32})
@@ -177,7 +178,7 @@ func (d Doc) vanished() Doc {
 
 // acquit forgets all suspicion: the shard is over.
 func (d Doc) acquit() Doc {
-	d.Suspects, d.Deaths, d.Solo, d.Outside, d.LastDeath, d.Vanished = interval.Set{}, nil, nil, false, "", 0
+	d.Suspects, d.Deaths, d.Solo, d.LastDeath, d.Vanished = interval.Set{}, nil, nil, "", 0
 	return d
 }
 
