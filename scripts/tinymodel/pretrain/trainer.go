@@ -8,6 +8,7 @@ import (
 
 	"lukechampine.com/blake3"
 
+	"rollout/gpuworker/engine/tiny/kernel"
 	"rollout/gpuworker/engine/tiny/model"
 	"rollout/gpuworker/engine/tiny/optimize"
 	"rollout/gpuworker/engine/tiny/tokenizer"
@@ -47,7 +48,7 @@ func New(r Recipe, t *tokenizer.Tokenizer, s *Stream, threads int) (*Trainer, er
 func newTrainer(r Recipe, t *tokenizer.Tokenizer, s *Stream, m *model.Model, threads int) *Trainer {
 	return &Trainer{
 		recipe: r, tokenizer: t, stream: s, model: m, threads: threads,
-		on:       optimize.Workers{Threads: threads},
+		on:       optimize.Workers{Kernels: kernel.Best(), Threads: threads},
 		moments:  [2]*model.Gradients{model.NewGradients(m), model.NewGradients(m)},
 		gradient: model.NewGradients(m),
 		backprop: model.NewBackprop(m, threads),
