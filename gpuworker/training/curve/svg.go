@@ -89,7 +89,7 @@ func (f frame) line(b *bytes.Buffer, points []float64, c Curve, style string) {
 func (a axis) marks() (out []float64) {
 	rough := (a.high - a.low) / ticks
 	step := math.Pow(10, math.Floor(math.Log10(rough)))
-	for _, times := range []float64{2, 5, 10} {
+	for _, times := range []float64{10, 5, 2} {
 		if step*times <= rough*1.5 {
 			step *= times
 			break

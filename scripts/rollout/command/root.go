@@ -27,6 +27,7 @@ func commands(e *Env) []*cobra.Command {
 	return []*cobra.Command{
 		upCommand(e),
 		inferCommand(e),
+		trainCommand(e),
 		submitCommand(e),
 		statusCommand(e),
 		explainCommand(e),

@@ -1,0 +1,115 @@
+package train
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"rollout/gpuworker/training"
+	"rollout/scripts/rollout/progress"
+	"rollout/shared/clock"
+)
+
+// View shows people how a training goes.
+type View interface {
+	Update(training.Report)
+	Close()
+}
+
+// NewView returns a bar if w is a terminal, and plain lines otherwise.
+func NewView(w io.Writer, name string, taken, all int, c clock.Clock) View {
+	m := meter{clock: c, began: c.Now(), from: taken}
+	if _, _, ok := progress.Size(w); ok {
+		return newBar(w, name, taken, all, m)
+	}
+	return &lines{w: w, name: name, meter: m}
+}
+
+// meter tells a training's pace.
+type meter struct {
+	clock  clock.Clock
+	began  time.Time
+	from   int // steps that were taken before
+	tokens int
+}
+
+// words renders "120/1,000 loss 2.345 4,512 tokens/s ETA 3m05s".
+func (m *meter) words(r training.Report) string {
+	m.tokens += r.Tokens
+	text := fmt.Sprintf("%s/%s loss %.4f", progress.Count(uint64(r.Step)), progress.Count(uint64(r.Steps)), r.Loss)
+	spent := m.clock.Now().Sub(m.began).Seconds()
+	if spent <= 0 {
+		return text
+	}
+	rate := float64(m.tokens) / spent
+	text += " " + progress.TokenRateWords(&rate)
+	if r.Step < r.Steps {
+		left := spent / float64(r.Step-m.from) * float64(r.Steps-r.Step)
+		text += " ETA " + progress.ETAWords(&left)
+	}
+	return text
+}
+
+const (
+	barColumns = 40
+	redraw     = 200 * time.Millisecond
+)
+
+type bar struct {
+	container *mpb.Progress
+	line      *mpb.Bar
+	all       int
+
+	mu    sync.Mutex // the container renders on its own
+	meter meter
+	text  string
+}
+
+func newBar(w io.Writer, name string, taken, all int, m meter) *bar {
+	b := &bar{container: mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(barColumns), mpb.WithRefreshRate(redraw)), all: all, meter: m}
+	// A bar that is full ends, and is not drawn again: it has a step more.
+	b.line = b.container.AddBar(int64(all)+1, mpb.PrependDecorators(decor.Name(name)),
+		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return " " + b.text
+		})))
+	b.line.SetCurrent(int64(taken))
+	return b
+}
+
+func (b *bar) Update(r training.Report) {
+	b.mu.Lock()
+	b.text = b.meter.words(r)
+	b.mu.Unlock()
+	b.line.SetCurrent(int64(r.Step))
+}
+
+func (b *bar) Close() {
+	b.line.Abort(false)
+	b.container.Wait()
+}
+
+// lineEvery is how often plain lines are written.
+const lineEvery = 5 * time.Second
+
+type lines struct {
+	w     io.Writer
+	name  string
+	meter meter
+	next  time.Time
+}
+
+func (l *lines) Update(r training.Report) {
+	text := l.meter.words(r)
+	if now := l.meter.clock.Now(); r.Step == r.Steps || !now.Before(l.next) {
+		l.next = now.Add(lineEvery)
+		_, _ = fmt.Fprintf(l.w, "%s %s\n", l.name, text) // a log nobody can write to is no reason to stop
+	}
+}
+
+func (l *lines) Close() {}

@@ -1,0 +1,49 @@
+package train
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/gpuworker/training"
+)
+
+// hands is a clock that a test sets.
+type hands struct{ now time.Time }
+
+func (h *hands) Now() time.Time { return h.now }
+
+func TestLinesTellEveryFiveSecondsAndAtTheEnd(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	clock := &hands{time.Unix(1000, 0)}
+	v := NewView(&out, "train sft", 10, 100, clock)
+	for step := 11; step <= 100; step++ {
+		clock.now = clock.now.Add(100 * time.Millisecond)
+		v.Update(training.Report{Step: step, Steps: 100, Loss: 2.5, Tokens: 200})
+	}
+	v.Close()
+	want := `train sft 11/100 loss 2.5000 2,000 tokens/s ETA 9s
+train sft 61/100 loss 2.5000 2,000 tokens/s ETA 4s
+train sft 100/100 loss 2.5000 2,000 tokens/s
+`
+	if out.String() != want {
+		t.Errorf("got\n%s", out.String())
+	}
+}
+
+func TestABarEndsWithTheLastStep(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	clock := &hands{time.Unix(1000, 0)}
+	b := newBar(&out, "train rm", 0, 4, meter{clock: clock, began: clock.now})
+	for step := 1; step <= 4; step++ {
+		clock.now = clock.now.Add(time.Second)
+		b.Update(training.Report{Step: step, Steps: 4, Loss: 0.5, Tokens: 30})
+	}
+	b.Close()
+	if got := out.String(); !strings.Contains(got, "train rm") || !strings.Contains(got, "4/4 loss 0.5000 30 tokens/s\n") {
+		t.Errorf("got %q", got)
+	}
+}
