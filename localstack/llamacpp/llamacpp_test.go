@@ -12,6 +12,7 @@ import (
 	"rollout/gpuworker/engine/tiny/export"
 	"rollout/gpuworker/engine/tiny/model"
 	"rollout/gpuworker/engine/tiny/tokenizer"
+	"rollout/gpuworker/engine/tiny/weights"
 	"rollout/localstack/llamacpp"
 	"rollout/localstack/tinytest"
 )
@@ -74,7 +75,7 @@ var prompts = []string{
 func TestGreedyTokensAreTheSame(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*model.Config){
-		"as shipped":                     func(*model.Config) {},
+		"shaped as the shipped":          func(*model.Config) {},
 		"heads wider than the model":     func(c *model.Config) { c.Heads = 3 },
 		"small heads and another base":   func(c *model.Config) { c.HeadSize, c.Heads, c.RopeBase = 32, 4, 500_000 },
 		"more ids than the tokenizer's":  func(c *model.Config) { c.Vocab += 28 },
@@ -100,6 +101,40 @@ func TestGreedyTokensAreTheSame(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTheShippedModelSaysTheSame(t *testing.T) {
+	t.Parallel()
+	b, err := weights.Shipped()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, b.Model, b.Tokenizer, export.F32)
+	for _, prompt := range append(prompts, tinytest.Texts()...) {
+		ids := b.Tokenizer.Encode(nil, prompt)
+		theirs, err := p.Tokenize(prompt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(ids, theirs) {
+			t.Errorf("%q: ours %v, llama.cpp %v", prompt, ids, theirs)
+		}
+	}
+	least := float32(math.MaxFloat32)
+	for _, prompt := range prompts {
+		ids := b.Tokenizer.Encode(nil, prompt)
+		n := min(64, b.Model.Config().Context-len(ids))
+		ours := tinytest.Greedy(t, b.Model, ids, n)
+		theirs, lead, err := p.Greedy(ids, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		least = min(least, lead)
+		if !slices.Equal(ours, theirs) {
+			t.Errorf("%q (least lead %g): ours %v, llama.cpp %v", prompt, lead, ours, theirs)
+		}
+	}
+	t.Logf("the closest of all choices had a lead of %g", least)
 }
 
 func TestLogitsAreAsCloseAsTheEncodingAllows(t *testing.T) {

@@ -97,7 +97,7 @@ func llamaPace(ctx context.Context, file string, streams int) (best work, err er
 }
 
 func llamaWork(ctx context.Context, file string, streams int, fast bool) (w work, err error) {
-	m, _, err := tinyModel()
+	b, err := tinyModel()
 	if err != nil {
 		return w, err
 	}
@@ -105,9 +105,9 @@ func llamaWork(ctx context.Context, file string, streams int, fast bool) (w work
 	if err != nil {
 		return w, err
 	}
-	n := m.Config().Context - tinyPrompt
+	n := b.Model.Config().Context - tinyPrompt
 	for w.Seconds < tinySeconds {
-		pace, err := p.Pace(tinyTokens(tinyPrompt, m.Config().Vocab), n, streams)
+		pace, err := p.Pace(tinyTokens(tinyPrompt, b.Model.Config().Vocab), n, streams)
 		if err != nil {
 			return w, err
 		}

@@ -15,11 +15,11 @@ import (
 // has had some answers: reading of requests, scheduling and sampling with
 // temperature and top_p are in it.
 func tinyAnswers(ctx context.Context, streams, threads int) (w work, err error) {
-	m, t, err := tinyModel()
+	b, err := tinyModel()
 	if err != nil {
 		return w, err
 	}
-	e, err := tinyengine.New(tinyengine.Config{Name: "bench", Model: tinyengine.Decoder(m, threads), Tokenizer: t})
+	e, err := tinyengine.New(tinyengine.Config{Name: b.Name, Model: tinyengine.Decoder(b.Model, threads), Tokenizer: b.Tokenizer})
 	if err != nil {
 		return w, err
 	}

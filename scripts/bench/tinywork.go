@@ -32,7 +32,7 @@ func tinyCommands() []*cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return tell(tinySample(c.Context(), streams, threads)) }}
 	answer := &cobra.Command{Use: "tiny-answer", Short: "Ask the tiny engine", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return tell(tinyAnswers(c.Context(), streams, threads)) }}
-	train := &cobra.Command{Use: "tiny-train", Short: "Train a model like the tiny engine's", Hidden: true, Args: cobra.NoArgs,
+	train := &cobra.Command{Use: "tiny-train", Short: "Train a small model", Hidden: true, Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return tell(tinyTrain(c.Context(), steps, threads)) }}
 	write := &cobra.Command{Use: "tiny-gguf FILE", Short: "Export the tiny engine's model", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return tinyGGUF(args[0]) }}
@@ -81,10 +81,11 @@ func (w *work) timed(f func() (tokens int, err error)) error {
 // tinySample has each stream append the likeliest tokens to a prompt until the
 // context is full, again and again for a while.
 func tinySample(ctx context.Context, streams, threads int) (w work, err error) {
-	m, _, err := tinyModel()
+	b, err := tinyModel()
 	if err != nil {
 		return w, err
 	}
+	m := b.Model
 	r := model.NewRunner(m, threads)
 	slots, rows := make([]model.Slot, streams), make([][]float32, streams)
 	for i := range rows {
@@ -137,7 +138,7 @@ func tinyTokens(n, vocab int) []int32 {
 
 // tinyGGUF exports the model with its weights as they are used here.
 func tinyGGUF(path string) error {
-	m, t, err := tinyModel()
+	b, err := tinyModel()
 	if err != nil {
 		return err
 	}
@@ -145,7 +146,7 @@ func tinyGGUF(path string) error {
 	if err != nil {
 		return err
 	}
-	err = export.GGUF(f, export.Model{Name: "bench", Config: m.Config(), Tensors: m.Tensors(), Tokenizer: t}, export.F32)
+	err = export.GGUF(f, export.Model{Name: b.Name, Config: b.Model.Config(), Tensors: b.Model.Tensors(), Tokenizer: b.Tokenizer}, export.F32)
 	if closeErr := f.Close(); err == nil {
 		err = closeErr
 	}
@@ -158,11 +159,7 @@ func tinyGGUF(path string) error {
 // tinyTrain takes steps of AdamW on batches of tinyRows × tinyRow tokens, as
 // pretraining and fine-tuning do: loss, gradients, clipping, step.
 func tinyTrain(ctx context.Context, steps, threads int) (w work, err error) {
-	shipped, _, err := tinyModel()
-	if err != nil {
-		return w, err
-	}
-	m, err := model.New(shipped.Config(), 1)
+	m, err := tinyStudent()
 	if err != nil {
 		return w, err
 	}

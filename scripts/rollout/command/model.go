@@ -34,11 +34,14 @@ type modelSource struct {
 // modelFlags adds the flags that name a model.
 func modelFlags(c *cobra.Command) *modelSource {
 	s := &modelSource{dir: c.Flags().String("dir", "", "the installation's `folder`, for --snapshot")}
-	c.Flags().StringVar(&s.model, "model", "", "a `file` or folder of weights, such as a restored snapshot")
+	c.Flags().StringVar(&s.model, "model", tinyName, "tiny, which rollout comes with, or a `file` or folder of weights, such as a restored snapshot")
 	c.Flags().StringVar(&s.snapshot, "snapshot", "", "a training's `snapshot` in --dir instead: its id, or an unambiguous beginning of it")
 	c.MarkFlagsMutuallyExclusive("model", "snapshot")
 	return s
 }
+
+// tinyName names the model that rollout comes with.
+const tinyName = "tiny"
 
 // The files of weights that a training leaves.
 const (
@@ -55,8 +58,8 @@ func (s *modelSource) load(c *cobra.Command, e *Env) (*weights.Bundle, error) {
 	switch {
 	case s.snapshot != "":
 		return s.loadSnapshot(c, e)
-	case s.model == "":
-		return nil, usage(c, "--model or --snapshot is missing: name the model")
+	case s.model == tinyName:
+		return weights.Shipped()
 	}
 	return loadModel(s.model)
 }
@@ -73,7 +76,7 @@ func loadModel(path string) (*weights.Bundle, error) {
 		info, err = os.Stat(path)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "--model is a file of weights, or a folder with a " + weightsFile}
+		return nil, &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "--model is tiny, a file of weights, or a folder with a " + weightsFile}
 	}
 	if err != nil {
 		return nil, fault.As(fault.Denied, err, "read the model")

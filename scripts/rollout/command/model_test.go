@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -107,6 +108,18 @@ func TestAModelIsFoundInAFolderOrASnapshot(t *testing.T) {
 	}
 	check(t, rollout(t.Context(), "model", "show", "--snapshot", other.ID, "--dir", b.dir), 2, "", "a folder with a model.safetensors")
 	check(t, rollout(t.Context(), "model", "show", "--snapshot", "ffff", "--dir", b.dir), 2, "", "snapshot")
+}
+
+func TestWithoutAFlagItIsTheModelThatRolloutComesWith(t *testing.T) {
+	t.Parallel()
+	want, err := weights.Shipped()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := rollout(t.Context(), "model", "show")
+	if got.code != 0 || !strings.Contains(got.out, "model       rollout/tiny\ndigest      "+want.Digest+"\n") {
+		t.Errorf("%+v", got)
+	}
 }
 
 func TestWhatIsNoModelIsRefusedByName(t *testing.T) {
