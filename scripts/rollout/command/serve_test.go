@@ -77,7 +77,6 @@ func TestServeRefusesWhatItCanNotServe(t *testing.T) {
 		{[]string{"--model", nothing}, 3, "nothing: weights"},
 		{[]string{"--model", nothing + "-at-all"}, 2, "--model"},
 		{[]string{"--model", packedModel(t), "--addr", "0.0.0.0:0"}, 2, "can be reached from other machines"},
-		{nil, 2, "--model"},
 		{[]string{"--model", packedModel(t), "--chat", "loud"}, 2, "--chat"},
 		{[]string{"--max-num-seqs", "0"}, 2, "at least 1"},
 	} {
