@@ -52,6 +52,11 @@ openai-client: ## fetch OpenAI's Python client into out/openaiclient, to try it 
 test-openai-client: openai-client ## test that OpenAI's Python client works with rollout serve
 	$(GO) test ./localstack/openaiclient
 
+test-arm64: ## check that training on arm64, emulated, has the bits of every other machine (needs qemu-user-static)
+	@command -v qemu-aarch64-static >/dev/null || { echo "test-arm64: qemu-aarch64-static is not installed: on Debian, apt-get install qemu-user-static"; exit 1; }
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -timeout 10m -exec qemu-aarch64-static -run 'Golden/scalar/2_threads|RightTo|Formula' \
+	  ./gpuworker/engine/tiny/kernel ./gpuworker/engine/tiny/model ./gpuworker/engine/tiny/optimize
+
 race: ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v localstack/sim)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m -run TestSimulation $(SIM_PKG) -args -seeds 100
@@ -96,4 +101,4 @@ model-train: ## train the shipped model anew, in out/model/run (hours of a proce
 clean: ## remove what was built and run here
 	rm -rf bin out/demo coverage.out
 
-.PHONY: help preflight build run test test-peers llamacpp test-llamacpp huggingface test-huggingface openai-client test-openai-client race smoke lint bench bench-compare microbench fuzz vuln sim generate model-corpus model-train clean
+.PHONY: help preflight build run test test-peers llamacpp test-llamacpp huggingface test-huggingface openai-client test-openai-client test-arm64 race smoke lint bench bench-compare microbench fuzz vuln sim generate model-corpus model-train clean

@@ -21,7 +21,11 @@ const golden = "e713951952661b87c1b217016aca3ff2c4d3ac11653a47b351c3e4b371f5f4c9
 
 func TestTenTrainingStepsHaveTheGoldenDigest(t *testing.T) {
 	t.Parallel()
-	for _, kernels := range []kernel.Set{kernel.Best(), kernel.Scalar()} {
+	sets := []kernel.Set{kernel.Scalar()}
+	if kernel.Best() != kernel.Scalar() {
+		sets = append(sets, kernel.Best())
+	}
+	for _, kernels := range sets {
 		for _, threads := range []int{1, 2, 16} {
 			t.Run(fmt.Sprintf("%v/%d threads", kernels, threads), func(t *testing.T) {
 				t.Parallel()
