@@ -16,6 +16,7 @@ const (
 // Evaluation is how a trained model does on the rows that it learned from.
 type Evaluation struct {
 	Rows     int      `json:"rows"`               // the first of the dataset, at most 1,000
+	Cut      int      `json:"cut"`                // of them, that were too long and lost a part
 	Loss     float64  `json:"loss"`               // mean over what counts, in nats
 	Accuracy *float64 `json:"accuracy,omitempty"` // part of the pairs of which the chosen answer has the higher reward
 }
@@ -41,7 +42,7 @@ func (t *Trainer) Evaluate(ctx context.Context) (Evaluation, error) {
 		}
 		sum.add(part)
 	}
-	e := Evaluation{Rows: n, Loss: sum.loss / float64(sum.counted)}
+	e := Evaluation{Rows: n, Cut: sum.cut, Loss: sum.loss / float64(sum.counted)}
 	if t.head != nil {
 		accuracy := float64(sum.right) / float64(n)
 		e.Accuracy = &accuracy

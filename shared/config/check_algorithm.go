@@ -9,7 +9,7 @@ import (
 
 // Bounds of a training's settings.
 const (
-	maxMinibatch    = 65536
+	maxMinibatch    = 4096 // what is kept of each token takes memory; accumulation takes none
 	maxAccumulation = 65536
 	maxSteps        = 1_000_000_000
 	maxSeqLen       = 1 << 20

@@ -66,6 +66,11 @@ func TestTheExamplesAreValid(t *testing.T) {
 	if err != nil || run.Shard.Items != 16 || *run.Sampling.MaxTokens != 256 {
 		t.Errorf("prompts.toml: %+v, %v", run, err)
 	}
+	for name, kind := range map[string]string{"sft-tiny.toml": AlgorithmSFT, "rm-tiny.toml": AlgorithmRM} {
+		if train, err := ParseTrain("examples/"+name, read(name)); err != nil || train.Algorithm.Kind != kind {
+			t.Errorf("%s: %+v, %v", name, train, err)
+		}
+	}
 	batch, err := ParseInfer("examples/batch.toml", read("batch.toml"))
 	if err != nil || batch.Engine.URL != EngineMock || batch.Output.Dir != "out/batch" {
 		t.Errorf("batch.toml: %+v, %v", batch, err)

@@ -165,6 +165,9 @@ func (e *Env) sayTrained(r train.Result, t *training.Trainer) error {
 			text += fmt.Sprintf(", accuracy %.1f %%", 100**v.Accuracy)
 		}
 		text += fmt.Sprintf(" on %d rows of the dataset\n", v.Rows)
+		if v.Cut > 0 {
+			text += fmt.Sprintf("cut         %d of them are longer than max_seq_len and lost a part\n", v.Cut)
+		}
 	}
 	text += "curve       " + progress.Plain(r.Curve, 1000) + "\n"
 	text += "snapshot    " + r.Snapshot + "\n"

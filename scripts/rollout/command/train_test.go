@@ -140,6 +140,12 @@ $`)
 		t.Errorf("again, on two threads: %+v, want the snapshot %s", again, m[1])
 	}
 
+	l.write("rows.jsonl", lessonRows+"{\"prompt\":\"a row that is too long \",\"completion\":\"for this\"}\n")
+	if long := l.train(); long.code != 0 || !strings.Contains(long.out, "cut         1 of them are longer than max_seq_len and lost a part\n") {
+		t.Errorf("with a long row: %+v", long)
+	}
+	l.write("rows.jsonl", lessonRows)
+
 	on := l.train("--resume", m[1][:10])
 	if on.code != 0 || !strings.Contains(on.err, "going on from snapshot "+m[1]+", at step 2 of 2\n") || !strings.Contains(on.out, m[1]) {
 		t.Errorf("gone on with at its end: %+v", on)
