@@ -24,7 +24,7 @@ build: preflight ## build bin/rollout, bin/gpuworker and the test server bin/fak
 	$(BUILD) -o bin/gpuworker ./gpuworker
 	$(BUILD) -o bin/fakellm ./scripts/fakellm
 
-run: build ## answer examples/prompts.jsonl with a server that needs no model, in out/demo
+run: build ## answer examples/prompts.jsonl with the model that is built in, in out/demo
 	@bash scripts/run/run.sh $(DEMO)
 
 test: ## run all tests

@@ -9,8 +9,10 @@
 package submit
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"path"
 	"strings"
@@ -140,7 +142,11 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 		return err
 	}
 	m.Pool, m.ModelURI = pool.Name, pool.Model
-	m.ModelID = identity.Model(pool.Model, m.Config.Model.Revision).String()
+	revision, err := revisionOf(pool, m.Config.Model)
+	if err != nil {
+		return err
+	}
+	m.ModelID = identity.Model(pool.Model, revision).String()
 	m.Dialect = m.Config.Input.Dialect
 	for _, in := range m.Inputs {
 		head, err := s.head(ctx, in)
@@ -158,6 +164,16 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 		m.Dialect = string(dialect.Plain)
 	}
 	return nil
+}
+
+// revisionOf is the model's revision: the pool's, where it is known, else what
+// the run says.
+func revisionOf(p config.Pool, m config.Model) (string, error) {
+	if p.Revision != "" && m.Revision != "" && m.Revision != p.Revision {
+		return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the pool %s serves the revision %s of %s, not %s", p.Name, p.Revision, p.Model, m.Revision),
+			Remedy: "leave model.revision out, or set it to the one that is served"}
+	}
+	return cmp.Or(p.Revision, m.Revision), nil
 }
 
 // pool returns the pool that serves the model.

@@ -74,7 +74,7 @@ func Command(name string) *cobra.Command {
 	})
 	fs := c.Flags()
 	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`, as given to rollout up")
-	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, or mock; [engine] of the config if left out")
+	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, tiny or mock; [engine] of the config if left out, else tiny")
 	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; the engine is asked if empty")
 	fs.StringVar(&f.pool, "pool", "", "the pool to work for; the installation's only one if empty")
 	fs.IntVar(&f.inFlight, "in-flight", 0, "requests at once; in_flight of the config if 0, which finds it by trying if it is 0, too")

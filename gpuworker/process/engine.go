@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/url"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -13,6 +14,9 @@ import (
 	"rollout/gpuworker/engine/fleet"
 	"rollout/gpuworker/engine/mock"
 	"rollout/gpuworker/engine/openai"
+	"rollout/gpuworker/engine/tiny"
+	"rollout/gpuworker/engine/tiny/scheduler"
+	"rollout/gpuworker/engine/tiny/weights"
 	"rollout/gpuworker/worker"
 	"rollout/shared/config"
 	"rollout/shared/engine/health"
@@ -22,7 +26,8 @@ import (
 	"rollout/shared/secret"
 )
 
-// Engine connects the deployment's engine: the mock, or a fleet of servers.
+// Engine connects the deployment's engine: one in this process, or a fleet of
+// servers.
 func Engine(ctx context.Context, d config.Deployment, secrets secret.Store, log *slog.Logger) (engine.Engine, error) {
 	urls := d.Engine.Servers()
 	switch {
@@ -34,6 +39,12 @@ func Engine(ctx context.Context, d config.Deployment, secrets secret.Store, log 
 			model = d.Pools[0].Model
 		}
 		return mock.New(mock.Config{Model: model}), nil
+	case urls[0] == config.EngineTiny:
+		b, err := weights.Shipped()
+		if err != nil {
+			return nil, err
+		}
+		return tiny.Load(b, runtime.GOMAXPROCS(0), scheduler.Config{Slots: tinySlots, Queue: max(1024, d.Worker.InFlight)})
 	}
 	var key secret.Value
 	if d.Engine.Secret != "" {
@@ -60,7 +71,7 @@ func Engine(ctx context.Context, d config.Deployment, secrets secret.Store, log 
 // one that lives in the worker.
 func shared(e config.Engine, machine string) string {
 	urls := e.Servers()
-	if len(urls) == 0 || urls[0] == config.EngineMock {
+	if len(urls) == 0 || e.InProcess() {
 		return ""
 	}
 	var names []string
@@ -79,8 +90,12 @@ func shared(e config.Engine, machine string) string {
 	return strings.Join(names, " ")
 }
 
-// mockInFlight is what the mock gets at once if nobody says.
-const mockInFlight = 64
+// inProcess is what an engine in this process gets at once if nobody says: as
+// many requests wait for the tiny one as it works on.
+const (
+	inProcess = 64
+	tinySlots = inProcess / 2
+)
 
 // limiter is an engine that says how many requests it takes at once.
 type limiter interface {
@@ -101,7 +116,7 @@ func (e watchedEngine) inFlight(w config.Worker) int {
 	if e.limits != nil {
 		return e.limits.Limit()
 	}
-	return cmp.Or(w.InFlight, mockInFlight)
+	return cmp.Or(w.InFlight, inProcess)
 }
 
 // servers are the inference servers behind the engine, as heartbeats tell

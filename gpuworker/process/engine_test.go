@@ -14,6 +14,7 @@ func TestEnginesThatWorkersShareHaveOneName(t *testing.T) {
 	}{
 		{config.Engine{}, ""},
 		{config.Engine{URL: "mock"}, ""},
+		{config.Engine{URL: "tiny"}, ""},
 		{config.Engine{URL: "http://gpu7:8000/v1"}, "gpu7:8000/v1"},
 		{config.Engine{URL: "http://user:secret@gpu7:8000/v1"}, "gpu7:8000/v1"},
 		{config.Engine{URL: "http://127.0.0.1:8000/v1"}, "here/127.0.0.1:8000/v1"},

@@ -21,6 +21,7 @@ import (
 	"rollout/gpuworker/worker"
 	"rollout/shared/capacity"
 	"rollout/shared/config"
+	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -124,7 +125,7 @@ func once(ctx context.Context, o Options, asked *request, e watchedEngine, machi
 	if err := compareClocks(ctx, o.Ports, skew); err != nil {
 		return err
 	}
-	exec := infer.New(infer.Config{Engine: e, Clock: o.Ports.Clock, Log: o.Ports.Log, OnItem: samples(ctx, o.Ports),
+	exec := infer.New(infer.Config{Engine: e, Model: onlyModel(d, o.Pool), Clock: o.Ports.Clock, Log: o.Ports.Log, OnItem: samples(ctx, o.Ports),
 		Progress: w.ProgressTimeout.Std(), Request: w.RequestTimeout.Std(), Patience: patience})
 	loop := worker.New(o.Ports, worker.Config{
 		ID: ulid.Make().String(), Pool: o.Pool, Engine: shared(d.Engine, machine.Host), Timings: host.Timings(d.Health), InFlight: e.inFlight(w), Checkpoint: w.Checkpoint.Std(),
@@ -152,6 +153,17 @@ func once(ctx context.Context, o Options, asked *request, e watchedEngine, machi
 	return err
 }
 
+// onlyModel is the id of the model that a pool serves, if its revision is
+// known.
+func onlyModel(d config.Deployment, pool string) identity.ContentID {
+	for _, p := range d.Pools {
+		if p.Name == pool && p.Revision != "" {
+			return identity.Model(p.Model, p.Revision)
+		}
+	}
+	return identity.ContentID{}
+}
+
 // patience is how long an engine may be away before its shards go back to be
 // answered by others.
 const patience = 10 * time.Second
@@ -159,7 +171,7 @@ const patience = 10 * time.Second
 // NoEngine is the error of who needs an engine and was given none.
 func NoEngine(who string) error {
 	return &fault.Error{Kind: fault.Invalid, Op: who + " has no engine",
-		Remedy: "name one with --engine, or url in [engine] of the config: the base URL of an OpenAI-compatible server (vLLM, SGLang, llama.cpp), such as http://127.0.0.1:8000/v1, or mock, which answers without a model"}
+		Remedy: "name one with --engine, or url in [engine] of the config: the base URL of an OpenAI-compatible server (vLLM, SGLang, llama.cpp), such as http://127.0.0.1:8000/v1, or mock, which answers without a model; the model that is built in, " + config.ModelTiny + ", needs none"}
 }
 
 func describe(ctx context.Context, m capacity.Source) (record.Machine, error) {

@@ -1,11 +1,14 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
+	"rollout/gpuworker/engine/tiny/weights"
 	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/secret"
@@ -17,19 +20,20 @@ const (
 	askFor   = 15 * time.Second
 )
 
-// Serve completes a deployment by the pool that its engine serves, if it
-// declares none: a pool named default with the given model or, if that is
-// empty, the one that the engine names when asked.
+// Serve completes a deployment by the engine, tiny if nobody named one, and by
+// the pool that its engine serves, if it declares none: a pool named default
+// with the given model or, if that is empty, the one that the engine names when
+// asked.
 func Serve(ctx context.Context, d config.Deployment, model string, secrets secret.Store, log *slog.Logger) (config.Deployment, error) {
+	if servers := d.Engine.Servers(); len(servers) == 0 || servers[0] == config.EngineTiny {
+		return serveTiny(d, model)
+	}
 	if len(d.Pools) > 0 {
 		if model != "" && !serves(d.Pools, model) {
 			return d, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the config declares pools, and none of them serves the model %q", model),
 				Remedy: "add a [[pool]] for it, or leave --model out"}
 		}
 		return d, nil
-	}
-	if len(d.Engine.Servers()) == 0 {
-		return d, NoEngine("this installation")
 	}
 	if model == "" {
 		var err error
@@ -38,6 +42,30 @@ func Serve(ctx context.Context, d config.Deployment, model string, secrets secre
 		}
 	}
 	d.Pools = []config.Pool{{Name: "default", Model: model}}
+	return d, nil
+}
+
+// serveTiny completes a deployment of the model that is built in. It stands in
+// for no other model.
+func serveTiny(d config.Deployment, model string) (config.Deployment, error) {
+	b, err := weights.Shipped()
+	if err != nil {
+		return d, err
+	}
+	if len(d.Pools) == 0 {
+		d.Pools = []config.Pool{{Name: "default", Model: cmp.Or(model, b.Name)}}
+	}
+	d.Pools = slices.Clone(d.Pools)
+	for i, p := range d.Pools {
+		if p.Model != b.Name {
+			return d, NoEngine("the model " + p.Model)
+		}
+		d.Pools[i].Revision = b.Digest
+	}
+	if model != "" && model != b.Name {
+		return d, NoEngine("the model " + model)
+	}
+	d.Engine = d.Engine.At([]string{config.EngineTiny})
 	return d, nil
 }
 

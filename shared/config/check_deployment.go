@@ -71,7 +71,7 @@ func (w Worker) check(c *checker, at string) {
 	c.notNegative(at+".drain_budget", w.DrainBudget)
 }
 
-// check accepts nothing (a flag names the engine), "mock", or HTTP base URLs
+// check accepts nothing (a flag names the engine, or it is tiny), "tiny", "mock", or HTTP base URLs
 // without credentials: those come from the secret that the engine names.
 func (e Engine) check(c *checker, at string) {
 	if e.Secret != "" {
@@ -80,7 +80,7 @@ func (e Engine) check(c *checker, at string) {
 	if e.URL != "" && len(e.URLs) > 0 {
 		c.add(at+".urls", "url names the engine, too: name it in one of them")
 	}
-	if e.URL != "" && e.URL != EngineMock {
+	if e.URL != "" && !inProcess(e.URL) {
 		c.server(at+".url", e.URL)
 	}
 	if len(e.URLs) > maxServers {
@@ -89,11 +89,11 @@ func (e Engine) check(c *checker, at string) {
 	}
 	for i, u := range e.URLs {
 		switch {
-		case u == EngineMock && len(e.URLs) > 1:
-			c.add(element(at+".urls", i), "%q is no server: name it alone, as url", EngineMock)
-		case u != EngineMock && slices.Contains(e.URLs[:i], u):
+		case inProcess(u) && len(e.URLs) > 1:
+			c.add(element(at+".urls", i), "%q is no server: name it alone, as url", u)
+		case !inProcess(u) && slices.Contains(e.URLs[:i], u):
 			c.add(element(at+".urls", i), "%s is there already: name each server once", quote(u))
-		case u != EngineMock:
+		case !inProcess(u):
 			c.server(element(at+".urls", i), u)
 		}
 	}
@@ -104,7 +104,7 @@ func (c *checker) server(field, base string) {
 	u, err := url.Parse(base)
 	switch {
 	case len(base) > maxText || err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		c.add(field, "must be %q or a base URL such as \"http://127.0.0.1:8000/v1\"", EngineMock)
+		c.add(field, "must be %q, %q or a base URL such as \"http://127.0.0.1:8000/v1\"", EngineTiny, EngineMock)
 	case u.User != nil:
 		c.add(field, "must not hold a user or password: put the key into a secret and name it as engine.secret")
 	case u.RawQuery != "" || u.Fragment != "":
@@ -124,6 +124,7 @@ func checkPools(c *checker, pools []Pool) {
 			c.add(at+".model", "missing: name the model that the pool serves")
 		}
 		c.text(at+".model", p.Model, maxText)
+		c.text(at+".revision", p.Revision, maxText)
 		if p.Model != "" && models[p.Model] {
 			c.add(at+".model", "%s is served by an earlier pool: a model has one pool", quote(p.Model))
 		}

@@ -63,7 +63,7 @@ func TestTheExamplesAreValid(t *testing.T) {
 		return b
 	}
 	run, err := ParseRun("examples/prompts.toml", read("prompts.toml"))
-	if err != nil || run.Shard.Items != 16 || *run.Sampling.MaxTokens != 256 {
+	if err != nil || run.Shard.Items != 16 || *run.Sampling.MaxTokens != 64 {
 		t.Errorf("prompts.toml: %+v, %v", run, err)
 	}
 	for name, kind := range map[string]string{"sft-tiny.toml": AlgorithmSFT, "rm-tiny.toml": AlgorithmRM} {
@@ -72,7 +72,7 @@ func TestTheExamplesAreValid(t *testing.T) {
 		}
 	}
 	batch, err := ParseInfer("examples/batch.toml", read("batch.toml"))
-	if err != nil || batch.Engine.URL != EngineMock || batch.Output.Dir != "out/batch" {
+	if err != nil || batch.Engine.URL != EngineTiny || batch.Model.URI != ModelTiny || batch.Output.Dir != "out/batch" {
 		t.Errorf("batch.toml: %+v, %v", batch, err)
 	}
 }
@@ -173,7 +173,7 @@ max_tokens = 5
 	want := DefaultDeployment()
 	want.Secrets = []string{"hf-token"}
 	want.Engine = Engine{URL: "http://127.0.0.1:8000/v1", Secret: "hf-token"}
-	want.Pools = []Pool{{"small", "m1"}, {"large", "m2"}}
+	want.Pools = []Pool{{"small", "m1", ""}, {"large", "m2", ""}}
 	want.Defaults.Sampling.MaxTokens = ptr(5)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)

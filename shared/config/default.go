@@ -8,12 +8,8 @@ const KindBatch = "batch"
 // EngineMock is the engine that needs no model.
 const EngineMock = "mock"
 
-// EngineTiny is the engine with a model of its own; TinyModel is that model's
-// name.
-const (
-	EngineTiny = "tiny"
-	TinyModel  = "rollout/tiny"
-)
+// EngineTiny is the engine with a model of its own, ModelTiny.
+const EngineTiny = "tiny"
 
 // DefaultRun returns a batch with nothing set by its user: 256 items a shard,
 // 10 s grace, 3 failures an item, 64 GiB of unpacked input.
@@ -35,7 +31,8 @@ func DefaultShard() Shard { return Shard{Items: 256} }
 func DefaultLimits() Limits { return Limits{Grace: Duration(10 * time.Second), Failures: 3} }
 
 // DefaultDeployment returns the installation of a laptop: bucket "local", no
-// pools, no engine; those come from flags or the file.
+// pools, no engine; those come from flags or the file, else from the model that
+// is built in.
 func DefaultDeployment() Deployment {
 	return Deployment{
 		SchemaVersion: SchemaVersion,

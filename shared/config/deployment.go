@@ -35,8 +35,9 @@ type Worker struct {
 	DrainBudget     Duration `toml:"drain_budget"`     // 15s
 }
 
-// Engine names an inference engine: "mock", the base URL of an
-// OpenAI-compatible server, or those of several that serve the same models.
+// Engine names an inference engine: "tiny", which has a model of its own,
+// "mock", the base URL of an OpenAI-compatible server, or those of several that
+// serve the same models.
 type Engine struct {
 	URL    string   `toml:"url"`
 	URLs   []string `toml:"urls"`
@@ -46,13 +47,21 @@ type Engine struct {
 	ClampMaxTokens bool `toml:"clamp_max_tokens"`
 }
 
-// Servers are the engine's URLs, or "mock"; none if nobody named one.
+// Servers are the engine's URLs, "tiny" or "mock"; none if nobody named one.
 func (e Engine) Servers() []string {
 	if e.URL != "" {
 		return []string{e.URL}
 	}
 	return e.URLs
 }
+
+// InProcess reports whether the engine lives in its worker: tiny or mock.
+func (e Engine) InProcess() bool {
+	names := e.Servers()
+	return len(names) == 1 && inProcess(names[0])
+}
+
+func inProcess(name string) bool { return name == EngineTiny || name == EngineMock }
 
 // At returns the engine at other URLs, as a command line names them; with none
 // it is as it was.
@@ -72,8 +81,9 @@ func (e Engine) String() string { return strings.Join(e.Servers(), ", ") }
 
 // Pool is a set of workers that serve one model.
 type Pool struct {
-	Name  string `toml:"name"`
-	Model string `toml:"model"`
+	Name     string `toml:"name"`
+	Model    string `toml:"model"`
+	Revision string `toml:"revision"` // of the model, where it is known; a part of its identity
 }
 
 // Infer is the file of `rollout infer batch --config`.

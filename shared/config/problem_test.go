@@ -90,13 +90,13 @@ func TestDeploymentProblems(t *testing.T) {
 		{"zero interval", "[health]\nheartbeat_interval = '0s'\nskew_budget = '0s'", "d.toml:3: health.heartbeat_interval: must be longer than 0s, is 0s\nd.toml:4: health.skew_budget: must be shorter than twice heartbeat_interval (0s), is 0s: a larger one hides missed heartbeats"},
 		{"worker", "[worker]\nin_flight = -1\ncheckpoint = '0s'\ndrain_budget = '-1s'", "d.toml:3: worker.in_flight: must be between 0 and 65536, is -1\nd.toml:4: worker.checkpoint: must be longer than 0s, is 0s\nd.toml:5: worker.drain_budget: must not be negative, is -1s"},
 		{"bucket", "bucket = 'a/b'", `d.toml:2: bucket: "a/b" is no name: use 1 to 63 of a-z, 0-9 and -.`},
-		{"engine", "engine.url = 'vllm'", `d.toml:2: engine.url: must be "mock" or a base URL such as "http://127.0.0.1:8000/v1"`},
+		{"engine", "engine.url = 'vllm'", `d.toml:2: engine.url: must be "tiny", "mock" or a base URL such as "http://127.0.0.1:8000/v1"`},
 		{"engine with a password", "engine.url = 'https://u:p@h/v1'", "d.toml:2: engine.url: must not hold a user or password: put the key into a secret and name it as engine.secret"},
 		{"engine with a key in its query", "engine.url = 'https://h/v1?key=k'", "d.toml:2: engine.url: must not have a query or fragment: remove what follows the path"},
 		{"bounds", "[worker]\nmin_in_flight = 0\nmax_in_flight = -2", "d.toml:3: worker.min_in_flight: must be between 1 and 65536, is 0\nd.toml:4: worker.max_in_flight: must be between 1 and 65536, is -2"},
 		{"bounds that cross", "[worker]\nmax_in_flight = 3", "d.toml:3: worker.max_in_flight: must be at least min_in_flight (4), is 3"},
 		{"two ways to name an engine", "[engine]\nurl = 'http://a'\nurls = ['http://b']", "d.toml:4: engine.urls: url names the engine, too: name it in one of them"},
-		{"servers", "engine.urls = ['http://a', 'b', 'http://a', 'mock', 'http://u:p@h']", `d.toml:2: engine.urls[1]: must be "mock" or a base URL such as "http://127.0.0.1:8000/v1"
+		{"servers", "engine.urls = ['http://a', 'b', 'http://a', 'mock', 'http://u:p@h']", `d.toml:2: engine.urls[1]: must be "tiny", "mock" or a base URL such as "http://127.0.0.1:8000/v1"
 d.toml:2: engine.urls[2]: "http://a" is there already: name each server once
 d.toml:2: engine.urls[3]: "mock" is no server: name it alone, as url
 d.toml:2: engine.urls[4]: must not hold a user or password: put the key into a secret and name it as engine.secret`},

@@ -9,6 +9,7 @@ package infer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -33,6 +34,9 @@ type Config struct {
 	Request time.Duration
 	// Patience is how long the engine may be down before shards go back.
 	Patience time.Duration
+	// Model, if set, is the id of the only model that the engine has: runs of
+	// another one, or another revision, are refused.
+	Model identity.ContentID
 	// OnItem is told of every item that got its row, from many goroutines at
 	// once; may be nil. The row may still be lost with the worker.
 	OnItem func(Item)
@@ -73,6 +77,10 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	id, ok := identity.ParseContentID(s.Manifest.ModelID)
 	if !ok {
 		return fault.New(fault.Corrupt, "manifest of run %s names the model id %q", s.Manifest.Run, s.Manifest.ModelID)
+	}
+	if x.cfg.Model != (identity.ContentID{}) && x.cfg.Model != id {
+		return &fault.Error{Kind: fault.Denied, Err: fmt.Errorf("run %s was begun with another revision of the model %s than this worker has", s.Manifest.Run, s.Manifest.ModelURI),
+			Remedy: "stop the run and submit its file again, or go on with the program that began it"}
 	}
 	t := task{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
 		model: dialect.Model{URI: s.Manifest.ModelURI, ID: id, Params: s.Manifest.Config.Sampling.Canonical()}}

@@ -478,3 +478,21 @@ func TestAnItemWithManyDecodesIsAnsweredWholeOrNotAtAll(t *testing.T) {
 		}
 	})
 }
+
+func TestARunOfAnotherModelIsNotAnswered(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 2), nil)
+		d.work(10*time.Second, func(c *infer.Config) { c.Model = identity.Model("mock", "another revision") })
+		if doc := d.shard(); len(d.engine.asks) != 0 || doc.Result != nil {
+			t.Errorf("%d asks, %+v", len(d.engine.asks), doc)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 2), nil)
+		d.work(10*time.Second, func(c *infer.Config) { c.Model = identity.Model("mock", "") })
+		if n := len(d.rows()); n != 2 {
+			t.Errorf("%d rows", n)
+		}
+	})
+}

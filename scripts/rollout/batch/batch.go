@@ -166,8 +166,12 @@ func (b Batch) Known(ctx context.Context) error {
 	case !found:
 		return nil
 	}
-	if want := identity.Model(b.Config.Model.URI, b.Config.Model.Revision).String(); m.ModelID != want {
-		return &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("run %s was begun with the model %s and can't go on with %s", b.Run, m.ModelURI, b.Config.Model.URI),
+	if want := identity.Model(b.Config.Model.URI, b.revision()).String(); m.ModelID != want {
+		other := b.Config.Model.URI
+		if other == m.ModelURI {
+			other = "another revision of it"
+		}
+		return &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("run %s was begun with the model %s and can't go on with %s", b.Run, m.ModelURI, other),
 			Remedy: "name that model again, or another output.dir for a new run"}
 	}
 	if was, want := m.Config.Sampling.Canonical(), b.Config.Sampling.Canonical(); !bytes.Equal(was, want) {
@@ -175,6 +179,16 @@ func (b Batch) Known(ctx context.Context) error {
 			Remedy: "set those again, or name another output.dir for a new run"}
 	}
 	return b.knownFiles(m)
+}
+
+// revision is the model's: the pool's, where it is known, else the config's.
+func (b Batch) revision() string {
+	for _, p := range b.Local.Deployment.Pools {
+		if p.Model == b.Config.Model.URI && p.Revision != "" {
+			return p.Revision
+		}
+	}
+	return b.Config.Model.Revision
 }
 
 // knownFiles compares names without folders: the batch may be started from

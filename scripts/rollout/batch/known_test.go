@@ -34,7 +34,8 @@ func TestARunGoesOnWithWhatItBeganWith(t *testing.T) {
 		"another file":                  {func(b *batch.Batch) { b.Files = append(b.Files, "in/c.jsonl") }, "without the file in/c.jsonl"},
 		"other params":                  {func(b *batch.Batch) { b.Config.Sampling = config.Sampling{} }, `params {"temperature":0.7} and can't go on with {}`},
 		"another model":                 {func(b *batch.Batch) { b.Config.Model.URI = "n" }, "the model m and can't go on with n"},
-		"another revision":              {func(b *batch.Batch) { b.Config.Model.Revision = "r" }, "the model m"},
+		"another revision":              {func(b *batch.Batch) { b.Config.Model.Revision = "r" }, "the model m and can't go on with another revision of it"},
+		"another one is served":         {func(b *batch.Batch) { b.Local.Deployment.Pools = []config.Pool{{Name: "p", Model: "m", Revision: "r"}} }, "another revision"},
 		"a run that nobody began":       {func(b *batch.Batch) { b.Run = "01JD2ZQ4T5W0M1X9YB7R3K8CVF" }, ""},
 		"which was named to be resumed": {func(b *batch.Batch) { b.Run, b.MustExist = "01JD2ZQ4T5W0M1X9YB7R3K8CVF", true }, "there is no run"},
 	} {

@@ -51,7 +51,7 @@ func inferCommand(e *Env) *cobra.Command {
 	fs := c.Flags()
 	fs.StringVar(&f.config, "config", "", "the batch's config `file`")
 	fs.StringVar(&f.resume, "resume", "", "the `run` to go on with")
-	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, or mock; [engine] of the config if left out")
+	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, tiny or mock; [engine] of the config if left out, else tiny")
 	fs.IntVar(&f.workers, "workers", 0, "worker processes; [workers] count of the config if 0")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "check the config and every input line; ask no engine; exit with 1 if lines are bad")
 	f.watch.Flags(fs)
@@ -75,7 +75,10 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 		return e.dryRun(c.Context(), cfg, files)
 	}
 	if len(cfg.Engine.Servers()) == 0 {
-		return process.NoEngine("the model " + cfg.Model.URI)
+		if cfg.Model.URI != config.ModelTiny {
+			return process.NoEngine("the model " + cfg.Model.URI)
+		}
+		cfg.Engine = cfg.Engine.At([]string{config.EngineTiny})
 	}
 	return e.inferRun(c, f, cfg, files)
 }

@@ -51,7 +51,7 @@ func upCommand(e *Env) *cobra.Command {
 	}
 	fs := c.Flags()
 	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`; it is made if it is not there")
-	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, or mock; [engine] of DIR/rollout.toml if left out")
+	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, tiny (the model that is built in) or mock; [engine] of DIR/rollout.toml if left out, else tiny")
 	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; the engine is asked if empty")
 	fs.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP API; off for none")
 	fs.IntVar(&f.workers, "workers", 0, "worker processes; 0 is one worker in this process")
