@@ -26,9 +26,3 @@ func NewMatrix(k, n int) Matrix {
 func RowMajor(data []float32, stride int) Matrix {
 	return Matrix{Data: data, Step: stride, Panel: Lanes}
 }
-
-// from is the matrix without the columns before j, a multiple of Lanes.
-func (m Matrix) from(j int) Matrix {
-	m.Data = m.Data[j/Lanes*m.Panel:]
-	return m
-}

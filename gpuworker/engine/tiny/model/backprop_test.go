@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"rollout/gpuworker/engine/tiny/kernel"
 	"rollout/shared/fault"
 )
 
@@ -227,5 +228,36 @@ func TestALossThatIsNoNumberIsAFault(t *testing.T) {
 	_, _, err := NewBackprop(m, 2).Loss([]Sequence{{Tokens: []int32{1, 2}, Targets: []int32{2, 3}}}, 1, NewGradients(m))
 	if !fault.Is(err, fault.Corrupt) {
 		t.Errorf("%v, want a Corrupt fault", err)
+	}
+}
+
+func TestLossesOfExtremeLogitsAreFinite(t *testing.T) {
+	t.Parallel()
+	const far = 3e38
+	for _, c := range []struct {
+		logits []float32
+		target int
+		want   float64
+	}{
+		{[]float32{far, -far, 0}, 0, 0},
+		{[]float32{far, -far, 0}, 2, far},
+		{[]float32{far, -far, 0}, 1, 2 * far},
+		{[]float32{-far, -far, -far}, 1, math.Log(3)},
+		{[]float32{100, 0, 0}, 1, 100},
+		{[]float32{0, 0, 0, 0, 0, 0, 0, 0, 0, -104}, 9, 104 + math.Log(9)},
+	} {
+		for _, k := range []kernel.Set{kernel.Best(), kernel.Scalar()} {
+			d := slices.Clone(c.logits)
+			if got := crossEntropy(k, d, c.target, 1); math.Abs(got-c.want) > 1e-6*max(1, c.want) {
+				t.Errorf("%v: loss of %v for %d is %v, want %v", k, c.logits, c.target, got, c.want)
+			}
+			sum := 0.0
+			for _, v := range d {
+				sum += float64(v)
+			}
+			if !k.Finite(d) || math.Abs(sum) > 1e-6 {
+				t.Errorf("%v: gradient of %v is %v: it must be finite and sum to 0", k, c.logits, d)
+			}
+		}
 	}
 }
