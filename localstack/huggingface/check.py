@@ -4,10 +4,10 @@ about it: a line of JSON a question on standard input, one an answer.
   {"tokenize": "text"} -> {"tokens": [...]}    with the tokenizers library
   {"decode": [ids]}    -> {"text": "..."}
   {"chat": [messages]} -> {"tokens": [...]}    by the chat template, for the next answer
-  {"logits": [ids]}    -> {"logits": [...]}    after the last id
+  {"logits": [ids]}    -> {"logits": [...]}    after the last id; of a reward model its one score
 
 The forward pass is a plain one in numpy, written from the definition of
-transformers' LlamaForCausalLM (RMSNorm, rotary halves, SwiGLU), so that the
+transformers' LlamaForCausalLM and LlamaForSequenceClassification (RMSNorm, rotary halves, SwiGLU), so that the
 names, shapes and layout of the tensors are what others take them for."""
 
 import json
@@ -26,7 +26,8 @@ with open(os.path.join(folder, "config.json")) as f:
     config = json.load(f)
 with open(os.path.join(folder, "tokenizer_config.json")) as f:
     template = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(json.load(f)["chat_template"])
-assert config["architectures"] == ["LlamaForCausalLM"] and config["hidden_act"] == "silu" and config["tie_word_embeddings"]
+output = {"LlamaForCausalLM": "model.embed_tokens.weight", "LlamaForSequenceClassification": "score.weight"}[config["architectures"][0]]
+assert config["hidden_act"] == "silu" and config["tie_word_embeddings"]
 
 
 def norm(x, name):
@@ -62,7 +63,7 @@ def logits(ids):
         h = norm(x, at + "post_attention_layernorm")
         gate = h @ tensors[at + "mlp.gate_proj.weight"].T
         x = x + (gate / (1 + np.exp(-gate)) * (h @ tensors[at + "mlp.up_proj.weight"].T)) @ tensors[at + "mlp.down_proj.weight"].T
-    return norm(x[-1], "model.norm") @ tensors["model.embed_tokens.weight"].T
+    return norm(x[-1], "model.norm") @ tensors[output].T
 
 
 for line in sys.stdin:

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"rollout/gpuworker/engine/tiny/export"
+	"rollout/gpuworker/engine/tiny/model"
 	"rollout/gpuworker/engine/tiny/tokenizer"
 	"rollout/localstack/tinytest"
 )
@@ -141,5 +142,24 @@ func TestTheTensorsMeanWhatTheirNamesSay(t *testing.T) {
 				t.Errorf("%d logits, up to %.3g; one differs by %.3g", len(theirs), size, worst)
 			}
 		})
+	}
+}
+
+func TestARewardModelGivesTheSameScore(t *testing.T) {
+	t.Parallel()
+	m, tok := tinytest.Model(t, tinytest.Config()), tinytest.Tokenizer(t)
+	head := make([]float32, m.Config().Width)
+	for i := range head {
+		head[i] = float32(i%7) - 3
+	}
+	ids := append(tok.Encode(nil, tinytest.Corpus)[:50], tok.EndOfText())
+	ours, err := model.NewBackprop(m, 1).Rewards([]model.Sequence{{Tokens: ids}}, head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := write(t, export.Model{Config: m.Config(), Tensors: m.Tensors(), Tokenizer: tok, Head: head}, export.F32)
+	theirs := ask(t, folder, []map[string]any{{"logits": ids}})[0].Logits
+	if len(theirs) != 1 || math.Abs(theirs[0]-float64(ours[0])) > 1e-4*math.Abs(theirs[0]) {
+		t.Errorf("ours is %g, theirs %g", ours[0], theirs)
 	}
 }

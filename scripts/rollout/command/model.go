@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"rollout/gpuworker/engine/tiny/export"
 	"rollout/gpuworker/engine/tiny/weights"
 	"rollout/shared/fault"
 )
@@ -53,67 +54,104 @@ const (
 // be is smaller.
 const maxWeights = 16 << 30
 
-// load reads the model.
+// scored is a model, and of a reward model the head that gives its score.
+type scored struct {
+	*weights.Bundle
+	head []float32 // nil of a model that gives text
+}
+
+// load reads a model that gives text.
 func (s *modelSource) load(c *cobra.Command, e *Env) (*weights.Bundle, error) {
+	m, err := s.read(c, e)
+	if err == nil && m.head != nil {
+		return nil, fault.New(fault.Invalid, "this is a reward model: it gives scores and no text")
+	}
+	return m.Bundle, err
+}
+
+// read reads the model.
+func (s *modelSource) read(c *cobra.Command, e *Env) (scored, error) {
 	switch {
 	case s.snapshot != "":
-		return s.loadSnapshot(c, e)
+		return s.readSnapshot(c, e)
 	case s.model == tinyName:
-		return weights.Shipped()
+		m, err := weights.Shipped()
+		return scored{Bundle: m}, err
 	}
-	return loadModel(s.model)
+	return readModel(s.model)
 }
 
-// loadModel reads a file of weights, or the one in a folder. That it is not
+// readModel reads a file of weights, or those in a folder. That they are not
 // there is an error of the command line.
-func loadModel(path string) (*weights.Bundle, error) {
-	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
-		if _, err := os.Stat(filepath.Join(path, headFile)); err == nil {
-			return nil, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s holds a reward model, which gives scores and no text", path), Remedy: "read its model.safetensors and head.safetensors as they are"}
-		}
-		path = filepath.Join(path, weightsFile)
-		info, err = os.Stat(path)
+func readModel(path string) (m scored, err error) {
+	head := ""
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		head, path = filepath.Join(path, headFile), filepath.Join(path, weightsFile)
 	}
+	b, err := readWeights(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "--model is tiny, a file of weights, or a folder with a " + weightsFile}
+		return m, &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "--model is tiny, a file of weights, or a folder with a " + weightsFile}
 	}
 	if err != nil {
-		return nil, fault.As(fault.Denied, err, "read the model")
+		return m, err
 	}
-	if info.Size() > maxWeights {
+	if m.Bundle, err = weights.Load(b); err != nil {
+		return m, fault.Wrap(err, "%s", path)
+	}
+	if head == "" {
+		return m, nil
+	}
+	if b, err = readWeights(head); errors.Is(err, fs.ErrNotExist) {
+		return m, nil
+	}
+	if err != nil {
+		return m, err
+	}
+	f, err := weights.Decode(b)
+	if err != nil {
+		return m, fault.Wrap(err, "%s", head)
+	}
+	if width := m.Model.Config().Width; len(f.Tensors) != 1 || f.Tensors[0].Name != export.Score || len(f.Tensors[0].Data) != width {
+		return m, fault.New(fault.Corrupt, "%s does not hold %s for a model %d wide, and that alone", head, export.Score, width)
+	}
+	m.head = f.Tensors[0].Data
+	return m, nil
+}
+
+func readWeights(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > maxWeights {
 		return nil, fault.New(fault.Invalid, "%s has %s: weights have at most %s", path, humanize.IBytes(uint64(info.Size())), humanize.IBytes(maxWeights))
 	}
-	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fault.As(fault.Denied, err, "read the model")
 	}
-	m, err := weights.Load(b)
-	return m, fault.Wrap(err, "%s", path)
+	b, err := os.ReadFile(path)
+	return b, fault.As(fault.Denied, err, "read the model")
 }
 
-// loadSnapshot reads the model out of a snapshot, all of which is checked
+// readSnapshot reads the model out of a snapshot, all of which is checked
 // before.
-func (s *modelSource) loadSnapshot(c *cobra.Command, e *Env) (m *weights.Bundle, err error) {
+func (s *modelSource) readSnapshot(c *cobra.Command, e *Env) (m scored, err error) {
 	_, store, closeAll, err := e.openSnapshots(c, *s.dir)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	defer func() { err = errors.Join(err, closeAll()) }()
 	snap, err := findSnapshot(c.Context(), store, s.snapshot)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
 	temp, err := os.MkdirTemp("", "rollout-model-")
 	if err != nil {
-		return nil, fault.As(fault.Exhausted, err, "make room for the snapshot")
+		return m, fault.As(fault.Exhausted, err, "make room for the snapshot")
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
 	state := filepath.Join(temp, "state")
 	if err := store.Restore(c.Context(), snap, state); err != nil {
-		return nil, err
+		return m, err
 	}
-	m, err = loadModel(state)
+	m, err = readModel(state)
 	return m, fault.Wrap(err, "snapshot %s", snap.ID)
 }
 
@@ -130,6 +168,7 @@ type modelFacts struct {
 	HeadSize   int    `json:"head_size"`
 	Hidden     int    `json:"hidden"`
 	Tokenizer  string `json:"tokenizer"` // its hash
+	Reward     bool   `json:"reward"`    // it gives scores and no text
 }
 
 func modelShowCommand(e *Env) *cobra.Command {
@@ -137,19 +176,24 @@ func modelShowCommand(e *Env) *cobra.Command {
 	source := modelFlags(c)
 	asJSON := c.Flags().Bool("json", false, "print a JSON object")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		m, err := source.load(c, e)
+		m, err := source.read(c, e)
 		if err != nil {
 			return err
 		}
 		k := m.Model.Config()
 		f := modelFacts{Name: m.Name, Digest: m.Digest, Parameters: k.Parameters(), Vocab: k.Vocab, Context: k.Context, Layers: k.Layers,
-			Width: k.Width, Heads: k.Heads, HeadSize: k.HeadSize, Hidden: k.Hidden, Tokenizer: m.Tokenizer.Hash()}
+			Width: k.Width, Heads: k.Heads, HeadSize: k.HeadSize, Hidden: k.Hidden, Tokenizer: m.Tokenizer.Hash(), Reward: m.head != nil}
 		if *asJSON {
 			return writeJSON(e.Out, f)
 		}
 		var sc screen
+		gives := "text"
+		if f.Reward {
+			gives = "scores (a reward model)"
+		}
 		for _, line := range [][2]string{
 			{"model", f.Name},
+			{"gives", gives},
 			{"digest", f.Digest},
 			{"parameters", humanize.Comma(int64(f.Parameters))},
 			{"shape", fmt.Sprintf("Llama: %d layers, %d wide, %d heads of %d, %d hidden", f.Layers, f.Width, f.Heads, f.HeadSize, f.Hidden)},

@@ -20,7 +20,8 @@ func modelExportCommand(e *Env) *cobra.Command {
 		Short: "Write a model for llama.cpp, Hugging Face's libraries, vLLM and the like",
 		Long: "Writes a model in a format that other software reads:\n\n" +
 			"  gguf         one file, for llama.cpp and what builds on it\n" +
-			"  safetensors  a folder as Hugging Face's libraries and vLLM want it, with config and tokenizer\n\n" +
+			"  safetensors  a folder as Hugging Face's libraries and vLLM want it, with config and tokenizer;\n" +
+			"               reward models, too, as LlamaForSequenceClassification with one label\n\n" +
 			"The same model gives the same bytes. --out appears whole or not at all, and must not exist.",
 		Args: arguments(0),
 	}
@@ -39,11 +40,11 @@ func modelExportCommand(e *Env) *cobra.Command {
 		if *out == "" {
 			return usage(c, "--out is missing: name the file or folder to write")
 		}
-		b, err := source.load(c, e)
+		b, err := source.read(c, e)
 		if err != nil {
 			return err
 		}
-		m := export.Model{Name: b.Name, Digest: b.Digest, Config: b.Model.Config(), Tensors: b.Model.Tensors(), Tokenizer: b.Tokenizer, Turns: source.snapshot != ""}
+		m := export.Model{Name: b.Name, Digest: b.Digest, Config: b.Model.Config(), Tensors: b.Model.Tensors(), Tokenizer: b.Tokenizer, Turns: source.snapshot != "", Head: b.head}
 		err = whole(*out, func(path string) error {
 			if *format == "gguf" {
 				return writeFile(path, func(w io.Writer) error { return export.GGUF(w, m, enc) })

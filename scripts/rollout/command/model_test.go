@@ -9,6 +9,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"rollout/gpuworker/engine/tiny/model"
 	"rollout/gpuworker/engine/tiny/weights"
 	"rollout/localstack/tinytest"
 	"rollout/shared/snapshot"
@@ -97,6 +98,7 @@ func TestAModelIsFoundInAFolderOrASnapshot(t *testing.T) {
 	}
 	check(t, rollout(t.Context(), "model", "show", "--model", state), 0, ""+
 		"model       a test's model\n"+
+		"gives       text\n"+
 		"digest      "+want.Digest+"\n"+
 		"parameters  652,160\n"+
 		"shape       Llama: 3 layers, 128 wide, 2 heads of 64, 352 hidden\n"+
@@ -110,6 +112,29 @@ func TestAModelIsFoundInAFolderOrASnapshot(t *testing.T) {
 	check(t, rollout(t.Context(), "model", "show", "--snapshot", "ffff", "--dir", b.dir), 2, "", "snapshot")
 }
 
+func TestARewardModelIsExportedForScores(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	keep(t, filepath.Join(dir, "model.safetensors"), packed(t))
+	head := weights.File{Tensors: []model.Tensor{{Name: "score.weight", Shape: []int{1, 128}, Data: make([]float32, 128)}}}
+	b, err := head.Encode(weights.F32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keep(t, filepath.Join(dir, "head.safetensors"), b)
+	if got := rollout(t.Context(), "model", "show", "--model", dir); !strings.Contains(got.out, "gives       scores (a reward model)\n") {
+		t.Errorf("%+v", got)
+	}
+	out := filepath.Join(dir, "out")
+	check(t, rollout(t.Context(), "model", "export", "--model", dir, "--format", "safetensors", "--out", out), 0, "", "is in")
+	config, err := os.ReadFile(filepath.Join(out, "config.json"))
+	if err != nil || !bytes.Contains(config, []byte("LlamaForSequenceClassification")) {
+		t.Errorf("%s, %v", config, err)
+	}
+	check(t, rollout(t.Context(), "model", "export", "--model", dir, "--out", filepath.Join(dir, "gguf")), 2, "", "export it as safetensors")
+	check(t, rollout(t.Context(), "serve", "--model", dir, "--addr", "127.0.0.1:0"), 2, "", "it gives scores and no text")
+}
+
 func TestWithoutAFlagItIsTheModelThatRolloutComesWith(t *testing.T) {
 	t.Parallel()
 	want, err := weights.Shipped()
@@ -117,7 +142,7 @@ func TestWithoutAFlagItIsTheModelThatRolloutComesWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := rollout(t.Context(), "model", "show")
-	if got.code != 0 || !strings.Contains(got.out, "model       rollout/tiny\ndigest      "+want.Digest+"\n") {
+	if got.code != 0 || !strings.Contains(got.out, "model       rollout/tiny\ngives       text\ndigest      "+want.Digest+"\n") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -138,7 +163,7 @@ func TestWhatIsNoModelIsRefusedByName(t *testing.T) {
 		code int
 		want string
 	}{
-		"cut": {3, "cut"}, "noise": {3, "noise"}, "absent": {2, "absent"}, "reward": {2, "holds a reward model"}, ".": {2, "model.safetensors"},
+		"cut": {3, "cut"}, "noise": {3, "noise"}, "absent": {2, "absent"}, "reward": {3, "does not hold score.weight"}, ".": {2, "model.safetensors"},
 	} {
 		check(t, rollout(t.Context(), "model", "show", "--model", filepath.Join(dir, name)), c.code, "", c.want)
 	}

@@ -148,9 +148,8 @@ func TestWhatCannotBeExportedIsRefused(t *testing.T) {
 		kind   fault.Kind
 		want   string
 	}{
-		"a reward head": {func(m *Model) {
-			m.Tensors = append(m.Tensors, model.Tensor{Name: "score.weight", Shape: []int{1, 32}, Data: make([]float32, 32)})
-		}, F32, fault.Invalid, "tensor score.weight has no place"},
+		"a reward model":             {func(m *Model) { m.Head = make([]float32, 32) }, F32, fault.Invalid, "export it as safetensors"},
+		"an unknown tensor":          {func(m *Model) { m.Tensors[3].Name = "lm_head.weight" }, F32, fault.Invalid, "tensor lm_head.weight has no place"},
 		"a narrow tensor as q8_0":    {func(m *Model) { m.Tensors[1].Shape = []int{8, 4} }, Q8, fault.Invalid, "needs a multiple of 32"},
 		"too large a value for f16":  {func(m *Model) { m.Tensors[2].Data[33] = 1e6 }, F16, fault.Invalid, "self_attn.q_proj.weight, row 1: 1e+06 is more than f16 holds"},
 		"what is no number":          {func(m *Model) { m.Tensors[2].Data[33] = float32(math.NaN()) }, F32, fault.Corrupt, "NaN in row 1, column 1"},

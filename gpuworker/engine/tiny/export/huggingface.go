@@ -39,7 +39,7 @@ func writeJSON(w io.Writer, v any) error {
 // config says what the tensors are, in the words of transformers' LlamaConfig.
 func (m *Model) config(e Encoding) any {
 	c := m.Config
-	return map[string]any{
+	facts := map[string]any{
 		"architectures":           []string{"LlamaForCausalLM"},
 		"model_type":              "llama",
 		"vocab_size":              c.Vocab,
@@ -60,6 +60,15 @@ func (m *Model) config(e Encoding) any {
 		"eos_token_id":            m.Tokenizer.EndOfText(),
 		"torch_dtype":             map[Encoding]string{F32: "float32", F16: "float16", BF16: "bfloat16"}[e],
 	}
+	if m.Head != nil {
+		facts["architectures"] = []string{"LlamaForSequenceClassification"}
+		facts["id2label"] = map[string]string{"0": "score"}
+		facts["label2id"] = map[string]int{"score": 0}
+		// The score is that of the last token that is no padding: one that no
+		// text ends with.
+		facts["pad_token_id"], _ = m.Tokenizer.Special(tokenizer.System)
+	}
+	return facts
 }
 
 // object is a JSON object that keeps the order of its keys, which vocabularies

@@ -21,6 +21,9 @@ func GGUF(w io.Writer, m Model, e Encoding) error {
 	if err := m.check(); err != nil {
 		return err
 	}
+	if m.Head != nil {
+		return fault.New(fault.Invalid, "export %s: llama.cpp knows no reward model of this kind: export it as safetensors", m.Name)
+	}
 	var h ggufHead
 	m.describe(&h, e)
 	for _, t := range m.Tensors {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"math"
+	"slices"
 
 	"rollout/gpuworker/engine/tiny/model"
 	"rollout/gpuworker/engine/tiny/tokenizer"
@@ -19,7 +20,19 @@ type Model struct {
 	Config      model.Config
 	Tensors     []model.Tensor // with Hugging Face's names and layout, as model.Model has them
 	Tokenizer   *tokenizer.Tokenizer
-	Turns       bool // it was trained on a chat's turns; otherwise a chat is text that it continues
+	Head        []float32 // of a reward model: its score is the product with the last token's state; nil otherwise
+	Turns       bool      // it was trained on a chat's turns; otherwise a chat is text that it continues
+}
+
+// Score is the name of a reward model's head.
+const Score = "score.weight"
+
+// tensors are all of them.
+func (m *Model) tensors() []model.Tensor {
+	if m.Head == nil {
+		return m.Tensors
+	}
+	return append(slices.Clip(m.Tensors), model.Tensor{Name: Score, Shape: []int{1, len(m.Head)}, Data: m.Head})
 }
 
 // check refuses what no format could hold or no reader would understand.
@@ -27,7 +40,10 @@ func (m *Model) check() error {
 	if n := m.Tokenizer.Vocab(); n > m.Config.Vocab {
 		return fault.New(fault.Invalid, "export %s: the tokenizer has %d tokens, the model only %d", m.Name, n, m.Config.Vocab)
 	}
-	for _, t := range m.Tensors {
+	if m.Head != nil && len(m.Head) != m.Config.Width {
+		return fault.New(fault.Corrupt, "export %s: a head of %d values for a model %d wide", m.Name, len(m.Head), m.Config.Width)
+	}
+	for _, t := range m.tensors() {
 		values := 1
 		for _, n := range t.Shape {
 			values *= n

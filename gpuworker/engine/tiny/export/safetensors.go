@@ -32,7 +32,7 @@ func Safetensors(w io.Writer, m Model, e Encoding) error {
 	}
 	head := bytes.NewBufferString(`{"__metadata__":` + string(facts))
 	offset := 0
-	for _, t := range m.Tensors {
+	for _, t := range m.tensors() {
 		as := encodingOf(t, e)
 		name, err := json.Marshal(t.Name)
 		if err != nil {
@@ -57,7 +57,7 @@ func Safetensors(w io.Writer, m Model, e Encoding) error {
 	if _, err := out.Write(head.Bytes()); err != nil {
 		return err
 	}
-	for _, t := range m.Tensors {
+	for _, t := range m.tensors() {
 		if _, err := writeTensor(out, t, encodingOf(t, e), inOrder); err != nil {
 			return err
 		}
