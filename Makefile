@@ -14,7 +14,7 @@ BUILD = CGO_ENABLED=0 $(GO) build -trimpath
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 preflight: ## name what is missing on this machine
 	@bash scripts/preflight/preflight.sh
@@ -27,8 +27,18 @@ build: preflight ## build bin/rollout, bin/gpuworker and the test server bin/fak
 run: build ## answer examples/prompts.jsonl with the model that is built in, in out/demo
 	@bash scripts/run/run.sh $(DEMO)
 
+# Folders of nested modules whose tests need no more than Go.
+EMULATORS    = localstack/emulators
+# Where the second opinions on the cloud drivers are installed.
+SECOND       ?= out/emulators
+
 test: ## run all tests
 	$(GO) test -timeout 10m ./...
+	cd $(EMULATORS) && $(GO) test -timeout 10m ./...
+
+test-emulators: ## test the cloud drivers against second opinions as well, which it installs in out/emulators (needs Python 3.11)
+	@bash scripts/emulators/test.sh $(SECOND)
+.PHONY: test-emulators
 
 test-peers: ## test the benchmark of the peers, which needs a Postgres
 	cd scripts/bench/peers && $(GO) vet ./... && $(GO) test ./...
@@ -69,6 +79,7 @@ lint: ## check format, vet, staticcheck and the arrows between packages
 	  if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+	cd $(EMULATORS) && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	$(GO) test ./scripts/imports
 
 bench: ## measure the product against its goals and its peers: a table, and figures in out/bench (SAMPLES=n ONLY=measures ROUNDS=n)

@@ -25,7 +25,7 @@ const (
 type Message struct {
 	ID       string
 	Body     []byte
-	Receives int    // 1 at the first delivery
+	Receives int    // 1 at the first delivery; of a dead letter, some stores count on
 	Receipt  string // names this delivery; stale after redelivery
 }
 

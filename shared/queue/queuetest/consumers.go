@@ -29,7 +29,7 @@ func testConsumers(t *testing.T, f *fixture) {
 			q = f.other
 		}
 		done.Go(func() {
-			msgs, err := drain(t.Context(), q, "work", long)
+			msgs, err := drain(t.Context(), q, "work", f.long)
 			mu.Lock()
 			defer mu.Unlock()
 			all, errs = append(all, msgs...), append(errs, err)
@@ -157,7 +157,7 @@ func testLostReplies(t *testing.T, f *fixture) {
 	if err := q.Send(ctx, "work", bytesOf(want), 0); err != nil {
 		t.Fatal(err)
 	}
-	msgs, err := drain(ctx, q, "work", long)
+	msgs, err := drain(ctx, q, "work", f.long)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,14 +165,14 @@ func testLostReplies(t *testing.T, f *fixture) {
 		t.Errorf("got %q, want each of %q at least once", got, want)
 	}
 	losses.Store(1)
-	if err := q.Extend(ctx, "work", msgs[0].Receipt, long); err != nil {
+	if err := q.Extend(ctx, "work", msgs[0].Receipt, f.long); err != nil {
 		t.Errorf("extend: %v", err)
 	}
 	losses.Store(1)
 	if err := q.Nack(ctx, "work", msgs[0].Receipt, 0); err != nil {
 		t.Errorf("nack: %v", err)
 	}
-	again := f.receive(t, "work", long)
+	again := f.receive(t, "work", f.long)
 	losses.Store(1)
 	var receipts []string
 	for _, m := range append(msgs, again) {
@@ -181,7 +181,7 @@ func testLostReplies(t *testing.T, f *fixture) {
 	if err := q.Ack(ctx, "work", receipts); err != nil {
 		t.Errorf("ack: %v", err)
 	}
-	f.wantQuiet(t, "work", 2*long)
+	f.wantQuiet(t, "work", 2*f.long)
 	losses.Store(3)
 	wantKind(t, q.Send(ctx, "work", bytesOf(want), 0), fault.Unavailable, "send whose replies are all lost")
 }

@@ -34,9 +34,18 @@ type Features struct {
 // Times of the suite: clouds count in seconds.
 const (
 	short   = 2 * time.Second
-	long    = 5 * time.Minute
 	patient = time.Minute // ends only a test that fails
 )
+
+// long is a time within which no test wants to see the end of a visibility. A
+// test that waits for longer than that has to be able to afford it, where time
+// passes by itself.
+func (features Features) long() time.Duration {
+	if features.Bubble || features.Advance != nil {
+		return 5 * time.Minute
+	}
+	return 10 * time.Second
+}
 
 // Run runs the suite. open returns a handle on empty queues of its own.
 func Run(t *testing.T, open func(t *testing.T) queue.Queues, features Features) {
@@ -80,7 +89,7 @@ func (features Features) run(t *testing.T, name string, open func(t *testing.T) 
 		t.Parallel()
 		inside := func(t *testing.T) {
 			q := open(t)
-			body(t, &fixture{Queues: q, other: features.Again(t, q), features: features})
+			body(t, &fixture{Queues: q, other: features.Again(t, q), features: features, long: features.long()})
 		}
 		if features.Bubble {
 			synctest.Test(t, inside)
@@ -95,6 +104,7 @@ type fixture struct {
 	queue.Queues
 	other    queue.Queues
 	features Features
+	long     time.Duration
 }
 
 // pass moves the driver's clock, if it has one that can be moved; else time
@@ -120,7 +130,7 @@ func (f *fixture) wantQuiet(t *testing.T, name string, d time.Duration) {
 		f.features.Advance(f.Queues, d)
 		wait = 0
 	}
-	msgs, err := f.Receive(t.Context(), name, 1, long, wait)
+	msgs, err := f.Receive(t.Context(), name, 1, f.long, wait)
 	if err != nil || len(msgs) > 0 {
 		t.Fatalf("queue %s: got %d messages, %v, want silence for %v", name, len(msgs), err, d)
 	}

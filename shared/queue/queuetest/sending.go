@@ -37,11 +37,11 @@ func testSend(t *testing.T, f *fixture) {
 func testLargeBatch(t *testing.T, f *fixture) {
 	want := numbered(queue.MaxBatch*12 + 3)
 	f.send(t, "work", want...)
-	few, err := f.other.Receive(t.Context(), "work", 3, long, 0)
+	few, err := f.other.Receive(t.Context(), "work", 3, f.long, 0)
 	if err != nil || len(few) == 0 || len(few) > 3 {
 		t.Fatalf("receive of up to 3: got %d messages, %v", len(few), err)
 	}
-	rest, err := drain(t.Context(), f.other, "work", long)
+	rest, err := drain(t.Context(), f.other, "work", f.long)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,13 +49,13 @@ func testLargeBatch(t *testing.T, f *fixture) {
 		t.Errorf("got %d messages, want %d: %q", len(got), len(want), got)
 	}
 	f.ack(t, "work", append(few, rest...)...)
-	f.wantQuiet(t, "work", 2*long)
+	f.wantQuiet(t, "work", 2*f.long)
 }
 
 func testSeparate(t *testing.T, f *fixture) {
 	f.send(t, "a", "for a")
 	f.send(t, "b", "for b")
-	a, b := f.receive(t, "a", long), f.receive(t, "b", long)
+	a, b := f.receive(t, "a", f.long), f.receive(t, "b", f.long)
 	if string(a.Body) != "for a" || string(b.Body) != "for b" {
 		t.Fatalf("got %q in a and %q in b", a.Body, b.Body)
 	}
@@ -65,7 +65,7 @@ func testSeparate(t *testing.T, f *fixture) {
 	if err := f.Nack(t.Context(), "a", a.Receipt, 0); err != nil {
 		t.Fatal(err)
 	}
-	f.receive(t, "a", long)
+	f.receive(t, "a", f.long)
 }
 
 func testDelay(t *testing.T, f *fixture) {
@@ -73,12 +73,12 @@ func testDelay(t *testing.T, f *fixture) {
 		t.Fatal(err)
 	}
 	f.send(t, "work", "now")
-	if m := f.receive(t, "work", long); string(m.Body) != "now" {
+	if m := f.receive(t, "work", f.long); string(m.Body) != "now" {
 		t.Fatalf("got %q first", m.Body)
 	}
 	f.wantQuiet(t, "work", short)
 	f.pass(short)
-	if m := f.receive(t, "work", long); string(m.Body) != "late" || m.Receives != 1 {
+	if m := f.receive(t, "work", f.long); string(m.Body) != "late" || m.Receives != 1 {
 		t.Errorf("got %+v", m)
 	}
 }
@@ -88,7 +88,7 @@ func testLimits(t *testing.T, f *fixture) {
 	largest := strings.Repeat("b", queue.MaxBody)
 	longest := strings.Repeat("n", queue.MaxName)
 	f.send(t, longest, largest)
-	if m := f.receive(t, longest, long); string(m.Body) != largest {
+	if m := f.receive(t, longest, f.long); string(m.Body) != largest {
 		t.Errorf("the largest body came as %d bytes", len(m.Body))
 	}
 	f.wantQuiet(t, queue.DeadLetters(longest), 0)

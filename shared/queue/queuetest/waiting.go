@@ -19,7 +19,7 @@ type reception struct {
 func (f *fixture) await(ctx context.Context, name string) <-chan reception {
 	got := make(chan reception, 1)
 	go func() {
-		msgs, err := f.Receive(ctx, name, 1, long, patient)
+		msgs, err := f.Receive(ctx, name, 1, f.long, patient)
 		got <- reception{msgs, err}
 	}()
 	f.settle()
@@ -77,7 +77,7 @@ func testWaitInVain(t *testing.T, f *fixture) {
 
 func testCanceled(t *testing.T, f *fixture) {
 	f.send(t, "work", "x")
-	m := f.receive(t, "work", long)
+	m := f.receive(t, "work", f.long)
 	ctx, cancel := context.WithCancel(t.Context())
 	got := f.await(ctx, "work")
 	cancel()

@@ -1,0 +1,20 @@
+package emulators
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+// TestMain chooses defaults for tests that wait for services rather than
+// compute: more of them at once, and fewer examples of properties, each of
+// which is some requests. The flags ask for others.
+func TestMain(m *testing.M) {
+	for name, value := range map[string]string{"test.parallel": "24", "rapid.checks": "15"} {
+		if err := flag.Set(name, value); err != nil {
+			panic(err)
+		}
+	}
+	flag.Parse()
+	os.Exit(m.Run())
+}

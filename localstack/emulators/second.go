@@ -1,0 +1,141 @@
+package emulators
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Tools are emulators that run as processes of their own, as
+// scripts/emulators/install.sh puts them into a folder.
+type Tools struct{ Dir string }
+
+// FindTools looks for the folder that ROLLOUT_EMULATORS names. Without it the
+// test is skipped, which says so; in CI it fails.
+func FindTools(t testing.TB) Tools {
+	t.Helper()
+	dir := os.Getenv("ROLLOUT_EMULATORS")
+	switch {
+	case dir != "":
+		return Tools{dir}
+	case os.Getenv("CI") == "true":
+		t.Fatal("the second opinions are missing: ROLLOUT_EMULATORS names no folder (make test-emulators installs them)")
+	}
+	t.Skip("SKIPPED: no second opinions: run make test-emulators, which installs them")
+	return Tools{}
+}
+
+// MiniStack starts the emulator of everything.
+func (o Tools) MiniStack(t testing.TB) Endpoint {
+	t.Helper()
+	port := freePort(t)
+	url := "http://127.0.0.1:" + port
+	o.start(t, "ministack", port, []string{filepath.Join(o.Dir, "python", "bin", "ministack")},
+		"GATEWAY_PORT="+port, "MINISTACK_HOST=127.0.0.1", "BIND_HOST=127.0.0.1", "IOT_MTLS_ENABLED=0", "SFTP_ENABLED=0",
+		"LAMBDA_EXECUTOR=local", "AWS_ENDPOINT_URL="+url)
+	name := fresh()
+	return Endpoint{Name: "ministack", URL: front(t, url, newRanged), Bucket: "bucket-" + name, Table: "table-" + name}
+}
+
+// Dynalite starts an emulator of DynamoDB.
+func (o Tools) Dynalite(t testing.TB) Endpoint {
+	t.Helper()
+	port := freePort(t)
+	o.start(t, "dynalite", port, []string{o.node(), o.module("dynalite", "cli.js"), "--host", "127.0.0.1", "--port", port, "--createTableMs", "0"})
+	return Endpoint{Name: "dynalite", URL: "http://127.0.0.1:" + port, Table: "table-" + fresh()}
+}
+
+// Fauxqs starts an emulator of SQS.
+func (o Tools) Fauxqs(t testing.TB) Endpoint {
+	t.Helper()
+	port := freePort(t)
+	o.start(t, "fauxqs", port, []string{o.node(), o.module("fauxqs", "dist/cli.js")},
+		"FAUXQS_PORT="+port, "FAUXQS_HOST=127.0.0.1", "FAUXQS_LOGGER=false")
+	return Endpoint{Name: "fauxqs", URL: "http://127.0.0.1:" + port}
+}
+
+func (o Tools) node() string { return filepath.Join(o.Dir, "node") }
+
+func (o Tools) module(name, file string) string {
+	return filepath.Join(o.Dir, "node_modules", name, file)
+}
+
+// patience is how long an emulator may take to listen.
+const patience = time.Minute
+
+// start runs a command, with nothing of this process's environment, until the
+// test ends, and waits until it listens.
+func (o Tools) start(t testing.TB, name, port string, command []string, environment ...string) {
+	t.Helper()
+	if _, err := os.Stat(command[0]); err != nil {
+		t.Fatalf("%s is not installed: %v (make test-emulators installs it)", name, err)
+	}
+	home := t.TempDir()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir = home
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home}, environment...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = io.Discard, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // it is killed
+		close(ended)
+	}()
+	t.Cleanup(func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // its state is of no use to anyone
+		<-ended
+	})
+	if err := listens(t.Context(), port, ended); err != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-ended
+		t.Fatalf("%s: %v: %s", name, err, said.String())
+	}
+}
+
+// listens waits until somebody listens on the port.
+func listens(ctx context.Context, port string, ended <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+port)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-ended:
+			return fmt.Errorf("it ended before it listened on port %s", port)
+		case <-ctx.Done():
+			return fmt.Errorf("it does not listen on port %s: %w", port, err)
+		case <-again.C:
+		}
+	}
+}
+
+// freePort is a port that nobody listens on at present.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // it was never used
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}

@@ -1,0 +1,80 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/logging"
+
+	"rollout/shared/fault"
+	"rollout/shared/observe"
+)
+
+const (
+	// connections are kept open to each service: a worker fetches and stores
+	// many shards at once.
+	connections = 64
+	// silence is how long a service may take to begin its answer. A long poll
+	// takes 20 s, copying a part of 5 GiB about a minute.
+	silence = 3 * time.Minute
+)
+
+// Config returns the SDK's default configuration: environment, shared files,
+// then the instance's role. Options are the SDK's own, for tests.
+//
+// What the SDK has to say goes to the log as details: what matters of it is in
+// the errors.
+//
+// An AWS region that is named nowhere is Invalid. Credentials are looked for
+// when they are first needed; then their absence is Denied.
+func Config(ctx context.Context, log *slog.Logger, options ...func(*config.LoadOptions) error) (awssdk.Config, error) {
+	client := awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
+		t.MaxIdleConnsPerHost = connections
+		t.ResponseHeaderTimeout = silence
+	})
+	logger := logging.LoggerFunc(func(_ logging.Classification, format string, args ...any) {
+		log.DebugContext(ctx, "aws sdk", observe.KeyReason, fmt.Sprintf(format, args...))
+	})
+	base := []func(*config.LoadOptions) error{config.WithHTTPClient(client), config.WithLogger(logger), config.WithEC2IMDSRegion()}
+	cfg, err := config.LoadDefaultConfig(ctx, append(base, options...)...)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return awssdk.Config{}, fault.As(fault.Canceled, err, "load the AWS configuration")
+	case err != nil:
+		return awssdk.Config{}, &fault.Error{Kind: fault.Invalid, Op: "load the AWS configuration", Err: err,
+			Remedy: "look at AWS_PROFILE, AWS_CONFIG_FILE and the AWS_… variables"}
+	case cfg.Region == "":
+		return awssdk.Config{}, &fault.Error{Kind: fault.Invalid, Op: "load the AWS configuration", Err: errors.New("no region is named"),
+			Remedy: "set AWS_REGION, such as us-east-1"}
+	}
+	if cfg.Credentials != nil {
+		cfg.Credentials = awssdk.NewCredentialsCache(credentials{cfg.Credentials})
+	}
+	return cfg, nil
+}
+
+// credentials says what to do when there are none.
+type credentials struct{ awssdk.CredentialsProvider }
+
+func (c credentials) Retrieve(ctx context.Context) (awssdk.Credentials, error) {
+	found, err := c.CredentialsProvider.Retrieve(ctx)
+	var network net.Error
+	switch {
+	case err == nil:
+		return found, nil
+	case ctx.Err() != nil:
+		return found, fault.As(fault.Canceled, err, "get AWS credentials")
+	case errors.As(err, &network) && network.Timeout():
+		return found, fault.As(fault.Unavailable, err, "get AWS credentials")
+	}
+	return found, &fault.Error{Kind: fault.Denied, Op: "get AWS credentials", Err: err,
+		Remedy: "sign in (aws sso login, or AWS_PROFILE), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"}
+}

@@ -1,0 +1,105 @@
+package aws
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"rollout/shared/blob"
+	"rollout/shared/fault"
+)
+
+// listPage is the most that S3 gives at once.
+const listPage = 1000
+
+// List lists current versions; see blob.Store. It leaves out keys that are
+// none of the port, such as the folders that consoles make.
+//
+// Only S3's listing of versions tells version ids. It goes through old ones
+// too, which are few: objects are immutable, but for a handful a run.
+func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]blob.Info, error) {
+	if err := blob.CheckList(prefix, limit); err != nil {
+		return nil, err
+	}
+	if after >= prefix && !strings.HasPrefix(after, prefix) {
+		return nil, nil // it sorts after all that have the prefix
+	}
+	in := &s3.ListObjectVersionsInput{
+		Bucket: &b.name, Prefix: optional(b.prefix + prefix), EncodingType: types.EncodingTypeUrl, MaxKeys: awssdk.Int32(int32(min(limit, listPage))),
+	}
+	if marker := marker(after); after > prefix && marker != "" {
+		in.KeyMarker = b.full(marker)
+	}
+	var found []blob.Info
+	for {
+		out, err := b.s3.ListObjectVersions(ctx, in)
+		if err != nil {
+			return nil, translate(ctx, err, "list objects %q", prefix)
+		}
+		for _, v := range out.Versions {
+			info, ok, err := b.listed(v, out.EncodingType, after)
+			if err != nil {
+				return nil, fault.Wrap(err, "list objects %q", prefix)
+			}
+			if !ok || !strings.HasPrefix(info.Key, prefix) {
+				continue
+			}
+			if found = append(found, info); len(found) == limit {
+				return found, nil
+			}
+		}
+		if !awssdk.ToBool(out.IsTruncated) {
+			return found, nil
+		}
+		next, err := decode(out.NextKeyMarker, out.EncodingType)
+		if err != nil || out.NextKeyMarker == nil {
+			return nil, fault.New(fault.Corrupt, "list objects %q: the next page begins nowhere: %v", prefix, err)
+		}
+		in.KeyMarker, in.VersionIdMarker = &next, out.NextVersionIdMarker
+	}
+}
+
+// listed returns an entry of S3's listing if it is a current version after
+// the key.
+func (b *Bucket) listed(v types.ObjectVersion, encoding types.EncodingType, after string) (blob.Info, bool, error) {
+	full, err := decode(v.Key, encoding)
+	if err != nil {
+		return blob.Info{}, false, err
+	}
+	key, inside := strings.CutPrefix(full, b.prefix)
+	if !awssdk.ToBool(v.IsLatest) || !inside || key <= after || blob.CheckKey(key) != nil {
+		return blob.Info{}, false, nil
+	}
+	info, err := b.info(key, awssdk.ToInt64(v.Size), v.VersionId, v.LastModified)
+	return info, true, err
+}
+
+// decode undoes the listing's encoding of a key. It is asked for because XML
+// can't hold every character, and said to be there by whoever knows it.
+func decode(encoded *string, encoding types.EncodingType) (string, error) {
+	if encoding != types.EncodingTypeUrl {
+		return awssdk.ToString(encoded), nil
+	}
+	key, err := url.QueryUnescape(awssdk.ToString(encoded))
+	return key, fault.As(fault.Corrupt, err, "a key in S3's listing")
+}
+
+// marker returns the longest part of after that S3 takes as a marker. What it
+// sorts before after is filtered.
+func marker(after string) string {
+	for i, r := range after {
+		if unicode.IsControl(r) || r == utf8.RuneError {
+			return after[:i]
+		}
+	}
+	if len(after) > blob.MaxKey {
+		return strings.ToValidUTF8(after[:blob.MaxKey], "")
+	}
+	return after
+}

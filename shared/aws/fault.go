@@ -1,0 +1,196 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+
+	smithy "github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"rollout/shared/fault"
+)
+
+// kinds is the one table from the services' codes to kinds. What is not in it
+// is judged by its HTTP status.
+var kinds = map[string]fault.Kind{
+	// Any service.
+	"AccessDenied":                  fault.Denied,
+	"AccessDeniedException":         fault.Denied,
+	"AllAccessDisabled":             fault.Denied,
+	"ExpiredToken":                  fault.Denied,
+	"ExpiredTokenException":         fault.Denied,
+	"IncompleteSignature":           fault.Denied,
+	"InvalidAccessKeyId":            fault.Denied,
+	"InvalidClientTokenId":          fault.Denied,
+	"InvalidSignatureException":     fault.Denied,
+	"InvalidToken":                  fault.Denied,
+	"MissingAuthenticationToken":    fault.Denied,
+	"NotAuthorized":                 fault.Denied,
+	"OptInRequired":                 fault.Denied,
+	"RequestExpired":                fault.Denied,
+	"RequestTimeTooSkewed":          fault.Denied,
+	"SignatureDoesNotMatch":         fault.Denied,
+	"UnrecognizedClientException":   fault.Denied,
+	"InternalError":                 fault.Unavailable,
+	"InternalFailure":               fault.Unavailable,
+	"InternalServerError":           fault.Unavailable,
+	"InternalServiceError":          fault.Unavailable,
+	"RequestTimeout":                fault.Unavailable,
+	"RequestTimeoutException":       fault.Unavailable,
+	"ServiceUnavailable":            fault.Unavailable,
+	"ServiceUnavailableException":   fault.Unavailable,
+	"BandwidthLimitExceeded":        fault.Throttled,
+	"PriorRequestNotComplete":       fault.Throttled,
+	"RequestLimitExceeded":          fault.Throttled,
+	"RequestThrottled":              fault.Throttled,
+	"RequestThrottledException":     fault.Throttled,
+	"Throttling":                    fault.Throttled,
+	"ThrottlingException":           fault.Throttled,
+	"ThrottledException":            fault.Throttled,
+	"TooManyRequestsException":      fault.Throttled,
+	"LimitExceededException":        fault.Exhausted,
+	"ServiceQuotaExceededException": fault.Exhausted,
+	"ValidationError":               fault.Invalid,
+	"ValidationException":           fault.Invalid,
+
+	// S3.
+	"ConditionalRequestConflict": fault.Unavailable, // another's request is under way: which of them wins is open
+	"EntityTooLarge":             fault.Exhausted,
+	"EntityTooSmall":             fault.Invalid,
+	"InvalidObjectState":         fault.Denied, // archived
+	"InvalidPart":                fault.Corrupt,
+	"BadDigest":                  fault.Corrupt,
+	"XAmzContentSHA256Mismatch":  fault.Corrupt,
+	"NoSuchBucket":               fault.NotFound,
+	"NoSuchKey":                  fault.NotFound,
+	"NoSuchUpload":               fault.NotFound,
+	"NoSuchVersion":              fault.NotFound,
+	"NotFound":                   fault.NotFound,
+	"OperationAborted":           fault.Unavailable,
+	"PreconditionFailed":         fault.Conflict,
+	"SlowDown":                   fault.Throttled,
+
+	// DynamoDB.
+	"ConditionalCheckFailedException":          fault.Conflict,
+	"TransactionConflictException":             fault.Unavailable,
+	"ItemCollectionSizeLimitExceededException": fault.Exhausted,
+	"ProvisionedThroughputExceededException":   fault.Throttled,
+	"ReplicatedWriteConflictException":         fault.Unavailable,
+	"ResourceInUseException":                   fault.Unavailable,
+	"ResourceNotFoundException":                fault.NotFound, // Secrets Manager's as well
+
+	// SQS. The longer names are those of its older protocol.
+	"AWS.SimpleQueueService.MessageNotInflight":   fault.Conflict,
+	"AWS.SimpleQueueService.NonExistentQueue":     fault.NotFound,
+	"AWS.SimpleQueueService.QueueDeletedRecently": fault.Unavailable,
+	"InvalidMessageContents":                      fault.Invalid,
+	"MessageNotInflight":                          fault.Conflict,
+	"OverLimit":                                   fault.Throttled, // 120,000 messages are in flight
+	"QueueDeletedRecently":                        fault.Unavailable,
+	"QueueDoesNotExist":                           fault.NotFound,
+	"ReceiptHandleIsInvalid":                      fault.Conflict,
+	"KmsThrottled":                                fault.Throttled,
+
+	// Secrets Manager.
+	"DecryptionFailure":             fault.Denied,
+	"InternalServiceErrorException": fault.Unavailable,
+}
+
+// remedies say what to do about some codes.
+var remedies = map[string]string{
+	"AccessDenied":          "let the role that this runs under do it",
+	"AccessDeniedException": "let the role that this runs under do it",
+	"ExpiredToken":          "sign in again",
+	"ExpiredTokenException": "sign in again",
+	"NoSuchBucket":          "make the bucket, or look at its name and at AWS_REGION",
+	"OverLimit":             "too many messages are being worked on: lower the number of workers",
+	"QueueDoesNotExist":     "deploy the stack, or look at the queues' prefix and at AWS_REGION",
+	"AWS.SimpleQueueService.NonExistentQueue": "deploy the stack, or look at the queues' prefix and at AWS_REGION",
+	"RequestTimeTooSkewed":                    "set this machine's clock",
+}
+
+// translate gives err, of a request made under ctx, its kind and says what was
+// being done; nil stays nil.
+func translate(ctx context.Context, err error, format string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	kind := kindOf(err)
+	if ctx.Err() != nil {
+		kind = fault.Canceled
+	}
+	e := fault.As(kind, err, format, args...).(*fault.Error)
+	e.Remedy = remedies[codeOf(err)]
+	return e
+}
+
+// kindOf judges by what is known best: our own kind, the service's code, the
+// HTTP status, and last the way to the service.
+func kindOf(err error) fault.Kind {
+	var own *fault.Error
+	if errors.As(err, &own) {
+		return own.Kind
+	}
+	if kind, ok := kinds[codeOf(err)]; ok {
+		return kind
+	}
+	if status := statusOf(err); status != 0 {
+		return kindOfStatus(status)
+	}
+	var canceled *smithy.CanceledError
+	var network net.Error
+	var unsent *smithyhttp.RequestSendError
+	var garbled *smithy.DeserializationError
+	switch {
+	case errors.As(err, &canceled), errors.Is(err, context.Canceled):
+		return fault.Canceled
+	case errors.As(err, &network), errors.As(err, &unsent), errors.As(err, &garbled), errors.Is(err, io.ErrUnexpectedEOF):
+		return fault.Unavailable
+	case errors.Is(err, context.DeadlineExceeded):
+		return fault.Canceled
+	}
+	var invalid *smithy.InvalidParamsError
+	if errors.As(err, &invalid) {
+		return fault.Invalid
+	}
+	return fault.Internal
+}
+
+// codeOf returns the service's code for the error, or "".
+func codeOf(err error) string {
+	var coded smithy.APIError
+	if errors.As(err, &coded) {
+		return coded.ErrorCode()
+	}
+	return ""
+}
+
+// statusOf returns the HTTP status of the answer that err is about, or 0.
+func statusOf(err error) int {
+	var answered *smithyhttp.ResponseError
+	if errors.As(err, &answered) && answered.Response != nil && answered.Response.Response != nil {
+		return answered.HTTPStatusCode()
+	}
+	return 0
+}
+
+func kindOfStatus(status int) fault.Kind {
+	switch {
+	case status == http.StatusNotFound:
+		return fault.NotFound
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return fault.Denied
+	case status == http.StatusConflict, status == http.StatusPreconditionFailed:
+		return fault.Conflict
+	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
+		return fault.Throttled
+	case status >= 500, status == http.StatusRequestTimeout, status < 300: // a 200 whose body is broken
+		return fault.Unavailable
+	case status >= 400:
+		return fault.Invalid
+	}
+	return fault.Internal
+}
