@@ -71,8 +71,7 @@ func (o Tools) module(name, file string) string {
 // patience is how long an emulator may take to listen.
 const patience = time.Minute
 
-// start runs a command, with nothing of this process's environment, until the
-// test ends, and waits until it listens.
+// start runs an emulator, with nothing of this process's environment.
 func (o Tools) start(t testing.TB, name, port string, command []string, environment ...string) {
 	t.Helper()
 	if _, err := os.Stat(command[0]); err != nil {
@@ -83,6 +82,13 @@ func (o Tools) start(t testing.TB, name, port string, command []string, environm
 	cmd.Dir = home
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home}, environment...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	run(t, name, port, cmd)
+}
+
+// run runs a command of a process group of its own until the test ends, and
+// waits until it listens.
+func run(t testing.TB, name, port string, cmd *exec.Cmd) {
+	t.Helper()
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = io.Discard, &said
 	if err := cmd.Start(); err != nil {
@@ -93,13 +99,13 @@ func (o Tools) start(t testing.TB, name, port string, command []string, environm
 		_ = cmd.Wait() // it is killed
 		close(ended)
 	}()
-	t.Cleanup(func() {
+	stop := func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // its state is of no use to anyone
 		<-ended
-	})
+	}
+	t.Cleanup(stop)
 	if err := listens(t.Context(), port, ended); err != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-		<-ended
+		stop()
 		t.Fatalf("%s: %v: %s", name, err, said.String())
 	}
 }

@@ -92,6 +92,9 @@ var kinds = map[string]fault.Kind{
 	"QueueDeletedRecently":                        fault.Unavailable,
 	"QueueDoesNotExist":                           fault.NotFound,
 	"ReceiptHandleIsInvalid":                      fault.Conflict,
+	"KMS.AccessDeniedException":                   fault.Denied,
+	"KMS.ThrottlingException":                     fault.Throttled,
+	"KmsAccessDenied":                             fault.Denied,
 	"KmsThrottled":                                fault.Throttled,
 
 	// Secrets Manager.
