@@ -18,6 +18,7 @@ type Bundle struct {
 	Model     *model.Model
 	Tokenizer *tokenizer.Tokenizer
 	Digest    string // blake3-256 of the file, in hex: the model's revision
+	Turns     bool   // it learnt chats as the tokenizer's turns
 }
 
 // format is the value of the metadata's "format", with a version.
@@ -29,7 +30,11 @@ const (
 	keyName      = "name"
 	keyConfig    = "config"
 	keyTokenizer = "tokenizer"
+	keyChat      = "chat"
 )
+
+// turns is the value of the metadata's "chat".
+const turns = "turns"
 
 // config is model.Config as the metadata spell it.
 type config struct {
@@ -44,8 +49,9 @@ type config struct {
 	NormEpsilon float32 `json:"norm_epsilon"`
 }
 
-// Pack returns a model as a file, with its matrices in the given encoding. It
-// fails with Invalid if the tokenizer has more tokens than the model.
+// Pack returns a model as a file, with its matrices in the given encoding. The
+// file says that the model knows turns: all that are trained here do. It fails
+// with Invalid if the tokenizer has more tokens than the model.
 func Pack(name string, m *model.Model, t *tokenizer.Tokenizer, e Encoding) ([]byte, error) {
 	if t.Vocab() > m.Config().Vocab {
 		return nil, fault.New(fault.Invalid, "pack %s: the tokenizer has %d tokens, the model %d", name, t.Vocab(), m.Config().Vocab)
@@ -56,6 +62,7 @@ func Pack(name string, m *model.Model, t *tokenizer.Tokenizer, e Encoding) ([]by
 	}
 	f := File{Tensors: m.Tensors(), Metadata: map[string]string{
 		keyFormat: format, keyName: name, keyConfig: string(shape), keyTokenizer: string(t.Bytes()),
+		keyChat: turns,
 	}}
 	return f.Encode(e)
 }
@@ -97,7 +104,8 @@ func Load(b []byte) (*Bundle, error) {
 		return nil, fault.New(fault.Corrupt, "weights: the tokenizer has %d tokens, the model %d", t.Vocab(), c.Vocab)
 	}
 	sum := blake3.Sum256(b)
-	return &Bundle{Name: f.Metadata[keyName], Model: m, Tokenizer: t, Digest: hex.EncodeToString(sum[:])}, nil
+	return &Bundle{Name: f.Metadata[keyName], Model: m, Tokenizer: t, Digest: hex.EncodeToString(sum[:]),
+		Turns: f.Metadata[keyChat] == turns}, nil
 }
 
 // maxRotations bounds what a model tabulates of positions, which no tensor's

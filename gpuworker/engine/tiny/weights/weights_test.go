@@ -45,8 +45,8 @@ func TestAModelComesBackAsItWasPacked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Name != "rollout/test" || got.Tokenizer.Hash() != tok.Hash() || got.Model.Config() != m.Config() || len(got.Digest) != 64 {
-			t.Errorf("%s: got %q, %s, %+v, digest %s", e, got.Name, got.Tokenizer, got.Model.Config(), got.Digest)
+		if got.Name != "rollout/test" || got.Tokenizer.Hash() != tok.Hash() || got.Model.Config() != m.Config() || len(got.Digest) != 64 || !got.Turns {
+			t.Errorf("%s: got %q, %s, %+v, digest %s, turns %v", e, got.Name, got.Tokenizer, got.Model.Config(), got.Digest, got.Turns)
 		}
 		for i, want := range m.Tensors() {
 			have := got.Model.Tensors()[i]
