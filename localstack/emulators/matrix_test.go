@@ -4,6 +4,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"rollout/shared/aws"
 	"rollout/shared/blob"
@@ -24,7 +25,7 @@ func TestInProcess(t *testing.T) {
 		blobs(t, e, blobtest.Features{KeepsVersions: true, HoldsObjects: true})
 	})
 	t.Run("DynamoDB", func(t *testing.T) { t.Parallel(); documents(t, e) })
-	t.Run("SQS", func(t *testing.T) { t.Parallel(); queues(t, e) })
+	t.Run("SQS", func(t *testing.T) { t.Parallel(); queues(t, e, 0) })
 	t.Run("SecretsManager", func(t *testing.T) { t.Parallel(); secrets(t, e) })
 }
 
@@ -41,23 +42,21 @@ func TestInProcessUnderFaults(t *testing.T) {
 	t.Run("DynamoDB", func(t *testing.T) { t.Parallel(); documents(t, e) })
 }
 
+// The second opinions run one after another: each has a machine's attention.
 func TestMiniStack(t *testing.T) {
-	t.Parallel()
 	e := FindTools(t).MiniStack(t)
 	t.Run("S3", func(t *testing.T) { blobs(t, e, blobtest.Features{KeepsVersions: true}) })
 	t.Run("DynamoDB", func(t *testing.T) { t.Parallel(); documents(t, e) })
-	t.Run("SQS", func(t *testing.T) { t.Parallel(); queues(t, e) })
+	t.Run("SQS", func(t *testing.T) { t.Parallel(); queues(t, e, slow) })
 	t.Run("SecretsManager", func(t *testing.T) { t.Parallel(); secrets(t, e) })
 }
 
 func TestDynalite(t *testing.T) {
-	t.Parallel()
 	documents(t, FindTools(t).Dynalite(t))
 }
 
 func TestFauxqs(t *testing.T) {
-	t.Parallel()
-	queues(t, FindTools(t).Fauxqs(t))
+	queues(t, FindTools(t).Fauxqs(t), slow)
 }
 
 // The same suites against a real account, which they cost some cents:
@@ -73,7 +72,7 @@ func TestAccount(t *testing.T) {
 		blobtest.Run(t, func(t *testing.T) blob.Store { return e.Blobs(t) }, blobtest.Features{KeepsVersions: true})
 	})
 	t.Run("DynamoDB", func(t *testing.T) { t.Parallel(); documentSuite(t, e) })
-	t.Run("SQS", func(t *testing.T) { t.Parallel(); queues(t, e) })
+	t.Run("SQS", func(t *testing.T) { t.Parallel(); queues(t, e, slow) })
 	t.Run("SecretsManager", func(t *testing.T) { t.Parallel(); secrets(t, e) })
 }
 
@@ -100,14 +99,17 @@ func documentSuite(t *testing.T, e Endpoint) {
 	}})
 }
 
-func queues(t *testing.T, e Endpoint) {
+// slow is how long a queue's test may take with an emulator on a busy machine.
+const slow = 30 * time.Second
+
+func queues(t *testing.T, e Endpoint, long time.Duration) {
 	var prefixes sync.Map
 	queuetest.Run(t, func(t *testing.T) queue.Queues {
 		prefix := fresh() + "-"
 		q := e.Queues(t, prefix)
 		prefixes.Store(q, prefix)
 		return q
-	}, queuetest.Features{Again: func(t *testing.T, q queue.Queues) queue.Queues {
+	}, queuetest.Features{Long: long, Again: func(t *testing.T, q queue.Queues) queue.Queues {
 		prefix, _ := prefixes.Load(q.(*aws.Queues))
 		return e.Queues(t, prefix.(string))
 	}})

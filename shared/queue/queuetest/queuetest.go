@@ -6,6 +6,7 @@
 package queuetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -29,6 +30,9 @@ type Features struct {
 	// Advance moves the clock of the driver; nil if time passes by itself, in
 	// a bubble or in a cloud.
 	Advance func(q queue.Queues, d time.Duration)
+	// Long is how long a test's requests may take together where time passes by
+	// itself; 0 is 10 s.
+	Long time.Duration
 }
 
 // Times of the suite: clouds count in seconds.
@@ -44,7 +48,7 @@ func (features Features) long() time.Duration {
 	if features.Bubble || features.Advance != nil {
 		return 5 * time.Minute
 	}
-	return 10 * time.Second
+	return cmp.Or(features.Long, 10*time.Second)
 }
 
 // Run runs the suite. open returns a handle on empty queues of its own.
