@@ -10,7 +10,8 @@ import (
 	"rollout/shared/fault"
 )
 
-var tiny = Config{Vocab: 23, Width: 12, Layers: 2, Heads: 2, HeadSize: 6, Hidden: 10, Context: 40, RopeBase: 100, NormEpsilon: 1e-5}
+// tiny has heads that together are wider than the residual stream.
+var tiny = Config{Vocab: 23, Width: 12, Layers: 2, Heads: 2, HeadSize: 8, Hidden: 10, Context: 40, RopeBase: 100, NormEpsilon: 1e-5}
 
 // lessons is a batch with everything that a batch can have: unequal lengths,
 // targets that do not count, packed documents, a sequence of one token.
@@ -259,5 +260,19 @@ func TestLossesOfExtremeLogitsAreFinite(t *testing.T) {
 				t.Errorf("%v: gradient of %v is %v: it must be finite and sum to 0", k, c.logits, d)
 			}
 		}
+	}
+}
+
+func TestASequenceWhoseAttentionWouldNotFitIsRefused(t *testing.T) {
+	t.Parallel()
+	c := Config{Vocab: 8, Width: 2, Layers: 8, Heads: 4, HeadSize: 2, Hidden: 2, Context: 1 << 14, RopeBase: 10000, NormEpsilon: 1e-5}
+	m, err := New(c, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := c.Context
+	long := Sequence{Tokens: make([]int32, n), Targets: make([]int32, n)}
+	if _, _, err := NewBackprop(m, 1).Loss([]Sequence{long}, 1, nil); !fault.Is(err, fault.Invalid) {
+		t.Errorf("%v, want an Invalid fault", err)
 	}
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"rollout/gpuworker/engine/tiny/kernel"
 	"rollout/shared/fault"
 )
 
@@ -46,7 +47,23 @@ func (q Sequence) check(c Config, targets bool) error {
 			return fault.New(fault.Invalid, "the document at %d has %d tokens: the context is %d", d.start, d.len(), c.Context)
 		}
 	}
+	if kept := q.attention(c) * c.Layers; kept > maxAttention {
+		return fault.New(fault.Invalid, "training on it would keep %d GiB of attention: shorten its documents", kept>>28)
+	}
 	return nil
+}
+
+// maxAttention is how many probabilities a sequence may have, over all layers:
+// 4 GiB of them.
+const maxAttention = 1 << 30
+
+// attention is the number of places that a layer's probabilities take.
+func (q Sequence) attention(c Config) int {
+	n := 0
+	for d := range q.documents {
+		n += c.Heads * d.len() * kernel.Padded(d.len())
+	}
+	return n
 }
 
 // span is a half-open range of positions.

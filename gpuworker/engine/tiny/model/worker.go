@@ -49,10 +49,7 @@ func (w *worker) place(q Sequence, at, head, all int, backward bool) {
 	resize(&w.n, n*max(c.Width, attention))
 	resize(&w.m, n*max(c.Width, attention))
 	resize(&w.hidden, n*c.Hidden)
-	places := 0
-	for d := range q.documents {
-		places += c.Heads * d.len() * kernel.Padded(d.len())
-	}
+	places := q.attention(c)
 	for i := range w.saved {
 		s := &w.saved[i]
 		if i > 0 && !backward {
