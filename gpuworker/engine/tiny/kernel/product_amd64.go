@@ -42,7 +42,11 @@ func product1x32(b *block)
 //go:noescape
 func product1x16(b *block)
 
-const tileRows = 6
+// The largest block has tileRows rows; the widest, nearColumns columns.
+const (
+	tileRows    = 6
+	nearColumns = 64
+)
 
 // productVector is Product with AVX2. The caller has checked the bounds.
 func productVector(c []float32, stride int, a Rows, b Matrix, m, depth, n int, add bool) {
@@ -55,18 +59,22 @@ func productVector(c []float32, stride int, a Rows, b Matrix, m, depth, n int, a
 	}
 	full := n / Lanes * Lanes // columns in whole panels
 	tall := m / tileRows * tileRows
-	for j := 0; j < full && tall > 0; j += Lanes {
-		blk.b = unsafe.Pointer(&b.Data[j/Lanes*b.Panel])
-		for r := 0; r < tall; r += tileRows {
-			blk.a, blk.c = unsafe.Pointer(&a.Data[r*a.Row]), unsafe.Pointer(&c[r*stride+j])
-			product6x16(&blk)
+	// A few panels at a time see all rows, so that they are read once from afar.
+	for first := 0; first < full; first += nearColumns {
+		last := min(first+nearColumns, full)
+		for j := first; j < last && tall > 0; j += Lanes {
+			blk.b = unsafe.Pointer(&b.Data[j/Lanes*b.Panel])
+			for r := 0; r < tall; r += tileRows {
+				blk.a, blk.c = unsafe.Pointer(&a.Data[r*a.Row]), unsafe.Pointer(&c[r*stride+j])
+				product6x16(&blk)
+			}
 		}
-	}
-	if tall < m {
-		blk.a = unsafe.Pointer(&a.Data[tall*a.Row])
-		for j := 0; j < full; {
-			blk.b, blk.c = unsafe.Pointer(&b.Data[j/Lanes*b.Panel]), unsafe.Pointer(&c[tall*stride+j])
-			j += short(&blk, m-tall, full-j)
+		if tall < m {
+			blk.a = unsafe.Pointer(&a.Data[tall*a.Row])
+			for j := first; j < last; {
+				blk.b, blk.c = unsafe.Pointer(&b.Data[j/Lanes*b.Panel]), unsafe.Pointer(&c[tall*stride+j])
+				j += short(&blk, m-tall, last-j)
+			}
 		}
 	}
 	if full == n {
