@@ -26,7 +26,7 @@ func TestOpenAIsClientWorks(t *testing.T) {
 		}
 		t.Skip(missing)
 	}
-	e, err := tiny.New(tiny.Config{Name: "noise", Model: tiny.Decoder(tinytest.Model(t, tinytest.Config()), 1), Tokenizer: tinytest.Tokenizer(t)})
+	e, err := tiny.New(tiny.Config{Name: "noise", Model: tiny.Decoder(tinytest.Model(t, tinytest.Config()), 1), Tokenizer: tinytest.Tokenizer(t), Turns: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,9 +6,10 @@ import (
 	"rollout/gpuworker/engine/tiny/weights"
 )
 
-// Load is an engine over a model from a file, on so many threads.
+// Load is an engine over a model from a file, on so many threads. Its chats are
+// made of turns: rollout's models have seen some, the one that is built in too.
 func Load(b *weights.Bundle, threads int, batch scheduler.Config) (*Engine, error) {
-	return New(Config{Name: b.Name, Revision: b.Digest, Model: Decoder(b.Model, threads), Tokenizer: b.Tokenizer, Batch: batch})
+	return New(Config{Name: b.Name, Revision: b.Digest, Model: Decoder(b.Model, threads), Tokenizer: b.Tokenizer, Turns: true, Batch: batch})
 }
 
 // decoder is a model as the scheduler runs it.

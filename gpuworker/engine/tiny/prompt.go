@@ -34,10 +34,10 @@ func (e *Engine) PromptTokens(req wire.Request) ([][]int32, error) {
 
 // ChatTokens makes a chat what the model continues.
 //
-// A model that was trained on turns gets turns. A base model has read books and
-// never a chat: names of roles would be odd words to it. It gets the contents
-// in their order, a line end between two, and continues the last one, so that
-// whoever says "In the beginning" is answered as by a completion of that.
+// A model that was trained on turns gets turns. To one that has read books
+// alone, and never a chat, names of roles would be odd words: it gets the
+// contents in their order, a line end between two, and continues the last one,
+// so that whoever says "In the beginning" is answered as by a completion of it.
 func (e *Engine) ChatTokens(messages []wire.Message) ([]int32, error) {
 	if !e.turns {
 		texts := make([]string, len(messages))

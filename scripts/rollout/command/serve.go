@@ -41,7 +41,7 @@ func serveCommand(e *Env) *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Answer over OpenAI's HTTP API with a tiny model",
+		Short: "Answer over OpenAI's HTTP API with the model that is built in, or another tiny one",
 		Long: "Serves /v1/models, /v1/completions, /v1/chat/completions, /tokenize, /detokenize, /health, /version and /metrics\n" +
 			"as vLLM does, so that OpenAI's clients, and rollout's workers, can use it.\n\n" +
 			"Other machines can reach it only at an address of yours, and with the token in ROLLOUT_SECRET_API_TOKEN.",
@@ -53,7 +53,7 @@ func serveCommand(e *Env) *cobra.Command {
 	fs.StringVar(&f.engine, "engine", config.EngineTiny, "the engine to serve: tiny is the only one that runs in this process")
 	fs.StringVar(&f.addr, "addr", "127.0.0.1:8000", "`address` to listen on; port 0 takes a free one")
 	fs.StringVar(&f.name, "served-model-name", "", "`name` of the model in requests; its own if empty")
-	fs.StringVar(&f.chat, "chat", "", "how a chat is put to the model: turns, as rollout trains them, or continue, which continues the last message of a model that never saw a chat; of snapshots turns, else continue")
+	fs.StringVar(&f.chat, "chat", chatTurns, "how a chat is put to the model: turns, as rollout trains them, or continue, for a model that never saw a chat: it continues the last message")
 	fs.IntVar(&f.threads, "threads", 0, "threads to compute with; as many as there are cores if 0")
 	fs.IntVar(&f.batch.Slots, "max-num-seqs", 32, "requests that are answered at once; more wait")
 	fs.IntVar(&f.batch.Queue, "max-waiting", 1024, "requests that may wait; more are refused with 429")
@@ -66,12 +66,6 @@ func (e *Env) serve(c *cobra.Command, f serveFlags) (err error) {
 	}
 	if f.batch.Slots < 1 || f.batch.Queue < 1 || f.threads < 0 {
 		return usage(c, "--max-num-seqs and --max-waiting must be at least 1, --threads at least 0")
-	}
-	if f.chat == "" {
-		f.chat = chatContinue
-		if f.source.snapshot != "" {
-			f.chat = chatTurns
-		}
 	}
 	if f.chat != chatTurns && f.chat != chatContinue {
 		return usage(c, "--chat is %q: it is %s or %s", f.chat, chatTurns, chatContinue)

@@ -17,9 +17,11 @@ const Lowest = -9999
 // logits, before any parameter (vLLM's raw_logprobs). top is at most MaxTop.
 func Logprobs(logits []float32, chosen int32, top int) (float32, []Ranked) {
 	most := logits[greatest(logits)]
+	weights := make([]float32, len(logits))
+	kernel.Best().Exps(weights, logits, most)
 	sum := 0.0
-	for _, v := range logits {
-		sum += float64(kernel.Exp(v - most))
+	for _, w := range weights {
+		sum += float64(w)
 	}
 	norm := most + float32(kernel.Log64(sum))
 	of := func(id int32) float32 { return max(logits[id]-norm, Lowest) }

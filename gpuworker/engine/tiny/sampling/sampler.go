@@ -68,6 +68,9 @@ func (s *Sampler) Next(logits []float32, excluded []int32) (int32, error) {
 
 // Finite refuses, as Corrupt, logits that are NaN or infinite.
 func Finite(logits []float32) error {
+	if kernel.Best().Finite(logits) {
+		return nil
+	}
 	for i, v := range logits {
 		if v-v != 0 { // NaN, +∞ and -∞
 			return &fault.Error{Kind: fault.Corrupt, Class: fault.Engine,
@@ -114,8 +117,9 @@ func greatest(logits []float32) int32 {
 func (s *Sampler) draw(best int32) int32 {
 	top := s.logits[best]
 	for i, v := range s.logits {
-		s.weight[i] = kernel.Exp((v - top) / s.p.Temperature)
+		s.weight[i] = (v - top) / s.p.Temperature
 	}
+	kernel.Best().Exps(s.weight, s.weight, 0)
 	u := s.rng.Float64()
 	if s.p.TopK <= 0 && s.p.TopP == 1 && s.p.MinP == 0 {
 		return drawInOrder(s.weight, u)
