@@ -117,8 +117,8 @@ func TestATrainingEndsWithACurveAndASnapshot(t *testing.T) {
 	l := newLesson(t)
 	first := l.train()
 	pattern := regexp.MustCompile(`^step        2 of 2
-loss        \d\.\d{4} at first, \d\.\d{4} at last
-evaluation  loss \d\.\d{4} on 2 rows of the dataset
+loss        \d+\.\d{4} at first, \d+\.\d{4} at last
+evaluation  loss \d+\.\d{4} on 2 rows of the dataset
 curve       ` + l.dir + `/course/loss\.svg
 snapshot    ([0-9a-f]{64})
 $`)
