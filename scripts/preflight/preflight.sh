@@ -17,6 +17,8 @@ want() {
 
 need go "everything" "install Go from https://go.dev/dl"
 need git "make lint" "install git with your system's packages"
+want npm "make llamacpp" "install Node.js"
+want python3 "make huggingface" "install Python 3.11 or later"
 want cc "make race" "install a C compiler, such as gcc"
 
 if command -v go >/dev/null; then

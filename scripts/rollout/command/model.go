@@ -29,7 +29,27 @@ func modelCommand(e *Env) *cobra.Command {
 // modelSource is where a command's model comes from.
 type modelSource struct {
 	model, snapshot string
+	chat            string
 	dir             *string
+}
+
+// How chats are put to a model.
+const (
+	chatTurns    = "turns"
+	chatContinue = "continue"
+)
+
+// chatFlag adds the flag of commands that need to know how.
+func (s *modelSource) chatFlag(c *cobra.Command) {
+	c.Flags().StringVar(&s.chat, "chat", chatTurns, "how a chat is put to the model: turns, as rollout trains them, or continue, for a model that never saw a chat: it continues the last message")
+}
+
+// turns reports whether a chat is put to the model as turns.
+func (s *modelSource) turns(c *cobra.Command) (bool, error) {
+	if s.chat != chatTurns && s.chat != chatContinue {
+		return false, usage(c, "--chat is %q: it is %s or %s", s.chat, chatTurns, chatContinue)
+	}
+	return s.chat == chatTurns, nil
 }
 
 // modelFlags adds the flags that name a model.

@@ -26,6 +26,7 @@ func modelExportCommand(e *Env) *cobra.Command {
 		Args: arguments(0),
 	}
 	source := modelFlags(c)
+	source.chatFlag(c)
 	format := c.Flags().String("format", "gguf", "gguf or safetensors")
 	encoding := c.Flags().String("encoding", "f32", "how matrices are stored: f32, f16, bf16, or q8_0 (gguf only)")
 	out := c.Flags().String("out", "", "the `file` or folder to write")
@@ -40,11 +41,15 @@ func modelExportCommand(e *Env) *cobra.Command {
 		if *out == "" {
 			return usage(c, "--out is missing: name the file or folder to write")
 		}
+		turns, err := source.turns(c)
+		if err != nil {
+			return err
+		}
 		b, err := source.read(c, e)
 		if err != nil {
 			return err
 		}
-		m := export.Model{Name: b.Name, Digest: b.Digest, Config: b.Model.Config(), Tensors: b.Model.Tensors(), Tokenizer: b.Tokenizer, Turns: source.snapshot != "", Head: b.head}
+		m := export.Model{Name: b.Name, Digest: b.Digest, Config: b.Model.Config(), Tensors: b.Model.Tensors(), Tokenizer: b.Tokenizer, Turns: turns, Head: b.head}
 		err = whole(*out, func(path string) error {
 			if *format == "gguf" {
 				return writeFile(path, func(w io.Writer) error { return export.GGUF(w, m, enc) })

@@ -170,4 +170,5 @@ func TestWhatIsNoModelIsRefusedByName(t *testing.T) {
 	check(t, rollout(t.Context(), "model", "export", "--model", dir, "--format", "onnx"), 2, "", "gguf or safetensors")
 	check(t, rollout(t.Context(), "model", "export", "--model", dir, "--encoding", "q4"), 2, "", "there is no encoding")
 	check(t, rollout(t.Context(), "model", "export", "--model", dir), 2, "", "--out is missing")
+	check(t, rollout(t.Context(), "model", "export", "--chat", "loud", "--out", filepath.Join(dir, "x")), 2, "", `--chat is "loud"`)
 }

@@ -25,17 +25,11 @@ import (
 
 // serveFlags are the arguments of serve.
 type serveFlags struct {
-	engine, addr, name, chat string
-	source                   *modelSource
-	threads                  int
-	batch                    scheduler.Config
+	engine, addr, name string
+	source             *modelSource
+	threads            int
+	batch              scheduler.Config
 }
-
-// How chats are put to a model.
-const (
-	chatTurns    = "turns"
-	chatContinue = "continue"
-)
 
 func serveCommand(e *Env) *cobra.Command {
 	var f serveFlags
@@ -49,11 +43,11 @@ func serveCommand(e *Env) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return e.serve(c, f) },
 	}
 	f.source = modelFlags(c)
+	f.source.chatFlag(c)
 	fs := c.Flags()
 	fs.StringVar(&f.engine, "engine", config.EngineTiny, "the engine to serve: tiny is the only one that runs in this process")
 	fs.StringVar(&f.addr, "addr", "127.0.0.1:8000", "`address` to listen on; port 0 takes a free one")
 	fs.StringVar(&f.name, "served-model-name", "", "`name` of the model in requests; its own if empty")
-	fs.StringVar(&f.chat, "chat", chatTurns, "how a chat is put to the model: turns, as rollout trains them, or continue, for a model that never saw a chat: it continues the last message")
 	fs.IntVar(&f.threads, "threads", 0, "threads to compute with; as many as there are cores if 0")
 	fs.IntVar(&f.batch.Slots, "max-num-seqs", 32, "requests that are answered at once; more wait")
 	fs.IntVar(&f.batch.Queue, "max-waiting", 1024, "requests that may wait; more are refused with 429")
@@ -67,14 +61,15 @@ func (e *Env) serve(c *cobra.Command, f serveFlags) (err error) {
 	if f.batch.Slots < 1 || f.batch.Queue < 1 || f.threads < 0 {
 		return usage(c, "--max-num-seqs and --max-waiting must be at least 1, --threads at least 0")
 	}
-	if f.chat != chatTurns && f.chat != chatContinue {
-		return usage(c, "--chat is %q: it is %s or %s", f.chat, chatTurns, chatContinue)
+	turns, err := f.source.turns(c)
+	if err != nil {
+		return err
 	}
 	log, err := e.logger(slog.LevelInfo)
 	if err != nil {
 		return err
 	}
-	engine, err := e.openTiny(c, f)
+	engine, err := e.openTiny(c, f, turns)
 	if err != nil {
 		return err
 	}
@@ -100,7 +95,7 @@ func (e *Env) serve(c *cobra.Command, f serveFlags) (err error) {
 
 // openTiny starts the engine. Its model takes the memory that it takes: the
 // program's own bound is for work that streams.
-func (e *Env) openTiny(c *cobra.Command, f serveFlags) (*tiny.Engine, error) {
+func (e *Env) openTiny(c *cobra.Command, f serveFlags, turns bool) (*tiny.Engine, error) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(math.MaxInt64)
 	}
@@ -109,5 +104,5 @@ func (e *Env) openTiny(c *cobra.Command, f serveFlags) (*tiny.Engine, error) {
 		return nil, err
 	}
 	return tiny.New(tiny.Config{Name: cmp.Or(f.name, b.Name), Revision: b.Digest, Model: tiny.Decoder(b.Model, cmp.Or(f.threads, runtime.GOMAXPROCS(0))),
-		Tokenizer: b.Tokenizer, Turns: f.chat == chatTurns, Batch: f.batch})
+		Tokenizer: b.Tokenizer, Turns: turns, Batch: f.batch})
 }
