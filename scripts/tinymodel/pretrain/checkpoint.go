@@ -24,6 +24,9 @@ const (
 	prefix    = "step-"
 )
 
+// partSuffix is at the end of a checkpoint's name until it is complete.
+const partSuffix = ".part"
+
 var momentFiles = [2]string{"first.safetensors", "second.safetensors"}
 
 // Names of the moments' metadata.
@@ -41,7 +44,7 @@ const keep = 2
 // all but the last two.
 func (t *Trainer) Save(folder, name string) error {
 	final := filepath.Join(folder, fmt.Sprintf("%s%06d", prefix, t.done))
-	part := final + ".part"
+	part := final + partSuffix
 	if err := errors.Join(os.RemoveAll(part), os.MkdirAll(part, 0o755)); err != nil {
 		return fault.As(fault.Unavailable, err, "save a checkpoint")
 	}
@@ -75,8 +78,9 @@ func (t *Trainer) Save(folder, name string) error {
 		return fault.As(fault.Unavailable, err, "save a checkpoint")
 	}
 	all, err := checkpoints(folder)
-	for _, old := range all[:max(0, len(all)-keep)] {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(folder, old)))
+	old := all[:max(0, len(all)-keep)]
+	for _, name := range slices.Concat(old, parts(folder)) {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(folder, name)))
 	}
 	return fault.As(fault.Unavailable, err, "remove old checkpoints")
 }
@@ -105,6 +109,17 @@ func checkpoints(folder string) ([]string, error) {
 	}
 	slices.SortFunc(out, func(a, b string) int { return steps(a) - steps(b) })
 	return out, err
+}
+
+// parts lists what was left of checkpoints by processes that were killed.
+func parts(folder string) (out []string) {
+	entries, _ := os.ReadDir(folder) // what can't be listed can't be removed
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) && strings.HasSuffix(e.Name(), partSuffix) {
+			out = append(out, e.Name())
+		}
+	}
+	return out
 }
 
 func steps(name string) int {

@@ -153,6 +153,13 @@ func TestTheLastTwoCheckpointsAreKept(t *testing.T) {
 	if err != nil || !ok || again.Done() != 4 {
 		t.Errorf("resumed: %v, %v", ok, err)
 	}
+	run(t, again, 1)
+	if err := again.Save(dir, "rollout/test"); err != nil {
+		t.Fatal(err)
+	}
+	if left := parts(dir); len(left) > 0 {
+		t.Errorf("the next checkpoint left %v", left)
+	}
 	if _, ok, err := Resume(filepath.Join(dir, "none"), brief(), tok, s, 1); ok || err != nil {
 		t.Errorf("resumed from a folder that is not there: %v, %v", ok, err)
 	}
