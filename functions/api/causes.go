@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"rollout/shared/config"
 	"rollout/shared/engine/run"
 )
 
@@ -88,7 +89,7 @@ func causes(p Progress, e Explanation, now time.Time) []HoldUp {
 	}
 	c := crewOf(p, s.Pool)
 	away := slices.ContainsFunc(out, func(h HoldUp) bool { return h.Code == NoEngine })
-	if c.workers > 0 && !away { // else its speed and its faults are told already
+	if c.workers > 0 && !away && s.Kind != config.KindTrain { // else its speed and its faults are told already
 		out = append(out, c.speed(s)...)
 		out = append(out, c.faulty()...)
 	}

@@ -314,6 +314,8 @@ func Advice(c fault.Class) string {
 		return "the token budget was used up first: raise limits.tokens, and submit what is left"
 	case fault.Storage:
 		return "its answer could not be kept: free space on the disk, and submit it again"
+	case fault.Diverged:
+		return "lower optimizer.lr in the config, raise warmup_steps, or set max_grad_norm, and submit it anew"
 	case fault.InputChanged:
 		return "the input was replaced while the run went on: the new file is a run of its own"
 	case fault.WorkerLost:

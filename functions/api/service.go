@@ -138,6 +138,9 @@ func (s *Service) progresses(ctx context.Context, ms []record.Manifest, workers 
 		if p.Kept, err = s.kept(ctx, p); err != nil {
 			return nil, err
 		}
+		if p.Snapshot, err = s.snapshotOf(ctx, m); err != nil {
+			return nil, err
+		}
 		out[i] = p
 	}
 	return out, nil

@@ -7,6 +7,7 @@ import (
 
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
@@ -37,6 +38,10 @@ type Status struct {
 	Rate *float64 `json:"rate"`
 	// TokenRate is completion tokens per second, likewise.
 	TokenRate *float64 `json:"token_rate"`
+	// Training is how far a run of kind "train" is, by its worker or, while
+	// nobody has it, its last snapshot; null of other runs, and before its first
+	// step.
+	Training *Training `json:"training"`
 	// ETASeconds is what is left at that rate: null unless the run is running,
 	// its rate is known and not 0, and all its input is planned.
 	ETASeconds *float64 `json:"eta_seconds"`
@@ -97,11 +102,12 @@ type Tokens struct {
 // Progress is what the documents say about a run.
 type Progress struct {
 	Manifest record.Manifest
-	State    run.State      // run.New if coordinate has not saved one yet
-	Plan     record.Plan    // zero if there is none yet
-	Control  record.Control // zero if nobody wanted anything yet
-	Workers  []WorkerStatus // all of them
-	Kept     uint64         // rows in checkpoints of open shards that nobody holds
+	State    run.State       // run.New if coordinate has not saved one yet
+	Plan     record.Plan     // zero if there is none yet
+	Control  record.Control  // zero if nobody wanted anything yet
+	Workers  []WorkerStatus  // all of them
+	Kept     uint64          // rows in checkpoints of open shards that nobody holds
+	Snapshot *shard.Snapshot // of a training: the last one that its document names
 }
 
 // StatusOf says what a run is doing at the time now.
@@ -141,6 +147,7 @@ func StatusOf(p Progress, now time.Time) Status {
 		s.Shards.Running, s.Items.InHand, s.LastRowAt = w.shards, w.rows+p.Kept, known(w.rowAt)
 	}
 	s.pace(w, st, now)
+	s.train(p)
 	if !s.Phase.Ended() {
 		s.HoldUps = append(s.HoldUps, holdUps(p, s, now)...)
 	}

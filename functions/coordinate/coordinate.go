@@ -39,7 +39,7 @@ type Coordinator struct {
 	index   *input.Index
 	timings health.Timings
 	grace   time.Duration
-	saved   func(run.State)
+	hears   Hears
 
 	mu   sync.Mutex
 	runs map[identity.RunID]loaded
@@ -54,14 +54,22 @@ type loaded struct {
 	performed bool
 }
 
+// Hears are called by a coordinator, and must not block. Nil ones are not.
+type Hears struct {
+	Saved func(run.State)       // with every state that was saved here
+	Open  func(record.Manifest) // with every run that has not ended and that something is heard of here
+}
+
 // New returns a coordinator. grace is how long requests in flight may take at
-// a pause or end of a run that does not say. saved, if not nil, hears of every
-// state that this coordinator saved; it must not block.
-func New(p host.Ports, ix *input.Index, t health.Timings, grace time.Duration, saved func(run.State)) *Coordinator {
-	if saved == nil {
-		saved = func(run.State) {}
+// a pause or end of a run that does not say.
+func New(p host.Ports, ix *input.Index, t health.Timings, grace time.Duration, hears Hears) *Coordinator {
+	if hears.Saved == nil {
+		hears.Saved = func(run.State) {}
 	}
-	return &Coordinator{saved: saved, Ports: p.From("coordinate"), index: ix, timings: t, grace: grace, runs: map[identity.RunID]loaded{}}
+	if hears.Open == nil {
+		hears.Open = func(record.Manifest) {}
+	}
+	return &Coordinator{hears: hears, Ports: p.From("coordinate"), index: ix, timings: t, grace: grace, runs: map[identity.RunID]loaded{}}
 }
 
 // maxSteps bounds the steps of one call: each but the first follows from
@@ -80,6 +88,9 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 		}
 		if l.manifest.Refused != "" {
 			return nil, nil
+		}
+		if !l.state.Phase.Ended() {
+			c.hears.Open(l.manifest)
 		}
 		if !l.performed {
 			follow, err := c.perform(ctx, l)
@@ -242,7 +253,7 @@ func (c *Coordinator) save(ctx context.Context, l *loaded, next run.State) error
 		c.Observe(ctx, observe.RunPlanned{Run: next.Run, Shards: next.Shards, Items: next.Items})
 	}
 	l.state, l.rev, l.performed = next, rev, len(next.Effects) == 0
-	c.saved(next)
+	c.hears.Saved(next)
 	if next.Phase.Ended() {
 		c.forget(next.Run)
 	} else {

@@ -54,7 +54,7 @@ func newDesk(t *testing.T, shards, items int, edit ...func(*record.Manifest)) de
 func (d desk) coordinator() *coordinate.Coordinator { return d.over(d.Ports) }
 
 func (d desk) over(p host.Ports) *coordinate.Coordinator {
-	return coordinate.New(p, input.NewIndex(p.Blobs, p.Docs), host.Timings(config.DefaultDeployment().Health), 10*time.Second, nil)
+	return coordinate.New(p, input.NewIndex(p.Blobs, p.Docs), host.Timings(config.DefaultDeployment().Health), 10*time.Second, coordinate.Hears{})
 }
 
 // tell gives the coordinator a batch of these events, and acknowledges what it

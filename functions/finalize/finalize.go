@@ -23,6 +23,7 @@ import (
 
 	"rollout/events"
 	"rollout/shared/blob"
+	"rollout/shared/config"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
 	"rollout/shared/engine/shard"
@@ -108,6 +109,11 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, s run.State,
 	if sum.FailedByClass == nil {
 		sum.FailedByClass = map[string]int{}
 	}
+	if m.Kind == config.KindTrain {
+		if sum.Training, err = f.training(ctx, m, t); err != nil {
+			return sum, fault.Wrap(err, "finalize run %s", m.Run)
+		}
+	}
 	if !s.StartedAt.IsZero() {
 		sum.Seconds = now.Sub(s.StartedAt).Seconds()
 	}
@@ -134,6 +140,7 @@ type totals struct {
 	counts  shard.Counts
 	copies  int // among those counted
 	workers []string
+	kept    *shard.Snapshot // the last one of a training
 }
 
 // maxWorkers bounds the list of workers in a summary.
@@ -146,6 +153,9 @@ func (t *totals) add(d shard.Doc) {
 	c.PromptTokens += d.Counts.PromptTokens
 	c.CompletionTokens += d.Counts.CompletionTokens
 	c.WastedTokens += d.Counts.WastedTokens
+	if d.Snapshot != nil {
+		t.kept = d.Snapshot
+	}
 	for k, n := range d.Counts.ByClass {
 		t.class(k, n)
 	}

@@ -23,6 +23,7 @@ import (
 	"rollout/shared/engine/identity"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/record"
 )
 
 // Config says what to run.
@@ -30,6 +31,9 @@ type Config struct {
 	Deployment config.Deployment
 	// Uploads are the objects created in the bucket; nil if nobody watches it.
 	Uploads <-chan blob.Info
+	// Open is called with every open run that something is heard of; it must not
+	// block. May be nil.
+	Open func(record.Manifest)
 	// Planners is how many ranges are cut at once; 2 if unset.
 	Planners int
 	// Gather is how long coordinate lets events gather; 50 ms if unset.
@@ -72,7 +76,7 @@ func New(p host.Ports, cfg Config) *System {
 		visibility: t.Visibility(),
 		followers:  followers{byRun: map[identity.RunID]*follower{}},
 	}
-	s.coordinate = coordinate.New(p, ix, t, cfg.Deployment.Defaults.Limits.Grace.Std(), s.saved)
+	s.coordinate = coordinate.New(p, ix, t, cfg.Deployment.Defaults.Limits.Grace.Std(), coordinate.Hears{Saved: s.saved, Open: cfg.Open})
 	return s
 }
 

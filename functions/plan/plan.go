@@ -18,6 +18,7 @@ import (
 
 	"rollout/events"
 	"rollout/shared/blob"
+	"rollout/shared/config"
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -126,7 +127,11 @@ func (p *Planner) source(ctx context.Context, m record.Manifest, i int) (record.
 		}
 		r.Close()
 	}
-	return record.Ranges{Key: key, Version: version, Size: size, Count: record.RangeCount(size)}, nil
+	src := record.Ranges{Key: key, Version: version, Size: size, Count: record.RangeCount(size)}
+	if m.Kind == config.KindTrain {
+		return p.job(ctx, m, src)
+	}
+	return src, nil
 }
 
 // defaultMaxUnpacked bounds what an archive may unpack to when the config does

@@ -72,7 +72,7 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 	if first, found, err := s.first(ctx, m.Run); err != nil || found {
 		return errors.Join(err, s.announce(ctx, first, found))
 	}
-	m.Schema, m.Kind, m.Config, m.CreatedAt = record.Schema, "batch", cfg, s.Clock.Now().UTC()
+	m.Schema, m.Kind, m.Config, m.CreatedAt = record.Schema, cmp.Or(cfg.Kind, config.KindBatch), cfg, s.Clock.Now().UTC()
 	if cfg.Name != "" {
 		m.Name = cfg.Name
 	}
@@ -137,6 +137,9 @@ func (s *Submitter) tell(ctx context.Context, m record.Manifest) error {
 // complete decides what every reader of the run must agree on: model, pool,
 // encoding and dialect.
 func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
+	if m.Kind == config.KindTrain {
+		return s.completeTraining(ctx, m)
+	}
 	pool, err := s.pool(m.Config.Model)
 	if err != nil {
 		return err
@@ -178,7 +181,7 @@ func revisionOf(p config.Pool, m config.Model) (string, error) {
 
 // pool returns the pool that serves the model.
 func (s *Submitter) pool(m config.Model) (config.Pool, error) {
-	ps := s.deployment.Pools
+	ps := s.deployment.Answering()
 	if m.URI == "" && len(ps) == 1 {
 		return ps[0], nil
 	}

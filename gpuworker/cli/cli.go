@@ -126,7 +126,9 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	ctx, unguard := l.State.Guard(ctx)
 	defer unguard()
 	ctx, asked, leave := process.Leave(ctx, f.parent)
-	d, err = process.Serve(asked, d, f.model, secrets, log)
+	if gym, _ := d.TrainPool(); f.pool == "" || f.pool != gym.Name { // who trains needs no engine
+		d, err = process.Serve(asked, d, f.model, secrets, log)
+	}
 	if err != nil && asked.Err() != nil { // nothing was under way
 		return nil
 	}
@@ -137,7 +139,7 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	err = process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: pool, Secrets: secrets, Leave: leave, Machine: Machine(f.dir, log),
+	err = process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: pool, Secrets: secrets, Leave: leave, Machine: Machine(f.dir, log), Scratch: Scratch(f.dir),
 		Patient: f.parent != 0}) // which would start it again and again
 	if damage := l.State.Damage(); damage != nil { // it ended the worker
 		return damage
@@ -151,17 +153,24 @@ func Machine(dir string, log *slog.Logger) *embedded.Machine {
 	return embedded.NewMachine(embedded.MachineOptions{Probe: embedded.ProbeCommand(), NoticePath: filepath.Join(local.StateDir(dir), "notice"), Logger: log})
 }
 
+// Scratch is the folder of an installation for files on their way.
+func Scratch(dir string) string { return filepath.Join(local.StateDir(dir), "scratch") }
+
 func choosePool(d config.Deployment, name string) (string, error) {
-	if name == "" && len(d.Pools) == 1 {
-		return d.Pools[0].Name, nil
+	answering := d.Answering()
+	if name == "" && len(answering) == 1 {
+		return answering[0].Name, nil
 	}
-	for _, p := range d.Pools {
+	if gym, _ := d.TrainPool(); gym.Name == name {
+		return name, nil
+	}
+	for _, p := range answering {
 		if p.Name == name {
 			return name, nil
 		}
 	}
 	if name == "" {
-		return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("there are %d pools", len(d.Pools)), Remedy: "name one with --pool: " + poolNames(d)}
+		return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("there are %d pools", len(answering)), Remedy: "name one with --pool: " + poolNames(d)}
 	}
 	return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("there is no pool %q", name), Remedy: "use one of: " + poolNames(d)}
 }

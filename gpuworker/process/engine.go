@@ -35,8 +35,8 @@ func Engine(ctx context.Context, d config.Deployment, secrets secret.Store, log 
 		return nil, NoEngine("this worker")
 	case urls[0] == config.EngineMock:
 		model := config.EngineMock
-		if len(d.Pools) == 1 {
-			model = d.Pools[0].Model
+		if ps := d.Answering(); len(ps) == 1 {
+			model = ps[0].Model
 		}
 		return mock.New(mock.Config{Model: model}), nil
 	case urls[0] == config.EngineTiny:

@@ -16,8 +16,6 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"rollout/gpuworker/engine/observed"
-	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/worker"
 	"rollout/shared/capacity"
 	"rollout/shared/config"
@@ -36,6 +34,7 @@ type Options struct {
 	Pool       string
 	Secrets    secret.Store
 	Machine    capacity.Source
+	Scratch    string // a folder for files on their way; the machine's own if empty
 	// Leave asks for a drain when it is closed or gets a reason.
 	Leave <-chan string
 	// Patient lets it wait from the start for a store that is away or a full
@@ -50,25 +49,18 @@ const rest = time.Second
 func Run(ctx context.Context, o Options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var err error
-	if o.Deployment.Worker, err = withinFiles(o.Deployment.Worker, len(o.Deployment.Engine.Servers())); err != nil {
-		return err
-	}
-	e, err := Engine(ctx, o.Deployment, o.Secrets, o.Ports.Log)
+	does, closeJob, err := o.job(ctx)
 	if err != nil {
 		return err
 	}
-	defer e.Close()
-	limits, _ := e.(limiter)
-	meterServers(e, o.Ports)
-	watched := watchedEngine{observed.New(e, o.Deployment.Engine.String(), o.Ports), limits}
+	defer closeJob()
 	machine, err := describe(ctx, o.Machine)
 	if err != nil {
 		return err
 	}
 	asked := listen(ctx, o.Leave)
 	for fenced := o.Patient; ; {
-		err := once(ctx, o, asked, watched, machine)
+		err := once(ctx, o, asked, does, machine)
 		wait := rest
 		switch {
 		case errors.Is(err, errSkewed):
@@ -117,7 +109,7 @@ func passes(err error) bool {
 }
 
 // once runs one worker.
-func once(ctx context.Context, o Options, asked *request, e watchedEngine, machine record.Machine) error {
+func once(ctx context.Context, o Options, asked *request, does job, machine record.Machine) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, d := o.Deployment.Worker, o.Deployment
@@ -125,13 +117,11 @@ func once(ctx context.Context, o Options, asked *request, e watchedEngine, machi
 	if err := compareClocks(ctx, o.Ports, skew); err != nil {
 		return err
 	}
-	exec := infer.New(infer.Config{Engine: e, Model: onlyModel(d, o.Pool), Clock: o.Ports.Clock, Log: o.Ports.Log, OnItem: samples(ctx, o.Ports),
-		Progress: w.ProgressTimeout.Std(), Request: w.RequestTimeout.Std(), Patience: patience})
 	loop := worker.New(o.Ports, worker.Config{
-		ID: ulid.Make().String(), Pool: o.Pool, Engine: shared(d.Engine, machine.Host), Timings: host.Timings(d.Health), InFlight: e.inFlight(w), Checkpoint: w.Checkpoint.Std(),
+		ID: ulid.Make().String(), Pool: o.Pool, Engine: does.engineOn(machine.Host), Timings: host.Timings(d.Health), InFlight: does.inFlight(), Checkpoint: w.Checkpoint.Std(),
 		Drain: w.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine,
-		Servers: e.servers,
-	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), exec)
+		Servers: does.servers,
+	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), does.executor(ctx))
 	go func() {
 		select {
 		case <-asked.leave:
@@ -139,7 +129,7 @@ func once(ctx context.Context, o Options, asked *request, e watchedEngine, machi
 		case <-ctx.Done():
 		}
 	}()
-	go e.follow(ctx, loop)
+	go does.follow(ctx, loop)
 	var off atomic.Pointer[error]
 	go watchClock(ctx, o.Ports, skew, loop, &off)
 	if o.Machine != nil {

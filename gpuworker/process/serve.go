@@ -28,8 +28,8 @@ func Serve(ctx context.Context, d config.Deployment, model string, secrets secre
 	if servers := d.Engine.Servers(); len(servers) == 0 || servers[0] == config.EngineTiny {
 		return serveTiny(d, model)
 	}
-	if len(d.Pools) > 0 {
-		if model != "" && !serves(d.Pools, model) {
+	if answering := d.Answering(); len(answering) > 0 {
+		if model != "" && !serves(answering, model) {
 			return d, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the config declares pools, and none of them serves the model %q", model),
 				Remedy: "add a [[pool]] for it, or leave --model out"}
 		}
@@ -41,7 +41,7 @@ func Serve(ctx context.Context, d config.Deployment, model string, secrets secre
 			return d, err
 		}
 	}
-	d.Pools = []config.Pool{{Name: "default", Model: model}}
+	d.Pools = append([]config.Pool{{Name: "default", Model: model}}, d.Pools...)
 	return d, nil
 }
 
@@ -52,8 +52,8 @@ func serveTiny(d config.Deployment, model string) (config.Deployment, error) {
 	if err != nil {
 		return d, err
 	}
-	if len(d.Pools) == 0 {
-		d.Pools = []config.Pool{{Name: "default", Model: cmp.Or(model, b.Name)}}
+	if len(d.Answering()) == 0 {
+		d.Pools = append([]config.Pool{{Name: "default", Model: cmp.Or(model, b.Name)}}, d.Pools...)
 	}
 	d.Pools = slices.Clone(d.Pools)
 	for i, p := range d.Pools {

@@ -116,6 +116,7 @@ func (w *Worker) snapshot(now time.Time) health.Beat {
 		held := health.Held{Run: h.run, Shard: h.shard, Attempt: h.attempt}
 		if h.work != nil {
 			held.Items, held.Rows = h.work.progress()
+			held.Training = h.work.told()
 		}
 		b.Holds = append(b.Holds, held)
 		open[h.run] = true

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"rollout/events"
+	"rollout/shared/config"
 	"rollout/shared/document"
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
@@ -92,6 +93,9 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*hold, error) {
 		fate, err := w.fate(ctx, d)
 		if err != nil || d.State == shard.Running && fate == shard.Living {
 			return nil, err
+		}
+		if fate == shard.Vanished && m.Kind == config.KindTrain {
+			fate = shard.Dropped
 		}
 		h, err := w.writeClaim(ctx, key, m, d, rev, msg.Term, fate)
 		if !fault.Is(err, fault.Conflict) {

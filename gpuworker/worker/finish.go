@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"rollout/events"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
@@ -85,6 +84,7 @@ func (w *Worker) finish(ctx context.Context, h *hold, execErr error) error {
 		err = w.handBack(ctx, h)
 	}
 	w.delist(h)
+	w.noRows(ctx, h, execErr)
 	if err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "shard is lost to this worker", "run", h.run, "shard", h.shard, "attempt", h.attempt, "error", err)
 	}
@@ -98,18 +98,7 @@ func (w *Worker) giveBack(ctx context.Context, h *hold, why error) {
 		w.Log.WarnContext(ctx, "shard is lost to this worker", "run", h.run, "shard", h.shard, "error", err)
 	}
 	w.delist(h)
-	var p events.Payload
-	switch {
-	case fault.Is(why, fault.NotFound):
-		p = events.InputMissing{Run: string(h.run), Shard: h.shard, Reason: why.Error()}
-	case fault.ClassOf(why) == fault.InputChanged:
-		p = events.InputChanged{Run: string(h.run), Shard: h.shard, Reason: why.Error()}
-	default:
-		return
-	}
-	if err := w.Send(ctx, host.CoordinateQueue, p); err != nil {
-		w.Log.WarnContext(ctx, "event not sent; the shard is found by reclaim", "error", err)
-	}
+	w.blameInput(ctx, h, why)
 }
 
 // persist repeats a write until it succeeds, the shard is somebody else's, or

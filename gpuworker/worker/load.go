@@ -67,7 +67,11 @@ func (w *Worker) loadLines(ctx context.Context, h *hold, msg events.Work) error 
 	if err := w.resume(ctx, h, s); err != nil {
 		return err
 	}
-	s.suspect(h.doc)
+	if s.trains() {
+		s.training = training{kept: h.doc.Snapshot, vanished: h.doc.Vanished}
+	} else {
+		s.suspect(h.doc)
+	}
 	w.mu.Lock()
 	h.work = s
 	w.perShard = max(1, len(in.Lines))

@@ -34,6 +34,7 @@ type Shard struct {
 
 	mu        sync.Mutex
 	suspicion suspicion
+	training  training
 	rows      [][]byte
 	page      []byte // where new rows are kept, many side by side
 	class     []fault.Class

@@ -201,6 +201,12 @@ func (w *Worker) patienceFor(h *hold) time.Duration {
 	if h.work == nil {
 		return 0
 	}
+	if h.work.trains() {
+		if h.work.stopsWithin(w.patience()) {
+			return w.patience()
+		}
+		return 0
+	}
 	budget, others := w.patience(), w.tally.times()
 	if h.work.flights.any(w.Clock.Now(), func(elapsed time.Duration) bool { return endsWithin(others, elapsed, budget) }) {
 		return budget

@@ -111,9 +111,11 @@ type Snapshots struct {
 // DefaultSnapshots returns one every 100 steps, of which the last 3 are kept.
 func DefaultSnapshots() Snapshots { return Snapshots{Every: 100, KeepLast: 3} }
 
+// setDefaults is called before a table is bound; see binder.
+func (s *Snapshots) setDefaults() { *s = DefaultSnapshots() }
+
 const defaultMinibatch = 8
 
-// setDefaults is called before a table is bound; see binder.
 func (s *SFT) setDefaults() {
 	*s = SFT{Minibatch: defaultMinibatch, Accumulation: 1, LossOn: LossOn{LossAssistantOnly},
 		Dataset: Dataset{Kind: DatasetJSONL}, Optimizer: defaultOptimizer(), Packing: Packing{Kind: PackingOff}}

@@ -125,10 +125,30 @@ func checkPools(c *checker, pools []Pool) {
 		}
 		c.text(at+".model", p.Model, maxText)
 		c.text(at+".revision", p.Revision, maxText)
+		if p.Executor != "" && p.Executor != ExecutorInfer && !p.Trains() {
+			c.oneOf(at+".executor", "executor", p.Executor, []string{ExecutorInfer, ExecutorTrain})
+		}
+		names[p.Name] = true
+		if p.Trains() {
+			p.checkTrains(c, at, pools[:i])
+			continue
+		}
+		if p.Name == trainPool {
+			c.add(at+".name", "%s is the pool that trains: give this one another name", quote(trainPool))
+		}
 		if p.Model != "" && models[p.Model] {
 			c.add(at+".model", "%s is served by an earlier pool: a model has one pool", quote(p.Model))
 		}
-		names[p.Name], models[p.Model] = true, true
+		models[p.Model] = true
+	}
+}
+
+func (p Pool) checkTrains(c *checker, at string, earlier []Pool) {
+	if p.Model != "" && p.Model != ModelTiny {
+		c.add(at+".model", "%s can't be trained here: a pool with the executor %q is of the model %q", quote(p.Model), ExecutorTrain, ModelTiny)
+	}
+	if slices.ContainsFunc(earlier, Pool.Trains) {
+		c.add(at+".executor", "an earlier pool trains: one is enough, with as many workers as you like")
 	}
 }
 

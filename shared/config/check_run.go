@@ -42,6 +42,42 @@ func (r Run) check(c *checker, at string) {
 	r.Shard.check(c, under(at, "shard"))
 	r.Limits.check(c, under(at, "limits"))
 	r.Dedupe.check(c, under(at, "dedupe"))
+	r.checkTraining(c, at)
+}
+
+// table is a part of a file that may be there.
+type table struct {
+	name  string
+	there bool
+}
+
+// checkTraining holds what settings a training must have, and what it can't.
+func (r Run) checkTraining(c *checker, at string) {
+	if r.Kind != KindTrain {
+		for _, f := range []table{{"algorithm", r.Algorithm != nil}, {"snapshot", r.Snapshot != nil}} {
+			if f.there {
+				c.add(under(at, f.name), "is a training's, and this is a %s: set kind = %q, or remove the table", r.Kind, KindTrain)
+			}
+		}
+		return
+	}
+	if at != "" {
+		c.add(under(at, "kind"), "%q can't be what runs are by default: put it into the .toml beside the dataset", KindTrain)
+	}
+	if r.Algorithm == nil {
+		c.add(under(at, "algorithm"), "missing: add [algorithm] with its kind, and [algorithm.%s] or [algorithm.%s]", AlgorithmSFT, AlgorithmRM)
+	} else {
+		r.Algorithm.check(c, under(at, "algorithm"), datasetBeside)
+	}
+	r.Snapshots().check(c, under(at, "snapshot"))
+	for _, f := range []table{
+		{"model", r.Model != Model{}}, {"sampling", string(r.Sampling.Canonical()) != "{}"}, {"input.dialect", r.Input.Dialect != ""},
+		{"shard", r.Shard != DefaultShard()}, {"dedupe", r.Dedupe != Dedupe{}}, {"limits.tokens", r.Limits.Tokens != 0},
+	} {
+		if f.there {
+			c.add(under(at, f.name), "says how prompts are answered, and this is a training: remove it")
+		}
+	}
 }
 
 func (d Dedupe) check(c *checker, at string) {
@@ -109,14 +145,13 @@ func (c *checker) schema(field string, version int) {
 }
 
 func (c *checker) kind(field, kind string) {
-	planned := []string{"rollout", "trials", "train"}
+	kinds, planned := []string{KindBatch, KindTrain}, []string{"rollout", "trials"}
 	switch {
-	case kind == KindBatch:
+	case slices.Contains(kinds, kind):
 	case slices.Contains(planned, kind):
-		c.add(field, "%q is not available in this version: use %q", kind, KindBatch)
+		c.add(field, "%q is not available in this version: use %q or %q", kind, KindBatch, KindTrain)
 	default:
-		hint := nearest(append(planned, KindBatch), kind)
-		c.choice(field, "kind of run", kind, hint, []string{KindBatch})
+		c.choice(field, "kind of run", kind, nearest(append(planned, kinds...), kind), kinds)
 	}
 }
 

@@ -173,7 +173,7 @@ max_tokens = 5
 	want := DefaultDeployment()
 	want.Secrets = []string{"hf-token"}
 	want.Engine = Engine{URL: "http://127.0.0.1:8000/v1", Secret: "hf-token"}
-	want.Pools = []Pool{{"small", "m1", ""}, {"large", "m2", ""}}
+	want.Pools = []Pool{{Name: "small", Model: "m1"}, {Name: "large", Model: "m2"}}
 	want.Defaults.Sampling.MaxTokens = ptr(5)
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)

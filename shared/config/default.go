@@ -2,8 +2,11 @@ package config
 
 import "time"
 
-// KindBatch is the kind of run that this version has.
-const KindBatch = "batch"
+// The kinds of run that this version has.
+const (
+	KindBatch = "batch" // prompts, each answered
+	KindTrain = "train" // a training on the rows of the file
+)
 
 // EngineMock is the engine that needs no model.
 const EngineMock = "mock"

@@ -79,12 +79,47 @@ func (e Engine) At(urls []string) Engine {
 // String names the servers, for messages.
 func (e Engine) String() string { return strings.Join(e.Servers(), ", ") }
 
-// Pool is a set of workers that serve one model.
+// Pool is a set of workers that do one thing with one model.
 type Pool struct {
 	Name     string `toml:"name"`
 	Model    string `toml:"model"`
 	Revision string `toml:"revision"` // of the model, where it is known; a part of its identity
+	Executor string `toml:"executor"` // ExecutorInfer if unset, or ExecutorTrain
 }
+
+// Executors of pools.
+const (
+	ExecutorInfer = "infer" // answers prompts with an engine
+	ExecutorTrain = "train" // trains ModelTiny; needs no engine
+)
+
+// Trains reports whether the pool's workers train.
+func (p Pool) Trains() bool { return p.Executor == ExecutorTrain }
+
+// Answering returns the pools whose workers answer prompts.
+func (d Deployment) Answering() (out []Pool) {
+	for _, p := range d.Pools {
+		if !p.Trains() {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// TrainPool returns the pool that trains, and whether the deployment declares
+// it. Else it is one that every installation has, and whose worker is started
+// when there is something to train.
+func (d Deployment) TrainPool() (p Pool, declared bool) {
+	for _, p := range d.Pools {
+		if p.Trains() {
+			return p, true
+		}
+	}
+	return Pool{Name: trainPool, Model: ModelTiny, Executor: ExecutorTrain}, false
+}
+
+// trainPool is the name of the pool that every installation has.
+const trainPool = "train"
 
 // Infer is the file of `rollout infer batch --config`.
 type Infer struct {

@@ -13,7 +13,7 @@ const SchemaVersion = 1
 // kept in the run's manifest.
 type Run struct {
 	SchemaVersion int      `toml:"schema_version" json:"schema_version"`
-	Kind          string   `toml:"kind" json:"kind"` // "batch"
+	Kind          string   `toml:"kind" json:"kind"` // KindBatch or KindTrain
 	Name          string   `toml:"name" json:"name,omitempty"`
 	Model         Model    `toml:"model" json:"model"`
 	Sampling      Sampling `toml:"sampling" json:"sampling"`
@@ -21,6 +21,22 @@ type Run struct {
 	Shard         Shard    `toml:"shard" json:"shard"`
 	Limits        Limits   `toml:"limits" json:"limits"`
 	Dedupe        Dedupe   `toml:"dedupe" json:"dedupe,omitzero"`
+	// Of a training alone.
+	Algorithm *Algorithm `toml:"algorithm" json:"algorithm,omitempty"`
+	Snapshot  *Snapshots `toml:"snapshot" json:"snapshot,omitempty"` // nil is DefaultSnapshots
+}
+
+// Snapshots says how often a training's state is kept.
+func (r Run) Snapshots() Snapshots {
+	if r.Snapshot == nil {
+		return DefaultSnapshots()
+	}
+	return *r.Snapshot
+}
+
+// reshape gives the file's tree its one form.
+func (*Run) reshape(c *checker, tree map[string]any) {
+	reshapeAlgorithm(c, tree["algorithm"], "algorithm")
 }
 
 // Dedupe says whether a request that several lines make is asked once. It is

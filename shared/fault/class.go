@@ -6,7 +6,7 @@ import "errors"
 // summary.json and `rollout status`. Example: "invalid_line".
 type Class string
 
-// The classes of a batch run.
+// The classes of a batch run, and of a training.
 const (
 	InvalidLine  Class = "invalid_line"  // the input line is not a request
 	DuplicateID  Class = "duplicate_id"  // an earlier line has the same id
@@ -21,11 +21,12 @@ const (
 	Storage      Class = "storage"       // the answer could not be kept
 	WorkerLost   Class = "worker_lost"   // fail-fast runs only: its worker vanished
 	InputChanged Class = "input_changed" // the input is not the planned bytes any more
+	Diverged     Class = "diverged"      // the loss or a gradient of a training is no finite number
 )
 
 // Classes lists every class, in the order in which summaries show them.
 var Classes = []Class{InvalidLine, DuplicateID, TooLong, Refused, Engine, Poison, Timeout,
-	Expired, CanceledItem, Budget, Storage, WorkerLost, InputChanged}
+	Expired, CanceledItem, Budget, Storage, WorkerLost, InputChanged, Diverged}
 
 // ClassOf returns the class of the outermost *Error in err's chain that has
 // one, or "".

@@ -117,7 +117,7 @@ func TestNames(t *testing.T) {
 		}
 		seen[k.String()] = true
 	}
-	want := "[invalid_line duplicate_id too_long refused engine poison timeout expired canceled budget storage worker_lost input_changed]"
+	want := "[invalid_line duplicate_id too_long refused engine poison timeout expired canceled budget storage worker_lost input_changed diverged]"
 	if got := fmt.Sprint(Classes); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

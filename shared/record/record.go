@@ -42,6 +42,10 @@ func WorkerKey(worker string) string         { return "worker/" + worker }
 func UnpackedKey(r identity.RunID, input int) string {
 	return fmt.Sprintf("%s%s/input/%06d", WorkDir, r, input)
 }
+func JobKey(r identity.RunID) string { return fmt.Sprintf("%s%s/input/job.jsonl", WorkDir, r) }
+func FileKey(r identity.RunID, content string) string {
+	return fmt.Sprintf("%s%s/files/%s", WorkDir, r, content)
+}
 func CutTableKey(r identity.RunID, rng int) string {
 	return fmt.Sprintf("%s%s/plan/%06d.cuts", WorkDir, r, rng)
 }

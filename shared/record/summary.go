@@ -33,4 +33,7 @@ type Summary struct {
 	Seconds          float64        `json:"seconds"`
 	Outputs          string         `json:"outputs"` // key of completions.jsonl
 	Errors           string         `json:"errors"`  // key of errors.jsonl
+	// Training is what became of a run that trains; its files are beside this
+	// one.
+	Training *Trained `json:"training,omitempty"`
 }

@@ -45,6 +45,12 @@ func (s Store) List(ctx context.Context, f Filter) ([]Snapshot, error) {
 	return out, nil
 }
 
+// Get returns the run's snapshot with that id; NotFound if it has none.
+func (s Store) Get(ctx context.Context, run identity.RunID, id string) (Snapshot, error) {
+	snap, _, err := s.load(ctx, run, id)
+	return snap, err
+}
+
 // MinPrefix is how much of an id names a snapshot at least.
 const MinPrefix = 6
 

@@ -59,13 +59,11 @@ func (s Store) publish(ctx context.Context, snap Snapshot) (Snapshot, error) {
 	if err := s.need(ctx, snap.ID, need{Run: snap.Run, Save: snap.Save, At: snap.CreatedAt}); err != nil {
 		return snap, err
 	}
-	id, _ := identity.ParseContentID(snap.ID)
-	_, err := s.Blobs.Copy(ctx, identity.ContentKey(id), record.Pending+snap.Save)
-	if err != nil && !fault.Is(err, fault.Conflict) { // an object of that name has these bytes
+	if err := s.place(ctx, snap); err != nil {
 		return snap, err
 	}
 	for range maxRaces {
-		_, err = host.Save(ctx, s.Docs, Key(snap.Run, snap.ID), snap, "")
+		_, err := host.Save(ctx, s.Docs, Key(snap.Run, snap.ID), snap, "")
 		if !fault.Is(err, fault.Conflict) {
 			return snap, err
 		}
@@ -82,6 +80,52 @@ func (s Store) publish(ctx context.Context, snap Snapshot) (Snapshot, error) {
 		}
 	}
 	return snap, fault.New(fault.Unavailable, "it was pruned %d times meanwhile", maxRaces)
+}
+
+// place gives the bytes the name of their content. An object of that name has
+// these bytes, unless it was damaged since: that is found out here, as it would
+// be too late when it is needed.
+func (s Store) place(ctx context.Context, snap Snapshot) error {
+	id, length, err := snap.part()
+	if err != nil {
+		return err
+	}
+	key := identity.ContentKey(id)
+	for range maxRaces {
+		_, err = s.Blobs.Copy(ctx, key, record.Pending+snap.Save)
+		if !fault.Is(err, fault.Conflict) {
+			return err
+		}
+		version, whole, err := s.look(ctx, id, length)
+		if err != nil || whole {
+			return err
+		}
+		if version == "" {
+			continue
+		}
+		if err := s.Blobs.Delete(ctx, key, version); err != nil && !fault.Is(err, fault.Conflict) {
+			return err
+		}
+	}
+	return fault.New(fault.Unavailable, "%s is damaged, and comes back whenever it is removed", key)
+}
+
+// look tells whether the object holds its content.
+func (s Store) look(ctx context.Context, id identity.ContentID, length int64) (version string, whole bool, err error) {
+	body, info, err := s.Blobs.Get(ctx, identity.ContentKey(id), blob.GetOptions{})
+	if fault.Is(err, fault.NotFound) { // removed meanwhile
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, err
+	}
+	defer body.Close() // read only: nothing can be lost
+	if info.Size != length {
+		return info.Version, false, nil
+	}
+	h := identity.NewHasher()
+	_, err = io.Copy(h, body)
+	return info.Version, h.Sum() == id, err
 }
 
 // maxRaces bounds how often a save looks for the snapshot that was faster.

@@ -78,9 +78,10 @@ func (s screen) runTable(id, name int) string {
 	rows := [][]string{runColumns}
 	for _, r := range s.Runs {
 		p := s.pace(r)
-		done := progress.Percent(r.Items.Got(), r.Items.Total)
+		got, total := progress.Parts(r)
+		done := progress.Percent(got, total)
 		if s.live && !r.Phase.Ended() {
-			done = bar(r.Items.Got(), r.Items.Total, 12) + " " + done
+			done = bar(got, total, 12) + " " + done
 		}
 		rows = append(rows, []string{
 			string(r.Run[:min(len(r.Run), id)]), progress.Plain(r.Name, name), progress.PhaseWords(r.Phase), progress.Count(r.Items.Total),
@@ -98,6 +99,9 @@ func (s screen) runTable(id, name int) string {
 
 // pace is what a watcher knows, else what the status itself says.
 func (s screen) pace(r api.Status) progress.Pace {
+	if r.Training != nil { // its one item says nothing
+		return progress.Pace{ETASeconds: r.ETASeconds}
+	}
 	if p, ok := s.paces[r.Run]; ok {
 		return p
 	}
@@ -179,7 +183,14 @@ func (s screen) details(r api.Status) string {
 		if s.columns > 0 {
 			width = max(12, min(50, s.columns-labelColumns-6))
 		}
-		line("", "%s %s", bar(r.Items.Got(), r.Items.Total, width), progress.Percent(r.Items.Got(), r.Items.Total))
+		got, total := progress.Parts(r)
+		line("", "%s %s", bar(got, total, width), progress.Percent(got, total))
+	}
+	if t := r.Training; t != nil {
+		line("training", "%s", progress.TrainingWords(r))
+		if t.Snapshot != "" {
+			line("snapshot", "%s, at step %s", t.Snapshot, progress.Count(uint64(max(0, t.SnapshotStep))))
+		}
 	}
 	inHand := ""
 	if r.Items.InHand > 0 {

@@ -14,6 +14,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/engine/run"
 	"rollout/shared/fault"
+	"rollout/shared/record"
 )
 
 // Unwell says, for people, what a run that has ended did not do.
@@ -64,6 +65,16 @@ func Closing(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, 
 	if s.Items.Unanswered > 0 {
 		line("unanswered", UnansweredWords(s))
 	}
+	if t := s.Training; t != nil {
+		line("training", TrainingWords(s))
+		if t.Snapshot != "" {
+			line("snapshot", t.Snapshot)
+		}
+		if s.Phase.Well() {
+			line("model", path(record.OutputKey(s.Run, record.ModelFile)))
+			line("loss curve", path(record.OutputKey(s.Run, record.CurveFile)))
+		}
+	}
 	if s.Tokens != (api.Tokens{}) {
 		line("tokens", TokenWords(s.Tokens))
 	}
@@ -92,7 +103,7 @@ func Closing(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, 
 // Headline is a line on a run that has ended: counts, time and speed.
 func Headline(s api.Status) string {
 	text := fmt.Sprintf("run %s (%s) %s", s.Run, Plain(s.Name, nameColumns), PhaseWords(s.Phase))
-	if s.Items.Total > 0 {
+	if s.Items.Total > 0 && s.Training == nil {
 		text += fmt.Sprintf(": %s of %s items answered", Count(s.Items.Done), Count(s.Items.Total))
 	}
 	if s.StartedAt != nil && s.EndedAt != nil {

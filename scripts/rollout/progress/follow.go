@@ -82,7 +82,8 @@ func (f *follower) look(ctx context.Context) (ended bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	if s.Phase != f.last.Phase || s.Items.Got() != f.last.Items.Got() || s.Shards.Running != f.last.Shards.Running {
+	got, _ := Parts(s)
+	if before, _ := Parts(f.last); s.Phase != f.last.Phase || got != before || s.Shards.Running != f.last.Shards.Running {
 		f.since = now
 	}
 	f.last = s

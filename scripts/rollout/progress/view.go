@@ -94,6 +94,9 @@ func tail(s api.Status, p Pace) string {
 	if s.Run == "" {
 		return "" // nobody has taken it up yet
 	}
+	if s.Training != nil {
+		return TrainingWords(s)
+	}
 	of := Count(s.Items.Total)
 	if !s.Items.Planned && !s.Phase.Ended() {
 		of += "+" // more may be planned
@@ -115,11 +118,12 @@ func (b *bar) Update(s api.Status, p Pace) {
 	b.mu.Lock()
 	b.last, b.pace = s, p
 	b.mu.Unlock()
+	got, total := Parts(s)
 	// A bar that is full ends; it must not while more may come.
-	b.line.SetTotal(int64(max(s.Items.Total, s.Items.Got()))+1, false)
-	b.line.SetCurrent(int64(s.Items.Got()))
+	b.line.SetTotal(int64(max(total, got))+1, false)
+	b.line.SetCurrent(int64(got))
 	if s.Phase.Ended() {
-		b.line.SetTotal(int64(max(1, s.Items.Got())), true)
+		b.line.SetTotal(int64(max(1, got)), true)
 	}
 }
 

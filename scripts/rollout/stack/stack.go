@@ -48,8 +48,9 @@ type Stack struct {
 	stopping  chan struct{}
 	stop      sync.Once
 
-	ended   chan struct{} // all workers are gone
+	ended   chan struct{} // all workers are gone, those that train apart
 	workers sync.WaitGroup
+	gym     gym
 	others  sync.WaitGroup
 	mu      sync.Mutex
 	err     error
@@ -60,21 +61,23 @@ type Stack struct {
 func Start(ctx context.Context, o Options) *Stack {
 	ctx, unguard := o.Local.State.Guard(ctx)
 	functions, cancel := context.WithCancel(ctx)
-	s := &Stack{o: o, ports: o.Local.Ports, functions: func() { cancel(); unguard() }, stopping: make(chan struct{}), ended: make(chan struct{})}
+	s := &Stack{o: o, ports: o.Local.Ports, functions: func() { cancel(); unguard() }, stopping: make(chan struct{}), ended: make(chan struct{}),
+		gym: gym{needed: make(chan struct{}), ended: make(chan struct{})}}
 	s.ports.Watch.Pulse = s.pulse()
 	var uploads <-chan blob.Info
 	if o.Watch {
 		uploads = o.Local.Bucket.Watch(functions, record.Prompts, embedded.WatchOptions{Clock: o.Local.Ports.Clock, Logger: o.Local.Ports.Log})
 	}
-	s.system = inprocess.New(s.ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads})
+	s.system = inprocess.New(s.ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads, Open: s.noteTraining})
 	s.others.Go(func() { s.fail(s.system.Run(functions)) })
 	if o.Listen != nil {
 		handler := api.New(s.ports, o.Deployment).Handler(o.Token, s.vitals())
 		s.others.Go(func() { s.fail(listen.Serve(functions, o.Listen, handler)) })
 	}
-	for _, pool := range o.Deployment.Pools {
-		s.startPool(ctx, pool.Name)
+	for _, pool := range o.Deployment.Answering() {
+		s.startPool(ctx, &s.workers, pool.Name)
 	}
+	s.others.Go(func() { s.train(ctx) })
 	go func() {
 		s.workers.Wait()
 		s.fail(o.Local.State.Damage()) // which ended them
@@ -83,13 +86,13 @@ func Start(ctx context.Context, o Options) *Stack {
 	return s
 }
 
-func (s *Stack) startPool(ctx context.Context, pool string) {
+func (s *Stack) startPool(ctx context.Context, workers *sync.WaitGroup, pool string) {
 	if s.o.Workers == 0 {
-		s.workers.Go(func() { s.fail(s.worker(ctx, pool)) })
+		workers.Go(func() { s.fail(s.worker(ctx, pool)) })
 		return
 	}
 	for range s.o.Workers {
-		s.workers.Go(func() { s.fail(s.supervise(ctx, pool)) })
+		workers.Go(func() { s.fail(s.supervise(ctx, pool)) })
 	}
 }
 
@@ -104,7 +107,7 @@ func (s *Stack) worker(ctx context.Context, pool string) error {
 		}
 	}()
 	return process.Run(ctx, process.Options{Ports: s.ports, Deployment: s.o.Deployment, Pool: pool, Secrets: s.o.Secrets,
-		Leave: leave, Machine: cli.Machine(s.o.Local.Dir, s.o.Local.Ports.Log)})
+		Leave: leave, Machine: cli.Machine(s.o.Local.Dir, s.o.Local.Ports.Log), Scratch: cli.Scratch(s.o.Local.Dir)})
 }
 
 // System returns the functions, for callers that create runs themselves.
@@ -119,6 +122,7 @@ func (s *Stack) Ended() <-chan struct{} { return s.ended }
 func (s *Stack) Stop() error {
 	s.halt()
 	<-s.ended
+	<-s.gym.ended
 	s.functions()
 	s.others.Wait()
 	s.mu.Lock()

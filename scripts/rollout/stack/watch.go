@@ -10,7 +10,7 @@ import (
 func (s *Stack) pulse() *observe.Pulse {
 	workers := 0
 	if s.o.Workers == 0 {
-		workers = len(s.o.Deployment.Pools)
+		workers = len(s.o.Deployment.Answering())
 	}
 	return observe.NewPulse(s.ports.Clock, s.o.Deployment.Health.SelfFence.Std(), workers)
 }
@@ -20,7 +20,7 @@ func (s *Stack) vitals() vitals.Vitals {
 	v := vitals.Vitals{Ping: s.ports.Docs.Ping, Pulse: s.ports.Watch.Pulse}
 	if m := s.o.Meter; m != nil {
 		names := []string{host.CoordinateQueue, host.TaskQueue, host.PlanQueue}
-		for _, p := range s.o.Deployment.Pools {
+		for _, p := range s.o.Deployment.Answering() {
 			names = append(names, host.WorkQueue(p.Name), host.UrgentQueue(p.Name))
 		}
 		m.Depths(s.ports.Queues, names...)

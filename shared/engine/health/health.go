@@ -43,6 +43,19 @@ type Held struct {
 	// Items of the shard, and how many of them have their row; 0 until loaded.
 	Items int `json:"items,omitempty"`
 	Rows  int `json:"rows,omitempty"`
+	// Training is how far the training is that the shard is; nil if it is none,
+	// or has not begun.
+	Training *Training `json:"training,omitempty"`
+}
+
+// Training is how far a training is.
+type Training struct {
+	Step  int      `json:"step"` // taken
+	Steps int      `json:"steps"`
+	Loss  *float64 `json:"loss"` // of the last step, in nats; null before the first
+	// Steps and tokens a second, lately; 0 if not known.
+	StepRate  float64 `json:"step_rate"`
+	TokenRate float64 `json:"token_rate"`
 }
 
 // Beat is the document beat/<worker>. That worker alone writes it.

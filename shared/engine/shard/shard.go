@@ -99,6 +99,17 @@ type Doc struct {
 	LastDeath string         `json:"last_death,omitempty"`
 	// Vanished is how many holders in a row died without a release.
 	Vanished int `json:"vanished,omitempty"`
+	// Snapshot is the newest of a training's, from which its next holder goes
+	// on.
+	Snapshot *Snapshot `json:"snapshot,omitempty"`
+}
+
+// Snapshot names a state of a training.
+type Snapshot struct {
+	ID    string   `json:"id"` // by content: 64 hex digits
+	Step  int      `json:"step"`
+	Steps int      `json:"steps"`
+	Loss  *float64 `json:"loss,omitempty"` // of the last steps
 }
 
 // Holder identifies one claim.
@@ -128,6 +139,7 @@ const (
 	Living   Fate = ""         // it holds the shard
 	Left     Fate = "left"     // it lives on, or ended in order, without the shard
 	Vanished Fate = "vanished" // its heartbeat is over
+	Dropped  Fate = "dropped"  // the same, of a shard whose items are never to blame for it
 )
 
 // Claim gives the shard to the worker. holder is what became of the present
@@ -144,6 +156,9 @@ func (d Doc) Claim(worker string, term uint64, now time.Time, holder Fate) (Doc,
 	if d.State == Running && holder == Vanished {
 		d = d.vanished()
 	}
+	if d.State == Running && holder == Dropped {
+		d.Vanished++
+	}
 	d.Solo = nil
 	d.State, d.Worker, d.Attempt, d.Term, d.ClaimedAt = Running, worker, d.Attempt+1, term, now
 	return d, nil
@@ -155,6 +170,16 @@ func (d Doc) Save(h Holder, checkpoint Ref, c Counts) (Doc, error) {
 		return d, err
 	}
 	d.Checkpoint, d.Counts = &checkpoint, c
+	return d, nil
+}
+
+// Keep records a snapshot. The holders that vanished before it are forgiven:
+// the work goes on.
+func (d Doc) Keep(h Holder, s Snapshot) (Doc, error) {
+	if err := d.held(h, "snapshot"); err != nil {
+		return d, err
+	}
+	d.Snapshot, d.Vanished = &s, 0
 	return d, nil
 }
 

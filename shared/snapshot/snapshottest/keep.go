@@ -119,6 +119,9 @@ func testDamage(t *testing.T, open func(t *testing.T) Stores) {
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("%s: it left %v, %v", name, left, err)
 		}
+		// Who saves the same again mends it.
+		wantRestored(t, s, save(t, s, folder("5"), details(runB, "")), folder("5"))
+		wantRestored(t, s, snap, folder("5"))
 	}
 	s := storeOf(open(t), start())
 	snap := save(t, s, folder("5"), details(runA, ""))

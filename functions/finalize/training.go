@@ -1,0 +1,74 @@
+package finalize
+
+import (
+	"context"
+	"encoding/json"
+
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/input"
+	"rollout/shared/record"
+)
+
+// maxTrained bounds the row of a training, and maxFiles its files.
+const (
+	maxTrained = 1 << 20
+	maxFiles   = 16
+)
+
+// training gives the files of a training to users, and returns what became of
+// it: its row or, if the run ended first, what its last snapshot says.
+func (f *Finalizer) training(ctx context.Context, m record.Manifest, t totals) (*record.Trained, error) {
+	b, err := input.Read(ctx, f.Blobs, record.OutputKey(m.Run, record.Completions), maxTrained)
+	if err != nil {
+		return nil, err
+	}
+	a := m.Config.Algorithm
+	out := record.Trained{ID: m.Name, Algorithm: a.Kind, BaseModel: a.Shared().BaseModel.URI}
+	if len(b) == 0 {
+		if t.kept != nil {
+			out.Steps, out.Snapshot, out.TrainLoss = t.kept.Step, t.kept.ID, t.kept.Loss
+		}
+		return &out, nil
+	}
+	if err := json.Unmarshal(b, &out); err != nil {
+		return nil, fault.As(fault.Corrupt, err, "read the row of a training")
+	}
+	if len(out.Files) > maxFiles {
+		return nil, fault.New(fault.Corrupt, "the row of a training names %d files", len(out.Files))
+	}
+	for _, file := range out.Files {
+		if err := f.give(ctx, m.Run, file); err != nil {
+			return nil, err
+		}
+	}
+	return &out, nil
+}
+
+// give copies one file to where users read. Rows come from workers: only names
+// that are known become keys.
+func (f *Finalizer) give(ctx context.Context, run identity.RunID, file record.TrainedFile) error {
+	if file.Name != record.ModelFile && file.Name != record.CurveFile {
+		return fault.New(fault.Corrupt, "the row of a training names the file %.64q", file.Name)
+	}
+	if _, ok := identity.ParseContentID(file.Content); !ok {
+		return fault.New(fault.Corrupt, "the row of a training names no content of %s", file.Name)
+	}
+	from, to := record.FileKey(run, file.Content), record.OutputKey(run, file.Name)
+	info, err := f.Blobs.Stat(ctx, from, "")
+	if fault.Is(err, fault.NotFound) {
+		if _, err := f.Blobs.Stat(ctx, to, ""); err == nil { // given before
+			return nil
+		}
+	}
+	if err == nil && info.Size != file.Length {
+		err = fault.New(fault.Corrupt, "%s has %d bytes, not %d", from, info.Size, file.Length)
+	}
+	if err == nil {
+		_, err = f.Blobs.Copy(ctx, to, from)
+	}
+	if fault.Is(err, fault.Conflict) {
+		return nil
+	}
+	return err
+}

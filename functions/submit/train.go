@@ -1,0 +1,34 @@
+package submit
+
+import (
+	"context"
+
+	"rollout/shared/dialect"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/jsonl"
+	"rollout/shared/record"
+)
+
+// completeTraining is complete for a run that trains: its model is the one that
+// it begins with, its pool the one that trains, its input one dataset.
+func (s *Submitter) completeTraining(ctx context.Context, m *record.Manifest) error {
+	if m.Config.Algorithm == nil {
+		return fault.New(fault.Invalid, "a training has no algorithm")
+	}
+	if len(m.Inputs) != 1 {
+		return fault.New(fault.Invalid, "a training has one dataset, not %d", len(m.Inputs))
+	}
+	pool, _ := s.deployment.TrainPool()
+	base := m.Config.Algorithm.Shared().BaseModel.URI
+	m.Pool, m.ModelURI, m.ModelID, m.Dialect = pool.Name, base, identity.Model(base, "").String(), string(dialect.Plain)
+	head, err := s.head(ctx, m.Inputs[0])
+	if err != nil {
+		return err
+	}
+	if len(head) == 0 {
+		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "%s: there is no row in it", m.Inputs[0].Label()),
+			Remedy: "a training of kind " + m.Config.Algorithm.Kind + " learns from the rows of the .jsonl beside its config"}
+	}
+	return fault.Wrap(jsonl.Sniff(head), "%s", m.Inputs[0].Label())
+}

@@ -1,0 +1,73 @@
+package train
+
+import (
+	"time"
+
+	"rollout/gpuworker/training"
+	"rollout/shared/engine/health"
+)
+
+// pace measures how fast a training is, and how long it takes to stop.
+type pace struct {
+	lastStep   time.Time
+	longest    time.Duration // of a step, fading
+	snapshot   time.Duration // of the last one
+	tokens     int64
+	steps      int
+	from, next mark // rates are taken since from; next is to follow it
+}
+
+// mark is how much was done by a time.
+type mark struct {
+	at     time.Time
+	steps  int
+	tokens int64
+}
+
+// window is what rates are taken over: one to two of it.
+const window = 5 * time.Second
+
+// step takes a step in.
+func (p *pace) step(now time.Time, tokens int) {
+	if !p.lastStep.IsZero() {
+		p.longest = max(now.Sub(p.lastStep), p.longest*15/16)
+	}
+	p.lastStep = now
+	if tokens == 0 { // where it begins
+		p.from = mark{at: now}
+		p.next = p.from
+		return
+	}
+	p.steps++
+	p.tokens += int64(tokens)
+	if now.Sub(p.next.at) >= window {
+		p.from, p.next = p.next, mark{now, p.steps, p.tokens}
+	}
+}
+
+// rates are steps and tokens a second.
+func (p *pace) rates(now time.Time) (steps, tokens float64) {
+	d := now.Sub(p.from.at).Seconds()
+	if d <= 0 {
+		return 0, 0
+	}
+	return float64(p.steps-p.from.steps) / d, float64(p.tokens-p.from.tokens) / d
+}
+
+// tell tells heartbeats how far the training is.
+func (t *task) tell(r training.Report, loss *float64) {
+	now := t.cfg.Clock.Now()
+	t.step(now, r.Tokens)
+	h := health.Training{Step: r.Step, Steps: r.Steps, Loss: loss}
+	h.StepRate, h.TokenRate = t.rates(now)
+	t.shard.Trained(h)
+	t.shard.StopsIn(t.longest + t.snapshot)
+}
+
+// snapshotTook takes in how long a snapshot took. A step does not last longer
+// for it.
+func (t *task) snapshotTook(d time.Duration) {
+	t.snapshot = d
+	t.lastStep = t.cfg.Clock.Now()
+	t.shard.StopsIn(t.longest + t.snapshot)
+}
