@@ -7,9 +7,9 @@ import (
 )
 
 // Load is an engine over a model from a file, on so many threads. Its chats are
-// made of turns: rollout's models have seen some, the one that is built in too.
+// made of turns if the model learnt them, as rollout's do.
 func Load(b *weights.Bundle, threads int, batch scheduler.Config) (*Engine, error) {
-	return New(Config{Name: b.Name, Revision: b.Digest, Model: Decoder(b.Model, threads), Tokenizer: b.Tokenizer, Turns: true, Batch: batch})
+	return New(Config{Name: b.Name, Revision: b.Digest, Model: Decoder(b.Model, threads), Tokenizer: b.Tokenizer, Turns: b.Turns, Batch: batch})
 }
 
 // decoder is a model as the scheduler runs it.
