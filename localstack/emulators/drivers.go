@@ -107,7 +107,7 @@ func (e Endpoint) emptyPrefix(t testing.TB, cfg awssdk.Config, prefix string) {
 // keys, which nobody removes.
 func (e Endpoint) Documents(t testing.TB, prefix string) *aws.Documents {
 	t.Helper()
-	return aws.NewDocuments(e.Config(t.Context(), t), e.Table, aws.DocumentOptions{Prefix: prefix, Listed: []string{"run", "beat", "worker"}, Spread: 3})
+	return aws.NewDocuments(e.Config(t.Context(), t), e.Table, aws.DocumentOptions{Prefix: prefix, Listed: aws.Listed(), Spread: 3})
 }
 
 // Queues returns queues of the test's own, made on first use: those whose
@@ -149,20 +149,25 @@ func removeQueues(t testing.TB, cfg awssdk.Config, prefix string) {
 func (e Endpoint) Secrets(t testing.TB, allow []string, set map[string]string) *aws.Secrets {
 	t.Helper()
 	cfg, prefix := e.Config(t.Context(), t), "test-"+fresh()+"/"
-	client := secretsmanager.NewFromConfig(cfg)
 	for name, text := range set {
-		id := prefix + name
-		if _, err := client.CreateSecret(t.Context(), &secretsmanager.CreateSecretInput{Name: &id, SecretString: &text}); err != nil {
-			t.Fatalf("%s: %v", e.Name, err)
-		}
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), cleaning)
-			defer cancel()
-			_, err := client.DeleteSecret(ctx, &secretsmanager.DeleteSecretInput{SecretId: &id, ForceDeleteWithoutRecovery: awssdk.Bool(true)})
-			if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("clean secret %s: %v", id, err)
-			}
-		})
+		e.secret(t, prefix+name, text)
 	}
 	return aws.NewSecrets(cfg, allow, aws.SecretOptions{Prefix: prefix})
+}
+
+// secret makes a secret until the test ends.
+func (e Endpoint) secret(t testing.TB, id, text string) {
+	t.Helper()
+	client := secretsmanager.NewFromConfig(e.Config(t.Context(), t))
+	if _, err := client.CreateSecret(t.Context(), &secretsmanager.CreateSecretInput{Name: &id, SecretString: &text}); err != nil {
+		t.Fatalf("%s: %v", e.Name, err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleaning)
+		defer cancel()
+		_, err := client.DeleteSecret(ctx, &secretsmanager.DeleteSecretInput{SecretId: &id, ForceDeleteWithoutRecovery: awssdk.Bool(true)})
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("clean secret %s: %v", id, err)
+		}
+	})
 }

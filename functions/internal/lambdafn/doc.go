@@ -1,0 +1,9 @@
+// Package lambdafn makes handlers functions of AWS Lambda: it reads the
+// environment, opens the drivers, and turns the shapes in which AWS calls a
+// function into the product's own events.
+//
+// A function hands back what it has not done before its time is up, and
+// reports each message of a queue by itself. Keys of objects are decoded once,
+// by their source: S3's notifications encode them, EventBridge does not. The
+// package decides nothing about runs, and no function sends itself events.
+package lambdafn
