@@ -89,12 +89,15 @@ func (s *modelSource) load(c *cobra.Command, e *Env) (*weights.Bundle, error) {
 	return m.Bundle, err
 }
 
+// shipped reports whether it is the model that rollout comes with.
+func (s *modelSource) shipped() bool { return s.snapshot == "" && s.model == tinyName }
+
 // read reads the model.
 func (s *modelSource) read(c *cobra.Command, e *Env) (scored, error) {
 	switch {
 	case s.snapshot != "":
 		return s.readSnapshot(c, e)
-	case s.model == tinyName:
+	case s.shipped():
 		m, err := weights.Shipped()
 		return scored{Bundle: m}, err
 	}

@@ -50,6 +50,9 @@ func modelExportCommand(e *Env) *cobra.Command {
 			return err
 		}
 		m := export.Model{Name: b.Name, Digest: b.Digest, Config: b.Model.Config(), Tensors: b.Model.Tensors(), Tokenizer: b.Tokenizer, Turns: turns, Head: b.head}
+		if source.shipped() { // the card's
+			m.Description, m.License = "a small model for trying things out, which learnt from the King James Bible and Newton's Opticks", "Apache-2.0"
+		}
 		err = whole(*out, func(path string) error {
 			if *format == "gguf" {
 				return writeFile(path, func(w io.Writer) error { return export.GGUF(w, m, enc) })

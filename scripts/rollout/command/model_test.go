@@ -142,6 +142,11 @@ func TestWithoutAFlagItIsTheModelThatRolloutComesWith(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := rollout(t.Context(), "model", "show")
+	out := filepath.Join(t.TempDir(), "tiny.gguf")
+	check(t, rollout(t.Context(), "model", "export", "--out", out), 0, "", "rollout/tiny is in")
+	if b, err := os.ReadFile(out); err != nil || !bytes.Contains(b, []byte("Apache-2.0")) || !bytes.Contains(b, []byte(want.Digest)) {
+		t.Errorf("the file tells no licence or digest: %v", err)
+	}
 	if got.code != 0 || !strings.Contains(got.out, "model       rollout/tiny\ngives       text\ndigest      "+want.Digest+"\n") {
 		t.Errorf("%+v", got)
 	}
