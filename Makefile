@@ -62,10 +62,10 @@ openai-client: ## fetch OpenAI's Python client into out/openaiclient, to try it 
 test-openai-client: openai-client ## test that OpenAI's Python client works with rollout serve
 	$(GO) test ./localstack/openaiclient
 
-test-arm64: ## check that training on arm64, emulated, has the bits of every other machine (needs qemu-user-static)
+test-arm64: ## check that training and sampling on arm64, emulated, have the bits of every other machine (needs qemu-user-static)
 	@command -v qemu-aarch64-static >/dev/null || { echo "test-arm64: qemu-aarch64-static is not installed: on Debian, apt-get install qemu-user-static"; exit 1; }
-	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -timeout 10m -exec qemu-aarch64-static -run 'Golden/scalar/2_threads|RightTo|Formula' \
-	  ./gpuworker/engine/tiny/kernel ./gpuworker/engine/tiny/model ./gpuworker/engine/tiny/optimize ./gpuworker/training
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -timeout 10m -exec qemu-aarch64-static -run 'Golden/scalar/2_threads|RightTo|Formula|SameAnywhere' \
+	  ./gpuworker/engine/tiny/kernel ./gpuworker/engine/tiny/sampling ./gpuworker/engine/tiny/model ./gpuworker/engine/tiny/optimize ./gpuworker/training
 
 race: ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v localstack/sim)

@@ -6,6 +6,7 @@ package sampling
 type likeliest struct {
 	logits []float32
 	ids    []int32
+	n      int // of ids, with those that were handed out
 }
 
 func (h *likeliest) before(a, b int32) bool {
@@ -15,17 +16,18 @@ func (h *likeliest) before(a, b int32) bool {
 	return a < b
 }
 
-// order makes a heap of all ids.
+// order makes a heap of the ids that are there.
 func (h *likeliest) order() {
+	h.n = len(h.ids)
 	for i := len(h.ids)/2 - 1; i >= 0; i-- {
 		h.sink(i)
 	}
 }
 
-// restore takes back all that was handed out of n ids. They stand behind the
-// heap in rising order, so that they have to find their places anew.
-func (h *likeliest) restore(n int) {
-	h.ids = h.ids[:n]
+// restore takes back all that was handed out. It stands behind the heap in
+// rising order, so that it has to find its places anew.
+func (h *likeliest) restore() {
+	h.ids = h.ids[:h.n]
 	h.order()
 }
 
@@ -40,7 +42,7 @@ func (h *likeliest) pop() int32 {
 }
 
 // popped is the i-th id that was handed out.
-func (h *likeliest) popped(i int) int32 { return h.ids[:cap(h.ids)][len(h.logits)-1-i] }
+func (h *likeliest) popped(i int) int32 { return h.ids[:h.n][h.n-1-i] }
 
 func (h *likeliest) sink(i int) {
 	for {

@@ -124,7 +124,7 @@ func (s *Sampler) draw(best int32) int32 {
 	if s.p.TopK <= 0 && s.p.TopP == 1 && s.p.MinP == 0 {
 		return drawInOrder(s.weight, u)
 	}
-	return s.drawLikeliest(u)
+	return s.drawLikeliest(u, top)
 }
 
 // drawInOrder draws from weights in the order of ids, without sorting them.
@@ -148,35 +148,29 @@ func drawInOrder(weights []float32, u float64) int32 {
 
 // drawLikeliest draws from those that top_k, top_p and min_p leave, likeliest
 // first. Only as many as are left are sorted.
-func (s *Sampler) drawLikeliest(u float64) int32 {
-	weights := s.weight
-	h := likeliest{s.logits, s.heap[:0]}
-	for id := range weights {
-		h.ids = append(h.ids, int32(id))
-	}
-	s.heap = h.ids
-	h.order()
-	k := len(weights)
+func (s *Sampler) drawLikeliest(u float64, top float32) int32 {
+	k := len(s.logits)
 	if s.p.TopK > 0 {
 		k = min(k, s.p.TopK)
 	}
-	all := 0.0 // what top_p is a share of
-	if k == len(weights) {
-		for _, w := range weights {
-			all += float64(w)
-		}
-	} else { // the k likeliest, in a heap of their own memory
-		for range k {
-			all += float64(weights[h.pop()])
-		}
-		h.restore(len(weights))
+	all, least := 0.0, float64(s.p.MinP) // what top_p is a share of; the likeliest weighs 1
+	for _, w := range s.weight {
+		all += float64(w)
 	}
-	least := float64(s.p.MinP) // the likeliest weighs 1
+	h := s.candidates(top, k, all)
+	n := len(h.ids)
+	if k < len(s.logits) {
+		all = 0
+		for range k {
+			all += float64(s.weight[h.pop()])
+		}
+		h.restore()
+	}
 	enough := float64(float64(s.p.TopP) * all)
 	s.kept = s.kept[:0]
 	before := 0.0
-	for len(s.kept) < k && (len(s.kept) == 0 || before < enough) {
-		w := float64(weights[h.pop()])
+	for len(s.kept) < min(k, n) && (len(s.kept) == 0 || before < enough) {
+		w := float64(s.weight[h.pop()])
 		if len(s.kept) > 0 && (w < least || w == 0) {
 			break
 		}
@@ -190,4 +184,42 @@ func (s *Sampler) drawLikeliest(u float64) int32 {
 		}
 	}
 	return h.popped(len(s.kept) - 1)
+}
+
+// far is how far below the greatest logit, in temperatures, tokens are mostly
+// not drawn from any more: they weigh less than faint.
+const (
+	far   = 6
+	faint = 0.0026 // e⁻⁶ and a little
+)
+
+// candidates orders the tokens that are drawn from. Those that are far from the
+// likeliest one are left out if it is clear that the parameters leave none of
+// them: ordering a whole vocabulary takes longer than all the rest.
+func (s *Sampler) candidates(top float32, k int, all float64) likeliest {
+	cut := top - float32(far*s.p.Temperature)
+	h := likeliest{logits: s.logits, ids: s.heap[:0]}
+	sum := 0.0
+	for id, v := range s.logits {
+		if v >= cut {
+			h.ids = append(h.ids, int32(id))
+			sum += float64(s.weight[id])
+		}
+	}
+	suffice := float64(s.p.MinP) > faint
+	if k < len(s.logits) {
+		suffice = len(h.ids) >= k
+	} else if !suffice {
+		const slack = 1 + 1e-6 // the sum is rounded in another order
+		suffice = sum > float64(float64(s.p.TopP)*all)*slack
+	}
+	if !suffice {
+		h.ids = h.ids[:0]
+		for id := range s.logits {
+			h.ids = append(h.ids, int32(id))
+		}
+	}
+	s.heap = h.ids
+	h.order()
+	return h
 }

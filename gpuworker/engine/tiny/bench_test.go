@@ -1,0 +1,58 @@
+package tiny_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"rollout/gpuworker/engine/enginetest"
+	"rollout/gpuworker/engine/tiny"
+	"rollout/gpuworker/engine/tiny/scheduler"
+	"rollout/gpuworker/engine/tiny/weights"
+)
+
+// BenchmarkAnswers answers on one thread with the shipped model, so many
+// requests at once, and reports tokens made a second and a second of processor.
+func BenchmarkAnswers(b *testing.B) {
+	for _, at := range []int{1, 8, 32} {
+		b.Run(fmt.Sprintf("at=%d", at), func(b *testing.B) {
+			w, err := weights.Shipped()
+			if err != nil {
+				b.Fatal(err)
+			}
+			e, err := tiny.Load(w, 1, scheduler.Config{Slots: at})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer e.Close()
+			cpu, start := processor(b), time.Now()
+			for b.Loop() {
+				var all sync.WaitGroup
+				for seed := range at {
+					all.Go(func() {
+						r := enginetest.CompletionRequest("Ge1:1 In the beginning", fmt.Sprintf(`"seed":%d,"max_tokens":128,"ignore_eos":true,"temperature":0.7,"top_p":0.9`, seed))
+						if _, err := e.Answer(context.Background(), r, func() {}); err != nil {
+							b.Error(err)
+						}
+					})
+				}
+				all.Wait()
+			}
+			made := float64(e.Stats().NewTokens)
+			b.ReportMetric(made/time.Since(start).Seconds(), "tokens/s")
+			b.ReportMetric(made/(processor(b)-cpu).Seconds(), "tokens/cpu-s")
+		})
+	}
+}
+
+// processor is the time that the process has computed.
+func processor(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
