@@ -3,7 +3,9 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -184,4 +186,28 @@ func (s school) dataset(name string) (func(), *dataset.Index) {
 		s.t.Fatal(err)
 	}
 	return func() { _ = file.Close() }, rows
+}
+
+// The example, as it stands, teaches the model that comes with rollout.
+func TestAFineTunedModelAnswersAsItWasTaught(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := os.CopyFS(filepath.Join(dir, "examples"), os.DirFS(filepath.Join("..", "..", "examples"))); err != nil {
+		t.Fatal(err)
+	}
+	taught := launchIn(t, dir, rollout, "train", "sft", "--config", "examples/sft-tiny.toml", "--json")
+	taught.wantExit(0)
+	state := filepath.Join(dir, "out", "sft-tiny", ".rollout")
+	server := launch(t, rollout, "serve", "--snapshot", last(t, taught).Snapshot, "--dir", state, "--addr", "127.0.0.1:0")
+	eventually(t, "the server tells its address", func() bool { return strings.HasSuffix(server.said(), "/v1\n") })
+	body := strings.NewReader(`{"messages":[{"role":"user","content":"Who made the heaven and the earth?"}],"temperature":0}`)
+	answer, err := http.Post(strings.TrimSpace(server.said())+"/chat/completions", "application/json", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if want := `"content":"In the beginning God created the heaven and the earth."`; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("it answers %s, %v, want %s", text, err, want)
+	}
 }

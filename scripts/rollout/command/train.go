@@ -16,6 +16,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
+	"rollout/shared/observe"
 )
 
 // trainFlags are the arguments of train.
@@ -109,6 +110,7 @@ func (e *Env) trainRun(c *cobra.Command, o train.Options, asJSON bool) (err erro
 	if err := e.sayTrain(s, o); err != nil {
 		return err
 	}
+	log.InfoContext(ctx, "train_start", observe.KeyRun, s.RunID(), "algorithm", s.Trainer.Algorithm(), "step", taken, "steps", all, "threads", o.Threads, "resumed", s.Resumed)
 	stop := make(chan struct{})
 	go func() {
 		select {
@@ -121,6 +123,7 @@ func (e *Env) trainRun(c *cobra.Command, o train.Options, asJSON bool) (err erro
 	var lost error // of what each step prints
 	result, err := s.Run(ctx, stop, func(r training.Report) {
 		view.Update(r)
+		log.InfoContext(ctx, "train_step", observe.KeyRun, s.RunID(), "step", r.Step, "loss", r.Loss, "tokens", r.Tokens, "lr", r.LR, "grad_norm", r.GradNorm)
 		if asJSON && lost == nil {
 			lost = json.NewEncoder(e.Out).Encode(r)
 		}
@@ -129,6 +132,7 @@ func (e *Env) trainRun(c *cobra.Command, o train.Options, asJSON bool) (err erro
 	if err = errors.Join(err, lost); err != nil {
 		return interrupted(err)
 	}
+	log.InfoContext(ctx, "train_end", observe.KeyRun, s.RunID(), "step", result.Step, "steps", result.Steps, "snapshot", result.Snapshot)
 	if asJSON {
 		err = json.NewEncoder(e.Out).Encode(result)
 	} else {

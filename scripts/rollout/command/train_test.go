@@ -133,6 +133,13 @@ $`)
 		t.Errorf("the snapshot is not shown: %+v", listed)
 	}
 
+	told := l.train("--log-level", "info").err
+	for _, want := range []string{"msg=train_start run=", "msg=train_step run=", "step=2 loss=", "msg=train_end run=", "snapshot=" + m[1]} {
+		if !strings.Contains(told, want) {
+			t.Errorf("the log lacks %q: %s", want, told)
+		}
+	}
+
 	again := l.train("--json", "--threads", "2")
 	lines := strings.Split(strings.TrimSpace(again.out), "\n")
 	var end struct{ Snapshot string }

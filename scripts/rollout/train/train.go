@@ -188,6 +188,9 @@ func (s *Session) writeRunID() error {
 	return write(filepath.Join(s.Output, runIDFile), []byte(string(s.keeper.Run)+"\n"))
 }
 
+// RunID is the run that the training's snapshots are of.
+func (s *Session) RunID() identity.RunID { return s.keeper.Run }
+
 // Result is how a training ended.
 type Result struct {
 	Run        identity.RunID       `json:"run"`
