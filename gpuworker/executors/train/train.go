@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 
+	"rollout/gpuworker/engine/tiny/weights"
 	"rollout/gpuworker/training"
 	"rollout/gpuworker/training/keep"
 	"rollout/gpuworker/worker"
@@ -113,7 +114,7 @@ func (t *task) train(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	run := t.shard.Manifest
-	t.keeper = keep.Keeper{Store: t.cfg.Snapshots, Run: run.Run, Scratch: scratch}
+	t.keeper = keep.Keeper{Store: t.cfg.Snapshots, Run: run.Run, Scratch: scratch, Tiny: weights.Shipped}
 	rows, closeRows, err := t.rows(ctx, scratch)
 	if err != nil {
 		return err

@@ -281,3 +281,17 @@ func TestATrainingThatKillsItsWorkersEnds(t *testing.T) {
 		}
 	})
 }
+
+func TestTheModelThatRolloutComesWithIsTrained(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := newDesk(t, rows, func(c *config.Run) {
+			c.Algorithm.SFT.BaseModel.URI, c.Algorithm.SFT.Budget.MaxSteps, c.Algorithm.SFT.Minibatch = config.ModelTiny, 1, 1
+		})
+		d.start("w1")
+		d.offer(0)
+		d.until("done", isDone)
+		if r := d.trained(); r.BaseModel != config.ModelTiny || r.Steps != 1 {
+			t.Errorf("row %s", brief(r))
+		}
+	})
+}
