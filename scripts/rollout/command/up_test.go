@@ -51,7 +51,7 @@ func TestUpOnceShowsWhatCameOut(t *testing.T) {
 	dir := submitted(t, prompt)
 	up := []string{"up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off"}
 	check(t, now(t.Context(), up...), 0, "", "(file-00) completed: 1 of 1 items answered",
-		"completions "+filepath.Join(dir, "bucket", "runs"), "first completions:\n  a  MOCK:Hello")
+		"completions "+filepath.Join(dir, "bucket", "runs"), "first completions:\n  a  Hello → MOCK:Hello")
 	check(t, now(t.Context(), up...), 0, "", "nothing to answer")
 }
 

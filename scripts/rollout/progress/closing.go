@@ -174,13 +174,15 @@ func firstRowsOf(ctx context.Context, bucket blob.Store, key string) ([]string, 
 	return rows, nil
 }
 
-// completionOf picks id and text out of an output row of the plain or OpenAI
-// dialect; other rows are shown as they are.
+// completionOf picks id, question and answer out of an output row of the plain
+// dialect, id and answer out of OpenAI's; other rows are shown as they are.
 func completionOf(row []byte) string {
 	var r struct {
-		ID         string  `json:"id"`
-		CustomID   string  `json:"custom_id"`
-		Completion *string `json:"completion"`
+		ID         string          `json:"id"`
+		CustomID   string          `json:"custom_id"`
+		Prompt     json.RawMessage `json:"prompt"`
+		Messages   json.RawMessage `json:"messages"`
+		Completion *string         `json:"completion"`
 		Response   struct {
 			Body struct {
 				Choices []struct {
@@ -195,10 +197,26 @@ func completionOf(row []byte) string {
 	}
 	const idColumns = 24
 	if r.Completion != nil {
-		return Plain(r.ID, idColumns) + "  " + *r.Completion
+		return Plain(r.ID, idColumns) + "  " + questionOf(r.Prompt, r.Messages) + strings.TrimSpace(*r.Completion)
 	}
 	if cs := r.Response.Body.Choices; len(cs) > 0 {
 		return Plain(r.CustomID, idColumns) + "  " + cs[0].Message.Content + cs[0].Text
 	}
 	return string(row)
+}
+
+// questionOf is the prompt, or what the last message says, shortened and with
+// an arrow to the answer; "" if it is not text.
+func questionOf(prompt, messages json.RawMessage) string {
+	const columns = 40
+	var text string
+	if json.Unmarshal(prompt, &text) != nil {
+		var turns []struct {
+			Content json.RawMessage `json:"content"`
+		}
+		if json.Unmarshal(messages, &turns) != nil || len(turns) == 0 || json.Unmarshal(turns[len(turns)-1].Content, &text) != nil {
+			return ""
+		}
+	}
+	return Plain(strings.TrimSpace(text), columns) + " → "
 }

@@ -282,7 +282,7 @@ func TestClosingShowsWhatBecameOfARun(t *testing.T) {
 		Rate: &rate, StartedAt: &noon, EndedAt: &ended,
 		Outputs: "runs/x/completions.jsonl", Errors: "runs/x/errors.jsonl", Summary: "runs/x/summary.json"}
 	bucket := memory.NewBucket(clock.System{})
-	rows := `{"id":"a","prompt":"p","completion":"The sky\nis \u001b[31mblue"}
+	rows := `{"id":"a","messages":[{"role":"system","content":"short"},{"role":"user","content":"p"}],"completion":"The sky\nis \u001b[31mblue"}
 {"id":"b","custom_id":"req-2","response":{"body":{"choices":[{"message":{"content":"Hello"}}]}}}
 {"recordId":"c","modelOutput":{}}
 {"id":"d","completion":"never shown"}
@@ -301,7 +301,7 @@ func TestClosingShowsWhatBecameOfARun(t *testing.T) {
   errors      /data/bucket/runs/x/errors.jsonl
   summary     /data/bucket/runs/x/summary.json
 first completions:
-  a  The sky is  [31mblue
+  a  p → The sky is  [31mblue
   req-2  Hello
   {"recordId":"c","modelOutput":{}}
 `
