@@ -29,7 +29,8 @@ type Keeper struct {
 	Run     identity.RunID
 	Last    int    // the newest so many are kept; 0 keeps all
 	Scratch string // a folder for files on their way; of this process alone
-	// Tiny loads config.ModelTiny, the model that comes with rollout.
+	// Tiny loads config.ModelTiny, the model that comes with rollout; nil
+	// refuses it.
 	Tiny func() (*weights.Bundle, error)
 }
 
@@ -87,6 +88,9 @@ func (k Keeper) Begin(ctx context.Context, o training.Options) (t *training.Trai
 func (k Keeper) base(ctx context.Context, uri string) (base training.Base, err error) {
 	id, isSnapshot := strings.CutPrefix(uri, config.SnapshotPrefix)
 	if !isSnapshot {
+		if k.Tiny == nil {
+			return base, fault.New(fault.Invalid, "base model %s: this process has no such model", uri)
+		}
 		tiny, err := k.Tiny()
 		if err != nil {
 			return base, fault.Wrap(err, "base model %s", uri)

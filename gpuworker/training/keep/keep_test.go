@@ -169,6 +169,16 @@ func TestATrainingBeginsWithASnapshotOfAnother(t *testing.T) {
 	}
 }
 
+func TestAProcessWithoutTheBuiltInModelRefusesIt(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	k := b.keeper(runA, 0)
+	k.Tiny = nil
+	if _, err := k.Begin(t.Context(), b.options(config.ModelTiny)); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "base model rollout/tiny: this process has no such model") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestWhatIsNoTrainingsSnapshotIsRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
