@@ -200,7 +200,7 @@ func (w *Worker) control(ctx context.Context, run identity.RunID, maxAge time.Du
 	if seen.desired != record.Run {
 		for _, h := range w.holds {
 			if h.run == run {
-				h.stop(stopFor(seen.desired), w.grace(h.manifest))
+				h.stop(stopFor(seen.desired), func() time.Duration { return w.grace(h.manifest) })
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"time"
 
 	"rollout/events"
 	"rollout/shared/config"
@@ -184,7 +185,7 @@ func (w *Worker) enlist(h *hold) bool {
 	w.holds[h.holdKey] = h
 	h.earlier, w.last = w.last.ch, h.begun
 	if w.state == health.Draining {
-		h.stop(stopDrain, w.patienceFor(h))
+		h.stop(stopDrain, func() time.Duration { return w.patienceFor(h) })
 	}
 	return true
 }

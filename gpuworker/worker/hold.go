@@ -63,13 +63,17 @@ func stopFor(d record.Desired) stopMode {
 }
 
 // stop lets the hold begin nothing more; what is in flight may take patience,
-// or what is left of an earlier call's if that is less.
-func (h *hold) stop(m stopMode, patience time.Duration) {
+// or what is left of an earlier call's if that is less. How long that is may
+// depend on what is in flight: it is asked once nothing is added any more.
+func (h *hold) stop(m stopMode, may func() time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.mode == goOn {
+		close(h.stopping)
+	}
+	patience := may()
 	switch {
 	case h.mode == goOn:
-		close(h.stopping)
 		h.patience = patience
 		h.arm()
 	case h.timer == nil:

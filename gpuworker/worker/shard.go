@@ -86,7 +86,12 @@ func (s *Shard) Slot(ctx context.Context) (Place, bool) {
 		s.slots.leave(false)
 		return Place{}, false
 	}
-	return Place{s, s.flights.begin(s.now())}, true
+	p := Place{s, s.flights.begin(s.now())}
+	if s.Stopped() { // by one who may not have seen that this one was to begin
+		p.Release()
+		return Place{}, false
+	}
+	return p, true
 }
 
 // Place is a place for one request of a shard.

@@ -164,7 +164,7 @@ func (w *Worker) drainWithin(reason string, budget time.Duration) {
 	}
 	w.drainBy, w.budget = by, budget
 	for _, h := range w.holds {
-		h.stop(stopDrain, w.patienceFor(h))
+		h.stop(stopDrain, func() time.Duration { return w.patienceFor(h) })
 	}
 	if w.state == health.Draining {
 		return
