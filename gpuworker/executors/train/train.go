@@ -17,6 +17,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"runtime/debug"
 
 	"rollout/gpuworker/engine/tiny/weights"
 	"rollout/gpuworker/training"
@@ -84,7 +85,7 @@ func (x *Executor) item(ctx context.Context, s *worker.Shard, i int) error {
 		return t.fail(&fault.Error{Kind: fault.Conflict, Class: fault.Poison, Err: fault.New(fault.Conflict, "%d workers in a row died of the training on its way from %s", vanished, from),
 			Remedy: "look at the workers' logs: is there too little memory?"})
 	}
-	err := t.train(ctx)
+	err := t.guarded(ctx)
 	switch {
 	case err == nil, ctx.Err() != nil, fault.Is(err, fault.Fenced):
 		return nil
@@ -104,6 +105,19 @@ type task struct {
 	job    record.Job
 	keeper keep.Keeper
 	pace
+}
+
+// guarded is train, of which a panic is the training's own failure: what else
+// the process does must not end with it.
+func (t *task) guarded(ctx context.Context) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			t.cfg.Log.ErrorContext(ctx, "training panicked", observe.KeyRun, t.shard.Manifest.Run, observe.KeyError, p, "stack", string(debug.Stack()))
+			err = &fault.Error{Kind: fault.Internal, Class: fault.Engine, Err: fault.New(fault.Internal, "the trainer failed by a fault of its own: %v", p),
+				Remedy: "report it, with the worker's log"}
+		}
+	}()
+	return t.train(ctx)
 }
 
 // train takes the training to its end, or to a snapshot if the shard stops.

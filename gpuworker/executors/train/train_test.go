@@ -282,6 +282,36 @@ func TestATrainingThatKillsItsWorkersEnds(t *testing.T) {
 	})
 }
 
+// broken is a clock that panics at the n-th look.
+type broken struct {
+	clock.Clock
+	n int
+}
+
+func (c *broken) Now() time.Time {
+	if c.n--; c.n == 0 {
+		panic("the clock is broken")
+	}
+	return c.Clock.Now()
+}
+
+func TestAPanicEndsTheTrainingAndNotTheProcess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d := newDesk(t, rows)
+		w := d.startBy("w1", &broken{d.Clock, 4})
+		d.offer(0)
+		doc := d.until("done", isDone)
+		if row := d.row(); doc.Counts.ByClass[string(fault.Engine)] != 1 || !strings.Contains(row, "the trainer failed by a fault of its own: the clock is broken") {
+			t.Errorf("%v %s", doc.Counts.ByClass, row)
+		}
+		select {
+		case <-w.done:
+			t.Errorf("the worker ended: %v", w.err)
+		default:
+		}
+	})
+}
+
 func TestTheModelThatRolloutComesWithIsTrained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := newDesk(t, rows, func(c *config.Run) {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -163,6 +164,8 @@ func stateWords(w api.WorkerStatus) string {
 		return "starting"
 	case w.Draining != "":
 		return "draining"
+	case w.State == health.Ready && slices.ContainsFunc(w.Holds, func(h health.Held) bool { return h.Training != nil }):
+		return "training"
 	}
 	return string(w.State)
 }

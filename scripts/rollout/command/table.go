@@ -49,7 +49,7 @@ func (p palette) worker(w api.WorkerStatus, text string) string {
 	switch {
 	case !w.Alive || w.Engine == api.EngineAway:
 		return p.in(red, text)
-	case stateWords(w) == "ready":
+	case stateWords(w) == "ready", stateWords(w) == "training":
 		return p.in(green, text)
 	}
 	return p.in(yellow, text)
