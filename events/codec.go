@@ -66,6 +66,7 @@ var kinds = []kind{
 	of[ShardLost](),
 	of[Released](),
 	of[InputMissing](),
+	of[ModelMissing](),
 	of[InputChanged](),
 	of[Ring](),
 	of[ControlChanged](),

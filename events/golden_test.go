@@ -42,6 +42,7 @@ var golden = map[string]events.Payload{
 	"shard_lost_bare":  events.ShardLost{Run: run, Shard: 7},
 	"released":         events.Released{Run: run, Shard: 7, Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVF", Attempt: 2},
 	"input_missing":    events.InputMissing{Run: run, Shard: 7, Reason: "prompts/a.jsonl is gone"},
+	"model_missing":    events.ModelMissing{Run: run, Shard: 7, Reason: "the worker has another revision"},
 	"input_changed":    events.InputChanged{Run: run, Shard: 7, Reason: "prompts/a.jsonl has other bytes from item 1792"},
 	"ring":             events.Ring{Run: run, Reason: "deadline"},
 	"ring_bare":        events.Ring{Run: run},

@@ -12,6 +12,7 @@ const (
 	TypeShardLost    Type = "rollout.shard.lost.v1"
 	TypeReleased     Type = "rollout.shard.released.v1"
 	TypeInputMissing Type = "rollout.input.missing.v1"
+	TypeModelMissing Type = "rollout.model.missing.v1"
 	TypeInputChanged Type = "rollout.input.changed.v1"
 )
 
@@ -110,6 +111,17 @@ type InputMissing struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// ModelMissing says that a worker that took a shard has not the model that the
+// run was begun with, but another revision of it: the run pauses.
+type ModelMissing struct {
+	// Run is the run's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+	// Shard is the shard's number.
+	Shard int `json:"shard" jsonschema:"minimum=0"`
+	// Reason names what is missing, for people.
+	Reason string `json:"reason,omitempty"`
+}
+
 // InputChanged says that a shard's bytes are not the planned ones: the run
 // ends, its answers are kept.
 type InputChanged struct {
@@ -135,6 +147,9 @@ func (Released) EventType() Type { return TypeReleased }
 
 // EventType returns the payload's type.
 func (InputMissing) EventType() Type { return TypeInputMissing }
+
+// EventType returns the payload's type.
+func (ModelMissing) EventType() Type { return TypeModelMissing }
 
 // EventType returns the payload's type.
 func (InputChanged) EventType() Type { return TypeInputChanged }
@@ -171,6 +186,10 @@ func (p Released) check() error {
 }
 
 func (p InputMissing) check() error {
+	return cmp.Or(runID(p.Run), count("shard", p.Shard), text("reason", p.Reason))
+}
+
+func (p ModelMissing) check() error {
 	return cmp.Or(runID(p.Run), count("shard", p.Shard), text("reason", p.Reason))
 }
 

@@ -124,7 +124,9 @@ func (c *Coordinator) decode(ctx context.Context, m queue.Message) (identity.Run
 	case events.Released:
 		return identity.RunID(p.Run), run.Event{Kind: run.Released, Shard: p.Shard}, nil
 	case events.InputMissing:
-		return identity.RunID(p.Run), run.Event{Kind: run.InputMissing, Why: p.Reason}, nil
+		return identity.RunID(p.Run), run.Event{Kind: run.Missing, Why: p.Reason}, nil
+	case events.ModelMissing:
+		return identity.RunID(p.Run), run.Event{Kind: run.Missing, Why: p.Reason}, nil
 	case events.InputChanged:
 		return identity.RunID(p.Run), run.Event{Kind: run.InputChanged, Why: p.Reason}, nil
 	case events.PlanAdvanced:

@@ -84,7 +84,7 @@ func (w *Worker) finish(ctx context.Context, h *hold, execErr error) error {
 		err = w.handBack(ctx, h)
 	}
 	w.delist(h)
-	w.noRows(ctx, h, execErr)
+	w.blameRun(ctx, h, execErr)
 	if err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "shard is lost to this worker", "run", h.run, "shard", h.shard, "attempt", h.attempt, "error", err)
 	}

@@ -300,6 +300,22 @@ func TestAnInputThatIsGoneOrChangedIsReported(t *testing.T) {
 	}
 }
 
+func TestARunOfAnotherModelIsReported(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, 1, 2)
+		e := &engine{answer: func(context.Context, int) error { return fault.New(fault.Denied, "no") },
+			fail: func() error { return fault.As(fault.Denied, worker.ErrOtherModel, "run") }}
+		d.offer(0)
+		d.start("w1", e)
+		pass(time.Second)
+		said := d.heard()
+		if len(said) != 2 || said[0].EventType() != events.TypeReleased || said[1].EventType() != events.TypeModelMissing {
+			t.Errorf("coordinate was told %v", said)
+		}
+	})
+}
+
 func TestAnExecutorAtFaultHandsBackAndIsNotFedInAHurry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,15 +1,11 @@
 package worker
 
 import (
-	"context"
 	"time"
 
-	"rollout/events"
 	"rollout/shared/config"
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/shard"
-	"rollout/shared/fault"
-	"rollout/shared/host"
 )
 
 // training is what a Shard knows of the training that it is. The rules, and
@@ -73,28 +69,4 @@ func (s *Shard) told() *health.Training {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.training.now
-}
-
-// noRows tells that the rows of a training can't be had, or are not those that
-// were planned. They are read by its executor, not by load.
-func (w *Worker) noRows(ctx context.Context, h *hold, why error) {
-	if h.manifest.Kind == config.KindTrain && (fault.Is(why, fault.NotFound) || fault.ClassOf(why) == fault.InputChanged) {
-		w.blameInput(ctx, h, why)
-	}
-}
-
-// blameInput tells coordinate what is wrong with a run's input, if anything is.
-func (w *Worker) blameInput(ctx context.Context, h *hold, why error) {
-	var p events.Payload
-	switch {
-	case fault.Is(why, fault.NotFound):
-		p = events.InputMissing{Run: string(h.run), Shard: h.shard, Reason: why.Error()}
-	case fault.ClassOf(why) == fault.InputChanged:
-		p = events.InputChanged{Run: string(h.run), Shard: h.shard, Reason: why.Error()}
-	default:
-		return
-	}
-	if err := w.Send(ctx, host.CoordinateQueue, p); err != nil {
-		w.Log.WarnContext(ctx, "event not sent; the shard is found by reclaim", "error", err)
-	}
 }

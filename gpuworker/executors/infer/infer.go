@@ -79,7 +79,7 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 		return fault.New(fault.Corrupt, "manifest of run %s names the model id %q", s.Manifest.Run, s.Manifest.ModelID)
 	}
 	if x.cfg.Model != (identity.ContentID{}) && x.cfg.Model != id {
-		return &fault.Error{Kind: fault.Denied, Err: fmt.Errorf("run %s was begun with another revision of the model %s than this worker has", s.Manifest.Run, s.Manifest.ModelURI),
+		return &fault.Error{Kind: fault.Denied, Err: fmt.Errorf("%w: another revision of %s", worker.ErrOtherModel, s.Manifest.ModelURI),
 			Remedy: "stop the run and submit its file again, or go on with the program that began it"}
 	}
 	t := task{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),

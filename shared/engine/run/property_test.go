@@ -80,7 +80,7 @@ func (w *twin) act() {
 	case "reclaim":
 		w.reclaim()
 	case "noise": // events that nobody should send
-		kind := rapid.SampledFrom([]Kind{ShardLost, ShardLost, Released, Released, Finalized, InputMissing, InputChanged, "news"}).Draw(t, "kind")
+		kind := rapid.SampledFrom([]Kind{ShardLost, ShardLost, Released, Released, Finalized, Missing, InputChanged, "news"}).Draw(t, "kind")
 		w.tell(Event{Kind: kind, Shard: rapid.IntRange(-1, 400).Draw(t, "shard"), Generation: rapid.IntRange(0, 3).Draw(t, "generation"), Why: strings.Repeat("ü", 400)})
 	}
 }
@@ -168,7 +168,7 @@ func TestMessagesAreClipped(t *testing.T) {
 		{"cut within a rune", "a" + strings.Repeat("ü", 500), "a" + strings.Repeat("ü", 127) + "…"},
 		{"invalid bytes", "a\xffb", "a\uFFFDb"},
 	} {
-		s, _ := Step(New(testRun), World{}, Rules{}, []Event{{Kind: InputMissing, Why: c.in}}, epoch)
+		s, _ := Step(New(testRun), World{}, Rules{}, []Event{{Kind: Missing, Why: c.in}}, epoch)
 		if s.Message != c.want || s.Effects[0].Why != c.want {
 			t.Errorf("%s: message %q, effect %q", c.name, s.Message, s.Effects[0].Why)
 		}

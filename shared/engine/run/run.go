@@ -179,7 +179,7 @@ const (
 	ShardDone    Kind = "done"     // a shard is Done, with Counts
 	ShardLost    Kind = "lost"     // a shard sent with Generation must be sent again
 	Released     Kind = "released" // its holder gave it back: the same, at once
-	InputMissing Kind = "missing"  // the input is gone: pause
+	Missing      Kind = "missing"  // the input is gone, or the model: pause
 	InputChanged Kind = "changed"  // the input is not what was planned: end
 	Finalized    Kind = "finalized"
 	Look         Kind = "look" // nothing in particular: look now

@@ -82,7 +82,7 @@ func (d *decider) take(e Event) bool {
 		return d.done(e)
 	case ShardLost, Released:
 		return d.lost(e)
-	case InputMissing:
+	case Missing:
 		d.pause(e.Why, true)
 	case InputChanged:
 		d.end(ReasonChanged, e.Why)
