@@ -1,0 +1,53 @@
+package submit_test
+
+import (
+	"strings"
+	"testing"
+
+	"rollout/shared/config"
+	"rollout/shared/engine/identity"
+)
+
+const trainConfig = `schema_version = 1
+kind = "train"
+[algorithm.sft]
+base_model = "rollout/tiny"
+[algorithm.sft.optimizer]
+lr = 0.001
+[algorithm.sft.budget]
+max_steps = 10
+`
+
+func TestAConfigOfATrainingMakesARunThatTrains(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.put("prompts/x.toml", trainConfig)
+	m := d.upload("prompts/x.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n")
+	if m.Refused != "" || m.Kind != config.KindTrain || m.Pool != "train" || m.ModelURI != config.ModelTiny ||
+		m.ModelID != identity.Model(config.ModelTiny, "").String() || m.Dialect != "plain" || m.Config.Algorithm.SFT.Budget.MaxSteps != 10 {
+		t.Errorf("%+v", m)
+	}
+	d.deploy.Pools = append(d.deploy.Pools, config.Pool{Name: "gym", Model: config.ModelTiny, Executor: config.ExecutorTrain})
+	d.put("prompts/y.toml", trainConfig)
+	if m := d.upload("prompts/y.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n"); m.Pool != "gym" {
+		t.Errorf("with a pool of that kind it goes to %s", m.Pool)
+	}
+	if m := d.upload("prompts/z.jsonl", prompt); m.Kind != config.KindBatch || m.Pool != "default" {
+		t.Errorf("prompts go to %s as %s", m.Pool, m.Kind)
+	}
+}
+
+func TestATrainingThatCanNotBeIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ config, rows, want string }{
+		{strings.Replace(trainConfig, "rollout/tiny", "meta-llama/Llama-3.2-1B", 1), "{}\n", `"meta-llama/Llama-3.2-1B" can't be trained here`},
+		{trainConfig, "", "prompts/x.jsonl: there is no row in it"},
+		{trainConfig, "\xff\xfe{\x00}\x00", "UTF-16"},
+	} {
+		d := newDesk(t)
+		d.put("prompts/x.toml", c.config)
+		if m := d.upload("prompts/x.jsonl", c.rows); !strings.Contains(m.Refused, c.want) {
+			t.Errorf("refused with %q, want %q", m.Refused, c.want)
+		}
+	}
+}
