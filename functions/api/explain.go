@@ -270,13 +270,20 @@ func next(p Progress, s Status) (out []string) {
 		}
 	case s.Phase == run.Paused || s.Phase == run.Interrupted:
 		say("`rollout resume %s` lets it go on, `rollout stop %s` ends it; what is answered is kept either way", s.Run, s.Run)
-	case s.ETASeconds != nil:
-		say("at %.2g items/s it ends in about %s", *s.Rate, span(max(time.Second, time.Duration(*s.ETASeconds)*time.Second)))
+	case s.ETASeconds != nil && s.Rate != nil:
+		say("at %.2g items/s it ends in about %s", *s.Rate, inAbout(s))
+	case s.ETASeconds != nil && s.Training != nil:
+		say("step %d of %d is done; it ends in about %s", s.Training.Step, s.Training.Steps, inAbout(s))
 	}
 	if s.Deadline != nil && !s.Phase.Ended() {
 		say("what is unanswered at %s expires", s.Deadline.Format(time.RFC3339))
 	}
 	return out
+}
+
+// inAbout renders how long it will take, at least a second.
+func inAbout(s Status) string {
+	return span(max(time.Second, time.Duration(*s.ETASeconds)*time.Second))
 }
 
 func failedClasses(s Status) (out []fault.Class) {

@@ -1,11 +1,13 @@
 package api_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"rollout/functions/api"
+	"rollout/shared/config"
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/interval"
@@ -130,6 +132,27 @@ func TestARefusedRunIsExplained(t *testing.T) {
 	}
 	if _, err := d.Explain(t.Context(), runA, "p-17"); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "was refused") {
 		t.Errorf("an item of it: %v", err)
+	}
+}
+
+func TestATrainingIsExplainedByItsSteps(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.running(func(st *run.State, b *health.Beat) {
+		st.Items, st.Counts.OK, st.Counts.Failed = 1, 0, 0
+		b.Holds = []health.Held{{Run: runA, Shard: 0, Attempt: 1, Items: 1, Training: &health.Training{Step: 30, Steps: 90, StepRate: 2, TokenRate: 900}}}
+	})
+	m := manifestOf(runA)
+	m.Kind = config.KindTrain
+	d.save(record.ManifestKey(runA), m)
+	x, err := d.Explain(t.Context(), runA, "")
+	if err != nil || !slices.Contains(x.Next, "step 30 of 90 is done; it ends in about 30s") {
+		t.Errorf("%q, %v", x.Next, err)
+	}
+	for _, c := range x.Causes {
+		if strings.Contains(c.Text, "inference server") {
+			t.Errorf("a training asks no server: %s", c.Text)
+		}
 	}
 }
 
