@@ -87,7 +87,10 @@ func installWithStalledWorker(t *testing.T, file string) (*installation, api.Wor
 			return false
 		}
 		stalled = w
-		if err := syscall.Kill(w.PID, syscall.SIGSTOP); err != nil {
+		switch err := syscall.Kill(w.PID, syscall.SIGSTOP); {
+		case errors.Is(err, syscall.ESRCH): // killed for what is told below, and not yet missed
+			return false
+		case err != nil:
 			t.Fatal(err)
 		}
 		if i.beatsOn(other) && !holdsLock(w.PID) {

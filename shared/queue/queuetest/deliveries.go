@@ -79,7 +79,7 @@ func testStale(t *testing.T, f *fixture) {
 	f.send(t, "work", "x")
 	old := f.receive(t, "work", short)
 	f.pass(short)
-	hold := max(4*short, f.long/2) // as long as what follows may take
+	hold := min(max(4*short, f.long/2), patient/2) // as long as what follows may take
 	now := f.receive(t, "work", hold)
 
 	for _, receipt := range []string{old.Receipt, "nonsense", "", now.Receipt + "0"} {
