@@ -84,7 +84,7 @@ func (w *World) file(key string, ids map[string]bool) file {
 	var b bytes.Buffer
 	for n := range w.dice.below("lines", 120) {
 		l := line{number: n + 1}
-		if w.venom != harmless && w.dice.chance("poison", 0.02) {
+		if w.dice.chance("poison", w.venom.frequency()) {
 			l.class = fault.Poison
 			l.bytes = fmt.Appendf(nil, `{"prompt":"%s %d of %s"}`, kill, n, key)
 			b.Write(l.bytes)

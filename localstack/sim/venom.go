@@ -36,6 +36,18 @@ func (w *World) poisoned() venom {
 	return harmless
 }
 
+// frequency is the share of poisonous prompts. One that kills its worker is
+// found after seven deaths, most of them minutes apart: few must do.
+func (v venom) frequency() float64 {
+	switch v {
+	case inside:
+		return 0.005
+	case outside:
+		return 0.02
+	}
+	return 0
+}
+
 // quarantined is what the error row of a poisonous item says.
 const quarantined = "the inference server, or its worker, died each time this item was asked alone " +
 	"(look into the server's log for what it dies of, then correct the item or the server and submit the item again)"

@@ -47,7 +47,7 @@ type chaos struct {
 // Times of a simulation.
 const (
 	unrulyFor = 40 * time.Second // then the world behaves, so that runs must end
-	patience  = 30 * time.Minute // and by then they must have
+	patience  = 3 * time.Hour    // and by then they must have
 )
 
 // World is one simulation.
