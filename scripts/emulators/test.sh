@@ -2,7 +2,7 @@
 # Tests the cloud drivers against second opinions. Where these can't be
 # installed, it says so and succeeds; in CI it fails.
 #
-#   scripts/emulators/test.sh FOLDER
+#   scripts/emulators/test.sh FOLDER TESTS
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -19,4 +19,4 @@ fi
 ROLLOUT_EMULATORS=$(cd "${1:-out/emulators}" && pwd)
 export ROLLOUT_EMULATORS
 cd localstack/emulators
-"${GO:-go}" test -count=1 -timeout 10m -run 'TestMiniStack|TestDynalite|TestFauxqs' ./...
+"${GO:-go}" test -count=1 -timeout 10m -run "${2:?the tests to run}" ./...
