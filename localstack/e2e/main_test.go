@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -23,6 +25,9 @@ const (
 var binaries string
 
 func TestMain(m *testing.M) {
+	if signal.Ignored(syscall.SIGHUP) { // under nohup; the programs would leave it so
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // for programs, it is then as it is by default
+	}
 	code, err := build(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
