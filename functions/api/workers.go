@@ -30,6 +30,7 @@ type WorkerStatus struct {
 	PID       int           `json:"pid"`
 	CPUs      int           `json:"cpus"`
 	GPUs      int           `json:"gpus"`
+	Instance  string        `json:"instance,omitempty"` // what the machine's cloud calls it
 	StartedAt time.Time     `json:"started_at"`
 	BeatAt    time.Time     `json:"beat_at"`
 	DueAt     time.Time     `json:"due_at"`
@@ -91,7 +92,7 @@ func (s *Service) workerStatus(b health.Beat, mark record.WorkerMark, now time.T
 	w := WorkerStatus{
 		Worker: b.Worker, Pool: b.Pool, State: b.State, Alive: !s.timings.Dead(b, now),
 		Draining: mark.Draining, InFlight: b.InFlight, Engine: engineState(b), Load: b.Load, Holds: b.Holds,
-		Host: b.Host, PID: b.PID, CPUs: b.CPUs, GPUs: b.GPUs,
+		Host: b.Host, PID: b.PID, CPUs: b.CPUs, GPUs: b.GPUs, Instance: b.Instance,
 		StartedAt: b.Started.UTC(), BeatAt: b.At.UTC(), DueAt: b.DueAt.UTC(),
 	}
 	if w.Holds == nil {

@@ -177,6 +177,6 @@ func describe(ctx context.Context, m capacity.Source) (record.Machine, error) {
 	if err != nil {
 		return out, fault.Wrap(err, "look at the machine")
 	}
-	out.CPUs, out.GPUs = inv.CPUs, inv.GPUs
+	out.CPUs, out.GPUs, out.Instance = inv.CPUs, inv.GPUs, inv.Instance
 	return out, nil
 }

@@ -104,7 +104,7 @@ func (w *Worker) snapshot(now time.Time) health.Beat {
 	b := health.Beat{
 		Schema: record.Schema, Worker: w.cfg.ID, Pool: w.cfg.Pool, State: w.state,
 		At: now.UTC(), DueAt: w.cfg.Timings.Due(now).UTC(), Started: w.started.UTC(), InFlight: w.slots.size(),
-		Host: w.cfg.Machine.Host, PID: w.cfg.Machine.PID, CPUs: w.cfg.Machine.CPUs, GPUs: len(w.cfg.Machine.GPUs),
+		Host: w.cfg.Machine.Host, PID: w.cfg.Machine.PID, CPUs: w.cfg.Machine.CPUs, GPUs: len(w.cfg.Machine.GPUs), Instance: w.cfg.Machine.Instance,
 		Load: w.tally.load(now, w.slots.busy()), Trials: w.trialsAt, Control: map[identity.RunID]uint64{},
 	}
 	if w.cfg.Servers != nil {

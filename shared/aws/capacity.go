@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
+	"sync"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -34,6 +36,10 @@ type Instance struct {
 	machine capacity.Source
 	imds    *imds.Client
 	options InstanceOptions
+
+	mu   sync.Mutex
+	id   string // once it is known
+	mute bool   // the metadata did not tell, which was said
 }
 
 var _ capacity.Source = (*Instance)(nil)
@@ -55,9 +61,54 @@ func NewInstance(cfg awssdk.Config, machine capacity.Source, o InstanceOptions) 
 	return &Instance{machine: machine, imds: imds.NewFromConfig(cfg, options...), options: o}
 }
 
-// Inventory looks at the machine itself; see capacity.Source.
+// Inventory looks at the machine itself, and asks EC2 for its id; see
+// capacity.Source. A machine that is not told its id is none that can't work:
+// that is said once.
 func (i *Instance) Inventory(ctx context.Context) (capacity.Inventory, error) {
-	return i.machine.Inventory(ctx)
+	inventory, err := i.machine.Inventory(ctx)
+	if err != nil {
+		return inventory, err
+	}
+	inventory.Instance, err = i.ID(ctx)
+	if fault.Is(err, fault.Canceled) {
+		return inventory, err
+	}
+	if err != nil && i.firstSilence() {
+		i.options.Logger.WarnContext(ctx, "the instance's id is not known", observe.KeyError, err)
+	}
+	return inventory, nil
+}
+
+func (i *Instance) firstSilence() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	said := i.mute
+	i.mute = true
+	return !said
+}
+
+// instanceID is the format of instances' ids. Example: "i-0123456789abcdef0".
+var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,32}$`)
+
+// ID returns the instance's id; NotFound if the metadata has none.
+func (i *Instance) ID(ctx context.Context) (string, error) {
+	i.mu.Lock()
+	id := i.id
+	i.mu.Unlock()
+	if id != "" {
+		return id, nil
+	}
+	content, err := i.metadata(ctx, "instance-id")
+	if err != nil {
+		return "", err
+	}
+	if !instanceID.Match(content) {
+		return "", fault.New(fault.Corrupt, "the instance's metadata give %.40q for its id", content)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.id = string(content)
+	return i.id, nil
 }
 
 // Notices delivers EC2's notices, each once, and those of the machine; see

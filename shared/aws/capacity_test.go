@@ -135,6 +135,23 @@ func TestAnInstanceOutlivesItsToken(t *testing.T) {
 	}
 }
 
+func TestAnInstanceKnowsItsIdOnceTheMetadataTell(t *testing.T) {
+	t.Parallel()
+	m := newMetadata()
+	source, _ := newInstance(t, m, InstanceOptions{})
+	for _, c := range []struct{ told, want string }{
+		{"", ""}, {"<html>", ""}, {"i-0123456789abcdef0", "i-0123456789abcdef0"}, {"i-00000000", "i-0123456789abcdef0"},
+	} {
+		if c.told != "" {
+			m.set("instance-id", c.told)
+		}
+		got, err := source.Inventory(t.Context())
+		if err != nil || got.Instance != c.want || got.CPUs != 1 {
+			t.Errorf("told %q: Inventory = %+v, %v, want the id %q", c.told, got, err, c.want)
+		}
+	}
+}
+
 func TestAnInstancePassesItsMachinesNoticesOn(t *testing.T) {
 	t.Parallel()
 	source, own := newInstance(t, newMetadata(), InstanceOptions{})

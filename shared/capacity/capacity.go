@@ -25,6 +25,9 @@ type Inventory struct {
 	CPUs        int    `json:"cpus"`
 	MemoryBytes uint64 `json:"memory_bytes"`
 	GPUs        []GPU  `json:"gpus"`
+	// Instance is the machine's name in its cloud; "" outside one. Example:
+	// "i-0123456789abcdef0".
+	Instance string `json:"instance,omitempty"`
 }
 
 // Notice warns that the machine goes away in Lead.

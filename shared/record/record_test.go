@@ -125,7 +125,7 @@ func TestJSON(t *testing.T) {
 			`{"range":1,"input":2,"first_shard":3,"shards":4,"first_item":5,"items":6,"first_line":7,"lines":8,"duplicates":9,"copies":10}`},
 		{WorkerMark{1, 2, "why", at}, `{"schema":1,"sequence":2,"draining":"why","failed":"2025-01-01T00:00:00Z"}`},
 		{WorkerMark{Schema: 1}, `{"schema":1,"sequence":0}`},
-		{Machine{"h", 1, 2, []capacity.GPU(nil)}, `{"host":"h","pid":1,"cpus":2}`},
+		{Machine{"h", 1, 2, []capacity.GPU(nil), "i-1"}, `{"host":"h","pid":1,"cpus":2,"instance":"i-1"}`},
 	} {
 		if got := string(Encode(c.value)); got != c.want {
 			t.Errorf("%T:\ngot  %s\nwant %s", c.value, got, c.want)

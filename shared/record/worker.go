@@ -21,4 +21,6 @@ type Machine struct {
 	PID  int            `json:"pid"`
 	CPUs int            `json:"cpus"`
 	GPUs []capacity.GPU `json:"gpus,omitempty"`
+	// Instance is what the machine's cloud calls it; "" outside one.
+	Instance string `json:"instance,omitempty"`
 }

@@ -72,6 +72,7 @@ type Beat struct {
 	PID      int       `json:"pid,omitempty"`
 	CPUs     int       `json:"cpus,omitempty"`
 	GPUs     int       `json:"gpus,omitempty"`
+	Instance string    `json:"instance,omitempty"` // what the machine's cloud calls it
 	Holds    []Held    `json:"holds,omitempty"`
 	// Trials names the engine that the worker has, or wants, to itself to ask
 	// suspects; "" for none.

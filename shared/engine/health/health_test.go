@@ -132,12 +132,12 @@ func TestJudge(t *testing.T) {
 // The field names are the document's format.
 func TestBeatJSON(t *testing.T) {
 	t.Parallel()
-	b := Beat{Schema: 1, Worker: "w", Pool: "p", State: Ready, At: start, DueAt: start, Started: start, InFlight: 8, Host: "h", PID: 2, CPUs: 3, GPUs: 4,
+	b := Beat{Schema: 1, Worker: "w", Pool: "p", State: Ready, At: start, DueAt: start, Started: start, InFlight: 8, Host: "h", PID: 2, CPUs: 3, GPUs: 4, Instance: "i-1",
 		Holds: []Held{{Run: run, Shard: 7, Attempt: 2}}, Control: map[identity.RunID]uint64{run: 5}}
 	got, err := json.Marshal(b)
 	at := `"2025-01-01T00:00:00Z"`
 	if want := `{"schema":1,"worker":"w","pool":"p","state":"ready","at":` + at + `,"due_at":` + at + `,"started":` + at + `,"in_flight":8,` +
-		`"host":"h","pid":2,"cpus":3,"gpus":4,"holds":[{"run":"` + run + `","shard":7,"attempt":2}],"load":{"busy":0,"rows":0,"tokens":0,"rate":0,"token_rate":0,"median_ms":0,"faults":0},"control":{"` + run + `":5}}`; err != nil || string(got) != want {
+		`"host":"h","pid":2,"cpus":3,"gpus":4,"instance":"i-1","holds":[{"run":"` + run + `","shard":7,"attempt":2}],"load":{"busy":0,"rows":0,"tokens":0,"rate":0,"token_rate":0,"median_ms":0,"faults":0},"control":{"` + run + `":5}}`; err != nil || string(got) != want {
 		t.Errorf("got  %s (%v)\nwant %s", got, err, want)
 	}
 }
