@@ -23,7 +23,10 @@ func (d Deployment) Check() error {
 
 func (d Deployment) check(c *checker) {
 	c.schema("schema_version", d.SchemaVersion)
-	c.label("bucket", d.Bucket, maxBucket, ".")
+	if d.Cloud.Provider == "" {
+		c.label("bucket", d.Bucket, maxBucket, ".")
+	}
+	d.Cloud.check(c, "cloud")
 	d.Health.check(c, "health")
 	d.Worker.check(c, "worker")
 	d.Engine.check(c, "engine")
@@ -31,7 +34,7 @@ func (d Deployment) check(c *checker) {
 	for i, name := range d.Secrets {
 		c.label(element("secrets", i), name, maxSecret, "")
 	}
-	if s := d.Engine.Secret; s != "" && !slices.Contains(d.Secrets, s) {
+	if s := d.Engine.Secret; s != "" && !slices.Contains(d.Secrets, s) && !slices.Contains(d.Cloud.Secrets.Allowlist, s) {
 		c.add("engine.secret", "%s is not in the allowlist: add it to secrets", quote(s))
 	}
 	d.Defaults.check(c, "defaults")

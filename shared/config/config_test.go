@@ -215,6 +215,7 @@ func TestAllProblemsAtOnce(t *testing.T) {
 	for name, parse := range map[string]func(string, []byte) error{
 		"run":        func(f string, b []byte) error { _, err := ParseRun(f, b); return err },
 		"deployment": func(f string, b []byte) error { _, err := ParseDeployment(f, b); return err },
+		"cloud":      func(f string, b []byte) error { _, err := ParseDeployment(f, b); return err },
 		"infer":      func(f string, b []byte) error { _, err := ParseInfer(f, b); return err },
 		"train":      func(f string, b []byte) error { _, err := ParseTrain(f, b); return err },
 	} {

@@ -2,20 +2,23 @@ package config
 
 import "strings"
 
-// Deployment is the config of one installation: D/rollout.toml on a laptop.
-// Everything in it has a default; see DefaultDeployment.
+// Deployment is the config of one installation: D/rollout.toml on a laptop, and
+// what is deployed to a cloud. Everything in it has a default but where in a
+// cloud it is; see DefaultDeployment.
 type Deployment struct {
 	SchemaVersion int      `toml:"schema_version"`
-	Bucket        string   `toml:"bucket"` // the bucket's name, part of run ids; "local"
+	Bucket        string   `toml:"bucket"` // the bucket's name, part of run ids; "local", or a cloud's
+	Cloud         Cloud    `toml:"cloud"`
 	Health        Health   `toml:"health"`
 	Worker        Worker   `toml:"worker"`
 	Engine        Engine   `toml:"engine"`
 	Pools         []Pool   `toml:"pool"`
-	Secrets       []string `toml:"secrets"` // allowlist of secret names
+	Secrets       []string `toml:"secrets"` // allowlist of secret names, with the cloud's
 	Defaults      Run      `toml:"defaults"`
 }
 
-// Health holds the timings of heartbeats. Defaults: 500ms, 4s, 5s, 250ms.
+// Health holds the timings of heartbeats. Defaults: 500ms, 4s, 5s, 250ms;
+// in a cloud DefaultCloudHealth.
 // Refused: self-fence ≥ failure timeout; skew budget ≥ 2 × interval.
 type Health struct {
 	Interval       Duration `toml:"heartbeat_interval"`
@@ -32,7 +35,7 @@ type Worker struct {
 	Checkpoint      Duration `toml:"checkpoint"`       // unfinished work between checkpoints; 60s
 	ProgressTimeout Duration `toml:"progress_timeout"` // longest silence of a request; 120s
 	RequestTimeout  Duration `toml:"request_timeout"`  // longest request; 0 is none
-	DrainBudget     Duration `toml:"drain_budget"`     // 15s
+	DrainBudget     Duration `toml:"drain_budget"`     // 15s; in a cloud 60s
 }
 
 // Engine names an inference engine: "tiny", which has a model of its own,

@@ -24,10 +24,17 @@ func FuzzParseRun(f *testing.F) {
 }
 
 func FuzzParseDeployment(f *testing.F) {
-	seeds(f, "testdata/bad_deployment.toml")
+	seeds(f, "testdata/bad_deployment.toml", "testdata/cloud.toml", "testdata/bad_cloud.toml")
 	f.Fuzz(func(t *testing.T, src []byte) {
-		_, err := ParseDeployment("x.toml", src)
+		d, err := ParseDeployment("x.toml", src)
 		wantFault(t, err)
+		if err != nil {
+			return
+		}
+		if err := d.Check(); err != nil {
+			t.Errorf("parsed, but Check says %v", err)
+		}
+		wantCompact(t, src, d)
 	})
 }
 

@@ -21,11 +21,16 @@ func ParseRun(file string, src []byte) (Run, error) {
 	return r, err
 }
 
-// ParseDeployment reads the config of a deployment onto DefaultDeployment.
+// ParseDeployment reads the config of a deployment onto DefaultDeployment, or
+// the defaults of its cloud.
 // Errors are Invalid and hold Problems.
 func ParseDeployment(file string, src []byte) (Deployment, error) {
 	d := DefaultDeployment()
-	err := parse(file, src, versionRequired, &d, func(c *checker) { d.check(c) })
+	err := parse(file, src, versionRequired, &d, func(c *checker) {
+		d.derive()
+		d.check(c)
+		d.allow()
+	})
 	return d, err
 }
 
