@@ -71,6 +71,7 @@ var kinds = []kind{
 	of[Ring](),
 	of[ControlChanged](),
 	of[Finalize](),
+	of[FinalizeSegment](),
 	of[Finalized](),
 }
 

@@ -48,6 +48,7 @@ var golden = map[string]events.Payload{
 	"ring_bare":        events.Ring{Run: run},
 	"control_changed":  events.ControlChanged{Run: run, Sequence: 1<<64 - 1},
 	"finalize":         events.Finalize{Run: run},
+	"finalize_segment": events.FinalizeSegment{Run: run, From: 7, To: 2055},
 	"finalized":        events.Finalized{Run: run, Phase: "completed_with_errors"},
 	"finalized_unsaid": events.Finalized{Run: run},
 }

@@ -11,6 +11,7 @@ const (
 	TypeRing           Type = "rollout.run.ring.v1"
 	TypeControlChanged Type = "rollout.control.changed.v1"
 	TypeFinalize       Type = "rollout.run.finalize.v1"
+	TypeSegment        Type = "rollout.segment.finalize.v1"
 	TypeFinalized      Type = "rollout.run.finalized.v1"
 )
 
@@ -76,6 +77,17 @@ type Finalize struct {
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 }
 
+// FinalizeSegment asks finalize to write one segment of what users read: the
+// rows of consecutive shards.
+type FinalizeSegment struct {
+	// Run is the run's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+	// From is the segment's first shard.
+	From int `json:"from" jsonschema:"minimum=0"`
+	// To is the shard after its last.
+	To int `json:"to" jsonschema:"minimum=1"`
+}
+
 // Finalized says that summary.json is there.
 type Finalized struct {
 	// Run is the run's id.
@@ -107,6 +119,9 @@ func (ControlChanged) EventType() Type { return TypeControlChanged }
 func (Finalize) EventType() Type { return TypeFinalize }
 
 // EventType returns the payload's type.
+func (FinalizeSegment) EventType() Type { return TypeSegment }
+
+// EventType returns the payload's type.
 func (Finalized) EventType() Type { return TypeFinalized }
 
 func (p ObjectCreated) check() error {
@@ -124,6 +139,10 @@ func (p PlanAdvanced) check() error   { return runID(p.Run) }
 func (p Ring) check() error           { return cmp.Or(runID(p.Run), text("reason", p.Reason)) }
 func (p ControlChanged) check() error { return runID(p.Run) }
 func (p Finalize) check() error       { return runID(p.Run) }
+
+func (p FinalizeSegment) check() error {
+	return cmp.Or(runID(p.Run), count("from", p.From), count("length", p.To-p.From-1))
+}
 
 func (p Finalized) check() error {
 	if p.Phase == "" {
