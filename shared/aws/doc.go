@@ -1,6 +1,6 @@
 // Package aws has the drivers of Amazon Web Services, one file a port: objects
-// in S3, documents in DynamoDB, queues in SQS, secrets in Secrets Manager, and
-// notices from an EC2 instance's metadata.
+// in S3, documents in DynamoDB, queues in SQS, secrets in Secrets Manager,
+// notices from an EC2 instance's metadata, and fleets of Auto Scaling.
 //
 // Every driver passes its port's conformance suite, against emulators and, if
 // asked to, a real account. Where they are is the SDK's affair: its endpoint

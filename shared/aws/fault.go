@@ -97,6 +97,13 @@ var kinds = map[string]fault.Kind{
 	"KmsAccessDenied":                             fault.Denied,
 	"KmsThrottled":                                fault.Throttled,
 
+	// Auto Scaling.
+	"LimitExceeded":             fault.Exhausted,
+	"ResourceContention":        fault.Throttled,
+	"ResourceInUse":             fault.Unavailable,
+	"ScalingActivityInProgress": fault.Unavailable,
+	"ServiceLinkedRoleFailure":  fault.Denied,
+
 	// Secrets Manager.
 	"DecryptionFailure":             fault.Denied,
 	"InternalServiceErrorException": fault.Unavailable,
