@@ -58,6 +58,9 @@ type loaded struct {
 type Hears struct {
 	Saved func(run.State)       // with every state that was saved here
 	Open  func(record.Manifest) // with every run that has not ended and that something is heard of here
+	// Sent is called when work of a running run was sent to the pool, and says
+	// how many of the run's shards are open.
+	Sent func(pool string, open int)
 }
 
 // New returns a coordinator. grace is how long requests in flight may take at
@@ -68,6 +71,9 @@ func New(p host.Ports, ix *input.Index, t health.Timings, grace time.Duration, h
 	}
 	if hears.Open == nil {
 		hears.Open = func(record.Manifest) {}
+	}
+	if hears.Sent == nil {
+		hears.Sent = func(string, int) {}
 	}
 	return &Coordinator{hears: hears, Ports: p.From("coordinate"), index: ix, timings: t, grace: grace, runs: map[identity.RunID]loaded{}}
 }

@@ -17,11 +17,11 @@ import (
 // perform does what the state's effects say. All of them may be done again.
 // follow are facts that it learned on the way, for the next step.
 func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Event, err error) {
-	id := l.state.Run
+	id, sent := l.state.Run, false
 	for _, e := range l.state.Effects {
 		switch e.Act {
 		case run.Send:
-			err = c.send(ctx, l, *e.Range, e.Generation)
+			err, sent = c.send(ctx, l, *e.Range, e.Generation), true
 		case run.Seal:
 			var sealed []run.Event
 			sealed, err = c.seal(ctx, l, *e.Range, run.Reason(e.Why).Class())
@@ -40,6 +40,9 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 		if err != nil {
 			return nil, err
 		}
+	}
+	if sent && l.state.Phase == run.Running {
+		c.hears.Sent(l.manifest.Pool, l.state.Shards-l.state.Done.Set.Len())
 	}
 	return follow, nil
 }
