@@ -8,6 +8,7 @@ replace rollout => ../..
 
 require (
 	github.com/aws/amazon-ec2-metadata-mock v1.13.0
+	github.com/aws/aws-lambda-go v1.55.1
 	github.com/aws/aws-sdk-go-v2 v1.48.0
 	github.com/aws/aws-sdk-go-v2/config v1.33.18
 	github.com/aws/aws-sdk-go-v2/credentials v1.21.0

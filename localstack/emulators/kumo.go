@@ -1,90 +1,20 @@
 package emulators
 
 import (
-	"bytes"
-	"io"
-	"log"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"testing"
 
-	"github.com/sivchari/kumo"
+	"rollout/localstack/emulators/standin"
 )
 
 // InProcess starts the emulator in this process, behind what S3 does and it
 // does not. All that a process starts share their buckets, tables and queues.
 func InProcess(t testing.TB) Endpoint {
 	t.Helper()
-	server := kumo.NewServer()
-	t.Cleanup(server.Close)
-	name := fresh()
-	return Endpoint{Name: "kumo", URL: front(t, server.URL, newStrict), Bucket: "bucket-" + name, Table: "table-" + name}
-}
-
-// front serves on another address what the emulator at the URL does, corrected.
-func front(t testing.TB, emulator string, correct func(emulator http.Handler) http.Handler) string {
-	t.Helper()
-	at, err := url.Parse(emulator)
+	address, end, err := standin.Kumo()
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := httputil.NewSingleHostReverseProxy(at)
-	proxy.ErrorLog = log.New(io.Discard, "", 0) // of requests that tests give up
-	server := httptest.NewServer(correct(proxy))
-	t.Cleanup(server.Close)
-	return server.URL
+	t.Cleanup(end)
+	name := fresh()
+	return Endpoint{Name: "kumo", URL: address, Bucket: "bucket-" + name, Table: "table-" + name}
 }
-
-// strict makes an emulator's S3 do what it does not by itself: tell versions in
-// answers to HEAD, page through a listing of versions, and refuse parts under
-// 5 MiB.
-type strict struct {
-	emulator http.Handler
-	sizes    partSizes
-}
-
-func newStrict(emulator http.Handler) http.Handler {
-	return &strict{emulator: emulator, sizes: partSizes{uploads: map[string]map[int]int64{}}}
-}
-
-func (s *strict) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return // nobody is there to be told
-	}
-	// An answer before the body's end would end the connection.
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	query := r.URL.Query()
-	switch {
-	case r.Header.Get("X-Amz-Target") != "": // another service
-		s.emulator.ServeHTTP(w, r)
-	case r.Method == http.MethodHead:
-		s.head(w, r)
-	case r.Method == http.MethodGet && query.Has("versions"):
-		s.versions(w, r)
-	case r.Method == http.MethodPut && query.Has("partNumber"):
-		s.sizes.note(r)
-		s.emulator.ServeHTTP(w, r)
-	case r.Method == http.MethodPost && query.Has("uploadId"):
-		if s.sizes.refuse(w, query.Get("uploadId"), body) {
-			return
-		}
-		s.emulator.ServeHTTP(w, r)
-	default:
-		s.emulator.ServeHTTP(w, r)
-	}
-}
-
-// head is a GET without the bytes.
-func (s *strict) head(w http.ResponseWriter, r *http.Request) {
-	get := r.Clone(r.Context())
-	get.Method = http.MethodGet
-	s.emulator.ServeHTTP(headWriter{w}, get)
-}
-
-// headWriter lets no body through.
-type headWriter struct{ http.ResponseWriter }
-
-func (h headWriter) Write(p []byte) (int, error) { return len(p), nil }

@@ -2,11 +2,30 @@ package emulators
 
 import (
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"strings"
+	"testing"
 )
+
+// front serves on another address what the emulator at the URL does, corrected.
+func front(t testing.TB, emulator string, correct func(emulator http.Handler) http.Handler) string {
+	t.Helper()
+	at, err := url.Parse(emulator)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httputil.NewSingleHostReverseProxy(at)
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // of requests that tests give up
+	server := httptest.NewServer(correct(proxy))
+	t.Cleanup(server.Close)
+	return server.URL
+}
 
 // newRanged makes an emulator that gives a version of an object whole give the
 // range of it that was asked for.

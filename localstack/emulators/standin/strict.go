@@ -1,4 +1,4 @@
-package emulators
+package standin
 
 import (
 	"encoding/xml"

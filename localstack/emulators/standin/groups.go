@@ -1,0 +1,321 @@
+package standin
+
+import (
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Groups are the account's groups of instances.
+type Groups struct {
+	cloud  *Cloud
+	mu     sync.Mutex
+	groups map[string]*group
+	ids    int
+	closed bool
+}
+
+type group struct {
+	name          string
+	most, desired int
+	peak          int // the highest desired size
+	launch        func(*Instance) *exec.Cmd
+	instances     []*Instance
+}
+
+// Instance is a machine of a group: a process, and its metadata service.
+type Instance struct {
+	ID, Group string
+	// Metadata is the address of the instance's metadata service.
+	Metadata string
+
+	service *metadata
+	cmd     *exec.Cmd
+	log     *tail
+	gone    chan struct{} // closed once it is terminated
+	ended   chan struct{} // closed once its process has ended for good
+	once    sync.Once
+}
+
+// goodbye is how long a process has between SIGTERM and the end of its machine.
+const goodbye = 5 * time.Second
+
+func newGroups(c *Cloud) *Groups { return &Groups{cloud: c, groups: map[string]*group{}} }
+
+// Make makes a group of at most so many instances, each of which runs the
+// command that launch returns. A process that fails is started again, as the
+// machine's init does.
+func (g *Groups) Make(name string, most int, launch func(*Instance) *exec.Cmd) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.groups[name] = &group{name: name, most: most, launch: launch}
+}
+
+// Size is the group's desired size, the highest that it had, and how many
+// instances live.
+func (g *Groups) Size(name string) (desired, peak, alive int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at := g.groups[name]; at != nil {
+		return at.desired, at.peak, len(at.instances)
+	}
+	return 0, 0, 0
+}
+
+// Set sets the desired size, as SetDesiredCapacity does.
+func (g *Groups) Set(name string, desired int) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := g.groups[name]
+	if at == nil {
+		return fmt.Errorf("no group is named %s", name)
+	}
+	if desired < 0 || desired > at.most {
+		return fmt.Errorf("the desired size %d is not between 0 and the group's most, %d", desired, at.most)
+	}
+	at.desired, at.peak = desired, max(at.peak, desired)
+	g.fill(at)
+	return nil
+}
+
+// Instances are those of a group that live.
+func (g *Groups) Instances(name string) []*Instance {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at := g.groups[name]; at != nil {
+		return slices.Clone(at.instances)
+	}
+	return nil
+}
+
+// fill starts what is missing of a group. The lock is held.
+func (g *Groups) fill(at *group) {
+	for len(at.instances) < at.desired && !g.closed {
+		g.ids++
+		in := &Instance{ID: fmt.Sprintf("i-%017x", g.ids), Group: at.name, log: &tail{}, gone: make(chan struct{}), ended: make(chan struct{})}
+		in.service = newMetadata(in.ID)
+		in.Metadata = in.service.server.URL
+		at.instances = append(at.instances, in)
+		g.cloud.running.Go(func() { in.run(at.launch, g.cloud) })
+	}
+}
+
+// run runs the instance's command until the instance is gone, again and again
+// as long as it fails.
+func (in *Instance) run(launch func(*Instance) *exec.Cmd, c *Cloud) {
+	defer close(in.ended)
+	for {
+		cmd := launch(in)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Stdout, cmd.Stderr = in.log, in.log
+		if err := cmd.Start(); err != nil {
+			c.options.Log.Error("an instance does not start", "instance", in.ID, "error", err)
+			return
+		}
+		in.service.mu.Lock()
+		in.cmd = cmd
+		in.service.mu.Unlock()
+		over := make(chan error, 1)
+		go func() { over <- cmd.Wait() }()
+		select {
+		case err := <-over:
+			if err == nil {
+				return // it has nothing more to do; the machine stays
+			}
+		case <-in.gone:
+			_ = syscall.Kill(-cmd.Process.Pid, sigKill)
+			<-over
+			return
+		}
+		select {
+		case <-in.gone:
+			return
+		default:
+		}
+		if !c.wait(100 * time.Millisecond) {
+			return
+		}
+	}
+}
+
+// Kill kills the instance's process without notice; the machine stays, and its
+// init starts the process again.
+func (in *Instance) Kill() { in.signal(sigKill) }
+
+// Ended is closed once the instance's process has ended for good.
+func (in *Instance) Ended() <-chan struct{} { return in.ended }
+
+// Said is what the instance's process wrote last.
+func (in *Instance) Said() string { return in.log.String() }
+
+func (in *Instance) signal(s syscall.Signal) {
+	in.service.mu.Lock()
+	defer in.service.mu.Unlock()
+	if in.cmd != nil && in.cmd.Process != nil {
+		_ = syscall.Kill(-in.cmd.Process.Pid, s) // it may have ended
+	}
+}
+
+// lose ends the machine at once.
+func (in *Instance) lose() {
+	in.once.Do(func() {
+		close(in.gone)
+		in.service.server.Close()
+	})
+}
+
+// Interrupt announces that EC2 takes the instance back after the lead, by the
+// metadata service and by EventBridge, and does so.
+func (g *Groups) Interrupt(in *Instance, lead time.Duration) {
+	in.service.announce(time.Now().Add(lead))
+	g.cloud.Deliver("interrupt", BridgeEvent("aws.ec2", "EC2 Spot Instance Interruption Warning",
+		map[string]any{"instance-id": in.ID, "instance-action": "terminate"}))
+	g.cloud.running.Go(func() {
+		if g.cloud.wait(lead) {
+			in.lose()
+			g.drop(in, false)
+		}
+	})
+}
+
+// Rebalance recommends to leave the instance.
+func (g *Groups) Rebalance(in *Instance) {
+	in.service.recommend()
+	g.cloud.Deliver("interrupt", BridgeEvent("aws.ec2", "EC2 Instance Rebalance Recommendation", map[string]any{"instance-id": in.ID}))
+}
+
+// drop takes an instance out of its group, which gets another unless its size
+// shrinks with it.
+func (g *Groups) drop(in *Instance, shrink bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	at := g.groups[in.Group]
+	before := len(at.instances)
+	at.instances = slices.DeleteFunc(at.instances, func(o *Instance) bool { return o == in })
+	if shrink && len(at.instances) < before {
+		at.desired = max(0, at.desired-1)
+	}
+	g.fill(at)
+}
+
+func (g *Groups) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	for _, at := range g.groups {
+		for _, in := range at.instances {
+			in.lose()
+		}
+	}
+}
+
+// serve is the API of Auto Scaling.
+func (g *Groups) serve(w http.ResponseWriter, q *request) {
+	w.Header().Set("Content-Type", "text/xml")
+	var err error
+	switch q.operation {
+	case "DescribeAutoScalingGroups":
+		g.describe(w, q)
+		return
+	case "SetDesiredCapacity":
+		size, _ := strconv.Atoi(q.form.Get("DesiredCapacity"))
+		err = g.Set(q.form.Get("AutoScalingGroupName"), size)
+	case "TerminateInstanceInAutoScalingGroup":
+		err = g.terminate(q.form.Get("InstanceId"), q.form.Get("ShouldDecrementDesiredCapacity") == "true")
+	default:
+		err = fmt.Errorf("the action %s is not known", q.operation)
+	}
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		_ = xml.NewEncoder(w).Encode(struct {
+			XMLName xml.Name `xml:"ErrorResponse"`
+			Type    string   `xml:"Error>Type"`
+			Code    string   `xml:"Error>Code"`
+			Message string   `xml:"Error>Message"`
+		}{Type: "Sender", Code: "ValidationError", Message: err.Error()})
+		return
+	}
+	_, _ = fmt.Fprintf(w, "<%[1]sResponse><%[1]sResult/><ResponseMetadata><RequestId>1</RequestId></ResponseMetadata></%[1]sResponse>", q.operation)
+}
+
+// terminate ends an instance: its process hears of it first.
+func (g *Groups) terminate(id string, shrink bool) error {
+	g.mu.Lock()
+	var found *Instance
+	for _, at := range g.groups {
+		for _, in := range at.instances {
+			if in.ID == id {
+				found = in
+			}
+		}
+	}
+	g.mu.Unlock()
+	if found == nil {
+		return fmt.Errorf("no instance of a group has the id %s", id)
+	}
+	found.signal(syscall.SIGTERM)
+	g.drop(found, shrink)
+	g.cloud.running.Go(func() {
+		limit := time.NewTimer(goodbye)
+		defer limit.Stop()
+		select {
+		case <-found.ended:
+		case <-limit.C:
+		case <-g.cloud.ctx.Done():
+		}
+		found.lose()
+	})
+	return nil
+}
+
+type groupXML struct {
+	AutoScalingGroupName string
+	MinSize              int
+	MaxSize              int
+	DesiredCapacity      int
+	DefaultCooldown      int
+	HealthCheckType      string
+	CreatedTime          string
+	Instances            []instanceXML `xml:"Instances>member"`
+}
+
+type instanceXML struct {
+	InstanceID           string `xml:"InstanceId"`
+	LifecycleState       string
+	HealthStatus         string
+	AvailabilityZone     string
+	ProtectedFromScaleIn bool
+}
+
+func (g *Groups) describe(w http.ResponseWriter, q *request) {
+	var names []string
+	for key, values := range q.form {
+		if strings.HasPrefix(key, "AutoScalingGroupNames.member.") {
+			names = append(names, values...)
+		}
+	}
+	var out struct {
+		XMLName xml.Name   `xml:"DescribeAutoScalingGroupsResponse"`
+		Groups  []groupXML `xml:"DescribeAutoScalingGroupsResult>AutoScalingGroups>member"`
+	}
+	g.mu.Lock()
+	for _, at := range g.groups {
+		if len(names) > 0 && !slices.Contains(names, at.name) {
+			continue
+		}
+		x := groupXML{AutoScalingGroupName: at.name, MaxSize: at.most, DesiredCapacity: at.desired, DefaultCooldown: 300, HealthCheckType: "EC2", CreatedTime: now()}
+		for _, in := range at.instances {
+			x.Instances = append(x.Instances, instanceXML{InstanceID: in.ID, LifecycleState: "InService", HealthStatus: "Healthy", AvailabilityZone: Region + "a"})
+		}
+		out.Groups = append(out.Groups, x)
+	}
+	g.mu.Unlock()
+	_ = xml.NewEncoder(w).Encode(out)
+}
