@@ -65,7 +65,6 @@ func (l *lambda) start(function, id string) (*process, error) {
 
 // call hands the process an invocation and waits for its answer.
 func (p *process) call(in invocation) (Reply, error) {
-	p.signal(syscall.SIGCONT)
 	limit := time.NewTimer(in.limit)
 	defer limit.Stop()
 	select {
@@ -141,6 +140,7 @@ func (p *process) serveNext(w http.ResponseWriter, r *http.Request, arn string) 
 	}
 	select {
 	case in := <-p.next:
+		p.signal(syscall.SIGCONT)
 		w.Header().Set("Lambda-Runtime-Aws-Request-Id", fmt.Sprintf("%s-%d", p.id, p.polls))
 		w.Header().Set("Lambda-Runtime-Deadline-Ms", fmt.Sprint(time.Now().Add(in.limit).UnixMilli()))
 		w.Header().Set("Lambda-Runtime-Invoked-Function-Arn", arn)

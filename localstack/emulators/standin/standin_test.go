@@ -109,7 +109,7 @@ func testCloud(t *testing.T, change func(*Options)) *Cloud {
 	}
 	o := Options{Backend: backend, Programs: t.TempDir(), Minute: 50 * time.Millisecond, Timeout: 20 * time.Second, Window: 100 * time.Millisecond,
 		// The emulator's names are the process's.
-		Config: fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = 'aws'\nregion = 'us-east-1'\ns3.bucket = 'the-bucket'\nsqs.prefix = 'q%s-'\n", strings.ToLower(rand.Text()[:8]))}
+		Config: fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = 'aws'\nregion = 'us-east-1'\ns3.bucket = 'the-bucket-%[1]s'\nsqs.prefix = 'q%[1]s-'\n", strings.ToLower(rand.Text()[:8]))}
 	for _, name := range functions {
 		if err := os.MkdirAll(filepath.Join(o.Programs, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -238,15 +238,15 @@ func TestTheMappingKeepsWhatIsReported(t *testing.T) {
 func TestObjectsAreToldToSubmit(t *testing.T) {
 	t.Parallel()
 	c := testCloud(t, func(o *Options) { o.Events.Times = 3 })
-	for _, made := range []struct{ path, body string }{{"/the-bucket", ""}, {"/the-bucket?versioning", "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"}} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, c.options.Backend+made.path, strings.NewReader(made.body))
+	for _, made := range []struct{ path, body string }{{"", ""}, {"?versioning", "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"}} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, c.options.Backend+"/"+c.at.S3.Bucket+made.path, strings.NewReader(made.body))
 		if answer := c.own(r); answer.Code != http.StatusOK {
 			t.Fatalf("%s: %s", made.path, answer.Body)
 		}
 	}
 	put := func(key string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, c.URL+"/the-bucket"+(&url.URL{Path: "/" + key}).EscapedPath(), strings.NewReader("{}"))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, c.URL+"/"+c.at.S3.Bucket+(&url.URL{Path: "/" + key}).EscapedPath(), strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
