@@ -104,6 +104,13 @@ var kinds = map[string]fault.Kind{
 	"ScalingActivityInProgress": fault.Unavailable,
 	"ServiceLinkedRoleFailure":  fault.Denied,
 
+	// Lambda.
+	"KMSAccessDeniedException":     fault.Denied,
+	"KMSDisabledException":         fault.Denied,
+	"KMSNotFoundException":         fault.Denied,
+	"RecursiveInvocationException": fault.Denied,      // functions feed each other
+	"ResourceConflictException":    fault.Unavailable, // it is being updated
+
 	// Secrets Manager.
 	"DecryptionFailure":             fault.Denied,
 	"InternalServiceErrorException": fault.Unavailable,
