@@ -33,6 +33,16 @@ import (
 //
 // Errors are {"error":{"kind":"not_found","message":"…"}}.
 func (s *Service) Handler(token secret.Value, v vitals.Vitals) http.Handler {
+	return listen.Guard(token, s.endpoints(v), vitals.Open...)
+}
+
+// Signed is Handler for whom somebody else has authenticated, such as a cloud:
+// admitted tells.
+func (s *Service) Signed(admitted func(*http.Request) bool, v vitals.Vitals) http.Handler {
+	return listen.Usual().Admit(admitted, s.endpoints(v))
+}
+
+func (s *Service) endpoints(v vitals.Vitals) http.Handler {
 	mux := http.NewServeMux()
 	for _, path := range vitals.Paths {
 		mux.Handle(path, v.Handler())
@@ -48,7 +58,7 @@ func (s *Service) Handler(token secret.Value, v vitals.Vitals) http.Handler {
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		listen.Refuse(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
 	})
-	return listen.Guard(token, mux, vitals.Open...)
+	return mux
 }
 
 // answer is an endpoint: what it returns is the body.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -73,10 +74,27 @@ func Function(t testing.TB, name string, environment ...string) *Lambda {
 	return l
 }
 
-// Environment is that of a function of a deployment on the endpoint.
-func (e Endpoint) Environment(queues, config string) []string {
-	return []string{"AWS_ENDPOINT_URL=" + e.URL, "AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=000000000000", "AWS_SECRET_ACCESS_KEY=none", "AWS_EC2_METADATA_DISABLED=true",
-		"ROLLOUT_BUCKET=" + e.Bucket, "ROLLOUT_TABLE=" + e.Table, "ROLLOUT_QUEUES=" + queues, "ROLLOUT_CONFIG=" + config}
+// Environment is that of a function of a deployment on the endpoint, but for
+// the functions that it calls itself: those are at the address.
+func (e Endpoint) Environment(config, functions string) []string {
+	return []string{"AWS_ENDPOINT_URL=" + e.URL, "AWS_ENDPOINT_URL_LAMBDA=" + functions, "AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=000000000000",
+		"AWS_SECRET_ACCESS_KEY=none", "AWS_EC2_METADATA_DISABLED=true", "ROLLOUT_CONFIG=" + config}
+}
+
+// Deployment is the config of a deployment on the endpoint, whose name begins
+// the names of its queues.
+func (e Endpoint) Deployment(name, prefix string, secrets ...string) string {
+	return fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\nname = %q\n[cloud.s3]\nbucket = %q\nprefix = %q\n"+
+		"[cloud.dynamodb]\ntable = %q\n[cloud.secrets]\nallowlist = [%s]\n[[pool]]\nname = \"default\"\nmodel = \"mock\"\n",
+		name, e.Bucket, prefix, e.Table, quoted(secrets))
+}
+
+func quoted(names []string) string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = strconv.Quote(n)
+	}
+	return strings.Join(out, ", ")
 }
 
 // Invoke calls the function with an event and returns its answer.

@@ -3,8 +3,12 @@ package emulators
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,26 +21,28 @@ import (
 	"rollout/shared/record"
 )
 
-const deployment = "schema_version = 1\nsecrets = [\"api-token\"]\n[[pool]]\nname = \"default\"\nmodel = \"mock\"\n"
-
 // installation is a deployment on an emulator.
 type installation struct {
 	Endpoint
-	blobs  *aws.Bucket
+	blobs  *aws.Bucket // below the prefix
 	docs   *aws.Documents
 	queues *aws.Queues
-	prefix string
+	name   string
+	called *called
 }
+
+// prefix is where an installation's objects are.
+const prefix = "team-a/"
 
 func install(t *testing.T) installation {
 	t.Helper()
 	e := InProcess(t)
 	e.MakeBucket(t.Context(), t)
 	e.MakeTable(t.Context(), t)
-	cfg, prefix := e.Config(t.Context(), t), fresh()+"-"
-	i := installation{Endpoint: e, blobs: aws.NewBucket(cfg, e.Bucket, aws.BucketOptions{}),
-		docs: aws.NewDocuments(cfg, e.Table, aws.DocumentOptions{Listed: aws.Listed()}), queues: e.Queues(t, prefix), prefix: prefix}
-	for _, q := range []string{host.CoordinateQueue, host.TaskQueue, host.PlanQueue} { // the stack makes them
+	cfg, name := e.Config(t.Context(), t), "t"+fresh()
+	i := installation{Endpoint: e, blobs: aws.NewBucket(cfg, e.Bucket, aws.BucketOptions{Prefix: prefix}), name: name, called: &called{},
+		docs: aws.NewDocuments(cfg, e.Table, aws.DocumentOptions{Listed: aws.Listed()}), queues: e.Queues(t, name+"-")}
+	for _, q := range []string{host.CoordinateQueue, queue.DeadLetters(host.TaskQueue)} { // the stack makes them
 		if _, _, err := i.queues.Depth(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
@@ -44,16 +50,57 @@ func install(t *testing.T) installation {
 	return i
 }
 
+// function starts a function of the installation.
+func (i installation) function(t *testing.T, name string, secrets ...string) *Lambda {
+	t.Helper()
+	at := httptest.NewServer(i.called)
+	t.Cleanup(at.Close)
+	return Function(t, name, i.Environment(i.Deployment(i.name, prefix, secrets...), at.URL)...)
+}
+
+// called are the functions that a function called, as Lambda's API takes them.
+type called struct {
+	mu    sync.Mutex
+	calls []call
+}
+
+type call struct {
+	path, kind string
+	event      events.Payload
+}
+
+func (c *called) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	_, p, _ := events.Decode(body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calls = append(c.calls, call{r.URL.Path, r.Header.Get("X-Amz-Invocation-Type"), p})
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// taken returns the calls since the last time.
+func (c *called) taken() []call {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := c.calls
+	c.calls = nil
+	return out
+}
+
 // notification is what S3 says of an object: its key is encoded as in a form.
 func (i installation) notification(info blob.Info) string {
 	return fmt.Sprintf(`{"Records":[{"eventVersion":"2.1","eventSource":"aws:s3","awsRegion":"us-east-1","eventName":"ObjectCreated:Put","s3":{"s3SchemaVersion":"1.0",
 		"bucket":{"name":%q},"object":{"key":%q,"size":%d,"eTag":"x","versionId":%q,"sequencer":"0055AED6DCD90281E5"}}}]}`,
-		i.Bucket, url.QueryEscape(info.Key), info.Size, info.Version)
+		i.Bucket, url.QueryEscape(prefix+info.Key), info.Size, info.Version)
 }
 
 // bridged is what EventBridge says of it: the key as it is.
 func (i installation) bridged(t *testing.T, info blob.Info) string {
-	key, err := json.Marshal(info.Key)
+	key, err := json.Marshal(prefix + info.Key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +113,7 @@ func (i installation) bridged(t *testing.T, info blob.Info) string {
 func TestSubmitOnLambdaMakesRunsOfObjects(t *testing.T) {
 	t.Parallel()
 	i := install(t)
-	submit := Function(t, "submit", i.Environment(i.prefix, deployment)...)
+	submit := i.function(t, "submit")
 	for n, name := range []string{"a b.jsonl", "a+b.jsonl", "a%2Bb.jsonl", "100%.jsonl", "a&b=c?.jsonl", "日本 語.jsonl"} {
 		info, err := i.blobs.Put(t.Context(), "prompts/"+name, strings.NewReader(`{"prompt":"x"}`+"\n"), blob.PutOptions{})
 		if err != nil {
@@ -86,9 +133,14 @@ func TestSubmitOnLambdaMakesRunsOfObjects(t *testing.T) {
 			t.Errorf("%s: %d runs, %v", name, len(all), err)
 		}
 	}
-	ms, err := i.queues.Receive(t.Context(), host.TaskQueue, 100, time.Minute, 0)
-	if err != nil || len(ms) < 6 {
-		t.Errorf("%d tasks, %v", len(ms), err)
+	calls := i.called.taken()
+	for _, c := range calls {
+		if _, ok := c.event.(events.RunSubmitted); !ok || c.path != "/2015-03-31/functions/"+i.name+"-plan/invocations" || c.kind != "Event" {
+			t.Errorf("called %+v", c)
+		}
+	}
+	if len(calls) < 6 {
+		t.Errorf("%d tasks", len(calls))
 	}
 	for name, c := range map[string]struct {
 		event  string
@@ -96,8 +148,9 @@ func TestSubmitOnLambdaMakesRunsOfObjects(t *testing.T) {
 	}{
 		"S3 tries out whether it may":    {`{"Service":"Amazon S3","Event":"s3:TestEvent","Bucket":"b"}`, false},
 		"an event about something else":  {`{"source":"aws.ec2","detail-type":"EC2 Spot Instance Interruption Warning"}`, false},
-		"an object without a version":    {`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"b"},"object":{"key":"prompts/x.jsonl"}}}]}`, true},
+		"an object without a version":    {`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"` + i.Bucket + `"},"object":{"key":"team-a/prompts/x.jsonl"}}}]}`, true},
 		"a key that is no encoded key":   {`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"b"},"object":{"key":"%zz","versionId":"1"}}}]}`, true},
+		"an object beside the prefix":    {strings.Replace(i.notification(blob.Info{Key: "prompts/x.jsonl", Version: "1"}), url.QueryEscape(prefix), "", 1), false},
 		"an object that is none of ours": {i.notification(blob.Info{Key: "other/x.jsonl", Version: "1"}), false},
 		"an object that is gone":         {i.notification(blob.Info{Key: "prompts/gone.jsonl", Version: "1", Size: 5}), false},
 	} {
@@ -127,7 +180,7 @@ func sqsEvent(t *testing.T, ms []queue.Message) string {
 func TestCoordinateOnLambdaReportsEachMessage(t *testing.T) {
 	t.Parallel()
 	i := install(t)
-	coordinate := Function(t, "coordinate", i.Environment(i.prefix, deployment)...)
+	coordinate := i.function(t, "coordinate")
 	run := identity.UploadRun(i.Bucket, "prompts/x.jsonl", "1")
 	if _, err := i.docs.Create(t.Context(), record.ManifestKey(run), fmt.Appendf(nil, `{"schema":1,"run":%q,"kind":"batch"}`, run)); err != nil {
 		t.Fatal(err)
@@ -168,8 +221,8 @@ func TestCoordinateOnLambdaReportsEachMessage(t *testing.T) {
 func TestTheAPIOnLambdaDemandsItsToken(t *testing.T) {
 	t.Parallel()
 	i := install(t)
-	i.secret(t, "rollout/api-token", "s3cret")
-	api := Function(t, "api", i.Environment(i.prefix, deployment)...)
+	i.secret(t, i.name+"/api-token", "s3cret")
+	api := i.function(t, "api", "api-token")
 	ask := func(path, token string) string {
 		event := fmt.Sprintf(`{"version":"2.0","rawPath":%q,"rawQueryString":"","headers":{"host":"x.lambda-url.us-east-1.on.aws","authorization":"Bearer %s"},
 			"requestContext":{"domainName":"x.lambda-url.us-east-1.on.aws","http":{"method":"GET","path":%q,"protocol":"HTTP/1.1","sourceIp":"198.51.100.7"}},"isBase64Encoded":false}`, path, token, path)

@@ -47,6 +47,7 @@ var Rules = []Rule{
 	{Packages: "shared/memory/...", Imports: shared},
 	{Packages: "shared/embedded/local", Imports: shared}, // wiring: what opens a laptop's folder
 	{Packages: "shared/embedded/...", Imports: shared},
+	{Packages: "shared/aws/stack", Imports: []string{"shared/...", "events"}}, // wiring: what opens a deployed stack, and routes its events
 	{Packages: "shared/aws/...", Imports: shared},
 	{Packages: "shared/gcp/...", Imports: shared},
 

@@ -35,16 +35,33 @@ func (b Bounds) Guard(token secret.Value, next http.Handler, open ...string) htt
 			Refuse(w, http.StatusUnauthorized, fault.Denied.String(), "a bearer token is needed: the value of the secret "+TokenSecret)
 			return
 		}
-		if b.Body > 0 {
-			r.Body = http.MaxBytesReader(w, r.Body, b.Body)
-		}
-		if b.Answer > 0 {
-			ctx, cancel := context.WithTimeout(r.Context(), b.Answer)
-			defer cancel()
-			r = r.WithContext(ctx)
-		}
-		next.ServeHTTP(w, r)
+		b.serve(w, r, next)
 	})
+}
+
+// Admit lets in whom somebody else has authenticated, such as a cloud, and
+// bounds what an answer takes.
+func (b Bounds) Admit(admitted func(*http.Request) bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !admitted(r) {
+			Refuse(w, http.StatusForbidden, fault.Denied.String(), "it answers only requests that are signed")
+			return
+		}
+		b.serve(w, r, next)
+	})
+}
+
+// serve answers within the bounds.
+func (b Bounds) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if b.Body > 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, b.Body)
+	}
+	if b.Answer > 0 {
+		ctx, cancel := context.WithTimeout(r.Context(), b.Answer)
+		defer cancel()
+		r = r.WithContext(ctx)
+	}
+	next.ServeHTTP(w, r)
 }
 
 // bears compares in a time that tells nothing about the token, its length

@@ -1,29 +1,34 @@
 // Command aws is the API as a function of AWS Lambda behind a function URL,
-// which must stream its responses. It demands the token that the secret
-// api-token holds.
+// which must stream its responses. Where the config allows the secret
+// api-token, it demands that token; else the URL must demand AWS's signatures,
+// and what came without one is refused here, too.
 package main
 
 import (
-	"context"
+	"net/http"
+	"slices"
 
 	"github.com/aws/aws-lambda-go/lambdaurl"
 
 	"rollout/functions/api"
 	"rollout/functions/internal/lambdafn"
-	"rollout/shared/fault"
+	"rollout/shared/aws/stack"
 	"rollout/shared/listen"
 	"rollout/shared/observe/vitals"
 )
 
 func main() {
-	lambdafn.Main("api", func(ctx context.Context, f *lambdafn.Function) (any, error) {
-		token, err := f.Secrets.Get(ctx, listen.TokenSecret)
-		if err != nil {
-			return nil, err
+	lambdafn.Main("api", func(s *stack.Stack) any {
+		service, v := api.New(s.Ports, s.Deployment), vitals.Vitals{Ping: s.Ports.Docs.Ping}
+		if !slices.Contains(s.Deployment.Secrets, listen.TokenSecret) {
+			return lambdaurl.Wrap(service.Signed(signed, v))
 		}
-		if token.Reveal() == "" {
-			return nil, fault.New(fault.Invalid, "the secret %s is empty: the API would be open to everybody", listen.TokenSecret)
-		}
-		return lambdaurl.Wrap(api.New(f.Ports, f.Deployment).Handler(token, vitals.Vitals{Ping: f.Docs.Ping})), nil
+		return lambdaurl.Wrap(&demanding{secrets: s.Secrets, log: s.Ports.Log, service: service, vitals: v})
 	})
+}
+
+// signed reports whether AWS has checked the request's signature.
+func signed(r *http.Request) bool {
+	event, ok := lambdaurl.RequestFromContext(r.Context())
+	return ok && event.RequestContext.Authorizer != nil && event.RequestContext.Authorizer.IAM != nil
 }

@@ -2,17 +2,16 @@
 package main
 
 import (
-	"context"
-
 	"rollout/functions/coordinate"
 	"rollout/functions/internal/lambdafn"
+	"rollout/shared/aws/stack"
 	"rollout/shared/host"
 	"rollout/shared/input"
 )
 
 func main() {
-	lambdafn.Main("coordinate", func(_ context.Context, f *lambdafn.Function) (any, error) {
-		c := coordinate.New(f.Ports, input.NewIndex(f.Blobs, f.Docs), host.Timings(f.Deployment.Health), f.Deployment.Defaults.Limits.Grace.Std(), coordinate.Hears{})
-		return lambdafn.Messages(f.Ports, c.Batch), nil
+	lambdafn.Main("coordinate", func(s *stack.Stack) any {
+		c := coordinate.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs), host.Timings(s.Deployment.Health), s.Deployment.Defaults.Limits.Grace.Std(), coordinate.Hears{})
+		return lambdafn.Messages(s.Ports, c.Batch)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,30 +15,37 @@ import (
 
 	"rollout/events"
 	"rollout/shared/aws"
+	"rollout/shared/clock"
+	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/memory"
 	"rollout/shared/queue"
 )
 
 func ports() host.Ports { return host.Ports{Log: slog.New(slog.DiscardHandler)} }
 
-// Whatever the key, it comes out as it is in the bucket, from either source.
+// bucket is where the tests' objects are.
+var bucket = config.S3{Bucket: "b", Prefix: "team a/+/"}
+
+// Whatever the key, it comes out as it is below the bucket's prefix, from
+// either source.
 func FuzzKeysAreDecodedOnce(f *testing.F) {
 	for _, key := range []string{"prompts/a b.jsonl", "a+b", "a%2Bb", "100%", "a&b=c?", "日本 語", "%25", `quo"te`} {
 		f.Add(key)
 	}
 	f.Fuzz(func(t *testing.T, key string) {
 		key = strings.ToValidUTF8(key, "")
-		raw, err := json.Marshal(key)
-		if err != nil {
+		raw, err := json.Marshal(bucket.Prefix + key)
+		if err != nil || key == "" {
 			t.Skip()
 		}
 		for source, event := range map[string]string{
 			"S3": fmt.Sprintf(`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:CompleteMultipartUpload","s3":{"bucket":{"name":"b"},"object":{"key":%q,"size":7,"versionId":"v"}}}]}`,
-				url.QueryEscape(key)),
+				url.QueryEscape(bucket.Prefix+key)),
 			"EventBridge": fmt.Sprintf(`{"source":"aws.s3","detail-type":"Object Created","detail":{"bucket":{"name":"b"},"object":{"key":%s,"size":7,"version-id":"v"}}}`, raw),
 		} {
-			got, err := Created([]byte(event))
+			got, err := Created(bucket, []byte(event))
 			if want := (events.ObjectCreated{Bucket: "b", Key: key, Version: "v", Size: 7}); err != nil || len(got) != 1 || got[0] != want {
 				t.Errorf("%s: %q came out as %+v, %v", source, key, got, err)
 			}
@@ -45,12 +53,46 @@ func FuzzKeysAreDecodedOnce(f *testing.F) {
 	})
 }
 
+// An event about an object of another installation is left alone, whoever tells
+// of it; and one that the product sent itself has keys as the product has them.
+func TestOnlyObjectsOfTheInstallationCount(t *testing.T) {
+	t.Parallel()
+	own := func(p events.Payload) string {
+		b, err := events.Encode(p, events.Meta{Source: "rollout/test", Time: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	const s3 = `{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put","s3":{"bucket":{"name":%q},"object":{"key":%q,"versionId":"v"}}}]}`
+	mine := events.ObjectCreated{Bucket: "b", Key: "prompts/x.jsonl", Version: "v"}
+	for name, c := range map[string]struct {
+		event string
+		want  []events.ObjectCreated
+		kind  fault.Kind
+	}{
+		"below the prefix":      {fmt.Sprintf(s3, "b", "team+a/%2B/prompts/x.jsonl"), []events.ObjectCreated{mine}, 0},
+		"beside the prefix":     {fmt.Sprintf(s3, "b", "prompts/x.jsonl"), nil, 0},
+		"the prefix itself":     {fmt.Sprintf(s3, "b", "team+a/%2B/"), nil, 0},
+		"in another bucket":     {fmt.Sprintf(s3, "c", "team+a/%2B/prompts/x.jsonl"), nil, 0},
+		"told by the product":   {own(mine), []events.ObjectCreated{mine}, 0},
+		"told of elsewhere":     {own(events.ObjectCreated{Bucket: "c", Key: "prompts/x.jsonl", Version: "v"}), nil, 0},
+		"told something else":   {own(events.Finalize{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}), nil, fault.Invalid},
+		"told what nobody said": {`{"specversion":"1.0","type":"x"}`, nil, fault.Invalid},
+	} {
+		got, err := Created(bucket, []byte(c.event))
+		if !slices.Equal(got, c.want) || (err != nil) != (c.kind != 0) || err != nil && !fault.Is(err, c.kind) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
 func FuzzEventsOfStrangers(f *testing.F) {
 	for _, event := range []string{`{}`, `[]`, `null`, `{"Records":null}`, `{"Records":[{}]}`, `{"Records":[{"eventSource":"aws:s3","eventName":"ObjectRemoved:Delete"}]}`, `{"Records":{}}`} {
 		f.Add(event)
 	}
 	f.Fuzz(func(t *testing.T, event string) {
-		created, err := Created([]byte(event))
+		created, err := Created(config.S3{}, []byte(event))
 		if err != nil && !fault.Is(err, fault.Invalid) {
 			t.Errorf("%v", err)
 		}
@@ -69,7 +111,7 @@ func TestEveryObjectOfAnEventIsTaken(t *testing.T) {
 		return fmt.Sprintf(`{"eventSource":"aws:s3","eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"b"},"object":{"key":%q,"versionId":"v"}}}`, key)
 	}
 	var taken []string
-	f := Objects(ports(), func(_ context.Context, e events.ObjectCreated) error {
+	f := Objects(ports(), config.S3{Bucket: "b"}, func(_ context.Context, e events.ObjectCreated) error {
 		taken = append(taken, e.Key)
 		if e.Key == "bad" {
 			return fault.New(fault.Unavailable, "not now")
@@ -134,19 +176,144 @@ func TestAFunctionHandsBackBeforeItsTimeIsUp(t *testing.T) {
 	}
 }
 
-func TestAFunctionTellsEverythingThatIsWrongWithItsEnvironment(t *testing.T) {
+func TestAFunctionTellsEverythingThatIsWrongWithItsConfig(t *testing.T) {
 	t.Parallel()
-	set := map[string]string{BucketVariable: "b", ConfigVariable: "schema_version = 1\nbuckt = 7\n[health]\nself_fence_timeout = \"9s\"\n"}
-	_, err := Open(t.Context(), "submit", func(name string) string { return set[name] })
-	if !fault.Is(err, fault.Invalid) {
-		t.Fatalf("%v", err)
-	}
-	for _, part := range []string{"submit", TableVariable + " is not set", QueuesVariable + " is not set", "buckt", "self_fence"} {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("the message says nothing of %s: %v", part, err)
+	for config, wants := range map[string][]string{
+		"":                     {ConfigVariable + " is not set"},
+		"schema_version = 1\n": {"no installation on AWS"},
+		"schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"nowhere\"\n[cloud.s3]\nbuckt = 7\n[health]\nself_fence_timeout = \"90s\"\n": {"buckt", "region", "bucket", "self_fence"},
+	} {
+		_, err := Open(t.Context(), "submit", func(string) string { return config })
+		if !fault.Is(err, fault.Invalid) {
+			t.Fatalf("%q: %v", config, err)
+		}
+		for _, part := range append(wants, "open the function submit", "deploy the stack again") {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("the message says nothing of %s: %v", part, err)
+			}
 		}
 	}
-	if strings.Contains(err.Error(), BucketVariable+" is") {
-		t.Errorf("%v", err)
+}
+
+func TestAFunctionOpensTheStackOfItsConfig(t *testing.T) {
+	t.Parallel()
+	const toml = "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"eu-west-1\"\n[cloud.s3]\nbucket = \"acme\"\n"
+	s, err := Open(t.Context(), "submit", func(name string) string { return map[string]string{ConfigVariable: toml}[name] })
+	if err != nil {
+		t.Fatal(err)
 	}
+	if s.Deployment.Bucket != "acme" || s.AWS.Region != "eu-west-1" || s.Ports.Source != "submit" {
+		t.Errorf("%s in %s, of %s", s.Deployment.Bucket, s.AWS.Region, s.Ports.Source)
+	}
+}
+
+// task is what a function of tasks is called with.
+func task(t *testing.T, p events.Payload) json.RawMessage {
+	t.Helper()
+	b, err := events.Encode(p, events.Meta{Source: "rollout/test", Time: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// What can't be acted on is dead at once; what failed comes back.
+func TestATaskThatCantBeActedOnIsBuried(t *testing.T) {
+	t.Parallel()
+	finalize := events.Finalize{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}
+	for name, c := range map[string]struct {
+		event  json.RawMessage
+		fails  error
+		dead   bool
+		failed bool
+	}{
+		"done":                       {task(t, finalize), nil, false, false},
+		"no event":                   {json.RawMessage(`{"what":1}`), nil, true, false},
+		"an event for somebody else": {task(t, finalize), fault.New(fault.Invalid, "not for plan"), true, false},
+		"a store that is away":       {task(t, finalize), fault.New(fault.Unavailable, "away"), false, true},
+		"a run that is not there":    {task(t, finalize), fault.New(fault.NotFound, "no manifest"), false, true},
+	} {
+		p := ports()
+		p.Queues = memory.NewQueues(clock.System{})
+		err := Tasks(p, func(_ context.Context, got events.Payload) error {
+			if got != finalize {
+				t.Errorf("%s: it got %v", name, got)
+			}
+			return c.fails
+		})(t.Context(), c.event)
+		dead, _ := p.Queues.Receive(t.Context(), queue.DeadLetters(host.TaskQueue), 10, time.Minute, 0)
+		if (err != nil) != c.failed || (len(dead) == 1 && string(dead[0].Body) == string(c.event)) != c.dead {
+			t.Errorf("%s: %v, dead letters %v", name, err, dead)
+		}
+	}
+}
+
+func TestATaskThatCantBeBuriedComesBack(t *testing.T) {
+	t.Parallel()
+	p := ports()
+	p.Queues = memory.NewQueues(clock.System{})
+	large := json.RawMessage(`"` + strings.Repeat("x", queue.MaxBody) + `"`)
+	err := Tasks(p, func(context.Context, events.Payload) error { return nil })(t.Context(), large)
+	if err == nil {
+		t.Error("an event that no queue takes is gone")
+	}
+}
+
+func TestNotices(t *testing.T) {
+	t.Parallel()
+	const id = "i-0123456789abcdef0"
+	event := func(source, kind, detail string) string {
+		return fmt.Sprintf(`{"version":"0","source":%q,"detail-type":%q,"detail":%s}`, source, kind, detail)
+	}
+	state := func(s string) string {
+		return event("aws.ec2", "EC2 Instance State-change Notification", fmt.Sprintf(`{"instance-id":%q,"state":%q}`, id, s))
+	}
+	for name, c := range map[string]struct {
+		event  string
+		reason string // "" for none
+		bad    bool
+	}{
+		"spot":                 {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`","instance-action":"terminate"}`), "spot interruption", false},
+		"rebalance":            {event("aws.ec2", "EC2 Instance Rebalance Recommendation", `{"instance-id":"`+id+`"}`), "rebalance recommendation", false},
+		"shutting down":        {state("shutting-down"), "the instance is shutting-down", false},
+		"stopping":             {state("stopping"), "the instance is stopping", false},
+		"terminated":           {state("terminated"), "the instance is terminated", false},
+		"starting":             {state("pending"), "", false},
+		"running":              {state("running"), "", false},
+		"a state of no kind":   {state("dreaming"), "", false},
+		"another service":      {event("aws.ecs", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`"}`), "", false},
+		"another event":        {event("aws.ec2", "EBS Volume Notification", `{}`), "", false},
+		"no instance":          {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{}`), "", true},
+		"a hostile instance":   {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"beat/../i-01234567"}`), "", true},
+		"an instance of types": {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":7}`), "", true},
+		"nonsense":             {`[]`, "", true},
+	} {
+		n, ok, err := ReadNotice([]byte(c.event))
+		if ok != (c.reason != "") || (err != nil) != c.bad || ok && n != (Notice{id, c.reason}) {
+			t.Errorf("%s: %+v, %v, %v", name, n, ok, err)
+		}
+		passed := 0
+		if err := Notices(ports(), func(context.Context, Notice) error { passed++; return nil })(t.Context(), json.RawMessage(c.event)); err != nil || passed == 1 != ok {
+			t.Errorf("%s: passed on %d times, %v", name, passed, err)
+		}
+	}
+	failing := Notices(ports(), func(context.Context, Notice) error { return fault.New(fault.Unavailable, "away") })
+	if err := failing(t.Context(), json.RawMessage(state("stopping"))); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("of a store that is away: %v", err)
+	}
+}
+
+func FuzzNotices(f *testing.F) {
+	for _, event := range []string{`{}`, `[]`, `null`, `{"source":"aws.ec2","detail-type":"EC2 Instance Rebalance Recommendation","detail":{"instance-id":"i-0123456789abcdef0"}}`, `{"source":"aws.ec2","detail":null}`} {
+		f.Add(event)
+	}
+	f.Fuzz(func(t *testing.T, event string) {
+		n, ok, err := ReadNotice([]byte(event))
+		if err != nil && (ok || !fault.Is(err, fault.Invalid)) {
+			t.Errorf("%v, %v", ok, err)
+		}
+		if ok != (n != Notice{}) || ok && !instanceID.MatchString(n.Instance) {
+			t.Errorf("%+v, %v", n, ok)
+		}
+	})
 }

@@ -8,15 +8,15 @@ import (
 	"strings"
 
 	"rollout/events"
+	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 )
 
-// s3Event is what S3 calls a function with, or EventBridge on its behalf, or S3
-// to try out whether it may.
-type s3Event struct {
+// objectEvent is what S3 calls a function with, or EventBridge on its behalf,
+// or S3 to try out whether it may, or whoever tells submit of an object himself.
+type objectEvent struct {
 	Records []s3Record `json:"Records"`
-	Event   string     `json:"Event"` // "s3:TestEvent"
 
 	Source     string `json:"source"` // of EventBridge: "aws.s3"
 	DetailType string `json:"detail-type"`
@@ -30,6 +30,8 @@ type s3Event struct {
 			VersionID string `json:"version-id"`
 		} `json:"object"`
 	} `json:"detail"`
+
+	SpecVersion string `json:"specversion"` // of the product's own events
 }
 
 type s3Record struct {
@@ -47,21 +49,25 @@ type s3Record struct {
 	} `json:"s3"`
 }
 
-// Created returns the objects that an event says were created. What says
-// nothing of the kind yields none; an object without a version is Invalid, as
-// it can't be pinned.
-func Created(event []byte) (created []events.ObjectCreated, err error) {
-	var e s3Event
+// Created returns the objects that an event says were created in the bucket,
+// under the keys that the product has for them: without the bucket's prefix.
+// What says nothing of the kind, or is about other objects, yields none; an
+// object without a version is Invalid, as it can't be pinned.
+func Created(in config.S3, event []byte) (created []events.ObjectCreated, err error) {
+	var e objectEvent
 	if err := json.Unmarshal(event, &e); err != nil {
 		return nil, fault.As(fault.Invalid, err, "read the event")
 	}
 	add := func(bucket, key, version string, size int64) {
-		if version == "" {
+		key, ours := strings.CutPrefix(key, in.Prefix)
+		switch {
+		case !ours || key == "" || bucket != in.Bucket:
+		case version == "":
 			err = errors.Join(err, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "object %q of bucket %s has no version", key, bucket),
 				Remedy: "let the bucket keep versions"})
-			return
+		default:
+			created = append(created, events.ObjectCreated{Bucket: bucket, Key: key, Version: version, Size: size})
 		}
-		created = append(created, events.ObjectCreated{Bucket: bucket, Key: key, Version: version, Size: size})
 	}
 	for _, r := range e.Records {
 		if r.EventSource != "aws:s3" || !strings.HasPrefix(r.EventName, "ObjectCreated:") {
@@ -77,24 +83,34 @@ func Created(event []byte) (created []events.ObjectCreated, err error) {
 	if e.Source == "aws.s3" && e.DetailType == "Object Created" {
 		add(e.Detail.Bucket.Name, e.Detail.Object.Key, e.Detail.Object.VersionID, e.Detail.Object.Size)
 	}
+	if e.SpecVersion != "" {
+		_, payload, decodeErr := events.Decode(event)
+		own, ok := payload.(events.ObjectCreated)
+		switch {
+		case decodeErr != nil:
+			err = fault.As(fault.Invalid, decodeErr, "decode the event")
+		case !ok:
+			err = fault.New(fault.Invalid, "event %T is not for submit", payload)
+		case own.Bucket == in.Bucket:
+			created = append(created, own)
+		}
+	}
 	return created, err
 }
 
-// Objects is a function that S3 calls for new objects, in notifications or
-// through EventBridge. If one of several fails, all are handled again.
-func Objects(p host.Ports, handle func(context.Context, events.ObjectCreated) error) func(context.Context, json.RawMessage) error {
+// Objects is a function that is called for new objects of the bucket: by S3, in
+// notifications or through EventBridge, or by whoever tells of one. If one of
+// several fails, all are handled again.
+func Objects(p host.Ports, in config.S3, handle func(context.Context, events.ObjectCreated) error) func(context.Context, json.RawMessage) error {
 	return func(ctx context.Context, event json.RawMessage) error {
 		ctx, cancel := early(ctx)
 		defer cancel()
-		created, err := Created(event)
+		created, err := Created(in, event)
 		if len(created) == 0 && err == nil {
-			p.Log.InfoContext(ctx, "an event about no new object")
+			p.Log.InfoContext(ctx, "an event about no new object of ours")
 		}
 		for _, e := range created {
 			err = errors.Join(err, fault.Wrap(handle(ctx, e), "take the object %s", e.Key))
-		}
-		if err != nil {
-			failed(ctx, p.Log, "objects not taken", err)
 		}
 		return err
 	}

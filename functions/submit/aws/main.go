@@ -2,14 +2,13 @@
 package main
 
 import (
-	"context"
-
 	"rollout/functions/internal/lambdafn"
 	"rollout/functions/submit"
+	"rollout/shared/aws/stack"
 )
 
 func main() {
-	lambdafn.Main("submit", func(_ context.Context, f *lambdafn.Function) (any, error) {
-		return lambdafn.Objects(f.Ports, submit.New(f.Ports, f.Deployment).Uploaded), nil
+	lambdafn.Main("submit", func(s *stack.Stack) any {
+		return lambdafn.Objects(s.Ports, s.Deployment.Cloud.S3, submit.New(s.Ports, s.Deployment).Uploaded)
 	})
 }

@@ -44,7 +44,7 @@ func (p *ports) all() []prometheus.Collector {
 }
 
 // documents are the first parts of documents' keys; the rest are "other".
-var documents = map[string]bool{"run": true, "control": true, "coordinator": true, "shard": true, "beat": true, "worker": true, "plan": true}
+var documents = map[string]bool{"run": true, "open": true, "control": true, "coordinator": true, "shard": true, "beat": true, "worker": true, "plan": true}
 
 // kindOf is what sort of document a key names.
 func kindOf(key string) string {

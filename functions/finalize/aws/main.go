@@ -1,0 +1,26 @@
+// Command aws is finalize as a function of AWS Lambda, called for runs that
+// have come to their end.
+package main
+
+import (
+	"context"
+
+	"rollout/events"
+	"rollout/functions/finalize"
+	"rollout/functions/internal/lambdafn"
+	"rollout/shared/aws/stack"
+	"rollout/shared/fault"
+	"rollout/shared/input"
+)
+
+func main() {
+	lambdafn.Main("finalize", func(s *stack.Stack) any {
+		f := finalize.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs))
+		return lambdafn.Tasks(s.Ports, func(ctx context.Context, p events.Payload) error {
+			if p, ok := p.(events.Finalize); ok {
+				return f.Finalize(ctx, p)
+			}
+			return fault.New(fault.Invalid, "event %T is not for finalize", p)
+		})
+	})
+}
