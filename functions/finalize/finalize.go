@@ -6,19 +6,17 @@
 // item order (I4): its row if there is one, else an error line under its own
 // id. Running it twice, or on two machines at once, gives the same bytes; the
 // objects are create-only. It may begin while the run goes on and follow its
-// commit frontier; what is there is read by nobody before the end. It never
-// holds more than a shard in memory, and what a few copies are made of.
+// commit frontier; what is there is read by nobody before the end. Where a call
+// has little time, as in clouds, many write segments of the files at once, and
+// one joins them. It never holds more than a few shards in memory, and what a
+// few copies are made of.
 package finalize
 
 import (
-	"bufio"
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
-	"slices"
 	"time"
 
 	"rollout/events"
@@ -26,7 +24,6 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -37,7 +34,8 @@ import (
 // Finalizer ends runs. Safe for concurrent use.
 type Finalizer struct {
 	host.Ports
-	index *input.Index
+	index    *input.Index
+	segments *Segments // nil: every run's files are written in one stream each
 }
 
 // New returns a finalizer over the ports.
@@ -46,16 +44,27 @@ func New(p host.Ports, ix *input.Index) *Finalizer {
 }
 
 // Finalize writes the files of a run that has come to its end, and says so. A
-// run that is not Finalizing, or whose summary is there, needs no work.
+// run that is not Finalizing, or whose summary is there, needs no work. Of a
+// run that is written in segments it asks for those that are missing; whoever
+// writes the last of them has it called again.
 func (f *Finalizer) Finalize(ctx context.Context, e events.Finalize) error {
-	var s run.State
-	if _, _, err := host.Load(ctx, f.Docs, record.CoordinatorKey(identity.RunID(e.Run)), &s); err != nil {
+	s, finalizing, err := f.finalizing(ctx, identity.RunID(e.Run))
+	if err != nil || !finalizing {
 		return err
 	}
-	if s.Phase != run.Finalizing {
-		return nil
-	}
-	return f.Follow(ctx, s, nil)
+	return f.end(ctx, s, func(ctx context.Context, m record.Manifest) (run.State, totals, bool, error) {
+		if f.segments == nil || m.Kind == config.KindTrain {
+			return f.stream(ctx, m, s, nil, nil)
+		}
+		return f.bySegments(ctx, m, s)
+	})
+}
+
+// finalizing reads the state of a run; one whose phase is another is none of
+// ours, yet or any more.
+func (f *Finalizer) finalizing(ctx context.Context, id identity.RunID) (s run.State, finalizing bool, err error) {
+	_, _, err = host.Load(ctx, f.Docs, record.CoordinatorKey(id), &s)
+	return s, err == nil && s.Phase == run.Finalizing, err
 }
 
 // ErrWritten ends a Follow whose run was finalized by somebody else.
@@ -64,38 +73,49 @@ var ErrWritten = errors.New("the run's files are written already")
 // Follow writes a run's files behind its commit frontier, so that little is
 // left to do at the end. It begins with the given state and asks next for a
 // newer one whenever it has caught up with a run that is not Finalizing yet.
-func (f *Finalizer) Follow(ctx context.Context, s run.State, next func(context.Context) (run.State, error)) (err error) {
+func (f *Finalizer) Follow(ctx context.Context, s run.State, next func(context.Context) (run.State, error)) error {
+	return f.end(ctx, s, func(ctx context.Context, m record.Manifest) (run.State, totals, bool, error) {
+		return f.stream(ctx, m, s, nil, next)
+	})
+}
+
+// files writes both files of a run. It returns the state of the run's end and
+// what they hold; whole is false if it asked others for parts of them instead.
+type files func(context.Context, record.Manifest) (s run.State, t totals, whole bool, err error)
+
+// end leaves a run's files and then its summary, and says so.
+func (f *Finalizer) end(ctx context.Context, s run.State, write files) (err error) {
 	ctx, span := f.Begin(ctx, time.Time{}, "finalize", s.Run)
 	defer func() { span.End(err) }()
-	var m record.Manifest
-	if _, found, err := host.Load(ctx, f.Docs, record.ManifestKey(s.Run), &m); err != nil || !found {
-		return errors.Join(err, missing(found, "run %s has no manifest", s.Run))
-	}
-	sum, err := f.summary(ctx, m, s, next)
+	m, err := f.manifest(ctx, s.Run)
 	if err != nil {
+		return err
+	}
+	sum, whole, err := f.summary(ctx, m, write)
+	if err != nil || !whole {
 		return err
 	}
 	return f.Send(ctx, host.CoordinateQueue, events.Finalized{Run: string(s.Run), Phase: sum.Phase})
 }
 
-func missing(found bool, format string, args ...any) error {
-	if found {
-		return nil
+func (f *Finalizer) manifest(ctx context.Context, id identity.RunID) (m record.Manifest, err error) {
+	_, found, err := host.Load(ctx, f.Docs, record.ManifestKey(id), &m)
+	if err == nil && !found {
+		err = fault.New(fault.NotFound, "run %s has no manifest", id)
 	}
-	return fault.New(fault.NotFound, format, args...)
+	return m, err
 }
 
 // summary returns the run's summary, after writing everything that is not
 // there yet.
-func (f *Finalizer) summary(ctx context.Context, m record.Manifest, s run.State, next func(context.Context) (run.State, error)) (record.Summary, error) {
+func (f *Finalizer) summary(ctx context.Context, m record.Manifest, write files) (sum record.Summary, whole bool, err error) {
 	key := record.OutputKey(m.Run, record.SummaryFile)
-	var sum record.Summary
 	if err := input.ReadJSON(ctx, f.Blobs, key, &sum); !fault.Is(err, fault.NotFound) {
-		return sum, err
+		return sum, err == nil, err
 	}
-	s, t, err := f.write(ctx, m, s, next)
-	if err != nil {
-		return sum, fault.Wrap(err, "finalize run %s", m.Run)
+	s, t, whole, err := write(ctx, m)
+	if err != nil || !whole {
+		return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 	}
 	now := f.Clock.Now().UTC()
 	sum = record.Summary{
@@ -111,7 +131,7 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, s run.State,
 	}
 	if m.Kind == config.KindTrain {
 		if sum.Training, err = f.training(ctx, m, t); err != nil {
-			return sum, fault.Wrap(err, "finalize run %s", m.Run)
+			return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 		}
 	}
 	if !s.StartedAt.IsZero() {
@@ -119,12 +139,13 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, s run.State,
 	}
 	_, err = f.Blobs.Put(ctx, key, bytes.NewReader(append(record.Encode(sum), '\n')), blob.PutOptions{CreateOnly: true})
 	if fault.Is(err, fault.Conflict) { // somebody else was faster, with the same counts
-		return sum, input.ReadJSON(ctx, f.Blobs, key, &sum)
+		err = input.ReadJSON(ctx, f.Blobs, key, &sum)
+		return sum, err == nil, err
 	}
 	if err == nil {
 		f.tell(ctx, m, sum)
 	}
-	return sum, err
+	return sum, err == nil, err
 }
 
 // tell tells of the run's end: whoever wrote its summary does, and nobody else.
@@ -133,99 +154,4 @@ func (f *Finalizer) tell(ctx context.Context, m record.Manifest, s record.Summar
 	f.Observe(ctx, observe.RunEnded{Run: s.Run, Phase: s.Phase, Items: s.Items, Completed: s.Completed, Failed: s.Failed,
 		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens,
 		Took: time.Duration(s.Seconds * float64(time.Second))})
-}
-
-// totals sum up what the files hold.
-type totals struct {
-	counts  shard.Counts
-	copies  int // among those counted
-	workers []string
-	kept    *shard.Snapshot // the last one of a training
-}
-
-// maxWorkers bounds the list of workers in a summary.
-const maxWorkers = 1000
-
-func (t *totals) add(d shard.Doc) {
-	c := &t.counts
-	c.OK += d.Counts.OK
-	c.Failed += d.Counts.Failed
-	c.PromptTokens += d.Counts.PromptTokens
-	c.CompletionTokens += d.Counts.CompletionTokens
-	c.WastedTokens += d.Counts.WastedTokens
-	if d.Snapshot != nil {
-		t.kept = d.Snapshot
-	}
-	for k, n := range d.Counts.ByClass {
-		t.class(k, n)
-	}
-	if i, found := slices.BinarySearch(t.workers, d.Worker); !found && d.Worker != "" && len(t.workers) < maxWorkers {
-		t.workers = slices.Insert(t.workers, i, d.Worker)
-	}
-}
-
-// count counts an item: an answered one under "".
-func (t *totals) count(class fault.Class) {
-	if class == "" {
-		t.counts.OK++
-		return
-	}
-	t.counts.Failed++
-	t.class(string(class), 1)
-}
-
-func (t *totals) class(k string, n int) {
-	if t.counts.ByClass == nil {
-		t.counts.ByClass = map[string]int{}
-	}
-	t.counts.ByClass[k] += n
-}
-
-// write streams every shard's rows into both files, and returns the state of
-// the run's end and what the files hold.
-func (f *Finalizer) write(ctx context.Context, m record.Manifest, s run.State, next func(context.Context) (run.State, error)) (run.State, totals, error) {
-	out := f.open(ctx, record.OutputKey(m.Run, record.Completions))
-	errs := f.open(ctx, record.OutputKey(m.Run, record.Errors))
-	w := writer{Finalizer: f, manifest: m, state: s, next: next, out: out, errs: errs, model: model(m), buf: make([]byte, copyBuffer)}
-	err := w.shards(ctx)
-	err = errors.Join(err, out.finish(err), errs.finish(err))
-	return w.state, w.totals, err
-}
-
-// sink is an object being put while it is written.
-type sink struct {
-	*bufio.Writer // single rows are small for a pipe
-	pipe          *io.PipeWriter
-	done          chan error
-}
-
-// sinkBuffer is how much is gathered before it is put.
-const sinkBuffer = 64 << 10
-
-func (f *Finalizer) open(ctx context.Context, key string) *sink {
-	r, w := io.Pipe()
-	s := &sink{Writer: bufio.NewWriterSize(w, sinkBuffer), pipe: w, done: make(chan error, 1)}
-	go func() {
-		_, err := f.Blobs.Put(ctx, key, r, blob.PutOptions{CreateOnly: true})
-		if fault.Is(err, fault.Conflict) { // it is there, with the same bytes
-			_, err = io.Copy(io.Discard, r)
-		}
-		r.CloseWithError(err)
-		s.done <- err
-	}()
-	return s
-}
-
-// finish ends the object, or drops it if there was an error.
-func (s *sink) finish(err error) error {
-	dropped := err != nil
-	if !dropped {
-		err = s.Flush()
-	}
-	s.pipe.CloseWithError(err) // without an error, it is the object's end
-	put := <-s.done
-	if dropped {
-		return nil
-	}
-	return cmp.Or(put, err)
 }

@@ -3,12 +3,12 @@ package finalize
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 
 	"rollout/shared/blob"
 	"rollout/shared/cuttable"
 	"rollout/shared/dialect"
-	"rollout/shared/document"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
 	"rollout/shared/engine/shard"
@@ -29,12 +29,34 @@ type writer struct {
 	*Finalizer
 	manifest  record.Manifest
 	state     run.State
+	known     []shard.Doc                              // of all shards; nil: they are read
 	next      func(context.Context) (run.State, error) // waits for a newer one
-	out, errs io.Writer
+	late      func() bool                              // whether there is no time for another shard; nil is never
+	out, errs *sink
 	model     dialect.Model
 	totals    totals
 	buf       []byte
+	ahead     *ahead // nil: results are read when their turn comes
 	originals originals
+}
+
+// writer begins to write both files under these keys.
+func (f *Finalizer) writer(ctx context.Context, m record.Manifest, s run.State, completions, errs string) *writer {
+	return &writer{Finalizer: f, manifest: m, state: s, out: f.open(ctx, completions), errs: f.open(ctx, errs), model: model(m), buf: make([]byte, copyBuffer)}
+}
+
+// finish ends both files, or drops them if there was an error.
+func (w *writer) finish(err error) error {
+	return errors.Join(err, w.out.finish(err), w.errs.finish(err))
+}
+
+// stream writes every shard's rows into both files, one after the other. known
+// are the documents of all shards, or nil.
+func (f *Finalizer) stream(ctx context.Context, m record.Manifest, s run.State, known []shard.Doc, next func(context.Context) (run.State, error)) (run.State, totals, bool, error) {
+	w := f.writer(ctx, m, s, record.OutputKey(m.Run, record.Completions), record.OutputKey(m.Run, record.Errors))
+	w.known, w.next = known, next
+	err := w.finish(w.shards(ctx))
+	return w.state, w.totals, true, err
 }
 
 // shards writes all of the run's shards in order, as they become final.
@@ -44,12 +66,11 @@ func (w *writer) shards(ctx context.Context) error {
 		if w.state.Phase == run.Finalizing {
 			final = w.state.Shards
 		}
-		for n < final {
-			hi := min(n+docsAtOnce, final)
-			if err := w.batch(ctx, n, hi); err != nil {
+		if final > n {
+			if _, err := w.span(ctx, n, final); err != nil {
 				return err
 			}
-			n = hi
+			n = final
 		}
 		if w.state.Phase == run.Finalizing {
 			return nil
@@ -64,35 +85,76 @@ func (w *writer) shards(ctx context.Context) error {
 	}
 }
 
-// batch writes the shards from lo to hi.
-func (w *writer) batch(ctx context.Context, lo, hi int) error {
-	docs, err := w.docs(ctx, lo, hi)
-	if err != nil {
-		return err
-	}
-	for n := lo; n < hi; n++ {
-		if err := w.shard(ctx, n, docs[n-lo]); err != nil {
-			return fault.Wrap(err, "shard %d", n)
+// span writes the shards from lo on, up to hi or until it is late. It returns
+// the first one that is not written.
+func (w *writer) span(ctx context.Context, lo, hi int) (int, error) {
+	for n := lo; n < hi; {
+		docs, err := w.some(ctx, n, min(n+docsAtOnce, hi))
+		if err != nil {
+			return n, err
+		}
+		if n, err = w.batch(ctx, n, docs); err != nil || n < hi && w.isLate() {
+			return n, err
 		}
 	}
-	return nil
+	return hi, nil
 }
 
-func (w *writer) docs(ctx context.Context, lo, hi int) ([]document.Doc, error) {
+// some returns the documents of the shards from lo to hi.
+func (w *writer) some(ctx context.Context, lo, hi int) ([]shard.Doc, error) {
+	if w.known != nil {
+		return w.known[lo:hi], nil
+	}
+	return w.docs(ctx, w.manifest.Run, lo, hi)
+}
+
+func (w *writer) isLate() bool { return w.late != nil && w.late() }
+
+// batch writes the shards from lo on.
+func (w *writer) batch(ctx context.Context, lo int, docs []shard.Doc) (int, error) {
+	if w.segments != nil {
+		w.ahead = w.readAhead(ctx, lo, docs)
+		defer w.ahead.stop()
+	}
+	for i, d := range docs {
+		if err := w.shard(ctx, lo+i, d); err != nil {
+			return lo + i, fault.Wrap(err, "shard %d", lo+i)
+		}
+		if w.isLate() {
+			return lo + i + 1, nil
+		}
+	}
+	return lo + len(docs), nil
+}
+
+// docs reads the documents of the shards from lo to hi. One that is absent is
+// that of a shard that nobody claimed.
+func (f *Finalizer) docs(ctx context.Context, id identity.RunID, lo, hi int) ([]shard.Doc, error) {
 	keys := make([]string, 0, hi-lo)
 	for n := lo; n < hi; n++ {
-		keys = append(keys, identity.ShardKey(w.manifest.Run, n))
+		keys = append(keys, identity.ShardKey(id, n))
 	}
-	return w.Docs.GetMany(ctx, keys)
-}
-
-func (w *writer) shard(ctx context.Context, n int, raw document.Doc) error {
-	d := shard.New(w.manifest.Run, n)
-	if raw.Revision != "" {
-		if err := json.Unmarshal(raw.Value, &d); err != nil {
-			return fault.As(fault.Corrupt, err, "decode document %s", raw.Key)
+	raw, err := f.Docs.GetMany(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]shard.Doc, len(raw))
+	for i, r := range raw {
+		out[i] = shard.New(id, lo+i)
+		if r.Revision == "" {
+			continue
+		}
+		if err := json.Unmarshal(r.Value, &out[i]); err != nil {
+			return nil, fault.As(fault.Corrupt, err, "decode document %s", r.Key)
+		}
+		if out[i].Run != id || out[i].Shard != lo+i {
+			return nil, fault.New(fault.Corrupt, "document %s is of shard %d of run %s", r.Key, out[i].Shard, out[i].Run)
 		}
 	}
+	return out, nil
+}
+
+func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
 	switch {
 	case w.neverSent(n):
 		return w.unanswered(ctx, n, nil, shard.New(w.manifest.Run, n), w.state.Reason.Class())
@@ -102,10 +164,33 @@ func (w *writer) shard(ctx context.Context, n int, raw document.Doc) error {
 		return w.sealed(ctx, n, d)
 	}
 	w.totals.add(d)
-	if w.manifest.Config.Dedupe.Enabled {
-		return w.indexed(ctx, n, d)
+	b, early, err := w.ahead.take(ctx, n)
+	switch {
+	case err != nil:
+		return err
+	case w.manifest.Config.Dedupe.Enabled:
+		if !early {
+			if b, err = committed(ctx, w.Blobs, *d.Result); err != nil {
+				return err
+			}
+		}
+		return w.indexed(ctx, n, d, b)
+	case early:
+		return w.rows(b, d.OutputLen)
 	}
 	return w.copy(ctx, *d.Result, d.OutputLen)
+}
+
+// rows appends a result's output rows and error rows to the files.
+func (w *writer) rows(b []byte, outputLen int64) error {
+	if outputLen < 0 || outputLen > int64(len(b)) {
+		return fault.New(fault.Corrupt, "its result of %d bytes has %d of output rows", len(b), outputLen)
+	}
+	_, err := w.out.Write(b[:outputLen])
+	if err == nil {
+		_, err = w.errs.Write(b[outputLen:])
+	}
+	return err
 }
 
 // neverSent reports whether the shard is beyond the frontier of a run that
@@ -132,9 +217,25 @@ func (w *writer) copy(ctx context.Context, ref shard.Ref, outputLen int64) error
 		return err
 	}
 	if n+m != ref.Length || h.Sum().String() != ref.Digest {
-		return fault.New(fault.Corrupt, "result %s does not have the digest that its shard names; restore it from a backup", ref.Key)
+		return notCommitted(ref)
 	}
 	return nil
+}
+
+// committed reads a result and checks that it is the committed one.
+func committed(ctx context.Context, blobs blob.Store, ref shard.Ref) ([]byte, error) {
+	b, err := input.Read(ctx, blobs, ref.Key, ref.Length)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) != ref.Length || identity.Content(b).String() != ref.Digest {
+		return nil, notCommitted(ref)
+	}
+	return b, nil
+}
+
+func notCommitted(ref shard.Ref) error {
+	return fault.New(fault.Corrupt, "result %s does not have the digest that its shard names; restore it from a backup", ref.Key)
 }
 
 // onlyWriter hides other methods, so that the buffer is used.

@@ -84,6 +84,8 @@ func (s *System) task(ctx context.Context, p events.Payload) error {
 		return s.plan.Range(ctx, p)
 	case events.Finalize:
 		return s.finalizeOrWait(ctx, p)
+	case events.FinalizeSegment:
+		return s.finalize.Segment(ctx, p)
 	}
 	return fault.New(fault.Invalid, "event %T is no task", p)
 }

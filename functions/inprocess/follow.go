@@ -53,7 +53,7 @@ func (s *System) saved(st run.State) {
 		known.tell(st)
 		return
 	}
-	if st.Phase != run.Running || st.Done.Frontier() == 0 || len(f.byRun) >= maxFollowers || f.start == nil {
+	if s.cfg.Segments != nil || st.Phase != run.Running || st.Done.Frontier() == 0 || len(f.byRun) >= maxFollowers || f.start == nil {
 		return
 	}
 	fresh := &follower{first: st, newer: make(chan run.State, 1)}

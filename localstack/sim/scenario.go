@@ -176,7 +176,7 @@ func (s *scenario) nag(ctx context.Context) {
 		pause(ctx, s.dice.between("nag", 0, 8*time.Second))
 		n := s.dice.below("nag shard", 60)
 		var hint events.Payload
-		switch s.dice.below("nag kind", 5) {
+		switch s.dice.below("nag kind", 6) {
 		case 0:
 			hint = events.ShardLost{Run: string(s.id), Shard: n, Generation: s.dice.below("nag generation", 3)}
 		case 1:
@@ -187,6 +187,9 @@ func (s *scenario) nag(ctx context.Context) {
 			hint = events.PlanAdvanced{Run: string(s.id)}
 		case 4:
 			_ = ports.Send(ctx, host.TaskQueue, events.Finalize{Run: string(s.id)})
+			continue
+		case 5: // of a segment that nobody would cut
+			_ = ports.Send(ctx, host.TaskQueue, events.FinalizeSegment{Run: string(s.id), From: n / 4, To: n/4 + 1 + s.dice.below("nag segment", 9)})
 			continue
 		}
 		_ = ports.Send(ctx, host.CoordinateQueue, hint) // lost hints are part of the game

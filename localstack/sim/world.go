@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"rollout/functions/api"
+	"rollout/functions/finalize"
 	"rollout/functions/inprocess"
 	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/worker"
@@ -61,6 +62,8 @@ type World struct {
 	calm    atomic.Bool
 	venom   venom
 	server  server
+	// segmented says that the files of runs are written in segments.
+	segmented bool
 
 	bucket *memory.Bucket
 	docs   *memory.Documents
@@ -83,6 +86,7 @@ func newWorld(t testing.TB, seed uint64) *World {
 	}
 	w.audit = newAudit(w)
 	w.venom = w.poisoned()
+	w.segmented = d.below("segmented", 3) == 0
 	level := func(name string, most float64) float64 { // a third of all worlds lack each kind of fault
 		return most * max(0, float64(d.below(name, 3))-0) / 2
 	}
@@ -137,9 +141,21 @@ func (w *World) lives(ctx context.Context, name string, live func(p *process)) {
 // control runs all functions as one process.
 func (w *World) control(ctx context.Context, name string) {
 	w.lives(ctx, name, func(p *process) {
-		s := inprocess.New(w.ports(p), inprocess.Config{Deployment: w.deploy})
+		s := inprocess.New(w.ports(p), inprocess.Config{Deployment: w.deploy, Segments: w.segments(p)})
 		_ = s.Run(p.ctx) // it ends with its process only
 	})
+}
+
+// segments decides whether the files of runs are written in segments, and how
+// tiny those are. All processes of a world do it the same way, but for where
+// segments begin and end.
+func (w *World) segments(p *process) *finalize.Segments {
+	if !w.segmented {
+		return nil
+	}
+	var n atomic.Int64
+	return &finalize.Segments{Stream: 1, Bytes: int64(1 + w.dice.below("segment bytes/"+p.name, 20_000)), Shards: 1 + w.dice.below("segment shards/"+p.name, 9),
+		AtOnce: 1 + w.dice.below("segments at once/"+p.name, 20), Nonce: func() string { return fmt.Sprintf("%s-%d", p.name, n.Add(1)) }}
 }
 
 // worker runs one worker at a time. Now and then it is drained, or frozen for

@@ -65,6 +65,20 @@ func IndexKey(r identity.RunID, rng int) string {
 	return fmt.Sprintf("%s%s/index/%06d.json", WorkDir, r, rng)
 }
 
+// FinalDir is where the segments of a run's files are, while they are written.
+func FinalDir(r identity.RunID) string { return fmt.Sprintf("%s%s/final/", WorkDir, r) }
+
+// FinalKey is the Segment that begins with that shard.
+func FinalKey(r identity.RunID, from int) string {
+	return fmt.Sprintf("%ssegments/%010d.json", FinalDir(r), from)
+}
+
+// FinalRowsKey is where one execution leaves the rows of a segment that are to
+// stand in the file.
+func FinalRowsKey(r identity.RunID, from int, nonce, file string) string {
+	return fmt.Sprintf("%srows/%010d-%s.%s", FinalDir(r), from, nonce, file)
+}
+
 // Hashed is what lines are compared by. Example: "ids".
 type Hashed string
 

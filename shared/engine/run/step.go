@@ -29,7 +29,9 @@ func Step(s State, w World, r Rules, events []Event, now time.Time) (next State,
 	}
 	d := decider{State: s, world: w, rules: r, now: now}
 	d.Deadline = r.Deadline
-	d.Shards, d.Items, d.Complete = max(d.Shards, w.Shards), max(d.Items, w.Items), d.Complete || w.Complete
+	if d.Phase != Finalizing { // else its files are being made of the plan as it was
+		d.Shards, d.Items, d.Complete = max(d.Shards, w.Shards), max(d.Items, w.Items), d.Complete || w.Complete
+	}
 	for _, e := range events {
 		if !d.take(e) {
 			rejected = append(rejected, e)

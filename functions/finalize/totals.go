@@ -1,0 +1,73 @@
+package finalize
+
+import (
+	"slices"
+
+	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// totals sum up what the files hold.
+type totals struct {
+	counts  shard.Counts
+	copies  int // among those counted
+	workers []string
+	kept    *shard.Snapshot // the last one of a training
+}
+
+// maxWorkers bounds the list of workers in a summary.
+const maxWorkers = 1000
+
+func (t *totals) add(d shard.Doc) {
+	c := &t.counts
+	c.OK += d.Counts.OK
+	c.Failed += d.Counts.Failed
+	c.PromptTokens += d.Counts.PromptTokens
+	c.CompletionTokens += d.Counts.CompletionTokens
+	c.WastedTokens += d.Counts.WastedTokens
+	if d.Snapshot != nil {
+		t.kept = d.Snapshot
+	}
+	for k, n := range d.Counts.ByClass {
+		t.class(k, n)
+	}
+	t.worker(d.Worker)
+}
+
+func (t *totals) worker(id string) {
+	if i, found := slices.BinarySearch(t.workers, id); !found && id != "" && len(t.workers) < maxWorkers {
+		t.workers = slices.Insert(t.workers, i, id)
+	}
+}
+
+// count counts an item: an answered one under "".
+func (t *totals) count(class fault.Class) {
+	if class == "" {
+		t.counts.OK++
+		return
+	}
+	t.counts.Failed++
+	t.class(string(class), 1)
+}
+
+func (t *totals) class(k string, n int) {
+	if t.counts.ByClass == nil {
+		t.counts.ByClass = map[string]int{}
+	}
+	t.counts.ByClass[k] += n
+}
+
+// join adds what a segment holds.
+func (t *totals) join(s record.Segment) {
+	t.add(shard.Doc{Counts: s.Counts})
+	t.copies += s.Copies
+	for _, w := range s.Workers {
+		t.worker(w)
+	}
+}
+
+// segment tells what the totals are in a segment.
+func (t totals) segment(from, to int) record.Segment {
+	return record.Segment{Schema: record.Schema, From: from, To: to, Counts: t.counts, Copies: t.copies, Workers: t.workers}
+}
