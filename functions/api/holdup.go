@@ -42,6 +42,7 @@ const (
 // How long things may take before they hold a run up.
 const (
 	takeUp     = 5 * time.Second
+	takeUpFar  = 30 * time.Second // in a cloud, whose functions may have to start first
 	stallAfter = 10 * time.Second // without a row, or this many medians
 	stallTimes = 4
 	lostFor    = 15 * time.Second // that a dead worker's shards may take to move on
@@ -50,11 +51,11 @@ const (
 // holdUps says what holds up a run that has not ended, the worst first.
 func holdUps(p Progress, s Status, now time.Time) []HoldUp {
 	st, id := p.State, s.Run
-	if waited := now.Sub(s.CreatedAt); st.SavedAt.IsZero() && waited >= takeUp {
+	if waited := now.Sub(s.CreatedAt); st.SavedAt.IsZero() && waited >= takesUp(p.Cloud) {
 		if packed(p.Manifest) && anyAlive(p.Workers) {
 			return []HoldUp{{IsPlanning, "its input is being unpacked", ""}}
 		}
-		return []HoldUp{{NotTakenUp, "nobody has begun with it for " + span(waited), "start `rollout up`"}}
+		return []HoldUp{{NotTakenUp, "nobody has begun with it for " + span(waited), whoBegins(p.Cloud)}}
 	}
 	switch st.Phase {
 	case run.Pausing:
@@ -121,7 +122,7 @@ func poolHoldUps(p Progress, s Status, now time.Time) (out []HoldUp) {
 	}
 	switch {
 	case alive == 0:
-		return append(out, HoldUp{NoWorker, fmt.Sprintf("no worker of pool %s is alive", s.Pool), "start `rollout up`"})
+		return append(out, HoldUp{NoWorker, fmt.Sprintf("no worker of pool %s is alive", s.Pool), whoWorks(p.Cloud, s.Pool)})
 	case away > 0:
 		of := ""
 		if alive > 1 {
@@ -130,7 +131,7 @@ func poolHoldUps(p Progress, s Status, now time.Time) (out []HoldUp) {
 		return append(out, HoldUp{NoEngine, fmt.Sprintf("the inference server%s has been away for %s: %s", of, span(now.Sub(why.Load.AwaySince)), why.Load.Away),
 			"start the server, or correct its address: the run then goes on by itself"})
 	case draining == alive:
-		return append(out, HoldUp{AllDraining, fmt.Sprintf("all workers of pool %s are draining", s.Pool), "start `rollout up` again, or another `gpuworker`"})
+		return append(out, HoldUp{AllDraining, fmt.Sprintf("all workers of pool %s are draining", s.Pool), whoReplaces(p.Cloud)})
 	case here == 0 && elsewhere > 0:
 		return append(out, HoldUp{Elsewhere, fmt.Sprintf("the workers of pool %s answer other runs first", s.Pool), "wait, pause those, or start more workers"})
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollout/functions/api"
+	"rollout/shared/config"
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/run"
 	"rollout/shared/record"
@@ -23,6 +24,7 @@ func TestARunSaysWhatHoldsItUp(t *testing.T) {
 	in := func(ph run.Phase, message string) func(*api.Progress) {
 		return func(p *api.Progress) { p.State.Phase, p.State.Message = ph, message }
 	}
+	aws := config.Cloud{Provider: config.ProviderAWS, Name: "acme"}
 	for name, c := range map[string]struct {
 		change func(*api.Progress)
 		code   string // of the first; "" is none
@@ -61,7 +63,13 @@ func TestARunSaysWhatHoldsItUp(t *testing.T) {
 		"servers that work": {func(p *api.Progress) {
 			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed"}, {Name: "http://b/v1", State: "doubted"}}
 		}, "", ""},
-		"one slow shard": {func(p *api.Progress) { p.State.Warning = "9 shards wait for shard 4" }, api.Frontier, "wait for shard 4"},
+		"a cloud's function": {func(p *api.Progress) { p.State, p.Cloud = run.New(runA), aws }, api.NotTakenUp, "`aws logs tail /aws/lambda/acme-plan`"},
+		"a cloud's function that starts": {func(p *api.Progress) {
+			p.State, p.Cloud, p.Manifest.CreatedAt = run.New(runA), aws, now.Add(-20*time.Second)
+		}, api.IsPlanning, "being cut"},
+		"no machine of a cloud": {func(p *api.Progress) { p.Workers, p.Cloud = nil, aws }, api.NoWorker, "--auto-scaling-group-name acme-default`"},
+		"a drain in a cloud":    {func(p *api.Progress) { p.Workers[0].State, p.Cloud = health.Draining, aws }, api.AllDraining, "others come"},
+		"one slow shard":        {func(p *api.Progress) { p.State.Warning = "9 shards wait for shard 4" }, api.Frontier, "wait for shard 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

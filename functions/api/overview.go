@@ -168,5 +168,5 @@ func (s *Service) noRun(ctx context.Context, info blob.Info) string {
 		return "it can't be read: " + err.Error()
 	}
 	_ = r.Close() // only opened to see whether it can be
-	return "it is no run yet: `rollout up` takes it up within seconds"
+	return whoTakesUp(s.cloud)
 }

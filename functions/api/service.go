@@ -23,6 +23,7 @@ import (
 type Service struct {
 	ports   host.Ports
 	bucket  string // the deployment's name of it, part of run ids
+	cloud   config.Cloud
 	timings health.Timings
 	index   *input.Index
 }
@@ -32,6 +33,7 @@ func New(p host.Ports, d config.Deployment) *Service {
 	return &Service{
 		ports:   p.From("api"),
 		bucket:  d.Bucket,
+		cloud:   d.Cloud,
 		timings: host.Timings(d.Health),
 		index:   input.NewIndex(p.Blobs, p.Docs),
 	}
@@ -129,7 +131,7 @@ func (s *Service) progresses(ctx context.Context, ms []record.Manifest, workers 
 	}
 	out := make([]Progress, len(ms))
 	for i, m := range ms {
-		p := Progress{Manifest: m, State: run.New(m.Run), Workers: workers}
+		p := Progress{Cloud: s.cloud, Manifest: m, State: run.New(m.Run), Workers: workers}
 		for k, v := range []any{&p.State, &p.Plan, &p.Control} {
 			if err := decodeDoc(docs[docsOfRun*i+k], v); err != nil {
 				return nil, err

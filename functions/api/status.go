@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"rollout/shared/config"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
 	"rollout/shared/engine/shard"
@@ -101,6 +102,7 @@ type Tokens struct {
 
 // Progress is what the documents say about a run.
 type Progress struct {
+	Cloud    config.Cloud // where the installation is
 	Manifest record.Manifest
 	State    run.State       // run.New if coordinate has not saved one yet
 	Plan     record.Plan     // zero if there is none yet

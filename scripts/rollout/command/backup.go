@@ -21,7 +21,7 @@ func backupCommand(e *Env) *cobra.Command {
 	}
 	dir := dirFlag(c)
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		l, closeAll, err := e.open(c, *dir)
+		l, closeAll, err := e.openLocal(c, *dir)
 		if err != nil {
 			return err
 		}

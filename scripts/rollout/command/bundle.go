@@ -14,9 +14,8 @@ import (
 
 	"rollout/gpuworker/cli"
 	"rollout/scripts/rollout/bundle"
+	"rollout/scripts/rollout/installation"
 	"rollout/shared/capacity"
-	"rollout/shared/embedded"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/listen"
 )
@@ -30,19 +29,23 @@ func bundleCommand(e *Env) *cobra.Command {
 			"RUN is a run's id, an unambiguous beginning of it, or a name: then the newest run of that name.",
 		Args: arguments(0, "RUN"),
 	}
-	dir := dirFlag(c)
+	place := placeFlags(c)
 	out := c.Flags().StringP("out", "o", "", "the `file` to write; rollout-RUN.tar.gz if empty, - for standard output")
 	withIDs := c.Flags().Bool("with-ids", false, "show the items' own ids as they are")
 	logs := c.Flags().StringArray("log", nil, "a log or event `file` whose end to pack; may be given several times")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		r, err := e.openRun(c, *dir, args[0])
+		r, err := e.openRun(c, *place, args[0])
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, r.close()) }()
+		defer func() { err = errors.Join(err, r.Close()) }()
+		secrets, err := e.secretTexts(c.Context(), r.Installation)
+		if err != nil {
+			return err
+		}
 		o := bundle.Options{Ports: r.Ports, Service: r.service, Deployment: r.Deployment, Run: r.run.Run, WithIDs: *withIDs, Logs: *logs,
-			Secrets: e.secretTexts(c.Context(), r.Local), Version: bundle.Version{Rollout: version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH},
-			Machine: machineFacts(c.Context(), *dir)}
+			Secrets: secrets, Version: bundle.Version{Rollout: version(), Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH},
+			Machine: machineFacts(c.Context(), r.Dir)}
 		if *out == "" {
 			*out = "rollout-" + string(r.run.Run) + ".tar.gz"
 		}
@@ -77,20 +80,26 @@ func (e *Env) bundle(ctx context.Context, path string, o bundle.Options) error {
 }
 
 // secretTexts are the values of all secrets that the installation may read:
-// none of them may be shown, wherever it stands.
-func (e *Env) secretTexts(ctx context.Context, l *local.Local) []string {
-	names := append([]string{listen.TokenSecret}, l.Deployment.Secrets...)
-	if l.Deployment.Engine.Secret != "" {
-		names = append(names, l.Deployment.Engine.Secret)
+// none of them may be shown, wherever it stands. One that can't be read is not
+// looked for, which whoever sends the bundle is told.
+func (e *Env) secretTexts(ctx context.Context, in *installation.Installation) ([]string, error) {
+	names := in.Deployment.Secrets
+	if in.Cloud == "" {
+		names = append([]string{listen.TokenSecret}, names...)
 	}
-	store := embedded.EnvSecrets(names, func(variable string) (string, bool) { v := e.Getenv(variable); return v, v != "" })
 	var out []string
 	for _, name := range names {
-		if v, err := store.Get(ctx, name); err == nil { // one that is not set can't be shown
+		v, err := in.Secrets.Get(ctx, name)
+		switch {
+		case err == nil:
 			out = append(out, v.Reveal())
+		case !fault.Is(err, fault.NotFound): // one that is not set can't be shown
+			if _, err := fmt.Fprintf(e.Err, "the secret %q can't be read, so it would stay wherever it stands: %v\n", name, err); err != nil {
+				return nil, err
+			}
 		}
 	}
-	return out
+	return out, nil
 }
 
 // machineFacts are what there is of the machine, as far as it can be told.

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
-	"rollout/shared/embedded/local"
+	"rollout/scripts/rollout/installation"
 	"rollout/shared/fault"
 )
 
@@ -50,25 +50,24 @@ func choose(runs []api.Status, text string) (api.Status, error) {
 
 // chosen is an open installation, and the run of it that a command is about.
 type chosen struct {
-	*local.Local
+	*installation.Installation
 	service *api.Service
 	run     api.Status
-	close   func() error
 }
 
 // openRun opens an installation for a command about the run of that name.
-func (e *Env) openRun(c *cobra.Command, dir, name string) (*chosen, error) {
-	l, closeAll, err := e.open(c, dir)
+func (e *Env) openRun(c *cobra.Command, p installation.Place, name string) (*chosen, error) {
+	in, err := e.open(c, p)
 	if err != nil {
 		return nil, err
 	}
-	service := api.New(l.Ports, l.Deployment)
+	service := api.New(in.Ports, in.Deployment)
 	runs, err := service.List(c.Context())
 	if err == nil {
 		var r api.Status
 		if r, err = choose(runs, name); err == nil {
-			return &chosen{l, service, r, closeAll}, nil
+			return &chosen{in, service, r}, nil
 		}
 	}
-	return nil, errors.Join(err, closeAll())
+	return nil, errors.Join(err, in.Close())
 }

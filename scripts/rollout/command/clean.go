@@ -27,7 +27,7 @@ func cleanCommand(e *Env) *cobra.Command {
 	dir := dirFlag(c)
 	dry := c.Flags().Bool("dry-run", false, "only say what would be deleted")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
-		l, closeAll, err := e.open(c, *dir)
+		l, closeAll, err := e.openLocal(c, *dir)
 		if err != nil {
 			return err
 		}

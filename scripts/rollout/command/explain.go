@@ -12,7 +12,6 @@ import (
 
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
-	"rollout/shared/embedded/local"
 	"rollout/shared/engine/identity"
 )
 
@@ -26,15 +25,15 @@ func explainCommand(e *Env) *cobra.Command {
 			"know is looked for by reading the input, which takes its time for a large one.",
 		Args: arguments(1, "RUN", "ITEM"),
 	}
-	dir := dirFlag(c)
+	place := placeFlags(c)
 	asJSON := c.Flags().Bool("json", false, "print it as one JSON object")
 	events := c.Flags().String("events-file", "", "also show what this `file`, written by --events-file, says of the item or run")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		r, err := e.openRun(c, *dir, args[0])
+		r, err := e.openRun(c, *place, args[0])
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, r.close()) }()
+		defer func() { err = errors.Join(err, r.Close()) }()
 		item := ""
 		if len(args) > 1 {
 			item = args[1]
@@ -46,14 +45,14 @@ func explainCommand(e *Env) *cobra.Command {
 		if *asJSON {
 			return json.NewEncoder(e.Out).Encode(x)
 		}
-		return e.tell(c.Context(), x, *dir, *events)
+		return e.tell(c.Context(), x, r, *events)
 	}
 	return c
 }
 
 // tell writes the explanation for people.
-func (e *Env) tell(ctx context.Context, x api.Explanation, dir, events string) error {
-	s := statusView{Env: e, only: x.Run.Run, dir: dir, path: progress.Under(local.BucketDir(dir))}
+func (e *Env) tell(ctx context.Context, x api.Explanation, r *chosen, events string) error {
+	s := statusView{Env: e, only: x.Run.Run, place: r.Place, path: r.Path}
 	t := teller{screen: s.screen(api.Overview{Runs: []api.Status{x.Run}, Workers: x.Workers, Queues: x.Queues}, nil), x: x}
 	if len(x.Items) > 0 {
 		t.items()

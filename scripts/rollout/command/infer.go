@@ -182,7 +182,7 @@ func (e *Env) inferFollow(ctx context.Context, p *prepared, s *stack.Stack, b ba
 		return err
 	}
 	service := api.New(p.Ports, p.deployment)
-	status, err := progress.Follow(follow, service, id, progress.NewView(e.Err, e.Clock), e.Clock)
+	status, err := progress.Follower{Source: service, View: progress.NewView(e.Err, e.Clock), Clock: e.Clock}.Follow(follow, id)
 	if err != nil {
 		return err
 	}

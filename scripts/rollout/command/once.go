@@ -150,7 +150,7 @@ const manyRuns = 8
 // one follows a run to its end and says what came of it.
 func (o *once) one(ctx context.Context, s api.Status, brief bool) (err error) {
 	if !s.Phase.Ended() {
-		s, err = progress.Follow(ctx, o.service, s.Run, progress.NewView(o.env.Err, o.env.Clock), o.env.Clock)
+		s, err = progress.Follower{Source: o.service, View: progress.NewView(o.env.Err, o.env.Clock), Clock: o.env.Clock}.Follow(ctx, s.Run)
 		if err != nil {
 			return err
 		}

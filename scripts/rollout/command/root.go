@@ -1,7 +1,7 @@
 // Package command is the commands of rollout's command line, one file each.
 //
-// A command checks its arguments, opens what it needs through package local,
-// and calls the Service or driver that does the work: no rule about runs
+// A command checks its arguments, opens what it needs through package
+// installation or local, and calls the Service or driver that does the work: no rule about runs
 // stands here. Answers go to Out, everything else to Err.
 package command
 
@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"rollout/scripts/rollout/installation"
 	"rollout/shared/clock"
 	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
@@ -30,6 +31,7 @@ func commands(e *Env) []*cobra.Command {
 		trainCommand(e),
 		submitCommand(e),
 		statusCommand(e),
+		resultsCommand(e),
 		explainCommand(e),
 		pauseCommand(e),
 		resumeCommand(e),
@@ -148,13 +150,42 @@ func arguments(optional int, names ...string) cobra.PositionalArgs {
 	}
 }
 
-// dirFlag adds --dir, which every command that works on an installation needs.
+// placeFlags adds --dir and --cloud, which commands need that ask after or
+// steer runs.
+func placeFlags(c *cobra.Command) *installation.Place {
+	var p installation.Place
+	c.Flags().StringVar(&p.Dir, "dir", "", "the installation's `folder`, as given to rollout up; with --cloud that of its rollout.toml, the present one if left out")
+	c.Flags().StringVar(&p.Cloud, "cloud", "", "the `provider` of an installation that was deployed to a cloud: aws")
+	return &p
+}
+
+// open opens the installation for a command that asks after or steers runs.
+func (e *Env) open(c *cobra.Command, p installation.Place) (*installation.Installation, error) {
+	return e.openWith(c, p, installation.Options{})
+}
+
+func (e *Env) openWith(c *cobra.Command, p installation.Place, o installation.Options) (*installation.Installation, error) {
+	switch {
+	case p.Cloud != "" && p.Dir == "":
+		p.Dir = "."
+	case p.Dir == "":
+		return nil, usage(c, "--dir is missing: name the folder that `rollout up` runs in, or say --cloud aws")
+	}
+	log, err := e.logger(slog.LevelWarn)
+	if err != nil {
+		return nil, err
+	}
+	o.Log, o.Clock, o.Getenv = log, e.Clock, e.Getenv
+	return installation.Open(c.Context(), p, o)
+}
+
+// dirFlag adds --dir, which commands need that work on a laptop's folder.
 func dirFlag(c *cobra.Command) *string {
 	return c.Flags().String("dir", "", "the installation's `folder`, as given to rollout up")
 }
 
-// open opens the installation for a command that asks after or steers runs.
-func (e *Env) open(c *cobra.Command, dir string) (*local.Local, func() error, error) {
+// openLocal opens a laptop's folder.
+func (e *Env) openLocal(c *cobra.Command, dir string) (*local.Local, func() error, error) {
 	if err := needDir(c, dir); err != nil {
 		return nil, nil, err
 	}

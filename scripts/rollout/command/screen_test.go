@@ -8,6 +8,7 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"rollout/functions/api"
+	"rollout/scripts/rollout/installation"
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/run"
 )
@@ -19,7 +20,7 @@ func wideScreen() screen {
 	w := api.WorkerStatus{Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Pool: "default", Alive: true, State: health.Ready, Engine: api.EngineAway, Host: "a-rather-long-host-name",
 		InFlight: 64, BeatAt: now, Load: health.Load{Busy: 60, MedianMS: 2100}, Holds: []health.Held{{Run: r.Run, Shard: 7, Rows: 5, Items: 256}}}
 	return screen{Overview: api.Overview{Runs: []api.Status{r}, Workers: []api.WorkerStatus{w}}, now: now,
-		path: func(key string) string { return key }, here: func(text string) string { return here(text, "/data") }}
+		path: func(key string) string { return key }, here: func(text string) string { return here(text, installation.Place{Dir: "/data"}) }}
 }
 
 func TestTablesFitNarrowTerminals(t *testing.T) {
@@ -86,8 +87,21 @@ func TestCommandsInRemediesCanBeCopied(t *testing.T) {
 		"`rollout up --dir D`":                   "`rollout up --dir D`",
 		"one ` only":                             "one ` only",
 	} {
-		if got := here(text, "/data"); got != want {
+		if got := here(text, installation.Place{Dir: "/data"}); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestAPlaceIsNamedAsOnTheCommandLine(t *testing.T) {
+	t.Parallel()
+	for want, p := range map[string]installation.Place{
+		"--dir /data":             {Dir: "/data"},
+		"--cloud aws":             {Dir: ".", Cloud: "aws"},
+		"--cloud aws --dir stack": {Dir: "stack", Cloud: "aws"},
+	} {
+		if got := here("`rollout status`", p); got != "`rollout status "+want+"`" {
+			t.Errorf("%s, want %s", got, want)
 		}
 	}
 }

@@ -33,7 +33,7 @@ func snapshotCommand(e *Env) *cobra.Command {
 
 // openSnapshots opens an installation's snapshots.
 func (e *Env) openSnapshots(c *cobra.Command, dir string) (*local.Local, snapshot.Store, func() error, error) {
-	l, closeAll, err := e.open(c, dir)
+	l, closeAll, err := e.openLocal(c, dir)
 	if err != nil {
 		return nil, snapshot.Store{}, nil, err
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
+	"rollout/scripts/rollout/installation"
 	"rollout/scripts/rollout/progress"
-	"rollout/shared/embedded/local"
 	"rollout/shared/engine/identity"
 )
 
@@ -25,16 +25,16 @@ func statusCommand(e *Env) *cobra.Command {
 			"that it watched did not end well. Ctrl-C ends it before that; the run goes on.",
 		Args: arguments(1, "RUN"),
 	}
-	dir := dirFlag(c)
+	place := placeFlags(c)
 	asJSON := c.Flags().Bool("json", false, "print one JSON object a run; with --watch, one at every change")
 	watch := c.Flags().Bool("watch", false, "go on showing until the run has ended")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		l, closeAll, err := e.open(c, *dir)
+		in, err := e.open(c, *place)
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, closeAll()) }()
-		s := statusView{Env: e, service: api.New(l.Ports, l.Deployment), json: *asJSON, dir: *dir, path: progress.Under(local.BucketDir(*dir))}
+		defer func() { err = errors.Join(err, in.Close()) }()
+		s := statusView{Env: e, service: api.New(in.Ports, in.Deployment), json: *asJSON, place: in.Place, path: in.Path}
 		if len(args) > 0 {
 			runs, err := s.service.List(c.Context())
 			if err != nil {
@@ -47,7 +47,7 @@ func statusCommand(e *Env) *cobra.Command {
 			s.only = r.Run
 		}
 		if *watch {
-			return newWatcher(&s).watch(c.Context())
+			return newWatcher(&s).watch(c.Context(), max(watchEvery, in.Poll))
 		}
 		return s.once(c.Context())
 	}
@@ -60,7 +60,7 @@ type statusView struct {
 	service *api.Service
 	only    identity.RunID // "" shows all
 	json    bool
-	dir     string
+	place   installation.Place
 	path    func(key string) string // where an object of the bucket is
 }
 
@@ -101,16 +101,16 @@ func (s *statusView) screen(o api.Overview, paces map[identity.RunID]progress.Pa
 		columns = 0 // as wide as it takes
 	}
 	return screen{Overview: o, one: s.only != "", paces: paces, now: s.Clock.Now(), columns: columns, path: s.path,
-		colours: palette(progress.IsTerminal(s.Out) && s.Getenv("NO_COLOR") == ""), here: func(text string) string { return here(text, s.dir) }}
+		colours: palette(progress.IsTerminal(s.Out) && s.Getenv("NO_COLOR") == ""), here: func(text string) string { return here(text, s.place) }}
 }
 
 // here makes the commands that a text names ready to be copied: `rollout up`
 // becomes `rollout up --dir D`.
-func here(text, dir string) string {
+func here(text string, p installation.Place) string {
 	parts := strings.Split(text, "`")
 	for i := 1; i < len(parts)-1; i += 2 { // between two backquotes
 		if strings.HasPrefix(parts[i], "rollout ") && !strings.Contains(parts[i], "--dir") {
-			parts[i] += " --dir " + dir
+			parts[i] += " " + p.Flags()
 		}
 	}
 	return strings.Join(parts, "`")

@@ -26,25 +26,28 @@ func (e *Env) steerCommand(s steering) *cobra.Command {
 		Long:  s.long + "\n\nRUN is a run's id, an unambiguous beginning of it, or a name: then the newest run of that name.",
 		Args:  arguments(0, "RUN"),
 	}
-	dir := dirFlag(c)
+	place := placeFlags(c)
 	reason := c.Flags().String("reason", "", "`words` for people: why")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		r, err := e.openRun(c, *dir, args[0])
+		r, err := e.openRun(c, *place, args[0])
 		if err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, r.close()) }()
+		defer func() { err = errors.Join(err, r.Close()) }()
 		if err := s.do(r.service, c.Context(), r.run.Run, *reason); err != nil {
 			return err
 		}
 		if _, err = fmt.Fprintf(e.Out, "%s run %s (%s)\n", s.doing, r.run.Run, r.run.Name); err != nil {
 			return err
 		}
+		if r.Cloud != "" { // somebody is always there to do it
+			return nil
+		}
 		if anyAlive, err := hasWorker(c.Context(), r.service, r.run.Pool); err != nil || anyAlive {
 			return err
 		}
 		// It is done when somebody is there to do it.
-		_, err = fmt.Fprintln(e.Err, here(fmt.Sprintf("no worker of pool %s is alive (start `rollout up`)", r.run.Pool), *dir))
+		_, err = fmt.Fprintln(e.Err, here(fmt.Sprintf("no worker of pool %s is alive (start `rollout up`)", r.run.Pool), r.Place))
 		return err
 	}
 	return c

@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
+	"io"
+	"path/filepath"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
+	"rollout/scripts/rollout/installation"
 	"rollout/scripts/rollout/progress"
-	"rollout/shared/config"
-	"rollout/shared/embedded"
-	"rollout/shared/embedded/local"
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 )
@@ -25,77 +25,60 @@ func submitCommand(e *Env) *cobra.Command {
 			"The config is --config, else the .toml beside FILE, else what the bucket has for it.",
 		Args: arguments(0, "FILE"),
 	}
-	dir := dirFlag(c)
+	place := placeFlags(c)
 	configPath := c.Flags().String("config", "", "the run's config `file`")
 	wait := c.Flags().Bool("wait", false, "follow the run to its end; exit with 1 if it does not end well")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if err := needDir(c, *dir); err != nil {
-			return err
-		}
-		return e.submit(c, *dir, args[0], *configPath, *wait)
+		return e.submit(c, *place, args[0], *configPath, *wait)
 	}
 	return c
 }
 
-func (e *Env) submit(c *cobra.Command, dir, file, configPath string, wait bool) (err error) {
+func (e *Env) submit(c *cobra.Command, place installation.Place, file, configPath string, wait bool) (err error) {
 	ctx := c.Context()
-	up, err := checkUpload(dir, file, configPath)
+	in, err := e.openWith(c, place, installation.Options{Unborn: !wait})
 	if err != nil {
 		return err
 	}
-	has, err := local.HasState(dir)
+	defer func() { err = errors.Join(err, in.Close()) }()
+	up, err := checkUpload(ctx, in, file, configPath)
 	if err != nil {
 		return err
 	}
-	if !has && !wait {
-		if err := e.hintNoState(dir); err != nil {
+	if in.Unborn {
+		if _, err := fmt.Fprintf(e.Err, "the run will begin when `rollout up %s` is started\n", in.Flags()); err != nil {
 			return err
 		}
-		d, err := local.ReadDeployment(dir)
-		if err != nil {
-			return err
-		}
-		_, err = e.upload(ctx, d, up)
+		_, err = e.upload(ctx, in, up)
 		return err
 	}
-	l, closeAll, err := e.open(c, dir)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, closeAll()) }()
-	service := api.New(l.Ports, l.Deployment)
+	service := api.New(in.Ports, in.Deployment)
 	if err := mustBeFree(ctx, service, up.key); err != nil {
 		return err
 	}
-	id, err := e.upload(ctx, l.Deployment, up)
+	id, err := e.upload(ctx, in, up)
 	if err != nil || !wait {
 		return err
 	}
-	return e.follow(ctx, l, service, id)
-}
-
-// hintNoState refuses a folder that is not there, which is a misspelt one, and
-// says when the run will begin.
-func (e *Env) hintNoState(dir string) error {
-	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("there is no folder %s", dir),
-			Remedy: fmt.Sprintf("start `rollout up --dir %s` first, or name the folder that it runs in", dir)}
-	}
-	_, err := fmt.Fprintf(e.Err, "the run will begin when `rollout up --dir %s` is started\n", dir)
-	return err
+	return e.follow(ctx, in, service, id, up.key)
 }
 
 // upload puts the config and then the prompts into the bucket and prints the
 // id of the run that they are.
-func (e *Env) upload(ctx context.Context, d config.Deployment, up upload) (identity.RunID, error) {
-	if err := up.putConfig(ctx); err != nil {
+func (e *Env) upload(ctx context.Context, in *installation.Installation, up upload) (identity.RunID, error) {
+	if err := up.putConfig(ctx, in); err != nil {
 		return "", err
 	}
-	info, err := embedded.RenameInto(ctx, up.bucket, up.file, up.key)
+	var shown *progress.Transfer
+	info, err := in.Store(ctx, up.file, up.key, func(r io.Reader, size int64) io.Reader {
+		shown = progress.NewTransfer(e.Err, filepath.Base(up.file), size)
+		return shown.Reader(r)
+	})
+	shown.Close()
 	if err != nil {
 		return "", err
 	}
-	id := identity.UploadRun(d.Bucket, up.key, info.Version)
+	id := identity.UploadRun(in.Deployment.Bucket, up.key, info.Version)
 	_, err = fmt.Fprintln(e.Out, id)
 	return id, err
 }
@@ -117,14 +100,31 @@ func mustBeFree(ctx context.Context, service *api.Service, key string) error {
 	return nil
 }
 
+// eventPatience is how long the event of a cloud's bucket may take.
+const eventPatience = 30 * time.Second
+
 // follow shows the run until it has ended, and what became of it.
-func (e *Env) follow(ctx context.Context, l *local.Local, service *api.Service, id identity.RunID) error {
-	s, err := progress.Follow(ctx, service, id, progress.NewView(e.Err, e.Clock), e.Clock)
+func (e *Env) follow(ctx context.Context, in *installation.Installation, service *api.Service, id identity.RunID, key string) error {
+	f := progress.Follower{Source: service, View: progress.NewView(e.Err, e.Clock), Clock: e.Clock, Every: in.Poll}
+	if in.Cloud != "" {
+		f.Patience, f.Unheard = eventPatience, func(ctx context.Context) string { return announce(ctx, service, key) }
+	}
+	s, err := f.Follow(ctx, id)
 	if err != nil {
 		return err
 	}
-	if err := progress.Closing(ctx, e.Err, s, l.Bucket, progress.Under(local.BucketDir(l.Dir))); err != nil {
+	if err := progress.Closing(ctx, e.Err, s, in.Ports.Blobs, in.Path); err != nil {
 		return err
 	}
 	return progress.Outcome(s)
+}
+
+// announce tells the stack about an object of which its bucket has not told
+// for long, and says so. The run is the same either way.
+func announce(ctx context.Context, service *api.Service, key string) string {
+	const late = "the bucket's event has not become a run yet"
+	if _, err := service.Announce(ctx, key); err != nil {
+		return late + ", and the stack can't be told otherwise: " + err.Error()
+	}
+	return late + ": the stack was told once more"
 }

@@ -12,38 +12,40 @@ import (
 	"strings"
 
 	"rollout/functions/api"
+	"rollout/scripts/rollout/installation"
 	"rollout/shared/blob"
 	"rollout/shared/config"
-	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
+	"rollout/shared/input"
 	"rollout/shared/jsonl"
 	"rollout/shared/record"
 )
 
 // upload is a checked file on its way into the bucket.
 type upload struct {
-	bucket string // the bucket's folder
-	file   string
-	key    string
+	file string
+	key  string
 	// config is the config to put beside it; nil leaves the bucket's as it is.
 	config    []byte
 	configKey string
 }
 
 // checkUpload refuses, before anything is copied, what could not become a run.
-func checkUpload(dir, file, configPath string) (upload, error) {
-	up := upload{bucket: local.BucketDir(dir), file: file, key: record.Prompts + filepath.Base(file)}
+func checkUpload(ctx context.Context, in *installation.Installation, file, configPath string) (upload, error) {
+	up := upload{file: file, key: record.Prompts + filepath.Base(file)}
 	if err := checkFile(file); err != nil {
 		return up, err
 	}
 	if err := api.CheckInputKey(up.key); err != nil {
 		return up, fault.Wrap(err, "submit %s", file)
 	}
-	if err := checkOutside(file, up.bucket); err != nil {
-		return up, err
+	if in.Cloud == "" {
+		if err := checkOutside(file, in.Path(record.Prompts)); err != nil {
+			return up, err
+		}
 	}
-	return up, up.findConfig(configPath)
+	return up, up.findConfig(ctx, in, configPath)
 }
 
 // checkFile looks at the file's kind and first bytes.
@@ -91,8 +93,8 @@ func checkHead(path string, head []byte) error {
 // checkOutside refuses a file that is among the bucket's prompts already: it
 // was taken up when it was written there, and copying it would make a second
 // run of it, or replace it by itself.
-func checkOutside(file, bucket string) error {
-	prompts, err := realPath(filepath.Join(bucket, record.Prompts))
+func checkOutside(file, folder string) error {
+	prompts, err := realPath(folder)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -122,7 +124,7 @@ func realPath(path string) (string, error) {
 // findConfig reads and checks the config that the run will have: the given
 // one, the one beside the file, or the one in the bucket, which then stays as
 // it is.
-func (up *upload) findConfig(given string) error {
+func (up *upload) findConfig(ctx context.Context, in *installation.Installation, given string) error {
 	up.configKey = stem(up.key) + ".toml"
 	beside := stem(up.file) + ".toml"
 	shared := record.Prompts + local.DeploymentFile
@@ -148,15 +150,17 @@ func (up *upload) findConfig(given string) error {
 		return checkConfig(path, src)
 	}
 	for _, key := range []string{up.configKey, shared} {
-		path := filepath.Join(up.bucket, key)
-		src, err := local.ReadConfig(path)
-		if errors.Is(err, fs.ErrNotExist) {
+		src, err := input.Read(ctx, in.Ports.Blobs, key, config.MaxSize)
+		if fault.Is(err, fault.NotFound) {
 			continue
+		}
+		if fault.Is(err, fault.Corrupt) {
+			return fault.As(fault.Invalid, err, "the run's config")
 		}
 		if err != nil {
 			return err
 		}
-		return checkConfig(path, src)
+		return checkConfig(in.Path(key), src)
 	}
 	return nil
 }
@@ -168,16 +172,11 @@ func checkConfig(path string, src []byte) error {
 
 // putConfig puts the config into the bucket: first, because an object becomes
 // a run as soon as it is there.
-func (up upload) putConfig(ctx context.Context) (err error) {
+func (up upload) putConfig(ctx context.Context, in *installation.Installation) error {
 	if up.config == nil {
 		return nil
 	}
-	bucket, err := embedded.OpenBucket(up.bucket, embedded.BucketOptions{})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, bucket.Close()) }()
-	_, err = bucket.Put(ctx, up.configKey, bytes.NewReader(up.config), blob.PutOptions{})
+	_, err := in.Ports.Blobs.Put(ctx, up.configKey, bytes.NewReader(up.config), blob.PutOptions{})
 	return err
 }
 

@@ -15,7 +15,7 @@ import (
 	"rollout/shared/engine/identity"
 )
 
-// watchEvery is how often a watched view is drawn.
+// watchEvery is how often a watched view is drawn, at most.
 const watchEvery = time.Second
 
 // watcher shows runs again and again, until they have ended.
@@ -36,11 +36,11 @@ func newWatcher(s *statusView) *watcher {
 		drawn: map[identity.RunID]string{}, lines: map[identity.RunID]progress.View{}, held: map[identity.RunID]string{}}
 }
 
-// watch draws until every run that it shows has ended: the outcome of those
-// that it saw going on is then its own. When ctx ends, the runs go on, and
-// that is no error.
-func (w *watcher) watch(ctx context.Context) error {
-	tick := time.NewTicker(watchEvery)
+// watch draws, again and again, until every run that it shows has ended: the
+// outcome of those that it saw going on is then its own. When ctx ends, the
+// runs go on, and that is no error.
+func (w *watcher) watch(ctx context.Context, every time.Duration) error {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		o, err := w.ask(ctx)
@@ -142,7 +142,7 @@ func (w *watcher) append(o api.Overview) {
 		if now := codes(r); now != w.held[r.Run] {
 			w.held[r.Run] = now
 			for _, h := range r.HoldUps {
-				v.Note(string(r.Run) + " " + here(progress.HoldUpWords(h), w.dir))
+				v.Note(string(r.Run) + " " + here(progress.HoldUpWords(h), w.place))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -33,13 +34,27 @@ const (
 	patience = 10 * time.Second // without progress, before saying what may be wrong
 )
 
-// Follow shows the run in the view until it has ended, and returns its last
-// status. A run that does not exist yet is waited for: `up` takes uploads up
-// in its own time. When ctx ends it returns Canceled; the run goes on.
-func Follow(ctx context.Context, src Source, id identity.RunID, v View, c clock.Clock) (api.Status, error) {
-	f := follower{Source: src, view: v, clock: c, run: id, since: c.Now()}
-	defer v.Close()
-	tick := time.NewTicker(poll)
+// Follower shows a run in a view.
+type Follower struct {
+	Source Source
+	View   View
+	Clock  clock.Clock
+	Every  time.Duration // between two looks; 0 is 250 ms
+	// Unheard says something of a run that nobody has taken up for Patience
+	// (0 is 10 s), and may do something about it; it is called once. Nil asks
+	// whether `up` runs.
+	Unheard  func(ctx context.Context) string
+	Patience time.Duration
+}
+
+// Follow shows the run until it has ended, closes the view, and returns the
+// run's last status. A run that does not exist yet is waited for: uploads are
+// taken up in their own time. When ctx ends it returns Canceled; the run goes
+// on.
+func (o Follower) Follow(ctx context.Context, id identity.RunID) (api.Status, error) {
+	f := follower{Follower: o, run: id, since: o.Clock.Now()}
+	defer o.View.Close()
+	tick := time.NewTicker(cmp.Or(o.Every, poll))
 	defer tick.Stop()
 	for {
 		ended, err := f.look(ctx)
@@ -56,23 +71,22 @@ func Follow(ctx context.Context, src Source, id identity.RunID, v View, c clock.
 }
 
 type follower struct {
-	Source
-	view  View
-	clock clock.Clock
-	run   identity.RunID
-	meter Meter
-	last  api.Status
-	since time.Time // of the last progress
-	noted string    // the last note, without digits
+	Follower
+	run     identity.RunID
+	meter   Meter
+	last    api.Status
+	since   time.Time // of the last progress
+	noted   string    // the last note, without digits
+	unheard bool      // Unheard was called
 }
 
 // look asks once. A store that can't be reached is asked again.
 func (f *follower) look(ctx context.Context) (ended bool, err error) {
-	s, err := f.Show(ctx, f.run)
-	now := f.clock.Now()
+	s, err := f.Source.Show(ctx, f.run)
+	now := f.Clock.Now()
 	switch {
 	case fault.Is(err, fault.NotFound):
-		f.complain(now)
+		f.complain(ctx, now)
 		return false, nil
 	case fault.Retriable(err):
 		f.note(err.Error())
@@ -87,17 +101,17 @@ func (f *follower) look(ctx context.Context) (ended bool, err error) {
 		f.since = now
 	}
 	f.last = s
-	f.view.Update(s, f.meter.Add(s, now))
+	f.View.Update(s, f.meter.Add(s, now))
 	if s.Phase.Ended() {
 		return true, nil
 	}
-	f.complain(now)
+	f.complain(ctx, now)
 	return false, nil
 }
 
 // complain says why nothing happens, if nothing does for a while. A pause is
 // told at once: somebody wanted it, or must do something.
-func (f *follower) complain(now time.Time) {
+func (f *follower) complain(ctx context.Context, now time.Time) {
 	worst := ""
 	if len(f.last.HoldUps) > 0 {
 		worst = HoldUpWords(f.last.HoldUps[0])
@@ -105,11 +119,22 @@ func (f *follower) complain(now time.Time) {
 	switch {
 	case f.last.Phase == run.Paused || f.last.Phase == run.Interrupted:
 		f.note(worst)
-	case now.Sub(f.since) < patience:
 	case f.last.Run == "":
-		f.note("nobody has taken the run up yet: is `rollout up` running in this folder?")
+		f.notTakenUp(ctx, now)
+	case now.Sub(f.since) < patience:
 	case worst != "":
 		f.note(worst)
+	}
+}
+
+func (f *follower) notTakenUp(ctx context.Context, now time.Time) {
+	switch {
+	case f.unheard || now.Sub(f.since) < cmp.Or(f.Patience, patience):
+	case f.Unheard == nil:
+		f.note("nobody has taken the run up yet: is `rollout up` running in this folder?")
+	default:
+		f.unheard = true
+		f.note(f.Unheard(ctx))
 	}
 }
 
@@ -118,7 +143,7 @@ func (f *follower) complain(now time.Time) {
 func (f *follower) note(text string) {
 	if said := withoutDigits(text); said != f.noted {
 		f.noted = said
-		f.view.Note(text)
+		f.View.Note(text)
 	}
 }
 

@@ -176,7 +176,7 @@ func TestFollowGoesOnUntilTheRunHasEnded(t *testing.T) {
 		s := &story{looks: []func() (api.Status, error){
 			fails(fault.NotFound, "not yet"), is(running(0)), fails(fault.Unavailable, "the disk is busy"), is(running(500)), is(ended)}}
 		var out bytes.Buffer
-		st, err := progress.Follow(t.Context(), s, runA, progress.NewView(&out, clock.System{}), clock.System{})
+		st, err := progress.Follower{Source: s, View: progress.NewView(&out, clock.System{}), Clock: clock.System{}}.Follow(t.Context(), runA)
 		if err != nil || st.Phase != run.Completed {
 			t.Fatalf("%s, %v", st.Phase, err)
 		}
@@ -198,7 +198,7 @@ func TestFollowWritesALineEveryFiveSeconds(t *testing.T) {
 		ended.Phase = run.Completed
 		s.looks = append(s.looks, is(ended))
 		var out bytes.Buffer
-		if _, err := progress.Follow(t.Context(), s, runA, progress.NewView(&out, clock.System{}), clock.System{}); err != nil {
+		if _, err := (progress.Follower{Source: s, View: progress.NewView(&out, clock.System{}), Clock: clock.System{}}).Follow(t.Context(), runA); err != nil {
 			t.Fatal(err)
 		}
 		if n := strings.Count(out.String(), " running "); n != 3 || !strings.Contains(out.String(), "40.0/s ETA 20s") {
@@ -240,7 +240,7 @@ func TestFollowSaysWhyNothingHappens(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &story{looks: append(c.looks, is(ended))}
 				var v notes
-				if _, err := progress.Follow(t.Context(), s, runA, &v, clock.System{}); err != nil {
+				if _, err := (progress.Follower{Source: s, View: &v, Clock: clock.System{}}).Follow(t.Context(), runA); err != nil {
 					t.Fatal(err)
 				}
 				if c.want == "" && len(v) > 0 || c.want != "" && (len(v) != 1 || v[0] != c.want && !strings.Contains(v[0], c.want)) {
@@ -258,16 +258,35 @@ func (n *notes) Update(api.Status, progress.Pace) {}
 func (n *notes) Note(text string)                 { *n = append(*n, text) }
 func (n *notes) Close()                           {}
 
+func TestFollowAsksOnceAboutARunThatNobodyTakesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ended := running(1000)
+		ended.Phase = run.Completed
+		looks := append(many(60, fails(fault.NotFound, "not yet")), is(ended))
+		var v notes
+		began, asked := time.Now(), time.Duration(0)
+		f := progress.Follower{Source: &story{looks: looks}, View: &v, Clock: clock.System{}, Every: 2 * time.Second, Patience: 30 * time.Second,
+			Unheard: func(context.Context) string { asked = time.Since(began); return "the stack was told once more" }}
+		if _, err := f.Follow(t.Context(), runA); err != nil {
+			t.Fatal(err)
+		}
+		if asked != 30*time.Second || len(v) != 1 || time.Since(began) != 2*time.Minute {
+			t.Errorf("asked after %v, said %q, ended after %v", asked, v, time.Since(began))
+		}
+	})
+}
+
 func TestFollowEndsWithItsContextAndOnFaults(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		_, err := progress.Follow(ctx, &story{looks: many(1, is(running(1)))}, runA, new(notes), clock.System{})
+		_, err := progress.Follower{Source: &story{looks: many(1, is(running(1)))}, View: new(notes), Clock: clock.System{}}.Follow(ctx, runA)
 		if !fault.Is(err, fault.Canceled) || !strings.Contains(err.Error(), "which goes on") {
 			t.Errorf("got %v", err)
 		}
-		_, err = progress.Follow(t.Context(), &story{looks: many(1, fails(fault.Corrupt, "document run/x"))}, runA, new(notes), clock.System{})
+		_, err = progress.Follower{Source: &story{looks: many(1, fails(fault.Corrupt, "document run/x"))}, View: new(notes), Clock: clock.System{}}.Follow(t.Context(), runA)
 		if !fault.Is(err, fault.Corrupt) {
 			t.Errorf("got %v", err)
 		}

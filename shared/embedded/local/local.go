@@ -143,7 +143,8 @@ func mustHaveState(dir string) error {
 // DeploymentFile is the name of an installation's config.
 const DeploymentFile = "rollout.toml"
 
-// ReadDeployment reads dir/rollout.toml; without one, the default holds.
+// ReadDeployment reads dir/rollout.toml; without one, the default holds. A
+// config of an installation in a cloud is Invalid.
 func ReadDeployment(dir string) (config.Deployment, error) {
 	path := filepath.Join(dir, DeploymentFile)
 	src, err := ReadConfig(path)
@@ -153,7 +154,12 @@ func ReadDeployment(dir string) (config.Deployment, error) {
 	if err != nil {
 		return config.Deployment{}, err
 	}
-	return config.ParseDeployment(path, src)
+	d, err := config.ParseDeployment(path, src)
+	if err == nil && d.Cloud.Provider != "" {
+		return d, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is of an installation in a cloud", path),
+			Remedy: "add --cloud " + d.Cloud.Provider + ", or name the folder of another installation"}
+	}
+	return d, err
 }
 
 // ReadConfig reads a config file, at most a byte more than a config may have.

@@ -1,0 +1,105 @@
+package command_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/record"
+)
+
+// answeredTwo puts a run there that has ended: two answers, one failure.
+func (b bench) answeredTwo(id identity.RunID) {
+	b.t.Helper()
+	b.ends(id, run.CompletedWithErrors)
+	b.put(record.OutputKey(id, record.Completions), "{\"id\":\"a\"}\n{\"id\":\"b\"}\n")
+	b.put(record.OutputKey(id, record.Errors), "{\"id\":\"c\"}\n")
+	b.put(record.OutputKey(id, record.SummaryFile), string(record.Encode(record.Summary{Schema: record.Schema, Run: id, Items: 3, Completed: 2, Failed: 1}))+"\n")
+}
+
+func TestResultsWritesTheAnswers(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ends(runA, run.Completed)
+	b.put(record.OutputKey(runA, record.Completions), "{\"id\":\"a\"}\n")
+	b.put(record.OutputKey(runA, record.SummaryFile), string(record.Encode(record.Summary{Schema: record.Schema, Run: runA, Items: 1, Completed: 1})))
+	check(t, rollout(t.Context(), "results", "x", "--dir", b.dir), 0, "{\"id\":\"a\"}\n")
+	path := filepath.Join(t.TempDir(), "y.jsonl")
+	check(t, rollout(t.Context(), "results", "x", "-o", path, "--dir", b.dir), 0, "", path)
+	if got, err := os.ReadFile(path); string(got) != "{\"id\":\"a\"}\n" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestResultsOfARunWithFailuresExitWith1(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.answeredTwo(runA)
+	const failed = "1 of 1 items failed"
+	check(t, rollout(t.Context(), "results", "x", "--dir", b.dir), 1, "{\"id\":\"a\"}\n{\"id\":\"b\"}\n", failed)
+	check(t, rollout(t.Context(), "results", "x", "--errors", "--dir", b.dir), 1, "{\"id\":\"c\"}\n", failed)
+	folder := filepath.Join(t.TempDir(), "new") + "/"
+	check(t, rollout(t.Context(), "results", "x", "-o", folder, "--dir", b.dir), 1, "", failed, folder+"errors.jsonl")
+	for _, name := range []string{record.Completions, record.Errors, record.SummaryFile} {
+		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	check(t, rollout(t.Context(), "results", "x", "-o", folder, "--dir", b.dir), 2, "", "completions.jsonl is there already")
+}
+
+func TestResultsKnowsWhatARunHasToHave(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.answeredTwo(runA)
+	b.put(record.OutputKey(runA, record.Completions), "{\"id\":\"a\"}\n")
+	path := filepath.Join(t.TempDir(), "y.jsonl")
+	check(t, rollout(t.Context(), "results", "x", "-o", path, "--dir", b.dir), 3, "", "completions.jsonl has 1 rows, and the run's summary counts 2")
+	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) > 0 {
+		t.Errorf("it left %v there (%v)", entries, err)
+	}
+}
+
+func TestResultsAreOfRunsThatHaveEnded(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.has(runB, "going", 0, run.Running)
+	check(t, rollout(t.Context(), "results", "going", "--dir", b.dir), 1, "", "run "+string(runB)+" has not ended: it is running (`rollout status "+string(runB)+" --watch --dir "+b.dir+"` waits for it)")
+	b.ends(runA, run.Completed)
+	check(t, rollout(t.Context(), "results", string(runA), "--dir", b.dir), 1, "", "its files are not written yet")
+	check(t, rollout(t.Context(), "results", string(runA), "--errors", "-o", t.TempDir(), "--dir", b.dir), 1, "", "its files are not written yet")
+	check(t, rollout(t.Context(), "results", "--dir", b.dir), 2, "", "RUN is missing")
+}
+
+func TestATrainingsResultsAreAFolder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.ends(runA, run.Completed)
+	b.put(record.OutputKey(runA, record.ModelFile), "weights")
+	b.put(record.OutputKey(runA, record.SummaryFile), string(record.Encode(record.Summary{Schema: record.Schema, Run: runA, Items: 1, Completed: 1, Training: &record.Trained{}})))
+	check(t, rollout(t.Context(), "results", "x", "--dir", b.dir), 2, "", "name a folder with --output, such as x/")
+	folder := t.TempDir()
+	check(t, rollout(t.Context(), "results", "x", "-o", folder, "--dir", b.dir), 0, "", record.ModelFile)
+}
+
+func TestCommandsOfACloudNeedItsConfig(t *testing.T) {
+	t.Parallel()
+	laptop, cloud := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(laptop, "rollout.toml"), "schema_version = 1\n")
+	write(t, filepath.Join(cloud, "rollout.toml"), "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\ns3.bucket = \"acme-rollout\"\n")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"status", "--cloud", "aws", "--dir", t.TempDir()}, "there is no file"},
+		{[]string{"status", "--cloud", "aws", "--dir", laptop}, "rollout.toml has no [cloud]"},
+		{[]string{"status", "--cloud", "gcp", "--dir", cloud}, `"gcp" is no provider of this version`},
+		{[]string{"status", "--dir", cloud}, "rollout.toml is of an installation in a cloud (add --cloud aws"},
+		{[]string{"up", "--dir", cloud}, "rollout.toml is of an installation in a cloud (add --cloud aws"},
+		{[]string{"clean", "--cloud", "aws"}, "unknown flag: --cloud"},
+	} {
+		check(t, rollout(t.Context(), c.args...), 2, "", c.want)
+	}
+}
