@@ -1,0 +1,54 @@
+// Command seed makes in an emulator of AWS what a deployed stack has. The
+// emulator is at AWS_ENDPOINT_URL.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+
+	"rollout/localstack/seeds"
+	"rollout/shared/aws"
+	"rollout/shared/config"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
+		fmt.Fprintln(os.Stderr, "seed:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	f := flag.NewFlagSet("seed", flag.ContinueOnError)
+	f.SetOutput(stderr)
+	path := f.String("config", "rollout.toml", "the deployment's config `file`, with a table [cloud]")
+	if err := f.Parse(args); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(*path)
+	if err != nil {
+		return fmt.Errorf("%w: name the deployment's config with --config", err)
+	}
+	d, err := config.ParseDeployment(*path, text)
+	if err != nil {
+		return err
+	}
+	cfg, err := aws.Config(ctx, slog.New(slog.DiscardHandler), awsconfig.WithRegion(d.Cloud.Region))
+	if err != nil {
+		return err
+	}
+	if err := seeds.Make(ctx, cfg, d); err != nil {
+		return err
+	}
+	fmt.Fprintf(stdout, "%s has the bucket %s, the table %s and the queues %s…\n", *cfg.BaseEndpoint, d.Cloud.S3.Bucket, d.Cloud.DynamoDB.Table, d.Cloud.SQS.Prefix)
+	return nil
+}
