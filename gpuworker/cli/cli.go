@@ -1,8 +1,9 @@
 // Package cli is the command line of a worker process, for the binary
 // gpuworker and for the workers that `rollout up` starts.
 //
-// It opens a laptop's installation and hands its ports to package process. It
-// decides nothing about work.
+// It opens an installation, a laptop's or one in a cloud, and hands its ports to
+// package process; for several GPUs it does so in a process each. It decides
+// nothing about work, but gives a rented machine up that its workers have left.
 package cli
 
 import (
@@ -12,18 +13,15 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"rollout/gpuworker/process"
+	"rollout/gpuworker/supervise"
 	"rollout/shared/clock"
 	"rollout/shared/config"
-	"rollout/shared/embedded"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
-	"rollout/shared/listen"
 	"rollout/shared/observe"
 	"rollout/shared/observe/meter"
 	"rollout/shared/observe/setup"
@@ -33,7 +31,9 @@ import (
 type flags struct {
 	dir, model, pool    string
 	engine              []string
-	parent              int
+	cloud, config       string
+	gpus                []int
+	gpu, parent         int
 	inFlight            int
 	logLevel, logFormat string
 	metrics             string
@@ -41,19 +41,23 @@ type flags struct {
 }
 
 // Main runs a worker until it has drained, and returns its exit code: 0 for an
-// orderly end, 2 for wrong arguments or config, 3 for a damaged state, 1 else.
+// orderly end, 2 for wrong arguments or config, 3 for a damaged state, 1 else;
+// see ended for those of the workers of --gpus.
 func Main(ctx context.Context, name string, args []string, stderr io.Writer) (int, error) {
 	c := Command(name)
 	c.SetArgs(args)
 	c.SetErr(stderr)
 	err := c.ExecuteContext(ctx)
+	var how ended
 	switch {
 	case err == nil:
 		return 0, nil
+	case errors.As(err, &how):
+		return how.code(), nil
 	case fault.Is(err, fault.Invalid):
-		return 2, err
+		return supervise.ExitUsage, err
 	case fault.Is(err, fault.Corrupt):
-		return 3, err
+		return supervise.ExitDamaged, err
 	}
 	return 1, err
 }
@@ -77,6 +81,11 @@ func Command(name string) *cobra.Command {
 	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, tiny or mock; [engine] of the config if left out, else tiny")
 	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; the engine is asked if empty")
 	fs.StringVar(&f.pool, "pool", "", "the pool to work for; the installation's only one if empty")
+	fs.StringVar(&f.cloud, "cloud", "", "work for an installation in this `cloud`, aws, instead of one in --dir")
+	fs.StringVar(&f.config, "config", "", "the `file` with the config of that installation; "+ConfigVariable+" of the environment if empty")
+	fs.IntSliceVar(&f.gpus, "gpus", nil, "run a worker process for each of these GPUs, by `number`, each with its own --engine")
+	fs.IntVar(&f.gpu, "gpu", noGPU, "the one of --gpus that this process is for")
+	_ = fs.MarkHidden("gpu") // there is one of that name
 	fs.IntVar(&f.inFlight, "in-flight", 0, "requests at once; in_flight of the config if 0, which finds it by trying if it is 0, too")
 	fs.IntVar(&f.parent, "parent", 0, "drain when this process is not the parent any more; 0 is never")
 	f.watch.Flags(fs)
@@ -91,70 +100,83 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if f.dir == "" {
-		return &fault.Error{Kind: fault.Invalid, Err: errors.New("--dir is missing"), Remedy: "name the folder that `rollout up` runs in"}
-	}
 	watch, closeWatch, err := f.watch.Open(ctx, setup.World{Stdout: out, Clock: clock.System{}, Log: log, Getenv: os.Getenv, Name: "worker"})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeWatch()) }()
-	o := local.Options{Log: log, Create: true, Source: "worker", Watch: watch}
+	o := outfit{log: log, watch: watch}
 	if f.metrics != "" {
-		o.Meter = meter.New()
-		o.Watch.Meter = o.Meter
+		o.meter = meter.New()
+		o.watch.Meter = o.meter
 	}
-	l, closeAll, err := local.Open(ctx, f.dir, o)
+	s, err := f.open(ctx, o)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeAll()) }()
-	d := l.Deployment
+	defer func() { err = errors.Join(err, s.close()) }()
+	var end process.End
+	if f.gpu == noGPU && len(f.gpus) > 0 {
+		end, err = f.crew(ctx, s)
+	} else {
+		end, err = f.work(ctx, s, o.meter)
+	}
+	switch {
+	case err != nil:
+		return err
+	case f.gpu != noGPU && end != process.Asked: // its crew sees to the machine
+		return ended(end)
+	}
+	return depart(ctx, s, end)
+}
+
+// work is the life of one worker.
+func (f flags) work(ctx context.Context, s *site, m *meter.Meter) (end process.End, err error) {
+	d := s.deployment
 	d.Engine = d.Engine.At(f.engine)
+	if f.gpu != noGPU {
+		servers, err := engineOf(d.Engine.Servers(), f.gpus, f.gpu)
+		if err != nil {
+			return "", err
+		}
+		d.Engine = d.Engine.At(servers)
+		s.machine = ownGPU{s.machine, f.gpu}
+	}
 	if f.inFlight > 0 {
 		d.Worker.InFlight = f.inFlight
 	}
 	if err := d.Check(); err != nil {
-		return err
+		return "", err
 	}
-	secrets := embedded.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv)
-	endVitals, err := serveVitals(ctx, f.metrics, l, o.Meter, secrets)
+	endVitals, err := serveVitals(ctx, f.metrics, s, m)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, endVitals()) }()
-	ctx, unguard := l.State.Guard(ctx)
+	ctx, unguard := s.guard(ctx)
 	defer unguard()
 	ctx, asked, leave := process.Leave(ctx, f.parent)
 	if gym, _ := d.TrainPool(); f.pool == "" || f.pool != gym.Name { // who trains needs no engine
-		d, err = process.Serve(asked, d, f.model, secrets, log)
+		d, err = process.Serve(asked, d, f.model, s.secrets, s.ports.Log)
 	}
 	if err != nil && asked.Err() != nil { // nothing was under way
-		return nil
+		return process.Asked, nil
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	pool, err := choosePool(d, f.pool)
 	if err != nil {
-		return err
+		return "", err
 	}
-	err = process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: pool, Secrets: secrets, Leave: leave, Machine: Machine(f.dir, log), Scratch: Scratch(f.dir),
+	end, err = process.Run(ctx, process.Options{Ports: s.ports, Deployment: d, Pool: pool, Secrets: s.secrets, Leave: leave, Machine: s.machine, Scratch: s.scratch,
+		Idle:    s.idle(ctx),
 		Patient: f.parent != 0}) // which would start it again and again
-	if damage := l.State.Damage(); damage != nil { // it ended the worker
-		return damage
+	if damage := s.damage(); damage != nil { // it ended the worker
+		return "", damage
 	}
-	return err
+	return end, err
 }
-
-// Machine is the machine of an installation in dir; a file named notice in its
-// state stands for a preemption notice.
-func Machine(dir string, log *slog.Logger) *embedded.Machine {
-	return embedded.NewMachine(embedded.MachineOptions{Probe: embedded.ProbeCommand(), NoticePath: filepath.Join(local.StateDir(dir), "notice"), Logger: log})
-}
-
-// Scratch is the folder of an installation for files on their way.
-func Scratch(dir string) string { return filepath.Join(local.StateDir(dir), "scratch") }
 
 func choosePool(d config.Deployment, name string) (string, error) {
 	answering := d.Answering()

@@ -4,28 +4,26 @@ import (
 	"context"
 	"log/slog"
 
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/listen"
 	"rollout/shared/observe"
 	"rollout/shared/observe/meter"
 	"rollout/shared/observe/vitals"
-	"rollout/shared/secret"
 )
 
 // serveVitals answers at the address, from now on, how the worker of this
 // process is; the returned function ends that. Without an address it does
 // nothing.
-func serveVitals(ctx context.Context, addr string, l *local.Local, m *meter.Meter, secrets secret.Store) (end func() error, err error) {
+func serveVitals(ctx context.Context, addr string, s *site, m *meter.Meter) (end func() error, err error) {
 	if addr == "" {
 		return func() error { return nil }, nil
 	}
-	at, token, err := listen.Open(ctx, addr, secrets)
+	at, token, err := listen.Open(ctx, addr, s.secrets)
 	if err != nil {
 		return nil, fault.As(fault.Invalid, err, "--metrics")
 	}
-	p := &l.Ports
-	p.Watch.Pulse = observe.NewPulse(p.Clock, l.Deployment.Health.SelfFence.Std(), 1)
+	p := &s.ports
+	p.Watch.Pulse = observe.NewPulse(p.Clock, s.deployment.Health.SelfFence.Std(), 1)
 	v := vitals.Vitals{Ping: p.Docs.Ping, Pulse: p.Watch.Pulse, Metrics: m.Handler()}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)

@@ -37,6 +37,8 @@ type Options struct {
 	Scratch    string // a folder for files on their way; the machine's own if empty
 	// Leave asks for a drain when it is closed or gets a reason.
 	Leave <-chan string
+	// Idle is how long a worker goes on without work; 0 is for ever.
+	Idle time.Duration
 	// Patient lets it wait from the start for a store that is away or a full
 	// disk; else a worker that can't register says so and ends.
 	Patient bool
@@ -45,22 +47,34 @@ type Options struct {
 // rest is how long a worker that lost its lease waits before it starts anew.
 const rest = time.Second
 
-// Run works until it is asked to leave, ctx ends, or the engine refuses it.
-func Run(ctx context.Context, o Options) error {
+// End is how a worker's orderly end came about.
+type End string
+
+// The ends.
+const (
+	Asked End = "asked" // by who runs it
+	Idle  End = "idle"  // there was no work for it
+	Unfit End = "unfit" // its machine is taken away, or is not to be relied on
+)
+
+// Run works until it is asked to leave, has no work, its machine is not to be
+// used any more, ctx ends, or the engine refuses it. Without an error it was
+// the end that it says.
+func Run(ctx context.Context, o Options) (End, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	does, closeJob, err := o.job(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer closeJob()
 	machine, err := describe(ctx, o.Machine)
 	if err != nil {
-		return err
+		return "", err
 	}
 	asked := listen(ctx, o.Leave)
 	for fenced := o.Patient; ; {
-		err := once(ctx, o, asked, does, machine)
+		end, err := once(ctx, o, asked, does, machine)
 		wait := rest
 		switch {
 		case errors.Is(err, errSkewed):
@@ -69,14 +83,14 @@ func Run(ctx context.Context, o Options) error {
 			fenced = true
 		case fenced && passes(err): // what cost it its lease is not over yet
 		default:
-			return err
+			return end, err
 		}
 		o.Ports.Log.WarnContext(ctx, "worker starts anew under another name", "after", err)
 		select {
 		case <-ctx.Done():
-			return err
+			return "", err
 		case <-asked.leave: // it holds nothing any more
-			return nil
+			return Asked, nil
 		case <-time.After(wait):
 		}
 	}
@@ -87,6 +101,16 @@ func Run(ctx context.Context, o Options) error {
 type request struct {
 	leave  chan struct{} // closed when it is made
 	reason string        // readable then
+}
+
+// made reports whether it is.
+func (r *request) made() bool {
+	select {
+	case <-r.leave:
+		return true
+	default:
+		return false
+	}
 }
 
 func listen(ctx context.Context, reasons <-chan string) *request {
@@ -109,18 +133,18 @@ func passes(err error) bool {
 }
 
 // once runs one worker.
-func once(ctx context.Context, o Options, asked *request, does job, machine record.Machine) error {
+func once(ctx context.Context, o Options, asked *request, does job, machine record.Machine) (End, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, d := o.Deployment.Worker, o.Deployment
 	skew := d.Health.SkewBudget.Std()
 	if err := compareClocks(ctx, o.Ports, skew); err != nil {
-		return err
+		return "", err
 	}
 	loop := worker.New(o.Ports, worker.Config{
 		ID: ulid.Make().String(), Pool: o.Pool, Engine: does.engineOn(machine.Host), Timings: host.Timings(d.Health), InFlight: does.inFlight(), Checkpoint: w.Checkpoint.Std(),
 		Drain: w.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine,
-		Servers: does.servers,
+		Servers: does.servers, LongPoll: o.longPoll(), Gather: o.gather(),
 	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), does.executor(ctx))
 	go func() {
 		select {
@@ -136,11 +160,22 @@ func once(ctx context.Context, o Options, asked *request, does job, machine reco
 		go loop.Heed(ctx, o.Machine.Notices(ctx))
 		go watchGPUs(ctx, o.Machine, o.Ports.Log, loop.Drain)
 	}
+	retired := make(chan bool, 1)
+	go func() { retired <- retire(ctx, loop, o.Idle) }()
 	err := loop.Run(ctx)
+	cancel()
 	if why := off.Load(); err == nil && why != nil {
-		return *why
+		return "", *why
 	}
-	return err
+	switch {
+	case err != nil:
+		return "", err
+	case <-retired:
+		return Idle, nil
+	case asked.made():
+		return Asked, nil
+	}
+	return Unfit, nil
 }
 
 // onlyModel is the id of the model that a pool serves, if its revision is

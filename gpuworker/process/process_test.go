@@ -61,6 +61,12 @@ func options(docs document.Store, leave <-chan string) process.Options {
 		Queues: memory.NewQueues(c), Clock: c, Log: slog.New(slog.DiscardHandler), Source: "test"}}
 }
 
+// run is process.Run, however it ends.
+func run(ctx context.Context, o process.Options) error {
+	_, err := process.Run(ctx, o)
+	return err
+}
+
 // beats is how many workers have a heartbeat.
 func beats(t *testing.T, docs document.Store) int {
 	t.Helper()
@@ -91,7 +97,7 @@ func TestAWorkerOutlivesWhatCostItItsLease(t *testing.T) {
 func outlives(t *testing.T, docs *full) {
 	leave := make(chan string, 1)
 	ended := make(chan error, 1)
-	go func() { ended <- process.Run(t.Context(), options(docs, leave)) }()
+	go func() { ended <- run(t.Context(), options(docs, leave)) }()
 	wait := func(d time.Duration) {
 		select {
 		case err := <-ended:
@@ -131,7 +137,7 @@ func TestAWorkerWhoseClockIsOffTakesNoWork(t *testing.T) {
 		o := options(docs, leave)
 		o.Ports.Clock, o.Ports.Log = &c, slog.New(slog.NewTextHandler(&log, nil))
 		c.off.Store(int64(-3 * time.Second))
-		go func() { ended <- process.Run(t.Context(), o) }()
+		go func() { ended <- run(t.Context(), o) }()
 		pass(20 * time.Second)
 		if n := beats(t, docs); n != 0 || !strings.Contains(log.String(), "this machine's clock is 3s behind the store's") || !strings.Contains(log.String(), "NTP") {
 			t.Errorf("%d workers have registered; the log says\n%s", n, log.String())
@@ -164,7 +170,7 @@ func TestAWorkerThatCannotStartAnewStillLeaves(t *testing.T) {
 		docs := &full{Store: memory.NewDocuments()}
 		leave := make(chan string, 1)
 		ended := make(chan error, 1)
-		go func() { ended <- process.Run(t.Context(), options(docs, leave)) }()
+		go func() { ended <- run(t.Context(), options(docs, leave)) }()
 		pass(2 * time.Second)
 		docs.is.Store(true)
 		pass(30 * time.Second)
@@ -180,7 +186,7 @@ func TestAWorkerThatCannotRegisterAtAllSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		docs := &full{Store: memory.NewDocuments()}
 		docs.is.Store(true)
-		if err := process.Run(t.Context(), options(docs, nil)); !fault.Is(err, fault.Exhausted) {
+		if err := run(t.Context(), options(docs, nil)); !fault.Is(err, fault.Exhausted) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -197,7 +203,7 @@ func TestAHeartbeatTellsOfTheServers(t *testing.T) {
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go func() { ended <- process.Run(ctx, o) }()
+	go func() { ended <- run(ctx, o) }()
 	for changes := docs.Watch(ctx, "beat/"); beats(t, docs) == 0; {
 		select {
 		case <-changes:

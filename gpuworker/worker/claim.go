@@ -195,6 +195,7 @@ func (w *Worker) delist(h *hold) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.holds, h.holdKey)
+	w.busyAt = w.Clock.Now()
 	h.begun.open() // if it was never executed, the next one's turn comes all the same
 	w.wake()
 }

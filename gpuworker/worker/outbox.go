@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -20,7 +21,7 @@ type outbox struct {
 	pending bool                // they will be sent
 }
 
-// gatherFor is how long the outbox gathers: much less than a message stays
+// gatherFor is how long the outbox gathers if nobody says: much less than a message stays
 // hidden, or coordinate gathers itself.
 const gatherFor = 20 * time.Millisecond
 
@@ -51,7 +52,7 @@ func (w *Worker) sendSoon(ctx context.Context) {
 	}
 	w.outbox.pending = true
 	w.work.Go(func() {
-		pause(ctx, gatherFor)
+		pause(ctx, cmp.Or(w.cfg.Gather, gatherFor))
 		w.outbox.mu.Lock()
 		acks, news := w.outbox.acks, w.outbox.news
 		w.outbox.acks, w.outbox.news, w.outbox.pending = nil, nil, false

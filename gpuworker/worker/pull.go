@@ -20,7 +20,7 @@ const (
 )
 
 // pullLoop pulls messages while the engine could do with more items, until the
-// worker drains or ctx ends.
+// worker drains, its executor is at fault for good, or ctx ends.
 func (w *Worker) pullLoop(ctx context.Context) error {
 	poll, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -31,7 +31,23 @@ func (w *Worker) pullLoop(ctx context.Context) error {
 		case <-poll.Done():
 		}
 	})
-	var from rota
+	looks := w.cfg.looks()
+	ends := make(chan error, len(looks))
+	for i, from := range looks {
+		go func() { ends <- w.pull(ctx, poll, from, w.changed[i]) }()
+	}
+	var failed error
+	for range looks {
+		if err := <-ends; err != nil && failed == nil {
+			failed = err
+			cancel()
+		}
+	}
+	return failed
+}
+
+// pull pulls from some of the queues, until poll ends.
+func (w *Worker) pull(ctx, poll context.Context, from turns, changed <-chan struct{}) error {
 	for wait := firstWait; poll.Err() == nil; {
 		if err := w.awaitReady(poll); err != nil {
 			return err
@@ -40,13 +56,13 @@ func (w *Worker) pullLoop(ctx context.Context) error {
 		if n == 0 {
 			select {
 			case <-poll.Done():
-			case <-w.changed:
+			case <-changed:
 			}
 			continue
 		}
 		// The visibility covers a claim, not the work: a message is acknowledged
 		// as soon as its claim holds.
-		q, patience := from.next(w.cfg.Pool, w.Clock.Now())
+		q, patience := from.next(w.Clock.Now())
 		ms, err := w.Queues.Receive(poll, q, n, w.cfg.Timings.Visibility(), patience)
 		from.found(len(ms))
 		if err != nil && poll.Err() == nil {
@@ -78,6 +94,9 @@ func (w *Worker) mayTake(n int) bool {
 		return false
 	}
 	w.taking += n
+	if n > 0 {
+		w.busyAt = w.Clock.Now()
+	}
 	return true
 }
 
@@ -104,6 +123,8 @@ func (w *Worker) deficit() int {
 
 // awaitReady asks the executor until it is ready, if there is doubt.
 func (w *Worker) awaitReady(ctx context.Context) error {
+	w.asking.Lock() // one asks for all who pull
+	defer w.asking.Unlock()
 	w.mu.Lock()
 	doubt, faults := w.unready, w.faults
 	w.mu.Unlock()
@@ -155,6 +176,7 @@ func (w *Worker) take(ctx context.Context, q string, m queue.Message) {
 	w.pace.claimed(w.Clock.Now().Sub(start))
 	w.mu.Lock()
 	w.taking--
+	w.busyAt = w.Clock.Now()
 	w.mu.Unlock()
 	w.wake()
 	if err != nil && ctx.Err() == nil {

@@ -6,9 +6,37 @@ import (
 	"rollout/shared/host"
 )
 
-// rota says which of a pool's queues to look into: the urgent one at first,
-// again while it has something, and now and then; else the one for all work.
+// turns says which of a pool's queues to look into next, and how long to wait
+// there.
+type turns interface {
+	next(now time.Time) (queue string, patience time.Duration)
+	found(n int) // says how many messages there were
+}
+
+// looks are what a worker looks into at the same time: one queue after the
+// other where that costs nothing, else each with long polls of its own, as
+// every request costs money.
+func (c Config) looks() []turns {
+	if c.LongPoll == 0 {
+		return []turns{&rota{pool: c.Pool}}
+	}
+	return []turns{fixed{host.UrgentQueue(c.Pool), c.LongPoll}, fixed{host.WorkQueue(c.Pool), c.LongPoll}}
+}
+
+// fixed is one queue alone.
+type fixed struct {
+	queue    string
+	patience time.Duration
+}
+
+func (f fixed) next(time.Time) (string, time.Duration) { return f.queue, f.patience }
+
+func (f fixed) found(int) {}
+
+// rota looks into the urgent queue at first, again while it has something, and
+// now and then; else into the one for all work.
 type rota struct {
+	pool    string
 	urgent  bool      // was looked into last
 	looked  time.Time // when, the last time
 	pending bool      // it may have more, or the other one is empty
@@ -17,15 +45,13 @@ type rota struct {
 // urgentEvery is how long a busy worker may leave the urgent queue alone.
 const urgentEvery = 500 * time.Millisecond
 
-// next is the queue to look into now, and how long to wait there.
-func (r *rota) next(pool string, now time.Time) (queue string, patience time.Duration) {
+func (r *rota) next(now time.Time) (queue string, patience time.Duration) {
 	r.urgent = r.pending || now.Sub(r.looked) >= urgentEvery
 	if r.urgent {
 		r.looked = now
-		return host.UrgentQueue(pool), 0
+		return host.UrgentQueue(r.pool), 0
 	}
-	return host.WorkQueue(pool), longPoll
+	return host.WorkQueue(r.pool), longPoll
 }
 
-// found says how many messages there were.
 func (r *rota) found(n int) { r.pending = r.urgent == (n > 0) }

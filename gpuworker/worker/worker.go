@@ -45,6 +45,10 @@ type Config struct {
 	// flight may go on when their run is paused or ended.
 	Drain, Grace time.Duration
 	Machine      record.Machine
+	// LongPoll is how long a request for work waits at the queue where each of
+	// them costs money, and Gather how long what is sent waits for company
+	// there; 0 is where they do not.
+	LongPoll, Gather time.Duration
 	// Servers tells of the inference servers behind the executor, for
 	// heartbeats; may be nil.
 	Servers func() []health.Server
@@ -75,8 +79,10 @@ type Worker struct {
 
 	drain chan struct{} // closed when the worker must end in an orderly way
 
-	ownTurn chan struct{} // holds a value while a shard has, or wants, the turn
-	beating chan struct{} // holds a value during a beat: a later one never tells less
+	ownTurn chan struct{}   // holds a value while a shard has, or wants, the turn
+	beating chan struct{}   // holds a value during a beat: a later one never tells less
+	asking  sync.Mutex      // held by who asks whether the executor is ready
+	changed []chan struct{} // one for each that pulls: get a value when it should look again
 
 	mu        sync.Mutex
 	started   time.Time
@@ -93,8 +99,8 @@ type Worker struct {
 	budget    time.Duration // of the drain
 	manifests map[identity.RunID]record.Manifest
 	controls  map[identity.RunID]controlSeen
-	changed   chan struct{}
-	perShard  int // items of the last shard loaded
+	busyAt    time.Time // when something was in hand last
+	perShard  int       // items of the last shard loaded
 
 	work    sync.WaitGroup // messages and shards in hand
 	objects atomic.Int64   // names the objects that were put
@@ -117,8 +123,16 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 		drain: make(chan struct{}), ownTurn: make(chan struct{}, 1), beating: make(chan struct{}, 1), unready: true,
 		started: now, state: health.Init, holds: map[holdKey]*hold{},
 		manifests: map[identity.RunID]record.Manifest{}, controls: map[identity.RunID]controlSeen{},
-		changed: make(chan struct{}, 1), perShard: usualShard, last: first,
+		changed: bells(len(cfg.looks())), perShard: usualShard, last: first, busyAt: now,
 	}
+}
+
+func bells(n int) []chan struct{} {
+	out := make([]chan struct{}, n)
+	for i := range out {
+		out[i] = make(chan struct{}, 1)
+	}
+	return out
 }
 
 // Run works until the worker is drained (nil), fenced (Fenced), its executor
@@ -154,24 +168,26 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) Drain(reason string) { w.drainWithin(reason, w.cfg.Drain) }
 
 // drainWithin is a drain that must be over after so long. One that is under way
-// already goes on, faster if less time is left than it took itself.
-func (w *Worker) drainWithin(reason string, budget time.Duration) {
+// already goes on, faster if less time is left than it took itself. It reports
+// whether this is the drain's beginning.
+func (w *Worker) drainWithin(reason string, budget time.Duration) (begins bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	by := w.Clock.Now().Add(budget)
 	if w.state == health.Gone || w.state == health.Draining && !by.Before(w.drainBy) {
-		return
+		return false
 	}
 	w.drainBy, w.budget = by, budget
 	for _, h := range w.holds {
 		h.stop(stopDrain, func() time.Duration { return w.patienceFor(h) })
 	}
 	if w.state == health.Draining {
-		return
+		return false
 	}
 	w.state = health.Draining
 	close(w.drain)
 	w.Observe(context.Background(), observe.WorkerDraining{Worker: w.cfg.ID, Reason: reason, Shards: len(w.holds)})
+	return true
 }
 
 // Heed drains the worker at a preemption notice of the machine, within the
@@ -241,9 +257,11 @@ func (w *Worker) draining() bool {
 
 // wake lets the pull loop look again.
 func (w *Worker) wake() {
-	select {
-	case w.changed <- struct{}{}:
-	default:
+	for _, bell := range w.changed {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
 	}
 }
 

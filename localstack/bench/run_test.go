@@ -75,7 +75,8 @@ func benchmarkRun(b *testing.B, size int, engine, model string) {
 	done := make(chan error, 2)
 	go func() { done <- sys.Run(ctx) }()
 	go func() {
-		done <- process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: "default", Leave: leave})
+		_, err := process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: "default", Leave: leave})
+		done <- err
 	}()
 
 	cpu := cpuTime(b)

@@ -73,6 +73,7 @@ var Rules = []Rule{
 	{Packages: "gpuworker/executors/...", Imports: gpuworker},
 	{Packages: "gpuworker/training/...", Imports: gpuworker},
 	{Packages: "gpuworker/process/...", Imports: gpuworker},
+	{Packages: "gpuworker/supervise", Imports: gpuworker},
 	{Packages: "gpuworker/cli/...", Imports: gpuworker}, // wiring
 
 	{Packages: "scripts/...", Imports: anything},

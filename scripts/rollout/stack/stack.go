@@ -106,8 +106,9 @@ func (s *Stack) worker(ctx context.Context, pool string) error {
 		case <-ctx.Done():
 		}
 	}()
-	return process.Run(ctx, process.Options{Ports: s.ports, Deployment: s.o.Deployment, Pool: pool, Secrets: s.o.Secrets,
+	_, err := process.Run(ctx, process.Options{Ports: s.ports, Deployment: s.o.Deployment, Pool: pool, Secrets: s.o.Secrets,
 		Leave: leave, Machine: cli.Machine(s.o.Local.Dir, s.o.Local.Ports.Log), Scratch: cli.Scratch(s.o.Local.Dir)})
+	return err
 }
 
 // System returns the functions, for callers that create runs themselves.

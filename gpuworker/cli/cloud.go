@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"rollout/shared/aws"
+	"rollout/shared/aws/stack"
+	"rollout/shared/config"
+	"rollout/shared/embedded"
+	"rollout/shared/embedded/local"
+	"rollout/shared/fault"
+)
+
+// ConfigVariable holds the deployment's config, as TOML, where no file is
+// named.
+const ConfigVariable = "ROLLOUT_CONFIG"
+
+// openCloud opens the stack that the config names, and the instance that this
+// machine is.
+func (f flags) openCloud(ctx context.Context, o outfit) (*site, error) {
+	if f.cloud != config.ProviderAWS {
+		return nil, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("--cloud: there is no %q", f.cloud), Remedy: "use " + config.ProviderAWS}
+	}
+	if f.dir != "" {
+		return nil, &fault.Error{Kind: fault.Invalid, Err: errors.New("--dir is of an installation on this machine, and --cloud of one that is not"), Remedy: "leave one of them out"}
+	}
+	d, err := f.readConfig()
+	if err != nil {
+		return nil, err
+	}
+	s, err := stack.Open(ctx, d, stack.Options{Source: "worker", Log: o.log, Watch: o.watch, Meter: o.meter})
+	if err != nil {
+		return nil, err
+	}
+	machine := embedded.NewMachine(embedded.MachineOptions{Probe: embedded.ProbeCommand(), Logger: o.log})
+	instance := aws.NewInstance(s.AWS, machine, aws.InstanceOptions{Logger: o.log})
+	return &site{ports: s.Ports, deployment: s.Deployment, secrets: s.Secrets, machine: instance,
+		seat:   aws.NewFleet(s.AWS, d.Cloud.FleetOf, aws.FleetOptions{Instance: instance}),
+		guard:  func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
+		damage: func() error { return nil }, close: func() error { return nil }}, nil
+}
+
+// readConfig reads the deployment's config from the file that --config names,
+// else from the environment.
+func (f flags) readConfig() (config.Deployment, error) {
+	name, src := ConfigVariable, []byte(os.Getenv(ConfigVariable))
+	if f.config != "" {
+		var err error
+		name = f.config
+		if src, err = local.ReadConfig(name); err != nil {
+			return config.Deployment{}, fault.As(fault.Invalid, err, "--config")
+		}
+	}
+	if strings.TrimSpace(string(src)) == "" {
+		return config.Deployment{}, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is empty", name), Remedy: "name the deployment's rollout.toml with --config"}
+	}
+	return config.ParseDeployment(name, src)
+}

@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"rollout/gpuworker/process"
+	"rollout/shared/capacity"
+	"rollout/shared/fault"
+	"rollout/shared/observe"
+	"rollout/shared/retry"
+)
+
+// rented reports whether the machine is an instance of a cloud: others cost the
+// same with or without work.
+func (s *site) rented(ctx context.Context) bool {
+	if s.seat == nil {
+		return false
+	}
+	inventory, err := s.machine.Inventory(ctx)
+	return err == nil && inventory.Instance != ""
+}
+
+// idle is how long a worker without work goes on; 0 is for ever.
+func (s *site) idle(ctx context.Context) time.Duration {
+	if !s.rented(ctx) {
+		return 0
+	}
+	return s.deployment.Cloud.Fleet.Idle.Std()
+}
+
+// depart gives a rented machine up whose workers have ended so: it has no work,
+// or is not fit for it.
+func depart(ctx context.Context, s *site, end process.End) error {
+	after := capacity.Replace
+	switch {
+	case end == process.Asked || !s.rented(ctx):
+		return nil
+	case end == process.Idle:
+		after = capacity.Shrink
+	}
+	log := s.ports.Log.With(observe.KeyReason, string(end))
+	log.InfoContext(ctx, "this machine is given up", "then", string(after))
+	// Auto Scaling refuses while it is busy with the group.
+	err := retry.Policy{Tries: 6, Base: time.Second, Max: 15 * time.Second}.Do(ctx, func(int) error { return s.seat.Leave(ctx, after) })
+	if fault.Is(err, fault.NotFound) {
+		log.InfoContext(ctx, "this machine has no place in a fleet: it stays", observe.KeyError, err)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,111 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+
+	"rollout/gpuworker/process"
+	"rollout/gpuworker/supervise"
+	"rollout/shared/capacity"
+	"rollout/shared/fault"
+)
+
+// noGPU is the --gpu of a worker that has no GPU of its own.
+const noGPU = -1
+
+// crew runs a worker process for each of the GPUs until all have left, and
+// tells how the last one's end came about.
+func (f flags) crew(ctx context.Context, s *site) (process.End, error) {
+	if f.metrics != "" && len(f.gpus) > 1 {
+		return "", &fault.Error{Kind: fault.Invalid, Err: errors.New("--metrics is one address, and --gpus starts several workers"), Remedy: "leave one of them out"}
+	}
+	for i, gpu := range f.gpus {
+		if gpu < 0 || slices.Contains(f.gpus[:i], gpu) {
+			return "", fault.New(fault.Invalid, "--gpus: %d is no GPU's number, or is there twice", gpu)
+		}
+		if _, err := engineOf(s.deployment.Engine.At(f.engine).Servers(), f.gpus, gpu); err != nil {
+			return "", err
+		}
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return "", fault.As(fault.Internal, err, "find this program")
+	}
+	ctx, asked, _ := process.Leave(ctx, f.parent)
+	var all sync.WaitGroup
+	codes := make(chan int, len(f.gpus)) // in the order of their ends
+	for _, gpu := range f.gpus {
+		n := strconv.Itoa(gpu)
+		w := supervise.Worker{Command: append([]string{self}, append(slices.Clone(os.Args[1:]), "--gpu", n)...),
+			Env: []string{"CUDA_VISIBLE_DEVICES=" + n}, Log: s.ports.Log.With("gpu", gpu), Final: []int{0, exitIdle, exitUnfit}}
+		all.Go(func() { codes <- w.Keep(ctx, asked.Done()) })
+	}
+	all.Wait()
+	close(codes)
+	end := process.Asked
+	for code := range codes {
+		switch code {
+		case supervise.ExitUsage:
+			return "", fault.New(fault.Invalid, "a worker's arguments or config are wrong; its own words are above")
+		case supervise.ExitDamaged:
+			return "", fault.New(fault.Corrupt, "a worker found the state damaged; its own words are above")
+		case exitIdle:
+			end = process.Idle
+		case exitUnfit:
+			end = process.Unfit
+		}
+	}
+	if asked.Err() != nil {
+		return process.Asked, nil
+	}
+	return end, nil
+}
+
+// engineOf is the server of one GPU's worker among those of all GPUs: its own,
+// or the one that there is.
+func engineOf(servers []string, gpus []int, gpu int) ([]string, error) {
+	at := slices.Index(gpus, gpu)
+	switch {
+	case len(servers) <= 1:
+		return servers, nil
+	case len(servers) == len(gpus) && at >= 0:
+		return servers[at : at+1], nil
+	}
+	return nil, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("there are %d engines for %d GPUs", len(servers), len(gpus)), Remedy: "name one --engine for each of --gpus, in the same order"}
+}
+
+// ownGPU is a machine of which one GPU matters.
+type ownGPU struct {
+	capacity.Source
+	index int
+}
+
+func (o ownGPU) Inventory(ctx context.Context) (capacity.Inventory, error) {
+	inventory, err := o.Source.Inventory(ctx)
+	inventory.GPUs = slices.DeleteFunc(slices.Clone(inventory.GPUs), func(g capacity.GPU) bool { return g.Index != o.index })
+	return inventory, err
+}
+
+// ended is how a worker of a crew ended in order, for the crew: an exit code of
+// its own says so.
+type ended process.End
+
+func (e ended) Error() string { return "the worker ended: " + string(e) }
+
+// The codes, beside 0 of a worker that was asked to leave.
+const (
+	exitIdle  = 10
+	exitUnfit = 11
+)
+
+func (e ended) code() int {
+	if process.End(e) == process.Idle {
+		return exitIdle
+	}
+	return exitUnfit
+}

@@ -1,0 +1,57 @@
+package process_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/gpuworker/process"
+	"rollout/shared/capacity"
+	"rollout/shared/memory"
+)
+
+// machine is a machine that gives the notices of a channel.
+type machine chan capacity.Notice
+
+func (machine) Inventory(context.Context) (capacity.Inventory, error) {
+	return capacity.Inventory{CPUs: 1, MemoryBytes: 1 << 30, GPUs: []capacity.GPU{}}, nil
+}
+
+func (m machine) Notices(context.Context) <-chan capacity.Notice { return m }
+
+func TestAWorkerTellsHowItsEndCameAbout(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		happens func(machine, chan<- string)
+		after   time.Duration
+		want    process.End
+	}{
+		"nothing happens": {func(machine, chan<- string) {}, 5 * time.Minute, process.Idle},
+		"a notice":        {func(m machine, _ chan<- string) { m <- capacity.Notice{Reason: "spot", Lead: time.Minute} }, 0, process.Unfit},
+		"a signal":        {func(_ machine, leave chan<- string) { leave <- "signal terminated" }, 0, process.Asked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				leave, m := make(chan string, 1), make(machine, 1)
+				o := options(memory.NewDocuments(), leave)
+				o.Machine, o.Idle = m, 5*time.Minute
+				began := time.Now()
+				var end process.End
+				var err error
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					end, err = process.Run(t.Context(), o)
+				}()
+				pass(time.Second)
+				c.happens(m, leave)
+				<-ended
+				if took := time.Since(began); err != nil || end != c.want || took < c.after || took > c.after+10*time.Second {
+					t.Errorf("it ended %q, %v, after %s; want %q", end, err, took, c.want)
+				}
+			})
+		})
+	}
+}
