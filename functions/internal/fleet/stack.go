@@ -1,0 +1,14 @@
+package fleet
+
+import (
+	"rollout/shared/aws"
+	"rollout/shared/aws/stack"
+	"rollout/shared/engine/fleet"
+)
+
+// Of is the raiser of a stack on AWS; it asks for nothing yet.
+func Of(s *stack.Stack) *Raiser {
+	c := s.Deployment.Cloud
+	rules := fleet.Rules{ShardsPerMachine: c.Fleet.ShardsPerMachine, MaxMachines: c.Fleet.MaxMachines}
+	return New(aws.NewFleet(s.AWS, c.FleetOf, aws.FleetOptions{}), rules, s.Ports.Clock, s.Ports.Log)
+}
