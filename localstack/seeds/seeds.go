@@ -104,7 +104,7 @@ func table(ctx context.Context, cfg awssdk.Config, name string) error {
 // Queues are the queues of the deployment's stack, without those of dead
 // letters that come with them.
 func Queues(d config.Deployment) []string {
-	names := []string{host.CoordinateQueue, queue.DeadLetters(host.TaskQueue)}
+	names := []string{host.CoordinateQueue, host.DoctorQueue, queue.DeadLetters(host.TaskQueue)}
 	for _, p := range d.Pools {
 		names = append(names, host.WorkQueue(p.Name), host.UrgentQueue(p.Name))
 	}

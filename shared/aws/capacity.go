@@ -178,6 +178,16 @@ func (i *Instance) poll(ctx context.Context, out chan<- capacity.Notice) {
 	}
 }
 
+// Notice asks once, and reports whether the instance is about to be taken away.
+// Notices tell when.
+func (i *Instance) Notice(ctx context.Context) (n capacity.Notice, found bool, err error) {
+	all, err := i.look(ctx)
+	if len(all) > 0 {
+		return all[0].Notice, true, nil
+	}
+	return capacity.Notice{}, false, err
+}
+
 // look asks for every kind of notice once. It returns those that it found also
 // beside an error about others.
 func (i *Instance) look(ctx context.Context) (found []notice, err error) {

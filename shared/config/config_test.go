@@ -66,6 +66,9 @@ func TestTheExamplesAreValid(t *testing.T) {
 	if err != nil || run.Shard.Items != 16 || *run.Sampling.MaxTokens != 64 {
 		t.Errorf("prompts.toml: %+v, %v", run, err)
 	}
+	if d, err := ParseDeployment("examples/aws.toml", read("aws.toml")); err != nil || d.Cloud.Provider != ProviderAWS || len(d.Pools) != 1 {
+		t.Errorf("aws.toml: %+v, %v", d, err)
+	}
 	for name, kind := range map[string]string{"sft-tiny.toml": AlgorithmSFT, "rm-tiny.toml": AlgorithmRM} {
 		if train, err := ParseTrain("examples/"+name, read(name)); err != nil || train.Algorithm.Kind != kind {
 			t.Errorf("%s: %+v, %v", name, train, err)

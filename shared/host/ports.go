@@ -57,6 +57,7 @@ const (
 	CoordinateQueue = "coordinate" // what happened, for coordinate
 	TaskQueue       = "tasks"      // what to do, for submit, plan and finalize
 	PlanQueue       = "plan"       // ranges to cut: long, so that they hold nothing else up
+	DoctorQueue     = "doctor"     // nothing of the product's: what a cloud's doctor sends itself
 )
 
 // WorkQueue is the queue that a pool's workers pull from.

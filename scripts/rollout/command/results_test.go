@@ -83,23 +83,3 @@ func TestATrainingsResultsAreAFolder(t *testing.T) {
 	folder := t.TempDir()
 	check(t, rollout(t.Context(), "results", "x", "-o", folder, "--dir", b.dir), 0, "", record.ModelFile)
 }
-
-func TestCommandsOfACloudNeedItsConfig(t *testing.T) {
-	t.Parallel()
-	laptop, cloud := t.TempDir(), t.TempDir()
-	write(t, filepath.Join(laptop, "rollout.toml"), "schema_version = 1\n")
-	write(t, filepath.Join(cloud, "rollout.toml"), "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\ns3.bucket = \"acme-rollout\"\n")
-	for _, c := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"status", "--cloud", "aws", "--dir", t.TempDir()}, "there is no file"},
-		{[]string{"status", "--cloud", "aws", "--dir", laptop}, "rollout.toml has no [cloud]"},
-		{[]string{"status", "--cloud", "gcp", "--dir", cloud}, `"gcp" is no provider of this version`},
-		{[]string{"status", "--dir", cloud}, "rollout.toml is of an installation in a cloud (add --cloud aws"},
-		{[]string{"up", "--dir", cloud}, "rollout.toml is of an installation in a cloud (add --cloud aws"},
-		{[]string{"clean", "--cloud", "aws"}, "unknown flag: --cloud"},
-	} {
-		check(t, rollout(t.Context(), c.args...), 2, "", c.want)
-	}
-}

@@ -39,6 +39,7 @@ func commands(e *Env) []*cobra.Command {
 		modelCommand(e),
 		bundleCommand(e),
 		cleanCommand(e),
+		cloudCommand(e),
 		snapshotCommand(e),
 		backupCommand(e),
 		restoreCommand(e),

@@ -1,0 +1,112 @@
+package emulators
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+
+	"rollout/localstack/seeds"
+	"rollout/shared/aws"
+	"rollout/shared/config"
+)
+
+// The doctor looks at a stack as its user would: with the environment's
+// credentials, at the environment's endpoint.
+func TestTheDoctorLooksAtAStack(t *testing.T) {
+	t.Parallel()
+	e := InProcess(t)
+	text := e.Deployment("t"+fresh(), "team-a/", "hf-token")
+	d, err := config.ParseDeployment("rollout.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := e.Config(t.Context(), t)
+	if err := seeds.Make(t.Context(), cfg, d); err != nil {
+		t.Fatal(err)
+	}
+	const secret = "a-secret-text"
+	if _, err := secretsmanager.NewFromConfig(cfg).CreateSecret(t.Context(), &secretsmanager.CreateSecretInput{
+		Name: new(d.Cloud.Secrets.Prefix + "hf-token"), SecretString: new(secret)}); err != nil {
+		t.Fatal(err)
+	}
+	rollout := Rollout(t)
+	doctor := func(t *testing.T, text string, set []string, args ...string) Said {
+		path := filepath.Join(t.TempDir(), "rollout.toml")
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return rollout.Run(t.Context(), t, append(e.Environment(text, e.URL), set...), append([]string{"cloud", "doctor", "--provider", "aws", "--config", path}, args...)...)
+	}
+
+	t.Run("which is well", func(t *testing.T) {
+		got := doctor(t, text, nil)
+		out := regexp.MustCompile(`(?m) +\d+ ms|total \d+ ms|http://127.0.0.1:\d+|\d+ GPUs`).ReplaceAllString(got.Out, " …")
+		const want = `✓ reachability …   …
+✓ auth …  EnvConfigCredentials
+✓ object_store …
+✓ queue …
+✓ secret_store …  hf-token
+✓ compute_hint …   …, not on an EC2 instance
+✓ content_id_roundtrip …
+7 pass, 0 fail —  …
+`
+		if out != want || got.Err != "" || got.Code != 0 {
+			t.Errorf("exit code %d, stderr %q\n%s\nwant\n%s", got.Code, got.Err, out, want)
+		}
+		left, err := aws.NewBucket(cfg, e.Bucket, aws.BucketOptions{}).List(t.Context(), "", "", 10)
+		if err != nil || len(left) > 0 {
+			t.Errorf("it left %v (%v)", left, err)
+		}
+	})
+	for name, c := range map[string]struct {
+		text  string
+		set   []string
+		fails map[string]string // of the checks, and what is said of them
+	}{
+		"without a bucket": {text: strings.Replace(text, e.Bucket, "nobodys-bucket", 1), fails: map[string]string{
+			"object_store": "cloud.s3.bucket", "content_id_roundtrip": "cloud.s3.bucket"}},
+		"without a table":          {text: strings.Replace(text, e.Table, "nobodys-table", 1), fails: map[string]string{"auth": "cloud.dynamodb.table"}},
+		"without queues":           {text: strings.Replace(text, "[[pool]]", "[cloud.sqs]\nprefix = \"nobody-\"\n[[pool]]", 1), fails: map[string]string{"queue": "cloud.sqs.prefix"}},
+		"without its secret":       {text: strings.Replace(text, "hf-token", "other", 1), fails: map[string]string{"secret_store": "aws secretsmanager create-secret --name"}},
+		"that may read no secrets": {text: strings.Replace(text, `"hf-token"`, "", 1), fails: map[string]string{"secret_store": "the allowlist is empty"}},
+		"without credentials": {text: text, set: []string{"AWS_ACCESS_KEY_ID="}, fails: map[string]string{
+			"auth": "sign in", "object_store": "sign in", "queue": "sign in", "secret_store": "sign in", "content_id_roundtrip": "sign in"}},
+		"that can't be reached": {text: text, set: []string{"AWS_ENDPOINT_URL=http://127.0.0.1:1"}, fails: map[string]string{
+			"reachability": "DNS", "auth": "DNS", "object_store": "DNS", "queue": "DNS", "secret_store": "DNS", "content_id_roundtrip": "DNS"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := doctor(t, c.text, c.set, "--format", "json")
+			var report struct {
+				Checks []struct {
+					Name, Status, Error string
+					Latency             *int64 `json:"latency_ms"`
+				}
+				Summary struct {
+					Passed int `json:"pass_count"`
+					Failed int `json:"fail_count"`
+				}
+			}
+			if err := json.Unmarshal([]byte(got.Out), &report); err != nil {
+				t.Fatalf("%v in %s", err, got.Out)
+			}
+			if got.Code != 1 || !strings.Contains(got.Err, "checks failed") || report.Summary.Failed != len(c.fails) || report.Summary.Passed != 7-len(c.fails) {
+				t.Errorf("exit code %d, stderr %q, %+v", got.Code, got.Err, report.Summary)
+			}
+			for _, k := range report.Checks {
+				want, fails := c.fails[k.Name]
+				if (k.Status == "fail") != fails || fails && !strings.Contains(k.Error, want) || k.Latency == nil {
+					t.Errorf("%+v, want %q", k, want)
+				}
+			}
+			if strings.Contains(got.Out+got.Err, secret) {
+				t.Error("the secret is shown")
+			}
+		})
+	}
+}

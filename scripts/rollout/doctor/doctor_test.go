@@ -1,0 +1,254 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rollout/shared/blob"
+	"rollout/shared/clock"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/memory"
+	"rollout/shared/queue"
+	"rollout/shared/secret"
+)
+
+// probed is a check that takes a time and then fails or not.
+func probed(name string, takes time.Duration, err error, remedy string) Check {
+	return Check{Name: name, Limit: 10 * time.Second, Remedy: func(error) string { return remedy },
+		Probe: func(ctx context.Context) (string, error) {
+			select {
+			case <-time.After(takes):
+				return "a fact", err
+			case <-ctx.Done():
+				return "", fault.As(fault.Canceled, ctx.Err(), "ask")
+			}
+		}}
+}
+
+// every is a report of everything that a check can end as.
+func every(ctx context.Context, tell func(Result)) Report {
+	refused := &fault.Error{Kind: fault.Denied, Op: "put", Remedy: "the driver's", Err: &fault.Error{Op: "put object x", Err: errors.New("403 <Forbidden>")}}
+	return Run(ctx, []Check{
+		probed("fine", 12*time.Millisecond, nil, ""),
+		probed("refused", 31*time.Millisecond, refused, "the check's"),
+		probed("refused, and says why", 0, refused, ""),
+		probed("silent", time.Hour, nil, "look at the network"),
+		probed("broken", 0, errors.New("broken"), ""),
+		probed("fine again", 0, nil, ""),
+	}, clock.System{}, tell)
+}
+
+func TestAReportIsAContract(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		report := every(t.Context(), func(r Result) { told = append(told, r.Name) })
+		text, err := json.MarshalIndent(report, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = `{
+  "checks": [
+    {
+      "name": "fine",
+      "status": "pass",
+      "latency_ms": 12
+    },
+    {
+      "name": "refused",
+      "status": "fail",
+      "latency_ms": 31,
+      "error": "put: put object x: 403 \u003cForbidden\u003e (the check's)"
+    },
+    {
+      "name": "refused, and says why",
+      "status": "fail",
+      "latency_ms": 0,
+      "error": "put: put object x: 403 \u003cForbidden\u003e (the driver's)"
+    },
+    {
+      "name": "silent",
+      "status": "fail",
+      "latency_ms": 10000,
+      "error": "it took longer than 10s: ask: context deadline exceeded (look at the network)"
+    },
+    {
+      "name": "broken",
+      "status": "fail",
+      "latency_ms": 0,
+      "error": "broken"
+    },
+    {
+      "name": "fine again",
+      "status": "pass",
+      "latency_ms": 0
+    }
+  ],
+  "summary": {
+    "pass_count": 2,
+    "fail_count": 4,
+    "total_latency_ms": 10043
+  }
+}`
+		if d := cmp.Diff(want, string(text)); d != "" {
+			t.Errorf("(-want +got)\n%s", d)
+		}
+		if !slices.Equal(told, []string{"fine", "refused", "refused, and says why", "silent", "broken", "fine again"}) {
+			t.Errorf("told of %q", told)
+		}
+	})
+}
+
+func TestPeopleReadEachCheckAndWhatToDo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		h := Human{Out: &out}
+		write := func(err error) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		report := every(t.Context(), func(r Result) { write(h.Result(r)) })
+		write(h.Summary(report.Summary))
+		const want = `✓ fine                      12 ms  a fact
+✗ refused                   31 ms
+    put: put object x: 403 <Forbidden>
+    → the check's
+✗ refused, and says why       0 ms
+    put: put object x: 403 <Forbidden>
+    → the driver's
+✗ silent                 10000 ms
+    it took longer than 10s: ask: context deadline exceeded
+    → look at the network
+✗ broken                     0 ms
+    broken
+✓ fine again                 0 ms  a fact
+2 pass, 4 fail — total 10043 ms
+`
+		if d := cmp.Diff(want, out.String()); d != "" {
+			t.Errorf("(-want +got)\n%s", d)
+		}
+		h.Colours = true
+		out.Reset()
+		write(h.Result(report.Checks[0]))
+		write(h.Summary(report.Summary))
+		const coloured = "\x1b[32m✓\x1b[0m fine                      12 ms  \x1b[2ma fact\x1b[0m\n\x1b[31m2 pass, 4 fail — total 10043 ms\x1b[0m\n"
+		if d := cmp.Diff(coloured, out.String()); d != "" {
+			t.Errorf("in colours (-want +got)\n%s", d)
+		}
+	})
+}
+
+// meddling is a bucket that gives other bytes than it got, or none.
+type meddling struct {
+	blob.Store
+	get func([]byte) ([]byte, error)
+}
+
+func (m meddling) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	r, info, err := m.Store.Get(ctx, key, o)
+	if err != nil {
+		return r, info, err
+	}
+	b, err := io.ReadAll(r)
+	if err == nil {
+		b, err = m.get(b)
+	}
+	return io.NopCloser(bytes.NewReader(b)), info, err
+}
+
+func TestObjectsGoToTheBucketAndBackAndAreRemoved(t *testing.T) {
+	t.Parallel()
+	same := func(b []byte) ([]byte, error) { return b, nil }
+	for name, c := range map[string]struct {
+		get  func([]byte) ([]byte, error)
+		want string
+	}{
+		"a bucket that works":      {same, ""},
+		"one that loses bytes":     {func(b []byte) ([]byte, error) { return b[1:], nil }, "get: "},
+		"one that changes bytes":   {func(b []byte) ([]byte, error) { b[len(b)/2] ^= 1; return b, nil }, "get: "},
+		"one that gives no object": {func([]byte) ([]byte, error) { return nil, fault.New(fault.Denied, "no") }, "get: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := memory.NewBucket(clock.System{})
+			for _, probe := range []func(context.Context) (string, error){object(meddling{b, c.get}), contentID(meddling{b, c.get}, 1<<20)} {
+				_, err := probe(t.Context())
+				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%v, want %q", err, c.want)
+				}
+			}
+			if left, err := b.List(t.Context(), "", "", 10); err != nil || len(left) > 0 {
+				t.Errorf("left %v (%v)", left, err)
+			}
+		})
+	}
+}
+
+// What a check made is removed also when its time is up.
+func TestACheckWhoseTimeIsUpCleansUp(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	b := memory.NewBucket(clock.System{})
+	_, err := object(meddling{b, func([]byte) ([]byte, error) { cancel(); return nil, ctx.Err() }})(ctx)
+	if !fault.Is(err, fault.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if left, err := b.List(t.Context(), "", "", 10); err != nil || len(left) > 0 {
+		t.Errorf("left %v (%v)", left, err)
+	}
+}
+
+func TestAnotherDoctorsMessageIsGivenBack(t *testing.T) {
+	t.Parallel()
+	q := memory.NewQueues(clock.System{})
+	if err := q.Send(t.Context(), host.DoctorQueue, [][]byte{[]byte("another's")}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := message(q)(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	got, err := q.Receive(t.Context(), host.DoctorQueue, queue.MaxBatch, time.Minute, 0)
+	if err != nil || len(got) != 1 || string(got[0].Body) != "another's" {
+		t.Errorf("in the queue: %v, %v", got, err)
+	}
+}
+
+// vault has one secret.
+type vault struct{}
+
+func (vault) Get(_ context.Context, name string) (secret.Value, error) {
+	if name != "hf-token" {
+		return secret.Value{}, fault.New(fault.NotFound, "no secret %s", name)
+	}
+	return secret.NewValue("s3cr3t"), nil
+}
+
+func TestTheFirstSecretIsReadAndNeverShown(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		allowed []string
+		want    string // of the error
+	}{
+		"the first":    {[]string{"hf-token", "missing"}, ""},
+		"not there":    {[]string{"missing", "hf-token"}, "read: no secret missing"},
+		"none allowed": {nil, "the allowlist is empty"},
+	} {
+		found, err := firstSecret(vault{}, c.allowed)(t.Context())
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || strings.Contains(found, "s3cr3t") {
+			t.Errorf("%s: %q, %v; want %q", name, found, err, c.want)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package doctor
+
+import (
+	"bytes"
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"rollout/shared/blob"
+	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// RoundTrip is how many bytes go to the bucket and back: enough for several
+// parts of an upload.
+const RoundTrip = 64 << 20
+
+// cleaning bounds what is removed after a check whose time is up.
+const cleaning = 15 * time.Second
+
+// object puts some bytes into the bucket and reads them again.
+func object(blobs blob.Store) func(context.Context) (string, error) {
+	return func(ctx context.Context) (found string, err error) {
+		want := []byte("rollout cloud doctor " + crand.Text())
+		key, remove := scratch(ctx, blobs)
+		info, err := blobs.Put(ctx, key, bytes.NewReader(want), blob.PutOptions{CreateOnly: true})
+		if err != nil {
+			return "", fault.Wrap(err, "put")
+		}
+		defer func() { err = errors.Join(err, remove()) }()
+		r, _, err := blobs.Get(ctx, key, blob.GetOptions{Version: info.Version})
+		if err != nil {
+			return "", fault.Wrap(err, "get")
+		}
+		defer r.Close() // read only: nothing can be lost
+		got, err := io.ReadAll(io.LimitReader(r, int64(len(want))+1))
+		if err != nil {
+			return "", fault.Wrap(err, "get")
+		}
+		if !bytes.Equal(got, want) {
+			return "", fault.New(fault.Corrupt, "get: other bytes than were put")
+		}
+		return "", nil
+	}
+}
+
+// contentID streams size random bytes to the bucket and back, and compares the
+// content ids.
+func contentID(blobs blob.Store, size int64) func(context.Context) (string, error) {
+	return func(ctx context.Context) (found string, err error) {
+		var seed [32]byte
+		if _, err := crand.Read(seed[:]); err != nil {
+			return "", fault.As(fault.Internal, err, "draw random bytes")
+		}
+		key, remove := scratch(ctx, blobs)
+		sent := identity.NewHasher()
+		info, err := blobs.Put(ctx, key, io.TeeReader(io.LimitReader(rand.NewChaCha8(seed), size), sent), blob.PutOptions{CreateOnly: true})
+		if err != nil {
+			return "", fault.Wrap(err, "put")
+		}
+		defer func() { err = errors.Join(err, remove()) }()
+		r, _, err := blobs.Get(ctx, key, blob.GetOptions{Version: info.Version})
+		if err != nil {
+			return "", fault.Wrap(err, "get")
+		}
+		defer r.Close() // read only: nothing can be lost
+		came := identity.NewHasher()
+		n, err := io.Copy(came, r)
+		if err != nil {
+			return "", fault.Wrap(err, "get")
+		}
+		if want, got := sent.Sum(), came.Sum(); n != size || got != want {
+			return "", fault.New(fault.Corrupt, "get: %d bytes with the content id %s, where %d with %s were put", n, got, size, want)
+		}
+		return "", nil
+	}
+}
+
+// scratch is a key that nothing else has, and what removes its object: also
+// when the check's time is up.
+func scratch(ctx context.Context, blobs blob.Store) (key string, remove func() error) {
+	key = record.Pending + "doctor-" + crand.Text()
+	return key, func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
+		defer cancel()
+		return fault.Wrap(blobs.Delete(ctx, key, ""), "delete")
+	}
+}

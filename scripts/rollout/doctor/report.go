@@ -1,0 +1,120 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"rollout/shared/clock"
+	"rollout/shared/fault"
+)
+
+// Check is one thing to look at.
+type Check struct {
+	Name  string
+	Limit time.Duration // it has failed when it takes longer
+	// Probe looks, and may say what it found.
+	Probe func(ctx context.Context) (found string, err error)
+	// Remedy says what to do about a failure; "" if that says it better itself.
+	Remedy func(error) string
+}
+
+// The states of a result.
+const (
+	Pass = "pass"
+	Fail = "fail"
+)
+
+// Result is what came of a check. Its JSON form is a contract.
+type Result struct {
+	Name      string `json:"name"`
+	Status    string `json:"status"`
+	LatencyMS int64  `json:"latency_ms"`
+	Error     string `json:"error,omitempty"` // with what to do about it; of failures alone
+
+	found, wrong, remedy string // for people
+}
+
+// Summary counts results.
+type Summary struct {
+	Passed         int   `json:"pass_count"`
+	Failed         int   `json:"fail_count"`
+	TotalLatencyMS int64 `json:"total_latency_ms"`
+}
+
+// Report is what came of all checks. Its JSON form is a contract.
+type Report struct {
+	Checks  []Result `json:"checks"`
+	Summary Summary  `json:"summary"`
+}
+
+// Run makes the checks, one after the other, and tells each result as it comes.
+func Run(ctx context.Context, checks []Check, c clock.Clock, tell func(Result)) Report {
+	r := Report{Checks: []Result{}}
+	for _, check := range checks {
+		result := check.run(ctx, c)
+		r.Checks = append(r.Checks, result)
+		r.Summary.TotalLatencyMS += result.LatencyMS
+		if result.Status == Pass {
+			r.Summary.Passed++
+		} else {
+			r.Summary.Failed++
+		}
+		tell(result)
+	}
+	return r
+}
+
+func (k Check) run(ctx context.Context, c clock.Clock) Result {
+	began := c.Now()
+	limited, cancel := context.WithTimeout(ctx, k.Limit)
+	defer cancel()
+	found, err := k.Probe(limited)
+	r := Result{Name: k.Name, Status: Pass, LatencyMS: max(0, c.Now().Sub(began).Milliseconds())}
+	if err == nil {
+		r.found = found
+		return r
+	}
+	r.Status, r.wrong, r.remedy = Fail, without(err), k.Remedy(err)
+	if limited.Err() != nil && ctx.Err() == nil {
+		r.wrong = "it took longer than " + k.Limit.String() + ": " + r.wrong
+		r.remedy = k.Remedy(fault.As(fault.Unavailable, err, "wait"))
+	}
+	if r.remedy == "" {
+		r.remedy = said(err)
+	}
+	if r.Error = r.wrong; r.remedy != "" {
+		r.Error += " (" + r.remedy + ")"
+	}
+	return r
+}
+
+// without renders an error without its remedies.
+func without(err error) string {
+	var own *fault.Error
+	switch errors.As(err, &own); {
+	case error(own) != err: // what stands between two of ours renders itself
+		return err.Error()
+	case own.Err == nil && own.Op == "":
+		return own.Kind.String()
+	case own.Err == nil:
+		return own.Op
+	case own.Op == "":
+		return without(own.Err)
+	}
+	return own.Op + ": " + without(own.Err)
+}
+
+// said is the outermost remedy in the chain; "" if there is none.
+func said(err error) string {
+	for {
+		var own *fault.Error
+		if !errors.As(err, &own) {
+			return ""
+		}
+		if own.Remedy != "" {
+			return own.Remedy
+		}
+		err = own.Err
+	}
+}
