@@ -36,8 +36,9 @@ type Config struct {
 	Open func(record.Manifest)
 	// Planners is how many ranges are cut at once; 2 if unset.
 	Planners int
-	// Segments, if not nil, has the files of large runs written in segments, as
-	// in clouds; else they are written behind the commit frontier.
+	// Segments, if not nil, has runs planned by turns and the files of large ones
+	// written in segments, as in clouds; else files are written behind the commit
+	// frontier.
 	Segments *finalize.Segments
 	// Gather is how long coordinate lets events gather; 50 ms if unset.
 	Gather time.Duration
@@ -80,7 +81,7 @@ func New(p host.Ports, cfg Config) *System {
 		followers:  followers{byRun: map[identity.RunID]*follower{}},
 	}
 	if cfg.Segments != nil {
-		s.finalize = s.finalize.InSegments(*cfg.Segments)
+		s.plan, s.finalize = s.plan.ByTurns(), s.finalize.InSegments(*cfg.Segments)
 	}
 	s.coordinate = coordinate.New(p, ix, t, cfg.Deployment.Defaults.Limits.Grace.Std(), coordinate.Hears{Saved: s.saved, Open: cfg.Open})
 	return s

@@ -1,21 +1,68 @@
 package plan_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 
 	"rollout/events"
 	"rollout/functions/plan"
 	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/host"
+	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/memory"
 	"rollout/shared/record"
 )
+
+// BenchmarkUnpack unpacks prompts of 1.2 KB, which are about five times smaller
+// packed. Bytes are those of the unpacked file.
+func BenchmarkUnpack(b *testing.B) {
+	var file bytes.Buffer
+	dice := rand.New(rand.NewPCG(1, 2))
+	for i := range 50_000 {
+		fmt.Fprintf(&file, "{\"id\":\"request-%d\",\"prompt\":\"", i)
+		for range 200 {
+			fmt.Fprintf(&file, "word%d ", dice.IntN(300))
+		}
+		file.WriteString("\"}\n")
+	}
+	for packed, pack := range map[string]func(io.Writer) (io.WriteCloser, error){
+		input.Gzip: func(w io.Writer) (io.WriteCloser, error) { return gzip.NewWriter(w), nil },
+		input.Zstd: func(w io.Writer) (io.WriteCloser, error) { return zstd.NewWriter(w) },
+	} {
+		b.Run(packed, func(b *testing.B) {
+			var archive bytes.Buffer
+			w, err := pack(&archive)
+			if err == nil {
+				_, err = w.Write(file.Bytes())
+			}
+			if err = errors.Join(err, w.Close()); err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(file.Len()))
+			b.ReportMetric(float64(file.Len())/float64(archive.Len()), "times-smaller")
+			for b.Loop() {
+				r, err := input.Unpack(bytes.NewReader(archive.Bytes()), packed)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if n, err := io.Copy(io.Discard, r); err != nil || n != int64(file.Len()) {
+					b.Fatal(n, err)
+				}
+			}
+		})
+	}
+}
 
 // BenchmarkRange plans one range of lines of 1.2 KB. An op is a line.
 func BenchmarkRange(b *testing.B) {

@@ -12,10 +12,44 @@ import (
 	"rollout/shared/record"
 )
 
-// merge takes planned ranges into the index, in order, as far as they are
-// there.
-func (p *Planner) merge(ctx context.Context, id identity.RunID) error {
+// mergeInTurn merges, unless somebody else does.
+func (p *Planner) mergeInTurn(ctx context.Context, id identity.RunID) error {
+	_, late := p.timer(ctx, 4)
 	for {
+		giveBack, ok, err := p.turn(ctx, id)
+		if err != nil || !ok {
+			return err
+		}
+		err = p.merge(ctx, id, late)
+		giveBack()
+		if err != nil || !p.turns || late() {
+			return err
+		}
+		// Who planned the next range a moment ago may have found the turn taken.
+		if more, err := p.mergeable(ctx, id); err != nil || !more {
+			return err
+		}
+	}
+}
+
+// mergeable reports whether the next range is planned.
+func (p *Planner) mergeable(ctx context.Context, id identity.RunID) (bool, error) {
+	var doc record.Plan
+	_, found, err := host.Load(ctx, p.Docs, record.PlanKey(id), &doc)
+	if err != nil || !found || doc.Complete() {
+		return false, err
+	}
+	_, err = p.Blobs.Stat(ctx, record.RangeKey(id, doc.Merged), "")
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// merge takes planned ranges into the index, in order, as far as they are
+// there and there is time.
+func (p *Planner) merge(ctx context.Context, id identity.RunID, late func() bool) error {
+	for !late() {
 		var doc record.Plan
 		rev, found, err := host.Load(ctx, p.Docs, record.PlanKey(id), &doc)
 		if err != nil || !found || doc.Complete() {
@@ -39,6 +73,7 @@ func (p *Planner) merge(ctx context.Context, id identity.RunID) error {
 			return err
 		}
 	}
+	return nil
 }
 
 // mergeOne writes the index entry of the next range and returns the plan with

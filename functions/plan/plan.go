@@ -13,11 +13,12 @@ package plan
 
 import (
 	"context"
-	"io"
+	"errors"
+	"slices"
+	"sync"
 	"time"
 
 	"rollout/events"
-	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
@@ -27,10 +28,40 @@ import (
 )
 
 // Planner handles the three planning events. Safe for concurrent use.
-type Planner struct{ host.Ports }
+type Planner struct {
+	host.Ports
+	turns bool
+	begun begun
+}
 
 // New returns a planner over the ports.
-func New(p host.Ports) *Planner { return &Planner{p.From("plan")} }
+func New(p host.Ports) *Planner { return &Planner{Ports: p.From("plan")} }
+
+// begun are the runs whose plans are being started here: an event that comes
+// again meanwhile asks for nothing new.
+type begun struct {
+	mu   sync.Mutex
+	runs map[identity.RunID]bool
+}
+
+func (b *begun) take(id identity.RunID) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.runs[id] {
+		return false
+	}
+	if b.runs == nil {
+		b.runs = map[identity.RunID]bool{}
+	}
+	b.runs[id] = true
+	return true
+}
+
+func (b *begun) giveBack(id identity.RunID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.runs, id)
+}
 
 // Submitted starts a run's plan, or goes on with it.
 func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) (err error) {
@@ -47,8 +78,12 @@ func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) (err err
 		return err
 	}
 	if !found || doc.Problem != "" {
-		doc, err = p.start(ctx, m)
-		if err != nil || doc.Problem != "" {
+		if paused, err := p.paused(ctx, id, doc); err != nil || paused {
+			return err
+		}
+		var started bool
+		doc, started, err = p.startOnce(ctx, m)
+		if err != nil || !started || doc.Problem != "" {
 			return err
 		}
 	}
@@ -56,6 +91,37 @@ func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) (err err
 		return p.Send(ctx, host.CoordinateQueue, events.PlanAdvanced(e))
 	}
 	return p.sendRanges(ctx, id, doc)
+}
+
+// paused reports whether the plan has met a problem and nobody has resumed the
+// run since: it would only meet it again.
+func (p *Planner) paused(ctx context.Context, id identity.RunID, doc record.Plan) (bool, error) {
+	if doc.Problem == "" {
+		return false, nil
+	}
+	var ctl record.Control
+	_, _, err := host.Load(ctx, p.Docs, record.ControlKey(id), &ctl)
+	return ctl.Desired == record.Pause, err
+}
+
+// startOnce starts the plan, unless somebody is about it: unpacking an input may
+// take as long as a call may, and costs everyone as much who does it.
+func (p *Planner) startOnce(ctx context.Context, m record.Manifest) (doc record.Plan, started bool, err error) {
+	if !slices.ContainsFunc(m.Inputs, func(in record.Input) bool { return in.Packed != "" }) {
+		doc, err = p.start(ctx, m)
+		return doc, true, err
+	}
+	if !p.begun.take(m.Run) {
+		return doc, false, nil
+	}
+	defer p.begun.giveBack(m.Run)
+	giveBack, ok, err := p.turn(ctx, m.Run)
+	if err != nil || !ok {
+		return doc, false, err
+	}
+	defer giveBack()
+	doc, err = p.start(ctx, m)
+	return doc, true, err
 }
 
 // start writes the plan document: which ranges there are.
@@ -83,7 +149,10 @@ func (p *Planner) start(ctx context.Context, m record.Manifest) (record.Plan, er
 // that may pass are returned instead.
 func (p *Planner) trouble(ctx context.Context, id identity.RunID, why error) (record.Plan, error) {
 	var kind record.Trouble
+	var slow *slowError
 	switch {
+	case errors.As(why, &slow):
+		kind = record.InputSlow
 	case fault.ClassOf(why) == fault.InputChanged:
 		kind = record.InputChanged
 	case fault.Is(why, fault.NotFound):
@@ -132,51 +201,6 @@ func (p *Planner) source(ctx context.Context, m record.Manifest, i int) (record.
 		return p.job(ctx, m, src)
 	}
 	return src, nil
-}
-
-// defaultMaxUnpacked bounds what an archive may unpack to when the config does
-// not say.
-const defaultMaxUnpacked = 1 << 40
-
-// unpack writes the unpacked copy of an input, unless it is there.
-func (p *Planner) unpack(ctx context.Context, in record.Input, key string, limit int64) (blob.Info, error) {
-	if info, err := p.Blobs.Stat(ctx, key, ""); err == nil {
-		return info, nil
-	}
-	if limit <= 0 {
-		limit = defaultMaxUnpacked
-	}
-	r, err := input.Open(ctx, p.Blobs, in.Key, in.Version, 0, 0)
-	if err != nil {
-		return blob.Info{}, err
-	}
-	defer r.Close()
-	u, err := input.Unpack(r, in.Packed)
-	if err != nil {
-		return blob.Info{}, err
-	}
-	defer u.Close()
-	info, err := p.Blobs.Put(ctx, key, &limited{r: u, left: limit, limit: limit}, blob.PutOptions{CreateOnly: true})
-	if fault.Is(err, fault.Conflict) {
-		return p.Blobs.Stat(ctx, key, "")
-	}
-	return info, err
-}
-
-// limited fails, instead of ending, behind its limit.
-type limited struct {
-	r           io.Reader
-	left, limit int64
-}
-
-func (l *limited) Read(b []byte) (int, error) {
-	n, err := l.r.Read(b)
-	l.left -= int64(n)
-	if l.left < 0 {
-		return n, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "the archive unpacks to more than %d bytes", l.limit),
-			Remedy: "raise input.max_unpacked, or split it"}
-	}
-	return n, err
 }
 
 func (p *Planner) manifest(ctx context.Context, id identity.RunID) (record.Manifest, error) {

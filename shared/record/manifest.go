@@ -99,8 +99,16 @@ type Trouble string
 const (
 	InputMissing Trouble = "missing" // pauses the run; planning goes on when it is resumed
 	InputChanged Trouble = "changed" // ends the run
+	InputSlow    Trouble = "slow"    // pauses the run: an archive that takes longer to unpack than may be
 	InputBroken  Trouble = "broken"  // ends the run: an archive that can't be unpacked
 )
+
+// Turn is the document plan/<run>/turn: until when somebody does what all others
+// who plan the run leave to him. It spares work, and decides nothing.
+type Turn struct {
+	Schema int       `json:"schema"`
+	Until  time.Time `json:"until,omitzero"`
+}
 
 // Ranges says how many ranges an input object has, and the key, version and
 // size they count in (the unpacked copy's, for a packed input).

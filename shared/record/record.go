@@ -35,6 +35,7 @@ func ManifestKey(r identity.RunID) string    { return "run/" + string(r) }
 func ControlKey(r identity.RunID) string     { return "control/" + string(r) }
 func CoordinatorKey(r identity.RunID) string { return "coordinator/" + string(r) }
 func PlanKey(r identity.RunID) string        { return "plan/" + string(r) }
+func TurnKey(r identity.RunID) string        { return "plan/" + string(r) + "/turn" }
 func BeatKey(worker string) string           { return "beat/" + worker }
 func WorkerKey(worker string) string         { return "worker/" + worker }
 

@@ -1,0 +1,100 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"rollout/shared/blob"
+	"rollout/shared/fault"
+	"rollout/shared/input"
+	"rollout/shared/record"
+)
+
+// defaultMaxUnpacked bounds what an archive may unpack to when the config does
+// not say.
+const defaultMaxUnpacked = 1 << 40
+
+// slowError says that an archive takes longer to unpack than a call may.
+type slowError struct {
+	name string
+	took time.Duration
+	read float64 // of the archive
+}
+
+func (e *slowError) Error() string {
+	return fmt.Sprintf("%s can't be unpacked within the time that there is: after %s, %.0f %% of it was read "+
+		"(stop this run and upload the file unpacked, or as several smaller archives; or resume it to try once more)",
+		e.name, e.took.Round(time.Second), 100*e.read)
+}
+
+// unpack writes the unpacked copy of an input, unless it is there.
+func (p *Planner) unpack(ctx context.Context, in record.Input, key string, limit int64) (blob.Info, error) {
+	if info, err := p.Blobs.Stat(ctx, key, ""); err == nil {
+		return info, nil
+	}
+	if limit <= 0 {
+		limit = defaultMaxUnpacked
+	}
+	began := p.Clock.Now()
+	within, cancel := p.within(ctx)
+	defer cancel()
+	r, err := input.Open(within, p.Blobs, in.Key, in.Version, 0, 0)
+	if err != nil {
+		return blob.Info{}, err
+	}
+	defer r.Close()
+	read := &counting{r: r}
+	u, err := input.Unpack(read, in.Packed)
+	if err != nil {
+		return blob.Info{}, err
+	}
+	defer u.Close()
+	info, err := p.Blobs.Put(within, key, &limited{r: u, left: limit, limit: limit}, blob.PutOptions{CreateOnly: true})
+	switch {
+	case fault.Is(err, fault.Conflict):
+		return p.Blobs.Stat(ctx, key, "")
+	case err != nil && within.Err() != nil && ctx.Err() == nil:
+		return blob.Info{}, &slowError{in.Label(), p.Clock.Now().Sub(began), float64(read.n) / float64(max(1, in.Size))}
+	}
+	return info, err
+}
+
+// within leaves of the call's time an eighth, for saying that the rest was not
+// enough.
+func (p *Planner) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	end, _ := p.timer(ctx, 8)
+	if end.IsZero() {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadline(ctx, end)
+}
+
+// counting counts what is read.
+type counting struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counting) Read(b []byte) (int, error) {
+	n, err := c.r.Read(b)
+	c.n += int64(n)
+	return n, err
+}
+
+// limited fails, instead of ending, behind its limit.
+type limited struct {
+	r           io.Reader
+	left, limit int64
+}
+
+func (l *limited) Read(b []byte) (int, error) {
+	n, err := l.r.Read(b)
+	l.left -= int64(n)
+	if l.left < 0 {
+		return n, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "the archive unpacks to more than %d bytes", l.limit),
+			Remedy: "raise input.max_unpacked, or split it"}
+	}
+	return n, err
+}
