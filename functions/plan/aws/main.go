@@ -14,7 +14,7 @@ import (
 
 func main() {
 	lambdafn.Main("plan", func(s *stack.Stack) any {
-		planner := plan.New(s.Ports)
+		planner := plan.New(s.Ports).ByTurns()
 		return lambdafn.Tasks(s.Ports, func(ctx context.Context, p events.Payload) error {
 			switch p := p.(type) {
 			case events.RunSubmitted:
