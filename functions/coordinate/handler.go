@@ -134,7 +134,7 @@ func (c *Coordinator) decode(ctx context.Context, m queue.Message) (identity.Run
 	case events.ControlChanged:
 		return identity.RunID(p.Run), run.Event{Kind: run.Look}, nil
 	case events.Ring:
-		return identity.RunID(p.Run), run.Event{Kind: run.Look}, nil
+		return identity.RunID(p.Run), run.Event{Kind: run.Ring}, nil
 	case events.Finalized:
 		return c.finalized(ctx, p)
 	}

@@ -8,7 +8,7 @@ func TestTheFilesOfARunAreMadeOfThePlanAsItWasAtItsEnd(t *testing.T) {
 	t.Parallel()
 	s := New(testRun)
 	s.Phase, s.Reason, s.Shards, s.Items = Finalizing, ReasonStopped, 3, 30
-	next, _ := Step(s, World{Shards: 5, Items: 50, Complete: true}, Rules{}, []Event{{Kind: Look}}, epoch)
+	next, _ := Step(s, World{Shards: 5, Items: 50, Complete: true}, Rules{}, []Event{{Kind: Ring}}, epoch)
 	if next.Shards != 3 || next.Items != 30 || next.Complete {
 		t.Errorf("%d shards, %d items, complete: %v", next.Shards, next.Items, next.Complete)
 	}

@@ -183,6 +183,7 @@ const (
 	InputChanged Kind = "changed"  // the input is not what was planned: end
 	Finalized    Kind = "finalized"
 	Look         Kind = "look" // nothing in particular: look now
+	Ring         Kind = "ring" // the same, and ask again for what is outstanding
 )
 
 // Event is one thing that was said to have happened.

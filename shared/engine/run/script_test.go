@@ -263,8 +263,8 @@ func (s *stage) command(words []string) error {
 	case "crash":
 		s.crash = args[0]
 		s.step()
-	case "look":
-		s.pending = append(s.pending, Event{Kind: Look})
+	case "look", "ring":
+		s.pending = append(s.pending, Event{Kind: Kind(words[0])})
 	case "missing", "changed":
 		s.pending = append(s.pending, Event{Kind: Kind(words[0]), Why: strings.Join(args, " ")})
 	case "done", "lost", "released", "finalized":

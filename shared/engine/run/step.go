@@ -56,7 +56,7 @@ type decider struct {
 	world   World
 	rules   Rules
 	now     time.Time
-	look    bool         // somebody asks to look now
+	rung    bool         // what is outstanding is to be asked for again
 	resumed bool         // every open shard is to be sent again
 	again   interval.Set // shards to be sent again
 }
@@ -88,8 +88,8 @@ func (d *decider) take(e Event) bool {
 		d.pause(e.Why, true)
 	case InputChanged:
 		d.end(ReasonChanged, e.Why)
-	case Look:
-		d.look = true
+	case Ring:
+		d.rung = true
 	case Finalized:
 		if d.Phase == Finalizing {
 			d.Counts = e.Counts
@@ -248,7 +248,7 @@ func (d *decider) settle() {
 	case Ending:
 		d.settleEnding()
 	case Finalizing:
-		if d.look { // a lost request or a crashed finalize
+		if d.rung { // a lost request or a crashed finalize
 			d.effect(Effect{Act: Finalize})
 		}
 	}
@@ -286,7 +286,7 @@ func (d *decider) settleEnding() {
 	}
 }
 
-// planSilence is how long a run must have been left alone before a look takes
+// planSilence is how long a run must have been left alone before a ring takes
 // its unfinished plan for stuck. Planning announces its progress; the silence
 // keeps it and coordinate from feeding each other (I8).
 const planSilence = 2 * time.Minute
@@ -298,7 +298,7 @@ func (d *decider) askPlan(before time.Time) {
 		return
 	}
 	silent := !before.IsZero() && d.now.Sub(before) >= planSilence
-	if d.resumed || d.look && silent {
+	if d.resumed || d.rung && silent {
 		d.effect(Effect{Act: Replan})
 	}
 }

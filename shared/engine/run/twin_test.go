@@ -202,7 +202,7 @@ func (w *twin) reclaim() {
 			}
 		}
 	}
-	w.tell(Event{Kind: Look})
+	w.tell(Event{Kind: Ring})
 }
 
 // check holds the invariants of one step.
