@@ -19,12 +19,13 @@ import (
 // a function that the installed driver lacks kills the process that calls it.
 const ProbeArg = "__probe-gpus"
 
-// ProbeCommand is how to run the probe, for MachineOptions.Probe. It is nil if
-// this binary was built without NVML (build tag nvml, with cgo). A program
-// that uses it must call RunProbe first of all.
+// ProbeCommand is how to run the probe, for MachineOptions.Probe. A binary built
+// with NVML (build tag nvml, with cgo) asks that, another one the driver's own
+// program; nil if there is none. A program that uses it must call RunProbe first
+// of all.
 func ProbeCommand() []string {
 	self, err := os.Executable()
-	if !hasNVML || err != nil {
+	if !canProbe() || err != nil {
 		return nil
 	}
 	return []string{self, ProbeArg}
@@ -42,7 +43,7 @@ func RunProbe(args []string) bool {
 	return true
 }
 
-// writeProbe writes what NVML tells, as lines of JSON: each line says all that
+// writeProbe writes what is told, as lines of JSON: each line says all that
 // is known so far, so that a death on the way costs only what was to come.
 func writeProbe(w io.Writer) error {
 	lines := json.NewEncoder(w)

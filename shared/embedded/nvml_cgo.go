@@ -11,8 +11,8 @@ import (
 	"rollout/shared/capacity"
 )
 
-// hasNVML: this binary can ask NVML.
-const hasNVML = true
+// canProbe: this binary can ask NVML.
+func canProbe() bool { return true }
 
 // queryNVML tells what NVML knows of each GPU, first what every driver has and
 // then, bit by bit, what newer ones do. Without the library nothing but Init
