@@ -258,7 +258,7 @@ func (g *Groups) terminate(id string, shrink bool) error {
 	}
 	g.mu.Unlock()
 	if found == nil {
-		return fmt.Errorf("no instance of a group has the id %s", id)
+		return fmt.Errorf("instance Id not found - No managed instance found for instance ID: %s", id)
 	}
 	found.signal(syscall.SIGTERM)
 	g.drop(found, shrink)
