@@ -110,3 +110,26 @@ func TestABucketThatIsNotThereIsNamed(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// S3 takes no range of an object that is not larger than the smallest part.
+func TestAnObjectAsLargeAsTheSmallestPartIsJoined(t *testing.T) {
+	t.Parallel()
+	e := InProcess(t)
+	e.MakeBucket(t.Context(), t)
+	b := e.Blobs(t)
+	content := strings.Repeat("0123456789abcdef", 5*mib/16)
+	if _, err := b.Put(t.Context(), "a", strings.NewReader(content), blob.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := b.Join(t.Context(), "b", []blob.Range{{Key: "a"}, {Key: "a"}, {Key: "a", Length: 3}}); err != nil || info.Size != 10*mib+3 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	r, _, err := b.Get(t.Context(), "b", blob.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if got, err := io.ReadAll(r); err != nil || string(got) != content+content+content[:3] {
+		t.Errorf("it has %d bytes, or others; %v", len(got), err)
+	}
+}

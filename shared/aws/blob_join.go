@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"golang.org/x/sync/errgroup"
 
 	"rollout/shared/blob"
@@ -13,9 +14,12 @@ import (
 )
 
 const (
-	// joiners is how many requests of one Join are under way at once. Each
-	// holds at most a part of minPart bytes.
-	joiners = 4
+	// joiners is how many requests of one Join are under way at once: S3 copies
+	// a gigabyte in some ten seconds, and as many at once as it is asked to.
+	joiners = 16
+	// gatherers is how many of them go through memory, each with at most a part
+	// of minPart bytes.
+	gatherers = 4
 	// smallJoin is the largest Join that goes through memory as a whole: two
 	// requests for a copy, where an upload of copied parts takes four.
 	smallJoin = minPart
@@ -25,10 +29,17 @@ const (
 type piece struct {
 	key, version   string
 	offset, length int64
+	size           int64 // of the object
 }
 
-// bytes is the piece's range as HTTP writes it.
-func (p piece) bytes() string { return fmt.Sprintf("bytes=%d-%d", p.offset, p.offset+p.length-1) }
+// bytes is the piece's range as HTTP writes it; nil is the whole object: S3 takes
+// no range of one that is not larger than the smallest part.
+func (p piece) bytes() *string {
+	if p.size <= minPart {
+		return nil
+	}
+	return awssdk.String(fmt.Sprintf("bytes=%d-%d", p.offset, p.offset+p.length-1))
+}
 
 // source is the piece's object as S3's copy requests name it.
 func (b *Bucket) source(p piece) string {
@@ -87,6 +98,7 @@ func (b *Bucket) Join(ctx context.Context, dst string, parts []blob.Range) (blob
 func (u *upload) join(plan [][]piece) error {
 	group, ctx := errgroup.WithContext(u.ctx)
 	group.SetLimit(joiners)
+	memory := make(chan struct{}, gatherers)
 	for i, pieces := range plan {
 		if ctx.Err() != nil {
 			break // another part's error
@@ -96,6 +108,8 @@ func (u *upload) join(plan [][]piece) error {
 			if len(pieces) == 1 && pieces[0].length >= minPart {
 				return u.copy(number, pieces[0])
 			}
+			memory <- struct{}{}
+			defer func() { <-memory }()
 			content, err := u.gather(ctx, pieces)
 			if err != nil {
 				return fault.Wrap(err, "join %s", u.key)
@@ -139,7 +153,7 @@ func (b *Bucket) pin(ctx context.Context, parts []blob.Range) (pieces []piece, t
 			return nil, 0, err
 		}
 		if length > 0 {
-			pieces = append(pieces, piece{p.Key, info.Version, offset, length})
+			pieces = append(pieces, piece{p.Key, info.Version, offset, length, info.Size})
 			total += length
 		}
 	}

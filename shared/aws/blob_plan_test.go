@@ -20,7 +20,7 @@ func TestPlanOfAJoin(t *testing.T) {
 			rapid.Just(int64(maxPart)), rapid.Int64Range(maxPart, maxPart+minPart))
 		var pieces []piece
 		for _, n := range rapid.SliceOfN(length, 1, 20).Draw(r, "lengths") {
-			pieces = append(pieces, piece{"k", "v", int64(len(pieces)) << 50, n})
+			pieces = append(pieces, piece{"k", "v", int64(len(pieces)) << 50, n, 1 << 60})
 		}
 		plan := planJoin(pieces)
 		at, done := 0, int64(0)

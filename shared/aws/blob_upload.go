@@ -124,7 +124,7 @@ func (u *upload) send(number int32, content []byte) error {
 func (u *upload) copy(number int32, p piece) error {
 	out, err := u.s3.UploadPartCopy(u.ctx, &s3.UploadPartCopyInput{
 		Bucket: &u.name, Key: u.full(u.key), UploadId: u.id, PartNumber: &number,
-		CopySource: awssdk.String(u.source(p)), CopySourceRange: awssdk.String(p.bytes()),
+		CopySource: awssdk.String(u.source(p)), CopySourceRange: p.bytes(),
 	})
 	if err != nil {
 		return translate(u.ctx, err, "join %s: copy a part of %s", u.key, p.key)

@@ -56,7 +56,7 @@ func (s *strict) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet && query.Has("versions"):
 		s.versions(w, r)
 	case r.Method == http.MethodPut && query.Has("partNumber"):
-		s.sizes.note(r)
+		s.sizes.note(r, s.length)
 		s.emulator.ServeHTTP(w, r)
 	case r.Method == http.MethodPost && query.Has("uploadId"):
 		if s.sizes.refuse(w, query.Get("uploadId"), body) {

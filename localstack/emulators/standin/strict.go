@@ -22,8 +22,9 @@ type partSizes struct {
 // leastPart is the least size of a part that is not the last, in bytes.
 const leastPart = 5 << 20
 
-// note remembers the size of a part that is sent or copied.
-func (p *partSizes) note(r *http.Request) {
+// note remembers the size of a part that is sent or copied. Of an object that is
+// copied whole, length tells it.
+func (p *partSizes) note(r *http.Request, length func(source string) int64) {
 	number, _ := strconv.Atoi(r.URL.Query().Get("partNumber"))
 	size := r.ContentLength
 	if decoded, err := strconv.ParseInt(r.Header.Get("X-Amz-Decoded-Content-Length"), 10, 64); err == nil {
@@ -32,6 +33,8 @@ func (p *partSizes) note(r *http.Request) {
 	var from, to int64
 	if n, _ := fmt.Sscanf(r.Header.Get("X-Amz-Copy-Source-Range"), "bytes=%d-%d", &from, &to); n == 2 {
 		size = to - from + 1
+	} else if source := r.Header.Get("X-Amz-Copy-Source"); source != "" {
+		size = length(source)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -40,6 +43,17 @@ func (p *partSizes) note(r *http.Request) {
 		p.uploads[id] = map[int]int64{}
 	}
 	p.uploads[id][number] = size
+}
+
+// length is how long the source of a copy is.
+func (s *strict) length(source string) int64 {
+	r, err := http.NewRequest(http.MethodGet, "http://emulator/"+source, nil)
+	if err != nil {
+		return 0
+	}
+	recorder := httptest.NewRecorder()
+	s.emulator.ServeHTTP(recorder, r)
+	return int64(recorder.Body.Len())
 }
 
 // refuse answers the completion of an upload with small parts, as S3 does.
