@@ -69,6 +69,12 @@ test-arm64: ## check that training and sampling on arm64, emulated, have the bit
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -timeout 10m -exec qemu-aarch64-static -run 'Golden/scalar/2_threads|RightTo|Formula|SameAnywhere' \
 	  ./gpuworker/engine/tiny/kernel ./gpuworker/engine/tiny/sampling ./gpuworker/engine/tiny/model ./gpuworker/engine/tiny/optimize ./gpuworker/training
 
+IMAGE      ?= rollout/gpuworker
+IMAGE_ARCH ?= amd64
+image: ## build the worker's image IMAGE with Docker or Podman, for IMAGE_ARCH
+	@bash scripts/image/image.sh $(IMAGE) $(IMAGE_ARCH)
+.PHONY: image
+
 race: ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v localstack/sim)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m -run TestSimulation $(SIM_PKG) -args -seeds 100

@@ -1,6 +1,7 @@
-// Package machine tries out what a machine of a fleet does when it starts, with
-// stand-ins for everything that it calls.
+// Package machine tries out what a machine of a fleet runs: the script by which
+// it starts, with stand-ins for everything that this calls, and the worker's
+// image.
 //
-// It has no code of its own. What the script's text can't prove, that a real
-// machine of Amazon's has what the script calls, only a real one proves.
+// It has no code of its own. What it can't prove, that a machine of Amazon's has
+// what the script calls, only a real one proves.
 package machine
