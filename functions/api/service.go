@@ -50,7 +50,7 @@ func (s *Service) List(ctx context.Context) ([]Status, error) {
 
 func (s *Service) list(ctx context.Context, workers []WorkerStatus) ([]Status, error) {
 	var manifests []record.Manifest
-	for d, err := range document.All(ctx, s.ports.Docs, runPrefix) {
+	for d, err := range document.All(ctx, s.ports.Docs, record.RunPrefix) {
 		if err != nil {
 			return nil, fault.Wrap(err, "list the runs")
 		}
@@ -223,9 +223,6 @@ func (s *Service) shards(ctx context.Context, id identity.RunID, numbers []int) 
 	}
 	return out, nil
 }
-
-// runPrefix is where manifests are.
-const runPrefix = "run/"
 
 func (s *Service) manifest(ctx context.Context, id identity.RunID) (record.Manifest, error) {
 	if !id.Valid() {

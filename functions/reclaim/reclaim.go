@@ -2,9 +2,11 @@
 // workers, lost messages, overdue deadlines. Of runs it only reports to
 // coordinate; of workers it marks the dead, and forgets the long gone.
 //
-// What it remembers between scans only spares looks: a process that starts
-// anew finds the same. It writes no run's document, and judges nobody right
-// after a suspend: then everyone's heartbeat is overdue.
+// It looks at runs that submit noted as open, and forgets the note of those
+// that have ended: where no run is open there is nothing to read. What it
+// remembers between scans only spares looks; a process that starts anew finds
+// the same. It writes no other document of a run, and judges nobody right after a
+// suspend: then everyone's heartbeat is overdue.
 package reclaim
 
 import (
@@ -21,7 +23,6 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
-	"rollout/shared/record"
 )
 
 // outstanding is how long effects, a plan or a finalize may be under way
@@ -31,18 +32,17 @@ const outstanding = 2 * time.Minute
 // Reclaimer scans. One scan at a time.
 type Reclaimer struct {
 	host.Ports
-	timings   health.Timings
-	last      time.Time                    // of a scan
-	awake     time.Time                    // when the clocks went apart last; zero if never
-	unplanned time.Time                    // when unplanned runs were looked for last
-	ended     map[identity.RunID]bool      // runs that need no more looking
-	looked    map[identity.RunID]time.Time // when the dispatched shards of a run were looked at last
-	sights    map[string]sight             // of beats that are ahead of the clock, by worker
+	timings health.Timings
+	rare    bool                         // it scans once, and somebody else long before and after
+	last    time.Time                    // of a scan
+	awake   time.Time                    // when the clocks went apart last; zero if never
+	looked  map[identity.RunID]time.Time // when the dispatched shards of a run were looked at last
+	sights  map[string]sight             // of beats that are ahead of the clock, by worker
 }
 
 // New returns a reclaimer.
 func New(p host.Ports, t health.Timings) *Reclaimer {
-	return &Reclaimer{Ports: p.From("reclaim"), timings: t, ended: map[identity.RunID]bool{}, looked: map[identity.RunID]time.Time{}, sights: map[string]sight{}}
+	return &Reclaimer{Ports: p.From("reclaim"), timings: t, looked: map[identity.RunID]time.Time{}, sights: map[string]sight{}}
 }
 
 // Scan looks at every worker and every open run once.
@@ -55,67 +55,26 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 	if !r.awake.IsZero() && now.Sub(r.awake) < r.timings.Due(now).Sub(now) {
 		return nil
 	}
+	open, failed := r.open(ctx, now) // one run's trouble must not hide another's
+	if r.rare && len(open) == 0 && !hourly(now) {
+		return failed
+	}
 	beats, err := r.beats(ctx, now)
 	if err != nil {
-		return err
+		return errors.Join(failed, err)
 	}
-	if now.Sub(r.unplanned) > outstanding {
-		r.unplanned = now
-		if err := r.ringUnplanned(ctx, now); err != nil {
-			return err
-		}
-	}
-	var failed error // one run's trouble must not hide another's
-	var open []run.State
-	err = host.Each(ctx, r.Docs, "coordinator/", func(s run.State) error {
-		if s.Phase.Ended() {
-			r.ended[s.Run] = true
-			delete(r.looked, s.Run)
-			return nil
-		}
-		if r.Watch.Meter != nil {
-			open = append(open, s)
-		}
+	for _, s := range open {
 		if err := r.run(ctx, s, beats, now); err != nil {
 			failed = errors.Join(failed, fault.Wrap(err, "look at run %s", s.Run))
 		}
-		return ctx.Err()
-	})
+		if ctx.Err() != nil {
+			return errors.Join(failed, ctx.Err())
+		}
+	}
 	if m := r.Watch.Meter; m != nil {
 		m.Scanned(observe.Scan{Runs: open, Beats: slices.Collect(maps.Values(beats)), Dead: func(b health.Beat) bool { return r.timings.Dead(b, now) }})
 	}
-	return errors.Join(failed, err)
-}
-
-// RingAll asks coordinate to look at every open run. It is called once, when a
-// process starts.
-func (r *Reclaimer) RingAll(ctx context.Context) error {
-	return host.Each(ctx, r.Docs, "coordinator/", func(s run.State) error {
-		if s.Phase.Ended() {
-			return nil
-		}
-		if !s.Complete {
-			if err := r.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(s.Run)}); err != nil {
-				return err
-			}
-		}
-		return r.ring(ctx, s.Run, "start")
-	})
-}
-
-// ringUnplanned asks plan for runs that coordinate never heard of: the event
-// of their submission was lost.
-func (r *Reclaimer) ringUnplanned(ctx context.Context, now time.Time) error {
-	return host.Each(ctx, r.Docs, "run/", func(m record.Manifest) error {
-		if m.Refused != "" || r.ended[m.Run] {
-			return nil
-		}
-		_, err := r.Docs.Get(ctx, record.CoordinatorKey(m.Run))
-		if !fault.Is(err, fault.NotFound) {
-			return err
-		}
-		return r.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(m.Run)})
-	})
+	return failed
 }
 
 // suspended reports whether the wall clock ran away from the monotonic one
@@ -150,8 +109,7 @@ func (r *Reclaimer) run(ctx context.Context, s run.State, beats map[string]healt
 
 // due says why coordinate must look at a run now; "" if it need not.
 func due(s run.State, now time.Time) string {
-	since := now.Sub(s.SavedAt)
-	old := since > outstanding || since < -outstanding // the clock was set back
+	old := apart(s.SavedAt, now) > outstanding
 	switch {
 	case s.Phase == run.Pausing || s.Phase == run.Ending:
 		return "stopping"

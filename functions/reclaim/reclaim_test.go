@@ -19,6 +19,7 @@ import (
 	"rollout/shared/engine/run"
 	"rollout/shared/engine/schedule"
 	"rollout/shared/engine/shard"
+	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/memory"
@@ -45,11 +46,17 @@ func newDesk(t *testing.T) desk {
 
 func (d desk) save(key string, v any) { d.t.Helper(); inputtest.Save(d.t, d.Ports, key, v) }
 
+// noted notes a run as open, as submit did long ago.
+func (d desk) noted(r identity.RunID) {
+	d.save(record.OpenKey(r), record.Open{Schema: 1, Run: r, At: time.Now().Add(-10 * time.Minute)})
+}
+
 // waits saves a running run with shard 0 sent at that time, and its manifest.
 func (d desk) waits(r identity.RunID, sent time.Time, edit ...func(*run.State)) {
 	m := inputtest.Manifest(1)
 	m.Run = r
 	d.save(record.ManifestKey(r), m)
+	d.noted(r)
 	s := run.New(r)
 	s.Phase, s.Shards, s.Complete, s.Next, s.SavedAt = run.Running, 1, true, 1, time.Now()
 	s.InFlight = schedule.InFlight{Chunks: []schedule.Chunk{{Range: interval.Range{Lo: 0, Hi: 1}, Generation: 0, SentAt: sent}}}
@@ -324,22 +331,92 @@ func TestWhenARunIsRung(t *testing.T) {
 	}
 }
 
+// What became of its submission nobody knows: each time it is asked for the plan
+// the next takes longer, as planning may.
 func TestARunThatCoordinateNeverHeardOfIsPlanned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		d.save(record.ManifestKey(id), inputtest.Manifest(1))
-		refused := inputtest.Manifest(1)
-		refused.Run, refused.Refused = "01JD2ZQ4T5W0M1X9YB7R3K8CVZ", "no pool"
-		d.save(record.ManifestKey(refused.Run), refused)
-		d.scan()
-		if got := d.received(host.TaskQueue); len(got) != 1 || got[0] != (events.RunSubmitted{Run: string(id)}) {
-			t.Errorf("asked for %v", got)
+		d.save(record.OpenKey(id), record.Open{Schema: 1, Run: id, At: time.Now()})
+		began, asked := time.Now(), []time.Duration{}
+		for time.Since(began) < 50*time.Minute {
+			d.scan()
+			for _, p := range d.received(host.TaskQueue) {
+				if p != (events.RunSubmitted{Run: string(id)}) {
+					t.Errorf("asked for %v", p)
+				}
+				asked = append(asked, time.Since(began).Truncate(time.Minute))
+			}
+			<-time.After(10 * time.Second) // no suspend
 		}
-		d.scan()
-		if got := d.received(host.TaskQueue); len(got) != 0 {
-			t.Errorf("asked again at once for %v", got)
+		if want := []time.Duration{2 * time.Minute, 4 * time.Minute, 9 * time.Minute, 18 * time.Minute, 33 * time.Minute, 48 * time.Minute}; !slices.Equal(asked, want) {
+			t.Errorf("asked at %v, want %v", asked, want)
 		}
+	})
+}
+
+// A run is noted as open until it has ended, or turns out to be none.
+func TestOnlyOpenRunsAreNoted(t *testing.T) {
+	t.Parallel()
+	ended := func(p run.Phase) func(desk) {
+		return func(d desk) { d.waits(id, time.Now(), func(s *run.State) { s.Phase = p }) }
+	}
+	for name, c := range map[string]struct {
+		given func(desk)
+		noted bool
+	}{
+		"completed":   {ended(run.Completed), false},
+		"stopped":     {ended(run.Stopped), false},
+		"paused":      {ended(run.Paused), true},
+		"interrupted": {ended(run.Interrupted), true},
+		"finalizing":  {ended(run.Finalizing), true},
+		"refused meanwhile": {func(d desk) {
+			d.noted(id)
+			d.save(record.ManifestKey(id), record.Manifest{Schema: 1, Run: id, Refused: "no pool"})
+		}, false},
+		"being submitted": {func(d desk) { d.noted(id) }, true},
+		"submitted an hour ago, to nothing": {func(d desk) {
+			d.save(record.OpenKey(id), record.Open{Schema: 1, Run: id, At: time.Now().Add(-remember - 1)})
+		}, false},
+		"of another version": {func(d desk) { d.save(record.OpenKey(id), record.Open{Schema: 99, Run: id}) }, true},
+		"no run":             {func(d desk) { d.save("open/nonsense", record.Open{Schema: 1}) }, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newDesk(t)
+			c.given(d)
+			_ = d.Scan(t.Context()) // it may say that it can't read all
+			left := 0
+			for _, err := range document.All(t.Context(), d.Docs, record.OpenPrefix) {
+				if left++; err != nil {
+					t.Error(err)
+				}
+			}
+			if (left == 1) != c.noted {
+				t.Errorf("%s: %d notes", name, left)
+			}
+		})
+	}
+}
+
+// A submission that goes on while its note is taken for a leftover keeps it.
+func TestANoteThatIsWrittenAnewStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		old := record.Open{Schema: 1, Run: id, At: time.Now().Add(-2 * remember)}
+		d.save(record.OpenKey(id), old)
+		read, err := d.Docs.Get(t.Context(), record.OpenKey(id))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Docs.Replace(t.Context(), read.Key, record.Encode(record.Open{Schema: 1, Run: id, At: time.Now()}), read.Revision); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.forgetOpen(t.Context(), read); err != nil {
+			t.Errorf("%v", err)
+		}
+		inputtest.Load[record.Open](t, d.Ports, record.OpenKey(id))
 	})
 }
 
@@ -369,6 +446,15 @@ func TestAtTheStartEveryOpenRunIsRung(t *testing.T) {
 	d.waits(id, time.Now())
 	d.waits("01JD2ZQ4T5W0M1X9YB7R3K8CVX", time.Now(), func(s *run.State) { s.Complete, s.Phase = false, run.Paused })
 	d.waits("01JD2ZQ4T5W0M1X9YB7R3K8CVZ", time.Now(), func(s *run.State) { s.Phase = run.Completed })
+	for _, key := range []string{record.OpenKey(id), record.OpenKey("01JD2ZQ4T5W0M1X9YB7R3K8CVZ")} { // an earlier version noted none
+		doc, err := d.Docs.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Docs.Delete(t.Context(), key, doc.Revision); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := d.RingAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -377,5 +463,8 @@ func TestAtTheStartEveryOpenRunIsRung(t *testing.T) {
 	}
 	if said := d.received(host.TaskQueue); len(said) != 1 {
 		t.Errorf("planned %v", said)
+	}
+	if _, err := d.Docs.Get(t.Context(), record.OpenKey("01JD2ZQ4T5W0M1X9YB7R3K8CVZ")); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the ended run is noted as open: %v", err)
 	}
 }

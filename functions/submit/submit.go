@@ -89,6 +89,11 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 			}
 		}
 	}
+	if m.Refused == "" {
+		if err := s.open(ctx, m.Run); err != nil {
+			return err
+		}
+	}
 	_, err = host.Save(ctx, s.Docs, record.ManifestKey(m.Run), m, "")
 	switch {
 	case fault.Is(err, fault.Conflict): // somebody was faster, and may have decided otherwise
@@ -103,6 +108,17 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 		s.Observe(ctx, observe.RunSubmitted{Run: m.Run, Name: m.Name, Model: m.ModelURI, Dialect: m.Dialect})
 	}
 	return s.announce(ctx, m, true)
+}
+
+// open notes that there may be such a run, before there is: what is lost from
+// then on, reclaim finds. A note that is there is written again, so that nobody
+// takes it for the leftover of a submission that came to nothing.
+func (s *Submitter) open(ctx context.Context, id identity.RunID) error {
+	_, err := host.Update(ctx, s.Docs, record.OpenKey(id), func(o record.Open, _ bool) (record.Open, bool, error) {
+		o.Schema, o.Run, o.At = record.Schema, id, s.Clock.Now().UTC()
+		return o, true, nil
+	})
+	return fault.Wrap(err, "note that run %s is open", id)
 }
 
 // first returns the run's manifest, if there is one: the first one stands.

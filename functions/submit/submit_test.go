@@ -13,6 +13,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/clock"
 	"rollout/shared/config"
+	"rollout/shared/document"
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -194,6 +195,78 @@ func TestARepeatedEventNamesTheSameRunAndAsksAgain(t *testing.T) {
 	}
 	if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(first.Run, record.SummaryFile), ""); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a run that goes on has a summary: %v", err)
+	}
+}
+
+// interrupted is a store of documents in which nothing is made below a prefix.
+type interrupted struct {
+	document.Store
+	prefix string
+}
+
+func (i interrupted) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
+	if strings.HasPrefix(key, i.prefix) {
+		return "", fault.New(fault.Unavailable, "the process dies")
+	}
+	return i.Store.Create(ctx, key, value)
+}
+
+// Wherever a submission breaks off, there is no manifest that reclaim does not
+// find; and what becomes no run is not looked after.
+func TestARunIsNotedAsOpenBeforeItIsThere(t *testing.T) {
+	t.Parallel()
+	noted := func(d *desk, e events.ObjectCreated) bool {
+		_, err := d.Docs.Get(t.Context(), record.OpenKey(identity.UploadRun("local", e.Key, e.Version)))
+		return err == nil
+	}
+	for name, c := range map[string]struct {
+		config, breaks string
+		manifest, open bool
+	}{
+		"made":                    {"", "nowhere", true, true},
+		"refused":                 {"[", "nowhere", true, false},
+		"broken off before":       {"", record.OpenPrefix, false, false},
+		"broken off between both": {"", record.RunPrefix, false, true},
+	} {
+		d := newDesk(t)
+		if c.config != "" {
+			inputtest.Put(t, d.Ports, "prompts/x.toml", c.config)
+		}
+		whole := d.Docs
+		d.Docs = interrupted{whole, c.breaks}
+		e := d.put("prompts/x.jsonl", prompt)
+		err := submit.New(d.Ports, d.deploy).Uploaded(t.Context(), e)
+		if (d.manifest(e).Run != "") != c.manifest || (err == nil) != c.manifest || noted(d, e) != c.open {
+			t.Errorf("%s: noted as open: %v, %v", name, noted(d, e), err)
+		}
+		d.Docs = whole
+		if err := submit.New(d.Ports, d.deploy).Uploaded(t.Context(), e); err != nil || noted(d, e) != (c.config == "") {
+			t.Errorf("%s, and again: noted as open: %v, %v", name, noted(d, e), err)
+		}
+	}
+}
+
+// The event of a run that has ended since opens it no more.
+func TestARepeatedEventOpensNoRunAgain(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	e := d.put("prompts/x.jsonl", prompt)
+	s := submit.New(d.Ports, d.deploy)
+	if err := s.Uploaded(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	note, err := d.Docs.Get(t.Context(), record.OpenKey(d.manifest(e).Run))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Docs.Delete(t.Context(), note.Key, note.Revision); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Uploaded(t.Context(), e); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Docs.Get(t.Context(), note.Key); !fault.Is(err, fault.NotFound) {
+		t.Errorf("it is noted as open again: %v", err)
 	}
 }
 

@@ -49,5 +49,6 @@ func (p partitions) with(prefix string) (names []string) {
 	return names
 }
 
-// Listed are the first parts of keys that the product lists: runs and workers.
-func Listed() []string { return []string{"run", "beat", "worker"} }
+// Listed are the first parts of keys that the product lists: runs, those of
+// them that are open, and workers.
+func Listed() []string { return []string{"run", "open", "beat", "worker"} }

@@ -24,6 +24,7 @@ var documents = []func() any{
 	func() any { return new(health.Beat) },
 	func() any { return new(shard.Doc) },
 	func() any { return new(run.State) },
+	func() any { return new(record.Open) },
 }
 
 // FuzzDecode reads hostile bytes as each document: they are a fault, or come
@@ -37,6 +38,7 @@ func FuzzDecode(f *testing.F) {
 		record.Plan{Schema: 1, Ranges: []record.Ranges{{Key: "k", Size: 9, Count: 1}}, Total: 1, IDs: []record.Hashes{{From: 0, To: 1, Count: 2}}},
 		record.IndexEntry{Shards: 3, Duplicates: 1, Copies: 2},
 		record.RangeResult{Shards: 1}, record.Summary{}, record.WorkerMark{}, health.Beat{}, shard.Doc{}, state,
+		record.Open{Schema: 1, Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", At: now},
 	} {
 		f.Add(byte(i), record.Encode(v))
 	}

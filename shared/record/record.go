@@ -30,8 +30,15 @@ const (
 	Pending = "pending/" // uploads on their way to a content name
 )
 
+// Prefixes of documents that are listed.
+const (
+	RunPrefix  = "run/"
+	OpenPrefix = "open/"
+)
+
 // Keys of documents.
-func ManifestKey(r identity.RunID) string    { return "run/" + string(r) }
+func ManifestKey(r identity.RunID) string    { return RunPrefix + string(r) }
+func OpenKey(r identity.RunID) string        { return OpenPrefix + string(r) }
 func ControlKey(r identity.RunID) string     { return "control/" + string(r) }
 func CoordinatorKey(r identity.RunID) string { return "coordinator/" + string(r) }
 func PlanKey(r identity.RunID) string        { return "plan/" + string(r) }

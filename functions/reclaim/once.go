@@ -1,0 +1,25 @@
+package reclaim
+
+import (
+	"context"
+	"time"
+
+	"rollout/shared/engine/health"
+	"rollout/shared/host"
+)
+
+// Once scans as a function does that a schedule calls now and then: it knows of
+// no scan before, and need not. It judges workers by their heartbeats and its
+// own clock alone, which others keep, as they do the workers'. Its process may
+// have been stopped for any time before, as its sight of the clock is not older
+// than what it reads; but nobody sees that a clock was set back. While no run is
+// open it asks for the heartbeats in the first minute of each hour alone, to
+// forget the long gone: all else that it reads then is an empty list.
+func Once(ctx context.Context, p host.Ports, t health.Timings) error {
+	r := New(p, t)
+	r.rare = true
+	return r.Scan(ctx)
+}
+
+// hourly reports whether it is the first minute of an hour.
+func hourly(now time.Time) bool { return now.Minute() == 0 }
