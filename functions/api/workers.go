@@ -12,9 +12,6 @@ import (
 	"rollout/shared/record"
 )
 
-// beatPrefix is where heartbeats are.
-const beatPrefix = "beat/"
-
 // WorkerStatus is what a worker says of itself, and whether that still holds.
 type WorkerStatus struct {
 	Worker    string        `json:"worker_id"`
@@ -104,7 +101,7 @@ func (s *Service) workerStatus(b health.Beat, mark record.WorkerMark, now time.T
 // beats reads every worker's heartbeat, in the order of their ids.
 func (s *Service) beats(ctx context.Context) ([]health.Beat, error) {
 	var out []health.Beat
-	for d, err := range document.All(ctx, s.ports.Docs, beatPrefix) {
+	for d, err := range document.All(ctx, s.ports.Docs, record.BeatPrefix) {
 		if err != nil {
 			return nil, fault.Wrap(err, "list the workers")
 		}

@@ -99,11 +99,8 @@ func (c *Coordinator) drainSender(ctx context.Context, m queue.Message) {
 		return
 	}
 	_, err := host.Update(ctx, c.Docs, record.WorkerKey(d.Worker), func(w record.WorkerMark, _ bool) (record.WorkerMark, bool, error) {
-		if w.Draining != "" {
-			return w, false, nil
-		}
-		w.Schema, w.Sequence, w.Draining = record.Schema, w.Sequence+1, "it reported a shard that was never dispatched"
-		return w, true, nil
+		w, first := w.Drain("it reported a shard that was never dispatched")
+		return w, first, nil
 	})
 	if err != nil {
 		c.complain(ctx, "worker not marked", "worker", d.Worker, "error", err)

@@ -63,7 +63,7 @@ func (c *Coordinator) lookAtWorkers(ctx context.Context, l *loaded, w *run.World
 		perShard = max(1, int(l.state.Items)/l.state.Shards)
 	}
 	now := c.Clock.Now()
-	err := host.Each(ctx, c.Docs, "beat/", func(b health.Beat) error {
+	err := host.Each(ctx, c.Docs, record.BeatPrefix, func(b health.Beat) error {
 		if b.Pool != l.manifest.Pool || c.timings.Dead(b, now) {
 			return nil
 		}

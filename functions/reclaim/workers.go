@@ -17,7 +17,7 @@ import (
 // Workers that are long gone are forgotten.
 func (r *Reclaimer) beats(ctx context.Context, now time.Time) (map[string]health.Beat, error) {
 	out := map[string]health.Beat{}
-	for d, err := range document.All(ctx, r.Docs, "beat/") {
+	for d, err := range document.All(ctx, r.Docs, record.BeatPrefix) {
 		if err != nil {
 			return nil, fault.Wrap(err, "list beats")
 		}

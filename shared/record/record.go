@@ -34,6 +34,7 @@ const (
 const (
 	RunPrefix  = "run/"
 	OpenPrefix = "open/"
+	BeatPrefix = "beat/"
 )
 
 // Keys of documents.
@@ -43,7 +44,7 @@ func ControlKey(r identity.RunID) string     { return "control/" + string(r) }
 func CoordinatorKey(r identity.RunID) string { return "coordinator/" + string(r) }
 func PlanKey(r identity.RunID) string        { return "plan/" + string(r) }
 func TurnKey(r identity.RunID) string        { return "plan/" + string(r) + "/turn" }
-func BeatKey(worker string) string           { return "beat/" + worker }
+func BeatKey(worker string) string           { return BeatPrefix + worker }
 func WorkerKey(worker string) string         { return "worker/" + worker }
 
 // Keys of objects.

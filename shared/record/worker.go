@@ -15,6 +15,16 @@ type WorkerMark struct {
 	Failed   time.Time `json:"failed,omitzero"`    // when it was found dead
 }
 
+// Drain returns the mark with the worker asked to drain, and whether it was not
+// before: the first reason stands.
+func (m WorkerMark) Drain(reason string) (WorkerMark, bool) {
+	if m.Draining != "" {
+		return m, false
+	}
+	m.Schema, m.Sequence, m.Draining = Schema, m.Sequence+1, reason
+	return m, true
+}
+
 // Machine is the part of a beat that describes the worker's machine.
 type Machine struct {
 	Host string         `json:"host"`

@@ -1,0 +1,63 @@
+// Package interrupt passes on what a cloud says of machines that will be gone
+// soon: their workers shall drain.
+//
+// A worker hears most of it from its own machine, and sooner; this is for what
+// it misses, and costs it nothing if it did not: five notices are one drain. The
+// package marks workers and does nothing else. Whether one is dead its heartbeat
+// says alone, whatever the cloud says of its machine.
+package interrupt
+
+import (
+	"context"
+	"errors"
+
+	"rollout/shared/engine/health"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/observe"
+	"rollout/shared/record"
+)
+
+// Interrupter marks workers. Safe for concurrent use.
+type Interrupter struct{ host.Ports }
+
+// New returns an interrupter over the ports.
+func New(p host.Ports) *Interrupter { return &Interrupter{p.From("interrupt")} }
+
+// Drain asks the workers on a machine, by what its cloud calls it, to drain. A
+// machine without workers of ours is left alone: most are somebody else's.
+func (i *Interrupter) Drain(ctx context.Context, instance, reason string) error {
+	if instance == "" {
+		return fault.New(fault.Invalid, "no machine is named")
+	}
+	found := 0
+	var failed error // one worker's trouble must not hide another's
+	err := host.Each(ctx, i.Docs, record.BeatPrefix, func(b health.Beat) error {
+		if b.Instance == instance && b.State != health.Gone {
+			found++
+			failed = errors.Join(failed, i.mark(ctx, b.Worker, reason))
+		}
+		return ctx.Err()
+	})
+	if fault.Is(err, fault.Corrupt) || fault.Is(err, fault.Invalid) {
+		i.Log.WarnContext(ctx, "a heartbeat can't be read", observe.KeyError, err)
+		err = nil // a worker of another version; it hides no other
+	}
+	if found == 0 && err == nil {
+		i.Log.InfoContext(ctx, "no worker is on the machine", "instance", instance, observe.KeyReason, reason)
+	}
+	return errors.Join(failed, err)
+}
+
+// mark asks one worker to drain, if nobody did.
+func (i *Interrupter) mark(ctx context.Context, worker, reason string) error {
+	first := false
+	_, err := host.Update(ctx, i.Docs, record.WorkerKey(worker), func(m record.WorkerMark, _ bool) (record.WorkerMark, bool, error) {
+		m, first = m.Drain(reason)
+		return m, first, nil
+	})
+	if err == nil && first {
+		i.Log.InfoContext(ctx, "worker shall drain", observe.KeyWorker, worker, observe.KeyReason, reason)
+	}
+	return fault.Wrap(err, "mark worker %s", worker)
+}
