@@ -75,6 +75,23 @@ image: ## build the worker's image IMAGE with Docker or Podman, for IMAGE_ARCH
 	@bash scripts/image/image.sh $(IMAGE) $(IMAGE_ARCH)
 .PHONY: image
 
+# Functions of AWS Lambda, each a build of functions/NAME/aws for the processors
+# that the stack has; emulators run them on this machine.
+FUNCTIONS    = submit plan coordinate finalize reclaim interrupt api
+LAMBDA_ARCH ?= arm64
+LAMBDA_OUT  ?= out/lambda
+LAMBDA_HOST  = out/lambda-$(shell $(GO) env GOARCH)
+
+lambda: ## build the functions of AWS Lambda in out/lambda (LAMBDA_ARCH=amd64 LAMBDA_OUT=folder for others)
+	@for f in $(FUNCTIONS); do \
+	  CGO_ENABLED=0 GOOS=linux GOARCH=$(LAMBDA_ARCH) $(GO) build -trimpath -tags lambda.norpc -ldflags '-s -w' -o $(LAMBDA_OUT)/$$f/bootstrap ./functions/$$f/aws || exit 1; \
+	done
+
+lambda-check: lambda ## check how large the functions of AWS Lambda are, and how fast they start on this machine (Linux)
+	@$(MAKE) --no-print-directory lambda LAMBDA_ARCH=$$($(GO) env GOARCH) LAMBDA_OUT=$(LAMBDA_HOST)
+	@$(GO) run ./scripts/lambda $(LAMBDA_OUT) $(LAMBDA_HOST)
+.PHONY: lambda lambda-check
+
 race: ## run all tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v localstack/sim)
 	CGO_ENABLED=1 $(GO) test -race -timeout 20m -run TestSimulation $(SIM_PKG) -args -seeds 100
