@@ -17,7 +17,7 @@ type CommandLine struct{ binary string }
 func Rollout(t testing.TB) CommandLine {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "rollout")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./scripts/rollout")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary, "./scripts/rollout")
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build rollout: %v\n%s", err, out)
