@@ -68,31 +68,38 @@ func (d *Documents) getBatch(ctx context.Context, keys []string) (map[string]doc
 		items[i] = d.item(key)
 	}
 	found := map[string]document.Doc{}
-	err := retry.Policy{}.Do(ctx, func(int) error {
-		for {
-			out, err := d.dynamo.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
-				d.table: {Keys: items, ConsistentRead: awssdk.Bool(true)},
-			}})
-			if err != nil {
-				return permanent(d.translate(ctx, err, "get %d documents", len(keys)))
-			}
-			for _, item := range out.Responses[d.table] {
-				doc, err := d.doc(item)
-				if err != nil {
-					return err
-				}
-				found[doc.Key] = doc
-			}
-			items = out.UnprocessedKeys[d.table].Keys
-			switch {
-			case len(items) == 0:
-				return nil
-			case len(out.Responses[d.table]) == 0:
-				return fault.New(fault.Throttled, "get %d documents: DynamoDB left %d of them out", len(keys), len(items))
-			}
+	for len(items) > 0 {
+		out, err := d.getSome(ctx, items)
+		if err != nil {
+			return nil, err
 		}
+		for _, item := range out.Responses[d.table] {
+			doc, err := d.doc(item)
+			if err != nil {
+				return nil, err
+			}
+			found[doc.Key] = doc
+		}
+		items = out.UnprocessedKeys[d.table].Keys
+	}
+	return found, nil
+}
+
+// getSome asks for documents until some come, or none is left out.
+func (d *Documents) getSome(ctx context.Context, items []map[string]types.AttributeValue) (out *dynamodb.BatchGetItemOutput, err error) {
+	err = retry.Policy{}.Do(ctx, func(int) error {
+		out, err = d.dynamo.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
+			d.table: {Keys: items, ConsistentRead: awssdk.Bool(true)},
+		}})
+		if err != nil {
+			return permanent(d.translate(ctx, err, "get %d documents", len(items)))
+		}
+		if left := len(out.UnprocessedKeys[d.table].Keys); left > 0 && len(out.Responses[d.table]) == 0 {
+			return fault.New(fault.Throttled, "get %d documents: DynamoDB left %d of them out", len(items), left)
+		}
+		return nil
 	})
-	return found, unpermanent(err)
+	return out, unpermanent(err)
 }
 
 // List merges the partitions that may have keys with the prefix; see
