@@ -235,6 +235,24 @@ func TestAResultThatIsNotTheCommittedOneIsNamed(t *testing.T) {
 	}
 }
 
+func TestAShardWithMoreOutputThanItsResultIsDamaged(t *testing.T) {
+	t.Parallel()
+	for _, length := range []int64{-1, 1 << 40} {
+		for name, f := range map[string]func(desk) *finalize.Finalizer{
+			"in one stream": desk.finalizer,
+			"read ahead":    func(d desk) *finalize.Finalizer { return d.finalizer().InSegments(finalize.Segments{}) },
+		} {
+			d := newDesk(t)
+			doc := inputtest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 0))
+			doc.OutputLen = length
+			d.doc(doc)
+			if err := f(d).Finalize(t.Context(), events.Finalize{Run: string(id)}); !fault.Is(err, fault.Corrupt) {
+				t.Errorf("%s, %d: %v", name, length, err)
+			}
+		}
+	}
+}
+
 func TestARunThatIsNotAtItsEndIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

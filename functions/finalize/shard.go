@@ -162,6 +162,8 @@ func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
 		return fault.New(fault.Unavailable, "it is %s, although its run is over", d.State)
 	case d.Result == nil:
 		return w.sealed(ctx, n, d)
+	case d.OutputLen < 0 || d.OutputLen > d.Result.Length:
+		return fault.New(fault.Corrupt, "its result of %d bytes has %d of output rows", d.Result.Length, d.OutputLen)
 	}
 	w.totals.add(d)
 	b, early, err := w.ahead.take(ctx, n)
@@ -183,9 +185,6 @@ func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
 
 // rows appends a result's output rows and error rows to the files.
 func (w *writer) rows(b []byte, outputLen int64) error {
-	if outputLen < 0 || outputLen > int64(len(b)) {
-		return fault.New(fault.Corrupt, "its result of %d bytes has %d of output rows", len(b), outputLen)
-	}
 	_, err := w.out.Write(b[:outputLen])
 	if err == nil {
 		_, err = w.errs.Write(b[outputLen:])

@@ -153,6 +153,9 @@ func (s *Submitter) tell(ctx context.Context, m record.Manifest) error {
 // complete decides what every reader of the run must agree on: model, pool,
 // encoding and dialect.
 func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
+	if err := noOutput(m.Inputs); err != nil {
+		return err
+	}
 	if m.Kind == config.KindTrain {
 		return s.completeTraining(ctx, m)
 	}
@@ -181,6 +184,18 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	}
 	if m.Dialect == "" {
 		m.Dialect = string(dialect.Plain)
+	}
+	return nil
+}
+
+// noOutput refuses inputs among the outputs of runs, so that no run feeds
+// another, or itself, by what it leaves.
+func noOutput(inputs []record.Input) error {
+	for _, in := range inputs {
+		if strings.HasPrefix(in.Key, record.Runs) {
+			return &fault.Error{Kind: fault.Invalid, Op: in.Label() + " is an output of a run, and outputs are no inputs",
+				Remedy: "copy it to a name that begins with " + record.Prompts}
+		}
 	}
 	return nil
 }
