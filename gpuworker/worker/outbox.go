@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -52,7 +51,7 @@ func (w *Worker) sendSoon(ctx context.Context) {
 	}
 	w.outbox.pending = true
 	w.work.Go(func() {
-		pause(ctx, cmp.Or(w.cfg.Gather, gatherFor))
+		w.gather(ctx)
 		w.outbox.mu.Lock()
 		acks, news := w.outbox.acks, w.outbox.news
 		w.outbox.acks, w.outbox.news, w.outbox.pending = nil, nil, false
@@ -61,6 +60,22 @@ func (w *Worker) sendSoon(ctx context.Context) {
 			w.send(ctx, acks, news)
 		}
 	})
+}
+
+// gather waits for company of what is to be sent; a worker that drains has no
+// time for that.
+func (w *Worker) gather(ctx context.Context) {
+	if w.cfg.Gather == 0 {
+		pause(ctx, gatherFor)
+		return
+	}
+	t := time.NewTimer(w.cfg.Gather)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-w.drain:
+	case <-ctx.Done():
+	}
 }
 
 // send sends all at the same time, so that a store may write it at once.
