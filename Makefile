@@ -42,6 +42,16 @@ test-emulators: ## test the cloud drivers against second opinions as well, which
 	@GO="$(GO)" bash scripts/emulators/test.sh $(SECOND) '$(SECOND_TESTS)'
 .PHONY: test-emulators
 
+INFRA ?= out/infra
+
+test-infra: ## test the stack of AWS: synthesize it and hold it to its promises, with what it installs in out/infra (needs Python 3.11)
+	@GO="$(GO)" bash scripts/infra/test.sh $(INFRA)
+.PHONY: test-infra
+
+machine-worker: ## build the worker of the machines on AWS, out/machine/gpuworker
+	GOOS=linux GOARCH=amd64 $(BUILD) -ldflags '-s -w' -o out/machine/gpuworker ./gpuworker
+.PHONY: machine-worker
+
 test-peers: ## test the benchmark of the peers, which needs a Postgres
 	cd scripts/bench/peers && $(GO) vet ./... && $(GO) test ./...
 

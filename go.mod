@@ -4,6 +4,9 @@ go 1.26.0
 
 toolchain go1.26.11
 
+// What is built and installed here, with templates of programs among it.
+ignore ./out
+
 require (
 	github.com/BurntSushi/toml v1.6.0
 	github.com/NVIDIA/go-nvml v0.13.4-1

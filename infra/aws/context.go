@@ -1,0 +1,88 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"github.com/aws/constructs-go/constructs/v10"
+
+	"rollout/infra/aws/stack"
+	"rollout/shared/fault"
+)
+
+// configs are where the config is looked for, if -c config names none: here,
+// and at the repository's root.
+var configs = []string{"rollout.toml", "../../rollout.toml"}
+
+// settings reads what was given with -c, or stands in cdk.json, and the config
+// that it names.
+func settings(node constructs.Node) (stack.Settings, error) {
+	c := values{node: node}
+	s := stack.Settings{
+		GPU:    c.flag("gpu", true),
+		Arch:   c.text("arch", stack.ArchARM),
+		Lambda: c.text("lambda", "../../out/lambda"),
+		Worker: c.text("worker", "../../out/machine/gpuworker"),
+		Zones:  c.number("zones", 2),
+		Email:  c.text("email", ""),
+		Budget: c.number("budget", 100),
+		Boot:   boot,
+	}
+	path, err := c.file("config", configs)
+	if err != nil || len(c.problems) > 0 {
+		return s, fault.As(fault.Invalid, errors.Join(append(c.problems, err)...), "read what is given with -c")
+	}
+	src, err := os.ReadFile(path)
+	if err != nil {
+		return s, fault.As(fault.NotFound, err, "read the config")
+	}
+	s.Deployment, s.Config, err = stack.Read(path, src)
+	return s, err
+}
+
+// values are the context of an app: text, but for what cdk.json says.
+type values struct {
+	node     constructs.Node
+	problems []error
+}
+
+func (v *values) text(name, fallback string) string {
+	x := v.node.TryGetContext(&name)
+	if x == nil {
+		return fallback
+	}
+	return fmt.Sprint(x)
+}
+
+func (v *values) flag(name string, fallback bool) bool {
+	text := v.text(name, strconv.FormatBool(fallback))
+	on, err := strconv.ParseBool(text)
+	if err != nil {
+		v.problems = append(v.problems, fmt.Errorf("%s is %q: it is true or false", name, text))
+	}
+	return on
+}
+
+func (v *values) number(name string, fallback int) int {
+	text := v.text(name, strconv.Itoa(fallback))
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		v.problems = append(v.problems, fmt.Errorf("%s is %q: it is a whole number", name, text))
+	}
+	return n
+}
+
+// file returns the named file, or the first of the others that is there.
+func (v *values) file(name string, others []string) (string, error) {
+	if path := v.text(name, ""); path != "" {
+		return path, nil
+	}
+	for _, path := range others {
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("there is no %s", others[0]), Remedy: "write one (examples/aws.toml), or name it with -c config=FILE"}
+}

@@ -1,0 +1,171 @@
+package stack_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"rollout/infra/aws/stack"
+)
+
+func TestMachinesComeForWorkAlone(t *testing.T) {
+	t.Parallel()
+	made := asUsual(t)
+	for _, pool := range []string{"small", "large"} {
+		g := made.physical(t, "AWS::AutoScaling::AutoScalingGroup", "AutoScalingGroupName", "acme-"+pool).Properties
+		if g.text("MinSize") != "0" || g.text("MaxSize") != "3" || g.at("DesiredCapacity") != nil {
+			t.Errorf("%s has %s to %s machines, and wants %v", pool, g.text("MinSize"), g.text("MaxSize"), g.at("DesiredCapacity"))
+		}
+		if g.at("CapacityRebalance") != true || g.at("NewInstancesProtectedFromScaleIn") != true {
+			t.Errorf("%s: %v", pool, g)
+		}
+		d := tree(g.at("MixedInstancesPolicy.InstancesDistribution").(map[string]any))
+		if d.number("OnDemandBaseCapacity") != 0 || d.number("OnDemandPercentageAboveBaseCapacity") != 0 || d.text("SpotAllocationStrategy") != "price-capacity-optimized" {
+			t.Errorf("%s buys machines by %v", pool, d)
+		}
+		var types []string
+		for _, o := range g.list("MixedInstancesPolicy.LaunchTemplate.Overrides") {
+			types = append(types, tree(o.(map[string]any)).text("InstanceType"))
+		}
+		if !slices.Equal(types, []string{"g6.xlarge", "g5.xlarge", "g4dn.xlarge"}) {
+			t.Errorf("%s is of %v", pool, types)
+		}
+	}
+	for _, kind := range []string{"AWS::AutoScaling::ScalingPolicy", "AWS::AutoScaling::ScheduledAction", "AWS::EC2::NatGateway", "AWS::EC2::EIP"} {
+		if found := made.all(kind); len(found) > 0 {
+			t.Errorf("there is a %s", kind)
+		}
+	}
+	services := ""
+	for _, e := range made.all("AWS::EC2::VPCEndpoint") {
+		services += e.Properties.text("ServiceName") + " "
+	}
+	if !strings.Contains(services, ".s3") || !strings.Contains(services, ".dynamodb") {
+		t.Errorf("the network has gateways for %s", services)
+	}
+}
+
+func TestMachinesAreClosed(t *testing.T) {
+	t.Parallel()
+	made := asUsual(t)
+	for _, l := range made.all("AWS::EC2::LaunchTemplate") {
+		d := tree(l.Properties.at("LaunchTemplateData").(map[string]any))
+		if d.text("MetadataOptions.HttpTokens") != "required" || d.number("MetadataOptions.HttpPutResponseHopLimit") != 1 {
+			t.Errorf("%s tells its role to %v", l.id, d.at("MetadataOptions"))
+		}
+		disk := tree(d.list("BlockDeviceMappings")[0].(map[string]any))
+		if disk.at("Ebs.Encrypted") != true || disk.text("Ebs.VolumeType") != "gp3" || disk.at("Ebs.DeleteOnTermination") != true {
+			t.Errorf("%s has the disk %v", l.id, disk)
+		}
+		if d.at("KeyName") != nil {
+			t.Errorf("%s can be signed in to", l.id)
+		}
+	}
+	wall := made.one(t, "AWS::EC2::SecurityGroup").Properties
+	for _, e := range wall.list("SecurityGroupEgress") {
+		if out := tree(e.(map[string]any)); out.number("FromPort") != 443 || out.number("ToPort") != 443 {
+			t.Errorf("machines reach %v", out)
+		}
+	}
+}
+
+// A worker answers whatever its prompts say. It reads prompts and work, makes
+// objects below work, pending and cas and overwrites none, and its pool's
+// queues are all that it takes from.
+func TestAMachineCanDoTheLeast(t *testing.T) {
+	t.Parallel()
+	made := synth(t, settings(t, func(s *stack.Settings) { s.Deployment.Secrets = []string{"hf-token", "api-token"} }))
+	group := made.physical(t, "AWS::EC2::LaunchTemplate", "LaunchTemplateName", "acme-small")
+	profile := strings.TrimSuffix(strings.Trim(group.Properties.text("LaunchTemplateData.IamInstanceProfile.Arn"), "<>"), ".Arn")
+	role := strings.Trim(made.Resources[profile].Properties.text("Roles.0"), "<>")
+	if role == "" {
+		role = strings.Trim(texts(made.Resources[profile].Properties.at("Roles"))[0], "<>")
+	}
+	allowed := map[string][]string{}
+	forbidden := false
+	for _, s := range made.roleByID(role) {
+		if !s.allow {
+			forbidden = forbidden || slices.Contains(s.actions, "s3:PutObject") && s.condition.text("Null.s3:if-none-match") == "true" &&
+				s.condition.text("Bool.s3:ObjectCreationOperation") == "true" && slices.ContainsFunc(s.resources, func(r string) bool { return strings.HasSuffix(r, ":acme-batches/team-a/*") })
+			continue
+		}
+		for _, a := range s.actions {
+			for _, r := range s.resources {
+				_, last, _ := strings.Cut(r, "acme-batches/team-a/")
+				if last == "" {
+					last = r[strings.LastIndexAny(r, ":/")+1:]
+				}
+				allowed[a] = append(allowed[a], last)
+			}
+		}
+		if slices.Contains(s.actions, "dynamodb:PutItem") {
+			if got := texts(s.condition.at("ForAllValues:StringLike.dynamodb:LeadingKeys")); !slices.Equal(got, []string{"beat/", "??"}) {
+				t.Errorf("it writes documents in %v", got)
+			}
+		}
+	}
+	if !forbidden {
+		t.Error("it may overwrite objects")
+	}
+	for action, want := range map[string][]string{
+		"s3:PutObject":                  {"cas/*", "pending/*", "work/*"},
+		"s3:DeleteObject":               nil,
+		"dynamodb:PutItem":              {"acme"},
+		"dynamodb:DeleteItem":           nil,
+		"dynamodb:Query":                {"acme"},
+		"sqs:ReceiveMessage":            {"acme-urgent-small", "acme-work-small"},
+		"sqs:SendMessage":               {"acme-coordinate", "acme-urgent-small-dead", "acme-work-small-dead"},
+		"secretsmanager:GetSecretValue": {"hf-token-??????"},
+		"lambda:InvokeFunction":         nil,
+		"autoscaling:TerminateInstanceInAutoScalingGroup": {"acme-small"},
+		"autoscaling:SetDesiredCapacity":                  nil,
+	} {
+		got := allowed[action]
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s of %v, want %v", action, got, want)
+		}
+	}
+}
+
+// The script begins with what there is to know, quoted, and leaves room for the
+// longest config in the 16 KiB that EC2 takes.
+func TestAMachineStartsWithTheConfig(t *testing.T) {
+	t.Parallel()
+	made := asUsual(t)
+	for _, l := range made.all("AWS::EC2::LaunchTemplate") {
+		raw := l.Properties.at("LaunchTemplateData.UserData").(map[string]any)
+		script := flat(raw["Fn::Base64"])
+		if size := len(script) - len(settings(t).Config) + (3 << 10); size > 16<<10 {
+			t.Errorf("%s: the script may have %d bytes", l.id, size)
+		}
+		check := exec.CommandContext(t.Context(), "bash", "-n")
+		check.Stdin = strings.NewReader(script)
+		if out, err := check.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", l.id, err, out)
+		}
+		for _, part := range []string{"ROLLOUT_CONFIG='", "ROLLOUT_MODEL='org/", "ROLLOUT_WORKER='s3://", "AWS_REGION='eu-central-1'"} {
+			if !strings.Contains(script, part) {
+				t.Errorf("%s: the script has no %s", l.id, part)
+			}
+		}
+	}
+}
+
+func TestWithoutMachinesThereIsNoNetwork(t *testing.T) {
+	t.Parallel()
+	made := synth(t, settings(t, func(s *stack.Settings) { s.GPU, s.Worker = false, "" }))
+	for id, r := range made.Resources {
+		if strings.HasPrefix(r.Type, "AWS::EC2::") || strings.HasPrefix(r.Type, "AWS::AutoScaling::") {
+			t.Errorf("%s is a %s", id, r.Type)
+		}
+	}
+	for _, s := range made.policies() {
+		for _, a := range s.actions {
+			if strings.HasPrefix(a, "autoscaling:") {
+				t.Errorf("%s: %s", s.of.id, a)
+			}
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package stack
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/jsii-runtime-go"
+
+	"rollout/shared/host"
+	"rollout/shared/queue"
+)
+
+// retentionDays is SQS's longest: a paused run may need its messages.
+const retentionDays = 14
+
+// queues makes the queues, by the names that the product's ports have for
+// them.
+func (b *builder) queues() map[string]awssqs.Queue {
+	made := map[string]awssqs.Queue{}
+	for _, name := range queueNames(b.Deployment) {
+		dead := b.queue(queue.DeadLetters(name), awssqs.QueueProps{})
+		visibility := seconds(30) // workers name their own with each request
+		if name == host.CoordinateQueue {
+			visibility = seconds(6 * limits[coordinate].seconds) // as Lambda asks for
+		}
+		made[dead.name], made[name] = dead.Queue, b.queue(name, awssqs.QueueProps{
+			VisibilityTimeout: visibility,
+			DeadLetterQueue:   &awssqs.DeadLetterQueue{Queue: dead.Queue, MaxReceiveCount: jsii.Number(queue.MaxReceives)},
+		}).Queue
+	}
+	tasks := b.queue(deadTasks(), awssqs.QueueProps{})
+	excused(child(tasks.Queue), excuse{"AwsSolutions-SQS3", "It holds the dead letters of asynchronous invocations, which name no queue."})
+	made[tasks.name] = tasks.Queue
+	return made
+}
+
+// named is a queue and the port's name of it.
+type named struct {
+	awssqs.Queue
+	name string
+}
+
+func (b *builder) queue(name string, p awssqs.QueueProps) named {
+	p.QueueName = jsii.String(b.cloud.SQS.Prefix + name)
+	p.RetentionPeriod = awscdk.Duration_Days(jsii.Number(retentionDays))
+	p.Encryption = awssqs.QueueEncryption_SQS_MANAGED
+	p.EnforceSSL = jsii.Bool(true)
+	return named{awssqs.NewQueue(b.stack, jsii.String("Queue-"+name), &p), name}
+}
+
+func (b *builder) queueArns(names ...string) (arns []string) {
+	for _, name := range names {
+		arns = append(arns, b.arn("sqs", b.cloud.SQS.Prefix+name))
+	}
+	return arns
+}

@@ -1,0 +1,73 @@
+package stack
+
+import (
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// lambdaService is who takes on the functions' roles.
+const lambdaService = "lambda.amazonaws.com"
+
+// Partitions of the table whose documents are listed.
+const (
+	runs    = "run/"
+	beats   = "beat/"
+	workers = "worker/"
+	open    = "open/"
+)
+
+// grants are what a function may do, beside writing its log: what it does, and
+// no more.
+func (b *builder) grants(function string) []grant {
+	pools := queueNames(b.Deployment)[1:]
+	switch function {
+	case submit:
+		return join(
+			b.read(record.Prompts, record.Runs), b.create(record.Runs), // the summary of a run that is refused
+			b.load(), b.save(runs, open), b.remove(open),
+			b.invoke(plan), b.send(deadTasks()))
+	case plan:
+		return join(
+			b.read(record.Prompts, record.WorkDir), b.create(record.WorkDir),
+			b.load(), b.save(partitions),
+			b.invoke(plan), b.send(host.CoordinateQueue, deadTasks()))
+	case coordinate:
+		return join(
+			b.read(record.WorkDir),
+			b.load(), b.list(beats), b.save(workers, partitions),
+			b.receive(host.CoordinateQueue), b.send(pools...),
+			b.invoke(plan, finalize), b.fleets())
+	case finalize:
+		return join(
+			b.read(record.Prompts, record.WorkDir, record.Runs), b.enumerate(record.WorkDir), b.create(record.WorkDir, record.Runs),
+			b.load(),
+			b.invoke(finalize), b.send(host.CoordinateQueue, deadTasks()))
+	case reclaim:
+		return join(
+			b.load(), b.list(runs, beats, open), b.save(workers, open), b.remove(beats, workers, open),
+			b.measure(pools...), b.send(host.CoordinateQueue),
+			b.invoke(plan), b.fleets())
+	case interrupt:
+		return join(b.load(), b.list(beats), b.save(workers), b.send(deadTasks()))
+	case api:
+		all := append(queueNames(b.Deployment), deadTasks())
+		return join(
+			b.read(record.Prompts, record.WorkDir, record.Runs), b.enumerate(record.Prompts), // prompts that no run was made of
+			b.load(), b.list(runs, beats, open), b.save(partitions),
+			b.measure(append(all, deadOf(queueNames(b.Deployment))...)...), b.send(host.CoordinateQueue),
+			b.invoke(submit), b.secrets(func(name string) bool { return name == tokenSecret }))
+	}
+	return nil
+}
+
+// machine is what a worker of the pool may do. It answers whatever its prompts
+// say, so it can do the least: it overwrites nothing, and of the documents it
+// writes heartbeats and those that are found by their key alone, as shards
+// are.
+func (b *builder) machine(pool string) []grant {
+	return join(
+		b.read(record.Prompts, record.WorkDir), b.create(record.WorkDir, record.Pending, contents), b.neverOverwrite(),
+		b.load(), b.list(beats), b.save(beats, partitions),
+		b.receive(poolQueues(pool)...), b.send(host.CoordinateQueue),
+		b.secrets(func(name string) bool { return name != tokenSecret }))
+}

@@ -1,0 +1,100 @@
+package stack
+
+import (
+	"strconv"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/jsii-runtime-go"
+
+	"rollout/shared/record"
+)
+
+// Days after which S3 removes what has served its purpose.
+const (
+	workDays    = 90 // a run that takes longer loses what it has
+	pendingDays = 7
+	uploadDays  = 7  // of uploads that nobody completed
+	oldDays     = 30 // of versions that were replaced: a run reads the one it began with
+)
+
+// bucket makes the bucket, which calls notified for each new prompts file. It
+// outlives the stack.
+func (b *builder) bucket(notified awslambda.CfnPermission, function *string) awss3.Bucket {
+	rule := func(id, prefix string, r awss3.LifecycleRule) *awss3.LifecycleRule {
+		r.Id, r.Prefix = &id, jsii.String(b.cloud.S3.Prefix+prefix)
+		return &r
+	}
+	days := func(n float64) awscdk.Duration { return awscdk.Duration_Days(&n) }
+	bucket := awss3.NewBucket(b.stack, jsii.String("Bucket"), &awss3.BucketProps{
+		BucketName:        &b.cloud.S3.Bucket,
+		Versioned:         jsii.Bool(true), // runs pin the version of their input
+		BlockPublicAccess: awss3.BlockPublicAccess_BLOCK_ALL(),
+		ObjectOwnership:   awss3.ObjectOwnership_BUCKET_OWNER_ENFORCED,
+		Encryption:        awss3.BucketEncryption_S3_MANAGED,
+		EnforceSSL:        jsii.Bool(true),
+		MinimumTLSVersion: jsii.Number(1.2),
+		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN,
+		LifecycleRules: &[]*awss3.LifecycleRule{
+			rule("work", record.WorkDir, awss3.LifecycleRule{Expiration: days(workDays), NoncurrentVersionExpiration: days(1)}),
+			rule("pending", record.Pending, awss3.LifecycleRule{Expiration: days(pendingDays), NoncurrentVersionExpiration: days(1)}),
+			rule("old-versions", "", awss3.LifecycleRule{NoncurrentVersionExpiration: days(oldDays), ExpiredObjectDeleteMarker: jsii.Bool(true)}),
+			rule("uploads", "", awss3.LifecycleRule{AbortIncompleteMultipartUploadAfter: days(uploadDays)}),
+		},
+	})
+	resource := child(bucket).(awss3.CfnBucket)
+	// S3 tries the function out when it is named: it must be allowed to before.
+	resource.AddResourceDependency(notified, nil)
+	resource.SetNotificationConfiguration(&awss3.CfnBucket_NotificationConfigurationProperty{
+		LambdaConfigurations: []any{&awss3.CfnBucket_LambdaConfigurationProperty{
+			Event: jsii.String("s3:ObjectCreated:*"), Function: function,
+			Filter: &awss3.CfnBucket_NotificationFilterProperty{S3Key: &awss3.CfnBucket_S3KeyFilterProperty{
+				Rules: []any{&awss3.CfnBucket_FilterRuleProperty{Name: jsii.String("prefix"), Value: jsii.String(promptsOf(b.cloud))}},
+			}},
+		}},
+	})
+	excused(resource, excuse{"AwsSolutions-S1", "A log of every access would be larger than what is accessed; CloudTrail's data events can be switched on by who needs them."})
+	return bucket
+}
+
+// objects names the objects below the prefixes of the bucket.
+func (b *builder) objects(prefixes ...string) (arns []string) {
+	for _, p := range prefixes {
+		arns = append(arns, b.bucketArn()+"/"+b.cloud.S3.Prefix+p+"*")
+	}
+	return arns
+}
+
+func (b *builder) bucketArn() string {
+	return "arn:" + *awscdk.Aws_PARTITION() + ":s3:::" + b.cloud.S3.Bucket
+}
+
+// table makes the table of the documents. It outlives the stack.
+func (b *builder) table() awsdynamodb.Table {
+	attribute := func(name string) *awsdynamodb.Attribute {
+		return &awsdynamodb.Attribute{Name: &name, Type: awsdynamodb.AttributeType_STRING}
+	}
+	return awsdynamodb.NewTable(b.stack, jsii.String("Table"), &awsdynamodb.TableProps{
+		TableName:    &b.cloud.DynamoDB.Table,
+		PartitionKey: attribute("p"),
+		SortKey:      attribute("k"),
+		BillingMode:  awsdynamodb.BillingMode_PAY_PER_REQUEST,
+		PointInTimeRecoverySpecification: &awsdynamodb.PointInTimeRecoverySpecification{
+			PointInTimeRecoveryEnabled: jsii.Bool(true),
+		},
+		RemovalPolicy: awscdk.RemovalPolicy_RETAIN,
+	})
+}
+
+func (b *builder) tableArn() string { return b.arn("dynamodb", "table/"+b.cloud.DynamoDB.Table) }
+
+// partitions are the partitions of the table that documents are in which are
+// found by their key alone, as shared/aws names them: two hexadecimal digits.
+const partitions = "??"
+
+// seconds is a duration for CDK.
+func seconds(n int) awscdk.Duration { return awscdk.Duration_Seconds(jsii.Number(n)) }
+
+func decimal(n int) *string { return jsii.String(strconv.Itoa(n)) }
