@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"rollout/shared/engine/fleet"
 	"rollout/shared/engine/health"
 	"rollout/shared/host"
 )
@@ -15,9 +16,11 @@ import (
 // than what it reads; but nobody sees that a clock was set back. While no run is
 // open it asks for the heartbeats in the first minute of each hour alone, to
 // forget the long gone: all else that it reads then is an empty list.
-func Once(ctx context.Context, p host.Ports, t health.Timings) error {
+//
+// needs is told what the pools of running runs need.
+func Once(ctx context.Context, p host.Ports, t health.Timings, needs func(pool string, n fleet.Need)) error {
 	r := New(p, t)
-	r.rare = true
+	r.rare, r.needs = true, needs
 	return r.Scan(ctx)
 }
 

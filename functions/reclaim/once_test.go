@@ -23,7 +23,7 @@ var cloud = host.Timings(config.DefaultCloudHealth())
 
 func (d desk) once() []events.Payload {
 	d.t.Helper()
-	if err := Once(d.t.Context(), d.Ports, cloud); err != nil {
+	if err := Once(d.t.Context(), d.Ports, cloud, nil); err != nil {
 		d.t.Error(err)
 	}
 	return d.received(host.CoordinateQueue)

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"rollout/events"
+	"rollout/shared/engine/fleet"
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
 	"rollout/shared/engine/run"
@@ -38,6 +39,7 @@ type Reclaimer struct {
 	awake   time.Time                    // when the clocks went apart last; zero if never
 	looked  map[identity.RunID]time.Time // when the dispatched shards of a run were looked at last
 	sights  map[string]sight             // of beats that are ahead of the clock, by worker
+	needs   func(string, fleet.Need)     // is told what pools need; nil is nobody
 }
 
 // New returns a reclaimer.
@@ -70,6 +72,9 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return errors.Join(failed, ctx.Err())
 		}
+	}
+	if r.needs != nil {
+		failed = errors.Join(failed, r.need(ctx, open, beats, now))
 	}
 	if m := r.Watch.Meter; m != nil {
 		m.Scanned(observe.Scan{Runs: open, Beats: slices.Collect(maps.Values(beats)), Dead: func(b health.Beat) bool { return r.timings.Dead(b, now) }})

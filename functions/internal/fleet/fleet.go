@@ -22,15 +22,16 @@ import (
 	"rollout/shared/observe"
 )
 
-// again is how long a fleet that was raised is left alone by who needs no more
-// than that. It is less than reclaim's minute.
-const again = 45 * time.Second
+// Often is how long who sends work often leaves a fleet alone that was raised,
+// if no more is needed. It is less than the minute in which reclaim looks.
+const Often = 45 * time.Second
 
 // Raiser collects what pools need and raises their fleets. Safe for concurrent
 // use.
 type Raiser struct {
 	fleet capacity.Fleet
 	rules fleet.Rules
+	again time.Duration // how long a fleet that was raised is left alone, if no more is needed
 	clock clock.Clock
 	log   *slog.Logger
 
@@ -46,9 +47,9 @@ type asked struct {
 	at       time.Time
 }
 
-// New returns a raiser.
-func New(f capacity.Fleet, r fleet.Rules, c clock.Clock, log *slog.Logger) *Raiser {
-	return &Raiser{fleet: f, rules: r, clock: c, log: log, needs: map[string]fleet.Need{}, asked: map[string]asked{}, absent: map[string]bool{}}
+// New returns a raiser, which asks for the same again after so long.
+func New(f capacity.Fleet, r fleet.Rules, again time.Duration, c clock.Clock, log *slog.Logger) *Raiser {
+	return &Raiser{fleet: f, rules: r, again: again, clock: c, log: log, needs: map[string]fleet.Need{}, asked: map[string]asked{}, absent: map[string]bool{}}
 }
 
 // Note adds to what the pool needs.
@@ -91,7 +92,7 @@ func (r *Raiser) wishes() map[string]int {
 	for pool, need := range r.needs {
 		machines := r.rules.Machines(need)
 		last := r.asked[pool]
-		if machines == 0 || machines <= last.machines && now.Sub(last.at).Abs() < again {
+		if machines == 0 || machines <= last.machines && now.Sub(last.at).Abs() < r.again {
 			continue
 		}
 		r.asked[pool] = asked{machines, now}

@@ -34,7 +34,7 @@ func (r *recorder) took() string {
 }
 
 func raiser(f *recorder, log *slog.Logger) *Raiser {
-	return New(f, fleet.Rules{ShardsPerMachine: 4, MaxMachines: 8}, clock.System{}, log)
+	return New(f, fleet.Rules{ShardsPerMachine: 4, MaxMachines: 8}, Often, clock.System{}, log)
 }
 
 func waits(n int) fleet.Need { return fleet.Need{Open: n, Waiting: n} }

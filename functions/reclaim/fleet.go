@@ -1,0 +1,71 @@
+package reclaim
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"rollout/shared/document"
+	"rollout/shared/engine/fleet"
+	"rollout/shared/engine/health"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// need tells what the pools of the running runs need: more machines may have
+// come up late, or gone, than was known when work was sent.
+func (r *Reclaimer) need(ctx context.Context, open []run.State, beats map[string]health.Beat, now time.Time) error {
+	var running []run.State
+	var manifests []string
+	for _, s := range open {
+		if s.Phase == run.Running && s.Done.Set.Len() < s.Shards {
+			running, manifests = append(running, s), append(manifests, record.ManifestKey(s.Run))
+		}
+	}
+	machines, holds := r.able(beats, now)
+	for from := 0; from < len(running); from += document.MaxKeys {
+		docs, err := r.Docs.GetMany(ctx, manifests[from:min(from+document.MaxKeys, len(manifests))])
+		if err != nil {
+			return fault.Wrap(err, "look at the pools of the open runs")
+		}
+		for i, d := range docs {
+			s := running[from+i]
+			var m record.Manifest
+			if err := decode(d, &m); err != nil {
+				return err
+			}
+			n := fleet.Need{Open: s.Shards - s.Done.Set.Len(), Living: machines[m.Pool]}
+			n.Waiting = n.Open
+			for _, shard := range holds[s.Run] {
+				if !s.Done.Set.Has(shard) {
+					n.Waiting--
+				}
+			}
+			r.needs(m.Pool, n)
+		}
+	}
+	return nil
+}
+
+// able counts the machines, by pool, whose workers take work, and lists the
+// shards that those hold, by run.
+func (r *Reclaimer) able(beats map[string]health.Beat, now time.Time) (machines map[string]int, holds map[identity.RunID][]int) {
+	machines, holds = map[string]int{}, map[identity.RunID][]int{}
+	type machine struct{ pool, name string }
+	seen := map[machine]bool{}
+	for _, b := range beats {
+		if b.State == health.Draining || r.timings.Dead(b, now) {
+			continue
+		}
+		if m := (machine{b.Pool, cmp.Or(b.Instance, b.Host)}); !seen[m] {
+			seen[m] = true
+			machines[b.Pool]++
+		}
+		for _, h := range b.Holds {
+			holds[h.Run] = append(holds[h.Run], h.Shard)
+		}
+	}
+	return machines, holds
+}
