@@ -117,6 +117,41 @@ func done(n, ok int) events.ShardDone {
 	return events.ShardDone{Run: string(id), Shard: n, Attempt: 1, Worker: "w1", Counts: events.Counts{OK: ok}}
 }
 
+// I8: an event at the end of a long chain makes coordinate send nothing more. A
+// timer's ring begins a new one, and what was left to do is done; so it is if a
+// worker's event comes in the same batch.
+func TestAChainOfFunctionsEndsAtCoordinate(t *testing.T) {
+	t.Parallel()
+	far := func(d desk) {
+		b, err := events.Encode(events.PlanAdvanced{Run: string(id)}, events.Meta{Source: "rollout/test", Time: time.Now(), Hops: events.MaxHops})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Queues.Send(t.Context(), host.CoordinateQueue, [][]byte{b}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := newDesk(t, 3, 2)
+	c := d.coordinator()
+	far(d)
+	if left := d.batch(c); left != 0 || len(d.received(work)) != 0 {
+		t.Errorf("%d events come back", left)
+	}
+	if n := len(d.received(queue.DeadLetters(host.CoordinateQueue))); n != 1 {
+		t.Errorf("%d dead letters", n)
+	}
+	d.tell(c, look)
+	if n := len(d.received(work)); n != 3 {
+		t.Errorf("%d shards sent after a ring, want 3", n)
+	}
+
+	d = newDesk(t, 3, 2)
+	far(d)
+	if left := d.tell(d.coordinator(), look); left != 0 || len(d.received(work)) != 3 {
+		t.Error("with a ring in its batch it sends nothing")
+	}
+}
+
 func TestALostShardIsSentAgainAheadOfAllWork(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, 3, 2)

@@ -20,9 +20,9 @@ import (
 // are to be delivered again.
 func (c *Coordinator) Batch(ctx context.Context, ms []queue.Message) (done []string) {
 	byRun := map[identity.RunID][]int{}
-	evs := make([]run.Event, len(ms))
+	evs, causes := make([]run.Event, len(ms)), make([]events.Envelope, len(ms))
 	for i, m := range ms {
-		id, e, err := c.decode(ctx, m)
+		cause, id, e, err := c.decode(ctx, m)
 		switch {
 		case fault.Is(err, fault.Invalid):
 			if c.bury(ctx, m, err) {
@@ -32,14 +32,27 @@ func (c *Coordinator) Batch(ctx context.Context, ms []queue.Message) (done []str
 			c.complain(ctx, "event not taken", "message", m.ID, "error", err)
 		default:
 			e.From = i
-			evs[i] = e
+			evs[i], causes[i] = e, cause
 			byRun[id] = append(byRun[id], i)
 		}
 	}
 	for id, members := range byRun {
+		ctx := host.Caused(ctx, nearest(causes, members))
 		done = append(done, c.batchOf(ctx, id, ms, evs, members)...)
 	}
 	return done
+}
+
+// nearest is the cause with the fewest hops: what one event begins anew, the
+// others of its batch do not end.
+func nearest(causes []events.Envelope, members []int) events.Envelope {
+	least := causes[members[0]]
+	for _, m := range members[1:] {
+		if causes[m].Hops < least.Hops {
+			least = causes[m]
+		}
+	}
+	return least
 }
 
 // batchOf applies one run's messages of a batch.
@@ -51,10 +64,12 @@ func (c *Coordinator) batchOf(ctx context.Context, id identity.RunID, ms []queue
 	rejected, err := c.Apply(ctx, id, mine)
 	if err != nil {
 		c.complain(ctx, "events not applied", "run", id, "events", len(mine), "error", err)
-		if !errors.Is(err, errNoRun) {
+		if !errors.Is(err, errNoRun) && !errors.Is(err, events.ErrTooManyHops) {
 			return nil
 		}
-		for _, m := range members { // the run may have been cleaned up: nobody is to blame
+		// The run may have been cleaned up, and nobody is to blame; or functions
+		// feed each other: what was left to do, a timer's ring has done.
+		for _, m := range members {
 			if c.bury(ctx, ms[m], err) {
 				done = append(done, ms[m].Receipt)
 			}
@@ -107,12 +122,19 @@ func (c *Coordinator) drainSender(ctx context.Context, m queue.Message) {
 	}
 }
 
-// decode turns a message into an event of a run. Invalid is for dead letters.
-func (c *Coordinator) decode(ctx context.Context, m queue.Message) (identity.RunID, run.Event, error) {
-	_, p, err := events.Decode(m.Body)
+// decode turns a message into an event of a run, and tells what caused it.
+// Invalid is for dead letters.
+func (c *Coordinator) decode(ctx context.Context, m queue.Message) (events.Envelope, identity.RunID, run.Event, error) {
+	cause, p, err := events.Decode(m.Body)
 	if err != nil {
-		return "", run.Event{}, fault.As(fault.Invalid, err, "decode event")
+		return cause, "", run.Event{}, fault.As(fault.Invalid, err, "decode event")
 	}
+	id, e, err := c.event(ctx, p)
+	return cause, id, e, err
+}
+
+// event is what a payload says to the run's state machine.
+func (c *Coordinator) event(ctx context.Context, p events.Payload) (identity.RunID, run.Event, error) {
 	switch p := p.(type) {
 	case events.ShardDone:
 		return identity.RunID(p.Run), run.Event{Kind: run.ShardDone, Shard: p.Shard, Counts: shard.Counts(p.Counts)}, nil

@@ -39,7 +39,7 @@ func (s *System) deliver(ctx context.Context, q string, m queue.Message, handle 
 	e, p, err := events.Decode(m.Body)
 	err = fault.As(fault.Invalid, err, "decode event")
 	if err == nil {
-		err = s.handled(observe.Continue(ctx, e.Traceparent), q, m, p, handle)
+		err = s.handled(host.Caused(observe.Continue(ctx, e.Traceparent), e), q, m, p, handle)
 	}
 	switch {
 	case err == nil:

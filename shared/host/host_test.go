@@ -194,6 +194,35 @@ func TestSendPutsEventsIntoTheirEnvelopes(t *testing.T) {
 	}
 }
 
+// I8: what each handled event causes is one hop further, until nothing can be
+// sent; who handles none begins anew.
+func TestEventsThatFeedEachOtherComeToAnEnd(t *testing.T) {
+	t.Parallel()
+	p := ports()
+	ring := events.Ring{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}
+	ctx := t.Context()
+	for hops := range events.MaxHops + 1 {
+		if err := p.Send(ctx, "q", ring); err != nil {
+			t.Fatalf("after %d hops: %v", hops, err)
+		}
+		ms, err := p.Queues.Receive(t.Context(), "q", 1, time.Minute, 0)
+		if err != nil || len(ms) != 1 {
+			t.Fatalf("%d messages, %v", len(ms), err)
+		}
+		e, _, err := events.Decode(ms[0].Body)
+		if err != nil || e.Hops != hops {
+			t.Errorf("it has come %d hops, want %d, %v", e.Hops, hops, err)
+		}
+		ctx = host.Caused(t.Context(), e)
+	}
+	if err := p.Send(ctx, "q", ring); !fault.Is(err, fault.Invalid) || !errors.Is(err, events.ErrTooManyHops) {
+		t.Errorf("after all hops: %v", err)
+	}
+	if err := p.Send(ctx, "q"); err != nil {
+		t.Errorf("nothing: %v", err)
+	}
+}
+
 func TestABuriedMessageMovesToTheDeadLetters(t *testing.T) {
 	t.Parallel()
 	p := ports()

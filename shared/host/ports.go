@@ -68,7 +68,8 @@ func WorkQueue(pool string) string { return "work-" + pool }
 // full of work.
 func UrgentQueue(pool string) string { return "urgent-" + pool }
 
-// Send puts the payloads into a queue as events, of the context's trace.
+// Send puts the payloads into a queue as events, of the context's trace, and
+// caused by what the context is.
 func (p Ports) Send(ctx context.Context, to string, payloads ...events.Payload) error {
 	return p.SendAfter(ctx, to, 0, payloads...)
 }
@@ -78,10 +79,14 @@ func (p Ports) SendAfter(ctx context.Context, to string, delay time.Duration, pa
 	if len(payloads) == 0 {
 		return nil
 	}
-	traceparent := observe.Traceparent(ctx)
+	meta, err := caused(ctx)
+	if err != nil {
+		return fault.As(fault.Invalid, err, "send %d events to %s", len(payloads), to)
+	}
+	meta.Source, meta.Time, meta.Traceparent = "rollout/"+p.Source, p.Clock.Now(), observe.Traceparent(ctx)
 	bodies := make([][]byte, len(payloads))
 	for i, pl := range payloads {
-		b, err := events.Encode(pl, events.Meta{Source: "rollout/" + p.Source, Time: p.Clock.Now(), Traceparent: traceparent})
+		b, err := events.Encode(pl, meta)
 		if err != nil {
 			return fault.As(fault.Invalid, err, "encode event for queue %s", to)
 		}

@@ -248,6 +248,37 @@ func TestATaskThatCantBeActedOnIsBuried(t *testing.T) {
 	}
 }
 
+// I8: a task that asks for itself again is dead after as many hops as an event
+// may come.
+func TestATaskThatFeedsItselfDies(t *testing.T) {
+	t.Parallel()
+	p := ports()
+	p.Queues, p.Clock, p.Source = memory.NewQueues(clock.System{}), clock.System{}, "test"
+	handled := 0
+	f := Tasks(p, func(ctx context.Context, e events.Payload) error {
+		handled++
+		return p.Send(ctx, host.TaskQueue, e)
+	})
+	next := task(t, events.Finalize{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"})
+	for range 100 {
+		if err := f(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+		ms, err := p.Queues.Receive(t.Context(), host.TaskQueue, 1, time.Minute, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(ms) == 0 {
+			break
+		}
+		next = ms[0].Body
+	}
+	dead, _ := p.Queues.Receive(t.Context(), queue.DeadLetters(host.TaskQueue), 10, time.Minute, 0)
+	if handled != events.MaxHops+1 || len(dead) != 1 {
+		t.Errorf("handled %d times, %d dead letters", handled, len(dead))
+	}
+}
+
 func TestATaskThatCantBeBuriedComesBack(t *testing.T) {
 	t.Parallel()
 	p := ports()

@@ -24,8 +24,7 @@ func Tasks(p host.Ports, handle func(context.Context, events.Payload) error) fun
 		defer cancel()
 		e, payload, err := events.Decode(event)
 		if err = fault.As(fault.Invalid, err, "decode the event"); err == nil {
-			ctx = observe.Continue(ctx, e.Traceparent)
-			err = handle(ctx, payload)
+			err = handle(host.Caused(observe.Continue(ctx, e.Traceparent), e), payload)
 		}
 		if fault.Is(err, fault.Invalid) {
 			err = p.Bury(ctx, host.TaskQueue, queue.Message{ID: request(ctx), Body: event}, err)
