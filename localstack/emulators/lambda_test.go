@@ -15,7 +15,10 @@ import (
 	"rollout/events"
 	"rollout/shared/aws"
 	"rollout/shared/blob"
+	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
+	engine "rollout/shared/engine/run"
+	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/queue"
 	"rollout/shared/record"
@@ -238,5 +241,111 @@ func TestTheAPIOnLambdaDemandsItsToken(t *testing.T) {
 		if got := ask(c.path, c.token); !strings.Contains(got, c.want) {
 			t.Errorf("%s: %q, want %s", what, got, c.want)
 		}
+	}
+}
+
+// create makes a document of the installation.
+func (i installation) create(t *testing.T, key string, v any) {
+	t.Helper()
+	if _, err := i.docs.Create(t.Context(), key, record.Encode(v)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mark is what functions want of a worker.
+func (i installation) mark(t *testing.T, worker string) (m record.WorkerMark) {
+	t.Helper()
+	d, err := i.docs.Get(t.Context(), record.WorkerKey(worker))
+	if err == nil {
+		err = record.Decode(d.Value, &m, d.Key)
+	}
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// EC2's notices reach the workers of the machine, and nobody else's.
+func TestInterruptOnLambdaDrainsAMachine(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	const mine, other = "i-0123456789abcdef0", "i-0123456789abcdef1"
+	i.create(t, record.BeatKey("w1"), health.Beat{Schema: 1, Worker: "w1", State: health.Ready, Instance: mine})
+	i.create(t, record.BeatKey("w2"), health.Beat{Schema: 1, Worker: "w2", State: health.Ready, Instance: other})
+	interrupt := i.function(t, "interrupt")
+	for _, event := range []string{`{}`, `[]`, `{"source":"aws.ec2","detail-type":"EC2 Spot Instance Interruption Warning","detail":{"instance-id":"i-0fffffffffffffff0"}}`,
+		`{"source":"aws.ec2","detail-type":"EC2 Spot Instance Interruption Warning","detail":{"instance-id":"` + mine + `","instance-action":"terminate"}}`,
+		`{"source":"aws.ec2","detail-type":"EC2 Instance State-change Notification","detail":{"instance-id":"` + mine + `","state":"shutting-down"}}`} {
+		if r := interrupt.Invoke(t, event, time.Minute); r.Failed {
+			t.Errorf("%s: %s", event, r.Body)
+		}
+	}
+	if m := i.mark(t, "w1"); m.Draining != "spot interruption" || m.Sequence != 1 {
+		t.Errorf("the machine's worker is marked %+v", m)
+	}
+	if m := i.mark(t, "w2"); m.Draining != "" {
+		t.Errorf("another machine's worker is marked %+v", m)
+	}
+}
+
+// What messages failed to say the schedule finds: a dead worker, a run that
+// nobody planned, a run that has ended.
+func TestReclaimOnLambdaFindsWhatIsLost(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	long := time.Now().Add(-10 * time.Minute)
+	lost, ended := identity.UploadRun(i.Bucket, "prompts/x.jsonl", "1"), identity.UploadRun(i.Bucket, "prompts/x.jsonl", "2")
+	for _, id := range []identity.RunID{lost, ended} {
+		i.create(t, record.ManifestKey(id), record.Manifest{Schema: 1, Run: id, Kind: "batch"})
+		i.create(t, record.OpenKey(id), record.Open{Schema: 1, Run: id, At: long})
+	}
+	s := engine.New(ended)
+	s.Phase = engine.Completed
+	i.create(t, record.CoordinatorKey(ended), s)
+	i.create(t, record.BeatKey("w1"), health.Beat{Schema: 1, Worker: "w1", State: health.Ready, At: long, DueAt: long})
+	paused := identity.UploadRun(i.Bucket, "prompts/x.jsonl", "3") // so that heartbeats are looked at
+	p := engine.New(paused)
+	p.Phase, p.SavedAt = engine.Paused, time.Now()
+	i.create(t, record.OpenKey(paused), record.Open{Schema: 1, Run: paused, At: long})
+	i.create(t, record.CoordinatorKey(paused), p)
+
+	reclaim := i.function(t, "reclaim")
+	for range 2 {
+		if r := reclaim.Invoke(t, `{"version":"0","source":"aws.scheduler"}`, time.Minute); r.Failed {
+			t.Fatal(r.Body)
+		}
+	}
+	if calls := i.called.taken(); len(calls) != 1 || calls[0].event != (events.RunSubmitted{Run: string(lost)}) {
+		t.Errorf("called %+v", calls)
+	}
+	if _, err := i.docs.Get(t.Context(), record.OpenKey(ended)); !fault.Is(err, fault.NotFound) {
+		t.Errorf("the ended run is noted as open: %v", err)
+	}
+	if i.mark(t, "w1").Failed.IsZero() {
+		t.Error("the dead worker is not found")
+	}
+}
+
+// A task that can't be read is among the dead letters at once; one that fails
+// is left to Lambda to repeat.
+func TestPlanOnLambdaBuriesWhatItCantRead(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	plan := i.function(t, "plan")
+	body := func(p events.Payload) string {
+		b, err := events.Encode(p, events.Meta{Source: "rollout/test", Time: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	id := string(identity.UploadRun(i.Bucket, "prompts/x.jsonl", "1"))
+	for event, failed := range map[string]bool{`{"what":1}`: false, body(events.Ring{Run: id}): false, body(events.RunSubmitted{Run: id}): true} {
+		if r := plan.Invoke(t, event, time.Minute); r.Failed != failed {
+			t.Errorf("%s: %+v", event, r)
+		}
+	}
+	if dead, err := i.queues.Receive(t.Context(), queue.DeadLetters(host.TaskQueue), 10, time.Minute, 10*time.Second); err != nil || len(dead) != 2 {
+		t.Errorf("%d dead letters, %v", len(dead), err)
 	}
 }
