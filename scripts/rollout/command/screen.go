@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -150,7 +151,7 @@ func (s screen) worker(w api.WorkerStatus) []string {
 	rate := w.Load.Rate
 	return []string{progress.Plain(w.Worker, 26), stateWords(w), progress.Took(s.now.Sub(w.BeatAt)), fmt.Sprintf("%d/%d", w.Load.Busy, w.InFlight),
 		progress.RateWords(&rate), fmt.Sprintf("%.0f", w.Load.TokenRate), median, s.holds(w), fmt.Sprint(w.Load.Faults),
-		progress.Plain(w.Pool, 16), progress.Plain(fmt.Sprintf("%s:%d", w.Host, w.PID), 30)}
+		progress.Plain(w.Pool, 16), progress.Plain(fmt.Sprintf("%s:%d", cmp.Or(w.Instance, w.Host), w.PID), 30)}
 }
 
 // stateWords is what a worker and its engine are, in a word or two.

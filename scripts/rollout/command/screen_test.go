@@ -39,6 +39,18 @@ func TestTablesFitNarrowTerminals(t *testing.T) {
 	}
 }
 
+// Whoever looks for a machine of a cloud knows it by its id there.
+func TestAWorkersMachineIsItsInstanceIfThereIsOne(t *testing.T) {
+	t.Parallel()
+	s := wideScreen()
+	s.Workers[0].PID = 12
+	for instance, want := range map[string]string{"": "a-rather-long-host-name:12", "i-0123456789abcdef0": "i-0123456789abcdef0:12"} {
+		if s.Workers[0].Instance = instance; !strings.Contains(s.body(), want) {
+			t.Errorf("instance %q: no %q in\n%s", instance, want, s.body())
+		}
+	}
+}
+
 func TestSeveralServersAreATable(t *testing.T) {
 	t.Parallel()
 	s := wideScreen()
