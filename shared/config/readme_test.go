@@ -20,7 +20,7 @@ func TestTheReadmesConfigsAreValid(t *testing.T) {
 		switch name {
 		case "prompts/x.toml":
 			_, err = ParseRun(name, []byte(src))
-		case "D/rollout.toml":
+		case "D/rollout.toml", "rollout.toml":
 			_, err = ParseDeployment(name, []byte(src))
 		default:
 			t.Errorf("a block begins with %q, which names no config file", name)
@@ -31,7 +31,7 @@ func TestTheReadmesConfigsAreValid(t *testing.T) {
 		}
 		found++
 	}
-	if found != 2 {
-		t.Errorf("%d configs found, want a run's and an installation's", found)
+	if found != 3 {
+		t.Errorf("%d configs found, want a run's, a laptop's and a cloud's", found)
 	}
 }
