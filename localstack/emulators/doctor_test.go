@@ -15,12 +15,20 @@ import (
 	"rollout/shared/config"
 )
 
-// The doctor looks at a stack as its user would: with the environment's
-// credentials, at the environment's endpoint.
-func TestTheDoctorLooksAtAStack(t *testing.T) {
-	t.Parallel()
-	e := InProcess(t)
-	text := e.Deployment("t"+fresh(), "team-a/", "hf-token")
+// theSecret is what the secret of an examined stack says.
+const theSecret = "a-secret-text"
+
+// examined is a stack on an emulator, at which the doctor looks as its user
+// would: with the environment's credentials, at the environment's endpoint.
+type examined struct {
+	Endpoint
+	text    string // its config
+	rollout CommandLine
+}
+
+func examine(t *testing.T, e Endpoint) examined {
+	t.Helper()
+	text := e.Deployment("t"+fresh(), prefix, "hf-token")
 	d, err := config.ParseDeployment("rollout.toml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -29,24 +37,29 @@ func TestTheDoctorLooksAtAStack(t *testing.T) {
 	if err := seeds.Make(t.Context(), cfg, d); err != nil {
 		t.Fatal(err)
 	}
-	const secret = "a-secret-text"
 	if _, err := secretsmanager.NewFromConfig(cfg).CreateSecret(t.Context(), &secretsmanager.CreateSecretInput{
-		Name: new(d.Cloud.Secrets.Prefix + "hf-token"), SecretString: new(secret)}); err != nil {
+		Name: new(d.Cloud.Secrets.Prefix + "hf-token"), SecretString: new(theSecret)}); err != nil {
 		t.Fatal(err)
 	}
-	rollout := Rollout(t)
-	doctor := func(t *testing.T, text string, set []string, args ...string) Said {
-		path := filepath.Join(t.TempDir(), "rollout.toml")
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return rollout.Run(t.Context(), t, append(e.Environment(text, e.URL), set...), append([]string{"cloud", "doctor", "--provider", "aws", "--config", path}, args...)...)
-	}
+	return examined{e, text, Rollout(t)}
+}
 
-	t.Run("which is well", func(t *testing.T) {
-		got := doctor(t, text, nil)
-		out := regexp.MustCompile(`(?m) +\d+ ms|total \d+ ms|http://127.0.0.1:\d+|\d+ GPUs`).ReplaceAllString(got.Out, " …")
-		const want = `✓ reachability …   …
+// doctor calls the doctor with a config.
+func (e examined) doctor(t *testing.T, text string, set []string, args ...string) Said {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rollout.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return e.rollout.Run(t.Context(), t, append(e.Environment(text, e.URL), set...), append([]string{"cloud", "doctor", "--provider", "aws", "--config", path}, args...)...)
+}
+
+// well holds that the doctor finds nothing, and leaves nothing.
+func (e examined) well(t *testing.T) {
+	t.Helper()
+	got := e.doctor(t, e.text, nil)
+	out := regexp.MustCompile(`(?m) +\d+ ms|total \d+ ms|http://127.0.0.1:\d+|\d+ GPUs`).ReplaceAllString(got.Out, " …")
+	const want = `✓ reachability …   …
 ✓ auth …  EnvConfigCredentials
 ✓ object_store …
 ✓ queue …
@@ -55,14 +68,24 @@ func TestTheDoctorLooksAtAStack(t *testing.T) {
 ✓ content_id_roundtrip …
 7 pass, 0 fail —  …
 `
-		if out != want || got.Err != "" || got.Code != 0 {
-			t.Errorf("exit code %d, stderr %q\n%s\nwant\n%s", got.Code, got.Err, out, want)
-		}
-		left, err := aws.NewBucket(cfg, e.Bucket, aws.BucketOptions{}).List(t.Context(), "", "", 10)
-		if err != nil || len(left) > 0 {
-			t.Errorf("it left %v (%v)", left, err)
-		}
-	})
+	if out != want || got.Err != "" || got.Code != 0 {
+		t.Errorf("exit code %d, stderr %q\n%s\nwant\n%s", got.Code, got.Err, out, want)
+	}
+	left, err := aws.NewBucket(e.Config(t.Context(), t), e.Bucket, aws.BucketOptions{}).List(t.Context(), "", "", 10)
+	if err != nil || len(left) > 0 {
+		t.Errorf("it left %v (%v)", left, err)
+	}
+}
+
+func TestMiniStackIsWellToTheDoctor(t *testing.T) {
+	examine(t, FindTools(t).MiniStack(t)).well(t)
+}
+
+func TestTheDoctorLooksAtAStack(t *testing.T) {
+	t.Parallel()
+	e := examine(t, InProcess(t))
+	text := e.text
+	t.Run("which is well", e.well)
 	for name, c := range map[string]struct {
 		text  string
 		set   []string
@@ -81,7 +104,7 @@ func TestTheDoctorLooksAtAStack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := doctor(t, c.text, c.set, "--format", "json")
+			got := e.doctor(t, c.text, c.set, "--format", "json")
 			var report struct {
 				Checks []struct {
 					Name, Status, Error string
@@ -104,7 +127,7 @@ func TestTheDoctorLooksAtAStack(t *testing.T) {
 					t.Errorf("%+v, want %q", k, want)
 				}
 			}
-			if strings.Contains(got.Out+got.Err, secret) {
+			if strings.Contains(got.Out+got.Err, theSecret) {
 				t.Error("the secret is shown")
 			}
 		})
