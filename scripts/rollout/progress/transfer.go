@@ -25,7 +25,8 @@ func NewTransfer(w io.Writer, what string, total int64) *Transfer {
 		mpb.AppendDecorators(
 			decor.CountersKibiByte(" % .1f / % .1f"),
 			decor.AverageSpeed(decor.SizeB1024(0), " % .1f"),
-			decor.OnComplete(decor.AverageETA(decor.ET_STYLE_GO, decor.WC{C: decor.DextraSpace}), ""),
+			decor.OnComplete(decor.Name(" ETA "), ""),
+			decor.OnComplete(decor.AverageETA(decor.ET_STYLE_GO), ""),
 		),
 	)
 	return t
