@@ -12,6 +12,10 @@ import (
 // retentionDays is SQS's longest: a paused run may need its messages.
 const retentionDays = 14
 
+// doctorSeconds is SQS's shortest retention: what a doctor sends itself it has
+// received by then, or never will.
+const doctorSeconds = 60
+
 // queues makes the queues, by the names that the product's ports have for
 // them.
 func (b *builder) queues() map[string]awssqs.Queue {
@@ -30,6 +34,10 @@ func (b *builder) queues() map[string]awssqs.Queue {
 	tasks := b.queue(deadTasks(), awssqs.QueueProps{})
 	excused(child(tasks.Queue), excuse{"AwsSolutions-SQS3", "It holds the dead letters of asynchronous invocations, which name no queue."})
 	made[tasks.name] = tasks.Queue
+	made[host.DoctorQueue] = b.queue(host.DoctorQueue, awssqs.QueueProps{
+		VisibilityTimeout: seconds(30), RetentionPeriod: seconds(doctorSeconds),
+		DeadLetterQueue: &awssqs.DeadLetterQueue{Queue: tasks.Queue, MaxReceiveCount: jsii.Number(queue.MaxReceives)},
+	}).Queue
 	return made
 }
 
@@ -41,7 +49,9 @@ type named struct {
 
 func (b *builder) queue(name string, p awssqs.QueueProps) named {
 	p.QueueName = jsii.String(b.cloud.SQS.Prefix + name)
-	p.RetentionPeriod = awscdk.Duration_Days(jsii.Number(retentionDays))
+	if p.RetentionPeriod == nil {
+		p.RetentionPeriod = awscdk.Duration_Days(jsii.Number(retentionDays))
+	}
 	p.Encryption = awssqs.QueueEncryption_SQS_MANAGED
 	p.EnforceSSL = jsii.Bool(true)
 	return named{awssqs.NewQueue(b.stack, jsii.String("Queue-"+name), &p), name}
