@@ -36,7 +36,7 @@ SECOND_TESTS = TestMiniStack|TestDynalite|TestFauxqs
 
 test: ## run all tests
 	$(GO) test -timeout 10m ./...
-	cd $(EMULATORS) && $(GO) test -timeout 10m -skip '$(SECOND_TESTS)' ./...
+	cd $(EMULATORS) && $(GO) test -timeout 10m -skip '$(SECOND_TESTS)|TestDeployLocal' ./...
 
 test-emulators: ## test the cloud drivers against second opinions as well, which it installs in out/emulators (needs Python 3.11)
 	@GO="$(GO)" bash scripts/emulators/test.sh $(SECOND) '$(SECOND_TESTS)'
@@ -47,6 +47,10 @@ INFRA ?= out/infra
 test-infra: ## test the stack of AWS: synthesize it and hold it to its promises, with what it installs in out/infra (needs Python 3.11)
 	@GO="$(GO)" bash scripts/infra/test.sh $(INFRA)
 .PHONY: test-infra
+
+deploy-local: ## deploy the stack of AWS into an emulator here, run a job through it, and compare its answers with a laptop's
+	@GO="$(GO)" bash scripts/deploylocal/deploylocal.sh $(SECOND) $(INFRA)
+.PHONY: deploy-local
 
 machine-worker: ## build the worker of the machines on AWS, out/machine/gpuworker
 	GOOS=linux GOARCH=amd64 $(BUILD) -ldflags '-s -w' -o out/machine/gpuworker ./gpuworker

@@ -37,12 +37,13 @@ func FindTools(t testing.TB) Tools {
 func (o Tools) MiniStack(t testing.TB) Endpoint {
 	t.Helper()
 	port := freePort(t)
-	url := "http://127.0.0.1:" + port
+	// Its functions, too, see it corrected.
+	corrected := front(t, "http://127.0.0.1:"+port, newRanged)
 	o.start(t, "ministack", port, []string{filepath.Join(o.Dir, "python", "bin", "ministack")},
 		"GATEWAY_PORT="+port, "MINISTACK_HOST=127.0.0.1", "BIND_HOST=127.0.0.1", "IOT_MTLS_ENABLED=0", "SFTP_ENABLED=0",
-		"LAMBDA_EXECUTOR=local", "AWS_ENDPOINT_URL="+url)
+		"LAMBDA_EXECUTOR=local", "AWS_ENDPOINT_URL="+corrected)
 	name := fresh()
-	return Endpoint{Name: "ministack", URL: front(t, url, newRanged), Bucket: "bucket-" + name, Table: "table-" + name}
+	return Endpoint{Name: "ministack", URL: corrected, Bucket: "bucket-" + name, Table: "table-" + name}
 }
 
 // Dynalite starts an emulator of DynamoDB.

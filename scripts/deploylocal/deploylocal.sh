@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Deploys the stack of AWS into an emulator on this machine, with the CDK's own
+# command, and runs a job through it: prompts into the bucket, functions as the
+# emulator's processes, workers beside it, completions in the bucket, compared
+# with a laptop's. No account is needed, and none can be reached: see
+# localstack/emulators/deploy_test.go. Where the tools can't be installed, it
+# says so and succeeds; in CI it fails.
+#
+#   scripts/deploylocal/deploylocal.sh FOLDER-OF-EMULATORS FOLDER-OF-INFRA
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+status=0
+bash scripts/emulators/install.sh "${1:-out/emulators}" && bash scripts/infra/install.sh "${2:-out/infra}" || status=$?
+if [ "$status" != 0 ]; then
+  if [ "${CI:-}" = true ]; then
+    echo "deploy-local: the emulator or the CDK's command line can't be installed here" >&2
+    exit 1
+  fi
+  echo "SKIPPED: deploy-local: the emulator or the CDK's command line can't be installed here"
+  exit 0
+fi
+make --no-print-directory lambda LAMBDA_ARCH=amd64 LAMBDA_OUT=out/lambda-amd64
+ROLLOUT_EMULATORS=$(cd "${1:-out/emulators}" && pwd)
+ROLLOUT_INFRA=$(cd "${2:-out/infra}" && pwd)
+ROLLOUT_LAMBDA=$PWD/out/lambda-amd64
+export ROLLOUT_EMULATORS ROLLOUT_INFRA ROLLOUT_LAMBDA
+cd localstack/emulators
+"${GO:-go}" test -count=1 -timeout 10m -v -run 'TestDeployLocal$' .
