@@ -28,6 +28,11 @@ func (w *writer) indexed(ctx context.Context, n int, d shard.Doc, b []byte) erro
 		return err
 	}
 	for i, p := range parts {
+		if i%copiesAhead == 0 && w.segments != nil {
+			if err := w.originals.fetch(ctx, w, parts[i:min(i+copiesAhead, len(parts))]); err != nil {
+				return err
+			}
+		}
 		row := b[p.Offset : p.Offset+p.Length]
 		switch p.Kind {
 		case result.Copy:
@@ -124,11 +129,10 @@ func (o *originals) find(ctx context.Context, w *writer, item uint64) (answer, e
 	if a, ok := o.rows[item]; ok {
 		return a, nil
 	}
-	loc, err := w.index.LocateItem(ctx, w.manifest.Run, item)
+	n, at, err := w.locate(ctx, item)
 	if err != nil {
 		return answer{}, err
 	}
-	n, at := loc.Shard(), int(item-loc.FirstItem())
 	if n == o.current && o.answers.bytes != nil {
 		return o.answers.read(ctx, w.Blobs, at)
 	}
@@ -144,6 +148,12 @@ func (o *originals) find(ctx context.Context, w *writer, item uint64) (answer, e
 		o.keepRow(item, a)
 	}
 	return a, err
+}
+
+// locate returns an item's shard, and its number there.
+func (w *writer) locate(ctx context.Context, item uint64) (n, at int, err error) {
+	loc, err := w.index.LocateItem(ctx, w.manifest.Run, item)
+	return loc.Shard(), int(item - loc.FirstItem()), err
 }
 
 // keepShard remembers a shard; any others make room for it.

@@ -361,3 +361,31 @@ func TestAResultThatIsNotTheCommittedOneIsInNoSegment(t *testing.T) {
 		t.Errorf("a segment is there: %v", err)
 	}
 }
+
+// TestOriginalsInOtherSegmentsAreFetchedAtOnce has a bucket far away: copies
+// must not wait for their originals one after the other.
+func TestOriginalsInOtherSegmentsAreFetchedAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const n, perShard = 64, 16
+		originals := make([]int, 2*n)
+		for i := range n {
+			originals[i], originals[n+i] = i, (i*7)%n
+		}
+		a := newAsked(t, perShard, originals)
+		for k := range a.shards() {
+			a.commit(t, k, func(int) bool { return false })
+		}
+		s := run.New(id)
+		s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.Next, s.Frozen = run.Finalizing, run.ReasonDone, a.shards(), 2*n, true, a.shards(), a.shards()
+		inputtest.Save(t, a.Ports, record.CoordinatorKey(id), s)
+		a.Blobs = slow{a.Blobs}
+		began := time.Now()
+		if err := inSegments(a.Ports, tiny).Segment(t.Context(), events.FinalizeSegment{Run: string(id), From: n / perShard, To: 2 * n / perShard}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > n*time.Second/2 {
+			t.Errorf("%d copies took %s, at a second a read", n, took)
+		}
+	})
+}
