@@ -191,12 +191,15 @@ func TestNoMoreSegmentsAreAskedForAtOnceThanMayBe(t *testing.T) {
 	}
 }
 
-// slow is a bucket far away: every read takes a second.
-type slow struct{ blob.Store }
+// away is a bucket far away: every read takes a while.
+type away struct {
+	blob.Store
+	takes time.Duration
+}
 
-func (s slow) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+func (s away) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
 	select {
-	case <-time.After(time.Second):
+	case <-time.After(s.takes):
 	case <-ctx.Done():
 		return nil, blob.Info{}, fault.As(fault.Canceled, ctx.Err(), "get %s", key)
 	}
@@ -211,7 +214,7 @@ func TestACallWithoutTimeEndsItsSegmentEarly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		fast := d.Blobs
-		d.Blobs = slow{fast}
+		d.Blobs = away{fast, time.Second}
 		calls := 0
 		for {
 			if calls++; calls > 50 {
@@ -250,7 +253,7 @@ func TestACallThatIsCutOffLeavesNoSegment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
-		d.Blobs = slow{d.Blobs}
+		d.Blobs = away{d.Blobs, time.Second}
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		if err := inSegments(d.Ports, tiny).Segment(ctx, events.FinalizeSegment{Run: string(id), To: 6}); err == nil {
@@ -379,7 +382,7 @@ func TestOriginalsInOtherSegmentsAreFetchedAtOnce(t *testing.T) {
 		s := run.New(id)
 		s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.Next, s.Frozen = run.Finalizing, run.ReasonDone, a.shards(), 2*n, true, a.shards(), a.shards()
 		inputtest.Save(t, a.Ports, record.CoordinatorKey(id), s)
-		a.Blobs = slow{a.Blobs}
+		a.Blobs = away{a.Blobs, time.Second}
 		began := time.Now()
 		if err := inSegments(a.Ports, tiny).Segment(t.Context(), events.FinalizeSegment{Run: string(id), From: n / perShard, To: 2 * n / perShard}); err != nil {
 			t.Fatal(err)

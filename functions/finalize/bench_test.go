@@ -1,0 +1,52 @@
+package finalize_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/events"
+	"rollout/functions/finalize"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/engine/shard"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/record"
+)
+
+// BenchmarkSegment writes a segment of results of 300 KB from a bucket in
+// memory, one of which is a request away for 20 ms. Bytes are those of the
+// rows.
+func BenchmarkSegment(b *testing.B) {
+	for name, far := range map[string]time.Duration{"near": 0, "20ms away": 20 * time.Millisecond} {
+		b.Run(name, func(b *testing.B) {
+			const shards = 256
+			a := newAsked(b, 1, make([]int, 1))
+			rows := strings.Repeat(fmt.Sprintf("%01199d\n", 7), 256)
+			ref := shard.Ref{Length: int64(len(rows)), Digest: identity.Content([]byte(rows)).String()}
+			for n := range shards {
+				ref.Key = record.ShardObjectKey(id, n, 1, "object")
+				inputtest.Put(b, a.Ports, ref.Key, rows)
+				r := ref
+				inputtest.Save(b, a.Ports, identity.ShardKey(id, n), shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Items: 256, OutputLen: ref.Length, Result: &r})
+			}
+			m := inputtest.Manifest(1)
+			inputtest.Save(b, a.Ports, record.ManifestKey(id), m)
+			s := run.New(id)
+			s.Phase, s.Shards, s.Frozen = run.Finalizing, 2*shards, 2*shards
+			inputtest.Save(b, a.Ports, record.CoordinatorKey(id), s)
+			a.Blobs = away{a.Blobs, far}
+			f := inSegments(a.Ports, finalize.Segments{})
+			b.SetBytes(shards * ref.Length)
+			for b.Loop() {
+				if err := f.Segment(b.Context(), events.FinalizeSegment{Run: string(id), To: shards}); err != nil {
+					b.Fatal(err)
+				}
+				if err := a.Blobs.Delete(b.Context(), record.FinalKey(id, 0), ""); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
