@@ -37,7 +37,7 @@ func (w *World) poisoned() venom {
 }
 
 // frequency is the share of poisonous prompts. One that kills its worker is
-// found after seven deaths, most of them minutes apart: few must do.
+// found after seven deaths, most of them half a minute apart: few must do.
 func (v venom) frequency() float64 {
 	switch v {
 	case inside:

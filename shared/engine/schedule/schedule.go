@@ -110,16 +110,20 @@ type Chunk struct {
 	SentAt     time.Time
 }
 
-// Back-off of looking again at a chunk: 5 s, doubling a generation, to 5 min.
+// Back-off of looking again at a chunk: 5 s, doubling a generation, to 40 s. A
+// shard whose holder dies before it could say that it holds it is found by that
+// alone, and seven holders die of an item that takes its worker along. Longer
+// would spare little: who lives says what it holds, and messages that wait in a
+// queue are counted there.
 const (
 	firstLook = 5 * time.Second
-	lastLook  = 5 * time.Minute
+	lastLook  = 40 * time.Second
 )
 
 // LookAfter is how old a chunk of the generation must be before reclaim may
 // take its silence for a loss.
 func LookAfter(generation int) time.Duration {
-	if generation >= 6 {
+	if generation >= 3 {
 		return lastLook
 	}
 	return firstLook << generation
