@@ -33,7 +33,7 @@ func (b *builder) grants(function string) []grant {
 			b.invoke(plan), b.send(host.CoordinateQueue, deadTasks()))
 	case coordinate:
 		return join(
-			b.read(record.WorkDir),
+			b.read(record.WorkDir, record.Runs), // a summary says what became of a run
 			b.load(), b.list(beats), b.save(workers, partitions),
 			b.receive(host.CoordinateQueue), b.send(pools...),
 			b.invoke(plan, finalize), b.fleets())
