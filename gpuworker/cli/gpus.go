@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"rollout/gpuworker/process"
 	"rollout/gpuworker/supervise"
@@ -17,6 +18,9 @@ import (
 
 // noGPU is the --gpu of a worker that has no GPU of its own.
 const noGPU = -1
+
+// hopeless is how long a worker may fail again and again on a rented machine.
+const hopeless = 20 * time.Minute
 
 // crew runs a worker process for each of the GPUs until all have left, and
 // tells how the last one's end came about.
@@ -37,12 +41,16 @@ func (f flags) crew(ctx context.Context, s *site) (process.End, error) {
 		return "", fault.As(fault.Internal, err, "find this program")
 	}
 	ctx, asked, _ := process.Leave(ctx, f.parent)
+	patience := time.Duration(0)
+	if s.rented(ctx) {
+		patience = hopeless
+	}
 	var all sync.WaitGroup
 	codes := make(chan int, len(f.gpus)) // in the order of their ends
 	for _, gpu := range f.gpus {
 		n := strconv.Itoa(gpu)
 		w := supervise.Worker{Command: append([]string{self}, append(slices.Clone(os.Args[1:]), "--gpu", n)...),
-			Env: []string{"CUDA_VISIBLE_DEVICES=" + n}, Log: s.ports.Log.With("gpu", gpu), Final: []int{0, exitIdle, exitUnfit}}
+			Env: []string{"CUDA_VISIBLE_DEVICES=" + n}, Log: s.ports.Log.With("gpu", gpu), Final: []int{0, exitIdle, exitUnfit}, Patience: patience}
 		all.Go(func() { codes <- w.Keep(ctx, asked.Done()) })
 	}
 	all.Wait()
@@ -54,10 +62,14 @@ func (f flags) crew(ctx context.Context, s *site) (process.End, error) {
 			return "", fault.New(fault.Invalid, "a worker's arguments or config are wrong; its own words are above")
 		case supervise.ExitDamaged:
 			return "", fault.New(fault.Corrupt, "a worker found the state damaged; its own words are above")
+		case 0:
 		case exitIdle:
 			end = process.Idle
 		case exitUnfit:
 			end = process.Unfit
+		default: // another machine would do no better while nobody mends it
+			s.ports.Log.ErrorContext(ctx, "a worker that fails again and again is given up; its own words are above", "code", code)
+			end = process.Idle
 		}
 	}
 	if asked.Err() != nil {

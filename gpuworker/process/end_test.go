@@ -8,6 +8,7 @@ import (
 
 	"rollout/gpuworker/process"
 	"rollout/shared/capacity"
+	"rollout/shared/fault"
 	"rollout/shared/memory"
 )
 
@@ -19,6 +20,22 @@ func (machine) Inventory(context.Context) (capacity.Inventory, error) {
 }
 
 func (m machine) Notices(context.Context) <-chan capacity.Notice { return m }
+
+// Else a machine that may not write would be paid for as long as its fleet is.
+func TestAWorkerThatCanNotWorkGivesARentedMachineUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		docs := &full{Store: memory.NewDocuments(), ill: func(context.Context) error { return fault.New(fault.Denied, "it may not write") }}
+		docs.is.Store(true)
+		o := options(docs, nil)
+		o.Machine, o.Idle, o.Patient = make(machine), 5*time.Minute, true
+		began := time.Now()
+		end, err := process.Run(t.Context(), o)
+		if took := time.Since(began); err != nil || end != process.Idle || took < 20*time.Minute || took > 21*time.Minute {
+			t.Errorf("it ended %q, %v, after %s", end, err, took)
+		}
+	})
+}
 
 func TestAWorkerTellsHowItsEndCameAbout(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 	"rollout/shared/secret"
 )
@@ -43,6 +44,13 @@ type Options struct {
 	// disk; else a worker that can't register says so and ends.
 	Patient bool
 }
+
+// A worker that must not idle gives up when it could not even live for a while
+// for so long.
+const (
+	awhile   = time.Minute
+	hopeless = 20 * time.Minute
+)
 
 // rest is how long a worker that lost its lease waits before it starts anew.
 const rest = time.Second
@@ -73,9 +81,14 @@ func Run(ctx context.Context, o Options) (End, error) {
 		return "", err
 	}
 	asked := listen(ctx, o.Leave)
+	worked := time.Now() // for a while, until then
 	for fenced := o.Patient; ; {
+		began := time.Now()
 		end, err := once(ctx, o, asked, does, machine)
 		wait := rest
+		if time.Since(began) > awhile {
+			worked = time.Now()
+		}
 		switch {
 		case errors.Is(err, errSkewed):
 			wait = compareAgain
@@ -84,6 +97,10 @@ func Run(ctx context.Context, o Options) (End, error) {
 		case fenced && passes(err): // what cost it its lease is not over yet
 		default:
 			return end, err
+		}
+		if o.Idle > 0 && time.Since(worked) > hopeless {
+			o.Ports.Log.ErrorContext(ctx, "the worker gives up: it could not work for long", observe.KeyError, err)
+			return Idle, nil
 		}
 		o.Ports.Log.WarnContext(ctx, "worker starts anew under another name", "after", err)
 		select {

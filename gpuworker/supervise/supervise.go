@@ -44,25 +44,33 @@ type Worker struct {
 	// Final are exit codes after which it is not started again, beside those
 	// above.
 	Final []int
+	// Patience is how long it may go on dying young; 0 is for ever. Then its
+	// code, whatever it is, is final.
+	Patience time.Duration
 	// Watch looks after a process as long as it lives; nil does not.
 	Watch func(ctx context.Context, p *os.Process)
 }
 
 // Keep starts the worker, and again whenever it ends, until its exit code is
-// final, which it returns. When stop closes it lets the worker drain, when ctx
+// final, which it returns: -1 of one that was killed. When stop closes it lets the worker drain, when ctx
 // ends it kills it; then it returns 0.
 func (w Worker) Keep(ctx context.Context, stop <-chan struct{}) (code int) {
+	grown := time.Now() // since when it only died young
 	for wait := firstRestart; ; wait = min(2*wait, lastRestart) {
 		born := time.Now()
 		err := w.live(ctx, stop)
 		if closed(stop) || ctx.Err() != nil {
 			return 0
 		}
-		if code, ok := exitCode(err); ok && w.final(code) {
+		code := exitCode(err)
+		if w.final(code) {
 			return code
 		}
 		if time.Since(born) > grownUp {
-			wait = firstRestart
+			wait, grown = firstRestart, time.Now()
+		}
+		if w.Patience > 0 && time.Since(grown) > w.Patience {
+			return code
 		}
 		w.Log.WarnContext(ctx, "worker process ended and is started again", "after", time.Since(born), observe.KeyError, err)
 		select {
@@ -105,17 +113,17 @@ func (w Worker) final(code int) bool {
 	return code == ExitUsage || code == ExitDamaged || slices.Contains(w.Final, code)
 }
 
-// exitCode is that of a process whose end Wait told so; it has none if it was
-// never started, or killed.
-func exitCode(err error) (code int, ok bool) {
+// exitCode is that of a process whose end Wait told so; -1 if it was killed, or
+// never started.
+func exitCode(err error) int {
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
-		return 0, true
-	case errors.As(err, &exit) && exit.Exited():
-		return exit.ExitCode(), true
+		return 0
+	case errors.As(err, &exit):
+		return exit.ExitCode()
 	}
-	return 0, false
+	return -1
 }
 
 func closed(stop <-chan struct{}) bool {
