@@ -38,8 +38,9 @@ test: ## run all tests
 	$(GO) test -timeout 10m ./...
 	cd $(EMULATORS) && $(GO) test -timeout 10m -skip '$(SECOND_TESTS)|TestDeployLocal' ./...
 
-test-emulators: ## test the cloud drivers against second opinions as well, which it installs in out/emulators (needs Python 3.11)
+test-emulators: ## test the cloud drivers against second opinions as well, which it installs in out/emulators (needs Python 3.11), and 20 disturbed runs
 	@GO="$(GO)" bash scripts/emulators/test.sh $(SECOND) '$(SECOND_TESTS)'
+	cd $(EMULATORS) && $(GO) test -count=1 -timeout 10m -run TestDisturbedRuns ./e2e -args -rounds 20
 .PHONY: test-emulators
 
 INFRA ?= out/infra

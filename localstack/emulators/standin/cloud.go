@@ -40,6 +40,8 @@ type Options struct {
 	Timeout time.Duration
 	// Window is how long a queue's mapping gathers messages; 0 is a second.
 	Window time.Duration
+	// Batch is how many of them it gathers at most; 0 is 1,000.
+	Batch int
 	// Concurrency is how many processes a function may have; 0 is 2.
 	Concurrency int
 	// Events says how events are delivered.
@@ -98,6 +100,7 @@ func Open(o Options) (*Cloud, error) {
 	}
 	o.Minute, o.Timeout = cmp.Or(o.Minute, time.Minute), cmp.Or(o.Timeout, time.Minute)
 	o.Window, o.Concurrency = cmp.Or(o.Window, time.Second), cmp.Or(o.Concurrency, 2)
+	o.Batch = cmp.Or(o.Batch, largestBatch)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -149,6 +152,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // nobody is there to be told
 	}
+	q.about = c.about(q)
 	switch c.Meter.begin(q); {
 	case c.refuse(w, q):
 	case q.service == Lambda:

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -17,31 +16,24 @@ func (c *Cloud) notice(q *request, answer *httptest.ResponseRecorder) {
 	names := map[string]string{"PutObject": "Put", "CopyObject": "Copy", "CompleteMultipartUpload": "CompleteMultipartUpload"}
 	name := names[q.operation]
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(q.http.URL.Path, "/"), "/")
-	version := answer.Header().Get("X-Amz-Version-Id")
-	if name == "" || answer.Code != http.StatusOK || bucket != c.at.S3.Bucket || !strings.HasPrefix(key, c.at.S3.Prefix+"prompts/") || version == "" {
+	if name == "" || answer.Code != http.StatusOK || bucket != c.at.S3.Bucket || !strings.HasPrefix(key, c.at.S3.Prefix+"prompts/") {
 		return
 	}
-	if name == "CompleteMultipartUpload" && isError(answer.Body.Bytes()) {
+	if name != "Put" && isError(answer.Body.Bytes()) {
 		return // S3 says so in an answer that begins well
 	}
-	c.deliver("submit", S3Event(bucket, "ObjectCreated:"+name, Object{Key: key, Version: version, Size: c.size(q, name)}), q.http.Header.Get(traceHeader))
+	// Not every answer of the emulator tells the version.
+	made := c.own(httptest.NewRequestWithContext(c.ctx, http.MethodGet, c.options.Backend+q.http.URL.EscapedPath(), nil))
+	o := Object{Key: key, Version: answer.Header().Get("X-Amz-Version-Id"), Size: int64(made.Body.Len())}
+	if o.Version == "" {
+		o.Version = made.Header().Get("X-Amz-Version-Id")
+	}
+	c.deliver("submit", S3Event(bucket, "ObjectCreated:"+name, o), q.http.Header.Get(traceHeader))
 }
 
 func isError(body []byte) bool {
 	var root struct{ XMLName xml.Name }
 	return xml.Unmarshal(body, &root) == nil && root.XMLName.Local == "Error"
-}
-
-// size is the length of the object that a request made.
-func (c *Cloud) size(q *request, name string) int64 {
-	if name == "Put" {
-		if n, err := strconv.ParseInt(q.http.Header.Get("X-Amz-Decoded-Content-Length"), 10, 64); err == nil {
-			return n
-		}
-		return int64(len(q.body))
-	}
-	r := httptest.NewRequestWithContext(c.ctx, http.MethodGet, c.options.Backend+q.http.URL.EscapedPath(), nil)
-	return int64(c.own(r).Body.Len())
 }
 
 // Object is what an event says of an object.

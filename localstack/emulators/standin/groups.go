@@ -36,6 +36,7 @@ type Instance struct {
 	// Metadata is the address of the instance's metadata service.
 	Metadata string
 
+	groups  *Groups
 	service *metadata
 	cmd     *exec.Cmd
 	log     *tail
@@ -81,6 +82,11 @@ func (g *Groups) Set(name string, desired int) error {
 		return fmt.Errorf("the desired size %d is not between 0 and the group's most, %d", desired, at.most)
 	}
 	at.desired, at.peak = desired, max(at.peak, desired)
+	for len(at.instances) > desired { // the youngest go
+		last := at.instances[len(at.instances)-1]
+		at.instances = at.instances[:len(at.instances)-1]
+		last.shutDown(g.cloud)
+	}
 	g.fill(at)
 	return nil
 }
@@ -99,7 +105,7 @@ func (g *Groups) Instances(name string) []*Instance {
 func (g *Groups) fill(at *group) {
 	for len(at.instances) < at.desired && !g.closed {
 		g.ids++
-		in := &Instance{ID: fmt.Sprintf("i-%017x", g.ids), Group: at.name, log: &tail{}, gone: make(chan struct{}), ended: make(chan struct{})}
+		in := &Instance{ID: fmt.Sprintf("i-%017x", g.ids), Group: at.name, groups: g, log: &tail{}, gone: make(chan struct{}), ended: make(chan struct{})}
 		in.service = newMetadata(in.ID)
 		in.Metadata = in.service.server.URL
 		at.instances = append(at.instances, in)
@@ -145,9 +151,24 @@ func (in *Instance) run(launch func(*Instance) *exec.Cmd, c *Cloud) {
 	}
 }
 
+// Environment is that of a process on the instance.
+func (in *Instance) Environment() []string {
+	return append(in.groups.cloud.Environment("worker"), "AWS_EC2_METADATA_DISABLED=false", "AWS_EC2_METADATA_SERVICE_ENDPOINT="+in.Metadata)
+}
+
 // Kill kills the instance's process without notice; the machine stays, and its
 // init starts the process again.
 func (in *Instance) Kill() { in.signal(sigKill) }
+
+// Stop stops the instance's process as it is; Continue lets it go on.
+func (in *Instance) Stop() { in.signal(syscall.SIGSTOP) }
+
+// Continue lets a stopped process go on.
+func (in *Instance) Continue() { in.signal(syscall.SIGCONT) }
+
+// Terminate tells the instance's process to end, as the machine's init does when
+// it goes down.
+func (in *Instance) Terminate() { in.signal(syscall.SIGTERM) }
 
 // Ended is closed once the instance's process has ended for good.
 func (in *Instance) Ended() <-chan struct{} { return in.ended }
@@ -172,17 +193,23 @@ func (in *Instance) lose() {
 }
 
 // Interrupt announces that EC2 takes the instance back after the lead, by the
-// metadata service and by EventBridge, and does so.
+// metadata service and by EventBridge, and does so. Then, or when the instance
+// leaves before, the group starts another in its place.
 func (g *Groups) Interrupt(in *Instance, lead time.Duration) {
 	in.service.announce(time.Now().Add(lead))
-	g.cloud.Deliver("interrupt", BridgeEvent("aws.ec2", "EC2 Spot Instance Interruption Warning",
-		map[string]any{"instance-id": in.ID, "instance-action": "terminate"}))
+	g.Warn(in)
 	g.cloud.running.Go(func() {
 		if g.cloud.wait(lead) {
 			in.lose()
 			g.drop(in, false)
 		}
 	})
+}
+
+// Warn is EventBridge's word of an interruption.
+func (g *Groups) Warn(in *Instance) {
+	g.cloud.Deliver("interrupt", BridgeEvent("aws.ec2", "EC2 Spot Instance Interruption Warning",
+		map[string]any{"instance-id": in.ID, "instance-action": "terminate"}))
 }
 
 // Rebalance recommends to leave the instance.
@@ -260,19 +287,24 @@ func (g *Groups) terminate(id string, shrink bool) error {
 	if found == nil {
 		return fmt.Errorf("instance Id not found - No managed instance found for instance ID: %s", id)
 	}
-	found.signal(syscall.SIGTERM)
 	g.drop(found, shrink)
-	g.cloud.running.Go(func() {
+	found.shutDown(g.cloud)
+	return nil
+}
+
+// shutDown ends the machine after a while in which its process may end.
+func (in *Instance) shutDown(c *Cloud) {
+	in.signal(syscall.SIGTERM)
+	c.running.Go(func() {
 		limit := time.NewTimer(goodbye)
 		defer limit.Stop()
 		select {
-		case <-found.ended:
+		case <-in.ended:
 		case <-limit.C:
-		case <-g.cloud.ctx.Done():
+		case <-c.ctx.Done():
 		}
-		found.lose()
+		in.lose()
 	})
-	return nil
 }
 
 type groupXML struct {

@@ -80,16 +80,26 @@ func (c *Cloud) Calls() map[string]Calls {
 	return out
 }
 
-// serveInvoke is the API that invokes functions.
-func (l *lambda) serveInvoke(w http.ResponseWriter, q *request) {
+// functionOf is the function that a request is for, by its name in the
+// deployment; "" is another's.
+func (c *Cloud) functionOf(q *request) string {
 	full, _, _ := strings.Cut(strings.TrimPrefix(q.http.URL.Path, functionsPath), "/")
 	full = full[strings.LastIndex(full, ":")+1:] // of an ARN
-	name, ours := strings.CutPrefix(full, l.cloud.at.Function(""))
+	name, ours := strings.CutPrefix(full, c.at.Function(""))
+	if !ours {
+		return ""
+	}
+	return name
+}
+
+// serveInvoke is the API that invokes functions.
+func (l *lambda) serveInvoke(w http.ResponseWriter, q *request) {
+	name := l.cloud.functionOf(q)
 	w.Header().Set("Content-Type", "application/json")
-	if !ours || !known(name) {
+	if !slices.Contains(functions, name) {
 		w.Header().Set("X-Amzn-ErrorType", "ResourceNotFoundException")
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = fmt.Fprintf(w, `{"Type":"User","Message":"Function not found: %s"}`, full)
+		_, _ = fmt.Fprintf(w, `{"Type":"User","Message":"Function not found: %s"}`, name)
 		return
 	}
 	trace := q.http.Header.Get(traceHeader)
@@ -116,10 +126,21 @@ func (l *lambda) serveInvoke(w http.ResponseWriter, q *request) {
 	}
 }
 
-// Functions are what a deployment has.
-var functions = []string{"api", "coordinate", "finalize", "interrupt", "plan", "reclaim", "submit"}
+// Memory is how many MiB a function has, as infra/aws deploys it.
+func Memory(function string) int {
+	switch function {
+	case "plan", "finalize":
+		return 1769
+	case "coordinate":
+		return 512
+	case "interrupt":
+		return 128
+	}
+	return 256
+}
 
-func known(name string) bool { return slices.Contains(functions, name) }
+// functions are those of a deployment.
+var functions = []string{"api", "coordinate", "finalize", "interrupt", "plan", "reclaim", "submit"}
 
 // Invoke calls a function and waits for its answer.
 func (c *Cloud) Invoke(name string, event []byte) (Reply, error) {
@@ -145,7 +166,7 @@ func (c *Cloud) deliver(name string, event []byte, trace string) {
 }
 
 // asynchronously tries an invocation again after one minute and two, and then
-// tells the dead letters.
+// tells the dead letters; but for reclaim, which the schedule calls again.
 func (c *Cloud) asynchronously(name string, event []byte, trace string) {
 	var reply Reply
 	var err error
@@ -161,6 +182,9 @@ func (c *Cloud) asynchronously(name string, event []byte, trace string) {
 		if errors.Is(err, errRecursive) {
 			condition = "RecursiveInvocation"
 			break
+		}
+		if name == "reclaim" {
+			return
 		}
 	}
 	c.bury(name, condition, event, reply)

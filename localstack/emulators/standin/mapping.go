@@ -54,15 +54,15 @@ func (c *Cloud) mapQueue() {
 // often instead of waiting long, to which the emulator is deaf.
 func (c *Cloud) gather(url string) (batch []message) {
 	var until time.Time
-	for len(batch) < largestBatch && c.ctx.Err() == nil {
+	for len(batch) < c.options.Batch && c.ctx.Err() == nil {
 		var got struct{ Messages []message }
-		err := c.sqs("ReceiveMessage", map[string]any{"QueueUrl": url, "MaxNumberOfMessages": 10, "VisibilityTimeout": int(6 * c.options.Timeout.Seconds()),
+		err := c.sqs("ReceiveMessage", map[string]any{"QueueUrl": url, "MaxNumberOfMessages": min(10, c.options.Batch-len(batch)), "VisibilityTimeout": int(6 * c.options.Timeout.Seconds()),
 			"MessageSystemAttributeNames": []string{"All"}, "AttributeNames": []string{"All"}, "MessageAttributeNames": []string{"All"}}, &got)
 		if err != nil {
 			return batch
 		}
 		if len(got.Messages) > 0 { // what idle pollers ask is known without counting
-			c.Meter.note(Kind{SQS, "ReceiveMessage", mapping})
+			c.Meter.note(Kind{SQS, "ReceiveMessage", mappedQueue, mapping})
 		}
 		batch = append(batch, got.Messages...)
 		switch {
@@ -118,7 +118,7 @@ func (c *Cloud) invokeBatch(url string, batch []message) {
 		}
 	}
 	for some := range slices.Chunk(done, 10) {
-		c.Meter.note(Kind{SQS, "DeleteMessageBatch", mapping})
+		c.Meter.note(Kind{SQS, "DeleteMessageBatch", mappedQueue, mapping})
 		if err := c.sqs("DeleteMessageBatch", map[string]any{"QueueUrl": url, "Entries": some}, nil); err != nil {
 			c.options.Log.Warn("messages stay", "error", err)
 		}

@@ -6,7 +6,11 @@ import (
 )
 
 // Kind is what is counted together.
-type Kind struct{ Service, Operation, Caller string }
+type Kind struct {
+	Service, Operation string
+	About              string // such as "shard"; see about
+	Caller             string
+}
 
 // Count is what was counted of a kind.
 type Count struct {
@@ -70,7 +74,7 @@ func Minus(a, b map[Kind]Count) map[Kind]Count {
 
 // change changes the count of a request's kind.
 func (m *Meter) change(q *request, how func(*Count)) {
-	k := Kind{q.service, q.operation, q.caller}
+	k := Kind{q.service, q.operation, q.about, q.caller}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.counts[k] == nil {
@@ -81,7 +85,7 @@ func (m *Meter) change(q *request, how func(*Count)) {
 
 // note counts a request of a kind, of which no more is known.
 func (m *Meter) note(k Kind) {
-	m.change(&request{service: k.Service, operation: k.Operation, caller: k.Caller}, func(c *Count) { c.Requests++ })
+	m.change(&request{service: k.Service, operation: k.Operation, about: k.About, caller: k.Caller}, func(c *Count) { c.Requests++ })
 }
 
 // begin counts a request.
@@ -91,7 +95,7 @@ func (m *Meter) begin(q *request) {
 	seen := m.seen
 	m.mu.Unlock()
 	if seen != nil {
-		seen(Kind{q.service, q.operation, q.caller})
+		seen(Kind{q.service, q.operation, q.about, q.caller})
 	}
 }
 

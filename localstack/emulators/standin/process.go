@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -45,7 +46,7 @@ func (l *lambda) start(function, id string) (*process, error) {
 	p := &process{id: id, function: function, cmd: cmd, log: &tail{}, next: make(chan invocation),
 		answers: make(chan Reply, 1), ended: make(chan struct{})}
 	cmd.Env = append(l.cloud.Environment(function), "PATH="+os.Getenv("PATH"), "HOME=/nonexistent", "TMPDIR="+os.TempDir(),
-		"AWS_LAMBDA_FUNCTION_NAME="+l.cloud.at.Function(function), "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=128",
+		"AWS_LAMBDA_FUNCTION_NAME="+l.cloud.at.Function(function), "AWS_LAMBDA_FUNCTION_MEMORY_SIZE="+strconv.Itoa(Memory(function)),
 		"AWS_LAMBDA_RUNTIME_API="+strings.TrimPrefix(l.cloud.URL, "http://")+runtimePath+id)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stdout, cmd.Stderr = p.log, p.log

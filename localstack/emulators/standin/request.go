@@ -25,6 +25,7 @@ type request struct {
 	http      *http.Request
 	service   string
 	operation string
+	about     string
 	caller    string // the name of its access key
 	body      []byte
 	form      url.Values // of services with forms

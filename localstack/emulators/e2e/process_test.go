@@ -1,0 +1,127 @@
+package e2e
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// output collects what a process writes.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// llm is a running fakellm.
+type llm struct {
+	t   *testing.T
+	url string
+}
+
+// serve starts an inference server until the test ends.
+func serve(t *testing.T, args ...string) llm {
+	t.Helper()
+	cmd := exec.Command(programs.Path("fakellm"), args...)
+	said := &output{}
+	cmd.Stdout, cmd.Stderr = said, said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+	})
+	s := llm{t: t}
+	eventually(t, "fakellm prints its URL", func() bool {
+		line, _, ok := strings.Cut(said.String(), "\n")
+		s.url = line
+		return ok
+	})
+	return s
+}
+
+var requestsTotal = regexp.MustCompile(`(?m)^fakellm_requests_total\S* (\d+)$`)
+
+// requests is how many questions the server was asked so far.
+func (s llm) requests() int {
+	s.t.Helper()
+	answer, err := http.Get(s.url + "/metrics")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer answer.Body.Close() // read only
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	sum := 0
+	for _, m := range requestsTotal.FindAllSubmatch(body, -1) {
+		n, _ := strconv.Atoi(string(m[1]))
+		sum += n
+	}
+	return sum
+}
+
+// rollout runs the command line to its end and returns what it said. Nothing of
+// this process's environment that is about AWS reaches it.
+func rollout(t *testing.T, environment []string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), programs.Path("rollout"), args...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, environment...)
+	said := &output{}
+	cmd.Stdout, cmd.Stderr = said, said
+	err := cmd.Run()
+	return said.String(), err
+}
+
+// do is a command that must end well.
+func do(t *testing.T, environment []string, args ...string) string {
+	t.Helper()
+	said, err := rollout(t, environment, args...)
+	if err != nil {
+		t.Fatalf("rollout %s: %v\n%s", strings.Join(args, " "), err, said)
+	}
+	return said
+}
+
+// write makes a file and returns its path.
+func write(t *testing.T, folder, name, content string) string {
+	t.Helper()
+	path := filepath.Join(folder, name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// read returns a file's content.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
