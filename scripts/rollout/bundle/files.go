@@ -41,7 +41,7 @@ const (
 func (p *packer) files() []file {
 	out := []file{
 		{"version.json", "the program", func(context.Context) ([]byte, error) { return indented(p.Version) }},
-		{"machine.json", "the machine", func(context.Context) ([]byte, error) { return indented(p.Machine) }},
+		{"machine.json", "the machine that packed this", func(context.Context) ([]byte, error) { return indented(p.Machine) }},
 		{"deployment.json", "the installation's config: names of secrets, never secrets", func(context.Context) ([]byte, error) { return indented(p.Deployment) }},
 		{"status.json", "the run, its workers and queues", func(ctx context.Context) ([]byte, error) {
 			o, err := p.Service.Look(ctx, p.Run)
