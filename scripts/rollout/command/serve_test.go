@@ -47,7 +47,7 @@ func TestServeAnswersUntilItIsAskedToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.Post(strings.TrimSpace(url)+"/completions", "application/json", strings.NewReader(`{"prompt":"In the","max_tokens":3}`))
+	resp, err := http.Post(strings.TrimSpace(url)+"/completions", "application/json", strings.NewReader(`{"prompt":"In the","max_tokens":3,"ignore_eos":true}`))
 	if err != nil {
 		t.Fatal(err)
 	}
