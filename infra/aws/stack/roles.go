@@ -24,7 +24,7 @@ func (b *builder) grants(function string) []grant {
 	case submit:
 		return join(
 			b.read(record.Prompts, record.Runs), b.create(record.Runs), // the summary of a run that is refused
-			b.load(), b.save(runs, open), b.remove(open),
+			b.load(), b.save(runs, open),
 			b.invoke(plan), b.send(deadTasks()))
 	case plan:
 		return join(
@@ -44,7 +44,7 @@ func (b *builder) grants(function string) []grant {
 			b.invoke(finalize), b.send(host.CoordinateQueue, deadTasks()))
 	case reclaim:
 		return join(
-			b.load(), b.list(runs, beats, open), b.save(workers, open), b.remove(beats, workers, open),
+			b.load(), b.list(beats, open), b.save(workers, open), b.remove(beats, workers, open),
 			b.measure(pools...), b.send(host.CoordinateQueue),
 			b.invoke(plan), b.fleets())
 	case interrupt:
@@ -53,7 +53,7 @@ func (b *builder) grants(function string) []grant {
 		all := append(queueNames(b.Deployment), deadTasks())
 		return join(
 			b.read(record.Prompts, record.WorkDir, record.Runs), b.enumerate(record.Prompts), // prompts that no run was made of
-			b.load(), b.list(runs, beats, open), b.save(partitions),
+			b.load(), b.list(runs, beats), b.save(partitions),
 			b.measure(append(all, deadOf(queueNames(b.Deployment))...)...), b.send(host.CoordinateQueue),
 			b.invoke(submit), b.secrets(func(name string) bool { return name == tokenSecret }))
 	}
