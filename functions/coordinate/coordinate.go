@@ -40,6 +40,7 @@ type Coordinator struct {
 	timings health.Timings
 	grace   time.Duration
 	hears   Hears
+	many    bool
 
 	mu   sync.Mutex
 	runs map[identity.RunID]loaded
@@ -99,6 +100,12 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 			c.hears.Open(l.manifest)
 		}
 		if !l.performed {
+			if moved, err := c.leave(ctx, l); err != nil {
+				return nil, err
+			} else if moved {
+				c.forget(id)
+				continue
+			}
 			follow, err := c.perform(ctx, l)
 			if err != nil {
 				c.forget(id)
@@ -162,6 +169,9 @@ func (c *Coordinator) step(ctx context.Context, began time.Time, l *loaded, next
 		return nil, true, fault.Wrap(err, "perform effects of run %s", next.Run)
 	}
 	c.didPerform(l)
+	if len(follow) == 0 { // else the next step says so
+		c.tellPerformed(ctx, l)
+	}
 	return follow, true, nil
 }
 

@@ -80,10 +80,10 @@ func New(p host.Ports, cfg Config) *System {
 		visibility: t.Visibility(),
 		followers:  followers{byRun: map[identity.RunID]*follower{}},
 	}
-	if cfg.Segments != nil {
-		s.plan, s.finalize = s.plan.ByTurns(), s.finalize.InSegments(*cfg.Segments)
-	}
 	s.coordinate = coordinate.New(p, ix, t, cfg.Deployment.Defaults.Limits.Grace.Std(), coordinate.Hears{Saved: s.saved, Open: cfg.Open})
+	if cfg.Segments != nil {
+		s.plan, s.finalize, s.coordinate = s.plan.ByTurns(), s.finalize.InSegments(*cfg.Segments), s.coordinate.AmongMany()
+	}
 	return s
 }
 
