@@ -106,7 +106,8 @@ quote_unit() {
 }
 
 # Writes the unit of the worker. A notice gives it two minutes, of which it
-# takes one; it stops before the servers do.
+# takes one; it stops before the servers do. Its last words go to the console as
+# well: the machine may be gone soon after.
 write_worker() {
   local arguments=(--cloud aws --config /etc/rollout/rollout.toml --pool "$ROLLOUT_POOL" --log-format json) after=network-online.target gpu engines=
   for gpu in "$@"; do
@@ -127,6 +128,7 @@ StartLimitBurst=10
 User=rollout
 Environment=AWS_REGION=$AWS_REGION
 ExecStart=/opt/rollout/gpuworker $(quote_unit "${arguments[@]}")
+ExecStopPost=+/bin/sh -c 'journalctl --no-pager --lines 20 --output cat --unit rollout-worker >/dev/console'
 Restart=on-failure
 RestartSec=5
 RestartPreventExitStatus=2 3

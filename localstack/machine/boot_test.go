@@ -117,7 +117,8 @@ func TestAMachineServesWithAllOfItsGPUs(t *testing.T) {
 		t.Error("a GPU that has bfloat16 is not let use it")
 	}
 	has(t, "the worker", m.unit("worker"), "After=network-online.target rollout-engine-0.service rollout-engine-1.service", "User=rollout", "AWS_REGION=us-east-1",
-		`gpuworker "--cloud" "aws" "--config" "/etc/rollout/rollout.toml" "--pool" "small" `, `"--gpus" "0,1" "--engine" "http://127.0.0.1:8000/v1,http://127.0.0.1:8001/v1"`)
+		`gpuworker "--cloud" "aws" "--config" "/etc/rollout/rollout.toml" "--pool" "small" `, `"--gpus" "0,1" "--engine" "http://127.0.0.1:8000/v1,http://127.0.0.1:8001/v1"`,
+		"ExecStopPost=+/bin/sh -c 'journalctl", "--unit rollout-worker >/dev/console'", "RestartPreventExitStatus=2 3")
 	has(t, "what it did", m.calls, "aws s3 cp --no-progress s3://assets/worker", "useradd", "systemctl daemon-reload", "systemctl start --no-block rollout-engine-0.service",
 		"systemctl start --no-block rollout-engine-1.service", "8000/health", "8001/health", "systemctl enable --now rollout-worker.service")
 	if strings.Contains(m.calls, "terminate") || m.file("etc/rollout/rollout.toml") != config+"\n" {
