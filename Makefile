@@ -131,6 +131,10 @@ bench-compare: ## compare two files of figures (OLD=file NEW=file) with benchsta
 microbench: ## run the benchmarks of single packages (BENCH=pattern)
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
 
+cost: ## count what a run and an idle minute ask of AWS, and price it (COST="-shards 128 -json")
+	cd $(EMULATORS) && $(GO) run ./cost $(COST)
+.PHONY: cost
+
 fuzz: ## fuzz every parser for FUZZTIME each
 	@GO="$(GO)" bash scripts/fuzz/fuzz.sh $(FUZZTIME)
 
