@@ -101,6 +101,9 @@ func (d *Deployment) reshape(c *checker, tree map[string]any) {
 			c.add("cloud."+key, "is a table of Google Cloud, and an installation has one provider, in this version %q: remove it", ProviderAWS)
 		}
 	}
+	if _, ok := table[ProviderAWS]; ok {
+		c.add("cloud."+ProviderAWS, "the provider's tables stand in [cloud] itself: write [cloud.s3], [cloud.dynamodb], [cloud.sqs] or [cloud.secrets]")
+	}
 	provider, named := table["provider"]
 	if !named {
 		c.add("cloud.provider", "missing: say whose cloud it is, provider = %q, or remove [cloud] for an installation on this machine", ProviderAWS)

@@ -91,6 +91,7 @@ func TestCloudProblems(t *testing.T) {
 		{"a provider that is none", "cloud.provider = 3", `d.toml:2: cloud.provider: must be a string in quotes, is 3`},
 		{"no table", "cloud = 'aws'", `d.toml:2: cloud: must be a table, is the string "aws"`},
 		{"two providers", cloudHead + "gcs.bucket = 'b'", `d.toml:6: cloud.gcs: is a table of Google Cloud, and an installation has one provider, in this version "aws": remove it`},
+		{"the provider's tables nested", cloudHead + "aws.s3.bucket = 'b'", `d.toml:6: cloud.aws: the provider's tables stand in [cloud] itself: write [cloud.s3], [cloud.dynamodb], [cloud.sqs] or [cloud.secrets]`},
 		{"nothing but the provider", "cloud.provider = 'aws'", `d.toml:2: cloud.region: missing: name the region, such as "us-east-1"` + "\n" +
 			`d.toml:2: cloud.s3.bucket: missing: name the bucket, which no other in the world may be called`},
 		{"two buckets", "bucket = 'b'\n" + cloudHead, "d.toml:2: bucket: cloud.s3.bucket names the bucket: remove this one"},
