@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"rollout/localstack/emulators/iam"
 	"rollout/shared/config"
 )
 
@@ -48,6 +49,9 @@ type Options struct {
 	Events Delivery
 	// Faults are what goes wrong with requests.
 	Faults Faults
+	// Roles are what functions and instances may do; nil lets them do
+	// everything.
+	Roles *iam.Roles
 	// Seed is what chance is drawn from.
 	Seed uint64
 	Log  *slog.Logger // nil discards
@@ -80,9 +84,10 @@ type Cloud struct {
 	end     context.CancelFunc
 	running sync.WaitGroup
 
-	mu     sync.Mutex
-	dice   *rand.Rand
-	traces map[string]string // of messages, by id
+	mu        sync.Mutex
+	dice      *rand.Rand
+	traces    map[string]string // of messages, by id
+	forbidden []string
 }
 
 // Open starts the stand-in. Close must be called.
@@ -155,6 +160,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q.about = c.about(q)
 	switch c.Meter.begin(q); {
 	case c.refuse(w, q):
+	case c.forbid(w, q):
 	case q.service == Lambda:
 		c.lambda.serveInvoke(w, q)
 	case q.service == AutoScaling:

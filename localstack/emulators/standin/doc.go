@@ -10,6 +10,8 @@
 //     invocations is cut, by the header with which Lambda follows them.
 //   - Auto Scaling: groups whose instances are processes, each with a metadata
 //     service of its own, and notices of any lead.
+//   - IAM: functions and instances are held to the roles of the stack's template,
+//     if it is given.
 //   - Faults: replies that are lost and requests that are throttled, drawn from a
 //     seed.
 //
