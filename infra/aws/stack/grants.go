@@ -98,6 +98,13 @@ func (b *builder) neverOverwrite() []grant {
 		why:        "It forbids, and does so everywhere."}}
 }
 
+// unlink allows to mark objects below the prefix as deleted. Their bytes stay
+// until the bucket's lifecycle removes them.
+func (b *builder) unlink(prefix string) []grant {
+	return []grant{{id: "RemoveObjects", actions: []string{"s3:DeleteObject"}, resources: b.objects(prefix),
+		why: "Objects are named when they are made; the prefix is all that is known of them."}}
+}
+
 // load allows to read documents.
 func (b *builder) load() []grant {
 	return []grant{{id: "ReadDocuments", actions: []string{"dynamodb:GetItem", "dynamodb:BatchGetItem"}, resources: []string{b.tableArn()}}}

@@ -110,7 +110,7 @@ func TestAMachineCanDoTheLeast(t *testing.T) {
 	}
 	for action, want := range map[string][]string{
 		"s3:PutObject":                  {"cas/*", "pending/*", "work/*"},
-		"s3:DeleteObject":               nil,
+		"s3:DeleteObject":               {"pending/clock-*"},
 		"dynamodb:PutItem":              {"acme"},
 		"dynamodb:DeleteItem":           nil,
 		"dynamodb:Query":                {"acme"},

@@ -8,6 +8,10 @@ import (
 // lambdaService is who takes on the functions' roles.
 const lambdaService = "lambda.amazonaws.com"
 
+// clocks begins the keys of the objects by which a worker compares its clock
+// with S3's. Nobody reads them, so it removes its own.
+const clocks = record.Pending + "clock-"
+
 // Partitions of the table whose documents are listed.
 const (
 	runs    = "run/"
@@ -66,7 +70,7 @@ func (b *builder) grants(function string) []grant {
 // are.
 func (b *builder) machine(pool string) []grant {
 	return join(
-		b.read(record.Prompts, record.WorkDir), b.create(record.WorkDir, record.Pending, contents), b.neverOverwrite(),
+		b.read(record.Prompts, record.WorkDir), b.create(record.WorkDir, record.Pending, contents), b.neverOverwrite(), b.unlink(clocks),
 		b.load(), b.list(beats), b.save(beats, partitions),
 		b.receive(poolQueues(pool)...), b.send(host.CoordinateQueue),
 		b.secrets(func(name string) bool { return name != tokenSecret }))

@@ -47,6 +47,8 @@ func TestWhatAMachineMayDo(t *testing.T) {
 		{"s3:PutObject", bucket + "/team-a/prompts/x.jsonl", created, false},
 		{"s3:PutObject", bucket + "/team-a/runs/r/completions.jsonl", created, false},
 		{"s3:DeleteObject", bucket + "/team-a/work/r/shards/0/1", nil, false},
+		{"s3:DeleteObject", bucket + "/team-a/pending/clock-7", nil, true},
+		{"s3:DeleteObject", bucket + "/team-a/cas/ab", nil, false},
 		{"s3:ListBucket", bucket, nil, true},
 		{"s3:ListBucket", bucket, map[string][]string{"s3:prefix": {"team-a/runs/"}}, false},
 		{"dynamodb:PutItem", table, keys("3f"), true},
