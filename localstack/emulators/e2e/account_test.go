@@ -73,6 +73,7 @@ func open(t *testing.T, s llm, fleet string, change func(*standin.Options)) *acc
 	a.group = a.deployment.Cloud.FleetOf(pool)
 	o := standin.Options{Config: text, Minute: time.Second, Timeout: 20 * time.Second, Window: 100 * time.Millisecond,
 		Log: slog.New(slog.NewTextHandler(&lines{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	o.Roles = roles(t, a.deployment)
 	if change != nil {
 		change(&o)
 	}
@@ -81,6 +82,9 @@ func open(t *testing.T, s llm, fleet string, change func(*standin.Options)) *acc
 	}
 	t.Cleanup(func() {
 		a.Close()
+		for _, what := range a.Forbidden() {
+			t.Errorf("a role lacks something: %s", what)
+		}
 		if t.Failed() {
 			a.tell()
 		}

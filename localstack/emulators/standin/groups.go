@@ -151,9 +151,10 @@ func (in *Instance) run(launch func(*Instance) *exec.Cmd, c *Cloud) {
 	}
 }
 
-// Environment is that of a process on the instance.
+// Environment is that of a process on the instance: its session has
+// the name of the group, whose role it has.
 func (in *Instance) Environment() []string {
-	return append(in.groups.cloud.Environment("worker"), "AWS_EC2_METADATA_DISABLED=false", "AWS_EC2_METADATA_SERVICE_ENDPOINT="+in.Metadata)
+	return append(in.groups.cloud.Environment("worker"), "AWS_SESSION_TOKEN="+in.Group, "AWS_EC2_METADATA_DISABLED=false", "AWS_EC2_METADATA_SERVICE_ENDPOINT="+in.Metadata)
 }
 
 // Kill kills the instance's process without notice; the machine stays, and its

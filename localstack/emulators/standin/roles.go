@@ -1,6 +1,7 @@
 package standin
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"maps"
@@ -18,7 +19,7 @@ func (c *Cloud) forbid(w http.ResponseWriter, q *request) bool {
 	if c.options.Roles == nil {
 		return false
 	}
-	policy, ok := c.policy(q.caller)
+	policy, ok := c.policy(q)
 	if !ok {
 		return false
 	}
@@ -63,28 +64,29 @@ func deny(w http.ResponseWriter, service string) {
 }
 
 // policy is what the caller may do.
-func (c *Cloud) policy(caller string) (iam.Policy, bool) {
-	if slices.Contains(functions, caller) {
-		return c.options.Roles.Function(c.at.Function(caller))
+func (c *Cloud) policy(q *request) (iam.Policy, bool) {
+	if slices.Contains(functions, q.caller) {
+		return c.options.Roles.Function(c.at.Function(q.caller))
 	}
-	if group, ok := c.Groups.of(caller); ok {
-		return c.options.Roles.Machine(group)
-	}
-	return nil, false
+	return c.options.Roles.Machine(q.session())
 }
 
-// of is the group of an instance.
-func (g *Groups) of(id string) (string, bool) {
+// session is the name of the session that signed the request, "" if it is a
+// user's.
+func (q *request) session() string { return q.http.Header.Get("X-Amz-Security-Token") }
+
+// of is the group of an instance, "" if it has none any more.
+func (g *Groups) of(id string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, at := range g.groups {
 		for _, in := range at.instances {
 			if in.ID == id {
-				return name, true
+				return name
 			}
 		}
 	}
-	return "", false
+	return ""
 }
 
 // asks are the actions that a request is, with their resources and with what
@@ -119,7 +121,7 @@ func (c *Cloud) asks(q *request) []iam.Ask {
 	case AutoScaling:
 		group := q.form.Get("AutoScalingGroupName")
 		if id := q.form.Get("InstanceId"); id != "" {
-			group, _ = c.Groups.of(id)
+			group = cmp.Or(c.Groups.of(id), q.session())
 		}
 		return one("autoscaling:"+q.operation, arn("autoscaling", "autoScalingGroup:7-8:autoScalingGroupName/"+group), nil)
 	}
