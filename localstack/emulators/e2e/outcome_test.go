@@ -52,15 +52,20 @@ func wantSame(t *testing.T, got, want outcome) {
 	}
 }
 
-// laptop is what a laptop makes of the same object and config.
-func laptop(t *testing.T, s llm, key, content string) outcome {
+// laptop is what a laptop makes of the same object and config, which lies beside
+// it if there is one.
+func laptop(t *testing.T, s llm, key, content string, config ...string) outcome {
 	t.Helper()
 	dir := t.TempDir()
 	object := filepath.Join(dir, "bucket", filepath.FromSlash(key))
 	if err := os.MkdirAll(filepath.Dir(object), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for path, text := range map[string]string{filepath.Join(dir, "rollout.toml"): "schema_version = 1\n" + quick, object: content} {
+	files := map[string]string{filepath.Join(dir, "rollout.toml"): "schema_version = 1\n" + quick, object: content}
+	for _, text := range config {
+		files[strings.TrimSuffix(object, ".jsonl")+".toml"] = text
+	}
+	for path, text := range files {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
