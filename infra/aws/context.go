@@ -21,6 +21,8 @@ var configs = []string{"rollout.toml", "../../rollout.toml"}
 func settings(node constructs.Node) (stack.Settings, error) {
 	c := values{node: node}
 	s := stack.Settings{
+		Bucket: c.text("bucket", stack.Made),
+		Table:  c.text("table", stack.Made),
 		GPU:    c.flag("gpu", true),
 		Arch:   c.text("arch", stack.ArchARM),
 		Lambda: c.text("lambda", "../../out/lambda"),

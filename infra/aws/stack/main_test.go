@@ -60,7 +60,7 @@ func read(t *testing.T, src string, changes ...func(*stack.Settings)) stack.Sett
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := stack.Settings{Deployment: d, Config: text, GPU: true, Arch: stack.ArchARM, Zones: 2, Budget: 100, Boot: string(boot)}
+	s := stack.Settings{Deployment: d, Config: text, Bucket: stack.Made, Table: stack.Made, GPU: true, Arch: stack.ArchARM, Zones: 2, Budget: 100, Boot: string(boot)}
 	s.Lambda, s.Worker = programs(t)
 	for _, change := range changes {
 		change(&s)

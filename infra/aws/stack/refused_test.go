@@ -32,13 +32,13 @@ func TestAConfigThatCantBeDeployedIsRefused(t *testing.T) {
 func TestEverythingThatIsWrongWithTheSettingsIsToldAtOnce(t *testing.T) {
 	t.Parallel()
 	s := settings(t, func(s *stack.Settings) {
-		s.Arch, s.Budget, s.Email, s.Zones, s.Deployment.Pools = "mips", -1, "nobody", 9, nil
+		s.Arch, s.Budget, s.Email, s.Zones, s.Deployment.Pools, s.Bucket = "mips", -1, "nobody", 9, nil, "mine"
 	})
 	err := s.Check()
 	if !fault.Is(err, fault.Invalid) {
 		t.Fatalf("%v", err)
 	}
-	for _, part := range []string{"mips", "budget", "nobody", "zones", "[[pool]]"} {
+	for _, part := range []string{"mips", "budget", "nobody", "zones", "[[pool]]", `bucket is "mine"`} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("nothing is said of %s: %v", part, err)
 		}

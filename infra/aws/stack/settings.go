@@ -13,6 +13,10 @@ type Settings struct {
 	Deployment config.Deployment
 	// Config is the deployment's TOML, as functions and machines get it.
 	Config string
+	// Bucket and Table are Made, or Existing: of an earlier deployment, whose
+	// data outlived it, or a bucket that others use, too.
+	Bucket, Table string
+
 	GPU    bool   // whether there are machines; else workers come from elsewhere
 	Arch   string // of the functions: ArchARM or ArchX86
 	Lambda string // the folder of the functions, each in NAME/bootstrap
@@ -27,6 +31,12 @@ type Settings struct {
 const (
 	ArchARM = "arm64" // a fifth cheaper
 	ArchX86 = "x86_64"
+)
+
+// Whose bucket and table they are.
+const (
+	Made     = "made"     // the stack's
+	Existing = "existing" // somebody else's
 )
 
 // maxConfig is what the config may take of a function's environment, which
@@ -62,6 +72,11 @@ func (s Settings) Check() error {
 	add := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
 	if s.Arch != ArchARM && s.Arch != ArchX86 {
 		add("arch is %q: it is %s or %s", s.Arch, ArchARM, ArchX86)
+	}
+	for _, part := range []struct{ name, whose string }{{"bucket", s.Bucket}, {"table", s.Table}} {
+		if part.whose != Made && part.whose != Existing {
+			add("%s is %q: it is %s or %s", part.name, part.whose, Made, Existing)
+		}
 	}
 	if s.Budget < 0 {
 		add("budget is %d: it is 1 dollar a month or more, or 0 for none", s.Budget)

@@ -34,13 +34,19 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 	awscdk.Tags_Of(stack).Add(jsii.String("rollout"), &cloud.Name, nil)
 	b := &builder{Settings: s, stack: stack, cloud: cloud}
 
-	table := b.table()
+	if s.Table == Made {
+		b.table()
+	}
 	queues := b.queues()
 	functions, err := b.functions()
 	if err != nil {
 		return nil, err
 	}
-	bucket := b.bucket(b.notify(functions[submit]))
+	if s.Bucket == Made {
+		b.bucket(b.notify(functions[submit]))
+	} else {
+		b.bridge(functions[submit])
+	}
 	b.poll(functions[coordinate], queues)
 	b.keepFailures(functions)
 	b.schedule(functions[reclaim])
@@ -51,8 +57,8 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 	}
 	b.watch(queues)
 
-	b.output("BucketName", "Put prompts into "+promptsOf(cloud)+" of it", bucket.BucketName())
-	b.output("TableName", "The documents", table.TableName())
+	b.output("BucketName", "Put prompts into "+promptsOf(cloud)+" of it", &cloud.S3.Bucket)
+	b.output("TableName", "The documents", &cloud.DynamoDB.Table)
 	b.output("ApiUrl", "The address of the API", url)
 	return stack, nil
 }

@@ -382,3 +382,31 @@ func TestNothingCostsByTheHour(t *testing.T) {
 		}
 	}
 }
+
+// Data outlives its stack, and the next stack takes it as it is.
+func TestABucketAndATableThatAreThereAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	made := synth(t, settings(t, func(s *stack.Settings) { s.Bucket, s.Table, s.GPU = stack.Existing, stack.Existing, false }))
+	for _, kind := range []string{"AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::DynamoDB::Table"} {
+		if found := made.all(kind); len(found) > 0 {
+			t.Errorf("a %s is made", kind)
+		}
+	}
+	submit := made.physical(t, "AWS::Lambda::Function", "FunctionName", "acme-submit")
+	called := false
+	for _, r := range made.all("AWS::Events::Rule") {
+		if r.Properties.text("EventPattern.source") != `["aws.s3"]` {
+			continue
+		}
+		called = true
+		if got, want := r.Properties.text("EventPattern.detail"), `{"bucket":{"name":["acme-batches"]},"object":{"key":[{"prefix":"team-a/prompts/"}]}}`; got != want {
+			t.Errorf("submit is called for %s, want %s", got, want)
+		}
+		if to := tree(r.Properties.list("Targets")[0].(map[string]any)).text("Arn"); to != "<"+submit.id+".Arn>" {
+			t.Errorf("new prompts call %s", to)
+		}
+	}
+	if !called {
+		t.Error("nobody is called for new prompts")
+	}
+}

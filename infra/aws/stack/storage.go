@@ -22,7 +22,7 @@ const (
 
 // bucket makes the bucket, which calls notified for each new prompts file. It
 // outlives the stack.
-func (b *builder) bucket(notified awslambda.CfnPermission, function *string) awss3.Bucket {
+func (b *builder) bucket(notified awslambda.CfnPermission, function *string) {
 	rule := func(id, prefix string, r awss3.LifecycleRule) *awss3.LifecycleRule {
 		r.Id, r.Prefix = &id, jsii.String(b.cloud.S3.Prefix+prefix)
 		return &r
@@ -56,7 +56,6 @@ func (b *builder) bucket(notified awslambda.CfnPermission, function *string) aws
 		}},
 	})
 	excused(resource, excuse{"AwsSolutions-S1", "A log of every access would be larger than what is accessed; CloudTrail's data events can be switched on by who needs them."})
-	return bucket
 }
 
 // objects names the objects below the prefixes of the bucket.
@@ -72,11 +71,11 @@ func (b *builder) bucketArn() string {
 }
 
 // table makes the table of the documents. It outlives the stack.
-func (b *builder) table() awsdynamodb.Table {
+func (b *builder) table() {
 	attribute := func(name string) *awsdynamodb.Attribute {
 		return &awsdynamodb.Attribute{Name: &name, Type: awsdynamodb.AttributeType_STRING}
 	}
-	return awsdynamodb.NewTable(b.stack, jsii.String("Table"), &awsdynamodb.TableProps{
+	awsdynamodb.NewTable(b.stack, jsii.String("Table"), &awsdynamodb.TableProps{
 		TableName:    &b.cloud.DynamoDB.Table,
 		PartitionKey: attribute("p"),
 		SortKey:      attribute("k"),

@@ -29,6 +29,19 @@ func (b *builder) notify(f awslambda.Function) (awslambda.CfnPermission, *string
 	}), f.FunctionArn()
 }
 
+// bridge calls the function for new prompts of a bucket that the stack does not
+// make, whose notifications are its owner's: they must go to EventBridge, too.
+func (b *builder) bridge(f awslambda.Function) {
+	b.rule("Prompts", "rollout: there are new prompts", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
+		"source":      []string{"aws.s3"},
+		"detail-type": []string{"Object Created"},
+		"detail": map[string]any{
+			"bucket": map[string]any{"name": []string{b.cloud.S3.Bucket}},
+			"object": map[string]any{"key": []any{map[string]any{"prefix": promptsOf(b.cloud)}}},
+		},
+	}})
+}
+
 // poll lets Lambda call coordinate with batches of its queue.
 func (b *builder) poll(f awslambda.Function, queues map[string]awssqs.Queue) {
 	awslambda.NewCfnEventSourceMapping(b.stack, jsii.String("QueueCallsCoordinate"), &awslambda.CfnEventSourceMappingProps{
