@@ -11,14 +11,17 @@ import (
 	"rollout/shared/retry"
 )
 
-// rented reports whether the machine is an instance of a cloud: others cost the
-// same with or without work.
+// rented reports whether the machine came up for its fleet. Another is its
+// owner's to give up, and so is one of which nobody says.
 func (s *site) rented(ctx context.Context) bool {
 	if s.seat == nil {
 		return false
 	}
-	inventory, err := s.machine.Inventory(ctx)
-	return err == nil && inventory.Instance != ""
+	taken, err := s.seat.Taken(ctx)
+	if err != nil {
+		s.ports.Log.InfoContext(ctx, "whether this machine is one of a fleet is not known: it stays", observe.KeyError, err)
+	}
+	return taken
 }
 
 // idle is how long a worker without work goes on; 0 is for ever.

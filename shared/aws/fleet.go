@@ -65,6 +65,22 @@ func (f *Fleet) Raise(ctx context.Context, pool string, machines int) error {
 	return translate(ctx, err, "raise the fleet %s to %d machines", name, want)
 }
 
+// lifecycle is the metadata that an instance has whose group brought it up, or
+// took it in; "Detached" is one that was taken out again.
+const lifecycle, detached = "autoscaling/target-lifecycle-state", "Detached"
+
+// Taken looks at the instance's metadata; see capacity.Seat.
+func (f *Fleet) Taken(ctx context.Context) (bool, error) {
+	if f.options.Instance == nil {
+		return false, nil
+	}
+	state, err := f.options.Instance.metadata(ctx, lifecycle)
+	if fault.Is(err, fault.NotFound) {
+		return false, nil
+	}
+	return err == nil && string(state) != detached, err
+}
+
 // Leave has the group end this instance; see capacity.Seat.
 func (f *Fleet) Leave(ctx context.Context, after capacity.Succession) error {
 	if f.options.Instance == nil {

@@ -150,6 +150,23 @@ func TestWhoHasNoSeatCanNotLeave(t *testing.T) {
 	}
 }
 
+func TestOnlyAnInstanceOfAGroupHasASeat(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[string]bool{"": false, "InService": true, "Terminated": true, "Detached": false} {
+		m := newMetadata()
+		if state != "" {
+			m.set("autoscaling/target-lifecycle-state", state)
+		}
+		instance, _ := newInstance(t, m, InstanceOptions{})
+		if got, err := NewFleet(awssdk.Config{}, nil, FleetOptions{Instance: instance}).Taken(t.Context()); err != nil || got != want {
+			t.Errorf("state %q: %v, %v, want %v", state, got, err, want)
+		}
+	}
+	if got, err := NewFleet(awssdk.Config{}, nil, FleetOptions{}).Taken(t.Context()); err != nil || got {
+		t.Errorf("of no instance: %v, %v", got, err)
+	}
+}
+
 func TestTroubleWithAFleetHasItsKind(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]fault.Kind{"ScalingActivityInProgress": fault.Unavailable, "ResourceContention": fault.Throttled, "AccessDenied": fault.Denied} {

@@ -14,6 +14,9 @@ type Fleet interface {
 
 // Seat is this machine's place in a fleet.
 type Seat interface {
+	// Taken reports whether this machine has a place in a fleet: one that has
+	// none is not the fleet's to give up.
+	Taken(ctx context.Context) (bool, error)
 	// Leave gives the machine up: it is switched off soon after. The fleet
 	// shrinks by it, or lets another come up in its stead. A machine that has
 	// no place in a fleet, or none any more, is NotFound.

@@ -66,6 +66,8 @@ func (m *metadata) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch strings.TrimPrefix(r.URL.Path, "/latest/") {
 	case "meta-data/instance-id":
 		text = m.id
+	case "meta-data/autoscaling/target-lifecycle-state":
+		text = "InService"
 	case "meta-data/instance-type":
 		text = "g6.xlarge"
 	case "meta-data/placement/region":
