@@ -47,7 +47,7 @@ type measurement struct {
 const pool = "default"
 
 // patience is how long a run may take.
-const patience = 5 * time.Minute
+const patience = 15 * time.Minute
 
 // deployment is one as the README's, but for the inference server and the time
 // after which workers go.

@@ -18,14 +18,18 @@ import (
 	"rollout/shared/record"
 )
 
-// quick are a laptop's timings, a bit slower for a crowded machine, and shards
-// small enough that some hundred items keep several workers busy for a while.
-const quick = `
+// timings are a laptop's, which a deployment on AWS may have, too.
+const timings = `
 [health]
-heartbeat_interval = "300ms"
-self_fence_timeout = "2s"
-failure_timeout = "3s"
-skew_budget = "150ms"
+heartbeat_interval = "500ms"
+self_fence_timeout = "4s"
+failure_timeout = "5s"
+skew_budget = "250ms"
+`
+
+// quick has shards so small that some hundred items keep several workers busy
+// for a while.
+const quick = `
 [worker]
 in_flight = 4
 checkpoint = "300ms"
@@ -63,7 +67,7 @@ func open(t *testing.T, s llm, fleet string, change func(*standin.Options)) *acc
 	}
 	name := "t" + strings.ToLower(rand.Text()[:7])
 	text := fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\nname = %q\n[cloud.s3]\nbucket = %q\nprefix = \"team-a/\"\n[cloud.fleet]\n%s\n[engine]\nurl = %q\n",
-		name, "bucket-"+name, fleet, s.url+"/v1") + quick
+		name, "bucket-"+name, fleet, s.url+"/v1") + timings + quick
 	a := &account{t: t, llm: s, dir: t.TempDir()}
 	write(t, a.dir, "rollout.toml", text)
 	var err error

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"rollout/functions/api"
@@ -68,5 +70,37 @@ func TestTheCommandLineWorksOnTheStack(t *testing.T) {
 	do(t, a.environment(), append([]string{"results", string(id), "--output", out}, in...)...)
 	if got := generatedAt.ReplaceAllString(read(t, out), `"generated_at":""`); got != want.completions {
 		t.Errorf("results wrote %d bytes, want %d", len(got), len(want.completions))
+	}
+}
+
+// A stopped run asks nothing more and keeps what is finished: each item is in
+// one of the files, and the answers are those that the whole run would have.
+func TestAStoppedRunKeepsItsAnswers(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--latency", "50ms")
+	a := open(t, s, "max_machines = 2\nidle = '1m'", nil)
+	if err := a.Groups.Set(a.group, 2); err != nil {
+		t.Fatal(err)
+	}
+	const key = "prompts/stopped.jsonl"
+	content := motley(640)
+	want := laptop(t, s, key, content)
+	from := s.requests()
+	id := a.put(key, content)
+	eventually(t, "the run is in its middle", func() bool { return s.requests() > from+100 })
+	if said, err := a.steer("stop", id); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	got := a.ends(id)
+	if got.summary.Phase != string(run.Stopped) || got.summary.Completed == 0 || got.summary.Completed == want.summary.Completed || got.summary.Items != want.summary.Items {
+		t.Errorf("%+v", got.summary)
+	}
+	rows := strings.SplitAfter(want.completions, "\n")
+	for row := range strings.Lines(got.completions) {
+		at := slices.Index(rows, row)
+		if at < 0 {
+			t.Fatalf("an answer is not among the whole run's, or out of order: %.300s", row)
+		}
+		rows = rows[at+1:]
 	}
 }

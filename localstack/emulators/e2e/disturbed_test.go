@@ -171,7 +171,7 @@ func (m *mayhem) freeze(identity.RunID) {
 	m.t.Logf("the worker on %s is frozen", in.ID)
 	m.losses++
 	in.Stop()
-	time.AfterFunc(5*time.Second, in.Continue)
+	time.AfterFunc(7*time.Second, in.Continue)
 }
 
 func (m *mayhem) crash(identity.RunID) {

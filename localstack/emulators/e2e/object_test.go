@@ -21,7 +21,14 @@ func TestObjectsBecomeRuns(t *testing.T) {
 	keys := []string{"prompts/a b.jsonl", "prompts/a+b.jsonl", "prompts/a%2Bb.jsonl", "prompts/100%.jsonl", "prompts/a&b=c?#.jsonl", "prompts/日本 語/é.jsonl"}
 	for _, key := range []string{"runs/x.jsonl", "work/x.jsonl", "pending/x.jsonl", "cas/x.jsonl", "x.jsonl", "prompts/x.txt"} {
 		a.put(key, content)
+		// Nor does it become one if submit is called for it by mistake.
+		info, err := a.Stack.Ports.Blobs.Stat(t.Context(), key, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Deliver("submit", standin.S3Event(a.deployment.Bucket, "ObjectCreated:Put", standin.Object{Key: "team-a/" + key, Version: info.Version, Size: info.Size}))
 	}
+	a.Deliver("submit", standin.S3Event(a.deployment.Bucket, "ObjectCreated:Put", standin.Object{Key: "team-b/prompts/x.jsonl", Version: "1", Size: 3}))
 	ids := map[string]identity.RunID{}
 	for _, key := range keys {
 		ids[key] = a.put(key, content)
