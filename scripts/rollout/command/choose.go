@@ -1,6 +1,7 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/scripts/rollout/installation"
+	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 )
 
@@ -48,6 +50,22 @@ func choose(runs []api.Status, text string) (api.Status, error) {
 		Remedy: "give more of the id"}
 }
 
+// find returns the run that a user means, as choose does. A whole id is asked
+// for alone: a cloud sends a bill for every run that is listed.
+func find(ctx context.Context, service *api.Service, text string) (api.Status, error) {
+	if id := identity.RunID(strings.ToUpper(text)); id.Valid() {
+		r, err := service.Show(ctx, id)
+		if !fault.Is(err, fault.NotFound) {
+			return r, err
+		}
+	}
+	runs, err := service.List(ctx)
+	if err != nil {
+		return api.Status{}, err
+	}
+	return choose(runs, text)
+}
+
 // chosen is an open installation, and the run of it that a command is about.
 type chosen struct {
 	*installation.Installation
@@ -62,12 +80,9 @@ func (e *Env) openRun(c *cobra.Command, p installation.Place, name string) (*cho
 		return nil, err
 	}
 	service := api.New(in.Ports, in.Deployment)
-	runs, err := service.List(c.Context())
-	if err == nil {
-		var r api.Status
-		if r, err = choose(runs, name); err == nil {
-			return &chosen{in, service, r}, nil
-		}
+	r, err := find(c.Context(), service, name)
+	if err != nil {
+		return nil, errors.Join(err, in.Close())
 	}
-	return nil, errors.Join(err, in.Close())
+	return &chosen{in, service, r}, nil
 }

@@ -36,11 +36,7 @@ func statusCommand(e *Env) *cobra.Command {
 		defer func() { err = errors.Join(err, in.Close()) }()
 		s := statusView{Env: e, service: api.New(in.Ports, in.Deployment), json: *asJSON, place: in.Place, path: in.Path}
 		if len(args) > 0 {
-			runs, err := s.service.List(c.Context())
-			if err != nil {
-				return err
-			}
-			r, err := choose(runs, args[0])
+			r, err := find(c.Context(), s.service, args[0])
 			if err != nil {
 				return err
 			}
