@@ -15,7 +15,7 @@ func TestPartitionsOfKeys(t *testing.T) {
 	t.Parallel()
 	p := partitions{listed: []string{"run", "beat"}, spread: spread}
 	for key, want := range map[string]string{
-		"run/01J": "run/", "beat/w1": "beat/", "run": "0a", "control/01J": "06", "shard/ab-01J-7": "31", "running/x": "33",
+		"run/01J": "run/", "beat/w1": "beat/", "run": "0a", "control/01J": "06", "shard/ab-01J-7": "shard-31", "shard": "0b", "running/x": "33",
 	} {
 		if got := p.of(key); got != want {
 			t.Errorf("%s is in %q, want %q", key, got, want)
@@ -56,6 +56,9 @@ func TestAPrefixFindsThePartitionsOfItsKeys(t *testing.T) {
 	})
 	if names := p.with("run/"); len(names) != 1 {
 		t.Errorf("runs are listed from %q", names)
+	}
+	if names := p.with("shard/ab"); len(names) != spread {
+		t.Errorf("shards are listed from %q", names)
 	}
 }
 

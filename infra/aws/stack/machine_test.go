@@ -100,7 +100,7 @@ func TestAMachineCanDoTheLeast(t *testing.T) {
 			}
 		}
 		if slices.Contains(s.actions, "dynamodb:PutItem") {
-			if got := texts(s.condition.at("ForAllValues:StringLike.dynamodb:LeadingKeys")); !slices.Equal(got, []string{"beat/", "??"}) {
+			if got := texts(s.condition.at("ForAllValues:StringLike.dynamodb:LeadingKeys")); !slices.Equal(got, []string{"beat/", "shard-??"}) {
 				t.Errorf("it writes documents in %v", got)
 			}
 		}

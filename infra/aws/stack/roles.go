@@ -12,12 +12,16 @@ const lambdaService = "lambda.amazonaws.com"
 // with S3's. Nobody reads them, so it removes its own.
 const clocks = record.Pending + "clock-"
 
-// Partitions of the table whose documents are listed.
+// Partitions of the table, as shared/aws names them: those whose documents are
+// listed, and those of documents that are found by their key alone, which end
+// in two hexadecimal digits.
 const (
 	runs    = "run/"
 	beats   = "beat/"
 	workers = "worker/"
 	open    = "open/"
+	shards  = "shard-??"
+	others  = "??" // plans, coordinators and controls
 )
 
 // grants are what a function may do, beside writing its log: what it does, and
@@ -33,12 +37,12 @@ func (b *builder) grants(function string) []grant {
 	case plan:
 		return join(
 			b.read(record.Prompts, record.WorkDir), b.create(record.WorkDir),
-			b.load(), b.save(partitions),
+			b.load(), b.save(others),
 			b.invoke(plan), b.send(host.CoordinateQueue, deadTasks()))
 	case coordinate:
 		return join(
 			b.read(record.WorkDir, record.Runs), // a summary says what became of a run
-			b.load(), b.list(beats), b.save(workers, partitions),
+			b.load(), b.list(beats), b.save(workers, shards, others),
 			b.receive(host.CoordinateQueue), b.send(pools...),
 			b.invoke(plan, finalize), b.fleets())
 	case finalize:
@@ -57,7 +61,7 @@ func (b *builder) grants(function string) []grant {
 		all := append(queueNames(b.Deployment), deadTasks())
 		return join(
 			b.read(record.Prompts, record.WorkDir, record.Runs), b.enumerate(record.Prompts), // prompts that no run was made of
-			b.load(), b.list(runs, beats), b.save(partitions),
+			b.load(), b.list(runs, beats), b.save(others),
 			b.measure(append(all, deadOf(queueNames(b.Deployment))...)...), b.send(host.CoordinateQueue),
 			b.invoke(submit), b.secrets(func(name string) bool { return name == tokenSecret }))
 	}
@@ -65,13 +69,12 @@ func (b *builder) grants(function string) []grant {
 }
 
 // machine is what a worker of the pool may do. It answers whatever its prompts
-// say, so it can do the least: it overwrites nothing, and of the documents it
-// writes heartbeats and those that are found by their key alone, as shards
-// are.
+// say, so it can do the least: it overwrites no object, and of the documents it
+// writes heartbeats and shards alone.
 func (b *builder) machine(pool string) []grant {
 	return join(
 		b.read(record.Prompts, record.WorkDir), b.create(record.WorkDir, record.Pending, contents), b.neverOverwrite(), b.unlink(clocks),
-		b.load(), b.list(beats), b.save(beats, partitions),
+		b.load(), b.list(beats), b.save(beats, shards),
 		b.receive(poolQueues(pool)...), b.send(host.CoordinateQueue),
 		b.secrets(func(name string) bool { return name != tokenSecret }))
 }

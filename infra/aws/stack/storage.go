@@ -89,10 +89,6 @@ func (b *builder) table() {
 
 func (b *builder) tableArn() string { return b.arn("dynamodb", "table/"+b.cloud.DynamoDB.Table) }
 
-// partitions are the partitions of the table that documents are in which are
-// found by their key alone, as shared/aws names them: two hexadecimal digits.
-const partitions = "??"
-
 // seconds is a duration for CDK.
 func seconds(n int) awscdk.Duration { return awscdk.Duration_Seconds(jsii.Number(n)) }
 
