@@ -24,9 +24,9 @@ import (
 // patience is how long a table may take to be there.
 const patience = time.Minute
 
-// Make makes what is not there yet of the deployment's stack.
+// Make makes what is not there yet of the stack of a deployment on AWS.
 func Make(ctx context.Context, cfg awssdk.Config, d config.Deployment) error {
-	if err := check(cfg, d); err != nil {
+	if err := check(cfg); err != nil {
 		return err
 	}
 	if err := bucket(ctx, cfg, d.Cloud.S3.Bucket); err != nil {
@@ -44,11 +44,17 @@ func Make(ctx context.Context, cfg awssdk.Config, d config.Deployment) error {
 	return nil
 }
 
-// check refuses what may be an account.
-func check(cfg awssdk.Config, d config.Deployment) error {
-	if d.Cloud.Provider != config.ProviderAWS {
-		return &fault.Error{Kind: fault.Invalid, Err: errors.New("the config has no [cloud]"), Remedy: "say provider = \"aws\" there, as examples/aws.toml does"}
+// Read reads the config of a deployment on AWS.
+func Read(name string, text []byte) (config.Deployment, error) {
+	d, err := config.ParseDeployment(name, text)
+	if err == nil && d.Cloud.Provider != config.ProviderAWS {
+		err = &fault.Error{Kind: fault.Invalid, Op: name, Err: errors.New("it has no table [cloud]"), Remedy: "say provider = \"aws\" there, as examples/aws.toml does"}
 	}
+	return d, err
+}
+
+// check refuses what may be an account.
+func check(cfg awssdk.Config) error {
 	at, err := url.Parse(awssdk.ToString(cfg.BaseEndpoint))
 	if err != nil || !near(at.Hostname()) {
 		return &fault.Error{Kind: fault.Invalid, Err: errors.New("AWS_ENDPOINT_URL names no emulator near this machine"),

@@ -15,7 +15,6 @@ import (
 
 	"rollout/localstack/seeds"
 	"rollout/shared/aws"
-	"rollout/shared/config"
 )
 
 func main() {
@@ -38,7 +37,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("%w: name the deployment's config with --config", err)
 	}
-	d, err := config.ParseDeployment(*path, text)
+	d, err := seeds.Read(*path, text)
 	if err != nil {
 		return err
 	}
