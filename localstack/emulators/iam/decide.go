@@ -2,9 +2,7 @@ package iam
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
 )
 
 // Ask is what somebody wants to do.
@@ -68,7 +66,19 @@ func anyLike(got, patterns []string) bool {
 // like reports whether text fits a pattern, in which * is any characters and ?
 // is one.
 func like(text, pattern string) bool {
-	quoted := regexp.QuoteMeta(pattern)
-	quoted = strings.NewReplacer(`\*`, `.*`, `\?`, `.`).Replace(quoted)
-	return regexp.MustCompile(`(?s)\A` + quoted + `\z`).MatchString(text)
+	for pattern != "" {
+		switch {
+		case pattern[0] == '*':
+			for from := len(text); from >= 0; from-- {
+				if like(text[from:], pattern[1:]) {
+					return true
+				}
+			}
+			return false
+		case text == "" || pattern[0] != '?' && pattern[0] != text[0]:
+			return false
+		}
+		text, pattern = text[1:], pattern[1:]
+	}
+	return text == ""
 }

@@ -114,3 +114,18 @@ func TestAnOperatorThatIsNotKnownIsRefused(t *testing.T) {
 		t.Error("it is read")
 	}
 }
+
+func TestPatterns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		text, pattern string
+		fits          bool
+	}{
+		{"", "", true}, {"", "*", true}, {"", "?", false}, {"a", "", false}, {"a/b.c", "a/*", true}, {"a/", "a/*", true}, {"a", "a/*", false},
+		{"3f", "??", true}, {"3f0", "??", false}, {"shard-3f", "shard-??", true}, {"abcabc", "*abc", true}, {"abcabd", "*abc", false}, {"a.c", "a?c", true}, {"xay", "*a*", true},
+	} {
+		if got := like(c.text, c.pattern); got != c.fits {
+			t.Errorf("%q fits %q: %t", c.text, c.pattern, got)
+		}
+	}
+}
