@@ -69,5 +69,6 @@ func (p partitions) with(prefix string) (names []string) {
 }
 
 // Listed are the first parts of keys that the product lists: runs, those of
-// them that are open, and workers.
-func Listed() []string { return []string{"run", "open", "beat", "worker"} }
+// them that are open, workers, and what trainings keep. It is for the life of a
+// table.
+func Listed() []string { return []string{"run", "open", "beat", "worker", "snapshot", "content"} }
