@@ -3,6 +3,7 @@ package reclaim
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"rollout/shared/document"
@@ -18,35 +19,50 @@ import (
 // come up late, or gone, than was known when work was sent.
 func (r *Reclaimer) need(ctx context.Context, open []run.State, beats map[string]health.Beat, now time.Time) error {
 	var running []run.State
-	var manifests []string
 	for _, s := range open {
 		if s.Phase == run.Running && s.Done.Set.Len() < s.Shards {
-			running, manifests = append(running, s), append(manifests, record.ManifestKey(s.Run))
+			running = append(running, s)
 		}
 	}
 	machines, holds := r.able(beats, now)
-	for from := 0; from < len(running); from += document.MaxKeys {
-		docs, err := r.Docs.GetMany(ctx, manifests[from:min(from+document.MaxKeys, len(manifests))])
-		if err != nil {
-			return fault.Wrap(err, "look at the pools of the open runs")
-		}
-		for i, d := range docs {
-			s := running[from+i]
-			var m record.Manifest
-			if err := decode(d, &m); err != nil {
-				return err
+	manifests, err := r.manifests(ctx, running)
+	if err != nil {
+		return err
+	}
+	for i, m := range manifests {
+		s := running[i]
+		n := fleet.Need{Open: s.Shards - s.Done.Set.Len(), Living: machines[m.Pool]}
+		n.Waiting = n.Open
+		for _, shard := range holds[s.Run] {
+			if !s.Done.Set.Has(shard) {
+				n.Waiting--
 			}
-			n := fleet.Need{Open: s.Shards - s.Done.Set.Len(), Living: machines[m.Pool]}
-			n.Waiting = n.Open
-			for _, shard := range holds[s.Run] {
-				if !s.Done.Set.Has(shard) {
-					n.Waiting--
-				}
-			}
-			r.needs(m.Pool, n)
 		}
+		r.needs(m.Pool, n)
 	}
 	return nil
+}
+
+// manifests are those of the runs, in their order.
+func (r *Reclaimer) manifests(ctx context.Context, of []run.State) (out []record.Manifest, err error) {
+	for part := range slices.Chunk(of, document.MaxKeys) {
+		var keys []string
+		for _, s := range part {
+			keys = append(keys, record.ManifestKey(s.Run))
+		}
+		docs, err := r.Docs.GetMany(ctx, keys)
+		if err != nil {
+			return nil, fault.Wrap(err, "look at the pools of the open runs")
+		}
+		for _, d := range docs {
+			var m record.Manifest
+			if err := decode(d, &m); err != nil {
+				return nil, err
+			}
+			out = append(out, m)
+		}
+	}
+	return out, nil
 }
 
 // able counts the machines, by pool, whose workers take work, and lists the

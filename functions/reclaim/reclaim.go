@@ -73,8 +73,10 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 			return errors.Join(failed, ctx.Err())
 		}
 	}
+	others, err := r.listen(ctx, open, beats)
+	failed = errors.Join(failed, err)
 	if r.needs != nil {
-		failed = errors.Join(failed, r.need(ctx, open, beats, now))
+		failed = errors.Join(failed, r.need(ctx, others, beats, now))
 	}
 	if m := r.Watch.Meter; m != nil {
 		m.Scanned(observe.Scan{Runs: open, Beats: slices.Collect(maps.Values(beats)), Dead: func(b health.Beat) bool { return r.timings.Dead(b, now) }})

@@ -32,7 +32,7 @@ func (r *Reclaimer) beats(ctx context.Context, now time.Time) (map[string]health
 			}
 			b.DueAt = now.Add(-r.timings.FailureTimeout - r.timings.SkewBudget - 1)
 		}
-		if now.Sub(b.DueAt) > remember && r.timings.Dead(b, now) {
+		if now.Sub(b.DueAt) > kept(b) && r.timings.Dead(b, now) {
 			if err := r.forget(ctx, d); err != nil {
 				return nil, err
 			}

@@ -34,6 +34,7 @@ type flags struct {
 	cloud, config       string
 	gpus                []int
 	gpu, parent         int
+	giveUp              string
 	inFlight            int
 	logLevel, logFormat string
 	metrics             string
@@ -86,6 +87,8 @@ func Command(name string) *cobra.Command {
 	fs.IntSliceVar(&f.gpus, "gpus", nil, "run a worker process for each of these GPUs, by `number`, each with its own --engine")
 	fs.IntVar(&f.gpu, "gpu", noGPU, "the one of --gpus that this process is for")
 	_ = fs.MarkHidden("gpu") // there is one of that name
+	fs.StringVar(&f.giveUp, "give-up", "", "only say that this machine leaves its fleet as nobody can work on it, and for which `reason`")
+	_ = fs.MarkHidden("give-up") // a machine's script says it
 	fs.IntVar(&f.inFlight, "in-flight", 0, "requests at once; in_flight of the config if 0, which finds it by trying if it is 0, too")
 	fs.IntVar(&f.parent, "parent", 0, "drain when this process is not the parent any more; 0 is never")
 	f.watch.Flags(fs)
@@ -115,6 +118,9 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
+	if f.giveUp != "" {
+		return f.lastWord(ctx, s, f.giveUp)
+	}
 	var end process.End
 	if f.gpu == noGPU && len(f.gpus) > 0 {
 		end, err = f.crew(ctx, s)
@@ -127,7 +133,7 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	case f.gpu != noGPU && end != process.Asked: // its crew sees to the machine
 		return ended(end)
 	}
-	return depart(ctx, s, end)
+	return f.depart(ctx, s, end)
 }
 
 // work is the life of one worker.

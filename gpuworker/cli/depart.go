@@ -32,13 +32,27 @@ func (s *site) idle(ctx context.Context) time.Duration {
 	return s.deployment.Cloud.Fleet.Idle.Std()
 }
 
+// lastWord says for the machine that it leaves its fleet, as nobody can work on it.
+func (f flags) lastWord(ctx context.Context, s *site, reason string) error {
+	pool, err := choosePool(s.deployment, f.pool)
+	if err != nil {
+		return err
+	}
+	return process.GiveUp(ctx, s.ports, s.machine, pool, reason)
+}
+
 // depart gives a rented machine up whose workers have ended so: it has no work,
-// or is not fit for it.
-func depart(ctx context.Context, s *site, end process.End) error {
+// or is not fit for it, or nobody could work on it.
+func (f flags) depart(ctx context.Context, s *site, end process.End) error {
 	after := capacity.Replace
 	switch {
 	case end == process.Asked || !s.rented(ctx):
 		return nil
+	case end == process.Hopeless:
+		if err := f.lastWord(ctx, s, "its workers could not work for long"); err != nil {
+			s.ports.Log.WarnContext(ctx, "nobody hears that this machine is given up", observe.KeyError, err)
+		}
+		after = capacity.Shrink
 	case end == process.Idle:
 		after = capacity.Shrink
 	}

@@ -9,9 +9,13 @@ import (
 
 	"rollout/gpuworker/process"
 	"rollout/shared/capacity"
+	"rollout/shared/clock"
 	"rollout/shared/config"
+	"rollout/shared/engine/health"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/memory"
+	"rollout/shared/record"
 )
 
 // rental is a machine's place in a fleet, if it has one, which answers as it is
@@ -56,11 +60,38 @@ func TestARentedMachineIsGivenUpWhenItsWorkersHaveLeft(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := &rental{taken: c.taken, answers: c.answers}
 				s := &site{seat: r, ports: host.Ports{Log: slog.New(slog.DiscardHandler)}}
-				if err := depart(t.Context(), s, c.end); (err != nil) != c.err || !slices.Equal(r.left, c.want) {
+				if err := (flags{}).depart(t.Context(), s, c.end); (err != nil) != c.err || !slices.Equal(r.left, c.want) {
 					t.Errorf("left %v, %v; want %v", r.left, err, c.want)
 				}
 			})
 		})
+	}
+}
+
+// Else its fleet would bring up one after the other for the same work, for ever.
+func TestAMachineThatNobodyCouldWorkOnSaysSoAndGoes(t *testing.T) {
+	t.Parallel()
+	d := config.DefaultDeployment()
+	d.Pools = []config.Pool{{Name: "small", Model: "m"}}
+	for name, c := range map[string]struct {
+		end  process.End
+		said int
+	}{"it could not be worked on": {process.Hopeless, 1}, "there was no work": {process.Idle, 0}, "it is taken away": {process.Unfit, 0}} {
+		r := &rental{taken: true}
+		docs := memory.NewDocuments()
+		s := &site{seat: r, deployment: d, machine: gpus{}, ports: host.Ports{Docs: docs, Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)}}
+		if err := (flags{}).depart(t.Context(), s, c.end); err != nil || len(r.left) != 1 {
+			t.Errorf("%s: left %v, %v", name, r.left, err)
+		}
+		said := 0
+		if err := host.Each(t.Context(), docs, record.BeatPrefix, func(b health.Beat) error {
+			if said++; b.GaveUp == "" || b.Pool != "small" || b.Instance != "i-1" || b.State != health.Gone {
+				t.Errorf("%s: its last word is %+v", name, b)
+			}
+			return nil
+		}); err != nil || said != c.said {
+			t.Errorf("%s: %d last words, %v", name, said, err)
+		}
 	}
 }
 

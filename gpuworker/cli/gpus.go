@@ -50,13 +50,15 @@ func (f flags) crew(ctx context.Context, s *site) (process.End, error) {
 	for _, gpu := range f.gpus {
 		n := strconv.Itoa(gpu)
 		w := supervise.Worker{Command: append([]string{self}, append(slices.Clone(os.Args[1:]), "--gpu", n)...),
-			Env: []string{"CUDA_VISIBLE_DEVICES=" + n}, Log: s.ports.Log.With("gpu", gpu), Final: []int{0, exitIdle, exitUnfit}, Patience: patience}
+			Env: []string{"CUDA_VISIBLE_DEVICES=" + n}, Log: s.ports.Log.With("gpu", gpu), Final: []int{0, exitIdle, exitUnfit, exitHopeless}, Patience: patience}
 		all.Go(func() { codes <- w.Keep(ctx, asked.Done()) })
 	}
 	all.Wait()
 	close(codes)
 	end := process.Asked
+	anyFit := false
 	for code := range codes {
+		anyFit = anyFit || code == exitIdle || code == exitUnfit
 		switch code {
 		case supervise.ExitUsage:
 			return "", fault.New(fault.Invalid, "a worker's arguments or config are wrong; its own words are above")
@@ -67,10 +69,15 @@ func (f flags) crew(ctx context.Context, s *site) (process.End, error) {
 			end = process.Idle
 		case exitUnfit:
 			end = process.Unfit
+		case exitHopeless:
+			end = process.Hopeless
 		default: // another machine would do no better while nobody mends it
 			s.ports.Log.ErrorContext(ctx, "a worker that fails again and again is given up; its own words are above", "code", code)
-			end = process.Idle
+			end = process.Hopeless
 		}
+	}
+	if end == process.Hopeless && anyFit { // which says that a machine can be worked on
+		end = process.Idle
 	}
 	if asked.Err() != nil {
 		return process.Asked, nil
@@ -111,13 +118,17 @@ func (e ended) Error() string { return "the worker ended: " + string(e) }
 
 // The codes, beside 0 of a worker that was asked to leave.
 const (
-	exitIdle  = 10
-	exitUnfit = 11
+	exitIdle     = 10
+	exitUnfit    = 11
+	exitHopeless = 12
 )
 
 func (e ended) code() int {
-	if process.End(e) == process.Idle {
+	switch process.End(e) {
+	case process.Idle:
 		return exitIdle
+	case process.Hopeless:
+		return exitHopeless
 	}
 	return exitUnfit
 }

@@ -59,7 +59,7 @@ func TestAWorkerOfOneGPUDoesNotCareForOthers(t *testing.T) {
 
 func TestACrewTellsEndsByTheirCodes(t *testing.T) {
 	t.Parallel()
-	for end, want := range map[process.End]int{process.Idle: exitIdle, process.Unfit: exitUnfit} {
+	for end, want := range map[process.End]int{process.Idle: exitIdle, process.Unfit: exitUnfit, process.Hopeless: exitHopeless} {
 		if got := ended(end).code(); got != want {
 			t.Errorf("%s: %d, want %d", end, got, want)
 		}

@@ -31,7 +31,7 @@ func TestAWorkerThatCanNotWorkGivesARentedMachineUp(t *testing.T) {
 		o.Machine, o.Idle, o.Patient = make(machine), 5*time.Minute, true
 		began := time.Now()
 		end, err := process.Run(t.Context(), o)
-		if took := time.Since(began); err != nil || end != process.Idle || took < 20*time.Minute || took > 21*time.Minute {
+		if took := time.Since(began); err != nil || end != process.Hopeless || took < 20*time.Minute || took > 21*time.Minute {
 			t.Errorf("it ended %q, %v, after %s", end, err, took)
 		}
 	})

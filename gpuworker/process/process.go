@@ -63,6 +63,9 @@ const (
 	Asked End = "asked" // by who runs it
 	Idle  End = "idle"  // there was no work for it
 	Unfit End = "unfit" // its machine is taken away, or is not to be relied on
+	// Hopeless is that it could not work for long, as no other might on such a
+	// machine.
+	Hopeless End = "hopeless"
 )
 
 // Run works until it is asked to leave, has no work, its machine is not to be
@@ -100,7 +103,7 @@ func Run(ctx context.Context, o Options) (End, error) {
 		}
 		if o.Idle > 0 && time.Since(worked) > hopeless {
 			o.Ports.Log.ErrorContext(ctx, "the worker gives up: it could not work for long", observe.KeyError, err)
-			return Idle, nil
+			return Hopeless, nil
 		}
 		o.Ports.Log.WarnContext(ctx, "worker starts anew under another name", "after", err)
 		select {
@@ -177,18 +180,18 @@ func once(ctx context.Context, o Options, asked *request, does job, machine reco
 		go loop.Heed(ctx, o.Machine.Notices(ctx))
 		go watchGPUs(ctx, o.Machine, o.Ports.Log, loop.Drain)
 	}
-	retired := make(chan bool, 1)
+	retired := make(chan End, 1)
 	go func() { retired <- retire(ctx, loop, o.Idle) }()
 	err := loop.Run(ctx)
 	cancel()
 	if why := off.Load(); err == nil && why != nil {
 		return "", *why
 	}
-	switch {
+	switch why := <-retired; {
 	case err != nil:
 		return "", err
-	case <-retired:
-		return Idle, nil
+	case why != "":
+		return why, nil
 	case asked.made():
 		return Asked, nil
 	}

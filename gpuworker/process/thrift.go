@@ -26,20 +26,26 @@ func (o Options) inCloud(d time.Duration) time.Duration {
 	return d
 }
 
-// retire drains the worker when it has had no work for so long; 0 is never. It
-// reports whether this was why, once ctx has ended.
-func retire(ctx context.Context, w *worker.Worker, idle time.Duration) (retired bool) {
+// retire drains the worker when it has had no work for so long, or could not
+// take any; 0 is never. It returns which of them was why, once ctx has ended,
+// and "" if neither was.
+func retire(ctx context.Context, w *worker.Worker, idle time.Duration) End {
 	if idle == 0 {
-		return false
+		return ""
 	}
 	for left := idle; ; {
 		select {
 		case <-time.After(left):
 		case <-ctx.Done():
-			return false
+			return ""
 		}
+		why := Idle
+		if !w.Able() {
+			why = Hopeless
+		}
+		var retired bool
 		if left, retired = w.Retire(idle); retired {
-			return true
+			return why
 		}
 	}
 }

@@ -11,6 +11,14 @@ import (
 // idle, if that is longer: a server that died may come back.
 const unready = 20 * time.Minute
 
+// Able reports whether the worker's executor could answer when it was asked
+// last.
+func (w *Worker) Able() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return !w.unready
+}
+
 // Retire drains the worker if nothing has been in its hands for that long, or
 // says how long that may still take at least. A worker that drains already is
 // not retired.

@@ -12,7 +12,7 @@ root=${ROLLOUT_ROOT:-} # of the file system, but for tests
 ready_within=${ROLLOUT_READY_WITHIN:-1200}
 home=$root/opt/rollout units=$root/etc/systemd/system
 
-say() { echo "rollout: $*" | tell; }
+say() { echo "$*" >"$home/said"; echo "rollout: $*" | tell; }
 tell() { tee -a "$root/dev/console" >&2 || true; }
 
 # Tries a command some times: the network may come up later than this.
@@ -26,12 +26,17 @@ insist() {
 }
 
 # The program by which the machine leaves its fleet, which becomes smaller by
-# it: if its work is still there, another comes up for it.
+# it: if its work is still there, another comes up for it. It says why, so that
+# this ends if no machine can do the work.
 write_leave() {
   cat >"$home/leave" <<'EOF'
 #!/usr/bin/env bash
 set -euo pipefail
 echo "rollout: this machine leaves its fleet: $*" | tee -a "${ROLLOUT_ROOT:-}/dev/console" >&2
+program=${ROLLOUT_ROOT:-}/opt/rollout/gpuworker
+if [ -x "$program" ]; then
+  timeout 60 "$program" --cloud aws --config "${ROLLOUT_ROOT:-}/etc/rollout/rollout.toml" --pool "$ROLLOUT_POOL" --give-up "$*" || true
+fi
 id=$(cloud-init query instance_id)
 for try in 1 2 3 4 5 6; do
   aws autoscaling terminate-instance-in-auto-scaling-group --instance-id "$id" --should-decrement-desired-capacity && exit 0
@@ -150,7 +155,7 @@ Description=rollout: leave the fleet
 
 [Service]
 Type=oneshot
-Environment=AWS_REGION=$AWS_REGION
+Environment=AWS_REGION=$AWS_REGION ROLLOUT_POOL=$ROLLOUT_POOL
 ExecStart=/opt/rollout/leave the worker failed again and again, see its words above
 EOF
 }
@@ -201,4 +206,4 @@ set +e
 (set -e && boot)
 status=$?
 set -e
-if [ "$status" -ne 0 ]; then exec "$home/leave" "it could not be set up, see above"; fi
+if [ "$status" -ne 0 ]; then exec "$home/leave" "it could not be set up: $(cat "$home/said" || true)"; fi

@@ -16,7 +16,7 @@ const script = "../../infra/aws/bootstrap.sh"
 // and some answer.
 var standIns = map[string]string{
 	"aws": `case "$*" in
-*"s3 cp"*) [ -z "${NO_PROGRAM:-}" ] && echo program >"${@: -1}" ;;
+*"s3 cp"*) [ -z "${NO_PROGRAM:-}" ] && printf '#!/bin/sh\necho "gpuworker $*" >>"$CALLS"\n' >"${@: -1}" ;;
 *get-secret-value*) echo hf_secret ;;
 esac`,
 	"curl": `case "$*" in
@@ -131,17 +131,20 @@ func TestAMachineServesWithAllOfItsGPUs(t *testing.T) {
 
 func TestAMachineThatCanNotServeLeavesItsFleetAndSaysWhy(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct{ variable, why string }{
-		"an engine that never answers": {"NEVER_READY=1", "the engine's own words"},
-		"no program":                   {"NO_PROGRAM=1", "the worker program can't be fetched from s3://assets/worker"},
-		"no GPU":                       {`GPUS=\c`, "the machine has no GPU"},
-		"a config that is none":        {"ROLLOUT_CONFIG=[", "the secret hf-token can't be read"},
+	for name, c := range map[string]struct{ variable, why, tells string }{
+		"an engine that never answers": {"NEVER_READY=1", "the engine's own words", "the inference server of GPU 0 is not ready after 1 s"},
+		"no program":                   {"NO_PROGRAM=1", "the worker program can't be fetched from s3://assets/worker", ""}, // nor can anything say so
+		"no GPU":                       {`GPUS=\c`, "the machine has no GPU", "the machine has no GPU"},
+		"a config that is none":        {"ROLLOUT_CONFIG=[", "the secret hf-token can't be read", "the secret hf-token can't be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := boot(t, c.variable)
 			has(t, "what it did", m.calls, leaves)
 			has(t, "its console", m.file("dev/console"), c.why, "this machine leaves its fleet: it could not be set up")
+			if c.tells != "" {
+				has(t, "what it did", m.calls, "gpuworker --cloud aws --config "+m.root+"/etc/rollout/rollout.toml --pool small --give-up it could not be set up: "+c.tells, leaves)
+			}
 			if strings.Contains(m.calls, "--now rollout-worker") {
 				t.Errorf("its worker was started:\n%s", m.calls)
 			}

@@ -74,6 +74,10 @@ type Beat struct {
 	GPUs     int       `json:"gpus,omitempty"`
 	Instance string    `json:"instance,omitempty"` // what the machine's cloud calls it
 	Holds    []Held    `json:"holds,omitempty"`
+	// GaveUp says why a rented machine left its fleet on which nobody could
+	// work; "" if it did not. Then this is no worker's beat, but the machine's last
+	// word.
+	GaveUp string `json:"gave_up,omitempty"`
 	// Trials names the engine that the worker has, or wants, to itself to ask
 	// suspects; "" for none.
 	Trials string `json:"trials,omitempty"`
