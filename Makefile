@@ -36,7 +36,8 @@ SECOND_TESTS = TestMiniStack|TestDynalite|TestFauxqs
 
 test: ## run all tests
 	$(GO) test -timeout 10m ./...
-	cd $(EMULATORS) && $(GO) test -timeout 10m -skip '$(SECOND_TESTS)|TestDeployLocal' ./...
+	cd $(EMULATORS) && $(GO) test -timeout 10m -skip '$(SECOND_TESTS)|TestDeployLocal' $$($(GO) list ./... | grep -v /e2e$$)
+	cd $(EMULATORS) && $(GO) test -timeout 10m ./e2e # by itself: it keeps a machine busy
 
 test-emulators: ## test the cloud drivers against second opinions as well, which it installs in out/emulators (needs Python 3.11), and 20 disturbed runs
 	@GO="$(GO)" bash scripts/emulators/test.sh $(SECOND) '$(SECOND_TESTS)'
