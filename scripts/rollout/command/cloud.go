@@ -66,7 +66,7 @@ func (e *Env) doctor(c *cobra.Command, f doctorFlags) error {
 	case f.format != human && f.format != asJSON:
 		return usage(c, "--format %.32q is none: say %s or %s", f.format, human, asJSON)
 	}
-	d, err := installation.Deployed(f.config, f.provider)
+	d, err := installation.Deployed(f.config, f.provider, "--config")
 	if err != nil {
 		return err
 	}

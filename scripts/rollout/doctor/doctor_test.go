@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -43,6 +44,7 @@ func every(ctx context.Context, tell func(Result)) Report {
 		probed("fine", 12*time.Millisecond, nil, ""),
 		probed("refused", 31*time.Millisecond, refused, "the check's"),
 		probed("refused, and says why", 0, refused, ""),
+		probed("refused before it asked", 0, fault.Wrap(fmt.Errorf("sdk: get identity: %w", refused), "list"), ""),
 		probed("silent", time.Hour, nil, "look at the network"),
 		probed("broken", 0, errors.New("broken"), ""),
 		probed("fine again", 0, nil, ""),
@@ -78,6 +80,12 @@ func TestAReportIsAContract(t *testing.T) {
       "error": "put: put object x: 403 \u003cForbidden\u003e (the driver's)"
     },
     {
+      "name": "refused before it asked",
+      "status": "fail",
+      "latency_ms": 0,
+      "error": "list: sdk: get identity: put: put object x: 403 \u003cForbidden\u003e (the driver's)"
+    },
+    {
       "name": "silent",
       "status": "fail",
       "latency_ms": 10000,
@@ -97,14 +105,14 @@ func TestAReportIsAContract(t *testing.T) {
   ],
   "summary": {
     "pass_count": 2,
-    "fail_count": 4,
+    "fail_count": 5,
     "total_latency_ms": 10043
   }
 }`
 		if d := cmp.Diff(want, string(text)); d != "" {
 			t.Errorf("(-want +got)\n%s", d)
 		}
-		if !slices.Equal(told, []string{"fine", "refused", "refused, and says why", "silent", "broken", "fine again"}) {
+		if !slices.Equal(told, []string{"fine", "refused", "refused, and says why", "refused before it asked", "silent", "broken", "fine again"}) {
 			t.Errorf("told of %q", told)
 		}
 	})
@@ -129,13 +137,16 @@ func TestPeopleReadEachCheckAndWhatToDo(t *testing.T) {
 ✗ refused, and says why       0 ms
     put: put object x: 403 <Forbidden>
     → the driver's
+✗ refused before it asked       0 ms
+    list: sdk: get identity: put: put object x: 403 <Forbidden>
+    → the driver's
 ✗ silent                 10000 ms
     it took longer than 10s: ask: context deadline exceeded
     → look at the network
 ✗ broken                     0 ms
     broken
 ✓ fine again                 0 ms  a fact
-2 pass, 4 fail — total 10043 ms
+2 pass, 5 fail — total 10043 ms
 `
 		if d := cmp.Diff(want, out.String()); d != "" {
 			t.Errorf("(-want +got)\n%s", d)
@@ -144,7 +155,7 @@ func TestPeopleReadEachCheckAndWhatToDo(t *testing.T) {
 		out.Reset()
 		write(h.Result(report.Checks[0]))
 		write(h.Summary(report.Summary))
-		const coloured = "\x1b[32m✓\x1b[0m fine                      12 ms  \x1b[2ma fact\x1b[0m\n\x1b[31m2 pass, 4 fail — total 10043 ms\x1b[0m\n"
+		const coloured = "\x1b[32m✓\x1b[0m fine                      12 ms  \x1b[2ma fact\x1b[0m\n\x1b[31m2 pass, 5 fail — total 10043 ms\x1b[0m\n"
 		if d := cmp.Diff(coloured, out.String()); d != "" {
 			t.Errorf("in colours (-want +got)\n%s", d)
 		}

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"rollout/shared/clock"
@@ -92,9 +93,12 @@ func (k Check) run(ctx context.Context, c clock.Clock) Result {
 // without renders an error without its remedies.
 func without(err error) string {
 	var own *fault.Error
-	switch errors.As(err, &own); {
-	case error(own) != err: // what stands between two of ours renders itself
+	errors.As(err, &own)
+	switch {
+	case own == nil:
 		return err.Error()
+	case error(own) != err: // what stands between two of ours, an SDK's for one, renders itself
+		return strings.ReplaceAll(err.Error(), own.Error(), without(own))
 	case own.Err == nil && own.Op == "":
 		return own.Kind.String()
 	case own.Err == nil:

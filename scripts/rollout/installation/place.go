@@ -31,12 +31,13 @@ func (p Place) Flags() string {
 // deployment reads the config of a stack in a cloud. That there is none, or one
 // of somewhere else, is an error of the command line.
 func (p Place) deployment() (config.Deployment, error) {
-	return Deployed(filepath.Join(p.Dir, local.DeploymentFile), p.Cloud)
+	return Deployed(filepath.Join(p.Dir, local.DeploymentFile), p.Cloud, "--dir")
 }
 
 // Deployed reads the config file of a stack at the provider. That there is
-// none, or one of somewhere else, is Invalid.
-func Deployed(path, provider string) (config.Deployment, error) {
+// none, or one of somewhere else, is Invalid; flag is what names the file, or
+// its folder.
+func Deployed(path, provider, flag string) (config.Deployment, error) {
 	if provider != config.ProviderAWS {
 		return config.Deployment{}, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%.32q is no provider of this version", provider),
 			Remedy: "the only one is " + config.ProviderAWS}
@@ -44,7 +45,7 @@ func Deployed(path, provider string) (config.Deployment, error) {
 	src, err := local.ReadConfig(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return config.Deployment{}, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("there is no file %s", path),
-			Remedy: "name the folder of the config that was deployed"}
+			Remedy: "say with " + flag + " where the config is that was deployed; examples/aws.toml is a first one"}
 	}
 	if err != nil {
 		return config.Deployment{}, err
@@ -55,7 +56,7 @@ func Deployed(path, provider string) (config.Deployment, error) {
 		return d, err
 	case d.Cloud.Provider == "":
 		return d, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s has no [cloud]: it is of an installation on this machine", path),
-			Remedy: "leave the provider out, or name the config that was deployed"}
+			Remedy: "say with " + flag + " where the config is that was deployed"}
 	case d.Cloud.Provider != provider:
 		return d, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is of an installation at %s, not %s", path, d.Cloud.Provider, provider),
 			Remedy: "name the provider that it says"}
