@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests of infra/aws need into a folder, at the versions
-# pinned here and in infra/aws/package.json: Node, the CDK's command line and
-# cfn-lint. Nothing outside the folder is changed; where it is up to date,
-# nothing is done.
+# pinned here and in infra/aws/package.json: Node, the CDK's command line,
+# cfn-lint and shellcheck. Nothing outside the folder is changed; where it is up
+# to date, nothing is done.
 #
 #   scripts/infra/install.sh FOLDER
 #
@@ -40,5 +40,6 @@ mkdir "$dir/bin"
 ln -s "$wheel/bin/node" "$dir/bin/node"
 ln -s ../node_modules/.bin/cdk "$dir/bin/cdk"
 ln -s ../python/bin/cfn-lint "$dir/bin/cfn-lint"
+ln -s ../python/bin/shellcheck "$dir/bin/shellcheck"
 (cd "$dir" && PATH="$dir/bin:$PATH" node "$wheel/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --loglevel=error)
 echo "$pins" >"$dir/installed"

@@ -114,6 +114,12 @@ func TestTheCommandLineSynthesizesOffline(t *testing.T) {
 	run(t, nil, lint, "--ignore-checks", "W3005", "--regions", "eu-central-1", "--", filepath.Join(out, "acme.template.json"))
 }
 
+// A machine's first script runs where nobody looks.
+func TestTheMachinesScriptIsSound(t *testing.T) {
+	t.Parallel()
+	run(t, nil, tool(t, "shellcheck"), "--shell", "bash", "bootstrap.sh")
+}
+
 func run(t *testing.T, environment []string, command string, arguments ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command, arguments...)
