@@ -35,6 +35,7 @@ type flags struct {
 	gpus                []int
 	gpu, parent         int
 	giveUp              string
+	rented              bool
 	inFlight            int
 	logLevel, logFormat string
 	metrics             string
@@ -87,6 +88,8 @@ func Command(name string) *cobra.Command {
 	fs.IntSliceVar(&f.gpus, "gpus", nil, "run a worker process for each of these GPUs, by `number`, each with its own --engine")
 	fs.IntVar(&f.gpu, "gpu", noGPU, "the one of --gpus that this process is for")
 	_ = fs.MarkHidden("gpu") // there is one of that name
+	fs.BoolVar(&f.rented, "rented", false, "this machine came up for a fleet, unless its metadata say otherwise")
+	_ = fs.MarkHidden("rented")
 	fs.StringVar(&f.giveUp, "give-up", "", "only say that this machine leaves its fleet as nobody can work on it, and for which `reason`")
 	_ = fs.MarkHidden("give-up") // a machine's script says it
 	fs.IntVar(&f.inFlight, "in-flight", 0, "requests at once; in_flight of the config if 0, which finds it by trying if it is 0, too")

@@ -40,6 +40,7 @@ func (f flags) openCloud(ctx context.Context, o outfit) (*site, error) {
 	instance := aws.NewInstance(s.AWS, machine, aws.InstanceOptions{Logger: o.log})
 	return &site{ports: s.Ports, deployment: s.Deployment, secrets: s.Secrets, machine: instance,
 		seat:   aws.NewFleet(s.AWS, d.Cloud.FleetOf, aws.FleetOptions{Instance: instance}),
+		cameUp: f.rented,
 		guard:  func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
 		damage: func() error { return nil }, close: func() error { return nil }}, nil
 }

@@ -12,14 +12,17 @@ import (
 )
 
 // rented reports whether the machine came up for its fleet. Another is its
-// owner's to give up, and so is one of which nobody says.
+// owner's to give up. Where nobody says, it is what the machine was told when it
+// came up: one that stayed over a question without an answer would be paid for
+// without end.
 func (s *site) rented(ctx context.Context) bool {
 	if s.seat == nil {
 		return false
 	}
 	taken, err := s.seat.Taken(ctx)
 	if err != nil {
-		s.ports.Log.InfoContext(ctx, "whether this machine is one of a fleet is not known: it stays", observe.KeyError, err)
+		s.ports.Log.InfoContext(ctx, "whether this machine is one of a fleet is not known", "taken_for_one", s.cameUp, observe.KeyError, err)
+		return s.cameUp
 	}
 	return taken
 }

@@ -95,16 +95,32 @@ func TestAMachineThatNobodyCouldWorkOnSaysSoAndGoes(t *testing.T) {
 	}
 }
 
+// It fails instead, is started again, and asks again: an end in order would leave
+// a machine that nobody works on and nobody ends.
+func TestAMachineOfAFleetDoesNotStayOverAQuestionWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		silence := fault.New(fault.Unavailable, "no metadata")
+		r := &rental{unknown: silence, answers: []error{silence, silence, silence, silence, silence, silence}}
+		s := &site{seat: r, cameUp: true, ports: host.Ports{Log: slog.New(slog.DiscardHandler)}}
+		if err := (flags{}).depart(t.Context(), s, process.Idle); !fault.Is(err, fault.Unavailable) || len(r.left) != 6 {
+			t.Errorf("%v after %d tries", err, len(r.left))
+		}
+	})
+}
+
 func TestOnlyARentedMachinesWorkersEndWithoutWork(t *testing.T) {
 	t.Parallel()
 	d := config.DefaultDeployment()
 	d.Cloud.Fleet = config.DefaultFleet()
 	log := host.Ports{Log: slog.New(slog.DiscardHandler)}
+	silent := &rental{unknown: fault.New(fault.Unavailable, "no metadata")}
 	for _, c := range []struct {
-		seat capacity.Seat
-		want config.Duration
-	}{{&rental{taken: true}, d.Cloud.Fleet.Idle}, {&rental{}, 0}, {&rental{unknown: fault.New(fault.Unavailable, "no metadata")}, 0}, {nil, 0}} {
-		if got := (&site{seat: c.seat, deployment: d, ports: log}).idle(t.Context()); got != c.want.Std() {
+		seat   capacity.Seat
+		cameUp bool
+		want   config.Duration
+	}{{&rental{taken: true}, false, d.Cloud.Fleet.Idle}, {&rental{}, true, 0}, {silent, false, 0}, {silent, true, d.Cloud.Fleet.Idle}, {nil, true, 0}} {
+		if got := (&site{seat: c.seat, cameUp: c.cameUp, deployment: d, ports: log}).idle(t.Context()); got != c.want.Std() {
 			t.Errorf("seat %+v: idle for %s, want %s", c.seat, got, c.want.Std())
 		}
 	}

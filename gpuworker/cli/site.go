@@ -27,6 +27,7 @@ type site struct {
 	secrets    secret.Store
 	machine    capacity.Source
 	seat       capacity.Seat // nil for a machine that nobody rents
+	cameUp     bool          // for a fleet, as far as the machine knows
 	scratch    string
 	guard      func(context.Context) (context.Context, context.CancelFunc) // ends what goes on over damage
 	damage     func() error

@@ -114,7 +114,7 @@ quote_unit() {
 # takes one; it stops before the servers do. Its last words go to the console as
 # well: the machine may be gone soon after.
 write_worker() {
-  local arguments=(--cloud aws --config /etc/rollout/rollout.toml --pool "$ROLLOUT_POOL" --log-format json) after=network-online.target gpu engines=
+  local arguments=(--cloud aws --config /etc/rollout/rollout.toml --pool "$ROLLOUT_POOL" --rented --log-format json) after=network-online.target gpu engines=
   for gpu in "$@"; do
     engines+=${engines:+,}http://127.0.0.1:$((8000 + gpu))/v1
     after+=" rollout-engine-$gpu.service"
@@ -181,6 +181,9 @@ boot() {
   local gpus=() capabilities=() gpu capability i
   mkdir -p "$home" "$units" "$root/etc/rollout" "$root/var/lib/rollout/models"
   write_leave
+  # What hangs, as a broken GPU's driver does, is paid for as well.
+  systemd-run --quiet --unit rollout-overdue --on-active="$((ready_within + 900))" \
+    --setenv=AWS_REGION="$AWS_REGION" --setenv=ROLLOUT_POOL="$ROLLOUT_POOL" "$home/leave" "it was not set up in time"
   printf '%s\n' "$ROLLOUT_CONFIG" >"$root/etc/rollout/rollout.toml"
   insist aws s3 cp --no-progress "$ROLLOUT_WORKER" "$home/gpuworker" || { say "the worker program can't be fetched from $ROLLOUT_WORKER"; return 1; }
   chmod 755 "$home/gpuworker"
@@ -198,6 +201,7 @@ boot() {
   systemctl daemon-reload
   for gpu in "${gpus[@]}"; do systemctl start --no-block "rollout-engine-$gpu.service"; done
   await_engines "${gpus[@]}" || return 1
+  systemctl stop rollout-overdue.timer
   systemctl enable --now rollout-worker.service || { say "the worker does not start"; return 1; }
   say "workers of pool $ROLLOUT_POOL have started"
 }

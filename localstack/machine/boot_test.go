@@ -26,7 +26,7 @@ esac`,
 	"cloud-init": `echo i-0123456789abcdef0`,
 	"journalctl": `echo "the engine's own words"`,
 	"id":         `exit 1`,
-	"systemctl":  ``, "useradd": ``, "sleep": ``,
+	"systemctl":  ``, "systemd-run": ``, "useradd": ``, "sleep": ``,
 }
 
 const config = `schema_version = 1
@@ -117,10 +117,11 @@ func TestAMachineServesWithAllOfItsGPUs(t *testing.T) {
 		t.Error("a GPU that has bfloat16 is not let use it")
 	}
 	has(t, "the worker", m.unit("worker"), "After=network-online.target rollout-engine-0.service rollout-engine-1.service", "User=rollout", "AWS_REGION=us-east-1",
-		`gpuworker "--cloud" "aws" "--config" "/etc/rollout/rollout.toml" "--pool" "small" `, `"--gpus" "0,1" "--engine" "http://127.0.0.1:8000/v1,http://127.0.0.1:8001/v1"`,
+		`gpuworker "--cloud" "aws" "--config" "/etc/rollout/rollout.toml" "--pool" "small" "--rented" `, `"--gpus" "0,1" "--engine" "http://127.0.0.1:8000/v1,http://127.0.0.1:8001/v1"`,
 		"ExecStopPost=+/bin/sh -c 'journalctl", "--unit rollout-worker >/dev/console'", "RestartPreventExitStatus=2 3")
-	has(t, "what it did", m.calls, "aws s3 cp --no-progress s3://assets/worker", "useradd", "systemctl daemon-reload", "systemctl start --no-block rollout-engine-0.service",
-		"systemctl start --no-block rollout-engine-1.service", "8000/health", "8001/health", "systemctl enable --now rollout-worker.service")
+	has(t, "what it did", m.calls, "systemd-run --quiet --unit rollout-overdue --on-active=901 --setenv=AWS_REGION=us-east-1 --setenv=ROLLOUT_POOL=small "+m.root+"/opt/rollout/leave",
+		"aws s3 cp --no-progress s3://assets/worker", "useradd", "systemctl daemon-reload", "systemctl start --no-block rollout-engine-0.service",
+		"systemctl start --no-block rollout-engine-1.service", "8000/health", "8001/health", "systemctl stop rollout-overdue.timer", "systemctl enable --now rollout-worker.service")
 	if strings.Contains(m.calls, "terminate") || m.file("etc/rollout/rollout.toml") != config+"\n" {
 		t.Errorf("it leaves, or has another config:\n%s", m.calls)
 	}
@@ -145,7 +146,7 @@ func TestAMachineThatCanNotServeLeavesItsFleetAndSaysWhy(t *testing.T) {
 			if c.tells != "" {
 				has(t, "what it did", m.calls, "gpuworker --cloud aws --config "+m.root+"/etc/rollout/rollout.toml --pool small --give-up it could not be set up: "+c.tells, leaves)
 			}
-			if strings.Contains(m.calls, "--now rollout-worker") {
+			if strings.Contains(m.calls, "--now rollout-worker") || strings.Contains(m.calls, "stop rollout-overdue") {
 				t.Errorf("its worker was started:\n%s", m.calls)
 			}
 		})
