@@ -116,16 +116,28 @@ var kinds = map[string]fault.Kind{
 	"InternalServiceErrorException": fault.Unavailable,
 }
 
+// unknown is the remedy for credentials that AWS does not know.
+const unknown = "sign in again, or look at AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN: AWS knows no such credentials"
+
 // remedies say what to do about some codes.
 var remedies = map[string]string{
-	"AccessDenied":          "let the role that this runs under do it",
-	"AccessDeniedException": "let the role that this runs under do it",
-	"ExpiredToken":          "sign in again",
-	"ExpiredTokenException": "sign in again",
-	"NoSuchBucket":          "make the bucket, or look at its name and at AWS_REGION",
-	"OverLimit":             "too many messages are being worked on: lower the number of workers",
-	"QueueDoesNotExist":     "deploy the stack, or look at the queues' prefix and at AWS_REGION",
+	"AccessDenied":                            "let the role that this runs under do it",
+	"AccessDeniedException":                   "let the role that this runs under do it",
+	"ExpiredToken":                            "sign in again",
+	"ExpiredTokenException":                   "sign in again",
+	"IncompleteSignature":                     unknown,
+	"InvalidAccessKeyId":                      unknown,
+	"InvalidClientTokenId":                    unknown,
+	"InvalidSignatureException":               unknown,
+	"InvalidToken":                            unknown,
+	"MissingAuthenticationToken":              unknown,
+	"SignatureDoesNotMatch":                   unknown,
+	"UnrecognizedClientException":             unknown,
+	"NoSuchBucket":                            "make the bucket, or look at its name and at AWS_REGION",
+	"OverLimit":                               "too many messages are being worked on: lower the number of workers",
+	"QueueDoesNotExist":                       "deploy the stack, or look at the queues' prefix and at AWS_REGION",
 	"AWS.SimpleQueueService.NonExistentQueue": "deploy the stack, or look at the queues' prefix and at AWS_REGION",
+	"RequestExpired":                          "set this machine's clock",
 	"RequestTimeTooSkewed":                    "set this machine's clock",
 }
 

@@ -48,6 +48,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := seeds.Make(ctx, cfg, d); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%s has the bucket %s, the table %s and the queues %s…\n", *cfg.BaseEndpoint, d.Cloud.S3.Bucket, d.Cloud.DynamoDB.Table, d.Cloud.SQS.Prefix)
+	fmt.Fprintf(stdout, "the emulator has the bucket %s, the table %s and the queues %s…\n", d.Cloud.S3.Bucket, d.Cloud.DynamoDB.Table, d.Cloud.SQS.Prefix)
 	return nil
 }

@@ -1,7 +1,11 @@
 package command_test
 
 import (
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -31,5 +35,53 @@ func TestCommandsOfACloudNeedItsConfig(t *testing.T) {
 		{[]string{"cloud", "physician"}, `unknown command "physician"`},
 	} {
 		check(t, rollout(t.Context(), c.args...), 2, "", c.want)
+	}
+}
+
+// A cloud's own words seldom say what to do.
+func TestWhoeverACloudFailsIsSentToTheDoctor(t *testing.T) {
+	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"__type": "OptInRequired", "message": "no subscription"}`) // the test sees what is missing
+	}))
+	t.Cleanup(failing.Close)
+	t.Setenv("AWS_ENDPOINT_URL", failing.URL)
+	t.Setenv("AWS_ACCESS_KEY_ID", "key")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "the-secret")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "rollout.toml")
+	write(t, file, "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\ns3.bucket = \"acme-rollout\"\n")
+	for _, args := range [][]string{{"status"}, {"results", "x"}, {"pause", "x"}, {"explain", "x"}} {
+		check(t, rollout(t.Context(), append(args, "--cloud", "aws", "--dir", dir)...), 1, "",
+			"no subscription (`rollout cloud doctor --provider aws --config "+file+"` says what is missing)\n")
+	}
+}
+
+// More permissions are no remedy for credentials that nobody knows.
+func TestTheDoctorTellsStaleCredentialsFromMissingPermissions(t *testing.T) {
+	const signIn, permit = "→ sign in again", "→ let this user do"
+	for code, want := range map[string]string{
+		"ExpiredTokenException":       signIn,
+		"InvalidSignatureException":   signIn,
+		"UnrecognizedClientException": signIn,
+		"AccessDeniedException":       permit,
+	} {
+		failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"__type": "`+code+`", "message": "no"}`) // the test sees what is missing
+		}))
+		t.Setenv("AWS_ENDPOINT_URL", failing.URL)
+		t.Setenv("AWS_ACCESS_KEY_ID", "key")
+		t.Setenv("AWS_SECRET_ACCESS_KEY", "the-secret")
+		t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+		file := filepath.Join(t.TempDir(), "rollout.toml")
+		write(t, file, "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\ns3.bucket = \"acme-rollout\"\n")
+		got := rollout(t.Context(), "cloud", "doctor", "--provider", "aws", "--config", file)
+		failing.Close()
+		_, auth, _ := strings.Cut(got.out, "auth ")
+		auth, _, _ = strings.Cut(auth, "object_store")
+		if got.code != 1 || !strings.Contains(auth, want) || strings.Contains(got.out+got.err, "the-secret") {
+			t.Errorf("%s: exit code %d, wanting %q:\n%s", code, got.code, want, got.out)
+		}
 	}
 }

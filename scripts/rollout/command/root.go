@@ -12,10 +12,12 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"rollout/scripts/rollout/doctor"
 	"rollout/scripts/rollout/installation"
 	"rollout/shared/clock"
 	"rollout/shared/embedded/local"
@@ -66,8 +68,9 @@ type Env struct {
 func Main(ctx context.Context, args []string, e Env) int {
 	root := rootCommand(&e)
 	root.SetArgs(args)
-	err := root.ExecuteContext(ctx)
+	ran, err := root.ExecuteContextC(ctx)
 	if err != nil {
+		err = toDoctor(ran, err)
 		_, _ = fmt.Fprintf(e.Err, "rollout: %v\n", err) // nowhere else to say it
 	}
 	return exitCode(err)
@@ -83,6 +86,19 @@ func exitCode(err error) int {
 		return 3
 	}
 	return 1
+}
+
+// toDoctor sends whoever met a failure of a cloud's to the doctor.
+func toDoctor(ran *cobra.Command, err error) error {
+	provider := ran.Flags().Lookup("cloud")
+	if provider == nil || !doctor.Helps(err) {
+		return err
+	}
+	ask := "rollout cloud doctor --provider " + provider.Value.String()
+	if dir := ran.Flags().Lookup("dir").Value.String(); dir != "" {
+		ask += " --config " + filepath.Join(dir, local.DeploymentFile)
+	}
+	return &fault.Error{Kind: fault.Of(err), Err: err, Remedy: "`" + ask + "` says what is missing"}
 }
 
 func rootCommand(e *Env) *cobra.Command {

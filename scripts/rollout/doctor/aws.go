@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -64,11 +65,12 @@ func AWS(s *stack.Stack, machine capacity.Source) []Check {
 // remedies say what to do about kinds of failure.
 type remedies map[fault.Kind]string
 
-// of returns the remedy for a failure; "" if there were no credentials to ask
-// with, which is no matter of permissions and says itself what to do.
+// of returns the remedy for a failure; "" if the credentials are what was
+// refused, or there were none, which is no matter of permissions and says itself
+// what to do.
 func (r remedies) of(err error) string {
 	var answer smithy.APIError
-	if fault.Is(err, fault.Denied) && !errors.As(err, &answer) {
+	if fault.Is(err, fault.Denied) && (!errors.As(err, &answer) || !strings.HasPrefix(answer.ErrorCode(), "AccessDenied") && said(err) != "") {
 		return ""
 	}
 	return r[fault.Of(err)]
@@ -91,7 +93,7 @@ func reach(cfg awssdk.Config) func(context.Context) (string, error) {
 			return "", fault.As(fault.Unavailable, err, "connect")
 		}
 		_ = answer.Body.Close() // nothing of it is wanted
-		return at, nil
+		return r.URL.Redacted(), nil
 	}
 }
 

@@ -61,3 +61,15 @@ func TestTheMachineIsLookedAtWhereverItIs(t *testing.T) {
 		})
 	}
 }
+
+// An address may have a password.
+func TestTheEndpointIsToldWithoutItsPassword(t *testing.T) {
+	t.Parallel()
+	at := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(at.Close)
+	secretive := strings.Replace(at.URL, "//", "//user:s3cr3t@", 1)
+	found, err := reach(awssdk.Config{BaseEndpoint: &secretive, HTTPClient: at.Client()})(t.Context())
+	if want := strings.Replace(at.URL, "//", "//user:xxxxx@", 1); found != want || err != nil {
+		t.Errorf("%q, %v; want %q", found, err, want)
+	}
+}

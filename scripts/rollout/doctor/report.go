@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/aws/smithy-go"
+
 	"rollout/shared/clock"
 	"rollout/shared/fault"
 )
@@ -121,4 +123,11 @@ func said(err error) string {
 		}
 		err = own.Err
 	}
+}
+
+// Helps reports whether a failure is of a cloud's service that did not do what
+// was asked, and does not say itself what to do about it.
+func Helps(err error) bool {
+	var asked *smithy.OperationError
+	return errors.As(err, &asked) && said(err) == ""
 }
