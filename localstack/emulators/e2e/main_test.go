@@ -57,7 +57,7 @@ func noteSources(source string) error {
 
 // Polling for what other processes do.
 const (
-	patience = 2 * time.Minute
+	patience = 4 * time.Minute
 	pollGap  = 25 * time.Millisecond
 )
 
