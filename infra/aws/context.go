@@ -3,8 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/aws/constructs-go/constructs/v10"
 
@@ -33,12 +36,14 @@ func settings(node constructs.Node) (stack.Settings, error) {
 		Boot:   boot,
 	}
 	path, err := c.file("config", configs)
+	all, _ := node.GetAllContext(nil).(map[string]any)
+	c.problems = append(c.problems, misspelt(slices.Sorted(maps.Keys(all)), c.asked)...)
 	if err != nil || len(c.problems) > 0 {
 		return s, fault.As(fault.Invalid, errors.Join(append(c.problems, err)...), "read what is given with -c")
 	}
 	src, err := os.ReadFile(path)
 	if err != nil {
-		return s, fault.As(fault.NotFound, err, "read the config")
+		return s, &fault.Error{Kind: fault.NotFound, Op: "read the config", Err: err, Remedy: "name it with -c config=FILE; examples/aws.toml is a first one"}
 	}
 	s.Deployment, s.Config, err = stack.Read(path, src)
 	return s, err
@@ -47,15 +52,29 @@ func settings(node constructs.Node) (stack.Settings, error) {
 // values are the context of an app: text, but for what cdk.json says.
 type values struct {
 	node     constructs.Node
+	asked    []string // names
 	problems []error
 }
 
 func (v *values) text(name, fallback string) string {
+	v.asked = append(v.asked, name)
 	x := v.node.TryGetContext(&name)
 	if x == nil {
 		return fallback
 	}
 	return fmt.Sprint(x)
+}
+
+// misspelt are the names given that are none of the known: what was meant by
+// them, such as no machines, must not be done otherwise in silence. The CDK's own
+// names have a colon or a slash.
+func misspelt(given, known []string) (problems []error) {
+	for _, name := range given {
+		if !strings.ContainsAny(name, ":/") && !slices.Contains(known, name) {
+			problems = append(problems, fmt.Errorf("there is no -c %s: there are %s", name, strings.Join(slices.Sorted(slices.Values(known)), ", ")))
+		}
+	}
+	return problems
 }
 
 func (v *values) flag(name string, fallback bool) bool {
