@@ -116,12 +116,14 @@ func (r *Reclaimer) run(ctx context.Context, s run.State, beats map[string]healt
 
 // due says why coordinate must look at a run now; "" if it need not.
 func due(s run.State, now time.Time) string {
-	old := apart(s.SavedAt, now) > outstanding
+	old := apart(s.SavedAt, now) > patience(s)
 	switch {
 	case s.Phase == run.Pausing || s.Phase == run.Ending:
 		return "stopping"
-	case s.Phase == run.Finalizing && old:
-		return "finalize is outstanding"
+	case s.Phase == run.Finalizing:
+		if old {
+			return "finalize is outstanding"
+		}
 	case !s.Complete && old && s.Phase != run.Paused && s.Phase != run.Interrupted:
 		return "plan is outstanding"
 	case len(s.Effects) > 0 && old:
@@ -130,6 +132,13 @@ func due(s run.State, now time.Time) string {
 		return "the deadline is over"
 	}
 	return ""
+}
+
+// patience is how long a run that was asked for something may be silent: twice
+// as long each time that it was asked in vain. What never succeeds, or takes
+// longer than a ring would wait, must not be done ever more often at once.
+func patience(s run.State) time.Duration {
+	return min(outstanding<<min(s.Asked, 8), longest)
 }
 
 func (r *Reclaimer) ring(ctx context.Context, id identity.RunID, why string) error {

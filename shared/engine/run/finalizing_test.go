@@ -1,6 +1,9 @@
 package run
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // A plan that was stuck when its run was stopped may yet go on: some of its
 // events are late.
@@ -11,5 +14,27 @@ func TestTheFilesOfARunAreMadeOfThePlanAsItWasAtItsEnd(t *testing.T) {
 	next, _ := Step(s, World{Shards: 5, Items: 50, Complete: true}, Rules{}, []Event{{Kind: Ring}}, epoch)
 	if next.Shards != 3 || next.Items != 30 || next.Complete {
 		t.Errorf("%d shards, %d items, complete: %v", next.Shards, next.Items, next.Complete)
+	}
+}
+
+// Who asks can ask less and less often for what never comes.
+func TestARunCountsWhatItAskedForInVain(t *testing.T) {
+	t.Parallel()
+	s := New(testRun)
+	for n := range 3 {
+		s, _ = Step(s, World{Shards: 2}, Rules{}, []Event{{Kind: Ring}}, epoch.Add(time.Duration(n)*time.Hour))
+	}
+	if s.Asked != 2 { // with the first step the plan had got on
+		t.Errorf("the plan was asked for %d times", s.Asked)
+	}
+	if s, _ = Step(s, World{Shards: 3}, Rules{}, []Event{{Kind: Look}}, epoch.Add(4*time.Hour)); s.Asked != 0 {
+		t.Errorf("it gets on, and was asked for %d times", s.Asked)
+	}
+	s.Phase, s.Complete = Finalizing, true
+	for range 3 {
+		s, _ = Step(s, World{Shards: 5, Complete: true}, Rules{}, []Event{{Kind: Ring}}, epoch)
+	}
+	if s.Asked != 3 {
+		t.Errorf("the files were asked for %d times", s.Asked)
 	}
 }

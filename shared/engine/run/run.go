@@ -132,6 +132,7 @@ type State struct {
 	GraceUntil time.Time `json:"grace_until,omitzero"`
 	StopAt     time.Time `json:"stop_at,omitzero"`  // when the pause or the end began
 	Deadline   time.Time `json:"deadline,omitzero"` // the rules', for who looks whether it is due
+	Asked      int       `json:"asked,omitempty"`   // times in a row that a plan or files that did not come were asked for again
 	Steps      uint64    `json:"steps"`
 	SavedAt    time.Time `json:"saved_at"`
 	StartedAt  time.Time `json:"started_at,omitzero"`

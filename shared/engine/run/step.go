@@ -30,6 +30,9 @@ func Step(s State, w World, r Rules, events []Event, now time.Time) (next State,
 	d := decider{State: s, world: w, rules: r, now: now}
 	d.Deadline = r.Deadline
 	if d.Phase != Finalizing { // else its files are being made of the plan as it was
+		if w.Shards > d.Shards || w.Complete && !d.Complete { // planning gets on
+			d.Asked = 0
+		}
 		d.Shards, d.Items, d.Complete = max(d.Shards, w.Shards), max(d.Items, w.Items), d.Complete || w.Complete
 	}
 	for _, e := range events {
@@ -241,7 +244,7 @@ func (d *decider) settle() {
 	case Planning, Running, Pausing, Paused, Interrupted:
 		if d.allDone() {
 			d.Phase, d.Reason, d.Frozen = Finalizing, ReasonDone, d.Shards
-			d.Message = ""
+			d.Message, d.Asked = "", 0
 			d.effect(Effect{Act: Finalize})
 			return
 		}
@@ -249,6 +252,7 @@ func (d *decider) settle() {
 		d.settleEnding()
 	case Finalizing:
 		if d.rung { // a lost request or a crashed finalize
+			d.Asked++
 			d.effect(Effect{Act: Finalize})
 		}
 	}
@@ -281,7 +285,7 @@ func (d *decider) settleEnding() {
 	}
 	// The items of a plan still being made belong to the run too.
 	if d.Complete || d.world.Problem != "" {
-		d.Phase = Finalizing
+		d.Phase, d.Asked = Finalizing, 0
 		d.effect(Effect{Act: Finalize})
 	}
 }
@@ -298,6 +302,12 @@ func (d *decider) askPlan(before time.Time) {
 		return
 	}
 	silent := !before.IsZero() && d.now.Sub(before) >= planSilence
+	switch {
+	case d.resumed:
+		d.Asked = 0
+	case d.rung && silent:
+		d.Asked++
+	}
 	if d.resumed || d.rung && silent {
 		d.effect(Effect{Act: Replan})
 	}
