@@ -5,18 +5,23 @@ import (
 	"time"
 
 	"rollout/gpuworker/worker"
+	"rollout/shared/host"
 )
 
 // Where every request to a queue costs money, one waits for work as long as it
 // can, and what is sent gathers for longer.
 const (
 	longPoll = 20 * time.Second
-	gather   = time.Second
+	gather   = 5 * time.Second
 )
 
 func (o Options) longPoll() time.Duration { return o.inCloud(longPoll) }
 
-func (o Options) gather() time.Duration { return o.inCloud(gather) }
+// gather is a small part of how long a message stays hidden: it is taken by
+// then, and must not come back.
+func (o Options) gather() time.Duration {
+	return o.inCloud(min(gather, host.Timings(o.Deployment.Health).Visibility()/3))
+}
 
 // inCloud is d in a cloud, and 0 elsewhere.
 func (o Options) inCloud(d time.Duration) time.Duration {

@@ -197,6 +197,7 @@ func (w *Worker) delist(h *hold) {
 	delete(w.holds, h.holdKey)
 	w.busyAt = w.Clock.Now()
 	h.begun.open() // if it was never executed, the next one's turn comes all the same
+	w.ripe(w.dry())
 	w.wake()
 }
 

@@ -18,11 +18,16 @@ type outbox struct {
 	acks    map[string][]string // receipts by queue
 	news    []events.Payload    // for coordinate
 	pending bool                // they will be sent
+	// full rings when nothing is gained by waiting any longer.
+	full chan struct{}
 }
 
 // gatherFor is how long the outbox gathers if nobody says: much less than a message stays
 // hidden, or coordinate gathers itself.
 const gatherFor = 20 * time.Millisecond
+
+// enough is how many of a kind a store takes in one request.
+const enough = 10
 
 // acknowledge says that a message is done with, soon.
 func (w *Worker) acknowledge(ctx context.Context, q, receipt string) {
@@ -33,6 +38,7 @@ func (w *Worker) acknowledge(ctx context.Context, q, receipt string) {
 	}
 	w.outbox.acks[q] = append(w.outbox.acks[q], receipt)
 	w.sendSoon(ctx)
+	w.ripe(len(w.outbox.acks[q]) >= enough)
 }
 
 // report tells coordinate, soon.
@@ -41,6 +47,20 @@ func (w *Worker) report(ctx context.Context, p events.Payload) {
 	defer w.outbox.mu.Unlock()
 	w.outbox.news = append(w.outbox.news, p)
 	w.sendSoon(ctx)
+	w.ripe(len(w.outbox.news) >= enough)
+}
+
+// ripe ends the gathering if so: it is enough, or the worker has nothing more
+// to do, so that whoever waits for a run's last shard does not wait longer. A
+// ring that nobody waited for sends the next one early, and no more.
+func (w *Worker) ripe(so bool) {
+	if !so {
+		return
+	}
+	select {
+	case w.outbox.full <- struct{}{}:
+	default:
+	}
 }
 
 // sendSoon sends what was gathered, in a while. The worker waits for it before
@@ -62,8 +82,8 @@ func (w *Worker) sendSoon(ctx context.Context) {
 	})
 }
 
-// gather waits for company of what is to be sent; a worker that drains has no
-// time for that.
+// gather waits for company of what is to be sent; a worker that drains, or has
+// run dry, has no time for that.
 func (w *Worker) gather(ctx context.Context) {
 	if w.cfg.Gather == 0 {
 		pause(ctx, gatherFor)
@@ -73,6 +93,7 @@ func (w *Worker) gather(ctx context.Context) {
 	defer t.Stop()
 	select {
 	case <-t.C:
+	case <-w.outbox.full:
 	case <-w.drain:
 	case <-ctx.Done():
 	}

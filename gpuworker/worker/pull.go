@@ -100,6 +100,9 @@ func (w *Worker) mayTake(n int) bool {
 	return true
 }
 
+// dry reports whether the worker has nothing to do. It is called locked.
+func (w *Worker) dry() bool { return w.taking == 0 && len(w.holds) == 0 }
+
 // deficit is how many messages to ask for: as many as keep one engine-full of
 // items ready to begin, and what the engine begins while they are claimed. Half
 // of the latter is used up before more is asked for, so that a fast engine's
@@ -177,6 +180,7 @@ func (w *Worker) take(ctx context.Context, q string, m queue.Message) {
 	w.mu.Lock()
 	w.taking--
 	w.busyAt = w.Clock.Now()
+	w.ripe(w.dry())
 	w.mu.Unlock()
 	w.wake()
 	if err != nil && ctx.Err() == nil {

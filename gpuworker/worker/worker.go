@@ -121,7 +121,7 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 		Ports: p.From("worker/" + cfg.ID), cfg: cfg, exec: exec, index: ix,
 		lease: lease.New(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight), tally: tally{meter: p.Watch.Meter},
 		drain: make(chan struct{}), ownTurn: make(chan struct{}, 1), beating: make(chan struct{}, 1), unready: true,
-		started: now, state: health.Init, holds: map[holdKey]*hold{},
+		started: now, state: health.Init, holds: map[holdKey]*hold{}, outbox: outbox{full: make(chan struct{}, 1)},
 		manifests: map[identity.RunID]record.Manifest{}, controls: map[identity.RunID]controlSeen{},
 		changed: bells(len(cfg.looks())), perShard: usualShard, last: first, busyAt: now,
 	}
