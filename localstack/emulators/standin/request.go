@@ -39,6 +39,8 @@ func readRequest(r *http.Request) (*request, error) {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	// It was sent: an emulator's "100 Continue" would be taken for the answer.
+	r.Header.Del("Expect")
 	q := &request{http: r, body: body, caller: caller(r)}
 	target, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 	switch {

@@ -251,6 +251,7 @@ func TestObjectsAreToldToSubmit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		r.Header.Set("Expect", "100-continue") // as the SDK asks before it sends two megabytes
 		answer, err := http.DefaultClient.Do(r)
 		if err != nil || answer.StatusCode != http.StatusOK {
 			t.Fatalf("%v, %v", answer, err)
