@@ -165,7 +165,7 @@ func (r Report) write(w io.Writer) error {
 		}
 		fmt.Fprintf(t, "%s\t%.2f\t%.1f\t%.4f\t%s\n", b.What, b.PerShard, b.Allowed, b.PerSample, verdict)
 	}
-	fmt.Fprintf(t, "What is gathered for a second is shared by the shards that end in it: here %.1f.\n", float64(r.Shards)/r.Seconds)
+	fmt.Fprintf(t, "Shards that end within seconds of each other share requests and steps: here %.1f end in a second.\n", float64(r.Shards)/r.Seconds)
 	table := func(title string, lines []Line) {
 		fmt.Fprintf(t, "\n%s\tCOUNT\t\tDOLLARS\n", title)
 		for _, l := range lines {
