@@ -39,7 +39,7 @@ func (o Tools) MiniStack(t testing.TB) Endpoint {
 	port := freePort(t)
 	// Its functions, too, see it corrected.
 	corrected := front(t, "http://127.0.0.1:"+port, newRanged)
-	o.start(t, "ministack", port, []string{filepath.Join(o.Dir, "python", "bin", "ministack")},
+	o.start(t, "ministack", port, []string{filepath.Join(o.Dir, "bin", "ministack")},
 		"GATEWAY_PORT="+port, "MINISTACK_HOST=127.0.0.1", "BIND_HOST=127.0.0.1", "IOT_MTLS_ENABLED=0", "SFTP_ENABLED=0",
 		"LAMBDA_EXECUTOR=local", "AWS_ENDPOINT_URL="+corrected)
 	name := fresh()
@@ -63,7 +63,7 @@ func (o Tools) Fauxqs(t testing.TB) Endpoint {
 	return Endpoint{Name: "fauxqs", URL: "http://127.0.0.1:" + port}
 }
 
-func (o Tools) node() string { return filepath.Join(o.Dir, "node") }
+func (o Tools) node() string { return filepath.Join(o.Dir, "bin", "node") }
 
 func (o Tools) module(name, file string) string {
 	return filepath.Join(o.Dir, "node_modules", name, file)

