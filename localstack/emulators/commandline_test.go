@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +37,7 @@ type desk struct {
 	dir     string
 	env     []string
 	blobs   *aws.Bucket
+	deaf    *atomic.Bool // submit is told nothing
 }
 
 // newDesk starts a stack whose engine takes that long for an answer.
@@ -61,20 +63,21 @@ func newDesk(t *testing.T, answer time.Duration) desk {
 	var all sync.WaitGroup
 	t.Cleanup(func() { cancel(); all.Wait() })
 	uploads := make(chan blob.Info)
-	all.Go(func() { notify(ctx, blobs, uploads) })
+	deaf := &atomic.Bool{}
+	all.Go(func() { notify(ctx, blobs, uploads, deaf) })
 	system := inprocess.New(s.ports("functions"), inprocess.Config{Deployment: d, Uploads: uploads})
 	all.Go(func() { _ = system.Run(ctx) }) // it ends with the test
 	p := s.ports("worker")
 	w := worker.New(p, worker.Config{ID: "worker", Pool: "default", Timings: host.Timings(d.Health), InFlight: 8, Checkpoint: time.Minute, Drain: 5 * time.Second, Grace: time.Second},
 		input.NewIndex(p.Blobs, p.Docs), infer.New(infer.Config{Engine: mock.New(mock.Config{Delay: answer}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Progress: time.Minute, Patience: time.Minute}))
 	all.Go(func() { _ = w.Run(ctx) }) // likewise
-	k := desk{t: t, rollout: Rollout(t), dir: t.TempDir(), env: e.Environment(text, e.URL), blobs: blobs}
+	k := desk{t: t, rollout: Rollout(t), dir: t.TempDir(), env: e.Environment(text, e.URL), blobs: blobs, deaf: deaf}
 	k.file("rollout.toml", text)
 	return k
 }
 
 // notify tells of what appears under prompts/, as the bucket's events would.
-func notify(ctx context.Context, blobs blob.Store, to chan<- blob.Info) {
+func notify(ctx context.Context, blobs blob.Store, to chan<- blob.Info, deaf *atomic.Bool) {
 	told := map[blob.Info]bool{}
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
@@ -82,7 +85,7 @@ func notify(ctx context.Context, blobs blob.Store, to chan<- blob.Info) {
 		found, _ := blobs.List(ctx, record.Prompts, "", 100) // if it fails, the next one may not
 		for _, info := range found {
 			info.ModTime = time.Time{}
-			if told[info] {
+			if told[info] || deaf.Load() {
 				continue
 			}
 			told[info] = true
@@ -195,11 +198,33 @@ func TestTheCommandLineWorksWithAStack(t *testing.T) {
 
 // place is the bucket with the prefix.
 func (k desk) place() string {
+	d := k.deployment()
+	return d.Bucket + "/" + d.Cloud.S3.Prefix
+}
+
+func (k desk) deployment() config.Deployment {
+	k.t.Helper()
 	d, err := config.ParseDeployment("rollout.toml", []byte(k.env[len(k.env)-1][len("ROLLOUT_CONFIG="):]))
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	return d.Bucket + "/" + d.Cloud.S3.Prefix
+	return d
+}
+
+// A bucket's event may take a while: who watches the run that a submission
+// named waits for it, and who asks once is told that it is not there.
+func TestARunIsWatchedFromBeforeItIsThere(t *testing.T) {
+	t.Parallel()
+	k := newDesk(t, time.Millisecond)
+	k.deaf.Store(true)
+	id := strings.TrimSpace(k.run(0, "submit", k.file("x.jsonl", "{\"prompt\":\"hi\"}\n")).Out)
+	if got := k.run(1, "status", id); !strings.Contains(got.Err, "there is no run") {
+		t.Errorf("%+v", got)
+	}
+	time.AfterFunc(2*time.Second, func() { k.deaf.Store(false) }) // by then it is watched
+	if got := k.run(0, "status", id, "--watch", "--json"); !strings.Contains(got.Out, `"phase":"completed"`) {
+		t.Errorf("%+v", got)
+	}
 }
 
 func TestARunOfAStackCanBeSteered(t *testing.T) {
@@ -234,7 +259,7 @@ func (k desk) reaches(id, phase string) {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, k.rollout.binary, "status", "--watch", "--json", "--cloud", "aws", "--dir", k.dir)
+	cmd := exec.CommandContext(ctx, k.rollout.binary, "status", id, "--watch", "--json", "--cloud", "aws", "--dir", k.dir)
 	cmd.Env = k.env
 	out, err := cmd.StdoutPipe()
 	if err == nil {

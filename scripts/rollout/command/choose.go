@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -64,6 +65,31 @@ func find(ctx context.Context, service *api.Service, text string) (api.Status, e
 		return api.Status{}, err
 	}
 	return choose(runs, text)
+}
+
+// await is find for who goes on looking: a cloud's bucket tells of an object a
+// moment after it was submitted, and until then there is no run of that id.
+func (e *Env) await(ctx context.Context, in *installation.Installation, service *api.Service, text string) (api.Status, error) {
+	id := identity.RunID(strings.ToUpper(text))
+	if in.Cloud == "" || !id.Valid() {
+		return find(ctx, service, text)
+	}
+	again := time.NewTicker(in.Poll)
+	defer again.Stop()
+	for until := e.Clock.Now().Add(eventPatience); ; {
+		r, err := service.Show(ctx, id)
+		if !fault.Is(err, fault.NotFound) {
+			return r, err
+		}
+		if !e.Clock.Now().Before(until) {
+			return find(ctx, service, text)
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return r, ctx.Err()
+		}
+	}
 }
 
 // chosen is an open installation, and the run of it that a command is about.

@@ -36,7 +36,12 @@ func statusCommand(e *Env) *cobra.Command {
 		defer func() { err = errors.Join(err, in.Close()) }()
 		s := statusView{Env: e, service: api.New(in.Ports, in.Deployment), json: *asJSON, place: in.Place, path: in.Path}
 		if len(args) > 0 {
-			r, err := find(c.Context(), s.service, args[0])
+			var r api.Status
+			if *watch {
+				r, err = e.await(c.Context(), in, s.service, args[0])
+			} else {
+				r, err = find(c.Context(), s.service, args[0])
+			}
 			if err != nil {
 				return err
 			}
