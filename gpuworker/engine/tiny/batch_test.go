@@ -1,7 +1,6 @@
 package tiny_test
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -99,7 +98,7 @@ func TestAnswersDoNotDependOnCompany(t *testing.T) {
 			var all sync.WaitGroup
 			for i, r := range requests {
 				all.Go(func() {
-					got, err := e.Answer(context.Background(), r, func() {})
+					got, err := e.Answer(t.Context(), r, func() {})
 					if err != nil || got.Text != want[i].Text || string(got.Logprobs) != string(want[i].Logprobs) || got.Usage != want[i].Usage {
 						t.Errorf("%s:\n%q, %v; alone\n%q", r.Body, got.Text, err, want[i].Text)
 					}

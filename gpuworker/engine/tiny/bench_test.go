@@ -1,7 +1,6 @@
 package tiny_test
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"syscall"
@@ -34,7 +33,7 @@ func BenchmarkAnswers(b *testing.B) {
 				for seed := range at {
 					all.Go(func() {
 						r := enginetest.CompletionRequest("Ge1:1 In the beginning", fmt.Sprintf(`"seed":%d,"max_tokens":128,"ignore_eos":true,"temperature":0.7,"top_p":0.9`, seed))
-						if _, err := e.Answer(context.Background(), r, func() {}); err != nil {
+						if _, err := e.Answer(b.Context(), r, func() {}); err != nil {
 							b.Error(err)
 						}
 					})
