@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 )
@@ -44,17 +45,18 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 		}()
 		s := w.write()
 		s.submit(ctx)
+		var all sync.WaitGroup
 		for i := range 1 + w.dice.below("controls", 2) {
-			go w.control(ctx, fmt.Sprintf("control%d", i))
+			all.Go(func() { w.control(ctx, fmt.Sprintf("control%d", i)) })
 		}
 		for i := range 1 + w.dice.below("workers", 4) {
-			go w.worker(ctx, fmt.Sprintf("worker%d", i))
+			all.Go(func() { w.worker(ctx, fmt.Sprintf("worker%d", i)) })
 		}
-		go s.act(ctx)
-		go s.nag(ctx)
+		all.Go(func() { s.act(ctx) })
+		all.Go(func() { s.nag(ctx) })
 		st := s.awaitEnd(ctx)
 		end()
-		synctest.Wait()
+		all.Wait() // a process that ends takes its time: it gives back what it holds
 		if st.Phase.Ended() {
 			s.check(t.Context(), st)
 		}

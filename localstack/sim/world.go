@@ -174,12 +174,15 @@ func (w *World) worker(ctx context.Context, name string) {
 		wk := worker.New(ports, worker.Config{ID: p.name, Pool: "default", Engine: shared, Timings: w.timings, InFlight: 1 + w.dice.below("in flight/"+name, 16),
 			Checkpoint: w.dice.between("checkpoint/"+name, time.Second, 20*time.Second), Drain: 5 * time.Second, Grace: 3 * time.Second},
 			input.NewIndex(ports.Blobs, ports.Docs), exec)
+		var fate sync.WaitGroup
 		if w.unruly() && w.dice.chance("fate/"+name, 0.5) {
-			go w.fate(p, wk)
+			fate.Go(func() { w.fate(p, wk) })
 		}
 		if err := wk.Run(p.ctx); err != nil {
 			w.tracef("%s ended: %v", p.name, err)
 		}
+		p.die() // and so its fate ends
+		fate.Wait()
 	})
 }
 
