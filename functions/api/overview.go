@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollout/shared/blob"
+	"rollout/shared/config"
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -79,7 +80,8 @@ func (s *Service) Look(ctx context.Context, id identity.RunID) (Overview, error)
 }
 
 // queues tells the depths of the functions' queues and of those of the pools
-// in o, where the store can.
+// in o, where the store can. A deployment has queues for the pools of its config
+// alone: one that was taken out of it has none, whoever once worked there.
 func (s *Service) queues(ctx context.Context, o Overview) ([]QueueStatus, error) {
 	out := []QueueStatus{}
 	d, ok := s.ports.Queues.(queue.Depther)
@@ -87,13 +89,16 @@ func (s *Service) queues(ctx context.Context, o Overview) ([]QueueStatus, error)
 		return out, nil
 	}
 	names := map[string]bool{host.CoordinateQueue: true, host.TaskQueue: true, host.PlanQueue: true}
-	for _, r := range o.Runs {
-		if r.Pool != "" { // a refused run has none
-			names[host.WorkQueue(r.Pool)] = true
+	note := func(pool string) {
+		if pool != "" && s.hasQueue(pool) { // a refused run has none
+			names[host.WorkQueue(pool)] = true
 		}
 	}
+	for _, r := range o.Runs {
+		note(r.Pool)
+	}
 	for _, w := range o.Workers {
-		names[host.WorkQueue(w.Pool)] = true
+		note(w.Pool)
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		q := QueueStatus{Queue: name}
@@ -109,6 +114,12 @@ func (s *Service) queues(ctx context.Context, o Overview) ([]QueueStatus, error)
 		out = append(out, q)
 	}
 	return out, nil
+}
+
+// hasQueue reports whether there is a queue of the pool's work: on a laptop
+// there is any that is asked for.
+func (s *Service) hasQueue(pool string) bool {
+	return s.cloud.Provider == "" || slices.ContainsFunc(s.pools, func(p config.Pool) bool { return p.Name == pool })
 }
 
 // Bounds of uploads: objects looked at, and told.

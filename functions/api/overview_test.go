@@ -85,6 +85,44 @@ func TestOverviewTellsTheDepthsOfQueues(t *testing.T) {
 	}
 }
 
+// scarce are queues of which one is not there.
+type scarce struct {
+	queue.Queues
+	queue.Depther
+	gone string
+}
+
+func (q scarce) Depth(ctx context.Context, name string) (visible, hidden int, err error) {
+	if name == q.gone {
+		return 0, 0, fault.New(fault.NotFound, "there is no queue %s", name)
+	}
+	return q.Depther.Depth(ctx, name)
+}
+
+// A pool that is taken out of the config takes its queues with it, and its runs
+// and the last beats of its workers stay.
+func TestAPoolThatIsGoneHidesNothing(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.submitted(runA, run.Completed)
+	d.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon})
+	deployment := config.DefaultDeployment()
+	deployment.Cloud.Provider, deployment.Pools = config.ProviderAWS, []config.Pool{{Name: "new", Model: "m"}}
+	p := d.ports
+	p.Queues = scarce{p.Queues, p.Queues.(queue.Depther), "work-default"}
+	s := api.New(p, deployment)
+	o, err := s.Overview(t.Context())
+	if err != nil || len(o.Runs) != 1 || len(o.Queues) != 3 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if o, err := s.Look(t.Context(), runA); err != nil || len(o.Runs) != 1 || len(o.Queues) != 3 {
+		t.Errorf("%+v, %v", o, err)
+	}
+	if x, err := s.Explain(t.Context(), runA, ""); err != nil || x.Run.Run != runA {
+		t.Errorf("%+v, %v", x, err)
+	}
+}
+
 func TestLookShowsOneRunAndWhoWorksOnIt(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -24,6 +24,7 @@ type Service struct {
 	ports   host.Ports
 	bucket  string // the deployment's name of it, part of run ids
 	cloud   config.Cloud
+	pools   []config.Pool // those that answer prompts
 	timings health.Timings
 	index   *input.Index
 }
@@ -34,6 +35,7 @@ func New(p host.Ports, d config.Deployment) *Service {
 		ports:   p.From("api"),
 		bucket:  d.Bucket,
 		cloud:   d.Cloud,
+		pools:   d.Answering(),
 		timings: host.Timings(d.Health),
 		index:   input.NewIndex(p.Blobs, p.Docs),
 	}

@@ -15,9 +15,11 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
+	"rollout/shared/config"
 	"rollout/shared/document"
 	"rollout/shared/engine/health"
 	"rollout/shared/engine/identity"
@@ -41,6 +43,7 @@ type Coordinator struct {
 	grace   time.Duration
 	hears   Hears
 	many    bool
+	serves  func(pool string) bool
 
 	mu   sync.Mutex
 	runs map[identity.RunID]loaded
@@ -76,7 +79,18 @@ func New(p host.Ports, ix *input.Index, t health.Timings, grace time.Duration, h
 	if hears.Sent == nil {
 		hears.Sent = func(string, int) {}
 	}
-	return &Coordinator{hears: hears, Ports: p.From("coordinate"), index: ix, timings: t, grace: grace, runs: map[identity.RunID]loaded{}}
+	return &Coordinator{hears: hears, Ports: p.From("coordinate"), index: ix, timings: t, grace: grace,
+		serves: func(string) bool { return true }, runs: map[identity.RunID]loaded{}}
+}
+
+// Serving makes c the coordinator of an installation that has these pools alone,
+// and no queues for others: a run whose pool was taken out of the config pauses,
+// and says why.
+func (c *Coordinator) Serving(pools []config.Pool) *Coordinator {
+	c.serves = func(pool string) bool {
+		return slices.ContainsFunc(pools, func(p config.Pool) bool { return p.Name == pool })
+	}
+	return c
 }
 
 // maxSteps bounds the steps of one call: each but the first follows from

@@ -2,6 +2,7 @@ package coordinate
 
 import (
 	"context"
+	"fmt"
 
 	"rollout/events"
 	"rollout/shared/engine/identity"
@@ -21,6 +22,10 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 	for _, e := range l.state.Effects {
 		switch e.Act {
 		case run.Send:
+			if !c.serves(l.manifest.Pool) {
+				follow = append(follow, run.Event{Kind: run.Missing, Why: noPool(l.manifest.Pool), From: fromSelf})
+				continue
+			}
 			err, sent = c.send(ctx, l, *e.Range, e.Generation), true
 		case run.Seal:
 			var sealed []run.Event
@@ -45,6 +50,11 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 		c.hears.Sent(l.manifest.Pool, l.state.Shards-l.state.Done.Set.Len())
 	}
 	return follow, nil
+}
+
+// noPool says why a run can't go on, and how it could.
+func noPool(pool string) string {
+	return fmt.Sprintf("the config has no pool %s any more: deploy it with that pool and resume the run, or stop the run, which keeps its answers", pool)
 }
 
 // sendBatch is how many work messages are put into the queue at once.

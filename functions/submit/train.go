@@ -13,6 +13,10 @@ import (
 // completeTraining is complete for a run that trains: its model is the one that
 // it begins with, its pool the one that trains, its input one dataset.
 func (s *Submitter) completeTraining(ctx context.Context, m *record.Manifest) error {
+	if s.deployment.Cloud.Provider != "" { // no machine comes up for it, and no queue is there
+		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "a training can't run in a cloud in this version"),
+			Remedy: "train on a machine of yours: rollout train, or rollout up"}
+	}
 	if m.Config.Algorithm == nil {
 		return fault.New(fault.Invalid, "a training has no algorithm")
 	}

@@ -51,3 +51,17 @@ func TestATrainingThatCanNotBeIsRefused(t *testing.T) {
 		}
 	}
 }
+
+// Else its work would go to a queue that no stack has, for ever.
+func TestATrainingInACloudIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, pools := range [][]config.Pool{nil, {{Name: "gym", Model: config.ModelTiny, Executor: config.ExecutorTrain}}} {
+		d := newDesk(t)
+		d.deploy.Cloud.Provider = config.ProviderAWS
+		d.deploy.Pools = append(d.deploy.Pools, pools...)
+		d.put("prompts/x.toml", trainConfig)
+		if m := d.upload("prompts/x.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n"); !strings.Contains(m.Refused, "can't run in a cloud") {
+			t.Errorf("with %d pools: refused with %q", len(d.deploy.Pools), m.Refused)
+		}
+	}
+}

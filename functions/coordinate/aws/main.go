@@ -19,7 +19,7 @@ func main() {
 	lambdafn.Main("coordinate", func(s *stack.Stack) any {
 		machines := fleet.Of(s, fleet.Often)
 		sent := func(pool string, open int) { machines.Note(pool, need.Need{Open: open, Waiting: open}) }
-		c := coordinate.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs), host.Timings(s.Deployment.Health), s.Deployment.Defaults.Limits.Grace.Std(), coordinate.Hears{Sent: sent}).AmongMany()
+		c := coordinate.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs), host.Timings(s.Deployment.Health), s.Deployment.Defaults.Limits.Grace.Std(), coordinate.Hears{Sent: sent}).AmongMany().Serving(s.Deployment.Answering())
 		return lambdafn.Messages(s.Ports, func(ctx context.Context, ms []queue.Message) []string {
 			defer machines.Raise(ctx)
 			return c.Batch(ctx, ms)
