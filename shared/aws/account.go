@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
+	smithy "github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
 
 	"rollout/shared/fault"
@@ -56,25 +57,39 @@ func Config(ctx context.Context, log *slog.Logger, options ...func(*config.LoadO
 			Remedy: "set AWS_REGION, such as us-east-1"}
 	}
 	if cfg.Credentials != nil {
-		cfg.Credentials = awssdk.NewCredentialsCache(credentials{cfg.Credentials})
+		cfg.Credentials = awssdk.NewCredentialsCache(&credentials{CredentialsProvider: cfg.Credentials})
 	}
 	return cfg, nil
 }
 
 // credentials says what to do when there are none.
-type credentials struct{ awssdk.CredentialsProvider }
+type credentials struct {
+	awssdk.CredentialsProvider
+	had atomic.Bool // there were some before
+}
 
-func (c credentials) Retrieve(ctx context.Context) (awssdk.Credentials, error) {
+// metadataService is what the SDK calls an instance's metadata.
+const metadataService = "ec2imds"
+
+// Retrieve finds credentials. That there are none is Denied; that whoever gives
+// them can't be asked now is a failure of the network or of that service. The
+// instance's metadata are asked last, also where there is no instance: their
+// silence means nothing unless they have answered before.
+func (c *credentials) Retrieve(ctx context.Context) (awssdk.Credentials, error) {
 	found, err := c.CredentialsProvider.Retrieve(ctx)
-	var network net.Error
-	switch {
-	case err == nil:
+	const doing = "get AWS credentials"
+	if err == nil {
+		c.had.Store(true)
 		return found, nil
-	case ctx.Err() != nil:
-		return found, fault.As(fault.Canceled, err, "get AWS credentials")
-	case errors.As(err, &network) && network.Timeout():
-		return found, fault.As(fault.Unavailable, err, "get AWS credentials")
 	}
-	return found, &fault.Error{Kind: fault.Denied, Op: "get AWS credentials", Err: err,
+	if ctx.Err() != nil {
+		return found, fault.As(fault.Canceled, err, doing)
+	}
+	var asked *smithy.OperationError
+	anyInstance := !errors.As(err, &asked) || asked.ServiceID != metadataService || c.had.Load()
+	if kind := kindOf(err); anyInstance && (kind == fault.Unavailable || kind == fault.Throttled) {
+		return found, fault.As(kind, err, doing)
+	}
+	return found, &fault.Error{Kind: fault.Denied, Op: doing, Err: err,
 		Remedy: "sign in (aws sso login, or AWS_PROFILE), or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"}
 }

@@ -146,6 +146,9 @@ func (b *Bucket) head(ctx context.Context, key, version string) (blob.Info, *s3.
 		return blob.Info{}, nil, err
 	}
 	out, err := b.s3.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.name, Key: b.full(key), VersionId: optional(version)})
+	if wordless(err) {
+		err = b.why(ctx, key, version, err)
+	}
 	if err != nil {
 		return blob.Info{}, nil, absent(translate(ctx, err, "stat object %s", key), err, version)
 	}
@@ -153,12 +156,35 @@ func (b *Bucket) head(ctx context.Context, key, version string) (blob.Info, *s3.
 	return info, out, fault.Wrap(err, "stat object %s", key)
 }
 
+// wordless reports whether S3 refused a HEAD for a reason that it did not say:
+// the answer to a HEAD has no body. Expired credentials look like a version that
+// is none, and a bucket in another region like nothing at all.
+func wordless(err error) bool {
+	switch statusOf(err) {
+	case http.StatusBadRequest, http.StatusForbidden, http.StatusMovedPermanently:
+		return true
+	}
+	return false
+}
+
+// why asks for the same in a way that has words, and returns the better error.
+func (b *Bucket) why(ctx context.Context, key, version string, err error) error {
+	out, better := b.s3.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: b.full(key), VersionId: optional(version), Range: awssdk.String("bytes=0-0")})
+	if better == nil {
+		_ = out.Body.Close() // it was not asked for
+		return err
+	}
+	if statusOf(better) == http.StatusRequestedRangeNotSatisfiable { // it is there, and empty
+		return err
+	}
+	return better
+}
+
 // absent turns what S3 says of versions that are none into NotFound: a version
-// id that it did not make is a bad request to it, a mark of deletion not
+// id that it did not make is a bad argument to it, a mark of deletion not
 // allowed.
 func absent(translated, err error, version string) error {
-	status := statusOf(err)
-	if version != "" && (status == http.StatusBadRequest || status == http.StatusMethodNotAllowed) {
+	if version != "" && (statusOf(err) == http.StatusMethodNotAllowed || codeOf(err) == "InvalidArgument") {
 		return fault.As(fault.NotFound, translated, "version %q", version)
 	}
 	return translated

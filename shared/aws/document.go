@@ -174,7 +174,7 @@ func (d *Documents) Ping(ctx context.Context) error {
 func (d *Documents) translate(ctx context.Context, err error, format string, args ...any) error {
 	err = translate(ctx, err, format, args...)
 	if own, ok := err.(*fault.Error); ok && codeOf(err) == "ResourceNotFoundException" {
-		own.Remedy = "deploy the stack, or look at the table's name (" + d.table + ") and at AWS_REGION"
+		own.Remedy = "deploy the stack, or look at cloud.dynamodb.table (" + d.table + ") and cloud.region"
 	}
 	return err
 }

@@ -57,21 +57,24 @@ var kinds = map[string]fault.Kind{
 	"ValidationException":           fault.Invalid,
 
 	// S3.
-	"ConditionalRequestConflict": fault.Unavailable, // another's request is under way: which of them wins is open
-	"EntityTooLarge":             fault.Exhausted,
-	"EntityTooSmall":             fault.Invalid,
-	"InvalidObjectState":         fault.Denied, // archived
-	"InvalidPart":                fault.Corrupt,
-	"BadDigest":                  fault.Corrupt,
-	"XAmzContentSHA256Mismatch":  fault.Corrupt,
-	"NoSuchBucket":               fault.NotFound,
-	"NoSuchKey":                  fault.NotFound,
-	"NoSuchUpload":               fault.NotFound,
-	"NoSuchVersion":              fault.NotFound,
-	"NotFound":                   fault.NotFound,
-	"OperationAborted":           fault.Unavailable,
-	"PreconditionFailed":         fault.Conflict,
-	"SlowDown":                   fault.Throttled,
+	"AuthorizationHeaderMalformed": fault.Invalid,     // mostly: signed for another region
+	"PermanentRedirect":            fault.Invalid,     // it is in another region
+	"TemporaryRedirect":            fault.Unavailable, // a new bucket is not known everywhere
+	"ConditionalRequestConflict":   fault.Unavailable, // another's request is under way: which of them wins is open
+	"EntityTooLarge":               fault.Exhausted,
+	"EntityTooSmall":               fault.Invalid,
+	"InvalidObjectState":           fault.Denied, // archived
+	"InvalidPart":                  fault.Corrupt,
+	"BadDigest":                    fault.Corrupt,
+	"XAmzContentSHA256Mismatch":    fault.Corrupt,
+	"NoSuchBucket":                 fault.NotFound,
+	"NoSuchKey":                    fault.NotFound,
+	"NoSuchUpload":                 fault.NotFound,
+	"NoSuchVersion":                fault.NotFound,
+	"NotFound":                     fault.NotFound,
+	"OperationAborted":             fault.Unavailable,
+	"PreconditionFailed":           fault.Conflict,
+	"SlowDown":                     fault.Throttled,
 
 	// DynamoDB.
 	"ConditionalCheckFailedException":          fault.Conflict,
@@ -92,10 +95,23 @@ var kinds = map[string]fault.Kind{
 	"QueueDeletedRecently":                        fault.Unavailable,
 	"QueueDoesNotExist":                           fault.NotFound,
 	"ReceiptHandleIsInvalid":                      fault.Conflict,
-	"KMS.AccessDeniedException":                   fault.Denied,
-	"KMS.ThrottlingException":                     fault.Throttled,
 	"KmsAccessDenied":                             fault.Denied,
+	"KmsDisabled":                                 fault.Denied,
+	"KmsInvalidKeyUsage":                          fault.Denied,
+	"KmsInvalidState":                             fault.Denied,
+	"KmsNotFound":                                 fault.Denied,
+	"KmsOptInRequired":                            fault.Denied,
 	"KmsThrottled":                                fault.Throttled,
+
+	// The Key Management Service, in S3's answers and in SQS's older protocol.
+	"KMS.AccessDeniedException":    fault.Denied,
+	"KMS.DisabledException":        fault.Denied,
+	"KMS.InvalidKeyUsageException": fault.Denied,
+	"KMS.InvalidStateException":    fault.Denied,
+	"KMS.KMSInvalidStateException": fault.Denied,
+	"KMS.NotFoundException":        fault.Denied,
+	"KMS.OptInRequired":            fault.Denied,
+	"KMS.ThrottlingException":      fault.Throttled,
 
 	// Auto Scaling.
 	"LimitExceeded":             fault.Exhausted,
@@ -107,6 +123,7 @@ var kinds = map[string]fault.Kind{
 	// Lambda.
 	"KMSAccessDeniedException":     fault.Denied,
 	"KMSDisabledException":         fault.Denied,
+	"KMSInvalidStateException":     fault.Denied,
 	"KMSNotFoundException":         fault.Denied,
 	"RecursiveInvocationException": fault.Denied,      // functions feed each other
 	"ResourceConflictException":    fault.Unavailable, // it is being updated
@@ -118,6 +135,12 @@ var kinds = map[string]fault.Kind{
 
 // unknown is the remedy for credentials that AWS does not know.
 const unknown = "sign in again, or look at AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN: AWS knows no such credentials"
+
+// elsewhere is the remedy for a bucket that is in another region.
+const elsewhere = "the bucket is in another region than the config says: look at cloud.s3.bucket and cloud.region"
+
+// disabled is the remedy for a key that can't be used.
+const disabled = "the key that it is encrypted with is disabled or gone: look at it in the Key Management Service"
 
 // remedies say what to do about some codes.
 var remedies = map[string]string{
@@ -133,10 +156,18 @@ var remedies = map[string]string{
 	"MissingAuthenticationToken":              unknown,
 	"SignatureDoesNotMatch":                   unknown,
 	"UnrecognizedClientException":             unknown,
-	"NoSuchBucket":                            "make the bucket, or look at its name and at AWS_REGION",
+	"AuthorizationHeaderMalformed":            elsewhere,
+	"PermanentRedirect":                       elsewhere,
+	"InvalidObjectState":                      "it is archived: restore it first",
+	"KmsDisabled":                             disabled,
+	"KmsInvalidState":                         disabled,
+	"KMS.DisabledException":                   disabled,
+	"KMS.InvalidStateException":               disabled,
+	"KMS.KMSInvalidStateException":            disabled,
+	"NoSuchBucket":                            "deploy the stack, or look at cloud.s3.bucket and cloud.region",
 	"OverLimit":                               "too many messages are being worked on: lower the number of workers",
-	"QueueDoesNotExist":                       "deploy the stack, or look at the queues' prefix and at AWS_REGION",
-	"AWS.SimpleQueueService.NonExistentQueue": "deploy the stack, or look at the queues' prefix and at AWS_REGION",
+	"QueueDoesNotExist":                       "deploy the stack, or look at cloud.sqs.prefix and cloud.region",
+	"AWS.SimpleQueueService.NonExistentQueue": "deploy the stack, or look at cloud.sqs.prefix and cloud.region",
 	"RequestExpired":                          "set this machine's clock",
 	"RequestTimeTooSkewed":                    "set this machine's clock",
 }

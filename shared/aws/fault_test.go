@@ -43,6 +43,9 @@ func TestErrorsHaveTheKindThatTheServiceMeans(t *testing.T) {
 		"S3: a range that is none":                  {answered(416, "InvalidRange"), fault.Invalid},
 		"S3: too small a part":                      {answered(400, "EntityTooSmall"), fault.Invalid},
 		"S3: a damaged part":                        {answered(400, "BadDigest"), fault.Corrupt},
+		"S3: a bucket in another region":            {answered(301, "PermanentRedirect"), fault.Invalid},
+		"S3: a key that is disabled":                {answered(400, "KMS.DisabledException"), fault.Denied},
+		"SQS: a key that is disabled":               {answered(400, "KmsDisabled"), fault.Denied},
 		"S3: a clock that is wrong":                 {answered(403, "RequestTimeTooSkewed"), fault.Denied},
 		"DynamoDB: condition":                       {answered(400, "ConditionalCheckFailedException"), fault.Conflict},
 		"DynamoDB: no table":                        {answered(400, "ResourceNotFoundException"), fault.NotFound},
@@ -97,20 +100,55 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 	}
 }
 
+// asked is an error of a service that was asked for credentials.
+func asked(service string, err error) error {
+	return &smithy.OperationError{ServiceID: service, OperationName: "GetCredentials", Err: err}
+}
+
+// Who has no credentials is told how to sign in, wherever they were looked for
+// last; whoever has some, and can't have them renewed now, that the way is cut.
 func TestMissingCredentialsSayHowToSignIn(t *testing.T) {
 	t.Parallel()
-	provider := credentials{none{}}
-	_, err := provider.Retrieve(t.Context())
-	if !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "sign in") {
+	unplugged := &smithyhttp.RequestSendError{Err: &net.DNSError{Err: "no such host"}}
+	slow := &smithyhttp.RequestSendError{Err: &net.DNSError{Err: "i/o timeout", IsTimeout: true}}
+	for name, c := range map[string]struct {
+		had  bool
+		err  error
+		want fault.Kind
+	}{
+		"nowhere":            {false, errors.New("nothing found"), fault.Denied},
+		"no instance to ask": {false, asked(metadataService, unplugged), fault.Denied},
+		"no instance to ask, which took its time":  {false, asked(metadataService, slow), fault.Denied},
+		"an instance without a role":               {false, asked(metadataService, answered(404, "")), fault.Denied},
+		"an instance that is silent for a while":   {true, asked(metadataService, slow), fault.Unavailable},
+		"a session that is over":                   {true, errors.New("the SSO session has expired or is invalid"), fault.Denied},
+		"a role that may not be taken on":          {false, asked("STS", answered(403, "AccessDenied")), fault.Denied},
+		"a service of roles that is not reachable": {false, asked("STS", unplugged), fault.Unavailable},
+		"a service of roles that is slow":          {false, asked("SSO", slow), fault.Unavailable},
+		"a service of roles that is busy":          {false, asked("STS", answered(400, "Throttling")), fault.Throttled},
+	} {
+		provider := &credentials{CredentialsProvider: awssdk.CredentialsProviderFunc(none{c.err}.retrieve)}
+		provider.had.Store(c.had)
+		_, err := provider.Retrieve(t.Context())
+		if fault.Of(err) != c.want || (c.want == fault.Denied) != strings.Contains(err.Error(), "sign in") {
+			t.Errorf("%s: %v (%s)", name, err, fault.Of(err))
+		}
+	}
+}
+
+func TestCredentialsThatWereThereAreKnownToBe(t *testing.T) {
+	t.Parallel()
+	provider := &credentials{CredentialsProvider: awssdk.CredentialsProviderFunc(none{}.anonymous)}
+	if _, err := provider.Retrieve(t.Context()); err != nil || !provider.had.Load() {
 		t.Errorf("%v", err)
 	}
 }
 
-// none has no credentials.
-type none struct{}
+// none has no credentials, as the error says.
+type none struct{ err error }
 
-func (none) Retrieve(context.Context) (awssdk.Credentials, error) {
-	return awssdk.Credentials{}, errors.New("nothing found")
+func (n none) retrieve(context.Context) (awssdk.Credentials, error) {
+	return awssdk.Credentials{}, n.err
 }
 
 // anonymous has credentials of nobody.

@@ -49,7 +49,7 @@ func (f *Functions) Invoke(ctx context.Context, function string, events [][]byte
 func (f *Functions) translate(ctx context.Context, function string, err error) error {
 	err = translate(ctx, err, "call the function %s", function)
 	if own, ok := err.(*fault.Error); ok && codeOf(err) == "ResourceNotFoundException" {
-		own.Remedy = "deploy the stack, or look at the cloud's name in the config and at AWS_REGION"
+		own.Remedy = "deploy the stack, or look at cloud.name and cloud.region"
 	}
 	return err
 }

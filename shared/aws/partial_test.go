@@ -284,7 +284,7 @@ func TestATableThatIsNotThereIsNamed(t *testing.T) {
 		return refusal{http.StatusBadRequest, "com.amazonaws.dynamodb.v20120810#ResourceNotFoundException"}
 	}}
 	d := NewDocuments(s.config(), "docs", DocumentOptions{})
-	if _, err := d.Get(t.Context(), "run/1"); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "docs") || !strings.Contains(err.Error(), "AWS_REGION") {
+	if _, err := d.Get(t.Context(), "run/1"); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "docs") || !strings.Contains(err.Error(), "cloud.region") {
 		t.Errorf("%v", err)
 	}
 	if err := d.Ping(t.Context()); err == nil {
