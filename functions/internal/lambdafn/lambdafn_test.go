@@ -75,6 +75,8 @@ func TestOnlyObjectsOfTheInstallationCount(t *testing.T) {
 		"beside the prefix":     {fmt.Sprintf(s3, "b", "prompts/x.jsonl"), nil, 0},
 		"the prefix itself":     {fmt.Sprintf(s3, "b", "team+a/%2B/"), nil, 0},
 		"in another bucket":     {fmt.Sprintf(s3, "c", "team+a/%2B/prompts/x.jsonl"), nil, 0},
+		"without a version":     {strings.Replace(fmt.Sprintf(s3, "b", "team+a/%2B/prompts/x.jsonl"), `"v"`, `""`, 1), nil, fault.Invalid},
+		"replaced each time":    {strings.Replace(fmt.Sprintf(s3, "b", "team+a/%2B/prompts/x.jsonl"), `"v"`, `"null"`, 1), nil, fault.Invalid},
 		"told by the product":   {own(mine), []events.ObjectCreated{mine}, 0},
 		"told of elsewhere":     {own(events.ObjectCreated{Bucket: "c", Key: "prompts/x.jsonl", Version: "v"}), nil, 0},
 		"told something else":   {own(events.Finalize{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}), nil, fault.Invalid},

@@ -49,6 +49,10 @@ type s3Record struct {
 	} `json:"s3"`
 }
 
+// unversioned is the version of an object that was made while its bucket kept
+// none. The next one of that key takes its place, and its version.
+const unversioned = "null"
+
 // Created returns the objects that an event says were created in the bucket,
 // under the keys that the product has for them: without the bucket's prefix.
 // What says nothing of the kind, or is about other objects, yields none; an
@@ -62,7 +66,7 @@ func Created(in config.S3, event []byte) (created []events.ObjectCreated, err er
 		key, ours := strings.CutPrefix(key, in.Prefix)
 		switch {
 		case !ours || key == "" || bucket != in.Bucket:
-		case version == "":
+		case version == "", version == unversioned:
 			err = errors.Join(err, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "object %q of bucket %s has no version", key, bucket),
 				Remedy: "let the bucket keep versions"})
 		default:

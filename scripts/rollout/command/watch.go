@@ -13,6 +13,7 @@ import (
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/engine/identity"
+	"rollout/shared/fault"
 )
 
 // watchEvery is how often a watched view is drawn, at most.
@@ -29,6 +30,8 @@ type watcher struct {
 	lines map[identity.RunID]progress.View // plain text: a view each
 	held  map[identity.RunID]string        // and what holds it up, as last written
 	above int                              // terminal: lines of the last drawing
+	looks int                              // that had an answer
+	away  bool                             // the last one had none, which was said
 }
 
 func newWatcher(s *statusView) *watcher {
@@ -38,7 +41,8 @@ func newWatcher(s *statusView) *watcher {
 
 // watch draws, again and again, until every run that it shows has ended: the
 // outcome of those that it saw going on is then its own. When ctx ends, the
-// runs go on, and that is no error.
+// runs go on, and that is no error. So it is if they can't be asked after for a
+// while: who watches for a night has a network that fails for a minute.
 func (w *watcher) watch(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -47,14 +51,15 @@ func (w *watcher) watch(ctx context.Context, every time.Duration) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+			if over, err := w.show(o); err != nil || over {
+				return err
+			}
+		case w.looks == 0 || !fault.Retriable(err):
 			return err
-		}
-		if err := w.draw(o); err != nil {
-			return err
-		}
-		if w.over(o.Runs) {
-			return w.outcome(o.Runs)
+		default:
+			w.silence(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -62,6 +67,27 @@ func (w *watcher) watch(ctx context.Context, every time.Duration) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// show draws; over reports that all has ended, and then err is what came of it.
+func (w *watcher) show(o api.Overview) (over bool, err error) {
+	w.looks, w.away = w.looks+1, false
+	if err := w.draw(o); err != nil {
+		return false, err
+	}
+	if w.over(o.Runs) {
+		return true, w.outcome(o.Runs)
+	}
+	return false, nil
+}
+
+// silence says that there is no answer, once for each time that there is none.
+func (w *watcher) silence(err error) {
+	if w.away {
+		return
+	}
+	w.away, w.above = true, 0                                                  // what is drawn next stands below it
+	_, _ = fmt.Fprintf(w.Err, "%v; it is asked again until it answers\n", err) // whoever can't read it sees that nothing moves
 }
 
 // over reports whether no run goes on.

@@ -1,0 +1,97 @@
+package command
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/functions/api"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/document"
+	"rollout/shared/engine/identity"
+	"rollout/shared/engine/run"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/memory"
+	"rollout/shared/record"
+)
+
+// fickle are documents that can't be asked for as long as there is a reason.
+type fickle struct {
+	document.Store
+	reason *atomic.Pointer[fault.Error]
+}
+
+func (f fickle) List(ctx context.Context, prefix, after string, limit int) ([]document.Doc, error) {
+	if err := f.reason.Load(); err != nil {
+		return nil, err
+	}
+	return f.Store.List(ctx, prefix, after, limit)
+}
+
+// Who watches for a night has a network that fails for a while: that is said
+// once, and the end is seen all the same. What no patience mends ends it.
+func TestAWatchOutlivesANetworkThatFailsForAWhile(t *testing.T) {
+	t.Parallel()
+	const id = identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVE")
+	for name, c := range map[string]struct {
+		first, later fault.Kind
+		said         int
+		want         fault.Kind
+	}{
+		"cut for a while":                       {0, fault.Unavailable, 2, 0},
+		"throttled for a while":                 {0, fault.Throttled, 2, 0},
+		"without credentials from some time on": {0, fault.Denied, 0, fault.Denied},
+		"cut from the beginning":                {fault.Unavailable, 0, 0, fault.Unavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var reason atomic.Pointer[fault.Error]
+				p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: fickle{memory.NewDocuments(), &reason}, Queues: memory.NewQueues(clock.System{}),
+					Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "cli"}
+				save := func(key string, v any) {
+					if _, err := host.Update(t.Context(), p.Docs, key, func(any, bool) (any, bool, error) { return v, true, nil }); err != nil {
+						t.Fatal(err)
+					}
+				}
+				state := run.New(id)
+				state.Phase = run.Running
+				save(record.ManifestKey(id), record.Manifest{Schema: record.Schema, Run: id, Name: "x", Pool: "default"})
+				save(record.CoordinatorKey(id), state)
+				fails := func(k fault.Kind) {
+					reason.Store(nil)
+					if k != 0 {
+						reason.Store(&fault.Error{Kind: k, Op: "no answer"})
+					}
+				}
+				var out, said bytes.Buffer
+				w := newWatcher(&statusView{Env: &Env{Out: &out, Err: &said, Clock: clock.System{}}, service: api.New(p, config.DefaultDeployment()), json: true})
+				done := make(chan error, 1)
+				fails(c.first)
+				go func() { done <- w.watch(t.Context(), time.Second) }()
+				for range 2 {
+					time.Sleep(5 * time.Second)
+					fails(c.later)
+					time.Sleep(time.Minute)
+					fails(0)
+				}
+				state.Phase, state.Complete, state.Items, state.Counts.OK = run.Completed, true, 1, 1
+				save(record.CoordinatorKey(id), state)
+				err := <-done
+				if c.want == 0 && err != nil || c.want != 0 && !fault.Is(err, c.want) || strings.Count(said.String(), "no answer") != c.said {
+					t.Errorf("it ended with %v and said %q", err, said.String())
+				}
+				if c.want == 0 && !strings.Contains(out.String(), `"phase":"completed"`) {
+					t.Errorf("the end was not seen:\n%s", out.String())
+				}
+			})
+		})
+	}
+}
