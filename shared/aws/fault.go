@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 
@@ -201,12 +202,15 @@ func kindOf(err error) fault.Kind {
 		return kindOfStatus(status)
 	}
 	var canceled *smithy.CanceledError
+	var file *fs.PathError
 	var network net.Error
 	var unsent *smithyhttp.RequestSendError
 	var garbled *smithy.DeserializationError
 	switch {
 	case errors.As(err, &canceled), errors.Is(err, context.Canceled):
 		return fault.Canceled
+	case errors.As(err, &file): // such as that of a session; its number looks like a network's
+		return fault.Internal
 	case errors.As(err, &network), errors.As(err, &unsent), errors.As(err, &garbled), errors.Is(err, io.ErrUnexpectedEOF):
 		return fault.Unavailable
 	case errors.Is(err, context.DeadlineExceeded):

@@ -3,9 +3,12 @@ package aws
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -109,6 +112,7 @@ func asked(service string, err error) error {
 // last; whoever has some, and can't have them renewed now, that the way is cut.
 func TestMissingCredentialsSayHowToSignIn(t *testing.T) {
 	t.Parallel()
+	_, missing := os.Stat(filepath.Join(t.TempDir(), "cache.json"))
 	unplugged := &smithyhttp.RequestSendError{Err: &net.DNSError{Err: "no such host"}}
 	slow := &smithyhttp.RequestSendError{Err: &net.DNSError{Err: "i/o timeout", IsTimeout: true}}
 	for name, c := range map[string]struct {
@@ -121,6 +125,7 @@ func TestMissingCredentialsSayHowToSignIn(t *testing.T) {
 		"no instance to ask, which took its time":  {false, asked(metadataService, slow), fault.Denied},
 		"an instance without a role":               {false, asked(metadataService, answered(404, "")), fault.Denied},
 		"an instance that is silent for a while":   {true, asked(metadataService, slow), fault.Unavailable},
+		"a session that was never begun":           {false, fmt.Errorf("failed to read cached SSO token file, %w", missing), fault.Denied},
 		"a session that is over":                   {true, errors.New("the SSO session has expired or is invalid"), fault.Denied},
 		"a role that may not be taken on":          {false, asked("STS", answered(403, "AccessDenied")), fault.Denied},
 		"a service of roles that is not reachable": {false, asked("STS", unplugged), fault.Unavailable},

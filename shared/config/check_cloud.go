@@ -12,6 +12,7 @@ const (
 	maxInstanceTypes = 40 // of a group with mixed instances
 	maxCloudPrefix   = 200
 	maxShardsEach    = 100_000
+	leastTable       = 3 // letters of a table's name
 )
 
 // Patterns of names that end in policies, in names of resources and in what
@@ -50,7 +51,11 @@ func (w Cloud) check(c *checker, at string) {
 	}
 	c.pattern(at+".name", w.Name, cloudName, "use 1 to 10 of a-z, 0-9 and -, and begin with a letter")
 	w.S3.check(c, at+".s3")
-	c.pattern(at+".dynamodb.table", w.DynamoDB.Table, tableName, "use 3 to 255 of letters, digits, _, . and -")
+	if w.DynamoDB.Table == w.Name && len(w.Name) < leastTable {
+		c.add(at+".name", "%s is also the table's name, which has %d letters or more: use a longer one, or name the table in [cloud.dynamodb]", quote(w.Name), leastTable)
+	} else {
+		c.pattern(at+".dynamodb.table", w.DynamoDB.Table, tableName, "use 3 to 255 of letters, digits, _, . and -")
+	}
 	c.pattern(at+".sqs.prefix", w.SQS.Prefix, queuePrefix, "use 1 to 11 of a-z, 0-9 and -, and begin with a letter")
 	w.Secrets.check(c, at+".secrets")
 	w.Fleet.check(c, at+".fleet")

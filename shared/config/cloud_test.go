@@ -94,6 +94,7 @@ func TestCloudProblems(t *testing.T) {
 		{"the provider's tables nested", cloudHead + "aws.s3.bucket = 'b'", `d.toml:6: cloud.aws: the provider's tables stand in [cloud] itself: write [cloud.s3], [cloud.dynamodb], [cloud.sqs] or [cloud.secrets]`},
 		{"nothing but the provider", "cloud.provider = 'aws'", `d.toml:2: cloud.region: missing: name the region, such as "us-east-1"` + "\n" +
 			`d.toml:2: cloud.s3.bucket: missing: name the bucket, which no other in the world may be called`},
+		{"a name that is too short for a table", cloudHead + "name = 'ab'", `d.toml:6: cloud.name: "ab" is also the table's name, which has 3 letters or more: use a longer one, or name the table in [cloud.dynamodb]`},
 		{"two buckets", "bucket = 'b'\n" + cloudHead, "d.toml:2: bucket: cloud.s3.bucket names the bucket: remove this one"},
 		{"an address as bucket", strings.Replace(cloudHead, "acme-rollout", "192.168.0.1", 1), `d.toml:5: cloud.s3.bucket: "192.168.0.1" is no name of a bucket: use 3 to 63 of a-z, 0-9 and -, and begin and end with a letter or digit`},
 		{"a bucket of S3's", strings.Replace(cloudHead, "acme-rollout", "acme-s3alias", 1), `d.toml:5: cloud.s3.bucket: "acme-s3alias" begins or ends as only S3's own names may: choose another`},
