@@ -100,8 +100,16 @@ func (s *scenario) checkItem(ctx context.Context, f file, l line, item uint64, f
 	case len(errs) > 0 && endsFirst && s.endedFirst(errs[0], l, place, st):
 		return out, errs[1:]
 	}
-	s.audit.breakf("I1, I4, I10: item %d (%s) is neither next among the outputs nor the errors: want %s%s", item, l.bytes, wantOut, wantErr)
+	s.audit.breakf("I1, I4, I10: item %d (%s) is neither next among the outputs nor the errors: want %s%s, next are %s and %s", item, l.bytes, wantOut, wantErr, next(out), next(errs))
 	return out, errs
+}
+
+// next is the first of rows, for eyes.
+func next(rows [][]byte) []byte {
+	if len(rows) == 0 {
+		return []byte("no row")
+	}
+	return rows[0]
 }
 
 // endedFirst reports whether the row says that the run ended before the item

@@ -58,6 +58,7 @@ type server struct {
 	starts int
 	down   bool
 	busy   int
+	lone   *visit        // one that has the server alone
 	over   chan struct{} // closed at its death
 }
 
@@ -82,8 +83,16 @@ func (s *server) enter(ctx context.Context, alone bool) (*visit, error) {
 	if s.over == nil {
 		s.over = make(chan struct{})
 	}
+	alone = alone && s.busy == 0
+	if s.lone != nil { // it sees that somebody came
+		s.lone.died.Alone, s.lone = false, nil
+	}
 	s.busy++
-	return &visit{s, s.over, engine.Died{Server: "server", Start: fmt.Sprint(s.starts), Alone: alone}}, nil
+	v := &visit{s, s.over, engine.Died{Server: "server", Start: fmt.Sprint(s.starts), Alone: alone}}
+	if alone {
+		s.lone = v
+	}
+	return v, nil
 }
 
 func (s *server) quiet(ctx context.Context) bool {
@@ -102,8 +111,11 @@ func (s *server) quiet(ctx context.Context) bool {
 // leave ends the request; Unavailable if the server died meanwhile.
 func (v *visit) leave() error {
 	v.mu.Lock()
+	defer v.mu.Unlock()
 	v.busy--
-	v.mu.Unlock()
+	if v.lone == v {
+		v.lone = nil
+	}
 	select {
 	case <-v.over:
 		return fault.As(fault.Unavailable, &v.died, "answer")

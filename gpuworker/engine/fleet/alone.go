@@ -12,6 +12,7 @@ const (
 	aloneTime  = 30 * time.Second // to wait for one
 	alonePause = 50 * time.Millisecond
 	longPause  = time.Second
+	aloneLook  = 100 * time.Millisecond // between looks at whether it still has it alone
 )
 
 // answerAlone asks a server that works on nothing else. After a while it makes
@@ -32,11 +33,39 @@ func (f *Fleet) answerAlone(ctx context.Context, r engine.Request, progress func
 			a.begin(s, progress, time.Now())
 			a.alone = quiet
 			f.mu.Unlock()
+			if quiet {
+				defer f.guard(ctx, a)()
+			}
 			return f.ask(ctx, a, r)
 		}
 		progress() // that the request waits is no silence of a server's
 		sleep(ctx, pause)
 	}
+}
+
+// guard looks again and again whether the server still works on nothing but the
+// request, until that ends or stop is called. Workers that share a server don't
+// hear of each other's requests, and what one of them asks meanwhile may be what
+// the server dies of.
+func (f *Fleet) guard(ctx context.Context, a *ask) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for sleep(ctx, aloneLook) {
+			v, err := f.vitals(ctx, a.server)
+			f.mu.Lock()
+			if !a.ended && err == nil && max(v.Running, 0)+max(v.Waiting, 0) > 1 {
+				a.alone = false
+			}
+			over := a.ended || !a.alone
+			f.mu.Unlock()
+			if over {
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // reserve returns a server for one request alone: a quiet one, or at last the

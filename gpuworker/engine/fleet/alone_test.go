@@ -51,17 +51,42 @@ func TestNothingElseIsAskedOfAServerThatAnswersOneAlone(t *testing.T) {
 	})
 }
 
+// All who waited for a server ask it at once when it is back.
+func TestADeathAloneStaysOneWhenOthersComeAfterIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newFake("a")
+		s.takes = time.Minute
+		f := fleet.New(fleet.Config{Servers: []fleet.Member{{Name: "a", Server: s}}})
+		defer f.Close()
+		failed := make(chan error)
+		go func() {
+			_, err := f.Answer(t.Context(), engine.Request{Body: []byte("x"), Alone: true}, func() {})
+			failed <- err
+		}()
+		time.Sleep(10 * time.Second)
+		s.die()
+		s.start()
+		s.set(func() { s.other = 5 })
+		if d := died(<-failed); d == nil || !d.Alone {
+			t.Errorf("%+v", d)
+		}
+	})
+}
+
 func TestADeathAloneSaysSo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		others int
+		come   int // others' requests that come meanwhile
 		silent bool
 		alone  bool
 		start  string
 	}{
-		"alone":                                {0, false, true, "1"},
-		"beside others' requests":              {2, false, false, "1"},
-		"alone as far as is known, no metrics": {0, true, true, ""},
+		"alone":                                {0, 0, false, true, "1"},
+		"beside others' requests":              {2, 0, false, false, "1"},
+		"before others' requests come":         {0, 1, false, false, "1"},
+		"alone as far as is known, no metrics": {0, 0, true, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,6 +107,8 @@ func TestADeathAloneSaysSo(t *testing.T) {
 				if waited := time.Since(began); waited > 32*time.Second || (c.others > 0) != (waited > 30*time.Second) {
 					t.Errorf("it waited %s", waited)
 				}
+				s.set(func() { s.other += c.come })
+				time.Sleep(200 * time.Millisecond)
 				s.die()
 				if d := died(<-failed); d == nil || d.Alone != c.alone || d.Start != c.start {
 					t.Errorf("%+v", d)

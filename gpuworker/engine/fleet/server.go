@@ -75,7 +75,8 @@ type ask struct {
 	began  time.Time
 	life   int    // of the server, when the request began
 	start  string // its name
-	alone  bool   // the server works on nothing else, as far as it says
+	alone  bool   // the server works, and worked, on nothing else, as far as it says
+	ended  bool
 	pieces int64
 	inner  func()
 	tell   func() // the progress that the server reports
@@ -108,6 +109,7 @@ func (a *ask) begin(s *server, progress func(), now time.Time) {
 // over ends it; true if the server's limit changed. f.mu is held.
 func (a *ask) over(now time.Time, err error) bool {
 	s := a.server
+	a.ended = true
 	s.window.moved(now, s.inFlight)
 	s.inFlight--
 	if fault.Is(err, fault.Throttled) {
