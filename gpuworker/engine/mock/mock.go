@@ -15,9 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"lukechampine.com/blake3"
-
 	"rollout/gpuworker/engine"
+	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 )
 
@@ -97,7 +96,7 @@ func (e *Engine) text(q question, body []byte) (string, error) {
 	defer e.scratch.Put(s)
 	out, err := appendText(append(s.text[:0], Prefix...), q.prompt)
 	if q.sampled() {
-		out = s.appendFingerprint(append(out, " #"...), body)
+		out = appendFingerprint(append(out, " #"...), body)
 	}
 	if cap(out) <= maxKept {
 		s.text = out
@@ -153,22 +152,12 @@ func (e *Engine) Close() error {
 const maxKept = 64 << 10
 
 // scratch is the reusable memory of one answer.
-type scratch struct {
-	text []byte
-	hash *blake3.Hasher
-	sum  [32]byte
-}
+type scratch struct{ text []byte }
 
-func newScratch() any { return &scratch{hash: blake3.New(32, nil)} }
+func newScratch() any { return new(scratch) }
 
-// appendFingerprint appends 8 hex digits of the body's blake3. Writes of at
-// most 1 KiB keep the hasher from starting goroutines.
-func (s *scratch) appendFingerprint(dst, body []byte) []byte {
-	s.hash.Reset()
-	for len(body) > 0 {
-		n := min(len(body), 1024)
-		_, _ = s.hash.Write(body[:n]) // a hash's Write never fails
-		body = body[n:]
-	}
-	return hex.AppendEncode(dst, s.hash.Sum(s.sum[:0])[:4])
+// appendFingerprint appends 8 hex digits of the body's blake3.
+func appendFingerprint(dst, body []byte) []byte {
+	id := identity.Content(body)
+	return hex.AppendEncode(dst, id[:4])
 }

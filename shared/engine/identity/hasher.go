@@ -14,10 +14,10 @@ const groupSize = guts.MaxSIMD * guts.ChunkSize
 // Hasher computes many content ids without allocating. It is not safe for
 // concurrent use.
 //
-// It builds blake3's tree over the library's compression functions. The
-// library's own hasher starts a goroutine for each subtree, which for writes of
-// up to 100 KiB costs as much again as the hashing, and takes small writes
-// without vectors.
+// It builds blake3's tree over the library's compression functions, and over
+// one of its own for short values. The library's own hasher starts a goroutine
+// for each subtree, which for writes of up to 100 KiB costs as much again as
+// the hashing, and takes small writes without vectors.
 type Hasher struct {
 	group [groupSize]byte // bytes not compressed yet: the last group must wait for what follows
 	n     int             // how many
@@ -25,6 +25,7 @@ type Hasher struct {
 	// hold the root of a whole subtree: level i one of 2^i groups.
 	groups uint64
 	stack  [64][8]uint32
+	pair   pair // where short values are compressed
 }
 
 // NewHasher returns a Hasher.
@@ -83,6 +84,14 @@ func (h *Hasher) compress(group *[groupSize]byte) {
 
 // Sum returns the id of what was written since Reset.
 func (h *Hasher) Sum() ContentID {
+	if paired && h.groups == 0 && h.n <= maxPaired {
+		return h.sumPaired()
+	}
+	return h.sumGroups()
+}
+
+// sumGroups is Sum of a value of any length.
+func (h *Hasher) sumGroups() ContentID {
 	root := guts.CompressBuffer(&h.group, h.n, &guts.IV, h.groups*guts.MaxSIMD, 0)
 	for left := h.groups; left != 0; left &= left - 1 {
 		root = guts.ParentNode(h.stack[bits.TrailingZeros64(left)], guts.ChainingValue(root), &guts.IV, 0)

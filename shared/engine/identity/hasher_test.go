@@ -32,6 +32,31 @@ func TestIDsAreBlake3OfAnyLength(t *testing.T) {
 	}
 }
 
+// Both ways to the id of a short value, whichever this processor takes.
+func TestShortValuesHaveTheIDsOfBlake3(t *testing.T) {
+	t.Parallel()
+	b := pattern(maxPaired + 1)
+	for name, sum := range map[string]func(*Hasher) ContentID{"groups": (*Hasher).sumGroups, "pairs": (*Hasher).sumPaired} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name == "pairs" && !paired {
+				t.Skip("this processor has no vectors for it")
+			}
+			h := NewHasher()
+			for n := range maxPaired + 1 {
+				h.Reset()
+				h.Write(b) // leaves bytes behind the value's
+				h.Reset()
+				h.Write(b[len(b)-n:])
+				got, again, want := sum(h), sum(h), ContentID(blake3.Sum256(b[len(b)-n:]))
+				if got != want || again != want {
+					t.Fatalf("%d bytes: %s, asked again %s, want %s", n, got, again, want)
+				}
+			}
+		})
+	}
+}
+
 func TestIDsDoNotDependOnHowBytesAreWritten(t *testing.T) {
 	t.Parallel()
 	b := pattern(5 * groupSize)

@@ -230,8 +230,11 @@ func TestPooledHashersAreSafe(t *testing.T) {
 
 func TestHashingDoesNotAllocate(t *testing.T) {
 	h := NewHasher()
-	req, par := []byte(request), []byte(params)
-	if n := testing.AllocsPerRun(100, func() { h.Item(ContentID{}, req, par, 1) }); n > 0 {
-		t.Errorf("%v allocations an item", n)
+	par := []byte(params)
+	for _, times := range []int{1, 30, 100, 1000} {
+		req := bytes.Repeat([]byte(request), times)
+		if n := testing.AllocsPerRun(100, func() { h.Item(ContentID{}, req, par, 1) }); n > 0 {
+			t.Errorf("%v allocations an item of %d bytes", n, len(req))
+		}
 	}
 }
