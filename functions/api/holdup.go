@@ -46,6 +46,7 @@ const (
 	stallAfter = 10 * time.Second // without a row, or this many medians
 	stallTimes = 4
 	lostFor    = 15 * time.Second // that a dead worker's shards may take to move on
+	absentFor  = 30 * time.Minute // that a machine which could not come up says something: its fleet tries again
 )
 
 // holdUps says what holds up a run that has not ended, the worst first.
@@ -122,7 +123,11 @@ func poolHoldUps(p Progress, s Status, now time.Time) (out []HoldUp) {
 	}
 	switch {
 	case alive == 0:
-		return append(out, HoldUp{NoWorker, fmt.Sprintf("no worker of pool %s is alive", s.Pool), whoWorks(p.Cloud, s.Pool)})
+		text := fmt.Sprintf("no worker of pool %s is alive", s.Pool)
+		if ago := now.Sub(p.Fleet.AbsentAt); p.Fleet.Absent != "" && ago < absentFor {
+			text += fmt.Sprintf("; a machine could not come up %s ago: %s", span(ago), p.Fleet.Absent)
+		}
+		return append(out, HoldUp{NoWorker, text, whoWorks(p.Cloud, s.Pool)})
 	case away > 0:
 		of := ""
 		if alive > 1 {
@@ -197,6 +202,10 @@ func packed(m record.Manifest) bool {
 
 func anyAlive(ws []WorkerStatus) bool {
 	return slices.ContainsFunc(ws, func(w WorkerStatus) bool { return w.Alive })
+}
+
+func anyAliveOf(ws []WorkerStatus, pool string) bool {
+	return slices.ContainsFunc(ws, func(w WorkerStatus) bool { return w.Alive && w.Pool == pool })
 }
 
 func holdsOf(w WorkerStatus, id identity.RunID) (n int) {

@@ -68,8 +68,14 @@ func TestARunSaysWhatHoldsItUp(t *testing.T) {
 			p.State, p.Cloud, p.Manifest.CreatedAt = run.New(runA), aws, now.Add(-20*time.Second)
 		}, api.IsPlanning, "being cut"},
 		"no machine of a cloud": {func(p *api.Progress) { p.Workers, p.Cloud = nil, aws }, api.NoWorker, "--auto-scaling-group-name acme-default`"},
-		"a drain in a cloud":    {func(p *api.Progress) { p.Workers[0].State, p.Cloud = health.Draining, aws }, api.AllDraining, "others come"},
-		"one slow shard":        {func(p *api.Progress) { p.State.Warning = "9 shards wait for shard 4" }, api.Frontier, "wait for shard 4"},
+		"no machine that could come up": {func(p *api.Progress) {
+			p.Workers, p.Cloud, p.Fleet = nil, aws, record.Fleet{AbsentAt: now.Add(-time.Minute), Absent: "Max spot instance count exceeded"}
+		}, api.NoWorker, "is alive; a machine could not come up 1m0s ago: Max spot instance count exceeded a machine takes"},
+		"none long ago": {func(p *api.Progress) {
+			p.Workers, p.Cloud, p.Fleet = nil, aws, record.Fleet{AbsentAt: now.Add(-time.Hour), Absent: "Max spot instance count exceeded"}
+		}, api.NoWorker, "is alive a machine takes"},
+		"a drain in a cloud": {func(p *api.Progress) { p.Workers[0].State, p.Cloud = health.Draining, aws }, api.AllDraining, "others come"},
+		"one slow shard":     {func(p *api.Progress) { p.State.Warning = "9 shards wait for shard 4" }, api.Frontier, "wait for shard 4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

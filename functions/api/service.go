@@ -145,9 +145,22 @@ func (s *Service) progresses(ctx context.Context, ms []record.Manifest, workers 
 		if p.Snapshot, err = s.snapshotOf(ctx, m); err != nil {
 			return nil, err
 		}
+		if p.Fleet, err = s.fleet(ctx, p); err != nil {
+			return nil, err
+		}
 		out[i] = p
 	}
 	return out, nil
+}
+
+// fleet reads what the cloud says of the machines of a run's pool, where that
+// may be why nobody works on it.
+func (s *Service) fleet(ctx context.Context, p Progress) (f record.Fleet, err error) {
+	if s.cloud.Provider == "" || p.Manifest.Refused != "" || p.State.Phase.Ended() || anyAliveOf(p.Workers, p.Manifest.Pool) {
+		return f, nil
+	}
+	_, _, err = host.Load(ctx, s.ports.Docs, record.FleetKey(p.Manifest.Pool), &f)
+	return f, fault.Wrap(err, "look at the fleet of pool %s", p.Manifest.Pool)
 }
 
 // maxKept bounds the open shards whose checkpoints are counted.

@@ -67,6 +67,39 @@ func (d desk) save(key string, v any) {
 	}
 }
 
+// A cloud's own words are read where they may be why nobody works, and not else.
+func TestARunThatNobodyWorksOnTellsWhatItsCloudSays(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		cloud config.Cloud
+		beat  bool
+		tells bool
+	}{
+		"in a cloud":            {config.Cloud{Provider: config.ProviderAWS, Name: "acme"}, false, true},
+		"where a machine works": {config.Cloud{Provider: config.ProviderAWS, Name: "acme"}, true, false},
+		"on a laptop":           {config.Cloud{}, false, false},
+	} {
+		d := newDesk(t)
+		deployment := config.DefaultDeployment()
+		deployment.Cloud = c.cloud
+		d.Service = api.New(d.ports, deployment)
+		d.submitted(runA, run.Running)
+		pool := manifestOf(runA).Pool
+		d.save(record.FleetKey(pool), record.Fleet{Schema: 1, AbsentAt: noon.Add(-time.Minute), Absent: "no capacity"})
+		if c.beat {
+			d.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: pool, State: health.Ready, At: noon, DueAt: noon.Add(time.Minute)})
+		}
+		s, err := d.Show(t.Context(), runA)
+		told := false
+		for _, h := range s.HoldUps {
+			told = told || strings.Contains(h.Text, "no capacity")
+		}
+		if err != nil || told != c.tells {
+			t.Errorf("%s: %+v, %v", name, s.HoldUps, err)
+		}
+	}
+}
+
 // submitted puts a run there that is in the phase.
 func (d desk) submitted(id identity.RunID, p run.Phase) {
 	d.t.Helper()

@@ -108,6 +108,7 @@ type Progress struct {
 	Plan     record.Plan     // zero if there is none yet
 	Control  record.Control  // zero if nobody wanted anything yet
 	Workers  []WorkerStatus  // all of them
+	Fleet    record.Fleet    // of the pool, if nobody works for it; zero if nothing is said of it
 	Kept     uint64          // rows in checkpoints of open shards that nobody holds
 	Snapshot *shard.Snapshot // of a training: the last one that its document names
 }

@@ -31,7 +31,7 @@ func whoWorks(c config.Cloud, pool string) string {
 	if c.Provider == "" {
 		return "start `rollout up`"
 	}
-	return fmt.Sprintf("a machine takes minutes to come; `aws autoscaling describe-scaling-activities --auto-scaling-group-name %s` says why one does not", c.FleetOf(pool))
+	return fmt.Sprintf("a machine takes minutes to come, and none does without a quota or spot capacity; `aws autoscaling describe-scaling-activities --auto-scaling-group-name %s` says why one does not", c.FleetOf(pool))
 }
 
 // whoReplaces is what brings a pool that drains new workers.

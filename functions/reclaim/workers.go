@@ -79,9 +79,9 @@ func (r *Reclaimer) ahead(at, now time.Time) bool {
 	return at.Sub(now) > r.timings.SkewBudget+r.timings.FailureTimeout
 }
 
-// remember is how long the heartbeat of a worker that is no more is kept, for
-// people to look at. A shard whose holder has no heartbeat has a dead holder.
-const remember = time.Hour
+// remember is how long the heartbeat of a worker that is no more is kept. A
+// shard whose holder has no heartbeat has a dead holder.
+const remember = health.Remembered
 
 // forget deletes a beat and what was marked of its worker.
 func (r *Reclaimer) forget(ctx context.Context, beat document.Doc) error {

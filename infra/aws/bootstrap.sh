@@ -27,19 +27,17 @@ insist() {
 
 # The program by which the machine leaves its fleet, which becomes smaller by
 # it: if its work is still there, another comes up for it. It says why, so that
-# this ends if no machine can do the work.
+# this ends if no machine can do the work. Whatever fails, it goes.
 write_leave() {
   cat >"$home/leave" <<'EOF'
 #!/usr/bin/env bash
-set -euo pipefail
 echo "rollout: this machine leaves its fleet: $*" | tee -a "${ROLLOUT_ROOT:-}/dev/console" >&2
 program=${ROLLOUT_ROOT:-}/opt/rollout/gpuworker
 if [ -x "$program" ]; then
-  timeout 60 "$program" --cloud aws --config "${ROLLOUT_ROOT:-}/etc/rollout/rollout.toml" --pool "$ROLLOUT_POOL" --give-up "$*" || true
+  timeout 60 "$program" --cloud aws --config "${ROLLOUT_ROOT:-}/etc/rollout/rollout.toml" --pool "$ROLLOUT_POOL" --give-up "$*"
 fi
-id=$(cloud-init query instance_id)
 for try in 1 2 3 4 5 6; do
-  aws autoscaling terminate-instance-in-auto-scaling-group --instance-id "$id" --should-decrement-desired-capacity && exit 0
+  id=$(cloud-init query instance_id) && aws autoscaling terminate-instance-in-auto-scaling-group --instance-id "$id" --should-decrement-desired-capacity && exit 0
   sleep "$((try * 10))"
 done
 # It costs money as long as it runs, and does nothing: a spot machine that is
@@ -210,4 +208,6 @@ set +e
 (set -e && boot)
 status=$?
 set -e
-if [ "$status" -ne 0 ]; then exec "$home/leave" "it could not be set up: $(cat "$home/said" || true)"; fi
+if [ "$status" -ne 0 ]; then
+  "$home/leave" "it could not be set up: $(cat "$home/said" || true)" || exec systemctl poweroff # if not even that could be written
+fi

@@ -265,6 +265,54 @@ func (i installation) mark(t *testing.T, worker string) (m record.WorkerMark) {
 	return m
 }
 
+// interrupt is that function, where all instances are in the group.
+func (i installation) interrupt(t *testing.T, group string) *Lambda {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, `<DescribeAutoScalingInstancesResponse><DescribeAutoScalingInstancesResult><AutoScalingInstances><member><InstanceId>%s</InstanceId>
+			<AutoScalingGroupName>%s</AutoScalingGroupName></member></AutoScalingInstances></DescribeAutoScalingInstancesResult></DescribeAutoScalingInstancesResponse>`,
+			r.FormValue("InstanceIds.member.1"), group)
+	}))
+	t.Cleanup(server.Close)
+	return Function(t, "interrupt", append(i.Environment(i.Deployment(i.name, prefix), server.URL), "AWS_ENDPOINT_URL_AUTO_SCALING="+server.URL)...)
+}
+
+// A machine that ends is heard of for the last time; what it was before is not
+// asked of others' machines, and changes nothing for them.
+func TestInterruptOnLambdaLeavesTheLastWordOfAMachine(t *testing.T) {
+	t.Parallel()
+	i := install(t)
+	const silent, taken, other = "i-0123456789abcdef0", "i-0123456789abcdef1", "i-0123456789abcdef2"
+	interrupt := i.interrupt(t, i.name+"-default")
+	scaling := func(kind, group, instance string) string {
+		return fmt.Sprintf(`{"source":"aws.autoscaling","detail-type":%q,"time":%q,"detail":{"AutoScalingGroupName":%q,"EC2InstanceId":%q,"StatusMessage":"no capacity",
+			"Cause":"At some time instance x was taken out of service in response to a user request, shrinking the capacity from 2 to 1."}}`, kind, time.Now().UTC().Format(time.RFC3339), group, instance)
+	}
+	const ended = "EC2 Instance Terminate Successful"
+	for _, event := range []string{
+		scaling(ended, i.name+"-default", silent), scaling(ended, i.name+"-default", silent), scaling(ended, "others", other),
+		`{"source":"aws.ec2","detail-type":"EC2 Spot Instance Interruption Warning","detail":{"instance-id":"` + taken + `"}}`, scaling(ended, i.name+"-default", taken),
+		scaling("EC2 Instance Launch Unsuccessful", i.name+"-default", ""),
+	} {
+		if r := interrupt.Invoke(t, event, time.Minute); r.Failed {
+			t.Errorf("%s: %s", event, r.Body)
+		}
+	}
+	for instance, want := range map[string]string{silent: "without a word", taken: "", other: "nothing"} {
+		var b health.Beat
+		d, err := i.docs.Get(t.Context(), record.BeatKey(instance))
+		if err == nil {
+			err = record.Decode(d.Value, &b, d.Key)
+		}
+		if want == "nothing" != fault.Is(err, fault.NotFound) || err == nil && (b.Pool != "default" || (b.GaveUp == "") != (want == "") || !strings.Contains(b.GaveUp, want)) {
+			t.Errorf("%s: %+v, %v", instance, b, err)
+		}
+	}
+	if d, err := i.docs.Get(t.Context(), record.FleetKey("default")); err != nil || !strings.Contains(string(d.Value), "no capacity") {
+		t.Errorf("why no machine comes: %s, %v", d.Value, err)
+	}
+}
+
 // EC2's notices reach the workers of the machine, and nobody else's.
 func TestInterruptOnLambdaDrainsAMachine(t *testing.T) {
 	t.Parallel()
@@ -272,7 +320,7 @@ func TestInterruptOnLambdaDrainsAMachine(t *testing.T) {
 	const mine, other = "i-0123456789abcdef0", "i-0123456789abcdef1"
 	i.create(t, record.BeatKey("w1"), health.Beat{Schema: 1, Worker: "w1", State: health.Ready, Instance: mine})
 	i.create(t, record.BeatKey("w2"), health.Beat{Schema: 1, Worker: "w2", State: health.Ready, Instance: other})
-	interrupt := i.function(t, "interrupt")
+	interrupt := i.interrupt(t, "others")
 	for _, event := range []string{`{}`, `[]`, `{"source":"aws.ec2","detail-type":"EC2 Spot Instance Interruption Warning","detail":{"instance-id":"i-0fffffffffffffff0"}}`,
 		`{"source":"aws.ec2","detail-type":"EC2 Spot Instance Interruption Warning","detail":{"instance-id":"` + mine + `","instance-action":"terminate"}}`,
 		`{"source":"aws.ec2","detail-type":"EC2 Instance State-change Notification","detail":{"instance-id":"` + mine + `","state":"shutting-down"}}`} {

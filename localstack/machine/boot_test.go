@@ -23,7 +23,7 @@ esac`,
 */health*) [ -z "${NEVER_READY:-}" ] ;;
 esac`,
 	"nvidia-smi": `printf '%b' "${GPUS:-0, 8.9\n1, 7.5\n}"`,
-	"cloud-init": `echo i-0123456789abcdef0`,
+	"cloud-init": `[ -z "${NO_METADATA:-}" ] && echo i-0123456789abcdef0`,
 	"journalctl": `echo "the engine's own words"`,
 	"id":         `exit 1`,
 	"systemctl":  ``, "systemd-run": ``, "useradd": ``, "sleep": ``,
@@ -150,6 +150,21 @@ func TestAMachineThatCanNotServeLeavesItsFleetAndSaysWhy(t *testing.T) {
 				t.Errorf("its worker was started:\n%s", m.calls)
 			}
 		})
+	}
+}
+
+// What it costs ends, whatever is wrong: a spot machine that is off is gone.
+func TestAMachineThatCanNotEvenLeaveSwitchesItselfOff(t *testing.T) {
+	t.Parallel()
+	for name, variables := range map[string][]string{
+		"it does not know what it is called": {"NO_PROGRAM=1", "NO_METADATA=1"},
+		"it has no disk to write to":         {"ROLLOUT_ROOT=/dev/null"},
+	} {
+		m := boot(t, variables...)
+		has(t, name, m.calls, "systemctl poweroff")
+		if strings.Contains(m.calls, "terminate") || strings.Contains(m.calls, "--now rollout-worker") {
+			t.Errorf("%s:\n%s", name, m.calls)
+		}
 	}
 }
 

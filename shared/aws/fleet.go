@@ -65,6 +65,21 @@ func (f *Fleet) Raise(ctx context.Context, pool string, machines int) error {
 	return translate(ctx, err, "raise the fleet %s to %d machines", name, want)
 }
 
+// GroupOf is the name of the group that an instance is one of; NotFound if it is
+// in none.
+func (f *Fleet) GroupOf(ctx context.Context, instance string) (string, error) {
+	out, err := f.scaling.DescribeAutoScalingInstances(ctx, &autoscaling.DescribeAutoScalingInstancesInput{InstanceIds: []string{instance}})
+	if err != nil {
+		return "", translate(ctx, err, "look for the group of %s", instance)
+	}
+	for _, in := range out.AutoScalingInstances {
+		if awssdk.ToString(in.InstanceId) == instance {
+			return awssdk.ToString(in.AutoScalingGroupName), nil
+		}
+	}
+	return "", fault.New(fault.NotFound, "the instance %s is in no group", instance)
+}
+
 // lifecycle is the metadata that an instance has whose group brought it up, or
 // took it in; "Detached" is one that was taken out again.
 const lifecycle, detached = "autoscaling/target-lifecycle-state", "Detached"

@@ -55,6 +55,13 @@ func (s *scaling) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				s.name, s.maximum, s.desired, status)
 		}
 		_, _ = fmt.Fprintf(w, `<DescribeAutoScalingGroupsResponse><DescribeAutoScalingGroupsResult><AutoScalingGroups>%s</AutoScalingGroups></DescribeAutoScalingGroupsResult></DescribeAutoScalingGroupsResponse>`, group)
+	case "DescribeAutoScalingInstances":
+		of := r.FormValue("InstanceIds.member.1")
+		member := ""
+		if slices.Contains(s.instances, of) {
+			member = fmt.Sprintf(`<member><InstanceId>%s</InstanceId><AutoScalingGroupName>%s</AutoScalingGroupName><LifecycleState>InService</LifecycleState></member>`, of, s.name)
+		}
+		_, _ = fmt.Fprintf(w, `<DescribeAutoScalingInstancesResponse><DescribeAutoScalingInstancesResult><AutoScalingInstances>%s</AutoScalingInstances></DescribeAutoScalingInstancesResult></DescribeAutoScalingInstancesResponse>`, member)
 	case "SetDesiredCapacity":
 		n, err := strconv.Atoi(r.FormValue("DesiredCapacity"))
 		if err != nil || n > s.maximum || r.FormValue("HonorCooldown") != "false" {
@@ -139,6 +146,21 @@ func TestAMachineLeavesItsFleet(t *testing.T) {
 		if err := f.Leave(t.Context(), c.after); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: a second time: %v, want NotFound", name, err)
 		}
+	}
+}
+
+func TestTheGroupOfAnInstanceIsKnown(t *testing.T) {
+	t.Parallel()
+	f := (&scaling{name: "rollout-p", instances: []string{"i-00000000"}}).fleet(t, "")
+	if got, err := f.GroupOf(t.Context(), "i-00000000"); err != nil || got != "rollout-p" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := f.GroupOf(t.Context(), "i-11111111"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("of somebody else's: %q, %v, want NotFound", got, err)
+	}
+	f = (&scaling{refuse: "AccessDenied"}).fleet(t, "")
+	if _, err := f.GroupOf(t.Context(), "i-00000000"); !fault.Is(err, fault.Denied) {
+		t.Errorf("for who may not ask: %v, want Denied", err)
 	}
 }
 

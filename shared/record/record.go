@@ -46,6 +46,7 @@ func PlanKey(r identity.RunID) string        { return "plan/" + string(r) }
 func TurnKey(r identity.RunID) string        { return "plan/" + string(r) + "/turn" }
 func BeatKey(worker string) string           { return BeatPrefix + worker }
 func WorkerKey(worker string) string         { return "worker/" + worker }
+func FleetKey(pool string) string            { return "fleet/" + pool }
 
 // Keys of objects.
 func UnpackedKey(r identity.RunID, input int) string {

@@ -25,6 +25,15 @@ func (m WorkerMark) Drain(reason string) (WorkerMark, bool) {
 	return m, true
 }
 
+// Fleet is the document fleet/<pool>: what the cloud says of the pool's machines.
+// Functions alone write it. Nothing acts on it: it is for people who ask why no
+// machine comes.
+type Fleet struct {
+	Schema   int       `json:"schema"`
+	AbsentAt time.Time `json:"absent_at"` // when a machine could not come up last
+	Absent   string    `json:"absent"`    // why, in the cloud's words
+}
+
 // Machine is the part of a beat that describes the worker's machine.
 type Machine struct {
 	Host string         `json:"host"`

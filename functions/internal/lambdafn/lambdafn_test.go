@@ -296,33 +296,64 @@ func TestNotices(t *testing.T) {
 	t.Parallel()
 	const id = "i-0123456789abcdef0"
 	event := func(source, kind, detail string) string {
-		return fmt.Sprintf(`{"version":"0","source":%q,"detail-type":%q,"detail":%s}`, source, kind, detail)
+		return fmt.Sprintf(`{"version":"0","source":%q,"detail-type":%q,"time":"2026-01-02T03:04:05Z","detail":%s}`, source, kind, detail)
 	}
 	state := func(s string) string {
 		return event("aws.ec2", "EC2 Instance State-change Notification", fmt.Sprintf(`{"instance-id":%q,"state":%q}`, id, s))
 	}
+	ended := func(cause string) string {
+		return event("aws.autoscaling", "EC2 Instance Terminate Successful", fmt.Sprintf(`{"StatusCode":"InProgress","AutoScalingGroupName":"rollout-small","ActivityId":"8","Description":"Terminating EC2 instance: %[1]s",
+			"StartTime":"2026-01-02T03:04:00Z","EndTime":"2026-01-02T03:04:05Z","EC2InstanceId":%[1]q,"StatusMessage":"","Details":{"Subnet ID":"s","Availability Zone":"z"},"Cause":%[2]q}`, id, cause))
+	}
+	const group = "rollout-small"
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	short := strings.Repeat("x", 511)
 	for name, c := range map[string]struct {
-		event  string
-		reason string // "" for none
-		bad    bool
+		event string
+		want  Notice // of no kind: none
+		bad   bool
 	}{
-		"spot":                 {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`","instance-action":"terminate"}`), "spot interruption", false},
-		"rebalance":            {event("aws.ec2", "EC2 Instance Rebalance Recommendation", `{"instance-id":"`+id+`"}`), "rebalance recommendation", false},
-		"shutting down":        {state("shutting-down"), "the instance is shutting-down", false},
-		"stopping":             {state("stopping"), "the instance is stopping", false},
-		"terminated":           {state("terminated"), "the instance is terminated", false},
-		"starting":             {state("pending"), "", false},
-		"running":              {state("running"), "", false},
-		"a state of no kind":   {state("dreaming"), "", false},
-		"another service":      {event("aws.ecs", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`"}`), "", false},
-		"another event":        {event("aws.ec2", "EBS Volume Notification", `{}`), "", false},
-		"no instance":          {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{}`), "", true},
-		"a hostile instance":   {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"beat/../i-01234567"}`), "", true},
-		"an instance of types": {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":7}`), "", true},
-		"nonsense":             {`[]`, "", true},
+		"spot":                 {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`","instance-action":"terminate"}`), Notice{Kind: Taken, Instance: id, Reason: "spot interruption"}, false},
+		"rebalance":            {event("aws.ec2", "EC2 Instance Rebalance Recommendation", `{"instance-id":"`+id+`"}`), Notice{Kind: Taken, Instance: id, Reason: "rebalance recommendation"}, false},
+		"shutting down":        {state("shutting-down"), Notice{Kind: Down, Instance: id, Reason: "the instance is shutting-down"}, false},
+		"stopping":             {state("stopping"), Notice{Kind: Down, Instance: id, Reason: "the instance is stopping"}, false},
+		"terminated":           {state("terminated"), Notice{Kind: Down, Instance: id, Reason: "the instance is terminated"}, false},
+		"starting":             {state("pending"), Notice{}, false},
+		"running":              {state("running"), Notice{}, false},
+		"a state of no kind":   {state("dreaming"), Notice{}, false},
+		"another service":      {event("aws.ecs", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`"}`), Notice{}, false},
+		"another event":        {event("aws.ec2", "EBS Volume Notification", `{}`), Notice{}, false},
+		"no instance":          {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{}`), Notice{}, true},
+		"a hostile instance":   {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"beat/../i-01234567"}`), Notice{}, true},
+		"an instance of types": {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":7}`), Notice{}, true},
+		"nonsense":             {`[]`, Notice{}, true},
+
+		"it left its group": {ended("At 2026-01-02T03:03:59Z instance " + id + " was taken out of service in response to a user request, shrinking the capacity from 2 to 1."),
+			Notice{Kind: Ended, Instance: id, Group: group, Reason: "user request, shrinking the capacity from 2 to 1."}, false},
+		"it left to be replaced": {ended("At 2026-01-02T03:03:59Z instance " + id + " was taken out of service in response to a user request."),
+			Notice{Kind: Ended, Instance: id, Group: group, Reason: "user request."}, false},
+		"it went down": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to a EC2 health check indicating it has been terminated or stopped."),
+			Notice{Kind: Ended, Instance: id, Group: group, Reason: "EC2 health check indicating it has been terminated or stopped."}, false},
+		"it hangs": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to an EC2 instance status checks failure."),
+			Notice{Kind: Ended, Instance: id, Group: group, Reason: "EC2 instance status checks failure."}, false},
+		"its disk fails": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to EBS volume health check failure."),
+			Notice{Kind: Ended, Instance: id, Group: group, Reason: "EBS volume health check failure."}, false},
+		"it was one too many": {ended("At 2026-01-02T03:00:00Z a user request explicitly set group desired capacity changing the desired capacity from 2 to 1.  At 2026-01-02T03:03:59Z an instance was taken out of service in response to a difference between desired and actual capacity, shrinking the capacity from 2 to 1.  At 2026-01-02T03:03:59Z instance " + id + " was selected for termination."),
+			Notice{}, false},
+		"its place is better elsewhere": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to an EC2 instance rebalance recommendation."), Notice{}, false},
+		"nobody says why":               {ended(""), Notice{}, false},
+		"its group ends a stranger":     {event("aws.autoscaling", "EC2 Instance Terminate Successful", `{"EC2InstanceId":"x","Cause":"taken out of service in response to a user request"}`), Notice{}, true},
+		"it has begun":                  {event("aws.autoscaling", "EC2 Instance Launch Successful", `{"EC2InstanceId":"`+id+`"}`), Notice{}, false},
+		"it can't begin": {event("aws.autoscaling", "EC2 Instance Launch Unsuccessful", `{"StatusCode":"Failed","AutoScalingGroupName":"rollout-small","EC2InstanceId":"","StatusMessage":"Max spot instance count exceeded","Cause":"At …"}`),
+			Notice{Kind: Absent, Group: group, Reason: "Max spot instance count exceeded"}, false},
+		"of which much is said": {event("aws.autoscaling", "EC2 Instance Launch Unsuccessful", `{"AutoScalingGroupName":"rollout-small","StatusMessage":"`+short+`ä"}`),
+			Notice{Kind: Absent, Group: group, Reason: short}, false},
 	} {
 		n, ok, err := ReadNotice([]byte(c.event))
-		if ok != (c.reason != "") || (err != nil) != c.bad || ok && n != (Notice{id, c.reason}) {
+		if c.want.Kind != "" {
+			c.want.At = at
+		}
+		if ok != (c.want.Kind != "") || (err != nil) != c.bad || n != c.want {
 			t.Errorf("%s: %+v, %v, %v", name, n, ok, err)
 		}
 		passed := 0
@@ -337,7 +368,9 @@ func TestNotices(t *testing.T) {
 }
 
 func FuzzNotices(f *testing.F) {
-	for _, event := range []string{`{}`, `[]`, `null`, `{"source":"aws.ec2","detail-type":"EC2 Instance Rebalance Recommendation","detail":{"instance-id":"i-0123456789abcdef0"}}`, `{"source":"aws.ec2","detail":null}`} {
+	for _, event := range []string{`{}`, `[]`, `null`, `{"source":"aws.ec2","detail-type":"EC2 Instance Rebalance Recommendation","detail":{"instance-id":"i-0123456789abcdef0"}}`, `{"source":"aws.ec2","detail":null}`,
+		`{"source":"aws.autoscaling","detail-type":"EC2 Instance Terminate Successful","detail":{"EC2InstanceId":"i-0123456789abcdef0","Cause":"taken out of service in response to a user request"}}`,
+		`{"source":"aws.autoscaling","detail-type":"EC2 Instance Launch Unsuccessful","detail":{}}`} {
 		f.Add(event)
 	}
 	f.Fuzz(func(t *testing.T, event string) {
@@ -345,7 +378,7 @@ func FuzzNotices(f *testing.F) {
 		if err != nil && (ok || !fault.Is(err, fault.Invalid)) {
 			t.Errorf("%v, %v", ok, err)
 		}
-		if ok != (n != Notice{}) || ok && !instanceID.MatchString(n.Instance) {
+		if ok != (n != Notice{}) || ok && n.Kind != Absent && !instanceID.MatchString(n.Instance) || len(n.Reason) > longestReason {
 			t.Errorf("%+v, %v", n, ok)
 		}
 	})

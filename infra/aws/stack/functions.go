@@ -26,7 +26,7 @@ var limits = map[string]limit{
 	coordinate: {60, 512, "decides on what happened, and sends work"},
 	finalize:   {900, 1769, "puts a run's answers together"},
 	reclaim:    {60, 256, "looks once a minute for what was lost"},
-	interrupt:  {30, 128, "drains the workers of a machine that will be taken away"},
+	interrupt:  {30, 128, "hears of machines that are or will be gone"},
 	api:        {30, 256, "answers the API"},
 }
 

@@ -190,6 +190,14 @@ func (b *builder) fleets() []grant {
 	}
 }
 
+// membership allows to ask which group a machine is one of.
+func (b *builder) membership() []grant {
+	if !b.GPU {
+		return nil
+	}
+	return []grant{{id: "SeeMachines", actions: []string{"autoscaling:DescribeAutoScalingInstances"}, resources: []string{"*"}, why: "The action knows no resources."}}
+}
+
 func (b *builder) groupArns(pools ...config.Pool) (arns []string) {
 	for _, p := range pools {
 		arns = append(arns, b.arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/"+b.cloud.FleetOf(p.Name)))

@@ -129,6 +129,46 @@ func TestAMachineCanDoTheLeast(t *testing.T) {
 	}
 }
 
+// What becomes of machines that can say nothing their groups say: of these
+// groups, and to who leaves their last words.
+func TestInterruptHearsOfTheFleetsMachines(t *testing.T) {
+	t.Parallel()
+	made := asUsual(t)
+	function := made.physical(t, "AWS::Lambda::Function", "FunctionName", "acme-interrupt")
+	heard := 0
+	for _, r := range made.all("AWS::Events::Rule") {
+		if r.Properties.text("EventPattern.source") != `["aws.autoscaling"]` {
+			continue
+		}
+		heard++
+		if got, want := texts(r.Properties.at("EventPattern.detail-type")), []string{"EC2 Instance Terminate Successful", "EC2 Instance Launch Unsuccessful"}; !slices.Equal(got, want) {
+			t.Errorf("it hears of %q, want %q", got, want)
+		}
+		if got, want := texts(r.Properties.at("EventPattern.detail.AutoScalingGroupName")), []string{"acme-small", "acme-large"}; !slices.Equal(got, want) {
+			t.Errorf("it hears of the groups %q, want %q", got, want)
+		}
+		if to := tree(r.Properties.list("Targets")[0].(map[string]any)).text("Arn"); to != "<"+function.id+".Arn>" {
+			t.Errorf("%s is told", to)
+		}
+	}
+	if heard != 1 {
+		t.Errorf("%d rules", heard)
+	}
+	for _, s := range made.role(t, "interrupt") {
+		for _, action := range s.actions {
+			switch action {
+			case "dynamodb:PutItem":
+				if got := texts(s.condition.at("ForAllValues:StringLike.dynamodb:LeadingKeys")); !slices.Equal(got, []string{"beat/", "worker/", "fleet/"}) {
+					t.Errorf("it writes documents in %v", got)
+				}
+			case "autoscaling:DescribeAutoScalingInstances", "dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query", "sqs:SendMessage", "sqs:GetQueueUrl", "logs:CreateLogStream", "logs:PutLogEvents":
+			default:
+				t.Errorf("it may do %s", action)
+			}
+		}
+	}
+}
+
 // The script begins with what there is to know, quoted, and leaves room for the
 // longest config in the 16 KiB that EC2 takes.
 func TestAMachineStartsWithTheConfig(t *testing.T) {

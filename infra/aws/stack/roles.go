@@ -19,6 +19,7 @@ const (
 	runs    = "run/"
 	beats   = "beat/"
 	workers = "worker/"
+	fleets  = "fleet/"
 	open    = "open/"
 	shards  = "shard-??"
 	others  = "??" // plans, coordinators and controls
@@ -56,7 +57,7 @@ func (b *builder) grants(function string) []grant {
 			b.measure(pools...), b.send(host.CoordinateQueue),
 			b.invoke(plan), b.fleets())
 	case interrupt:
-		return join(b.load(), b.list(beats), b.save(workers), b.send(deadTasks()))
+		return join(b.load(), b.list(beats), b.save(beats, workers, fleets), b.membership(), b.send(deadTasks()))
 	case api:
 		all := append(queueNames(b.Deployment), deadTasks())
 		return join(

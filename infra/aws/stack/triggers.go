@@ -79,7 +79,8 @@ func (b *builder) schedule(f awslambda.Function) {
 }
 
 // notices calls interrupt when a machine of the account is or will be taken
-// away. AWS delivers its own events without charge.
+// away, and when one of the pools' groups has ended or can't begin. AWS delivers
+// its own events without charge.
 func (b *builder) notices(f awslambda.Function) {
 	b.rule("SpotNotices", "rollout: a machine will be taken away", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
 		"source":      []string{"aws.ec2"},
@@ -89,6 +90,18 @@ func (b *builder) notices(f awslambda.Function) {
 		"source":      []string{"aws.ec2"},
 		"detail-type": []string{"EC2 Instance State-change Notification"},
 		"detail":      map[string]any{"state": []string{"shutting-down", "stopping", "stopped", "terminated"}},
+	}})
+	if !b.GPU {
+		return
+	}
+	var groups []string
+	for _, p := range b.Deployment.Answering() {
+		groups = append(groups, b.cloud.FleetOf(p.Name))
+	}
+	b.rule("FleetsNews", "rollout: a fleet's machine has ended, or can't begin", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
+		"source":      []string{"aws.autoscaling"},
+		"detail-type": []string{"EC2 Instance Terminate Successful", "EC2 Instance Launch Unsuccessful"},
+		"detail":      map[string]any{"AutoScalingGroupName": groups},
 	}})
 }
 

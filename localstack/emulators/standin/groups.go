@@ -45,6 +45,9 @@ type Instance struct {
 	once    sync.Once
 }
 
+// wentDown is why a group ends an instance that it finds switched off.
+const wentDown = "an EC2 health check indicating it has been terminated or stopped."
+
 // goodbye is how long a process has between SIGTERM and the end of its machine.
 const goodbye = 5 * time.Second
 
@@ -52,7 +55,8 @@ func newGroups(c *Cloud) *Groups { return &Groups{cloud: c, groups: map[string]*
 
 // Make makes a group of at most so many instances, each of which runs the
 // command that launch returns. A process that fails is started again, as the
-// machine's init does.
+// machine's init does; a machine whose program is not there leaves its group, as
+// its script does, and can say nothing.
 func (g *Groups) Make(name string, most int, launch func(*Instance) *exec.Cmd) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,7 +89,7 @@ func (g *Groups) Set(name string, desired int) error {
 	for len(at.instances) > desired { // the youngest go
 		last := at.instances[len(at.instances)-1]
 		at.instances = at.instances[:len(at.instances)-1]
-		last.shutDown(g.cloud)
+		last.shutDown(g.cloud, fmt.Sprintf("a difference between desired and actual capacity, shrinking the capacity from %d to %d.", len(at.instances)+1, len(at.instances)))
 	}
 	g.fill(at)
 	return nil
@@ -122,7 +126,8 @@ func (in *Instance) run(launch func(*Instance) *exec.Cmd, c *Cloud) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Stdout, cmd.Stderr = in.log, in.log
 		if err := cmd.Start(); err != nil {
-			c.options.Log.Error("an instance does not start", "instance", in.ID, "error", err)
+			c.options.Log.Info("an instance has no program", "instance", in.ID, "error", err)
+			_ = in.groups.terminate(in.ID, true) // it may be gone already
 			return
 		}
 		in.service.mu.Lock()
@@ -202,9 +207,36 @@ func (g *Groups) Interrupt(in *Instance, lead time.Duration) {
 	g.cloud.running.Go(func() {
 		if g.cloud.wait(lead) {
 			in.lose()
-			g.drop(in, false)
+			if g.drop(in, false) {
+				g.tell(in, wentDown)
+			}
 		}
 	})
+}
+
+// PowerOff switches the instance off, as its own script may. The group starts
+// another in its place.
+func (g *Groups) PowerOff(in *Instance) {
+	in.lose()
+	if g.drop(in, false) {
+		g.tell(in, wentDown)
+	}
+}
+
+// Refuse is EventBridge's word that the group can't bring an instance up.
+func (g *Groups) Refuse(group, why string) {
+	g.cloud.Deliver("interrupt", BridgeEvent("aws.autoscaling", "EC2 Instance Launch Unsuccessful", map[string]any{
+		"StatusCode": "Failed", "AutoScalingGroupName": group, "EC2InstanceId": "", "Description": "Launching a new EC2 instance.  Status Reason: " + why,
+		"StatusMessage": why, "Cause": "At " + now() + " an instance was started in response to a difference between desired and actual capacity, increasing the capacity from 0 to 1.",
+		"StartTime": now(), "EndTime": now(), "Details": map[string]any{"Availability Zone": Region + "a"}}))
+}
+
+// tell is EventBridge's word that the group has ended an instance, and why.
+func (g *Groups) tell(in *Instance, why string) {
+	g.cloud.Deliver("interrupt", BridgeEvent("aws.autoscaling", "EC2 Instance Terminate Successful", map[string]any{
+		"StatusCode": "InProgress", "AutoScalingGroupName": in.Group, "EC2InstanceId": in.ID, "Description": "Terminating EC2 instance: " + in.ID, "StatusMessage": "",
+		"Cause": "At " + now() + " instance " + in.ID + " was taken out of service in response to " + why, "StartTime": now(), "EndTime": now(),
+		"Details": map[string]any{"Availability Zone": Region + "a"}}))
 }
 
 // Warn is EventBridge's word of an interruption.
@@ -220,8 +252,8 @@ func (g *Groups) Rebalance(in *Instance) {
 }
 
 // drop takes an instance out of its group, which gets another unless its size
-// shrinks with it.
-func (g *Groups) drop(in *Instance, shrink bool) {
+// shrinks with it. It reports whether the instance was there.
+func (g *Groups) drop(in *Instance, shrink bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	at := g.groups[in.Group]
@@ -230,7 +262,9 @@ func (g *Groups) drop(in *Instance, shrink bool) {
 	if shrink && len(at.instances) < before {
 		at.desired = max(0, at.desired-1)
 	}
+	was := len(at.instances) < before
 	g.fill(at)
+	return was
 }
 
 func (g *Groups) close() {
@@ -251,6 +285,9 @@ func (g *Groups) serve(w http.ResponseWriter, q *request) {
 	switch q.operation {
 	case "DescribeAutoScalingGroups":
 		g.describe(w, q)
+		return
+	case "DescribeAutoScalingInstances":
+		g.describeInstances(w, q)
 		return
 	case "SetDesiredCapacity":
 		size, _ := strconv.Atoi(q.form.Get("DesiredCapacity"))
@@ -288,13 +325,20 @@ func (g *Groups) terminate(id string, shrink bool) error {
 	if found == nil {
 		return fmt.Errorf("instance Id not found - No managed instance found for instance ID: %s", id)
 	}
-	g.drop(found, shrink)
-	found.shutDown(g.cloud)
+	why := "a user request."
+	if shrink {
+		desired, _, _ := g.Size(found.Group)
+		why = fmt.Sprintf("a user request, shrinking the capacity from %d to %d.", desired, max(0, desired-1))
+	}
+	if g.drop(found, shrink) {
+		found.shutDown(g.cloud, why)
+	}
 	return nil
 }
 
-// shutDown ends the machine after a while in which its process may end.
-func (in *Instance) shutDown(c *Cloud) {
+// shutDown ends the machine after a while in which its process may end, and
+// tells why.
+func (in *Instance) shutDown(c *Cloud, why string) {
 	in.signal(syscall.SIGTERM)
 	c.running.Go(func() {
 		limit := time.NewTimer(goodbye)
@@ -305,6 +349,7 @@ func (in *Instance) shutDown(c *Cloud) {
 		case <-c.ctx.Done():
 		}
 		in.lose()
+		in.groups.tell(in, why)
 	})
 }
 
@@ -350,5 +395,27 @@ func (g *Groups) describe(w http.ResponseWriter, q *request) {
 		out.Groups = append(out.Groups, x)
 	}
 	g.mu.Unlock()
+	_ = xml.NewEncoder(w).Encode(out)
+}
+
+func (g *Groups) describeInstances(w http.ResponseWriter, q *request) {
+	type member struct {
+		instanceXML
+		AutoScalingGroupName string
+	}
+	var out struct {
+		XMLName   xml.Name `xml:"DescribeAutoScalingInstancesResponse"`
+		Instances []member `xml:"DescribeAutoScalingInstancesResult>AutoScalingInstances>member"`
+	}
+	for key, values := range q.form {
+		if !strings.HasPrefix(key, "InstanceIds.member.") {
+			continue
+		}
+		for _, id := range values {
+			if group := g.of(id); group != "" {
+				out.Instances = append(out.Instances, member{instanceXML{InstanceID: id, LifecycleState: "InService", HealthStatus: "HEALTHY", AvailabilityZone: Region + "a"}, group})
+			}
+		}
+	}
 	_ = xml.NewEncoder(w).Encode(out)
 }

@@ -89,6 +89,10 @@ type Beat struct {
 // Due is when the next beat is due.
 func (t Timings) Due(now time.Time) time.Time { return now.Add(2 * t.Interval) }
 
+// Remembered is how long the beat of a worker that is no more is kept at least:
+// for people to look at, and for who asks whether a worker was there at all.
+const Remembered = time.Hour
+
 // Bounds of Visibility.
 const (
 	leastVisible = time.Second
