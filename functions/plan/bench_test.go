@@ -2,12 +2,15 @@ package plan_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -15,6 +18,7 @@ import (
 
 	"rollout/events"
 	"rollout/functions/plan"
+	"rollout/shared/blob"
 	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/host"
@@ -101,4 +105,103 @@ func BenchmarkRange(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*lines), "ns/line")
 		})
 	}
+}
+
+// BenchmarkMerge takes ranges of 2,000 ids into the index: all that wait for the
+// first one; as two planners cut them, which is what a machine does; or each as
+// it is planned. What it costs an item must not grow with the number of ranges,
+// but in the last case, where no two ever wait.
+func BenchmarkMerge(b *testing.B) {
+	const items = 2000
+	for _, way := range []string{"waiting", "two planners", "one by one"} {
+		for _, ranges := range []int{10, 100, 1000} {
+			b.Run(fmt.Sprintf("%s/ranges=%d", way, ranges), func(b *testing.B) {
+				var read int64
+				for b.Loop() {
+					b.StopTimer()
+					p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
+						Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Source: "test"}
+					lists := &listsRead{Store: p.Blobs}
+					p.Blobs = lists
+					m := inputtest.Manifest(256)
+					for k := range ranges {
+						key, file := fmt.Sprintf("prompts/%d.jsonl", k), ""
+						for i := range items {
+							file += fmt.Sprintf("{\"id\":\"request-%d\"}\n", k*items+i)
+						}
+						m.Inputs = append(m.Inputs, record.Input{Key: key, Version: inputtest.Put(b, p, key, file), Size: int64(len(file))})
+					}
+					inputtest.Save(b, p, record.ManifestKey(id), m)
+					pl := plan.New(p)
+					if err := pl.Submitted(b.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
+						b.Fatal(err)
+					}
+					planned := func(k int) {
+						if err := pl.Range(b.Context(), events.PlanRange{Run: string(id), Range: k}); err != nil {
+							b.Error(err)
+						}
+					}
+					switch way {
+					case "waiting":
+						for k := range ranges - 1 {
+							planned(k + 1)
+						}
+						b.StartTimer()
+						planned(0)
+					case "two planners":
+						b.StartTimer()
+						var next atomic.Int64
+						var all sync.WaitGroup
+						for range 2 {
+							all.Go(func() {
+								for k := next.Add(1) - 1; k < int64(ranges); k = next.Add(1) - 1 {
+									planned(int(k))
+								}
+							})
+						}
+						all.Wait()
+					default:
+						b.StartTimer()
+						for k := range ranges {
+							planned(k)
+						}
+					}
+					b.StopTimer()
+					if doc := inputtest.Load[record.Plan](b, p, record.PlanKey(id)); !doc.Complete() {
+						b.Fatalf("%d ranges of %d are merged", doc.Merged, ranges)
+					}
+					read += lists.bytes.Load()
+					b.StartTimer()
+				}
+				n := float64(b.N * ranges * items)
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/n, "ns/item")
+				b.ReportMetric(float64(read)/n, "list-bytes/item")
+			})
+		}
+	}
+}
+
+// listsRead counts the bytes read of lists of hashes.
+type listsRead struct {
+	blob.Store
+	bytes atomic.Int64
+}
+
+func (l *listsRead) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	r, info, err := l.Store.Get(ctx, key, o)
+	if err == nil && strings.HasSuffix(key, ".ids") {
+		r = &countedRead{r, &l.bytes}
+	}
+	return r, info, err
+}
+
+type countedRead struct {
+	io.ReadCloser
+	n *atomic.Int64
+}
+
+func (c *countedRead) Read(b []byte) (int, error) {
+	n, err := c.ReadCloser.Read(b)
+	c.n.Add(int64(n))
+	return n, err
 }

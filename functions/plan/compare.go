@@ -1,11 +1,13 @@
 package plan
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
+	"math/bits"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"rollout/shared/blob"
 	"rollout/shared/cuttable"
@@ -14,57 +16,57 @@ import (
 	"rollout/shared/record"
 )
 
-// comparison finds the items of a range whose hash an earlier item of the run
-// has, and adds the range's new hashes to the run's lists.
+// comparison finds the items of a few ranges whose hash an earlier item of the
+// run has, and adds the ranges' new hashes to the run's lists.
 type comparison struct {
 	planner *Planner
 	id      identity.RunID
 	of      record.Hashed
-	rng     int
-	count   int                    // hashes of the range
-	lists   []record.Hashes        // of the ranges before it
-	skip    func(item uint32) bool // nil skips none
-	seen    items                  // gets the items that repeat one, if not nil
+	from    int                       // the first of the ranges
+	counts  []int                     // hashes of each
+	lists   []record.Hashes           // of the ranges before them
+	skip    func(cuttable.Place) bool // nil skips none
+	told    func(cuttable.Place)      // of each item that repeats one, maybe twice; nil if nobody is
 }
 
-// run returns the lists with the range's own, and how many repeats the range
-// has; they are left in an object.
-func (c *comparison) run(ctx context.Context) (lists []record.Hashes, repeats int, err error) {
-	if c.count == 0 {
-		return c.lists, 0, nil
+// run returns the lists with the ranges' own, and the repeats that the ranges
+// have. The error is errDense if they have too many for all the ranges at once.
+func (c *comparison) run(ctx context.Context) ([]record.Hashes, *repeats, error) {
+	found := newRepeats(c.from, len(c.counts))
+	if !slices.ContainsFunc(c.counts, func(n int) bool { return n > 0 }) {
+		return c.lists, found, nil
 	}
-	fresh := record.Hashes{From: c.rng, To: c.rng + 1}
-	var found window
+	fresh := record.Hashes{From: c.from, To: c.from + len(c.counts)}
+	var err error
 	fresh.Count, err = c.planner.writeList(ctx, record.HashesKey(c.id, fresh, c.of), func(first func(cuttable.Entry) error) error {
-		found = window{hi: windowItems}
-		return c.fold(ctx, first, func(r cuttable.Repeat) {
-			found.add(r)
-			if c.seen != nil {
-				c.seen.add(r.Item)
+		found = newRepeats(c.from, len(c.counts))
+		return c.fold(ctx, first, func(item, of cuttable.Place) error {
+			if c.told != nil {
+				c.told(item)
 			}
+			return found.add(item, of)
 		})
 	})
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
-	if found.total > 0 {
-		key := record.RepeatsKey(c.id, c.rng, c.of)
-		if err := c.planner.stream(ctx, key, func(w io.Writer) error { return c.repeats(ctx, w, found) }); err != nil {
-			return nil, 0, err
-		}
-	}
-	lists = c.lists
+	found.sort()
+	lists := c.lists
 	if fresh.Count > 0 {
 		lists, err = c.join(ctx, append(slices.Clone(lists), fresh))
 	}
-	return lists, found.total, err
+	return lists, found, err
 }
 
-// fold reads the range's hashes beside those of all ranges before it.
-func (c *comparison) fold(ctx context.Context, first func(cuttable.Entry) error, repeat func(cuttable.Repeat)) error {
+// fold reads the ranges' hashes beside those of all ranges before them.
+func (c *comparison) fold(ctx context.Context, first func(cuttable.Entry) error, repeat func(item, first cuttable.Place) error) error {
 	var current []list
-	for left, s := c.count, 0; left > 0; left, s = left-cuttable.SegmentEntries, s+1 {
-		current = append(current, list{record.SegmentKey(c.id, c.rng, s, c.of), uint64(min(left, cuttable.SegmentEntries))})
+	for i, count := range c.counts {
+		for s := 0; count > 0; s++ {
+			n := min(count, cuttable.SegmentEntries)
+			current = append(current, list{record.SegmentKey(c.id, c.from+i, s, c.of), uint64(n)})
+			count -= n
+		}
 	}
 	return c.planner.fold(ctx, current, c.named(c.lists), c.skip, first, repeat)
 }
@@ -77,60 +79,53 @@ func (c *comparison) named(hs []record.Hashes) []list {
 	return out
 }
 
-// windowItems is how many items' repeats are in memory at once. A range of
-// more items is compared again for each further window that has a repeat: it
-// is full of tiny lines, and must not take memory for that.
-const windowItems = 1 << 19
-
-// window gathers the repeats of the items [lo, hi) of a range.
-type window struct {
-	lo, hi  uint32
-	repeats []cuttable.Repeat
-	total   int    // of all items
-	last    uint32 // the last item that is a repeat
-}
-
-func (w *window) add(r cuttable.Repeat) {
-	w.total++
-	w.last = max(w.last, r.Item)
-	if r.Item >= w.lo && r.Item < w.hi {
-		w.repeats = append(w.repeats, r)
+// write leaves a range's repeats in an object, if it has any.
+func (c *comparison) write(ctx context.Context, rng int, found *repeats) error {
+	if found.count(rng) == 0 {
+		return nil
 	}
-}
-
-// repeats writes the range's repeats, of which the first window is known.
-func (c *comparison) repeats(ctx context.Context, to io.Writer, w window) error {
-	out := cuttable.NewRepeatWriter(to)
-	for {
-		slices.SortFunc(w.repeats, func(a, b cuttable.Repeat) int { return cmp.Compare(a.Item, b.Item) })
-		for _, r := range w.repeats {
-			if err := out.Append(r); err != nil {
+	return c.planner.stream(ctx, record.RepeatsKey(c.id, rng, c.of), func(w io.Writer) error {
+		out := cuttable.NewRepeatWriter(w)
+		for part := found; ; {
+			for r := range part.of(rng) {
+				if err := out.Append(r); err != nil {
+					return err
+				}
+			}
+			if !part.more() {
+				return out.Flush()
+			}
+			part = part.behind()
+			if err := c.fold(ctx, nil, part.add); err != nil {
 				return err
 			}
+			part.sort()
 		}
-		if w.last < w.hi {
-			return out.Flush()
-		}
-		w = window{lo: w.hi, hi: w.hi + windowItems, repeats: w.repeats[:0]}
-		if err := c.fold(ctx, nil, w.add); err != nil {
-			return err
-		}
-	}
+	})
 }
 
-// joinedAtOnce is how many lists of one level are joined. It bounds how many
-// lists a run has to that number for each level; a run of 3 TB has six.
+// joinedAtOnce is how many lists of about one length are joined. It bounds how
+// many lists a run has to that number for each level of length; a run of 3 TB
+// has a few dozen.
 const joinedAtOnce = 8
 
-// join joins the last lists if there are enough of one level.
+// level is how long a list is: one of the next level has up to as many times
+// more entries.
+func level(h record.Hashes) int { return bits.Len64(h.Count) / 3 }
+
+// join joins the last lists as long as there are enough that are no longer
+// than the last one, by level.
 func (c *comparison) join(ctx context.Context, lists []record.Hashes) ([]record.Hashes, error) {
-	for len(lists) >= joinedAtOnce {
-		rest, tail := lists[:len(lists)-joinedAtOnce], lists[len(lists)-joinedAtOnce:]
-		last := tail[joinedAtOnce-1]
-		if tail[0].Level != last.Level {
-			break
+	for {
+		from := len(lists) - 1
+		for from > 0 && level(lists[from-1]) <= level(lists[len(lists)-1]) {
+			from--
 		}
-		joined := record.Hashes{From: tail[0].From, To: last.To, Level: last.Level + 1}
+		tail := lists[from:]
+		if len(tail) < joinedAtOnce {
+			return lists, nil
+		}
+		joined := record.Hashes{From: tail[0].From, To: tail[len(tail)-1].To}
 		var err error
 		joined.Count, err = c.planner.writeList(ctx, record.HashesKey(c.id, joined, c.of), func(first func(cuttable.Entry) error) error {
 			return c.planner.fold(ctx, c.named(tail), nil, nil, first, nil)
@@ -138,9 +133,8 @@ func (c *comparison) join(ctx context.Context, lists []record.Hashes) ([]record.
 		if err != nil {
 			return nil, err
 		}
-		lists = append(rest, joined)
+		lists = append(lists[:from], joined)
 	}
-	return lists, nil
 }
 
 // list names a list of hashes in the bucket.
@@ -151,7 +145,7 @@ type list struct {
 
 // writeList leaves the entries that fold finds to be first.
 func (p *Planner) writeList(ctx context.Context, key string, fold func(first func(cuttable.Entry) error) error) (count uint64, err error) {
-	err = p.stream(ctx, key, func(w io.Writer) error {
+	err = p.streamWhole(ctx, key, func(w io.Writer) error {
 		out := cuttable.NewHashWriter(w)
 		if err := fold(out.Append); err != nil {
 			return err
@@ -163,34 +157,31 @@ func (p *Planner) writeList(ctx context.Context, key string, fold func(first fun
 }
 
 // fold is cuttable.Fold over lists in the bucket.
-func (p *Planner) fold(ctx context.Context, current, earlier []list, skip func(uint32) bool, first func(cuttable.Entry) error, repeat func(cuttable.Repeat)) (err error) {
-	var open []io.Closer
+func (p *Planner) fold(ctx context.Context, current, earlier []list, skip func(cuttable.Place) bool, first func(cuttable.Entry) error, repeat func(item, first cuttable.Place) error) (err error) {
+	lists := slices.Concat(current, earlier)
+	open := make([]io.ReadCloser, len(lists))
 	defer func() {
-		for _, c := range open {
-			err = errors.Join(err, c.Close())
+		for _, r := range open {
+			if r != nil {
+				err = errors.Join(err, r.Close())
+			}
 		}
 	}()
-	readers := func(ls []list) ([]*cuttable.HashReader, error) {
-		out := make([]*cuttable.HashReader, len(ls))
-		for i, l := range ls {
-			r, _, err := p.Blobs.Get(ctx, l.key, blob.GetOptions{})
-			if err != nil {
-				return nil, err
+	readers := make([]*cuttable.HashReader, len(lists))
+	var group errgroup.Group // whose end must not end what is read
+	group.SetLimit(atOnce)
+	for i, l := range lists {
+		group.Go(func() (err error) {
+			if open[i], _, err = p.Blobs.Get(ctx, l.key, blob.GetOptions{}); err != nil {
+				open[i] = nil
+				return err
 			}
-			open = append(open, r)
-			if out[i], err = cuttable.OpenHashes(r, l.count); err != nil {
-				return nil, fault.Wrap(err, "read %s", l.key)
-			}
-		}
-		return out, nil
+			readers[i], err = cuttable.OpenHashes(open[i], l.count)
+			return fault.Wrap(err, "read %s", l.key)
+		})
 	}
-	c, err := readers(current)
-	if err != nil {
+	if err := group.Wait(); err != nil {
 		return err
 	}
-	e, err := readers(earlier)
-	if err != nil {
-		return err
-	}
-	return cuttable.Fold(c, e, skip, first, repeat)
+	return cuttable.Fold(readers[:len(current)], readers[len(current):], skip, first, repeat)
 }

@@ -3,8 +3,14 @@ package plan
 import (
 	"bytes"
 	"context"
+	"errors"
+	"math"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"rollout/events"
+	"rollout/shared/cuttable"
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -16,13 +22,13 @@ import (
 func (p *Planner) mergeInTurn(ctx context.Context, id identity.RunID) error {
 	_, late := p.timer(ctx, 4)
 	for {
-		giveBack, ok, err := p.turn(ctx, id)
+		giveBack, ok, err := p.turn(ctx, id, &p.merging)
 		if err != nil || !ok {
 			return err
 		}
-		err = p.merge(ctx, id, late)
+		inTime, err := p.merge(ctx, id, late)
 		giveBack()
-		if err != nil || !p.turns || late() {
+		if err != nil || !inTime {
 			return err
 		}
 		// Who planned the next range a moment ago may have found the turn taken.
@@ -47,91 +53,145 @@ func (p *Planner) mergeable(ctx context.Context, id identity.RunID) (bool, error
 }
 
 // merge takes planned ranges into the index, in order, as far as they are
-// there and there is time.
-func (p *Planner) merge(ctx context.Context, id identity.RunID, late func() bool) error {
-	for !late() {
+// there; inTime is false if there was no time for more.
+func (p *Planner) merge(ctx context.Context, id identity.RunID, late func(next time.Duration) bool) (inTime bool, err error) {
+	most := math.MaxInt
+	for took := time.Duration(0); !late(3 * took); { // about twice as long as the last step, at most
+		began := p.Clock.Now()
 		var doc record.Plan
 		rev, found, err := host.Load(ctx, p.Docs, record.PlanKey(id), &doc)
 		if err != nil || !found || doc.Complete() {
-			return err
+			return true, err
 		}
-		next, err := p.mergeOne(ctx, id, doc)
-		if fault.Is(err, fault.NotFound) {
-			return nil // the next range is not planned yet; whoever plans it merges it
+		results, err := p.planned(ctx, id, doc, most)
+		if err != nil || len(results) == 0 {
+			return true, err // who plans the next range merges it
+		}
+		next, err := p.take(ctx, id, doc, results)
+		if errors.Is(err, errDense) {
+			most = repeatsAtOnce - 1 // so that it can't be again
+			continue
 		}
 		if err != nil {
-			return err
+			return true, err
 		}
 		_, err = host.Save(ctx, p.Docs, record.PlanKey(id), next, rev)
 		if fault.Is(err, fault.Conflict) {
 			continue // another merge was faster
 		}
 		if err != nil {
-			return err
+			return true, err
 		}
 		if err := p.Send(ctx, host.CoordinateQueue, events.PlanAdvanced{Run: string(id)}); err != nil {
-			return err
+			return true, err
+		}
+		took = p.Clock.Now().Sub(began)
+	}
+	return false, nil
+}
+
+// Bounds of the ranges that are taken at once. Reading the lists of all earlier
+// ranges is most of what it costs to take some, so that the more wait, the more
+// are taken; but no more than there are already, so that the first ones are
+// dispatched at once, and that no step takes much longer than the one before.
+const (
+	atOnceRanges = 256
+	atOnceLists  = 256     // that are read beside each other: 14 KiB and a connection each
+	atOnceItems  = 1 << 26 // a bit each
+	atOnce       = 16      // requests
+)
+
+// planned returns the results of the next ranges that are planned and may be
+// taken at once, with up to that many hashes of a kind, or one.
+func (p *Planner) planned(ctx context.Context, id identity.RunID, doc record.Plan, hashes int) (out []record.RangeResult, err error) {
+	most := min(max(1, doc.Merged), doc.Total-doc.Merged, atOnceRanges)
+	var lists, ids, requests int
+	var items uint64
+	for len(out) < most {
+		asked := make([]record.RangeResult, min(max(1, len(out)), most-len(out), atOnce))
+		there := make([]bool, len(asked))
+		group, ctx := errgroup.WithContext(ctx)
+		for i := range asked {
+			group.Go(func() error {
+				err := input.ReadJSON(ctx, p.Blobs, record.RangeKey(id, doc.Merged+len(out)+i), &asked[i])
+				if fault.Is(err, fault.NotFound) {
+					return nil
+				}
+				there[i] = true
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return nil, err
+		}
+		for i, res := range asked {
+			lists += max(cuttable.Segments(res.IDs), cuttable.Segments(res.Requests))
+			ids, requests, items = ids+res.IDs, requests+res.Requests, items+res.Items
+			fit := lists <= atOnceLists && items <= atOnceItems && max(ids, requests) <= hashes
+			if !there[i] || !fit && len(out) > 0 {
+				return out, nil
+			}
+			out = append(out, res)
 		}
 	}
-	return nil
+	return out, nil
 }
 
-// mergeOne writes the index entry of the next range and returns the plan with
-// it. NotFound if the range is not planned.
-func (p *Planner) mergeOne(ctx context.Context, id identity.RunID, doc record.Plan) (record.Plan, error) {
-	k := doc.Merged
-	var res record.RangeResult
-	if err := input.ReadJSON(ctx, p.Blobs, record.RangeKey(id, k), &res); err != nil {
-		return doc, err
-	}
-	in, offset, _, ok := doc.Locate(k)
-	if !ok {
-		return doc, fault.New(fault.Corrupt, "plan of run %s has no range %d", id, k)
-	}
-	if offset == 0 {
-		doc.Lines = 0 // the first range of another input
-	}
-	e := record.IndexEntry{Range: k, Input: in, FirstShard: doc.Shards, Shards: res.Shards,
-		FirstItem: doc.Items, Items: res.Items, FirstLine: doc.Lines, Lines: res.Lines}
-	var err error
-	if doc, err = p.compare(ctx, id, doc, res, &e); err != nil {
-		if fault.Is(err, fault.NotFound) { // it would pass for a range to come
-			err = fault.As(fault.Corrupt, err, "a list of hashes is gone")
+// take writes the index entries of the next ranges and returns the plan with
+// them.
+func (p *Planner) take(ctx context.Context, id identity.RunID, doc record.Plan, results []record.RangeResult) (record.Plan, error) {
+	ids := comparison{planner: p, id: id, of: record.IDs, from: doc.Merged, lists: doc.IDs}
+	requests := comparison{planner: p, id: id, of: record.Requests, from: doc.Merged, lists: doc.Requests}
+	entries := make([]record.IndexEntry, len(results))
+	repeated := items{from: doc.Merged}
+	for i, res := range results {
+		in, offset, _, ok := doc.Locate(doc.Merged)
+		if !ok {
+			return doc, fault.New(fault.Corrupt, "plan of run %s has no range %d", id, doc.Merged)
 		}
-		return doc, fault.Wrap(err, "compare range %d of run %s with those before it", k, id)
+		if offset == 0 {
+			doc.Lines = 0 // the first range of another input
+		}
+		entries[i] = record.IndexEntry{Range: doc.Merged, Input: in, FirstShard: doc.Shards, Shards: res.Shards,
+			FirstItem: doc.Items, Items: res.Items, FirstLine: doc.Lines, Lines: res.Lines}
+		doc.Merged, doc.Shards, doc.Items, doc.Lines = doc.Merged+1, doc.Shards+res.Shards, doc.Items+res.Items, doc.Lines+res.Lines
+		ids.counts, requests.counts = append(ids.counts, res.IDs), append(requests.counts, res.Requests)
+		if res.Requests > 0 { // else nobody asks
+			repeated.addRange(res.Items)
+		} else {
+			repeated.addRange(0)
+		}
 	}
-	if err := p.put(ctx, record.IndexKey(id, k), bytes.NewReader(record.Encode(e))); err != nil {
-		return doc, err
-	}
-	doc.Merged, doc.Shards, doc.Items, doc.Lines = k+1, doc.Shards+res.Shards, doc.Items+res.Items, doc.Lines+res.Lines
-	return doc, nil
-}
-
-// compare finds the items of a planned range that repeat an earlier one of the
-// run. An item whose id is taken is an error: nobody's copy, nobody's original.
-func (p *Planner) compare(ctx context.Context, id identity.RunID, doc record.Plan, res record.RangeResult, e *record.IndexEntry) (record.Plan, error) {
-	ids := comparison{planner: p, id: id, of: record.IDs, rng: e.Range, count: res.IDs, lists: doc.IDs}
-	if res.Requests > 0 {
-		ids.seen = newItems(res.Items)
-	}
+	// An item whose id is taken is an error: nobody's copy, nobody's original.
+	ids.told, requests.skip = repeated.add, repeated.has
+	var duplicates, copies *repeats
 	var err error
-	if doc.IDs, e.Duplicates, err = ids.run(ctx); err != nil {
-		return doc, err
+	if doc.IDs, duplicates, err = ids.run(ctx); err == nil {
+		doc.Requests, copies, err = requests.run(ctx)
 	}
-	requests := comparison{planner: p, id: id, of: record.Requests, rng: e.Range, count: res.Requests, lists: doc.Requests, skip: ids.seen.has}
-	doc.Requests, e.Copies, err = requests.run(ctx)
-	return doc, err
+	if err == nil {
+		err = p.putEntries(ctx, id, entries, func(ctx context.Context, e *record.IndexEntry) error {
+			e.Duplicates, e.Copies = duplicates.count(e.Range), copies.count(e.Range)
+			return errors.Join(ids.write(ctx, e.Range, duplicates), requests.write(ctx, e.Range, copies))
+		})
+	}
+	if fault.Is(err, fault.NotFound) { // it would pass for a range to come
+		err = fault.As(fault.Corrupt, err, "a list of hashes is gone")
+	}
+	return doc, fault.Wrap(err, "compare the ranges %d to %d of run %s with those before them", entries[0].Range, doc.Merged, id)
 }
 
-// items is a set of a range's items; there are no others.
-type items []uint64
-
-func newItems(n uint64) items { return make(items, (n+63)/64) }
-
-func (s items) add(i uint32) {
-	if int(i/64) < len(s) {
-		s[i/64] |= 1 << (i % 64)
+// putEntries writes index entries, each after what it counts.
+func (p *Planner) putEntries(ctx context.Context, id identity.RunID, entries []record.IndexEntry, counted func(context.Context, *record.IndexEntry) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(atOnce)
+	for _, e := range entries {
+		group.Go(func() error {
+			if err := counted(ctx, &e); err != nil {
+				return err
+			}
+			return p.put(ctx, record.IndexKey(id, e.Range), bytes.NewReader(record.Encode(e)))
+		})
 	}
+	return group.Wait()
 }
-
-func (s items) has(i uint32) bool { return int(i/64) < len(s) && s[i/64]&(1<<(i%64)) != 0 }

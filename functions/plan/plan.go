@@ -30,37 +30,37 @@ import (
 // Planner handles the three planning events. Safe for concurrent use.
 type Planner struct {
 	host.Ports
-	turns bool
-	begun begun
+	turns             bool
+	starting, merging inHand
 }
 
 // New returns a planner over the ports.
 func New(p host.Ports) *Planner { return &Planner{Ports: p.From("plan")} }
 
-// begun are the runs whose plans are being started here: an event that comes
-// again meanwhile asks for nothing new.
-type begun struct {
+// inHand are the runs that somebody in this process is about: whoever comes
+// meanwhile leaves it to him.
+type inHand struct {
 	mu   sync.Mutex
 	runs map[identity.RunID]bool
 }
 
-func (b *begun) take(id identity.RunID) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.runs[id] {
+func (h *inHand) take(id identity.RunID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.runs[id] {
 		return false
 	}
-	if b.runs == nil {
-		b.runs = map[identity.RunID]bool{}
+	if h.runs == nil {
+		h.runs = map[identity.RunID]bool{}
 	}
-	b.runs[id] = true
+	h.runs[id] = true
 	return true
 }
 
-func (b *begun) giveBack(id identity.RunID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.runs, id)
+func (h *inHand) giveBack(id identity.RunID) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.runs, id)
 }
 
 // Submitted starts a run's plan, or goes on with it.
@@ -111,11 +111,7 @@ func (p *Planner) startOnce(ctx context.Context, m record.Manifest) (doc record.
 		doc, err = p.start(ctx, m)
 		return doc, true, err
 	}
-	if !p.begun.take(m.Run) {
-		return doc, false, nil
-	}
-	defer p.begun.giveBack(m.Run)
-	giveBack, ok, err := p.turn(ctx, m.Run)
+	giveBack, ok, err := p.turn(ctx, m.Run, &p.starting)
 	if err != nil || !ok {
 		return doc, false, err
 	}

@@ -12,9 +12,25 @@ import (
 // errPutOver cuts off the writer of an object that needs no more bytes.
 var errPutOver = errors.New("the put is over")
 
-// stream puts what write writes, create-only. Write always runs to its end,
-// since it counts as well.
+// stream puts what write writes, create-only. Write is cut off if the object is
+// there already.
 func (p *Planner) stream(ctx context.Context, key string, write func(io.Writer) error) error {
+	_, err := p.streamed(ctx, key, write)
+	return err
+}
+
+// streamWhole is stream for what counts as well: the last call of write runs to
+// its end.
+func (p *Planner) streamWhole(ctx context.Context, key string, write func(io.Writer) error) error {
+	whole, err := p.streamed(ctx, key, write)
+	if err == nil && !whole {
+		return write(io.Discard)
+	}
+	return err
+}
+
+// streamed puts what write writes; whole is false if write was cut off.
+func (p *Planner) streamed(ctx context.Context, key string, write func(io.Writer) error) (whole bool, err error) {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
@@ -22,13 +38,9 @@ func (p *Planner) stream(ctx context.Context, key string, write func(io.Writer) 
 		w.CloseWithError(err)
 		done <- err
 	}()
-	putErr := p.put(ctx, key, r)
+	err = p.put(ctx, key, r)
 	r.CloseWithError(errPutOver)
-	writeErr := <-done
-	if putErr == nil && writeErr != nil { // the object was there already
-		return write(io.Discard)
-	}
-	return putErr
+	return <-done == nil, err
 }
 
 // put creates an object; one that is there has the same bytes.

@@ -66,7 +66,7 @@ type cut struct {
 // which says that the others are whole.
 func (c *cut) run(ctx context.Context) error {
 	id := c.manifest.Run
-	err := c.planner.stream(ctx, record.CutTableKey(id, c.rng), func(w io.Writer) error { return c.table(ctx, w) })
+	err := c.planner.streamWhole(ctx, record.CutTableKey(id, c.rng), func(w io.Writer) error { return c.table(ctx, w) })
 	if err != nil {
 		return err
 	}

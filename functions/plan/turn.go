@@ -26,10 +26,11 @@ const (
 // leaves the rest to those who are asked next.
 func (p *Planner) ByTurns() *Planner { return &Planner{Ports: p.Ports, turns: true} }
 
-// turn takes the run's turn; ok is false if somebody else has it.
-func (p *Planner) turn(ctx context.Context, id identity.RunID) (giveBack func(), ok bool, err error) {
+// turn takes the run's turn; ok is false if somebody else has it. Without turns
+// it is one of those in this process.
+func (p *Planner) turn(ctx context.Context, id identity.RunID, here *inHand) (giveBack func(), ok bool, err error) {
 	if !p.turns {
-		return func() {}, true, nil
+		return func() { here.giveBack(id) }, here.take(id), nil
 	}
 	var t record.Turn
 	rev, _, err := host.Load(ctx, p.Docs, record.TurnKey(id), &t)
@@ -80,13 +81,16 @@ func (p *Planner) saveTurn(ctx context.Context, id identity.RunID, until time.Ti
 	return host.Save(ctx, p.Docs, record.TurnKey(id), record.Turn{Schema: record.Schema, Until: until.UTC()}, rev)
 }
 
-// timer returns what tells that a part of the time that a call has is left, or
-// less: one of so many.
-func (p *Planner) timer(ctx context.Context, part time.Duration) (end time.Time, late func() bool) {
+// timer returns when a part of the time that a call has is left: one of so many.
+// Late tells that less is left, or less than what comes next takes.
+func (p *Planner) timer(ctx context.Context, part time.Duration) (end time.Time, late func(next time.Duration) bool) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return time.Time{}, func() bool { return false }
+		return time.Time{}, func(time.Duration) bool { return false }
 	}
 	end = deadline.Add(-deadline.Sub(p.Clock.Now()) / part)
-	return end, func() bool { return !p.Clock.Now().Before(end) }
+	return end, func(next time.Duration) bool {
+		now := p.Clock.Now()
+		return !now.Before(end) || !now.Add(next).Before(deadline)
+	}
 }

@@ -9,60 +9,94 @@ import "rollout/shared/fault"
 //
 // First gets the entries that are first, in the order of a hash list; repeat
 // gets an item and the first one with its hash, in no useful order. Either may
-// be nil. Memory is a page a list.
-func Fold(current, earlier []*HashReader, skip func(item uint32) bool, first func(Entry) error, repeat func(Repeat)) error {
-	for {
-		from := lowest(current)
-		if from == nil {
-			return nil
-		}
-		hash := from.at
-		head, err := find(earlier, hash)
+// be nil; an error of theirs ends the fold. Memory is a page a list.
+func Fold(current, earlier []*HashReader, skip func(Place) bool, first func(Entry) error, repeat func(item, first Place) error) error {
+	h := newHeap(current)
+	for len(h) > 0 {
+		hash := h[0].at
+		head, found, err := find(earlier, hash)
 		if err != nil {
 			return err
 		}
-		for from != nil && from.at.compareHash(hash) == 0 {
-			e := from.at
+		for len(h) > 0 && h[0].at.compareHash(hash) == 0 {
+			e := h[0].at
 			switch {
-			case skip != nil && skip(e.Item):
-			case head == nil:
-				head = &e
+			case skip != nil && skip(e.Place):
+			case !found:
+				head, found = e.Place, true
 				if first != nil {
-					if err := first(e); err != nil {
-						return err
-					}
+					err = first(e)
 				}
 			case repeat != nil:
-				repeat(Repeat{Item: e.Item, First: head.Place})
+				err = repeat(e.Place, head)
 			}
-			if err := from.next(); err != nil {
-				return fault.Wrap(err, "a list of the range")
+			if err != nil {
+				return err
 			}
-			from = lowest(current)
+			if h, err = h.next(); err != nil {
+				return fault.Wrap(err, "a list of the ranges compared")
+			}
 		}
 	}
+	return nil
 }
 
-// lowest is the list whose next entry comes first; nil if none has any.
-func lowest(lists []*HashReader) (from *HashReader) {
+// heap is lists that have an entry, of which no one's comes before that of the
+// list at (i-1)/2: the first one's is the next of all.
+type heap []*HashReader
+
+func newHeap(lists []*HashReader) (h heap) {
 	for _, l := range lists {
-		if l.ok && (from == nil || l.at.compare(from.at) < 0) {
-			from = l
+		if l.ok {
+			h = append(h, l)
 		}
 	}
-	return from
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		h.sink(i)
+	}
+	return h
 }
 
-// find looks for the hash in the lists; nil if none has it.
-func find(lists []*HashReader, hash Entry) (*Entry, error) {
+// next takes the next entry.
+func (h heap) next() (heap, error) {
+	if err := h[0].next(); err != nil {
+		return h, err
+	}
+	if !h[0].ok {
+		h[0] = h[len(h)-1]
+		h = h[:len(h)-1]
+	}
+	h.sink(0)
+	return h, nil
+}
+
+// sink moves list i to where it belongs among those below it.
+func (h heap) sink(i int) {
+	for {
+		least := 2*i + 1
+		if least >= len(h) {
+			return
+		}
+		if right := least + 1; right < len(h) && h[right].at.compare(h[least].at) < 0 {
+			least = right
+		}
+		if h[i].at.compare(h[least].at) <= 0 {
+			return
+		}
+		h[i], h[least] = h[least], h[i]
+		i = least
+	}
+}
+
+// find looks for the hash in the lists.
+func find(lists []*HashReader, hash Entry) (p Place, found bool, err error) {
 	for i, l := range lists {
 		if err := l.seek(hash); err != nil {
-			return nil, fault.Wrap(err, "earlier list %d", i)
+			return p, false, fault.Wrap(err, "earlier list %d", i)
 		}
 		if l.ok && l.at.compareHash(hash) == 0 {
-			e := l.at
-			return &e, nil
+			return l.at.Place, true, nil
 		}
 	}
-	return nil, nil
+	return p, false, nil
 }

@@ -190,9 +190,8 @@ func (l *HashReader) next() error {
 			return err
 		}
 	}
-	be, b := binary.BigEndian, l.page[:HashEntrySize]
+	e := entryAt(l.page)
 	l.page = l.page[HashEntrySize:]
-	e := Entry{be.Uint64(b), be.Uint64(b[8:]), Place{be.Uint32(b[16:]), be.Uint32(b[20:]), be.Uint32(b[24:])}}
 	if l.ok && e.compare(l.at) <= 0 {
 		l.ok = false
 		return fault.New(fault.Corrupt, "the list is not sorted")
@@ -220,9 +219,28 @@ func (l *HashReader) turn() error {
 // seek moves to the first entry whose hash is not below e's.
 func (l *HashReader) seek(e Entry) error {
 	for l.ok && l.at.compareHash(e) < 0 {
+		l.pass(e.hi)
 		if err := l.next(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// pass passes over those of the page's next entries whose hash begins with less
+// than hi: almost all of a long list. It ends at one that is out of order, for
+// next to tell.
+func (l *HashReader) pass(hi uint64) {
+	behind, last := 0, l.at.hi
+	for ; behind < len(l.page); behind += HashEntrySize {
+		h := binary.BigEndian.Uint64(l.page[behind:])
+		if h < last || h >= hi {
+			break
+		}
+		last = h
+	}
+	if behind > 0 {
+		l.at = entryAt(l.page[behind-HashEntrySize:])
+		l.page = l.page[behind:]
+	}
 }

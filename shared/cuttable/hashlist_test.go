@@ -48,7 +48,7 @@ func open(lists ...hashes) (out []*cuttable.HashReader, err error) {
 
 // fold compares lists of a range with earlier ones: it returns the new list,
 // and the repeats by item.
-func fold(current, earlier []hashes, skip func(uint32) bool) (hashes, []cuttable.Repeat, error) {
+func fold(current, earlier []hashes, skip func(cuttable.Place) bool) (hashes, []cuttable.Repeat, error) {
 	c, err := open(current...)
 	if err != nil {
 		return hashes{}, nil, err
@@ -60,7 +60,11 @@ func fold(current, earlier []hashes, skip func(uint32) bool) (hashes, []cuttable
 	var b bytes.Buffer
 	w := cuttable.NewHashWriter(&b)
 	var repeats []cuttable.Repeat
-	if err := cuttable.Fold(c, e, skip, w.Append, func(r cuttable.Repeat) { repeats = append(repeats, r) }); err != nil {
+	err = cuttable.Fold(c, e, skip, w.Append, func(item, first cuttable.Place) error {
+		repeats = append(repeats, cuttable.Repeat{Item: item.Item, First: first})
+		return nil
+	})
+	if err != nil {
 		return hashes{}, nil, err
 	}
 	slices.SortFunc(repeats, func(a, b cuttable.Repeat) int { return int(a.Item) - int(b.Item) })
@@ -105,7 +109,7 @@ func TestC06RepeatsAreFound(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			news, got, err := fold(c.current, c.earlier, func(item uint32) bool { return item+1 == c.skip })
+			news, got, err := fold(c.current, c.earlier, func(at cuttable.Place) bool { return at.Item+1 == c.skip })
 			if diff := cmp.Diff(c.want, got); diff != "" || err != nil || news.count != c.news {
 				t.Errorf("%d new ones, %v, -want +got:\n%s", news.count, err, diff)
 			}
@@ -271,4 +275,40 @@ func BenchmarkIDs(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/id")
+}
+
+// BenchmarkFold compares a range's ids with ten million of earlier ranges, in
+// ten lists.
+func BenchmarkFold(b *testing.B) {
+	const n, lists = 1_000_000, 10
+	ids := func(rng, n int) hashes {
+		var out bytes.Buffer
+		var l cuttable.HashList
+		for i := range n {
+			l.Add(cuttable.HashID(fmt.Appendf(nil, "%d-%d", rng, i)), cuttable.Place{Range: uint32(rng), Item: uint32(i)})
+		}
+		if err := l.Write(&out); err != nil {
+			b.Fatal(err)
+		}
+		return hashes{out.Bytes(), n}
+	}
+	var earlier []hashes
+	for k := range lists {
+		earlier = append(earlier, ids(k, n))
+	}
+	current := ids(lists, 50_000)
+	for b.Loop() {
+		c, err := open(current)
+		if err != nil {
+			b.Fatal(err)
+		}
+		e, err := open(earlier...)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := cuttable.Fold(c, e, nil, nil, nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n*lists), "ns/earlier")
 }

@@ -83,12 +83,11 @@ type Plan struct {
 }
 
 // Hashes names a list of the hashes that are new in the merged ranges from
-// From to To, exclusive. Many lists of one level are joined to one of the
-// next, so that there never are many.
+// From to To, exclusive. Lists are joined to longer ones, so that there never
+// are many.
 type Hashes struct {
 	From  int    `json:"from"`
 	To    int    `json:"to"`
-	Level int    `json:"level,omitempty"`
 	Count uint64 `json:"count"`
 }
 

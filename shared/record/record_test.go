@@ -116,10 +116,10 @@ func TestJSON(t *testing.T) {
 				`"config":` + string(Encode(config.Run{SchemaVersion: 1})) + `,"config_key":"c","model_uri":"m","model_id":"h","pool":"p","refused":"r"}`},
 		{Control{1, 2, Pause, "why", at}, `{"schema":1,"sequence":2,"desired":"pause","reason":"why","at":"2025-01-01T00:00:00Z"}`},
 		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1}}, Total: 2, Merged: 1, Shards: 3, Items: 4, Lines: 5,
-			Problem: "p", Trouble: InputMissing, Control: 6, IDs: []Hashes{{0, 8, 1, 9}}, Requests: []Hashes{{From: 8, To: 9, Count: 7}}},
+			Problem: "p", Trouble: InputMissing, Control: 6, IDs: []Hashes{{0, 8, 9}}, Requests: []Hashes{{From: 8, To: 9, Count: 7}}},
 			`{"schema":1,"ranges":[{"key":"k","version":"v","size":9,"count":1}],"total":2,"merged":1,"shards":3,"items":4,"lines":5,` +
 				`"problem":"p","trouble":"missing","control":6,` +
-				`"ids":[{"from":0,"to":8,"level":1,"count":9}],"requests":[{"from":8,"to":9,"count":7}]}`},
+				`"ids":[{"from":0,"to":8,"count":9}],"requests":[{"from":8,"to":9,"count":7}]}`},
 		{RangeResult{1, 2, 3, 4, 5}, `{"shards":1,"items":2,"lines":3,"ids":4,"requests":5}`},
 		{IndexEntry{1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
 			`{"range":1,"input":2,"first_shard":3,"shards":4,"first_item":5,"items":6,"first_line":7,"lines":8,"duplicates":9,"copies":10}`},
