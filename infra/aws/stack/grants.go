@@ -24,6 +24,28 @@ type grant struct {
 
 // role makes the role that a service takes on.
 func (b *builder) role(id, service, description string, grants []grant) awsiam.Role {
+	document, reasons := permit(grants)
+	role := awsiam.NewRole(b.stack, &id, &awsiam.RoleProps{
+		AssumedBy: awsiam.NewServicePrincipal(&service, nil), Description: &description,
+		InlinePolicies: &map[string]awsiam.PolicyDocument{"rollout": document},
+	})
+	excused(child(role), reasons...)
+	return role
+}
+
+// policy makes a policy of that name, to be attached to people. Policies belong
+// to no region: that of the stack is in the name.
+func (b *builder) policy(id, name, description string, grants []grant) awsiam.ManagedPolicy {
+	document, reasons := permit(grants)
+	policy := awsiam.NewManagedPolicy(b.stack, &id, &awsiam.ManagedPolicyProps{
+		ManagedPolicyName: jsii.String(b.cloud.Name + "-" + name + "-" + b.cloud.Region), Description: &description, Document: document,
+	})
+	excused(child(policy), reasons...)
+	return policy
+}
+
+// permit makes the document of a policy, and the reasons for its wildcards.
+func permit(grants []grant) (awsiam.PolicyDocument, []excuse) {
 	document := awsiam.NewPolicyDocument(nil)
 	var whys []string
 	for _, g := range grants {
@@ -42,14 +64,10 @@ func (b *builder) role(id, service, description string, grants []grant) awsiam.R
 			whys = append(whys, g.id+": "+g.why)
 		}
 	}
-	role := awsiam.NewRole(b.stack, &id, &awsiam.RoleProps{
-		AssumedBy: awsiam.NewServicePrincipal(&service, nil), Description: &description,
-		InlinePolicies: &map[string]awsiam.PolicyDocument{"rollout": document},
-	})
-	if len(whys) > 0 {
-		excused(child(role), excuse{"AwsSolutions-IAM5", strings.Join(whys, " ")})
+	if len(whys) == 0 {
+		return document, nil
 	}
-	return role
+	return document, []excuse{{"AwsSolutions-IAM5", strings.Join(whys, " ")}}
 }
 
 // read allows to read objects below the prefixes. What is not there is told
@@ -82,11 +100,18 @@ func (b *builder) enumerate(prefixes ...string) []grant {
 // the condition that none is there is the program's affair, but for machines:
 // see neverOverwrite.
 func (b *builder) create(prefixes ...string) []grant {
-	return []grant{
-		{id: "CreateObjects", actions: []string{"s3:PutObject", "s3:AbortMultipartUpload"}, resources: b.objects(prefixes...),
-			why: "Objects are named when they are made; the prefix is all that is known of them."},
-		{id: "SeeThatVersionsAreKept", actions: []string{"s3:GetBucketVersioning"}, resources: []string{b.bucketArn()}},
-	}
+	return append(b.put(prefixes...), b.versioning()...)
+}
+
+// put is create for who may see that versions are kept.
+func (b *builder) put(prefixes ...string) []grant {
+	return []grant{{id: "CreateObjects", actions: []string{"s3:PutObject", "s3:AbortMultipartUpload"}, resources: b.objects(prefixes...),
+		why: "Objects are named when they are made; the prefix is all that is known of them."}}
+}
+
+// versioning allows to ask whether the bucket keeps versions.
+func (b *builder) versioning() []grant {
+	return []grant{{id: "SeeThatVersionsAreKept", actions: []string{"s3:GetBucketVersioning"}, resources: []string{b.bucketArn()}}}
 }
 
 // neverOverwrite refuses each object that is not made under the condition that

@@ -84,7 +84,7 @@ func TestAMachineCanDoTheLeast(t *testing.T) {
 	}
 	allowed := map[string][]string{}
 	forbidden := false
-	for _, s := range made.roleByID(role) {
+	for _, s := range made.policyOf(role) {
 		if !s.allow {
 			forbidden = forbidden || slices.Contains(s.actions, "s3:PutObject") && s.condition.text("Null.s3:if-none-match") == "true" &&
 				s.condition.text("Bool.s3:ObjectCreationOperation") == "true" && slices.ContainsFunc(s.resources, func(r string) bool { return strings.HasSuffix(r, ":acme-batches/team-a/*") })

@@ -292,12 +292,13 @@ func (t template) role(tt *testing.T, function string) []statement {
 	tt.Helper()
 	f := t.physical(tt, "AWS::Lambda::Function", "FunctionName", t.name+"-"+function)
 	id, _ := f.Properties.list("Role.Fn::GetAtt")[0].(string)
-	return t.roleByID(id)
+	return t.policyOf(id)
 }
 
-func (t template) roleByID(id string) (out []statement) {
+// policyOf are the statements of a role, or of a policy of people's.
+func (t template) policyOf(id string) (out []statement) {
 	for _, s := range t.policies() {
-		if s.of.id == id && s.of.Type == "AWS::IAM::Role" && s.principal == "" {
+		if s.of.id == id && s.principal == "" {
 			out = append(out, s)
 		}
 	}

@@ -56,6 +56,7 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 		b.fleet()
 	}
 	b.watch(queues)
+	b.users()
 
 	b.output("BucketName", "Put prompts into "+promptsOf(cloud)+" of it", &cloud.S3.Bucket)
 	b.output("TableName", "The documents", &cloud.DynamoDB.Table)
@@ -83,8 +84,11 @@ func child(c constructs.Construct) awscdk.CfnResource {
 type excuse struct{ rule, why string }
 
 // excused writes the reasons into the template, where the checks look for them
-// and whoever reads it sees them.
+// and whoever reads it sees them. Nothing to excuse leaves it as it is.
 func excused(r awscdk.CfnResource, excuses ...excuse) {
+	if len(excuses) == 0 {
+		return
+	}
 	rules := make([]any, len(excuses))
 	for i, e := range excuses {
 		rules[i] = map[string]any{"id": e.rule, "reason": e.why}

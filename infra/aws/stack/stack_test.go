@@ -37,10 +37,10 @@ func TestEveryReasonIsOfAStatement(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
 	for id, r := range made.Resources {
-		if r.Type != "AWS::IAM::Role" {
+		if r.Type != "AWS::IAM::Role" && r.Type != "AWS::IAM::ManagedPolicy" {
 			continue
 		}
-		for _, s := range made.roleByID(id) {
+		for _, s := range made.policyOf(id) {
 			if reasons := flat(r.Metadata.at("cdk_nag.rules_to_suppress")); strings.Contains(reasons, s.id+": ") && !slices.ContainsFunc(s.resources, wild) {
 				t.Errorf("%s: %s needs no reason", id, s.id)
 			}
@@ -263,7 +263,7 @@ func TestOutputNeverLandsAmongTheInput(t *testing.T) {
 		}
 		written := 0
 		for _, s := range made.policies() {
-			if !s.allow || !slices.Contains(s.actions, "s3:PutObject") {
+			if !s.allow || !slices.Contains(s.actions, "s3:PutObject") || s.of.Type == "AWS::IAM::ManagedPolicy" { // of people, who put prompts there
 				continue
 			}
 			for _, r := range s.resources {
@@ -359,7 +359,7 @@ func TestOneEmailHearsOfAlarmsAndOfCosts(t *testing.T) {
 func TestNothingCostsByTheHour(t *testing.T) {
 	t.Parallel()
 	free := []string{"AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::SQS::QueuePolicy", "AWS::SNS::Topic", "AWS::SNS::TopicPolicy",
-		"AWS::IAM::Role", "AWS::IAM::InstanceProfile", "AWS::Logs::LogGroup", "AWS::Events::Rule", "AWS::Budgets::Budget",
+		"AWS::IAM::Role", "AWS::IAM::InstanceProfile", "AWS::IAM::ManagedPolicy", "AWS::Logs::LogGroup", "AWS::Events::Rule", "AWS::Budgets::Budget",
 		"AWS::Lambda::Function", "AWS::Lambda::Permission", "AWS::Lambda::EventInvokeConfig", "AWS::Lambda::EventSourceMapping", "AWS::Lambda::Url",
 		"AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::RouteTable", "AWS::EC2::SubnetRouteTableAssociation", "AWS::EC2::Route", "AWS::EC2::InternetGateway", "AWS::EC2::VPCGatewayAttachment",
 		"AWS::EC2::VPCEndpoint", "AWS::EC2::SecurityGroup", "AWS::EC2::LaunchTemplate", "AWS::AutoScaling::AutoScalingGroup", "AWS::CDK::Metadata",

@@ -80,6 +80,57 @@ func TestWhatAMachineMayDo(t *testing.T) {
 	}
 }
 
+// People are no machines and no functions: they put prompts, read what comes of
+// them, and say what becomes of runs.
+func TestWhatPeopleMayDo(t *testing.T) {
+	t.Parallel()
+	roles := stack(t)
+	const bucket, table, queue = "arn:aws:s3:::acme-batches", "arn:aws:dynamodb:eu-central-1:000000000000:table/acme", "arn:aws:sqs:eu-central-1:000000000000:acme-"
+	keys := func(partition string) map[string][]string {
+		return map[string][]string{"dynamodb:LeadingKeys": {partition}}
+	}
+	for _, c := range []struct {
+		action, resource string
+		context          map[string][]string
+		reader, user     bool
+	}{
+		{"s3:GetObject", bucket + "/team-a/runs/r/completions.jsonl", nil, true, true},
+		{"s3:GetObjectVersion", bucket + "/team-a/prompts/x.jsonl", nil, true, true},
+		{"s3:GetObject", bucket + "/team-b/prompts/x.jsonl", nil, false, false},
+		{"s3:GetObject", bucket + "/team-a/cas/ab", nil, false, false},
+		{"s3:ListBucketVersions", bucket, map[string][]string{"s3:prefix": {"team-a/prompts/"}}, true, true},
+		{"s3:ListBucketVersions", bucket, map[string][]string{"s3:prefix": {""}}, false, false},
+		{"s3:PutObject", bucket + "/team-a/prompts/x.jsonl", nil, false, true},
+		{"s3:PutObject", bucket + "/team-a/runs/r/completions.jsonl", nil, false, false},
+		{"s3:PutObject", bucket + "/team-a/work/r/plan/0", nil, false, false},
+		{"s3:DeleteObject", bucket + "/team-a/prompts/x.jsonl", nil, false, false},
+		{"dynamodb:GetItem", table, keys("3f"), true, true},
+		{"dynamodb:Query", table, keys("run/"), true, true},
+		{"dynamodb:PutItem", table, keys("3f"), false, true},
+		{"dynamodb:PutItem", table, keys("run/"), false, false},
+		{"dynamodb:PutItem", table, keys("shard-3f"), false, false},
+		{"dynamodb:DeleteItem", table, keys("3f"), false, false},
+		{"sqs:GetQueueAttributes", queue + "work-small", nil, true, true},
+		{"sqs:SendMessage", queue + "coordinate", nil, false, true},
+		{"sqs:SendMessage", queue + "work-small", nil, false, false},
+		{"sqs:ReceiveMessage", queue + "work-small", nil, false, false},
+		{"lambda:InvokeFunction", "arn:aws:lambda:eu-central-1:000000000000:function:acme-submit", nil, false, true},
+		{"lambda:InvokeFunction", "arn:aws:lambda:eu-central-1:000000000000:function:acme-finalize", nil, false, false},
+		{"secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-central-1:000000000000:secret:acme/hf-token-AbCdEf", nil, false, false},
+		{"autoscaling:SetDesiredCapacity", "arn:aws:autoscaling:eu-central-1:000000000000:autoScalingGroup:7-8:autoScalingGroupName/acme-small", nil, false, false},
+	} {
+		for name, may := range map[string]bool{"reader": c.reader, "user": c.user} {
+			p, ok := roles.Person("acme-" + name + "-eu-central-1")
+			if !ok {
+				t.Fatalf("there is no policy of a %s", name)
+			}
+			if err := p.Refused(Ask{c.action, c.resource, c.context}); (err == nil) != may {
+				t.Errorf("a %s: %s of %s with %v: %v", name, c.action, c.resource, c.context, err)
+			}
+		}
+	}
+}
+
 // Each function writes where its part is, and nowhere else.
 func TestWhatFunctionsMayDo(t *testing.T) {
 	t.Parallel()

@@ -11,9 +11,11 @@ import (
 // Account is the one that roles are in.
 const Account = "000000000000"
 
-// Roles are those of a stack's functions and machines.
+// Roles are those of a stack's functions and machines, and the policies that it
+// has for people.
 type Roles struct {
 	functions, machines map[string]Policy // by the physical name of the function, and of the group
+	people              map[string]Policy // by the policy's name
 }
 
 // Function returns what the function of that name may do.
@@ -25,6 +27,12 @@ func (r Roles) Function(name string) (Policy, bool) {
 // Machine returns what the machines of the group of that name may do.
 func (r Roles) Machine(group string) (Policy, bool) {
 	p, ok := r.machines[group]
+	return p, ok
+}
+
+// Person returns what somebody may do who has the policy of that name.
+func (r Roles) Person(policy string) (Policy, bool) {
+	p, ok := r.people[policy]
 	return p, ok
 }
 
@@ -49,7 +57,7 @@ func Read(template []byte) (Roles, error) {
 	if err := json.Unmarshal(template, &t); err != nil {
 		return Roles{}, fmt.Errorf("read the template: %w", err)
 	}
-	r := Roles{map[string]Policy{}, map[string]Policy{}}
+	r := Roles{map[string]Policy{}, map[string]Policy{}, map[string]Policy{}}
 	for id, at := range t.Resources {
 		var role, name string
 		into := r.functions
@@ -62,6 +70,13 @@ func Read(template []byte) (Roles, error) {
 			if roles := list(profile.Properties["Roles"]); len(roles) == 1 {
 				role = named(roles[0])
 			}
+		case "AWS::IAM::ManagedPolicy":
+			policy, err := statements(at.Properties)
+			if err != nil {
+				return Roles{}, fmt.Errorf("read the policy %s: %w", id, err)
+			}
+			r.people[text(at.Properties["ManagedPolicyName"])] = policy
+			continue
 		default:
 			continue
 		}
@@ -80,22 +95,32 @@ func Read(template []byte) (Roles, error) {
 
 func policies(role resource) (out Policy, err error) {
 	for _, p := range list(role.Properties["Policies"]) {
-		for _, s := range list(dig(p, "PolicyDocument", "Statement")) {
-			st := statement{id: text(dig(s, "Sid")), deny: text(dig(s, "Effect")) == "Deny", actions: texts(dig(s, "Action")), resources: texts(dig(s, "Resource")),
-				conditions: map[string]map[string][]string{}}
-			conditions, _ := dig(s, "Condition").(map[string]any)
-			for operator, keys := range conditions {
-				if !slices.Contains(slices.Collect(maps.Keys(operators)), operator) {
-					return nil, fmt.Errorf("statement %s: the operator %s is not known here", st.id, operator)
-				}
-				st.conditions[operator] = map[string][]string{}
-				of, _ := keys.(map[string]any)
-				for key, values := range of {
-					st.conditions[operator][key] = texts(values)
-				}
-			}
-			out = append(out, st)
+		in, err := statements(p)
+		if err != nil {
+			return nil, err
 		}
+		out = append(out, in...)
+	}
+	return out, nil
+}
+
+// statements are those of what has a PolicyDocument.
+func statements(of any) (out Policy, err error) {
+	for _, s := range list(dig(of, "PolicyDocument", "Statement")) {
+		st := statement{id: text(dig(s, "Sid")), deny: text(dig(s, "Effect")) == "Deny", actions: texts(dig(s, "Action")), resources: texts(dig(s, "Resource")),
+			conditions: map[string]map[string][]string{}}
+		conditions, _ := dig(s, "Condition").(map[string]any)
+		for operator, keys := range conditions {
+			if !slices.Contains(slices.Collect(maps.Keys(operators)), operator) {
+				return nil, fmt.Errorf("statement %s: the operator %s is not known here", st.id, operator)
+			}
+			st.conditions[operator] = map[string][]string{}
+			of, _ := keys.(map[string]any)
+			for key, values := range of {
+				st.conditions[operator][key] = texts(values)
+			}
+		}
+		out = append(out, st)
 	}
 	return out, nil
 }

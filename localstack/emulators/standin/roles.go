@@ -14,7 +14,8 @@ import (
 )
 
 // forbid refuses what the caller's role does not allow, as AWS would. Callers
-// that are no functions and no instances are users, who may do everything.
+// that are no functions and no instances are people: one that is named as a
+// policy for people has that, and the others may do everything.
 func (c *Cloud) forbid(w http.ResponseWriter, q *request) bool {
 	if c.options.Roles == nil {
 		return false
@@ -38,8 +39,8 @@ func (c *Cloud) forbid(w http.ResponseWriter, q *request) bool {
 	return false
 }
 
-// Forbidden tells what was refused to functions and machines because their
-// roles do not allow it.
+// Forbidden tells what was refused to functions, machines and people because
+// their roles and policies do not allow it.
 func (c *Cloud) Forbidden() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,6 +68,9 @@ func deny(w http.ResponseWriter, service string) {
 func (c *Cloud) policy(q *request) (iam.Policy, bool) {
 	if slices.Contains(functions, q.caller) {
 		return c.options.Roles.Function(c.at.Function(q.caller))
+	}
+	if policy, ok := c.options.Roles.Person(q.caller); ok {
+		return policy, ok
 	}
 	return c.options.Roles.Machine(q.session())
 }

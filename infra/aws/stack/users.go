@@ -1,0 +1,35 @@
+package stack
+
+import (
+	"slices"
+
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// users makes the policies for people who work with the installation: one to
+// look, and one to submit and to steer as well. The doctor needs more, as it
+// tries what functions and machines do: it is for who deploys.
+func (b *builder) users() {
+	look := b.look()
+	reader := b.policy("Reader", "reader", "rollout: see runs, and fetch their results", look)
+	user := b.policy("User", "user", "rollout: submit and steer runs, see them, and fetch their results", slices.Concat(look, b.use()))
+	b.output("ReaderPolicy", "Attach it to who may see runs and fetch their results", reader.ManagedPolicyArn())
+	b.output("UserPolicy", "Attach it to who may submit and steer runs as well", user.ManagedPolicyArn())
+}
+
+// look is what status, explain, results and bundle need.
+func (b *builder) look() []grant {
+	return join(
+		b.read(record.Prompts, record.WorkDir, record.Runs), b.enumerate(record.Prompts, record.Runs), b.versioning(),
+		b.load(), b.list(runs, beats),
+		[]grant{{id: "MeasureQueues", actions: []string{"sqs:GetQueueAttributes", "sqs:GetQueueUrl"}, resources: b.queueArns("*"),
+			why: "A policy has room for 6,144 characters, and each pool has four queues; all that begin so are the installation's."}})
+}
+
+// use is what submit, pause, resume and stop need beside that.
+func (b *builder) use() []grant {
+	return join(
+		b.put(record.Prompts), b.invoke(submit), // which is told of prompts whose event is late
+		b.save(others), b.send(host.CoordinateQueue))
+}
