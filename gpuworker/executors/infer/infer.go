@@ -55,11 +55,11 @@ type Item struct {
 type Executor struct {
 	cfg     Config
 	refusal refusal
-	hands   sync.Pool // of *hand
+	crew    *crew
 }
 
 // New returns an executor over an engine.
-func New(cfg Config) *Executor { return &Executor{cfg: cfg, hands: sync.Pool{New: newHand}} }
+func New(cfg Config) *Executor { return &Executor{cfg: cfg, crew: newCrew()} }
 
 // Ready reports whether the engine can answer.
 func (x *Executor) Ready(ctx context.Context) error {
@@ -84,13 +84,13 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	}
 	t := task{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
 		model: dialect.Model{URI: s.Manifest.ModelURI, ID: id, Params: s.Manifest.Config.Sampling.Canonical()}}
-	requests := newCrew(&t.hands)
+	requests := t.crew.begin()
 	for i := range s.Open(ctx, t.order()) {
 		if !t.begin(ctx, i, requests) {
 			break
 		}
 	}
-	requests.wait()
+	requests.end()
 	t.trials(ctx)
 	if cause := context.Cause(ctx); ctx.Err() != nil && !errors.Is(cause, context.Canceled) {
 		return cause
@@ -109,7 +109,7 @@ type task struct {
 
 // begin starts an item's requests, one place each; false if there are no more
 // places to be had.
-func (t *task) begin(ctx context.Context, i int, requests *crew) bool {
+func (t *task) begin(ctx context.Context, i int, requests *shift) bool {
 	a := t.prepare(i)
 	if a == nil {
 		return true

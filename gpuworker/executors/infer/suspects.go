@@ -25,7 +25,7 @@ func (t *task) trials(ctx context.Context) {
 		var all sync.WaitGroup
 		for _, i := range trial.Items {
 			all.Go(func() {
-				withHand(&t.hands, func(h *hand) { t.try(ctx, h, i, len(trial.Items) == 1) })
+				t.crew.with(func(h *hand) { t.try(ctx, h, i, len(trial.Items) == 1) })
 			})
 		}
 		all.Wait()
