@@ -43,6 +43,9 @@ func (p Policy) Do(ctx context.Context, f func(try int) error) error {
 	}
 }
 
+// Most is how many tries there are in all.
+func (p Policy) Most() int { return p.withDefaults().Tries }
+
 func (p Policy) withDefaults() Policy {
 	if p.Tries == 0 {
 		p.Tries = 5

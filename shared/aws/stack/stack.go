@@ -86,7 +86,7 @@ func Open(ctx context.Context, d config.Deployment, o Options) (*Stack, error) {
 	return &Stack{
 		Deployment: d,
 		Ports: host.Ports{
-			Blobs:  o.Meter.Blobs(bucket),
+			Blobs:  blob.Reliable(o.Meter.Blobs(bucket), retry.Policy{}),
 			Docs:   document.Reliable(o.Meter.Documents(docs), retry.Policy{}),
 			Queues: queue.Reliable(o.Meter.Queues(queues), retry.Policy{}),
 			Clock:  o.Clock,
