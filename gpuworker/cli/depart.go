@@ -44,6 +44,13 @@ func (f flags) lastWord(ctx context.Context, s *site, reason string) error {
 	return process.GiveUp(ctx, s.ports, s.machine, pool, reason)
 }
 
+// lost is why nobody could work on a machine whose workers ended so; it has no
+// other ends.
+var lost = map[process.End]string{
+	process.Hopeless: "its workers could not work for long",
+	process.Broken:   "a GPU failed before it had answered anything; see the worker's words on its console",
+}
+
 // depart gives a rented machine up whose workers have ended so: it has no work,
 // or is not fit for it, or nobody could work on it.
 func (f flags) depart(ctx context.Context, s *site, end process.End) error {
@@ -51,8 +58,8 @@ func (f flags) depart(ctx context.Context, s *site, end process.End) error {
 	switch {
 	case end == process.Asked || !s.rented(ctx):
 		return nil
-	case end == process.Hopeless:
-		if err := f.lastWord(ctx, s, "its workers could not work for long"); err != nil {
+	case lost[end] != "":
+		if err := f.lastWord(ctx, s, lost[end]); err != nil {
 			s.ports.Log.WarnContext(ctx, "nobody hears that this machine is given up", observe.KeyError, err)
 		}
 		after = capacity.Shrink

@@ -76,7 +76,7 @@ func TestAMachineThatNobodyCouldWorkOnSaysSoAndGoes(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  process.End
 		said int
-	}{"it could not be worked on": {process.Hopeless, 1}, "there was no work": {process.Idle, 0}, "it is taken away": {process.Unfit, 0}} {
+	}{"it could not be worked on": {process.Hopeless, 1}, "its GPU failed": {process.Broken, 1}, "there was no work": {process.Idle, 0}, "it is taken away": {process.Unfit, 0}} {
 		r := &rental{taken: true}
 		docs := memory.NewDocuments()
 		s := &site{seat: r, deployment: d, machine: gpus{}, ports: host.Ports{Docs: docs, Clock: clock.System{}, Log: slog.New(slog.DiscardHandler)}}

@@ -50,11 +50,21 @@ func (f flags) crew(ctx context.Context, s *site) (process.End, error) {
 	for _, gpu := range f.gpus {
 		n := strconv.Itoa(gpu)
 		w := supervise.Worker{Command: append([]string{self}, append(slices.Clone(os.Args[1:]), "--gpu", n)...),
-			Env: []string{"CUDA_VISIBLE_DEVICES=" + n}, Log: s.ports.Log.With("gpu", gpu), Final: []int{0, exitIdle, exitUnfit, exitHopeless}, Patience: patience}
+			Env: []string{"CUDA_VISIBLE_DEVICES=" + n}, Log: s.ports.Log.With("gpu", gpu), Final: []int{0, exitIdle, exitUnfit, exitHopeless, exitBroken}, Patience: patience}
 		all.Go(func() { codes <- w.Keep(ctx, asked.Done()) })
 	}
 	all.Wait()
 	close(codes)
+	end, err := s.endOf(ctx, codes)
+	if err == nil && asked.Err() != nil {
+		return process.Asked, nil
+	}
+	return end, err
+}
+
+// endOf is how a crew has ended whose workers had these exit codes, in the order
+// of their ends.
+func (s *site) endOf(ctx context.Context, codes <-chan int) (process.End, error) {
 	end := process.Asked
 	anyFit := false
 	for code := range codes {
@@ -71,16 +81,20 @@ func (f flags) crew(ctx context.Context, s *site) (process.End, error) {
 			end = process.Unfit
 		case exitHopeless:
 			end = process.Hopeless
+		case exitBroken:
+			end = process.Broken
 		default: // another machine would do no better while nobody mends it
 			s.ports.Log.ErrorContext(ctx, "a worker that fails again and again is given up; its own words are above", "code", code)
 			end = process.Hopeless
 		}
 	}
-	if end == process.Hopeless && anyFit { // which says that a machine can be worked on
-		end = process.Idle
-	}
-	if asked.Err() != nil {
-		return process.Asked, nil
+	if anyFit { // which says that a machine can be worked on
+		switch end {
+		case process.Hopeless:
+			end = process.Idle
+		case process.Broken:
+			end = process.Unfit
+		}
 	}
 	return end, nil
 }
@@ -121,6 +135,7 @@ const (
 	exitIdle     = 10
 	exitUnfit    = 11
 	exitHopeless = 12
+	exitBroken   = 13
 )
 
 func (e ended) code() int {
@@ -129,6 +144,8 @@ func (e ended) code() int {
 		return exitIdle
 	case process.Hopeless:
 		return exitHopeless
+	case process.Broken:
+		return exitBroken
 	}
 	return exitUnfit
 }

@@ -3,11 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"testing"
 
 	"rollout/gpuworker/process"
 	"rollout/shared/capacity"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 )
 
 func TestEveryGPUHasTheEngineOfItsPlace(t *testing.T) {
@@ -59,9 +61,40 @@ func TestAWorkerOfOneGPUDoesNotCareForOthers(t *testing.T) {
 
 func TestACrewTellsEndsByTheirCodes(t *testing.T) {
 	t.Parallel()
-	for end, want := range map[process.End]int{process.Idle: exitIdle, process.Unfit: exitUnfit, process.Hopeless: exitHopeless} {
+	for end, want := range map[process.End]int{process.Idle: exitIdle, process.Unfit: exitUnfit, process.Hopeless: exitHopeless, process.Broken: exitBroken} {
 		if got := ended(end).code(); got != want {
 			t.Errorf("%s: %d, want %d", end, got, want)
+		}
+	}
+}
+
+// One worker that could work says that its machine is worth another.
+func TestACrewEndsAsItsWorkersDid(t *testing.T) {
+	t.Parallel()
+	s := &site{ports: host.Ports{Log: slog.New(slog.DiscardHandler)}}
+	for _, c := range []struct {
+		codes []int
+		want  process.End
+	}{
+		{[]int{0, 0}, process.Asked},
+		{[]int{exitIdle, exitIdle}, process.Idle},
+		{[]int{exitIdle, exitUnfit}, process.Unfit},
+		{[]int{exitHopeless, exitHopeless}, process.Hopeless},
+		{[]int{exitIdle, exitHopeless}, process.Idle},
+		{[]int{exitBroken}, process.Broken},
+		{[]int{exitBroken, exitBroken}, process.Broken},
+		{[]int{exitBroken, exitHopeless}, process.Hopeless},
+		{[]int{exitBroken, exitIdle}, process.Idle},
+		{[]int{exitUnfit, exitBroken}, process.Unfit},
+		{[]int{1}, process.Hopeless},
+	} {
+		codes := make(chan int, len(c.codes))
+		for _, code := range c.codes {
+			codes <- code
+		}
+		close(codes)
+		if got, err := s.endOf(t.Context(), codes); err != nil || got != c.want {
+			t.Errorf("codes %v: %s, %v; want %s", c.codes, got, err, c.want)
 		}
 	}
 }

@@ -6,9 +6,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"rollout/events"
 	"rollout/gpuworker/process"
 	"rollout/shared/capacity"
 	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input/inputtest"
 	"rollout/shared/memory"
 )
 
@@ -35,6 +38,52 @@ func TestAWorkerThatCanNotWorkGivesARentedMachineUp(t *testing.T) {
 			t.Errorf("it ended %q, %v, after %s", end, err, took)
 		}
 	})
+}
+
+// frail is a machine whose GPU fails at a time.
+type frail struct {
+	machine
+	fails time.Time
+}
+
+func (f frail) Inventory(context.Context) (capacity.Inventory, error) {
+	g := capacity.GPU{UUID: "GPU-1"}
+	if !time.Now().Before(f.fails) {
+		g.Drain = "uncorrectable ECC errors"
+	}
+	return capacity.Inventory{CPUs: 1, GPUs: []capacity.GPU{g}}, nil
+}
+
+// Else a driver that no GPU works with would bring up one machine after the
+// other.
+func TestAGPUThatFailsBeforeItAnsweredAnythingIsNoUsualEnd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		works  bool
+		notice bool // before
+		want   process.End
+	}{"it has answered nothing": {false, false, process.Broken}, "it has answered": {true, false, process.Unfit}, "it is taken back": {false, true, process.Unfit}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := frail{make(machine, 1), time.Now().Add(time.Minute)}
+				o := options(memory.NewDocuments(), nil)
+				o.Machine, o.Idle = m, 5*time.Minute
+				if c.works {
+					inputtest.Plan(t, o.Ports, inputtest.Manifest(4), inputtest.Prompts(0, 4))
+					if err := o.Ports.Send(t.Context(), host.WorkQueue("default"), events.Work{Run: string(inputtest.RunID), Pool: "default"}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if c.notice {
+					m.machine <- capacity.Notice{Reason: "spot", Lead: time.Minute}
+				}
+				if end, err := process.Run(t.Context(), o); err != nil || end != c.want {
+					t.Errorf("it ended %q, %v; want %q", end, err, c.want)
+				}
+			})
+		})
+	}
 }
 
 func TestAWorkerTellsHowItsEndCameAbout(t *testing.T) {

@@ -63,6 +63,9 @@ const (
 	Asked End = "asked" // by who runs it
 	Idle  End = "idle"  // there was no work for it
 	Unfit End = "unfit" // its machine is taken away, or is not to be relied on
+	// Broken is that a GPU failed before anything was answered, as the next
+	// machine's might for the same reason: its image's driver, say.
+	Broken End = "broken"
 	// Hopeless is that it could not work for long, as no other might on such a
 	// machine.
 	Hopeless End = "hopeless"
@@ -85,9 +88,13 @@ func Run(ctx context.Context, o Options) (End, error) {
 	}
 	asked := listen(ctx, o.Leave)
 	worked := time.Now() // for a while, until then
+	answered := false
 	for fenced := o.Patient; ; {
 		began := time.Now()
-		end, err := once(ctx, o, asked, does, machine)
+		end, rows, err := once(ctx, o, asked, does, machine)
+		if answered = answered || rows > 0; answered && end == Broken {
+			end = Unfit
+		}
 		wait := rest
 		if time.Since(began) > awhile {
 			worked = time.Now()
@@ -152,14 +159,14 @@ func passes(err error) bool {
 	return fault.Retriable(err) || fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Denied) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// once runs one worker.
-func once(ctx context.Context, o Options, asked *request, does job, machine record.Machine) (End, error) {
+// once runs one worker, and counts what it answered.
+func once(ctx context.Context, o Options, asked *request, does job, machine record.Machine) (end End, rows int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, d := o.Deployment.Worker, o.Deployment
 	skew := d.Health.SkewBudget.Std()
 	if err := compareClocks(ctx, o.Ports, skew); err != nil {
-		return "", err
+		return "", 0, err
 	}
 	loop := worker.New(o.Ports, worker.Config{
 		ID: ulid.Make().String(), Pool: o.Pool, Engine: does.engineOn(machine.Host), Timings: host.Timings(d.Health), InFlight: does.inFlight(), Checkpoint: w.Checkpoint.Std(),
@@ -176,26 +183,30 @@ func once(ctx context.Context, o Options, asked *request, does job, machine reco
 	go does.follow(ctx, loop)
 	var off atomic.Pointer[error]
 	go watchClock(ctx, o.Ports, skew, loop, &off)
+	var broken atomic.Bool // a GPU, and that is why it ends
 	if o.Machine != nil {
 		go loop.Heed(ctx, o.Machine.Notices(ctx))
-		go watchGPUs(ctx, o.Machine, o.Ports.Log, loop.Drain)
+		go watchGPUs(ctx, o.Machine, o.Ports.Log, func(reason string) { broken.Store(loop.Drain(reason)) })
 	}
 	retired := make(chan End, 1)
 	go func() { retired <- retire(ctx, loop, o.Idle) }()
-	err := loop.Run(ctx)
+	err = loop.Run(ctx)
 	cancel()
+	rows = loop.Answered()
 	if why := off.Load(); err == nil && why != nil {
-		return "", *why
+		return "", rows, *why
 	}
 	switch why := <-retired; {
 	case err != nil:
-		return "", err
+		return "", rows, err
 	case why != "":
-		return why, nil
+		return why, rows, nil
 	case asked.made():
-		return Asked, nil
+		return Asked, rows, nil
+	case broken.Load():
+		return Broken, rows, nil
 	}
-	return Unfit, nil
+	return Unfit, rows, nil
 }
 
 // onlyModel is the id of the model that a pool serves, if its revision is

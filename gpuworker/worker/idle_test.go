@@ -32,6 +32,9 @@ func TestAWorkerRetiresWhenNothingWasInItsHandsForLong(t *testing.T) {
 		if d.shard(0).State != shard.Done {
 			t.Fatal("the shard is not done: the test shows nothing")
 		}
+		if n := w.Answered(); n != 2 {
+			t.Errorf("it has answered %d items of 2", n)
+		}
 		left, retired := w.Retire(idle)
 		if retired || left < 2*time.Minute || left > 4*time.Minute {
 			t.Errorf("soon after its work: retired %v, else in %s", retired, left)

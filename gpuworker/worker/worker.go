@@ -164,8 +164,16 @@ func (w *Worker) Run(ctx context.Context) error {
 	return err
 }
 
-// Drain starts the worker's orderly end. Any number of calls are one drain.
-func (w *Worker) Drain(reason string) { w.drainWithin(reason, w.cfg.Drain) }
+// Drain starts the worker's orderly end, and reports whether it had not begun
+// before. Any number of calls are one drain.
+func (w *Worker) Drain(reason string) (begins bool) { return w.drainWithin(reason, w.cfg.Drain) }
+
+// Answered is how many items got their row from the worker.
+func (w *Worker) Answered() int64 {
+	w.tally.mu.Lock()
+	defer w.tally.mu.Unlock()
+	return w.tally.rows
+}
 
 // drainWithin is a drain that must be over after so long. One that is under way
 // already goes on, faster if less time is left than it took itself. It reports
