@@ -47,5 +47,5 @@ func whoTakesUp(c config.Cloud) string {
 	if c.Provider == "" {
 		return "it is no run yet: `rollout up` takes it up within seconds"
 	}
-	return fmt.Sprintf("it is no run yet: its event takes seconds; else look at the log of its function: `aws logs tail /aws/lambda/%s`", c.Function("submit"))
+	return fmt.Sprintf("it is no run yet: its event takes seconds; else see why in the log of its function, `aws logs tail /aws/lambda/%s`, and put it there again", c.Function("submit"))
 }
