@@ -25,6 +25,7 @@ var (
 	errRecursive = errors.New("a chain of invocations is too long: the function is invoked in a recursive loop")
 	errTimedOut  = errors.New("the task timed out")
 	errExited    = errors.New("the runtime exited without an answer")
+	errClosed    = errors.New("the stand-in is closed")
 )
 
 // Reply is what a function answered.
@@ -42,11 +43,12 @@ type Calls struct {
 
 // lambda are the functions of the account.
 type lambda struct {
-	cloud *Cloud
-	mu    sync.Mutex
-	all   map[string]*function
-	next  int
-	procs map[string]*process
+	cloud  *Cloud
+	mu     sync.Mutex
+	all    map[string]*function
+	next   int
+	procs  map[string]*process
+	closed bool
 }
 
 type function struct {
@@ -297,6 +299,7 @@ func (c *Cloud) Crash(name string) bool {
 
 func (l *lambda) close() {
 	l.mu.Lock()
+	l.closed = true
 	all := slices.Collect(maps.Values(l.procs))
 	l.mu.Unlock()
 	for _, p := range all {

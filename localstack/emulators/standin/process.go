@@ -50,11 +50,7 @@ func (l *lambda) start(function, id string) (*process, error) {
 		"AWS_LAMBDA_RUNTIME_API="+strings.TrimPrefix(l.cloud.URL, "http://")+runtimePath+id)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stdout, cmd.Stderr = p.log, p.log
-	l.mu.Lock()
-	l.procs[id] = p
-	l.mu.Unlock()
-	if err := cmd.Start(); err != nil {
-		close(p.ended)
+	if err := l.begin(p); err != nil {
 		return nil, fmt.Errorf("start the function %s: %w", function, err)
 	}
 	go func() {
@@ -62,6 +58,21 @@ func (l *lambda) start(function, id string) (*process, error) {
 		close(p.ended)
 	}()
 	return p, nil
+}
+
+// begin starts the process, which is known from then on: one that close does not
+// know would outlive it.
+func (l *lambda) begin(p *process) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return errClosed
+	}
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	l.procs[p.id] = p
+	return nil
 }
 
 // call hands the process an invocation and waits for its answer.
@@ -101,7 +112,7 @@ func (p *process) kill() {
 }
 
 func (p *process) signal(s syscall.Signal) {
-	if p.cmd.Process != nil && !p.over() {
+	if !p.over() {
 		_ = p.cmd.Process.Signal(s) // one that has just ended needs none
 	}
 }
