@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"rollout/shared/config"
 	"rollout/shared/dialect"
@@ -124,4 +126,34 @@ func TestARangeOfTinyLines(t *testing.T) {
 	if item != n || d.plan().IDs[0].Count != 2 {
 		t.Errorf("%d items, with %d ids", item, d.plan().IDs[0].Count)
 	}
+}
+
+// TestAnIDIsFoundAmongManyRangesInSeconds looks into a bucket that takes a while
+// for each read.
+func TestAnIDIsFoundAmongManyRangesInSeconds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const ranges = 300
+		files := make([]file, ranges)
+		for k := range files {
+			files[k].text = fmt.Sprintf(`{"id":"%d"}`+"\n", k)
+			if k%100 == 50 {
+				files[k].text = `{"id":"0"}` + "\n" + `{"id":"0"}` + "\n"
+			}
+		}
+		d := newDesk(t, 0, files...)
+		d.submitted()
+		watch(d, 20*time.Millisecond)
+		x := input.NewIndex(d.Ports.Blobs, d.Ports.Docs)
+		began := time.Now()
+		for most, want := range map[int]string{9: "[0 50 51 151 152 252 253]", 4: "[0 50 51 151]", 1: "[0]"} {
+			got, err := x.FindID(t.Context(), id, d.plan(), []byte("0"), most)
+			if fmt.Sprint(got) != want || err != nil {
+				t.Errorf("up to %d: %v, %v; want %s", most, got, err, want)
+			}
+		}
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("it takes %v", took)
+		}
+	})
 }

@@ -3,11 +3,17 @@ package input
 import (
 	"context"
 
+	"golang.org/x/sync/errgroup"
+
 	"rollout/shared/cuttable"
 	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
+
+// findRanges is how many ranges are looked at beside each other: a large input
+// has thousands, and most of the time goes by in waiting for the bucket.
+const findRanges = 64
 
 // findItems is how many items' repeats are read at once.
 const findItems = 64 * cuttable.RepeatPage
@@ -22,21 +28,36 @@ func (x *Index) FindID(ctx context.Context, run identity.RunID, p record.Plan, i
 		return nil, err
 	}
 	var out []uint64
-	for k := int(first.Range); k < p.Merged && len(out) < most; k++ {
-		e, err := x.Entry(ctx, run, k)
-		if err != nil {
+	for from := int(first.Range); from < p.Merged && len(out) < most; from += findRanges {
+		of := make([][]uint64, min(findRanges, p.Merged-from))
+		group, ctx := errgroup.WithContext(ctx)
+		for i := range of {
+			group.Go(func() (err error) {
+				of[i], err = x.itemsOf(ctx, run, from+i, first, most)
+				return err
+			})
+		}
+		if err := group.Wait(); err != nil {
 			return nil, err
 		}
-		if k == int(first.Range) {
-			out = append(out, e.FirstItem+uint64(first.Item))
+		for _, items := range of {
+			out = append(out, items...)
 		}
-		again, err := x.repeatsOfItem(ctx, run, e, first, most-len(out))
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, again...)
 	}
-	return out, nil
+	return out[:min(most, len(out))], nil
+}
+
+// itemsOf returns the items of a range that have the id of the one at first.
+func (x *Index) itemsOf(ctx context.Context, run identity.RunID, rng int, first cuttable.Place, most int) ([]uint64, error) {
+	e, err := x.Entry(ctx, run, rng)
+	if err != nil {
+		return nil, err
+	}
+	again, err := x.repeatsOfItem(ctx, run, e, first, most)
+	if rng == int(first.Range) {
+		return append([]uint64{e.FirstItem + uint64(first.Item)}, again...), err
+	}
+	return again, err
 }
 
 // firstOf returns the place that has the id first.
