@@ -5,8 +5,8 @@
 //	              ─▶ merge: index entries in order, duplicates ─▶ PlanAdvanced
 //
 // Ranges are cut in parallel and in any order; the merge is the only writer of
-// the plan document and takes them in order, so that range k can be dispatched
-// as soon as ranges 0 to k are planned. Everything it writes is create-only
+// the plan document and takes all that wait in order, so that range k can be
+// dispatched as soon as ranges 0 to k are planned. Everything it writes is create-only
 // and a pure function of the pinned input, so doing it again changes nothing.
 // It answers no item and never looks further into a line than its id.
 package plan

@@ -42,7 +42,7 @@ func (p *Planner) Range(ctx context.Context, e events.PlanRange) (err error) {
 		return fault.New(fault.Invalid, "plan of run %s has no range %d", id, e.Range)
 	}
 	c := cut{planner: p, manifest: m, rng: e.Range, input: in, source: doc.Ranges[in], offset: offset, limit: limit}
-	if err := c.run(ctx); err != nil {
+	if err := c.runWithin(ctx); err != nil {
 		_, err := p.trouble(ctx, id, err)
 		return err
 	}
@@ -57,9 +57,22 @@ type cut struct {
 	source        record.Ranges
 	offset, limit int64
 
+	next     int64 // where the line being read begins
 	totals   cuttable.Totals
 	ids      hashes
 	requests hashes
+}
+
+// runWithin is run, but that it says so if there is not enough time for it.
+func (c *cut) runWithin(ctx context.Context) error {
+	began := c.planner.Clock.Now()
+	within, cancel := c.planner.within(ctx)
+	defer cancel()
+	err := c.run(within)
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return slowLine(c.manifest.Inputs[c.input].Label(), c.planner.Clock.Now().Sub(began), c.next)
+	}
+	return err
 }
 
 // run leaves the cut table, the lists of hashes, and then the range result,
@@ -82,6 +95,7 @@ func (c *cut) table(ctx context.Context, w io.Writer) error {
 	c.ids, c.requests = hashes{of: record.IDs, cut: c}, hashes{of: record.Requests, cut: c}
 	index := c.offset / record.RangeSize
 	scan := cuttable.ScanRange(index)
+	c.next = scan.Offset
 	r, err := input.Open(ctx, c.planner.Blobs, c.source.Key, c.source.Version, scan.Offset, 0)
 	if err != nil {
 		return err
@@ -110,6 +124,7 @@ func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *cuttab
 		if err != nil {
 			return fault.Wrap(err, "read %s", c.source.Key)
 		}
+		c.next = l.Offset + l.Length
 		if row, ok := cutter.Add(l); ok {
 			if err := out.Append(row); err != nil {
 				return err

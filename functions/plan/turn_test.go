@@ -217,6 +217,32 @@ func TestAnArchiveThatTakesTooLongPausesItsRun(t *testing.T) {
 	})
 }
 
+// TestALineWithoutAnEndPausesItsRun has a file whose second line takes longer to
+// read than a call has.
+func TestALineWithoutAnEndPausesItsRun(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t, 2, file{text: `{"prompt":"a"}` + "\n[" + strings.Repeat(`{"prompt":"b"},`, 2000) + "]"})
+		asked := d.asked()[0]
+		watch(d, 2*time.Second)
+		planned := func(limit time.Duration) record.Plan {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			if err := plan.New(d.Ports).ByTurns().Range(ctx, asked); err != nil {
+				t.Fatal(err)
+			}
+			return d.plan()
+		}
+		if got := planned(40 * time.Second); got.Trouble != record.InputSlow || !strings.Contains(got.Problem, "prompts/0.jsonl can't be read") || !strings.Contains(got.Problem, "after 35s, the line that begins at byte 15 was not over") {
+			t.Fatalf("%q: %s", got.Trouble, got.Problem)
+		}
+		if got := planned(time.Hour); got.Items != 2 || !got.Complete() {
+			t.Errorf("with more time, the plan is %+v", got)
+		}
+	})
+}
+
 // TestAnArchiveIsUnpackedOnceAtATime has a run announced again and again while
 // its archive is unpacked.
 func TestAnArchiveIsUnpackedOnceAtATime(t *testing.T) {

@@ -16,20 +16,27 @@ import (
 // not say.
 const defaultMaxUnpacked = 1 << 40
 
-// slowError says that an archive takes longer to unpack than a call may. A
-// processor unpacks 230 MB of gzip a second, or 515 MB of zstd, counted as they
-// come out; a function's network moves some 75 MB, so that a quarter of an hour
-// is enough for about 50 GB of prompts.
-type slowError struct {
-	name string
-	took time.Duration
-	read float64 // of the archive
+// slowError says that an input takes longer to read than a call may.
+type slowError struct{ why string }
+
+func (e *slowError) Error() string { return e.why }
+
+// slowArchive is of one that takes too long to unpack. A processor unpacks 230
+// MB of gzip a second, or 515 MB of zstd, counted as they come out; a function's
+// network moves some 75 MB, so that a quarter of an hour is enough for about 50
+// GB of prompts.
+func slowArchive(name string, took time.Duration, read float64) error {
+	return &slowError{fmt.Sprintf("%s can't be unpacked within the time that there is: after %s, %.0f %% of it was read "+
+		"(stop this run and upload the file unpacked, or as several smaller archives; or resume it to try once more)",
+		name, took.Round(time.Second), 100*read)}
 }
 
-func (e *slowError) Error() string {
-	return fmt.Sprintf("%s can't be unpacked within the time that there is: after %s, %.0f %% of it was read "+
-		"(stop this run and upload the file unpacked, or as several smaller archives; or resume it to try once more)",
-		e.name, e.took.Round(time.Second), 100*e.read)
+// slowLine is of a line without an end in sight: what is too long to be asked is
+// read to its end nevertheless, to know where the next one begins.
+func slowLine(name string, took time.Duration, begins int64) error {
+	return &slowError{fmt.Sprintf("%s can't be read within the time that there is: after %s, the line that begins at byte %d was not over "+
+		"(a request is a line of its own: stop this run and upload a file of such lines; or resume it to try once more)",
+		name, took.Round(time.Second), begins)}
 }
 
 // unpack writes the unpacked copy of an input, unless it is there.
@@ -59,7 +66,7 @@ func (p *Planner) unpack(ctx context.Context, in record.Input, key string, limit
 	case fault.Is(err, fault.Conflict):
 		return p.Blobs.Stat(ctx, key, "")
 	case err != nil && within.Err() != nil && ctx.Err() == nil:
-		return blob.Info{}, &slowError{in.Label(), p.Clock.Now().Sub(began), float64(read.n) / float64(max(1, in.Size))}
+		return blob.Info{}, slowArchive(in.Label(), p.Clock.Now().Sub(began), float64(read.n)/float64(max(1, in.Size)))
 	}
 	return info, err
 }

@@ -98,7 +98,7 @@ type Trouble string
 const (
 	InputMissing Trouble = "missing" // pauses the run; planning goes on when it is resumed
 	InputChanged Trouble = "changed" // ends the run
-	InputSlow    Trouble = "slow"    // pauses the run: an archive that takes longer to unpack than may be
+	InputSlow    Trouble = "slow"    // pauses the run: an archive or a line that takes longer to read than may be
 	InputBroken  Trouble = "broken"  // ends the run: an archive that can't be unpacked
 )
 
