@@ -102,7 +102,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{logger: cfg.Logger, base: base, http: newHTTP(cfg), header: headers(cfg.Key, user), conceal: concealer(cfg.Key),
+	c := &Client{logger: cfg.Logger, base: base, http: newHTTP(cfg, base), header: headers(cfg.Key, user), conceal: concealer(cfg.Key),
 		maxAnswer: cfg.MaxAnswerBytes, clamp: cfg.ClampMaxTokens}
 	c.chat, c.comp = c.target("POST", "chat/completions"), c.target("POST", "completions")
 	c.memory.New = func() any { return newCall(cfg.MaxAnswerBytes) }

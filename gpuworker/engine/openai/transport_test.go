@@ -4,6 +4,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -76,4 +79,31 @@ func TestAStreamKeptOpenAfterItsEndHoldsTheAnswerShortly(t *testing.T) {
 			t.Errorf("%+v, %v after %v", a, err, time.Since(start))
 		}
 	})
+}
+
+// TestAProxyOfTheEnvironmentIsAsked runs itself anew, as a process reads its
+// environment once.
+func TestAProxyOfTheEnvironmentIsAsked(t *testing.T) {
+	t.Parallel()
+	const within = "ROLLOUT_TEST_BEHIND_A_PROXY"
+	if os.Getenv(within) != "" {
+		if a, err := ask(t, newClient(t, "http://engine.example/v1", ""), hello); err != nil || a.Text != "by proxy" {
+			t.Errorf("%+v, %v", a, err)
+		}
+		return
+	}
+	asked := make(chan string, 1)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.String()
+		whole(`{"choices":[{"message":{"content":"by proxy"}}]}`)(w, r)
+	}))
+	defer proxy.Close()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), within+"=1", "HTTP_PROXY="+proxy.URL, "NO_PROXY=", "http_proxy=", "no_proxy=")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if got := <-asked; got != "http://engine.example/v1/chat/completions" {
+		t.Errorf("the proxy was asked for %s", got)
+	}
 }
