@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -22,7 +23,7 @@ const completeCheck = 24 * time.Hour
 
 // Backup writes the state, as it is at one moment, into a new file: while
 // others read and write it. The file is whole, checked and on disk, or not
-// there. A file that exists is a Conflict, a state that is broken Corrupt.
+// there. A file that exists is Invalid, a state that is broken Corrupt.
 func (s *State) Backup(ctx context.Context, file string) (err error) {
 	if err := s.damage.refusal(); err != nil {
 		return err
@@ -31,6 +32,9 @@ func (s *State) Backup(ctx context.Context, file string) (err error) {
 		return taken(file)
 	}
 	temp := beside(file)
+	if err := makeEmpty(temp); err != nil { // the operating system says best why it can't be
+		return err
+	}
 	defer os.Remove(temp) // it has another name by then, or is good for nothing
 	r, err := openSession(ctx, s.path, "ro", busyTimeout)
 	if err != nil {
@@ -47,11 +51,23 @@ func (s *State) Backup(ctx context.Context, file string) (err error) {
 }
 
 func taken(file string) error {
-	return &fault.Error{Kind: fault.Conflict, Op: file + " is there already", Remedy: "name a file that is not there: backups are never overwritten"}
+	return &fault.Error{Kind: fault.Invalid, Op: file + " is there already", Remedy: "name a file that is not there: backups are never overwritten"}
 }
 
 // beside is a name for a file on its way to its own.
 func beside(file string) string { return file + ".part-" + rand.Text()[:8] }
+
+// makeEmpty makes an empty file, for others to fill.
+func makeEmpty(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "name a file in a folder that is there"}
+	}
+	if err != nil {
+		return osFault(err, "make the file")
+	}
+	return f.Close()
+}
 
 // verify checks a copy of a state file to its end.
 func verify(ctx context.Context, path string) (err error) {
@@ -129,7 +145,10 @@ func RestoreState(ctx context.Context, dir, backup string, now time.Time) (kept 
 // setAside renames a state file and its companions. The log of its writes goes
 // first: left behind, it would be taken for that of the file that comes next.
 func setAside(path string, now time.Time) (kept string, err error) {
-	aside := path + ".before-" + now.UTC().Format("20060102-150405")
+	aside, err := free(path + ".before-" + now.UTC().Format("20060102-150405"))
+	if err != nil {
+		return "", err
+	}
 	for _, end := range []string{"-wal", "-shm", ""} {
 		err := os.Rename(path+end, aside+end)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -141,6 +160,20 @@ func setAside(path string, now time.Time) (kept string, err error) {
 		kept = aside
 	}
 	return kept, nil
+}
+
+// free returns the name, or the first of name-2, name-3 and so on under which
+// no state is kept: what an earlier restore set aside stays.
+func free(name string) (string, error) {
+	for n, try := 2, name; ; n, try = n+1, fmt.Sprintf("%s-%d", name, n) {
+		_, err := os.Lstat(try)
+		if errors.Is(err, fs.ErrNotExist) {
+			return try, nil
+		}
+		if err != nil {
+			return "", osFault(err, "look at %s", try)
+		}
+	}
 }
 
 func copyFile(from, to string) error {

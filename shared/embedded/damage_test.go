@@ -150,7 +150,7 @@ func TestABackupIsTheStateAtOneMoment(t *testing.T) {
 	if _, err := s.Documents().Replace(ctx, "doc", []byte("now"), rev); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Backup(ctx, file); !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), file) {
+	if err := s.Backup(ctx, file); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), file) {
 		t.Errorf("a second backup in its place: %v", err)
 	}
 
@@ -169,6 +169,72 @@ func TestABackupIsTheStateAtOneMoment(t *testing.T) {
 		t.Error(err)
 	}
 	wantFiles(t, filepath.Dir(file), "backup")
+}
+
+func TestABackupsNameMayBeOdd(t *testing.T) { // it changes the working folder: not parallel
+	ctx := t.Context()
+	t.Chdir(t.TempDir())
+	if err := os.Mkdir("a b", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := openState(t, t.TempDir(), StateOptions{})
+	if _, err := s.Documents().Create(ctx, "doc", []byte("then")); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"backup", "./dotted", "a b/in a folder", "a?b=c&d", "a#b", "a%20b", "a:b", "-dash", "日本", "a b//twice"} {
+		if err := s.Backup(ctx, file); err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		into := t.TempDir()
+		if _, err := RestoreState(ctx, into, file, time.Now()); err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		if d, err := openState(t, into, StateOptions{}).Documents().Get(ctx, "doc"); err != nil || string(d.Value) != "then" {
+			t.Errorf("%s holds %q, %v", file, d.Value, err)
+		}
+	}
+	if err := s.Backup(ctx, "nowhere/backup"); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "nowhere/backup") {
+		t.Errorf("a backup in a folder that is not there: %v", err)
+	}
+	wantFiles(t, "a b", "in a folder", "twice")
+}
+
+func TestTwoRestoresAtOnceKeepBothStates(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	dir, file := t.TempDir(), filled(t, t.TempDir())
+	s, err := OpenState(ctx, dir, StateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Documents().Create(ctx, "first", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	first, err := RestoreState(ctx, dir, file, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := RestoreState(ctx, dir, file, now)
+	if err != nil || second == first {
+		t.Fatalf("kept as %q and %q, %v", first, second, err)
+	}
+	third, err := RestoreState(ctx, dir, file, now)
+	if err != nil || third == second {
+		t.Fatalf("kept as %q and %q, %v", second, third, err)
+	}
+	into := t.TempDir()
+	if _, err := RestoreState(ctx, into, first, now); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openState(t, into, StateOptions{}).Documents().Get(ctx, "first"); err != nil {
+		t.Errorf("what was there before both: %v", err)
+	}
 }
 
 func TestARestoreKeepsWhatWasThere(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"path/filepath"
 
 	"modernc.org/sqlite"
 )
@@ -33,7 +34,7 @@ func openSession(ctx context.Context, path, mode string, pragmas ...string) (*se
 		query.Set("mode", "ro")
 		query.Set("immutable", "1")
 	}
-	dsn := url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}
+	dsn := url.URL{Scheme: "file", OmitHost: true, Path: filepath.Clean(path), RawQuery: query.Encode()} // a relative path is no host
 	connector, err := sqlite.NewConnector(dsn.String())
 	if err != nil {
 		return nil, stateFault(err, "name the database", path)
