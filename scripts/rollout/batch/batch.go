@@ -22,6 +22,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"rollout/functions/submit"
+	"rollout/scripts/rollout/outfile"
 	"rollout/shared/config"
 	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
@@ -121,27 +122,10 @@ func writeWhole(path string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fault.As(fault.Invalid, err, "make the folder of %s", path)
 	}
-	return replace(path, func(w io.Writer) error {
+	return outfile.Write(path, func(w io.Writer) error {
 		_, err := w.Write(b)
 		return err
 	})
-}
-
-// replace puts what write writes in the place of a file.
-func replace(path string, write func(io.Writer) error) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fault.As(fault.Denied, err, "write %s", path)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fault.As(fault.Unavailable, err, "write %s", path), os.Remove(f.Name()))
-		}
-	}()
-	if err := errors.Join(write(f), f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }
 
 // Batch is one run of `infer batch`.
@@ -266,7 +250,7 @@ func (b Batch) publish(ctx context.Context, name string) error {
 		return err
 	}
 	defer r.Close()
-	return replace(filepath.Join(b.Config.Output.Dir, name), func(w io.Writer) error {
+	return outfile.Write(filepath.Join(b.Config.Output.Dir, name), func(w io.Writer) error {
 		_, err := io.Copy(w, r)
 		return err
 	})

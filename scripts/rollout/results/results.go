@@ -118,7 +118,7 @@ func copyFrom(ctx context.Context, blobs blob.Store, info blob.Info, at int64, w
 	n, err := io.Copy(out, r)
 	switch {
 	case out.err != nil:
-		return n, fault.As(fault.Invalid, out.err, "write %s", info.Key)
+		return n, fault.As(fault.Exhausted, out.err, "write %s", info.Key) // asking the bucket again would not help
 	case err != nil:
 		return n, fault.Wrap(err, "read %s", info.Key)
 	case at+n != info.Size:

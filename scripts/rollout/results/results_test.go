@@ -117,7 +117,7 @@ func TestADiskThatIsFullIsNoBrokenConnection(t *testing.T) {
 	b := memory.NewBucket(clock.System{})
 	wrote(t, b, 10)
 	files, info := completions(t, b)
-	if err := files.Copy(t.Context(), b, info, full{}); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "no space left") {
+	if err := files.Copy(t.Context(), b, info, full{}); fault.Is(err, fault.Invalid) || fault.Retriable(err) || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"rollout/gpuworker/training"
 	"rollout/gpuworker/training/dataset"
 	"rollout/gpuworker/training/keep"
+	"rollout/scripts/rollout/outfile"
 	"rollout/shared/config"
 	"rollout/shared/embedded/local"
 	"rollout/shared/engine/identity"
@@ -241,19 +243,9 @@ func (s *Session) Close() error {
 }
 
 // write writes a file so that it is there whole or not at all.
-func write(path string, b []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return fault.As(fault.Denied, err, "write %s", path)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fault.As(fault.Unavailable, err, "write %s", path), os.Remove(f.Name()))
-		}
-	}()
-	_, err = f.Write(b)
-	if err := errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+func write(path string, b []byte) error {
+	return outfile.Write(path, func(w io.Writer) error {
+		_, err := w.Write(b)
 		return err
-	}
-	return os.Rename(f.Name(), path)
+	})
 }
