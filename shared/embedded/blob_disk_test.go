@@ -73,6 +73,40 @@ type failingReader struct{}
 
 func (*failingReader) Read([]byte) (int, error) { return 0, fmt.Errorf("no more") }
 
+// Whoever deletes the last object of a folder removes it: here with nothing
+// else to do, so that a folder is gone at every step of a put.
+func TestAPutMakesItsFolderAsOftenAsItVanishes(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	b := openBucket(t, dir)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			for _, folder := range []string{"a/b/c/d", "a/b/c", "a/b"} {
+				_ = os.Remove(filepath.Join(dir, folder)) // if it is empty
+			}
+		}
+	}()
+	defer func() { close(stop); <-stopped }()
+	for i := range 300 {
+		key := fmt.Sprintf("a/b/c/d/%d", i)
+		for _, o := range []blob.PutOptions{{CreateOnly: true}, {}} {
+			if _, err := putText(t, b, key, "x", o); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Delete(t.Context(), key, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
 func TestCrashedPutsAreInvisibleAndRemovedWhenOld(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -119,6 +119,12 @@ func (f *folder) close() {
 	}
 }
 
+// removed reports whether the folder was removed since it was opened.
+func (f *folder) removed() bool {
+	var st unix.Stat_t
+	return unix.Fstat(f.fd, &st) == nil && st.Nlink == 0
+}
+
 // stat describes the object with the key, which is in this folder.
 func (f *folder) stat(key string) (blob.Info, error) {
 	var st unix.Stat_t

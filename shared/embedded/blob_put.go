@@ -95,15 +95,37 @@ func (b *Bucket) appendRange(ctx context.Context, temp *tempFile, part blob.Rang
 
 // newObject makes the temporary file of an object that is being written. Only
 // a name that nobody has can be given to a file without one.
-func (b *Bucket) newObject(key string, o blob.PutOptions) (*tempFile, error) {
-	if b.nameless && o.CreateOnly {
-		return b.newNameless(parentOf(key))
+func (b *Bucket) newObject(key string, o blob.PutOptions) (temp *tempFile, err error) {
+	err = whileFoldersVanish(func() (err error) {
+		if b.nameless && o.CreateOnly {
+			temp, err = b.newNameless(parentOf(key))
+			return err
+		}
+		temps, err := b.enter(tempFolder, true)
+		if err == nil {
+			temp, err = newTemp(temps)
+		}
+		return err
+	})
+	return temp, err
+}
+
+// vanishings is how often in a row a folder may be gone that was just there or
+// was just made: each time takes a removal in the moment between.
+const vanishings = 100
+
+// whileFoldersVanish repeats what makes or uses the folder of an object that is
+// not there yet: whoever deletes the last object in a folder removes it.
+func whileFoldersVanish(do func() error) error {
+	for try := 1; ; try++ {
+		err := do()
+		if !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+		if try == vanishings {
+			return fault.As(fault.Unavailable, err, "the folder or the temporary file vanished while the object was written")
+		}
 	}
-	temps, err := b.enter(tempFolder, true)
-	if err != nil {
-		return nil, err
-	}
-	return newTemp(temps)
 }
 
 // expect tells whether the put's condition holds now.
@@ -157,26 +179,21 @@ func (b *Bucket) describeTemp(temp *tempFile, key string) (blob.Info, error) {
 }
 
 // place gives the sealed temporary file its name. Its folder may vanish in
-// between, when its last other object is deleted, and is then made again.
+// between, and is then made again.
 func (b *Bucket) place(ctx context.Context, temp *tempFile, key string, o blob.PutOptions) error {
-	const tries = 8
-	for try := 1; ; try++ {
-		target := temp.folder
-		if !temp.nameless() || try > 1 {
-			var err error
-			if target, err = b.enter(parentOf(key), true); err != nil {
-				return err
-			}
-			defer target.close()
+	known := temp.nameless() // a file without a name is in its object's folder
+	return whileFoldersVanish(func() error {
+		if known {
+			known = false
+			return b.tryPlace(ctx, temp, temp.folder, key, o)
 		}
-		err := b.tryPlace(ctx, temp, target, key, o)
-		if !errors.Is(err, unix.ENOENT) {
+		target, err := b.enter(parentOf(key), true)
+		if err != nil {
 			return err
 		}
-		if try == tries {
-			return fault.As(fault.Unavailable, err, "the folder or the temporary file vanished while the object was written")
-		}
-	}
+		defer target.close()
+		return b.tryPlace(ctx, temp, target, key, o)
+	})
 }
 
 func (b *Bucket) tryPlace(ctx context.Context, temp *tempFile, target *folder, key string, o blob.PutOptions) (err error) {

@@ -67,6 +67,9 @@ func (b *Bucket) newNameless(path string) (*tempFile, error) {
 		return err
 	})
 	if err != nil {
+		if in.removed() { // ext4 says "not permitted" then
+			err = unix.ENOENT
+		}
 		in.close()
 		return nil, err
 	}
