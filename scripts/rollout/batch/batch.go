@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	"rollout/functions/submit"
 	"rollout/scripts/rollout/outfile"
 	"rollout/shared/config"
+	"rollout/shared/document"
 	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
 	"rollout/shared/engine/identity"
@@ -55,7 +57,26 @@ func Inputs(glob, outputDir string) ([]string, error) {
 		return nil, noFile(glob)
 	}
 	slices.Sort(files)
+	if err := fit(files); err != nil {
+		return nil, fault.Wrap(err, "input.glob %q", glob)
+	}
 	return files, nil
+}
+
+// fit refuses more files than the documents of a run can name, before any of
+// them is copied.
+func fit(files []string) error {
+	const most = document.MaxValue - 16<<10 // for what else they hold
+	m := record.Manifest{Run: identity.RunID(strings.Repeat("0", 26))}
+	for i, f := range files {
+		packed, _ := input.Packing(f)
+		m.Inputs = append(m.Inputs, record.Input{Key: uploadKey(m.Run, i, packed), Version: strings.Repeat("0", 48), Size: math.MaxInt32, Packed: packed, Name: f})
+	}
+	if n := len(record.Encode(m)); n > most {
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%d files are too many for a run: their names and places take %d KB, of %d", len(files), n>>10, most>>10),
+			Remedy: "join files to larger ones (cat), or make several batches of them"}
+	}
+	return nil
 }
 
 // checkDisjoint refuses a batch whose next run would read its own answers.
@@ -219,13 +240,17 @@ func (b Batch) Submit(ctx context.Context, s *submit.Submitter) error {
 // does not matter to the run.
 func (b Batch) pin(ctx context.Context, i int, file string) (record.Input, error) {
 	packed, _ := input.Packing(file)
-	suffix := map[string]string{"": ".jsonl", input.Gzip: ".jsonl.gz", input.Zstd: ".jsonl.zst"}[packed]
-	key := fmt.Sprintf("%s%s/upload/%06d%s", record.WorkDir, b.Run, i, suffix)
+	key := uploadKey(b.Run, i, packed)
 	info, err := embedded.RenameInto(ctx, b.Local.Bucket.Dir(), file, key)
 	if err != nil {
 		return record.Input{}, fault.Wrap(err, "copy %s", file)
 	}
 	return record.Input{Key: key, Version: info.Version, Size: info.Size, Packed: packed, Name: file}, nil
+}
+
+func uploadKey(run identity.RunID, i int, packed string) string {
+	suffix := map[string]string{"": ".jsonl", input.Gzip: ".jsonl.gz", input.Zstd: ".jsonl.zst"}[packed]
+	return fmt.Sprintf("%s%s/upload/%06d%s", record.WorkDir, run, i, suffix)
 }
 
 // Publish puts the run's files into the output folder.

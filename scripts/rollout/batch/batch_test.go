@@ -1,6 +1,7 @@
 package batch_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,6 +24,14 @@ func TestInputsAreTheGlobsFilesInOrder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := os.Mkdir(filepath.Join(dir, "many"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2500 {
+		if err := os.WriteFile(filepath.Join(dir, "many", fmt.Sprintf("%04d.jsonl", i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	at := func(names ...string) (paths []string) {
 		for _, n := range names {
 			paths = append(paths, filepath.Join(dir, n))
@@ -39,6 +48,7 @@ func TestInputsAreTheGlobsFilesInOrder(t *testing.T) {
 		{filepath.Join(dir, "**/[b-d]*.jsonl"), nil, "which the batch writes"},
 		{filepath.Join(dir, "out/*.jsonl"), nil, "which the batch writes"},
 		{filepath.Join(dir, "*"), nil, "prompts files end in .jsonl"},
+		{filepath.Join(dir, "many/*.jsonl"), nil, "2500 files are too many for a run"},
 		{filepath.Join(dir, "x*.jsonl"), nil, "correct the pattern"},
 		{"no-such-folder/*.jsonl", nil, "relative paths are relative to /"},
 		{filepath.Join(dir, "[.jsonl"), nil, "syntax error in pattern"},
