@@ -48,8 +48,9 @@ func (e *Env) results(c *cobra.Command, r *chosen, output string, failed bool) e
 			Remedy: "`rollout status " + string(r.run.Run) + " --watch " + r.Flags() + "` waits for it"}
 	}
 	files, err := results.Of(c.Context(), r.Ports.Blobs, r.run.Run)
-	if fault.Is(err, fault.NotFound) {
-		return &fault.Error{Kind: fault.Unavailable, Op: fmt.Sprintf("run %s has ended, but its files are not written yet", r.run.Run), Err: err, Remedy: "try again"}
+	if fault.Is(err, fault.NotFound) { // it is written before a run ends, but for one that is refused
+		return &fault.Error{Kind: fault.Unavailable, Op: fmt.Sprintf("run %s has ended, and its summary is not there", r.run.Run), Err: err,
+			Remedy: "try again in a moment; if it stays away, somebody removed it, and the bucket may still keep an older version"}
 	}
 	if err != nil {
 		return err

@@ -68,8 +68,8 @@ func TestResultsAreOfRunsThatHaveEnded(t *testing.T) {
 	b.has(runB, "going", 0, run.Running)
 	check(t, rollout(t.Context(), "results", "going", "--dir", b.dir), 1, "", "run "+string(runB)+" has not ended: it is running (`rollout status "+string(runB)+" --watch --dir "+b.dir+"` waits for it)")
 	b.ends(runA, run.Completed)
-	check(t, rollout(t.Context(), "results", string(runA), "--dir", b.dir), 1, "", "its files are not written yet")
-	check(t, rollout(t.Context(), "results", string(runA), "--errors", "-o", t.TempDir(), "--dir", b.dir), 1, "", "its files are not written yet")
+	check(t, rollout(t.Context(), "results", string(runA), "--dir", b.dir), 1, "", "its summary is not there")
+	check(t, rollout(t.Context(), "results", string(runA), "--errors", "-o", t.TempDir(), "--dir", b.dir), 1, "", "its summary is not there")
 	check(t, rollout(t.Context(), "results", "--dir", b.dir), 2, "", "RUN is missing")
 }
 
