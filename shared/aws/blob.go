@@ -115,7 +115,8 @@ func (b *Bucket) getNothing(ctx context.Context, key, version string) (io.ReadCl
 }
 
 // body is an object's bytes on their way; a connection that breaks is
-// Unavailable.
+// Unavailable. What it broke of is told in words alone: an io.ErrUnexpectedEOF
+// would pass for the end of the object.
 type body struct {
 	ctx context.Context
 	io.ReadCloser
@@ -127,11 +128,10 @@ func (r *body) Read(p []byte) (int, error) {
 	if err == nil || err == io.EOF {
 		return n, err
 	}
-	kind := fault.Unavailable
 	if r.ctx.Err() != nil {
-		kind = fault.Canceled
+		return n, fault.As(fault.Canceled, r.ctx.Err(), "read object %s", r.key)
 	}
-	return n, fault.As(kind, err, "read object %s", r.key)
+	return n, fault.New(fault.Unavailable, "read object %s: %v", r.key, err)
 }
 
 // Stat describes an object; see blob.Store.

@@ -58,7 +58,9 @@ type Store interface {
 	// returns. An error of r is returned as it is and leaves nothing visible.
 	Put(ctx context.Context, key string, r io.Reader, o PutOptions) (Info, error)
 	// Get opens an object for reading. NotFound if the key or version is
-	// absent. A range past the end yields the bytes there are.
+	// absent. A range past the end yields the bytes there are. What is read ends
+	// with io.EOF; no other error of it is io.EOF or io.ErrUnexpectedEOF, by
+	// errors.Is either: those say that the object is over.
 	Get(ctx context.Context, key string, o GetOptions) (io.ReadCloser, Info, error)
 	// Stat describes the object (the given version of it, or "" for current).
 	Stat(ctx context.Context, key, version string) (Info, error)

@@ -176,7 +176,7 @@ func OpenHashes(r io.Reader, count uint64) (*HashReader, error) {
 // full fills b; a list that ends too soon is Corrupt.
 func (l *HashReader) full(b []byte) error {
 	_, err := io.ReadFull(l.r, b)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if err == io.EOF || err == io.ErrUnexpectedEOF { // themselves: a broken connection may be due to one
 		return fault.As(fault.Corrupt, err, "the list is cut off")
 	}
 	return fault.Wrap(err, "read a list of hashes")

@@ -9,7 +9,6 @@ package input
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"sync"
 
@@ -222,7 +221,7 @@ func ReadPart(ctx context.Context, blobs blob.Store, key string, offset, length 
 	defer r.Close()
 	b := make([]byte, length)
 	_, err = io.ReadFull(r, b)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	if err == io.EOF || err == io.ErrUnexpectedEOF { // themselves: a broken connection may be due to one
 		return nil, fault.As(fault.Corrupt, err, "%s is cut off", key)
 	}
 	return b, fault.Wrap(err, "read %s", key)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -170,6 +171,39 @@ func TestAStoreThatIsAwayIsNoLostInput(t *testing.T) {
 	if _, err := input.Open(t.Context(), away, "prompts/x.jsonl", "1", 0, 0); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("%v", err)
 	}
+}
+
+// TestABrokenConnectionIsNoChangedInput has every connection break of what HTTP
+// says when a body is cut off.
+func TestABrokenConnectionIsNoChangedInput(t *testing.T) {
+	t.Parallel()
+	p := ports()
+	m := inputtest.Plan(t, p, inputtest.Manifest(0), inputtest.Prompts(0, 100))
+	for _, key := range []string{m.Inputs[0].Key, record.CutTableKey(run, 0), record.IndexKey(run, 0)} {
+		_, err := input.NewIndex(cutOff{p.Blobs, key}, p.Docs).Load(t.Context(), m, 0, 0)
+		if !fault.Is(err, fault.Unavailable) {
+			t.Errorf("%s: %v is %s", key, err, fault.Of(err))
+		}
+	}
+	if _, err := input.ReadPart(t.Context(), cutOff{p.Blobs, m.Inputs[0].Key}, m.Inputs[0].Key, 0, 9); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("a part: %v is %s", err, fault.Of(err))
+	}
+}
+
+// cutOff is a bucket whose connections break behind the fifth byte of a key's
+// object.
+type cutOff struct {
+	blob.Store
+	key string
+}
+
+func (c cutOff) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	r, info, err := c.Store.Get(ctx, key, o)
+	if err == nil && key == c.key {
+		broken := iotest.ErrReader(fault.As(fault.Unavailable, io.ErrUnexpectedEOF, "read object %s", key))
+		r = io.NopCloser(io.MultiReader(io.LimitReader(r, 5), broken))
+	}
+	return r, info, err
 }
 
 // down is a bucket that finds nothing, and can't say why.
