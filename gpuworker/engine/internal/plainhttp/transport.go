@@ -3,8 +3,9 @@
 //
 // net/http's transport hands each request from its caller to a goroutine that
 // writes and one that reads, and back: most of what a small request costs its
-// client. Here the caller writes and reads by itself. Responses are parsed by
-// net/http, and what is not that plain is left to its transport.
+// client. Here the caller writes and reads by itself; only a large body is written
+// beside it. Responses are parsed by net/http, and what is not that plain is left
+// to its transport.
 //
 // As there, a request is sent again only if none of it was written; its context
 // ends it at any time, also while its body is read; and a connection is used
@@ -30,12 +31,12 @@ import (
 )
 
 const (
-	// maxBody is the largest body that is written before the response is read:
-	// one that sockets take at once, so that a server may answer before it has
-	// read it all.
-	maxBody  = 64 << 10
-	readSize = 8 << 10
-	keptSize = 16 << 10 // of a connection's memory for requests
+	// maxAtOnce is the largest body that is written before the response is read:
+	// one that sockets take at once. A server may answer before it has read a
+	// larger one, and may not go on reading until its answer is read.
+	maxAtOnce = 64 << 10
+	readSize  = 8 << 10
+	keptSize  = 16 << 10 // of a connection's memory for requests
 )
 
 // Config sets a Transport up.
@@ -45,7 +46,8 @@ type Config struct {
 	IdleTimeout time.Duration // how long each is kept
 	MaxHeader   int64         // bytes of a response's header
 	Dial        func(ctx context.Context, network, addr string) (net.Conn, error)
-	// Other gets requests to other servers, over TLS, and with large bodies.
+	// Other gets requests to other servers, over TLS, and with bodies of unknown
+	// lengths.
 	Other *http.Transport
 }
 
@@ -86,36 +88,49 @@ func isASCII(s string) bool {
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	if t.addr == "" || r.URL.Scheme != t.cfg.Server.Scheme || r.URL.Host != t.cfg.Server.Host ||
-		r.ContentLength < 0 || r.ContentLength > maxBody {
+	if t.addr == "" || r.URL.Scheme != t.cfg.Server.Scheme || r.URL.Host != t.cfg.Server.Host || r.ContentLength < 0 {
 		return t.cfg.Other.RoundTrip(r)
 	}
-	if r.Body != nil {
-		defer r.Body.Close()
+	large := r.Body != nil && r.ContentLength > maxAtOnce
+	resp, err := t.roundTrip(r, large)
+	if err != nil && r.Context().Err() != nil {
+		err = context.Cause(r.Context())
 	}
-	ctx := r.Context()
-	c, reused, err := t.take(ctx)
+	return resp, err
+}
+
+func (t *Transport) roundTrip(r *http.Request, large bool) (*http.Response, error) {
+	left := r.Body // to be closed here
+	defer func() {
+		if left != nil {
+			_ = left.Close() // it was read, or nobody wants it
+		}
+	}()
+	c, reused, err := t.take(r.Context())
 	if err != nil {
 		return nil, err
 	}
-	message, err := c.compose(r)
+	message, err := c.compose(r, large)
 	if err != nil {
 		c.close()
 		return nil, err
 	}
 	for {
-		resp, written, err := t.ask(ctx, c, message, r)
-		if err == nil {
-			return resp, nil
+		stop := context.AfterFunc(r.Context(), c.close)
+		n, err := c.net.Write(message)
+		if n > 0 {
+			var rest *rest
+			if large && err == nil {
+				left, rest = nil, c.send(r)
+			}
+			return t.hear(c, r, stop, rest, err)
 		}
+		stop()
 		c.close()
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		if !reused {
+			return nil, fmt.Errorf("write a request: %w", err)
 		}
-		if written || !reused {
-			return nil, err
-		}
-		if c, reused, err = t.take(ctx); err != nil {
+		if c, reused, err = t.take(r.Context()); err != nil {
 			return nil, err
 		}
 	}
@@ -134,31 +149,31 @@ func (t *Transport) CloseIdleConnections() {
 	t.cfg.Other.CloseIdleConnections()
 }
 
-// ask writes a request and reads the head of its response. The connection is
-// the response's until its body was read or closed; its caller's after an error.
-func (t *Transport) ask(ctx context.Context, c *conn, message []byte, r *http.Request) (resp *http.Response, written bool, err error) {
-	stop := context.AfterFunc(ctx, c.close)
-	n, writeErr := c.net.Write(message)
-	if writeErr != nil && n == 0 {
-		stop()
-		return nil, false, fmt.Errorf("write a request: %w", writeErr)
-	}
+// hear reads the head of the response to a request that was written, as far as
+// the error says. The connection is the response's until its body was read or
+// closed.
+func (t *Transport) hear(c *conn, r *http.Request, stop func() bool, rest *rest, writeErr error) (*http.Response, error) {
 	// A server that refuses a request may have closed before it read it all.
-	resp, err = c.head(t.cfg.MaxHeader, r)
+	resp, err := c.head(t.cfg.MaxHeader, r)
 	if err != nil {
 		stop()
+		c.close()
+		if writeErr == nil {
+			writeErr = rest.failure()
+		}
 		if writeErr != nil {
 			err = fmt.Errorf("write a request: %w", writeErr)
 		}
-		return nil, true, err
+		return nil, err
 	}
-	b := &body{in: resp.Body, ctx: ctx, transport: t, conn: c, stop: stop, last: resp.Close || writeErr != nil || resp.StatusCode < 200}
+	b := &body{in: resp.Body, ctx: r.Context(), transport: t, conn: c, stop: stop, rest: rest,
+		last: resp.Close || writeErr != nil || resp.StatusCode < 200}
 	if resp.Body == http.NoBody {
 		b.end(true)
 	} else {
 		resp.Body = b
 	}
-	return resp, true, nil
+	return resp, nil
 }
 
 // take returns the connection that was used last and still stands, or a new one.
@@ -300,8 +315,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// compose returns the request's bytes, which hold until the next call.
-func (c *conn) compose(r *http.Request) ([]byte, error) {
+// compose returns the request's bytes, without its body if that is large. They
+// hold until the next call.
+func (c *conn) compose(r *http.Request, large bool) ([]byte, error) {
 	if c.out.Cap() > keptSize {
 		c.out = bytes.Buffer{}
 	}
@@ -316,7 +332,7 @@ func (c *conn) compose(r *http.Request) ([]byte, error) {
 	}
 	_ = r.Header.Write(&c.out) // memory takes all
 	c.out.WriteString("\r\n")
-	if r.Body == nil {
+	if r.Body == nil || large {
 		return c.out.Bytes(), nil
 	}
 	n, err := c.out.ReadFrom(r.Body)
@@ -327,6 +343,59 @@ func (c *conn) compose(r *http.Request) ([]byte, error) {
 		return nil, fmt.Errorf("a body of %d bytes has %d", r.ContentLength, n)
 	}
 	return c.out.Bytes(), nil
+}
+
+// rest is a large body that is being written.
+type rest struct {
+	done chan struct{}
+	err  error // once done
+}
+
+// send writes the request's body while the response is read. A body that can't be
+// read on ends the connection: the server would wait for the rest. One that can't
+// be written does not: the server may have said why.
+func (c *conn) send(r *http.Request) *rest {
+	s := &rest{done: make(chan struct{})}
+	go func() {
+		defer r.Body.Close()
+		n, err := io.Copy(c.net, io.LimitReader(r.Body, r.ContentLength))
+		if err == nil && n != r.ContentLength {
+			err = fmt.Errorf("a body of %d bytes has %d", r.ContentLength, n)
+		}
+		s.err = err
+		close(s.done)
+		var op *net.OpError
+		if err != nil && !errors.As(err, &op) {
+			c.close()
+		}
+	}()
+	return s
+}
+
+// written reports whether nothing is left to write.
+func (s *rest) written() bool {
+	if s == nil {
+		return true
+	}
+	select {
+	case <-s.done:
+		return s.err == nil
+	default:
+		return false
+	}
+}
+
+// failure is why not all could be written; nil if it could, or nobody knows yet.
+func (s *rest) failure() error {
+	if s == nil {
+		return nil
+	}
+	select {
+	case <-s.done:
+		return s.err
+	default:
+		return nil
+	}
 }
 
 // head reads a response's head, and those of status 1xx before it, which share
@@ -355,6 +424,7 @@ type body struct {
 	transport *Transport
 	conn      *conn
 	stop      func() bool // watching the context
+	rest      *rest       // of the request; nil if it is written
 	last      bool        // no request may follow
 	err       error       // what further reads get
 }
@@ -390,7 +460,7 @@ func (b *body) Close() error {
 // end gives the connection back if the response was read whole, and nothing
 // came after it.
 func (b *body) end(whole bool) {
-	if b.stop() && whole && !b.last && b.conn.in.Buffered() == 0 {
+	if b.stop() && whole && !b.last && b.rest.written() && b.conn.in.Buffered() == 0 {
 		b.transport.put(b.conn)
 	} else {
 		b.conn.close()

@@ -232,7 +232,8 @@ func TestRequestsAreSentAsByNetHTTP(t *testing.T) {
 	other := twin()
 	defer other.CloseIdleConnections()
 	p := transport(t, config(s))
-	for name, r := range map[string]*http.Request{"GET": get, "POST": request(t, s, `{"prompt":"é"}`), "large": request(t, s, strings.Repeat("x", 60<<10))} {
+	for name, r := range map[string]*http.Request{"GET": get, "POST": request(t, s, `{"prompt":"é"}`),
+		"large": request(t, s, strings.Repeat("x", 60<<10)), "larger": request(t, s, strings.Repeat("x", 4<<20))} {
 		body := func() *http.Request {
 			c := r.Clone(t.Context())
 			if r.GetBody != nil && r.Body != nil {
@@ -255,8 +256,6 @@ func TestWhatIsNotPlainIsLeftToNetHTTP(t *testing.T) {
 	cfg := config(s)
 	refuse := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("not by us") }
 	cfg.Dial = refuse
-	large := request(t, s, strings.Repeat("x", 1<<20))
-	mustGet(t, transport(t, cfg), large)
 	unknown := request(t, s, "x")
 	unknown.ContentLength = -1
 	mustGet(t, transport(t, cfg), unknown)
@@ -563,6 +562,118 @@ func TestARefusalIsHeardWhoeverReadTheRequest(t *testing.T) {
 	})
 	if got := outcomeOf(transport(t, config(s)), request(t, s, strings.Repeat("x", 60<<10))); got.Status != 413 {
 		t.Errorf("got %+v", got)
+	}
+}
+
+// TestALargeBodyIsWrittenWhileItsResponseIsRead has servers that read no more of
+// the request before their answer was read, or never.
+func TestALargeBodyIsWrittenWhileItsResponseIsRead(t *testing.T) {
+	t.Parallel()
+	large := strings.Repeat("x", 16<<20)
+	refuses := func(c net.Conn, in *bufio.Reader) {
+		if _, err := in.ReadString('\n'); err == nil {
+			_, _ = io.WriteString(c, "HTTP/1.1 413 Too Large\r\nContent-Length: 16777216\r\n\r\n"+large)
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		talk  func(net.Conn, *bufio.Reader)
+		want  int
+		conns int64
+	}{
+		{"answered as it was read", says(fine), 200, 1},
+		{"refused before", refuses, 413, 2},
+	} {
+		s := serve(t, c.talk)
+		p := transport(t, config(s))
+		for range 2 {
+			closed := make(chan struct{})
+			r := request(t, s, large)
+			r.Body = &closing{Reader: r.Body, closed: closed}
+			if got := outcomeOf(p, r); got.Status != c.want {
+				t.Errorf("%s: status %d, torn %v", c.name, got.Status, got.Torn)
+			}
+			<-closed
+		}
+		if s.conns.Load() != c.conns {
+			t.Errorf("%s: %d connections", c.name, s.conns.Load())
+		}
+	}
+}
+
+// TestAConnectionWhoseRequestIsNotYetWrittenServesNoOther, whatever was answered.
+func TestAConnectionWhoseRequestIsNotYetWrittenServesNoOther(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(c net.Conn, in *bufio.Reader) {
+		r, err := http.ReadRequest(in)
+		if err != nil {
+			return
+		}
+		_, _ = io.WriteString(c, fine)
+		if _, err := io.Copy(io.Discard, r.Body); err == nil {
+			says(fine)(c, in)
+		}
+	})
+	p := transport(t, config(s))
+	slow, more := io.Pipe()
+	r := request(t, s, strings.Repeat("x", 1<<20))
+	r.Body = slow
+	mustGet(t, p, r)
+	mustGet(t, p, request(t, s, "x"))
+	if s.conns.Load() != 2 {
+		t.Errorf("%d connections", s.conns.Load())
+	}
+	_ = more.Close()
+}
+
+// closing says when it is closed.
+type closing struct {
+	io.Reader
+	closed chan struct{}
+}
+
+func (c *closing) Close() error { close(c.closed); return nil }
+
+// TestALargeBodyEndsWithItsContext, although nobody reads it.
+func TestALargeBodyEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	why := errors.New("enough")
+	there := make(chan struct{})
+	s := serve(t, func(_ net.Conn, in *bufio.Reader) {
+		_, _ = in.ReadString('\n')
+		<-there
+	})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	closed := make(chan struct{})
+	r := request(t, s, strings.Repeat("x", 16<<20)).WithContext(ctx)
+	body := &starting{closing: closing{r.Body, closed}, started: func() { cancel(why) }}
+	r.Body = body
+	if _, err := transport(t, config(s)).RoundTrip(r); !errors.Is(err, why) {
+		t.Errorf("got %v", err)
+	}
+	<-closed
+	close(there)
+}
+
+// starting says when it is first read.
+type starting struct {
+	closing
+	once    sync.Once
+	started func()
+}
+
+func (s *starting) Read(b []byte) (int, error) {
+	s.once.Do(s.started)
+	return s.Reader.Read(b)
+}
+
+func TestALargeBodyThatEndsEarlyEndsItsRequest(t *testing.T) {
+	t.Parallel()
+	s := serve(t, says(fine))
+	r := request(t, s, strings.Repeat("x", 1<<20))
+	r.ContentLength++
+	if _, err := transport(t, config(s)).RoundTrip(r); err == nil || !strings.Contains(err.Error(), "has 1048576") {
+		t.Errorf("got %v", err)
 	}
 }
 
