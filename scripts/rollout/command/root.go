@@ -193,7 +193,11 @@ func (e *Env) openWith(c *cobra.Command, p installation.Place, o installation.Op
 		return nil, err
 	}
 	o.Log, o.Clock, o.Getenv = log, e.Clock, e.Getenv
-	return installation.Open(c.Context(), p, o)
+	in, err := installation.Open(c.Context(), p, o)
+	if err == nil {
+		e.Clock = in.Ports.Clock // what is shown is as old as it is there
+	}
+	return in, err
 }
 
 // dirFlag adds --dir, which commands need that work on a laptop's folder.

@@ -18,7 +18,7 @@ func openCloud(ctx context.Context, p Place, o Options) (*Installation, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := stack.Open(ctx, d, stack.Options{Log: o.Log, Clock: o.Clock})
+	s, err := stack.Open(ctx, d, stack.Options{Log: o.Log, Clock: o.Clock, TheirTime: true})
 	if err != nil {
 		return nil, err
 	}

@@ -11,9 +11,11 @@ package stack
 import (
 	"context"
 	"log/slog"
+	"slices"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/middleware"
 
 	"rollout/shared/aws"
 	"rollout/shared/blob"
@@ -42,8 +44,12 @@ type Options struct {
 	Source string       // who sends; "cli" if empty
 	Log    *slog.Logger // nil logs nothing
 	Clock  clock.Clock  // nil is the machine's
-	Watch  observe.Watch
-	Meter  Meter // counts the calls of the stores; nil is none
+	// TheirTime tells the time by the services' answers: the clock of whoever
+	// looks from outside may be wrong. Who works there has a right one, or none of
+	// its work.
+	TheirTime bool
+	Watch     observe.Watch
+	Meter     Meter // counts the calls of the stores; nil is none
 	// SDK are further options of the SDK, whose own variables say where AWS is
 	// and who asks.
 	SDK []func(*awsconfig.LoadOptions) error
@@ -72,6 +78,11 @@ func Open(ctx context.Context, d config.Deployment, o Options) (*Stack, error) {
 			Remedy: `say where it is in its table [cloud], with provider = "aws"`}
 	}
 	o = o.withDefaults()
+	if o.TheirTime {
+		theirs := aws.NewClock(o.Clock)
+		o.Clock = theirs
+		o.SDK = append(slices.Clone(o.SDK), awsconfig.WithAPIOptions([]func(*middleware.Stack) error{theirs.Listen}))
+	}
 	cfg, err := aws.Config(ctx, o.Log, append([]func(*awsconfig.LoadOptions) error{awsconfig.WithRegion(d.Cloud.Region)}, o.SDK...)...)
 	if err != nil {
 		return nil, err
