@@ -18,6 +18,17 @@ import (
 	"rollout/shared/record"
 )
 
+// mergeOrTell merges in turn. What it can't read of what was planned, it could
+// never: that ends the run, which would wait for ever.
+func (p *Planner) mergeOrTell(ctx context.Context, id identity.RunID) error {
+	err := p.mergeInTurn(ctx, id)
+	if !fault.Is(err, fault.Corrupt) {
+		return err
+	}
+	_, err = p.trouble(ctx, id, &fault.Error{Kind: fault.Corrupt, Err: err, Remedy: "what is kept of the plan is damaged: submit the file again"})
+	return err
+}
+
 // mergeInTurn merges, unless somebody else does.
 func (p *Planner) mergeInTurn(ctx context.Context, id identity.RunID) error {
 	_, late := p.timer(ctx, 4)

@@ -272,6 +272,36 @@ func TestAnInputThatVanishesWhileItIsCutPausesThePlanAndItGoesOn(t *testing.T) {
 	}
 }
 
+func TestAPlanThatIsDamagedEndsItsRun(t *testing.T) {
+	t.Parallel()
+	for name, key := range map[string]string{"what a range holds": record.RangeKey(id, 1), "its hashes": record.SegmentKey(id, 1, 0, record.IDs)} {
+		for what, harm := range map[string]func(*desk){
+			"damaged": func(d *desk) { inputtest.Put(t, d.Ports, key, "{") },
+			"gone":    func(d *desk) { _ = d.Ports.Blobs.Delete(t.Context(), key, "") },
+		} {
+			if what == "gone" && key == record.RangeKey(id, 1) {
+				continue // it is not planned, then
+			}
+			d := newDesk(t, 0, file{text: `{"id":"a","prompt":"x"}` + "\n"}, file{text: `{"id":"b","prompt":"y"}` + "\n"})
+			asked := d.asked()
+			for _, k := range []int{1, 0} {
+				if k == 0 {
+					harm(d)
+				}
+				if err := d.Range(t.Context(), asked[k]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if p := d.plan(); p.Merged != 1 || p.Trouble != record.InputBroken || !strings.Contains(p.Problem, "submit the file again") {
+				t.Errorf("%s is %s: the plan is %+v", name, what, p)
+			}
+			if said := d.received(host.CoordinateQueue); len(said) != 2 {
+				t.Errorf("%s is %s: coordinate was told %v", name, what, said)
+			}
+		}
+	}
+}
+
 func TestARefusedRunIsNotPlanned(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, 1, file{text: inputtest.Prompts(0, 2)})

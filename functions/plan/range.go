@@ -25,7 +25,7 @@ func (p *Planner) Range(ctx context.Context, e events.PlanRange) (err error) {
 	ctx, span := p.Begin(ctx, time.Time{}, "plan range", id, slog.Int("range", e.Range))
 	defer func() { span.End(err) }()
 	if _, err := p.Blobs.Stat(ctx, record.RangeKey(id, e.Range), ""); err == nil {
-		return p.mergeInTurn(ctx, id)
+		return p.mergeOrTell(ctx, id)
 	} else if !fault.Is(err, fault.NotFound) {
 		return err
 	}
@@ -46,7 +46,7 @@ func (p *Planner) Range(ctx context.Context, e events.PlanRange) (err error) {
 		_, err := p.trouble(ctx, id, err)
 		return err
 	}
-	return p.mergeInTurn(ctx, id)
+	return p.mergeOrTell(ctx, id)
 }
 
 // cut is one range being cut.
