@@ -94,10 +94,9 @@ func (b *builder) notices(f awslambda.Function) {
 	if !b.GPU {
 		return
 	}
-	var groups []string
-	for _, p := range b.Deployment.Answering() {
-		groups = append(groups, b.cloud.FleetOf(p.Name))
-	}
+	// A pattern has room for 2,048 characters, which the names of many groups
+	// would not fit into; interrupt knows its own.
+	groups := []any{map[string]any{"prefix": b.cloud.FleetOf("")}}
 	b.rule("FleetsNews", "rollout: a fleet's machine has ended, or can't begin", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
 		"source":      []string{"aws.autoscaling"},
 		"detail-type": []string{"EC2 Instance Terminate Successful", "EC2 Instance Launch Unsuccessful"},
