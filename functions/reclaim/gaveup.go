@@ -24,7 +24,7 @@ const inARow = 3
 // listen heeds the last words of machines on which nobody could work. The runs
 // of a pool of which machine after machine gave up pause, until people have
 // seen to it; it returns the others. Words that say nothing any more are
-// forgotten: of a pool in which a machine works since, whose runs were just told
+// taken back: of a pool in which a machine works since, whose runs were just told
 // to pause, or that has none.
 func (r *Reclaimer) listen(ctx context.Context, open []run.State, beats map[string]health.Beat) (others []run.State, err error) {
 	said := lastWords(beats)
@@ -60,7 +60,7 @@ func (r *Reclaimer) listen(ctx context.Context, open []run.State, beats map[stri
 			if wanted[pool] && !superseded(b, beats) {
 				continue
 			}
-			if err := r.forgetWord(ctx, b); err != nil {
+			if err := r.hush(ctx, b); err != nil {
 				return others, err
 			}
 		}
@@ -105,15 +105,16 @@ func inVain(words []health.Beat) string {
 // clip keeps what a machine says of itself within what an event takes.
 func clip(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
 
-func (r *Reclaimer) forgetWord(ctx context.Context, b health.Beat) error {
-	d, err := r.Docs.Get(ctx, record.BeatKey(b.Worker))
-	if fault.Is(err, fault.NotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return r.forget(ctx, d)
+// hush takes back why a machine gave up. That it was heard of stays for a while:
+// its cloud tells of its end later, and who hears of a machine that nobody knows
+// takes it for one that could say nothing.
+func (r *Reclaimer) hush(ctx context.Context, word health.Beat) error {
+	_, err := host.Update(ctx, r.Docs, record.BeatKey(word.Worker), func(b health.Beat, found bool) (health.Beat, bool, error) {
+		said := found && b.GaveUp != ""
+		b.GaveUp = ""
+		return b, said, nil
+	})
+	return fault.Wrap(err, "take back the last word of %s", word.Worker)
 }
 
 // kept is for how long a beat is kept once it is over: a machine takes up to an

@@ -103,6 +103,39 @@ func TestMachinesThatGiveUpInARowPauseTheRunsOfTheirPool(t *testing.T) {
 	}
 }
 
+// Its cloud tells of a machine's end minutes after its last word: it must be
+// known then as one that said something, and not for ever.
+func TestAMachineWhoseLastWordWasHeardIsKnownForAWhile(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(t)
+		d.waits(id, time.Now())
+		d.since(id, time.Hour)
+		for n := range 3 {
+			d.word(n, 0)
+		}
+		known := func() (n int) {
+			if err := host.Each(t.Context(), d.Docs, record.BeatPrefix, func(b health.Beat) error {
+				if b.State != health.Gone || b.Instance == "" {
+					t.Errorf("%+v", b)
+				}
+				n++
+				return nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if d.scan(); d.words() != 0 || known() != 3 {
+			t.Errorf("%d words are left, of %d machines", d.words(), known())
+		}
+		time.Sleep(health.Remembered + time.Minute)
+		if err := New(d.Ports, cloud).Scan(t.Context()); err != nil || known() != 0 {
+			t.Errorf("%d machines are remembered for ever", known())
+		}
+	})
+}
+
 // since says when the run was submitted.
 func (d desk) since(r identity.RunID, age time.Duration) {
 	d.t.Helper()

@@ -53,7 +53,7 @@ func (b *builder) grants(function string) []grant {
 			b.invoke(finalize), b.send(host.CoordinateQueue, deadTasks()))
 	case reclaim:
 		return join(
-			b.load(), b.list(beats, open), b.save(workers, open), b.remove(beats, workers, open),
+			b.load(), b.list(beats, open), b.save(beats, workers, open), b.remove(beats, workers, open),
 			b.measure(pools...), b.send(host.CoordinateQueue),
 			b.invoke(plan), b.fleets())
 	case interrupt:
