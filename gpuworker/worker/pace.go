@@ -46,8 +46,9 @@ func (p *pace) claimed(d time.Duration) {
 
 // horizon is the least time, in seconds, for which work is claimed ahead: so
 // little that others do not miss it, and yet enough that fast engines' claims
-// come several at once, which then share a write.
-const horizon = 0.05
+// come several at once, which then share a write, and that an engine does not
+// run dry while a disk is busy with somebody's sync.
+const horizon = 0.15
 
 // ahead is how many items the engine begins while a claim is made; twice that,
 // as claims come in bursts.

@@ -13,7 +13,7 @@ import (
 const (
 	longPoll  = time.Second
 	maxPull   = 32 // messages at once
-	maxAhead  = 16 // shards claimed ahead of the engine, at most
+	maxAhead  = 32 // shards claimed ahead of the engine, at most
 	firstWait = 50 * time.Millisecond
 	lastWait  = 2 * time.Second
 	retryTake = time.Second // before a message that could not be acted on is seen again
