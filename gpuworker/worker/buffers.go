@@ -18,7 +18,7 @@ func (b *buffers) get(room int) []byte {
 
 // put gives a buffer back that nobody reads any more.
 func (b *buffers) put(buf []byte) {
-	if cap(buf) <= maxBuffer {
+	if c := cap(buf); c > 0 && c <= maxBuffer {
 		b.pool.Put(&buf)
 	}
 }

@@ -40,6 +40,7 @@ func (w *Worker) commit(ctx context.Context, h *hold) (err error) {
 	if err != nil {
 		return err
 	}
+	h.work.forget()
 	w.Observe(ctx, observe.ShardDone{Claim: w.claimed(h), Counts: counts, Bytes: ref.Length})
 	w.report(ctx, done(h.doc))
 	return nil

@@ -60,7 +60,7 @@ func (w *Worker) loadLines(ctx context.Context, h *hold, msg events.Work) error 
 		return err
 	}
 	s := newShard(h.manifest, h.shard, in)
-	s.now, s.slots, s.tally = w.Clock.Now, w.slots, &w.tally
+	s.now, s.slots, s.tally, s.pages = w.Clock.Now, w.slots, &w.tally, &w.pages
 	s.earlier, s.begun, s.stopping, s.onBegin = h.earlier, h.begun, h.stopping, w.itemBegun
 	s.holder, s.notes = h.holder(w.cfg.ID), make(chan note)
 	s.turn = func(exec context.Context) (func(), bool) { return w.turn(ctx, exec, h.stopping) }

@@ -28,6 +28,7 @@ type Shard struct {
 	stopping chan struct{}   // closed when nothing new may be begun
 	onBegin  func()
 	tally    *tally
+	pages    *buffers // where pages come from and go to
 	holder   shard.Holder
 	notes    chan note // what the hold shall write
 	turn     func(context.Context) (over func(), ok bool)
@@ -36,7 +37,8 @@ type Shard struct {
 	suspicion suspicion
 	training  training
 	rows      [][]byte
-	page      []byte // where new rows are kept, many side by side
+	page      []byte   // where new rows are kept, many side by side
+	full      [][]byte // pages before it
 	class     []fault.Class
 	left      int // items not begun yet
 	open      int // items without a row
@@ -161,10 +163,23 @@ const rowPage = 64 << 10
 func (s *Shard) keepBytes(row []byte) []byte {
 	n := len(s.page)
 	if n+len(row) > cap(s.page) {
-		s.page, n = make([]byte, 0, max(rowPage, len(row))), 0
+		s.full = append(s.full, s.page)
+		s.page, n = s.pages.get(max(rowPage, len(row))), 0
 	}
 	s.page = append(s.page, row...)
 	return s.page[n:len(s.page):len(s.page)]
+}
+
+// forget gives up the rows, when a result has them and the executor has ended:
+// their pages are used again, by another shard.
+func (s *Shard) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.rows)
+	for _, page := range append(s.full, s.page) {
+		s.pages.put(page)
+	}
+	s.page, s.full = nil, nil
 }
 
 // Asked says that a request took d at the engine and ended with err.
@@ -190,7 +205,7 @@ type Tokens struct{ Prompt, Completion, Wasted int64 }
 // newShard returns a shard without rows but those of copies.
 func newShard(m record.Manifest, n int, in input.Shard) *Shard {
 	s := &Shard{Manifest: m, Index: n, Lines: in.Lines,
-		rows: make([][]byte, len(in.Lines)), class: make([]fault.Class, len(in.Lines)), left: len(in.Lines), open: len(in.Lines), saved: len(in.Lines), tally: &tally{}}
+		rows: make([][]byte, len(in.Lines)), class: make([]fault.Class, len(in.Lines)), left: len(in.Lines), open: len(in.Lines), saved: len(in.Lines), tally: &tally{}, pages: &buffers{}}
 	s.copies()
 	return s
 }

@@ -11,15 +11,53 @@ import (
 func TestRowsAreKeptWhateverBecomesOfTheBufferTheyCameIn(t *testing.T) {
 	t.Parallel()
 	s := newShard(record.Manifest{}, 0, input.Shard{Lines: make([]input.Line, 300)})
+	fill(s, 0)
+	check(t, s, 0)
+}
+
+func TestAShardsPagesAreUsedAgainOnlyWhenItsRowsAreForgotten(t *testing.T) {
+	t.Parallel()
+	var pages buffers
+	shard := func() *Shard {
+		s := newShard(record.Manifest{}, 0, input.Shard{Lines: make([]input.Line, 300)})
+		s.pages = &pages
+		return s
+	}
+	one, two := shard(), shard()
+	fill(one, 1)
+	for n := range 5 {
+		fill(two, 2+n)
+		check(t, two, 2+n)
+		two.forget()
+		if items, rows := two.progress(); items != 300 || rows != 300 {
+			t.Errorf("a shard whose rows are in a result has %d of %d", rows, items)
+		}
+		two = shard()
+	}
+	check(t, one, 1)
+}
+
+// fill puts rows of many lengths, all in all several pages, that tell shards
+// apart.
+func fill(s *Shard, shard int) {
 	row := make([]byte, 0, 1000)
 	for i := range s.Lines {
-		row = append(row[:0], strings.Repeat(string(rune('a'+i%26)), 3*i+1)...)
+		row = append(row[:0], wantRow(shard, i)...)
 		s.Put(i, row, "", Tokens{})
 	}
+}
+
+func check(t *testing.T, s *Shard, shard int) {
+	t.Helper()
 	rows, _ := s.final()
+	if len(rows) != len(s.Lines) {
+		t.Fatalf("shard %d has %d rows", shard, len(rows))
+	}
 	for i, r := range rows {
-		if string(r.Bytes) != strings.Repeat(string(rune('a'+i%26)), 3*i+1) {
-			t.Fatalf("row %d is %q", i, r.Bytes)
+		if string(r.Bytes) != wantRow(shard, i) {
+			t.Fatalf("row %d of shard %d is %q", i, shard, r.Bytes)
 		}
 	}
 }
+
+func wantRow(shard, i int) string { return strings.Repeat(string(rune('a'+(i+shard)%26)), 3*i+1) }

@@ -105,6 +105,7 @@ type Worker struct {
 	work    sync.WaitGroup // messages and shards in hand
 	objects atomic.Int64   // names the objects that were put
 	results buffers        // results being put
+	pages   buffers        // of shards' rows
 }
 
 // usualShard is how many items a shard is taken to have before one was seen:
