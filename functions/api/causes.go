@@ -114,8 +114,8 @@ func (c crew) speed(s Status) []HoldUp {
 			"wait for the first answers; if none come, look at the server's log"}}
 	case full:
 		most := float64(c.places) / c.median.Seconds()
-		return []HoldUp{{ServerFull, fmt.Sprintf("%s: %d of %d requests at once are at the inference server, which takes %s for one (median): at most about %.2g items/s, now %.2g items/s and %.0f tokens/s",
-			workers(c.workers), c.busy, c.places, tenths(c.median), most, c.rate, c.tokenRate),
+		return []HoldUp{{ServerFull, fmt.Sprintf("%s: %d of %d requests at once are at the inference server, which takes %s for one (median): at most about %s, now %s and %.0f tokens/s",
+			workers(c.workers), c.busy, c.places, tenths(c.median), speed(most), speed(c.rate), c.tokenRate),
 			c.advice()}}
 	case s.Items.Planned && left <= uint64(c.places):
 		return []HoldUp{{FewLeft, fmt.Sprintf("%d items are left, fewer than the %d requests at once that are allowed: the last ones are waited for (%s each, median)", left, c.places, tenths(c.median)), ""}}
@@ -183,7 +183,7 @@ func late(s Status, now time.Time) []HoldUp {
 	if over <= 0 {
 		return nil
 	}
-	return []HoldUp{{TooLate, fmt.Sprintf("at %.2g items/s it would end %s after its deadline: about %.0f items would expire", *s.Rate, span(over), over.Seconds()**s.Rate),
+	return []HoldUp{{TooLate, fmt.Sprintf("at %s it would end %s after its deadline: about %.0f items would expire", speed(*s.Rate), span(over), over.Seconds()**s.Rate),
 		"add workers or a server"}}
 }
 
@@ -192,6 +192,14 @@ func workers(n int) string {
 		return "1 worker"
 	}
 	return fmt.Sprintf("%d workers", n)
+}
+
+// speed renders items a second with two digits, or all that stand before the point.
+func speed(rate float64) string {
+	if rate >= 10 {
+		return fmt.Sprintf("%.0f items/s", rate)
+	}
+	return fmt.Sprintf("%.2g items/s", rate)
 }
 
 // tenths renders a duration to the tenth of a second.

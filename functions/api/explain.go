@@ -271,7 +271,7 @@ func next(p Progress, s Status) (out []string) {
 	case s.Phase == run.Paused || s.Phase == run.Interrupted:
 		say("`rollout resume %s` lets it go on, `rollout stop %s` ends it; what is answered is kept either way", s.Run, s.Run)
 	case s.ETASeconds != nil && s.Rate != nil:
-		say("at %.2g items/s it ends in about %s", *s.Rate, inAbout(s))
+		say("at %s it ends in about %s", speed(*s.Rate), inAbout(s))
 	case s.ETASeconds != nil && s.Training != nil:
 		say("step %d of %d is done; it ends in about %s", s.Training.Step, s.Training.Steps, inAbout(s))
 	}

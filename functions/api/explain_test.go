@@ -46,6 +46,10 @@ func TestASlowRunNamesItsCause(t *testing.T) {
 	}{
 		"a full server": {func(*run.State, *health.Beat) {}, api.ServerFull,
 			"1 worker: 64 of 64 requests at once are at the inference server, which takes 2.1s for one (median): at most about 30 items/s, now 30 items/s and 900 tokens/s"},
+		"a full fast server": {func(_ *run.State, b *health.Beat) { b.Load.Rate, b.Load.MedianMS = 470, 136 }, api.ServerFull,
+			"at most about 471 items/s, now 470 items/s and 900 tokens/s"},
+		"a full slow server": {func(_ *run.State, b *health.Beat) { b.Load.Rate, b.Load.MedianMS = 0.31, 200_000 }, api.ServerFull,
+			"at most about 0.32 items/s, now 0.31 items/s"},
 		"a full server that says so": {func(_ *run.State, b *health.Beat) {
 			b.Load.Servers = []health.Server{{Name: "a", State: "closed", Waiting: 12}, {Name: "b", State: "closed", Waiting: -1}}
 		}, api.ServerFull, "12 requests wait at the server: the server is the bound"},
@@ -61,6 +65,7 @@ func TestASlowRunNamesItsCause(t *testing.T) {
 		"items that fail":             {func(st *run.State, _ *health.Beat) { st.Counts.OK, st.Counts.Failed = 300, 100 }, api.ManyFail, "100 of 400 items that have a row failed, most as invalid_line correct the line"},
 		"tokens for nothing":          {func(st *run.State, _ *health.Beat) { st.Counts.WastedTokens = 5000 }, api.TokensWasted, "5000 tokens went into answers that were not kept"},
 		"a deadline":                  {func(st *run.State, _ *health.Beat) { st.Deadline = noon.Add(10 * time.Second) }, api.TooLate, "about 240 items would expire"},
+		"a deadline of a fast run":    {func(st *run.State, b *health.Beat) { st.Deadline, b.Load.Rate = noon.Add(100*time.Millisecond), 300 }, api.TooLate, "at 300 items/s it would end"},
 		"no worker: as in its status": {func(_ *run.State, b *health.Beat) { b.State = health.Gone }, api.NoWorker, "no worker of pool default is alive"},
 	} {
 		t.Run(name, func(t *testing.T) {

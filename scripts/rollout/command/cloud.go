@@ -83,7 +83,7 @@ func (e *Env) doctor(c *cobra.Command, f doctorFlags) error {
 
 // examine makes the checks and writes the report.
 func (e *Env) examine(ctx context.Context, checks []doctor.Check, f doctorFlags) (err error) {
-	h := doctor.Human{Out: e.Out, Colours: !f.noColour && e.Getenv("NO_COLOR") == "" && progress.IsTerminal(e.Out)}
+	h := doctor.Human{Out: e.Out, Colours: !f.noColour && e.Getenv("NO_COLOR") == "" && progress.Draws(e.Out)}
 	report := doctor.Run(ctx, checks, e.Clock, func(r doctor.Result) {
 		if f.format == human {
 			err = errors.Join(err, h.Result(r))

@@ -139,7 +139,7 @@ func (e *Env) snapshotTable(all []snapshot.Snapshot) string {
 	for _, s := range all {
 		rows = append(rows, []string{s.ID, string(s.Run), s.Algorithm, size(s), progress.Span(e.Clock.Now().Sub(s.CreatedAt)), progress.Plain(s.Label, nameColumns)})
 	}
-	sc := screen{colours: palette(progress.IsTerminal(e.Out) && e.Getenv("NO_COLOR") == "")}
+	sc := screen{colours: palette(progress.Draws(e.Out) && e.Getenv("NO_COLOR") == "")}
 	return sc.table(rows, func(_, _ int, cell string) string { return cell })
 }
 

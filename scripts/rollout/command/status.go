@@ -102,7 +102,7 @@ func (s *statusView) screen(o api.Overview, paces map[identity.RunID]progress.Pa
 		columns = 0 // as wide as it takes
 	}
 	return screen{Overview: o, one: s.only != "", paces: paces, now: s.Clock.Now(), columns: columns, path: s.path,
-		colours: palette(progress.IsTerminal(s.Out) && s.Getenv("NO_COLOR") == ""), here: func(text string) string { return here(text, s.place) }}
+		colours: palette(progress.Draws(s.Out) && s.Getenv("NO_COLOR") == ""), here: func(text string) string { return here(text, s.place) }}
 }
 
 // here makes the commands that a text names ready to be copied: `rollout up`

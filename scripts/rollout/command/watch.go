@@ -125,7 +125,7 @@ func (w *watcher) draw(o api.Overview) error {
 		changed := slices.DeleteFunc(slices.Clone(o.Runs), func(r api.Status) bool { return !w.changed(o, r) })
 		_, err := io.WriteString(w.Out, jsonLines(o, changed))
 		return err
-	case progress.IsTerminal(w.Out):
+	case progress.Draws(w.Out):
 		return w.redraw(o)
 	}
 	w.append(o)

@@ -16,7 +16,7 @@ type Transfer struct {
 
 // NewTransfer begins to show on w what is on its way, of that many bytes.
 func NewTransfer(w io.Writer, what string, total int64) *Transfer {
-	if !hasWidth(w) {
+	if !takesBars(w) {
 		return nil
 	}
 	t := &Transfer{container: mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(barColumns), mpb.WithRefreshRate(redraw))}

@@ -21,9 +21,13 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// NewView returns a bar if w is a terminal, and plain lines otherwise.
+// Draws reports whether w is a terminal that takes colours and a cursor that
+// moves: that of an editor, or of a log that calls itself one, prints them.
+func Draws(w io.Writer) bool { return IsTerminal(w) && os.Getenv("TERM") != "dumb" }
+
+// NewView returns a bar if w is a terminal that draws one, and plain lines otherwise.
 func NewView(w io.Writer, c clock.Clock) View {
-	if hasWidth(w) {
+	if takesBars(w) {
 		return newBar(w)
 	}
 	return NewLines(w, c)
@@ -43,11 +47,11 @@ func Size(w io.Writer) (columns, rows int, ok bool) {
 	return columns, rows, err == nil && columns > 0
 }
 
-// hasWidth reports whether w is a terminal that says how wide it is: a bar on
-// another one is not drawn at all.
-func hasWidth(w io.Writer) bool {
+// takesBars reports whether w draws, and says how wide it is: a bar on another
+// terminal is not drawn at all.
+func takesBars(w io.Writer) bool {
 	_, _, ok := Size(w)
-	return ok
+	return ok && Draws(w)
 }
 
 const (
