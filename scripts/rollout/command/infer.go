@@ -193,5 +193,5 @@ func (e *Env) inferFollow(ctx context.Context, p *prepared, s *stack.Stack, b ba
 	if err := progress.Closing(ctx, e.Err, status, p.Bucket, published); err != nil {
 		return err
 	}
-	return progress.Outcome(status)
+	return progress.Outcome(status, published)
 }

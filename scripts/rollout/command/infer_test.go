@@ -40,3 +40,22 @@ func TestASecondStartOfABatchChangesNothing(t *testing.T) {
 	}
 	check(t, rollout(t.Context(), "infer", "batch", "--config", cfg), 0, "", "completed: 1 of 1")
 }
+
+func TestABatchWithFailuresNamesTheFileThatTellsThem(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"a.jsonl": "{\"prompt\":\"p\"}\n[1]\n",
+		"batch.toml": fmt.Sprintf("[model]\nuri = \"m\"\n[engine]\nurl = \"mock\"\n[input]\nglob = %q\n[output]\ndir = %q\n",
+			filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "out")),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	errors := filepath.Join(dir, "out", "errors.jsonl")
+	check(t, rollout(t.Context(), "infer", "batch", "--config", filepath.Join(dir, "batch.toml")), 1, "", "1 of 2 items failed (see "+errors+")")
+	if _, err := os.Stat(errors); err != nil {
+		t.Error(err)
+	}
+}

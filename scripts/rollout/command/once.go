@@ -157,14 +157,15 @@ func (o *once) one(ctx context.Context, s api.Status, brief bool) (err error) {
 	}
 	o.seen[s.Run] = true
 	o.followed++
-	if err := progress.Outcome(s); err != nil {
+	path := progress.Under(local.BucketDir(o.prepared.Dir))
+	if err := progress.Outcome(s, path); err != nil {
 		o.unwell = append(o.unwell, err)
 	}
 	if brief {
 		_, err = io.WriteString(o.env.Err, progress.Headline(s))
 		return err
 	}
-	return progress.Closing(ctx, o.env.Err, s, o.prepared.Bucket, progress.Under(local.BucketDir(o.prepared.Dir)))
+	return progress.Closing(ctx, o.env.Err, s, o.prepared.Bucket, path)
 }
 
 // maxUnwell bounds how many runs that did not end well are told one by one.

@@ -76,7 +76,7 @@ func (e *Env) results(c *cobra.Command, r *chosen, output string, failed bool) e
 	if err != nil {
 		return err
 	}
-	return progress.Outcome(r.run)
+	return progress.Outcome(r.run, r.Path)
 }
 
 // isFolder reports whether the path names a folder, there or not.

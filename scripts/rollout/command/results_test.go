@@ -37,7 +37,7 @@ func TestResultsOfARunWithFailuresExitWith1(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.answeredTwo(runA)
-	const failed = "1 of 1 items failed"
+	failed := "1 of 1 items failed (see " + filepath.Join(b.dir, "bucket", record.OutputKey(runA, record.Errors)) + ")"
 	check(t, rollout(t.Context(), "results", "x", "--dir", b.dir), 1, "{\"id\":\"a\"}\n{\"id\":\"b\"}\n", failed)
 	check(t, rollout(t.Context(), "results", "x", "--errors", "--dir", b.dir), 1, "{\"id\":\"c\"}\n", failed)
 	folder := filepath.Join(t.TempDir(), "new") + "/"

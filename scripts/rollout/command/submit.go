@@ -116,7 +116,7 @@ func (e *Env) follow(ctx context.Context, in *installation.Installation, service
 	if err := progress.Closing(ctx, e.Err, s, in.Ports.Blobs, in.Path); err != nil {
 		return err
 	}
-	return progress.Outcome(s)
+	return progress.Outcome(s, in.Path)
 }
 
 // announce tells the stack about an object of which its bucket has not told

@@ -114,7 +114,7 @@ func (w *watcher) outcome(runs []api.Status) error {
 	}
 	var unwell []error
 	for _, r := range of {
-		unwell = append(unwell, progress.Outcome(r))
+		unwell = append(unwell, progress.Outcome(r, w.path))
 	}
 	return errors.Join(unwell...)
 }

@@ -25,8 +25,9 @@ type Unwell struct {
 
 func (u *Unwell) Error() string { return u.text }
 
-// Outcome is nil if the run did all it was asked to, else an *Unwell.
-func Outcome(s api.Status) error {
+// Outcome is nil if the run did all it was asked to, else an *Unwell. path says
+// where people find an object of the bucket.
+func Outcome(s api.Status, path func(key string) string) error {
 	text := ""
 	switch {
 	case s.Phase.Well() && s.Items.Total == 0:
@@ -34,7 +35,7 @@ func Outcome(s api.Status) error {
 	case s.Phase.Well() && s.Items.Failed == 0:
 		return nil
 	case s.Phase.Well() || s.Phase == run.CompletedWithErrors:
-		text = fmt.Sprintf("run %s: %s of %s items failed (see %s)", s.Run, Count(s.Items.Failed), Count(s.Items.Total), s.Errors)
+		text = fmt.Sprintf("run %s: %s of %s items failed (see %s)", s.Run, Count(s.Items.Failed), Count(s.Items.Total), path(s.Errors))
 	default:
 		text = fmt.Sprintf("run %s ended as %s", s.Run, PhaseWords(s.Phase))
 		if s.Message != "" {

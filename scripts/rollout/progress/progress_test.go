@@ -123,7 +123,7 @@ func TestOutcome(t *testing.T) {
 		want          string // "" is well
 	}{
 		"all answered":   {run.Completed, 10, 0, "", ""},
-		"some failed":    {run.CompletedWithErrors, 10, 3, "", "3 of 10 items failed (see runs/x/errors.jsonl)"},
+		"some failed":    {run.CompletedWithErrors, 10, 3, "", "3 of 10 items failed (see D/bucket/runs/x/errors.jsonl)"},
 		"an empty input": {run.Completed, 0, 0, "", "has no items"},
 		"stopped":        {run.Stopped, 10, 3, "", "ended as stopped"},
 		"refused":        {run.Failed, 0, 0, "no pool serves it", "ended as failed: no pool serves it"},
@@ -132,7 +132,7 @@ func TestOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := progress.Outcome(api.Status{Run: runA, Phase: c.phase, Message: c.message, Errors: "runs/x/errors.jsonl",
-				Items: api.Items{Total: c.total, Failed: c.failed}})
+				Items: api.Items{Total: c.total, Failed: c.failed}}, progress.Under("D/bucket"))
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
