@@ -167,6 +167,31 @@ func TestRepeatsAgreeWithAMap(t *testing.T) {
 	})
 }
 
+// TestRepeatsOfListsOfManyPages looks for ids in earlier lists of several pages,
+// of which most entries are passed over.
+func TestRepeatsOfListsOfManyPages(t *testing.T) {
+	t.Parallel()
+	ids := func(from, to, step int) (out []string) {
+		for i := from; i < to; i += step {
+			out = append(out, fmt.Sprint(i))
+		}
+		return out
+	}
+	for _, step := range []int{1, 7, 100, 1999} {
+		current := ids(0, 6000, step)
+		news, got, err := fold([]hashes{list(t, 2, current...)}, []hashes{list(t, 0, ids(0, 2000, 1)...), list(t, 1, ids(2000, 4000, 1)...)}, nil)
+		if err != nil || news.count+len(got) != len(current) {
+			t.Fatalf("every %d.: %d new ones and %d repeats of %d, %v", step, news.count, len(got), len(current), err)
+		}
+		for i, r := range got {
+			n := i * step
+			if want := (cuttable.Place{Range: uint32(n / 2000), Item: uint32(n % 2000), Line: uint32(10 + n%2000)}); n >= 4000 || r.First != want || int(r.Item) != i {
+				t.Errorf("every %d.: repeat %d is %+v, want one of %+v", step, i, r, want)
+			}
+		}
+	}
+}
+
 func TestHostileHashListsAreCorrupt(t *testing.T) {
 	t.Parallel()
 	good := list(t, 0, "a", "b", "c")
