@@ -3,6 +3,7 @@ package config
 import (
 	"net/url"
 	"slices"
+	"strings"
 )
 
 const (
@@ -11,6 +12,10 @@ const (
 	maxPool     = 32
 	maxSecret   = 64
 	maxServers  = 256
+
+	// deadLetters ends the names of queues of dead letters, as shared/queue has
+	// it: a pool's queue that ends so would be one.
+	deadLetters = "-dead"
 )
 
 // Check returns the problems of a deployment that was not parsed, or was
@@ -122,6 +127,9 @@ func checkPools(c *checker, pools []Pool) {
 		c.label(at+".name", p.Name, maxPool, "")
 		if p.Name != "" && names[p.Name] {
 			c.add(at+".name", "%s is the name of an earlier pool: give each pool its own", quote(p.Name))
+		}
+		if strings.HasSuffix(p.Name, deadLetters) {
+			c.add(at+".name", "%s ends as the names of queues of dead letters do: give the pool another", quote(p.Name))
 		}
 		if p.Model == "" {
 			c.add(at+".model", "missing: name the model that the pool serves")

@@ -104,6 +104,7 @@ d.toml:2: engine.urls[4]: must not hold a user or password: put the key into a s
 		{"secret's name", "secrets = ['A_B']", `d.toml:2: secrets[0]: "A_B" is no name: use 1 to 64 of a-z, 0-9 and -`},
 		{"pool without model", "[[pool]]\nname = 'p'", "d.toml:2: pool[0].model: missing: name the model that the pool serves"},
 		{"pool without name", "[[pool]]\nmodel = 'm'", "d.toml:2: pool[0].name: missing: give it a name of a-z, 0-9 and -"},
+		{"a pool of dead letters", "[[pool]]\nname = 'p-dead'\nmodel = 'm'", `d.toml:3: pool[0].name: "p-dead" ends as the names of queues of dead letters do: give the pool another`},
 		{"pools alike", "[[pool]]\nname = 'p'\nmodel = 'm'\n[[pool]]\nname = 'p'\nmodel = 'm'", `d.toml:6: pool[1].name: "p" is the name of an earlier pool: give each pool its own` + "\n" + `d.toml:7: pool[1].model: "m" is served by an earlier pool: a model has one pool`},
 		{"pool's name", "pool = [{name = 'P', model = 'm'}]", `d.toml:2: pool[0].name: "P" is no name: use 1 to 32 of a-z, 0-9 and -`},
 		{"pool's key", "[[pool]]\nname = 'p'\nmodell = 'm'\nmodel = 'm'", "d.toml:4: pool[0].modell: unknown key; did you mean model?"},
