@@ -59,11 +59,10 @@ func (b *builder) grants(function string) []grant {
 	case interrupt:
 		return join(b.load(), b.list(beats), b.save(beats, workers, fleets), b.membership(), b.send(deadTasks()))
 	case api:
-		all := append(queueNames(b.Deployment), deadTasks())
 		return join(
 			b.read(record.Prompts, record.WorkDir, record.Runs), b.enumerate(record.Prompts), // prompts that no run was made of
 			b.load(), b.list(runs, beats), b.save(others),
-			b.measure(append(all, deadOf(queueNames(b.Deployment))...)...), b.send(host.CoordinateQueue),
+			b.measureAll(), b.send(host.CoordinateQueue),
 			b.invoke(submit), b.secrets(func(name string) bool { return name == tokenSecret }))
 	}
 	return nil

@@ -22,9 +22,7 @@ func (b *builder) users() {
 func (b *builder) look() []grant {
 	return join(
 		b.read(record.Prompts, record.WorkDir, record.Runs), b.enumerate(record.Prompts, record.Runs), b.versioning(),
-		b.load(), b.list(runs, beats),
-		[]grant{{id: "MeasureQueues", actions: []string{"sqs:GetQueueAttributes", "sqs:GetQueueUrl"}, resources: b.queueArns("*"),
-			why: "A policy has room for 6,144 characters, and each pool has four queues; all that begin so are the installation's."}})
+		b.load(), b.list(runs, beats), b.measureAll())
 }
 
 // use is what submit, pause, resume and stop need beside that.

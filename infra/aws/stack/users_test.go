@@ -2,6 +2,7 @@ package stack_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -74,6 +75,33 @@ func TestPoliciesOfPeopleHaveRoomForAnyConfig(t *testing.T) {
 		text, err := json.Marshal(p.Properties.at("PolicyDocument"))
 		if err != nil || len(text) > 6144 {
 			t.Errorf("%s has %d characters, %v", p.Properties.text("ManagedPolicyName"), len(text), err)
+		}
+	}
+}
+
+// The policies of a role have room for 10,240 characters, whatever pools a config
+// has room for: else CloudFormation refuses a role when half of the stack is there.
+func TestRolesHaveRoomForAnyConfig(t *testing.T) {
+	t.Parallel()
+	made := synth(t, settings(t, func(s *stack.Settings) {
+		s.Deployment.Pools = nil
+		for i := range 40 {
+			s.Deployment.Pools = append(s.Deployment.Pools, config.Pool{Name: fmt.Sprintf("p%031d", i), Model: fmt.Sprint(i)})
+		}
+		s.GPU = false
+	}))
+	for _, r := range made.all("AWS::IAM::Role") {
+		size := 0
+		for _, s := range made.policyOf(r.id) {
+			text, err := json.Marshal([]any{s.id, s.actions, s.resources, s.condition})
+			if err != nil {
+				t.Fatal(err)
+			}
+			const frame = `{"Sid":,"Effect":"Allow","Action":,"Resource":,"Condition":},`
+			size += len(frame) + len(strings.NewReplacer(`\u003cAWS::Partition\u003e`, "aws", `\u003cAWS::AccountId\u003e`, "123456789012").Replace(string(text)))
+		}
+		if size < 500 || size > 10_240 {
+			t.Errorf("the policies of %s have %d characters", r.id, size)
 		}
 	}
 }
