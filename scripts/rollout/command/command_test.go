@@ -349,7 +349,7 @@ func TestARunIsNamedByIdNameOrBeginning(t *testing.T) {
 	check(t, rollout(t.Context(), "status", "01", "--dir", b.dir), 2, "",
 		`2 runs begin with "01": `+string(runA)+", "+string(runB)+" (give more of the id)")
 	check(t, rollout(t.Context(), "stop", "monthly", "--dir", b.dir), 1, "",
-		"there is no run \"monthly\" (`rollout status` lists the runs)")
+		"there is no run \"monthly\" (`rollout status --dir "+b.dir+"` lists the runs)")
 }
 
 func TestWatchEndsWithTheRun(t *testing.T) {
@@ -502,12 +502,12 @@ func TestErrorsNameTheirRemedy(t *testing.T) {
 		remedy string
 		args   []string
 	}{
-		{1, "wait for its end: `rollout status` shows it", []string{"pause", "nightly", "--dir", b.dir}},
+		{1, "wait for its end: `rollout status --dir " + b.dir + "` shows it", []string{"pause", "nightly", "--dir", b.dir}},
 		{1, "submit its input again for a new run", []string{"resume", "weekly", "--dir", b.dir}},
 		{2, "shorten it", []string{"stop", "nightly", "--reason", strings.Repeat("x", 600), "--dir", b.dir}},
 		{2, "remove them", []string{"stop", "nightly", "--reason", "a\tb", "--dir", b.dir}},
-		{1, "`rollout status` lists the runs", []string{"explain", "nobody", "--dir", b.dir}},
-		{2, "name the file that --events-file of `rollout up` named", []string{"explain", "weekly", "--events-file", "/nowhere", "--dir", b.dir}},
+		{1, "`rollout status --dir " + b.dir + "` lists the runs", []string{"explain", "nobody", "--dir", b.dir}},
+		{2, "name the file that --events-file of `rollout up --dir " + b.dir + "` named", []string{"explain", "weekly", "--events-file", "/nowhere", "--dir", b.dir}},
 		{2, "name a file of JSON lines that this user may read", []string{"submit", "/nowhere.jsonl", "--dir", b.dir}},
 		{2, "write the prompts to a file first", []string{"submit", folder, "--dir", b.dir}},
 		{2, "end its name in .jsonl", []string{"submit", csv, "--dir", b.dir}},

@@ -83,3 +83,12 @@ func TestATrainingsResultsAreAFolder(t *testing.T) {
 	folder := t.TempDir()
 	check(t, rollout(t.Context(), "results", "x", "-o", folder, "--dir", b.dir), 0, "", record.ModelFile)
 }
+
+// What an error says to do can be copied.
+func TestErrorsNameCommandsForTheSameInstallation(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	check(t, rollout(t.Context(), "results", "typo", "--dir", b.dir), 1, "", "(`rollout status --dir "+b.dir+"` lists the runs)")
+	check(t, rollout(t.Context(), "results", "--dir", b.dir), 2, "", "(see `rollout results --help`)")
+	check(t, rollout(t.Context(), "pause", "x"), 2, "", "name the folder that `rollout up` runs in")
+}

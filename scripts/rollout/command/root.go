@@ -71,7 +71,7 @@ func Main(ctx context.Context, args []string, e Env) int {
 	ran, err := root.ExecuteContextC(ctx)
 	if err != nil {
 		err = toDoctor(ran, err)
-		_, _ = fmt.Fprintf(e.Err, "rollout: %v\n", err) // nowhere else to say it
+		_, _ = fmt.Fprintf(e.Err, "rollout: %s\n", here(err.Error(), placeOf(ran))) // nowhere else to say it
 	}
 	return exitCode(err)
 }
@@ -99,6 +99,20 @@ func toDoctor(ran *cobra.Command, err error) error {
 		ask += " --config " + filepath.Join(dir, local.DeploymentFile)
 	}
 	return &fault.Error{Kind: fault.Of(err), Err: err, Remedy: "`" + ask + "` says what is missing"}
+}
+
+// placeOf is the installation that a command line names, if it names one.
+func placeOf(ran *cobra.Command) (p installation.Place) {
+	if f := ran.Flags().Lookup("dir"); f != nil {
+		p.Dir = f.Value.String()
+	}
+	if f := ran.Flags().Lookup("cloud"); f != nil {
+		p.Cloud = f.Value.String()
+	}
+	if p.Cloud != "" && p.Dir == "" {
+		p.Dir = "."
+	}
+	return p
 }
 
 func rootCommand(e *Env) *cobra.Command {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -105,12 +106,19 @@ func (s *statusView) screen(o api.Overview, paces map[identity.RunID]progress.Pa
 		colours: palette(progress.Draws(s.Out) && s.Getenv("NO_COLOR") == ""), here: func(text string) string { return here(text, s.place) }}
 }
 
+// placed are commands that need not be told where they are about.
+var placed = regexp.MustCompile(`--(dir|cloud|provider|help)\b`)
+
 // here makes the commands that a text names ready to be copied: `rollout up`
-// becomes `rollout up --dir D`.
+// becomes `rollout up --dir D`. Those that say where, or what else they are
+// about, are as they are.
 func here(text string, p installation.Place) string {
+	if p == (installation.Place{}) {
+		return text
+	}
 	parts := strings.Split(text, "`")
 	for i := 1; i < len(parts)-1; i += 2 { // between two backquotes
-		if strings.HasPrefix(parts[i], "rollout ") && !strings.Contains(parts[i], "--dir") {
+		if strings.HasPrefix(parts[i], "rollout ") && !placed.MatchString(parts[i]) {
 			parts[i] += " " + p.Flags()
 		}
 	}
