@@ -58,7 +58,8 @@ type Training struct {
 	TokenRate float64 `json:"token_rate"`
 }
 
-// Beat is the document beat/<worker>. That worker alone writes it.
+// Beat is the document beat/<worker>. That worker alone writes it; functions
+// write the last words of machines that could not, and take them back.
 type Beat struct {
 	Schema   int       `json:"schema"`
 	Worker   string    `json:"worker"`
