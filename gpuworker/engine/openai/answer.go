@@ -115,7 +115,7 @@ func (c *Client) post(ctx context.Context, k *call, t target, body []byte) (engi
 	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header(ctx),
 		ProtoMajor: 1, ProtoMinor: 1, Body: p.reader(), ContentLength: p.size(),
 		GetBody: func() (io.ReadCloser, error) { return p.reader(), nil }}).WithContext(ctx)
-	resp, err := c.http.Do(req)
+	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return engine.Answer{}, noAnswer(t, err, p.wasRead())
 	}
@@ -131,9 +131,8 @@ func (c *Client) post(ctx context.Context, k *call, t target, body []byte) (engi
 // read reads the answer from a response with status 200.
 func (c *Client) read(k *call, t target, resp *http.Response) (engine.Answer, error) {
 	k.in.Reset(resp.Body)
-	media, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	var err error
-	if media == "text/event-stream" {
+	if streams(resp.Header.Get("Content-Type")) {
 		err = k.readStream()
 	} else {
 		err = k.readWhole()
@@ -154,6 +153,15 @@ func (c *Client) read(k *call, t target, resp *http.Response) (engine.Answer, er
 	}
 	k.drain()
 	return a, nil
+}
+
+// streams reports whether a content type is a stream's.
+func streams(contentType string) bool {
+	if contentType == "text/event-stream; charset=utf-8" { // vLLM's, SGLang's and llama.cpp's
+		return true
+	}
+	media, _, _ := mime.ParseMediaType(contentType)
+	return media == "text/event-stream"
 }
 
 // drainTime is how long a finished answer waits for the end of its stream,

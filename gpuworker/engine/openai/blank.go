@@ -3,6 +3,7 @@ package openai
 import (
 	"bytes"
 	"unicode"
+	"unicode/utf8"
 
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/internal/rawjson"
@@ -19,12 +20,25 @@ const maxBlank = 1 << 10
 func (p *parts) blanks() (n int, all bool) {
 	fresh := p.text[p.looked:]
 	p.looked = len(p.text)
-	if inked := len(bytes.TrimRightFunc(fresh, unicode.IsSpace)); inked > 0 {
+	if inked := inked(fresh); inked > 0 {
 		p.blank = len(fresh) - inked
 	} else {
 		p.blank += len(fresh)
 	}
 	return p.blank, p.blank == p.looked
+}
+
+// inked is how long the text is without the white space at its end.
+func inked(text []byte) int {
+	for i := len(text); i > 0; i-- {
+		switch c := text[i-1]; {
+		case c >= utf8.RuneSelf:
+			return len(bytes.TrimRightFunc(text[:i], unicode.IsSpace))
+		case c != ' ' && (c < '\t' || c > '\r'):
+			return i
+		}
+	}
+	return 0
 }
 
 // lost reports whether an answer so far ends in the white space of a model that

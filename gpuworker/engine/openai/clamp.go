@@ -101,7 +101,7 @@ func (c *Client) count(ctx context.Context, body []byte, o *overflow) bool {
 	t := c.root("tokenize")
 	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header(ctx),
 		ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(bytes.NewReader(bytes.Clone(body))), ContentLength: int64(len(body))}).WithContext(ctx)
-	resp, err := c.http.Do(req)
+	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return false
 	}

@@ -50,7 +50,8 @@ type Config struct {
 	ClampMaxTokens bool
 	// Logger hears of what the server can't do; nobody does if nil.
 	Logger *slog.Logger
-	// HTTPClient replaces the package's own transport; mostly for tests.
+	// HTTPClient replaces the package's own; mostly for tests. Answers need
+	// its transport alone.
 	HTTPClient *http.Client
 }
 
@@ -59,11 +60,14 @@ type Client struct {
 	logger *slog.Logger
 	base   *url.URL // without user and password
 	http   *http.Client
-	chat   target
-	comp   target
+	// transport is the client's: what a client adds, redirects and cookies, no
+	// request for an answer needs.
+	transport http.RoundTripper
+	chat      target
+	comp      target
 	// The key is held by functions alone: printing a client, in whatever
 	// struct, prints addresses.
-	header  func(context.Context) http.Header // a request's header, new each time
+	header  func(context.Context) http.Header // a request's header, not to be changed
 	conceal func(message string) string       // replaces the key
 
 	maxAnswer int64
@@ -104,6 +108,9 @@ func New(cfg Config) (*Client, error) {
 	}
 	c := &Client{logger: cfg.Logger, base: base, http: newHTTP(cfg, base), header: headers(cfg.Key, user), conceal: concealer(cfg.Key),
 		maxAnswer: cfg.MaxAnswerBytes, clamp: cfg.ClampMaxTokens}
+	if c.transport = c.http.Transport; c.transport == nil {
+		c.transport = http.DefaultTransport
+	}
 	c.chat, c.comp = c.target("POST", "chat/completions"), c.target("POST", "completions")
 	c.memory.New = func() any { return newCall(cfg.MaxAnswerBytes) }
 	return c, nil
@@ -141,8 +148,9 @@ func (c *Client) target(method, path string) target {
 	return target{url: u, op: method + " " + u.String()}
 }
 
-// headers returns what makes a request's header. It names the span of a request
-// that is traced, for servers that are traced too.
+// headers returns what gives a request its header, which is the same for all
+// and not to be changed. That of a request that is traced names its span, for
+// servers that are traced too.
 func headers(key secret.Value, user *url.Userinfo) func(context.Context) http.Header {
 	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream, application/json"}, "User-Agent": {"rollout"}}
 	if text := key.Reveal(); text != "" {
@@ -152,10 +160,11 @@ func headers(key secret.Value, user *url.Userinfo) func(context.Context) http.He
 		(&http.Request{Header: h}).SetBasicAuth(user.Username(), password)
 	}
 	return func(ctx context.Context) http.Header {
-		h := h.Clone()
-		if observe.Recording(ctx) {
-			h.Set("Traceparent", observe.Traceparent(ctx))
+		if !observe.Recording(ctx) {
+			return h
 		}
+		h := h.Clone()
+		h.Set("Traceparent", observe.Traceparent(ctx))
 		return h
 	}
 }

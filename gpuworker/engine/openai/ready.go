@@ -61,9 +61,10 @@ func (c *Client) ready(ctx context.Context) (string, error) {
 
 // get returns the body of a 200; errNoRoute if the path is not there.
 func (c *Client) get(ctx context.Context, t target) ([]byte, error) {
-	req := (&http.Request{Method: http.MethodGet, URL: t.url, Host: t.url.Host, Header: c.header(ctx),
+	header := c.header(ctx).Clone()
+	header.Set("Accept", "application/json")
+	req := (&http.Request{Method: http.MethodGet, URL: t.url, Host: t.url.Host, Header: header,
 		ProtoMajor: 1, ProtoMinor: 1}).WithContext(ctx)
-	req.Header.Set("Accept", "application/json")
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, noAnswer(t, err, !isDial(err))

@@ -1,19 +1,24 @@
 package openai_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+
 	"rollout/gpuworker/engine/openai"
 	"rollout/shared/fault"
+	"rollout/shared/observe"
 )
 
 // roundTrip is a transport in one function.
@@ -47,6 +52,26 @@ func TestTheCallersBytesAreFreeAfterTheAnswer(t *testing.T) {
 	}
 	if n, err := sending.Read(make([]byte, 10)); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("read %d more bytes, %v", n, err)
+	}
+}
+
+// TestATraceIsTheRequestsOwn: all others share their header.
+func TestATraceIsTheRequestsOwn(t *testing.T) {
+	t.Parallel()
+	var got []string
+	c := over(t, func(r *http.Request) (*http.Response, error) {
+		got = append(got, r.Header.Get("Traceparent"))
+		return &http.Response{StatusCode: 200, Request: r, Body: io.NopCloser(strings.NewReader(`{"choices":[{"text":"a"}]}`))}, nil
+	})
+	traced, span := observe.NewTracer(sdk.NewTracerProvider().Tracer("test")).Start(t.Context(), time.Time{}, "shard", "01JD2ZQ4T5W0M1X9YB7R3K8CVE")
+	for _, ctx := range []context.Context{t.Context(), traced, t.Context()} {
+		if _, err := c.Answer(ctx, hello, func() {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	span.End(nil)
+	if want := []string{"", observe.Traceparent(traced), ""}; want[1] == "" || !slices.Equal(got, want) {
+		t.Errorf("sent %q, want %q", got, want)
 	}
 }
 
