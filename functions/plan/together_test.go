@@ -6,6 +6,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -128,13 +129,17 @@ func TestTheMergeGoesOnAfterAFailureAtAnyPoint(t *testing.T) {
 
 // failAt fails one effect: the first that finds left at 0.
 type failAt struct {
+	mu    sync.Mutex // effects of one call may come at once
 	left  int
 	after bool // it is done nevertheless
 }
 
 func (f *failAt) effect(do func() error) error {
+	f.mu.Lock()
 	f.left--
-	if f.left != -1 {
+	fails := f.left == -1
+	f.mu.Unlock()
+	if !fails {
 		return do()
 	}
 	if f.after {

@@ -55,7 +55,8 @@ func (f *Fleet) guard(ctx context.Context, a *ask) (stop func()) {
 		for sleep(ctx, aloneLook) {
 			v, err := f.vitals(ctx, a.server)
 			f.mu.Lock()
-			if !a.ended && err == nil && max(v.Running, 0)+max(v.Waiting, 0) > 1 {
+			itsOwn := v.Start == "" || a.start == "" || v.Start == a.start // not of those who ask the next life
+			if !a.ended && err == nil && itsOwn && max(v.Running, 0)+max(v.Waiting, 0) > 1 {
 				a.alone = false
 			}
 			over := a.ended || !a.alone
