@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -104,7 +105,7 @@ func installWithStalledWorker(t *testing.T, file string) (i *installation, stall
 		case err != nil:
 			t.Fatal(err)
 		}
-		if i.beatsOn(other) && !holdsLock(w.PID) {
+		if i.beatsOn(other) && !i.isLockedBy(w.PID) {
 			return true
 		}
 		// It was stopped in the middle of a commit: with the store's lock in its
@@ -130,12 +131,17 @@ func installWithStalledWorker(t *testing.T, file string) (i *installation, stall
 	return i, stalled, true
 }
 
-// holdsLock reports whether the process holds one of the store's locks: Linux
-// tells for every open file.
-func holdsLock(pid int) bool {
-	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+// isLockedBy reports whether the process holds one of the installation's locks:
+// Linux tells for every open file. Others, such as that of a flock(1) in which
+// the tests run, are handed down to every process.
+func (i *installation) isLockedBy(pid int) bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, f := range files {
-		if b, err := os.ReadFile(f); err == nil && bytes.Contains(b, []byte("FLOCK")) {
+		path, err := os.Readlink(f)
+		if err != nil || path != i.dir && !strings.HasPrefix(path, i.dir+"/") {
+			continue
+		}
+		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(f))); err == nil && bytes.Contains(b, []byte("FLOCK")) {
 			return true
 		}
 	}
