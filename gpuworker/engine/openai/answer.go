@@ -1,11 +1,13 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"time"
 
@@ -107,17 +109,21 @@ func (c *Client) noChat(op, remedy string) error {
 
 // post makes one HTTP request and reads its answer.
 func (c *Client) post(ctx context.Context, k *call, t target, body []byte) (engine.Answer, error) {
-	p, err := newPayload(body)
+	sent, err := payload(body)
 	if err != nil {
 		return engine.Answer{}, refused(t.op, "%w", err)
 	}
-	defer p.release()
+	connected := false
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }})
+	// Of a reader that net/http knows to be of memory, header and body go out in
+	// one write.
+	reader := func() io.ReadCloser { return io.NopCloser(bytes.NewReader(sent)) }
 	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header(ctx),
-		ProtoMajor: 1, ProtoMinor: 1, Body: p.reader(), ContentLength: p.size(),
-		GetBody: func() (io.ReadCloser, error) { return p.reader(), nil }}).WithContext(ctx)
+		ProtoMajor: 1, ProtoMinor: 1, Body: reader(), ContentLength: int64(len(sent)),
+		GetBody: func() (io.ReadCloser, error) { return reader(), nil }}).WithContext(ctx)
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
-		return engine.Answer{}, noAnswer(t, err, p.wasRead())
+		return engine.Answer{}, noAnswer(t, err, connected)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

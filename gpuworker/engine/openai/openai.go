@@ -106,7 +106,7 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{logger: cfg.Logger, base: base, http: newHTTP(cfg, base), header: headers(cfg.Key, user), conceal: concealer(cfg.Key),
+	c := &Client{logger: cfg.Logger, base: base, http: newHTTP(cfg), header: headers(cfg.Key, user), conceal: concealer(cfg.Key),
 		maxAnswer: cfg.MaxAnswerBytes, clamp: cfg.ClampMaxTokens}
 	if c.transport = c.http.Transport; c.transport == nil {
 		c.transport = http.DefaultTransport

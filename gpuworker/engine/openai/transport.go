@@ -3,15 +3,7 @@ package openai
 import (
 	"net"
 	"net/http"
-	"net/url"
 	"time"
-
-	"rollout/gpuworker/engine/internal/plainhttp"
-)
-
-const (
-	dialTimeout = 10 * time.Second
-	maxHeader   = 64 << 10 // bytes of a response's
 )
 
 // idleTimeout is shorter than the 5 s after which uvicorn, which serves vLLM
@@ -25,41 +17,29 @@ const idleTimeout = 4 * time.Second
 // the caller limits requests) nor for headers (its context says how long), so
 // that all its time is the server's. A proxy of the environment is used, but
 // never for loopback addresses.
-func newHTTP(cfg Config, base *url.URL) *http.Client {
+func newHTTP(cfg Config) *http.Client {
 	own := http.Client{}
 	if cfg.HTTPClient != nil {
 		own = *cfg.HTTPClient
 	} else {
-		own.Transport = newTransport(cfg, base)
+		var protocols http.Protocols
+		protocols.SetHTTP1(true) // one stream a connection: no head-of-line blocking
+		own.Transport = &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
+			TLSHandshakeTimeout:    10 * time.Second,
+			MaxIdleConns:           0,
+			MaxIdleConnsPerHost:    cfg.MaxInFlight + 1, // and one for Ready
+			MaxConnsPerHost:        0,
+			IdleConnTimeout:        idleTimeout,
+			MaxResponseHeaderBytes: 64 << 10,
+			DisableCompression:     true, // a small answer may not unpack to a big one
+			WriteBufferSize:        8 << 10,
+			ReadBufferSize:         8 << 10,
+			Protocols:              &protocols,
+		}
 	}
 	// A redirected POST would lose its body or take the key elsewhere.
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &own
-}
-
-// newTransport returns plainhttp's transport, which costs less than net/http's, for
-// a server that no proxy stands before.
-func newTransport(cfg Config, base *url.URL) http.RoundTripper {
-	var protocols http.Protocols
-	protocols.SetHTTP1(true) // one stream a connection: no head-of-line blocking
-	dial := (&net.Dialer{Timeout: dialTimeout}).DialContext
-	idle := cfg.MaxInFlight + 1 // and one for Ready
-	general := &http.Transport{
-		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            dial,
-		TLSHandshakeTimeout:    dialTimeout,
-		MaxIdleConns:           0,
-		MaxIdleConnsPerHost:    idle,
-		MaxConnsPerHost:        0,
-		IdleConnTimeout:        idleTimeout,
-		MaxResponseHeaderBytes: maxHeader,
-		DisableCompression:     true, // a small answer may not unpack to a big one
-		WriteBufferSize:        8 << 10,
-		ReadBufferSize:         8 << 10,
-		Protocols:              &protocols,
-	}
-	if proxy, err := http.ProxyFromEnvironment(&http.Request{URL: base}); proxy != nil || err != nil {
-		return general
-	}
-	return plainhttp.New(plainhttp.Config{Server: base, MaxIdle: idle, IdleTimeout: idleTimeout, MaxHeader: maxHeader, Dial: dial, Other: general})
 }

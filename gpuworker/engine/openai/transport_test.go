@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -40,18 +41,24 @@ func over(t *testing.T, f roundTrip) *openai.Client {
 func TestTheCallersBytesAreFreeAfterTheAnswer(t *testing.T) {
 	t.Parallel()
 	var sending io.Reader
+	began := make([]byte, 10)
 	c := over(t, func(r *http.Request) (*http.Response, error) {
 		sending = r.Body
-		if _, err := io.ReadFull(r.Body, make([]byte, 10)); err != nil {
+		if _, err := io.ReadFull(r.Body, began); err != nil {
 			return nil, err
 		}
 		return &http.Response{StatusCode: 413, Request: r, Body: http.NoBody}, nil
 	})
-	if _, err := ask(t, c, hello); fault.ClassOf(err) != fault.TooLong {
+	r := hello
+	r.Body = bytes.Clone(r.Body)
+	if _, err := ask(t, c, r); fault.ClassOf(err) != fault.TooLong {
 		t.Errorf("got %v", err)
 	}
-	if n, err := sending.Read(make([]byte, 10)); n != 0 || !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("read %d more bytes, %v", n, err)
+	clear(r.Body)
+	rest, err := io.ReadAll(sending)
+	want := string(hello.Body[:len(hello.Body)-1]) + `,"stream":true,"stream_options":{"include_usage":true}}`
+	if got := string(began) + string(rest); err != nil || got != want {
+		t.Errorf("sent %q, %v, want %q", got, err, want)
 	}
 }
 
