@@ -10,7 +10,7 @@ import (
 // keeps a process within its budget when a shard holds long lines.
 const (
 	gcPercent   = 200
-	memoryLimit = 96 << 20
+	memoryLimit = 84 << 20
 )
 
 // TuneMemory sets the collector up for a process of the product, unless its
