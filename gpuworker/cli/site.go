@@ -52,9 +52,10 @@ func (f flags) open(ctx context.Context, o outfit) (*site, error) {
 	return nil, &fault.Error{Kind: fault.Invalid, Err: errors.New("--dir is missing"), Remedy: "name the folder that `rollout up` runs in, or the cloud with --cloud"}
 }
 
-// openLaptop opens the installation in a folder.
+// openLaptop opens the installation in a folder, which `up` made: a worker of a
+// new one would wait for ever.
 func openLaptop(ctx context.Context, dir string, o outfit) (*site, error) {
-	l, closeAll, err := local.Open(ctx, dir, local.Options{Log: o.log, Create: true, Source: "worker", Watch: o.watch, Meter: o.meter})
+	l, closeAll, err := local.Open(ctx, dir, local.Options{Log: o.log, Source: "worker", Watch: o.watch, Meter: o.meter})
 	if err != nil {
 		return nil, err
 	}

@@ -84,8 +84,8 @@ func TestSignalsAtAnyTime(t *testing.T) {
 	t.Parallel()
 	t.Run("before the engine answers", func(t *testing.T) {
 		t.Parallel()
+		dir := t.TempDir() // up makes the installation that the worker joins
 		for _, program := range [][]string{{rollout, "up", "--listen", "off"}, {gpuworker}} {
-			dir := t.TempDir()
 			p := launch(t, program[0], append(program[1:], "--dir", dir, "--engine", "http://127.0.0.1:1/v1")...)
 			eventually(t, "its state is there", func() bool { return exists(filepath.Join(dir, "state", "state.db")) })
 			// The state is there before signals are heeded by gpuworker: until then

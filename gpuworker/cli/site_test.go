@@ -1,0 +1,24 @@
+package cli
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"rollout/shared/fault"
+)
+
+func TestAWorkerMakesNoInstallation(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "misspelt")
+	_, err := flags{dir: dir}.open(t.Context(), outfit{log: slog.New(slog.DiscardHandler)})
+	if !fault.Is(err, fault.NotFound) {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder is there: %v", err)
+	}
+}
