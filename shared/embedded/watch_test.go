@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -162,22 +161,40 @@ func TestARenameIntoPlaceIsAnnouncedAtOnce(t *testing.T) {
 	b, prompts, announced := watch(t, embedded.WatchOptions{Quiet: never, Rescan: never})
 	oldFile(t, filepath.Join(prompts, "first"), "first")
 	wantNext(t, b, announced, "prompts/first", 5)
-	// A file that is still fresh, and large enough for its hidden name to be seen.
+	versions := map[string]bool{}
+	for range 2 { // the second takes the first one's place
+		hidden := filepath.Join(prompts, ".mine.part")
+		writeFile(t, hidden, "still fresh")
+		oldFile(t, filepath.Join(prompts, "marker"), "x")
+		wantNext(t, b, announced, "prompts/marker", 1) // and so the hidden name was heard of
+		if err := os.Rename(hidden, filepath.Join(prompts, "mine.jsonl")); err != nil {
+			t.Fatal(err)
+		}
+		versions[wantNext(t, b, announced, "prompts/mine.jsonl", 11).Version] = true
+	}
+	if len(versions) != 2 {
+		t.Errorf("two files have the versions %v", versions)
+	}
+}
+
+func TestTheVersionThatRenameIntoReturnsIsAnnounced(t *testing.T) {
+	t.Parallel()
+	b, _, announced := watch(t, embedded.WatchOptions{Quiet: time.Millisecond, Rescan: 5 * time.Millisecond})
 	source := filepath.Join(t.TempDir(), "mine.jsonl")
-	writeFile(t, source, strings.Repeat("x", 4<<20))
-	one, err := embedded.RenameInto(t.Context(), b.Dir(), source, "prompts/mine.jsonl")
-	if err != nil {
-		t.Fatal(err)
+	writeFile(t, source, "mine")
+	versions := map[string]bool{}
+	for range 2 {
+		put, err := embedded.RenameInto(t.Context(), b.Dir(), source, "prompts/mine.jsonl")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := wantNext(t, b, announced, "prompts/mine.jsonl", 4); got.Version != put.Version {
+			t.Errorf("announced version %s, RenameInto returned %s", got.Version, put.Version)
+		}
+		versions[put.Version] = true
 	}
-	if got := wantNext(t, b, announced, "prompts/mine.jsonl", 4<<20); got.Version != one.Version {
-		t.Errorf("announced version %s, RenameInto returned %s", got.Version, one.Version)
-	}
-	two, err := embedded.RenameInto(t.Context(), b.Dir(), source, "prompts/mine.jsonl")
-	if err != nil || two.Version == one.Version {
-		t.Fatalf("submitting again: %+v, %v; the first version was %s", two, err, one.Version)
-	}
-	if got := wantNext(t, b, announced, "prompts/mine.jsonl", 4<<20); got.Version != two.Version {
-		t.Errorf("announced version %s, RenameInto returned %s", got.Version, two.Version)
+	if len(versions) != 2 {
+		t.Errorf("two submissions have the versions %v", versions)
 	}
 }
 
