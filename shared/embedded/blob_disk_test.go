@@ -74,29 +74,28 @@ type failingReader struct{}
 func (*failingReader) Read([]byte) (int, error) { return 0, fmt.Errorf("no more") }
 
 // Whoever deletes the last object of a folder removes it: here with nothing
-// else to do, so that a folder is gone at every step of a put.
+// else to do, so that a folder is gone at every step of a put, though less often
+// than a put begins anew.
 func TestAPutMakesItsFolderAsOftenAsItVanishes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	b := openBucket(t, dir)
-	stop, stopped := make(chan struct{}), make(chan struct{})
+	puts, over := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(stopped)
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-			}
-			for _, folder := range []string{"a/b/c/d", "a/b/c", "a/b"} {
-				_ = os.Remove(filepath.Join(dir, folder)) // if it is empty
+		defer close(over)
+		for range puts {
+			for range 30 {
+				for _, folder := range []string{"a/b/c/d", "a/b/c", "a/b"} {
+					_ = os.Remove(filepath.Join(dir, folder)) // if it is empty
+				}
 			}
 		}
 	}()
-	defer func() { close(stop); <-stopped }()
+	defer func() { close(puts); <-over }()
 	for i := range 300 {
 		key := fmt.Sprintf("a/b/c/d/%d", i)
 		for _, o := range []blob.PutOptions{{CreateOnly: true}, {}} {
+			puts <- struct{}{}
 			if _, err := putText(t, b, key, "x", o); err != nil {
 				t.Fatal(err)
 			}
