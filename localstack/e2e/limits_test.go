@@ -20,7 +20,8 @@ func TestFewOpenFiles(t *testing.T) {
 	limited := func(files int, program, args string) *process {
 		return shell(t, fmt.Sprintf("ulimit -n %d && exec %q %s --dir %q --engine %q", files, filepath.Join(binaries, program), args, i.dir, s.url))
 	}
-	for _, p := range []*process{limited(60, rollout, "up --listen off"), limited(60, rollout, "up --listen off --workers 2"), limited(60, gpuworker, "")} {
+	for _, command := range [][2]string{{rollout, "up --listen off"}, {rollout, "up --listen off --workers 2"}, {gpuworker, ""}} {
+		p := limited(60, command[0], command[1])
 		p.wantExit(2)
 		p.wantComplaint("in_flight = 4 needs 68 open files", "may have 60", "ulimit -n 68")
 	}
