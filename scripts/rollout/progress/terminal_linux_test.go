@@ -11,12 +11,22 @@ import (
 	"rollout/shared/clock"
 )
 
+// noTerminals skips a test at a desk that has no pseudo terminals; CI must have
+// them.
+func noTerminals(t *testing.T, err error) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal("no pseudo terminals here: ", err)
+	}
+	t.Skip("no pseudo terminals here: ", err)
+}
+
 // terminal opens a pseudo terminal, 80 columns wide.
 func terminal(t *testing.T) *os.File {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
-		t.Skip("no pseudo terminals here: ", err)
+		noTerminals(t, err)
 	}
 	t.Cleanup(func() { _ = master.Close() })
 	fd := int(master.Fd())
@@ -29,7 +39,7 @@ func terminal(t *testing.T) *os.File {
 	}
 	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		t.Skip("no pseudo terminals here: ", err)
+		noTerminals(t, err)
 	}
 	t.Cleanup(func() { _ = tty.Close() })
 	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}); err != nil {

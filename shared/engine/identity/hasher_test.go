@@ -36,12 +36,13 @@ func TestIDsAreBlake3OfAnyLength(t *testing.T) {
 func TestShortValuesHaveTheIDsOfBlake3(t *testing.T) {
 	t.Parallel()
 	b := pattern(maxPaired + 1)
-	for name, sum := range map[string]func(*Hasher) ContentID{"groups": (*Hasher).sumGroups, "pairs": (*Hasher).sumPaired} {
+	ways := map[string]func(*Hasher) ContentID{"groups": (*Hasher).sumGroups}
+	if paired { // else the processor has no vectors for it
+		ways["pairs"] = (*Hasher).sumPaired
+	}
+	for name, sum := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if name == "pairs" && !paired {
-				t.Skip("this processor has no vectors for it")
-			}
 			h := NewHasher()
 			for n := range maxPaired + 1 {
 				h.Reset()
