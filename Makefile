@@ -28,7 +28,7 @@ run: build ## answer examples/prompts.jsonl with the model that is built in, in 
 	@bash scripts/run/run.sh $(DEMO)
 
 # Folders of nested modules whose tests need no more than Go.
-EMULATORS    = localstack/emulators
+EMULATORS    = localstack/aws
 # Where the second opinions on the cloud drivers are installed, and what asks
 # for them: a test of its own target, which CI must not pass without them.
 SECOND       ?= out/emulators
@@ -62,28 +62,28 @@ test-peers: ## test the benchmark of the peers, which needs a Postgres
 	cd scripts/bench/peers && $(GO) vet ./... && $(GO) test ./...
 
 llamacpp: ## fetch llama.cpp into out/llamacpp, to compare the tiny engine with it
-	@bash localstack/llamacpp/install.sh
+	@bash localstack/interop/llamacpp/install.sh
 
 test-llamacpp: llamacpp ## test that llama.cpp gives an exported model's ids and tokens
-	cd localstack/llamacpp/peer && $(GO) vet ./...
-	$(GO) test ./localstack/llamacpp
+	cd localstack/interop/llamacpp/peer && $(GO) vet ./...
+	$(GO) test ./localstack/interop/llamacpp
 
 huggingface: ## fetch Hugging Face's readers into out/huggingface, to try exported folders
-	@bash localstack/huggingface/install.sh
+	@bash localstack/interop/huggingface/install.sh
 
 test-huggingface: huggingface ## test that Hugging Face's libraries read an exported model
-	$(GO) test ./localstack/huggingface
+	$(GO) test ./localstack/interop/huggingface
 
 openai-client: ## fetch OpenAI's Python client into out/openaiclient, to try it on rollout serve
-	@bash localstack/openaiclient/install.sh
+	@bash localstack/interop/openaiclient/install.sh
 
 test-openai-client: openai-client ## test that OpenAI's Python client works with rollout serve
-	$(GO) test ./localstack/openaiclient
+	$(GO) test ./localstack/interop/openaiclient
 
 test-arm64: ## check that training and sampling on arm64, emulated, have the bits of every other machine (needs qemu-user-static)
 	@command -v qemu-aarch64-static >/dev/null || { echo "test-arm64: qemu-aarch64-static is not installed: on Debian, apt-get install qemu-user-static"; exit 1; }
 	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -timeout 10m -exec qemu-aarch64-static -run 'Golden/scalar/2_threads|RightTo|Formula|SameAnywhere' \
-	  ./gpuworker/engine/tiny/kernel ./gpuworker/engine/tiny/sampling ./gpuworker/engine/tiny/model ./gpuworker/engine/tiny/optimize ./gpuworker/training
+	  ./gpuworker/tinylm/kernel ./gpuworker/tinylm/sampling ./gpuworker/tinylm/model ./gpuworker/tinylm/optimize ./gpuworker/training
 
 IMAGE      ?= rollout/gpuworker
 IMAGE_ARCH ?= amd64
@@ -91,7 +91,7 @@ image: ## build the worker's image IMAGE with Docker or Podman, for IMAGE_ARCH
 	@bash scripts/image/image.sh $(IMAGE) $(IMAGE_ARCH)
 .PHONY: image
 
-# Functions of AWS Lambda, each a build of functions/NAME/aws for the processors
+# Functions of AWS Lambda, each a build of functions/aws/NAME for the processors
 # that the stack has; emulators run them on this machine.
 FUNCTIONS    = submit plan coordinate finalize reclaim interrupt api
 LAMBDA_ARCH ?= arm64
@@ -100,7 +100,7 @@ LAMBDA_HOST  = out/lambda-$(shell $(GO) env GOARCH)
 
 lambda: ## build the functions of AWS Lambda in out/lambda (LAMBDA_ARCH=amd64 LAMBDA_OUT=folder for others)
 	@for f in $(FUNCTIONS); do \
-	  CGO_ENABLED=0 GOOS=linux GOARCH=$(LAMBDA_ARCH) $(GO) build -trimpath -tags lambda.norpc -ldflags '-s -w' -o $(LAMBDA_OUT)/$$f/bootstrap ./functions/$$f/aws || exit 1; \
+	  CGO_ENABLED=0 GOOS=linux GOARCH=$(LAMBDA_ARCH) $(GO) build -trimpath -tags lambda.norpc -ldflags '-s -w' -o $(LAMBDA_OUT)/$$f/bootstrap ./functions/aws/$$f || exit 1; \
 	done
 
 lambda-check: lambda ## check how large the functions of AWS Lambda are, and how fast they start on this machine (Linux)

@@ -15,7 +15,7 @@ import (
 // into the dead letters: reading the same bytes again gives the same error.
 var (
 	ErrMalformed   = errors.New("malformed event")
-	ErrUnknown     = errors.New("unknown event type")
+	ErrUnknownType = errors.New("unknown event type")
 	ErrTooLarge    = errors.New("event too large")
 	ErrTooManyHops = errors.New("too many hops")
 )
@@ -34,16 +34,16 @@ type Unknown struct{ Type Type }
 // EventType returns the unknown name.
 func (u Unknown) EventType() Type { return u.Type }
 
-func (u Unknown) check() error { return fmt.Errorf("%w %q", ErrUnknown, clip(string(u.Type))) }
+func (u Unknown) check() error { return fmt.Errorf("%w %q", ErrUnknownType, clip(string(u.Type))) }
 
-// kind is one line of the table: a payload type and how to read it.
-type kind struct {
+// payloadDecoder is one line of the table: a payload type and how to read it.
+type payloadDecoder struct {
 	zero Payload
 	read func(data []byte) (Payload, error)
 }
 
-func of[P Payload]() kind {
-	return kind{zero: *new(P), read: decode[P]}
+func decoderOf[P Payload]() payloadDecoder {
+	return payloadDecoder{zero: *new(P), read: decode[P]}
 }
 
 func decode[P Payload](data []byte) (Payload, error) {
@@ -54,30 +54,30 @@ func decode[P Payload](data []byte) (Payload, error) {
 	return p, p.check()
 }
 
-// kinds is the table of every payload. To add one: its struct, its line here,
+// payloadDecoders is the table of every payload. To add one: its struct, its line here,
 // a golden file, and `go generate ./events`.
-var kinds = []kind{
-	of[ObjectCreated](),
-	of[RunSubmitted](),
-	of[PlanRange](),
-	of[PlanAdvanced](),
-	of[Work](),
-	of[ShardDone](),
-	of[ShardLost](),
-	of[Released](),
-	of[InputMissing](),
-	of[ModelMissing](),
-	of[InputChanged](),
-	of[Ring](),
-	of[ControlChanged](),
-	of[Finalize](),
-	of[FinalizeSegment](),
-	of[Finalized](),
+var payloadDecoders = []payloadDecoder{
+	decoderOf[ObjectCreated](),
+	decoderOf[RunSubmitted](),
+	decoderOf[PlanRange](),
+	decoderOf[PlanAdvanced](),
+	decoderOf[Work](),
+	decoderOf[ShardDone](),
+	decoderOf[ShardLost](),
+	decoderOf[ShardReleased](),
+	decoderOf[InputMissing](),
+	decoderOf[ModelMissing](),
+	decoderOf[InputChanged](),
+	decoderOf[Wakeup](),
+	decoderOf[ControlChanged](),
+	decoderOf[Finalize](),
+	decoderOf[FinalizeSegment](),
+	decoderOf[Finalized](),
 }
 
-var byType = func() map[Type]kind {
-	m := make(map[Type]kind, len(kinds))
-	for _, k := range kinds {
+var byType = func() map[Type]payloadDecoder {
+	m := make(map[Type]payloadDecoder, len(payloadDecoders))
+	for _, k := range payloadDecoders {
 		m[k.zero.EventType()] = k
 	}
 	return m
@@ -85,8 +85,8 @@ var byType = func() map[Type]kind {
 
 // Payloads returns the zero value of every payload that this version knows.
 func Payloads() []Payload {
-	ps := make([]Payload, len(kinds))
-	for i, k := range kinds {
+	ps := make([]Payload, len(payloadDecoders))
+	for i, k := range payloadDecoders {
 		ps[i] = k.zero
 	}
 	return ps
@@ -147,7 +147,7 @@ func open(b []byte) (e Envelope, err error) {
 		return e, fmt.Errorf("%w: %d bytes, more than %d", ErrTooLarge, len(b), MaxSize)
 	case !utf8.Valid(b):
 		return e, fmt.Errorf("%w: not UTF-8", ErrMalformed)
-	case deeper(b, MaxDepth):
+	case nestedDeeper(b, MaxDepth):
 		return e, fmt.Errorf("%w: nested more than %d deep", ErrMalformed, MaxDepth)
 	}
 	if err := json.Unmarshal(b, &e); err != nil {
@@ -160,8 +160,8 @@ func open(b []byte) (e Envelope, err error) {
 	return e, nil
 }
 
-// deeper reports whether JSON nests more than limit objects and lists.
-func deeper(b []byte, limit int) bool {
+// nestedDeeper reports whether JSON nests more than limit objects and lists.
+func nestedDeeper(b []byte, limit int) bool {
 	depth, text := 0, false
 	for i := 0; i < len(b); i++ {
 		switch c := b[i]; {

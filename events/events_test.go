@@ -45,13 +45,13 @@ func TestUnknownTypesAreNoOps(t *testing.T) {
 	t.Parallel()
 	b := strings.Replace(string(encode(t, events.Finalize{Run: run}, meta())), "rollout.run.finalize.v1", "rollout.run.finalize.v2", 1)
 	e, p, err := events.Decode([]byte(b))
-	if !errors.Is(err, events.ErrUnknown) {
+	if !errors.Is(err, events.ErrUnknownType) {
 		t.Errorf("error %v, want ErrUnknown", err)
 	}
 	if want := (events.Unknown{Type: "rollout.run.finalize.v2"}); p != want || e.Meta != meta() {
 		t.Errorf("got %+v in %+v", p, e)
 	}
-	if _, err := events.Encode(p, meta()); !errors.Is(err, events.ErrUnknown) {
+	if _, err := events.Encode(p, meta()); !errors.Is(err, events.ErrUnknownType) {
 		t.Errorf("encoding it: %v, want ErrUnknown", err)
 	}
 }
@@ -90,7 +90,7 @@ func TestChainsOfEventsEnd(t *testing.T) {
 	t.Parallel()
 	m := events.Meta{Source: "rollout/coordinate", Time: sent, Term: 4, Traceparent: meta().Traceparent}
 	for hop := 0; ; hop++ {
-		e, _, err := events.Decode(encode(t, events.Ring{Run: run}, m))
+		e, _, err := events.Decode(encode(t, events.Wakeup{Run: run}, m))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestChainsOfEventsEnd(t *testing.T) {
 
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
-	good := string(encode(t, events.Ring{Run: run, Reason: "why"}, meta()))
+	good := string(encode(t, events.Wakeup{Run: run, Reason: "why"}, meta()))
 	swap := func(old, new string) string {
 		if !strings.Contains(good, old) {
 			t.Fatalf("%q is not in %s", old, good)
@@ -189,7 +189,7 @@ func TestPayloadsThatCannotBeActedOnAreRefused(t *testing.T) {
 		{"pool", events.Work{Run: run, Pool: "a/b"}},
 		{"row", events.Work{Run: run, Row: -1, Pool: "p"}},
 		{"shard", events.ShardLost{Run: run, Shard: -1}},
-		{"worker", events.Released{Run: run}},
+		{"worker", events.ShardReleased{Run: run}},
 		{"worker", events.ShardDone{Run: run, Worker: "a b"}},
 		{"digest", events.ShardDone{Run: run, Digest: "abc"}},
 		{"ok", counts(events.Counts{OK: -1})},

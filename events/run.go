@@ -4,15 +4,15 @@ import "cmp"
 
 // The types of events about runs.
 const (
-	TypeObjectCreated  Type = "rollout.object.created.v1"
-	TypeRunSubmitted   Type = "rollout.run.submitted.v1"
-	TypePlanRange      Type = "rollout.range.plan.v1"
-	TypePlanAdvanced   Type = "rollout.plan.advanced.v1"
-	TypeRing           Type = "rollout.run.ring.v1"
-	TypeControlChanged Type = "rollout.control.changed.v1"
-	TypeFinalize       Type = "rollout.run.finalize.v1"
-	TypeSegment        Type = "rollout.segment.finalize.v1"
-	TypeFinalized      Type = "rollout.run.finalized.v1"
+	TypeObjectCreated   Type = "rollout.object.created.v1"
+	TypeRunSubmitted    Type = "rollout.run.submitted.v1"
+	TypePlanRange       Type = "rollout.range.plan.v1"
+	TypePlanAdvanced    Type = "rollout.plan.advanced.v1"
+	TypeWakeup          Type = "rollout.run.ring.v1"
+	TypeControlChanged  Type = "rollout.control.changed.v1"
+	TypeFinalize        Type = "rollout.run.finalize.v1"
+	TypeFinalizeSegment Type = "rollout.segment.finalize.v1"
+	TypeFinalized       Type = "rollout.run.finalized.v1"
 )
 
 // ObjectCreated says that an object was written. A bucket sends it; submit
@@ -55,8 +55,8 @@ type PlanAdvanced struct {
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 }
 
-// Ring asks coordinate to look at a run now.
-type Ring struct {
+// Wakeup asks coordinate to look at a run now.
+type Wakeup struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 	// Reason says why, for people.
@@ -110,7 +110,7 @@ func (PlanRange) EventType() Type { return TypePlanRange }
 func (PlanAdvanced) EventType() Type { return TypePlanAdvanced }
 
 // EventType returns the payload's type.
-func (Ring) EventType() Type { return TypeRing }
+func (Wakeup) EventType() Type { return TypeWakeup }
 
 // EventType returns the payload's type.
 func (ControlChanged) EventType() Type { return TypeControlChanged }
@@ -119,7 +119,7 @@ func (ControlChanged) EventType() Type { return TypeControlChanged }
 func (Finalize) EventType() Type { return TypeFinalize }
 
 // EventType returns the payload's type.
-func (FinalizeSegment) EventType() Type { return TypeSegment }
+func (FinalizeSegment) EventType() Type { return TypeFinalizeSegment }
 
 // EventType returns the payload's type.
 func (Finalized) EventType() Type { return TypeFinalized }
@@ -136,7 +136,7 @@ func (p PlanRange) check() error {
 }
 
 func (p PlanAdvanced) check() error   { return runID(p.Run) }
-func (p Ring) check() error           { return cmp.Or(runID(p.Run), text("reason", p.Reason)) }
+func (p Wakeup) check() error         { return cmp.Or(runID(p.Run), text("reason", p.Reason)) }
 func (p ControlChanged) check() error { return runID(p.Run) }
 func (p Finalize) check() error       { return runID(p.Run) }
 

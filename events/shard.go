@@ -7,13 +7,13 @@ import (
 
 // The types of events about shards.
 const (
-	TypeWork         Type = "rollout.shard.work.v1"
-	TypeShardDone    Type = "rollout.shard.done.v1"
-	TypeShardLost    Type = "rollout.shard.lost.v1"
-	TypeReleased     Type = "rollout.shard.released.v1"
-	TypeInputMissing Type = "rollout.input.missing.v1"
-	TypeModelMissing Type = "rollout.model.missing.v1"
-	TypeInputChanged Type = "rollout.input.changed.v1"
+	TypeWork          Type = "rollout.shard.work.v1"
+	TypeShardDone     Type = "rollout.shard.done.v1"
+	TypeShardLost     Type = "rollout.shard.lost.v1"
+	TypeShardReleased Type = "rollout.shard.released.v1"
+	TypeInputMissing  Type = "rollout.input.missing.v1"
+	TypeModelMissing  Type = "rollout.model.missing.v1"
+	TypeInputChanged  Type = "rollout.input.changed.v1"
 )
 
 // Work offers one shard to the workers of a pool.
@@ -88,9 +88,9 @@ type ShardLost struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Released says that a worker gave a shard back, so that it is sent again at
+// ShardReleased says that a worker gave a shard back, so that it is sent again at
 // once.
-type Released struct {
+type ShardReleased struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 	// Shard is the shard's number.
@@ -143,7 +143,7 @@ func (ShardDone) EventType() Type { return TypeShardDone }
 func (ShardLost) EventType() Type { return TypeShardLost }
 
 // EventType returns the payload's type.
-func (Released) EventType() Type { return TypeReleased }
+func (ShardReleased) EventType() Type { return TypeShardReleased }
 
 // EventType returns the payload's type.
 func (InputMissing) EventType() Type { return TypeInputMissing }
@@ -160,7 +160,7 @@ func (p Work) check() error {
 }
 
 func (p ShardDone) check() error {
-	return cmp.Or(runID(p.Run), count("shard", p.Shard), holder(p.Worker), p.Counts.check(), digest(p.Digest))
+	return cmp.Or(runID(p.Run), count("shard", p.Shard), optionalWorker(p.Worker), p.Counts.check(), digest(p.Digest))
 }
 
 func (c Counts) check() error {
@@ -178,10 +178,10 @@ func (c Counts) check() error {
 
 func (p ShardLost) check() error {
 	return cmp.Or(runID(p.Run), count("shard", p.Shard), count("generation", p.Generation),
-		holder(p.Worker), text("reason", p.Reason))
+		optionalWorker(p.Worker), text("reason", p.Reason))
 }
 
-func (p Released) check() error {
+func (p ShardReleased) check() error {
 	return cmp.Or(runID(p.Run), count("shard", p.Shard), name("worker", p.Worker))
 }
 
@@ -197,8 +197,8 @@ func (p InputChanged) check() error {
 	return cmp.Or(runID(p.Run), count("shard", p.Shard), text("reason", p.Reason))
 }
 
-// holder checks the name of a worker that may be nobody.
-func holder(worker string) error {
+// optionalWorker checks the name of a worker that may be nobody.
+func optionalWorker(worker string) error {
 	if worker == "" {
 		return nil
 	}

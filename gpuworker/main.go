@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	if embedded.RunProbe(os.Args) {
+	if embedded.RunGPUProbe(os.Args) {
 		return
 	}
 	process.TuneMemory(embedded.MemoryLimit())

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"rollout/events"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/record"
@@ -26,12 +26,12 @@ func (s *Service) Pause(ctx context.Context, id identity.RunID, reason string) e
 	if err := checkReason(reason); err != nil {
 		return err
 	}
-	return s.desire(ctx, id, "paused", func(c record.Control, st run.State) (record.Control, bool, error) {
-		if err := mustGoOn(c, st); err != nil {
+	return s.setDesired(ctx, id, "paused", func(c record.Control, st run.State) (record.Control, bool, error) {
+		if err := checkNotEnding(c, st); err != nil {
 			return c, false, err
 		}
-		paused := c.Desired == record.Pause
-		c.Desired, c.Reason = record.Pause, reason
+		paused := c.Desired == record.DesiredPause
+		c.Desired, c.Reason = record.DesiredPause, reason
 		return c, !paused, nil
 	})
 }
@@ -42,14 +42,14 @@ func (s *Service) Resume(ctx context.Context, id identity.RunID, reason string) 
 	if err := checkReason(reason); err != nil {
 		return err
 	}
-	return s.desire(ctx, id, "resumed", func(c record.Control, st run.State) (record.Control, bool, error) {
-		if err := mustGoOn(c, st); err != nil {
+	return s.setDesired(ctx, id, "resumed", func(c record.Control, st run.State) (record.Control, bool, error) {
+		if err := checkNotEnding(c, st); err != nil {
 			return c, false, err
 		}
 		// Coordinate may have paused on a finding of its own that control does
 		// not say yet.
-		goesOn := c.Desired != record.Pause && !held(st.Phase)
-		c.Desired, c.Reason = record.Run, reason
+		goesOn := c.Desired != record.DesiredPause && !isPaused(st.Phase)
+		c.Desired, c.Reason = record.DesiredRun, reason
 		return c, !goesOn, nil
 	})
 }
@@ -63,21 +63,21 @@ func (s *Service) Stop(ctx context.Context, id identity.RunID, reason string) er
 		return err
 	}
 	s.ports.Log.InfoContext(ctx, "run_stop", "run", id, "reason", reason)
-	return s.desire(ctx, id, "stopped", func(c record.Control, st run.State) (record.Control, bool, error) {
-		if c.Desired == record.End || st.Reason != "" {
+	return s.setDesired(ctx, id, "stopped", func(c record.Control, st run.State) (record.Control, bool, error) {
+		if c.Desired == record.DesiredEnd || st.Reason != "" {
 			return c, false, nil
 		}
-		c.Desired, c.Reason = record.End, string(run.ReasonStopped)
+		c.Desired, c.Reason = record.DesiredEnd, string(run.ReasonStopped)
 		return c, true, nil
 	})
 }
 
-// desire changes what is desired of a run that has not ended, and tells
+// setDesired changes what is desired of a run that has not ended, and tells
 // coordinate, also if nothing was left to change: an earlier message may have
 // been lost.
-func (s *Service) desire(ctx context.Context, id identity.RunID, what string,
+func (s *Service) setDesired(ctx context.Context, id identity.RunID, what string,
 	change func(record.Control, run.State) (record.Control, bool, error)) error {
-	st, err := s.goingOn(ctx, id, what)
+	st, err := s.loadSteerable(ctx, id, what)
 	if err != nil || st.Phase.Ended() {
 		return err
 	}
@@ -95,9 +95,9 @@ func (s *Service) desire(ctx context.Context, id identity.RunID, what string,
 	return s.ports.Send(ctx, host.CoordinateQueue, events.ControlChanged{Run: string(id), Sequence: c.Sequence})
 }
 
-// goingOn returns the state of a run that can still be steered, or of a
+// loadSteerable returns the state of a run that can still be steered, or of a
 // stopped one that shall be stopped.
-func (s *Service) goingOn(ctx context.Context, id identity.RunID, what string) (run.State, error) {
+func (s *Service) loadSteerable(ctx context.Context, id identity.RunID, what string) (run.State, error) {
 	m, err := s.manifest(ctx, id)
 	if err != nil {
 		return run.State{}, err
@@ -107,29 +107,29 @@ func (s *Service) goingOn(ctx context.Context, id identity.RunID, what string) (
 		return st, err
 	}
 	if m.Refused != "" {
-		return st, over(id, run.Failed, what)
+		return st, errEnded(id, run.Failed, what)
 	}
 	if st.Phase.Ended() && !(what == "stopped" && st.Phase == run.Stopped) {
-		return st, over(id, st.Phase, what)
+		return st, errEnded(id, st.Phase, what)
 	}
 	return st, nil
 }
 
-func over(id identity.RunID, p run.Phase, what string) error {
+func errEnded(id identity.RunID, p run.Phase, what string) error {
 	return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("run %s has ended (%s): it can't be %s", id, words(p), what),
 		Remedy: "submit its input again for a new run"}
 }
 
-// mustGoOn refuses to pause or resume a run that is on its way to the end.
-func mustGoOn(c record.Control, st run.State) error {
-	if c.Desired == record.End || st.Phase == run.Ending || st.Phase == run.Finalizing {
+// checkNotEnding refuses to pause or resume a run that is on its way to the end.
+func checkNotEnding(c record.Control, st run.State) error {
+	if c.Desired == record.DesiredEnd || st.Phase == run.Ending || st.Phase == run.Finalizing {
 		return &fault.Error{Kind: fault.Conflict, Err: errors.New("it is ending already"), Remedy: "wait for its end: `rollout status` shows it"}
 	}
 	return nil
 }
 
-// held reports whether the phase is one that a resume ends.
-func held(p run.Phase) bool {
+// isPaused reports whether the phase is one that a resume ends.
+func isPaused(p run.Phase) bool {
 	return p == run.Pausing || p == run.Paused || p == run.Interrupted
 }
 

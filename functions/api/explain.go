@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
@@ -18,20 +18,20 @@ import (
 // Explanation tells a run's story, and that of some of its items, from what is
 // stored about them. Like Status, its JSON form only grows.
 type Explanation struct {
-	Run    Status   `json:"run"`
-	Story  []string `json:"story"`  // what happened so far, in words
-	Causes []HoldUp `json:"causes"` // why it is not done, or not done faster: the likeliest first
-	Next   []string `json:"next"`   // what happens next, and what can be done
+	Run     Status    `json:"run"`
+	History []string  `json:"story"`  // what happened so far, in words
+	Causes  []Blocker `json:"causes"` // why it is not done, or not done faster: the likeliest first
+	Next    []string  `json:"next"`   // what happens next, and what can be done
 	// Shards are the first that are dispatched and not done, of OpenShards.
-	Shards     []ShardStory   `json:"shards"`
+	Shards     []ShardReport  `json:"shards"`
 	OpenShards int            `json:"open_shards"`
 	Workers    []WorkerStatus `json:"workers"`
 	Queues     []QueueStatus  `json:"queues"`
-	Items      []ItemStory    `json:"items"` // those that were asked for
+	Items      []ItemReport   `json:"items"` // those that were asked for
 }
 
-// ShardStory is where one shard is.
-type ShardStory struct {
+// ShardReport is where one shard is.
+type ShardReport struct {
 	Shard   int         `json:"shard"`
 	State   shard.State `json:"state"`
 	Attempt uint64      `json:"attempt"`
@@ -43,11 +43,11 @@ type ShardStory struct {
 	Rows    int            `json:"rows"`  // that its holder has, or a checkpoint keeps
 	// Generation counts the messages that sent it to a pool, from 0; SentAt is
 	// the last one's time.
-	Generation int        `json:"generation"`
-	SentAt     *time.Time `json:"sent_at"`
-	Suspects   int        `json:"suspects"` // items that an engine may have died of
-	Trying     []int      `json:"trying"`   // of them, asked now with nothing else, by their place in the shard
-	Vanished   int        `json:"vanished"` // holders in a row that died without a word
+	Generation  int        `json:"generation"`
+	SentAt      *time.Time `json:"sent_at"`
+	Suspects    int        `json:"suspects"` // items that an engine may have died of
+	OnProbation []int      `json:"trying"`   // of them, asked now with nothing else, by their place in the shard
+	Vanished    int        `json:"vanished"` // holders in a row that died without a word
 }
 
 // Bounds of an explanation.
@@ -70,7 +70,7 @@ func (s *Service) Explain(ctx context.Context, id identity.RunID, item string) (
 		return Explanation{}, err
 	}
 	now := s.ports.Clock.Now()
-	e := Explanation{Run: StatusOf(p, now), Workers: []WorkerStatus{}, Shards: []ShardStory{}, Items: []ItemStory{}}
+	e := Explanation{Run: StatusOf(p, now), Workers: []WorkerStatus{}, Shards: []ShardReport{}, Items: []ItemReport{}}
 	for _, w := range workers {
 		if w.Pool == p.Manifest.Pool || holdsOf(w, id) > 0 {
 			e.Workers = append(e.Workers, w)
@@ -84,13 +84,13 @@ func (s *Service) Explain(ctx context.Context, id identity.RunID, item string) (
 		if err != nil {
 			return e, err
 		}
-		e.OpenShards = p.State.Next - p.State.Done.Set.Len()
+		e.OpenShards = p.State.NextShard - p.State.Done.Set.Len()
 		for _, d := range docs {
-			e.Shards = append(e.Shards, s.shardStory(p, d, now))
+			e.Shards = append(e.Shards, s.shardReport(p, d, now))
 		}
 	}
-	e.Story = story(p, e.Run)
-	e.Causes = causes(p, e, now)
+	e.History = history(p, e.Run)
+	e.Causes = diagnose(p, e, now)
 	e.Next = next(p, e.Run)
 	if item != "" {
 		if e.Items, err = s.explainItem(ctx, p, item, now); err != nil {
@@ -101,19 +101,19 @@ func (s *Service) Explain(ctx context.Context, id identity.RunID, item string) (
 	return e, nil
 }
 
-// shardStory joins what the documents, heartbeats and coordinate say of it.
-func (s *Service) shardStory(p Progress, d shard.Doc, now time.Time) ShardStory {
-	t := ShardStory{Shard: d.Shard, State: d.State, Attempt: d.Attempt, Worker: d.Worker, Since: known(d.ClaimedAt), Items: d.Items,
-		Suspects: d.Suspects.Len(), Trying: d.Solo, Vanished: d.Vanished, Generation: -1}
+// shardReport joins what the documents, heartbeats and coordinate say of it.
+func (s *Service) shardReport(p Progress, d shard.Doc, now time.Time) ShardReport {
+	t := ShardReport{Shard: d.Shard, State: d.State, Attempt: d.Attempt, Worker: d.Worker, Since: timeOrNil(d.ClaimedAt), Items: d.Items,
+		Suspects: d.Suspects.Len(), OnProbation: d.OnProbation, Vanished: d.VanishedHolders, Generation: -1}
 	if d.Checkpoint != nil || d.State == shard.Done {
 		t.Rows = d.Counts.OK + d.Counts.Failed
 	}
-	if t.Trying == nil {
-		t.Trying = []int{}
+	if t.OnProbation == nil {
+		t.OnProbation = []int{}
 	}
 	for _, c := range p.State.InFlight.Chunks {
 		if c.Lo <= d.Shard && d.Shard < c.Hi {
-			t.Generation, t.SentAt = c.Generation, known(c.SentAt)
+			t.Generation, t.SentAt = c.Generation, timeOrNil(c.SentAt)
 		}
 	}
 	if d.State != shard.Running {
@@ -124,7 +124,7 @@ func (s *Service) shardStory(p Progress, d shard.Doc, now time.Time) ShardStory 
 		if w.Worker != d.Worker {
 			continue
 		}
-		t.Verdict = s.timings.Judge(d, &health.Beat{State: w.State, At: w.BeatAt, DueAt: w.DueAt, Holds: w.Holds}, now)
+		t.Verdict = s.timings.Judge(d, &health.Heartbeat{State: w.State, At: w.HeartbeatAt, DueAt: w.DueAt, Holds: w.Holds}, now)
 		for _, h := range w.Holds {
 			if h.Run == d.Run && h.Shard == d.Shard && h.Items > 0 {
 				t.Items, t.Rows = h.Items, h.Rows
@@ -137,8 +137,8 @@ func (s *Service) shardStory(p Progress, d shard.Doc, now time.Time) ShardStory 
 	return t
 }
 
-// Words says where the shard is, as a sentence without its end.
-func (t ShardStory) Words(now time.Time) string {
+// Describe says where the shard is, as a sentence without its end.
+func (t ShardReport) Describe(now time.Time) string {
 	name := fmt.Sprintf("shard %d ", t.Shard)
 	rows := ""
 	if t.Items > 0 {
@@ -150,7 +150,7 @@ func (t ShardStory) Words(now time.Time) string {
 	switch {
 	case t.State == shard.Done:
 		text = name + "is done"
-	case t.State == shard.Running && (t.Verdict == health.HolderDead || t.Verdict == health.Disowned):
+	case t.State == shard.Running && (t.Verdict == health.HolderDead || t.Verdict == health.NotListed):
 		text = fmt.Sprintf("%swas held by worker %s (attempt %d), which is gone: it is taken over in some seconds%s", name, t.Worker, t.Attempt, rows)
 	case t.State == shard.Running:
 		text = fmt.Sprintf("%sis with worker %s for %s (attempt %d)%s", name, t.Worker, sinceWords(t.Since, now), t.Attempt, rows)
@@ -165,8 +165,8 @@ func (t ShardStory) Words(now time.Time) string {
 		text += fmt.Sprintf("; %d holders in a row vanished", t.Vanished)
 	}
 	switch {
-	case len(t.Trying) > 0:
-		text += fmt.Sprintf("; %d suspects are asked now with nothing else", len(t.Trying))
+	case len(t.OnProbation) > 0:
+		text += fmt.Sprintf("; %d suspects are asked now with nothing else", len(t.OnProbation))
 	case t.Suspects > 0:
 		text += fmt.Sprintf("; %d items are suspects: asked last", t.Suspects)
 	}
@@ -197,8 +197,8 @@ func ordinal(n int) string {
 // maxNamed bounds the inputs that are named.
 const maxNamed = 3
 
-// story is what happened to the run so far.
-func story(p Progress, s Status) (out []string) {
+// history is what happened to the run so far.
+func history(p Progress, s Status) (out []string) {
 	m, st := p.Manifest, p.State
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	var names []string
@@ -226,13 +226,13 @@ func story(p Progress, s Status) (out []string) {
 	default:
 		say("planned so far: %d items in %d shards, of %d of %d ranges of its input", s.Items.Total, s.Shards.Total, p.Plan.Merged, p.Plan.Total)
 	}
-	if st.Next > 0 {
-		say("sent to pool %s: %d shards; %d are done, %d are in workers' hands", s.Pool, st.Next, s.Shards.Done, s.Shards.Running)
+	if st.NextShard > 0 {
+		say("sent to pool %s: %d shards; %d are done, %d are in workers' hands", s.Pool, st.NextShard, s.Shards.Done, s.Shards.Running)
 	}
 	switch p.Control.Desired {
-	case record.Pause:
+	case record.DesiredPause:
 		say("a pause was asked for at %s%s", p.Control.At.UTC().Format(time.RFC3339), because(p.Control.Reason))
-	case record.End:
+	case record.DesiredEnd:
 		say("its end was asked for at %s%s", p.Control.At.UTC().Format(time.RFC3339), because(p.Control.Reason))
 	}
 	if s.EndedAt != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollout/shared/engine/run"
+	"rollout/shared/core/run"
 	"rollout/shared/secret"
 )
 
@@ -27,10 +27,10 @@ func FuzzRequests(f *testing.F) {
 			return // no such request reaches a server
 		}
 		r.RemoteAddr = "127.0.0.1:1234"
-		d := newDesk(t)
+		d := newFixture(t)
 		d.submitted(runA, run.Running)
 		w := httptest.NewRecorder()
-		d.Handler(secret.Value{}, d.vitals()).ServeHTTP(w, r)
+		d.Handler(secret.Value{}, d.probes()).ServeHTTP(w, r)
 		if w.Code >= 500 {
 			t.Fatalf("%s %s %q: %d %s", method, path, body, w.Code, w.Body)
 		}

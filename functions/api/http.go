@@ -10,16 +10,16 @@ import (
 	"sort"
 	"strings"
 
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/listen"
-	"rollout/shared/observe/vitals"
+	"rollout/shared/observe/probes"
 	"rollout/shared/secret"
 )
 
 // Handler serves the API. Without a token (the zero Value) it answers only
 // requests that were meant for this machine; with one, only those that carry
-// it as a bearer token, whoever sends them. vitals.Open need none.
+// it as a bearer token, whoever sends them. vitals.PublicPaths need none.
 //
 //	GET  /healthz, /readyz, /metrics  see package vitals
 //	GET  /v1/runs                     {"runs":[Status…]}, newest first
@@ -32,19 +32,19 @@ import (
 //	GET  /v1/overview                 Overview: runs, workers, queues, uploads
 //
 // Errors are {"error":{"kind":"not_found","message":"…"}}.
-func (s *Service) Handler(token secret.Value, v vitals.Vitals) http.Handler {
-	return listen.Guard(token, s.endpoints(v), vitals.Open...)
+func (s *Service) Handler(token secret.Value, v probes.Probes) http.Handler {
+	return listen.Guard(token, s.endpoints(v), probes.PublicPaths...)
 }
 
-// Signed is Handler for whom somebody else has authenticated, such as a cloud:
+// AuthenticatedHandler is Handler for whom somebody else has authenticated, such as a cloud:
 // admitted tells.
-func (s *Service) Signed(admitted func(*http.Request) bool, v vitals.Vitals) http.Handler {
-	return listen.Usual().Admit(admitted, s.endpoints(v))
+func (s *Service) AuthenticatedHandler(admitted func(*http.Request) bool, v probes.Probes) http.Handler {
+	return listen.DefaultBounds().GuardFunc(admitted, s.endpoints(v))
 }
 
-func (s *Service) endpoints(v vitals.Vitals) http.Handler {
+func (s *Service) endpoints(v probes.Probes) http.Handler {
 	mux := http.NewServeMux()
-	for _, path := range vitals.Paths {
+	for _, path := range probes.Paths {
 		mux.Handle(path, v.Handler())
 	}
 	mux.Handle("/v1/runs", methods{http.MethodGet: s.getRuns, http.MethodPost: s.postRun})
@@ -56,7 +56,7 @@ func (s *Service) endpoints(v vitals.Vitals) http.Handler {
 	mux.Handle("/v1/workers", methods{http.MethodGet: s.getWorkers})
 	mux.Handle("/v1/overview", methods{http.MethodGet: s.getOverview})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		listen.Refuse(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
+		listen.WriteError(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
 	})
 	return mux
 }
@@ -79,15 +79,15 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		sort.Strings(allowed)
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		listen.Refuse(w, http.StatusMethodNotAllowed, "invalid", r.Method+" is not possible here: use "+strings.Join(allowed, " or "))
+		listen.WriteError(w, http.StatusMethodNotAllowed, "invalid", r.Method+" is not possible here: use "+strings.Join(allowed, " or "))
 		return
 	}
 	code, body, err := do(r)
 	if err != nil {
-		listen.Refuse(w, statusCode(err), fault.Of(err).String(), err.Error())
+		listen.WriteError(w, statusCode(err), fault.KindOf(err).String(), err.Error())
 		return
 	}
-	listen.Write(w, code, body)
+	listen.WriteJSON(w, code, body)
 }
 
 func (s *Service) getRuns(r *http.Request) (int, any, error) {
@@ -125,7 +125,7 @@ func (s *Service) postRun(r *http.Request) (int, any, error) {
 	if body.Key == "" {
 		return 0, nil, fault.New(fault.Invalid, `the body has no key: send {"key":"prompts/x.jsonl"}`)
 	}
-	a, err := s.Announce(r.Context(), body.Key)
+	a, err := s.Submit(r.Context(), body.Key)
 	return http.StatusAccepted, a, err
 }
 
@@ -170,7 +170,7 @@ func read(r *http.Request, v any) error {
 
 // statusCode is the HTTP code of a kind of error.
 func statusCode(err error) int {
-	switch fault.Of(err) {
+	switch fault.KindOf(err) {
 	case fault.Invalid:
 		return http.StatusBadRequest
 	case fault.NotFound:

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"rollout/shared/blob"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/run"
 	"rollout/shared/record"
 	"rollout/shared/secret"
 )
@@ -82,12 +82,12 @@ func TestEndpoints(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newFixture(t)
 			d.submitted(runA, run.Running)
 			if _, err := d.ports.Blobs.Put(t.Context(), "prompts/x.jsonl", strings.NewReader("{}\n"), putOptions); err != nil {
 				t.Fatal(err)
 			}
-			w := ask(t, d.Handler(secret.Value{}, d.vitals()), c.request)
+			w := ask(t, d.Handler(secret.Value{}, d.probes()), c.request)
 			if w.Code != c.code || !strings.Contains(w.Body.String(), c.has) {
 				t.Errorf("%d %s, want %d with %s", w.Code, w.Body, c.code, c.has)
 			}
@@ -97,13 +97,13 @@ func TestEndpoints(t *testing.T) {
 
 func TestPostsSteerTheRun(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.submitted(runA, run.Running)
-	h := d.Handler(secret.Value{}, d.vitals())
+	h := d.Handler(secret.Value{}, d.probes())
 	for _, c := range []struct {
 		action string
 		want   record.Desired
-	}{{"pause", record.Pause}, {"resume", record.Run}, {"stop", record.End}} {
+	}{{"pause", record.DesiredPause}, {"resume", record.DesiredRun}, {"stop", record.DesiredEnd}} {
 		ask(t, h, request{method: "POST", path: "/v1/runs/" + string(runA) + "/" + c.action})
 		if got := d.control(runA).Desired; got != c.want {
 			t.Errorf("after %s the run is desired to %s", c.action, got)
@@ -117,8 +117,8 @@ func TestPostsSteerTheRun(t *testing.T) {
 
 func TestATokenIsDemanded(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	h := d.Handler(secret.NewValue("s3cr3t"), d.vitals())
+	d := newFixture(t)
+	h := d.Handler(secret.NewValue("s3cr3t"), d.probes())
 	for _, c := range []struct {
 		path, authorization string
 		code                int
@@ -148,8 +148,8 @@ func TestATokenIsDemanded(t *testing.T) {
 
 func TestErrorsHaveOneShape(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	w := ask(t, d.Handler(secret.Value{}, d.vitals()), request{method: "GET", path: "/v1/runs/" + string(runA)})
+	d := newFixture(t)
+	w := ask(t, d.Handler(secret.Value{}, d.probes()), request{method: "GET", path: "/v1/runs/" + string(runA)})
 	var body struct {
 		Error struct{ Kind, Message string }
 	}

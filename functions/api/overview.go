@@ -10,7 +10,7 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/config"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/queue"
@@ -58,9 +58,9 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	return o, err
 }
 
-// Look returns what concerns the run: the workers of its pool and those that
+// RunOverview returns what concerns the run: the workers of its pool and those that
 // hold shards of it, and the queues that its work goes through.
-func (s *Service) Look(ctx context.Context, id identity.RunID) (Overview, error) {
+func (s *Service) RunOverview(ctx context.Context, id identity.RunID) (Overview, error) {
 	workers, err := s.Workers(ctx)
 	if err != nil {
 		return Overview{}, err
@@ -106,7 +106,7 @@ func (s *Service) queues(ctx context.Context, o Overview) ([]QueueStatus, error)
 		if q.Waiting, q.Hidden, err = d.Depth(ctx, name); err != nil {
 			return out, fault.Wrap(err, "look at queue %s", name)
 		}
-		visible, hidden, err := d.Depth(ctx, queue.DeadLetters(name))
+		visible, hidden, err := d.Depth(ctx, queue.DeadLetterQueue(name))
 		if err != nil {
 			return out, fault.Wrap(err, "look at the dead letters of queue %s", name)
 		}
@@ -137,21 +137,21 @@ func (s *Service) uploads(ctx context.Context, runs []Status) ([]Upload, error) 
 	out := []Upload{}
 	after := ""
 	for looked := 0; looked < maxLooked && len(out) < maxUploads; {
-		infos, err := s.ports.Blobs.List(ctx, record.Prompts, after, blob.MaxList)
+		infos, err := s.ports.Blobs.List(ctx, record.PromptsPrefix, after, blob.MaxList)
 		if err != nil {
 			if ctx.Err() != nil {
-				return out, fault.As(fault.Canceled, ctx.Err(), "list the uploads")
+				return out, fault.WithKind(fault.Canceled, ctx.Err(), "list the uploads")
 			}
 			// What can't be listed becomes no run: that is worth telling, and
 			// no reason to tell nothing else.
-			return append(out, Upload{Key: cmp.Or(after, record.Prompts), At: s.ports.Clock.Now().UTC(), Why: "it can't be read: " + err.Error()}), nil
+			return append(out, Upload{Key: cmp.Or(after, record.PromptsPrefix), At: s.ports.Clock.Now().UTC(), Why: "it can't be read: " + err.Error()}), nil
 		}
 		for _, info := range infos {
 			after = info.Key
 			if known[identity.UploadRun(s.bucket, info.Key, info.Version)] {
 				continue
 			}
-			if why := s.noRun(ctx, info); why != "" && len(out) < maxUploads {
+			if why := s.whyNoRun(ctx, info); why != "" && len(out) < maxUploads {
 				out = append(out, Upload{Key: info.Key, At: info.ModTime.UTC(), Why: why})
 			}
 		}
@@ -163,8 +163,8 @@ func (s *Service) uploads(ctx context.Context, runs []Status) ([]Upload, error) 
 	return out, nil
 }
 
-// noRun says why an object is no run; "" for one that shall be none.
-func (s *Service) noRun(ctx context.Context, info blob.Info) string {
+// whyNoRun says why an object is no run; "" for one that shall be none.
+func (s *Service) whyNoRun(ctx context.Context, info blob.Info) string {
 	if strings.HasSuffix(info.Key, ".toml") {
 		return ""
 	}
@@ -179,5 +179,5 @@ func (s *Service) noRun(ctx context.Context, info blob.Info) string {
 		return "it can't be read: " + err.Error()
 	}
 	_ = r.Close() // only opened to see whether it can be
-	return whoTakesUp(s.cloud)
+	return uploadHint(s.cloud)
 }

@@ -11,9 +11,9 @@ import (
 	"rollout/functions/api"
 	"rollout/shared/blob"
 	"rollout/shared/config"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/queue"
 	"rollout/shared/record"
@@ -34,7 +34,7 @@ func (l locked) Get(ctx context.Context, key string, o blob.GetOptions) (io.Read
 
 func TestOverviewTellsUploadsThatAreNoRun(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, key := range []string{"prompts/known.jsonl", "prompts/known.toml", "prompts/new.jsonl", "prompts/x.csv", "prompts/locked.jsonl", "runs/x.jsonl"} {
 		info, err := d.ports.Blobs.Put(t.Context(), key, strings.NewReader("{}\n"), putOptions)
 		if err != nil {
@@ -65,10 +65,10 @@ func TestOverviewTellsUploadsThatAreNoRun(t *testing.T) {
 
 func TestOverviewTellsTheDepthsOfQueues(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.submitted(runA, run.Running)
-	d.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: "big", State: health.Ready, DueAt: noon})
-	for q, n := range map[string]int{"work-default": 3, queue.DeadLetters("coordinate"): 2} {
+	d.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: "big", State: health.Ready, DueAt: noon})
+	for q, n := range map[string]int{"work-default": 3, queue.DeadLetterQueue("coordinate"): 2} {
 		for range n {
 			if err := d.ports.Queues.Send(t.Context(), q, [][]byte{[]byte("x")}, 0); err != nil {
 				t.Fatal(err)
@@ -103,9 +103,9 @@ func (q scarce) Depth(ctx context.Context, name string) (visible, hidden int, er
 // and the last beats of its workers stay.
 func TestAPoolThatIsGoneHidesNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.submitted(runA, run.Completed)
-	d.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon})
+	d.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon})
 	deployment := config.DefaultDeployment()
 	deployment.Cloud.Provider, deployment.Pools = config.ProviderAWS, []config.Pool{{Name: "new", Model: "m"}}
 	p := d.ports
@@ -115,7 +115,7 @@ func TestAPoolThatIsGoneHidesNothing(t *testing.T) {
 	if err != nil || len(o.Runs) != 1 || len(o.Queues) != 3 {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if o, err := s.Look(t.Context(), runA); err != nil || len(o.Runs) != 1 || len(o.Queues) != 3 {
+	if o, err := s.RunOverview(t.Context(), runA); err != nil || len(o.Runs) != 1 || len(o.Queues) != 3 {
 		t.Errorf("%+v, %v", o, err)
 	}
 	if x, err := s.Explain(t.Context(), runA, ""); err != nil || x.Run.Run != runA {
@@ -125,20 +125,20 @@ func TestAPoolThatIsGoneHidesNothing(t *testing.T) {
 
 func TestLookShowsOneRunAndWhoWorksOnIt(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.submitted(runA, run.Running)
 	d.submitted(runB, run.Running)
 	for worker, pool := range map[string]string{"mine": "default", "other": "big"} {
-		d.save(record.BeatKey(worker), health.Beat{Schema: 1, Worker: worker, Pool: pool, State: health.Ready, DueAt: noon})
+		d.save(record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, Pool: pool, State: health.Ready, DueAt: noon})
 	}
-	o, err := d.Look(t.Context(), runA)
+	o, err := d.RunOverview(t.Context(), runA)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(o.Runs) != 1 || o.Runs[0].Run != runA || len(o.Workers) != 1 || o.Workers[0].Worker != "mine" || len(o.Queues) != 4 {
 		t.Errorf("%+v", o)
 	}
-	if _, err := d.Look(t.Context(), "nobody"); !fault.Is(err, fault.NotFound) {
+	if _, err := d.RunOverview(t.Context(), "nobody"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an unknown run: %v", err)
 	}
 }

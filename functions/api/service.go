@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"rollout/shared/config"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/interval"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/document"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/interval"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -32,10 +32,10 @@ type Service struct {
 // New returns the service of a deployment.
 func New(p host.Ports, d config.Deployment) *Service {
 	return &Service{
-		ports:   p.From("api"),
+		ports:   p.WithSource("api"),
 		bucket:  d.Bucket,
 		cloud:   d.Cloud,
-		pools:   d.Answering(),
+		pools:   d.InferPools(),
 		timings: host.Timings(d.Health),
 		index:   input.NewIndex(p.Blobs, p.Docs),
 	}
@@ -52,7 +52,7 @@ func (s *Service) List(ctx context.Context) ([]Status, error) {
 
 func (s *Service) list(ctx context.Context, workers []WorkerStatus) ([]Status, error) {
 	var manifests []record.Manifest
-	for d, err := range document.All(ctx, s.ports.Docs, record.RunPrefix) {
+	for d, err := range document.All(ctx, s.ports.Docs, record.ManifestPrefix) {
 		if err != nil {
 			return nil, fault.Wrap(err, "list the runs")
 		}
@@ -139,7 +139,7 @@ func (s *Service) progresses(ctx context.Context, ms []record.Manifest, workers 
 				return nil, err
 			}
 		}
-		if p.Kept, err = s.kept(ctx, p); err != nil {
+		if p.CheckpointedRows, err = s.checkpointedRows(ctx, p); err != nil {
 			return nil, err
 		}
 		if p.Snapshot, err = s.snapshotOf(ctx, m); err != nil {
@@ -166,8 +166,8 @@ func (s *Service) fleet(ctx context.Context, p Progress) (f record.Fleet, err er
 // maxKept bounds the open shards whose checkpoints are counted.
 const maxKept = 256
 
-// kept counts the rows that checkpoints hold of open shards in nobody's hands.
-func (s *Service) kept(ctx context.Context, p Progress) (uint64, error) {
+// checkpointedRows counts the rows that checkpoints hold of open shards in nobody's hands.
+func (s *Service) checkpointedRows(ctx context.Context, p Progress) (uint64, error) {
 	if p.Manifest.Refused != "" || p.State.Phase.Ended() {
 		return 0, nil
 	}
@@ -180,7 +180,7 @@ func (s *Service) kept(ctx context.Context, p Progress) (uint64, error) {
 		}
 	}
 	var n uint64
-	docs, err := s.shards(ctx, p.State.Run, first(maxKept, mayHaveKept(p.State, s.ports.Clock.Now())))
+	docs, err := s.shards(ctx, p.State.Run, first(maxKept, mayHaveCheckpoints(p.State, s.ports.Clock.Now())))
 	for _, d := range docs {
 		if d.Checkpoint != nil && !held[d.Shard] {
 			n += uint64(max(0, d.Counts.OK+d.Counts.Failed))
@@ -189,17 +189,17 @@ func (s *Service) kept(ctx context.Context, p Progress) (uint64, error) {
 	return n, err
 }
 
-// quick is how long a shard takes at most of which nobody need know how far it
+// minCheckpointAge is how long a shard takes at most of which nobody need know how far it
 // is. Looking at hundreds of documents, several times a second, would cost a
 // fast run more than its coordination does.
-const quick = 10 * time.Second
+const minCheckpointAge = 10 * time.Second
 
-// mayHaveKept are the dispatched shards that may have rows in a checkpoint:
+// mayHaveCheckpoints are the dispatched shards that may have rows in a checkpoint:
 // those that were sent some time ago, or again, and all of a run that stands
 // still.
-func mayHaveKept(st run.State, now time.Time) (ranges []interval.Range) {
+func mayHaveCheckpoints(st run.State, now time.Time) (ranges []interval.Range) {
 	for _, c := range st.InFlight.Chunks {
-		if st.Phase != run.Running || c.Generation > 0 || now.Sub(c.SentAt) >= quick {
+		if st.Phase != run.Running || c.Generation > 0 || now.Sub(c.SentAt) >= minCheckpointAge {
 			ranges = append(ranges, c.Range)
 		}
 	}
@@ -263,7 +263,7 @@ func readManifest(d document.Doc) (record.Manifest, error) {
 	if err := decodeDoc(d, &m); err != nil {
 		return m, err
 	}
-	id, ok := record.RunOf(d.Key)
+	id, ok := record.RunFromKey(d.Key)
 	if !ok || m.Run != id {
 		return m, fault.New(fault.Corrupt, "document %s is the manifest of run %q", d.Key, m.Run)
 	}

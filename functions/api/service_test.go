@@ -14,16 +14,16 @@ import (
 	"rollout/events"
 	"rollout/functions/api"
 	"rollout/shared/config"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/interval"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/interval"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/listen"
 	"rollout/shared/memory"
-	"rollout/shared/observe/vitals"
+	"rollout/shared/observe/probes"
 	"rollout/shared/record"
 )
 
@@ -33,29 +33,29 @@ type fixedClock time.Time
 
 func (c fixedClock) Now() time.Time { return time.Time(c) }
 
-// desk is a service over empty stores at noon.
-type desk struct {
+// fixture is a service over empty stores at noon.
+type fixture struct {
 	*api.Service
 	t     *testing.T
 	ports host.Ports
 }
 
-func newDesk(t *testing.T) desk {
+func newFixture(t *testing.T) fixture {
 	t.Helper()
 	c := fixedClock(noon)
 	p := host.Ports{Blobs: memory.NewBucket(c), Docs: memory.NewDocuments(), Queues: memory.NewQueues(c),
 		Clock: c, Log: slog.New(slog.DiscardHandler)}
-	return desk{api.New(p, config.DefaultDeployment()), t, p}
+	return fixture{api.New(p, config.DefaultDeployment()), t, p}
 }
 
-// vitals are those of a process that counts something.
-func (d desk) vitals() vitals.Vitals {
-	return vitals.Vitals{Ping: d.ports.Docs.Ping, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		listen.Write(w, http.StatusOK, "counted")
+// probes are those of a process that counts something.
+func (d fixture) probes() probes.Probes {
+	return probes.Probes{Ping: d.ports.Docs.Ping, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		listen.WriteJSON(w, http.StatusOK, "counted")
 	})}
 }
 
-func (d desk) save(key string, v any) {
+func (d fixture) save(key string, v any) {
 	d.t.Helper()
 	var raw json.RawMessage
 	rev, _, err := host.Load(d.t.Context(), d.ports.Docs, key, &raw)
@@ -79,7 +79,7 @@ func TestARunThatNobodyWorksOnTellsWhatItsCloudSays(t *testing.T) {
 		"where a machine works": {config.Cloud{Provider: config.ProviderAWS, Name: "acme"}, true, false},
 		"on a laptop":           {config.Cloud{}, false, false},
 	} {
-		d := newDesk(t)
+		d := newFixture(t)
 		deployment := config.DefaultDeployment()
 		deployment.Cloud = c.cloud
 		d.Service = api.New(d.ports, deployment)
@@ -87,21 +87,21 @@ func TestARunThatNobodyWorksOnTellsWhatItsCloudSays(t *testing.T) {
 		pool := manifestOf(runA).Pool
 		d.save(record.FleetKey(pool), record.Fleet{Schema: 1, AbsentAt: noon.Add(-time.Minute), Absent: "no capacity"})
 		if c.beat {
-			d.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: pool, State: health.Ready, At: noon, DueAt: noon.Add(time.Minute)})
+			d.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: pool, State: health.Ready, At: noon, DueAt: noon.Add(time.Minute)})
 		}
 		s, err := d.Show(t.Context(), runA)
 		told := false
-		for _, h := range s.HoldUps {
+		for _, h := range s.Blockers {
 			told = told || strings.Contains(h.Text, "no capacity")
 		}
 		if err != nil || told != c.tells {
-			t.Errorf("%s: %+v, %v", name, s.HoldUps, err)
+			t.Errorf("%s: %+v, %v", name, s.Blockers, err)
 		}
 	}
 }
 
 // submitted puts a run there that is in the phase.
-func (d desk) submitted(id identity.RunID, p run.Phase) {
+func (d fixture) submitted(id identity.RunID, p run.Phase) {
 	d.t.Helper()
 	d.save(record.ManifestKey(id), manifestOf(id))
 	st := run.New(id)
@@ -109,7 +109,7 @@ func (d desk) submitted(id identity.RunID, p run.Phase) {
 	d.save(record.CoordinatorKey(id), st)
 }
 
-func (d desk) control(id identity.RunID) record.Control {
+func (d fixture) control(id identity.RunID) record.Control {
 	d.t.Helper()
 	var c record.Control
 	if _, _, err := host.Load(d.t.Context(), d.ports.Docs, record.ControlKey(id), &c); err != nil {
@@ -119,7 +119,7 @@ func (d desk) control(id identity.RunID) record.Control {
 }
 
 // received takes every message out of the queue.
-func (d desk) received(queue string) []events.Payload {
+func (d fixture) received(queue string) []events.Payload {
 	d.t.Helper()
 	ms, err := d.ports.Queues.Receive(d.t.Context(), queue, 100, time.Minute, 0)
 	if err != nil {
@@ -138,7 +138,7 @@ func (d desk) received(queue string) []events.Payload {
 
 func TestListShowsTheNewestFirst(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.submitted(runA, run.Running)
 	m := manifestOf(runB)
 	m.CreatedAt = noon.Add(-time.Hour)
@@ -157,7 +157,7 @@ func TestListShowsTheNewestFirst(t *testing.T) {
 
 func TestShowOfAnUnknownRunSaysWhereToLook(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, id := range []identity.RunID{runA, "nightly", "../../etc"} {
 		_, err := d.Show(t.Context(), id)
 		if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), string(id)) || !strings.Contains(err.Error(), "`rollout status`") {
@@ -168,7 +168,7 @@ func TestShowOfAnUnknownRunSaysWhereToLook(t *testing.T) {
 
 func TestDocumentsOfANewerVersionAreRefused(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	m := manifestOf(runA)
 	m.Schema = record.Schema + 1
 	d.save(record.ManifestKey(runA), m)
@@ -180,38 +180,38 @@ func TestDocumentsOfANewerVersionAreRefused(t *testing.T) {
 func TestSteering(t *testing.T) {
 	t.Parallel()
 	type steer = func(context.Context, identity.RunID, string) error
-	pause := func(d desk) steer { return d.Pause }
-	resume := func(d desk) steer { return d.Resume }
-	stop := func(d desk) steer { return d.Stop }
+	pause := func(d fixture) steer { return d.Pause }
+	resume := func(d fixture) steer { return d.Resume }
+	stop := func(d fixture) steer { return d.Stop }
 	for name, c := range map[string]struct {
 		phase  run.Phase
 		before record.Control
-		do     func(desk) steer
+		do     func(fixture) steer
 		want   record.Control // without schema and time; the same as before: nothing written
 		kind   fault.Kind     // of the error; Internal is none
 	}{
-		"pause a running run":                {run.Running, record.Control{}, pause, record.Control{Sequence: 1, Desired: record.Pause, Reason: "why"}, 0},
-		"pause a planning run":               {run.Planning, record.Control{}, pause, record.Control{Sequence: 1, Desired: record.Pause, Reason: "why"}, 0},
-		"pause a paused run":                 {run.Paused, record.Control{Sequence: 4, Desired: record.Pause, Reason: "old"}, pause, record.Control{Sequence: 4, Desired: record.Pause, Reason: "old"}, 0},
-		"pause again after a resume":         {run.Running, record.Control{Sequence: 5, Desired: record.Run}, pause, record.Control{Sequence: 6, Desired: record.Pause, Reason: "why"}, 0},
-		"pause a run that ends":              {run.Running, record.Control{Sequence: 5, Desired: record.End, Reason: "stopped"}, pause, record.Control{Sequence: 5, Desired: record.End, Reason: "stopped"}, fault.Conflict},
+		"pause a running run":                {run.Running, record.Control{}, pause, record.Control{Sequence: 1, Desired: record.DesiredPause, Reason: "why"}, 0},
+		"pause a planning run":               {run.Planning, record.Control{}, pause, record.Control{Sequence: 1, Desired: record.DesiredPause, Reason: "why"}, 0},
+		"pause a paused run":                 {run.Paused, record.Control{Sequence: 4, Desired: record.DesiredPause, Reason: "old"}, pause, record.Control{Sequence: 4, Desired: record.DesiredPause, Reason: "old"}, 0},
+		"pause again after a resume":         {run.Running, record.Control{Sequence: 5, Desired: record.DesiredRun}, pause, record.Control{Sequence: 6, Desired: record.DesiredPause, Reason: "why"}, 0},
+		"pause a run that ends":              {run.Running, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "stopped"}, pause, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "stopped"}, fault.Conflict},
 		"pause a finalizing run":             {run.Finalizing, record.Control{}, pause, record.Control{}, fault.Conflict},
 		"pause a completed run":              {run.Completed, record.Control{}, pause, record.Control{}, fault.Conflict},
-		"resume a paused run":                {run.Paused, record.Control{Sequence: 4, Desired: record.Pause}, resume, record.Control{Sequence: 5, Desired: record.Run, Reason: "why"}, 0},
-		"resume an interrupted run":          {run.Interrupted, record.Control{Sequence: 4, Desired: record.Pause}, resume, record.Control{Sequence: 5, Desired: record.Run, Reason: "why"}, 0},
-		"resume a run that paused by itself": {run.Paused, record.Control{}, resume, record.Control{Sequence: 1, Desired: record.Run, Reason: "why"}, 0},
-		"resume a running run":               {run.Running, record.Control{Sequence: 5, Desired: record.Run}, resume, record.Control{Sequence: 5, Desired: record.Run}, 0},
+		"resume a paused run":                {run.Paused, record.Control{Sequence: 4, Desired: record.DesiredPause}, resume, record.Control{Sequence: 5, Desired: record.DesiredRun, Reason: "why"}, 0},
+		"resume an interrupted run":          {run.Interrupted, record.Control{Sequence: 4, Desired: record.DesiredPause}, resume, record.Control{Sequence: 5, Desired: record.DesiredRun, Reason: "why"}, 0},
+		"resume a run that paused by itself": {run.Paused, record.Control{}, resume, record.Control{Sequence: 1, Desired: record.DesiredRun, Reason: "why"}, 0},
+		"resume a running run":               {run.Running, record.Control{Sequence: 5, Desired: record.DesiredRun}, resume, record.Control{Sequence: 5, Desired: record.DesiredRun}, 0},
 		"resume a run never steered":         {run.Running, record.Control{}, resume, record.Control{}, 0},
 		"resume a failed run":                {run.Failed, record.Control{}, resume, record.Control{}, fault.Conflict},
-		"stop a running run":                 {run.Running, record.Control{}, stop, record.Control{Sequence: 1, Desired: record.End, Reason: "stopped"}, 0},
-		"stop a paused run":                  {run.Paused, record.Control{Sequence: 4, Desired: record.Pause}, stop, record.Control{Sequence: 5, Desired: record.End, Reason: "stopped"}, 0},
-		"stop a run that ends already":       {run.Ending, record.Control{Sequence: 5, Desired: record.End, Reason: "budget"}, stop, record.Control{Sequence: 5, Desired: record.End, Reason: "budget"}, 0},
-		"stop a stopped run":                 {run.Stopped, record.Control{Sequence: 5, Desired: record.End, Reason: "stopped"}, stop, record.Control{Sequence: 5, Desired: record.End, Reason: "stopped"}, 0},
+		"stop a running run":                 {run.Running, record.Control{}, stop, record.Control{Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"}, 0},
+		"stop a paused run":                  {run.Paused, record.Control{Sequence: 4, Desired: record.DesiredPause}, stop, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "stopped"}, 0},
+		"stop a run that ends already":       {run.Ending, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "budget"}, stop, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "budget"}, 0},
+		"stop a stopped run":                 {run.Stopped, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "stopped"}, stop, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "stopped"}, 0},
 		"stop an expired run":                {run.Expired, record.Control{}, stop, record.Control{}, fault.Conflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newFixture(t)
 			d.submitted(runA, c.phase)
 			if c.before != (record.Control{}) {
 				d.save(record.ControlKey(runA), c.before)
@@ -240,7 +240,7 @@ func TestSteering(t *testing.T) {
 
 func TestAnEndedRunIsNamedWhenItCantBeSteered(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.submitted(runA, run.CompletedWithErrors)
 	err := d.Pause(t.Context(), runA, "")
 	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "run "+string(runA)+" has ended (completed with errors): it can't be paused") {
@@ -253,7 +253,7 @@ func TestAnEndedRunIsNamedWhenItCantBeSteered(t *testing.T) {
 
 func TestAReasonMustBeFitToShow(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.submitted(runA, run.Running)
 	for _, reason := range []string{"\x1b[2J", strings.Repeat("x", 513), "\xff"} {
 		if err := d.Pause(t.Context(), runA, reason); !fault.Is(err, fault.Invalid) {
@@ -264,13 +264,13 @@ func TestAReasonMustBeFitToShow(t *testing.T) {
 
 func TestWorkersAreJudgedByTheirHeartbeats(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	held := []health.Held{{Run: runA, Shard: 3, Attempt: 1}}
+	d := newFixture(t)
+	held := []health.HeldShard{{Run: runA, Shard: 3, Attempt: 1}}
 	for worker, due := range map[string]time.Duration{"w-late": -4 * time.Second, "w-dead": -6 * time.Second, "w-live": time.Second} {
-		d.save(record.BeatKey(worker), health.Beat{Schema: 1, Worker: worker, Pool: "default", State: health.Ready, DueAt: noon.Add(due), Holds: held})
+		d.save(record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, Pool: "default", State: health.Ready, DueAt: noon.Add(due), Holds: held})
 	}
-	d.save(record.BeatKey("w-gone"), health.Beat{Schema: 1, Worker: "w-gone", Pool: "default", State: health.Gone, DueAt: noon.Add(time.Hour)})
-	d.save(record.WorkerKey("w-live"), record.WorkerMark{Schema: 1, Draining: "scale in"})
+	d.save(record.HeartbeatKey("w-gone"), health.Heartbeat{Schema: 1, Worker: "w-gone", Pool: "default", State: health.Gone, DueAt: noon.Add(time.Hour)})
+	d.save(record.WorkerKey("w-live"), record.WorkerMark{Schema: 1, DrainReason: "scale in"})
 	workers, err := d.Workers(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -295,12 +295,12 @@ func TestWorkersAreJudgedByTheirHeartbeats(t *testing.T) {
 
 func TestAnnounceNamesTheRunOfTheUpload(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	info, err := d.ports.Blobs.Put(t.Context(), "prompts/x.jsonl", strings.NewReader("{}\n"), putOptions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := d.Announce(t.Context(), "prompts/x.jsonl")
+	a, err := d.Submit(t.Context(), "prompts/x.jsonl")
 	if err != nil || a.Run != identity.UploadRun("local", "prompts/x.jsonl", info.Version) {
 		t.Fatalf("%+v, %v", a, err)
 	}
@@ -312,7 +312,7 @@ func TestAnnounceNamesTheRunOfTheUpload(t *testing.T) {
 		"prompts/absent.jsonl": fault.NotFound, "runs/x.jsonl": fault.Invalid, "prompts/.x.jsonl": fault.Invalid,
 		"prompts/x.csv": fault.Invalid, "prompts/.jsonl": fault.Invalid, "prompts/../run/x.jsonl": fault.Invalid, "": fault.Invalid,
 	} {
-		if _, err := d.Announce(t.Context(), key); !fault.Is(err, kind) {
+		if _, err := d.Submit(t.Context(), key); !fault.Is(err, kind) {
 			t.Errorf("Announce(%q): %v, want %s", key, err, kind)
 		}
 	}
@@ -329,22 +329,22 @@ func TestRowsInCheckpointsCountAsInHand(t *testing.T) {
 
 func testRowsInHand(t *testing.T, sent time.Time, want uint64) {
 	t.Helper()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.save(record.ManifestKey(runA), manifestOf(runA))
 	st := run.New(runA)
-	st.Phase, st.Items, st.Shards, st.Next, st.SavedAt = run.Running, 1000, 4, 3, noon
+	st.Phase, st.Items, st.Shards, st.NextShard, st.SavedAt = run.Running, 1000, 4, 3, noon
 	st.Done.Set.Add(0)
-	st.InFlight.Sent(interval.Range{Lo: 1, Hi: 3}, 0, sent)
+	st.InFlight.MarkSent(interval.Range{Lo: 1, Hi: 3}, 0, sent)
 	d.save(record.CoordinatorKey(runA), st)
 	for n, state := range []shard.State{shard.Done, shard.Running, shard.Pending} {
 		doc := shard.New(runA, n)
 		doc.State, doc.Worker, doc.Attempt, doc.Checkpoint, doc.Counts = state, "w", 1, &shard.Ref{Key: "k"}, shard.Counts{OK: 90, Failed: 10}
 		d.save(identity.ShardKey(runA, n), doc)
 	}
-	d.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon,
-		Holds: []health.Held{{Run: runA, Shard: 1, Attempt: 1, Items: 256, Rows: 120}}})
+	d.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon,
+		Holds: []health.HeldShard{{Run: runA, Shard: 1, Attempt: 1, Items: 256, Rows: 120}}})
 	s, err := d.Show(t.Context(), runA)
-	if err != nil || s.Items.InHand != want {
+	if err != nil || s.Items.Uncommitted != want {
 		t.Errorf("sent at %s: %+v, %v: want %d, the worker's 120 and what checkpoints have", sent, s.Items, err, want)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"rollout/shared/config"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
@@ -46,9 +46,9 @@ type Status struct {
 	// ETASeconds is what is left at that rate: null unless the run is running,
 	// its rate is known and not 0, and all its input is planned.
 	ETASeconds *float64 `json:"eta_seconds"`
-	// HoldUps are what keeps the run from going on, or from going on faster,
+	// Blockers are what keeps the run from going on, or from going on faster,
 	// the worst first; never null.
-	HoldUps   []HoldUp   `json:"hold_ups"`
+	Blockers  []Blocker  `json:"hold_ups"`
 	CreatedAt time.Time  `json:"created_at"`
 	StartedAt *time.Time `json:"started_at"`  // the first dispatch
 	LastRowAt *time.Time `json:"last_row_at"` // by the workers that hold its shards
@@ -69,21 +69,23 @@ type Items struct {
 	// Unanswered are those of failed that were never at fault: the run ended
 	// (stopped, expired, over budget, another input) before they had a row.
 	Unanswered uint64 `json:"unanswered"`
-	// InHand have a row that is not committed yet: workers or checkpoints
+	// Uncommitted have a row that is not committed yet: workers or checkpoints
 	// hold it.
-	InHand uint64 `json:"in_hand"`
+	Uncommitted uint64 `json:"in_hand"`
 	// Planned reports whether total is final.
 	Planned bool `json:"planned"`
 }
 
-// Settled is how many items have a committed row of their own, of either kind.
-func (i Items) Settled() uint64 { return i.Done + i.AtFault() }
+// Committed is how many items have a committed row of their own, of either kind.
+func (i Items) Committed() uint64 { return i.Done + i.AtFault() }
 
 // AtFault is how many items failed by a fault of their own.
 func (i Items) AtFault() uint64 { return i.Failed - min(i.Failed, i.Unanswered) }
 
-// Got is how many items have a row, kept or in hand: what a bar shows.
-func (i Items) Got() uint64 { return min(i.Settled()+i.InHand, max(i.Total, i.Settled())) }
+// Processed is how many items have a row, kept or in hand: what a bar shows.
+func (i Items) Processed() uint64 {
+	return min(i.Committed()+i.Uncommitted, max(i.Total, i.Committed()))
+}
 
 // Shards counts a run's shards.
 type Shards struct {
@@ -102,15 +104,15 @@ type Tokens struct {
 
 // Progress is what the documents say about a run.
 type Progress struct {
-	Cloud    config.Cloud // where the installation is
-	Manifest record.Manifest
-	State    run.State       // run.New if coordinate has not saved one yet
-	Plan     record.Plan     // zero if there is none yet
-	Control  record.Control  // zero if nobody wanted anything yet
-	Workers  []WorkerStatus  // all of them
-	Fleet    record.Fleet    // of the pool, if nobody works for it; zero if nothing is said of it
-	Kept     uint64          // rows in checkpoints of open shards that nobody holds
-	Snapshot *shard.Snapshot // of a training: the last one that its document names
+	Cloud            config.Cloud // where the installation is
+	Manifest         record.Manifest
+	State            run.State       // run.New if coordinate has not saved one yet
+	Plan             record.Plan     // zero if there is none yet
+	Control          record.Control  // zero if nobody wanted anything yet
+	Workers          []WorkerStatus  // all of them
+	Fleet            record.Fleet    // of the pool, if nobody works for it; zero if nothing is said of it
+	CheckpointedRows uint64          // rows in checkpoints of open shards that nobody holds
+	Snapshot         *shard.Snapshot // of a training: the last one that its document names
 }
 
 // StatusOf says what a run is doing at the time now.
@@ -127,15 +129,15 @@ func StatusOf(p Progress, now time.Time) Status {
 			Planned:    st.Complete,
 		},
 		FailedByClass: map[string]int{},
-		Shards:        Shards{Total: max(st.Shards, p.Plan.Shards), Dispatched: st.Next, Done: st.Done.Set.Len()},
+		Shards:        Shards{Total: max(st.Shards, p.Plan.Shards), Dispatched: st.NextShard, Done: st.Done.Set.Len()},
 		Tokens:        Tokens{Prompt: st.Counts.PromptTokens, Completion: st.Counts.CompletionTokens, Wasted: st.Counts.WastedTokens},
-		HoldUps:       []HoldUp{},
+		Blockers:      []Blocker{},
 		CreatedAt:     m.CreatedAt.UTC(),
-		StartedAt:     known(st.StartedAt),
-		Deadline:      known(st.Deadline),
-		EndedAt:       known(st.EndedAt),
-		Outputs:       record.OutputKey(m.Run, record.Completions),
-		Errors:        record.OutputKey(m.Run, record.Errors),
+		StartedAt:     timeOrNil(st.StartedAt),
+		Deadline:      timeOrNil(st.Deadline),
+		EndedAt:       timeOrNil(st.EndedAt),
+		Outputs:       record.OutputKey(m.Run, record.CompletionsFile),
+		Errors:        record.OutputKey(m.Run, record.ErrorsFile),
 		Summary:       record.OutputKey(m.Run, record.SummaryFile),
 	}
 	for _, in := range m.Inputs {
@@ -143,16 +145,16 @@ func StatusOf(p Progress, now time.Time) Status {
 	}
 	maps.Copy(s.FailedByClass, st.Counts.ByClass)
 	if m.Refused != "" {
-		s.Phase, s.Message, s.EndedAt = run.Failed, m.Refused, known(m.CreatedAt)
+		s.Phase, s.Message, s.EndedAt = run.Failed, m.Refused, timeOrNil(m.CreatedAt)
 	}
-	w := workOn(m.Run, p.Workers)
+	w := heldBy(m.Run, p.Workers)
 	if !s.Phase.Ended() { // what the last heartbeats of workers still name
-		s.Shards.Running, s.Items.InHand, s.LastRowAt = w.shards, w.rows+p.Kept, known(w.rowAt)
+		s.Shards.Running, s.Items.Uncommitted, s.LastRowAt = w.shards, w.rows+p.CheckpointedRows, timeOrNil(w.rowAt)
 	}
-	s.pace(w, st, now)
-	s.train(p)
+	s.setRates(w, st, now)
+	s.setTraining(p)
 	if !s.Phase.Ended() {
-		s.HoldUps = append(s.HoldUps, holdUps(p, s, now)...)
+		s.Blockers = append(s.Blockers, blockers(p, s, now)...)
 	}
 	return s
 }
@@ -180,13 +182,13 @@ func unanswered(byClass map[string]int) (n uint64) {
 // average since the start to say anything about now.
 const recently = 30 * time.Second
 
-// pace sets what holds the rules of Rate, TokenRate and ETASeconds.
-func (s *Status) pace(w work, st run.State, now time.Time) {
+// setRates sets what holds the rules of Rate, TokenRate and ETASeconds.
+func (s *Status) setRates(w heldWork, st run.State, now time.Time) {
 	running := s.Phase == run.Running || s.Phase == run.Planning
 	switch {
-	case running && w.speaks():
+	case running && w.hasRates():
 		s.Rate, s.TokenRate = &w.rate, &w.tokenRate
-	case s.StartedAt == nil || s.Items.Settled() == 0:
+	case s.StartedAt == nil || s.Items.Committed() == 0:
 		return
 	case running && now.Sub(st.SavedAt) < recently:
 		s.Rate, s.TokenRate = s.average(now)
@@ -196,7 +198,7 @@ func (s *Status) pace(w work, st run.State, now time.Time) {
 	if s.Rate == nil || *s.Rate <= 0 || !running || !s.Items.Planned {
 		return
 	}
-	left := float64(s.Items.Total-min(s.Items.Total, s.Items.Got())) / *s.Rate
+	left := float64(s.Items.Total-min(s.Items.Total, s.Items.Processed())) / *s.Rate
 	s.ETASeconds = &left
 }
 
@@ -206,25 +208,25 @@ func (s *Status) average(until time.Time) (items, tokens *float64) {
 	if seconds <= 0 { // clocks of several machines
 		return nil, nil
 	}
-	i, t := float64(s.Items.Settled())/seconds, float64(s.Tokens.Completion)/seconds
+	i, t := float64(s.Items.Committed())/seconds, float64(s.Tokens.Completion)/seconds
 	return &i, &t
 }
 
-// work is what living workers have in hand of one run.
-type work struct {
+// heldWork is what living workers have in hand of one run.
+type heldWork struct {
 	shards, busy    int // requests: of the workers, whatever runs they are of
 	rows            uint64
 	rate, tokenRate float64 // the run's share
 	rowAt           time.Time
 }
 
-// speaks reports whether the workers' rates say anything: they do from the
+// hasRates reports whether the workers' rates say anything: they do from the
 // first row on.
-func (w work) speaks() bool { return w.shards > 0 && !w.rowAt.IsZero() }
+func (w heldWork) hasRates() bool { return w.shards > 0 && !w.rowAt.IsZero() }
 
-// workOn sums up what living workers say of a run. A worker that holds shards
+// heldBy sums up what living workers say of a run. A worker that holds shards
 // of several runs gives each its share of the rates.
-func workOn(id identity.RunID, workers []WorkerStatus) (out work) {
+func heldBy(id identity.RunID, workers []WorkerStatus) (out heldWork) {
 	for _, w := range workers {
 		if !w.Alive {
 			continue
@@ -241,7 +243,7 @@ func workOn(id identity.RunID, workers []WorkerStatus) (out work) {
 		}
 		share := float64(mine) / float64(len(w.Holds))
 		out.shards += mine
-		out.busy += w.Load.Busy
+		out.busy += w.Load.InFlight
 		out.rate += share * w.Load.Rate
 		out.tokenRate += share * w.Load.TokenRate
 		if w.Load.RowAt.After(out.rowAt) {
@@ -251,8 +253,8 @@ func workOn(id identity.RunID, workers []WorkerStatus) (out work) {
 	return out
 }
 
-// known returns nil for the zero time.
-func known(t time.Time) *time.Time {
+// timeOrNil returns nil for the zero time.
+func timeOrNil(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}

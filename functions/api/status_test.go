@@ -11,12 +11,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rollout/functions/api"
-	"rollout/shared/engine/commit"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/interval"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/commit"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/interval"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/record"
 )
 
@@ -36,8 +36,8 @@ func manifestOf(id identity.RunID) record.Manifest {
 // midway is a run of 1,000 items in 10 shards, 4 of which are done.
 func midway() api.Progress {
 	st := run.New(runA)
-	st.Phase, st.Items, st.Shards, st.Complete, st.Next = run.Running, 1000, 10, true, 8
-	st.Done = commit.Log{Set: interval.Of(interval.Range{Lo: 0, Hi: 4})}
+	st.Phase, st.Items, st.Shards, st.Complete, st.NextShard = run.Running, 1000, 10, true, 8
+	st.Done = commit.CommitLog{Set: interval.Of(interval.Range{Lo: 0, Hi: 4})}
 	st.Counts = shard.Counts{OK: 390, Failed: 10, ByClass: map[string]int{"invalid_line": 7, "too_long": 3},
 		PromptTokens: 4000, CompletionTokens: 8000, WastedTokens: 12}
 	st.StartedAt, st.SavedAt = noon.Add(time.Second), noon.Add(40*time.Second)
@@ -49,7 +49,7 @@ func midway() api.Progress {
 func worker(shards ...int) api.WorkerStatus {
 	w := api.WorkerStatus{Worker: "w", Pool: "default", State: health.Ready, Alive: true, Engine: api.EngineReady, InFlight: 64, StartedAt: noon.Add(35 * time.Second)}
 	for _, n := range shards {
-		w.Holds = append(w.Holds, health.Held{Run: runA, Shard: n, Attempt: 1, Items: 100, Rows: 50})
+		w.Holds = append(w.Holds, health.HeldShard{Run: runA, Shard: n, Attempt: 1, Items: 100, Rows: 50})
 	}
 	return w
 }
@@ -114,7 +114,7 @@ func TestSpeed(t *testing.T) {
 		"its worker says: nothing lately": {func(p *api.Progress) { says(p, 0) }, 40 * time.Second, num(0), num(0), nil},
 		"a worker's share": {func(p *api.Progress) {
 			says(p, 40)
-			p.Workers[0].Holds = append(p.Workers[0].Holds, health.Held{Run: runB, Shard: 1, Attempt: 1})
+			p.Workers[0].Holds = append(p.Workers[0].Holds, health.HeldShard{Run: runB, Shard: 1, Attempt: 1})
 		}, 40 * time.Second, num(30), num(900), num(15)},
 		"a dead worker says nothing": {func(p *api.Progress) {
 			says(p, 40)
@@ -141,8 +141,8 @@ func TestWhatAnEndLeftUnansweredIsToldApart(t *testing.T) {
 	p.State.Phase, p.State.EndedAt = run.Stopped, p.State.StartedAt.Add(100*time.Second)
 	p.State.Counts = shard.Counts{OK: 390, Failed: 610, ByClass: map[string]int{"too_long": 10, "canceled": 600}}
 	s := api.StatusOf(p, noon.Add(time.Hour))
-	if s.Items.Failed != 610 || s.Items.Unanswered != 600 || s.Items.Settled() != 400 || *s.Rate != 4 {
-		t.Errorf("%+v, settled %d, rate %v", s.Items, s.Items.Settled(), *s.Rate)
+	if s.Items.Failed != 610 || s.Items.Unanswered != 600 || s.Items.Committed() != 400 || *s.Rate != 4 {
+		t.Errorf("%+v, settled %d, rate %v", s.Items, s.Items.Committed(), *s.Rate)
 	}
 }
 

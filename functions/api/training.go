@@ -4,9 +4,9 @@ import (
 	"context"
 
 	"rollout/shared/config"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/host"
 	"rollout/shared/record"
 )
@@ -27,9 +27,9 @@ type Training struct {
 	SnapshotStep int `json:"snapshot_step"`
 }
 
-// train tells how far a training is, and when it will be done. Rates of items
+// setTraining tells how far a training is, and when it will be done. Rates of items
 // say nothing of its one item.
-func (s *Status) train(p Progress) {
+func (s *Status) setTraining(p Progress) {
 	if p.Manifest.Kind != config.KindTrain {
 		return
 	}

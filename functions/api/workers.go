@@ -6,31 +6,31 @@ import (
 	"slices"
 	"time"
 
+	"rollout/shared/core/health"
 	"rollout/shared/document"
-	"rollout/shared/engine/health"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
 
 // WorkerStatus is what a worker says of itself, and whether that still holds.
 type WorkerStatus struct {
-	Worker    string        `json:"worker_id"`
-	Pool      string        `json:"pool"`
-	State     health.State  `json:"state"` // its own word: "ready", "draining", …
-	Alive     bool          `json:"alive"` // by its heartbeat, at the time of asking
-	Draining  string        `json:"draining"`
-	InFlight  int           `json:"in_flight"` // requests at once, at most
-	Engine    EngineState   `json:"engine"`
-	Load      health.Load   `json:"load"` // what it sees of its engine
-	Holds     []health.Held `json:"holds"`
-	Host      string        `json:"host"`
-	PID       int           `json:"pid"`
-	CPUs      int           `json:"cpus"`
-	GPUs      int           `json:"gpus"`
-	Instance  string        `json:"instance,omitempty"` // what the machine's cloud calls it
-	StartedAt time.Time     `json:"started_at"`
-	BeatAt    time.Time     `json:"beat_at"`
-	DueAt     time.Time     `json:"due_at"`
+	Worker      string             `json:"worker_id"`
+	Pool        string             `json:"pool"`
+	State       health.State       `json:"state"` // its own word: "ready", "draining", …
+	Alive       bool               `json:"alive"` // by its heartbeat, at the time of asking
+	Draining    string             `json:"draining"`
+	InFlight    int                `json:"in_flight"` // requests at once, at most
+	Engine      EngineState        `json:"engine"`
+	Load        health.Load        `json:"load"` // what it sees of its engine
+	Holds       []health.HeldShard `json:"holds"`
+	Host        string             `json:"host"`
+	PID         int                `json:"pid"`
+	CPUs        int                `json:"cpus"`
+	GPUs        int                `json:"gpus"`
+	Instance    string             `json:"instance,omitempty"` // what the machine's cloud calls it
+	StartedAt   time.Time          `json:"started_at"`
+	HeartbeatAt time.Time          `json:"beat_at"`
+	DueAt       time.Time          `json:"due_at"`
 }
 
 // EngineState is whether a worker's engine can answer. Example: "ready".
@@ -43,9 +43,9 @@ const (
 	EngineAway     EngineState = "away" // load.away says why
 )
 
-func engineState(b health.Beat) EngineState {
+func engineState(b health.Heartbeat) EngineState {
 	switch {
-	case b.Load.Away != "":
+	case b.Load.UnavailableReason != "":
 		return EngineAway
 	case b.State == health.Init:
 		return EngineStarting
@@ -56,7 +56,7 @@ func engineState(b health.Beat) EngineState {
 // Workers returns every worker that has a heartbeat: the living first, then by
 // pool and id.
 func (s *Service) Workers(ctx context.Context) ([]WorkerStatus, error) {
-	beats, err := s.beats(ctx)
+	beats, err := s.heartbeats(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -85,27 +85,27 @@ func livingFirst(a, b WorkerStatus) int {
 	return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Worker, b.Worker))
 }
 
-func (s *Service) workerStatus(b health.Beat, mark record.WorkerMark, now time.Time) WorkerStatus {
+func (s *Service) workerStatus(b health.Heartbeat, mark record.WorkerMark, now time.Time) WorkerStatus {
 	w := WorkerStatus{
 		Worker: b.Worker, Pool: b.Pool, State: b.State, Alive: !s.timings.Dead(b, now),
-		Draining: mark.Draining, InFlight: b.InFlight, Engine: engineState(b), Load: b.Load, Holds: b.Holds,
+		Draining: mark.DrainReason, InFlight: b.MaxInFlight, Engine: engineState(b), Load: b.Load, Holds: b.Holds,
 		Host: b.Host, PID: b.PID, CPUs: b.CPUs, GPUs: b.GPUs, Instance: b.Instance,
-		StartedAt: b.Started.UTC(), BeatAt: b.At.UTC(), DueAt: b.DueAt.UTC(),
+		StartedAt: b.Started.UTC(), HeartbeatAt: b.At.UTC(), DueAt: b.DueAt.UTC(),
 	}
 	if w.Holds == nil {
-		w.Holds = []health.Held{}
+		w.Holds = []health.HeldShard{}
 	}
 	return w
 }
 
-// beats reads every worker's heartbeat, in the order of their ids.
-func (s *Service) beats(ctx context.Context) ([]health.Beat, error) {
-	var out []health.Beat
-	for d, err := range document.All(ctx, s.ports.Docs, record.BeatPrefix) {
+// heartbeats reads every worker's heartbeat, in the order of their ids.
+func (s *Service) heartbeats(ctx context.Context) ([]health.Heartbeat, error) {
+	var out []health.Heartbeat
+	for d, err := range document.All(ctx, s.ports.Docs, record.HeartbeatPrefix) {
 		if err != nil {
 			return nil, fault.Wrap(err, "list the workers")
 		}
-		var b health.Beat
+		var b health.Heartbeat
 		if err := decodeDoc(d, &b); err != nil {
 			return nil, err
 		}
@@ -115,7 +115,7 @@ func (s *Service) beats(ctx context.Context) ([]health.Beat, error) {
 }
 
 // marks reads what functions found out about the workers, in their order.
-func (s *Service) marks(ctx context.Context, beats []health.Beat) ([]record.WorkerMark, error) {
+func (s *Service) marks(ctx context.Context, beats []health.Heartbeat) ([]record.WorkerMark, error) {
 	keys := make([]string, len(beats))
 	for i, b := range beats {
 		keys[i] = record.WorkerKey(b.Worker)

@@ -1,5 +1,5 @@
 // Package coordinate is the single writer of a run's progress: it takes events
-// in batches, lets shared/engine/run decide, and performs what was decided.
+// in batches, lets shared/core/run decide, and performs what was decided.
 //
 //	load ──▶ (perform inherited effects) ──▶ step ──▶ save (CAS) ──▶ perform ──▶ acknowledge
 //	  ▲                                                 │ conflict
@@ -20,10 +20,10 @@ import (
 	"time"
 
 	"rollout/shared/config"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/document"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -41,8 +41,8 @@ type Coordinator struct {
 	index   *input.Index
 	timings health.Timings
 	grace   time.Duration
-	hears   Hears
-	many    bool
+	hooks   Hooks
+	shared  bool
 	serves  func(pool string) bool
 
 	mu   sync.Mutex
@@ -58,28 +58,28 @@ type loaded struct {
 	performed bool
 }
 
-// Hears are called by a coordinator, and must not block. Nil ones are not.
-type Hears struct {
-	Saved func(run.State)       // with every state that was saved here
-	Open  func(record.Manifest) // with every run that has not ended and that something is heard of here
-	// Sent is called when work of a running run was sent to the pool, and says
+// Hooks are called by a coordinator, and must not block. Nil ones are not.
+type Hooks struct {
+	OnSaved func(run.State)       // with every state that was saved here
+	OnOpen  func(record.Manifest) // with every run that has not ended and that something is heard of here
+	// OnSent is called when work of a running run was sent to the pool, and says
 	// how many of the run's shards are open.
-	Sent func(pool string, open int)
+	OnSent func(pool string, open int)
 }
 
 // New returns a coordinator. grace is how long requests in flight may take at
 // a pause or end of a run that does not say.
-func New(p host.Ports, ix *input.Index, t health.Timings, grace time.Duration, hears Hears) *Coordinator {
-	if hears.Saved == nil {
-		hears.Saved = func(run.State) {}
+func New(p host.Ports, ix *input.Index, t health.Timings, grace time.Duration, hears Hooks) *Coordinator {
+	if hears.OnSaved == nil {
+		hears.OnSaved = func(run.State) {}
 	}
-	if hears.Open == nil {
-		hears.Open = func(record.Manifest) {}
+	if hears.OnOpen == nil {
+		hears.OnOpen = func(record.Manifest) {}
 	}
-	if hears.Sent == nil {
-		hears.Sent = func(string, int) {}
+	if hears.OnSent == nil {
+		hears.OnSent = func(string, int) {}
 	}
-	return &Coordinator{hears: hears, Ports: p.From("coordinate"), index: ix, timings: t, grace: grace,
+	return &Coordinator{hooks: hears, Ports: p.WithSource("coordinate"), index: ix, timings: t, grace: grace,
 		serves: func(string) bool { return true }, runs: map[identity.RunID]loaded{}}
 }
 
@@ -93,15 +93,15 @@ func (c *Coordinator) Serving(pools []config.Pool) *Coordinator {
 	return c
 }
 
-// maxSteps bounds the steps of one call: each but the first follows from
+// maxTransitions bounds the steps of one call: each but the first follows from
 // effects of the one before (sealed shards) or from a lost race.
-const maxSteps = 64
+const maxTransitions = 64
 
 // Apply lets a run take events. It returns those that no run of this plan can
 // have caused. An error leaves the events to be delivered again.
 func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Event) (rejected []run.Event, err error) {
 	pending := evs
-	for range maxSteps {
+	for range maxTransitions {
 		began := c.Clock.Now()
 		l, err := c.load(ctx, id)
 		if err != nil {
@@ -111,10 +111,10 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 			return nil, nil
 		}
 		if !l.state.Phase.Ended() {
-			c.hears.Open(l.manifest)
+			c.hooks.OnOpen(l.manifest)
 		}
 		if !l.performed {
-			if moved, err := c.leave(ctx, l); err != nil {
+			if moved, err := c.waitForPeer(ctx, l); err != nil {
 				return nil, err
 			} else if moved {
 				c.forget(id)
@@ -125,16 +125,16 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 				c.forget(id)
 				return nil, fault.Wrap(err, "perform inherited effects of run %s", id)
 			}
-			c.didPerform(l)
+			c.markPerformed(l)
 			pending = append(pending[:len(pending):len(pending)], follow...)
 		}
-		world, err := c.look(ctx, l)
+		world, err := c.observe(ctx, l)
 		if err != nil {
 			return nil, err
 		}
 		now := c.Clock.Now()
 		next, refused := run.Step(l.state, world, c.rules(l.manifest), pending, now)
-		if same(l.state, next) {
+		if unchanged(l.state, next) {
 			// Nothing to save, and so no compare-and-swap that would find out
 			// that the remembered state is old news.
 			current, err := c.current(ctx, l)
@@ -147,7 +147,7 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 			}
 			return append(rejected, refused...), nil
 		}
-		follow, saved, err := c.step(ctx, began, l, next, pending)
+		follow, saved, err := c.saveAndPerform(ctx, began, l, next, pending)
 		if err != nil {
 			return nil, err
 		}
@@ -159,15 +159,15 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 			return rejected, nil
 		}
 	}
-	return nil, fault.New(fault.Unavailable, "run %s took %d steps at once and is not settled", id, maxSteps)
+	return nil, fault.New(fault.Unavailable, "run %s took %d steps at once and is not settled", id, maxTransitions)
 }
 
-// step saves what was decided of the events and performs it. It returns what
+// saveAndPerform saves what was decided of the events and performs it. It returns what
 // follows; saved is false if somebody else was faster.
-func (c *Coordinator) step(ctx context.Context, began time.Time, l *loaded, next run.State, evs []run.Event) (follow []run.Event, saved bool, err error) {
-	ctx, span := c.Begin(ctx, began, "coordinate step", next.Run, slog.String(observe.KeyPhase, string(next.Phase)), slog.Int("events", len(evs)))
+func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *loaded, next run.State, evs []run.Event) (follow []run.Event, saved bool, err error) {
+	ctx, span := c.StartSpan(ctx, began, "coordinate step", next.Run, slog.String(observe.KeyPhase, string(next.Phase)), slog.Int("events", len(evs)))
 	defer func() { span.End(err) }()
-	lost := lost(l.state, next, evs)
+	lost := lostShards(l.state, next, evs)
 	if err := c.save(ctx, l, next); err != nil {
 		c.forget(next.Run)
 		if fault.Is(err, fault.Conflict) {
@@ -182,9 +182,9 @@ func (c *Coordinator) step(ctx context.Context, began time.Time, l *loaded, next
 	if err != nil {
 		return nil, true, fault.Wrap(err, "perform effects of run %s", next.Run)
 	}
-	c.didPerform(l)
+	c.markPerformed(l)
 	if len(follow) == 0 { // else the next step says so
-		c.tellPerformed(ctx, l)
+		c.clearEffects(ctx, l)
 	}
 	return follow, true, nil
 }
@@ -217,7 +217,7 @@ func (c *Coordinator) load(ctx context.Context, id identity.RunID) (*loaded, err
 		return nil, err
 	}
 	if !found {
-		return nil, fault.As(fault.NotFound, errNoRun, "run %s", id)
+		return nil, fault.WithKind(fault.NotFound, errNoRun, "run %s", id)
 	}
 	l.rev, _, err = host.Load(ctx, c.Docs, record.CoordinatorKey(id), &l.state)
 	if err != nil {
@@ -254,8 +254,8 @@ func (c *Coordinator) remember(id identity.RunID, l *loaded) {
 	c.runs[id] = *l
 }
 
-// didPerform notes that the effects of the state were performed here.
-func (c *Coordinator) didPerform(l *loaded) {
+// markPerformed notes that the effects of the state were performed here.
+func (c *Coordinator) markPerformed(l *loaded) {
 	l.performed = true
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -277,13 +277,13 @@ func (c *Coordinator) save(ctx context.Context, l *loaded, next run.State) error
 		return err
 	}
 	if next.Phase != l.state.Phase {
-		c.Observe(ctx, observe.RunPhase{Run: next.Run, Phase: string(next.Phase), Was: string(l.state.Phase), Reason: string(next.Reason), Detail: next.Message})
+		c.Observe(ctx, observe.RunPhase{Run: next.Run, Phase: string(next.Phase), Previous: string(l.state.Phase), Reason: string(next.Reason), Detail: next.Message})
 	}
 	if next.Complete && !l.state.Complete {
 		c.Observe(ctx, observe.RunPlanned{Run: next.Run, Shards: next.Shards, Items: next.Items})
 	}
 	l.state, l.rev, l.performed = next, rev, len(next.Effects) == 0
-	c.hears.Saved(next)
+	c.hooks.OnSaved(next)
 	if next.Phase.Ended() {
 		c.forget(next.Run)
 	} else {
@@ -292,9 +292,9 @@ func (c *Coordinator) save(ctx context.Context, l *loaded, next run.State) error
 	return nil
 }
 
-// lost are the shards that a step from a to b sends again because they were
+// lostShards are the shards that a step from a to b sends again because they were
 // lost. What is no news in a is none.
-func lost(a, b run.State, evs []run.Event) (out []observe.ShardLost) {
+func lostShards(a, b run.State, evs []run.Event) (out []observe.ShardLost) {
 	told := map[int]bool{}
 	for _, e := range evs {
 		if e.Kind != run.ShardLost || told[e.Shard] {
@@ -310,9 +310,9 @@ func lost(a, b run.State, evs []run.Event) (out []observe.ShardLost) {
 	return out
 }
 
-// same reports whether a step from a to b changed nothing worth a save. What
+// unchanged reports whether a step from a to b changed nothing worth a save. What
 // is to be performed always is.
-func same(a, b run.State) bool {
+func unchanged(a, b run.State) bool {
 	if len(b.Effects) > 0 {
 		return false
 	}

@@ -16,10 +16,10 @@ import (
 	"rollout/functions/coordinate"
 	"rollout/shared/clock"
 	"rollout/shared/config"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -32,15 +32,15 @@ import (
 
 const id = inputtest.RunID
 
-// desk is a world with one planned run.
-type desk struct {
+// fixture is a world with one planned run.
+type fixture struct {
 	host.Ports
 	t *testing.T
 }
 
-func newDesk(t *testing.T, shards, items int, edit ...func(*record.Manifest)) desk {
+func newFixture(t *testing.T, shards, items int, edit ...func(*record.Manifest)) fixture {
 	t.Helper()
-	d := desk{t: t, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
+	d := fixture{t: t, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
 		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
 	m := inputtest.Manifest(items)
 	for _, f := range edit {
@@ -51,50 +51,50 @@ func newDesk(t *testing.T, shards, items int, edit ...func(*record.Manifest)) de
 }
 
 // coordinator is a coordinator that remembers nothing yet.
-func (d desk) coordinator() *coordinate.Coordinator { return d.over(d.Ports) }
+func (d fixture) coordinator() *coordinate.Coordinator { return d.over(d.Ports) }
 
-func (d desk) over(p host.Ports) *coordinate.Coordinator {
-	return coordinate.New(p, input.NewIndex(p.Blobs, p.Docs), host.Timings(config.DefaultDeployment().Health), 10*time.Second, coordinate.Hears{})
+func (d fixture) over(p host.Ports) *coordinate.Coordinator {
+	return coordinate.New(p, input.NewIndex(p.Blobs, p.Docs), host.Timings(config.DefaultDeployment().Health), 10*time.Second, coordinate.Hooks{})
 }
 
 // tell gives the coordinator a batch of these events, and acknowledges what it
 // is done with. It returns how many were not.
-func (d desk) tell(c *coordinate.Coordinator, ps ...events.Payload) (left int) {
+func (d fixture) tell(c *coordinate.Coordinator, ps ...events.Payload) (left int) {
 	d.t.Helper()
 	d.send(ps...)
 	return d.batch(c)
 }
 
-func (d desk) send(ps ...events.Payload) {
+func (d fixture) send(ps ...events.Payload) {
 	d.t.Helper()
 	if err := d.Send(d.t.Context(), host.CoordinateQueue, ps...); err != nil {
 		d.t.Fatal(err)
 	}
 }
 
-func (d desk) batch(c *coordinate.Coordinator) (left int) {
+func (d fixture) batch(c *coordinate.Coordinator) (left int) {
 	d.t.Helper()
 	ms, err := d.Queues.Receive(d.t.Context(), host.CoordinateQueue, 1000, time.Minute, 0)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	done := c.Batch(d.t.Context(), ms)
+	done := c.HandleBatch(d.t.Context(), ms)
 	if err := d.Queues.Ack(d.t.Context(), host.CoordinateQueue, done); err != nil {
 		d.t.Fatal(err)
 	}
 	return len(ms) - len(done)
 }
 
-func (d desk) state() run.State {
+func (d fixture) state() run.State {
 	return inputtest.Load[run.State](d.t, d.Ports, record.CoordinatorKey(id))
 }
 
-func (d desk) control() record.Control {
+func (d fixture) control() record.Control {
 	return inputtest.Load[record.Control](d.t, d.Ports, record.ControlKey(id))
 }
 
 // received empties a queue.
-func (d desk) received(q string) (out []events.Payload) {
+func (d fixture) received(q string) (out []events.Payload) {
 	d.t.Helper()
 	ms, err := d.Queues.Receive(d.t.Context(), q, 1000, time.Minute, 0)
 	if err != nil {
@@ -109,7 +109,7 @@ func (d desk) received(q string) (out []events.Payload) {
 }
 
 var (
-	look = events.Ring{Run: string(id)}
+	look = events.Wakeup{Run: string(id)}
 	work = host.WorkQueue("default")
 )
 
@@ -122,7 +122,7 @@ func done(n, ok int) events.ShardDone {
 // worker's event comes in the same batch.
 func TestAChainOfFunctionsEndsAtCoordinate(t *testing.T) {
 	t.Parallel()
-	far := func(d desk) {
+	far := func(d fixture) {
 		b, err := events.Encode(events.PlanAdvanced{Run: string(id)}, events.Meta{Source: "rollout/test", Time: time.Now(), Hops: events.MaxHops})
 		if err != nil {
 			t.Fatal(err)
@@ -131,13 +131,13 @@ func TestAChainOfFunctionsEndsAtCoordinate(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d := newDesk(t, 3, 2)
+	d := newFixture(t, 3, 2)
 	c := d.coordinator()
 	far(d)
 	if left := d.batch(c); left != 0 || len(d.received(work)) != 0 {
 		t.Errorf("%d events come back", left)
 	}
-	if n := len(d.received(queue.DeadLetters(host.CoordinateQueue))); n != 1 {
+	if n := len(d.received(queue.DeadLetterQueue(host.CoordinateQueue))); n != 1 {
 		t.Errorf("%d dead letters", n)
 	}
 	d.tell(c, look)
@@ -145,7 +145,7 @@ func TestAChainOfFunctionsEndsAtCoordinate(t *testing.T) {
 		t.Errorf("%d shards sent after a ring, want 3", n)
 	}
 
-	d = newDesk(t, 3, 2)
+	d = newFixture(t, 3, 2)
 	far(d)
 	if left := d.tell(d.coordinator(), look); left != 0 || len(d.received(work)) != 3 {
 		t.Error("with a ring in its batch it sends nothing")
@@ -154,7 +154,7 @@ func TestAChainOfFunctionsEndsAtCoordinate(t *testing.T) {
 
 func TestALostShardIsSentAgainAheadOfAllWork(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 3, 2)
+	d := newFixture(t, 3, 2)
 	c := d.coordinator()
 	d.tell(c, look)
 	d.received(work)
@@ -172,7 +172,7 @@ func TestALostShardIsSentAgainAheadOfAllWork(t *testing.T) {
 // watches hears of it once.
 func TestALostShardIsToldOnce(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 3, 2)
+	d := newFixture(t, 3, 2)
 	var told bytes.Buffer
 	d.Watch.Events = observe.NewEmitter(&told, d.Clock, d.Log)
 	c := d.coordinator()
@@ -187,7 +187,7 @@ func TestALostShardIsToldOnce(t *testing.T) {
 
 func TestARunIsDispatchedCountedAndFinalized(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 3, 2)
+	d := newFixture(t, 3, 2)
 	c := d.coordinator()
 	if left := d.tell(c, look); left != 0 {
 		t.Fatalf("%d events left", left)
@@ -216,7 +216,7 @@ func TestARunIsDispatchedCountedAndFinalized(t *testing.T) {
 // changes nothing.
 func TestAStaleMemoryIsNoticedByAStepThatChangesNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 2, 2)
+	d := newFixture(t, 2, 2)
 	stale, fresh := d.coordinator(), d.coordinator()
 	d.tell(stale, look)
 	d.tell(fresh, done(0, 2))
@@ -234,7 +234,7 @@ func TestAStaleMemoryIsNoticedByAStepThatChangesNothing(t *testing.T) {
 
 func TestInheritedEffectsArePerformedFirst(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 3, 2)
+	d := newFixture(t, 3, 2)
 	broken := d.Ports
 	broken.Queues = deaf{d.Queues}
 	if left := d.tell(d.over(broken), look); left != 1 {
@@ -243,7 +243,7 @@ func TestInheritedEffectsArePerformedFirst(t *testing.T) {
 	if n := len(d.received(work)); n != 0 {
 		t.Fatalf("%d messages", n)
 	}
-	if s := d.state(); s.Next != 3 || len(s.Effects) == 0 {
+	if s := d.state(); s.NextShard != 3 || len(s.Effects) == 0 {
 		t.Fatalf("the state is %+v", s)
 	}
 	d.tell(d.coordinator(), done(0, 2))
@@ -261,7 +261,7 @@ func (deaf) Send(context.Context, string, [][]byte, time.Duration) error {
 
 func TestAnEventOfNoPlanIsADeadLetterAndDrainsItsSender(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 2, 2)
+	d := newFixture(t, 2, 2)
 	c := d.coordinator()
 	d.tell(c, look)
 	if left := d.tell(c, done(0, 2), done(7, 2)); left != 0 {
@@ -270,24 +270,24 @@ func TestAnEventOfNoPlanIsADeadLetterAndDrainsItsSender(t *testing.T) {
 	if s := d.state(); s.Counts.OK != 2 {
 		t.Errorf("counts %+v", s.Counts)
 	}
-	if dead := d.received(queue.DeadLetters(host.CoordinateQueue)); len(dead) != 1 || dead[0].(events.ShardDone).Shard != 7 {
+	if dead := d.received(queue.DeadLetterQueue(host.CoordinateQueue)); len(dead) != 1 || dead[0].(events.ShardDone).Shard != 7 {
 		t.Errorf("dead letters %v", dead)
 	}
-	if m := inputtest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.Draining == "" || m.Sequence != 1 {
+	if m := inputtest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.DrainReason == "" || m.Sequence != 1 {
 		t.Errorf("its worker's mark is %+v", m)
 	}
 }
 
 func TestAnEventOfAnUnknownRunIsADeadLetterAndBlamesNobody(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 1, 1)
+	d := newFixture(t, 1, 1)
 	p := done(0, 2)
 	p.Run = "01JD2ZQ4T5W0M1X9YB7R3K8CVZ"
 	d.tell(d.coordinator(), p)
-	if dead := d.received(queue.DeadLetters(host.CoordinateQueue)); len(dead) != 1 {
+	if dead := d.received(queue.DeadLetterQueue(host.CoordinateQueue)); len(dead) != 1 {
 		t.Errorf("dead letters %v", dead)
 	}
-	if m := inputtest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.Draining != "" {
+	if m := inputtest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.DrainReason != "" {
 		t.Errorf("its worker's mark is %+v", m)
 	}
 }
@@ -295,21 +295,21 @@ func TestAnEventOfAnUnknownRunIsADeadLetterAndBlamesNobody(t *testing.T) {
 // A plan's object that is missing is a fault of the store, not of who reports.
 func TestEventsWaitForAnIndexThatCannotBeRead(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 2, 2)
+	d := newFixture(t, 2, 2)
 	if err := d.Blobs.Delete(t.Context(), record.IndexKey(id, 0), ""); err != nil {
 		t.Fatal(err)
 	}
 	if left := d.tell(d.coordinator(), look); left != 1 {
 		t.Errorf("%d events left, want the one", left)
 	}
-	if dead := d.received(queue.DeadLetters(host.CoordinateQueue)); len(dead) != 0 {
+	if dead := d.received(queue.DeadLetterQueue(host.CoordinateQueue)); len(dead) != 0 {
 		t.Errorf("dead letters %v", dead)
 	}
 }
 
 func TestWhatIsNoEventIsADeadLetter(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 1, 1)
+	d := newFixture(t, 1, 1)
 	if err := d.Queues.Send(t.Context(), host.CoordinateQueue, [][]byte{[]byte("{}")}, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -317,14 +317,14 @@ func TestWhatIsNoEventIsADeadLetter(t *testing.T) {
 	if left := d.batch(d.coordinator()); left != 0 {
 		t.Errorf("%d events left", left)
 	}
-	if dead := d.received(queue.DeadLetters(host.CoordinateQueue)); len(dead) != 3 {
+	if dead := d.received(queue.DeadLetterQueue(host.CoordinateQueue)); len(dead) != 3 {
 		t.Errorf("dead letters %v", dead)
 	}
 }
 
 func TestEventsOfARefusedRunAreTakenAndChangeNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 1, 1, func(m *record.Manifest) { m.Refused = "no pool" })
+	d := newFixture(t, 1, 1, func(m *record.Manifest) { m.Refused = "no pool" })
 	if left := d.tell(d.coordinator(), look, done(0, 1)); left != 0 {
 		t.Errorf("%d events left", left)
 	}
@@ -338,7 +338,7 @@ func TestEventsOfARefusedRunAreTakenAndChangeNothing(t *testing.T) {
 func TestSealsCountExactly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 4, 3)
+		d := newFixture(t, 4, 3)
 		c := d.coordinator()
 		d.tell(c, look)
 		save := func(n int, doc shard.Doc) {
@@ -349,7 +349,7 @@ func TestSealsCountExactly(t *testing.T) {
 		save(1, shard.Doc{State: shard.Running, Worker: "w1", Attempt: 1, Checkpoint: &shard.Ref{Key: "work/x"},
 			Counts: shard.Counts{OK: 1, Failed: 1, ByClass: map[string]int{"refused": 1}}})
 		save(2, shard.Doc{State: shard.Pending, Attempt: 1})
-		inputtest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.End, Reason: "stopped"})
+		inputtest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"})
 		d.tell(c, look)
 		if s := d.state(); s.Phase != run.Ending {
 			t.Fatalf("the run is %s", s.Phase)
@@ -371,8 +371,8 @@ func TestSealsCountExactly(t *testing.T) {
 
 func TestItsOwnFindingsDoNotUndoWhatUsersWant(t *testing.T) {
 	t.Parallel()
-	pause := run.Effects{{Act: run.SetPause, Why: "the input is gone"}}
-	end := run.Effects{{Act: run.SetEnd, Why: "budget"}}
+	pause := run.Effects{{Kind: run.SetPause, Why: "the input is gone"}}
+	end := run.Effects{{Kind: run.SetEnd, Why: "budget"}}
 	for name, c := range map[string]struct {
 		effects run.Effects
 		acted   uint64 // the control sequence that the state had acted on
@@ -380,15 +380,15 @@ func TestItsOwnFindingsDoNotUndoWhatUsersWant(t *testing.T) {
 		want    record.Desired
 		seq     uint64
 	}{
-		"a pause when nobody wants anything":      {pause, 0, record.Control{}, record.Pause, 1},
-		"a pause after a resume that it knows":    {pause, 2, record.Control{Sequence: 2, Desired: record.Run}, record.Pause, 3},
-		"a pause repeated after a newer resume":   {pause, 2, record.Control{Sequence: 4, Desired: record.Run}, record.Run, 4},
-		"a pause when the user has ended the run": {pause, 0, record.Control{Sequence: 1, Desired: record.End, Reason: "stopped"}, record.End, 1},
-		"a pause that stands":                     {pause, 1, record.Control{Sequence: 1, Desired: record.Pause}, record.Pause, 1},
-		"an end in a paused run":                  {end, 0, record.Control{Sequence: 1, Desired: record.Pause}, record.End, 2},
-		"an end when the user has ended the run":  {end, 0, record.Control{Sequence: 1, Desired: record.End, Reason: "stopped"}, record.End, 1},
+		"a pause when nobody wants anything":      {pause, 0, record.Control{}, record.DesiredPause, 1},
+		"a pause after a resume that it knows":    {pause, 2, record.Control{Sequence: 2, Desired: record.DesiredRun}, record.DesiredPause, 3},
+		"a pause repeated after a newer resume":   {pause, 2, record.Control{Sequence: 4, Desired: record.DesiredRun}, record.DesiredRun, 4},
+		"a pause when the user has ended the run": {pause, 0, record.Control{Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"}, record.DesiredEnd, 1},
+		"a pause that stands":                     {pause, 1, record.Control{Sequence: 1, Desired: record.DesiredPause}, record.DesiredPause, 1},
+		"an end in a paused run":                  {end, 0, record.Control{Sequence: 1, Desired: record.DesiredPause}, record.DesiredEnd, 2},
+		"an end when the user has ended the run":  {end, 0, record.Control{Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"}, record.DesiredEnd, 1},
 	} {
-		d := newDesk(t, 1, 1)
+		d := newFixture(t, 1, 1)
 		s := run.New(id)
 		s.Phase, s.Control, s.Effects = run.Pausing, c.acted, c.effects
 		inputtest.Save(t, d.Ports, record.CoordinatorKey(id), s)
@@ -405,33 +405,33 @@ func TestItsOwnFindingsDoNotUndoWhatUsersWant(t *testing.T) {
 // the run has acted on it.
 func TestAPauseWaitsForLivingHoldersOfThePool(t *testing.T) {
 	t.Parallel()
-	held := []health.Held{{Run: id, Shard: 0, Attempt: 1}}
+	held := []health.HeldShard{{Run: id, Shard: 0, Attempt: 1}}
 	for name, c := range map[string]struct {
-		beat health.Beat
+		beat health.Heartbeat
 		want run.Phase
 	}{
-		"nobody":                     {health.Beat{Worker: "w1", Pool: "default"}, run.Paused},
-		"a holder that has not":      {health.Beat{Worker: "w1", Pool: "default", Holds: held}, run.Pausing},
-		"a holder that has":          {health.Beat{Worker: "w1", Pool: "default", Holds: held, Control: map[identity.RunID]uint64{id: 1}}, run.Paused},
-		"a holder that is gone":      {health.Beat{Worker: "w1", Pool: "default", Holds: held, State: health.Gone}, run.Paused},
-		"a worker of another pool":   {health.Beat{Worker: "w1", Pool: "other", Holds: held}, run.Paused},
-		"a holder of another run's":  {health.Beat{Worker: "w1", Pool: "default", Holds: []health.Held{{Run: "x"}}}, run.Paused},
-		"an older pause acted on":    {health.Beat{Worker: "w1", Pool: "default", Holds: held, Control: map[identity.RunID]uint64{id: 0}}, run.Pausing},
-		"a dead holder is no matter": {health.Beat{Worker: "w1", Pool: "default", Holds: held, At: time.Unix(1, 0)}, run.Paused},
+		"nobody":                     {health.Heartbeat{Worker: "w1", Pool: "default"}, run.Paused},
+		"a holder that has not":      {health.Heartbeat{Worker: "w1", Pool: "default", Holds: held}, run.Pausing},
+		"a holder that has":          {health.Heartbeat{Worker: "w1", Pool: "default", Holds: held, Control: map[identity.RunID]uint64{id: 1}}, run.Paused},
+		"a holder that is gone":      {health.Heartbeat{Worker: "w1", Pool: "default", Holds: held, State: health.Gone}, run.Paused},
+		"a worker of another pool":   {health.Heartbeat{Worker: "w1", Pool: "other", Holds: held}, run.Paused},
+		"a holder of another run's":  {health.Heartbeat{Worker: "w1", Pool: "default", Holds: []health.HeldShard{{Run: "x"}}}, run.Paused},
+		"an older pause acted on":    {health.Heartbeat{Worker: "w1", Pool: "default", Holds: held, Control: map[identity.RunID]uint64{id: 0}}, run.Pausing},
+		"a dead holder is no matter": {health.Heartbeat{Worker: "w1", Pool: "default", Holds: held, At: time.Unix(1, 0)}, run.Paused},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDesk(t, 2, 1)
+			d := newFixture(t, 2, 1)
 			timings := host.Timings(config.DefaultDeployment().Health)
 			c2 := d.coordinator()
 			d.tell(c2, look)
-			inputtest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.Pause})
+			inputtest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredPause})
 			d.tell(c2, look)
 			<-time.After(5 * time.Second)
 			if c.beat.At.IsZero() {
 				c.beat.At = time.Now()
 			}
 			c.beat.Schema, c.beat.DueAt = 1, timings.Due(c.beat.At)
-			inputtest.Save(t, d.Ports, record.BeatKey("w1"), c.beat)
+			inputtest.Save(t, d.Ports, record.HeartbeatKey("w1"), c.beat)
 			d.tell(c2, look)
 			if s := d.state(); s.Phase != c.want {
 				t.Errorf("%s: the run is %s, want %s", name, s.Phase, c.want)
@@ -443,7 +443,7 @@ func TestAPauseWaitsForLivingHoldersOfThePool(t *testing.T) {
 func TestOneCoordinatorMayBeUsedByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	const shards = 40
-	d := newDesk(t, shards, 1)
+	d := newFixture(t, shards, 1)
 	c := d.coordinator()
 	d.tell(c, look)
 	var all sync.WaitGroup

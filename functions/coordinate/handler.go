@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	"rollout/events"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -15,37 +15,37 @@ import (
 	"rollout/shared/record"
 )
 
-// Batch applies a batch of messages, in any order, run by run. It returns the
+// HandleBatch applies a batch of messages, in any order, run by run. It returns the
 // receipts of those that are done with, among them the buried ones; the others
 // are to be delivered again.
-func (c *Coordinator) Batch(ctx context.Context, ms []queue.Message) (done []string) {
+func (c *Coordinator) HandleBatch(ctx context.Context, ms []queue.Message) (done []string) {
 	byRun := map[identity.RunID][]int{}
 	evs, causes := make([]run.Event, len(ms)), make([]events.Envelope, len(ms))
 	for i, m := range ms {
 		cause, id, e, err := c.decode(ctx, m)
 		switch {
 		case fault.Is(err, fault.Invalid):
-			if c.bury(ctx, m, err) {
+			if c.deadLetter(ctx, m, err) {
 				done = append(done, m.Receipt)
 			}
 		case err != nil:
-			c.complain(ctx, "event not taken", "message", m.ID, "error", err)
+			c.warn(ctx, "event not taken", "message", m.ID, "error", err)
 		default:
-			e.From = i
+			e.MessageIndex = i
 			evs[i], causes[i] = e, cause
 			byRun[id] = append(byRun[id], i)
 		}
 	}
 	for id, members := range byRun {
-		ctx := host.Caused(ctx, nearest(causes, members))
-		done = append(done, c.batchOf(ctx, id, ms, evs, members)...)
+		ctx := host.WithCause(ctx, fewestHops(causes, members))
+		done = append(done, c.applyMessages(ctx, id, ms, evs, members)...)
 	}
 	return done
 }
 
-// nearest is the cause with the fewest hops: what one event begins anew, the
+// fewestHops is the cause with the fewest hops: what one event begins anew, the
 // others of its batch do not end.
-func nearest(causes []events.Envelope, members []int) events.Envelope {
+func fewestHops(causes []events.Envelope, members []int) events.Envelope {
 	least := causes[members[0]]
 	for _, m := range members[1:] {
 		if causes[m].Hops < least.Hops {
@@ -55,22 +55,22 @@ func nearest(causes []events.Envelope, members []int) events.Envelope {
 	return least
 }
 
-// batchOf applies one run's messages of a batch.
-func (c *Coordinator) batchOf(ctx context.Context, id identity.RunID, ms []queue.Message, evs []run.Event, members []int) (done []string) {
+// applyMessages applies one run's messages of a batch.
+func (c *Coordinator) applyMessages(ctx context.Context, id identity.RunID, ms []queue.Message, evs []run.Event, members []int) (done []string) {
 	mine := make([]run.Event, len(members))
 	for i, m := range members {
 		mine[i] = evs[m]
 	}
 	rejected, err := c.Apply(ctx, id, mine)
 	if err != nil {
-		c.complain(ctx, "events not applied", "run", id, "events", len(mine), "error", err)
+		c.warn(ctx, "events not applied", "run", id, "events", len(mine), "error", err)
 		if !errors.Is(err, errNoRun) && !errors.Is(err, events.ErrTooManyHops) {
 			return nil
 		}
 		// The run may have been cleaned up, and nobody is to blame; or functions
 		// feed each other: what was left to do, a timer's ring has done.
 		for _, m := range members {
-			if c.bury(ctx, ms[m], err) {
+			if c.deadLetter(ctx, ms[m], err) {
 				done = append(done, ms[m].Receipt)
 			}
 		}
@@ -78,12 +78,12 @@ func (c *Coordinator) batchOf(ctx context.Context, id identity.RunID, ms []queue
 	}
 	bad := map[int]bool{}
 	for _, e := range rejected {
-		if e.From == fromSelf || bad[e.From] {
+		if e.MessageIndex == fromSelf || bad[e.MessageIndex] {
 			continue
 		}
-		bad[e.From] = true
-		m := ms[e.From]
-		if c.bury(ctx, m, fault.New(fault.Invalid, "event %q of shard %d is not of run %s's plan", e.Kind, e.Shard, id)) {
+		bad[e.MessageIndex] = true
+		m := ms[e.MessageIndex]
+		if c.deadLetter(ctx, m, fault.New(fault.Invalid, "event %q of shard %d is not of run %s's plan", e.Kind, e.Shard, id)) {
 			done = append(done, m.Receipt)
 		}
 		c.drainSender(ctx, m)
@@ -96,10 +96,10 @@ func (c *Coordinator) batchOf(ctx context.Context, id identity.RunID, ms []queue
 	return done
 }
 
-// bury puts a message among the dead letters; false leaves it to come back.
-func (c *Coordinator) bury(ctx context.Context, m queue.Message, why error) bool {
-	if err := c.Bury(ctx, host.CoordinateQueue, m, why); err != nil {
-		c.complain(ctx, "message not buried", "message", m.ID, "error", err)
+// deadLetter puts a message among the dead letters; false leaves it to come back.
+func (c *Coordinator) deadLetter(ctx context.Context, m queue.Message, why error) bool {
+	if err := c.DeadLetter(ctx, host.CoordinateQueue, m, why); err != nil {
+		c.warn(ctx, "message not buried", "message", m.ID, "error", err)
 		return false
 	}
 	return true
@@ -118,7 +118,7 @@ func (c *Coordinator) drainSender(ctx context.Context, m queue.Message) {
 		return w, first, nil
 	})
 	if err != nil {
-		c.complain(ctx, "worker not marked", "worker", d.Worker, "error", err)
+		c.warn(ctx, "worker not marked", "worker", d.Worker, "error", err)
 	}
 }
 
@@ -127,7 +127,7 @@ func (c *Coordinator) drainSender(ctx context.Context, m queue.Message) {
 func (c *Coordinator) decode(ctx context.Context, m queue.Message) (events.Envelope, identity.RunID, run.Event, error) {
 	cause, p, err := events.Decode(m.Body)
 	if err != nil {
-		return cause, "", run.Event{}, fault.As(fault.Invalid, err, "decode event")
+		return cause, "", run.Event{}, fault.WithKind(fault.Invalid, err, "decode event")
 	}
 	id, e, err := c.event(ctx, p)
 	return cause, id, e, err
@@ -140,20 +140,20 @@ func (c *Coordinator) event(ctx context.Context, p events.Payload) (identity.Run
 		return identity.RunID(p.Run), run.Event{Kind: run.ShardDone, Shard: p.Shard, Counts: shard.Counts(p.Counts)}, nil
 	case events.ShardLost:
 		return identity.RunID(p.Run), run.Event{Kind: run.ShardLost, Shard: p.Shard, Generation: p.Generation, Why: p.Reason}, nil
-	case events.Released:
-		return identity.RunID(p.Run), run.Event{Kind: run.Released, Shard: p.Shard}, nil
+	case events.ShardReleased:
+		return identity.RunID(p.Run), run.Event{Kind: run.ShardReleased, Shard: p.Shard}, nil
 	case events.InputMissing:
-		return identity.RunID(p.Run), run.Event{Kind: run.Missing, Why: p.Reason}, nil
+		return identity.RunID(p.Run), run.Event{Kind: run.InputMissing, Why: p.Reason}, nil
 	case events.ModelMissing:
-		return identity.RunID(p.Run), run.Event{Kind: run.Missing, Why: p.Reason}, nil
+		return identity.RunID(p.Run), run.Event{Kind: run.InputMissing, Why: p.Reason}, nil
 	case events.InputChanged:
 		return identity.RunID(p.Run), run.Event{Kind: run.InputChanged, Why: p.Reason}, nil
 	case events.PlanAdvanced:
-		return identity.RunID(p.Run), run.Event{Kind: run.Look}, nil
+		return identity.RunID(p.Run), run.Event{Kind: run.Reevaluate}, nil
 	case events.ControlChanged:
-		return identity.RunID(p.Run), run.Event{Kind: run.Look}, nil
-	case events.Ring:
-		return identity.RunID(p.Run), run.Event{Kind: run.Ring}, nil
+		return identity.RunID(p.Run), run.Event{Kind: run.Reevaluate}, nil
+	case events.Wakeup:
+		return identity.RunID(p.Run), run.Event{Kind: run.Wakeup}, nil
 	case events.Finalized:
 		return c.finalized(ctx, p)
 	}
@@ -175,9 +175,9 @@ func (c *Coordinator) finalized(ctx context.Context, p events.Finalized) (identi
 		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens}}, nil
 }
 
-// complain logs a warning, unless the process is ending: then calls are cut
+// warn logs a warning, unless the process is ending: then calls are cut
 // off, and what they were about is delivered again.
-func (c *Coordinator) complain(ctx context.Context, what string, args ...any) {
+func (c *Coordinator) warn(ctx context.Context, what string, args ...any) {
 	if ctx.Err() == nil {
 		c.Log.WarnContext(ctx, what, args...)
 	}

@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	"rollout/events"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/interval"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/interval"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
@@ -20,10 +20,10 @@ import (
 func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Event, err error) {
 	id, sent := l.state.Run, false
 	for _, e := range l.state.Effects {
-		switch e.Act {
+		switch e.Kind {
 		case run.Send:
 			if !c.serves(l.manifest.Pool) {
-				follow = append(follow, run.Event{Kind: run.Missing, Why: noPool(l.manifest.Pool), From: fromSelf})
+				follow = append(follow, run.Event{Kind: run.InputMissing, Why: noPool(l.manifest.Pool), MessageIndex: fromSelf})
 				continue
 			}
 			err, sent = c.send(ctx, l, *e.Range, e.Generation), true
@@ -32,22 +32,22 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 			sealed, err = c.seal(ctx, l, *e.Range, run.Reason(e.Why).Class())
 			follow = append(follow, sealed...)
 		case run.SetPause:
-			err = c.desire(ctx, l, record.Pause, e.Why)
+			err = c.setDesired(ctx, l, record.DesiredPause, e.Why)
 		case run.SetEnd:
-			err = c.desire(ctx, l, record.End, e.Why)
+			err = c.setDesired(ctx, l, record.DesiredEnd, e.Why)
 		case run.Replan:
 			err = c.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(id)})
 		case run.Finalize:
 			err = c.Send(ctx, host.TaskQueue, events.Finalize{Run: string(id)})
 		default:
-			err = fault.New(fault.Internal, "unknown effect %q", e.Act)
+			err = fault.New(fault.Internal, "unknown effect %q", e.Kind)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
 	if sent && l.state.Phase == run.Running {
-		c.hears.Sent(l.manifest.Pool, l.state.Shards-l.state.Done.Set.Len())
+		c.hooks.OnSent(l.manifest.Pool, l.state.Shards-l.state.Done.Set.Len())
 	}
 	return follow, nil
 }
@@ -69,7 +69,7 @@ func (c *Coordinator) send(ctx context.Context, l *loaded, r interval.Range, gen
 	}
 	batch := make([]events.Payload, 0, min(sendBatch, r.Len()))
 	for n := r.Lo; n < r.Hi; n++ {
-		entry, row, err := c.index.Find(ctx, l.state.Run, n)
+		entry, row, err := c.index.FindShard(ctx, l.state.Run, n)
 		if err != nil {
 			return fault.Wrap(err, "find shard %d of run %s", n, l.state.Run)
 		}
@@ -111,7 +111,7 @@ func (c *Coordinator) seal(ctx context.Context, l *loaded, r interval.Range, cla
 		if sealed {
 			c.Observe(ctx, observe.ShardDone{Claim: observe.Claim{Run: d.Run, Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker}, Counts: d.Counts, Sealed: d.Sealed})
 		}
-		out = append(out, run.Event{Kind: run.ShardDone, Shard: n, Counts: d.Counts, From: fromSelf})
+		out = append(out, run.Event{Kind: run.ShardDone, Shard: n, Counts: d.Counts, MessageIndex: fromSelf})
 	}
 	return out, nil
 }
@@ -120,7 +120,7 @@ func (c *Coordinator) seal(ctx context.Context, l *loaded, r interval.Range, cla
 const fromSelf = -1
 
 func (c *Coordinator) items(ctx context.Context, id identity.RunID, n int) (int, error) {
-	entry, row, err := c.index.Find(ctx, id, n)
+	entry, row, err := c.index.FindShard(ctx, id, n)
 	if err != nil {
 		return 0, err
 	}
@@ -131,14 +131,14 @@ func (c *Coordinator) items(ctx context.Context, id identity.RunID, n int) (int,
 	return int(rows[0].Items), nil
 }
 
-// desire writes what coordinate found out itself into the control document. An
+// setDesired writes what coordinate found out itself into the control document. An
 // end already desired stands; against a pause also whatever was asked for
 // since the state was saved, such as a resume before the effect is repeated.
-func (c *Coordinator) desire(ctx context.Context, l *loaded, want record.Desired, why string) error {
+func (c *Coordinator) setDesired(ctx context.Context, l *loaded, want record.Desired, why string) error {
 	id := l.state.Run
 	_, err := host.Update(ctx, c.Docs, record.ControlKey(id), func(ctl record.Control, _ bool) (record.Control, bool, error) {
 		newer := ctl.Sequence > l.state.Control
-		if ctl.Desired == record.End || ctl.Desired == want || want == record.Pause && newer {
+		if ctl.Desired == record.DesiredEnd || ctl.Desired == want || want == record.DesiredPause && newer {
 			return ctl, false, nil
 		}
 		return record.Control{Schema: record.Schema, Sequence: ctl.Sequence + 1, Desired: want, Reason: why, At: c.Clock.Now().UTC()}, true, nil

@@ -4,70 +4,70 @@ import (
 	"cmp"
 	"context"
 
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/health"
+	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/record"
 )
 
-// look reads what the documents say now, as far as the run's next step can
+// observe reads what the documents say now, as far as the run's next step can
 // depend on it.
-func (c *Coordinator) look(ctx context.Context, l *loaded) (run.World, error) {
-	var w run.World
+func (c *Coordinator) observe(ctx context.Context, l *loaded) (run.Observed, error) {
+	var w run.Observed
 	id := l.state.Run
 	if l.state.Phase.Ended() {
 		return w, nil
 	}
 	if l.state.Complete {
 		w.Shards, w.Items, w.Complete = l.state.Shards, l.state.Items, true
-	} else if err := c.lookAtPlan(ctx, l, &w); err != nil {
+	} else if err := c.observePlan(ctx, l, &w); err != nil {
 		return w, err
 	}
 	var ctl record.Control
 	if _, _, err := host.Load(ctx, c.Docs, record.ControlKey(id), &ctl); err != nil {
 		return w, err
 	}
-	w.Sequence, w.Why = ctl.Sequence, ctl.Reason
+	w.Sequence, w.ControlReason = ctl.Sequence, ctl.Reason
 	switch ctl.Desired {
-	case record.Pause:
-		w.Pause = true
-	case record.End:
-		w.End, w.Why = cmp.Or(run.Reason(ctl.Reason), run.ReasonStopped), ""
+	case record.DesiredPause:
+		w.DesiredPause = true
+	case record.DesiredEnd:
+		w.DesiredEnd, w.ControlReason = cmp.Or(run.Reason(ctl.Reason), run.ReasonStopped), ""
 	}
-	return w, c.lookAtWorkers(ctx, l, &w)
+	return w, c.observeWorkers(ctx, l, &w)
 }
 
-func (c *Coordinator) lookAtPlan(ctx context.Context, l *loaded, w *run.World) error {
+func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observed) error {
 	var p record.Plan
 	_, found, err := host.Load(ctx, c.Docs, record.PlanKey(l.state.Run), &p)
 	if err != nil || !found {
 		return err
 	}
 	w.Shards, w.Items, w.Complete = p.Shards, p.Items, p.Complete() && p.Problem == ""
-	w.Problem, w.ProblemAt = p.Problem, p.Control
-	switch p.Trouble {
+	w.PlanProblem, w.PlanProblemControl = p.Problem, p.Control
+	switch p.ProblemKind {
 	case record.InputChanged:
-		w.Ends = run.ReasonChanged
+		w.PlanProblemEnd = run.ReasonInputChanged
 	case record.InputBroken:
-		w.Ends = run.ReasonBroken
+		w.PlanProblemEnd = run.ReasonInputBroken
 	}
 	return nil
 }
 
-// lookAtWorkers counts what the run's pool can hold, and who of it has not
+// observeWorkers counts what the run's pool can hold, and who of it has not
 // acted on the newest control yet.
-func (c *Coordinator) lookAtWorkers(ctx context.Context, l *loaded, w *run.World) error {
+func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Observed) error {
 	perShard := 1
 	if l.state.Shards > 0 {
 		perShard = max(1, int(l.state.Items)/l.state.Shards)
 	}
 	now := c.Clock.Now()
-	err := host.Each(ctx, c.Docs, record.BeatPrefix, func(b health.Beat) error {
+	err := host.Each(ctx, c.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
 		if b.Pool != l.manifest.Pool || c.timings.Dead(b, now) {
 			return nil
 		}
-		w.Pool += 1 + 2*b.InFlight/perShard
+		w.Pool += 1 + 2*b.MaxInFlight/perShard
 		for _, h := range b.Holds {
 			if h.Run == l.state.Run && b.Control[h.Run] < w.Sequence {
 				w.Unacknowledged++

@@ -8,9 +8,9 @@ import (
 
 	"rollout/events"
 	"rollout/functions/finalize"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/record"
 )
@@ -34,16 +34,16 @@ func BenchmarkSegment(b *testing.B) {
 			m := inputtest.Manifest(1)
 			inputtest.Save(b, a.Ports, record.ManifestKey(id), m)
 			s := run.New(id)
-			s.Phase, s.Shards, s.Frozen = run.Finalizing, 2*shards, 2*shards
+			s.Phase, s.Shards, s.FrozenFrontier = run.Finalizing, 2*shards, 2*shards
 			inputtest.Save(b, a.Ports, record.CoordinatorKey(id), s)
 			a.Blobs = away{a.Blobs, far}
-			f := inSegments(a.Ports, finalize.Segments{})
+			f := inSegments(a.Ports, finalize.SegmentOptions{})
 			b.SetBytes(shards * ref.Length)
 			for b.Loop() {
-				if err := f.Segment(b.Context(), events.FinalizeSegment{Run: string(id), To: shards}); err != nil {
+				if err := f.WriteSegment(b.Context(), events.FinalizeSegment{Run: string(id), To: shards}); err != nil {
 					b.Fatal(err)
 				}
-				if err := a.Blobs.Delete(b.Context(), record.FinalKey(id, 0), ""); err != nil {
+				if err := a.Blobs.Delete(b.Context(), record.OutputSegmentKey(id, 0), ""); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
 	"rollout/shared/dialect"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/result"
@@ -28,14 +28,14 @@ func (w *writer) indexed(ctx context.Context, n int, d shard.Doc, b []byte) erro
 		return err
 	}
 	for i, p := range parts {
-		if i%copiesAhead == 0 && w.segments != nil {
-			if err := w.originals.fetch(ctx, w, parts[i:min(i+copiesAhead, len(parts))]); err != nil {
+		if i%copiesReadahead == 0 && w.segments != nil {
+			if err := w.originals.fetch(ctx, w, parts[i:min(i+copiesReadahead, len(parts))]); err != nil {
 				return err
 			}
 		}
 		row := b[p.Offset : p.Offset+p.Length]
 		switch p.Kind {
-		case result.Copy:
+		case result.RowCopy:
 			place := dialect.Place{Item: first + uint64(i), File: file, Line: p.Line}
 			err = w.copied(ctx, place, row[:len(row)-1], p.Original)
 		default:
@@ -50,7 +50,7 @@ func (w *writer) indexed(ctx context.Context, n int, d shard.Doc, b []byte) erro
 
 // start returns a shard's first item, and the name of its file.
 func (w *writer) start(ctx context.Context, n int) (item uint64, file string, err error) {
-	e, row, err := w.index.Find(ctx, w.manifest.Run, n)
+	e, row, err := w.index.FindShard(ctx, w.manifest.Run, n)
 	if err != nil {
 		return 0, "", err
 	}
@@ -67,9 +67,9 @@ func (w *writer) copied(ctx context.Context, at dialect.Place, line []byte, orig
 	w.totals.copies++
 	it, err := dialect.Parse(dialect.Name(w.manifest.Dialect), line)
 	if err != nil {
-		return fault.As(fault.Corrupt, err, "item %d, a copy of item %d", at.Item, original)
+		return fault.WithKind(fault.Corrupt, err, "item %d, a copy of item %d", at.Item, original)
 	}
-	id := it.OwnID(it.ItemID(w.model, at.Item))
+	id := it.RowID(it.ItemID(w.model, at.Item))
 	a, err := w.originals.find(ctx, w, original)
 	if err != nil {
 		return fault.Wrap(err, "item %d, the original of item %d", original, at.Item)
@@ -199,7 +199,7 @@ func (w *writer) answers(ctx context.Context, n int) (answers, error) {
 	}
 	var d shard.Doc
 	if err := json.Unmarshal(raw.Value, &d); err != nil {
-		return answers{}, fault.As(fault.Corrupt, err, "decode document %s", raw.Key)
+		return answers{}, fault.WithKind(fault.Corrupt, err, "decode document %s", raw.Key)
 	}
 	switch {
 	case d.State != shard.Done:

@@ -13,12 +13,11 @@ import (
 	"rollout/functions/finalize"
 	"rollout/shared/clock"
 	"rollout/shared/config"
-	"rollout/shared/cuttable"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/interval"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/dialect"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/interval"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -26,6 +25,7 @@ import (
 	"rollout/shared/memory"
 	"rollout/shared/record"
 	"rollout/shared/result"
+	"rollout/shared/shardtable"
 )
 
 // ask is a line that asks the prompt, under an id and with a tag of its own.
@@ -45,18 +45,18 @@ func newAsked(tb testing.TB, perShard int, originals []int) asked {
 	a := asked{originals: originals, perShard: perShard, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
 		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
 	var lines strings.Builder
-	var copies []cuttable.Repeat
+	var copies []shardtable.Repeat
 	for i, of := range originals {
 		lines.WriteString(ask(i, of) + "\n")
 		if of != i {
-			copies = append(copies, cuttable.Repeat{Item: uint32(i), First: cuttable.Place{Item: uint32(of), Line: uint32(of)}})
+			copies = append(copies, shardtable.Repeat{Item: uint32(i), First: shardtable.Place{Item: uint32(of), Line: uint32(of)}})
 		}
 	}
 	m := inputtest.Manifest(perShard)
 	m.Config.Dedupe = config.Dedupe{Enabled: true, Sampled: true}
 	inputtest.Plan(tb, a.Ports, m, lines.String())
 	if len(copies) > 0 {
-		inputtest.Repeats(tb, a.Ports, 0, record.Requests, copies...)
+		inputtest.Repeats(tb, a.Ports, 0, record.HashRequests, copies...)
 		var e record.IndexEntry
 		if err := json.Unmarshal([]byte(inputtest.Object(tb, a.Ports, record.IndexKey(id, 0))), &e); err != nil {
 			tb.Fatal(err)
@@ -131,7 +131,7 @@ func (a asked) save(tb testing.TB, d shard.Doc, object []byte, name func(*shard.
 // finalize ends the run, of which so many shards were sent.
 func (a asked) finalize(tb testing.TB, why run.Reason, sent int) record.Summary {
 	s := run.New(id)
-	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.Next, s.Frozen = run.Finalizing, why, a.shards(), uint64(len(a.originals)), true, sent, sent
+	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = run.Finalizing, why, a.shards(), uint64(len(a.originals)), true, sent, sent
 	s.Done.Set = interval.Of(interval.Range{Lo: 0, Hi: sent})
 	if err := finalize.New(a.Ports, input.NewIndex(a.Blobs, a.Docs)).Follow(tb.Context(), s, nil); err != nil {
 		tb.Fatal(err)
@@ -146,7 +146,7 @@ func (a asked) finalize(tb testing.TB, why run.Reason, sent int) record.Summary 
 // outcome is what became of each item: "answer 3", or its class and error.
 func (a asked) outcome(tb testing.TB) []string {
 	out := make([]string, len(a.originals))
-	for _, name := range []string{record.Completions, record.Errors} {
+	for _, name := range []string{record.CompletionsFile, record.ErrorsFile} {
 		for l := range bytes.Lines([]byte(inputtest.Object(tb, a.Ports, record.OutputKey(id, name)))) {
 			var r struct {
 				ID, Completion, Class, Error string
@@ -161,7 +161,7 @@ func (a asked) outcome(tb testing.TB) []string {
 				tb.Errorf("item %d has the rows %q and %s", item, out[item], l)
 			}
 			out[item] = strings.TrimSpace(r.Completion + " " + r.Class + " " + r.Error)
-			if copied := a.originals[item] != item; name == record.Completions && copied != (r.Usage["completion_tokens"] == 0) {
+			if copied := a.originals[item] != item; name == record.CompletionsFile && copied != (r.Usage["completion_tokens"] == 0) {
 				tb.Errorf("item %d used %v", item, r.Usage)
 			}
 		}
@@ -225,7 +225,7 @@ func TestADamagedOriginalIsNoAnswer(t *testing.T) {
 	key := record.ShardObjectKey(id, 0, 1, "object")
 	inputtest.Put(t, a.Ports, key, strings.ToUpper(inputtest.Object(t, a.Ports, key)))
 	s := run.New(id)
-	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.Next, s.Frozen = run.Finalizing, run.ReasonDone, 2, 2, true, 2, 2
+	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = run.Finalizing, run.ReasonDone, 2, 2, true, 2, 2
 	if err := finalize.New(a.Ports, input.NewIndex(a.Blobs, a.Docs)).Follow(t.Context(), s, nil); !fault.Is(err, fault.Corrupt) {
 		t.Errorf("%v", err)
 	}

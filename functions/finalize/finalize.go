@@ -22,8 +22,8 @@ import (
 	"rollout/events"
 	"rollout/shared/blob"
 	"rollout/shared/config"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -35,12 +35,12 @@ import (
 type Finalizer struct {
 	host.Ports
 	index    *input.Index
-	segments *Segments // nil: every run's files are written in one stream each
+	segments *SegmentOptions // nil: every run's files are written in one stream each
 }
 
 // New returns a finalizer over the ports.
 func New(p host.Ports, ix *input.Index) *Finalizer {
-	return &Finalizer{Ports: p.From("finalize"), index: ix}
+	return &Finalizer{Ports: p.WithSource("finalize"), index: ix}
 }
 
 // Finalize writes the files of a run that has come to its end, and says so. A
@@ -67,8 +67,8 @@ func (f *Finalizer) finalizing(ctx context.Context, id identity.RunID) (s run.St
 	return s, err == nil && s.Phase == run.Finalizing, err
 }
 
-// ErrWritten ends a Follow whose run was finalized by somebody else.
-var ErrWritten = errors.New("the run's files are written already")
+// ErrAlreadyFinalized ends a Follow whose run was finalized by somebody else.
+var ErrAlreadyFinalized = errors.New("the run's files are written already")
 
 // Follow writes a run's files behind its commit frontier, so that little is
 // left to do at the end. It begins with the given state and asks next for a
@@ -85,7 +85,7 @@ type files func(context.Context, record.Manifest) (s run.State, t totals, whole 
 
 // end leaves a run's files and then its summary, and says so.
 func (f *Finalizer) end(ctx context.Context, s run.State, write files) (err error) {
-	ctx, span := f.Begin(ctx, time.Time{}, "finalize", s.Run)
+	ctx, span := f.StartSpan(ctx, time.Time{}, "finalize", s.Run)
 	defer func() { span.End(err) }()
 	m, err := f.manifest(ctx, s.Run)
 	if err != nil {
@@ -124,7 +124,7 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, write files)
 		Completed: uint64(t.counts.OK), Failed: uint64(t.counts.Failed), FailedByClass: t.counts.ByClass, Copies: uint64(t.copies), Shards: s.Shards,
 		PromptTokens: t.counts.PromptTokens, CompletionTokens: t.counts.CompletionTokens, WastedTokens: t.counts.WastedTokens,
 		Model: m.ModelURI, Workers: t.workers, CreatedAt: m.CreatedAt, StartedAt: s.StartedAt, EndedAt: now,
-		Outputs: record.OutputKey(m.Run, record.Completions), Errors: record.OutputKey(m.Run, record.Errors),
+		Outputs: record.OutputKey(m.Run, record.CompletionsFile), Errors: record.OutputKey(m.Run, record.ErrorsFile),
 	}
 	if sum.FailedByClass == nil {
 		sum.FailedByClass = map[string]int{}
@@ -143,14 +143,14 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, write files)
 		return sum, err == nil, err
 	}
 	if err == nil {
-		f.tell(ctx, m, sum)
+		f.reportEnd(ctx, m, sum)
 	}
 	return sum, err == nil, err
 }
 
-// tell tells of the run's end: whoever wrote its summary does, and nobody else.
-func (f *Finalizer) tell(ctx context.Context, m record.Manifest, s record.Summary) {
-	f.Watch.Tracer.Run(ctx, m.Run, m.CreatedAt, s.EndedAt, slog.String(observe.KeyPhase, s.Phase), slog.Uint64("items", s.Items), slog.Uint64("failed", s.Failed))
+// reportEnd tells of the run's end: whoever wrote its summary does, and nobody else.
+func (f *Finalizer) reportEnd(ctx context.Context, m record.Manifest, s record.Summary) {
+	f.Watch.Tracer.RecordRun(ctx, m.Run, m.CreatedAt, s.EndedAt, slog.String(observe.KeyPhase, s.Phase), slog.Uint64("items", s.Items), slog.Uint64("failed", s.Failed))
 	f.Observe(ctx, observe.RunEnded{Run: s.Run, Phase: s.Phase, Items: s.Items, Completed: s.Completed, Failed: s.Failed,
 		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens,
 		Took: time.Duration(s.Seconds * float64(time.Second))})

@@ -14,10 +14,10 @@ import (
 	"rollout/events"
 	"rollout/functions/finalize"
 	"rollout/shared/clock"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/interval"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/interval"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -29,17 +29,17 @@ import (
 
 const id = inputtest.RunID
 
-// desk is a world with a stopped run of 6 shards of 2 items: shard 0 has a
+// fixture is a world with a stopped run of 6 shards of 2 items: shard 0 has a
 // result, 1 one with an error row, 2 is sealed with a checkpoint of its second
 // item, 3 is sealed without, 4 and 5 were never dispatched.
-type desk struct {
+type fixture struct {
 	host.Ports
 	t *testing.T
 }
 
-func newDesk(t *testing.T) desk {
+func newFixture(t *testing.T) fixture {
 	t.Helper()
-	d := desk{t: t, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
+	d := fixture{t: t, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
 		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
 	var lines strings.Builder
 	for n := range 12 {
@@ -54,7 +54,7 @@ func newDesk(t *testing.T) desk {
 	return d
 }
 
-func (d desk) put(n int, what string, b []byte) shard.Ref {
+func (d fixture) put(n int, what string, b []byte) shard.Ref {
 	key := record.ShardObjectKey(id, n, 1, what)
 	inputtest.Put(d.t, d.Ports, key, string(b))
 	return shard.Ref{Key: key, Length: int64(len(b)), Digest: identity.Content(b).String()}
@@ -72,13 +72,13 @@ func counts(rows []result.Row) (c shard.Counts) {
 	return c
 }
 
-func (d desk) commit(n int, rows []result.Row) {
+func (d fixture) commit(n int, rows []result.Row) {
 	b, out := result.Append(nil, rows)
 	ref := d.put(n, "result", b)
 	d.doc(shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Worker: "w1", Items: 2, Result: &ref, OutputLen: out, Counts: counts(rows)})
 }
 
-func (d desk) seal(n int, rows []result.Row) {
+func (d fixture) seal(n int, rows []result.Row) {
 	doc := shard.New(id, n)
 	if rows != nil {
 		b, err := result.AppendCheckpoint(nil, rows)
@@ -95,30 +95,32 @@ func (d desk) seal(n int, rows []result.Row) {
 	d.doc(doc)
 }
 
-func (d desk) doc(doc shard.Doc) { inputtest.Save(d.t, d.Ports, identity.ShardKey(id, doc.Shard), doc) }
+func (d fixture) doc(doc shard.Doc) {
+	inputtest.Save(d.t, d.Ports, identity.ShardKey(id, doc.Shard), doc)
+}
 
 // state is the run's, with the shards below frontier done.
 func state(p run.Phase, frontier int) run.State {
 	s := run.New(id)
 	s.Phase, s.Reason, s.Message = p, run.ReasonStopped, "enough"
-	s.Shards, s.Items, s.Complete, s.Next, s.Frozen = 6, 12, true, 4, 4
+	s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = 6, 12, true, 4, 4
 	s.Done.Set = interval.Of(interval.Range{Lo: 0, Hi: frontier})
 	return s
 }
 
-func (d desk) save(p run.Phase, frontier int) {
+func (d fixture) save(p run.Phase, frontier int) {
 	inputtest.Save(d.t, d.Ports, record.CoordinatorKey(id), state(p, frontier))
 }
 
-func (d desk) finalizer() *finalize.Finalizer {
+func (d fixture) finalizer() *finalize.Finalizer {
 	return finalize.New(d.Ports, input.NewIndex(d.Blobs, d.Docs))
 }
 
-func (d desk) finalize() error {
+func (d fixture) finalize() error {
 	return d.finalizer().Finalize(d.t.Context(), events.Finalize{Run: string(id)})
 }
 
-func (d desk) file(name string) string {
+func (d fixture) file(name string) string {
 	return inputtest.Object(d.t, d.Ports, record.OutputKey(id, name))
 }
 
@@ -126,14 +128,14 @@ const outputs = "a0\na1\na3\na5\n"
 
 func TestEveryItemComesOutOnceInOrder(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	if err := d.finalize(); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.file(record.Completions); got != outputs {
+	if got := d.file(record.CompletionsFile); got != outputs {
 		t.Errorf("completions are %q", got)
 	}
-	errs := strings.Split(strings.TrimSpace(d.file(record.Errors)), "\n")
+	errs := strings.Split(strings.TrimSpace(d.file(record.ErrorsFile)), "\n")
 	if len(errs) != 8 || errs[0] != "e2" {
 		t.Fatalf("errors are %q", errs)
 	}
@@ -158,12 +160,12 @@ func TestEveryItemComesOutOnceInOrder(t *testing.T) {
 
 func TestTheSameBytesComeFromTwoAtOnceAndFromFollowing(t *testing.T) {
 	t.Parallel()
-	plain := newDesk(t)
+	plain := newFixture(t)
 	if err := plain.finalize(); err != nil {
 		t.Fatal(err)
 	}
-	for name, write := range map[string]func(desk) error{
-		"two at once": func(d desk) error {
+	for name, write := range map[string]func(fixture) error{
+		"two at once": func(d fixture) error {
 			var all sync.WaitGroup
 			errs := make([]error, 2)
 			for i := range errs {
@@ -172,8 +174,8 @@ func TestTheSameBytesComeFromTwoAtOnceAndFromFollowing(t *testing.T) {
 			all.Wait()
 			return errors.Join(errs...)
 		},
-		"again": func(d desk) error { return errors.Join(d.finalize(), d.finalize()) },
-		"behind a moving frontier": func(d desk) error {
+		"again": func(d fixture) error { return errors.Join(d.finalize(), d.finalize()) },
+		"behind a moving frontier": func(d fixture) error {
 			news := []run.State{state(run.Running, 1), state(run.Running, 1), state(run.Ending, 3), state(run.Finalizing, 4)}
 			return d.finalizer().Follow(d.t.Context(), state(run.Running, 0), func(context.Context) (run.State, error) {
 				next := news[0]
@@ -182,12 +184,12 @@ func TestTheSameBytesComeFromTwoAtOnceAndFromFollowing(t *testing.T) {
 			})
 		},
 	} {
-		d := newDesk(t)
+		d := newFixture(t)
 		if err := write(d); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		for _, f := range []string{record.Completions, record.Errors} {
+		for _, f := range []string{record.CompletionsFile, record.ErrorsFile} {
 			if got, want := d.file(f), plain.file(f); got != want {
 				t.Errorf("%s: %s is %q, want %q", name, f, got, want)
 			}
@@ -197,18 +199,18 @@ func TestTheSameBytesComeFromTwoAtOnceAndFromFollowing(t *testing.T) {
 
 func TestAnInputThatIsGoneOrChangedCostsTheIDsOnly(t *testing.T) {
 	t.Parallel()
-	for name, harm := range map[string]func(desk){
-		"gone":    func(d desk) { _ = d.Blobs.Delete(t.Context(), "prompts/0.jsonl", "") },
-		"changed": func(d desk) { inputtest.Put(t, d.Ports, "prompts/0.jsonl", "{}\n") },
+	for name, harm := range map[string]func(fixture){
+		"gone":    func(d fixture) { _ = d.Blobs.Delete(t.Context(), "prompts/0.jsonl", "") },
+		"changed": func(d fixture) { inputtest.Put(t, d.Ports, "prompts/0.jsonl", "{}\n") },
 	} {
-		d := newDesk(t)
+		d := newFixture(t)
 		harm(d)
 		if err := d.finalize(); err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		errs := strings.Split(strings.TrimSpace(d.file(record.Errors)), "\n")
-		if got := d.file(record.Completions); got != outputs || len(errs) != 8 {
+		errs := strings.Split(strings.TrimSpace(d.file(record.ErrorsFile)), "\n")
+		if got := d.file(record.CompletionsFile); got != outputs || len(errs) != 8 {
 			t.Errorf("%s: completions %q, %d errors", name, got, len(errs))
 		}
 		if last := errs[len(errs)-1]; !strings.Contains(last, `"item":11`) || strings.Contains(last, "id-11") {
@@ -221,13 +223,13 @@ func TestAResultThatIsNotTheCommittedOneIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"result", "checkpoint"} {
 		n := map[string]int{"result": 0, "checkpoint": 2}[what]
-		d := newDesk(t)
+		d := newFixture(t)
 		key := record.ShardObjectKey(id, n, 1, what)
 		inputtest.Put(t, d.Ports, key, strings.Replace(inputtest.Object(t, d.Ports, key), "a", "b", 1))
 		if err := d.finalize(); !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", what, err)
 		}
-		for _, f := range []string{record.Completions, record.Errors, record.SummaryFile} {
+		for _, f := range []string{record.CompletionsFile, record.ErrorsFile, record.SummaryFile} {
 			if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(id, f), ""); !fault.Is(err, fault.NotFound) {
 				t.Errorf("%s: %s is there: %v", what, f, err)
 			}
@@ -238,11 +240,11 @@ func TestAResultThatIsNotTheCommittedOneIsNamed(t *testing.T) {
 func TestAShardWithMoreOutputThanItsResultIsDamaged(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int64{-1, 1 << 40} {
-		for name, f := range map[string]func(desk) *finalize.Finalizer{
-			"in one stream": desk.finalizer,
-			"read ahead":    func(d desk) *finalize.Finalizer { return d.finalizer().InSegments(finalize.Segments{}) },
+		for name, f := range map[string]func(fixture) *finalize.Finalizer{
+			"in one stream": fixture.finalizer,
+			"read ahead":    func(d fixture) *finalize.Finalizer { return d.finalizer().InSegments(finalize.SegmentOptions{}) },
 		} {
-			d := newDesk(t)
+			d := newFixture(t)
 			doc := inputtest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 0))
 			doc.OutputLen = length
 			d.doc(doc)
@@ -255,12 +257,12 @@ func TestAShardWithMoreOutputThanItsResultIsDamaged(t *testing.T) {
 
 func TestARunThatIsNotAtItsEndIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.save(run.Ending, 3)
 	if err := d.finalize(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(id, record.Completions), ""); !fault.Is(err, fault.NotFound) {
+	if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(id, record.CompletionsFile), ""); !fault.Is(err, fault.NotFound) {
 		t.Errorf("%v", err)
 	}
 }
@@ -268,15 +270,15 @@ func TestARunThatIsNotAtItsEndIsLeftAlone(t *testing.T) {
 func TestWhoFollowsEndsWhenOthersFinalize(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		err := d.finalizer().Follow(t.Context(), state(run.Running, 1), func(context.Context) (run.State, error) {
 			<-time.After(time.Second)
 			return state(run.Stopped, 4), nil
 		})
-		if !errors.Is(err, finalize.ErrWritten) {
+		if !errors.Is(err, finalize.ErrAlreadyFinalized) {
 			t.Errorf("%v", err)
 		}
-		if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(id, record.Completions), ""); !fault.Is(err, fault.NotFound) {
+		if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(id, record.CompletionsFile), ""); !fault.Is(err, fault.NotFound) {
 			t.Errorf("half a file is there: %v", err)
 		}
 	})

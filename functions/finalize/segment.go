@@ -8,18 +8,18 @@ import (
 
 	"rollout/events"
 	"rollout/shared/blob"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/record"
 )
 
-// Segment writes the segment that it is asked for, unless it is there. When its
+// WriteSegment writes the segment that it is asked for, unless it is there. When its
 // time is nearly up it ends the segment early: the rest is asked for again. If
 // it finds that no segment is missing any more, it has the run finalized.
-func (f *Finalizer) Segment(ctx context.Context, e events.FinalizeSegment) (err error) {
+func (f *Finalizer) WriteSegment(ctx context.Context, e events.FinalizeSegment) (err error) {
 	s, finalizing, err := f.finalizing(ctx, identity.RunID(e.Run))
 	if err != nil || !finalizing || f.segments == nil {
 		return err
@@ -27,7 +27,7 @@ func (f *Finalizer) Segment(ctx context.Context, e events.FinalizeSegment) (err 
 	if e.To > s.Shards {
 		return fault.New(fault.Invalid, "run %s has %d shards, and no segment up to shard %d", s.Run, s.Shards, e.To)
 	}
-	ctx, span := f.Begin(ctx, time.Time{}, "finalize segment", s.Run, slog.Int("from", e.From), slog.Int("to", e.To))
+	ctx, span := f.StartSpan(ctx, time.Time{}, "finalize segment", s.Run, slog.Int("from", e.From), slog.Int("to", e.To))
 	defer func() { span.End(err) }()
 	m, err := f.manifest(ctx, s.Run)
 	if err != nil {
@@ -44,7 +44,7 @@ func (f *Finalizer) Segment(ctx context.Context, e events.FinalizeSegment) (err 
 		}
 		from = seg.To
 	}
-	_, gaps, err := f.chain(ctx, s)
+	_, gaps, err := f.segmentsAndGaps(ctx, s)
 	if err != nil || len(gaps) > 0 {
 		return err
 	}
@@ -64,7 +64,7 @@ func (f *Finalizer) timer(ctx context.Context) (late func() bool) {
 
 // segment returns the segment that begins with that shard; it writes one, up to
 // shard to if there is time, if there is none.
-func (f *Finalizer) segment(ctx context.Context, m record.Manifest, s run.State, from, to int, late func() bool) (record.Segment, error) {
+func (f *Finalizer) segment(ctx context.Context, m record.Manifest, s run.State, from, to int, late func() bool) (record.OutputSegment, error) {
 	seg, err := f.readSegment(ctx, s, from)
 	if !fault.Is(err, fault.NotFound) {
 		return seg, err
@@ -72,16 +72,16 @@ func (f *Finalizer) segment(ctx context.Context, m record.Manifest, s run.State,
 	// Another execution may end the segment elsewhere, so that its rows are
 	// others: each has objects of its own.
 	nonce := f.segments.Nonce()
-	completions, errs := record.FinalRowsKey(m.Run, from, nonce, record.Completions), record.FinalRowsKey(m.Run, from, nonce, record.Errors)
+	completions, errs := record.OutputSegmentRowsKey(m.Run, from, nonce, record.CompletionsFile), record.OutputSegmentRowsKey(m.Run, from, nonce, record.ErrorsFile)
 	w := f.writer(ctx, m, s, completions, errs)
 	w.late = late
-	end, err := w.span(ctx, from, to)
+	end, err := w.writeShards(ctx, from, to)
 	if err := w.finish(err); err != nil {
 		return seg, err
 	}
 	seg = w.totals.segment(from, end)
 	seg.Completions, seg.Errors = record.Rows{Key: completions, Length: w.out.pipe.length}, record.Rows{Key: errs, Length: w.errs.pipe.length}
-	_, err = f.Blobs.Put(ctx, record.FinalKey(m.Run, from), bytes.NewReader(record.Encode(seg)), blob.PutOptions{CreateOnly: true})
+	_, err = f.Blobs.Put(ctx, record.OutputSegmentKey(m.Run, from), bytes.NewReader(record.Encode(seg)), blob.PutOptions{CreateOnly: true})
 	if fault.Is(err, fault.Conflict) { // somebody else was faster
 		return f.readSegment(ctx, s, from)
 	}
@@ -90,9 +90,9 @@ func (f *Finalizer) segment(ctx context.Context, m record.Manifest, s run.State,
 
 // readSegment reads the segment that begins with that shard; NotFound if there
 // is none.
-func (f *Finalizer) readSegment(ctx context.Context, s run.State, from int) (seg record.Segment, err error) {
-	key := record.FinalKey(s.Run, from)
-	b, err := input.Read(ctx, f.Blobs, key, maxSegment)
+func (f *Finalizer) readSegment(ctx context.Context, s run.State, from int) (seg record.OutputSegment, err error) {
+	key := record.OutputSegmentKey(s.Run, from)
+	b, err := input.ReadObject(ctx, f.Blobs, key, maxSegment)
 	if err != nil {
 		return seg, err
 	}

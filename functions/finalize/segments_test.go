@@ -16,8 +16,8 @@ import (
 	"rollout/events"
 	"rollout/functions/finalize"
 	"rollout/shared/blob"
+	"rollout/shared/core/run"
 	"rollout/shared/document"
-	"rollout/shared/engine/run"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -26,9 +26,9 @@ import (
 )
 
 // tiny makes every run one of many segments.
-var tiny = finalize.Segments{Stream: 1, Bytes: 1, Shards: 2}
+var tiny = finalize.SegmentOptions{StreamBelow: 1, MinBytes: 1, MaxShards: 2}
 
-func inSegments(p host.Ports, s finalize.Segments) *finalize.Finalizer {
+func inSegments(p host.Ports, s finalize.SegmentOptions) *finalize.Finalizer {
 	return finalize.New(p, input.NewIndex(p.Blobs, p.Docs)).InSegments(s)
 }
 
@@ -55,13 +55,13 @@ func do(ctx context.Context, f *finalize.Finalizer, pl events.Payload) error {
 	case events.Finalize:
 		return f.Finalize(ctx, pl)
 	case events.FinalizeSegment:
-		return f.Segment(ctx, pl)
+		return f.WriteSegment(ctx, pl)
 	}
 	return fmt.Errorf("finalize is asked for %T", pl)
 }
 
-// obey does what is asked until nothing is.
-func obey(tb testing.TB, p host.Ports, f *finalize.Finalizer) {
+// handleAll does what is asked until nothing is.
+func handleAll(tb testing.TB, p host.Ports, f *finalize.Finalizer) {
 	tb.Helper()
 	for todo := []events.Payload{events.Finalize{Run: string(id)}}; len(todo) > 0; todo = asks(tb, p) {
 		for _, pl := range todo {
@@ -73,20 +73,20 @@ func obey(tb testing.TB, p host.Ports, f *finalize.Finalizer) {
 }
 
 // written are a run's files, and what its summary counts.
-func (d desk) written() string {
+func (d fixture) written() string {
 	d.t.Helper()
 	var s record.Summary
 	if err := input.ReadJSON(d.t.Context(), d.Blobs, record.OutputKey(id, record.SummaryFile), &s); err != nil {
 		d.t.Fatal(err)
 	}
 	s.EndedAt, s.Seconds = time.Time{}, 0
-	return d.file(record.Completions) + "\n" + d.file(record.Errors) + "\n" + string(record.Encode(s))
+	return d.file(record.CompletionsFile) + "\n" + d.file(record.ErrorsFile) + "\n" + string(record.Encode(s))
 }
 
 // inOneStream is what a run's files must be, however they are written.
 func inOneStream(t *testing.T) string {
 	t.Helper()
-	d := newDesk(t)
+	d := newFixture(t)
 	if err := d.finalize(); err != nil {
 		t.Fatal(err)
 	}
@@ -96,9 +96,9 @@ func inOneStream(t *testing.T) string {
 func TestSegmentsGiveTheBytesOfOneStream(t *testing.T) {
 	t.Parallel()
 	want := inOneStream(t)
-	for _, s := range []finalize.Segments{tiny, {Stream: 1, Bytes: 1 << 20, Shards: 1}, {Stream: 1, Shards: 4}, {Stream: 1}, {Stream: 1 << 30}, {Shards: 5}} {
-		d := newDesk(t)
-		obey(t, d.Ports, inSegments(d.Ports, s))
+	for _, s := range []finalize.SegmentOptions{tiny, {StreamBelow: 1, MinBytes: 1 << 20, MaxShards: 1}, {StreamBelow: 1, MaxShards: 4}, {StreamBelow: 1}, {StreamBelow: 1 << 30}, {MaxShards: 5}} {
+		d := newFixture(t)
+		handleAll(t, d.Ports, inSegments(d.Ports, s))
 		if got := d.written(); got != want {
 			t.Errorf("%+v: the files are\n%s\nwant\n%s", s, got, want)
 		}
@@ -113,13 +113,13 @@ func TestSegmentsInAnyOrderTwiceAndLost(t *testing.T) {
 	want := inOneStream(t)
 	for seed := range uint64(60) {
 		dice := rand.New(rand.NewPCG(seed, 1))
-		d := newDesk(t)
+		d := newFixture(t)
 		ended := func() bool {
 			_, err := d.Blobs.Stat(t.Context(), record.OutputKey(id, record.SummaryFile), "")
 			return err == nil
 		}
 		for !ended() {
-			f := inSegments(d.Ports, finalize.Segments{Stream: 1, Bytes: 1 + dice.Int64N(12), Shards: 1 + dice.IntN(4), AtOnce: 1 + dice.IntN(4)})
+			f := inSegments(d.Ports, finalize.SegmentOptions{StreamBelow: 1, MinBytes: 1 + dice.Int64N(12), MaxShards: 1 + dice.IntN(4), MaxRequests: 1 + dice.IntN(4)})
 			todo := append(asks(t, d.Ports), events.Finalize{Run: string(id)})
 			from := dice.IntN(6)
 			todo = append(todo, events.FinalizeSegment{Run: string(id), From: from, To: from + 1 + dice.IntN(6-from)})
@@ -161,9 +161,9 @@ func TestCopiesOfOriginalsInOtherSegments(t *testing.T) {
 			a.finalize(t, run.ReasonDone, a.shards())
 		} else {
 			s := run.New(id)
-			s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.Next, s.Frozen = run.Finalizing, run.ReasonDone, a.shards(), n, true, a.shards(), a.shards()
+			s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = run.Finalizing, run.ReasonDone, a.shards(), n, true, a.shards(), a.shards()
 			inputtest.Save(t, a.Ports, record.CoordinatorKey(id), s)
-			obey(t, a.Ports, inSegments(a.Ports, finalize.Segments{Stream: 1, Shards: 32}))
+			handleAll(t, a.Ports, inSegments(a.Ports, finalize.SegmentOptions{StreamBelow: 1, MaxShards: 32}))
 		}
 		outcomes[k] = a.outcome(t)
 	}
@@ -175,8 +175,8 @@ func TestCopiesOfOriginalsInOtherSegments(t *testing.T) {
 func TestNoMoreSegmentsAreAskedForAtOnceThanMayBe(t *testing.T) {
 	t.Parallel()
 	for most, want := range map[int][][2]int{6: {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}}, 5: {{0, 2}, {2, 4}, {4, 6}}, 2: {{0, 4}, {4, 6}}, 1: {{0, 6}}} {
-		d := newDesk(t)
-		if err := inSegments(d.Ports, finalize.Segments{Stream: 1, Bytes: 1, AtOnce: most}).Finalize(t.Context(), events.Finalize{Run: string(id)}); err != nil {
+		d := newFixture(t)
+		if err := inSegments(d.Ports, finalize.SegmentOptions{StreamBelow: 1, MinBytes: 1, MaxRequests: most}).Finalize(t.Context(), events.Finalize{Run: string(id)}); err != nil {
 			t.Fatal(err)
 		}
 		var got [][2]int
@@ -201,7 +201,7 @@ func (s away) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCl
 	select {
 	case <-time.After(s.takes):
 	case <-ctx.Done():
-		return nil, blob.Info{}, fault.As(fault.Canceled, ctx.Err(), "get %s", key)
+		return nil, blob.Info{}, fault.WithKind(fault.Canceled, ctx.Err(), "get %s", key)
 	}
 	return s.Store.Get(ctx, key, o)
 }
@@ -212,7 +212,7 @@ func TestACallWithoutTimeEndsItsSegmentEarly(t *testing.T) {
 	t.Parallel()
 	want := inOneStream(t)
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		fast := d.Blobs
 		d.Blobs = away{fast, time.Second}
 		calls := 0
@@ -221,7 +221,7 @@ func TestACallWithoutTimeEndsItsSegmentEarly(t *testing.T) {
 				t.Fatal("the run does not come to its end")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
-			f := inSegments(d.Ports, finalize.Segments{Stream: 1, Bytes: 1 << 20})
+			f := inSegments(d.Ports, finalize.SegmentOptions{StreamBelow: 1, MinBytes: 1 << 20})
 			if err := f.Finalize(ctx, events.Finalize{Run: string(id)}); err != nil {
 				t.Fatal(err)
 			}
@@ -242,7 +242,7 @@ func TestACallWithoutTimeEndsItsSegmentEarly(t *testing.T) {
 		if got := d.written(); got != want {
 			t.Errorf("the files are\n%s\nwant\n%s", got, want)
 		}
-		infos, err := d.Blobs.List(t.Context(), record.FinalDir(id)+"segments/", "", 100)
+		infos, err := d.Blobs.List(t.Context(), record.OutputSegmentDir(id)+"segments/", "", 100)
 		if err != nil || len(infos) < 2 {
 			t.Errorf("%d segments, %v: no call ended early", len(infos), err)
 		}
@@ -252,14 +252,14 @@ func TestACallWithoutTimeEndsItsSegmentEarly(t *testing.T) {
 func TestACallThatIsCutOffLeavesNoSegment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.Blobs = away{d.Blobs, time.Second}
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
-		if err := inSegments(d.Ports, tiny).Segment(ctx, events.FinalizeSegment{Run: string(id), To: 6}); err == nil {
+		if err := inSegments(d.Ports, tiny).WriteSegment(ctx, events.FinalizeSegment{Run: string(id), To: 6}); err == nil {
 			t.Error("it ended well")
 		}
-		if infos, err := d.Blobs.List(t.Context(), record.FinalDir(id), "", 100); err != nil || len(infos) != 0 {
+		if infos, err := d.Blobs.List(t.Context(), record.OutputSegmentDir(id), "", 100); err != nil || len(infos) != 0 {
 			t.Errorf("it left %v, %v", infos, err)
 		}
 	})
@@ -267,8 +267,8 @@ func TestACallThatIsCutOffLeavesNoSegment(t *testing.T) {
 
 func TestASegmentOfNoSuchShardsIsInvalid(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	if err := inSegments(d.Ports, tiny).Segment(t.Context(), events.FinalizeSegment{Run: string(id), From: 5, To: 7}); !fault.Is(err, fault.Invalid) {
+	d := newFixture(t)
+	if err := inSegments(d.Ports, tiny).WriteSegment(t.Context(), events.FinalizeSegment{Run: string(id), From: 5, To: 7}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("%v", err)
 	}
 }
@@ -276,14 +276,14 @@ func TestASegmentOfNoSuchShardsIsInvalid(t *testing.T) {
 func TestARecordThatIsNotOfItsSegmentIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []string{`{"schema":1,"from":2,"to":3}`, `{"schema":1,"from":0,"to":0}`, `{"schema":1,"from":0,"to":7}`, `{"schema":1`} {
-		d := newDesk(t)
-		inputtest.Put(t, d.Ports, record.FinalKey(id, 0), c)
+		d := newFixture(t)
+		inputtest.Put(t, d.Ports, record.OutputSegmentKey(id, 0), c)
 		if err := inSegments(d.Ports, tiny).Finalize(t.Context(), events.Finalize{Run: string(id)}); !fault.Is(err, fault.Corrupt) {
 			t.Errorf("%s: %v", c, err)
 		}
 	}
-	d := newDesk(t)
-	inputtest.Put(t, d.Ports, record.FinalDir(id)+"segments/0000000000.txt", "")
+	d := newFixture(t)
+	inputtest.Put(t, d.Ports, record.OutputSegmentDir(id)+"segments/0000000000.txt", "")
 	if err := inSegments(d.Ports, tiny).Finalize(t.Context(), events.Finalize{Run: string(id)}); !fault.Is(err, fault.Corrupt) {
 		t.Errorf("%v", err)
 	}
@@ -334,12 +334,12 @@ func TestASmallRunCostsNoRequestMore(t *testing.T) {
 	t.Parallel()
 	var requests [2]int64
 	for k := range requests {
-		d := newDesk(t)
+		d := newFixture(t)
 		var n atomic.Int64
 		d.Blobs, d.Docs = counted{d.Blobs, &n}, countedDocs{d.Docs, &n}
 		f := d.finalizer()
 		if k == 1 {
-			f = f.InSegments(finalize.Segments{})
+			f = f.InSegments(finalize.SegmentOptions{})
 		}
 		if err := f.Finalize(t.Context(), events.Finalize{Run: string(id)}); err != nil {
 			t.Fatal(err)
@@ -353,14 +353,14 @@ func TestASmallRunCostsNoRequestMore(t *testing.T) {
 
 func TestAResultThatIsNotTheCommittedOneIsInNoSegment(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	key := record.ShardObjectKey(id, 0, 1, "result")
 	inputtest.Put(t, d.Ports, key, strings.Replace(inputtest.Object(t, d.Ports, key), "a", "b", 1))
-	err := inSegments(d.Ports, tiny).Segment(t.Context(), events.FinalizeSegment{Run: string(id), To: 1})
+	err := inSegments(d.Ports, tiny).WriteSegment(t.Context(), events.FinalizeSegment{Run: string(id), To: 1})
 	if !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), key) {
 		t.Errorf("%v", err)
 	}
-	if _, err := d.Blobs.Stat(t.Context(), record.FinalKey(id, 0), ""); !fault.Is(err, fault.NotFound) {
+	if _, err := d.Blobs.Stat(t.Context(), record.OutputSegmentKey(id, 0), ""); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a segment is there: %v", err)
 	}
 }
@@ -380,11 +380,11 @@ func TestOriginalsInOtherSegmentsAreFetchedAtOnce(t *testing.T) {
 			a.commit(t, k, func(int) bool { return false })
 		}
 		s := run.New(id)
-		s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.Next, s.Frozen = run.Finalizing, run.ReasonDone, a.shards(), 2*n, true, a.shards(), a.shards()
+		s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = run.Finalizing, run.ReasonDone, a.shards(), 2*n, true, a.shards(), a.shards()
 		inputtest.Save(t, a.Ports, record.CoordinatorKey(id), s)
 		a.Blobs = away{a.Blobs, time.Second}
 		began := time.Now()
-		if err := inSegments(a.Ports, tiny).Segment(t.Context(), events.FinalizeSegment{Run: string(id), From: n / perShard, To: 2 * n / perShard}); err != nil {
+		if err := inSegments(a.Ports, tiny).WriteSegment(t.Context(), events.FinalizeSegment{Run: string(id), From: n / perShard, To: 2 * n / perShard}); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > n*time.Second/2 {

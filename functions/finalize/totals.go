@@ -3,17 +3,17 @@ package finalize
 import (
 	"slices"
 
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
 
 // totals sum up what the files hold.
 type totals struct {
-	counts  shard.Counts
-	copies  int // among those counted
-	workers []string
-	kept    *shard.Snapshot // the last one of a training
+	counts   shard.Counts
+	copies   int // among those counted
+	workers  []string
+	snapshot *shard.Snapshot // the last one of a training
 }
 
 // maxWorkers bounds the list of workers in a summary.
@@ -27,7 +27,7 @@ func (t *totals) add(d shard.Doc) {
 	c.CompletionTokens += d.Counts.CompletionTokens
 	c.WastedTokens += d.Counts.WastedTokens
 	if d.Snapshot != nil {
-		t.kept = d.Snapshot
+		t.snapshot = d.Snapshot
 	}
 	for k, n := range d.Counts.ByClass {
 		t.class(k, n)
@@ -59,7 +59,7 @@ func (t *totals) class(k string, n int) {
 }
 
 // join adds what a segment holds.
-func (t *totals) join(s record.Segment) {
+func (t *totals) join(s record.OutputSegment) {
 	t.add(shard.Doc{Counts: s.Counts})
 	t.copies += s.Copies
 	for _, w := range s.Workers {
@@ -68,6 +68,6 @@ func (t *totals) join(s record.Segment) {
 }
 
 // segment tells what the totals are in a segment.
-func (t totals) segment(from, to int) record.Segment {
-	return record.Segment{Schema: record.Schema, From: from, To: to, Counts: t.counts, Copies: t.copies, Workers: t.workers}
+func (t totals) segment(from, to int) record.OutputSegment {
+	return record.OutputSegment{Schema: record.Schema, From: from, To: to, Counts: t.counts, Copies: t.copies, Workers: t.workers}
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/record"
@@ -19,42 +19,42 @@ const (
 // training gives the files of a training to users, and returns what became of
 // it: its row or, if the run ended first, what its last snapshot says.
 func (f *Finalizer) training(ctx context.Context, m record.Manifest, t totals) (*record.Trained, error) {
-	b, err := input.Read(ctx, f.Blobs, record.OutputKey(m.Run, record.Completions), maxTrained)
+	b, err := input.ReadObject(ctx, f.Blobs, record.OutputKey(m.Run, record.CompletionsFile), maxTrained)
 	if err != nil {
 		return nil, err
 	}
 	a := m.Config.Algorithm
-	out := record.Trained{ID: m.Name, Algorithm: a.Kind, BaseModel: a.Shared().BaseModel.URI}
+	out := record.Trained{ID: m.Name, Algorithm: a.Kind, BaseModel: a.Common().BaseModel.URI}
 	if len(b) == 0 {
-		if t.kept != nil {
-			out.Steps, out.Snapshot, out.TrainLoss = t.kept.Step, t.kept.ID, t.kept.Loss
+		if t.snapshot != nil {
+			out.Steps, out.Snapshot, out.TrainLoss = t.snapshot.Step, t.snapshot.ID, t.snapshot.Loss
 		}
 		return &out, nil
 	}
 	if err := json.Unmarshal(b, &out); err != nil {
-		return nil, fault.As(fault.Corrupt, err, "read the row of a training")
+		return nil, fault.WithKind(fault.Corrupt, err, "read the row of a training")
 	}
 	if len(out.Files) > maxFiles {
 		return nil, fault.New(fault.Corrupt, "the row of a training names %d files", len(out.Files))
 	}
 	for _, file := range out.Files {
-		if err := f.give(ctx, m.Run, file); err != nil {
+		if err := f.publishFile(ctx, m.Run, file); err != nil {
 			return nil, err
 		}
 	}
 	return &out, nil
 }
 
-// give copies one file to where users read. Rows come from workers: only names
+// publishFile copies one file to where users read. Rows come from workers: only names
 // that are known become keys.
-func (f *Finalizer) give(ctx context.Context, run identity.RunID, file record.TrainedFile) error {
+func (f *Finalizer) publishFile(ctx context.Context, run identity.RunID, file record.TrainedFile) error {
 	if file.Name != record.ModelFile && file.Name != record.CurveFile {
 		return fault.New(fault.Corrupt, "the row of a training names the file %.64q", file.Name)
 	}
 	if _, ok := identity.ParseContentID(file.Content); !ok {
 		return fault.New(fault.Corrupt, "the row of a training names no content of %s", file.Name)
 	}
-	from, to := record.FileKey(run, file.Content), record.OutputKey(run, file.Name)
+	from, to := record.TrainingFileKey(run, file.Content), record.OutputKey(run, file.Name)
 	info, err := f.Blobs.Stat(ctx, from, "")
 	if fault.Is(err, fault.NotFound) {
 		if _, err := f.Blobs.Stat(ctx, to, ""); err == nil { // given before

@@ -10,10 +10,10 @@ import (
 	"rollout/functions/finalize"
 	"rollout/shared/clock"
 	"rollout/shared/config"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/interval"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/interval"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -23,11 +23,11 @@ import (
 	"rollout/shared/result"
 )
 
-// lesson is a world with a training that is over, with the row; without one it
+// newTrainingFixture is a world with a training that is over, with the row; without one it
 // was stopped.
-func lesson(t *testing.T, row *record.Trained) desk {
+func newTrainingFixture(t *testing.T, row *record.Trained) fixture {
 	t.Helper()
-	d := desk{t: t, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
+	d := fixture{t: t, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
 		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
 	m := inputtest.Manifest(1)
 	s := config.DefaultSFT()
@@ -35,7 +35,7 @@ func lesson(t *testing.T, row *record.Trained) desk {
 	m.Kind, m.Name, m.Config.Algorithm = config.KindTrain, "lesson", &config.Algorithm{Kind: config.AlgorithmSFT, SFT: s}
 	inputtest.Plan(t, d.Ports, m, `{"id":"lesson","prompt":"train sft"}`+"\n")
 	st := run.New(id)
-	st.Phase, st.Reason, st.Shards, st.Items, st.Complete, st.Next, st.Frozen = run.Finalizing, run.ReasonDone, 1, 1, true, 1, 1
+	st.Phase, st.Reason, st.Shards, st.Items, st.Complete, st.NextShard, st.FrozenFrontier = run.Finalizing, run.ReasonDone, 1, 1, true, 1, 1
 	st.Done.Set = interval.Of(interval.Range{Lo: 0, Hi: 1})
 	if row == nil {
 		st.Reason = run.ReasonStopped
@@ -57,11 +57,11 @@ func lesson(t *testing.T, row *record.Trained) desk {
 	return d
 }
 
-func (d desk) endTraining() error {
+func (d fixture) endTraining() error {
 	return finalize.New(d.Ports, input.NewIndex(d.Blobs, d.Docs)).Finalize(d.t.Context(), events.Finalize{Run: string(id)})
 }
 
-func (d desk) trained() *record.Trained {
+func (d fixture) trained() *record.Trained {
 	d.t.Helper()
 	var s record.Summary
 	if err := json.Unmarshal([]byte(inputtest.Object(d.t, d.Ports, record.OutputKey(id, record.SummaryFile))), &s); err != nil {
@@ -77,8 +77,8 @@ func trainedFile(name, content string) record.TrainedFile {
 func TestATrainingsFilesAreGivenToUsers(t *testing.T) {
 	t.Parallel()
 	f := trainedFile(record.ModelFile, "weights")
-	d := lesson(t, &record.Trained{ID: "lesson", Algorithm: "sft", Steps: 10, Snapshot: "5a", Files: []record.TrainedFile{f}})
-	inputtest.Put(t, d.Ports, record.FileKey(id, f.Content), "weights")
+	d := newTrainingFixture(t, &record.Trained{ID: "lesson", Algorithm: "sft", Steps: 10, Snapshot: "5a", Files: []record.TrainedFile{f}})
+	inputtest.Put(t, d.Ports, record.TrainingFileKey(id, f.Content), "weights")
 	for range 2 { // the second time there is nothing left to do
 		if err := d.endTraining(); err != nil {
 			t.Fatal(err)
@@ -94,14 +94,14 @@ func TestATrainingsFilesAreGivenToUsers(t *testing.T) {
 
 func TestAStoppedTrainingTellsItsLastSnapshot(t *testing.T) {
 	t.Parallel()
-	d := lesson(t, nil)
+	d := newTrainingFixture(t, nil)
 	if err := d.endTraining(); err != nil {
 		t.Fatal(err)
 	}
 	if s := d.trained(); s == nil || s.Snapshot != "5a" || s.Steps != 7 || s.Algorithm != "sft" || len(s.Files) != 0 {
 		t.Errorf("the summary tells %+v", s)
 	}
-	if errs := inputtest.Object(t, d.Ports, record.OutputKey(id, record.Errors)); !strings.Contains(errs, `"id":"lesson"`) || !strings.Contains(errs, "canceled") {
+	if errs := inputtest.Object(t, d.Ports, record.OutputKey(id, record.ErrorsFile)); !strings.Contains(errs, `"id":"lesson"`) || !strings.Contains(errs, "canceled") {
 		t.Errorf("errors: %s", errs)
 	}
 }
@@ -120,8 +120,8 @@ func TestTheRowOfATrainingIsHostile(t *testing.T) {
 		"another length": {[]record.TrainedFile{{Name: good.Name, Content: good.Content, Length: 1 << 40}}, "has 7 bytes"},
 		"many files":     {make([]record.TrainedFile, 17), "names 17 files"},
 	} {
-		d := lesson(t, &record.Trained{ID: "lesson", Files: c.files})
-		inputtest.Put(t, d.Ports, record.FileKey(id, good.Content), "weights")
+		d := newTrainingFixture(t, &record.Trained{ID: "lesson", Files: c.files})
+		inputtest.Put(t, d.Ports, record.TrainingFileKey(id, good.Content), "weights")
 		if err := d.endTraining(); !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", why, err, c.want)
 		}

@@ -25,7 +25,7 @@ func (s *System) consume(ctx context.Context, q string, handle func(context.Cont
 	for ctx.Err() == nil {
 		ms, err := s.Queues.Receive(ctx, q, 1, s.visibility, longPoll)
 		if err != nil {
-			s.complain(ctx, "queue can't be received", err, "queue", q)
+			s.warn(ctx, "queue can't be received", err, "queue", q)
 			sleep(ctx, retryAfter)
 			continue
 		}
@@ -37,26 +37,26 @@ func (s *System) consume(ctx context.Context, q string, handle func(context.Cont
 
 func (s *System) deliver(ctx context.Context, q string, m queue.Message, handle func(context.Context, events.Payload) error) {
 	e, p, err := events.Decode(m.Body)
-	err = fault.As(fault.Invalid, err, "decode event")
+	err = fault.WithKind(fault.Invalid, err, "decode event")
 	if err == nil {
-		err = s.handled(host.Caused(observe.Continue(ctx, e.Traceparent), e), q, m, p, handle)
+		err = s.handleExtending(host.WithCause(observe.ContextWithTraceparent(ctx, e.Traceparent), e), q, m, p, handle)
 	}
 	switch {
 	case err == nil:
 		err = s.Queues.Ack(ctx, q, []string{m.Receipt})
 	case fault.Is(err, fault.Invalid):
-		err = s.Bury(ctx, q, m, err)
+		err = s.DeadLetter(ctx, q, m, err)
 	default:
-		s.complain(ctx, "event not handled; it comes back", err, "queue", q, "message", m.ID)
+		s.warn(ctx, "event not handled; it comes back", err, "queue", q, "message", m.ID)
 		err = s.Queues.Nack(ctx, q, m.Receipt, min(retryAfter<<min(m.Receives, 10), lastRetry))
 	}
 	if err != nil {
-		s.complain(ctx, "message not settled; it comes back", err, "queue", q, "message", m.ID)
+		s.warn(ctx, "message not settled; it comes back", err, "queue", q, "message", m.ID)
 	}
 }
 
-// handled calls the handler and keeps the message hidden meanwhile.
-func (s *System) handled(ctx context.Context, q string, m queue.Message, p events.Payload, handle func(context.Context, events.Payload) error) error {
+// handleExtending calls the handler and keeps the message hidden meanwhile.
+func (s *System) handleExtending(ctx context.Context, q string, m queue.Message, p events.Payload, handle func(context.Context, events.Payload) error) error {
 	done := make(chan error, 1)
 	go func() { done <- handle(ctx, p) }()
 	keep := time.NewTicker(s.visibility / 3)
@@ -67,25 +67,25 @@ func (s *System) handled(ctx context.Context, q string, m queue.Message, p event
 			return err
 		case <-keep.C:
 			if err := s.Queues.Extend(ctx, q, m.Receipt, s.visibility); err != nil {
-				s.complain(ctx, "message not kept; it may be handled twice", err, "queue", q, "message", m.ID)
+				s.warn(ctx, "message not kept; it may be handled twice", err, "queue", q, "message", m.ID)
 			}
 		}
 	}
 }
 
-// task calls the function that a task is for.
-func (s *System) task(ctx context.Context, p events.Payload) error {
+// dispatch calls the function that a task is for.
+func (s *System) dispatch(ctx context.Context, p events.Payload) error {
 	switch p := p.(type) {
 	case events.ObjectCreated:
 		return s.submit.Uploaded(ctx, p)
 	case events.RunSubmitted:
 		return s.plan.Submitted(ctx, p)
 	case events.PlanRange:
-		return s.plan.Range(ctx, p)
+		return s.plan.CutRange(ctx, p)
 	case events.Finalize:
 		return s.finalizeOrWait(ctx, p)
 	case events.FinalizeSegment:
-		return s.finalize.Segment(ctx, p)
+		return s.finalize.WriteSegment(ctx, p)
 	}
 	return fault.New(fault.Invalid, "event %T is no task", p)
 }
@@ -109,11 +109,11 @@ func (s *System) watchUploads(ctx context.Context) {
 func (s *System) uploaded(ctx context.Context, info blob.Info) {
 	e := events.ObjectCreated{Bucket: s.cfg.Deployment.Bucket, Key: info.Key, Version: info.Version, Size: info.Size}
 	for wait := retryAfter; ctx.Err() == nil; wait = min(2*wait, lastRetry) {
-		err := s.From("bucket").Send(ctx, host.TaskQueue, e)
+		err := s.WithSource("bucket").Send(ctx, host.TaskQueue, e)
 		if err == nil {
 			return
 		}
-		s.complain(ctx, "upload not announced yet", err, "key", info.Key)
+		s.warn(ctx, "upload not announced yet", err, "key", info.Key)
 		if fault.Is(err, fault.Invalid) {
 			return
 		}
@@ -129,21 +129,21 @@ func (s *System) runCoordinate(ctx context.Context) {
 	for ctx.Err() == nil {
 		ms, err := s.Queues.Receive(ctx, host.CoordinateQueue, maxBatch, s.visibility, longPoll)
 		if err != nil {
-			s.complain(ctx, "queue can't be received", err, "queue", host.CoordinateQueue)
+			s.warn(ctx, "queue can't be received", err, "queue", host.CoordinateQueue)
 			sleep(ctx, retryAfter)
 			continue
 		}
 		if len(ms) == 0 {
 			continue
 		}
-		next := time.NewTimer(s.cfg.Gather)
-		done := s.coordinate.Batch(ctx, ms)
+		next := time.NewTimer(s.cfg.BatchDelay)
+		done := s.coordinate.HandleBatch(ctx, ms)
 		if len(done) > 0 {
 			if err := s.Queues.Ack(ctx, host.CoordinateQueue, done); err != nil {
-				s.complain(ctx, "events not acknowledged; they come back", err)
+				s.warn(ctx, "events not acknowledged; they come back", err)
 			}
 		}
-		s.comeBack(ctx, ms, done)
+		s.nackRest(ctx, ms, done)
 		select {
 		case <-next.C:
 		case <-ctx.Done():
@@ -152,8 +152,8 @@ func (s *System) runCoordinate(ctx context.Context) {
 	}
 }
 
-// comeBack lets messages that are not done with come back soon.
-func (s *System) comeBack(ctx context.Context, ms []queue.Message, done []string) {
+// nackRest lets messages that are not done with come back soon.
+func (s *System) nackRest(ctx context.Context, ms []queue.Message, done []string) {
 	if len(done) == len(ms) {
 		return
 	}
@@ -166,15 +166,15 @@ func (s *System) comeBack(ctx context.Context, ms []queue.Message, done []string
 			continue
 		}
 		if err := s.Queues.Nack(ctx, host.CoordinateQueue, m.Receipt, min(retryAfter<<min(m.Receives, 10), lastRetry)); err != nil {
-			s.complain(ctx, "message not settled; it comes back", err, "message", m.ID)
+			s.warn(ctx, "message not settled; it comes back", err, "message", m.ID)
 		}
 	}
 }
 
 // runReclaim scans every half heartbeat interval.
 func (s *System) runReclaim(ctx context.Context) {
-	if err := s.reclaim.RingAll(ctx); err != nil {
-		s.complain(ctx, "open runs not rung", err)
+	if err := s.reclaim.WakeAll(ctx); err != nil {
+		s.warn(ctx, "open runs not rung", err)
 	}
 	tick := time.NewTicker(max(time.Millisecond, s.cfg.Deployment.Health.Interval.Std()/2))
 	defer tick.Stop()
@@ -184,14 +184,14 @@ func (s *System) runReclaim(ctx context.Context) {
 			return
 		case <-tick.C:
 			if err := s.reclaim.Scan(ctx); err != nil {
-				s.complain(ctx, "scan failed", err)
+				s.warn(ctx, "scan failed", err)
 			}
 		}
 	}
 }
 
-// complain logs an error, unless the process is ending.
-func (s *System) complain(ctx context.Context, what string, err error, args ...any) {
+// warn logs an error, unless the process is ending.
+func (s *System) warn(ctx context.Context, what string, err error, args ...any) {
 	if ctx.Err() == nil {
 		s.Log.WarnContext(ctx, what, append(args, "error", err)...)
 	}

@@ -8,8 +8,8 @@ import (
 
 	"rollout/events"
 	"rollout/functions/finalize"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/host"
 	"rollout/shared/record"
 )
@@ -44,8 +44,8 @@ const lookEvery = 10 * time.Second
 // written at their end.
 const maxFollowers = 8
 
-// saved hears of every state that coordinate saved here.
-func (s *System) saved(st run.State) {
+// onSaved hears of every state that coordinate saved here.
+func (s *System) onSaved(st run.State) {
 	f := &s.followers
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -100,12 +100,12 @@ func (s *System) follow(ctx context.Context, f *follower) {
 	s.followers.mu.Lock()
 	delete(s.followers.byRun, f.first.Run)
 	s.followers.mu.Unlock()
-	if err == nil || ctx.Err() != nil || errors.Is(err, finalize.ErrWritten) {
+	if err == nil || ctx.Err() != nil || errors.Is(err, finalize.ErrAlreadyFinalized) {
 		return
 	}
-	s.complain(ctx, "files can't be written behind the frontier; they are written at the end", err, "run", f.first.Run)
+	s.warn(ctx, "files can't be written behind the frontier; they are written at the end", err, "run", f.first.Run)
 	if err := s.Send(ctx, host.TaskQueue, events.Finalize{Run: string(f.first.Run)}); err != nil {
-		s.complain(ctx, "finalize not asked for; reclaim will", err, "run", f.first.Run)
+		s.warn(ctx, "finalize not asked for; reclaim will", err, "run", f.first.Run)
 	}
 }
 

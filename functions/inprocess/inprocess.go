@@ -20,7 +20,7 @@ import (
 	"rollout/functions/submit"
 	"rollout/shared/blob"
 	"rollout/shared/config"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/record"
@@ -31,17 +31,17 @@ type Config struct {
 	Deployment config.Deployment
 	// Uploads are the objects created in the bucket; nil if nobody watches it.
 	Uploads <-chan blob.Info
-	// Open is called with every open run that something is heard of; it must not
+	// OnOpen is called with every open run that something is heard of; it must not
 	// block. May be nil.
-	Open func(record.Manifest)
-	// Planners is how many ranges are cut at once; 2 if unset.
-	Planners int
+	OnOpen func(record.Manifest)
+	// PlanConcurrency is how many ranges are cut at once; 2 if unset.
+	PlanConcurrency int
 	// Segments, if not nil, has runs planned by turns and the files of large ones
 	// written in segments, as in clouds; else files are written behind the commit
 	// frontier.
-	Segments *finalize.Segments
-	// Gather is how long coordinate lets events gather; 50 ms if unset.
-	Gather time.Duration
+	Segments *finalize.SegmentOptions
+	// BatchDelay is how long coordinate lets events gather; 50 ms if unset.
+	BatchDelay time.Duration
 }
 
 // System is all functions of one process.
@@ -58,17 +58,17 @@ type System struct {
 	followers followers
 }
 
-// taskConsumers is how many tasks are handled at once. They mostly wait for
+// dispatchConcurrency is how many tasks are handled at once. They mostly wait for
 // synced writes, which many callers share.
-const taskConsumers = 8
+const dispatchConcurrency = 8
 
 // New wires the functions over the ports.
 func New(p host.Ports, cfg Config) *System {
-	if cfg.Planners == 0 {
-		cfg.Planners = 2
+	if cfg.PlanConcurrency == 0 {
+		cfg.PlanConcurrency = 2
 	}
-	if cfg.Gather == 0 {
-		cfg.Gather = 50 * time.Millisecond
+	if cfg.BatchDelay == 0 {
+		cfg.BatchDelay = 50 * time.Millisecond
 	}
 	t := host.Timings(cfg.Deployment.Health)
 	ix := input.NewIndex(p.Blobs, p.Docs)
@@ -80,7 +80,7 @@ func New(p host.Ports, cfg Config) *System {
 		visibility: t.Visibility(),
 		followers:  followers{byRun: map[identity.RunID]*follower{}},
 	}
-	s.coordinate = coordinate.New(p, ix, t, cfg.Deployment.Defaults.Limits.Grace.Std(), coordinate.Hears{Saved: s.saved, Open: cfg.Open})
+	s.coordinate = coordinate.New(p, ix, t, cfg.Deployment.Defaults.Limits.Grace.Std(), coordinate.Hooks{OnSaved: s.onSaved, OnOpen: cfg.OnOpen})
 	if cfg.Segments != nil {
 		s.plan, s.finalize, s.coordinate = s.plan.ByTurns(), s.finalize.InSegments(*cfg.Segments), s.coordinate.AmongMany()
 	}
@@ -98,11 +98,11 @@ func (s *System) Run(ctx context.Context) error {
 	all.Go(func() { s.runFollowers(ctx) })
 	all.Go(func() { s.runCoordinate(ctx) })
 	all.Go(func() { s.runReclaim(ctx) })
-	for range taskConsumers {
-		all.Go(func() { s.consume(ctx, host.TaskQueue, s.task) })
+	for range dispatchConcurrency {
+		all.Go(func() { s.consume(ctx, host.TaskQueue, s.dispatch) })
 	}
-	for range s.cfg.Planners {
-		all.Go(func() { s.consume(ctx, host.PlanQueue, s.task) })
+	for range s.cfg.PlanConcurrency {
+		all.Go(func() { s.consume(ctx, host.PlanQueue, s.dispatch) })
 	}
 	all.Wait()
 	return nil

@@ -13,10 +13,10 @@ import (
 	"rollout/events"
 	"rollout/shared/clock"
 	"rollout/shared/config"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/interval"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/interval"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input/inputtest"
@@ -74,7 +74,7 @@ func TestAMessageWhoseHandlerFailsComesBackLaterAndLater(t *testing.T) {
 				return nil
 			})
 		})
-		if err := s.Send(t.Context(), "q", events.Ring{Run: string(id)}); err != nil {
+		if err := s.Send(t.Context(), "q", events.Wakeup{Run: string(id)}); err != nil {
 			t.Fatal(err)
 		}
 		pass(time.Minute)
@@ -105,7 +105,7 @@ func TestAMessageIsHiddenAsLongAsItsHandlerTakes(t *testing.T) {
 				})
 			})
 		}
-		if err := s.Send(t.Context(), "q", events.Ring{Run: string(id)}); err != nil {
+		if err := s.Send(t.Context(), "q", events.Wakeup{Run: string(id)}); err != nil {
 			t.Fatal(err)
 		}
 		pass(11 * time.Minute)
@@ -119,15 +119,15 @@ func TestWhatNoHandlerCanTakeIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSystem()
-		goes(t, func(ctx context.Context) { s.consume(ctx, host.TaskQueue, s.task) })
+		goes(t, func(ctx context.Context) { s.consume(ctx, host.TaskQueue, s.dispatch) })
 		if err := s.Queues.Send(t.Context(), host.TaskQueue, [][]byte{[]byte("{")}, 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Send(t.Context(), host.TaskQueue, events.Ring{Run: string(id)}); err != nil { // no task
+		if err := s.Send(t.Context(), host.TaskQueue, events.Wakeup{Run: string(id)}); err != nil { // no task
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if visible, _, _ := s.Queues.(queue.Depther).Depth(t.Context(), queue.DeadLetters(host.TaskQueue)); visible != 2 {
+		if visible, _, _ := s.Queues.(queue.Depther).Depth(t.Context(), queue.DeadLetterQueue(host.TaskQueue)); visible != 2 {
 			t.Errorf("%d dead letters", visible)
 		}
 	})
@@ -148,14 +148,14 @@ func follows(t *testing.T, s *System, r identity.RunID) run.State {
 			Result: &shard.Ref{Key: key, Length: int64(len(row)), Digest: identity.Content([]byte(row)).String()}, Counts: shard.Counts{OK: 1}})
 	}
 	st := run.New(r)
-	st.Phase, st.Shards, st.Items, st.Complete, st.Next = run.Running, 2, 2, true, 2
+	st.Phase, st.Shards, st.Items, st.Complete, st.NextShard = run.Running, 2, 2, true, 2
 	st.Done.Set = interval.Of(interval.Range{Lo: 0, Hi: 1})
-	s.saved(st)
+	s.onSaved(st)
 	return st
 }
 
 func final(st run.State) run.State {
-	st.Phase, st.Reason, st.Frozen = run.Finalizing, run.ReasonDone, 2
+	st.Phase, st.Reason, st.FrozenFrontier = run.Finalizing, run.ReasonDone, 2
 	st.Done.Set = interval.Of(interval.Range{Lo: 0, Hi: 2})
 	return st
 }
@@ -179,7 +179,7 @@ func TestAFollowedRunIsFinalizedByItsFollowerAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if got := inputtest.Object(t, s.Ports, record.OutputKey(id, record.Completions)); got != "row 0\nrow 1\n" || following(s) != 0 {
+		if got := inputtest.Object(t, s.Ports, record.OutputKey(id, record.CompletionsFile)); got != "row 0\nrow 1\n" || following(s) != 0 {
 			t.Errorf("completions are %q, %d followers", got, following(s))
 		}
 	})
@@ -215,7 +215,7 @@ func TestAFollowerThatFailsAsksForFinalize(t *testing.T) {
 		synctest.Wait()
 		st := follows(t, s, id)
 		inputtest.Put(t, s.Ports, record.ShardObjectKey(id, 1, 1, "x"), "other\n")
-		s.saved(final(st))
+		s.onSaved(final(st))
 		synctest.Wait()
 		ms, _ := s.Queues.Receive(t.Context(), host.TaskQueue, 1, time.Minute, 0)
 		if len(ms) != 1 || following(s) != 0 {

@@ -13,7 +13,7 @@ import (
 	"context"
 	"errors"
 
-	"rollout/shared/engine/health"
+	"rollout/shared/core/health"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
@@ -24,7 +24,7 @@ import (
 type Interrupter struct{ host.Ports }
 
 // New returns an interrupter over the ports.
-func New(p host.Ports) *Interrupter { return &Interrupter{p.From("interrupt")} }
+func New(p host.Ports) *Interrupter { return &Interrupter{p.WithSource("interrupt")} }
 
 // Drain asks the workers on a machine, by what its cloud calls it, to drain. A
 // machine without workers of ours is left alone: most are somebody else's.
@@ -40,11 +40,11 @@ func (i *Interrupter) drain(ctx context.Context, instance, reason string) (heard
 	}
 	found := 0
 	var failed error // one worker's trouble must not hide another's
-	err = i.each(ctx, instance, func(b health.Beat) {
+	err = i.each(ctx, instance, func(b health.Heartbeat) {
 		heard = true
 		if b.State != health.Gone {
 			found++
-			failed = errors.Join(failed, i.mark(ctx, b.Worker, reason))
+			failed = errors.Join(failed, i.requestDrain(ctx, b.Worker, reason))
 		}
 	})
 	if found == 0 && err == nil {
@@ -54,8 +54,8 @@ func (i *Interrupter) drain(ctx context.Context, instance, reason string) (heard
 }
 
 // each yields the heartbeats of a machine's workers, its last words included.
-func (i *Interrupter) each(ctx context.Context, instance string, yield func(health.Beat)) error {
-	err := host.Each(ctx, i.Docs, record.BeatPrefix, func(b health.Beat) error {
+func (i *Interrupter) each(ctx context.Context, instance string, yield func(health.Heartbeat)) error {
+	err := host.Each(ctx, i.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
 		if b.Instance == instance {
 			yield(b)
 		}
@@ -68,8 +68,8 @@ func (i *Interrupter) each(ctx context.Context, instance string, yield func(heal
 	return err
 }
 
-// mark asks one worker to drain, if nobody did.
-func (i *Interrupter) mark(ctx context.Context, worker, reason string) error {
+// requestDrain asks one worker to drain, if nobody did.
+func (i *Interrupter) requestDrain(ctx context.Context, worker, reason string) error {
 	first := false
 	_, err := host.Update(ctx, i.Docs, record.WorkerKey(worker), func(m record.WorkerMark, _ bool) (record.WorkerMark, bool, error) {
 		m, first = m.Drain(reason)

@@ -11,8 +11,8 @@ import (
 
 	"rollout/functions/interrupt"
 	"rollout/shared/clock"
+	"rollout/shared/core/health"
 	"rollout/shared/document"
-	"rollout/shared/engine/health"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input/inputtest"
@@ -22,18 +22,18 @@ import (
 
 const instance = "i-0123456789abcdef0"
 
-// desk is a fleet of workers w1 and w2 on the instance, w3 on another, w4 gone
+// newFixture is a fleet of workers w1 and w2 on the instance, w3 on another, w4 gone
 // from it, and w5 on a laptop.
-func desk(t *testing.T) (host.Ports, *bytes.Buffer) {
+func newFixture(t *testing.T) (host.Ports, *bytes.Buffer) {
 	t.Helper()
 	log := &bytes.Buffer{}
 	p := host.Ports{Docs: memory.NewDocuments(), Clock: clock.System{}, Log: slog.New(slog.NewTextHandler(log, nil)), Source: "test"}
-	for _, b := range []health.Beat{
+	for _, b := range []health.Heartbeat{
 		{Worker: "w1", State: health.Ready, Instance: instance}, {Worker: "w2", State: health.Draining, Instance: instance},
 		{Worker: "w3", State: health.Ready, Instance: "i-0fffffffffffffff0"}, {Worker: "w4", State: health.Gone, Instance: instance}, {Worker: "w5", State: health.Ready},
 	} {
 		b.Schema = 1
-		inputtest.Save(t, p, record.BeatKey(b.Worker), b)
+		inputtest.Save(t, p, record.HeartbeatKey(b.Worker), b)
 	}
 	return p, log
 }
@@ -46,7 +46,7 @@ func marked(t *testing.T, p host.Ports) (workers []string) {
 		if err != nil || record.Decode(d.Value, &m, d.Key) != nil {
 			t.Fatalf("%s: %v", d.Key, err)
 		}
-		if m.Draining != "" {
+		if m.DrainReason != "" {
 			workers = append(workers, strings.TrimPrefix(d.Key, "worker/"))
 		}
 	}
@@ -55,7 +55,7 @@ func marked(t *testing.T, p host.Ports) (workers []string) {
 
 func TestTheWorkersOfAMachineDrain(t *testing.T) {
 	t.Parallel()
-	p, _ := desk(t)
+	p, _ := newFixture(t)
 	if _, err := p.Docs.Create(t.Context(), "beat/w0", []byte("of another version")); err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestTheWorkersOfAMachineDrain(t *testing.T) {
 	if got := marked(t, p); !slices.Equal(got, []string{"w1", "w2"}) {
 		t.Errorf("%q shall drain", got)
 	}
-	if m := inputtest.Load[record.WorkerMark](t, p, record.WorkerKey("w1")); m.Draining != "spot interruption" || m.Sequence != 1 {
+	if m := inputtest.Load[record.WorkerMark](t, p, record.WorkerKey("w1")); m.DrainReason != "spot interruption" || m.Sequence != 1 {
 		t.Errorf("the mark is %+v", m)
 	}
 }
@@ -74,7 +74,7 @@ func TestTheWorkersOfAMachineDrain(t *testing.T) {
 // of the worker stays.
 func TestFiveNoticesAreOneMark(t *testing.T) {
 	t.Parallel()
-	p, log := desk(t)
+	p, log := newFixture(t)
 	failed := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	inputtest.Save(t, p, record.WorkerKey("w1"), record.WorkerMark{Schema: 1, Sequence: 7, Failed: failed})
 	var all sync.WaitGroup
@@ -89,7 +89,7 @@ func TestFiveNoticesAreOneMark(t *testing.T) {
 	if err := interrupt.New(p).Drain(t.Context(), instance, "the instance is terminated"); err != nil {
 		t.Error(err)
 	}
-	if m := inputtest.Load[record.WorkerMark](t, p, record.WorkerKey("w1")); m.Sequence != 8 || m.Draining != "spot interruption" || !m.Failed.Equal(failed) {
+	if m := inputtest.Load[record.WorkerMark](t, p, record.WorkerKey("w1")); m.Sequence != 8 || m.DrainReason != "spot interruption" || !m.Failed.Equal(failed) {
 		t.Errorf("the mark is %+v", m)
 	}
 	if n := strings.Count(log.String(), "worker=w1"); n != 1 {
@@ -99,7 +99,7 @@ func TestFiveNoticesAreOneMark(t *testing.T) {
 
 func TestAMachineWithoutWorkersIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	p, log := desk(t)
+	p, log := newFixture(t)
 	if err := interrupt.New(p).Drain(t.Context(), "i-00000000", "spot interruption"); err != nil || len(marked(t, p)) != 0 || !strings.Contains(log.String(), "i-00000000") {
 		t.Errorf("%q shall drain, %v:\n%s", marked(t, p), err, log)
 	}

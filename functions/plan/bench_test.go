@@ -98,7 +98,7 @@ func BenchmarkRange(b *testing.B) {
 				if err := pl.Submitted(b.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
 					b.Fatal(err)
 				}
-				if err := pl.Range(b.Context(), events.PlanRange{Run: string(id)}); err != nil {
+				if err := pl.CutRange(b.Context(), events.PlanRange{Run: string(id)}); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -137,7 +137,7 @@ func BenchmarkMerge(b *testing.B) {
 						b.Fatal(err)
 					}
 					planned := func(k int) {
-						if err := pl.Range(b.Context(), events.PlanRange{Run: string(id), Range: k}); err != nil {
+						if err := pl.CutRange(b.Context(), events.PlanRange{Run: string(id), Range: k}); err != nil {
 							b.Error(err)
 						}
 					}

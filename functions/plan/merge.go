@@ -10,30 +10,30 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"rollout/events"
-	"rollout/shared/cuttable"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/record"
+	"rollout/shared/shardtable"
 )
 
-// mergeOrTell merges in turn. What it can't read of what was planned, it could
+// mergeOrRecord merges in turn. What it can't read of what was planned, it could
 // never: that ends the run, which would wait for ever.
-func (p *Planner) mergeOrTell(ctx context.Context, id identity.RunID) error {
-	err := p.mergeInTurn(ctx, id)
+func (p *Planner) mergeOrRecord(ctx context.Context, id identity.RunID) error {
+	err := p.mergeLeased(ctx, id)
 	if !fault.Is(err, fault.Corrupt) {
 		return err
 	}
-	_, err = p.trouble(ctx, id, &fault.Error{Kind: fault.Corrupt, Err: err, Remedy: "what is kept of the plan is damaged: submit the file again"})
+	_, err = p.recordProblem(ctx, id, &fault.Error{Kind: fault.Corrupt, Err: err, Remedy: "what is kept of the plan is damaged: submit the file again"})
 	return err
 }
 
-// mergeInTurn merges, unless somebody else does.
-func (p *Planner) mergeInTurn(ctx context.Context, id identity.RunID) error {
+// mergeLeased merges, unless somebody else does.
+func (p *Planner) mergeLeased(ctx context.Context, id identity.RunID) error {
 	_, late := p.timer(ctx, 4)
 	for {
-		giveBack, ok, err := p.turn(ctx, id, &p.merging)
+		giveBack, ok, err := p.acquireLease(ctx, id, &p.merging)
 		if err != nil || !ok {
 			return err
 		}
@@ -79,7 +79,7 @@ func (p *Planner) merge(ctx context.Context, id identity.RunID, late func(next t
 			return true, err // who plans the next range merges it
 		}
 		next, err := p.take(ctx, id, doc, results)
-		if errors.Is(err, errDense) {
+		if errors.Is(err, errTooManyRepeats) {
 			most = repeatsAtOnce - 1 // so that it can't be again
 			continue
 		}
@@ -136,7 +136,7 @@ func (p *Planner) planned(ctx context.Context, id identity.RunID, doc record.Pla
 			return nil, err
 		}
 		for i, res := range asked {
-			lists += max(cuttable.Segments(res.IDs), cuttable.Segments(res.Requests))
+			lists += max(shardtable.Segments(res.IDs), shardtable.Segments(res.Requests))
 			ids, requests, items = ids+res.IDs, requests+res.Requests, items+res.Items
 			fit := lists <= atOnceLists && items <= atOnceItems && max(ids, requests) <= hashes
 			if !there[i] || !fit && len(out) > 0 {
@@ -151,8 +151,8 @@ func (p *Planner) planned(ctx context.Context, id identity.RunID, doc record.Pla
 // take writes the index entries of the next ranges and returns the plan with
 // them.
 func (p *Planner) take(ctx context.Context, id identity.RunID, doc record.Plan, results []record.RangeResult) (record.Plan, error) {
-	ids := comparison{planner: p, id: id, of: record.IDs, from: doc.Merged, lists: doc.IDs}
-	requests := comparison{planner: p, id: id, of: record.Requests, from: doc.Merged, lists: doc.Requests}
+	ids := comparison{planner: p, id: id, of: record.HashIDs, from: doc.Merged, lists: doc.IDs}
+	requests := comparison{planner: p, id: id, of: record.HashRequests, from: doc.Merged, lists: doc.Requests}
 	entries := make([]record.IndexEntry, len(results))
 	repeated := items{from: doc.Merged}
 	for i, res := range results {
@@ -174,7 +174,7 @@ func (p *Planner) take(ctx context.Context, id identity.RunID, doc record.Plan, 
 		}
 	}
 	// An item whose id is taken is an error: nobody's copy, nobody's original.
-	ids.told, requests.skip = repeated.add, repeated.has
+	ids.onRepeat, requests.skip = repeated.add, repeated.has
 	var duplicates, copies *repeats
 	var err error
 	if doc.IDs, duplicates, err = ids.run(ctx); err == nil {
@@ -187,7 +187,7 @@ func (p *Planner) take(ctx context.Context, id identity.RunID, doc record.Plan, 
 		})
 	}
 	if fault.Is(err, fault.NotFound) { // it would pass for a range to come
-		err = fault.As(fault.Corrupt, err, "a list of hashes is gone")
+		err = fault.WithKind(fault.Corrupt, err, "a list of hashes is gone")
 	}
 	return doc, fault.Wrap(err, "compare the ranges %d to %d of run %s with those before them", entries[0].Range, doc.Merged, id)
 }

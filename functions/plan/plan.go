@@ -20,7 +20,7 @@ import (
 
 	"rollout/events"
 	"rollout/shared/config"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -30,21 +30,21 @@ import (
 // Planner handles the three planning events. Safe for concurrent use.
 type Planner struct {
 	host.Ports
-	turns             bool
-	starting, merging inHand
+	leased            bool
+	starting, merging inProgress
 }
 
 // New returns a planner over the ports.
-func New(p host.Ports) *Planner { return &Planner{Ports: p.From("plan")} }
+func New(p host.Ports) *Planner { return &Planner{Ports: p.WithSource("plan")} }
 
-// inHand are the runs that somebody in this process is about: whoever comes
+// inProgress are the runs that somebody in this process is about: whoever comes
 // meanwhile leaves it to him.
-type inHand struct {
+type inProgress struct {
 	mu   sync.Mutex
 	runs map[identity.RunID]bool
 }
 
-func (h *inHand) take(id identity.RunID) bool {
+func (h *inProgress) begin(id identity.RunID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.runs[id] {
@@ -57,7 +57,7 @@ func (h *inHand) take(id identity.RunID) bool {
 	return true
 }
 
-func (h *inHand) giveBack(id identity.RunID) {
+func (h *inProgress) end(id identity.RunID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.runs, id)
@@ -66,7 +66,7 @@ func (h *inHand) giveBack(id identity.RunID) {
 // Submitted starts a run's plan, or goes on with it.
 func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) (err error) {
 	id := identity.RunID(e.Run)
-	ctx, span := p.Begin(ctx, time.Time{}, "plan", id)
+	ctx, span := p.StartSpan(ctx, time.Time{}, "plan", id)
 	defer func() { span.End(err) }()
 	m, err := p.manifest(ctx, id)
 	if err != nil || m.Refused != "" {
@@ -101,7 +101,7 @@ func (p *Planner) paused(ctx context.Context, id identity.RunID, doc record.Plan
 	}
 	var ctl record.Control
 	_, _, err := host.Load(ctx, p.Docs, record.ControlKey(id), &ctl)
-	return ctl.Desired == record.Pause, err
+	return ctl.Desired == record.DesiredPause, err
 }
 
 // startOnce starts the plan, unless somebody is about it: unpacking an input may
@@ -111,7 +111,7 @@ func (p *Planner) startOnce(ctx context.Context, m record.Manifest) (doc record.
 		doc, err = p.start(ctx, m)
 		return doc, true, err
 	}
-	giveBack, ok, err := p.turn(ctx, m.Run, &p.starting)
+	giveBack, ok, err := p.acquireLease(ctx, m.Run, &p.starting)
 	if err != nil || !ok {
 		return doc, false, err
 	}
@@ -126,7 +126,7 @@ func (p *Planner) start(ctx context.Context, m record.Manifest) (record.Plan, er
 	for i, in := range m.Inputs {
 		src, err := p.source(ctx, m, i)
 		if err != nil {
-			return p.trouble(ctx, m.Run, fault.Wrap(err, "%s", in.Label()))
+			return p.recordProblem(ctx, m.Run, fault.Wrap(err, "%s", in.Label()))
 		}
 		fresh.Ranges = append(fresh.Ranges, src)
 		fresh.Total += src.Count
@@ -136,15 +136,15 @@ func (p *Planner) start(ctx context.Context, m record.Manifest) (record.Plan, er
 			return fresh, true, nil
 		}
 		changed := cur.Problem != ""
-		cur.Problem, cur.Trouble = "", ""
+		cur.Problem, cur.ProblemKind = "", ""
 		return cur, changed, nil
 	})
 }
 
-// trouble records why planning can't go on, for coordinate to act on. Faults
+// recordProblem records why planning can't go on, for coordinate to act on. Faults
 // that may pass are returned instead.
-func (p *Planner) trouble(ctx context.Context, id identity.RunID, why error) (record.Plan, error) {
-	var kind record.Trouble
+func (p *Planner) recordProblem(ctx context.Context, id identity.RunID, why error) (record.Plan, error) {
+	var kind record.ProblemKind
 	var slow *slowError
 	switch {
 	case errors.As(why, &slow):
@@ -164,7 +164,7 @@ func (p *Planner) trouble(ctx context.Context, id identity.RunID, why error) (re
 	}
 	p.Log.WarnContext(ctx, "plan can't go on", "run", id, "trouble", kind, "error", why)
 	doc, err := host.Update(ctx, p.Docs, record.PlanKey(id), func(cur record.Plan, _ bool) (record.Plan, bool, error) {
-		cur.Schema, cur.Problem, cur.Trouble, cur.Control = record.Schema, why.Error(), kind, ctl.Sequence
+		cur.Schema, cur.Problem, cur.ProblemKind, cur.Control = record.Schema, why.Error(), kind, ctl.Sequence
 		return cur, true, nil
 	})
 	if err != nil {
@@ -186,7 +186,7 @@ func (p *Planner) source(ctx context.Context, m record.Manifest, i int) (record.
 		}
 		version, size = info.Version, info.Size
 	} else if _, err := p.Blobs.Stat(ctx, key, version); err != nil {
-		r, err := input.Open(ctx, p.Blobs, key, version, 0, 1) // says whether it is gone or changed
+		r, err := input.OpenPinned(ctx, p.Blobs, key, version, 0, 1) // says whether it is gone or changed
 		if err != nil {
 			return record.Ranges{}, err
 		}

@@ -26,8 +26,8 @@ import (
 
 const id = inputtest.RunID
 
-// desk is a world with one submitted run.
-type desk struct {
+// fixture is a world with one submitted run.
+type fixture struct {
 	host.Ports
 	t *testing.T
 	m record.Manifest
@@ -40,11 +40,11 @@ type file struct {
 	packed string
 }
 
-func newDesk(t *testing.T, items int, files ...file) *desk {
+func newFixture(t *testing.T, items int, files ...file) *fixture {
 	t.Helper()
 	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
 		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
-	d := &desk{Ports: p, t: t, m: inputtest.Manifest(items), Planner: plan.New(p)}
+	d := &fixture{Ports: p, t: t, m: inputtest.Manifest(items), Planner: plan.New(p)}
 	for i, f := range files {
 		key := fmt.Sprintf("prompts/%d.jsonl", i)
 		content := f.text
@@ -73,20 +73,20 @@ func packed(t *testing.T, s string) string {
 
 // submitted asks for the plan, and cuts the ranges that are asked for, in the
 // reverse of their order.
-func (d *desk) submitted() {
+func (d *fixture) submitted() {
 	d.t.Helper()
 	if err := d.Submitted(d.t.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
 		d.t.Fatal(err)
 	}
 	ranges := d.received(host.PlanQueue)
 	for i := range ranges {
-		if err := d.Range(d.t.Context(), ranges[len(ranges)-1-i].(events.PlanRange)); err != nil {
+		if err := d.CutRange(d.t.Context(), ranges[len(ranges)-1-i].(events.PlanRange)); err != nil {
 			d.t.Fatal(err)
 		}
 	}
 }
 
-func (d *desk) received(q string) (out []events.Payload) {
+func (d *fixture) received(q string) (out []events.Payload) {
 	ms, err := d.Ports.Queues.Receive(d.t.Context(), q, 1000, time.Minute, 0)
 	if err != nil {
 		d.t.Fatal(err)
@@ -99,13 +99,13 @@ func (d *desk) received(q string) (out []events.Payload) {
 	return out
 }
 
-func (d *desk) plan() record.Plan {
+func (d *fixture) plan() record.Plan {
 	return inputtest.Load[record.Plan](d.t, d.Ports, record.PlanKey(id))
 }
 
 // lines are the run's, as workers load them: "item file:line", then the line
 // whose id it has, then the item whose answer it gets.
-func (d *desk) lines() (out []string) {
+func (d *fixture) lines() (out []string) {
 	d.t.Helper()
 	d.each(func(l input.Line) {
 		s := fmt.Sprintf("%d %s:%d", l.Place.Item, l.Place.File, l.Place.Line)
@@ -120,15 +120,15 @@ func (d *desk) lines() (out []string) {
 	return out
 }
 
-func (d *desk) each(do func(input.Line)) {
+func (d *fixture) each(do func(input.Line)) {
 	d.t.Helper()
 	x := input.NewIndex(d.Ports.Blobs, d.Ports.Docs)
 	for n := range d.plan().Shards {
-		e, row, err := x.Find(d.t.Context(), id, n)
+		e, row, err := x.FindShard(d.t.Context(), id, n)
 		if err != nil {
 			d.t.Fatal(err)
 		}
-		s, err := x.Load(d.t.Context(), d.m, e.Range, row)
+		s, err := x.LoadShard(d.t.Context(), d.m, e.Range, row)
 		if err != nil {
 			d.t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func (d *desk) each(do func(input.Line)) {
 
 func TestItemsAreNumberedThroughAllInputs(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 2, file{text: inputtest.Prompts(0, 3)}, file{}, file{text: "\n" + inputtest.Prompts(3, 1), packed: input.Gzip}, file{text: inputtest.Prompts(4, 1)})
+	d := newFixture(t, 2, file{text: inputtest.Prompts(0, 3)}, file{}, file{text: "\n" + inputtest.Prompts(3, 1), packed: input.Gzip}, file{text: inputtest.Prompts(4, 1)})
 	d.submitted()
 	p := d.plan()
 	if !p.Complete() || p.Total != 3 || p.Shards != 4 || p.Items != 5 || p.Ranges[2].Key != record.UnpackedKey(id, 2) {
@@ -154,7 +154,7 @@ func TestItemsAreNumberedThroughAllInputs(t *testing.T) {
 
 func TestPlanningTwiceAndAtOnceChangesNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 1, file{text: inputtest.Prompts(0, 20) + `{"id":"a","prompt":"x"}` + "\n"}, file{text: `{"id":"a","prompt":"y"}` + "\n"})
+	d := newFixture(t, 1, file{text: inputtest.Prompts(0, 20) + `{"id":"a","prompt":"x"}` + "\n"}, file{text: `{"id":"a","prompt":"y"}` + "\n"})
 	if err := d.Submitted(t.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestPlanningTwiceAndAtOnceChangesNothing(t *testing.T) {
 	for _, r := range d.received(host.PlanQueue) {
 		for range 4 {
 			all.Go(func() {
-				if err := d.Range(t.Context(), r.(events.PlanRange)); err != nil {
+				if err := d.CutRange(t.Context(), r.(events.PlanRange)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -189,26 +189,26 @@ func TestTrouble(t *testing.T) {
 	good := file{text: inputtest.Prompts(0, 2)}
 	for name, c := range map[string]struct {
 		files []file
-		harm  func(*desk)
-		want  record.Trouble
-		mend  func(*desk) // nil if it can't be
+		harm  func(*fixture)
+		want  record.ProblemKind
+		mend  func(*fixture) // nil if it can't be
 	}{
-		"missing from the start": {[]file{good}, func(d *desk) { d.hide("prompts/0.jsonl") }, record.InputMissing, func(d *desk) { d.Ports.Blobs.(*hiding).hidden = "" }},
-		"changed":                {[]file{good}, func(d *desk) { inputtest.Put(d.t, d.Ports, "prompts/0.jsonl", "{}\n") }, record.InputChanged, nil},
-		"an archive that is none": {[]file{good}, func(d *desk) {
+		"missing from the start": {[]file{good}, func(d *fixture) { d.hide("prompts/0.jsonl") }, record.InputMissing, func(d *fixture) { d.Ports.Blobs.(*hiding).hidden = "" }},
+		"changed":                {[]file{good}, func(d *fixture) { inputtest.Put(d.t, d.Ports, "prompts/0.jsonl", "{}\n") }, record.InputChanged, nil},
+		"an archive that is none": {[]file{good}, func(d *fixture) {
 			d.m.Inputs[0].Packed = input.Zstd
 			inputtest.Save(d.t, d.Ports, record.ManifestKey(id), d.m)
 		}, record.InputBroken, nil},
-		"an archive that unpacks to too much": {[]file{{text: inputtest.Prompts(0, 99), packed: input.Gzip}}, func(d *desk) {
+		"an archive that unpacks to too much": {[]file{{text: inputtest.Prompts(0, 99), packed: input.Gzip}}, func(d *fixture) {
 			d.m.Config.Input.MaxUnpacked = 100
 			inputtest.Save(d.t, d.Ports, record.ManifestKey(id), d.m)
 		}, record.InputBroken, nil},
 	} {
-		d := newDesk(t, 1, c.files...)
+		d := newFixture(t, 1, c.files...)
 		c.harm(d)
 		d.submitted()
 		p := d.plan()
-		if p.Trouble != c.want || p.Problem == "" {
+		if p.ProblemKind != c.want || p.Problem == "" {
 			t.Errorf("%s: the plan is %+v", name, p)
 		}
 		if said := d.received(host.CoordinateQueue); len(said) != 1 {
@@ -219,14 +219,14 @@ func TestTrouble(t *testing.T) {
 		}
 		c.mend(d)
 		d.submitted()
-		if p := d.plan(); p.Problem != "" || p.Trouble != "" || !p.Complete() || p.Items != 2 {
+		if p := d.plan(); p.Problem != "" || p.ProblemKind != "" || !p.Complete() || p.Items != 2 {
 			t.Errorf("%s: afterwards the plan is %+v", name, p)
 		}
 	}
 }
 
 // hide lets the bucket not find an object any more.
-func (d *desk) hide(key string) {
+func (d *fixture) hide(key string) {
 	d.Ports.Blobs = &hiding{d.Ports.Blobs, key}
 	d.Planner = plan.New(d.Ports)
 }
@@ -252,17 +252,17 @@ func (h *hiding) Stat(ctx context.Context, key, version string) (blob.Info, erro
 
 func TestAnInputThatVanishesWhileItIsCutPausesThePlanAndItGoesOn(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 1, file{text: inputtest.Prompts(0, 2)}, file{text: inputtest.Prompts(2, 2)})
+	d := newFixture(t, 1, file{text: inputtest.Prompts(0, 2)}, file{text: inputtest.Prompts(2, 2)})
 	if err := d.Submitted(t.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
 		t.Fatal(err)
 	}
 	d.hide("prompts/1.jsonl")
 	for _, r := range d.received(host.PlanQueue) {
-		if err := d.Range(t.Context(), r.(events.PlanRange)); err != nil {
+		if err := d.CutRange(t.Context(), r.(events.PlanRange)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if p := d.plan(); p.Trouble != record.InputMissing || p.Merged != 1 || p.Shards != 2 {
+	if p := d.plan(); p.ProblemKind != record.InputMissing || p.Merged != 1 || p.Shards != 2 {
 		t.Fatalf("the plan is %+v", p)
 	}
 	d.Ports.Blobs.(*hiding).hidden = ""
@@ -274,25 +274,25 @@ func TestAnInputThatVanishesWhileItIsCutPausesThePlanAndItGoesOn(t *testing.T) {
 
 func TestAPlanThatIsDamagedEndsItsRun(t *testing.T) {
 	t.Parallel()
-	for name, key := range map[string]string{"what a range holds": record.RangeKey(id, 1), "its hashes": record.SegmentKey(id, 1, 0, record.IDs)} {
-		for what, harm := range map[string]func(*desk){
-			"damaged": func(d *desk) { inputtest.Put(t, d.Ports, key, "{") },
-			"gone":    func(d *desk) { _ = d.Ports.Blobs.Delete(t.Context(), key, "") },
+	for name, key := range map[string]string{"what a range holds": record.RangeKey(id, 1), "its hashes": record.PlanHashesKey(id, 1, 0, record.HashIDs)} {
+		for what, harm := range map[string]func(*fixture){
+			"damaged": func(d *fixture) { inputtest.Put(t, d.Ports, key, "{") },
+			"gone":    func(d *fixture) { _ = d.Ports.Blobs.Delete(t.Context(), key, "") },
 		} {
 			if what == "gone" && key == record.RangeKey(id, 1) {
 				continue // it is not planned, then
 			}
-			d := newDesk(t, 0, file{text: `{"id":"a","prompt":"x"}` + "\n"}, file{text: `{"id":"b","prompt":"y"}` + "\n"})
+			d := newFixture(t, 0, file{text: `{"id":"a","prompt":"x"}` + "\n"}, file{text: `{"id":"b","prompt":"y"}` + "\n"})
 			asked := d.asked()
 			for _, k := range []int{1, 0} {
 				if k == 0 {
 					harm(d)
 				}
-				if err := d.Range(t.Context(), asked[k]); err != nil {
+				if err := d.CutRange(t.Context(), asked[k]); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if p := d.plan(); p.Merged != 1 || p.Trouble != record.InputBroken || !strings.Contains(p.Problem, "submit the file again") {
+			if p := d.plan(); p.Merged != 1 || p.ProblemKind != record.InputBroken || !strings.Contains(p.Problem, "submit the file again") {
 				t.Errorf("%s is %s: the plan is %+v", name, what, p)
 			}
 			if said := d.received(host.CoordinateQueue); len(said) != 2 {
@@ -304,7 +304,7 @@ func TestAPlanThatIsDamagedEndsItsRun(t *testing.T) {
 
 func TestARefusedRunIsNotPlanned(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 1, file{text: inputtest.Prompts(0, 2)})
+	d := newFixture(t, 1, file{text: inputtest.Prompts(0, 2)})
 	d.m.Refused = "no pool"
 	inputtest.Save(t, d.Ports, record.ManifestKey(id), d.m)
 	d.submitted()
@@ -315,9 +315,9 @@ func TestARefusedRunIsNotPlanned(t *testing.T) {
 
 func TestARangeOfNoPlanIsInvalid(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, 1, file{text: inputtest.Prompts(0, 2)})
+	d := newFixture(t, 1, file{text: inputtest.Prompts(0, 2)})
 	d.submitted()
-	if err := d.Range(t.Context(), events.PlanRange{Run: string(id), Range: 9, Limit: 1}); !fault.Is(err, fault.Invalid) {
+	if err := d.CutRange(t.Context(), events.PlanRange{Run: string(id), Range: 9, Limit: 1}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("%v", err)
 	}
 }

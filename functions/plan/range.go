@@ -9,23 +9,23 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/shared/cuttable"
+	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/jsonl"
 	"rollout/shared/record"
+	"rollout/shared/shardtable"
 )
 
-// Range cuts one range into shards, and merges what can be merged by then.
-func (p *Planner) Range(ctx context.Context, e events.PlanRange) (err error) {
+// CutRange cuts one range into shards, and merges what can be merged by then.
+func (p *Planner) CutRange(ctx context.Context, e events.PlanRange) (err error) {
 	id := identity.RunID(e.Run)
-	ctx, span := p.Begin(ctx, time.Time{}, "plan range", id, slog.Int("range", e.Range))
+	ctx, span := p.StartSpan(ctx, time.Time{}, "plan range", id, slog.Int("range", e.Range))
 	defer func() { span.End(err) }()
 	if _, err := p.Blobs.Stat(ctx, record.RangeKey(id, e.Range), ""); err == nil {
-		return p.mergeOrTell(ctx, id)
+		return p.mergeOrRecord(ctx, id)
 	} else if !fault.Is(err, fault.NotFound) {
 		return err
 	}
@@ -43,10 +43,10 @@ func (p *Planner) Range(ctx context.Context, e events.PlanRange) (err error) {
 	}
 	c := cut{planner: p, manifest: m, rng: e.Range, input: in, source: doc.Ranges[in], offset: offset, limit: limit}
 	if err := c.runWithin(ctx); err != nil {
-		_, err := p.trouble(ctx, id, err)
+		_, err := p.recordProblem(ctx, id, err)
 		return err
 	}
-	return p.mergeOrTell(ctx, id)
+	return p.mergeOrRecord(ctx, id)
 }
 
 // cut is one range being cut.
@@ -58,7 +58,7 @@ type cut struct {
 	offset, limit int64
 
 	next     int64 // where the line being read begins
-	totals   cuttable.Totals
+	totals   shardtable.Totals
 	ids      hashes
 	requests hashes
 }
@@ -79,7 +79,7 @@ func (c *cut) runWithin(ctx context.Context) error {
 // which says that the others are whole.
 func (c *cut) run(ctx context.Context) error {
 	id := c.manifest.Run
-	err := c.planner.streamWhole(ctx, record.CutTableKey(id, c.rng), func(w io.Writer) error { return c.table(ctx, w) })
+	err := c.planner.streamWhole(ctx, record.ShardTableKey(id, c.rng), func(w io.Writer) error { return c.table(ctx, w) })
 	if err != nil {
 		return err
 	}
@@ -90,18 +90,18 @@ func (c *cut) run(ctx context.Context) error {
 // table streams the range through a cutter into its cut table, and leaves
 // totals and lists of hashes.
 func (c *cut) table(ctx context.Context, w io.Writer) error {
-	opts := cuttable.CutOptions{Input: uint32(c.input), MaxItems: c.manifest.Config.Shard.Items, MaxBytes: cuttable.CutBytes(c.source.Size)}
-	cutter := cuttable.NewCutter(opts)
-	c.ids, c.requests = hashes{of: record.IDs, cut: c}, hashes{of: record.Requests, cut: c}
+	opts := shardtable.CutOptions{Input: uint32(c.input), MaxItems: c.manifest.Config.Shard.Items, MaxBytes: shardtable.CutBytes(c.source.Size)}
+	cutter := shardtable.NewCutter(opts)
+	c.ids, c.requests = hashes{of: record.HashIDs, cut: c}, hashes{of: record.HashRequests, cut: c}
 	index := c.offset / record.RangeSize
-	scan := cuttable.ScanRange(index)
+	scan := shardtable.RangeScanOptions(index)
 	c.next = scan.Offset
-	r, err := input.Open(ctx, c.planner.Blobs, c.source.Key, c.source.Version, scan.Offset, 0)
+	r, err := input.OpenPinned(ctx, c.planner.Blobs, c.source.Key, c.source.Version, scan.Offset, 0)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	out := cuttable.NewWriter(w, cuttable.Header{Input: opts.Input, Range: uint32(index),
+	out := shardtable.NewWriter(w, shardtable.Header{Input: opts.Input, Range: uint32(index),
 		Start: uint64(c.offset), End: uint64(c.limit), MaxItems: uint32(opts.MaxItems), MaxBytes: uint32(opts.MaxBytes)})
 	lines := cutter.Scanner(r, scan)
 	err = c.cutLines(ctx, lines, cutter, out)
@@ -112,7 +112,7 @@ func (c *cut) table(ctx context.Context, w io.Writer) error {
 // checkEvery is how many lines are cut between looks at the context.
 const checkEvery = 1024
 
-func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *cuttable.Cutter, out *cuttable.Writer) error {
+func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *shardtable.Cutter, out *shardtable.Writer) error {
 	for n := 0; ; n++ {
 		if n%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -149,11 +149,11 @@ func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *cuttab
 }
 
 // hash notes what the line, the last that was cut, is compared by.
-func (c *cut) hash(ctx context.Context, line []byte, t cuttable.Totals) error {
+func (c *cut) hash(ctx context.Context, line []byte, t shardtable.Totals) error {
 	name := dialect.Name(c.manifest.Dialect)
-	at := cuttable.Place{Range: uint32(c.rng), Item: uint32(t.Items - 1), Line: uint32(t.Lines - 1)}
+	at := shardtable.Place{Range: uint32(c.rng), Item: uint32(t.Items - 1), Line: uint32(t.Lines - 1)}
 	if id, ok := dialect.ScanID(name, line); ok {
-		if err := c.ids.add(ctx, cuttable.HashID(id), at); err != nil {
+		if err := c.ids.add(ctx, shardtable.HashID(id), at); err != nil {
 			return err
 		}
 	}
@@ -162,7 +162,7 @@ func (c *cut) hash(ctx context.Context, line []byte, t cuttable.Totals) error {
 		if err != nil || it.CheckModel(c.manifest.ModelURI) != nil || it.Sampled(c.manifest.Config.Sampling) && !d.Sampled {
 			return nil // it is not asked at all, or for itself
 		}
-		return c.requests.add(ctx, cuttable.HashOf(it.Asks()), at)
+		return c.requests.add(ctx, shardtable.HashOf(it.RequestDigest()), at)
 	}
 	return nil
 }
@@ -171,12 +171,12 @@ func (c *cut) hash(ctx context.Context, line []byte, t cuttable.Totals) error {
 // segment is in memory.
 type hashes struct {
 	cut   *cut
-	of    record.Hashed
-	list  cuttable.HashList
+	of    record.HashKind
+	list  shardtable.HashList
 	total int
 }
 
-func (h *hashes) add(ctx context.Context, sum cuttable.Hash, at cuttable.Place) error {
+func (h *hashes) add(ctx context.Context, sum shardtable.Hash, at shardtable.Place) error {
 	h.list.Add(sum, at)
 	h.total++
 	if h.list.Full() {
@@ -190,7 +190,7 @@ func (h *hashes) flush(ctx context.Context) error {
 	if h.list.Len() == 0 {
 		return nil
 	}
-	key := record.SegmentKey(h.cut.manifest.Run, h.cut.rng, (h.total-1)/cuttable.SegmentEntries, h.of)
+	key := record.PlanHashesKey(h.cut.manifest.Run, h.cut.rng, (h.total-1)/shardtable.SegmentEntries, h.of)
 	err := h.cut.planner.stream(ctx, key, h.list.Write)
 	h.list.Reset()
 	return err

@@ -7,8 +7,8 @@ import (
 	"math"
 	"slices"
 
-	"rollout/shared/cuttable"
 	"rollout/shared/fault"
+	"rollout/shared/shardtable"
 )
 
 // repeatsAtOnce is how many repeats are in memory at once. A range that has
@@ -16,9 +16,9 @@ import (
 // must not take memory for that.
 const repeatsAtOnce = 1 << 19
 
-// errDense says that several ranges have more repeats than are in memory at
+// errTooManyRepeats says that several ranges have more repeats than are in memory at
 // once: fewer of them must be compared.
-var errDense = errors.New("the ranges have too many repeats to be compared at once")
+var errTooManyRepeats = errors.New("the ranges have too many repeats to be compared at once")
 
 // repeats are the repeats of a few ranges, those of the items [lo, hi).
 type repeats struct {
@@ -31,7 +31,7 @@ type repeats struct {
 // repeat is an item and the first one with its hash.
 type repeat struct {
 	at    uint64
-	first cuttable.Place
+	first shardtable.Place
 }
 
 // at orders items by range and number.
@@ -42,7 +42,7 @@ func newRepeats(from, ranges int) *repeats {
 }
 
 // add takes a repeat, in any order.
-func (r *repeats) add(item, first cuttable.Place) error {
+func (r *repeats) add(item, first shardtable.Place) error {
 	k := int(item.Range) - r.from
 	if k < 0 || k >= len(r.counts) {
 		return fault.New(fault.Corrupt, "a list of the ranges %d to %d has an item of range %d", r.from, r.from+len(r.counts), item.Range)
@@ -56,7 +56,7 @@ func (r *repeats) add(item, first cuttable.Place) error {
 		return nil
 	}
 	if len(r.counts) > 1 {
-		return errDense
+		return errTooManyRepeats
 	}
 	const keep = repeatsAtOnce / 4 * 3 // so that it is rarely sorted
 	r.sort()
@@ -73,11 +73,11 @@ func (r *repeats) sort() {
 func (r *repeats) count(rng int) int { return r.counts[rng-r.from] }
 
 // of are the repeats of a range that are in memory, once they are sorted.
-func (r *repeats) of(rng int) iter.Seq[cuttable.Repeat] {
-	return func(yield func(cuttable.Repeat) bool) {
+func (r *repeats) of(rng int) iter.Seq[shardtable.Repeat] {
+	return func(yield func(shardtable.Repeat) bool) {
 		from, _ := slices.BinarySearchFunc(r.kept, at(uint32(rng), 0), func(e repeat, want uint64) int { return cmp.Compare(e.at, want) })
 		for _, e := range r.kept[from:] {
-			if e.at>>32 != uint64(rng) || !yield(cuttable.Repeat{Item: uint32(e.at), First: e.first}) {
+			if e.at>>32 != uint64(rng) || !yield(shardtable.Repeat{Item: uint32(e.at), First: e.first}) {
 				return
 			}
 		}
@@ -87,8 +87,8 @@ func (r *repeats) of(rng int) iter.Seq[cuttable.Repeat] {
 // more reports whether there may be repeats behind those in memory.
 func (r *repeats) more() bool { return r.hi != math.MaxUint64 }
 
-// behind is for the repeats behind those in memory.
-func (r *repeats) behind() *repeats {
+// nextWindow is for the repeats behind those in memory.
+func (r *repeats) nextWindow() *repeats {
 	next := newRepeats(r.from, len(r.counts))
 	next.lo = r.hi
 	return next
@@ -103,7 +103,7 @@ type items struct {
 func (s *items) addRange(n uint64) { s.sets = append(s.sets, make([]uint64, (n+63)/64)) }
 
 // bit is where the item's bit is; nil if the item is none of the ranges'.
-func (s *items) bit(p cuttable.Place) (word *uint64, mask uint64) {
+func (s *items) bit(p shardtable.Place) (word *uint64, mask uint64) {
 	k, w := int(p.Range)-s.from, int(p.Item/64)
 	if k < 0 || k >= len(s.sets) || w >= len(s.sets[k]) {
 		return nil, 0
@@ -111,13 +111,13 @@ func (s *items) bit(p cuttable.Place) (word *uint64, mask uint64) {
 	return &s.sets[k][w], 1 << (p.Item % 64)
 }
 
-func (s *items) add(p cuttable.Place) {
+func (s *items) add(p shardtable.Place) {
 	if word, mask := s.bit(p); word != nil {
 		*word |= mask
 	}
 }
 
-func (s *items) has(p cuttable.Place) bool {
+func (s *items) has(p shardtable.Place) bool {
 	word, mask := s.bit(p)
 	return word != nil && *word&mask != 0
 }

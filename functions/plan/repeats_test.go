@@ -17,7 +17,7 @@ import (
 func TestTheFirstLineOfAnIDWinsAcrossRanges(t *testing.T) {
 	t.Parallel()
 	a, b := `{"id":"a","prompt":"x"}`+"\n", `{"id":"b","prompt":"x"}`+"\n"
-	d := newDesk(t, 0, file{text: "\n" + a}, file{text: b + b + a}, file{text: inputtest.Prompts(0, 1)}, file{text: "\n\n" + b + a})
+	d := newFixture(t, 0, file{text: "\n" + a}, file{text: b + b + a}, file{text: inputtest.Prompts(0, 1)}, file{text: "\n\n" + b + a})
 	d.submitted()
 	want := "0 prompts/0.jsonl:2, 1 prompts/1.jsonl:1, 2 prompts/1.jsonl:2 = prompts/1.jsonl:1, 3 prompts/1.jsonl:3 = prompts/0.jsonl:2, 4 prompts/2.jsonl:1, 5 prompts/3.jsonl:3 = prompts/1.jsonl:1, 6 prompts/3.jsonl:4 = prompts/0.jsonl:2"
 	if got := strings.Join(d.lines(), ", "); got != want {
@@ -28,7 +28,7 @@ func TestTheFirstLineOfAnIDWinsAcrossRanges(t *testing.T) {
 func TestTheFirstLineOfARequestIsTheOriginalOfAllOthers(t *testing.T) {
 	t.Parallel()
 	ask := func(id, prompt string) string { return fmt.Sprintf(`{"id":%q,"prompt":%q}`+"\n", id, prompt) }
-	d := newDesk(t, 0, file{text: ask("1", "x") + ask("2", "y") + "[\n"}, file{text: ask("1", "z") + ask("3", "z") + ask("4", "z") + `{ "prompt" : "x"}` + "\n"}, file{text: ask("5", "y") + ask("2", "x") + "[\n"})
+	d := newFixture(t, 0, file{text: ask("1", "x") + ask("2", "y") + "[\n"}, file{text: ask("1", "z") + ask("3", "z") + ask("4", "z") + `{ "prompt" : "x"}` + "\n"}, file{text: ask("5", "y") + ask("2", "x") + "[\n"})
 	d.m.Config.Dedupe = config.Dedupe{Enabled: true, Sampled: true}
 	inputtest.Save(t, d.Ports, record.ManifestKey(id), d.m)
 	d.submitted()
@@ -60,7 +60,7 @@ func TestOnlyRequestsThatAreAskedAndAnsweredAlikeAreAskedOnce(t *testing.T) {
 		"another seed":                  {file{text: line(1, `,"seed":1`) + line(2, `,"seed":2`)}, config.Dedupe{Enabled: true, Sampled: true}, false},
 		"another model than the run's":  {twice(`,"model":"other"`), config.Dedupe{Enabled: true, Sampled: true}, false},
 	} {
-		d := newDesk(t, 0, c.file)
+		d := newFixture(t, 0, c.file)
 		d.m.Dialect, d.m.Config.Dedupe = "openai", c.dedupe
 		inputtest.Save(t, d.Ports, record.ManifestKey(id), d.m)
 		d.submitted()
@@ -83,7 +83,7 @@ func TestManyRangesKeepFewLists(t *testing.T) {
 		}
 		files = append(files, file{text: text})
 	}
-	d := newDesk(t, 0, files...)
+	d := newFixture(t, 0, files...)
 	d.submitted()
 	p := d.plan()
 	if len(p.IDs) > 14 || p.IDs[0].To < 64 {
@@ -113,7 +113,7 @@ func TestManyRangesKeepFewLists(t *testing.T) {
 func TestARangeOfTinyLines(t *testing.T) {
 	t.Parallel()
 	const n = 1<<19 + 1000
-	d := newDesk(t, 1<<15, file{text: strings.Repeat(`{"id":1}`+"\n", n-1) + `{"id":2}` + "\n"})
+	d := newFixture(t, 1<<15, file{text: strings.Repeat(`{"id":1}`+"\n", n-1) + `{"id":2}` + "\n"})
 	d.submitted()
 	item := uint64(0)
 	d.each(func(l input.Line) {
@@ -141,7 +141,7 @@ func TestAnIDIsFoundAmongManyRangesInSeconds(t *testing.T) {
 				files[k].text = `{"id":"0"}` + "\n" + `{"id":"0"}` + "\n"
 			}
 		}
-		d := newDesk(t, 0, files...)
+		d := newFixture(t, 0, files...)
 		d.submitted()
 		watch(d, 20*time.Millisecond)
 		x := input.NewIndex(d.Ports.Blobs, d.Ports.Docs)

@@ -17,7 +17,7 @@ func (p *Planner) job(ctx context.Context, m record.Manifest, rows record.Ranges
 	line, err := json.Marshal(record.Job{ID: m.Name, Prompt: "train " + m.Config.Algorithm.Kind + " on " + name,
 		Dataset: record.Dataset{Key: rows.Key, Version: rows.Version, Size: rows.Size, Name: name}})
 	if err != nil {
-		return record.Ranges{}, fault.As(fault.Internal, err, "encode the job of run %s", m.Run)
+		return record.Ranges{}, fault.WithKind(fault.Internal, err, "encode the job of run %s", m.Run)
 	}
 	key := record.JobKey(m.Run)
 	if err := p.put(ctx, key, strings.NewReader(string(line)+"\n")); err != nil {

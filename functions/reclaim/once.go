@@ -4,12 +4,12 @@ import (
 	"context"
 	"time"
 
-	"rollout/shared/engine/fleet"
-	"rollout/shared/engine/health"
+	"rollout/shared/core/health"
+	"rollout/shared/core/scaling"
 	"rollout/shared/host"
 )
 
-// Once scans as a function does that a schedule calls now and then: it knows of
+// ScanOnce scans as a function does that a schedule calls now and then: it knows of
 // no scan before, and need not. It judges workers by their heartbeats and its
 // own clock alone, which others keep, as they do the workers'. Its process may
 // have been stopped for any time before, as its sight of the clock is not older
@@ -18,9 +18,9 @@ import (
 // forget the long gone: all else that it reads then is an empty list.
 //
 // needs is told what the pools of running runs need.
-func Once(ctx context.Context, p host.Ports, t health.Timings, needs func(pool string, n fleet.Need)) error {
+func ScanOnce(ctx context.Context, p host.Ports, t health.Timings, needs func(pool string, n scaling.Demand)) error {
 	r := New(p, t)
-	r.rare, r.needs = true, needs
+	r.stateless, r.onNeed = true, needs
 	return r.Scan(ctx)
 }
 

@@ -11,28 +11,28 @@ import (
 
 	"rollout/events"
 	"rollout/shared/config"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
 	"rollout/shared/document"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/shard"
 	"rollout/shared/host"
 )
 
 // cloud has the timings of a cloud, where a schedule calls Once each minute.
 var cloud = host.Timings(config.DefaultCloudHealth())
 
-func (d desk) once() []events.Payload {
+func (d fixture) once() []events.Payload {
 	d.t.Helper()
-	if err := Once(d.t.Context(), d.Ports, cloud, nil); err != nil {
+	if err := ScanOnce(d.t.Context(), d.Ports, cloud, nil); err != nil {
 		d.t.Error(err)
 	}
 	return d.received(host.CoordinateQueue)
 }
 
 // renew writes a worker's heartbeat of now, under the timings of a cloud.
-func (d desk) renew(worker string, holds ...health.Held) {
+func (d fixture) renew(worker string, holds ...health.HeldShard) {
 	now := time.Now()
-	d.save("beat/"+worker, health.Beat{Schema: 1, Worker: worker, State: health.Ready, At: now, DueAt: cloud.Due(now), Holds: holds})
+	d.save("beat/"+worker, health.Heartbeat{Schema: 1, Worker: worker, State: health.Ready, At: now, DueAt: cloud.Due(now), Holds: holds})
 }
 
 // Each minute a process that knows nothing of the one before: a worker that
@@ -40,8 +40,8 @@ func (d desk) renew(worker string, holds ...health.Held) {
 func TestAWorkerThatDiesIsFoundByScansAMinuteApart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
-		held := health.Held{Run: id, Shard: 0, Attempt: 1}
+		d := newFixture(t)
+		held := health.HeldShard{Run: id, Shard: 0, Attempt: 1}
 		d.waits(id, time.Now())
 		d.save(identity.ShardKey(id, 0), shard.Doc{Schema: 1, Run: id, State: shard.Running, Worker: "w1", Attempt: 1, ClaimedAt: time.Now()})
 		for range 5 {
@@ -87,8 +87,8 @@ func (s stalled) List(ctx context.Context, prefix, after string, limit int) ([]d
 func TestAFunctionThatWasFrozenKillsNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
-		held := health.Held{Run: id, Shard: 0, Attempt: 1}
+		d := newFixture(t)
+		held := health.HeldShard{Run: id, Shard: 0, Attempt: 1}
 		d.waits(id, time.Now())
 		d.save(identity.ShardKey(id, 0), shard.Doc{Schema: 1, Run: id, State: shard.Running, Worker: "w1", Attempt: 1, ClaimedAt: time.Now()})
 		end, all := make(chan struct{}), sync.WaitGroup{}
@@ -144,7 +144,7 @@ func (a *asked) GetMany(ctx context.Context, keys []string) ([]document.Doc, err
 func TestAnIdleInstallationIsAskedForOneEmptyList(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.beat("w1", 2*time.Hour, health.Gone)
 		docs := &asked{Store: d.Ports.Docs}
 		d.Ports.Docs = docs

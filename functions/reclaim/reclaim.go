@@ -17,34 +17,34 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/shared/engine/fleet"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/scaling"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
 )
 
-// outstanding is how long effects, a plan or a finalize may be under way
+// retryAfter is how long effects, a plan or a finalize may be under way
 // before the run is rung.
-const outstanding = 2 * time.Minute
+const retryAfter = 2 * time.Minute
 
 // Reclaimer scans. One scan at a time.
 type Reclaimer struct {
 	host.Ports
-	timings health.Timings
-	rare    bool                         // it scans once, and somebody else long before and after
-	last    time.Time                    // of a scan
-	awake   time.Time                    // when the clocks went apart last; zero if never
-	looked  map[identity.RunID]time.Time // when the dispatched shards of a run were looked at last
-	sights  map[string]sight             // of beats that are ahead of the clock, by worker
-	needs   func(string, fleet.Need)     // is told what pools need; nil is nobody
+	timings     health.Timings
+	stateless   bool                         // it scans once, and somebody else long before and after
+	last        time.Time                    // of a scan
+	resumedAt   time.Time                    // when the clocks went apart last; zero if never
+	checkedAt   map[identity.RunID]time.Time // when the dispatched shards of a run were looked at last
+	futureBeats map[string]futureBeat        // of beats that are ahead of the clock, by worker
+	onNeed      func(string, scaling.Demand) // is told what pools need; nil is nobody
 }
 
 // New returns a reclaimer.
 func New(p host.Ports, t health.Timings) *Reclaimer {
-	return &Reclaimer{Ports: p.From("reclaim"), timings: t, looked: map[identity.RunID]time.Time{}, sights: map[string]sight{}}
+	return &Reclaimer{Ports: p.WithSource("reclaim"), timings: t, checkedAt: map[identity.RunID]time.Time{}, futureBeats: map[string]futureBeat{}}
 }
 
 // Scan looks at every worker and every open run once.
@@ -52,16 +52,16 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 	now := r.Clock.Now()
 	if r.suspended(now) {
 		r.Log.WarnContext(ctx, "back from a suspend, or the clock was set: nobody is judged until all had time to renew their heartbeats")
-		r.awake = now
+		r.resumedAt = now
 	}
-	if !r.awake.IsZero() && now.Sub(r.awake) < r.timings.Due(now).Sub(now) {
+	if !r.resumedAt.IsZero() && now.Sub(r.resumedAt) < r.timings.Due(now).Sub(now) {
 		return nil
 	}
 	open, failed := r.open(ctx, now) // one run's trouble must not hide another's
-	if r.rare && len(open) == 0 && !hourly(now) {
+	if r.stateless && len(open) == 0 && !hourly(now) {
 		return failed
 	}
-	beats, err := r.beats(ctx, now)
+	beats, err := r.heartbeats(ctx, now)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
@@ -73,13 +73,13 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 			return errors.Join(failed, ctx.Err())
 		}
 	}
-	others, err := r.listen(ctx, open, beats)
+	others, err := r.pauseFailingPools(ctx, open, beats)
 	failed = errors.Join(failed, err)
-	if r.needs != nil {
-		failed = errors.Join(failed, r.need(ctx, others, beats, now))
+	if r.onNeed != nil {
+		failed = errors.Join(failed, r.reportNeeds(ctx, others, beats, now))
 	}
 	if m := r.Watch.Meter; m != nil {
-		m.Scanned(observe.Scan{Runs: open, Beats: slices.Collect(maps.Values(beats)), Dead: func(b health.Beat) bool { return r.timings.Dead(b, now) }})
+		m.RecordScan(observe.Scan{Runs: open, Heartbeats: slices.Collect(maps.Values(beats)), IsDead: func(b health.Heartbeat) bool { return r.timings.Dead(b, now) }})
 	}
 	return failed
 }
@@ -92,19 +92,19 @@ func (r *Reclaimer) suspended(now time.Time) bool {
 	if last.IsZero() {
 		return false
 	}
-	return slept(now.Sub(last), now.Round(0).Sub(last.Round(0)), r.timings.FailureTimeout)
+	return clocksDiverged(now.Sub(last), now.Round(0).Sub(last.Round(0)), r.timings.FailureTimeout)
 }
 
-// slept tells a suspend by what the two clocks say passed between two scans:
+// clocksDiverged tells a suspend by what the two clocks say passed between two scans:
 // one stood still meanwhile, or both went on without the scans.
-func slept(mono, wall, failure time.Duration) bool {
+func clocksDiverged(mono, wall, failure time.Duration) bool {
 	return (wall-mono).Abs() > failure/2 || mono > 4*failure
 }
 
 // run looks at one open run.
-func (r *Reclaimer) run(ctx context.Context, s run.State, beats map[string]health.Beat, now time.Time) error {
+func (r *Reclaimer) run(ctx context.Context, s run.State, beats map[string]health.Heartbeat, now time.Time) error {
 	if why := due(s, now); why != "" {
-		if err := r.ring(ctx, s.Run, why); err != nil {
+		if err := r.wake(ctx, s.Run, why); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (r *Reclaimer) run(ctx context.Context, s run.State, beats map[string]healt
 
 // due says why coordinate must look at a run now; "" if it need not.
 func due(s run.State, now time.Time) string {
-	old := apart(s.SavedAt, now) > patience(s)
+	old := apart(s.SavedAt, now) > retryInterval(s)
 	switch {
 	case s.Phase == run.Pausing || s.Phase == run.Ending:
 		return "stopping"
@@ -134,13 +134,13 @@ func due(s run.State, now time.Time) string {
 	return ""
 }
 
-// patience is how long a run that was asked for something may be silent: twice
+// retryInterval is how long a run that was asked for something may be silent: twice
 // as long each time that it was asked in vain. What never succeeds, or takes
 // longer than a ring would wait, must not be done ever more often at once.
-func patience(s run.State) time.Duration {
-	return min(outstanding<<min(s.Asked, 8), longest)
+func retryInterval(s run.State) time.Duration {
+	return min(retryAfter<<min(s.Retries, 8), maxRetryInterval)
 }
 
-func (r *Reclaimer) ring(ctx context.Context, id identity.RunID, why string) error {
-	return r.Send(ctx, host.CoordinateQueue, events.Ring{Run: string(id), Reason: why})
+func (r *Reclaimer) wake(ctx context.Context, id identity.RunID, why string) error {
+	return r.Send(ctx, host.CoordinateQueue, events.Wakeup{Run: string(id), Reason: why})
 }

@@ -12,13 +12,13 @@ import (
 	"rollout/events"
 	"rollout/shared/clock"
 	"rollout/shared/config"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/interval"
+	"rollout/shared/core/run"
+	"rollout/shared/core/schedule"
+	"rollout/shared/core/shard"
 	"rollout/shared/document"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/interval"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/schedule"
-	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input/inputtest"
@@ -28,37 +28,37 @@ import (
 
 const id = inputtest.RunID
 
-// desk is a world in which a run waits for one dispatched shard.
-type desk struct {
+// fixture is a world in which a run waits for one dispatched shard.
+type fixture struct {
 	host.Ports
 	*Reclaimer
 	t   *testing.T
 	log *bytes.Buffer
 }
 
-func newDesk(t *testing.T) desk {
+func newFixture(t *testing.T) fixture {
 	t.Helper()
 	log := &bytes.Buffer{}
 	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
 		Clock: clock.System{}, Log: slog.New(slog.NewTextHandler(log, nil)), Source: "test"}
-	return desk{p, New(p, host.Timings(config.DefaultDeployment().Health)), t, log}
+	return fixture{p, New(p, host.Timings(config.DefaultDeployment().Health)), t, log}
 }
 
-func (d desk) save(key string, v any) { d.t.Helper(); inputtest.Save(d.t, d.Ports, key, v) }
+func (d fixture) save(key string, v any) { d.t.Helper(); inputtest.Save(d.t, d.Ports, key, v) }
 
 // noted notes a run as open, as submit did long ago.
-func (d desk) noted(r identity.RunID) {
-	d.save(record.OpenKey(r), record.Open{Schema: 1, Run: r, At: time.Now().Add(-10 * time.Minute)})
+func (d fixture) noted(r identity.RunID) {
+	d.save(record.OpenRunKey(r), record.OpenRun{Schema: 1, Run: r, At: time.Now().Add(-10 * time.Minute)})
 }
 
 // waits saves a running run with shard 0 sent at that time, and its manifest.
-func (d desk) waits(r identity.RunID, sent time.Time, edit ...func(*run.State)) {
+func (d fixture) waits(r identity.RunID, sent time.Time, edit ...func(*run.State)) {
 	m := inputtest.Manifest(1)
 	m.Run = r
 	d.save(record.ManifestKey(r), m)
 	d.noted(r)
 	s := run.New(r)
-	s.Phase, s.Shards, s.Complete, s.Next, s.SavedAt = run.Running, 1, true, 1, time.Now()
+	s.Phase, s.Shards, s.Complete, s.NextShard, s.SavedAt = run.Running, 1, true, 1, time.Now()
 	s.InFlight = schedule.InFlight{Chunks: []schedule.Chunk{{Range: interval.Range{Lo: 0, Hi: 1}, Generation: 0, SentAt: sent}}}
 	for _, f := range edit {
 		f(&s)
@@ -66,13 +66,13 @@ func (d desk) waits(r identity.RunID, sent time.Time, edit ...func(*run.State)) 
 	d.save(record.CoordinatorKey(r), s)
 }
 
-func (d desk) beat(worker string, age time.Duration, state health.State, holds ...health.Held) {
+func (d fixture) beat(worker string, age time.Duration, state health.State, holds ...health.HeldShard) {
 	at := time.Now().Add(-age)
-	d.save(record.BeatKey(worker), health.Beat{Schema: 1, Worker: worker, State: state, At: at, DueAt: d.timings.Due(at), Holds: holds})
+	d.save(record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, State: state, At: at, DueAt: d.timings.Due(at), Holds: holds})
 }
 
 // scan scans once and returns what coordinate was sent.
-func (d desk) scan() []events.Payload {
+func (d fixture) scan() []events.Payload {
 	d.t.Helper()
 	if err := d.Scan(d.t.Context()); err != nil {
 		d.t.Error(err)
@@ -80,7 +80,7 @@ func (d desk) scan() []events.Payload {
 	return d.received(host.CoordinateQueue)
 }
 
-func (d desk) received(q string) (out []events.Payload) {
+func (d fixture) received(q string) (out []events.Payload) {
 	ms, err := d.Ports.Queues.Receive(d.t.Context(), q, 1000, time.Minute, 0)
 	if err != nil {
 		d.t.Fatal(err)
@@ -96,23 +96,25 @@ func (d desk) received(q string) (out []events.Payload) {
 // TestVerdicts says what is reported of a dispatched shard.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
-	mine := health.Held{Run: id, Shard: 0, Attempt: 1}
+	mine := health.HeldShard{Run: id, Shard: 0, Attempt: 1}
 	const young, old = time.Second, time.Minute // against a back-off of 5 s
 	running := shard.Doc{State: shard.Running, Worker: "w1", Attempt: 1}
-	alive := func(d desk) { d.beat("w1", 0, health.Ready, mine) }
-	dead := func(d desk) { d.beat("w1", 2*time.Minute, health.Ready, mine) }
-	gone := func(d desk) { d.beat("w1", 0, health.Gone) }
-	dies := func(d desk) { d.beat("w1", 8*time.Second, health.Ready, mine) } // found dead for 2 s
-	lives := func(d desk) {                                                  // while another dies
+	alive := func(d fixture) { d.beat("w1", 0, health.Ready, mine) }
+	dead := func(d fixture) { d.beat("w1", 2*time.Minute, health.Ready, mine) }
+	gone := func(d fixture) { d.beat("w1", 0, health.Gone) }
+	dies := func(d fixture) { d.beat("w1", 8*time.Second, health.Ready, mine) } // found dead for 2 s
+	lives := func(d fixture) {                                                  // while another dies
 		d.beat("w1", 0, health.Ready)
-		d.beat("w2", 8*time.Second, health.Ready, health.Held{Run: id, Shard: 7, Attempt: 1})
+		d.beat("w2", 8*time.Second, health.Ready, health.HeldShard{Run: id, Shard: 7, Attempt: 1})
 	}
-	disowns := func(d desk) { d.beat("w1", 0, health.Ready) }
-	waits := func(d desk) { _ = d.Ports.Send(d.t.Context(), host.WorkQueue("default"), events.Ring{Run: string(id)}) }
+	disowns := func(d fixture) { d.beat("w1", 0, health.Ready) }
+	waits := func(d fixture) {
+		_ = d.Ports.Send(d.t.Context(), host.WorkQueue("default"), events.Wakeup{Run: string(id)})
+	}
 	for name, c := range map[string]struct {
 		doc   shard.Doc // zero is absent
 		age   time.Duration
-		given func(desk)
+		given func(fixture)
 		want  string // kind and reason of the report, "" for none
 	}{
 		"done long ago":                        {shard.Doc{State: shard.Done, Counts: shard.Counts{OK: 1}}, old, nil, "done"},
@@ -136,7 +138,7 @@ func TestVerdicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t)
+				d := newFixture(t)
 				d.waits(id, time.Now().Add(-c.age))
 				if c.doc.State != "" {
 					c.doc.Schema, c.doc.Run, c.doc.ClaimedAt = 1, id, time.Now().Add(-time.Hour)
@@ -168,11 +170,11 @@ func TestVerdicts(t *testing.T) {
 func TestADeadWorkerIsReportedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.beat("w1", time.Minute, health.Ready)
 		d.beat("w2", 0, health.Ready)
 		d.beat("w3", time.Minute, health.Gone)
-		other := desk{d.Ports, New(d.Ports, d.timings), t, d.log} // in another process
+		other := fixture{d.Ports, New(d.Ports, d.timings), t, d.log} // in another process
 		for range 3 {
 			d.scan()
 			other.scan()
@@ -189,7 +191,7 @@ func TestADeadWorkerIsReportedOnce(t *testing.T) {
 func TestWorkersThatAreLongGoneAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.beat("w1", 2*time.Hour, health.Ready)
 		d.beat("w2", 2*time.Hour, health.Gone)
 		d.beat("w3", 50*time.Minute, health.Ready)
@@ -211,10 +213,10 @@ func TestWorkersThatAreLongGoneAreForgotten(t *testing.T) {
 func TestNobodyIsJudgedAfterASuspend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.waits(id, time.Now())
 		d.save(identity.ShardKey(id, 0), shard.Doc{Schema: 1, Run: id, State: shard.Running, Worker: "w1", Attempt: 1, ClaimedAt: time.Now()})
-		d.beat("w1", 0, health.Ready, health.Held{Run: id, Shard: 0, Attempt: 1})
+		d.beat("w1", 0, health.Ready, health.HeldShard{Run: id, Shard: 0, Attempt: 1})
 		d.scan()
 		<-time.After(time.Minute)
 		if said := d.scan(); len(said) != 0 {
@@ -243,7 +245,7 @@ func TestNobodyIsJudgedAfterASuspend(t *testing.T) {
 func TestAClockThatWasSetBack(t *testing.T) {
 	t.Parallel()
 	const back = -time.Hour // the age of what was written before
-	held := health.Held{Run: id, Shard: 0, Attempt: 1}
+	held := health.HeldShard{Run: id, Shard: 0, Attempt: 1}
 	for name, c := range map[string]struct {
 		claimed bool
 		renews  bool // its holder lives
@@ -256,7 +258,7 @@ func TestAClockThatWasSetBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t)
+				d := newFixture(t)
 				d.waits(id, time.Now().Add(-back))
 				if c.claimed {
 					d.save(identity.ShardKey(id, 0), shard.Doc{Schema: 1, Run: id, State: shard.Running, Worker: "w1", Attempt: 1, ClaimedAt: time.Now().Add(-back)})
@@ -276,7 +278,7 @@ func TestAClockThatWasSetBack(t *testing.T) {
 				if len(said) != c.said {
 					t.Errorf("reported %v, want %d", said, c.said)
 				}
-				_, err := d.Docs.Get(t.Context(), record.BeatKey("w1"))
+				_, err := d.Docs.Get(t.Context(), record.HeartbeatKey("w1"))
 				if there := err == nil; there != c.renews {
 					t.Errorf("the holder has a heartbeat: %v, want %v", there, c.renews)
 				}
@@ -299,7 +301,7 @@ func TestASuspendIsToldByTheTwoClocks(t *testing.T) {
 		"the wall clock was set back": {250 * time.Millisecond, -time.Hour, true},
 		"both went on":                {time.Hour, time.Hour, true},
 	} {
-		if got := slept(c.mono, c.wall, failure); got != c.want {
+		if got := clocksDiverged(c.mono, c.wall, failure); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
@@ -319,12 +321,12 @@ func TestWhenARunIsRung(t *testing.T) {
 		"finalizing":                 {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-time.Minute)}, ""},
 		"finalizing for long":        {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-3 * time.Minute)}, "finalize is outstanding"},
 		"planning":                   {run.State{Phase: run.Planning, SavedAt: now.Add(-time.Minute)}, ""},
-		"finalizing again":           {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-3 * time.Minute), Asked: 1, Effects: run.Effects{{Act: run.Finalize}}}, ""},
-		"finalizing again for long":  {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-5 * time.Minute), Asked: 1}, "finalize is outstanding"},
-		"finalizing in vain":         {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-16 * time.Minute), Asked: 1000}, "finalize is outstanding"},
-		"planning again":             {run.State{Phase: run.Planning, SavedAt: now.Add(-7 * time.Minute), Asked: 2}, ""},
+		"finalizing again":           {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-3 * time.Minute), Retries: 1, Effects: run.Effects{{Kind: run.Finalize}}}, ""},
+		"finalizing again for long":  {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-5 * time.Minute), Retries: 1}, "finalize is outstanding"},
+		"finalizing in vain":         {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-16 * time.Minute), Retries: 1000}, "finalize is outstanding"},
+		"planning again":             {run.State{Phase: run.Planning, SavedAt: now.Add(-7 * time.Minute), Retries: 2}, ""},
 		"planning for long":          {run.State{Phase: run.Planning, SavedAt: now.Add(-3 * time.Minute)}, "plan is outstanding"},
-		"effects for long":           {run.State{Phase: run.Running, Complete: true, SavedAt: now.Add(-3 * time.Minute), Effects: run.Effects{{Act: run.Replan}}}, "effects are outstanding"},
+		"effects for long":           {run.State{Phase: run.Running, Complete: true, SavedAt: now.Add(-3 * time.Minute), Effects: run.Effects{{Kind: run.Replan}}}, "effects are outstanding"},
 		"at its deadline":            {run.State{Phase: run.Running, Complete: true, SavedAt: now, Deadline: now}, "the deadline is over"},
 		"paused at its deadline":     {run.State{Phase: run.Paused, Complete: true, SavedAt: now, Deadline: now}, "the deadline is over"},
 		"finalizing at its deadline": {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now, Deadline: now}, ""},
@@ -340,9 +342,9 @@ func TestWhenARunIsRung(t *testing.T) {
 func TestARunThatCoordinateNeverHeardOfIsPlanned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.save(record.ManifestKey(id), inputtest.Manifest(1))
-		d.save(record.OpenKey(id), record.Open{Schema: 1, Run: id, At: time.Now()})
+		d.save(record.OpenRunKey(id), record.OpenRun{Schema: 1, Run: id, At: time.Now()})
 		began, asked := time.Now(), []time.Duration{}
 		for time.Since(began) < 50*time.Minute {
 			d.scan()
@@ -363,11 +365,11 @@ func TestARunThatCoordinateNeverHeardOfIsPlanned(t *testing.T) {
 // A run is noted as open until it has ended, or turns out to be none.
 func TestOnlyOpenRunsAreNoted(t *testing.T) {
 	t.Parallel()
-	ended := func(p run.Phase) func(desk) {
-		return func(d desk) { d.waits(id, time.Now(), func(s *run.State) { s.Phase = p }) }
+	ended := func(p run.Phase) func(fixture) {
+		return func(d fixture) { d.waits(id, time.Now(), func(s *run.State) { s.Phase = p }) }
 	}
 	for name, c := range map[string]struct {
-		given func(desk)
+		given func(fixture)
 		noted bool
 	}{
 		"completed":   {ended(run.Completed), false},
@@ -375,23 +377,23 @@ func TestOnlyOpenRunsAreNoted(t *testing.T) {
 		"paused":      {ended(run.Paused), true},
 		"interrupted": {ended(run.Interrupted), true},
 		"finalizing":  {ended(run.Finalizing), true},
-		"refused meanwhile": {func(d desk) {
+		"refused meanwhile": {func(d fixture) {
 			d.noted(id)
 			d.save(record.ManifestKey(id), record.Manifest{Schema: 1, Run: id, Refused: "no pool"})
 		}, false},
-		"being submitted": {func(d desk) { d.noted(id) }, true},
-		"submitted an hour ago, to nothing": {func(d desk) {
-			d.save(record.OpenKey(id), record.Open{Schema: 1, Run: id, At: time.Now().Add(-remember - 1)})
+		"being submitted": {func(d fixture) { d.noted(id) }, true},
+		"submitted an hour ago, to nothing": {func(d fixture) {
+			d.save(record.OpenRunKey(id), record.OpenRun{Schema: 1, Run: id, At: time.Now().Add(-retainFor - 1)})
 		}, false},
-		"of another version": {func(d desk) { d.save(record.OpenKey(id), record.Open{Schema: 99, Run: id}) }, true},
-		"no run":             {func(d desk) { d.save("open/nonsense", record.Open{Schema: 1}) }, false},
+		"of another version": {func(d fixture) { d.save(record.OpenRunKey(id), record.OpenRun{Schema: 99, Run: id}) }, true},
+		"no run":             {func(d fixture) { d.save("open/nonsense", record.OpenRun{Schema: 1}) }, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			c.given(d)
 			_ = d.Scan(t.Context()) // it may say that it can't read all
 			left := 0
-			for _, err := range document.All(t.Context(), d.Docs, record.OpenPrefix) {
+			for _, err := range document.All(t.Context(), d.Docs, record.OpenRunPrefix) {
 				if left++; err != nil {
 					t.Error(err)
 				}
@@ -407,27 +409,27 @@ func TestOnlyOpenRunsAreNoted(t *testing.T) {
 func TestANoteThatIsWrittenAnewStays(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
-		old := record.Open{Schema: 1, Run: id, At: time.Now().Add(-2 * remember)}
-		d.save(record.OpenKey(id), old)
-		read, err := d.Docs.Get(t.Context(), record.OpenKey(id))
+		d := newFixture(t)
+		old := record.OpenRun{Schema: 1, Run: id, At: time.Now().Add(-2 * retainFor)}
+		d.save(record.OpenRunKey(id), old)
+		read, err := d.Docs.Get(t.Context(), record.OpenRunKey(id))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Docs.Replace(t.Context(), read.Key, record.Encode(record.Open{Schema: 1, Run: id, At: time.Now()}), read.Revision); err != nil {
+		if _, err := d.Docs.Replace(t.Context(), read.Key, record.Encode(record.OpenRun{Schema: 1, Run: id, At: time.Now()}), read.Revision); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.forgetOpen(t.Context(), read); err != nil {
 			t.Errorf("%v", err)
 		}
-		inputtest.Load[record.Open](t, d.Ports, record.OpenKey(id))
+		inputtest.Load[record.OpenRun](t, d.Ports, record.OpenRunKey(id))
 	})
 }
 
 func TestATroubledRunHidesNoOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		const second identity.RunID = "01JD2ZQ4T5W0M1X9YB7R3K8CVZ"
 		d.waits(id, time.Now().Add(-time.Minute))
 		d.waits(second, time.Now().Add(-time.Minute))
@@ -446,11 +448,11 @@ func TestATroubledRunHidesNoOther(t *testing.T) {
 
 func TestAtTheStartEveryOpenRunIsRung(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.waits(id, time.Now())
 	d.waits("01JD2ZQ4T5W0M1X9YB7R3K8CVX", time.Now(), func(s *run.State) { s.Complete, s.Phase = false, run.Paused })
 	d.waits("01JD2ZQ4T5W0M1X9YB7R3K8CVZ", time.Now(), func(s *run.State) { s.Phase = run.Completed })
-	for _, key := range []string{record.OpenKey(id), record.OpenKey("01JD2ZQ4T5W0M1X9YB7R3K8CVZ")} { // an earlier version noted none
+	for _, key := range []string{record.OpenRunKey(id), record.OpenRunKey("01JD2ZQ4T5W0M1X9YB7R3K8CVZ")} { // an earlier version noted none
 		doc, err := d.Docs.Get(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
@@ -459,7 +461,7 @@ func TestAtTheStartEveryOpenRunIsRung(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := d.RingAll(t.Context()); err != nil {
+	if err := d.WakeAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if said := d.received(host.CoordinateQueue); len(said) != 2 {
@@ -468,7 +470,7 @@ func TestAtTheStartEveryOpenRunIsRung(t *testing.T) {
 	if said := d.received(host.TaskQueue); len(said) != 1 {
 		t.Errorf("planned %v", said)
 	}
-	if _, err := d.Docs.Get(t.Context(), record.OpenKey("01JD2ZQ4T5W0M1X9YB7R3K8CVZ")); !fault.Is(err, fault.NotFound) {
+	if _, err := d.Docs.Get(t.Context(), record.OpenRunKey("01JD2ZQ4T5W0M1X9YB7R3K8CVZ")); !fault.Is(err, fault.NotFound) {
 		t.Errorf("the ended run is noted as open: %v", err)
 	}
 }

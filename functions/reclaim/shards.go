@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/schedule"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/schedule"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/queue"
@@ -26,9 +26,9 @@ const lookEvery = time.Second
 
 // chunks looks at a run's dispatched shards: at all of them after a death, and
 // now and then at those that were sent long ago.
-func (r *Reclaimer) chunks(ctx context.Context, s run.State, beats map[string]health.Beat, now time.Time) error {
+func (r *Reclaimer) chunks(ctx context.Context, s run.State, beats map[string]health.Heartbeat, now time.Time) error {
 	death := r.freshDeath(beats, now)
-	look := now.Sub(r.looked[s.Run]) >= lookEvery
+	look := now.Sub(r.checkedAt[s.Run]) >= lookEvery
 	if !death && !look {
 		return nil
 	}
@@ -41,7 +41,7 @@ func (r *Reclaimer) chunks(ctx context.Context, s run.State, beats map[string]he
 			return err
 		}
 	}
-	r.looked[s.Run] = now
+	r.checkedAt[s.Run] = now
 	return nil
 }
 
@@ -52,7 +52,7 @@ func (r *Reclaimer) due(c schedule.Chunk, now time.Time) bool {
 }
 
 // held are the run's shards that living workers list.
-func (r *Reclaimer) held(s run.State, beats map[string]health.Beat, now time.Time) map[int]bool {
+func (r *Reclaimer) held(s run.State, beats map[string]health.Heartbeat, now time.Time) map[int]bool {
 	out := map[int]bool{}
 	for _, b := range beats {
 		if r.timings.Dead(b, now) {
@@ -70,7 +70,7 @@ func (r *Reclaimer) held(s run.State, beats map[string]health.Beat, now time.Tim
 // chunk looks at the dispatched shards of a chunk that no living worker
 // lists. A shard of a dead holder is lost at once; one that nobody claimed
 // only when its chunk is old enough for its message to be lost.
-func (r *Reclaimer) chunk(ctx context.Context, s run.State, c schedule.Chunk, held map[int]bool, beats map[string]health.Beat, now time.Time) error {
+func (r *Reclaimer) chunk(ctx context.Context, s run.State, c schedule.Chunk, held map[int]bool, beats map[string]health.Heartbeat, now time.Time) error {
 	var keys []string
 	var shards []int
 	for n := c.Lo; n < c.Hi && len(keys) < maxPerScan; n++ {
@@ -92,7 +92,7 @@ func (r *Reclaimer) chunk(ctx context.Context, s run.State, c schedule.Chunk, he
 		d := shard.New(s.Run, shards[i])
 		if raw.Revision != "" {
 			if err := json.Unmarshal(raw.Value, &d); err != nil {
-				return fault.As(fault.Corrupt, err, "decode document %s", raw.Key)
+				return fault.WithKind(fault.Corrupt, err, "decode document %s", raw.Key)
 			}
 		}
 		if p := r.judge(d, c, beats, waiting, now); p != nil {
@@ -103,8 +103,8 @@ func (r *Reclaimer) chunk(ctx context.Context, s run.State, c schedule.Chunk, he
 }
 
 // judge turns the verdict on one shard into a report, or nil.
-func (r *Reclaimer) judge(d shard.Doc, c schedule.Chunk, beats map[string]health.Beat, waiting bool, now time.Time) events.Payload {
-	var beat *health.Beat
+func (r *Reclaimer) judge(d shard.Doc, c schedule.Chunk, beats map[string]health.Heartbeat, waiting bool, now time.Time) events.Payload {
+	var beat *health.Heartbeat
 	if b, ok := beats[d.Worker]; ok {
 		beat = &b
 	}
@@ -116,7 +116,7 @@ func (r *Reclaimer) judge(d shard.Doc, c schedule.Chunk, beats map[string]health
 			return nil
 		}
 		return events.ShardDone{Run: string(d.Run), Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker, Counts: events.Counts(d.Counts)}
-	case health.HolderDead, health.Disowned:
+	case health.HolderDead, health.NotListed:
 		// Sent after its holder died? Then its message is on its way.
 		if !r.due(c, now) && beat != nil && c.SentAt.After(beat.DueAt.Add(r.timings.FailureTimeout)) {
 			return nil
@@ -158,7 +158,7 @@ func (r *Reclaimer) waiting(ctx context.Context, s run.State, age time.Duration)
 
 // freshDeath reports whether a worker that held shards died so short a time
 // ago that its shards may not have been found yet.
-func (r *Reclaimer) freshDeath(beats map[string]health.Beat, now time.Time) bool {
+func (r *Reclaimer) freshDeath(beats map[string]health.Heartbeat, now time.Time) bool {
 	for _, b := range beats {
 		if len(b.Holds) > 0 && r.timings.Dead(b, now) && now.Sub(b.DueAt) < 2*r.timings.FailureTimeout+lookEvery {
 			return true

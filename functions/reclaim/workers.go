@@ -5,23 +5,23 @@ import (
 	"strings"
 	"time"
 
+	"rollout/shared/core/health"
 	"rollout/shared/document"
-	"rollout/shared/engine/health"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
-// beats reads every worker's beat, and reports those found dead: once each.
+// heartbeats reads every worker's beat, and reports those found dead: once each.
 // Workers that are long gone are forgotten.
-func (r *Reclaimer) beats(ctx context.Context, now time.Time) (map[string]health.Beat, error) {
-	out := map[string]health.Beat{}
-	for d, err := range document.All(ctx, r.Docs, record.BeatPrefix) {
+func (r *Reclaimer) heartbeats(ctx context.Context, now time.Time) (map[string]health.Heartbeat, error) {
+	out := map[string]health.Heartbeat{}
+	for d, err := range document.All(ctx, r.Docs, record.HeartbeatPrefix) {
 		if err != nil {
 			return nil, fault.Wrap(err, "list beats")
 		}
-		var b health.Beat
+		var b health.Heartbeat
 		if err := record.Decode(d.Value, &b, "document "+d.Key); err != nil {
 			r.Log.WarnContext(ctx, "a heartbeat can't be read", "error", err)
 			continue // a worker of another version; it hides no other
@@ -32,7 +32,7 @@ func (r *Reclaimer) beats(ctx context.Context, now time.Time) (map[string]health
 			}
 			b.DueAt = now.Add(-r.timings.FailureTimeout - r.timings.SkewBudget - 1)
 		}
-		if now.Sub(b.DueAt) > kept(b) && r.timings.Dead(b, now) {
+		if now.Sub(b.DueAt) > retention(b) && r.timings.Dead(b, now) {
 			if err := r.forget(ctx, d); err != nil {
 				return nil, err
 			}
@@ -48,28 +48,28 @@ func (r *Reclaimer) beats(ctx context.Context, now time.Time) (map[string]health
 	return out, nil
 }
 
-// sight is a beat as it was seen first.
-type sight struct {
+// futureBeat is a beat as it was seen first.
+type futureBeat struct {
 	revision document.Revision
 	at       time.Time
 }
 
 // frozen reports whether a beat whose times say nothing, because the clock was
 // set back since, is that of a dead worker: it does not change.
-func (r *Reclaimer) frozen(d document.Doc, b health.Beat, now time.Time) bool {
+func (r *Reclaimer) frozen(d document.Doc, b health.Heartbeat, now time.Time) bool {
 	if b.State == health.Gone || !r.ahead(b.At, now) {
-		delete(r.sights, b.Worker)
+		delete(r.futureBeats, b.Worker)
 		return false
 	}
-	seen, ok := r.sights[b.Worker]
+	seen, ok := r.futureBeats[b.Worker]
 	if !ok || seen.revision != d.Revision {
-		r.sights[b.Worker] = sight{d.Revision, now}
+		r.futureBeats[b.Worker] = futureBeat{d.Revision, now}
 		return false
 	}
 	if now.Sub(seen.at) <= r.timings.FailureTimeout+r.timings.Due(now).Sub(now) {
 		return false
 	}
-	delete(r.sights, b.Worker)
+	delete(r.futureBeats, b.Worker)
 	return true
 }
 
@@ -79,9 +79,9 @@ func (r *Reclaimer) ahead(at, now time.Time) bool {
 	return at.Sub(now) > r.timings.SkewBudget+r.timings.FailureTimeout
 }
 
-// remember is how long the heartbeat of a worker that is no more is kept. A
+// retainFor is how long the heartbeat of a worker that is no more is kept. A
 // shard whose holder has no heartbeat has a dead holder.
-const remember = health.Remembered
+const retainFor = health.HeartbeatRetention
 
 // forget deletes a beat and what was marked of its worker.
 func (r *Reclaimer) forget(ctx context.Context, beat document.Doc) error {
@@ -100,7 +100,7 @@ func (r *Reclaimer) forget(ctx context.Context, beat document.Doc) error {
 }
 
 // failed marks a dead worker; whoever makes the mark reports it.
-func (r *Reclaimer) failed(ctx context.Context, b health.Beat, now time.Time) error {
+func (r *Reclaimer) failed(ctx context.Context, b health.Heartbeat, now time.Time) error {
 	var first bool
 	_, err := host.Update(ctx, r.Docs, record.WorkerKey(b.Worker), func(m record.WorkerMark, _ bool) (record.WorkerMark, bool, error) {
 		first = m.Failed.IsZero()

@@ -21,9 +21,9 @@ import (
 	"rollout/events"
 	"rollout/shared/blob"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/dialect"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -40,19 +40,19 @@ type Submitter struct {
 
 // New returns a submitter for the deployment.
 func New(p host.Ports, d config.Deployment) *Submitter {
-	return &Submitter{Ports: p.From("submit"), deployment: d}
+	return &Submitter{Ports: p.WithSource("submit"), deployment: d}
 }
 
 // Uploaded handles one object's creation. Objects that are no prompts files
 // are left alone.
 func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error {
 	packed, ok := input.Packing(e.Key)
-	if !ok || !strings.HasPrefix(e.Key, record.Prompts) || hidden(e.Key) {
+	if !ok || !strings.HasPrefix(e.Key, record.PromptsPrefix) || hidden(e.Key) {
 		return nil
 	}
 	id := identity.UploadRun(s.deployment.Bucket, e.Key, e.Version)
 	in := record.Input{Key: e.Key, Version: e.Version, Size: e.Size, Packed: packed}
-	m := record.Manifest{Run: id, Name: Name(e.Key), Inputs: []record.Input{in}}
+	m := record.Manifest{Run: id, Name: DefaultName(e.Key), Inputs: []record.Input{in}}
 	cfg, key, err := s.config(ctx, e.Key)
 	m.ConfigKey = key
 	if err != nil {
@@ -67,9 +67,9 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 // Create completes and creates a manifest whose inputs are pinned, and asks
 // for its plan. One that exists already stays as it is, and is announced again.
 func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Run) (err error) {
-	ctx, span := s.Begin(ctx, time.Time{}, "submit", m.Run)
+	ctx, span := s.StartSpan(ctx, time.Time{}, "submit", m.Run)
 	defer func() { span.End(err) }()
-	if first, found, err := s.first(ctx, m.Run); err != nil || found {
+	if first, found, err := s.loadManifest(ctx, m.Run); err != nil || found {
 		return errors.Join(err, s.announce(ctx, first, found))
 	}
 	m.Schema, m.Kind, m.Config, m.CreatedAt = record.Schema, cmp.Or(cfg.Kind, config.KindBatch), cfg, s.Clock.Now().UTC()
@@ -78,7 +78,7 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 	}
 	if m.Refused == "" {
 		if err := s.complete(ctx, &m); err != nil {
-			switch fault.Of(err) {
+			switch fault.KindOf(err) {
 			case fault.Invalid, fault.Corrupt:
 				m.Refused = err.Error()
 			case fault.NotFound: // deleted or overwritten since: nothing to run
@@ -90,14 +90,14 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 		}
 	}
 	if m.Refused == "" {
-		if err := s.open(ctx, m.Run); err != nil {
+		if err := s.noteOpen(ctx, m.Run); err != nil {
 			return err
 		}
 	}
 	_, err = host.Save(ctx, s.Docs, record.ManifestKey(m.Run), m, "")
 	switch {
 	case fault.Is(err, fault.Conflict): // somebody was faster, and may have decided otherwise
-		if m, _, err = s.first(ctx, m.Run); err != nil {
+		if m, _, err = s.loadManifest(ctx, m.Run); err != nil {
 			return err
 		}
 	case err != nil:
@@ -110,19 +110,19 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 	return s.announce(ctx, m, true)
 }
 
-// open notes that there may be such a run, before there is: what is lost from
+// noteOpen notes that there may be such a run, before there is: what is lost from
 // then on, reclaim finds. A note that is there is written again, so that nobody
 // takes it for the leftover of a submission that came to nothing.
-func (s *Submitter) open(ctx context.Context, id identity.RunID) error {
-	_, err := host.Update(ctx, s.Docs, record.OpenKey(id), func(o record.Open, _ bool) (record.Open, bool, error) {
+func (s *Submitter) noteOpen(ctx context.Context, id identity.RunID) error {
+	_, err := host.Update(ctx, s.Docs, record.OpenRunKey(id), func(o record.OpenRun, _ bool) (record.OpenRun, bool, error) {
 		o.Schema, o.Run, o.At = record.Schema, id, s.Clock.Now().UTC()
 		return o, true, nil
 	})
 	return fault.Wrap(err, "note that run %s is open", id)
 }
 
-// first returns the run's manifest, if there is one: the first one stands.
-func (s *Submitter) first(ctx context.Context, id identity.RunID) (m record.Manifest, found bool, err error) {
+// loadManifest returns the run's manifest, if there is one: the first one stands.
+func (s *Submitter) loadManifest(ctx context.Context, id identity.RunID) (m record.Manifest, found bool, err error) {
 	_, found, err = host.Load(ctx, s.Docs, record.ManifestKey(id), &m)
 	return m, found, err
 }
@@ -134,13 +134,13 @@ func (s *Submitter) announce(ctx context.Context, m record.Manifest, exists bool
 	case !exists:
 		return nil
 	case m.Refused != "":
-		return s.tell(ctx, m)
+		return s.writeRefusal(ctx, m)
 	}
 	return s.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(m.Run)})
 }
 
-// tell leaves the refusal where users look.
-func (s *Submitter) tell(ctx context.Context, m record.Manifest) error {
+// writeRefusal leaves the refusal where users look.
+func (s *Submitter) writeRefusal(ctx context.Context, m record.Manifest) error {
 	sum := record.Summary{Schema: record.Schema, Run: m.Run, Name: m.Name, Phase: string(run.Failed), Reason: "refused",
 		Message: m.Refused, CreatedAt: m.CreatedAt, EndedAt: m.CreatedAt, FailedByClass: map[string]int{}}
 	_, err := s.Blobs.Put(ctx, record.OutputKey(m.Run, record.SummaryFile), strings.NewReader(string(record.Encode(sum))+"\n"), blob.PutOptions{CreateOnly: true})
@@ -192,9 +192,9 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 // another, or itself, by what it leaves.
 func noOutput(inputs []record.Input) error {
 	for _, in := range inputs {
-		if strings.HasPrefix(in.Key, record.Runs) {
+		if strings.HasPrefix(in.Key, record.RunsPrefix) {
 			return &fault.Error{Kind: fault.Invalid, Op: in.Label() + " is an output of a run, and outputs are no inputs",
-				Remedy: "copy it to a name that begins with " + record.Prompts}
+				Remedy: "copy it to a name that begins with " + record.PromptsPrefix}
 		}
 	}
 	return nil
@@ -212,7 +212,7 @@ func revisionOf(p config.Pool, m config.Model) (string, error) {
 
 // pool returns the pool that serves the model.
 func (s *Submitter) pool(m config.Model) (config.Pool, error) {
-	ps := s.deployment.Answering()
+	ps := s.deployment.InferPools()
 	if m.URI == "" && len(ps) == 1 {
 		return ps[0], nil
 	}
@@ -234,10 +234,10 @@ func (s *Submitter) pool(m config.Model) (config.Pool, error) {
 const headSize = 1 << 20
 
 func (s *Submitter) head(ctx context.Context, in record.Input) ([]byte, error) {
-	r, err := input.Open(ctx, s.Blobs, in.Key, in.Version, 0, headSize)
+	r, err := input.OpenPinned(ctx, s.Blobs, in.Key, in.Version, 0, headSize)
 	if err != nil {
 		if fault.ClassOf(err) == fault.InputChanged {
-			return nil, fault.As(fault.NotFound, err, "this version of %s is gone", in.Label())
+			return nil, fault.WithKind(fault.NotFound, err, "this version of %s is gone", in.Label())
 		}
 		return nil, err
 	}
@@ -260,8 +260,8 @@ const maxConfig = 1 << 20
 // config returns the config of an upload and where it came from: the .toml of
 // the same name, else prompts/rollout.toml, else the deployment's default.
 func (s *Submitter) config(ctx context.Context, key string) (config.Run, string, error) {
-	for _, k := range []string{stem(key) + ".toml", record.Prompts + "rollout.toml"} {
-		b, err := input.Read(ctx, s.Blobs, k, maxConfig)
+	for _, k := range []string{stem(key) + ".toml", record.PromptsPrefix + "rollout.toml"} {
+		b, err := input.ReadObject(ctx, s.Blobs, k, maxConfig)
 		if fault.Is(err, fault.NotFound) {
 			continue
 		}
@@ -274,8 +274,8 @@ func (s *Submitter) config(ctx context.Context, key string) (config.Run, string,
 	return s.deployment.Defaults, "", nil
 }
 
-// Name is what a run is called when its config does not say.
-func Name(key string) string { return path.Base(stem(key)) }
+// DefaultName is what a run is called when its config does not say.
+func DefaultName(key string) string { return path.Base(stem(key)) }
 
 func stem(key string) string {
 	for _, suffix := range []string{".jsonl", ".jsonl.gz", ".jsonl.zst"} {

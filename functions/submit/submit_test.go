@@ -13,8 +13,8 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/clock"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/document"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input/inputtest"
@@ -22,24 +22,24 @@ import (
 	"rollout/shared/record"
 )
 
-// desk is an installation with the pool default, which serves the model m.
-type desk struct {
+// fixture is an installation with the pool default, which serves the model m.
+type fixture struct {
 	host.Ports
 	t      *testing.T
 	deploy config.Deployment
 }
 
-func newDesk(t *testing.T) *desk {
+func newFixture(t *testing.T) *fixture {
 	d := config.DefaultDeployment()
 	d.Bucket, d.Pools = "local", []config.Pool{{Name: "default", Model: "m"}}
 	d.Defaults.Shard.Items = 7
-	return &desk{t: t, deploy: d, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
+	return &fixture{t: t, deploy: d, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
 		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
 }
 
 // upload puts a file and lets submit take its event; it returns the run that
 // came of it.
-func (d *desk) upload(key, content string) record.Manifest {
+func (d *fixture) upload(key, content string) record.Manifest {
 	d.t.Helper()
 	e := d.put(key, content)
 	if err := submit.New(d.Ports, d.deploy).Uploaded(d.t.Context(), e); err != nil {
@@ -48,16 +48,16 @@ func (d *desk) upload(key, content string) record.Manifest {
 	return d.manifest(e)
 }
 
-func (d *desk) put(key, content string) events.ObjectCreated {
+func (d *fixture) put(key, content string) events.ObjectCreated {
 	return events.ObjectCreated{Bucket: "local", Key: key, Version: inputtest.Put(d.t, d.Ports, key, content), Size: int64(len(content))}
 }
 
-func (d *desk) manifest(e events.ObjectCreated) record.Manifest {
+func (d *fixture) manifest(e events.ObjectCreated) record.Manifest {
 	return inputtest.Load[record.Manifest](d.t, d.Ports, record.ManifestKey(identity.UploadRun("local", e.Key, e.Version)))
 }
 
 // planned is how many plans were asked for.
-func (d *desk) planned() int {
+func (d *fixture) planned() int {
 	ms, err := d.Queues.Receive(d.t.Context(), host.TaskQueue, 100, time.Minute, 0)
 	if err != nil {
 		d.t.Fatal(err)
@@ -85,7 +85,7 @@ func TestTheNearestConfigHolds(t *testing.T) {
 		"the one of all, in depth": {map[string]string{"prompts/rollout.toml": folder}, "prompts/a/b/x.jsonl", 2, "prompts/rollout.toml"},
 		"the installation's":       {nil, "prompts/x.jsonl", 7, ""},
 	} {
-		d := newDesk(t)
+		d := newFixture(t)
 		for k, v := range c.files {
 			inputtest.Put(t, d.Ports, k, v)
 		}
@@ -111,7 +111,7 @@ func TestARefusalBecomesAVisibleRun(t *testing.T) {
 		"an archive that is none":       {key: "prompts/x.jsonl.gz", want: "gzip"},
 		"an archive of another packing": {key: "prompts/x.jsonl.zst", want: "unpack"},
 	} {
-		d := newDesk(t)
+		d := newFixture(t)
 		if c.pools != nil {
 			d.deploy.Pools = c.pools
 		}
@@ -150,7 +150,7 @@ func TestEncodingAndDialectAreDecidedOnce(t *testing.T) {
 		"an empty file":        {"", "", "plain"},
 		"what the config says": {prompt, "schema_version = 1\n[input]\ndialect = \"openai\"\n", "openai"},
 	} {
-		d := newDesk(t)
+		d := newFixture(t)
 		if c.config != "" {
 			inputtest.Put(t, d.Ports, "prompts/x.toml", c.config)
 		}
@@ -163,7 +163,7 @@ func TestEncodingAndDialectAreDecidedOnce(t *testing.T) {
 func TestWhatIsNoPromptsFileIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"prompts/x.toml", "prompts/x.json", "prompts/.x.jsonl", "prompts/.tmp/x.jsonl", "runs/r/completions.jsonl", "work/r/x.jsonl", "x.jsonl"} {
-		d := newDesk(t)
+		d := newFixture(t)
 		e := events.ObjectCreated{Bucket: "local", Key: key, Version: "1", Size: 1}
 		if err := submit.New(d.Ports, d.deploy).Uploaded(t.Context(), e); err != nil || d.manifest(e).Run != "" || d.planned() != 0 {
 			t.Errorf("%s became a run: %v", key, err)
@@ -173,7 +173,7 @@ func TestWhatIsNoPromptsFileIsLeftAlone(t *testing.T) {
 
 func TestARepeatedEventNamesTheSameRunAndAsksAgain(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	s := submit.New(d.Ports, d.deploy)
 	e := d.put("prompts/x.jsonl", prompt)
 	for range 3 {
@@ -215,8 +215,8 @@ func (i interrupted) Create(ctx context.Context, key string, value []byte) (docu
 // find; and what becomes no run is not looked after.
 func TestARunIsNotedAsOpenBeforeItIsThere(t *testing.T) {
 	t.Parallel()
-	noted := func(d *desk, e events.ObjectCreated) bool {
-		_, err := d.Docs.Get(t.Context(), record.OpenKey(identity.UploadRun("local", e.Key, e.Version)))
+	noted := func(d *fixture, e events.ObjectCreated) bool {
+		_, err := d.Docs.Get(t.Context(), record.OpenRunKey(identity.UploadRun("local", e.Key, e.Version)))
 		return err == nil
 	}
 	for name, c := range map[string]struct {
@@ -225,10 +225,10 @@ func TestARunIsNotedAsOpenBeforeItIsThere(t *testing.T) {
 	}{
 		"made":                    {"", "nowhere", true, true},
 		"refused":                 {"[", "nowhere", true, false},
-		"broken off before":       {"", record.OpenPrefix, false, false},
-		"broken off between both": {"", record.RunPrefix, false, true},
+		"broken off before":       {"", record.OpenRunPrefix, false, false},
+		"broken off between both": {"", record.ManifestPrefix, false, true},
 	} {
-		d := newDesk(t)
+		d := newFixture(t)
 		if c.config != "" {
 			inputtest.Put(t, d.Ports, "prompts/x.toml", c.config)
 		}
@@ -249,13 +249,13 @@ func TestARunIsNotedAsOpenBeforeItIsThere(t *testing.T) {
 // The event of a run that has ended since opens it no more.
 func TestARepeatedEventOpensNoRunAgain(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	e := d.put("prompts/x.jsonl", prompt)
 	s := submit.New(d.Ports, d.deploy)
 	if err := s.Uploaded(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
-	note, err := d.Docs.Get(t.Context(), record.OpenKey(d.manifest(e).Run))
+	note, err := d.Docs.Get(t.Context(), record.OpenRunKey(d.manifest(e).Run))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestARepeatedEventOpensNoRunAgain(t *testing.T) {
 
 func TestAStaleVersionIsIgnored(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	stale := d.put("prompts/x.jsonl", prompt)
 	fresh := d.put("prompts/x.jsonl", prompt+prompt)
 	s := submit.New(d.Ports, d.deploy)
@@ -292,7 +292,7 @@ func TestAStaleVersionIsIgnored(t *testing.T) {
 func TestAStoreThatIsDownRefusesNothing(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"prompts/x.jsonl", "prompts/x.jsonl.gz"} {
-		d := newDesk(t)
+		d := newFixture(t)
 		e := d.put(key, prompt)
 		d.Blobs = down{d.Blobs, key}
 		if err := submit.New(d.Ports, d.deploy).Uploaded(t.Context(), e); !fault.Is(err, fault.Unavailable) {

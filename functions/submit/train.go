@@ -3,8 +3,8 @@ package submit
 import (
 	"context"
 
+	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/jsonl"
 	"rollout/shared/record"
@@ -24,7 +24,7 @@ func (s *Submitter) completeTraining(ctx context.Context, m *record.Manifest) er
 		return fault.New(fault.Invalid, "a training has one dataset, not %d", len(m.Inputs))
 	}
 	pool, _ := s.deployment.TrainPool()
-	base := m.Config.Algorithm.Shared().BaseModel.URI
+	base := m.Config.Algorithm.Common().BaseModel.URI
 	m.Pool, m.ModelURI, m.ModelID, m.Dialect = pool.Name, base, identity.Model(base, "").String(), string(dialect.Plain)
 	head, err := s.head(ctx, m.Inputs[0])
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"rollout/shared/config"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 )
 
 const trainConfig = `schema_version = 1
@@ -20,7 +20,7 @@ max_steps = 10
 
 func TestAConfigOfATrainingMakesARunThatTrains(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.put("prompts/x.toml", trainConfig)
 	m := d.upload("prompts/x.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n")
 	if m.Refused != "" || m.Kind != config.KindTrain || m.Pool != "train" || m.ModelURI != config.ModelTiny ||
@@ -44,7 +44,7 @@ func TestATrainingThatCanNotBeIsRefused(t *testing.T) {
 		{trainConfig, "", "prompts/x.jsonl: there is no row in it"},
 		{trainConfig, "\xff\xfe{\x00}\x00", "UTF-16"},
 	} {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.put("prompts/x.toml", c.config)
 		if m := d.upload("prompts/x.jsonl", c.rows); !strings.Contains(m.Refused, c.want) {
 			t.Errorf("refused with %q, want %q", m.Refused, c.want)
@@ -56,7 +56,7 @@ func TestATrainingThatCanNotBeIsRefused(t *testing.T) {
 func TestATrainingInACloudIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, pools := range [][]config.Pool{nil, {{Name: "gym", Model: config.ModelTiny, Executor: config.ExecutorTrain}}} {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.deploy.Cloud.Provider = config.ProviderAWS
 		d.deploy.Pools = append(d.deploy.Pools, pools...)
 		d.put("prompts/x.toml", trainConfig)

@@ -94,7 +94,7 @@ func Command(name string) *cobra.Command {
 	_ = fs.MarkHidden("give-up") // a machine's script says it
 	fs.IntVar(&f.inFlight, "in-flight", 0, "requests at once; in_flight of the config if 0, which finds it by trying if it is 0, too")
 	fs.IntVar(&f.parent, "parent", 0, "drain when this process is not the parent any more; 0 is never")
-	f.watch.Flags(fs)
+	f.watch.AddFlags(fs)
 	fs.StringVar(&f.metrics, "metrics", "", "`address` to answer /metrics, /healthz and /readyz at; none if empty")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", string(observe.Text), "text or json")
@@ -106,12 +106,12 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	watch, closeWatch, err := f.watch.Open(ctx, setup.World{Stdout: out, Clock: clock.System{}, Log: log, Getenv: os.Getenv, Name: "worker"})
+	watch, closeWatch, err := f.watch.Open(ctx, setup.Environment{Stdout: out, Clock: clock.System{}, Log: log, Getenv: os.Getenv, Name: "worker"})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeWatch()) }()
-	o := outfit{log: log, watch: watch}
+	o := openOptions{log: log, watch: watch}
 	if f.metrics != "" {
 		o.meter = meter.New()
 		o.watch.Meter = o.meter
@@ -124,31 +124,31 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	if f.giveUp != "" {
 		return f.lastWord(ctx, s, f.giveUp)
 	}
-	var end process.End
+	var end process.ExitReason
 	if f.gpu == noGPU && len(f.gpus) > 0 {
-		end, err = f.crew(ctx, s)
+		end, err = f.runPerGPU(ctx, s)
 	} else {
 		end, err = f.work(ctx, s, o.meter)
 	}
 	switch {
 	case err != nil:
 		return err
-	case f.gpu != noGPU && end != process.Asked: // its crew sees to the machine
+	case f.gpu != noGPU && end != process.Requested: // its crew sees to the machine
 		return ended(end)
 	}
-	return f.depart(ctx, s, end)
+	return f.decommission(ctx, s, end)
 }
 
 // work is the life of one worker.
-func (f flags) work(ctx context.Context, s *site, m *meter.Meter) (end process.End, err error) {
+func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end process.ExitReason, err error) {
 	d := s.deployment
-	d.Engine = d.Engine.At(f.engine)
+	d.Engine = d.Engine.WithURLs(f.engine)
 	if f.gpu != noGPU {
 		servers, err := engineOf(d.Engine.Servers(), f.gpus, f.gpu)
 		if err != nil {
 			return "", err
 		}
-		d.Engine = d.Engine.At(servers)
+		d.Engine = d.Engine.WithURLs(servers)
 		s.machine = ownGPU{s.machine, f.gpu}
 	}
 	if f.inFlight > 0 {
@@ -157,19 +157,19 @@ func (f flags) work(ctx context.Context, s *site, m *meter.Meter) (end process.E
 	if err := d.Check(); err != nil {
 		return "", err
 	}
-	endVitals, err := serveVitals(ctx, f.metrics, s, m)
+	endVitals, err := serveProbes(ctx, f.metrics, s, m)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, endVitals()) }()
 	ctx, unguard := s.guard(ctx)
 	defer unguard()
-	ctx, asked, leave := process.Leave(ctx, f.parent)
+	ctx, asked, leave := process.NotifyShutdown(ctx, f.parent)
 	if gym, _ := d.TrainPool(); f.pool == "" || f.pool != gym.Name { // who trains needs no engine
-		d, err = process.Serve(asked, d, f.model, s.secrets, s.ports.Log)
+		d, err = process.ResolveEngine(asked, d, f.model, s.secrets, s.ports.Log)
 	}
 	if err != nil && asked.Err() != nil { // nothing was under way
-		return process.Asked, nil
+		return process.Requested, nil
 	}
 	if err != nil {
 		return "", err
@@ -178,9 +178,9 @@ func (f flags) work(ctx context.Context, s *site, m *meter.Meter) (end process.E
 	if err != nil {
 		return "", err
 	}
-	end, err = process.Run(ctx, process.Options{Ports: s.ports, Deployment: d, Pool: pool, Secrets: s.secrets, Leave: leave, Machine: s.machine, Scratch: s.scratch,
-		Idle:    s.idle(ctx),
-		Patient: f.parent != 0}) // which would start it again and again
+	end, err = process.Run(ctx, process.Options{Ports: s.ports, Deployment: d, Pool: pool, Secrets: s.secrets, Shutdown: leave, Machine: s.machine, Scratch: s.scratch,
+		IdleTimeout:       s.idle(ctx),
+		RetryRegistration: f.parent != 0}) // which would start it again and again
 	if damage := s.damage(); damage != nil { // it ended the worker
 		return "", damage
 	}
@@ -188,7 +188,7 @@ func (f flags) work(ctx context.Context, s *site, m *meter.Meter) (end process.E
 }
 
 func choosePool(d config.Deployment, name string) (string, error) {
-	answering := d.Answering()
+	answering := d.InferPools()
 	if name == "" && len(answering) == 1 {
 		return answering[0].Name, nil
 	}

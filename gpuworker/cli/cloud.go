@@ -21,7 +21,7 @@ const ConfigVariable = "ROLLOUT_CONFIG"
 
 // openCloud opens the stack that the config names, and the instance that this
 // machine is.
-func (f flags) openCloud(ctx context.Context, o outfit) (*site, error) {
+func (f flags) openCloud(ctx context.Context, o openOptions) (*workplace, error) {
 	if f.cloud != config.ProviderAWS {
 		return nil, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("--cloud: there is no %q", f.cloud), Remedy: "use " + config.ProviderAWS}
 	}
@@ -32,17 +32,17 @@ func (f flags) openCloud(ctx context.Context, o outfit) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := stack.Open(ctx, d, stack.Options{Source: "worker", Log: o.log, Watch: o.watch, Meter: o.meter})
+	s, err := stack.OpenStack(ctx, d, stack.StackOptions{Source: "worker", Log: o.log, Observer: o.watch, Meter: o.meter})
 	if err != nil {
 		return nil, err
 	}
-	machine := embedded.NewMachine(embedded.MachineOptions{Probe: embedded.ProbeCommand(), Logger: o.log})
+	machine := embedded.NewMachine(embedded.MachineOptions{GPUProbe: embedded.GPUProbeCommand(), Logger: o.log})
 	instance := aws.NewInstance(s.AWS, machine, aws.InstanceOptions{Logger: o.log})
-	return &site{ports: s.Ports, deployment: s.Deployment, secrets: s.Secrets, machine: instance,
-		seat:   aws.NewFleet(s.AWS, d.Cloud.FleetOf, aws.FleetOptions{Instance: instance}),
-		cameUp: f.rented,
-		guard:  func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
-		damage: func() error { return nil }, close: func() error { return nil }}, nil
+	return &workplace{ports: s.Ports, deployment: s.Deployment, secrets: s.Secrets, machine: instance,
+		membership:       aws.NewFleet(s.AWS, d.Cloud.FleetName, aws.FleetOptions{Instance: instance}),
+		launchedForFleet: f.rented,
+		guard:            func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
+		damage:           func() error { return nil }, close: func() error { return nil }}, nil
 }
 
 // readConfig reads the deployment's config from the file that --config names,
@@ -53,7 +53,7 @@ func (f flags) readConfig() (config.Deployment, error) {
 		var err error
 		name = f.config
 		if src, err = local.ReadConfig(name); err != nil {
-			return config.Deployment{}, fault.As(fault.Invalid, err, "--config")
+			return config.Deployment{}, fault.WithKind(fault.Invalid, err, "--config")
 		}
 	}
 	if strings.TrimSpace(string(src)) == "" {

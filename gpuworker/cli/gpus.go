@@ -22,9 +22,9 @@ const noGPU = -1
 // hopeless is how long a worker may fail again and again on a rented machine.
 const hopeless = 20 * time.Minute
 
-// crew runs a worker process for each of the GPUs until all have left, and
+// runPerGPU runs a worker process for each of the GPUs until all have left, and
 // tells how the last one's end came about.
-func (f flags) crew(ctx context.Context, s *site) (process.End, error) {
+func (f flags) runPerGPU(ctx context.Context, s *workplace) (process.ExitReason, error) {
 	if f.metrics != "" && len(f.gpus) > 1 {
 		return "", &fault.Error{Kind: fault.Invalid, Err: errors.New("--metrics is one address, and --gpus starts several workers"), Remedy: "leave one of them out"}
 	}
@@ -32,15 +32,15 @@ func (f flags) crew(ctx context.Context, s *site) (process.End, error) {
 		if gpu < 0 || slices.Contains(f.gpus[:i], gpu) {
 			return "", fault.New(fault.Invalid, "--gpus: %d is no GPU's number, or is there twice", gpu)
 		}
-		if _, err := engineOf(s.deployment.Engine.At(f.engine).Servers(), f.gpus, gpu); err != nil {
+		if _, err := engineOf(s.deployment.Engine.WithURLs(f.engine).Servers(), f.gpus, gpu); err != nil {
 			return "", err
 		}
 	}
 	self, err := os.Executable()
 	if err != nil {
-		return "", fault.As(fault.Internal, err, "find this program")
+		return "", fault.WithKind(fault.Internal, err, "find this program")
 	}
-	ctx, asked, _ := process.Leave(ctx, f.parent)
+	ctx, asked, _ := process.NotifyShutdown(ctx, f.parent)
 	patience := time.Duration(0)
 	if s.rented(ctx) {
 		patience = hopeless
@@ -50,22 +50,22 @@ func (f flags) crew(ctx context.Context, s *site) (process.End, error) {
 	for _, gpu := range f.gpus {
 		n := strconv.Itoa(gpu)
 		w := supervise.Worker{Command: append([]string{self}, append(slices.Clone(os.Args[1:]), "--gpu", n)...),
-			Env: []string{"CUDA_VISIBLE_DEVICES=" + n}, Log: s.ports.Log.With("gpu", gpu), Final: []int{0, exitIdle, exitUnfit, exitHopeless, exitBroken}, Patience: patience}
-		all.Go(func() { codes <- w.Keep(ctx, asked.Done()) })
+			Env: []string{"CUDA_VISIBLE_DEVICES=" + n}, Log: s.ports.Log.With("gpu", gpu), FinalCodes: []int{0, exitIdle, exitUnfit, exitHopeless, exitBroken}, MaxFailing: patience}
+		all.Go(func() { codes <- w.Run(ctx, asked.Done()) })
 	}
 	all.Wait()
 	close(codes)
 	end, err := s.endOf(ctx, codes)
 	if err == nil && asked.Err() != nil {
-		return process.Asked, nil
+		return process.Requested, nil
 	}
 	return end, err
 }
 
 // endOf is how a crew has ended whose workers had these exit codes, in the order
 // of their ends.
-func (s *site) endOf(ctx context.Context, codes <-chan int) (process.End, error) {
-	end := process.Asked
+func (s *workplace) endOf(ctx context.Context, codes <-chan int) (process.ExitReason, error) {
+	end := process.Requested
 	anyFit := false
 	for code := range codes {
 		anyFit = anyFit || code == exitIdle || code == exitUnfit
@@ -78,22 +78,22 @@ func (s *site) endOf(ctx context.Context, codes <-chan int) (process.End, error)
 		case exitIdle:
 			end = process.Idle
 		case exitUnfit:
-			end = process.Unfit
+			end = process.MachineLost
 		case exitHopeless:
-			end = process.Hopeless
+			end = process.Unusable
 		case exitBroken:
-			end = process.Broken
+			end = process.GPUFailed
 		default: // another machine would do no better while nobody mends it
 			s.ports.Log.ErrorContext(ctx, "a worker that fails again and again is given up; its own words are above", "code", code)
-			end = process.Hopeless
+			end = process.Unusable
 		}
 	}
 	if anyFit { // which says that a machine can be worked on
 		switch end {
-		case process.Hopeless:
+		case process.Unusable:
 			end = process.Idle
-		case process.Broken:
-			end = process.Unfit
+		case process.GPUFailed:
+			end = process.MachineLost
 		}
 	}
 	return end, nil
@@ -126,7 +126,7 @@ func (o ownGPU) Inventory(ctx context.Context) (capacity.Inventory, error) {
 
 // ended is how a worker of a crew ended in order, for the crew: an exit code of
 // its own says so.
-type ended process.End
+type ended process.ExitReason
 
 func (e ended) Error() string { return "the worker ended: " + string(e) }
 
@@ -139,12 +139,12 @@ const (
 )
 
 func (e ended) code() int {
-	switch process.End(e) {
+	switch process.ExitReason(e) {
 	case process.Idle:
 		return exitIdle
-	case process.Hopeless:
+	case process.Unusable:
 		return exitHopeless
-	case process.Broken:
+	case process.GPUFailed:
 		return exitBroken
 	}
 	return exitUnfit

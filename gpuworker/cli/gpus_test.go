@@ -42,7 +42,7 @@ func TestEveryGPUHasTheEngineOfItsPlace(t *testing.T) {
 type gpus struct{ capacity.Source }
 
 func (gpus) Inventory(context.Context) (capacity.Inventory, error) {
-	return capacity.Inventory{CPUs: 8, Instance: "i-1", GPUs: []capacity.GPU{{Index: 0}, {Index: 1}, {Index: 2}, {Index: 3, Drain: "it is broken"}}}, nil
+	return capacity.Inventory{CPUs: 8, Instance: "i-1", GPUs: []capacity.GPU{{Index: 0}, {Index: 1}, {Index: 2}, {Index: 3, DrainReason: "it is broken"}}}, nil
 }
 
 func TestAWorkerOfOneGPUDoesNotCareForOthers(t *testing.T) {
@@ -51,7 +51,7 @@ func TestAWorkerOfOneGPUDoesNotCareForOthers(t *testing.T) {
 		inventory, err := ownGPU{gpus{}, index}.Inventory(t.Context())
 		got := "["
 		for _, g := range inventory.GPUs {
-			got += fmt.Sprint(g.Index, " ", g.Drain)
+			got += fmt.Sprint(g.Index, " ", g.DrainReason)
 		}
 		if got += "]"; err != nil || got != want || inventory.CPUs != 8 || inventory.Instance != "i-1" {
 			t.Errorf("GPU %d: %+v, %v, want the GPUs %s", index, inventory, err, want)
@@ -61,7 +61,7 @@ func TestAWorkerOfOneGPUDoesNotCareForOthers(t *testing.T) {
 
 func TestACrewTellsEndsByTheirCodes(t *testing.T) {
 	t.Parallel()
-	for end, want := range map[process.End]int{process.Idle: exitIdle, process.Unfit: exitUnfit, process.Hopeless: exitHopeless, process.Broken: exitBroken} {
+	for end, want := range map[process.ExitReason]int{process.Idle: exitIdle, process.MachineLost: exitUnfit, process.Unusable: exitHopeless, process.GPUFailed: exitBroken} {
 		if got := ended(end).code(); got != want {
 			t.Errorf("%s: %d, want %d", end, got, want)
 		}
@@ -71,22 +71,22 @@ func TestACrewTellsEndsByTheirCodes(t *testing.T) {
 // One worker that could work says that its machine is worth another.
 func TestACrewEndsAsItsWorkersDid(t *testing.T) {
 	t.Parallel()
-	s := &site{ports: host.Ports{Log: slog.New(slog.DiscardHandler)}}
+	s := &workplace{ports: host.Ports{Log: slog.New(slog.DiscardHandler)}}
 	for _, c := range []struct {
 		codes []int
-		want  process.End
+		want  process.ExitReason
 	}{
-		{[]int{0, 0}, process.Asked},
+		{[]int{0, 0}, process.Requested},
 		{[]int{exitIdle, exitIdle}, process.Idle},
-		{[]int{exitIdle, exitUnfit}, process.Unfit},
-		{[]int{exitHopeless, exitHopeless}, process.Hopeless},
+		{[]int{exitIdle, exitUnfit}, process.MachineLost},
+		{[]int{exitHopeless, exitHopeless}, process.Unusable},
 		{[]int{exitIdle, exitHopeless}, process.Idle},
-		{[]int{exitBroken}, process.Broken},
-		{[]int{exitBroken, exitBroken}, process.Broken},
-		{[]int{exitBroken, exitHopeless}, process.Hopeless},
+		{[]int{exitBroken}, process.GPUFailed},
+		{[]int{exitBroken, exitBroken}, process.GPUFailed},
+		{[]int{exitBroken, exitHopeless}, process.Unusable},
 		{[]int{exitBroken, exitIdle}, process.Idle},
-		{[]int{exitUnfit, exitBroken}, process.Unfit},
-		{[]int{1}, process.Hopeless},
+		{[]int{exitUnfit, exitBroken}, process.MachineLost},
+		{[]int{1}, process.Unusable},
 	} {
 		codes := make(chan int, len(c.codes))
 		for _, code := range c.codes {

@@ -14,7 +14,7 @@ import (
 func TestAWorkerMakesNoInstallation(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "misspelt")
-	_, err := flags{dir: dir}.open(t.Context(), outfit{log: slog.New(slog.DiscardHandler)})
+	_, err := flags{dir: dir}.open(t.Context(), openOptions{log: slog.New(slog.DiscardHandler)})
 	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("%v", err)
 	}

@@ -29,10 +29,10 @@ type Request struct {
 	// client adds. Bytes are deterministic and must be sent as they are. An
 	// engine does not read them after it has answered.
 	Body []byte
-	// Alone asks for a server that works on nothing else, as far as it says
+	// Exclusive asks for a server that works on nothing else, as far as it says
 	// what it works on: the request waits a bounded time for that. The caller
 	// has nothing else in flight meanwhile.
-	Alone bool
+	Exclusive bool
 }
 
 // Answer is a complete answer. Text may hold any Unicode, also U+2028.
@@ -55,17 +55,17 @@ type Usage struct {
 	CompletionTokens int64 `json:"completion_tokens"`
 }
 
-// Died is in the chain of an Unavailable fault if the server died, or was
+// CrashError is in the chain of an Unavailable fault if the server died, or was
 // started anew, while the request was with it: the request may be why. A
 // connection that breaks while the server lives on, and a request that never
 // reached a server, are Unavailable without it.
-type Died struct {
+type CrashError struct {
 	Server string // which one. Example: "http://127.0.0.1:8000/v1"
 	Start  string // names the start of the server that ended; "" if it does not say
-	Alone  bool   // the server worked on nothing else, as far as it says
+	Solo   bool   // the server worked on nothing else, as far as it says
 }
 
-func (d *Died) Error() string {
+func (d *CrashError) Error() string {
 	if d.Start == "" {
 		return "the inference server " + d.Server + " died meanwhile"
 	}

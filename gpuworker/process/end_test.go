@@ -31,10 +31,10 @@ func TestAWorkerThatCanNotWorkGivesARentedMachineUp(t *testing.T) {
 		docs := &full{Store: memory.NewDocuments(), ill: func(context.Context) error { return fault.New(fault.Denied, "it may not write") }}
 		docs.is.Store(true)
 		o := options(docs, nil)
-		o.Machine, o.Idle, o.Patient = make(machine), 5*time.Minute, true
+		o.Machine, o.IdleTimeout, o.RetryRegistration = make(machine), 5*time.Minute, true
 		began := time.Now()
 		end, err := process.Run(t.Context(), o)
-		if took := time.Since(began); err != nil || end != process.Hopeless || took < 20*time.Minute || took > 21*time.Minute {
+		if took := time.Since(began); err != nil || end != process.Unusable || took < 20*time.Minute || took > 21*time.Minute {
 			t.Errorf("it ended %q, %v, after %s", end, err, took)
 		}
 	})
@@ -49,7 +49,7 @@ type frail struct {
 func (f frail) Inventory(context.Context) (capacity.Inventory, error) {
 	g := capacity.GPU{UUID: "GPU-1"}
 	if !time.Now().Before(f.fails) {
-		g.Drain = "uncorrectable ECC errors"
+		g.DrainReason = "uncorrectable ECC errors"
 	}
 	return capacity.Inventory{CPUs: 1, GPUs: []capacity.GPU{g}}, nil
 }
@@ -61,14 +61,14 @@ func TestAGPUThatFailsBeforeItAnsweredAnythingIsNoUsualEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		works  bool
 		notice bool // before
-		want   process.End
-	}{"it has answered nothing": {false, false, process.Broken}, "it has answered": {true, false, process.Unfit}, "it is taken back": {false, true, process.Unfit}} {
+		want   process.ExitReason
+	}{"it has answered nothing": {false, false, process.GPUFailed}, "it has answered": {true, false, process.MachineLost}, "it is taken back": {false, true, process.MachineLost}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				m := frail{make(machine, 1), time.Now().Add(time.Minute)}
 				o := options(memory.NewDocuments(), nil)
-				o.Machine, o.Idle = m, 5*time.Minute
+				o.Machine, o.IdleTimeout = m, 5*time.Minute
 				if c.works {
 					inputtest.Plan(t, o.Ports, inputtest.Manifest(4), inputtest.Prompts(0, 4))
 					if err := o.Ports.Send(t.Context(), host.WorkQueue("default"), events.Work{Run: string(inputtest.RunID), Pool: "default"}); err != nil {
@@ -91,20 +91,20 @@ func TestAWorkerTellsHowItsEndCameAbout(t *testing.T) {
 	for name, c := range map[string]struct {
 		happens func(machine, chan<- string)
 		after   time.Duration
-		want    process.End
+		want    process.ExitReason
 	}{
 		"nothing happens": {func(machine, chan<- string) {}, 5 * time.Minute, process.Idle},
-		"a notice":        {func(m machine, _ chan<- string) { m <- capacity.Notice{Reason: "spot", Lead: time.Minute} }, 0, process.Unfit},
-		"a signal":        {func(_ machine, leave chan<- string) { leave <- "signal terminated" }, 0, process.Asked},
+		"a notice":        {func(m machine, _ chan<- string) { m <- capacity.Notice{Reason: "spot", Lead: time.Minute} }, 0, process.MachineLost},
+		"a signal":        {func(_ machine, leave chan<- string) { leave <- "signal terminated" }, 0, process.Requested},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				leave, m := make(chan string, 1), make(machine, 1)
 				o := options(memory.NewDocuments(), leave)
-				o.Machine, o.Idle = m, 5*time.Minute
+				o.Machine, o.IdleTimeout = m, 5*time.Minute
 				began := time.Now()
-				var end process.End
+				var end process.ExitReason
 				var err error
 				ended := make(chan struct{})
 				go func() {

@@ -11,15 +11,15 @@ import (
 	"strings"
 
 	"rollout/gpuworker/engine"
-	"rollout/gpuworker/engine/fleet"
+	"rollout/gpuworker/engine/balancer"
 	"rollout/gpuworker/engine/mock"
 	"rollout/gpuworker/engine/openai"
 	"rollout/gpuworker/engine/tiny"
-	"rollout/gpuworker/engine/tiny/scheduler"
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/scheduler"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/gpuworker/worker"
 	"rollout/shared/config"
-	"rollout/shared/engine/health"
+	"rollout/shared/core/health"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
@@ -35,7 +35,7 @@ func Engine(ctx context.Context, d config.Deployment, secrets secret.Store, log 
 		return nil, NoEngine("this worker")
 	case urls[0] == config.EngineMock:
 		model := config.EngineMock
-		if ps := d.Answering(); len(ps) == 1 {
+		if ps := d.InferPools(); len(ps) == 1 {
 			model = ps[0].Model
 		}
 		return mock.New(mock.Config{Model: model}), nil
@@ -54,16 +54,16 @@ func Engine(ctx context.Context, d config.Deployment, secrets secret.Store, log 
 		}
 	}
 	w := d.Worker
-	cfg := fleet.Config{InFlight: w.InFlight, Min: w.MinInFlight, Max: w.MaxInFlight, Log: log}
+	cfg := balancer.Config{InFlight: w.InFlight, MinInFlight: w.MinInFlight, MaxInFlight: w.MaxInFlight, Log: log}
 	for _, u := range urls {
 		c, err := openai.New(openai.Config{BaseURL: u, Key: key, MaxInFlight: cmp.Or(w.InFlight, w.MaxInFlight),
 			ClampMaxTokens: d.Engine.ClampMaxTokens, Logger: log})
 		if err != nil {
 			return nil, err
 		}
-		cfg.Servers = append(cfg.Servers, fleet.Member{Name: u, Server: c})
+		cfg.Servers = append(cfg.Servers, balancer.Backend{Name: u, Server: c})
 	}
-	return fleet.New(cfg), nil
+	return balancer.New(cfg), nil
 }
 
 // shared names the engine among those that workers may share: what is on this
@@ -100,8 +100,8 @@ const (
 // limiter is an engine that says how many requests it takes at once.
 type limiter interface {
 	Limit() int
-	Changes() <-chan struct{} // gets a value when Limit may have changed
-	Standings() []fleet.Standing
+	LimitChanges() <-chan struct{} // gets a value when Limit may have changed
+	ServerStatuses() []balancer.ServerStatus
 }
 
 // watchedEngine is the engine that a worker asks, and what it says of how many
@@ -125,10 +125,10 @@ func (e watchedEngine) servers() []health.Server {
 	if e.limits == nil {
 		return nil
 	}
-	standings := e.limits.Standings()
+	standings := e.limits.ServerStatuses()
 	out := make([]health.Server, len(standings))
 	for i, s := range standings {
-		out[i] = health.Server{Name: s.Name, State: string(s.State), InFlight: s.InFlight, Limit: s.Limit, Waiting: s.Waiting, Why: worker.Short(s.Why)}
+		out[i] = health.Server{Name: s.Name, State: string(s.State), InFlight: s.InFlight, Limit: s.Limit, Waiting: s.Waiting, LastError: worker.Truncate(s.Why)}
 	}
 	return out
 }
@@ -140,7 +140,7 @@ func (e watchedEngine) follow(ctx context.Context, w *worker.Worker) {
 	}
 	for {
 		select {
-		case <-e.limits.Changes():
+		case <-e.limits.LimitChanges():
 			w.SetInFlight(e.limits.Limit())
 		case <-ctx.Done():
 			return
@@ -150,14 +150,14 @@ func (e watchedEngine) follow(ctx context.Context, w *worker.Worker) {
 
 // meterServers lets whoever counts ask how the servers stand.
 func meterServers(e engine.Engine, p host.Ports) {
-	f, ok := e.(*fleet.Fleet)
+	f, ok := e.(*balancer.Balancer)
 	if !ok || p.Watch.Meter == nil {
 		return
 	}
-	p.Watch.Meter.Servers(func() []observe.Server {
+	p.Watch.Meter.AddServerSource(func() []observe.Server {
 		var out []observe.Server
-		for _, s := range f.Standings() {
-			out = append(out, observe.Server{Name: s.Name, Up: s.State == fleet.Closed || s.State == fleet.Doubted, InFlight: s.InFlight, Limit: s.Limit})
+		for _, s := range f.ServerStatuses() {
+			out = append(out, observe.Server{Name: s.Name, Up: s.State == balancer.Closed || s.State == balancer.Probing, InFlight: s.InFlight, Limit: s.Limit})
 		}
 		return out
 	})

@@ -25,8 +25,8 @@ func watchGPUs(ctx context.Context, m capacity.Source, log *slog.Logger, drain f
 			return
 		}
 		for _, g := range inv.GPUs {
-			if g.Drain != "" {
-				drain("GPU " + g.UUID + ": " + g.Drain)
+			if g.DrainReason != "" {
+				drain("GPU " + g.UUID + ": " + g.DrainReason)
 				return
 			}
 		}

@@ -22,7 +22,7 @@ func (a *ailing) Inventory(context.Context) (capacity.Inventory, error) {
 	inv := capacity.Inventory{GPUs: make([]capacity.GPU, a.gpus)}
 	for i := range inv.GPUs {
 		if inv.GPUs[i].UUID = "GPU-1"; time.Now().After(a.ill) {
-			inv.GPUs[i].Drain = "uncorrectable ECC errors"
+			inv.GPUs[i].DrainReason = "uncorrectable ECC errors"
 		}
 	}
 	return inv, nil

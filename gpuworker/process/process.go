@@ -19,7 +19,7 @@ import (
 	"rollout/gpuworker/worker"
 	"rollout/shared/capacity"
 	"rollout/shared/config"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -36,13 +36,13 @@ type Options struct {
 	Secrets    secret.Store
 	Machine    capacity.Source
 	Scratch    string // a folder for files on their way; the machine's own if empty
-	// Leave asks for a drain when it is closed or gets a reason.
-	Leave <-chan string
-	// Idle is how long a worker goes on without work; 0 is for ever.
-	Idle time.Duration
-	// Patient lets it wait from the start for a store that is away or a full
+	// Shutdown asks for a drain when it is closed or gets a reason.
+	Shutdown <-chan string
+	// IdleTimeout is how long a worker goes on without work; 0 is for ever.
+	IdleTimeout time.Duration
+	// RetryRegistration lets it wait from the start for a store that is away or a full
 	// disk; else a worker that can't register says so and ends.
-	Patient bool
+	RetryRegistration bool
 }
 
 // A worker that must not idle gives up when it could not even live for a while
@@ -55,26 +55,26 @@ const (
 // rest is how long a worker that lost its lease waits before it starts anew.
 const rest = time.Second
 
-// End is how a worker's orderly end came about.
-type End string
+// ExitReason is how a worker's orderly end came about.
+type ExitReason string
 
 // The ends.
 const (
-	Asked End = "asked" // by who runs it
-	Idle  End = "idle"  // there was no work for it
-	Unfit End = "unfit" // its machine is taken away, or is not to be relied on
-	// Broken is that a GPU failed before anything was answered, as the next
+	Requested   ExitReason = "asked" // by who runs it
+	Idle        ExitReason = "idle"  // there was no work for it
+	MachineLost ExitReason = "unfit" // its machine is taken away, or is not to be relied on
+	// GPUFailed is that a GPU failed before anything was answered, as the next
 	// machine's might for the same reason: its image's driver, say.
-	Broken End = "broken"
-	// Hopeless is that it could not work for long, as no other might on such a
+	GPUFailed ExitReason = "broken"
+	// Unusable is that it could not work for long, as no other might on such a
 	// machine.
-	Hopeless End = "hopeless"
+	Unusable ExitReason = "hopeless"
 )
 
 // Run works until it is asked to leave, has no work, its machine is not to be
 // used any more, ctx ends, or the engine refuses it. Without an error it was
 // the end that it says.
-func Run(ctx context.Context, o Options) (End, error) {
+func Run(ctx context.Context, o Options) (ExitReason, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	does, closeJob, err := o.job(ctx)
@@ -86,14 +86,14 @@ func Run(ctx context.Context, o Options) (End, error) {
 	if err != nil {
 		return "", err
 	}
-	asked := listen(ctx, o.Leave)
+	asked := listen(ctx, o.Shutdown)
 	worked := time.Now() // for a while, until then
 	answered := false
-	for fenced := o.Patient; ; {
+	for fenced := o.RetryRegistration; ; {
 		began := time.Now()
 		end, rows, err := once(ctx, o, asked, does, machine)
-		if answered = answered || rows > 0; answered && end == Broken {
-			end = Unfit
+		if answered = answered || rows > 0; answered && end == GPUFailed {
+			end = MachineLost
 		}
 		wait := rest
 		if time.Since(began) > awhile {
@@ -108,16 +108,16 @@ func Run(ctx context.Context, o Options) (End, error) {
 		default:
 			return end, err
 		}
-		if o.Idle > 0 && time.Since(worked) > hopeless {
+		if o.IdleTimeout > 0 && time.Since(worked) > hopeless {
 			o.Ports.Log.ErrorContext(ctx, "the worker gives up: it could not work for long", observe.KeyError, err)
-			return Hopeless, nil
+			return Unusable, nil
 		}
 		o.Ports.Log.WarnContext(ctx, "worker starts anew under another name", "after", err)
 		select {
 		case <-ctx.Done():
 			return "", err
 		case <-asked.leave: // it holds nothing any more
-			return Asked, nil
+			return Requested, nil
 		case <-time.After(wait):
 		}
 	}
@@ -160,7 +160,7 @@ func passes(err error) bool {
 }
 
 // once runs one worker, and counts what it answered.
-func once(ctx context.Context, o Options, asked *request, does job, machine record.Machine) (end End, rows int64, err error) {
+func once(ctx context.Context, o Options, asked *request, does workload, machine record.Machine) (end ExitReason, rows int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w, d := o.Deployment.Worker, o.Deployment
@@ -169,7 +169,7 @@ func once(ctx context.Context, o Options, asked *request, does job, machine reco
 		return "", 0, err
 	}
 	loop := worker.New(o.Ports, worker.Config{
-		ID: ulid.Make().String(), Pool: o.Pool, Engine: does.engineOn(machine.Host), Timings: host.Timings(d.Health), InFlight: does.inFlight(), Checkpoint: w.Checkpoint.Std(),
+		ID: ulid.Make().String(), Pool: o.Pool, Engine: does.engineOn(machine.Host), Timings: host.Timings(d.Health), InFlight: does.inFlight(), CheckpointInterval: w.CheckpointInterval.Std(),
 		Drain: w.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine,
 		Servers: does.servers, LongPoll: o.longPoll(), Gather: o.gather(),
 	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), does.executor(ctx))
@@ -185,11 +185,11 @@ func once(ctx context.Context, o Options, asked *request, does job, machine reco
 	go watchClock(ctx, o.Ports, skew, loop, &off)
 	var broken atomic.Bool // a GPU, and that is why it ends
 	if o.Machine != nil {
-		go loop.Heed(ctx, o.Machine.Notices(ctx))
+		go loop.WatchNotices(ctx, o.Machine.Notices(ctx))
 		go watchGPUs(ctx, o.Machine, o.Ports.Log, func(reason string) { broken.Store(loop.Drain(reason)) })
 	}
-	retired := make(chan End, 1)
-	go func() { retired <- retire(ctx, loop, o.Idle) }()
+	retired := make(chan ExitReason, 1)
+	go func() { retired <- retire(ctx, loop, o.IdleTimeout) }()
 	err = loop.Run(ctx)
 	cancel()
 	rows = loop.Answered()
@@ -202,11 +202,11 @@ func once(ctx context.Context, o Options, asked *request, does job, machine reco
 	case why != "":
 		return why, rows, nil
 	case asked.made():
-		return Asked, rows, nil
+		return Requested, rows, nil
 	case broken.Load():
-		return Broken, rows, nil
+		return GPUFailed, rows, nil
 	}
-	return Unfit, rows, nil
+	return MachineLost, rows, nil
 }
 
 // onlyModel is the id of the model that a pool serves, if its revision is

@@ -15,8 +15,8 @@ import (
 	"rollout/gpuworker/process"
 	"rollout/shared/clock"
 	"rollout/shared/config"
+	"rollout/shared/core/health"
 	"rollout/shared/document"
-	"rollout/shared/engine/health"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/memory"
@@ -57,7 +57,7 @@ func options(docs document.Store, leave <-chan string) process.Options {
 	d := config.DefaultDeployment()
 	d.Engine.URL, d.Pools = config.EngineMock, []config.Pool{{Name: "default", Model: "mock"}}
 	c := clock.System{}
-	return process.Options{Deployment: d, Pool: "default", Leave: leave, Ports: host.Ports{Blobs: memory.NewBucket(c), Docs: docs,
+	return process.Options{Deployment: d, Pool: "default", Shutdown: leave, Ports: host.Ports{Blobs: memory.NewBucket(c), Docs: docs,
 		Queues: memory.NewQueues(c), Clock: c, Log: slog.New(slog.DiscardHandler), Source: "test"}}
 }
 
@@ -84,7 +84,7 @@ func TestAWorkerOutlivesWhatCostItItsLease(t *testing.T) {
 		"a read-only disk": func(context.Context) error { return fault.New(fault.Denied, "the disk is read-only") },
 		"a store that hangs, as when somebody holds its lock": func(ctx context.Context) error {
 			<-ctx.Done()
-			return fault.As(fault.Canceled, context.Cause(ctx), "wait for the store")
+			return fault.WithKind(fault.Canceled, context.Cause(ctx), "wait for the store")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestAHeartbeatTellsOfTheServers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var b health.Beat
+	var b health.Heartbeat
 	if _, _, err := host.Load(t.Context(), docs, first(t, docs), &b); err != nil {
 		t.Fatal(err)
 	}

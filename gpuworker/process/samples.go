@@ -15,6 +15,6 @@ func samples(ctx context.Context, p host.Ports) func(infer.Item) {
 		return nil
 	}
 	return func(it infer.Item) {
-		p.Observe(ctx, observe.Sample{Run: it.Run, Shard: it.Shard, Item: it.Item, ID: it.ID, Class: it.Class})
+		p.Observe(ctx, observe.ItemDone{Run: it.Run, Shard: it.Shard, Item: it.Item, ID: it.ID, Class: it.Class})
 	}
 }

@@ -33,7 +33,7 @@ var errSkewed = errors.New("heartbeats tell the time, and others would take a wo
 // with this machine's. The error is Unavailable, and has errSkewed in it, if
 // they differ by more than the budget. A probe that fails tells nothing.
 func compareClocks(ctx context.Context, p host.Ports, budget time.Duration) error {
-	key := record.Pending + "clock-" + ulid.Make().String()
+	key := record.PendingPrefix + "clock-" + ulid.Make().String()
 	before := p.Clock.Now()
 	info, err := p.Blobs.Put(ctx, key, strings.NewReader("what time is it?\n"), blob.PutOptions{CreateOnly: true})
 	after := p.Clock.Now()

@@ -41,20 +41,20 @@ type Worker struct {
 	Command []string // to which this process's id is added as --parent
 	Env     []string // beside this process's own
 	Log     *slog.Logger
-	// Final are exit codes after which it is not started again, beside those
+	// FinalCodes are exit codes after which it is not started again, beside those
 	// above.
-	Final []int
-	// Patience is how long it may go on dying young; 0 is for ever. Then its
+	FinalCodes []int
+	// MaxFailing is how long it may go on dying young; 0 is for ever. Then its
 	// code, whatever it is, is final.
-	Patience time.Duration
-	// Watch looks after a process as long as it lives; nil does not.
-	Watch func(ctx context.Context, p *os.Process)
+	MaxFailing time.Duration
+	// OnStart looks after a process as long as it lives; nil does not.
+	OnStart func(ctx context.Context, p *os.Process)
 }
 
-// Keep starts the worker, and again whenever it ends, until its exit code is
+// Run starts the worker, and again whenever it ends, until its exit code is
 // final, which it returns: -1 of one that was killed. When stop closes it lets the worker drain, when ctx
 // ends it kills it; then it returns 0.
-func (w Worker) Keep(ctx context.Context, stop <-chan struct{}) (code int) {
+func (w Worker) Run(ctx context.Context, stop <-chan struct{}) (code int) {
 	grown := time.Now() // since when it only died young
 	for wait := firstRestart; ; wait = min(2*wait, lastRestart) {
 		born := time.Now()
@@ -69,7 +69,7 @@ func (w Worker) Keep(ctx context.Context, stop <-chan struct{}) (code int) {
 		if time.Since(born) > grownUp {
 			wait, grown = firstRestart, time.Now()
 		}
-		if w.Patience > 0 && time.Since(grown) > w.Patience {
+		if w.MaxFailing > 0 && time.Since(grown) > w.MaxFailing {
 			return code
 		}
 		w.Log.WarnContext(ctx, "worker process ended and is started again", "after", time.Since(born), observe.KeyError, err)
@@ -90,12 +90,12 @@ func (w Worker) live(ctx context.Context, stop <-chan struct{}) error {
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	c.Env = append(os.Environ(), w.Env...)
 	if err := c.Start(); err != nil {
-		return fault.As(fault.Internal, err, "start a worker process")
+		return fault.WithKind(fault.Internal, err, "start a worker process")
 	}
 	watch, unwatch := context.WithCancel(ctx)
 	defer unwatch()
-	if w.Watch != nil {
-		go w.Watch(watch, c.Process)
+	if w.OnStart != nil {
+		go w.OnStart(watch, c.Process)
 	}
 	done := make(chan error, 1)
 	go func() { done <- c.Wait() }()
@@ -110,7 +110,7 @@ func (w Worker) live(ctx context.Context, stop <-chan struct{}) error {
 }
 
 func (w Worker) final(code int) bool {
-	return code == ExitUsage || code == ExitDamaged || slices.Contains(w.Final, code)
+	return code == ExitUsage || code == ExitDamaged || slices.Contains(w.FinalCodes, code)
 }
 
 // exitCode is that of a process whose end Wait told so; -1 if it was killed, or

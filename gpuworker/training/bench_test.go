@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollout/gpuworker/engine/tiny/model"
+	"rollout/gpuworker/tinylm/model"
 	"rollout/gpuworker/training/dataset"
 	"rollout/shared/config"
 )

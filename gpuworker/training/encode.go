@@ -1,8 +1,8 @@
 package training
 
 import (
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/tokenizer"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/tokenizer"
 	"rollout/gpuworker/training/dataset"
 )
 
@@ -54,7 +54,7 @@ func (e encoder) head(x dataset.Example) ([]int32, error) {
 			return nil, err
 		}
 	}
-	return e.tokenizer.AppendReply(head), nil
+	return e.tokenizer.AppendGenerationPrompt(head), nil
 }
 
 // prompt returns the tokens of a text; an empty one begins a text.

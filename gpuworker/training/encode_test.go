@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"testing"
 
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/tokenizer"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/tokenizer"
 	"rollout/gpuworker/training/dataset"
 )
 

@@ -1,6 +1,6 @@
 package training
 
-import "rollout/gpuworker/engine/tiny/kernel"
+import "rollout/gpuworker/tinylm/kernel"
 
 // LogSigmoid is ln σ(x) in its softplus form, min(x, 0) - ln(1 + e^-|x|): e^x
 // never overflows and ln never sees zero, so every finite x has a finite

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/shared/config"
 	"rollout/shared/fault"
 )
@@ -46,21 +46,21 @@ func (t *Trainer) Restore(folder string) error {
 	}
 	var head, moments []model.Tensor
 	if t.head != nil {
-		if head, err = readTensors(folder, headFile, t.update.head()); err != nil {
+		if head, err = readTensors(folder, headFile, t.optimizer.head()); err != nil {
 			return err
 		}
 	}
-	if t.update.moments {
-		if moments, err = readTensors(folder, momentsFile, t.update.momentTensors()); err != nil {
+	if t.optimizer.moments {
+		if moments, err = readTensors(folder, momentsFile, t.optimizer.momentTensors()); err != nil {
 			return err
 		}
 	}
 	fill(t.model.Tensors(), saved.Model.Tensors())
 	if head != nil {
-		fill(t.update.head(), head)
+		fill(t.optimizer.head(), head)
 	}
 	if moments != nil {
-		fill(t.update.momentTensors(), moments)
+		fill(t.optimizer.momentTensors(), moments)
 	}
 	t.step, t.curve = s.Step, s.Loss
 	return nil
@@ -79,7 +79,7 @@ func (t *Trainer) sameTraining(s state) error {
 	if s.Tokenizer != now.Tokenizer {
 		return fault.New(fault.Invalid, "the state was trained with another tokenizer: %.16s…, not %.16s…", s.Tokenizer, now.Tokenizer)
 	}
-	if err := differing(s.Algorithm, now.Algorithm); err != nil {
+	if err := checkSameSettings(s.Algorithm, now.Algorithm); err != nil {
 		return err
 	}
 	taken := *t
@@ -99,7 +99,7 @@ func readState(folder string, s *state) error {
 		Schema int `json:"schema"`
 	}
 	if err := json.Unmarshal(b, &version); err != nil {
-		return fault.As(fault.Corrupt, err, "%s of the state", stateFile)
+		return fault.WithKind(fault.Corrupt, err, "%s of the state", stateFile)
 	}
 	if version.Schema != schema {
 		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "the state is of version %d, this rollout reads version %d", version.Schema, schema), Remedy: "go on with the rollout that wrote it"}
@@ -107,9 +107,9 @@ func readState(folder string, s *state) error {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(s); err != nil {
-		return fault.As(fault.Corrupt, err, "%s of the state", stateFile)
+		return fault.WithKind(fault.Corrupt, err, "%s of the state", stateFile)
 	}
-	if s.Algorithm.Shared().Minibatch < 1 {
+	if s.Algorithm.Common().Minibatch < 1 {
 		return fault.New(fault.Corrupt, "%s of the state has no settings of kind %.40q", stateFile, s.Algorithm.Kind)
 	}
 	return nil
@@ -163,12 +163,12 @@ func read(folder, name string, limit int64) ([]byte, error) {
 		return nil, fault.New(fault.Corrupt, "the state has no %s: it is not one of a training", name)
 	}
 	if err != nil {
-		return nil, fault.As(fault.Unavailable, err, "read the state")
+		return nil, fault.WithKind(fault.Unavailable, err, "read the state")
 	}
 	defer f.Close() // read only: nothing can be lost
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
-		return nil, fault.As(fault.Unavailable, err, "read the state")
+		return nil, fault.WithKind(fault.Unavailable, err, "read the state")
 	}
 	if int64(len(b)) > limit {
 		return nil, fault.New(fault.Corrupt, "%s of the state has more than %d bytes", name, limit)
@@ -192,6 +192,6 @@ func LoadBase(folder, uri string) (Base, error) {
 	if err != nil {
 		return Base{}, err
 	}
-	base.Score = head[0].Data
+	base.RewardHead = head[0].Data
 	return base, nil
 }

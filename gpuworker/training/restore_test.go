@@ -19,11 +19,11 @@ func TestAStateOfAnotherTrainingIsRefused(t *testing.T) {
 	folder := save(t, was)
 	for _, c := range []struct {
 		name string
-		l    lesson
+		l    trainingFixture
 		want string
 	}{
 		{"another kind", rm(), `of kind "sft", this one is of kind "rm"`},
-		{"another dataset", lesson{algorithm: sft().algorithm, rows: examples + "\n"}, "trained on another dataset, of 5 rows and the digest"},
+		{"another dataset", trainingFixture{algorithm: sft().algorithm, rows: examples + "\n"}, "trained on another dataset, of 5 rows and the digest"},
 		{"another learning rate", sft(func(s *config.SFT) { s.Optimizer.LR = 0.02 }), "the state was trained with algorithm.sft.optimizer.lr = 0.01, here it is 0.02 (set it back"},
 		{"another order", sft(func(s *config.SFT) { s.Seed = 2 }), "algorithm.sft.seed = 1, here it is 2"},
 		{"packed", sft(func(s *config.SFT) { s.Packing.Kind = config.PackingOn }), `algorithm.sft.packing.kind = "off", here it is "on"`},
@@ -133,12 +133,12 @@ func TestATrainedModelIsABaseOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(base.Model.Flat(), was.model.Flat()) || !slices.Equal(base.Score, was.head.score) || base.Tokenizer.Hash() != was.tokenizer.Hash() {
+	if !slices.Equal(base.Model.Flat(), was.model.Flat()) || !slices.Equal(base.RewardHead, was.head.score) || base.Tokenizer.Hash() != was.tokenizer.Hash() {
 		t.Error("it is another model")
 	}
 	plain := sft().trainer(t)
-	if base, err := LoadBase(save(t, plain), "snapshot:x"); err != nil || base.Score != nil {
-		t.Errorf("a model that is no reward model: %v, %v", base.Score, err)
+	if base, err := LoadBase(save(t, plain), "snapshot:x"); err != nil || base.RewardHead != nil {
+		t.Errorf("a model that is no reward model: %v, %v", base.RewardHead, err)
 	}
 	if _, err := LoadBase(t.TempDir(), "snapshot:x"); !fault.Is(err, fault.Corrupt) {
 		t.Errorf("an empty folder: %v", err)

@@ -8,10 +8,10 @@ import (
 type Hooks struct {
 	// Progress is told each step.
 	Progress func(Report)
-	// Keep may keep the trainer's state (see Save); an error ends the run. It
+	// Save may keep the trainer's state (see Save); an error ends the run. It
 	// is called after every so many steps, after the last step, and when Stop
 	// asked, but never twice for the same step.
-	Keep func(ctx context.Context, t *Trainer) error
+	Save func(ctx context.Context, t *Trainer) error
 	// Stop ends the run at the next border of steps when it is closed.
 	Stop <-chan struct{}
 }
@@ -22,11 +22,11 @@ type Hooks struct {
 func (t *Trainer) Run(ctx context.Context, every int, h Hooks) (done bool, err error) {
 	kept := -1 // a training that was gone on with, at its end: it is kept again, which changes nothing
 	keep := func() error {
-		if h.Keep == nil || kept == t.step {
+		if h.Save == nil || kept == t.step {
 			return nil
 		}
 		kept = t.step
-		return h.Keep(ctx, t)
+		return h.Save(ctx, t)
 	}
 	for !t.Done() {
 		if stopped(h.Stop) {

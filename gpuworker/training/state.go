@@ -5,8 +5,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/gpuworker/training/curve"
 	"rollout/shared/config"
 	"rollout/shared/fault"
@@ -72,7 +72,7 @@ func (t *Trainer) cursor() cursor {
 }
 
 func (t *Trainer) state() state {
-	return state{Schema: schema, Algorithm: withoutPath(t.algorithm), Step: t.step, Cursor: t.cursor(), LR: t.update.schedule.Rate(t.step + 1),
+	return state{Schema: schema, Algorithm: withoutPath(t.algorithm), Step: t.step, Cursor: t.cursor(), LR: t.optimizer.schedule.Rate(t.step + 1),
 		Dataset: datasetID{t.rows.Digest(), t.rows.Rows()}, Tokenizer: t.tokenizer.Hash(), Loss: t.curve}
 }
 
@@ -103,18 +103,18 @@ func (t *Trainer) Save(folder string) error {
 	}
 	files := map[string][]byte{stateFile: append(text, '\n'), modelFile: parameters}
 	if t.head != nil {
-		if files[headFile], err = pack(t.update.head()); err != nil {
+		if files[headFile], err = pack(t.optimizer.head()); err != nil {
 			return err
 		}
 	}
-	if t.update.moments {
-		if files[momentsFile], err = pack(t.update.momentTensors()); err != nil {
+	if t.optimizer.moments {
+		if files[momentsFile], err = pack(t.optimizer.momentTensors()); err != nil {
 			return err
 		}
 	}
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
-			return fault.As(fault.Unavailable, err, "save the training's state")
+			return fault.WithKind(fault.Unavailable, err, "save the training's state")
 		}
 	}
 	return nil
@@ -126,13 +126,13 @@ func pack(ts []model.Tensor) ([]byte, error) {
 }
 
 // head lists the tensor of a reward model's head, which is the last part.
-func (u *update) head() []model.Tensor {
+func (u *optimizer) head() []model.Tensor {
 	p := u.parts[len(u.parts)-1]
 	return []model.Tensor{{Name: p.name, Shape: p.shape, Data: p.parameters}}
 }
 
 // momentTensors lists the moments; data is not a copy.
-func (u *update) momentTensors() (out []model.Tensor) {
+func (u *optimizer) momentTensors() (out []model.Tensor) {
 	for _, p := range u.parts {
 		out = append(out, model.Tensor{Name: "first." + p.name, Shape: p.shape, Data: p.first},
 			model.Tensor{Name: "second." + p.name, Shape: p.shape, Data: p.second})

@@ -4,8 +4,8 @@ import (
 	"context"
 	"fmt"
 
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/tokenizer"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/tokenizer"
 	"rollout/gpuworker/training/curve"
 	"rollout/gpuworker/training/dataset"
 	"rollout/shared/config"
@@ -14,10 +14,10 @@ import (
 
 // Base is a model to begin with. The trainer changes Model in place.
 type Base struct {
-	URI       string // as settings name it
-	Model     *model.Model
-	Tokenizer *tokenizer.Tokenizer
-	Score     []float32 // the head of a reward model; nil if it is none
+	URI        string // as settings name it
+	Model      *model.Model
+	Tokenizer  *tokenizer.Tokenizer
+	RewardHead []float32 // the head of a reward model; nil if it is none
 }
 
 // Options say what is trained.
@@ -32,7 +32,7 @@ type Options struct {
 // Trainer is a training between two steps. One goroutine uses it at a time.
 type Trainer struct {
 	algorithm config.Algorithm
-	settings  config.Shared
+	settings  config.CommonSettings
 	model     *model.Model
 	tokenizer *tokenizer.Tokenizer
 	rows      *dataset.Index
@@ -40,7 +40,7 @@ type Trainer struct {
 	objective objective
 	gradients *model.Gradients
 	head      *head // nil if no reward model is trained
-	update    update
+	optimizer optimizer
 	step      int
 	curve     curve.Curve
 }
@@ -52,14 +52,14 @@ type head struct {
 
 // Report tells how a step went.
 type Report struct {
-	Step     int     `json:"step"` // from 1
-	Steps    int     `json:"steps"`
-	Loss     float64 `json:"loss"`      // mean over the tokens or pairs that count, in nats
-	Tokens   int     `json:"tokens"`    // that went through the model
-	Rows     int     `json:"rows"`      // examples or pairs
-	Cut      int     `json:"cut"`       // of them, that were too long and lost a part
-	LR       float64 `json:"lr"`        // that the step was taken with
-	GradNorm float64 `json:"grad_norm"` // before it was clipped
+	Step      int     `json:"step"` // from 1
+	Steps     int     `json:"steps"`
+	Loss      float64 `json:"loss"`      // mean over the tokens or pairs that count, in nats
+	Tokens    int     `json:"tokens"`    // that went through the model
+	Rows      int     `json:"rows"`      // examples or pairs
+	Truncated int     `json:"cut"`       // of them, that were too long and lost a part
+	LR        float64 `json:"lr"`        // that the step was taken with
+	GradNorm  float64 `json:"grad_norm"` // before it was clipped
 }
 
 // OpenDataset checks every row of a source for the algorithm; see
@@ -82,7 +82,7 @@ func OpenDataset(ctx context.Context, algorithm string, source dataset.Source) (
 // model are Invalid.
 func New(o Options) (*Trainer, error) {
 	a, m := o.Algorithm, o.Base.Model
-	s := a.Shared()
+	s := a.Common()
 	limit, err := sequenceLimit(s.MaxSeqLen, m.Config().Context)
 	if err != nil {
 		return nil, err
@@ -92,19 +92,19 @@ func New(o Options) (*Trainer, error) {
 	}
 	t := &Trainer{algorithm: a, settings: s, model: m, tokenizer: o.Base.Tokenizer, rows: o.Dataset,
 		order: dataset.Order{Seed: uint64(s.Seed), Rows: o.Dataset.Rows()}, gradients: model.NewGradients(m)}
-	on := workers(o)
+	on := newCompute(o)
 	m.UseKernels(on.Kernels)
 	back := model.NewBackprop(m, on.Threads)
 	code := encoder{tokenizer: o.Base.Tokenizer, limit: limit}
 	if a.Kind == config.AlgorithmRM {
 		t.head = &head{score: make([]float32, m.Config().Width), gradient: make([]float32, m.Config().Width)}
-		copy(t.head.score, o.Base.Score)
-		t.objective = &preference{back: back, encoder: code, head: t.head}
+		copy(t.head.score, o.Base.RewardHead)
+		t.objective = &rewardModel{back: back, encoder: code, head: t.head}
 	} else {
 		code.full = a.SFT.LossOn.Kind == config.LossFull
-		t.objective = &imitation{back: back, encoder: code, packed: a.SFT.Packing.Kind == config.PackingOn}
+		t.objective = &supervised{back: back, encoder: code, packed: a.SFT.Packing.Kind == config.PackingOn}
 	}
-	t.update, err = newUpdate(t, on)
+	t.optimizer, err = newOptimizer(t, on)
 	return t, err
 }
 
@@ -125,11 +125,11 @@ func sequenceLimit(asked, context int) (int, error) {
 type objective interface {
 	// learn adds the gradient of the summed loss of the rows to g, and to its
 	// head's.
-	learn(rows []dataset.Row, g *model.Gradients) (tally, error)
+	learn(rows []dataset.Row, g *model.Gradients) (lossStats, error)
 }
 
-// tally is what rows amount to.
-type tally struct {
+// lossStats is what rows amount to.
+type lossStats struct {
 	loss    float64 // summed over what counts
 	counted int     // tokens, or pairs
 	tokens  int
@@ -137,7 +137,7 @@ type tally struct {
 	right   int // pairs of which the chosen one has the higher reward
 }
 
-func (a *tally) add(b tally) {
+func (a *lossStats) add(b lossStats) {
 	a.loss += b.loss
 	a.counted += b.counted
 	a.tokens += b.tokens
@@ -162,12 +162,12 @@ func (t *Trainer) Step(ctx context.Context) (Report, error) {
 	if t.head != nil {
 		clear(t.head.gradient)
 	}
-	var sum tally
+	var sum lossStats
 	rows := t.settings.Minibatch
 	first := uint64(t.step) * uint64(rows*t.settings.Accumulation)
 	for i := range t.settings.Accumulation {
 		if err := ctx.Err(); err != nil {
-			return Report{}, fault.As(fault.Canceled, err, "step %d", t.step+1)
+			return Report{}, fault.WithKind(fault.Canceled, err, "step %d", t.step+1)
 		}
 		batch, err := t.take(first+uint64(i*rows), rows)
 		if err != nil {
@@ -180,9 +180,9 @@ func (t *Trainer) Step(ctx context.Context) (Report, error) {
 		sum.add(part)
 	}
 	r := Report{Step: t.step + 1, Steps: t.settings.Budget.MaxSteps, Loss: sum.loss / float64(sum.counted), Tokens: sum.tokens,
-		Rows: rows * t.settings.Accumulation, Cut: sum.cut}
+		Rows: rows * t.settings.Accumulation, Truncated: sum.cut}
 	var err error
-	if r.LR, r.GradNorm, err = t.update.apply(t.step+1, 1/float32(sum.counted)); err != nil {
+	if r.LR, r.GradNorm, err = t.optimizer.apply(t.step+1, 1/float32(sum.counted)); err != nil {
 		return Report{}, t.diverged(err)
 	}
 	t.step++

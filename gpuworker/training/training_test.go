@@ -13,7 +13,7 @@ import (
 
 	"lukechampine.com/blake3"
 
-	"rollout/gpuworker/engine/tiny/model"
+	"rollout/gpuworker/tinylm/model"
 	"rollout/gpuworker/training/dataset"
 	"rollout/shared/config"
 	"rollout/shared/fault"
@@ -36,41 +36,41 @@ const (
 `
 )
 
-// lesson is a training to make.
-type lesson struct {
+// trainingFixture is a training to make.
+type trainingFixture struct {
 	algorithm config.Algorithm
 	rows      string
 	threads   int
 	scalar    bool
 }
 
-func sft(change ...func(*config.SFT)) lesson {
+func sft(change ...func(*config.SFT)) trainingFixture {
 	s := config.DefaultSFT()
 	s.BaseModel.URI, s.Minibatch, s.Dataset.Path, s.Budget.MaxSteps, s.Seed = config.ModelTiny, 3, "rows.jsonl", 10, 1
 	s.Optimizer.LR, s.Optimizer.WarmupSteps, s.Optimizer.Schedule, s.Optimizer.WeightDecay = 0.01, 2, config.ScheduleCosine, 0.1
 	for _, f := range change {
 		f(s)
 	}
-	return lesson{config.Algorithm{Kind: config.AlgorithmSFT, SFT: s}, examples, 1, false}
+	return trainingFixture{config.Algorithm{Kind: config.AlgorithmSFT, SFT: s}, examples, 1, false}
 }
 
-func rm(change ...func(*config.RM)) lesson {
+func rm(change ...func(*config.RM)) trainingFixture {
 	r := config.DefaultRM()
 	r.BaseModel.URI, r.Minibatch, r.Accumulation, r.Dataset.Path, r.Budget.MaxSteps = config.ModelTiny, 2, 2, "rows.jsonl", 10
 	r.Optimizer.LR = 0.01
 	for _, f := range change {
 		f(r)
 	}
-	return lesson{config.Algorithm{Kind: config.AlgorithmRM, RM: r}, pairs, 1, false}
+	return trainingFixture{config.Algorithm{Kind: config.AlgorithmRM, RM: r}, pairs, 1, false}
 }
 
-func (l lesson) on(threads int, scalar bool) lesson {
+func (l trainingFixture) on(threads int, scalar bool) trainingFixture {
 	l.threads, l.scalar = threads, scalar
 	return l
 }
 
 // trainer starts the lesson from a fresh model.
-func (l lesson) trainer(t testing.TB) *Trainer {
+func (l trainingFixture) trainer(t testing.TB) *Trainer {
 	t.Helper()
 	made, err := l.try(t)
 	if err != nil {
@@ -79,7 +79,7 @@ func (l lesson) trainer(t testing.TB) *Trainer {
 	return made
 }
 
-func (l lesson) try(t testing.TB) (*Trainer, error) {
+func (l trainingFixture) try(t testing.TB) (*Trainer, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rows.jsonl")
 	if err := os.WriteFile(path, []byte(l.rows), 0o600); err != nil {
@@ -143,7 +143,7 @@ func digest(t testing.TB, folder string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-var lessons = map[string]lesson{
+var lessons = map[string]trainingFixture{
 	"sft adamw": sft(),
 	"sft sgd": sft(func(s *config.SFT) {
 		s.Optimizer.Kind, s.Optimizer.LR, s.LossOn.Kind, s.Accumulation = config.OptimizerSGD, 0.1, config.LossFull, 2
@@ -168,7 +168,7 @@ var golden = map[string]string{
 func numbers(t testing.TB, tr *Trainer) string {
 	t.Helper()
 	h := blake3.New(32, nil)
-	for _, p := range tr.update.parts {
+	for _, p := range tr.optimizer.parts {
 		for _, x := range [][]float32{p.parameters, p.first, p.second} {
 			if err := binary.Write(h, binary.LittleEndian, x); err != nil {
 				t.Fatal(err)
@@ -208,7 +208,7 @@ func TestAgainOnOtherThreadsAndWithoutVectorsTheStateIsTheSameBytes(t *testing.T
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want := ""
-			for _, l := range []lesson{l.on(1, false), l.on(1, false), l.on(2, false), l.on(16, false), l.on(2, true)} {
+			for _, l := range []trainingFixture{l.on(1, false), l.on(1, false), l.on(2, false), l.on(16, false), l.on(2, true)} {
 				tr := l.trainer(t)
 				steps(t, tr, 10)
 				got := digest(t, save(t, tr))
@@ -364,7 +364,7 @@ func TestRunKeepsEverySoOftenAtTheEndAndWhenItIsStopped(t *testing.T) {
 					close(stop)
 				}
 			},
-			Keep: func(_ context.Context, tr *Trainer) error {
+			Save: func(_ context.Context, tr *Trainer) error {
 				taken, _ := tr.Steps()
 				kept = append(kept, taken)
 				return nil
@@ -380,13 +380,13 @@ func TestRunKeepsEverySoOftenAtTheEndAndWhenItIsStopped(t *testing.T) {
 func TestSettingsThatDoNotFitTheModelAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		l    lesson
+		l    trainingFixture
 		want string
 	}{
 		{sft(func(s *config.SFT) { s.Packing.MaxSeqLen = 49 }), "max_seq_len is 49, the model's context is 48 (lower it"},
 		{rm(func(r *config.RM) { r.MaxSeqLen = 3 }), "max_seq_len is 3: rows need at least 4 tokens"},
-		{lesson{algorithm: sft().algorithm, rows: pairs}, `rows.jsonl:1: "completion" is missing`},
-		{lesson{algorithm: rm().algorithm, rows: examples}, `rows.jsonl:1: "chosen" is missing`},
+		{trainingFixture{algorithm: sft().algorithm, rows: pairs}, `rows.jsonl:1: "completion" is missing`},
+		{trainingFixture{algorithm: rm().algorithm, rows: examples}, `rows.jsonl:1: "chosen" is missing`},
 	} {
 		if _, err := c.l.try(t); !fault.Is(err, fault.Invalid) && err != nil || err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)

@@ -6,10 +6,10 @@ import (
 
 	"rollout/events"
 	"rollout/shared/config"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
 	"rollout/shared/document"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
@@ -20,7 +20,7 @@ import (
 // claim turns a work message of queue q into a loaded hold; nil if there is
 // nothing to do here. The context is that of the work on it. An error leaves
 // the message to be delivered again.
-func (w *Worker) claim(ctx context.Context, q string, m queue.Message) (context.Context, *hold, error) {
+func (w *Worker) claim(ctx context.Context, q string, m queue.Message) (context.Context, *heldShard, error) {
 	began := w.Clock.Now()
 	envelope, payload, err := events.Decode(m.Body)
 	msg, ok := payload.(events.Work)
@@ -28,7 +28,7 @@ func (w *Worker) claim(ctx context.Context, q string, m queue.Message) (context.
 		err = fault.New(fault.Invalid, "event %T is no work", payload)
 	}
 	if err != nil {
-		return ctx, nil, w.Bury(ctx, q, m, fault.As(fault.Invalid, err, "decode work message"))
+		return ctx, nil, w.DeadLetter(ctx, q, m, fault.WithKind(fault.Invalid, err, "decode work message"))
 	}
 	h, err := w.tryClaim(ctx, msg)
 	if err != nil {
@@ -40,9 +40,9 @@ func (w *Worker) claim(ctx context.Context, q string, m queue.Message) (context.
 	if h == nil {
 		return ctx, nil, nil
 	}
-	ctx = w.begin(observe.Continue(ctx, envelope.Traceparent), h, began)
+	ctx = w.begin(observe.ContextWithTraceparent(ctx, envelope.Traceparent), h, began)
 	w.Observe(ctx, observe.ShardClaimed{Claim: w.claimed(h)})
-	loading, span := w.Step(ctx, "load")
+	loading, span := w.StartChildSpan(ctx, "load")
 	err = w.load(loading, h, msg)
 	span.End(err)
 	if err != nil {
@@ -59,8 +59,8 @@ const maxRaces = 8
 
 // tryClaim claims the shard if it needs work and nobody living has it; nil if
 // there is nothing to do.
-func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*hold, error) {
-	key := holdKey{identity.RunID(msg.Run), msg.Shard}
+func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, error) {
+	key := shardKey{identity.RunID(msg.Run), msg.Shard}
 	if w.draining() {
 		return nil, fault.New(fault.Canceled, "worker is draining")
 	}
@@ -72,7 +72,7 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	if ctl.desired != record.Run {
+	if ctl.desired != record.DesiredRun {
 		return nil, nil
 	}
 	for race := range maxRaces {
@@ -91,12 +91,12 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*hold, error) {
 		if msg.Term < d.Term { // of a coordinator that is none any more
 			return nil, nil
 		}
-		fate, err := w.fate(ctx, d)
-		if err != nil || d.State == shard.Running && fate == shard.Living {
+		fate, err := w.holderStatus(ctx, d)
+		if err != nil || d.State == shard.Running && fate == shard.HolderAlive {
 			return nil, err
 		}
-		if fate == shard.Vanished && m.Kind == config.KindTrain {
-			fate = shard.Dropped
+		if fate == shard.HolderVanished && m.Kind == config.KindTrain {
+			fate = shard.HolderVanishedBlameless
 		}
 		h, err := w.writeClaim(ctx, key, m, d, rev, msg.Term, fate)
 		if !fault.Is(err, fault.Conflict) {
@@ -109,31 +109,31 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*hold, error) {
 // seemsUntouched reports whether the shard, as far as is known here, was never
 // claimed: then it has no document, and reading none would only cost time. If
 // it has one after all, the claim loses its first race.
-func (w *Worker) seemsUntouched(key holdKey, msg events.Work) bool {
+func (w *Worker) seemsUntouched(key shardKey, msg events.Work) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, mine := w.holds[key]
+	_, mine := w.held[key]
 	return msg.Generation == 0 && !mine
 }
 
-// fate judges the holder of a Running shard.
-func (w *Worker) fate(ctx context.Context, d shard.Doc) (shard.Fate, error) {
+// holderStatus judges the holder of a Running shard.
+func (w *Worker) holderStatus(ctx context.Context, d shard.Doc) (shard.HolderStatus, error) {
 	if d.State != shard.Running {
-		return shard.Living, nil
+		return shard.HolderAlive, nil
 	}
 	if d.Worker == w.cfg.ID {
 		w.mu.Lock()
-		_, mine := w.holds[holdKey{d.Run, d.Shard}]
+		_, mine := w.held[shardKey{d.Run, d.Shard}]
 		w.mu.Unlock()
 		if mine {
-			return shard.Living, nil
+			return shard.HolderAlive, nil
 		}
-		return shard.Left, nil // ours, but a lost reply: nobody works on it
+		return shard.HolderLeft, nil // ours, but a lost reply: nobody works on it
 	}
-	var b health.Beat
-	_, found, err := host.Load(ctx, w.Docs, record.BeatKey(d.Worker), &b)
+	var b health.Heartbeat
+	_, found, err := host.Load(ctx, w.Docs, record.HeartbeatKey(d.Worker), &b)
 	if err != nil {
-		return shard.Living, err
+		return shard.HolderAlive, err
 	}
 	beat := &b
 	if !found {
@@ -142,19 +142,19 @@ func (w *Worker) fate(ctx context.Context, d shard.Doc) (shard.Fate, error) {
 	switch w.cfg.Timings.Judge(d, beat, w.Clock.Now()) {
 	case health.HolderDead:
 		if b.State == health.Gone {
-			return shard.Left, nil // in order, but it could not hand back
+			return shard.HolderLeft, nil // in order, but it could not hand back
 		}
-		return shard.Vanished, nil
-	case health.Disowned:
-		return shard.Left, nil
+		return shard.HolderVanished, nil
+	case health.NotListed:
+		return shard.HolderLeft, nil
 	}
-	return shard.Living, nil
+	return shard.HolderAlive, nil
 }
 
 // writeClaim claims by compare-and-swap. The hold is listed before the claim
 // is written, so that a beat newer than the claim always lists it.
-func (w *Worker) writeClaim(ctx context.Context, key holdKey, m record.Manifest, d shard.Doc, rev document.Revision, term uint64, holder shard.Fate) (*hold, error) {
-	h := &hold{holdKey: key, manifest: m, attempt: d.Attempt + 1, stopping: make(chan struct{}), begun: newGate()}
+func (w *Worker) writeClaim(ctx context.Context, key shardKey, m record.Manifest, d shard.Doc, rev document.Revision, term uint64, holder shard.HolderStatus) (*heldShard, error) {
+	h := &heldShard{shardKey: key, manifest: m, attempt: d.Attempt + 1, stopping: make(chan struct{}), begun: newLatch()}
 	if !w.enlist(h) {
 		// By another message, or it is just being given back: this message may
 		// be the only one left when that is over.
@@ -176,13 +176,13 @@ func (w *Worker) writeClaim(ctx context.Context, key holdKey, m record.Manifest,
 }
 
 // enlist adds the hold to those that heartbeats list, and gives it its turn.
-func (w *Worker) enlist(h *hold) bool {
+func (w *Worker) enlist(h *heldShard) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, ok := w.holds[h.holdKey]; ok {
+	if _, ok := w.held[h.shardKey]; ok {
 		return false
 	}
-	w.holds[h.holdKey] = h
+	w.held[h.shardKey] = h
 	h.earlier, w.last = w.last.ch, h.begun
 	if w.state == health.Draining {
 		h.stop(stopDrain, func() time.Duration { return w.patienceFor(h) })
@@ -191,13 +191,13 @@ func (w *Worker) enlist(h *hold) bool {
 }
 
 // delist removes the hold: nobody here speaks for the shard any more.
-func (w *Worker) delist(h *hold) {
+func (w *Worker) delist(h *heldShard) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.holds, h.holdKey)
+	delete(w.held, h.shardKey)
 	w.busyAt = w.Clock.Now()
 	h.begun.open() // if it was never executed, the next one's turn comes all the same
-	w.ripe(w.dry())
+	w.flushIf(w.idle())
 	w.wake()
 }
 

@@ -8,9 +8,9 @@ import (
 
 	"rollout/events"
 	"rollout/gpuworker/worker"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input/inputtest"
@@ -23,7 +23,7 @@ var work = host.WorkQueue("default")
 func TestAMessageIsAcknowledgedAsSoonAsItsClaimHolds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 3)
+		d := newFixture(t, 1, 3)
 		d.start("w1", &engine{answer: stuck})
 		d.offer(0)
 		pass(50 * time.Millisecond)
@@ -34,7 +34,7 @@ func TestAMessageIsAcknowledgedAsSoonAsItsClaimHolds(t *testing.T) {
 			t.Errorf("%d messages are still in the queue", n)
 		}
 		pass(time.Second)
-		if b := d.beat("w1"); !b.Lists(run, 0, 1) || b.State != health.Ready {
+		if b := d.beat("w1"); !b.HoldsClaim(run, 0, 1) || b.State != health.Ready {
 			t.Errorf("the heartbeat does not speak for the shard: %+v", b)
 		}
 	})
@@ -43,7 +43,7 @@ func TestAMessageIsAcknowledgedAsSoonAsItsClaimHolds(t *testing.T) {
 func TestAMessageWhoseClaimFailsComesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 3)
+		d := newFixture(t, 1, 3)
 		d.stores.failing(func(c call) error {
 			if c.what == "write" && c.key == identity.ShardKey(run, 0) {
 				return fault.New(fault.Unavailable, "the store is down")
@@ -69,52 +69,52 @@ func TestAMessageWhoseClaimFailsComesBack(t *testing.T) {
 func TestWhatBecomesOfAMessage(t *testing.T) {
 	t.Parallel()
 	at := func(age time.Duration) time.Time { return time.Now().Add(-age).UTC() }
-	held := func(attempt uint64) func(*desk) {
-		return func(d *desk) {
+	held := func(attempt uint64) func(*fixture) {
+		return func(d *fixture) {
 			inputtest.Save(d.t, d.Ports, identity.ShardKey(run, 0), shard.Doc{Schema: 1, Run: run, State: shard.Running,
 				Attempt: attempt, Worker: "other", ClaimedAt: at(time.Minute), Term: 3})
 		}
 	}
-	beats := func(state health.State, age time.Duration, holds ...health.Held) func(*desk) {
-		return func(d *desk) {
+	beats := func(state health.State, age time.Duration, holds ...health.HeldShard) func(*fixture) {
+		return func(d *fixture) {
 			timings := health.Timings{Interval: 500 * time.Millisecond}
-			inputtest.Save(d.t, d.Ports, record.BeatKey("other"), health.Beat{Schema: 1, Worker: "other", State: state,
+			inputtest.Save(d.t, d.Ports, record.HeartbeatKey("other"), health.Heartbeat{Schema: 1, Worker: "other", State: state,
 				At: at(age), DueAt: timings.Due(at(age)), Holds: holds})
 		}
 	}
-	control := func(what record.Desired) func(*desk) { return func(d *desk) { d.want(1, what, "stopped") } }
+	control := func(what record.Desired) func(*fixture) { return func(d *fixture) { d.want(1, what, "stopped") } }
 	digest := identity.Content(nil).String()
-	done := func(d *desk) {
+	done := func(d *fixture) {
 		inputtest.Save(d.t, d.Ports, identity.ShardKey(run, 0), shard.Doc{Schema: 1, Run: run, State: shard.Done, Attempt: 7, Worker: "other",
 			Result: &shard.Ref{Key: "work/x", Length: 1, Digest: digest}, Counts: shard.Counts{OK: 3}})
 	}
-	mine := health.Held{Run: run, Shard: 0, Attempt: 7}
+	mine := health.HeldShard{Run: run, Shard: 0, Attempt: 7}
 	for name, c := range map[string]struct {
-		given   []func(*desk)
+		given   []func(*fixture)
 		term    uint64
 		attempt uint64 // of the shard afterwards
 		claimed bool
 		reports bool // ShardDone is sent
 	}{
 		"nobody has the shard":                      {nil, 3, 1, true, false},
-		"done: it says so again":                    {[]func(*desk){done}, 3, 7, false, true},
-		"held by a living worker":                   {[]func(*desk){held(7), beats(health.Ready, 0, mine)}, 3, 7, false, false},
-		"held since the holder's last beat":         {[]func(*desk){held(7), beats(health.Ready, 2*time.Minute)}, 3, 8, true, false},
-		"the holder's beat is over":                 {[]func(*desk){held(7), beats(health.Ready, time.Minute, mine)}, 3, 8, true, false},
-		"the holder never had a beat":               {[]func(*desk){held(7)}, 3, 8, true, false},
-		"the holder has gone in an orderly way":     {[]func(*desk){held(7), beats(health.Gone, 0)}, 3, 8, true, false},
-		"a newer beat of the holder disowns it":     {[]func(*desk){held(7), beats(health.Ready, 0)}, 3, 8, true, false},
-		"the beat speaks for another claim":         {[]func(*desk){held(8), beats(health.Ready, 0, mine)}, 3, 9, true, false},
-		"the run is paused":                         {[]func(*desk){control(record.Pause)}, 3, 0, false, false},
-		"the run ends":                              {[]func(*desk){control(record.End)}, 3, 0, false, false},
-		"the message is of an older term":           {[]func(*desk){held(7)}, 2, 7, false, false},
-		"the run was paused and goes on":            {[]func(*desk){control(record.Run)}, 3, 1, true, false},
-		"the holder is alive and the run is paused": {[]func(*desk){held(7), beats(health.Ready, 0, mine), control(record.Pause)}, 3, 7, false, false},
+		"done: it says so again":                    {[]func(*fixture){done}, 3, 7, false, true},
+		"held by a living worker":                   {[]func(*fixture){held(7), beats(health.Ready, 0, mine)}, 3, 7, false, false},
+		"held since the holder's last beat":         {[]func(*fixture){held(7), beats(health.Ready, 2*time.Minute)}, 3, 8, true, false},
+		"the holder's beat is over":                 {[]func(*fixture){held(7), beats(health.Ready, time.Minute, mine)}, 3, 8, true, false},
+		"the holder never had a beat":               {[]func(*fixture){held(7)}, 3, 8, true, false},
+		"the holder has gone in an orderly way":     {[]func(*fixture){held(7), beats(health.Gone, 0)}, 3, 8, true, false},
+		"a newer beat of the holder disowns it":     {[]func(*fixture){held(7), beats(health.Ready, 0)}, 3, 8, true, false},
+		"the beat speaks for another claim":         {[]func(*fixture){held(8), beats(health.Ready, 0, mine)}, 3, 9, true, false},
+		"the run is paused":                         {[]func(*fixture){control(record.DesiredPause)}, 3, 0, false, false},
+		"the run ends":                              {[]func(*fixture){control(record.DesiredEnd)}, 3, 0, false, false},
+		"the message is of an older term":           {[]func(*fixture){held(7)}, 2, 7, false, false},
+		"the run was paused and goes on":            {[]func(*fixture){control(record.DesiredRun)}, 3, 1, true, false},
+		"the holder is alive and the run is paused": {[]func(*fixture){held(7), beats(health.Ready, 0, mine), control(record.DesiredPause)}, 3, 7, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t, 1, 3)
+				d := newFixture(t, 1, 3)
 				for _, f := range c.given {
 					f(d)
 				}
@@ -150,16 +150,16 @@ func TestWhatBecomesOfAMessage(t *testing.T) {
 func TestWhatIsNoWorkIsADeadLetter(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 3)
+		d := newFixture(t, 1, 3)
 		for _, body := range []string{"{", `{"specversion":"1.0"}`, "null"} {
 			if err := d.stores.queues.Send(t.Context(), work, [][]byte{[]byte(body)}, 0); err != nil {
 				t.Fatal(err)
 			}
 		}
-		d.send(work, events.Ring{Run: string(run)})
+		d.send(work, events.Wakeup{Run: string(run)})
 		d.start("w1", &engine{})
 		synctest.Wait()
-		if left, dead := d.waiting(work), d.waiting(queue.DeadLetters(work)); left != 0 || dead != 4 {
+		if left, dead := d.waiting(work), d.waiting(queue.DeadLetterQueue(work)); left != 0 || dead != 4 {
 			t.Errorf("%d messages left, %d dead letters; want 0 and 4", left, dead)
 		}
 	})
@@ -168,7 +168,7 @@ func TestWhatIsNoWorkIsADeadLetter(t *testing.T) {
 func TestAMessageThatNamesAnotherShardsLinesAnswersNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 2, 3)
+		d := newFixture(t, 2, 3)
 		e := &engine{}
 		d.send(work, events.Work{Run: string(run), Shard: 0, Row: 1, Pool: "default"})
 		d.start("w1", e)
@@ -176,7 +176,7 @@ func TestAMessageThatNamesAnotherShardsLinesAnswersNothing(t *testing.T) {
 		if doc := d.shard(0); doc.State != shard.Pending || len(e.questions()) != 0 {
 			t.Errorf("shard 0 is %s, and items %v were asked", doc.State, e.questions())
 		}
-		if said := d.heard(); len(said) != 1 || said[0].(events.Released).Shard != 0 {
+		if said := d.heard(); len(said) != 1 || said[0].(events.ShardReleased).Shard != 0 {
 			t.Errorf("coordinate was told %v, want that the shard is released", said)
 		}
 	})
@@ -185,7 +185,7 @@ func TestAMessageThatNamesAnotherShardsLinesAnswersNothing(t *testing.T) {
 func TestOfTwoWorkersWithTheSameMessageOneAnswers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 8, 2)
+		d := newFixture(t, 8, 2)
 		e := &engine{}
 		for n := range 8 {
 			d.offer(n, n)
@@ -209,7 +209,7 @@ func TestOfTwoWorkersWithTheSameMessageOneAnswers(t *testing.T) {
 func TestAMessageOfAShardThatIsBeingGivenBackIsNotLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 2)
+		d := newFixture(t, 1, 2)
 		first := true
 		e := &engine{}
 		e.fail = func() error {
@@ -245,13 +245,13 @@ func TestAMessageOfAShardThatIsBeingGivenBackIsNotLost(t *testing.T) {
 func TestAPausedRunIsLeftAloneHoweverSeldomTheWorkerBeats(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 2, 2)
+		d := newFixture(t, 2, 2)
 		d.offer(0)
 		d.start("w1", &engine{}, func(c *worker.Config) {
 			c.Timings = health.Timings{Interval: 20 * time.Second, SelfFence: 80 * time.Second, FailureTimeout: 100 * time.Second, SkewBudget: 2 * time.Second}
 		})
 		synctest.Wait()
-		d.want(1, record.Pause, "lunch")
+		d.want(1, record.DesiredPause, "lunch")
 		pass(6 * time.Second)
 		d.offer(1)
 		synctest.Wait()

@@ -9,7 +9,7 @@ import (
 
 	"rollout/events"
 	"rollout/gpuworker/worker"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/queue"
@@ -20,12 +20,12 @@ const idle = 5 * time.Minute
 func TestAWorkerRetiresWhenNothingWasInItsHandsForLong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 2)
+		d := newFixture(t, 1, 2)
 		w := d.start("w1", &engine{answer: func(ctx context.Context, _ int) error { return takes(ctx, 10*time.Minute) }})
 		pass(4 * time.Minute)
 		d.offer(0)
 		pass(8 * time.Minute) // it is at work
-		if left, retired := w.Retire(idle); retired || left != idle {
+		if left, retired := w.DrainIfIdle(idle); retired || left != idle {
 			t.Errorf("while it works: retired %v, else in %s", retired, left)
 		}
 		pass(4 * time.Minute) // the shard was done two minutes ago
@@ -35,12 +35,12 @@ func TestAWorkerRetiresWhenNothingWasInItsHandsForLong(t *testing.T) {
 		if n := w.Answered(); n != 2 {
 			t.Errorf("it has answered %d items of 2", n)
 		}
-		left, retired := w.Retire(idle)
+		left, retired := w.DrainIfIdle(idle)
 		if retired || left < 2*time.Minute || left > 4*time.Minute {
 			t.Errorf("soon after its work: retired %v, else in %s", retired, left)
 		}
 		pass(left)
-		if _, retired := w.Retire(idle); !retired || !w.over() || w.err != nil {
+		if _, retired := w.DrainIfIdle(idle); !retired || !w.over() || w.err != nil {
 			t.Errorf("after that: retired %v, over %v, %v", retired, w.over(), w.err)
 		}
 	})
@@ -49,10 +49,10 @@ func TestAWorkerRetiresWhenNothingWasInItsHandsForLong(t *testing.T) {
 func TestAWorkerThatDrainsIsNotRetired(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newDesk(t, 1, 2).start("w1", &engine{})
+		w := newFixture(t, 1, 2).start("w1", &engine{})
 		pass(2 * idle)
 		w.Drain("a notice")
-		if _, retired := w.Retire(idle); retired {
+		if _, retired := w.DrainIfIdle(idle); retired {
 			t.Error("it is")
 		}
 	})
@@ -62,13 +62,13 @@ func TestAWorkerThatDrainsIsNotRetired(t *testing.T) {
 func TestAWorkerWhoseEngineIsAwayIsNotIdleYet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newDesk(t, 1, 2).start("w1", &engine{ready: func() error { return fault.New(fault.Unavailable, "it starts") }})
+		w := newFixture(t, 1, 2).start("w1", &engine{ready: func() error { return fault.New(fault.Unavailable, "it starts") }})
 		pass(19 * time.Minute)
-		if _, retired := w.Retire(idle); retired {
+		if _, retired := w.DrainIfIdle(idle); retired {
 			t.Error("it is retired after 19 minutes")
 		}
 		pass(2 * time.Minute)
-		if _, retired := w.Retire(idle); !retired {
+		if _, retired := w.DrainIfIdle(idle); !retired {
 			t.Error("it is not retired after 21 minutes")
 		}
 	})
@@ -93,7 +93,7 @@ func (p *polls) Receive(ctx context.Context, name string, most int, visibility, 
 func TestAnIdleWorkerWithLongPollsAsksSeldomAndFindsWorkAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 3, 2)
+		d := newFixture(t, 3, 2)
 		p := &polls{Queues: d.Queues, asked: map[string]int{}}
 		d.Queues = p
 		d.start("w1", &engine{}, func(c *worker.Config) { c.LongPoll = 20 * time.Second })

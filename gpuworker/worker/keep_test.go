@@ -10,9 +10,9 @@ import (
 
 	"rollout/events"
 	"rollout/gpuworker/worker"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input/inputtest"
@@ -22,7 +22,7 @@ import (
 func TestAResultHoldsEveryRowInItemOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 5)
+		d := newFixture(t, 1, 5)
 		d.offer(0)
 		d.start("w1", &engine{answer: func(ctx context.Context, n int) error { // later ones come first
 			return takes(ctx, time.Duration(10-n)*time.Second)
@@ -45,10 +45,10 @@ func TestAResultHoldsEveryRowInItemOrder(t *testing.T) {
 func TestACheckpointOutlivesItsWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 4)
+		d := newFixture(t, 1, 4)
 		d.offer(0)
 		first := &engine{answer: evenQuick}
-		quick := func(c *worker.Config) { c.Checkpoint, c.InFlight = 5*time.Second, 4 }
+		quick := func(c *worker.Config) { c.CheckpointInterval, c.InFlight = 5*time.Second, 4 }
 		w := d.start("w1", first, quick)
 		pass(6 * time.Second)
 		if doc := d.shard(0); doc.Checkpoint == nil || doc.Counts.OK != 2 || doc.State != shard.Running {
@@ -79,10 +79,10 @@ func TestACheckpointOutlivesItsWorker(t *testing.T) {
 }
 
 // objects are the keys put for shard 0.
-func objects(d *desk) []string {
+func objects(d *fixture) []string {
 	var keys []string
 	for _, c := range d.stores.log() {
-		if c.what == "put" && strings.HasPrefix(c.key, record.WorkDir+string(run)+"/shards/") {
+		if c.what == "put" && strings.HasPrefix(c.key, record.WorkPrefix+string(run)+"/shards/") {
 			keys = append(keys, c.key)
 		}
 	}
@@ -91,14 +91,14 @@ func objects(d *desk) []string {
 
 func TestALostOrDamagedCheckpointCostsOnlyItsAnswers(t *testing.T) {
 	t.Parallel()
-	for name, damage := range map[string]func(*desk, string){
-		"lost":    func(d *desk, key string) { _ = d.Blobs.Delete(d.t.Context(), key, "") },
-		"damaged": func(d *desk, key string) { inputtest.Put(d.t, d.Ports, key, "something else") },
+	for name, damage := range map[string]func(*fixture, string){
+		"lost":    func(d *fixture, key string) { _ = d.Blobs.Delete(d.t.Context(), key, "") },
+		"damaged": func(d *fixture, key string) { inputtest.Put(d.t, d.Ports, key, "something else") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t, 1, 4)
+				d := newFixture(t, 1, 4)
 				d.offer(0)
 				w := d.start("w1", &engine{answer: evenQuick})
 				pass(3 * time.Second)
@@ -140,7 +140,7 @@ func TestNoAnswerIsLostToAStoreThatFailsForAWhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t, 1, 2)
+				d := newFixture(t, 1, 2)
 				e := &engine{answer: func(ctx context.Context, _ int) error { return takes(ctx, time.Second) }}
 				d.offer(0)
 				d.start("w1", e)
@@ -180,7 +180,7 @@ func pick(when bool, k fault.Kind) fault.Kind {
 func TestWhoLosesTheRaceAtTheCommitSaysNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 2, 2)
+		d := newFixture(t, 2, 2)
 		d.offer(0)
 		e := &engine{answer: func(ctx context.Context, _ int) error { return takes(ctx, 2*time.Second) }}
 		d.start("w1", e)
@@ -208,7 +208,7 @@ func TestWhoLosesTheRaceAtTheCommitSaysNothing(t *testing.T) {
 func TestAWorkerWithoutALeaseFencesItself(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 2, 2)
+		d := newFixture(t, 2, 2)
 		e := &engine{answer: func(ctx context.Context, _ int) error {
 			<-time.After(6 * time.Second) // it does not heed ctx
 			return nil
@@ -247,9 +247,9 @@ func TestAWorkerWithoutALeaseFencesItself(t *testing.T) {
 func TestLinesThatCannotBeReadYetAreWaitedFor(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 2, 2)
+		d := newFixture(t, 2, 2)
 		down := func(c call) error {
-			if c.what == "get" && strings.HasPrefix(c.key, record.Prompts) {
+			if c.what == "get" && strings.HasPrefix(c.key, record.PromptsPrefix) {
 				return fault.New(fault.Unavailable, "the bucket is down")
 			}
 			return nil
@@ -274,22 +274,22 @@ func TestLinesThatCannotBeReadYetAreWaitedFor(t *testing.T) {
 func TestAnInputThatIsGoneOrChangedIsReported(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		harm func(*desk)
+		harm func(*fixture)
 		want events.Type
 	}{
-		"gone":    {func(d *desk) { _ = d.Blobs.Delete(d.t.Context(), "prompts/0.jsonl", "") }, events.TypeInputMissing},
-		"changed": {func(d *desk) { inputtest.Put(d.t, d.Ports, "prompts/0.jsonl", "{}\n") }, events.TypeInputChanged},
+		"gone":    {func(d *fixture) { _ = d.Blobs.Delete(d.t.Context(), "prompts/0.jsonl", "") }, events.TypeInputMissing},
+		"changed": {func(d *fixture) { inputtest.Put(d.t, d.Ports, "prompts/0.jsonl", "{}\n") }, events.TypeInputChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t, 1, 2)
+				d := newFixture(t, 1, 2)
 				c.harm(d)
 				d.offer(0)
 				d.start("w1", &engine{})
 				pass(time.Second)
 				said := d.heard()
-				if len(said) != 2 || said[0].EventType() != events.TypeReleased || said[1].EventType() != c.want {
+				if len(said) != 2 || said[0].EventType() != events.TypeShardReleased || said[1].EventType() != c.want {
 					t.Errorf("coordinate was told %v", said)
 				}
 				if doc := d.shard(0); doc.State != shard.Pending {
@@ -303,14 +303,14 @@ func TestAnInputThatIsGoneOrChangedIsReported(t *testing.T) {
 func TestARunOfAnotherModelIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 2)
+		d := newFixture(t, 1, 2)
 		e := &engine{answer: func(context.Context, int) error { return fault.New(fault.Denied, "no") },
-			fail: func() error { return fault.As(fault.Denied, worker.ErrOtherModel, "run") }}
+			fail: func() error { return fault.WithKind(fault.Denied, worker.ErrModelMismatch, "run") }}
 		d.offer(0)
 		d.start("w1", e)
 		pass(time.Second)
 		said := d.heard()
-		if len(said) != 2 || said[0].EventType() != events.TypeReleased || said[1].EventType() != events.TypeModelMissing {
+		if len(said) != 2 || said[0].EventType() != events.TypeShardReleased || said[1].EventType() != events.TypeModelMissing {
 			t.Errorf("coordinate was told %v", said)
 		}
 	})
@@ -319,7 +319,7 @@ func TestARunOfAnotherModelIsReported(t *testing.T) {
 func TestAnExecutorAtFaultHandsBackAndIsNotFedInAHurry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 2)
+		d := newFixture(t, 1, 2)
 		e := &engine{answer: func(context.Context, int) error { return fault.New(fault.Denied, "no") },
 			fail: func() error { return fault.New(fault.Denied, "unpaid") }}
 		d.offer(0)
@@ -327,7 +327,7 @@ func TestAnExecutorAtFaultHandsBackAndIsNotFedInAHurry(t *testing.T) {
 		for range 600 { // coordinate sends what comes back at once
 			pass(100 * time.Millisecond)
 			for _, p := range d.heard() {
-				d.offer(p.(events.Released).Shard)
+				d.offer(p.(events.ShardReleased).Shard)
 			}
 		}
 		if n := d.shard(0).Attempt; n < 10 || n > 70 {
@@ -339,7 +339,7 @@ func TestAnExecutorAtFaultHandsBackAndIsNotFedInAHurry(t *testing.T) {
 func TestAnEngineThatRefusesItsWorkerEndsIt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 2)
+		d := newFixture(t, 1, 2)
 		d.offer(0)
 		w := d.start("w1", &engine{ready: func() error { return fault.New(fault.Denied, "the key is wrong") }})
 		if !w.over() || !fault.Is(w.err, fault.Denied) {
@@ -354,7 +354,7 @@ func TestAnEngineThatRefusesItsWorkerEndsIt(t *testing.T) {
 func TestAWorkerPullsNothingBeforeItsEngineIsReady(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 2)
+		d := newFixture(t, 1, 2)
 		d.offer(0)
 		loaded := time.Now().Add(30 * time.Second)
 		d.start("w1", &engine{ready: func() error {
@@ -377,7 +377,7 @@ func TestAWorkerPullsNothingBeforeItsEngineIsReady(t *testing.T) {
 func TestAMessageOfAnUnknownRunIsLeftForLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 1)
+		d := newFixture(t, 1, 1)
 		d.send(host.WorkQueue("default"), events.Work{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVZ", Pool: "default"})
 		d.start("w1", &engine{})
 		synctest.Wait()

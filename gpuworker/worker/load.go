@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/result"
 )
@@ -16,7 +16,7 @@ const loadTries = 10
 
 // load loads the shard's lines. A fault that may pass is waited for: given
 // back, the shard would come here again at once.
-func (w *Worker) load(ctx context.Context, h *hold, msg events.Work) error {
+func (w *Worker) load(ctx context.Context, h *heldShard, msg events.Work) error {
 	wait := firstWait
 	for try := 1; ; try++ {
 		err := w.loadLines(ctx, h, msg)
@@ -38,7 +38,7 @@ func (w *Worker) load(ctx context.Context, h *hold, msg events.Work) error {
 
 // mayPass reports whether the same lines may be had later.
 func mayPass(err error) bool {
-	switch fault.Of(err) {
+	switch fault.KindOf(err) {
 	case fault.NotFound, fault.Invalid, fault.Canceled:
 		return false
 	}
@@ -47,7 +47,7 @@ func mayPass(err error) bool {
 
 // loadLines reads the shard's lines, and the rows that an earlier holder
 // checkpointed.
-func (w *Worker) loadLines(ctx context.Context, h *hold, msg events.Work) error {
+func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) error {
 	e, err := w.index.Entry(ctx, h.run, msg.Range)
 	if err != nil {
 		return err
@@ -55,20 +55,20 @@ func (w *Worker) loadLines(ctx context.Context, h *hold, msg events.Work) error 
 	if e.FirstShard+msg.Row != h.shard {
 		return fault.New(fault.Invalid, "row %d of range %d of run %s is not shard %d", msg.Row, msg.Range, h.run, h.shard)
 	}
-	in, err := w.index.Load(ctx, h.manifest, msg.Range, msg.Row)
+	in, err := w.index.LoadShard(ctx, h.manifest, msg.Range, msg.Row)
 	if err != nil {
 		return err
 	}
 	s := newShard(h.manifest, h.shard, in)
-	s.now, s.slots, s.tally, s.pages = w.Clock.Now, w.slots, &w.tally, &w.pages
+	s.now, s.slots, s.stats, s.pages = w.Clock.Now, w.slots, &w.stats, &w.pages
 	s.earlier, s.begun, s.stopping, s.onBegin = h.earlier, h.begun, h.stopping, w.itemBegun
 	s.holder, s.notes = h.holder(w.cfg.ID), make(chan note)
-	s.turn = func(exec context.Context) (func(), bool) { return w.turn(ctx, exec, h.stopping) }
+	s.lockEngine = func(exec context.Context) (func(), bool) { return w.lockEngine(ctx, exec, h.stopping) }
 	if err := w.resume(ctx, h, s); err != nil {
 		return err
 	}
 	if s.trains() {
-		s.training = training{kept: h.doc.Snapshot, vanished: h.doc.Vanished}
+		s.training = training{kept: h.doc.Snapshot, vanished: h.doc.VanishedHolders}
 	} else {
 		s.suspect(h.doc)
 	}
@@ -81,7 +81,7 @@ func (w *Worker) loadLines(ctx context.Context, h *hold, msg events.Work) error 
 
 // resume takes the rows of the shard's checkpoint over. One that is lost or
 // damaged costs its answers: the items are asked again.
-func (w *Worker) resume(ctx context.Context, h *hold, s *Shard) error {
+func (w *Worker) resume(ctx context.Context, h *heldShard, s *Shard) error {
 	c := h.doc.Checkpoint
 	if c == nil {
 		s.counts.WastedTokens = h.doc.Counts.WastedTokens

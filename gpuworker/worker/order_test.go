@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"rollout/gpuworker/worker"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/shard"
 )
 
 // The engine is full from the first request to the last, and a shard's items
@@ -17,7 +17,7 @@ func TestTheEngineIsKeptFullInOrderAcrossShards(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const shards, items, inFlight = 12, 5, 7
-		d := newDesk(t, shards, items)
+		d := newFixture(t, shards, items)
 		e := &engine{}
 		idle := time.Duration(0) // places that stood empty, summed up
 		e.answer = func(ctx context.Context, n int) error { return takes(ctx, time.Duration(100+n%3*70)*time.Millisecond) }
@@ -58,7 +58,7 @@ func TestTheEngineIsKeptFullInOrderAcrossShards(t *testing.T) {
 func TestNoMoreIsClaimedThanTheEngineCanUse(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 20, 10)
+		d := newFixture(t, 20, 10)
 		for n := range 20 {
 			d.offer(n)
 		}
@@ -79,7 +79,7 @@ func TestNoMoreIsClaimedThanTheEngineCanUse(t *testing.T) {
 func TestTheNumberOfRequestsAtOnceMayChange(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 40, 10)
+		d := newFixture(t, 40, 10)
 		for n := range 40 {
 			d.offer(n)
 		}
@@ -97,7 +97,7 @@ func TestTheNumberOfRequestsAtOnceMayChange(t *testing.T) {
 			if got := inFlight(); got != n {
 				t.Errorf("%d requests at once, want %d", got, n)
 			}
-			if said := d.beat("w1").InFlight; said != n {
+			if said := d.beat("w1").MaxInFlight; said != n {
 				t.Errorf("the heartbeat says %d, want %d", said, n)
 			}
 		}

@@ -38,7 +38,7 @@ func (w *Worker) acknowledge(ctx context.Context, q, receipt string) {
 	}
 	w.outbox.acks[q] = append(w.outbox.acks[q], receipt)
 	w.sendSoon(ctx)
-	w.ripe(len(w.outbox.acks[q]) >= enough)
+	w.flushIf(len(w.outbox.acks[q]) >= enough)
 }
 
 // report tells coordinate, soon.
@@ -47,13 +47,13 @@ func (w *Worker) report(ctx context.Context, p events.Payload) {
 	defer w.outbox.mu.Unlock()
 	w.outbox.news = append(w.outbox.news, p)
 	w.sendSoon(ctx)
-	w.ripe(len(w.outbox.news) >= enough)
+	w.flushIf(len(w.outbox.news) >= enough)
 }
 
-// ripe ends the gathering if so: it is enough, or the worker has nothing more
+// flushIf ends the gathering if so: it is enough, or the worker has nothing more
 // to do, so that whoever waits for a run's last shard does not wait longer. A
 // ring that nobody waited for sends the next one early, and no more.
-func (w *Worker) ripe(so bool) {
+func (w *Worker) flushIf(so bool) {
 	if !so {
 		return
 	}

@@ -14,7 +14,7 @@ import (
 func TestNewsGatherUntilTheWorkerHasRunDry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 4, 1)
+		d := newFixture(t, 4, 1)
 		takesItem := []time.Duration{200 * time.Millisecond, 400 * time.Millisecond, 600 * time.Millisecond, 3 * time.Second}
 		d.start("w1", &engine{answer: func(ctx context.Context, item int) error { return takes(ctx, takesItem[item]) }},
 			func(c *worker.Config) { c.InFlight, c.Gather, c.LongPoll = 4, time.Second, 20*time.Second })

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"rollout/shared/engine/health"
+	"rollout/shared/core/health"
 	"rollout/shared/fault"
 	"rollout/shared/queue"
 )
@@ -31,7 +31,7 @@ func (w *Worker) pullLoop(ctx context.Context) error {
 		case <-poll.Done():
 		}
 	})
-	looks := w.cfg.looks()
+	looks := w.cfg.queuePickers()
 	ends := make(chan error, len(looks))
 	for i, from := range looks {
 		go func() { ends <- w.pull(ctx, poll, from, w.changed[i]) }()
@@ -47,12 +47,12 @@ func (w *Worker) pullLoop(ctx context.Context) error {
 }
 
 // pull pulls from some of the queues, until poll ends.
-func (w *Worker) pull(ctx, poll context.Context, from turns, changed <-chan struct{}) error {
+func (w *Worker) pull(ctx, poll context.Context, from queuePicker, changed <-chan struct{}) error {
 	for wait := firstWait; poll.Err() == nil; {
 		if err := w.awaitReady(poll); err != nil {
 			return err
 		}
-		n := w.deficit()
+		n := w.wanted()
 		if n == 0 {
 			select {
 			case <-poll.Done():
@@ -100,18 +100,18 @@ func (w *Worker) mayTake(n int) bool {
 	return true
 }
 
-// dry reports whether the worker has nothing to do. It is called locked.
-func (w *Worker) dry() bool { return w.taking == 0 && len(w.holds) == 0 }
+// idle reports whether the worker has nothing to do. It is called locked.
+func (w *Worker) idle() bool { return w.taking == 0 && len(w.held) == 0 }
 
-// deficit is how many messages to ask for: as many as keep one engine-full of
+// wanted is how many messages to ask for: as many as keep one engine-full of
 // items ready to begin, and what the engine begins while they are claimed. Half
 // of the latter is used up before more is asked for, so that a fast engine's
 // messages come several at once.
-func (w *Worker) deficit() int {
+func (w *Worker) wanted() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ready := w.taking * w.perShard
-	for _, h := range w.holds {
+	for _, h := range w.held {
 		if h.work != nil { // else it counts among taking
 			ready += h.work.unbegun()
 		}
@@ -139,7 +139,7 @@ func (w *Worker) awaitReady(ctx context.Context) error {
 	}
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		err := w.exec.Ready(ctx)
-		w.tally.ready(err)
+		w.stats.ready(err)
 		if err == nil {
 			break
 		}
@@ -180,7 +180,7 @@ func (w *Worker) take(ctx context.Context, q string, m queue.Message) {
 	w.mu.Lock()
 	w.taking--
 	w.busyAt = w.Clock.Now()
-	w.ripe(w.dry())
+	w.flushIf(w.idle())
 	w.mu.Unlock()
 	w.wake()
 	if err != nil && ctx.Err() == nil {
@@ -188,7 +188,7 @@ func (w *Worker) take(ctx context.Context, q string, m queue.Message) {
 		w.leave(ctx, q, m, retryTake)
 	}
 	if h != nil {
-		h.span.End(w.hold(holding, h))
+		h.span.End(w.execute(holding, h))
 	}
 }
 

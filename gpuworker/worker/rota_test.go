@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/shard"
 	"rollout/shared/host"
 )
 
@@ -17,7 +17,7 @@ func TestWhatIsUrgentGoesAheadOfWhatWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const shards, lost = 40, 39
-		d := newDesk(t, shards, 2)
+		d := newFixture(t, shards, 2)
 		e := &engine{answer: func(ctx context.Context, _ int) error { return takes(ctx, 100*time.Millisecond) }}
 		for n := range shards - 1 {
 			d.offer(n)
@@ -45,7 +45,7 @@ func TestWhatIsUrgentGoesAheadOfWhatWaits(t *testing.T) {
 func TestAnIdleWorkerFindsUrgentWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 2, 2)
+		d := newFixture(t, 2, 2)
 		d.start("w1", &engine{})
 		pass(10 * time.Second)
 		d.send(host.UrgentQueue("default"), events.Work{Run: string(run), Generation: 1, Pool: "default"})

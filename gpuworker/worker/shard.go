@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/record"
@@ -20,18 +20,18 @@ type Shard struct {
 	Index    int
 	Lines    []input.Line
 
-	now      func() time.Time
-	slots    *slots
-	flights  flights
-	earlier  <-chan struct{} // closed when the shard before has begun all items
-	begun    *gate           // opened when this one has
-	stopping chan struct{}   // closed when nothing new may be begun
-	onBegin  func()
-	tally    *tally
-	pages    *buffers // where pages come from and go to
-	holder   shard.Holder
-	notes    chan note // what the hold shall write
-	turn     func(context.Context) (over func(), ok bool)
+	now        func() time.Time
+	slots      *slots
+	flights    flights
+	earlier    <-chan struct{} // closed when the shard before has begun all items
+	begun      *latch          // opened when this one has
+	stopping   chan struct{}   // closed when nothing new may be begun
+	onBegin    func()
+	stats      *stats
+	pages      *buffers // where pages come from and go to
+	holder     shard.Holder
+	notes      chan note // what the hold shall write
+	lockEngine func(context.Context) (over func(), ok bool)
 
 	mu        sync.Mutex
 	suspicion suspicion
@@ -46,12 +46,12 @@ type Shard struct {
 	saved     int // open, at the last checkpoint
 }
 
-// Open yields the items that have no row yet and are no suspects: in the given
+// PendingItems yields the items that have no row yet and are no suspects: in the given
 // order, which has each item once, or as they are in the input if that is nil.
 // It waits until earlier shards of the worker have begun theirs, so that the
 // engine is filled in order across borders, and ends early when the shard is
 // stopping.
-func (s *Shard) Open(ctx context.Context, order []int) iter.Seq[int] {
+func (s *Shard) PendingItems(ctx context.Context, order []int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		defer s.beginAll()
 		select {
@@ -65,7 +65,7 @@ func (s *Shard) Open(ctx context.Context, order []int) iter.Seq[int] {
 			if order != nil {
 				i = order[i]
 			}
-			if s.Has(i) || s.Suspect(i) {
+			if s.HasRow(i) || s.IsSuspect(i) {
 				continue
 			}
 			if s.Stopped() || ctx.Err() != nil {
@@ -122,8 +122,8 @@ func (s *Shard) Stopped() bool {
 	}
 }
 
-// Has reports whether the item has its row.
-func (s *Shard) Has(item int) bool {
+// HasRow reports whether the item has its row.
+func (s *Shard) HasRow(item int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rows[item] != nil
@@ -140,7 +140,7 @@ func (s *Shard) Put(item int, row []byte, class fault.Class, t Tokens) {
 	}
 	s.rows[item], s.class[item] = s.keepBytes(row), class
 	s.open--
-	s.tally.row(t)
+	s.stats.row(t)
 	c := &s.counts
 	c.PromptTokens += t.Prompt
 	c.CompletionTokens += t.Completion
@@ -183,21 +183,21 @@ func (s *Shard) forget() {
 }
 
 // Asked says that a request took d at the engine and ended with err.
-func (s *Shard) Asked(d time.Duration, err error) { s.tally.asked(d, err) }
+func (s *Shard) Asked(d time.Duration, err error) { s.stats.asked(d, err) }
 
-// Waste counts tokens that led to no row, and never will.
-func (s *Shard) Waste(tokens int64) {
+// AddWastedTokens counts tokens that led to no row, and never will.
+func (s *Shard) AddWastedTokens(tokens int64) {
 	if tokens == 0 {
 		return
 	}
-	s.tally.wasted(tokens)
+	s.stats.wasted(tokens)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counts.WastedTokens += tokens
 }
 
-// Ready says whether the engine can answer, nil, or why not.
-func (s *Shard) Ready(err error) { s.tally.ready(err) }
+// ReportReady says whether the engine can answer, nil, or why not.
+func (s *Shard) ReportReady(err error) { s.stats.ready(err) }
 
 // Tokens counts what a row took.
 type Tokens struct{ Prompt, Completion, Wasted int64 }
@@ -205,7 +205,7 @@ type Tokens struct{ Prompt, Completion, Wasted int64 }
 // newShard returns a shard without rows but those of copies.
 func newShard(m record.Manifest, n int, in input.Shard) *Shard {
 	s := &Shard{Manifest: m, Index: n, Lines: in.Lines,
-		rows: make([][]byte, len(in.Lines)), class: make([]fault.Class, len(in.Lines)), left: len(in.Lines), open: len(in.Lines), saved: len(in.Lines), tally: &tally{}, pages: &buffers{}}
+		rows: make([][]byte, len(in.Lines)), class: make([]fault.Class, len(in.Lines)), left: len(in.Lines), open: len(in.Lines), saved: len(in.Lines), stats: &stats{}, pages: &buffers{}}
 	s.copies()
 	return s
 }

@@ -10,8 +10,8 @@ import (
 	"rollout/events"
 	"rollout/gpuworker/worker"
 	"rollout/shared/capacity"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/health"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/record"
@@ -28,7 +28,7 @@ func evenQuick(ctx context.Context, n int) error {
 func TestADrainKeepsWhatEndsInItsBudget(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 2, 4)
+		d := newFixture(t, 2, 4)
 		d.offer(0, 1)
 		e := &engine{answer: evenQuick}
 		w := d.start("w1", e, func(c *worker.Config) { c.InFlight = 3 }) // three requests at once: items 0 to 2 are in flight, and shard 1 is claimed ahead
@@ -43,7 +43,7 @@ func TestADrainKeepsWhatEndsInItsBudget(t *testing.T) {
 		if doc := d.shard(ahead); doc.State != shard.Pending || doc.Attempt != 1 {
 			t.Errorf("the prefetched shard is not given back at once: %+v", doc)
 		}
-		if said := d.heard(); !slices.Equal(said, []events.Payload{events.Released{Run: string(run), Shard: ahead, Worker: "w1", Attempt: 1}}) {
+		if said := d.heard(); !slices.Equal(said, []events.Payload{events.ShardReleased{Run: string(run), Shard: ahead, Worker: "w1", Attempt: 1}}) {
 			t.Errorf("coordinate was told %v", said)
 		}
 		d.offer(ahead)
@@ -92,7 +92,7 @@ func TestC30ADrainHandsBackAtOnceWhatWillNotEndInItsBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t, 1, 40)
+				d := newFixture(t, 1, 40)
 				d.offer(0)
 				w := d.start("w1", &engine{answer: func(ctx context.Context, n int) error { return takes(ctx, 600*time.Second) }},
 					func(c *worker.Config) { c.InFlight, c.Drain = 2, time.Minute })
@@ -131,7 +131,7 @@ func TestC28ADrainKeepsWithinTheNoticesLead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t, 1, 40)
+				d := newFixture(t, 1, 40)
 				d.offer(0)
 				// Three quick ones, so that it may well end in time; then one that does not.
 				w := d.start("w1", &engine{answer: func(ctx context.Context, n int) error {
@@ -142,7 +142,7 @@ func TestC28ADrainKeepsWithinTheNoticesLead(t *testing.T) {
 				}}, func(c *worker.Config) { c.InFlight, c.Drain = 1, time.Minute })
 				pass(time.Second)
 				notices := make(chan capacity.Notice, len(c.leads))
-				go w.Heed(t.Context(), notices)
+				go w.WatchNotices(t.Context(), notices)
 				began := time.Now()
 				for k, lead := range c.leads {
 					time.AfterFunc(time.Duration(k)*time.Second, func() { notices <- capacity.Notice{Reason: "spot", Lead: lead} })
@@ -161,22 +161,22 @@ func TestC28ADrainKeepsWithinTheNoticesLead(t *testing.T) {
 
 func TestADrainOfAnIdleWorkerEndsAtOnce(t *testing.T) {
 	t.Parallel()
-	for name, drain := range map[string]func(*desk, *running){
-		"asked to": func(_ *desk, w *running) { w.Drain("go") },
-		"at a notice of the machine": func(d *desk, w *running) {
+	for name, drain := range map[string]func(*fixture, *running){
+		"asked to": func(_ *fixture, w *running) { w.Drain("go") },
+		"at a notice of the machine": func(d *fixture, w *running) {
 			notices := make(chan capacity.Notice, 1)
-			go w.Heed(d.t.Context(), notices)
+			go w.WatchNotices(d.t.Context(), notices)
 			notices <- capacity.Notice{Reason: "spot"}
 		},
-		"marked by functions": func(d *desk, _ *running) {
-			inputtest.Save(d.t, d.Ports, record.WorkerKey("w1"), record.WorkerMark{Schema: 1, Draining: "it is wrong"})
+		"marked by functions": func(d *fixture, _ *running) {
+			inputtest.Save(d.t, d.Ports, record.WorkerKey("w1"), record.WorkerMark{Schema: 1, DrainReason: "it is wrong"})
 			pass(time.Second)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t, 1, 1)
+				d := newFixture(t, 1, 1)
 				w := d.start("w1", &engine{})
 				synctest.Wait()
 				drain(d, w)
@@ -192,12 +192,12 @@ func TestADrainOfAnIdleWorkerEndsAtOnce(t *testing.T) {
 func TestTheLastHeartbeatSaysGone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 1)
+		d := newFixture(t, 1, 1)
 		w := d.start("w1", &engine{})
 		synctest.Wait()
 		beats := 0
 		d.stores.failing(func(c call) error {
-			if c.key != record.BeatKey("w1") {
+			if c.key != record.HeartbeatKey("w1") {
 				return nil
 			}
 			if c.what == "write" {
@@ -222,7 +222,7 @@ func TestTheLastHeartbeatSaysGone(t *testing.T) {
 func TestADrainEndsInItsBudgetEvenIfNothingCanBeKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 2)
+		d := newFixture(t, 1, 2)
 		d.offer(0)
 		w := d.start("w1", &engine{answer: evenQuick})
 		pass(3 * time.Second)
@@ -246,12 +246,12 @@ func TestADrainEndsInItsBudgetEvenIfNothingCanBeKept(t *testing.T) {
 func TestAPauseLetsRequestsEndWithinTheGraceAndAcknowledges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 4)
+		d := newFixture(t, 1, 4)
 		d.offer(0)
 		e := &engine{answer: evenQuick}
 		d.start("w1", e)
 		pass(time.Second)
-		d.want(1, record.Pause, "lunch")
+		d.want(1, record.DesiredPause, "lunch")
 		acknowledged := time.Duration(0)
 		paused := time.Now()
 		for range 60 { // heartbeats come every half second
@@ -274,11 +274,11 @@ func TestAPauseLetsRequestsEndWithinTheGraceAndAcknowledges(t *testing.T) {
 		if got := e.questions(); !slices.Equal(got, []int{0, 1}) {
 			t.Errorf("asked %v, want no request after the pause", got)
 		}
-		if said := d.heard(); len(said) != 1 || said[0].(events.Released).Shard != 0 {
+		if said := d.heard(); len(said) != 1 || said[0].(events.ShardReleased).Shard != 0 {
 			t.Errorf("coordinate was told %v", said)
 		}
 
-		d.want(2, record.Run, "")
+		d.want(2, record.DesiredRun, "")
 		e.answer = nil
 		d.offer(0)
 		pass(time.Second)
@@ -294,11 +294,11 @@ func TestAPauseLetsRequestsEndWithinTheGraceAndAcknowledges(t *testing.T) {
 func TestAHolderSealsTheShardOfARunThatEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 4)
+		d := newFixture(t, 1, 4)
 		d.offer(0)
 		d.start("w1", &engine{answer: evenQuick})
 		pass(time.Second)
-		d.want(1, record.End, "expired")
+		d.want(1, record.DesiredEnd, "expired")
 		pass(5 * time.Second)
 		doc := d.shard(0)
 		if doc.State != shard.Done || doc.Sealed != fault.Expired || doc.Checkpoint == nil || doc.Result != nil || doc.Items != 4 {
@@ -317,13 +317,13 @@ func TestAHolderSealsTheShardOfARunThatEnds(t *testing.T) {
 func TestTheEndIsStrongerThanAPauseAndAPauseThanADrain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 4)
+		d := newFixture(t, 1, 4)
 		d.offer(0)
 		w := d.start("w1", &engine{answer: evenQuick})
 		pass(time.Second)
-		d.want(1, record.Pause, "lunch")
+		d.want(1, record.DesiredPause, "lunch")
 		pass(time.Second)
-		d.want(2, record.End, "stopped")
+		d.want(2, record.DesiredEnd, "stopped")
 		w.Drain("go")
 		pass(10 * time.Second)
 		if doc := d.shard(0); doc.State != shard.Done || doc.Sealed != fault.CanceledItem {

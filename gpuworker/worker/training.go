@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"rollout/shared/config"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/health"
+	"rollout/shared/core/shard"
 )
 
 // training is what a Shard knows of the training that it is. The rules, and
@@ -28,10 +28,10 @@ func (s *Shard) Snapshot() (kept *shard.Snapshot, vanished int) {
 	return s.training.kept, s.training.vanished
 }
 
-// Keep writes down that the next holder goes on from the snapshot. Fenced if
+// SaveSnapshot writes down that the next holder goes on from the snapshot. Fenced if
 // the shard is not this worker's any more.
-func (s *Shard) Keep(snap shard.Snapshot) error {
-	err := s.write(func(d shard.Doc) (shard.Doc, error) { return d.Keep(s.holder, snap) })
+func (s *Shard) SaveSnapshot(snap shard.Snapshot) error {
+	err := s.write(func(d shard.Doc) (shard.Doc, error) { return d.SaveSnapshot(s.holder, snap) })
 	if err != nil {
 		return err
 	}
@@ -41,8 +41,8 @@ func (s *Shard) Keep(snap shard.Snapshot) error {
 	return nil
 }
 
-// Trained says how far the training is, for heartbeats to tell.
-func (s *Shard) Trained(t health.Training) {
+// ReportTraining says how far the training is, for heartbeats to tell.
+func (s *Shard) ReportTraining(t health.Training) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.training.now = &t

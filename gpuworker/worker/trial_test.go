@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"rollout/gpuworker/worker"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
 
-// deadly is an engine that dies of some items, and says that it worked on
+// crashingEngine is an engine that dies of some items, and says that it worked on
 // nothing else if so.
-func deadly(items ...int) *engine {
+func crashingEngine(items ...int) *engine {
 	e := &engine{}
 	starts := 0
 	e.answer = func(ctx context.Context, n int) error {
@@ -29,7 +29,7 @@ func deadly(items ...int) *engine {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		starts++
-		return dies{shard.Death{Start: string(rune('a' + starts)), Alone: e.inFlight == 1}}
+		return dies{shard.Crash{EngineStart: string(rune('a' + starts)), Alone: e.inFlight == 1}}
 	}
 	return e
 }
@@ -39,9 +39,9 @@ func inFlight(n int) func(*worker.Config) { return func(c *worker.Config) { c.In
 func TestASuspectIsAskedAloneNamedAndWithAllRowsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 3, 10)
+		d := newFixture(t, 3, 10)
 		d.offer(0, 1, 2)
-		e := deadly(4)
+		e := crashingEngine(4)
 		answer, trials := e.answer, 0
 		e.answer = func(ctx context.Context, n int) error {
 			if doc := d.shard(0); n == 4 && doc.Suspects.Has(4) {
@@ -51,11 +51,11 @@ func TestASuspectIsAskedAloneNamedAndWithAllRowsKept(t *testing.T) {
 					t.Errorf("in trial %d %d requests are in flight", trials, e.inFlight)
 				}
 				e.mu.Unlock()
-				if !slices.Equal(doc.Solo, []int{4}) || doc.Checkpoint == nil || doc.Counts.OK != 9 {
+				if !slices.Equal(doc.OnProbation, []int{4}) || doc.Checkpoint == nil || doc.Counts.OK != 9 {
 					t.Errorf("in trial %d the document is %+v", trials, doc)
 				}
-				if doc.Deaths[4].Alone != trials-1 {
-					t.Errorf("before trial %d the deaths are %v", trials, doc.Deaths)
+				if doc.Crashes[4].Alone != trials-1 {
+					t.Errorf("before trial %d the deaths are %v", trials, doc.Crashes)
 				}
 			}
 			return answer(ctx, n)
@@ -81,9 +81,9 @@ func TestASuspectIsAskedAloneNamedAndWithAllRowsKept(t *testing.T) {
 func TestNothingIsAskedBeforeTheSuspectsAreWritten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 10)
+		d := newFixture(t, 1, 10)
 		d.offer(0)
-		e := deadly(1)
+		e := crashingEngine(1)
 		e.answer = func(ctx context.Context, n int) error {
 			if n == 1 {
 				return dies{}
@@ -91,7 +91,7 @@ func TestNothingIsAskedBeforeTheSuspectsAreWritten(t *testing.T) {
 			return takes(ctx, time.Second)
 		}
 		d.stores.failing(func(c call) error {
-			if c.what == "write" && c.key != record.BeatKey("w1") && len(e.questions()) > 0 {
+			if c.what == "write" && c.key != record.HeartbeatKey("w1") && len(e.questions()) > 0 {
 				return fault.New(fault.Unavailable, "the store is away")
 			}
 			return nil
@@ -152,7 +152,7 @@ func TestWorkersThatShareAnEngineHaveTrialsOneAtATime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t, 9, 4) // so few that they are asked one by one
+				d := newFixture(t, 9, 4) // so few that they are asked one by one
 				a := &apart{}
 				for n, at := range c.engines {
 					id := "w" + string(rune('0'+n))
@@ -178,7 +178,7 @@ func TestWorkersThatShareAnEngineHaveTrialsOneAtATime(t *testing.T) {
 func TestTheTurnOfADeadWorkerPasses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 2, 4)
+		d := newFixture(t, 2, 4)
 		a := &apart{}
 		shared := func(c *worker.Config) { c.Engine, c.InFlight = "x", 4 }
 		first := d.start("w0", a.at("w0"), shared)
@@ -186,7 +186,7 @@ func TestTheTurnOfADeadWorkerPasses(t *testing.T) {
 		pass(500 * time.Millisecond)
 		first.kill()
 		<-first.done
-		if doc := d.shard(0); !slices.Equal(doc.Solo, []int{0}) || doc.Suspects.Len() != 4 {
+		if doc := d.shard(0); !slices.Equal(doc.OnProbation, []int{0}) || doc.Suspects.Len() != 4 {
 			t.Fatalf("it died with the document %+v", doc)
 		}
 		killed := time.Now()
@@ -214,13 +214,13 @@ func TestTheTurnOfADeadWorkerPasses(t *testing.T) {
 func TestAStalledWorkersTrialIsNotWritten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, 1, 4)
+		d := newFixture(t, 1, 4)
 		d.offer(0)
 		e := &engine{}
 		e.answer = func(ctx context.Context, n int) error {
 			if doc := d.shard(0); n == 2 && doc.Suspects.Has(2) {
 				d.stores.failing(func(c call) error { // it is stalled from here on
-					if c.what == "write" && c.key == record.BeatKey("w1") {
+					if c.what == "write" && c.key == record.HeartbeatKey("w1") {
 						return fault.New(fault.Unavailable, "stalled")
 					}
 					return nil
@@ -228,14 +228,14 @@ func TestAStalledWorkersTrialIsNotWritten(t *testing.T) {
 				<-time.After(7 * time.Second)
 			}
 			if n == 2 {
-				return dies{shard.Death{Start: "s", Alone: true}}
+				return dies{shard.Crash{EngineStart: "s", Alone: true}}
 			}
 			return nil
 		}
 		w := d.start("w1", e, func(c *worker.Config) { c.Engine, c.InFlight = "x", 4 })
 		pass(2 * time.Second)
 		before := d.shard(0)
-		if !slices.Equal(before.Solo, []int{2}) {
+		if !slices.Equal(before.OnProbation, []int{2}) {
 			t.Fatalf("the document is %+v", before)
 		}
 		d.start("w2", &engine{}, func(c *worker.Config) { c.Engine = "x" })

@@ -19,10 +19,10 @@ import (
 	"time"
 
 	"rollout/shared/capacity"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/lease"
 	"rollout/shared/document"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/lease"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -39,8 +39,8 @@ type Config struct {
 	Engine   string
 	Timings  health.Timings
 	InFlight int // requests at once; see SetInFlight
-	// Checkpoint is how much unfinished work may be lost with the worker.
-	Checkpoint time.Duration
+	// CheckpointInterval is how much unfinished work may be lost with the worker.
+	CheckpointInterval time.Duration
 	// Drain is how long an orderly end may take, Grace how long requests in
 	// flight may go on when their run is paused or ended.
 	Drain, Grace time.Duration
@@ -75,14 +75,14 @@ type Worker struct {
 	slots  *slots
 	pace   pace
 	outbox outbox
-	tally  tally
+	stats  stats
 
 	drain chan struct{} // closed when the worker must end in an orderly way
 
-	ownTurn chan struct{}   // holds a value while a shard has, or wants, the turn
-	beating chan struct{}   // holds a value during a beat: a later one never tells less
-	asking  sync.Mutex      // held by who asks whether the executor is ready
-	changed []chan struct{} // one for each that pulls: get a value when it should look again
+	engineMutex chan struct{}   // holds a value while a shard has, or wants, the turn
+	beating     chan struct{}   // holds a value during a beat: a later one never tells less
+	asking      sync.Mutex      // held by who asks whether the executor is ready
+	changed     []chan struct{} // one for each that pulls: get a value when it should look again
 
 	mu        sync.Mutex
 	started   time.Time
@@ -90,8 +90,8 @@ type Worker struct {
 	beatSent  time.Time // the last one that was written
 	trialsAt  string    // the engine that it has trials at, or wants to
 	state     health.State
-	holds     map[holdKey]*hold
-	last      *gate         // of the newest hold: the next one's turn comes after it
+	held      map[shardKey]*heldShard
+	last      *latch        // of the newest hold: the next one's turn comes after it
 	taking    int           // messages being claimed
 	unready   bool          // the executor was at fault: ask it before pulling again
 	faults    int           // how often it was, since a shard was finished
@@ -115,16 +115,16 @@ const usualShard = 256
 // New returns a worker. Its lease runs from now on.
 func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 	now := p.Clock.Now()
-	first := newGate()
+	first := newLatch()
 	first.open()
 	p.Log = p.Log.With(observe.KeyWorker, cfg.ID)
 	return &Worker{
-		Ports: p.From("worker/" + cfg.ID), cfg: cfg, exec: exec, index: ix,
-		lease: lease.New(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight), tally: tally{meter: p.Watch.Meter},
-		drain: make(chan struct{}), ownTurn: make(chan struct{}, 1), beating: make(chan struct{}, 1), unready: true,
-		started: now, state: health.Init, holds: map[holdKey]*hold{}, outbox: outbox{full: make(chan struct{}, 1)},
+		Ports: p.WithSource("worker/" + cfg.ID), cfg: cfg, exec: exec, index: ix,
+		lease: lease.New(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight), stats: stats{meter: p.Watch.Meter},
+		drain: make(chan struct{}), engineMutex: make(chan struct{}, 1), beating: make(chan struct{}, 1), unready: true,
+		started: now, state: health.Init, held: map[shardKey]*heldShard{}, outbox: outbox{full: make(chan struct{}, 1)},
 		manifests: map[identity.RunID]record.Manifest{}, controls: map[identity.RunID]controlSeen{},
-		changed: bells(len(cfg.looks())), perShard: usualShard, last: first, busyAt: now,
+		changed: bells(len(cfg.queuePickers())), perShard: usualShard, last: first, busyAt: now,
 	}
 }
 
@@ -143,15 +143,15 @@ func bells(n int) []chan struct{} {
 func (w *Worker) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if err := w.beat(ctx); err != nil { // registers; a store that is down is found here
+	if err := w.writeHeartbeat(ctx); err != nil { // registers; a store that is down is found here
 		return fault.Wrap(err, "register worker %s", w.cfg.ID)
 	}
-	w.Observe(ctx, observe.WorkerRegistered{Worker: w.cfg.ID, Pool: w.cfg.Pool, InFlight: w.cfg.InFlight})
+	w.Observe(ctx, observe.WorkerRegistered{Worker: w.cfg.ID, Pool: w.cfg.Pool, MaxInFlight: w.cfg.InFlight})
 
 	var beats sync.WaitGroup
 	beating, stopBeating := context.WithCancel(ctx)
 	defer stopBeating()
-	beats.Go(func() { w.beatLoop(beating, cancel) })
+	beats.Go(func() { w.heartbeatLoop(beating, cancel) })
 	err := w.pullLoop(ctx)
 	w.work.Wait()
 	stopBeating()
@@ -171,9 +171,9 @@ func (w *Worker) Drain(reason string) (begins bool) { return w.drainWithin(reaso
 
 // Answered is how many items got their row from the worker.
 func (w *Worker) Answered() int64 {
-	w.tally.mu.Lock()
-	defer w.tally.mu.Unlock()
-	return w.tally.rows
+	w.stats.mu.Lock()
+	defer w.stats.mu.Unlock()
+	return w.stats.rows
 }
 
 // drainWithin is a drain that must be over after so long. One that is under way
@@ -187,7 +187,7 @@ func (w *Worker) drainWithin(reason string, budget time.Duration) (begins bool) 
 		return false
 	}
 	w.drainBy, w.budget = by, budget
-	for _, h := range w.holds {
+	for _, h := range w.held {
 		h.stop(stopDrain, func() time.Duration { return w.patienceFor(h) })
 	}
 	if w.state == health.Draining {
@@ -195,14 +195,14 @@ func (w *Worker) drainWithin(reason string, budget time.Duration) (begins bool) 
 	}
 	w.state = health.Draining
 	close(w.drain)
-	w.Observe(context.Background(), observe.WorkerDraining{Worker: w.cfg.ID, Reason: reason, Shards: len(w.holds)})
+	w.Observe(context.Background(), observe.WorkerDraining{Worker: w.cfg.ID, Reason: reason, Shards: len(w.held)})
 	return true
 }
 
-// Heed drains the worker at a preemption notice of the machine, within the
+// WatchNotices drains the worker at a preemption notice of the machine, within the
 // notice's lead if that is shorter than the drain's budget. Further notices are
 // heeded for the time that they leave.
-func (w *Worker) Heed(ctx context.Context, notices <-chan capacity.Notice) {
+func (w *Worker) WatchNotices(ctx context.Context, notices <-chan capacity.Notice) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -222,7 +222,7 @@ func (w *Worker) patience() time.Duration { return w.budget * 3 / 4 }
 
 // patienceFor is the hold's: none if none of its requests in flight will end in
 // time, so that others can begin its items at once. The caller has w.mu.
-func (w *Worker) patienceFor(h *hold) time.Duration {
+func (w *Worker) patienceFor(h *heldShard) time.Duration {
 	if h.work == nil {
 		return 0
 	}
@@ -232,7 +232,7 @@ func (w *Worker) patienceFor(h *hold) time.Duration {
 		}
 		return 0
 	}
-	budget, others := w.patience(), w.tally.times()
+	budget, others := w.patience(), w.stats.times()
 	if h.work.flights.any(w.Clock.Now(), func(elapsed time.Duration) bool { return endsWithin(others, elapsed, budget) }) {
 		return budget
 	}
@@ -277,7 +277,7 @@ func (w *Worker) wake() {
 // mayWrite is asked before every write: a worker whose lease is over is
 // fenced, whatever its clock says later.
 func (w *Worker) mayWrite() error {
-	if w.lease.Holds(w.Clock.Now()) {
+	if w.lease.Valid(w.Clock.Now()) {
 		return nil
 	}
 	return fault.New(fault.Fenced, "worker %s could not renew its heartbeat for %s and writes no more", w.cfg.ID, w.cfg.Timings.SelfFence)

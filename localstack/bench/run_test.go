@@ -18,10 +18,10 @@ import (
 	"rollout/gpuworker/process"
 	"rollout/scripts/bench/prompts"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
 )
 
 // BenchmarkRun answers a whole prompts file: plan, claim, answer, commit,
@@ -61,7 +61,7 @@ func benchmarkRun(b *testing.B, size int, engine, model string) {
 	if err := prompts.Write(src, b.N, size); err != nil {
 		b.Fatal(err)
 	}
-	l, closeAll, err := local.Open(b.Context(), dir, local.Options{Create: true, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	l, closeAll, err := local.OpenLocal(b.Context(), dir, local.LocalOptions{Create: true, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -75,13 +75,13 @@ func benchmarkRun(b *testing.B, size int, engine, model string) {
 	done := make(chan error, 2)
 	go func() { done <- sys.Run(ctx) }()
 	go func() {
-		_, err := process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: "default", Leave: leave})
+		_, err := process.Run(ctx, process.Options{Ports: l.Ports, Deployment: d, Pool: "default", Shutdown: leave})
 		done <- err
 	}()
 
 	cpu := cpuTime(b)
 	b.ResetTimer()
-	info, err := embedded.RenameInto(ctx, l.Bucket.Dir(), src, "prompts/p.jsonl")
+	info, err := embedded.PutFile(ctx, l.Bucket.Dir(), src, "prompts/p.jsonl")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -55,7 +55,7 @@ in_flight = 1
 items = 1
 `
 
-func completed(p *process) int { return strings.Count(p.said(), `"event":"sample_completed"`) }
+func completed(p *process) int { return strings.Count(p.stdoutText(), `"event":"sample_completed"`) }
 
 // C13: killed after the third of eight answers and resumed: eight rows, in
 // input order, each once; and what was committed is not asked again.
@@ -108,7 +108,7 @@ func TestResumeOfAFinishedBatch(t *testing.T) {
 // C43: a run begun by eight workers is finished by three, to the same bytes.
 func TestResumeWithFewerWorkers(t *testing.T) {
 	t.Parallel()
-	prompts := motley(160)
+	prompts := mixedPrompts(160)
 	calm := newBatch(t, prompts, serve(t).url, "")
 	calm.infer().wantExit(1) // some of its lines are bad
 	want := readOutcome(t, calm.path("out"))
@@ -159,7 +159,7 @@ func refusals(t *testing.T, s llm) {
 			}
 			p := b.infer(c.args...)
 			p.wantExit(2)
-			p.wantComplaint(c.complaints...)
+			p.wantStderr(c.complaints...)
 		})
 	}
 }
@@ -173,7 +173,7 @@ func TestResumeUnderAnotherModelIsRefused(t *testing.T) {
 	write(t, b.config, strings.Replace(read(t, b.config), `"fake"`, `"other"`, 1))
 	p := b.infer("--resume", b.runID())
 	p.wantExit(2)
-	p.wantComplaint("fake", "other", "output.dir")
+	p.wantStderr("fake", "other", "output.dir")
 	wantSame(t, readOutcome(t, b.path("out")), want)
 }
 
@@ -181,19 +181,19 @@ func TestResumeUnderAnotherModelIsRefused(t *testing.T) {
 // nobody.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
-	b := newBatch(t, motley(32), "http://127.0.0.1:1/v1", "[workers]\ncount = 3\n")
+	b := newBatch(t, mixedPrompts(32), "http://127.0.0.1:1/v1", "[workers]\ncount = 3\n")
 	p := b.infer("--dry-run")
 	p.wantExit(1)
-	if want := "dry-run: model=fake inputs=32 bad=4 workers=3\n"; p.said() != want {
-		t.Errorf("it says %q, want %q", p.said(), want)
+	if want := "dry-run: model=fake inputs=32 bad=4 workers=3\n"; p.stdoutText() != want {
+		t.Errorf("it says %q, want %q", p.stdoutText(), want)
 	}
-	p.wantComplaint("warning", "in/prompts.jsonl:", "4 of 32 lines can't be asked (correct them")
+	p.wantStderr("warning", "in/prompts.jsonl:", "4 of 32 lines can't be asked (correct them")
 	if _, err := os.Stat(b.path("out")); !os.IsNotExist(err) {
 		t.Errorf("a dry run left something: %v", err)
 	}
 	good := newBatch(t, simple(3), "http://127.0.0.1:1/v1", "").infer("--dry-run")
 	good.wantExit(0)
-	if want := "dry-run OK: model=fake inputs=3 workers=1\n"; good.said() != want {
-		t.Errorf("of good lines it says %q, want %q", good.said(), want)
+	if want := "dry-run OK: model=fake inputs=3 workers=1\n"; good.stdoutText() != want {
+		t.Errorf("of good lines it says %q, want %q", good.stdoutText(), want)
 	}
 }

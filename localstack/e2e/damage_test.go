@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 )
 
 // backup begins a run, and backs the state up once some of it is answered.
-func (i *installation) backup(s llm, file string) (id identity.RunID, backup string) {
+func (i *testInstallation) backup(s llm, file string) (id identity.RunID, backup string) {
 	i.t.Helper()
 	backup = filepath.Join(i.t.TempDir(), "backup")
 	id = i.submit(file)
@@ -29,7 +29,7 @@ func (i *installation) backup(s llm, file string) (id identity.RunID, backup str
 // Restored from an older backup, the run comes to the undisturbed end.
 func TestADamagedState(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, motley(160))
+	file := promptsFile(t, mixedPrompts(160))
 	want := undisturbed(t, file)
 	for name, workers := range map[string]int{"worker in up": 0, "worker processes": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestADamagedState(t *testing.T) {
 			wantDamaged := func(p *process) {
 				t.Helper()
 				p.wantExit(3)
-				p.wantComplaint(state, "rollout restore")
+				p.wantStderr(state, "rollout restore")
 			}
 			if workers == 0 {
 				i.up.crash()
@@ -53,7 +53,7 @@ func TestADamagedState(t *testing.T) {
 			wantDamaged(launch(t, rollout, "up", "--dir", i.dir, "--engine", s.url, "--listen", "off"))
 			wantDamaged(launch(t, gpuworker, "--dir", i.dir, "--engine", s.url))
 
-			do(t, 0, "restore", "--dir", i.dir, backup).wantComplaint("state.db.before-")
+			do(t, 0, "restore", "--dir", i.dir, backup).wantStderr("state.db.before-")
 			i.start()
 			i.await(id, run.CompletedWithErrors)
 			wantSame(t, i.outcome(id), want)
@@ -82,7 +82,7 @@ func blank(t *testing.T, path string) {
 // again, and what that wrote is in nobody's way.
 func TestARestoreOfAnOlderBackup(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, motley(160))
+	file := promptsFile(t, mixedPrompts(160))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 30*time.Millisecond)
 	i := install(t, s.url, 2, smallBites)
@@ -91,7 +91,7 @@ func TestARestoreOfAnOlderBackup(t *testing.T) {
 	late := i.submit(write(t, filepath.Join(t.TempDir(), "late.jsonl"), simple(20)))
 	i.ends(late)
 	wantLate := i.outcome(late)
-	do(t, 2, "restore", "--dir", i.dir, backup).wantComplaint("already runs the installation")
+	do(t, 2, "restore", "--dir", i.dir, backup).wantStderr("already runs the installation")
 	i.up.crash()
 
 	do(t, 0, "restore", "--dir", i.dir, backup)

@@ -75,7 +75,7 @@ func (d disk) free() {
 }
 
 // fullIsTold is what a full disk makes the installation say.
-func (i *installation) fullIsTold() bool {
+func (i *testInstallation) fullIsTold() bool {
 	return i.logged("is full", "free space") || i.logged("no space left", "free some space")
 }
 
@@ -85,7 +85,7 @@ func (i *installation) fullIsTold() bool {
 // every second.
 func TestAFullDisk(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, motley(320))
+	file := promptsFile(t, mixedPrompts(320))
 	want := undisturbed(t, file)
 	for name, workers := range map[string]int{"worker in up": 0, "worker processes": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -125,9 +125,9 @@ func TestAFullDisk(t *testing.T) {
 }
 
 // times is how often the installation's processes wrote a line with the text.
-func (i *installation) times(text string) int {
+func (i *testInstallation) times(text string) int {
 	i.t.Helper()
-	return strings.Count(i.log+i.up.complained(), text)
+	return strings.Count(i.log+i.up.stderrText(), text)
 }
 
 // What needs room and finds none says so: a submit and a start fail, with what
@@ -135,7 +135,7 @@ func (i *installation) times(text string) int {
 // there is room, by an `up` that goes on.
 func TestAFullDiskFromTheStart(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, motley(160))
+	file := promptsFile(t, mixedPrompts(160))
 	want := undisturbed(t, file)
 	d := newDisk(t, "16m")
 	s := serve(t)
@@ -143,7 +143,7 @@ func TestAFullDiskFromTheStart(t *testing.T) {
 	i.up.crash()
 	id := i.submit(file)
 	d.fill()
-	do(t, 1, "submit", "--dir", i.dir, write(t, filepath.Join(t.TempDir(), "more.jsonl"), simple(2000))).wantComplaint("free some space")
+	do(t, 1, "submit", "--dir", i.dir, write(t, filepath.Join(t.TempDir(), "more.jsonl"), simple(2000))).wantStderr("free some space")
 	i.start()
 	eventually(t, "the full disk is told", i.fullIsTold)
 	if o, ok := i.show(id); ok && o.Phase.Ended() {
@@ -158,7 +158,7 @@ func TestAFullDiskFromTheStart(t *testing.T) {
 	d.fill()
 	again := launch(t, rollout, "up", "--dir", i.dir, "--engine", s.url, "--listen", "off")
 	again.wantExit(1)
-	again.wantComplaint("full", "free")
+	again.wantStderr("full", "free")
 }
 
 // remount makes the disk read-only ("ro") or writable again ("rw"). While a
@@ -178,7 +178,7 @@ func (d disk) remount(how string) {
 	})
 }
 
-func (i *installation) readOnlyIsTold() bool {
+func (i *testInstallation) readOnlyIsTold() bool {
 	return i.logged("read-only file system", "mounted read-only")
 }
 
@@ -186,7 +186,7 @@ func (i *installation) readOnlyIsTold() bool {
 // the run goes on once it is writable again.
 func TestAReadOnlyBucket(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, motley(320))
+	file := promptsFile(t, mixedPrompts(320))
 	want := undisturbed(t, file)
 	for name, workers := range map[string]int{"worker in up": 0, "worker processes": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -199,7 +199,7 @@ func TestAReadOnlyBucket(t *testing.T) {
 			eventually(t, "it is planned", func() bool { return s.requests() > 0 })
 			d.remount("ro") // before the run's files are begun: the kernel refuses it after that
 			eventually(t, "it is told", i.readOnlyIsTold)
-			do(t, 1, "submit", "--dir", i.dir, write(t, filepath.Join(t.TempDir(), "more.jsonl"), simple(20))).wantComplaint("mounted read-only")
+			do(t, 1, "submit", "--dir", i.dir, write(t, filepath.Join(t.TempDir(), "more.jsonl"), simple(20))).wantStderr("mounted read-only")
 			d.remount("rw")
 			eventually(t, "half is answered", func() bool {
 				r, ok := i.show(id)
@@ -230,7 +230,7 @@ func TestAReadOnlyState(t *testing.T) {
 	id := i.submit(file)
 	d.remount("ro")
 	for _, args := range [][]string{{"up", "--engine", s.url, "--listen", "off"}, {"submit", file}, {"pause", string(id)}} {
-		do(t, 1, append(args, "--dir", i.dir)...).wantComplaint("read-only", i.dir)
+		do(t, 1, append(args, "--dir", i.dir)...).wantStderr("read-only", i.dir)
 	}
 	launch(t, gpuworker, "--dir", i.dir, "--engine", s.url).wantExit(1)
 	d.remount("rw")

@@ -6,21 +6,21 @@ import (
 	"testing"
 	"time"
 
-	"rollout/shared/engine/run"
+	"rollout/shared/core/run"
 )
 
 // One folder has one `rollout up`: a second is refused and named the first,
 // which goes on unharmed.
 func TestTwoUpsOnOneFolder(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, motley(160))
+	file := promptsFile(t, mixedPrompts(160))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 30*time.Millisecond)
 	i := install(t, s.url, 1, smallBites)
 	id := i.submit(file)
 	eventually(t, "the run is under way", func() bool { return s.requests() > 10 })
 	second := do(t, 2, "up", "--dir", i.dir, "--engine", s.url, "--listen", "off")
-	second.wantComplaint("process "+strconv.Itoa(i.up.cmd.Process.Pid)+" already runs the installation", "another folder")
+	second.wantStderr("process "+strconv.Itoa(i.up.cmd.Process.Pid)+" already runs the installation", "another folder")
 	i.ends(id)
 	wantSame(t, i.outcome(id), want)
 }
@@ -29,7 +29,7 @@ func TestTwoUpsOnOneFolder(t *testing.T) {
 // excepted.
 func TestUpAfterACrashResumesOpenRuns(t *testing.T) {
 	t.Parallel()
-	file, other := promptsFile(t, motley(160)), write(t, filepath.Join(t.TempDir(), "other.jsonl"), motley(200))
+	file, other := promptsFile(t, mixedPrompts(160)), write(t, filepath.Join(t.TempDir(), "other.jsonl"), mixedPrompts(200))
 	want, wantOther := undisturbed(t, file), undisturbed(t, other)
 	s := serveSlowly(t, 30*time.Millisecond)
 	i := install(t, s.url, 0, smallBites)

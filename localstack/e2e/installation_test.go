@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"rollout/functions/api"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 )
 
 // quickHealth are timings that find a dead worker within about a second, and
@@ -41,8 +41,8 @@ items = 8
 grace = "500ms"
 `
 
-// installation is a folder with its `rollout up`.
-type installation struct {
+// testInstallation is a folder with its `rollout up`.
+type testInstallation struct {
 	t       *testing.T
 	dir     string
 	engine  string
@@ -55,15 +55,15 @@ type installation struct {
 
 // install makes an installation whose config is quickHealth and the given
 // rest, and starts it. 0 workers is one in the same process.
-func install(t *testing.T, engine string, workers int, config string) *installation {
+func install(t *testing.T, engine string, workers int, config string) *testInstallation {
 	t.Helper()
 	return installIn(t, t.TempDir(), engine, workers, config)
 }
 
 // installIn makes one in the folder.
-func installIn(t *testing.T, dir, engine string, workers int, config string) *installation {
+func installIn(t *testing.T, dir, engine string, workers int, config string) *testInstallation {
 	t.Helper()
-	i := &installation{t: t, dir: dir, engine: engine, workers: workers}
+	i := &testInstallation{t: t, dir: dir, engine: engine, workers: workers}
 	write(t, filepath.Join(i.dir, "rollout.toml"), "schema_version = 1\n"+quickHealth+config)
 	i.start()
 	return i
@@ -72,17 +72,17 @@ func installIn(t *testing.T, dir, engine string, workers int, config string) *in
 var isUp = regexp.MustCompile(`rollout is up: .*\(API at (http://[^)]+)\)`)
 
 // start starts `rollout up` and waits until it is.
-func (i *installation) start() {
+func (i *testInstallation) start() {
 	i.t.Helper()
 	if i.up != nil {
-		i.log += i.up.complained()
+		i.log += i.up.stderrText()
 	}
 	i.up = launch(i.t, rollout, append([]string{"up", "--dir", i.dir, "--engine", i.engine, "--workers", strconv.Itoa(i.workers), "--listen", "127.0.0.1:0"}, i.args...)...)
 	eventually(i.t, "rollout is up", func() bool {
-		m := isUp.FindStringSubmatch(i.up.complained())
+		m := isUp.FindStringSubmatch(i.up.stderrText())
 		if m == nil {
 			if i.up.ended() {
-				i.t.Fatalf("rollout up ended: %s", i.up.complained())
+				i.t.Fatalf("rollout up ended: %s", i.up.stderrText())
 			}
 			return false
 		}
@@ -93,10 +93,10 @@ func (i *installation) start() {
 
 // logged reports whether the installation's processes wrote a line with all
 // the texts.
-func (i *installation) logged(texts ...string) bool {
+func (i *testInstallation) logged(texts ...string) bool {
 	i.t.Helper()
 lines:
-	for line := range strings.Lines(i.log + i.up.complained()) {
+	for line := range strings.Lines(i.log + i.up.stderrText()) {
 		for _, text := range texts {
 			if !strings.Contains(line, text) {
 				continue lines
@@ -108,7 +108,7 @@ lines:
 }
 
 // ask asks the API and decodes its answer.
-func (i *installation) ask(method, path string, into any) {
+func (i *testInstallation) ask(method, path string, into any) {
 	i.t.Helper()
 	code, body := ask(i.t, method, i.url+path, "")
 	if code >= 300 {
@@ -120,7 +120,7 @@ func (i *installation) ask(method, path string, into any) {
 }
 
 // runs are all runs, the newest first.
-func (i *installation) runs() []api.Status {
+func (i *testInstallation) runs() []api.Status {
 	i.t.Helper()
 	var out struct{ Runs []api.Status }
 	i.ask(http.MethodGet, "/v1/runs", &out)
@@ -128,7 +128,7 @@ func (i *installation) runs() []api.Status {
 }
 
 // show is one run's status; ok is false if there is no such run (yet).
-func (i *installation) show(id identity.RunID) (s api.Status, ok bool) {
+func (i *testInstallation) show(id identity.RunID) (s api.Status, ok bool) {
 	i.t.Helper()
 	code, body := get(i.t, i.url+"/v1/runs/"+string(id))
 	if code == http.StatusNotFound {
@@ -141,7 +141,7 @@ func (i *installation) show(id identity.RunID) (s api.Status, ok bool) {
 }
 
 // everyWorker is every worker that there ever was.
-func (i *installation) everyWorker() []api.WorkerStatus {
+func (i *testInstallation) everyWorker() []api.WorkerStatus {
 	i.t.Helper()
 	var out struct{ Workers []api.WorkerStatus }
 	i.ask(http.MethodGet, "/v1/workers", &out)
@@ -149,7 +149,7 @@ func (i *installation) everyWorker() []api.WorkerStatus {
 }
 
 // living are the workers that are alive, by their heartbeats.
-func (i *installation) living() []api.WorkerStatus {
+func (i *testInstallation) living() []api.WorkerStatus {
 	i.t.Helper()
 	var living []api.WorkerStatus
 	for _, w := range i.everyWorker() {
@@ -162,21 +162,21 @@ func (i *installation) living() []api.WorkerStatus {
 
 // submit puts a file into the bucket as `rollout submit` does, and returns the
 // run that it is.
-func (i *installation) submit(file string) identity.RunID {
+func (i *testInstallation) submit(file string) identity.RunID {
 	i.t.Helper()
 	p := do(i.t, 0, "submit", "--dir", i.dir, file)
-	return identity.RunID(strings.TrimSpace(p.said()))
+	return identity.RunID(strings.TrimSpace(p.stdoutText()))
 }
 
 // steer is pause, resume or stop.
-func (i *installation) steer(what string, id identity.RunID) {
+func (i *testInstallation) steer(what string, id identity.RunID) {
 	i.t.Helper()
 	var s api.Status
 	i.ask(http.MethodPost, "/v1/runs/"+string(id)+"/"+what, &s)
 }
 
 // await waits until the run is in one of the phases.
-func (i *installation) await(id identity.RunID, phases ...run.Phase) api.Status {
+func (i *testInstallation) await(id identity.RunID, phases ...run.Phase) api.Status {
 	i.t.Helper()
 	var s api.Status
 	eventually(i.t, "run "+string(id)+" is "+words(phases), func() bool {
@@ -203,7 +203,7 @@ func words(phases []run.Phase) string {
 }
 
 // ends waits for the run's end, however it is.
-func (i *installation) ends(id identity.RunID) api.Status {
+func (i *testInstallation) ends(id identity.RunID) api.Status {
 	i.t.Helper()
 	var s api.Status
 	eventually(i.t, "run "+string(id)+" ends", func() bool {
@@ -214,10 +214,10 @@ func (i *installation) ends(id identity.RunID) api.Status {
 }
 
 // bucket is a path in the bucket.
-func (i *installation) bucket(key string) string { return filepath.Join(i.dir, "bucket", key) }
+func (i *testInstallation) bucket(key string) string { return filepath.Join(i.dir, "bucket", key) }
 
 // move puts a file into the bucket by a rename, as mv does.
-func (i *installation) move(name, content string) {
+func (i *testInstallation) move(name, content string) {
 	i.t.Helper()
 	from := write(i.t, filepath.Join(i.dir, "on its way"), content)
 	to := i.bucket("prompts/" + name)
@@ -229,8 +229,8 @@ func (i *installation) move(name, content string) {
 	}
 }
 
-// of returns the runs of an uploaded file, the newest first.
-func (i *installation) of(name string) []api.Status {
+// runsOf returns the runs of an uploaded file, the newest first.
+func (i *testInstallation) runsOf(name string) []api.Status {
 	i.t.Helper()
 	var out []api.Status
 	for _, s := range i.runs() {
@@ -241,12 +241,12 @@ func (i *installation) of(name string) []api.Status {
 	return out
 }
 
-// only waits for the one run of an uploaded file to end.
-func (i *installation) only(name string) api.Status {
+// onlyRunOf waits for the one run of an uploaded file to end.
+func (i *testInstallation) onlyRunOf(name string) api.Status {
 	i.t.Helper()
 	var all []api.Status
 	eventually(i.t, "the run of "+name+" ends", func() bool {
-		all = i.of(name)
+		all = i.runsOf(name)
 		return len(all) > 0 && all[0].Phase.Ended()
 	})
 	if len(all) != 1 {

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 )
 
 // Workers die without notice, and so does `rollout up`: the files are the same
@@ -19,16 +19,16 @@ import (
 func TestKilledWorkersChangeNothing(t *testing.T) {
 	t.Parallel()
 	const items, rounds = 320, 5
-	file := promptsFile(t, motley(items))
+	file := promptsFile(t, mixedPrompts(items))
 	want := undisturbed(t, file)
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
-			m := newMayhem(t, seed)
+			m := newProcessKiller(t, seed)
 			for range rounds {
 				id := m.submit(file)
-				for range 1 + m.dice.IntN(4) {
-					m.strike(id, want.summary.Completed)
+				for range 1 + m.rng.IntN(4) {
+					m.killRandomly(id, want.summary.Completed)
 				}
 				m.ends(id)
 				wantSame(t, m.outcome(id), want)
@@ -42,15 +42,15 @@ func TestKilledWorkersChangeNothing(t *testing.T) {
 func TestKilledWorkersChangeNothingAcrossPauses(t *testing.T) {
 	t.Parallel()
 	const items, rounds = 240, 3
-	file := promptsFile(t, motley(items))
+	file := promptsFile(t, mixedPrompts(items))
 	want := undisturbed(t, file)
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
-			m := newMayhem(t, 100+seed)
+			m := newProcessKiller(t, 100+seed)
 			for range rounds {
 				id := m.submit(file)
-				m.strike(id, want.summary.Completed)
+				m.killRandomly(id, want.summary.Completed)
 				if m.over(id) {
 					t.Fatalf("the run was over before it could be paused: give it more items")
 				}
@@ -58,7 +58,7 @@ func TestKilledWorkersChangeNothingAcrossPauses(t *testing.T) {
 				m.await(id, run.Paused, run.Interrupted)
 				m.wantSilence(id)
 				m.steer("resume", id)
-				m.strike(id, want.summary.Completed)
+				m.killRandomly(id, want.summary.Completed)
 				m.ends(id)
 				wantSame(t, m.outcome(id), want)
 			}
@@ -66,31 +66,31 @@ func TestKilledWorkersChangeNothingAcrossPauses(t *testing.T) {
 	}
 }
 
-// mayhem is an installation of three worker processes at whose processes a
+// processKiller is an installation of three worker processes at whose processes a
 // seeded killer strikes.
-type mayhem struct {
-	*installation
-	llm  llm
-	dice *rand.Rand
-	dead map[int]bool // processes that were killed
+type processKiller struct {
+	*testInstallation
+	llm    llm
+	rng    *rand.Rand
+	killed map[int]bool // processes that were killed
 }
 
-func newMayhem(t *testing.T, seed uint64) *mayhem {
+func newProcessKiller(t *testing.T, seed uint64) *processKiller {
 	t.Helper()
 	s := serveSlowly(t, 15*time.Millisecond)
-	return &mayhem{installation: install(t, s.url, 3, smallBites), llm: s,
-		dice: rand.New(rand.NewPCG(seed, 0)), dead: map[int]bool{}}
+	return &processKiller{testInstallation: install(t, s.url, 3, smallBites), llm: s,
+		rng: rand.New(rand.NewPCG(seed, 0)), killed: map[int]bool{}}
 }
 
-// strike waits until the engine was asked some more questions, a number drawn
+// killRandomly waits until the engine was asked some more questions, a number drawn
 // from the run's, and kills a worker; or, one time in six, `up`, which is then
 // started again, and half of those times all its workers with it. If the run
 // ends first, nobody dies.
-func (m *mayhem) strike(id identity.RunID, questions uint64) {
+func (m *processKiller) killRandomly(id identity.RunID, questions uint64) {
 	m.t.Helper()
 	from := m.llm.requests()
-	moment := 1 + m.dice.IntN(int(questions)/3)
-	target := m.dice.IntN(12)
+	moment := 1 + m.rng.IntN(int(questions)/3)
+	target := m.rng.IntN(12)
 	eventually(m.t, "the moment to strike comes", func() bool {
 		return m.llm.requests() >= from+moment || m.over(id)
 	})
@@ -106,7 +106,7 @@ func (m *mayhem) strike(id identity.RunID, questions uint64) {
 	}
 }
 
-func (m *mayhem) over(id identity.RunID) bool {
+func (m *processKiller) over(id identity.RunID) bool {
 	s, _ := m.show(id)
 	return s.Phase.Ended()
 }
@@ -126,13 +126,13 @@ func parent(pid int) int {
 // killWorker kills a worker process that was not killed yet, as soon as there
 // is one. One whose parent is gone is on its way out, and nobody would begin in
 // its place.
-func (m *mayhem) killWorker(id identity.RunID) {
+func (m *processKiller) killWorker(id identity.RunID) {
 	m.t.Helper()
 	eventually(m.t, "there is a worker to kill", func() bool {
 		living := m.living()
-		for _, n := range m.dice.Perm(len(living)) {
-			if pid := living[n].PID; !m.dead[pid] && parent(pid) == m.up.cmd.Process.Pid {
-				m.dead[pid] = true
+		for _, n := range m.rng.Perm(len(living)) {
+			if pid := living[n].PID; !m.killed[pid] && parent(pid) == m.up.cmd.Process.Pid {
+				m.killed[pid] = true
 				// One that has just ended by itself is as good as killed.
 				return syscall.Kill(pid, syscall.SIGKILL) == nil
 			}
@@ -143,7 +143,7 @@ func (m *mayhem) killWorker(id identity.RunID) {
 
 // wantSilence checks that a paused run stays so while a worker dies and
 // another one begins.
-func (m *mayhem) wantSilence(id identity.RunID) {
+func (m *processKiller) wantSilence(id identity.RunID) {
 	m.t.Helper()
 	asked := m.llm.requests()
 	before := map[string]bool{}

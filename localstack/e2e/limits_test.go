@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"rollout/shared/engine/run"
+	"rollout/shared/core/run"
 )
 
 // A process that may have few files open says so before it begins, with both
@@ -23,7 +23,7 @@ func TestFewOpenFiles(t *testing.T) {
 	for _, command := range [][2]string{{rollout, "up --listen off"}, {rollout, "up --listen off --workers 2"}, {gpuworker, ""}} {
 		p := limited(60, command[0], command[1])
 		p.wantExit(2)
-		p.wantComplaint("in_flight = 4 needs 68 open files", "may have 60", "ulimit -n 68")
+		p.wantStderr("in_flight = 4 needs 68 open files", "may have 60", "ulimit -n 68")
 	}
 	limited(80, rollout, "up --once --listen off").wantExit(0)
 	i.start()

@@ -65,7 +65,7 @@ func build(m *testing.M) (code int, err error) {
 // noteSources reads the folders that the programs are made of: `go test` then
 // knows that a cached result does not hold once one of their files changed.
 func noteSources() error {
-	for _, top := range []string{"events", "shared", "functions", "gpuworker", "scripts"} {
+	for _, top := range []string{"events", "shared", "functions", "gpuworker", "scripts", "localstack/fakellm"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", top), func(_ string, _ fs.DirEntry, err error) error { return err })
 		if err != nil {
 			return err

@@ -11,7 +11,7 @@ import (
 )
 
 // notice puts a preemption notice where a laptop's machine looks for it.
-func (i *installation) notice(reason string, lead time.Duration) {
+func (i *testInstallation) notice(reason string, lead time.Duration) {
 	i.t.Helper()
 	temp := write(i.t, i.noticeFile()+".new", fmt.Sprintf(`{"reason":%q,"lead_seconds":%g}`, reason, lead.Seconds()))
 	if err := os.Rename(temp, i.noticeFile()); err != nil {
@@ -19,13 +19,13 @@ func (i *installation) notice(reason string, lead time.Duration) {
 	}
 }
 
-func (i *installation) noticeFile() string { return filepath.Join(i.dir, "state", "notice") }
+func (i *testInstallation) noticeFile() string { return filepath.Join(i.dir, "state", "notice") }
 
 // Whatever lead a notice leaves, the worker drains within it and ends
 // well, and the run goes on with the next one.
 func TestC28NoticesOfEveryLead(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, motley(320))
+	file := promptsFile(t, mixedPrompts(320))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 50*time.Millisecond)
 	i := install(t, s.url, 0, smallBites)
@@ -52,7 +52,7 @@ var drains = regexp.MustCompile(`worker_draining worker=(\w+)`)
 // Five notices, and as many signals, at once are one drain.
 func TestC29FiveNoticesAreOneDrain(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, motley(320))
+	file := promptsFile(t, mixedPrompts(320))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 50*time.Millisecond)
 	i := install(t, s.url, 0, smallBites)
@@ -66,7 +66,7 @@ func TestC29FiveNoticesAreOneDrain(t *testing.T) {
 	}
 	for _, p := range []*process{w, i.up} {
 		p.wantExit(0)
-		if d := drains.FindAllString(p.complained(), -1); len(d) != 1 {
+		if d := drains.FindAllString(p.stderrText(), -1); len(d) != 1 {
 			t.Errorf("%s drained %d times: %v", p.name, len(d), d)
 		}
 	}
@@ -92,13 +92,13 @@ func TestSignalsAtAnyTime(t *testing.T) {
 			// they end it without a word.
 			eventually(t, "it ends", func() bool { p.signal(syscall.SIGTERM); return p.ended() })
 			if code := p.exit(); code > 0 {
-				t.Errorf("%s ended with exit code %d: %s", p.name, code, p.complained())
+				t.Errorf("%s ended with exit code %d: %s", p.name, code, p.stderrText())
 			}
 		}
 	})
 	t.Run("a storm", func(t *testing.T) {
 		t.Parallel()
-		file := promptsFile(t, motley(160))
+		file := promptsFile(t, mixedPrompts(160))
 		want := undisturbed(t, file)
 		s := serveSlowly(t, 50*time.Millisecond)
 		i := install(t, s.url, 2, smallBites)
@@ -116,11 +116,11 @@ func TestSignalsAtAnyTime(t *testing.T) {
 		t.Parallel()
 		s := serveSlowly(t, 50*time.Millisecond)
 		i := install(t, s.url, 0, smallBites)
-		i.submit(promptsFile(t, motley(320)))
+		i.submit(promptsFile(t, mixedPrompts(320)))
 		eventually(t, "the run is under way", func() bool { return s.requests() > 20 })
 		i.up.signal(syscall.SIGHUP)
 		i.up.wantExit(0)
-		i.up.wantComplaint("worker_draining", "worker_deregistered")
+		i.up.wantStderr("worker_draining", "worker_deregistered")
 	})
 }
 
@@ -133,7 +133,7 @@ func exists(path string) bool {
 // the run goes on all the same.
 func TestNobodyNeedListen(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, motley(160))
+	file := promptsFile(t, mixedPrompts(160))
 	want := undisturbed(t, file)
 	s := serve(t)
 	i := install(t, s.url, 0, smallBites)

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/record"
 )
 
@@ -21,7 +21,7 @@ type outcome struct {
 var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 
 // outcome reads the files of a run that has ended.
-func (i *installation) outcome(id identity.RunID) outcome {
+func (i *testInstallation) outcome(id identity.RunID) outcome {
 	i.t.Helper()
 	return readOutcome(i.t, i.bucket("runs/"+string(id)))
 }
@@ -29,8 +29,8 @@ func (i *installation) outcome(id identity.RunID) outcome {
 func readOutcome(t *testing.T, folder string) outcome {
 	t.Helper()
 	o := outcome{
-		completions: generatedAt.ReplaceAllString(read(t, filepath.Join(folder, record.Completions)), `"generated_at":""`),
-		errors:      read(t, filepath.Join(folder, record.Errors)),
+		completions: generatedAt.ReplaceAllString(read(t, filepath.Join(folder, record.CompletionsFile)), `"generated_at":""`),
+		errors:      read(t, filepath.Join(folder, record.ErrorsFile)),
 	}
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(folder, record.SummaryFile))), &o.summary); err != nil {
 		t.Fatal(err)
@@ -41,8 +41,8 @@ func readOutcome(t *testing.T, folder string) outcome {
 // wantSame checks that two runs of one input left the same.
 func wantSame(t *testing.T, got, want outcome) {
 	t.Helper()
-	wantSameLines(t, record.Completions, got.completions, want.completions)
-	wantSameLines(t, record.Errors, got.errors, want.errors)
+	wantSameLines(t, record.CompletionsFile, got.completions, want.completions)
+	wantSameLines(t, record.ErrorsFile, got.errors, want.errors)
 	if g, w := got.summary, want.summary; g.Items != w.Items || g.Completed != w.Completed || g.Failed != w.Failed || g.Phase != w.Phase {
 		t.Errorf("summary says %s, %d items, %d completed, %d failed; want %s, %d, %d, %d",
 			g.Phase, g.Items, g.Completed, g.Failed, w.Phase, w.Items, w.Completed, w.Failed)

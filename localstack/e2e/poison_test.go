@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollout/shared/engine/run"
+	"rollout/shared/core/run"
 )
 
 // poisoned is a prompt file of so many items of which some kill the server.
@@ -63,10 +63,10 @@ func TestC22APoisonousPromptIsQuarantinedAlone(t *testing.T) {
 					t.Errorf("error line %d is %s, want item %d", k, errs[k], n)
 				}
 			}
-			if d := s.deaths(); d < 3 || d > c.most {
-				t.Errorf("the server died %d times, more than %d, or too few to be sure:\n%s", d, c.most, s.said())
+			if d := s.crashes(); d < 3 || d > c.most {
+				t.Errorf("the server died %d times, more than %d, or too few to be sure:\n%s", d, c.most, s.stdoutText())
 			}
-			t.Logf("the server died %d times", s.deaths())
+			t.Logf("the server died %d times", s.crashes())
 		})
 	}
 }

@@ -139,21 +139,21 @@ func (p *process) exit() int {
 func (p *process) wantExit(code int) {
 	p.t.Helper()
 	if got := p.exit(); got != code {
-		p.t.Errorf("%s ended with exit code %d, want %d; it said:\n%s%s", p.name, got, code, p.said(), p.complained())
+		p.t.Errorf("%s ended with exit code %d, want %d; it said:\n%s%s", p.name, got, code, p.stdoutText(), p.stderrText())
 	}
 }
 
-// said is what it wrote to standard output so far.
-func (p *process) said() string { return read(p.t, p.stdout) }
+// stdoutText is what it wrote to standard output so far.
+func (p *process) stdoutText() string { return read(p.t, p.stdout) }
 
-// complained is what it wrote to standard error so far.
-func (p *process) complained() string { return read(p.t, p.stderr) }
+// stderrText is what it wrote to standard error so far.
+func (p *process) stderrText() string { return read(p.t, p.stderr) }
 
-// wantComplaint checks that standard error has the texts.
-func (p *process) wantComplaint(texts ...string) {
+// wantStderr checks that standard error has the texts.
+func (p *process) wantStderr(texts ...string) {
 	p.t.Helper()
 	for _, text := range texts {
-		if said := p.complained(); !strings.Contains(said, text) {
+		if said := p.stderrText(); !strings.Contains(said, text) {
 			p.t.Errorf("%s does not say %q but:\n%s", p.name, text, said)
 		}
 	}

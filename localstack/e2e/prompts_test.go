@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// motley is a plain file of so many items, among them what breaks careless
+// mixedPrompts is a plain file of so many items, among them what breaks careless
 // readers: separators inside strings, blank lines, CRLF, numbers beyond 2⁵³,
 // lines that are no objects, two lines with one id.
-func motley(items int) string {
+func mixedPrompts(items int) string {
 	var b strings.Builder
 	for n := range items {
 		switch n % 16 {

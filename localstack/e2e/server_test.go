@@ -25,7 +25,7 @@ func serve(t *testing.T, args ...string) llm {
 	p := launch(t, fakellm, args...)
 	s := llm{process: p}
 	eventually(t, "fakellm prints its URL", func() bool {
-		line, _, ok := strings.Cut(p.said(), "\n")
+		line, _, ok := strings.Cut(p.stdoutText(), "\n")
 		s.url = line
 		return ok
 	})
@@ -45,8 +45,8 @@ func serveAgain(t *testing.T, args ...string) llm {
 	return serve(t, append([]string{"--restart", "300ms"}, args...)...)
 }
 
-// deaths is how often a server of serveAgain died so far.
-func (s llm) deaths() int { return strings.Count(s.said(), `"event":"died"`) }
+// crashes is how often a server of serveAgain died so far.
+func (s llm) crashes() int { return strings.Count(s.stdoutText(), `"event":"died"`) }
 
 var (
 	requestsTotal   = regexp.MustCompile(`(?m)^fakellm_requests_total\S* (\d+)$`)

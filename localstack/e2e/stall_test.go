@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"rollout/functions/api"
+	"rollout/shared/core/shard"
 	"rollout/shared/embedded/local"
-	"rollout/shared/engine/shard"
 	"rollout/shared/host"
 )
 
@@ -23,11 +23,11 @@ import (
 // later writes is accepted (I11).
 func TestAStalledWorkerFencesItself(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, motley(160))
+	file := promptsFile(t, mixedPrompts(160))
 	want := undisturbed(t, file)
 	t.Run("continued when its run is over", func(t *testing.T) {
 		t.Parallel()
-		survives(t, func() bool {
+		retryStall(t, func() bool {
 			i, w, ok := installWithStalledWorker(t, file)
 			if !ok {
 				return false
@@ -48,7 +48,7 @@ func TestAStalledWorkerFencesItself(t *testing.T) {
 	})
 	t.Run("continued while others do its work", func(t *testing.T) {
 		t.Parallel()
-		survives(t, func() bool {
+		retryStall(t, func() bool {
 			i, w, ok := installWithStalledWorker(t, file)
 			if !ok {
 				return false
@@ -68,10 +68,10 @@ func TestAStalledWorkerFencesItself(t *testing.T) {
 	})
 }
 
-// survives repeats a story until its stopped process was continued: one that
+// retryStall repeats a story until its stopped process was continued: one that
 // comes to hold the store's lock is killed before, and a run may be over before
 // a worker was stopped, which are other stories.
-func survives(t *testing.T, story func() bool) {
+func retryStall(t *testing.T, story func() bool) {
 	t.Helper()
 	for range 5 {
 		if story() {
@@ -84,7 +84,7 @@ func survives(t *testing.T, story func() bool) {
 // installWithStalledWorker begins a run with two worker processes, stops one
 // that holds shards, and waits until it is judged dead. It returns the worker
 // by its last heartbeat; not ok if the run was over before.
-func installWithStalledWorker(t *testing.T, file string) (i *installation, stalled api.WorkerStatus, ok bool) {
+func installWithStalledWorker(t *testing.T, file string) (i *testInstallation, stalled api.WorkerStatus, ok bool) {
 	t.Helper()
 	i = install(t, serveSlowly(t, 150*time.Millisecond).url, 2, smallBites)
 	id := i.submit(file)
@@ -134,7 +134,7 @@ func installWithStalledWorker(t *testing.T, file string) (i *installation, stall
 // isLockedBy reports whether the process holds one of the installation's locks:
 // Linux tells for every open file. Others, such as that of a flock(1) in which
 // the tests run, are handed down to every process.
-func (i *installation) isLockedBy(pid int) bool {
+func (i *testInstallation) isLockedBy(pid int) bool {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, f := range files {
 		path, err := os.Readlink(f)
@@ -149,7 +149,7 @@ func (i *installation) isLockedBy(pid int) bool {
 }
 
 // twoBusy are two living workers that hold shards.
-func (i *installation) twoBusy() (a, b api.WorkerStatus, ok bool) {
+func (i *testInstallation) twoBusy() (a, b api.WorkerStatus, ok bool) {
 	i.t.Helper()
 	var busy []api.WorkerStatus
 	for _, w := range i.living() {
@@ -166,18 +166,18 @@ func (i *installation) twoBusy() (a, b api.WorkerStatus, ok bool) {
 // beatsOn reports whether the worker's heartbeat is renewed twice from now on,
 // in a time within which no worker fences itself. Once may be the end of a
 // write that was under way when another process was stopped.
-func (i *installation) beatsOn(w api.WorkerStatus) bool {
+func (i *testInstallation) beatsOn(w api.WorkerStatus) bool {
 	i.t.Helper()
-	last, renewed := w.BeatAt, 0
+	last, renewed := w.HeartbeatAt, 0
 	for _, now := range i.living() {
 		if now.Worker == w.Worker {
-			last = now.BeatAt
+			last = now.HeartbeatAt
 		}
 	}
 	for until := time.Now().Add(500 * time.Millisecond); time.Now().Before(until); {
 		for _, now := range i.living() {
-			if now.Worker == w.Worker && now.BeatAt.After(last) {
-				last = now.BeatAt
+			if now.Worker == w.Worker && now.HeartbeatAt.After(last) {
+				last = now.HeartbeatAt
 				renewed++
 			}
 		}
@@ -190,7 +190,7 @@ func (i *installation) beatsOn(w api.WorkerStatus) bool {
 
 // continueStalled lets the worker go on, and waits until it has fenced itself
 // and its process works under another name; false if the process is no more.
-func (i *installation) continueStalled(w api.WorkerStatus) bool {
+func (i *testInstallation) continueStalled(w api.WorkerStatus) bool {
 	i.t.Helper()
 	gone := func() bool { return errors.Is(syscall.Kill(w.PID, 0), syscall.ESRCH) }
 	if err := syscall.Kill(w.PID, syscall.SIGCONT); err != nil && !gone() {
@@ -217,9 +217,9 @@ type claim struct {
 }
 
 // shards are the claims of the installation's only run, by shard.
-func (i *installation) shards() map[int]claim {
+func (i *testInstallation) shards() map[int]claim {
 	i.t.Helper()
-	l, closeAll, err := local.Open(i.t.Context(), i.dir, local.Options{})
+	l, closeAll, err := local.OpenLocal(i.t.Context(), i.dir, local.LocalOptions{})
 	if err != nil {
 		i.t.Fatal(err)
 	}

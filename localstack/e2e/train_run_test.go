@@ -7,8 +7,8 @@ import (
 	"syscall"
 	"testing"
 
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/record"
 )
 
@@ -83,7 +83,7 @@ func TestARunThatTrainsSurvivesItsWorkers(t *testing.T) {
 		}
 	}
 	do(t, 0, "snapshot", "restore", got.Snapshot, filepath.Join(t.TempDir(), "state"), "--dir", i.dir)
-	if shown := do(t, 0, "status", string(id), "--dir", i.dir).said(); !strings.Contains(shown, "step 48/48 100%, loss ") || !strings.Contains(shown, got.Snapshot) {
+	if shown := do(t, 0, "status", string(id), "--dir", i.dir).stdoutText(); !strings.Contains(shown, "step 48/48 100%, loss ") || !strings.Contains(shown, got.Snapshot) {
 		t.Errorf("status shows\n%s", shown)
 	}
 }
@@ -97,18 +97,18 @@ func TestARunThatCanNotTrainSaysWhy(t *testing.T) {
 	if s := i.ends(id); s.Phase != run.CompletedWithErrors || s.FailedByClass["invalid_line"] != 1 {
 		t.Errorf("it ended as %s, %v", s.Phase, s.FailedByClass)
 	}
-	if errs := read(t, i.bucket(record.OutputKey(id, record.Errors))); !strings.Contains(errs, "prompts/bad.jsonl:4: ") {
+	if errs := read(t, i.bucket(record.OutputKey(id, record.ErrorsFile))); !strings.Contains(errs, "prompts/bad.jsonl:4: ") {
 		t.Errorf("errors: %s", errs)
 	}
 	other := write(t, filepath.Join(t.TempDir(), "other.jsonl"), lessonRows)
 	write(t, strings.TrimSuffix(other, ".jsonl")+".toml", strings.Replace(lessonConfig, "rollout/tiny", "meta-llama/Llama-3.2-1B", 1))
-	do(t, 2, "submit", other, "--dir", i.dir).wantComplaint("meta-llama/Llama-3.2-1B", "can't be trained here", "a trainer outside rollout")
+	do(t, 2, "submit", other, "--dir", i.dir).wantStderr("meta-llama/Llama-3.2-1B", "can't be trained here", "a trainer outside rollout")
 }
 
 // killTrainer waits for a snapshot of that step or a later one and kills the
 // worker that has the run then, unless it was killed before. It returns its
 // process.
-func (i *installation) killTrainer(id identity.RunID, step, before int) (pid int) {
+func (i *testInstallation) killTrainer(id identity.RunID, step, before int) (pid int) {
 	i.t.Helper()
 	i.reaches(id, step)
 	eventually(i.t, "a worker has the training", func() bool {
@@ -124,7 +124,7 @@ func (i *installation) killTrainer(id identity.RunID, step, before int) (pid int
 }
 
 // reaches waits for a snapshot of that step or a later one.
-func (i *installation) reaches(id identity.RunID, step int) {
+func (i *testInstallation) reaches(id identity.RunID, step int) {
 	i.t.Helper()
 	eventually(i.t, "the training has a snapshot", func() bool {
 		s, ok := i.show(id)
@@ -135,7 +135,7 @@ func (i *installation) reaches(id identity.RunID, step int) {
 	})
 }
 
-func trained(t *testing.T, i *installation, id identity.RunID) record.Trained {
+func trained(t *testing.T, i *testInstallation, id identity.RunID) record.Trained {
 	t.Helper()
 	var s record.Summary
 	if err := json.Unmarshal([]byte(read(t, i.bucket(record.OutputKey(id, record.SummaryFile)))), &s); err != nil {

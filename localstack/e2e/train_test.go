@@ -13,30 +13,30 @@ import (
 	"testing"
 	"time"
 
-	decoder "rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/tokenizer"
+	decoder "rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/tokenizer"
 	"rollout/gpuworker/training"
 	"rollout/gpuworker/training/dataset"
-	"rollout/gpuworker/training/keep"
+	"rollout/gpuworker/training/snapshots"
 	"rollout/scripts/rollout/train"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/embedded/local"
-	"rollout/shared/engine/identity"
 	"rollout/shared/snapshot"
 )
 
-// school is a folder with a small base model and a dataset of each kind.
-type school struct {
+// trainingFixture is a folder with a small base model and a dataset of each kind.
+type trainingFixture struct {
 	t    *testing.T
 	dir  string
 	base string // a base model's uri
 }
 
-// newSchool keeps an untrained model of a few thousand parameters as a
+// newTrainingFixture keeps an untrained model of a few thousand parameters as a
 // snapshot, so that a step takes a millisecond.
-func newSchool(t *testing.T) school {
+func newTrainingFixture(t *testing.T) trainingFixture {
 	t.Helper()
-	s := school{t: t, dir: t.TempDir()}
+	s := trainingFixture{t: t, dir: t.TempDir()}
 	s.write("sft.jsonl", `{"prompt":"the cat ","completion":"sat on the mat"}
 {"messages":[{"role":"user","content":"two and two?"},{"role":"assistant","content":"four"}]}
 {"prompt":"","completion":"in the beginning"}
@@ -61,11 +61,11 @@ func newSchool(t *testing.T) school {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, closeAll, err := local.Open(t.Context(), s.path("state"), local.Options{Create: true})
+	l, closeAll, err := local.OpenLocal(t.Context(), s.path("state"), local.LocalOptions{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	snap, err := keep.Keeper{Store: snapshot.Store{Blobs: l.Ports.Blobs, Docs: l.Ports.Docs, Clock: l.Ports.Clock},
+	snap, err := snapshots.Manager{Store: snapshot.Store{Blobs: l.Ports.Blobs, Docs: l.Ports.Docs, Clock: l.Ports.Clock},
 		Run: identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVE"), Scratch: s.path("scratch")}.Save(t.Context(), tr)
 	if err != nil {
 		t.Fatal(err)
@@ -77,9 +77,9 @@ func newSchool(t *testing.T) school {
 	return s
 }
 
-func (s school) path(name string) string { return filepath.Join(s.dir, name) }
+func (s trainingFixture) path(name string) string { return filepath.Join(s.dir, name) }
 
-func (s school) write(name, text string) string {
+func (s trainingFixture) write(name, text string) string {
 	s.t.Helper()
 	if err := os.WriteFile(s.path(name), []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
@@ -88,7 +88,7 @@ func (s school) write(name, text string) string {
 }
 
 // course writes a config of the kind, whose output goes to a folder of its own.
-func (s school) course(kind, output string, steps, every int) string {
+func (s trainingFixture) course(kind, output string, steps, every int) string {
 	s.t.Helper()
 	return s.write(output+".toml", fmt.Sprintf(`
 algorithm.kind = %q
@@ -107,7 +107,7 @@ budget.max_steps = %d
 // last is the object that `rollout train --json` ends with.
 func last(t *testing.T, p *process) (r train.Result) {
 	t.Helper()
-	lines := strings.Split(strings.TrimSpace(p.said()), "\n")
+	lines := strings.Split(strings.TrimSpace(p.stdoutText()), "\n")
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r); err != nil {
 		t.Fatalf("the last line is no result: %v", err)
 	}
@@ -120,7 +120,7 @@ func TestATrainingKilledTenTimesEndsWithTheSameDigest(t *testing.T) {
 	for _, kind := range []string{config.AlgorithmSFT, config.AlgorithmRM} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			s := newSchool(t)
+			s := newTrainingFixture(t)
 			undisturbed := launch(t, rollout, "train", kind, "--config", s.course(kind, "undisturbed", steps, every), "--json")
 			undisturbed.wantExit(0)
 			want := last(t, undisturbed)
@@ -132,7 +132,7 @@ func TestATrainingKilledTenTimesEndsWithTheSameDigest(t *testing.T) {
 			for killed := range kills {
 				p := launch(t, rollout, "train", kind, "--config", course, "--json", "--resume", "latest")
 				steps := dice.IntN(3 * every)
-				eventually(t, "some steps are taken", func() bool { return strings.Count(p.said(), "\n") > steps })
+				eventually(t, "some steps are taken", func() bool { return strings.Count(p.stdoutText(), "\n") > steps })
 				<-time.After(time.Duration(dice.IntN(30)) * time.Millisecond)
 				p.kill()
 				if p.cmd.ProcessState.ExitCode() != -1 {
@@ -144,7 +144,7 @@ func TestATrainingKilledTenTimesEndsWithTheSameDigest(t *testing.T) {
 			if got := last(t, p); got.Snapshot != want.Snapshot {
 				t.Errorf("the snapshot is %s, undisturbed it is %s", got.Snapshot, want.Snapshot)
 			}
-			if !strings.Contains(p.complained(), "going on from snapshot") {
+			if !strings.Contains(p.stderrText(), "going on from snapshot") {
 				t.Error("it did not go on from a snapshot")
 			}
 		})
@@ -153,17 +153,17 @@ func TestATrainingKilledTenTimesEndsWithTheSameDigest(t *testing.T) {
 
 func TestASignalKeepsTheStateAtTheBorderOfAStep(t *testing.T) {
 	t.Parallel()
-	s := newSchool(t)
+	s := newTrainingFixture(t)
 	whole := launch(t, rollout, "train", "sft", "--config", s.course("sft", "whole", 2000, 0), "--json")
 	whole.wantExit(0)
 	course := s.course("sft", "stopped", 2000, 0)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		p := launch(t, rollout, "train", "sft", "--config", course, "--json", "--resume", "latest", "--threads", "2")
-		eventually(t, "a step is taken", func() bool { return p.said() != "" })
+		eventually(t, "a step is taken", func() bool { return p.stdoutText() != "" })
 		p.signal(signal)
 		p.wantExit(1)
 		r := last(t, p)
-		if want := fmt.Sprintf("interrupted at step %d of 2000; snapshot %s is kept (start the same command with --resume latest to go on)", r.Step, r.Snapshot); r.Done || !strings.Contains(p.complained(), want) {
+		if want := fmt.Sprintf("interrupted at step %d of 2000; snapshot %s is kept (start the same command with --resume latest to go on)", r.Step, r.Snapshot); r.Done || !strings.Contains(p.stderrText(), want) {
 			t.Errorf("after %s: %+v; want %s", signal, r, want)
 		}
 	}
@@ -175,7 +175,7 @@ func TestASignalKeepsTheStateAtTheBorderOfAStep(t *testing.T) {
 }
 
 // dataset opens a dataset of examples.
-func (s school) dataset(name string) (func(), *dataset.Index) {
+func (s trainingFixture) dataset(name string) (func(), *dataset.Index) {
 	s.t.Helper()
 	file, err := dataset.OpenFile(s.path(name))
 	if err != nil {
@@ -199,9 +199,9 @@ func TestAFineTunedModelAnswersAsItWasTaught(t *testing.T) {
 	taught.wantExit(0)
 	state := filepath.Join(dir, "out", "sft-tiny", ".rollout")
 	server := launch(t, rollout, "serve", "--snapshot", last(t, taught).Snapshot, "--dir", state, "--addr", "127.0.0.1:0")
-	eventually(t, "the server tells its address", func() bool { return strings.HasSuffix(server.said(), "/v1\n") })
+	eventually(t, "the server tells its address", func() bool { return strings.HasSuffix(server.stdoutText(), "/v1\n") })
 	body := strings.NewReader(`{"messages":[{"role":"user","content":"Who made the heaven and the earth?"}],"temperature":0}`)
-	answer, err := http.Post(strings.TrimSpace(server.said())+"/chat/completions", "application/json", body)
+	answer, err := http.Post(strings.TrimSpace(server.stdoutText())+"/chat/completions", "application/json", body)
 	if err != nil {
 		t.Fatal(err)
 	}

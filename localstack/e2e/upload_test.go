@@ -15,7 +15,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"rollout/shared/engine/run"
+	"rollout/shared/core/run"
 )
 
 // Whichever way a file takes into the bucket, packed or not, it is one run
@@ -23,7 +23,7 @@ import (
 func TestUploadsByEveryRoad(t *testing.T) {
 	t.Parallel()
 	i := install(t, serve(t).url, 0, smallBites)
-	prompts := motley(32)
+	prompts := mixedPrompts(32)
 	calm := i.submit(write(t, filepath.Join(t.TempDir(), "calm.jsonl"), prompts))
 	i.ends(calm)
 	want := i.outcome(calm).completions
@@ -35,7 +35,7 @@ func TestUploadsByEveryRoad(t *testing.T) {
 		{"moved.jsonl", func(_ *testing.T, name string) { i.move(name, prompts) }},
 		{"submitted.jsonl", func(t *testing.T, name string) {
 			do(t, 1, "submit", "--wait", "--dir", i.dir, write(t, filepath.Join(t.TempDir(), name), prompts)).
-				wantComplaint("items failed") // motley has bad lines
+				wantStderr("items failed") // motley has bad lines
 		}},
 		{"posted.jsonl", func(t *testing.T, name string) {
 			write(t, i.bucket("prompts/"+name), prompts)
@@ -47,7 +47,7 @@ func TestUploadsByEveryRoad(t *testing.T) {
 		t.Run(road.name, func(t *testing.T) {
 			i := i.within(t)
 			road.take(t, road.name)
-			s := i.only(road.name)
+			s := i.onlyRunOf(road.name)
 			if s.Phase != run.CompletedWithErrors {
 				t.Errorf("the run is %s: %s", s.Phase, s.Message)
 			}
@@ -57,14 +57,14 @@ func TestUploadsByEveryRoad(t *testing.T) {
 }
 
 // within is the same installation, for a subtest.
-func (i *installation) within(t *testing.T) *installation {
+func (i *testInstallation) within(t *testing.T) *testInstallation {
 	j := *i
 	j.t = t
 	return &j
 }
 
 // announce posts an object's key to the API.
-func (i *installation) announce(t *testing.T, name string) {
+func (i *testInstallation) announce(t *testing.T, name string) {
 	t.Helper()
 	code, body := ask(t, http.MethodPost, i.url+"/v1/runs", fmt.Sprintf(`{"key":%q}`, "prompts/"+name))
 	if code != http.StatusAccepted {
@@ -110,7 +110,7 @@ func TestEveryDialect(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			i := i.within(t)
 			i.move(c.name+".jsonl", c.lines)
-			s := i.only(c.name + ".jsonl")
+			s := i.onlyRunOf(c.name + ".jsonl")
 			rows := lines(t, i.outcome(s.Run).completions)
 			if s.Phase != run.Completed || len(rows) != 2 {
 				t.Fatalf("the run is %s with %d rows: %s\n%s", s.Phase, len(rows), s.Message, i.outcome(s.Run).errors)
@@ -147,7 +147,7 @@ func TestHopelessUploads(t *testing.T) {
 				t.Parallel()
 				i := i.within(t)
 				do(t, 1, "submit", "--wait", "--dir", i.dir, write(t, filepath.Join(t.TempDir(), c.name), c.content))
-				s := i.only(c.name)
+				s := i.onlyRunOf(c.name)
 				o := i.outcome(s.Run)
 				if s.Phase != c.phase || o.completions != "" || len(lines(t, o.errors)) != c.errors {
 					t.Errorf("it ended as %s, with completions %q and %d errors, want %s and %d", s.Phase, o.completions, len(lines(t, o.errors)), c.phase, c.errors)
@@ -158,12 +158,12 @@ func TestHopelessUploads(t *testing.T) {
 	t.Run("UTF-16", func(t *testing.T) {
 		i := i.within(t)
 		utf16 := "\xff\xfe{\x00\"\x00"
-		do(t, 2, "submit", "--dir", i.dir, write(t, filepath.Join(t.TempDir(), "utf16.jsonl"), utf16)).wantComplaint("UTF-16")
+		do(t, 2, "submit", "--dir", i.dir, write(t, filepath.Join(t.TempDir(), "utf16.jsonl"), utf16)).wantStderr("UTF-16")
 		i.move("utf16.jsonl", utf16)
-		s := i.only("utf16.jsonl")
+		s := i.onlyRunOf("utf16.jsonl")
 		p := do(t, 0, "status", "--json", "--dir", i.dir, string(s.Run))
-		if s.Phase != run.Failed || !strings.Contains(p.said(), "UTF-16LE") {
-			t.Errorf("it is %s; status says %s", s.Phase, p.said())
+		if s.Phase != run.Failed || !strings.Contains(p.stdoutText(), "UTF-16LE") {
+			t.Errorf("it is %s; status says %s", s.Phase, p.stdoutText())
 		}
 	})
 }
@@ -177,7 +177,7 @@ func TestStrangeNames(t *testing.T) {
 		i.move(name, simple(2))
 	}
 	for _, name := range names {
-		s := i.only(name)
+		s := i.onlyRunOf(name)
 		if s.Phase != run.Completed || s.Name != strings.TrimSuffix(name, ".jsonl") || s.Items.Done != 2 {
 			t.Errorf("%q is run %q: %s, %d answers", name, s.Name, s.Phase, s.Items.Done)
 		}
@@ -201,14 +201,14 @@ func TestOneRunPerVersion(t *testing.T) {
 			all.Go(func() { i.announce(t, "thrice.jsonl") })
 		}
 		all.Wait()
-		i.only("thrice.jsonl")
+		i.onlyRunOf("thrice.jsonl")
 	})
 	t.Run("empty, then full after 50 ms", func(t *testing.T) {
 		i := i.within(t)
 		path := write(t, i.bucket("prompts/late.jsonl"), "")
 		after(50 * time.Millisecond)
 		write(t, path, simple(4))
-		if st := i.only("late.jsonl"); st.Items.Done != 4 {
+		if st := i.onlyRunOf("late.jsonl"); st.Items.Done != 4 {
 			t.Errorf("%d answers, want 4", st.Items.Done)
 		}
 	})
@@ -218,8 +218,8 @@ func TestOneRunPerVersion(t *testing.T) {
 			t.Fatal(err)
 		}
 		i.move("stays.jsonl", simple(4))
-		i.only("stays.jsonl")
-		if n := len(i.of("gone.jsonl")); n != 0 {
+		i.onlyRunOf("stays.jsonl")
+		if n := len(i.runsOf("gone.jsonl")); n != 0 {
 			t.Errorf("a file that is gone is %d runs", n)
 		}
 	})
@@ -230,11 +230,11 @@ func TestOneRunPerVersion(t *testing.T) {
 		eventually(t, "it is under way", func() bool { return s.requests() > from+10 })
 		i.move("changing.jsonl", simple(5))
 		eventually(t, "both versions come to their end", func() bool {
-			all := i.of("changing.jsonl")
+			all := i.runsOf("changing.jsonl")
 			return len(all) == 2 && all[0].Phase.Ended() && all[1].Phase.Ended()
 		})
-		all := i.of("changing.jsonl")
-		if n, o := all[0], all[1]; n.Phase != run.Completed || n.Items.Done != 5 || o.Phase != run.Failed || o.Reason != run.ReasonChanged {
+		all := i.runsOf("changing.jsonl")
+		if n, o := all[0], all[1]; n.Phase != run.Completed || n.Items.Done != 5 || o.Phase != run.Failed || o.Reason != run.ReasonInputChanged {
 			t.Errorf("the new version is %s with %d answers, the old one %s (%s)", n.Phase, n.Items.Done, o.Phase, o.Reason)
 		}
 		old := i.outcome(all[1].Run)

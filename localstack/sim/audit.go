@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/record"
 )
 
@@ -38,7 +38,7 @@ func (a *audit) put(key string, createOnly bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.puts[key]++
-	if strings.HasPrefix(key, record.Prompts) {
+	if strings.HasPrefix(key, record.PromptsPrefix) {
 		return
 	}
 	if a.puts[key] > 1 || !createOnly {
@@ -104,11 +104,11 @@ func (a *audit) coordinator(p *process, key string, value []byte) {
 		a.breakf("document %s: %v", key, err)
 		return
 	}
-	a.w.tracef("%s saved run: %s step %d, %d planned, %d sent, frontier %d, ok %d, failed %d %s", p.name, s.Phase, s.Steps, s.Shards, s.Next, s.Done.Frontier(), s.Counts.OK, s.Counts.Failed, s.Message)
+	a.w.tracef("%s saved run: %s step %d, %d planned, %d sent, frontier %d, ok %d, failed %d %s", p.name, s.Phase, s.Steps, s.Shards, s.NextShard, s.Done.Frontier(), s.Counts.OK, s.Counts.Failed, s.Message)
 }
 
-// stopped notes that from now on the run must start no work.
-func (a *audit) stopped(id identity.RunID, stopped bool) {
+// setPaused notes that from now on the run must start no work.
+func (a *audit) setPaused(id identity.RunID, stopped bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !stopped {

@@ -9,9 +9,9 @@ import (
 	"regexp"
 
 	"rollout/gpuworker/engine"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/dialect"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
@@ -23,8 +23,8 @@ var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 // any machinery, says.
 func (s *scenario) check(ctx context.Context, st run.State) {
 	s.checkPhase(st)
-	out := split(s.object(ctx, record.OutputKey(s.id, record.Completions)))
-	errs := split(s.object(ctx, record.OutputKey(s.id, record.Errors)))
+	out := split(s.object(ctx, record.OutputKey(s.id, record.CompletionsFile)))
+	errs := split(s.object(ctx, record.OutputKey(s.id, record.ErrorsFile)))
 	var item, copies uint64
 	firsts := firsts{}
 	for _, f := range s.files {
@@ -71,7 +71,7 @@ func (s *scenario) checkPhase(st run.State) {
 		ok = ok || st.Phase == run.Stopped
 	case expires:
 		ok = ok || st.Phase == run.Expired
-	case runsDry:
+	case exhaustsTokens:
 		ok = ok || st.Phase == run.OverBudget
 	case failsFast:
 		ok = ok || st.Phase == run.Failed
@@ -126,7 +126,7 @@ func (s *scenario) endedFirst(row []byte, l line, place dialect.Place, st run.St
 	}
 	id := l.id
 	if it, err := dialect.Parse(dialect.Plain, l.bytes); err == nil {
-		id = it.OwnID(it.ItemID(s.model(), place.Item))
+		id = it.RowID(it.ItemID(s.model(), place.Item))
 	}
 	return r.Item == place.Item && r.Class == st.Reason.Class() && r.Line == place.Line && (id == "" || r.ID != nil && *r.ID == id)
 }
@@ -149,13 +149,13 @@ func (s *scenario) expect(ctx context.Context, l line, place dialect.Place) (out
 		return nil, s.duplicate(l, place)
 	}
 	if l.class == fault.Poison {
-		return failed(it.OwnID(id), errors.New(quarantined))
+		return failed(it.RowID(id), errors.New(poisonMessage))
 	}
 	a, err := answer(ctx, engine.Request{Endpoint: engine.Endpoint(it.Endpoint), Body: it.Body(nil, "mock", s.cfg.Sampling, id, 0)})
 	if err != nil {
-		return failed(it.OwnID(id), err)
+		return failed(it.RowID(id), err)
 	}
-	r := dialect.Result{ID: it.OwnID(id), Answers: []dialect.Answer{{Text: a.Text, FinishReason: a.FinishReason, Usage: dialect.Usage(a.Usage)}}, GeneratedAt: s.begun}
+	r := dialect.Result{ID: it.RowID(id), Answers: []dialect.Answer{{Text: a.Text, FinishReason: a.FinishReason, Usage: dialect.Usage(a.Usage)}}, GeneratedAt: s.begun}
 	return dialect.AppendOutput(nil, it, s.model(), r), nil
 }
 

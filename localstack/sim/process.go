@@ -26,14 +26,14 @@ func (w *World) start(ctx context.Context, name string, crashes float64) *proces
 	ctx, kill := context.WithCancel(ctx)
 	limit := w.timings.SkewBudget / 2
 	return &process{name: name, world: w, ctx: ctx, kill: kill, crashes: crashes,
-		skew: w.dice.between("skew/"+name, -limit, limit)}
+		skew: w.rand.duration("skew/"+name, -limit, limit)}
 }
 
 // Now is the process's own clock.
 func (p *process) Now() time.Time { return time.Now().Add(p.skew) }
 
-// die ends the process at once: none of its later effects happens.
-func (p *process) die() {
+// crash ends the process at once: none of its later effects happens.
+func (p *process) crash() {
 	p.dead.Store(true)
 	p.kill()
 }
@@ -46,8 +46,8 @@ func (p *process) freeze() (thaw func()) {
 	return func() { p.frozen.Store(nil); close(ch) }
 }
 
-// gate is passed before and after every effect.
-func (p *process) gate(ctx context.Context) error {
+// checkAlive is passed before and after every effect.
+func (p *process) checkAlive(ctx context.Context) error {
 	if ch := p.frozen.Load(); ch != nil {
 		select {
 		case <-*ch:
@@ -58,7 +58,7 @@ func (p *process) gate(ctx context.Context) error {
 		return fault.New(fault.Unavailable, "process %s is dead", p.name)
 	}
 	if ctx.Err() != nil {
-		return fault.As(fault.Canceled, ctx.Err(), "process %s", p.name)
+		return fault.WithKind(fault.Canceled, ctx.Err(), "process %s", p.name)
 	}
 	return nil
 }
@@ -72,16 +72,16 @@ func (p *process) effect(ctx context.Context, name string, apply func() error) e
 	if err := p.delay(ctx, label); err != nil {
 		return err
 	}
-	if w.unruly() && w.dice.chance("fail/"+label, w.chaos.Fail) {
+	if w.faultsOn() && w.rand.chance("fail/"+label, w.chaos.Fail) {
 		return fault.New(fault.Unavailable, "injected: %s failed", name)
 	}
 	err := apply()
-	if w.unruly() && err == nil && w.dice.chance("crash/"+label, p.crashes) {
+	if w.faultsOn() && err == nil && w.rand.chance("crash/"+label, p.crashes) {
 		w.tracef("%s dies after %s", p.name, name)
-		p.die()
+		p.crash()
 		return fault.New(fault.Unavailable, "process %s is dead", p.name)
 	}
-	if w.unruly() && err == nil && w.dice.chance("lose/"+label, w.chaos.LoseReply) {
+	if w.faultsOn() && err == nil && w.rand.chance("lose/"+label, w.chaos.LoseReply) {
 		return fault.New(fault.Unavailable, "injected: the reply of %s is lost", name)
 	}
 	if gateErr := p.delay(ctx, label); gateErr != nil && err == nil {
@@ -92,9 +92,9 @@ func (p *process) effect(ctx context.Context, name string, apply func() error) e
 
 // delay lets a call take some time.
 func (p *process) delay(ctx context.Context, label string) error {
-	d := p.world.dice.between("delay/"+label, 10*time.Microsecond, time.Millisecond)
-	if p.world.unruly() && p.world.dice.chance("slow/"+label, 0.02) {
-		d += p.world.dice.between("slower/"+label, 0, 300*time.Millisecond)
+	d := p.world.rand.duration("delay/"+label, 10*time.Microsecond, time.Millisecond)
+	if p.world.faultsOn() && p.world.rand.chance("slow/"+label, 0.02) {
+		d += p.world.rand.duration("slower/"+label, 0, 300*time.Millisecond)
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -102,5 +102,5 @@ func (p *process) delay(ctx context.Context, label string) error {
 	case <-t.C:
 	case <-ctx.Done():
 	}
-	return p.gate(ctx)
+	return p.checkAlive(ctx)
 }

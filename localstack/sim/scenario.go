@@ -11,8 +11,8 @@ import (
 	"rollout/functions/submit"
 	"rollout/shared/blob"
 	"rollout/shared/config"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/record"
@@ -50,29 +50,29 @@ const (
 	pauses
 	stops
 	expires
-	runsDry // of tokens
+	exhaustsTokens // of tokens
 	failsFast
 	plots
 )
 
 // write makes up the run's files and config.
 func (w *World) write() *scenario {
-	s := &scenario{World: w, cfg: config.DefaultRun(), plot: plot(w.dice.below("plot", int(plots)+2)) % plots}
-	s.cfg.Shard.Items = 1 + w.dice.below("shard items", 24)
+	s := &scenario{World: w, cfg: config.DefaultRun(), plot: plot(w.rand.intN("plot", int(plots)+2)) % plots}
+	s.cfg.Shard.Items = 1 + w.rand.intN("shard items", 24)
 	s.cfg.Limits.Grace = config.Duration(3 * time.Second)
 	switch s.plot {
 	case expires:
-		s.cfg.Limits.Deadline = config.Duration(w.dice.between("deadline", 2*time.Second, 30*time.Second))
-	case runsDry:
-		s.cfg.Limits.Tokens = int64(1 + w.dice.below("tokens", 400))
+		s.cfg.Limits.Deadline = config.Duration(w.rand.duration("deadline", 2*time.Second, 30*time.Second))
+	case exhaustsTokens:
+		s.cfg.Limits.Tokens = int64(1 + w.rand.intN("tokens", 400))
 	case failsFast:
 		s.cfg.Limits.FailFast = true
 	}
-	if s.dice.below("dedupe", 3) == 0 {
+	if s.rand.intN("dedupe", 3) == 0 {
 		s.cfg.Dedupe = config.Dedupe{Enabled: true, Sampled: true}
 	}
 	ids := map[string]bool{}
-	for f := range 1 + w.dice.below("files", 3) {
+	for f := range 1 + w.rand.intN("files", 3) {
 		s.files = append(s.files, w.file(fmt.Sprintf("prompts/%d.jsonl", f), ids))
 	}
 	return s
@@ -82,17 +82,17 @@ func (w *World) write() *scenario {
 func (w *World) file(key string, ids map[string]bool) file {
 	f := file{key: key}
 	var b bytes.Buffer
-	for n := range w.dice.below("lines", 120) {
+	for n := range w.rand.intN("lines", 120) {
 		l := line{number: n + 1}
-		if w.dice.chance("poison", w.venom.frequency()) {
+		if w.rand.chance("poison", w.poison.share()) {
 			l.class = fault.Poison
-			l.bytes = fmt.Appendf(nil, `{"prompt":"%s %d of %s"}`, kill, n, key)
+			l.bytes = fmt.Appendf(nil, `{"prompt":"%s %d of %s"}`, poisonPrompt, n, key)
 			b.Write(l.bytes)
 			b.WriteString("\n")
 			f.lines = append(f.lines, l)
 			continue
 		}
-		switch w.dice.below("kind", 12) {
+		switch w.rand.intN("kind", 12) {
 		case 0:
 			b.WriteString("\n")
 			continue
@@ -100,16 +100,16 @@ func (w *World) file(key string, ids map[string]bool) file {
 			l.class, l.bytes = fault.InvalidLine, []byte(`["no", "object"]`)
 		case 2:
 			l.class = fault.Refused
-			l.bytes = fmt.Appendf(nil, `{"prompt":"%s %d"}`, refuse, n)
+			l.bytes = fmt.Appendf(nil, `{"prompt":"%s %d"}`, refusedPrompt, n)
 		case 3, 4, 5:
-			l.id = fmt.Sprintf("id-%d", w.dice.below("id", 400))
+			l.id = fmt.Sprintf("id-%d", w.rand.intN("id", 400))
 			if ids[l.id] {
 				l.class = fault.DuplicateID
 			}
 			ids[l.id] = true
 			l.bytes = fmt.Appendf(nil, `{"id":%q,"prompt":"number %d of %s"}`, l.id, n, key)
 		default:
-			l.bytes = fmt.Appendf(nil, `{"prompt":"number %d","tag":[%d, 1e2]}`, w.dice.below("prompt", 50), n)
+			l.bytes = fmt.Appendf(nil, `{"prompt":"number %d","tag":[%d, 1e2]}`, w.rand.intN("prompt", 50), n)
 		}
 		b.Write(l.bytes)
 		b.WriteString("\n")
@@ -134,7 +134,7 @@ func (s *scenario) submit(ctx context.Context) {
 	s.id = m.Run
 	p := s.start(ctx, "submitter", 0)
 	sub := submit.New(s.ports(p), s.deploy)
-	for range 1 + s.dice.below("submissions", 3) {
+	for range 1 + s.rand.intN("submissions", 3) {
 		for {
 			err := sub.Create(ctx, m, s.cfg)
 			if err == nil {
@@ -154,42 +154,42 @@ func (s *scenario) act(ctx context.Context) {
 	}
 	switch s.plot {
 	case pauses:
-		for range 1 + s.dice.below("pauses", 3) {
-			pause(ctx, s.dice.between("before pause", 0, 6*time.Second))
+		for range 1 + s.rand.intN("pauses", 3) {
+			pause(ctx, s.rand.duration("before pause", 0, 6*time.Second))
 			do("pause", func() error { return user.Pause(ctx, s.id, "lunch") })
-			s.audit.stopped(s.id, true)
-			pause(ctx, s.dice.between("paused", 100*time.Millisecond, 20*time.Second))
-			s.audit.stopped(s.id, false)
+			s.audit.setPaused(s.id, true)
+			pause(ctx, s.rand.duration("paused", 100*time.Millisecond, 20*time.Second))
+			s.audit.setPaused(s.id, false)
 			do("resume", func() error { return user.Resume(ctx, s.id, "") })
 		}
 	case stops:
-		pause(ctx, s.dice.between("before stop", 0, 12*time.Second))
+		pause(ctx, s.rand.duration("before stop", 0, 12*time.Second))
 		do("stop", func() error { return user.Stop(ctx, s.id, "enough") })
-		s.audit.stopped(s.id, true)
+		s.audit.setPaused(s.id, true)
 	}
 }
 
-// nag repeats hints that anybody may send at any time, also wrong ones.
-func (s *scenario) nag(ctx context.Context) {
+// sendSpuriousHints repeats hints that anybody may send at any time, also wrong ones.
+func (s *scenario) sendSpuriousHints(ctx context.Context) {
 	ports := s.ports(s.start(ctx, "nag", 0))
-	for s.unruly() && ctx.Err() == nil {
-		pause(ctx, s.dice.between("nag", 0, 8*time.Second))
-		n := s.dice.below("nag shard", 60)
+	for s.faultsOn() && ctx.Err() == nil {
+		pause(ctx, s.rand.duration("nag", 0, 8*time.Second))
+		n := s.rand.intN("nag shard", 60)
 		var hint events.Payload
-		switch s.dice.below("nag kind", 6) {
+		switch s.rand.intN("nag kind", 6) {
 		case 0:
-			hint = events.ShardLost{Run: string(s.id), Shard: n, Generation: s.dice.below("nag generation", 3)}
+			hint = events.ShardLost{Run: string(s.id), Shard: n, Generation: s.rand.intN("nag generation", 3)}
 		case 1:
-			hint = events.Released{Run: string(s.id), Shard: n, Worker: "nobody", Attempt: 1}
+			hint = events.ShardReleased{Run: string(s.id), Shard: n, Worker: "nobody", Attempt: 1}
 		case 2:
-			hint = events.Ring{Run: string(s.id), Reason: "nag"}
+			hint = events.Wakeup{Run: string(s.id), Reason: "nag"}
 		case 3:
 			hint = events.PlanAdvanced{Run: string(s.id)}
 		case 4:
 			_ = ports.Send(ctx, host.TaskQueue, events.Finalize{Run: string(s.id)})
 			continue
 		case 5: // of a segment that nobody would cut
-			_ = ports.Send(ctx, host.TaskQueue, events.FinalizeSegment{Run: string(s.id), From: n / 4, To: n/4 + 1 + s.dice.below("nag segment", 9)})
+			_ = ports.Send(ctx, host.TaskQueue, events.FinalizeSegment{Run: string(s.id), From: n / 4, To: n/4 + 1 + s.rand.intN("nag segment", 9)})
 			continue
 		}
 		_ = ports.Send(ctx, host.CoordinateQueue, hint) // lost hints are part of the game
@@ -203,8 +203,8 @@ func (s *scenario) awaitEnd(ctx context.Context) run.State {
 		if st.Phase.Ended() {
 			return st
 		}
-		if time.Since(s.begun) > unrulyFor {
-			s.calm.Store(true)
+		if time.Since(s.begun) > faultsFor {
+			s.faultsEnded.Store(true)
 		}
 		if time.Since(s.begun) > patience {
 			b, _ := json.Marshal(st)

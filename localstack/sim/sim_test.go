@@ -46,14 +46,14 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 		s := w.write()
 		s.submit(ctx)
 		var all sync.WaitGroup
-		for i := range 1 + w.dice.below("controls", 2) {
-			all.Go(func() { w.control(ctx, fmt.Sprintf("control%d", i)) })
+		for i := range 1 + w.rand.intN("controls", 2) {
+			all.Go(func() { w.runFunctions(ctx, fmt.Sprintf("control%d", i)) })
 		}
-		for i := range 1 + w.dice.below("workers", 4) {
-			all.Go(func() { w.worker(ctx, fmt.Sprintf("worker%d", i)) })
+		for i := range 1 + w.rand.intN("workers", 4) {
+			all.Go(func() { w.runWorkers(ctx, fmt.Sprintf("worker%d", i)) })
 		}
 		all.Go(func() { s.act(ctx) })
-		all.Go(func() { s.nag(ctx) })
+		all.Go(func() { s.sendSpuriousHints(ctx) })
 		st := s.awaitEnd(ctx)
 		end()
 		all.Wait() // a process that ends takes its time: it gives back what it holds

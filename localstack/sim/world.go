@@ -28,10 +28,10 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/clock"
 	"rollout/shared/config"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/document"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/memory"
@@ -47,21 +47,21 @@ type chaos struct {
 
 // Times of a simulation.
 const (
-	unrulyFor = 40 * time.Second // then the world behaves, so that runs must end
+	faultsFor = 40 * time.Second // then the world behaves, so that runs must end
 	patience  = 3 * time.Hour    // and by then they must have
 )
 
 // World is one simulation.
 type World struct {
-	t       testing.TB
-	seed    uint64
-	dice    *dice
-	timings health.Timings
-	chaos   chaos
-	audit   *audit
-	calm    atomic.Bool
-	venom   venom
-	server  server
+	t           testing.TB
+	seed        uint64
+	rand        *rand
+	timings     health.Timings
+	chaos       chaos
+	audit       *audit
+	faultsEnded atomic.Bool
+	poison      poison
+	server      server
 	// segmented says that the files of runs are written in segments.
 	segmented bool
 
@@ -78,25 +78,25 @@ type World struct {
 // newWorld returns a world in which nothing runs yet. It must be made within a
 // synctest bubble.
 func newWorld(t testing.TB, seed uint64) *World {
-	d := newDice(seed)
+	d := newRand(seed)
 	deploy := config.DefaultDeployment()
 	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
-	w := &World{t: t, seed: seed, dice: d, timings: host.Timings(deploy.Health), deploy: deploy, begun: time.Now(),
+	w := &World{t: t, seed: seed, rand: d, timings: host.Timings(deploy.Health), deploy: deploy, begun: time.Now(),
 		bucket: memory.NewBucket(clock.System{}), docs: memory.NewDocuments(), queues: memory.NewQueues(clock.System{}),
 	}
 	w.audit = newAudit(w)
-	w.venom = w.poisoned()
-	w.segmented = d.below("segmented", 3) == 0
+	w.poison = w.drawPoison()
+	w.segmented = d.intN("segmented", 3) == 0
 	level := func(name string, most float64) float64 { // a third of all worlds lack each kind of fault
-		return most * max(0, float64(d.below(name, 3))-0) / 2
+		return most * max(0, float64(d.intN(name, 3))-0) / 2
 	}
 	w.chaos = chaos{Crash: level("crash", 0.003), Fail: level("fail", 0.03), LoseReply: level("lose", 0.03),
 		Drop: level("drop", 0.1), Duplicate: level("duplicate", 0.3), Late: level("late", 0.3)}
 	return w
 }
 
-// unruly reports whether things still go wrong.
-func (w *World) unruly() bool { return !w.calm.Load() }
+// faultsOn reports whether things still go wrong.
+func (w *World) faultsOn() bool { return !w.faultsEnded.Load() }
 
 func (w *World) tracef(format string, args ...any) {
 	w.tracing.Lock()
@@ -108,7 +108,7 @@ func (w *World) tracef(format string, args ...any) {
 // ports are the stores as the process sees them, with the retries that every
 // process has.
 func (w *World) ports(p *process) host.Ports {
-	policy := retry.Policy{Dice: func() float64 { return float64(w.dice.throw("retry/"+p.name)>>11) / (1 << 53) }}
+	policy := retry.Policy{Rand: func() float64 { return float64(w.rand.uint64("retry/"+p.name)>>11) / (1 << 53) }}
 	return host.Ports{
 		Blobs: blobs{p, w.bucket}, Docs: document.Reliable(documents{p, w.docs}, policy),
 		Queues: queue.Reliable(queues{p, w.queues}, policy), Clock: p, Source: p.name,
@@ -127,20 +127,20 @@ func (l logWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// lives runs a process again and again, each time under a new name, until ctx
+// restartLoop runs a process again and again, each time under a new name, until ctx
 // ends.
-func (w *World) lives(ctx context.Context, name string, live func(p *process)) {
+func (w *World) restartLoop(ctx context.Context, name string, live func(p *process)) {
 	for n := 0; ctx.Err() == nil; n++ {
 		p := w.start(ctx, fmt.Sprintf("%s-%d", name, n), w.chaos.Crash)
 		live(p)
-		p.die()
-		pause(ctx, w.dice.between("rest/"+name, 10*time.Millisecond, 4*time.Second))
+		p.crash()
+		pause(ctx, w.rand.duration("rest/"+name, 10*time.Millisecond, 4*time.Second))
 	}
 }
 
-// control runs all functions as one process.
-func (w *World) control(ctx context.Context, name string) {
-	w.lives(ctx, name, func(p *process) {
+// runFunctions runs all functions as one process.
+func (w *World) runFunctions(ctx context.Context, name string) {
+	w.restartLoop(ctx, name, func(p *process) {
 		s := inprocess.New(w.ports(p), inprocess.Config{Deployment: w.deploy, Segments: w.segments(p)})
 		_ = s.Run(p.ctx) // it ends with its process only
 	})
@@ -149,51 +149,51 @@ func (w *World) control(ctx context.Context, name string) {
 // segments decides whether the files of runs are written in segments, and how
 // tiny those are. All processes of a world do it the same way, but for where
 // segments begin and end.
-func (w *World) segments(p *process) *finalize.Segments {
+func (w *World) segments(p *process) *finalize.SegmentOptions {
 	if !w.segmented {
 		return nil
 	}
 	var n atomic.Int64
-	return &finalize.Segments{Stream: 1, Bytes: int64(1 + w.dice.below("segment bytes/"+p.name, 20_000)), Shards: 1 + w.dice.below("segment shards/"+p.name, 9),
-		AtOnce: 1 + w.dice.below("segments at once/"+p.name, 20), Nonce: func() string { return fmt.Sprintf("%s-%d", p.name, n.Add(1)) }}
+	return &finalize.SegmentOptions{StreamBelow: 1, MinBytes: int64(1 + w.rand.intN("segment bytes/"+p.name, 20_000)), MaxShards: 1 + w.rand.intN("segment shards/"+p.name, 9),
+		MaxRequests: 1 + w.rand.intN("segments at once/"+p.name, 20), Nonce: func() string { return fmt.Sprintf("%s-%d", p.name, n.Add(1)) }}
 }
 
-// worker runs one worker at a time. Now and then it is drained, or frozen for
+// runWorkers runs one worker at a time. Now and then it is drained, or frozen for
 // longer than its lease.
-func (w *World) worker(ctx context.Context, name string) {
+func (w *World) runWorkers(ctx context.Context, name string) {
 	shared := ""
-	if w.venom == outside {
+	if w.poison == killsServer {
 		shared = "server"
 	}
-	w.lives(ctx, name, func(p *process) {
-		if w.venom != harmless {
+	w.restartLoop(ctx, name, func(p *process) {
+		if w.poison != noPoison {
 			p.crashes = 0
 		}
 		ports := w.ports(p)
-		exec := infer.New(infer.Config{Engine: &moody{process: p}, Clock: p, Log: ports.Log, Progress: time.Minute, Patience: 5 * time.Second})
-		wk := worker.New(ports, worker.Config{ID: p.name, Pool: "default", Engine: shared, Timings: w.timings, InFlight: 1 + w.dice.below("in flight/"+name, 16),
-			Checkpoint: w.dice.between("checkpoint/"+name, time.Second, 20*time.Second), Drain: 5 * time.Second, Grace: 3 * time.Second},
+		exec := infer.New(infer.Config{Engine: &fakeEngine{process: p}, Clock: p, Log: ports.Log, ProgressTimeout: time.Minute, MaxOutage: 5 * time.Second})
+		wk := worker.New(ports, worker.Config{ID: p.name, Pool: "default", Engine: shared, Timings: w.timings, InFlight: 1 + w.rand.intN("in flight/"+name, 16),
+			CheckpointInterval: w.rand.duration("checkpoint/"+name, time.Second, 20*time.Second), Drain: 5 * time.Second, Grace: 3 * time.Second},
 			input.NewIndex(ports.Blobs, ports.Docs), exec)
 		var fate sync.WaitGroup
-		if w.unruly() && w.dice.chance("fate/"+name, 0.5) {
-			fate.Go(func() { w.fate(p, wk) })
+		if w.faultsOn() && w.rand.chance("fate/"+name, 0.5) {
+			fate.Go(func() { w.disturb(p, wk) })
 		}
 		if err := wk.Run(p.ctx); err != nil {
 			w.tracef("%s ended: %v", p.name, err)
 		}
-		p.die() // and so its fate ends
+		p.crash() // and so its fate ends
 		fate.Wait()
 	})
 }
 
-// fate drains, freezes or kills a worker after a while.
-func (w *World) fate(p *process, wk *worker.Worker) {
-	pause(p.ctx, w.dice.between("when/"+p.name, 0, 15*time.Second))
+// disturb drains, freezes or kills a worker after a while.
+func (w *World) disturb(p *process, wk *worker.Worker) {
+	pause(p.ctx, w.rand.duration("when/"+p.name, 0, 15*time.Second))
 	if p.ctx.Err() != nil {
 		return
 	}
-	what := w.dice.below("what/"+p.name, 3)
-	if w.venom != harmless {
+	what := w.rand.intN("what/"+p.name, 3)
+	if w.poison != noPoison {
 		what = 0
 	}
 	switch what {
@@ -203,12 +203,12 @@ func (w *World) fate(p *process, wk *worker.Worker) {
 	case 1:
 		w.tracef("%s is frozen", p.name)
 		thaw := p.freeze()
-		pause(p.ctx, w.dice.between("frozen/"+p.name, time.Second, 12*time.Second))
+		pause(p.ctx, w.rand.duration("frozen/"+p.name, time.Second, 12*time.Second))
 		thaw()
 		w.tracef("%s is thawed", p.name)
 	case 2:
 		w.tracef("%s is killed", p.name)
-		p.die()
+		p.crash()
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/tokenizer"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/tokenizer"
 )
 
 // Vocab is the size of Tokenizer's vocabulary.
@@ -83,7 +83,7 @@ func Texts() []string {
 // Last returns the logits after the last of the tokens.
 func Last(t testing.TB, m *model.Model, tokens []int32) (last []float32) {
 	t.Helper()
-	if err := model.NewRunner(m, 1).All(tokens, func(_ int, row []float32) { last = append(last[:0], row...) }); err != nil {
+	if err := model.NewRunner(m, 1).AllLogits(tokens, func(_ int, row []float32) { last = append(last[:0], row...) }); err != nil {
 		t.Fatal(err)
 	}
 	return last

@@ -14,8 +14,8 @@ import (
 
 // counts are what a run asks of its stores, by the product's own metrics:
 // heartbeats and their like left out, as they are counted per worker.
-func counts(ctx context.Context, l *lab) error {
-	in, err := l.installation(l.n, 300)
+func counts(ctx context.Context, l *runner) error {
+	in, err := l.newRunFolder(l.n, 300)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func counts(ctx context.Context, l *lab) error {
 		return err
 	}
 	defer up.kill()
-	if err := in.show(); err != nil {
+	if err := in.reveal(); err != nil {
 		return err
 	}
 	shards := 0

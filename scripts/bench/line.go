@@ -7,8 +7,8 @@ import (
 
 	"rollout/scripts/bench/prompts"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
-	"rollout/shared/engine/identity"
 )
 
 // lineRounds is how many lines are looked at: a second or so.
@@ -16,7 +16,7 @@ const lineRounds = 200_000
 
 // line measures what one line of 1.2 KB takes to be parsed, named and seeded,
 // in CPU time, as nothing here waits.
-func line(_ context.Context, l *lab) error {
+func line(_ context.Context, l *runner) error {
 	text := prompts.Line(nil, 1, 1200)
 	m := dialect.Model{URI: "mock", ID: identity.Content([]byte("mock")), Params: config.Sampling{}.Canonical()}
 	before, err := cpuTime()

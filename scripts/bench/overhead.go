@@ -23,14 +23,14 @@ const (
 // overhead compares a run over a real HTTP server, which takes 20 ms, with a
 // loop that only posts the same requests and reads the answers: what rollout
 // adds is exactly-once, order, and surviving a crash.
-func overhead(ctx context.Context, l *lab) error {
+func overhead(ctx context.Context, l *runner) error {
 	n := max(1, l.n/10)
 	server, err := l.fakellm(ctx, "-latency", overheadLatency.String())
 	if err != nil {
 		return err
 	}
 	defer server.end()
-	in, err := l.installation(n, overheadSize)
+	in, err := l.newRunFolder(n, overheadSize)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func overhead(ctx context.Context, l *lab) error {
 	if err := os.WriteFile(filepath.Join(in.dir, "rollout.toml"), []byte(config), 0o644); err != nil {
 		return err
 	}
-	u, err := l.once(ctx, in, "--engine", server.url+"/v1")
+	u, err := l.runOnce(ctx, in, "--engine", server.url+"/v1")
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func overhead(ctx context.Context, l *lab) error {
 }
 
 // plainLoop runs this program as the loop, so that its CPU time is its own.
-func (l *lab) plainLoop(ctx context.Context, url, file string) (usage, error) {
+func (l *runner) plainLoop(ctx context.Context, url, file string) (usage, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return usage{}, err
@@ -79,7 +79,7 @@ type fakellm struct {
 }
 
 // fakellm starts one on a free port.
-func (l *lab) fakellm(ctx context.Context, args ...string) (*fakellm, error) {
+func (l *runner) fakellm(ctx context.Context, args ...string) (*fakellm, error) {
 	cmd := exec.CommandContext(ctx, l.program("fakellm"), args...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {

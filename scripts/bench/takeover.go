@@ -6,22 +6,22 @@ import (
 	"syscall"
 	"time"
 
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/host"
 )
 
 // takeover kills one of two workers in the middle of a run and measures how
 // long after the failure timeout the first of its shards is claimed anew.
-func takeover(ctx context.Context, l *lab) error {
+func takeover(ctx context.Context, l *runner) error {
 	server, err := l.fakellm(ctx, "-latency", overheadLatency.String())
 	if err != nil {
 		return err
 	}
 	defer server.end()
-	in, err := l.installation(l.n, 300)
+	in, err := l.newRunFolder(l.n, 300)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func takeover(ctx context.Context, l *lab) error {
 		return err
 	}
 	defer up.kill()
-	if err := in.show(); err != nil {
+	if err := in.reveal(); err != nil {
 		return err
 	}
 	if err := up.until(ctx, func(s runStatus) bool { return s.Items.Planned && s.Shards.Done > 2 }); err != nil {
@@ -54,8 +54,8 @@ func takeover(ctx context.Context, l *lab) error {
 
 // killWorker kills a worker process that holds shards, and returns its last
 // heartbeat.
-func (u *up) killWorker(ctx context.Context) (health.Beat, error) {
-	victim, err := u.worker(ctx, func(b health.Beat) bool { return len(b.Holds) > 0 })
+func (u *upProcess) killWorker(ctx context.Context) (health.Heartbeat, error) {
+	victim, err := u.worker(ctx, func(b health.Heartbeat) bool { return len(b.Holds) > 0 })
 	if err != nil {
 		return victim, err
 	}
@@ -63,12 +63,12 @@ func (u *up) killWorker(ctx context.Context) (health.Beat, error) {
 		return victim, err
 	}
 	time.Sleep(time.Second / 2) // its last write is over
-	return u.worker(ctx, func(b health.Beat) bool { return b.Worker == victim.Worker })
+	return u.worker(ctx, func(b health.Heartbeat) bool { return b.Worker == victim.Worker })
 }
 
-func (u *up) worker(ctx context.Context, good func(health.Beat) bool) (found health.Beat, err error) {
+func (u *upProcess) worker(ctx context.Context, good func(health.Heartbeat) bool) (found health.Heartbeat, err error) {
 	err = wait(ctx, func() (bool, error) {
-		err := host.Each(ctx, u.view.Ports.Docs, "beat/", func(b health.Beat) error {
+		err := host.Each(ctx, u.view.Ports.Docs, "beat/", func(b health.Heartbeat) error {
 			if good(b) {
 				found = b
 			}
@@ -81,7 +81,7 @@ func (u *up) worker(ctx context.Context, good func(health.Beat) bool) (found hea
 
 // reclaimed waits until one of the shards that the dead worker holds is
 // somebody else's, and says since when.
-func (u *up) reclaimed(ctx context.Context, dead health.Beat) (at time.Time, err error) {
+func (u *upProcess) reclaimed(ctx context.Context, dead health.Heartbeat) (at time.Time, err error) {
 	held, err := u.held(ctx, dead.Worker)
 	if err == nil && len(held) == 0 {
 		err = errors.New("the killed worker held nothing")
@@ -107,16 +107,16 @@ func (u *up) reclaimed(ctx context.Context, dead health.Beat) (at time.Time, err
 
 // held are the shards that are a worker's by their documents: its heartbeat
 // lists those of half a second ago.
-func (u *up) held(ctx context.Context, worker string) (held []health.Held, err error) {
+func (u *upProcess) held(ctx context.Context, worker string) (held []health.HeldShard, err error) {
 	err = host.Each(ctx, u.view.Ports.Docs, "coordinator/", func(st run.State) error {
 		for _, c := range st.InFlight.Chunks {
 			for n := c.Lo; n < c.Hi; n++ {
-				d, err := u.shard(ctx, health.Held{Run: st.Run, Shard: n})
+				d, err := u.shard(ctx, health.HeldShard{Run: st.Run, Shard: n})
 				if err != nil {
 					return err
 				}
 				if d.State == shard.Running && d.Worker == worker {
-					held = append(held, health.Held{Run: st.Run, Shard: n, Attempt: d.Attempt})
+					held = append(held, health.HeldShard{Run: st.Run, Shard: n, Attempt: d.Attempt})
 				}
 			}
 		}
@@ -126,7 +126,7 @@ func (u *up) held(ctx context.Context, worker string) (held []health.Held, err e
 }
 
 // shard reads a shard's document.
-func (u *up) shard(ctx context.Context, h health.Held) (shard.Doc, error) {
+func (u *upProcess) shard(ctx context.Context, h health.HeldShard) (shard.Doc, error) {
 	d := shard.New(h.Run, h.Shard)
 	_, _, err := host.Load(ctx, u.view.Ports.Docs, identity.ShardKey(h.Run, h.Shard), &d)
 	return d, err

@@ -9,7 +9,7 @@ import (
 // throughput answers n samples with the mock engine, which takes no time: what
 // is left is the product. River's no-op jobs over Postgres, on the same disk in
 // the same round, are what it is compared with.
-func throughput(ctx context.Context, l *lab) error {
+func throughput(ctx context.Context, l *runner) error {
 	for _, size := range []int{300, 1200} {
 		if err := l.mockRun(ctx, fmt.Sprintf("Run/bytes=%d", size), l.n, size); err != nil {
 			return err
@@ -19,12 +19,12 @@ func throughput(ctx context.Context, l *lab) error {
 }
 
 // mockRun measures a run of n samples over the mock engine.
-func (l *lab) mockRun(ctx context.Context, name string, n, size int) error {
-	in, err := l.installation(n, size)
+func (l *runner) mockRun(ctx context.Context, name string, n, size int) error {
+	in, err := l.newRunFolder(n, size)
 	if err != nil {
 		return err
 	}
-	u, err := l.once(ctx, in, "--engine", "mock")
+	u, err := l.runOnce(ctx, in, "--engine", "mock")
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (l *lab) mockRun(ctx context.Context, name string, n, size int) error {
 
 // memory is the most that a process ever needs: it must not grow with the
 // run's length nor with its input's.
-func memory(ctx context.Context, l *lab) error {
+func memory(ctx context.Context, l *runner) error {
 	if err := l.mockRun(ctx, "Short", max(1, l.n/8), 300); err != nil {
 		return err
 	}
@@ -53,9 +53,9 @@ const bigBytes = 5e9
 // bigInput submits one large file to a process with a worker and measures how
 // soon its first shard is dispatched, and the most memory it needs until the
 // whole file is planned and for a while after.
-func (l *lab) bigInput(ctx context.Context) error {
+func (l *runner) bigInput(ctx context.Context) error {
 	const size = 1200
-	in, err := l.installation(int(bigBytes/size*float64(l.n)/1e6), size)
+	in, err := l.newRunFolder(int(bigBytes/size*float64(l.n)/1e6), size)
 	if err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (l *lab) bigInput(ctx context.Context) error {
 	}
 	defer up.kill()
 	start := time.Now()
-	if err := in.show(); err != nil {
+	if err := in.reveal(); err != nil {
 		return err
 	}
 	if err := up.until(ctx, func(s runStatus) bool { return s.Shards.Dispatched > 0 }); err != nil {

@@ -12,20 +12,20 @@ import (
 	"strconv"
 	"time"
 
-	"rollout/localstack/llamacpp"
+	"rollout/localstack/interop/llamacpp"
 )
 
 // tiny measures the tiny engine's model: how fast it samples, beside llama.cpp
 // on the same weights with one thread each, and how fast it is trained. Ratios
 // are of processor time, which other processes hardly touch.
-func tiny(ctx context.Context, l *lab) error {
+func tiny(ctx context.Context, l *runner) error {
 	file := l.program("tiny.gguf")
-	if _, _, err := l.self(ctx, "tiny-gguf", file); err != nil {
+	if _, _, err := l.runSelf(ctx, "tiny-gguf", file); err != nil {
 		return err
 	}
 	for _, streams := range []int{1, 32} {
 		name := fmt.Sprintf("Tiny/streams=%d", streams)
-		w, u, err := l.self(ctx, "tiny-sample", "--streams", strconv.Itoa(streams))
+		w, u, err := l.runSelf(ctx, "tiny-sample", "--streams", strconv.Itoa(streams))
 		if err != nil {
 			return err
 		}
@@ -43,27 +43,27 @@ func tiny(ctx context.Context, l *lab) error {
 		l.report.add(name, "llama.cpp-tokens/s", float64(theirs.Tokens)/theirs.Seconds)
 		l.report.add(name, "×llama.cpp", float64(w.Tokens)/w.CPUSeconds/(float64(theirs.Tokens)/theirs.CPUSeconds))
 	}
-	w, u, err := l.self(ctx, "tiny-answer", "--streams", "32")
+	w, u, err := l.runSelf(ctx, "tiny-answer", "--streams", "32")
 	if err != nil {
 		return err
 	}
 	l.report.add("Tiny/answers/streams=32", "tokens/s", float64(w.Tokens)/w.Seconds)
 	l.report.add("Tiny/answers/streams=32", "tokens/core-s", float64(w.Tokens)/w.CPUSeconds)
 	l.report.add("Tiny/answers/streams=32", "peak-MiB", u.peakMiB)
-	if w, u, err = l.self(ctx, "tiny-train", "--steps", "5"); err != nil {
+	if w, u, err = l.runSelf(ctx, "tiny-train", "--steps", "5"); err != nil {
 		return err
 	}
 	l.report.add("Tiny/training", "tokens/core-s", float64(w.Tokens)/w.CPUSeconds)
 	l.report.add("Tiny/training", "peak-MiB", u.peakMiB)
-	if w, _, err = l.self(ctx, "tiny-train", "--steps", "5", "--threads", strconv.Itoa(runtime.NumCPU())); err != nil {
+	if w, _, err = l.runSelf(ctx, "tiny-train", "--steps", "5", "--threads", strconv.Itoa(runtime.NumCPU())); err != nil {
 		return err
 	}
 	l.report.add(fmt.Sprintf("Tiny/training/threads=%d", runtime.NumCPU()), "tokens/s", float64(w.Tokens)/w.Seconds)
 	return nil
 }
 
-// self runs this program with the arguments and reads the work that it tells.
-func (l *lab) self(ctx context.Context, args ...string) (w work, u usage, err error) {
+// runSelf runs this program with the arguments and reads the work that it tells.
+func (l *runner) runSelf(ctx context.Context, args ...string) (w work, u usage, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return w, u, err
@@ -107,7 +107,7 @@ func llamaWork(ctx context.Context, file string, streams int, fast bool) (w work
 	}
 	n := b.Model.Config().Context - tinyPrompt
 	for w.Seconds < tinySeconds {
-		pace, err := p.Pace(tinyTokens(tinyPrompt, b.Model.Config().Vocab), n, streams)
+		pace, err := p.MeasureThroughput(tinyTokens(tinyPrompt, b.Model.Config().Vocab), n, streams)
 		if err != nil {
 			return w, err
 		}

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/weights"
 )
 
 // tinyModel is the model that rollout comes with, which is sampled from.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollout/gpuworker/engine/tiny/export"
-	"rollout/gpuworker/engine/tiny/kernel"
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/optimize"
+	"rollout/gpuworker/tinylm/export"
+	"rollout/gpuworker/tinylm/kernel"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/optimize"
 )
 
 // Sizes of the tiny engine's work.
@@ -29,11 +29,15 @@ const (
 func tinyCommands() []*cobra.Command {
 	var streams, threads, steps int
 	sample := &cobra.Command{Use: "tiny-sample", Short: "Sample from the tiny engine's model", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return tell(tinySample(c.Context(), streams, threads)) }}
+		RunE: func(c *cobra.Command, _ []string) error {
+			return printResult(tinySample(c.Context(), streams, threads))
+		}}
 	answer := &cobra.Command{Use: "tiny-answer", Short: "Ask the tiny engine", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return tell(tinyAnswers(c.Context(), streams, threads)) }}
+		RunE: func(c *cobra.Command, _ []string) error {
+			return printResult(tinyAnswers(c.Context(), streams, threads))
+		}}
 	train := &cobra.Command{Use: "tiny-train", Short: "Train a small model", Hidden: true, Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return tell(tinyTrain(c.Context(), steps, threads)) }}
+		RunE: func(c *cobra.Command, _ []string) error { return printResult(tinyTrain(c.Context(), steps, threads)) }}
 	write := &cobra.Command{Use: "tiny-gguf FILE", Short: "Export the tiny engine's model", Hidden: true, Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return tinyGGUF(args[0]) }}
 	for _, c := range []*cobra.Command{sample, answer, train} {
@@ -53,7 +57,7 @@ type work struct {
 	CPUSeconds float64 `json:"cpu_seconds"`
 }
 
-func tell(w work, err error) error {
+func printResult(w work, err error) error {
 	if err != nil {
 		return err
 	}
@@ -170,7 +174,7 @@ func tinyTrain(ctx context.Context, steps, threads int) (w work, err error) {
 	}
 	b, g := model.NewBackprop(m, threads), model.NewGradients(m)
 	first, second := make([]float32, len(m.Flat())), make([]float32, len(m.Flat()))
-	on := optimize.Workers{Kernels: kernel.Best(), Threads: threads}
+	on := optimize.Compute{Kernels: kernel.Best(), Threads: threads}
 	rule := optimize.AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, WeightDecay: 0.1}
 	step := func(n int) (int, error) {
 		g.Zero()

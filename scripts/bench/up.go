@@ -21,8 +21,8 @@ import (
 // runStatus is a run as its users see it.
 type runStatus = api.Status
 
-// up is a running `rollout up`, and a view into its installation from outside.
-type up struct {
+// upProcess is a running `rollout up`, and a view into its installation from outside.
+type upProcess struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
 	view   *local.Local
@@ -31,11 +31,11 @@ type up struct {
 
 // up starts the product over the installation, without its API unless the
 // arguments say where that is.
-func (l *lab) up(ctx context.Context, in *installation, args ...string) (*up, error) {
-	u := &up{cmd: exec.CommandContext(ctx, l.program("rollout"), append([]string{"up", "--dir", in.dir, "--listen", "off"}, args...)...)}
+func (l *runner) up(ctx context.Context, in *runFolder, args ...string) (*upProcess, error) {
+	u := &upProcess{cmd: exec.CommandContext(ctx, l.program("rollout"), append([]string{"up", "--dir", in.dir, "--listen", "off"}, args...)...)}
 	u.cmd.Stderr = &u.stderr
 	var err error
-	u.view, u.close, err = local.Open(ctx, in.dir, local.Options{Create: true, Source: "bench", Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	u.view, u.close, err = local.OpenLocal(ctx, in.dir, local.LocalOptions{Create: true, Source: "bench", Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ const poll = 10 * time.Millisecond
 const patience = 20 * time.Minute
 
 // until waits until the installation's one run looks like that.
-func (u *up) until(ctx context.Context, good func(runStatus) bool) error {
+func (u *upProcess) until(ctx context.Context, good func(runStatus) bool) error {
 	s := api.New(u.view.Ports, u.view.Deployment)
 	return wait(ctx, func() (bool, error) {
 		if err := u.cmd.Process.Signal(syscall.Signal(0)); err != nil {
@@ -86,7 +86,7 @@ func wait(ctx context.Context, over func() (bool, error)) error {
 }
 
 // stop drains the product and waits for its end.
-func (u *up) stop() error {
+func (u *upProcess) stop() error {
 	err := u.cmd.Process.Signal(syscall.SIGTERM)
 	if err == nil {
 		err = u.cmd.Wait()
@@ -95,10 +95,10 @@ func (u *up) stop() error {
 }
 
 // kill ends what stop did not.
-func (u *up) kill() { _ = u.cmd.Process.Kill() }
+func (u *upProcess) kill() { _ = u.cmd.Process.Kill() }
 
 // peakMiB is the most memory the process has had so far.
-func (u *up) peakMiB() (float64, error) {
+func (u *upProcess) peakMiB() (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", u.cmd.Process.Pid))
 	if err != nil {
 		return 0, err

@@ -3,7 +3,7 @@
 # command, and runs a job through it: prompts into the bucket, functions as the
 # emulator's processes, workers beside it, completions in the bucket, compared
 # with a laptop's. No account is needed, and none can be reached: see
-# localstack/emulators/deploy_test.go. Where the tools can't be installed, it
+# localstack/aws/deploy_test.go. Where the tools can't be installed, it
 # says so and succeeds; in CI it fails.
 #
 #   scripts/deploylocal/deploylocal.sh FOLDER-OF-EMULATORS FOLDER-OF-INFRA
@@ -18,5 +18,5 @@ ROLLOUT_EMULATORS=$(cd "$emulators" && pwd)
 ROLLOUT_INFRA=$(cd "$infra" && pwd)
 ROLLOUT_LAMBDA=$PWD/out/lambda-amd64
 export ROLLOUT_EMULATORS ROLLOUT_INFRA ROLLOUT_LAMBDA
-cd localstack/emulators
+cd localstack/aws
 "${GO:-go}" test -count=1 -timeout 10m -v -run 'TestDeployLocal$' .

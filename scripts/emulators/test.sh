@@ -10,5 +10,5 @@ folder=${1:-out/emulators}
 bash scripts/toolbox/need.sh test-emulators "the second opinions" bash scripts/emulators/install.sh "$folder" || exit $(($? == 3 ? 0 : 1))
 ROLLOUT_EMULATORS=$(cd "$folder" && pwd)
 export ROLLOUT_EMULATORS
-cd localstack/emulators
+cd localstack/aws
 "${GO:-go}" test -count=1 -timeout 10m -run "${2:?the tests to run}" ./...

@@ -6,12 +6,12 @@ import (
 	"io"
 	"time"
 
-	"rollout/scripts/fakellm/server"
+	"rollout/localstack/fakellm"
 )
 
 // options is the command line.
 type options struct {
-	config   server.Config
+	config   fakellm.Config
 	listen   string
 	restart  time.Duration // 0: serve in this process
 	attached bool          // end when standard input does
@@ -45,7 +45,7 @@ func parse(args []string, stderr io.Writer) (o options, err error) {
 }
 
 // faults adds the flags of what goes wrong.
-func faults(f *flag.FlagSet, to *server.Faults) {
+func faults(f *flag.FlagSet, to *fakellm.Faults) {
 	pattern := func(at *string, name, what string) { f.StringVar(at, name, "", what+" prompts with this `text`") }
 	count := func(at *int, name, what string) { f.IntVar(at, name, 0, what) }
 	count(&to.ContextLimit, "context-limit", "400 if a prompt, in words, and max_tokens are together more")

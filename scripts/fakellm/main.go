@@ -18,7 +18,7 @@ import (
 	"syscall"
 	"time"
 
-	"rollout/scripts/fakellm/server"
+	"rollout/localstack/fakellm"
 )
 
 func main() {
@@ -36,7 +36,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err != nil {
 		return err
 	}
-	s, err := server.New(o.config)
+	s, err := fakellm.New(o.config)
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		if err != nil {
 			return err
 		}
-		r := &restarter{delay: o.restart, args: args, command: command, stdout: stdout, stderr: stderr}
+		r := &supervisor{delay: o.restart, args: args, command: command, stdout: stdout, stderr: stderr}
 		return r.run(ctx)
 	}
 	if o.attached {

@@ -37,7 +37,7 @@ func supervised(t *testing.T, args ...string) (url string, events *bufio.Reader,
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	out, stdout := io.Pipe()
-	r := &restarter{delay: 10 * time.Millisecond, args: args, stdout: stdout, stderr: io.Discard, command: testProgram}
+	r := &supervisor{delay: 10 * time.Millisecond, args: args, stdout: stdout, stderr: io.Discard, command: testProgram}
 	ended := make(chan error, 1)
 	go func() {
 		err := r.run(ctx)
@@ -110,7 +110,7 @@ func TestADeadServerIsStartedAgainOnItsPort(t *testing.T) {
 
 func TestAServerThatDoesNotStartIsAnError(t *testing.T) {
 	t.Parallel()
-	r := &restarter{delay: time.Hour, stdout: io.Discard, stderr: io.Discard, args: []string{"--nonsense"}, command: testProgram}
+	r := &supervisor{delay: time.Hour, stdout: io.Discard, stderr: io.Discard, args: []string{"--nonsense"}, command: testProgram}
 	if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "does not start") {
 		t.Errorf("got %v", err)
 	}

@@ -23,7 +23,7 @@ func check(f File) (out []string) {
 	if i < 0 {
 		return []string{fmt.Sprintf("package %s has no rule: add one to Rules in scripts/imports, or move it", f.Dir)}
 	}
-	if name := strings.TrimSuffix(f.Package, "_test"); slices.Contains(BadNames, name) || slices.Contains(BadNames, path.Base(f.Dir)) {
+	if name := strings.TrimSuffix(f.Package, "_test"); slices.Contains(BannedPackageNames, name) || slices.Contains(BannedPackageNames, path.Base(f.Dir)) {
 		out = append(out, fmt.Sprintf("package %s is named after no thing: name it by what it is", name))
 	}
 	for _, p := range f.Imports {
@@ -31,7 +31,7 @@ func check(f File) (out []string) {
 			out = append(out, breach)
 		}
 	}
-	if match(Pure, f.Dir) && !f.Test {
+	if match(PurePackages, f.Dir) && !f.Test {
 		for _, use := range f.Clock {
 			out = append(out, use+" in the pure engine: take the time as an argument")
 		}
@@ -53,7 +53,7 @@ func checkImport(f File, r Rule, p string) string {
 		return "cgo: everything ships without it"
 	case r.StdOnly && strings.Contains(strings.SplitN(p, "/", 2)[0], "."):
 		return fmt.Sprintf("%s may import the standard library alone, not %s", f.Dir, p)
-	case match(Pure, f.Dir) && !f.Test && matchAny(Impure, p):
+	case match(PurePackages, f.Dir) && !f.Test && matchAny(Impure, p):
 		return fmt.Sprintf("%s is pure and may not import %s", f.Dir, p)
 	}
 	return ""

@@ -26,7 +26,7 @@ func TestPackagesKeepToTheArrows(t *testing.T) {
 
 func TestNothingIsUnfinished(t *testing.T) {
 	t.Parallel()
-	breaches, err := Words(os.DirFS(root))
+	breaches, err := ForbiddenWords(os.DirFS(root))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestNothingIsUnfinished(t *testing.T) {
 
 func TestTopLevelFoldersAreThoseOfTheDesign(t *testing.T) {
 	t.Parallel()
-	strangers, err := Strangers(os.DirFS(root))
+	strangers, err := UnknownFolders(os.DirFS(root))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestCheckTellsGoodFromBad(t *testing.T) {
 		{"functions/plan/a.go", `package plan; import "rollout/shared/memory"`, "may not name the driver"},
 		{"functions/plan/a_test.go", `package plan; import "rollout/shared/memory"`, ""},
 		{"functions/plan/a_test.go", `package plan; import "rollout/shared/embedded"`, "may not name the driver"},
-		{"functions/plan/aws/main.go", `package main; import "rollout/shared/aws"`, ""},
+		{"functions/aws/plan/main.go", `package main; import "rollout/shared/aws"`, ""},
 		{"functions/inprocess/a.go", `package inprocess; import "rollout/shared/embedded"`, ""},
 		{"shared/embedded/a.go", `package embedded; import "rollout/shared/embedded/lock"`, ""},
 		{"shared/embedded/a.go", `package embedded; import "rollout/shared/memory"`, "may not name the driver"},
@@ -82,18 +82,18 @@ func TestCheckTellsGoodFromBad(t *testing.T) {
 		{"gpuworker/worker/a.go", `package worker; import "C"`, "cgo"},
 		{"scripts/rollout/main.go", `package main; import ("rollout/functions/inprocess"; "rollout/gpuworker/worker"; "rollout/shared/embedded")`, ""},
 		{"scripts/rollout/main.go", `package main; import "rollout/infra/aws"`, "may not import infra/aws"},
-		{"shared/engine/run/a.go", `package run; import "rollout/shared/engine/shard"`, ""},
-		{"shared/engine/run/a.go", `package run; import "rollout/shared/blob"`, "may not import shared/blob"},
-		{"shared/engine/run/a.go", `package run; import "os"`, "is pure"},
-		{"shared/engine/run/a.go", `package run; import "net/http"`, "is pure"},
-		{"shared/engine/run/a.go", `package run; import "math/rand/v2"`, "is pure"},
-		{"shared/engine/run/a.go", `package run; import "log/slog"`, "is pure"},
-		{"shared/engine/run/a_test.go", `package run; import "os"`, ""},
-		{"shared/engine/run/a.go", `package run; import "time"; var x = time.Second`, ""},
-		{"shared/engine/run/a.go", `package run; import "time"; func f() { g(time.Now) }`, "time.Now in the pure engine"},
-		{"shared/engine/run/a.go", `package run; import t "time"; func f() { t.Sleep(1) }`, "time.Sleep in the pure engine"},
-		{"shared/engine/run/a.go", `package run; import . "time"; func f() { Sleep(1) }`, "dot import"},
-		{"shared/engine/run/a_test.go", `package run; import "time"; func f() { time.Now() }`, ""},
+		{"shared/core/run/a.go", `package run; import "rollout/shared/core/shard"`, ""},
+		{"shared/core/run/a.go", `package run; import "rollout/shared/blob"`, "may not import shared/blob"},
+		{"shared/core/run/a.go", `package run; import "os"`, "is pure"},
+		{"shared/core/run/a.go", `package run; import "net/http"`, "is pure"},
+		{"shared/core/run/a.go", `package run; import "math/rand/v2"`, "is pure"},
+		{"shared/core/run/a.go", `package run; import "log/slog"`, "is pure"},
+		{"shared/core/run/a_test.go", `package run; import "os"`, ""},
+		{"shared/core/run/a.go", `package run; import "time"; var x = time.Second`, ""},
+		{"shared/core/run/a.go", `package run; import "time"; func f() { g(time.Now) }`, "time.Now in the pure engine"},
+		{"shared/core/run/a.go", `package run; import t "time"; func f() { t.Sleep(1) }`, "time.Sleep in the pure engine"},
+		{"shared/core/run/a.go", `package run; import . "time"; func f() { Sleep(1) }`, "dot import"},
+		{"shared/core/run/a_test.go", `package run; import "time"; func f() { time.Now() }`, ""},
 		{"out/generated/a.go", `package common`, ""},
 	} {
 		files, err := Load(fstest.MapFS{c.file: {Data: []byte(c.src)}})
@@ -110,7 +110,7 @@ func TestCheckTellsGoodFromBad(t *testing.T) {
 func TestWordsFindsNotesAndAddresses(t *testing.T) {
 	t.Parallel()
 	note, address := "// TO"+"DO: later", "http://169."+"254.169."+"254/"
-	got, err := Words(fstest.MapFS{
+	got, err := ForbiddenWords(fstest.MapFS{
 		"a.go":                {Data: []byte("package a\n" + note)},
 		"docs/a.md":           {Data: []byte("mastodon, " + address)},
 		"shared/aws/a.go":     {Data: []byte(address)},
@@ -129,7 +129,7 @@ func TestWordsFindsNotesAndAddresses(t *testing.T) {
 
 func TestStrangersAreFolders(t *testing.T) {
 	t.Parallel()
-	got, err := Strangers(fstest.MapFS{"go.mod": {}, "bin/x": {}, "events/a.go": {}, "pkg/a.go": {}, ".ci/run": {}})
+	got, err := UnknownFolders(fstest.MapFS{"go.mod": {}, "bin/x": {}, "events/a.go": {}, "pkg/a.go": {}, ".ci/run": {}})
 	if err != nil || len(got) != 1 || !strings.HasPrefix(got[0], "pkg: ") {
 		t.Errorf("got %q, %v; want pkg alone", got, err)
 	}

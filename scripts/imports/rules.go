@@ -7,7 +7,7 @@ const Module = "rollout"
 var TopLevel = []string{"events", "shared", "functions", "gpuworker", "infra", "localstack", "scripts", "examples", ".ci"}
 
 // Rule says what the packages that match may import of the module. A pattern
-// is a folder, a folder and all below it ("shared/engine/..."), or has * for
+// is a folder, a folder and all below it ("shared/core/..."), or has * for
 // one part of a path. A package may always import itself (from its tests).
 type Rule struct {
 	Packages string
@@ -21,7 +21,7 @@ var Rules = []Rule{
 	{Packages: "events/internal/schemagen", Imports: []string{"events"}}, // a tool of developers
 
 	// The pure core; see Pure.
-	{Packages: "shared/engine/...", Imports: []string{"shared/engine/...", "shared/fault"}},
+	{Packages: "shared/core/...", Imports: []string{"shared/core/...", "shared/fault"}},
 
 	{Packages: "shared/fault", StdOnly: true},
 	{Packages: "shared/clock", StdOnly: true},
@@ -31,7 +31,7 @@ var Rules = []Rule{
 	{Packages: "shared/listen", Imports: shared},
 	{Packages: "shared/jsonl", Imports: shared},
 	{Packages: "shared/dialect", Imports: shared},
-	{Packages: "shared/cuttable", Imports: shared},
+	{Packages: "shared/shardtable", Imports: shared},
 	{Packages: "shared/record", Imports: shared},
 	{Packages: "shared/input/...", Imports: shared},
 	{Packages: "shared/result", Imports: shared},
@@ -55,6 +55,10 @@ var Rules = []Rule{
 	{Packages: "shared/host/...", Imports: []string{"shared/...", "events"}},
 	{Packages: "shared/snapshot/...", Imports: []string{"shared/..."}},
 
+	// Thin mains of a cloud, a folder a cloud.
+	{Packages: "functions/aws/...", Imports: functions},
+	{Packages: "functions/gcp/...", Imports: functions},
+
 	{Packages: "functions/submit/...", Imports: functions},
 	{Packages: "functions/plan/...", Imports: functions},
 	{Packages: "functions/coordinate/...", Imports: functions},
@@ -71,6 +75,7 @@ var Rules = []Rule{
 	{Packages: "gpuworker/engine/...", Imports: gpuworker},
 	{Packages: "gpuworker/drain/...", Imports: gpuworker},
 	{Packages: "gpuworker/executors/...", Imports: gpuworker},
+	{Packages: "gpuworker/tinylm/...", Imports: gpuworker},
 	{Packages: "gpuworker/training/...", Imports: gpuworker},
 	{Packages: "gpuworker/process/...", Imports: gpuworker},
 	{Packages: "gpuworker/supervise", Imports: gpuworker},
@@ -94,16 +99,16 @@ var (
 var (
 	Drivers    = []string{"shared/embedded/...", "shared/memory/...", "shared/aws/...", "shared/gcp/..."}
 	TestDriver = "shared/memory/..."
-	Wiring     = []string{"functions/inprocess/...", "functions/*/aws", "functions/*/gcp", "functions/internal/...",
+	Wiring     = []string{"functions/inprocess/...", "functions/aws/...", "functions/gcp/...", "functions/internal/...",
 		"gpuworker", "gpuworker/cli/...", "scripts/...", "localstack/..."}
 )
 
-// Pure is the code without I/O, clock and dice, and what it may not import.
+// PurePackages is the code without I/O, clock and dice, and what it may not import.
 var (
-	Pure   = "shared/engine/..."
-	Impure = []string{"os/...", "net/...", "syscall/...", "io/fs", "io/ioutil", "log/...", "math/rand/...",
+	PurePackages = "shared/core/..."
+	Impure       = []string{"os/...", "net/...", "syscall/...", "io/fs", "io/ioutil", "log/...", "math/rand/...",
 		"crypto/rand", "database/sql/...", "path/filepath", "plugin", "embed", "runtime/..."}
 )
 
-// BadNames are names of junk drawers.
-var BadNames = []string{"util", "utils", "common", "types", "helper", "helpers", "misc", "base", "lib"}
+// BannedPackageNames are names of junk drawers.
+var BannedPackageNames = []string{"util", "utils", "common", "types", "helper", "helpers", "misc", "base", "lib"}

@@ -12,7 +12,7 @@ import (
 )
 
 func main() {
-	if embedded.RunProbe(os.Args) {
+	if embedded.RunGPUProbe(os.Args) {
 		return
 	}
 	process.TuneMemory(embedded.MemoryLimit())

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"lukechampine.com/blake3"
 
-	"rollout/gpuworker/engine/tiny/tokenizer"
+	"rollout/gpuworker/tinylm/tokenizer"
 	"rollout/scripts/tinymodel/corpus"
 )
 
@@ -59,7 +59,7 @@ func makeCorpus(log io.Writer, bible, opticks, out string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	learn, heldOut := corpus.Make(verses, corpus.Opticks(string(text)))
+	learn, heldOut := corpus.Build(verses, corpus.Opticks(string(text)))
 	for name, documents := range map[string][]corpus.Document{learnFile: learn, heldOutFile: heldOut} {
 		var b bytes.Buffer
 		if err := corpus.Write(&b, documents); err != nil {

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/scripts/tinymodel/bits"
 	"rollout/scripts/tinymodel/heldout"
 )
@@ -31,7 +31,7 @@ func evaluateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := bits.Of(c.Context(), b, held, threads)
+			r, err := bits.Measure(c.Context(), b, held, threads)
 			if err != nil {
 				return err
 			}

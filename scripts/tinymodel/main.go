@@ -8,7 +8,7 @@
 //	pack       quantises the result into one file to embed
 //
 // The same inputs give the same bytes on any machine; MODEL_CARD.md in
-// gpuworker/engine/tiny/weights has the commands that made the shipped file.
+// gpuworker/tinylm/weights has the commands that made the shipped file.
 package main
 
 import (

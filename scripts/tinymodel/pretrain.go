@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/scripts/tinymodel/pretrain"
 )
 
@@ -121,7 +121,7 @@ sequences in a batch are of little use.
 			}
 			l := loop{sources: s, trainer: t, out: out, log: c.OutOrStdout(), every: every, save: save, digest: digest}
 			fmt.Fprintf(l.log, "%d parameters, %d tokens to learn from, %d tokens a step, %.1f times each in %d steps; from step %d\n",
-				s.recipe.Config(t.Model().Config().Vocab).Parameters(), stream.Len(), l.tokens(), float64(s.recipe.Steps)*float64(l.tokens())/float64(stream.Len()), s.recipe.Steps, t.Done())
+				s.recipe.Config(t.Model().Config().Vocab).Parameters(), stream.Len(), l.tokens(), float64(s.recipe.Steps)*float64(l.tokens())/float64(stream.Len()), s.recipe.Steps, t.StepsDone())
 			return l.run(c.Context())
 		},
 	}
@@ -147,21 +147,21 @@ type loop struct {
 func (l *loop) tokens() int { return l.recipe.Batch * l.recipe.Context }
 
 func (l *loop) run(ctx context.Context) error {
-	start, first := time.Now(), l.trainer.Done()
+	start, first := time.Now(), l.trainer.StepsDone()
 	sum, n := 0.0, 0
-	for l.trainer.Done() < l.recipe.Steps {
+	for l.trainer.StepsDone() < l.recipe.Steps {
 		if ctx.Err() != nil {
 			if err := l.trainer.Save(l.out, modelName); err != nil {
 				return err
 			}
-			return fmt.Errorf("stopped after step %d, which is saved: go on with --resume", l.trainer.Done())
+			return fmt.Errorf("stopped after step %d, which is saved: go on with --resume", l.trainer.StepsDone())
 		}
 		loss, err := l.trainer.Step()
 		if err != nil {
 			return err
 		}
 		sum, n = sum+loss, n+1
-		done := l.trainer.Done()
+		done := l.trainer.StepsDone()
 		if done%l.every == 0 || done == l.recipe.Steps {
 			spent := time.Since(start)
 			rate := float64(done-first) / spent.Seconds()
@@ -178,7 +178,7 @@ func (l *loop) run(ctx context.Context) error {
 			}
 		}
 	}
-	last := filepath.Join(l.out, fmt.Sprintf("step-%06d", l.trainer.Done()), modelFile)
+	last := filepath.Join(l.out, fmt.Sprintf("step-%06d", l.trainer.StepsDone()), modelFile)
 	b, err := os.ReadFile(last)
 	if err != nil {
 		return err
@@ -218,7 +218,7 @@ func speedCommand() *cobra.Command {
 				if _, err := t.Step(); err != nil {
 					return err
 				}
-				if t.Done() > 3 { // the first ones warm up
+				if t.StepsDone() > 3 { // the first ones warm up
 					spent += time.Since(begin)
 					steps++
 				}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/scripts/tinymodel/bits"
 	"rollout/scripts/tinymodel/heldout"
 )
@@ -26,7 +26,7 @@ func TestTheShippedModelPredictsWhatWasHeldOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := bits.Of(t.Context(), b, documents, runtime.GOMAXPROCS(0))
+	r, err := bits.Measure(t.Context(), b, documents, runtime.GOMAXPROCS(0))
 	if err != nil {
 		t.Fatal(err)
 	}

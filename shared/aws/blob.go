@@ -129,7 +129,7 @@ func (r *body) Read(p []byte) (int, error) {
 		return n, err
 	}
 	if r.ctx.Err() != nil {
-		return n, fault.As(fault.Canceled, r.ctx.Err(), "read object %s", r.key)
+		return n, fault.WithKind(fault.Canceled, r.ctx.Err(), "read object %s", r.key)
 	}
 	return n, fault.New(fault.Unavailable, "read object %s: %v", r.key, err)
 }
@@ -146,8 +146,8 @@ func (b *Bucket) head(ctx context.Context, key, version string) (blob.Info, *s3.
 		return blob.Info{}, nil, err
 	}
 	out, err := b.s3.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.name, Key: b.full(key), VersionId: optional(version)})
-	if wordless(err) {
-		err = b.why(ctx, key, version, err)
+	if lacksErrorBody(err) {
+		err = b.explainHead(ctx, key, version, err)
 	}
 	if err != nil {
 		return blob.Info{}, nil, absent(translate(ctx, err, "stat object %s", key), err, version)
@@ -156,10 +156,10 @@ func (b *Bucket) head(ctx context.Context, key, version string) (blob.Info, *s3.
 	return info, out, fault.Wrap(err, "stat object %s", key)
 }
 
-// wordless reports whether S3 refused a HEAD for a reason that it did not say:
+// lacksErrorBody reports whether S3 refused a HEAD for a reason that it did not say:
 // the answer to a HEAD has no body. Expired credentials look like a version that
 // is none, and a bucket in another region like nothing at all.
-func wordless(err error) bool {
+func lacksErrorBody(err error) bool {
 	switch statusOf(err) {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusMovedPermanently:
 		return true
@@ -167,8 +167,8 @@ func wordless(err error) bool {
 	return false
 }
 
-// why asks for the same in a way that has words, and returns the better error.
-func (b *Bucket) why(ctx context.Context, key, version string, err error) error {
+// explainHead asks for the same in a way that has words, and returns the better error.
+func (b *Bucket) explainHead(ctx context.Context, key, version string, err error) error {
 	out, better := b.s3.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: b.full(key), VersionId: optional(version), Range: awssdk.String("bytes=0-0")})
 	if better == nil {
 		_ = out.Body.Close() // it was not asked for
@@ -185,7 +185,7 @@ func (b *Bucket) why(ctx context.Context, key, version string, err error) error 
 // allowed.
 func absent(translated, err error, version string) error {
 	if version != "" && (statusOf(err) == http.StatusMethodNotAllowed || codeOf(err) == "InvalidArgument") {
-		return fault.As(fault.NotFound, translated, "version %q", version)
+		return fault.WithKind(fault.NotFound, translated, "version %q", version)
 	}
 	return translated
 }

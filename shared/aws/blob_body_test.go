@@ -35,6 +35,6 @@ func TestABrokenConnectionIsNoEndOfAnObject(t *testing.T) {
 	defer r.Close()
 	got, err := io.ReadAll(r)
 	if string(got) != "abc" || !fault.Is(err, fault.Unavailable) || errors.Is(err, io.ErrUnexpectedEOF) || !strings.Contains(err.Error(), "unexpected EOF") {
-		t.Errorf("%q, %v (%s)", got, err, fault.Of(err))
+		t.Errorf("%q, %v (%s)", got, err, fault.KindOf(err))
 	}
 }

@@ -148,7 +148,7 @@ func (b *Bucket) pin(ctx context.Context, parts []blob.Range) (pieces []piece, t
 	}
 	for _, p := range parts {
 		info := infos[keys[p.Key]]
-		offset, length, err := p.Slice(info.Size)
+		offset, length, err := p.Resolve(info.Size)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -177,7 +177,7 @@ func (b *Bucket) gather(ctx context.Context, pieces []piece) ([]byte, error) {
 		_ = r.Close() // what was asked for is there, or an error says so
 		if err != nil {
 			if fault.Is(err, fault.Internal) {
-				err = fault.As(fault.Unavailable, err, "read object %s", p.key) // cut short
+				err = fault.WithKind(fault.Unavailable, err, "read object %s", p.key) // cut short
 			}
 			return nil, err
 		}

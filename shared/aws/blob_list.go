@@ -87,7 +87,7 @@ func decode(encoded *string, encoding types.EncodingType) (string, error) {
 		return awssdk.ToString(encoded), nil
 	}
 	key, err := url.QueryUnescape(awssdk.ToString(encoded))
-	return key, fault.As(fault.Corrupt, err, "a key in S3's listing")
+	return key, fault.WithKind(fault.Corrupt, err, "a key in S3's listing")
 }
 
 // marker returns the longest part of after that S3 takes as a marker. What it

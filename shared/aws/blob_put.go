@@ -65,7 +65,7 @@ func (b *Bucket) begin(ctx context.Context, key string, o blob.PutOptions) (writ
 		info, head, err := b.head(ctx, key, "")
 		switch {
 		case fault.Is(err, fault.NotFound):
-			return w, fault.As(fault.Conflict, err, "put object %s over version %s", key, o.IfVersion)
+			return w, fault.WithKind(fault.Conflict, err, "put object %s over version %s", key, o.IfVersion)
 		case err != nil:
 			return w, err
 		case info.Version != o.IfVersion:

@@ -51,11 +51,11 @@ func TestARefusalIsNoAbsence(t *testing.T) {
 	} {
 		b := NewBucket(awssdk.Config{Region: "us-east-1", HTTPClient: refusing{c.status, code}, Retryer: func() awssdk.Retryer { return awssdk.NopRetryer{} },
 			Credentials: awssdk.CredentialsProviderFunc(none{}.anonymous)}, "acme", BucketOptions{})
-		if _, err := b.Stat(t.Context(), "a", "v"); fault.Of(err) != c.want || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: to stat: %v (%s)", code, err, fault.Of(err))
+		if _, err := b.Stat(t.Context(), "a", "v"); fault.KindOf(err) != c.want || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: to stat: %v (%s)", code, err, fault.KindOf(err))
 		}
-		if _, _, err := b.Get(t.Context(), "a", blob.GetOptions{Version: "v"}); fault.Of(err) != c.want {
-			t.Errorf("%s: to get: %v (%s)", code, err, fault.Of(err))
+		if _, _, err := b.Get(t.Context(), "a", blob.GetOptions{Version: "v"}); fault.KindOf(err) != c.want {
+			t.Errorf("%s: to get: %v (%s)", code, err, fault.KindOf(err))
 		}
 	}
 }

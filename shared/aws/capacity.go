@@ -212,7 +212,7 @@ func (i *Instance) look(ctx context.Context) (found []notice, err error) {
 func (i *Instance) metadata(ctx context.Context, path string) ([]byte, error) {
 	out, err := i.imds.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
 	if statusOf(err) == http.StatusNotFound {
-		return nil, fault.As(fault.NotFound, err, "no metadata %s", path)
+		return nil, fault.WithKind(fault.NotFound, err, "no metadata %s", path)
 	}
 	if err != nil {
 		e := translate(ctx, err, "ask the instance's metadata for %s", path).(*fault.Error)

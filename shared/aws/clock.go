@@ -11,9 +11,9 @@ import (
 	"rollout/shared/clock"
 )
 
-// agreed is how far a clock may be from the services' to be taken for right:
+// maxSkew is how far a clock may be from the services' to be taken for right:
 // their answers tell whole seconds, and take their time.
-const agreed = 3 * time.Second
+const maxSkew = 3 * time.Second
 
 // Clock is the time of the services, which each of their answers tells. To
 // somebody whose own clock is minutes ahead, everybody who is alive there would
@@ -31,9 +31,9 @@ func NewClock(machine clock.Clock) *Clock { return &Clock{machine: machine} }
 // Now is the time there; see clock.Clock.
 func (c *Clock) Now() time.Time { return c.machine.Now().Add(time.Duration(c.ahead.Load())) }
 
-// Listen adds the clock to a client's requests; it is one of the SDK's
+// AddMiddleware adds the clock to a client's requests; it is one of the SDK's
 // APIOptions.
-func (c *Clock) Listen(stack *middleware.Stack) error {
+func (c *Clock) AddMiddleware(stack *middleware.Stack) error {
 	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("rolloutClock",
 		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 			out, metadata, err := next.HandleInitialize(ctx, in)
@@ -46,7 +46,7 @@ func (c *Clock) Listen(stack *middleware.Stack) error {
 
 func (c *Clock) hear(theirs time.Time) {
 	ahead := theirs.Sub(c.machine.Now())
-	if ahead.Abs() <= agreed {
+	if ahead.Abs() <= maxSkew {
 		ahead = 0
 	}
 	c.ahead.Store(int64(ahead))

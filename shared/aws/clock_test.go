@@ -29,12 +29,12 @@ func TestTheTimeIsTheServices(t *testing.T) {
 			t.Errorf("before any answer it is off by %v", off)
 		}
 		d := NewDocuments(awssdk.Config{Region: "us-east-1", HTTPClient: dated{ahead}, Credentials: awssdk.CredentialsProviderFunc(none{}.anonymous),
-			APIOptions: []func(*middleware.Stack) error{c.Listen}}, "docs", DocumentOptions{})
+			APIOptions: []func(*middleware.Stack) error{c.AddMiddleware}}, "docs", DocumentOptions{})
 		if err := d.Ping(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		want := ahead
-		if ahead.Abs() <= agreed {
+		if ahead.Abs() <= maxSkew {
 			want = 0
 		}
 		if off := time.Until(c.Now()) - want; off.Abs() > 2*time.Second {

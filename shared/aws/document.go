@@ -104,7 +104,7 @@ func (d *Documents) put(ctx context.Context, key string, value []byte, old docum
 	if !errors.As(err, &refused) {
 		return revision, d.translate(ctx, err, "write document %s", key)
 	}
-	there, err := d.there(ctx, key, refused)
+	there, err := d.existingRevision(ctx, key, refused)
 	switch {
 	case err != nil:
 		return "", err
@@ -118,9 +118,9 @@ func (d *Documents) put(ctx context.Context, key string, value []byte, old docum
 	return "", fault.New(fault.Conflict, "write document %s: its revision is %s, not %s", key, there, old)
 }
 
-// there returns the revision of the document that a condition failed on, "" if
+// existingRevision returns the revision of the document that a condition failed on, "" if
 // there is none. The answer has it; where it has not, the document is read.
-func (d *Documents) there(ctx context.Context, key string, refused *types.ConditionalCheckFailedException) (document.Revision, error) {
+func (d *Documents) existingRevision(ctx context.Context, key string, refused *types.ConditionalCheckFailedException) (document.Revision, error) {
 	if rev, ok := refused.Item[revisionAttribute].(*types.AttributeValueMemberS); ok {
 		return document.Revision(rev.Value), nil
 	}
@@ -149,7 +149,7 @@ func (d *Documents) Delete(ctx context.Context, key string, rev document.Revisio
 	if !errors.As(err, &refused) {
 		return d.translate(ctx, err, "delete document %s", key)
 	}
-	there, err := d.there(ctx, key, refused)
+	there, err := d.existingRevision(ctx, key, refused)
 	switch {
 	case err != nil:
 		return err

@@ -68,9 +68,9 @@ func (p partitions) with(prefix string) (names []string) {
 	return names
 }
 
-// Listed are the first parts of keys that the product lists, or that a policy
+// ListedPrefixes are the first parts of keys that the product lists, or that a policy
 // has to name: runs, those of them that are open, workers, their fleets, and what
 // trainings keep. It is for the life of a table.
-func Listed() []string {
+func ListedPrefixes() []string {
 	return []string{"run", "open", "beat", "worker", "fleet", "snapshot", "content"}
 }

@@ -108,7 +108,7 @@ func (d *Documents) List(ctx context.Context, prefix, after string, limit int) (
 	if err := document.CheckList(prefix, after, limit); err != nil {
 		return nil, err
 	}
-	from, to := document.Bounds(prefix)
+	from, to := document.KeyRange(prefix)
 	if after >= from {
 		from = after + "!" // the least key after it: keys have no lesser character
 	}

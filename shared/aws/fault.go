@@ -134,14 +134,14 @@ var kinds = map[string]fault.Kind{
 	"InternalServiceErrorException": fault.Unavailable,
 }
 
-// unknown is the remedy for credentials that AWS does not know.
-const unknown = "sign in again, or look at AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN: AWS knows no such credentials"
+// unknownCredentialsRemedy is the remedy for credentials that AWS does not know.
+const unknownCredentialsRemedy = "sign in again, or look at AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN: AWS knows no such credentials"
 
-// elsewhere is the remedy for a bucket that is in another region.
-const elsewhere = "the bucket is in another region than the config says: look at cloud.s3.bucket and cloud.region"
+// wrongRegionRemedy is the remedy for a bucket that is in another region.
+const wrongRegionRemedy = "the bucket is in another region than the config says: look at cloud.s3.bucket and cloud.region"
 
-// disabled is the remedy for a key that can't be used.
-const disabled = "the key that it is encrypted with is disabled or gone: look at it in the Key Management Service"
+// disabledKeyRemedy is the remedy for a key that can't be used.
+const disabledKeyRemedy = "the key that it is encrypted with is disabled or gone: look at it in the Key Management Service"
 
 // remedies say what to do about some codes.
 var remedies = map[string]string{
@@ -149,22 +149,22 @@ var remedies = map[string]string{
 	"AccessDeniedException":                   "let the role that this runs under do it",
 	"ExpiredToken":                            "sign in again",
 	"ExpiredTokenException":                   "sign in again",
-	"IncompleteSignature":                     unknown,
-	"InvalidAccessKeyId":                      unknown,
-	"InvalidClientTokenId":                    unknown,
-	"InvalidSignatureException":               unknown,
-	"InvalidToken":                            unknown,
-	"MissingAuthenticationToken":              unknown,
-	"SignatureDoesNotMatch":                   unknown,
-	"UnrecognizedClientException":             unknown,
-	"AuthorizationHeaderMalformed":            elsewhere,
-	"PermanentRedirect":                       elsewhere,
+	"IncompleteSignature":                     unknownCredentialsRemedy,
+	"InvalidAccessKeyId":                      unknownCredentialsRemedy,
+	"InvalidClientTokenId":                    unknownCredentialsRemedy,
+	"InvalidSignatureException":               unknownCredentialsRemedy,
+	"InvalidToken":                            unknownCredentialsRemedy,
+	"MissingAuthenticationToken":              unknownCredentialsRemedy,
+	"SignatureDoesNotMatch":                   unknownCredentialsRemedy,
+	"UnrecognizedClientException":             unknownCredentialsRemedy,
+	"AuthorizationHeaderMalformed":            wrongRegionRemedy,
+	"PermanentRedirect":                       wrongRegionRemedy,
 	"InvalidObjectState":                      "it is archived: restore it first",
-	"KmsDisabled":                             disabled,
-	"KmsInvalidState":                         disabled,
-	"KMS.DisabledException":                   disabled,
-	"KMS.InvalidStateException":               disabled,
-	"KMS.KMSInvalidStateException":            disabled,
+	"KmsDisabled":                             disabledKeyRemedy,
+	"KmsInvalidState":                         disabledKeyRemedy,
+	"KMS.DisabledException":                   disabledKeyRemedy,
+	"KMS.InvalidStateException":               disabledKeyRemedy,
+	"KMS.KMSInvalidStateException":            disabledKeyRemedy,
 	"NoSuchBucket":                            "deploy the stack, or look at cloud.s3.bucket and cloud.region",
 	"OverLimit":                               "too many messages are being worked on: lower the number of workers",
 	"QueueDoesNotExist":                       "deploy the stack, or look at cloud.sqs.prefix and cloud.region",
@@ -183,7 +183,7 @@ func translate(ctx context.Context, err error, format string, args ...any) error
 	if ctx.Err() != nil {
 		kind = fault.Canceled
 	}
-	e := fault.As(kind, err, format, args...).(*fault.Error)
+	e := fault.WithKind(kind, err, format, args...).(*fault.Error)
 	e.Remedy = remedies[codeOf(err)]
 	return e
 }

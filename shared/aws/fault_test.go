@@ -73,7 +73,7 @@ func TestErrorsHaveTheKindThatTheServiceMeans(t *testing.T) {
 		"ours: a kind of our own":                   {&smithy.OperationError{Err: fault.New(fault.Denied, "no credentials")}, fault.Denied},
 		"nobody's":                                  {errors.New("what?"), fault.Internal},
 	} {
-		if got := fault.Of(translate(t.Context(), c.err, "try")); got != c.want {
+		if got := fault.KindOf(translate(t.Context(), c.err, "try")); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
@@ -135,8 +135,8 @@ func TestMissingCredentialsSayHowToSignIn(t *testing.T) {
 		provider := &credentials{CredentialsProvider: awssdk.CredentialsProviderFunc(none{c.err}.retrieve)}
 		provider.had.Store(c.had)
 		_, err := provider.Retrieve(t.Context())
-		if fault.Of(err) != c.want || (c.want == fault.Denied) != strings.Contains(err.Error(), "sign in") {
-			t.Errorf("%s: %v (%s)", name, err, fault.Of(err))
+		if fault.KindOf(err) != c.want || (c.want == fault.Denied) != strings.Contains(err.Error(), "sign in") {
+			t.Errorf("%s: %v (%s)", name, err, fault.KindOf(err))
 		}
 	}
 }

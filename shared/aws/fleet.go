@@ -29,8 +29,8 @@ type Fleet struct {
 }
 
 var (
-	_ capacity.Fleet = (*Fleet)(nil)
-	_ capacity.Seat  = (*Fleet)(nil)
+	_ capacity.Fleet      = (*Fleet)(nil)
+	_ capacity.Membership = (*Fleet)(nil)
 )
 
 // NewFleet returns the fleet whose group of a pool has the name that group
@@ -39,9 +39,9 @@ func NewFleet(cfg awssdk.Config, group func(pool string) string, o FleetOptions)
 	return &Fleet{scaling: autoscaling.NewFromConfig(cfg, o.SDK...), group: group, options: o}
 }
 
-// Raise raises the desired size of the pool's group, and not over the group's
+// ScaleUp raises the desired size of the pool's group, and not over the group's
 // own maximum; see capacity.Fleet. Auto Scaling has no condition for it.
-func (f *Fleet) Raise(ctx context.Context, pool string, machines int) error {
+func (f *Fleet) ScaleUp(ctx context.Context, pool string, machines int) error {
 	name := f.group(pool)
 	out, err := f.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}})
 	if err != nil {
@@ -65,9 +65,9 @@ func (f *Fleet) Raise(ctx context.Context, pool string, machines int) error {
 	return translate(ctx, err, "raise the fleet %s to %d machines", name, want)
 }
 
-// GroupOf is the name of the group that an instance is one of; NotFound if it is
+// AutoScalingGroupOf is the name of the group that an instance is one of; NotFound if it is
 // in none.
-func (f *Fleet) GroupOf(ctx context.Context, instance string) (string, error) {
+func (f *Fleet) AutoScalingGroupOf(ctx context.Context, instance string) (string, error) {
 	out, err := f.scaling.DescribeAutoScalingInstances(ctx, &autoscaling.DescribeAutoScalingInstancesInput{InstanceIds: []string{instance}})
 	if err != nil {
 		return "", translate(ctx, err, "look for the group of %s", instance)
@@ -84,8 +84,8 @@ func (f *Fleet) GroupOf(ctx context.Context, instance string) (string, error) {
 // took it in; "Detached" is one that was taken out again.
 const lifecycle, detached = "autoscaling/target-lifecycle-state", "Detached"
 
-// Taken looks at the instance's metadata; see capacity.Seat.
-func (f *Fleet) Taken(ctx context.Context) (bool, error) {
+// InFleet looks at the instance's metadata; see capacity.Membership.
+func (f *Fleet) InFleet(ctx context.Context) (bool, error) {
 	if f.options.Instance == nil {
 		return false, nil
 	}
@@ -96,8 +96,8 @@ func (f *Fleet) Taken(ctx context.Context) (bool, error) {
 	return err == nil && string(state) != detached, err
 }
 
-// Leave has the group end this instance; see capacity.Seat.
-func (f *Fleet) Leave(ctx context.Context, after capacity.Succession) error {
+// Terminate has the group end this instance; see capacity.Membership.
+func (f *Fleet) Terminate(ctx context.Context, after capacity.TerminationMode) error {
 	if f.options.Instance == nil {
 		return fault.New(fault.NotFound, "this is no machine of a fleet")
 	}
@@ -105,24 +105,24 @@ func (f *Fleet) Leave(ctx context.Context, after capacity.Succession) error {
 	if err != nil {
 		return fault.Wrap(err, "leave the fleet")
 	}
-	err = f.terminate(ctx, id, after == capacity.Shrink)
-	if after == capacity.Shrink && says(err, "min size") {
+	err = f.terminateInstance(ctx, id, after == capacity.Shrink)
+	if after == capacity.Shrink && hasReason(err, "min size") {
 		// Somebody else made the group smaller meanwhile: it has one instance too many.
-		err = f.terminate(ctx, id, false)
+		err = f.terminateInstance(ctx, id, false)
 	}
-	if says(err, "not found") {
-		return fault.As(fault.NotFound, err, "the instance %s leaves its fleet", id)
+	if hasReason(err, "not found") {
+		return fault.WithKind(fault.NotFound, err, "the instance %s leaves its fleet", id)
 	}
 	return translate(ctx, err, "the instance %s leaves its fleet", id)
 }
 
-func (f *Fleet) terminate(ctx context.Context, id string, shrink bool) error {
+func (f *Fleet) terminateInstance(ctx context.Context, id string, shrink bool) error {
 	_, err := f.scaling.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{InstanceId: &id, ShouldDecrementDesiredCapacity: &shrink})
 	return err
 }
 
-// says reports whether Auto Scaling refused a request for the reason: one code
+// hasReason reports whether Auto Scaling refused a request for the reason: one code
 // stands for all of them.
-func says(err error, reason string) bool {
+func hasReason(err error, reason string) bool {
 	return codeOf(err) == "ValidationError" && strings.Contains(err.Error(), reason)
 }

@@ -109,7 +109,7 @@ func TestAFleetIsRaisedAndNeverLowered(t *testing.T) {
 	f := s.fleet(t, "")
 	for _, c := range []struct{ machines, want, requests int }{{0, 0, 1}, {3, 3, 2}, {2, 3, 1}, {3, 3, 1}, {100, 8, 2}, {1 << 40, 8, 1}} {
 		s.asked = nil
-		if err := f.Raise(t.Context(), "p", c.machines); err != nil || s.desired != c.want || len(s.asked) != c.requests {
+		if err := f.ScaleUp(t.Context(), "p", c.machines); err != nil || s.desired != c.want || len(s.asked) != c.requests {
 			t.Errorf("raised to %d: %d are desired, %v, asked %v; want %d with %d requests", c.machines, s.desired, err, s.asked, c.want, c.requests)
 		}
 	}
@@ -118,11 +118,11 @@ func TestAFleetIsRaisedAndNeverLowered(t *testing.T) {
 func TestAPoolWithoutMachinesHasNoFleet(t *testing.T) {
 	t.Parallel()
 	s := &scaling{name: "rollout-p", maximum: 8}
-	if err := s.fleet(t, "").Raise(t.Context(), "other", 1); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "gpu=true") {
+	if err := s.fleet(t, "").ScaleUp(t.Context(), "other", 1); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "gpu=true") {
 		t.Errorf("Raise = %v, want NotFound with what to do", err)
 	}
 	s.deleted = true
-	if err := s.fleet(t, "").Raise(t.Context(), "p", 1); !fault.Is(err, fault.NotFound) {
+	if err := s.fleet(t, "").ScaleUp(t.Context(), "p", 1); !fault.Is(err, fault.NotFound) {
 		t.Errorf("of a group that is being deleted: %v, want NotFound", err)
 	}
 }
@@ -131,7 +131,7 @@ func TestAMachineLeavesItsFleet(t *testing.T) {
 	t.Parallel()
 	const id = "i-0123456789abcdef0"
 	for name, c := range map[string]struct {
-		after           capacity.Succession
+		after           capacity.TerminationMode
 		desired, remain int
 	}{
 		"that shrinks by it":              {capacity.Shrink, 2, 1},
@@ -140,10 +140,10 @@ func TestAMachineLeavesItsFleet(t *testing.T) {
 	} {
 		s := &scaling{name: "rollout-p", maximum: 8, desired: c.desired, instances: []string{id, "i-00000000"}}
 		f := s.fleet(t, id)
-		if err := f.Leave(t.Context(), c.after); err != nil || s.desired != c.remain || !slices.Equal(s.instances, []string{"i-00000000"}) {
+		if err := f.Terminate(t.Context(), c.after); err != nil || s.desired != c.remain || !slices.Equal(s.instances, []string{"i-00000000"}) {
 			t.Errorf("%s: %d are desired, of %v, %v; want %d", name, s.desired, s.instances, err, c.remain)
 		}
-		if err := f.Leave(t.Context(), c.after); !fault.Is(err, fault.NotFound) {
+		if err := f.Terminate(t.Context(), c.after); !fault.Is(err, fault.NotFound) {
 			t.Errorf("%s: a second time: %v, want NotFound", name, err)
 		}
 	}
@@ -152,14 +152,14 @@ func TestAMachineLeavesItsFleet(t *testing.T) {
 func TestTheGroupOfAnInstanceIsKnown(t *testing.T) {
 	t.Parallel()
 	f := (&scaling{name: "rollout-p", instances: []string{"i-00000000"}}).fleet(t, "")
-	if got, err := f.GroupOf(t.Context(), "i-00000000"); err != nil || got != "rollout-p" {
+	if got, err := f.AutoScalingGroupOf(t.Context(), "i-00000000"); err != nil || got != "rollout-p" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := f.GroupOf(t.Context(), "i-11111111"); !fault.Is(err, fault.NotFound) {
+	if got, err := f.AutoScalingGroupOf(t.Context(), "i-11111111"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("of somebody else's: %q, %v, want NotFound", got, err)
 	}
 	f = (&scaling{refuse: "AccessDenied"}).fleet(t, "")
-	if _, err := f.GroupOf(t.Context(), "i-00000000"); !fault.Is(err, fault.Denied) {
+	if _, err := f.AutoScalingGroupOf(t.Context(), "i-00000000"); !fault.Is(err, fault.Denied) {
 		t.Errorf("for who may not ask: %v, want Denied", err)
 	}
 }
@@ -167,7 +167,7 @@ func TestTheGroupOfAnInstanceIsKnown(t *testing.T) {
 func TestWhoHasNoSeatCanNotLeave(t *testing.T) {
 	t.Parallel()
 	s := &scaling{name: "rollout-p", desired: 1}
-	if err := s.fleet(t, "").Leave(t.Context(), capacity.Shrink); !fault.Is(err, fault.NotFound) || len(s.asked) > 0 {
+	if err := s.fleet(t, "").Terminate(t.Context(), capacity.Shrink); !fault.Is(err, fault.NotFound) || len(s.asked) > 0 {
 		t.Errorf("Leave = %v after %v, want NotFound", err, s.asked)
 	}
 }
@@ -180,11 +180,11 @@ func TestOnlyAnInstanceOfAGroupHasASeat(t *testing.T) {
 			m.set("autoscaling/target-lifecycle-state", state)
 		}
 		instance, _ := newInstance(t, m, InstanceOptions{})
-		if got, err := NewFleet(awssdk.Config{}, nil, FleetOptions{Instance: instance}).Taken(t.Context()); err != nil || got != want {
+		if got, err := NewFleet(awssdk.Config{}, nil, FleetOptions{Instance: instance}).InFleet(t.Context()); err != nil || got != want {
 			t.Errorf("state %q: %v, %v, want %v", state, got, err, want)
 		}
 	}
-	if got, err := NewFleet(awssdk.Config{}, nil, FleetOptions{}).Taken(t.Context()); err != nil || got {
+	if got, err := NewFleet(awssdk.Config{}, nil, FleetOptions{}).InFleet(t.Context()); err != nil || got {
 		t.Errorf("of no instance: %v, %v", got, err)
 	}
 }
@@ -193,10 +193,10 @@ func TestTroubleWithAFleetHasItsKind(t *testing.T) {
 	t.Parallel()
 	for code, want := range map[string]fault.Kind{"ScalingActivityInProgress": fault.Unavailable, "ResourceContention": fault.Throttled, "AccessDenied": fault.Denied} {
 		f := (&scaling{name: "rollout-p", refuse: code}).fleet(t, "i-0123456789abcdef0")
-		if err := f.Raise(t.Context(), "p", 1); !fault.Is(err, want) {
+		if err := f.ScaleUp(t.Context(), "p", 1); !fault.Is(err, want) {
 			t.Errorf("%s: Raise = %v, want %v", code, err, want)
 		}
-		if err := f.Leave(t.Context(), capacity.Replace); !fault.Is(err, want) {
+		if err := f.Terminate(t.Context(), capacity.Replace); !fault.Is(err, want) {
 			t.Errorf("%s: Leave = %v, want %v", code, err, want)
 		}
 	}

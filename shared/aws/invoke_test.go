@@ -106,7 +106,7 @@ func TestAnInvocationThatFailsSaysWhy(t *testing.T) {
 		}}
 		err := l.functions().Invoke(t.Context(), "rollout-plan", [][]byte{[]byte("1"), []byte("2"), []byte("3")})
 		if !fault.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v (%v)", code, err, fault.Of(err))
+			t.Errorf("%s: %v (%v)", code, err, fault.KindOf(err))
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -20,15 +20,15 @@ type QueueOptions struct {
 	// Prefix begins the names of all queues, such as "rollout-". SQS takes
 	// names of 80 characters, of which the port's may have 69.
 	Prefix string
-	// Make makes queues that are not there, with their dead letters; else they
+	// CreateMissing makes queues that are not there, with their dead letters; else they
 	// are NotFound, because a deployment makes its own.
-	Make bool
+	CreateMissing bool
 	// Poll is the longest wait of one request; 0 is SQS's most, 20 s.
 	Poll time.Duration
-	// Thorough has a Receive that waits for nothing wait for a second, as SQS
+	// AlwaysLongPoll has a Receive that waits for nothing wait for a second, as SQS
 	// then asks all of its servers and not a sample of them, which may miss
 	// messages that are there.
-	Thorough bool
+	AlwaysLongPoll bool
 	// SDK are further options of the client, for tests.
 	SDK []func(*sqs.Options)
 }
@@ -66,7 +66,7 @@ func (q *Queues) Receive(ctx context.Context, name string, most int, visibility,
 	if err := queue.CheckReceive(name, most, visibility, wait); err != nil {
 		return nil, err
 	}
-	if q.options.Thorough {
+	if q.options.AlwaysLongPoll {
 		wait = max(wait, time.Second)
 	}
 	url, err := q.url(ctx, name)
@@ -146,7 +146,7 @@ func (q *Queues) hide(ctx context.Context, name, receipt string, visibility time
 	}
 	_, err = q.sqs.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{QueueUrl: &url, ReceiptHandle: &receipt, VisibilityTimeout: seconds(visibility)})
 	if staleReceipt(codeOf(err)) {
-		return fault.As(fault.Conflict, err, "queue %s: the receipt does not hold any more", name)
+		return fault.WithKind(fault.Conflict, err, "queue %s: the receipt does not hold any more", name)
 	}
 	return q.translate(ctx, name, err, "hide a message of queue %s", name)
 }
@@ -178,7 +178,7 @@ func (q *Queues) Depth(ctx context.Context, name string) (visible, hidden int, e
 	counts := make([]int, len(names))
 	for i, n := range names {
 		if counts[i], err = strconv.Atoi(cmp.Or(out.Attributes[string(n)], "0")); err != nil {
-			return 0, 0, fault.As(fault.Corrupt, err, "depth of queue %s: %s", name, n)
+			return 0, 0, fault.WithKind(fault.Corrupt, err, "depth of queue %s: %s", name, n)
 		}
 	}
 	return counts[0], counts[1] + counts[2], nil

@@ -84,7 +84,7 @@ func DecodeBody(body, encoding string) ([]byte, error) {
 		return []byte(body), nil
 	case base64Encoding:
 		b, err := base64.StdEncoding.DecodeString(body)
-		return b, fault.As(fault.Corrupt, err, "decode the message")
+		return b, fault.WithKind(fault.Corrupt, err, "decode the message")
 	}
 	return nil, fault.New(fault.Corrupt, "decode the message: unknown encoding %.40q", encoding)
 }
@@ -174,6 +174,6 @@ func (q *Queues) failed(name, what string, entries []types.BatchResultErrorEntry
 	case !ok:
 		kind = fault.Unavailable
 	}
-	return fault.As(kind, fmt.Errorf("%s: %s", awssdk.ToString(worst.Code), awssdk.ToString(worst.Message)),
+	return fault.WithKind(kind, fmt.Errorf("%s: %s", awssdk.ToString(worst.Code), awssdk.ToString(worst.Message)),
 		"%s queue %s: %d messages failed", what, name, len(entries))
 }

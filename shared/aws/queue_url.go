@@ -27,7 +27,7 @@ func (q *Queues) url(ctx context.Context, name string) (string, error) {
 		url = awssdk.ToString(out.QueueUrl)
 	} else {
 		err = translate(ctx, err, "look for the queue %s", full)
-		if fault.Is(err, fault.NotFound) && q.options.Make {
+		if fault.Is(err, fault.NotFound) && q.options.CreateMissing {
 			url, err = q.make(ctx, name)
 		}
 	}
@@ -44,7 +44,7 @@ func (q *Queues) url(ctx context.Context, name string) (string, error) {
 // that is there is no error to SQS.
 func (q *Queues) make(ctx context.Context, name string) (string, error) {
 	attributes := map[string]string{string(types.QueueAttributeNameMessageRetentionPeriod): strconv.Itoa(int(retention.Seconds()))}
-	if !queue.IsDeadLetters(name) {
+	if !queue.IsDeadLetterQueue(name) {
 		policy, err := q.redrive(ctx, name)
 		if err != nil {
 			return "", err
@@ -61,7 +61,7 @@ func (q *Queues) make(ctx context.Context, name string) (string, error) {
 // redrive is the policy that moves what is received too often to the dead
 // letters.
 func (q *Queues) redrive(ctx context.Context, name string) (string, error) {
-	dead := queue.DeadLetters(name)
+	dead := queue.DeadLetterQueue(name)
 	url, err := q.url(ctx, dead)
 	if err != nil {
 		return "", err
@@ -74,7 +74,7 @@ func (q *Queues) redrive(ctx context.Context, name string) (string, error) {
 	policy, err := json.Marshal(map[string]string{
 		"deadLetterTargetArn": out.Attributes[string(arn)], "maxReceiveCount": strconv.Itoa(queue.MaxReceives),
 	})
-	return string(policy), fault.As(fault.Internal, err, "write the policy of dead letters")
+	return string(policy), fault.WithKind(fault.Internal, err, "write the policy of dead letters")
 }
 
 // translate also forgets the address of a queue that is not there any more.

@@ -82,10 +82,10 @@ func CheckJoin(dst string, parts []Range) error {
 	return nil
 }
 
-// Slice returns where the range lies in an object of the size, for a Join:
+// Resolve returns where the range lies in an object of the size, for a Join:
 // every byte that it names must be there, or the joined object would be short
 // without anybody noticing.
-func (r Range) Slice(size int64) (offset, length int64, err error) {
+func (r Range) Resolve(size int64) (offset, length int64, err error) {
 	length = r.Length
 	if length == 0 {
 		length = size - r.Offset

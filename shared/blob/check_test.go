@@ -64,7 +64,7 @@ func TestRangeSlice(t *testing.T) {
 		{11, 0, 10, 0, 0, false},
 		{1, 1<<63 - 1, 10, 0, 0, false},
 	} {
-		offset, length, err := blob.Range{Key: "k", Offset: c.offset, Length: c.length}.Slice(c.size)
+		offset, length, err := blob.Range{Key: "k", Offset: c.offset, Length: c.length}.Resolve(c.size)
 		if (err == nil) != c.ok || offset != c.wantOffset || length != c.wantLength {
 			t.Errorf("%+v: got %d, %d, %v", c, offset, length, err)
 		}

@@ -57,7 +57,7 @@ func (r *reading) Read(b []byte) (int, error) {
 		case n > 0:
 			return n, nil // the next Read says it again
 		}
-		if r.vain++; r.vain >= r.from.policy.Most() {
+		if r.vain++; r.vain >= r.from.policy.MaxTries() {
 			return 0, err
 		}
 		if err := r.goOn(err); err != nil {

@@ -53,7 +53,7 @@ var soon = retry.Policy{Base: time.Microsecond}
 
 func TestReliableConforms(t *testing.T) {
 	t.Parallel()
-	blobtest.Run(t, func(*testing.T) blob.Store { return blob.Reliable(memory.NewBucket(clock.System{}), soon) }, blobtest.Features{HoldsObjects: true})
+	blobtest.Run(t, func(*testing.T) blob.Store { return blob.Reliable(memory.NewBucket(clock.System{}), soon) }, blobtest.Features{InMemory: true})
 }
 
 func TestReadingGoesOnWhereTheConnectionBroke(t *testing.T) {

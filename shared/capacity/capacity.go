@@ -17,7 +17,7 @@ type GPU struct {
 	UUID        string `json:"uuid,omitempty"`
 	Name        string `json:"name,omitempty"`
 	MemoryBytes uint64 `json:"memory_bytes,omitempty"`
-	Drain       string `json:"drain,omitempty"`
+	DrainReason string `json:"drain,omitempty"`
 }
 
 // Inventory is what the machine has.

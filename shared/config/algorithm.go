@@ -145,8 +145,8 @@ func DefaultRM() *RM {
 	return r
 }
 
-// Shared is what the settings of every kind have.
-type Shared struct {
+// CommonSettings is what the settings of every kind have.
+type CommonSettings struct {
 	BaseModel    BaseModel
 	Minibatch    int
 	Accumulation int
@@ -157,16 +157,16 @@ type Shared struct {
 	Budget       Budget
 }
 
-// Shared returns the settings that do not depend on the kind; zero values if
+// Common returns the settings that do not depend on the kind; zero values if
 // the kind's settings are missing.
-func (a Algorithm) Shared() Shared {
+func (a Algorithm) Common() CommonSettings {
 	switch {
 	case a.Kind == AlgorithmSFT && a.SFT != nil:
 		s := a.SFT
-		return Shared{s.BaseModel, s.Minibatch, s.Accumulation, s.Seed, s.Packing.MaxSeqLen, s.Dataset, s.Optimizer, s.Budget}
+		return CommonSettings{s.BaseModel, s.Minibatch, s.Accumulation, s.Seed, s.Packing.MaxSeqLen, s.Dataset, s.Optimizer, s.Budget}
 	case a.Kind == AlgorithmRM && a.RM != nil:
 		r := a.RM
-		return Shared{r.BaseModel, r.Minibatch, r.Accumulation, r.Seed, r.MaxSeqLen, r.Dataset, r.Optimizer, r.Budget}
+		return CommonSettings{r.BaseModel, r.Minibatch, r.Accumulation, r.Seed, r.MaxSeqLen, r.Dataset, r.Optimizer, r.Budget}
 	}
-	return Shared{}
+	return CommonSettings{}
 }

@@ -53,7 +53,7 @@ func (a Algorithm) check(c *checker, at string, rule datasetRule) {
 		c.add(at+"."+a.Kind, "missing: add [%s.%s] with base_model, dataset, optimizer and budget", at, a.Kind)
 		return
 	}
-	a.Shared().check(c, at+"."+a.Kind, rule)
+	a.Common().check(c, at+"."+a.Kind, rule)
 }
 
 func (s *SFT) check(c *checker, at string) {
@@ -77,7 +77,7 @@ func (r *RM) check(c *checker, at string) {
 	c.integer(at+".max_seq_len", &r.MaxSeqLen, 0, maxSeqLen, "; 0 is the model's context")
 }
 
-func (s Shared) check(c *checker, at string, rule datasetRule) {
+func (s CommonSettings) check(c *checker, at string, rule datasetRule) {
 	s.BaseModel.check(c, at+".base_model.uri")
 	c.count(at+".minibatch_size", s.Minibatch, maxMinibatch)
 	c.count(at+".gradient_accumulation", s.Accumulation, maxAccumulation)

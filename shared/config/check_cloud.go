@@ -105,7 +105,7 @@ func (s CloudSecrets) check(c *checker, at string) {
 func (f Fleet) check(c *checker, at string) {
 	c.integer(at+".max_machines", &f.MaxMachines, 1, maxMachines, "")
 	c.integer(at+".shards_per_machine", &f.ShardsPerMachine, 1, maxShardsEach, "")
-	c.positive(at+".idle", f.Idle)
+	c.positive(at+".idle", f.IdleTimeout)
 	if n := len(f.InstanceTypes); n < 1 || n > maxInstanceTypes {
 		c.add(at+".instance_types", "must be 1 to %d types, are %d", maxInstanceTypes, n)
 		return

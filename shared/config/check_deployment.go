@@ -73,7 +73,7 @@ func (w Worker) check(c *checker, at string) {
 	if w.MinInFlight > w.MaxInFlight {
 		c.add(at+".max_in_flight", "must be at least min_in_flight (%d), is %d", w.MinInFlight, w.MaxInFlight)
 	}
-	c.positive(at+".checkpoint", w.Checkpoint)
+	c.positive(at+".checkpoint", w.CheckpointInterval)
 	c.positive(at+".progress_timeout", w.ProgressTimeout)
 	c.notNegative(at+".request_timeout", w.RequestTimeout)
 	c.notNegative(at+".drain_budget", w.DrainBudget)

@@ -10,14 +10,14 @@ import (
 
 // Bounds of a run's settings.
 const (
-	MaxItems    = 65536 // items a shard
-	MaxDecodes  = 128   // sampling.n
-	MaxStops    = 16    // sampling.stop
-	maxTokens   = 1<<31 - 1
-	maxLogprobs = 20
-	maxFailures = 100
-	maxName     = 128  // bytes of a run's name
-	maxText     = 2048 // bytes of a URI, path or stop string
+	MaxShardItems    = 65536 // items a shard
+	MaxSamplingN     = 128   // sampling.n
+	MaxStopSequences = 16    // sampling.stop
+	maxTokens        = 1<<31 - 1
+	maxLogprobs      = 20
+	maxFailures      = 100
+	maxName          = 128  // bytes of a run's name
+	maxText          = 2048 // bytes of a URI, path or stop string
 )
 
 // Check returns the problems of a run that was not parsed, or was changed by
@@ -101,13 +101,13 @@ func (s Sampling) check(c *checker, at string) {
 	c.float(at+".presence_penalty", s.PresencePenalty, atLeast(-2), atMost(2))
 	c.float(at+".frequency_penalty", s.FrequencyPenalty, atLeast(-2), atMost(2))
 	c.integer(at+".max_tokens", s.MaxTokens, 1, maxTokens, "")
-	c.integer(at+".n", s.N, 1, MaxDecodes, "")
+	c.integer(at+".n", s.N, 1, MaxSamplingN, "")
 	c.integer(at+".logprobs", s.Logprobs, 0, maxLogprobs, "")
 	if s.Seed != nil && *s.Seed < 0 {
 		c.add(at+".seed", "must not be negative, is %d: leave it out to have one derived for each item", *s.Seed)
 	}
-	if len(s.Stop) > MaxStops {
-		c.add(at+".stop", "has %d strings, at most %d are allowed", len(s.Stop), MaxStops)
+	if len(s.Stop) > MaxStopSequences {
+		c.add(at+".stop", "has %d strings, at most %d are allowed", len(s.Stop), MaxStopSequences)
 	}
 	for i, stop := range s.Stop {
 		if stop == "" {
@@ -123,7 +123,7 @@ func (s Sampling) check(c *checker, at string) {
 }
 
 func (s Shard) check(c *checker, at string) {
-	c.integer(at+".items", &s.Items, 1, MaxItems, "")
+	c.integer(at+".items", &s.Items, 1, MaxShardItems, "")
 	if orders := []string{OrderInput, OrderPrefix}; s.Order != "" && !slices.Contains(orders, s.Order) {
 		c.choice(at+".order", "order", s.Order, nearest(orders, s.Order), orders)
 	}

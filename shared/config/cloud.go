@@ -47,7 +47,7 @@ type CloudSecrets struct {
 type Fleet struct {
 	MaxMachines      int      `toml:"max_machines"`       // of each pool; 8
 	ShardsPerMachine int      `toml:"shards_per_machine"` // open shards that are worth a machine; 4
-	Idle             Duration `toml:"idle"`               // a worker without work leaves after it; 5m
+	IdleTimeout      Duration `toml:"idle"`               // a worker without work leaves after it; 5m
 	InstanceTypes    []string `toml:"instance_types"`     // any of them will do
 	EngineImage      string   `toml:"engine_image"`       // of the container that serves the pool's model
 }
@@ -58,7 +58,7 @@ func DefaultFleet() Fleet {
 	return Fleet{
 		MaxMachines:      8,
 		ShardsPerMachine: 4,
-		Idle:             Duration(5 * time.Minute),
+		IdleTimeout:      Duration(5 * time.Minute),
 		InstanceTypes:    []string{"g6.xlarge", "g5.xlarge", "g4dn.xlarge"},
 		EngineImage:      "vllm/vllm-openai:v0.11.0",
 	}
@@ -79,15 +79,15 @@ func DefaultCloudHealth() Health {
 // cloudDrain is half of the notice that spot machines get.
 const cloudDrain = Duration(60 * time.Second)
 
-// Function is the name of the function in its cloud, such as "rollout-plan".
-func (c Cloud) Function(name string) string { return c.Name + "-" + name }
+// FunctionName is the name of the function in its cloud, such as "rollout-plan".
+func (c Cloud) FunctionName(name string) string { return c.Name + "-" + name }
 
-// FleetOf is the name of a pool's group of machines, such as "rollout-small".
-func (c Cloud) FleetOf(pool string) string { return c.Name + "-" + pool }
+// FleetName is the name of a pool's group of machines, such as "rollout-small".
+func (c Cloud) FleetName(pool string) string { return c.Name + "-" + pool }
 
-// reshape sets the defaults that depend on the provider, so that the file's
+// normalize sets the defaults that depend on the provider, so that the file's
 // own values come on top of them, and refuses what they make meaningless.
-func (d *Deployment) reshape(c *checker, tree map[string]any) {
+func (d *Deployment) normalize(c *checker, tree map[string]any) {
 	x, ok := tree["cloud"]
 	if !ok {
 		return

@@ -29,7 +29,7 @@ func TestACloudHasDefaultsOfItsOwn(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}
-	if f, g := got.Cloud.Function("plan"), got.Cloud.FleetOf("small"); f != "rollout-plan" || g != "rollout-small" {
+	if f, g := got.Cloud.FunctionName("plan"), got.Cloud.FleetName("small"); f != "rollout-plan" || g != "rollout-small" {
 		t.Errorf("the function is %s, the group %s", f, g)
 	}
 }

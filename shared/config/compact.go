@@ -21,7 +21,7 @@ func Compact(src []byte) ([]byte, error) {
 	e := toml.NewEncoder(&out)
 	e.Indent = ""
 	if err := e.Encode(tree); err != nil {
-		return nil, fault.As(fault.Invalid, err, "write the config again")
+		return nil, fault.WithKind(fault.Invalid, err, "write the config again")
 	}
 	var lines [][]byte
 	for line := range bytes.Lines(out.Bytes()) {

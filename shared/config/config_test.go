@@ -96,7 +96,7 @@ func TestDefaults(t *testing.T) {
 		{"self_fence_timeout", h.SelfFence.Std(), 4 * time.Second},
 		{"failure_timeout", h.FailureTimeout.Std(), 5 * time.Second},
 		{"skew_budget", h.SkewBudget.Std(), 250 * time.Millisecond},
-		{"checkpoint", w.Checkpoint.Std(), time.Minute},
+		{"checkpoint", w.CheckpointInterval.Std(), time.Minute},
 		{"progress_timeout", w.ProgressTimeout.Std(), 2 * time.Minute},
 		{"drain_budget", w.DrainBudget.Std(), 15 * time.Second},
 		{"grace", r.Limits.Grace.Std(), 10 * time.Second},
@@ -204,7 +204,7 @@ func TestChecksApplyToFlagsToo(t *testing.T) {
 			t.Errorf("got  %v\nwant %s", c.err, c.want)
 		}
 		if !fault.Is(c.err, fault.Invalid) {
-			t.Errorf("%v is of kind %v, want invalid", c.err, fault.Of(c.err))
+			t.Errorf("%v is of kind %v, want invalid", c.err, fault.KindOf(c.err))
 		}
 		var ps Problems
 		if !errors.As(c.err, &ps) || len(ps) != 1 {

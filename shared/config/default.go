@@ -62,11 +62,11 @@ func DefaultHealth() Health {
 // drain.
 func DefaultWorker() Worker {
 	return Worker{
-		MinInFlight:     4,
-		MaxInFlight:     512,
-		Checkpoint:      Duration(60 * time.Second),
-		ProgressTimeout: Duration(120 * time.Second),
-		DrainBudget:     Duration(15 * time.Second),
+		MinInFlight:        4,
+		MaxInFlight:        512,
+		CheckpointInterval: Duration(60 * time.Second),
+		ProgressTimeout:    Duration(120 * time.Second),
+		DrainBudget:        Duration(15 * time.Second),
 	}
 }
 

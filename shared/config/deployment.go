@@ -29,13 +29,13 @@ type Health struct {
 
 // Worker holds the settings of the worker loop.
 type Worker struct {
-	InFlight        int      `toml:"in_flight"`        // requests at once; 0 finds what each server makes the most of
-	MinInFlight     int      `toml:"min_in_flight"`    // of each server, if in_flight is 0; 4
-	MaxInFlight     int      `toml:"max_in_flight"`    // of each server, if in_flight is 0; 512
-	Checkpoint      Duration `toml:"checkpoint"`       // unfinished work between checkpoints; 60s
-	ProgressTimeout Duration `toml:"progress_timeout"` // longest silence of a request; 120s
-	RequestTimeout  Duration `toml:"request_timeout"`  // longest request; 0 is none
-	DrainBudget     Duration `toml:"drain_budget"`     // 15s; in a cloud 60s
+	InFlight           int      `toml:"in_flight"`        // requests at once; 0 finds what each server makes the most of
+	MinInFlight        int      `toml:"min_in_flight"`    // of each server, if in_flight is 0; 4
+	MaxInFlight        int      `toml:"max_in_flight"`    // of each server, if in_flight is 0; 512
+	CheckpointInterval Duration `toml:"checkpoint"`       // unfinished work between checkpoints; 60s
+	ProgressTimeout    Duration `toml:"progress_timeout"` // longest silence of a request; 120s
+	RequestTimeout     Duration `toml:"request_timeout"`  // longest request; 0 is none
+	DrainBudget        Duration `toml:"drain_budget"`     // 15s; in a cloud 60s
 }
 
 // Engine names an inference engine: "tiny", which has a model of its own,
@@ -66,9 +66,9 @@ func (e Engine) InProcess() bool {
 
 func inProcess(name string) bool { return name == EngineTiny || name == EngineMock }
 
-// At returns the engine at other URLs, as a command line names them; with none
+// WithURLs returns the engine at other URLs, as a command line names them; with none
 // it is as it was.
-func (e Engine) At(urls []string) Engine {
+func (e Engine) WithURLs(urls []string) Engine {
 	switch len(urls) {
 	case 0:
 	case 1:
@@ -99,8 +99,8 @@ const (
 // Trains reports whether the pool's workers train.
 func (p Pool) Trains() bool { return p.Executor == ExecutorTrain }
 
-// Answering returns the pools whose workers answer prompts.
-func (d Deployment) Answering() (out []Pool) {
+// InferPools returns the pools whose workers answer prompts.
+func (d Deployment) InferPools() (out []Pool) {
 	for _, p := range d.Pools {
 		if !p.Trains() {
 			out = append(out, p)

@@ -73,6 +73,6 @@ func seeds(f *testing.F, files ...string) {
 func wantFault(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && (!fault.Is(err, fault.Invalid) || err.Error() == "") {
-		t.Errorf("%v is of kind %v", err, fault.Of(err))
+		t.Errorf("%v is of kind %v", err, fault.KindOf(err))
 	}
 }

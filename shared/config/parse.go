@@ -10,8 +10,8 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// MaxSize bounds a config file, in bytes.
-const MaxSize = 1 << 20
+// MaxFileSize bounds a config file, in bytes.
+const MaxFileSize = 1 << 20
 
 // ParseRun reads the config of a run onto DefaultRun. File is what messages
 // call the source. Errors are Invalid and hold Problems.
@@ -53,9 +53,9 @@ const (
 // result. If the source is no TOML, or of a newer version, that is the only
 // problem: the others would be guesses.
 func parse(file string, src []byte, rule versionRule, into any, check func(*checker)) error {
-	if len(src) > MaxSize {
+	if len(src) > MaxFileSize {
 		c := newChecker(file, nil)
-		c.add("", "the file has %d bytes; a config has at most %d: is it the right file?", len(src), MaxSize)
+		c.add("", "the file has %d bytes; a config has at most %d: is it the right file?", len(src), MaxFileSize)
 		return c.err()
 	}
 	lines, over := scan(src)
@@ -69,9 +69,9 @@ func parse(file string, src []byte, rule versionRule, into any, check func(*chec
 		return c.err()
 	}
 	if r, ok := into.(interface {
-		reshape(*checker, map[string]any)
+		normalize(*checker, map[string]any)
 	}); ok {
-		r.reshape(c, tree)
+		r.normalize(c, tree)
 	}
 	v := reflect.ValueOf(into).Elem()
 	b := &binder{checker: c, known: pathsOf(v.Type(), "")}

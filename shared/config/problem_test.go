@@ -70,7 +70,7 @@ x.toml:4: limits.grace: must not be negative, is -1s`},
 		{"long dotted key", head + "[" + strings.Repeat("kkkkkkkkkkkkkkkkkkkkkkk.", 10) + "a]\nbbbbbbbbbbbbbbbbb = 1", "x.toml:3: a key and the tables around it have more than 256 bytes: shorten them"},
 		{"many elements", head + "sampling.stop = [\n" + strings.Repeat("'',\n", 20000) + "]", "x.toml:10000: the file has more than 10000 keys and list elements: is it the right file?"},
 		{"many tables", head + strings.Repeat("[[a]]\n", 20000), "x.toml:10001: the file has more than 10000 keys and list elements: is it the right file?"},
-		{"too large", strings.Repeat("#", MaxSize+1), "x.toml: the file has 1048577 bytes; a config has at most 1048576: is it the right file?"},
+		{"too large", strings.Repeat("#", MaxFileSize+1), "x.toml: the file has 1048577 bytes; a config has at most 1048576: is it the right file?"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -166,6 +166,6 @@ func wantProblem(t *testing.T, err error, want string) {
 		t.Errorf("\ngot  %s\nwant %s", err, want)
 	}
 	if !fault.Is(err, fault.Invalid) {
-		t.Errorf("kind %v, want invalid", fault.Of(err))
+		t.Errorf("kind %v, want invalid", fault.KindOf(err))
 	}
 }

@@ -34,9 +34,9 @@ func (r Run) Snapshots() Snapshots {
 	return *r.Snapshot
 }
 
-// reshape gives the file's tree its one form.
-func (*Run) reshape(c *checker, tree map[string]any) {
-	reshapeAlgorithm(c, tree["algorithm"], "algorithm")
+// normalize gives the file's tree its one form.
+func (*Run) normalize(c *checker, tree map[string]any) {
+	normalizeAlgorithm(c, tree["algorithm"], "algorithm")
 }
 
 // Dedupe says whether a request that several lines make is asked once. It is

@@ -71,7 +71,7 @@ func TestAPoolMayTrain(t *testing.T) {
 	if p, declared := d.TrainPool(); p.Name != "gym" || !declared {
 		t.Errorf("the pool that trains is %+v, %v", p, declared)
 	}
-	if p := d.Answering(); len(p) != 1 || p[0].Name != "a" {
+	if p := d.InferPools(); len(p) != 1 || p[0].Name != "a" {
 		t.Errorf("pools that answer: %+v", p)
 	}
 	if p, declared := DefaultDeployment().TrainPool(); p.Name != "train" || p.Model != ModelTiny || !p.Trains() || declared {

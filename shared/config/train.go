@@ -89,7 +89,7 @@ func (t Train) check(c *checker) {
 	}
 }
 
-// reshape gives the file's tree its one form.
-func (*Train) reshape(c *checker, tree map[string]any) {
-	reshapeAlgorithm(c, tree["algorithm"], "algorithm")
+// normalize gives the file's tree its one form.
+func (*Train) normalize(c *checker, tree map[string]any) {
+	normalizeAlgorithm(c, tree["algorithm"], "algorithm")
 }

@@ -98,7 +98,7 @@ func TestTrainBeginsWithASnapshot(t *testing.T) {
 	t.Parallel()
 	src := "[algorithm.rm]\nbase_model = 'snapshot:" + strings.Repeat("0a", 32) + "'\nbudget.max_steps = 1\ndataset.path = 'x'\noptimizer.lr = 1\n"
 	got, err := ParseTrain("x.toml", []byte(src))
-	if err != nil || got.Algorithm.Shared().BaseModel.URI != "snapshot:"+strings.Repeat("0a", 32) {
+	if err != nil || got.Algorithm.Common().BaseModel.URI != "snapshot:"+strings.Repeat("0a", 32) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if err := got.Check(); err != nil {

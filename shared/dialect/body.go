@@ -6,13 +6,13 @@ import (
 	"strconv"
 
 	"rollout/shared/config"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/jsonl"
 )
 
-// Decodes returns how many answers the item gets: what the line asks for, else
+// AnswerCount returns how many answers the item gets: what the line asks for, else
 // the run's n, else 1.
-func (it *Item) Decodes(s config.Sampling) int {
+func (it *Item) AnswerCount(s config.Sampling) int {
 	switch {
 	case it.N > 0:
 		return it.N
@@ -27,8 +27,8 @@ func (it *Item) ItemID(m Model, index uint64) identity.ContentID {
 	return identity.Item(m.ID, it.Request, m.Params, index)
 }
 
-// OwnID returns the line's own id, or the item id in hex.
-func (it *Item) OwnID(item identity.ContentID) string {
+// RowID returns the line's own id, or the item id in hex.
+func (it *Item) RowID(item identity.ContentID) string {
 	if it.HasID {
 		return it.ID
 	}

@@ -15,7 +15,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 )
 
@@ -41,13 +41,13 @@ const (
 
 // Answer is one answer of an engine, to one decode of an item.
 type Answer struct {
-	Text         string
-	FinishReason string
-	Reasoning    string
-	ToolCalls    json.RawMessage
-	Logprobs     json.RawMessage
-	Usage        Usage
-	MaxTokens    int64 // what max_tokens was lowered to, to fit the model's context; 0 if it was not
+	Text             string
+	FinishReason     string
+	Reasoning        string
+	ToolCalls        json.RawMessage
+	Logprobs         json.RawMessage
+	Usage            Usage
+	ClampedMaxTokens int64 // what max_tokens was lowered to, to fit the model's context; 0 if it was not
 }
 
 // Usage counts tokens.

@@ -78,7 +78,7 @@ func FuzzParse(f *testing.F) {
 		}
 		said := dialect.Answer{Text: string(line), FinishReason: string(line), Reasoning: string(line), ToolCalls: line, Logprobs: line}
 		for n := range 3 {
-			r := dialect.Result{ID: it.OwnID(id), Answers: []dialect.Answer{said, said}[:min(n, 2)], GeneratedAt: time.Unix(int64(len(line)), 0)}
+			r := dialect.Result{ID: it.RowID(id), Answers: []dialect.Answer{said, said}[:min(n, 2)], GeneratedAt: time.Unix(int64(len(line)), 0)}
 			oneLine(t, dialect.AppendOutput(nil, it, m, r))
 		}
 		if !bytes.Equal(line, before) {

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 )
 
@@ -57,12 +57,12 @@ func render(d dialect.Name, file []byte) []byte {
 		}
 		id := it.ItemID(m, uint64(i))
 		fmt.Fprintf(&b, "item   %s\n", id)
-		for k := range it.Decodes(s) {
+		for k := range it.AnswerCount(s) {
 			fmt.Fprintf(&b, "body   %s\n", it.Body(nil, m.URI, s, id, k))
 		}
-		fmt.Fprintf(&b, "output %s", dialect.AppendOutput(nil, it, m, dialect.Result{ID: it.OwnID(id), Answers: answers(it.Decodes(s)),
+		fmt.Fprintf(&b, "output %s", dialect.AppendOutput(nil, it, m, dialect.Result{ID: it.RowID(id), Answers: answers(it.AnswerCount(s)),
 			GeneratedAt: time.Date(2026, 1, 2, 3, 4, 5, 6_789_000, time.FixedZone("CET", 3600))}))
-		fmt.Fprintf(&b, "error  %s\n", dialect.AppendError(nil, d, it.Failure(it.OwnID(id), place, fault.Timeout, "no token for 60s")))
+		fmt.Fprintf(&b, "error  %s\n", dialect.AppendError(nil, d, it.Failure(it.RowID(id), place, fault.Timeout, "no token for 60s")))
 	}
 	return b.Bytes()
 }

@@ -64,8 +64,8 @@ func (r Result) usage() Usage {
 // prefix marks a member of the input whose name our row needs itself.
 const prefix = "input_"
 
-// ours reports whether output rows of the dialect have a member by that name.
-func ours(d Name, name []byte) bool {
+// isReserved reports whether output rows of the dialect have a member by that name.
+func isReserved(d Name, name []byte) bool {
 	switch string(name) {
 	case copyOf:
 		return true
@@ -89,7 +89,7 @@ func ours(d Name, name []byte) bool {
 // extra writes the members of the line that are not ours.
 func (w *row) extra(it *Item) {
 	for _, m := range it.extra {
-		if ours(it.dialect, m.Name) {
+		if isReserved(it.dialect, m.Name) {
 			w.b = jsonl.AppendQuoted(w.b, freeName(m.Name, it.extra))
 		} else {
 			w.b = append(w.b, m.RawName...)

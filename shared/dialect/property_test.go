@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
-	"rollout/shared/engine/identity"
 )
 
 // members draws the text of a JSON object that has some members of interest.
@@ -199,7 +199,7 @@ func TestRunsParamsFillOnlyGaps(t *testing.T) {
 		if want := `{"model":"m",` + said + `"seed":1,` + hello + `,` + strings.TrimSuffix(want, ",") + `}`; got != want {
 			t.Errorf("body\n%s, want\n%s", got, want)
 		}
-		if n := it.Decodes(s); n != 2 {
+		if n := it.AnswerCount(s); n != 2 {
 			t.Errorf("%d decodes", n)
 		}
 	}

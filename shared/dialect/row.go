@@ -63,8 +63,8 @@ func (w *row) uint(name string, v uint64) {
 
 // clamped says what max_tokens was lowered to, if it was.
 func (w *row) clamped(name string, a Answer) {
-	if a.MaxTokens > 0 {
-		w.int(name, a.MaxTokens)
+	if a.ClampedMaxTokens > 0 {
+		w.int(name, a.ClampedMaxTokens)
 	}
 }
 

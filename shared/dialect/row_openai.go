@@ -3,7 +3,7 @@ package dialect
 import (
 	"strconv"
 
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 )
 
 // openAI writes a row of an OpenAI batch's output file.

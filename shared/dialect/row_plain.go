@@ -4,7 +4,7 @@ import (
 	"encoding/hex"
 	"unicode/utf8"
 
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 )
 
 // plain writes a row of the plain dialect. With several answers, completion is

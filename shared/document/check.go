@@ -60,6 +60,6 @@ func CheckList(prefix, after string, limit int) error {
 	return CheckPrefix(after)
 }
 
-// Bounds returns the half-open range [from, to) of the keys that start with
+// KeyRange returns the half-open range [from, to) of the keys that start with
 // prefix: the port's keys end below 0x7f.
-func Bounds(prefix string) (from, to string) { return prefix, prefix + "\x7f" }
+func KeyRange(prefix string) (from, to string) { return prefix, prefix + "\x7f" }

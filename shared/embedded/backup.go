@@ -83,7 +83,7 @@ func verify(ctx context.Context, path string) (err error) {
 		return err
 	}
 	if ctx.Err() != nil {
-		return fault.As(fault.Canceled, context.Cause(ctx), "check %s", path)
+		return fault.WithKind(fault.Canceled, context.Cause(ctx), "check %s", path)
 	}
 	return nil
 }
@@ -128,7 +128,7 @@ func RestoreState(ctx context.Context, dir, backup string, now time.Time) (kept 
 	if err := verify(ctx, temp); err != nil {
 		return "", fault.Wrap(err, "%s is no backup of a state", backup)
 	}
-	lock, err := openTurnstile(dir, slog.New(slog.DiscardHandler))
+	lock, err := openFileLock(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", err
 	}

@@ -39,7 +39,7 @@ type Bucket struct {
 	clock   clock.Clock
 	root    *os.File // the bucket's folder; also carries the lock between processes
 	rootID  folderID
-	turn    chan struct{} // holds one token: the lock within this process
+	mutex   chan struct{} // holds one token: the lock within this process
 	syncs   folderSyncs
 	settled settledFolders
 	buffers sync.Pool // of *[]byte, copyBuffer long
@@ -72,7 +72,7 @@ func OpenBucket(dir string, o BucketOptions) (*Bucket, error) {
 	if err != nil {
 		return nil, osFault(err, "open bucket %s", dir)
 	}
-	b := &Bucket{dir: dir, clock: o.Clock, root: os.NewFile(uintptr(root.fd), dir), rootID: root.id, turn: make(chan struct{}, 1), closed: make(chan struct{})}
+	b := &Bucket{dir: dir, clock: o.Clock, root: os.NewFile(uintptr(root.fd), dir), rootID: root.id, mutex: make(chan struct{}, 1), closed: make(chan struct{})}
 	b.buffers.New = func() any { buffer := make([]byte, copyBuffer); return &buffer }
 	b.nameless = canNameless(root.fd)
 	if err := b.removeLeftovers(o.TempAge); err != nil {

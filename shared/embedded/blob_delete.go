@@ -86,9 +86,9 @@ const (
 // processes.
 func (b *Bucket) lock(ctx context.Context) (unlock func(), err error) {
 	select {
-	case b.turn <- struct{}{}:
+	case b.mutex <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fault.As(fault.Canceled, ctx.Err(), "wait for the bucket's lock")
+		return nil, fault.WithKind(fault.Canceled, ctx.Err(), "wait for the bucket's lock")
 	}
 	fd := int(b.root.Fd())
 	for waited := time.Duration(0); ; waited += lockPoll {
@@ -96,24 +96,24 @@ func (b *Bucket) lock(ctx context.Context) (unlock func(), err error) {
 		if err == nil {
 			return func() {
 				_ = unix.Flock(fd, unix.LOCK_UN) // fails only for a closed bucket, which holds no lock
-				<-b.turn
+				<-b.mutex
 			}, nil
 		}
 		if err == unix.EINTR || err == unix.EWOULDBLOCK {
 			err = nil
 		}
 		if err == nil && waited >= lockWait {
-			err = &fault.Error{Kind: fault.Unavailable, Op: "wait for the lock of the bucket " + b.dir + " for " + lockWait.String(), Remedy: blame(b.root)}
+			err = &fault.Error{Kind: fault.Unavailable, Op: "wait for the lock of the bucket " + b.dir + " for " + lockWait.String(), Remedy: remedyFor(b.root)}
 		}
 		if err == nil {
 			select {
 			case <-time.After(lockPoll):
 				continue
 			case <-ctx.Done():
-				err = fault.As(fault.Canceled, ctx.Err(), "wait for the bucket's lock")
+				err = fault.WithKind(fault.Canceled, ctx.Err(), "wait for the bucket's lock")
 			}
 		}
-		<-b.turn
+		<-b.mutex
 		return nil, err
 	}
 }

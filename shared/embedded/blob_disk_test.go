@@ -62,7 +62,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	refused(putText(t, b, "a", "x", blob.PutOptions{}))
 	refused(b.Put(t.Context(), "d", io.MultiReader(strings.NewReader("x"), &failingReader{}), blob.PutOptions{}))
 	refused(b.Join(t.Context(), "e", []blob.Range{{Key: "a/b"}, {Key: "absent"}}))
-	refused(embedded.RenameInto(t.Context(), b.Dir(), filepath.Join(b.Dir(), "a"), "f"))
+	refused(embedded.PutFile(t.Context(), b.Dir(), filepath.Join(b.Dir(), "a"), "f"))
 	if left := temps(t, b.Dir()); len(left) != 0 {
 		t.Errorf("left behind: %q", left)
 	}
@@ -275,7 +275,7 @@ func TestRenameIntoCopiesAndNamesEachVersion(t *testing.T) {
 	writeFile(t, source, "one")
 	seen := map[string]bool{}
 	for range 5 {
-		info, err := embedded.RenameInto(t.Context(), dir, source, "prompts/team/mine.jsonl")
+		info, err := embedded.PutFile(t.Context(), dir, source, "prompts/team/mine.jsonl")
 		if err != nil || info.Key != "prompts/team/mine.jsonl" || info.Size != 3 || seen[info.Version] {
 			t.Fatalf("RenameInto = %+v, %v; versions so far: %v", info, err, seen)
 		}
@@ -304,7 +304,7 @@ func TestRenameIntoCopiesAndNamesEachVersion(t *testing.T) {
 		"a pipe":        {mkfifo(t), "prompts/x", fault.Invalid},
 		"hostile key":   {source, "../x", fault.Invalid},
 	} {
-		if _, err := embedded.RenameInto(t.Context(), dir, c.source, c.key); !fault.Is(err, c.want) {
+		if _, err := embedded.PutFile(t.Context(), dir, c.source, c.key); !fault.Is(err, c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 	}

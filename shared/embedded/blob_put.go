@@ -86,7 +86,7 @@ func (b *Bucket) appendRange(ctx context.Context, temp *tempFile, part blob.Rang
 		return err
 	}
 	defer file.Close() // read only: nothing can be lost
-	offset, length, err := part.Slice(info.Size)
+	offset, length, err := part.Resolve(info.Size)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func whileFoldersVanish(do func() error) error {
 			return err
 		}
 		if try == vanishings {
-			return fault.As(fault.Unavailable, err, "the folder or the temporary file vanished while the object was written")
+			return fault.WithKind(fault.Unavailable, err, "the folder or the temporary file vanished while the object was written")
 		}
 	}
 }

@@ -112,7 +112,7 @@ func (t *tempFile) fill(ctx context.Context, r io.Reader, buffer []byte) error {
 	}
 	for {
 		if err := ctx.Err(); err != nil {
-			return fault.As(fault.Canceled, err, "write")
+			return fault.WithKind(fault.Canceled, err, "write")
 		}
 		n, readErr := readFull(r, buffer)
 		if n > 0 {
@@ -156,7 +156,7 @@ func (t *tempFile) copyFrom(ctx context.Context, src *os.File, offset, length in
 	}
 	for length > 0 {
 		if err := ctx.Err(); err != nil {
-			return fault.As(fault.Canceled, err, "copy")
+			return fault.WithKind(fault.Canceled, err, "copy")
 		}
 		n, err := io.CopyN(t.file, src, min(length, syncEvery))
 		if err == io.EOF {
@@ -189,7 +189,7 @@ func (t *tempFile) wrote(n int64) error {
 func (t *tempFile) seal(modified time.Time) error {
 	stamp, err := unix.TimeToTimespec(modified)
 	if err != nil {
-		return fault.As(fault.Invalid, err, "set the time %s", modified)
+		return fault.WithKind(fault.Invalid, err, "set the time %s", modified)
 	}
 	at, name, flags := t.folder.fd, t.name, unix.AT_SYMLINK_NOFOLLOW
 	if t.nameless() {

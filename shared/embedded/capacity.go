@@ -15,11 +15,11 @@ import (
 // MachineOptions configure a Machine; the zero value knows no NVML and never
 // gives a notice.
 type MachineOptions struct {
-	// Probe is the command that looks for GPUs, as ProbeCommand returns it.
+	// GPUProbe is the command that looks for GPUs, as ProbeCommand returns it.
 	// Without one, only what the driver shows in /proc is known.
-	Probe []string
-	// ProbeTimeout bounds the probe; 0 is 10 s.
-	ProbeTimeout time.Duration
+	GPUProbe []string
+	// GPUProbeTimeout bounds the probe; 0 is 10 s.
+	GPUProbeTimeout time.Duration
 	// NoticePath is a file that stands for a preemption notice when it is
 	// there: {"reason":"spot","lead_seconds":30}. "" is none.
 	NoticePath string
@@ -37,8 +37,8 @@ var _ capacity.Source = (*Machine)(nil)
 
 // NewMachine returns the machine; it looks at nothing yet.
 func NewMachine(o MachineOptions) *Machine {
-	if o.ProbeTimeout <= 0 {
-		o.ProbeTimeout = 10 * time.Second
+	if o.GPUProbeTimeout <= 0 {
+		o.GPUProbeTimeout = 10 * time.Second
 	}
 	if o.NoticePoll <= 0 {
 		o.NoticePoll = time.Second
@@ -82,7 +82,7 @@ func (m *Machine) gpus(ctx context.Context) []capacity.GPU {
 	found := []capacity.GPU{}
 	for _, report := range m.probe(ctx) {
 		gpu := report.GPU
-		gpu.Drain = report.drainReason()
+		gpu.DrainReason = report.drainReason()
 		found = append(found, gpu)
 	}
 	if len(found) == 0 {

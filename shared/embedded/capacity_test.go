@@ -146,7 +146,7 @@ func TestTheProbeTellsGPUsAndItsDeathCostsOnlyWhatItHadNotTold(t *testing.T) {
 	h100 := capacity.GPU{UUID: "GPU-1", Name: "H100", MemoryBytes: 1000}
 	drained := func(why string) []capacity.GPU {
 		gpu := h100
-		gpu.Drain = why
+		gpu.DrainReason = why
 		return []capacity.GPU{gpu}
 	}
 	with := func(field string) string { return strings.Replace(basic, "}]", ","+field+"}]", 1) }
@@ -176,7 +176,7 @@ func TestTheProbeTellsGPUsAndItsDeathCostsOnlyWhatItHadNotTold(t *testing.T) {
 			if strings.Contains(c.script, "sleep") {
 				timeout = 300 * time.Millisecond
 			}
-			m := embedded.NewMachine(embedded.MachineOptions{Files: driverFiles(), Probe: []string{"/bin/sh", "-c", c.script}, ProbeTimeout: timeout})
+			m := embedded.NewMachine(embedded.MachineOptions{Files: driverFiles(), GPUProbe: []string{"/bin/sh", "-c", c.script}, GPUProbeTimeout: timeout})
 			got, err := m.Inventory(t.Context())
 			if err != nil || !slices.Equal(got.GPUs, c.want) {
 				t.Errorf("GPUs = %+v, %v, want %+v", got.GPUs, err, c.want)
@@ -185,7 +185,7 @@ func TestTheProbeTellsGPUsAndItsDeathCostsOnlyWhatItHadNotTold(t *testing.T) {
 	}
 	t.Run("is not there", func(t *testing.T) {
 		t.Parallel()
-		m := embedded.NewMachine(embedded.MachineOptions{Files: driverFiles(), Probe: []string{"/no/such/probe"}})
+		m := embedded.NewMachine(embedded.MachineOptions{Files: driverFiles(), GPUProbe: []string{"/no/such/probe"}})
 		if got, err := m.Inventory(t.Context()); err != nil || !slices.Equal(got.GPUs, fallback) {
 			t.Errorf("GPUs = %+v, %v", got.GPUs, err)
 		}
@@ -194,7 +194,7 @@ func TestTheProbeTellsGPUsAndItsDeathCostsOnlyWhatItHadNotTold(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		m := embedded.NewMachine(embedded.MachineOptions{Files: driverFiles(), Probe: []string{"/bin/sh", "-c", "exec sleep 100"}})
+		m := embedded.NewMachine(embedded.MachineOptions{Files: driverFiles(), GPUProbe: []string{"/bin/sh", "-c", "exec sleep 100"}})
 		if _, err := m.Inventory(ctx); !fault.Is(err, fault.Canceled) {
 			t.Errorf("Inventory = %v, want Canceled", err)
 		}
@@ -203,8 +203,8 @@ func TestTheProbeTellsGPUsAndItsDeathCostsOnlyWhatItHadNotTold(t *testing.T) {
 
 func TestRunProbeIsForTheHiddenArgumentAlone(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{nil, {"rollout"}, {"rollout", "up"}, {"rollout", "up", embedded.ProbeArg}, {embedded.ProbeArg}} {
-		if embedded.RunProbe(args) {
+	for _, args := range [][]string{nil, {"rollout"}, {"rollout", "up"}, {"rollout", "up", embedded.GPUProbeArg}, {embedded.GPUProbeArg}} {
+		if embedded.RunGPUProbe(args) {
 			t.Errorf("RunProbe(%q) took it for a probe", args)
 		}
 	}

@@ -50,9 +50,9 @@ func (d *damage) refusal() error {
 // succeeds any more, and Damage says why.
 func (s *State) Damaged() <-chan struct{} { return s.damage.found }
 
-// Guard returns a context that ends with the state: its cause is then the
+// CancelOnDamage returns a context that ends with the state: its cause is then the
 // Damage. cancel is to be called when it is not needed any more.
-func (s *State) Guard(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
+func (s *State) CancelOnDamage(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	go func() {
 		select {

@@ -109,7 +109,7 @@ func TestDamageThatIsMetEndsAllUse(t *testing.T) {
 	dir := t.TempDir()
 	path := filled(t, dir)
 	s := openState(t, dir, StateOptions{})
-	guarded, cancel := s.Guard(t.Context())
+	guarded, cancel := s.CancelOnDamage(t.Context())
 	defer cancel()
 	zero(t, path, 10, 80)
 	_, err := s.Documents().List(t.Context(), "doc/", "", 1000)

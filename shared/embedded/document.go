@@ -65,7 +65,7 @@ func (d documents) Create(ctx context.Context, key string, value []byte) (rev do
 	}
 	value = owned(value)
 	var number int64
-	err = d.state.write(ctx, len(value), func(ctx context.Context, g *group) error {
+	err = d.state.write(ctx, len(value), func(ctx context.Context, g *transaction) error {
 		number = g.writes + 1
 		n, err := g.exec(ctx, createDocument, key, value, number)
 		if err == nil && n == 0 {
@@ -90,7 +90,7 @@ func (d documents) Replace(ctx context.Context, key string, value []byte, rev do
 	}
 	value = owned(value)
 	var number int64
-	err := d.state.write(ctx, len(value), func(ctx context.Context, g *group) error {
+	err := d.state.write(ctx, len(value), func(ctx context.Context, g *transaction) error {
 		number = g.writes + 1
 		n, err := g.exec(ctx, replaceDocument, value, number, key, old)
 		if err == nil && n == 0 {
@@ -113,7 +113,7 @@ func (d documents) Delete(ctx context.Context, key string, rev document.Revision
 	if !ok {
 		old = 0 // no document's
 	}
-	err := d.state.write(ctx, 0, func(ctx context.Context, g *group) error {
+	err := d.state.write(ctx, 0, func(ctx context.Context, g *transaction) error {
 		n, err := g.exec(ctx, deleteDocument, key, old)
 		if err != nil {
 			return err
@@ -138,7 +138,7 @@ func (d documents) List(ctx context.Context, prefix, after string, limit int) ([
 	if err := document.CheckList(prefix, after, limit); err != nil {
 		return nil, err
 	}
-	from, to := document.Bounds(prefix)
+	from, to := document.KeyRange(prefix)
 	query := listFrom
 	if after >= from {
 		query, from = listAfter, after
@@ -167,7 +167,7 @@ func (d documents) Ping(ctx context.Context) error {
 }
 
 func (d documents) Watch(ctx context.Context, prefix string) <-chan struct{} {
-	return d.state.bell.watch(ctx, prefix)
+	return d.state.notifier.watch(ctx, prefix)
 }
 
 // get returns the document, with an empty revision if it is absent.

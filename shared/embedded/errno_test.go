@@ -20,7 +20,7 @@ func TestErrorNumbersAreKinds(t *testing.T) {
 	} {
 		err := osFault(&fs.PathError{Op: "open", Path: "x", Err: number}, "put %s", "key")
 		if !fault.Is(err, want) || !errors.Is(err, number) || !strings.HasPrefix(err.Error(), "put key: ") {
-			t.Errorf("%v: %v of kind %s, want %s", number, err, fault.Of(err), want)
+			t.Errorf("%v: %v of kind %s, want %s", number, err, fault.KindOf(err), want)
 		}
 	}
 	for number, entry := range errnos {

@@ -17,7 +17,7 @@ func FuzzNotice(f *testing.F) {
 		n, err := parseNotice(content)
 		switch {
 		case err != nil && !fault.Is(err, fault.Invalid):
-			t.Errorf("%v is %s", err, fault.Of(err))
+			t.Errorf("%v is %s", err, fault.KindOf(err))
 		case err == nil && (n.Reason == "" || n.Lead < 0 || n.Lead > maxLead*time.Second):
 			t.Errorf("%q is the notice %+v", content, n)
 		}

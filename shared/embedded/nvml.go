@@ -14,27 +14,27 @@ import (
 	"rollout/shared/capacity"
 )
 
-// ProbeArg is the hidden argument with which our own binary, started again,
+// GPUProbeArg is the hidden argument with which our own binary, started again,
 // only looks for GPUs and ends. NVML is asked in a process of its own because
 // a function that the installed driver lacks kills the process that calls it.
-const ProbeArg = "__probe-gpus"
+const GPUProbeArg = "__probe-gpus"
 
-// ProbeCommand is how to run the probe, for MachineOptions.Probe. A binary built
+// GPUProbeCommand is how to run the probe, for MachineOptions.GPUProbe. A binary built
 // with NVML (build tag nvml, with cgo) asks that, another one the driver's own
 // program; nil if there is none. A program that uses it must call RunProbe first
 // of all.
-func ProbeCommand() []string {
+func GPUProbeCommand() []string {
 	self, err := os.Executable()
 	if !canProbe() || err != nil {
 		return nil
 	}
-	return []string{self, ProbeArg}
+	return []string{self, GPUProbeArg}
 }
 
-// RunProbe runs the probe if these arguments of the program ask for it, and
+// RunGPUProbe runs the probe if these arguments of the program ask for it, and
 // reports whether they did: main must then end.
-func RunProbe(args []string) bool {
-	if len(args) != 2 || args[1] != ProbeArg {
+func RunGPUProbe(args []string) bool {
+	if len(args) != 2 || args[1] != GPUProbeArg {
 		return false
 	}
 	if err := writeProbe(os.Stdout); err != nil {
@@ -93,12 +93,12 @@ const maxProbeOutput = 1 << 20
 // probe runs the probe process. Whatever goes wrong with it is logged and
 // costs only what it had not told yet.
 func (m *Machine) probe(ctx context.Context) []gpuReport {
-	if len(m.options.Probe) == 0 {
+	if len(m.options.GPUProbe) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, m.options.ProbeTimeout)
+	ctx, cancel := context.WithTimeout(ctx, m.options.GPUProbeTimeout)
 	defer cancel()
-	command := exec.CommandContext(ctx, m.options.Probe[0], m.options.Probe[1:]...)
+	command := exec.CommandContext(ctx, m.options.GPUProbe[0], m.options.GPUProbe[1:]...)
 	command.Env = probeEnvironment(os.Environ())
 	command.WaitDelay = time.Second
 	output := &boundedBuffer{limit: maxProbeOutput}

@@ -58,7 +58,7 @@ func askSMI(question string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), smiTime)
 	defer cancel()
 	said, err := exec.CommandContext(ctx, nvidiaSMI, question, "--format=csv,noheader,nounits").Output()
-	return said, fault.As(fault.Unavailable, err, "%s %s", nvidiaSMI, question)
+	return said, fault.WithKind(fault.Unavailable, err, "%s %s", nvidiaSMI, question)
 }
 
 // readGPUs reads lines such as "0, GPU-1, NVIDIA L4, 23034, 0". A number that a
@@ -69,7 +69,7 @@ func readGPUs(said []byte) ([]gpuReport, error) {
 	for _, row := range rows[:min(len(rows), maxGPUs)] {
 		index, parseErr := strconv.Atoi(row[0])
 		if parseErr != nil {
-			return nil, fault.As(fault.Corrupt, parseErr, "a GPU's number")
+			return nil, fault.WithKind(fault.Corrupt, parseErr, "a GPU's number")
 		}
 		report := gpuReport{GPU: capacity.GPU{Index: index, UUID: row[1], Name: row[2]}}
 		mebibytes, _ := strconv.ParseUint(row[3], 10, 32)
@@ -99,5 +99,5 @@ func readSMI(said []byte, fields int) ([][]string, error) {
 	lines := csv.NewReader(bytes.NewReader(said))
 	lines.TrimLeadingSpace, lines.FieldsPerRecord = true, fields
 	rows, err := lines.ReadAll()
-	return rows, fault.As(fault.Corrupt, err, "read what %s says", nvidiaSMI)
+	return rows, fault.WithKind(fault.Corrupt, err, "read what %s says", nvidiaSMI)
 }

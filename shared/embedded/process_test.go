@@ -125,7 +125,7 @@ func freeze() {
 
 // writeMuch writes documents and messages in one group.
 func writeMuch(ctx context.Context, s *State, load int) error {
-	other, err := openTurnstile(s.dir(), slog.New(slog.DiscardHandler))
+	other, err := openFileLock(s.dir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

@@ -18,15 +18,15 @@ import (
 const messageBatch = 500
 
 const (
-	sendMessage     = `INSERT INTO message (id, queue, due, receives, body) VALUES (?, ?, ?, 0, ?)`
-	nextMessage     = `SELECT due FROM message WHERE queue = ? ORDER BY due LIMIT 1`
-	visibleMessages = `SELECT id, receives, body FROM message WHERE queue = ? AND due <= ? ORDER BY due, id LIMIT ?`
-	takeMessage     = `UPDATE message SET due = ?, receives = receives + 1 WHERE id = ?`
-	buryMessage     = `UPDATE message SET queue = ?, due = ?, receives = 0 WHERE id = ?`
-	hideMessage     = `UPDATE message SET due = ? WHERE id = ? AND receives = ? AND queue = ?`
-	deleteMessage   = `DELETE FROM message WHERE id = ? AND receives = ? AND queue = ?`
-	countVisible    = `SELECT count(*) FROM message WHERE queue = ? AND due <= ?`
-	countHidden     = `SELECT count(*) FROM message WHERE queue = ? AND due > ?`
+	sendMessage       = `INSERT INTO message (id, queue, due, receives, body) VALUES (?, ?, ?, 0, ?)`
+	nextMessage       = `SELECT due FROM message WHERE queue = ? ORDER BY due LIMIT 1`
+	visibleMessages   = `SELECT id, receives, body FROM message WHERE queue = ? AND due <= ? ORDER BY due, id LIMIT ?`
+	takeMessage       = `UPDATE message SET due = ?, receives = receives + 1 WHERE id = ?`
+	deadLetterMessage = `UPDATE message SET queue = ?, due = ?, receives = 0 WHERE id = ?`
+	hideMessage       = `UPDATE message SET due = ? WHERE id = ? AND receives = ? AND queue = ?`
+	deleteMessage     = `DELETE FROM message WHERE id = ? AND receives = ? AND queue = ?`
+	countVisible      = `SELECT count(*) FROM message WHERE queue = ? AND due <= ?`
+	countHidden       = `SELECT count(*) FROM message WHERE queue = ? AND due > ?`
 )
 
 // queues is the state's queue.Queues and queue.Depther. A receipt is the
@@ -44,7 +44,7 @@ func (q queues) Send(ctx context.Context, name string, bodies [][]byte, delay ti
 			size += len(body)
 			own[i] = owned(body)
 		}
-		err := q.state.write(ctx, size, func(ctx context.Context, g *group) error {
+		err := q.state.write(ctx, size, func(ctx context.Context, g *transaction) error {
 			for _, body := range own {
 				g.filled(name)
 				if _, err := g.exec(ctx, sendMessage, g.writes, name, due, body); err != nil {
@@ -75,21 +75,21 @@ func (q queues) Receive(ctx context.Context, name string, max int, visibility, w
 func (q queues) await(ctx context.Context, name string, max int, visibility, wait time.Duration) ([]queue.Message, error) {
 	over := time.NewTimer(wait)
 	defer over.Stop()
-	w := q.state.bell.wait(name)
-	defer q.state.bell.remove(w)
+	w := q.state.notifier.wait(name)
+	defer q.state.notifier.remove(w)
 	for {
 		msgs, due, err := q.receive(ctx, name, max, visibility)
 		if err != nil || len(msgs) > 0 {
 			return msgs, err
 		}
-		q.state.bell.expect(w, due)
+		q.state.notifier.expect(w, due)
 		select {
 		case <-w.hints:
 		case <-over.C:
 			return nil, nil
 		case <-ctx.Done():
-			return nil, fault.As(fault.Canceled, context.Cause(ctx), "wait for messages")
-		case <-q.state.bell.closing:
+			return nil, fault.WithKind(fault.Canceled, context.Cause(ctx), "wait for messages")
+		case <-q.state.notifier.closing:
 			return nil, q.state.writer.closed()
 		}
 	}
@@ -113,7 +113,7 @@ func (q queues) receive(ctx context.Context, name string, max int, visibility ti
 	// Nothing that the change sets is touched here if this call gives up: the
 	// writer may be at it then.
 	var taken []queue.Message
-	err = q.state.write(ctx, 0, func(ctx context.Context, g *group) (err error) {
+	err = q.state.write(ctx, 0, func(ctx context.Context, g *transaction) (err error) {
 		taken, err = g.take(ctx, name, max, q.state.clock.Now(), visibility)
 		return err
 	})
@@ -125,7 +125,7 @@ func (q queues) receive(ctx context.Context, name string, max int, visibility ti
 
 // take receives up to max visible messages, those visible longest first, and
 // moves those that were received too often to the dead letters.
-func (g *group) take(ctx context.Context, name string, max int, now time.Time, visibility time.Duration) ([]queue.Message, error) {
+func (g *transaction) take(ctx context.Context, name string, max int, now time.Time, visibility time.Duration) ([]queue.Message, error) {
 	for {
 		found, err := g.visible(ctx, name, max, now)
 		if err != nil || len(found) == 0 {
@@ -133,10 +133,10 @@ func (g *group) take(ctx context.Context, name string, max int, now time.Time, v
 		}
 		var msgs []queue.Message
 		for _, m := range found {
-			if m.receives >= queue.MaxReceives && !queue.IsDeadLetters(name) {
-				dead := queue.DeadLetters(name)
+			if m.receives >= queue.MaxReceives && !queue.IsDeadLetterQueue(name) {
+				dead := queue.DeadLetterQueue(name)
 				g.filled(dead)
-				_, err = g.exec(ctx, buryMessage, dead, now.UnixNano(), m.id)
+				_, err = g.exec(ctx, deadLetterMessage, dead, now.UnixNano(), m.id)
 			} else {
 				g.writes++
 				_, err = g.exec(ctx, takeMessage, now.Add(visibility).UnixNano(), m.id)
@@ -163,7 +163,7 @@ func (m stored) delivery() queue.Message {
 		Receives: int(m.receives) + 1, Receipt: fmt.Sprintf("%d.%d", m.id, m.receives+1)}
 }
 
-func (g *group) visible(ctx context.Context, name string, max int, now time.Time) ([]stored, error) {
+func (g *transaction) visible(ctx context.Context, name string, max int, now time.Time) ([]stored, error) {
 	var found []stored
 	size := 0
 	err := g.query(ctx, visibleMessages, func(row []driver.Value) error {
@@ -205,7 +205,7 @@ func (q queues) hide(ctx context.Context, name, receipt string, after time.Durat
 	if !ok {
 		return stale
 	}
-	return q.state.write(ctx, 0, func(ctx context.Context, g *group) error {
+	return q.state.write(ctx, 0, func(ctx context.Context, g *transaction) error {
 		n, err := g.exec(ctx, hideMessage, q.state.clock.Now().Add(after).UnixNano(), id, receives, name)
 		if err == nil && n == 0 {
 			return stale
@@ -221,7 +221,7 @@ func (q queues) Ack(ctx context.Context, name string, receipts []string) error {
 	}
 	for batch := range slices.Chunk(receipts, messageBatch) {
 		own := slices.Clone(batch)
-		err := q.state.write(ctx, 0, func(ctx context.Context, g *group) error {
+		err := q.state.write(ctx, 0, func(ctx context.Context, g *transaction) error {
 			for _, receipt := range own {
 				id, receives, ok := parseReceipt(receipt)
 				if !ok {

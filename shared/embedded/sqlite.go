@@ -39,12 +39,12 @@ type StateOptions struct {
 // may have the same folder open. Every write that returned without an error
 // is on disk. A write whose context ends while it waits may still be applied.
 type State struct {
-	writer  *writer
-	bell    *bell
-	readers chan *session
-	clock   clock.Clock
-	damage  *damage
-	path    string
+	writer   *writer
+	notifier *notifier
+	readers  chan *session
+	clock    clock.Clock
+	damage   *damage
+	path     string
 }
 
 // OpenState opens the state in the folder dir, both made if they are absent.
@@ -64,7 +64,7 @@ func OpenState(ctx context.Context, dir string, o StateOptions) (_ *State, err e
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, osFault(err, "make the state folder %s", dir)
 	}
-	lock, err := openTurnstile(dir, o.Logger)
+	lock, err := openFileLock(dir, o.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func OpenState(ctx context.Context, dir string, o StateOptions) (_ *State, err e
 
 // connect opens the connections under the lock, so that only one process
 // makes the schema, and starts the writer and the bell.
-func (s *State) connect(ctx context.Context, lock *turnstile, log *slog.Logger) (err error) {
+func (s *State) connect(ctx context.Context, lock *fileLock, log *slog.Logger) (err error) {
 	if err := lock.lock(ctx, patience); err != nil {
 		return err
 	}
@@ -129,8 +129,8 @@ func (s *State) connect(ctx context.Context, lock *turnstile, log *slog.Logger) 
 		}
 		s.readers <- read
 	}
-	s.bell = startBell(background, listen, s.clock, log)
-	s.writer = startWriter(background, write, lock, s.bell)
+	s.notifier = startNotifier(background, listen, s.clock, log)
+	s.writer = startWriter(background, write, lock, s.notifier)
 	return nil
 }
 
@@ -147,7 +147,7 @@ func (s *State) Queues() queue.Queues { return queues{s} }
 // end, calls that wait for messages return. It must be called once, and no
 // method after it.
 func (s *State) Close() error {
-	err := errors.Join(s.writer.close(), s.bell.close())
+	err := errors.Join(s.writer.close(), s.notifier.close())
 	for range readers {
 		err = errors.Join(err, (<-s.readers).close())
 	}
@@ -158,7 +158,7 @@ func (s *State) Close() error {
 // their end once they have begun: watching ctx meanwhile costs a goroutine.
 func (s *State) read(ctx context.Context, f func(context.Context, *session) error) error {
 	if ctx.Err() != nil {
-		return fault.As(fault.Canceled, context.Cause(ctx), "read %s", s.path)
+		return fault.WithKind(fault.Canceled, context.Cause(ctx), "read %s", s.path)
 	}
 	if err := s.damage.refusal(); err != nil {
 		return err
@@ -168,7 +168,7 @@ func (s *State) read(ctx context.Context, f func(context.Context, *session) erro
 		defer func() { s.readers <- r }()
 		return s.damage.note(f(context.WithoutCancel(ctx), r))
 	case <-ctx.Done():
-		return fault.As(fault.Canceled, context.Cause(ctx), "read %s", s.path)
+		return fault.WithKind(fault.Canceled, context.Cause(ctx), "read %s", s.path)
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *State) readOnce(ctx context.Context, f func(context.Context, *session) 
 }
 
 // write runs change in the next group and returns when that is on disk.
-func (s *State) write(ctx context.Context, size int, apply func(context.Context, *group) error) error {
+func (s *State) write(ctx context.Context, size int, apply func(context.Context, *transaction) error) error {
 	if err := s.damage.refusal(); err != nil {
 		return err
 	}

@@ -82,7 +82,7 @@ func TestCallerThatGivesUpIsNotKept(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := openState(t, dir, StateOptions{})
-	other, err := openTurnstile(dir, slog.New(slog.DiscardHandler))
+	other, err := openFileLock(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,13 +112,13 @@ func TestCloseEndsEverybody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hints := s.bell.watch(t.Context(), "")
+	hints := s.notifier.watch(t.Context(), "")
 	got := make(chan error)
 	go func() {
 		_, err := s.Queues().Receive(t.Context(), "work", 1, time.Minute, time.Minute)
 		got <- err
 	}()
-	for !receives(s.bell, "work") {
+	for !receives(s.notifier, "work") {
 		runtime.Gosched()
 	}
 	if err := s.Close(); err != nil {
@@ -132,7 +132,7 @@ func TestCloseEndsEverybody(t *testing.T) {
 }
 
 // receives reports whether somebody waits for the queue's messages.
-func receives(b *bell, queue string) bool {
+func receives(b *notifier, queue string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for w := range b.waiters {
@@ -199,7 +199,7 @@ func TestUnfitStateFiles(t *testing.T) {
 			c.spoil(t, path)
 			err = useAll(t, dir)
 			if !fault.Is(err, c.kind) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.text) {
-				t.Errorf("got %v (%v), want %v naming %s and %q", err, fault.Of(err), c.kind, path, c.text)
+				t.Errorf("got %v (%v), want %v naming %s and %q", err, fault.KindOf(err), c.kind, path, c.text)
 			}
 		})
 	}
@@ -262,7 +262,7 @@ func TestDiskFullIsExhausted(t *testing.T) {
 	}
 	_, err := s.Documents().Create(ctx, "large", make([]byte, 200_000))
 	if !fault.Is(err, fault.Exhausted) || !strings.Contains(err.Error(), "free space") {
-		t.Errorf("got %v (%v), want exhausted and what to do", err, fault.Of(err))
+		t.Errorf("got %v (%v), want exhausted and what to do", err, fault.KindOf(err))
 	}
 	if _, err := s.Documents().Create(ctx, "small", []byte("x")); err != nil {
 		t.Errorf("a small write after it: %v", err)
@@ -287,19 +287,19 @@ func TestKindsOfSQLiteErrors(t *testing.T) {
 	}
 	_, err := open("ro").exec(ctx, `UPDATE counter SET writes = 0`)
 	if !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "writable") {
-		t.Errorf("write to a read-only file: %v (%v), want denied and what to do", err, fault.Of(err))
+		t.Errorf("write to a read-only file: %v (%v), want denied and what to do", err, fault.KindOf(err))
 	}
 	foreign := open("rw")
 	if _, err := foreign.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := open("rw").exec(ctx, `BEGIN IMMEDIATE`); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("write beside a program without our lock: %v (%v), want unavailable", err, fault.Of(err))
+		t.Errorf("write beside a program without our lock: %v (%v), want unavailable", err, fault.KindOf(err))
 	}
 	if _, err := foreign.exec(ctx, `ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := foreign.exec(ctx, `SELECT nonsense FROM nowhere`); !fault.Is(err, fault.Internal) {
-		t.Errorf("a mistake of ours: %v (%v), want internal", err, fault.Of(err))
+		t.Errorf("a mistake of ours: %v (%v), want internal", err, fault.KindOf(err))
 	}
 }

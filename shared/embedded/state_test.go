@@ -54,7 +54,7 @@ func TestDocuments(t *testing.T) {
 		func(t *testing.T) document.Store { return openState(t, t.TempDir(), StateOptions{}).Documents() },
 		documenttest.Features{
 			Watch: true,
-			Again: func(t *testing.T, s document.Store) document.Store {
+			Reopen: func(t *testing.T, s document.Store) document.Store {
 				return openState(t, s.(documents).state.dir(), StateOptions{}).Documents()
 			},
 		})
@@ -69,7 +69,7 @@ func TestQueues(t *testing.T) {
 		queuetest.Features{
 			Depth:   true,
 			Advance: func(q queue.Queues, d time.Duration) { q.(queues).state.clock.(*handClock).advance(d) },
-			Again: func(t *testing.T, q queue.Queues) queue.Queues {
+			Reopen: func(t *testing.T, q queue.Queues) queue.Queues {
 				s := q.(queues).state
 				return openState(t, s.dir(), StateOptions{Clock: s.clock}).Queues()
 			},

@@ -184,7 +184,7 @@ func TestTheVersionThatRenameIntoReturnsIsAnnounced(t *testing.T) {
 	writeFile(t, source, "mine")
 	versions := map[string]bool{}
 	for range 2 {
-		put, err := embedded.RenameInto(t.Context(), b.Dir(), source, "prompts/mine.jsonl")
+		put, err := embedded.PutFile(t.Context(), b.Dir(), source, "prompts/mine.jsonl")
 		if err != nil {
 			t.Fatal(err)
 		}

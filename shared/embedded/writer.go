@@ -21,33 +21,33 @@ const (
 // of all callers, documents' and queues' alike, into groups: one lock, one
 // transaction, one sync each.
 type writer struct {
-	session *session
-	lock    *turnstile
-	bell    *bell
-	changes chan *change
-	next    *change         // did not fit into the last group
-	closing context.Context // over when the writer is to end
-	end     context.CancelFunc
-	ended   chan struct{} // closed by it when it has
-	commits atomic.Int64  // transactions that had something to write
-	steps   writerSteps
+	session  *session
+	lock     *fileLock
+	notifier *notifier
+	changes  chan *change
+	next     *change         // did not fit into the last group
+	closing  context.Context // over when the writer is to end
+	end      context.CancelFunc
+	ended    chan struct{} // closed by it when it has
+	commits  atomic.Int64  // transactions that had something to write
+	steps    commitHooks
 }
 
-// writerSteps lets a test stop a process between two steps of a commit.
-type writerSteps struct{ beforeCommit, afterCommit func() }
+// commitHooks lets a test stop a process between two steps of a commit.
+type commitHooks struct{ beforeCommit, afterCommit func() }
 
 // change is one caller's part of a group. apply returns an error that is not
 // the database's only if it has changed nothing.
 type change struct {
 	ctx   context.Context // its caller's
 	size  int             // bytes it writes, roughly
-	apply func(context.Context, *group) error
+	apply func(context.Context, *transaction) error
 	err   error
 	done  chan struct{} // closed when err stands
 }
 
-// group is a transaction under way.
-type group struct {
+// transaction is a transaction under way.
+type transaction struct {
 	*session
 	before int64    // the database's counter of writes when the group began
 	writes int64    // and now
@@ -56,21 +56,21 @@ type group struct {
 }
 
 // wrote counts a write of the document.
-func (g *group) wrote(key string) {
+func (g *transaction) wrote(key string) {
 	g.writes++
 	g.keys = append(g.keys, key)
 }
 
 // filled counts a write that gave the queue something to receive.
-func (g *group) filled(queue string) {
+func (g *transaction) filled(queue string) {
 	g.writes++
 	if !slices.Contains(g.queues, queue) {
 		g.queues = append(g.queues, queue)
 	}
 }
 
-func startWriter(ctx context.Context, s *session, lock *turnstile, b *bell) *writer {
-	w := &writer{session: s, lock: lock, bell: b, changes: make(chan *change, groupChanges), ended: make(chan struct{})}
+func startWriter(ctx context.Context, s *session, lock *fileLock, b *notifier) *writer {
+	w := &writer{session: s, lock: lock, notifier: b, changes: make(chan *change, groupChanges), ended: make(chan struct{})}
 	w.closing, w.end = context.WithCancel(ctx)
 	go w.run(ctx)
 	return w
@@ -104,7 +104,7 @@ func (w *writer) do(ctx context.Context, c *change) error {
 }
 
 func (w *writer) gaveUp(ctx context.Context) error {
-	return fault.As(fault.Canceled, context.Cause(ctx), "write %s (it may still be applied)", w.session.path)
+	return fault.WithKind(fault.Canceled, context.Cause(ctx), "write %s (it may still be applied)", w.session.path)
 }
 
 func (w *writer) closed() error {
@@ -140,7 +140,7 @@ func (w *writer) commitGroup(ctx context.Context) {
 	g, err := w.transact(ctx, members)
 	err = errors.Join(err, w.lock.unlock())
 	if err == nil {
-		w.bell.ring(g)
+		w.notifier.notify(g)
 	}
 	settle(members, err)
 }
@@ -167,7 +167,7 @@ func (w *writer) gather() []*change {
 
 // transact applies the members whose callers still wait in one transaction. Its error is that of all
 // of them; an error that concerns one member alone is left in that one.
-func (w *writer) transact(ctx context.Context, members []*change) (*group, error) {
+func (w *writer) transact(ctx context.Context, members []*change) (*transaction, error) {
 	if _, err := w.session.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
 		return nil, err
 	}
@@ -191,12 +191,12 @@ func (w *writer) transact(ctx context.Context, members []*change) (*group, error
 	return g, nil
 }
 
-func (w *writer) apply(ctx context.Context, members []*change) (*group, error) {
+func (w *writer) apply(ctx context.Context, members []*change) (*transaction, error) {
 	writes, _, err := w.session.number(ctx, countWrites)
 	if err != nil {
 		return nil, err
 	}
-	g := &group{session: w.session, before: writes, writes: writes}
+	g := &transaction{session: w.session, before: writes, writes: writes}
 	for _, c := range members {
 		if c.ctx.Err() != nil {
 			c.err = w.gaveUp(c.ctx)

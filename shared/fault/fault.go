@@ -85,20 +85,20 @@ func Wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{Kind: Of(err), Class: ClassOf(err), RetryAfter: RetryAfter(err), Op: fmt.Sprintf(format, args...), Err: err}
+	return &Error{Kind: KindOf(err), Class: ClassOf(err), RetryAfter: RetryAfter(err), Op: fmt.Sprintf(format, args...), Err: err}
 }
 
-// As gives err the kind and says what was being done; nil stays nil.
-func As(k Kind, err error, format string, args ...any) error {
+// WithKind gives err the kind and says what was being done; nil stays nil.
+func WithKind(k Kind, err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
 	return &Error{Kind: k, Op: fmt.Sprintf(format, args...), Err: err}
 }
 
-// Of returns the kind of the outermost *Error in err's chain. Context errors
+// KindOf returns the kind of the outermost *Error in err's chain. Context errors
 // are Canceled; anything else is Internal.
-func Of(err error) Kind {
+func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
 		return e.Kind
@@ -110,11 +110,11 @@ func Of(err error) Kind {
 }
 
 // Is reports whether err is of the kind. A nil error is of no kind.
-func Is(err error, k Kind) bool { return err != nil && Of(err) == k }
+func Is(err error, k Kind) bool { return err != nil && KindOf(err) == k }
 
 // Retriable reports whether asking again, unchanged, can succeed.
 func Retriable(err error) bool {
-	k := Of(err)
+	k := KindOf(err)
 	return err != nil && (k == Throttled || k == Unavailable)
 }
 

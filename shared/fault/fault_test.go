@@ -23,15 +23,15 @@ func TestKinds(t *testing.T) {
 		{"wrapped", Wrap(missing, "get %s", "a"), NotFound},
 		{"wrapped by fmt", fmt.Errorf("get: %w", missing), NotFound},
 		{"joined", errors.Join(io.EOF, missing), NotFound},
-		{"the outermost counts", As(Corrupt, missing, "read the plan"), Corrupt},
+		{"the outermost counts", WithKind(Corrupt, missing, "read the plan"), Corrupt},
 		{"a cause within New", New(Invalid, "line 7: %w", missing), Invalid},
 		{"a foreign error wrapped", Wrap(io.EOF, "read"), Internal},
 		{"a context's end", context.Canceled, Canceled},
 		{"a context's deadline", fmt.Errorf("wait: %w", context.DeadlineExceeded), Canceled},
 		{"a context's end wrapped", Wrap(context.Canceled, "wait"), Canceled},
-		{"a kind for a context's end", As(Unavailable, context.DeadlineExceeded, "ask the engine"), Unavailable},
+		{"a kind for a context's end", WithKind(Unavailable, context.DeadlineExceeded, "ask the engine"), Unavailable},
 	} {
-		if got := Of(c.err); got != c.want {
+		if got := KindOf(c.err); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 		for k := Internal; k <= Canceled; k++ {
@@ -44,7 +44,7 @@ func TestKinds(t *testing.T) {
 
 func TestNilStaysNil(t *testing.T) {
 	t.Parallel()
-	if Wrap(nil, "get") != nil || As(Corrupt, nil, "get") != nil {
+	if Wrap(nil, "get") != nil || WithKind(Corrupt, nil, "get") != nil {
 		t.Error("an error out of nothing")
 	}
 	if Is(nil, Internal) || Retriable(nil) || ClassOf(nil) != "" || RetryAfter(nil) != 0 {
@@ -62,8 +62,8 @@ func TestClassAndHintSurviveWrapping(t *testing.T) {
 		{"itself", cause},
 		{"wrapped", Wrap(Wrap(cause, "a"), "b")},
 		{"wrapped by fmt", fmt.Errorf("a: %w", cause)},
-		{"of another kind", As(Unavailable, cause, "a")},
-		{"within a wrapped one of another kind", Wrap(As(Unavailable, cause, "a"), "b")},
+		{"of another kind", WithKind(Unavailable, cause, "a")},
+		{"within a wrapped one of another kind", Wrap(WithKind(Unavailable, cause, "a"), "b")},
 		{"within New", New(Unavailable, "a: %w", cause)},
 	} {
 		if ClassOf(c.err) != Engine || RetryAfter(c.err) != time.Second || !errors.Is(c.err, error(cause)) {

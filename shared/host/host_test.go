@@ -170,9 +170,9 @@ func ports() host.Ports {
 
 func TestSendPutsEventsIntoTheirEnvelopes(t *testing.T) {
 	t.Parallel()
-	p := ports().From("plan")
+	p := ports().WithSource("plan")
 	const run = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
-	if err := p.Send(t.Context(), "q", events.Ring{Run: run}, events.PlanAdvanced{Run: run}); err != nil {
+	if err := p.Send(t.Context(), "q", events.Wakeup{Run: run}, events.PlanAdvanced{Run: run}); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Send(t.Context(), "q"); err != nil {
@@ -183,10 +183,10 @@ func TestSendPutsEventsIntoTheirEnvelopes(t *testing.T) {
 		t.Fatalf("%d messages, %v", len(ms), err)
 	}
 	e, pl, err := events.Decode(ms[0].Body)
-	if err != nil || pl != (events.Ring{Run: run}) || e.Source != "rollout/plan" {
+	if err != nil || pl != (events.Wakeup{Run: run}) || e.Source != "rollout/plan" {
 		t.Errorf("%+v in %+v, %v", pl, e, err)
 	}
-	if err := p.Send(t.Context(), "q", events.Ring{Run: run}, events.Ring{Run: "no run"}); !fault.Is(err, fault.Invalid) {
+	if err := p.Send(t.Context(), "q", events.Wakeup{Run: run}, events.Wakeup{Run: "no run"}); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a wrong payload: %v", err)
 	}
 	if ms, _ := p.Queues.Receive(t.Context(), "q", 10, time.Minute, 0); len(ms) != 0 {
@@ -199,7 +199,7 @@ func TestSendPutsEventsIntoTheirEnvelopes(t *testing.T) {
 func TestEventsThatFeedEachOtherComeToAnEnd(t *testing.T) {
 	t.Parallel()
 	p := ports()
-	ring := events.Ring{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}
+	ring := events.Wakeup{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}
 	ctx := t.Context()
 	for hops := range events.MaxHops + 1 {
 		if err := p.Send(ctx, "q", ring); err != nil {
@@ -213,7 +213,7 @@ func TestEventsThatFeedEachOtherComeToAnEnd(t *testing.T) {
 		if err != nil || e.Hops != hops {
 			t.Errorf("it has come %d hops, want %d, %v", e.Hops, hops, err)
 		}
-		ctx = host.Caused(t.Context(), e)
+		ctx = host.WithCause(t.Context(), e)
 	}
 	if err := p.Send(ctx, "q", ring); !fault.Is(err, fault.Invalid) || !errors.Is(err, events.ErrTooManyHops) {
 		t.Errorf("after all hops: %v", err)
@@ -233,11 +233,11 @@ func TestABuriedMessageMovesToTheDeadLetters(t *testing.T) {
 	if err != nil || len(ms) != 1 {
 		t.Fatal(ms, err)
 	}
-	if err := p.Bury(t.Context(), "q", ms[0], errors.New("nobody knows")); err != nil {
+	if err := p.DeadLetter(t.Context(), "q", ms[0], errors.New("nobody knows")); err != nil {
 		t.Fatal(err)
 	}
 	visible, hidden, _ := p.Queues.(queue.Depther).Depth(t.Context(), "q")
-	dead, _ := p.Queues.Receive(t.Context(), queue.DeadLetters("q"), 1, time.Minute, 0)
+	dead, _ := p.Queues.Receive(t.Context(), queue.DeadLetterQueue("q"), 1, time.Minute, 0)
 	if visible+hidden != 0 || len(dead) != 1 || string(dead[0].Body) != "what?" {
 		t.Errorf("%d messages left, dead letters %v", visible+hidden, dead)
 	}

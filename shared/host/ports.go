@@ -13,8 +13,8 @@ import (
 	"rollout/events"
 	"rollout/shared/blob"
 	"rollout/shared/clock"
+	"rollout/shared/core/identity"
 	"rollout/shared/document"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
 	"rollout/shared/queue"
@@ -27,29 +27,29 @@ type Ports struct {
 	Queues queue.Queues
 	Clock  clock.Clock
 	Log    *slog.Logger
-	Watch  observe.Watch // who is told of what happens
-	Source string        // who sends: "plan", "worker/01J…"; goes into envelopes
+	Watch  observe.Observer // who is told of what happens
+	Source string           // who sends: "plan", "worker/01J…"; goes into envelopes
 }
 
-// From returns the ports with another Source.
-func (p Ports) From(source string) Ports {
+// WithSource returns the ports with another Source.
+func (p Ports) WithSource(source string) Ports {
 	p.Source = source
 	return p
 }
 
 // Observe tells the log, and whoever watches, what happened.
-func (p Ports) Observe(ctx context.Context, e observe.Event) { p.Watch.Tell(ctx, p.Log, e) }
+func (p Ports) Observe(ctx context.Context, e observe.Event) { p.Watch.Record(ctx, p.Log, e) }
 
-// Begin begins a part of the work on a run, since when if that is not now: a
+// StartSpan begins a part of the work on a run, since when if that is not now: a
 // span of it, and a context whose log lines carry the run's id and the others.
-func (p Ports) Begin(ctx context.Context, since time.Time, name string, run identity.RunID, ids ...slog.Attr) (context.Context, observe.Span) {
-	ctx = observe.With(ctx, append(ids[:len(ids):len(ids)], slog.String(observe.KeyRun, string(run)))...)
+func (p Ports) StartSpan(ctx context.Context, since time.Time, name string, run identity.RunID, ids ...slog.Attr) (context.Context, observe.Span) {
+	ctx = observe.WithIDs(ctx, append(ids[:len(ids):len(ids)], slog.String(observe.KeyRun, string(run)))...)
 	return p.Watch.Tracer.Start(ctx, since, name, run, ids...)
 }
 
-// Step begins a part of what the context's span is of.
-func (p Ports) Step(ctx context.Context, name string) (context.Context, observe.Span) {
-	return p.Watch.Tracer.Step(ctx, time.Time{}, name)
+// StartChildSpan begins a part of what the context's span is of.
+func (p Ports) StartChildSpan(ctx context.Context, name string) (context.Context, observe.Span) {
+	return p.Watch.Tracer.StartChild(ctx, time.Time{}, name)
 }
 
 // Names of the queues.
@@ -79,27 +79,27 @@ func (p Ports) SendAfter(ctx context.Context, to string, delay time.Duration, pa
 	if len(payloads) == 0 {
 		return nil
 	}
-	meta, err := caused(ctx)
+	meta, err := nextMeta(ctx)
 	if err != nil {
-		return fault.As(fault.Invalid, err, "send %d events to %s", len(payloads), to)
+		return fault.WithKind(fault.Invalid, err, "send %d events to %s", len(payloads), to)
 	}
 	meta.Source, meta.Time, meta.Traceparent = "rollout/"+p.Source, p.Clock.Now(), observe.Traceparent(ctx)
 	bodies := make([][]byte, len(payloads))
 	for i, pl := range payloads {
 		b, err := events.Encode(pl, meta)
 		if err != nil {
-			return fault.As(fault.Invalid, err, "encode event for queue %s", to)
+			return fault.WithKind(fault.Invalid, err, "encode event for queue %s", to)
 		}
 		bodies[i] = b
 	}
 	return fault.Wrap(p.Queues.Send(ctx, to, bodies, delay), "send %d events to %s", len(bodies), to)
 }
 
-// Bury puts a message that can't be acted on among the queue's dead letters
+// DeadLetter puts a message that can't be acted on among the queue's dead letters
 // and acknowledges it.
-func (p Ports) Bury(ctx context.Context, q string, m queue.Message, why error) error {
+func (p Ports) DeadLetter(ctx context.Context, q string, m queue.Message, why error) error {
 	p.Log.WarnContext(ctx, "dead letter", observe.KeyQueue, q, observe.KeyMessage, m.ID, observe.KeyError, why)
-	if err := p.Queues.Send(ctx, queue.DeadLetters(q), [][]byte{m.Body}, 0); err != nil {
+	if err := p.Queues.Send(ctx, queue.DeadLetterQueue(q), [][]byte{m.Body}, 0); err != nil {
 		return fault.Wrap(err, "bury message %s of %s", m.ID, q)
 	}
 	return p.Queues.Ack(ctx, q, []string{m.Receipt})

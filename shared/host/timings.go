@@ -2,7 +2,7 @@ package host
 
 import (
 	"rollout/shared/config"
-	"rollout/shared/engine/health"
+	"rollout/shared/core/health"
 )
 
 // Timings are a deployment's as the engine takes them.

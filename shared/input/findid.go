@@ -5,10 +5,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"rollout/shared/cuttable"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/record"
+	"rollout/shared/shardtable"
 )
 
 // findRanges is how many ranges are looked at beside each other: a large input
@@ -16,14 +16,14 @@ import (
 const findRanges = 64
 
 // findItems is how many items' repeats are read at once.
-const findItems = 64 * cuttable.RepeatPage
+const findItems = 64 * shardtable.RepeatPage
 
 // FindID returns the items whose line has the id, the first one first: through
 // what the plan's merged ranges left, without reading the input. There are at
 // most so many; none is no error. NotFound says that the plan's objects are
 // gone.
 func (x *Index) FindID(ctx context.Context, run identity.RunID, p record.Plan, id []byte, most int) ([]uint64, error) {
-	first, found, err := x.firstOf(ctx, run, p, cuttable.HashID(id))
+	first, found, err := x.firstOf(ctx, run, p, shardtable.HashID(id))
 	if err != nil || !found {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func (x *Index) FindID(ctx context.Context, run identity.RunID, p record.Plan, i
 }
 
 // itemsOf returns the items of a range that have the id of the one at first.
-func (x *Index) itemsOf(ctx context.Context, run identity.RunID, rng int, first cuttable.Place, most int) ([]uint64, error) {
+func (x *Index) itemsOf(ctx context.Context, run identity.RunID, rng int, first shardtable.Place, most int) ([]uint64, error) {
 	e, err := x.Entry(ctx, run, rng)
 	if err != nil {
 		return nil, err
@@ -61,27 +61,27 @@ func (x *Index) itemsOf(ctx context.Context, run identity.RunID, rng int, first 
 }
 
 // firstOf returns the place that has the id first.
-func (x *Index) firstOf(ctx context.Context, run identity.RunID, p record.Plan, h cuttable.Hash) (cuttable.Place, bool, error) {
+func (x *Index) firstOf(ctx context.Context, run identity.RunID, p record.Plan, h shardtable.Hash) (shardtable.Place, bool, error) {
 	for _, l := range p.IDs {
-		key := record.HashesKey(run, l, record.IDs)
-		at, ok, err := cuttable.FindHash(l.Count, h, func(offset, length int64) ([]byte, error) {
+		key := record.HashesKey(run, l, record.HashIDs)
+		at, ok, err := shardtable.FindHash(l.Count, h, func(offset, length int64) ([]byte, error) {
 			return ReadPart(ctx, x.blobs, key, offset, length)
 		})
 		if err != nil || ok {
 			return at, ok, fault.Wrap(err, "search %s", key)
 		}
 	}
-	return cuttable.Place{}, false, nil
+	return shardtable.Place{}, false, nil
 }
 
 // repeatsOfItem returns the items of a range that have the id of the one at
 // first.
-func (x *Index) repeatsOfItem(ctx context.Context, run identity.RunID, e record.IndexEntry, first cuttable.Place, most int) (out []uint64, err error) {
+func (x *Index) repeatsOfItem(ctx context.Context, run identity.RunID, e record.IndexEntry, first shardtable.Place, most int) (out []uint64, err error) {
 	if e.Duplicates == 0 {
 		return nil, nil
 	}
 	for lo := uint64(0); lo < e.Items && len(out) < most; lo += findItems {
-		rs, err := x.readRepeats(ctx, repeatsOf{rangeOf{run, e.Range}, record.IDs}, e.Duplicates, uint32(lo), uint32(min(e.Items, lo+findItems)))
+		rs, err := x.readRepeats(ctx, repeatsOf{rangeOf{run, e.Range}, record.HashIDs}, e.Duplicates, uint32(lo), uint32(min(e.Items, lo+findItems)))
 		if err != nil {
 			return nil, err
 		}

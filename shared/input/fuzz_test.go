@@ -45,11 +45,11 @@ func FuzzUnpack(f *testing.F) {
 				t.Fatalf("%d bytes", n)
 			}
 			if closed := r.Close(); closed != nil && !fault.Is(closed, fault.Corrupt) && err == nil {
-				t.Errorf("close: %v is %s", closed, fault.Of(closed))
+				t.Errorf("close: %v is %s", closed, fault.KindOf(closed))
 			}
 		}
 		if err != nil && !fault.Is(err, fault.Corrupt) {
-			t.Errorf("%v is %s", err, fault.Of(err))
+			t.Errorf("%v is %s", err, fault.KindOf(err))
 		}
 	})
 }

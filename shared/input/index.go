@@ -13,12 +13,12 @@ import (
 	"sync"
 
 	"rollout/shared/blob"
-	"rollout/shared/cuttable"
+	"rollout/shared/core/identity"
 	"rollout/shared/document"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/record"
+	"rollout/shared/shardtable"
 )
 
 // Bounds of the caches: entries of the index, pages of cut tables, indexes of
@@ -38,8 +38,8 @@ type Index struct {
 	mu      sync.Mutex
 	plans   map[identity.RunID]record.Plan // as last read
 	entries map[rangeOf]record.IndexEntry
-	pages   map[pageOf][]cuttable.Row
-	repeats map[repeatsOf]cuttable.RepeatIndex
+	pages   map[pageOf][]shardtable.Row
+	repeats map[repeatsOf]shardtable.RepeatIndex
 }
 
 type rangeOf struct {
@@ -55,7 +55,7 @@ type pageOf struct {
 // NewIndex returns an index over the ports.
 func NewIndex(blobs blob.Store, docs document.Store) *Index {
 	return &Index{blobs: blobs, docs: docs, plans: map[identity.RunID]record.Plan{},
-		entries: map[rangeOf]record.IndexEntry{}, pages: map[pageOf][]cuttable.Row{}, repeats: map[repeatsOf]cuttable.RepeatIndex{}}
+		entries: map[rangeOf]record.IndexEntry{}, pages: map[pageOf][]shardtable.Row{}, repeats: map[repeatsOf]shardtable.RepeatIndex{}}
 }
 
 // Plan returns the run's plan, with at least the given number of shards and
@@ -90,7 +90,7 @@ func (x *Index) Entry(ctx context.Context, run identity.RunID, rng int) (record.
 	if ok {
 		return e, nil
 	}
-	b, err := Read(ctx, x.blobs, record.IndexKey(run, rng), maxSmall)
+	b, err := ReadObject(ctx, x.blobs, record.IndexKey(run, rng), maxSmall)
 	if err != nil {
 		return e, err
 	}
@@ -106,9 +106,9 @@ func (x *Index) Entry(ctx context.Context, run identity.RunID, rng int) (record.
 // maxSmall bounds the small objects that are read whole.
 const maxSmall = 1 << 20
 
-// Find returns the range of a planned shard, and its row in the range's cut
+// FindShard returns the range of a planned shard, and its row in the range's cut
 // table.
-func (x *Index) Find(ctx context.Context, run identity.RunID, shard int) (record.IndexEntry, int, error) {
+func (x *Index) FindShard(ctx context.Context, run identity.RunID, shard int) (record.IndexEntry, int, error) {
 	p, err := x.Plan(ctx, run, shard+1, 0)
 	if err != nil {
 		return record.IndexEntry{}, 0, err
@@ -133,11 +133,11 @@ func (x *Index) Find(ctx context.Context, run identity.RunID, shard int) (record
 }
 
 // Rows returns n rows of a range's cut table, from the given one.
-func (x *Index) Rows(ctx context.Context, run identity.RunID, e record.IndexEntry, from, n int) ([]cuttable.Row, error) {
+func (x *Index) Rows(ctx context.Context, run identity.RunID, e record.IndexEntry, from, n int) ([]shardtable.Row, error) {
 	if from < 0 || from+n > e.Shards {
 		return nil, fault.New(fault.Invalid, "rows %d to %d of a cut table of %d", from, from+n, e.Shards)
 	}
-	out := make([]cuttable.Row, 0, n)
+	out := make([]shardtable.Row, 0, n)
 	for n > 0 {
 		rows, err := x.page(ctx, run, e, from/pageRows)
 		if err != nil {
@@ -152,7 +152,7 @@ func (x *Index) Rows(ctx context.Context, run identity.RunID, e record.IndexEntr
 	return out, nil
 }
 
-func (x *Index) page(ctx context.Context, run identity.RunID, e record.IndexEntry, page int) ([]cuttable.Row, error) {
+func (x *Index) page(ctx context.Context, run identity.RunID, e record.IndexEntry, page int) ([]shardtable.Row, error) {
 	k := pageOf{rangeOf{run, e.Range}, page}
 	x.mu.Lock()
 	rows, ok := x.pages[k]
@@ -161,17 +161,17 @@ func (x *Index) page(ctx context.Context, run identity.RunID, e record.IndexEntr
 		return rows, nil
 	}
 	want := min(pageRows, e.Shards-page*pageRows)
-	key := record.CutTableKey(run, e.Range)
-	r, _, err := x.blobs.Get(ctx, key, blob.GetOptions{Offset: cuttable.RowOffset(int64(page) * pageRows), Length: int64(want) * cuttable.RowSize})
+	key := record.ShardTableKey(run, e.Range)
+	r, _, err := x.blobs.Get(ctx, key, blob.GetOptions{Offset: shardtable.RowOffset(int64(page) * pageRows), Length: int64(want) * shardtable.RowSize})
 	if err != nil {
 		return nil, fault.Wrap(err, "read cut table %s", key)
 	}
 	defer r.Close()
-	b, err := io.ReadAll(io.LimitReader(r, int64(want)*cuttable.RowSize))
+	b, err := io.ReadAll(io.LimitReader(r, int64(want)*shardtable.RowSize))
 	if err != nil {
 		return nil, fault.Wrap(err, "read cut table %s", key)
 	}
-	rows, err = cuttable.Parse(b)
+	rows, err = shardtable.Parse(b)
 	if err == nil && len(rows) != want {
 		err = fault.New(fault.Corrupt, "%d rows of %d", len(rows), want)
 	}
@@ -195,8 +195,8 @@ func put[K comparable, V any](m map[K]V, k K, v V, limit int) {
 	m[k] = v
 }
 
-// Read returns a small object's bytes; more than limit of them is Corrupt.
-func Read(ctx context.Context, blobs blob.Store, key string, limit int64) ([]byte, error) {
+// ReadObject returns a small object's bytes; more than limit of them is Corrupt.
+func ReadObject(ctx context.Context, blobs blob.Store, key string, limit int64) ([]byte, error) {
 	r, _, err := blobs.Get(ctx, key, blob.GetOptions{})
 	if err != nil {
 		return nil, fault.Wrap(err, "read %s", key)
@@ -222,16 +222,16 @@ func ReadPart(ctx context.Context, blobs blob.Store, key string, offset, length 
 	b := make([]byte, length)
 	_, err = io.ReadFull(r, b)
 	if err == io.EOF || err == io.ErrUnexpectedEOF { // themselves: a broken connection may be due to one
-		return nil, fault.As(fault.Corrupt, err, "%s is cut off", key)
+		return nil, fault.WithKind(fault.Corrupt, err, "%s is cut off", key)
 	}
 	return b, fault.Wrap(err, "read %s", key)
 }
 
 // ReadJSON reads a small object into v.
 func ReadJSON(ctx context.Context, blobs blob.Store, key string, v any) error {
-	b, err := Read(ctx, blobs, key, maxSmall)
+	b, err := ReadObject(ctx, blobs, key, maxSmall)
 	if err != nil {
 		return err
 	}
-	return fault.As(fault.Corrupt, json.Unmarshal(b, v), "decode %s", key)
+	return fault.WithKind(fault.Corrupt, json.Unmarshal(b, v), "decode %s", key)
 }

@@ -42,11 +42,11 @@ func TestEveryShardIsFoundAmongManyRanges(t *testing.T) {
 	shard, item := 0, uint64(0)
 	for n := range 9 {
 		for first := 0; first < n; first += 2 {
-			e, row, err := x.Find(t.Context(), run, shard)
+			e, row, err := x.FindShard(t.Context(), run, shard)
 			if err != nil || e.Input != n || row != first/2 {
 				t.Fatalf("shard %d: input %d, row %d, %v; want input %d, row %d", shard, e.Input, row, err, n, first/2)
 			}
-			s, err := x.Load(t.Context(), m, e.Range, row)
+			s, err := x.LoadShard(t.Context(), m, e.Range, row)
 			if err != nil || s.FirstItem != item || len(s.Lines) != min(2, n-first) {
 				t.Fatalf("shard %d: first item %d, %d lines, %v", shard, s.FirstItem, len(s.Lines), err)
 			}
@@ -59,7 +59,7 @@ func TestEveryShardIsFoundAmongManyRanges(t *testing.T) {
 		}
 	}
 	for _, beyond := range []int{shard, shard + 1000, -1} {
-		if _, _, err := x.Find(t.Context(), run, beyond); err == nil {
+		if _, _, err := x.FindShard(t.Context(), run, beyond); err == nil {
 			t.Errorf("shard %d of %d is found", beyond, shard)
 		}
 	}
@@ -78,14 +78,14 @@ func TestAPlanIsReadAgainAsItGrowsWithoutTouchingWhatOthersRead(t *testing.T) {
 	if err != nil || old.Problem == "" {
 		t.Fatal(old, err)
 	}
-	if _, _, err := x.Find(t.Context(), run, 1); !fault.Is(err, fault.NotFound) {
+	if _, _, err := x.FindShard(t.Context(), run, 1); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a shard that is not planned yet: %v", err)
 	}
 	inputtest.Save(t, p, record.PlanKey(run), whole)
 	var all sync.WaitGroup
 	for range 4 { // the race detector looks on
 		all.Go(func() {
-			if _, err := x.Load(t.Context(), m, 1, 0); err != nil {
+			if _, err := x.LoadShard(t.Context(), m, 1, 0); err != nil {
 				t.Error(err)
 			}
 			if old.Ranges[1].Key != "prompts/1.jsonl" {
@@ -106,7 +106,7 @@ func TestImmutableObjectsAreReadOnce(t *testing.T) {
 	m := inputtest.Plan(t, p, inputtest.Manifest(1), inputtest.Prompts(0, 2))
 	x := input.NewIndex(bucket, p.Docs)
 	for range 3 {
-		if _, err := x.Load(t.Context(), m, 0, 1); err != nil {
+		if _, err := x.LoadShard(t.Context(), m, 0, 1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -140,7 +140,7 @@ func TestLoadTrustsOnlyThePlannedBytes(t *testing.T) {
 			fault.Corrupt, fault.InputChanged},
 		"a line is missing":           {func(p host.Ports, _ *record.Manifest) { swap(t, p, "{\"prompt\":\"1\"}\n\n") }, fault.Corrupt, fault.InputChanged},
 		"a blank line became an item": {func(p host.Ports, _ *record.Manifest) { swap(t, p, "{\"prompt\":\"1\"}\n{}\n{\"prompt\":\"2\"}\n") }, fault.Corrupt, fault.InputChanged},
-		"the cut table is short":      {func(p host.Ports, _ *record.Manifest) { inputtest.Put(t, p, record.CutTableKey(run, 0), "") }, fault.Corrupt, ""},
+		"the cut table is short":      {func(p host.Ports, _ *record.Manifest) { inputtest.Put(t, p, record.ShardTableKey(run, 0), "") }, fault.Corrupt, ""},
 		"the index is gone":           {func(p host.Ports, _ *record.Manifest) { _ = p.Blobs.Delete(t.Context(), record.IndexKey(run, 0), "") }, fault.NotFound, ""},
 		"the index is of a newer schema": {func(p host.Ports, _ *record.Manifest) { inputtest.Put(t, p, record.IndexKey(run, 0), `{"schema":99}`) },
 			fault.Invalid, ""},
@@ -149,9 +149,9 @@ func TestLoadTrustsOnlyThePlannedBytes(t *testing.T) {
 		p := ports()
 		m := inputtest.Plan(t, p, inputtest.Manifest(0), file)
 		c.harm(p, &m)
-		_, err := input.NewIndex(p.Blobs, p.Docs).Load(t.Context(), m, 0, 0)
+		_, err := input.NewIndex(p.Blobs, p.Docs).LoadShard(t.Context(), m, 0, 0)
 		if !fault.Is(err, c.kind) || fault.ClassOf(err) != c.class {
-			t.Errorf("%s: %v (%s, class %q), want %s, %q", name, err, fault.Of(err), fault.ClassOf(err), c.kind, c.class)
+			t.Errorf("%s: %v (%s, class %q), want %s, %q", name, err, fault.KindOf(err), fault.ClassOf(err), c.kind, c.class)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestAStoreThatIsAwayIsNoLostInput(t *testing.T) {
 	t.Parallel()
 	p := ports()
 	away := down{p.Blobs, fault.New(fault.Unavailable, "the bucket is down")}
-	if _, err := input.Open(t.Context(), away, "prompts/x.jsonl", "1", 0, 0); !fault.Is(err, fault.Unavailable) {
+	if _, err := input.OpenPinned(t.Context(), away, "prompts/x.jsonl", "1", 0, 0); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("%v", err)
 	}
 }
@@ -179,14 +179,14 @@ func TestABrokenConnectionIsNoChangedInput(t *testing.T) {
 	t.Parallel()
 	p := ports()
 	m := inputtest.Plan(t, p, inputtest.Manifest(0), inputtest.Prompts(0, 100))
-	for _, key := range []string{m.Inputs[0].Key, record.CutTableKey(run, 0), record.IndexKey(run, 0)} {
-		_, err := input.NewIndex(cutOff{p.Blobs, key}, p.Docs).Load(t.Context(), m, 0, 0)
+	for _, key := range []string{m.Inputs[0].Key, record.ShardTableKey(run, 0), record.IndexKey(run, 0)} {
+		_, err := input.NewIndex(cutOff{p.Blobs, key}, p.Docs).LoadShard(t.Context(), m, 0, 0)
 		if !fault.Is(err, fault.Unavailable) {
-			t.Errorf("%s: %v is %s", key, err, fault.Of(err))
+			t.Errorf("%s: %v is %s", key, err, fault.KindOf(err))
 		}
 	}
 	if _, err := input.ReadPart(t.Context(), cutOff{p.Blobs, m.Inputs[0].Key}, m.Inputs[0].Key, 0, 9); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("a part: %v is %s", err, fault.Of(err))
+		t.Errorf("a part: %v is %s", err, fault.KindOf(err))
 	}
 }
 
@@ -200,7 +200,7 @@ type cutOff struct {
 func (c cutOff) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
 	r, info, err := c.Store.Get(ctx, key, o)
 	if err == nil && key == c.key {
-		broken := iotest.ErrReader(fault.As(fault.Unavailable, io.ErrUnexpectedEOF, "read object %s", key))
+		broken := iotest.ErrReader(fault.WithKind(fault.Unavailable, io.ErrUnexpectedEOF, "read object %s", key))
 		r = io.NopCloser(io.MultiReader(io.LimitReader(r, 5), broken))
 	}
 	return r, info, err
@@ -255,7 +255,7 @@ func TestUnpack(t *testing.T) {
 			u.Close()
 		}
 		if (err != nil) != (c.kind != 0) || c.kind != 0 && !fault.Is(err, c.kind) || c.kind == 0 && string(got) != c.want {
-			t.Errorf("%s: %q, %v (%s); want %q, %s", name, got, err, fault.Of(err), c.want, c.kind)
+			t.Errorf("%s: %q, %v (%s); want %q, %s", name, got, err, fault.KindOf(err), c.want, c.kind)
 		}
 	}
 }

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"io"
 
-	"rollout/shared/cuttable"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/jsonl"
+	"rollout/shared/shardtable"
 )
 
 // wholeShard is how many bytes of a shard are read at once. Only single long
@@ -22,11 +22,11 @@ type lines struct {
 
 // openLines begins to read a shard's bytes. One read and one hash of all of
 // them take a third of what they do line by line.
-func openLines(r io.Reader, cut cuttable.Row) (lines, error) {
+func openLines(r io.Reader, cut shardtable.Row) (lines, error) {
 	l := lines{hash: identity.NewHasher(), whole: cut.Length <= wholeShard}
-	scan := cut.Scan()
+	scan := cut.ScanOptions()
 	if !l.whole {
-		scan.Spill = func(p []byte) { l.hash.Write(p) }
+		scan.OnLongLine = func(p []byte) { l.hash.Write(p) }
 		l.scanner = jsonl.NewScanner(r, scan)
 		return l, nil
 	}

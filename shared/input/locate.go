@@ -4,17 +4,17 @@ import (
 	"context"
 	"sort"
 
-	"rollout/shared/cuttable"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/record"
+	"rollout/shared/shardtable"
 )
 
 // Location is the planned shard of an item or a line.
 type Location struct {
 	Entry record.IndexEntry
 	Row   int // in the range's cut table
-	Cut   cuttable.Row
+	Cut   shardtable.Row
 }
 
 // Shard is the shard's number in the run.
@@ -31,7 +31,7 @@ func (x *Index) LocateItem(ctx context.Context, run identity.RunID, item uint64)
 			func(e record.IndexEntry) (after, within bool) {
 				return item >= e.FirstItem, item < e.FirstItem+e.Items
 			},
-			func(e record.IndexEntry, c cuttable.Row) bool { return item >= e.FirstItem+c.FirstItem })
+			func(e record.IndexEntry, c shardtable.Row) bool { return item >= e.FirstItem+c.FirstItem })
 	})
 }
 
@@ -50,7 +50,7 @@ func (x *Index) LocateLine(ctx context.Context, run identity.RunID, input int, l
 		}
 		return x.locate(ctx, run, first, last,
 			func(e record.IndexEntry) (after, within bool) { return n >= e.FirstLine, n < e.FirstLine+e.Lines },
-			func(e record.IndexEntry, c cuttable.Row) bool { return n >= e.FirstLine+c.FirstLine })
+			func(e record.IndexEntry, c shardtable.Row) bool { return n >= e.FirstLine+c.FirstLine })
 	})
 }
 
@@ -75,7 +75,7 @@ func (x *Index) inPlan(ctx context.Context, run identity.RunID, look func(record
 // locate finds, among the ranges from lo to hi, the one that the wanted thing
 // is within, and there the last shard that does not begin behind it.
 func (x *Index) locate(ctx context.Context, run identity.RunID, lo, hi int,
-	of func(record.IndexEntry) (after, within bool), begins func(record.IndexEntry, cuttable.Row) bool) (Location, error) {
+	of func(record.IndexEntry) (after, within bool), begins func(record.IndexEntry, shardtable.Row) bool) (Location, error) {
 	var failed error
 	k := lo + sort.Search(max(0, hi-lo), func(k int) bool {
 		e, err := x.Entry(ctx, run, lo+k)
@@ -99,10 +99,10 @@ func (x *Index) locate(ctx context.Context, run identity.RunID, lo, hi int,
 	if after, _ := of(e); !after || e.Shards == 0 {
 		return Location{}, fault.New(fault.NotFound, "it is in no shard")
 	}
-	at := func(row int) (cuttable.Row, error) {
+	at := func(row int) (shardtable.Row, error) {
 		rows, err := x.Rows(ctx, run, e, row, 1)
 		if err != nil {
-			return cuttable.Row{}, err
+			return shardtable.Row{}, err
 		}
 		return rows[0], nil
 	}

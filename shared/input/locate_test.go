@@ -28,11 +28,11 @@ func TestEveryItemAndLineIsLocated(t *testing.T) {
 			if err != nil || byLine.Shard() != byItem.Shard() || byLine.Cut != byItem.Cut {
 				t.Errorf("line %d of file %d is in %+v, item %d in %+v, %v", line+1, n, byLine, item, byItem, err)
 			}
-			s, err := x.Load(t.Context(), m, byItem.Entry.Range, byItem.Row)
+			s, err := x.LoadShard(t.Context(), m, byItem.Entry.Range, byItem.Row)
 			if err != nil || s.FirstItem != byItem.FirstItem() || s.Lines[item-s.FirstItem].Place.Line != uint64(line+1) {
 				t.Errorf("item %d: %+v, %v", item, s, err)
 			}
-			if e, row, err := x.Find(t.Context(), run, byItem.Shard()); err != nil || e.Range != byItem.Entry.Range || row != byItem.Row {
+			if e, row, err := x.FindShard(t.Context(), run, byItem.Shard()); err != nil || e.Range != byItem.Entry.Range || row != byItem.Row {
 				t.Errorf("shard %d is row %d of range %d, %v", byItem.Shard(), row, e.Range, err)
 			}
 			item++

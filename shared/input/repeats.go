@@ -3,30 +3,30 @@ package input
 import (
 	"context"
 
-	"rollout/shared/cuttable"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/record"
+	"rollout/shared/shardtable"
 )
 
 // repeatsOf names a range's repeats of one kind.
 type repeatsOf struct {
 	rangeOf
-	of record.Hashed
+	of record.HashKind
 }
 
 // mark tells the lines of a shard which of them repeat an earlier one.
-func (x *Index) mark(ctx context.Context, m record.Manifest, e record.IndexEntry, cut cuttable.Row, lines []Line) error {
-	err := x.eachRepeat(ctx, m, e, cut, record.IDs, e.Duplicates, func(i int, first *dialect.Place) { lines[i].Duplicate = first })
+func (x *Index) mark(ctx context.Context, m record.Manifest, e record.IndexEntry, cut shardtable.Row, lines []Line) error {
+	err := x.eachRepeat(ctx, m, e, cut, record.HashIDs, e.Duplicates, func(i int, first *dialect.Place) { lines[i].Duplicate = first })
 	if err != nil {
 		return err
 	}
-	return x.eachRepeat(ctx, m, e, cut, record.Requests, e.Copies, func(i int, first *dialect.Place) { lines[i].Original = first })
+	return x.eachRepeat(ctx, m, e, cut, record.HashRequests, e.Copies, func(i int, first *dialect.Place) { lines[i].Original = first })
 }
 
 // eachRepeat gives every item of a shard that repeats an earlier one, by its
 // number in the shard. count is how many the range has.
-func (x *Index) eachRepeat(ctx context.Context, m record.Manifest, e record.IndexEntry, cut cuttable.Row, of record.Hashed, count int, give func(int, *dialect.Place)) error {
+func (x *Index) eachRepeat(ctx context.Context, m record.Manifest, e record.IndexEntry, cut shardtable.Row, of record.HashKind, count int, give func(int, *dialect.Place)) error {
 	if count == 0 {
 		return nil
 	}
@@ -50,10 +50,10 @@ func (x *Index) eachRepeat(ctx context.Context, m record.Manifest, e record.Inde
 }
 
 // place says where a planned item stands.
-func (x *Index) place(ctx context.Context, m record.Manifest, p cuttable.Place) (dialect.Place, error) {
+func (x *Index) place(ctx context.Context, m record.Manifest, p shardtable.Place) (dialect.Place, error) {
 	e, err := x.Entry(ctx, m.Run, int(p.Range))
 	if fault.Is(err, fault.NotFound) { // it would pass for a lost input
-		err = fault.As(fault.Corrupt, err, "what is repeated stands in no range")
+		err = fault.WithKind(fault.Corrupt, err, "what is repeated stands in no range")
 	}
 	if err != nil {
 		return dialect.Place{}, err
@@ -66,17 +66,17 @@ func (x *Index) place(ctx context.Context, m record.Manifest, p cuttable.Place) 
 
 // readRepeats returns the repeats among the items [lo, hi) of a range that has
 // count of them.
-func (x *Index) readRepeats(ctx context.Context, k repeatsOf, count int, lo, hi uint32) ([]cuttable.Repeat, error) {
+func (x *Index) readRepeats(ctx context.Context, k repeatsOf, count int, lo, hi uint32) ([]shardtable.Repeat, error) {
 	key := record.RepeatsKey(k.run, k.rng, k.of)
 	x.mu.Lock()
 	index, ok := x.repeats[k]
 	x.mu.Unlock()
 	if !ok {
-		b, err := ReadPart(ctx, x.blobs, key, cuttable.RepeatOffset(count), 4*int64(cuttable.RepeatPages(count)))
+		b, err := ReadPart(ctx, x.blobs, key, shardtable.RepeatOffset(count), 4*int64(shardtable.RepeatPages(count)))
 		if err != nil {
 			return nil, err
 		}
-		if index, err = cuttable.ParseRepeatIndex(b, count); err != nil {
+		if index, err = shardtable.ParseRepeatIndex(b, count); err != nil {
 			return nil, err
 		}
 		x.mu.Lock()
@@ -84,13 +84,13 @@ func (x *Index) readRepeats(ctx context.Context, k repeatsOf, count int, lo, hi 
 		x.mu.Unlock()
 	}
 	from, to := index.Pages(lo, hi)
-	first, behind := from*cuttable.RepeatPage, min(to*cuttable.RepeatPage, count)
+	first, behind := from*shardtable.RepeatPage, min(to*shardtable.RepeatPage, count)
 	if first >= behind {
 		return nil, nil
 	}
-	b, err := ReadPart(ctx, x.blobs, key, cuttable.RepeatOffset(first), cuttable.RepeatOffset(behind)-cuttable.RepeatOffset(first))
+	b, err := ReadPart(ctx, x.blobs, key, shardtable.RepeatOffset(first), shardtable.RepeatOffset(behind)-shardtable.RepeatOffset(first))
 	if err != nil {
 		return nil, err
 	}
-	return cuttable.ParseRepeats(b, lo, hi)
+	return shardtable.ParseRepeats(b, lo, hi)
 }

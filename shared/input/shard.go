@@ -6,8 +6,8 @@ import (
 	"io"
 
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
@@ -31,10 +31,10 @@ type Shard struct {
 	Lines     []Line
 }
 
-// Load reads a shard, given its range and its row there. A missing input is
+// LoadShard reads a shard, given its range and its row there. A missing input is
 // NotFound; one that is not the planned bytes any more is Corrupt with class
 // input_changed.
-func (x *Index) Load(ctx context.Context, m record.Manifest, rng, row int) (Shard, error) {
+func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) (Shard, error) {
 	e, err := x.Entry(ctx, m.Run, rng)
 	if err != nil {
 		return Shard{}, err
@@ -52,7 +52,7 @@ func (x *Index) Load(ctx context.Context, m record.Manifest, rng, row int) (Shar
 		return Shard{}, fault.New(fault.Corrupt, "range %d of run %s names input %d of %d", rng, m.Run, e.Input, len(p.Ranges))
 	}
 	src := p.Ranges[e.Input]
-	r, err := Open(ctx, x.blobs, src.Key, src.Version, int64(cut.Offset), int64(cut.Length))
+	r, err := OpenPinned(ctx, x.blobs, src.Key, src.Version, int64(cut.Offset), int64(cut.Length))
 	if err != nil {
 		return Shard{}, err
 	}
@@ -92,9 +92,9 @@ func (x *Index) Load(ctx context.Context, m record.Manifest, rng, row int) (Shar
 	return s, x.mark(ctx, m, e, cut, s.Lines)
 }
 
-// Open opens a range of a pinned input. Missing is NotFound; another version
+// OpenPinned opens a range of a pinned input. Missing is NotFound; another version
 // in its place is Corrupt with class input_changed.
-func Open(ctx context.Context, blobs blob.Store, key, version string, offset, length int64) (io.ReadCloser, error) {
+func OpenPinned(ctx context.Context, blobs blob.Store, key, version string, offset, length int64) (io.ReadCloser, error) {
 	r, _, err := blobs.Get(ctx, key, blob.GetOptions{Version: version, Offset: offset, Length: length})
 	if !fault.Is(err, fault.NotFound) {
 		return r, fault.Wrap(err, "open input %s", key)

@@ -72,7 +72,7 @@ func (c corrupting) Read(p []byte) (int, error) {
 // broken is the fault of an archive that can't be read to its end. A fault of
 // what holds the archive stays what it is: it may pass.
 func broken(err error, op string) error {
-	if fault.Of(err) != fault.Internal {
+	if fault.KindOf(err) != fault.Internal {
 		return fault.Wrap(err, "%s", op)
 	}
 	return &fault.Error{Kind: fault.Corrupt, Op: op, Err: err, Remedy: "the archive is damaged, cut short or of another kind: pack the file again"}

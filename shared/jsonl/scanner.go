@@ -55,9 +55,9 @@ type Options struct {
 	SkipPartial bool
 	// MaxLine is the longest line's content in bytes; 0 is 16 MiB.
 	MaxLine int
-	// Spill, if not nil, is given the raw bytes of a line that is too long,
+	// OnLongLine, if not nil, is given the raw bytes of a line that is too long,
 	// piece by piece, before Next returns that line. It must not keep them.
-	Spill func(p []byte)
+	OnLongLine func(p []byte)
 }
 
 // Scanner cuts a reader into lines. Its memory is bounded by MaxLine. It is
@@ -232,8 +232,8 @@ func (s *Scanner) skipPartial() error {
 }
 
 func (s *Scanner) spill(p []byte) {
-	if s.o.Spill != nil && len(p) > 0 {
-		s.o.Spill(p)
+	if s.o.OnLongLine != nil && len(p) > 0 {
+		s.o.OnLongLine(p)
 	}
 }
 

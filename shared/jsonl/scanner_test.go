@@ -127,7 +127,7 @@ func TestLongLinesAreNotBuffered(t *testing.T) {
 	t.Parallel()
 	var spilled, largest int
 	s := jsonl.NewScanner(io.MultiReader(io.LimitReader(zeros{}, 64<<20), strings.NewReader("\nb")),
-		jsonl.Options{MaxLine: 1 << 20, Spill: func(p []byte) { spilled += len(p); largest = max(largest, len(p)) }})
+		jsonl.Options{MaxLine: 1 << 20, OnLongLine: func(p []byte) { spilled += len(p); largest = max(largest, len(p)) }})
 	l, err := s.Next()
 	if err != nil || !l.TooLong || l.Length != 64<<20+1 || l.Bytes != nil {
 		t.Fatalf("%+v, %v", l, err)
@@ -211,7 +211,7 @@ func TestLinesTileTheFile(t *testing.T) {
 		f := file(t)
 		limit := rapid.IntRange(1, 12).Draw(t, "max line")
 		var all, spilled bytes.Buffer
-		s := jsonl.NewScanner(iotest.HalfReader(strings.NewReader(f)), jsonl.Options{MaxLine: limit, Spill: func(p []byte) { spilled.Write(p) }})
+		s := jsonl.NewScanner(iotest.HalfReader(strings.NewReader(f)), jsonl.Options{MaxLine: limit, OnLongLine: func(p []byte) { spilled.Write(p) }})
 		for {
 			l, err := s.Next()
 			if err != nil {

@@ -17,7 +17,7 @@ import (
 
 // Guard guards an API of the usual bounds; see Bounds.Guard.
 func Guard(token secret.Value, next http.Handler, open ...string) http.Handler {
-	return Usual().Guard(token, next, open...)
+	return DefaultBounds().Guard(token, next, open...)
 }
 
 // Guard lets in who may ask, and bounds what an answer takes. Without a token
@@ -27,24 +27,24 @@ func Guard(token secret.Value, next http.Handler, open ...string) http.Handler {
 func (b Bounds) Guard(token secret.Value, next http.Handler, open ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
-		case token.Reveal() == "" && !fromHere(r):
-			Refuse(w, http.StatusForbidden, fault.Denied.String(), "it answers only requests to localhost from localhost")
+		case token.Reveal() == "" && !isLocalRequest(r):
+			WriteError(w, http.StatusForbidden, fault.Denied.String(), "it answers only requests to localhost from localhost")
 			return
-		case token.Reveal() != "" && !slices.Contains(open, r.URL.Path) && !bears(r, token):
+		case token.Reveal() != "" && !slices.Contains(open, r.URL.Path) && !hasBearerToken(r, token):
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			Refuse(w, http.StatusUnauthorized, fault.Denied.String(), "a bearer token is needed: the value of the secret "+TokenSecret)
+			WriteError(w, http.StatusUnauthorized, fault.Denied.String(), "a bearer token is needed: the value of the secret "+TokenSecret)
 			return
 		}
 		b.serve(w, r, next)
 	})
 }
 
-// Admit lets in whom somebody else has authenticated, such as a cloud, and
+// GuardFunc lets in whom somebody else has authenticated, such as a cloud, and
 // bounds what an answer takes.
-func (b Bounds) Admit(admitted func(*http.Request) bool, next http.Handler) http.Handler {
+func (b Bounds) GuardFunc(admitted func(*http.Request) bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !admitted(r) {
-			Refuse(w, http.StatusForbidden, fault.Denied.String(), "it answers only requests that are signed")
+			WriteError(w, http.StatusForbidden, fault.Denied.String(), "it answers only requests that are signed")
 			return
 		}
 		b.serve(w, r, next)
@@ -53,20 +53,20 @@ func (b Bounds) Admit(admitted func(*http.Request) bool, next http.Handler) http
 
 // serve answers within the bounds.
 func (b Bounds) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	if b.Body > 0 {
-		r.Body = http.MaxBytesReader(w, r.Body, b.Body)
+	if b.MaxBodyBytes > 0 {
+		r.Body = http.MaxBytesReader(w, r.Body, b.MaxBodyBytes)
 	}
-	if b.Answer > 0 {
-		ctx, cancel := context.WithTimeout(r.Context(), b.Answer)
+	if b.HandlerTimeout > 0 {
+		ctx, cancel := context.WithTimeout(r.Context(), b.HandlerTimeout)
 		defer cancel()
 		r = r.WithContext(ctx)
 	}
 	next.ServeHTTP(w, r)
 }
 
-// bears compares in a time that tells nothing about the token, its length
+// hasBearerToken compares in a time that tells nothing about the token, its length
 // included.
-func bears(r *http.Request, token secret.Value) bool {
+func hasBearerToken(r *http.Request, token secret.Value) bool {
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	a, b := sha256.Sum256([]byte(strings.TrimSpace(given))), sha256.Sum256([]byte(token.Reveal()))
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(a[:], b[:]) == 1
@@ -82,10 +82,10 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// fromHere reports whether the request was meant for this machine: a web page
+// isLocalRequest reports whether the request was meant for this machine: a web page
 // that resolves its own name to 127.0.0.1 (DNS rebinding) names itself in
 // Host, and one that just posts names itself in Origin.
-func fromHere(r *http.Request) bool {
+func isLocalRequest(r *http.Request) bool {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
@@ -101,17 +101,17 @@ func fromHere(r *http.Request) bool {
 	return err == nil && loopback(u.Hostname())
 }
 
-// Refuse answers {"error":{"kind":"not_found","message":"…"}}.
-func Refuse(w http.ResponseWriter, code int, kind, message string) {
+// WriteError answers {"error":{"kind":"not_found","message":"…"}}.
+func WriteError(w http.ResponseWriter, code int, kind, message string) {
 	type problem struct {
 		Kind    string `json:"kind"`
 		Message string `json:"message"`
 	}
-	Write(w, code, map[string]problem{"error": {kind, message}})
+	WriteJSON(w, code, map[string]problem{"error": {kind, message}})
 }
 
-// Write answers with a body in JSON.
-func Write(w http.ResponseWriter, code int, body any) {
+// WriteJSON answers with a body in JSON.
+func WriteJSON(w http.ResponseWriter, code int, body any) {
 	b, err := json.Marshal(body)
 	if err != nil { // bodies hold nothing that JSON can't
 		http.Error(w, err.Error(), http.StatusInternalServerError)

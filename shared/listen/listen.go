@@ -45,21 +45,21 @@ func Open(ctx context.Context, addr string, secrets secret.Store) (net.Listener,
 		return nil, token, err
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
-	return l, token, fault.As(fault.Unavailable, err, "listen")
+	return l, token, fault.WithKind(fault.Unavailable, err, "listen")
 }
 
 // Bounds of requests and answers. Zero is no bound, but for Header and Last.
 type Bounds struct {
-	Body   int64         // bytes of a request
-	Read   time.Duration // from its first byte to its last
-	Answer time.Duration // for what answers it
-	Write  time.Duration // from its header to the answer's last byte
-	Last   time.Duration // for requests in progress when the server ends
+	MaxBodyBytes    int64         // bytes of a request
+	ReadTimeout     time.Duration // from its first byte to its last
+	HandlerTimeout  time.Duration // for what answers it
+	WriteTimeout    time.Duration // from its header to the answer's last byte
+	ShutdownTimeout time.Duration // for requests in progress when the server ends
 }
 
-// Usual are the bounds of an API whose answers are made at once.
-func Usual() Bounds {
-	return Bounds{Body: 64 << 10, Read: 10 * time.Second, Answer: 15 * time.Second, Write: 30 * time.Second, Last: 3 * time.Second}
+// DefaultBounds are the bounds of an API whose answers are made at once.
+func DefaultBounds() Bounds {
+	return Bounds{MaxBodyBytes: 64 << 10, ReadTimeout: 10 * time.Second, HandlerTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second, ShutdownTimeout: 3 * time.Second}
 }
 
 // Bounds that hold for everybody.
@@ -71,7 +71,7 @@ const (
 
 // Serve answers within the usual bounds; see Bounds.Serve.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	return Usual().Serve(ctx, l, h)
+	return DefaultBounds().Serve(ctx, l, h)
 }
 
 // Serve answers at the listener, which the caller opened after Check, until ctx
@@ -80,23 +80,23 @@ func (b Bounds) Serve(ctx context.Context, l net.Listener, h http.Handler) error
 	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: headerTime,
-		ReadTimeout:       b.Read,
-		WriteTimeout:      b.Write,
+		ReadTimeout:       b.ReadTimeout,
+		WriteTimeout:      b.WriteTimeout,
 		IdleTimeout:       idleTime,
 		MaxHeaderBytes:    maxHeader,
 	}
 	closed := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.Last)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.ShutdownTimeout)
 		defer cancel()
 		closed <- server.Shutdown(last)
 	})
 	err := server.Serve(l)
 	if stop() { // it failed by itself
-		return fault.As(fault.Unavailable, err, "serve HTTP at %s", l.Addr())
+		return fault.WithKind(fault.Unavailable, err, "serve HTTP at %s", l.Addr())
 	}
 	if err := <-closed; err != nil {
-		return fault.As(fault.Unavailable, errors.Join(err, server.Close()), "close HTTP at %s", l.Addr())
+		return fault.WithKind(fault.Unavailable, errors.Join(err, server.Close()), "close HTTP at %s", l.Addr())
 	}
 	return nil
 }

@@ -146,7 +146,7 @@ func (b *Bucket) Join(ctx context.Context, dst string, parts []blob.Range) (blob
 		if err != nil {
 			return blob.Info{}, fault.Wrap(err, "join %s: read %s", dst, part.Key)
 		}
-		offset, length, err := part.Slice(found.info.Size)
+		offset, length, err := part.Resolve(found.info.Size)
 		if err != nil {
 			return blob.Info{}, fault.Wrap(err, "join %s", dst)
 		}

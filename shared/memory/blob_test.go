@@ -11,5 +11,5 @@ import (
 
 func TestBucketConforms(t *testing.T) {
 	t.Parallel()
-	blobtest.Run(t, func(*testing.T) blob.Store { return memory.NewBucket(clock.System{}) }, blobtest.Features{HoldsObjects: true})
+	blobtest.Run(t, func(*testing.T) blob.Store { return memory.NewBucket(clock.System{}) }, blobtest.Features{InMemory: true})
 }

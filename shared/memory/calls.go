@@ -16,12 +16,12 @@ func firstOf(errs ...error) error {
 	return nil
 }
 
-// gaveUp returns Canceled if ctx has ended.
-func gaveUp(ctx context.Context, op string) error {
+// canceled returns Canceled if ctx has ended.
+func canceled(ctx context.Context, op string) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	return fault.As(fault.Canceled, context.Cause(ctx), "%s", op)
+	return fault.WithKind(fault.Canceled, context.Cause(ctx), "%s", op)
 }
 
 // wake leaves a hint in a channel of capacity one.

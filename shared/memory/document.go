@@ -29,7 +29,7 @@ func NewDocuments() *Documents {
 
 // Get returns a copy of the document.
 func (s *Documents) Get(ctx context.Context, key string) (document.Doc, error) {
-	if err := firstOf(document.CheckKey(key), gaveUp(ctx, "get document "+key)); err != nil {
+	if err := firstOf(document.CheckKey(key), canceled(ctx, "get document "+key)); err != nil {
 		return document.Doc{}, err
 	}
 	s.mu.Lock()
@@ -43,7 +43,7 @@ func (s *Documents) Get(ctx context.Context, key string) (document.Doc, error) {
 
 // GetMany returns copies of the documents, all of one moment.
 func (s *Documents) GetMany(ctx context.Context, keys []string) ([]document.Doc, error) {
-	if err := firstOf(document.CheckKeys(keys), gaveUp(ctx, "get documents")); err != nil {
+	if err := firstOf(document.CheckKeys(keys), canceled(ctx, "get documents")); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -58,7 +58,7 @@ func (s *Documents) GetMany(ctx context.Context, keys []string) ([]document.Doc,
 
 // Create writes an absent document.
 func (s *Documents) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
-	if err := firstOf(document.CheckWrite(key, value), gaveUp(ctx, "create document "+key)); err != nil {
+	if err := firstOf(document.CheckWrite(key, value), canceled(ctx, "create document "+key)); err != nil {
 		return "", err
 	}
 	s.mu.Lock()
@@ -73,7 +73,7 @@ func (s *Documents) Create(ctx context.Context, key string, value []byte) (docum
 
 // Replace writes a document of the revision.
 func (s *Documents) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
-	if err := firstOf(document.CheckWrite(key, value), gaveUp(ctx, "replace document "+key)); err != nil {
+	if err := firstOf(document.CheckWrite(key, value), canceled(ctx, "replace document "+key)); err != nil {
 		return "", err
 	}
 	s.mu.Lock()
@@ -86,7 +86,7 @@ func (s *Documents) Replace(ctx context.Context, key string, value []byte, rev d
 
 // Delete removes a document of the revision.
 func (s *Documents) Delete(ctx context.Context, key string, rev document.Revision) error {
-	if err := firstOf(document.CheckKey(key), gaveUp(ctx, "delete document "+key)); err != nil {
+	if err := firstOf(document.CheckKey(key), canceled(ctx, "delete document "+key)); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -107,7 +107,7 @@ func (s *Documents) Delete(ctx context.Context, key string, rev document.Revisio
 
 // List returns copies of a page of documents.
 func (s *Documents) List(ctx context.Context, prefix, after string, limit int) ([]document.Doc, error) {
-	if err := firstOf(document.CheckList(prefix, after, limit), gaveUp(ctx, "list documents "+prefix)); err != nil {
+	if err := firstOf(document.CheckList(prefix, after, limit), canceled(ctx, "list documents "+prefix)); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -127,7 +127,7 @@ func (s *Documents) List(ctx context.Context, prefix, after string, limit int) (
 }
 
 // Ping succeeds: memory can always be reached.
-func (s *Documents) Ping(ctx context.Context) error { return gaveUp(ctx, "ping documents") }
+func (s *Documents) Ping(ctx context.Context) error { return canceled(ctx, "ping documents") }
 
 // Watch hints at every write under prefix.
 func (s *Documents) Watch(ctx context.Context, prefix string) <-chan struct{} {

@@ -20,17 +20,17 @@ import (
 type Queues struct {
 	clock  clock.Clock
 	mu     sync.Mutex
-	queues map[string]*line
+	queues map[string]*messageQueue
 	sent   uint64
 }
 
 // NewQueues returns queues whose messages become visible by the clock. Waits
 // are timers: the clock may be skewed against them, but has to run as fast.
-func NewQueues(c clock.Clock) *Queues { return &Queues{clock: c, queues: map[string]*line{}} }
+func NewQueues(c clock.Clock) *Queues { return &Queues{clock: c, queues: map[string]*messageQueue{}} }
 
 // Send puts the bodies into the queue, all of them or none.
 func (q *Queues) Send(ctx context.Context, name string, bodies [][]byte, delay time.Duration) error {
-	if err := firstOf(queue.CheckSend(name, bodies, delay), gaveUp(ctx, "send to queue "+name)); err != nil {
+	if err := firstOf(queue.CheckSend(name, bodies, delay), canceled(ctx, "send to queue "+name)); err != nil {
 		return err
 	}
 	q.mu.Lock()
@@ -44,7 +44,7 @@ func (q *Queues) Send(ctx context.Context, name string, bodies [][]byte, delay t
 // Receive returns visible messages, those that have been visible longest
 // first, or waits for some.
 func (q *Queues) Receive(ctx context.Context, name string, max int, visibility, wait time.Duration) ([]queue.Message, error) {
-	if err := firstOf(queue.CheckReceive(name, max, visibility, wait), gaveUp(ctx, "receive from queue "+name)); err != nil {
+	if err := firstOf(queue.CheckReceive(name, max, visibility, wait), canceled(ctx, "receive from queue "+name)); err != nil {
 		return nil, err
 	}
 	over := time.NewTimer(wait)
@@ -65,7 +65,7 @@ func (q *Queues) Receive(ctx context.Context, name string, max int, visibility, 
 			return nil, nil
 		case <-ctx.Done():
 			due.Stop()
-			return nil, gaveUp(ctx, "receive from queue "+name)
+			return nil, canceled(ctx, "receive from queue "+name)
 		}
 		due.Stop()
 	}
@@ -73,7 +73,7 @@ func (q *Queues) Receive(ctx context.Context, name string, max int, visibility, 
 
 // Extend hides a received message from now on.
 func (q *Queues) Extend(ctx context.Context, name, receipt string, visibility time.Duration) error {
-	if err := firstOf(queue.CheckExtend(name, visibility), gaveUp(ctx, "extend in queue "+name)); err != nil {
+	if err := firstOf(queue.CheckExtend(name, visibility), canceled(ctx, "extend in queue "+name)); err != nil {
 		return err
 	}
 	q.mu.Lock()
@@ -90,7 +90,7 @@ func (q *Queues) Extend(ctx context.Context, name, receipt string, visibility ti
 
 // Ack removes received messages.
 func (q *Queues) Ack(ctx context.Context, name string, receipts []string) error {
-	if err := firstOf(queue.CheckName(name), gaveUp(ctx, "ack in queue "+name)); err != nil {
+	if err := firstOf(queue.CheckName(name), canceled(ctx, "ack in queue "+name)); err != nil {
 		return err
 	}
 	q.mu.Lock()
@@ -106,7 +106,7 @@ func (q *Queues) Ack(ctx context.Context, name string, receipts []string) error 
 
 // Nack makes a received message visible after delay.
 func (q *Queues) Nack(ctx context.Context, name, receipt string, delay time.Duration) error {
-	if err := firstOf(queue.CheckNack(name, delay), gaveUp(ctx, "nack in queue "+name)); err != nil {
+	if err := firstOf(queue.CheckNack(name, delay), canceled(ctx, "nack in queue "+name)); err != nil {
 		return err
 	}
 	q.mu.Lock()
@@ -121,7 +121,7 @@ func (q *Queues) Nack(ctx context.Context, name, receipt string, delay time.Dura
 
 // Depth counts exactly.
 func (q *Queues) Depth(ctx context.Context, name string) (visible, hidden int, err error) {
-	if err := firstOf(queue.CheckName(name), gaveUp(ctx, "depth of queue "+name)); err != nil {
+	if err := firstOf(queue.CheckName(name), canceled(ctx, "depth of queue "+name)); err != nil {
 		return 0, 0, err
 	}
 	q.mu.Lock()
@@ -155,9 +155,9 @@ func (q *Queues) take(name string, max int, visibility time.Duration, woken chan
 	l, now := q.line(name), q.clock.Now()
 	for len(msgs) < max && len(l.byDue) > 0 && !l.byDue[0].due.After(now) {
 		e := l.byDue[0]
-		if e.receives >= queue.MaxReceives && !queue.IsDeadLetters(name) {
+		if e.receives >= queue.MaxReceives && !queue.IsDeadLetterQueue(name) {
 			l.remove(e)
-			q.put(queue.DeadLetters(name), e.body, 0)
+			q.put(queue.DeadLetterQueue(name), e.body, 0)
 			continue
 		}
 		e.receives++
@@ -168,7 +168,7 @@ func (q *Queues) take(name string, max int, visibility time.Duration, woken chan
 		l.waiting[woken] = struct{}{}
 	}
 	if len(l.byDue) == 0 {
-		return msgs, queue.MaxHidden
+		return msgs, queue.MaxVisibility
 	}
 	return msgs, l.byDue[0].due.Sub(now)
 }
@@ -180,17 +180,17 @@ func (q *Queues) forget(name string, woken chan struct{}) {
 }
 
 // line returns the queue of the name, made on first use; q.mu is held.
-func (q *Queues) line(name string) *line {
+func (q *Queues) line(name string) *messageQueue {
 	l, ok := q.queues[name]
 	if !ok {
-		l = &line{byID: map[uint64]*entry{}, waiting: map[chan struct{}]struct{}{}}
+		l = &messageQueue{byID: map[uint64]*entry{}, waiting: map[chan struct{}]struct{}{}}
 		q.queues[name] = l
 	}
 	return l
 }
 
-// line is one queue: its messages by id and by the time they get visible.
-type line struct {
+// messageQueue is one queue: its messages by id and by the time they get visible.
+type messageQueue struct {
 	byID    map[uint64]*entry
 	byDue   dueHeap
 	waiting map[chan struct{}]struct{}
@@ -198,7 +198,7 @@ type line struct {
 
 // find returns the message that the receipt names, or nil if it was acked or
 // received again since.
-func (l *line) find(receipt string) *entry {
+func (l *messageQueue) find(receipt string) *entry {
 	id, _, _ := strings.Cut(receipt, ".")
 	n, err := strconv.ParseUint(id, 10, 64)
 	if err != nil {
@@ -210,17 +210,17 @@ func (l *line) find(receipt string) *entry {
 	return nil
 }
 
-func (l *line) move(e *entry, due time.Time) {
+func (l *messageQueue) move(e *entry, due time.Time) {
 	e.due = due
 	heap.Fix(&l.byDue, e.at)
 }
 
-func (l *line) remove(e *entry) {
+func (l *messageQueue) remove(e *entry) {
 	heap.Remove(&l.byDue, e.at)
 	delete(l.byID, e.id)
 }
 
-func (l *line) wakeAll() {
+func (l *messageQueue) wakeAll() {
 	for woken := range l.waiting {
 		wake(woken)
 	}

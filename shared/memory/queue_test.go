@@ -21,7 +21,7 @@ func TestQueues(t *testing.T) {
 			t.Parallel()
 			queuetest.Run(t,
 				func(*testing.T) queue.Queues { return memory.NewQueues(c) },
-				queuetest.Features{Depth: true, Bubble: true})
+				queuetest.Features{Depth: true, Synctest: true})
 		})
 	}
 }
@@ -30,5 +30,5 @@ func TestReliableQueues(t *testing.T) {
 	t.Parallel()
 	queuetest.Run(t,
 		func(*testing.T) queue.Queues { return queue.Reliable(memory.NewQueues(clock.System{}), retryOnce()) },
-		queuetest.Features{Depth: true, Bubble: true})
+		queuetest.Features{Depth: true, Synctest: true})
 }

@@ -49,7 +49,7 @@ func (e *Emitter) Emit(ctx context.Context, ev Event) {
 	err := e.lines.Handle(ctx, rec)
 	switch {
 	case err != nil:
-		err = fault.As(fault.Unavailable, err, "write event %s", ev.EventName())
+		err = fault.WithKind(fault.Unavailable, err, "write event %s", ev.EventName())
 		if e.lost++; e.lost == 1 {
 			e.log.WarnContext(ctx, "events are lost", KeyError, err)
 		}

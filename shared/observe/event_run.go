@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 )
 
 // RunSubmitted says that a run's manifest was written.
@@ -29,8 +29,8 @@ type RunPlanned struct {
 
 // RunPhase says that a run's phase is another one.
 type RunPhase struct {
-	Run                        identity.RunID
-	Phase, Was, Reason, Detail string
+	Run                             identity.RunID
+	Phase, Previous, Reason, Detail string
 }
 
 // RunEnded says that a run's summary.json is there.
@@ -90,7 +90,7 @@ func (e RunPlanned) Attrs() []slog.Attr {
 
 // Attrs are run, phase, was, reason, detail.
 func (e RunPhase) Attrs() []slog.Attr {
-	return []slog.Attr{runAttr(e.Run), slog.String(KeyPhase, e.Phase), slog.String("was", e.Was),
+	return []slog.Attr{runAttr(e.Run), slog.String(KeyPhase, e.Phase), slog.String("was", e.Previous),
 		slog.String(KeyReason, e.Reason), slog.String("detail", e.Detail)}
 }
 

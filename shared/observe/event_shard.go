@@ -4,8 +4,8 @@ import (
 	"log/slog"
 
 	"rollout/events"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 )
 
@@ -45,9 +45,9 @@ type ShardLost struct {
 // ShardReleased says that a worker gave a shard back.
 type ShardReleased struct{ Claim }
 
-// Sample is one item that has its row. The row may still be lost with its
+// ItemDone is one item that has its row. The row may still be lost with its
 // worker.
-type Sample struct {
+type ItemDone struct {
 	Run   identity.RunID
 	Shard int
 	Item  uint64
@@ -71,7 +71,7 @@ func (ShardLost) EventName() string { return events.ObserveShardLost }
 func (ShardReleased) EventName() string { return events.ObserveShardReleased }
 
 // EventName returns "sample_completed", "sample_failed" or "sample_poisoned".
-func (e Sample) EventName() string {
+func (e ItemDone) EventName() string {
 	switch e.Class {
 	case "":
 		return events.ObserveSampleCompleted
@@ -97,7 +97,7 @@ func (ShardLost) Level() slog.Level { return slog.LevelWarn }
 func (ShardReleased) Level() slog.Level { return slog.LevelInfo }
 
 // Level is below debug: there are too many.
-func (Sample) Level() slog.Level { return unlogged }
+func (ItemDone) Level() slog.Level { return unlogged }
 
 func (c Claim) attrs(more ...slog.Attr) []slog.Attr {
 	return append([]slog.Attr{runAttr(c.Run), slog.Int(KeyShard, c.Shard), slog.Uint64(KeyAttempt, c.Attempt), slog.String(KeyWorker, c.Worker)}, more...)
@@ -132,7 +132,7 @@ func (e ShardLost) Attrs() []slog.Attr {
 func (e ShardReleased) Attrs() []slog.Attr { return e.attrs() }
 
 // Attrs are run, shard, item, id, and class if it failed.
-func (e Sample) Attrs() []slog.Attr {
+func (e ItemDone) Attrs() []slog.Attr {
 	as := []slog.Attr{runAttr(e.Run), slog.Int(KeyShard, e.Shard), slog.Uint64(KeyItem, e.Item), slog.String("id", e.ID)}
 	if e.Class != "" {
 		as = append(as, slog.String("class", string(e.Class)))

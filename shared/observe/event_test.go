@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
 )
@@ -31,7 +31,7 @@ func all() []observe.Event {
 		observe.RunSubmitted{Run: run, Name: "nightly", Model: "m/7B", Dialect: "plain"},
 		observe.RunRefused{Run: run, Name: "nightly", Reason: "prompts/nightly.toml:2: an unknown key"},
 		observe.RunPlanned{Run: run, Shards: 40, Items: 10_000},
-		observe.RunPhase{Run: run, Phase: "ending", Was: "running", Reason: "stopped", Detail: "asked to"},
+		observe.RunPhase{Run: run, Phase: "ending", Previous: "running", Reason: "stopped", Detail: "asked to"},
 		observe.RunEnded{Run: run, Phase: "stopped", Items: 10_000, Completed: 9_000, Failed: 1_000, PromptTokens: 5, CompletionTokens: 6, WastedTokens: 7, Took: 90 * time.Second},
 		observe.ShardClaimed{Claim: c},
 		observe.ShardCheckpoint{Claim: c, Rows: 100, Bytes: 65_000},
@@ -39,11 +39,11 @@ func all() []observe.Event {
 		observe.ShardDone{Claim: c, Counts: counts, Sealed: fault.CanceledItem},
 		observe.ShardLost{Run: run, Shard: 7, Generation: 1, Reason: "holder_dead"},
 		observe.ShardReleased{Claim: c},
-		observe.Sample{Run: run, Shard: 7, Item: 1800, ID: "a-1"},
-		observe.Sample{Run: run, Shard: 7, Item: 1801, ID: "a-2", Class: fault.TooLong},
-		observe.Sample{Run: run, Shard: 7, Item: 1802, ID: "a-3", Class: fault.Poison},
-		observe.WorkerRegistered{Worker: c.Worker, Pool: "default", InFlight: 64},
-		observe.WorkerHeartbeat{Worker: c.Worker, Pool: "default", State: "ready", Shards: 2, Busy: 63, InFlight: 64, Late: 20 * time.Millisecond},
+		observe.ItemDone{Run: run, Shard: 7, Item: 1800, ID: "a-1"},
+		observe.ItemDone{Run: run, Shard: 7, Item: 1801, ID: "a-2", Class: fault.TooLong},
+		observe.ItemDone{Run: run, Shard: 7, Item: 1802, ID: "a-3", Class: fault.Poison},
+		observe.WorkerRegistered{Worker: c.Worker, Pool: "default", MaxInFlight: 64},
+		observe.WorkerHeartbeat{Worker: c.Worker, Pool: "default", State: "ready", Shards: 2, Busy: 63, MaxInFlight: 64, Late: 20 * time.Millisecond},
 		observe.WorkerDraining{Worker: c.Worker, Reason: "signal terminated", Shards: 2},
 		observe.WorkerDeregistered{Worker: c.Worker},
 		observe.WorkerFenced{Worker: c.Worker, Reason: "could not renew its heartbeat"},
@@ -192,7 +192,7 @@ func TestANilEmitterDoesNothing(t *testing.T) {
 func TestTellingNobodyTakesNoMemoryOfItsOwn(t *testing.T) {
 	var e observe.Event = observe.ShardClaimed{}
 	log, ctx := slog.New(slog.DiscardHandler), t.Context()
-	if n := testing.AllocsPerRun(100, func() { observe.Watch{}.Tell(ctx, log, e) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { observe.Observer{}.Record(ctx, log, e) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

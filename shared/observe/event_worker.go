@@ -10,15 +10,15 @@ import (
 // WorkerRegistered is a worker's first heartbeat.
 type WorkerRegistered struct {
 	Worker, Pool string
-	InFlight     int // requests at once
+	MaxInFlight  int // requests at once
 }
 
 // WorkerHeartbeat is every later one.
 type WorkerHeartbeat struct {
 	Worker, Pool, State string
 	Shards              int           // held
-	Busy, InFlight      int           // requests at the engine, and at most
-	Away                bool          // the engine can't answer
+	Busy, MaxInFlight   int           // requests at the engine, and at most
+	EngineAway          bool          // the engine can't answer
 	Late                time.Duration // behind its time
 }
 
@@ -102,15 +102,15 @@ func (EngineDied) Level() slog.Level { return slog.LevelWarn }
 
 // Attrs are worker, pool, in_flight.
 func (e WorkerRegistered) Attrs() []slog.Attr {
-	return []slog.Attr{slog.String(KeyWorker, e.Worker), slog.String(KeyPool, e.Pool), slog.Int("in_flight", e.InFlight)}
+	return []slog.Attr{slog.String(KeyWorker, e.Worker), slog.String(KeyPool, e.Pool), slog.Int("in_flight", e.MaxInFlight)}
 }
 
 // Attrs are worker, pool, state, shards, busy, in_flight, engine_away,
 // late_seconds.
 func (e WorkerHeartbeat) Attrs() []slog.Attr {
 	return []slog.Attr{slog.String(KeyWorker, e.Worker), slog.String(KeyPool, e.Pool), slog.String("state", e.State),
-		slog.Int("shards", e.Shards), slog.Int("busy", e.Busy), slog.Int("in_flight", e.InFlight),
-		slog.Bool("engine_away", e.Away), slog.Float64("late_seconds", e.Late.Seconds())}
+		slog.Int("shards", e.Shards), slog.Int("busy", e.Busy), slog.Int("in_flight", e.MaxInFlight),
+		slog.Bool("engine_away", e.EngineAway), slog.Float64("late_seconds", e.Late.Seconds())}
 }
 
 // Attrs are worker, reason, shards.

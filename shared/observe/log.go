@@ -47,10 +47,10 @@ func ParseLevel(s string) (slog.Level, error) {
 func NewLogger(w io.Writer, f Format, level slog.Leveler) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if f == JSON {
-		return slog.New(Identify(Calm(Redact(slog.NewJSONHandler(w, o)))))
+		return slog.New(AddContextIDs(Throttle(Redact(slog.NewJSONHandler(w, o)))))
 	}
 	o.ReplaceAttr = shortTime
-	return slog.New(Identify(Calm(Redact(slog.NewTextHandler(w, o)))))
+	return slog.New(AddContextIDs(Throttle(Redact(slog.NewTextHandler(w, o)))))
 }
 
 // clockOnly is the time of a text line: the day is known to who reads it.

@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 )
 
@@ -46,14 +46,14 @@ func RootOf(run identity.RunID) trace.SpanContext {
 // rootKey is where a context names the first span that is being made.
 type rootKey struct{}
 
-// RootIn returns the ids that the first span being made must have.
-func RootIn(ctx context.Context) (trace.SpanContext, bool) {
+// RootFromContext returns the ids that the first span being made must have.
+func RootFromContext(ctx context.Context) (trace.SpanContext, bool) {
 	s, ok := ctx.Value(rootKey{}).(trace.SpanContext)
 	return s, ok
 }
 
-// Run makes the first span of a run that has ended.
-func (t *Tracer) Run(ctx context.Context, run identity.RunID, start, end time.Time, ids ...slog.Attr) {
+// RecordRun makes the first span of a run that has ended.
+func (t *Tracer) RecordRun(ctx context.Context, run identity.RunID, start, end time.Time, ids ...slog.Attr) {
 	root := RootOf(run)
 	if t == nil || !root.IsValid() {
 		return
@@ -74,8 +74,8 @@ func (t *Tracer) Start(ctx context.Context, at time.Time, name string, run ident
 	return t.start(ctx, at, name, attributes(run, ids))
 }
 
-// Step begins a span within the context's; none if there is none.
-func (t *Tracer) Step(ctx context.Context, at time.Time, name string) (context.Context, Span) {
+// StartChild begins a span within the context's; none if there is none.
+func (t *Tracer) StartChild(ctx context.Context, at time.Time, name string) (context.Context, Span) {
 	if t == nil || !trace.SpanContextFromContext(ctx).IsValid() {
 		return ctx, Span{}
 	}
@@ -101,7 +101,7 @@ func (s Span) End(err error) {
 		return
 	}
 	if err != nil {
-		s.otel.SetStatus(codes.Error, fault.Of(err).String())
+		s.otel.SetStatus(codes.Error, fault.KindOf(err).String())
 	}
 	s.otel.End()
 }
@@ -123,12 +123,12 @@ func Traceparent(ctx context.Context) string {
 	return "00-" + s.TraceID().String() + "-" + s.SpanID().String() + "-" + s.TraceFlags().String()
 }
 
-// Recording reports whether the context's span is made here.
-func Recording(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
+// IsRecording reports whether the context's span is made here.
+func IsRecording(ctx context.Context) bool { return trace.SpanFromContext(ctx).IsRecording() }
 
-// Continue returns a context whose span is the one that the trace context
+// ContextWithTraceparent returns a context whose span is the one that the trace context
 // names. What is none changes nothing.
-func Continue(ctx context.Context, traceparent string) context.Context {
+func ContextWithTraceparent(ctx context.Context, traceparent string) context.Context {
 	if traceparent == "" {
 		return ctx
 	}

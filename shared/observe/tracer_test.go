@@ -10,7 +10,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
 )
@@ -53,7 +53,7 @@ func TestASpanBelongsToItsRun(t *testing.T) {
 		{"nonsense is none", "00-" + string(make([]byte, 52)), run, observe.RootOf(run)},
 		{"a zero one is none", "00-00000000000000000000000000000000-0000000000000000-01", run, observe.RootOf(run)},
 	} {
-		_, s := tracer.Start(observe.Continue(t.Context(), c.traceparent), time.Time{}, "shard", c.run, slog.Int("shard", 7), slog.Uint64("attempt", 1))
+		_, s := tracer.Start(observe.ContextWithTraceparent(t.Context(), c.traceparent), time.Time{}, "shard", c.run, slog.Int("shard", 7), slog.Uint64("attempt", 1))
 		s.End(nil)
 		got := spans.Ended()[len(spans.Ended())-1]
 		if got.Parent().SpanID() != c.parent.SpanID() || got.SpanContext().TraceID() != c.parent.TraceID() || len(got.Attributes()) != 3 {
@@ -67,8 +67,8 @@ func TestASpanTellsTheKindOfItsErrorAlone(t *testing.T) {
 	t.Parallel()
 	tracer, spans := recorded()
 	ctx, s := tracer.Start(t.Context(), time.Time{}, "shard", run)
-	_, step := tracer.Step(ctx, time.Time{}, "put")
-	step.End(fault.As(fault.Exhausted, errors.New("the text"), "put"))
+	_, step := tracer.StartChild(ctx, time.Time{}, "put")
+	step.End(fault.WithKind(fault.Exhausted, errors.New("the text"), "put"))
 	s.End(errors.New("the text"))
 	if got := spans.Ended()[0].Status().Description + spans.Ended()[1].Status().Description; got != "exhausted"+"internal" {
 		t.Errorf("it tells %q", got)
@@ -80,18 +80,18 @@ func TestWithoutATracerNothingIsMade(t *testing.T) {
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() {
 		ctx, s := tracer.Start(ctx, time.Time{}, "shard", run)
-		_, step := tracer.Step(ctx, time.Time{}, "put")
+		_, step := tracer.StartChild(ctx, time.Time{}, "put")
 		step.End(nil)
 		s.End(nil)
-		tracer.Run(ctx, run, time.Time{}, time.Time{})
+		tracer.RecordRun(ctx, run, time.Time{}, time.Time{})
 	}); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
-	if observe.Traceparent(ctx) != "" || observe.Recording(ctx) {
+	if observe.Traceparent(ctx) != "" || observe.IsRecording(ctx) {
 		t.Error("there is a span")
 	}
-	passed := observe.Continue(ctx, "00-019345fb9345e0281ea7cb3e0734336e-ac844491abd8ba6d-01")
-	if observe.Traceparent(passed) == "" || observe.Recording(passed) {
+	passed := observe.ContextWithTraceparent(ctx, "00-019345fb9345e0281ea7cb3e0734336e-ac844491abd8ba6d-01")
+	if observe.Traceparent(passed) == "" || observe.IsRecording(passed) {
 		t.Error("others' spans are passed on, and are none of ours")
 	}
 }

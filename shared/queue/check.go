@@ -11,13 +11,13 @@ import (
 // MaxReceive is the most messages that one Receive may ask for.
 const MaxReceive = 1000
 
-// MaxHidden is the longest visibility or delay: Pub/Sub's longest deadline.
-const MaxHidden = 10 * time.Minute
+// MaxVisibility is the longest visibility or delay: Pub/Sub's longest deadline.
+const MaxVisibility = 10 * time.Minute
 
 const deadSuffix = "-dead"
 
-// IsDeadLetters reports whether the queue holds dead letters.
-func IsDeadLetters(queue string) bool { return strings.HasSuffix(queue, deadSuffix) }
+// IsDeadLetterQueue reports whether the queue holds dead letters.
+func IsDeadLetterQueue(queue string) bool { return strings.HasSuffix(queue, deadSuffix) }
 
 // CheckName reports a queue's name that some store could not keep as Invalid.
 func CheckName(queue string) error {
@@ -85,8 +85,8 @@ func CheckNack(queue string, delay time.Duration) error {
 }
 
 func checkSpan(queue, what string, d, least time.Duration) error {
-	if d < least || d > MaxHidden {
-		return fault.New(fault.Invalid, "queue %s: %s %v is not within %v to %v", queue, what, d, least, MaxHidden)
+	if d < least || d > MaxVisibility {
+		return fault.New(fault.Invalid, "queue %s: %s %v is not within %v to %v", queue, what, d, least, MaxVisibility)
 	}
 	return nil
 }

@@ -50,8 +50,8 @@ type Queues interface {
 	Nack(ctx context.Context, queue, receipt string, delay time.Duration) error
 }
 
-// DeadLetters names the queue that holds the dead letters of a queue.
-func DeadLetters(queue string) string { return queue + "-dead" }
+// DeadLetterQueue names the queue that holds the dead letters of a queue.
+func DeadLetterQueue(queue string) string { return queue + "-dead" }
 
 // Depther is an optional feature: the number of messages that can be received
 // now and of those hidden at present. Approximate in clouds.

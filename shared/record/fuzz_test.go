@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/health"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
@@ -21,10 +21,10 @@ var documents = []func() any{
 	func() any { return new(record.RangeResult) },
 	func() any { return new(record.Summary) },
 	func() any { return new(record.WorkerMark) },
-	func() any { return new(health.Beat) },
+	func() any { return new(health.Heartbeat) },
 	func() any { return new(shard.Doc) },
 	func() any { return new(run.State) },
-	func() any { return new(record.Open) },
+	func() any { return new(record.OpenRun) },
 }
 
 // FuzzDecode reads hostile bytes as each document: they are a fault, or come
@@ -34,11 +34,11 @@ func FuzzDecode(f *testing.F) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for i, v := range []any{
 		record.Manifest{Schema: 1, Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", CreatedAt: now, Inputs: []record.Input{{Key: "prompts/x.jsonl", Size: 3}}},
-		record.Control{Schema: 1, Sequence: 2, Desired: record.Pause, At: now},
+		record.Control{Schema: 1, Sequence: 2, Desired: record.DesiredPause, At: now},
 		record.Plan{Schema: 1, Ranges: []record.Ranges{{Key: "k", Size: 9, Count: 1}}, Total: 1, IDs: []record.Hashes{{From: 0, To: 1, Count: 2}}},
 		record.IndexEntry{Shards: 3, Duplicates: 1, Copies: 2},
-		record.RangeResult{Shards: 1}, record.Summary{}, record.WorkerMark{}, health.Beat{}, shard.Doc{}, state,
-		record.Open{Schema: 1, Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", At: now},
+		record.RangeResult{Shards: 1}, record.Summary{}, record.WorkerMark{}, health.Heartbeat{}, shard.Doc{}, state,
+		record.OpenRun{Schema: 1, Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", At: now},
 	} {
 		f.Add(byte(i), record.Encode(v))
 	}
@@ -48,7 +48,7 @@ func FuzzDecode(f *testing.F) {
 		fresh := documents[int(pick)%len(documents)]
 		v := fresh()
 		if err := record.Decode(b, v, "it"); err != nil {
-			if k := fault.Of(err); k != fault.Corrupt && k != fault.Invalid {
+			if k := fault.KindOf(err); k != fault.Corrupt && k != fault.Invalid {
 				t.Fatalf("%v is %s", err, k)
 			}
 			return

@@ -4,8 +4,8 @@ import (
 	"time"
 
 	"rollout/shared/config"
-	"rollout/shared/cuttable"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
+	"rollout/shared/shardtable"
 )
 
 // Manifest is the document run/<run>: what was submitted. Submit creates it,
@@ -49,9 +49,9 @@ type Desired string
 
 // The desired states.
 const (
-	Run   Desired = "run"
-	Pause Desired = "pause"
-	End   Desired = "end"
+	DesiredRun   Desired = "run"
+	DesiredPause Desired = "pause"
+	DesiredEnd   Desired = "end"
 )
 
 // Control is the document control/<run>: what users, and coordinate on its
@@ -68,18 +68,18 @@ type Control struct {
 // Plan is the document plan/<run>: how far the plan is merged. Plan alone
 // writes it.
 type Plan struct {
-	Schema   int      `json:"schema"`
-	Ranges   []Ranges `json:"ranges"` // per input
-	Total    int      `json:"total"`  // ranges of all inputs
-	Merged   int      `json:"merged"` // ranges in the index, from 0
-	Shards   int      `json:"shards"`
-	Items    uint64   `json:"items"`
-	Lines    uint64   `json:"lines"`              // of the input being merged, so far
-	Problem  string   `json:"problem,omitempty"`  // why planning can't go on, in words
-	Trouble  Trouble  `json:"trouble,omitempty"`  // and in kind
-	Control  uint64   `json:"control,omitempty"`  // the control sequence under which it was met
-	IDs      []Hashes `json:"ids,omitempty"`      // the merged ranges' own ids
-	Requests []Hashes `json:"requests,omitempty"` // and what they ask, if the run asks that once
+	Schema      int         `json:"schema"`
+	Ranges      []Ranges    `json:"ranges"` // per input
+	Total       int         `json:"total"`  // ranges of all inputs
+	Merged      int         `json:"merged"` // ranges in the index, from 0
+	Shards      int         `json:"shards"`
+	Items       uint64      `json:"items"`
+	Lines       uint64      `json:"lines"`              // of the input being merged, so far
+	Problem     string      `json:"problem,omitempty"`  // why planning can't go on, in words
+	ProblemKind ProblemKind `json:"trouble,omitempty"`  // and in kind
+	Control     uint64      `json:"control,omitempty"`  // the control sequence under which it was met
+	IDs         []Hashes    `json:"ids,omitempty"`      // the merged ranges' own ids
+	Requests    []Hashes    `json:"requests,omitempty"` // and what they ask, if the run asks that once
 }
 
 // Hashes names a list of the hashes that are new in the merged ranges from
@@ -91,20 +91,20 @@ type Hashes struct {
 	Count uint64 `json:"count"`
 }
 
-// Trouble is the kind of problem that a plan has met.
-type Trouble string
+// ProblemKind is the kind of problem that a plan has met.
+type ProblemKind string
 
 // The kinds of trouble.
 const (
-	InputMissing Trouble = "missing" // pauses the run; planning goes on when it is resumed
-	InputChanged Trouble = "changed" // ends the run
-	InputSlow    Trouble = "slow"    // pauses the run: an archive or a line that takes longer to read than may be
-	InputBroken  Trouble = "broken"  // ends the run: an archive that can't be unpacked
+	InputMissing ProblemKind = "missing" // pauses the run; planning goes on when it is resumed
+	InputChanged ProblemKind = "changed" // ends the run
+	InputSlow    ProblemKind = "slow"    // pauses the run: an archive or a line that takes longer to read than may be
+	InputBroken  ProblemKind = "broken"  // ends the run: an archive that can't be unpacked
 )
 
-// Turn is the document plan/<run>/turn: until when somebody does what all others
+// PlanLease is the document plan/<run>/turn: until when somebody does what all others
 // who plan the run leave to him. It spares work, and decides nothing.
-type Turn struct {
+type PlanLease struct {
 	Schema int       `json:"schema"`
 	Until  time.Time `json:"until,omitzero"`
 }
@@ -138,7 +138,7 @@ func (p Plan) Locate(k int) (input int, offset, limit int64, ok bool) {
 }
 
 // RangeSize is how much of an input one planning task reads.
-const RangeSize = cuttable.RangeSize
+const RangeSize = shardtable.RangeSize
 
 // RangeCount is the number of ranges of an input of that size; an empty one
 // has none.

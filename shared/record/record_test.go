@@ -23,19 +23,19 @@ func TestKeys(t *testing.T) {
 		"control/" + run:                                         ControlKey(run),
 		"coordinator/" + run:                                     CoordinatorKey(run),
 		"plan/" + run:                                            PlanKey(run),
-		"beat/w-1":                                               BeatKey("w-1"),
+		"beat/w-1":                                               HeartbeatKey("w-1"),
 		"worker/w-1":                                             WorkerKey("w-1"),
 		"work/" + run + "/input/000003":                          UnpackedKey(run, 3),
-		"work/" + run + "/plan/000012.cuts":                      CutTableKey(run, 12),
-		"work/" + run + "/plan/000012-003.ids":                   SegmentKey(run, 12, 3, IDs),
-		"work/" + run + "/index/000012.requests":                 RepeatsKey(run, 12, Requests),
-		"work/" + run + "/index/000008-000016.ids":               HashesKey(run, Hashes{From: 8, To: 16}, IDs),
+		"work/" + run + "/plan/000012.cuts":                      ShardTableKey(run, 12),
+		"work/" + run + "/plan/000012-003.ids":                   PlanHashesKey(run, 12, 3, HashIDs),
+		"work/" + run + "/index/000012.requests":                 RepeatsKey(run, 12, HashRequests),
+		"work/" + run + "/index/000008-000016.ids":               HashesKey(run, Hashes{From: 8, To: 16}, HashIDs),
 		"work/" + run + "/plan/000012.json":                      RangeKey(run, 12),
 		"work/" + run + "/index/000012.json":                     IndexKey(run, 12),
 		"work/" + run + "/shards/0/7-3-abc":                      ShardObjectKey(run, 7, 3, "abc"),
 		"work/" + run + "/shards/12/12345-18446744073709551615-": ShardObjectKey(run, 12345, 1<<64-1, ""),
-		"runs/" + run + "/completions.jsonl":                     OutputKey(run, Completions),
-		"runs/" + run + "/errors.jsonl":                          OutputKey(run, Errors),
+		"runs/" + run + "/completions.jsonl":                     OutputKey(run, CompletionsFile),
+		"runs/" + run + "/errors.jsonl":                          OutputKey(run, ErrorsFile),
 		"runs/" + run + "/summary.json":                          OutputKey(run, SummaryFile),
 	} {
 		if got != want {
@@ -51,7 +51,7 @@ func TestRunOf(t *testing.T) {
 		run: false, "run/": false, "": false, "run/x": false, "a/b/" + run: false,
 		"run/" + run + "/": false, "shard/0123abcd-" + run + "-7": false,
 	} {
-		if id, ok := RunOf(key); ok != want || ok && id != run {
+		if id, ok := RunFromKey(key); ok != want || ok && id != run {
 			t.Errorf("%q: %q, %v", key, id, ok)
 		}
 	}
@@ -114,9 +114,9 @@ func TestJSON(t *testing.T) {
 			`{"schema":1,"run":"` + run + `","name":"n","kind":"batch","created_at":"2025-01-01T00:00:00Z",` +
 				`"inputs":[{"key":"k","version":"v","size":9,"packed":"gzip","name":"u"}],"dialect":"plain",` +
 				`"config":` + string(Encode(config.Run{SchemaVersion: 1})) + `,"config_key":"c","model_uri":"m","model_id":"h","pool":"p","refused":"r"}`},
-		{Control{1, 2, Pause, "why", at}, `{"schema":1,"sequence":2,"desired":"pause","reason":"why","at":"2025-01-01T00:00:00Z"}`},
+		{Control{1, 2, DesiredPause, "why", at}, `{"schema":1,"sequence":2,"desired":"pause","reason":"why","at":"2025-01-01T00:00:00Z"}`},
 		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1}}, Total: 2, Merged: 1, Shards: 3, Items: 4, Lines: 5,
-			Problem: "p", Trouble: InputMissing, Control: 6, IDs: []Hashes{{0, 8, 9}}, Requests: []Hashes{{From: 8, To: 9, Count: 7}}},
+			Problem: "p", ProblemKind: InputMissing, Control: 6, IDs: []Hashes{{0, 8, 9}}, Requests: []Hashes{{From: 8, To: 9, Count: 7}}},
 			`{"schema":1,"ranges":[{"key":"k","version":"v","size":9,"count":1}],"total":2,"merged":1,"shards":3,"items":4,"lines":5,` +
 				`"problem":"p","trouble":"missing","control":6,` +
 				`"ids":[{"from":0,"to":8,"count":9}],"requests":[{"from":8,"to":9,"count":7}]}`},
@@ -168,10 +168,10 @@ func TestDecode(t *testing.T) {
 		var v Control
 		err := Decode([]byte(c.in), &v, "control/x")
 		if !fault.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v (%s)", c.name, err, fault.Of(err))
+			t.Errorf("%s: %v (%s)", c.name, err, fault.KindOf(err))
 		}
 	}
-	want := Control{Schema: 1, Sequence: 7, Desired: End, Reason: "stopped"}
+	want := Control{Schema: 1, Sequence: 7, Desired: DesiredEnd, Reason: "stopped"}
 	var got Control
 	if err := Decode(Encode(want), &got, "control/x"); err != nil || got != want {
 		t.Errorf("%+v came back as %+v, %v", want, got, err)

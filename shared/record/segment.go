@@ -1,12 +1,12 @@
 package record
 
-import "rollout/shared/engine/shard"
+import "rollout/shared/core/shard"
 
-// Segment is the object that says what the shards from From to To, exclusive,
+// OutputSegment is the object that says what the shards from From to To, exclusive,
 // put into a run's files. Of all that begin with one shard the first one
 // stands, so that those from shard 0 on, each beginning where the one before
 // ends, are the whole files, whoever wrote them and however far each came.
-type Segment struct {
+type OutputSegment struct {
 	Schema      int          `json:"schema"`
 	From        int          `json:"from"`
 	To          int          `json:"to"`

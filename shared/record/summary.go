@@ -3,7 +3,7 @@ package record
 import (
 	"time"
 
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 )
 
 // Summary is the object runs/<run>/summary.json: written last, so that its

@@ -9,19 +9,19 @@ import (
 // WorkerMark is the document worker/<worker>: what functions want of a worker
 // or found out about it. Functions alone write it.
 type WorkerMark struct {
-	Schema   int       `json:"schema"`
-	Sequence uint64    `json:"sequence"`
-	Draining string    `json:"draining,omitempty"` // why it must drain; "" is not
-	Failed   time.Time `json:"failed,omitzero"`    // when it was found dead
+	Schema      int       `json:"schema"`
+	Sequence    uint64    `json:"sequence"`
+	DrainReason string    `json:"draining,omitempty"` // why it must drain; "" is not
+	Failed      time.Time `json:"failed,omitzero"`    // when it was found dead
 }
 
 // Drain returns the mark with the worker asked to drain, and whether it was not
 // before: the first reason stands.
 func (m WorkerMark) Drain(reason string) (WorkerMark, bool) {
-	if m.Draining != "" {
+	if m.DrainReason != "" {
 		return m, false
 	}
-	m.Schema, m.Sequence, m.Draining = Schema, m.Sequence+1, reason
+	m.Schema, m.Sequence, m.DrainReason = Schema, m.Sequence+1, reason
 	return m, true
 }
 

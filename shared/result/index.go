@@ -19,45 +19,45 @@ const (
 	footerMagic = "RIDX"
 )
 
-// Kind is what a result has of an item.
-type Kind uint8
+// RowKind is what a result has of an item.
+type RowKind uint8
 
 // The kinds.
 const (
-	Output Kind = iota
-	Error
-	Copy
+	RowOutput RowKind = iota
+	RowError
+	RowCopy
 )
 
 // Part is where a result has what it has of one item.
 type Part struct {
-	Kind           Kind
+	Kind           RowKind
 	Class          fault.Class // of an Error
 	Copied                     // of a Copy
 	Offset, Length int64
 }
 
-func (r Row) kind() Kind {
+func (r Row) kind() RowKind {
 	switch {
 	case r.Copy != nil:
-		return Copy
+		return RowCopy
 	case r.Class != "":
-		return Error
+		return RowError
 	}
-	return Output
+	return RowOutput
 }
 
 // AppendIndexed writes a result of the rows of all items, with its index.
 // outputLen is the length of the output rows.
 func AppendIndexed(dst []byte, rows []Row) (b []byte, outputLen int64) {
 	start := len(dst)
-	for k := Output; k <= Copy; k++ {
+	for k := RowOutput; k <= RowCopy; k++ {
 		for _, r := range rows {
 			if r.kind() == k {
 				dst = append(dst, r.Bytes...)
 			}
 		}
-		if k == Output {
+		if k == RowOutput {
 			outputLen = int64(len(dst) - start)
 		}
 	}
@@ -65,9 +65,9 @@ func AppendIndexed(dst []byte, rows []Row) (b []byte, outputLen int64) {
 	for _, r := range rows {
 		dst = append(binary.AppendUvarint(dst, uint64(len(r.Bytes))), byte(r.kind()))
 		switch r.kind() {
-		case Error:
+		case RowError:
 			dst = append(append(dst, byte(len(r.Class))), r.Class...)
-		case Copy:
+		case RowCopy:
 			dst = binary.AppendUvarint(binary.AppendUvarint(dst, r.Copy.Original), r.Copy.Line)
 		}
 	}
@@ -104,7 +104,7 @@ func ParseIndex(tail []byte, length int64, items int) (parts []Part, need int, e
 // place gives every part its offset, as AppendIndexed laid them out.
 func place(parts []Part, rows int64) error {
 	var at int64
-	for k := Output; k <= Copy; k++ {
+	for k := RowOutput; k <= RowCopy; k++ {
 		for i := range parts {
 			p := &parts[i]
 			if p.Kind != k {
@@ -148,12 +148,12 @@ func (d *decoder) bytes(n int) []byte {
 
 func (d *decoder) part() (p Part) {
 	p.Length = int64(d.uvarint())
-	p.Kind = Kind(d.bytes(1)[0])
+	p.Kind = RowKind(d.bytes(1)[0])
 	switch p.Kind {
-	case Output:
-	case Error:
+	case RowOutput:
+	case RowError:
 		p.Class = fault.Class(d.bytes(int(d.bytes(1)[0])))
-	case Copy:
+	case RowCopy:
 		p.Copied = Copied{d.uvarint(), d.uvarint()}
 	default:
 		d.b = nil

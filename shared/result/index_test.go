@@ -44,7 +44,7 @@ func TestTheIndexFindsEveryItem(t *testing.T) {
 		}
 		for i, p := range parts {
 			r := rows[i]
-			if !bytes.Equal(b[p.Offset:p.Offset+p.Length], r.Bytes) || p.Class != r.Class || (p.Kind == result.Copy) != (r.Copy != nil) || r.Copy != nil && p.Copied != *r.Copy {
+			if !bytes.Equal(b[p.Offset:p.Offset+p.Length], r.Bytes) || p.Class != r.Class || (p.Kind == result.RowCopy) != (r.Copy != nil) || r.Copy != nil && p.Copied != *r.Copy {
 				t.Fatalf("item %d is %+v, want %+v", i, p, r)
 			}
 		}

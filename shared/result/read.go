@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"rollout/shared/blob"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 )
@@ -13,7 +13,7 @@ import (
 // ReadCheckpoint reads and verifies the checkpoint object of a shard with that
 // many items.
 func ReadCheckpoint(ctx context.Context, blobs blob.Store, c shard.Ref, items int) ([]Row, error) {
-	b, err := input.Read(ctx, blobs, c.Key, c.Length)
+	b, err := input.ReadObject(ctx, blobs, c.Key, c.Length)
 	if err != nil {
 		return nil, err
 	}

@@ -74,7 +74,7 @@ func AppendCheckpoint(dst []byte, rows []Row) ([]byte, error) {
 	}
 	b, err := json.Marshal(h)
 	if err != nil {
-		return dst, fault.As(fault.Internal, err, "encode checkpoint")
+		return dst, fault.WithKind(fault.Internal, err, "encode checkpoint")
 	}
 	dst = append(append(dst, b...), '\n')
 	for _, r := range rows {
@@ -91,7 +91,7 @@ func ParseCheckpoint(b []byte, items int) ([]Row, error) {
 	line, rest, _ := bytes.Cut(b, []byte("\n"))
 	var h header
 	if err := json.Unmarshal(line, &h); err != nil {
-		return nil, fault.As(fault.Corrupt, err, "decode checkpoint")
+		return nil, fault.WithKind(fault.Corrupt, err, "decode checkpoint")
 	}
 	if h.Schema != schema {
 		return nil, fault.New(fault.Invalid, "checkpoint has schema %d, this version reads %d", h.Schema, schema)

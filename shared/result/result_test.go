@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"rollout/shared/clock"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/memory"
 	"rollout/shared/result"
@@ -118,7 +118,7 @@ func FuzzParseCheckpoint(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, items int) {
 		got, err := result.ParseCheckpoint(b, items)
 		if err != nil {
-			if k := fault.Of(err); k != fault.Corrupt && k != fault.Invalid {
+			if k := fault.KindOf(err); k != fault.Corrupt && k != fault.Invalid {
 				t.Errorf("%v is %s", err, k)
 			}
 			return

@@ -18,7 +18,7 @@ type Policy struct {
 	Tries int            // tries in all; 0 is 5
 	Base  time.Duration  // longest wait before the second try; doubles after; 0 is 50 ms
 	Max   time.Duration  // longest wait of all; 0 is 5 s
-	Dice  func() float64 // uniform in [0, 1); nil is math/rand/v2
+	Rand  func() float64 // uniform in [0, 1); nil is math/rand/v2
 }
 
 // Do calls f until it succeeds, fails otherwise than retriably, the tries are
@@ -38,13 +38,13 @@ func (p Policy) Do(ctx context.Context, f func(try int) error) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fault.As(fault.Canceled, context.Cause(ctx), "gave up after try %d (%v)", try+1, err)
+			return fault.WithKind(fault.Canceled, context.Cause(ctx), "gave up after try %d (%v)", try+1, err)
 		}
 	}
 }
 
-// Most is how many tries there are in all.
-func (p Policy) Most() int { return p.withDefaults().Tries }
+// MaxTries is how many tries there are in all.
+func (p Policy) MaxTries() int { return p.withDefaults().Tries }
 
 func (p Policy) withDefaults() Policy {
 	if p.Tries == 0 {
@@ -56,8 +56,8 @@ func (p Policy) withDefaults() Policy {
 	if p.Max == 0 {
 		p.Max = 5 * time.Second
 	}
-	if p.Dice == nil {
-		p.Dice = rand.Float64
+	if p.Rand == nil {
+		p.Rand = rand.Float64
 	}
 	return p
 }
@@ -67,6 +67,6 @@ func (p Policy) wait(try int, err error) time.Duration {
 	if try < 30 {
 		longest = min(p.Max, p.Base<<try)
 	}
-	jittered := time.Duration((1 - p.Dice()) * float64(longest))
+	jittered := time.Duration((1 - p.Rand()) * float64(longest))
 	return max(jittered, fault.RetryAfter(err))
 }

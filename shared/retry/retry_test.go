@@ -36,7 +36,7 @@ func TestDo(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				c.policy.Dice = func() float64 { return 0 } // the longest wait
+				c.policy.Rand = func() float64 { return 0 } // the longest wait
 				began, calls := time.Now(), 0
 				err := c.policy.Do(t.Context(), func(try int) error {
 					if try != calls {
@@ -82,7 +82,7 @@ func TestWaitsAreJittered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		err := retry.Policy{Tries: 2, Base: time.Second, Dice: func() float64 { return 0.75 }}.Do(t.Context(),
+		err := retry.Policy{Tries: 2, Base: time.Second, Rand: func() float64 { return 0.75 }}.Do(t.Context(),
 			func(int) error { return fault.New(fault.Throttled, "slower") })
 		if spent := time.Since(began); !fault.Is(err, fault.Throttled) || spent != time.Second/4 {
 			t.Errorf("waited %v, want a quarter of the longest wait", spent)

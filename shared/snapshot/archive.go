@@ -77,7 +77,7 @@ func writeArchive(w io.Writer, folder fs.FS, l Limits) error {
 func copyFile(w io.Writer, folder fs.FS, e entry) error {
 	f, err := folder.Open(e.name)
 	if err != nil {
-		return fault.As(fault.Invalid, err, "snapshot")
+		return fault.WithKind(fault.Invalid, err, "snapshot")
 	}
 	defer f.Close() // read only: nothing can be lost
 	n, err := io.Copy(w, io.LimitReader(f, e.size))
@@ -96,7 +96,7 @@ func list(folder fs.FS, l Limits) ([]entry, error) {
 	var total int64
 	err := fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
-			return fault.As(fault.Invalid, err, "snapshot")
+			return fault.WithKind(fault.Invalid, err, "snapshot")
 		}
 		if name == "." {
 			return nil
@@ -108,7 +108,7 @@ func list(folder fs.FS, l Limits) ([]entry, error) {
 		case d.Type().IsRegular():
 			info, err := d.Info()
 			if err != nil {
-				return fault.As(fault.Invalid, err, "snapshot")
+				return fault.WithKind(fault.Invalid, err, "snapshot")
 			}
 			e.size = info.Size()
 		default:

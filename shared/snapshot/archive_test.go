@@ -15,7 +15,7 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/clock"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/memory"
 )

@@ -36,7 +36,7 @@ func extract(r io.Reader, root *os.Root, canon io.Writer, l Limits) error {
 		}
 		total += e.size
 		if err := l.check(n, total); err != nil {
-			return fault.As(fault.Corrupt, err, "archive")
+			return fault.WithKind(fault.Corrupt, err, "archive")
 		}
 		switch parent := path.Dir(path.Clean(e.name)); {
 		case e.name <= last:
@@ -46,7 +46,7 @@ func extract(r io.Reader, root *os.Root, canon io.Writer, l Limits) error {
 		}
 		last = e.name
 		if err := out.WriteHeader(e.header()); err != nil {
-			return fault.As(fault.Corrupt, err, "archive")
+			return fault.WithKind(fault.Corrupt, err, "archive")
 		}
 		if e.folder() {
 			folders[path.Clean(e.name)] = true
@@ -98,7 +98,7 @@ func writeFile(root *os.Root, e entry, in io.Reader, canon io.Writer, buffer []b
 			return unwritable(err)
 		}
 		if _, err := canon.Write(buffer[:n]); err != nil {
-			return fault.As(fault.Corrupt, err, "archive")
+			return fault.WithKind(fault.Corrupt, err, "archive")
 		}
 		if err != nil && left > 0 {
 			return broken(err)
@@ -117,7 +117,7 @@ func broken(err error) error {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return fault.New(fault.Corrupt, "archive: it is cut off")
 	case errors.Is(err, tar.ErrHeader):
-		return fault.As(fault.Corrupt, err, "archive")
+		return fault.WithKind(fault.Corrupt, err, "archive")
 	}
 	return err
 }
@@ -128,7 +128,7 @@ func unwritable(err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, fs.ErrPermission):
-		return fault.As(fault.Denied, err, "write the restored files")
+		return fault.WithKind(fault.Denied, err, "write the restored files")
 	}
-	return fault.As(fault.Unavailable, err, "write the restored files")
+	return fault.WithKind(fault.Unavailable, err, "write the restored files")
 }

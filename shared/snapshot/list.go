@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"rollout/shared/core/identity"
 	"rollout/shared/document"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 )

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"rollout/shared/core/identity"
 	"rollout/shared/document"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/record"
@@ -76,11 +76,11 @@ func (s Store) removeSnapshot(ctx context.Context, v Snapshot) (gone bool, err e
 	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Conflict) {
 		return gone, err
 	}
-	return gone, s.release(ctx, v.ID, v.Save) // also of what somebody else pruned, who may have ended here
+	return gone, s.removeReference(ctx, v.ID, v.Save) // also of what somebody else pruned, who may have ended here
 }
 
-// forgotten is how old a save is that must have ended one way or the other.
-const forgotten = 24 * time.Hour
+// staleSaveAge is how old a save is that must have ended one way or the other.
+const staleSaveAge = 24 * time.Hour
 
 // sweep ends what processes left that ended between two writes: objects that
 // saves of the run needed which made no snapshot, and deletions.
@@ -101,7 +101,7 @@ func (s Store) sweep(ctx context.Context, run identity.RunID) error {
 }
 
 func (s Store) sweepContent(ctx context.Context, run identity.RunID, id string, c content) error {
-	old := func(n need) bool { return n.Run == run && s.Clock.Now().Sub(n.At) > forgotten }
+	old := func(n reference) bool { return n.Run == run && s.Clock.Now().Sub(n.At) > staleSaveAge }
 	if len(c.Needs) > 0 && !slices.ContainsFunc(c.Needs, old) {
 		return nil
 	}
@@ -110,5 +110,5 @@ func (s Store) sweepContent(ctx context.Context, run identity.RunID, id string, 
 	if err != nil {
 		return err
 	}
-	return s.drop(ctx, id, func(n need) bool { return old(n) && !(found && n.Save == snap.Save) })
+	return s.drop(ctx, id, func(n reference) bool { return old(n) && !(found && n.Save == snap.Save) })
 }

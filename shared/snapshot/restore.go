@@ -12,7 +12,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"rollout/shared/blob"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 )
 
@@ -32,7 +32,7 @@ func (s Store) Restore(ctx context.Context, snap Snapshot, dst string) (err erro
 	}
 	if _, err := os.Lstat(dst); !errors.Is(err, fs.ErrNotExist) {
 		if err != nil {
-			return fault.As(fault.Denied, err, "look for the folder")
+			return fault.WithKind(fault.Denied, err, "look for the folder")
 		}
 		return &fault.Error{Kind: fault.Invalid, Err: errors.New("it exists"), Remedy: "name a folder that does not exist yet"}
 	}
@@ -56,7 +56,7 @@ func (s Store) fetch(ctx context.Context, id identity.ContentID, length int64, s
 	key := identity.ContentKey(id)
 	body, info, err := s.Blobs.Get(ctx, key, blob.GetOptions{})
 	if fault.Is(err, fault.NotFound) {
-		return fault.As(fault.Corrupt, err, "its archive is gone")
+		return fault.WithKind(fault.Corrupt, err, "its archive is gone")
 	}
 	if err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
 	"rollout/shared/document"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/record"
@@ -23,7 +23,7 @@ func (s Store) Save(ctx context.Context, folder fs.FS, d Details) (Snapshot, err
 		return Snapshot{}, err
 	}
 	save := ulid.Make().String()
-	id, length, err := s.upload(ctx, record.Pending+save, folder)
+	id, length, err := s.upload(ctx, record.PendingPrefix+save, folder)
 	if err != nil {
 		return Snapshot{}, fault.Wrap(err, "save a snapshot of run %s", d.Run)
 	}
@@ -33,7 +33,7 @@ func (s Store) Save(ctx context.Context, folder fs.FS, d Details) (Snapshot, err
 	if err != nil {
 		return Snapshot{}, fault.Wrap(err, "save snapshot %s of run %s", snap.ID, d.Run)
 	}
-	_ = s.Blobs.Delete(ctx, record.Pending+save, "") // the snapshot stands; what stays in pending/ goes by its lifecycle
+	_ = s.Blobs.Delete(ctx, record.PendingPrefix+save, "") // the snapshot stands; what stays in pending/ goes by its lifecycle
 	return kept, nil
 }
 
@@ -56,7 +56,7 @@ func (s Store) upload(ctx context.Context, key string, folder fs.FS) (identity.C
 // publish names the save in the content's document, gives the bytes their name,
 // and writes the snapshot's document, in this order.
 func (s Store) publish(ctx context.Context, snap Snapshot) (Snapshot, error) {
-	if err := s.need(ctx, snap.ID, need{Run: snap.Run, Save: snap.Save, At: snap.CreatedAt}); err != nil {
+	if err := s.addReference(ctx, snap.ID, reference{Run: snap.Run, Save: snap.Save, At: snap.CreatedAt}); err != nil {
 		return snap, err
 	}
 	if err := s.place(ctx, snap); err != nil {
@@ -74,7 +74,7 @@ func (s Store) publish(ctx context.Context, snap Snapshot) (Snapshot, error) {
 		}
 		if found {
 			if first.Save != snap.Save { // else the reply to our own write was lost
-				err = s.release(ctx, snap.ID, snap.Save)
+				err = s.removeReference(ctx, snap.ID, snap.Save)
 			}
 			return first, err
 		}
@@ -92,7 +92,7 @@ func (s Store) place(ctx context.Context, snap Snapshot) error {
 	}
 	key := identity.ContentKey(id)
 	for range maxRaces {
-		_, err = s.Blobs.Copy(ctx, key, record.Pending+snap.Save)
+		_, err = s.Blobs.Copy(ctx, key, record.PendingPrefix+snap.Save)
 		if !fault.Is(err, fault.Conflict) {
 			return err
 		}

@@ -25,8 +25,8 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/clock"
+	"rollout/shared/core/identity"
 	"rollout/shared/document"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 )
 

@@ -231,7 +231,7 @@ func (s Subject) cancel(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	_, err := open(t, s.Stuck).Answer(ctx, ChatRequest("hello"), func() { cancel(why) })
 	if !fault.Is(err, fault.Canceled) || !errors.Is(err, why) {
-		t.Errorf("got %v (%v); want canceled because of %q", err, fault.Of(err), why)
+		t.Errorf("got %v (%v); want canceled because of %q", err, fault.KindOf(err), why)
 	}
 }
 
@@ -241,7 +241,7 @@ func (s Subject) canceledBefore(t *testing.T) {
 	cancel()
 	_, err := open(t, s.New).Answer(ctx, ChatRequest("hello"), func() { t.Error("progress on a canceled request") })
 	if !fault.Is(err, fault.Canceled) {
-		t.Errorf("got %v (%v)", err, fault.Of(err))
+		t.Errorf("got %v (%v)", err, fault.KindOf(err))
 	}
 }
 
@@ -259,7 +259,7 @@ func (s Subject) closeInFlight(t *testing.T) {
 		t.Fatalf("close: %v", err)
 	}
 	if err := <-ended; !fault.Is(err, fault.Unavailable) {
-		t.Errorf("got %v (%v); want unavailable", err, fault.Of(err))
+		t.Errorf("got %v (%v); want unavailable", err, fault.KindOf(err))
 	}
 }
 
@@ -270,17 +270,17 @@ func (s Subject) closed(t *testing.T) {
 		t.Fatalf("close: %v", err)
 	}
 	if _, err := e.Answer(t.Context(), ChatRequest("hello"), func() {}); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("answer: %v (%v); want unavailable", err, fault.Of(err))
+		t.Errorf("answer: %v (%v); want unavailable", err, fault.KindOf(err))
 	}
 	if _, err := e.Ready(t.Context()); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("ready: %v (%v); want unavailable", err, fault.Of(err))
+		t.Errorf("ready: %v (%v); want unavailable", err, fault.KindOf(err))
 	}
 }
 
 func (f Fault) check(t *testing.T) {
 	_, err := open(t, f.Engine).Answer(t.Context(), f.Request, func() {})
 	if !fault.Is(err, f.Kind) || fault.ClassOf(err) != f.Class {
-		t.Errorf("got %v: %v, class %q; want %v, class %q", err, fault.Of(err), fault.ClassOf(err), f.Kind, f.Class)
+		t.Errorf("got %v: %v, class %q; want %v, class %q", err, fault.KindOf(err), fault.ClassOf(err), f.Kind, f.Class)
 	}
 	if (fault.RetryAfter(err) > 0) != f.RetryAfter {
 		t.Errorf("retry after %v", fault.RetryAfter(err))

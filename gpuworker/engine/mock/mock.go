@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"rollout/gpuworker/engine"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 )
 
@@ -123,10 +123,10 @@ func (e *Engine) wait(ctx context.Context) error {
 // alive says why the engine can't answer this caller, or nil.
 func (e *Engine) alive(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return fault.As(fault.Canceled, context.Cause(ctx), "mock engine")
+		return fault.WithKind(fault.Canceled, context.Cause(ctx), "mock engine")
 	}
 	if e.closed.Load() {
-		return fault.As(fault.Unavailable, errors.New("the engine is closed"), "mock engine")
+		return fault.WithKind(fault.Unavailable, errors.New("the engine is closed"), "mock engine")
 	}
 	return nil
 }

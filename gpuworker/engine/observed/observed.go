@@ -23,7 +23,7 @@ func New(e engine.Engine, at string, p host.Ports) engine.Engine {
 	if u, err := url.Parse(at); err == nil {
 		at = u.Redacted()
 	}
-	return &watched{Engine: e, at: at, ports: p, dead: map[engine.Died]bool{}}
+	return &watched{Engine: e, at: at, ports: p, dead: map[engine.CrashError]bool{}}
 }
 
 type watched struct {
@@ -33,7 +33,7 @@ type watched struct {
 
 	mu    sync.Mutex
 	ready bool
-	dead  map[engine.Died]bool // starts of servers that are known to have ended
+	dead  map[engine.CrashError]bool // starts of servers that are known to have ended
 }
 
 // maxDead bounds how many ended starts are remembered.
@@ -74,11 +74,11 @@ func (w *watched) Ready(ctx context.Context) (model string, err error) {
 
 // look tells of a server's death that the fault is the first to show.
 func (w *watched) look(ctx context.Context, err error) {
-	var d *engine.Died
+	var d *engine.CrashError
 	if !errors.As(err, &d) || fault.Is(err, fault.Canceled) {
 		return
 	}
-	start := engine.Died{Server: d.Server, Start: d.Start}
+	start := engine.CrashError{Server: d.Server, Start: d.Start}
 	w.mu.Lock()
 	known := w.dead[start]
 	if len(w.dead) >= maxDead {

@@ -36,7 +36,7 @@ func (s *scripted) Answer(context.Context, engine.Request, func()) (engine.Answe
 func (s *scripted) Ready(context.Context) (string, error) { return "m", s.next() }
 
 func died(server, start string) error {
-	return fault.As(fault.Unavailable, &engine.Died{Server: server, Start: start}, "post")
+	return fault.WithKind(fault.Unavailable, &engine.CrashError{Server: server, Start: start}, "post")
 }
 
 func TestADeathIsToldOnceAndSoIsEveryStart(t *testing.T) {
@@ -59,7 +59,7 @@ func TestADeathIsToldOnceAndSoIsEveryStart(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		log := slog.New(slog.DiscardHandler)
-		p := host.Ports{Log: log, Watch: observe.Watch{Events: observe.NewEmitter(&out, clock.System{}, log)}}
+		p := host.Ports{Log: log, Watch: observe.Observer{Events: observe.NewEmitter(&out, clock.System{}, log)}}
 		e := observed.New(&scripted{errs: c.errs}, "http://me:s3cr3t@host/v1", p)
 		for i, call := range c.calls {
 			want, got := c.errs[i], error(nil)

@@ -42,7 +42,7 @@ func (c *Client) Answer(ctx context.Context, r engine.Request, progress func()) 
 		return a, nil
 	}
 	if ctx.Err() != nil {
-		err = fault.As(fault.Canceled, context.Cause(ctx), "%s", c.chat.op)
+		err = fault.WithKind(fault.Canceled, context.Cause(ctx), "%s", c.chat.op)
 	} else if c.calls.isClosed() {
 		err = c.closedFault()
 	}
@@ -56,12 +56,12 @@ func charge(err error, u engine.Usage) error {
 		return err
 	}
 	told := *e
-	told.Err = &engine.Spent{Usage: u, Err: e.Err}
+	told.Err = &engine.PartialUsage{Usage: u, Err: e.Err}
 	return &told
 }
 
 func (c *Client) closedFault() error {
-	return fault.As(fault.Unavailable, errors.New("the engine's client is closed"), "%s", c.chat.op)
+	return fault.WithKind(fault.Unavailable, errors.New("the engine's client is closed"), "%s", c.chat.op)
 }
 
 // answer asks the endpoint, or the one that stands in for it.
@@ -144,7 +144,7 @@ func (c *Client) read(k *call, t target, resp *http.Response) (engine.Answer, er
 		err = k.readWhole()
 	}
 	if err == nil && k.lost() {
-		err = engine.ErrBlank
+		err = engine.ErrWhitespace
 	}
 	var sent *sentError
 	if errors.As(err, &sent) {

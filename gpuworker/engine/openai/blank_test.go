@@ -33,11 +33,11 @@ func TestC23WhiteSpaceIsNoAnswerWhereAShapeWasAskedFor(t *testing.T) {
 		{"nothing at all", whole(`{"choices":[{"message":{"content":""},"finish_reason":"length"}]}`), `"response_format":{"type":"json_object"}`, false},
 	} {
 		a, err := ask(t, serve(t, c.server), enginetest.ChatRequest("x", c.extra))
-		if got := errors.Is(err, engine.ErrBlank); got != c.want || !got && err != nil {
+		if got := errors.Is(err, engine.ErrWhitespace); got != c.want || !got && err != nil {
 			t.Errorf("%s: %+v, %v", c.name, a, err)
 		}
-		if c.want && (!fault.Is(err, fault.Corrupt) || fault.ClassOf(err) != fault.Engine || engine.SpentOn(err) != engine.Usage{PromptTokens: 5, CompletionTokens: 7}) {
-			t.Errorf("%s: %v, class %s, spent %+v", c.name, err, fault.ClassOf(err), engine.SpentOn(err))
+		if c.want && (!fault.Is(err, fault.Corrupt) || fault.ClassOf(err) != fault.Engine || engine.UsageOf(err) != engine.Usage{PromptTokens: 5, CompletionTokens: 7}) {
+			t.Errorf("%s: %v, class %s, spent %+v", c.name, err, fault.ClassOf(err), engine.UsageOf(err))
 		}
 	}
 }
@@ -62,10 +62,10 @@ func TestC23AnEndlessBlankIsCutOff(t *testing.T) {
 			}
 		})
 		_, err := ask(t, c, enginetest.ChatRequest("x", `"response_format":{"type":"json_object"}`))
-		if !errors.Is(err, engine.ErrBlank) {
+		if !errors.Is(err, engine.ErrWhitespace) {
 			t.Fatalf("%s: %v", name, err)
 		}
-		if n := engine.SpentOn(err).CompletionTokens; n != int64(len(begin)+1024/4+1) {
+		if n := engine.UsageOf(err).CompletionTokens; n != int64(len(begin)+1024/4+1) {
 			t.Errorf("%s: %d pieces were taken", name, n)
 		}
 		<-left
@@ -99,11 +99,11 @@ func TestFaultsSayWhatTheyCost(t *testing.T) {
 		"given up, with use": {streams(piece + usage), engine.Usage{PromptTokens: 9, CompletionTokens: 40}},
 		"an error amid it":   {streams(strings.Repeat(piece, 2) + "data: {\"error\":{\"code\":500}}\n\n"), engine.Usage{CompletionTokens: 2}},
 	} {
-		if _, err := ask(t, serve(t, c.server), hello); err == nil || engine.SpentOn(err) != c.want {
-			t.Errorf("%s: %v cost %+v, want %+v", name, err, engine.SpentOn(err), c.want)
+		if _, err := ask(t, serve(t, c.server), hello); err == nil || engine.UsageOf(err) != c.want {
+			t.Errorf("%s: %v cost %+v, want %+v", name, err, engine.UsageOf(err), c.want)
 		}
 	}
-	if got := engine.SpentOn(fmt.Errorf("another")); got != (engine.Usage{}) {
+	if got := engine.UsageOf(fmt.Errorf("another")); got != (engine.Usage{}) {
 		t.Errorf("another error cost %+v", got)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"rollout/shared/fault"
 )
 
-func asTrouble(err error, t **engine.Trouble) bool { return errors.As(err, t) }
+func asTrouble(err error, t **engine.ServerError) bool { return errors.As(err, t) }
 
 const answered = `{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}`
 

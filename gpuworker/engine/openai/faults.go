@@ -37,7 +37,7 @@ func refused(op, format string, args ...any) error {
 // shaped gives an error of a walk over data the answer's name. Data is not
 // repeated: it is the model's text.
 func shaped(err error, data []byte) error {
-	if errors.Is(err, rawjson.ErrCut) || errors.Is(err, rawjson.ErrShape) {
+	if errors.Is(err, rawjson.ErrTruncated) || errors.Is(err, rawjson.ErrMalformed) {
 		return fmt.Errorf("%w: in a piece of %d bytes, %w", errMalformed, len(data), err)
 	}
 	return err
@@ -47,7 +47,7 @@ func shaped(err error, data []byte) error {
 func answerFault(t target, err error) error {
 	switch {
 	case errors.Is(err, errMalformed), errors.Is(err, errOversized), errors.Is(err, errNoChoice):
-	case errors.Is(err, errFinish), errors.Is(err, engine.ErrBlank):
+	case errors.Is(err, errFinish), errors.Is(err, engine.ErrWhitespace):
 	default: // the connection
 		return noAnswer(t, err, true)
 	}
@@ -56,7 +56,7 @@ func answerFault(t target, err error) error {
 
 // noAnswer is the fault of a connection that could not be made, or broke.
 func noAnswer(t target, err error, inside bool) error {
-	return fault.As(fault.Unavailable, &engine.Trouble{Inside: inside, Err: withoutURL(err)}, "%s", t.op)
+	return fault.WithKind(fault.Unavailable, &engine.ServerError{Received: inside, Err: withoutURL(err)}, "%s", t.op)
 }
 
 // isDial reports whether no connection could be made.
@@ -108,7 +108,7 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 	}
 	e.Err = fmt.Errorf("status %d: %s", status, c.presentable(s.message))
 	if e.Kind == fault.Corrupt && status >= 500 {
-		e.Err = &engine.Trouble{Inside: true, Err: e.Err}
+		e.Err = &engine.ServerError{Received: true, Err: e.Err}
 	}
 	if e.Class == fault.TooLong {
 		if o, ok := readOverflow(s.message); ok {

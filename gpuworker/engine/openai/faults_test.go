@@ -42,7 +42,7 @@ func check(t *testing.T, cases []wrong) {
 			t.Parallel()
 			a, err := ask(t, serve(t, c.handler), hello)
 			if !fault.Is(err, c.kind) || fault.ClassOf(err) != c.class || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %+v, %v (%v, class %q); want %v, class %q, saying %q", a, err, fault.Of(err), fault.ClassOf(err), c.kind, c.class, c.says)
+				t.Errorf("got %+v, %v (%v, class %q); want %v, class %q, saying %q", a, err, fault.KindOf(err), fault.ClassOf(err), c.kind, c.class, c.says)
 			}
 		})
 	}
@@ -199,7 +199,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	} {
 		_, err := ask(t, dial(t, openai.Config{MaxAnswerBytes: 4096}, h), hello)
 		if !fault.Is(err, fault.Corrupt) || fault.ClassOf(err) != fault.Engine || !strings.Contains(err.Error(), "larger") {
-			t.Errorf("%s: %v (%v)", name, err, fault.Of(err))
+			t.Errorf("%s: %v (%v)", name, err, fault.KindOf(err))
 		}
 	}
 }
@@ -213,7 +213,7 @@ func TestADeadlineIsCanceled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if _, err := c.Answer(ctx, hello, func() {}); !fault.Is(err, fault.Canceled) {
-		t.Errorf("%v (%v)", err, fault.Of(err))
+		t.Errorf("%v (%v)", err, fault.KindOf(err))
 	}
 }
 
@@ -310,7 +310,7 @@ func TestReadyTellsOnceWhatIsDeniedToEveryRequest(t *testing.T) {
 			t.Fatalf("%d: before any request: %v", c.status, err)
 		}
 		if _, err := ask(t, client, hello); !fault.Is(err, fault.Denied) {
-			t.Fatalf("%d: the answer: %v (%v)", c.status, err, fault.Of(err))
+			t.Fatalf("%d: the answer: %v (%v)", c.status, err, fault.KindOf(err))
 		}
 		if _, err := client.Ready(t.Context()); c.told && (!fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "does not exist")) || !c.told && err != nil {
 			t.Errorf("%d: after the answer: %v", c.status, err)

@@ -36,7 +36,7 @@ func FuzzAnswers(f *testing.F) {
 		for _, e := range []engine.Endpoint{engine.Chat, engine.Completion} {
 			a, err := c.Answer(t.Context(), engine.Request{Endpoint: e, Body: []byte(`{"prompt":"x"}`)}, func() {})
 			if err != nil {
-				if k := fault.Of(err); k == fault.Internal || k == fault.Canceled || !utf8.ValidString(err.Error()) {
+				if k := fault.KindOf(err); k == fault.Internal || k == fault.Canceled || !utf8.ValidString(err.Error()) {
 					t.Errorf("%v: %q", k, err)
 				}
 				continue
@@ -69,7 +69,7 @@ func FuzzReady(f *testing.F) {
 			t.Errorf("the model's name is %q", model)
 		}
 		if err != nil {
-			if k := fault.Of(err); k != fault.Unavailable && k != fault.Denied || !utf8.ValidString(err.Error()) {
+			if k := fault.KindOf(err); k != fault.Unavailable && k != fault.Denied || !utf8.ValidString(err.Error()) {
 				t.Errorf("%v: %q", k, err)
 			}
 		}

@@ -160,7 +160,7 @@ func headers(key secret.Value, user *url.Userinfo) func(context.Context) http.He
 		(&http.Request{Header: h}).SetBasicAuth(user.Username(), password)
 	}
 	return func(ctx context.Context) http.Header {
-		if !observe.Recording(ctx) {
+		if !observe.IsRecording(ctx) {
 			return h
 		}
 		h := h.Clone()

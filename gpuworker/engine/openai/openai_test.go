@@ -227,7 +227,7 @@ func TestTheKeyIsSentAndNeverShown(t *testing.T) {
 			client := newClient(t, url, c.key)
 			_, refused := ask(t, client, hello)
 			if !fault.Is(refused, fault.Denied) || sent != c.want {
-				t.Errorf("sent %q: %v (%v)", sent, refused, fault.Of(refused))
+				t.Errorf("sent %q: %v (%v)", sent, refused, fault.KindOf(refused))
 			}
 			_, notReady := client.Ready(t.Context())
 			s.Close()

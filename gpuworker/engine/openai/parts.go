@@ -31,7 +31,7 @@ type parts struct {
 	pieces    int64 // of text that came
 	looked    int   // bytes of text that blanks has looked at
 	blank     int   // of these, how many of white space they end with
-	usual     template
+	usual     envelope
 	said      []byte // the one text that the piece being added has, if it has no more
 	saidMore  bool   // the piece has something else that adds up
 }

@@ -22,7 +22,7 @@ const maxModels = 4 << 20
 func (c *Client) Ready(ctx context.Context) (string, error) {
 	model, err := c.ready(ctx)
 	if err != nil && ctx.Err() != nil {
-		return "", fault.As(fault.Canceled, context.Cause(ctx), "GET %s", c.base)
+		return "", fault.WithKind(fault.Canceled, context.Cause(ctx), "GET %s", c.base)
 	}
 	return model, err
 }
@@ -51,10 +51,10 @@ func (c *Client) ready(ctx context.Context) (string, error) {
 		} `json:"data"`
 	}
 	if err := unmarshal(body, &list); err != nil {
-		return "", fault.As(fault.Unavailable, errMalformed, "%s", t.op)
+		return "", fault.WithKind(fault.Unavailable, errMalformed, "%s", t.op)
 	}
 	if len(list.Data) == 0 || list.Data[0].ID == "" {
-		return "", fault.As(fault.Unavailable, errors.New("the server lists no model"), "%s", t.op)
+		return "", fault.WithKind(fault.Unavailable, errors.New("the server lists no model"), "%s", t.op)
 	}
 	return limited(string(list.Data[0].ID), 1024), nil
 }
@@ -72,7 +72,7 @@ func (c *Client) get(ctx context.Context, t target) ([]byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxModels))
 	if err != nil {
-		return nil, fault.As(fault.Unavailable, err, "%s", t.op)
+		return nil, fault.WithKind(fault.Unavailable, err, "%s", t.op)
 	}
 	switch resp.StatusCode {
 	case http.StatusOK:
@@ -85,5 +85,5 @@ func (c *Client) get(ctx context.Context, t target) ([]byte, error) {
 		kind = fault.Denied
 	}
 	s := parseServerError(body)
-	return nil, fault.As(kind, fmt.Errorf("status %d: %s", resp.StatusCode, c.presentable(s.message)), "%s", t.op)
+	return nil, fault.WithKind(kind, fmt.Errorf("status %d: %s", resp.StatusCode, c.presentable(s.message)), "%s", t.op)
 }

@@ -88,7 +88,7 @@ func (k *call) readStream() error {
 			return err
 		}
 		if k.lost() {
-			return engine.ErrBlank
+			return engine.ErrWhitespace
 		}
 	}
 }

@@ -38,7 +38,7 @@ func TestAKnownEnvelopeChangesNoAnswer(t *testing.T) {
 		few := rapid.SliceOfN(rapid.SampledFrom(envelopes), 1, 2).Draw(t, "envelopes")
 		for range rapid.IntRange(1, 12).Draw(t, "pieces") {
 			piece := fmt.Sprintf(rapid.SampledFrom(few).Draw(t, "shape"), rapid.SampledFrom(words).Draw(t, "string"))
-			slow.usual = template{}
+			slow.usual = envelope{}
 			errQuick, errSlow := quick.add([]byte(piece)), slow.add([]byte(piece))
 			if fmt.Sprint(errQuick) != fmt.Sprint(errSlow) {
 				t.Fatalf("%s: %v, looked into: %v", piece, errQuick, errSlow)

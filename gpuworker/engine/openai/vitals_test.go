@@ -16,7 +16,7 @@ func TestVitalsAreReadAsServersTellThem(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, metrics string
-		want          engine.Vitals
+		want          engine.ServerMetrics
 	}{
 		{"vLLM, two engines", `# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -29,21 +29,21 @@ vllm:kv_cache_usage_perc{engine="0"} 0.25
 vllm:kv_cache_usage_perc{engine="1"} 0.75
 vllm:num_preemptions_total{engine="0"} 2.0
 process_start_time_seconds 1.7e+09
-`, engine.Vitals{Start: "1.7e+09", Running: 7, Waiting: 1, Cache: 0.75, Preempted: 2}},
+`, engine.ServerMetrics{Start: "1.7e+09", Running: 7, Waiting: 1, KVCacheUsage: 0.75, Preempted: 2}},
 		{"older vLLM, with times and CRLF", "vllm:num_requests_running 5 1395066363000\r\nvllm:gpu_cache_usage_perc 0.5 1395066363000\r\n",
-			engine.Vitals{Running: 5, Waiting: -1, Cache: 0.5, Preempted: -1}},
+			engine.ServerMetrics{Running: 5, Waiting: -1, KVCacheUsage: 0.5, Preempted: -1}},
 		{"SGLang", "sglang:num_running_reqs{a=\"b\"} 2\nsglang:num_queue_reqs{a=\"b\"} 9\nsglang:token_usage{a=\"b\"} 0.1\n",
-			engine.Vitals{Running: 2, Waiting: 9, Cache: 0.1, Preempted: -1}},
+			engine.ServerMetrics{Running: 2, Waiting: 9, KVCacheUsage: 0.1, Preempted: -1}},
 		{"llama.cpp", "llamacpp:requests_processing 1\nllamacpp:requests_deferred 4\n",
-			engine.Vitals{Running: 1, Waiting: 4, Cache: -1, Preempted: -1}},
-		{"nonsense", "vllm:num_requests_running{ NaN\nvllm:num_requests_waiting -4\n\n{}\nvllm:kv_cache_usage_perc +Inf\n", engine.Quiet()},
-		{"another server's", "up 1\n", engine.Quiet()},
+			engine.ServerMetrics{Running: 1, Waiting: 4, KVCacheUsage: -1, Preempted: -1}},
+		{"nonsense", "vllm:num_requests_running{ NaN\nvllm:num_requests_waiting -4\n\n{}\nvllm:kv_cache_usage_perc +Inf\n", engine.UnknownMetrics()},
+		{"another server's", "up 1\n", engine.UnknownMetrics()},
 	} {
 		got, err := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/metrics" {
 				sends(200, "text/plain", c.metrics)(w, r)
 			}
-		}).Vitals(t.Context())
+		}).Metrics(t.Context())
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -69,8 +69,8 @@ func TestAServerWithoutMetricsIsAskedForItsHealth(t *testing.T) {
 				return
 			}
 			w.WriteHeader(404)
-		}).Vitals(t.Context())
-		if got != engine.Quiet() || (err != nil || c.kind != 0) && !fault.Is(err, c.kind) {
+		}).Metrics(t.Context())
+		if got != engine.UnknownMetrics() || (err != nil || c.kind != 0) && !fault.Is(err, c.kind) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
@@ -97,14 +97,14 @@ func TestTroubleSaysWhetherTheServerHadTheRequest(t *testing.T) {
 		"a 200 without text":  {serve(t, whole(`{}`)), false, false},
 	} {
 		_, err := ask(t, c.client, hello)
-		var trouble *engine.Trouble
-		if found := asTrouble(err, &trouble); found != c.trouble || found && trouble.Inside != c.inside {
+		var trouble *engine.ServerError
+		if found := asTrouble(err, &trouble); found != c.trouble || found && trouble.Received != c.inside {
 			t.Errorf("%s: %v, trouble %+v", name, err, trouble)
 		}
 	}
-	_, err := newClient(t, gone.URL, "").Vitals(t.Context())
-	var trouble *engine.Trouble
-	if !asTrouble(err, &trouble) || trouble.Inside {
+	_, err := newClient(t, gone.URL, "").Metrics(t.Context())
+	var trouble *engine.ServerError
+	if !asTrouble(err, &trouble) || trouble.Received {
 		t.Errorf("vitals of nobody: %v", err)
 	}
 }
@@ -117,11 +117,11 @@ func FuzzVitals(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := c.Vitals(t.Context())
+		v, err := c.Metrics(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, n := range []float64{v.Running, v.Waiting, v.Cache, v.Preempted} {
+		for _, n := range []float64{v.Running, v.Waiting, v.KVCacheUsage, v.Preempted} {
 			if n != n || n < 0 && n != -1 || len(v.Start) > 64 {
 				t.Errorf("%+v", v)
 			}

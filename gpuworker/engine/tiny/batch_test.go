@@ -11,10 +11,10 @@ import (
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/enginetest"
 	"rollout/gpuworker/engine/tiny"
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/sampling"
-	"rollout/gpuworker/engine/tiny/scheduler"
-	"rollout/gpuworker/engine/tiny/tokenizer"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/sampling"
+	"rollout/gpuworker/tinylm/scheduler"
+	"rollout/gpuworker/tinylm/tokenizer"
 )
 
 // untrained is an engine over a real decoder of a few layers that nobody
@@ -116,8 +116,8 @@ func TestAnswersDoNotDependOnCompany(t *testing.T) {
 	}
 }
 
-func question(e *tiny.Engine, prompt []int32, most int) tiny.Question {
-	return tiny.Question{Prompt: prompt, Max: most, Sampling: sampling.Params{TopP: 1, Repetition: 1}, Logprobs: 1}
+func question(e *tiny.Engine, prompt []int32, most int) tiny.GenerationRequest {
+	return tiny.GenerationRequest{Prompt: prompt, Max: most, Sampling: sampling.Params{TopP: 1, Repetition: 1}, Logprobs: 1}
 }
 
 // TestAPromptIsScoredAsItWouldBeAnswered: the log probability that a token
@@ -140,7 +140,7 @@ func TestAPromptIsScoredAsItWouldBeAnswered(t *testing.T) {
 		}
 	}
 	scored := question(e, prompt, 0)
-	scored.Prompted = true
+	scored.PromptLogprobs = true
 	got, err := e.Generate(t.Context(), scored)
 	if err != nil || len(got.Prompt) != len(prompt) || got.Text != "" || got.Finish != "length" || !got.Prompt[0].First {
 		t.Fatalf("%+v, %v", got, err)

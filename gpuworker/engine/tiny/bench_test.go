@@ -9,8 +9,8 @@ import (
 
 	"rollout/gpuworker/engine/enginetest"
 	"rollout/gpuworker/engine/tiny"
-	"rollout/gpuworker/engine/tiny/scheduler"
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/scheduler"
+	"rollout/gpuworker/tinylm/weights"
 )
 
 // BenchmarkAnswers answers on one thread with the shipped model, so many

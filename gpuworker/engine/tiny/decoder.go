@@ -1,15 +1,15 @@
 package tiny
 
 import (
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/scheduler"
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/scheduler"
+	"rollout/gpuworker/tinylm/weights"
 )
 
 // Load is an engine over a model from a file, on so many threads. Its chats are
 // made of turns if the model learnt them, as rollout's do.
 func Load(b *weights.Bundle, threads int, batch scheduler.Config) (*Engine, error) {
-	return New(Config{Name: b.Name, Revision: b.Digest, Model: Decoder(b.Model, threads), Tokenizer: b.Tokenizer, Turns: b.Turns, Batch: batch})
+	return New(Config{Name: b.Name, Revision: b.Digest, Model: Decoder(b.Model, threads), Tokenizer: b.Tokenizer, ChatTurns: b.ChatTurns, Batch: batch})
 }
 
 // decoder is a model as the scheduler runs it.
@@ -37,6 +37,6 @@ func (d *decoder) Step(slots []scheduler.Slot, logits [][]float32) error {
 	return d.runner.Step(d.slots, logits)
 }
 
-func (d *decoder) All(tokens []int32, each func(at int, logits []float32)) error {
-	return d.runner.All(tokens, each)
+func (d *decoder) AllLogits(tokens []int32, each func(at int, logits []float32)) error {
+	return d.runner.AllLogits(tokens, each)
 }

@@ -22,9 +22,9 @@ import (
 	"lukechampine.com/blake3"
 
 	"rollout/gpuworker/engine"
-	"rollout/gpuworker/engine/tiny/scheduler"
-	"rollout/gpuworker/engine/tiny/tokenizer"
-	"rollout/gpuworker/engine/tiny/wire"
+	"rollout/gpuworker/engine/tiny/openaireq"
+	"rollout/gpuworker/tinylm/scheduler"
+	"rollout/gpuworker/tinylm/tokenizer"
 	"rollout/shared/fault"
 )
 
@@ -34,7 +34,7 @@ type Config struct {
 	Revision  string // of its weights; "" if unknown
 	Model     scheduler.Model
 	Tokenizer *tokenizer.Tokenizer
-	Turns     bool // chats are made of the tokenizer's turns, as the model was trained on; else see Engine.ChatTokens
+	ChatTurns bool // chats are made of the tokenizer's turns, as the model was trained on; else see Engine.ChatTokens
 	Batch     scheduler.Config
 	// CompletionTokens is max_tokens of a completion that does not say; 16 if
 	// 0, as in OpenAI's API and vLLM. A chat's is what the context has room
@@ -48,7 +48,7 @@ type Engine struct {
 	revision  string
 	model     scheduler.Model
 	tokenizer *tokenizer.Tokenizer
-	turns     bool
+	chatTurns bool
 	usual     int64 // max_tokens of a completion
 	sched     *scheduler.Scheduler
 	longest   int     // bytes of a token, at most
@@ -63,10 +63,10 @@ func New(cfg Config) (*Engine, error) {
 		return nil, &fault.Error{Kind: fault.Invalid, Op: "the model " + cfg.Name, Remedy: "use the tokenizer that the model was trained with",
 			Err: fmt.Errorf("it has %d tokens, its tokenizer %d", cfg.Model.Vocab(), t.Vocab())}
 	}
-	e := &Engine{name: cfg.Name, revision: cfg.Revision, model: cfg.Model, tokenizer: t, turns: cfg.Turns, usual: int64(cmp.Or(cfg.CompletionTokens, 16))}
+	e := &Engine{name: cfg.Name, revision: cfg.Revision, model: cfg.Model, tokenizer: t, chatTurns: cfg.ChatTurns, usual: int64(cmp.Or(cfg.CompletionTokens, 16))}
 	for id := range int32(t.Vocab()) {
 		e.longest = max(e.longest, len(t.Piece(id)))
-		if t.Name(id) != "" {
+		if t.SpecialName(id) != "" {
 			e.ends = append(e.ends, id)
 		}
 	}
@@ -97,10 +97,10 @@ func (e *Engine) Slots() int { return e.sched.Slots() }
 // Stats tells what the engine does.
 func (e *Engine) Stats() scheduler.Stats { return e.sched.Stats() }
 
-func (e *Engine) isEnd(id int32) bool { return e.tokenizer.Name(id) != "" }
+func (e *Engine) isEnd(id int32) bool { return e.tokenizer.SpecialName(id) != "" }
 
-// Turns reports whether chats are made of turns; see ChatTokens.
-func (e *Engine) Turns() bool { return e.turns }
+// ChatTurns reports whether chats are made of turns; see ChatTokens.
+func (e *Engine) ChatTurns() bool { return e.chatTurns }
 
 // Answer answers a request. A seed that it does not have is derived from its
 // body, so that equal requests get equal answers.
@@ -114,27 +114,27 @@ func (e *Engine) Answer(ctx context.Context, r engine.Request, progress func()) 
 	}
 	sign := &signs{progress: progress}
 	defer sign.stop()
-	q.Emit = func(Piece) { sign.give() }
+	q.OnDelta = func(Delta) { sign.give() }
 	out, err := e.Generate(ctx, q)
 	if err != nil {
 		return engine.Answer{}, err
 	}
 	a := engine.Answer{Text: out.Text, FinishReason: out.Finish, Model: e.name, Usage: out.Usage, MaxTokens: clamped}
 	if q.Logprobs >= 0 {
-		a.Logprobs = wire.AppendLogprobs(nil, r.Endpoint == engine.Chat, out.Tokens)
+		a.Logprobs = openaireq.AppendLogprobs(nil, r.Endpoint == engine.Chat, out.Tokens)
 	}
 	return a, nil
 }
 
 // question reads a request for one answer; clamped is what its max_tokens was
 // lowered to, 0 if it was not.
-func (e *Engine) question(r engine.Request) (q Question, clamped int64, err error) {
-	var req wire.Request
+func (e *Engine) question(r engine.Request) (q GenerationRequest, clamped int64, err error) {
+	var req openaireq.Request
 	switch r.Endpoint {
 	case engine.Chat:
-		req, err = wire.Chat(r.Body, e.Vocab())
+		req, err = openaireq.ParseChat(r.Body, e.Vocab())
 	case engine.Completion:
-		req, err = wire.Completion(r.Body, e.Vocab())
+		req, err = openaireq.ParseCompletion(r.Body, e.Vocab())
 	default:
 		err = fmt.Errorf("endpoint %q is neither chat nor completion", r.Endpoint)
 	}
@@ -148,13 +148,13 @@ func (e *Engine) question(r engine.Request) (q Question, clamped int64, err erro
 		err = &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Err: err}
 	}
 	if err != nil {
-		return Question{}, 0, err
+		return GenerationRequest{}, 0, err
 	}
 	tokens, err := e.PromptTokens(req)
 	if err != nil {
-		return Question{}, 0, err
+		return GenerationRequest{}, 0, err
 	}
-	asked := e.Limit(req, tokens[0])
+	asked := e.MaxTokens(req, tokens[0])
 	if room := int64(e.Context() - len(tokens[0])); asked > room {
 		asked = room
 		if req.Max > 0 { // it was asked for, and is told
@@ -163,18 +163,18 @@ func (e *Engine) question(r engine.Request) (q Question, clamped int64, err erro
 	}
 	req.Max = asked
 	if req.Max == 0 {
-		return Question{}, 0, &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Err: errors.New("max_tokens must be at least 1")}
+		return GenerationRequest{}, 0, &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Err: errors.New("max_tokens must be at least 1")}
 	}
-	if !req.Seeded {
+	if !req.HasSeed {
 		sum := blake3.Sum256(r.Body)
 		req.Seed = binary.LittleEndian.Uint64(sum[:])
 	}
-	return e.Ask(req, tokens[0]), clamped, nil
+	return e.NewGenerationRequest(req, tokens[0]), clamped, nil
 }
 
-// Limit is how many tokens a request wants of the answer to a prompt: what it
+// MaxTokens is how many tokens a request wants of the answer to a prompt: what it
 // says, else the default. It may be more than there is room for.
-func (e *Engine) Limit(req wire.Request, prompt []int32) int64 {
+func (e *Engine) MaxTokens(req openaireq.Request, prompt []int32) int64 {
 	switch {
 	case req.Max >= 0:
 		return req.Max
@@ -184,20 +184,20 @@ func (e *Engine) Limit(req wire.Request, prompt []int32) int64 {
 	return min(e.usual, int64(e.Context()-len(prompt)))
 }
 
-// Ask is the question that a request puts to the tokens of one prompt.
+// NewGenerationRequest is the question that a request puts to the tokens of one prompt.
 // req.Max must fit.
-func (e *Engine) Ask(req wire.Request, tokens []int32) Question {
-	return Question{Prompt: tokens, Max: int(req.Max), Min: int(min(req.Min, req.Max)), Sampling: req.Sampling, Seed: req.Seed, Stop: req.Stop,
-		StopIDs: req.StopIDs, KeepStop: req.KeepStop, NoEnd: req.NoEnd, Logprobs: req.Logprobs, Prompted: req.Echo && req.Logprobs >= 0}
+func (e *Engine) NewGenerationRequest(req openaireq.Request, tokens []int32) GenerationRequest {
+	return GenerationRequest{Prompt: tokens, Max: int(req.Max), Min: int(min(req.Min, req.Max)), Sampling: req.Sampling, Seed: req.Seed, Stop: req.Stop,
+		StopIDs: req.StopIDs, KeepStop: req.KeepStop, IgnoreEOS: req.IgnoreEOS, Logprobs: req.Logprobs, PromptLogprobs: req.Echo && req.Logprobs >= 0}
 }
 
 // alive says why the engine can't answer this caller, or nil.
 func (e *Engine) alive(ctx context.Context) error {
 	if ctx.Err() != nil {
-		return fault.As(fault.Canceled, context.Cause(ctx), "%s", e.name)
+		return fault.WithKind(fault.Canceled, context.Cause(ctx), "%s", e.name)
 	}
 	if e.sched.Closed() {
-		return fault.As(fault.Unavailable, errors.New("the engine is closed"), "%s", e.name)
+		return fault.WithKind(fault.Unavailable, errors.New("the engine is closed"), "%s", e.name)
 	}
 	return nil
 }

@@ -11,20 +11,20 @@ import (
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/enginetest"
 	"rollout/gpuworker/engine/tiny"
-	"rollout/gpuworker/engine/tiny/parrottest"
-	"rollout/gpuworker/engine/tiny/scheduler"
+	"rollout/gpuworker/engine/tiny/echotest"
+	"rollout/gpuworker/tinylm/scheduler"
 	"rollout/shared/fault"
 )
 
 func TestTheTinyEngineIsAnEngine(t *testing.T) {
 	t.Parallel()
 	well := func(t *testing.T) engine.Engine {
-		return parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{})
+		return echotest.Engine(t, echotest.LongEcho(t), scheduler.Config{})
 	}
 	short := func(t *testing.T) engine.Engine {
-		p := parrottest.Talkative(t)
+		p := echotest.LongEcho(t)
 		p.Positions = 64
-		return parrottest.Engine(t, p, scheduler.Config{})
+		return echotest.Engine(t, p, scheduler.Config{})
 	}
 	refused := func(name string, r engine.Request) enginetest.Fault {
 		return enginetest.Fault{Name: name, Engine: well, Request: r, Kind: fault.Invalid, Class: fault.Refused}
@@ -32,7 +32,7 @@ func TestTheTinyEngineIsAnEngine(t *testing.T) {
 	enginetest.Run(t, enginetest.Subject{
 		New: well,
 		Stuck: func(t *testing.T) engine.Engine {
-			return parrottest.Engine(t, parrottest.Endless(), scheduler.Config{})
+			return echotest.Engine(t, echotest.Endless(), scheduler.Config{})
 		},
 		Model: "parrot",
 		Faults: []enginetest.Fault{
@@ -40,9 +40,9 @@ func TestTheTinyEngineIsAnEngine(t *testing.T) {
 			{Name: "much too long", Engine: short, Request: enginetest.CompletionRequest(strings.Repeat("x", 1<<20)), Kind: fault.Invalid, Class: fault.TooLong},
 			{Name: "logits that are no numbers", Request: enginetest.ChatRequest("say !"), Kind: fault.Corrupt, Class: fault.Engine,
 				Engine: func(t *testing.T) engine.Engine {
-					p := parrottest.Talkative(t)
-					p.Sick = '!'
-					return parrottest.Engine(t, p, scheduler.Config{})
+					p := echotest.LongEcho(t)
+					p.NaNToken = '!'
+					return echotest.Engine(t, p, scheduler.Config{})
 				}},
 			refused("a temperature below 0", enginetest.ChatRequest("x", `"temperature":-1`)),
 			refused("a word for a number", enginetest.ChatRequest("x", `"temperature":"hot"`)),
@@ -57,7 +57,7 @@ func TestTheTinyEngineIsAnEngine(t *testing.T) {
 
 func TestAnswersEndWhereTheRequestSays(t *testing.T) {
 	t.Parallel()
-	end := parrottest.Bytes(t).EndOfText()
+	end := echotest.Bytes(t).EndOfText()
 	for _, c := range []struct {
 		name, prompt, extra string
 		text, finish        string
@@ -79,7 +79,7 @@ func TestAnswersEndWhereTheRequestSays(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			e := parrottest.Engine(t, &parrottest.Parrot{Positions: 64, Echo: 200, End: end, Sick: -1}, scheduler.Config{})
+			e := echotest.Engine(t, &echotest.EchoModel{Positions: 64, Echo: 200, End: end, NaNToken: -1}, scheduler.Config{})
 			extra := []string{`"temperature":0`}
 			if c.extra != "" {
 				extra = append(extra, c.extra)
@@ -94,9 +94,9 @@ func TestAnswersEndWhereTheRequestSays(t *testing.T) {
 
 func TestAPromptThatDoesNotFitIsToldInNumbersThatClientsRead(t *testing.T) {
 	t.Parallel()
-	p := parrottest.Talkative(t)
+	p := echotest.LongEcho(t)
 	p.Positions = 64
-	e := parrottest.Engine(t, p, scheduler.Config{})
+	e := echotest.Engine(t, p, scheduler.Config{})
 	_, err := e.Answer(t.Context(), enginetest.CompletionRequest(strings.Repeat("x", 64)), func() {})
 	for _, part := range []string{"maximum context length is 64 tokens", "prompt contains 64 input tokens", "requested 1 output tokens"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
@@ -107,7 +107,7 @@ func TestAPromptThatDoesNotFitIsToldInNumbersThatClientsRead(t *testing.T) {
 
 func TestACanceledRequestLeavesItsPlaceAndSaysWhatItCost(t *testing.T) {
 	t.Parallel()
-	e := parrottest.Engine(t, parrottest.Endless(), scheduler.Config{Slots: 1})
+	e := echotest.Engine(t, echotest.Endless(), scheduler.Config{Slots: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	signs := 0
@@ -116,7 +116,7 @@ func TestACanceledRequestLeavesItsPlaceAndSaysWhatItCost(t *testing.T) {
 			cancel()
 		}
 	})
-	if u := engine.SpentOn(err); !fault.Is(err, fault.Canceled) || u.PromptTokens != 5 || u.CompletionTokens < 3 {
+	if u := engine.UsageOf(err); !fault.Is(err, fault.Canceled) || u.PromptTokens != 5 || u.CompletionTokens < 3 {
 		t.Errorf("%v, which cost %+v", err, u)
 	}
 	a, err := e.Answer(t.Context(), enginetest.ChatRequest("next", `"max_tokens":2`), func() {})
@@ -127,7 +127,7 @@ func TestACanceledRequestLeavesItsPlaceAndSaysWhatItCost(t *testing.T) {
 
 func TestMoreThanMayWaitAreThrottled(t *testing.T) {
 	t.Parallel()
-	e := parrottest.Engine(t, parrottest.Endless(), scheduler.Config{Slots: 1, Queue: 1})
+	e := echotest.Engine(t, echotest.Endless(), scheduler.Config{Slots: 1, Queue: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	running, ended := make(chan struct{}), make(chan error, 2)
 	first := true
@@ -162,7 +162,7 @@ func TestMoreThanMayWaitAreThrottled(t *testing.T) {
 
 func TestTokenizerAndModelMustFit(t *testing.T) {
 	t.Parallel()
-	_, err := tiny.New(tiny.Config{Name: "odd", Model: &parrottest.Parrot{Tokens: 7, Positions: 8}, Tokenizer: parrottest.Bytes(t)})
+	_, err := tiny.New(tiny.Config{Name: "odd", Model: &echotest.EchoModel{Tokens: 7, Positions: 8}, Tokenizer: echotest.Bytes(t)})
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "has 7 tokens") {
 		t.Errorf("%v", err)
 	}
@@ -170,7 +170,7 @@ func TestTokenizerAndModelMustFit(t *testing.T) {
 
 func TestLogprobsComeInTheShapeOfTheEndpoint(t *testing.T) {
 	t.Parallel()
-	e := parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{})
+	e := echotest.Engine(t, echotest.LongEcho(t), scheduler.Config{})
 	for _, c := range []struct {
 		r    engine.Request
 		want string
@@ -193,7 +193,7 @@ func TestCauseOfACancelIsKept(t *testing.T) {
 	t.Parallel()
 	why := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	e := parrottest.Engine(t, parrottest.Endless(), scheduler.Config{})
+	e := echotest.Engine(t, echotest.Endless(), scheduler.Config{})
 	_, err := e.Answer(ctx, enginetest.ChatRequest("hello"), func() { cancel(why) })
 	if !errors.Is(err, why) {
 		t.Errorf("%v", fmt.Errorf("lost: %w", err))

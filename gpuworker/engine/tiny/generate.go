@@ -5,64 +5,64 @@ import (
 	"sync/atomic"
 
 	"rollout/gpuworker/engine"
-	"rollout/gpuworker/engine/tiny/sampling"
-	"rollout/gpuworker/engine/tiny/scheduler"
-	"rollout/gpuworker/engine/tiny/wire"
+	"rollout/gpuworker/engine/tiny/openaireq"
+	"rollout/gpuworker/tinylm/sampling"
+	"rollout/gpuworker/tinylm/scheduler"
 	"rollout/shared/fault"
 )
 
-// Question asks for one answer to one prompt.
-type Question struct {
-	Prompt   []int32 // at least one token
-	Max      int     // tokens of the answer, 0 for none; prompt and answer must fit the context
-	Min      int     // tokens before an end of text or a stop counts
-	Sampling sampling.Params
-	Seed     uint64
-	Stop     []string
-	StopIDs  []int32
-	KeepStop bool
-	NoEnd    bool
-	Logprobs int  // alternatives to each token; -1: no log probabilities
-	Prompted bool // log probabilities of the prompt's tokens, too
-	// Emit, if set, is called as the answer grows. It runs while the whole
+// GenerationRequest asks for one answer to one prompt.
+type GenerationRequest struct {
+	Prompt         []int32 // at least one token
+	Max            int     // tokens of the answer, 0 for none; prompt and answer must fit the context
+	Min            int     // tokens before an end of text or a stop counts
+	Sampling       sampling.Params
+	Seed           uint64
+	Stop           []string
+	StopIDs        []int32
+	KeepStop       bool
+	IgnoreEOS      bool
+	Logprobs       int  // alternatives to each token; -1: no log probabilities
+	PromptLogprobs bool // log probabilities of the prompt's tokens, too
+	// OnDelta, if set, is called as the answer grows. It runs while the whole
 	// batch waits: it must not block.
-	Emit func(Piece)
+	OnDelta func(Delta)
 }
 
-// Piece is what an answer grew by. Text may be empty: it is held back while it
+// Delta is what an answer grew by. Text may be empty: it is held back while it
 // may be a part of a character or of a stop.
-type Piece struct {
+type Delta struct {
 	Text   string
-	Tokens []wire.Token // if the question asks for log probabilities
-	Prompt []wire.Token // with the first piece: the prompt's, if asked for
-	Finish string       // with the last piece: "stop" or "length"
+	Tokens []openaireq.Token // if the question asks for log probabilities
+	Prompt []openaireq.Token // with the first piece: the prompt's, if asked for
+	Finish string            // with the last piece: "stop" or "length"
 }
 
-// Outcome is a whole answer.
-type Outcome struct {
+// GenerationResult is a whole answer.
+type GenerationResult struct {
 	Text   string
-	Finish string       // "stop" or "length"
-	Prompt []wire.Token // the prompt's, if asked for
-	Tokens []wire.Token // the answer's, if asked for
+	Finish string            // "stop" or "length"
+	Prompt []openaireq.Token // the prompt's, if asked for
+	Tokens []openaireq.Token // the answer's, if asked for
 	Usage  engine.Usage
 	Times  scheduler.Times
 }
 
-// Generate answers a question. Faults are those of engine.Engine; engine.Spent
+// Generate answers a question. Faults are those of engine.Engine; engine.PartialUsage
 // in the chain of Canceled says what it cost.
-func (e *Engine) Generate(ctx context.Context, q Question) (Outcome, error) {
+func (e *Engine) Generate(ctx context.Context, q GenerationRequest) (GenerationResult, error) {
 	if q.Max < 0 || len(q.Prompt) == 0 || len(q.Prompt)+q.Max > e.Context() {
-		return Outcome{}, e.tooLong(int64(len(q.Prompt)), int64(q.Max), false)
+		return GenerationResult{}, e.tooLong(int64(len(q.Prompt)), int64(q.Max), false)
 	}
-	g := &generation{e: e, q: q, writer: writer{stops: q.Stop, keep: q.KeepStop},
+	g := &generation{e: e, q: q, writer: detokenizer{stops: q.Stop, keep: q.KeepStop},
 		sampler: sampling.New(q.Sampling, q.Seed, e.Vocab(), q.Prompt)}
-	job := &scheduler.Job{Prompt: q.Prompt, Take: g.take}
-	if q.Prompted {
-		job.Read = g.read
+	job := &scheduler.Job{Prompt: q.Prompt, NextToken: g.take}
+	if q.PromptLogprobs {
+		job.OnPromptLogits = g.read
 	}
 	times, err := e.sched.Run(ctx, job)
 	if err != nil {
-		return Outcome{}, e.charge(err, g)
+		return GenerationResult{}, e.charge(err, g)
 	}
 	g.out.Times = times
 	g.out.Usage = engine.Usage{PromptTokens: int64(len(q.Prompt)), CompletionTokens: g.made.Load()}
@@ -76,8 +76,8 @@ func (e *Engine) charge(err error, g *generation) error {
 	}
 	err = fault.Wrap(err, "%s", e.name)
 	if made := g.made.Load(); made > 0 {
-		return &fault.Error{Kind: fault.Of(err), Class: fault.ClassOf(err), RetryAfter: fault.RetryAfter(err),
-			Err: &engine.Spent{Usage: engine.Usage{PromptTokens: int64(len(g.q.Prompt)), CompletionTokens: made}, Err: err}}
+		return &fault.Error{Kind: fault.KindOf(err), Class: fault.ClassOf(err), RetryAfter: fault.RetryAfter(err),
+			Err: &engine.PartialUsage{Usage: engine.Usage{PromptTokens: int64(len(g.q.Prompt)), CompletionTokens: made}, Err: err}}
 	}
 	return err
 }
@@ -86,32 +86,32 @@ func (e *Engine) charge(err error, g *generation) error {
 // scheduler's goroutine until the job ends.
 type generation struct {
 	e       *Engine
-	q       Question
+	q       GenerationRequest
 	sampler *sampling.Sampler
-	writer  writer
-	prompt  writer       // counts the characters of a prompt that is echoed
-	made    atomic.Int64 // tokens
-	tokens  []wire.Token // not emitted yet
-	begun   bool         // a piece was emitted
-	offset  int          // of the answer in the text, in characters: the length of an echoed prompt
-	out     Outcome
+	writer  detokenizer
+	prompt  detokenizer       // counts the characters of a prompt that is echoed
+	made    atomic.Int64      // tokens
+	tokens  []openaireq.Token // not emitted yet
+	begun   bool              // a piece was emitted
+	offset  int               // of the answer in the text, in characters: the length of an echoed prompt
+	out     GenerationResult
 }
 
 // take draws the next token and writes it.
 func (g *generation) take(logits []float32) (int32, bool, error) {
 	if g.q.Max == 0 {
 		g.finish("length", "", false)
-		return scheduler.None, false, nil
+		return scheduler.NoToken, false, nil
 	}
 	made := int(g.made.Load()) + 1
 	calm := made <= g.q.Min
 	excluded := g.e.unused
-	if g.q.NoEnd || calm {
+	if g.q.IgnoreEOS || calm {
 		excluded = g.e.ends
 	}
 	id, err := g.sampler.Next(logits, excluded)
 	if err != nil {
-		return scheduler.None, false, err
+		return scheduler.NoToken, false, err
 	}
 	g.made.Store(int64(made))
 	if g.q.Logprobs >= 0 {
@@ -157,12 +157,12 @@ func (g *generation) emit(text, finish string) {
 	g.out.Text += text
 	g.out.Tokens = append(g.out.Tokens, g.tokens...)
 	g.out.Finish = finish
-	if g.q.Emit != nil {
-		p := Piece{Text: text, Tokens: g.tokens, Finish: finish}
+	if g.q.OnDelta != nil {
+		p := Delta{Text: text, Tokens: g.tokens, Finish: finish}
 		if !g.begun {
 			p.Prompt = g.out.Prompt
 		}
-		g.q.Emit(p)
+		g.q.OnDelta(p)
 	}
 	g.begun = true
 	g.tokens = nil
@@ -177,12 +177,12 @@ func (g *generation) finish(reason, text string, ended bool) {
 
 // read notes the log probability of the prompt's token after the place.
 func (g *generation) read(at int, logits []float32) error {
-	if err := sampling.Finite(logits); err != nil {
+	if err := sampling.CheckFinite(logits); err != nil {
 		return err
 	}
 	if at == 0 {
 		piece := g.e.tokenizer.Piece(g.q.Prompt[0])
-		g.out.Prompt = append(g.out.Prompt, wire.Token{Bytes: piece, First: true})
+		g.out.Prompt = append(g.out.Prompt, openaireq.Token{Bytes: piece, First: true})
 		g.prompt.add(piece, true)
 	}
 	if at+1 == len(g.q.Prompt) {
@@ -197,11 +197,11 @@ func (g *generation) read(at int, logits []float32) error {
 }
 
 // token describes a token and its alternatives.
-func (e *Engine) token(id int32, logits []float32, top, offset int) wire.Token {
+func (e *Engine) token(id int32, logits []float32, top, offset int) openaireq.Token {
 	logprob, best := sampling.Logprobs(logits, id, top)
-	t := wire.Token{Bytes: e.tokenizer.Piece(id), Logprob: logprob, Offset: offset}
+	t := openaireq.Token{Bytes: e.tokenizer.Piece(id), Logprob: logprob, Offset: offset}
 	for _, b := range best {
-		t.Top = append(t.Top, wire.Alternative{Bytes: e.tokenizer.Piece(b.ID), Logprob: b.Logprob})
+		t.Top = append(t.Top, openaireq.Alternative{Bytes: e.tokenizer.Piece(b.ID), Logprob: b.Logprob})
 	}
 	return t
 }

@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"strings"
 
-	"rollout/gpuworker/engine/tiny/wire"
+	"rollout/gpuworker/engine/tiny/openaireq"
 	"rollout/shared/fault"
 )
 
 // PromptTokens returns the tokens of each of a request's prompts. One that the
 // context has no room for, with one token of an answer, is Invalid, class
 // too_long.
-func (e *Engine) PromptTokens(req wire.Request) ([][]int32, error) {
+func (e *Engine) PromptTokens(req openaireq.Request) ([][]int32, error) {
 	if req.Chat {
 		tokens, err := e.ChatTokens(req.Messages)
 		return [][]int32{tokens}, err
@@ -38,8 +38,8 @@ func (e *Engine) PromptTokens(req wire.Request) ([][]int32, error) {
 // alone, and never a chat, names of roles would be odd words: it gets the
 // contents in their order, a line end between two, and continues the last one,
 // so that whoever says "In the beginning" is answered as by a completion of it.
-func (e *Engine) ChatTokens(messages []wire.Message) ([]int32, error) {
-	if !e.turns {
+func (e *Engine) ChatTokens(messages []openaireq.Message) ([]int32, error) {
+	if !e.chatTurns {
 		texts := make([]string, len(messages))
 		for i, m := range messages {
 			texts[i] = m.Text
@@ -57,7 +57,7 @@ func (e *Engine) ChatTokens(messages []wire.Message) ([]int32, error) {
 			return e.fit(tokens, true)
 		}
 	}
-	return e.fit(e.tokenizer.AppendReply(tokens), false)
+	return e.fit(e.tokenizer.AppendGenerationPrompt(tokens), false)
 }
 
 // Tokens returns a text's tokens, of any length.

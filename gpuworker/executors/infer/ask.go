@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"rollout/gpuworker/engine"
+	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 )
 
@@ -28,10 +28,10 @@ const maxBreaks = 8
 // a fault that is the item's own. Canceled means that there is neither: the
 // shard stops, or the engine died meanwhile, which made the item a suspect.
 // alone says that nothing else of the worker is in flight.
-func (t *task) ask(ctx context.Context, h *hand, a *answers, decode int, alone bool) (dialect.Answer, error) {
+func (t *execution) ask(ctx context.Context, h *scratch, a *answers, decode int, alone bool) (dialect.Answer, error) {
 	sampling := t.shard.Manifest.Config.Sampling
 	h.body = a.item.Body(h.body[:0], t.model.URI, sampling, a.id, decode)
-	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: h.body, Alone: alone}
+	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: h.body, Exclusive: alone}
 	tries, failures, breaks, allowed := 0, 0, 0, max(1, t.shard.Manifest.Config.Limits.Failures)
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		var hint time.Duration // the least wait that the engine asks for
@@ -43,22 +43,22 @@ func (t *task) ask(ctx context.Context, h *hand, a *answers, decode int, alone b
 		if err == nil {
 			t.refusal.answered()
 			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning, ToolCalls: got.ToolCalls,
-				Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage), MaxTokens: got.MaxTokens}, nil
+				Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage), ClampedMaxTokens: got.MaxTokens}, nil
 		}
-		spent := engine.SpentOn(err)
-		t.shard.Waste(spent.PromptTokens + spent.CompletionTokens)
+		spent := engine.UsageOf(err)
+		t.shard.AddWastedTokens(spent.PromptTokens + spent.CompletionTokens)
 		if ctx.Err() != nil {
-			return dialect.Answer{}, fault.As(fault.Canceled, ctx.Err(), "answer item %d", a.place.Item)
+			return dialect.Answer{}, fault.WithKind(fault.Canceled, ctx.Err(), "answer item %d", a.place.Item)
 		}
-		switch fault.Of(err) {
+		switch fault.KindOf(err) {
 		case fault.Invalid: // the request's own fault
 			return dialect.Answer{}, err
 		case fault.Denied: // every request's fault
 			t.abort(err)
-			return dialect.Answer{}, fault.As(fault.Canceled, err, "answer item %d", a.place.Item)
+			return dialect.Answer{}, fault.WithKind(fault.Canceled, err, "answer item %d", a.place.Item)
 		case fault.Unavailable:
-			if t.died(a.index, err) {
-				return dialect.Answer{}, fault.As(fault.Canceled, err, "answer item %d", a.place.Item)
+			if t.recordCrash(a.index, err) {
+				return dialect.Answer{}, fault.WithKind(fault.Canceled, err, "answer item %d", a.place.Item)
 			}
 			stayed, awaitErr := t.awaitEngine(ctx, err)
 			if awaitErr != nil {
@@ -75,8 +75,8 @@ func (t *task) ask(ctx context.Context, h *hand, a *answers, decode int, alone b
 			hint = fault.RetryAfter(err)
 			left := maxRefusal - t.refusal.refused(t.cfg.Clock.Now(), hint, err)
 			if left <= 0 {
-				t.abort(fault.As(fault.Unavailable, err, "the engine has refused everything for %s", maxRefusal))
-				return dialect.Answer{}, fault.As(fault.Canceled, err, "answer item %d", a.place.Item)
+				t.abort(fault.WithKind(fault.Unavailable, err, "the engine has refused everything for %s", maxRefusal))
+				return dialect.Answer{}, fault.WithKind(fault.Canceled, err, "answer item %d", a.place.Item)
 			}
 			hint = min(hint, left)
 		default: // a failure, charged to the item
@@ -84,7 +84,7 @@ func (t *task) ask(ctx context.Context, h *hand, a *answers, decode int, alone b
 			if failures >= allowed {
 				return dialect.Answer{}, err
 			}
-			if errors.Is(err, engine.ErrBlank) {
+			if errors.Is(err, engine.ErrWhitespace) {
 				req.Body = a.otherwise(decode, failures)
 			}
 		}
@@ -103,13 +103,13 @@ func jitter(d time.Duration, item identity.ContentID, try int) time.Duration {
 }
 
 // once asks the engine once, within the deadlines on progress and as a whole.
-func (t *task) once(all context.Context, h *hand, req engine.Request) (engine.Answer, error) {
-	ctx := h.watch.begin(all, limits{silence: t.cfg.Progress, whole: t.cfg.Request})
+func (t *execution) once(all context.Context, h *scratch, req engine.Request) (engine.Answer, error) {
+	ctx := h.watch.begin(all, limits{silence: t.cfg.ProgressTimeout, whole: t.cfg.RequestTimeout})
 	defer h.watch.end()
 	got, err := t.cfg.Engine.Answer(ctx, req, h.watch.sign)
 	if err != nil && ctx.Err() != nil {
 		if cause := context.Cause(ctx); fault.ClassOf(cause) == fault.Timeout {
-			return got, &engine.Spent{Usage: engine.SpentOn(err), Err: whoseHang(all, err, cause)}
+			return got, &engine.PartialUsage{Usage: engine.UsageOf(err), Err: whoseHang(all, err, cause)}
 		}
 	}
 	return got, err
@@ -118,9 +118,9 @@ func (t *task) once(all context.Context, h *hand, req engine.Request) (engine.An
 // whoseHang is the fault of a request that ended in err because of the cause,
 // its deadline: its own, unless the server answers nobody.
 func whoseHang(ctx context.Context, err, cause error) error {
-	var hung *engine.Hung
-	if errors.As(err, &hung) && hung.Server(ctx) {
-		return fault.As(fault.Unavailable, cause, "the engine answers nobody")
+	var hung *engine.HangError
+	if errors.As(err, &hung) && hung.ServerAtFault(ctx) {
+		return fault.WithKind(fault.Unavailable, cause, "the engine answers nobody")
 	}
 	return cause
 }
@@ -128,28 +128,28 @@ func whoseHang(ctx context.Context, err, cause error) error {
 // awaitEngine waits until an engine that broke off can answer again; stayed
 // says that it could at once. It charges nobody. When the engine stays away,
 // the shard goes back.
-func (t *task) awaitEngine(ctx context.Context, why error) (stayed bool, err error) {
-	until := t.cfg.Clock.Now().Add(t.cfg.Patience)
+func (t *execution) awaitEngine(ctx context.Context, why error) (stayed bool, err error) {
+	until := t.cfg.Clock.Now().Add(t.cfg.MaxOutage)
 	stayed = true
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		ready := t.Ready(ctx)
-		t.shard.Ready(ready)
+		t.shard.ReportReady(ready)
 		if ready == nil {
 			return stayed, nil
 		}
 		stayed = false
 		if !t.cfg.Clock.Now().Before(until) {
-			t.abort(fault.Wrap(why, "the engine has been away for %s", t.cfg.Patience))
+			t.abort(fault.Wrap(why, "the engine has been away for %s", t.cfg.MaxOutage))
 		}
 		if !t.pause(ctx, backoff) {
-			return false, fault.As(fault.Canceled, why, "wait for the engine")
+			return false, fault.WithKind(fault.Canceled, why, "wait for the engine")
 		}
 	}
 }
 
 // pause waits; false if the shard stops or ctx ends meanwhile: then nothing is
 // begun any more.
-func (t *task) pause(ctx context.Context, d time.Duration) bool {
+func (t *execution) pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

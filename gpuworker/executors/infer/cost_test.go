@@ -10,7 +10,7 @@ import (
 
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/executors/infer"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/input/inputtest"
 )
@@ -19,7 +19,7 @@ import (
 func blank(prompt, completion int64) step {
 	return func(context.Context, func()) error {
 		return &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Op: "answer",
-			Err: &engine.Spent{Usage: engine.Usage{PromptTokens: prompt, CompletionTokens: completion}, Err: engine.ErrBlank}}
+			Err: &engine.PartialUsage{Usage: engine.Usage{PromptTokens: prompt, CompletionTokens: completion}, Err: engine.ErrWhitespace}}
 	}
 }
 
@@ -43,7 +43,7 @@ func TestC23WhiteSpaceIsAskedAgainWithOtherSeedsAndCounted(t *testing.T) {
 				if strings.Contains(c.line, "custom_id") {
 					m.Dialect = "openai"
 				}
-				d := newDesk(t, m, c.line+"\n", map[string][]step{`"x"`: c.script})
+				d := newFixture(t, m, c.line+"\n", map[string][]step{`"x"`: c.script})
 				d.work(time.Minute)
 				seeds := map[string]bool{}
 				for n, a := range d.engine.asks {
@@ -68,7 +68,7 @@ func TestC23WhiteSpaceIsAskedAgainWithOtherSeedsAndCounted(t *testing.T) {
 // spends is a step that fails after it cost something.
 func spends(kind fault.Kind, completion int64) step {
 	return func(context.Context, func()) error {
-		return &fault.Error{Kind: kind, Op: "answer", Err: &engine.Spent{Usage: engine.Usage{CompletionTokens: completion}, Err: fmt.Errorf("broke off")}}
+		return &fault.Error{Kind: kind, Op: "answer", Err: &engine.PartialUsage{Usage: engine.Usage{CompletionTokens: completion}, Err: fmt.Errorf("broke off")}}
 	}
 }
 
@@ -88,7 +88,7 @@ func TestWastedTokensAreOfEveryRequestThatLedToNoRow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t, manyDecodes(c.decodes), `{"prompt":"x has just five words"}`+"\n", map[string][]step{`"x has`: c.script})
+				d := newFixture(t, manyDecodes(c.decodes), `{"prompt":"x has just five words"}`+"\n", map[string][]step{`"x has`: c.script})
 				d.work(5 * time.Minute)
 				if got := d.shard().Counts; got.WastedTokens != c.wasted || got.OK+got.Failed != 1 {
 					t.Errorf("%+v, want %d wasted", got, c.wasted)
@@ -102,14 +102,14 @@ func TestWastedTokensAreOfEveryRequestThatLedToNoRow(t *testing.T) {
 func hung(pieces int64) step {
 	return func(ctx context.Context, _ func()) error {
 		<-ctx.Done()
-		return fault.As(fault.Canceled, &engine.Spent{Usage: engine.Usage{CompletionTokens: pieces}, Err: context.Cause(ctx)}, "answer")
+		return fault.WithKind(fault.Canceled, &engine.PartialUsage{Usage: engine.Usage{CompletionTokens: pieces}, Err: context.Cause(ctx)}, "answer")
 	}
 }
 
 func TestWhatIsCutOffIsWastedWhoeverGoesOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": {hung(40)}})
+		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": {hung(40)}})
 		d.work(time.Second)
 		d.worker.Drain("go")
 		pass(10 * time.Second)
@@ -145,7 +145,7 @@ func TestC19ARowSaysThatItsMaxTokensWasLowered(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := inputtest.Manifest(0)
 				m.Dialect = dialect
-				d := newDesk(t, m, c.line+"\n", nil)
+				d := newFixture(t, m, c.line+"\n", nil)
 				d.work(time.Second, func(cfg *infer.Config) { cfg.Engine = clamps{d.engine} })
 				if got := inputtest.Object(t, d.Ports, d.shard().Result.Key); !strings.Contains(got, c.want) {
 					t.Errorf("%s lacks %s", got, c.want)

@@ -8,10 +8,10 @@ import (
 func TestACrewGoesOnFromShardToShard(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew()
-		var hands []*hand
-		ask := func(s *shift) {
-			s.do(func(h *hand) { hands = append(hands, h) })
+		c := newRequesters()
+		var hands []*scratch
+		ask := func(s *round) {
+			s.do(func(h *scratch) { hands = append(hands, h) })
 			synctest.Wait()
 		}
 		first := c.begin()
@@ -30,13 +30,13 @@ func TestACrewGoesOnFromShardToShard(t *testing.T) {
 func TestACrewsRequestsAreMadeAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCrew()
+		c := newRequesters()
 		one, other := c.begin(), c.begin()
 		open, ended := make(chan struct{}), false
 		for range 3 {
-			one.do(func(*hand) { <-open })
+			one.do(func(*scratch) { <-open })
 		}
-		other.do(func(*hand) {})
+		other.do(func(*scratch) {})
 		other.end() // waits for its own alone
 		go func() {
 			one.end()
@@ -52,7 +52,7 @@ func TestACrewsRequestsAreMadeAtOnce(t *testing.T) {
 			t.Error("a shift did not end with its requests")
 		}
 		next := c.begin() // after all have left
-		next.do(func(*hand) {})
+		next.do(func(*scratch) {})
 		next.end()
 	})
 }

@@ -17,8 +17,8 @@ import (
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/worker"
 	"rollout/shared/clock"
+	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 )
@@ -28,12 +28,12 @@ type Config struct {
 	Engine engine.Engine
 	Clock  clock.Clock
 	Log    *slog.Logger
-	// Progress is the longest silence of a request before it counts as hung.
-	Progress time.Duration
-	// Request is the longest a request may take at all; 0 is no limit.
-	Request time.Duration
-	// Patience is how long the engine may be down before shards go back.
-	Patience time.Duration
+	// ProgressTimeout is the longest silence of a request before it counts as hung.
+	ProgressTimeout time.Duration
+	// RequestTimeout is the longest a request may take at all; 0 is no limit.
+	RequestTimeout time.Duration
+	// MaxOutage is how long the engine may be down before shards go back.
+	MaxOutage time.Duration
 	// Model, if set, is the id of the only model that the engine has: runs of
 	// another one, or another revision, are refused.
 	Model identity.ContentID
@@ -55,11 +55,11 @@ type Item struct {
 type Executor struct {
 	cfg     Config
 	refusal refusal
-	crew    *crew
+	crew    *requesters
 }
 
 // New returns an executor over an engine.
-func New(cfg Config) *Executor { return &Executor{cfg: cfg, crew: newCrew()} }
+func New(cfg Config) *Executor { return &Executor{cfg: cfg, crew: newRequesters()} }
 
 // Ready reports whether the engine can answer.
 func (x *Executor) Ready(ctx context.Context) error {
@@ -79,27 +79,27 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 		return fault.New(fault.Corrupt, "manifest of run %s names the model id %q", s.Manifest.Run, s.Manifest.ModelID)
 	}
 	if x.cfg.Model != (identity.ContentID{}) && x.cfg.Model != id {
-		return &fault.Error{Kind: fault.Denied, Err: fmt.Errorf("%w: another revision of %s", worker.ErrOtherModel, s.Manifest.ModelURI),
+		return &fault.Error{Kind: fault.Denied, Err: fmt.Errorf("%w: another revision of %s", worker.ErrModelMismatch, s.Manifest.ModelURI),
 			Remedy: "stop the run and submit its file again, or go on with the program that began it"}
 	}
-	t := task{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
+	t := execution{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
 		model: dialect.Model{URI: s.Manifest.ModelURI, ID: id, Params: s.Manifest.Config.Sampling.Canonical()}}
 	requests := t.crew.begin()
-	for i := range s.Open(ctx, t.order()) {
+	for i := range s.PendingItems(ctx, t.order()) {
 		if !t.begin(ctx, i, requests) {
 			break
 		}
 	}
 	requests.end()
-	t.trials(ctx)
+	t.runProbation(ctx)
 	if cause := context.Cause(ctx); ctx.Err() != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil
 }
 
-// task is one shard being answered.
-type task struct {
+// execution is one shard being answered.
+type execution struct {
 	*Executor
 	shard   *worker.Shard
 	dialect dialect.Name
@@ -109,7 +109,7 @@ type task struct {
 
 // begin starts an item's requests, one place each; false if there are no more
 // places to be had.
-func (t *task) begin(ctx context.Context, i int, requests *shift) bool {
+func (t *execution) begin(ctx context.Context, i int, requests *round) bool {
 	a := t.prepare(i)
 	if a == nil {
 		return true
@@ -120,12 +120,12 @@ func (t *task) begin(ctx context.Context, i int, requests *shift) bool {
 			a.abandon(k)
 			return false
 		}
-		if k > 0 && t.shard.Suspect(i) { // an engine died of a request before this one, maybe
+		if k > 0 && t.shard.IsSuspect(i) { // an engine died of a request before this one, maybe
 			place.Release()
 			a.abandon(k)
 			return true
 		}
-		requests.do(func(h *hand) {
+		requests.do(func(h *scratch) {
 			defer place.Release()
 			answer, err := t.ask(ctx, h, a, k, false)
 			a.take(h, k, answer, err)
@@ -135,15 +135,15 @@ func (t *task) begin(ctx context.Context, i int, requests *shift) bool {
 }
 
 // prepare makes the item of a line; nil if it has its error row now.
-func (t *task) prepare(i int) *answers {
+func (t *execution) prepare(i int) *answers {
 	line := t.shard.Lines[i]
 	it, err := t.parse(line)
 	if err != nil {
 		t.fail(i, it, line.Place, err, 0)
 		return nil
 	}
-	n := it.Decodes(t.shard.Manifest.Config.Sampling)
-	a := &answers{task: t, index: i, item: it, id: it.ItemID(t.model, line.Place.Item), place: line.Place, left: n}
+	n := it.AnswerCount(t.shard.Manifest.Config.Sampling)
+	a := &answers{execution: t, index: i, item: it, id: it.ItemID(t.model, line.Place.Item), place: line.Place, left: n}
 	if n == 1 {
 		a.got = a.one[:]
 	} else {
@@ -154,7 +154,7 @@ func (t *task) prepare(i int) *answers {
 
 // parse reads the line; the item comes with the error as far as its own id
 // can be read.
-func (t *task) parse(l input.Line) (*dialect.Item, error) {
+func (t *execution) parse(l input.Line) (*dialect.Item, error) {
 	if l.TooLong > 0 {
 		return nil, &fault.Error{Kind: fault.Invalid, Class: fault.InvalidLine, Err: fault.New(fault.Invalid, "the line has %d bytes, more than 16 MiB", l.TooLong),
 			Remedy: "shorten it or split it"}
@@ -171,24 +171,24 @@ func (t *task) parse(l input.Line) (*dialect.Item, error) {
 }
 
 // fail gives the item its error row.
-func (t *task) fail(i int, it *dialect.Item, place dialect.Place, err error, wasted int64) {
+func (t *execution) fail(i int, it *dialect.Item, place dialect.Place, err error, wasted int64) {
 	f := t.failure(it, place, err)
 	t.shard.Put(i, dialect.AppendError(nil, t.dialect, f), f.Class, worker.Tokens{Wasted: wasted})
 	t.tell(place.Item, f.ID, f.Class)
 }
 
 // failure is the item's, under its own id as far as the line tells it.
-func (t *task) failure(it *dialect.Item, place dialect.Place, err error) dialect.Failure {
+func (t *execution) failure(it *dialect.Item, place dialect.Place, err error) dialect.Failure {
 	id := ""
 	if it == nil { // the line was too long to be looked at
 		it = &dialect.Item{}
 	} else if it.Request != nil {
-		id = it.OwnID(it.ItemID(t.model, place.Item))
+		id = it.RowID(it.ItemID(t.model, place.Item))
 	}
 	return it.Failure(id, place, classOf(err), err.Error())
 }
 
-func (t *task) tell(item uint64, id string, class fault.Class) {
+func (t *execution) tell(item uint64, id string, class fault.Class) {
 	if t.cfg.OnItem != nil {
 		t.cfg.OnItem(Item{Run: t.shard.Manifest.Run, Shard: t.shard.Index, Item: item, ID: id, Class: class})
 	}
@@ -207,7 +207,7 @@ func classOf(err error) fault.Class {
 
 // answers gathers the answers to one item's requests.
 type answers struct {
-	*task
+	*execution
 	index int
 	item  *dialect.Item
 	id    identity.ContentID
@@ -230,7 +230,7 @@ func (a *answers) abandon(k int) {
 // take takes one request's end in; the last one makes the item's row. A
 // request that was cut off leaves the item without a row: it starts again. The
 // hand renders the row; who knows that there will be none needs no hand.
-func (a *answers) take(h *hand, k int, answer dialect.Answer, err error) {
+func (a *answers) take(h *scratch, k int, answer dialect.Answer, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.got[k] = answer
@@ -239,7 +239,7 @@ func (a *answers) take(h *hand, k int, answer dialect.Answer, err error) {
 		a.err = err
 	}
 	if fault.Is(a.err, fault.Canceled) {
-		a.shard.Waste(a.wasted())
+		a.shard.AddWastedTokens(a.wasted())
 		return
 	}
 	if a.left > 0 {
@@ -249,7 +249,7 @@ func (a *answers) take(h *hand, k int, answer dialect.Answer, err error) {
 		a.fail(a.index, a.item, a.place, a.err, a.wasted())
 		return
 	}
-	id := a.item.OwnID(a.id)
+	id := a.item.RowID(a.id)
 	h.row = dialect.AppendOutput(h.row[:0], a.item, a.model, dialect.Result{ID: id, Answers: a.got, GeneratedAt: a.cfg.Clock.Now().UTC()})
 	a.shard.Put(a.index, h.row, "", a.cost())
 	a.tell(a.place.Item, id, "")

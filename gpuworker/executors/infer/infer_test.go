@@ -18,15 +18,15 @@ import (
 	"rollout/gpuworker/worker"
 	"rollout/shared/clock"
 	"rollout/shared/config"
-	"rollout/shared/cuttable"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/memory"
 	"rollout/shared/record"
+	"rollout/shared/shardtable"
 )
 
 // scripted is an engine that does, at each ask of a prompt, what the prompt's
@@ -89,11 +89,11 @@ func hangs(progress int, every time.Duration) step {
 			case <-time.After(every):
 				tell()
 			case <-ctx.Done():
-				return fault.As(fault.Canceled, ctx.Err(), "answer")
+				return fault.WithKind(fault.Canceled, ctx.Err(), "answer")
 			}
 		}
 		<-ctx.Done()
-		return fault.As(fault.Canceled, ctx.Err(), "answer")
+		return fault.WithKind(fault.Canceled, ctx.Err(), "answer")
 	}
 }
 
@@ -105,7 +105,7 @@ func slow(progress int, every time.Duration) step {
 			case <-time.After(every):
 				tell()
 			case <-ctx.Done():
-				return fault.As(fault.Canceled, ctx.Err(), "answer")
+				return fault.WithKind(fault.Canceled, ctx.Err(), "answer")
 			}
 		}
 		return nil
@@ -114,8 +114,8 @@ func slow(progress int, every time.Duration) step {
 
 func times(n int, s step) []step { return slices.Repeat([]step{s}, n) }
 
-// desk is a world with one planned run of one shard.
-type desk struct {
+// fixture is a world with one planned run of one shard.
+type fixture struct {
 	host.Ports
 	t      *testing.T
 	engine *scripted
@@ -125,25 +125,25 @@ type desk struct {
 
 const run = inputtest.RunID
 
-func newDesk(t *testing.T, m record.Manifest, file string, script map[string][]step) *desk {
+func newFixture(t *testing.T, m record.Manifest, file string, script map[string][]step) *fixture {
 	t.Helper()
-	d := &desk{t: t, engine: &scripted{script: script, taken: map[string]int{}}, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
+	d := &fixture{t: t, engine: &scripted{script: script, taken: map[string]int{}}, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
 		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
 	inputtest.Plan(t, d.Ports, m, file)
 	return d
 }
 
 // work offers the shard to a worker and lets time pass.
-func (d *desk) work(wait time.Duration, edit ...func(*infer.Config)) {
+func (d *fixture) work(wait time.Duration, edit ...func(*infer.Config)) {
 	d.t.Helper()
 	var mu sync.Mutex
-	cfg := infer.Config{Engine: d.engine, Clock: d.Clock, Log: d.Log, Progress: 30 * time.Second, Patience: 10 * time.Second,
+	cfg := infer.Config{Engine: d.engine, Clock: d.Clock, Log: d.Log, ProgressTimeout: 30 * time.Second, MaxOutage: 10 * time.Second,
 		OnItem: func(it infer.Item) { mu.Lock(); d.told = append(d.told, it); mu.Unlock() }}
 	for _, f := range edit {
 		f(&cfg)
 	}
 	d.worker = worker.New(d.Ports, worker.Config{ID: identity.Content([]byte(time.Now().String())).String(), Pool: "default",
-		Timings: host.Timings(config.DefaultDeployment().Health), InFlight: 8, Checkpoint: time.Minute, Drain: 4 * time.Second, Grace: time.Second},
+		Timings: host.Timings(config.DefaultDeployment().Health), InFlight: 8, CheckpointInterval: time.Minute, Drain: 4 * time.Second, Grace: time.Second},
 		input.NewIndex(d.Blobs, d.Docs), infer.New(cfg))
 	if err := d.Send(d.t.Context(), host.WorkQueue("default"), events.Work{Run: string(run), Pool: "default"}); err != nil {
 		d.t.Fatal(err)
@@ -160,7 +160,7 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-func (d *desk) shard() shard.Doc {
+func (d *fixture) shard() shard.Doc {
 	return inputtest.Load[shard.Doc](d.t, d.Ports, identity.ShardKey(run, 0))
 }
 
@@ -176,7 +176,7 @@ type row struct {
 }
 
 // rows are the committed result's, outputs first.
-func (d *desk) rows() []row {
+func (d *fixture) rows() []row {
 	d.t.Helper()
 	doc := d.shard()
 	if doc.Result == nil {
@@ -220,7 +220,7 @@ func TestFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t, inputtest.Manifest(0), `{"id":"own","prompt":"x"}`+"\n", map[string][]step{`"x"`: c.script})
+				d := newFixture(t, inputtest.Manifest(0), `{"id":"own","prompt":"x"}`+"\n", map[string][]step{`"x"`: c.script})
 				d.work(20 * time.Minute)
 				got := d.rows()
 				if len(got) != 1 || got[0].ID != "own" || got[0].Class != c.class || (got[0].Completion != nil) != (c.class == "") {
@@ -244,7 +244,7 @@ func TestTheEnginesOwnHintIsTheLeastWait(t *testing.T) {
 		busy := func(context.Context, func()) error {
 			return &fault.Error{Kind: fault.Throttled, RetryAfter: 7 * time.Second}
 		}
-		d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 8), map[string][]step{"prompt": times(8, busy)})
+		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 8), map[string][]step{"prompt": times(8, busy)})
 		d.work(time.Minute)
 		first := d.engine.asks[0].at
 		for _, a := range d.engine.asks[8:] {
@@ -274,7 +274,7 @@ func TestAnEngineThatRefusesEverythingHandsTheShardBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				busy := func(context.Context, func()) error { return &fault.Error{Kind: fault.Throttled, RetryAfter: c.hint} }
 				steady := slow(1, 4*time.Minute) // answers, one after the other
-				d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 4), map[string][]step{c.prone: times(1000, busy),
+				d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 4), map[string][]step{c.prone: times(1000, busy),
 					`"1"`: times(1, steady), `"2"`: times(1, steady), `"3"`: times(1, steady)})
 				d.work(4*time.Minute + 50*time.Second)
 				if doc := d.shard(); doc.State != shard.Running || doc.Counts.Failed != 0 {
@@ -295,11 +295,11 @@ func TestAHangIsTheItemsOwnUnlessTheServerAnswersNobody(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			silent := func(ctx context.Context, _ func()) error {
 				<-ctx.Done()
-				return fault.As(fault.Canceled, &engine.Hung{Err: ctx.Err(), Server: func(ctx context.Context) bool {
+				return fault.WithKind(fault.Canceled, &engine.HangError{Err: ctx.Err(), ServerAtFault: func(ctx context.Context) bool {
 					return ctx.Err() == nil && server
 				}}, "answer")
 			}
-			d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": times(3, silent)})
+			d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": times(3, silent)})
 			d.work(time.Hour)
 			if got := d.rows(); len(got) != 1 || got[0].Class != class {
 				t.Errorf("the server at fault: %v; rows %+v", server, got)
@@ -311,8 +311,8 @@ func TestAHangIsTheItemsOwnUnlessTheServerAnswersNobody(t *testing.T) {
 func TestALongestRequestIsAFailureEvenWithProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": times(9, slow(1000, time.Second))})
-		d.work(time.Hour, func(c *infer.Config) { c.Request = time.Minute })
+		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": times(9, slow(1000, time.Second))})
+		d.work(time.Hour, func(c *infer.Config) { c.RequestTimeout = time.Minute })
 		got := d.rows()
 		if len(got) != 1 || got[0].Class != fault.Timeout || len(d.engine.asks) != 3 {
 			t.Errorf("rows %+v after %d asks", got, len(d.engine.asks))
@@ -323,7 +323,7 @@ func TestALongestRequestIsAFailureEvenWithProgress(t *testing.T) {
 func TestAnEngineThatStaysAwayCostsNobodyAndHandsTheShardBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 2), nil)
+		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 2), nil)
 		away := fault.New(fault.Unavailable, "connection refused")
 		d.engine.script = map[string][]step{`"1"`: {func(context.Context, func()) error {
 			d.engine.ready = func() error { return away }
@@ -344,7 +344,7 @@ func TestAnEngineThatStaysAwayCostsNobodyAndHandsTheShardBack(t *testing.T) {
 func TestAnEngineThatComesBackInTimeIsAskedOn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": times(1, fails(fault.Unavailable, ""))})
+		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": times(1, fails(fault.Unavailable, ""))})
 		begun := time.Now()
 		d.engine.ready = func() error {
 			if since := time.Since(begun); since > 0 && since < 8*time.Second {
@@ -362,7 +362,7 @@ func TestAnEngineThatComesBackInTimeIsAskedOn(t *testing.T) {
 func TestARefusedKeyHandsTheShardBackAtOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 5), map[string][]step{"prompt": times(99, fails(fault.Denied, ""))})
+		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 5), map[string][]step{"prompt": times(99, fails(fault.Denied, ""))})
 		d.work(time.Second)
 		if doc := d.shard(); doc.State != shard.Pending || doc.Counts.Failed != 0 {
 			t.Errorf("the shard is %+v", doc)
@@ -382,7 +382,7 @@ func TestEveryErrorRowBearsTheItemsOwnID(t *testing.T) {
 		}
 		m := inputtest.Manifest(4)
 		m.Dialect = "openai"
-		d := newDesk(t, m, strings.Join(lines, "\n")+"\n", map[string][]step{`"no"`: {fails(fault.Invalid, fault.Refused)}})
+		d := newFixture(t, m, strings.Join(lines, "\n")+"\n", map[string][]step{`"no"`: {fails(fault.Invalid, fault.Refused)}})
 		d.work(time.Minute)
 		want := []row{{CustomID: "other-model", Class: fault.Refused, Line: 1}, {CustomID: "no-body", Class: fault.InvalidLine, Line: 2},
 			{CustomID: "refused", Class: fault.Refused, Line: 3}, {Class: fault.InvalidLine, Line: 4}}
@@ -399,7 +399,7 @@ func TestEveryErrorRowBearsTheItemsOwnID(t *testing.T) {
 func TestALineThatIsTooLongIsItsOwnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, inputtest.Manifest(0), `{"prompt":"`+strings.Repeat("x", 16<<20)+`"}`+"\n", nil)
+		d := newFixture(t, inputtest.Manifest(0), `{"prompt":"`+strings.Repeat("x", 16<<20)+`"}`+"\n", nil)
 		d.work(time.Minute)
 		got := d.rows()
 		if len(got) != 1 || got[0].Class != fault.InvalidLine || !strings.Contains(got[0].Message, "16777230 bytes") {
@@ -414,9 +414,9 @@ func TestALineThatIsTooLongIsItsOwnError(t *testing.T) {
 func TestADuplicateIsNotAskedAndNamesTheFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, inputtest.Manifest(0), `{"id":"a","prompt":"1"}`+"\n\n"+`{"id":"a","prompt":"2"}`+"\n", nil)
+		d := newFixture(t, inputtest.Manifest(0), `{"id":"a","prompt":"1"}`+"\n\n"+`{"id":"a","prompt":"2"}`+"\n", nil)
 		e := record.IndexEntry{Shards: 1, Items: 2, Lines: 3, Duplicates: 1}
-		inputtest.Repeats(t, d.Ports, 0, record.IDs, cuttable.Repeat{Item: 1})
+		inputtest.Repeats(t, d.Ports, 0, record.HashIDs, shardtable.Repeat{Item: 1})
 		inputtest.Put(t, d.Ports, record.IndexKey(run, 0), string(record.Encode(e)))
 		d.work(time.Minute)
 		got := d.rows()
@@ -434,7 +434,7 @@ func TestRequestBodiesAreAFunctionOfTheInput(t *testing.T) {
 	t.Parallel()
 	bodies := func() (out []string) {
 		synctest.Test(t, func(t *testing.T) {
-			d := newDesk(t, manyDecodes(3), inputtest.Prompts(0, 4), nil)
+			d := newFixture(t, manyDecodes(3), inputtest.Prompts(0, 4), nil)
 			d.work(time.Minute)
 			for _, a := range d.engine.asks {
 				out = append(out, a.body)
@@ -461,7 +461,7 @@ func manyDecodes(n int) record.Manifest {
 func TestAnItemWithManyDecodesIsAnsweredWholeOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, manyDecodes(3), inputtest.Prompts(0, 1), map[string][]step{"prompt": {nil, nil, hangs(0, 0)}})
+		d := newFixture(t, manyDecodes(3), inputtest.Prompts(0, 1), map[string][]step{"prompt": {nil, nil, hangs(0, 0)}})
 		d.work(time.Second)
 		d.worker.Drain("go")
 		pass(10 * time.Second)
@@ -482,14 +482,14 @@ func TestAnItemWithManyDecodesIsAnsweredWholeOrNotAtAll(t *testing.T) {
 func TestARunOfAnotherModelIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 2), nil)
+		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 2), nil)
 		d.work(10*time.Second, func(c *infer.Config) { c.Model = identity.Model("mock", "another revision") })
 		if doc := d.shard(); len(d.engine.asks) != 0 || doc.Result != nil {
 			t.Errorf("%d asks, %+v", len(d.engine.asks), doc)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t, inputtest.Manifest(0), inputtest.Prompts(0, 2), nil)
+		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 2), nil)
 		d.work(10*time.Second, func(c *infer.Config) { c.Model = identity.Model("mock", "") })
 		if n := len(d.rows()); n != 2 {
 			t.Errorf("%d rows", n)

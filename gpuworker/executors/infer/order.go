@@ -11,7 +11,7 @@ import (
 // input. Ordered by prefix, prompts that begin alike follow each other, so that
 // a server that caches prefixes finds them before it has forgotten them. Only
 // the order of asking changes: requests, ids and the order of rows do not.
-func (t *task) order() []int {
+func (t *execution) order() []int {
 	if t.shard.Manifest.Config.Shard.Order != config.OrderPrefix {
 		return nil
 	}

@@ -92,7 +92,7 @@ func asked(t *testing.T, file, order string) (*prefixCache, []row) {
 	synctest.Test(t, func(t *testing.T) {
 		m := inputtest.Manifest(256)
 		m.Config.Shard.Order = order
-		d := newDesk(t, m, file, nil)
+		d := newFixture(t, m, file, nil)
 		d.work(time.Minute, func(cfg *infer.Config) { cfg.Engine = c })
 		rows = d.rows()
 	})

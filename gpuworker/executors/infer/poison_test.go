@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/shard"
 	"rollout/shared/record"
 )
 
@@ -21,37 +21,37 @@ func TestC22OnePoisonousPromptIsQuarantinedAlone(t *testing.T) {
 		items   []int
 		most    int // deaths
 		workers int
-		edit    func(*mortal)
+		edit    func(*crashingEngine)
 	}{
 		"one":                               {[]int{434}, 4, 1, nil},
 		"the very first":                    {[]int{0}, 4, 1, nil},
 		"the very last":                     {[]int{799}, 4, 1, nil},
 		"two in one shard":                  {[]int{403, 477}, 8, 1, nil},
 		"two beside each other":             {[]int{403, 404}, 8, 1, nil},
-		"a server that is slow to start":    {[]int{434}, 4, 1, func(m *mortal) { m.restarts = 18 * time.Second }},
-		"a server that dies late":           {[]int{434}, 4, 1, func(m *mortal) { m.lives = 5 * time.Second }},
-		"a server that dies at once":        {[]int{434}, 4, 1, func(m *mortal) { m.lives = 0 }},
-		"a server that does not say when":   {[]int{434}, 4, 1, func(m *mortal) { m.silent = true }},
-		"a server that never says alone":    {[]int{434}, 7, 1, func(m *mortal) { m.lonely = false }},
+		"a server that is slow to start":    {[]int{434}, 4, 1, func(m *crashingEngine) { m.restarts = 18 * time.Second }},
+		"a server that dies late":           {[]int{434}, 4, 1, func(m *crashingEngine) { m.lives = 5 * time.Second }},
+		"a server that dies at once":        {[]int{434}, 4, 1, func(m *crashingEngine) { m.lives = 0 }},
+		"a server that does not say when":   {[]int{434}, 4, 1, func(m *crashingEngine) { m.silent = true }},
+		"a server that never says alone":    {[]int{434}, 7, 1, func(m *crashingEngine) { m.lonely = false }},
 		"three workers at one server":       {[]int{434}, 8, 3, nil},
 		"three workers, two in one shard":   {[]int{403, 477}, 8, 3, nil},
-		"three workers at a slow server":    {[]int{434}, 8, 3, func(m *mortal) { m.latency = 3 * time.Second }},
-		"three workers, and it dies late":   {[]int{434}, 8, 3, func(m *mortal) { m.lives = 2 * time.Second }},
-		"three workers, slow to start":      {[]int{434}, 8, 3, func(m *mortal) { m.restarts = 18 * time.Second }},
-		"three workers, it says no starts":  {[]int{434}, 8, 3, func(m *mortal) { m.silent = true }},
+		"three workers at a slow server":    {[]int{434}, 8, 3, func(m *crashingEngine) { m.latency = 3 * time.Second }},
+		"three workers, and it dies late":   {[]int{434}, 8, 3, func(m *crashingEngine) { m.lives = 2 * time.Second }},
+		"three workers, slow to start":      {[]int{434}, 8, 3, func(m *crashingEngine) { m.restarts = 18 * time.Second }},
+		"three workers, it says no starts":  {[]int{434}, 8, 3, func(m *crashingEngine) { m.silent = true }},
 		"three in as many shards, at once":  {[]int{10, 110, 210}, 12, 1, nil},
 		"no poison and no death whatsoever": {nil, 0, 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newMortal(c.items...)
+				m := newCrashingEngine(c.items...)
 				if c.edit != nil {
 					c.edit(m)
 				}
-				w := newWard(t, m, 8)
+				w := newCrashFixture(t, m, 8)
 				for range c.workers {
-					w.staff()
+					w.startWorkers()
 				}
 				w.wantPoison(w.until(time.Hour), append([]int{}, c.items...)...)
 				w.wantDeaths(c.most)
@@ -73,14 +73,14 @@ func TestC22WhateverTheTimes(t *testing.T) {
 				if dice.IntN(2) == 0 {
 					items = append(items, items[0]+1+dice.IntN(50))
 				}
-				m := newMortal(items...)
+				m := newCrashingEngine(items...)
 				m.latency = time.Duration(1 + dice.IntN(4000*1e6))
 				m.lives = time.Duration(1 + dice.IntN(3000*1e6))
 				m.restarts = time.Duration(1 + dice.IntN(20000*1e6))
 				m.silent, m.lonely = dice.IntN(2) == 0, dice.IntN(4) != 0
-				w := newWard(t, m, 11)
+				w := newCrashFixture(t, m, 11)
 				for range 1 + dice.IntN(4) {
-					w.staff()
+					w.startWorkers()
 				}
 				w.wantPoison(w.until(3*time.Hour), items...)
 				most := 4
@@ -107,8 +107,8 @@ func TestC22AnEngineThatTakesItsWorkerAlong(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newMortal(c.items...)
-				w := newWard(t, m, 8)
+				m := newCrashingEngine(c.items...)
+				w := newCrashFixture(t, m, 8)
 				var kill func()
 				m.restarts, w.engine = 0, ""
 				m.onDeath = func() {
@@ -117,10 +117,10 @@ func TestC22AnEngineThatTakesItsWorkerAlong(t *testing.T) {
 						m.mu.Lock()
 						m.down = false
 						m.mu.Unlock()
-						kill = w.staff()
+						kill = w.startWorkers()
 					})
 				}
-				kill = w.staff()
+				kill = w.startWorkers()
 				w.wantPoison(w.until(time.Hour), c.items...)
 				w.wantDeaths(c.most)
 			})
@@ -136,23 +136,23 @@ func TestWorkersThatAreKilledWhileTheyAskOneItemBlameNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				m := newMortal()
+				m := newCrashingEngine()
 				m.slow = `"42"`
-				w := newWard(t, m, 1)
+				w := newCrashFixture(t, m, 1)
 				w.engine = engine
 				for range 2 {
-					kill := w.staff()
+					kill := w.startWorkers()
 					w.until(70 * time.Second) // all else is in a checkpoint
 					kill()
 				}
 				for n := range 4 {
-					kill := w.staff()
-					if d := w.until(30 * time.Second)[0]; !slices.Equal(d.Solo, []int{42}) || d.Deaths[42].Shared != n {
+					kill := w.startWorkers()
+					if d := w.until(30 * time.Second)[0]; !slices.Equal(d.OnProbation, []int{42}) || d.Crashes[42].Shared != n {
 						t.Errorf("after %d that were killed the shard is %+v", n+2, d)
 					}
 					kill()
 				}
-				w.staff()
+				w.startWorkers()
 				w.wantPoison(w.until(time.Hour))
 			})
 		})
@@ -163,8 +163,8 @@ func TestAnItemOfManyDecodesIsQuarantinedAsOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := 3
-		w := newWard(t, newMortal(42), 1, func(m *record.Manifest) { m.Config.Sampling.N = &n })
-		w.staff()
+		w := newCrashFixture(t, newCrashingEngine(42), 1, func(m *record.Manifest) { m.Config.Sampling.N = &n })
+		w.startWorkers()
 		w.wantPoison(w.until(time.Hour), 42)
 		w.wantDeaths(4)
 	})
@@ -175,10 +175,10 @@ func TestAnItemOfManyDecodesIsQuarantinedAsOne(t *testing.T) {
 func TestSuspicionOutlivesTheEngineAndTheWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newMortal(42)
+		m := newCrashingEngine(42)
 		m.restarts = 0
-		w := newWard(t, m, 1)
-		kill := w.staff()
+		w := newCrashFixture(t, m, 1)
+		kill := w.startWorkers()
 		docs := w.until(8 * time.Second)
 		if d := docs[0]; d.State != shard.Running || !d.Suspects.Has(42) || d.Suspects.Len() > 32 {
 			t.Fatalf("while the engine is waited for the shard is %+v", d)
@@ -193,7 +193,7 @@ func TestSuspicionOutlivesTheEngineAndTheWorker(t *testing.T) {
 		m.down, m.restarts = false, 3*time.Second
 		asked := maps.Clone(m.asked)
 		m.mu.Unlock()
-		w.staff()
+		w.startWorkers()
 		docs = w.until(time.Hour)
 		w.wantPoison(docs, 42)
 		w.wantDeaths(4)

@@ -62,5 +62,5 @@ func (r *refusal) away(now time.Time) error {
 	if r.why == nil || now.Sub(r.since) < maxRefusal || !now.Before(r.until) {
 		return nil
 	}
-	return fault.As(fault.Unavailable, r.why, "the engine has refused everything for %s", now.Sub(r.since).Round(time.Second))
+	return fault.WithKind(fault.Unavailable, r.why, "the engine has refused everything for %s", now.Sub(r.since).Round(time.Second))
 }

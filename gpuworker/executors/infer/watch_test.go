@@ -34,7 +34,7 @@ func TestWatchEndsTheRequestUnderWayAndNoOther(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWatch()
+				w := newWatchdog()
 				defer w.close()
 				ctx := t.Context()
 				for i, s := range c.steps {
@@ -59,7 +59,7 @@ func TestWatchEndsTheRequestUnderWayAndNoOther(t *testing.T) {
 
 func TestWatchUsesItsContextAgain(t *testing.T) {
 	t.Parallel()
-	w := newWatch()
+	w := newWatchdog()
 	one := w.begin(t.Context(), limits{silence: time.Hour})
 	w.end()
 	two := w.begin(t.Context(), limits{silence: time.Hour})

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"rollout/gpuworker/training"
-	"rollout/shared/engine/health"
+	"rollout/shared/core/health"
 )
 
 // pace measures how fast a training is, and how long it takes to stop.
@@ -55,18 +55,18 @@ func (p *pace) rates(now time.Time) (steps, tokens float64) {
 }
 
 // tell tells heartbeats how far the training is.
-func (t *task) tell(r training.Report, loss *float64) {
+func (t *execution) tell(r training.Report, loss *float64) {
 	now := t.cfg.Clock.Now()
 	t.step(now, r.Tokens)
 	h := health.Training{Step: r.Step, Steps: r.Steps, Loss: loss}
 	h.StepRate, h.TokenRate = t.rates(now)
-	t.shard.Trained(h)
+	t.shard.ReportTraining(h)
 	t.shard.StopsIn(t.longest + t.snapshot)
 }
 
 // snapshotTook takes in how long a snapshot took. A step does not last longer
 // for it.
-func (t *task) snapshotTook(d time.Duration) {
+func (t *execution) snapshotTook(d time.Duration) {
 	t.snapshot = d
 	t.lastStep = t.cfg.Clock.Now()
 	t.shard.StopsIn(t.longest + t.snapshot)

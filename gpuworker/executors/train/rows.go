@@ -19,7 +19,7 @@ import (
 
 // rows copies the dataset to a file in the folder: rows are read in random
 // order, again and again.
-func (t *task) rows(ctx context.Context, folder string) (dataset.Source, func() error, error) {
+func (t *execution) rows(ctx context.Context, folder string) (dataset.Source, func() error, error) {
 	path := filepath.Join(folder, "rows.jsonl")
 	if err := t.download(ctx, path); err != nil {
 		return nil, nil, err
@@ -39,9 +39,9 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-func (t *task) download(ctx context.Context, path string) (err error) {
+func (t *execution) download(ctx context.Context, path string) (err error) {
 	d := t.job.Dataset
-	r, err := input.Open(ctx, t.cfg.Blobs, d.Key, d.Version, 0, 0)
+	r, err := input.OpenPinned(ctx, t.cfg.Blobs, d.Key, d.Version, 0, 0)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func unwritable(err error) error {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return &fault.Error{Kind: fault.Exhausted, Op: "keep files of a training", Err: err, Remedy: "free some space on that disk"}
 	case errors.Is(err, os.ErrPermission):
-		return fault.As(fault.Denied, err, "keep files of a training")
+		return fault.WithKind(fault.Denied, err, "keep files of a training")
 	}
-	return fault.As(fault.Unavailable, err, "keep files of a training")
+	return fault.WithKind(fault.Unavailable, err, "keep files of a training")
 }

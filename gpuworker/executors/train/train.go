@@ -19,9 +19,9 @@ import (
 	"os"
 	"runtime/debug"
 
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/gpuworker/training"
-	"rollout/gpuworker/training/keep"
+	"rollout/gpuworker/training/snapshots"
 	"rollout/gpuworker/worker"
 	"rollout/shared/blob"
 	"rollout/shared/clock"
@@ -53,7 +53,7 @@ func (x *Executor) Ready(context.Context) error { return nil }
 
 // Run trains, if the shard has no row yet.
 func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
-	for i := range s.Open(ctx, nil) {
+	for i := range s.PendingItems(ctx, nil) {
 		place, ok := s.Slot(ctx)
 		if !ok {
 			return nil
@@ -73,9 +73,9 @@ const giveUp = 5
 
 // item trains what the item stands for. An error hands the shard back.
 func (x *Executor) item(ctx context.Context, s *worker.Shard, i int) error {
-	t := task{Executor: x, shard: s, item: i}
+	t := execution{Executor: x, shard: s, item: i}
 	if err := json.Unmarshal(s.Lines[i].Bytes, &t.job); err != nil {
-		return fault.As(fault.Corrupt, err, "read the job of run %s", s.Manifest.Run)
+		return fault.WithKind(fault.Corrupt, err, "read the job of run %s", s.Manifest.Run)
 	}
 	if kept, vanished := s.Snapshot(); vanished >= giveUp {
 		from := "its beginning"
@@ -97,19 +97,19 @@ func (x *Executor) item(ctx context.Context, s *worker.Shard, i int) error {
 	return err
 }
 
-// task is one training.
-type task struct {
+// execution is one training.
+type execution struct {
 	*Executor
 	shard  *worker.Shard
 	item   int
 	job    record.Job
-	keeper keep.Keeper
+	keeper snapshots.Manager
 	pace
 }
 
 // guarded is train, of which a panic is the training's own failure: what else
 // the process does must not end with it.
-func (t *task) guarded(ctx context.Context) (err error) {
+func (t *execution) guarded(ctx context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			t.cfg.Log.ErrorContext(ctx, "training panicked", observe.KeyRun, t.shard.Manifest.Run, observe.KeyError, p, "stack", string(debug.Stack()))
@@ -121,14 +121,14 @@ func (t *task) guarded(ctx context.Context) (err error) {
 }
 
 // train takes the training to its end, or to a snapshot if the shard stops.
-func (t *task) train(ctx context.Context) (err error) {
+func (t *execution) train(ctx context.Context) (err error) {
 	scratch, err := newScratch(t.cfg.Scratch)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	run := t.shard.Manifest
-	t.keeper = keep.Keeper{Store: t.cfg.Snapshots, Run: run.Run, Scratch: scratch, Tiny: weights.Shipped}
+	t.keeper = snapshots.Manager{Store: t.cfg.Snapshots, Run: run.Run, Scratch: scratch, LoadTiny: weights.Shipped}
 	rows, closeRows, err := t.rows(ctx, scratch)
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (t *task) train(ctx context.Context) (err error) {
 	t.tell(training.Report{Step: trainer.Meta().Step, Steps: trainer.Meta().Steps}, trainer.Meta().Loss)
 	done, err := trainer.Run(ctx, run.Config.Snapshots().Every, training.Hooks{
 		Progress: func(r training.Report) { t.tell(r, &r.Loss) },
-		Keep:     t.keep,
+		Save:     t.keep,
 		Stop:     t.shard.Stopping(),
 	})
 	if fault.Is(err, fault.Conflict) {
@@ -159,8 +159,8 @@ func (t *task) train(ctx context.Context) (err error) {
 
 // begin goes on from the snapshot that the shard's document names. One that is
 // lost or damaged costs the steps behind the newest that is not.
-func (t *task) begin(ctx context.Context, o training.Options) (*training.Trainer, error) {
-	candidates, err := t.candidates(ctx)
+func (t *execution) begin(ctx context.Context, o training.Options) (*training.Trainer, error) {
+	candidates, err := t.resumableSnapshots(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -177,14 +177,14 @@ func (t *task) begin(ctx context.Context, o training.Options) (*training.Trainer
 	}
 	trainer, err := t.keeper.Begin(ctx, o)
 	if fault.Is(err, fault.NotFound) { // not the input
-		err = fault.As(fault.Invalid, err, "begin the training")
+		err = fault.WithKind(fault.Invalid, err, "begin the training")
 	}
 	return trainer, err
 }
 
-// candidates are the snapshots that the training may go on from, the best
+// resumableSnapshots are the snapshots that the training may go on from, the best
 // first.
-func (t *task) candidates(ctx context.Context) ([]snapshot.Snapshot, error) {
+func (t *execution) resumableSnapshots(ctx context.Context) ([]snapshot.Snapshot, error) {
 	kept, _ := t.shard.Snapshot()
 	if kept == nil {
 		return nil, nil
@@ -205,11 +205,11 @@ func (t *task) candidates(ctx context.Context) ([]snapshot.Snapshot, error) {
 }
 
 // fail gives the training its error row.
-func (t *task) fail(err error) error {
+func (t *execution) fail(err error) error {
 	line := t.shard.Lines[t.item]
 	it, parse := dialect.Parse(dialect.Plain, line.Bytes)
 	if parse != nil {
-		return fault.As(fault.Corrupt, parse, "read the job of run %s", t.shard.Manifest.Run)
+		return fault.WithKind(fault.Corrupt, parse, "read the job of run %s", t.shard.Manifest.Run)
 	}
 	class := fault.ClassOf(err)
 	if class == "" {
@@ -225,5 +225,5 @@ func classed(err error, c fault.Class) error {
 	if !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Conflict) {
 		return err
 	}
-	return &fault.Error{Kind: fault.Of(err), Class: c, Err: err}
+	return &fault.Error{Kind: fault.KindOf(err), Class: c, Err: err}
 }

@@ -11,9 +11,9 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/clock"
 	"rollout/shared/config"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/record"
@@ -22,7 +22,7 @@ import (
 
 func TestATrainingLeavesItsModelItsCurveAndItsLastState(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := newDesk(t, rows)
+		d := newFixture(t, rows)
 		d.start("w1")
 		d.offer(0)
 		doc := d.until("done", isDone)
@@ -39,7 +39,7 @@ func TestATrainingLeavesItsModelItsCurveAndItsLastState(t *testing.T) {
 		}
 		for i, name := range []string{record.ModelFile, record.CurveFile} {
 			f := r.Files[i]
-			content := inputtest.Object(t, d.Ports, record.FileKey(run, f.Content))
+			content := inputtest.Object(t, d.Ports, record.TrainingFileKey(run, f.Content))
 			if f.Name != name || int64(len(content)) != f.Length || identity.TextContent(content).String() != f.Content {
 				t.Errorf("file %+v of %d bytes", f, len(content))
 			}
@@ -57,7 +57,7 @@ func TestALostWorkersSuccessorEndsWithTheSameBytes(t *testing.T) {
 			count int
 		}{{"snapshot/", 1}, {"snapshot/", 3}, {"snapshot/", 5}, {"content/", 4}, {"shard/", 2}, {"shard/", 4}, {"shard/", 6}} {
 			what := fmt.Sprintf("killed twice after write %d of %s", c.count, c.after)
-			d := newDesk(t, rows)
+			d := newFixture(t, rows)
 			for i := range 2 {
 				w := d.start(fmt.Sprintf("w%d", i))
 				n := 0
@@ -93,7 +93,7 @@ func TestALostWorkersSuccessorEndsWithTheSameBytes(t *testing.T) {
 type drained struct {
 	clock.Clock
 	n int
-	w *lives
+	w *runningWorker
 }
 
 func (c *drained) Now() time.Time {
@@ -107,7 +107,7 @@ func TestADrainAtAnyStepKeepsTheStepsTaken(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		want := undisturbed(t)
 		for step := 1; step < want.Steps; step++ {
-			d := newDesk(t, rows, func(c *config.Run) { c.Snapshot.Every = 0 })
+			d := newFixture(t, rows, func(c *config.Run) { c.Snapshot.Every = 0 })
 			watch := &drained{Clock: d.Clock, n: 1 + step}
 			watch.w = d.startBy("w1", watch)
 			d.offer(0)
@@ -116,7 +116,7 @@ func TestADrainAtAnyStepKeepsTheStepsTaken(t *testing.T) {
 				t.Errorf("the drain after step %d: %v", step, watch.w.err)
 			}
 			doc := d.shard()
-			if doc.State != shard.Pending || doc.Snapshot == nil || doc.Snapshot.Step != step || doc.Vanished != 0 {
+			if doc.State != shard.Pending || doc.Snapshot == nil || doc.Snapshot.Step != step || doc.VanishedHolders != 0 {
 				t.Fatalf("after the drain after step %d: %+v", step, doc)
 			}
 			d.start("w2")
@@ -130,10 +130,10 @@ func TestADrainAtAnyStepKeepsTheStepsTaken(t *testing.T) {
 // In the time of all: a training that goes on keeps a bubble's from passing.
 func TestAStopSealsTheShardAndKeepsTheSnapshot(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t, rows, func(c *config.Run) { c.Algorithm.SFT.Budget.MaxSteps = 1_000_000 })
+	d := newFixture(t, rows, func(c *config.Run) { c.Algorithm.SFT.Budget.MaxSteps = 1_000_000 })
 	told, sealed := make(chan health.Training, 1), make(chan shard.Doc, 1)
 	d.docs.hear(func(key string, value []byte) {
-		var b health.Beat
+		var b health.Heartbeat
 		if strings.HasPrefix(key, "beat/") && json.Unmarshal(value, &b) == nil && len(b.Holds) > 0 && b.Holds[0].Training != nil && b.Holds[0].Training.Step > 2 {
 			select {
 			case told <- *b.Holds[0].Training:
@@ -150,7 +150,7 @@ func TestAStopSealsTheShardAndKeepsTheSnapshot(t *testing.T) {
 	if h := <-told; h.Steps != 1_000_000 || h.Loss == nil || h.StepRate <= 0 || h.TokenRate <= h.StepRate {
 		t.Errorf("its heartbeat tells %+v", h)
 	}
-	inputtest.Save(t, d.Ports, record.ControlKey(run), record.Control{Schema: record.Schema, Sequence: 1, Desired: record.End, Reason: "stopped"})
+	inputtest.Save(t, d.Ports, record.ControlKey(run), record.Control{Schema: record.Schema, Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"})
 	doc := <-sealed
 	if doc.Sealed != fault.CanceledItem || doc.Result != nil || doc.Snapshot == nil {
 		t.Fatalf("%+v", doc)
@@ -164,7 +164,7 @@ func TestADamagedSnapshotCostsOnlySteps(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		want := undisturbed(t)
 		for _, all := range []bool{false, true} {
-			d := newDesk(t, rows)
+			d := newFixture(t, rows)
 			w := d.start("w1")
 			d.docs.hear(func(key string, value []byte) {
 				var s shard.Doc
@@ -209,7 +209,7 @@ func TestWhatCanNotBeTrainedIsAnErrorRow(t *testing.T) {
 			"no base model": {rows, func(c *config.Run) { c.Algorithm.SFT.BaseModel.URI = config.SnapshotPrefix + strings.Repeat("0", 64) }, fault.Refused, "snapshot not found"},
 			"too long":      {rows, func(c *config.Run) { c.Algorithm.SFT.Packing.MaxSeqLen = 4096 }, fault.Refused, "max_seq_len is 4096, the model's context is 48"},
 		} {
-			d := newDesk(t, c.rows, func(r *config.Run) {
+			d := newFixture(t, c.rows, func(r *config.Run) {
 				if c.change != nil {
 					c.change(r)
 				}
@@ -234,18 +234,18 @@ func wild() config.Optimizer {
 func TestADatasetThatIsNotThePlannedOneIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for what, c := range map[string]struct {
-			harm func(d *desk)
+			harm func(d *fixture)
 			is   func(p events.Payload) bool
 		}{
-			"replaced": {func(d *desk) { inputtest.Put(t, d.Ports, "prompts/lesson.jsonl", rows+rows) },
+			"replaced": {func(d *fixture) { inputtest.Put(t, d.Ports, "prompts/lesson.jsonl", rows+rows) },
 				func(p events.Payload) bool { _, ok := p.(events.InputChanged); return ok }},
-			"gone": {func(d *desk) {
+			"gone": {func(d *fixture) {
 				if err := d.Blobs.Delete(t.Context(), "prompts/lesson.jsonl", ""); err != nil {
 					t.Fatal(err)
 				}
 			}, func(p events.Payload) bool { _, ok := p.(events.InputMissing); return ok }},
 		} {
-			d := newDesk(t, rows)
+			d := newFixture(t, rows)
 			c.harm(d)
 			d.start("w1")
 			d.offer(0)
@@ -263,11 +263,11 @@ func TestADatasetThatIsNotThePlannedOneIsTold(t *testing.T) {
 
 func TestATrainingThatKillsItsWorkersEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := newDesk(t, rows)
+		d := newFixture(t, rows)
 		doc := shard.New(run, 0)
 		for i := range giveUp {
 			var err error
-			if doc, err = doc.Claim(fmt.Sprintf("dead%d", i), 0, d.Clock.Now(), shard.Dropped); err != nil {
+			if doc, err = doc.Claim(fmt.Sprintf("dead%d", i), 0, d.Clock.Now(), shard.HolderVanishedBlameless); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -297,7 +297,7 @@ func (c *broken) Now() time.Time {
 
 func TestAPanicEndsTheTrainingAndNotTheProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := newDesk(t, rows)
+		d := newFixture(t, rows)
 		w := d.startBy("w1", &broken{d.Clock, 4})
 		d.offer(0)
 		doc := d.until("done", isDone)
@@ -314,7 +314,7 @@ func TestAPanicEndsTheTrainingAndNotTheProcess(t *testing.T) {
 
 func TestTheModelThatRolloutComesWithIsTrained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d := newDesk(t, rows, func(c *config.Run) {
+		d := newFixture(t, rows, func(c *config.Run) {
 			c.Algorithm.SFT.BaseModel.URI, c.Algorithm.SFT.Budget.MaxSteps, c.Algorithm.SFT.Minibatch = config.ModelTiny, 1, 1
 		})
 		d.start("w1")

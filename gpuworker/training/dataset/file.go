@@ -21,14 +21,14 @@ func OpenFile(path string) (*File, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "there is no dataset %s", path), Remedy: "name the file of rows; a relative path is relative to the folder in which this is run"}
 	case err != nil:
-		return nil, fault.As(fault.Invalid, err, "open the dataset")
+		return nil, fault.WithKind(fault.Invalid, err, "open the dataset")
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		err = fault.New(fault.Invalid, "%s is no regular file", path)
 	}
 	if err != nil {
-		return nil, errors.Join(fault.As(fault.Invalid, err, "open the dataset"), f.Close())
+		return nil, errors.Join(fault.WithKind(fault.Invalid, err, "open the dataset"), f.Close())
 	}
 	return &File{file: f, size: info.Size()}, nil
 }

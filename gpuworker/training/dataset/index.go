@@ -64,10 +64,10 @@ func Open(ctx context.Context, source Source, check func(line []byte) error) (*I
 			break
 		}
 		if err != nil {
-			return nil, fault.As(fault.Unavailable, err, "read %s", source.Name())
+			return nil, fault.WithKind(fault.Unavailable, err, "read %s", source.Name())
 		}
 		if line.Number%1024 == 0 && ctx.Err() != nil {
-			return nil, fault.As(fault.Canceled, ctx.Err(), "read %s", source.Name())
+			return nil, fault.WithKind(fault.Canceled, ctx.Err(), "read %s", source.Name())
 		}
 		if line.Blank {
 			continue
@@ -93,7 +93,7 @@ func Open(ctx context.Context, source Source, check func(line []byte) error) (*I
 func (x *Index) sniff() error {
 	head := make([]byte, min(int64(jsonl.SniffLen), x.source.Size()))
 	if _, err := x.source.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
-		return fault.As(fault.Unavailable, err, "read %s", x.source.Name())
+		return fault.WithKind(fault.Unavailable, err, "read %s", x.source.Name())
 	}
 	return fault.Wrap(jsonl.Sniff(head), "%s", x.source.Name())
 }
@@ -168,7 +168,7 @@ func (x *Index) Row(i uint64) (Row, error) {
 		case errors.Is(err, io.EOF):
 			return row, nil
 		case err != nil:
-			return Row{}, fault.As(fault.Unavailable, err, "read %s", x.source.Name())
+			return Row{}, fault.WithKind(fault.Unavailable, err, "read %s", x.source.Name())
 		case line.TooLong:
 			return Row{}, changed
 		case line.Blank:

@@ -41,7 +41,7 @@ var order = []string{submit, plan, coordinate, finalize, reclaim, interrupt, api
 func (b *builder) functions() (map[string]awslambda.Function, error) {
 	made := map[string]awslambda.Function{}
 	for _, name := range order {
-		code := filepath.Join(b.Lambda, name)
+		code := filepath.Join(b.FunctionsDir, name)
 		if _, err := os.Stat(filepath.Join(code, "bootstrap")); err != nil {
 			return nil, &fault.Error{Kind: fault.NotFound, Op: "find the function " + name, Err: err, Remedy: "make lambda builds the functions"}
 		}
@@ -51,7 +51,7 @@ func (b *builder) functions() (map[string]awslambda.Function, error) {
 }
 
 func (b *builder) function(name, code string) awslambda.Function {
-	physical := b.cloud.Function(name)
+	physical := b.cloud.FunctionName(name)
 	group := awslogs.NewLogGroup(b.stack, jsii.String("Log-"+name), &awslogs.LogGroupProps{
 		LogGroupName: jsii.String("/aws/lambda/" + physical), Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
 	})

@@ -29,7 +29,7 @@ func (b *builder) role(id, service, description string, grants []grant) awsiam.R
 		AssumedBy: awsiam.NewServicePrincipal(&service, nil), Description: &description,
 		InlinePolicies: &map[string]awsiam.PolicyDocument{"rollout": document},
 	})
-	excused(child(role), reasons...)
+	suppress(child(role), reasons...)
 	return role
 }
 
@@ -40,12 +40,12 @@ func (b *builder) policy(id, name, description string, grants []grant) awsiam.Ma
 	policy := awsiam.NewManagedPolicy(b.stack, &id, &awsiam.ManagedPolicyProps{
 		ManagedPolicyName: jsii.String(b.cloud.Name + "-" + name + "-" + b.cloud.Region), Description: &description, Document: document,
 	})
-	excused(child(policy), reasons...)
+	suppress(child(policy), reasons...)
 	return policy
 }
 
 // permit makes the document of a policy, and the reasons for its wildcards.
-func permit(grants []grant) (awsiam.PolicyDocument, []excuse) {
+func permit(grants []grant) (awsiam.PolicyDocument, []suppression) {
 	document := awsiam.NewPolicyDocument(nil)
 	var whys []string
 	for _, g := range grants {
@@ -67,7 +67,7 @@ func permit(grants []grant) (awsiam.PolicyDocument, []excuse) {
 	if len(whys) == 0 {
 		return document, nil
 	}
-	return document, []excuse{{"AwsSolutions-IAM5", strings.Join(whys, " ")}}
+	return document, []suppression{{"AwsSolutions-IAM5", strings.Join(whys, " ")}}
 }
 
 // read allows to read objects below the prefixes. What is not there is told
@@ -165,7 +165,7 @@ func (b *builder) send(names ...string) []grant {
 func (b *builder) receive(names ...string) []grant {
 	dead := make([]string, len(names))
 	for i, name := range names {
-		dead[i] = queue.DeadLetters(name)
+		dead[i] = queue.DeadLetterQueue(name)
 	}
 	return []grant{
 		{id: "ReceiveMessages", actions: []string{"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility", "sqs:GetQueueUrl", "sqs:GetQueueAttributes"},
@@ -190,7 +190,7 @@ func (b *builder) measureAll() []grant {
 func (b *builder) invoke(names ...string) []grant {
 	var arns []string
 	for _, name := range names {
-		arns = append(arns, b.arn("lambda", "function:"+b.cloud.Function(name)))
+		arns = append(arns, b.arn("lambda", "function:"+b.cloud.FunctionName(name)))
 	}
 	return []grant{{id: "InvokeFunctions", actions: []string{"lambda:InvokeFunction"}, resources: arns}}
 }
@@ -212,19 +212,19 @@ func (b *builder) secrets(wanted func(name string) bool) []grant {
 
 // fleets allows to raise the number of machines of the pools' groups.
 func (b *builder) fleets() []grant {
-	if !b.GPU {
+	if !b.Machines {
 		return nil
 	}
 	return []grant{
 		{id: "SeeFleets", actions: []string{"autoscaling:DescribeAutoScalingGroups"}, resources: []string{"*"}, why: "The action knows no resources."},
-		{id: "RaiseFleets", actions: []string{"autoscaling:SetDesiredCapacity"}, resources: b.groupArns(b.Deployment.Answering()...),
+		{id: "RaiseFleets", actions: []string{"autoscaling:SetDesiredCapacity"}, resources: b.groupArns(b.Deployment.InferPools()...),
 			why: "A group's name is preceded by an id that it gets when it is made."},
 	}
 }
 
 // membership allows to ask which group a machine is one of.
 func (b *builder) membership() []grant {
-	if !b.GPU {
+	if !b.Machines {
 		return nil
 	}
 	return []grant{{id: "SeeMachines", actions: []string{"autoscaling:DescribeAutoScalingInstances"}, resources: []string{"*"}, why: "The action knows no resources."}}
@@ -232,7 +232,7 @@ func (b *builder) membership() []grant {
 
 func (b *builder) groupArns(pools ...config.Pool) (arns []string) {
 	for _, p := range pools {
-		arns = append(arns, b.arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/"+b.cloud.FleetOf(p.Name)))
+		arns = append(arns, b.arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/"+b.cloud.FleetName(p.Name)))
 	}
 	return arns
 }

@@ -195,7 +195,7 @@ func TestAMachineStartsWithTheConfig(t *testing.T) {
 
 func TestWithoutMachinesThereIsNoNetwork(t *testing.T) {
 	t.Parallel()
-	made := synth(t, settings(t, func(s *stack.Settings) { s.GPU, s.Worker = false, "" }))
+	made := synth(t, settings(t, func(s *stack.Settings) { s.Machines, s.WorkerBinary = false, "" }))
 	for id, r := range made.Resources {
 		if strings.HasPrefix(r.Type, "AWS::EC2::") || strings.HasPrefix(r.Type, "AWS::AutoScaling::") {
 			t.Errorf("%s is a %s", id, r.Type)

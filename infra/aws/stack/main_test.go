@@ -52,7 +52,7 @@ func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 
 func read(t *testing.T, src string, changes ...func(*stack.Settings)) stack.Settings {
 	t.Helper()
-	d, text, err := stack.Read("rollout.toml", []byte(src))
+	d, text, err := stack.ReadConfig("rollout.toml", []byte(src))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,8 +60,8 @@ func read(t *testing.T, src string, changes ...func(*stack.Settings)) stack.Sett
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := stack.Settings{Deployment: d, Config: text, Bucket: stack.Made, Table: stack.Made, GPU: true, Arch: stack.ArchARM, Zones: 2, Budget: 100, Boot: string(boot)}
-	s.Lambda, s.Worker = programs(t)
+	s := stack.Settings{Deployment: d, Config: text, Bucket: stack.Made, Table: stack.Made, Machines: true, Arch: stack.ArchARM, Zones: 2, Budget: 100, BootScript: string(boot)}
+	s.FunctionsDir, s.WorkerBinary = programs(t)
 	for _, change := range changes {
 		change(&s)
 	}

@@ -7,7 +7,7 @@ import (
 	"rollout/shared/record"
 )
 
-// Names of the functions; functions/NAME/aws is their program.
+// Names of the functions; functions/aws/NAME is their program.
 const (
 	submit     = "submit"
 	plan       = "plan"
@@ -26,16 +26,16 @@ const tokenSecret = "api-token"
 
 // deadTasks is the queue of the tasks that could not be done: those that a
 // function could not read, and the asynchronous invocations that failed.
-func deadTasks() string { return queue.DeadLetters(host.TaskQueue) }
+func deadTasks() string { return queue.DeadLetterQueue(host.TaskQueue) }
 
 // promptsOf is where users put their prompts in the bucket.
-func promptsOf(c config.Cloud) string { return c.S3.Prefix + record.Prompts }
+func promptsOf(c config.Cloud) string { return c.S3.Prefix + record.PromptsPrefix }
 
 // queueNames are the queues that messages are received from, which all have one
 // of dead letters beside them.
 func queueNames(d config.Deployment) []string {
 	names := []string{host.CoordinateQueue}
-	for _, p := range d.Answering() {
+	for _, p := range d.InferPools() {
 		names = append(names, poolQueues(p.Name)...)
 	}
 	return names

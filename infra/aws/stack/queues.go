@@ -21,7 +21,7 @@ const doctorSeconds = 60
 func (b *builder) queues() map[string]awssqs.Queue {
 	made := map[string]awssqs.Queue{}
 	for _, name := range queueNames(b.Deployment) {
-		dead := b.queue(queue.DeadLetters(name), awssqs.QueueProps{})
+		dead := b.queue(queue.DeadLetterQueue(name), awssqs.QueueProps{})
 		visibility := seconds(30) // workers name their own with each request
 		if name == host.CoordinateQueue {
 			visibility = seconds(6 * limits[coordinate].seconds) // as Lambda asks for
@@ -32,7 +32,7 @@ func (b *builder) queues() map[string]awssqs.Queue {
 		}).Queue
 	}
 	tasks := b.queue(deadTasks(), awssqs.QueueProps{})
-	excused(child(tasks.Queue), excuse{"AwsSolutions-SQS3", "It holds the dead letters of asynchronous invocations, which name no queue."})
+	suppress(child(tasks.Queue), suppression{"AwsSolutions-SQS3", "It holds the dead letters of asynchronous invocations, which name no queue."})
 	made[tasks.name] = tasks.Queue
 	made[host.DoctorQueue] = b.queue(host.DoctorQueue, awssqs.QueueProps{
 		VisibilityTimeout: seconds(30), RetentionPeriod: seconds(doctorSeconds),

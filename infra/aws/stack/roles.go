@@ -8,9 +8,9 @@ import (
 // lambdaService is who takes on the functions' roles.
 const lambdaService = "lambda.amazonaws.com"
 
-// clocks begins the keys of the objects by which a worker compares its clock
+// clockPrefix begins the keys of the objects by which a worker compares its clock
 // with S3's. Nobody reads them, so it removes its own.
-const clocks = record.Pending + "clock-"
+const clockPrefix = record.PendingPrefix + "clock-"
 
 // Partitions of the table, as shared/aws names them: those whose documents are
 // listed, and those of documents that are found by their key alone, which end
@@ -32,23 +32,23 @@ func (b *builder) grants(function string) []grant {
 	switch function {
 	case submit:
 		return join(
-			b.read(record.Prompts, record.Runs), b.create(record.Runs), // the summary of a run that is refused
+			b.read(record.PromptsPrefix, record.RunsPrefix), b.create(record.RunsPrefix), // the summary of a run that is refused
 			b.load(), b.save(runs, open),
 			b.invoke(plan), b.send(deadTasks()))
 	case plan:
 		return join(
-			b.read(record.Prompts, record.WorkDir), b.create(record.WorkDir),
+			b.read(record.PromptsPrefix, record.WorkPrefix), b.create(record.WorkPrefix),
 			b.load(), b.save(others),
 			b.invoke(plan), b.send(host.CoordinateQueue, deadTasks()))
 	case coordinate:
 		return join(
-			b.read(record.WorkDir, record.Runs), // a summary says what became of a run
+			b.read(record.WorkPrefix, record.RunsPrefix), // a summary says what became of a run
 			b.load(), b.list(beats), b.save(workers, shards, others),
 			b.receive(host.CoordinateQueue), b.send(pools...),
 			b.invoke(plan, finalize), b.fleets())
 	case finalize:
 		return join(
-			b.read(record.Prompts, record.WorkDir, record.Runs), b.enumerate(record.WorkDir), b.create(record.WorkDir, record.Runs),
+			b.read(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix), b.enumerate(record.WorkPrefix), b.create(record.WorkPrefix, record.RunsPrefix),
 			b.load(),
 			b.invoke(finalize), b.send(host.CoordinateQueue, deadTasks()))
 	case reclaim:
@@ -60,7 +60,7 @@ func (b *builder) grants(function string) []grant {
 		return join(b.load(), b.list(beats), b.save(beats, workers, fleets), b.membership(), b.send(deadTasks()))
 	case api:
 		return join(
-			b.read(record.Prompts, record.WorkDir, record.Runs), b.enumerate(record.Prompts), // prompts that no run was made of
+			b.read(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix), b.enumerate(record.PromptsPrefix), // prompts that no run was made of
 			b.load(), b.list(runs, beats), b.save(others),
 			b.measureAll(), b.send(host.CoordinateQueue),
 			b.invoke(submit), b.secrets(func(name string) bool { return name == tokenSecret }))
@@ -73,7 +73,7 @@ func (b *builder) grants(function string) []grant {
 // writes heartbeats and shards alone.
 func (b *builder) machine(pool string) []grant {
 	return join(
-		b.read(record.Prompts, record.WorkDir), b.create(record.WorkDir, record.Pending, contents), b.neverOverwrite(), b.unlink(clocks),
+		b.read(record.PromptsPrefix, record.WorkPrefix), b.create(record.WorkPrefix, record.PendingPrefix, contents), b.neverOverwrite(), b.unlink(clockPrefix),
 		b.load(), b.list(beats), b.save(beats, shards),
 		b.receive(poolQueues(pool)...), b.send(host.CoordinateQueue),
 		b.secrets(func(name string) bool { return name != tokenSecret }))

@@ -17,14 +17,14 @@ type Settings struct {
 	// data outlived it, or a bucket that others use, too.
 	Bucket, Table string
 
-	GPU    bool   // whether there are machines; else workers come from elsewhere
-	Arch   string // of the functions: ArchARM or ArchX86
-	Lambda string // the folder of the functions, each in NAME/bootstrap
-	Worker string // the file of the worker's program, for x86_64; with machines only
-	Boot   string // the script by which a machine starts; with machines only
-	Zones  int    // how many availability zones machines are looked for in
-	Email  string // who is told of alarms and of the budget; "" is nobody
-	Budget int    // dollars a month after which it is told; 0 is none
+	Machines     bool   // whether there are machines; else workers come from elsewhere
+	Arch         string // of the functions: ArchARM or ArchX86
+	FunctionsDir string // the folder of the functions, each in NAME/bootstrap
+	WorkerBinary string // the file of the worker's program, for x86_64; with machines only
+	BootScript   string // the script by which a machine starts; with machines only
+	Zones        int    // how many availability zones machines are looked for in
+	Email        string // who is told of alarms and of the budget; "" is nobody
+	Budget       int    // dollars a month after which it is told; 0 is none
 }
 
 // Architectures of functions.
@@ -43,9 +43,9 @@ const (
 // has 4 KiB for all variables, and of a machine's user data.
 const maxConfig = 3 << 10
 
-// Read reads a deployment's config; name is the file's, for messages. What is
+// ReadConfig reads a deployment's config; name is the file's, for messages. What is
 // wrong with it is Invalid, all at once.
-func Read(name string, src []byte) (config.Deployment, string, error) {
+func ReadConfig(name string, src []byte) (config.Deployment, string, error) {
 	d, err := config.ParseDeployment(name, src)
 	if err != nil {
 		return config.Deployment{}, "", err
@@ -84,10 +84,10 @@ func (s Settings) Check() error {
 	if s.Email != "" && !strings.Contains(s.Email, "@") {
 		add("email is %q, which is no address", s.Email)
 	}
-	if s.GPU && (s.Zones < 1 || s.Zones > 6) {
+	if s.Machines && (s.Zones < 1 || s.Zones > 6) {
 		add("zones is %d: it is 1 to 6", s.Zones)
 	}
-	if s.GPU && len(s.Deployment.Answering()) == 0 {
+	if s.Machines && len(s.Deployment.InferPools()) == 0 {
 		add("the config has no [[pool]] that answers prompts: add one, with the name of a model, or deploy with -c gpu=false")
 	}
 	if len(problems) == 0 {

@@ -21,7 +21,7 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
-	if s.GPU {
+	if s.Machines {
 		if err := s.find(); err != nil {
 			return nil, err
 		}
@@ -52,10 +52,10 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 	b.schedule(functions[reclaim])
 	b.notices(functions[interrupt])
 	url := b.url(functions[api])
-	if b.GPU {
+	if b.Machines {
 		b.fleet()
 	}
-	b.watch(queues)
+	b.monitoring(queues)
 	b.users()
 
 	b.output("BucketName", "Put prompts into "+promptsOf(cloud)+" of it", &cloud.S3.Bucket)
@@ -79,13 +79,13 @@ func child(c constructs.Construct) awscdk.CfnResource {
 	return c.Node().DefaultChild().(awscdk.CfnResource)
 }
 
-// excuse is why a resource keeps a rule of the security checks otherwise than
+// suppression is why a resource keeps a rule of the security checks otherwise than
 // they ask.
-type excuse struct{ rule, why string }
+type suppression struct{ rule, why string }
 
-// excused writes the reasons into the template, where the checks look for them
+// suppress writes the reasons into the template, where the checks look for them
 // and whoever reads it sees them. Nothing to excuse leaves it as it is.
-func excused(r awscdk.CfnResource, excuses ...excuse) {
+func suppress(r awscdk.CfnResource, excuses ...suppression) {
 	if len(excuses) == 0 {
 		return
 	}

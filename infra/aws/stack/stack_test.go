@@ -284,7 +284,7 @@ func TestOutputNeverLandsAmongTheInput(t *testing.T) {
 func TestAPrefixThatPutsOutputAmongInputIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"prompts/", "runs/", "team-b/pending/", "cas/"} {
-		_, _, err := stack.Read("rollout.toml", fmt.Appendf(nil, "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\n[cloud.s3]\nbucket = \"acme\"\nprefix = %q\n", prefix))
+		_, _, err := stack.ReadConfig("rollout.toml", fmt.Appendf(nil, "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\n[cloud.s3]\nbucket = \"acme\"\nprefix = %q\n", prefix))
 		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "prefix") {
 			t.Errorf("%s: %v", prefix, err)
 		}
@@ -336,7 +336,7 @@ func TestTheBucketKeepsWhatRunsNeed(t *testing.T) {
 
 func TestOneEmailHearsOfAlarmsAndOfCosts(t *testing.T) {
 	t.Parallel()
-	made := synth(t, settings(t, func(s *stack.Settings) { s.Email, s.GPU, s.Budget = "ops@acme.example", false, 42 }))
+	made := synth(t, settings(t, func(s *stack.Settings) { s.Email, s.Machines, s.Budget = "ops@acme.example", false, 42 }))
 	topic := made.one(t, "AWS::SNS::Topic")
 	if s := made.one(t, "AWS::SNS::Subscription").Properties; s.text("Endpoint") != "ops@acme.example" || s.text("TopicArn") != "<"+topic.id+">" {
 		t.Errorf("the subscription is %v", s)
@@ -386,7 +386,7 @@ func TestNothingCostsByTheHour(t *testing.T) {
 // Data outlives its stack, and the next stack takes it as it is.
 func TestABucketAndATableThatAreThereAreLeftAlone(t *testing.T) {
 	t.Parallel()
-	made := synth(t, settings(t, func(s *stack.Settings) { s.Bucket, s.Table, s.GPU = stack.Existing, stack.Existing, false }))
+	made := synth(t, settings(t, func(s *stack.Settings) { s.Bucket, s.Table, s.Machines = stack.Existing, stack.Existing, false }))
 	for _, kind := range []string{"AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::DynamoDB::Table"} {
 		if found := made.all(kind); len(found) > 0 {
 			t.Errorf("a %s is made", kind)

@@ -38,8 +38,8 @@ func (b *builder) bucket(notified awslambda.CfnPermission, function *string) {
 		MinimumTLSVersion: jsii.Number(1.2),
 		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN,
 		LifecycleRules: &[]*awss3.LifecycleRule{
-			rule("work", record.WorkDir, awss3.LifecycleRule{Expiration: days(workDays), NoncurrentVersionExpiration: days(1)}),
-			rule("pending", record.Pending, awss3.LifecycleRule{Expiration: days(pendingDays), NoncurrentVersionExpiration: days(1)}),
+			rule("work", record.WorkPrefix, awss3.LifecycleRule{Expiration: days(workDays), NoncurrentVersionExpiration: days(1)}),
+			rule("pending", record.PendingPrefix, awss3.LifecycleRule{Expiration: days(pendingDays), NoncurrentVersionExpiration: days(1)}),
 			rule("old-versions", "", awss3.LifecycleRule{NoncurrentVersionExpiration: days(oldDays), ExpiredObjectDeleteMarker: jsii.Bool(true)}),
 			rule("uploads", "", awss3.LifecycleRule{AbortIncompleteMultipartUploadAfter: days(uploadDays)}),
 		},
@@ -55,7 +55,7 @@ func (b *builder) bucket(notified awslambda.CfnPermission, function *string) {
 			}},
 		}},
 	})
-	excused(resource, excuse{"AwsSolutions-S1", "A log of every access would be larger than what is accessed; CloudTrail's data events can be switched on by who needs them."})
+	suppress(resource, suppression{"AwsSolutions-S1", "A log of every access would be larger than what is accessed; CloudTrail's data events can be switched on by who needs them."})
 }
 
 // objects names the objects below the prefixes of the bucket.

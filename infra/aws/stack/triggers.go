@@ -91,12 +91,12 @@ func (b *builder) notices(f awslambda.Function) {
 		"detail-type": []string{"EC2 Instance State-change Notification"},
 		"detail":      map[string]any{"state": []string{"shutting-down", "stopping", "stopped", "terminated"}},
 	}})
-	if !b.GPU {
+	if !b.Machines {
 		return
 	}
 	// A pattern has room for 2,048 characters, which the names of many groups
 	// would not fit into; interrupt knows its own.
-	groups := []any{map[string]any{"prefix": b.cloud.FleetOf("")}}
+	groups := []any{map[string]any{"prefix": b.cloud.FleetName("")}}
 	b.rule("FleetsNews", "rollout: a fleet's machine has ended, or can't begin", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
 		"source":      []string{"aws.autoscaling"},
 		"detail-type": []string{"EC2 Instance Terminate Successful", "EC2 Instance Launch Unsuccessful"},

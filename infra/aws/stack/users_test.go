@@ -69,7 +69,7 @@ func TestPoliciesOfPeopleHaveRoomForAnyConfig(t *testing.T) {
 		for range 40 {
 			s.Deployment.Pools = append(s.Deployment.Pools, config.Pool{Name: "p" + strings.Repeat("x", len(s.Deployment.Pools)), Model: "m" + strings.Repeat("x", len(s.Deployment.Pools))})
 		}
-		s.GPU = false
+		s.Machines = false
 	}))
 	for _, p := range made.all("AWS::IAM::ManagedPolicy") {
 		text, err := json.Marshal(p.Properties.at("PolicyDocument"))
@@ -88,7 +88,7 @@ func TestRolesHaveRoomForAnyConfig(t *testing.T) {
 		for i := range 40 {
 			s.Deployment.Pools = append(s.Deployment.Pools, config.Pool{Name: fmt.Sprintf("p%031d", i), Model: fmt.Sprint(i)})
 		}
-		s.GPU = false
+		s.Machines = false
 	}))
 	for _, r := range made.all("AWS::IAM::Role") {
 		size := 0

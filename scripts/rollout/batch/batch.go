@@ -25,26 +25,26 @@ import (
 	"rollout/functions/submit"
 	"rollout/scripts/rollout/outfile"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/document"
 	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/record"
 )
 
-// Inputs are the files that the glob names, in order of their paths. A glob
+// FindInputs are the files that the glob names, in order of their paths. A glob
 // that names what the batch itself writes into the output folder is refused,
 // before and after it is there.
-func Inputs(glob, outputDir string) ([]string, error) {
+func FindInputs(glob, outputDir string) ([]string, error) {
 	if err := checkDisjoint(glob, outputDir); err != nil {
 		return nil, err
 	}
 	found, err := doublestar.FilepathGlob(glob, doublestar.WithFilesOnly())
 	if err != nil {
-		return nil, fault.As(fault.Invalid, err, "input.glob %q", glob)
+		return nil, fault.WithKind(fault.Invalid, err, "input.glob %q", glob)
 	}
 	var files []string
 	for _, f := range found {
@@ -83,12 +83,12 @@ func fit(files []string) error {
 func checkDisjoint(glob, outputDir string) error {
 	pattern, err := filepath.Abs(glob)
 	if err != nil {
-		return fault.As(fault.Invalid, err, "input.glob")
+		return fault.WithKind(fault.Invalid, err, "input.glob")
 	}
-	for _, name := range []string{record.Completions, record.Errors} {
+	for _, name := range []string{record.CompletionsFile, record.ErrorsFile} {
 		path, err := filepath.Abs(filepath.Join(outputDir, name))
 		if err != nil {
-			return fault.As(fault.Invalid, err, "output.dir")
+			return fault.WithKind(fault.Invalid, err, "output.dir")
 		}
 		if match, err := doublestar.PathMatch(pattern, path); err == nil && match { // a bad pattern is told when it is used
 			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("input.glob %q also names %s, which the batch writes", glob, filepath.Join(outputDir, name)),
@@ -111,9 +111,9 @@ func noFile(glob string) error {
 // runIDFile remembers the run of an output folder.
 const runIDFile = "run-id"
 
-// RunID is the run to start or to go on with: resume if it is not empty, else
+// ResolveRunID is the run to start or to go on with: resume if it is not empty, else
 // what the output folder's run-id says, else a new one that is written there.
-func RunID(outputDir, resume string) (identity.RunID, error) {
+func ResolveRunID(outputDir, resume string) (identity.RunID, error) {
 	if resume != "" {
 		id := identity.RunID(resume)
 		if !id.Valid() {
@@ -132,7 +132,7 @@ func RunID(outputDir, resume string) (identity.RunID, error) {
 		return id, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return "", fault.As(fault.Invalid, err, "read the run's id")
+		return "", fault.WithKind(fault.Invalid, err, "read the run's id")
 	}
 	id := identity.RunID(ulid.Make().String())
 	return id, writeWhole(path, []byte(string(id)+"\n"))
@@ -141,7 +141,7 @@ func RunID(outputDir, resume string) (identity.RunID, error) {
 // writeWhole writes a file so that it is there whole or not at all.
 func writeWhole(path string, b []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fault.As(fault.Invalid, err, "make the folder of %s", path)
+		return fault.WithKind(fault.Invalid, err, "make the folder of %s", path)
 	}
 	return outfile.Write(path, func(w io.Writer) error {
 		_, err := w.Write(b)
@@ -158,10 +158,10 @@ type Batch struct {
 	MustExist bool // it was named to be resumed
 }
 
-// Known checks a run that exists already against the config: a run goes on
+// CheckResumable checks a run that exists already against the config: a run goes on
 // with the model, the sampling params and the files that it began with. A file
 // that has gone since does not matter: the run has its copy.
-func (b Batch) Known(ctx context.Context) error {
+func (b Batch) CheckResumable(ctx context.Context) error {
 	m, found, err := b.manifest(ctx)
 	switch {
 	case err != nil:
@@ -241,7 +241,7 @@ func (b Batch) Submit(ctx context.Context, s *submit.Submitter) error {
 func (b Batch) pin(ctx context.Context, i int, file string) (record.Input, error) {
 	packed, _ := input.Packing(file)
 	key := uploadKey(b.Run, i, packed)
-	info, err := embedded.RenameInto(ctx, b.Local.Bucket.Dir(), file, key)
+	info, err := embedded.PutFile(ctx, b.Local.Bucket.Dir(), file, key)
 	if err != nil {
 		return record.Input{}, fault.Wrap(err, "copy %s", file)
 	}
@@ -250,15 +250,15 @@ func (b Batch) pin(ctx context.Context, i int, file string) (record.Input, error
 
 func uploadKey(run identity.RunID, i int, packed string) string {
 	suffix := map[string]string{"": ".jsonl", input.Gzip: ".jsonl.gz", input.Zstd: ".jsonl.zst"}[packed]
-	return fmt.Sprintf("%s%s/upload/%06d%s", record.WorkDir, run, i, suffix)
+	return fmt.Sprintf("%s%s/upload/%06d%s", record.WorkPrefix, run, i, suffix)
 }
 
 // Publish puts the run's files into the output folder.
 func (b Batch) Publish(ctx context.Context) error {
 	if err := os.MkdirAll(b.Config.Output.Dir, 0o755); err != nil {
-		return fault.As(fault.Invalid, err, "make output.dir")
+		return fault.WithKind(fault.Invalid, err, "make output.dir")
 	}
-	for _, name := range []string{record.Completions, record.Errors, record.SummaryFile} {
+	for _, name := range []string{record.CompletionsFile, record.ErrorsFile, record.SummaryFile} {
 		if err := b.publish(ctx, name); err != nil {
 			return err
 		}
@@ -267,7 +267,7 @@ func (b Batch) Publish(ctx context.Context) error {
 }
 
 func (b Batch) publish(ctx context.Context, name string) error {
-	r, err := input.Open(ctx, b.Local.Ports.Blobs, record.OutputKey(b.Run, name), "", 0, 0)
+	r, err := input.OpenPinned(ctx, b.Local.Ports.Blobs, record.OutputKey(b.Run, name), "", 0, 0)
 	if fault.Is(err, fault.NotFound) { // a run that was refused has a summary only
 		return nil
 	}

@@ -53,7 +53,7 @@ func TestInputsAreTheGlobsFilesInOrder(t *testing.T) {
 		{"no-such-folder/*.jsonl", nil, "relative paths are relative to /"},
 		{filepath.Join(dir, "[.jsonl"), nil, "syntax error in pattern"},
 	} {
-		got, err := batch.Inputs(c.glob, filepath.Join(dir, "out"))
+		got, err := batch.FindInputs(c.glob, filepath.Join(dir, "out"))
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.glob, got, c.want)
 		}
@@ -66,24 +66,24 @@ func TestInputsAreTheGlobsFilesInOrder(t *testing.T) {
 func TestTheRunIsTheOneOfTheOutputFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
-	first, err := batch.RunID(dir, "")
+	first, err := batch.ResolveRunID(dir, "")
 	if err != nil || !first.Valid() {
 		t.Fatal(first, err)
 	}
-	if again, err := batch.RunID(dir, ""); err != nil || again != first {
+	if again, err := batch.ResolveRunID(dir, ""); err != nil || again != first {
 		t.Errorf("a second start goes on with %s, %v; want %s", again, err, first)
 	}
 	const named = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
-	if got, err := batch.RunID(dir, named); err != nil || got != named {
+	if got, err := batch.ResolveRunID(dir, named); err != nil || got != named {
 		t.Errorf("--resume: %s, %v", got, err)
 	}
-	if _, err := batch.RunID(dir, "xx"); !fault.Is(err, fault.Invalid) {
+	if _, err := batch.ResolveRunID(dir, "xx"); !fault.Is(err, fault.Invalid) {
 		t.Errorf("--resume xx: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "run-id"), []byte("garbage"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := batch.RunID(dir, ""); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "remove it") {
+	if _, err := batch.ResolveRunID(dir, ""); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "remove it") {
 		t.Errorf("a broken run-id: %v", err)
 	}
 }

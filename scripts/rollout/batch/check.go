@@ -43,13 +43,13 @@ func Check(ctx context.Context, c config.Infer, files []string) (Report, error) 
 func (r *Report) file(ctx context.Context, path string, name *dialect.Name) error {
 	f, err := os.Open(path)
 	if err != nil {
-		return fault.As(fault.Invalid, err, "open")
+		return fault.WithKind(fault.Invalid, err, "open")
 	}
 	defer f.Close() // read only: nothing can be lost
 	packed, _ := input.Packing(path)
 	u, err := input.Unpack(f, packed)
 	if err != nil {
-		return fault.As(fault.Invalid, err, "unpack")
+		return fault.WithKind(fault.Invalid, err, "unpack")
 	}
 	defer u.Close()
 	lines := jsonl.NewScanner(u, jsonl.Options{})
@@ -59,7 +59,7 @@ func (r *Report) file(ctx context.Context, path string, name *dialect.Name) erro
 			return nil
 		}
 		if err != nil {
-			return fault.As(fault.Invalid, err, "read")
+			return fault.WithKind(fault.Invalid, err, "read")
 		}
 		if err := ctx.Err(); err != nil {
 			return err

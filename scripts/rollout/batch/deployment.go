@@ -28,7 +28,7 @@ func WriteDeployment(dir string, c config.Infer) error {
 	var b bytes.Buffer
 	b.WriteString("# Written by `rollout infer batch` from its own config at every start.\n")
 	if err := toml.NewEncoder(&b).Encode(d); err != nil {
-		return fault.As(fault.Internal, err, "encode the installation's config")
+		return fault.WithKind(fault.Internal, err, "encode the installation's config")
 	}
 	return writeWhole(filepath.Join(dir, local.DeploymentFile), b.Bytes())
 }

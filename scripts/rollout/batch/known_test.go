@@ -8,8 +8,8 @@ import (
 	"rollout/scripts/rollout/batch"
 	"rollout/shared/clock"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/embedded/local"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input/inputtest"
@@ -49,7 +49,7 @@ func TestARunGoesOnWithWhatItBeganWith(t *testing.T) {
 			b := batch.Batch{Local: &local.Local{Ports: p}, Run: begun.Run, Files: []string{"in/a.jsonl", "in/b.jsonl"}}
 			b.Config.Model.URI, b.Config.Sampling = "m", config.Sampling{Temperature: &same}
 			c.change(&b)
-			err := b.Known(t.Context())
+			err := b.CheckResumable(t.Context())
 			if c.refused == "" && err != nil || c.refused != "" && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), c.refused)) {
 				t.Errorf("%v, want %q", err, c.refused)
 			}

@@ -27,7 +27,7 @@ func finished(t *testing.T) batch.Batch {
 	t.Helper()
 	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
 		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
-	for _, name := range []string{record.Completions, record.Errors, record.SummaryFile} {
+	for _, name := range []string{record.CompletionsFile, record.ErrorsFile, record.SummaryFile} {
 		inputtest.Put(t, p, record.OutputKey(inputtest.RunID, name), "the "+name)
 	}
 	b := batch.Batch{Local: &local.Local{Dir: t.TempDir(), Ports: p}, Run: inputtest.RunID}
@@ -69,12 +69,12 @@ func TestAPublicationThatBreaksOffLeavesWhatWasThere(t *testing.T) {
 	if err := b.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	inputtest.Put(t, b.Local.Ports, record.OutputKey(b.Run, record.Completions), "newer")
+	inputtest.Put(t, b.Local.Ports, record.OutputKey(b.Run, record.CompletionsFile), "newer")
 	b.Local.Ports.Blobs = breaking{b.Local.Ports.Blobs}
 	if err := b.Publish(t.Context()); err == nil {
 		t.Error("half a file is no error")
 	}
-	if got, _ := os.ReadFile(filepath.Join(b.Config.Output.Dir, record.Completions)); string(got) != "the completions.jsonl" {
+	if got, _ := os.ReadFile(filepath.Join(b.Config.Output.Dir, record.CompletionsFile)); string(got) != "the completions.jsonl" {
 		t.Errorf("the file is %q", got)
 	}
 	if got := names(t, b.Config.Output.Dir); len(got) != 3 {
@@ -102,7 +102,7 @@ func (brokenOff) Read([]byte) (int, error) {
 func TestARefusedRunPublishesItsSummaryAlone(t *testing.T) {
 	t.Parallel()
 	b := finished(t)
-	for _, name := range []string{record.Completions, record.Errors} {
+	for _, name := range []string{record.CompletionsFile, record.ErrorsFile} {
 		if err := b.Local.Ports.Blobs.Delete(t.Context(), record.OutputKey(b.Run, name), ""); err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestTheInstallationOfABatchReadsAsItsConfig(t *testing.T) {
 	c := config.DefaultInfer()
 	c.Model.URI = "org/model"
 	c.Engine = config.Engine{URLs: []string{"http://127.0.0.1:8000/v1", "http://127.0.0.1:8001/v1"}, Secret: "api-key", ClampMaxTokens: true}
-	c.Worker.InFlight, c.Worker.Checkpoint = 17, config.Duration(42*time.Second)
+	c.Worker.InFlight, c.Worker.CheckpointInterval = 17, config.Duration(42*time.Second)
 	c.Health.Interval = config.Duration(300 * time.Millisecond)
 	dir := filepath.Join(t.TempDir(), "state")
 	for range 2 {

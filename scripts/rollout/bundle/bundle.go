@@ -14,7 +14,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/shared/config"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 )
@@ -65,7 +65,7 @@ func Write(ctx context.Context, w io.Writer, o Options) ([]Entry, error) {
 	for _, f := range p.files() {
 		b, err := f.make(ctx)
 		if ctx.Err() != nil {
-			return p.entries, fault.As(fault.Canceled, ctx.Err(), "pack %s", f.name)
+			return p.entries, fault.WithKind(fault.Canceled, ctx.Err(), "pack %s", f.name)
 		}
 		if err != nil {
 			fmt.Fprintf(&problems, "%s: %v\n", f.name, err)
@@ -106,10 +106,10 @@ func (p *packer) add(f file, b []byte) error {
 	}
 	h := &tar.Header{Name: "rollout-" + string(p.Run) + "/" + f.name, Mode: 0o600, Size: int64(len(b)), ModTime: p.now, Format: tar.FormatPAX}
 	if err := p.tar.WriteHeader(h); err != nil {
-		return fault.As(fault.Unavailable, err, "write %s of the bundle", f.name)
+		return fault.WithKind(fault.Unavailable, err, "write %s of the bundle", f.name)
 	}
 	if _, err := p.tar.Write(b); err != nil {
-		return fault.As(fault.Unavailable, err, "write %s of the bundle", f.name)
+		return fault.WithKind(fault.Unavailable, err, "write %s of the bundle", f.name)
 	}
 	p.entries = append(p.entries, Entry{f.name, f.what, len(b)})
 	return nil
@@ -132,7 +132,7 @@ func (p *packer) readme() []byte {
 // indented renders v for people.
 func indented(v any) ([]byte, error) {
 	b, err := json.MarshalIndent(v, "", "  ")
-	return append(b, '\n'), fault.As(fault.Internal, err, "encode")
+	return append(b, '\n'), fault.WithKind(fault.Internal, err, "encode")
 }
 
 // lines renders one value a line.
@@ -141,7 +141,7 @@ type lines struct{ b bytes.Buffer }
 func (l *lines) add(v any) error {
 	b, err := json.Marshal(v)
 	if err != nil {
-		return fault.As(fault.Internal, err, "encode")
+		return fault.WithKind(fault.Internal, err, "encode")
 	}
 	l.b.Write(append(b, '\n'))
 	return nil

@@ -16,11 +16,11 @@ import (
 	"rollout/events"
 	"rollout/functions/api"
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/dialect"
 	"rollout/shared/document"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/jsonl"
@@ -44,7 +44,7 @@ func (p *packer) files() []file {
 		{"machine.json", "the machine that packed this", func(context.Context) ([]byte, error) { return indented(p.Machine) }},
 		{"deployment.json", "the installation's config: names of secrets, never secrets", func(context.Context) ([]byte, error) { return indented(p.Deployment) }},
 		{"status.json", "the run, its workers and queues", func(ctx context.Context) ([]byte, error) {
-			o, err := p.Service.Look(ctx, p.Run)
+			o, err := p.Service.RunOverview(ctx, p.Run)
 			if err != nil {
 				return nil, err
 			}
@@ -121,8 +121,8 @@ func (p *packer) shards(ctx context.Context) ([]byte, error) {
 			wanted[n] = true
 		}
 	}
-	step := max(1, (st.Next+maxShards-1)/maxShards)
-	for n := 0; n < st.Next; n += step {
+	step := max(1, (st.NextShard+maxShards-1)/maxShards)
+	for n := 0; n < st.NextShard; n += step {
 		wanted[n] = true
 	}
 	var numbers []int
@@ -172,7 +172,7 @@ func (p *packer) failures(ctx context.Context) ([]byte, error) {
 	if _, _, err := host.Load(ctx, p.Ports.Docs, record.ManifestKey(p.Run), &m); err != nil {
 		return nil, err
 	}
-	r, _, err := p.Ports.Blobs.Get(ctx, record.OutputKey(p.Run, record.Errors), blob.GetOptions{})
+	r, _, err := p.Ports.Blobs.Get(ctx, record.OutputKey(p.Run, record.ErrorsFile), blob.GetOptions{})
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil
 	}
@@ -248,7 +248,7 @@ type letter struct {
 const hide = time.Second
 
 func (p *packer) deadLetters(ctx context.Context) ([]byte, error) {
-	o, err := p.Service.Look(ctx, p.Run)
+	o, err := p.Service.RunOverview(ctx, p.Run)
 	if err != nil {
 		return nil, err
 	}
@@ -257,7 +257,7 @@ func (p *packer) deadLetters(ctx context.Context) ([]byte, error) {
 		if q.Dead == 0 {
 			continue
 		}
-		name := queue.DeadLetters(q.Queue)
+		name := queue.DeadLetterQueue(q.Queue)
 		ms, err := p.Ports.Queues.Receive(ctx, name, maxLetters, hide, 0)
 		if err != nil {
 			return nil, err
@@ -283,7 +283,7 @@ func (p *packer) deadLetters(ctx context.Context) ([]byte, error) {
 func (p *packer) tail(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fault.As(fault.Invalid, err, "read the log")
+		return nil, fault.WithKind(fault.Invalid, err, "read the log")
 	}
 	defer f.Close() // read only: nothing can be lost
 	info, err := f.Stat()
@@ -293,7 +293,7 @@ func (p *packer) tail(path string) ([]byte, error) {
 	from := max(0, info.Size()-maxTail)
 	b, err := io.ReadAll(io.LimitReader(io.NewSectionReader(f, from, maxTail), maxTail))
 	if err != nil {
-		return nil, fault.As(fault.Invalid, err, "read the log")
+		return nil, fault.WithKind(fault.Invalid, err, "read the log")
 	}
 	if from > 0 {
 		_, b, _ = bytes.Cut(b, []byte("\n"))

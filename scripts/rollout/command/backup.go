@@ -48,7 +48,7 @@ func restoreCommand(e *Env) *cobra.Command {
 		if err := needDir(c, *dir); err != nil {
 			return err
 		}
-		release, err := local.Exclusive(*dir)
+		release, err := local.AcquireLock(*dir)
 		if err != nil {
 			return err
 		}

@@ -15,10 +15,10 @@ import (
 
 	"rollout/events"
 	"rollout/scripts/rollout/command"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/host"
 	"rollout/shared/queue"
 	"rollout/shared/record"
@@ -72,17 +72,17 @@ func troubled(t *testing.T) bench {
 	b.put("runs/"+string(runA)+"/completions.jsonl", `{"id":"`+secretID+`","prompt":"`+secretPrompt+`","completion":"`+secretAnswer+`"}`+"\n")
 	b.put("runs/"+string(runA)+"/errors.jsonl", `{"id":"`+secretID+`","item":7,"file":"prompts/nightly.jsonl","line":8,"class":"refused","error":"no: `+secretPrompt+`"}`+"\n")
 	b.put("work/"+string(runA)+"/0/1-x", secretAnswer)
-	d, err := shard.New(runA, 1).Claim("w", 0, noon, shard.Living)
+	d, err := shard.New(runA, 1).Claim("w", 0, noon, shard.HolderAlive)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.save(identity.ShardKey(runA, 1), d)
-	b.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, At: noon, DueAt: noon,
-		Load: health.Load{Away: "Post http://127.0.0.1:1/v1 with " + secretKey}})
-	if err := b.Ports.Send(t.Context(), queue.DeadLetters(host.CoordinateQueue), events.InputMissing{Run: string(runA), Shard: 1, Reason: secretPrompt}); err != nil {
+	b.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, At: noon, DueAt: noon,
+		Load: health.Load{UnavailableReason: "Post http://127.0.0.1:1/v1 with " + secretKey}})
+	if err := b.Ports.Send(t.Context(), queue.DeadLetterQueue(host.CoordinateQueue), events.InputMissing{Run: string(runA), Shard: 1, Reason: secretPrompt}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Ports.Queues.Send(t.Context(), queue.DeadLetters(host.TaskQueue), [][]byte{[]byte(secretPrompt)}, 0); err != nil {
+	if err := b.Ports.Queues.Send(t.Context(), queue.DeadLetterQueue(host.TaskQueue), [][]byte{[]byte(secretPrompt)}, 0); err != nil {
 		t.Fatal(err)
 	}
 	return b

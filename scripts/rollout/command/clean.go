@@ -56,7 +56,7 @@ func (e *Env) clean(ctx context.Context, bucket blob.Store, runs []api.Status, d
 		if !r.Phase.Ended() {
 			continue
 		}
-		f, err := cleanUnder(ctx, bucket, record.WorkDir+string(r.Run)+"/", time.Time{}, dry)
+		f, err := cleanUnder(ctx, bucket, record.WorkPrefix+string(r.Run)+"/", time.Time{}, dry)
 		if err != nil {
 			return fault.Wrap(err, "clean run %s", r.Run)
 		}
@@ -64,11 +64,11 @@ func (e *Env) clean(ctx context.Context, bucket blob.Store, runs []api.Status, d
 			continue
 		}
 		total.add(f)
-		if _, err := fmt.Fprintf(e.Out, "%s  %s  %s %s\n", r.Run, progress.Plain(r.Name, nameColumns), did, f); err != nil {
+		if _, err := fmt.Fprintf(e.Out, "%s  %s  %s %s\n", r.Run, progress.SanitizeLine(r.Name, nameColumns), did, f); err != nil {
 			return err
 		}
 	}
-	uploads, err := cleanUnder(ctx, bucket, record.Pending, e.Clock.Now().Add(-abandoned), dry)
+	uploads, err := cleanUnder(ctx, bucket, record.PendingPrefix, e.Clock.Now().Add(-abandoned), dry)
 	if err != nil {
 		return fault.Wrap(err, "clean unfinished uploads")
 	}

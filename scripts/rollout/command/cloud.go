@@ -66,7 +66,7 @@ func (e *Env) doctor(c *cobra.Command, f doctorFlags) error {
 	case f.format != human && f.format != asJSON:
 		return usage(c, "--format %.32q is none: say %s or %s", f.format, human, asJSON)
 	}
-	d, err := installation.Deployed(f.config, f.provider, "--config")
+	d, err := installation.ReadCloudDeployment(f.config, f.provider, "--config")
 	if err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (e *Env) doctor(c *cobra.Command, f doctorFlags) error {
 	if err != nil {
 		return err
 	}
-	s, err := stack.Open(c.Context(), d, stack.Options{Source: "doctor", Log: log, Clock: e.Clock})
+	s, err := stack.OpenStack(c.Context(), d, stack.StackOptions{Source: "doctor", Log: log, Clock: e.Clock})
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (e *Env) doctor(c *cobra.Command, f doctorFlags) error {
 
 // examine makes the checks and writes the report.
 func (e *Env) examine(ctx context.Context, checks []doctor.Check, f doctorFlags) (err error) {
-	h := doctor.Human{Out: e.Out, Colours: !f.noColour && e.Getenv("NO_COLOR") == "" && progress.Draws(e.Out)}
+	h := doctor.TextPrinter{Out: e.Out, Colours: !f.noColour && e.Getenv("NO_COLOR") == "" && progress.SupportsANSI(e.Out)}
 	report := doctor.Run(ctx, checks, e.Clock, func(r doctor.Result) {
 		if f.format == human {
 			err = errors.Join(err, h.Result(r))
@@ -101,7 +101,7 @@ func (e *Env) examine(ctx context.Context, checks []doctor.Check, f doctorFlags)
 		err = fault.New(fault.Unavailable, "%d of %d checks failed", n, len(report.Checks))
 	}
 	if ctx.Err() != nil {
-		err = fault.As(fault.Canceled, ctx.Err(), "look at the cloud")
+		err = fault.WithKind(fault.Canceled, ctx.Err(), "look at the cloud")
 	}
 	return err
 }

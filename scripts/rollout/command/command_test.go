@@ -18,13 +18,13 @@ import (
 	"rollout/functions/api"
 	"rollout/scripts/rollout/command"
 	"rollout/shared/blob"
+	"rollout/shared/core/commit"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/interval"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/embedded/local"
-	"rollout/shared/engine/commit"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/interval"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
 	"rollout/shared/host"
 	"rollout/shared/record"
 )
@@ -68,7 +68,7 @@ func newBench(t *testing.T) bench {
 
 func newBenchIn(t *testing.T, dir string) bench {
 	t.Helper()
-	l, closeAll, err := local.Open(t.Context(), dir, local.Options{Create: true, Source: "test"})
+	l, closeAll, err := local.OpenLocal(t.Context(), dir, local.LocalOptions{Create: true, Source: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,8 +117,8 @@ func (b bench) has(id identity.RunID, name string, age time.Duration, p run.Phas
 	b.save(record.ManifestKey(id), record.Manifest{Schema: record.Schema, Run: id, Name: name, Kind: "batch", CreatedAt: created,
 		Inputs: []record.Input{{Key: "prompts/" + name + ".jsonl", Version: "v", Size: 1}}, ModelURI: "mock", Pool: "default"})
 	st := run.New(id)
-	st.Phase, st.Items, st.Shards, st.Complete, st.Next, st.StartedAt, st.SavedAt = p, 100, 4, true, 4, created, noon.Add(time.Hour)
-	st.Done = commit.Log{Set: interval.Of(interval.Range{Lo: 0, Hi: 2})}
+	st.Phase, st.Items, st.Shards, st.Complete, st.NextShard, st.StartedAt, st.SavedAt = p, 100, 4, true, 4, created, noon.Add(time.Hour)
+	st.Done = commit.CommitLog{Set: interval.Of(interval.Range{Lo: 0, Hi: 2})}
 	st.Counts = shard.Counts{OK: 48, Failed: 2, ByClass: map[string]int{"too_long": 2}, PromptTokens: 100, CompletionTokens: 200}
 	if p.Ended() {
 		st.Counts.OK, st.EndedAt = 98, created.Add(10*time.Second)
@@ -215,12 +215,12 @@ func TestStatusShowsTheWorkersAndTheQueues(t *testing.T) {
 	b := newBench(t)
 	b.has(runA, "nightly", 100*time.Second, run.Running)
 	at := noon.Add(time.Hour)
-	b.save(record.BeatKey("w-1"), health.Beat{Schema: 1, Worker: "w-1", Pool: "default", State: health.Ready, At: at.Add(-300 * time.Millisecond), DueAt: at.Add(time.Second),
-		Started: at.Add(-time.Minute), Host: "box", PID: 12, InFlight: 64, Holds: []health.Held{{Run: runA, Shard: 2, Attempt: 1, Items: 25, Rows: 5}, {Run: runA, Shard: 3, Attempt: 1}},
-		Load: health.Load{Busy: 60, Rows: 55, RowAt: at, Rate: 2.5, TokenRate: 50, MedianMS: 2100, Faults: 3}})
-	b.save(record.BeatKey("w-2"), health.Beat{Schema: 1, Worker: "w-2", Pool: "default", State: health.Ready, At: at.Add(-time.Second), DueAt: at, Host: "box", PID: 13, InFlight: 64,
-		Load: health.Load{Away: "connection refused", AwaySince: at.Add(-time.Minute)}})
-	b.save(record.BeatKey("w-3"), health.Beat{Schema: 1, Worker: "w-3", Pool: "default", State: health.Gone, At: at, DueAt: at})
+	b.save(record.HeartbeatKey("w-1"), health.Heartbeat{Schema: 1, Worker: "w-1", Pool: "default", State: health.Ready, At: at.Add(-300 * time.Millisecond), DueAt: at.Add(time.Second),
+		Started: at.Add(-time.Minute), Host: "box", PID: 12, MaxInFlight: 64, Holds: []health.HeldShard{{Run: runA, Shard: 2, Attempt: 1, Items: 25, Rows: 5}, {Run: runA, Shard: 3, Attempt: 1}},
+		Load: health.Load{InFlight: 60, Rows: 55, RowAt: at, Rate: 2.5, TokenRate: 50, MedianMS: 2100, Faults: 3}})
+	b.save(record.HeartbeatKey("w-2"), health.Heartbeat{Schema: 1, Worker: "w-2", Pool: "default", State: health.Ready, At: at.Add(-time.Second), DueAt: at, Host: "box", PID: 13, MaxInFlight: 64,
+		Load: health.Load{UnavailableReason: "connection refused", UnavailableSince: at.Add(-time.Minute)}})
+	b.save(record.HeartbeatKey("w-3"), health.Heartbeat{Schema: 1, Worker: "w-3", Pool: "default", State: health.Gone, At: at, DueAt: at})
 	if err := b.Ports.Queues.Send(t.Context(), "work-default", [][]byte{[]byte("x"), []byte("y")}, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -414,9 +414,9 @@ func TestSteeringCommandsWriteTheControl(t *testing.T) {
 		desired record.Desired
 		reason  string
 	}{
-		{[]string{"pause", "nightly", "--reason", "lunch"}, "pausing", record.Pause, "lunch"},
-		{[]string{"resume", "nightly"}, "resuming", record.Run, ""},
-		{[]string{"stop", string(runA[:8])}, "stopping", record.End, "stopped"},
+		{[]string{"pause", "nightly", "--reason", "lunch"}, "pausing", record.DesiredPause, "lunch"},
+		{[]string{"resume", "nightly"}, "resuming", record.DesiredRun, ""},
+		{[]string{"stop", string(runA[:8])}, "stopping", record.DesiredEnd, "stopped"},
 	} {
 		check(t, rollout(t.Context(), append(c.args, "--dir", b.dir)...), 0, c.says+" run "+string(runA)+" (nightly)\n",
 			"no worker of pool default is alive (start `rollout up --dir "+b.dir+"`)")
@@ -433,7 +433,7 @@ func TestSteeringCommandsWriteTheControl(t *testing.T) {
 	check(t, rollout(t.Context(), "stop", "weekly", "--dir", b.dir), 1, "",
 		"run "+string(runB)+" has ended (expired): it can't be stopped (submit its input again for a new run)")
 	b.has(runC, "hourly", time.Minute, run.Running)
-	b.save(record.BeatKey("w"), health.Beat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon.Add(2 * time.Hour)})
+	b.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon.Add(2 * time.Hour)})
 	check(t, rollout(t.Context(), "pause", "hourly", "--dir", b.dir), 0, "pausing run "+string(runC)+" (hourly)\n")
 }
 

@@ -33,7 +33,7 @@ func eventsOf(ctx context.Context, path string, x api.Explanation) ([]string, er
 			return out, nil
 		}
 		if err != nil || ctx.Err() != nil {
-			return out, fault.As(fault.Invalid, err, "read the events")
+			return out, fault.WithKind(fault.Invalid, err, "read the events")
 		}
 		if !bytes.Contains(l.Bytes, []byte(id)) {
 			continue

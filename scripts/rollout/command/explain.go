@@ -12,7 +12,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 )
 
 func explainCommand(e *Env) *cobra.Command {
@@ -45,15 +45,15 @@ func explainCommand(e *Env) *cobra.Command {
 		if *asJSON {
 			return json.NewEncoder(e.Out).Encode(x)
 		}
-		return e.tell(c.Context(), x, r, *events)
+		return e.printExplanation(c.Context(), x, r, *events)
 	}
 	return c
 }
 
-// tell writes the explanation for people.
-func (e *Env) tell(ctx context.Context, x api.Explanation, r *chosen, events string) error {
-	s := statusView{Env: e, only: x.Run.Run, place: r.Place, path: r.Path}
-	t := teller{screen: s.screen(api.Overview{Runs: []api.Status{x.Run}, Workers: x.Workers, Queues: x.Queues}, nil), x: x}
+// printExplanation writes the explanation for people.
+func (e *Env) printExplanation(ctx context.Context, x api.Explanation, r *chosen, events string) error {
+	s := statusView{Env: e, only: x.Run.Run, place: r.Location, path: r.Path}
+	t := explanationPrinter{screen: s.screen(api.Overview{Runs: []api.Status{x.Run}, Workers: x.Workers, Queues: x.Queues}, nil), x: x}
 	if len(x.Items) > 0 {
 		t.items()
 	} else {
@@ -66,22 +66,22 @@ func (e *Env) tell(ctx context.Context, x api.Explanation, r *chosen, events str
 		}
 		t.head("what " + events + " says (the last " + fmt.Sprint(len(lines)) + " lines):")
 		for _, l := range lines {
-			t.line("  ", progress.Plain(l, 2000))
+			t.line("  ", progress.SanitizeLine(l, 2000))
 		}
 	}
 	_, err := io.WriteString(e.Out, t.b.String())
 	return err
 }
 
-// teller renders an explanation.
-type teller struct {
+// explanationPrinter renders an explanation.
+type explanationPrinter struct {
 	screen
 	x api.Explanation
 	b strings.Builder
 }
 
 // line writes a text under an indent, broken where the terminal is narrow.
-func (t *teller) line(indent, text string) {
+func (t *explanationPrinter) line(indent, text string) {
 	lines := []string{text}
 	if t.columns > 0 {
 		lines = wrap(text, max(20, t.columns-len(indent)))
@@ -94,24 +94,24 @@ func (t *teller) line(indent, text string) {
 	}
 }
 
-func (t *teller) head(text string) { t.b.WriteString(t.colours.in(bold, text) + "\n") }
+func (t *explanationPrinter) head(text string) { t.b.WriteString(t.colours.in(bold, text) + "\n") }
 
 // list writes texts from elsewhere, one a line, with commands to copy.
-func (t *teller) list(texts []string) {
+func (t *explanationPrinter) list(texts []string) {
 	for _, text := range texts {
-		t.line("  - ", t.here(progress.Plain(text, 2000)))
+		t.line("  - ", t.here(progress.SanitizeLine(text, 2000)))
 	}
 }
 
-func (t *teller) run() {
+func (t *explanationPrinter) run() {
 	r := t.x.Run
-	fmt.Fprintf(&t.b, "run %s (%s) %s: %s of %s items (%s)", r.Run, progress.Plain(r.Name, nameColumns), t.colours.phase(r.Phase, progress.PhaseWords(r.Phase)),
-		progress.Count(r.Items.Got()), progress.Count(r.Items.Total), progress.Percent(r.Items.Got(), r.Items.Total))
+	fmt.Fprintf(&t.b, "run %s (%s) %s: %s of %s items (%s)", r.Run, progress.SanitizeLine(r.Name, nameColumns), t.colours.phase(r.Phase, progress.FormatPhase(r.Phase)),
+		progress.Count(r.Items.Processed()), progress.Count(r.Items.Total), progress.Percent(r.Items.Processed(), r.Items.Total))
 	if r.Rate != nil {
-		t.b.WriteString(", " + progress.RateWords(r.Rate))
+		t.b.WriteString(", " + progress.FormatRate(r.Rate))
 	}
 	t.b.WriteString("\n")
-	t.list(t.x.Story)
+	t.list(t.x.History)
 	if len(t.x.Causes) > 0 {
 		title := "why it is not done yet, or not faster:"
 		if r.Phase.Ended() {
@@ -120,9 +120,9 @@ func (t *teller) run() {
 		t.head(title)
 	}
 	for i, c := range t.x.Causes {
-		t.line(fmt.Sprintf("  %d. ", i+1), t.here(progress.Plain(c.Text, 2000)))
+		t.line(fmt.Sprintf("  %d. ", i+1), t.here(progress.SanitizeLine(c.Text, 2000)))
 		if c.Remedy != "" {
-			t.line("     → ", t.here(progress.Plain(c.Remedy, 1000)))
+			t.line("     → ", t.here(progress.SanitizeLine(c.Remedy, 1000)))
 		}
 	}
 	if len(t.x.Next) > 0 {
@@ -132,7 +132,7 @@ func (t *teller) run() {
 	if n := len(t.x.Shards); n > 0 {
 		t.head(fmt.Sprintf("open shards (the first %d of %d):", n, t.x.OpenShards))
 		for _, s := range t.x.Shards {
-			t.line("  - ", progress.Plain(s.Words(t.now), 1000))
+			t.line("  - ", progress.SanitizeLine(s.Describe(t.now), 1000))
 		}
 	}
 	if w := t.workers(); w != "" && !r.Phase.Ended() {
@@ -143,16 +143,16 @@ func (t *teller) run() {
 	}
 }
 
-func (t *teller) items() {
+func (t *explanationPrinter) items() {
 	r := t.x.Run
 	if len(t.x.Items) > 1 {
 		t.head(fmt.Sprintf("%d lines have that id: the first is answered, the others are errors", len(t.x.Items)))
 	}
 	for _, it := range t.x.Items {
-		fmt.Fprintf(&t.b, "item %d of run %s (%s): %s\n", it.Item, r.Run, progress.Plain(r.Name, nameColumns), t.itemState(it))
-		t.list(it.Story)
+		fmt.Fprintf(&t.b, "item %d of run %s (%s): %s\n", it.Item, r.Run, progress.SanitizeLine(r.Name, nameColumns), t.itemState(it))
+		t.list(it.History)
 		if it.Next != "" {
-			t.line("  next: ", t.here(progress.Plain(it.Next, 2000)))
+			t.line("  next: ", t.here(progress.SanitizeLine(it.Next, 2000)))
 		}
 		if it.Row != nil {
 			t.line("  row: ", t.path(it.Row.Key)+strings.TrimPrefix(it.Row.String(), it.Row.Key))
@@ -160,12 +160,12 @@ func (t *teller) items() {
 	}
 }
 
-func (t *teller) itemState(it api.ItemStory) string {
+func (t *explanationPrinter) itemState(it api.ItemReport) string {
 	text := strings.ReplaceAll(string(it.State), "_", " ")
 	switch {
-	case it.State == api.Answered || it.State == api.HasRow:
+	case it.State == api.Answered || it.State == api.Checkpointed:
 		return t.colours.in(green, text)
-	case it.State == api.Failed || it.State == api.LeftOut:
+	case it.State == api.Failed || it.State == api.NotProcessed:
 		return t.colours.in(red, text+" ("+string(it.Class)+")")
 	case it.Class != "":
 		return t.colours.in(yellow, text+", will fail ("+string(it.Class)+")")

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"rollout/functions/api"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/run"
 	"rollout/shared/record"
 )
 

@@ -14,10 +14,10 @@ import (
 	"rollout/gpuworker/process"
 	"rollout/scripts/rollout/batch"
 	"rollout/scripts/rollout/progress"
-	"rollout/scripts/rollout/stack"
+	"rollout/scripts/rollout/standalone"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/embedded/local"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/observe/setup"
 )
@@ -45,7 +45,7 @@ func inferCommand(e *Env) *cobra.Command {
 		Long: "Answers every prompt of [input] glob and writes completions.jsonl, errors.jsonl and summary.json into [output] dir.\n\n" +
 			"The run's id is --resume, else what <output.dir>/run-id says, else a new one that is written there: so starting the same command again goes on where it stopped.",
 		Args:        arguments(0),
-		Annotations: map[string]string{drains: "yes"},
+		Annotations: map[string]string{handlesSignals: "yes"},
 		RunE:        func(c *cobra.Command, _ []string) error { return e.infer(c, f) },
 	}
 	fs := c.Flags()
@@ -54,7 +54,7 @@ func inferCommand(e *Env) *cobra.Command {
 	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, tiny or mock; [engine] of the config if left out, else tiny")
 	fs.IntVar(&f.workers, "workers", 0, "worker processes; [workers] count of the config if 0")
 	fs.BoolVar(&f.dryRun, "dry-run", false, "check the config and every input line; ask no engine; exit with 1 if lines are bad")
-	f.watch.Flags(fs)
+	f.watch.AddFlags(fs)
 	parent.AddCommand(c)
 	return parent
 }
@@ -67,7 +67,7 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 	if err != nil {
 		return err
 	}
-	files, err := batch.Inputs(cfg.Input.Glob, cfg.Output.Dir)
+	files, err := batch.FindInputs(cfg.Input.Glob, cfg.Output.Dir)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 		if cfg.Model.URI != config.ModelTiny {
 			return process.NoEngine("the model " + cfg.Model.URI)
 		}
-		cfg.Engine = cfg.Engine.At([]string{config.EngineTiny})
+		cfg.Engine = cfg.Engine.WithURLs([]string{config.EngineTiny})
 	}
 	return e.inferRun(c, f, cfg, files)
 }
@@ -96,7 +96,7 @@ func (e *Env) inferConfig(c *cobra.Command, f inferFlags) (config.Infer, error) 
 	if c.Flags().Changed("workers") {
 		cfg.Workers.Count = f.workers
 	}
-	cfg.Engine = cfg.Engine.At(f.engine)
+	cfg.Engine = cfg.Engine.WithURLs(f.engine)
 	return cfg, cfg.Check()
 }
 
@@ -129,14 +129,14 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	}
 	var id identity.RunID
 	dir := cfg.StateDir()
-	ctx, asked, leave := process.Leave(c.Context(), 0)
-	watch, closeWatch, err := f.watch.Open(ctx, setup.World{Stdout: e.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "infer batch"})
+	ctx, asked, leave := process.NotifyShutdown(c.Context(), 0)
+	watch, closeWatch, err := f.watch.Open(ctx, setup.Environment{Stdout: e.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "infer batch"})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeWatch()) }()
-	p, err := e.prepare(asked, dir, nil, cfg.Model.URI, local.Options{Log: log, Watch: watch}, func() (err error) { // a batch that runs already keeps its id and its config
-		if id, err = batch.RunID(cfg.Output.Dir, f.resume); err != nil {
+	p, err := e.prepare(asked, dir, nil, cfg.Model.URI, local.LocalOptions{Log: log, Observer: watch}, func() (err error) { // a batch that runs already keeps its id and its config
+		if id, err = batch.ResolveRunID(cfg.Output.Dir, f.resume); err != nil {
 			return err
 		}
 		return batch.WriteDeployment(dir, cfg)
@@ -154,10 +154,10 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 		return err
 	}
 	b := batch.Batch{Local: p.Local, Config: cfg, Files: files, Run: id, MustExist: f.resume != ""}
-	if err := b.Known(ctx); err != nil {
+	if err := b.CheckResumable(ctx); err != nil {
 		return err
 	}
-	s := stack.Start(ctx, stack.Options{Local: p.Local, Deployment: p.deployment, Secrets: p.secrets,
+	s := standalone.Start(ctx, standalone.Options{Local: p.Local, Deployment: p.deployment, Secrets: p.secrets,
 		Workers: workers, Worker: line})
 	runErr := e.inferFollow(ctx, p, s, b, id, leave)
 	if err := s.Stop(); err != nil { // it says why there is no worker
@@ -167,7 +167,7 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 }
 
 // inferFollow submits the run and follows it to its end.
-func (e *Env) inferFollow(ctx context.Context, p *prepared, s *stack.Stack, b batch.Batch, id identity.RunID, leave <-chan string) error {
+func (e *Env) inferFollow(ctx context.Context, p *prepared, s *standalone.Runtime, b batch.Batch, id identity.RunID, leave <-chan string) error {
 	follow, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -190,7 +190,7 @@ func (e *Env) inferFollow(ctx context.Context, p *prepared, s *stack.Stack, b ba
 		return err
 	}
 	published := func(key string) string { return filepath.Join(b.Config.Output.Dir, path.Base(key)) }
-	if err := progress.Closing(ctx, e.Err, status, p.Bucket, published); err != nil {
+	if err := progress.WriteSummary(ctx, e.Err, status, p.Bucket, published); err != nil {
 		return err
 	}
 	return progress.Outcome(status, published)

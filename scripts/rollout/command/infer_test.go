@@ -25,7 +25,7 @@ func TestASecondStartOfABatchChangesNothing(t *testing.T) {
 	cfg := write("batch.toml", fmt.Sprintf("[model]\nuri = \"m\"\n[engine]\nurl = \"mock\"\n[input]\nglob = %q\n[output]\ndir = %q\n",
 		filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "out")))
 	state := filepath.Join(dir, "out", ".rollout")
-	release, err := local.Exclusive(state) // the first one runs
+	release, err := local.AcquireLock(state) // the first one runs
 	if err != nil {
 		t.Fatal(err)
 	}

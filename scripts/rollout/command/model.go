@@ -10,8 +10,8 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"rollout/gpuworker/engine/tiny/export"
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/export"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/shared/fault"
 )
 
@@ -134,8 +134,8 @@ func readModel(path string) (m scored, err error) {
 	if err != nil {
 		return m, fault.Wrap(err, "%s", head)
 	}
-	if width := m.Model.Config().Width; len(f.Tensors) != 1 || f.Tensors[0].Name != export.Score || len(f.Tensors[0].Data) != width {
-		return m, fault.New(fault.Corrupt, "%s does not hold %s for a model %d wide, and that alone", head, export.Score, width)
+	if width := m.Model.Config().Width; len(f.Tensors) != 1 || f.Tensors[0].Name != export.ScoreTensor || len(f.Tensors[0].Data) != width {
+		return m, fault.New(fault.Corrupt, "%s does not hold %s for a model %d wide, and that alone", head, export.ScoreTensor, width)
 	}
 	m.head = f.Tensors[0].Data
 	return m, nil
@@ -147,10 +147,10 @@ func readWeights(path string) ([]byte, error) {
 		return nil, fault.New(fault.Invalid, "%s has %s: weights have at most %s", path, humanize.IBytes(uint64(info.Size())), humanize.IBytes(maxWeights))
 	}
 	if err != nil {
-		return nil, fault.As(fault.Denied, err, "read the model")
+		return nil, fault.WithKind(fault.Denied, err, "read the model")
 	}
 	b, err := os.ReadFile(path)
-	return b, fault.As(fault.Denied, err, "read the model")
+	return b, fault.WithKind(fault.Denied, err, "read the model")
 }
 
 // readSnapshot reads the model out of a snapshot, all of which is checked
@@ -167,7 +167,7 @@ func (s *modelSource) readSnapshot(c *cobra.Command, e *Env) (m scored, err erro
 	}
 	temp, err := os.MkdirTemp("", "rollout-model-")
 	if err != nil {
-		return m, fault.As(fault.Exhausted, err, "make room for the snapshot")
+		return m, fault.WithKind(fault.Exhausted, err, "make room for the snapshot")
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
 	state := filepath.Join(temp, "state")

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollout/gpuworker/engine/tiny/export"
+	"rollout/gpuworker/tinylm/export"
 	"rollout/shared/fault"
 )
 
@@ -49,7 +49,7 @@ func modelExportCommand(e *Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		m := export.Model{Name: b.Name, Digest: b.Digest, Config: b.Model.Config(), Tensors: b.Model.Tensors(), Tokenizer: b.Tokenizer, Turns: turns, Head: b.head}
+		m := export.Model{Name: b.Name, Digest: b.Digest, Config: b.Model.Config(), Tensors: b.Model.Tensors(), Tokenizer: b.Tokenizer, ChatTurns: turns, RewardHead: b.head}
 		if source.shipped() { // the card's
 			m.Description, m.License = "a small model for trying things out, which learnt from the King James Bible and Newton's Opticks", "Apache-2.0"
 		}
@@ -82,7 +82,7 @@ func whole(path string, make func(path string) error) (err error) {
 	path = filepath.Clean(path)
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		if err != nil {
-			return fault.As(fault.Denied, err, "look whether it exists")
+			return fault.WithKind(fault.Denied, err, "look whether it exists")
 		}
 		return &fault.Error{Kind: fault.Invalid, Err: errors.New("it exists"), Remedy: "remove it, or name another --out"}
 	}
@@ -95,21 +95,21 @@ func whole(path string, make func(path string) error) (err error) {
 	if err := make(made); err != nil {
 		return err
 	}
-	return fault.As(fault.Denied, os.Rename(made, path), "put it in its place")
+	return fault.WithKind(fault.Denied, os.Rename(made, path), "put it in its place")
 }
 
 // writeFile makes a file that is on the disk when it returns.
 func writeFile(path string, write func(io.Writer) error) error {
 	f, err := os.Create(path)
 	if err != nil {
-		return fault.As(fault.Denied, err, "make the file")
+		return fault.WithKind(fault.Denied, err, "make the file")
 	}
 	err = write(f)
 	if err == nil {
 		err = f.Sync()
 	}
 	if err = errors.Join(err, f.Close()); fault.Is(err, fault.Internal) { // the disk's
-		err = fault.As(fault.Exhausted, err, "write the file")
+		err = fault.WithKind(fault.Exhausted, err, "write the file")
 	}
 	return err
 }

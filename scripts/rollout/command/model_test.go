@@ -9,8 +9,8 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/localstack/tinytest"
 	"rollout/shared/snapshot"
 )

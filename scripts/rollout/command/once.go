@@ -12,10 +12,10 @@ import (
 
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
-	"rollout/scripts/rollout/stack"
+	"rollout/scripts/rollout/standalone"
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
 	"rollout/shared/embedded/local"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/record"
@@ -24,7 +24,7 @@ import (
 // untilEnded follows every run that is not over yet, one after the other, and
 // stops the stack when none is left. Runs that had ended before are not its
 // affair.
-func (e *Env) untilEnded(ctx context.Context, p *prepared, s *stack.Stack, leave <-chan string) error {
+func (e *Env) untilEnded(ctx context.Context, p *prepared, s *standalone.Runtime, leave <-chan string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() { // a signal, or workers that are all gone, end the following
@@ -35,7 +35,7 @@ func (e *Env) untilEnded(ctx context.Context, p *prepared, s *stack.Stack, leave
 		}
 		cancel()
 	}()
-	o := once{env: e, prepared: p, service: api.New(p.Ports, p.deployment), seen: map[identity.RunID]bool{}}
+	o := onceRunner{env: e, prepared: p, service: api.New(p.Ports, p.deployment), seen: map[identity.RunID]bool{}}
 	err := o.follow(ctx)
 	if stopErr := s.Stop(); stopErr != nil { // it says why there is no worker
 		return stopErr
@@ -53,17 +53,17 @@ func interrupted(err error) error {
 		Remedy: "start the same command again to go on"}
 }
 
-// once is one `up --once`.
-type once struct {
+// onceRunner is one `up --once`.
+type onceRunner struct {
 	env      *Env
 	prepared *prepared
 	service  *api.Service
 	seen     map[identity.RunID]bool // followed to their end, or over before
 	followed int
-	unwell   []error
+	failed   []error
 }
 
-func (o *once) follow(ctx context.Context) error {
+func (o *onceRunner) follow(ctx context.Context) error {
 	if err := o.forgetEnded(ctx); err != nil {
 		return err
 	}
@@ -85,14 +85,14 @@ func (o *once) follow(ctx context.Context) error {
 			select {
 			case <-time.After(look):
 			case <-ctx.Done():
-				return fault.As(fault.Canceled, ctx.Err(), "wait for the runs to begin")
+				return fault.WithKind(fault.Canceled, ctx.Err(), "wait for the runs to begin")
 			}
 		}
 	}
 }
 
 // forgetEnded leaves out what was over before this process began.
-func (o *once) forgetEnded(ctx context.Context) error {
+func (o *onceRunner) forgetEnded(ctx context.Context) error {
 	all, err := o.service.List(ctx)
 	for _, s := range all {
 		if s.Phase.Ended() {
@@ -104,7 +104,7 @@ func (o *once) forgetEnded(ctx context.Context) error {
 
 // open returns the runs to follow, the oldest first; waiting says that there
 // are none and that an upload is not a run yet.
-func (o *once) open(ctx context.Context) (open []api.Status, waiting bool, err error) {
+func (o *onceRunner) open(ctx context.Context) (open []api.Status, waiting bool, err error) {
 	all, err := o.service.List(ctx)
 	if err != nil {
 		return nil, false, err
@@ -124,10 +124,10 @@ func (o *once) open(ctx context.Context) (open []api.Status, waiting bool, err e
 }
 
 // uploads reports whether the bucket holds prompts that are no run yet.
-func (o *once) uploads(ctx context.Context, known map[identity.RunID]bool) (bool, error) {
+func (o *onceRunner) uploads(ctx context.Context, known map[identity.RunID]bool) (bool, error) {
 	after := ""
 	for {
-		infos, err := o.prepared.Bucket.List(ctx, record.Prompts, after, blob.MaxList)
+		infos, err := o.prepared.Bucket.List(ctx, record.PromptsPrefix, after, blob.MaxList)
 		if err != nil {
 			return false, err
 		}
@@ -148,7 +148,7 @@ func (o *once) uploads(ctx context.Context, known map[identity.RunID]bool) (bool
 const manyRuns = 8
 
 // one follows a run to its end and says what came of it.
-func (o *once) one(ctx context.Context, s api.Status, brief bool) (err error) {
+func (o *onceRunner) one(ctx context.Context, s api.Status, brief bool) (err error) {
 	if !s.Phase.Ended() {
 		s, err = progress.Follower{Source: o.service, View: progress.NewView(o.env.Err, o.env.Clock), Clock: o.env.Clock}.Follow(ctx, s.Run)
 		if err != nil {
@@ -157,29 +157,29 @@ func (o *once) one(ctx context.Context, s api.Status, brief bool) (err error) {
 	}
 	o.seen[s.Run] = true
 	o.followed++
-	path := progress.Under(local.BucketDir(o.prepared.Dir))
+	path := progress.ObjectPathIn(local.BucketDir(o.prepared.Dir))
 	if err := progress.Outcome(s, path); err != nil {
-		o.unwell = append(o.unwell, err)
+		o.failed = append(o.failed, err)
 	}
 	if brief {
 		_, err = io.WriteString(o.env.Err, progress.Headline(s))
 		return err
 	}
-	return progress.Closing(ctx, o.env.Err, s, o.prepared.Bucket, path)
+	return progress.WriteSummary(ctx, o.env.Err, s, o.prepared.Bucket, path)
 }
 
-// maxUnwell bounds how many runs that did not end well are told one by one.
-const maxUnwell = 10
+// maxFailedShown bounds how many runs that did not end well are told one by one.
+const maxFailedShown = 10
 
 // outcome is the error of those runs that did not end well.
-func (o *once) outcome() error {
+func (o *onceRunner) outcome() error {
 	if o.followed == 0 {
 		_, err := fmt.Fprintf(o.env.Err, "nothing to answer: no prompts file in %s is new (.jsonl, .jsonl.gz, .jsonl.zst)\n",
-			filepath.Join(local.BucketDir(o.prepared.Dir), record.Prompts))
+			filepath.Join(local.BucketDir(o.prepared.Dir), record.PromptsPrefix))
 		return err
 	}
-	if n := len(o.unwell); n > maxUnwell {
-		return fmt.Errorf("%w\nand %d more runs did not end well: see `rollout status`", errors.Join(o.unwell[:maxUnwell]...), n-maxUnwell)
+	if n := len(o.failed); n > maxFailedShown {
+		return fmt.Errorf("%w\nand %d more runs did not end well: see `rollout status`", errors.Join(o.failed[:maxFailedShown]...), n-maxFailedShown)
 	}
-	return errors.Join(o.unwell...)
+	return errors.Join(o.failed...)
 }

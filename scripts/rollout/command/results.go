@@ -44,10 +44,10 @@ func resultsCommand(e *Env) *cobra.Command {
 
 func (e *Env) results(c *cobra.Command, r *chosen, output string, failed bool) error {
 	if !r.run.Phase.Ended() {
-		return &fault.Error{Kind: fault.Unavailable, Err: fmt.Errorf("run %s has not ended: it is %s", r.run.Run, progress.PhaseWords(r.run.Phase)),
+		return &fault.Error{Kind: fault.Unavailable, Err: fmt.Errorf("run %s has not ended: it is %s", r.run.Run, progress.FormatPhase(r.run.Phase)),
 			Remedy: "`rollout status " + string(r.run.Run) + " --watch " + r.Flags() + "` waits for it"}
 	}
-	files, err := results.Of(c.Context(), r.Ports.Blobs, r.run.Run)
+	files, err := results.Load(c.Context(), r.Ports.Blobs, r.run.Run)
 	if fault.Is(err, fault.NotFound) { // it is written before a run ends, but for one that is refused
 		return &fault.Error{Kind: fault.Unavailable, Op: fmt.Sprintf("run %s has ended, and its summary is not there", r.run.Run), Err: err,
 			Remedy: "try again in a moment; if it stays away, somebody removed it, and the bucket may still keep an older version"}
@@ -56,9 +56,9 @@ func (e *Env) results(c *cobra.Command, r *chosen, output string, failed bool) e
 		return err
 	}
 	b := bringer{Env: e, Files: files, blobs: r.Ports.Blobs}
-	name := record.Completions
+	name := record.CompletionsFile
 	if failed {
-		name = record.Errors
+		name = record.ErrorsFile
 	}
 	switch folder := isFolder(output); {
 	case folder && failed:
@@ -116,7 +116,7 @@ func (b bringer) folder(ctx context.Context, path string) error {
 		return &fault.Error{Kind: fault.Invalid, Op: "make the folder", Err: err, Remedy: "name a place that can be written with --output"}
 	}
 	for _, info := range b.Objects { // before any is brought
-		if err := results.MustBeNew(filepath.Join(path, b.Name(info))); err != nil {
+		if err := results.CheckNotExists(filepath.Join(path, b.Name(info))); err != nil {
 			return err
 		}
 	}

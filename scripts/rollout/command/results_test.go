@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/record"
 )
 
@@ -14,8 +14,8 @@ import (
 func (b bench) answeredTwo(id identity.RunID) {
 	b.t.Helper()
 	b.ends(id, run.CompletedWithErrors)
-	b.put(record.OutputKey(id, record.Completions), "{\"id\":\"a\"}\n{\"id\":\"b\"}\n")
-	b.put(record.OutputKey(id, record.Errors), "{\"id\":\"c\"}\n")
+	b.put(record.OutputKey(id, record.CompletionsFile), "{\"id\":\"a\"}\n{\"id\":\"b\"}\n")
+	b.put(record.OutputKey(id, record.ErrorsFile), "{\"id\":\"c\"}\n")
 	b.put(record.OutputKey(id, record.SummaryFile), string(record.Encode(record.Summary{Schema: record.Schema, Run: id, Items: 3, Completed: 2, Failed: 1}))+"\n")
 }
 
@@ -23,7 +23,7 @@ func TestResultsWritesTheAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.ends(runA, run.Completed)
-	b.put(record.OutputKey(runA, record.Completions), "{\"id\":\"a\"}\n")
+	b.put(record.OutputKey(runA, record.CompletionsFile), "{\"id\":\"a\"}\n")
 	b.put(record.OutputKey(runA, record.SummaryFile), string(record.Encode(record.Summary{Schema: record.Schema, Run: runA, Items: 1, Completed: 1})))
 	check(t, rollout(t.Context(), "results", "x", "--dir", b.dir), 0, "{\"id\":\"a\"}\n")
 	path := filepath.Join(t.TempDir(), "y.jsonl")
@@ -37,12 +37,12 @@ func TestResultsOfARunWithFailuresExitWith1(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.answeredTwo(runA)
-	failed := "1 of 1 items failed (see " + filepath.Join(b.dir, "bucket", record.OutputKey(runA, record.Errors)) + ")"
+	failed := "1 of 1 items failed (see " + filepath.Join(b.dir, "bucket", record.OutputKey(runA, record.ErrorsFile)) + ")"
 	check(t, rollout(t.Context(), "results", "x", "--dir", b.dir), 1, "{\"id\":\"a\"}\n{\"id\":\"b\"}\n", failed)
 	check(t, rollout(t.Context(), "results", "x", "--errors", "--dir", b.dir), 1, "{\"id\":\"c\"}\n", failed)
 	folder := filepath.Join(t.TempDir(), "new") + "/"
 	check(t, rollout(t.Context(), "results", "x", "-o", folder, "--dir", b.dir), 1, "", failed, folder+"errors.jsonl")
-	for _, name := range []string{record.Completions, record.Errors, record.SummaryFile} {
+	for _, name := range []string{record.CompletionsFile, record.ErrorsFile, record.SummaryFile} {
 		if _, err := os.Stat(filepath.Join(folder, name)); err != nil {
 			t.Error(err)
 		}
@@ -54,7 +54,7 @@ func TestResultsKnowsWhatARunHasToHave(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.answeredTwo(runA)
-	b.put(record.OutputKey(runA, record.Completions), "{\"id\":\"a\"}\n")
+	b.put(record.OutputKey(runA, record.CompletionsFile), "{\"id\":\"a\"}\n")
 	path := filepath.Join(t.TempDir(), "y.jsonl")
 	check(t, rollout(t.Context(), "results", "x", "-o", path, "--dir", b.dir), 3, "", "completions.jsonl has 1 rows, and the run's summary counts 2")
 	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) > 0 {

@@ -70,8 +70,8 @@ func Main(ctx context.Context, args []string, e Env) int {
 	root.SetArgs(args)
 	ran, err := root.ExecuteContextC(ctx)
 	if err != nil {
-		err = toDoctor(ran, err)
-		_, _ = fmt.Fprintf(e.Err, "rollout: %s\n", here(err.Error(), placeOf(ran))) // nowhere else to say it
+		err = suggestDoctor(ran, err)
+		_, _ = fmt.Fprintf(e.Err, "rollout: %s\n", withLocationFlags(err.Error(), placeOf(ran))) // nowhere else to say it
 	}
 	return exitCode(err)
 }
@@ -88,21 +88,21 @@ func exitCode(err error) int {
 	return 1
 }
 
-// toDoctor sends whoever met a failure of a cloud's to the doctor.
-func toDoctor(ran *cobra.Command, err error) error {
+// suggestDoctor sends whoever met a failure of a cloud's to the doctor.
+func suggestDoctor(ran *cobra.Command, err error) error {
 	provider := ran.Flags().Lookup("cloud")
-	if provider == nil || !doctor.Helps(err) {
+	if provider == nil || !doctor.ShouldSuggest(err) {
 		return err
 	}
 	ask := "rollout cloud doctor --provider " + provider.Value.String()
 	if dir := ran.Flags().Lookup("dir").Value.String(); dir != "" {
 		ask += " --config " + filepath.Join(dir, local.DeploymentFile)
 	}
-	return &fault.Error{Kind: fault.Of(err), Err: err, Remedy: "`" + ask + "` says what is missing"}
+	return &fault.Error{Kind: fault.KindOf(err), Err: err, Remedy: "`" + ask + "` says what is missing"}
 }
 
 // placeOf is the installation that a command line names, if it names one.
-func placeOf(ran *cobra.Command) (p installation.Place) {
+func placeOf(ran *cobra.Command) (p installation.Location) {
 	if f := ran.Flags().Lookup("dir"); f != nil {
 		p.Dir = f.Value.String()
 	}
@@ -120,7 +120,7 @@ func rootCommand(e *Env) *cobra.Command {
 		Use:              "rollout",
 		Short:            "Run batches of prompts through an inference engine, each answered exactly once",
 		Args:             unknownCommand,
-		PersistentPreRun: heedSignals,
+		PersistentPreRun: handleSignals,
 		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
 
 		SilenceErrors: true, // Main writes them
@@ -136,14 +136,14 @@ func rootCommand(e *Env) *cobra.Command {
 	return root
 }
 
-// drains marks commands that handle signals themselves: the first one drains
+// handlesSignals marks commands that handle signals themselves: the first one drains
 // their workers.
-const drains = "drains"
+const handlesSignals = "drains"
 
-// heedSignals lets the first signal end a command's context, and the second
+// handleSignals lets the first signal end a command's context, and the second
 // the process.
-func heedSignals(c *cobra.Command, _ []string) {
-	if c.Annotations[drains] != "" {
+func handleSignals(c *cobra.Command, _ []string) {
+	if c.Annotations[handlesSignals] != "" {
 		return
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
@@ -183,19 +183,19 @@ func arguments(optional int, names ...string) cobra.PositionalArgs {
 
 // placeFlags adds --dir and --cloud, which commands need that ask after or
 // steer runs.
-func placeFlags(c *cobra.Command) *installation.Place {
-	var p installation.Place
+func placeFlags(c *cobra.Command) *installation.Location {
+	var p installation.Location
 	c.Flags().StringVar(&p.Dir, "dir", "", "the installation's `folder`, as given to rollout up; with --cloud that of its rollout.toml, the present one if left out")
 	c.Flags().StringVar(&p.Cloud, "cloud", "", "the `provider` of an installation that was deployed to a cloud: aws")
 	return &p
 }
 
 // open opens the installation for a command that asks after or steers runs.
-func (e *Env) open(c *cobra.Command, p installation.Place) (*installation.Installation, error) {
+func (e *Env) open(c *cobra.Command, p installation.Location) (*installation.Installation, error) {
 	return e.openWith(c, p, installation.Options{})
 }
 
-func (e *Env) openWith(c *cobra.Command, p installation.Place, o installation.Options) (*installation.Installation, error) {
+func (e *Env) openWith(c *cobra.Command, p installation.Location, o installation.Options) (*installation.Installation, error) {
 	switch {
 	case p.Cloud != "" && p.Dir == "":
 		p.Dir = "."
@@ -228,7 +228,7 @@ func (e *Env) openLocal(c *cobra.Command, dir string) (*local.Local, func() erro
 	if err != nil {
 		return nil, nil, err
 	}
-	return local.Open(c.Context(), dir, local.Options{Log: log, Clock: e.Clock})
+	return local.OpenLocal(c.Context(), dir, local.LocalOptions{Log: log, Clock: e.Clock})
 }
 
 func needDir(c *cobra.Command, dir string) error {

@@ -11,8 +11,8 @@ import (
 
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
 )
 
 // screen renders an overview as text.
@@ -70,14 +70,14 @@ func (s screen) notes() (out []string) {
 		return nil
 	}
 	for _, r := range s.Runs {
-		for _, h := range r.HoldUps {
+		for _, h := range r.Blockers {
 			if h.Code == api.IsEnding || h.Code == api.IsPausing { // as its phase says
 				continue
 			}
-			out = append(out, progress.Plain(r.Name, nameColumns)+": "+s.here(progress.Plain(progress.HoldUpWords(h), 500)))
+			out = append(out, progress.SanitizeLine(r.Name, nameColumns)+": "+s.here(progress.SanitizeLine(progress.FormatBlocker(h), 500)))
 		}
 		if refused(r) && s.now.Sub(r.CreatedAt) < dayOld {
-			out = append(out, progress.Plain(r.Name, nameColumns)+" was refused: "+progress.Plain(r.Message, 500))
+			out = append(out, progress.SanitizeLine(r.Name, nameColumns)+" was refused: "+progress.SanitizeLine(r.Message, 500))
 		}
 		if len(out) >= maxNotes {
 			break
@@ -87,7 +87,7 @@ func (s screen) notes() (out []string) {
 		if i == maxNotes {
 			return append(out, fmt.Sprintf("and %d more files in prompts/ that are no run", len(s.Uploads)-i))
 		}
-		out = append(out, progress.Plain(u.Key, 200)+": "+s.here(progress.Plain(u.Why, 500)))
+		out = append(out, progress.SanitizeLine(u.Key, 200)+": "+s.here(progress.SanitizeLine(u.Why, 500)))
 	}
 	return out
 }
@@ -115,7 +115,7 @@ func (s screen) workers() string {
 	rows := [][]string{workerColumns}
 	var shown []api.WorkerStatus
 	for _, w := range s.Workers {
-		if !w.Alive && (w.State == health.Gone || s.now.Sub(w.BeatAt) > deadFor) {
+		if !w.Alive && (w.State == health.Gone || s.now.Sub(w.HeartbeatAt) > deadFor) {
 			continue
 		}
 		shown = append(shown, w)
@@ -146,12 +146,12 @@ func (s screen) workers() string {
 func (s screen) worker(w api.WorkerStatus) []string {
 	median := "-"
 	if w.Load.MedianMS > 0 {
-		median = progress.Took(time.Duration(w.Load.MedianMS) * time.Millisecond)
+		median = progress.FormatElapsed(time.Duration(w.Load.MedianMS) * time.Millisecond)
 	}
 	rate := w.Load.Rate
-	return []string{progress.Plain(w.Worker, 26), stateWords(w), progress.Took(s.now.Sub(w.BeatAt)), fmt.Sprintf("%d/%d", w.Load.Busy, w.InFlight),
-		progress.RateWords(&rate), fmt.Sprintf("%.0f", w.Load.TokenRate), median, s.holds(w), fmt.Sprint(w.Load.Faults),
-		progress.Plain(w.Pool, 16), progress.Plain(fmt.Sprintf("%s:%d", cmp.Or(w.Instance, w.Host), w.PID), 30)}
+	return []string{progress.SanitizeLine(w.Worker, 26), stateWords(w), progress.FormatElapsed(s.now.Sub(w.HeartbeatAt)), fmt.Sprintf("%d/%d", w.Load.InFlight, w.InFlight),
+		progress.FormatRate(&rate), fmt.Sprintf("%.0f", w.Load.TokenRate), median, s.holds(w), fmt.Sprint(w.Load.Faults),
+		progress.SanitizeLine(w.Pool, 16), progress.SanitizeLine(fmt.Sprintf("%s:%d", cmp.Or(w.Instance, w.Host), w.PID), 30)}
 }
 
 // stateWords is what a worker and its engine are, in a word or two.
@@ -165,7 +165,7 @@ func stateWords(w api.WorkerStatus) string {
 		return "starting"
 	case w.Draining != "":
 		return "draining"
-	case w.State == health.Ready && slices.ContainsFunc(w.Holds, func(h health.Held) bool { return h.Training != nil }):
+	case w.State == health.Ready && slices.ContainsFunc(w.Holds, func(h health.HeldShard) bool { return h.Training != nil }):
 		return "training"
 	}
 	return string(w.State)
@@ -192,7 +192,7 @@ func (s screen) servers() string {
 		if v.Waiting >= 0 {
 			waiting = fmt.Sprint(v.Waiting)
 		}
-		rows = append(rows, []string{progress.Plain(v.Name, 60), serverWords(v.State), busy, waiting, progress.Plain(v.Why, 200)})
+		rows = append(rows, []string{progress.SanitizeLine(v.Name, 60), serverWords(v.State), busy, waiting, progress.SanitizeLine(v.LastError, 200)})
 	}
 	return s.table(rows, func(row, column int, cell string) string {
 		switch {
@@ -223,7 +223,7 @@ const maxHolds = 4
 func (s screen) holds(w api.WorkerStatus) string {
 	names := map[identity.RunID]string{}
 	for _, r := range s.Runs {
-		names[r.Run] = progress.Plain(r.Name, 16)
+		names[r.Run] = progress.SanitizeLine(r.Name, 16)
 	}
 	var parts []string
 	last := identity.RunID("")

@@ -9,18 +9,18 @@ import (
 
 	"rollout/functions/api"
 	"rollout/scripts/rollout/installation"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/health"
+	"rollout/shared/core/run"
 )
 
 func wideScreen() screen {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	r := api.Status{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Name: strings.Repeat("nightly", 9), Phase: run.Running, CreatedAt: now, Items: api.Items{Total: 1000, Done: 400, InHand: 100},
-		HoldUps: []api.HoldUp{{Code: api.NoEngine, Text: "the inference server has been away for 12s: " + strings.Repeat("connection refused ", 9), Remedy: "start `rollout up`"}}}
+	r := api.Status{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Name: strings.Repeat("nightly", 9), Phase: run.Running, CreatedAt: now, Items: api.Items{Total: 1000, Done: 400, Uncommitted: 100},
+		Blockers: []api.Blocker{{Code: api.NoEngine, Text: "the inference server has been away for 12s: " + strings.Repeat("connection refused ", 9), Remedy: "start `rollout up`"}}}
 	w := api.WorkerStatus{Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Pool: "default", Alive: true, State: health.Ready, Engine: api.EngineAway, Host: "a-rather-long-host-name",
-		InFlight: 64, BeatAt: now, Load: health.Load{Busy: 60, MedianMS: 2100}, Holds: []health.Held{{Run: r.Run, Shard: 7, Rows: 5, Items: 256}}}
+		InFlight: 64, HeartbeatAt: now, Load: health.Load{InFlight: 60, MedianMS: 2100}, Holds: []health.HeldShard{{Run: r.Run, Shard: 7, Rows: 5, Items: 256}}}
 	return screen{Overview: api.Overview{Runs: []api.Status{r}, Workers: []api.WorkerStatus{w}}, now: now,
-		path: func(key string) string { return key }, here: func(text string) string { return here(text, installation.Place{Dir: "/data"}) }}
+		path: func(key string) string { return key }, here: func(text string) string { return withLocationFlags(text, installation.Location{Dir: "/data"}) }}
 }
 
 func TestTablesFitNarrowTerminals(t *testing.T) {
@@ -54,7 +54,7 @@ func TestAWorkersMachineIsItsInstanceIfThereIsOne(t *testing.T) {
 func TestSeveralServersAreATable(t *testing.T) {
 	t.Parallel()
 	s := wideScreen()
-	s.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed", InFlight: 12, Limit: 64, Waiting: 3}, {Name: "http://b/v1", State: "open", Waiting: -1, Why: "connection refused"}}
+	s.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed", InFlight: 12, Limit: 64, Waiting: 3}, {Name: "http://b/v1", State: "open", Waiting: -1, LastError: "connection refused"}}
 	const want = `SERVER       STATE  BUSY   WAITING  TROUBLE
 http://a/v1  ready  12/64  3        
 http://b/v1  away   0      -        connection refused
@@ -99,7 +99,7 @@ func TestCommandsInRemediesCanBeCopied(t *testing.T) {
 		"`rollout up --dir D`":                   "`rollout up --dir D`",
 		"one ` only":                             "one ` only",
 	} {
-		if got := here(text, installation.Place{Dir: "/data"}); got != want {
+		if got := withLocationFlags(text, installation.Location{Dir: "/data"}); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
 		}
 	}
@@ -107,12 +107,12 @@ func TestCommandsInRemediesCanBeCopied(t *testing.T) {
 
 func TestAPlaceIsNamedAsOnTheCommandLine(t *testing.T) {
 	t.Parallel()
-	for want, p := range map[string]installation.Place{
+	for want, p := range map[string]installation.Location{
 		"--dir /data":             {Dir: "/data"},
 		"--cloud aws":             {Dir: ".", Cloud: "aws"},
 		"--cloud aws --dir stack": {Dir: "stack", Cloud: "aws"},
 	} {
-		if got := here("`rollout status`", p); got != "`rollout status "+want+"`" {
+		if got := withLocationFlags("`rollout status`", p); got != "`rollout status "+want+"`" {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/gpuworker/engine/tiny"
-	"rollout/gpuworker/engine/tiny/scheduler"
+	"rollout/gpuworker/tinylm/scheduler"
 	"rollout/scripts/rollout/serve"
 	"rollout/shared/config"
 	"rollout/shared/embedded"
@@ -77,7 +77,7 @@ func (e *Env) serve(c *cobra.Command, f serveFlags) (err error) {
 	secrets := embedded.EnvSecrets([]string{listen.TokenSecret}, os.LookupEnv)
 	l, token, err := listen.Open(c.Context(), f.addr, secrets)
 	if err != nil {
-		return fault.As(fault.Invalid, err, "--addr")
+		return fault.WithKind(fault.Invalid, err, "--addr")
 	}
 	dice := func() uint64 {
 		var b [8]byte
@@ -85,7 +85,7 @@ func (e *Env) serve(c *cobra.Command, f serveFlags) (err error) {
 		return binary.LittleEndian.Uint64(b[:])
 	}
 	b := serve.Bounds()
-	h := b.Guard(token, serve.New(serve.Config{Engine: engine, Version: version(), Clock: e.Clock, Log: log, Dice: dice}), serve.Open()...)
+	h := b.Guard(token, serve.New(serve.Config{Engine: engine, Version: version(), Clock: e.Clock, Log: log, Rand: dice}), serve.PublicPaths()...)
 	if _, err := fmt.Fprintf(e.Out, "http://%s/v1\n", l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
 	}
@@ -104,5 +104,5 @@ func (e *Env) openTiny(c *cobra.Command, f serveFlags, turns bool) (*tiny.Engine
 		return nil, err
 	}
 	return tiny.New(tiny.Config{Name: cmp.Or(f.name, b.Name), Revision: b.Digest, Model: tiny.Decoder(b.Model, cmp.Or(f.threads, runtime.GOMAXPROCS(0))),
-		Tokenizer: b.Tokenizer, Turns: turns, Batch: f.batch})
+		Tokenizer: b.Tokenizer, ChatTurns: turns, Batch: f.batch})
 }

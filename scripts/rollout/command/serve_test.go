@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/localstack/tinytest"
 	"rollout/scripts/rollout/command"
 	"rollout/shared/clock"

@@ -14,8 +14,8 @@ import (
 
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
+	"rollout/shared/core/identity"
 	"rollout/shared/embedded/local"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/snapshot"
 )
@@ -64,7 +64,7 @@ func runOfSnapshots(ctx context.Context, l *local.Local, s snapshot.Store, text 
 			runs = append(runs, api.Status{Run: snap.Run})
 		}
 	}
-	r, err := choose(runs, text)
+	r, err := matchRun(runs, text)
 	if !fault.Is(err, fault.NotFound) {
 		return r.Run, err
 	}
@@ -72,8 +72,8 @@ func runOfSnapshots(ctx context.Context, l *local.Local, s snapshot.Store, text 
 	if err != nil {
 		return "", err
 	}
-	if r, err = choose(runs, text); err != nil {
-		return "", fault.As(fault.Invalid, err, "--run")
+	if r, err = matchRun(runs, text); err != nil {
+		return "", fault.WithKind(fault.Invalid, err, "--run")
 	}
 	return r.Run, nil
 }
@@ -81,7 +81,7 @@ func runOfSnapshots(ctx context.Context, l *local.Local, s snapshot.Store, text 
 func writeJSON(w io.Writer, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
-		return fault.As(fault.Internal, err, "write JSON")
+		return fault.WithKind(fault.Internal, err, "write JSON")
 	}
 	_, err = w.Write(append(b, '\n'))
 	return err
@@ -137,9 +137,9 @@ func (e *Env) snapshotTable(all []snapshot.Snapshot) string {
 	}
 	rows := [][]string{{"SNAPSHOT", "RUN", "MADE BY", "SIZE", "AGE", "LABEL"}}
 	for _, s := range all {
-		rows = append(rows, []string{s.ID, string(s.Run), s.Algorithm, size(s), progress.Span(e.Clock.Now().Sub(s.CreatedAt)), progress.Plain(s.Label, nameColumns)})
+		rows = append(rows, []string{s.ID, string(s.Run), s.Algorithm, size(s), progress.FormatDuration(e.Clock.Now().Sub(s.CreatedAt)), progress.SanitizeLine(s.Label, nameColumns)})
 	}
-	sc := screen{colours: palette(progress.Draws(e.Out) && e.Getenv("NO_COLOR") == "")}
+	sc := screen{colours: palette(progress.SupportsANSI(e.Out) && e.Getenv("NO_COLOR") == "")}
 	return sc.table(rows, func(_, _ int, cell string) string { return cell })
 }
 
@@ -184,7 +184,7 @@ func (e *Env) snapshotFacts(s snapshot.Snapshot, dir string) string {
 	var b strings.Builder
 	sc := screen{now: e.Clock.Now()}
 	for _, f := range [][2]string{
-		{"snapshot", s.ID}, {"run", string(s.Run)}, {"kind", string(s.Kind)}, {"made by", s.Algorithm}, {"label", progress.Plain(s.Label, snapshot.MaxLabel)},
+		{"snapshot", s.ID}, {"run", string(s.Run)}, {"kind", string(s.Kind)}, {"made by", s.Algorithm}, {"label", progress.SanitizeLine(s.Label, snapshot.MaxLabel)},
 		{"created", sc.moment(&s.CreatedAt)}, {"size", size(s)}, {"meta", string(s.Meta)},
 	} {
 		if f[1] != "" {
@@ -193,7 +193,7 @@ func (e *Env) snapshotFacts(s snapshot.Snapshot, dir string) string {
 	}
 	for _, p := range s.Parts {
 		if id, ok := identity.ParseContentID(p.Content); ok {
-			b.WriteString(sc.fact(p.Role, progress.Under(local.BucketDir(dir))(identity.ContentKey(id))))
+			b.WriteString(sc.fact(p.Role, progress.ObjectPathIn(local.BucketDir(dir))(identity.ContentKey(id))))
 		}
 	}
 	return b.String()

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"rollout/shared/blob"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/snapshot"
 )
 

@@ -13,7 +13,7 @@ import (
 	"rollout/functions/api"
 	"rollout/scripts/rollout/installation"
 	"rollout/scripts/rollout/progress"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 )
 
 func statusCommand(e *Env) *cobra.Command {
@@ -35,13 +35,13 @@ func statusCommand(e *Env) *cobra.Command {
 			return err
 		}
 		defer func() { err = errors.Join(err, in.Close()) }()
-		s := statusView{Env: e, service: api.New(in.Ports, in.Deployment), json: *asJSON, place: in.Place, path: in.Path}
+		s := statusView{Env: e, service: api.New(in.Ports, in.Deployment), json: *asJSON, place: in.Location, path: in.Path}
 		if len(args) > 0 {
 			var r api.Status
 			if *watch {
 				r, err = e.await(c.Context(), in, s.service, args[0])
 			} else {
-				r, err = find(c.Context(), s.service, args[0])
+				r, err = findRun(c.Context(), s.service, args[0])
 			}
 			if err != nil {
 				return err
@@ -62,7 +62,7 @@ type statusView struct {
 	service *api.Service
 	only    identity.RunID // "" shows all
 	json    bool
-	place   installation.Place
+	place   installation.Location
 	path    func(key string) string // where an object of the bucket is
 }
 
@@ -70,7 +70,7 @@ func (s *statusView) ask(ctx context.Context) (api.Overview, error) {
 	if s.only == "" {
 		return s.service.Overview(ctx)
 	}
-	return s.service.Look(ctx, s.only)
+	return s.service.RunOverview(ctx, s.only)
 }
 
 // once shows what is there now. Tables go to Out, what people are to know
@@ -98,22 +98,22 @@ func (s *statusView) once(ctx context.Context) error {
 
 // screen is the overview on this terminal; paces are of runs that are watched.
 func (s *statusView) screen(o api.Overview, paces map[identity.RunID]progress.Pace) screen {
-	columns, _, ok := progress.Size(s.Out)
+	columns, _, ok := progress.TerminalSize(s.Out)
 	if !ok {
 		columns = 0 // as wide as it takes
 	}
 	return screen{Overview: o, one: s.only != "", paces: paces, now: s.Clock.Now(), columns: columns, path: s.path,
-		colours: palette(progress.Draws(s.Out) && s.Getenv("NO_COLOR") == ""), here: func(text string) string { return here(text, s.place) }}
+		colours: palette(progress.SupportsANSI(s.Out) && s.Getenv("NO_COLOR") == ""), here: func(text string) string { return withLocationFlags(text, s.place) }}
 }
 
 // placed are commands that need not be told where they are about.
 var placed = regexp.MustCompile(`--(dir|cloud|provider|help)\b`)
 
-// here makes the commands that a text names ready to be copied: `rollout up`
+// withLocationFlags makes the commands that a text names ready to be copied: `rollout up`
 // becomes `rollout up --dir D`. Those that say where, or what else they are
 // about, are as they are.
-func here(text string, p installation.Place) string {
-	if p == (installation.Place{}) {
+func withLocationFlags(text string, p installation.Location) string {
+	if p == (installation.Location{}) {
 		return text
 	}
 	parts := strings.Split(text, "`")

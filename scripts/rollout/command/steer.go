@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 )
 
 // steering is a command that wants something of a run.
@@ -47,7 +47,7 @@ func (e *Env) steerCommand(s steering) *cobra.Command {
 			return err
 		}
 		// It is done when somebody is there to do it.
-		_, err = fmt.Fprintln(e.Err, here(fmt.Sprintf("no worker of pool %s is alive (start `rollout up`)", r.run.Pool), r.Place))
+		_, err = fmt.Fprintln(e.Err, withLocationFlags(fmt.Sprintf("no worker of pool %s is alive (start `rollout up`)", r.run.Pool), r.Location))
 		return err
 	}
 	return c

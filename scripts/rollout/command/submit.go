@@ -13,7 +13,7 @@ import (
 	"rollout/functions/api"
 	"rollout/scripts/rollout/installation"
 	"rollout/scripts/rollout/progress"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 )
 
@@ -34,9 +34,9 @@ func submitCommand(e *Env) *cobra.Command {
 	return c
 }
 
-func (e *Env) submit(c *cobra.Command, place installation.Place, file, configPath string, wait bool) (err error) {
+func (e *Env) submit(c *cobra.Command, place installation.Location, file, configPath string, wait bool) (err error) {
 	ctx := c.Context()
-	in, err := e.openWith(c, place, installation.Options{Unborn: !wait})
+	in, err := e.openWith(c, place, installation.Options{AllowUninitialized: !wait})
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (e *Env) submit(c *cobra.Command, place installation.Place, file, configPat
 	if err != nil {
 		return err
 	}
-	if in.Unborn {
+	if in.Uninitialized {
 		if _, err := fmt.Fprintf(e.Err, "the run will begin when `rollout up %s` is started\n", in.Flags()); err != nil {
 			return err
 		}
@@ -53,7 +53,7 @@ func (e *Env) submit(c *cobra.Command, place installation.Place, file, configPat
 		return err
 	}
 	service := api.New(in.Ports, in.Deployment)
-	if err := mustBeFree(ctx, service, up.key); err != nil {
+	if err := checkNotInUse(ctx, service, up.key); err != nil {
 		return err
 	}
 	id, err := e.upload(ctx, in, up)
@@ -83,8 +83,8 @@ func (e *Env) upload(ctx context.Context, in *installation.Installation, up uplo
 	return id, err
 }
 
-// mustBeFree refuses to replace an object that an open run still reads.
-func mustBeFree(ctx context.Context, service *api.Service, key string) error {
+// checkNotInUse refuses to replace an object that an open run still reads.
+func checkNotInUse(ctx context.Context, service *api.Service, key string) error {
 	runs, err := service.List(ctx)
 	if err != nil {
 		return err
@@ -107,23 +107,23 @@ const eventPatience = 30 * time.Second
 func (e *Env) follow(ctx context.Context, in *installation.Installation, service *api.Service, id identity.RunID, key string) error {
 	f := progress.Follower{Source: service, View: progress.NewView(e.Err, e.Clock), Clock: e.Clock, Every: in.Poll}
 	if in.Cloud != "" {
-		f.Patience, f.Unheard = eventPatience, func(ctx context.Context) string { return announce(ctx, service, key) }
+		f.Patience, f.OnNotStarted = eventPatience, func(ctx context.Context) string { return resendUpload(ctx, service, key) }
 	}
 	s, err := f.Follow(ctx, id)
 	if err != nil {
 		return err
 	}
-	if err := progress.Closing(ctx, e.Err, s, in.Ports.Blobs, in.Path); err != nil {
+	if err := progress.WriteSummary(ctx, e.Err, s, in.Ports.Blobs, in.Path); err != nil {
 		return err
 	}
 	return progress.Outcome(s, in.Path)
 }
 
-// announce tells the stack about an object of which its bucket has not told
+// resendUpload tells the stack about an object of which its bucket has not told
 // for long, and says so. The run is the same either way.
-func announce(ctx context.Context, service *api.Service, key string) string {
+func resendUpload(ctx context.Context, service *api.Service, key string) string {
 	const late = "the bucket's event has not become a run yet"
-	if _, err := service.Announce(ctx, key); err != nil {
+	if _, err := service.Submit(ctx, key); err != nil {
 		return late + ", and the stack can't be told otherwise: " + err.Error()
 	}
 	return late + ": the stack was told once more"

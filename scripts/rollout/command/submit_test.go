@@ -10,10 +10,10 @@ import (
 
 	"rollout/scripts/rollout/command"
 	"rollout/shared/clock"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
 	"rollout/shared/input"
 	"rollout/shared/record"
 )
@@ -97,7 +97,7 @@ func TestSubmitPutsTheConfigFirst(t *testing.T) {
 			if r := rollout(t.Context(), args...); r.code != 0 {
 				t.Fatalf("%+v", r)
 			}
-			got, err := input.Read(t.Context(), b.Bucket, "prompts/x.toml", 1<<20)
+			got, err := input.ReadObject(t.Context(), b.Bucket, "prompts/x.toml", 1<<20)
 			if string(got) != c.want || err != nil && c.want != "" {
 				t.Errorf("prompts/x.toml is %q, want %q (%v)", got, c.want, err)
 			}
@@ -212,7 +212,7 @@ func TestSubmitAndWaitEndsWithTheRunsExitCode(t *testing.T) {
 				t.Fatalf("exit code %d before anything was printed: %s", got, errs)
 			}
 			id := identity.RunID(strings.TrimSpace(out.String()))
-			b.put(record.OutputKey(id, record.Completions), "{\"id\":\"a\",\"completion\":\"Hello there\"}\n")
+			b.put(record.OutputKey(id, record.CompletionsFile), "{\"id\":\"a\",\"completion\":\"Hello there\"}\n")
 			b.ends(id, phase)
 			if got := <-ended; got != code {
 				t.Errorf("exit code %d, want %d; stderr: %s", got, code, errs)

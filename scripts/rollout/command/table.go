@@ -9,7 +9,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/run"
 )
 
 // nameColumns bounds a run's name in a table.
@@ -78,15 +78,15 @@ func (s screen) runTable(id, name int) string {
 	rows := [][]string{runColumns}
 	for _, r := range s.Runs {
 		p := s.pace(r)
-		got, total := progress.Parts(r)
+		got, total := progress.DoneAndTotal(r)
 		done := progress.Percent(got, total)
 		if s.live && !r.Phase.Ended() {
 			done = bar(got, total, 12) + " " + done
 		}
 		rows = append(rows, []string{
-			string(r.Run[:min(len(r.Run), id)]), progress.Plain(r.Name, name), progress.PhaseWords(r.Phase), progress.Count(r.Items.Total),
+			string(r.Run[:min(len(r.Run), id)]), progress.SanitizeLine(r.Name, name), progress.FormatPhase(r.Phase), progress.Count(r.Items.Total),
 			done, progress.Count(r.Items.AtFault()),
-			progress.RateWords(p.Rate), progress.ETAWords(p.ETASeconds), progress.Span(s.now.Sub(r.CreatedAt)),
+			progress.FormatRate(p.Rate), progress.FormatETA(p.ETASeconds), progress.FormatDuration(s.now.Sub(r.CreatedAt)),
 		})
 	}
 	return s.table(rows, func(row, column int, cell string) string {
@@ -170,49 +170,49 @@ func (s screen) details(r api.Status) string {
 	}
 	p := s.pace(r)
 	line("run", "%s", r.Run)
-	line("name", "%s", progress.Plain(r.Name, 128))
-	line("phase", "%s", s.colours.phase(r.Phase, progress.PhaseWords(r.Phase)))
-	if r.Message != "" && len(r.HoldUps) == 0 {
-		line("because", "%s", progress.Plain(r.Message, 1000))
+	line("name", "%s", progress.SanitizeLine(r.Name, 128))
+	line("phase", "%s", s.colours.phase(r.Phase, progress.FormatPhase(r.Phase)))
+	if r.Message != "" && len(r.Blockers) == 0 {
+		line("because", "%s", progress.SanitizeLine(r.Message, 1000))
 	}
-	for _, h := range r.HoldUps {
-		line("held up", "%s", s.here(progress.Plain(progress.HoldUpWords(h), 1000)))
+	for _, h := range r.Blockers {
+		line("held up", "%s", s.here(progress.SanitizeLine(progress.FormatBlocker(h), 1000)))
 	}
 	if s.live && !r.Phase.Ended() {
 		width := 50
 		if s.columns > 0 {
 			width = max(12, min(50, s.columns-labelColumns-6))
 		}
-		got, total := progress.Parts(r)
+		got, total := progress.DoneAndTotal(r)
 		line("", "%s %s", bar(got, total, width), progress.Percent(got, total))
 	}
 	if t := r.Training; t != nil {
-		line("training", "%s", progress.TrainingWords(r))
+		line("training", "%s", progress.FormatTraining(r))
 		if t.Snapshot != "" {
 			line("snapshot", "%s, at step %s", t.Snapshot, progress.Count(uint64(max(0, t.SnapshotStep))))
 		}
 	}
 	inHand := ""
-	if r.Items.InHand > 0 {
-		inHand = fmt.Sprintf(", %s of them in workers' hands", progress.Count(r.Items.InHand))
+	if r.Items.Uncommitted > 0 {
+		inHand = fmt.Sprintf(", %s of them in workers' hands", progress.Count(r.Items.Uncommitted))
 	}
-	line("items", "%s of %s (%s)%s", progress.Count(r.Items.Got()), progress.Count(r.Items.Total),
-		progress.Percent(r.Items.Got(), r.Items.Total), inHand)
-	line("failed", "%s", progress.FailedWords(r))
+	line("items", "%s of %s (%s)%s", progress.Count(r.Items.Processed()), progress.Count(r.Items.Total),
+		progress.Percent(r.Items.Processed(), r.Items.Total), inHand)
+	line("failed", "%s", progress.FormatFailed(r))
 	if r.Items.Unanswered > 0 {
-		line("unanswered", "%s", progress.UnansweredWords(r))
+		line("unanswered", "%s", progress.FormatUnanswered(r))
 	}
 	line("shards", "%d done, %d running, %d dispatched, %d planned", r.Shards.Done, r.Shards.Running, r.Shards.Dispatched, r.Shards.Total)
-	line("tokens", "%s", progress.TokenWords(r.Tokens))
-	rate := progress.RateWords(p.Rate)
-	if t := progress.TokenRateWords(r.TokenRate); t != "" {
+	line("tokens", "%s", progress.FormatTokens(r.Tokens))
+	rate := progress.FormatRate(p.Rate)
+	if t := progress.FormatTokenRate(r.TokenRate); t != "" {
 		rate += ", " + t
 	}
 	line("rate", "%s", rate)
 	if !r.Phase.Ended() {
-		line("eta", "%s", progress.ETAWords(p.ETASeconds))
+		line("eta", "%s", progress.FormatETA(p.ETASeconds))
 	}
-	line("model", "%s", progress.Plain(r.Model, 200))
+	line("model", "%s", progress.SanitizeLine(r.Model, 200))
 	line("submitted", "%s", s.moment(&r.CreatedAt))
 	line("started", "%s", s.moment(r.StartedAt))
 	if r.LastRowAt != nil {
@@ -269,5 +269,5 @@ func (s screen) moment(t *time.Time) string {
 	if t == nil {
 		return "-"
 	}
-	return t.Format(time.RFC3339) + " (" + progress.Span(s.now.Sub(*t)) + " ago)"
+	return t.Format(time.RFC3339) + " (" + progress.FormatDuration(s.now.Sub(*t)) + " ago)"
 }

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"testing"
 
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/observe"
 )
 

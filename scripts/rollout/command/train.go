@@ -49,7 +49,7 @@ func (e *Env) trainKind(kind, short string) *cobra.Command {
 			"The state is kept every [snapshot] every_steps, at the end, and at Ctrl-C or SIGTERM. Whoever goes on from any of these snapshots, " +
 			"on any machine and any number of threads, ends with the same bytes as without a break.",
 		Args:        arguments(0),
-		Annotations: map[string]string{drains: "yes"},
+		Annotations: map[string]string{handlesSignals: "yes"},
 		RunE:        func(c *cobra.Command, _ []string) error { return e.train(c, kind, f) },
 	}
 	fs := c.Flags()
@@ -100,8 +100,8 @@ func (e *Env) trainRun(c *cobra.Command, o train.Options, asJSON bool) (err erro
 	if err != nil {
 		return err
 	}
-	ctx, asked, leave := process.Leave(c.Context(), 0)
-	s, err := train.Open(asked, o, local.Options{Log: log, Clock: e.Clock})
+	ctx, asked, leave := process.NotifyShutdown(c.Context(), 0)
+	s, err := train.Open(asked, o, local.LocalOptions{Log: log, Clock: e.Clock})
 	if err != nil {
 		return interrupted(err)
 	}
@@ -152,7 +152,7 @@ func (e *Env) sayTrain(s *train.Session, o train.Options) (err error) {
 	case s.Resumed != "":
 		_, err = fmt.Fprintf(e.Err, "going on from snapshot %s, at step %d of %d\n", s.Resumed, taken, all)
 	case o.Resume != "":
-		_, err = fmt.Fprintf(e.Err, "there is no snapshot in %s yet: starting at the beginning\n", progress.Plain(s.Output, 200))
+		_, err = fmt.Fprintf(e.Err, "there is no snapshot in %s yet: starting at the beginning\n", progress.SanitizeLine(s.Output, 200))
 	}
 	return err
 }
@@ -169,11 +169,11 @@ func (e *Env) sayTrained(r train.Result, t *training.Trainer) error {
 			text += fmt.Sprintf(", accuracy %.1f %%", 100**v.Accuracy)
 		}
 		text += fmt.Sprintf(" on %d rows of the dataset\n", v.Rows)
-		if v.Cut > 0 {
-			text += fmt.Sprintf("cut         %d of them are longer than max_seq_len and lost a part\n", v.Cut)
+		if v.Truncated > 0 {
+			text += fmt.Sprintf("cut         %d of them are longer than max_seq_len and lost a part\n", v.Truncated)
 		}
 	}
-	text += "curve       " + progress.Plain(r.Curve, 1000) + "\n"
+	text += "curve       " + progress.SanitizeLine(r.Curve, 1000) + "\n"
 	text += "snapshot    " + r.Snapshot + "\n"
 	_, err := fmt.Fprint(e.Out, text)
 	return err

@@ -10,18 +10,18 @@ import (
 	"testing"
 )
 
-// lesson is a folder with a training of two steps.
-type lesson struct {
+// trainingFixture is a folder with a training of two steps.
+type trainingFixture struct {
 	t         *testing.T
 	dir, file string // the config's path
 }
 
 const lessonRows = "{\"prompt\":\"a \",\"completion\":\"b\"}\n{\"prompt\":\"c \",\"completion\":\"d\"}\n"
 
-func newLesson(t *testing.T) lesson {
+func newLesson(t *testing.T) trainingFixture {
 	t.Helper()
 	dir := t.TempDir()
-	l := lesson{t, dir, filepath.Join(dir, "course.toml")}
+	l := trainingFixture{t, dir, filepath.Join(dir, "course.toml")}
 	l.write("rows.jsonl", lessonRows)
 	l.write("course.toml", fmt.Sprintf(`[algorithm.sft]
 base_model = "rollout/tiny"
@@ -34,7 +34,7 @@ packing.max_seq_len = 8
 	return l
 }
 
-func (l lesson) write(name, text string) {
+func (l trainingFixture) write(name, text string) {
 	l.t.Helper()
 	if err := os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o600); err != nil {
 		l.t.Fatal(err)
@@ -42,7 +42,7 @@ func (l lesson) write(name, text string) {
 }
 
 // change replaces a part of the config.
-func (l lesson) change(old, with string) {
+func (l trainingFixture) change(old, with string) {
 	l.t.Helper()
 	b, err := os.ReadFile(l.file)
 	if err != nil {
@@ -54,7 +54,7 @@ func (l lesson) change(old, with string) {
 	l.write("course.toml", strings.Replace(string(b), old, with, 1))
 }
 
-func (l lesson) train(args ...string) result {
+func (l trainingFixture) train(args ...string) result {
 	return rollout(l.t.Context(), append([]string{"train", "sft", "--config", l.file}, args...)...)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/gpuworker/process"
-	"rollout/scripts/rollout/stack"
+	"rollout/scripts/rollout/standalone"
 	"rollout/shared/config"
 	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
@@ -46,7 +46,7 @@ func upCommand(e *Env) *cobra.Command {
 		Long: "Takes up every prompts file in DIR/bucket/prompts, also those put there later, and writes each run's completions to DIR/bucket/runs.\n\n" +
 			"The first Ctrl-C drains the workers; what they hold goes on where it stopped when up is started again.",
 		Args:        arguments(0),
-		Annotations: map[string]string{drains: "yes"},
+		Annotations: map[string]string{handlesSignals: "yes"},
 		RunE:        func(c *cobra.Command, _ []string) error { return e.up(c, f) },
 	}
 	fs := c.Flags()
@@ -56,7 +56,7 @@ func upCommand(e *Env) *cobra.Command {
 	fs.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP API; off for none")
 	fs.IntVar(&f.workers, "workers", 0, "worker processes; 0 is one worker in this process")
 	fs.BoolVar(&f.once, "once", false, "end when every run has ended; exit with 1 if one of them did not end well")
-	f.watch.Flags(fs)
+	f.watch.AddFlags(fs)
 	return c
 }
 
@@ -75,16 +75,16 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx, asked, leave := process.Leave(c.Context(), 0)
-	watch, closeWatch, err := f.watch.Open(ctx, setup.World{Stdout: e.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "up"})
+	ctx, asked, leave := process.NotifyShutdown(c.Context(), 0)
+	watch, closeWatch, err := f.watch.Open(ctx, setup.Environment{Stdout: e.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "up"})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeWatch()) }()
-	o := local.Options{Log: log, Watch: watch}
+	o := local.LocalOptions{Log: log, Observer: watch}
 	if f.listen != noListen {
 		o.Meter = meter.New()
-		o.Watch.Meter = o.Meter
+		o.Observer.Meter = o.Meter
 	}
 	p, err := e.prepare(asked, f.dir, f.engine, f.model, o, func() error { return nil })
 	if err != nil && asked.Err() != nil && !f.once { // nothing was under way
@@ -102,7 +102,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	s := stack.Start(ctx, stack.Options{Local: p.Local, Deployment: p.deployment, Secrets: p.secrets, Watch: true,
+	s := standalone.Start(ctx, standalone.Options{Local: p.Local, Deployment: p.deployment, Secrets: p.secrets, Watch: true,
 		Listen: listener, Token: token, Meter: o.Meter, Workers: f.workers, Worker: line})
 	if err := e.sayUp(p, listener, f); err != nil {
 		return errors.Join(err, s.Stop())
@@ -143,27 +143,27 @@ type prepared struct {
 
 // prepare opens an installation for the process that runs it; first is called
 // once no other process can be that one, and before anything is read.
-func (e *Env) prepare(ctx context.Context, dir string, engine []string, model string, o local.Options, first func() error) (_ *prepared, err error) {
-	o.Create, o.Check, o.Source, o.Clock = true, true, "up", e.Clock
-	release, err := local.Exclusive(dir)
+func (e *Env) prepare(ctx context.Context, dir string, engine []string, model string, o local.LocalOptions, first func() error) (_ *prepared, err error) {
+	o.Create, o.CheckState, o.Source, o.Clock = true, true, "up", e.Clock
+	release, err := local.AcquireLock(dir)
 	if err != nil {
 		return nil, err
 	}
 	if err := first(); err != nil {
 		return nil, errors.Join(err, release())
 	}
-	l, closeLocal, err := local.Open(ctx, dir, o)
+	l, closeLocal, err := local.OpenLocal(ctx, dir, o)
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}
 	closeAll := func() error { return errors.Join(closeLocal(), release()) }
 	d := l.Deployment
-	d.Engine = d.Engine.At(engine)
+	d.Engine = d.Engine.WithURLs(engine)
 	if err := d.Check(); err != nil {
 		return nil, errors.Join(err, closeAll())
 	}
 	secrets := embedded.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv)
-	d, err = process.Serve(ctx, d, model, secrets, o.Log)
+	d, err = process.ResolveEngine(ctx, d, model, secrets, o.Log)
 	if err != nil {
 		return nil, errors.Join(err, closeAll())
 	}
@@ -182,7 +182,7 @@ func (e *Env) listener(ctx context.Context, explicit bool, addr string, p *prepa
 		return l, token, err
 	}
 	if explicit {
-		return nil, token, fault.As(fault.Invalid, err, "--listen")
+		return nil, token, fault.WithKind(fault.Invalid, err, "--listen")
 	}
 	log.WarnContext(ctx, "no API: its port is taken", "address", addr, "error", err)
 	return nil, token, nil

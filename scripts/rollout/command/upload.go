@@ -33,7 +33,7 @@ type upload struct {
 
 // checkUpload refuses, before anything is copied, what could not become a run.
 func checkUpload(ctx context.Context, in *installation.Installation, file, configPath string) (upload, error) {
-	up := upload{file: file, key: record.Prompts + filepath.Base(file)}
+	up := upload{file: file, key: record.PromptsPrefix + filepath.Base(file)}
 	if err := checkFile(file); err != nil {
 		return up, err
 	}
@@ -41,7 +41,7 @@ func checkUpload(ctx context.Context, in *installation.Installation, file, confi
 		return up, fault.Wrap(err, "submit %s", file)
 	}
 	if in.Cloud == "" {
-		if err := checkOutside(file, in.Path(record.Prompts)); err != nil {
+		if err := checkOutside(file, in.Path(record.PromptsPrefix)); err != nil {
 			return up, err
 		}
 	}
@@ -118,7 +118,7 @@ func realPath(path string) (string, error) {
 	if err == nil {
 		abs, err = filepath.EvalSymlinks(abs)
 	}
-	return abs, fault.As(fault.Invalid, err, "find %s", path)
+	return abs, fault.WithKind(fault.Invalid, err, "find %s", path)
 }
 
 // findConfig reads and checks the config that the run will have: the given
@@ -127,7 +127,7 @@ func realPath(path string) (string, error) {
 func (up *upload) findConfig(ctx context.Context, in *installation.Installation, given string) error {
 	up.configKey = stem(up.key) + ".toml"
 	beside := stem(up.file) + ".toml"
-	shared := record.Prompts + local.DeploymentFile
+	shared := record.PromptsPrefix + local.DeploymentFile
 	if up.configKey == shared {
 		if given != "" {
 			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the config of %s would be %s, which holds for every file without a config", up.key, shared),
@@ -144,18 +144,18 @@ func (up *upload) findConfig(ctx context.Context, in *installation.Installation,
 			continue
 		}
 		if err != nil {
-			return fault.As(fault.Invalid, err, "the run's config")
+			return fault.WithKind(fault.Invalid, err, "the run's config")
 		}
 		up.config = src
 		return checkConfig(path, src)
 	}
 	for _, key := range []string{up.configKey, shared} {
-		src, err := input.Read(ctx, in.Ports.Blobs, key, config.MaxSize)
+		src, err := input.ReadObject(ctx, in.Ports.Blobs, key, config.MaxFileSize)
 		if fault.Is(err, fault.NotFound) {
 			continue
 		}
 		if fault.Is(err, fault.Corrupt) {
-			return fault.As(fault.Invalid, err, "the run's config")
+			return fault.WithKind(fault.Invalid, err, "the run's config")
 		}
 		if err != nil {
 			return err

@@ -12,7 +12,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/scripts/rollout/progress"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 )
 
@@ -22,7 +22,7 @@ const watchEvery = time.Second
 // watcher shows runs again and again, until they have ended.
 type watcher struct {
 	*statusView
-	meters map[identity.RunID]*progress.Meter
+	meters map[identity.RunID]*progress.RateEstimator
 	open   map[identity.RunID]bool // seen before they ended
 	ended  []api.Status            // of those, in the order of their ends
 
@@ -35,7 +35,7 @@ type watcher struct {
 }
 
 func newWatcher(s *statusView) *watcher {
-	return &watcher{statusView: s, meters: map[identity.RunID]*progress.Meter{}, open: map[identity.RunID]bool{},
+	return &watcher{statusView: s, meters: map[identity.RunID]*progress.RateEstimator{}, open: map[identity.RunID]bool{},
 		drawn: map[identity.RunID]string{}, lines: map[identity.RunID]progress.View{}, held: map[identity.RunID]string{}}
 }
 
@@ -125,7 +125,7 @@ func (w *watcher) draw(o api.Overview) error {
 		changed := slices.DeleteFunc(slices.Clone(o.Runs), func(r api.Status) bool { return !w.changed(o, r) })
 		_, err := io.WriteString(w.Out, jsonLines(o, changed))
 		return err
-	case progress.Draws(w.Out):
+	case progress.SupportsANSI(w.Out):
 		return w.redraw(o)
 	}
 	w.append(o)
@@ -136,7 +136,7 @@ func (w *watcher) draw(o api.Overview) error {
 // passed.
 func (w *watcher) changed(o api.Overview, r api.Status) bool {
 	facts := r
-	facts.Rate, facts.TokenRate, facts.ETASeconds, facts.LastRowAt, facts.HoldUps = nil, nil, nil, nil, nil
+	facts.Rate, facts.TokenRate, facts.ETASeconds, facts.LastRowAt, facts.Blockers = nil, nil, nil, nil, nil
 	text := jsonLines(api.Overview{}, []api.Status{facts}) + codes(r)
 	for _, k := range workersOf(o, r) {
 		text += fmt.Sprintf("%s %v %s %s\n", k.Worker, k.Alive, k.State, k.Engine)
@@ -149,7 +149,7 @@ func (w *watcher) changed(o api.Overview, r api.Status) bool {
 // codes are the kinds of what holds a run up: its words count seconds.
 func codes(r api.Status) string {
 	var b strings.Builder
-	for _, h := range r.HoldUps {
+	for _, h := range r.Blockers {
 		b.WriteString(h.Code + " ")
 	}
 	return b.String()
@@ -167,8 +167,8 @@ func (w *watcher) append(o api.Overview) {
 		v.Update(r, w.pace(r))
 		if now := codes(r); now != w.held[r.Run] {
 			w.held[r.Run] = now
-			for _, h := range r.HoldUps {
-				v.Note(string(r.Run) + " " + here(progress.HoldUpWords(h), w.place))
+			for _, h := range r.Blockers {
+				v.Note(string(r.Run) + " " + withLocationFlags(progress.FormatBlocker(h), w.place))
 			}
 		}
 	}
@@ -177,7 +177,7 @@ func (w *watcher) append(o api.Overview) {
 func (w *watcher) pace(r api.Status) progress.Pace {
 	m := w.meters[r.Run]
 	if m == nil {
-		m = &progress.Meter{}
+		m = &progress.RateEstimator{}
 		w.meters[r.Run] = m
 	}
 	return m.Add(r, w.Clock.Now())
@@ -203,7 +203,7 @@ func (w *watcher) redraw(o api.Overview) error {
 	if notes := sc.notes(); len(notes) > 0 {
 		lines = append(append(lines, ""), notes...)
 	}
-	if _, rows, ok := progress.Size(w.Out); ok && rows > 2 && len(lines) >= rows {
+	if _, rows, ok := progress.TerminalSize(w.Out); ok && rows > 2 && len(lines) >= rows {
 		lines = append(lines[:rows-2], fmt.Sprintf("… %d more lines: make the terminal larger, or name one run", len(lines)-rows+2))
 	}
 	var b strings.Builder

@@ -19,7 +19,7 @@ import (
 func workerCommand(*Env) *cobra.Command {
 	c := cli.Command("worker")
 	c.Hidden = true
-	c.Annotations = map[string]string{drains: "yes"}
+	c.Annotations = map[string]string{handlesSignals: "yes"}
 	return c
 }
 
@@ -28,7 +28,7 @@ func workerCommand(*Env) *cobra.Command {
 func workerLine(dir string, e *Env, level slog.Level, engine config.Engine, model string, watch setup.Options) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, fault.As(fault.Internal, err, "find this program")
+		return nil, fault.WithKind(fault.Internal, err, "find this program")
 	}
 	return append([]string{self, "worker", "--dir", dir, "--engine", strings.Join(engine.Servers(), ","), "--model", model,
 		"--log-format", e.logFormat, "--log-level", cmp.Or(e.logLevel, strings.ToLower(level.String()))}, watch.Args()...), nil

@@ -73,7 +73,7 @@ func (r remedies) of(err error) string {
 	if fault.Is(err, fault.Denied) && (!errors.As(err, &answer) || !strings.HasPrefix(answer.ErrorCode(), "AccessDenied") && said(err) != "") {
 		return ""
 	}
-	return r[fault.Of(err)]
+	return r[fault.KindOf(err)]
 }
 
 // reach asks S3's endpoint for anything: an answer, whatever it is, came over
@@ -86,11 +86,11 @@ func reach(cfg awssdk.Config) func(context.Context) (string, error) {
 		}
 		r, err := http.NewRequestWithContext(ctx, http.MethodHead, at, nil)
 		if err != nil {
-			return "", fault.As(fault.Invalid, err, "the endpoint %s", at)
+			return "", fault.WithKind(fault.Invalid, err, "the endpoint %s", at)
 		}
 		answer, err := cfg.HTTPClient.Do(r)
 		if err != nil {
-			return "", fault.As(fault.Unavailable, err, "connect")
+			return "", fault.WithKind(fault.Unavailable, err, "connect")
 		}
 		_ = answer.Body.Close() // nothing of it is wanted
 		return r.URL.Redacted(), nil
@@ -106,7 +106,7 @@ func endpoint(ctx context.Context, cfg awssdk.Config) (string, error) {
 	e, err := o.EndpointResolverV2.ResolveEndpoint(ctx, s3.EndpointParameters{Region: &cfg.Region,
 		UseFIPS: awssdk.Bool(o.EndpointOptions.UseFIPSEndpoint == awssdk.FIPSEndpointStateEnabled)})
 	if err != nil {
-		return "", fault.As(fault.Invalid, err, "find the endpoint of S3 in %s", cfg.Region)
+		return "", fault.WithKind(fault.Invalid, err, "find the endpoint of S3 in %s", cfg.Region)
 	}
 	return e.URI.String(), nil
 }
@@ -117,7 +117,7 @@ func auth(cfg awssdk.Config, docs document.Store) func(context.Context) (string,
 	return func(ctx context.Context) (string, error) {
 		who, err := cfg.Credentials.Retrieve(ctx)
 		if err != nil {
-			return "", fault.As(fault.Denied, err, "find credentials")
+			return "", fault.WithKind(fault.Denied, err, "find credentials")
 		}
 		return who.Source, fault.Wrap(docs.Ping(ctx), "read the table")
 	}

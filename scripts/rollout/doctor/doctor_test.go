@@ -32,7 +32,7 @@ func probed(name string, takes time.Duration, err error, remedy string) Check {
 			case <-time.After(takes):
 				return "a fact", err
 			case <-ctx.Done():
-				return "", fault.As(fault.Canceled, ctx.Err(), "ask")
+				return "", fault.WithKind(fault.Canceled, ctx.Err(), "ask")
 			}
 		}}
 }
@@ -122,7 +122,7 @@ func TestPeopleReadEachCheckAndWhatToDo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		h := Human{Out: &out}
+		h := TextPrinter{Out: &out}
 		write := func(err error) {
 			if err != nil {
 				t.Error(err)

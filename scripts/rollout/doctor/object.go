@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"rollout/shared/blob"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
@@ -54,7 +54,7 @@ func contentID(blobs blob.Store, size int64) func(context.Context) (string, erro
 	return func(ctx context.Context) (found string, err error) {
 		var seed [32]byte
 		if _, err := crand.Read(seed[:]); err != nil {
-			return "", fault.As(fault.Internal, err, "draw random bytes")
+			return "", fault.WithKind(fault.Internal, err, "draw random bytes")
 		}
 		key, remove := scratch(ctx, blobs)
 		sent := identity.NewHasher()
@@ -83,7 +83,7 @@ func contentID(blobs blob.Store, size int64) func(context.Context) (string, erro
 // scratch is a key that nothing else has, and what removes its object: also
 // when the check's time is up.
 func scratch(ctx context.Context, blobs blob.Store) (key string, remove func() error) {
-	key = record.Pending + "doctor-" + crand.Text()
+	key = record.PendingPrefix + "doctor-" + crand.Text()
 	return key, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
 		defer cancel()

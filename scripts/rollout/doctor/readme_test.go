@@ -31,7 +31,7 @@ func TestTheReadmeListsWhatTheDoctorMayDo(t *testing.T) {
 	}
 	row, _, _ = strings.Cut(row, "\n")
 	policy := readerPolicy(t)
-	refused := fault.As(fault.Denied, &smithy.GenericAPIError{Code: "AccessDenied"}, "ask")
+	refused := fault.WithKind(fault.Denied, &smithy.GenericAPIError{Code: "AccessDenied"}, "ask")
 	asked := 0
 	for _, check := range AWS(&stack.Stack{AWS: awssdk.Config{}}, nil) {
 		for _, a := range action.FindAllStringSubmatch(check.Remedy(refused), -1) {

@@ -81,7 +81,7 @@ func (k Check) run(ctx context.Context, c clock.Clock) Result {
 	r.Status, r.wrong, r.remedy = Fail, without(err), k.Remedy(err)
 	if limited.Err() != nil && ctx.Err() == nil {
 		r.wrong = "it took longer than " + k.Limit.String() + ": " + r.wrong
-		r.remedy = k.Remedy(fault.As(fault.Unavailable, err, "wait"))
+		r.remedy = k.Remedy(fault.WithKind(fault.Unavailable, err, "wait"))
 	}
 	if r.remedy == "" {
 		r.remedy = said(err)
@@ -125,9 +125,9 @@ func said(err error) string {
 	}
 }
 
-// Helps reports whether a failure is of a cloud's service that did not do what
+// ShouldSuggest reports whether a failure is of a cloud's service that did not do what
 // was asked, and does not say itself what to do about it.
-func Helps(err error) bool {
+func ShouldSuggest(err error) bool {
 	var asked *smithy.OperationError
 	return errors.As(err, &asked) && said(err) == ""
 }

@@ -20,25 +20,25 @@ import (
 // localPoll is how often a laptop's state is looked at.
 const localPoll = 250 * time.Millisecond
 
-func openLocal(ctx context.Context, p Place, o Options) (*Installation, error) {
-	if o.Unborn {
+func openLocal(ctx context.Context, p Location, o Options) (*Installation, error) {
+	if o.AllowUninitialized {
 		has, err := local.HasState(p.Dir)
 		if err != nil {
 			return nil, err
 		}
 		if !has {
-			return openUnborn(p, o)
+			return openUninitialized(p, o)
 		}
 	}
-	l, closeAll, err := local.Open(ctx, p.Dir, local.Options{Log: o.Log, Clock: o.Clock})
+	l, closeAll, err := local.OpenLocal(ctx, p.Dir, local.LocalOptions{Log: o.Log, Clock: o.Clock})
 	if err != nil {
 		return nil, err
 	}
-	return onLaptop(p, o, l.Deployment, l.Ports, closeAll), nil
+	return newLocal(p, o, l.Deployment, l.Ports, closeAll), nil
 }
 
-// openUnborn opens the bucket of a folder whose state is not there yet.
-func openUnborn(p Place, o Options) (*Installation, error) {
+// openUninitialized opens the bucket of a folder whose state is not there yet.
+func openUninitialized(p Location, o Options) (*Installation, error) {
 	if info, err := os.Stat(p.Dir); err != nil || !info.IsDir() { // a misspelt one
 		return nil, &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("there is no folder %s", p.Dir),
 			Remedy: fmt.Sprintf("start `rollout up --dir %s` first, or name the folder that it runs in", p.Dir)}
@@ -51,17 +51,17 @@ func openUnborn(p Place, o Options) (*Installation, error) {
 	if err != nil {
 		return nil, err
 	}
-	i := onLaptop(p, o, d, host.Ports{Blobs: bucket, Clock: o.Clock, Log: o.Log}, bucket.Close)
-	i.Unborn = true
+	i := newLocal(p, o, d, host.Ports{Blobs: bucket, Clock: o.Clock, Log: o.Log}, bucket.Close)
+	i.Uninitialized = true
 	return i, nil
 }
 
-func onLaptop(p Place, o Options, d config.Deployment, ports host.Ports, closeAll func() error) *Installation {
+func newLocal(p Location, o Options, d config.Deployment, ports host.Ports, closeAll func() error) *Installation {
 	dir := local.BucketDir(p.Dir)
-	return &Installation{Place: p, Deployment: d, Ports: ports, Poll: localPoll, close: closeAll, Secrets: envSecrets(d, o.Getenv),
+	return &Installation{Location: p, Deployment: d, Ports: ports, Poll: localPoll, close: closeAll, Secrets: envSecrets(d, o.Getenv),
 		path: func(key string) string { return filepath.Join(dir, filepath.FromSlash(key)) },
-		store: func(ctx context.Context, file, key string, _ Through) (blob.Info, error) {
-			return embedded.RenameInto(ctx, dir, file, key)
+		store: func(ctx context.Context, file, key string, _ WrapReader) (blob.Info, error) {
+			return embedded.PutFile(ctx, dir, file, key)
 		}}
 }
 

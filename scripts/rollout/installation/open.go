@@ -15,19 +15,19 @@ import (
 
 // Installation is an open one. Its Ports, with retries, are all that most need.
 type Installation struct {
-	Place
+	Location
 	Deployment config.Deployment
 	Ports      host.Ports
 	Secrets    secret.Store // of the names that the deployment allows
-	// Unborn is a laptop's folder in which `up` was never started: its ports
+	// Uninitialized is a laptop's folder in which `up` was never started: its ports
 	// have no documents and no queues.
-	Unborn bool
+	Uninitialized bool
 	// Poll is how often it is asked about a run that is watched: a cloud sends
 	// a bill for every answer.
 	Poll time.Duration
 
 	path  func(key string) string
-	store func(ctx context.Context, file, key string, through Through) (blob.Info, error)
+	store func(ctx context.Context, file, key string, through WrapReader) (blob.Info, error)
 	close func() error
 }
 
@@ -36,17 +36,17 @@ type Options struct {
 	Log    *slog.Logger
 	Clock  clock.Clock
 	Getenv func(string) string
-	// Unborn takes a folder in which `up` was never started, too.
-	Unborn bool
+	// AllowUninitialized takes a folder in which `up` was never started, too.
+	AllowUninitialized bool
 }
 
-// Through shows the bytes of a file of that size as they are read; it may
+// WrapReader shows the bytes of a file of that size as they are read; it may
 // return the reader as it is.
-type Through func(r io.Reader, size int64) io.Reader
+type WrapReader func(r io.Reader, size int64) io.Reader
 
 // Open opens the installation at a place. One that is not there is NotFound; a
 // stack in a cloud is believed to be there until it is asked something.
-func Open(ctx context.Context, p Place, o Options) (*Installation, error) {
+func Open(ctx context.Context, p Location, o Options) (*Installation, error) {
 	if p.Cloud == "" {
 		return openLocal(ctx, p, o)
 	}
@@ -58,7 +58,7 @@ func (i *Installation) Path(key string) string { return i.path(key) }
 
 // Store puts a file into the bucket, in the place of what has the key already.
 // An object under prompts/ is a run from then on.
-func (i *Installation) Store(ctx context.Context, file, key string, through Through) (blob.Info, error) {
+func (i *Installation) Store(ctx context.Context, file, key string, through WrapReader) (blob.Info, error) {
 	return i.store(ctx, file, key, through)
 }
 

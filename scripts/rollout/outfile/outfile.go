@@ -28,15 +28,15 @@ func Create(path string) (*File, error) {
 	return &File{File: f, path: path}, nil
 }
 
-// Place gives the file its name, once its bytes are on the disk. What was
+// CloseAndRename gives the file its name, once its bytes are on the disk. What was
 // there is replaced.
-func (f *File) Place() error {
+func (f *File) CloseAndRename() error {
 	err := errors.Join(f.Sync(), f.Close())
 	if err == nil {
 		err = os.Rename(f.Name(), f.path)
 	}
 	if err != nil {
-		return errors.Join(fault.As(fault.Unavailable, err, "write %s", f.path), os.Remove(f.Name()))
+		return errors.Join(fault.WithKind(fault.Unavailable, err, "write %s", f.path), os.Remove(f.Name()))
 	}
 	return nil
 }
@@ -50,14 +50,14 @@ func (f *File) Discard(because error) error {
 func Write(path string, write func(io.Writer) error) error {
 	f, err := Create(path)
 	if err != nil {
-		return fault.As(fault.Denied, err, "write %s", path)
+		return fault.WithKind(fault.Denied, err, "write %s", path)
 	}
 	if err := write(f); err != nil {
-		kind := fault.Of(err)
+		kind := fault.KindOf(err)
 		if kind == fault.Internal { // the operating system's
 			kind = fault.Unavailable
 		}
-		return f.Discard(fault.As(kind, err, "write %s", path))
+		return f.Discard(fault.WithKind(kind, err, "write %s", path))
 	}
-	return f.Place()
+	return f.CloseAndRename()
 }

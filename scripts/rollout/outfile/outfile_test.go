@@ -57,7 +57,7 @@ func TestAFileIsReplacedWholeOrStays(t *testing.T) {
 	} {
 		err := Write(path, func(w io.Writer) error { return errors.Join(text("half")(w), why) })
 		if !errors.Is(err, why) || !fault.Is(err, kind) {
-			t.Errorf("got %v (%s), want %v (%s)", err, fault.Of(err), why, kind)
+			t.Errorf("got %v (%s), want %v (%s)", err, fault.KindOf(err), why, kind)
 		}
 		want(t, path, "old")
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"rollout/functions/api"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/run"
 )
 
 func TestABarEndsWithWhatItShowedLast(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 
 	"rollout/functions/api"
 	"rollout/shared/clock"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/fault"
 )
 
@@ -40,11 +40,11 @@ type Follower struct {
 	View   View
 	Clock  clock.Clock
 	Every  time.Duration // between two looks; 0 is 250 ms
-	// Unheard says something of a run that nobody has taken up for Patience
+	// OnNotStarted says something of a run that nobody has taken up for Patience
 	// (0 is 10 s), and may do something about it; it is called once. Nil asks
 	// whether `up` runs.
-	Unheard  func(ctx context.Context) string
-	Patience time.Duration
+	OnNotStarted func(ctx context.Context) string
+	Patience     time.Duration
 }
 
 // Follow shows the run until it has ended, closes the view, and returns the
@@ -73,7 +73,7 @@ func (o Follower) Follow(ctx context.Context, id identity.RunID) (api.Status, er
 type follower struct {
 	Follower
 	run     identity.RunID
-	meter   Meter
+	meter   RateEstimator
 	last    api.Status
 	since   time.Time // of the last progress
 	noted   string    // the last note, without digits
@@ -96,8 +96,8 @@ func (f *follower) look(ctx context.Context) (ended bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	got, _ := Parts(s)
-	if before, _ := Parts(f.last); s.Phase != f.last.Phase || got != before || s.Shards.Running != f.last.Shards.Running {
+	got, _ := DoneAndTotal(s)
+	if before, _ := DoneAndTotal(f.last); s.Phase != f.last.Phase || got != before || s.Shards.Running != f.last.Shards.Running {
 		f.since = now
 	}
 	f.last = s
@@ -113,8 +113,8 @@ func (f *follower) look(ctx context.Context) (ended bool, err error) {
 // told at once: somebody wanted it, or must do something.
 func (f *follower) complain(ctx context.Context, now time.Time) {
 	worst := ""
-	if len(f.last.HoldUps) > 0 {
-		worst = HoldUpWords(f.last.HoldUps[0])
+	if len(f.last.Blockers) > 0 {
+		worst = FormatBlocker(f.last.Blockers[0])
 	}
 	switch {
 	case f.last.Phase == run.Paused || f.last.Phase == run.Interrupted:
@@ -130,11 +130,11 @@ func (f *follower) complain(ctx context.Context, now time.Time) {
 func (f *follower) notTakenUp(ctx context.Context, now time.Time) {
 	switch {
 	case f.unheard || now.Sub(f.since) < cmp.Or(f.Patience, patience):
-	case f.Unheard == nil:
+	case f.OnNotStarted == nil:
 		f.note("nobody has taken the run up yet: is `rollout up` running in this folder?")
 	default:
 		f.unheard = true
-		f.note(f.Unheard(ctx))
+		f.note(f.OnNotStarted(ctx))
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/blob"
 	"rollout/shared/clock"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/memory"
 )
@@ -32,7 +32,7 @@ func running(settled uint64) api.Status {
 
 func TestMeterFollowsTheLastHalfMinute(t *testing.T) {
 	t.Parallel()
-	var m progress.Meter
+	var m progress.RateEstimator
 	var p progress.Pace
 	for s := range 60 { // 5 items/s for a minute
 		p = m.Add(running(uint64(5*s)), noon.Add(time.Duration(s)*time.Second))
@@ -70,7 +70,7 @@ func TestMeterFallsBackOnTheAverage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var m progress.Meter
+			var m progress.RateEstimator
 			m.Add(c.first, noon)
 			if d := cmp.Diff(progress.Pace{Rate: &average, ETASeconds: &eta}, m.Add(c.second, noon.Add(c.after))); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
@@ -83,30 +83,30 @@ func TestWords(t *testing.T) {
 	t.Parallel()
 	f := func(x float64) *float64 { return &x }
 	for _, c := range []struct{ got, want string }{
-		{progress.Span(850 * time.Millisecond), "850ms"},
-		{progress.Span(42 * time.Second), "42s"},
-		{progress.Span(59*time.Second + 600*time.Millisecond), "1m00s"},
-		{progress.Span(3*time.Minute + 5*time.Second), "3m05s"},
-		{progress.Span(2*time.Hour + 10*time.Minute), "2h10m"},
-		{progress.Span(76 * time.Hour), "3d04h"},
-		{progress.Span(-time.Hour), "0s"},
-		{progress.RateWords(nil), "-"},
-		{progress.RateWords(f(1234.5)), "1,234/s"},
-		{progress.RateWords(f(12.34)), "12.3/s"},
-		{progress.RateWords(f(0.0521)), "0.052/s"},
-		{progress.ETAWords(nil), "-"},
-		{progress.ETAWords(f(65)), "1m05s"},
-		{progress.ETAWords(f(0.5)), "1s"},
-		{progress.ETAWords(f(0)), "0s"},
-		{progress.ETAWords(f(1e300)), "-"},
+		{progress.FormatDuration(850 * time.Millisecond), "850ms"},
+		{progress.FormatDuration(42 * time.Second), "42s"},
+		{progress.FormatDuration(59*time.Second + 600*time.Millisecond), "1m00s"},
+		{progress.FormatDuration(3*time.Minute + 5*time.Second), "3m05s"},
+		{progress.FormatDuration(2*time.Hour + 10*time.Minute), "2h10m"},
+		{progress.FormatDuration(76 * time.Hour), "3d04h"},
+		{progress.FormatDuration(-time.Hour), "0s"},
+		{progress.FormatRate(nil), "-"},
+		{progress.FormatRate(f(1234.5)), "1,234/s"},
+		{progress.FormatRate(f(12.34)), "12.3/s"},
+		{progress.FormatRate(f(0.0521)), "0.052/s"},
+		{progress.FormatETA(nil), "-"},
+		{progress.FormatETA(f(65)), "1m05s"},
+		{progress.FormatETA(f(0.5)), "1s"},
+		{progress.FormatETA(f(0)), "0s"},
+		{progress.FormatETA(f(1e300)), "-"},
 		{progress.Percent(0, 0), "-"},
 		{progress.Percent(999, 1000), "99%"},
 		{progress.Percent(5, 3), "100%"},
 		{progress.Count(1234567), "1,234,567"},
-		{progress.PhaseWords(run.CompletedWithErrors), "completed with errors"},
-		{progress.Plain("a\x1b[2Jb\nc\u202ed", 99), "a [2Jb c d"},
-		{progress.Plain("\xff", 99), "\uFFFD"},
-		{progress.Plain("日本語日本語", 7), "日本語…"},
+		{progress.FormatPhase(run.CompletedWithErrors), "completed with errors"},
+		{progress.SanitizeLine("a\x1b[2Jb\nc\u202ed", 99), "a [2Jb c d"},
+		{progress.SanitizeLine("\xff", 99), "\uFFFD"},
+		{progress.SanitizeLine("日本語日本語", 7), "日本語…"},
 	} {
 		if c.got != c.want {
 			t.Errorf("got %q, want %q", c.got, c.want)
@@ -132,7 +132,7 @@ func TestOutcome(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := progress.Outcome(api.Status{Run: runA, Phase: c.phase, Message: c.message, Errors: "runs/x/errors.jsonl",
-				Items: api.Items{Total: c.total, Failed: c.failed}}, progress.Under("D/bucket"))
+				Items: api.Items{Total: c.total, Failed: c.failed}}, progress.ObjectPathIn("D/bucket"))
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -211,7 +211,7 @@ func TestFollowSaysWhyNothingHappens(t *testing.T) {
 	t.Parallel()
 	held := func(ph run.Phase, text, remedy string) api.Status {
 		s := running(10)
-		s.Phase, s.HoldUps = ph, []api.HoldUp{{Text: text, Remedy: remedy}, {Text: "something else"}}
+		s.Phase, s.Blockers = ph, []api.Blocker{{Text: text, Remedy: remedy}, {Text: "something else"}}
 		return s
 	}
 	idle := held(run.Running, "no worker of pool default is alive", "start `rollout up`")
@@ -267,7 +267,7 @@ func TestFollowAsksOnceAboutARunThatNobodyTakesUp(t *testing.T) {
 		var v notes
 		began, asked := time.Now(), time.Duration(0)
 		f := progress.Follower{Source: &story{looks: looks}, View: &v, Clock: clock.System{}, Every: 2 * time.Second, Patience: 30 * time.Second,
-			Unheard: func(context.Context) string { asked = time.Since(began); return "the stack was told once more" }}
+			OnNotStarted: func(context.Context) string { asked = time.Since(began); return "the stack was told once more" }}
 		if _, err := f.Follow(t.Context(), runA); err != nil {
 			t.Fatal(err)
 		}
@@ -310,7 +310,7 @@ func TestClosingShowsWhatBecameOfARun(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := progress.Closing(t.Context(), &out, s, bucket, progress.Under("/data/bucket")); err != nil {
+	if err := progress.WriteSummary(t.Context(), &out, s, bucket, progress.ObjectPathIn("/data/bucket")); err != nil {
 		t.Fatal(err)
 	}
 	want := `run 01JD2ZQ4T5W0M1X9YB7R3K8CVE (nightly) completed with errors: 990 of 1,000 items answered in 40s, 25.0/s
@@ -333,13 +333,13 @@ func TestClosingOfARefusedRunHasNoFiles(t *testing.T) {
 	t.Parallel()
 	s := api.Status{Run: runA, Name: "nightly", Phase: run.Failed, Message: "no pool serves the model", Outputs: "runs/x/completions.jsonl"}
 	var out bytes.Buffer
-	if err := progress.Closing(t.Context(), &out, s, memory.NewBucket(clock.System{}), progress.Under("/data")); err != nil {
+	if err := progress.WriteSummary(t.Context(), &out, s, memory.NewBucket(clock.System{}), progress.ObjectPathIn("/data")); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff("run "+string(runA)+" (nightly) failed\n  because     no pool serves the model\n", out.String()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if err := progress.Closing(t.Context(), failing{}, s, memory.NewBucket(clock.System{}), progress.Under("/data")); err == nil {
+	if err := progress.WriteSummary(t.Context(), failing{}, s, memory.NewBucket(clock.System{}), progress.ObjectPathIn("/data")); err == nil {
 		t.Error("a writer's error is lost")
 	}
 }

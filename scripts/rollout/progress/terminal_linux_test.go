@@ -55,11 +55,11 @@ func TestADumbTerminalGetsPlainLines(t *testing.T) { // it sets a variable: not 
 		view := NewView(tty, clock.System{})
 		_, isBar := view.(*bar)
 		view.Close()
-		if Draws(tty) != draws || isBar != draws || !IsTerminal(tty) {
-			t.Errorf("TERM=%q: Draws is %v, a bar %v, a terminal %v", name, Draws(tty), isBar, IsTerminal(tty))
+		if SupportsANSI(tty) != draws || isBar != draws || !IsTerminal(tty) {
+			t.Errorf("TERM=%q: Draws is %v, a bar %v, a terminal %v", name, SupportsANSI(tty), isBar, IsTerminal(tty))
 		}
 	}
-	if Draws(&bytes.Buffer{}) {
+	if SupportsANSI(&bytes.Buffer{}) {
 		t.Error("a buffer is no terminal")
 	}
 }

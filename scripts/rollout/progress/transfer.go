@@ -21,7 +21,7 @@ func NewTransfer(w io.Writer, what string, total int64) *Transfer {
 	}
 	t := &Transfer{container: mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(barColumns), mpb.WithRefreshRate(redraw))}
 	t.line = t.container.AddBar(total,
-		mpb.PrependDecorators(decor.Name(Plain(what, nameColumns)+" ")),
+		mpb.PrependDecorators(decor.Name(SanitizeLine(what, nameColumns)+" ")),
 		mpb.AppendDecorators(
 			decor.CountersKibiByte(" % .1f / % .1f"),
 			decor.AverageSpeed(decor.SizeB1024(0), " % .1f"),

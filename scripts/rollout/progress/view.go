@@ -21,9 +21,9 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Draws reports whether w is a terminal that takes colours and a cursor that
+// SupportsANSI reports whether w is a terminal that takes colours and a cursor that
 // moves: that of an editor, or of a log that calls itself one, prints them.
-func Draws(w io.Writer) bool { return IsTerminal(w) && os.Getenv("TERM") != "dumb" }
+func SupportsANSI(w io.Writer) bool { return IsTerminal(w) && os.Getenv("TERM") != "dumb" }
 
 // NewView returns a bar if w is a terminal that draws one, and plain lines otherwise.
 func NewView(w io.Writer, c clock.Clock) View {
@@ -36,9 +36,9 @@ func NewView(w io.Writer, c clock.Clock) View {
 // NewLines returns a view of plain lines.
 func NewLines(w io.Writer, c clock.Clock) View { return &lines{w: w, clock: c} }
 
-// Size is how many columns and lines the terminal w has; ok is false if w is
+// TerminalSize is how many columns and lines the terminal w has; ok is false if w is
 // none, or does not say.
-func Size(w io.Writer) (columns, rows int, ok bool) {
+func TerminalSize(w io.Writer) (columns, rows int, ok bool) {
 	f, isFile := w.(*os.File)
 	if !isFile {
 		return 0, 0, false
@@ -50,8 +50,8 @@ func Size(w io.Writer) (columns, rows int, ok bool) {
 // takesBars reports whether w draws, and says how wide it is: a bar on another
 // terminal is not drawn at all.
 func takesBars(w io.Writer) bool {
-	_, _, ok := Size(w)
-	return ok && Draws(w)
+	_, _, ok := TerminalSize(w)
+	return ok && SupportsANSI(w)
 }
 
 const (
@@ -86,7 +86,7 @@ func newBar(w io.Writer) *bar {
 			if s.Run == "" {
 				return "waiting"
 			}
-			return Plain(s.Name, nameColumns) + " " + PhaseWords(s.Phase)
+			return SanitizeLine(s.Name, nameColumns) + " " + FormatPhase(s.Phase)
 		})),
 		mpb.AppendDecorators(show(func(s api.Status, p Pace) string { return " " + tail(s, p) })),
 	)
@@ -99,21 +99,21 @@ func tail(s api.Status, p Pace) string {
 		return "" // nobody has taken it up yet
 	}
 	if s.Training != nil {
-		return TrainingWords(s)
+		return FormatTraining(s)
 	}
 	of := Count(s.Items.Total)
 	if !s.Items.Planned && !s.Phase.Ended() {
 		of += "+" // more may be planned
 	}
-	text := fmt.Sprintf("%s/%s %s", Count(s.Items.Got()), of, Percent(s.Items.Got(), s.Items.Total))
+	text := fmt.Sprintf("%s/%s %s", Count(s.Items.Processed()), of, Percent(s.Items.Processed(), s.Items.Total))
 	if n := s.Items.AtFault(); n > 0 {
 		text += " " + Count(n) + " failed"
 	}
 	if p.Rate != nil {
-		text += " " + RateWords(p.Rate)
+		text += " " + FormatRate(p.Rate)
 	}
 	if p.ETASeconds != nil {
-		text += " ETA " + ETAWords(p.ETASeconds)
+		text += " ETA " + FormatETA(p.ETASeconds)
 	}
 	return text
 }
@@ -122,7 +122,7 @@ func (b *bar) Update(s api.Status, p Pace) {
 	b.mu.Lock()
 	b.last, b.pace = s, p
 	b.mu.Unlock()
-	got, total := Parts(s)
+	got, total := DoneAndTotal(s)
 	// A bar that is full ends; it must not while more may come.
 	b.line.SetTotal(int64(max(total, got))+1, false)
 	b.line.SetCurrent(int64(got))
@@ -132,7 +132,7 @@ func (b *bar) Update(s api.Status, p Pace) {
 }
 
 func (b *bar) Note(text string) {
-	text = Plain(text, 400)
+	text = SanitizeLine(text, 400)
 	if b.last.Phase.Ended() {
 		b.late = append(b.late, text)
 		return
@@ -164,15 +164,15 @@ type lines struct {
 func (l *lines) Update(s api.Status, p Pace) {
 	now := l.clock.Now()
 	text := tail(s, p)
-	if PhaseWords(s.Phase) == l.phase && (now.Before(l.next) || text == l.shown) {
+	if FormatPhase(s.Phase) == l.phase && (now.Before(l.next) || text == l.shown) {
 		return
 	}
-	l.phase, l.next, l.shown = PhaseWords(s.Phase), now.Add(lineEvery), text
+	l.phase, l.next, l.shown = FormatPhase(s.Phase), now.Add(lineEvery), text
 	l.Note(fmt.Sprintf("%s %s %s", s.Run, l.phase, text))
 }
 
 func (l *lines) Note(text string) {
-	_, _ = fmt.Fprintln(l.w, Plain(text, 1000)) // a log nobody can write to is no reason to stop
+	_, _ = fmt.Fprintln(l.w, SanitizeLine(text, 1000)) // a log nobody can write to is no reason to stop
 }
 
 func (l *lines) Close() {}

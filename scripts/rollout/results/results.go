@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"rollout/shared/blob"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 	"rollout/shared/record"
@@ -28,9 +28,9 @@ type Files struct {
 // maxObjects bounds what a run's folder is looked for.
 const maxObjects = 1000
 
-// Of returns the files of a run. Without a summary, which is written last, that
+// Load returns the files of a run. Without a summary, which is written last, that
 // is NotFound.
-func Of(ctx context.Context, blobs blob.Store, id identity.RunID) (Files, error) {
+func Load(ctx context.Context, blobs blob.Store, id identity.RunID) (Files, error) {
 	var f Files
 	if err := input.ReadJSON(ctx, blobs, record.OutputKey(id, record.SummaryFile), &f.Summary); err != nil {
 		return f, err
@@ -65,9 +65,9 @@ func (f Files) Object(name string) (blob.Info, error) {
 // rows is how many rows an object must have; false if it is none of rows.
 func (f Files) rows(name string) (uint64, bool) {
 	switch {
-	case name == record.Completions && f.Summary.Training == nil:
+	case name == record.CompletionsFile && f.Summary.Training == nil:
 		return f.Summary.Completed, true
-	case name == record.Errors && f.Summary.Training == nil:
+	case name == record.ErrorsFile && f.Summary.Training == nil:
 		return f.Summary.Failed, true
 	}
 	return 0, false
@@ -118,7 +118,7 @@ func copyFrom(ctx context.Context, blobs blob.Store, info blob.Info, at int64, w
 	n, err := io.Copy(out, r)
 	switch {
 	case out.err != nil:
-		return n, fault.As(fault.Exhausted, out.err, "write %s", info.Key) // asking the bucket again would not help
+		return n, fault.WithKind(fault.Exhausted, out.err, "write %s", info.Key) // asking the bucket again would not help
 	case err != nil:
 		return n, fault.Wrap(err, "read %s", info.Key)
 	case at+n != info.Size:

@@ -14,7 +14,7 @@ import (
 	"rollout/scripts/rollout/results"
 	"rollout/shared/blob"
 	"rollout/shared/clock"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/memory"
 	"rollout/shared/record"
@@ -49,9 +49,9 @@ func wrote(t *testing.T, b blob.Store, rows int) string {
 	t.Helper()
 	text := strings.Repeat("{\"completion\":\"Hello there\"}\n", rows)
 	for name, content := range map[string]string{
-		record.Completions: text,
-		record.SummaryFile: string(record.Encode(record.Summary{Schema: record.Schema, Run: runA, Items: uint64(rows), Completed: uint64(rows)})),
-		"parts/1":          "not for users",
+		record.CompletionsFile: text,
+		record.SummaryFile:     string(record.Encode(record.Summary{Schema: record.Schema, Run: runA, Items: uint64(rows), Completed: uint64(rows)})),
+		"parts/1":              "not for users",
 	} {
 		if _, err := b.Put(t.Context(), record.OutputKey(runA, name), strings.NewReader(content), blob.PutOptions{}); err != nil {
 			t.Fatal(err)
@@ -62,14 +62,14 @@ func wrote(t *testing.T, b blob.Store, rows int) string {
 
 func completions(t *testing.T, b blob.Store) (results.Files, blob.Info) {
 	t.Helper()
-	files, err := results.Of(t.Context(), b, runA)
+	files, err := results.Load(t.Context(), b, runA)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(files.Objects) != 2 {
 		t.Errorf("files: %+v", files.Objects)
 	}
-	info, err := files.Object(record.Completions)
+	info, err := files.Object(record.CompletionsFile)
 	if err != nil {
 		t.Fatal(err)
 	}

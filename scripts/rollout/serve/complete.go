@@ -9,8 +9,8 @@ import (
 
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/tiny"
-	"rollout/gpuworker/engine/tiny/sampling"
-	"rollout/gpuworker/engine/tiny/wire"
+	"rollout/gpuworker/engine/tiny/openaireq"
+	"rollout/gpuworker/tinylm/sampling"
 )
 
 // exchange is a request that is being answered.
@@ -19,9 +19,9 @@ type exchange struct {
 	chat      bool
 	id        string // "cmpl-0123456789abcdef"
 	created   int64
-	req       wire.Request
+	req       openaireq.Request
 	prompts   [][]int32
-	questions []tiny.Question // prompt by prompt, n each: the choices, by index
+	questions []tiny.GenerationRequest // prompt by prompt, n each: the choices, by index
 }
 
 // complete answers a chat or a completion.
@@ -47,11 +47,11 @@ func (s *Server) exchange(r *http.Request, chat bool) (*exchange, error) {
 	e := s.cfg.Engine
 	x := &exchange{Server: s, chat: chat, created: s.cfg.Clock.Now().Unix()}
 	if chat {
-		x.id = fmt.Sprintf("chatcmpl-%016x", s.cfg.Dice())
-		x.req, err = wire.Chat(body, e.Vocab())
+		x.id = fmt.Sprintf("chatcmpl-%016x", s.cfg.Rand())
+		x.req, err = openaireq.ParseChat(body, e.Vocab())
 	} else {
-		x.id = fmt.Sprintf("cmpl-%016x", s.cfg.Dice())
-		x.req, err = wire.Completion(body, e.Vocab())
+		x.id = fmt.Sprintf("cmpl-%016x", s.cfg.Rand())
+		x.req, err = openaireq.ParseCompletion(body, e.Vocab())
 	}
 	if err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (s *Server) exchange(r *http.Request, chat bool) (*exchange, error) {
 		return nil, err
 	}
 	if x.req.Max == 0 && !x.req.Echo {
-		return nil, sampling.Refuse("max_tokens", "must be at least 1, got 0")
+		return nil, sampling.NewParamError("max_tokens", "must be at least 1, got 0")
 	}
 	if x.prompts, err = e.PromptTokens(x.req); err != nil {
 		return nil, err
@@ -72,8 +72,8 @@ func (s *Server) exchange(r *http.Request, chat bool) (*exchange, error) {
 		}
 		for k := range x.req.N { // the same seed for each prompt, another one for each of its answers
 			q.Seed = x.req.Seed + uint64(k)
-			if !x.req.Seeded {
-				q.Seed = s.cfg.Dice()
+			if !x.req.HasSeed {
+				q.Seed = s.cfg.Rand()
 			}
 			x.questions = append(x.questions, q)
 		}
@@ -83,20 +83,20 @@ func (s *Server) exchange(r *http.Request, chat bool) (*exchange, error) {
 
 // question asks for an answer to one prompt. A max_tokens that does not fit is
 // refused, as vLLM does: clients lower it, if they want to.
-func (s *Server) question(req wire.Request, tokens []int32) (tiny.Question, error) {
+func (s *Server) question(req openaireq.Request, tokens []int32) (tiny.GenerationRequest, error) {
 	e := s.cfg.Engine
-	limit := e.Limit(req, tokens)
+	limit := e.MaxTokens(req, tokens)
 	if int64(len(tokens))+limit > int64(e.Context()) {
-		return tiny.Question{}, e.TooLong(int64(len(tokens)), limit)
+		return tiny.GenerationRequest{}, e.TooLong(int64(len(tokens)), limit)
 	}
 	req.Max = limit
-	return e.Ask(req, tokens), nil
+	return e.NewGenerationRequest(req, tokens), nil
 }
 
 // answer asks one of the questions, and counts what came of it.
-func (x *exchange) answer(ctx context.Context, i int, emit func(tiny.Piece)) (tiny.Outcome, error) {
+func (x *exchange) answer(ctx context.Context, i int, emit func(tiny.Delta)) (tiny.GenerationResult, error) {
 	q := x.questions[i]
-	q.Emit = emit
+	q.OnDelta = emit
 	out, err := x.cfg.Engine.Generate(ctx, q)
 	x.metrics.count(out, err)
 	return out, err
@@ -106,7 +106,7 @@ func (x *exchange) answer(ctx context.Context, i int, emit func(tiny.Piece)) (ti
 func (x *exchange) whole(ctx context.Context, w http.ResponseWriter) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	outs := make([]tiny.Outcome, len(x.questions))
+	outs := make([]tiny.GenerationResult, len(x.questions))
 	var all sync.WaitGroup
 	for i := range x.questions {
 		all.Go(func() {
@@ -132,7 +132,7 @@ func (x *exchange) whole(ctx context.Context, w http.ResponseWriter) {
 
 // usage adds up what the answers took. A prompt counts once, however many
 // answers it gets.
-func (x *exchange) usage(outs []tiny.Outcome) engine.Usage {
+func (x *exchange) usage(outs []tiny.GenerationResult) engine.Usage {
 	var u engine.Usage
 	for _, p := range x.prompts {
 		u.PromptTokens += int64(len(p))
@@ -157,7 +157,7 @@ func (x *exchange) head(out []byte, chunk bool) []byte {
 }
 
 // appendChoice appends a whole answer.
-func (x *exchange) appendChoice(out []byte, i int, o tiny.Outcome) []byte {
+func (x *exchange) appendChoice(out []byte, i int, o tiny.GenerationResult) []byte {
 	out = fmt.Appendf(out, `{"index":%d,`, i)
 	if x.chat {
 		out = append(quote(append(out, `"message":{"role":"assistant","content":`...), o.Text), '}')
@@ -189,12 +189,12 @@ func (s *Server) text(tokens []int32) string {
 	return strings.ToValidUTF8(b.String(), "\uFFFD")
 }
 
-func (x *exchange) appendLogprobs(out []byte, tokens []wire.Token) []byte {
+func (x *exchange) appendLogprobs(out []byte, tokens []openaireq.Token) []byte {
 	out = append(out, `,"logprobs":`...)
 	if x.req.Logprobs < 0 {
 		return append(out, "null"...)
 	}
-	return wire.AppendLogprobs(out, x.chat, tokens)
+	return openaireq.AppendLogprobs(out, x.chat, tokens)
 }
 
 func appendUsage(out []byte, u engine.Usage) []byte {

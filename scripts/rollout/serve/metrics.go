@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"rollout/gpuworker/engine/tiny"
-	"rollout/gpuworker/engine/tiny/scheduler"
+	"rollout/gpuworker/tinylm/scheduler"
 	"rollout/shared/fault"
 )
 
@@ -69,7 +69,7 @@ func newMetrics(e *tiny.Engine, start time.Time) *metrics {
 }
 
 // count counts what came of a question.
-func (m *metrics) count(out tiny.Outcome, err error) {
+func (m *metrics) count(out tiny.GenerationResult, err error) {
 	switch {
 	case fault.Is(err, fault.Canceled):
 		m.success.WithLabelValues("abort").Inc()

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"rollout/gpuworker/engine/tiny/sampling"
+	"rollout/gpuworker/tinylm/sampling"
 	"rollout/shared/fault"
 )
 
@@ -43,7 +43,7 @@ func problemOf(err error) *problem {
 	case fault.Is(err, fault.Unavailable), fault.Is(err, fault.Canceled):
 		p.status, p.kind = http.StatusServiceUnavailable, "ServiceUnavailableError"
 	}
-	var about *sampling.Param
+	var about *sampling.ParamError
 	if errors.As(err, &about) {
 		p.param = about.Name
 	}
@@ -81,7 +81,7 @@ func read(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(r.Body)
 	var large *http.MaxBytesError
 	if err != nil && !errors.As(err, &large) {
-		return nil, fault.As(fault.Invalid, err, "read the request")
+		return nil, fault.WithKind(fault.Invalid, err, "read the request")
 	}
 	return body, err
 }

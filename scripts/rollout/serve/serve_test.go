@@ -19,8 +19,8 @@ import (
 	"rollout/gpuworker/engine/enginetest"
 	"rollout/gpuworker/engine/openai"
 	"rollout/gpuworker/engine/tiny"
-	"rollout/gpuworker/engine/tiny/parrottest"
-	"rollout/gpuworker/engine/tiny/scheduler"
+	"rollout/gpuworker/engine/tiny/echotest"
+	"rollout/gpuworker/tinylm/scheduler"
 	"rollout/localstack/tinytest"
 	"rollout/scripts/rollout/serve"
 	"rollout/shared/clock"
@@ -38,7 +38,7 @@ func start(t testing.TB, e *tiny.Engine) string {
 
 func handler(e *tiny.Engine) http.Handler {
 	var dice atomic.Uint64
-	return serve.New(serve.Config{Engine: e, Version: "v1", Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Dice: func() uint64 { return dice.Add(1) }})
+	return serve.New(serve.Config{Engine: e, Version: "v1", Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Rand: func() uint64 { return dice.Add(1) }})
 }
 
 // noise is an engine over a real decoder that nobody trained.
@@ -56,9 +56,9 @@ func noise(t testing.TB) *tiny.Engine {
 
 func TestOurClientFindsAnEngineThere(t *testing.T) {
 	t.Parallel()
-	over := func(p *parrottest.Parrot) func(t *testing.T) engine.Engine {
+	over := func(p *echotest.EchoModel) func(t *testing.T) engine.Engine {
 		return func(t *testing.T) engine.Engine {
-			c, err := openai.New(openai.Config{BaseURL: start(t, parrottest.Engine(t, p, scheduler.Config{})), Logger: slog.New(slog.DiscardHandler)})
+			c, err := openai.New(openai.Config{BaseURL: start(t, echotest.Engine(t, p, scheduler.Config{})), Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,10 +66,10 @@ func TestOurClientFindsAnEngineThere(t *testing.T) {
 			return c
 		}
 	}
-	talkative := func(t *testing.T) engine.Engine { return over(parrottest.Talkative(t))(t) }
-	with := func(change func(*parrottest.Parrot)) func(t *testing.T) engine.Engine {
+	talkative := func(t *testing.T) engine.Engine { return over(echotest.LongEcho(t))(t) }
+	with := func(change func(*echotest.EchoModel)) func(t *testing.T) engine.Engine {
 		return func(t *testing.T) engine.Engine {
-			p := parrottest.Talkative(t)
+			p := echotest.LongEcho(t)
 			change(p)
 			return over(p)(t)
 		}
@@ -81,12 +81,12 @@ func TestOurClientFindsAnEngineThere(t *testing.T) {
 	}
 	enginetest.Run(t, enginetest.Subject{
 		New:   func(t *testing.T) engine.Engine { return anonymous{talkative(t), unnamed} },
-		Stuck: func(t *testing.T) engine.Engine { return anonymous{over(parrottest.Endless())(t), unnamed} },
+		Stuck: func(t *testing.T) engine.Engine { return anonymous{over(echotest.Endless())(t), unnamed} },
 		Model: "parrot",
 		Faults: []enginetest.Fault{
-			{Name: "C19 too long", Engine: with(func(p *parrottest.Parrot) { p.Positions = 64 }), Kind: fault.Invalid, Class: fault.TooLong,
+			{Name: "C19 too long", Engine: with(func(p *echotest.EchoModel) { p.Positions = 64 }), Kind: fault.Invalid, Class: fault.TooLong,
 				Request: unnamed(enginetest.ChatRequest(strings.Repeat("x", 64)))},
-			{Name: "logits that are no numbers", Engine: with(func(p *parrottest.Parrot) { p.Sick = '!' }), Kind: fault.Corrupt, Class: fault.Engine,
+			{Name: "logits that are no numbers", Engine: with(func(p *echotest.EchoModel) { p.NaNToken = '!' }), Kind: fault.Corrupt, Class: fault.Engine,
 				Request: unnamed(enginetest.ChatRequest("say !"))},
 			{Name: "a bad parameter", Engine: talkative, Request: unnamed(enginetest.ChatRequest("x", `"top_p":2`)), Kind: fault.Invalid, Class: fault.Refused},
 			{Name: "another model", Engine: talkative, Request: enginetest.ChatRequest("x"), Kind: fault.Denied},
@@ -111,8 +111,8 @@ func TestOurClientReadsTheVitalsAndLowersMaxTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	v, err := c.Vitals(t.Context())
-	if err != nil || v.Running != 0 || v.Waiting != 0 || v.Cache != 0 || v.Preempted != 0 || v.Start == "" {
+	v, err := c.Metrics(t.Context())
+	if err != nil || v.Running != 0 || v.Waiting != 0 || v.KVCacheUsage != 0 || v.Preempted != 0 || v.Start == "" {
 		t.Errorf("%+v, %v", v, err)
 	}
 	a, err := c.Answer(t.Context(), engine.Request{Endpoint: engine.Completion, Body: []byte(`{"prompt":"light","max_tokens":1000,"ignore_eos":true}`)}, func() {})
@@ -177,7 +177,7 @@ func decode(t *testing.T, resp *http.Response) (int, reply) {
 
 func TestCompletions(t *testing.T) {
 	t.Parallel()
-	url := start(t, parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{}))
+	url := start(t, echotest.Engine(t, echotest.LongEcho(t), scheduler.Config{}))
 	for _, c := range []struct {
 		name, body string
 		texts      []string
@@ -214,7 +214,7 @@ func TestCompletions(t *testing.T) {
 
 func TestSeedsMakeAnswersRepeatable(t *testing.T) {
 	t.Parallel()
-	url := start(t, parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{}))
+	url := start(t, echotest.Engine(t, echotest.LongEcho(t), scheduler.Config{}))
 	texts := func(body string) (out []string) {
 		_, r := post(t, url+"/v1/chat/completions", body)
 		for _, c := range r.Choices {
@@ -288,7 +288,7 @@ func stream(t *testing.T, url, body string) (events []reply) {
 
 func TestStreamsSayTheSame(t *testing.T) {
 	t.Parallel()
-	url := start(t, parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{}))
+	url := start(t, echotest.Engine(t, echotest.LongEcho(t), scheduler.Config{}))
 	for path, body := range map[string]string{
 		"/v1/chat/completions": `{"messages":[{"role":"user","content":"é one 😀 two"}],"n":2,"seed":1,"stop":["wo"]`,
 		"/v1/completions":      `{"prompt":["é one 😀 two","x"],"n":2,"seed":1,"stop":["wo"],"echo":true`,
@@ -321,9 +321,9 @@ func TestStreamsSayTheSame(t *testing.T) {
 
 func TestErrorsSayWhatAndWhere(t *testing.T) {
 	t.Parallel()
-	p := parrottest.Talkative(t)
+	p := echotest.LongEcho(t)
 	p.Positions = 64
-	url := start(t, parrottest.Engine(t, p, scheduler.Config{}))
+	url := start(t, echotest.Engine(t, p, scheduler.Config{}))
 	for _, c := range []struct {
 		path, body string
 		status     int
@@ -364,7 +364,7 @@ func TestErrorsSayWhatAndWhere(t *testing.T) {
 
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
-	h := httptest.NewServer(serve.Bounds().Guard(secret.Value{}, handler(parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{}))))
+	h := httptest.NewServer(serve.Bounds().Guard(secret.Value{}, handler(echotest.Engine(t, echotest.LongEcho(t), scheduler.Config{}))))
 	defer h.Close()
 	if status, r := post(t, h.URL+"/v1/completions", `{"prompt":"`+strings.Repeat("x", 1<<20)+`"}`); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("%d, %+v", status, r)
@@ -397,7 +397,7 @@ func TestTokensThereAndBack(t *testing.T) {
 
 func TestAClientThatLeavesEndsItsRequest(t *testing.T) {
 	t.Parallel()
-	e := parrottest.Engine(t, parrottest.Endless(), scheduler.Config{})
+	e := echotest.Engine(t, echotest.Endless(), scheduler.Config{})
 	url := start(t, e)
 	for _, extra := range []string{"", `,"stream":true`} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -429,7 +429,7 @@ func TestAClientThatLeavesEndsItsRequest(t *testing.T) {
 // reads nothing of it.
 func TestNobodyWaitsForAClientThatDoesNotRead(t *testing.T) {
 	t.Parallel()
-	e := parrottest.Engine(t, parrottest.Endless(), scheduler.Config{})
+	e := echotest.Engine(t, echotest.Endless(), scheduler.Config{})
 	url := start(t, e)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -451,7 +451,7 @@ func TestNobodyWaitsForAClientThatDoesNotRead(t *testing.T) {
 
 func TestMetricsHaveVLLMsNames(t *testing.T) {
 	t.Parallel()
-	url := start(t, parrottest.Engine(t, parrottest.Talkative(t), scheduler.Config{}))
+	url := start(t, echotest.Engine(t, echotest.LongEcho(t), scheduler.Config{}))
 	post(t, url+"/v1/completions", `{"prompt":"hello","max_tokens":3}`)
 	resp, err := http.Get(url + "/metrics")
 	if err != nil {

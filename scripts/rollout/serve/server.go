@@ -23,14 +23,14 @@ import (
 // Bounds are what requests to a Server are held to. Answers take as long as
 // they take; each piece of a stream must be read within writeTime.
 func Bounds() listen.Bounds {
-	return listen.Bounds{Body: 1 << 20, Read: 30 * time.Second, Last: 15 * time.Second}
+	return listen.Bounds{MaxBodyBytes: 1 << 20, ReadTimeout: 30 * time.Second, ShutdownTimeout: 15 * time.Second}
 }
 
 // writeTime is how long a client may take to read what it is sent.
 const writeTime = 30 * time.Second
 
-// Open are the paths that need no token.
-func Open() []string { return []string{"/health", "/ping"} }
+// PublicPaths are the paths that need no token.
+func PublicPaths() []string { return []string{"/health", "/ping"} }
 
 // Config sets a Server up.
 type Config struct {
@@ -38,7 +38,7 @@ type Config struct {
 	Version string
 	Clock   clock.Clock
 	Log     *slog.Logger
-	Dice    func() uint64 // seeds of requests without one, and names of answers
+	Rand    func() uint64 // seeds of requests without one, and names of answers
 }
 
 // Server is an http.Handler. Any number of requests run at once.

@@ -13,9 +13,9 @@ import (
 // event is something that a stream tells: a piece of a choice, or its end.
 type event struct {
 	choice int
-	piece  tiny.Piece
+	piece  tiny.Delta
 	ended  bool
-	out    tiny.Outcome
+	out    tiny.GenerationResult
 	err    error
 }
 
@@ -53,7 +53,7 @@ func (x *exchange) stream(ctx context.Context, w http.ResponseWriter) {
 	box := &mailbox{filled: make(chan struct{}, 1)}
 	for i := range x.questions {
 		go func() {
-			out, err := x.answer(ctx, i, func(p tiny.Piece) { box.put(event{choice: i, piece: p}) })
+			out, err := x.answer(ctx, i, func(p tiny.Delta) { box.put(event{choice: i, piece: p}) })
 			box.put(event{choice: i, ended: true, out: out, err: err})
 		}()
 	}
@@ -67,7 +67,7 @@ func (x *exchange) stream(ctx context.Context, w http.ResponseWriter) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
 	x.open(s)
-	outs := make([]tiny.Outcome, len(x.questions))
+	outs := make([]tiny.GenerationResult, len(x.questions))
 	for left := len(x.questions); left > 0; {
 		for _, e := range first {
 			switch {
@@ -91,7 +91,7 @@ func (x *exchange) stream(ctx context.Context, w http.ResponseWriter) {
 			}
 		}
 	}
-	if x.req.Usage {
+	if x.req.IncludeUsage {
 		out := append(x.head(nil, true), `"choices":[],"usage":`...)
 		s.send(append(appendUsage(out, x.usage(outs)), '}'))
 	}

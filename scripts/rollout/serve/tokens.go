@@ -8,8 +8,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
-	"rollout/gpuworker/engine/tiny/sampling"
-	"rollout/gpuworker/engine/tiny/wire"
+	"rollout/gpuworker/engine/tiny/openaireq"
+	"rollout/gpuworker/tinylm/sampling"
 )
 
 // tokenize counts and shows a prompt's or a chat's tokens, as vLLM does. Longer
@@ -28,7 +28,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 		Strings bool           `json:"return_token_strs"`
 	}
 	if err := json.Unmarshal(body, &asked, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)); err != nil {
-		writeFault(w, sampling.Refuse("prompt", "must be a string: %v", err))
+		writeFault(w, sampling.NewParamError("prompt", "must be a string: %v", err))
 		return
 	}
 	if err := s.served(asked.Model); err != nil {
@@ -40,7 +40,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	case asked.Prompt != nil:
 		tokens = e.Tokens(*asked.Prompt)
 	case len(asked.Chat) > 0:
-		req, err := wire.Chat(body, e.Vocab())
+		req, err := openaireq.ParseChat(body, e.Vocab())
 		if err == nil {
 			tokens, err = e.ChatTokens(req.Messages)
 		}
@@ -49,7 +49,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	default:
-		writeFault(w, sampling.Refuse("prompt", "is missing, and so are messages"))
+		writeFault(w, sampling.NewParamError("prompt", "is missing, and so are messages"))
 		return
 	}
 	out := fmt.Appendf(nil, `{"count":%d,"max_model_len":%d,"tokens":[`, len(tokens), e.Context())
@@ -80,12 +80,12 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 		Tokens []int32 `json:"tokens"`
 	}
 	if err := json.Unmarshal(body, &asked); err != nil {
-		writeFault(w, sampling.Refuse("tokens", "must be a list of token ids: %v", err))
+		writeFault(w, sampling.NewParamError("tokens", "must be a list of token ids: %v", err))
 		return
 	}
 	err = s.served(asked.Model)
 	if err == nil {
-		err = wire.CheckTokens("tokens", asked.Tokens, s.cfg.Engine.Vocab())
+		err = openaireq.CheckTokens("tokens", asked.Tokens, s.cfg.Engine.Vocab())
 	}
 	if err != nil {
 		writeFault(w, err)

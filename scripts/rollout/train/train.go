@@ -12,14 +12,14 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/gpuworker/training"
 	"rollout/gpuworker/training/dataset"
-	"rollout/gpuworker/training/keep"
+	"rollout/gpuworker/training/snapshots"
 	"rollout/scripts/rollout/outfile"
 	"rollout/shared/config"
+	"rollout/shared/core/identity"
 	"rollout/shared/embedded/local"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/snapshot"
 )
@@ -57,14 +57,14 @@ func (o Options) CheckKind(kind string) error {
 // line that says so, and writes nothing.
 func (o Options) DryRun(ctx context.Context) (line string, err error) {
 	a := o.Config.Algorithm
-	s := a.Shared()
+	s := a.Common()
 	rows, done, err := o.dataset(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	if s.BaseModel.URI == config.ModelTiny {
-		if _, err := (keep.Keeper{Tiny: weights.Shipped}).Begin(ctx, training.Options{Algorithm: a, Dataset: rows, Threads: 1}); err != nil {
+		if _, err := (snapshots.Manager{LoadTiny: weights.Shipped}).Begin(ctx, training.Options{Algorithm: a, Dataset: rows, Threads: 1}); err != nil {
 			return "", err
 		}
 	}
@@ -72,7 +72,7 @@ func (o Options) DryRun(ctx context.Context) (line string, err error) {
 }
 
 func (o Options) dataset(ctx context.Context) (*dataset.Index, func() error, error) {
-	file, err := dataset.OpenFile(o.Config.Algorithm.Shared().Dataset.Path)
+	file, err := dataset.OpenFile(o.Config.Algorithm.Common().Dataset.Path)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,13 +88,13 @@ type Session struct {
 	Trainer *training.Trainer
 	Output  string // folder
 	Resumed string // id of the snapshot that it went on from; "" if it begins
-	keeper  keep.Keeper
+	keeper  snapshots.Manager
 	every   int
 	close   []func() error
 }
 
 // Open opens the state and begins the training, or goes on with it. Close it.
-func Open(ctx context.Context, o Options, lo local.Options) (_ *Session, err error) {
+func Open(ctx context.Context, o Options, lo local.LocalOptions) (_ *Session, err error) {
 	s := &Session{Output: o.Config.OutputDir(o.File), every: o.Config.Snapshot.Every}
 	defer func() {
 		if err != nil {
@@ -107,23 +107,23 @@ func Open(ctx context.Context, o Options, lo local.Options) (_ *Session, err err
 	}
 	s.close = append(s.close, done)
 	own := filepath.Join(s.Output, hidden)
-	release, err := local.Exclusive(own)
+	release, err := local.AcquireLock(own)
 	if err != nil {
 		return nil, err
 	}
 	s.close = append(s.close, release)
 	scratch := filepath.Join(own, scratchName) // a killed process may have left files there
 	if err := os.RemoveAll(scratch); err != nil {
-		return nil, fault.As(fault.Denied, err, "clean up")
+		return nil, fault.WithKind(fault.Denied, err, "clean up")
 	}
 	lo.Create, lo.Source = true, "train"
-	state, closeState, err := local.Open(ctx, o.Config.StateDir(o.File), lo)
+	state, closeState, err := local.OpenLocal(ctx, o.Config.StateDir(o.File), lo)
 	if err != nil {
 		return nil, err
 	}
 	s.close = append(s.close, closeState)
-	s.keeper = keep.Keeper{Store: snapshot.Store{Blobs: state.Ports.Blobs, Docs: state.Ports.Docs, Clock: state.Ports.Clock},
-		Last: o.Config.Snapshot.KeepLast, Scratch: scratch, Tiny: weights.Shipped}
+	s.keeper = snapshots.Manager{Store: snapshot.Store{Blobs: state.Ports.Blobs, Docs: state.Ports.Docs, Clock: state.Ports.Clock},
+		KeepLast: o.Config.Snapshot.KeepLast, Scratch: scratch, LoadTiny: weights.Shipped}
 	err = s.begin(ctx, o, training.Options{Algorithm: o.Config.Algorithm, Dataset: rows, Threads: o.Threads})
 	return s, err
 }
@@ -177,7 +177,7 @@ func (s *Session) readRunID() (identity.RunID, error) {
 		return "", nil
 	}
 	if err != nil {
-		return "", fault.As(fault.Invalid, err, "read the run's id")
+		return "", fault.WithKind(fault.Invalid, err, "read the run's id")
 	}
 	id := identity.RunID(strings.TrimSpace(string(b)))
 	if !id.Valid() {
@@ -208,7 +208,7 @@ type Result struct {
 // keeps the state.
 func (s *Session) Run(ctx context.Context, stop <-chan struct{}, progress func(training.Report)) (r Result, err error) {
 	r.Done, err = s.Trainer.Run(ctx, s.every, training.Hooks{Progress: progress, Stop: stop,
-		Keep: func(ctx context.Context, t *training.Trainer) error {
+		Save: func(ctx context.Context, t *training.Trainer) error {
 			snap, err := s.keeper.Save(ctx, t)
 			r.Snapshot = snap.ID
 			return err

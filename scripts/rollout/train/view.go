@@ -23,7 +23,7 @@ type View interface {
 // NewView returns a bar if w is a terminal, and plain lines otherwise.
 func NewView(w io.Writer, name string, taken, all int, c clock.Clock) View {
 	m := meter{clock: c, began: c.Now(), from: taken}
-	if _, _, ok := progress.Size(w); ok {
+	if _, _, ok := progress.TerminalSize(w); ok {
 		return newBar(w, name, taken, all, m)
 	}
 	return &lines{w: w, name: name, meter: m}
@@ -46,10 +46,10 @@ func (m *meter) words(r training.Report) string {
 		return text
 	}
 	rate := float64(m.tokens) / spent
-	text += " " + progress.TokenRateWords(&rate)
+	text += " " + progress.FormatTokenRate(&rate)
 	if r.Step < r.Steps {
 		left := spent / float64(r.Step-m.from) * float64(r.Steps-r.Step)
-		text += " ETA " + progress.ETAWords(&left)
+		text += " ETA " + progress.FormatETA(&left)
 	}
 	return text
 }

@@ -14,8 +14,8 @@ import (
 	"context"
 	"math"
 
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/scripts/tinymodel/corpus"
 	"rollout/shared/fault"
 )
@@ -33,9 +33,9 @@ func (r Result) PerByte() float64 { return r.Bits / float64(r.Bytes) }
 // batch is how many windows are predicted at a time.
 const batch = 64
 
-// Of measures documents, which must be texts. It stops with the context's error
+// Measure measures documents, which must be texts. It stops with the context's error
 // when that ends.
-func Of(ctx context.Context, b *weights.Bundle, documents []corpus.Document, threads int) (r Result, err error) {
+func Measure(ctx context.Context, b *weights.Bundle, documents []corpus.Document, threads int) (r Result, err error) {
 	var windows []model.Sequence
 	for _, d := range documents {
 		if d.Text == "" {

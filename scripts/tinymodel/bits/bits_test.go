@@ -10,9 +10,9 @@ import (
 
 	"pgregory.net/rapid"
 
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/tokenizer"
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/tokenizer"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/scripts/tinymodel/corpus"
 	"rollout/shared/fault"
 )
@@ -67,7 +67,7 @@ func TestAModelThatKnowsNothingNeedsTheLogarithmOfItsVocabulary(t *testing.T) {
 	b := bundle(t)
 	clear(b.Model.Tensors()[0].Data) // all logits are 0
 	text := strings.Repeat("light ", 20)
-	r, err := Of(t.Context(), b, []corpus.Document{{ID: "a", Text: text}, {ID: "b", Text: "x"}}, 2)
+	r, err := Measure(t.Context(), b, []corpus.Document{{ID: "a", Text: text}, {ID: "b", Text: "x"}}, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,10 +83,10 @@ func TestMeasuringEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Of(ctx, bundle(t), []corpus.Document{{ID: "a", Text: "x"}}, 1); !errors.Is(err, context.Canceled) {
+	if _, err := Measure(ctx, bundle(t), []corpus.Document{{ID: "a", Text: "x"}}, 1); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
-	if _, err := Of(t.Context(), bundle(t), []corpus.Document{{ID: "a"}}, 1); fault.Of(err) != fault.Invalid {
+	if _, err := Measure(t.Context(), bundle(t), []corpus.Document{{ID: "a"}}, 1); fault.KindOf(err) != fault.Invalid {
 		t.Errorf("a document that is no text: %v", err)
 	}
 }

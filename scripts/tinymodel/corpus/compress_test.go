@@ -126,7 +126,7 @@ func TestHostileCodesAreRefused(t *testing.T) {
 		{"a code too far ahead", []byte{'a', 0x04, 0x06}, 100, "names no string"},
 		{"more than the limit", compress(bytes.Repeat([]byte("a"), 10000)), 100, "longer than 100 bytes"},
 	} {
-		if _, err := decompress(c.b, c.limit); fault.Of(err) != fault.Corrupt || !strings.Contains(err.Error(), c.want) {
+		if _, err := decompress(c.b, c.limit); fault.KindOf(err) != fault.Corrupt || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -135,8 +135,8 @@ func TestHostileCodesAreRefused(t *testing.T) {
 func FuzzKJV(f *testing.F) {
 	f.Add(bible("Title\nGe1:1 In the beginning\n", "Ge1:2 And the earth\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if _, err := KJV(b); err != nil && fault.Of(err) != fault.Corrupt {
-			t.Fatalf("the fault is %s: %v", fault.Of(err), err)
+		if _, err := KJV(b); err != nil && fault.KindOf(err) != fault.Corrupt {
+			t.Fatalf("the fault is %s: %v", fault.KindOf(err), err)
 		}
 	})
 }

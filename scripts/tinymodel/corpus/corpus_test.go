@@ -71,7 +71,7 @@ func TestOtherFilesAreNoBible(t *testing.T) {
 		{"a line without a verse", bible("Title\nIn the beginning\n"), "line 2 is no verse"},
 		{"a line without a number", bible("Title\nGe1:1 In\nGe1:x And\n"), "line 3 has no number"},
 	} {
-		if _, err := KJV(c.b); fault.Of(err) != fault.Corrupt || !strings.Contains(err.Error(), c.want) {
+		if _, err := KJV(c.b); fault.KindOf(err) != fault.Corrupt || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
 	}
@@ -119,7 +119,7 @@ func sources() (verses []Verse, paragraphs []string) {
 
 func TestAShareOfBothSourcesIsHeldOutAndNeverLearnt(t *testing.T) {
 	t.Parallel()
-	learn, heldOut := Make(sources())
+	learn, heldOut := Build(sources())
 	count := map[string]int{}
 	secret := map[string]bool{}
 	for _, d := range heldOut {
@@ -151,7 +151,7 @@ func TestAShareOfBothSourcesIsHeldOutAndNeverLearnt(t *testing.T) {
 	if want := 100 + 60 - 7; texts != want {
 		t.Errorf("%d texts to learn from, want %d", texts, want)
 	}
-	again, _ := Make(sources())
+	again, _ := Build(sources())
 	if !reflect.DeepEqual(learn, again) {
 		t.Error("made again, the corpus differs")
 	}
@@ -176,7 +176,7 @@ func TestChatsContinueWhatTheUserBegins(t *testing.T) {
 
 func TestACorpusIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
-	learn, _ := Make(sources())
+	learn, _ := Build(sources())
 	var b bytes.Buffer
 	if err := Write(&b, learn); err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestACorpusIsReadAsItWasWritten(t *testing.T) {
 		`{"text":"` + strings.Repeat("x", maxLine) + `"}`:         "after line 0",
 		`{"text":"x"}` + "\n" + `{"text":1}`:                      "line 2",
 	} {
-		if _, err := Read(strings.NewReader(text)); fault.Of(err) != fault.Invalid || !strings.Contains(err.Error(), want) {
+		if _, err := Read(strings.NewReader(text)); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v, want %q", text, err, want)
 		}
 	}

@@ -38,11 +38,11 @@ const (
 // opticksBytes is the least size of a document of the Opticks.
 const opticksBytes = 4 << 10
 
-// Make returns the documents to learn from and those that are held out, which
+// Build returns the documents to learn from and those that are held out, which
 // are the same share of both sources.
-func Make(bible []Verse, opticks []string) (learn, heldOut []Document) {
+func Build(bible []Verse, opticks []string) (learn, heldOut []Document) {
 	for _, source := range [][]part{chapters(bible), pages(opticks)} {
-		kept := chosen(source)
+		kept := heldOutIDs(source)
 		for _, d := range source {
 			switch {
 			case kept[d.ID]:
@@ -57,9 +57,9 @@ func Make(bible []Verse, opticks []string) (learn, heldOut []Document) {
 	return learn, heldOut
 }
 
-// chosen returns the documents of a source to hold out: those whose names draw
+// heldOutIDs returns the documents of a source to hold out: those whose names draw
 // the lowest numbers.
-func chosen(source []part) map[string]bool {
+func heldOutIDs(source []part) map[string]bool {
 	ids := make([]string, len(source))
 	for i, d := range source {
 		ids[i] = d.ID
@@ -167,12 +167,12 @@ func Read(r io.Reader) ([]Document, error) {
 	for n := 1; lines.Scan(); n++ {
 		var d Document
 		if err := json.Unmarshal(lines.Bytes(), &d); err != nil {
-			return nil, fault.As(fault.Invalid, err, "corpus: line %d", n)
+			return nil, fault.WithKind(fault.Invalid, err, "corpus: line %d", n)
 		}
 		if (d.Text == "") == (len(d.Messages) == 0) {
 			return nil, fault.New(fault.Invalid, `corpus: line %d has neither or both of "text" and "messages": give it one`, n)
 		}
 		out = append(out, d)
 	}
-	return out, fault.As(fault.Invalid, lines.Err(), "corpus: after line %d", len(out))
+	return out, fault.WithKind(fault.Invalid, lines.Err(), "corpus: after line %d", len(out))
 }

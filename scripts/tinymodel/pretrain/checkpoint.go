@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 
-	"rollout/gpuworker/engine/tiny/tokenizer"
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/tokenizer"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/shared/fault"
 )
 
@@ -46,7 +46,7 @@ func (t *Trainer) Save(folder, name string) error {
 	final := filepath.Join(folder, fmt.Sprintf("%s%06d", prefix, t.done))
 	part := final + partSuffix
 	if err := errors.Join(os.RemoveAll(part), os.MkdirAll(part, 0o755)); err != nil {
-		return fault.As(fault.Unavailable, err, "save a checkpoint")
+		return fault.WithKind(fault.Unavailable, err, "save a checkpoint")
 	}
 	b, err := weights.Pack(name, t.model, t.tokenizer, weights.F32)
 	if err != nil {
@@ -71,18 +71,18 @@ func (t *Trainer) Save(folder, name string) error {
 	}
 	for name, b := range files {
 		if err := writeSynced(filepath.Join(part, name), b); err != nil {
-			return fault.As(fault.Unavailable, err, "save a checkpoint")
+			return fault.WithKind(fault.Unavailable, err, "save a checkpoint")
 		}
 	}
 	if err := errors.Join(os.RemoveAll(final), os.Rename(part, final)); err != nil {
-		return fault.As(fault.Unavailable, err, "save a checkpoint")
+		return fault.WithKind(fault.Unavailable, err, "save a checkpoint")
 	}
 	all, err := checkpoints(folder)
 	old := all[:max(0, len(all)-keep)]
 	for _, name := range slices.Concat(old, parts(folder)) {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(folder, name)))
 	}
-	return fault.As(fault.Unavailable, err, "remove old checkpoints")
+	return fault.WithKind(fault.Unavailable, err, "remove old checkpoints")
 }
 
 func writeSynced(name string, b []byte) error {
@@ -133,12 +133,12 @@ func steps(name string) int {
 func Resume(folder string, r Recipe, tok *tokenizer.Tokenizer, s *Stream, threads int) (t *Trainer, ok bool, err error) {
 	all, err := checkpoints(folder)
 	if err != nil || len(all) == 0 {
-		return nil, false, fault.As(fault.Unavailable, err, "look for checkpoints")
+		return nil, false, fault.WithKind(fault.Unavailable, err, "look for checkpoints")
 	}
 	at := filepath.Join(folder, all[len(all)-1])
 	b, err := os.ReadFile(filepath.Join(at, modelFile))
 	if err != nil {
-		return nil, false, fault.As(fault.Corrupt, err, "checkpoint %s", at)
+		return nil, false, fault.WithKind(fault.Corrupt, err, "checkpoint %s", at)
 	}
 	bundle, err := weights.Load(b)
 	if err != nil {
@@ -169,7 +169,7 @@ func Resume(folder string, r Recipe, tok *tokenizer.Tokenizer, s *Stream, thread
 func readFile(name string) (*weights.File, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
-		return nil, fault.As(fault.Corrupt, err, "checkpoint")
+		return nil, fault.WithKind(fault.Corrupt, err, "checkpoint")
 	}
 	f, err := weights.Decode(b)
 	return f, fault.Wrap(err, "checkpoint %s", name)

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"rollout/gpuworker/engine/tiny/tokenizer"
-	"rollout/gpuworker/engine/tiny/weights"
+	"rollout/gpuworker/tinylm/tokenizer"
+	"rollout/gpuworker/tinylm/weights"
 	"rollout/scripts/tinymodel/corpus"
 	"rollout/scripts/tinymodel/heldout"
 	"rollout/shared/fault"
@@ -119,7 +119,7 @@ func TestATrainingThatWasStoppedEndsAsIfItHadNot(t *testing.T) {
 			t.Fatal(err)
 		}
 		again, ok, err := Resume(dir, r, tok, s, 1+stop%2)
-		if err != nil || !ok || again.Done() != stop {
+		if err != nil || !ok || again.StepsDone() != stop {
 			t.Fatalf("resumed at step %d: %v, %v", stop, ok, err)
 		}
 		run(t, again, r.Steps-stop)
@@ -150,7 +150,7 @@ func TestTheLastTwoCheckpointsAreKept(t *testing.T) {
 		t.Errorf("there are %v, %v; want %v", got, err, want)
 	}
 	again, ok, err := Resume(dir, brief(), tok, s, 1)
-	if err != nil || !ok || again.Done() != 4 {
+	if err != nil || !ok || again.StepsDone() != 4 {
 		t.Errorf("resumed: %v, %v", ok, err)
 	}
 	run(t, again, 1)
@@ -219,8 +219,8 @@ func TestACheckpointOfSomethingElseIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := Resume(dir, c.recipe, c.tok, c.stream, 1); fault.Of(err) != c.kind || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v (%s), want %q (%s)", c.name, err, fault.Of(err), c.want, c.kind)
+		if _, _, err := Resume(dir, c.recipe, c.tok, c.stream, 1); fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v (%s), want %q (%s)", c.name, err, fault.KindOf(err), c.want, c.kind)
 		}
 	}
 }

@@ -3,8 +3,8 @@ package pretrain
 import (
 	"errors"
 
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/optimize"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/optimize"
 	"rollout/shared/fault"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"lukechampine.com/blake3"
 
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/tokenizer"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/tokenizer"
 	"rollout/scripts/tinymodel/corpus"
 	"rollout/shared/fault"
 )

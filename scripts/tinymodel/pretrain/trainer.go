@@ -8,10 +8,10 @@ import (
 
 	"lukechampine.com/blake3"
 
-	"rollout/gpuworker/engine/tiny/kernel"
-	"rollout/gpuworker/engine/tiny/model"
-	"rollout/gpuworker/engine/tiny/optimize"
-	"rollout/gpuworker/engine/tiny/tokenizer"
+	"rollout/gpuworker/tinylm/kernel"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/optimize"
+	"rollout/gpuworker/tinylm/tokenizer"
 	"rollout/shared/fault"
 )
 
@@ -20,7 +20,7 @@ type Trainer struct {
 	recipe    Recipe
 	tokenizer *tokenizer.Tokenizer
 	stream    *Stream
-	on        optimize.Workers
+	on        optimize.Compute
 
 	model    *model.Model
 	moments  [2]*model.Gradients // of the shape of the parameters
@@ -48,15 +48,15 @@ func New(r Recipe, t *tokenizer.Tokenizer, s *Stream, threads int) (*Trainer, er
 func newTrainer(r Recipe, t *tokenizer.Tokenizer, s *Stream, m *model.Model, threads int) *Trainer {
 	return &Trainer{
 		recipe: r, tokenizer: t, stream: s, model: m, threads: threads,
-		on:       optimize.Workers{Kernels: kernel.Best(), Threads: threads},
+		on:       optimize.Compute{Kernels: kernel.Best(), Threads: threads},
 		moments:  [2]*model.Gradients{model.NewGradients(m), model.NewGradients(m)},
 		gradient: model.NewGradients(m),
 		backprop: model.NewBackprop(m, threads),
 	}
 }
 
-// Done is the number of steps taken.
-func (t *Trainer) Done() int { return t.done }
+// StepsDone is the number of steps taken.
+func (t *Trainer) StepsDone() int { return t.done }
 
 // Model is the model as it is now; the next step changes it.
 func (t *Trainer) Model() *model.Model { return t.model }

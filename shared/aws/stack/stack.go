@@ -39,17 +39,17 @@ type Stack struct {
 	AWS        awssdk.Config // for drivers that not everybody needs
 }
 
-// Options say how to open; the zero value is a command's.
-type Options struct {
+// StackOptions say how to open; the zero value is a command's.
+type StackOptions struct {
 	Source string       // who sends; "cli" if empty
 	Log    *slog.Logger // nil logs nothing
 	Clock  clock.Clock  // nil is the machine's
-	// TheirTime tells the time by the services' answers: the clock of whoever
+	// UseServiceClock tells the time by the services' answers: the clock of whoever
 	// looks from outside may be wrong. Who works there has a right one, or none of
 	// its work.
-	TheirTime bool
-	Watch     observe.Watch
-	Meter     Meter // counts the calls of the stores; nil is none
+	UseServiceClock bool
+	Observer        observe.Observer
+	Meter           Meter // counts the calls of the stores; nil is none
 	// SDK are further options of the SDK, whose own variables say where AWS is
 	// and who asks.
 	SDK []func(*awsconfig.LoadOptions) error
@@ -70,29 +70,29 @@ func (unmetered) Blobs(b blob.Store) blob.Store             { return b }
 func (unmetered) Documents(d document.Store) document.Store { return d }
 func (unmetered) Queues(q queue.Queues) queue.Queues        { return q }
 
-// Open opens the installation that the config describes. A config without a
+// OpenStack opens the installation that the config describes. A config without a
 // cloud is Invalid. There is nothing to close.
-func Open(ctx context.Context, d config.Deployment, o Options) (*Stack, error) {
+func OpenStack(ctx context.Context, d config.Deployment, o StackOptions) (*Stack, error) {
 	if d.Cloud.Provider != config.ProviderAWS {
 		return nil, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "the config names no installation on AWS"),
 			Remedy: `say where it is in its table [cloud], with provider = "aws"`}
 	}
 	o = o.withDefaults()
-	if o.TheirTime {
+	if o.UseServiceClock {
 		theirs := aws.NewClock(o.Clock)
 		o.Clock = theirs
-		o.SDK = append(slices.Clone(o.SDK), awsconfig.WithAPIOptions([]func(*middleware.Stack) error{theirs.Listen}))
+		o.SDK = append(slices.Clone(o.SDK), awsconfig.WithAPIOptions([]func(*middleware.Stack) error{theirs.AddMiddleware}))
 	}
-	cfg, err := aws.Config(ctx, o.Log, append([]func(*awsconfig.LoadOptions) error{awsconfig.WithRegion(d.Cloud.Region)}, o.SDK...)...)
+	cfg, err := aws.LoadConfig(ctx, o.Log, append([]func(*awsconfig.LoadOptions) error{awsconfig.WithRegion(d.Cloud.Region)}, o.SDK...)...)
 	if err != nil {
 		return nil, err
 	}
 	bucket := aws.NewBucket(cfg, d.Cloud.S3.Bucket, aws.BucketOptions{Prefix: d.Cloud.S3.Prefix})
-	docs := aws.NewDocuments(cfg, d.Cloud.DynamoDB.Table, aws.DocumentOptions{Listed: aws.Listed()})
-	queues := &routes{
+	docs := aws.NewDocuments(cfg, d.Cloud.DynamoDB.Table, aws.DocumentOptions{Listed: aws.ListedPrefixes()})
+	queues := &functionQueues{
 		store:  aws.NewQueues(cfg, aws.QueueOptions{Prefix: d.Cloud.SQS.Prefix}),
 		invoke: aws.NewFunctions(cfg, aws.FunctionOptions{}).Invoke,
-		named:  d.Cloud.Function,
+		named:  d.Cloud.FunctionName,
 	}
 	return &Stack{
 		Deployment: d,
@@ -102,7 +102,7 @@ func Open(ctx context.Context, d config.Deployment, o Options) (*Stack, error) {
 			Queues: queue.Reliable(o.Meter.Queues(queues), retry.Policy{}),
 			Clock:  o.Clock,
 			Log:    o.Log,
-			Watch:  o.Watch,
+			Watch:  o.Observer,
 			Source: o.Source,
 		},
 		Bucket:  bucket,
@@ -111,7 +111,7 @@ func Open(ctx context.Context, d config.Deployment, o Options) (*Stack, error) {
 	}, nil
 }
 
-func (o Options) withDefaults() Options {
+func (o StackOptions) withDefaults() StackOptions {
 	if o.Source == "" {
 		o.Source = "cli"
 	}

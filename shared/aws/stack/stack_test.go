@@ -37,7 +37,7 @@ func TestOpeningAStackAsksNobody(t *testing.T) {
 	t.Parallel()
 	nowhere := awsconfig.WithBaseEndpoint("http://127.0.0.1:1")
 	nobody := awsconfig.WithCredentialsProvider(credentials.NewStaticCredentialsProvider("000000000000", "none", ""))
-	s, err := Open(t.Context(), deployment(t), Options{SDK: []func(*awsconfig.LoadOptions) error{nowhere, nobody}})
+	s, err := OpenStack(t.Context(), deployment(t), StackOptions{SDK: []func(*awsconfig.LoadOptions) error{nowhere, nobody}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,29 +47,29 @@ func TestOpeningAStackAsksNobody(t *testing.T) {
 	if _, ok := s.Ports.Queues.(queue.Depther); !ok {
 		t.Error("its queues can't be counted")
 	}
-	if _, err := Open(t.Context(), deployment(t), Options{Meter: meter.New()}); err != nil {
+	if _, err := OpenStack(t.Context(), deployment(t), StackOptions{Meter: meter.New()}); err != nil {
 		t.Errorf("with a meter: %v", err)
 	}
 }
 
 func TestALaptopsConfigIsNoStack(t *testing.T) {
 	t.Parallel()
-	_, err := Open(t.Context(), config.DefaultDeployment(), Options{})
+	_, err := OpenStack(t.Context(), config.DefaultDeployment(), StackOptions{})
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "[cloud]") {
 		t.Errorf("%v", err)
 	}
 }
 
-// desk is a stack whose store and functions are in memory.
-type desk struct {
+// fixture is a stack whose store and functions are in memory.
+type fixture struct {
 	host.Ports
 	calls map[string]int // by function
 	fails error
 }
 
-func newDesk() *desk {
-	d := &desk{calls: map[string]int{}}
-	r := &routes{store: memory.NewQueues(clock.System{}), named: config.Cloud{Name: "acme"}.Function,
+func newFixture() *fixture {
+	d := &fixture{calls: map[string]int{}}
+	r := &functionQueues{store: memory.NewQueues(clock.System{}), named: config.Cloud{Name: "acme"}.FunctionName,
 		invoke: func(_ context.Context, function string, events [][]byte) error {
 			d.calls[function] += len(events)
 			return d.fails
@@ -78,7 +78,7 @@ func newDesk() *desk {
 	return d
 }
 
-func (d *desk) depth(t *testing.T, q string) int {
+func (d *fixture) depth(t *testing.T, q string) int {
 	t.Helper()
 	visible, hidden, err := d.Queues.(queue.Depther).Depth(t.Context(), q)
 	if err != nil {
@@ -92,18 +92,18 @@ func (d *desk) depth(t *testing.T, q string) int {
 func TestTasksCallTheirFunctions(t *testing.T) {
 	t.Parallel()
 	tasks := map[events.Type]string{
-		events.TypeObjectCreated: "acme-submit",
-		events.TypeRunSubmitted:  "acme-plan",
-		events.TypePlanRange:     "acme-plan",
-		events.TypeFinalize:      "acme-finalize",
-		events.TypeSegment:       "acme-finalize",
+		events.TypeObjectCreated:   "acme-submit",
+		events.TypeRunSubmitted:    "acme-plan",
+		events.TypePlanRange:       "acme-plan",
+		events.TypeFinalize:        "acme-finalize",
+		events.TypeFinalizeSegment: "acme-finalize",
 	}
 	for _, p := range []events.Payload{
 		events.ObjectCreated{Bucket: "b", Key: "prompts/x.jsonl", Version: "v"}, events.RunSubmitted{Run: run}, events.PlanRange{Run: run}, events.Finalize{Run: run}, events.FinalizeSegment{Run: run, To: 1},
-		events.Ring{Run: run}, events.ShardDone{Run: run, Attempt: 1, Worker: "w"},
+		events.Wakeup{Run: run}, events.ShardDone{Run: run, Attempt: 1, Worker: "w"},
 	} {
 		for _, q := range []string{host.TaskQueue, host.PlanQueue} {
-			d := newDesk()
+			d := newFixture()
 			err := d.Send(t.Context(), q, p, p)
 			function, isTask := tasks[p.EventType()]
 			if isTask != (err == nil) || err != nil && !fault.Is(err, fault.Invalid) {
@@ -116,7 +116,7 @@ func TestTasksCallTheirFunctions(t *testing.T) {
 				t.Errorf("%d tasks wait in %s", n, q)
 			}
 		}
-		d := newDesk()
+		d := newFixture()
 		if err := d.Send(t.Context(), host.CoordinateQueue, p); err != nil || len(d.calls) > 0 || d.depth(t, host.CoordinateQueue) != 1 {
 			t.Errorf("%T to coordinate: %v, called %v", p, err, d.calls)
 		}
@@ -125,12 +125,12 @@ func TestTasksCallTheirFunctions(t *testing.T) {
 
 func TestATaskThatNobodyTakesIsAnError(t *testing.T) {
 	t.Parallel()
-	d := newDesk()
+	d := newFixture()
 	d.fails = fault.New(fault.Throttled, "slow down")
 	if err := d.Send(t.Context(), host.TaskQueue, events.Finalize{Run: run}); !fault.Is(err, fault.Throttled) {
 		t.Errorf("%v", err)
 	}
-	d = newDesk()
+	d = newFixture()
 	if err := d.SendAfter(t.Context(), host.TaskQueue, time.Second, events.Finalize{Run: run}); !fault.Is(err, fault.Invalid) || len(d.calls) > 0 {
 		t.Errorf("delayed: %v, called %v", err, d.calls)
 	}
@@ -152,16 +152,16 @@ func TestATaskThatNobodyTakesIsAnError(t *testing.T) {
 // once.
 func TestDeadTasksAreInOneQueue(t *testing.T) {
 	t.Parallel()
-	d := newDesk()
+	d := newFixture()
 	for _, q := range []string{host.TaskQueue, host.PlanQueue} {
-		if err := d.Bury(t.Context(), q, queue.Message{ID: "1", Body: []byte(q)}, fault.New(fault.Invalid, "what?")); err != nil {
+		if err := d.DeadLetter(t.Context(), q, queue.Message{ID: "1", Body: []byte(q)}, fault.New(fault.Invalid, "what?")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if a, b := d.depth(t, queue.DeadLetters(host.TaskQueue)), d.depth(t, queue.DeadLetters(host.PlanQueue)); a != 2 || b != 0 {
+	if a, b := d.depth(t, queue.DeadLetterQueue(host.TaskQueue)), d.depth(t, queue.DeadLetterQueue(host.PlanQueue)); a != 2 || b != 0 {
 		t.Errorf("%d and %d", a, b)
 	}
-	ms, err := d.Queues.Receive(t.Context(), queue.DeadLetters(host.PlanQueue), 10, time.Minute, 0)
+	ms, err := d.Queues.Receive(t.Context(), queue.DeadLetterQueue(host.PlanQueue), 10, time.Minute, 0)
 	var bodies, receipts []string
 	for _, m := range ms {
 		bodies, receipts = append(bodies, string(m.Body)), append(receipts, m.Receipt)
@@ -170,7 +170,7 @@ func TestDeadTasksAreInOneQueue(t *testing.T) {
 	if err != nil || !slices.Equal(bodies, []string{host.PlanQueue, host.TaskQueue}) {
 		t.Fatalf("%q, %v", bodies, err)
 	}
-	if err := d.Queues.Ack(t.Context(), queue.DeadLetters(host.PlanQueue), receipts); err != nil || d.depth(t, queue.DeadLetters(host.TaskQueue)) != 0 {
+	if err := d.Queues.Ack(t.Context(), queue.DeadLetterQueue(host.PlanQueue), receipts); err != nil || d.depth(t, queue.DeadLetterQueue(host.TaskQueue)) != 0 {
 		t.Errorf("they can't be removed: %v", err)
 	}
 }

@@ -20,16 +20,16 @@ import (
 type Features struct {
 	// KeepsVersions: an overwritten or deleted version can still be read.
 	KeepsVersions bool
-	// HoldsObjects: the store itself is this process's memory, so a put can't
+	// InMemory: the store itself is this process's memory, so a put can't
 	// be bounded.
-	HoldsObjects bool
+	InMemory bool
 }
 
 // Run tests the driver. open returns an empty store of its own for each call;
 // it registers its own cleaning up.
 func Run(t *testing.T, open func(t *testing.T) blob.Store, f Features) {
 	t.Helper()
-	if !f.HoldsObjects {
+	if !f.InMemory {
 		t.Run("Memory", func(t *testing.T) { testMemory(t, open) }) // not parallel: it looks at the heap
 	}
 	for _, group := range []struct {

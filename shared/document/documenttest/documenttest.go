@@ -15,21 +15,21 @@ import (
 
 // Features says which promises differ between drivers.
 type Features struct {
-	// Again opens another handle on the store that s is a handle on, such as
+	// Reopen opens another handle on the store that s is a handle on, such as
 	// another process would have; nil if all share one.
-	Again func(t *testing.T, s document.Store) document.Store
+	Reopen func(t *testing.T, s document.Store) document.Store
 	// Watch is true if the store is a document.Watcher that hints.
 	Watch bool
-	// Lossy is true if replies get lost on the way to the store under test. A
+	// LosesReplies is true if replies get lost on the way to the store under test. A
 	// write that was carried out, and replaced before it is repeated, is then
 	// a Conflict: no order of the calls explains that.
-	Lossy bool
+	LosesReplies bool
 }
 
 // Run runs the suite. open returns a handle on an empty store of its own.
 func Run(t *testing.T, open func(t *testing.T) document.Store, features Features) {
-	if features.Again == nil {
-		features.Again = func(_ *testing.T, s document.Store) document.Store { return s }
+	if features.Reopen == nil {
+		features.Reopen = func(_ *testing.T, s document.Store) document.Store { return s }
 	}
 	for _, c := range []struct {
 		name string
@@ -59,7 +59,7 @@ func Run(t *testing.T, open func(t *testing.T) document.Store, features Features
 			c.run(t, newFixture(t, open, features))
 		})
 	}
-	if !features.Lossy {
+	if !features.LosesReplies {
 		t.Run("histories are linearizable", func(t *testing.T) {
 			t.Parallel()
 			testHistory(t, newFixture(t, open, features))
@@ -81,7 +81,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, open func(t *testing.T) document.Store, features Features) *fixture {
 	s := open(t)
-	return &fixture{Store: s, other: features.Again(t, s)}
+	return &fixture{Store: s, other: features.Reopen(t, s)}
 }
 
 func (f *fixture) create(t *testing.T, key, value string) document.Revision {
@@ -123,7 +123,7 @@ func (f *fixture) want(t *testing.T, key, value string, rev document.Revision) {
 func wantKind(t *testing.T, err error, kind fault.Kind, format string, args ...any) {
 	t.Helper()
 	if !fault.Is(err, kind) {
-		t.Errorf("%s: got error %v (%v), want %v", fmt.Sprintf(format, args...), err, fault.Of(err), kind)
+		t.Errorf("%s: got error %v (%v), want %v", fmt.Sprintf(format, args...), err, fault.KindOf(err), kind)
 	}
 }
 

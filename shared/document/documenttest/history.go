@@ -49,7 +49,7 @@ func testHistory(t *testing.T, f *fixture) {
 		if i%2 == 1 {
 			s = f.other
 		}
-		c := &client{t: t, store: s, id: i, dice: rand.New(rand.NewPCG(uint64(i), 7)), seen: map[string]document.Revision{}}
+		c := &client{t: t, store: s, id: i, rng: rand.New(rand.NewPCG(uint64(i), 7)), seen: map[string]document.Revision{}}
 		done.Go(func() {
 			for n := range historyCalls {
 				in := c.choose(n)
@@ -77,14 +77,14 @@ type client struct {
 	t     *testing.T
 	store document.Store
 	id    int
-	dice  *rand.Rand
+	rng   *rand.Rand
 	seen  map[string]document.Revision
 }
 
 func (c *client) choose(n int) call {
-	key := fmt.Sprintf("doc/%d", c.dice.IntN(historyKeys))
+	key := fmt.Sprintf("doc/%d", c.rng.IntN(historyKeys))
 	in := call{op: "get", key: key, value: fmt.Sprintf("%d.%d", c.id, n)}
-	switch die := c.dice.IntN(10); {
+	switch die := c.rng.IntN(10); {
 	case die < 3:
 		in.value = ""
 	case c.seen[key] == "":
@@ -114,7 +114,7 @@ func (c *client) make(in call) (out answer) {
 	}
 	c.seen[in.key] = out.rev
 	if err != nil {
-		out.kind = fault.Of(err).String()
+		out.kind = fault.KindOf(err).String()
 	}
 	return out
 }

@@ -43,7 +43,7 @@ func race(t *testing.T, f *fixture, call func(s document.Store, name string) err
 				ok = ok || fault.Is(err, kind)
 			}
 			if !ok {
-				t.Errorf("%s: %v (%v), want %v", racer(i), err, fault.Of(err), lost)
+				t.Errorf("%s: %v (%v), want %v", racer(i), err, fault.KindOf(err), lost)
 			}
 		}
 	}

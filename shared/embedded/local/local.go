@@ -39,21 +39,21 @@ type Local struct {
 	Ports      host.Ports // over Bucket and State, with retries
 }
 
-// Options say how to open; the zero value is a command's.
-type Options struct {
-	Create bool         // make the folders if they are not there, as `up` does
-	Check  bool         // look for damage of the state first, for at most checkFor
-	Source string       // who sends; "cli" if empty
-	Log    *slog.Logger // nil logs nothing
-	Clock  clock.Clock  // nil is the machine's
-	Watch  observe.Watch
-	Meter  *meter.Meter // counts the calls of the stores; nil is none
+// LocalOptions say how to open; the zero value is a command's.
+type LocalOptions struct {
+	Create     bool         // make the folders if they are not there, as `up` does
+	CheckState bool         // look for damage of the state first, for at most checkFor
+	Source     string       // who sends; "cli" if empty
+	Log        *slog.Logger // nil logs nothing
+	Clock      clock.Clock  // nil is the machine's
+	Observer   observe.Observer
+	Meter      *meter.Meter // counts the calls of the stores; nil is none
 }
 
-// Open opens the installation in the folder dir. The returned function closes
+// OpenLocal opens the installation in the folder dir. The returned function closes
 // it, and is to be called once. Without Create, a folder that has no state yet
 // is NotFound.
-func Open(ctx context.Context, dir string, o Options) (*Local, func() error, error) {
+func OpenLocal(ctx context.Context, dir string, o LocalOptions) (*Local, func() error, error) {
 	o = o.withDefaults()
 	d, err := ReadDeployment(dir)
 	if err != nil {
@@ -72,14 +72,14 @@ func Open(ctx context.Context, dir string, o Options) (*Local, func() error, err
 	if err != nil {
 		return nil, nil, errors.Join(err, bucket.Close())
 	}
-	o.Meter.Commits(state.Commits)
+	o.Meter.TrackCommits(state.Commits)
 	l := &Local{Dir: dir, Deployment: d, Bucket: bucket, State: state, Ports: host.Ports{
 		Blobs:  o.Meter.Blobs(bucket),
 		Docs:   document.Reliable(o.Meter.Documents(state.Documents()), retry.Policy{}),
 		Queues: queue.Reliable(o.Meter.Queues(state.Queues()), retry.Policy{}),
 		Clock:  o.Clock,
 		Log:    o.Log,
-		Watch:  o.Watch,
+		Watch:  o.Observer,
 		Source: o.Source,
 	}}
 	return l, l.close, nil
@@ -89,14 +89,14 @@ func Open(ctx context.Context, dir string, o Options) (*Local, func() error, err
 // through: that is a gigabyte or two.
 const checkFor = 3 * time.Second
 
-func (o Options) check() time.Duration {
-	if o.Check {
+func (o LocalOptions) check() time.Duration {
+	if o.CheckState {
 		return checkFor
 	}
 	return 0
 }
 
-func (o Options) withDefaults() Options {
+func (o LocalOptions) withDefaults() LocalOptions {
 	if o.Source == "" {
 		o.Source = "cli"
 	}
@@ -124,9 +124,9 @@ func HasState(dir string) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	case errors.Is(err, fs.ErrPermission):
-		return false, fault.As(fault.Denied, err, "look for the state")
+		return false, fault.WithKind(fault.Denied, err, "look for the state")
 	case err != nil:
-		return false, fault.As(fault.Invalid, err, "look for the state")
+		return false, fault.WithKind(fault.Invalid, err, "look for the state")
 	}
 	return len(entries) > 0, nil
 }
@@ -167,12 +167,12 @@ func ReadDeployment(dir string) (config.Deployment, error) {
 func ReadConfig(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.As(fault.NotFound, err, "read config")
+		return nil, fault.WithKind(fault.NotFound, err, "read config")
 	}
 	if err != nil {
-		return nil, fault.As(fault.Invalid, err, "read config")
+		return nil, fault.WithKind(fault.Invalid, err, "read config")
 	}
 	defer f.Close() // read only: nothing can be lost
-	b, err := io.ReadAll(io.LimitReader(f, config.MaxSize+1))
-	return b, fault.As(fault.Invalid, err, "read config %s", path)
+	b, err := io.ReadAll(io.LimitReader(f, config.MaxFileSize+1))
+	return b, fault.WithKind(fault.Invalid, err, "read config %s", path)
 }

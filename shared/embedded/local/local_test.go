@@ -15,11 +15,11 @@ import (
 func TestTwoProcessesMayHaveOneFolderOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, closeFirst, err := local.Open(t.Context(), dir, local.Options{Create: true})
+	first, closeFirst, err := local.OpenLocal(t.Context(), dir, local.LocalOptions{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, closeSecond, err := local.Open(t.Context(), dir, local.Options{})
+	second, closeSecond, err := local.OpenLocal(t.Context(), dir, local.LocalOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestTwoProcessesMayHaveOneFolderOpen(t *testing.T) {
 func TestOpeningDoesNotMakeAnInstallation(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "typo")
-	_, _, err := local.Open(t.Context(), dir, local.Options{})
+	_, _, err := local.OpenLocal(t.Context(), dir, local.LocalOptions{})
 	if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "start `rollout up --dir "+dir+"` first") {
 		t.Errorf("got %v", err)
 	}
@@ -65,7 +65,7 @@ func TestTheDeploymentIsItsFileOrTheDefault(t *testing.T) {
 	for _, c := range []struct{ text, bucket, want string }{
 		{"schema_version = 1\nbucket = \"mine\"\n", "mine", ""},
 		{"schema_version = 1\nbuckett = \"mine\"\n", "", path + ":2: buckett"},
-		{strings.Repeat("#", config.MaxSize+1), "", "is it the right file?"},
+		{strings.Repeat("#", config.MaxFileSize+1), "", "is it the right file?"},
 	} {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)

@@ -17,11 +17,11 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/config"
-	"rollout/shared/cuttable"
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/host"
 	"rollout/shared/jsonl"
 	"rollout/shared/record"
+	"rollout/shared/shardtable"
 )
 
 // RunID is the run that Manifest describes.
@@ -51,7 +51,7 @@ func Plan(t testing.TB, p host.Ports, m record.Manifest, files ...string) record
 	t.Helper()
 	doc := record.Plan{Schema: record.Schema}
 	for i, content := range files {
-		key := fmt.Sprintf("%s%d.jsonl", record.Prompts, i)
+		key := fmt.Sprintf("%s%d.jsonl", record.PromptsPrefix, i)
 		version := Put(t, p, key, content)
 		m.Inputs = append(m.Inputs, record.Input{Key: key, Version: version, Size: int64(len(content))})
 		src := record.Ranges{Key: key, Version: version, Size: int64(len(content)), Count: record.RangeCount(int64(len(content)))}
@@ -70,11 +70,11 @@ func Plan(t testing.TB, p host.Ports, m record.Manifest, files ...string) record
 // plan with it.
 func plan(t testing.TB, p host.Ports, m record.Manifest, doc record.Plan, i int, content string) record.Plan {
 	t.Helper()
-	opts := cuttable.CutOptions{Input: uint32(i), MaxItems: m.Config.Shard.Items}
-	c := cuttable.NewCutter(opts)
+	opts := shardtable.CutOptions{Input: uint32(i), MaxItems: m.Config.Shard.Items}
+	c := shardtable.NewCutter(opts)
 	var table bytes.Buffer
-	w := cuttable.NewWriter(&table, cuttable.Header{Input: opts.Input, End: uint64(len(content)), MaxItems: uint32(opts.MaxItems)})
-	keep := func(r cuttable.Row, ok bool) {
+	w := shardtable.NewWriter(&table, shardtable.Header{Input: opts.Input, End: uint64(len(content)), MaxItems: uint32(opts.MaxItems)})
+	keep := func(r shardtable.Row, ok bool) {
 		if ok {
 			check(t, w.Append(r))
 		}
@@ -92,7 +92,7 @@ func plan(t testing.TB, p host.Ports, m record.Manifest, doc record.Plan, i int,
 	check(t, w.Flush())
 	n := c.Totals()
 	e := record.IndexEntry{Range: doc.Merged, Input: i, FirstShard: doc.Shards, Shards: int(n.Rows), FirstItem: doc.Items, Items: n.Items, Lines: n.Lines}
-	Put(t, p, record.CutTableKey(m.Run, doc.Merged), table.String())
+	Put(t, p, record.ShardTableKey(m.Run, doc.Merged), table.String())
 	Put(t, p, record.IndexKey(m.Run, doc.Merged), string(record.Encode(e)))
 	doc.Merged, doc.Shards, doc.Items, doc.Lines = doc.Merged+1, doc.Shards+int(n.Rows), doc.Items+n.Items, n.Lines
 	return doc
@@ -100,10 +100,10 @@ func plan(t testing.TB, p host.Ports, m record.Manifest, doc record.Plan, i int,
 
 // Repeats leaves the repeats of a range under the plan's index, whose entry
 // must count them.
-func Repeats(t testing.TB, p host.Ports, rng int, of record.Hashed, repeats ...cuttable.Repeat) {
+func Repeats(t testing.TB, p host.Ports, rng int, of record.HashKind, repeats ...shardtable.Repeat) {
 	t.Helper()
 	var b bytes.Buffer
-	w := cuttable.NewRepeatWriter(&b)
+	w := shardtable.NewRepeatWriter(&b)
 	for _, r := range repeats {
 		check(t, w.Append(r))
 	}

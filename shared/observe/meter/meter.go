@@ -56,7 +56,7 @@ func code(err error) string {
 	if err == nil {
 		return "ok"
 	}
-	return fault.Of(err).String()
+	return fault.KindOf(err).String()
 }
 
 // Count takes in an event.
@@ -65,18 +65,20 @@ func (m *Meter) Count(e observe.Event) {
 	m.workers.count(e)
 }
 
-// Asked takes in a request to an engine.
-func (m *Meter) Asked(took time.Duration, err error) { m.work.asked(took, err) }
+// RecordRequest takes in a request to an engine.
+func (m *Meter) RecordRequest(took time.Duration, err error) { m.work.asked(took, err) }
 
-// Row takes in the tokens of an item's row.
-func (m *Meter) Row(prompt, completion, wasted int64) { m.work.row(prompt, completion, wasted) }
+// RecordTokens takes in the tokens of an item's row.
+func (m *Meter) RecordTokens(prompt, completion, wasted int64) {
+	m.work.row(prompt, completion, wasted)
+}
 
-// Scanned takes in a look at an installation.
-func (m *Meter) Scanned(s observe.Scan) { m.scan.set(s) }
+// RecordScan takes in a look at an installation.
+func (m *Meter) RecordScan(s observe.Scan) { m.scan.set(s) }
 
-// Commits counts the synced transactions of a laptop's state, as told by the
+// TrackCommits counts the synced transactions of a laptop's state, as told by the
 // function.
-func (m *Meter) Commits(told func() int64) {
+func (m *Meter) TrackCommits(told func() int64) {
 	if m == nil {
 		return
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"rollout/shared/clock"
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/identity"
-	"rollout/shared/engine/run"
-	"rollout/shared/engine/shard"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/memory"
 	"rollout/shared/observe"
@@ -34,17 +34,17 @@ func busy(t *testing.T) *meter.Meter {
 	for _, e := range []observe.Event{observe.RunSubmitted{}, observe.RunRefused{}, observe.RunPlanned{}, observe.RunPhase{}, observe.RunEnded{Phase: "completed"},
 		observe.ShardClaimed{Claim: c}, observe.ShardCheckpoint{Claim: c, Bytes: 1000}, observe.ShardDone{Claim: c, Counts: counts, Bytes: 5000},
 		observe.ShardDone{Claim: c, Sealed: fault.Expired}, observe.ShardLost{}, observe.ShardReleased{Claim: c},
-		observe.WorkerRegistered{Pool: "default"}, observe.WorkerHeartbeat{Pool: "default", State: "ready", Busy: 60, InFlight: 64, Shards: 2, Late: 200 * time.Millisecond},
+		observe.WorkerRegistered{Pool: "default"}, observe.WorkerHeartbeat{Pool: "default", State: "ready", Busy: 60, MaxInFlight: 64, Shards: 2, Late: 200 * time.Millisecond},
 		observe.WorkerDraining{}, observe.WorkerDeregistered{}, observe.WorkerFenced{}, observe.WorkerFailed{}, observe.EngineStarted{}, observe.EngineDied{}} {
 		m.Count(e)
 	}
-	m.Asked(1500*time.Millisecond, nil)
-	m.Asked(time.Second, fault.New(fault.Throttled, "slower"))
-	m.Asked(time.Second, fault.New(fault.Kind(99), "of no kind that is known"))
-	m.Row(12, 100, 0)
-	m.Row(0, 0, 30)
+	m.RecordRequest(1500*time.Millisecond, nil)
+	m.RecordRequest(time.Second, fault.New(fault.Throttled, "slower"))
+	m.RecordRequest(time.Second, fault.New(fault.Kind(99), "of no kind that is known"))
+	m.RecordTokens(12, 100, 0)
+	m.RecordTokens(0, 0, 30)
 	q := memory.NewQueues(clock.System{})
-	for _, name := range []string{"tasks", queue.DeadLetters("tasks")} {
+	for _, name := range []string{"tasks", queue.DeadLetterQueue("tasks")} {
 		if err := q.Send(t.Context(), name, [][]byte{[]byte("a"), []byte("b")}, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -52,19 +52,19 @@ func busy(t *testing.T) *meter.Meter {
 	if _, err := q.Receive(t.Context(), "tasks", 1, time.Minute, 0); err != nil {
 		t.Fatal(err)
 	}
-	m.Depths(q, "tasks")
+	m.TrackQueueDepths(q, "tasks")
 	st := run.New(id)
-	st.Phase, st.Items, st.Shards, st.Next, st.Counts = run.Running, 1000, 4, 2, shard.Counts{OK: 250, Failed: 6, CompletionTokens: 77}
+	st.Phase, st.Items, st.Shards, st.NextShard, st.Counts = run.Running, 1000, 4, 2, shard.Counts{OK: 250, Failed: 6, CompletionTokens: 77}
 	st.Done.Set.Add(0)
-	m.Scanned(observe.Scan{Runs: []run.State{st}, Dead: func(b health.Beat) bool { return b.Worker == "d" }, Beats: []health.Beat{
-		{Worker: "a", Pool: "default", State: health.Ready, Load: health.Load{Busy: 60}},
-		{Worker: "b", Pool: "default", State: health.Ready, Load: health.Load{Busy: 4}},
-		{Worker: "d", Pool: "default", State: health.Ready, Load: health.Load{Busy: 9}},
+	m.RecordScan(observe.Scan{Runs: []run.State{st}, IsDead: func(b health.Heartbeat) bool { return b.Worker == "d" }, Heartbeats: []health.Heartbeat{
+		{Worker: "a", Pool: "default", State: health.Ready, Load: health.Load{InFlight: 60}},
+		{Worker: "b", Pool: "default", State: health.Ready, Load: health.Load{InFlight: 4}},
+		{Worker: "d", Pool: "default", State: health.Ready, Load: health.Load{InFlight: 9}},
 		{Worker: "g", Pool: "default", State: health.Gone}}})
-	m.Servers(func() []observe.Server {
+	m.AddServerSource(func() []observe.Server {
 		return []observe.Server{{Name: "http://a", Up: true, InFlight: 40, Limit: 64}, {Name: "http://b", InFlight: 3}}
 	})
-	m.Servers(func() []observe.Server { return []observe.Server{{Name: "http://a", Up: true, InFlight: 2, Limit: 6}} })
+	m.AddServerSource(func() []observe.Server { return []observe.Server{{Name: "http://a", Up: true, InFlight: 2, Limit: 6}} })
 	return m
 }
 
@@ -139,7 +139,7 @@ func TestOnlySoManyRunsAreToldOneByOne(t *testing.T) {
 		st.StartedAt = time.Unix(int64(n), 0)
 		runs = append(runs, st)
 	}
-	m.Scanned(observe.Scan{Runs: runs})
+	m.RecordScan(observe.Scan{Runs: runs})
 	text := scrape(t, m)
 	if n := strings.Count(text, "rollout_run_phase{"); n != 50 {
 		t.Errorf("%d runs are told", n)
@@ -147,7 +147,7 @@ func TestOnlySoManyRunsAreToldOneByOne(t *testing.T) {
 	if !strings.Contains(text, `rollout_open_runs{phase="planning"} 1000`) || !strings.Contains(text, fmt.Sprintf(`run="%026d"`, 999)) {
 		t.Error("the sum, or the newest, is missing")
 	}
-	m.Scanned(observe.Scan{})
+	m.RecordScan(observe.Scan{})
 	if strings.Contains(scrape(t, m), "rollout_run_phase{") {
 		t.Error("a run that has ended is still told")
 	}
@@ -159,14 +159,14 @@ func BenchmarkAnItem(b *testing.B) {
 	m := meter.New()
 	b.ReportAllocs()
 	for b.Loop() {
-		m.Asked(1500*time.Millisecond, nil)
-		m.Row(12, 100, 0)
+		m.RecordRequest(1500*time.Millisecond, nil)
+		m.RecordTokens(12, 100, 0)
 	}
 }
 
 func TestAnItemTakesNoMemory(t *testing.T) {
 	m := meter.New()
-	if n := testing.AllocsPerRun(100, func() { m.Asked(time.Second, nil); m.Row(12, 100, 0) }); n > 0 {
+	if n := testing.AllocsPerRun(100, func() { m.RecordRequest(time.Second, nil); m.RecordTokens(12, 100, 0) }); n > 0 {
 		t.Errorf("%v allocations an item", n)
 	}
 }

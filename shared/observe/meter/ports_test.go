@@ -23,7 +23,7 @@ func TestCountedPortsConform(t *testing.T) {
 	t.Parallel()
 	t.Run("blobs", func(t *testing.T) {
 		t.Parallel()
-		blobtest.Run(t, func(*testing.T) blob.Store { return meter.New().Blobs(memory.NewBucket(clock.System{})) }, blobtest.Features{HoldsObjects: true})
+		blobtest.Run(t, func(*testing.T) blob.Store { return meter.New().Blobs(memory.NewBucket(clock.System{})) }, blobtest.Features{InMemory: true})
 	})
 	t.Run("documents", func(t *testing.T) {
 		t.Parallel()
@@ -31,7 +31,7 @@ func TestCountedPortsConform(t *testing.T) {
 	})
 	t.Run("queues", func(t *testing.T) {
 		t.Parallel()
-		queuetest.Run(t, func(*testing.T) queue.Queues { return meter.New().Queues(memory.NewQueues(clock.System{})) }, queuetest.Features{Depth: true, Bubble: true})
+		queuetest.Run(t, func(*testing.T) queue.Queues { return meter.New().Queues(memory.NewQueues(clock.System{})) }, queuetest.Features{Depth: true, Synctest: true})
 	})
 }
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"rollout/shared/engine/health"
-	"rollout/shared/engine/run"
+	"rollout/shared/core/health"
+	"rollout/shared/core/run"
 	"rollout/shared/observe"
 	"rollout/shared/queue"
 )
@@ -50,15 +50,15 @@ func (s *scan) set(x observe.Scan) {
 	runs := slices.Clone(x.Runs)
 	slices.SortFunc(runs, func(a, b run.State) int { return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(a.Run, b.Run)) })
 	pools, busy := map[poolState]int{}, map[string]int{}
-	for _, b := range x.Beats {
+	for _, b := range x.Heartbeats {
 		state := string(b.State)
 		switch {
 		case b.State == health.Gone:
 			continue
-		case x.Dead(b):
+		case x.IsDead(b):
 			state = dead
 		default:
-			busy[b.Pool] += b.Load.Busy
+			busy[b.Pool] += b.Load.InFlight
 		}
 		pools[poolState{b.Pool, state}]++
 	}
@@ -67,9 +67,9 @@ func (s *scan) set(x observe.Scan) {
 	s.runs, s.phases, s.pools, s.busy = runs[:min(len(runs), maxRuns)], phases, pools, busy
 }
 
-// Depths lets the meter tell how many messages the named queues have, and
+// TrackQueueDepths lets the meter tell how many messages the named queues have, and
 // their dead letters, if the store can say.
-func (m *Meter) Depths(q queue.Queues, names ...string) {
+func (m *Meter) TrackQueueDepths(q queue.Queues, names ...string) {
 	m.scan.mu.Lock()
 	defer m.scan.mu.Unlock()
 	m.scan.queues, _ = q.(queue.Depther)
@@ -118,7 +118,7 @@ func (s *scan) Collect(out chan<- prometheus.Metric) {
 		gauge(runItems, float64(r.Counts.OK), id, answered)
 		gauge(runItems, float64(r.Counts.Failed), id, "failed")
 		gauge(runShards, float64(r.Shards), id, "planned")
-		gauge(runShards, float64(r.Next), id, "dispatched")
+		gauge(runShards, float64(r.NextShard), id, "dispatched")
 		gauge(runShards, float64(r.Done.Set.Len()), id, "done")
 		gauge(runTokens, float64(r.Counts.PromptTokens), id, "prompt")
 		gauge(runTokens, float64(r.Counts.CompletionTokens), id, "completion")
@@ -140,7 +140,7 @@ func (s *scan) Collect(out chan<- prometheus.Metric) {
 			gauge(queueDepth, float64(visible), name, "visible")
 			gauge(queueDepth, float64(hidden), name, "hidden")
 		}
-		if visible, hidden, err := queues.Depth(ctx, queue.DeadLetters(name)); err == nil {
+		if visible, hidden, err := queues.Depth(ctx, queue.DeadLetterQueue(name)); err == nil {
 			gauge(deadDepth, float64(visible+hidden), name)
 		}
 	}

@@ -20,8 +20,8 @@ var (
 	serverLimit    = describe("server_requests_limit", "Requests that an inference server gets at once, as it makes the most of; absent where the config says how many.", "server")
 )
 
-// Servers lets the meter tell how servers stand, as ask says when it is asked.
-func (m *Meter) Servers(ask func() []observe.Server) {
+// AddServerSource lets the meter tell how servers stand, as ask says when it is asked.
+func (m *Meter) AddServerSource(ask func() []observe.Server) {
 	m.servers.mu.Lock()
 	defer m.servers.mu.Unlock()
 	m.servers.asks = append(m.servers.asks, ask)

@@ -106,7 +106,7 @@ func (w *work) asked(took time.Duration, err error) {
 		w.took.Observe(took.Seconds())
 		return
 	}
-	w.asks[min(fault.Of(err), fault.Canceled)+1].Inc()
+	w.asks[min(fault.KindOf(err), fault.Canceled)+1].Inc()
 }
 
 func (w *work) row(prompt, completion, wasted int64) {

@@ -52,7 +52,7 @@ func (w *workers) count(e observe.Event) {
 	case observe.WorkerRegistered:
 		w.transitions.WithLabelValues("registered").Inc()
 	case observe.WorkerHeartbeat:
-		w.beats(e)
+		w.heartbeat(e)
 	case observe.WorkerDraining:
 		w.transitions.WithLabelValues("draining").Inc()
 	case observe.WorkerDeregistered:
@@ -68,14 +68,14 @@ func (w *workers) count(e observe.Event) {
 	}
 }
 
-func (w *workers) beats(e observe.WorkerHeartbeat) {
+func (w *workers) heartbeat(e observe.WorkerHeartbeat) {
 	w.beat.WithLabelValues(e.Pool).SetToCurrentTime()
 	w.late.Observe(e.Late.Seconds())
 	w.busy.WithLabelValues(e.Pool).Set(float64(e.Busy))
-	w.limit.WithLabelValues(e.Pool).Set(float64(e.InFlight))
+	w.limit.WithLabelValues(e.Pool).Set(float64(e.MaxInFlight))
 	w.shards.WithLabelValues(e.Pool).Set(float64(e.Shards))
 	ready := 1.0
-	if e.Away || e.State == "init" {
+	if e.EngineAway || e.State == "init" {
 		ready = 0
 	}
 	w.ready.WithLabelValues(e.Pool).Set(ready)

@@ -31,8 +31,8 @@ type Options struct {
 	TraceFile  string // spans to this file, at its end
 }
 
-// Flags adds a flag for each wish.
-func (o *Options) Flags(fs *pflag.FlagSet) {
+// AddFlags adds a flag for each wish.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.Events, "events", false, "write what happens to standard output, a line of JSON an event")
 	fs.StringVar(&o.TraceFile, "trace", "", "write the spans of runs to the end of `file`, a line of OTLP's JSON a span; OTEL_EXPORTER_OTLP_ENDPOINT sends them to a collector")
 	fs.StringVar(&o.EventsFile, "events-file", "", "write what happens to the end of `file`, a line of JSON an event")
@@ -54,8 +54,8 @@ func (o Options) Args() []string {
 	return args
 }
 
-// World is what a process has to do it with.
-type World struct {
+// Environment is what a process has to do it with.
+type Environment struct {
 	Stdout io.Writer
 	Clock  clock.Clock
 	Log    *slog.Logger
@@ -65,7 +65,7 @@ type World struct {
 
 // Open does as wished. The returned function ends it: what is under way is
 // written, and files are closed.
-func (o Options) Open(ctx context.Context, in World) (w observe.Watch, end func() error, err error) {
+func (o Options) Open(ctx context.Context, in Environment) (w observe.Observer, end func() error, err error) {
 	if o.Events && o.EventsFile != "" {
 		return w, nil, fault.New(fault.Invalid, "--events and --events-file exclude each other")
 	}
@@ -101,7 +101,7 @@ func (o Options) Open(ctx context.Context, in World) (w observe.Watch, end func(
 
 // collector is the URL at which OpenTelemetry's variables say that spans are
 // taken; "" if they name none.
-func collector(in World) string {
+func collector(in Environment) string {
 	if in.Getenv("OTEL_SDK_DISABLED") == "true" || in.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return ""
 	}
@@ -124,7 +124,7 @@ type closers []func() error
 func (cs *closers) file(flag, name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, fault.As(fault.Invalid, err, "%s", flag)
+		return nil, fault.WithKind(fault.Invalid, err, "%s", flag)
 	}
 	*cs = append(*cs, f.Close)
 	return f, nil

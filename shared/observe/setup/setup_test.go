@@ -22,7 +22,7 @@ func TestWishesPassToOtherProcesses(t *testing.T) {
 	for _, want := range []setup.Options{{}, {Events: true}, {EventsFile: "a b.jsonl"}, {Events: true, TraceFile: "t.jsonl"}} {
 		var got setup.Options
 		fs := pflag.NewFlagSet("worker", pflag.ContinueOnError)
-		got.Flags(fs)
+		got.AddFlags(fs)
 		if err := fs.Parse(want.Args()); err != nil || !cmp.Equal(got, want) {
 			t.Errorf("%v gives %+v, want %+v (%v)", want.Args(), got, want, err)
 		}
@@ -33,7 +33,7 @@ func TestAnEventsFileIsAppendedToByManyProcesses(t *testing.T) {
 	t.Parallel()
 	o := setup.Options{EventsFile: filepath.Join(t.TempDir(), "events.jsonl")}
 	log := slog.New(slog.DiscardHandler)
-	in := setup.World{Stdout: &bytes.Buffer{}, Clock: clock.System{}, Log: log, Getenv: func(string) string { return "" }}
+	in := setup.Environment{Stdout: &bytes.Buffer{}, Clock: clock.System{}, Log: log, Getenv: func(string) string { return "" }}
 	first, closeFirst, err := o.Open(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
@@ -42,9 +42,9 @@ func TestAnEventsFileIsAppendedToByManyProcesses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first.Tell(t.Context(), log, observe.WorkerDeregistered{Worker: "a"})
-	second.Tell(t.Context(), log, observe.WorkerDeregistered{Worker: "b"})
-	first.Tell(t.Context(), log, observe.WorkerDeregistered{Worker: "c"})
+	first.Record(t.Context(), log, observe.WorkerDeregistered{Worker: "a"})
+	second.Record(t.Context(), log, observe.WorkerDeregistered{Worker: "b"})
+	first.Record(t.Context(), log, observe.WorkerDeregistered{Worker: "c"})
 	for _, end := range []func() error{closeFirst, closeSecond} {
 		if err := end(); err != nil {
 			t.Error(err)

@@ -51,13 +51,13 @@ type Options struct {
 func Open(ctx context.Context, o Options) (*observe.Tracer, func() error, error) {
 	var ways []sdk.SpanExporter
 	if o.File != nil {
-		ways = append(ways, &file{w: o.File})
+		ways = append(ways, &fileExporter{w: o.File})
 	}
 	if o.Endpoint != "" {
 		e, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(o.Endpoint), otlptracehttp.WithTimeout(exportTime),
 			otlptracehttp.WithRetry(otlptracehttp.RetryConfig{Enabled: true, InitialInterval: 200 * time.Millisecond, MaxInterval: 2 * time.Second, MaxElapsedTime: exportTime}))
 		if err != nil {
-			return nil, nil, fault.As(fault.Invalid, err, "trace collector")
+			return nil, nil, fault.WithKind(fault.Invalid, err, "trace collector")
 		}
 		ways = append(ways, e)
 	}
@@ -69,9 +69,9 @@ func Open(ctx context.Context, o Options) (*observe.Tracer, func() error, error)
 	if err != nil { // a variable that can't be read: the rest stands
 		o.Log.WarnContext(ctx, "OTEL_RESOURCE_ATTRIBUTES", observe.KeyError, err)
 	}
-	options := []sdk.TracerProviderOption{sdk.WithIDGenerator(ids{}), sdk.WithResource(who)}
+	options := []sdk.TracerProviderOption{sdk.WithIDGenerator(idGenerator{}), sdk.WithResource(who)}
 	for _, w := range ways {
-		options = append(options, sdk.WithBatcher(&quiet{SpanExporter: w, log: o.Log}, sdk.WithMaxQueueSize(maxQueue),
+		options = append(options, sdk.WithBatcher(&lossyExporter{SpanExporter: w, log: o.Log}, sdk.WithMaxQueueSize(maxQueue),
 			sdk.WithMaxExportBatchSize(maxBatch), sdk.WithBatchTimeout(gather), sdk.WithExportTimeout(exportTime)))
 	}
 	provider := sdk.NewTracerProvider(options...)
@@ -86,11 +86,11 @@ func Open(ctx context.Context, o Options) (*observe.Tracer, func() error, error)
 	return observe.NewTracer(provider.Tracer("rollout")), end, nil
 }
 
-// ids makes ids: those of a run's first span are given, all others random.
-type ids struct{}
+// idGenerator makes ids: those of a run's first span are given, all others random.
+type idGenerator struct{}
 
-func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
-	if root, ok := observe.RootIn(ctx); ok {
+func (idGenerator) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	if root, ok := observe.RootFromContext(ctx); ok {
 		return root.TraceID(), root.SpanID()
 	}
 	var id trace.TraceID
@@ -99,7 +99,7 @@ func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
 	return id, span()
 }
 
-func (ids) NewSpanID(context.Context, trace.TraceID) trace.SpanID { return span() }
+func (idGenerator) NewSpanID(context.Context, trace.TraceID) trace.SpanID { return span() }
 
 func span() (id trace.SpanID) {
 	binary.LittleEndian.PutUint64(id[:], rand.Uint64()|1) // 0 is none

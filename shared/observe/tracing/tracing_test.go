@@ -16,7 +16,7 @@ import (
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	"google.golang.org/protobuf/proto"
 
-	"rollout/shared/engine/identity"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
 	"rollout/shared/observe/tracing"
@@ -29,10 +29,10 @@ func made(t *testing.T, tracer *observe.Tracer) {
 	t.Helper()
 	start := time.Unix(1764290000, 0)
 	ctx, s := tracer.Start(t.Context(), start, "shard", run, slog.Int("shard", 7), slog.String("worker", "w"))
-	_, step := tracer.Step(ctx, time.Time{}, "put")
+	_, step := tracer.StartChild(ctx, time.Time{}, "put")
 	step.End(fault.New(fault.Conflict, "secret text"))
 	s.End(nil)
-	tracer.Run(t.Context(), run, start, start.Add(time.Minute), slog.String("phase", "completed"))
+	tracer.RecordRun(t.Context(), run, start, start.Add(time.Minute), slog.String("phase", "completed"))
 }
 
 // fake is a collector.

@@ -48,7 +48,7 @@ func testConsumers(t *testing.T, f *fixture) {
 func testAtLeastOnce(t *testing.T, f *fixture) {
 	want := numbered(60)
 	f.send(t, "work", want...)
-	acked := &tally{left: len(want), seen: map[string]bool{}}
+	acked := &ackCounter{left: len(want), seen: map[string]bool{}}
 	errs := make([]error, consumers)
 	var done sync.WaitGroup
 	for i := range consumers {
@@ -62,7 +62,7 @@ func testAtLeastOnce(t *testing.T, f *fixture) {
 
 // consume treats each message's first delivery by its last digit: forgets it,
 // gives it back or acks it; and acks the others.
-func (f *fixture) consume(ctx context.Context, acked *tally) error {
+func (f *fixture) consume(ctx context.Context, acked *ackCounter) error {
 	wait := short
 	if f.features.Advance != nil {
 		wait = 0
@@ -92,14 +92,14 @@ func (f *fixture) consume(ctx context.Context, acked *tally) error {
 	return nil
 }
 
-// tally counts the messages that were acked.
-type tally struct {
+// ackCounter counts the messages that were acked.
+type ackCounter struct {
 	mu   sync.Mutex
 	left int
 	seen map[string]bool
 }
 
-func (y *tally) add(body string) {
+func (y *ackCounter) add(body string) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	if !y.seen[body] {
@@ -108,7 +108,7 @@ func (y *tally) add(body string) {
 	}
 }
 
-func (y *tally) complete() bool {
+func (y *ackCounter) complete() bool {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	return y.left == 0

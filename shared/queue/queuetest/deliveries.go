@@ -118,16 +118,16 @@ func testDeadLetters(t *testing.T, f *fixture) {
 		t.Fatalf("got %q after %d deliveries", m.Body, queue.MaxReceives)
 	}
 	f.wantQuiet(t, "work", 0)
-	m := f.receive(t, queue.DeadLetters("work"), f.long)
+	m := f.receive(t, queue.DeadLetterQueue("work"), f.long)
 	if string(m.Body) != "bad" || m.Receives < 1 {
 		t.Errorf("dead letter is %+v", m)
 	}
-	f.ack(t, queue.DeadLetters("work"), m)
-	f.wantQuiet(t, queue.DeadLetters("work"), 2*f.long)
+	f.ack(t, queue.DeadLetterQueue("work"), m)
+	f.wantQuiet(t, queue.DeadLetterQueue("work"), 2*f.long)
 }
 
 func testDeadLettersStay(t *testing.T, f *fixture) {
-	dead := queue.DeadLetters("work")
+	dead := queue.DeadLetterQueue("work")
 	f.send(t, dead, "bad")
 	for range queue.MaxReceives + 3 {
 		m := f.receive(t, dead, f.long)

@@ -20,19 +20,19 @@ import (
 
 // Features says which promises differ between drivers.
 type Features struct {
-	// Again opens another handle on the queues that q is a handle on, such as
+	// Reopen opens another handle on the queues that q is a handle on, such as
 	// another process would have; nil if all share one.
-	Again func(t *testing.T, q queue.Queues) queue.Queues
+	Reopen func(t *testing.T, q queue.Queues) queue.Queues
 	// Depth is true if the driver is a queue.Depther that counts exactly.
 	Depth bool
-	// Bubble runs each test in a testing/synctest bubble.
-	Bubble bool
+	// Synctest runs each test in a testing/synctest bubble.
+	Synctest bool
 	// Advance moves the clock of the driver; nil if time passes by itself, in
 	// a bubble or in a cloud.
 	Advance func(q queue.Queues, d time.Duration)
-	// Long is how long a test's requests may take together where time passes by
+	// RequestBudget is how long a test's requests may take together where time passes by
 	// itself; 0 is 10 s.
-	Long time.Duration
+	RequestBudget time.Duration
 }
 
 // Times of the suite: clouds count in seconds.
@@ -45,16 +45,16 @@ const (
 // test that waits for longer than that has to be able to afford it, where time
 // passes by itself.
 func (features Features) long() time.Duration {
-	if features.Bubble || features.Advance != nil {
+	if features.Synctest || features.Advance != nil {
 		return 5 * time.Minute
 	}
-	return cmp.Or(features.Long, 10*time.Second)
+	return cmp.Or(features.RequestBudget, 10*time.Second)
 }
 
 // Run runs the suite. open returns a handle on empty queues of its own.
 func Run(t *testing.T, open func(t *testing.T) queue.Queues, features Features) {
-	if features.Again == nil {
-		features.Again = func(_ *testing.T, q queue.Queues) queue.Queues { return q }
+	if features.Reopen == nil {
+		features.Reopen = func(_ *testing.T, q queue.Queues) queue.Queues { return q }
 	}
 	cases := []struct {
 		name string
@@ -93,9 +93,9 @@ func (features Features) run(t *testing.T, name string, open func(t *testing.T) 
 		t.Parallel()
 		inside := func(t *testing.T) {
 			q := open(t)
-			body(t, &fixture{Queues: q, other: features.Again(t, q), features: features, long: features.long()})
+			body(t, &fixture{Queues: q, other: features.Reopen(t, q), features: features, long: features.long()})
 		}
-		if features.Bubble {
+		if features.Synctest {
 			synctest.Test(t, inside)
 			return
 		}
@@ -121,7 +121,7 @@ func (f *fixture) pass(d time.Duration) {
 
 // settle lets the goroutines of a bubble run until all of them wait.
 func (f *fixture) settle() {
-	if f.features.Bubble {
+	if f.features.Synctest {
 		synctest.Wait()
 	}
 }
@@ -218,6 +218,6 @@ func numbered(n int) []string {
 func wantKind(t *testing.T, err error, kind fault.Kind, format string, args ...any) {
 	t.Helper()
 	if !fault.Is(err, kind) {
-		t.Errorf("%s: got error %v (%v), want %v", fmt.Sprintf(format, args...), err, fault.Of(err), kind)
+		t.Errorf("%s: got error %v (%v), want %v", fmt.Sprintf(format, args...), err, fault.KindOf(err), kind)
 	}
 }

@@ -91,7 +91,7 @@ func testLimits(t *testing.T, f *fixture) {
 	if m := f.receive(t, longest, f.long); string(m.Body) != largest {
 		t.Errorf("the largest body came as %d bytes", len(m.Body))
 	}
-	f.wantQuiet(t, queue.DeadLetters(longest), 0)
+	f.wantQuiet(t, queue.DeadLetterQueue(longest), 0)
 
 	for what, body := range map[string]string{"over the limit": largest + "b", "empty": "", "no UTF-8": "\xff"} {
 		err := f.Send(ctx, "work", bytesOf([]string{"fine", body}), 0)
@@ -107,7 +107,7 @@ func testLimits(t *testing.T, f *fixture) {
 		wantKind(t, f.Ack(ctx, name, []string{"x"}), fault.Invalid, "ack in %q", name)
 		wantKind(t, f.Nack(ctx, name, "x", 0), fault.Invalid, "nack in %q", name)
 	}
-	for _, d := range []time.Duration{-1, queue.MaxHidden + 1} {
+	for _, d := range []time.Duration{-1, queue.MaxVisibility + 1} {
 		wantKind(t, f.Send(ctx, "work", bytesOf([]string{"x"}), d), fault.Invalid, "send with delay %v", d)
 		wantKind(t, f.Nack(ctx, "work", "x", d), fault.Invalid, "nack with delay %v", d)
 		wantKind(t, f.Extend(ctx, "work", "x", d), fault.Invalid, "extend by %v", d)

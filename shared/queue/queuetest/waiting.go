@@ -40,7 +40,7 @@ func testWakeOnSend(t *testing.T, f *fixture) {
 			t.Errorf("the waiting receiver got %+v", r)
 		}
 	}
-	if spent := time.Since(began); f.features.Bubble && spent > 0 {
+	if spent := time.Since(began); f.features.Synctest && spent > 0 {
 		t.Errorf("waking took %v", spent)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
 	"rollout/shared/document"
-	"rollout/shared/engine/identity"
 	"rollout/shared/fault"
 	"rollout/shared/snapshot"
 )
@@ -122,7 +122,7 @@ func (h *hooked) Delete(ctx context.Context, key, version string) error {
 
 // A process that dies after any of its writes leaves nothing that can't be
 // read, and nothing that the next one can't clean up.
-func testDeath(t *testing.T, open func(t *testing.T) Stores) {
+func testCrash(t *testing.T, open func(t *testing.T) Stores) {
 	acts := map[string]func(ctx context.Context, s snapshot.Store) error{
 		"save": func(ctx context.Context, s snapshot.Store) error {
 			_, err := s.Save(ctx, folder("5"), details(runA, ""))
@@ -141,7 +141,7 @@ func testDeath(t *testing.T, open func(t *testing.T) Stores) {
 				save(t, alive, folder("4"), details(runA, ""))
 				save(t, alive, folder("5"), details(runA, ""))
 			}
-			err := act(t.Context(), storeOf(mortal(stores, writes), clock))
+			err := act(t.Context(), storeOf(crashingStores(stores, writes), clock))
 			for _, snap := range list(t, alive, snapshot.Filter{}) {
 				if err := alive.Restore(t.Context(), snap, t.TempDir()+"/state"); err != nil {
 					t.Errorf("%s, dead after %d writes: %v", name, writes, err)
@@ -203,67 +203,67 @@ func testRaces(t *testing.T, open func(t *testing.T) Stores) {
 	}
 }
 
-// mortal are the stores of a process that dies after so many writes.
-func mortal(s Stores, writes int) Stores {
+// crashingStores are the stores of a process that dies after so many writes.
+func crashingStores(s Stores, writes int) Stores {
 	left := new(atomic.Int64)
 	left.Store(int64(writes))
-	return Stores{mortalBlobs{s.Blobs, left}, mortalDocs{s.Docs, left}}
+	return Stores{crashingBlobs{s.Blobs, left}, crashingDocs{s.Docs, left}}
 }
 
-type mortalBlobs struct {
+type crashingBlobs struct {
 	blob.Store
 	left *atomic.Int64
 }
 
-type mortalDocs struct {
+type crashingDocs struct {
 	document.Store
 	left *atomic.Int64
 }
 
-func dead(left *atomic.Int64) error {
+func crashed(left *atomic.Int64) error {
 	if left.Add(-1) < 0 {
 		return fault.New(fault.Unavailable, "the process is dead")
 	}
 	return nil
 }
 
-func (m mortalBlobs) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
-	if err := dead(m.left); err != nil {
+func (m crashingBlobs) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
+	if err := crashed(m.left); err != nil {
 		return blob.Info{}, err
 	}
 	return m.Store.Put(ctx, key, r, o)
 }
 
-func (m mortalBlobs) Copy(ctx context.Context, dst, src string) (blob.Info, error) {
-	if err := dead(m.left); err != nil {
+func (m crashingBlobs) Copy(ctx context.Context, dst, src string) (blob.Info, error) {
+	if err := crashed(m.left); err != nil {
 		return blob.Info{}, err
 	}
 	return m.Store.Copy(ctx, dst, src)
 }
 
-func (m mortalBlobs) Delete(ctx context.Context, key, version string) error {
-	if err := dead(m.left); err != nil {
+func (m crashingBlobs) Delete(ctx context.Context, key, version string) error {
+	if err := crashed(m.left); err != nil {
 		return err
 	}
 	return m.Store.Delete(ctx, key, version)
 }
 
-func (m mortalDocs) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
-	if err := dead(m.left); err != nil {
+func (m crashingDocs) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
+	if err := crashed(m.left); err != nil {
 		return "", err
 	}
 	return m.Store.Create(ctx, key, value)
 }
 
-func (m mortalDocs) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
-	if err := dead(m.left); err != nil {
+func (m crashingDocs) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
+	if err := crashed(m.left); err != nil {
 		return "", err
 	}
 	return m.Store.Replace(ctx, key, value, rev)
 }
 
-func (m mortalDocs) Delete(ctx context.Context, key string, rev document.Revision) error {
-	if err := dead(m.left); err != nil {
+func (m crashingDocs) Delete(ctx context.Context, key string, rev document.Revision) error {
+	if err := crashed(m.left); err != nil {
 		return err
 	}
 	return m.Store.Delete(ctx, key, rev)

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"rollout/shared/blob"
+	"rollout/shared/core/identity"
 	"rollout/shared/document"
-	"rollout/shared/engine/identity"
 	"rollout/shared/snapshot"
 )
 
@@ -43,7 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) Stores) {
 		{"Prune", testPrune},
 		{"PruneKeepsSharedBytes", testPruneKeepsSharedBytes},
 		{"LateDeletion", testLateDeletion},
-		{"Death", testDeath},
+		{"Death", testCrash},
 		{"Races", testRaces},
 	} {
 		t.Run(c.name, func(t *testing.T) {

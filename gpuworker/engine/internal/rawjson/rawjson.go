@@ -21,8 +21,8 @@ import (
 
 // What can be wrong with a text.
 var (
-	ErrCut   = errors.New("the JSON ends too early")
-	ErrShape = errors.New("the JSON is malformed or of another shape")
+	ErrTruncated = errors.New("the JSON ends too early")
+	ErrMalformed = errors.New("the JSON is malformed or of another shape")
 )
 
 // Members calls member for each member of the object, in order, with the name
@@ -79,7 +79,7 @@ func IsArray(value []byte) bool { return len(value) > 0 && value[0] == '[' }
 // become U+FFFD; a value that is no valid string is ErrShape.
 func AppendText(dst, value []byte) ([]byte, error) {
 	if len(value) < 2 || value[0] != '"' || value[len(value)-1] != '"' {
-		return dst, ErrShape
+		return dst, ErrMalformed
 	}
 	inner := value[1 : len(value)-1]
 	if plain(inner) {
@@ -87,7 +87,7 @@ func AppendText(dst, value []byte) ([]byte, error) {
 	}
 	out, err := jsontext.AppendUnquote(dst, value)
 	if err != nil && !jsonAllows(value) {
-		return dst, ErrShape
+		return dst, ErrMalformed
 	}
 	return out, nil
 }
@@ -131,9 +131,9 @@ func (s *scanner) peek() byte {
 // unexpected is the error for what peek found.
 func (s *scanner) unexpected() error {
 	if s.pos >= len(s.b) {
-		return ErrCut
+		return ErrTruncated
 	}
-	return ErrShape
+	return ErrMalformed
 }
 
 // list reads an object or array, with item reading what stands between commas.
@@ -158,7 +158,7 @@ func (s *scanner) list(first, last byte, item func() error) error {
 	}
 	s.pos++
 	if s.peek() != 0 || s.pos < len(s.b) {
-		return ErrShape
+		return ErrMalformed
 	}
 	return nil
 }
@@ -187,7 +187,7 @@ func (s *scanner) quoted() ([]byte, error) {
 	for s.pos++; ; s.pos++ {
 		n := bytes.IndexByte(s.b[s.pos:], '"')
 		if n < 0 {
-			return nil, ErrCut
+			return nil, ErrTruncated
 		}
 		s.pos += n
 		slashes := 0
@@ -220,5 +220,5 @@ func (s *scanner) container(start int) ([]byte, error) {
 			return s.b[start:s.pos], nil
 		}
 	}
-	return nil, ErrCut
+	return nil, ErrTruncated
 }

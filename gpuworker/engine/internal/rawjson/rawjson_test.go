@@ -42,11 +42,11 @@ func TestValuesAreHandedOutAsWritten(t *testing.T) {
 func TestWhatIsNotClosedOrSeparatedIsAnError(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]error{
-		``: rawjson.ErrCut, `{`: rawjson.ErrCut, `{"a`: rawjson.ErrCut, `{"a"`: rawjson.ErrCut, `{"a":`: rawjson.ErrCut, `{"a":1`: rawjson.ErrCut,
-		`{"a":1,`: rawjson.ErrCut, `{"a":{"b":"}`: rawjson.ErrCut, `[1`: rawjson.ErrCut, `["\"`: rawjson.ErrCut, `[[[`: rawjson.ErrCut,
-		`5`: rawjson.ErrShape, `{"a" 1}`: rawjson.ErrShape, `{"a":1 "b":2}`: rawjson.ErrShape, `{"a":1,}`: rawjson.ErrShape, `{a:1}`: rawjson.ErrShape,
-		`[1,]`: rawjson.ErrShape, `[,1]`: rawjson.ErrShape, `[1 2]`: rawjson.ErrShape, `[]]`: rawjson.ErrShape, `{}{}`: rawjson.ErrShape,
-		`[1}`: rawjson.ErrShape, `{"a":}`: rawjson.ErrShape, "{}\x00": rawjson.ErrShape,
+		``: rawjson.ErrTruncated, `{`: rawjson.ErrTruncated, `{"a`: rawjson.ErrTruncated, `{"a"`: rawjson.ErrTruncated, `{"a":`: rawjson.ErrTruncated, `{"a":1`: rawjson.ErrTruncated,
+		`{"a":1,`: rawjson.ErrTruncated, `{"a":{"b":"}`: rawjson.ErrTruncated, `[1`: rawjson.ErrTruncated, `["\"`: rawjson.ErrTruncated, `[[[`: rawjson.ErrTruncated,
+		`5`: rawjson.ErrMalformed, `{"a" 1}`: rawjson.ErrMalformed, `{"a":1 "b":2}`: rawjson.ErrMalformed, `{"a":1,}`: rawjson.ErrMalformed, `{a:1}`: rawjson.ErrMalformed,
+		`[1,]`: rawjson.ErrMalformed, `[,1]`: rawjson.ErrMalformed, `[1 2]`: rawjson.ErrMalformed, `[]]`: rawjson.ErrMalformed, `{}{}`: rawjson.ErrMalformed,
+		`[1}`: rawjson.ErrMalformed, `{"a":}`: rawjson.ErrMalformed, "{}\x00": rawjson.ErrMalformed,
 	} {
 		if got, err := walk(text); !errors.Is(err, want) {
 			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
@@ -70,7 +70,7 @@ func TestTextIsAlwaysUTF8(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{``, `"`, `5`, `null`, `"\x"`, `"\u12"`, "\"a\nb\"", "\"\xff\\x\"", `"a"b"`} {
-		if got, err := rawjson.AppendText([]byte("> "), []byte(bad)); !errors.Is(err, rawjson.ErrShape) || string(got) != "> " {
+		if got, err := rawjson.AppendText([]byte("> "), []byte(bad)); !errors.Is(err, rawjson.ErrMalformed) || string(got) != "> " {
 			t.Errorf("%q: %q, %v", bad, got, err)
 		}
 	}

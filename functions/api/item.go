@@ -1,0 +1,476 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"rollout/shared/blob"
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
+	"rollout/shared/dialect"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/record"
+	"rollout/shared/result"
+)
+
+// ItemState is where an item is. Example: "answered".
+type ItemState string
+
+// The states of an item.
+const (
+	NotPlanned   ItemState = "not_planned" // its part of the input is not cut yet
+	Queued       ItemState = "queued"      // its shard is not sent yet
+	Waiting      ItemState = "waiting"     // its shard waits for a worker
+	Assigned     ItemState = "in_hand"     // a worker has its shard: it is asked, or comes next
+	Suspected    ItemState = "suspected"   // an engine may have died of it: it is asked last
+	OnProbation  ItemState = "trying"      // it is asked now with nothing else
+	Checkpointed ItemState = "has_row"     // a checkpoint keeps its row
+	Answered     ItemState = "answered"    // its answer is committed
+	Failed       ItemState = "failed"      // its error row is committed
+	Copied       ItemState = "copied"      // it gets what an earlier item that asks the same gets
+	NotProcessed ItemState = "left_out"    // the run ended before it had a row
+)
+
+// ItemReport is where an item is, and why.
+type ItemReport struct {
+	Item   uint64      `json:"item"`    // its index
+	ID     string      `json:"id"`      // the line's own id; "" if it has none that can be read
+	ItemID string      `json:"item_id"` // hex; "" if the line is no request
+	File   string      `json:"file"`
+	Line   uint64      `json:"line"`
+	State  ItemState   `json:"state"`
+	Class  fault.Class `json:"class"` // why it failed, or will; "" if it did not
+	Why    string      `json:"why"`   // the same in words
+	// DuplicateOf is the line that had its id first.
+	DuplicateOf *LinePlace   `json:"duplicate_of"`
+	Shard       *ShardReport `json:"shard"`    // null if it is not planned
+	Position    int          `json:"position"` // in the shard, from 0
+	Row         *RowPlace    `json:"row"`      // null if it has none yet
+	History     []string     `json:"story"`
+	Next        string       `json:"next"` // what happens next, or what can be done
+}
+
+// LinePlace is a line of an input.
+type LinePlace struct {
+	File string `json:"file"`
+	Line uint64 `json:"line"` // from 1
+}
+
+// explainItem tells the stories of the items that the text names.
+func (s *Service) explainItem(ctx context.Context, p Progress, text string, now time.Time) ([]ItemReport, error) {
+	if p.Manifest.Refused != "" {
+		return nil, &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("run %s was refused: it has no items", p.Manifest.Run), Remedy: p.Manifest.Refused}
+	}
+	w := parseItemRef(p.Manifest, text)
+	lines, err := s.find(ctx, p, w)
+	if fault.Is(err, fault.NotFound) || fault.ClassOf(err) == fault.InputChanged {
+		return s.explainFromOutputs(ctx, p, w, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(lines) == 0 {
+		return nil, noSuchItem(p, w)
+	}
+	out := make([]ItemReport, 0, len(lines))
+	for i, f := range lines {
+		if i > 0 && f.line.Duplicate == nil { // as the plan will find
+			f.line.Duplicate = &lines[0].place
+		}
+		t, err := s.itemReport(ctx, p, f, now)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, t)
+	}
+	return out, nil
+}
+
+func noSuchItem(p Progress, w itemRef) error {
+	e := &fault.Error{Kind: fault.NotFound}
+	switch {
+	case w.item != nil:
+		e.Err, e.Remedy = fmt.Errorf("run %s has no item %s", p.Manifest.Run, w.text), fmt.Sprintf("it has %d so far, counted from 0", p.Plan.Items)
+	case w.line > 0:
+		e.Err, e.Remedy = fmt.Errorf("line %d of %s is no item", w.line, p.Manifest.Inputs[w.input].Label()), "blank lines are none; is the file as long?"
+	default:
+		e.Err = fmt.Errorf("no line of run %s has the id %.128q", p.Manifest.Run, w.text)
+		e.Remedy = "a line that is too long, or broken before its id, has none: look in errors.jsonl for rows whose id is null; FILE:LINE and #INDEX name an item, too"
+	}
+	return e
+}
+
+// explainFromOutputs looks for a row where the input is gone: only the files of a run
+// that has ended tell anything then.
+func (s *Service) explainFromOutputs(ctx context.Context, p Progress, w itemRef, why error) ([]ItemReport, error) {
+	if !p.State.Phase.Ended() {
+		return nil, fault.Wrap(why, "look for the item")
+	}
+	t := ItemReport{History: []string{"the input is not there any more: only the run's files were looked at"}}
+	byID := func(row []byte) bool {
+		id, ok := dialect.ScanID(dialect.Name(p.Manifest.Dialect), row)
+		return ok && string(id) == w.text
+	}
+	var err error
+	name := dialect.Name(p.Manifest.Dialect)
+	row, b, err := s.findRow(ctx, record.OutputKey(p.Manifest.Run, record.ErrorsFile), func(row []byte) bool {
+		f, ok := dialect.ReadFailure(name, row)
+		return ok && (w.item != nil && f.Place.Item == *w.item || w.line > 0 && f.Place.Line == w.line && f.Place.File == p.Manifest.Inputs[w.input].Label() || f.ID == w.text)
+	})
+	if err != nil {
+		return nil, err
+	}
+	if f, ok := dialect.ReadFailure(name, b); ok && row != nil {
+		t.Item, t.ID, t.File, t.Line, t.Row = f.Place.Item, f.ID, f.Place.File, f.Place.Line, row
+		t.failed(f)
+		return []ItemReport{t}, nil
+	}
+	if w.item == nil && w.line == 0 {
+		if row, _, err = s.findRow(ctx, record.OutputKey(p.Manifest.Run, record.CompletionsFile), byID); err != nil {
+			return nil, err
+		}
+	}
+	if row == nil {
+		return nil, noSuchItem(p, w)
+	}
+	t.ID, t.State, t.Row = w.text, Answered, row
+	t.say("its answer is in %s", row)
+	return []ItemReport{t}, nil
+}
+
+func (t *ItemReport) say(format string, args ...any) {
+	t.History = append(t.History, fmt.Sprintf(format, args...))
+}
+
+// failed takes in what an error row says.
+func (t *ItemReport) failed(f dialect.Failure) {
+	t.State, t.Class, t.Why, t.Next = Failed, f.Class, f.Message, Advice(f.Class)
+	if Unanswered(f.Class) {
+		t.State = NotProcessed
+	}
+	t.say("it failed as %s: %s", f.Class, f.Message)
+}
+
+// itemReport tells the story of one line.
+func (s *Service) itemReport(ctx context.Context, p Progress, f foundLine, now time.Time) (ItemReport, error) {
+	t := ItemReport{Item: f.place.Item, File: f.place.File, Line: f.place.Line, History: []string{}}
+	loc, err := s.index.LocateItem(ctx, p.Manifest.Run, f.place.Item)
+	planned := err == nil
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		return t, err
+	}
+	if planned {
+		marked, err := s.lineOf(ctx, p, loc, func(l input.Line) bool { return l.Place.Item == f.place.Item })
+		if err == nil && len(marked) == 1 { // with the plan's word on duplicates
+			f = marked[0]
+			t.Line = f.place.Line
+		}
+	}
+	t.read(p.Manifest, f.line)
+	if !planned {
+		return s.unplanned(ctx, p, t)
+	}
+	t.Position = int(f.place.Item - loc.FirstItem())
+	d := shard.New(p.Manifest.Run, loc.Shard())
+	if _, _, err := host.Load(ctx, s.ports.Docs, identity.ShardKey(d.Run, d.Shard), &d); err != nil {
+		return t, err
+	}
+	sh := s.shardReport(p, d, now)
+	sh.Items = int(loc.Cut.Items)
+	t.Shard = &sh
+	t.say("it is item %d of shard %d, which has %d", t.Position+1, sh.Shard, sh.Items)
+	return t, s.locateInShard(ctx, p, &t, d, now)
+}
+
+// read says what the line itself tells.
+func (t *ItemReport) read(m record.Manifest, l input.Line) {
+	place := fmt.Sprintf("item %d is line %d of %s", t.Item, t.Line, t.File)
+	if l.TooLong > 0 {
+		t.say("%s", place)
+		t.Class, t.Why = fault.InvalidLine, fmt.Sprintf("the line has %d bytes, more than 16 MiB", l.TooLong)
+		return
+	}
+	it, err := dialect.Parse(dialect.Name(m.Dialect), l.Bytes)
+	if it.HasID {
+		t.ID = it.ID
+		place += fmt.Sprintf(", with the id %.128q", it.ID)
+	}
+	t.say("%s", place)
+	if err == nil {
+		t.ItemID = it.ItemID(modelOf(m), t.Item).String()
+		t.say("its item id is %s", t.ItemID)
+		err = it.CheckModel(m.ModelURI)
+	}
+	switch {
+	case err != nil:
+		t.Class, t.Why = fault.InvalidLine, err.Error()
+		if c := fault.ClassOf(err); c != "" {
+			t.Class = c
+		}
+		t.say("it is no request that can be asked: %s", t.Why)
+	case l.Duplicate != nil:
+		t.Class, t.DuplicateOf = fault.DuplicateID, &LinePlace{l.Duplicate.File, l.Duplicate.Line}
+		t.Why = fmt.Sprintf("line %d of %s has the same id and came first", l.Duplicate.Line, l.Duplicate.File)
+		t.say("it is a duplicate: %s", t.Why)
+	case l.Original != nil:
+		t.say("it asks the same as line %d of %s (item %d): that one is asked for both", l.Original.Line, l.Original.File, l.Original.Item)
+	}
+}
+
+// unplanned tells of an item that is in no shard (yet), or whose plan was
+// cleaned away.
+func (s *Service) unplanned(ctx context.Context, p Progress, t ItemReport) (ItemReport, error) {
+	if p.State.Phase.Ended() {
+		return t, s.findInOutputs(ctx, p, &t)
+	}
+	t.State = NotPlanned
+	progress := ""
+	if p.Plan.Total > 0 {
+		progress = fmt.Sprintf(": %d of %d ranges are", p.Plan.Merged, p.Plan.Total)
+	}
+	t.say("its part of the input is not planned yet%s", progress)
+	t.Next = "it gets its turn when it is"
+	return t, nil
+}
+
+// locateInShard says where the item is by its shard's document.
+func (s *Service) locateInShard(ctx context.Context, p Progress, t *ItemReport, d shard.Doc, now time.Time) error {
+	ended := p.State.Phase.Ended()
+	t.say("%s", t.Shard.Describe(now))
+	switch {
+	case ended && (d.State != shard.Done || p.State.FrozenFrontier > 0 && d.Shard >= p.State.FrozenFrontier):
+		t.markUnprocessed(p.State.Reason.Class(), "the run ended before its shard was sent")
+		return s.findInOutputs(ctx, p, t)
+	case d.State == shard.Done && d.Result != nil:
+		read := s.fromResult
+		if p.Manifest.Config.Dedupe.Enabled {
+			read = s.fromIndexed
+		}
+		if err := read(ctx, p, t, d); err != nil || !ended {
+			return err
+		}
+		return s.findInOutputs(ctx, p, t)
+	}
+	if d.Checkpoint != nil {
+		if has, err := s.fromCheckpoint(ctx, p, t, d); err != nil || has {
+			return err
+		}
+	}
+	switch {
+	case d.State == shard.Done:
+		t.markUnprocessed(d.Sealed, "the run ended before it had a row: its shard was sealed")
+		if ended {
+			return s.findInOutputs(ctx, p, t)
+		}
+	case slices.Contains(d.OnProbation, t.Position):
+		t.State, t.Next = OnProbation, "it is asked now with nothing else at the server: if that dies of it twice, it is put aside as poison"
+	case d.Suspects.Has(t.Position):
+		t.State, t.Next = Suspected, "an inference server died while it was asked: it is asked again when all others of its shard have their rows"
+		if n := d.Crashes[t.Position]; n != (shard.Crashes{}) {
+			t.say("the inference server died in its trials: %s", n)
+		}
+	case d.State == shard.Running && (t.Shard.Verdict == health.Alive || t.Shard.Verdict == ""):
+		t.State, t.Next = Assigned, "it is being asked, or comes next"
+		if t.Class != "" {
+			t.Next = "it gets an error row: " + Advice(t.Class)
+		}
+	case d.State == shard.Running:
+		t.State, t.Next = Waiting, "another worker takes its shard over in some seconds; rows that a checkpoint keeps stay"
+	case d.Shard >= p.State.NextShard:
+		t.State, t.Next = Queued, fmt.Sprintf("its shard is sent when earlier ones are done: %d of %d are sent so far", p.State.NextShard, max(p.State.Shards, p.Plan.Shards))
+	default:
+		t.State, t.Next = Waiting, "the next worker with room takes its shard"
+	}
+	if held := blockers(p, StatusOf(p, now), now); !ended && len(held) > 0 {
+		t.Next += "; but " + held[0].Text
+		if held[0].Remedy != "" {
+			t.Next += " (" + held[0].Remedy + ")"
+		}
+	}
+	return nil
+}
+
+func (t *ItemReport) markUnprocessed(c fault.Class, why string) {
+	t.State, t.Class, t.Why, t.Next = NotProcessed, c, why, Advice(c)
+	t.say("%s: its class is %s", why, c)
+}
+
+// fromResult reads the item's row in a committed result: output rows, then
+// error rows, each in item order.
+func (s *Service) fromResult(ctx context.Context, p Progress, t *ItemReport, d shard.Doc) error {
+	before, failure, at, err := s.errorRow(ctx, p, t, d)
+	switch {
+	case fault.Is(err, fault.NotFound): // cleaned away: the run's files tell
+		t.State = Answered
+		return nil
+	case err != nil:
+		return err
+	case failure != nil:
+		t.Row = &RowPlace{Key: d.Result.Key, Offset: d.OutputLen + at}
+		t.failed(*failure)
+		return nil
+	}
+	offset, err := s.skipRows(ctx, d.Result.Key, t.Position-before)
+	if err != nil {
+		return err
+	}
+	t.State, t.Row = Answered, &RowPlace{Key: d.Result.Key, Offset: offset}
+	t.Next = inCompletions
+	t.say("it is answered: worker %s committed its row (attempt %d)", d.Worker, d.Attempt)
+	return nil
+}
+
+// fromIndexed reads it in the result of a run that asks identical requests
+// once.
+func (s *Service) fromIndexed(ctx context.Context, p Progress, t *ItemReport, d shard.Doc) error {
+	b, err := input.ReadObject(ctx, s.ports.Blobs, d.Result.Key, d.Result.Length)
+	if fault.Is(err, fault.NotFound) { // cleaned away: the run's files tell
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	parts, _, err := result.ParseIndex(b, d.Result.Length, d.Items)
+	if err != nil || t.Position >= len(parts) {
+		return fault.Wrap(err, "result %s", d.Result.Key)
+	}
+	part := parts[t.Position]
+	t.Row = &RowPlace{Key: d.Result.Key, Offset: part.Offset}
+	f, failed := dialect.ReadFailure(dialect.Name(p.Manifest.Dialect), b[part.Offset:part.Offset+part.Length])
+	switch {
+	case part.Kind == result.RowCopy:
+		t.State, t.Row, t.Next = Copied, nil, fmt.Sprintf("it gets what item %d got, when the run has ended", part.Original)
+	case part.Kind == result.RowError && failed:
+		t.failed(f)
+	default:
+		t.State, t.Next = Answered, inCompletions
+		t.say("it is answered: worker %s committed its row (attempt %d)", d.Worker, d.Attempt)
+	}
+	return nil
+}
+
+const inCompletions = "it comes into completions.jsonl when the run has ended"
+
+// errorRow reads the error rows of a result: the item's, if it has one, with
+// its offset among them; and how many items before it have one.
+func (s *Service) errorRow(ctx context.Context, p Progress, t *ItemReport, d shard.Doc) (before int, f *dialect.Failure, at int64, err error) {
+	if d.OutputLen == d.Result.Length {
+		return 0, nil, 0, nil
+	}
+	b, err := s.part(ctx, d.Result.Key, d.OutputLen, d.Result.Length-d.OutputLen)
+	if err != nil {
+		return 0, nil, 0, err
+	}
+	for row := range bytes.Lines(b) {
+		got, ok := dialect.ReadFailure(dialect.Name(p.Manifest.Dialect), row)
+		if !ok {
+			return 0, nil, 0, fault.New(fault.Corrupt, "result %s has a row that is no error row at byte %d", d.Result.Key, d.OutputLen+at)
+		}
+		if got.Place.Item == t.Item {
+			return before, &got, at, nil
+		}
+		if got.Place.Item > t.Item {
+			break
+		}
+		before++
+		at += int64(len(row))
+	}
+	return before, nil, 0, nil
+}
+
+// maxErrorRows bounds what is read of a result's error rows.
+const maxErrorRows = 256 << 20
+
+func (s *Service) part(ctx context.Context, key string, offset, length int64) ([]byte, error) {
+	r, _, err := s.ports.Blobs.Get(ctx, key, blob.GetOptions{Offset: offset, Length: length})
+	if err != nil {
+		return nil, fault.Wrap(err, "read %s", key)
+	}
+	defer r.Close() // read only: nothing can be lost
+	b, err := io.ReadAll(io.LimitReader(r, min(length, maxErrorRows)))
+	return b, fault.Wrap(err, "read %s", key)
+}
+
+// skipRows returns the offset of row n of an object.
+func (s *Service) skipRows(ctx context.Context, key string, n int) (int64, error) {
+	row, _, err := s.findRow(ctx, key, func([]byte) bool { n--; return n < 0 })
+	if err != nil || row == nil {
+		return 0, fault.Wrap(err, "find the row in %s", key)
+	}
+	return row.Offset, nil
+}
+
+// fromCheckpoint reads the item's row in its shard's checkpoint.
+func (s *Service) fromCheckpoint(ctx context.Context, p Progress, t *ItemReport, d shard.Doc) (bool, error) {
+	rows, err := result.ReadCheckpoint(ctx, s.ports.Blobs, *d.Checkpoint, t.Shard.Items)
+	switch {
+	case fault.Is(err, fault.NotFound): // cleaned away
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	for _, r := range rows {
+		if r.Item != t.Position {
+			continue
+		}
+		if f, ok := dialect.ReadFailure(dialect.Name(p.Manifest.Dialect), r.Bytes); ok && r.Class != "" {
+			t.failed(f)
+		} else {
+			t.say("it is answered")
+			t.State = Checkpointed
+		}
+		if d.State == shard.Done {
+			if t.State == Checkpointed {
+				t.State = Answered
+			}
+			return true, s.findInOutputs(ctx, p, t)
+		}
+		t.State, t.Next = Checkpointed, "its row is kept in the shard's checkpoint: whoever goes on with the shard takes it over"
+		return true, nil
+	}
+	return false, nil
+}
+
+// findInOutputs looks the item's row up in the files of an ended run: error rows by
+// item, answers by id.
+func (s *Service) findInOutputs(ctx context.Context, p Progress, t *ItemReport) error {
+	name := dialect.Name(p.Manifest.Dialect)
+	if t.State != Answered {
+		row, b, err := s.findRow(ctx, record.OutputKey(p.Manifest.Run, record.ErrorsFile), func(row []byte) bool {
+			f, ok := dialect.ReadFailure(name, row)
+			return ok && f.Place.Item == t.Item
+		})
+		if err != nil {
+			return err
+		}
+		if f, ok := dialect.ReadFailure(name, b); ok && row != nil {
+			if t.State == "" || t.State == Copied {
+				t.failed(f)
+			}
+			t.Row, t.Why = row, f.Message
+			t.say("its line is in %s", row)
+			return nil
+		}
+	}
+	id := []byte(t.ID)
+	if t.ID == "" {
+		id = []byte(t.ItemID)
+	}
+	row, _, err := s.findRow(ctx, record.OutputKey(p.Manifest.Run, record.CompletionsFile), func(row []byte) bool {
+		got, ok := dialect.ScanID(name, row)
+		return ok && bytes.Equal(got, id)
+	})
+	if err != nil || row == nil {
+		return err
+	}
+	t.State, t.Row, t.Next = Answered, row, "read it there"
+	t.say("its answer is in %s", row)
+	return nil
+}

@@ -1,0 +1,34 @@
+// Command aws is the API as a function of AWS Lambda behind a function URL,
+// which must stream its responses. Where the config allows the secret
+// api-token, it demands that token; else the URL must demand AWS's signatures,
+// and what came without one is refused here, too.
+package main
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/aws/aws-lambda-go/lambdaurl"
+
+	"rollout/functions/api"
+	"rollout/functions/aws/internal/lambda"
+	"rollout/shared/aws/stack"
+	"rollout/shared/listen"
+	"rollout/shared/observe/probes"
+)
+
+func main() {
+	lambda.Main("api", func(s *stack.Stack) any {
+		service, v := api.New(s.Ports, s.Deployment), probes.Probes{Ping: s.Ports.Docs.Ping}
+		if !slices.Contains(s.Deployment.Secrets, listen.TokenSecret) {
+			return lambdaurl.Wrap(service.AuthenticatedHandler(signed, v))
+		}
+		return lambdaurl.Wrap(&tokenHandler{secrets: s.Secrets, log: s.Ports.Log, service: service, probes: v})
+	})
+}
+
+// signed reports whether AWS has checked the request's signature.
+func signed(r *http.Request) bool {
+	event, ok := lambdaurl.RequestFromContext(r.Context())
+	return ok && event.RequestContext.Authorizer != nil && event.RequestContext.Authorizer.IAM != nil
+}

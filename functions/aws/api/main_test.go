@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	lambdaevents "github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambdaurl"
+
+	"rollout/functions/api"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/memory"
+	"rollout/shared/observe/probes"
+	"rollout/shared/secret"
+)
+
+func service() (*api.Service, probes.Probes) {
+	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
+		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
+	return api.New(p, config.DefaultDeployment()), probes.Probes{Ping: p.Docs.Ping}
+}
+
+// Without a token only what AWS says it has checked is answered, whatever a
+// request says of itself.
+func TestWithoutATokenOnlySignedRequestsAreAnswered(t *testing.T) {
+	t.Parallel()
+	s, v := service()
+	handler := lambdaurl.Wrap(s.AuthenticatedHandler(signed, v))
+	iam := &lambdaevents.LambdaFunctionURLRequestContextAuthorizerDescription{IAM: &lambdaevents.LambdaFunctionURLRequestContextAuthorizerIAMDescription{AccountID: "000000000000"}}
+	for name, c := range map[string]struct {
+		authorizer *lambdaevents.LambdaFunctionURLRequestContextAuthorizerDescription
+		want       int
+	}{
+		"signed":              {iam, http.StatusOK},
+		"not signed":          {nil, http.StatusForbidden},
+		"signed by something": {&lambdaevents.LambdaFunctionURLRequestContextAuthorizerDescription{}, http.StatusForbidden},
+	} {
+		out, err := handler(t.Context(), &lambdaevents.LambdaFunctionURLRequest{RawPath: "/v1/runs", Headers: map[string]string{"host": "localhost"},
+			RequestContext: lambdaevents.LambdaFunctionURLRequestContext{Authorizer: c.authorizer, HTTP: lambdaevents.LambdaFunctionURLRequestContextHTTPDescription{Method: "GET", Path: "/v1/runs"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadAll(out.Body); err != nil || out.StatusCode != c.want {
+			t.Errorf("%s: %d, %v", name, out.StatusCode, err)
+		}
+	}
+}
+
+// secrets answer one after the other.
+type secrets []func() (secret.Value, error)
+
+func (s *secrets) Get(context.Context, string) (secret.Value, error) {
+	f := (*s)[0]
+	*s = (*s)[1:]
+	return f()
+}
+
+func TestATokenThatCantBeReadLetsNobodyInUntilItCan(t *testing.T) {
+	t.Parallel()
+	service, v := service()
+	answers := &secrets{
+		func() (secret.Value, error) { return secret.Value{}, fault.New(fault.Throttled, "slow down") },
+		func() (secret.Value, error) { return secret.NewValue(""), nil },
+		func() (secret.Value, error) { return secret.NewValue("s3cret"), nil }, // read once
+	}
+	handler := &tokenHandler{secrets: answers, log: slog.New(slog.DiscardHandler), service: service, probes: v}
+	for _, want := range []int{http.StatusServiceUnavailable, http.StatusServiceUnavailable, http.StatusOK, http.StatusOK} {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", "https://x.lambda-url.us-east-1.on.aws/v1/runs", strings.NewReader(""))
+		r.Header.Set("Authorization", "Bearer s3cret")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("answered %d, want %d", w.Code, want)
+		}
+	}
+}

@@ -1,0 +1,385 @@
+package lambda
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	lambdaevents "github.com/aws/aws-lambda-go/events"
+
+	"rollout/events"
+	"rollout/shared/aws"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/memory"
+	"rollout/shared/queue"
+)
+
+func ports() host.Ports { return host.Ports{Log: slog.New(slog.DiscardHandler)} }
+
+// bucket is where the tests' objects are.
+var bucket = config.S3{Bucket: "b", Prefix: "team a/+/"}
+
+// Whatever the key, it comes out as it is below the bucket's prefix, from
+// either source.
+func FuzzKeysAreDecodedOnce(f *testing.F) {
+	for _, key := range []string{"prompts/a b.jsonl", "a+b", "a%2Bb", "100%", "a&b=c?", "日本 語", "%25", `quo"te`} {
+		f.Add(key)
+	}
+	f.Fuzz(func(t *testing.T, key string) {
+		key = strings.ToValidUTF8(key, "")
+		raw, err := json.Marshal(bucket.Prefix + key)
+		if err != nil || key == "" {
+			t.Skip()
+		}
+		for source, event := range map[string]string{
+			"S3": fmt.Sprintf(`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:CompleteMultipartUpload","s3":{"bucket":{"name":"b"},"object":{"key":%q,"size":7,"versionId":"v"}}}]}`,
+				url.QueryEscape(bucket.Prefix+key)),
+			"EventBridge": fmt.Sprintf(`{"source":"aws.s3","detail-type":"Object Created","detail":{"bucket":{"name":"b"},"object":{"key":%s,"size":7,"version-id":"v"}}}`, raw),
+		} {
+			got, err := ReadObjects(bucket, []byte(event))
+			if want := (events.ObjectCreated{Bucket: "b", Key: key, Version: "v", Size: 7}); err != nil || len(got) != 1 || got[0] != want {
+				t.Errorf("%s: %q came out as %+v, %v", source, key, got, err)
+			}
+		}
+	})
+}
+
+// An event about an object of another installation is left alone, whoever tells
+// of it; and one that the product sent itself has keys as the product has them.
+func TestOnlyObjectsOfTheInstallationCount(t *testing.T) {
+	t.Parallel()
+	own := func(p events.Payload) string {
+		b, err := events.Encode(p, events.Meta{Source: "rollout/test", Time: time.Now()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	const s3 = `{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put","s3":{"bucket":{"name":%q},"object":{"key":%q,"versionId":"v"}}}]}`
+	mine := events.ObjectCreated{Bucket: "b", Key: "prompts/x.jsonl", Version: "v"}
+	for name, c := range map[string]struct {
+		event string
+		want  []events.ObjectCreated
+		kind  fault.Kind
+	}{
+		"below the prefix":      {fmt.Sprintf(s3, "b", "team+a/%2B/prompts/x.jsonl"), []events.ObjectCreated{mine}, 0},
+		"beside the prefix":     {fmt.Sprintf(s3, "b", "prompts/x.jsonl"), nil, 0},
+		"the prefix itself":     {fmt.Sprintf(s3, "b", "team+a/%2B/"), nil, 0},
+		"in another bucket":     {fmt.Sprintf(s3, "c", "team+a/%2B/prompts/x.jsonl"), nil, 0},
+		"without a version":     {strings.Replace(fmt.Sprintf(s3, "b", "team+a/%2B/prompts/x.jsonl"), `"v"`, `""`, 1), nil, fault.Invalid},
+		"replaced each time":    {strings.Replace(fmt.Sprintf(s3, "b", "team+a/%2B/prompts/x.jsonl"), `"v"`, `"null"`, 1), nil, fault.Invalid},
+		"told by the product":   {own(mine), []events.ObjectCreated{mine}, 0},
+		"told of elsewhere":     {own(events.ObjectCreated{Bucket: "c", Key: "prompts/x.jsonl", Version: "v"}), nil, 0},
+		"told something else":   {own(events.Finalize{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}), nil, fault.Invalid},
+		"told what nobody said": {`{"specversion":"1.0","type":"x"}`, nil, fault.Invalid},
+	} {
+		got, err := ReadObjects(bucket, []byte(c.event))
+		if !slices.Equal(got, c.want) || (err != nil) != (c.kind != 0) || err != nil && !fault.Is(err, c.kind) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
+func FuzzEventsOfStrangers(f *testing.F) {
+	for _, event := range []string{`{}`, `[]`, `null`, `{"Records":null}`, `{"Records":[{}]}`, `{"Records":[{"eventSource":"aws:s3","eventName":"ObjectRemoved:Delete"}]}`, `{"Records":{}}`} {
+		f.Add(event)
+	}
+	f.Fuzz(func(t *testing.T, event string) {
+		created, err := ReadObjects(config.S3{}, []byte(event))
+		if err != nil && !fault.Is(err, fault.Invalid) {
+			t.Errorf("%v", err)
+		}
+		for _, c := range created {
+			if c.Version == "" {
+				t.Errorf("%+v can't be pinned", c)
+			}
+		}
+	})
+}
+
+// One object that fails keeps no other from being taken.
+func TestEveryObjectOfAnEventIsTaken(t *testing.T) {
+	t.Parallel()
+	record := func(key string) string {
+		return fmt.Sprintf(`{"eventSource":"aws:s3","eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"b"},"object":{"key":%q,"versionId":"v"}}}`, key)
+	}
+	var taken []string
+	f := Objects(ports(), config.S3{Bucket: "b"}, func(_ context.Context, e events.ObjectCreated) error {
+		taken = append(taken, e.Key)
+		if e.Key == "bad" {
+			return fault.New(fault.Unavailable, "not now")
+		}
+		return nil
+	})
+	err := f(t.Context(), json.RawMessage(`{"Records":[`+record("bad")+","+record("%zz")+","+record("good")+`]}`))
+	if strings.Join(taken, " ") != "bad good" || err == nil || !strings.Contains(err.Error(), "take the object bad: not now") || !strings.Contains(err.Error(), "%zz") {
+		t.Errorf("taken %v, %v", taken, err)
+	}
+}
+
+func TestMessagesThatAreNotDoneWithComeBack(t *testing.T) {
+	t.Parallel()
+	var got []queue.Message
+	f := Messages(ports(), func(_ context.Context, ms []queue.Message) (done []string) {
+		got = ms
+		for _, m := range ms {
+			if string(m.Body) != "later" {
+				done = append(done, m.Receipt)
+			}
+		}
+		return done
+	})
+	encoding := "base64"
+	event := lambdaevents.SQSEvent{Records: []lambdaevents.SQSMessage{
+		{MessageId: "1", ReceiptHandle: "r1", Body: "now", Attributes: map[string]string{"ApproximateReceiveCount": "3"}},
+		{MessageId: "2", ReceiptHandle: "r2", Body: "later"},
+		{MessageId: "3", ReceiptHandle: "r3", Body: "AAE=", MessageAttributes: map[string]lambdaevents.SQSMessageAttribute{aws.EncodingAttribute: {StringValue: &encoding, DataType: "String"}}},
+	}}
+	out, err := f(t.Context(), event)
+	text, _ := json.Marshal(out)
+	if err != nil || string(text) != `{"batchItemFailures":[{"itemIdentifier":"2"}]}` {
+		t.Errorf("%s, %v", text, err)
+	}
+	if got[0].Receives != 3 || got[1].Receives != 1 || string(got[2].Body) != "\x00\x01" {
+		t.Errorf("got %+v", got)
+	}
+	out, err = f(t.Context(), lambdaevents.SQSEvent{})
+	if text, _ := json.Marshal(out); err != nil || string(text) != `{"batchItemFailures":[]}` {
+		t.Errorf("of nothing: %s, %v", text, err)
+	}
+}
+
+func TestAFunctionHandsBackBeforeItsTimeIsUp(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[time.Duration]time.Duration{time.Minute: margin, time.Second: time.Second / 4} {
+		deadline := time.Now().Add(limit)
+		outer, cancel := context.WithDeadline(t.Context(), deadline)
+		ctx, end := withMargin(outer)
+		at, ok := ctx.Deadline()
+		if left := deadline.Sub(at); !ok || left > want || left < want*9/10 {
+			t.Errorf("with %v: it ends %v before, want %v", limit, left, want)
+		}
+		end()
+		cancel()
+	}
+	if ctx, end := withMargin(t.Context()); ctx.Err() != nil {
+		t.Error("without a deadline it ends at once")
+	} else {
+		end()
+	}
+}
+
+func TestAFunctionTellsEverythingThatIsWrongWithItsConfig(t *testing.T) {
+	t.Parallel()
+	for config, wants := range map[string][]string{
+		"":                     {ConfigVariable + " is not set"},
+		"schema_version = 1\n": {"no installation on AWS"},
+		"schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"nowhere\"\n[cloud.s3]\nbuckt = 7\n[health]\nself_fence_timeout = \"90s\"\n": {"buckt", "region", "bucket", "self_fence"},
+	} {
+		_, err := Open(t.Context(), "submit", func(string) string { return config })
+		if !fault.Is(err, fault.Invalid) {
+			t.Fatalf("%q: %v", config, err)
+		}
+		for _, part := range append(wants, "open the function submit", "deploy the stack again") {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("the message says nothing of %s: %v", part, err)
+			}
+		}
+	}
+}
+
+func TestAFunctionOpensTheStackOfItsConfig(t *testing.T) {
+	t.Parallel()
+	const toml = "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"eu-west-1\"\n[cloud.s3]\nbucket = \"acme\"\n"
+	s, err := Open(t.Context(), "submit", func(name string) string { return map[string]string{ConfigVariable: toml}[name] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Deployment.Bucket != "acme" || s.AWS.Region != "eu-west-1" || s.Ports.Source != "submit" {
+		t.Errorf("%s in %s, of %s", s.Deployment.Bucket, s.AWS.Region, s.Ports.Source)
+	}
+}
+
+// task is what a function of tasks is called with.
+func task(t *testing.T, p events.Payload) json.RawMessage {
+	t.Helper()
+	b, err := events.Encode(p, events.Meta{Source: "rollout/test", Time: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// What can't be acted on is dead at once; what failed comes back.
+func TestATaskThatCantBeActedOnIsBuried(t *testing.T) {
+	t.Parallel()
+	finalize := events.Finalize{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}
+	for name, c := range map[string]struct {
+		event  json.RawMessage
+		fails  error
+		dead   bool
+		failed bool
+	}{
+		"done":                       {task(t, finalize), nil, false, false},
+		"no event":                   {json.RawMessage(`{"what":1}`), nil, true, false},
+		"an event for somebody else": {task(t, finalize), fault.New(fault.Invalid, "not for plan"), true, false},
+		"a store that is away":       {task(t, finalize), fault.New(fault.Unavailable, "away"), false, true},
+		"a run that is not there":    {task(t, finalize), fault.New(fault.NotFound, "no manifest"), false, true},
+	} {
+		p := ports()
+		p.Queues = memory.NewQueues(clock.System{})
+		err := Invocations(p, func(_ context.Context, got events.Payload) error {
+			if got != finalize {
+				t.Errorf("%s: it got %v", name, got)
+			}
+			return c.fails
+		})(t.Context(), c.event)
+		dead, _ := p.Queues.Receive(t.Context(), queue.DeadLetterQueue(host.TaskQueue), 10, time.Minute, 0)
+		if (err != nil) != c.failed || (len(dead) == 1 && string(dead[0].Body) == string(c.event)) != c.dead {
+			t.Errorf("%s: %v, dead letters %v", name, err, dead)
+		}
+	}
+}
+
+// I8: a task that asks for itself again is dead after as many hops as an event
+// may come.
+func TestATaskThatFeedsItselfDies(t *testing.T) {
+	t.Parallel()
+	p := ports()
+	p.Queues, p.Clock, p.Source = memory.NewQueues(clock.System{}), clock.System{}, "test"
+	handled := 0
+	f := Invocations(p, func(ctx context.Context, e events.Payload) error {
+		handled++
+		return p.Send(ctx, host.TaskQueue, e)
+	})
+	next := task(t, events.Finalize{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"})
+	for range 100 {
+		if err := f(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+		ms, err := p.Queues.Receive(t.Context(), host.TaskQueue, 1, time.Minute, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(ms) == 0 {
+			break
+		}
+		next = ms[0].Body
+	}
+	dead, _ := p.Queues.Receive(t.Context(), queue.DeadLetterQueue(host.TaskQueue), 10, time.Minute, 0)
+	if handled != events.MaxHops+1 || len(dead) != 1 {
+		t.Errorf("handled %d times, %d dead letters", handled, len(dead))
+	}
+}
+
+func TestATaskThatCantBeBuriedComesBack(t *testing.T) {
+	t.Parallel()
+	p := ports()
+	p.Queues = memory.NewQueues(clock.System{})
+	large := json.RawMessage(`"` + strings.Repeat("x", queue.MaxBody) + `"`)
+	err := Invocations(p, func(context.Context, events.Payload) error { return nil })(t.Context(), large)
+	if err == nil {
+		t.Error("an event that no queue takes is gone")
+	}
+}
+
+func TestNotices(t *testing.T) {
+	t.Parallel()
+	const id = "i-0123456789abcdef0"
+	event := func(source, kind, detail string) string {
+		return fmt.Sprintf(`{"version":"0","source":%q,"detail-type":%q,"time":"2026-01-02T03:04:05Z","detail":%s}`, source, kind, detail)
+	}
+	state := func(s string) string {
+		return event("aws.ec2", "EC2 Instance State-change Notification", fmt.Sprintf(`{"instance-id":%q,"state":%q}`, id, s))
+	}
+	ended := func(cause string) string {
+		return event("aws.autoscaling", "EC2 Instance Terminate Successful", fmt.Sprintf(`{"StatusCode":"InProgress","AutoScalingGroupName":"rollout-small","ActivityId":"8","Description":"Terminating EC2 instance: %[1]s",
+			"StartTime":"2026-01-02T03:04:00Z","EndTime":"2026-01-02T03:04:05Z","EC2InstanceId":%[1]q,"StatusMessage":"","Details":{"Subnet ID":"s","Availability Zone":"z"},"Cause":%[2]q}`, id, cause))
+	}
+	const group = "rollout-small"
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	short := strings.Repeat("x", 511)
+	for name, c := range map[string]struct {
+		event string
+		want  Notice // of no kind: none
+		bad   bool
+	}{
+		"spot":                 {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`","instance-action":"terminate"}`), Notice{Kind: Preempted, Instance: id, Reason: "spot interruption"}, false},
+		"rebalance":            {event("aws.ec2", "EC2 Instance Rebalance Recommendation", `{"instance-id":"`+id+`"}`), Notice{Kind: Preempted, Instance: id, Reason: "rebalance recommendation"}, false},
+		"shutting down":        {state("shutting-down"), Notice{Kind: Stopping, Instance: id, Reason: "the instance is shutting-down"}, false},
+		"stopping":             {state("stopping"), Notice{Kind: Stopping, Instance: id, Reason: "the instance is stopping"}, false},
+		"terminated":           {state("terminated"), Notice{Kind: Stopping, Instance: id, Reason: "the instance is terminated"}, false},
+		"starting":             {state("pending"), Notice{}, false},
+		"running":              {state("running"), Notice{}, false},
+		"a state of no kind":   {state("dreaming"), Notice{}, false},
+		"another service":      {event("aws.ecs", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`"}`), Notice{}, false},
+		"another event":        {event("aws.ec2", "EBS Volume Notification", `{}`), Notice{}, false},
+		"no instance":          {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{}`), Notice{}, true},
+		"a hostile instance":   {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"beat/../i-01234567"}`), Notice{}, true},
+		"an instance of types": {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":7}`), Notice{}, true},
+		"nonsense":             {`[]`, Notice{}, true},
+
+		"it left its group": {ended("At 2026-01-02T03:03:59Z instance " + id + " was taken out of service in response to a user request, shrinking the capacity from 2 to 1."),
+			Notice{Kind: Terminated, Instance: id, ScalingGroup: group, Reason: "user request, shrinking the capacity from 2 to 1."}, false},
+		"it left to be replaced": {ended("At 2026-01-02T03:03:59Z instance " + id + " was taken out of service in response to a user request."),
+			Notice{Kind: Terminated, Instance: id, ScalingGroup: group, Reason: "user request."}, false},
+		"it went down": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to a EC2 health check indicating it has been terminated or stopped."),
+			Notice{Kind: Terminated, Instance: id, ScalingGroup: group, Reason: "EC2 health check indicating it has been terminated or stopped."}, false},
+		"it hangs": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to an EC2 instance status checks failure."),
+			Notice{Kind: Terminated, Instance: id, ScalingGroup: group, Reason: "EC2 instance status checks failure."}, false},
+		"its disk fails": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to EBS volume health check failure."),
+			Notice{Kind: Terminated, Instance: id, ScalingGroup: group, Reason: "EBS volume health check failure."}, false},
+		"it was one too many": {ended("At 2026-01-02T03:00:00Z a user request explicitly set group desired capacity changing the desired capacity from 2 to 1.  At 2026-01-02T03:03:59Z an instance was taken out of service in response to a difference between desired and actual capacity, shrinking the capacity from 2 to 1.  At 2026-01-02T03:03:59Z instance " + id + " was selected for termination."),
+			Notice{}, false},
+		"its place is better elsewhere": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to an EC2 instance rebalance recommendation."), Notice{}, false},
+		"nobody says why":               {ended(""), Notice{}, false},
+		"its group ends a stranger":     {event("aws.autoscaling", "EC2 Instance Terminate Successful", `{"EC2InstanceId":"x","Cause":"taken out of service in response to a user request"}`), Notice{}, true},
+		"it has begun":                  {event("aws.autoscaling", "EC2 Instance Launch Successful", `{"EC2InstanceId":"`+id+`"}`), Notice{}, false},
+		"it can't begin": {event("aws.autoscaling", "EC2 Instance Launch Unsuccessful", `{"StatusCode":"Failed","AutoScalingGroupName":"rollout-small","EC2InstanceId":"","StatusMessage":"Max spot instance count exceeded","Cause":"At …"}`),
+			Notice{Kind: LaunchFailed, ScalingGroup: group, Reason: "Max spot instance count exceeded"}, false},
+		"of which much is said": {event("aws.autoscaling", "EC2 Instance Launch Unsuccessful", `{"AutoScalingGroupName":"rollout-small","StatusMessage":"`+short+`ä"}`),
+			Notice{Kind: LaunchFailed, ScalingGroup: group, Reason: short}, false},
+	} {
+		n, ok, err := ReadNotice([]byte(c.event))
+		if c.want.Kind != "" {
+			c.want.At = at
+		}
+		if ok != (c.want.Kind != "") || (err != nil) != c.bad || n != c.want {
+			t.Errorf("%s: %+v, %v, %v", name, n, ok, err)
+		}
+		passed := 0
+		if err := Notices(ports(), func(context.Context, Notice) error { passed++; return nil })(t.Context(), json.RawMessage(c.event)); err != nil || passed == 1 != ok {
+			t.Errorf("%s: passed on %d times, %v", name, passed, err)
+		}
+	}
+	failing := Notices(ports(), func(context.Context, Notice) error { return fault.New(fault.Unavailable, "away") })
+	if err := failing(t.Context(), json.RawMessage(state("stopping"))); !fault.Is(err, fault.Unavailable) {
+		t.Errorf("of a store that is away: %v", err)
+	}
+}
+
+func FuzzNotices(f *testing.F) {
+	for _, event := range []string{`{}`, `[]`, `null`, `{"source":"aws.ec2","detail-type":"EC2 Instance Rebalance Recommendation","detail":{"instance-id":"i-0123456789abcdef0"}}`, `{"source":"aws.ec2","detail":null}`,
+		`{"source":"aws.autoscaling","detail-type":"EC2 Instance Terminate Successful","detail":{"EC2InstanceId":"i-0123456789abcdef0","Cause":"taken out of service in response to a user request"}}`,
+		`{"source":"aws.autoscaling","detail-type":"EC2 Instance Launch Unsuccessful","detail":{}}`} {
+		f.Add(event)
+	}
+	f.Fuzz(func(t *testing.T, event string) {
+		n, ok, err := ReadNotice([]byte(event))
+		if err != nil && (ok || !fault.Is(err, fault.Invalid)) {
+			t.Errorf("%v, %v", ok, err)
+		}
+		if ok != (n != Notice{}) || ok && n.Kind != LaunchFailed && !instanceID.MatchString(n.Instance) || len(n.Reason) > longestReason {
+			t.Errorf("%+v, %v", n, ok)
+		}
+	})
+}

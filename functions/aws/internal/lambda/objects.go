@@ -1,0 +1,121 @@
+package lambda
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"strings"
+
+	"rollout/events"
+	"rollout/shared/config"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+)
+
+// objectEvent is what S3 calls a function with, or EventBridge on its behalf,
+// or S3 to try out whether it may, or whoever tells submit of an object himself.
+type objectEvent struct {
+	Records []s3Record `json:"Records"`
+
+	Source     string `json:"source"` // of EventBridge: "aws.s3"
+	DetailType string `json:"detail-type"`
+	Detail     struct {
+		Bucket struct {
+			Name string `json:"name"`
+		} `json:"bucket"`
+		Object struct {
+			Key       string `json:"key"`
+			Size      int64  `json:"size"`
+			VersionID string `json:"version-id"`
+		} `json:"object"`
+	} `json:"detail"`
+
+	SpecVersion string `json:"specversion"` // of the product's own events
+}
+
+type s3Record struct {
+	EventSource string `json:"eventSource"`
+	EventName   string `json:"eventName"`
+	S3          struct {
+		Bucket struct {
+			Name string `json:"name"`
+		} `json:"bucket"`
+		Object struct {
+			Key       string `json:"key"`
+			Size      int64  `json:"size"`
+			VersionID string `json:"versionId"`
+		} `json:"object"`
+	} `json:"s3"`
+}
+
+// unversioned is the version of an object that was made while its bucket kept
+// none. The next one of that key takes its place, and its version.
+const unversioned = "null"
+
+// ReadObjects returns the objects that an event says were created in the bucket,
+// under the keys that the product has for them: without the bucket's prefix.
+// What says nothing of the kind, or is about other objects, yields none; an
+// object without a version is Invalid, as it can't be pinned.
+func ReadObjects(in config.S3, event []byte) (created []events.ObjectCreated, err error) {
+	var e objectEvent
+	if err := json.Unmarshal(event, &e); err != nil {
+		return nil, fault.WithKind(fault.Invalid, err, "read the event")
+	}
+	add := func(bucket, key, version string, size int64) {
+		key, ours := strings.CutPrefix(key, in.Prefix)
+		switch {
+		case !ours || key == "" || bucket != in.Bucket:
+		case version == "", version == unversioned:
+			err = errors.Join(err, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "object %q of bucket %s has no version", key, bucket),
+				Remedy: "let the bucket keep versions"})
+		default:
+			created = append(created, events.ObjectCreated{Bucket: bucket, Key: key, Version: version, Size: size})
+		}
+	}
+	for _, r := range e.Records {
+		if r.EventSource != "aws:s3" || !strings.HasPrefix(r.EventName, "ObjectCreated:") {
+			continue
+		}
+		key, decodeErr := url.QueryUnescape(r.S3.Object.Key)
+		if decodeErr != nil {
+			err = errors.Join(err, fault.WithKind(fault.Invalid, decodeErr, "decode the key %.600q", r.S3.Object.Key))
+			continue
+		}
+		add(r.S3.Bucket.Name, key, r.S3.Object.VersionID, r.S3.Object.Size)
+	}
+	if e.Source == "aws.s3" && e.DetailType == "Object Created" {
+		add(e.Detail.Bucket.Name, e.Detail.Object.Key, e.Detail.Object.VersionID, e.Detail.Object.Size)
+	}
+	if e.SpecVersion != "" {
+		_, payload, decodeErr := events.Decode(event)
+		own, ok := payload.(events.ObjectCreated)
+		switch {
+		case decodeErr != nil:
+			err = fault.WithKind(fault.Invalid, decodeErr, "decode the event")
+		case !ok:
+			err = fault.New(fault.Invalid, "event %T is not for submit", payload)
+		case own.Bucket == in.Bucket:
+			created = append(created, own)
+		}
+	}
+	return created, err
+}
+
+// Objects is a function that is called for new objects of the bucket: by S3, in
+// notifications or through EventBridge, or by whoever tells of one. If one of
+// several fails, all are handled again.
+func Objects(p host.Ports, in config.S3, handle func(context.Context, events.ObjectCreated) error) func(context.Context, json.RawMessage) error {
+	return func(ctx context.Context, event json.RawMessage) error {
+		ctx, cancel := withMargin(ctx)
+		defer cancel()
+		created, err := ReadObjects(in, event)
+		if len(created) == 0 && err == nil {
+			p.Log.InfoContext(ctx, "an event about no new object of ours")
+		}
+		for _, e := range created {
+			err = errors.Join(err, fault.Wrap(handle(ctx, e), "take the object %s", e.Key))
+		}
+		return err
+	}
+}

@@ -1,0 +1,23 @@
+// Command aws is reclaim as a function of AWS Lambda, called each minute. It
+// raises the fleets of pools whose work waits.
+package main
+
+import (
+	"context"
+
+	"rollout/functions/aws/internal/lambda"
+	"rollout/functions/internal/autoscaler"
+	"rollout/functions/reclaim"
+	"rollout/shared/aws/stack"
+	"rollout/shared/host"
+)
+
+func main() {
+	lambda.Main("reclaim", func(s *stack.Stack) any {
+		machines := autoscaler.NewAWS(s, 0)
+		return lambda.Timer(func(ctx context.Context) error {
+			defer machines.ScaleUp(ctx)
+			return reclaim.ScanOnce(ctx, s.Ports, host.Timings(s.Deployment.Health), machines.Record)
+		})
+	})
+}

@@ -1,0 +1,14 @@
+// Command aws is submit as a function of AWS Lambda, called for new objects.
+package main
+
+import (
+	"rollout/functions/aws/internal/lambda"
+	"rollout/functions/submit"
+	"rollout/shared/aws/stack"
+)
+
+func main() {
+	lambda.Main("submit", func(s *stack.Stack) any {
+		return lambda.Objects(s.Ports, s.Deployment.Cloud.S3, submit.New(s.Ports, s.Deployment).Uploaded)
+	})
+}

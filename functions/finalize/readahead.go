@@ -1,0 +1,70 @@
+package finalize
+
+import (
+	"context"
+
+	"rollout/shared/core/shard"
+)
+
+// Bounds of what is read ahead: results, and bytes of one. A larger one is
+// streamed when its turn comes.
+const (
+	aheadResults = 8
+	aheadBytes   = 4 << 20
+)
+
+// readahead reads the results of a batch of shards before their turn comes: a store
+// far away answers many requests at once sooner than one after the other. What
+// is read must be taken, in order.
+type readahead struct {
+	first   int
+	results []chan fetched // by shard; nil: it is not read ahead
+	tokens  chan struct{}  // one for each result that is not taken yet
+	stop    context.CancelFunc
+}
+
+type fetched struct {
+	bytes []byte
+	err   error
+}
+
+func (w *writer) readAhead(ctx context.Context, first int, docs []shard.Doc) *readahead {
+	ctx, stop := context.WithCancel(ctx)
+	a := &readahead{first: first, results: make([]chan fetched, len(docs)), tokens: make(chan struct{}, aheadResults), stop: stop}
+	for i, d := range docs {
+		if d.State == shard.Done && d.Result != nil && d.Result.Length <= aheadBytes && !w.neverSent(first+i) {
+			a.results[i] = make(chan fetched, 1)
+		}
+	}
+	go func() {
+		for i, result := range a.results {
+			if result == nil {
+				continue
+			}
+			select {
+			case a.tokens <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			go func() {
+				b, err := committed(ctx, w.Blobs, *docs[i].Result)
+				result <- fetched{b, err}
+			}()
+		}
+	}()
+	return a
+}
+
+// take returns the result of shard n, if it is one that is read ahead.
+func (a *readahead) take(ctx context.Context, n int) (b []byte, ok bool, err error) {
+	if a == nil || a.results[n-a.first] == nil {
+		return nil, false, nil
+	}
+	select {
+	case got := <-a.results[n-a.first]:
+		<-a.tokens
+		return got.bytes, true, got.err
+	case <-ctx.Done():
+		return nil, false, ctx.Err()
+	}
+}

@@ -1,0 +1,349 @@
+package finalize
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+
+	"rollout/shared/blob"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
+	"rollout/shared/dialect"
+	"rollout/shared/fault"
+	"rollout/shared/input"
+	"rollout/shared/record"
+	"rollout/shared/result"
+	"rollout/shared/shardtable"
+)
+
+// copyBuffer is how much of a result is read at once.
+const copyBuffer = 256 << 10
+
+// docsAtOnce is how many shard documents are read at once.
+const docsAtOnce = 256
+
+// writer is one finalization under way.
+type writer struct {
+	*Finalizer
+	manifest  record.Manifest
+	state     run.State
+	known     []shard.Doc                              // of all shards; nil: they are read
+	next      func(context.Context) (run.State, error) // waits for a newer one
+	late      func() bool                              // whether there is no time for another shard; nil is never
+	out, errs *sink
+	model     dialect.Model
+	totals    totals
+	buf       []byte
+	readahead *readahead // nil: results are read when their turn comes
+	originals originals
+}
+
+// writer begins to write both files under these keys.
+func (f *Finalizer) writer(ctx context.Context, m record.Manifest, s run.State, completions, errs string) *writer {
+	return &writer{Finalizer: f, manifest: m, state: s, out: f.open(ctx, completions), errs: f.open(ctx, errs), model: model(m), buf: make([]byte, copyBuffer)}
+}
+
+// finish ends both files, or drops them if there was an error.
+func (w *writer) finish(err error) error {
+	return errors.Join(err, w.out.finish(err), w.errs.finish(err))
+}
+
+// stream writes every shard's rows into both files, one after the other. known
+// are the documents of all shards, or nil.
+func (f *Finalizer) stream(ctx context.Context, m record.Manifest, s run.State, known []shard.Doc, next func(context.Context) (run.State, error)) (run.State, totals, bool, error) {
+	w := f.writer(ctx, m, s, record.OutputKey(m.Run, record.CompletionsFile), record.OutputKey(m.Run, record.ErrorsFile))
+	w.known, w.next = known, next
+	err := w.finish(w.shards(ctx))
+	return w.state, w.totals, true, err
+}
+
+// shards writes all of the run's shards in order, as they become final.
+func (w *writer) shards(ctx context.Context) error {
+	for n := 0; ; {
+		final := w.state.Done.Frontier()
+		if w.state.Phase == run.Finalizing {
+			final = w.state.Shards
+		}
+		if final > n {
+			if _, err := w.writeShards(ctx, n, final); err != nil {
+				return err
+			}
+			n = final
+		}
+		if w.state.Phase == run.Finalizing {
+			return nil
+		}
+		var err error
+		if w.state, err = w.next(ctx); err != nil {
+			return err
+		}
+		if w.state.Phase.Ended() {
+			return ErrAlreadyFinalized
+		}
+	}
+}
+
+// writeShards writes the shards from lo on, up to hi or until it is late. It returns
+// the first one that is not written.
+func (w *writer) writeShards(ctx context.Context, lo, hi int) (int, error) {
+	for n := lo; n < hi; {
+		docs, err := w.some(ctx, n, min(n+docsAtOnce, hi))
+		if err != nil {
+			return n, err
+		}
+		if n, err = w.batch(ctx, n, docs); err != nil || n < hi && w.isLate() {
+			return n, err
+		}
+	}
+	return hi, nil
+}
+
+// some returns the documents of the shards from lo to hi.
+func (w *writer) some(ctx context.Context, lo, hi int) ([]shard.Doc, error) {
+	if w.known != nil {
+		return w.known[lo:hi], nil
+	}
+	return w.docs(ctx, w.manifest.Run, lo, hi)
+}
+
+func (w *writer) isLate() bool { return w.late != nil && w.late() }
+
+// batch writes the shards from lo on.
+func (w *writer) batch(ctx context.Context, lo int, docs []shard.Doc) (int, error) {
+	if w.segments != nil {
+		w.readahead = w.readAhead(ctx, lo, docs)
+		defer w.readahead.stop()
+	}
+	for i, d := range docs {
+		if err := w.shard(ctx, lo+i, d); err != nil {
+			return lo + i, fault.Wrap(err, "shard %d", lo+i)
+		}
+		if w.isLate() {
+			return lo + i + 1, nil
+		}
+	}
+	return lo + len(docs), nil
+}
+
+// docs reads the documents of the shards from lo to hi. One that is absent is
+// that of a shard that nobody claimed.
+func (f *Finalizer) docs(ctx context.Context, id identity.RunID, lo, hi int) ([]shard.Doc, error) {
+	keys := make([]string, 0, hi-lo)
+	for n := lo; n < hi; n++ {
+		keys = append(keys, identity.ShardKey(id, n))
+	}
+	raw, err := f.Docs.GetMany(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]shard.Doc, len(raw))
+	for i, r := range raw {
+		out[i] = shard.New(id, lo+i)
+		if r.Revision == "" {
+			continue
+		}
+		if err := json.Unmarshal(r.Value, &out[i]); err != nil {
+			return nil, fault.WithKind(fault.Corrupt, err, "decode document %s", r.Key)
+		}
+		if out[i].Run != id || out[i].Shard != lo+i {
+			return nil, fault.New(fault.Corrupt, "document %s is of shard %d of run %s", r.Key, out[i].Shard, out[i].Run)
+		}
+	}
+	return out, nil
+}
+
+func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
+	switch {
+	case w.neverSent(n):
+		return w.unanswered(ctx, n, nil, shard.New(w.manifest.Run, n), w.state.Reason.Class())
+	case d.State != shard.Done:
+		return fault.New(fault.Unavailable, "it is %s, although its run is over", d.State)
+	case d.Result == nil:
+		return w.sealed(ctx, n, d)
+	case d.OutputLen < 0 || d.OutputLen > d.Result.Length:
+		return fault.New(fault.Corrupt, "its result of %d bytes has %d of output rows", d.Result.Length, d.OutputLen)
+	}
+	w.totals.add(d)
+	b, early, err := w.readahead.take(ctx, n)
+	switch {
+	case err != nil:
+		return err
+	case w.manifest.Config.Dedupe.Enabled:
+		if !early {
+			if b, err = committed(ctx, w.Blobs, *d.Result); err != nil {
+				return err
+			}
+		}
+		return w.indexed(ctx, n, d, b)
+	case early:
+		return w.rows(b, d.OutputLen)
+	}
+	return w.copy(ctx, *d.Result, d.OutputLen)
+}
+
+// rows appends a result's output rows and error rows to the files.
+func (w *writer) rows(b []byte, outputLen int64) error {
+	_, err := w.out.Write(b[:outputLen])
+	if err == nil {
+		_, err = w.errs.Write(b[outputLen:])
+	}
+	return err
+}
+
+// neverSent reports whether the shard is beyond the frontier of a run that
+// ended first.
+func (w *writer) neverSent(n int) bool {
+	return w.state.Phase == run.Finalizing && n >= w.state.FrozenFrontier
+}
+
+// copy appends a result to both files and checks that it is the committed one.
+func (w *writer) copy(ctx context.Context, ref shard.Ref, outputLen int64) error {
+	r, _, err := w.Blobs.Get(ctx, ref.Key, blob.GetOptions{})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	h := identity.NewHasher()
+	src := io.TeeReader(io.LimitReader(r, ref.Length), h)
+	n, err := io.CopyBuffer(onlyWriter{w.out}, io.LimitReader(src, outputLen), w.buf)
+	if err != nil {
+		return err
+	}
+	m, err := io.CopyBuffer(onlyWriter{w.errs}, src, w.buf)
+	if err != nil {
+		return err
+	}
+	if n+m != ref.Length || h.Sum().String() != ref.Digest {
+		return notCommitted(ref)
+	}
+	return nil
+}
+
+// committed reads a result and checks that it is the committed one.
+func committed(ctx context.Context, blobs blob.Store, ref shard.Ref) ([]byte, error) {
+	b, err := input.ReadObject(ctx, blobs, ref.Key, ref.Length)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) != ref.Length || identity.Content(b).String() != ref.Digest {
+		return nil, notCommitted(ref)
+	}
+	return b, nil
+}
+
+func notCommitted(ref shard.Ref) error {
+	return fault.New(fault.Corrupt, "result %s does not have the digest that its shard names; restore it from a backup", ref.Key)
+}
+
+// onlyWriter hides other methods, so that the buffer is used.
+type onlyWriter struct{ io.Writer }
+
+// sealed writes a shard whose run ended before it did: its checkpoint's rows,
+// and an error line for every other item.
+func (w *writer) sealed(ctx context.Context, n int, d shard.Doc) error {
+	var rows []result.Row
+	if d.Checkpoint != nil {
+		var err error
+		if rows, err = result.ReadCheckpoint(ctx, w.Blobs, *d.Checkpoint, d.Items); err != nil {
+			return err
+		}
+	}
+	return w.unanswered(ctx, n, rows, d, d.Sealed)
+}
+
+// unanswered writes the rows there are, and error lines of the class for the
+// items that have none.
+func (w *writer) unanswered(ctx context.Context, n int, rows []result.Row, d shard.Doc, class fault.Class) error {
+	e, row, err := w.index.FindShard(ctx, w.manifest.Run, n)
+	if err != nil {
+		return err
+	}
+	cuts, err := w.index.Rows(ctx, w.manifest.Run, e, row, 1)
+	if err != nil {
+		return err
+	}
+	lines, err := w.lines(ctx, e, row, cuts[0])
+	if err != nil {
+		return err
+	}
+	d.Counts.OK, d.Counts.Failed, d.Counts.ByClass = 0, 0, nil // of items that are told apart here
+	w.totals.add(d)
+	for i, l := range lines {
+		switch {
+		case len(rows) > 0 && rows[0].Item == i:
+			w.totals.count(rows[0].Class)
+			err = w.row(rows[0])
+			rows = rows[1:]
+		case l.Original != nil:
+			w.totals.count("")
+			err = w.copied(ctx, l.Place, l.Bytes, l.Original.Item)
+		default:
+			w.totals.count(class)
+			err = w.fail(w.failure(l, class))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) fail(f dialect.Failure) error {
+	_, err := w.errs.Write(dialect.AppendError(nil, dialect.Name(w.manifest.Dialect), f))
+	return err
+}
+
+func (w *writer) row(r result.Row) error {
+	to := w.out
+	if r.Class != "" {
+		to = w.errs
+	}
+	_, err := to.Write(r.Bytes)
+	return err
+}
+
+// lines reads a shard's lines. Where the input is gone or changed, only the
+// places are known: items are told by index.
+func (w *writer) lines(ctx context.Context, e record.IndexEntry, row int, cut shardtable.Row) ([]input.Line, error) {
+	s, err := w.index.LoadShard(ctx, w.manifest, e.Range, row)
+	if err == nil {
+		return s.Lines, nil
+	}
+	if !fault.Is(err, fault.NotFound) && fault.ClassOf(err) != fault.InputChanged {
+		return nil, err
+	}
+	lines := make([]input.Line, cut.Items)
+	for i := range lines {
+		lines[i].Place = dialect.Place{Item: e.FirstItem + cut.FirstItem + uint64(i), File: w.manifest.Inputs[e.Input].Label()}
+	}
+	return lines, nil
+}
+
+// failure is an unanswered item's: under its own id, read from the input.
+func (w *writer) failure(l input.Line, class fault.Class) dialect.Failure {
+	f := dialect.Failure{Place: l.Place, Class: class, Message: w.message()}
+	if l.Bytes == nil {
+		return f
+	}
+	it, err := dialect.Parse(dialect.Name(w.manifest.Dialect), l.Bytes)
+	id := ""
+	if err == nil {
+		id = it.RowID(it.ItemID(w.model, l.Place.Item))
+	}
+	return it.Failure(id, f.Place, f.Class, f.Message)
+}
+
+func (w *writer) message() string {
+	if w.state.Message != "" {
+		return "the run ended first: " + w.state.Message
+	}
+	return "the run ended first (" + string(w.state.Reason) + ")"
+}
+
+// model is what item ids of the run are made of.
+func model(m record.Manifest) dialect.Model {
+	id, _ := identity.ParseContentID(m.ModelID)
+	return dialect.Model{URI: m.ModelURI, ID: id, Params: m.Config.Sampling.Canonical()}
+}

@@ -1,0 +1,87 @@
+package reclaim
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/scaling"
+	"rollout/shared/document"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// reportNeeds tells what the pools of the running runs need: more machines may have
+// come up late, or gone, than was known when work was sent.
+func (r *Reclaimer) reportNeeds(ctx context.Context, open []run.State, beats map[string]health.Heartbeat, now time.Time) error {
+	var running []run.State
+	for _, s := range open {
+		if s.Phase == run.Running && s.Done.Set.Len() < s.Shards {
+			running = append(running, s)
+		}
+	}
+	machines, holds := r.workingMachines(beats, now)
+	manifests, err := r.manifests(ctx, running)
+	if err != nil {
+		return err
+	}
+	for i, m := range manifests {
+		s := running[i]
+		n := scaling.Demand{OpenShards: s.Shards - s.Done.Set.Len(), LiveMachines: machines[m.Pool]}
+		n.UnclaimedShards = n.OpenShards
+		for _, shard := range holds[s.Run] {
+			if !s.Done.Set.Has(shard) {
+				n.UnclaimedShards--
+			}
+		}
+		r.onNeed(m.Pool, n)
+	}
+	return nil
+}
+
+// manifests are those of the runs, in their order.
+func (r *Reclaimer) manifests(ctx context.Context, of []run.State) (out []record.Manifest, err error) {
+	for part := range slices.Chunk(of, document.MaxKeys) {
+		var keys []string
+		for _, s := range part {
+			keys = append(keys, record.ManifestKey(s.Run))
+		}
+		docs, err := r.Docs.GetMany(ctx, keys)
+		if err != nil {
+			return nil, fault.Wrap(err, "look at the pools of the open runs")
+		}
+		for _, d := range docs {
+			var m record.Manifest
+			if err := decode(d, &m); err != nil {
+				return nil, err
+			}
+			out = append(out, m)
+		}
+	}
+	return out, nil
+}
+
+// workingMachines counts the machines, by pool, whose workers take work, and lists the
+// shards that those hold, by run.
+func (r *Reclaimer) workingMachines(beats map[string]health.Heartbeat, now time.Time) (machines map[string]int, holds map[identity.RunID][]int) {
+	machines, holds = map[string]int{}, map[identity.RunID][]int{}
+	type machine struct{ pool, name string }
+	seen := map[machine]bool{}
+	for _, b := range beats {
+		if b.State == health.Draining || r.timings.Dead(b, now) {
+			continue
+		}
+		if m := (machine{b.Pool, cmp.Or(b.Instance, b.Host)}); !seen[m] {
+			seen[m] = true
+			machines[b.Pool]++
+		}
+		for _, h := range b.Holds {
+			holds[h.Run] = append(holds[h.Run], h.Shard)
+		}
+	}
+	return machines, holds
+}

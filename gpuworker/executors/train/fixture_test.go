@@ -1,0 +1,289 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/events"
+	"rollout/gpuworker/tinylm/model"
+	"rollout/gpuworker/tinylm/tokenizer"
+	"rollout/gpuworker/training"
+	"rollout/gpuworker/training/dataset"
+	"rollout/gpuworker/worker"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
+	"rollout/shared/document"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/memory"
+	"rollout/shared/record"
+	"rollout/shared/snapshot"
+)
+
+const rows = `{"prompt":"the cat ","completion":"sat on the mat"}
+{"messages":[{"role":"user","content":"two and two?"},{"role":"assistant","content":"four"}]}
+{"prompt":"","completion":"in the beginning"}
+`
+
+const run = inputtest.RunID
+
+// fixture is a world in memory with one planned training.
+type fixture struct {
+	host.Ports
+	t     *testing.T
+	docs  *documents
+	store snapshot.Store
+}
+
+// documents tell of what was written.
+type documents struct {
+	document.Store
+	mu    sync.Mutex
+	wrote func(key string, value []byte) // may be nil
+}
+
+func (d *documents) heard(key string, value []byte, err error) {
+	d.mu.Lock()
+	f := d.wrote
+	d.mu.Unlock()
+	if err == nil && f != nil {
+		f(key, value)
+	}
+}
+
+func (d *documents) hear(f func(key string, value []byte)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wrote = f
+}
+
+func (d *documents) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
+	rev, err := d.Store.Create(ctx, key, value)
+	d.heard(key, value, err)
+	return rev, err
+}
+
+func (d *documents) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
+	rev, err := d.Store.Replace(ctx, key, value, rev)
+	d.heard(key, value, err)
+	return rev, err
+}
+
+// ticking is a clock that goes on at each look: a bubble's stands still while
+// somebody computes.
+type ticking struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *ticking) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(time.Second)
+	return c.now
+}
+
+// newFixture plans a training of ten steps on the rows, with a snapshot every two.
+func newFixture(t *testing.T, content string, change ...func(*config.Run)) *fixture {
+	t.Helper()
+	docs := &documents{Store: memory.NewDocuments()}
+	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: docs, Queues: memory.NewQueues(clock.System{}),
+		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
+	d := &fixture{Ports: p, t: t, docs: docs, store: snapshot.Store{Blobs: p.Blobs, Docs: docs, Clock: &ticking{now: p.Clock.Now()}}}
+	s := config.DefaultSFT()
+	s.BaseModel.URI, s.Minibatch, s.Budget.MaxSteps = config.SnapshotPrefix+d.base(), 2, 10
+	s.Optimizer.LR = 0.01
+	m := inputtest.Manifest(1)
+	m.Kind, m.Name = config.KindTrain, "lesson"
+	m.Config.Algorithm = &config.Algorithm{Kind: config.AlgorithmSFT, SFT: s}
+	m.Config.Snapshot = &config.Snapshots{Every: 2, KeepLast: 2}
+	m.Config.Limits.Grace = config.Duration(3 * time.Second)
+	for _, f := range change {
+		f(&m.Config)
+	}
+	key := "prompts/lesson.jsonl"
+	version := inputtest.Put(t, p, key, content)
+	job, err := json.Marshal(record.Job{ID: "lesson", Prompt: "train sft on " + key, Dataset: record.Dataset{Key: key, Version: version, Size: int64(len(content)), Name: key}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inputtest.Plan(t, p, m, string(job)+"\n")
+	return d
+}
+
+// base makes a small model, and returns the snapshot that it is.
+func (d *fixture) base() string {
+	d.t.Helper()
+	tok, err := tokenizer.New(nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	m, err := model.New(model.Config{Vocab: 260, Width: 16, Layers: 1, Heads: 2, HeadSize: 8, Hidden: 24, Context: 48, RopeBase: 10000, NormEpsilon: 1e-5}, 7)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	path := filepath.Join(d.t.TempDir(), "rows.jsonl")
+	if err := os.WriteFile(path, []byte(rows), 0o600); err != nil {
+		d.t.Fatal(err)
+	}
+	f, err := dataset.OpenFile(path)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	index, err := training.OpenDataset(d.t.Context(), config.AlgorithmSFT, f)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	s := config.DefaultSFT()
+	s.BaseModel.URI, s.Budget.MaxSteps, s.Optimizer.LR = config.ModelTiny, 1, 0.1
+	tr, err := training.New(training.Options{Algorithm: config.Algorithm{Kind: config.AlgorithmSFT, SFT: s}, Dataset: index, Threads: 1,
+		Base: training.Base{URI: config.ModelTiny, Model: m, Tokenizer: tok}})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	folder := d.t.TempDir()
+	if err := tr.Save(folder); err != nil {
+		d.t.Fatal(err)
+	}
+	snap, err := d.store.Save(d.t.Context(), os.DirFS(folder), snapshot.Details{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVZ", Kind: snapshot.TrainState, Algorithm: "sft"})
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return snap.ID
+}
+
+// runningWorker is a worker at work.
+type runningWorker struct {
+	*worker.Worker
+	kill context.CancelFunc
+	done chan struct{}
+	err  error // once done is closed
+}
+
+func (d *fixture) start(id string) *runningWorker { return d.startBy(id, d.Clock) }
+
+// startBy starts a worker whose executor goes by the clock.
+func (d *fixture) startBy(id string, c clock.Clock) *runningWorker {
+	cfg := worker.Config{ID: id, Pool: "default", Timings: host.Timings(config.DefaultDeployment().Health), InFlight: 1,
+		CheckpointInterval: time.Minute, Drain: 8 * time.Second, Grace: 3 * time.Second}
+	ctx, cancel := context.WithCancel(d.t.Context())
+	exec := New(Config{Blobs: d.Blobs, Snapshots: d.store, Clock: c, Log: d.Log, Scratch: d.t.TempDir(), Threads: 1})
+	l := &runningWorker{Worker: worker.New(d.Ports, cfg, input.NewIndex(d.Blobs, d.Docs), exec), kill: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		l.err = l.Run(ctx)
+	}()
+	d.t.Cleanup(func() { cancel(); <-l.done })
+	return l
+}
+
+// offer sends the shard's work message.
+func (d *fixture) offer(generation int) {
+	d.t.Helper()
+	if err := d.Send(d.t.Context(), host.WorkQueue("default"), events.Work{Run: string(run), Generation: generation, Pool: "default"}); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func (d *fixture) shard() shard.Doc {
+	doc := shard.New(run, 0)
+	if _, _, err := host.Load(d.t.Context(), d.Docs, identity.ShardKey(run, 0), &doc); err != nil {
+		d.t.Fatal(err)
+	}
+	return doc
+}
+
+// until waits for the shard to be so.
+func (d *fixture) until(what string, is func(shard.Doc) bool) shard.Doc {
+	d.t.Helper()
+	for range 600 {
+		if doc := d.shard(); is(doc) {
+			return doc
+		}
+		time.Sleep(100 * time.Millisecond) // of the bubble's time
+	}
+	d.t.Fatalf("the shard is never %s: %+v", what, d.shard())
+	return shard.Doc{}
+}
+
+func isDone(d shard.Doc) bool { return d.State == shard.Done }
+
+// row is the shard's one row.
+func (d *fixture) row() string {
+	d.t.Helper()
+	doc := d.shard()
+	if doc.Result == nil {
+		d.t.Fatalf("no result: %+v", doc)
+	}
+	return inputtest.Object(d.t, d.Ports, doc.Result.Key)
+}
+
+func (d *fixture) trained() (r record.Trained) {
+	d.t.Helper()
+	if err := json.Unmarshal([]byte(d.row()), &r); err != nil {
+		d.t.Fatal(err)
+	}
+	return r
+}
+
+// heard are the events that coordinate gets.
+func (d *fixture) heard() (out []events.Payload) {
+	ms, err := d.Queues.Receive(d.t.Context(), host.CoordinateQueue, 100, time.Minute, 0)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, m := range ms {
+		_, p, err := events.Decode(m.Body)
+		if err != nil {
+			d.t.Fatal(err)
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// bubble runs a test in its own time.
+func bubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
+
+// undisturbed is the row of the training that nothing happens to.
+func undisturbed(t *testing.T) record.Trained {
+	t.Helper()
+	d := newFixture(t, rows)
+	d.start("w0")
+	d.offer(0)
+	d.until("done", isDone)
+	return d.trained()
+}
+
+// dead waits until a worker that vanished counts as dead.
+func dead() { time.Sleep(10 * time.Second) }
+
+func same(t *testing.T, what string, got, want record.Trained) {
+	t.Helper()
+	if g, w := fmt.Sprintf("%+v", brief(got)), fmt.Sprintf("%+v", brief(want)); g != w {
+		t.Errorf("%s: it ends with\n%s, undisturbed with\n%s", what, g, w)
+	}
+}
+
+// brief is a row without pointers.
+func brief(r record.Trained) string {
+	b, _ := json.Marshal(r) // of a struct that JSON holds
+	return strings.TrimSpace(string(b))
+}

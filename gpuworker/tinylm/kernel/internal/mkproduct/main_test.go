@@ -1,0 +1,18 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+)
+
+func TestTheAssemblyIsWhatTheGeneratorWrites(t *testing.T) {
+	t.Parallel()
+	have, err := os.ReadFile("../../product_amd64.s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, source()) {
+		t.Error("product_amd64.s is not current: run go generate in gpuworker/tinylm/kernel")
+	}
+}

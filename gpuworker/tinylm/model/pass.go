@@ -1,0 +1,153 @@
+package model
+
+import (
+	"math"
+
+	"rollout/gpuworker/tinylm/kernel"
+	"rollout/shared/fault"
+)
+
+// blockRows is how many positions go through the layers together: enough that
+// a weight is used often once it is read, few enough that scratch stays small.
+const blockRows = 48
+
+// row is one position on its way through the layers.
+type row struct {
+	session  *Session
+	position int
+	token    int32
+	wanted   bool // its logits are
+}
+
+// pass is one thread's way through the layers, and its scratch.
+type pass struct {
+	model   *Model
+	weights *packed
+	kernels kernel.Set
+	rows    []row
+
+	x, n, q, k, v, o, gate, up []float32 // [blockRows, …]
+	scores                     []float32 // [Context]
+	out                        []float32 // [blockRows, Vocab]
+}
+
+func newPass(m *Model, weights *packed) *pass {
+	c := m.config
+	attention := c.Heads * c.HeadSize
+	room := func(n int) []float32 { return make([]float32, blockRows*n) }
+	return &pass{
+		model: m, weights: weights, kernels: m.kernels,
+		x: room(c.Width), n: room(c.Width), q: room(attention), k: room(attention), v: room(attention),
+		o: room(max(attention, c.Width)), gate: room(c.Hidden), up: room(c.Hidden),
+		scores: make([]float32, c.Context), out: room(c.Vocab),
+	}
+}
+
+// run takes the slots through the model, a block of positions at a time.
+func (p *pass) run(slots []Slot, logits [][]float32) error {
+	var outs [][]float32
+	flush := func() error {
+		p.forward()
+		err := p.logits(func(i int, row []float32) { copy(outs[i], row) })
+		p.rows, outs = p.rows[:0], outs[:0]
+		return err
+	}
+	p.rows = p.rows[:0]
+	for i, s := range slots {
+		start := s.Session.length
+		for j, t := range s.Tokens {
+			last := j == len(s.Tokens)-1 && logits[i] != nil
+			p.rows = append(p.rows, row{session: s.Session, position: start + j, token: t, wanted: last})
+			if last {
+				outs = append(outs, logits[i])
+			}
+			if len(p.rows) == blockRows {
+				if err := flush(); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if len(p.rows) == 0 {
+		return nil
+	}
+	return flush()
+}
+
+// forward takes p.rows through all layers; their states are then in p.x.
+func (p *pass) forward() {
+	c, k, m := p.model.config, p.kernels, p.model
+	rowsN, w, attention := len(p.rows), c.Width, c.Heads*c.HeadSize
+	scale := float32(1 / math.Sqrt(float64(c.HeadSize)))
+	for i, r := range p.rows {
+		copy(p.x[i*w:(i+1)*w], m.embed[int(r.token)*w:])
+	}
+	for l := range m.layers {
+		par, wt := m.layers[l], p.weights.layers[l]
+		p.normalise(par.attentionNorm)
+		k.Product(p.q, attention, rows(p.n, w), wt.q, rowsN, w, attention, false)
+		k.Product(p.k, attention, rows(p.n, w), wt.k, rowsN, w, attention, false)
+		k.Product(p.v, attention, rows(p.n, w), wt.v, rowsN, w, attention, false)
+		for i, r := range p.rows {
+			for h := range c.Heads {
+				head := func(x []float32) []float32 {
+					at := i*attention + h*c.HeadSize
+					return x[at : at+c.HeadSize]
+				}
+				m.rotate(k, head(p.q), r.position, false)
+				m.rotate(k, head(p.k), r.position, false)
+				r.session.put(l*c.Heads+h, r.position, head(p.k), head(p.v))
+				r.session.attend(k, head(p.o), head(p.q), p.scores, l*c.Heads+h, r.position+1, scale)
+			}
+			r.session.length = max(r.session.length, r.position+1)
+		}
+		k.Product(p.n, w, rows(p.o, attention), wt.o, rowsN, attention, w, false)
+		k.Add(p.x[:rowsN*w], p.n[:rowsN*w])
+		p.normalise(par.mlpNorm)
+		k.Product(p.gate, c.Hidden, rows(p.n, w), wt.gate, rowsN, w, c.Hidden, false)
+		k.Product(p.up, c.Hidden, rows(p.n, w), wt.up, rowsN, w, c.Hidden, false)
+		k.SwiGLU(p.gate[:rowsN*c.Hidden], p.gate[:rowsN*c.Hidden], p.up[:rowsN*c.Hidden])
+		k.Product(p.n, w, rows(p.gate, c.Hidden), wt.down, rowsN, c.Hidden, w, false)
+		k.Add(p.x[:rowsN*w], p.n[:rowsN*w])
+	}
+}
+
+// normalise puts RMSNorm of each row of p.x into p.n.
+func (p *pass) normalise(gain []float32) {
+	w := p.model.config.Width
+	for i := range p.rows {
+		x := p.x[i*w : (i+1)*w]
+		p.kernels.ScaleBy(p.n[i*w:(i+1)*w], x, gain, p.kernels.InverseRMS(x, p.model.config.NormEpsilon))
+	}
+}
+
+// rotate turns one head's query or key by its position.
+func (m *Model) rotate(k kernel.Set, x []float32, position int, backward bool) {
+	half := m.config.HeadSize / 2
+	k.Rotate(x, m.cos[position*half:(position+1)*half], m.sin[position*half:(position+1)*half], backward)
+}
+
+// logits shows the logits of the wanted rows, in their order.
+func (p *pass) logits(show func(i int, row []float32)) error {
+	c, k := p.model.config, p.kernels
+	w, wanted := c.Width, 0
+	for i, r := range p.rows {
+		if r.wanted {
+			x := p.x[i*w : (i+1)*w]
+			k.ScaleBy(p.n[wanted*w:(wanted+1)*w], x, p.model.norm, k.InverseRMS(x, c.NormEpsilon))
+			wanted++
+		}
+	}
+	if wanted == 0 {
+		return nil
+	}
+	k.Product(p.out, c.Vocab, rows(p.n, w), p.weights.head, wanted, w, c.Vocab, false)
+	for i := range wanted {
+		row := p.out[i*c.Vocab : (i+1)*c.Vocab]
+		if at := p.model.notFinite(row); at >= 0 {
+			return fault.New(fault.Corrupt, "model: the logit of token %d is %v: the weights are damaged, or training diverged", at, row[at])
+		}
+		show(i, row)
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/observe"
+	"rollout/shared/record"
+)
+
+// heartbeatLoop renews the worker's heartbeat, and looks what its runs and
+// functions want of it. It cancels the worker when the lease is lost.
+func (w *Worker) heartbeatLoop(ctx context.Context, cancel context.CancelCauseFunc) {
+	tick := time.NewTicker(w.cfg.Timings.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if err := w.mayWrite(); err != nil {
+			w.Observe(ctx, observe.WorkerFenced{Worker: w.cfg.ID, Reason: err.Error()})
+			cancel(err)
+			return
+		}
+		if err := w.writeHeartbeat(ctx); err != nil {
+			if ctx.Err() == nil {
+				w.Log.WarnContext(ctx, "heartbeat failed", "error", err)
+			}
+			continue
+		}
+		w.readControls(ctx)
+	}
+}
+
+// writeHeartbeat writes the heartbeat document once.
+func (w *Worker) writeHeartbeat(ctx context.Context) error {
+	select {
+	case w.beating <- struct{}{}:
+		defer func() { <-w.beating }()
+	case <-ctx.Done():
+		return fault.WithKind(fault.Canceled, ctx.Err(), "beat of worker %s", w.cfg.ID)
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timings.SelfFence)
+	defer cancel()
+	key := record.HeartbeatKey(w.cfg.ID)
+	sent := w.Clock.Now()
+	b := w.heartbeat(sent)
+	w.mu.Lock()
+	rev := w.beatRev
+	w.mu.Unlock()
+	newRev, err := host.Save(ctx, w.Docs, key, b, rev)
+	if fault.Is(err, fault.Conflict) {
+		// Nobody else writes it, but a write whose reply was lost did happen.
+		var old health.Heartbeat
+		var found bool
+		rev, found, err = host.Load(ctx, w.Docs, key, &old)
+		if err != nil {
+			return err
+		}
+		if found && old.Worker != w.cfg.ID {
+			return fault.New(fault.Fenced, "heartbeat %s belongs to %s", key, old.Worker)
+		}
+		newRev, err = host.Save(ctx, w.Docs, key, b, rev)
+	}
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	w.beatRev = newRev
+	w.mu.Unlock()
+	w.lease.Renew(sent)
+	late := w.lateness(sent)
+	if b.State != health.Gone { // which is an event of its own
+		w.Observe(ctx, observe.WorkerHeartbeat{Worker: w.cfg.ID, Pool: w.cfg.Pool, State: string(b.State), Shards: len(b.Holds),
+			Busy: b.Load.InFlight, MaxInFlight: b.MaxInFlight, EngineAway: b.Load.UnavailableReason != "", Late: late})
+	}
+	return nil
+}
+
+// lateness is how long after its time the heartbeat sent then came: an
+// interval after the one before.
+func (w *Worker) lateness(sent time.Time) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.beatSent
+	w.beatSent = sent
+	if before.IsZero() {
+		return 0
+	}
+	return max(0, sent.Sub(before)-w.cfg.Timings.Interval)
+}
+
+// heartbeat is the beat as of now.
+func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := health.Heartbeat{
+		Schema: record.Schema, Worker: w.cfg.ID, Pool: w.cfg.Pool, State: w.state,
+		At: now.UTC(), DueAt: w.cfg.Timings.Due(now).UTC(), Started: w.started.UTC(), MaxInFlight: w.slots.size(),
+		Host: w.cfg.Machine.Host, PID: w.cfg.Machine.PID, CPUs: w.cfg.Machine.CPUs, GPUs: len(w.cfg.Machine.GPUs), Instance: w.cfg.Machine.Instance,
+		Load: w.stats.load(now, w.slots.busy()), ProbationEngine: w.trialsAt, Control: map[identity.RunID]uint64{},
+	}
+	if w.cfg.Servers != nil {
+		servers := w.cfg.Servers()
+		b.Load.Servers = servers[:min(len(servers), health.MaxServers)]
+	}
+	open := map[identity.RunID]bool{}
+	for _, h := range w.held {
+		held := health.HeldShard{Run: h.run, Shard: h.shard, Attempt: h.attempt}
+		if h.work != nil {
+			held.Items, held.Rows = h.work.progress()
+			held.Training = h.work.told()
+		}
+		b.Holds = append(b.Holds, held)
+		open[h.run] = true
+	}
+	slices.SortFunc(b.Holds, func(x, y health.HeldShard) int { return x.Shard - y.Shard })
+	for run, c := range w.controls {
+		// A control is acted on when no shard of the run goes on against it.
+		if c.desired == record.DesiredRun || !open[run] {
+			b.Control[run] = c.sequence
+		}
+	}
+	return b
+}
+
+// controlSeen is a run's control document as last read.
+type controlSeen struct {
+	sequence uint64
+	desired  record.Desired
+	reason   string
+	at       time.Time
+}
+
+// readControls reads the control documents of the runs whose shards are held, and the
+// worker's own mark.
+func (w *Worker) readControls(ctx context.Context) {
+	w.mu.Lock()
+	runs := map[identity.RunID]bool{}
+	for _, h := range w.held {
+		runs[h.run] = true
+	}
+	for run := range w.controls { // forget ended runs
+		if !runs[run] {
+			delete(w.controls, run)
+		}
+	}
+	w.mu.Unlock()
+	for run := range runs {
+		if _, err := w.control(ctx, run, 0); err != nil && ctx.Err() == nil {
+			w.Log.WarnContext(ctx, "control can't be read", "run", run, "error", err)
+		}
+	}
+	var mark record.WorkerMark
+	_, _, err := host.Load(ctx, w.Docs, record.WorkerKey(w.cfg.ID), &mark)
+	switch {
+	case ctx.Err() != nil:
+	case err != nil:
+		w.Log.WarnContext(ctx, "worker mark can't be read", "error", err)
+	case mark.DrainReason != "":
+		w.Drain(mark.DrainReason)
+	}
+}
+
+// maxControlAge is how old a control document may be that a claim relies on,
+// however seldom the worker beats (I9).
+const maxControlAge = 5 * time.Second
+
+// control returns what the run shall do, at most maxAge old, and stops the
+// run's shards if that is not to run.
+func (w *Worker) control(ctx context.Context, run identity.RunID, maxAge time.Duration) (controlSeen, error) {
+	now := w.Clock.Now()
+	w.mu.Lock()
+	seen, ok := w.controls[run]
+	w.mu.Unlock()
+	if ok && now.Sub(seen.at) < maxAge {
+		return seen, nil
+	}
+	var c record.Control
+	if _, _, err := host.Load(ctx, w.Docs, record.ControlKey(run), &c); err != nil {
+		return seen, err
+	}
+	seen = controlSeen{sequence: c.Sequence, desired: c.Desired, reason: c.Reason, at: now}
+	if seen.desired == "" {
+		seen.desired = record.DesiredRun
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if newer := w.controls[run]; newer.sequence > seen.sequence { // read meanwhile
+		return newer, nil
+	}
+	w.controls[run] = seen
+	if seen.desired != record.DesiredRun {
+		for _, h := range w.held {
+			if h.run == run {
+				h.stop(stopFor(seen.desired), func() time.Duration { return w.grace(h.manifest) })
+			}
+		}
+	}
+	return seen, nil
+}
+
+// deregister says that the worker is gone, so that nobody waits for it.
+func (w *Worker) deregister(ctx context.Context) error {
+	w.mu.Lock()
+	w.state = health.Gone
+	w.mu.Unlock()
+	if err := w.writeHeartbeat(ctx); err != nil {
+		return fault.Wrap(err, "deregister worker %s", w.cfg.ID)
+	}
+	w.Observe(ctx, observe.WorkerDeregistered{Worker: w.cfg.ID})
+	return nil
+}

@@ -1,0 +1,50 @@
+package aws
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// CommandLine is the program rollout.
+type CommandLine struct{ binary string }
+
+// BuildRollout builds the program.
+func BuildRollout(t testing.TB) CommandLine {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "rollout")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", binary, "./scripts/rollout")
+	build.Dir = "../.."
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build rollout: %v\n%s", err, out)
+	}
+	return CommandLine{binary}
+}
+
+// CommandResult is what a command line did.
+type CommandResult struct {
+	Stdout, Stderr string
+	ExitCode       int
+}
+
+// Run runs a command line with an environment, beside the variables that every
+// process needs and without those of whoever tests.
+func (c CommandLine) Run(ctx context.Context, t testing.TB, environment []string, args ...string) CommandResult {
+	t.Helper()
+	var out, errs bytes.Buffer
+	home := t.TempDir()
+	cmd := exec.CommandContext(ctx, c.binary, args...)
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "AWS_CONFIG_FILE=" + filepath.Join(home, "none"),
+		"AWS_SHARED_CREDENTIALS_FILE=" + filepath.Join(home, "none")}, environment...)
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return CommandResult{out.String(), errs.String(), cmd.ProcessState.ExitCode()}
+}

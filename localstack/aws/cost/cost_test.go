@@ -1,0 +1,104 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/localstack/aws/fakeaws"
+)
+
+// counted is a run of two shards of 500 samples.
+func counted500() measurement {
+	k := func(service, operation, about, caller string) fakeaws.RequestKind {
+		return fakeaws.RequestKind{Service: service, Operation: operation, Resource: about, Caller: caller}
+	}
+	return measurement{
+		options: options{workers: 1, rate: 10}, Shards: 2, Samples: 1000, Seconds: 50, WorkerSeconds: 100, DeadLetters: 4, PolledQueues: 1,
+		Run: map[fakeaws.RequestKind]fakeaws.Count{
+			k(fakeaws.S3, "PutObject", "work", "worker"):                       {Requests: 2},
+			k(fakeaws.S3, "PutObject", "prompts", "user"):                      {Requests: 50}, // the user's own
+			k(fakeaws.S3, "PutObject", "pending", "worker"):                    {Requests: 1},  // once a worker
+			k(fakeaws.S3, "DeleteObject", "pending", "worker"):                 {Requests: 1},  // free
+			k(fakeaws.S3, "GetObject", "prompts", "worker"):                    {Requests: 5},
+			k(fakeaws.DynamoDB, "PutItem", "shard", "worker"):                  {Requests: 4, Units: 8},
+			k(fakeaws.DynamoDB, "PutItem", "beat", "worker"):                   {Requests: 10, Units: 10},
+			k(fakeaws.DynamoDB, "GetItem", "plan", "worker"):                   {Requests: 2, Units: 3},
+			k(fakeaws.SQS, "SendMessageBatch", "coordinate", "worker"):         {Requests: 2, BytesIn: 4 * 65536},
+			k(fakeaws.SQS, "ReceiveMessage", "urgent-default", "worker"):       {Requests: 7},
+			k(fakeaws.AutoScaling, "DescribeAutoScalingGroups", "", "reclaim"): {Requests: 1}, // free
+		},
+		Minute:       map[fakeaws.RequestKind]fakeaws.Count{k(fakeaws.DynamoDB, "Query", "open", "reclaim"): {Requests: minutes, Units: minutes}},
+		Calls:        map[string]fakeaws.Calls{"plan": {Count: 3, Billed: 2 * time.Second}},
+		MinuteBilled: 10 * time.Millisecond,
+	}
+}
+
+func find(t *testing.T, lines []Line, what string) Line {
+	t.Helper()
+	for _, l := range lines {
+		if l.What == what {
+			return l
+		}
+	}
+	t.Errorf("no line is of %s", what)
+	return Line{}
+}
+
+func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(1, math.Abs(b)) }
+
+// A million samples are a thousand such runs: what the user puts is not the
+// control plane's, what is free costs nothing, and heartbeats are paid for as
+// long as workers take.
+func TestARunIsPriced(t *testing.T) {
+	t.Parallel()
+	r := newReport(counted500(), usEast1)
+	for what, want := range map[string]float64{
+		objectPuts: 3000, objectGets: 5000, writes: 8000, reads: 3000,
+		messages:    4000, // two requests of 128 KiB
+		invocations: 3000, durations: 2000 * 1769.0 / 1024,
+	} {
+		if got := find(t, r.Ours, what).Count; !near(got, want) {
+			t.Errorf("%s: %v, want %v", what, got, want)
+		}
+	}
+	// 100,000 seconds of a worker, which beats every 10 s.
+	if got := find(t, r.Time, writes).Count; !near(got, 10_000) {
+		t.Errorf("%v heartbeats", got)
+	}
+	if got := find(t, r.Time, messages).Count; !near(got, 7000) {
+		t.Errorf("%v polls of workers", got)
+	}
+	ours, _ := total(r.Ours)
+	time, _ := total(r.Time)
+	if !near(r.Million, ours+time) || !near(r.Times, r.NaiveMillion/r.Million) {
+		t.Errorf("%+v", r)
+	}
+	for _, b := range r.Budget {
+		if b.What == "object puts" && b.PerShard != 1 || b.What == "document writes" && b.PerShard != 2 {
+			t.Errorf("%+v", b)
+		}
+	}
+}
+
+// What is always free is taken off, item by item.
+func TestAnIdleMonthIsPriced(t *testing.T) {
+	t.Parallel()
+	r := newReport(counted500(), usEast1)
+	if got := find(t, r.Month, reads).Count; !near(got, 43_200) {
+		t.Errorf("%v reads", got)
+	}
+	polls := find(t, r.Month, messages)
+	if !near(polls.Count, 648_000) || polls.AfterFree == nil || *polls.AfterFree != 0 {
+		t.Errorf("%+v", polls)
+	}
+	alarms := find(t, r.Month, "CloudWatch alarms")
+	if !near(alarms.Dollars, 0.6) || *alarms.AfterFree != 0 || r.MonthDollars > 1 {
+		t.Errorf("%+v, $%v", alarms, r.MonthDollars)
+	}
+	var text strings.Builder
+	if err := r.write(&text); err != nil || !strings.Contains(text.String(), "an idle month: $0.8") {
+		t.Errorf("%v: %s", err, text.String())
+	}
+}

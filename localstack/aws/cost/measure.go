@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"rollout/localstack/aws/fakeaws"
+	"rollout/localstack/fakellm"
+	"rollout/shared/blob"
+	"rollout/shared/config"
+	"rollout/shared/core/identity"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// options are what is measured.
+type options struct {
+	shards, items, workers int
+	rate                   float64
+	latency                time.Duration
+	source                 string
+}
+
+// measurement is what was counted.
+type measurement struct {
+	options
+	Shards, Samples int     // as planned
+	Seconds         float64 // that the run took
+	WorkerSeconds   float64 // that its workers lived until it ended
+	// Run is what the run's end was reached with; Minute is what is asked in a
+	// minute without a run and without workers.
+	Run, Minute  map[fakeaws.RequestKind]fakeaws.Count
+	Calls        map[string]fakeaws.Calls
+	MinuteBilled time.Duration // of reclaim
+	DeadLetters  int           // queues of them, each with an alarm
+	PolledQueues int           // by Lambda
+}
+
+// pool is the one of the deployment.
+const pool = "default"
+
+// patience is how long a run may take.
+const patience = 15 * time.Minute
+
+// deployment is one as the README's, but for the inference server and the time
+// after which workers go.
+func (o options) deployment(url string) string {
+	name := "c" + strings.ToLower(rand.Text()[:7])
+	return fmt.Sprintf(`schema_version = 1
+[cloud]
+provider = "aws"
+region = %q
+name = %q
+[cloud.s3]
+bucket = "bucket-%s"
+[cloud.fleet]
+max_machines = %d
+shards_per_machine = 1
+idle = "1h"
+[engine]
+url = %q
+[worker]
+in_flight = 64
+[defaults.shard]
+items = %d
+[[pool]]
+name = %q
+model = "fake"
+`, fakeaws.Region, name, name, o.workers, url+"/v1", o.items, pool)
+}
+
+// measure runs the run and an idle minute.
+func measure(ctx context.Context, o options) (measurement, error) {
+	m := measurement{options: o, Shards: o.shards, Samples: o.shards * o.items, DeadLetters: 4, PolledQueues: 1}
+	programs, err := fakeaws.Build(ctx, o.source, filepath.Join(o.source, "out", "emulated"))
+	if err != nil {
+		return m, err
+	}
+	llm, err := fakellm.New(fakellm.Config{Model: "fake", Latency: o.latency, Spread: 0.5, Tokens: 120})
+	if err != nil {
+		return m, err
+	}
+	engine := httptest.NewServer(llm)
+	defer engine.Close()
+	text := o.deployment(engine.URL)
+	d, err := config.ParseDeployment("rollout.toml", []byte(text))
+	if err != nil {
+		return m, err
+	}
+	s, err := fakeaws.Deploy(ctx, programs, fakeaws.Options{Config: text})
+	if err != nil {
+		return m, err
+	}
+	defer s.Close()
+	began := time.Now()
+	id, err := upload(ctx, s, d, m.Samples)
+	if err == nil {
+		m.Shards, err = end(ctx, s, id)
+	}
+	if err != nil {
+		return m, err
+	}
+	m.Seconds = time.Since(began).Seconds()
+	_, peak, _ := s.Groups.Size(d.Cloud.FleetName(pool))
+	m.WorkerSeconds = m.Seconds * float64(peak)
+	m.Run, m.Calls = s.Meter.Counts(), s.Calls()
+	return m, idle(ctx, s, d, &m)
+}
+
+// upload puts a file of prompts of about 1.2 KB.
+func upload(ctx context.Context, s *fakeaws.Deployed, d config.Deployment, samples int) (identity.RunID, error) {
+	front, err := fakeaws.OpenInstallation(ctx, d, s.URL, "user")
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	for n := range samples {
+		fmt.Fprintf(&b, "{\"id\":\"p-%07d\",\"prompt\":\"%d %s\"}\n", n, n, strings.Repeat("to be or not to be, ", 55))
+	}
+	info, err := front.Bucket.Put(ctx, "prompts/cost.jsonl", strings.NewReader(b.String()), blob.PutOptions{})
+	if err != nil {
+		return "", err
+	}
+	return identity.UploadRun(d.Bucket, info.Key, info.Version), nil
+}
+
+// end waits for a run's end and returns how many shards it had.
+func end(ctx context.Context, s *fakeaws.Deployed, id identity.RunID) (shards int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		r, _, err := s.Stack.Ports.Blobs.Get(ctx, record.OutputKey(id, record.SummaryFile), blob.GetOptions{})
+		if err == nil {
+			var summary record.Summary
+			err = json.NewDecoder(r).Decode(&summary)
+			_ = r.Close() // read only
+			if err == nil && summary.Failed > 0 {
+				err = fmt.Errorf("%d of %d items failed", summary.Failed, summary.Items)
+			}
+			return summary.Shards, err
+		}
+		if !fault.Is(err, fault.NotFound) && ctx.Err() == nil {
+			return 0, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return 0, errors.Join(ctx.Err(), errors.New("the run has not ended: "+s.Logs("coordinate")+s.Logs("reclaim")))
+		}
+	}
+}
+
+// minutes are counted for an idle one.
+const minutes = 5
+
+// idle counts minutes without workers and without a run, once reclaim has seen
+// that the run is over.
+func idle(ctx context.Context, s *fakeaws.Deployed, d config.Deployment, m *measurement) error {
+	if err := s.Groups.SetDesired(d.Cloud.FleetName(pool), 0); err != nil {
+		return err
+	}
+	for open := true; open; {
+		if err := minute(ctx, s); err != nil {
+			return err
+		}
+		runs, err := s.Stack.Ports.Docs.List(ctx, record.OpenRunPrefix, "", 1)
+		if err != nil {
+			return err
+		}
+		open = len(runs) > 0
+	}
+	before, calls := s.Meter.Counts(), s.Calls()["reclaim"]
+	for range minutes {
+		if err := minute(ctx, s); err != nil {
+			return err
+		}
+	}
+	after := s.Calls()["reclaim"]
+	m.Minute = fakeaws.DiffCounts(s.Meter.Counts(), before)
+	m.MinuteBilled = (after.Billed - calls.Billed) / minutes
+	return nil
+}
+
+// minute is one of the schedule, and the end of what it causes.
+func minute(ctx context.Context, s *fakeaws.Deployed) error {
+	before := s.Calls()["reclaim"].Count
+	s.Tick()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for s.Calls()["reclaim"].Count == before {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}

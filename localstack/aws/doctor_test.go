@@ -1,0 +1,135 @@
+package aws
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
+
+	"rollout/localstack/aws/provision"
+	"rollout/shared/aws"
+	"rollout/shared/config"
+)
+
+// theSecret is what the secret of an examined stack says.
+const theSecret = "a-secret-text"
+
+// doctorFixture is a stack on an emulator, at which the doctor looks as its user
+// would: with the environment's credentials, at the environment's endpoint.
+type doctorFixture struct {
+	Endpoint
+	text    string // its config
+	rollout CommandLine
+}
+
+func newDoctorFixture(t *testing.T, e Endpoint) doctorFixture {
+	t.Helper()
+	text := e.Deployment("t"+fresh(), prefix, "hf-token")
+	d, err := config.ParseDeployment("rollout.toml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := e.Config(t.Context(), t)
+	if err := provision.Create(t.Context(), cfg, d); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := secretsmanager.NewFromConfig(cfg).CreateSecret(t.Context(), &secretsmanager.CreateSecretInput{
+		Name: new(d.Cloud.Secrets.Prefix + "hf-token"), SecretString: new(theSecret)}); err != nil {
+		t.Fatal(err)
+	}
+	return doctorFixture{e, text, BuildRollout(t)}
+}
+
+// doctor calls the doctor with a config.
+func (e doctorFixture) doctor(t *testing.T, text string, set []string, args ...string) CommandResult {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rollout.toml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return e.rollout.Run(t.Context(), t, append(e.Environment(text, e.URL), set...), append([]string{"cloud", "doctor", "--provider", "aws", "--config", path}, args...)...)
+}
+
+// well holds that the doctor finds nothing, and leaves nothing.
+func (e doctorFixture) well(t *testing.T) {
+	t.Helper()
+	got := e.doctor(t, e.text, nil)
+	out := regexp.MustCompile(`(?m) +\d+ ms|total \d+ ms|http://127.0.0.1:\d+|\d+ GPUs`).ReplaceAllString(got.Stdout, " …")
+	const want = `✓ reachability …   …
+✓ auth …  EnvConfigCredentials
+✓ object_store …
+✓ queue …
+✓ secret_store …  hf-token
+✓ compute_hint …   …, not on an EC2 instance
+✓ content_id_roundtrip …
+7 pass, 0 fail —  …
+`
+	if out != want || got.Stderr != "" || got.ExitCode != 0 {
+		t.Errorf("exit code %d, stderr %q\n%s\nwant\n%s", got.ExitCode, got.Stderr, out, want)
+	}
+	left, err := aws.NewBucket(e.Config(t.Context(), t), e.Bucket, aws.BucketOptions{}).List(t.Context(), "", "", 10)
+	if err != nil || len(left) > 0 {
+		t.Errorf("it left %v (%v)", left, err)
+	}
+}
+
+func TestMiniStackIsWellToTheDoctor(t *testing.T) {
+	newDoctorFixture(t, RequireExternal(t).MiniStack(t)).well(t)
+}
+
+func TestTheDoctorLooksAtAStack(t *testing.T) {
+	t.Parallel()
+	e := newDoctorFixture(t, StartKumo(t))
+	text := e.text
+	t.Run("which is well", e.well)
+	for name, c := range map[string]struct {
+		text  string
+		set   []string
+		fails map[string]string // of the checks, and what is said of them
+	}{
+		"without a bucket": {text: strings.Replace(text, e.Bucket, "nobodys-bucket", 1), fails: map[string]string{
+			"object_store": "cloud.s3.bucket", "content_id_roundtrip": "cloud.s3.bucket"}},
+		"without a table":          {text: strings.Replace(text, e.Table, "nobodys-table", 1), fails: map[string]string{"auth": "cloud.dynamodb.table"}},
+		"without queues":           {text: strings.Replace(text, "[[pool]]", "[cloud.sqs]\nprefix = \"nobody-\"\n[[pool]]", 1), fails: map[string]string{"queue": "cloud.sqs.prefix"}},
+		"without its secret":       {text: strings.Replace(text, "hf-token", "other", 1), fails: map[string]string{"secret_store": "aws secretsmanager create-secret --name"}},
+		"that may read no secrets": {text: strings.Replace(text, `"hf-token"`, "", 1), fails: map[string]string{"secret_store": "the allowlist is empty"}},
+		"without credentials": {text: text, set: []string{"AWS_ACCESS_KEY_ID="}, fails: map[string]string{
+			"auth": "sign in", "object_store": "sign in", "queue": "sign in", "secret_store": "sign in", "content_id_roundtrip": "sign in"}},
+		"that can't be reached": {text: text, set: []string{"AWS_ENDPOINT_URL=http://127.0.0.1:1"}, fails: map[string]string{
+			"reachability": "DNS", "auth": "DNS", "object_store": "DNS", "queue": "DNS", "secret_store": "DNS", "content_id_roundtrip": "DNS"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := e.doctor(t, c.text, c.set, "--format", "json")
+			var report struct {
+				Checks []struct {
+					Name, Status, Error string
+					Latency             *int64 `json:"latency_ms"`
+				}
+				Summary struct {
+					Passed int `json:"pass_count"`
+					Failed int `json:"fail_count"`
+				}
+			}
+			if err := json.Unmarshal([]byte(got.Stdout), &report); err != nil {
+				t.Fatalf("%v in %s", err, got.Stdout)
+			}
+			if got.ExitCode != 1 || !strings.Contains(got.Stderr, "checks failed") || report.Summary.Failed != len(c.fails) || report.Summary.Passed != 7-len(c.fails) {
+				t.Errorf("exit code %d, stderr %q, %+v", got.ExitCode, got.Stderr, report.Summary)
+			}
+			for _, k := range report.Checks {
+				want, fails := c.fails[k.Name]
+				if (k.Status == "fail") != fails || fails && !strings.Contains(k.Error, want) || k.Latency == nil {
+					t.Errorf("%+v, want %q", k, want)
+				}
+			}
+			if strings.Contains(got.Stdout+got.Stderr, theSecret) {
+				t.Error("the secret is shown")
+			}
+		})
+	}
+}

@@ -1,0 +1,206 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/localstack/aws/fakeaws"
+	"rollout/shared/blob"
+	"rollout/shared/config"
+	"rollout/shared/core/identity"
+	"rollout/shared/fault"
+	"rollout/shared/queue"
+	"rollout/shared/record"
+)
+
+// timings are a laptop's, which a deployment on AWS may have, too.
+const timings = `
+[health]
+heartbeat_interval = "500ms"
+self_fence_timeout = "4s"
+failure_timeout = "5s"
+skew_budget = "250ms"
+`
+
+// quick has shards so small that some hundred items keep several workers busy
+// for a while.
+const quick = `
+[worker]
+in_flight = 4
+checkpoint = "300ms"
+drain_budget = "2s"
+[defaults]
+schema_version = 1
+kind = "batch"
+[defaults.shard]
+items = 8
+[defaults.limits]
+grace = "500ms"
+[[pool]]
+name = "default"
+model = "fake"
+`
+
+// pool is the group of the deployment's machines.
+const pool = "default"
+
+// awsInstallation is a deployment on the stand-in, of which the test is a user.
+type awsInstallation struct {
+	*fakeaws.Deployed
+	t          *testing.T
+	llm        llm
+	dir        string // where its rollout.toml is
+	deployment config.Deployment
+	group      string // of its machines
+	refused    bool   // somebody tries what he may not
+}
+
+// open deploys to a fresh account. fleet is the text of [cloud.fleet].
+func open(t *testing.T, s llm, fleet string, change func(*fakeaws.Options)) *awsInstallation {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SKIPPED: no programs are built for short tests")
+	}
+	name := "t" + strings.ToLower(rand.Text()[:7])
+	text := fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\nname = %q\n[cloud.s3]\nbucket = %q\nprefix = \"team-a/\"\n[cloud.fleet]\n%s\n[engine]\nurl = %q\n",
+		name, "bucket-"+name, fleet, s.url+"/v1") + timings + quick
+	a := &awsInstallation{t: t, llm: s, dir: t.TempDir()}
+	write(t, a.dir, "rollout.toml", text)
+	var err error
+	if a.deployment, err = config.ParseDeployment("rollout.toml", []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	a.group = a.deployment.Cloud.FleetName(pool)
+	o := fakeaws.Options{Config: text, Minute: time.Second, Timeout: 20 * time.Second, BatchWindow: 100 * time.Millisecond,
+		Log: slog.New(slog.NewTextHandler(&lines{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+	o.Roles = roles(t, a.deployment)
+	if change != nil {
+		change(&o)
+	}
+	if a.Deployed, err = fakeaws.Deploy(t.Context(), programs, o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		a.Close()
+		for _, what := range a.DeniedRequests() {
+			if !a.refused {
+				t.Errorf("a role lacks something: %s", what)
+			}
+		}
+		if t.Failed() {
+			a.tell()
+		}
+	})
+	return a
+}
+
+// lines writes a log into the test's.
+type lines struct{ t *testing.T }
+
+func (l *lines) Write(p []byte) (int, error) {
+	if l.t.Context().Err() == nil { // nobody may log once the test is over
+		l.t.Logf("%s", strings.TrimSpace(string(p)))
+	}
+	return len(p), nil
+}
+
+// tell shows what the processes said, for a test that failed.
+func (a *awsInstallation) tell() {
+	for name, calls := range a.Calls() {
+		a.t.Logf("%s: %+v\n%s", name, calls, end(a.Logs(name)))
+	}
+	for _, in := range a.Groups.Instances(a.group) {
+		a.t.Logf("%s:\n%s", in.ID, end(in.Output()))
+	}
+}
+
+func end(text string) string { return text[max(0, len(text)-3000):] }
+
+// put uploads an object as the bucket's owner, who may put it anywhere, and returns the id of its run.
+func (a *awsInstallation) put(key, content string) identity.RunID {
+	a.t.Helper()
+	// The front sees it, and S3 tells submit.
+	front, err := fakeaws.OpenInstallation(a.t.Context(), a.deployment, a.URL, "owner")
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	info, err := front.Bucket.Put(a.t.Context(), key, strings.NewReader(content), blob.PutOptions{})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return identity.UploadRun(a.deployment.Bucket, key, info.Version)
+}
+
+// read reads an object of the deployment.
+func (a *awsInstallation) read(key string) (string, bool) {
+	a.t.Helper()
+	r, _, err := a.Stack.Ports.Blobs.Get(a.t.Context(), key, blob.GetOptions{})
+	if fault.Is(err, fault.NotFound) {
+		return "", false
+	}
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer r.Close() // read only
+	content, err := io.ReadAll(r)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return string(content), true
+}
+
+// over reports whether a run has ended.
+func (a *awsInstallation) over(id identity.RunID) bool {
+	_, ok := a.read(record.OutputKey(id, record.SummaryFile))
+	return ok
+}
+
+// ends waits for a run's end and returns its files.
+func (a *awsInstallation) ends(id identity.RunID) outcome {
+	a.t.Helper()
+	eventually(a.t, fmt.Sprintf("the run %s ends", id), func() bool { return a.over(id) })
+	return readOutcome(a.t, func(name string) string {
+		content, ok := a.read(record.OutputKey(id, name))
+		if !ok {
+			a.t.Errorf("the run %s has no %s", id, name)
+		}
+		return content
+	})
+}
+
+// environment is that of the commands of a user of the deployment.
+func (a *awsInstallation) environment() []string { return a.Environment(a.policy("user")) }
+
+// policy is what the stack calls its policy of that name.
+func (a *awsInstallation) policy(name string) string {
+	return a.deployment.Cloud.Name + "-" + name + "-" + fakeaws.Region
+}
+
+// depth is how many messages a queue has.
+func (a *awsInstallation) depth(name string) int {
+	a.t.Helper()
+	q, ok := a.Stack.Ports.Queues.(queue.Depther)
+	if !ok {
+		a.t.Fatal("the queues do not tell their depth")
+	}
+	visible, hidden, err := q.Depth(a.t.Context(), name)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return visible + hidden
+}
+
+// wantNothingCut checks that no chain of invocations was too long (I8).
+func (a *awsInstallation) wantNothingCut() {
+	a.t.Helper()
+	for name, calls := range a.Calls() {
+		if calls.LoopsBlocked > 0 || calls.LongestChain > 12 {
+			a.t.Errorf("%s was called by a chain of %d, and cut %d times", name, calls.LongestChain, calls.LoopsBlocked)
+		}
+	}
+}

@@ -1,0 +1,75 @@
+package e2e
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"rollout/localstack/aws/fakeaws"
+)
+
+// The programs under test, which TestMain alone builds, and what it is told.
+var (
+	programs fakeaws.Programs
+	rounds   = flag.Int("rounds", 3, "how many `runs` are disturbed")
+	seed     = flag.Uint64("seed", 1, "the `seed` of the first of them")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code, err := build(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func build(m *testing.M) (code int, err error) {
+	if testing.Short() {
+		return m.Run(), nil
+	}
+	source := filepath.Join("..", "..", "..")
+	if err := noteSources(source); err != nil {
+		return 1, err
+	}
+	if programs, err = fakeaws.Build(context.Background(), source, filepath.Join(source, "out", "emulated")); err != nil {
+		return 1, err
+	}
+	return m.Run(), nil
+}
+
+// noteSources reads the folders that the programs are made of: `go test` then
+// knows that a cached result does not hold once one of their files changed.
+func noteSources(source string) error {
+	for _, top := range []string{"events", "shared", "functions", "gpuworker", "scripts", "localstack/fakellm"} {
+		if err := filepath.WalkDir(filepath.Join(source, top), func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Polling for what other processes do.
+const (
+	patience = 4 * time.Minute
+	pollGap  = 25 * time.Millisecond
+)
+
+// eventually polls until ok; the test fails if that takes longer than
+// patience.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(pollGap)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("within %s it did not happen that %s", patience, what)
+		}
+	}
+}

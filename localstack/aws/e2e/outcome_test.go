@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"rollout/shared/record"
+)
+
+// outcome is what a run left for its user, without the times of its rows.
+type outcome struct {
+	completions, errors string
+	summary             record.Summary
+}
+
+// generatedAt is the one thing in a row that no two runs share (I10).
+var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
+
+func readOutcome(t *testing.T, file func(name string) string) outcome {
+	t.Helper()
+	o := outcome{completions: generatedAt.ReplaceAllString(file(record.CompletionsFile), `"generated_at":""`), errors: file(record.ErrorsFile)}
+	if err := json.Unmarshal([]byte(file(record.SummaryFile)), &o.summary); err != nil {
+		t.Fatal(err)
+	}
+	if rows := strings.Count(o.completions, "\n") + strings.Count(o.errors, "\n"); rows != int(o.summary.Items) {
+		t.Errorf("%d rows, and the summary says %d items (I1)", rows, o.summary.Items)
+	}
+	return o
+}
+
+// wantSame checks that two runs of one input left the same.
+func wantSame(t *testing.T, got, want outcome) {
+	t.Helper()
+	for name, of := range map[string][2]string{record.CompletionsFile: {got.completions, want.completions}, record.ErrorsFile: {got.errors, want.errors}} {
+		if of[0] == of[1] {
+			continue
+		}
+		g, w := strings.Split(of[0], "\n"), strings.Split(of[1], "\n")
+		at := 0
+		for at < min(len(g), len(w))-1 && g[at] == w[at] {
+			at++
+		}
+		t.Errorf("%s differs at line %d (%d lines, want %d):\n%.300s\nwant\n%.300s", name, at+1, len(g), len(w), g[at], w[at])
+	}
+	if g, w := got.summary, want.summary; g.Items != w.Items || g.Completed != w.Completed || g.Failed != w.Failed || g.Phase != w.Phase {
+		t.Errorf("summary says %s, %d items, %d completed, %d failed; want %s, %d, %d, %d",
+			g.Phase, g.Items, g.Completed, g.Failed, w.Phase, w.Items, w.Completed, w.Failed)
+	}
+}
+
+// laptop is what a laptop makes of the same object and config, which lies beside
+// it if there is one.
+func laptop(t *testing.T, s llm, key, content string, config ...string) outcome {
+	t.Helper()
+	dir := t.TempDir()
+	object := filepath.Join(dir, "bucket", filepath.FromSlash(key))
+	if err := os.MkdirAll(filepath.Dir(object), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{filepath.Join(dir, "rollout.toml"): "schema_version = 1\n" + quick, object: content}
+	for _, text := range config {
+		files[strings.TrimSuffix(object, ".jsonl")+".toml"] = text
+	}
+	for path, text := range files {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := rollout(t, nil, "up", "--dir", dir, "--engine", s.url+"/v1", "--once", "--listen", "127.0.0.1:0")
+	found, globErr := filepath.Glob(filepath.Join(dir, "bucket", "runs", "*", record.SummaryFile))
+	if globErr != nil || len(found) != 1 {
+		t.Fatalf("the laptop has %d runs: %v", len(found), err)
+	}
+	return readOutcome(t, func(name string) string {
+		text, err := os.ReadFile(filepath.Join(filepath.Dir(found[0]), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	})
+}

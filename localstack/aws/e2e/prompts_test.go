@@ -1,0 +1,43 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+)
+
+// mixedPrompts is a plain file of so many items, among them what breaks careless
+// readers: separators inside strings, blank lines, CRLF, numbers beyond 2⁵³,
+// lines that are no objects, two lines with one id.
+func mixedPrompts(items int) string {
+	var b strings.Builder
+	for n := range items {
+		switch n % 16 {
+		case 3:
+			fmt.Fprintf(&b, "\n{\"id\":\"blank-before-%d\",\"prompt\":\"after a blank line %d\"}\n\r\n", n, n)
+		case 5:
+			fmt.Fprintf(&b, "{\"prompt\":\"without an id %d\"}\n", n)
+		case 6:
+			fmt.Fprintf(&b, "{\"id\":\"sep-%d\",\"prompt\":\"one\u2028two\u2029three\u0085four %d\"}\n", n, n)
+		case 7:
+			fmt.Fprintf(&b, "[%d]\n", n)
+		case 9:
+			fmt.Fprintf(&b, "{\"id\":\"twice-%d\",\"prompt\":\"first %d\"}\n", n/32, n)
+		case 10:
+			fmt.Fprintf(&b, "{\"id\":\"chat-%d\",\"messages\":[{\"role\":\"user\",\"content\":\"say %d\"}]}\r\n", n, n)
+		case 12:
+			fmt.Fprintf(&b, "{\"id\":\"cut-%d\",\"prompt\":\"no end\n", n)
+		default:
+			fmt.Fprintf(&b, "{\"id\":\"p-%04d\",\"prompt\":\"question number %d\",\"x\":9007199254740993}\n", n, n)
+		}
+	}
+	return b.String()
+}
+
+// simple is a plain file of so many items.
+func simple(items int) string {
+	var b strings.Builder
+	for n := range items {
+		fmt.Fprintf(&b, "{\"id\":\"%05d\",\"prompt\":\"question %d\"}\n", n, n)
+	}
+	return b.String()
+}

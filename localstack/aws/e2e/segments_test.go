@@ -1,0 +1,39 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"rollout/shared/blob"
+	"rollout/shared/record"
+)
+
+// The files of a run of many shards are written by several calls of finalize at
+// once, and joined: also where a shard's answers are copies of another's.
+func TestTheFilesOfALargeRunAreWrittenInSegments(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	a := open(t, s, "max_machines = 2\nidle = '1m'", nil)
+	if err := a.Groups.SetDesired(a.group, 2); err != nil {
+		t.Fatal(err)
+	}
+	const key, items = "prompts/large.jsonl", 300
+	const config = "schema_version = 1\n[shard]\nitems = 1\n[dedupe]\nenabled = true\nsampled = true\n"
+	var content strings.Builder
+	for n := range items {
+		if n%7 == 3 {
+			content.WriteString("[]\n") // no request
+			continue
+		}
+		fmt.Fprintf(&content, "{\"id\":\"%03d\",\"prompt\":\"question %d\"}\n", n, n%200) // a third asks what another asked
+	}
+	a.put("prompts/large.toml", config)
+	id := a.put(key, content.String())
+	wantSame(t, a.ends(id), laptop(t, s, key, content.String(), config))
+	infos, err := a.Stack.Ports.Blobs.List(t.Context(), record.OutputSegmentDir(id)+"segments/", "", blob.MaxList)
+	if err != nil || len(infos) < 2 {
+		t.Errorf("%d segments, %v", len(infos), err)
+	}
+	a.wantNothingCut()
+}

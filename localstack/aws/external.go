@@ -1,0 +1,148 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// ExternalEmulators are emulators that run as processes of their own, as
+// scripts/emulators/install.sh puts them into a folder.
+type ExternalEmulators struct{ Dir string }
+
+// RequireExternal looks for the folder that ROLLOUT_EMULATORS names. Without it the
+// test is skipped, which says so; in CI it fails.
+func RequireExternal(t testing.TB) ExternalEmulators {
+	t.Helper()
+	dir := os.Getenv("ROLLOUT_EMULATORS")
+	switch {
+	case dir != "":
+		return ExternalEmulators{dir}
+	case os.Getenv("CI") == "true":
+		t.Fatal("the second opinions are missing: ROLLOUT_EMULATORS names no folder (make test-emulators installs them)")
+	}
+	t.Skip("SKIPPED: no second opinions: run make test-emulators, which installs them")
+	return ExternalEmulators{}
+}
+
+// MiniStack starts the emulator of everything.
+func (o ExternalEmulators) MiniStack(t testing.TB) Endpoint {
+	t.Helper()
+	port := freePort(t)
+	// Its functions, too, see it corrected.
+	corrected := front(t, "http://127.0.0.1:"+port, newRanged)
+	o.start(t, "ministack", port, []string{filepath.Join(o.Dir, "bin", "ministack")},
+		"GATEWAY_PORT="+port, "MINISTACK_HOST=127.0.0.1", "BIND_HOST=127.0.0.1", "IOT_MTLS_ENABLED=0", "SFTP_ENABLED=0",
+		"LAMBDA_EXECUTOR=local", "AWS_ENDPOINT_URL="+corrected)
+	name := fresh()
+	return Endpoint{Name: "ministack", URL: corrected, Bucket: "bucket-" + name, Table: "table-" + name}
+}
+
+// Dynalite starts an emulator of DynamoDB.
+func (o ExternalEmulators) Dynalite(t testing.TB) Endpoint {
+	t.Helper()
+	port := freePort(t)
+	o.start(t, "dynalite", port, []string{o.node(), o.module("dynalite", "cli.js"), "--host", "127.0.0.1", "--port", port, "--createTableMs", "0"})
+	return Endpoint{Name: "dynalite", URL: "http://127.0.0.1:" + port, Table: "table-" + fresh()}
+}
+
+// Fauxqs starts an emulator of SQS.
+func (o ExternalEmulators) Fauxqs(t testing.TB) Endpoint {
+	t.Helper()
+	port := freePort(t)
+	o.start(t, "fauxqs", port, []string{o.node(), o.module("fauxqs", "dist/cli.js")},
+		"FAUXQS_PORT="+port, "FAUXQS_HOST=127.0.0.1", "FAUXQS_LOGGER=false")
+	return Endpoint{Name: "fauxqs", URL: "http://127.0.0.1:" + port}
+}
+
+func (o ExternalEmulators) node() string { return filepath.Join(o.Dir, "bin", "node") }
+
+func (o ExternalEmulators) module(name, file string) string {
+	return filepath.Join(o.Dir, "node_modules", name, file)
+}
+
+// patience is how long an emulator may take to listen.
+const patience = time.Minute
+
+// start runs an emulator, with nothing of this process's environment.
+func (o ExternalEmulators) start(t testing.TB, name, port string, command []string, environment ...string) {
+	t.Helper()
+	if _, err := os.Stat(command[0]); err != nil {
+		t.Fatalf("%s is not installed: %v (make test-emulators installs it)", name, err)
+	}
+	home := t.TempDir()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Dir = home
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "TMPDIR=" + home}, environment...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	run(t, name, port, cmd)
+}
+
+// run runs a command of a process group of its own until the test ends, and
+// waits until it listens.
+func run(t testing.TB, name, port string, cmd *exec.Cmd) {
+	t.Helper()
+	var said strings.Builder
+	cmd.Stdout, cmd.Stderr = io.Discard, &said
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait() // it is killed
+		close(ended)
+	}()
+	stop := func() {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // its state is of no use to anyone
+		<-ended
+	}
+	t.Cleanup(stop)
+	if err := listens(t.Context(), port, ended); err != nil {
+		stop()
+		t.Fatalf("%s: %v: %s", name, err, said.String())
+	}
+}
+
+// listens waits until somebody listens on the port.
+func listens(ctx context.Context, port string, ended <-chan struct{}) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", "127.0.0.1:"+port)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-ended:
+			return fmt.Errorf("it ended before it listened on port %s", port)
+		case <-ctx.Done():
+			return fmt.Errorf("it does not listen on port %s: %w", port, err)
+		case <-again.C:
+		}
+	}
+}
+
+// freePort is a port that nobody listens on at present.
+func freePort(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // it was never used
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}

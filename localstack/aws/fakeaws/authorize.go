@@ -1,0 +1,200 @@
+package fakeaws
+
+import (
+	"cmp"
+	"encoding/json"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"rollout/localstack/aws/iam"
+)
+
+// authorize refuses what the caller's role does not allow, as AWS would. Callers
+// that are no functions and no instances are people: one that is named as a
+// policy for people has that, and the others may do everything.
+func (c *Cloud) authorize(w http.ResponseWriter, q *request) bool {
+	if c.options.Roles == nil {
+		return false
+	}
+	policy, ok := c.policy(q)
+	if !ok {
+		return false
+	}
+	for _, ask := range c.iamRequests(q) {
+		err := policy.Check(ask)
+		if err == nil {
+			continue
+		}
+		c.options.Log.ErrorContext(c.ctx, "a role lacks something", "caller", q.caller, "operation", q.operation, "error", err)
+		c.mu.Lock()
+		c.forbidden = append(c.forbidden, q.caller+": "+err.Error())
+		c.mu.Unlock()
+		deny(w, q.service)
+		return true
+	}
+	return false
+}
+
+// DeniedRequests tells what was refused to functions, machines and people because
+// their roles and policies do not allow it.
+func (c *Cloud) DeniedRequests() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.forbidden)
+}
+
+func deny(w http.ResponseWriter, service string) {
+	switch service {
+	case S3:
+		w.Header().Set("Content-Type", "application/xml")
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`)
+	case AutoScaling:
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>not authorized</Message></Error></ErrorResponse>`)
+	default:
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		w.Header().Set("X-Amzn-ErrorType", "AccessDeniedException")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"__type":"AccessDeniedException","message":"not authorized"}`)
+	}
+}
+
+// policy is what the caller may do.
+func (c *Cloud) policy(q *request) (iam.Policy, bool) {
+	if slices.Contains(functions, q.caller) {
+		return c.options.Roles.Function(c.at.FunctionName(q.caller))
+	}
+	if policy, ok := c.options.Roles.User(q.caller); ok {
+		return policy, ok
+	}
+	return c.options.Roles.Machine(q.session())
+}
+
+// session is the name of the session that signed the request, "" if it is a
+// user's.
+func (q *request) session() string { return q.http.Header.Get("X-Amz-Security-Token") }
+
+// of is the group of an instance, "" if it has none any more.
+func (g *Groups) of(id string) string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for name, at := range g.groups {
+		for _, in := range at.instances {
+			if in.ID == id {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// iamRequests are the actions that a request is, with their resources and with what
+// conditions look at.
+func (c *Cloud) iamRequests(q *request) []iam.Request {
+	arn := func(service, resource string) string {
+		return "arn:aws:" + service + ":" + Region + ":" + iam.Account + ":" + resource
+	}
+	one := func(action, resource string, context map[string][]string) []iam.Request {
+		return []iam.Request{{Action: action, Resource: resource, Context: context}}
+	}
+	switch q.service {
+	case S3:
+		return asksOfS3(q)
+	case DynamoDB:
+		return one("dynamodb:"+q.operation, arn("dynamodb", "table/"+c.at.DynamoDB.Table), leadingKeys(q.body))
+	case SQS:
+		var in struct{ QueueURL, QueueName string }
+		_ = json.Unmarshal(q.body, &in) // what is no request is refused
+		name := in.QueueName
+		if name == "" {
+			name = in.QueueURL[strings.LastIndexByte(in.QueueURL, '/')+1:]
+		}
+		return one("sqs:"+strings.TrimSuffix(q.operation, "Batch"), arn("sqs", name), nil)
+	case Secrets:
+		var in struct{ SecretID string }
+		_ = json.Unmarshal(q.body, &in)
+		return one("secretsmanager:"+q.operation, arn("secretsmanager", "secret:"+in.SecretID+"-AbCdEf"), nil)
+	case Lambda:
+		name, _, _ := strings.Cut(strings.TrimPrefix(q.http.URL.Path, functionsPath), "/")
+		return one("lambda:InvokeFunction", arn("lambda", "function:"+name), nil)
+	case AutoScaling:
+		group := q.form.Get("AutoScalingGroupName")
+		if id := q.form.Get("InstanceId"); id != "" {
+			group = cmp.Or(c.Groups.of(id), q.session())
+		}
+		return one("autoscaling:"+q.operation, arn("autoscaling", "autoScalingGroup:7-8:autoScalingGroupName/"+group), nil)
+	}
+	return one(q.operation, "unknown", nil)
+}
+
+// leadingKeys are the partitions of the items that a request is about.
+func leadingKeys(body []byte) map[string][]string {
+	type item struct {
+		P struct{ S string } `json:"p"`
+	}
+	var in struct {
+		Key, Item                 item
+		ExpressionAttributeValues map[string]struct{ S string }
+		RequestItems              map[string]struct{ Keys []item }
+	}
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil
+	}
+	keys := map[string]bool{in.Key.P.S: true, in.Item.P.S: true, in.ExpressionAttributeValues[":p"].S: true}
+	for _, t := range in.RequestItems {
+		for _, k := range t.Keys {
+			keys[k.P.S] = true
+		}
+	}
+	delete(keys, "")
+	return map[string][]string{"dynamodb:LeadingKeys": slices.Sorted(maps.Keys(keys))}
+}
+
+// asksOfS3 are those of a request of S3. Who asks for an object that is not
+// there must be allowed to list, to be told so: it is asked for always.
+func asksOfS3(q *request) []iam.Request {
+	query := q.http.URL.Query()
+	bucket, key, _ := strings.Cut(strings.TrimPrefix(q.http.URL.Path, "/"), "/")
+	arn := "arn:aws:s3:::" + bucket
+	get := func(object, version string) iam.Request {
+		if version != "" {
+			return iam.Request{Action: "s3:GetObjectVersion", Resource: object}
+		}
+		return iam.Request{Action: "s3:GetObject", Resource: object}
+	}
+	put := func(creates string) iam.Request {
+		context := map[string][]string{"s3:ObjectCreationOperation": {creates}}
+		if none := q.http.Header.Get("If-None-Match"); none != "" {
+			context["s3:if-none-match"] = []string{none}
+		}
+		return iam.Request{Action: "s3:PutObject", Resource: arn + "/" + key, Context: context}
+	}
+	switch q.operation {
+	case "GetObject", "HeadObject":
+		return []iam.Request{get(arn+"/"+key, query.Get("versionId")), {Action: "s3:ListBucket", Resource: arn}}
+	case "PutObject", "CompleteMultipartUpload":
+		return []iam.Request{put("true")}
+	case "CreateMultipartUpload", "UploadPart":
+		return []iam.Request{put("false")}
+	case "UploadPartCopy":
+		from, version, _ := strings.Cut(q.http.Header.Get("X-Amz-Copy-Source"), "?versionId=")
+		if decoded, err := url.PathUnescape(from); err == nil {
+			from = decoded
+		}
+		return []iam.Request{put("false"), get("arn:aws:s3:::"+strings.TrimPrefix(from, "/"), version)}
+	case "AbortMultipartUpload", "DeleteObject", "GetBucketVersioning":
+		resource := arn
+		if key != "" {
+			resource += "/" + key
+		}
+		return []iam.Request{{Action: "s3:" + q.operation, Resource: resource}}
+	case "ListObjectVersions":
+		return []iam.Request{{Action: "s3:ListBucketVersions", Resource: arn, Context: map[string][]string{"s3:prefix": {query.Get("prefix")}}}}
+	}
+	return []iam.Request{{Action: "s3:" + q.operation, Resource: arn + "/" + key}}
+}

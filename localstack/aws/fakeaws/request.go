@@ -1,0 +1,113 @@
+package fakeaws
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// The services, as they are counted.
+const (
+	S3          = "S3"
+	DynamoDB    = "DynamoDB"
+	SQS         = "SQS"
+	Secrets     = "SecretsManager"
+	Lambda      = "Lambda"
+	AutoScaling = "AutoScaling"
+	Other       = "other"
+)
+
+// request is a request of which it is known what it asks for.
+type request struct {
+	http      *http.Request
+	service   string
+	operation string
+	about     string
+	caller    string // the name of its access key
+	body      []byte
+	form      url.Values // of services with forms
+}
+
+// readRequest reads a request whole, and finds out what it asks for. An answer
+// before the body's end would end the connection.
+func readRequest(r *http.Request) (*request, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, fmt.Errorf("read the request: %w", err)
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	// It was sent: an emulator's "100 Continue" would be taken for the answer.
+	r.Header.Del("Expect")
+	q := &request{http: r, body: body, caller: caller(r)}
+	target, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+	switch {
+	case strings.HasPrefix(target, "DynamoDB"):
+		q.service, q.operation = DynamoDB, operation
+	case target == "AmazonSQS":
+		q.service, q.operation = SQS, operation
+	case target == "secretsmanager":
+		q.service, q.operation = Secrets, operation
+	case target != "":
+		q.service, q.operation = Other, operation
+	case strings.HasPrefix(r.URL.Path, functionsPath):
+		q.service, q.operation = Lambda, "Invoke"
+	case r.Method == http.MethodPost && strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded"):
+		if q.form, err = url.ParseQuery(string(body)); err != nil {
+			return nil, fmt.Errorf("read the form: %w", err)
+		}
+		q.service, q.operation = AutoScaling, q.form.Get("Action")
+	default:
+		q.service, q.operation = S3, s3Operation(r)
+	}
+	return q, nil
+}
+
+// caller is the name of the access key that signed the request.
+func caller(r *http.Request) string {
+	_, rest, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+	key, _, _ := strings.Cut(rest, "/")
+	return key
+}
+
+// s3Operation names a request of S3, as its prices do.
+func s3Operation(r *http.Request) string {
+	query := r.URL.Query()
+	_, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	copied := r.Header.Get("X-Amz-Copy-Source") != ""
+	switch {
+	case r.Method == http.MethodHead:
+		return "HeadObject"
+	case r.Method == http.MethodGet && query.Has("versioning"):
+		return "GetBucketVersioning"
+	case r.Method == http.MethodGet && query.Has("versions"):
+		return "ListObjectVersions"
+	case r.Method == http.MethodGet && query.Has("uploads"):
+		return "ListMultipartUploads"
+	case r.Method == http.MethodGet && key == "":
+		return "ListObjectsV2"
+	case r.Method == http.MethodGet:
+		return "GetObject"
+	case r.Method == http.MethodPut && query.Has("partNumber") && copied:
+		return "UploadPartCopy"
+	case r.Method == http.MethodPut && query.Has("partNumber"):
+		return "UploadPart"
+	case r.Method == http.MethodPut && key == "":
+		return "Bucket" // made, or configured
+	case r.Method == http.MethodPut && copied:
+		return "CopyObject"
+	case r.Method == http.MethodPut:
+		return "PutObject"
+	case r.Method == http.MethodPost && query.Has("uploads"):
+		return "CreateMultipartUpload"
+	case r.Method == http.MethodPost && query.Has("uploadId"):
+		return "CompleteMultipartUpload"
+	case r.Method == http.MethodPost:
+		return "DeleteObjects"
+	case r.Method == http.MethodDelete && query.Has("uploadId"):
+		return "AbortMultipartUpload"
+	}
+	return "DeleteObject"
+}

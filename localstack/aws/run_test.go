@@ -1,0 +1,161 @@
+package aws
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rollout/functions/inprocess"
+	"rollout/gpuworker/engine/mock"
+	"rollout/gpuworker/executors/infer"
+	"rollout/gpuworker/worker"
+	"rollout/shared/blob"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/core/identity"
+	"rollout/shared/document"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/memory"
+	"rollout/shared/queue"
+	"rollout/shared/record"
+	"rollout/shared/retry"
+)
+
+// The whole product over the drivers: a file with awkward lines under an
+// awkward key, announced twice, answered by three workers of which one dies
+// early, over a network that throttles and loses replies, becomes byte for byte
+// what a laptop's stores make of it without any trouble.
+func TestARunOverTheDriversIsTheLaptopsByteForByte(t *testing.T) {
+	t.Parallel()
+	e := StartKumo(t)
+	e.MakeBucket(t.Context(), t)
+	e.MakeTable(t.Context(), t)
+	e.Faults = NewFaults(3, 10, 10)
+	laptop := stores{memory.NewBucket(clock.System{}), memory.NewDocuments(), memory.NewQueues(clock.System{})}
+	cloud := stores{e.Blobs(t), e.Documents(t, fresh()), e.Queues(t, fresh()+"-")}
+	want, got := laptop.complete(t, false), cloud.complete(t, true)
+	for i, name := range []string{record.CompletionsFile, record.ErrorsFile} {
+		if got[i] != want[i] || len(want[i]) == 0 {
+			t.Errorf("%s differs: %d and %d bytes", name, len(got[i]), len(want[i]))
+		}
+	}
+}
+
+// stores are one kind of drivers.
+type stores struct {
+	blobs  blob.Store
+	docs   document.Store
+	queues queue.Queues
+}
+
+func (s stores) ports(source string) host.Ports {
+	return host.Ports{Blobs: s.blobs, Docs: document.Reliable(s.docs, retry.Policy{}), Queues: queue.Reliable(s.queues, retry.Policy{}),
+		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: source}
+}
+
+// prompts are 600 lines, some of them no requests and some with an id that
+// another has.
+func prompts() string {
+	var b strings.Builder
+	for i := range 600 {
+		switch i % 50 {
+		case 7:
+			b.WriteString("{\"prompt\": 7\n")
+		case 9:
+			fmt.Fprintf(&b, `{"id":"p-0","prompt":"a duplicate, %d"}`+"\n", i)
+		default:
+			fmt.Fprintf(&b, `{"id":"p-%d","prompt":"Wörter & \"quotes\" %d ✓","tag":%d}`+"\n", i, i, i)
+		}
+	}
+	return b.String()
+}
+
+const key = "prompts/my nightly+file & 日本 100%.jsonl"
+
+// complete answers the prompts with three workers, of which the first dies
+// after some answers if it is told to, and returns completions and errors.
+func (s stores) complete(t *testing.T, dies bool) [2]string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+
+	const toml = "schema_version = 1\n[shard]\nitems = 20\n"
+	if _, err := s.blobs.Put(ctx, strings.TrimSuffix(key, "jsonl")+"toml", strings.NewReader(toml), blob.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.blobs.Put(ctx, key, strings.NewReader(prompts()), blob.PutOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	deploy := config.DefaultDeployment()
+	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
+	uploads := make(chan blob.Info, 2)
+	uploads <- info
+	uploads <- info
+	system := inprocess.New(s.ports("functions"), inprocess.Config{Deployment: deploy, Uploads: uploads})
+	all.Go(func() { _ = system.Run(ctx) }) // it ends with the test
+	for n := range 3 {
+		alive, die := context.WithCancel(ctx)
+		defer die()
+		var answers atomic.Int64
+		config := infer.Config{Engine: mock.New(mock.Config{Delay: 20 * time.Millisecond}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), ProgressTimeout: time.Minute, MaxOutage: time.Minute}
+		if n == 0 && dies {
+			config.OnItem = func(infer.Item) {
+				if answers.Add(1) == 30 {
+					die()
+				}
+			}
+		}
+		id := fmt.Sprintf("worker-%d", n)
+		p := s.ports(id)
+		w := worker.New(p, worker.Config{ID: id, Pool: "default", Timings: host.Timings(deploy.Health), InFlight: 8,
+			CheckpointInterval: time.Minute, Drain: 5 * time.Second, Grace: time.Second}, input.NewIndex(p.Blobs, p.Docs), infer.New(config))
+		all.Go(func() { _ = w.Run(alive) }) // likewise
+	}
+	return s.results(t, identity.UploadRun(deploy.Bucket, key, info.Version))
+}
+
+// generatedAt is what differs between two runs of the same.
+var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
+
+// results waits for a run's end and returns its files.
+func (s stores) results(t *testing.T, id identity.RunID) (files [2]string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	for {
+		if _, err := s.blobs.Stat(ctx, record.OutputKey(id, record.SummaryFile), ""); err == nil {
+			break
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			t.Fatal("the run has not ended")
+		}
+	}
+	for i, name := range []string{record.CompletionsFile, record.ErrorsFile} {
+		r, _, err := s.blobs.Get(t.Context(), record.OutputKey(id, name), blob.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		_ = r.Close() // read only: nothing can be lost
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[i] = generatedAt.ReplaceAllString(string(content), `"generated_at":""`)
+	}
+	return files
+}

@@ -1,0 +1,123 @@
+package fakellm
+
+import (
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"lukechampine.com/blake3"
+)
+
+// echoed is how many runes of the prompt an answer repeats.
+const echoed = 200
+
+// Characters that careless readers of lines and streams trip over. strange is
+// added to every fourth answer, the others where Faults say so.
+const (
+	strange    = "\u2028ünï\u0085côde 😀"
+	separators = "one\u2028two\u2029three\u0085four"
+	surrogates = "high " + lone + " low " + lone + "."
+)
+
+// lone stands for a lone surrogate, which no Go string holds: a rune for
+// private use that no prompt is expected to have.
+const lone = "\U0010FFFD"
+
+// maxSpaces is the number of words of white space without max_tokens.
+const maxSpaces = 1000
+
+// answer is what the server says.
+type answer struct {
+	words       []string // joined, they are the text
+	finish      string
+	digest      [32]byte
+	asked       int  // words of the prompt
+	surrogates  bool // lone is written as a surrogate's escape
+	badLogprobs bool
+}
+
+// answerTo answers: "echo: ", the prompt's first 200 runes, something strange
+// for every fourth prompt, and 8 hex digits of the question's digest; then
+// filler up to the number of tokens. In JSON mode an object holds all this.
+// max_tokens cuts it off.
+func answerTo(q *completion, tokens int) answer {
+	a := answer{finish: "stop", digest: q.digest(), asked: words(q.prompt)}
+	text := "echo: " + firstRunes(q.echo, echoed)
+	if a.digest[0]%4 == 0 {
+		text += " " + strange
+	}
+	if q.quirks.separators {
+		text += " " + separators
+	}
+	if q.quirks.surrogates {
+		text += " " + surrogates
+		a.surrogates = true
+	}
+	a.badLogprobs = q.quirks.badLogprobs
+	a.words = strings.SplitAfter(text+" #"+hex.EncodeToString(a.digest[:4]), " ")
+	for n := len(a.words); n < tokens; n++ {
+		a.words = append(a.words, " w"+strconv.Itoa((int(a.digest[n%32])+n)%1000))
+	}
+	if q.json {
+		a.words = strings.SplitAfter(`{"answer": `+string(quoted(strings.Join(a.words, "")))+"}", " ")
+	}
+	if q.maxTokens > 0 && len(a.words) > q.maxTokens {
+		a.words, a.finish = a.words[:q.maxTokens], "length"
+	}
+	return a
+}
+
+// spaces answers with white space up to max_tokens, after the given start.
+func spaces(q *completion, start ...string) answer {
+	a := answer{finish: "length", digest: q.digest(), asked: words(q.prompt), words: start}
+	limit := q.maxTokens
+	if limit == 0 {
+		limit = maxSpaces
+	}
+	for n := len(a.words); n < limit; n++ {
+		a.words = append(a.words, []string{"\n", "  ", " "}[n%3])
+	}
+	a.words = a.words[:limit]
+	return a
+}
+
+// digest tells questions apart. As with real models, the seed does not matter
+// at temperature 0.
+func (q *completion) digest() [32]byte {
+	seed := q.seed
+	if t, err := strconv.ParseFloat(q.temperature, 64); err == nil && t == 0 {
+		seed = ""
+	}
+	h := blake3.New(32, nil)
+	for _, s := range []string{q.model, "\x00", q.prompt, "\x00", seed, "\x00", q.temperature} {
+		for len(s) > 0 { // short writes: the hasher starts goroutines for long ones
+			n := min(len(s), 1024)
+			_, _ = h.Write([]byte(s[:n])) // a hash's Write never fails
+			s = s[n:]
+		}
+	}
+	return [32]byte(h.Sum(nil))
+}
+
+func firstRunes(s string, n int) string {
+	for i := range s {
+		if n == 0 {
+			return s[:i]
+		}
+		n--
+	}
+	return s
+}
+
+// words counts what stands between spaces and line ends.
+func words(s string) int {
+	n, within := 0, false
+	for i := range len(s) {
+		space := s[i] == ' ' || s[i] == '\n'
+		if !space && !within {
+			n++
+		}
+		within = !space
+	}
+	return n
+}

@@ -1,0 +1,162 @@
+// Package server is an OpenAI-compatible inference server without a model, for
+// tests, demonstrations and benchmarks: answers repeat the prompt, take as
+// long as they are told, and go wrong on demand.
+//
+// An answer's text depends on the request and the model alone, never on order
+// or time, but for faults that are told to count; its latency on these and the
+// load. The package keeps no state but counters, holds no globals and never opens a connection:
+// it is an http.Handler.
+package fakellm
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+// maxBody bounds a request.
+const maxBody = 64 << 20
+
+// Config says how the server behaves. The zero value answers at once.
+type Config struct {
+	Model        string        // the served model's name; "fake" if empty
+	Latency      time.Duration // from a request's start to its first piece
+	TokenLatency time.Duration // between pieces; with 0 all are written at once
+	Spread       float64       // 0 to 1: latency is ± so much of itself, by request
+	Tokens       int           // answers are filled up to so many words
+	MaxRunning   int           // requests beyond it wait; 0 for no limit
+	Saturation   int           // requests at once beyond which they slow each other down; 0 for never
+	Faults       Faults
+	// OnRunning, if set, is called while a request counts as running, before
+	// it is answered. Tests use it as a barrier.
+	OnRunning func()
+	// Exit ends the process when Faults say so; os.Exit if nil.
+	Exit func(code int)
+}
+
+// Server is the handler. Any number of requests run at once.
+type Server struct {
+	cfg      Config
+	mux      *http.ServeMux
+	faults   []faultHandler
+	slots    chan struct{} // nil for no limit
+	start    time.Time
+	spaced   promptCounter // answers of white space, by prompt
+	frozen   chan struct{} // closed once it is
+	freezing sync.Once     // closes it
+	counters
+}
+
+// New checks the config.
+func New(cfg Config) (*Server, error) {
+	if cfg.Model == "" {
+		cfg.Model = "fake"
+	}
+	if cfg.Exit == nil {
+		cfg.Exit = os.Exit
+	}
+	if cfg.Spread < 0 || cfg.Spread > 1 {
+		return nil, fmt.Errorf("spread %v is not within 0 and 1", cfg.Spread)
+	}
+	f := cfg.Faults
+	if min(cfg.Latency, cfg.TokenLatency, f.RetryAfter, f.HealthDelay) < 0 || min(cfg.Tokens, cfg.MaxRunning, cfg.Saturation,
+		f.ContextLimit, f.OverloadEvery, f.FreezeAfter, f.DieAfter, f.ErrorAfter, f.SpacesTimes) < 0 {
+		return nil, errors.New("times, tokens, limits and counts can't be negative")
+	}
+	s := &Server{cfg: cfg, mux: http.NewServeMux(), start: time.Now(), frozen: make(chan struct{})}
+	s.faults = s.faultHandlers()
+	if cfg.MaxRunning > 0 {
+		s.slots = make(chan struct{}, cfg.MaxRunning)
+	}
+	s.mux.HandleFunc("GET /health", s.health)
+	s.mux.HandleFunc("GET /metrics", s.metrics)
+	s.mux.HandleFunc("GET /v1/models", s.models)
+	s.mux.HandleFunc("POST /tokenize", s.tokenize)
+	s.mux.HandleFunc("POST /v1/chat/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, true) })
+	if !cfg.Faults.ChatOnly {
+		s.mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { s.complete(w, r, false) })
+	}
+	return s, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// Requests is how many completions were asked for.
+func (s *Server) Requests() int64 { return s.requests.Load() }
+
+// PeakRunning is how many ran at once, at most.
+func (s *Server) PeakRunning() int64 { return s.peak.Load() }
+
+// complete answers a chat or a completion.
+func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
+	nth := s.requests.Add(1)
+	q, err := readQuestion(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength, chat)
+	if err != nil {
+		writeError(w, http.StatusBadRequest, "BadRequestError", err.Error())
+		return
+	}
+	q.nth, q.servedModel = nth, s.cfg.Model
+	leave := s.enter(r)
+	if leave == nil {
+		return // the client went away while it waited
+	}
+	defer leave()
+	defer s.countEnd(r, q)
+	for _, f := range s.faults {
+		if f.matches(q) {
+			f.handle(w, r, q)
+			return
+		}
+	}
+	a := s.answer(q)
+	s.promptTokens.Add(int64(a.asked))
+	if !s.work(r, s.latency(a.digest)) {
+		return
+	}
+	if q.stream {
+		s.writeStream(w, r, q, a)
+	} else {
+		s.writeWhole(w, q, a)
+	}
+}
+
+// countEnd counts an answer's end. Requests that are refused have none.
+func (s *Server) countEnd(r *http.Request, q *completion) {
+	switch {
+	case q.finish == "stop":
+		s.stopped.Add(1)
+	case q.finish == "length":
+		s.cut.Add(1)
+	case r.Context().Err() != nil: // the client went away
+		s.aborted.Add(1)
+	}
+}
+
+// tokenize counts a prompt's tokens, which are words, as vLLM does. It takes
+// what either endpoint takes.
+func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
+	body, err := readBody(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength)
+	var q *completion
+	if err == nil {
+		if q, err = parseQuestion(body, true); err != nil {
+			q, err = parseQuestion(body, false)
+		}
+	}
+	if err != nil {
+		writeError(w, http.StatusBadRequest, "BadRequestError", err.Error())
+		return
+	}
+	writeJSON(w, fmt.Appendf(nil, `{"count":%d,"max_model_len":%d,"tokens":[],"token_strs":null}`, words(q.prompt), s.cfg.Faults.ContextLimit))
+}
+
+func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
+	limit := ""
+	if s.cfg.Faults.ContextLimit > 0 {
+		limit = fmt.Sprintf(`,"max_model_len":%d`, s.cfg.Faults.ContextLimit)
+	}
+	writeJSON(w, fmt.Appendf(nil, `{"object":"list","data":[{"id":%s,"object":"model","owned_by":"fakellm"%s}]}`, quoted(s.cfg.Model), limit))
+}

@@ -1,0 +1,294 @@
+package regressions
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"rollout/events"
+	"rollout/functions/api"
+	"rollout/gpuworker/engine"
+	"rollout/shared/blob"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// explained is the story of the one item that the text names.
+func (p *system) explained(id identity.RunID, item string) api.ItemReport {
+	p.t.Helper()
+	x, err := p.user().Explain(p.t.Context(), id, item)
+	must(p.t, err)
+	if len(x.Items) != 1 {
+		p.t.Fatalf("%q names %d items", item, len(x.Items))
+	}
+	return x.Items[0]
+}
+
+const mixed = `{"id":"good","prompt":"number 0"}
+
+{"id":"broken","prompt":
+{"id":"good","prompt":"number 2"}
+{"prompt":"number 3"}
+{"id":"refuse me","prompt":"REFUSE"}
+{"id":"f\u00fcr","prompt":"number 5"}
+`
+
+func refusing(ctx context.Context, r engine.Request) (engine.Answer, error) {
+	if strings.Contains(string(r.Body), "REFUSE") {
+		return engine.Answer{}, &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Err: fault.New(fault.Invalid, "status 400: no")}
+	}
+	return mocked(ctx, r)
+}
+
+func TestEveryItemOfAnEndedRunIsExplained(t *testing.T) {
+	t.Parallel()
+	for _, cleaned := range []bool{false, true} {
+		simulated(t, func(t *testing.T, p *system) {
+			p.configure("[shard]\nitems = 2")
+			p.functions()
+			p.work(setup{engine: newRecordingEngine(refusing)})
+			id := p.upload("prompts/x.jsonl", []byte(mixed))
+			o := p.ended(id)
+			o.counts(t, 3, 3)
+			if cleaned {
+				p.clean(id)
+			}
+			noID := p.explained(id, "#3").ItemID
+			for item, want := range map[string]struct {
+				state api.ItemState
+				line  uint64
+				class fault.Class
+				says  string
+			}{
+				"#0":                {api.Answered, 1, "", "its answer is in runs/"},
+				"broken":            {api.Failed, 3, fault.InvalidLine, "not valid JSON"},
+				"x.jsonl:3":         {api.Failed, 3, fault.InvalidLine, "not valid JSON"},
+				"#2":                {api.Failed, 4, fault.DuplicateID, "line 1 of prompts/x.jsonl has the same id"},
+				noID:                {api.Answered, 5, "", "its item id is " + noID},
+				"refuse me":         {api.Failed, 6, fault.Refused, "status 400: no"},
+				"für":               {api.Answered, 7, "", "its answer is in runs/"},
+				"prompts/x.jsonl:7": {api.Answered, 7, "", "its answer is in runs/"},
+			} {
+				got := p.explained(id, item)
+				story := strings.Join(got.History, "\n")
+				if got.State != want.state || got.Line != want.line || got.Class != want.class || !strings.Contains(story, want.says) {
+					t.Errorf("cleaned %v, %s: %+v, want %+v", cleaned, item, got, want)
+				}
+				p.pointsAtItsRow(item, got, o)
+			}
+			if x, err := p.user().Explain(t.Context(), id, "good"); err != nil || len(x.Items) != 2 || x.Items[0].State != api.Answered || x.Items[1].Class != fault.DuplicateID {
+				t.Errorf("an id that two lines have: %+v, %v", x.Items, err)
+			}
+			for item, says := range map[string]string{"nobody": `no line of run ` + string(id) + ` has the id "nobody"`, "x.jsonl:2": "line 2 of prompts/x.jsonl is no item",
+				"x.jsonl:8": "line 8 of prompts/x.jsonl is no item", "#6": "has no item #6", "y.jsonl:1": `the id "y.jsonl:1"`} {
+				if _, err := p.user().Explain(t.Context(), id, item); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), says) {
+					t.Errorf("%s: %v, want %q", item, err, says)
+				}
+			}
+		})
+	}
+}
+
+// pointsAtItsRow fails the test unless the story's row is the item's, in the
+// files that users read.
+func (p *system) pointsAtItsRow(item string, got api.ItemReport, o outcome) {
+	p.t.Helper()
+	if got.Row == nil || got.Row.Key != o.Outputs && got.Row.Key != o.Errors {
+		p.t.Errorf("%s: its row is at %v", item, got.Row)
+		return
+	}
+	b, _ := p.object(got.Row.Key)
+	row, _, _ := bytes.Cut(b[got.Row.Offset:], []byte("\n"))
+	lines := p.lines(got.Row.Key)
+	id := got.ID
+	if id == "" {
+		id = got.ItemID
+	}
+	if id == "für" {
+		id = `f\u00fcr`
+	}
+	if !bytes.HasPrefix(row, fmt.Appendf(nil, `{"id":%q`, id)) && !bytes.HasPrefix(row, []byte(`{"id":"`+id+`"`)) || !bytes.Equal(row, lines[got.Row.Line-1]) {
+		p.t.Errorf("%s: at %s stands %s", item, got.Row, row)
+	}
+}
+
+// clean deletes the run's work, as `rollout clean` does.
+func (p *system) clean(id identity.RunID) {
+	p.t.Helper()
+	infos, err := p.ports.Blobs.List(p.t.Context(), record.WorkPrefix+string(id)+"/", "", blob.MaxList)
+	must(p.t, err)
+	for _, info := range infos {
+		must(p.t, p.ports.Blobs.Delete(p.t.Context(), info.Key, ""))
+	}
+}
+
+func TestARunWhoseInputIsGoneIsExplainedByItsFiles(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *system) {
+		p.functions()
+		p.work(setup{engine: newRecordingEngine(refusing)})
+		id := p.upload("prompts/x.jsonl", []byte(mixed))
+		o := p.ended(id)
+		p.clean(id)
+		must(t, p.ports.Blobs.Delete(t.Context(), "prompts/x.jsonl", ""))
+		for item, want := range map[string]api.ItemState{"refuse me": api.Failed, "#1": api.Failed, "x.jsonl:6": api.Failed, "good": api.Failed, "für": api.Answered} {
+			got := p.explained(id, item)
+			if got.State != want || !strings.Contains(got.History[0], "input is not there any more") {
+				t.Errorf("%s: %+v, want %s", item, got, want)
+			}
+			p.pointsAtItsRow(item, got, o)
+		}
+	})
+}
+
+func TestItemsUnderWayAreExplained(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *system) {
+		p.configure("[shard]\nitems = 4")
+		hung := make(chan struct{})
+		e := newRecordingEngine(func(ctx context.Context, r engine.Request) (engine.Answer, error) {
+			if bytes.Contains(r.Body, []byte("number 0\"")) || bytes.Contains(r.Body, []byte("number 2\"")) {
+				return mocked(ctx, r)
+			}
+			select {
+			case hung <- struct{}{}:
+			case <-ctx.Done():
+			}
+			<-ctx.Done()
+			return engine.Answer{}, fault.WithKind(fault.Canceled, ctx.Err(), "ask")
+		})
+		stop := p.functions()
+		id := p.upload("prompts/x.jsonl", prompts(2000))
+		p.await("the run is under way", func() bool { return p.state(id).NextShard > 0 })
+		is := func(item string, want api.ItemState, says string) {
+			t.Helper()
+			got := p.explained(id, item)
+			if text := strings.Join(append(got.History, got.Next), "\n"); got.State != want || !strings.Contains(text, says) {
+				t.Errorf("%s is %s, want %s with %q:\n%s", item, got.State, want, says, text)
+			}
+		}
+		is("id-0", api.Waiting, "but no worker of pool default is alive")
+		w := p.work(setup{engine: e, inFlight: 4})
+		<-hung
+		<-hung
+		is("id-1", api.Assigned, "shard 0 is with worker worker1")
+		is("id-1999", api.Queued, "its shard is sent when earlier ones are done")
+		is("#100", api.Waiting, "the next worker with room takes its shard")
+		must(t, p.user().Pause(t.Context(), id, "lunch"))
+		p.await("the run is paused", func() bool { return p.state(id).Phase == run.Paused })
+		is("id-0", api.Checkpointed, "its row is kept in the shard's checkpoint")
+		is("id-1", api.Waiting, "but paused: lunch (`rollout resume "+string(id)+"`")
+		must(t, p.user().Stop(t.Context(), id, ""))
+		p.ended(id)
+		is("id-0", api.Answered, "its answer is in runs/")
+		is("id-1", api.NotProcessed, "the run ended before it had a row: its shard was sealed: its class is canceled\nits line is in runs/")
+		is("id-1999", api.NotProcessed, "the run ended before its shard was sent")
+		w.kill()
+		stop()
+	})
+}
+
+func TestAnItemThatIsNotPlannedYetIsExplained(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *system) {
+		info := p.put("prompts/x.jsonl", []byte(mixed))
+		must(t, p.submitter().Uploaded(t.Context(), events.ObjectCreated{Bucket: p.deploy.Bucket, Key: info.Key, Version: info.Version, Size: info.Size}))
+		id := identity.UploadRun(p.deploy.Bucket, info.Key, info.Version)
+		for _, item := range []string{"refuse me", "#4", "x.jsonl:6"} {
+			got := p.explained(id, item)
+			if got.State != api.NotPlanned || got.Line != 6 || got.ID != "refuse me" {
+				t.Errorf("%s: %+v", item, got)
+			}
+		}
+		x, err := p.user().Explain(t.Context(), id, "good")
+		if err != nil || len(x.Items) != 2 || x.Items[0].DuplicateOf != nil || x.Items[1].DuplicateOf == nil || x.Items[1].DuplicateOf.Line != 1 {
+			t.Errorf("an id that two lines have: %+v, %v", x.Items, err)
+		}
+	})
+}
+
+func TestACopyIsExplainedByItsOriginal(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *system) {
+		p.configure("[shard]\nitems = 1\n[dedupe]\nenabled = true\nsampled = true")
+		p.functions()
+		begun, goOn := make(chan struct{}, 9), make(chan struct{})
+		e := newRecordingEngine(func(ctx context.Context, r engine.Request) (engine.Answer, error) {
+			if bytes.Contains(r.Body, []byte("last")) {
+				begun <- struct{}{}
+				<-goOn
+			}
+			return refusing(ctx, r)
+		})
+		p.work(setup{engine: e, inFlight: 1})
+		id := p.upload("prompts/x.jsonl", []byte(`{"id":"a","prompt":"same"}
+{"id":"b","prompt":"REFUSE"}
+{"id":"c","prompt":"same"}
+{"id":"d","prompt":"REFUSE"}
+{"id":"e","prompt":"last"}
+`))
+		<-begun
+		p.await("four shards are done", func() bool { return p.state(id).Done.Set.Gap(0) == 4 })
+		is := func(item string, want api.ItemState, says string) {
+			t.Helper()
+			got := p.explained(id, item)
+			if text := strings.Join(append(got.History, got.Next), "\n"); got.State != want || !strings.Contains(text, says) {
+				t.Errorf("%s is %s, want %s with %q:\n%s", item, got.State, want, says, text)
+			}
+		}
+		is("a", api.Answered, "when the run has ended")
+		is("b", api.Failed, "status 400: no")
+		is("c", api.Copied, "it gets what item 0 got, when the run has ended")
+		is("d", api.Copied, "line 2 of prompts/x.jsonl (item 1): that one is asked for both")
+		close(goOn)
+		o := p.ended(id)
+		for item, want := range map[string]api.ItemState{"a": api.Answered, "b": api.Failed, "c": api.Answered, "d": api.Failed, "e": api.Answered} {
+			is(item, want, "is in runs/")
+			p.pointsAtItsRow(item, p.explained(id, item), o)
+		}
+	})
+}
+
+// noFullReads is a bucket whose inputs nobody may read as a whole.
+type noFullReads struct{ blob.Store }
+
+func (b noFullReads) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	if strings.HasPrefix(key, record.PromptsPrefix) && o.Length == 0 {
+		return nil, blob.Info{}, fault.New(fault.Denied, "read %s as a whole", key)
+	}
+	return b.Store.Get(ctx, key, o)
+}
+
+func TestAnIDIsFoundWithoutReadingTheInput(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *system) {
+		p.configure("[shard]\nitems = 16")
+		p.functions()
+		p.work(setup{})
+		id := p.upload("prompts/x.jsonl", append(prompts(2000), "{\"id\":\"id-77\",\"prompt\":\"again\"}\n{\"id\":\"id-1000\",\"prompt\":\"again\"}\n{\"id\":\"id-77\",\"prompt\":\"and again\"}\n"...))
+		p.ended(id)
+		ports := p.ports
+		ports.Blobs = noFullReads{ports.Blobs}
+		user := api.New(ports, p.deploy)
+		for item, want := range map[string][]uint64{"id-0": {0}, "id-1999": {1999}, "id-77": {77, 2000, 2002}, "id-1000": {1000, 2001}, "#5": {5}, "x.jsonl:7": {6}} {
+			x, err := user.Explain(t.Context(), id, item)
+			must(t, err)
+			var got []uint64
+			for _, it := range x.Items {
+				got = append(got, it.Item)
+			}
+			if !slices.Equal(got, want) || x.Items[0].State != api.Answered {
+				t.Errorf("%s: items %d, want %d", item, got, want)
+			}
+		}
+		if _, err := user.Explain(t.Context(), id, "nobody"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("an id that no line has: %v", err)
+		}
+	})
+}

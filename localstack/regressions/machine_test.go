@@ -1,0 +1,141 @@
+package regressions
+
+import (
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+func TestC27OnlyTheShardsOfALostWorkerMove(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *system) {
+		p.configure("[shard]\nitems = 2")
+		p.functions()
+		id := p.upload("prompts/x.jsonl", prompts(400))
+		p.await("it is dispatched", func() bool { return p.state(id).NextShard == 200 })
+		var workers []*runningWorker
+		for range 8 {
+			workers = append(workers, p.work(setup{engine: newRecordingEngine(after(3 * time.Second)), inFlight: 4}))
+		}
+		p.await("all workers are at work", func() bool { return len(p.heldBy(id, "")) >= 16 })
+		lost := workers[3]
+		lost.kill() // no notice, no goodbye
+		killed := time.Now()
+		held := p.heldBy(id, lost.id)
+		if len(held) == 0 {
+			t.Fatal("it held nothing")
+		}
+		o := p.ended(id)
+		o.phase(t, "completed")
+		o.own(t, 400, "")
+		var moved []int
+		for _, d := range p.shards(id) {
+			if d.Attempt == 1 {
+				continue
+			}
+			moved = append(moved, d.Shard)
+			if took := d.ClaimedAt.Sub(killed); d.Attempt != 2 || took > 8*time.Second {
+				t.Errorf("shard %d was claimed %d times, at last %s after its holder died", d.Shard, d.Attempt, took)
+			}
+		}
+		slices.Sort(moved)
+		if !slices.Equal(moved, held) {
+			t.Errorf("shards %v moved, the lost worker held %v", moved, held)
+		}
+	})
+}
+
+// heldBy are the run's shards in the hands of a worker, or of any.
+func (p *system) heldBy(id identity.RunID, worker string) (held []int) {
+	p.t.Helper()
+	for _, d := range p.shards(id) {
+		if d.State == shard.Running && (worker == "" || d.Worker == worker) {
+			held = append(held, d.Shard)
+		}
+	}
+	slices.Sort(held)
+	return held
+}
+
+func TestC35OnlyWhatFailsInABatchComesBack(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *system) {
+		stop := p.functions()
+		var ids []identity.RunID
+		for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"} {
+			ids = append(ids, p.upload("prompts/"+name+".jsonl", prompts(4)))
+		}
+		p.await("all are dispatched", func() bool {
+			for _, id := range ids {
+				if p.state(id).NextShard != 1 {
+					return false
+				}
+			}
+			return p.left(host.CoordinateQueue) == 0
+		})
+		stop()
+		for _, id := range ids { // ten events wait for coordinate
+			must(t, p.user().Pause(t.Context(), id, "a pause"))
+		}
+		if n := p.left(host.CoordinateQueue); n < 10 {
+			t.Fatalf("%d events wait", n)
+		}
+		var mended atomic.Bool
+		third := record.CoordinatorKey(ids[2])
+		healthy := p.ports
+		p.ports = *p.intercept(interceptors{write: func(key string, _ []byte, apply func() error) error {
+			if key == third && !mended.Load() {
+				return fault.New(fault.Denied, "not this one")
+			}
+			return apply()
+		}})
+		p.functions()
+		p.ports = healthy
+		paused := func() (n int) {
+			for _, id := range ids {
+				if p.state(id).Phase == run.Paused {
+					n++
+				}
+			}
+			return n
+		}
+		p.await("the others are paused, and only events of the third are left", func() bool {
+			left := p.left(host.CoordinateQueue) // its pause, and the look that every open run gets at the start
+			return paused() == 9 && 1 <= left && left <= 2
+		})
+		mended.Store(true)
+		p.await("the third is paused, too", func() bool { return paused() == 10 && p.left(host.CoordinateQueue) == 0 })
+	})
+}
+
+func TestC36ALongRunIsNotTakenForALoop(t *testing.T) {
+	t.Parallel()
+	simulated(t, func(t *testing.T, p *system) {
+		p.configure("[shard]\nitems = 1")
+		p.functions()
+		p.work(setup{engine: newRecordingEngine(after(time.Second)), inFlight: 1})
+		id := p.upload("prompts/x.jsonl", prompts(40))
+		for range 20 { // each is caused by what the one before led to
+			p.await("it goes on", func() bool { return p.state(id).Phase == run.Running })
+			must(t, p.user().Pause(t.Context(), id, "a pause"))
+			p.await("it is paused", func() bool { return p.state(id).Phase == run.Paused })
+			must(t, p.user().Resume(t.Context(), id, "its end"))
+		}
+		o := p.ended(id)
+		o.phase(t, "completed")
+		o.own(t, 40, "")
+		for _, q := range []string{host.CoordinateQueue, host.TaskQueue, host.PlanQueue, host.WorkQueue("default")} {
+			if n := p.left(q + "-dead"); n > 0 {
+				t.Errorf("%d dead letters of %s", n, q)
+			}
+		}
+	})
+}

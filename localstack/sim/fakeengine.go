@@ -1,0 +1,85 @@
+package sim
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/mock"
+	"rollout/shared/fault"
+)
+
+// refusedPrompt marks prompts that the engine refuses as the request's own fault.
+const refusedPrompt = "refuse me"
+
+// fakeEngine is an engine whose answers are those of the mock, and come when they
+// come. Its moods charge nobody: it is overloaded, or away for a while.
+type fakeEngine struct {
+	*process
+}
+
+// Answer implements engine.Engine.
+func (m *fakeEngine) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
+	w := m.world
+	label := "engine/" + string(r.Body)
+	if w.poison == killsServer {
+		v, err := w.server.enter(ctx, r.Exclusive)
+		if err != nil {
+			return engine.Answer{}, err
+		}
+		a, err := m.answer(ctx, r, progress, label)
+		if isPoison(r) && ctx.Err() == nil {
+			v.crash(w)
+		}
+		if died := v.leave(); died != nil {
+			return engine.Answer{}, died
+		}
+		return a, err
+	}
+	if w.poison == killsWorker && isPoison(r) {
+		pause(ctx, w.rand.duration(label, time.Millisecond, 900*time.Millisecond))
+		w.tracef("%s dies of a prompt", m.name)
+		m.crash()
+	}
+	return m.answer(ctx, r, progress, label)
+}
+
+func (m *fakeEngine) answer(ctx context.Context, r engine.Request, progress func(), label string) (engine.Answer, error) {
+	w := m.world
+	pause(ctx, w.rand.duration(label, time.Millisecond, 900*time.Millisecond))
+	if err := m.checkAlive(ctx); err != nil {
+		return engine.Answer{}, err
+	}
+	progress()
+	if w.faultsOn() && w.rand.chance("mood/"+label, 0.02) {
+		return engine.Answer{}, fault.New(fault.Throttled, "injected: overloaded")
+	}
+	if w.faultsOn() && w.rand.chance("away/"+label, 0.01) {
+		return engine.Answer{}, fault.New(fault.Unavailable, "injected: the connection broke")
+	}
+	return answer(ctx, r)
+}
+
+// answer is the engine's answer, the same for the same request anywhere.
+func answer(ctx context.Context, r engine.Request) (engine.Answer, error) {
+	if strings.Contains(string(r.Body), refusedPrompt) {
+		return engine.Answer{}, &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Err: fault.New(fault.Invalid, "the prompt is refused")}
+	}
+	return mock.New(mock.Config{}).Answer(ctx, r, func() {})
+}
+
+// Ready implements engine.Engine.
+func (m *fakeEngine) Ready(ctx context.Context) (string, error) {
+	s := &m.world.server
+	s.mu.Lock()
+	down := s.down
+	s.mu.Unlock()
+	if down {
+		return "", fault.New(fault.Unavailable, "the server is down")
+	}
+	return "mock", m.checkAlive(ctx)
+}
+
+// Close implements engine.Engine.
+func (m *fakeEngine) Close() error { return nil }

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"rollout/scripts/bench/prompts"
+)
+
+// runner is where runs are made and measured.
+type runner struct {
+	options
+	report *Report
+	dir    string // holds programs and installations; removed at the end
+	log    io.Writer
+}
+
+// measures are all that can be measured, in the order of the table.
+func measures() []struct {
+	name string
+	take func(context.Context, *runner) error
+} {
+	return []struct {
+		name string
+		take func(context.Context, *runner) error
+	}{
+		{"overhead", overhead}, {"throughput", throughput}, {"counts", counts}, {"memory", memory},
+		{"beats", heartbeats}, {"line", line}, {"takeover", takeover}, {"tiny", tiny},
+	}
+}
+
+func names() string {
+	var all []string
+	for _, m := range measures() {
+		all = append(all, m.name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// measure takes the measures and shows them.
+func measure(ctx context.Context, o options, out, log io.Writer) error {
+	for _, name := range o.only {
+		if !slices.Contains(strings.Split(names(), ", "), name) {
+			return fmt.Errorf("%w: there is no measure %q: take of %s", errUsage, name, names())
+		}
+	}
+	dir, err := os.MkdirTemp(o.work, "rollout-bench-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	l := &runner{options: o, report: newReport(time.Now()), dir: dir, log: log}
+	if err := l.build(ctx); err != nil {
+		return err
+	}
+	for _, m := range measures() {
+		if len(o.only) > 0 && !slices.Contains(o.only, m.name) {
+			continue
+		}
+		for round := range o.rounds {
+			l.say("%s, round %d of %d", m.name, round+1, o.rounds)
+			err := m.take(ctx, l)
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if err != nil { // the others' figures are worth having
+				l.note("%s was not measured: %v", m.name, err)
+			}
+		}
+	}
+	path := o.out
+	if path == "" {
+		path = filepath.Join("out", "bench", l.report.Commit+".json")
+	}
+	if err := l.report.save(path); err != nil {
+		return err
+	}
+	if err := l.report.table(out); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "\nkept in %s; compare two with: make bench-compare OLD=… NEW=…\n", path)
+	return err
+}
+
+func (l *runner) say(format string, args ...any) { fmt.Fprintf(l.log, "bench: "+format+"\n", args...) }
+
+// note records what could not be measured.
+func (l *runner) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !slices.Contains(l.report.Notes, text) {
+		l.report.Notes = append(l.report.Notes, text)
+	}
+	l.say("%s", text)
+}
+
+// build builds the programs to be measured.
+func (l *runner) build(ctx context.Context) error {
+	for name, pkg := range map[string]string{"rollout": "rollout/scripts/rollout", "fakellm": "rollout/scripts/fakellm"} {
+		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", l.program(name), pkg)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("build %s: %w\n%s", name, err, out)
+		}
+	}
+	return nil
+}
+
+func (l *runner) program(name string) string { return filepath.Join(l.dir, name) }
+
+// runFolder is a folder with a prompts file that nobody has seen yet.
+type runFolder struct {
+	dir    string
+	hidden string // the file, under a name that is not taken up
+	lines  int
+}
+
+// newRunFolder makes one of n lines.
+func (l *runner) newRunFolder(n, size int) (*runFolder, error) {
+	dir, err := os.MkdirTemp(l.dir, "run-")
+	if err != nil {
+		return nil, err
+	}
+	in := &runFolder{dir: dir, hidden: filepath.Join(dir, "bucket", "prompts", ".p"), lines: n}
+	if err := os.MkdirAll(filepath.Dir(in.hidden), 0o755); err != nil {
+		return nil, err
+	}
+	if err := prompts.Write(in.hidden, n, size); err != nil {
+		return nil, err
+	}
+	old := time.Now().Add(-time.Minute) // nobody is still writing it
+	return in, os.Chtimes(in.hidden, old, old)
+}
+
+// reveal lets the file be taken up.
+func (in *runFolder) reveal() error {
+	return os.Rename(in.hidden, filepath.Join(filepath.Dir(in.hidden), "p.jsonl"))
+}
+
+// remove makes room for the next one.
+func (in *runFolder) remove() error { return os.RemoveAll(in.dir) }
+
+// usage is what a process took, with its children.
+type usage struct {
+	wall, cpu time.Duration
+	peakMiB   float64
+}
+
+// finish waits for a process that was started at start.
+func finish(cmd *exec.Cmd, start time.Time, stderr *bytes.Buffer) (usage, error) {
+	err := cmd.Wait()
+	u := usage{wall: time.Since(start)}
+	if s := cmd.ProcessState; s != nil {
+		u.cpu = s.UserTime() + s.SystemTime()
+		if r, ok := s.SysUsage().(*syscall.Rusage); ok {
+			u.peakMiB = float64(r.Maxrss) / 1024
+		}
+	}
+	if err != nil {
+		return u, fmt.Errorf("%s: %w\n%s", filepath.Base(cmd.Path), err, tail(stderr.Bytes()))
+	}
+	return u, nil
+}
+
+func tail(b []byte) []byte { return b[max(0, len(b)-2000):] }
+
+// runOnce answers the installation's file with `up --once` and checks that every
+// line has its row.
+func (l *runner) runOnce(ctx context.Context, in *runFolder, args ...string) (usage, error) {
+	if err := in.reveal(); err != nil {
+		return usage{}, err
+	}
+	cmd := exec.CommandContext(ctx, l.program("rollout"), append([]string{"up", "--dir", in.dir, "--once", "--listen", "off"}, args...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		return usage{}, err
+	}
+	u, err := finish(cmd, start, &stderr)
+	if err != nil {
+		return u, err
+	}
+	return u, in.complete()
+}
+
+// complete checks the outcome.
+func (in *runFolder) complete() error {
+	found, err := filepath.Glob(filepath.Join(in.dir, "bucket", "runs", "*", "summary.json"))
+	if err != nil || len(found) != 1 {
+		return fmt.Errorf("%d summaries, %w", len(found), err)
+	}
+	b, err := os.ReadFile(found[0])
+	if err != nil {
+		return err
+	}
+	var s struct{ Completed int }
+	if err := json.Unmarshal(b, &s); err != nil {
+		return err
+	}
+	f, err := os.Open(filepath.Join(filepath.Dir(found[0]), "completions.jsonl"))
+	if err != nil {
+		return err
+	}
+	rows, err := countLines(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if s.Completed != in.lines || rows != in.lines {
+		return fmt.Errorf("%d of %d samples are completed, %d rows", s.Completed, in.lines, rows)
+	}
+	return nil
+}
+
+func countLines(r io.Reader) (n int, err error) {
+	buf := make([]byte, 1<<20)
+	for {
+		k, err := r.Read(buf)
+		n += bytes.Count(buf[:k], []byte{'\n'})
+		if errors.Is(err, io.EOF) {
+			return n, nil
+		}
+		if err != nil {
+			return n, err
+		}
+	}
+}
+
+// perSample is a duration's share of each of n samples, in µs.
+func perSample(d time.Duration, n int) float64 {
+	return float64(d) / float64(time.Microsecond) / float64(n)
+}

@@ -1,0 +1,36 @@
+package command
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/functions/api"
+	"rollout/shared/blob"
+	"rollout/shared/clock"
+	"rollout/shared/config"
+	"rollout/shared/host"
+	"rollout/shared/memory"
+	"rollout/shared/queue"
+)
+
+func TestAnObjectWhoseEventIsLateIsAnnounced(t *testing.T) {
+	t.Parallel()
+	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}), Clock: clock.System{},
+		Log: slog.New(slog.DiscardHandler), Source: "cli"}
+	service := api.New(p, config.DefaultDeployment())
+	if _, err := p.Blobs.Put(t.Context(), "prompts/x.jsonl", strings.NewReader("{}\n"), blob.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if said := resendUpload(t.Context(), service, "prompts/x.jsonl"); !strings.HasSuffix(said, "the stack was told once more") {
+		t.Error(said)
+	}
+	got, err := p.Queues.Receive(t.Context(), host.TaskQueue, queue.MaxBatch, time.Minute, 0)
+	if err != nil || len(got) != 1 || !strings.Contains(string(got[0].Body), "prompts/x.jsonl") {
+		t.Errorf("%v, %v", got, err)
+	}
+	if said := resendUpload(t.Context(), service, "prompts/gone.jsonl"); !strings.Contains(said, "there is no object prompts/gone.jsonl") {
+		t.Error(said)
+	}
+}

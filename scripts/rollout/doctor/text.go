@@ -1,0 +1,55 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+)
+
+// TextPrinter writes results for people, in colours if they are wanted.
+type TextPrinter struct {
+	Out     io.Writer
+	Colours bool
+}
+
+const (
+	red   = "31"
+	green = "32"
+	dim   = "2"
+)
+
+// Result writes what came of one check.
+func (h TextPrinter) Result(r Result) error {
+	mark := h.in(green, "✓")
+	if r.Status == Fail {
+		mark = h.in(red, "✗")
+	}
+	text := fmt.Sprintf("%s %-20s %7d ms", mark, r.Name, r.LatencyMS)
+	if r.found != "" {
+		text += "  " + h.in(dim, r.found)
+	}
+	if r.wrong != "" {
+		text += "\n    " + r.wrong
+	}
+	if r.Status == Fail && r.remedy != "" {
+		text += "\n    → " + r.remedy
+	}
+	_, err := fmt.Fprintln(h.Out, text)
+	return err
+}
+
+// Summary writes the last line.
+func (h TextPrinter) Summary(s Summary) error {
+	colour := green
+	if s.Failed > 0 {
+		colour = red
+	}
+	_, err := fmt.Fprintln(h.Out, h.in(colour, fmt.Sprintf("%d pass, %d fail — total %d ms", s.Passed, s.Failed, s.TotalLatencyMS)))
+	return err
+}
+
+func (h TextPrinter) in(colour, text string) string {
+	if !h.Colours {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}

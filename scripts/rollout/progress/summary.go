@@ -1,0 +1,223 @@
+package progress
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+
+	"rollout/functions/api"
+	"rollout/shared/blob"
+	"rollout/shared/core/run"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// OutcomeError says, for people, what a run that has ended did not do.
+type OutcomeError struct {
+	Status api.Status
+	text   string
+}
+
+func (u *OutcomeError) Error() string { return u.text }
+
+// Outcome is nil if the run did all it was asked to, else an *Unwell. path says
+// where people find an object of the bucket.
+func Outcome(s api.Status, path func(key string) string) error {
+	text := ""
+	switch {
+	case s.Phase.Succeeded() && s.Items.Total == 0:
+		text = fmt.Sprintf("run %s has no items (its input has no lines)", s.Run)
+	case s.Phase.Succeeded() && s.Items.Failed == 0:
+		return nil
+	case s.Phase.Succeeded() || s.Phase == run.CompletedWithErrors:
+		text = fmt.Sprintf("run %s: %s of %s items failed (see %s)", s.Run, Count(s.Items.Failed), Count(s.Items.Total), path(s.Errors))
+	default:
+		text = fmt.Sprintf("run %s ended as %s", s.Run, FormatPhase(s.Phase))
+		if s.Message != "" {
+			text += ": " + s.Message
+		}
+	}
+	return &OutcomeError{s, text}
+}
+
+const (
+	firstRows  = 3
+	rowColumns = 100
+	headBytes  = 64 << 10 // of completions.jsonl, to show its first rows
+)
+
+// WriteSummary writes what became of a run that has ended: counts, speed, where its
+// files are, and its first completions. path says where people find an object
+// of the bucket.
+func WriteSummary(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, path func(key string) string) error {
+	b := bytes.NewBufferString(Headline(s))
+	line := func(name, text string) { fmt.Fprintf(b, "  %-12s%s\n", name, text) }
+	if s.Message != "" {
+		line("because", SanitizeLine(s.Message, 400))
+	}
+	if s.Items.AtFault() > 0 {
+		line("failed", FormatFailed(s))
+	}
+	if s.Items.Unanswered > 0 {
+		line("unanswered", FormatUnanswered(s))
+	}
+	if t := s.Training; t != nil {
+		line("training", FormatTraining(s))
+		if t.Snapshot != "" {
+			line("snapshot", t.Snapshot)
+		}
+		if s.Phase.Succeeded() {
+			line("model", path(record.OutputKey(s.Run, record.ModelFile)))
+			line("loss curve", path(record.OutputKey(s.Run, record.CurveFile)))
+		}
+	}
+	if s.Tokens != (api.Tokens{}) {
+		line("tokens", FormatTokens(s.Tokens))
+	}
+	rows, err := firstRowsOf(ctx, bucket, s.Outputs)
+	switch {
+	case fault.Is(err, fault.NotFound): // refused before it wrote anything
+	case err != nil:
+		return err
+	default:
+		line("completions", path(s.Outputs))
+		if s.Items.Failed > 0 {
+			line("errors", path(s.Errors))
+		}
+		line("summary", path(s.Summary))
+	}
+	for i, row := range rows {
+		if i == 0 {
+			b.WriteString("first completions:\n")
+		}
+		fmt.Fprintf(b, "  %s\n", SanitizeLine(row, rowColumns))
+	}
+	_, err = w.Write(b.Bytes())
+	return err
+}
+
+// Headline is a line on a run that has ended: counts, time and speed.
+func Headline(s api.Status) string {
+	text := fmt.Sprintf("run %s (%s) %s", s.Run, SanitizeLine(s.Name, nameColumns), FormatPhase(s.Phase))
+	if s.Items.Total > 0 && s.Training == nil {
+		text += fmt.Sprintf(": %s of %s items answered", Count(s.Items.Done), Count(s.Items.Total))
+	}
+	if s.StartedAt != nil && s.EndedAt != nil {
+		text += " in " + FormatDuration(s.EndedAt.Sub(*s.StartedAt))
+	}
+	if s.Rate != nil {
+		text += ", " + FormatRate(s.Rate)
+	}
+	return text + "\n"
+}
+
+// ObjectPathIn returns where an object of the bucket in the folder dir is.
+func ObjectPathIn(dir string) func(key string) string {
+	return func(key string) string { return filepath.Join(dir, filepath.FromSlash(key)) }
+}
+
+// FormatFailed renders the items that were at fault: "10 (7 invalid_line, 3
+// too_long)".
+func FormatFailed(s api.Status) string { return classWords(s, s.Items.AtFault(), false) }
+
+// FormatUnanswered renders the items that the end left without an answer:
+// "600 (600 canceled)".
+func FormatUnanswered(s api.Status) string { return classWords(s, s.Items.Unanswered, true) }
+
+func classWords(s api.Status, total uint64, unanswered bool) string {
+	var parts []string
+	for _, class := range fault.Classes {
+		if n := s.FailedByClass[string(class)]; n > 0 && api.Unanswered(class) == unanswered {
+			parts = append(parts, Count(uint64(n))+" "+string(class))
+		}
+	}
+	if len(parts) == 0 {
+		return Count(total)
+	}
+	return fmt.Sprintf("%s (%s)", Count(total), strings.Join(parts, ", "))
+}
+
+// FormatTokens renders counts of tokens: "4,000 in, 8,000 out, 12 wasted".
+func FormatTokens(t api.Tokens) string {
+	text := Count(uint64(max(0, t.Prompt))) + " in, " + Count(uint64(max(0, t.Completion))) + " out"
+	if t.Wasted > 0 {
+		text += ", " + Count(uint64(t.Wasted)) + " wasted"
+	}
+	return text
+}
+
+// firstRowsOf reads the first rows of the object, as text to show.
+func firstRowsOf(ctx context.Context, bucket blob.Store, key string) ([]string, error) {
+	r, _, err := bucket.Get(ctx, key, blob.GetOptions{Length: headBytes})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close() // read only: nothing can be lost
+	var rows []string
+	lines := bufio.NewReader(r)
+	for len(rows) < firstRows {
+		row, err := lines.ReadBytes('\n')
+		if row = bytes.TrimSpace(row); len(row) > 0 {
+			rows = append(rows, completionOf(row))
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, fault.Wrap(err, "read %s", key)
+		}
+	}
+	return rows, nil
+}
+
+// completionOf picks id, question and answer out of an output row of the plain
+// dialect, id and answer out of OpenAI's; other rows are shown as they are.
+func completionOf(row []byte) string {
+	var r struct {
+		ID         string          `json:"id"`
+		CustomID   string          `json:"custom_id"`
+		Prompt     json.RawMessage `json:"prompt"`
+		Messages   json.RawMessage `json:"messages"`
+		Completion *string         `json:"completion"`
+		Response   struct {
+			Body struct {
+				Choices []struct {
+					Text    string
+					Message struct{ Content string }
+				}
+			}
+		}
+	}
+	if json.Unmarshal(row, &r) != nil {
+		return string(row)
+	}
+	const idColumns = 24
+	if r.Completion != nil {
+		return SanitizeLine(r.ID, idColumns) + "  " + questionOf(r.Prompt, r.Messages) + strings.TrimSpace(*r.Completion)
+	}
+	if cs := r.Response.Body.Choices; len(cs) > 0 {
+		return SanitizeLine(r.CustomID, idColumns) + "  " + cs[0].Message.Content + cs[0].Text
+	}
+	return string(row)
+}
+
+// questionOf is the prompt, or what the last message says, shortened and with
+// an arrow to the answer; "" if it is not text.
+func questionOf(prompt, messages json.RawMessage) string {
+	const columns = 40
+	var text string
+	if json.Unmarshal(prompt, &text) != nil {
+		var turns []struct {
+			Content json.RawMessage `json:"content"`
+		}
+		if json.Unmarshal(messages, &turns) != nil || len(turns) == 0 || json.Unmarshal(turns[len(turns)-1].Content, &text) != nil {
+			return ""
+		}
+	}
+	return SanitizeLine(strings.TrimSpace(text), columns) + " → "
+}

@@ -1,0 +1,89 @@
+package run
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"rollout/shared/core/interval"
+	"rollout/shared/core/schedule"
+)
+
+// dispatch sends what is to be sent again, then new shards as far as the
+// window goes.
+func (d *decider) dispatch() {
+	d.Warning = ""
+	if !d.Phase.dispatches() {
+		return
+	}
+	d.resendLost()
+	if d.Shards == 0 {
+		return
+	}
+	d.Phase = Running
+	buffered, ranges := d.State.Done.Buffered(), len(d.State.Done.Set.Ranges())
+	window := schedule.Window(d.world.Pool, buffered, ranges)
+	if full := schedule.Window(d.world.Pool, 0, 0); window < full {
+		d.Warning = fmt.Sprintf("%d shards wait for shard %d: %d in flight at most, not %d",
+			buffered, d.State.Done.Frontier(), window, full)
+	}
+	limit := &schedule.Cap{InFlight: d.InFlight.Len(), Max: window}
+	for _, r := range schedule.Pick(d.NextShard, d.Shards, window, nil, limit) {
+		d.send(r, 0)
+		d.NextShard = r.Hi
+	}
+}
+
+// resendLost sends the shards that were noted, with each one's next generation:
+// after a resume all open ones. Each is sent once, however often it was named.
+func (d *decider) resendLost() {
+	again := d.toResend.Ranges()
+	if d.resumed {
+		again = d.Open()
+	}
+	byGeneration := map[int]*interval.Set{}
+	for _, r := range again {
+		for n := r.Lo; n < r.Hi; n++ {
+			if d.State.Done.Set.Has(n) {
+				continue
+			}
+			g, _ := d.InFlight.Generation(n)
+			g = schedule.NextGeneration(g)
+			if byGeneration[g] == nil {
+				byGeneration[g] = &interval.Set{}
+			}
+			byGeneration[g].Add(n)
+		}
+	}
+	for _, g := range slices.Sorted(maps.Keys(byGeneration)) {
+		for _, r := range byGeneration[g].Ranges() {
+			d.send(r, g)
+		}
+	}
+}
+
+func (d *decider) send(r interval.Range, generation int) {
+	d.InFlight.MarkSent(r, generation, d.now)
+	d.effect(Effect{Kind: Send, Range: &r, Generation: generation})
+	if d.StartedAt.IsZero() {
+		d.StartedAt = d.now
+	}
+}
+
+// maxText is how many bytes of somebody's words a state keeps: it stays small,
+// whatever an error says.
+const maxText = 256
+
+func clip(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= maxText {
+		return s
+	}
+	cut := maxText
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}

@@ -1,0 +1,67 @@
+package run
+
+import (
+	"encoding/json"
+
+	"rollout/shared/core/interval"
+)
+
+// Effects are the effects of one step, in the order in which to perform them.
+// Their JSON is short: neighbours that differ by their range alone are written
+// as one, with a set of ranges.
+type Effects []Effect
+
+// effectGroup is how Effects are written.
+type effectGroup struct {
+	Act        EffectKind    `json:"act"`
+	Ranges     *interval.Set `json:"ranges,omitempty"`
+	Generation int           `json:"generation,omitempty"`
+	Why        string        `json:"why,omitempty"`
+}
+
+// MarshalJSON writes the groups.
+func (es Effects) MarshalJSON() ([]byte, error) {
+	groups := []effectGroup{}
+	for _, e := range es {
+		g := effectGroup{Act: e.Kind, Generation: e.Generation, Why: e.Why}
+		if e.Range != nil {
+			s := interval.Of(*e.Range)
+			g.Ranges = &s
+			if n := len(groups); n > 0 && groups[n-1].takes(e) {
+				groups[n-1].Ranges.AddRange(*e.Range)
+				continue
+			}
+		}
+		groups = append(groups, g)
+	}
+	return json.Marshal(groups)
+}
+
+// takes reports whether e can stand in g as a range of its own.
+func (g effectGroup) takes(e Effect) bool {
+	if g.Ranges == nil || g.Act != e.Kind || g.Generation != e.Generation || g.Why != e.Why {
+		return false
+	}
+	rs := g.Ranges.Ranges()
+	return len(rs) > 0 && rs[len(rs)-1].Hi < e.Range.Lo
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (es *Effects) UnmarshalJSON(b []byte) error {
+	var groups []effectGroup
+	if err := json.Unmarshal(b, &groups); err != nil {
+		return err
+	}
+	var out Effects
+	for _, g := range groups {
+		if g.Ranges == nil {
+			out = append(out, Effect{Kind: g.Act, Generation: g.Generation, Why: g.Why})
+			continue
+		}
+		for _, r := range g.Ranges.Ranges() {
+			out = append(out, Effect{Kind: g.Act, Range: &r, Generation: g.Generation, Why: g.Why})
+		}
+	}
+	*es = out
+	return nil
+}

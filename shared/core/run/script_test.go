@@ -1,0 +1,376 @@
+package run
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/shared/core/interval"
+	"rollout/shared/core/shard"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write the traces that come out into the scripts")
+
+// Every script in testdata is a story: blocks of commands, then ---- and the
+// trace that they must leave, then a blank line. Each block ends with a step.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := play(t, string(raw))
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != string(raw) {
+				t.Errorf("the trace differs; run with -rewrite and compare:\n%s", firstDifference(string(raw), got))
+			}
+		})
+	}
+}
+
+func firstDifference(want, got string) string {
+	w, g := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for i := range min(len(w), len(g)) {
+		if w[i] != g[i] {
+			return fmt.Sprintf("line %d\n want %s\n got  %s", i+1, w[i], g[i])
+		}
+	}
+	return fmt.Sprintf("want %d lines, got %d", len(w), len(g))
+}
+
+// play runs a script and returns it with the traces that came out.
+func play(t *testing.T, script string) string {
+	s := newStage()
+	var out strings.Builder
+	inTrace := false
+	for i, line := range strings.Split(strings.TrimRight(script, "\n"), "\n") {
+		switch {
+		case line == "":
+			inTrace = false
+			out.WriteString("\n")
+		case inTrace:
+		case line == "----":
+			s.step()
+			out.WriteString("----\n" + s.trace.String())
+			s.trace.Reset()
+			inTrace = true
+		case strings.HasPrefix(line, "#"):
+			out.WriteString(line + "\n")
+		default:
+			if err := s.command(strings.Fields(line)); err != nil {
+				t.Fatalf("line %d: %s: %v", i+1, line, err)
+			}
+			out.WriteString(line + "\n")
+		}
+	}
+	return out.String()
+}
+
+// stage is a run on its own: what coordinate knows of it, and its world.
+type stage struct {
+	state   State
+	world   Observed
+	rules   Rules
+	now     time.Time
+	pending []Event
+	crash   string  // where the next step crashes
+	inherit Effects // saved and not performed
+	trace   strings.Builder
+}
+
+var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+
+const testRun = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
+
+func newStage() *stage {
+	return &stage{state: New(testRun), now: epoch, rules: Rules{Grace: 10 * time.Second}}
+}
+
+// step lets the run take what is pending, and performs what concerns control,
+// as coordinate does.
+func (s *stage) step() {
+	if len(s.inherit) > 0 {
+		fmt.Fprintf(&s.trace, "(performs %d inherited effects first)\n", len(s.inherit))
+		s.perform(s.inherit)
+		s.inherit = nil
+	}
+	next, rejected := Step(s.state, s.world, s.rules, s.pending, s.now)
+	s.print(next, rejected)
+	crash := s.crash
+	s.crash = ""
+	if crash == "save" {
+		fmt.Fprintln(&s.trace, "  crash: nothing saved, nothing performed, events come again")
+		return
+	}
+	s.state, s.pending = next, nil
+	if crash == "perform" {
+		fmt.Fprintln(&s.trace, "  crash: saved, not performed")
+		s.inherit = next.Effects
+		return
+	}
+	s.perform(next.Effects)
+}
+
+func (s *stage) perform(es Effects) {
+	for _, e := range es {
+		switch {
+		case e.Kind == SetPause && !s.world.DesiredPause && s.world.DesiredEnd == "":
+			s.control(true, "", e.Why)
+		case e.Kind == SetEnd && s.world.DesiredEnd == "":
+			s.control(false, Reason(e.Why), "")
+		}
+	}
+}
+
+// answerAllBut takes quiet steps in which everything in flight but one shard
+// is answered.
+func (s *stage) answerAllBut(slow, steps int) {
+	for range steps {
+		for _, c := range s.state.InFlight.Chunks {
+			for n := c.Lo; n < c.Hi; n++ {
+				if n != slow {
+					s.pending = append(s.pending, Event{Kind: ShardDone, Shard: n, Counts: shard.Counts{OK: 1}})
+				}
+			}
+		}
+		s.step()
+	}
+	s.trace.Reset()
+}
+
+func (s *stage) control(pause bool, end Reason, why string) {
+	s.world.Sequence++
+	s.world.DesiredPause, s.world.DesiredEnd, s.world.ControlReason = pause, end, why
+}
+
+func (s *stage) print(n State, rejected []Event) {
+	var flight []string
+	for _, c := range n.InFlight.Chunks {
+		flight = append(flight, fmt.Sprintf("%s gen=%d sent=%s", span(c.Range), c.Generation, c.SentAt.Sub(epoch)))
+	}
+	fmt.Fprintf(&s.trace, "%s next=%d frontier=%d done=%s in_flight=[%s]", n.Phase, n.NextShard, n.Done.Frontier(), spans(n.Done.Set.Ranges()), strings.Join(flight, ", "))
+	field := func(name, value string) {
+		if value != "" && value != "0" {
+			fmt.Fprintf(&s.trace, " %s=%s", name, value)
+		}
+	}
+	field("reason", string(n.Reason))
+	field("frozen", strconv.Itoa(n.FrozenFrontier))
+	field("streak", strconv.Itoa(n.FailedStreak))
+	field("control", strconv.FormatUint(n.Control, 10))
+	s.trace.WriteString("\n")
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&s.trace, "  %s: %s\n", name, value)
+		}
+	}
+	line("message", n.Message)
+	line("warning", n.Warning)
+	if n.Counts.OK+n.Counts.Failed > 0 {
+		line("counts", fmt.Sprintf("ok=%d failed=%d tokens=%d", n.Counts.OK, n.Counts.Failed, n.Counts.CompletionTokens))
+	}
+	for _, e := range n.Effects {
+		text := string(e.Kind)
+		if e.Range != nil {
+			text += " " + span(*e.Range)
+		}
+		if e.Kind == Send {
+			text += fmt.Sprintf(" gen=%d", e.Generation)
+		}
+		if e.Why != "" {
+			text += " why=" + e.Why
+		}
+		line("effect", text)
+	}
+	for _, e := range rejected {
+		line("rejected", fmt.Sprintf("%s %d", e.Kind, e.Shard))
+	}
+}
+
+func span(r interval.Range) string {
+	if r.Len() == 1 {
+		return strconv.Itoa(r.Lo)
+	}
+	return fmt.Sprintf("%d-%d", r.Lo, r.Hi-1)
+}
+
+func spans(rs []interval.Range) string {
+	var out []string
+	for _, r := range rs {
+		out = append(out, span(r))
+	}
+	return "[" + strings.Join(out, " ") + "]"
+}
+
+// command sets the stage: what the world says, what events come, what time it
+// is. See the scripts for the words.
+func (s *stage) command(words []string) error {
+	args, opts, flags := split(words[1:])
+	switch words[0] {
+	case "step":
+		s.step()
+	case "tick":
+		d, err := time.ParseDuration(args[0])
+		s.now = s.now.Add(d)
+		return err
+	case "rules":
+		return s.setRules(opts, flags)
+	case "plan":
+		return s.setPlan(opts, flags)
+	case "answer-all-but":
+		var slow, steps int
+		if err := atoi(args[0], &slow); err != nil {
+			return err
+		}
+		if err := atoi(opts["steps"], &steps); err != nil {
+			return err
+		}
+		s.answerAllBut(slow, steps)
+	case "pool":
+		return atoi(args[0], &s.world.Pool)
+	case "control":
+		switch args[0] {
+		case "pause":
+			s.control(true, "", strings.Join(args[1:], " "))
+		case "run":
+			s.control(false, "", "")
+		case "end":
+			s.control(false, Reason(args[1]), "")
+		default:
+			return fmt.Errorf("control what?")
+		}
+	case "unacknowledged":
+		return atoi(args[0], &s.world.Unacknowledged)
+	case "ack":
+		s.world.Unacknowledged = 0
+	case "crash":
+		s.crash = args[0]
+		s.step()
+	case "look", "ring":
+		s.pending = append(s.pending, Event{Kind: EventKind(words[0])})
+	case "missing", "changed":
+		s.pending = append(s.pending, Event{Kind: EventKind(words[0]), Why: strings.Join(args, " ")})
+	case "done", "lost", "released", "finalized":
+		return s.news(EventKind(words[0]), args, opts)
+	default:
+		return fmt.Errorf("unknown command")
+	}
+	return nil
+}
+
+func (s *stage) setRules(opts map[string]string, flags map[string]bool) error {
+	s.rules.FailFast = flags["failfast"]
+	for name, to := range map[string]*time.Duration{"grace": &s.rules.Grace, "settle": &s.rules.Settle} {
+		if v, ok := opts[name]; ok {
+			d, err := time.ParseDuration(v)
+			if err != nil {
+				return err
+			}
+			*to = d
+		}
+	}
+	if v, ok := opts["deadline"]; ok {
+		d, err := time.ParseDuration(v)
+		if err != nil {
+			return err
+		}
+		s.rules.Deadline = epoch.Add(d)
+	}
+	if v, ok := opts["tokens"]; ok {
+		n, err := strconv.ParseInt(v, 10, 64)
+		s.rules.Tokens = n
+		return err
+	}
+	return nil
+}
+
+func (s *stage) setPlan(opts map[string]string, flags map[string]bool) error {
+	s.world.Complete = flags["complete"]
+	s.world.PlanProblem, s.world.PlanProblemEnd, s.world.PlanProblemControl = opts["problem"], Reason(opts["ends"]), s.world.Sequence
+	if v, ok := opts["shards"]; ok {
+		if err := atoi(v, &s.world.Shards); err != nil {
+			return err
+		}
+		s.world.Items = uint64(s.world.Shards)
+	}
+	return nil
+}
+
+// news puts an event a shard of the range "3" or "0-7" into the batch.
+func (s *stage) news(kind EventKind, args []string, opts map[string]string) error {
+	c := shard.Counts{OK: 1}
+	gen := 0
+	for name, to := range map[string]*int{"ok": &c.OK, "failed": &c.Failed, "gen": &gen} {
+		if v, given := opts[name]; given {
+			if err := atoi(v, to); err != nil {
+				return err
+			}
+		}
+	}
+	if v, given := opts["tokens"]; given {
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil {
+			return err
+		}
+		c.CompletionTokens = n
+	}
+	if c.Failed > 0 {
+		c.ByClass = map[string]int{"engine": c.Failed}
+	}
+	if kind != ShardDone && kind != Finalized {
+		c = shard.Counts{}
+	}
+	lo, hi := 0, 0
+	if len(args) > 0 {
+		from, to, many := strings.Cut(args[0], "..")
+		if err := atoi(from, &lo); err != nil {
+			return err
+		}
+		hi = lo
+		if many {
+			if err := atoi(to, &hi); err != nil {
+				return err
+			}
+		}
+	}
+	for n := lo; n <= hi; n++ {
+		s.pending = append(s.pending, Event{Kind: kind, Shard: n, Generation: gen, Counts: c})
+	}
+	return nil
+}
+
+// split tells apart words, name=value and flags.
+func split(words []string) (args []string, opts map[string]string, flags map[string]bool) {
+	opts, flags = map[string]string{}, map[string]bool{}
+	for _, w := range words {
+		if k, v, ok := strings.Cut(w, "="); ok {
+			opts[k] = v
+			continue
+		}
+		flags[w] = true
+		args = append(args, w)
+	}
+	return args, opts, flags
+}
+
+func atoi(s string, to *int) (err error) {
+	*to, err = strconv.Atoi(s)
+	return err
+}

@@ -1,0 +1,128 @@
+package schedule
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rollout/shared/core/interval"
+)
+
+func TestWindow(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name                   string
+		pool, buffered, ranges int
+		want                   int
+	}{
+		{"no pool yet", 0, 0, 0, 256},
+		{"a small pool", 64, 0, 1, 256},
+		{"four times the pool", 65, 0, 1, 260},
+		{"never above what a document can hold", 257, 0, 1, 1024},
+		{"a huge pool is kept busy", 2000, 0, 1, 2500},
+		{"as much buffered as is free", 0, 4096, 1, 256},
+		{"more buffered", 0, 4097, 1, 32},
+		{"far too much buffered", 500, 16385, 1, 1},
+		{"as many holes as are free", 0, 64, 64, 256},
+		{"too many holes", 0, 65, 65, 32},
+		{"a big pool may leave more holes", 256, 200, 200, 1024},
+	} {
+		if got := Window(c.pool, c.buffered, c.ranges); got != c.want {
+			t.Errorf("%s: Window(%d, %d, %d) = %d, want %d", c.name, c.pool, c.buffered, c.ranges, got, c.want)
+		}
+	}
+}
+
+// chain admits one shard in flight per variant and chain.
+type chain struct{ busy map[[2]uint32]bool }
+
+func (k chain) Admit(c Candidate) bool {
+	lease := [2]uint32{c.Variant, c.Chain}
+	if k.busy[lease] {
+		return false
+	}
+	k.busy[lease] = true
+	return true
+}
+
+// variantCap admits so many shards in flight per variant.
+type variantCap struct {
+	caps     map[uint32]int
+	inFlight map[uint32]int
+}
+
+func (k variantCap) Admit(c Candidate) bool {
+	if most, bounded := k.caps[c.Variant]; bounded && k.inFlight[c.Variant] >= most {
+		return false
+	}
+	k.inFlight[c.Variant]++
+	return true
+}
+
+// pruned admits no shard of these variants.
+type pruned map[uint32]bool
+
+func (p pruned) Admit(c Candidate) bool { return !p[c.Variant] }
+
+func TestPick(t *testing.T) {
+	t.Parallel()
+	variants := func(n int) Candidate { return Candidate{Shard: n, Variant: uint32(n % 2), Chain: uint32(n / 4)} }
+	span := func(lo, hi int) interval.Range { return interval.Range{Lo: lo, Hi: hi} }
+	for _, c := range []struct {
+		name                 string
+		next, planned, limit int
+		constraints          []Constraint
+		want                 []interval.Range
+	}{
+		{"nothing planned", 3, 3, 9, nil, nil},
+		{"no more than the limit", 2, 9, 3, nil, []interval.Range{span(2, 5)}},
+		{"no room", 2, 9, 0, nil, nil},
+		{"cap 4 yields 4 in flight", 0, 9, 9, []Constraint{&Cap{Max: 4}}, []interval.Range{span(0, 4)}},
+		{"what is in flight counts", 3, 9, 9, []Constraint{&Cap{InFlight: 3, Max: 4}}, []interval.Range{span(3, 4)}},
+		{"a full cap", 3, 9, 9, []Constraint{&Cap{InFlight: 4, Max: 4}}, nil},
+		{"edge 11: an overlap within a chain is blocked", 0, 12, 12,
+			[]Constraint{chain{map[[2]uint32]bool{{0, 1}: true}}}, // variant 0's chain 1 is in flight
+			[]interval.Range{span(0, 2), span(5, 6), span(8, 10)}},
+		{"a variant's cap below the global one", 0, 12, 12,
+			[]Constraint{variantCap{map[uint32]int{1: 1}, map[uint32]int{}}, &Cap{Max: 4}},
+			[]interval.Range{span(0, 3), span(4, 5)}},
+		{"a pruned variant is skipped", 0, 6, 12, []Constraint{pruned{0: true}},
+			[]interval.Range{span(1, 2), span(3, 4), span(5, 6)}},
+		{"who is blocked takes no room of a cap behind", 0, 8, 12, []Constraint{pruned{0: true}, &Cap{Max: 2}},
+			[]interval.Range{span(1, 2), span(3, 4)}},
+	} {
+		got := Pick(c.next, c.planned, c.limit, variants, c.constraints...)
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s: %s", c.name, diff)
+		}
+	}
+}
+
+func TestBackOff(t *testing.T) {
+	t.Parallel()
+	sent := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	for g, want := range []time.Duration{5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 40 * time.Second} {
+		c := Chunk{Generation: g, SentAt: sent}
+		if got := LossCheckDelay(g); got != want || c.Due(sent.Add(want-time.Millisecond)) || !c.Due(sent.Add(want)) {
+			t.Errorf("generation %d is looked after at %s, want %s", g, got, want)
+		}
+	}
+	if got := LossCheckDelay(1 << 40); got != 40*time.Second {
+		t.Errorf("a late generation is looked after at %s", got)
+	}
+}
+
+// Generations never end, and few are alive: those with the longest back-off go
+// round.
+func TestGenerationsGoRound(t *testing.T) {
+	t.Parallel()
+	g := 0
+	for range 1000 {
+		next := NextGeneration(g)
+		if next == g || next > 15 || next < g && LossCheckDelay(next) != LossCheckDelay(g) {
+			t.Fatalf("after generation %d comes %d", g, next)
+		}
+		g = next
+	}
+}

@@ -1,0 +1,139 @@
+package dialect
+
+import (
+	"strconv"
+
+	"rollout/shared/config"
+	"rollout/shared/core/identity"
+	"rollout/shared/fault"
+	"rollout/shared/jsonl"
+)
+
+// RequestDigest stands for what the item asks of the run's model: items with the same
+// one have the same endpoint and the same request bytes and so, since model
+// and sampling params are the run's, the same item id but for the index.
+func (it *Item) RequestDigest() identity.ContentID {
+	return identity.Request(string(it.Endpoint), it.Request)
+}
+
+// Sampled reports whether a server may well answer the item's request in
+// another way the next time: the temperature is not 0, or nobody says it, or
+// several answers are wanted.
+func (it *Item) Sampled(s config.Sampling) bool {
+	if it.AnswerCount(s) > 1 {
+		return true
+	}
+	for _, m := range it.body {
+		if string(m.Name) == "temperature" {
+			t, err := strconv.ParseFloat(string(m.Value), 64)
+			return err != nil || t != 0
+		}
+	}
+	return s.Temperature == nil || *s.Temperature != 0
+}
+
+// copyOf names, in the output row of a copy, the item whose answer it is.
+const copyOf = "copy_of"
+
+// AppendCopy appends the output row of an item that asks what an earlier one
+// asks, whose output row is original: the same row, but with the copy's own id
+// and unknown members, no tokens used, and the original's id as copy_of. id is
+// what OwnID returned for the copy. A row that AppendOutput did not write is
+// Corrupt.
+func AppendCopy(dst []byte, it *Item, id string, original []byte) ([]byte, error) {
+	w := row{b: append(dst, '{')}
+	name := nameOf(id)
+	var of []byte
+	o := jsonl.ReadObject(original)
+	for m, ok := o.Next(); ok; m, ok = o.Next() {
+		member := string(m.Name)
+		switch {
+		case member == idName(it.dialect):
+			of = m.Value
+			w.id(member, it.rawID, id)
+		case member == it.key:
+			w.member(m)
+		case !isReserved(it.dialect, m.Name): // the original's own
+		case it.dialect == OpenAI && member == "id":
+			w.text("id", "batch_req_"+name)
+		case it.dialect == OpenAI && member == "response":
+			w.copyOpenAI(it.Endpoint, m, name)
+		case it.dialect == Bedrock && member == "modelOutput":
+			w.copyMessage(member, m.Value, name)
+		case it.dialect == Bedrock && member == "modelOutputs":
+			w.open(member, '[')
+			a := jsonl.ReadKnownArray(m.Value)
+			for e, ok := a.Next(); ok; e, ok = a.Next() {
+				w.copyMessage("", e, name)
+			}
+			w.end(']')
+		default:
+			w.unused(m)
+		}
+	}
+	if o.Err() != nil || of == nil {
+		return dst, fault.New(fault.Corrupt, "the row to be copied is none of the %s dialect", it.dialect)
+	}
+	w.raw(copyOf, of)
+	w.extra(it)
+	return w.close(), nil
+}
+
+// copyOpenAI copies a response under names of the copy's own.
+func (w *row) copyOpenAI(e Endpoint, response jsonl.Member, name string) {
+	w.within("response", response.Value, func(m jsonl.Member) {
+		switch string(m.Name) {
+		case "request_id":
+			w.text("request_id", "req_"+name)
+		case "body":
+			w.within("body", m.Value, func(m jsonl.Member) {
+				if string(m.Name) == "id" {
+					w.text("id", completionName(e, name))
+				} else {
+					w.unused(m)
+				}
+			})
+		default:
+			w.member(m)
+		}
+	})
+}
+
+// copyMessage copies a message under the copy's own name.
+func (w *row) copyMessage(as string, message []byte, name string) {
+	w.within(as, message, func(m jsonl.Member) {
+		if string(m.Name) == "id" {
+			w.text("id", "msg_"+name)
+		} else {
+			w.unused(m)
+		}
+	})
+}
+
+// unused writes a member of a row; where it counts tokens, it counts none.
+func (w *row) unused(m jsonl.Member) {
+	switch string(m.Name) {
+	case "usage", "usageMetadata":
+		w.within(string(m.Name), m.Value, func(m jsonl.Member) { w.int(string(m.Name), 0) })
+	case "response": // of the vertex dialect: the others come here with no such member
+		w.within("response", m.Value, w.unused)
+	default:
+		w.member(m)
+	}
+}
+
+// within writes an object whose members are written by write.
+func (w *row) within(name string, object []byte, write func(jsonl.Member)) {
+	w.open(name, '{')
+	o := jsonl.ReadKnownObject(object)
+	for m, ok := o.Next(); ok; m, ok = o.Next() {
+		write(m)
+	}
+	w.end('}')
+}
+
+// member writes a member of one of our rows as it is.
+func (w *row) member(m jsonl.Member) {
+	w.b = append(append(append(w.b, m.RawName...), ':'), m.Value...)
+	w.b = append(w.b, ',')
+}

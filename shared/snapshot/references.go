@@ -1,0 +1,121 @@
+package snapshot
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"rollout/shared/core/identity"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+)
+
+// content is the document content/<id>: which saves need the object of that
+// content. Whoever saves or prunes snapshots writes it.
+//
+// An object goes only when the document says so: Deleting is set, by
+// compare-and-swap, once nobody needs it, to the version that may be deleted.
+// Who saves the same content then deletes that version first, so that a
+// deletion that comes late finds another one and does nothing.
+type content struct {
+	Schema   int         `json:"schema"`
+	Needs    []reference `json:"needs,omitempty"`
+	Deleting string      `json:"deleting,omitempty"`
+}
+
+// reference is one save that needs the content.
+type reference struct {
+	Run  identity.RunID `json:"run"`
+	Save string         `json:"save"`
+	At   time.Time      `json:"at"`
+}
+
+// maxNeeds bounds the document.
+const maxNeeds = 2000
+
+// addReference adds a save to those that need the content.
+func (s Store) addReference(ctx context.Context, id string, n reference) error {
+	_, err := host.Update(ctx, s.Docs, contentKey(id), func(c content, _ bool) (content, bool, error) {
+		if c.Deleting != "" {
+			if err := s.remove(ctx, id, c.Deleting); err != nil {
+				return c, false, err
+			}
+		}
+		if slices.ContainsFunc(c.Needs, func(o reference) bool { return o.Save == n.Save }) {
+			return c, false, nil
+		}
+		if len(c.Needs) >= maxNeeds {
+			return c, false, &fault.Error{Kind: fault.Exhausted, Err: fault.New(fault.Exhausted, "%d runs have a snapshot of this content", len(c.Needs)),
+				Remedy: "prune some of them"}
+		}
+		return content{Schema: record.Schema, Needs: append(slices.Clone(c.Needs), n)}, true, nil
+	})
+	return err
+}
+
+// removeReference takes a save from those that need the content, and deletes the object
+// if it was the last.
+func (s Store) removeReference(ctx context.Context, id, save string) error {
+	return s.drop(ctx, id, func(n reference) bool { return n.Save == save })
+}
+
+func (s Store) drop(ctx context.Context, id string, which func(reference) bool) error {
+	c, err := host.Update(ctx, s.Docs, contentKey(id), func(c content, found bool) (content, bool, error) {
+		needs := slices.DeleteFunc(slices.Clone(c.Needs), which)
+		if !found || c.Deleting != "" || len(needs) > 0 && len(needs) == len(c.Needs) {
+			return c, false, nil
+		}
+		next := content{Schema: record.Schema, Needs: needs}
+		if len(needs) == 0 {
+			version, err := s.version(ctx, id)
+			if err != nil {
+				return c, false, err
+			}
+			next.Deleting = version
+		}
+		return next, true, nil
+	})
+	if err != nil || c.Deleting == "" {
+		return err
+	}
+	if err := s.remove(ctx, id, c.Deleting); err != nil {
+		return err
+	}
+	var now content
+	rev, found, err := host.Load(ctx, s.Docs, contentKey(id), &now)
+	if err != nil || !found || now.Deleting != c.Deleting {
+		return err // somebody else has done it, or saves the same again
+	}
+	err = s.Docs.Delete(ctx, contentKey(id), rev)
+	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
+
+// absent stands for the version of an object that is not there.
+const absent = "absent"
+
+func (s Store) version(ctx context.Context, id string) (string, error) {
+	c, _ := identity.ParseContentID(id)
+	info, err := s.Blobs.Stat(ctx, identity.ContentKey(c), "")
+	if fault.Is(err, fault.NotFound) {
+		return absent, nil
+	}
+	return info.Version, err
+}
+
+// remove deletes that version of the object; that it is gone or replaced is
+// success.
+func (s Store) remove(ctx context.Context, id, version string) error {
+	if version == absent {
+		return nil
+	}
+	c, _ := identity.ParseContentID(id)
+	err := s.Blobs.Delete(ctx, identity.ContentKey(c), version)
+	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}
