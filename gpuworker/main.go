@@ -9,14 +9,14 @@ import (
 
 	"rollout/gpuworker/cli"
 	"rollout/gpuworker/process"
-	"rollout/shared/embedded"
+	"rollout/shared/embedded/machine"
 )
 
 func main() {
-	if embedded.RunGPUProbe(os.Args) {
+	if machine.RunGPUProbe(os.Args) {
 		return
 	}
-	process.TuneMemory(embedded.MemoryLimit())
+	process.TuneMemory(machine.MemoryLimit())
 	code, err := cli.Main(context.Background(), "gpuworker", os.Args[1:], os.Stderr)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "gpuworker: %v\n", err)

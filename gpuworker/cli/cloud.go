@@ -10,8 +10,8 @@ import (
 	"rollout/shared/aws"
 	"rollout/shared/aws/stack"
 	"rollout/shared/config"
-	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
+	"rollout/shared/embedded/machine"
 	"rollout/shared/fault"
 )
 
@@ -36,7 +36,7 @@ func (f flags) openCloud(ctx context.Context, o openOptions) (*workplace, error)
 	if err != nil {
 		return nil, err
 	}
-	machine := embedded.NewMachine(embedded.MachineOptions{GPUProbe: embedded.GPUProbeCommand(), Logger: o.log})
+	machine := machine.New(machine.Options{GPUProbe: machine.GPUProbeCommand(), Logger: o.log})
 	instance := aws.NewInstance(s.AWS, machine, aws.InstanceOptions{Logger: o.log})
 	return &workplace{ports: s.Ports, deployment: s.Deployment, secrets: s.Secrets, machine: instance,
 		membership:       aws.NewFleet(s.AWS, d.Cloud.FleetName, aws.FleetOptions{Instance: instance}),

@@ -9,8 +9,8 @@ import (
 
 	"rollout/shared/capacity"
 	"rollout/shared/config"
-	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
+	"rollout/shared/embedded/machine"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/listen"
@@ -61,14 +61,14 @@ func openLaptop(ctx context.Context, dir string, o openOptions) (*workplace, err
 	}
 	d := l.Deployment
 	return &workplace{ports: l.Ports, deployment: d, machine: Machine(dir, o.log), scratch: Scratch(dir),
-		secrets: embedded.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv),
+		secrets: machine.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv),
 		guard:   l.State.CancelOnDamage, damage: l.State.Damage, close: closeAll}, nil
 }
 
 // Machine is the machine of an installation in dir; a file named notice in its
 // state stands for a preemption notice.
-func Machine(dir string, log *slog.Logger) *embedded.Machine {
-	return embedded.NewMachine(embedded.MachineOptions{GPUProbe: embedded.GPUProbeCommand(), NoticePath: filepath.Join(local.StateDir(dir), "notice"), Logger: log})
+func Machine(dir string, log *slog.Logger) *machine.Machine {
+	return machine.New(machine.Options{GPUProbe: machine.GPUProbeCommand(), NoticePath: filepath.Join(local.StateDir(dir), "notice"), Logger: log})
 }
 
 // Scratch is the folder of an installation for files on their way.

@@ -20,7 +20,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
-	"rollout/shared/embedded"
+	"rollout/shared/embedded/bucket"
 	"rollout/shared/embedded/local"
 )
 
@@ -70,7 +70,7 @@ func benchmarkRun(b *testing.B, size int, engine, model string) {
 	d.Engine.URL, d.Pools = engine, []config.Pool{{Name: "default", Model: model}}
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
-	sys := inprocess.New(l.Ports, inprocess.Config{Deployment: d, Uploads: l.Bucket.Watch(ctx, "prompts/", embedded.WatchOptions{Clock: l.Ports.Clock})})
+	sys := inprocess.New(l.Ports, inprocess.Config{Deployment: d, Uploads: l.Bucket.Watch(ctx, "prompts/", bucket.WatchOptions{Clock: l.Ports.Clock})})
 	leave := make(chan string)
 	done := make(chan error, 2)
 	go func() { done <- sys.Run(ctx) }()
@@ -81,7 +81,7 @@ func benchmarkRun(b *testing.B, size int, engine, model string) {
 
 	cpu := cpuTime(b)
 	b.ResetTimer()
-	info, err := embedded.PutFile(ctx, l.Bucket.Dir(), src, "prompts/p.jsonl")
+	info, err := bucket.PutFile(ctx, l.Bucket.Dir(), src, "prompts/p.jsonl")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/document"
-	"rollout/shared/embedded"
+	"rollout/shared/embedded/bucket"
 	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -39,10 +39,10 @@ type system struct {
 	t        *testing.T
 	ports    host.Ports
 	deploy   config.Deployment
-	patience time.Duration    // for conditions, before a test gives up
-	look     time.Duration    // between looks at conditions, if there are no hints
-	bucket   *embedded.Bucket // on disk only
-	raw      stores           // in memory only: without retries
+	patience time.Duration  // for conditions, before a test gives up
+	look     time.Duration  // between looks at conditions, if there are no hints
+	bucket   *bucket.Bucket // on disk only
+	raw      stores         // in memory only: without retries
 	workers  int
 }
 
@@ -92,7 +92,7 @@ func (p *system) functions() (stop func()) {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	cfg := inprocess.Config{Deployment: p.deploy}
 	if p.bucket != nil {
-		cfg.Uploads = p.bucket.Watch(ctx, record.PromptsPrefix, embedded.WatchOptions{Quiet: 100 * time.Millisecond, EmptyRecheck: 500 * time.Millisecond})
+		cfg.Uploads = p.bucket.Watch(ctx, record.PromptsPrefix, bucket.WatchOptions{Quiet: 100 * time.Millisecond, EmptyRecheck: 500 * time.Millisecond})
 	}
 	system := inprocess.New(p.ports, cfg)
 	return p.background(cancel, func() error { return system.Run(ctx) })
@@ -130,7 +130,7 @@ func (p *system) put(key string, content []byte) blob.Info {
 	if p.bucket != nil {
 		src := filepath.Join(p.t.TempDir(), "src")
 		must(p.t, os.WriteFile(src, content, 0o600))
-		info, err = embedded.PutFile(p.t.Context(), p.bucket.Dir(), src, key)
+		info, err = bucket.PutFile(p.t.Context(), p.bucket.Dir(), src, key)
 	} else {
 		info, err = p.ports.Blobs.Put(p.t.Context(), key, bytes.NewReader(content), blob.PutOptions{})
 	}

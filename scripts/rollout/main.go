@@ -8,14 +8,14 @@ import (
 	"rollout/gpuworker/process"
 	"rollout/scripts/rollout/command"
 	"rollout/shared/clock"
-	"rollout/shared/embedded"
+	"rollout/shared/embedded/machine"
 )
 
 func main() {
-	if embedded.RunGPUProbe(os.Args) {
+	if machine.RunGPUProbe(os.Args) {
 		return
 	}
-	process.TuneMemory(embedded.MemoryLimit())
+	process.TuneMemory(machine.MemoryLimit())
 	os.Exit(command.Main(context.Background(), os.Args[1:], command.Env{
 		Out:    os.Stdout,
 		Err:    os.Stderr,

@@ -27,7 +27,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/document"
-	"rollout/shared/embedded"
+	"rollout/shared/embedded/bucket"
 	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -241,7 +241,7 @@ func (b Batch) Submit(ctx context.Context, s *submit.Submitter) error {
 func (b Batch) pin(ctx context.Context, i int, file string) (record.Input, error) {
 	packed, _ := input.Packing(file)
 	key := uploadKey(b.Run, i, packed)
-	info, err := embedded.PutFile(ctx, b.Local.Bucket.Dir(), file, key)
+	info, err := bucket.PutFile(ctx, b.Local.Bucket.Dir(), file, key)
 	if err != nil {
 		return record.Input{}, fault.Wrap(err, "copy %s", file)
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
+	"rollout/shared/embedded/sqlite"
 )
 
 func backupCommand(e *Env) *cobra.Command {
@@ -53,7 +53,7 @@ func restoreCommand(e *Env) *cobra.Command {
 			return err
 		}
 		defer func() { err = errors.Join(err, release()) }()
-		kept, err := embedded.RestoreState(c.Context(), local.StateDir(*dir), args[0], e.Clock.Now())
+		kept, err := sqlite.Restore(c.Context(), local.StateDir(*dir), args[0], e.Clock.Now())
 		if err != nil {
 			return err
 		}

@@ -18,7 +18,7 @@ import (
 	"rollout/gpuworker/tinylm/scheduler"
 	"rollout/scripts/rollout/serve"
 	"rollout/shared/config"
-	"rollout/shared/embedded"
+	"rollout/shared/embedded/machine"
 	"rollout/shared/fault"
 	"rollout/shared/listen"
 )
@@ -74,7 +74,7 @@ func (e *Env) serve(c *cobra.Command, f serveFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.Close()) }()
-	secrets := embedded.EnvSecrets([]string{listen.TokenSecret}, os.LookupEnv)
+	secrets := machine.EnvSecrets([]string{listen.TokenSecret}, os.LookupEnv)
 	l, token, err := listen.Open(c.Context(), f.addr, secrets)
 	if err != nil {
 		return fault.WithKind(fault.Invalid, err, "--addr")

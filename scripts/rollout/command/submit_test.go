@@ -12,7 +12,7 @@ import (
 	"rollout/shared/clock"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
-	"rollout/shared/embedded"
+	"rollout/shared/embedded/bucket"
 	"rollout/shared/embedded/local"
 	"rollout/shared/input"
 	"rollout/shared/record"
@@ -23,7 +23,7 @@ const goodConfig = "schema_version = 1\n[sampling]\ntemperature = 0.5\n"
 // runOf is the id that submit must have printed for the object.
 func runOf(t *testing.T, dir, bucketName, key string) identity.RunID {
 	t.Helper()
-	b, err := embedded.OpenBucket(local.BucketDir(dir), embedded.BucketOptions{})
+	b, err := bucket.Open(local.BucketDir(dir), bucket.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

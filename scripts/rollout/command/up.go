@@ -14,8 +14,8 @@ import (
 	"rollout/gpuworker/process"
 	"rollout/scripts/rollout/standalone"
 	"rollout/shared/config"
-	"rollout/shared/embedded"
 	"rollout/shared/embedded/local"
+	"rollout/shared/embedded/machine"
 	"rollout/shared/fault"
 	"rollout/shared/listen"
 	"rollout/shared/observe/meter"
@@ -162,7 +162,7 @@ func (e *Env) prepare(ctx context.Context, dir string, engine []string, model st
 	if err := d.Check(); err != nil {
 		return nil, errors.Join(err, closeAll())
 	}
-	secrets := embedded.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv)
+	secrets := machine.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv)
 	d, err = process.ResolveEngine(ctx, d, model, secrets, o.Log)
 	if err != nil {
 		return nil, errors.Join(err, closeAll())

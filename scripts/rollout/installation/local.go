@@ -9,8 +9,9 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/config"
-	"rollout/shared/embedded"
+	"rollout/shared/embedded/bucket"
 	"rollout/shared/embedded/local"
+	"rollout/shared/embedded/machine"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/listen"
@@ -47,7 +48,7 @@ func openUninitialized(p Location, o Options) (*Installation, error) {
 	if err != nil {
 		return nil, err
 	}
-	bucket, err := embedded.OpenBucket(local.BucketDir(p.Dir), embedded.BucketOptions{Clock: o.Clock})
+	bucket, err := bucket.Open(local.BucketDir(p.Dir), bucket.Options{Clock: o.Clock})
 	if err != nil {
 		return nil, err
 	}
@@ -61,13 +62,13 @@ func newLocal(p Location, o Options, d config.Deployment, ports host.Ports, clos
 	return &Installation{Location: p, Deployment: d, Ports: ports, Poll: localPoll, close: closeAll, Secrets: envSecrets(d, o.Getenv),
 		path: func(key string) string { return filepath.Join(dir, filepath.FromSlash(key)) },
 		store: func(ctx context.Context, file, key string, _ WrapReader) (blob.Info, error) {
-			return embedded.PutFile(ctx, dir, file, key)
+			return bucket.PutFile(ctx, dir, file, key)
 		}}
 }
 
 // envSecrets are the secrets of an installation on this machine.
 func envSecrets(d config.Deployment, getenv func(string) string) secret.Store {
-	return embedded.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), func(variable string) (string, bool) {
+	return machine.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), func(variable string) (string, bool) {
 		v := getenv(variable)
 		return v, v != ""
 	})

@@ -17,7 +17,7 @@ import (
 	"rollout/gpuworker/process"
 	"rollout/shared/blob"
 	"rollout/shared/config"
-	"rollout/shared/embedded"
+	"rollout/shared/embedded/bucket"
 	"rollout/shared/embedded/local"
 	"rollout/shared/host"
 	"rollout/shared/listen"
@@ -66,7 +66,7 @@ func Start(ctx context.Context, o Options) *Runtime {
 	s.ports.Watch.Liveness = s.liveness()
 	var uploads <-chan blob.Info
 	if o.Watch {
-		uploads = o.Local.Bucket.Watch(functions, record.PromptsPrefix, embedded.WatchOptions{Clock: o.Local.Ports.Clock, Logger: o.Local.Ports.Log})
+		uploads = o.Local.Bucket.Watch(functions, record.PromptsPrefix, bucket.WatchOptions{Clock: o.Local.Ports.Clock, Logger: o.Local.Ports.Log})
 	}
 	s.system = inprocess.New(s.ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads, OnOpen: s.noteTraining})
 	s.others.Go(func() { s.fail(s.system.Run(functions)) })

@@ -21,7 +21,8 @@ import (
 	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/document"
-	"rollout/shared/embedded"
+	"rollout/shared/embedded/bucket"
+	"rollout/shared/embedded/sqlite"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
@@ -34,8 +35,8 @@ import (
 type Local struct {
 	Dir        string
 	Deployment config.Deployment
-	Bucket     *embedded.Bucket
-	State      *embedded.State
+	Bucket     *bucket.Bucket
+	State      *sqlite.State
 	Ports      host.Ports // over Bucket and State, with retries
 }
 
@@ -64,11 +65,11 @@ func OpenLocal(ctx context.Context, dir string, o LocalOptions) (*Local, func() 
 			return nil, nil, err
 		}
 	}
-	bucket, err := embedded.OpenBucket(BucketDir(dir), embedded.BucketOptions{Clock: o.Clock})
+	bucket, err := bucket.Open(BucketDir(dir), bucket.Options{Clock: o.Clock})
 	if err != nil {
 		return nil, nil, err
 	}
-	state, err := embedded.OpenState(ctx, StateDir(dir), embedded.StateOptions{Clock: o.Clock, Logger: o.Log, Check: o.check()})
+	state, err := sqlite.Open(ctx, StateDir(dir), sqlite.Options{Clock: o.Clock, Logger: o.Log, Check: o.check()})
 	if err != nil {
 		return nil, nil, errors.Join(err, bucket.Close())
 	}

@@ -1,0 +1,231 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rollout/shared/blob"
+	"rollout/shared/clock"
+	"rollout/shared/embedded/internal/filesystem"
+	"rollout/shared/fault"
+)
+
+// Options configure a Bucket; the zero value is the product's.
+type Options struct {
+	Clock clock.Clock // nil is the machine's
+	// TempAge is how long ago the last write to a temporary file must have
+	// been for Open to take it for a crashed process's leftover and
+	// remove it. 0 is an hour.
+	TempAge time.Duration
+}
+
+// Bucket is a folder as a bucket: object "a/b" is the file "a/b" in it. Users
+// may put files there with any tool; rollout's own objects appear whole and
+// never change. Several processes may use one folder.
+//
+// It keeps no old versions. A version is the file's inode, size and time of
+// modification. Names that begin with a dot are not objects, nor is anything
+// but a regular file: symbolic links are never followed inside the bucket, so
+// no name leads out of it.
+type Bucket struct {
+	dir     string
+	clock   clock.Clock
+	root    *os.File // the bucket's folder; also carries the lock between processes
+	rootID  folderID
+	mutex   chan struct{} // holds one token: the lock within this process
+	syncs   folderSyncs
+	settled settledFolders
+	buffers sync.Pool // of *[]byte, copyBuffer long
+	// nameless: new objects are written to files that have no name before
+	// they are whole.
+	nameless bool
+	closed   chan struct{}  // closed by Close: watches end
+	watches  sync.WaitGroup // under way
+}
+
+var _ blob.Store = (*Bucket)(nil)
+
+// Open opens the folder as a bucket, makes it if it is not there, and
+// removes what crashed processes left half written.
+func Open(dir string, o Options) (*Bucket, error) {
+	if o.Clock == nil {
+		o.Clock = clock.System{}
+	}
+	if o.TempAge <= 0 {
+		o.TempAge = time.Hour
+	}
+	dir, err := filepath.Abs(dir) // the working folder may change
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return nil, filesystem.Fault(err, "open bucket %s", dir)
+	}
+	root, err := openFolder(unix.AT_FDCWD, dir+"/.", "") // the bucket itself may be a link
+	if err != nil {
+		return nil, filesystem.Fault(err, "open bucket %s", dir)
+	}
+	b := &Bucket{dir: dir, clock: o.Clock, root: os.NewFile(uintptr(root.fd), dir), rootID: root.id, mutex: make(chan struct{}, 1), closed: make(chan struct{})}
+	b.buffers.New = func() any { buffer := make([]byte, copyBuffer); return &buffer }
+	b.nameless = canNameless(root.fd)
+	if err := b.removeLeftovers(o.TempAge); err != nil {
+		_ = b.root.Close() // the first error is the one that matters
+		return nil, filesystem.Fault(err, "open bucket %s", dir)
+	}
+	return b, nil
+}
+
+// Dir returns the bucket's folder, as an absolute path.
+func (b *Bucket) Dir() string { return b.dir }
+
+// Close ends the bucket's watches and lets go of the folder, when no other
+// call is under way any more; call it once. Readers that are open stay usable.
+func (b *Bucket) Close() error {
+	close(b.closed)
+	b.watches.Wait()
+	return filesystem.Fault(b.root.Close(), "close bucket %s", b.dir)
+}
+
+// Stat describes an object; see blob.Store.
+func (b *Bucket) Stat(ctx context.Context, key, version string) (blob.Info, error) {
+	if err := blob.CheckKey(key); err != nil {
+		return blob.Info{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return blob.Info{}, fault.Wrap(err, "stat %s", key)
+	}
+	info, err := b.stat(key)
+	if err == nil {
+		err = wantVersion(info, version)
+	}
+	if err != nil {
+		return blob.Info{}, filesystem.Fault(err, "stat %s", key)
+	}
+	return info, nil
+}
+
+// Get opens an object for reading; see blob.Store. The reader gives the bytes
+// that the object had when it was opened, even if it is replaced meanwhile.
+func (b *Bucket) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+	if err := blob.CheckGet(key, o); err != nil {
+		return nil, blob.Info{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, blob.Info{}, fault.Wrap(err, "get %s", key)
+	}
+	file, info, err := b.openObject(key)
+	if err != nil {
+		return nil, blob.Info{}, filesystem.Fault(err, "get %s", key)
+	}
+	if err := wantVersion(info, o.Version); err != nil {
+		_ = file.Close() // nothing was read
+		return nil, blob.Info{}, filesystem.Fault(err, "get %s", key)
+	}
+	offset := min(o.Offset, info.Size)
+	length := info.Size - offset
+	if o.Length > 0 {
+		length = min(length, o.Length)
+	}
+	return &objectReader{SectionReader: io.NewSectionReader(file, offset, length), file: file, key: key}, info, nil
+}
+
+// objectReader reads a range of an open object.
+type objectReader struct {
+	*io.SectionReader
+	file *os.File
+	key  string
+}
+
+func (r *objectReader) Read(p []byte) (int, error) {
+	n, err := r.SectionReader.Read(p)
+	if err != nil && err != io.EOF {
+		err = filesystem.Fault(err, "read %s", r.key)
+	}
+	return n, err
+}
+
+func (r *objectReader) Close() error { return filesystem.Fault(r.file.Close(), "close %s", r.key) }
+
+// stat describes the object with a valid key.
+func (b *Bucket) stat(key string) (blob.Info, error) {
+	folder, err := b.enter(parentOf(key), false)
+	if err != nil {
+		return blob.Info{}, absentBehindFile(err)
+	}
+	defer folder.close()
+	return folder.stat(key)
+}
+
+// openObject opens the object with a valid key.
+func (b *Bucket) openObject(key string) (*os.File, blob.Info, error) {
+	fd, err := b.openFile(key)
+	if err != nil {
+		return nil, blob.Info{}, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		_ = unix.Close(fd) // nothing was read
+		return nil, blob.Info{}, err
+	}
+	info, err := describe(key, &st)
+	if err != nil {
+		_ = unix.Close(fd) // nothing was read
+		return nil, blob.Info{}, err
+	}
+	return os.NewFile(uintptr(fd), key), info, nil
+}
+
+// openFile opens whatever stands at the key; links are refused.
+func (b *Bucket) openFile(key string) (fd int, err error) {
+	// Without O_NONBLOCK, opening a named pipe would wait for its writer.
+	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
+	if fd, err := openBelow(int(b.root.Fd()), key, flags); err == nil {
+		return fd, nil
+	}
+	folder, err := b.enter(parentOf(key), false)
+	if err != nil {
+		return 0, absentBehindFile(err)
+	}
+	defer folder.close()
+	err = filesystem.IgnoreEINTR(func() error {
+		fd, err = unix.Openat(folder.fd, nameOf(key), flags|unix.O_CLOEXEC, 0)
+		return err
+	})
+	return fd, err
+}
+
+// absentBehindFile turns "a file stands where the folder should be" into
+// "absent": if "a" is an object, then "a/b" is none.
+func absentBehindFile(err error) error {
+	if errors.Is(err, unix.ENOTDIR) {
+		return unix.ENOENT
+	}
+	return err
+}
+
+// wantVersion is NotFound unless the object has the wanted version ("" is any).
+func wantVersion(info blob.Info, want string) error {
+	if want == "" || want == info.Version {
+		return nil
+	}
+	return fault.New(fault.NotFound, "version %s is gone, the object is at version %s", want, info.Version)
+}
+
+// parentOf returns the folder that holds the key; "" is the bucket itself.
+func parentOf(key string) string {
+	if i := strings.LastIndexByte(key, '/'); i >= 0 {
+		return key[:i]
+	}
+	return ""
+}
+
+// nameOf returns the key's last segment.
+func nameOf(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }

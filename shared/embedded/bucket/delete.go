@@ -1,0 +1,120 @@
+package bucket
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rollout/shared/blob"
+	"rollout/shared/embedded/internal/filesystem"
+	"rollout/shared/fault"
+)
+
+// Delete removes an object; see blob.Store. Folders that become empty go with
+// it, except those at the top. The removal is not synced: losing it in a power
+// failure brings back an object that was complete.
+func (b *Bucket) Delete(ctx context.Context, key, version string) error {
+	if err := blob.CheckKey(key); err != nil {
+		return err
+	}
+	err := b.remove(ctx, key, version)
+	if errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	return filesystem.Fault(err, "delete %s", key)
+}
+
+func (b *Bucket) remove(ctx context.Context, key, version string) error {
+	folder, err := b.enter(parentOf(key), false)
+	if err != nil {
+		return absentBehindFile(err)
+	}
+	defer folder.close()
+	unlock, err := b.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	info, err := folder.stat(key)
+	if fault.Is(err, fault.NotFound) { // a folder or device: no object
+		return unix.ENOENT
+	}
+	if err != nil {
+		return err
+	}
+	if version != "" && version != info.Version {
+		return fault.New(fault.Conflict, "version %s is gone: the object is at version %s", version, info.Version)
+	}
+	if err := unix.Unlinkat(folder.fd, nameOf(key), 0); err != nil {
+		return err
+	}
+	b.prune(parentOf(key))
+	return nil
+}
+
+// prune removes the folder if it is empty, and then those above, as long as
+// they are below the top ones: users and watchers expect those to stay.
+func (b *Bucket) prune(path string) {
+	for strings.Contains(path, "/") {
+		above, err := b.enter(parentOf(path), false)
+		if err != nil {
+			return
+		}
+		var st unix.Stat_t
+		if unix.Fstatat(above.fd, nameOf(path), &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			b.settled.forget(idOf(&st))
+		}
+		err = unix.Unlinkat(above.fd, nameOf(path), unix.AT_REMOVEDIR)
+		above.close()
+		if err != nil { // not empty, as a rule
+			return
+		}
+		path = parentOf(path)
+	}
+}
+
+// lockPoll and lockWait are how often and how long the lock between processes
+// is tried: it is held for microseconds, unless its holder is stopped.
+const (
+	lockPoll = 2 * time.Millisecond
+	lockWait = 10 * time.Second
+)
+
+// lock excludes every other replacement and removal in the bucket, in all
+// processes.
+func (b *Bucket) lock(ctx context.Context) (unlock func(), err error) {
+	select {
+	case b.mutex <- struct{}{}:
+	case <-ctx.Done():
+		return nil, fault.WithKind(fault.Canceled, ctx.Err(), "wait for the bucket's lock")
+	}
+	fd := int(b.root.Fd())
+	for waited := time.Duration(0); ; waited += lockPoll {
+		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return func() {
+				_ = unix.Flock(fd, unix.LOCK_UN) // fails only for a closed bucket, which holds no lock
+				<-b.mutex
+			}, nil
+		}
+		if err == unix.EINTR || err == unix.EWOULDBLOCK {
+			err = nil
+		}
+		if err == nil && waited >= lockWait {
+			err = &fault.Error{Kind: fault.Unavailable, Op: "wait for the lock of the bucket " + b.dir + " for " + lockWait.String(), Remedy: filesystem.LockRemedy(b.root)}
+		}
+		if err == nil {
+			select {
+			case <-time.After(lockPoll):
+				continue
+			case <-ctx.Done():
+				err = fault.WithKind(fault.Canceled, ctx.Err(), "wait for the bucket's lock")
+			}
+		}
+		<-b.mutex
+		return nil, err
+	}
+}

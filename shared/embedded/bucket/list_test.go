@@ -1,0 +1,48 @@
+package bucket
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"rollout/shared/blob"
+)
+
+func TestFoldersLargerThanABatchAreWalkedInOrder(t *testing.T) {
+	t.Parallel()
+	b, err := Open(t.TempDir(), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	var want []string
+	for i := range 40 {
+		key := fmt.Sprintf("many/%02d", i)
+		if i%5 == 0 {
+			key += "/below"
+		}
+		want = append(want, key)
+		path := filepath.Join(b.Dir(), key)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, batch := range []int{1, 2, 3, 7, 39, 40, 41, walkBatch} {
+		for _, after := range []string{"", "many/17", "many/20", "many/20/below", "many/39"} {
+			var got []string
+			err := b.walk(t.Context(), walkOptions{prefix: "many/", after: after, batch: batch}, func(info blob.Info) error {
+				got = append(got, info.Key)
+				return nil
+			})
+			rest := slices.DeleteFunc(slices.Clone(want), func(key string) bool { return key <= after })
+			if err != nil || !slices.Equal(got, rest) {
+				t.Errorf("batches of %d after %q: %q, %v, want %q", batch, after, got, err, rest)
+			}
+		}
+	}
+}

@@ -1,0 +1,300 @@
+package bucket_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"rollout/shared/blob"
+	"rollout/shared/embedded/bucket"
+)
+
+// never is a time that no test lives to see.
+const never = time.Hour
+
+// watch begins to watch prompts/ in a new bucket and waits until notifications
+// work: until a first file, which it removes, is announced.
+func watch(t *testing.T, o bucket.WatchOptions) (*bucket.Bucket, string, <-chan blob.Info) {
+	t.Helper()
+	b := openBucket(t, t.TempDir())
+	ctx, cancel := context.WithCancel(t.Context())
+	announced := b.Watch(ctx, "prompts/", o)
+	t.Cleanup(func() {
+		cancel()
+		for range announced { // until it closes
+		}
+	})
+	prompts := filepath.Join(b.Dir(), "prompts")
+	return b, prompts, announced
+}
+
+// oldFile writes a file whose time is long past, under a hidden name, and
+// moves it into place, as cp -p or mv would.
+func oldFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	aside := filepath.Join(t.TempDir(), "aside")
+	writeFile(t, aside, content)
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(aside, old, old); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(aside, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantNext takes the next announcement and checks it against the disk.
+func wantNext(t *testing.T, b *bucket.Bucket, announced <-chan blob.Info, key string, size int) blob.Info {
+	t.Helper()
+	info, ok := <-announced
+	if !ok {
+		t.Fatalf("the channel closed; want %s", key)
+	}
+	if info.Key != key || info.Size != int64(size) {
+		t.Fatalf("announced %+v, want %s of %d bytes", info, key, size)
+	}
+	if now, err := b.Stat(t.Context(), key, info.Version); err != nil {
+		t.Errorf("the announced version can't be read: %+v, %v", now, err)
+	}
+	return info
+}
+
+// wantNothingBefore announces a marker and checks that nothing came before it.
+func wantNothingBefore(t *testing.T, b *bucket.Bucket, prompts string, announced <-chan blob.Info) {
+	t.Helper()
+	oldFile(t, filepath.Join(prompts, "marker"), "marker")
+	wantNext(t, b, announced, "prompts/marker", len("marker"))
+}
+
+func TestC32AwkwardNamesAreAnnouncedAsTheyAre(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"notified", "found by reading the folder"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			b := openBucket(t, t.TempDir())
+			prompts := filepath.Join(b.Dir(), "prompts")
+			want := map[string]bool{}
+			for _, name := range []string{"my prompts.jsonl", "a+b.jsonl", "a%2Bb.jsonl", "日本 語.jsonl", "a&b=c?.jsonl"} {
+				want["prompts/"+name] = true
+			}
+			create := func() {
+				for key := range want {
+					oldFile(t, filepath.Join(b.Dir(), key), key)
+				}
+			}
+			if how != "notified" {
+				create()
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			announced := b.Watch(ctx, "prompts/", bucket.WatchOptions{Rescan: never})
+			if how == "notified" {
+				oldFile(t, filepath.Join(prompts, "first"), "first")
+				wantNext(t, b, announced, "prompts/first", 5)
+				create()
+			}
+			for n := len(want); n > 0; n-- {
+				info := <-announced
+				if !want[info.Key] {
+					t.Errorf("announced %q, twice or wrongly", info.Key)
+				}
+				delete(want, info.Key)
+				if _, err := b.Stat(t.Context(), info.Key, info.Version); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func TestC34AnEmptyFileFilledSoonIsOneObject(t *testing.T) {
+	t.Parallel()
+	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: 20 * time.Millisecond, EmptyRecheck: never, Rescan: 5 * time.Millisecond})
+	oldFile(t, filepath.Join(prompts, "first"), "first")
+	wantNext(t, b, announced, "prompts/first", 5)
+	path := filepath.Join(prompts, "x.jsonl")
+	writeFile(t, path, "")
+	wantNothingBefore(t, b, prompts, announced) // the empty file waits
+	writeFile(t, path, "{}\n")
+	wantNext(t, b, announced, "prompts/x.jsonl", 3)
+	oldFile(t, filepath.Join(prompts, "last"), "last")
+	wantNext(t, b, announced, "prompts/last", 4) // not x.jsonl again
+}
+
+func TestC34AFileThatStaysEmptyIsAnnounced(t *testing.T) {
+	t.Parallel()
+	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: time.Millisecond, EmptyRecheck: 30 * time.Millisecond})
+	oldFile(t, filepath.Join(prompts, "first"), "first")
+	wantNext(t, b, announced, "prompts/first", 5)
+	writeFile(t, filepath.Join(prompts, "empty.jsonl"), "")
+	wantNext(t, b, announced, "prompts/empty.jsonl", 0)
+}
+
+func TestARawWriteIsAnnouncedOnceItIsQuiet(t *testing.T) {
+	t.Parallel()
+	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: 30 * time.Millisecond, Rescan: never})
+	oldFile(t, filepath.Join(prompts, "first"), "first")
+	wantNext(t, b, announced, "prompts/first", 5)
+	path := filepath.Join(prompts, "raw.jsonl")
+	writeFile(t, path, "{}\n")
+	written := time.Now()
+	info := wantNext(t, b, announced, "prompts/raw.jsonl", 3)
+	if rest := time.Since(info.ModTime); rest < 30*time.Millisecond {
+		t.Errorf("announced %s after the last write, too early (written %s)", rest, written)
+	}
+}
+
+func TestARenameIntoPlaceIsAnnouncedAtOnce(t *testing.T) {
+	t.Parallel()
+	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: never, Rescan: never})
+	oldFile(t, filepath.Join(prompts, "first"), "first")
+	wantNext(t, b, announced, "prompts/first", 5)
+	versions := map[string]bool{}
+	for range 2 { // the second takes the first one's place
+		hidden := filepath.Join(prompts, ".mine.part")
+		writeFile(t, hidden, "still fresh")
+		oldFile(t, filepath.Join(prompts, "marker"), "x")
+		wantNext(t, b, announced, "prompts/marker", 1) // and so the hidden name was heard of
+		if err := os.Rename(hidden, filepath.Join(prompts, "mine.jsonl")); err != nil {
+			t.Fatal(err)
+		}
+		versions[wantNext(t, b, announced, "prompts/mine.jsonl", 11).Version] = true
+	}
+	if len(versions) != 2 {
+		t.Errorf("two files have the versions %v", versions)
+	}
+}
+
+func TestTheVersionThatRenameIntoReturnsIsAnnounced(t *testing.T) {
+	t.Parallel()
+	b, _, announced := watch(t, bucket.WatchOptions{Quiet: time.Millisecond, Rescan: 5 * time.Millisecond})
+	source := filepath.Join(t.TempDir(), "mine.jsonl")
+	writeFile(t, source, "mine")
+	versions := map[string]bool{}
+	for range 2 {
+		put, err := bucket.PutFile(t.Context(), b.Dir(), source, "prompts/mine.jsonl")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := wantNext(t, b, announced, "prompts/mine.jsonl", 4); got.Version != put.Version {
+			t.Errorf("announced version %s, RenameInto returned %s", got.Version, put.Version)
+		}
+		versions[put.Version] = true
+	}
+	if len(versions) != 2 {
+		t.Errorf("two submissions have the versions %v", versions)
+	}
+}
+
+func TestAReplacedFileIsANewVersion(t *testing.T) {
+	t.Parallel()
+	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: never, Rescan: 5 * time.Millisecond})
+	path := filepath.Join(prompts, "x.jsonl")
+	oldFile(t, path, "one")
+	one := wantNext(t, b, announced, "prompts/x.jsonl", 3)
+	oldFile(t, path, "two")
+	two := wantNext(t, b, announced, "prompts/x.jsonl", 3)
+	if one.Version == two.Version {
+		t.Errorf("both have version %s", one.Version)
+	}
+	wantNothingBefore(t, b, prompts, announced)
+}
+
+func TestAFileRemovedBeforeItsTurnIsNotAnnounced(t *testing.T) {
+	t.Parallel()
+	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: never, Rescan: 5 * time.Millisecond})
+	oldFile(t, filepath.Join(prompts, "a-head-that-waits"), "x")
+	oldFile(t, filepath.Join(prompts, "gone"), "x")
+	if err := os.Remove(filepath.Join(prompts, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	wantNext(t, b, announced, "prompts/a-head-that-waits", 1)
+	wantNothingBefore(t, b, prompts, announced)
+}
+
+func TestNewFoldersAreWatched(t *testing.T) {
+	t.Parallel()
+	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: never, Rescan: never})
+	oldFile(t, filepath.Join(prompts, "first"), "first")
+	wantNext(t, b, announced, "prompts/first", 5)
+	oldFile(t, filepath.Join(prompts, "team/a/x.jsonl"), "{}")
+	wantNext(t, b, announced, "prompts/team/a/x.jsonl", 2)
+	oldFile(t, filepath.Join(prompts, "team/a/y.jsonl"), "{}")
+	wantNext(t, b, announced, "prompts/team/a/y.jsonl", 2)
+}
+
+func TestReadingTheFolderFindsWhatNotificationsMiss(t *testing.T) {
+	t.Parallel()
+	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: never, Rescan: 5 * time.Millisecond})
+	oldFile(t, filepath.Join(prompts, "first"), "first")
+	wantNext(t, b, announced, "prompts/first", 5)
+	// The folder is taken away and made anew: its notifications are lost.
+	if err := os.RemoveAll(prompts); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		oldFile(t, filepath.Join(prompts, name), "x")
+		wantNext(t, b, announced, "prompts/"+name, 1)
+	}
+}
+
+func TestHiddenFilesFoldersAndLinksAreNotAnnounced(t *testing.T) {
+	t.Parallel()
+	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: never, Rescan: 5 * time.Millisecond})
+	outside := filepath.Join(t.TempDir(), "outside")
+	writeFile(t, outside, "secret")
+	oldFile(t, filepath.Join(prompts, ".hidden"), "x")
+	oldFile(t, filepath.Join(prompts, ".folder/x"), "x")
+	oldFile(t, filepath.Join(prompts, "bad\x01name"), "x")
+	oldFile(t, filepath.Join(prompts, "bad\xffname"), "x")
+	if err := os.MkdirAll(filepath.Join(prompts, "empty folder"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(prompts, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Dir(outside), filepath.Join(prompts, "linked folder")); err != nil {
+		t.Fatal(err)
+	}
+	oldFile(t, filepath.Join(b.Dir(), "work/x"), "x")
+	wantNothingBefore(t, b, prompts, announced)
+}
+
+func TestEachWatcherAnnouncesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	b := openBucket(t, t.TempDir())
+	oldFile(t, filepath.Join(b.Dir(), "prompts/a"), "x")
+	oldFile(t, filepath.Join(b.Dir(), "prompts/b-c"), "x")
+	oldFile(t, filepath.Join(b.Dir(), "prompts/b/c"), "x")
+	for range 2 {
+		ctx, cancel := context.WithCancel(t.Context())
+		announced := b.Watch(ctx, "prompts/", bucket.WatchOptions{Rescan: never})
+		for _, key := range []string{"prompts/a", "prompts/b-c", "prompts/b/c"} {
+			wantNext(t, b, announced, key, 1)
+		}
+		cancel()
+		if info, open := <-announced; open {
+			t.Errorf("announced %+v after the end", info)
+		}
+	}
+}
+
+func TestABadPrefixClosesTheChannel(t *testing.T) {
+	t.Parallel()
+	b := openBucket(t, t.TempDir())
+	if info, open := <-b.Watch(t.Context(), "../", bucket.WatchOptions{}); open {
+		t.Errorf("announced %+v", info)
+	}
+}

@@ -1,0 +1,17 @@
+package filesystem
+
+import (
+	"errors"
+	"os"
+)
+
+// SyncFolder syncs a folder, so that names that were made, renamed or removed
+// in it survive a crash of the machine.
+func SyncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return Fault(err, "open the state folder %s", dir)
+	}
+	err = Fault(f.Sync(), "sync the state folder %s", dir)
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,218 @@
+package machine_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"rollout/shared/capacity"
+	"rollout/shared/capacity/capacitytest"
+	"rollout/shared/embedded/machine"
+	"rollout/shared/fault"
+)
+
+func TestMachineConforms(t *testing.T) {
+	t.Parallel()
+	for name, poll := range map[string]time.Duration{"notified": time.Hour, "polling": time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			capacitytest.Run(t, func(t *testing.T) capacitytest.Machine {
+				path := filepath.Join(t.TempDir(), "notice")
+				return capacitytest.Machine{
+					Source: machine.New(machine.Options{NoticePath: path, NoticePoll: poll}),
+					Notify: func(t *testing.T, n capacity.Notice) {
+						content, err := json.Marshal(map[string]any{"reason": n.Reason, "lead_seconds": n.Lead.Seconds()})
+						if err != nil {
+							t.Fatal(err)
+						}
+						writeFile(t, path, string(content))
+					},
+				}
+			})
+		})
+	}
+}
+
+// logLines is a logger's output as a channel of lines.
+type logLines chan string
+
+func (l logLines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
+func TestABadNoticeIsLoggedAndAGoodOneStillCounts(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "notice")
+	lines := make(logLines, 100)
+	m := machine.New(machine.Options{NoticePath: path, NoticePoll: time.Millisecond, Logger: slog.New(slog.NewTextHandler(lines, nil))})
+	notices := m.Notices(t.Context())
+	for _, bad := range []string{
+		`{"reason":"spot","lead_seconds":-1}`, `{"reason":"spot","lead_seconds":1e9}`, `{"lead_seconds":1}`, `{"reason":"spot","lead":30}`, `not json`,
+		`{"reason":"` + strings.Repeat("x", 5000) + `"}`,
+	} {
+		writeFile(t, path, bad)
+		for line := ""; !strings.Contains(line, "notice file"); {
+			select {
+			case line = <-lines:
+			case n := <-notices:
+				t.Fatalf("%q gave notice %+v", bad, n)
+			}
+		}
+	}
+	if err := os.Rename(path, path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, path, `{"reason":"spot","lead_seconds":0.5}`)
+	if got, want := <-notices, (capacity.Notice{Reason: "spot", Lead: 500 * time.Millisecond}); got != want {
+		t.Errorf("notice %+v, want %+v", got, want)
+	}
+}
+
+func TestInventoryKeepsWithinTheControlGroup(t *testing.T) {
+	t.Parallel()
+	const meminfo = "MemTotal:        8000000 kB\nMemFree: 1 kB\n"
+	all := uint64(8000000 << 10)
+	for name, c := range map[string]struct {
+		files  map[string]string
+		cpus   int // 0 is all
+		memory uint64
+	}{
+		"no control group": {map[string]string{}, 0, all},
+		"no limits":        {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n", "sys/fs/cgroup/memory.max": "max\n"}, 0, all},
+		"its own limits":   {map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "50000 100000\n", "sys/fs/cgroup/a/memory.max": "1073741824\n"}, 1, 1 << 30},
+		"limits above":     {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/cpu.max": "100000 100000\n", "sys/fs/cgroup/a/memory.max": "1000000\n", "sys/fs/cgroup/a/b/memory.max": "2000000\n"}, 1, 1000000},
+		"more than there is": {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "100000000 100000\n",
+			"sys/fs/cgroup/memory.max": "99999999999999\n"}, 0, all},
+		"version 1 lines":     {map[string]string{"proc/self/cgroup": "3:cpu:/x\n0::/\n", "sys/fs/cgroup/memory.max": "4096000\n"}, 0, 4096000},
+		"a path that climbs":  {map[string]string{"proc/self/cgroup": "0::/../../x\n", "sys/fs/cgroup/x/memory.max": "4096000\n"}, 0, 4096000},
+		"nonsense":            {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "1 0\n", "sys/fs/cgroup/memory.max": "lots\n"}, 0, all},
+		"nonsense everywhere": {map[string]string{"proc/self/cgroup": "\x00\xff", "sys/fs/cgroup/cpu.max": ""}, 0, all},
+	} {
+		files := fstest.MapFS{"proc/meminfo": {Data: []byte(meminfo)}}
+		for path, content := range c.files {
+			files[path] = &fstest.MapFile{Data: []byte(content)}
+		}
+		got, err := machine.New(machine.Options{Files: files}).Inventory(t.Context())
+		wantCPUs := c.cpus
+		if wantCPUs == 0 {
+			wantCPUs = runtime.NumCPU()
+		}
+		if err != nil || got.CPUs != wantCPUs || got.MemoryBytes != c.memory {
+			t.Errorf("%s: %+v, %v, want %d CPUs, %d bytes", name, got, err, wantCPUs, c.memory)
+		}
+	}
+}
+
+func TestInventoryWithoutMemoryTotalIsAnError(t *testing.T) {
+	t.Parallel()
+	files := fstest.MapFS{"proc/meminfo": {Data: []byte("MemTotal: lots\n")}}
+	if _, err := machine.New(machine.Options{Files: files}).Inventory(t.Context()); !fault.Is(err, fault.Corrupt) {
+		t.Errorf("Inventory = %v, want Corrupt", err)
+	}
+}
+
+// driverFiles is what NVIDIA's driver shows of one GPU, among others.
+func driverFiles() fstest.MapFS {
+	const h100 = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 0\nGPU UUID: \t GPU-11111111-2222\nBus Location: \t 0000:01:00.0\n"
+	return fstest.MapFS{
+		"proc/meminfo": {Data: []byte("MemTotal: 1000000 kB\n")},
+		"proc/driver/nvidia/gpus/0000:01:00.0/information": {Data: []byte(h100)},
+		"proc/driver/nvidia/gpus/0000:02:00.0/information": {Data: []byte("garbage")},
+		"proc/driver/nvidia/gpus/0000:03:00.0/other":       {Data: []byte("x")},
+	}
+}
+
+func TestGPUsAreFoundWithoutNVML(t *testing.T) {
+	t.Parallel()
+	got, err := machine.New(machine.Options{Files: driverFiles()}).Inventory(t.Context())
+	want := []capacity.GPU{{Index: 0, UUID: "GPU-11111111-2222", Name: "NVIDIA H100 80GB HBM3"}, {Index: 1}}
+	if err != nil || !slices.Equal(got.GPUs, want) {
+		t.Errorf("GPUs = %+v, %v, want %+v", got.GPUs, err, want)
+	}
+}
+
+func TestTheProbeTellsGPUsAndItsDeathCostsOnlyWhatItHadNotTold(t *testing.T) {
+	t.Parallel()
+	const basic = `[{"index":0,"uuid":"GPU-1","name":"H100","memory_bytes":1000}]`
+	h100 := capacity.GPU{UUID: "GPU-1", Name: "H100", MemoryBytes: 1000}
+	drained := func(why string) []capacity.GPU {
+		gpu := h100
+		gpu.DrainReason = why
+		return []capacity.GPU{gpu}
+	}
+	with := func(field string) string { return strings.Replace(basic, "}]", ","+field+"}]", 1) }
+	fallback := []capacity.GPU{{Index: 0, UUID: "GPU-11111111-2222", Name: "NVIDIA H100 80GB HBM3"}, {Index: 1}}
+	for name, c := range map[string]struct {
+		script string
+		want   []capacity.GPU
+	}{
+		"healthy":                    {"echo '" + basic + "'", drained("")},
+		"last line counts":           {"echo '" + basic + "'; echo '" + with(`"remap_failed":true`) + "'", drained("a broken row of its memory could not be replaced")},
+		"uncorrected memory errors":  {"echo '" + with(`"uncorrected_ecc":3`) + "'", drained("3 uncorrected memory errors")},
+		"recovery action":            {"echo '" + with(`"recovery_action":1`) + "'", drained("it needs a reset")},
+		"unknown recovery action":    {"echo '" + with(`"recovery_action":99`) + "'", drained("it needs recovery action 99")},
+		"a pending remap is no harm": {"echo '" + with(`"remap_pending":true,"clock_reasons":4`) + "'", drained("")},
+		"dies after the first line":  {"echo '" + basic + "'; kill -9 $$", drained("")},
+		"dies within a line":         {"echo '" + basic + "'; printf '[{\"index\":'; exit 127", drained("")},
+		"dies at once":               {"kill -9 $$", fallback},
+		"finds none":                 {"echo '[]'", fallback},
+		"talks nonsense":             {"echo hello; echo '" + basic + "'", fallback},
+		"hangs after the first line": {"echo '" + basic + "'; exec sleep 100", drained("")},
+		"floods":                     {"echo '" + basic + "'; head -c 3000000 /dev/zero", drained("")},
+		"gets no secrets":            {`test -z "$ROLLOUT_SECRET_X$HOME" && echo '` + basic + "'", drained("")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			timeout := time.Duration(0)
+			if strings.Contains(c.script, "sleep") {
+				timeout = 300 * time.Millisecond
+			}
+			m := machine.New(machine.Options{Files: driverFiles(), GPUProbe: []string{"/bin/sh", "-c", c.script}, GPUProbeTimeout: timeout})
+			got, err := m.Inventory(t.Context())
+			if err != nil || !slices.Equal(got.GPUs, c.want) {
+				t.Errorf("GPUs = %+v, %v, want %+v", got.GPUs, err, c.want)
+			}
+		})
+	}
+	t.Run("is not there", func(t *testing.T) {
+		t.Parallel()
+		m := machine.New(machine.Options{Files: driverFiles(), GPUProbe: []string{"/no/such/probe"}})
+		if got, err := m.Inventory(t.Context()); err != nil || !slices.Equal(got.GPUs, fallback) {
+			t.Errorf("GPUs = %+v, %v", got.GPUs, err)
+		}
+	})
+	t.Run("is cut short by the caller", func(t *testing.T) {
+		t.Parallel()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		m := machine.New(machine.Options{Files: driverFiles(), GPUProbe: []string{"/bin/sh", "-c", "exec sleep 100"}})
+		if _, err := m.Inventory(ctx); !fault.Is(err, fault.Canceled) {
+			t.Errorf("Inventory = %v, want Canceled", err)
+		}
+	})
+}
+
+func TestRunProbeIsForTheHiddenArgumentAlone(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{nil, {"rollout"}, {"rollout", "up"}, {"rollout", "up", machine.GPUProbeArg}, {machine.GPUProbeArg}} {
+		if machine.RunGPUProbe(args) {
+			t.Errorf("RunProbe(%q) took it for a probe", args)
+		}
+	}
+}
+
+func writeFile(t *testing.T, path, content string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,113 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+	"golang.org/x/sys/unix"
+
+	"rollout/shared/capacity"
+	"rollout/shared/fault"
+)
+
+const (
+	// maxNoticeFile bounds the notice file, in bytes.
+	maxNoticeFile = 4 << 10
+	// maxLead bounds a notice's lead, in seconds.
+	maxLead = 24 * 60 * 60
+)
+
+// Notices delivers a notice for each new content of the notice file; see
+// capacity.Source. A machine of one's own is taken away by SIGTERM alone,
+// which is main's to handle; the file lets people and tests play a cloud.
+func (m *Machine) Notices(ctx context.Context) <-chan capacity.Notice {
+	out := make(chan capacity.Notice)
+	go func() {
+		defer close(out)
+		if m.options.NoticePath == "" {
+			<-ctx.Done()
+			return
+		}
+		m.watchNotices(ctx, out)
+	}()
+	return out
+}
+
+func (m *Machine) watchNotices(ctx context.Context, out chan<- capacity.Notice) {
+	var events chan fsnotify.Event
+	if notify, err := fsnotify.NewWatcher(); err == nil { // else polling does it alone
+		defer notify.Close() // nothing to lose
+		if notify.Add(filepath.Dir(m.options.NoticePath)) == nil {
+			events = notify.Events
+		}
+	}
+	poll := time.NewTicker(m.options.NoticePoll)
+	defer poll.Stop()
+	var last []byte
+	for {
+		content, err := readNotice(m.options.NoticePath)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			last = nil
+		case err != nil || bytes.Equal(content, last):
+			// Being written, perhaps, or known.
+		default:
+			last = content
+			notice, err := parseNotice(content)
+			if err != nil {
+				m.options.Logger.Warn("notice file", "path", m.options.NoticePath, "error", err)
+				break
+			}
+			select {
+			case out <- notice:
+			case <-ctx.Done():
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-events:
+		case <-poll.C:
+		}
+	}
+}
+
+// readNotice reads the file, or says why not.
+func readNotice(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // read only: nothing can be lost
+	return io.ReadAll(io.LimitReader(f, maxNoticeFile+1))
+}
+
+// parseNotice reads {"reason":"spot","lead_seconds":30}.
+func parseNotice(content []byte) (capacity.Notice, error) {
+	var file struct {
+		Reason      string  `json:"reason"`
+		LeadSeconds float64 `json:"lead_seconds"`
+	}
+	if len(content) > maxNoticeFile {
+		return capacity.Notice{}, fault.New(fault.Invalid, "it is longer than %d bytes", maxNoticeFile)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(&file)
+	if err == nil && (file.Reason == "" || file.LeadSeconds < 0 || file.LeadSeconds > maxLead) {
+		err = fault.New(fault.Invalid, "it needs a reason, and lead_seconds from 0 to %d", maxLead)
+	}
+	if err != nil {
+		return capacity.Notice{}, &fault.Error{Kind: fault.Invalid, Err: err, Remedy: `write {"reason":"spot","lead_seconds":30}`}
+	}
+	return capacity.Notice{Reason: file.Reason, Lead: time.Duration(file.LeadSeconds * float64(time.Second))}, nil
+}

@@ -1,0 +1,108 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"rollout/shared/embedded/internal/filesystem"
+	"rollout/shared/fault"
+)
+
+// The state file names itself in SQLite's header: its application id is
+// "RLLT", its user version that of the schema.
+const (
+	applicationID = 0x524c4c54
+	schemaVersion = 1
+)
+
+// schema makes an empty state file. `counter` has one row: the number of the
+// last write, from which revisions and message ids come. A message's due is
+// the time from which it is visible, in nanoseconds since 1970.
+var schema = []string{
+	`CREATE TABLE counter (writes INTEGER NOT NULL)`,
+	`INSERT INTO counter VALUES (0)`,
+	`CREATE TABLE document (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID`,
+	`CREATE TABLE message (id INTEGER PRIMARY KEY, queue TEXT NOT NULL, due INTEGER NOT NULL, receives INTEGER NOT NULL, body BLOB NOT NULL)`,
+	`CREATE INDEX message_due ON message (queue, due)`,
+	`PRAGMA application_id = ` + strconv.Itoa(applicationID),
+	`PRAGMA user_version = ` + strconv.Itoa(schemaVersion),
+}
+
+// makeFile makes the state file if there is none. It appears whole: one that
+// is there without a schema was cut off, and is not taken for a new one. The
+// caller holds the lock.
+func makeFile(ctx context.Context, path string) (err error) {
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return nil // what is wrong with it is found when it is opened
+	}
+	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
+		return &fault.Error{Kind: fault.Corrupt, Op: path + " is gone, but " + path + "-wal, the log of its last writes, is there", Remedy: remedies[fault.Corrupt]}
+	}
+	temp := path + ".new"
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a creation that was cut off
+		return filesystem.Fault(err, "remove %s", temp)
+	}
+	s, err := openSession(ctx, temp, "rwc", "journal_mode(OFF)", "synchronous(OFF)") // it is synced once, below, or thrown away
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(createSchema(ctx, s), s.close(), syncFile(temp)); err != nil {
+		return err
+	}
+	if err := os.Rename(temp, path); err != nil {
+		return filesystem.Fault(err, "make %s", path)
+	}
+	return filesystem.SyncFolder(filepath.Dir(path))
+}
+
+// countWrites reads the counter.
+const countWrites = `SELECT writes FROM counter`
+
+// checkSchema refuses a file that is not ours or newer than this program.
+func checkSchema(ctx context.Context, s *session) error {
+	app, _, err := s.number(ctx, `PRAGMA application_id`)
+	if err != nil {
+		return err
+	}
+	version, _, err := s.number(ctx, `PRAGMA user_version`)
+	if err != nil {
+		return err
+	}
+	tables, _, err := s.number(ctx, `SELECT count(*) FROM sqlite_schema`)
+	switch {
+	case err != nil:
+		return err
+	case app == 0 && version == 0 && tables == 0:
+		return &fault.Error{Kind: fault.Corrupt, Op: s.path + " is empty", Remedy: remedies[fault.Corrupt]}
+	case app != applicationID:
+		return &fault.Error{Kind: fault.Corrupt, Op: s.path + " is a database of another program",
+			Remedy: "name another state folder, or move the file away"}
+	case version > schemaVersion:
+		return &fault.Error{Kind: fault.Invalid,
+			Op:     s.path + " has version " + strconv.FormatInt(version, 10) + " of the state file, this program knows version " + strconv.Itoa(schemaVersion),
+			Remedy: "use the newer rollout that wrote it, or name another state folder"}
+	}
+	_, ok, err := s.number(ctx, countWrites)
+	if err == nil && !ok {
+		err = &fault.Error{Kind: fault.Corrupt, Op: s.path + " has lost its write counter", Remedy: remedies[fault.Corrupt]}
+	}
+	return err
+}
+
+func createSchema(ctx context.Context, s *session) error {
+	if _, err := s.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
+		return err
+	}
+	for _, statement := range schema {
+		if _, err := s.exec(ctx, statement); err != nil {
+			_, rollbackErr := s.exec(ctx, `ROLLBACK`)
+			return errors.Join(err, rollbackErr)
+		}
+	}
+	_, err := s.exec(ctx, `COMMIT`)
+	return err
+}
