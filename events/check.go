@@ -24,7 +24,7 @@ func runID(s string) error {
 		ok = ok && strings.ContainsRune(crockford, r)
 	}
 	if !ok {
-		return fmt.Errorf("run %q is no run id", clip(s))
+		return fmt.Errorf("run %.64q is no run id", s)
 	}
 	return nil
 }
@@ -40,7 +40,7 @@ func count[N int | int64](field string, n N) error {
 // name checks a name that may become part of a key.
 func name(field, s string) error {
 	if !printable(s, 1, maxName) || strings.Contains(s, "/") {
-		return fmt.Errorf("%s %q is no name of 1 to %d printable characters", field, clip(s), maxName)
+		return fmt.Errorf("%s %.64q is no name of 1 to %d printable characters", field, s, maxName)
 	}
 	return nil
 }
@@ -56,7 +56,7 @@ func text(field, s string) error {
 // key checks an object's key, version or bucket.
 func key(field, s string) error {
 	if s == "" || len(s) > maxKey || strings.ContainsFunc(s, unicode.IsControl) {
-		return fmt.Errorf("%s %q is not 1 to %d bytes without control characters", field, clip(s), maxKey)
+		return fmt.Errorf("%s %.64q is not 1 to %d bytes without control characters", field, s, maxKey)
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func digest(s string) error {
 		ok = ok && (r >= '0' && r <= '9' || r >= 'a' && r <= 'f')
 	}
 	if !ok {
-		return fmt.Errorf("digest %q is not 64 hex digits", clip(s))
+		return fmt.Errorf("digest %.64q is not 64 hex digits", s)
 	}
 	return nil
 }
@@ -82,13 +82,4 @@ func printable(s string, low, high int) bool {
 		}
 	}
 	return len(s) >= low && len(s) <= high
-}
-
-// clip bounds what an error repeats of a hostile message.
-func clip(s string) string {
-	const limit = 64
-	if len(s) <= limit {
-		return s
-	}
-	return strings.ToValidUTF8(s[:limit], "") + "…"
 }

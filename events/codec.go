@@ -34,7 +34,7 @@ type Unknown struct{ Type Type }
 // EventType returns the unknown name.
 func (u Unknown) EventType() Type { return u.Type }
 
-func (u Unknown) check() error { return fmt.Errorf("%w %q", ErrUnknownType, clip(string(u.Type))) }
+func (u Unknown) check() error { return fmt.Errorf("%w %.64q", ErrUnknownType, string(u.Type)) }
 
 // payloadDecoder is one line of the table: a payload type and how to read it.
 type payloadDecoder struct {

@@ -72,11 +72,11 @@ func (e Envelope) Next() (Meta, error) {
 func (e Envelope) check() error {
 	switch {
 	case e.SpecVersion != specVersion:
-		return fmt.Errorf("specversion %q is not %q", clip(e.SpecVersion), specVersion)
+		return fmt.Errorf("specversion %.64q is not %q", e.SpecVersion, specVersion)
 	case !printable(string(e.Type), 1, 128):
-		return fmt.Errorf("type %q is not 1 to 128 printable characters", clip(string(e.Type)))
+		return fmt.Errorf("type %.64q is not 1 to 128 printable characters", string(e.Type))
 	case !isJSON(e.DataContentType):
-		return fmt.Errorf("datacontenttype %q is not %s", clip(e.DataContentType), contentType)
+		return fmt.Errorf("datacontenttype %.64q is not %s", e.DataContentType, contentType)
 	case len(e.Data) == 0:
 		return fmt.Errorf("data is missing")
 	}
@@ -86,9 +86,9 @@ func (e Envelope) check() error {
 func (m Meta) check() error {
 	switch {
 	case !printable(m.ID, 1, 128):
-		return fmt.Errorf("id %q is not 1 to 128 printable characters", clip(m.ID))
+		return fmt.Errorf("id %.64q is not 1 to 128 printable characters", m.ID)
 	case !printable(m.Source, 1, 256):
-		return fmt.Errorf("source %q is not 1 to 256 printable characters", clip(m.Source))
+		return fmt.Errorf("source %.64q is not 1 to 256 printable characters", m.Source)
 	case len(m.Subject) > maxKey:
 		return fmt.Errorf("subject has %d bytes, more than %d", len(m.Subject), maxKey)
 	case m.Time.IsZero():
@@ -100,7 +100,7 @@ func (m Meta) check() error {
 	case m.Hops > MaxHops:
 		return fmt.Errorf("%w: %d, more than %d", ErrTooManyHops, m.Hops, MaxHops)
 	case m.Traceparent != "" && !printable(m.Traceparent, 55, 128):
-		return fmt.Errorf("traceparent %q is no W3C trace context", clip(m.Traceparent))
+		return fmt.Errorf("traceparent %.64q is no W3C trace context", m.Traceparent)
 	case m.Term > math.MaxInt32:
 		return fmt.Errorf("term %d has more than 31 bits", m.Term)
 	}

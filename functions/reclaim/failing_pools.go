@@ -15,6 +15,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/record"
+	"rollout/shared/text"
 )
 
 // failuresToPause is how many machines of a pool give up, while none of the pool's
@@ -101,11 +102,9 @@ func machineOf(b health.Heartbeat) string { return cmp.Or(b.Instance, b.Host) }
 func pauseReason(words []health.Heartbeat) string {
 	last := words[len(words)-1]
 	return fmt.Sprintf("%d machines of the pool %s gave up one after the other, and none works; the last, %s: %s. See to it, then resume the run",
-		len(words), clip(last.Pool, 64), clip(machineOf(last), 64), clip(last.FailureReason, 256))
+		len(words), text.Truncate(last.Pool, 64, ""), text.Truncate(machineOf(last), 64, ""),
+		text.Truncate(last.FailureReason, 256, ""))
 }
-
-// clip keeps what a machine says of itself within what an event takes.
-func clip(s string, most int) string { return strings.ToValidUTF8(s[:min(len(s), most)], "") }
 
 // clearFailure takes back why a machine gave up. That it was heard of stays for a while:
 // its cloud tells of its end later, and who hears of a machine that nobody knows

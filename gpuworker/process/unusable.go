@@ -11,6 +11,7 @@ import (
 	"rollout/shared/host"
 	"rollout/shared/observe"
 	"rollout/shared/record"
+	"rollout/shared/text"
 )
 
 // longestReason bounds, in bytes, why a machine is given up.
@@ -26,7 +27,7 @@ func ReportUnusable(ctx context.Context, p host.Ports, m capacity.Source, pool, 
 	now := p.Clock.Now().UTC()
 	b := health.Heartbeat{Schema: record.Schema, Worker: ulid.Make().String(), Pool: pool, State: health.Gone, At: now, DueAt: now, Started: now,
 		Host: machine.Host, PID: machine.PID, CPUs: machine.CPUs, GPUs: len(machine.GPUs), Instance: machine.Instance,
-		FailureReason: strings.ToValidUTF8(reason[:min(len(reason), longestReason)], "")}
+		FailureReason: text.Truncate(strings.ToValidUTF8(reason, ""), longestReason, "")}
 	_, err = host.Save(ctx, p.Docs, record.HeartbeatKey(b.Worker), b, "")
 	return err
 }

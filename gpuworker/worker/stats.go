@@ -10,6 +10,7 @@ import (
 	"rollout/shared/core/health"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
+	"rollout/shared/text"
 )
 
 // stats counts what the worker gets out of its engine, for its heartbeats to
@@ -176,6 +177,6 @@ func why(err error) string {
 }
 
 // Truncate cuts a text to what a heartbeat can carry.
-func Truncate(text string) string {
-	return strings.ToValidUTF8(text[:min(len(text), awayLength)], "")
+func Truncate(s string) string {
+	return text.Truncate(strings.ToValidUTF8(s, ""), awayLength, "")
 }

@@ -21,11 +21,12 @@ var Rules = []Rule{
 	{Packages: "events/internal/schemagen", Imports: []string{"events"}}, // a tool of developers
 
 	// The pure core; see Pure.
-	{Packages: "shared/core/...", Imports: []string{"shared/core/...", "shared/fault"}},
+	{Packages: "shared/core/...", Imports: []string{"shared/core/...", "shared/fault", "shared/text"}},
 
 	{Packages: "shared/fault", StdOnly: true},
 	{Packages: "shared/clock", StdOnly: true},
-	{Packages: "shared/config", Imports: []string{"shared/fault"}},
+	{Packages: "shared/text", StdOnly: true},
+	{Packages: "shared/config", Imports: []string{"shared/fault", "shared/text"}},
 	{Packages: "shared/observe/...", Imports: []string{"shared/...", "events"}}, // the names of observability events
 	{Packages: "shared/retry", Imports: shared},
 	{Packages: "shared/listen", Imports: shared},

@@ -13,6 +13,7 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/fault"
+	"rollout/shared/text"
 )
 
 // listPage is the most that S3 gives at once.
@@ -98,8 +99,5 @@ func marker(after string) string {
 			return after[:i]
 		}
 	}
-	if len(after) > blob.MaxKey {
-		return strings.ToValidUTF8(after[:blob.MaxKey], "")
-	}
-	return after
+	return text.Truncate(after, blob.MaxKey, "")
 }

@@ -84,7 +84,7 @@ func (d *Documents) Replace(ctx context.Context, key string, value []byte, rev d
 
 // holds is the condition that a document's revision is rev.
 func holds(rev document.Revision) (string, map[string]types.AttributeValue) {
-	return revisionAttribute + " = :old", map[string]types.AttributeValue{":old": text(string(rev))}
+	return revisionAttribute + " = :old", map[string]types.AttributeValue{":old": stringAttribute(string(rev))}
 }
 
 // put writes a document under a condition.
@@ -95,7 +95,7 @@ func (d *Documents) put(ctx context.Context, key string, value []byte, old docum
 	revision := document.Revision(nonce())
 	item := d.item(key)
 	item[valueAttribute] = &types.AttributeValueMemberB{Value: value}
-	item[revisionAttribute] = text(string(revision))
+	item[revisionAttribute] = stringAttribute(string(revision))
 	_, err := d.dynamo.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &d.table, Item: item, ConditionExpression: &condition, ExpressionAttributeValues: values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
@@ -181,7 +181,7 @@ func (d *Documents) translate(ctx context.Context, err error, format string, arg
 
 // item is the key of a document's item.
 func (d *Documents) item(key string) map[string]types.AttributeValue {
-	return map[string]types.AttributeValue{partitionAttribute: text(d.of(key)), keyAttribute: text(d.prefix + key)}
+	return map[string]types.AttributeValue{partitionAttribute: stringAttribute(d.of(key)), keyAttribute: stringAttribute(d.prefix + key)}
 }
 
 // doc reads an item.
@@ -198,4 +198,6 @@ func (d *Documents) doc(item map[string]types.AttributeValue) (document.Doc, err
 	return document.Doc{Key: key.Value[len(d.prefix):], Value: value.Value, Revision: document.Revision(rev.Value)}, nil
 }
 
-func text(s string) *types.AttributeValueMemberS { return &types.AttributeValueMemberS{Value: s} }
+func stringAttribute(s string) *types.AttributeValueMemberS {
+	return &types.AttributeValueMemberS{Value: s}
+}

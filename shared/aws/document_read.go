@@ -166,7 +166,7 @@ func (d *Documents) query(ctx context.Context, partition, from, to string, limit
 		TableName: &d.table, ConsistentRead: awssdk.Bool(true), Limit: awssdk.Int32(int32(limit)),
 		KeyConditionExpression: awssdk.String(partitionAttribute + " = :p AND " + keyAttribute + " BETWEEN :from AND :to"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":p": text(partition), ":from": text(d.prefix + from), ":to": text(d.prefix + to),
+			":p": stringAttribute(partition), ":from": stringAttribute(d.prefix + from), ":to": stringAttribute(d.prefix + to),
 		},
 	}
 	var p page

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"rollout/shared/text"
 	"strconv"
 	"strings"
 )
@@ -8,12 +9,7 @@ import (
 // maxQuoted bounds how much of a user's text a message repeats, in bytes.
 const maxQuoted = 64
 
-func shorten(s string) string {
-	if len(s) > maxQuoted {
-		return strings.ToValidUTF8(s[:maxQuoted], "") + "…"
-	}
-	return s
-}
+func shorten(s string) string { return text.Truncate(s, maxQuoted, "…") }
 
 func quote(s string) string { return strconv.Quote(shorten(s)) }
 

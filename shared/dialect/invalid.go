@@ -1,11 +1,11 @@
 package dialect
 
 import (
-	"bytes"
 	"fmt"
 	"unicode/utf8"
 
 	"rollout/shared/fault"
+	"rollout/shared/text"
 )
 
 // lineError is the fault of a line that is no request.
@@ -36,11 +36,8 @@ func typeOf(raw []byte) string {
 
 // clip shortens what a message shows of the input.
 func clip(b []byte) string {
-	const most = 64
-	if len(b) <= most {
-		return string(b)
-	}
-	return string(bytes.ToValidUTF8(b[:most], nil)) + "…"
+	const limit = 64
+	return text.Truncate(string(b[:min(len(b), limit+1)]), limit, "…") // one byte more tells that there is more
 }
 
 // invalidAt is the index of the first byte that is no UTF-8.

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/internal/rawjson"
 	"rollout/shared/fault"
+	"rollout/shared/text"
 )
 
 const (
@@ -145,14 +145,7 @@ func (c *Client) presentable(message string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(c.conceal(message), "\uFFFD"))
-	if len(message) > maxMessage {
-		cut := maxMessage
-		for !utf8.RuneStart(message[cut]) {
-			cut--
-		}
-		message = message[:cut] + "…"
-	}
-	if message = strings.TrimSpace(message); message == "" {
+	if message = strings.TrimSpace(text.Truncate(message, maxMessage, "…")); message == "" {
 		return "no message"
 	}
 	return message

@@ -10,6 +10,7 @@ import (
 
 	"rollout/gpuworker/engine"
 	"rollout/shared/fault"
+	"rollout/shared/text"
 )
 
 // Metrics asks /metrics what the server does, or /health alone where there are
@@ -92,7 +93,7 @@ func value(rest []byte) string {
 }
 
 // word64 bounds a word that is shown and compared.
-func word64(rest []byte) string { return limited(value(rest), 64) }
+func word64(rest []byte) string { return text.Truncate(value(rest), 64, "") }
 
 func sample(rest []byte) (float64, bool) {
 	n, err := strconv.ParseFloat(value(rest), 64)

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"strings"
 
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/internal/rawjson"
+	"rollout/shared/text"
 )
 
 var (
@@ -239,15 +239,7 @@ func (p *parts) answer() (engine.Answer, error) {
 		return engine.Answer{}, err
 	}
 	return engine.Answer{
-		Text: string(p.text), FinishReason: limited(p.finish, 64), Reasoning: string(p.reasoning),
-		ToolCalls: tools, Logprobs: p.logprobs.json(), Model: limited(p.model, 1024), Usage: p.usage,
+		Text: string(p.text), FinishReason: text.Truncate(p.finish, 64, ""), Reasoning: string(p.reasoning),
+		ToolCalls: tools, Logprobs: p.logprobs.json(), Model: text.Truncate(p.model, 1024, ""), Usage: p.usage,
 	}, nil
-}
-
-// limited cuts a server's word short, between characters.
-func limited(s string, n int) string {
-	if len(s) > n {
-		return strings.ToValidUTF8(s[:n], "")
-	}
-	return s
 }

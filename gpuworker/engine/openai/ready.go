@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"rollout/shared/fault"
+	"rollout/shared/text"
 )
 
 // maxModels bounds the list of models; hosted APIs serve hundreds.
@@ -56,7 +57,7 @@ func (c *Client) ready(ctx context.Context) (string, error) {
 	if len(list.Data) == 0 || list.Data[0].ID == "" {
 		return "", fault.WithKind(fault.Unavailable, errors.New("the server lists no model"), "%s", t.op)
 	}
-	return limited(string(list.Data[0].ID), 1024), nil
+	return text.Truncate(string(list.Data[0].ID), 1024, ""), nil
 }
 
 // get returns the body of a 200; errNoRoute if the path is not there.

@@ -5,10 +5,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"rollout/shared/core/interval"
 	"rollout/shared/core/schedule"
+	"rollout/shared/text"
 )
 
 // dispatch sends what is to be sent again, then new shards as far as the
@@ -76,14 +76,7 @@ func (d *decider) send(r interval.Range, generation int) {
 // whatever an error says.
 const maxText = 256
 
+// clip makes s valid UTF-8 of at most maxText bytes and "…".
 func clip(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= maxText {
-		return s
-	}
-	cut := maxText
-	for !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
+	return text.Truncate(strings.ToValidUTF8(s, "\uFFFD"), maxText, "…")
 }

@@ -5,12 +5,12 @@ import (
 	"context"
 	"encoding/json"
 	"regexp"
-	"strings"
 	"time"
 
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
+	"rollout/shared/text"
 )
 
 // Notice is what AWS says of a machine that is or will be gone, or of one that
@@ -117,15 +117,13 @@ func (e cloudEvent) ofAutoScaling() Notice {
 		}
 		why := e.Detail.Cause[all[len(all)-1][1]:]
 		if failureCause.MatchString(why) {
-			n.Kind, n.Instance, n.Reason = Terminated, e.Detail.Member, short(why)
+			n.Kind, n.Instance, n.Reason = Terminated, e.Detail.Member, text.Truncate(why, longestReason, "")
 		}
 	case "EC2 Instance Launch Unsuccessful":
-		n.Kind, n.Reason = LaunchFailed, short(cmp.Or(e.Detail.Message, e.Detail.Cause))
+		n.Kind, n.Reason = LaunchFailed, text.Truncate(cmp.Or(e.Detail.Message, e.Detail.Cause), longestReason, "")
 	}
 	return n
 }
-
-func short(s string) string { return strings.ToValidUTF8(s[:min(len(s), longestReason)], "") }
 
 // Notices is a function that EventBridge calls with what AWS says of instances,
 // those of others included. What is no notice is logged and left alone, as no
