@@ -82,6 +82,7 @@ var Rules = []Rule{
 	{Packages: "gpuworker/supervise", Imports: gpuworker},
 	{Packages: "gpuworker/cli/...", Imports: gpuworker}, // wiring
 
+	{Packages: "scripts/docs", StdOnly: true}, // tests of documents
 	{Packages: "scripts/...", Imports: anything},
 	{Packages: "localstack/...", Imports: anything},
 	// The names of what is deployed have one home each.

@@ -45,7 +45,7 @@ func TestTheModelCardIsOfTheShippedModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	card, err := os.ReadFile(filepath.Join("..", "..", "gpuworker", "engine", "tiny", "weights", "MODEL_CARD.md"))
+	card, err := os.ReadFile(filepath.Join("..", "..", "gpuworker", "tinylm", "weights", "MODEL_CARD.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

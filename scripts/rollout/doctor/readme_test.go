@@ -20,11 +20,11 @@ var action = regexp.MustCompile(`\b[a-z0-9]+:([A-Z]\w+)`)
 // is needed.
 func TestTheReadmeListsWhatTheDoctorMayDo(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../README.md")
+	text, err := os.ReadFile("../../../infra/aws/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(text), "| to | attach, ")
+	_, table, _ := strings.Cut(string(text), "| to use | attach")
 	_, row, found := strings.Cut(table, "\n| doctor | one of them, and ")
 	if !found {
 		t.Fatal("the README's table of policies has no row of the doctor's")

@@ -1,0 +1,189 @@
+// Package docs tests the Markdown documents of the repository: their links,
+// their anchors and what they must contain.
+//
+// It reads the working tree and imports no code of the product. What a document
+// says about a package is tested beside that package: config keys in
+// shared/config, commands in scripts/rollout/command.
+package docs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+)
+
+// root is the repository's root.
+const root = "../.."
+
+// maxRootLines bounds the root README, which is read as a whole.
+const maxRootLines = 150
+
+// document is one Markdown file.
+type document struct {
+	path  string // from the root, with slashes
+	text  string // without code blocks
+	lines int
+}
+
+// documents returns every Markdown file of the repository.
+func documents(t *testing.T) []document {
+	t.Helper()
+	var out []document
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && slices.Contains([]string{".git", "node_modules", "out", "bin", "cdk.out"}, d.Name()) {
+			return filepath.SkipDir
+		}
+		if d.IsDir() || filepath.Ext(path) != ".md" {
+			return nil
+		}
+		src, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		out = append(out, document{filepath.ToSlash(rel), withoutCode(string(src)), strings.Count(string(src), "\n")})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// withoutCode removes fenced code blocks.
+func withoutCode(src string) string {
+	var out strings.Builder
+	inCode := false
+	for line := range strings.Lines(src) {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			inCode = !inCode
+			continue
+		}
+		if !inCode {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
+}
+
+var (
+	codeSpan = regexp.MustCompile("`[^`\n]*`")
+	link     = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#{1,6} +(.+?) *$`)
+	linkText = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+)
+
+// anchors returns the anchors of a document's headings, as GitHub names them.
+func anchors(text string) []string {
+	var out []string
+	for _, m := range heading.FindAllStringSubmatch(text, -1) {
+		name := strings.ReplaceAll(linkText.ReplaceAllString(m[1], "$1"), "`", "")
+		slug := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, name)
+		out = append(out, slug)
+	}
+	return out
+}
+
+func TestLinksAndAnchorsExist(t *testing.T) {
+	t.Parallel()
+	docs := documents(t)
+	byPath := map[string]document{}
+	for _, d := range docs {
+		byPath[d.path] = d
+	}
+	links := 0
+	for _, d := range docs {
+		for _, m := range link.FindAllStringSubmatch(codeSpan.ReplaceAllString(d.text, "``"), -1) {
+			target := m[1]
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			links++
+			file, anchor, _ := strings.Cut(target, "#")
+			path := d.path
+			if file != "" {
+				path = filepath.ToSlash(filepath.Join(filepath.Dir(d.path), file))
+			}
+			if _, err := os.Stat(filepath.Join(root, path)); err != nil {
+				t.Errorf("%s links to %s, which does not exist", d.path, target)
+				continue
+			}
+			if anchor != "" && !slices.Contains(anchors(byPath[path].text), anchor) {
+				t.Errorf("%s links to %s, but %s has no such heading", d.path, target, path)
+			}
+		}
+	}
+	if links < 50 {
+		t.Errorf("only %d links were found", links)
+	}
+}
+
+func TestRootReadmeIsShort(t *testing.T) {
+	t.Parallel()
+	for _, d := range documents(t) {
+		if d.path == "README.md" && d.lines > maxRootLines {
+			t.Errorf("README.md has %d lines, more than %d: move details into the folders' READMEs", d.lines, maxRootLines)
+		}
+	}
+}
+
+func TestEveryTopLevelFolderHasALinkedReadme(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range []string{"events", "examples", "functions", "gpuworker", "infra", "localstack", "scripts", "shared"} {
+		if _, err := os.Stat(filepath.Join(root, folder, "README.md")); err != nil {
+			t.Error(err)
+		}
+		if !strings.Contains(string(readme), "("+folder+"/README.md)") {
+			t.Errorf("README.md does not link to %s/README.md", folder)
+		}
+	}
+}
+
+// makeTarget is a call of make in a document.
+var makeTarget = regexp.MustCompile("(?m)(?:^|[`( ])make ([a-z][a-z0-9-]*(?: [a-z][a-z0-9-]*)*)(?:[`) ,:]|$)")
+
+func TestMakeTargetsExist(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := map[string]bool{}
+	for _, m := range regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):(?: |$)`).FindAllStringSubmatch(string(makefile), -1) {
+		targets[m[1]] = true
+	}
+	for _, d := range documents(t) {
+		for _, span := range codeSpan.FindAllString(d.text, -1) {
+			for _, m := range makeTarget.FindAllStringSubmatch(span, -1) {
+				for _, name := range strings.Fields(m[1]) {
+					if !targets[name] {
+						t.Errorf("%s names `make %s`, and the Makefile has no such target", d.path, name)
+					}
+				}
+			}
+		}
+	}
+}
