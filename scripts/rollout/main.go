@@ -1,4 +1,4 @@
-// Command rollout is rollout's command line.
+// Command rollout is the command line of rollout: it runs, watches and steers batches of prompts.
 package main
 
 import (

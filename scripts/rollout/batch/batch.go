@@ -1,24 +1,22 @@
-// Package batch is `rollout infer batch`: one run over files of the user's
-// own, with its state beside its output.
+// Package batch implements `rollout infer batch`: one run over the user's own files, with its state next to its output.
 //
-// It finds the run's id, pins copies of the inputs in the bucket, submits the
-// run, and puts what came of it where the config says. The run itself is the
-// product's: see package stack.
+// It finds the input files and the run id, copies the inputs into the bucket, submits the run, and copies the results
+// into the configured output folder. Package standalone executes the run itself. The package never changes an input
+// file.
 package batch
 
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/BurntSushi/toml"
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/oklog/ulid/v2"
 
@@ -35,9 +33,9 @@ import (
 	"rollout/shared/record"
 )
 
-// FindInputs are the files that the glob names, in order of their paths. A glob
-// that names what the batch itself writes into the output folder is refused,
-// before and after it is there.
+// FindInputs returns the files that match the glob, sorted by path. It is Invalid if the glob matches no file, a file
+// that is not a prompts file, more files than a run can hold, or the files that the batch writes into outputDir,
+// whether or not they exist yet.
 func FindInputs(glob, outputDir string) ([]string, error) {
 	if err := checkDisjoint(glob, outputDir); err != nil {
 		return nil, err
@@ -49,37 +47,43 @@ func FindInputs(glob, outputDir string) ([]string, error) {
 	var files []string
 	for _, f := range found {
 		if _, ok := input.Packing(f); !ok {
-			return nil, &fault.Error{Kind: fault.Invalid, Op: "input.glob names " + f, Remedy: "prompts files end in .jsonl, .jsonl.gz or .jsonl.zst"}
+			return nil, &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("input.glob matches %s", f),
+				Remedy: "prompts files must end in .jsonl, .jsonl.gz or .jsonl.zst"}
 		}
 		files = append(files, f)
 	}
 	if len(files) == 0 {
-		return nil, noFile(glob)
+		return nil, noMatch(glob)
 	}
 	slices.Sort(files)
-	if err := fit(files); err != nil {
+	if err := checkCount(files); err != nil {
 		return nil, fault.Wrap(err, "input.glob %q", glob)
 	}
 	return files, nil
 }
 
-// fit refuses more files than the documents of a run can name, before any of
-// them is copied.
-func fit(files []string) error {
-	const most = document.MaxValue - 16<<10 // for what else they hold
+// checkCount refuses more files than a run's manifest can name, before any of them is copied. It assumes the largest
+// possible version and size of each file.
+func checkCount(files []string) error {
+	const most = document.MaxValue - 16<<10 // leaves room for the manifest's other fields
 	m := record.Manifest{Run: identity.RunID(strings.Repeat("0", 26))}
 	for i, f := range files {
 		packed, _ := input.Packing(f)
-		m.Inputs = append(m.Inputs, record.Input{Key: uploadKey(m.Run, i, packed), Version: strings.Repeat("0", 48), Size: math.MaxInt32, Packed: packed, Name: f})
+		m.Inputs = append(m.Inputs, record.Input{Key: uploadKey(m.Run, i, packed), Version: strings.Repeat("0", 48),
+			Size: math.MaxInt32, Packed: packed, Name: f})
 	}
 	if n := len(record.Encode(m)); n > most {
-		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%d files are too many for a run: their names and places take %d KB, of %d", len(files), n>>10, most>>10),
-			Remedy: "join files to larger ones (cat), or make several batches of them"}
+		return &fault.Error{
+			Kind: fault.Invalid,
+			Err: fmt.Errorf("%d files are too many for one run: their names take %d KB of at most %d KB",
+				len(files), n>>10, most>>10),
+			Remedy: "join them into fewer, larger files, or split them over several batches",
+		}
 	}
 	return nil
 }
 
-// checkDisjoint refuses a batch whose next run would read its own answers.
+// checkDisjoint refuses a glob that matches the batch's own results: the next start would read them as prompts.
 func checkDisjoint(glob, outputDir string) error {
 	pattern, err := filepath.Abs(glob)
 	if err != nil {
@@ -90,84 +94,103 @@ func checkDisjoint(glob, outputDir string) error {
 		if err != nil {
 			return fault.WithKind(fault.Invalid, err, "output.dir")
 		}
-		if match, err := doublestar.PathMatch(pattern, path); err == nil && match { // a bad pattern is told when it is used
-			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("input.glob %q also names %s, which the batch writes", glob, filepath.Join(outputDir, name)),
-				Remedy: "choose a narrower pattern, or an output.dir elsewhere"}
+		// FindInputs reports a malformed pattern when it expands it.
+		if match, err := doublestar.PathMatch(pattern, path); err == nil && match {
+			return &fault.Error{
+				Kind: fault.Invalid,
+				Err: fmt.Errorf("input.glob %q also matches %s, which the batch writes",
+					glob, filepath.Join(outputDir, name)),
+				Remedy: "choose a narrower pattern, or another output.dir",
+			}
 		}
 	}
 	return nil
 }
 
-// noFile says where a glob was looked for: relative ones are relative to the
-// folder of the process, not to the config's.
-func noFile(glob string) error {
+// noMatch returns the error of a glob without matches. It names the working directory, because relative patterns are
+// relative to it and not to the config file.
+func noMatch(glob string) error {
 	remedy := "correct the pattern"
 	if dir, err := os.Getwd(); err == nil && !filepath.IsAbs(glob) {
-		remedy += ", or start rollout elsewhere: relative paths are relative to " + dir
+		remedy += ", or start rollout in another folder: relative paths are relative to " + dir
 	}
-	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("input.glob %q names no file", glob), Remedy: remedy}
+	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("input.glob %q matches no file", glob), Remedy: remedy}
 }
 
-// runIDFile remembers the run of an output folder.
-const runIDFile = "run-id"
-
-// ResolveRunID is the run to start or to go on with: resume if it is not empty, else
-// what the output folder's run-id says, else a new one that is written there.
+// ResolveRunID returns the run to start or to continue: resume if it is not empty, else the id in the output folder's
+// run-id file, else a new id, which it writes to that file.
 func ResolveRunID(outputDir, resume string) (identity.RunID, error) {
 	if resume != "" {
 		id := identity.RunID(resume)
 		if !id.Valid() {
-			return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("--resume %q is no run id: that has 26 characters, such as 01JD2ZQ4T5W0M1X9YB7R3K8CVE", resume),
-				Remedy: "leave --resume out to go on with the run of output.dir"}
+			return "", &fault.Error{
+				Kind:   fault.Invalid,
+				Err:    fmt.Errorf("--resume %q is not a run id (26 characters, such as 01JD2ZQ4T5W0M1X9YB7R3K8CVE)", resume),
+				Remedy: "leave --resume out to continue the run of output.dir",
+			}
 		}
 		return id, nil
 	}
-	path := filepath.Join(outputDir, runIDFile)
-	b, err := os.ReadFile(path)
-	if err == nil {
-		id := identity.RunID(strings.TrimSpace(string(b)))
-		if !id.Valid() {
-			return "", &fault.Error{Kind: fault.Invalid, Op: path + " holds no run id", Remedy: "remove it to start a new run, or name the run with --resume"}
-		}
-		return id, nil
+	id, err := outfile.ReadRunID(outputDir)
+	if err != nil || id != "" {
+		return id, err
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return "", fault.WithKind(fault.Invalid, err, "read the run's id")
+	if err := makeDir(outputDir); err != nil {
+		return "", err
 	}
-	id := identity.RunID(ulid.Make().String())
-	return id, writeWhole(path, []byte(string(id)+"\n"))
+	id = identity.RunID(ulid.Make().String())
+	return id, outfile.WriteRunID(outputDir, id)
 }
 
-// writeWhole writes a file so that it is there whole or not at all.
-func writeWhole(path string, b []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fault.WithKind(fault.Invalid, err, "make the folder of %s", path)
+// WriteDeployment writes the rollout.toml that corresponds to the batch config into the installation's folder, so that
+// worker processes and `rollout status` read the same settings.
+func WriteDeployment(dir string, c config.Infer) error {
+	d := struct {
+		SchemaVersion int           `toml:"schema_version"`
+		Health        config.Health `toml:"health"`
+		Worker        config.Worker `toml:"worker"`
+		Engine        config.Engine `toml:"engine"`
+		Secrets       []string      `toml:"secrets,omitempty"`
+		Pools         []config.Pool `toml:"pool"`
+	}{config.SchemaVersion, c.Health, c.Worker, c.Engine, nil, []config.Pool{{Name: "default", Model: c.Model.URI}}}
+	if c.Engine.Secret != "" {
+		d.Secrets = []string{c.Engine.Secret}
 	}
-	return outfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(b)
+	var b bytes.Buffer
+	b.WriteString("# Written by `rollout infer batch` from its own config at every start.\n")
+	if err := toml.NewEncoder(&b).Encode(d); err != nil {
+		return fault.WithKind(fault.Internal, err, "encode the installation's config")
+	}
+	if err := makeDir(dir); err != nil {
 		return err
-	})
+	}
+	return outfile.WriteBytes(filepath.Join(dir, local.DeploymentFile), b.Bytes())
 }
 
-// Batch is one run of `infer batch`.
+func makeDir(dir string) error {
+	return fault.WithKind(fault.Invalid, os.MkdirAll(dir, 0o755), "create folder %s", dir)
+}
+
+// Batch is one run of `rollout infer batch`.
 type Batch struct {
 	Local     *local.Local
 	Config    config.Infer
 	Files     []string
 	Run       identity.RunID
-	MustExist bool // it was named to be resumed
+	MustExist bool // the user named the run with --resume
 }
 
-// CheckResumable checks a run that exists already against the config: a run goes on
-// with the model, the sampling params and the files that it began with. A file
-// that has gone since does not matter: the run has its copy.
+// CheckResumable compares an existing run with the config. It is Invalid if the run started with another model, other
+// sampling parameters, or without one of the files. A file of the run that is missing now does not matter: the bucket
+// has a copy. A run that does not exist is Invalid only if MustExist is set.
 func (b Batch) CheckResumable(ctx context.Context) error {
 	m, found, err := b.manifest(ctx)
 	switch {
 	case err != nil:
 		return err
 	case !found && b.MustExist:
-		return &fault.Error{Kind: fault.Invalid, Op: "there is no run " + string(b.Run) + " in " + b.Local.Dir, Remedy: "leave --resume out to start a run"}
+		return &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("there is no run %s in %s", b.Run, b.Local.Dir),
+			Remedy: "leave --resume out to start a run"}
 	case !found:
 		return nil
 	}
@@ -176,17 +199,19 @@ func (b Batch) CheckResumable(ctx context.Context) error {
 		if other == m.ModelURI {
 			other = "another revision of it"
 		}
-		return &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("run %s was begun with the model %s and can't go on with %s", b.Run, m.ModelURI, other),
-			Remedy: "name that model again, or another output.dir for a new run"}
+		return &fault.Error{Kind: fault.Invalid,
+			Op:     fmt.Sprintf("run %s started with model %s and cannot continue with %s", b.Run, m.ModelURI, other),
+			Remedy: "configure that model again, or another output.dir for a new run"}
 	}
-	if was, want := m.Config.Sampling.Canonical(), b.Config.Sampling.Canonical(); !bytes.Equal(was, want) {
-		return &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("run %s was begun with the sampling params %s and can't go on with %s", b.Run, was, want),
-			Remedy: "set those again, or name another output.dir for a new run"}
+	if old, now := m.Config.Sampling.Canonical(), b.Config.Sampling.Canonical(); !bytes.Equal(old, now) {
+		return &fault.Error{Kind: fault.Invalid,
+			Op:     fmt.Sprintf("run %s started with the sampling parameters %s and cannot continue with %s", b.Run, old, now),
+			Remedy: "configure the former ones again, or another output.dir for a new run"}
 	}
-	return b.knownFiles(m)
+	return b.checkFiles(m)
 }
 
-// revision is the model's: the pool's, where it is known, else the config's.
+// revision returns the model's revision: the pool's if it is known, else the config's.
 func (b Batch) revision() string {
 	for _, p := range b.Local.Deployment.Pools {
 		if p.Model == b.Config.Model.URI && p.Revision != "" {
@@ -196,17 +221,17 @@ func (b Batch) revision() string {
 	return b.Config.Model.Revision
 }
 
-// knownFiles compares names without folders: the batch may be started from
-// elsewhere.
-func (b Batch) knownFiles(m record.Manifest) error {
+// checkFiles refuses files that the run did not start with. It compares base names, because the batch may be started
+// from another folder.
+func (b Batch) checkFiles(m record.Manifest) error {
 	known := map[string]bool{}
 	for _, in := range m.Inputs {
 		known[filepath.Base(in.Label())] = true
 	}
 	for _, f := range b.Files {
 		if !known[filepath.Base(f)] {
-			return &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("run %s was begun without the file %s", b.Run, f),
-				Remedy: "leave it out of input.glob, or name another output.dir for a new run"}
+			return &fault.Error{Kind: fault.Invalid, Op: fmt.Sprintf("run %s started without the file %s", b.Run, f),
+				Remedy: "exclude the file from input.glob, or configure another output.dir for a new run"}
 		}
 	}
 	return nil
@@ -217,7 +242,7 @@ func (b Batch) manifest(ctx context.Context) (m record.Manifest, found bool, err
 	return m, found, err
 }
 
-// Submit pins the inputs and creates the run, unless it exists.
+// Submit copies the inputs into the bucket and creates the run, unless it exists already.
 func (b Batch) Submit(ctx context.Context, s *submit.Submitter) error {
 	m, found, err := b.manifest(ctx)
 	if err != nil {
@@ -226,7 +251,7 @@ func (b Batch) Submit(ctx context.Context, s *submit.Submitter) error {
 	if !found {
 		m = record.Manifest{Run: b.Run, Name: filepath.Base(filepath.Clean(b.Config.Output.Dir))}
 		for i, f := range b.Files {
-			in, err := b.pin(ctx, i, f)
+			in, err := b.copyInput(ctx, i, f)
 			if err != nil {
 				return err
 			}
@@ -236,9 +261,8 @@ func (b Batch) Submit(ctx context.Context, s *submit.Submitter) error {
 	return s.Create(ctx, m, b.Config.Run())
 }
 
-// pin copies an input into the bucket: what the user does to the file later
-// does not matter to the run.
-func (b Batch) pin(ctx context.Context, i int, file string) (record.Input, error) {
+// copyInput copies an input file into the bucket, so that later changes of the file do not affect the run.
+func (b Batch) copyInput(ctx context.Context, i int, file string) (record.Input, error) {
 	packed, _ := input.Packing(file)
 	key := uploadKey(b.Run, i, packed)
 	info, err := bucket.PutFile(ctx, b.Local.Bucket.Dir(), file, key)
@@ -248,15 +272,17 @@ func (b Batch) pin(ctx context.Context, i int, file string) (record.Input, error
 	return record.Input{Key: key, Version: info.Version, Size: info.Size, Packed: packed, Name: file}, nil
 }
 
+// uploadKey returns the object key of the copy of the i-th input file.
 func uploadKey(run identity.RunID, i int, packed string) string {
 	suffix := map[string]string{"": ".jsonl", input.Gzip: ".jsonl.gz", input.Zstd: ".jsonl.zst"}[packed]
 	return fmt.Sprintf("%s%s/upload/%06d%s", record.WorkPrefix, run, i, suffix)
 }
 
-// Publish puts the run's files into the output folder.
+// Publish copies the run's completions, errors and summary into the output folder. It replaces files of an earlier
+// Publish. Each file appears complete or not at all.
 func (b Batch) Publish(ctx context.Context) error {
-	if err := os.MkdirAll(b.Config.Output.Dir, 0o755); err != nil {
-		return fault.WithKind(fault.Invalid, err, "make output.dir")
+	if err := makeDir(b.Config.Output.Dir); err != nil {
+		return err
 	}
 	for _, name := range []string{record.CompletionsFile, record.ErrorsFile, record.SummaryFile} {
 		if err := b.publish(ctx, name); err != nil {
@@ -268,13 +294,13 @@ func (b Batch) Publish(ctx context.Context) error {
 
 func (b Batch) publish(ctx context.Context, name string) error {
 	r, err := input.OpenPinned(ctx, b.Local.Ports.Blobs, record.OutputKey(b.Run, name), "", 0, 0)
-	if fault.Is(err, fault.NotFound) { // a run that was refused has a summary only
+	if fault.Is(err, fault.NotFound) { // a refused run has only a summary
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	defer r.Close()
+	defer r.Close() // opened for reading: closing loses nothing
 	return outfile.Write(filepath.Join(b.Config.Output.Dir, name), func(w io.Writer) error {
 		_, err := io.Copy(w, r)
 		return err

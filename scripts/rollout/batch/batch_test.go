@@ -12,7 +12,7 @@ import (
 	"rollout/shared/fault"
 )
 
-func TestInputsAreTheGlobsFilesInOrder(t *testing.T) {
+func TestFindInputsReturnsSortedMatches(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"b.jsonl", "a.jsonl.gz", "sub/c.jsonl", "notes.txt"} {
@@ -39,16 +39,16 @@ func TestInputsAreTheGlobsFilesInOrder(t *testing.T) {
 		return paths
 	}
 	for _, c := range []struct {
-		glob   string
-		want   []string
-		remedy string // of the refusal; "" is none
+		glob    string
+		want    []string
+		wantErr string // part of the error; "" expects success
 	}{
 		{filepath.Join(dir, "*.jsonl*"), at("a.jsonl.gz", "b.jsonl"), ""},
 		{filepath.Join(dir, "**/[b-c].jsonl"), at("b.jsonl", "sub/c.jsonl"), ""},
 		{filepath.Join(dir, "**/[b-d]*.jsonl"), nil, "which the batch writes"},
 		{filepath.Join(dir, "out/*.jsonl"), nil, "which the batch writes"},
-		{filepath.Join(dir, "*"), nil, "prompts files end in .jsonl"},
-		{filepath.Join(dir, "many/*.jsonl"), nil, "2500 files are too many for a run"},
+		{filepath.Join(dir, "*"), nil, "prompts files must end in .jsonl"},
+		{filepath.Join(dir, "many/*.jsonl"), nil, "2500 files are too many for one run"},
 		{filepath.Join(dir, "x*.jsonl"), nil, "correct the pattern"},
 		{"no-such-folder/*.jsonl", nil, "relative paths are relative to /"},
 		{filepath.Join(dir, "[.jsonl"), nil, "syntax error in pattern"},
@@ -57,13 +57,15 @@ func TestInputsAreTheGlobsFilesInOrder(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.glob, got, c.want)
 		}
-		if (err != nil) != (c.remedy != "") || err != nil && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), c.remedy)) {
-			t.Errorf("%s: %v, want %q", c.glob, err, c.remedy)
+		switch {
+		case (err != nil) != (c.wantErr != ""),
+			err != nil && (!fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), c.wantErr)):
+			t.Errorf("%s: %v, want %q", c.glob, err, c.wantErr)
 		}
 	}
 }
 
-func TestTheRunIsTheOneOfTheOutputFolder(t *testing.T) {
+func TestResolveRunIDReadsTheOutputFolder(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
 	first, err := batch.ResolveRunID(dir, "")
@@ -71,7 +73,7 @@ func TestTheRunIsTheOneOfTheOutputFolder(t *testing.T) {
 		t.Fatal(first, err)
 	}
 	if again, err := batch.ResolveRunID(dir, ""); err != nil || again != first {
-		t.Errorf("a second start goes on with %s, %v; want %s", again, err, first)
+		t.Errorf("a second start continues %s, %v; want %s", again, err, first)
 	}
 	const named = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
 	if got, err := batch.ResolveRunID(dir, named); err != nil || got != named {
@@ -83,7 +85,8 @@ func TestTheRunIsTheOneOfTheOutputFolder(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "run-id"), []byte("garbage"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := batch.ResolveRunID(dir, ""); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "remove it") {
-		t.Errorf("a broken run-id: %v", err)
+	_, err = batch.ResolveRunID(dir, "")
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "remove it") {
+		t.Errorf("an invalid run-id file: %v", err)
 	}
 }

@@ -15,17 +15,18 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// Report is what a check of the inputs found.
+// Report is the result of Check.
 type Report struct {
-	Items    uint64
-	Bad      int      // of them, those that could not be asked
-	Warnings []string // bad lines, bounded
+	Items    uint64   // lines that are not blank
+	Bad      int      // items that cannot be sent to an engine
+	Warnings []string // descriptions of the first bad lines
 }
 
-// maxWarnings bounds how many bad lines are told one by one.
+// maxWarnings limits the bad lines that Report describes one by one.
 const maxWarnings = 20
 
-// Check reads every line of every file, as the run would.
+// Check reads and parses every line of every file, as the run would. Bad lines are counted in the Report; a file that
+// cannot be read is an error.
 func Check(ctx context.Context, c config.Infer, files []string) (Report, error) {
 	var r Report
 	name := dialect.Name(c.Input.Dialect)
@@ -45,7 +46,7 @@ func (r *Report) file(ctx context.Context, path string, name *dialect.Name) erro
 	if err != nil {
 		return fault.WithKind(fault.Invalid, err, "open")
 	}
-	defer f.Close() // read only: nothing can be lost
+	defer f.Close() // opened for reading: closing loses nothing
 	packed, _ := input.Packing(path)
 	u, err := input.Unpack(f, packed)
 	if err != nil {
@@ -86,20 +87,22 @@ func (r *Report) file(ctx context.Context, path string, name *dialect.Name) erro
 
 func checkLine(name dialect.Name, l jsonl.Line) error {
 	if l.TooLong {
-		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the line has %d bytes, more than 16 MiB", l.Length), Remedy: "shorten it or split it"}
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the line has %d bytes, more than 16 MiB", l.Length),
+			Remedy: "shorten or split it"}
 	}
 	_, err := dialect.Parse(name, l.Bytes)
 	return err
 }
 
-// gated are prefixes of models that need a token to be loaded.
+// gated lists name prefixes of models that need a Hugging Face token to be loaded.
 var gated = [...]string{"meta-llama/", "mistralai/"}
 
-// GatedWarning warns of a model that needs a token which is not there.
+// GatedWarning returns a warning if the model needs a token and the environment has none, else nil.
 func GatedWarning(model string, getenv func(string) string) []string {
 	for _, p := range gated {
 		if strings.HasPrefix(model, p) && getenv("ROLLOUT_SECRET_HF_TOKEN") == "" {
-			return []string{fmt.Sprintf("the model %s is gated and ROLLOUT_SECRET_HF_TOKEN is not set: the engine may not be able to load it", model)}
+			return []string{fmt.Sprintf("the model %s is gated and ROLLOUT_SECRET_HF_TOKEN is not set:"+
+				" the engine may be unable to load it", model)}
 		}
 	}
 	return nil

@@ -22,11 +22,13 @@ import (
 	"rollout/shared/record"
 )
 
-// finished is a batch whose run has left its files.
-func finished(t *testing.T) batch.Batch {
+// endedBatch returns a batch whose run has written its files.
+func endedBatch(t *testing.T) batch.Batch {
 	t.Helper()
-	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
-		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
+	p := host.Ports{
+		Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
+		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test",
+	}
 	for _, name := range []string{record.CompletionsFile, record.ErrorsFile, record.SummaryFile} {
 		inputtest.Put(t, p, record.OutputKey(inputtest.RunID, name), "the "+name)
 	}
@@ -35,7 +37,8 @@ func finished(t *testing.T) batch.Batch {
 	return b
 }
 
-func names(t *testing.T, dir string) (out []string) {
+// fileNames returns the names of the files in a folder, sorted.
+func fileNames(t *testing.T, dir string) (out []string) {
 	t.Helper()
 	es, err := os.ReadDir(dir)
 	if err != nil {
@@ -47,61 +50,64 @@ func names(t *testing.T, dir string) (out []string) {
 	return out
 }
 
-func TestTheRunsFilesArePublishedWhole(t *testing.T) {
+func TestPublishCopiesTheRunsFiles(t *testing.T) {
 	t.Parallel()
-	b := finished(t)
-	for range 2 { // a second time over the first
+	b := endedBatch(t)
+	for range 2 { // the second time replaces the files of the first
 		if err := b.Publish(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := names(t, b.Config.Output.Dir); !reflect.DeepEqual(got, []string{"completions.jsonl", "errors.jsonl", "summary.json"}) {
-		t.Errorf("the folder has %v", got)
+	want := []string{"completions.jsonl", "errors.jsonl", "summary.json"}
+	if got := fileNames(t, b.Config.Output.Dir); !reflect.DeepEqual(got, want) {
+		t.Errorf("the folder has %v, want %v", got, want)
 	}
-	if got, err := os.ReadFile(filepath.Join(b.Config.Output.Dir, "errors.jsonl")); err != nil || string(got) != "the errors.jsonl" {
+	got, err := os.ReadFile(filepath.Join(b.Config.Output.Dir, "errors.jsonl"))
+	if err != nil || string(got) != "the errors.jsonl" {
 		t.Errorf("%q, %v", got, err)
 	}
 }
 
-func TestAPublicationThatBreaksOffLeavesWhatWasThere(t *testing.T) {
+func TestInterruptedPublishKeepsTheOldFile(t *testing.T) {
 	t.Parallel()
-	b := finished(t)
+	b := endedBatch(t)
 	if err := b.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	inputtest.Put(t, b.Local.Ports, record.OutputKey(b.Run, record.CompletionsFile), "newer")
-	b.Local.Ports.Blobs = breaking{b.Local.Ports.Blobs}
+	b.Local.Ports.Blobs = brokenStore{b.Local.Ports.Blobs}
 	if err := b.Publish(t.Context()); err == nil {
-		t.Error("half a file is no error")
+		t.Error("an incomplete copy returned no error")
 	}
-	if got, _ := os.ReadFile(filepath.Join(b.Config.Output.Dir, record.CompletionsFile)); string(got) != "the completions.jsonl" {
+	got, _ := os.ReadFile(filepath.Join(b.Config.Output.Dir, record.CompletionsFile))
+	if string(got) != "the completions.jsonl" {
 		t.Errorf("the file is %q", got)
 	}
-	if got := names(t, b.Config.Output.Dir); len(got) != 3 {
+	if got := fileNames(t, b.Config.Output.Dir); len(got) != 3 {
 		t.Errorf("the folder has %v", got)
 	}
 }
 
-// breaking is a bucket whose objects break off half-way.
-type breaking struct{ blob.Store }
+// brokenStore breaks every connection after two bytes.
+type brokenStore struct{ blob.Store }
 
-func (b breaking) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+func (b brokenStore) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
 	r, info, err := b.Store.Get(ctx, key, o)
 	return struct {
 		io.Reader
 		io.Closer
-	}{io.MultiReader(io.LimitReader(r, 2), brokenOff{}), r}, info, err
+	}{io.MultiReader(io.LimitReader(r, 2), brokenReader{}), r}, info, err
 }
 
-type brokenOff struct{}
+type brokenReader struct{}
 
-func (brokenOff) Read([]byte) (int, error) {
+func (brokenReader) Read([]byte) (int, error) {
 	return 0, fault.New(fault.Unavailable, "the connection broke")
 }
 
-func TestARefusedRunPublishesItsSummaryAlone(t *testing.T) {
+func TestRefusedRunPublishesOnlyItsSummary(t *testing.T) {
 	t.Parallel()
-	b := finished(t)
+	b := endedBatch(t)
 	for _, name := range []string{record.CompletionsFile, record.ErrorsFile} {
 		if err := b.Local.Ports.Blobs.Delete(t.Context(), record.OutputKey(b.Run, name), ""); err != nil {
 			t.Fatal(err)
@@ -110,16 +116,19 @@ func TestARefusedRunPublishesItsSummaryAlone(t *testing.T) {
 	if err := b.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, b.Config.Output.Dir); !reflect.DeepEqual(got, []string{"summary.json"}) {
+	if got := fileNames(t, b.Config.Output.Dir); !reflect.DeepEqual(got, []string{"summary.json"}) {
 		t.Errorf("the folder has %v", got)
 	}
 }
 
-func TestTheInstallationOfABatchReadsAsItsConfig(t *testing.T) {
+func TestWriteDeploymentRoundTrips(t *testing.T) {
 	t.Parallel()
 	c := config.DefaultInfer()
 	c.Model.URI = "org/model"
-	c.Engine = config.Engine{URLs: []string{"http://127.0.0.1:8000/v1", "http://127.0.0.1:8001/v1"}, Secret: "api-key", ClampMaxTokens: true}
+	c.Engine = config.Engine{
+		URLs:   []string{"http://127.0.0.1:8000/v1", "http://127.0.0.1:8001/v1"},
+		Secret: "api-key", ClampMaxTokens: true,
+	}
 	c.Worker.InFlight, c.Worker.CheckpointInterval = 17, config.Duration(42*time.Second)
 	c.Health.Interval = config.Duration(300 * time.Millisecond)
 	dir := filepath.Join(t.TempDir(), "state")

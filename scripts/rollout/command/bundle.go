@@ -61,7 +61,8 @@ func (e *Env) bundle(ctx context.Context, path string, o bundle.Options) error {
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is there already", path), Remedy: "name another file with -o, or remove it"}
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s already exists", path),
+			Remedy: "name another file with -o, or remove it"}
 	}
 	if err != nil {
 		return &fault.Error{Kind: fault.Invalid, Op: "write the bundle", Err: err, Remedy: "name a file that can be written with -o"}

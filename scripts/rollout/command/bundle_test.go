@@ -173,7 +173,7 @@ func TestABundleIsWrittenToANewFile(t *testing.T) {
 	if _, files := unpacked(t, content); !strings.Contains(files["problems.txt"], "logs/absent.log: read the log: ") {
 		t.Errorf("problems: %s", files["problems.txt"])
 	}
-	if r := bundled(t, "-o", path, "--dir", b.dir); r.code != 2 || !strings.Contains(r.err, "is there already (name another file with -o, or remove it)") {
+	if r := bundled(t, "-o", path, "--dir", b.dir); r.code != 2 || !strings.Contains(r.err, "already exists (name another file with -o, or remove it)") {
 		t.Errorf("onto itself: %+v", r)
 	}
 	if again, err := os.ReadFile(path); err != nil || !bytes.Equal(again, content) {

@@ -47,7 +47,7 @@ func TestResultsOfARunWithFailuresExitWith1(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	check(t, rollout(t.Context(), "results", "x", "-o", folder, "--dir", b.dir), 2, "", "completions.jsonl is there already")
+	check(t, rollout(t.Context(), "results", "x", "-o", folder, "--dir", b.dir), 2, "", "completions.jsonl already exists")
 }
 
 func TestResultsKnowsWhatARunHasToHave(t *testing.T) {
@@ -56,7 +56,7 @@ func TestResultsKnowsWhatARunHasToHave(t *testing.T) {
 	b.answeredTwo(runA)
 	b.put(record.OutputKey(runA, record.CompletionsFile), "{\"id\":\"a\"}\n")
 	path := filepath.Join(t.TempDir(), "y.jsonl")
-	check(t, rollout(t.Context(), "results", "x", "-o", path, "--dir", b.dir), 3, "", "completions.jsonl has 1 rows, and the run's summary counts 2")
+	check(t, rollout(t.Context(), "results", "x", "-o", path, "--dir", b.dir), 3, "", "completions.jsonl has 1 rows, but the run's summary counts 2")
 	if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) > 0 {
 		t.Errorf("it left %v there (%v)", entries, err)
 	}

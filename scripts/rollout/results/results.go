@@ -1,16 +1,20 @@
-// Package results brings what a run wrote out of the bucket: whole, and with as
-// many rows as its summary says.
+// Package results copies the output of an ended run from the bucket to local files.
 //
-// It reads one version of each object, goes on where a connection broke, and
-// never overwrites a file. It knows no row's content and steers no run.
+// It reads one pinned version of each object, continues where a connection broke, and checks the number of rows against
+// the run's summary. It never overwrites a file, interprets a row's content or changes a run.
 package results
 
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"os"
 	"strings"
 
+	"rollout/scripts/rollout/outfile"
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
@@ -19,17 +23,16 @@ import (
 	"rollout/shared/retry"
 )
 
-// Files are what a run that has ended wrote.
+// Files lists the output of an ended run.
 type Files struct {
 	Summary record.Summary
-	Objects []blob.Info // directly under runs/<run>/, by name
+	Objects []blob.Info // objects directly under runs/<run>/, sorted by name
 }
 
-// maxObjects bounds what a run's folder is looked for.
+// maxObjects limits the objects that are listed in a run's folder.
 const maxObjects = 1000
 
-// Load returns the files of a run. Without a summary, which is written last, that
-// is NotFound.
+// Load returns the files of a run. It is NotFound without a summary, which every run writes last.
 func Load(ctx context.Context, blobs blob.Store, id identity.RunID) (Files, error) {
 	var f Files
 	if err := input.ReadJSON(ctx, blobs, record.OutputKey(id, record.SummaryFile), &f.Summary); err != nil {
@@ -47,12 +50,12 @@ func Load(ctx context.Context, blobs blob.Store, id identity.RunID) (Files, erro
 	return f, nil
 }
 
-// Name is what an object is called in the run's folder.
+// Name returns the object's file name, its key without runs/<run>/.
 func (f Files) Name(info blob.Info) string {
 	return info.Key[len(record.OutputKey(f.Summary.Run, "")):]
 }
 
-// Object returns the object of that name; NotFound if there is none.
+// Object returns the object of that name, or NotFound.
 func (f Files) Object(name string) (blob.Info, error) {
 	for _, info := range f.Objects {
 		if f.Name(info) == name {
@@ -62,7 +65,8 @@ func (f Files) Object(name string) (blob.Info, error) {
 	return blob.Info{}, fault.New(fault.NotFound, "run %s has no %s", f.Summary.Run, name)
 }
 
-// rows is how many rows an object must have; false if it is none of rows.
+// rows returns how many rows the named file must have according to the summary. It returns false for a file whose rows
+// are not counted there.
 func (f Files) rows(name string) (uint64, bool) {
 	switch {
 	case name == record.CompletionsFile && f.Summary.Training == nil:
@@ -73,22 +77,61 @@ func (f Files) rows(name string) (uint64, bool) {
 	return 0, false
 }
 
-// Copy writes the bytes of an object to w. Other rows than the summary counts
-// are Corrupt, after they were written.
+// Save copies an object to a new file at path, which appears complete or not at all. The bytes pass through the writer
+// that wrap returns, so that the caller can show progress. An existing file is Invalid.
+func (f Files) Save(
+	ctx context.Context, blobs blob.Store, info blob.Info, path string, wrap func(io.Writer) io.Writer,
+) error {
+	if err := CheckNotExists(path); err != nil {
+		return err
+	}
+	temp, err := outfile.Create(path)
+	if err != nil {
+		return unwritable(err)
+	}
+	if err := f.Copy(ctx, blobs, info, wrap(temp)); err != nil {
+		return temp.Discard(err)
+	}
+	return temp.CloseAndRename()
+}
+
+// CheckNotExists returns Invalid if anything exists at path, or if that cannot be determined.
+func CheckNotExists(path string) error {
+	_, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return unwritable(err)
+	}
+	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s already exists", path),
+		Remedy: "name another path with --output, or remove it"}
+}
+
+func unwritable(err error) error {
+	return &fault.Error{Kind: fault.Invalid, Op: "write the results", Err: err,
+		Remedy: "name a writable path with --output"}
+}
+
+// Copy writes the bytes of an object to w. If the number of rows differs from the summary, it returns Corrupt after
+// writing them.
 func (f Files) Copy(ctx context.Context, blobs blob.Store, info blob.Info, w io.Writer) error {
-	counted := &lines{w: w}
+	counted := &lineCounter{w: w}
 	if err := copyObject(ctx, blobs, info, counted); err != nil {
 		return err
 	}
 	if want, ok := f.rows(f.Name(info)); ok && counted.n != want {
-		return &fault.Error{Kind: fault.Corrupt, Err: fault.New(fault.Corrupt, "%s has %d rows, and the run's summary counts %d", info.Key, counted.n, want),
-			Remedy: "somebody changed one of the two: their older versions are in the bucket, if it keeps any"}
+		return &fault.Error{
+			Kind:   fault.Corrupt,
+			Err:    fmt.Errorf("%s has %d rows, but the run's summary counts %d", info.Key, counted.n, want),
+			Remedy: "one of the two was changed after the run: restore its older version from the bucket",
+		}
 	}
 	return nil
 }
 
-// copyObject writes one version of an object to w, going on where reading it
-// failed for a while.
+// copyObject writes one version of an object to w. It continues after retriable errors as long as each round makes
+// progress.
 func copyObject(ctx context.Context, blobs blob.Store, info blob.Info, w io.Writer) error {
 	for at := int64(0); at < info.Size; {
 		before := at
@@ -104,7 +147,7 @@ func copyObject(ctx context.Context, blobs blob.Store, info blob.Info, w io.Writ
 	return nil
 }
 
-// copyFrom writes the rest of an object from an offset.
+// copyFrom writes the rest of an object from offset at, and returns how many bytes it wrote.
 func copyFrom(ctx context.Context, blobs blob.Store, info blob.Info, at int64, w io.Writer) (int64, error) {
 	if at == info.Size {
 		return 0, nil
@@ -113,39 +156,40 @@ func copyFrom(ctx context.Context, blobs blob.Store, info blob.Info, at int64, w
 	if err != nil {
 		return 0, fault.Wrap(err, "read %s", info.Key)
 	}
-	defer r.Close() // read only: nothing can be lost
-	out := &writer{w: w}
+	defer r.Close() // opened for reading: closing loses nothing
+	out := &errorWriter{w: w}
 	n, err := io.Copy(out, r)
 	switch {
-	case out.err != nil:
-		return n, fault.WithKind(fault.Exhausted, out.err, "write %s", info.Key) // asking the bucket again would not help
+	case out.err != nil: // Exhausted: reading the bucket again would not help
+		return n, fault.WithKind(fault.Exhausted, out.err, "write %s", info.Key)
 	case err != nil:
 		return n, fault.Wrap(err, "read %s", info.Key)
 	case at+n != info.Size:
-		return n, fault.New(fault.Unavailable, "read %s: the connection ended after %d of %d bytes", info.Key, at+n, info.Size)
+		return n, fault.New(fault.Unavailable, "read %s: the connection ended after %d of %d bytes",
+			info.Key, at+n, info.Size)
 	}
 	return n, nil
 }
 
-// writer keeps its error, which is not the reader's.
-type writer struct {
+// errorWriter remembers its last error, so that a failed write can be told from a failed read.
+type errorWriter struct {
 	w   io.Writer
 	err error
 }
 
-func (w *writer) Write(p []byte) (int, error) {
+func (w *errorWriter) Write(p []byte) (int, error) {
 	n, err := w.w.Write(p)
 	w.err = err
 	return n, err
 }
 
-// lines counts the lines that go through it.
-type lines struct {
+// lineCounter counts the lines that are written through it.
+type lineCounter struct {
 	w io.Writer
 	n uint64
 }
 
-func (l *lines) Write(p []byte) (int, error) {
+func (l *lineCounter) Write(p []byte) (int, error) {
 	n, err := l.w.Write(p)
 	l.n += uint64(bytes.Count(p[:n], []byte("\n")))
 	return n, err

@@ -22,45 +22,47 @@ import (
 
 const runA = identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVE")
 
-// breaking breaks every connection after a few bytes, until it has broken often
-// enough.
-type breaking struct {
+// flakyStore breaks the next `times` connections after `after` bytes each.
+type flakyStore struct {
 	blob.Store
 	after, times int
 }
 
-func (b *breaking) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+func (b *flakyStore) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
 	r, info, err := b.Store.Get(ctx, key, o)
 	if err != nil || b.times == 0 {
 		return r, info, err
 	}
 	b.times--
-	return io.NopCloser(io.MultiReader(io.LimitReader(r, int64(b.after)), broken{})), info, nil
+	return io.NopCloser(io.MultiReader(io.LimitReader(r, int64(b.after)), brokenReader{})), info, nil
 }
 
-type broken struct{}
+type brokenReader struct{}
 
-func (broken) Read([]byte) (int, error) {
+func (brokenReader) Read([]byte) (int, error) {
 	return 0, fault.New(fault.Unavailable, "the connection broke")
 }
 
-// wrote puts the files of a run there, and returns its completions.
-func wrote(t *testing.T, b blob.Store, rows int) string {
+// putFiles stores the output of a run with that many rows, and returns its completions.
+func putFiles(t *testing.T, b blob.Store, rows int) string {
 	t.Helper()
 	text := strings.Repeat("{\"completion\":\"Hello there\"}\n", rows)
+	summary := record.Summary{Schema: record.Schema, Run: runA, Items: uint64(rows), Completed: uint64(rows)}
 	for name, content := range map[string]string{
 		record.CompletionsFile: text,
-		record.SummaryFile:     string(record.Encode(record.Summary{Schema: record.Schema, Run: runA, Items: uint64(rows), Completed: uint64(rows)})),
+		record.SummaryFile:     string(record.Encode(summary)),
 		"parts/1":              "not for users",
 	} {
-		if _, err := b.Put(t.Context(), record.OutputKey(runA, name), strings.NewReader(content), blob.PutOptions{}); err != nil {
+		key := record.OutputKey(runA, name)
+		if _, err := b.Put(t.Context(), key, strings.NewReader(content), blob.PutOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return text
 }
 
-func completions(t *testing.T, b blob.Store) (results.Files, blob.Info) {
+// loadCompletions loads the run's files and finds its completions among them.
+func loadCompletions(t *testing.T, b blob.Store) (results.Files, blob.Info) {
 	t.Helper()
 	files, err := results.Load(t.Context(), b, runA)
 	if err != nil {
@@ -76,13 +78,13 @@ func completions(t *testing.T, b blob.Store) (results.Files, blob.Info) {
 	return files, info
 }
 
-func TestAnswersComeWholeOverConnectionsThatBreak(t *testing.T) {
+func TestCopyContinuesAfterBrokenConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &breaking{Store: memory.NewBucket(clock.System{}), after: 1000}
-		want := wrote(t, b, 1000)
-		files, info := completions(t, b)
-		b.times = 20 // more than one policy's tries
+		b := &flakyStore{Store: memory.NewBucket(clock.System{}), after: 1000}
+		want := putFiles(t, b, 1000)
+		files, info := loadCompletions(t, b)
+		b.times = 20 // more than the tries of one retry.Policy
 		var out bytes.Buffer
 		if err := files.Copy(t.Context(), b, info, &out); err != nil || out.String() != want || b.times != 0 {
 			t.Errorf("%d of %d bytes, %d breaks left, %v", out.Len(), len(want), b.times, err)
@@ -90,12 +92,12 @@ func TestAnswersComeWholeOverConnectionsThatBreak(t *testing.T) {
 	})
 }
 
-func TestAConnectionThatNeverGivesAByteIsGivenUp(t *testing.T) {
+func TestSaveFailsIfConnectionsDeliverNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &breaking{Store: memory.NewBucket(clock.System{})}
-		wrote(t, b, 10)
-		files, info := completions(t, b)
+		b := &flakyStore{Store: memory.NewBucket(clock.System{})}
+		putFiles(t, b, 10)
+		files, info := loadCompletions(t, b)
 		b.times = 1 << 20
 		path := filepath.Join(t.TempDir(), "x")
 		err := files.Save(t.Context(), b, info, path, func(w io.Writer) io.Writer { return w })
@@ -103,49 +105,51 @@ func TestAConnectionThatNeverGivesAByteIsGivenUp(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 		if entries, err := os.ReadDir(filepath.Dir(path)); err != nil || len(entries) > 0 {
-			t.Errorf("it left %v there (%v)", entries, err)
+			t.Errorf("left behind: %v (%v)", entries, err)
 		}
 	})
 }
 
-type full struct{}
+type fullDisk struct{}
 
-func (full) Write([]byte) (int, error) { return 0, errors.New("no space left") }
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left") }
 
-func TestADiskThatIsFullIsNoBrokenConnection(t *testing.T) {
+func TestCopyDoesNotRetryWriteErrors(t *testing.T) {
 	t.Parallel()
 	b := memory.NewBucket(clock.System{})
-	wrote(t, b, 10)
-	files, info := completions(t, b)
-	if err := files.Copy(t.Context(), b, info, full{}); fault.Is(err, fault.Invalid) || fault.Retriable(err) || !strings.Contains(err.Error(), "no space left") {
+	putFiles(t, b, 10)
+	files, info := loadCompletions(t, b)
+	err := files.Copy(t.Context(), b, info, fullDisk{})
+	if fault.Is(err, fault.Invalid) || fault.Retriable(err) || !strings.Contains(err.Error(), "no space left") {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestOnlyTheVersionThatWasSeenIsRead(t *testing.T) {
+func TestCopyReadsOnlyThePinnedVersion(t *testing.T) {
 	t.Parallel()
 	b := memory.NewBucket(clock.System{})
-	want := wrote(t, b, 3)
-	files, info := completions(t, b)
+	want := putFiles(t, b, 3)
+	files, info := loadCompletions(t, b)
 	if _, err := b.Put(t.Context(), info.Key, strings.NewReader("other\n"), blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
 	if err := files.Copy(t.Context(), b, info, &out); err == nil && out.String() != want {
-		t.Errorf("another version: %q", out.String())
+		t.Errorf("got another version: %q", out.String())
 	}
 }
 
-func TestAFileThatIsThereStays(t *testing.T) {
+func TestSaveNeverOverwritesAFile(t *testing.T) {
 	t.Parallel()
 	b := memory.NewBucket(clock.System{})
-	wrote(t, b, 3)
-	files, info := completions(t, b)
+	putFiles(t, b, 3)
+	files, info := loadCompletions(t, b)
 	path := filepath.Join(t.TempDir(), "x")
 	if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := files.Save(t.Context(), b, info, path, func(w io.Writer) io.Writer { return w }); !fault.Is(err, fault.Invalid) {
+	err := files.Save(t.Context(), b, info, path, func(w io.Writer) io.Writer { return w })
+	if !fault.Is(err, fault.Invalid) {
 		t.Errorf("got %v", err)
 	}
 	if got, err := os.ReadFile(path); string(got) != "mine" {

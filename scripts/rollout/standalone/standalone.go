@@ -1,8 +1,9 @@
-// Package stack runs the whole product over one laptop installation: the
-// functions in this process, and workers in it or in processes of their own.
+// Package standalone runs the whole product over one installation on this machine: the functions in this process, and
+// the workers in this process or in processes of their own.
 //
-// It is wiring and supervision: dead workers are started again, and an orderly
-// end drains workers before the functions stop. It knows no run.
+// It wires and supervises. It restarts workers that crash; an orderly stop drains the workers before it ends the
+// functions. Callers start it with Start and end it with Stop; runs enter through the bucket or through System. The
+// package knows nothing about single runs.
 package standalone
 
 import (
@@ -21,7 +22,9 @@ import (
 	"rollout/shared/embedded/local"
 	"rollout/shared/host"
 	"rollout/shared/listen"
+	"rollout/shared/observe"
 	"rollout/shared/observe/meter"
+	"rollout/shared/observe/probes"
 	"rollout/shared/record"
 	"rollout/shared/secret"
 )
@@ -29,115 +32,154 @@ import (
 // Options say what to run.
 type Options struct {
 	Local      *local.Local
-	Deployment config.Deployment // with its pools
+	Deployment config.Deployment // complete, with its pools
 	Secrets    secret.Store
-	Watch      bool         // take up what appears in the bucket
-	Listen     net.Listener // of the API; nil is none
-	Token      secret.Value // of the API; empty on loopback
-	Meter      *meter.Meter // told at the API; may be nil
-	Workers    int          // processes; 0 is one worker in this one
-	Worker     []string     // the command that runs a worker process
+	Watch      bool         // submit files that appear in the bucket
+	Listen     net.Listener // of the API; nil disables the API
+	Token      secret.Value // of the API; may be empty on a loopback address
+	Meter      *meter.Meter // metrics that the API serves; may be nil
+	Workers    int          // worker processes of each pool; 0 runs one worker of each pool in this process
+	Worker     []string     // command line of a worker process, without --pool
 }
 
-// Runtime is a running product.
+// Runtime is the running product.
 type Runtime struct {
-	o         Options
-	ports     host.Ports
-	system    *inprocess.System
-	functions func() // ends them
-	stopping  chan struct{}
-	stop      sync.Once
+	o            Options
+	ports        host.Ports
+	system       *inprocess.System
+	endFunctions func()
+	stopping     chan struct{} // closed by requestStop
+	stopOnce     sync.Once
 
-	ended           chan struct{} // all workers are gone, those that train apart
-	workers         sync.WaitGroup
+	workers         sync.WaitGroup // inference workers
+	ended           chan struct{}  // closed when all inference workers have ended
 	trainingWorkers trainingWorkers
 	others          sync.WaitGroup
-	mu              sync.Mutex
+	mu              sync.Mutex // guards err
 	err             error
 }
 
-// Start starts everything. It stops when Stop is called; ctx ends it at once,
-// and so does a state that turns out to be damaged.
+// Start starts the functions, the API and the workers. Stop ends them in order. The end of ctx, or damage of the
+// state, ends them at once.
 func Start(ctx context.Context, o Options) *Runtime {
 	ctx, unguard := o.Local.State.CancelOnDamage(ctx)
 	functions, cancel := context.WithCancel(ctx)
-	s := &Runtime{o: o, ports: o.Local.Ports, functions: func() { cancel(); unguard() }, stopping: make(chan struct{}), ended: make(chan struct{}),
-		trainingWorkers: trainingWorkers{needed: make(chan struct{}), ended: make(chan struct{})}}
-	s.ports.Watch.Liveness = s.liveness()
+	r := &Runtime{
+		o:               o,
+		ports:           o.Local.Ports,
+		endFunctions:    func() { cancel(); unguard() },
+		stopping:        make(chan struct{}),
+		ended:           make(chan struct{}),
+		trainingWorkers: trainingWorkers{needed: make(chan struct{}), ended: make(chan struct{})},
+	}
+	r.ports.Watch.Liveness = r.liveness()
 	var uploads <-chan blob.Info
 	if o.Watch {
-		uploads = o.Local.Bucket.Watch(functions, record.PromptsPrefix, bucket.WatchOptions{Clock: o.Local.Ports.Clock, Logger: o.Local.Ports.Log})
+		uploads = o.Local.Bucket.Watch(functions, record.PromptsPrefix,
+			bucket.WatchOptions{Clock: o.Local.Ports.Clock, Logger: o.Local.Ports.Log})
 	}
-	s.system = inprocess.New(s.ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads, OnOpen: s.noteTraining})
-	s.others.Go(func() { s.fail(s.system.Run(functions)) })
+	r.system = inprocess.New(r.ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads, OnOpen: r.noteTraining})
+	r.others.Go(func() { r.fail(r.system.Run(functions)) })
 	if o.Listen != nil {
-		handler := api.New(s.ports, o.Deployment).Handler(o.Token, s.probes())
-		s.others.Go(func() { s.fail(listen.Serve(functions, o.Listen, handler)) })
+		handler := api.New(r.ports, o.Deployment).Handler(o.Token, r.probes())
+		r.others.Go(func() { r.fail(listen.Serve(functions, o.Listen, handler)) })
 	}
 	for _, pool := range o.Deployment.InferPools() {
-		s.startPool(ctx, &s.workers, pool.Name)
+		r.startPool(ctx, &r.workers, pool.Name)
 	}
-	s.others.Go(func() { s.train(ctx) })
+	r.others.Go(func() { r.train(ctx) })
 	go func() {
-		s.workers.Wait()
-		s.fail(o.Local.State.Damage()) // which ended them
-		close(s.ended)
+		r.workers.Wait()
+		r.fail(o.Local.State.Damage()) // the reason, if damage ended them
+		close(r.ended)
 	}()
-	return s
+	return r
 }
 
-func (s *Runtime) startPool(ctx context.Context, workers *sync.WaitGroup, pool string) {
-	if s.o.Workers == 0 {
-		workers.Go(func() { s.fail(s.worker(ctx, pool)) })
+// liveness returns the liveness of the workers in this process.
+func (r *Runtime) liveness() *observe.Liveness {
+	workers := 0
+	if r.o.Workers == 0 {
+		workers = len(r.o.Deployment.InferPools())
+	}
+	return observe.NewLiveness(r.ports.Clock, r.o.Deployment.Health.SelfFence.Std(), workers)
+}
+
+// probes returns the probes and the metrics that the API serves about this process.
+func (r *Runtime) probes() probes.Probes {
+	p := probes.Probes{Ping: r.ports.Docs.Ping, Liveness: r.ports.Watch.Liveness}
+	if m := r.o.Meter; m != nil {
+		names := []string{host.CoordinateQueue, host.TaskQueue, host.PlanQueue}
+		for _, pool := range r.o.Deployment.InferPools() {
+			names = append(names, host.WorkQueue(pool.Name), host.UrgentQueue(pool.Name))
+		}
+		m.TrackQueueDepths(r.ports.Queues, names...)
+		p.Metrics = m.Handler()
+	}
+	return p
+}
+
+// startPool starts the workers of a pool.
+func (r *Runtime) startPool(ctx context.Context, workers *sync.WaitGroup, pool string) {
+	if r.o.Workers == 0 {
+		workers.Go(func() { r.fail(r.worker(ctx, pool)) })
 		return
 	}
-	for range s.o.Workers {
-		workers.Go(func() { s.fail(s.supervise(ctx, pool)) })
+	for range r.o.Workers {
+		workers.Go(func() { r.fail(r.supervise(ctx, pool)) })
 	}
 }
 
-// worker runs a worker in this process.
-func (s *Runtime) worker(ctx context.Context, pool string) error {
-	leave := make(chan string, 1)
+// worker runs a worker in this process until Stop or the end of ctx.
+func (r *Runtime) worker(ctx context.Context, pool string) error {
+	shutdown := make(chan string, 1)
 	go func() {
 		select {
-		case <-s.stopping:
-			leave <- "the installation stops"
+		case <-r.stopping:
+			shutdown <- "the installation stops"
 		case <-ctx.Done():
 		}
 	}()
-	_, err := process.Run(ctx, process.Options{Ports: s.ports, Deployment: s.o.Deployment, Pool: pool, Secrets: s.o.Secrets,
-		Shutdown: leave, Machine: cli.Machine(s.o.Local.Dir, s.o.Local.Ports.Log), Scratch: cli.Scratch(s.o.Local.Dir)})
+	_, err := process.Run(ctx, process.Options{
+		Ports:      r.ports,
+		Deployment: r.o.Deployment,
+		Pool:       pool,
+		Secrets:    r.o.Secrets,
+		Shutdown:   shutdown,
+		Machine:    cli.Machine(r.o.Local.Dir, r.o.Local.Ports.Log),
+		Scratch:    cli.Scratch(r.o.Local.Dir),
+	})
 	return err
 }
 
 // System returns the functions, for callers that create runs themselves.
-func (s *Runtime) System() *inprocess.System { return s.system }
+func (r *Runtime) System() *inprocess.System { return r.system }
 
-// Ended is closed when no worker is left: after Stop, or when they failed for
-// good.
-func (s *Runtime) Ended() <-chan struct{} { return s.ended }
+// Ended returns a channel that closes when all inference workers have ended: after Stop, or because they failed
+// permanently.
+func (r *Runtime) Ended() <-chan struct{} { return r.ended }
 
-// Stop drains the workers, then ends the functions, and returns what failed.
-// Any number of calls are one stop.
-func (s *Runtime) Stop() error {
-	s.halt()
-	<-s.ended
-	<-s.trainingWorkers.ended
-	s.functions()
-	s.others.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
+// Stop drains the workers, then ends the functions. It returns what failed while the product ran. It may be called
+// several times and concurrently.
+func (r *Runtime) Stop() error {
+	r.requestStop()
+	<-r.ended
+	<-r.trainingWorkers.ended
+	r.endFunctions()
+	r.others.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
 }
 
-// halt lets everything end in order.
-func (s *Runtime) halt() { s.stop.Do(func() { close(s.stopping) }) }
+// requestStop asks all workers to drain. It returns at once.
+func (r *Runtime) requestStop() { r.stopOnce.Do(func() { close(r.stopping) }) }
 
-func (s *Runtime) fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// fail records err, unless it is nil or a cancellation.
+func (r *Runtime) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if !errors.Is(err, context.Canceled) {
-		s.err = errors.Join(s.err, err)
+		r.err = errors.Join(r.err, err)
 	}
 }

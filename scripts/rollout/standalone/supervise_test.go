@@ -22,19 +22,19 @@ import (
 	"rollout/shared/host"
 )
 
-// asWorker is the first argument that makes the test binary a worker process:
-// it reports to the address of the second, and lives as the third says.
+// asWorker as the first argument turns the test binary into a worker process. The second argument is the address that
+// it reports to, the third its behaviour.
 const asWorker = "as-worker"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == asWorker {
-		os.Exit(live(os.Args[2], os.Args[3], os.Args[4:]))
+		os.Exit(runWorker(os.Args[2], os.Args[3], os.Args[4:]))
 	}
 	os.Exit(m.Run())
 }
 
-// live is the life of a worker process.
-func live(addr, how string, args []string) int {
+// runWorker is the main function of the fake worker process. It returns the exit code.
+func runWorker(addr, behaviour string, args []string) int {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
 		return 9
@@ -43,14 +43,14 @@ func live(addr, how string, args []string) int {
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
 	fmt.Fprintln(c, strings.Join(args, " "))
-	switch how {
+	switch behaviour {
 	case "wrong arguments":
 		return 2
-	case "dies":
+	case "crashes":
 		return 1
 	}
-	if lock, ok := strings.CutPrefix(how, "stops with the lock "); ok {
-		if err := stop(lock); err != nil {
+	if lock, ok := strings.CutPrefix(behaviour, "stops with the lock "); ok {
+		if err := stopWithLock(lock); err != nil {
 			return 9
 		}
 	}
@@ -59,9 +59,8 @@ func live(addr, how string, args []string) int {
 	return 0
 }
 
-// stop takes a lock and stops this process, as a debugger would. It may return
-// before the stop takes effect.
-func stop(lock string) error {
+// stopWithLock takes a lock and stops this process, as a debugger would. It may return before the stop takes effect.
+func stopWithLock(lock string) error {
 	fd, err := syscall.Open(lock, syscall.O_CREAT|syscall.O_RDWR, 0o644)
 	if err != nil {
 		return err
@@ -69,15 +68,17 @@ func stop(lock string) error {
 	return errors.Join(syscall.Flock(fd, syscall.LOCK_EX), syscall.Kill(os.Getpid(), syscall.SIGSTOP))
 }
 
-// report is what a worker process says when it starts.
+// report is what a worker process sends when it starts.
 type report struct {
 	at    time.Time
 	args  string
-	lines *bufio.Scanner // what it says later
+	lines *bufio.Scanner // what it sends later
 }
 
-// start supervises a worker that lives like that. err gets what comes of it.
-func start(t *testing.T, how string, edit ...func(*Options)) (s *Runtime, reports <-chan report, err <-chan error) {
+// start supervises a worker of that behaviour. The channel err receives the result of supervise.
+func start(
+	t *testing.T, behaviour string, edit ...func(*Options),
+) (s *Runtime, reports <-chan report, err <-chan error) {
 	t.Helper()
 	l, lerr := net.Listen("tcp", "127.0.0.1:0")
 	if lerr != nil {
@@ -107,8 +108,10 @@ func start(t *testing.T, how string, edit ...func(*Options)) (s *Runtime, report
 	if serr != nil {
 		t.Fatal(serr)
 	}
-	s = &Runtime{stopping: make(chan struct{}), o: Options{Local: &local.Local{Ports: host.Ports{Log: slog.New(slog.DiscardHandler)}},
-		Worker: []string{self, asWorker, l.Addr().String(), how}}}
+	s = &Runtime{stopping: make(chan struct{}), o: Options{
+		Local:  &local.Local{Ports: host.Ports{Log: slog.New(slog.DiscardHandler)}},
+		Worker: []string{self, asWorker, l.Addr().String(), behaviour},
+	}}
 	for _, f := range edit {
 		f(&s.o)
 	}
@@ -116,9 +119,9 @@ func start(t *testing.T, how string, edit ...func(*Options)) (s *Runtime, report
 	return s, ch, end
 }
 
-func TestADeadWorkerIsStartedAgainLaterAndLater(t *testing.T) {
+func TestCrashedWorkerIsRestartedWithBackoff(t *testing.T) {
 	t.Parallel()
-	s, reports, end := start(t, "dies")
+	s, reports, end := start(t, "crashes")
 	var at []time.Time
 	for range 4 {
 		r := <-reports
@@ -132,27 +135,27 @@ func TestADeadWorkerIsStartedAgainLaterAndLater(t *testing.T) {
 			t.Errorf("start %d came after %s, want %s or more", i+1, wait, least)
 		}
 	}
-	close(s.stopping) // also while it waits
+	close(s.stopping) // during the wait before a restart
 	if err := <-end; err != nil {
 		t.Errorf("after the stop: %v", err)
 	}
 }
 
-func TestAStoppedWorkerThatHoldsALockIsKilled(t *testing.T) {
+func TestStalledWorkerWithLockIsKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, reports, _ := start(t, "stops with the lock "+filepath.Join(dir, "state.hold.lock"), func(o *Options) {
 		o.Local.Dir, o.Deployment.Health.FailureTimeout = dir, config.Duration(200*time.Millisecond)
 	})
 	first := <-reports
-	again := <-reports // the next one is started only when the first is gone
+	again := <-reports // the next worker starts only after the first has ended
 	if d := again.at.Sub(first.at); d < 200*time.Millisecond {
-		t.Errorf("it was killed after %s, before it counted as dead", d)
+		t.Errorf("it was killed after %s, before it counted as failed", d)
 	}
 	close(s.stopping)
 }
 
-func TestAWorkerWithWrongArgumentsIsGivenUp(t *testing.T) {
+func TestWorkerWithWrongArgumentsIsNotRestarted(t *testing.T) {
 	t.Parallel()
 	_, reports, end := start(t, "wrong arguments")
 	<-reports
@@ -161,16 +164,16 @@ func TestAWorkerWithWrongArgumentsIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestAStopDrainsTheWorker(t *testing.T) {
+func TestStopDrainsTheWorker(t *testing.T) {
 	t.Parallel()
 	s, reports, end := start(t, "serves")
 	r := <-reports
 	close(s.stopping)
-	var said []string
+	var lines []string
 	for r.lines.Scan() {
-		said = append(said, r.lines.Text())
+		lines = append(lines, r.lines.Text())
 	}
-	if err := <-end; err != nil || !slices.Equal(said, []string{"drained"}) {
-		t.Errorf("it said %q, %v", said, err)
+	if err := <-end; err != nil || !slices.Equal(lines, []string{"drained"}) {
+		t.Errorf("it sent %q, %v", lines, err)
 	}
 }

@@ -8,44 +8,42 @@ import (
 	"rollout/shared/record"
 )
 
-// trainingWorkers is the workers that train. An installation whose config declares none has
-// them all the same, but they are started only when there is something to
-// train: most never do.
+// trainingWorkers starts the training workers on demand. Every installation can train, even if its config declares no
+// training pool, but most never do: workers of an undeclared pool start with the first training run.
 type trainingWorkers struct {
 	once   sync.Once
-	needed chan struct{} // closed when they are
-	ended  chan struct{} // closed when they are gone, or never came
+	needed chan struct{} // closed when the first training run opens
+	ended  chan struct{} // closed when the workers have ended, or will never start
 }
 
-// noteTraining hears of every open run.
-func (s *Runtime) noteTraining(m record.Manifest) {
+// noteTraining is called for every run that opens.
+func (r *Runtime) noteTraining(m record.Manifest) {
 	if m.Kind == config.KindTrain {
-		s.trainingWorkers.once.Do(func() { close(s.trainingWorkers.needed) })
+		r.trainingWorkers.once.Do(func() { close(r.trainingWorkers.needed) })
 	}
 }
 
-// train runs the workers that train until the stack stops, once they are
-// needed. One of them is enough for what nobody declared: a training takes all
-// processors.
-func (s *Runtime) train(ctx context.Context) {
-	defer close(s.trainingWorkers.ended)
-	pool, declared := s.o.Deployment.TrainPool()
+// train runs the training workers until the product stops. A declared pool starts at once, as configured. An
+// undeclared pool starts when a training run opens, with one worker: a training uses all processors.
+func (r *Runtime) train(ctx context.Context) {
+	defer close(r.trainingWorkers.ended)
+	pool, declared := r.o.Deployment.TrainPool()
 	var workers sync.WaitGroup
 	defer workers.Wait()
 	if declared {
-		s.startPool(ctx, &workers, pool.Name)
+		r.startPool(ctx, &workers, pool.Name)
 		return
 	}
 	select {
-	case <-s.trainingWorkers.needed:
-	case <-s.stopping:
+	case <-r.trainingWorkers.needed:
+	case <-r.stopping:
 		return
 	case <-ctx.Done():
 		return
 	}
-	if s.o.Workers == 0 {
-		workers.Go(func() { s.fail(s.worker(ctx, pool.Name)) })
+	if r.o.Workers == 0 {
+		workers.Go(func() { r.fail(r.worker(ctx, pool.Name)) })
 		return
 	}
-	workers.Go(func() { s.fail(s.supervise(ctx, pool.Name)) })
+	workers.Go(func() { r.fail(r.supervise(ctx, pool.Name)) })
 }
