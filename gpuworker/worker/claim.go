@@ -17,15 +17,15 @@ import (
 	"rollout/shared/record"
 )
 
-// claim turns a work message of queue q into a loaded hold; nil if there is
-// nothing to do here. The context is that of the work on it. An error leaves
-// the message to be delivered again.
+// claim claims and loads the shard that a message of queue q names. It returns
+// nil if the shard needs no work here. The returned context carries the shard's
+// span. On an error the message is not acknowledged and will be delivered again.
 func (w *Worker) claim(ctx context.Context, q string, m queue.Message) (context.Context, *heldShard, error) {
 	began := w.Clock.Now()
 	envelope, payload, err := events.Decode(m.Body)
 	msg, ok := payload.(events.Work)
 	if err == nil && !ok {
-		err = fault.New(fault.Invalid, "event %T is no work", payload)
+		err = fault.New(fault.Invalid, "event %T is not a work message", payload)
 	}
 	if err != nil {
 		return ctx, nil, w.DeadLetter(ctx, q, m, fault.WithKind(fault.Invalid, err, "decode work message"))
@@ -34,31 +34,31 @@ func (w *Worker) claim(ctx context.Context, q string, m queue.Message) (context.
 	if err != nil {
 		return ctx, nil, err
 	}
-	// From here on the heartbeat speaks for the shard: the message is done
-	// with, whether it led to a claim or not.
+	// From here on the heartbeat stands for a claimed shard. A shard that was
+	// not claimed needs no message.
 	w.acknowledge(ctx, q, m.Receipt)
 	if h == nil {
 		return ctx, nil, nil
 	}
-	ctx = w.begin(observe.ContextWithTraceparent(ctx, envelope.Traceparent), h, began)
-	w.Observe(ctx, observe.ShardClaimed{Claim: w.claimed(h)})
+	ctx = w.startShardSpan(observe.ContextWithTraceparent(ctx, envelope.Traceparent), h, began)
+	w.Observe(ctx, observe.ShardClaimed{Claim: w.claimInfo(h)})
 	loading, span := w.StartChildSpan(ctx, "load")
 	err = w.load(loading, h, msg)
 	span.End(err)
 	if err != nil {
-		w.giveBack(ctx, h, err)
+		w.releaseUnloaded(ctx, h, err)
 		h.span.End(err)
 		return ctx, nil, nil
 	}
 	return ctx, h, nil
 }
 
-// maxRaces bounds how often a claim is decided anew because somebody else
-// wrote the document first.
-const maxRaces = 8
+// maxClaimRaces bounds how often a claim is decided again because another writer
+// changed the document first.
+const maxClaimRaces = 8
 
-// tryClaim claims the shard if it needs work and nobody living has it; nil if
-// there is nothing to do.
+// tryClaim claims the shard if it needs work and no living worker holds it. It
+// returns nil if there is nothing to do.
 func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, error) {
 	key := shardKey{identity.RunID(msg.Run), msg.Shard}
 	if w.draining() {
@@ -75,48 +75,50 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, err
 	if ctl.desired != record.DesiredRun {
 		return nil, nil
 	}
-	for race := range maxRaces {
+	for race := range maxClaimRaces {
 		d := shard.New(key.run, key.shard)
 		var rev document.Revision
-		if race > 0 || !w.seemsUntouched(key, msg) {
+		if race > 0 || !w.presumedPending(key, msg) {
 			rev, _, err = host.Load(ctx, w.Docs, identity.ShardKey(key.run, key.shard), &d)
 		}
 		if err != nil {
 			return nil, err
 		}
 		if d.State == shard.Done {
-			w.report(ctx, done(d))
+			w.report(ctx, shardDone(d))
 			return nil, nil
 		}
-		if msg.Term < d.Term { // of a coordinator that is none any more
+		if msg.Term < d.Term { // sent by a coordinator of an earlier term
 			return nil, nil
 		}
-		fate, err := w.holderStatus(ctx, d)
-		if err != nil || d.State == shard.Running && fate == shard.HolderAlive {
+		holder, err := w.holderStatus(ctx, d)
+		if err != nil || d.State == shard.Running && holder == shard.HolderAlive {
 			return nil, err
 		}
-		if fate == shard.HolderVanished && m.Kind == config.KindTrain {
-			fate = shard.HolderVanishedBlameless
+		if holder == shard.HolderVanished && m.Kind == config.KindTrain {
+			holder = shard.HolderVanishedBlameless
 		}
-		h, err := w.writeClaim(ctx, key, m, d, rev, msg.Term, fate)
+		h, err := w.writeClaim(ctx, m, d, rev, msg.Term, holder)
 		if !fault.Is(err, fault.Conflict) {
 			return h, err
 		}
 	}
-	return nil, fault.New(fault.Unavailable, "claim of shard %d of run %s lost %d races", key.shard, key.run, maxRaces)
+	return nil, fault.New(fault.Unavailable, "claim of shard %d of run %s lost %d races",
+		key.shard, key.run, maxClaimRaces)
 }
 
-// seemsUntouched reports whether the shard, as far as is known here, was never
-// claimed: then it has no document, and reading none would only cost time. If
-// it has one after all, the claim loses its first race.
-func (w *Worker) seemsUntouched(key shardKey, msg events.Work) bool {
+// presumedPending reports whether the shard was probably never claimed. Then it
+// has no document, and the claim saves one read. If it does have one, the create
+// conflicts and the claim is decided again with the document.
+func (w *Worker) presumedPending(key shardKey, msg events.Work) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	_, mine := w.held[key]
 	return msg.Generation == 0 && !mine
 }
 
-// holderStatus judges the holder of a Running shard.
+// holderStatus judges the holder of a Running shard by its heartbeat. For other
+// states the result has no meaning.
 func (w *Worker) holderStatus(ctx context.Context, d shard.Doc) (shard.HolderStatus, error) {
 	if d.State != shard.Running {
 		return shard.HolderAlive, nil
@@ -128,21 +130,21 @@ func (w *Worker) holderStatus(ctx context.Context, d shard.Doc) (shard.HolderSta
 		if mine {
 			return shard.HolderAlive, nil
 		}
-		return shard.HolderLeft, nil // ours, but a lost reply: nobody works on it
+		return shard.HolderLeft, nil // this worker claimed it, but the store's reply was lost
 	}
 	var b health.Heartbeat
 	_, found, err := host.Load(ctx, w.Docs, record.HeartbeatKey(d.Worker), &b)
 	if err != nil {
 		return shard.HolderAlive, err
 	}
-	beat := &b
+	heartbeat := &b
 	if !found {
-		beat = nil
+		heartbeat = nil
 	}
-	switch w.cfg.Timings.Judge(d, beat, w.Clock.Now()) {
+	switch w.cfg.Timings.Judge(d, heartbeat, w.Clock.Now()) {
 	case health.HolderDead:
 		if b.State == health.Gone {
-			return shard.HolderLeft, nil // in order, but it could not hand back
+			return shard.HolderLeft, nil // it drained, but could not release the shard
 		}
 		return shard.HolderVanished, nil
 	case health.NotListed:
@@ -151,57 +153,63 @@ func (w *Worker) holderStatus(ctx context.Context, d shard.Doc) (shard.HolderSta
 	return shard.HolderAlive, nil
 }
 
-// writeClaim claims by compare-and-swap. The hold is listed before the claim
-// is written, so that a beat newer than the claim always lists it.
-func (w *Worker) writeClaim(ctx context.Context, key shardKey, m record.Manifest, d shard.Doc, rev document.Revision, term uint64, holder shard.HolderStatus) (*heldShard, error) {
-	h := &heldShard{shardKey: key, manifest: m, attempt: d.Attempt + 1, stopping: make(chan struct{}), begun: newLatch()}
-	if !w.enlist(h) {
-		// By another message, or it is just being given back: this message may
-		// be the only one left when that is over.
-		return nil, fault.New(fault.Unavailable, "shard %d of run %s is being handled here", key.shard, key.run)
+// writeClaim claims the shard d at revision rev by compare-and-swap. The shard is
+// added to the held ones before the write, so that every heartbeat newer than
+// the claim lists it.
+func (w *Worker) writeClaim(ctx context.Context, m record.Manifest, d shard.Doc, rev document.Revision, term uint64,
+	holder shard.HolderStatus) (*heldShard, error) {
+	h := &heldShard{shardKey: shardKey{d.Run, d.Shard}, manifest: m, attempt: d.Attempt + 1,
+		stopping: make(chan struct{}), begun: newLatch()}
+	if !w.addHeld(h) {
+		// Another message led to its claim, or it is being released now. In the
+		// latter case this message may be the only one left, so keep it.
+		return nil, fault.New(fault.Unavailable, "shard %d of run %s is still held by this worker", h.shard, h.run)
 	}
 	claimed, err := d.Claim(w.cfg.ID, term, w.Clock.Now().UTC(), holder)
 	if err == nil {
 		err = w.mayWrite()
 	}
 	if err == nil {
-		h.rev, err = host.Save(ctx, w.Docs, identity.ShardKey(key.run, key.shard), claimed, rev)
+		h.rev, err = host.Save(ctx, w.Docs, identity.ShardKey(h.run, h.shard), claimed, rev)
 	}
 	if err != nil {
-		w.delist(h)
+		w.removeHeld(h)
 		return nil, err
 	}
 	h.doc = claimed
 	return h, nil
 }
 
-// enlist adds the hold to those that heartbeats list, and gives it its turn.
-func (w *Worker) enlist(h *heldShard) bool {
+// addHeld adds the shard to the held ones, which heartbeats list, and places it
+// behind the one claimed before. It returns false if the shard is already held.
+func (w *Worker) addHeld(h *heldShard) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if _, ok := w.held[h.shardKey]; ok {
 		return false
 	}
 	w.held[h.shardKey] = h
-	h.earlier, w.last = w.last.ch, h.begun
+	h.earlier, w.lastBegun = w.lastBegun.ch, h.begun
 	if w.state == health.Draining {
-		h.stop(stopDrain, func() time.Duration { return w.patienceFor(h) })
+		h.stop(stopDrain, func() time.Duration { return w.requestBudgetOf(h) })
 	}
 	return true
 }
 
-// delist removes the hold: nobody here speaks for the shard any more.
-func (w *Worker) delist(h *heldShard) {
+// removeHeld removes the shard from the held ones. Its document must be settled.
+func (w *Worker) removeHeld(h *heldShard) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.held, h.shardKey)
-	w.busyAt = w.Clock.Now()
-	h.begun.open() // if it was never executed, the next one's turn comes all the same
-	w.flushIf(w.idle())
+	w.lastBusy = w.Clock.Now()
+	h.begun.open() // lets the next shard begin, even if this one never ran
+	if w.idle() {
+		w.flush()
+	}
 	w.wake()
 }
 
-// manifest returns the run's manifest, which never changes.
+// manifest returns the run's manifest, which never changes, from a cache.
 func (w *Worker) manifest(ctx context.Context, run identity.RunID) (record.Manifest, error) {
 	w.mu.Lock()
 	m, ok := w.manifests[run]
@@ -225,5 +233,5 @@ func (w *Worker) manifest(ctx context.Context, run identity.RunID) (record.Manif
 	return m, nil
 }
 
-// maxManifests bounds how many manifests are remembered.
+// maxManifests bounds the cache of manifests.
 const maxManifests = 64

@@ -17,7 +17,7 @@ import (
 	"rollout/shared/result"
 )
 
-// commit puts the result and makes the shard Done.
+// commit puts the result object, then makes the shard Done.
 func (w *Worker) commit(ctx context.Context, h *heldShard) (err error) {
 	ctx, span := w.StartChildSpan(ctx, "commit")
 	defer func() { span.End(err) }()
@@ -26,10 +26,10 @@ func (w *Worker) commit(ctx context.Context, h *heldShard) (err error) {
 	if h.manifest.Config.Dedupe.Enabled {
 		write, room = result.AppendIndexed, room+8*len(rows)
 	}
-	buf := w.results.get(room)
+	buf := w.resultBuffers.get(room)
 	b, outputLen := write(buf, rows)
 	ref, err := w.put(ctx, h, b)
-	w.results.put(b)
+	w.resultBuffers.put(b)
 	if err != nil {
 		return err
 	}
@@ -40,13 +40,13 @@ func (w *Worker) commit(ctx context.Context, h *heldShard) (err error) {
 	if err != nil {
 		return err
 	}
-	h.work.forget()
-	w.Observe(ctx, observe.ShardDone{Claim: w.claimed(h), Counts: counts, Bytes: ref.Length})
-	w.report(ctx, done(h.doc))
+	h.work.freeRows()
+	w.Observe(ctx, observe.ShardDone{Claim: w.claimInfo(h), Counts: counts, Bytes: ref.Length})
+	w.report(ctx, shardDone(h.doc))
 	return nil
 }
 
-// seal ends the shard of a run that ends, with the rows there are.
+// seal makes a shard of a run that ends Done with the rows so far.
 func (w *Worker) seal(ctx context.Context, h *heldShard) error {
 	if err := w.checkpoint(ctx, h); err != nil {
 		return err
@@ -61,43 +61,46 @@ func (w *Worker) seal(ctx context.Context, h *heldShard) error {
 	if err != nil {
 		return err
 	}
-	w.Observe(ctx, observe.ShardDone{Claim: w.claimed(h), Counts: h.doc.Counts, Sealed: h.doc.Sealed})
-	w.report(ctx, done(h.doc))
+	w.Observe(ctx, observe.ShardDone{Claim: w.claimInfo(h), Counts: h.doc.Counts, Sealed: h.doc.Sealed})
+	w.report(ctx, shardDone(h.doc))
 	return nil
 }
 
-// release hands the shard back with the rows there are.
+// release saves the rows so far and releases the shard.
 func (w *Worker) release(ctx context.Context, h *heldShard) error {
 	if h.work != nil {
 		if err := w.checkpoint(ctx, h); err != nil {
 			return err
 		}
 	}
-	return w.handBack(ctx, h)
+	return w.releaseAsSaved(ctx, h)
 }
 
-// handBack hands the shard back as its document says it is.
-func (w *Worker) handBack(ctx context.Context, h *heldShard) error {
-	if err := w.swap(ctx, h, func(d shard.Doc) (shard.Doc, error) { return h.work.withWaste(d).Release() }); err != nil {
+// releaseAsSaved releases the shard with its last checkpoint. Newer rows are
+// given up.
+func (w *Worker) releaseAsSaved(ctx context.Context, h *heldShard) error {
+	err := w.swap(ctx, h, func(d shard.Doc) (shard.Doc, error) { return h.work.withWaste(d).Release() })
+	if err != nil {
 		return err
 	}
-	w.Observe(ctx, observe.ShardReleased{Claim: w.claimed(h)})
-	w.announce(ctx, w.Send(ctx, host.CoordinateQueue, events.ShardReleased{
+	w.Observe(ctx, observe.ShardReleased{Claim: w.claimInfo(h)})
+	w.logUnsent(ctx, w.Send(ctx, host.CoordinateQueue, events.ShardReleased{
 		Run: string(h.run), Shard: h.shard, Worker: w.cfg.ID, Attempt: h.attempt}))
 	return nil
 }
 
-// announce logs an event that could not be sent: the document decides, and
-// reclaim finds it.
-func (w *Worker) announce(ctx context.Context, err error) {
+// logUnsent logs that an event could not be sent. The document decides, so that
+// reclaim finds the shard.
+func (w *Worker) logUnsent(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "event not sent; reclaim will find the shard", "error", err)
 	}
 }
 
-// save is a checkpoint amid the work. A lost race is looked into at once: who
-// lost the shard must not go on.
-func (w *Worker) save(ctx context.Context, h *heldShard) error {
+// saveDuringExecution saves a checkpoint while the executor runs. After a
+// conflict it reads the document at once: Fenced stops the executor of a shard
+// that another worker holds.
+func (w *Worker) saveDuringExecution(ctx context.Context, h *heldShard) error {
 	err := w.checkpoint(ctx, h)
 	if fault.Is(err, fault.Conflict) {
 		return w.reload(ctx, h)
@@ -105,17 +108,17 @@ func (w *Worker) save(ctx context.Context, h *heldShard) error {
 	return err
 }
 
-// checkpoint keeps the rows there are, if no checkpoint holds them yet.
+// checkpoint saves the rows so far, unless the last checkpoint has them all.
 func (w *Worker) checkpoint(ctx context.Context, h *heldShard) error {
 	if !h.work.unsaved() {
 		return nil
 	}
-	return w.keep(ctx, h, func(d shard.Doc) (shard.Doc, error) { return d, nil })
+	return w.saveWith(ctx, h, func(d shard.Doc) (shard.Doc, error) { return d, nil })
 }
 
-// keep makes a change of the shard's document and keeps the rows there are, if
-// no checkpoint holds them yet, with one write of it.
-func (w *Worker) keep(ctx context.Context, h *heldShard, next change) error {
+// saveWith applies a change to the shard's document. If there are rows that no
+// checkpoint has, it saves them too, in the same write of the document.
+func (w *Worker) saveWith(ctx context.Context, h *heldShard, next change) error {
 	if !h.work.unsaved() {
 		return w.swap(ctx, h, next)
 	}
@@ -138,12 +141,12 @@ func (w *Worker) keep(ctx context.Context, h *heldShard, next change) error {
 	if err != nil {
 		return err
 	}
-	h.work.keep(len(rows))
-	w.Observe(ctx, observe.ShardCheckpoint{Claim: w.claimed(h), Rows: len(rows), Bytes: len(b)})
+	h.work.checkpointed(len(rows))
+	w.Observe(ctx, observe.ShardCheckpoint{Claim: w.claimInfo(h), Rows: len(rows), Bytes: len(b)})
 	return nil
 }
 
-// swap writes the next state of the shard's document.
+// swap replaces the shard's document by next's result, by compare-and-swap.
 func (w *Worker) swap(ctx context.Context, h *heldShard, next change) error {
 	d, err := next(h.doc)
 	if err != nil {
@@ -160,7 +163,7 @@ func (w *Worker) swap(ctx context.Context, h *heldShard, next change) error {
 	return nil
 }
 
-// put writes an object of this attempt under a name never used before.
+// put writes a create-only object of this attempt under a new name.
 func (w *Worker) put(ctx context.Context, h *heldShard, b []byte) (_ shard.Ref, err error) {
 	ctx, span := w.StartChildSpan(ctx, "put")
 	defer func() { span.End(err) }()
@@ -175,15 +178,17 @@ func (w *Worker) put(ctx context.Context, h *heldShard, b []byte) (_ shard.Ref, 
 	return shard.Ref{Key: key, Length: int64(len(b)), Digest: identity.Content(b).String()}, nil
 }
 
-// done is what coordinate hears of a Done shard.
-func done(d shard.Doc) events.ShardDone {
-	p := events.ShardDone{Run: string(d.Run), Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker, Term: d.Term, Counts: events.Counts(d.Counts)}
+// shardDone is the event that tells coordinate of a Done shard.
+func shardDone(d shard.Doc) events.ShardDone {
+	p := events.ShardDone{Run: string(d.Run), Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker, Term: d.Term,
+		Counts: events.Counts(d.Counts)}
 	if d.Result != nil {
 		p.Digest = d.Result.Digest
 	}
 	return p
 }
 
+// size is how many bytes the rows have.
 func size(rows []result.Row) int {
 	n := 0
 	for _, r := range rows {

@@ -10,23 +10,24 @@ import (
 	"rollout/shared/observe"
 )
 
-// lookAgain is how often the flags of others are looked at, at most.
-const lookAgain = time.Second
+// flagPoll bounds the time between reads of other workers' flags.
+const flagPoll = time.Second
 
-// lockEngine waits until this worker alone has trials at its engine: else the poison
-// of one would kill the engine under the innocent suspect of another, again
-// and again. false if the shard stops first, or exec ends; run is the worker's
-// own context.
+// lockEngine waits until this worker alone may ask items on probation at its
+// engine. Otherwise one worker's poison item would crash the engine under
+// another worker's innocent suspect, again and again. It returns false if the
+// shard stops or exec ends first. Run is the context of the worker itself.
 //
-// Heartbeats are all that workers write of themselves, so these carry a flag,
-// and the flags decide as in the one-bit algorithm of Burns and Lamport:
+// Workers write nothing of themselves but their heartbeat. So the heartbeat
+// carries a flag, and the flags form a lock by the one-bit algorithm of Burns
+// and Lamport (workers are ordered by their IDs):
 //
-//	raise ──a lesser worker's flag is up──▶ lower, wait until none is, raise again
-//	  └──else──▶ wait until no greater worker's flag is up ──▶ turn ──▶ lower
+//	raise ──a lesser worker's flag is up──▶ lower, wait until all are down, raise again
+//	  └──else──▶ wait until no greater worker's flag is up ──▶ locked ──▶ lower
 //
-// Each raises its flag before it looks at the others', so of any two one sees
-// the other's. The flags of the dead do not count.
-func (w *Worker) lockEngine(run, exec context.Context, stopping <-chan struct{}) (over func(), ok bool) {
+// Each worker raises its flag before it reads the others', so that of any two at
+// least one sees the other's flag. Flags of dead workers do not count.
+func (w *Worker) lockEngine(run, exec context.Context, stopping <-chan struct{}) (unlock func(), ok bool) {
 	exec, cancel := context.WithCancel(exec)
 	defer cancel()
 	go func() {
@@ -37,58 +38,60 @@ func (w *Worker) lockEngine(run, exec context.Context, stopping <-chan struct{})
 		}
 	}()
 	select {
-	case w.engineMutex <- struct{}{}: // among the shards of this worker
+	case w.engineMutex <- struct{}{}: // excludes other shards of this worker
 	case <-exec.Done():
 		return nil, false
 	}
-	over = func() {
-		w.lower(run)
+	unlock = func() {
+		w.lowerFlag(run)
 		<-w.engineMutex
 	}
-	if !w.awaitTurn(run, exec) {
-		over()
+	if !w.lockAmongWorkers(run, exec) {
+		unlock()
 		return nil, false
 	}
-	return over, true
+	return unlock, true
 }
 
-func (w *Worker) awaitTurn(run, exec context.Context) bool {
+// lockAmongWorkers takes the lock that workers of the same engine share.
+func (w *Worker) lockAmongWorkers(run, exec context.Context) bool {
 	lesser := func(id string) bool { return id < w.cfg.ID }
 	greater := func(id string) bool { return id > w.cfg.ID }
-	if w.cfg.Engine == "" { // nobody else asks it
+	if w.cfg.Engine == "" { // no other worker uses it
 		return exec.Err() == nil
 	}
 	for {
-		if !w.raise(exec) {
+		if !w.raiseFlag(exec) {
 			return false
 		}
-		if !w.flagged(exec, lesser) {
-			return w.awaitFlags(exec, greater)
+		if !w.anyFlag(exec, lesser) {
+			return w.awaitFlagsDown(exec, greater)
 		}
-		w.lower(run)
-		if !w.awaitFlags(exec, lesser) {
+		w.lowerFlag(run)
+		if !w.awaitFlagsDown(exec, lesser) {
 			return false
 		}
 	}
 }
 
-// raise lets the heartbeat say that this worker has, or wants, the turn.
-func (w *Worker) raise(ctx context.Context) bool {
-	w.flag(w.cfg.Engine)
+// raiseFlag writes a heartbeat that says that this worker has or wants the lock.
+func (w *Worker) raiseFlag(ctx context.Context) bool {
+	w.setFlag(w.cfg.Engine)
 	for ctx.Err() == nil && w.mayWrite() == nil {
 		err := w.writeHeartbeat(ctx)
 		if err == nil {
 			return true
 		}
 		w.Log.WarnContext(ctx, "heartbeat failed", observe.KeyError, err)
-		pause(ctx, lookAgain)
+		pause(ctx, flagPoll)
 	}
 	return false
 }
 
-// lower takes that back. If it can't be said at once, the next heartbeat will.
-func (w *Worker) lower(ctx context.Context) {
-	if !w.flag("") || w.mayWrite() != nil {
+// lowerFlag writes a heartbeat without the flag. If that fails, the next regular
+// heartbeat lowers it.
+func (w *Worker) lowerFlag(ctx context.Context) {
+	if !w.setFlag("") || w.mayWrite() != nil {
 		return
 	}
 	if err := w.writeHeartbeat(ctx); err != nil && ctx.Err() == nil {
@@ -96,20 +99,20 @@ func (w *Worker) lower(ctx context.Context) {
 	}
 }
 
-// flag reports whether it changed.
-func (w *Worker) flag(engine string) bool {
+// setFlag sets the flag of the next heartbeats and reports whether it changed.
+func (w *Worker) setFlag(engine string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	changed := w.trialsAt != engine
-	w.trialsAt = engine
+	changed := w.probationEngine != engine
+	w.probationEngine = engine
 	return changed
 }
 
-// awaitFlags waits until none of those workers' flags is up; false if ctx ends
-// first.
-func (w *Worker) awaitFlags(ctx context.Context, whose func(id string) bool) bool {
-	for w.flagged(ctx, whose) {
-		pause(ctx, min(lookAgain, w.cfg.Timings.Interval))
+// awaitFlagsDown waits until no flag of the workers that match is up. It returns
+// false if ctx ends first.
+func (w *Worker) awaitFlagsDown(ctx context.Context, match func(id string) bool) bool {
+	for w.anyFlag(ctx, match) {
+		pause(ctx, min(flagPoll, w.cfg.Timings.Interval))
 		if ctx.Err() != nil {
 			return false
 		}
@@ -117,16 +120,16 @@ func (w *Worker) awaitFlags(ctx context.Context, whose func(id string) bool) boo
 	return ctx.Err() == nil
 }
 
-// flagged reports whether one of those workers has its flag up for the same
-// engine, or may have.
-func (w *Worker) flagged(ctx context.Context, whose func(id string) bool) (up bool) {
+// anyFlag reports whether a worker that matches has its flag up for the same
+// engine. If the heartbeats can't be read now, it reports true.
+func (w *Worker) anyFlag(ctx context.Context, match func(id string) bool) (up bool) {
 	now := w.Clock.Now()
 	err := host.Each(ctx, w.Docs, "beat/", func(b health.Heartbeat) error {
-		up = up || whose(b.Worker) && b.ProbationEngine == w.cfg.Engine && !w.cfg.Timings.Dead(b, now)
+		up = up || match(b.Worker) && b.ProbationEngine == w.cfg.Engine && !w.cfg.Timings.Dead(b, now)
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
 		w.Log.WarnContext(ctx, "heartbeats can't be read", observe.KeyError, err)
 	}
-	return up || fault.Retriable(err) // a heartbeat that can't be read as one is nobody's
+	return up || fault.Retriable(err) // a damaged heartbeat carries no flag
 }

@@ -2,27 +2,31 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"rollout/events"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 )
 
-// itemBegun is called whenever an item was begun, and when no more will be.
+// itemBegun is called after each item of a shard has begun, and when the shard
+// will begin no more.
 func (w *Worker) itemBegun() {
 	w.pace.began(w.Clock.Now())
 	w.wake()
 }
 
-// execute executes the shard to its commit, or gives it back. The error says that
-// it is lost to this worker.
+// execute runs the executor over the shard, saves checkpoints, and ends with the
+// shard's commit, seal or release. An error means that the worker lost the shard.
 func (w *Worker) execute(ctx context.Context, h *heldShard) error {
 	exec, abort := context.WithCancel(ctx)
 	defer abort()
 	h.executing(abort)
-	defer h.over()
+	defer h.executed()
 	done := make(chan error, 1)
 	exec, execution := w.StartChildSpan(exec, "execute")
 	w.work.Go(func() {
@@ -40,15 +44,15 @@ func (w *Worker) execute(ctx context.Context, h *heldShard) error {
 				return ctx.Err()
 			}
 			return w.finish(ctx, h, err)
-		case n := <-h.work.notes:
-			err := w.persist(ctx, h, func(ctx context.Context, h *heldShard) error { return w.keep(ctx, h, n.change) })
+		case n := <-h.work.writes:
+			err := w.persist(ctx, h, func(ctx context.Context, h *heldShard) error { return w.saveWith(ctx, h, n.change) })
 			if err != nil {
-				abort() // finish finds out why
+				abort() // finish meets the same error
 			}
-			n.answer <- noted{h.doc, err}
+			n.reply <- docWritten{h.doc, err}
 		case <-tick.C:
-			if err := w.save(ctx, h); fault.Is(err, fault.Fenced) {
-				abort() // finish finds out the same
+			if err := w.saveDuringExecution(ctx, h); fault.Is(err, fault.Fenced) {
+				abort() // finish meets the same error
 			} else if err != nil {
 				w.Log.WarnContext(ctx, "checkpoint failed", "run", h.run, "shard", h.shard, "error", err)
 			}
@@ -56,13 +60,13 @@ func (w *Worker) execute(ctx context.Context, h *heldShard) error {
 	}
 }
 
-// finish ends the hold after its executor has ended.
+// finish commits, seals or releases the shard after its executor has returned.
 func (w *Worker) finish(ctx context.Context, h *heldShard, execErr error) error {
 	if execErr != nil && ctx.Err() == nil {
-		w.Log.WarnContext(ctx, "executor failed; the shard goes back", "run", h.run, "shard", h.shard, "error", execErr)
+		w.Log.WarnContext(ctx, "executor failed; the shard is released", "run", h.run, "shard", h.shard, "error", execErr)
 		w.mu.Lock()
 		w.unready = true
-		w.faults++
+		w.failures++
 		w.mu.Unlock()
 	}
 	complete := h.work.complete()
@@ -77,33 +81,34 @@ func (w *Worker) finish(ctx context.Context, h *heldShard, execErr error) error 
 	}
 	if complete && err == nil {
 		w.mu.Lock()
-		w.faults = 0
+		w.failures = 0
 		w.mu.Unlock()
 	}
 	if err != nil && !fault.Is(err, fault.Fenced) && w.outOfTime() {
-		err = w.handBack(ctx, h)
+		err = w.releaseAsSaved(ctx, h)
 	}
-	w.delist(h)
+	w.removeHeld(h)
 	w.reportRunFault(ctx, h, execErr)
 	if err != nil && ctx.Err() == nil {
-		w.Log.WarnContext(ctx, "shard is lost to this worker", "run", h.run, "shard", h.shard, "attempt", h.attempt, "error", err)
+		w.Log.WarnContext(ctx, "shard is lost to this worker",
+			"run", h.run, "shard", h.shard, "attempt", h.attempt, "error", err)
 	}
 	return err
 }
 
-// giveBack ends a hold whose lines can't be had.
-func (w *Worker) giveBack(ctx context.Context, h *heldShard, why error) {
-	w.Log.WarnContext(ctx, "shard can't be loaded", "run", h.run, "shard", h.shard, "error", why)
+// releaseUnloaded releases a shard whose lines can't be read because of loadErr.
+func (w *Worker) releaseUnloaded(ctx context.Context, h *heldShard, loadErr error) {
+	w.Log.WarnContext(ctx, "shard can't be loaded", "run", h.run, "shard", h.shard, "error", loadErr)
 	if err := w.persist(ctx, h, w.release); err != nil {
 		w.Log.WarnContext(ctx, "shard is lost to this worker", "run", h.run, "shard", h.shard, "error", err)
 	}
-	w.delist(h)
-	w.reportInputFault(ctx, h, why)
+	w.removeHeld(h)
+	w.reportInputFault(ctx, h, loadErr)
 }
 
-// persist repeats a write until it succeeds, the shard is somebody else's, or
-// the lease or the budget of a drain is over: a store that is full or down
-// must not cost answers.
+// persist repeats a write until it succeeds, the shard belongs to another
+// holder, the lease is lost, or the budget of a drain is used up. A store that
+// is full or down therefore loses no answers.
 func (w *Worker) persist(ctx context.Context, h *heldShard, write func(context.Context, *heldShard) error) error {
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		err := write(ctx, h)
@@ -118,13 +123,13 @@ func (w *Worker) persist(ctx context.Context, h *heldShard, write func(context.C
 		if fault.Is(err, fault.Fenced) || w.outOfTime() {
 			return err
 		}
-		w.Log.WarnContext(ctx, "result can't be kept yet", "run", h.run, "shard", h.shard, "error", err)
+		w.Log.WarnContext(ctx, "result can't be saved yet", "run", h.run, "shard", h.shard, "error", err)
 		pause(ctx, wait)
 	}
 }
 
-// reload reads the shard's document again after a lost race; Fenced if the
-// claim does not hold any more.
+// reload reads the shard's document again after a conflict. It returns Fenced if
+// the claim no longer holds.
 func (w *Worker) reload(ctx context.Context, h *heldShard) error {
 	var d shard.Doc
 	rev, found, err := host.Load(ctx, w.Docs, identity.ShardKey(h.run, h.shard), &d)
@@ -136,4 +141,38 @@ func (w *Worker) reload(ctx context.Context, h *heldShard) error {
 	}
 	h.doc, h.rev = d, rev
 	return nil
+}
+
+// ErrModelMismatch is in the chain of an executor's error if the run was started
+// with another model, or another revision of it, than the worker serves. No
+// worker of this pool can continue the run, so that the run pauses.
+var ErrModelMismatch = errors.New("the run was started with another model than this worker serves")
+
+// reportRunFault tells coordinate of a fault for which the run must pause: the
+// worker serves another model, or the dataset of a training can't be read or has
+// changed. A training's dataset is read by its executor, not by load.
+func (w *Worker) reportRunFault(ctx context.Context, h *heldShard, err error) {
+	switch {
+	case errors.Is(err, ErrModelMismatch):
+		w.sendNow(ctx, events.ModelMissing{Run: string(h.run), Shard: h.shard, Reason: err.Error()})
+	case h.manifest.Kind == config.KindTrain:
+		w.reportInputFault(ctx, h, err)
+	}
+}
+
+// reportInputFault tells coordinate if err means that the run's input is missing
+// or has changed.
+func (w *Worker) reportInputFault(ctx context.Context, h *heldShard, err error) {
+	switch {
+	case fault.Is(err, fault.NotFound):
+		w.sendNow(ctx, events.InputMissing{Run: string(h.run), Shard: h.shard, Reason: err.Error()})
+	case fault.ClassOf(err) == fault.InputChanged:
+		w.sendNow(ctx, events.InputChanged{Run: string(h.run), Shard: h.shard, Reason: err.Error()})
+	}
+}
+
+func (w *Worker) sendNow(ctx context.Context, p events.Payload) {
+	if err := w.Send(ctx, host.CoordinateQueue, p); err != nil {
+		w.Log.WarnContext(ctx, "event not sent; reclaim will find the shard", "error", err)
+	}
 }

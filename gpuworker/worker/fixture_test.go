@@ -32,18 +32,19 @@ import (
 
 const run = inputtest.RunID
 
-// fixture is a world in memory with one planned run, seen through stores that can
-// be made to fail.
+// fixture has in-memory stores with one planned run. A worker sees them through
+// wrappers that can be made to fail.
 type fixture struct {
 	host.Ports
 	t      *testing.T
 	stores *stores
 }
 
-// newFixture plans a run of shards of so many prompts, numbered from 0.
+// newFixture plans a run of shards with so many prompts each, numbered from 0.
 func newFixture(t *testing.T, shards, items int) *fixture {
 	t.Helper()
-	s := &stores{docs: memory.NewDocuments(), bucket: memory.NewBucket(clock.System{}), queues: memory.NewQueues(clock.System{})}
+	s := &stores{docs: memory.NewDocuments(), bucket: memory.NewBucket(clock.System{}),
+		queues: memory.NewQueues(clock.System{})}
 	p := host.Ports{Blobs: blobs{s.bucket, s}, Docs: docs{s.docs, s}, Queues: queues{s.queues, s},
 		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
 	m := inputtest.Manifest(items)
@@ -52,8 +53,8 @@ func newFixture(t *testing.T, shards, items int) *fixture {
 	return &fixture{Ports: p, t: t, stores: s}
 }
 
-// offer sends a work message for each shard.
-func (d *fixture) offer(shards ...int) {
+// sendWork sends a work message for each of the shards.
+func (d *fixture) sendWork(shards ...int) {
 	d.t.Helper()
 	for _, n := range shards {
 		d.send(host.WorkQueue("default"), events.Work{Run: string(run), Shard: n, Row: n, Pool: "default"})
@@ -67,8 +68,8 @@ func (d *fixture) send(q string, p events.Payload) {
 	}
 }
 
-// heard is what coordinate was sent since it was asked last.
-func (d *fixture) heard() []events.Payload {
+// coordinateEvents returns the events sent to coordinate since the last call.
+func (d *fixture) coordinateEvents() []events.Payload {
 	d.t.Helper()
 	ms, err := d.stores.queues.Receive(d.t.Context(), host.CoordinateQueue, 1000, time.Minute, 0)
 	if err != nil {
@@ -86,8 +87,8 @@ func (d *fixture) heard() []events.Payload {
 	return out
 }
 
-// waiting is how many messages the queue has, hidden ones too.
-func (d *fixture) waiting(q string) int {
+// queued returns how many messages the queue has, including hidden ones.
+func (d *fixture) queued(q string) int {
 	visible, hidden, err := d.stores.queues.Depth(d.t.Context(), q)
 	if err != nil {
 		d.t.Fatal(err)
@@ -103,17 +104,18 @@ func (d *fixture) shard(n int) shard.Doc {
 	return doc
 }
 
-func (d *fixture) beat(id string) health.Heartbeat {
+func (d *fixture) heartbeat(id string) health.Heartbeat {
 	return inputtest.Load[health.Heartbeat](d.t, d.Ports, record.HeartbeatKey(id))
 }
 
-// want lets the run's control document say what it shall do.
-func (d *fixture) want(sequence uint64, what record.Desired, reason string) {
-	inputtest.Save(d.t, d.Ports, record.ControlKey(run), record.Control{Schema: record.Schema, Sequence: sequence, Desired: what, Reason: reason})
+// setControl writes the run's control document.
+func (d *fixture) setControl(sequence uint64, what record.Desired, reason string) {
+	inputtest.Save(d.t, d.Ports, record.ControlKey(run),
+		record.Control{Schema: record.Schema, Sequence: sequence, Desired: what, Reason: reason})
 }
 
-// worker is a worker at work.
-type running struct {
+// runningWorker is a worker whose Run is under way.
+type runningWorker struct {
 	*worker.Worker
 	kill context.CancelFunc
 	done chan struct{}
@@ -121,14 +123,16 @@ type running struct {
 }
 
 // start runs a worker until the test ends.
-func (d *fixture) start(id string, e *engine, edit ...func(*worker.Config)) *running {
-	cfg := worker.Config{ID: id, Pool: "default", Timings: host.Timings(config.DefaultDeployment().Health), InFlight: 2,
+func (d *fixture) start(id string, e *fakeExecutor, edit ...func(*worker.Config)) *runningWorker {
+	cfg := worker.Config{ID: id, Pool: "default", InFlight: 2,
+		Timings:            host.Timings(config.DefaultDeployment().Health),
 		CheckpointInterval: time.Minute, Drain: 8 * time.Second, Grace: 3 * time.Second}
 	for _, f := range edit {
 		f(&cfg)
 	}
 	ctx, cancel := context.WithCancel(d.t.Context())
-	r := &running{Worker: worker.New(d.Ports, cfg, input.NewIndex(d.Blobs, d.Docs), e), kill: cancel, done: make(chan struct{})}
+	w := worker.New(d.Ports, cfg, input.NewIndex(d.Blobs, d.Docs), e)
+	r := &runningWorker{Worker: w, kill: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(r.done)
 		r.err = r.Run(ctx)
@@ -137,8 +141,8 @@ func (d *fixture) start(id string, e *engine, edit ...func(*worker.Config)) *run
 	return r
 }
 
-// over reports whether the worker has ended.
-func (r *running) over() bool {
+// ended reports whether Run has returned, after everything due has happened.
+func (r *runningWorker) ended() bool {
 	synctest.Wait()
 	select {
 	case <-r.done:
@@ -148,32 +152,32 @@ func (r *running) over() bool {
 	}
 }
 
-// engine is an executor that answers each item with its number, and records
-// what it is asked.
-type engine struct {
-	// answer decides on an item; nil answers all at once. An error leaves the
-	// item without a row.
+// fakeExecutor answers each item with its number and records the items that it
+// asks.
+type fakeExecutor struct {
+	// answer decides how an item's request ends; nil answers at once. An error
+	// leaves the item without a row.
 	answer func(ctx context.Context, item int) error
-	// fail is what Run returns once its items are over; nil is no error.
+	// fail, if not nil, gives the error that Run returns in the end.
 	fail  func() error
 	ready func() error
 
 	mu             sync.Mutex
-	asked          []int // items of the run, in the order of their requests
+	asked          []int // items, numbered in the run, in the order of their requests
 	inFlight, most int
 }
 
-func (e *engine) Ready(context.Context) error {
+func (e *fakeExecutor) Ready(context.Context) error {
 	if e.ready == nil {
 		return nil
 	}
 	return e.ready()
 }
 
-func (e *engine) Run(ctx context.Context, s *worker.Shard) error {
+func (e *fakeExecutor) Run(ctx context.Context, s *worker.Shard) error {
 	var all sync.WaitGroup
 	for i := range s.PendingItems(ctx, nil) {
-		place, ok := s.Slot(ctx)
+		place, ok := s.AcquireSlot(ctx)
 		if !ok {
 			break
 		}
@@ -201,28 +205,28 @@ func (e *engine) Run(ctx context.Context, s *worker.Shard) error {
 	return e.fail()
 }
 
-// number is the item's in the run.
-func (e *engine) number(s *worker.Shard, i int) int { return int(s.Lines[i].Place.Item) }
+// number is the item's number in the run.
+func (e *fakeExecutor) number(s *worker.Shard, i int) int { return int(s.Lines[i].Place.Item) }
 
-// dies is the error of a request that an engine died with.
-type dies struct{ shard.Crash }
+// crashError is the error of a request during which the engine crashed.
+type crashError struct{ shard.Crash }
 
-func (dies) Error() string { return "the engine died" }
+func (crashError) Error() string { return "the engine crashed" }
 
-func (e *engine) ask(ctx context.Context, s *worker.Shard, i int) {
+func (e *fakeExecutor) ask(ctx context.Context, s *worker.Shard, i int) {
 	n, begun := e.number(s, i), time.Now()
 	err := e.end(ctx, n)
-	s.Asked(time.Since(begun), err)
-	var death dies
+	s.RecordRequest(time.Since(begun), err)
+	var crash crashError
 	switch {
-	case errors.As(err, &death):
-		s.RecordCrash(i, death.Crash)
+	case errors.As(err, &crash):
+		s.RecordCrash(i, crash.Crash)
 	case err == nil:
 		s.Put(i, fmt.Appendf(nil, "%d\n", n), "", worker.Tokens{Completion: 1})
 	}
 }
 
-func (e *engine) begin(n int) {
+func (e *fakeExecutor) begin(n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.asked = append(e.asked, n)
@@ -230,7 +234,7 @@ func (e *engine) begin(n int) {
 	e.most = max(e.most, e.inFlight)
 }
 
-func (e *engine) end(ctx context.Context, n int) error {
+func (e *fakeExecutor) end(ctx context.Context, n int) error {
 	var err error
 	if e.answer != nil {
 		err = e.answer(ctx, n)
@@ -241,15 +245,15 @@ func (e *engine) end(ctx context.Context, n int) error {
 	return err
 }
 
-// questions are the items asked so far.
-func (e *engine) questions() []int {
+// askedItems returns the items asked so far.
+func (e *fakeExecutor) askedItems() []int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.asked)
 }
 
-// takes lets an answer take its time; Canceled if ctx is quicker.
-func takes(ctx context.Context, d time.Duration) error {
+// answerAfter answers after d, or fails with Canceled when ctx ends.
+func answerAfter(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil
@@ -258,42 +262,42 @@ func takes(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// pass lets time pass, and what is due by then happen.
-func pass(d time.Duration) {
+// advance lets d pass and waits until everything due has happened.
+func advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
 
-// stuck is an answer that never comes.
-func stuck(ctx context.Context, _ int) error { return takes(ctx, 1000*time.Hour) }
+// neverAnswer is an answer that never comes.
+func neverAnswer(ctx context.Context, _ int) error { return answerAfter(ctx, 1000*time.Hour) }
 
 // call is one call of a store.
 type call struct {
 	at   time.Time
-	what string // "get", "put", "read", "write", "wrote" (on the way back) or "send"
+	what string // "get", "put", "read", "write", "wrote" (after a write) or "send"
 	key  string
 }
 
-// stores are the stores in memory. fail is asked before each call.
+// stores holds the in-memory stores, and records and fails calls to them.
 type stores struct {
 	bucket *memory.Bucket
 	docs   *memory.Documents
 	queues *memory.Queues
 
 	mu    sync.Mutex
-	fails func(call) error
+	fails func(call) error // called before each call; nil: no call fails
 	calls []call
 }
 
-// failing lets calls fail from now on as f says; nil lets none.
-func (s *stores) failing(f func(call) error) {
+// failWith makes calls fail from now on with f's error. Nil ends that.
+func (s *stores) failWith(f func(call) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fails = f
 }
 
-// log is what was called so far.
-func (s *stores) log() []call {
+// recordedCalls returns the calls so far.
+func (s *stores) recordedCalls() []call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)

@@ -13,8 +13,8 @@ import (
 	"rollout/shared/record"
 )
 
-// heartbeatLoop renews the worker's heartbeat, and looks what its runs and
-// functions want of it. It cancels the worker when the lease is lost.
+// heartbeatLoop writes a heartbeat at every interval, then reads the controls of
+// the held runs. It cancels the worker when the lease is lost.
 func (w *Worker) heartbeatLoop(ctx context.Context, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(w.cfg.Timings.Interval)
 	defer tick.Stop()
@@ -39,13 +39,14 @@ func (w *Worker) heartbeatLoop(ctx context.Context, cancel context.CancelCauseFu
 	}
 }
 
-// writeHeartbeat writes the heartbeat document once.
+// writeHeartbeat writes the heartbeat document once and renews the lease.
+// Concurrent calls write one after the other.
 func (w *Worker) writeHeartbeat(ctx context.Context) error {
 	select {
-	case w.beating <- struct{}{}:
-		defer func() { <-w.beating }()
+	case w.heartbeatLock <- struct{}{}:
+		defer func() { <-w.heartbeatLock }()
 	case <-ctx.Done():
-		return fault.WithKind(fault.Canceled, ctx.Err(), "beat of worker %s", w.cfg.ID)
+		return fault.WithKind(fault.Canceled, ctx.Err(), "heartbeat of worker %s", w.cfg.ID)
 	}
 	ctx, cancel := context.WithTimeout(ctx, w.cfg.Timings.SelfFence)
 	defer cancel()
@@ -53,11 +54,12 @@ func (w *Worker) writeHeartbeat(ctx context.Context) error {
 	sent := w.Clock.Now()
 	b := w.heartbeat(sent)
 	w.mu.Lock()
-	rev := w.beatRev
+	rev := w.heartbeatRev
 	w.mu.Unlock()
 	newRev, err := host.Save(ctx, w.Docs, key, b, rev)
 	if fault.Is(err, fault.Conflict) {
-		// Nobody else writes it, but a write whose reply was lost did happen.
+		// Only this worker writes the document, but a write whose reply was lost
+		// has changed its revision.
 		var old health.Heartbeat
 		var found bool
 		rev, found, err = host.Load(ctx, w.Docs, key, &old)
@@ -73,58 +75,61 @@ func (w *Worker) writeHeartbeat(ctx context.Context) error {
 		return err
 	}
 	w.mu.Lock()
-	w.beatRev = newRev
+	w.heartbeatRev = newRev
 	w.mu.Unlock()
 	w.lease.Renew(sent)
 	late := w.lateness(sent)
-	if b.State != health.Gone { // which is an event of its own
-		w.Observe(ctx, observe.WorkerHeartbeat{Worker: w.cfg.ID, Pool: w.cfg.Pool, State: string(b.State), Shards: len(b.Holds),
-			Busy: b.Load.InFlight, MaxInFlight: b.MaxInFlight, EngineAway: b.Load.UnavailableReason != "", Late: late})
+	if b.State != health.Gone { // deregister reports that one
+		w.Observe(ctx, observe.WorkerHeartbeat{Worker: w.cfg.ID, Pool: w.cfg.Pool, State: string(b.State),
+			Shards: len(b.Holds), Busy: b.Load.InFlight, MaxInFlight: b.MaxInFlight,
+			EngineAway: b.Load.UnavailableReason != "", Late: late})
 	}
 	return nil
 }
 
-// lateness is how long after its time the heartbeat sent then came: an
-// interval after the one before.
+// lateness returns how much later than an interval after the last heartbeat this
+// one was sent.
 func (w *Worker) lateness(sent time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.beatSent
-	w.beatSent = sent
+	before := w.heartbeatSent
+	w.heartbeatSent = sent
 	if before.IsZero() {
 		return 0
 	}
 	return max(0, sent.Sub(before)-w.cfg.Timings.Interval)
 }
 
-// heartbeat is the beat as of now.
+// heartbeat returns the heartbeat as of now.
 func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	m := w.cfg.Machine
 	b := health.Heartbeat{
 		Schema: record.Schema, Worker: w.cfg.ID, Pool: w.cfg.Pool, State: w.state,
 		At: now.UTC(), DueAt: w.cfg.Timings.Due(now).UTC(), Started: w.started.UTC(), MaxInFlight: w.slots.size(),
-		Host: w.cfg.Machine.Host, PID: w.cfg.Machine.PID, CPUs: w.cfg.Machine.CPUs, GPUs: len(w.cfg.Machine.GPUs), Instance: w.cfg.Machine.Instance,
-		Load: w.stats.load(now, w.slots.busy()), ProbationEngine: w.trialsAt, Control: map[identity.RunID]uint64{},
+		Host: m.Host, PID: m.PID, CPUs: m.CPUs, GPUs: len(m.GPUs), Instance: m.Instance,
+		Load: w.stats.load(now, w.slots.busy()), ProbationEngine: w.probationEngine, Control: map[identity.RunID]uint64{},
 	}
 	if w.cfg.Servers != nil {
 		servers := w.cfg.Servers()
 		b.Load.Servers = servers[:min(len(servers), health.MaxServers)]
 	}
-	open := map[identity.RunID]bool{}
+	heldRuns := map[identity.RunID]bool{}
 	for _, h := range w.held {
 		held := health.HeldShard{Run: h.run, Shard: h.shard, Attempt: h.attempt}
 		if h.work != nil {
 			held.Items, held.Rows = h.work.progress()
-			held.Training = h.work.told()
+			held.Training = h.work.trainingProgress()
 		}
 		b.Holds = append(b.Holds, held)
-		open[h.run] = true
+		heldRuns[h.run] = true
 	}
 	slices.SortFunc(b.Holds, func(x, y health.HeldShard) int { return x.Shard - y.Shard })
 	for run, c := range w.controls {
-		// A control is acted on when no shard of the run goes on against it.
-		if c.desired == record.DesiredRun || !open[run] {
+		// A control other than to run takes effect when no shard of the run is
+		// held. It is acknowledged then.
+		if c.desired == record.DesiredRun || !heldRuns[run] {
 			b.Control[run] = c.sequence
 		}
 	}
@@ -136,18 +141,18 @@ type controlSeen struct {
 	sequence uint64
 	desired  record.Desired
 	reason   string
-	at       time.Time
+	at       time.Time // when it was read
 }
 
-// readControls reads the control documents of the runs whose shards are held, and the
-// worker's own mark.
+// readControls reads the control documents of the runs whose shards are held,
+// and the worker's own draining mark, and acts on them.
 func (w *Worker) readControls(ctx context.Context) {
 	w.mu.Lock()
 	runs := map[identity.RunID]bool{}
 	for _, h := range w.held {
 		runs[h.run] = true
 	}
-	for run := range w.controls { // forget ended runs
+	for run := range w.controls { // forget runs without held shards
 		if !runs[run] {
 			delete(w.controls, run)
 		}
@@ -169,12 +174,12 @@ func (w *Worker) readControls(ctx context.Context) {
 	}
 }
 
-// maxControlAge is how old a control document may be that a claim relies on,
-// however seldom the worker beats (I9).
+// maxControlAge bounds the age of a control document on which a claim relies,
+// however long the heartbeat interval is (I9).
 const maxControlAge = 5 * time.Second
 
-// control returns what the run shall do, at most maxAge old, and stops the
-// run's shards if that is not to run.
+// control returns the desired state of the run, at most maxAge old. If the run
+// is to pause or end, it stops the run's held shards.
 func (w *Worker) control(ctx context.Context, run identity.RunID, maxAge time.Duration) (controlSeen, error) {
 	now := w.Clock.Now()
 	w.mu.Lock()
@@ -193,7 +198,7 @@ func (w *Worker) control(ctx context.Context, run identity.RunID, maxAge time.Du
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if newer := w.controls[run]; newer.sequence > seen.sequence { // read meanwhile
+	if newer := w.controls[run]; newer.sequence > seen.sequence { // a concurrent call read a later one
 		return newer, nil
 	}
 	w.controls[run] = seen
@@ -207,7 +212,8 @@ func (w *Worker) control(ctx context.Context, run identity.RunID, maxAge time.Du
 	return seen, nil
 }
 
-// deregister says that the worker is gone, so that nobody waits for it.
+// deregister writes the last heartbeat, in the state gone, so that reclaim need
+// not wait for the worker's lease to run out.
 func (w *Worker) deregister(ctx context.Context) error {
 	w.mu.Lock()
 	w.state = health.Gone

@@ -13,45 +13,46 @@ import (
 	"rollout/shared/record"
 )
 
-// shardKey names a shard among all runs.
+// shardKey identifies a shard among all runs.
 type shardKey struct {
 	run   identity.RunID
 	shard int
 }
 
-// heldShard is one claim of one shard, from just before the claim's write until the
-// shard is committed or given back.
+// heldShard is one claim of one shard. It exists from just before the claim is
+// written until the shard is committed, sealed or released.
 type heldShard struct {
 	shardKey
 	manifest record.Manifest
 	attempt  uint64
 	work     *Shard          // nil until loaded
-	earlier  <-chan struct{} // the turn of the shard claimed before is over
-	begun    *latch          // ours is: all items were begun, or never will be
+	earlier  <-chan struct{} // closed when the shard claimed before has begun all items
+	begun    *latch          // opens when this one has, or will begin no more
 
-	// The document as this hold wrote it last. Only the hold's own goroutine
-	// touches it.
+	// The document as this claim wrote it last. Only the goroutine that handles
+	// the message touches doc and rev.
 	doc shard.Doc
 	rev document.Revision
 
-	span observe.Span // of the shard, from the claim to its end here
+	span observe.Span // from the claim to the end of this hold
 
 	mu       sync.Mutex
 	mode     stopMode
 	stopping chan struct{}
-	abort    context.CancelFunc // ends requests in flight; nil until executing
-	timer    *time.Timer
-	ends     time.Time // when it goes off
-	patience time.Duration
+	abort    context.CancelFunc // cancels requests in flight; nil until executing
+	timer    *time.Timer        // calls abort
+	abortAt  time.Time          // when the timer fires
+	budget   time.Duration      // for requests in flight
 }
 
-// stopMode says why a hold begins nothing more; later ones are stronger.
+// stopMode says why a shard begins no more items. A later mode overrides an
+// earlier one.
 type stopMode int
 
 const (
 	goOn      stopMode = iota
-	stopDrain          // the worker leaves: checkpoint, release
-	stopPause          // the run pauses: the same
+	stopDrain          // the worker drains: checkpoint, release
+	stopPause          // the run pauses: checkpoint, release
 	stopEnd            // the run ends: checkpoint, seal
 )
 
@@ -62,47 +63,51 @@ func stopFor(d record.Desired) stopMode {
 	return stopPause
 }
 
-// stop lets the hold begin nothing more; what is in flight may take patience,
-// or what is left of an earlier call's if that is less. How long that is may
-// depend on what is in flight: it is asked once nothing is added any more.
-func (h *heldShard) stop(m stopMode, may func() time.Duration) {
+// stop makes the shard begin nothing more. Requests in flight may go on for
+// budgetOf(), or for the rest of an earlier call's budget if that is less.
+// budgetOf may look at the requests in flight: it is called after stopping is
+// closed, when none is added.
+func (h *heldShard) stop(m stopMode, budgetOf func() time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.mode == goOn {
 		close(h.stopping)
 	}
-	patience := may()
+	budget := budgetOf()
 	switch {
 	case h.mode == goOn:
-		h.patience = patience
-		h.arm()
+		h.budget = budget
+		h.startTimer()
 	case h.timer == nil:
-		h.patience = min(h.patience, patience)
-	case time.Now().Add(patience).Before(h.ends):
-		h.timer.Reset(patience)
-		h.ends = time.Now().Add(patience)
+		h.budget = min(h.budget, budget)
+	case time.Now().Add(budget).Before(h.abortAt):
+		h.timer.Reset(budget)
+		h.abortAt = time.Now().Add(budget)
 	}
 	h.mode = max(h.mode, m)
 }
 
-// executing says how to end requests in flight.
+// executing says that requests may be in flight from now on, and that abort
+// cancels them.
 func (h *heldShard) executing(abort context.CancelFunc) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.abort = abort
 	if h.mode != goOn {
-		h.arm()
+		h.startTimer()
 	}
 }
 
-func (h *heldShard) arm() {
+// startTimer starts the abort timer, once and only while executing. The caller
+// holds h.mu.
+func (h *heldShard) startTimer() {
 	if h.abort != nil && h.timer == nil {
-		h.timer, h.ends = time.AfterFunc(h.patience, h.abort), time.Now().Add(h.patience)
+		h.timer, h.abortAt = time.AfterFunc(h.budget, h.abort), time.Now().Add(h.budget)
 	}
 }
 
-// over says that nothing is in flight any more.
-func (h *heldShard) over() {
+// executed says that no requests are in flight any more.
+func (h *heldShard) executed() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.timer != nil {
@@ -120,21 +125,31 @@ func (h *heldShard) holder(worker string) shard.Holder {
 	return shard.Holder{Worker: worker, Attempt: h.attempt}
 }
 
-// begin begins the hold's span, with its claim as the first step, and returns
-// the context of the work on it.
-func (w *Worker) begin(ctx context.Context, h *heldShard, claimed time.Time) context.Context {
-	ctx, h.span = w.StartSpan(ctx, claimed, "shard", h.run, slog.Int(observe.KeyShard, h.shard), slog.Uint64(observe.KeyAttempt, h.attempt), slog.String(observe.KeyWorker, w.cfg.ID))
+// startShardSpan starts the shard's span, with the claim that began at claimed
+// as its first child. It returns the context of the work on the shard.
+func (w *Worker) startShardSpan(ctx context.Context, h *heldShard, claimed time.Time) context.Context {
+	ctx, h.span = w.StartSpan(ctx, claimed, "shard", h.run, slog.Int(observe.KeyShard, h.shard),
+		slog.Uint64(observe.KeyAttempt, h.attempt), slog.String(observe.KeyWorker, w.cfg.ID))
 	_, claim := w.Watch.Tracer.StartChild(ctx, claimed, "claim")
 	claim.End(nil)
 	return ctx
 }
 
-// claimed names the claim to whoever watches.
-func (w *Worker) claimed(h *heldShard) observe.Claim {
+// claimInfo describes the claim in observed events.
+func (w *Worker) claimInfo(h *heldShard) observe.Claim {
 	return observe.Claim{Run: h.run, Shard: h.shard, Attempt: h.attempt, Worker: w.cfg.ID}
 }
 
-// latch is a channel that is closed once.
+// grace is how long requests in flight may go on after the run was paused or
+// ended.
+func (w *Worker) grace(m record.Manifest) time.Duration {
+	if g := m.Config.Limits.Grace.Std(); g > 0 {
+		return g
+	}
+	return w.cfg.Grace
+}
+
+// latch is a channel that may be closed any number of times.
 type latch struct {
 	once sync.Once
 	ch   chan struct{}
@@ -142,12 +157,4 @@ type latch struct {
 
 func newLatch() *latch { return &latch{ch: make(chan struct{})} }
 
-func (g *latch) open() { g.once.Do(func() { close(g.ch) }) }
-
-// grace is how long requests in flight may go on when their run stops.
-func (w *Worker) grace(m record.Manifest) time.Duration {
-	if g := m.Config.Limits.Grace.Std(); g > 0 {
-		return g
-	}
-	return w.cfg.Grace
-}
+func (l *latch) open() { l.once.Do(func() { close(l.ch) }) }

@@ -10,12 +10,13 @@ import (
 	"rollout/shared/result"
 )
 
-// loadTries is how often the lines of a shard are asked for, with pauses
-// between, before it goes back: some 10 s.
+// loadTries is how often the lines of a shard are asked for before it is
+// released. With the pauses between, that takes about 10 s.
 const loadTries = 10
 
-// load loads the shard's lines. A fault that may pass is waited for: given
-// back, the shard would come here again at once.
+// load reads the shard's lines and the rows of its checkpoint. It retries faults
+// that may pass: if the shard were released at once, its message would come back
+// at once.
 func (w *Worker) load(ctx context.Context, h *heldShard, msg events.Work) error {
 	wait := firstWait
 	for try := 1; ; try++ {
@@ -24,7 +25,7 @@ func (w *Worker) load(ctx context.Context, h *heldShard, msg events.Work) error 
 			return err
 		}
 		w.Log.WarnContext(ctx, "shard can't be loaded yet", "run", h.run, "shard", h.shard, "error", err)
-		h.begun.open() // others need not wait their turn for it
+		h.begun.open() // later shards need not wait for this one
 		select {
 		case <-time.After(wait):
 		case <-h.stopping:
@@ -36,7 +37,7 @@ func (w *Worker) load(ctx context.Context, h *heldShard, msg events.Work) error 
 	}
 }
 
-// mayPass reports whether the same lines may be had later.
+// mayPass reports whether a later attempt may read the same lines.
 func mayPass(err error) bool {
 	switch fault.KindOf(err) {
 	case fault.NotFound, fault.Invalid, fault.Canceled:
@@ -45,8 +46,8 @@ func mayPass(err error) bool {
 	return fault.ClassOf(err) != fault.InputChanged
 }
 
-// loadLines reads the shard's lines, and the rows that an earlier holder
-// checkpointed.
+// loadLines reads the shard's lines, and the rows that an earlier holder saved
+// in a checkpoint.
 func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) error {
 	e, err := w.index.Entry(ctx, h.run, msg.Range)
 	if err != nil {
@@ -60,17 +61,17 @@ func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) e
 		return err
 	}
 	s := newShard(h.manifest, h.shard, in)
-	s.now, s.slots, s.stats, s.pages = w.Clock.Now, w.slots, &w.stats, &w.pages
+	s.now, s.slots, s.stats, s.pages = w.Clock.Now, w.slots, &w.stats, &w.pageBuffers
 	s.earlier, s.begun, s.stopping, s.onBegin = h.earlier, h.begun, h.stopping, w.itemBegun
-	s.holder, s.notes = h.holder(w.cfg.ID), make(chan note)
+	s.holder, s.writes = h.holder(w.cfg.ID), make(chan docWrite)
 	s.lockEngine = func(exec context.Context) (func(), bool) { return w.lockEngine(ctx, exec, h.stopping) }
 	if err := w.resume(ctx, h, s); err != nil {
 		return err
 	}
 	if s.trains() {
-		s.training = training{kept: h.doc.Snapshot, vanished: h.doc.VanishedHolders}
+		s.training = training{snapshot: h.doc.Snapshot, vanished: h.doc.VanishedHolders}
 	} else {
-		s.suspect(h.doc)
+		s.loadSuspects(h.doc)
 	}
 	w.mu.Lock()
 	h.work = s
@@ -79,8 +80,8 @@ func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) e
 	return nil
 }
 
-// resume takes the rows of the shard's checkpoint over. One that is lost or
-// damaged costs its answers: the items are asked again.
+// resume takes over the rows of the shard's checkpoint. If the checkpoint is
+// lost or damaged, its items are answered again.
 func (w *Worker) resume(ctx context.Context, h *heldShard, s *Shard) error {
 	c := h.doc.Checkpoint
 	if c == nil {
@@ -92,7 +93,8 @@ func (w *Worker) resume(ctx context.Context, h *heldShard, s *Shard) error {
 	case err == nil:
 		s.restore(rows, h.doc.Counts)
 	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Corrupt):
-		w.Log.ErrorContext(ctx, "checkpoint can't be used; its items are asked again", "run", h.run, "shard", h.shard, "error", err)
+		w.Log.ErrorContext(ctx, "checkpoint can't be read; its items are answered again",
+			"run", h.run, "shard", h.shard, "error", err)
 		h.doc.Checkpoint, h.doc.Counts = nil, shard.Counts{WastedTokens: h.doc.Counts.WastedTokens}
 		s.counts.WastedTokens = h.doc.Counts.WastedTokens
 	default:

@@ -9,27 +9,26 @@ import (
 	"rollout/shared/host"
 )
 
-// outbox gathers, for a moment, what need not be told at once: that a message
-// is done with, whose claim holds, and that a shard is done, which its document
-// says. Many shards then share a request and a synced write. What is lost with
-// the worker comes back by itself: the message, and reclaim finds the shard.
+// outbox batches acks of messages and ShardDone events, neither of which is
+// urgent: the heartbeat stands for a claimed shard, and the document says that a
+// shard is done. Many shards then share one request and one synced write. If the
+// worker dies, the messages are delivered again and reclaim finds the shards.
 type outbox struct {
-	mu      sync.Mutex
-	acks    map[string][]string // receipts by queue
-	news    []events.Payload    // for coordinate
-	pending bool                // they will be sent
-	// full rings when nothing is gained by waiting any longer.
-	full chan struct{}
+	mu        sync.Mutex
+	acks      map[string][]string // receipts by queue
+	reports   []events.Payload    // for coordinate
+	scheduled bool                // a send will follow
+	flushNow  chan struct{}       // a value ends the wait before the send
 }
 
-// gatherFor is how long the outbox gathers if nobody says: much less than a message stays
-// hidden, or coordinate gathers itself.
-const gatherFor = 20 * time.Millisecond
+// defaultGather is how long a batch waits if Config.Gather is 0. It is much less
+// than a message's visibility timeout, and than coordinate's own batching.
+const defaultGather = 20 * time.Millisecond
 
-// enough is how many of a kind a store takes in one request.
-const enough = 10
+// maxBatch is how many messages a store takes in one request.
+const maxBatch = 10
 
-// acknowledge says that a message is done with, soon.
+// acknowledge acknowledges a message with the next batch.
 func (w *Worker) acknowledge(ctx context.Context, q, receipt string) {
 	w.outbox.mu.Lock()
 	defer w.outbox.mu.Unlock()
@@ -37,80 +36,83 @@ func (w *Worker) acknowledge(ctx context.Context, q, receipt string) {
 		w.outbox.acks = map[string][]string{}
 	}
 	w.outbox.acks[q] = append(w.outbox.acks[q], receipt)
-	w.sendSoon(ctx)
-	w.flushIf(len(w.outbox.acks[q]) >= enough)
+	w.scheduleSend(ctx)
+	if len(w.outbox.acks[q]) >= maxBatch {
+		w.flush()
+	}
 }
 
-// report tells coordinate, soon.
+// report sends an event to coordinate with the next batch.
 func (w *Worker) report(ctx context.Context, p events.Payload) {
 	w.outbox.mu.Lock()
 	defer w.outbox.mu.Unlock()
-	w.outbox.news = append(w.outbox.news, p)
-	w.sendSoon(ctx)
-	w.flushIf(len(w.outbox.news) >= enough)
+	w.outbox.reports = append(w.outbox.reports, p)
+	w.scheduleSend(ctx)
+	if len(w.outbox.reports) >= maxBatch {
+		w.flush()
+	}
 }
 
-// flushIf ends the gathering if so: it is enough, or the worker has nothing more
-// to do, so that whoever waits for a run's last shard does not wait longer. A
-// ring that nobody waited for sends the next one early, and no more.
-func (w *Worker) flushIf(so bool) {
-	if !so {
-		return
-	}
+// flush sends the batch without further waiting. Call it when the batch is full
+// or the worker is idle: then the last shard's event does not wait for more.
+// Without a scheduled send, it only sends the next batch early.
+func (w *Worker) flush() {
 	select {
-	case w.outbox.full <- struct{}{}:
+	case w.outbox.flushNow <- struct{}{}:
 	default:
 	}
 }
 
-// sendSoon sends what was gathered, in a while. The worker waits for it before
-// it ends. The outbox is locked.
-func (w *Worker) sendSoon(ctx context.Context) {
-	if w.outbox.pending {
+// scheduleSend schedules a send of the batch, which the worker waits for before
+// Run returns. The caller holds w.outbox.mu.
+func (w *Worker) scheduleSend(ctx context.Context) {
+	if w.outbox.scheduled {
 		return
 	}
-	w.outbox.pending = true
+	w.outbox.scheduled = true
 	w.work.Go(func() {
 		w.gather(ctx)
 		w.outbox.mu.Lock()
-		acks, news := w.outbox.acks, w.outbox.news
-		w.outbox.acks, w.outbox.news, w.outbox.pending = nil, nil, false
+		acks, reports := w.outbox.acks, w.outbox.reports
+		w.outbox.acks, w.outbox.reports, w.outbox.scheduled = nil, nil, false
 		w.outbox.mu.Unlock()
 		if ctx.Err() == nil {
-			w.send(ctx, acks, news)
+			w.sendBatch(ctx, acks, reports)
 		}
 	})
 }
 
-// gather waits for company of what is to be sent; a worker that drains, or has
-// run dry, has no time for that.
+// gather waits until the batch may be sent: for the gather time, or until a
+// flush or a drain.
 func (w *Worker) gather(ctx context.Context) {
 	if w.cfg.Gather == 0 {
-		pause(ctx, gatherFor)
+		pause(ctx, defaultGather)
 		return
 	}
 	t := time.NewTimer(w.cfg.Gather)
 	defer t.Stop()
 	select {
 	case <-t.C:
-	case <-w.outbox.full:
+	case <-w.outbox.flushNow:
 	case <-w.drain:
 	case <-ctx.Done():
 	}
 }
 
-// send sends all at the same time, so that a store may write it at once.
-func (w *Worker) send(ctx context.Context, acks map[string][]string, news []events.Payload) {
+// sendBatch sends acks and events concurrently, so that a store may write them
+// at once.
+func (w *Worker) sendBatch(ctx context.Context, acks map[string][]string, reports []events.Payload) {
 	var all sync.WaitGroup
 	for q, receipts := range acks {
 		all.Go(func() {
 			if err := w.Queues.Ack(ctx, q, receipts); err != nil && ctx.Err() == nil {
-				w.Log.WarnContext(ctx, "acks failed; the messages come back and change nothing", "messages", len(receipts), "error", err)
+				w.Log.WarnContext(ctx, "acks failed; the messages come back and change nothing",
+					"messages", len(receipts), "error", err)
 			}
 		})
 	}
-	if len(news) > 0 {
-		all.Go(func() { w.announce(ctx, w.Send(ctx, host.CoordinateQueue, news...)) })
+	if len(reports) > 0 {
+		all.Go(func() { w.logUnsent(ctx, w.Send(ctx, host.CoordinateQueue, reports...)) })
 	}
 	all.Wait()
 }

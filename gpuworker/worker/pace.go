@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// pace measures how fast the engine takes items and how long a claim takes, so
-// that enough shards are claimed ahead to keep the engine full meanwhile, and
-// no more.
+// pace measures how fast the engine begins items and how long a claim takes, so
+// that just enough shards are claimed ahead to keep the engine full. It is safe
+// for concurrent use.
 type pace struct {
 	mu      sync.Mutex
-	begun   int       // items begun since `since`
-	since   time.Time // zero before the first item
+	begun   int       // items begun in the current window
+	since   time.Time // start of the window; zero before the first item
 	rate    float64   // items a second
-	latency float64   // seconds from asking for work to having its lines
+	latency float64   // seconds from receiving a message to having the shard's lines
 }
 
-// Weights of the newest measurement.
+// The window of the rate, and the weights of the newest measurement in the
+// moving averages.
 const (
+	rateWindow    = 100 * time.Millisecond
 	rateWeight    = 0.5
 	latencyWeight = 0.2
-	rateWindow    = 100 * time.Millisecond
 )
 
 // began counts an item.
@@ -37,21 +38,21 @@ func (p *pace) began(now time.Time) {
 	}
 }
 
-// claimed takes in how long a claim took.
+// claimed adds the duration of a claim.
 func (p *pace) claimed(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.latency += latencyWeight * (d.Seconds() - p.latency)
 }
 
-// horizon is the least time, in seconds, for which work is claimed ahead: so
-// little that others do not miss it, and yet enough that fast engines' claims
-// come several at once, which then share a write, and that an engine does not
-// run dry while a disk is busy with somebody's sync.
+// horizon is the least time, in seconds, for which work is claimed ahead. It is
+// short enough to leave work to other workers. It is long enough that a fast
+// engine's claims come several at once and share a write, and that the engine
+// does not run dry while a disk syncs.
 const horizon = 0.15
 
-// ahead is how many items the engine begins while a claim is made; twice that,
-// as claims come in bursts.
+// ahead returns how many items the engine begins in the time of two claims (they
+// come in bursts), or within the horizon if that is longer.
 func (p *pace) ahead() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

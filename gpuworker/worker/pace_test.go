@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// As many items are claimed ahead as the engine begins in the time of two
+// The pace is the number of items that the engine begins in the time of two
 // claims, or in 150 ms.
-func TestPace(t *testing.T) {
+func TestPaceAhead(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		every  time.Duration // between items
@@ -15,12 +15,12 @@ func TestPace(t *testing.T) {
 		claims []time.Duration
 		lo, hi int
 	}{
-		"nothing is known":               {0, 0, nil, 0, 0},
-		"no claim was measured":          {time.Millisecond, 1000, nil, 145, 151},
-		"no item was begun":              {0, 0, []time.Duration{time.Second}, 0, 0},
-		"a slow engine and quick claims": {time.Second, 30, repeat(10*time.Millisecond, 30), 0, 0},
-		"a fast engine":                  {time.Millisecond, 2000, repeat(10*time.Millisecond, 50), 145, 151},
-		"a fast engine and slow claims":  {time.Millisecond, 2000, repeat(time.Second, 50), 1900, 2050},
+		"nothing measured":             {0, 0, nil, 0, 0},
+		"no claim measured":            {time.Millisecond, 1000, nil, 145, 151},
+		"no item begun":                {0, 0, []time.Duration{time.Second}, 0, 0},
+		"slow engine and quick claims": {time.Second, 30, repeat(10*time.Millisecond, 30), 0, 0},
+		"fast engine":                  {time.Millisecond, 2000, repeat(10*time.Millisecond, 50), 145, 151},
+		"fast engine and slow claims":  {time.Millisecond, 2000, repeat(time.Second, 50), 1900, 2050},
 		"one slow claim among quick ones": {time.Millisecond, 2000,
 			append(repeat(100*time.Millisecond, 50), 300*time.Millisecond), 270, 290},
 	} {

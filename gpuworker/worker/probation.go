@@ -9,82 +9,84 @@ import (
 	"rollout/shared/core/shard"
 )
 
-// suspicion is what a Shard knows of the items that an engine may have died
-// of. The rules, and what is written down of it, are shard.Doc's.
+// suspicion is what a Shard knows of its suspects: items that an engine may have
+// crashed on. The rules, and what of them is stored, belong to shard.Doc.
 type suspicion struct {
 	doc     shard.Doc // as written last, as far as suspects go
 	items   interval.Set
-	crashes *crashes // of the trial under way
+	crashes *crashes // of the probation request under way; nil outside of one
 
 	unwritten []int         // suspects that the document does not have yet
-	written   chan struct{} // closed when it has; nil if it has
+	written   chan struct{} // closed when it has them; nil if it has
 }
 
-// crashes is what comes of a trial.
+// crashes records what happened during one probation request.
 type crashes struct {
-	died  []int
-	death shard.Crash
+	items []int // whose requests ended with a crash
+	crash shard.Crash
 }
 
-// change is the next state of a shard's document.
+// change computes the next state of a shard's document.
 type change func(shard.Doc) (shard.Doc, error)
 
-// note is a change that the hold shall write.
-type note struct {
+// docWrite asks the goroutine that holds the shard to write a change.
+type docWrite struct {
 	change
-	answer chan<- noted
+	reply chan<- docWritten
 }
 
-type noted struct {
+// docWritten is the result of a docWrite.
+type docWritten struct {
 	doc shard.Doc
 	err error
 }
 
-// write lets the hold write a change of what is held against the items. It is
-// answered for as long as the executor runs, also while the shard stops: a
-// death that nobody writes down would be repeated for ever.
+// write has a change of the document written. It is served as long as the
+// executor runs, also while the shard stops: a crash that is not recorded would
+// be repeated forever.
 func (s *Shard) write(c change) error {
-	answer := make(chan noted, 1)
-	s.notes <- note{c, answer}
-	n := <-answer
-	if n.err != nil {
-		return n.err
+	reply := make(chan docWritten, 1)
+	s.writes <- docWrite{c, reply}
+	got := <-reply
+	if got.err != nil {
+		return got.err
 	}
 	s.mu.Lock()
-	s.suspicion.doc = n.doc
+	s.suspicion.doc = got.doc
 	s.mu.Unlock()
 	return nil
 }
 
-// suspect takes over what earlier holders found out.
-func (s *Shard) suspect(d shard.Doc) {
+// loadSuspects takes over the suspects that earlier holders recorded.
+func (s *Shard) loadSuspects(d shard.Doc) {
 	s.suspicion.doc = d.ClearSuspects(s.unanswered())
 	s.suspicion.items = s.suspicion.doc.Suspects.Clone()
 	s.mu.Lock()
-	s.left -= s.suspicion.items.Len()
+	s.toBegin -= s.suspicion.items.Len()
 	s.mu.Unlock()
 }
 
-// IsSuspect reports whether the item waits for a trial: it is not asked outside
-// one.
+// IsSuspect reports whether the item is a suspect. Suspects are asked only
+// through ProbationRequests.
 func (s *Shard) IsSuspect(item int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.suspicion.items.Has(item)
 }
 
-// RecordCrash says that an engine died while it had a request of the item. Outside a
-// trial the item is a suspect from now on, and nothing more of the shard is
-// asked before its document says so.
+// RecordCrash says that an engine crashed while it had a request of the item.
+// Outside of a probation request the item becomes a suspect, and the shard gets
+// no slot until its document says so.
 func (s *Shard) RecordCrash(item int, d shard.Crash) {
-	if done := s.accuse(item, d); done != nil {
-		s.record(done)
+	if done := s.addSuspect(item, d); done != nil {
+		s.writeSuspects(done)
 	}
 }
 
-// accuse notes the death. It returns what to close once the document has the
-// suspects; nil if somebody else sees to that.
-func (s *Shard) accuse(item int, d shard.Crash) chan struct{} {
+// addSuspect records the crash in memory. It returns the channel to close once
+// the document has the suspects, or nil if there is nothing to write or another
+// goroutine writes already.
+func (s *Shard) addSuspect(item int, d shard.Crash) chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := &s.suspicion
@@ -92,10 +94,10 @@ func (s *Shard) accuse(item int, d shard.Crash) chan struct{} {
 	case s.rows[item] != nil:
 		return nil
 	case u.crashes != nil:
-		if !slices.Contains(u.crashes.died, item) {
-			u.crashes.died = append(u.crashes.died, item)
+		if !slices.Contains(u.crashes.items, item) {
+			u.crashes.items = append(u.crashes.items, item)
 		}
-		u.crashes.death = d
+		u.crashes.crash = d
 		return nil
 	case !u.items.Add(item):
 		return nil
@@ -108,9 +110,9 @@ func (s *Shard) accuse(item int, d shard.Crash) chan struct{} {
 	return u.written
 }
 
-// record writes the new suspects down, with those that come meanwhile: a death
-// of the engine breaks all requests at once.
-func (s *Shard) record(done chan struct{}) {
+// writeSuspects writes the new suspects, including those added during the write:
+// a crash of the engine ends all its requests at once.
+func (s *Shard) writeSuspects(done chan struct{}) {
 	defer close(done)
 	for {
 		s.mu.Lock()
@@ -129,9 +131,9 @@ func (s *Shard) record(done chan struct{}) {
 	}
 }
 
-// recorded waits until the document has all suspects; false if the shard stops
-// first.
-func (s *Shard) recorded(ctx context.Context) bool {
+// awaitSuspectsWritten waits until the document has all suspects. It returns
+// false if the shard stops or ctx ends first.
+func (s *Shard) awaitSuspectsWritten(ctx context.Context) bool {
 	s.mu.Lock()
 	written := s.suspicion.written
 	s.mu.Unlock()
@@ -147,73 +149,73 @@ func (s *Shard) recorded(ctx context.Context) bool {
 	return false
 }
 
-// ProbationRequests yields what to do about the suspects, until there are none: the items
-// to be asked while nothing else of this worker is in flight, or the one that
-// is poison and gets its error row. All other items must have theirs. What
-// came of a trial is told by Put and Died before the next.
+// ProbationRequests yields what to do about the suspects until none is left:
+// items to ask while this worker has nothing else in flight, or one item that is
+// poison and gets its error row. Call it when all other items have begun. The
+// caller reports the outcome of each request by Put and RecordCrash before it
+// takes the next one.
 func (s *Shard) ProbationRequests(ctx context.Context) iter.Seq[shard.Probation] {
 	return func(yield func(shard.Probation) bool) {
-		if len(s.next().Items) == 0 || s.Stopped() {
+		if len(s.nextProbation().Items) == 0 || s.Stopped() {
 			return
 		}
-		over, ok := s.lockEngine(ctx)
+		unlock, ok := s.lockEngine(ctx)
 		if !ok {
 			return
 		}
-		defer over()
-		if !s.slots.take(ctx, s.stopping, true) {
+		defer unlock()
+		if !s.slots.acquire(ctx, s.stopping, true) {
 			return
 		}
-		defer s.slots.leave(true)
+		defer s.slots.release(true)
 		for !s.Stopped() && ctx.Err() == nil {
-			t := s.next()
-			if len(t.Items) == 0 {
+			p := s.nextProbation()
+			if len(p.Items) == 0 {
 				return
 			}
-			if t.Poison {
-				if !yield(t) || !s.HasRow(t.Items[0]) {
+			if p.Poison {
+				if !yield(p) || !s.HasRow(p.Items[0]) {
 					return
 				}
 				continue
 			}
-			if !s.runProbation(t, yield) {
+			if !s.runProbation(p, yield) {
 				return
 			}
 		}
 	}
 }
 
-// next is the next trial, by what the document says and who was answered
-// since.
-func (s *Shard) next() shard.Probation {
+// nextProbation returns the next request, by the document and the rows since.
+func (s *Shard) nextProbation() shard.Probation {
 	s.mu.Lock()
 	d := s.suspicion.doc
 	s.mu.Unlock()
 	return d.ClearSuspects(s.unanswered()).NextProbation(s.slots.size())
 }
 
-// runProbation has one trial: names its items, lets them be asked, and writes down what
-// came of it. false ends the trials.
-func (s *Shard) runProbation(t shard.Probation, yield func(shard.Probation) bool) bool {
+// runProbation makes one probation request: it names the items in the document,
+// yields the request, and writes the crashes. False ends the sequence.
+func (s *Shard) runProbation(p shard.Probation, yield func(shard.Probation) bool) bool {
 	err := s.write(func(d shard.Doc) (shard.Doc, error) {
-		return d.ClearSuspects(s.unanswered()).StartProbation(s.holder, t.Items)
+		return d.ClearSuspects(s.unanswered()).StartProbation(s.holder, p.Items)
 	})
 	if err != nil {
 		return false
 	}
-	var came crashes
-	s.directCrashes(&came)
-	flight := s.flights.begin(s.now())
-	more := yield(t)
-	s.flights.end(flight)
+	var met crashes
+	s.directCrashes(&met)
+	request := s.inFlight.begin(s.now())
+	more := yield(p)
+	s.inFlight.end(request)
 	s.directCrashes(nil)
-	if len(came.died) > 0 {
-		err = s.write(func(d shard.Doc) (shard.Doc, error) { return d.RecordCrash(s.holder, came.died, came.death) })
+	if len(met.items) > 0 {
+		err = s.write(func(d shard.Doc) (shard.Doc, error) { return d.RecordCrash(s.holder, met.items, met.crash) })
 	}
 	return more && err == nil
 }
 
-// Crashes is how often an engine died in the item's trials.
+// Crashes returns how many of the item's probation requests ended with a crash.
 func (s *Shard) Crashes(item int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,22 +223,10 @@ func (s *Shard) Crashes(item int) int {
 	return d.Alone + d.Shared
 }
 
-// directCrashes says where deaths go that come from now on.
-func (s *Shard) directCrashes(o *crashes) {
+// directCrashes directs later crashes to c. Nil ends the probation request:
+// later crashes make suspects again.
+func (s *Shard) directCrashes(c *crashes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.suspicion.crashes = o
-}
-
-// unanswered are the items without a row.
-func (s *Shard) unanswered() []int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]int, 0, s.open)
-	for i, b := range s.rows {
-		if b == nil {
-			out = append(out, i)
-		}
-	}
-	return out
+	s.suspicion.crashes = c
 }

@@ -9,35 +9,36 @@ import (
 	"rollout/shared/queue"
 )
 
-// Waits of the pull loop.
+// Limits and waits of the pull loop.
 const (
-	longPoll  = time.Second
-	maxPull   = 32 // messages at once
-	maxAhead  = 32 // shards claimed ahead of the engine, at most
-	firstWait = 50 * time.Millisecond
-	lastWait  = 2 * time.Second
-	retryTake = time.Second // before a message that could not be acted on is seen again
+	longPoll   = time.Second
+	maxPull    = 32 // messages in one request
+	maxAhead   = 32 // shards claimed ahead of the engine
+	firstWait  = 50 * time.Millisecond
+	lastWait   = 2 * time.Second
+	retryClaim = time.Second // until a message whose claim failed is delivered again
 )
 
-// pullLoop pulls messages while the engine could do with more items, until the
-// worker drains, its executor is at fault for good, or ctx ends.
+// pullLoop receives messages as long as the engine needs more items. It ends
+// when the worker drains or ctx ends, and with an error if the executor can't
+// work at all.
 func (w *Worker) pullLoop(ctx context.Context) error {
 	poll, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w.work.Go(func() { // a long poll ends with the drain
+	w.work.Go(func() { // a drain ends long polls
 		select {
 		case <-w.drain:
 			cancel()
 		case <-poll.Done():
 		}
 	})
-	looks := w.cfg.queuePickers()
-	ends := make(chan error, len(looks))
-	for i, from := range looks {
-		go func() { ends <- w.pull(ctx, poll, from, w.changed[i]) }()
+	pickers := w.cfg.queuePickers()
+	ends := make(chan error, len(pickers))
+	for i, p := range pickers {
+		go func() { ends <- w.pull(ctx, poll, p, w.wakeups[i]) }()
 	}
 	var failed error
-	for range looks {
+	for range pickers {
 		if err := <-ends; err != nil && failed == nil {
 			failed = err
 			cancel()
@@ -46,8 +47,8 @@ func (w *Worker) pullLoop(ctx context.Context) error {
 	return failed
 }
 
-// pull pulls from some of the queues, until poll ends.
-func (w *Worker) pull(ctx, poll context.Context, from queuePicker, changed <-chan struct{}) error {
+// pull receives messages from the queues of one picker until poll ends.
+func (w *Worker) pull(ctx, poll context.Context, picker queuePicker, wakeup <-chan struct{}) error {
 	for wait := firstWait; poll.Err() == nil; {
 		if err := w.awaitReady(poll); err != nil {
 			return err
@@ -56,63 +57,64 @@ func (w *Worker) pull(ctx, poll context.Context, from queuePicker, changed <-cha
 		if n == 0 {
 			select {
 			case <-poll.Done():
-			case <-changed:
+			case <-wakeup:
 			}
 			continue
 		}
-		// The visibility covers a claim, not the work: a message is acknowledged
-		// as soon as its claim holds.
-		q, patience := from.next(w.Clock.Now())
-		ms, err := w.Queues.Receive(poll, q, n, w.cfg.Timings.Visibility(), patience)
-		from.found(len(ms))
+		// The visibility timeout covers a claim, not the answers: a message is
+		// acknowledged as soon as its claim holds.
+		q, pollFor := picker.next(w.Clock.Now())
+		ms, err := w.Queues.Receive(poll, q, n, w.cfg.Timings.Visibility(), pollFor)
+		picker.found(len(ms))
 		if err != nil && poll.Err() == nil {
-			w.Log.WarnContext(ctx, "work can't be received", "error", err)
+			w.Log.WarnContext(ctx, "messages can't be received", "error", err)
 			pause(poll, wait)
 			wait = min(2*wait, lastWait)
 			continue
 		}
 		wait = firstWait
-		if !w.mayTake(len(ms)) { // the executor failed while this was waited for
+		if !w.startClaims(len(ms)) { // the executor failed during the poll
 			for _, m := range ms {
-				w.leave(ctx, q, m, 0) // another worker's may do better
+				w.nack(ctx, q, m, 0) // another worker can have it at once
 			}
 			continue
 		}
 		for _, m := range ms {
-			w.work.Go(func() { w.take(ctx, q, m) })
+			w.work.Go(func() { w.handle(ctx, q, m) })
 		}
 	}
 	return nil
 }
 
-// mayTake counts so many messages as being taken, unless the executor is in
-// doubt.
-func (w *Worker) mayTake(n int) bool {
+// startClaims counts n messages as being claimed. It returns false, and counts
+// none, if the executor is not ready.
+func (w *Worker) startClaims(n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.unready {
 		return false
 	}
-	w.taking += n
+	w.claiming += n
 	if n > 0 {
-		w.busyAt = w.Clock.Now()
+		w.lastBusy = w.Clock.Now()
 	}
 	return true
 }
 
-// idle reports whether the worker has nothing to do. It is called locked.
-func (w *Worker) idle() bool { return w.taking == 0 && len(w.held) == 0 }
+// idle reports whether the worker claims and holds nothing. The caller holds
+// w.mu.
+func (w *Worker) idle() bool { return w.claiming == 0 && len(w.held) == 0 }
 
-// wanted is how many messages to ask for: as many as keep one engine-full of
-// items ready to begin, and what the engine begins while they are claimed. Half
-// of the latter is used up before more is asked for, so that a fast engine's
-// messages come several at once.
+// wanted returns how many messages to ask for: enough that as many items wait to
+// begin as the engine takes at once, plus those that it begins while messages
+// are claimed. It asks again only when half of the latter are used up, so that
+// the messages of a fast engine come several at once.
 func (w *Worker) wanted() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ready := w.taking * w.perShard
+	ready := w.claiming * w.perShard
 	for _, h := range w.held {
-		if h.work != nil { // else it counts among taking
+		if h.work != nil { // else it counts among those being claimed
 			ready += h.work.unbegun()
 		}
 	}
@@ -124,18 +126,19 @@ func (w *Worker) wanted() int {
 	return min(maxPull, (want-ready+w.perShard-1)/w.perShard)
 }
 
-// awaitReady asks the executor until it is ready, if there is doubt.
+// awaitReady waits until the executor is ready. It returns at once if the
+// executor was ready and has not failed since.
 func (w *Worker) awaitReady(ctx context.Context) error {
-	w.asking.Lock() // one asks for all who pull
-	defer w.asking.Unlock()
+	w.readyMu.Lock() // one puller asks for all
+	defer w.readyMu.Unlock()
 	w.mu.Lock()
-	doubt, faults := w.unready, w.faults
+	unready, failures := w.unready, w.failures
 	w.mu.Unlock()
-	if !doubt {
+	if !unready {
 		return nil
 	}
-	if faults > 0 { // it may say that it is ready, and yet fail every shard
-		pause(ctx, min(firstWait<<min(faults, 10), lastWait))
+	if failures > 0 { // an executor may report ready and yet fail every shard
+		pause(ctx, min(firstWait<<min(failures, 10), lastWait))
 	}
 	for wait := firstWait; ; wait = min(2*wait, lastWait) {
 		err := w.exec.Ready(ctx)
@@ -161,7 +164,7 @@ func (w *Worker) awaitReady(ctx context.Context) error {
 	return nil
 }
 
-// pause waits, or less if ctx ends.
+// pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -171,30 +174,33 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// take handles one message to its end: the shard's commit or release, if the
-// message leads to a claim.
-func (w *Worker) take(ctx context.Context, q string, m queue.Message) {
+// handle claims the shard of one message and executes it until it is committed
+// or released.
+func (w *Worker) handle(ctx context.Context, q string, m queue.Message) {
 	start := w.Clock.Now()
-	holding, h, err := w.claim(ctx, q, m)
+	shardCtx, h, err := w.claim(ctx, q, m)
 	w.pace.claimed(w.Clock.Now().Sub(start))
 	w.mu.Lock()
-	w.taking--
-	w.busyAt = w.Clock.Now()
-	w.flushIf(w.idle())
+	w.claiming--
+	w.lastBusy = w.Clock.Now()
+	if w.idle() {
+		w.flush()
+	}
 	w.mu.Unlock()
 	w.wake()
 	if err != nil && ctx.Err() == nil {
-		w.Log.WarnContext(ctx, "message not taken", "message", m.ID, "error", err)
-		w.leave(ctx, q, m, retryTake)
+		w.Log.WarnContext(ctx, "claim failed; the message will be delivered again", "message", m.ID, "error", err)
+		w.nack(ctx, q, m, retryClaim)
 	}
 	if h != nil {
-		h.span.End(w.execute(holding, h))
+		h.span.End(w.execute(shardCtx, h))
 	}
 }
 
-// leave lets a message be received again, after so long.
-func (w *Worker) leave(ctx context.Context, q string, m queue.Message, after time.Duration) {
+// nack makes the message visible again after the given time.
+func (w *Worker) nack(ctx context.Context, q string, m queue.Message, after time.Duration) {
 	if err := w.Queues.Nack(ctx, q, m.Receipt, after); err != nil && ctx.Err() == nil {
-		w.Log.WarnContext(ctx, "nack failed; the message comes back by itself", "message", m.ID, "error", err)
+		w.Log.WarnContext(ctx, "nack failed; the message comes back after its visibility timeout",
+			"message", m.ID, "error", err)
 	}
 }

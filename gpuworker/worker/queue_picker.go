@@ -6,52 +6,56 @@ import (
 	"rollout/shared/host"
 )
 
-// queuePicker says which of a pool's queues to look into next, and how long to wait
-// there.
+// queuePicker chooses the queue of the next receive request.
 type queuePicker interface {
-	next(now time.Time) (queue string, patience time.Duration)
-	found(n int) // says how many messages there were
+	// next returns the queue and how long to wait there for messages.
+	next(now time.Time) (queue string, wait time.Duration)
+	// found says how many messages the request returned.
+	found(n int)
 }
 
-// queuePickers are what a worker looks into at the same time: one queue after the
-// other where that costs nothing, else each with long polls of its own, as
-// every request costs money.
+// queuePickers returns the pickers that the worker polls concurrently: a single
+// one that alternates between the pool's queues where requests cost nothing, or
+// one for each queue with long polls where each request costs money.
 func (c Config) queuePickers() []queuePicker {
 	if c.LongPoll == 0 {
 		return []queuePicker{&alternatingPicker{pool: c.Pool}}
 	}
-	return []queuePicker{singleQueue{host.UrgentQueue(c.Pool), c.LongPoll}, singleQueue{host.WorkQueue(c.Pool), c.LongPoll}}
+	return []queuePicker{
+		singleQueue{host.UrgentQueue(c.Pool), c.LongPoll},
+		singleQueue{host.WorkQueue(c.Pool), c.LongPoll},
+	}
 }
 
-// singleQueue is one queue alone.
+// singleQueue always chooses the same queue.
 type singleQueue struct {
-	queue    string
-	patience time.Duration
+	queue string
+	wait  time.Duration
 }
 
-func (f singleQueue) next(time.Time) (string, time.Duration) { return f.queue, f.patience }
+func (p singleQueue) next(time.Time) (string, time.Duration) { return p.queue, p.wait }
 
-func (f singleQueue) found(int) {}
+func (p singleQueue) found(int) {}
 
-// alternatingPicker looks into the urgent queue at first, again while it has something, and
-// now and then; else into the one for all work.
+// alternatingPicker chooses the urgent queue first, again while it has messages,
+// and at least every urgentEvery; otherwise the work queue.
 type alternatingPicker struct {
-	pool    string
-	urgent  bool      // was looked into last
-	looked  time.Time // when, the last time
-	pending bool      // it may have more, or the other one is empty
+	pool        string
+	urgent      bool      // the last choice was the urgent queue
+	urgentAt    time.Time // when it was chosen last
+	checkUrgent bool      // it may have more messages, or the work queue was empty
 }
 
-// urgentEvery is how long a busy worker may leave the urgent queue alone.
+// urgentEvery bounds how long a busy worker does not look at the urgent queue.
 const urgentEvery = 500 * time.Millisecond
 
-func (r *alternatingPicker) next(now time.Time) (queue string, patience time.Duration) {
-	r.urgent = r.pending || now.Sub(r.looked) >= urgentEvery
-	if r.urgent {
-		r.looked = now
-		return host.UrgentQueue(r.pool), 0
+func (p *alternatingPicker) next(now time.Time) (queue string, wait time.Duration) {
+	p.urgent = p.checkUrgent || now.Sub(p.urgentAt) >= urgentEvery
+	if p.urgent {
+		p.urgentAt = now
+		return host.UrgentQueue(p.pool), 0
 	}
-	return host.WorkQueue(r.pool), longPoll
+	return host.WorkQueue(p.pool), longPoll
 }
 
-func (r *alternatingPicker) found(n int) { r.pending = r.urgent == (n > 0) }
+func (p *alternatingPicker) found(n int) { p.checkUrgent = p.urgent == (n > 0) }

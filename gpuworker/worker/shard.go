@@ -13,44 +13,58 @@ import (
 	"rollout/shared/result"
 )
 
-// Shard is a claimed shard as an executor sees it: its lines, where to put
-// rows, and the worker's places for requests. Safe for concurrent use.
+// Shard is a claimed shard as its executor sees it: the lines of its items, the
+// rows so far, and the worker's slots for requests. All methods are safe for
+// concurrent use.
 type Shard struct {
 	Manifest record.Manifest
-	Index    int
+	Index    int // of the shard in the run
 	Lines    []input.Line
 
 	now        func() time.Time
 	slots      *slots
-	flights    flights
-	earlier    <-chan struct{} // closed when the shard before has begun all items
-	begun      *latch          // opened when this one has
-	stopping   chan struct{}   // closed when nothing new may be begun
+	inFlight   inFlight
+	earlier    <-chan struct{} // closed when the shard claimed before has begun all items
+	begun      *latch          // opens when this one has
+	stopping   chan struct{}   // closed when nothing more may begin
 	onBegin    func()
 	stats      *stats
-	pages      *buffers // where pages come from and go to
+	pages      *buffers
 	holder     shard.Holder
-	notes      chan note // what the hold shall write
-	lockEngine func(context.Context) (over func(), ok bool)
+	writes     chan docWrite // changes of the document, which execute writes
+	lockEngine func(context.Context) (unlock func(), ok bool)
 
 	mu        sync.Mutex
 	suspicion suspicion
 	training  training
-	rows      [][]byte
-	page      []byte   // where new rows are kept, many side by side
-	full      [][]byte // pages before it
+	rows      [][]byte // by item; nil without a row
 	class     []fault.Class
-	left      int // items not begun yet
-	open      int // items without a row
+	page      []byte   // the end of the newest rows
+	fullPages [][]byte // the rows before
+	toBegin   int      // items that have not begun
+	open      int      // items without a row
 	counts    shard.Counts
-	saved     int // open, at the last checkpoint
+	openSaved int // open, at the last checkpoint
 }
 
-// PendingItems yields the items that have no row yet and are no suspects: in the given
-// order, which has each item once, or as they are in the input if that is nil.
-// It waits until earlier shards of the worker have begun theirs, so that the
-// engine is filled in order across borders, and ends early when the shard is
-// stopping.
+// Tokens counts the tokens of a row. Wasted ones belong to requests that led to
+// no row.
+type Tokens struct{ Prompt, Completion, Wasted int64 }
+
+// newShard returns a shard whose only rows are those of copied items.
+func newShard(m record.Manifest, n int, in input.Shard) *Shard {
+	items := len(in.Lines)
+	s := &Shard{Manifest: m, Index: n, Lines: in.Lines, stats: &stats{}, pages: &buffers{},
+		rows: make([][]byte, items), class: make([]fault.Class, items), toBegin: items, open: items, openSaved: items}
+	s.putCopies()
+	return s
+}
+
+// PendingItems yields the items that have no row and are not suspects, in the
+// given order, which must hold each item once; nil is the order of the input. It
+// first waits until the shard claimed before has begun its items, so that the
+// engine is filled in order across shards. It ends early when the shard is
+// stopping or ctx ends.
 func (s *Shard) PendingItems(ctx context.Context, order []int) iter.Seq[int] {
 	return func(yield func(int) bool) {
 		defer s.beginAll()
@@ -79,37 +93,38 @@ func (s *Shard) PendingItems(ctx context.Context, order []int) iter.Seq[int] {
 	}
 }
 
-// Slot waits for a place for one request; false when the shard is stopping.
-func (s *Shard) Slot(ctx context.Context) (Place, bool) {
-	if s.Stopped() || !s.slots.take(ctx, s.stopping, false) {
-		return Place{}, false
-	}
-	if !s.recorded(ctx) {
-		s.slots.leave(false)
-		return Place{}, false
-	}
-	p := Place{s, s.flights.begin(s.now())}
-	if s.Stopped() { // by one who may not have seen that this one was to begin
-		p.Release()
-		return Place{}, false
-	}
-	return p, true
+// Slot is the permission to have one request in flight.
+type Slot struct {
+	s       *Shard
+	request int
 }
 
-// Place is a place for one request of a shard.
-type Place struct {
-	s      *Shard
-	flight int
+// AcquireSlot waits for a slot. It returns false when the shard is stopping or
+// ctx ends. The caller must release the slot.
+func (s *Shard) AcquireSlot(ctx context.Context) (Slot, bool) {
+	if s.Stopped() || !s.slots.acquire(ctx, s.stopping, false) {
+		return Slot{}, false
+	}
+	if !s.awaitSuspectsWritten(ctx) {
+		s.slots.release(false)
+		return Slot{}, false
+	}
+	slot := Slot{s, s.inFlight.begin(s.now())}
+	if s.Stopped() { // stop may have looked at the requests in flight before this one
+		slot.Release()
+		return Slot{}, false
+	}
+	return slot, true
 }
 
-// Release gives the place back, once: the request is over.
-func (p Place) Release() {
-	p.s.flights.end(p.flight)
-	p.s.slots.leave(false)
+// Release gives the slot back after its request has ended. Call it once.
+func (p Slot) Release() {
+	p.s.inFlight.end(p.request)
+	p.s.slots.release(false)
 }
 
-// Stopping is closed when no request may be begun any more. Requests in
-// flight go on until ctx ends.
+// Stopping is closed when no request may begin any more. Requests in flight may
+// go on until ctx ends.
 func (s *Shard) Stopping() <-chan struct{} { return s.stopping }
 
 // Stopped reports whether Stopping is closed.
@@ -130,15 +145,14 @@ func (s *Shard) HasRow(item int) bool {
 }
 
 // Put gives an item its final row: an output row, or an error row if class is
-// not empty. The first row of an item stands. The row is copied. Tokens are
-// what the row took; wasted ones led to no row.
+// not empty. It copies the row. If the item already has a row, Put does nothing.
 func (s *Shard) Put(item int, row []byte, class fault.Class, t Tokens) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.rows[item] != nil {
 		return
 	}
-	s.rows[item], s.class[item] = s.keepBytes(row), class
+	s.rows[item], s.class[item] = s.storeRow(row), class
 	s.open--
 	s.stats.row(t)
 	c := &s.counts
@@ -156,36 +170,10 @@ func (s *Shard) Put(item int, row []byte, class fault.Class, t Tokens) {
 	c.ByClass[string(class)]++
 }
 
-// rowPage is how many bytes of rows are kept side by side.
-const rowPage = 64 << 10
+// RecordRequest counts a request to the engine that took d and ended with err.
+func (s *Shard) RecordRequest(d time.Duration, err error) { s.stats.request(d, err) }
 
-// keepBytes copies a row to where it may stay.
-func (s *Shard) keepBytes(row []byte) []byte {
-	n := len(s.page)
-	if n+len(row) > cap(s.page) {
-		s.full = append(s.full, s.page)
-		s.page, n = s.pages.get(max(rowPage, len(row))), 0
-	}
-	s.page = append(s.page, row...)
-	return s.page[n:len(s.page):len(s.page)]
-}
-
-// forget gives up the rows, when a result has them and the executor has ended:
-// their pages are used again, by another shard.
-func (s *Shard) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	clear(s.rows)
-	for _, page := range append(s.full, s.page) {
-		s.pages.put(page)
-	}
-	s.page, s.full = nil, nil
-}
-
-// Asked says that a request took d at the engine and ended with err.
-func (s *Shard) Asked(d time.Duration, err error) { s.stats.asked(d, err) }
-
-// AddWastedTokens counts tokens that led to no row, and never will.
+// AddWastedTokens counts tokens of requests that led to no row.
 func (s *Shard) AddWastedTokens(tokens int64) {
 	if tokens == 0 {
 		return
@@ -196,58 +184,60 @@ func (s *Shard) AddWastedTokens(tokens int64) {
 	s.counts.WastedTokens += tokens
 }
 
-// ReportReady says whether the engine can answer, nil, or why not.
+// ReportReady says whether the engine can answer (nil) or why it can't.
 func (s *Shard) ReportReady(err error) { s.stats.ready(err) }
 
-// Tokens counts what a row took.
-type Tokens struct{ Prompt, Completion, Wasted int64 }
-
-// newShard returns a shard without rows but those of copies.
-func newShard(m record.Manifest, n int, in input.Shard) *Shard {
-	s := &Shard{Manifest: m, Index: n, Lines: in.Lines,
-		rows: make([][]byte, len(in.Lines)), class: make([]fault.Class, len(in.Lines)), left: len(in.Lines), open: len(in.Lines), saved: len(in.Lines), stats: &stats{}, pages: &buffers{}}
-	s.copies()
-	return s
-}
-
-// restore puts the rows of a checkpoint in.
+// restore adds the rows and counts of a checkpoint.
 func (s *Shard) restore(rows []result.Row, c shard.Counts) {
 	for _, r := range rows {
 		s.rows[r.Item], s.class[r.Item] = r.Bytes, r.Class
 	}
 	s.open -= len(rows)
-	s.left -= len(rows)
-	s.saved = s.open
+	s.toBegin -= len(rows)
+	s.openSaved = s.open
 	s.counts = c
 }
 
 func (s *Shard) begin() {
 	s.mu.Lock()
-	s.left--
+	s.toBegin--
 	s.mu.Unlock()
 	s.onBegin()
 }
 
 func (s *Shard) beginAll() {
 	s.mu.Lock()
-	s.left = 0
+	s.toBegin = 0
 	s.mu.Unlock()
 	s.begun.open()
 	s.onBegin()
 }
 
-// progress is how many items the shard has, and how many of them have a row.
+// progress returns how many items the shard has, and how many have a row.
 func (s *Shard) progress() (items, rows int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.rows), len(s.rows) - s.open
 }
 
-// unbegun is how many items wait to be begun.
+// unbegun returns how many items have not begun.
 func (s *Shard) unbegun() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.left
+	return s.toBegin
+}
+
+// unanswered returns the items without a row.
+func (s *Shard) unanswered() []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]int, 0, s.open)
+	for i, b := range s.rows {
+		if b == nil {
+			out = append(out, i)
+		}
+	}
+	return out
 }
 
 // complete reports whether every item has its row.
@@ -257,28 +247,22 @@ func (s *Shard) complete() bool {
 	return s.open == 0
 }
 
-// final returns the rows there are, in item order.
-func (s *Shard) final() (rows []result.Row, c shard.Counts) {
+// checkpointed says that a checkpoint with that many rows was saved.
+func (s *Shard) checkpointed(rows int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rows = make([]result.Row, 0, len(s.rows)-s.open)
-	for i, b := range s.rows {
-		if b != nil {
-			rows = append(rows, result.Row{Item: i, Class: s.class[i], Bytes: b, Copy: s.copied(i)})
-		}
-	}
-	c = s.counts
-	if c.ByClass != nil {
-		c.ByClass = map[string]int{}
-		for k, n := range s.counts.ByClass {
-			c.ByClass[k] = n
-		}
-	}
-	return rows, c
+	s.openSaved = len(s.rows) - rows
 }
 
-// withWaste is the document with all tokens that were wasted, also since the
-// last checkpoint.
+// unsaved reports whether there are rows that no checkpoint has.
+func (s *Shard) unsaved() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.open < s.openSaved
+}
+
+// withWaste returns the document with all wasted tokens, including those since
+// the last checkpoint. A nil shard, one that was not loaded, has none to add.
 func (s *Shard) withWaste(d shard.Doc) shard.Doc {
 	if s == nil {
 		return d
@@ -287,18 +271,4 @@ func (s *Shard) withWaste(d shard.Doc) shard.Doc {
 	defer s.mu.Unlock()
 	d.Counts.WastedTokens = s.counts.WastedTokens
 	return d
-}
-
-// keep says that a checkpoint holds that many rows.
-func (s *Shard) keep(rows int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.saved = len(s.rows) - rows
-}
-
-// unsaved reports whether there are rows that no checkpoint holds.
-func (s *Shard) unsaved() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.open < s.saved
 }

@@ -8,14 +8,14 @@ import (
 	"rollout/shared/record"
 )
 
-func TestRowsAreKeptWhateverBecomesOfTheBufferTheyCameIn(t *testing.T) {
+func TestPutCopiesRow(t *testing.T) {
 	t.Parallel()
 	s := newShard(record.Manifest{}, 0, input.Shard{Lines: make([]input.Line, 300)})
 	fill(s, 0)
 	check(t, s, 0)
 }
 
-func TestAShardsPagesAreUsedAgainOnlyWhenItsRowsAreForgotten(t *testing.T) {
+func TestPagesAreReusedOnlyAfterFreeRows(t *testing.T) {
 	t.Parallel()
 	var pages buffers
 	shard := func() *Shard {
@@ -28,17 +28,17 @@ func TestAShardsPagesAreUsedAgainOnlyWhenItsRowsAreForgotten(t *testing.T) {
 	for n := range 5 {
 		fill(two, 2+n)
 		check(t, two, 2+n)
-		two.forget()
+		two.freeRows()
 		if items, rows := two.progress(); items != 300 || rows != 300 {
-			t.Errorf("a shard whose rows are in a result has %d of %d", rows, items)
+			t.Errorf("after freeRows the shard has %d rows of %d items", rows, items)
 		}
 		two = shard()
 	}
 	check(t, one, 1)
 }
 
-// fill puts rows of many lengths, all in all several pages, that tell shards
-// apart.
+// fill puts a row for every item, which differs between shards. The rows have many
+// lengths and take several pages.
 func fill(s *Shard, shard int) {
 	row := make([]byte, 0, 1000)
 	for i := range s.Lines {

@@ -5,31 +5,32 @@ import (
 	"sync"
 )
 
-// slots are the worker's places for requests. Who waits gets one in the order
-// of coming, also who wants them all: nobody gets in before him meanwhile.
+// slots limits the worker's requests in flight. It is a fair semaphore: waiters
+// are admitted in the order of their arrival. A waiter may also ask for all
+// slots at once; those behind it wait until it has released them.
 //
-//	wait ──▶ one place    while fewer than limit are taken
-//	     └─▶ all places   when none is taken; nobody else has one until he leaves
+//	wait ──▶ one slot     while fewer than limit are taken
+//	     └─▶ all slots    when none is taken; excludes all others until released
 //
-// The limit may change at any time; places that are taken stay taken.
+// The limit may change at any time; slots that are taken stay taken.
 type slots struct {
 	mu    sync.Mutex
 	limit int
 	taken int
-	all   bool // somebody has them all
+	all   bool // one caller has all slots
 	queue []*waiter
-	spare []*waiter // to be used again
+	spare []*waiter // for reuse
 }
 
-// waiter is who waits for a place, or for all of them.
+// waiter is a caller that waits for one slot, or for all.
 type waiter struct {
-	all bool
-	in  chan struct{} // gets one value when he is let in
+	all      bool
+	admitted chan struct{} // gets one value
 }
 
 func newSlots(limit int) *slots { return &slots{limit: max(1, limit)} }
 
-// resize changes how many places there are; at least one.
+// resize sets the limit, to at least one.
 func (s *slots) resize(limit int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,14 +38,14 @@ func (s *slots) resize(limit int) {
 	s.admit()
 }
 
-// size is how many places there are.
+// size returns the limit.
 func (s *slots) size() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.limit
 }
 
-// busy is how many places are taken; all of them count as one.
+// busy returns how many slots are taken. All slots of one caller count as one.
 func (s *slots) busy() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,17 +55,18 @@ func (s *slots) busy() int {
 	return s.taken
 }
 
-// take waits for a place, or for all; false if stopping or ctx came first.
-func (s *slots) take(ctx context.Context, stopping <-chan struct{}, all bool) bool {
+// acquire waits for a slot, or for all. It returns false if stopping was closed
+// or ctx ended first.
+func (s *slots) acquire(ctx context.Context, stopping <-chan struct{}, all bool) bool {
 	s.mu.Lock()
-	if len(s.queue) == 0 && s.enter(all) {
+	if len(s.queue) == 0 && s.tryTake(all) {
 		s.mu.Unlock()
 		return true
 	}
 	w := s.enqueue(all)
 	s.mu.Unlock()
 	select {
-	case <-w.in:
+	case <-w.admitted:
 		s.mu.Lock()
 		s.spare = append(s.spare, w)
 		s.mu.Unlock()
@@ -75,24 +77,24 @@ func (s *slots) take(ctx context.Context, stopping <-chan struct{}, all bool) bo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dequeue(w) {
-		s.admit() // he may have been in the way of others
-	} else { // let in at the same moment
-		<-w.in
-		s.exit(all)
+		s.admit() // it may have blocked those behind it
+	} else { // admitted at the same moment
+		<-w.admitted
+		s.giveBack(all)
 	}
 	s.spare = append(s.spare, w)
 	return false
 }
 
-// leave gives back what take gave.
-func (s *slots) leave(all bool) {
+// release gives back what acquire took.
+func (s *slots) release(all bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.exit(all)
+	s.giveBack(all)
 }
 
-// enter takes a place, or all, if they can be had now.
-func (s *slots) enter(all bool) bool {
+// tryTake takes a slot, or all, if that is possible now. The caller holds s.mu.
+func (s *slots) tryTake(all bool) bool {
 	switch {
 	case s.all, all && s.taken > 0, !all && s.taken >= s.limit:
 		return false
@@ -104,7 +106,7 @@ func (s *slots) enter(all bool) bool {
 	return true
 }
 
-func (s *slots) exit(all bool) {
+func (s *slots) giveBack(all bool) {
 	if all {
 		s.all = false
 	} else {
@@ -113,14 +115,14 @@ func (s *slots) exit(all bool) {
 	s.admit()
 }
 
-// admit lets in who is first in the queue, as long as there are places.
+// admit admits waiters from the head of the queue, as long as there are slots.
 func (s *slots) admit() {
 	n := 0
-	for n < len(s.queue) && s.enter(s.queue[n].all) {
-		s.queue[n].in <- struct{}{}
+	for n < len(s.queue) && s.tryTake(s.queue[n].all) {
+		s.queue[n].admitted <- struct{}{}
 		n++
 	}
-	s.cut(0, n)
+	s.removeWaiters(0, n)
 }
 
 func (s *slots) enqueue(all bool) *waiter {
@@ -128,23 +130,23 @@ func (s *slots) enqueue(all bool) *waiter {
 	if n := len(s.spare); n > 0 {
 		w, s.spare = s.spare[n-1], s.spare[:n-1]
 	} else {
-		w = &waiter{in: make(chan struct{}, 1)}
+		w = &waiter{admitted: make(chan struct{}, 1)}
 	}
 	w.all = all
 	s.queue = append(s.queue, w)
 	return w
 }
 
-// dequeue reports whether the waiter still was in the queue.
+// dequeue removes the waiter and reports whether it was still in the queue.
 func (s *slots) dequeue(w *waiter) bool {
 	for i, q := range s.queue {
 		if q == w {
-			s.cut(i, i+1)
+			s.removeWaiters(i, i+1)
 			return true
 		}
 	}
 	return false
 }
 
-// cut removes waiters; the queue is short: one a shard in hand.
-func (s *slots) cut(i, j int) { s.queue = append(s.queue[:i], s.queue[j:]...) }
+// removeWaiters removes queue[i:j]. The queue is short: one waiter a held shard.
+func (s *slots) removeWaiters(i, j int) { s.queue = append(s.queue[:i], s.queue[j:]...) }

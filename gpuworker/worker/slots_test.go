@@ -7,141 +7,140 @@ import (
 	"testing/synctest"
 )
 
-// places is a set of slots and who came in, in order.
-type places struct {
+// slotsFixture has slots and records in which order waiters are admitted.
+type slotsFixture struct {
 	*slots
-	t    *testing.T
-	came []string
+	t        *testing.T
+	admitted []string
 }
 
-// wants lets somebody wait for a place, or for all, until stopping; he is in
-// the queue when it returns.
-func (p *places) wants(name string, all bool, stopping <-chan struct{}) {
+// wait starts a waiter for one slot, or for all. The waiter is in the queue, or
+// admitted, when wait returns.
+func (f *slotsFixture) wait(name string, all bool, stopping <-chan struct{}) {
 	go func() {
-		if p.take(p.t.Context(), stopping, all) {
-			p.came = append(p.came, name)
+		if f.acquire(f.t.Context(), stopping, all) {
+			f.admitted = append(f.admitted, name)
 		}
 	}()
 	synctest.Wait()
 }
 
-func (p *places) wantCame(names ...string) {
-	p.t.Helper()
+func (f *slotsFixture) wantAdmitted(names ...string) {
+	f.t.Helper()
 	synctest.Wait()
-	if !slices.Equal(p.came, names) {
-		p.t.Errorf("let in: %v, want %v", p.came, names)
+	if !slices.Equal(f.admitted, names) {
+		f.t.Errorf("admitted: %v, want %v", f.admitted, names)
 	}
 }
 
-func TestSlotsAreGivenInTheOrderOfComing(t *testing.T) {
+func TestSlotsAreGivenInOrderOfArrival(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &places{slots: newSlots(2), t: t}
+		f := &slotsFixture{slots: newSlots(2), t: t}
 		for _, name := range []string{"a", "b", "c", "d"} {
-			p.wants(name, false, nil)
+			f.wait(name, false, nil)
 		}
-		p.wantCame("a", "b")
-		p.leave(false)
-		p.wantCame("a", "b", "c")
-		p.leave(false)
-		p.wantCame("a", "b", "c", "d")
+		f.wantAdmitted("a", "b")
+		f.release(false)
+		f.wantAdmitted("a", "b", "c")
+		f.release(false)
+		f.wantAdmitted("a", "b", "c", "d")
 	})
 }
 
-func TestWhoWantsAllSlotsIsAloneAndIsNotPassedBy(t *testing.T) {
+func TestWaiterForAllSlotsIsAloneAndNotOvertaken(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &places{slots: newSlots(4), t: t}
-		p.wants("a", false, nil)
-		p.wants("b", false, nil)
-		p.wants("all", true, nil)
-		p.wants("c", false, nil)
-		p.wants("all too", true, nil)
-		p.wants("d", false, nil)
-		p.leave(false)
-		p.wantCame("a", "b")
-		p.leave(false)
-		p.wantCame("a", "b", "all")
-		p.leave(true)
-		p.wantCame("a", "b", "all", "c")
-		p.leave(false)
-		p.wantCame("a", "b", "all", "c", "all too")
-		p.leave(true)
-		p.wantCame("a", "b", "all", "c", "all too", "d")
+		f := &slotsFixture{slots: newSlots(4), t: t}
+		f.wait("a", false, nil)
+		f.wait("b", false, nil)
+		f.wait("all", true, nil)
+		f.wait("c", false, nil)
+		f.wait("all too", true, nil)
+		f.wait("d", false, nil)
+		f.release(false)
+		f.wantAdmitted("a", "b")
+		f.release(false)
+		f.wantAdmitted("a", "b", "all")
+		f.release(true)
+		f.wantAdmitted("a", "b", "all", "c")
+		f.release(false)
+		f.wantAdmitted("a", "b", "all", "c", "all too")
+		f.release(true)
+		f.wantAdmitted("a", "b", "all", "c", "all too", "d")
 	})
 }
 
-func TestWhoGivesUpWaitingIsInNobodysWay(t *testing.T) {
+func TestStoppedWaiterDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &places{slots: newSlots(2), t: t}
-		p.wants("a", false, nil)
+		f := &slotsFixture{slots: newSlots(2), t: t}
+		f.wait("a", false, nil)
 		stop := make(chan struct{})
-		p.wants("all", true, stop)
-		p.wants("b", false, nil)
-		p.wantCame("a")
+		f.wait("all", true, stop)
+		f.wait("b", false, nil)
+		f.wantAdmitted("a")
 		close(stop)
-		p.wantCame("a", "b")
+		f.wantAdmitted("a", "b")
 
-		p.wants("late", false, stop) // stopped before it came
-		p.leave(false)
-		p.leave(false)
-		p.wantCame("a", "b")
-		p.wants("c", false, nil)
-		p.wants("d", false, nil)
-		p.wantCame("a", "b", "c", "d")
+		f.wait("late", false, stop) // stopped before it arrived
+		f.release(false)
+		f.release(false)
+		f.wantAdmitted("a", "b")
+		f.wait("c", false, nil)
+		f.wait("d", false, nil)
+		f.wantAdmitted("a", "b", "c", "d")
 	})
 }
 
-func TestSlotsMayBecomeMoreAndFewer(t *testing.T) {
+func TestSlotsLimitMayRiseAndFall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &places{slots: newSlots(3), t: t}
+		f := &slotsFixture{slots: newSlots(3), t: t}
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
-			p.wants(name, false, nil)
+			f.wait(name, false, nil)
 		}
-		p.resize(1)
-		p.leave(false)
-		p.leave(false)
-		p.wantCame("a", "b", "c") // one is taken still, and one is all there are
-		p.leave(false)
-		p.wantCame("a", "b", "c", "d")
-		p.resize(2)
-		p.wantCame("a", "b", "c", "d", "e")
-		p.resize(-1)
-		if p.size() != 1 {
-			t.Errorf("%d places, want one at least", p.size())
+		f.resize(1)
+		f.release(false)
+		f.release(false)
+		f.wantAdmitted("a", "b", "c") // one slot is still taken, and the limit is one
+		f.release(false)
+		f.wantAdmitted("a", "b", "c", "d")
+		f.resize(2)
+		f.wantAdmitted("a", "b", "c", "d", "e")
+		f.resize(-1)
+		if f.size() != 1 {
+			t.Errorf("the limit is %d, want at least 1", f.size())
 		}
 	})
 }
 
-// A stop and a place that come at the same moment leave no place behind that
-// nobody has.
+// A waiter that is cancelled at the moment of its admission gives the slot back.
 func TestNoSlotIsLost(t *testing.T) {
 	t.Parallel()
-	p := newSlots(1)
+	f := newSlots(1)
 	for range 2000 {
 		ctx, cancel := context.WithCancel(t.Context())
-		p.take(ctx, nil, false)
+		f.acquire(ctx, nil, false)
 		got := make(chan bool)
-		go func() { got <- p.take(ctx, nil, false) }()
+		go func() { got <- f.acquire(ctx, nil, false) }()
 		go cancel()
-		p.leave(false)
+		f.release(false)
 		if <-got {
-			p.leave(false)
+			f.release(false)
 		}
 	}
-	if !p.take(t.Context(), nil, true) {
-		t.Error("a place is taken by nobody")
+	if !f.acquire(t.Context(), nil, true) {
+		t.Error("a slot is lost")
 	}
 }
 
-func TestTakingASlotAllocatesNothing(t *testing.T) {
-	p := newSlots(2)
+func TestAcquireAllocatesNothing(t *testing.T) {
+	f := newSlots(2)
 	ctx := t.Context()
 	if n := testing.AllocsPerRun(100, func() {
-		p.take(ctx, nil, false)
-		p.leave(false)
+		f.acquire(ctx, nil, false)
+		f.release(false)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

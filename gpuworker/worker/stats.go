@@ -13,41 +13,41 @@ import (
 	"rollout/shared/text"
 )
 
-// stats counts what the worker gets out of its engine, for its heartbeats to
-// tell. It reads no clock: what happened is put down at the beat that tells
-// it. Its memory is bounded.
+// stats counts rows, tokens, requests and faults of the worker for its
+// heartbeats. It reads no clock: events get the time of the heartbeat that first
+// reports them. Its memory is bounded. It is safe for concurrent use.
 type stats struct {
 	meter observe.Meter // may be nil
 
-	mu      sync.Mutex
-	rows    int64
-	tokens  int64
-	faults  int64
-	fault   string
-	away    error // why the engine can't answer; nil while it can
-	said    bool  // that, since the last beat
-	took    [tookKept]time.Duration
-	answers int // requests answered; the last tookKept are in took
+	mu        sync.Mutex
+	rows      int64
+	tokens    int64
+	faults    int64
+	lastFault string
+	outage    error // why the engine can't answer; nil while it can
+	outageNew bool  // outage was set since the last heartbeat
+	durations [maxDurations]time.Duration
+	answered  int // requests; the last maxDurations are in durations
 
-	// What earlier beats told.
-	told   []told
-	rowAt  time.Time
-	awayAt time.Time // since when the engine is away
-	saidAt time.Time // when somebody last said that it is
+	// What earlier heartbeats reported.
+	readings    []reading // within rateSpan, oldest first
+	rowAt       time.Time // of the first heartbeat with the newest row
+	outageSince time.Time
+	outageSeen  time.Time // of the last heartbeat at which outage was new
 }
 
-// told is what was counted at an earlier beat.
-type told struct {
+// reading is the counters at an earlier heartbeat.
+type reading struct {
 	at           time.Time
 	rows, tokens int64
 }
 
 const (
-	tookKept   = 128              // requests that a median is taken over
-	rateSpan   = 30 * time.Second // what a rate is taken over
-	maxTold    = 128              // beats within it, at most
-	awayLength = 240              // bytes of why an engine is away
-	awayLasts  = 5 * time.Second  // that it is away, if nobody says so again
+	maxDurations = 128              // requests that the median is taken over
+	rateSpan     = 30 * time.Second // that rates are taken over
+	maxReadings  = 128
+	maxReason    = 240             // bytes of a reason in a heartbeat
+	outageLasts  = 5 * time.Second // that an idle worker reports an outage without confirmation
 )
 
 // row counts an item that got its row.
@@ -68,9 +68,9 @@ func (t *stats) wasted(tokens int64) {
 	}
 }
 
-// asked takes in how a request ended. A fault of the item's own says nothing
-// about the engine.
-func (t *stats) asked(d time.Duration, err error) {
+// request counts a request that ended with err. A fault of the item (Invalid) or
+// a cancelled request says nothing about the engine.
+func (t *stats) request(d time.Duration, err error) {
 	if t.meter != nil {
 		t.meter.RecordRequest(d, err)
 	}
@@ -78,105 +78,107 @@ func (t *stats) asked(d time.Duration, err error) {
 	defer t.mu.Unlock()
 	switch {
 	case err == nil:
-		t.took[t.answers%tookKept] = d
-		t.answers++
-		t.away = nil
+		t.durations[t.answered%maxDurations] = d
+		t.answered++
+		t.outage = nil
 	case fault.Is(err, fault.Unavailable):
-		t.away, t.said = err, true
-		t.count(err)
+		t.outage, t.outageNew = err, true
+		t.countFault(err)
 	case !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Canceled):
-		t.count(err)
+		t.countFault(err)
 	}
 }
 
-func (t *stats) count(err error) {
+func (t *stats) countFault(err error) {
 	t.faults++
-	t.fault = fault.KindOf(err).String()
+	t.lastFault = fault.KindOf(err).String()
 	if c := fault.ClassOf(err); c != "" {
-		t.fault = string(c)
+		t.lastFault = string(c)
 	}
 }
 
-// ready takes in what the engine says when it is asked whether it can answer.
+// ready records the result of asking the engine whether it can answer.
 func (t *stats) ready(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.away, t.said = err, true
+	t.outage, t.outageNew = err, true
 }
 
-// load is what the beat at now tells; busy is how many requests are under way.
+// load returns what the heartbeat at now reports. Busy is how many requests are
+// in flight.
 func (t *stats) load(now time.Time, busy int) health.Load {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch n := len(t.told); {
+	switch n := len(t.readings); {
 	case n == 0:
-	case t.rows > t.told[n-1].rows:
+	case t.rows > t.readings[n-1].rows:
 		t.rowAt = now.UTC()
-	case busy == 0: // idle: how fast it is counts from when it has work again
-		t.told = t.told[:0]
+	case busy == 0: // idle: the rate counts from the next work
+		t.readings = t.readings[:0]
 	}
-	if t.said {
-		t.said, t.saidAt = false, now
+	if t.outageNew {
+		t.outageNew, t.outageSeen = false, now
 	}
-	if busy == 0 && now.Sub(t.saidAt) > awayLasts { // nobody asks any more: it may be back
-		t.away = nil
+	if busy == 0 && now.Sub(t.outageSeen) > outageLasts { // no request would notice its end
+		t.outage = nil
 	}
 	switch {
-	case t.away == nil:
-		t.awayAt = time.Time{}
-	case t.awayAt.IsZero():
-		t.awayAt = now.UTC()
+	case t.outage == nil:
+		t.outageSince = time.Time{}
+	case t.outageSince.IsZero():
+		t.outageSince = now.UTC()
 	}
-	t.tell(told{now, t.rows, t.tokens})
+	t.addReading(reading{now, t.rows, t.tokens})
 	l := health.Load{InFlight: busy, Rows: t.rows, Tokens: t.tokens, RowAt: t.rowAt, MedianMS: t.median().Milliseconds(),
-		Faults: t.faults, LastFault: t.fault, UnavailableReason: why(t.away), UnavailableSince: t.awayAt}
-	if first := t.told[0]; now.After(first.at) {
+		Faults: t.faults, LastFault: t.lastFault, UnavailableReason: shortReason(t.outage), UnavailableSince: t.outageSince}
+	if first := t.readings[0]; now.After(first.at) {
 		seconds := now.Sub(first.at).Seconds()
 		l.Rate, l.TokenRate = float64(t.rows-first.rows)/seconds, float64(t.tokens-first.tokens)/seconds
 	}
 	return l
 }
 
-// tell keeps what is told now, and forgets what is out of the rate's span.
-func (t *stats) tell(now told) {
+// addReading adds the counters at a heartbeat and drops those out of rateSpan.
+func (t *stats) addReading(now reading) {
+	tooOld := func(r reading) bool { return now.at.Sub(r.at) > rateSpan || now.at.Before(r.at) }
 	old := 0
-	for old < len(t.told) && (now.at.Sub(t.told[old].at) > rateSpan || now.at.Before(t.told[old].at) || len(t.told)-old >= maxTold) {
+	for old < len(t.readings) && (tooOld(t.readings[old]) || len(t.readings)-old >= maxReadings) {
 		old++
 	}
-	t.told = append(slices.Delete(t.told, 0, old), now)
+	t.readings = append(slices.Delete(t.readings, 0, old), now)
 }
 
 func (t *stats) median() time.Duration {
-	n := min(t.answers, tookKept)
+	n := min(t.answered, maxDurations)
 	if n == 0 {
 		return 0
 	}
-	took := slices.Clone(t.took[:n])
-	slices.Sort(took)
-	return took[n/2]
+	sorted := slices.Clone(t.durations[:n])
+	slices.Sort(sorted)
+	return sorted[n/2]
 }
 
-// times are how long the last requests took that were answered.
-func (t *stats) times() []time.Duration {
+// recentDurations returns how long the last answered requests took.
+func (t *stats) recentDurations() []time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return slices.Clone(t.took[:min(t.answers, tookKept)])
+	return slices.Clone(t.durations[:min(t.answered, maxDurations)])
 }
 
-// why is an error as short as a heartbeat can carry it: the innermost cause is
-// what tells most.
-func why(err error) string {
+// shortReason returns the error's text at a heartbeat's length. A long text
+// gives way to that of its innermost cause, which says most.
+func shortReason(err error) string {
 	if err == nil {
 		return ""
 	}
-	text := err.Error()
-	for inner := errors.Unwrap(err); len(text) > awayLength && inner != nil; inner = errors.Unwrap(inner) {
-		text = inner.Error()
+	reason := err.Error()
+	for inner := errors.Unwrap(err); len(reason) > maxReason && inner != nil; inner = errors.Unwrap(inner) {
+		reason = inner.Error()
 	}
-	return Truncate(text)
+	return Truncate(reason)
 }
 
-// Truncate cuts a text to what a heartbeat can carry.
+// Truncate cuts a text to the length of a reason in a heartbeat.
 func Truncate(s string) string {
-	return text.Truncate(strings.ToValidUTF8(s, ""), awayLength, "")
+	return text.Truncate(strings.ToValidUTF8(s, ""), maxReason, "")
 }

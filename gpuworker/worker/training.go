@@ -8,28 +8,28 @@ import (
 	"rollout/shared/core/shard"
 )
 
-// training is what a Shard knows of the training that it is. The rules, and
-// what is written down of it, are shard.Doc's.
+// training is the state of a Shard that is a training. Its rules, and what of it
+// is stored, belong to shard.Doc.
 type training struct {
-	kept     *shard.Snapshot  // the newest one that the document names
-	vanished int              // holders in a row, when it was claimed
-	now      *health.Training // for heartbeats
-	stop     time.Duration    // how long an orderly stop takes; 0 if not known
+	snapshot *shard.Snapshot  // the newest one that the document names
+	vanished int              // consecutive holders that died since, at the claim
+	progress *health.Training // for heartbeats; nil before the first report
+	stopTime time.Duration    // of an orderly stop; 0 if not known
 }
 
 // trains reports whether the shard is a training.
 func (s *Shard) trains() bool { return s.Manifest.Kind == config.KindTrain }
 
-// Snapshot returns the newest snapshot that the shard's document names; nil if
-// it names none. Vanished is how many holders in a row died since.
-func (s *Shard) Snapshot() (kept *shard.Snapshot, vanished int) {
+// Snapshot returns the newest snapshot that the shard's document names, or nil,
+// and how many consecutive holders have died since it was saved.
+func (s *Shard) Snapshot() (newest *shard.Snapshot, vanished int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.training.kept, s.training.vanished
+	return s.training.snapshot, s.training.vanished
 }
 
-// SaveSnapshot writes down that the next holder goes on from the snapshot. Fenced if
-// the shard is not this worker's any more.
+// SaveSnapshot names the snapshot in the shard's document: the next holder
+// resumes from it. It returns Fenced if another worker holds the shard.
 func (s *Shard) SaveSnapshot(snap shard.Snapshot) error {
 	err := s.write(func(d shard.Doc) (shard.Doc, error) { return d.SaveSnapshot(s.holder, snap) })
 	if err != nil {
@@ -37,36 +37,36 @@ func (s *Shard) SaveSnapshot(snap shard.Snapshot) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.training.kept, s.training.vanished = &snap, 0
+	s.training.snapshot, s.training.vanished = &snap, 0
 	return nil
 }
 
-// ReportTraining says how far the training is, for heartbeats to tell.
+// ReportTraining sets the training's progress in the next heartbeats.
 func (s *Shard) ReportTraining(t health.Training) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.training.now = &t
+	s.training.progress = &t
 }
 
-// StopsIn says how long it takes at most from Stopping to a snapshot that is
-// kept. A drain that leaves less time ends the context at once.
-func (s *Shard) StopsIn(d time.Duration) {
+// ReportStopTime says how long it takes at most from Stopping to a saved
+// snapshot. A drain with less time cancels the context at once.
+func (s *Shard) ReportStopTime(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.training.stop = d
+	s.training.stopTime = d
 }
 
-// stopsWithin reports whether the training can stop in order in the time; it is
-// taken to, as long as it has not said how long it takes.
+// stopsWithin reports whether the training can stop in an orderly way within the
+// budget. A training that has not reported its stop time is assumed to.
 func (s *Shard) stopsWithin(budget time.Duration) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.training.stop <= budget
+	return s.training.stopTime <= budget
 }
 
-// told is how far the training is; nil if there is none.
-func (s *Shard) told() *health.Training {
+// trainingProgress returns the last report; nil before the first.
+func (s *Shard) trainingProgress() *health.Training {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.training.now
+	return s.training.progress
 }

@@ -38,7 +38,7 @@ func (t *execution) ask(ctx context.Context, h *scratch, a *answers, decode int,
 		start := t.cfg.Clock.Now()
 		got, err := t.once(ctx, h, req)
 		if err == nil || ctx.Err() == nil { // not one that was cut off
-			t.shard.Asked(t.cfg.Clock.Now().Sub(start), err)
+			t.shard.RecordRequest(t.cfg.Clock.Now().Sub(start), err)
 		}
 		if err == nil {
 			t.refusal.answered()

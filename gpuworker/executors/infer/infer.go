@@ -115,7 +115,7 @@ func (t *execution) begin(ctx context.Context, i int, requests *round) bool {
 		return true
 	}
 	for k := range a.got {
-		place, ok := t.shard.Slot(ctx)
+		place, ok := t.shard.AcquireSlot(ctx)
 		if !ok {
 			a.abandon(k)
 			return false

@@ -61,7 +61,7 @@ func (t *execution) tell(r training.Report, loss *float64) {
 	h := health.Training{Step: r.Step, Steps: r.Steps, Loss: loss}
 	h.StepRate, h.TokenRate = t.rates(now)
 	t.shard.ReportTraining(h)
-	t.shard.StopsIn(t.longest + t.snapshot)
+	t.shard.ReportStopTime(t.longest + t.snapshot)
 }
 
 // snapshotTook takes in how long a snapshot took. A step does not last longer
@@ -69,5 +69,5 @@ func (t *execution) tell(r training.Report, loss *float64) {
 func (t *execution) snapshotTook(d time.Duration) {
 	t.snapshot = d
 	t.lastStep = t.cfg.Clock.Now()
-	t.shard.StopsIn(t.longest + t.snapshot)
+	t.shard.ReportStopTime(t.longest + t.snapshot)
 }

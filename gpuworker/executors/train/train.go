@@ -54,7 +54,7 @@ func (x *Executor) Ready(context.Context) error { return nil }
 // Run trains, if the shard has no row yet.
 func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	for i := range s.PendingItems(ctx, nil) {
-		place, ok := s.Slot(ctx)
+		place, ok := s.AcquireSlot(ctx)
 		if !ok {
 			return nil
 		}

@@ -9,7 +9,7 @@ import (
 	"rollout/shared/fault"
 )
 
-func TestABeatTellsWhatTheEngineGaveLately(t *testing.T) {
+func TestLoadReportsRecentRates(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	var y stats
@@ -18,12 +18,13 @@ func TestABeatTellsWhatTheEngineGaveLately(t *testing.T) {
 		if s <= 40 {
 			y.row(Tokens{Prompt: 5, Completion: 10})
 			y.row(Tokens{Prompt: 5, Completion: 10})
-			y.asked(time.Duration(s)*time.Second, nil)
+			y.request(time.Duration(s)*time.Second, nil)
 		}
 		l := y.load(start.Add(time.Duration(s)*time.Second), 7)
 		switch s {
 		case 40:
-			if l.InFlight != 7 || l.Rows != 80 || l.Tokens != 800 || l.Rate != 2 || l.TokenRate != 20 || l.MedianMS != 21_000 || !l.RowAt.Equal(start.Add(40*time.Second)) {
+			if l.InFlight != 7 || l.Rows != 80 || l.Tokens != 800 || l.Rate != 2 || l.TokenRate != 20 ||
+				l.MedianMS != 21_000 || !l.RowAt.Equal(start.Add(40*time.Second)) {
 				t.Errorf("after 40 s: %+v", l)
 			}
 		case 60:
@@ -34,7 +35,7 @@ func TestABeatTellsWhatTheEngineGaveLately(t *testing.T) {
 	}
 }
 
-func TestIdleTimeDoesNotMakeAWorkerSlow(t *testing.T) {
+func TestIdleTimeDoesNotLowerRates(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	var y stats
@@ -51,32 +52,36 @@ func TestIdleTimeDoesNotMakeAWorkerSlow(t *testing.T) {
 	}
 }
 
-func TestABeatSaysSinceWhenTheEngineIsAway(t *testing.T) {
+func TestLoadReportsSinceWhenEngineIsDown(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	away := fault.New(fault.Unavailable, "connection refused")
+	down := fault.New(fault.Unavailable, "connection refused")
 	for name, c := range map[string]struct {
 		then func(*stats)
-		away bool
+		down bool
 	}{
-		"it stays away":           {func(y *stats) { y.ready(away) }, true},
-		"another request breaks":  {func(y *stats) { y.asked(time.Second, away) }, true},
-		"it says that it is back": {func(y *stats) { y.ready(nil) }, false},
-		"it answers":              {func(y *stats) { y.asked(time.Second, nil) }, false},
-		"an item's own fault":     {func(y *stats) { y.asked(time.Second, fault.New(fault.Invalid, "400")) }, true},
+		"not ready again":       {func(y *stats) { y.ready(down) }, true},
+		"another request fails": {func(y *stats) { y.request(time.Second, down) }, true},
+		"ready":                 {func(y *stats) { y.ready(nil) }, false},
+		"a request is answered": {func(y *stats) { y.request(time.Second, nil) }, false},
+		"a fault of the item":   {func(y *stats) { y.request(time.Second, fault.New(fault.Invalid, "400")) }, true},
 	} {
 		var y stats
-		y.asked(time.Second, away)
+		y.request(time.Second, down)
 		y.load(start, 0)
 		c.then(&y)
 		l := y.load(start.Add(time.Second), 0)
-		if c.away && (l.UnavailableReason != "connection refused" || !l.UnavailableSince.Equal(start)) || !c.away && (l.UnavailableReason != "" || !l.UnavailableSince.IsZero()) {
+		reason, since := "", time.Time{}
+		if c.down {
+			reason, since = "connection refused", start
+		}
+		if l.UnavailableReason != reason || !l.UnavailableSince.Equal(since) {
 			t.Errorf("%s: %+v", name, l)
 		}
 	}
 }
 
-func TestAnIdleWorkerDoesNotSayForEverThatItsEngineIsAway(t *testing.T) {
+func TestIdleWorkerStopsReportingOldOutage(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	var y stats
@@ -84,14 +89,14 @@ func TestAnIdleWorkerDoesNotSayForEverThatItsEngineIsAway(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		busy  int
-		away  bool
+		down  bool
 	}{{0, 1, true}, {time.Minute, 1, true}, {0, 0, false}} {
 		now = now.Add(c.after)
-		if l := y.load(now, c.busy); (l.UnavailableReason != "") != c.away {
-			t.Errorf("with %d requests under way: %+v", c.busy, l)
+		if l := y.load(now, c.busy); (l.UnavailableReason != "") != c.down {
+			t.Errorf("with %d requests in flight: %+v", c.busy, l)
 		}
 	}
-	for range 20 { // it asks again and again
+	for range 20 { // it keeps asking
 		now = now.Add(2 * time.Second)
 		y.ready(fault.New(fault.Unavailable, "connection refused"))
 		if l := y.load(now, 0); l.UnavailableReason == "" {
@@ -100,28 +105,28 @@ func TestAnIdleWorkerDoesNotSayForEverThatItsEngineIsAway(t *testing.T) {
 	}
 }
 
-func TestABeatCountsTheEnginesFaultsAndNotTheItems(t *testing.T) {
+func TestLoadCountsFaultsOfEngineAndNotOfItems(t *testing.T) {
 	t.Parallel()
 	var y stats
 	for _, k := range []fault.Kind{fault.Throttled, fault.Invalid, fault.Canceled, fault.Corrupt} {
-		y.asked(time.Second, &fault.Error{Kind: k, Class: map[fault.Kind]fault.Class{fault.Corrupt: fault.Timeout}[k]})
+		y.request(time.Second, &fault.Error{Kind: k, Class: map[fault.Kind]fault.Class{fault.Corrupt: fault.Timeout}[k]})
 	}
 	if l := y.load(time.Now(), 0); l.Faults != 2 || l.LastFault != "timeout" {
 		t.Errorf("%+v", l)
 	}
 }
 
-func TestAHeartbeatStaysSmall(t *testing.T) {
+func TestLoadIsBounded(t *testing.T) {
 	t.Parallel()
 	var y stats
 	y.ready(fault.Wrap(errors.New(strings.Repeat("x", 10_000)), "ask"))
 	now := time.Now()
 	for range 10_000 {
-		y.asked(time.Second, nil)
+		y.request(time.Second, nil)
 		y.ready(errors.New(strings.Repeat("x", 10_000)))
 		now = now.Add(time.Millisecond)
-		if l := y.load(now, 0); len(l.UnavailableReason) > awayLength || len(y.told) > maxTold {
-			t.Fatalf("%d bytes, %d beats", len(l.UnavailableReason), len(y.told))
+		if l := y.load(now, 0); len(l.UnavailableReason) > maxReason || len(y.readings) > maxReadings {
+			t.Fatalf("%d bytes, %d readings", len(l.UnavailableReason), len(y.readings))
 		}
 	}
 }
