@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// Check returns every breach of the rules, as "file: what is wrong".
+// Check returns every violation of Rules, Restrictions, PurePackages and
+// BannedPackageNames, as "file: what is wrong".
 func Check(files []File) []string {
 	var out []string
 	for _, f := range files {
-		for _, breach := range check(f) {
-			out = append(out, f.Path+": "+breach)
+		for _, violation := range check(f) {
+			out = append(out, f.Path+": "+violation)
 		}
 	}
 	return out
@@ -23,17 +24,18 @@ func check(f File) (out []string) {
 	if i < 0 {
 		return []string{fmt.Sprintf("package %s has no rule: add one to Rules in scripts/imports, or move it", f.Dir)}
 	}
-	if name := strings.TrimSuffix(f.Package, "_test"); slices.Contains(BannedPackageNames, name) || slices.Contains(BannedPackageNames, path.Base(f.Dir)) {
-		out = append(out, fmt.Sprintf("package %s is named after no thing: name it by what it is", name))
+	name := strings.TrimSuffix(f.Package, "_test")
+	if slices.Contains(BannedPackageNames, name) || slices.Contains(BannedPackageNames, path.Base(f.Dir)) {
+		out = append(out, fmt.Sprintf("the name of package %s does not say what it is: choose another one", name))
 	}
 	for _, p := range f.Imports {
-		if breach := checkImport(f, Rules[i], p); breach != "" {
-			out = append(out, breach)
+		if violation := checkImport(f, Rules[i], p); violation != "" {
+			out = append(out, violation)
 		}
 	}
 	if match(PurePackages, f.Dir) && !f.Test {
 		for _, use := range f.Clock {
-			out = append(out, use+" in the pure engine: take the time as an argument")
+			out = append(out, use+" in the pure core: take the time as an argument")
 		}
 	}
 	return out
@@ -45,49 +47,39 @@ func checkImport(f File, r Rule, p string) string {
 	switch {
 	case inside && own == f.Dir:
 		return ""
-	case inside && !matchAny(r.Imports, own):
+	case inside && (!matchAny(r.Imports, own) || matchAny(r.Except, own)):
 		return fmt.Sprintf("%s may not import %s", f.Dir, own)
 	case inside:
-		return checkUse(f, own)
+		return checkRestrictions(f, own)
 	case p == "C":
-		return "cgo: everything ships without it"
+		return "cgo: every program is built without it"
 	case r.StdOnly && strings.Contains(strings.SplitN(p, "/", 2)[0], "."):
-		return fmt.Sprintf("%s may import the standard library alone, not %s", f.Dir, p)
+		return fmt.Sprintf("%s may import only the standard library, not %s", f.Dir, p)
 	case match(PurePackages, f.Dir) && !f.Test && matchAny(Impure, p):
 		return fmt.Sprintf("%s is pure and may not import %s", f.Dir, p)
 	}
 	return ""
 }
 
-// checkUse holds the rules about drivers and suites.
-func checkUse(f File, own string) string {
-	switch {
-	case matchAny(Drivers, own) && !drives(f, own):
-		return fmt.Sprintf("%s may not name the driver %s: take the port, and let wiring code choose", f.Dir, own)
-	case strings.HasSuffix(own, "test") && !f.Test && !strings.HasSuffix(f.Dir, "test"):
+// checkRestrictions applies Restrictions, and keeps conformance suites in
+// tests. own is the imported package's folder.
+func checkRestrictions(f File, own string) string {
+	for _, r := range Restrictions {
+		if match(r.Packages, own) && !match(r.Packages, f.Dir) && !matchAny(r.By, f.Dir) && !(f.Test && r.ByTests) {
+			return fmt.Sprintf("%s may not import %s: %s", f.Dir, own, r.Reason)
+		}
+	}
+	if strings.HasSuffix(own, "test") && !f.Test && !strings.HasSuffix(f.Dir, "test") {
 		return fmt.Sprintf("only tests may import the suite %s", own)
 	}
 	return ""
-}
-
-// drives reports whether the file may name the driver.
-func drives(f File, driver string) bool {
-	if matchAny(Wiring, f.Dir) || f.Test && match(TestDriver, driver) {
-		return true
-	}
-	for _, d := range Drivers {
-		if match(d, driver) && match(d, f.Dir) { // a driver's own parts
-			return true
-		}
-	}
-	return false
 }
 
 func matchAny(patterns []string, dir string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return match(p, dir) })
 }
 
-// match reports whether the folder matches the pattern; see Rule.
+// match reports whether the folder or import path matches the pattern; see Rule.
 func match(pattern, dir string) bool {
 	want, have := strings.Split(pattern, "/"), strings.Split(dir, "/")
 	for i, part := range want {

@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,40 +13,32 @@ import (
 	"rollout/shared/observe"
 )
 
-// logCalls are the methods and functions whose literals may be keys of log
-// attributes.
-var logCalls = map[string]bool{"Debug": true, "Info": true, "Warn": true, "Error": true, "DebugContext": true, "InfoContext": true,
-	"WarnContext": true, "ErrorContext": true, "LogAttrs": true, "With": true, "complain": true, "String": true, "Int": true,
-	"Int64": true, "Uint64": true, "Float64": true, "Bool": true, "Any": true, "Time": true, "Duration": true}
+// logCalls are the methods and functions whose string literals may be keys of
+// log attributes.
+var logCalls = map[string]bool{
+	"Any": true, "Bool": true, "Debug": true, "DebugContext": true, "Duration": true, "Error": true, "ErrorContext": true,
+	"Float64": true, "Info": true, "InfoContext": true, "Int": true, "Int64": true, "LogAttrs": true, "String": true,
+	"Time": true, "Uint64": true, "Warn": true, "WarnContext": true, "With": true,
+}
 
-// likeKey tells a key from a message.
-var likeKey = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]*$`)
+// keyPattern matches what can be a key; messages have spaces.
+var keyPattern = regexp.MustCompile(`^[A-Za-z][A-Za-z_-]*$`)
 
-// Keys returns every key of a log attribute that has another spelling in
-// observe.Keys, as "file:line: what is wrong".
-func Keys(tree fs.FS) ([]string, error) {
+// CheckLogKeys returns every key of a log attribute that observe.Keys spells
+// differently, as "file:line: what is wrong". It does not look at tests.
+func CheckLogKeys(tree fs.FS) ([]string, error) {
 	var out []string
-	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir() && skipped[d.Name()]:
-			return fs.SkipDir
-		case d.IsDir() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go"):
-			return nil
-		}
-		src, err := fs.ReadFile(tree, name)
-		if err != nil {
-			return err
-		}
-		out = append(out, keysOf(name, src)...)
+	wanted := func(name string) bool { return isGo(name) && !strings.HasSuffix(name, "_test.go") }
+	err := walk(tree, wanted, func(name string, src []byte) error {
+		out = append(out, checkLogKeys(name, src)...)
 		return nil
 	})
 	return out, err
 }
 
-// keysOf looks at one file; one that is no Go is left to the compiler.
-func keysOf(name string, src []byte) (out []string) {
+// checkLogKeys looks at one file. It ignores one that does not parse: the
+// compiler reports it.
+func checkLogKeys(name string, src []byte) (out []string) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, src, parser.SkipObjectResolution)
 	if err != nil {
@@ -69,7 +60,8 @@ func keysOf(name string, src []byte) (out []string) {
 			}
 			key, _ := strconv.Unquote(lit.Value)
 			if want := spelling(key); want != key {
-				out = append(out, fmt.Sprintf("%s:%d: the key %q is spelled %q (shared/observe)", name, set.Position(lit.Pos()).Line, key, want))
+				out = append(out, fmt.Sprintf("%s:%d: the key %q is spelled %q in shared/observe",
+					name, set.Position(lit.Pos()).Line, key, want))
 			}
 		}
 		return true
@@ -77,22 +69,23 @@ func keysOf(name string, src []byte) (out []string) {
 	return out
 }
 
-// spelling is the one that the table has for what the key names; the key
-// itself if it names something else.
+// spelling returns how observe.Keys spells the key, or the key itself if the
+// table has no key for the same thing.
 func spelling(key string) string {
-	if !likeKey.MatchString(key) {
+	if !keyPattern.MatchString(key) {
 		return key
 	}
 	for _, k := range observe.Keys {
-		if bare(k) == bare(key) {
+		if normalize(k) == normalize(key) {
 			return k
 		}
 	}
 	return key
 }
 
-// bare is what a key names, without how it is written.
-func bare(key string) string {
+// normalize reduces keys that name the same thing to one string, for example
+// "run_id" and "runID" to "run".
+func normalize(key string) string {
 	s := strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(key))
 	for _, suffix := range []string{"id", "index", "name", "url"} {
 		s = strings.TrimSuffix(s, suffix)

@@ -11,43 +11,55 @@ import (
 	"strings"
 )
 
-// File is what the rules see of one Go file.
+// File is what the rules know of one Go file.
 type File struct {
-	Path    string   // "shared/fault/fault.go"
+	Path    string   // for example "shared/fault/fault.go"
 	Dir     string   // the package's folder; "." is the module's root
 	Package string   // the name in its package clause
 	Test    bool     // a _test.go file
 	Imports []string // import paths as written
-	Clock   []string // uses of the machine's clock and timers, such as "time.Now"
+	Clock   []string // uses of the machine's clock and timers, for example "time.Now"
 }
 
-// skipped are folders that hold no source of ours.
-var skipped = map[string]bool{".git": true, "bin": true, "out": true, "data": true, "testdata": true, "node_modules": true, "cdk.out": true}
+// skipped are the names of folders without source of this repository.
+var skipped = map[string]bool{
+	".git": true, "bin": true, "cdk.out": true, "data": true, "node_modules": true, "out": true, "testdata": true,
+}
 
-// Load reads every Go file of the tree.
-func Load(tree fs.FS) ([]File, error) {
-	var files []File
-	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
+// walk calls visit with every file of the tree that wanted selects, outside of
+// skipped folders, in the order of their names. It stops at the first error.
+func walk(tree fs.FS, wanted func(name string) bool, visit func(name string, content []byte) error) error {
+	return fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case d.IsDir() && skipped[d.Name()]:
 			return fs.SkipDir
-		case d.IsDir() || !strings.HasSuffix(name, ".go"):
+		case d.IsDir() || !wanted(name):
 			return nil
 		}
-		f, err := load(tree, name)
+		content, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return err
+		}
+		return visit(name, content)
+	})
+}
+
+func isGo(name string) bool { return path.Ext(name) == ".go" }
+
+// Load reads every Go file of the tree.
+func Load(tree fs.FS) ([]File, error) {
+	var files []File
+	err := walk(tree, isGo, func(name string, src []byte) error {
+		f, err := parse(name, src)
 		files = append(files, f)
 		return err
 	})
 	return files, err
 }
 
-func load(tree fs.FS, name string) (File, error) {
-	src, err := fs.ReadFile(tree, name)
-	if err != nil {
-		return File{}, err
-	}
+func parse(name string, src []byte) (File, error) {
 	syntax, err := parser.ParseFile(token.NewFileSet(), name, src, parser.SkipObjectResolution)
 	if err != nil {
 		return File{}, fmt.Errorf("parse: %w", err)
@@ -73,13 +85,15 @@ func load(tree fs.FS, name string) (File, error) {
 	return f, nil
 }
 
-// impure are the functions of package time that are not about their arguments
-// alone.
-var impure = map[string]bool{"Now": true, "Since": true, "Until": true, "After": true, "AfterFunc": true,
-	"Sleep": true, "Tick": true, "NewTimer": true, "NewTicker": true}
+// clockFunctions are the functions of package time that read the machine's
+// clock or start a timer.
+var clockFunctions = map[string]bool{
+	"After": true, "AfterFunc": true, "NewTicker": true, "NewTimer": true, "Now": true, "Since": true, "Sleep": true,
+	"Tick": true, "Until": true,
+}
 
-// clockUses lists the impure functions that the file uses; name is that of
-// package time in it.
+// clockUses lists the clockFunctions that the file uses. The file imports
+// package time under the given name.
 func clockUses(syntax *ast.File, name string) (uses []string) {
 	if name == "." {
 		return []string{"time (dot import)"}
@@ -89,7 +103,7 @@ func clockUses(syntax *ast.File, name string) (uses []string) {
 		if !ok {
 			return true
 		}
-		if x, ok := sel.X.(*ast.Ident); ok && x.Name == name && impure[sel.Sel.Name] {
+		if x, ok := sel.X.(*ast.Ident); ok && x.Name == name && clockFunctions[sel.Sel.Name] {
 			uses = append(uses, "time."+sel.Sel.Name)
 		}
 		return true

@@ -3,114 +3,181 @@ package imports
 // Module is the module's path.
 const Module = "rollout"
 
-// TopLevel are the folders that the repository has, besides files.
-var TopLevel = []string{"events", "shared", "functions", "gpuworker", "infra", "localstack", "scripts", "examples", ".ci"}
+// TopLevel are the folders at the top of the repository.
+var TopLevel = []string{
+	".ci", ".github", "events", "examples", "functions", "gpuworker", "infra", "localstack", "scripts", "shared",
+}
 
 // Rule says what the packages that match may import of the module. A pattern
-// is a folder, a folder and all below it ("shared/core/..."), or has * for
-// one part of a path. A package may always import itself (from its tests).
+// is a folder ("shared/fault"), a folder and all below it ("shared/core/..."),
+// or has * for one part of a path. A package may always import itself, as its
+// external tests do.
 type Rule struct {
 	Packages string
 	Imports  []string
-	StdOnly  bool // no other modules either
+	Except   []string // of Imports
+	StdOnly  bool     // other modules are forbidden too
 }
 
-// Rules is the whole map. The first rule that matches a package holds.
-var Rules = []Rule{
-	{Packages: "events", StdOnly: true},
-	{Packages: "events/internal/schemagen", Imports: []string{"events"}}, // a tool of developers
-
-	// The pure core; see Pure.
-	{Packages: "shared/core/...", Imports: []string{"shared/core/...", "shared/fault", "shared/text"}},
-
-	{Packages: "shared/fault", StdOnly: true},
-	{Packages: "shared/clock", StdOnly: true},
-	{Packages: "shared/text", StdOnly: true},
-	{Packages: "shared/config", Imports: []string{"shared/fault", "shared/text"}},
-	{Packages: "shared/observe/...", Imports: []string{"shared/...", "events"}}, // the names of observability events
-	{Packages: "shared/retry", Imports: shared},
-	{Packages: "shared/listen", Imports: shared},
-	{Packages: "shared/jsonl", Imports: shared},
-	{Packages: "shared/dialect", Imports: shared},
-	{Packages: "shared/shardtable", Imports: shared},
-	{Packages: "shared/record", Imports: shared},
-	{Packages: "shared/input/...", Imports: shared},
-	{Packages: "shared/result", Imports: shared},
-
-	// Ports and their suites.
-	{Packages: "shared/blob/...", Imports: shared},
-	{Packages: "shared/document/...", Imports: shared},
-	{Packages: "shared/queue/...", Imports: shared},
-	{Packages: "shared/secret/...", Imports: shared},
-	{Packages: "shared/capacity/...", Imports: shared},
-
-	// Drivers.
-	{Packages: "shared/memory/...", Imports: shared},
-	{Packages: "shared/embedded/local", Imports: shared}, // wiring: what opens a laptop's folder
-	{Packages: "shared/embedded/...", Imports: shared},
-	{Packages: "shared/aws/stack", Imports: []string{"shared/...", "events"}}, // wiring: what opens a deployed stack, and routes its events
-	{Packages: "shared/aws/...", Imports: shared},
-	{Packages: "shared/gcp/...", Imports: shared},
-
-	// The shell of the pure core sends events.
-	{Packages: "shared/host/...", Imports: []string{"shared/...", "events"}},
-	{Packages: "shared/snapshot/...", Imports: []string{"shared/..."}},
-
-	// Thin mains of a cloud, a folder a cloud.
-	{Packages: "functions/aws/...", Imports: functions},
-	{Packages: "functions/gcp/...", Imports: functions},
-
-	{Packages: "functions/submit/...", Imports: functions},
-	{Packages: "functions/plan/...", Imports: functions},
-	{Packages: "functions/coordinate/...", Imports: functions},
-	{Packages: "functions/reflect/...", Imports: functions},
-	{Packages: "functions/finalize/...", Imports: functions},
-	{Packages: "functions/reclaim/...", Imports: functions},
-	{Packages: "functions/interrupt/...", Imports: functions},
-	{Packages: "functions/api/...", Imports: functions},
-	{Packages: "functions/internal/...", Imports: functions},
-	{Packages: "functions/inprocess/...", Imports: functions},
-
-	{Packages: "gpuworker", Imports: gpuworker},
-	{Packages: "gpuworker/worker/...", Imports: gpuworker},
-	{Packages: "gpuworker/engine/...", Imports: gpuworker},
-	{Packages: "gpuworker/drain/...", Imports: gpuworker},
-	{Packages: "gpuworker/executors/...", Imports: gpuworker},
-	{Packages: "gpuworker/tinylm/...", Imports: gpuworker},
-	{Packages: "gpuworker/training/...", Imports: gpuworker},
-	{Packages: "gpuworker/process/...", Imports: gpuworker},
-	{Packages: "gpuworker/supervise", Imports: gpuworker},
-	{Packages: "gpuworker/cli/...", Imports: gpuworker}, // wiring
-
-	{Packages: "scripts/docs", StdOnly: true}, // tests of documents
-	{Packages: "scripts/...", Imports: anything},
-	{Packages: "localstack/...", Imports: anything},
-	// The names of what is deployed have one home each.
-	{Packages: "infra/...", Imports: []string{"infra/...", "shared/config", "shared/fault", "shared/host", "shared/queue", "shared/record"}},
-}
-
+// Sets of packages that several rules name.
 var (
-	shared    = []string{"shared/..."}
+	ports     = []string{"shared/blob", "shared/capacity", "shared/document", "shared/queue", "shared/secret"}
 	functions = []string{"functions/...", "shared/...", "events"}
 	gpuworker = []string{"gpuworker/...", "shared/...", "events"}
-	anything  = []string{"scripts/...", "localstack/...", "functions/...", "gpuworker/...", "shared/...", "events"}
+	programs  = []string{"scripts/...", "localstack/...", "functions/...", "gpuworker/...", "shared/...", "events"}
 )
 
-// Drivers are the packages that only Wiring names. Tests anywhere may use the
-// driver in memory.
-var (
-	Drivers    = []string{"shared/embedded/...", "shared/memory/...", "shared/aws/...", "shared/gcp/..."}
-	TestDriver = "shared/memory/..."
-	Wiring     = []string{"functions/inprocess/...", "functions/aws/...", "functions/gcp/...", "functions/internal/...",
-		"gpuworker", "gpuworker/cli/...", "scripts/...", "localstack/..."}
+// Rules is the whole map, a layer after the other, the lowest first; sorted in
+// each. The first rule that matches a package holds.
+var Rules = []Rule{
+	// The wire contracts depend on nothing that can change under them.
+	{Packages: "events", StdOnly: true},
+	{Packages: "events/internal/schemagen", Imports: []string{"events"}}, // writes the JSON Schemas
+
+	// What every package may use.
+	{Packages: "shared/clock", StdOnly: true},
+	{Packages: "shared/fault", StdOnly: true},
+	{Packages: "shared/text", StdOnly: true},
+
+	// The pure core: state and now in, state and effects out; see PurePackages.
+	{Packages: "shared/core/...", Imports: []string{"shared/core/...", "shared/fault", "shared/text"}},
+
+	// Tools and formats.
+	{Packages: "shared/config", Imports: []string{"shared/fault", "shared/text"}},
+	{Packages: "shared/dialect", Imports: []string{"shared/..."}},
+	{Packages: "shared/input/...", Imports: []string{"shared/..."}},
+	{Packages: "shared/jsonl", Imports: []string{"shared/..."}},
+	{Packages: "shared/listen", Imports: []string{"shared/..."}},
+	{Packages: "shared/observe/...", Imports: []string{"shared/...", "events"}}, // names observability events
+	{Packages: "shared/record", Imports: []string{"shared/..."}},
+	{Packages: "shared/result", Imports: []string{"shared/..."}},
+	{Packages: "shared/retry", Imports: []string{"shared/..."}},
+	{Packages: "shared/shardtable", Imports: []string{"shared/..."}},
+	{Packages: "shared/snapshot/...", Imports: []string{"shared/..."}},
+
+	// Ports and their conformance suites.
+	{Packages: "shared/blob/...", Imports: []string{"shared/..."}},
+	{Packages: "shared/capacity/...", Imports: []string{"shared/..."}},
+	{Packages: "shared/document/...", Imports: []string{"shared/..."}},
+	{Packages: "shared/queue/...", Imports: []string{"shared/..."}},
+	{Packages: "shared/secret/...", Imports: []string{"shared/..."}},
+
+	// The shell around the core: load, step, save, perform. It sends events.
+	{Packages: "shared/host/...", Imports: []string{"shared/...", "events"}},
+
+	// What a cloud provides. Drivers implement it, so that it knows none of them.
+	{Packages: "shared/cloud/...", Imports: append([]string{"shared/clock", "shared/cloud/...", "shared/config",
+		"shared/fault", "shared/host", "events"}, ports...)},
+
+	// Drivers, one package or tree for each backend. A driver may not name another one: see Restrictions.
+	{Packages: "shared/aws/...", Imports: []string{"shared/...", "events"}}, // routes events
+	{Packages: "shared/embedded/bucket/...", Imports: []string{"shared/..."},
+		Except: []string{"shared/embedded/sqlite/..."}},
+	{Packages: "shared/embedded/internal/...", Imports: []string{"shared/fault", "shared/embedded/internal/..."}},
+	{Packages: "shared/embedded/local", Imports: []string{"shared/..."}},
+	{Packages: "shared/embedded/machine/...", Imports: []string{"shared/..."},
+		Except: []string{"shared/embedded/sqlite/..."}},
+	{Packages: "shared/embedded/sqlite/...", Imports: []string{"shared/..."}},
+	{Packages: "shared/embedded", Imports: []string{"shared/..."}},
+	{Packages: "shared/gcp/...", Imports: []string{"shared/...", "events"}}, // routes events
+	{Packages: "shared/memory/...", Imports: []string{"shared/..."}},
+
+	// Wiring: opens what stands behind a folder or a deployed stack.
+	{Packages: "shared/installation/...", Imports: []string{"shared/...", "events"}},
+
+	// Handlers know no cloud. Those in functions/aws and functions/gcp are the
+	// programs of one cloud: they open its driver directly, and link no SQLite.
+	{Packages: "functions/api/...", Imports: functions},
+	{Packages: "functions/aws/...", Imports: functions, Except: []string{"functions/inprocess/...", "functions/gcp/...",
+		"shared/embedded/...", "shared/gcp/...", "shared/installation/..."}},
+	{Packages: "functions/coordinate/...", Imports: functions},
+	{Packages: "functions/diagnosis/...", Imports: functions},
+	{Packages: "functions/finalize/...", Imports: functions},
+	{Packages: "functions/gcp/...", Imports: functions, Except: []string{"functions/aws/...", "functions/inprocess/...",
+		"shared/aws/...", "shared/embedded/...", "shared/installation/..."}},
+	{Packages: "functions/inprocess/...", Imports: functions}, // all handlers in one process
+	{Packages: "functions/internal/...", Imports: functions},
+	{Packages: "functions/interrupt/...", Imports: functions},
+	{Packages: "functions/plan/...", Imports: functions},
+	{Packages: "functions/reclaim/...", Imports: functions},
+	{Packages: "functions/reflect/...", Imports: functions},
+	{Packages: "functions/status/...", Imports: functions},
+	{Packages: "functions/submit/...", Imports: functions},
+
+	// Workers and functions never import each other: they meet in documents and events.
+	{Packages: "gpuworker", Imports: gpuworker},
+	{Packages: "gpuworker/cli/...", Imports: gpuworker}, // wiring
+	{Packages: "gpuworker/engine/...", Imports: gpuworker},
+	{Packages: "gpuworker/executors/...", Imports: gpuworker},
+	{Packages: "gpuworker/process/...", Imports: gpuworker},
+	{Packages: "gpuworker/supervise", Imports: gpuworker},
+	{Packages: "gpuworker/tinylm/...", Imports: gpuworker},
+	{Packages: "gpuworker/training/...", Imports: gpuworker},
+	{Packages: "gpuworker/worker/...", Imports: gpuworker},
+
+	// Infrastructure takes the names of what it deploys from the packages that define them.
+	{Packages: "infra/...", Imports: []string{"infra/...", "shared/config", "shared/fault", "shared/host", "shared/queue",
+		"shared/record"}},
+
+	// Programs, and tests of several parts together.
+	{Packages: "localstack/...", Imports: programs},
+	{Packages: "scripts/...", Imports: programs},
+}
+
+// Restriction names the packages that only some others may import, besides the
+// packages that it matches itself.
+type Restriction struct {
+	Packages string
+	By       []string
+	ByTests  bool // tests of every package may import them
+	Reason   string
+}
+
+const (
+	takePort   = "take the port as an argument, and let the wiring code choose the driver"
+	openDriver = "only programs open an installation: a function opens its cloud's driver directly"
 )
 
-// PurePackages is the code without I/O, clock and dice, and what it may not import.
+// Restrictions keep drivers and wiring out of everything that is not wiring.
+var Restrictions = []Restriction{
+	{Packages: "shared/aws/...", By: wiring, Reason: takePort},
+	{Packages: "shared/embedded/...", By: wiring, Reason: takePort},
+	{Packages: "shared/gcp/...", By: wiring, Reason: takePort},
+	{Packages: "shared/installation/...", Reason: openDriver,
+		By: []string{"gpuworker/cli/...", "localstack/...", "scripts/..."}},
+	{Packages: "shared/memory/...", By: wiring, ByTests: true, Reason: takePort},
+}
+
+// wiring are the packages that choose drivers.
+var wiring = []string{
+	"functions/aws/...", "functions/gcp/...", "functions/inprocess/...", "functions/internal/...",
+	"gpuworker", "gpuworker/cli/...", "localstack/...", "scripts/...", "shared/installation/...",
+}
+
+// PurePackages are the packages without I/O, clock and randomness. Impure is
+// what they may not import.
 var (
 	PurePackages = "shared/core/..."
-	Impure       = []string{"os/...", "net/...", "syscall/...", "io/fs", "io/ioutil", "log/...", "math/rand/...",
-		"crypto/rand", "database/sql/...", "path/filepath", "plugin", "embed", "runtime/..."}
+	Impure       = []string{
+		"crypto/rand", "database/sql/...", "embed", "io/fs", "io/ioutil", "log/...", "math/rand/...", "net/...", "os/...",
+		"path/filepath", "plugin", "runtime/...", "syscall/...",
+	}
 )
 
-// BannedPackageNames are names of junk drawers.
-var BannedPackageNames = []string{"util", "utils", "common", "types", "helper", "helpers", "misc", "base", "lib"}
+// BannedPackageNames are names that do not say what a package is.
+var BannedPackageNames = []string{
+	"base", "common", "helper", "helpers", "lib", "misc", "types", "util", "utils",
+}
+
+// Linked are the programs that must not contain some packages, because of
+// their size and start time.
+var Linked = []struct {
+	Programs string   // a pattern of go list
+	Tags     string   // build tags
+	Never    []string // patterns of import paths, for example "modernc.org/sqlite/..."
+}{
+	{
+		Programs: "./functions/aws/...", Tags: "lambda.norpc",
+		Never: []string{"database/sql", "modernc.org/...", "rollout/shared/embedded/...", "rollout/shared/installation/..."},
+	},
+}

@@ -1,0 +1,105 @@
+package imports
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxColumns is how many characters a line of Go may have; a tab counts as one.
+const MaxColumns = 120
+
+var (
+	unfinishedNote  = regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME)\b`) // does not match its own line
+	metadataAddress = regexp.MustCompile(`169\.254\.`)
+	cloudWord       = regexp.MustCompile(`\baws|AWS|Aws`)
+)
+
+// metadataAllowed are the drivers that may ask a cloud's metadata service.
+var metadataAllowed = []string{"shared/aws/...", "shared/gcp/..."}
+
+// cloudWordsAllowed are the packages and files that may name AWS. All others
+// are neutral: they take what a cloud provides from shared/cloud. Tests may
+// name it everywhere, because a test needs a concrete cloud.
+var cloudWordsAllowed = []string{
+	"functions/aws/...", "infra/aws/...", "localstack/aws/...", "scripts/lambda/...", "shared/aws/...",
+	"shared/cloud/...", "shared/config/aws.go", "shared/installation/...",
+	"scripts/imports/...", // this package names what it forbids
+}
+
+// cloudWordsLeft are files that still name AWS and have to become neutral.
+var cloudWordsLeft = []string{
+	"functions/api/hints.go", "functions/diagnosis/hints.go", "functions/internal/autoscaler/aws.go",
+	"functions/interrupt/ended.go", "gpuworker/cli/cli.go", "gpuworker/cli/cloud.go",
+	"scripts/rollout/command/cloud.go", "scripts/rollout/command/root.go",
+	"scripts/rollout/doctor/aws.go", "scripts/rollout/doctor/report.go",
+	"scripts/rollout/installation/cloud.go", "scripts/rollout/installation/location.go",
+	"shared/config/check_cloud.go", "shared/config/cloud.go", "shared/secret/secrettest/secrettest.go",
+}
+
+// longLinesLeft are packages whose files still have lines over MaxColumns.
+var longLinesLeft = []string{
+	"events/...", "functions/...", "gpuworker/...", "infra/...", "localstack/...",
+	"scripts/bench/...", "scripts/fakellm/...", "scripts/lambda/...", "scripts/rollout/...", "scripts/tinymodel/...",
+	"shared/...",
+}
+
+// CheckText returns what no file may contain, as "file:line: what is wrong":
+// notes of unfinished work; metadata addresses outside of the drivers; in Go,
+// lines over MaxColumns; and in Go outside of tests, the name of a cloud in a
+// package that is neutral.
+func CheckText(tree fs.FS) ([]string, error) {
+	var out []string
+	err := walk(tree, isText, func(name string, content []byte) error {
+		metadata := matchAny(metadataAllowed, path.Dir(name))
+		neutral := isGo(name) && !strings.HasSuffix(name, "_test.go") &&
+			!matchAny(cloudWordsAllowed, name) && !matchAny(cloudWordsLeft, name)
+		short := isGo(name) && !matchAny(longLinesLeft, path.Dir(name))
+		for i, line := range bytes.Split(content, []byte("\n")) {
+			add := func(format string, args ...any) {
+				out = append(out, fmt.Sprintf("%s:%d: ", name, i+1)+fmt.Sprintf(format, args...))
+			}
+			if note := unfinishedNote.Find(line); note != nil {
+				add("%s: finish it, or file an issue", note)
+			}
+			if !metadata && metadataAddress.Match(line) {
+				add("a metadata address outside of the cloud drivers")
+			}
+			if neutral && cloudWord.Match(line) {
+				add("names a cloud in a neutral package: move it behind shared/cloud")
+			}
+			if n := utf8.RuneCount(line); short && n > MaxColumns {
+				add("the line has %d characters: break it at %d", n, MaxColumns)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// isText reports whether a file is source or prose, as opposed to data.
+func isText(name string) bool {
+	extensions := []string{".go", ".md", ".mk", ".mod", ".sh", ".tf", ".toml", ".yaml", ".yml"}
+	return slices.Contains(extensions, path.Ext(name)) || strings.HasPrefix(name, ".ci/") ||
+		slices.Contains([]string{"Dockerfile", "Makefile"}, path.Base(name))
+}
+
+// UnknownFolders returns the folders at the top that are missing in TopLevel.
+func UnknownFolders(tree fs.FS) ([]string, error) {
+	entries, err := fs.ReadDir(tree, ".")
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if e.IsDir() && !skipped[e.Name()] && !slices.Contains(TopLevel, e.Name()) {
+			out = append(out, e.Name()+": unknown folder at the top of the repository: use "+strings.Join(TopLevel, ", "))
+		}
+	}
+	return out, nil
+}
