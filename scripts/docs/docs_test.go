@@ -152,7 +152,8 @@ func TestEveryTopLevelFolderHasALinkedReadme(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, folder := range []string{"events", "examples", "functions", "gpuworker", "infra", "localstack", "scripts", "shared"} {
+	folders := []string{"events", "examples", "functions", "gpuworker", "infra", "localstack", "scripts", "shared"}
+	for _, folder := range folders {
 		if _, err := os.Stat(filepath.Join(root, folder, "README.md")); err != nil {
 			t.Error(err)
 		}
