@@ -94,7 +94,8 @@ func (u *optimizer) step(p part, step int, rate float64) error {
 		sgd.WeightDecay, adam.WeightDecay = 0, 0
 	}
 	if u.moments {
-		return adam.Step(u.on, p.parameters, p.gradient, p.first, p.second, step, rate)
+		state := optimize.AdamWState{Parameters: p.parameters, Gradients: p.gradient, First: p.first, Second: p.second}
+		return adam.Step(u.on, state, step, rate)
 	}
 	return sgd.Step(u.on, p.parameters, p.gradient, nil, rate)
 }

@@ -173,7 +173,10 @@ func tinyTrain(ctx context.Context, steps, threads int) (w work, err error) {
 		batch[i] = model.Sequence{Tokens: tokens[:tinyRow], Targets: tokens[1:]}
 	}
 	b, g := model.NewBackprop(m, threads), model.NewGradients(m)
-	first, second := make([]float32, len(m.Flat())), make([]float32, len(m.Flat()))
+	state := optimize.AdamWState{
+		Parameters: m.Flat(), Gradients: g.Flat(),
+		First: make([]float32, len(m.Flat())), Second: make([]float32, len(m.Flat())),
+	}
 	on := optimize.Compute{Kernels: kernel.Best(), Threads: threads}
 	rule := optimize.AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8, WeightDecay: 0.1}
 	step := func(n int) (int, error) {
@@ -184,7 +187,7 @@ func tinyTrain(ctx context.Context, steps, threads int) (w work, err error) {
 		if _, err := optimize.Clip(on, g.Flat(), 1); err != nil {
 			return 0, err
 		}
-		return tinyRows * tinyRow, rule.Step(on, m.Flat(), g.Flat(), first, second, n, 1e-3)
+		return tinyRows * tinyRow, rule.Step(on, state, n, 1e-3)
 	}
 	if _, err := step(1); err != nil { // takes the memory
 		return w, err

@@ -2,8 +2,8 @@ package export
 
 import "rollout/gpuworker/tinylm/tokenizer"
 
-// chatTemplate writes a chat as the tiny engine does, in Jinja, for software
-// that reads the exported files.
+// chatTemplate returns a Jinja template that renders a chat as the tiny engine
+// does.
 func (m *Model) chatTemplate() string {
 	if m.ChatTurns {
 		return turnsTemplate
@@ -11,7 +11,8 @@ func (m *Model) chatTemplate() string {
 	return textTemplate
 }
 
-// turnsTemplate is tokenizer.AppendTurn and AppendReply.
+// turnsTemplate renders what Tokenizer.AppendTurn and AppendGenerationPrompt
+// append.
 const turnsTemplate = "{%- for message in messages -%}" +
 	"{%- if message.role == 'assistant' -%}" +
 	"{{- '" + tokenizer.Assistant + "' + message.content + '" + tokenizer.EndOfText + "' -}}" +
@@ -25,8 +26,8 @@ const turnsTemplate = "{%- for message in messages -%}" +
 	"{%- endfor -%}" +
 	"{%- if add_generation_prompt -%}{{- '" + tokenizer.Assistant + "' -}}{%- endif -%}"
 
-// textTemplate joins what is said with line ends: what a model that never saw
-// a chat continues.
+// textTemplate joins the messages with line breaks, for a model that was not
+// trained on chats and continues plain text.
 const textTemplate = "{%- for message in messages -%}" +
 	"{%- if not loop.first -%}{{- '\\n' -}}{%- endif -%}{{- message.content -}}" +
 	"{%- endfor -%}"

@@ -7,26 +7,27 @@ import (
 	"rollout/shared/fault"
 )
 
-// Encoding is how a matrix's numbers are stored. Norms, which are short, are
-// always float32.
+// Encoding is the storage format of a matrix's values. Norms, which are short,
+// are always stored as float32.
 type Encoding uint8
 
-// The encodings. All but F32 lose precision.
+// The supported encodings. All except F32 lose precision.
 const (
 	F32  Encoding = iota
 	F16           // IEEE half precision: values up to 65,504
-	BF16          // the upper half of a float32
-	Q8            // GGUF's Q8_0: 32 values share a scale; GGUF only
+	BF16          // bfloat16: the upper half of a float32
+	Q8            // GGUF's Q8_0: 32 values share a scale; only for GGUF
 )
 
-// encodings are their names on a command line.
+// encodings are the names of encodings on the command line.
 var encodings = map[string]Encoding{"f32": F32, "f16": F16, "bf16": BF16, "q8_0": Q8}
 
-// ParseEncoding reads an encoding's name: f32, f16, bf16 or q8_0.
+// ParseEncoding returns the encoding of that name: f32, f16, bf16 or q8_0. Any
+// other name is an Invalid fault.
 func ParseEncoding(name string) (Encoding, error) {
 	e, ok := encodings[name]
 	if !ok {
-		return 0, fault.New(fault.Invalid, "there is no encoding %q: take f32, f16, bf16 or q8_0", name)
+		return 0, fault.New(fault.Invalid, "unknown encoding %q: use f32, f16, bf16 or q8_0", name)
 	}
 	return e, nil
 }
@@ -41,10 +42,10 @@ func (e Encoding) String() string {
 	return "unknown"
 }
 
-// block is how many values of Q8 share a scale.
+// block is the number of values of Q8 that share a scale.
 const block = 32
 
-// size is how many bytes a row of n values takes.
+// size returns the number of bytes of a row of n values.
 func (e Encoding) size(n int) int {
 	switch e {
 	case F16, BF16:
@@ -55,14 +56,15 @@ func (e Encoding) size(n int) int {
 	return 4 * n
 }
 
-// row appends one row, already checked to be finite.
+// row appends a row of finite values to to. A value too large for the encoding
+// is an Invalid fault.
 func (e Encoding) row(to []byte, values []float32) ([]byte, error) {
 	switch e {
 	case F16:
 		for _, v := range values {
 			h := half(v)
 			if h&0x7fff == 0x7c00 {
-				return nil, fault.New(fault.Invalid, "%g is more than f16 holds: export as bf16 or f32", v)
+				return nil, fault.New(fault.Invalid, "%g is too large for f16: export as bf16 or f32", v)
 			}
 			to = binary.LittleEndian.AppendUint16(to, h)
 		}
@@ -71,7 +73,7 @@ func (e Encoding) row(to []byte, values []float32) ([]byte, error) {
 			b := math.Float32bits(v)
 			rounded := b + 0x7fff + b>>16&1 // to nearest, ties to even
 			if rounded&0x7f80_0000 == 0x7f80_0000 {
-				return nil, fault.New(fault.Invalid, "%g is more than bf16 holds: export as f32", v)
+				return nil, fault.New(fault.Invalid, "%g is too large for bf16: export as f32", v)
 			}
 			to = binary.LittleEndian.AppendUint16(to, uint16(rounded>>16))
 		}
@@ -90,8 +92,8 @@ func (e Encoding) row(to []byte, values []float32) ([]byte, error) {
 	return to, nil
 }
 
-// quantise appends a block of Q8_0: the scale as a half, and the values in
-// units of it, rounded half away from zero, as ggml's reference does.
+// quantise appends a block of Q8_0: the scale in half precision, then the values
+// divided by it, rounded half away from zero as in ggml's reference.
 func quantise(to []byte, values []float32) ([]byte, error) {
 	most := float32(0)
 	for _, v := range values {
@@ -101,8 +103,9 @@ func quantise(to []byte, values []float32) ([]byte, error) {
 	h := half(scale)
 	switch {
 	case h == 0x7c00:
-		return nil, fault.New(fault.Invalid, "a block whose greatest value is %g has no scale that q8_0 holds: export as bf16 or f32", most)
-	case h != 0: // otherwise the values are too small to be told from 0
+		return nil, fault.New(fault.Invalid, "the scale of a block with the value %g is too large for q8_0: "+
+			"export as bf16 or f32", most)
+	case h != 0: // otherwise all values of the block become 0
 		inverse = 1 / scale
 	}
 	to = binary.LittleEndian.AppendUint16(to, h)
@@ -112,8 +115,8 @@ func quantise(to []byte, values []float32) ([]byte, error) {
 	return to, nil
 }
 
-// half rounds to IEEE half precision, to nearest, ties to even; what is too
-// large becomes infinity.
+// half returns v in IEEE half precision, rounded to nearest, ties to even. A
+// value that is too large becomes infinity.
 func half(v float32) uint16 {
 	bits := math.Float32bits(v)
 	sign := uint16(bits >> 16 & 0x8000)
@@ -133,8 +136,8 @@ func half(v float32) uint16 {
 	return sign
 }
 
-// nearest rounds up if what was cut off is more than the middle, or is the
-// middle and the whole is odd.
+// nearest returns whole, or whole+1 if rest, the bits cut off, is above middle,
+// or is equal to middle and whole is odd.
 func nearest(whole, rest, middle uint32) uint32 {
 	if rest > middle || rest == middle && whole&1 == 1 {
 		return whole + 1

@@ -11,7 +11,7 @@ import (
 	"rollout/shared/fault"
 )
 
-// halfValue is what a half stands for, by its definition.
+// halfValue returns the value of a half-precision number, by its definition.
 func halfValue(h uint16) float64 {
 	sign, exponent, fraction := 1.0, int(h>>10&31), float64(h&0x3ff)
 	if h>>15 == 1 {
@@ -23,11 +23,11 @@ func halfValue(h uint16) float64 {
 	return sign * math.Ldexp(1024+fraction, exponent-25)
 }
 
-func TestEveryHalfComesBack(t *testing.T) {
+func TestHalfOfEveryHalfValueIsExact(t *testing.T) {
 	t.Parallel()
 	for h := range uint32(1 << 16) {
 		if h>>10&31 == 31 {
-			continue // infinity and what is no number
+			continue // infinity and NaN
 		}
 		if got := half(float32(halfValue(uint16(h)))); got != uint16(h) {
 			t.Fatalf("%#04x is %g, which became %#04x", h, halfValue(uint16(h)), got)
@@ -35,9 +35,9 @@ func TestEveryHalfComesBack(t *testing.T) {
 	}
 }
 
-func TestHalvesAreTheNearestEvenOnTies(t *testing.T) {
+func TestHalfRoundsToNearestTiesToEven(t *testing.T) {
 	t.Parallel()
-	for h := uint16(0); h < 0x7bff; h++ { // neighbours h and h+1, their middle, and what is beside it
+	for h := uint16(0); h < 0x7bff; h++ { // the middle between h and h+1, and its two neighbours
 		middle := (halfValue(h) + halfValue(h+1)) / 2
 		even := h + h&1
 		for _, c := range []struct {
@@ -58,10 +58,11 @@ func TestHalvesAreTheNearestEvenOnTies(t *testing.T) {
 	}
 }
 
-func TestRowsByTheirEncoding(t *testing.T) {
+func TestRowsOfEachEncoding(t *testing.T) {
 	t.Parallel()
 	values := make([]float32, 32)
-	values[0], values[1], values[2], values[3] = 1, -2, 0.5, 1.00390625 // 1 + 2⁻⁸: between two bfloat16, and two steps of a half
+	// 1.00390625 is 1 + 2⁻⁸: halfway between two bfloat16, and exact in half precision.
+	values[0], values[1], values[2], values[3] = 1, -2, 0.5, 1.00390625
 	for _, c := range []struct {
 		e    Encoding
 		want []byte
@@ -69,14 +70,14 @@ func TestRowsByTheirEncoding(t *testing.T) {
 		{F32, []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0xc0, 0, 0, 0, 0x3f, 0, 0x80, 0x80, 0x3f}},
 		{F16, []byte{0, 0x3c, 0, 0xc0, 0, 0x38, 4, 0x3c}},
 		{BF16, []byte{0x80, 0x3f, 0, 0xc0, 0, 0x3f, 0x80, 0x3f}},
-		{Q8, []byte{0x08, 0x24, 64, 0x81, 32, 64}}, // the scale 2/127 as a half; 63.5 and 31.75 away from zero
+		{Q8, []byte{0x08, 0x24, 64, 0x81, 32, 64}}, // scale 2/127 as a half; 63.5 rounds to 64, 31.75 to 32
 	} {
 		got, err := c.e.row(nil, values)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(got) != c.e.size(32) {
-			t.Errorf("%s: %d bytes, size says %d", c.e, len(got), c.e.size(32))
+			t.Errorf("%s: %d bytes, want %d as by size", c.e, len(got), c.e.size(32))
 		}
 		if !bytes.HasPrefix(got, c.want) {
 			t.Errorf("%s: % x, want % x", c.e, got[:len(c.want)], c.want)
@@ -84,7 +85,7 @@ func TestRowsByTheirEncoding(t *testing.T) {
 	}
 }
 
-func TestQuantisedValuesAreWithinHalfAStep(t *testing.T) {
+func TestQ8ValuesAreWithinHalfAStep(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		values := rapid.SliceOfN(rapid.Float32Range(-100, 100), block, block).Draw(t, "values")
@@ -94,15 +95,15 @@ func TestQuantisedValuesAreWithinHalfAStep(t *testing.T) {
 		}
 		scale := halfValue(binary.LittleEndian.Uint16(got))
 		for i, v := range values {
-			// half a step, and the scale's own rounding times up to 127 steps
+			// Half a step, plus the rounding error of the scale times up to 127 steps.
 			if off := math.Abs(float64(v) - scale*float64(int8(got[2+i]))); off > scale*0.57+1e-5 {
-				t.Fatalf("%g came back %g off, the step is %g", v, off, scale)
+				t.Fatalf("%g has an error of %g, with a step of %g", v, off, scale)
 			}
 		}
 	})
 }
 
-func TestAnEncodingRefusesWhatItCannotHold(t *testing.T) {
+func TestEncodingsRefuseValuesTooLarge(t *testing.T) {
 	t.Parallel()
 	large := make([]float32, block)
 	large[5] = 70_000
@@ -118,11 +119,11 @@ func TestAnEncodingRefusesWhatItCannotHold(t *testing.T) {
 	tiny := make([]float32, block)
 	tiny[0] = math.SmallestNonzeroFloat32
 	if b, err := Q8.row(nil, tiny); err != nil || !bytes.Equal(b, make([]byte, 34)) {
-		t.Errorf("a block too small for a scale: % x, %v", b, err)
+		t.Errorf("a block too small for a scale: % x, %v; want zeros", b, err)
 	}
 }
 
-func TestEncodingsHaveNames(t *testing.T) {
+func TestParseEncodingReadsEveryName(t *testing.T) {
 	t.Parallel()
 	for _, e := range []Encoding{F32, F16, BF16, Q8} {
 		if got, err := ParseEncoding(e.String()); err != nil || got != e {

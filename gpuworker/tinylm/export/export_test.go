@@ -18,14 +18,18 @@ import (
 	"rollout/shared/fault"
 )
 
-// sample is a small model: two merges, and weights that tell where they stand.
+// sample returns a small model with two merges. Each weight depends on its tensor
+// and position.
 func sample(t *testing.T) Model {
 	t.Helper()
 	tok, err := tokenizer.New([]tokenizer.Merge{{Left: 't', Right: 'h'}, {Left: ' ', Right: 256}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := model.Config{Vocab: tok.Vocab() + 1, Width: 32, Layers: 1, Heads: 2, HeadSize: 16, Hidden: 64, Context: 16, RopeBase: 10_000, NormEpsilon: 1e-5}
+	c := model.Config{
+		Vocab: tok.Vocab() + 1, Width: 32, Layers: 1, Heads: 2, HeadSize: 16, Hidden: 64, Context: 16,
+		RopeBase: 10_000, NormEpsilon: 1e-5,
+	}
 	m, err := model.New(c, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -35,10 +39,13 @@ func sample(t *testing.T) Model {
 			tensor.Data[j] = float32(i) + float32(j)/8192
 		}
 	}
-	return Model{Name: "sample", Description: "for a test", License: "Apache-2.0", Digest: "abc", Config: c, Tensors: m.Tensors(), Tokenizer: tok}
+	return Model{
+		Name: "sample", Description: "for a test", License: "Apache-2.0", Digest: "abc",
+		Config: c, Tensors: m.Tensors(), Tokenizer: tok,
+	}
 }
 
-func TestFilesAreTheSameBytesAnywhere(t *testing.T) {
+func TestFilesHaveTheGoldenDigests(t *testing.T) {
 	t.Parallel()
 	m := sample(t)
 	files := map[string]func(io.Writer) error{}
@@ -77,11 +84,11 @@ func TestFilesAreTheSameBytesAnywhere(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if err := write(&b); err != nil || !bytes.Equal(a.Bytes(), b.Bytes()) {
-			t.Errorf("%s is not the same twice (%v)", name, err)
+			t.Errorf("%s differs when it is written twice (%v)", name, err)
 		}
 		sum := blake3.Sum256(a.Bytes())
 		if got := hex.EncodeToString(sum[:8]); got != want[name] {
-			t.Errorf("%q: %q,", name, got)
+			t.Errorf("%q has the digest %q, want %q", name, got, want[name])
 		}
 	}
 }
@@ -104,13 +111,14 @@ func TestSafetensorsHoldTheTensorsInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n%8 != 0 || len(entries) != len(m.Tensors)+1 {
-		t.Errorf("a head of %d bytes with %d entries", n, len(entries))
+		t.Errorf("the header has %d bytes and %d entries, want a multiple of 8 and %d", n, len(entries), len(m.Tensors)+1)
 	}
 	at := 0
 	for _, tensor := range m.Tensors {
 		e := entries[tensor.Name]
-		if e.Dtype != "F32" || fmt.Sprint(e.Shape) != fmt.Sprint(tensor.Shape) || e.Offsets[0] != at || e.Offsets[1] != at+4*len(tensor.Data) {
-			t.Fatalf("%s is listed as %+v", tensor.Name, e)
+		offsets := [2]int{at, at + 4*len(tensor.Data)}
+		if e.Dtype != "F32" || fmt.Sprint(e.Shape) != fmt.Sprint(tensor.Shape) || e.Offsets != offsets {
+			t.Fatalf("the header lists %s as %+v, want F32 with shape %v at %v", tensor.Name, e, tensor.Shape, offsets)
 		}
 		for i, v := range tensor.Data {
 			if got := math.Float32frombits(binary.LittleEndian.Uint32(data[at+4*i:])); got != v {
@@ -136,25 +144,47 @@ func TestQueriesAndKeysAreInterleavedForLlama(t *testing.T) {
 		t.Errorf("rows %v, want %s", got, want)
 	}
 	if v := rowOrder("model.layers.3.self_attn.v_proj.weight", c)(5); v != 5 {
-		t.Errorf("values are moved: row 5 is %d", v)
+		t.Errorf("row 5 of the values is row %d, want 5: values are not interleaved", v)
 	}
 }
 
-func TestWhatCannotBeExportedIsRefused(t *testing.T) {
+func TestExportRefusesUnsupportedModels(t *testing.T) {
 	t.Parallel()
+	nan := float32(math.NaN())
 	for name, c := range map[string]struct {
 		change func(*Model)
 		e      Encoding
 		kind   fault.Kind
 		want   string
 	}{
-		"a reward model":             {func(m *Model) { m.RewardHead = make([]float32, 32) }, F32, fault.Invalid, "export it as safetensors"},
-		"an unknown tensor":          {func(m *Model) { m.Tensors[3].Name = "lm_head.weight" }, F32, fault.Invalid, "tensor lm_head.weight has no place"},
-		"a narrow tensor as q8_0":    {func(m *Model) { m.Tensors[1].Shape = []int{8, 4} }, Q8, fault.Invalid, "needs a multiple of 32"},
-		"too large a value for f16":  {func(m *Model) { m.Tensors[2].Data[33] = 1e6 }, F16, fault.Invalid, "self_attn.q_proj.weight, row 1: 1e+06 is more than f16 holds"},
-		"what is no number":          {func(m *Model) { m.Tensors[2].Data[33] = float32(math.NaN()) }, F32, fault.Corrupt, "NaN in row 1, column 1"},
-		"a shape of other values":    {func(m *Model) { m.Tensors[2].Shape[0]++ }, F32, fault.Corrupt, "its shape is [33 32]"},
-		"more tokens than the model": {func(m *Model) { m.Config.Vocab = 100 }, F32, fault.Invalid, "the tokenizer has 262 tokens, the model only 100"},
+		"reward model": {
+			func(m *Model) { m.RewardHead = make([]float32, 32) }, F32,
+			fault.Invalid, "export it as safetensors",
+		},
+		"unknown tensor": {
+			func(m *Model) { m.Tensors[3].Name = "lm_head.weight" }, F32,
+			fault.Invalid, "tensor lm_head.weight has no place",
+		},
+		"narrow tensor as q8_0": {
+			func(m *Model) { m.Tensors[1].Shape = []int{8, 4} }, Q8,
+			fault.Invalid, "needs a multiple of 32",
+		},
+		"value too large for f16": {
+			func(m *Model) { m.Tensors[2].Data[33] = 1e6 }, F16,
+			fault.Invalid, "self_attn.q_proj.weight, row 1: 1e+06 is too large for f16",
+		},
+		"NaN": {
+			func(m *Model) { m.Tensors[2].Data[33] = nan }, F32,
+			fault.Corrupt, "NaN in row 1, column 1",
+		},
+		"shape that does not match the values": {
+			func(m *Model) { m.Tensors[2].Shape[0]++ }, F32,
+			fault.Corrupt, "its shape is [33 32]",
+		},
+		"tokenizer with more tokens than the model": {
+			func(m *Model) { m.Config.Vocab = 100 }, F32,
+			fault.Invalid, "the tokenizer has 262 tokens, the model only 100",
+		},
 	} {
 		m := sample(t)
 		c.change(&m)
@@ -168,26 +198,26 @@ func TestWhatCannotBeExportedIsRefused(t *testing.T) {
 	}
 }
 
-// full fails after some bytes, as a full disk does.
-type full int
+// limitedWriter fails after so many bytes, like a full disk.
+type limitedWriter int
 
-func (f *full) Write(b []byte) (int, error) {
-	if *f -= full(len(b)); *f < 0 {
+func (f *limitedWriter) Write(b []byte) (int, error) {
+	if *f -= limitedWriter(len(b)); *f < 0 {
 		return 0, io.ErrShortWrite
 	}
 	return len(b), nil
 }
 
-func TestAFailedWriteIsToldOf(t *testing.T) {
+func TestFailedWritesAreReturned(t *testing.T) {
 	t.Parallel()
 	m := sample(t)
-	for _, room := range []full{0, 5_000, 70_000} {
+	for _, room := range []limitedWriter{0, 5_000, 70_000} {
 		a, b := room, room
 		if err := GGUF(&a, m, F32); err == nil {
-			t.Errorf("GGUF fits into %d bytes", room)
+			t.Errorf("GGUF returns no error with room for only %d bytes", room)
 		}
 		if err := Safetensors(&b, m, F32); err == nil && room < 70_000 {
-			t.Errorf("safetensors fits into %d bytes", room)
+			t.Errorf("Safetensors returns no error with room for only %d bytes", room)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"math"
 )
 
-// GGUF's types of metadata values, as in its specification.
+// The types of metadata values, as numbered in GGUF's specification.
 const (
 	ggufUint32  = 4
 	ggufInt32   = 5
@@ -17,16 +17,16 @@ const (
 	ggufArray   = 9
 )
 
-// ggufAlign is what tensors are aligned to in bytes: the format's default.
+// ggufAlign is the alignment of tensors in bytes, the format's default.
 const ggufAlign = 32
 
-// ggufHead builds what stands before the tensors of a GGUF file: magic,
-// version, counts, metadata in the order in which they are set, and the list
-// of tensors. All numbers are little-endian.
+// ggufHead builds the part of a GGUF file before the tensors: magic, version,
+// counts, metadata in the order in which they are set, and the list of tensors.
+// All numbers are little-endian.
 type ggufHead struct {
 	pairs, tensors   []byte
 	pairCount, count uint64
-	offset           uint64 // of the next tensor, from the start of the tensors
+	offset           uint64 // offset of the next tensor from the first
 }
 
 func (h *ggufHead) key(name string, kind uint32) {
@@ -79,8 +79,8 @@ func (h *ggufHead) array(key string, kind uint32, n int) {
 	h.pairs = binary.LittleEndian.AppendUint64(h.pairs, uint64(n))
 }
 
-// tensor lists a tensor. GGUF counts dimensions from the innermost one, so the
-// shape is turned around.
+// tensor adds a tensor to the list. GGUF counts dimensions from the innermost
+// one, so tensor reverses the shape.
 func (h *ggufHead) tensor(name string, shape []int, e Encoding) {
 	h.tensors = ggufText(h.tensors, name)
 	h.tensors = binary.LittleEndian.AppendUint32(h.tensors, uint32(len(shape)))
@@ -95,7 +95,8 @@ func (h *ggufHead) tensor(name string, shape []int, e Encoding) {
 	h.count++
 }
 
-// write writes the head, and zeros up to the first tensor.
+// write writes the head, followed by zeros up to the alignment of the first
+// tensor.
 func (h *ggufHead) write(w *bufio.Writer) error {
 	start := []byte("GGUF\x03\x00\x00\x00")
 	start = binary.LittleEndian.AppendUint64(start, h.count)
@@ -110,10 +111,11 @@ func (h *ggufHead) write(w *bufio.Writer) error {
 	return pad(w, n, ggufAlign)
 }
 
-// gguf is the number of ggml's type for the encoding.
+// gguf returns the number of the encoding's tensor type in ggml.
 func (e Encoding) gguf() uint32 { return [...]uint32{F32: 0, F16: 1, BF16: 30, Q8: 8}[e] }
 
-// ggufFile is the number of the file's type: "mostly" this encoding.
+// ggufFile returns the number of llama.cpp's file type for a file whose matrices
+// have this encoding.
 func (e Encoding) ggufFile() uint32 { return [...]uint32{F32: 0, F16: 1, BF16: 32, Q8: 7}[e] }
 
 func ggufText(to []byte, s string) []byte {
@@ -121,7 +123,7 @@ func ggufText(to []byte, s string) []byte {
 	return append(to, s...)
 }
 
-// aligned is n, or the next multiple of to after it.
+// aligned returns n rounded up to a multiple of to.
 func aligned(n, to uint64) uint64 { return (n + to - 1) / to * to }
 
 // pad writes zeros after n bytes up to a multiple of to.

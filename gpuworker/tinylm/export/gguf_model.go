@@ -11,18 +11,20 @@ import (
 	"rollout/shared/fault"
 )
 
-// GGUF writes the model as a GGUF file of version 3 for llama.cpp's "llama"
-// architecture. Input and output embeddings are one tensor, which llama.cpp
-// takes for both if there is no "output.weight".
+// GGUF writes the model to w as a GGUF file of version 3, for llama.cpp's "llama"
+// architecture. Input and output embeddings are one tensor; llama.cpp uses it for
+// both if the file has no "output.weight".
 //
-// An encoding that can't hold the model's values or shapes is Invalid; values
-// that are no numbers are Corrupt. What was written until then is no model.
+// Faults: Invalid if the encoding cannot represent the model's values or shapes,
+// or for a reward model; Corrupt for values that are not finite. After an error,
+// the bytes written so far are not a complete file.
 func GGUF(w io.Writer, m Model, e Encoding) error {
 	if err := m.check(); err != nil {
 		return err
 	}
 	if m.RewardHead != nil {
-		return fault.New(fault.Invalid, "export %s: llama.cpp knows no reward model of this kind: export it as safetensors", m.Name)
+		return fault.New(fault.Invalid,
+			"export %s: llama.cpp does not support this kind of reward model: export it as safetensors", m.Name)
 	}
 	var h ggufHead
 	m.describe(&h, e)
@@ -33,7 +35,8 @@ func GGUF(w io.Writer, m Model, e Encoding) error {
 		}
 		as := encodingOf(t, e)
 		if width := t.Shape[len(t.Shape)-1]; as == Q8 && width%block != 0 {
-			return fault.New(fault.Invalid, "tensor %s has rows of %d values, q8_0 needs a multiple of %d: export as f16 or bf16", t.Name, width, block)
+			return fault.New(fault.Invalid, "tensor %s has rows of %d values, q8_0 needs a multiple of %d: "+
+				"export as f16 or bf16", t.Name, width, block)
 		}
 		h.tensor(name, t.Shape, as)
 	}
@@ -53,8 +56,7 @@ func GGUF(w io.Writer, m Model, e Encoding) error {
 	return out.Flush()
 }
 
-// describe sets the metadata: the architecture's, the tokenizer's, and what
-// the model is.
+// describe sets the metadata: general facts, the architecture and the tokenizer.
 func (m *Model) describe(h *ggufHead, e Encoding) {
 	c := m.Config
 	h.text("general.architecture", "llama")
@@ -103,7 +105,7 @@ func (m *Model) describe(h *ggufHead, e Encoding) {
 	h.text("tokenizer.chat_template", m.chatTemplate())
 }
 
-// ggufNames are llama.cpp's names of what a layer has.
+// ggufNames maps Hugging Face's names of a layer's parts to llama.cpp's.
 var ggufNames = map[string]string{
 	"input_layernorm":          "attn_norm",
 	"post_attention_layernorm": "ffn_norm",
@@ -118,7 +120,7 @@ var ggufNames = map[string]string{
 
 var layerName = regexp.MustCompile(`^model\.layers\.(\d+)\.([a-z_.]+)\.weight$`)
 
-// ggufName translates Hugging Face's name of a tensor.
+// ggufName returns llama.cpp's name of a tensor with the given Hugging Face name.
 func ggufName(name string) (string, error) {
 	switch name {
 	case "model.embed_tokens.weight":
@@ -134,10 +136,10 @@ func ggufName(name string) (string, error) {
 	return "", fault.New(fault.Invalid, "tensor %s has no place in a GGUF file of architecture llama", name)
 }
 
-// rowOrder says which of its own rows a tensor's rows are in GGUF. llama.cpp
-// turns neighbouring dimensions of queries and keys, where Hugging Face turns
-// dimension i of a head with i + half: row 2i of a head is its row i, and row
-// 2i+1 its row i + half.
+// rowOrder returns the function that maps a row of the tensor in GGUF to the row
+// of the tensor here. llama.cpp rotates neighbouring dimensions of queries and
+// keys together, Hugging Face dimensions i and i + half of a head: row 2i of a
+// head in GGUF is row i here, and row 2i+1 is row i + half.
 func rowOrder(name string, c model.Config) func(int) int {
 	if !strings.HasSuffix(name, ".q_proj.weight") && !strings.HasSuffix(name, ".k_proj.weight") {
 		return inOrder

@@ -10,17 +10,18 @@ import (
 
 // File is one file of a model's folder.
 type File struct {
-	Name  string // Example: "config.json"
-	Write func(io.Writer) error
+	Name  string                // Example: "config.json"
+	Write func(io.Writer) error // writes the contents
 }
 
-// HuggingFace lists the files of a folder that Hugging Face's libraries, vLLM
-// and the like load a model from.
+// HuggingFace returns the files of a model's folder for Hugging Face's libraries
+// and for software that reads their format, such as vLLM.
 func HuggingFace(m Model, e Encoding) []File {
 	return []File{
 		{"config.json", func(w io.Writer) error { return writeJSON(w, m.config(e)) }},
 		{"generation_config.json", func(w io.Writer) error {
-			return writeJSON(w, map[string]any{"bos_token_id": m.Tokenizer.EndOfText(), "eos_token_id": m.Tokenizer.EndOfText()})
+			end := m.Tokenizer.EndOfText()
+			return writeJSON(w, map[string]any{"bos_token_id": end, "eos_token_id": end})
 		}},
 		{"model.safetensors", func(w io.Writer) error { return Safetensors(w, m, e) }},
 		{"tokenizer.json", func(w io.Writer) error { return writeJSON(w, m.tokenizer()) }},
@@ -28,7 +29,7 @@ func HuggingFace(m Model, e Encoding) []File {
 	}
 }
 
-// writeJSON writes v for people too: indented, and "<" as it is.
+// writeJSON writes v as indented JSON, without escaping "<".
 func writeJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
@@ -36,7 +37,7 @@ func writeJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// config says what the tensors are, in the words of transformers' LlamaConfig.
+// config returns the model's shape with the keys of transformers' LlamaConfig.
 func (m *Model) config(e Encoding) any {
 	c := m.Config
 	facts := map[string]any{
@@ -64,15 +65,15 @@ func (m *Model) config(e Encoding) any {
 		facts["architectures"] = []string{"LlamaForSequenceClassification"}
 		facts["id2label"] = map[string]string{"0": "score"}
 		facts["label2id"] = map[string]int{"score": 0}
-		// The score is that of the last token that is no padding: one that no
-		// text ends with.
+		// The score is computed at the last token that is not padding, so the
+		// padding token must be one that never ends a text.
 		facts["pad_token_id"], _ = m.Tokenizer.Special(tokenizer.System)
 	}
 	return facts
 }
 
-// object is a JSON object that keeps the order of its keys, which vocabularies
-// are read in.
+// object is a JSON object with ordered keys. Readers of vocabularies depend on
+// the order.
 type object []member
 
 type member struct {
@@ -102,7 +103,8 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// tokenizer is what the tokenizers library makes its own one of.
+// tokenizer returns the contents of tokenizer.json, as Hugging Face's tokenizers
+// library reads it.
 func (m *Model) tokenizer() any {
 	var vocab object
 	added := []any{}
@@ -115,16 +117,16 @@ func (m *Model) tokenizer() any {
 			})
 		}
 	}
-	bytesAsRunes := object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}}
+	byteLevel := object{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", true}}
 	return object{
 		{"version", "1.0"},
 		{"truncation", nil},
 		{"padding", nil},
 		{"added_tokens", added},
 		{"normalizer", nil},
-		{"pre_tokenizer", bytesAsRunes},
+		{"pre_tokenizer", byteLevel},
 		{"post_processor", nil},
-		{"decoder", bytesAsRunes},
+		{"decoder", byteLevel},
 		{"model", object{
 			{"type", "BPE"}, {"dropout", nil}, {"unk_token", nil}, {"continuing_subword_prefix", nil},
 			{"end_of_word_suffix", nil}, {"fuse_unk", false}, {"byte_fallback", false}, {"ignore_merges", false},

@@ -11,37 +11,44 @@ import (
 	"rollout/shared/fault"
 )
 
-// Model is what is exported.
+// Model is a model to export.
 type Model struct {
 	Name        string // Example: "rollout/tiny"
-	Description string // one line; "" if there is nothing to say
-	License     string // an SPDX name; "" if unknown. Example: "Apache-2.0"
-	Digest      string // of the weights that it is made from: its revision; "" if unknown
+	Description string // one line; optional
+	License     string // SPDX name; "" if unknown. Example: "Apache-2.0"
+	Digest      string // digest of the weights file, as the model's revision; "" if unknown
 	Config      model.Config
-	Tensors     []model.Tensor // with Hugging Face's names and layout, as model.Model has them
+	Tensors     []model.Tensor // with Hugging Face's names and layout, as Model.Tensors of package model returns them
 	Tokenizer   *tokenizer.Tokenizer
-	RewardHead  []float32 // of a reward model: its score is the product with the last token's state; nil otherwise
-	ChatTurns   bool      // it was trained on a chat's turns; otherwise a chat is text that it continues
+	// RewardHead is the score head of a reward model: the score is its dot product
+	// with the last token's state. It is nil for other models.
+	RewardHead []float32
+	// ChatTurns says that the model was trained on chats with the tokenizer's role
+	// tokens. Otherwise the chat template joins the messages as plain text.
+	ChatTurns bool
 }
 
-// ScoreTensor is the name of a reward model's head.
+// ScoreTensor is the tensor name of a reward model's score head.
 const ScoreTensor = "score.weight"
 
-// tensors are all of them.
+// tensors returns all tensors, including the score head.
 func (m *Model) tensors() []model.Tensor {
 	if m.RewardHead == nil {
 		return m.Tensors
 	}
-	return append(slices.Clip(m.Tensors), model.Tensor{Name: ScoreTensor, Shape: []int{1, len(m.RewardHead)}, Data: m.RewardHead})
+	score := model.Tensor{Name: ScoreTensor, Shape: []int{1, len(m.RewardHead)}, Data: m.RewardHead}
+	return append(slices.Clip(m.Tensors), score)
 }
 
-// check refuses what no format could hold or no reader would understand.
+// check returns a fault if the model is inconsistent, whatever the format.
 func (m *Model) check() error {
 	if n := m.Tokenizer.Vocab(); n > m.Config.Vocab {
-		return fault.New(fault.Invalid, "export %s: the tokenizer has %d tokens, the model only %d", m.Name, n, m.Config.Vocab)
+		return fault.New(fault.Invalid, "export %s: the tokenizer has %d tokens, the model only %d",
+			m.Name, n, m.Config.Vocab)
 	}
 	if m.RewardHead != nil && len(m.RewardHead) != m.Config.Width {
-		return fault.New(fault.Corrupt, "export %s: a head of %d values for a model %d wide", m.Name, len(m.RewardHead), m.Config.Width)
+		return fault.New(fault.Corrupt, "export %s: the score head has %d values, the model's width is %d",
+			m.Name, len(m.RewardHead), m.Config.Width)
 	}
 	for _, t := range m.tensors() {
 		values := 1
@@ -49,27 +56,28 @@ func (m *Model) check() error {
 			values *= n
 		}
 		if values != len(t.Data) || len(t.Shape) == 0 || len(t.Shape) > 2 {
-			return fault.New(fault.Corrupt, "export %s: tensor %s has %d values, its shape is %v", m.Name, t.Name, len(t.Data), t.Shape)
+			return fault.New(fault.Corrupt, "export %s: tensor %s has %d values, its shape is %v",
+				m.Name, t.Name, len(t.Data), t.Shape)
 		}
 	}
 	return nil
 }
 
-// token is one of the vocabulary, as vocabulary files have it.
+// token is an entry of an exported vocabulary.
 type token struct {
-	text string // in GPT-2's writing, in which every byte has a visible character; a special token's name
-	kind int32  // ggml's
+	text string // as tokenizer.ByteLevel spells it, or a special token's name
+	kind int32  // ggml's token type
 }
 
-// ggml's kinds of tokens.
+// ggml's token types.
 const (
 	tokenNormal  = 1
-	tokenControl = 3 // never the result of tokenizing a user's text
+	tokenControl = 3 // text never encodes to it
 	tokenUnused  = 5
 )
 
-// tokens are the tokenizer's, and a filler for each id that the model has
-// beyond it.
+// tokens returns the tokenizer's tokens, and a placeholder for each further id of
+// the model.
 func (m *Model) tokens() []token {
 	out := make([]token, m.Config.Vocab)
 	for i := range out {
@@ -87,16 +95,18 @@ func (m *Model) tokens() []token {
 	return out
 }
 
-// merges are pairs of tokens in the order of their ranks, in GPT-2's writing.
+// merges returns the merges in order of rank, as pairs of tokens that
+// tokenizer.ByteLevel spells.
 func (m *Model) merges() []string {
+	text := func(id int32) string { return tokenizer.ByteLevel(m.Tokenizer.Piece(id)) }
 	var out []string
 	for _, pair := range m.Tokenizer.Merges() {
-		out = append(out, tokenizer.ByteLevel(m.Tokenizer.Piece(pair.Left))+" "+tokenizer.ByteLevel(m.Tokenizer.Piece(pair.Right)))
+		out = append(out, text(pair.Left)+" "+text(pair.Right))
 	}
 	return out
 }
 
-// encodingOf is how a tensor is stored: norms keep their precision.
+// encodingOf returns the encoding of a tensor: F32 for norms, e for matrices.
 func encodingOf(t model.Tensor, e Encoding) Encoding {
 	if len(t.Shape) < 2 {
 		return F32
@@ -104,8 +114,8 @@ func encodingOf(t model.Tensor, e Encoding) Encoding {
 	return e
 }
 
-// writeTensor writes a tensor row by row, row i being the tensor's own row
-// from(i), and returns how many bytes that took.
+// writeTensor writes a tensor row by row and returns the number of bytes written.
+// Row i of the output is the tensor's row from(i).
 func writeTensor(w *bufio.Writer, t model.Tensor, e Encoding, from func(int) int) (int, error) {
 	width := t.Shape[len(t.Shape)-1]
 	var buffer []byte
@@ -131,5 +141,5 @@ func writeTensor(w *bufio.Writer, t model.Tensor, e Encoding, from func(int) int
 	return written, nil
 }
 
-// inOrder leaves rows where they are.
+// inOrder keeps the order of rows.
 func inOrder(row int) int { return row }

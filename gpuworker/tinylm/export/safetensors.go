@@ -11,20 +11,22 @@ import (
 	"rollout/shared/fault"
 )
 
-// safeNames are safetensors' names of the encodings that it has.
+// safeNames are the names of encodings in safetensors.
 var safeNames = map[Encoding]string{F32: "F32", F16: "F16", BF16: "BF16"}
 
-// Safetensors writes the tensors alone, under Hugging Face's names: a length
-// of eight bytes, a head in JSON that says where each tensor stands, and the
-// tensors one after the other. HuggingFace gives the files that go with it.
+// Safetensors writes only the tensors to w, under Hugging Face's names: eight
+// bytes with the length of the header, the header in JSON with the offsets of
+// all tensors, and the tensors in order. HuggingFace returns this file and the
+// others of a model's folder.
 //
-// Errors are those of GGUF; Q8 is Invalid.
+// Faults are those of GGUF, except that reward models are supported; Q8 is
+// Invalid.
 func Safetensors(w io.Writer, m Model, e Encoding) error {
 	if err := m.check(); err != nil {
 		return err
 	}
 	if safeNames[e] == "" {
-		return fault.New(fault.Invalid, "safetensors has no %s: export as f32, f16 or bf16, or as GGUF", e)
+		return fault.New(fault.Invalid, "safetensors does not support %s: export as f32, f16 or bf16, or as GGUF", e)
 	}
 	facts, err := json.Marshal(map[string]string{"format": "pt", "name": m.Name, "digest": m.Digest})
 	if err != nil {

@@ -1,19 +1,21 @@
 // Package kernel is the arithmetic of the tiny engine: products of float32
-// matrices, the element-wise functions of a transformer, and the few
-// transcendental functions they need.
+// matrices, the element-wise functions of a transformer, and the transcendental
+// functions that these need. Inputs and results are slices of the caller.
 //
-// Its promise is that a result has the same bits everywhere: on any processor,
-// with vector instructions or without, with any number of threads, and however
-// a matrix is cut into pieces. What makes it so:
+// A result has the same bits on every processor, with or without vector
+// instructions, with any number of threads, and however a matrix is cut into
+// pieces. Three rules ensure this:
 //
-//   - each output element is one sum, taken over its terms in their order, by
-//     one goroutine; vectors lie across output elements, never across a sum
-//     (sums of a whole row are defined as eight interleaved sums, see Sum);
-//   - a product is rounded before it is added: float32(a*b) keeps the compiler
-//     from fusing the two, and the assembly has no fused instruction;
-//   - exp, log, pow, sin and cos are its own: those of package math differ
-//     between architectures.
+//   - One goroutine computes each output element as one sum, over its terms in
+//     their order. Vector lanes hold different output elements, never parts of
+//     one sum. (The sum of a whole row is defined as eight interleaved sums, see
+//     Set.Sum.)
+//   - A product is rounded before it is added. The conversion float32(a*b) keeps
+//     the compiler from fusing the two operations, and the assembly uses no
+//     fused instruction.
+//   - exp, log, pow, sin and cos are implemented here, because those of package
+//     math differ between architectures.
 //
-// It knows nothing of models, and will never read a file, a clock or a random
-// number, or choose an order of summation by the machine it runs on.
+// The package knows nothing of models. It never reads a file, a clock or a
+// random number, and never chooses an order of summation by the machine.
 package kernel

@@ -2,14 +2,14 @@ package kernel
 
 import "math"
 
-// The limits and parts of Exp. expHigh and expLow are just beyond where e^x
-// overflows and where it rounds to zero; magic rounds to the nearest integer
-// when it is added and taken away again (|x| < 2^22).
+// The constants of Exp. Above expHigh, e^x overflows; below expLow, it rounds to
+// zero. Adding magic and subtracting it again rounds to the nearest integer, for
+// |x| < 2^22.
 const (
 	expHigh  = 89
 	expLow   = -104
 	log2e    = 1.44269504088896341
-	ln2High  = 0.693359375 // 9 bits: times an exponent it is exact
+	ln2High  = 0.693359375 // 9 bits: the product with an exponent is exact
 	ln2Low   = -2.12194440e-4
 	magic    = 12582912 // 1.5 · 2^23
 	expPoly0 = 1.9875691500e-4
@@ -20,9 +20,9 @@ const (
 	expPoly5 = 5.0000001201e-1
 )
 
-// Exp is e^x within two units in the last place, infinite above 88.73, with
-// gradual underflow to zero at -103.98; NaN stays NaN. The method is that of
-// Cody and Waite with the polynomial of Cephes' expf.
+// Exp returns e^x within two units in the last place. The result is infinite
+// above 88.73 and underflows gradually to zero at -103.98; NaN gives NaN. The
+// method is Cody and Waite's, with the polynomial of Cephes' expf.
 func Exp(x float32) float32 {
 	if x > expHigh {
 		x = expHigh
@@ -42,18 +42,18 @@ func Exp(x float32) float32 {
 	p = float32(p*r) + expPoly4
 	p = float32(p*r) + expPoly5
 	p = float32(p*float32(r*r)) + r + 1
-	// 2^k in two exact steps, of which the last may round into the subnormals
-	// or overflow.
+	// Multiply by 2^k in two steps. The first is exact; the second may round to
+	// a subnormal number or overflow.
 	half := k >> 1
 	p = float32(p * pow2(half))
 	return float32(p * pow2(k-half))
 }
 
-// magicBits is magic's own bit pattern: the difference of patterns is the
-// integer that was rounded to.
+// magicBits is the bit pattern of magic. The bit pattern of a rounded sum minus
+// magicBits is the integer that the sum was rounded to.
 const magicBits = 0x4b400000
 
 func pow2(k int32) float32 { return math.Float32frombits(uint32(k+127) << 23) }
 
-// Sigmoid is 1/(1+e^-x).
+// Sigmoid returns 1/(1+e^-x).
 func Sigmoid(x float32) float32 { return 1 / (1 + Exp(-x)) }

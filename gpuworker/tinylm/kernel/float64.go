@@ -2,18 +2,19 @@ package kernel
 
 import "math"
 
-// The functions of this file are for tables, losses and schedules: correct to a
-// few units in the last place of a float64, and the same bits on every machine.
+// The functions of this file serve tables, losses and schedules. They are
+// correct to a few units in the last place of a float64, and give the same bits
+// on every machine.
 
-// The two parts of ln 2, the first with enough trailing zeros that its product
-// with an exponent is exact.
+// ln 2 is the sum of these two parts. The first has enough trailing zeros that
+// its product with an exponent is exact.
 const (
 	ln2Hi64 = 6.93147180369123816490e-01
 	ln2Lo64 = 1.90821492927058770002e-10
 )
 
-// Exp64 is e^x. The reduced argument is at most ln2/2; a Taylor polynomial of
-// degree 13 is then good to 2^-56.
+// Exp64 returns e^x. The reduced argument is at most ln2/2, so that a Taylor
+// polynomial of degree 13 is accurate to 2^-56.
 func Exp64(x float64) float64 {
 	switch {
 	case math.IsNaN(x):
@@ -33,8 +34,9 @@ func Exp64(x float64) float64 {
 	return math.Ldexp(p, int(n))
 }
 
-// Log64 is the natural logarithm: NaN of what is negative, minus infinity of
-// zero. With x = 2^k·m, m in [√½, √2), it is k·ln2 + 2·artanh((m-1)/(m+1)).
+// Log64 returns the natural logarithm of x: NaN if x is negative, minus infinity
+// if x is zero. With x = 2^k·m and m in [√½, √2), the result is
+// k·ln2 + 2·artanh((m-1)/(m+1)).
 func Log64(x float64) float64 {
 	switch {
 	case math.IsNaN(x) || x < 0:
@@ -59,18 +61,18 @@ func Log64(x float64) float64 {
 	return float64(n*ln2Hi64) + (float64(n*ln2Lo64) + log)
 }
 
-// Pow64 is base^x for a positive base.
+// Pow64 returns base^x for a positive base.
 func Pow64(base, x float64) float64 { return Exp64(float64(x * Log64(base))) }
 
-// The three parts of π/2 whose first two end in zeros, so that products with
-// small integers are exact.
+// π/2 is the sum of these three parts. The first two end in zero bits, so that
+// their products with small integers are exact.
 const (
 	halfPi1 = 1.57079632673412561417e+00
 	halfPi2 = 6.07710050630396597660e-11
 	halfPi3 = 2.02226624879595063154e-21
 )
 
-// SinCos64 is the sine and cosine of an angle in radians, for |x| < 10^6.
+// SinCos64 returns the sine and the cosine of x radians, for |x| < 10^6.
 func SinCos64(x float64) (sin, cos float64) {
 	n := math.Floor(float64(x*(2/math.Pi)) + 0.5)
 	r := x - float64(n*halfPi1)

@@ -5,10 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// Parallel calls f(0) to f(n-1), each once, on up to threads goroutines, and
-// returns when all have. Which goroutine calls which is left to chance: the
-// calls must write to places of their own. thread, below threads, names the
-// goroutine, for scratch.
+// Parallel calls f once for each i from 0 to n-1, on up to threads goroutines,
+// and returns after all calls have returned. The assignment of calls to
+// goroutines varies, so each call must write only to memory that no other call
+// uses. thread is the goroutine's number, from 0 to threads-1; f may use it to
+// select scratch memory.
 func Parallel(threads, n int, f func(thread, i int)) {
 	threads = min(threads, n)
 	if threads <= 1 {

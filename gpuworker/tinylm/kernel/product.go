@@ -1,16 +1,16 @@
 package kernel
 
 // Rows is the left-hand side of a product: element (r, k) is
-// Data[r*Row + k*Col]. Row-major inputs have Col 1; a transposed one has Row 1.
+// Data[r*Row + k*Col]. A row-major matrix has Col 1; a transposed one has Row 1.
 type Rows struct {
 	Data     []float32
 	Row, Col int
 }
 
 // Product computes c[r*stride + j] = Σ_k a(r, k) · b(k, j) for m rows, depth
-// terms and n columns, k ascending. With add, the sum starts from what c holds
-// instead of from zero: so a long sum may be taken in pieces without a change
-// of its bits.
+// terms and n columns, adding in the order of k. With add, each sum starts from
+// the value in c, otherwise from zero; a long sum therefore has the same bits
+// when it is computed in pieces. The parameters follow BLAS's gemm.
 func (s Set) Product(c []float32, stride int, a Rows, b Matrix, m, depth, n int, add bool) {
 	if m <= 0 || n <= 0 {
 		return
@@ -23,7 +23,7 @@ func (s Set) Product(c []float32, stride int, a Rows, b Matrix, m, depth, n int,
 		}
 		return
 	}
-	// One look at the far corners bounds every access below, in assembly too.
+	// These three reads check the bounds of every access below, in assembly too.
 	_ = a.Data[(m-1)*a.Row+(depth-1)*a.Col]
 	_ = b.Data[(n-1)/Lanes*b.Panel+(depth-1)*b.Step+Lanes-1]
 	_ = c[(m-1)*stride+n-1]

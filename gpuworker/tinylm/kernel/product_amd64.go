@@ -4,8 +4,9 @@ import "unsafe"
 
 //go:generate go run ./internal/mkproduct
 
-// block is what one call of the assembly computes: where its parts are, and
-// their strides in bytes. The assembly knows the order of the fields.
+// block describes the part of a product that one call of the assembly computes:
+// the addresses of its operands and their strides in bytes. The assembly knows
+// the order of the fields.
 type block struct {
 	c, a, b                       unsafe.Pointer
 	stride, row, col, step, panel uintptr
@@ -42,13 +43,15 @@ func product1x32(b *block)
 //go:noescape
 func product1x16(b *block)
 
-// The largest block has tileRows rows; the widest, nearColumns columns.
+// tileRows is the number of rows of the tallest block. nearColumns is the number
+// of columns that all rows pass through before the next columns are loaded; the
+// widest block has as many.
 const (
 	tileRows    = 6
 	nearColumns = 64
 )
 
-// productVector is Product with AVX2. The caller has checked the bounds.
+// productVector is Product with AVX2. The caller checks the bounds.
 func productVector(c []float32, stride int, a Rows, b Matrix, m, depth, n int, add bool) {
 	blk := block{
 		stride: uintptr(stride) * 4, row: uintptr(a.Row) * 4, col: uintptr(a.Col) * 4,
@@ -59,7 +62,8 @@ func productVector(c []float32, stride int, a Rows, b Matrix, m, depth, n int, a
 	}
 	full := n / Lanes * Lanes // columns in whole panels
 	tall := m / tileRows * tileRows
-	// A few panels at a time see all rows, so that they are read once from afar.
+	// All rows pass through a few panels at a time, so that each panel is loaded
+	// from memory once and then stays in the cache.
 	for first := 0; first < full; first += nearColumns {
 		last := min(first+nearColumns, full)
 		for j := first; j < last && tall > 0; j += Lanes {
@@ -73,14 +77,15 @@ func productVector(c []float32, stride int, a Rows, b Matrix, m, depth, n int, a
 			blk.a = unsafe.Pointer(&a.Data[tall*a.Row])
 			for j := first; j < last; {
 				blk.b, blk.c = unsafe.Pointer(&b.Data[j/Lanes*b.Panel]), unsafe.Pointer(&c[tall*stride+j])
-				j += short(&blk, m-tall, last-j)
+				j += shortBlock(&blk, m-tall, last-j)
 			}
 		}
 	}
 	if full == n {
 		return
 	}
-	// The last panel is not full: its rows go through a place of their own.
+	// The last panel has fewer than Lanes columns in c, but the assembly writes
+	// all Lanes: it writes to edge, from which the valid columns are copied.
 	var edge [tileRows * Lanes]float32
 	blk.b, blk.c, blk.stride = unsafe.Pointer(&b.Data[full/Lanes*b.Panel]), unsafe.Pointer(&edge), Lanes*4
 	for r := 0; r < m; r += tileRows {
@@ -91,16 +96,17 @@ func productVector(c []float32, stride int, a Rows, b Matrix, m, depth, n int, a
 			}
 		}
 		blk.a = unsafe.Pointer(&a.Data[r*a.Row])
-		short(&blk, rows, Lanes)
+		shortBlock(&blk, rows, Lanes)
 		for i := range rows {
 			copy(c[(r+i)*stride+full:(r+i)*stride+n], edge[i*Lanes:])
 		}
 	}
 }
 
-// short computes a block of up to six rows and of as many of the columns, whole
-// panels, as suit it, and returns how many that were.
-func short(b *block, rows, columns int) int {
+// shortBlock computes a block of up to six rows with the widest function that
+// fits the columns left, which are whole panels. It returns the number of
+// columns computed.
+func shortBlock(b *block, rows, columns int) int {
 	switch rows {
 	case 6:
 		product6x16(b)

@@ -2,9 +2,9 @@ package kernel
 
 import "math"
 
-// Sum adds up a row in eight interleaved sums, lane i taking elements i, i+8,
-// i+16, …, and then the lanes: (0+4)+(2+6) and (1+5)+(3+7), then these two. It
-// is the order that eight lanes of a vector add in.
+// Sum returns the sum of a row. It computes eight interleaved sums: lane i adds
+// elements i, i+8, i+16, …. It then adds the lanes as
+// ((0+4)+(2+6)) + ((1+5)+(3+7)). A vector of eight lanes adds in this order.
 func (s Set) Sum(x []float32) float32 {
 	var l [8]float32
 	if n := s.whole(len(x)); n > 0 {
@@ -23,7 +23,7 @@ func (s Set) Sum(x []float32) float32 {
 	return fold(l)
 }
 
-// Dot is Σ x[i]·y[i] in the order of Sum.
+// Dot returns Σ x[i]·y[i], added in the order of Sum.
 func (s Set) Dot(x, y []float32) float32 {
 	y = y[:len(x)]
 	var l [8]float32
@@ -47,16 +47,8 @@ func fold(l [8]float32) float32 {
 	return ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]))
 }
 
-// whole is how many of n elements the vector functions take.
-func (s Set) whole(n int) int {
-	if !s.vector {
-		return 0
-	}
-	return n &^ 7
-}
-
-// Max is the largest element of a row that is not empty; with a NaN in it, it
-// is any of its elements.
+// Max returns the largest element of x, which must not be empty. If x contains a
+// NaN, the result is an arbitrary element of x.
 func (s Set) Max(x []float32) float32 {
 	m := x[0]
 	if n := s.whole(len(x)); n > 0 {
@@ -76,7 +68,7 @@ func (s Set) maxOf(m float32, x []float32) float32 {
 	return m
 }
 
-// Finite says whether no element is infinite or NaN.
+// Finite reports whether all elements are finite: neither infinite nor NaN.
 func (s Set) Finite(x []float32) bool {
 	if n := s.whole(len(x)); n > 0 {
 		if finiteVector(&x[0], n) != 0 {
@@ -104,8 +96,8 @@ func (s Set) Exps(dst, x []float32, shift float32) {
 	}
 }
 
-// Softmax turns a row of scores into probabilities, in place: the largest is
-// taken away first, so that no score is too large.
+// Softmax turns a row of scores into probabilities, in place. It subtracts the
+// largest score first, so that no exponential overflows.
 func (s Set) Softmax(x []float32) {
 	if len(x) == 0 {
 		return
@@ -114,8 +106,8 @@ func (s Set) Softmax(x []float32) {
 	s.Scale(x, 1/s.Sum(x))
 }
 
-// SoftmaxBackward turns d, the gradient of a row of probabilities p, into the
-// gradient of the scores that they were made from, times f; in place.
+// SoftmaxBackward turns d, the gradient of the probabilities p, into the
+// gradient of their scores times f, in place.
 func (s Set) SoftmaxBackward(d, p []float32, f float32) {
 	p = p[:len(d)]
 	mean := s.Dot(p, d)
@@ -128,7 +120,7 @@ func (s Set) SoftmaxBackward(d, p []float32, f float32) {
 	}
 }
 
-// Scale multiplies a row by f.
+// Scale sets x[i] *= f.
 func (s Set) Scale(x []float32, f float32) {
 	if n := s.whole(len(x)); n > 0 {
 		scaleVector(&x[0], n, f)
@@ -139,7 +131,7 @@ func (s Set) Scale(x []float32, f float32) {
 	}
 }
 
-// Add adds a row to dst.
+// Add sets dst[i] += x[i].
 func (s Set) Add(dst, x []float32) {
 	dst = dst[:len(x)]
 	if n := s.whole(len(x)); n > 0 {
@@ -151,7 +143,7 @@ func (s Set) Add(dst, x []float32) {
 	}
 }
 
-// InverseRMS is 1/√(mean of squares + epsilon).
+// InverseRMS returns 1/√(mean of squares + epsilon).
 func (s Set) InverseRMS(x []float32, epsilon float32) float32 {
 	mean := s.Dot(x, x) / float32(len(x))
 	return 1 / float32(math.Sqrt(float64(mean+epsilon)))
@@ -169,9 +161,9 @@ func (s Set) ScaleBy(dst, x, gain []float32, f float32) {
 	}
 }
 
-// NormBackward adds to dx the gradient of x in y = x·f·gain, f = InverseRMS(x);
-// d is the gradient of y. share becomes what this row adds to the gradient of
-// the gain, d·x·f.
+// NormBackward is the backward pass of y = x·f·gain, where f is InverseRMS(x)
+// and d is the gradient of y. It adds the gradient of x to dx, and sets share to
+// d·x·f, this row's share of the gradient of gain.
 func (s Set) NormBackward(dx, share, d, x, gain []float32, f float32) {
 	n := len(d)
 	dx, share, x, gain = dx[:n], share[:n], x[:n], gain[:n]
@@ -198,8 +190,8 @@ func (s Set) SwiGLU(dst, gate, up []float32) {
 	}
 }
 
-// SwiGLUBackward sets dGate and dUp, the gradients of gate and up, from d, that
-// of SwiGLU's result.
+// SwiGLUBackward sets dGate and dUp, the gradients of gate and up, from d, the
+// gradient of SwiGLU's result.
 func (s Set) SwiGLUBackward(dGate, dUp, gate, up, d []float32) {
 	n := len(gate)
 	dGate, dUp, up, d = dGate[:n], dUp[:n], up[:n], d[:n]
@@ -215,8 +207,9 @@ func (s Set) SwiGLUBackward(dGate, dUp, gate, up, d []float32) {
 	}
 }
 
-// Rotate turns the pairs (x[i], x[i+h]) of one head by the angles whose cosines
-// and sines are given, h = len(cos) = len(x)/2; backward turns them back.
+// Rotate rotates each pair (x[i], x[i+h]) of one head by the angle that has the
+// cosine cos[i] and the sine sin[i], where h = len(cos) = len(x)/2. With
+// backward, it rotates by the negative angle.
 func (s Set) Rotate(x, cos, sin []float32, backward bool) {
 	h := len(cos)
 	a, b, sin := x[:h], x[h:2*h], sin[:h]
@@ -233,5 +226,35 @@ func (s Set) Rotate(x, cos, sin []float32, backward bool) {
 		u, v := a[i], b[i]
 		a[i] = float32(u*c) - float32(v*n)
 		b[i] = float32(v*c) + float32(u*n)
+	}
+}
+
+// Adam holds the factors of one step of Adam. They include the bias corrections
+// and the learning rate. The assembly knows the order of the fields.
+type Adam struct {
+	Beta1, Rest1 float32 // first moment: m ← Beta1·m + Rest1·g; Rest1 is 1 − β1
+	Beta2, Rest2 float32 // second moment: v ← Beta2·v + Rest2·g·g; Rest2 is 1 − β2
+	Keep         float32 // factor of p: 1 − learning rate · weight decay
+	Rate         float32 // factor of m: learning rate / (1 − β1^step)
+	Root         float32 // factor of √v: 1/√(1 − β2^step)
+	Epsilon      float32
+}
+
+// AdamStep updates the parameters p and the moments m and v from the gradients
+// g: p ← Keep·p − Rate·m/(Root·√v + Epsilon), with the new m and v. All four
+// slices have the length of p.
+func (s Set) AdamStep(p, g, m, v []float32, f Adam) {
+	n := len(p)
+	g, m, v = g[:n], m[:n], v[:n]
+	if n := s.whole(n); n > 0 {
+		adamVector(&p[0], &g[0], &m[0], &v[0], n, &f)
+		p, g, m, v = p[n:], g[n:], m[n:], v[n:]
+	}
+	for i, d := range g {
+		m1 := float32(f.Beta1*m[i]) + float32(f.Rest1*d)
+		v1 := float32(f.Beta2*v[i]) + float32(f.Rest2*float32(d*d))
+		m[i], v[i] = m1, v1
+		root := float32(math.Sqrt(float64(v1)))
+		p[i] = float32(f.Keep*p[i]) - float32(f.Rate*m1)/(float32(f.Root*root)+f.Epsilon)
 	}
 }

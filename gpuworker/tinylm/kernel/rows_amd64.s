@@ -1,8 +1,9 @@
 #include "textflag.h"
 
 // Element-wise functions and row sums with AVX2, eight floats at a time. Each
-// does to every element the operations of its scalar twin in row.go, in the
-// same order; nothing is fused. n is a multiple of 8.
+// function applies the operations of its scalar counterpart in row.go to every
+// element, in the same order and without fused instructions. n is a multiple of
+// 8. The Go declarations are in vector_amd64.go.
 
 DATA exp<>+0(SB)/4, $0x42b20000  // 89
 DATA exp<>+4(SB)/4, $0xc2d00000  // -104
@@ -26,7 +27,7 @@ GLOBL exp<>(SB), RODATA|NOPTR, $60
 	VBROADCASTSS exp<>+at(SB), Y3; \
 	VADDPS Y3, Y1, Y1
 
-// EXP replaces Y0 by its exponential; Y1 to Y3 are lost.
+// EXP replaces Y0 by its exponential and overwrites Y1 to Y3.
 #define EXP \
 	VBROADCASTSS exp<>+0(SB), Y1; \
 	VMINPS Y0, Y1, Y0; \
@@ -65,7 +66,7 @@ GLOBL exp<>(SB), RODATA|NOPTR, $60
 	VMULPS Y3, Y1, Y1; \
 	VMULPS Y2, Y1, Y0
 
-// SIGMOID replaces Y0 by its logistic function; Y1 to Y3 are lost.
+// SIGMOID replaces Y0 by its logistic function and overwrites Y1 to Y3.
 #define SIGMOID \
 	VBROADCASTSS exp<>+56(SB), Y1; \
 	VXORPS Y1, Y0, Y0; \
@@ -197,7 +198,7 @@ loop:
 	RET
 
 // func finiteVector(x *float32, n int) uint32
-// is the union of the bits of x-x: zero for finite numbers alone.
+// returns the union of the bits of x-x, which is zero only if all are finite.
 TEXT ·finiteVector(SB), NOSPLIT, $0-20
 	MOVQ x+0(FP), SI
 	MOVQ n+8(FP), CX
@@ -407,8 +408,8 @@ loop:
 	RET
 
 // func transposePanelVector(dst, src *float32, blocks, stride int)
-// writes 8 columns for each of blocks: src has 16 rows, stride bytes apart, of
-// 8·blocks floats; dst gets 8·blocks rows of 16.
+// transposes src, 16 rows of 8·blocks floats, stride bytes apart, into dst,
+// 8·blocks rows of 16 floats.
 TEXT ·transposePanelVector(SB), NOSPLIT, $0-32
 	MOVQ dst+0(FP), DI
 	MOVQ src+8(FP), SI

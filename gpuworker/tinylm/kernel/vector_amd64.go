@@ -4,7 +4,8 @@ import "golang.org/x/sys/cpu"
 
 func haveVector() bool { return cpu.X86.HasAVX2 }
 
-// The functions below work on n elements, n being a positive multiple of 8.
+// The functions below process n elements; n is a positive multiple of 8. They
+// are implemented in rows_amd64.s, and their scalar counterparts in row.go.
 
 //go:noescape
 func expsVector(dst, x *float32, n int, shift float32)
@@ -53,8 +54,8 @@ func adamVector(p, d, m, v *float32, n int, f *Adam)
 //go:noescape
 func copyPanelVector(dst, src *float32, rows, stride int)
 
-// transposePanelVector turns Lanes rows of 8·blocks floats, stride bytes apart,
-// into 8·blocks rows of Lanes floats.
+// transposePanelVector transposes Lanes rows of 8·blocks floats, stride bytes
+// apart, into 8·blocks rows of Lanes floats.
 //
 //go:noescape
 func transposePanelVector(dst, src *float32, blocks, stride int)

@@ -4,7 +4,9 @@ package kernel
 
 func haveVector() bool { return false }
 
-const noVector = "kernel: there is no assembly for this processor" // Set.vector is false
+// noVector is the panic of the functions below. Set.vector is false on this
+// processor, so nothing calls them.
+const noVector = "kernel: this processor has no vector functions"
 
 func productVector([]float32, int, Rows, Matrix, int, int, int, bool) { panic(noVector) }
 func expsVector(_, _ *float32, _ int, _ float32)                      { panic(noVector) }

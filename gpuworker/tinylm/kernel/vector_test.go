@@ -8,9 +8,9 @@ import (
 )
 
 // The tests of this file compare the best set of this machine with the scalar
-// one, bit by bit. On a machine without AVX2 they compare it with itself.
+// one, bit by bit. On a machine without AVX2 both are the scalar set.
 
-// numbers is a row of n values of many sizes, and of both signs.
+// numbers returns a row of n values of many magnitudes and both signs.
 func numbers(n, seed int) []float32 {
 	x := make([]float32, n)
 	state := uint32(seed)*2654435761 + 1
@@ -23,7 +23,7 @@ func numbers(n, seed int) []float32 {
 
 var lengths = []int{1, 2, 7, 8, 9, 15, 16, 17, 23, 31, 32, 33, 64, 100, 129}
 
-func TestProductsHaveTheSameBits(t *testing.T) {
+func TestProductHasTheSameBitsInAllSets(t *testing.T) {
 	t.Parallel()
 	for _, m := range []int{1, 2, 3, 4, 5, 6, 7, 11, 12, 13, 20} {
 		for _, n := range []int{1, 5, 16, 17, 31, 32, 48, 50, 64, 80, 96, 113} {
@@ -44,7 +44,7 @@ func TestProductsHaveTheSameBits(t *testing.T) {
 	}
 }
 
-func TestAProductIsTheSumOfItsTermsInOrder(t *testing.T) {
+func TestProductAddsItsTermsInOrder(t *testing.T) {
 	t.Parallel()
 	const m, depth, n = 7, 33, 21
 	a, w := numbers(m*depth, 1), numbers(n*depth, 2)
@@ -55,7 +55,8 @@ func TestAProductIsTheSumOfItsTermsInOrder(t *testing.T) {
 		s.Product(c, n, Rows{a, depth, 1}, b, m, depth, n, false)
 		inParts := make([]float32, m*n)
 		s.Product(inParts, n, Rows{a, depth, 1}, b, m, 20, n, false)
-		s.Product(inParts, n, Rows{a[20:], depth, 1}, Matrix{b.Data[20*Lanes:], b.Step, b.Panel}, m, depth-20, n, true)
+		rest := Matrix{b.Data[20*Lanes:], b.Step, b.Panel}
+		s.Product(inParts, n, Rows{a[20:], depth, 1}, rest, m, depth-20, n, true)
 		same(t, "a sum in two parts", inParts, c)
 		for r := range m {
 			for j := range n {
@@ -75,7 +76,7 @@ func TestAProductIsTheSumOfItsTermsInOrder(t *testing.T) {
 	}
 }
 
-func TestPackedMatricesAreTheSame(t *testing.T) {
+func TestPackingIsTheSameInAllSets(t *testing.T) {
 	t.Parallel()
 	for _, k := range lengths {
 		for _, n := range lengths {
@@ -92,9 +93,9 @@ func TestPackedMatricesAreTheSame(t *testing.T) {
 	}
 }
 
-func TestRowFunctionsHaveTheSameBits(t *testing.T) {
+func TestRowFunctionsHaveTheSameBitsInAllSets(t *testing.T) {
 	t.Parallel()
-	// Each takes three rows and returns what it made of them.
+	// Each function takes three rows and returns its results as one row.
 	functions := map[string]func(s Set, x, y, z []float32) []float32{
 		"sum":     func(s Set, x, y, z []float32) []float32 { return []float32{s.Sum(x)} },
 		"dot":     func(s Set, x, y, z []float32) []float32 { return []float32{s.Dot(x, y)} },
@@ -144,21 +145,21 @@ func TestRowFunctionsHaveTheSameBits(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotFiniteIsFound(t *testing.T) {
+func TestFiniteFindsInfinityAndNaNAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, s := range []Set{Best(), Scalar()} {
 		for _, n := range lengths {
 			x := numbers(n, 1)
 			x[n/2] = math.MaxFloat32
 			if !s.Finite(x) {
-				t.Errorf("%v: %d finite numbers are said not to be", s, n)
+				t.Errorf("%v: Finite is false for %d finite numbers", s, n)
 			}
 			for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 				for i := range x {
 					was := x[i]
 					x[i] = float32(bad)
 					if s.Finite(x) {
-						t.Errorf("%v: %v at %d of %d not found", s, bad, i, n)
+						t.Errorf("%v: Finite is true with %v at %d of %d", s, bad, i, n)
 					}
 					x[i] = was
 				}
@@ -171,7 +172,8 @@ func same(t *testing.T, what string, got, want []float32) {
 	t.Helper()
 	for i := range want {
 		if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
-			t.Fatalf("%s: element %d is %v (%#x), want %v (%#x)", what, i, got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
+			t.Fatalf("%s: element %d is %v (%#x), want %v (%#x)",
+				what, i, got[i], math.Float32bits(got[i]), want[i], math.Float32bits(want[i]))
 		}
 	}
 }

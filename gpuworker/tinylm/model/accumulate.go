@@ -2,19 +2,20 @@ package model
 
 import "rollout/gpuworker/tinylm/kernel"
 
-// The gradient of a matrix is cut into ranges of rowsPerTask rows, and the tape
-// is read in chunks of tokensPerChunk, so that what a task works on stays near.
+// A thread computes the gradient of a matrix in blocks of rowsPerBlock rows, and
+// reads the tape in chunks of tokensPerChunk tokens, so that the data it works on
+// fits into the cache.
 const (
-	rowsPerTask    = 66 // a multiple of the six rows that the kernel takes
+	rowsPerBlock   = 66 // a multiple of the kernel's six rows
 	tokensPerChunk = 128
 )
 
-// gradientScratch holds a chunk of the tape, as a task wants it.
+// gradientScratch holds a chunk of the tape in the layout that addMatrix needs.
 type gradientScratch struct{ inputs, outputs []float32 }
 
-// matrixTask adds to gradient [outs, ins] the sum over tokens of
-// output ⊗ input.
-type matrixTask struct {
+// matrixBlock is a block of rows of the gradient [outs, ins] of a matrix, to
+// which the sum over tokens of output ⊗ input is added.
+type matrixBlock struct {
 	gradient       []float32
 	inputs         []float32 // [tokens, ins]
 	outputs        []float32 // [tokens, outs]
@@ -23,36 +24,43 @@ type matrixTask struct {
 	firstRow, rows int
 }
 
-// gainTask adds the tokens' shares to the gradient of a gain.
-type gainTask struct {
+// gainBlock is the gradient of a gain, to which the shares of all tokens are
+// added.
+type gainBlock struct {
 	gradient, shares []float32
 }
 
-// accumulate adds what is on the tape to the gradients: tokens rows, of which
-// logits have gradients of logits.
+// accumulate adds the gradients on the tape to g. The tape has a row for each of
+// tokens tokens; logits of them have gradients of logits.
 func (b *Backprop) accumulate(tokens, logits int, g *Gradients) {
 	c := b.model.config
 	attention := c.Heads * c.HeadSize
-	var matrices []matrixTask
-	add := func(gradient, inputs, outputs []float32, tokens, outs, ins int) {
-		for r := 0; r < outs; r += rowsPerTask {
-			matrices = append(matrices, matrixTask{gradient, inputs, outputs, tokens, outs, ins, r, min(rowsPerTask, outs-r)})
+	var matrices []matrixBlock
+	add := func(m matrixBlock) {
+		for m.firstRow = 0; m.firstRow < m.outs; m.firstRow += rowsPerBlock {
+			m.rows = min(rowsPerBlock, m.outs-m.firstRow)
+			matrices = append(matrices, m)
 		}
 	}
-	var gains []gainTask
-	add(g.embed, b.tape.final, b.tape.logits, logits, c.Vocab, c.Width)
+	var gains []gainBlock
+	add(matrixBlock{
+		gradient: g.embed, inputs: b.tape.final, outputs: b.tape.logits, tokens: logits, outs: c.Vocab, ins: c.Width,
+	})
 	for i := range g.layers {
 		l, t := &g.layers[i], &b.tape.layers[i]
-		add(l.gate, t.mlpInput, t.gate, tokens, c.Hidden, c.Width)
-		add(l.up, t.mlpInput, t.up, tokens, c.Hidden, c.Width)
-		add(l.down, t.hidden, t.output, tokens, c.Width, c.Hidden)
-		add(l.q, t.input, t.query, tokens, attention, c.Width)
-		add(l.k, t.input, t.key, tokens, attention, c.Width)
-		add(l.v, t.input, t.value, tokens, attention, c.Width)
-		add(l.o, t.attended, t.mid, tokens, c.Width, attention)
-		gains = append(gains, gainTask{l.attentionNorm, t.attentionShare}, gainTask{l.mlpNorm, t.mlpShare})
+		addLayer := func(gradient, inputs, outputs []float32, outs, ins int) {
+			add(matrixBlock{gradient: gradient, inputs: inputs, outputs: outputs, tokens: tokens, outs: outs, ins: ins})
+		}
+		addLayer(l.gate, t.mlpInput, t.gate, c.Hidden, c.Width)
+		addLayer(l.up, t.mlpInput, t.up, c.Hidden, c.Width)
+		addLayer(l.down, t.hidden, t.output, c.Width, c.Hidden)
+		addLayer(l.q, t.input, t.query, attention, c.Width)
+		addLayer(l.k, t.input, t.key, attention, c.Width)
+		addLayer(l.v, t.input, t.value, attention, c.Width)
+		addLayer(l.o, t.attended, t.mid, c.Width, attention)
+		gains = append(gains, gainBlock{l.attentionNorm, t.attentionShare}, gainBlock{l.mlpNorm, t.mlpShare})
 	}
-	gains = append(gains, gainTask{g.norm, b.tape.finalShare})
+	gains = append(gains, gainBlock{g.norm, b.tape.finalShare})
 	kernel.Parallel(len(b.threads), len(matrices)+len(gains), func(thread, i int) {
 		if w := b.threads[thread]; i < len(matrices) {
 			w.addMatrix(matrices[i])
@@ -62,7 +70,7 @@ func (b *Backprop) accumulate(tokens, logits int, g *Gradients) {
 	})
 }
 
-func (w *backpropThread) addMatrix(t matrixTask) {
+func (w *backpropThread) addMatrix(t matrixBlock) {
 	inputs := matrix(&w.gradient.inputs, tokensPerChunk, t.ins)
 	resize(&w.gradient.outputs, tokensPerChunk*t.rows)
 	outputs := w.gradient.outputs
@@ -76,15 +84,15 @@ func (w *backpropThread) addMatrix(t matrixTask) {
 	}
 }
 
-func (w *backpropThread) addGain(t gainTask) {
+func (w *backpropThread) addGain(t gainBlock) {
 	n := len(t.gradient)
 	for x := t.shares; len(x) >= n; x = x[n:] {
 		w.kernels.Add(t.gradient, x[:n])
 	}
 }
 
-// embed adds the gradient of the embedded tokens to that of the embedding, in
-// the order of the batch.
+// embed adds the gradients of the embedded tokens to the gradient of the
+// embedding, in the order of the batch.
 func (b *Backprop) embed(batch []Sequence, g *Gradients) {
 	width, i := b.model.config.Width, 0
 	for _, q := range batch {

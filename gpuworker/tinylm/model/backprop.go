@@ -5,15 +5,16 @@ import (
 	"rollout/shared/fault"
 )
 
-// Backprop computes losses, rewards and their gradients. It has scratch of its
-// own, so one goroutine uses it at a time; it reads the parameters anew at each
-// call.
+// Backprop computes losses, rewards and their gradients. Each call reads the
+// parameters as they are then. A Backprop owns scratch memory, so only one
+// goroutine may use it at a time.
 //
-// A group of sequences goes through in two phases. In the first each thread
-// takes whole sequences forward and backward, down to the embedding, and puts
-// the inputs and output gradients of every matrix on a tape; in the second each
-// takes ranges of rows of the weights and adds up their gradients over the
-// tape, token by token. Threads meet twice a group, and no sum is ever split.
+// It processes each group of sequences in two phases. In the first phase a
+// thread takes whole sequences forward and backward, down to the embedding, and
+// writes the inputs and output gradients of every matrix to a tape. In the
+// second phase a thread takes ranges of rows of the weights and adds up their
+// gradients over the tape, token by token. The threads synchronise after each
+// phase, and one thread computes each sum.
 type Backprop struct {
 	model   *Model
 	forward *packed
@@ -21,14 +22,14 @@ type Backprop struct {
 	threads []*backpropThread
 	tape    tape
 	input   []float32 // gradient of the embedded tokens of a whole batch [tokens, Width]
-	losses  []float64 // of the counted targets of a group
+	losses  []float64 // one for each counted target of a group
 }
 
-// groupTokens is the least number of tokens a thread that make a group, if the
-// batch has so many: enough work for two meetings.
+// groupTokens is the minimum number of tokens per thread in a group, except in
+// the last group of a batch. It makes the cost of two synchronisations small.
 const groupTokens = 512
 
-// NewBackprop makes a Backprop of up to threads goroutines.
+// NewBackprop returns a Backprop that uses up to threads goroutines.
 func NewBackprop(m *Model, threads int) *Backprop {
 	threads = max(threads, 1)
 	b := &Backprop{model: m, forward: newPacked(m.config), threads: make([]*backpropThread, threads)}
@@ -38,14 +39,17 @@ func NewBackprop(m *Model, threads int) *Backprop {
 	return b
 }
 
-// Loss is the sum of -ln p(target) over the targets that count, and their
-// number. With g it adds scale times the gradient of that sum to g; without, it
-// goes forward only. Calling it for parts of a batch, in order, adds up the
-// same terms in the same order for all parameters but the embedding, which the
-// head and the input share: there each call adds the head's part first.
+// Loss returns the sum of -ln p(target) over the counted targets of the batch,
+// and their number. If g is not nil, Loss also adds scale times the gradient of
+// that sum to g; if g is nil, it runs only forward.
 //
-// Faults: Invalid for a bad sequence, naming it, before anything is computed;
-// Corrupt if the loss is not a finite number: then g is of no use.
+// A batch may be passed in parts, in order. The gradients then have the same
+// bits as with one call, except those of the embedding, which the output head
+// shares: each call adds the head's part of the embedding first.
+//
+// Faults: Invalid for a bad sequence, which the message names; nothing is
+// computed then. Corrupt if the loss is not finite; the contents of g are then
+// undefined.
 func (b *Backprop) Loss(batch []Sequence, scale float32, g *Gradients) (sum float64, counted int, err error) {
 	if err := b.check(batch, g, true); err != nil {
 		return 0, 0, err
@@ -70,7 +74,8 @@ func (b *Backprop) Loss(batch []Sequence, scale float32, g *Gradients) (sum floa
 			sum += l
 		}
 		if sum-sum != 0 {
-			return 0, 0, fault.New(fault.Corrupt, "model: the loss is %v: the weights are damaged or training diverged: try a lower learning rate or gradient clipping", sum)
+			return 0, 0, fault.New(fault.Corrupt, "model: the loss is %v: the weights are damaged or training diverged: "+
+				"try a lower learning rate or gradient clipping", sum)
 		}
 		counted += heads.total
 		if g != nil {
@@ -91,12 +96,13 @@ func (b *Backprop) check(batch []Sequence, g *Gradients, targets bool) error {
 		}
 	}
 	if g != nil && len(g.flat) != len(b.model.flat) {
-		return fault.New(fault.Invalid, "model: %d gradients for %d parameters: they are another model's", len(g.flat), len(b.model.flat))
+		return fault.New(fault.Invalid, "model: %d gradients for %d parameters: they belong to another model",
+			len(g.flat), len(b.model.flat))
 	}
 	return nil
 }
 
-// refresh packs the parameters as they are now.
+// refresh packs the current parameters.
 func (b *Backprop) refresh(backward bool) {
 	b.forward.fill(b.model, len(b.threads))
 	if !backward {
@@ -108,8 +114,8 @@ func (b *Backprop) refresh(backward bool) {
 	b.back.fill(b.model, len(b.threads))
 }
 
-// groups cuts a batch into runs of sequences with enough tokens to keep the
-// threads busy. Where it cuts changes no bits.
+// groups cuts a batch into groups of consecutive sequences with enough tokens to
+// keep all threads busy. The cuts do not change the bits of results.
 func (b *Backprop) groups(batch []Sequence) func(func([]Sequence) bool) {
 	enough := groupTokens
 	for _, q := range batch {
@@ -130,14 +136,16 @@ func (b *Backprop) groups(batch []Sequence) func(func([]Sequence) bool) {
 	}
 }
 
-// layout says where each sequence's rows begin.
+// layout holds the index of the first row of each sequence, and the number of
+// rows of all.
 type layout struct {
 	at    []int
 	total int
 }
 
-// layOut puts sequences one after the other: their tokens, and their rows that
-// reach the head.
+// layOut lays out sequences one after the other. rows has one row for each token;
+// head has, for each sequence, the number of rows that heads returns: those that
+// reach the output head.
 func layOut(group []Sequence, heads func(Sequence) int) (rows, head layout) {
 	for _, q := range group {
 		rows.at, head.at = append(rows.at, rows.total), append(head.at, head.total)

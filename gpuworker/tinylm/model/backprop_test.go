@@ -11,13 +11,16 @@ import (
 )
 
 // tiny has heads that together are wider than the residual stream.
-var tiny = Config{Vocab: 23, Width: 12, Layers: 2, Heads: 2, HeadSize: 8, Hidden: 10, Context: 40, RopeBase: 100, NormEpsilon: 1e-5}
+var tiny = Config{
+	Vocab: 23, Width: 12, Layers: 2, Heads: 2, HeadSize: 8, Hidden: 10, Context: 40, RopeBase: 100, NormEpsilon: 1e-5,
+}
 
-// lessons is a batch with everything that a batch can have: unequal lengths,
-// targets that do not count, packed documents, a sequence of one token.
-func lessons(vocab int) []Sequence {
+// variedBatch returns a batch with every feature that a batch can have: unequal
+// lengths, targets that are not counted, packed documents, a sequence of one
+// token.
+func variedBatch(vocab int) []Sequence {
 	sequence := func(n int, seed uint64, starts ...int32) Sequence {
-		q := Sequence{Tokens: text(n, seed, vocab), Targets: text(n, seed+1, vocab), Starts: starts}
+		q := Sequence{Tokens: randomTokens(n, seed, vocab), Targets: randomTokens(n, seed+1, vocab), Starts: starts}
 		for i := range q.Targets {
 			if i%5 == 3 {
 				q.Targets[i] = -1
@@ -25,45 +28,47 @@ func lessons(vocab int) []Sequence {
 		}
 		return q
 	}
-	silent := sequence(3, 50)
-	for i := range silent.Targets {
-		silent.Targets[i] = -100
+	uncounted := sequence(3, 50)
+	for i := range uncounted.Targets {
+		uncounted.Targets[i] = -100
 	}
-	return []Sequence{sequence(17, 10), sequence(1, 20), sequence(40, 30, 13, 14, 30), silent, sequence(26, 40, 0, 9)}
+	return []Sequence{
+		sequence(17, 10), sequence(1, 20), sequence(40, 30, 13, 14, 30), uncounted, sequence(26, 40, 0, 9),
+	}
 }
 
 // TestGradientsAgreeWithFiniteDifferences compares the gradient of every
-// parameter with the slope of the loss of the float64 twin.
+// parameter with the slope of the loss of the float64 reference.
 func TestGradientsAgreeWithFiniteDifferences(t *testing.T) {
 	t.Parallel()
-	m := lively(t, tiny)
-	batch := lessons(tiny.Vocab)
+	m := scaledModel(t, tiny)
+	batch := variedBatch(tiny.Vocab)
 	g := NewGradients(m)
 	const scale = 0.5
 	sum, counted, err := NewBackprop(m, 2).Loss(batch, scale, g)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tw := newTwin(m)
-	if want := tw.loss(batch); math.Abs(sum-want) > 1e-5*want {
-		t.Errorf("loss %v, the twin's is %v", sum, want)
+	ref := newReference(m)
+	if want := ref.loss(batch); math.Abs(sum-want) > 1e-5*want {
+		t.Errorf("loss %v, want the reference's %v", sum, want)
 	}
 	if want := 68; counted != want {
 		t.Errorf("counted %d targets, want %d", counted, want)
 	}
 	for _, x := range g.Tensors() {
-		checkSlope(t, x, tw.tensors[x.Name], func() float64 { return scale * tw.loss(batch) })
+		checkSlope(t, x, ref.tensors[x.Name], func() float64 { return scale * ref.loss(batch) })
 	}
 }
 
 func TestRewardGradientsAgreeWithFiniteDifferences(t *testing.T) {
 	t.Parallel()
-	m := lively(t, tiny)
-	batch := lessons(tiny.Vocab)
-	dice := rng{state: 5}
+	m := scaledModel(t, tiny)
+	batch := variedBatch(tiny.Vocab)
+	random := rng{state: 5}
 	score, d := make([]float32, tiny.Width), make([]float32, len(batch))
-	dice.normal(score, 1)
-	dice.normal(d, 1)
+	random.normal(score, 1)
+	random.normal(d, 1)
 	b, g, dScore := NewBackprop(m, 2), NewGradients(m), make([]float32, len(score))
 	rewards, err := b.Rewards(batch, score)
 	if err != nil {
@@ -72,27 +77,27 @@ func TestRewardGradientsAgreeWithFiniteDifferences(t *testing.T) {
 	if err := b.RewardGradient(batch, score, d, g, dScore); err != nil {
 		t.Fatal(err)
 	}
-	tw, wide := newTwin(m), widen(score)
-	for i, want := range tw.rewards(batch, wide) {
+	ref, wide := newReference(m), widen(score)
+	for i, want := range ref.rewards(batch, wide) {
 		if math.Abs(float64(rewards[i])-want) > 1e-5*max(1, math.Abs(want)) {
-			t.Errorf("reward %d is %v, the twin's is %v", i, rewards[i], want)
+			t.Errorf("reward %d is %v, want the reference's %v", i, rewards[i], want)
 		}
 	}
 	weighted := func() float64 {
 		sum := 0.0
-		for i, r := range tw.rewards(batch, wide) {
+		for i, r := range ref.rewards(batch, wide) {
 			sum += float64(d[i]) * r
 		}
 		return sum
 	}
 	checkSlope(t, Tensor{Name: "score.weight", Data: dScore}, wide, weighted)
 	for _, x := range g.Tensors() {
-		checkSlope(t, x, tw.tensors[x.Name], weighted)
+		checkSlope(t, x, ref.tensors[x.Name], weighted)
 	}
 }
 
-// checkSlope compares some elements of a gradient with central
-// differences of f by the parameter.
+// checkSlope compares about five elements of a gradient with the central
+// differences of f with respect to the parameter.
 func checkSlope(t *testing.T, gradient Tensor, parameter []float64, f func() float64) {
 	t.Helper()
 	const h = 1e-5
@@ -104,25 +109,28 @@ func checkSlope(t *testing.T, gradient Tensor, parameter []float64, f func() flo
 		t.Errorf("%s: the gradient is zero", gradient.Name)
 	}
 	for i := 0; i < len(parameter); i += max(1, len(parameter)/5) {
-		was := parameter[i]
-		parameter[i] = was + h
+		original := parameter[i]
+		parameter[i] = original + h
 		up := f()
-		parameter[i] = was - h
+		parameter[i] = original - h
 		down := f()
-		parameter[i] = was
+		parameter[i] = original
 		want := (up - down) / (2 * h)
 		if got := float64(gradient.Data[i]); math.Abs(got-want) > 2e-5*largest {
-			t.Errorf("%s[%d]: gradient %v, slope %v", gradient.Name, i, got, want)
+			t.Errorf("%s[%d]: gradient %v, want %v", gradient.Name, i, got, want)
 		}
 	}
 }
 
-func TestGradientsDoNotDependOnThreadsOrOnTheCutOfTheBatch(t *testing.T) {
+func TestGradientsDoNotDependOnThreadsOrBatchParts(t *testing.T) {
 	t.Parallel()
-	m := lively(t, small)
+	m := scaledModel(t, small)
 	var batch []Sequence
 	for i := range 24 {
-		batch = append(batch, Sequence{Tokens: text(1+i*7%50, uint64(i), small.Vocab), Targets: text(1+i*7%50, uint64(i+100), small.Vocab)})
+		n := 1 + i*7%50
+		batch = append(batch, Sequence{
+			Tokens: randomTokens(n, uint64(i), small.Vocab), Targets: randomTokens(n, uint64(i+100), small.Vocab),
+		})
 	}
 	want := NewGradients(m)
 	wantSum, _, err := NewBackprop(m, 1).Loss(batch, 0.25, want)
@@ -131,7 +139,7 @@ func TestGradientsDoNotDependOnThreadsOrOnTheCutOfTheBatch(t *testing.T) {
 	}
 	for _, threads := range []int{2, 3, 16} {
 		b, g := NewBackprop(m, threads), NewGradients(m)
-		for range 2 { // the second time over used scratch
+		for range 2 { // the second call reuses the scratch of the first
 			g.Zero()
 			sum, _, err := b.Loss(batch, 0.25, g)
 			if err != nil {
@@ -155,33 +163,35 @@ func TestGradientsDoNotDependOnThreadsOrOnTheCutOfTheBatch(t *testing.T) {
 	sameBits(t, "gradients of a batch in parts", g.flat[len(g.embed):], want.flat[len(want.embed):])
 }
 
-func TestPackedDocumentsAreAsIfAlone(t *testing.T) {
+func TestPackedDocumentsDoNotAffectEachOther(t *testing.T) {
 	t.Parallel()
-	m := lively(t, small)
-	whole := Sequence{Tokens: text(60, 1, small.Vocab), Targets: text(60, 2, small.Vocab), Starts: []int32{25, 26, 42}}
-	var apart []Sequence
+	m := scaledModel(t, small)
+	whole := Sequence{
+		Tokens: randomTokens(60, 1, small.Vocab), Targets: randomTokens(60, 2, small.Vocab), Starts: []int32{25, 26, 42},
+	}
+	var separate []Sequence
 	for d := range whole.documents {
-		apart = append(apart, Sequence{Tokens: whole.Tokens[d.start:d.end], Targets: whole.Targets[d.start:d.end]})
+		separate = append(separate, Sequence{Tokens: whole.Tokens[d.start:d.end], Targets: whole.Targets[d.start:d.end]})
 	}
 	b, together, alone := NewBackprop(m, 1), NewGradients(m), NewGradients(m)
 	sum, _, err := b.Loss([]Sequence{whole}, 1, together)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, _, err := b.Loss(apart, 1, alone)
+	want, _, err := b.Loss(separate, 1, alone)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if sum != want {
-		t.Errorf("loss %v packed, %v alone", sum, want)
+		t.Errorf("loss of packed documents %v, want %v", sum, want)
 	}
 	sameBits(t, "gradients", together.flat, alone.flat)
 }
 
-func TestTheLossIsThatOfTheRunnersLogits(t *testing.T) {
+func TestLossMatchesTheRunnersLogits(t *testing.T) {
 	t.Parallel()
-	m := lively(t, small)
-	q := Sequence{Tokens: text(70, 1, small.Vocab), Targets: text(70, 2, small.Vocab)}
+	m := scaledModel(t, small)
+	q := Sequence{Tokens: randomTokens(70, 1, small.Vocab), Targets: randomTokens(70, 2, small.Vocab)}
 	sum, _, err := NewBackprop(m, 1).Loss([]Sequence{q}, 1, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -194,24 +204,24 @@ func TestTheLossIsThatOfTheRunnersLogits(t *testing.T) {
 		t.Fatal(err)
 	}
 	if sum != want {
-		t.Errorf("loss %v, from logits %v", sum, want)
+		t.Errorf("loss %v, want %v as computed from the runner's logits", sum, want)
 	}
 }
 
-func TestBadBatchesAreRefusedByNumber(t *testing.T) {
+func TestLossRefusesBadSequencesAndLeavesGradients(t *testing.T) {
 	t.Parallel()
-	m := lively(t, small)
+	m := scaledModel(t, small)
 	g, b := NewGradients(m), NewBackprop(m, 1)
 	good := Sequence{Tokens: []int32{1, 2}, Targets: []int32{2, 3}}
 	for name, q := range map[string]Sequence{
-		"no tokens":          {},
-		"unknown token":      {Tokens: []int32{61}, Targets: []int32{1}},
-		"unknown target":     {Tokens: []int32{1}, Targets: []int32{61}},
-		"targets missing":    {Tokens: []int32{1, 2}, Targets: []int32{1}},
-		"starts beyond":      {Tokens: []int32{1}, Targets: []int32{1}, Starts: []int32{1}},
-		"starts descend":     {Tokens: []int32{1, 2, 3}, Targets: []int32{1, 2, 3}, Starts: []int32{2, 1}},
-		"negative start":     {Tokens: []int32{1, 2, 3}, Targets: []int32{1, 2, 3}, Starts: []int32{-1}},
-		"longer than it can": {Tokens: make([]int32, 71), Targets: make([]int32, 71)},
+		"no tokens":               {},
+		"unknown token":           {Tokens: []int32{61}, Targets: []int32{1}},
+		"unknown target":          {Tokens: []int32{1}, Targets: []int32{61}},
+		"fewer targets":           {Tokens: []int32{1, 2}, Targets: []int32{1}},
+		"start beyond the end":    {Tokens: []int32{1}, Targets: []int32{1}, Starts: []int32{1}},
+		"descending starts":       {Tokens: []int32{1, 2, 3}, Targets: []int32{1, 2, 3}, Starts: []int32{2, 1}},
+		"negative start":          {Tokens: []int32{1, 2, 3}, Targets: []int32{1, 2, 3}, Starts: []int32{-1}},
+		"longer than the context": {Tokens: make([]int32, 71), Targets: make([]int32, 71)},
 	} {
 		if _, _, err := b.Loss([]Sequence{good, q}, 1, g); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v, want an Invalid fault", name, err)
@@ -222,17 +232,18 @@ func TestBadBatchesAreRefusedByNumber(t *testing.T) {
 	}
 }
 
-func TestALossThatIsNoNumberIsAFault(t *testing.T) {
+func TestLossThatIsNotFiniteIsCorrupt(t *testing.T) {
 	t.Parallel()
-	m := lively(t, small)
+	m := scaledModel(t, small)
 	m.layers[0].up[9] = float32(math.Inf(1))
-	_, _, err := NewBackprop(m, 2).Loss([]Sequence{{Tokens: []int32{1, 2}, Targets: []int32{2, 3}}}, 1, NewGradients(m))
+	batch := []Sequence{{Tokens: []int32{1, 2}, Targets: []int32{2, 3}}}
+	_, _, err := NewBackprop(m, 2).Loss(batch, 1, NewGradients(m))
 	if !fault.Is(err, fault.Corrupt) {
 		t.Errorf("%v, want a Corrupt fault", err)
 	}
 }
 
-func TestLossesOfExtremeLogitsAreFinite(t *testing.T) {
+func TestLossOfExtremeLogitsIsFinite(t *testing.T) {
 	t.Parallel()
 	const far = 3e38
 	for _, c := range []struct {
@@ -257,15 +268,17 @@ func TestLossesOfExtremeLogitsAreFinite(t *testing.T) {
 				sum += float64(v)
 			}
 			if !k.Finite(d) || math.Abs(sum) > 1e-6 {
-				t.Errorf("%v: gradient of %v is %v: it must be finite and sum to 0", k, c.logits, d)
+				t.Errorf("%v: gradient of %v is %v, want finite values that sum to 0", k, c.logits, d)
 			}
 		}
 	}
 }
 
-func TestASequenceWhoseAttentionWouldNotFitIsRefused(t *testing.T) {
+func TestSequenceWithTooMuchAttentionIsRefused(t *testing.T) {
 	t.Parallel()
-	c := Config{Vocab: 8, Width: 2, Layers: 8, Heads: 4, HeadSize: 2, Hidden: 2, Context: 1 << 14, RopeBase: 10000, NormEpsilon: 1e-5}
+	c := Config{
+		Vocab: 8, Width: 2, Layers: 8, Heads: 4, HeadSize: 2, Hidden: 2, Context: 1 << 14, RopeBase: 10000, NormEpsilon: 1e-5,
+	}
 	m, err := New(c, 1)
 	if err != nil {
 		t.Fatal(err)

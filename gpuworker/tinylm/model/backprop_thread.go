@@ -2,15 +2,15 @@ package model
 
 import "rollout/gpuworker/tinylm/kernel"
 
-// backpropThread is one thread of a Backprop: it takes one sequence at a time forward
-// and backward, and keeps its activations meanwhile.
+// backpropThread is one thread of a Backprop. It runs one sequence at a time
+// forward and backward, and stores the sequence's activations.
 type backpropThread struct {
 	b       *Backprop
 	config  Config
 	kernels kernel.Set
 
-	// The sequence at hand: its first row on the tape, its first row of those
-	// that reach the head, its first row of the whole batch.
+	// seq is the current sequence. at is its first row on the tape, head its
+	// first row among those that reach the head, all its first row in the batch.
 	seq           Sequence
 	at, head, all int
 	backward      bool
@@ -19,13 +19,13 @@ type backpropThread struct {
 	x, d    []float32 // residual stream and its gradient [tokens, Width]
 	n, m    []float32 // [tokens, max(Width, Heads*HeadSize)]
 	hidden  []float32 // [tokens, Hidden]
-	out     []float32 // logits of a block, going forward only
-	inverse []float32 // of the final norm [heads]
+	out     []float32 // logits of a block; used only without a backward pass
+	inverse []float32 // InverseRMS of the final norm's rows [heads]
 	attention
 	gradient gradientScratch
 }
 
-// saved is what the way back needs of a layer's way forward.
+// saved holds the activations of a layer that the backward pass needs.
 type saved struct {
 	in, mid       []float32 // residual stream before attention and before the MLP [tokens, Width]
 	inF, midF     []float32 // InverseRMS of their rows
@@ -39,7 +39,7 @@ func newBackpropThread(b *Backprop) *backpropThread {
 	return &backpropThread{b: b, config: c, kernels: b.model.kernels, saved: make([]saved, c.Layers)}
 }
 
-// place prepares the worker for a sequence.
+// place prepares the thread for a sequence and sizes its buffers.
 func (w *backpropThread) place(q Sequence, at, head, all int, backward bool) {
 	w.seq, w.at, w.head, w.all, w.backward = q, at, head, all, backward
 	c, n := w.config, len(q.Tokens)
@@ -53,7 +53,7 @@ func (w *backpropThread) place(q Sequence, at, head, all int, backward bool) {
 	for i := range w.saved {
 		s := &w.saved[i]
 		if i > 0 && !backward {
-			break // one layer's place serves all
+			break // without a backward pass, all layers share one set of buffers
 		}
 		resize(&s.in, n*c.Width)
 		resize(&s.mid, n*c.Width)
@@ -68,7 +68,8 @@ func (w *backpropThread) place(q Sequence, at, head, all int, backward bool) {
 	}
 }
 
-// run takes the sequence through the layers; its states are then in w.x.
+// run runs the sequence through the layers and leaves the resulting states in
+// w.x.
 func (w *backpropThread) run() {
 	c, k, m := w.config, w.kernels, w.b.model
 	n, width, attention := len(w.seq.Tokens), c.Width, c.Heads*c.HeadSize
@@ -104,8 +105,8 @@ func (w *backpropThread) run() {
 	}
 }
 
-// backpropagate takes w.d, the gradient of the last layer's result, down to the
-// embedding, filling the tape.
+// backpropagate runs the backward pass from w.d, the gradient of the last
+// layer's result, down to the embedding, and fills the tape.
 func (w *backpropThread) backpropagate() {
 	c, k, m := w.config, w.kernels, w.b.model
 	n, width, attention := len(w.seq.Tokens), c.Width, c.Heads*c.HeadSize
@@ -134,8 +135,8 @@ func (w *backpropThread) backpropagate() {
 	copy(w.b.input[w.all*width:], w.d)
 }
 
-// normalise puts RMSNorm of each row of w.x into dst, and the rows' factors
-// into f.
+// normalise writes RMSNorm of each row of w.x to dst, and the InverseRMS of each
+// row to f.
 func (w *backpropThread) normalise(dst, f, gain []float32) {
 	width := w.config.Width
 	for i := range f {
@@ -145,7 +146,8 @@ func (w *backpropThread) normalise(dst, f, gain []float32) {
 	}
 }
 
-// normaliseBack adds to w.d what d, the gradient of RMSNorm of x, comes to.
+// normaliseBack adds the gradient of x to w.d, where d is the gradient of
+// RMSNorm of x. share receives each row's share of the gradient of the gain.
 func (w *backpropThread) normaliseBack(share, d, x, f, gain []float32) {
 	width := w.config.Width
 	for i := range f {
@@ -154,7 +156,8 @@ func (w *backpropThread) normaliseBack(share, d, x, f, gain []float32) {
 	}
 }
 
-// rotate turns all heads of q and k by their positions in their documents.
+// rotate applies the rotary positions to all heads of q and k. Positions count
+// from the start of each document.
 func (w *backpropThread) rotate(q, k []float32, backward bool) {
 	size := w.config.HeadSize
 	for d := range w.seq.documents {

@@ -10,11 +10,14 @@ import (
 	"rollout/gpuworker/tinylm/optimize"
 )
 
-// shipped is about the shape of the model that is shipped: 1.14 M parameters.
-var shipped = Config{Vocab: 1024, Width: 128, Layers: 5, Heads: 2, HeadSize: 64, Hidden: 352, Context: 256, RopeBase: 10000, NormEpsilon: 1e-5}
+// shipped has about the shape of the shipped model: 1.14 M parameters.
+var shipped = Config{
+	Vocab: 1024, Width: 128, Layers: 5, Heads: 2, HeadSize: 64, Hidden: 352, Context: 256,
+	RopeBase: 10000, NormEpsilon: 1e-5,
+}
 
-// perCPUSecond reports how many tokens a second of processor time was good for.
-// It counts the whole process, so benchmarks of this file must not overlap.
+// perCPUSecond reports the tokens processed per second of processor time. It
+// measures the whole process, so the benchmarks of this file must not overlap.
 func perCPUSecond(b *testing.B, f func() (tokens int)) {
 	f()
 	before, tokens := cpu(), 0
@@ -33,7 +36,7 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkTraining is whole steps: loss, gradients, clipping and AdamW.
+// BenchmarkTraining measures whole steps: loss, gradients, clipping and AdamW.
 func BenchmarkTraining(b *testing.B) {
 	for _, kernels := range []kernel.Set{kernel.Best(), kernel.Scalar()} {
 		for _, threads := range []int{1, 2} {
@@ -48,10 +51,15 @@ func BenchmarkTraining(b *testing.B) {
 				m.UseKernels(kernels)
 				var batch []Sequence
 				for i := range 16 {
-					batch = append(batch, Sequence{Tokens: text(128, uint64(i), 1024), Targets: text(128, uint64(i+99), 1024)})
+					batch = append(batch, Sequence{
+						Tokens: randomTokens(128, uint64(i), 1024), Targets: randomTokens(128, uint64(i+99), 1024),
+					})
 				}
 				bp, g := NewBackprop(m, threads), NewGradients(m)
-				first, second := make([]float32, len(m.flat)), make([]float32, len(m.flat))
+				state := optimize.AdamWState{
+					Parameters: m.flat, Gradients: g.flat,
+					First: make([]float32, len(m.flat)), Second: make([]float32, len(m.flat)),
+				}
 				on := optimize.Compute{Kernels: kernels, Threads: threads}
 				step := 0
 				perCPUSecond(b, func() int {
@@ -64,7 +72,7 @@ func BenchmarkTraining(b *testing.B) {
 						b.Fatal(err)
 					}
 					a := optimize.AdamW{Beta1: 0.9, Beta2: 0.95, Epsilon: 1e-8}
-					if err := a.Step(on, m.flat, g.flat, first, second, step, 1e-3); err != nil {
+					if err := a.Step(on, state, step, 1e-3); err != nil {
 						b.Fatal(err)
 					}
 					return 2048
@@ -74,16 +82,17 @@ func BenchmarkTraining(b *testing.B) {
 	}
 }
 
-// BenchmarkSampling is steps of one token a sequence, from 64 tokens on.
+// BenchmarkSampling measures steps of one token per sequence, each after 64 to
+// 190 tokens.
 func BenchmarkSampling(b *testing.B) {
-	m := lively(b, shipped)
+	m := scaledModel(b, shipped)
 	for _, batch := range []int{1, 4, 32} {
 		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
 			r := NewRunner(m, 1)
 			slots, logits := make([]Slot, batch), make([][]float32, batch)
 			for i := range slots {
 				logits[i] = make([]float32, shipped.Vocab)
-				slots[i] = Slot{m.NewSession(), text(64, uint64(i), shipped.Vocab)}
+				slots[i] = Slot{m.NewSession(), randomTokens(64, uint64(i), shipped.Vocab)}
 			}
 			if err := r.Step(slots, logits); err != nil {
 				b.Fatal(err)
@@ -104,10 +113,10 @@ func BenchmarkSampling(b *testing.B) {
 	}
 }
 
-// BenchmarkPrompt is a prompt of 200 tokens.
+// BenchmarkPrompt measures the processing of a prompt of 200 tokens.
 func BenchmarkPrompt(b *testing.B) {
-	m := lively(b, shipped)
-	r, tokens := NewRunner(m, 1), text(200, 1, shipped.Vocab)
+	m := scaledModel(b, shipped)
+	r, tokens := NewRunner(m, 1), randomTokens(200, 1, shipped.Vocab)
 	out := [][]float32{make([]float32, shipped.Vocab)}
 	perCPUSecond(b, func() int {
 		if err := r.Step([]Slot{{m.NewSession(), tokens}}, out); err != nil {

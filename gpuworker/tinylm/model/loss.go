@@ -2,9 +2,9 @@ package model
 
 import "rollout/gpuworker/tinylm/kernel"
 
-// losses computes -ln p of each counted target into the Backprop's losses. On
-// the way back it leaves the gradients of the logits on the tape, and that of
-// the last layer's result in w.d.
+// losses writes -ln p of each counted target to the Backprop's losses. With a
+// backward pass, it also writes the gradients of the logits to the tape, and the
+// gradient of the last layer's result to w.d.
 func (w *backpropThread) losses(scale float32) {
 	c, k, b := w.config, w.kernels, w.b
 	width := c.Width
@@ -57,13 +57,14 @@ func (w *backpropThread) losses(scale float32) {
 			continue
 		}
 		from, to := i*width, (i+1)*width
-		k.NormBackward(w.d[from:to], shares[h*width:(h+1)*width], w.n[h*width:(h+1)*width], w.x[from:to], b.model.norm, w.inverse[h])
+		share, d := shares[h*width:(h+1)*width], w.n[h*width:(h+1)*width]
+		k.NormBackward(w.d[from:to], share, d, w.x[from:to], b.model.norm, w.inverse[h])
 		h++
 	}
 }
 
-// crossEntropy is -ln softmax(logits)[target]; the logits become its gradient
-// times scale.
+// crossEntropy returns -ln softmax(logits)[target]. It replaces the logits by
+// the gradient of this loss times scale.
 func crossEntropy(k kernel.Set, logits []float32, target int, scale float32) float64 {
 	highest := k.Max(logits)
 	chosen := float64(logits[target]) - float64(highest)

@@ -12,8 +12,8 @@ type Tensor struct {
 	Data  []float32
 }
 
-// parameters are the tensors of a model, or what has their shape: gradients,
-// moments. All lie in one array, in the order of tensors.
+// parameters holds the tensors of a model, or their gradients, which have the
+// same shapes. All tensors lie in one array, flat, in the order of tensors.
 type parameters struct {
 	flat    []float32
 	tensors []Tensor
@@ -63,7 +63,7 @@ func newParameters(c Config) *parameters {
 	return p
 }
 
-// copyTensors is the list with shapes of its own and data shared.
+// copyTensors returns a copy of the list that shares only Data.
 func copyTensors(ts []Tensor) []Tensor {
 	ts = slices.Clone(ts)
 	for i := range ts {
@@ -71,3 +71,20 @@ func copyTensors(ts []Tensor) []Tensor {
 	}
 	return ts
 }
+
+// Gradients has a float for each parameter of a model.
+type Gradients struct{ *parameters }
+
+// NewGradients returns gradients for the parameters of m, all zero.
+func NewGradients(m *Model) *Gradients { return &Gradients{newParameters(m.config)} }
+
+// Tensors returns the gradients in the order of Model.Tensors. Data is not a
+// copy.
+func (g *Gradients) Tensors() []Tensor { return copyTensors(g.tensors) }
+
+// Flat returns all gradients as one array, in the order of Tensors, without a
+// copy.
+func (g *Gradients) Flat() []float32 { return g.flat }
+
+// Zero sets all gradients to zero.
+func (g *Gradients) Zero() { clear(g.flat) }

@@ -7,23 +7,25 @@ import (
 	"rollout/shared/fault"
 )
 
-// blockRows is how many positions go through the layers together: enough that
-// a weight is used often once it is read, few enough that scratch stays small.
+// blockRows is the number of positions that go through the layers together. It
+// is large enough that each loaded weight is used often, and small enough that
+// the scratch memory stays small.
 const blockRows = 48
 
-// row is one position on its way through the layers.
+// row is one position of a forward pass.
 type row struct {
-	session  *Session
-	position int
-	token    int32
-	wanted   bool // its logits are
+	session    *Session
+	position   int
+	token      int32
+	wantLogits bool
 }
 
-// pass is one thread's way through the layers, and its scratch.
+// pass is the forward pass of one thread, with its scratch memory.
 type pass struct {
 	model   *Model
 	weights *packed
 	kernels kernel.Set
+	scale   float32 // of attention scores: 1/√HeadSize
 	rows    []row
 
 	x, n, q, k, v, o, gate, up []float32 // [blockRows, …]
@@ -36,14 +38,15 @@ func newPass(m *Model, weights *packed) *pass {
 	attention := c.Heads * c.HeadSize
 	room := func(n int) []float32 { return make([]float32, blockRows*n) }
 	return &pass{
-		model: m, weights: weights, kernels: m.kernels,
+		model: m, weights: weights, kernels: m.kernels, scale: float32(1 / math.Sqrt(float64(c.HeadSize))),
 		x: room(c.Width), n: room(c.Width), q: room(attention), k: room(attention), v: room(attention),
 		o: room(max(attention, c.Width)), gate: room(c.Hidden), up: room(c.Hidden),
 		scores: make([]float32, c.Context), out: room(c.Vocab),
 	}
 }
 
-// run takes the slots through the model, a block of positions at a time.
+// run runs the slots through the model, a block of positions at a time, and
+// copies the logits after each slot's last token to logits[i] unless that is nil.
 func (p *pass) run(slots []Slot, logits [][]float32) error {
 	var outs [][]float32
 	flush := func() error {
@@ -56,9 +59,9 @@ func (p *pass) run(slots []Slot, logits [][]float32) error {
 	for i, s := range slots {
 		start := s.Session.length
 		for j, t := range s.Tokens {
-			last := j == len(s.Tokens)-1 && logits[i] != nil
-			p.rows = append(p.rows, row{session: s.Session, position: start + j, token: t, wanted: last})
-			if last {
+			want := j == len(s.Tokens)-1 && logits[i] != nil
+			p.rows = append(p.rows, row{session: s.Session, position: start + j, token: t, wantLogits: want})
+			if want {
 				outs = append(outs, logits[i])
 			}
 			if len(p.rows) == blockRows {
@@ -74,11 +77,11 @@ func (p *pass) run(slots []Slot, logits [][]float32) error {
 	return flush()
 }
 
-// forward takes p.rows through all layers; their states are then in p.x.
+// forward runs p.rows through all layers, leaves the resulting states in p.x, and
+// adds the rows' keys and values to their sessions.
 func (p *pass) forward() {
 	c, k, m := p.model.config, p.kernels, p.model
 	rowsN, w, attention := len(p.rows), c.Width, c.Heads*c.HeadSize
-	scale := float32(1 / math.Sqrt(float64(c.HeadSize)))
 	for i, r := range p.rows {
 		copy(p.x[i*w:(i+1)*w], m.embed[int(r.token)*w:])
 	}
@@ -97,7 +100,7 @@ func (p *pass) forward() {
 				m.rotate(k, head(p.q), r.position, false)
 				m.rotate(k, head(p.k), r.position, false)
 				r.session.put(l*c.Heads+h, r.position, head(p.k), head(p.v))
-				r.session.attend(k, head(p.o), head(p.q), p.scores, l*c.Heads+h, r.position+1, scale)
+				p.attend(r.session, l*c.Heads+h, r.position+1, head(p.o), head(p.q))
 			}
 			r.session.length = max(r.session.length, r.position+1)
 		}
@@ -112,7 +115,19 @@ func (p *pass) forward() {
 	}
 }
 
-// normalise puts RMSNorm of each row of p.x into p.n.
+// attend writes softmax(query·keys·scale)·values to out, over the first n
+// positions of one head of the session.
+func (p *pass) attend(s *Session, head, n int, out, query []float32) {
+	k, size, scores := p.kernels, len(query), p.scores[:n]
+	keys := kernel.Matrix{Data: s.keys[head], Step: kernel.Lanes, Panel: size * kernel.Lanes}
+	k.Product(scores, n, rows(query, size), keys, 1, size, n, false)
+	k.Scale(scores, p.scale)
+	k.Softmax(scores)
+	values := kernel.RowMajor(s.values[head], kernel.Padded(size))
+	k.Product(out, size, rows(scores, n), values, 1, n, size, false)
+}
+
+// normalise writes RMSNorm of each row of p.x to p.n.
 func (p *pass) normalise(gain []float32) {
 	w := p.model.config.Width
 	for i := range p.rows {
@@ -121,18 +136,20 @@ func (p *pass) normalise(gain []float32) {
 	}
 }
 
-// rotate turns one head's query or key by its position.
+// rotate applies the rotary position to one head's query or key, or undoes it if
+// backward is true.
 func (m *Model) rotate(k kernel.Set, x []float32, position int, backward bool) {
 	half := m.config.HeadSize / 2
 	k.Rotate(x, m.cos[position*half:(position+1)*half], m.sin[position*half:(position+1)*half], backward)
 }
 
-// logits shows the logits of the wanted rows, in their order.
-func (p *pass) logits(show func(i int, row []float32)) error {
+// logits calls f with the logits of each row that wants them, in order; row is
+// valid only during the call.
+func (p *pass) logits(f func(i int, row []float32)) error {
 	c, k := p.model.config, p.kernels
 	w, wanted := c.Width, 0
 	for i, r := range p.rows {
-		if r.wanted {
+		if r.wantLogits {
 			x := p.x[i*w : (i+1)*w]
 			k.ScaleBy(p.n[wanted*w:(wanted+1)*w], x, p.model.norm, k.InverseRMS(x, c.NormEpsilon))
 			wanted++
@@ -145,9 +162,10 @@ func (p *pass) logits(show func(i int, row []float32)) error {
 	for i := range wanted {
 		row := p.out[i*c.Vocab : (i+1)*c.Vocab]
 		if at := p.model.notFinite(row); at >= 0 {
-			return fault.New(fault.Corrupt, "model: the logit of token %d is %v: the weights are damaged, or training diverged", at, row[at])
+			return fault.New(fault.Corrupt, "model: the logit of token %d is %v: the weights are damaged or training diverged",
+				at, row[at])
 		}
-		show(i, row)
+		f(i, row)
 	}
 	return nil
 }

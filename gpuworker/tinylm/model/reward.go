@@ -5,34 +5,50 @@ import (
 	"rollout/shared/fault"
 )
 
-// Rewards is score·h of each sequence, h being the normalised state of its last
-// token: the model as a reward model. score has Width floats ("score.weight",
-// [1, Width]). Targets are not looked at. Faults are those of Loss.
+// Rewards uses the model as a reward model. It returns score·h for each
+// sequence, where h is the normalised state of the last token. score is the
+// score head, "score.weight" [1, Width]. Targets are ignored. Faults are those
+// of Loss.
 func (b *Backprop) Rewards(batch []Sequence, score []float32) ([]float32, error) {
 	rewards := make([]float32, len(batch))
-	err := b.rewards(batch, score, nil, nil, nil, rewards)
+	err := b.rewards(batch, score, rewards, nil)
 	return rewards, err
 }
 
-// RewardGradient adds to g and dScore the gradients of Σ d[i]·reward(i), d[i]
-// being the derivative of a loss by the reward of sequence i.
+// RewardGradient adds the gradients of Σ d[i]·reward(i) to g and dScore. d[i] is
+// the derivative of a loss with respect to the reward of sequence i.
 func (b *Backprop) RewardGradient(batch []Sequence, score, d []float32, g *Gradients, dScore []float32) error {
 	if len(d) != len(batch) {
 		return fault.New(fault.Invalid, "model: %d derivatives for %d sequences", len(d), len(batch))
 	}
 	if g == nil || len(dScore) != len(score) {
-		return fault.New(fault.Invalid, "model: no room for the gradients of a reward")
+		return fault.New(fault.Invalid, "model: a reward's gradient needs g and %d floats of dScore, got %d",
+			len(score), len(dScore))
 	}
-	return b.rewards(batch, score, d, g, dScore, make([]float32, len(batch)))
+	return b.rewards(batch, score, make([]float32, len(batch)), &rewardGradient{d: d, g: g, dScore: dScore})
 }
 
-func (b *Backprop) rewards(batch []Sequence, score, d []float32, g *Gradients, dScore, rewards []float32) error {
+// rewardGradient holds the arguments of RewardGradient.
+type rewardGradient struct {
+	d      []float32
+	g      *Gradients
+	dScore []float32
+}
+
+// rewards computes the rewards of a batch. With grad, it also runs backward and
+// adds to the gradients.
+func (b *Backprop) rewards(batch []Sequence, score, rewards []float32, grad *rewardGradient) error {
+	var g *Gradients
+	var d, dScore []float32
+	if grad != nil {
+		g, d, dScore = grad.g, grad.d, grad.dScore
+	}
 	if err := b.check(batch, g, false); err != nil {
 		return err
 	}
 	width := b.model.config.Width
 	if len(score) != width {
-		return fault.New(fault.Invalid, "model: a score head of %d floats: the model is %d wide", len(score), width)
+		return fault.New(fault.Invalid, "model: the score head has %d floats: the model's width is %d", len(score), width)
 	}
 	b.refresh(g != nil)
 	resize(&b.input, countTokens(batch)*width)
@@ -51,7 +67,9 @@ func (b *Backprop) rewards(batch []Sequence, score, d []float32, g *Gradients, d
 			}
 		})
 		if i := b.model.notFinite(rewards[sequence : sequence+len(group)]); i >= 0 {
-			return fault.New(fault.Corrupt, "model: the reward of sequence %d of the batch is %v: the weights are damaged or training diverged", sequence+i, rewards[sequence+i])
+			return fault.New(fault.Corrupt,
+				"model: the reward of sequence %d of the batch is %v: the weights are damaged or training diverged",
+				sequence+i, rewards[sequence+i])
 		}
 		if g != nil {
 			for i := range group {
@@ -71,7 +89,7 @@ func (b *Backprop) rewards(batch []Sequence, score, d []float32, g *Gradients, d
 	return nil
 }
 
-// reward is the score of the last token.
+// reward returns the score of the sequence's last token.
 func (w *backpropThread) reward(score []float32) float32 {
 	width := w.config.Width
 	x := w.x[len(w.x)-width:]
@@ -82,7 +100,7 @@ func (w *backpropThread) reward(score []float32) float32 {
 	return w.kernels.Dot(final, score)
 }
 
-// rewardBack leaves in w.d the gradient of the last layer's result.
+// rewardBack writes the gradient of the last layer's result to w.d.
 func (w *backpropThread) rewardBack(score []float32, d float32) {
 	width := w.config.Width
 	clear(w.d)

@@ -7,21 +7,21 @@ import (
 	"rollout/shared/fault"
 )
 
-// Slot is one sequence's part of a step: tokens to put at its end.
+// Slot is one sequence's part of a step: the tokens to append to its session.
 type Slot struct {
 	Session *Session
 	Tokens  []int32
 }
 
-// Runner runs a model forward. It copies the parameters when it is made and has
-// scratch of its own, so one goroutine uses it at a time.
+// Runner runs a model forward. It uses the parameters that the model had at
+// NewRunner. It owns scratch memory, so only one goroutine may use it at a time.
 type Runner struct {
 	model   *Model
 	weights *packed
-	passes  []*pass // one a thread
+	passes  []*pass // one for each thread
 }
 
-// NewRunner makes a runner of up to threads goroutines.
+// NewRunner returns a Runner that uses up to threads goroutines.
 func NewRunner(m *Model, threads int) *Runner {
 	threads = max(threads, 1)
 	r := &Runner{model: m, weights: newPacked(m.config), passes: make([]*pass, threads)}
@@ -32,12 +32,14 @@ func NewRunner(m *Model, threads int) *Runner {
 	return r
 }
 
-// Step appends each slot's tokens to its session and puts the logits after the
-// last of them into logits[i], Vocab long; where that is nil, nobody wants them
-// (a prompt's earlier pieces). Faults: Invalid for an unknown token, a sequence
-// longer than the context, a session that is not this model's or there twice,
-// all found before anything is computed; Corrupt where the logits are not
-// finite numbers. After a fault the sessions are as before.
+// Step appends each slot's tokens to its session and writes the logits after the
+// slot's last token to logits[i], which has Vocab floats. If logits[i] is nil,
+// Step computes no logits for that slot, as for a prompt's earlier pieces.
+//
+// Faults: Invalid for an unknown token, a sequence longer than the context, or a
+// session that belongs to another model or is in two slots; nothing is computed
+// then. Corrupt if logits are not finite. After a fault, all sessions have the
+// length that they had before.
 func (r *Runner) Step(slots []Slot, logits [][]float32) error {
 	if err := r.check(slots, logits); err != nil {
 		return err
@@ -48,8 +50,8 @@ func (r *Runner) Step(slots []Slot, logits [][]float32) error {
 		before[i] = s.Session.length
 		total += len(s.Tokens)
 	}
-	// Sequences do not depend on each other, so each thread takes some of
-	// them through all layers: there is nothing to wait for in between.
+	// Sequences do not depend on each other, so each thread runs some of them
+	// through all layers without synchronisation.
 	errs := make([]error, len(r.passes))
 	var wait sync.WaitGroup
 	start, done := 0, 0
@@ -82,8 +84,8 @@ func (r *Runner) Step(slots []Slot, logits [][]float32) error {
 	return nil
 }
 
-// AllLogits runs a sequence by itself and shows the logits after each of its tokens;
-// row is only valid during the call. Faults are those of Step.
+// AllLogits runs one sequence and calls logits with the logits after each of its
+// tokens, in order; row is valid only during the call. Faults are those of Step.
 func (r *Runner) AllLogits(tokens []int32, logits func(position int, row []float32)) error {
 	slot := []Slot{{Session: r.model.NewSession(), Tokens: tokens}}
 	if err := r.check(slot, [][]float32{nil}); err != nil {
@@ -93,7 +95,7 @@ func (r *Runner) AllLogits(tokens []int32, logits func(position int, row []float
 	for start := 0; start < len(tokens); start += blockRows {
 		p.rows = p.rows[:0]
 		for i := start; i < min(start+blockRows, len(tokens)); i++ {
-			p.rows = append(p.rows, row{session: slot[0].Session, position: i, token: tokens[i], wanted: true})
+			p.rows = append(p.rows, row{session: slot[0].Session, position: i, token: tokens[i], wantLogits: true})
 		}
 		p.forward()
 		if err := p.logits(func(i int, row []float32) { logits(start+i, row) }); err != nil {
@@ -111,10 +113,10 @@ func (r *Runner) check(slots []Slot, logits [][]float32) error {
 	seen := make(map[*Session]struct{}, len(slots))
 	for i, s := range slots {
 		if s.Session == nil || s.Session.model != r.model {
-			return fault.New(fault.Invalid, "model: the session of slot %d is not one of this model", i)
+			return fault.New(fault.Invalid, "model: the session of slot %d belongs to another model", i)
 		}
 		if _, twice := seen[s.Session]; twice {
-			return fault.New(fault.Invalid, "model: the session of slot %d is in another slot too", i)
+			return fault.New(fault.Invalid, "model: the session of slot %d is also in another slot", i)
 		}
 		seen[s.Session] = struct{}{}
 		if len(s.Tokens) == 0 {
@@ -127,7 +129,8 @@ func (r *Runner) check(slots []Slot, logits [][]float32) error {
 			return fault.Wrap(err, "model: slot %d", i)
 		}
 		if logits[i] != nil && len(logits[i]) != c.Vocab {
-			return fault.New(fault.Invalid, "model: slot %d has room for %d logits: the vocabulary has %d", i, len(logits[i]), c.Vocab)
+			return fault.New(fault.Invalid, "model: slot %d has room for %d logits: the vocabulary has %d",
+				i, len(logits[i]), c.Vocab)
 		}
 	}
 	return nil
@@ -142,5 +145,5 @@ func checkTokens(tokens []int32, vocab int) error {
 	return nil
 }
 
-// rows is x as a left-hand side of n floats a row.
+// rows returns x as a left-hand side with n floats per row.
 func rows(x []float32, n int) kernel.Rows { return kernel.Rows{Data: x, Row: n, Col: 1} }

@@ -9,10 +9,13 @@ import (
 	"rollout/shared/fault"
 )
 
-var small = Config{Vocab: 61, Width: 40, Layers: 2, Heads: 2, HeadSize: 20, Hidden: 52, Context: 70, RopeBase: 10000, NormEpsilon: 1e-5}
+var small = Config{
+	Vocab: 61, Width: 40, Layers: 2, Heads: 2, HeadSize: 20, Hidden: 52, Context: 70, RopeBase: 10000, NormEpsilon: 1e-5,
+}
 
-// lively is a model whose logits differ enough to tell bits apart.
-func lively(t testing.TB, c Config) *Model {
+// scaledModel returns a model with initial parameters times 5, so that its
+// logits differ clearly.
+func scaledModel(t testing.TB, c Config) *Model {
 	t.Helper()
 	m, err := New(c, 7)
 	if err != nil {
@@ -24,7 +27,7 @@ func lively(t testing.TB, c Config) *Model {
 	return m
 }
 
-func text(n int, seed uint64, vocab int) []int32 {
+func randomTokens(n int, seed uint64, vocab int) []int32 {
 	g := rng{state: seed}
 	tokens := make([]int32, n)
 	for i := range tokens {
@@ -33,8 +36,9 @@ func text(n int, seed uint64, vocab int) []int32 {
 	return tokens
 }
 
-// alone is the logits after each token of a sequence, one token a step.
-func alone(t *testing.T, m *Model, tokens []int32) [][]float32 {
+// logitsByToken returns the logits after each token of a sequence. It runs the
+// sequence by itself, one token per step.
+func logitsByToken(t *testing.T, m *Model, tokens []int32) [][]float32 {
 	t.Helper()
 	r, s := NewRunner(m, 1), m.NewSession()
 	var all [][]float32
@@ -50,9 +54,9 @@ func alone(t *testing.T, m *Model, tokens []int32) [][]float32 {
 
 func TestLogitsDoNotDependOnHowThePromptIsCut(t *testing.T) {
 	t.Parallel()
-	m := lively(t, small)
-	tokens := text(small.Context, 1, small.Vocab)
-	want := alone(t, m, tokens)
+	m := scaledModel(t, small)
+	tokens := randomTokens(small.Context, 1, small.Vocab)
+	want := logitsByToken(t, m, tokens)
 	for _, piece := range []int{2, 3, 7, 16, 47, 48, 49, len(tokens)} {
 		r, s := NewRunner(m, 1), m.NewSession()
 		for start := 0; start < len(tokens); start += piece {
@@ -74,12 +78,12 @@ func TestLogitsDoNotDependOnHowThePromptIsCut(t *testing.T) {
 
 func TestLogitsDoNotDependOnTheRestOfTheBatch(t *testing.T) {
 	t.Parallel()
-	m := lively(t, small)
+	m := scaledModel(t, small)
 	var prompts [][]int32
 	var want [][]float32
 	for i := range 33 {
-		prompts = append(prompts, text(1+i*5%30, uint64(i), small.Vocab))
-		want = append(want, alone(t, m, prompts[i])[len(prompts[i])-1])
+		prompts = append(prompts, randomTokens(1+i*5%30, uint64(i), small.Vocab))
+		want = append(want, logitsByToken(t, m, prompts[i])[len(prompts[i])-1])
 	}
 	for _, threads := range []int{1, 2, 16} {
 		var slots []Slot
@@ -97,12 +101,12 @@ func TestLogitsDoNotDependOnTheRestOfTheBatch(t *testing.T) {
 	}
 }
 
-func TestAForkAndATruncatedSessionGoOnAsIfTheyHadNeverGoneElsewhere(t *testing.T) {
+func TestForkAndTruncateContinueFromThePosition(t *testing.T) {
 	t.Parallel()
-	m := lively(t, small)
+	m := scaledModel(t, small)
 	r := NewRunner(m, 1)
-	tokens := text(40, 3, small.Vocab)
-	want := alone(t, m, tokens)[39]
+	tokens := randomTokens(40, 3, small.Vocab)
+	want := logitsByToken(t, m, tokens)[39]
 	step := func(s *Session, tokens []int32) []float32 {
 		out := make([]float32, small.Vocab)
 		if err := r.Step([]Slot{{s, tokens}}, [][]float32{out}); err != nil {
@@ -113,7 +117,7 @@ func TestAForkAndATruncatedSessionGoOnAsIfTheyHadNeverGoneElsewhere(t *testing.T
 	s := m.NewSession()
 	step(s, tokens[:21])
 	fork := s.Fork()
-	step(s, text(30, 9, small.Vocab))
+	step(s, randomTokens(30, 9, small.Vocab))
 	sameBits(t, "fork", step(fork, tokens[21:]), want)
 	s.Truncate(21)
 	sameBits(t, "truncated", step(s, tokens[21:]), want)
@@ -122,9 +126,9 @@ func TestAForkAndATruncatedSessionGoOnAsIfTheyHadNeverGoneElsewhere(t *testing.T
 	}
 }
 
-func TestBadStepsAreRefusedAndChangeNothing(t *testing.T) {
+func TestStepRefusesBadSlotsAndLeavesSessions(t *testing.T) {
 	t.Parallel()
-	m, other := lively(t, small), lively(t, small)
+	m, other := scaledModel(t, small), scaledModel(t, small)
 	r := NewRunner(m, 1)
 	s := m.NewSession()
 	room := [][]float32{nil}
@@ -132,13 +136,13 @@ func TestBadStepsAreRefusedAndChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, slots := range map[string][]Slot{
-		"token too large":    {{s, []int32{1, int32(small.Vocab)}}},
-		"negative token":     {{s, []int32{-1}}},
-		"no tokens":          {{s, nil}},
-		"too long":           {{s, make([]int32, small.Context-1)}},
-		"another's session":  {{other.NewSession(), []int32{1}}},
-		"no session":         {{nil, []int32{1}}},
-		"the same one twice": {{s, []int32{1}}, {s, []int32{1}}},
+		"token too large":         {{s, []int32{1, int32(small.Vocab)}}},
+		"negative token":          {{s, []int32{-1}}},
+		"no tokens":               {{s, nil}},
+		"longer than the context": {{s, make([]int32, small.Context-1)}},
+		"another model's session": {{other.NewSession(), []int32{1}}},
+		"no session":              {{nil, []int32{1}}},
+		"the same session twice":  {{s, []int32{1}}, {s, []int32{1}}},
 	} {
 		if err := r.Step(slots, make([][]float32, len(slots))); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v, want an Invalid fault", name, err)
@@ -149,9 +153,9 @@ func TestBadStepsAreRefusedAndChangeNothing(t *testing.T) {
 	}
 }
 
-func TestNumbersThatAreNoneAreAFaultNotAnAnswer(t *testing.T) {
+func TestLogitsThatAreNotFiniteAreCorrupt(t *testing.T) {
 	t.Parallel()
-	m := lively(t, small)
+	m := scaledModel(t, small)
 	m.layers[1].down[3] = float32(math.NaN())
 	s := m.NewSession()
 	err := NewRunner(m, 1).Step([]Slot{{s, []int32{1, 2}}}, [][]float32{make([]float32, small.Vocab)})
@@ -160,9 +164,9 @@ func TestNumbersThatAreNoneAreAFaultNotAnAnswer(t *testing.T) {
 	}
 }
 
-func TestTensorsMakeTheSameModelAgain(t *testing.T) {
+func TestFromTensorsRestoresTheModelAndRefusesBadTensors(t *testing.T) {
 	t.Parallel()
-	m := lively(t, small)
+	m := scaledModel(t, small)
 	ts := m.Tensors()
 	slices.Reverse(ts)
 	again, err := FromTensors(small, ts)
@@ -183,24 +187,24 @@ func TestTensorsMakeTheSameModelAgain(t *testing.T) {
 			t.Errorf("%s: %v, want an Invalid fault", name, err)
 		}
 	}
-	bad("missing", func(ts []Tensor) []Tensor { return ts[1:] })
-	bad("twice", func(ts []Tensor) []Tensor { return append(ts, ts[0]) })
-	bad("unknown", func(ts []Tensor) []Tensor { return append(ts, Tensor{Name: "lm_head.weight"}) })
-	bad("shape", func(ts []Tensor) []Tensor { ts[0].Shape[0]++; return ts })
-	bad("cut off", func(ts []Tensor) []Tensor { ts[0].Data = ts[0].Data[1:]; return ts })
-	bad("infinite", func(ts []Tensor) []Tensor { ts[3].Data[5] = float32(math.Inf(1)); return ts })
+	bad("missing tensor", func(ts []Tensor) []Tensor { return ts[1:] })
+	bad("tensor given twice", func(ts []Tensor) []Tensor { return append(ts, ts[0]) })
+	bad("unknown tensor", func(ts []Tensor) []Tensor { return append(ts, Tensor{Name: "lm_head.weight"}) })
+	bad("another shape", func(ts []Tensor) []Tensor { ts[0].Shape[0]++; return ts })
+	bad("truncated data", func(ts []Tensor) []Tensor { ts[0].Data = ts[0].Data[1:]; return ts })
+	bad("infinite value", func(ts []Tensor) []Tensor { ts[3].Data[5] = float32(math.Inf(1)); return ts })
 }
 
-func TestShapesThatCannotBeAreRefused(t *testing.T) {
+func TestImpossibleShapesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*Config){
-		"no layers":     func(c *Config) { c.Layers = 0 },
-		"negative":      func(c *Config) { c.Width = -8 },
-		"odd head":      func(c *Config) { c.HeadSize = 15 },
-		"huge":          func(c *Config) { c.Vocab, c.Width = maxSize, maxSize },
-		"no rope base":  func(c *Config) { c.RopeBase = 0 },
-		"no epsilon":    func(c *Config) { c.NormEpsilon = 0 },
-		"epsilon a NaN": func(c *Config) { c.NormEpsilon = float32(math.NaN()) },
+		"no layers":    func(c *Config) { c.Layers = 0 },
+		"negative":     func(c *Config) { c.Width = -8 },
+		"odd head":     func(c *Config) { c.HeadSize = 15 },
+		"huge":         func(c *Config) { c.Vocab, c.Width = maxSize, maxSize },
+		"no rope base": func(c *Config) { c.RopeBase = 0 },
+		"no epsilon":   func(c *Config) { c.NormEpsilon = 0 },
+		"epsilon NaN":  func(c *Config) { c.NormEpsilon = float32(math.NaN()) },
 	} {
 		c := small
 		change(&c)

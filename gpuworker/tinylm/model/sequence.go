@@ -5,18 +5,20 @@ import (
 	"rollout/shared/fault"
 )
 
-// Sequence is a row of training data: tokens, and after each of them the token
-// that should follow.
+// Sequence is a row of training data: tokens, and for each token the target that
+// should follow it.
 type Sequence struct {
-	Tokens  []int32
-	Targets []int32 // as many; negative: not counted. Rewards needs none
-	// Starts are the positions at which packed documents begin, ascending.
-	// Positions count from there, and nothing before it is attended to. The
-	// first document begins at 0, whether listed or not.
+	Tokens []int32
+	// Targets has one target for each token. A negative target is not counted.
+	// Rewards ignores Targets.
+	Targets []int32
+	// Starts lists the positions at which packed documents begin, ascending.
+	// Each document has positions from 0 and attends only to itself. The first
+	// document begins at 0; listing 0 is optional.
 	Starts []int32
 }
 
-// check names what is wrong with a sequence.
+// check returns an Invalid fault if the sequence is wrong.
 func (q Sequence) check(c Config, targets bool) error {
 	n := len(q.Tokens)
 	if n == 0 {
@@ -48,16 +50,16 @@ func (q Sequence) check(c Config, targets bool) error {
 		}
 	}
 	if kept := q.attention(c) * c.Layers; kept > maxAttention {
-		return fault.New(fault.Invalid, "training on it would keep %d GiB of attention: shorten its documents", kept>>28)
+		return fault.New(fault.Invalid, "training on it would need %d GiB for attention: shorten its documents", kept>>28)
 	}
 	return nil
 }
 
-// maxAttention is how many probabilities a sequence may have, over all layers:
-// 4 GiB of them.
+// maxAttention is the maximum number of attention probabilities of a sequence,
+// over all layers: 4 GiB.
 const maxAttention = 1 << 30
 
-// attention is the number of places that a layer's probabilities take.
+// attention returns the number of floats of one layer's attention probabilities.
 func (q Sequence) attention(c Config) int {
 	n := 0
 	for d := range q.documents {
@@ -71,7 +73,7 @@ type span struct{ start, end int }
 
 func (s span) len() int { return s.end - s.start }
 
-// documents are the spans between starts.
+// documents yields the span of each document.
 func (q Sequence) documents(yield func(span) bool) {
 	start := 0
 	for _, s := range q.Starts {
@@ -85,7 +87,7 @@ func (q Sequence) documents(yield func(span) bool) {
 	yield(span{start, len(q.Tokens)})
 }
 
-// counted is the number of targets that are.
+// counted returns the number of counted targets.
 func (q Sequence) counted() int {
 	n := 0
 	for _, t := range q.Targets {

@@ -6,32 +6,33 @@ import (
 	"rollout/gpuworker/tinylm/kernel"
 )
 
-// Session is one sequence: the keys and values of the positions so far. It
-// belongs to one model and to one goroutine at a time.
+// Session is the state of one sequence: the cached keys and values of its
+// positions. It belongs to one model, and one goroutine may use it at a time.
 type Session struct {
 	model  *Model
 	length int
-	// Of each layer and head. Keys lie in blocks of kernel.Lanes positions
-	// [block][HeadSize][Lanes], values as [position][padded HeadSize]: so that
-	// both sums of attention have their output elements side by side.
+	// keys and values have an element for each layer and head. Keys lie in
+	// blocks of kernel.Lanes positions, [block][HeadSize][Lanes]; values lie as
+	// [position][padded HeadSize]. In both layouts the output elements of
+	// attention's sums are adjacent.
 	keys, values [][]float32
 }
 
-// NewSession starts a sequence.
+// NewSession returns an empty session.
 func (m *Model) NewSession() *Session {
 	n := m.config.Layers * m.config.Heads
 	return &Session{model: m, keys: make([][]float32, n), values: make([][]float32, n)}
 }
 
-// Len is the number of positions that are in the cache.
+// Len returns the number of cached positions.
 func (s *Session) Len() int { return s.length }
 
-// Truncate forgets the positions from n on, if there are any.
+// Truncate removes the positions from n on.
 func (s *Session) Truncate(n int) {
 	s.length = min(s.length, max(n, 0))
 }
 
-// Fork is a session that goes on from here by itself.
+// Fork returns an independent copy of the session.
 func (s *Session) Fork() *Session {
 	f := *s
 	f.keys, f.values = slices.Clone(s.keys), slices.Clone(s.values)
@@ -54,23 +55,10 @@ func (s *Session) put(head, position int, key, value []float32) {
 	copy(values[position*stride:], value)
 }
 
-// grown makes a slice at least n long; what is new is zero.
+// grown extends a slice with zeros to a length of at least n.
 func grown(x *[]float32, n int) []float32 {
 	if len(*x) < n {
 		*x = append(*x, make([]float32, n-len(*x))...)
 	}
 	return *x
-}
-
-// attend is softmax(query·keys/√HeadSize)·values over the first n positions of
-// one head, into out. scores has room for n values.
-func (s *Session) attend(k kernel.Set, out, query, scores []float32, head, n int, scale float32) {
-	size := len(query)
-	scores = scores[:n]
-	keys := kernel.Matrix{Data: s.keys[head], Step: kernel.Lanes, Panel: size * kernel.Lanes}
-	k.Product(scores, n, kernel.Rows{Data: query, Row: size, Col: 1}, keys, 1, size, n, false)
-	k.Scale(scores, scale)
-	k.Softmax(scores)
-	values := kernel.RowMajor(s.values[head], kernel.Padded(size))
-	k.Product(out, size, kernel.Rows{Data: scores, Row: n, Col: 1}, values, 1, n, size, false)
 }

@@ -1,23 +1,24 @@
 package model
 
-// tape is what one group of sequences leaves for the gradients of the weights:
-// the inputs of each matrix, and the gradients of its outputs, a row a token.
+// tape holds what accumulate needs to compute the gradients of the weights from
+// one group of sequences: the inputs of each matrix and the gradients of its
+// outputs, one row for each token.
 type tape struct {
 	layers []tapeLayer
-	// Of the rows that reach the head: final states, normalised; gradients of
-	// the logits; shares of the final gain.
+	// The rows that reach the head: final normalised states, gradients of the
+	// logits, and shares of the gradient of the final gain.
 	final, logits, finalShare []float32
 }
 
 type tapeLayer struct {
-	input, query, key, value []float32 // n1 [Width]; gradients of q, k, v
+	input, query, key, value []float32 // normalised input of attention [Width]; gradients of q, k, v
 	attended, mid            []float32 // input of o; gradient of its output [Width]
-	mlpInput, gate, up       []float32 // n2 [Width]; gradients of gate and up [Hidden]
+	mlpInput, gate, up       []float32 // normalised input of the MLP [Width]; gradients of gate and up [Hidden]
 	hidden, output           []float32 // input of down [Hidden]; gradient of its output [Width]
-	attentionShare, mlpShare []float32 // shares of the gains [Width]
+	attentionShare, mlpShare []float32 // shares of the gradients of the gains [Width]
 }
 
-// resize makes room for rows tokens, of which heads reach the head.
+// resize sizes the tape for rows tokens, of which heads reach the head.
 func (t *tape) resize(c Config, rows, heads int, backward bool) {
 	attention := c.Heads * c.HeadSize
 	if t.layers == nil {
@@ -43,7 +44,7 @@ func (t *tape) resize(c Config, rows, heads int, backward bool) {
 	}
 }
 
-// resize sets the length of a buffer; what it held is lost.
+// resize sets the length of a buffer. Its contents are undefined afterwards.
 func resize(x *[]float32, n int) {
 	if cap(*x) < n {
 		*x = make([]float32, n)

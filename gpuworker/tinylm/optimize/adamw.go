@@ -14,10 +14,11 @@ type AdamW struct {
 	WeightDecay  float64
 }
 
-// Validate faults (Invalid) on settings that can't be.
+// Validate returns an Invalid fault if a setting is out of range.
 func (a AdamW) Validate() error {
 	if !(a.Beta1 >= 0 && a.Beta1 < 1) || !(a.Beta2 >= 0 && a.Beta2 < 1) {
-		return fault.New(fault.Invalid, "adamw: betas are %v and %v: both must be at least 0 and below 1", a.Beta1, a.Beta2)
+		return fault.New(fault.Invalid, "adamw: betas are %v and %v: both must be at least 0 and below 1",
+			a.Beta1, a.Beta2)
 	}
 	if !(a.Epsilon > 0) || math.IsInf(a.Epsilon, 0) {
 		return fault.New(fault.Invalid, "adamw: eps is %v: it must be above 0", a.Epsilon)
@@ -25,13 +26,19 @@ func (a AdamW) Validate() error {
 	return validDecay(a.WeightDecay)
 }
 
-// Step changes parameters and both moments by one step: step counts from 1, and
-// rate is that step's learning rate. All arrays have one length; moments start
-// at zero. With m and v the moments, corrected for their start at zero,
+// AdamWState holds the arrays of a step, all of one length.
+type AdamWState struct {
+	Parameters, Gradients []float32
+	First, Second         []float32 // moments; zero before the first step
+}
+
+// Step updates the parameters and both moments of s by one step. step counts
+// from 1; rate is the learning rate of that step. With m and v the moments after
+// bias correction:
 //
 //	p ← p − rate·WeightDecay·p − rate·m/(√v + Epsilon)
-func (a AdamW) Step(on Compute, parameters, gradients, first, second []float32, step int, rate float64) error {
-	if err := sameLength(len(parameters), gradients, first, second); err != nil {
+func (a AdamW) Step(on Compute, s AdamWState, step int, rate float64) error {
+	if err := sameLength(len(s.Parameters), s.Gradients, s.First, s.Second); err != nil {
 		return err
 	}
 	if step < 1 {
@@ -47,15 +54,15 @@ func (a AdamW) Step(on Compute, parameters, gradients, first, second []float32, 
 		Root:    float32(1 / math.Sqrt(corrected2)),
 		Epsilon: float32(a.Epsilon),
 	}
-	on.each(len(parameters), func(i, j int) {
-		on.Kernels.AdamStep(parameters[i:j], gradients[i:j], first[i:j], second[i:j], f)
+	on.each(len(s.Parameters), func(i, j int) {
+		on.Kernels.AdamStep(s.Parameters[i:j], s.Gradients[i:j], s.First[i:j], s.Second[i:j], f)
 	})
 	return nil
 }
 
 func validDecay(d float64) error {
 	if !(d >= 0) || math.IsInf(d, 0) {
-		return fault.New(fault.Invalid, "optimize: weight decay is %v: it must be a number from 0", d)
+		return fault.New(fault.Invalid, "optimize: weight decay is %v: it must be a finite number of at least 0", d)
 	}
 	return nil
 }

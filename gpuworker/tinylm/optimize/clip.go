@@ -6,8 +6,9 @@ import (
 	"rollout/shared/fault"
 )
 
-// Norm is the Euclidean norm of all gradients. The squares are added up in
-// float64, in chunks of a fixed size, so the order of the sum is fixed too.
+// Norm returns the Euclidean norm of all gradients. It adds the squares in
+// float64, in chunks of a fixed size, so that the order of the sum does not
+// depend on the number of threads.
 func Norm(on Compute, gradients []float32) float64 {
 	sums := make([]float64, (len(gradients)+chunk-1)/chunk)
 	on.each(len(gradients), func(from, to int) {
@@ -31,14 +32,15 @@ func Norm(on Compute, gradients []float32) float64 {
 	return math.Sqrt(sum)
 }
 
-// Clip scales the gradients down so that their norm is at most limit, and
-// returns what it was; a limit of 0 leaves them alone. A norm that is not a
-// finite number is a Corrupt fault, and nothing is changed: no step should be
-// taken with such gradients.
+// Clip scales the gradients down so that their norm is at most limit, and returns
+// the norm before scaling. With a limit of 0 it changes nothing. If the norm is
+// not finite, Clip returns a Corrupt fault and changes nothing; the caller must
+// not take a step with such gradients.
 func Clip(on Compute, gradients []float32, limit float64) (norm float64, err error) {
 	norm = Norm(on, gradients)
 	if norm-norm != 0 {
-		return norm, fault.New(fault.Corrupt, "optimize: the gradients' norm is %v: training diverged: try a lower learning rate, more warm-up or a lower clipping limit", norm)
+		return norm, fault.New(fault.Corrupt, "optimize: the gradients' norm is %v: training diverged: "+
+			"try a lower learning rate, more warm-up or a lower clipping limit", norm)
 	}
 	if limit > 0 && norm > limit {
 		f := float32(limit / norm)

@@ -5,29 +5,31 @@ import (
 	"rollout/shared/fault"
 )
 
-// Compute is what a step runs on: an implementation of the arithmetic, and a
-// number of goroutines. Neither changes a bit. The zero value is one goroutine
-// of plain Go.
+// Compute selects how a step is computed: the implementation of the arithmetic
+// and the number of goroutines. Neither changes the bits of results. The zero
+// value is one goroutine without vector instructions.
 type Compute struct {
 	Kernels kernel.Set
 	Threads int
 }
 
-// chunk is how many parameters a goroutine takes at a time.
+// chunk is the number of parameters that a goroutine processes at a time.
 const chunk = 8192
 
-// each calls f with the ranges of n elements.
+// each calls f with consecutive ranges that cover n elements, in parallel.
 func (w Compute) each(n int, f func(from, to int)) {
 	kernel.Parallel(w.Threads, (n+chunk-1)/chunk, func(_, i int) {
 		f(i*chunk, min((i+1)*chunk, n))
 	})
 }
 
-// sameLength faults when arrays that belong together differ in length.
+// sameLength returns an Invalid fault if one of the arrays has another length
+// than n.
 func sameLength(n int, others ...[]float32) error {
 	for _, o := range others {
 		if len(o) != n {
-			return fault.New(fault.Invalid, "optimize: %d parameters but %d gradients or moments: they are of different models", n, len(o))
+			return fault.New(fault.Invalid,
+				"optimize: %d parameters but %d gradients or moments: they belong to different models", n, len(o))
 		}
 	}
 	return nil

@@ -1,9 +1,9 @@
-// Package optimize turns gradients into steps: SGD and AdamW, clipping by the
-// global norm, and schedules of the learning rate.
+// Package optimize updates parameters from gradients: SGD and AdamW, clipping by
+// the global norm, and learning rate schedules.
 //
-// Everything is a function of its arguments: a step's number says where a
-// schedule and a bias correction stand, so that training that goes on from a
-// snapshot needs no more than parameters, moments and that number. Results have
-// the same bits for any number of threads. The package will never keep state of
-// its own or decide when to stop.
+// All functions depend only on their arguments. Schedules and bias corrections
+// are functions of the step's number, so training resumed from a snapshot needs
+// only the parameters, the moments and that number. Results have the same bits
+// for any number of threads. The package never keeps state between calls and
+// never decides when training stops.
 package optimize

@@ -9,7 +9,7 @@ import (
 	"rollout/shared/fault"
 )
 
-func TestSchedulesRiseToThePeakAndFallToTheFloor(t *testing.T) {
+func TestScheduleRisesToThePeakAndFallsToTheFloor(t *testing.T) {
 	t.Parallel()
 	cosine := Schedule{Shape: Cosine, Peak: 2, Warmup: 4, Total: 12, Floor: 0.1}
 	linear := Schedule{Shape: Linear, Peak: 2, Warmup: 4, Total: 12, Floor: 0.1}
@@ -30,26 +30,26 @@ func TestSchedulesRiseToThePeakAndFallToTheFloor(t *testing.T) {
 	}
 }
 
-func TestImpossibleSettingsAreRefused(t *testing.T) {
+func TestSettingsOutOfRangeAreRefused(t *testing.T) {
 	t.Parallel()
 	good := Schedule{Shape: Cosine, Peak: 1, Warmup: 1, Total: 2}
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
 	for name, err := range map[string]error{
-		"shape":          Schedule{Shape: "step", Peak: 1}.Validate(),
-		"no steps":       Schedule{Shape: Linear, Peak: 1, Warmup: 5, Total: 5}.Validate(),
-		"rate":           Schedule{Shape: Constant, Peak: math.NaN()}.Validate(),
-		"warm-up":        Schedule{Shape: Constant, Peak: 1, Warmup: -1}.Validate(),
-		"floor":          Schedule{Shape: Constant, Peak: 1, Floor: 2}.Validate(),
-		"beta":           AdamW{Beta1: 1, Beta2: 0.9, Epsilon: 1}.Validate(),
-		"epsilon":        AdamW{Beta1: 0.9, Beta2: 0.9}.Validate(),
-		"decay":          AdamW{Beta1: 0.9, Beta2: 0.9, Epsilon: 1, WeightDecay: -1}.Validate(),
-		"momentum":       SGD{Momentum: 1}.Validate(),
-		"sgd's decay":    SGD{WeightDecay: math.Inf(1)}.Validate(),
-		"other lengths":  SGD{}.Step(Compute{}, make([]float32, 2), make([]float32, 3), nil, 1),
-		"no velocity":    SGD{Momentum: 0.9}.Step(Compute{}, make([]float32, 2), make([]float32, 2), nil, 1),
-		"the zeroth one": AdamW{}.Step(Compute{}, nil, nil, nil, nil, 0, 1),
+		"unknown shape":          Schedule{Shape: "step", Peak: 1}.Validate(),
+		"only warm-up":           Schedule{Shape: Linear, Peak: 1, Warmup: 5, Total: 5}.Validate(),
+		"rate NaN":               Schedule{Shape: Constant, Peak: math.NaN()}.Validate(),
+		"negative warm-up":       Schedule{Shape: Constant, Peak: 1, Warmup: -1}.Validate(),
+		"floor above the peak":   Schedule{Shape: Constant, Peak: 1, Floor: 2}.Validate(),
+		"adamw beta of 1":        AdamW{Beta1: 1, Beta2: 0.9, Epsilon: 1}.Validate(),
+		"adamw epsilon of 0":     AdamW{Beta1: 0.9, Beta2: 0.9}.Validate(),
+		"adamw negative decay":   AdamW{Beta1: 0.9, Beta2: 0.9, Epsilon: 1, WeightDecay: -1}.Validate(),
+		"sgd momentum of 1":      SGD{Momentum: 1}.Validate(),
+		"sgd infinite decay":     SGD{WeightDecay: math.Inf(1)}.Validate(),
+		"sgd unequal lengths":    SGD{}.Step(Compute{}, make([]float32, 2), make([]float32, 3), nil, 1),
+		"sgd without a velocity": SGD{Momentum: 0.9}.Step(Compute{}, make([]float32, 2), make([]float32, 2), nil, 1),
+		"adamw step 0":           AdamW{}.Step(Compute{}, AdamWState{}, 0, 1),
 	} {
 		if !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v, want an Invalid fault", name, err)
@@ -57,8 +57,8 @@ func TestImpossibleSettingsAreRefused(t *testing.T) {
 	}
 }
 
-// TestAdamWFollowsItsFormula compares five steps with the paper's algorithm in
-// float64.
+// TestAdamWFollowsItsFormula compares five steps with the paper's algorithm,
+// computed in float64.
 func TestAdamWFollowsItsFormula(t *testing.T) {
 	t.Parallel()
 	a := AdamW{Beta1: 0.9, Beta2: 0.99, Epsilon: 1e-6, WeightDecay: 0.1}
@@ -67,7 +67,8 @@ func TestAdamWFollowsItsFormula(t *testing.T) {
 	for step := 1; step <= 5; step++ {
 		g := []float32{0.3 * float32(step), -4, 0}
 		rate := 0.1 / float64(step)
-		if err := a.Step(Compute{}, p, g, m, v, step, rate); err != nil {
+		state := AdamWState{Parameters: p, Gradients: g, First: m, Second: v}
+		if err := a.Step(Compute{}, state, step, rate); err != nil {
 			t.Fatal(err)
 		}
 		for i := range wp {
@@ -103,7 +104,7 @@ func TestSGDFollowsItsFormula(t *testing.T) {
 	}
 }
 
-func TestClippingBoundsTheNormAndRefusesWhatIsNoNumber(t *testing.T) {
+func TestClipBoundsTheNormAndRefusesNaN(t *testing.T) {
 	t.Parallel()
 	g := []float32{3, 0, 0, 0, -4}
 	if norm, err := Clip(Compute{}, g, 10); norm != 5 || err != nil || g[0] != 3 {
@@ -118,11 +119,13 @@ func TestClippingBoundsTheNormAndRefusesWhatIsNoNumber(t *testing.T) {
 	}
 }
 
-func TestStepsHaveTheSameBitsOnAnyNumberOfThreadsAndAnyKernels(t *testing.T) {
+func TestStepsHaveTheSameBitsWithAnyThreadsAndKernels(t *testing.T) {
 	t.Parallel()
 	const n = 3*chunk + 5
 	train := func(on Compute) string {
-		p, g, m, v, vel := make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n), make([]float32, n)
+		p, g, velocity := make([]float32, n), make([]float32, n), make([]float32, n)
+		m, v := make([]float32, n), make([]float32, n)
+		a, state := AdamW{Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, WeightDecay: 0.1}, AdamWState{p, g, m, v}
 		var norms []float64
 		for step := 1; step <= 4; step++ {
 			for i := range g {
@@ -133,19 +136,19 @@ func TestStepsHaveTheSameBitsOnAnyNumberOfThreadsAndAnyKernels(t *testing.T) {
 				t.Fatal(err)
 			}
 			norms = append(norms, norm)
-			if err := (AdamW{Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, WeightDecay: 0.1}).Step(on, p, g, m, v, step, 0.01); err != nil {
+			if err := a.Step(on, state, step, 0.01); err != nil {
 				t.Fatal(err)
 			}
-			if err := (SGD{Momentum: 0.9}).Step(on, p, g, vel, 0.01); err != nil {
+			if err := (SGD{Momentum: 0.9}).Step(on, p, g, velocity, 0.01); err != nil {
 				t.Fatal(err)
 			}
 		}
-		return fmt.Sprint(norms, p, m, v, vel)
+		return fmt.Sprint(norms, p, m, v, velocity)
 	}
 	want := train(Compute{})
 	for _, on := range []Compute{{kernel.Scalar(), 2}, {kernel.Best(), 1}, {kernel.Best(), 16}} {
 		if train(on) != want {
-			t.Errorf("%d threads of %v differ", on.Threads, on.Kernels)
+			t.Errorf("results with %d threads of %v differ", on.Threads, on.Kernels)
 		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"rollout/shared/fault"
 )
 
-// Shape is how the learning rate goes on after the warm-up.
+// Shape is how the learning rate changes after the warm-up.
 type Shape string
 
-// The shapes that there are.
+// The supported shapes.
 const (
 	Constant Shape = "constant" // stays at the peak
 	Linear   Shape = "linear"   // a straight line down to the floor
@@ -22,12 +22,13 @@ const (
 type Schedule struct {
 	Shape  Shape
 	Peak   float64
-	Warmup int     // steps that lead up to the peak in a straight line
-	Total  int     // steps after which the floor is reached; not for Constant
-	Floor  float64 // as a share of the peak, 0 to 1
+	Warmup int     // number of steps during which the rate rises linearly to the peak
+	Total  int     // number of steps after which the rate is at the floor; unused with Constant
+	Floor  float64 // final rate as a share of the peak, 0 to 1
 }
 
-// Validate names all settings that can't be; faults are Invalid.
+// Validate returns one Invalid fault for each setting out of range, joined, or
+// nil.
 func (s Schedule) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fault.New(fault.Invalid, format, args...)) }
@@ -35,13 +36,13 @@ func (s Schedule) Validate() error {
 	case Constant:
 	case Linear, Cosine:
 		if s.Total <= s.Warmup {
-			bad("schedule: %d steps in all, %d of warm-up: %s needs steps after the warm-up", s.Total, s.Warmup, s.Shape)
+			bad("schedule: %d steps with %d of warm-up: %s needs steps after the warm-up", s.Total, s.Warmup, s.Shape)
 		}
 	default:
-		bad("schedule: %q: there are constant, linear and cosine", s.Shape)
+		bad("schedule: unknown shape %q: use constant, linear or cosine", s.Shape)
 	}
 	if !(s.Peak > 0) || math.IsInf(s.Peak, 0) {
-		bad("schedule: learning rate is %v: it must be a number above 0", s.Peak)
+		bad("schedule: learning rate is %v: it must be a finite number above 0", s.Peak)
 	}
 	if s.Warmup < 0 {
 		bad("schedule: %d steps of warm-up: it must be at least 0", s.Warmup)
@@ -52,8 +53,8 @@ func (s Schedule) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Rate is the learning rate of a step, counted from 1. Warm-up step i of n has
-// i/n of the peak; steps beyond the total have the floor.
+// Rate returns the learning rate of a step; steps count from 1. Warm-up step i
+// of n has i/n of the peak. Steps after Total have the floor.
 func (s Schedule) Rate(step int) float64 {
 	if step <= s.Warmup {
 		return float64(s.Peak * float64(max(step, 0)) / float64(s.Warmup))

@@ -2,13 +2,13 @@ package optimize
 
 import "rollout/shared/fault"
 
-// SGD is gradient descent, with momentum if that is not zero.
+// SGD is stochastic gradient descent, with optional momentum.
 type SGD struct {
-	Momentum    float64 // in [0, 1)
-	WeightDecay float64 // added to the gradient, times the parameter
+	Momentum    float64 // in [0, 1); 0: none
+	WeightDecay float64 // WeightDecay·p is added to the gradient
 }
 
-// Validate faults (Invalid) on settings that can't be.
+// Validate returns an Invalid fault if a setting is out of range.
 func (s SGD) Validate() error {
 	if !(s.Momentum >= 0 && s.Momentum < 1) {
 		return fault.New(fault.Invalid, "sgd: momentum is %v: it must be at least 0 and below 1", s.Momentum)
@@ -16,9 +16,9 @@ func (s SGD) Validate() error {
 	return validDecay(s.WeightDecay)
 }
 
-// Step changes the parameters by one step of the given rate. With momentum,
-// velocity has the parameters' length and starts at zero; without, it is not
-// looked at.
+// Step updates the parameters by one step of the given learning rate. With
+// momentum, it also updates velocity, which has the parameters' length and is
+// zero before the first step; without momentum, it ignores velocity.
 //
 //	d = g + WeightDecay·p;  v ← Momentum·v + d;  p ← p − rate·v
 func (s SGD) Step(on Compute, parameters, gradients, velocity []float32, rate float64) error {

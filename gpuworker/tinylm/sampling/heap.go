@@ -1,14 +1,15 @@
 package sampling
 
-// likeliest hands out ids by logit, the greatest first and of equal ones the
-// lowest id. It is a binary heap in ids; what was handed out stands behind it,
-// the first at the end.
+// likeliest returns token ids in order of their logits, the greatest first; of
+// equal logits, the lowest id comes first. ids is a binary heap. The popped ids
+// follow it in the same array, the first popped at the end.
 type likeliest struct {
 	logits []float32
 	ids    []int32
-	n      int // of ids, with those that were handed out
+	n      int // number of ids, including popped ones
 }
 
+// before reports whether a comes before b.
 func (h *likeliest) before(a, b int32) bool {
 	if h.logits[a] != h.logits[b] {
 		return h.logits[a] > h.logits[b]
@@ -16,7 +17,7 @@ func (h *likeliest) before(a, b int32) bool {
 	return a < b
 }
 
-// order makes a heap of the ids that are there.
+// order makes ids a heap.
 func (h *likeliest) order() {
 	h.n = len(h.ids)
 	for i := len(h.ids)/2 - 1; i >= 0; i-- {
@@ -24,14 +25,13 @@ func (h *likeliest) order() {
 	}
 }
 
-// restore takes back all that was handed out. It stands behind the heap in
-// rising order, so that it has to find its places anew.
+// restore puts all popped ids back into the heap.
 func (h *likeliest) restore() {
 	h.ids = h.ids[:h.n]
 	h.order()
 }
 
-// pop hands out the next id.
+// pop removes and returns the next id.
 func (h *likeliest) pop() int32 {
 	last := len(h.ids) - 1
 	h.ids[0], h.ids[last] = h.ids[last], h.ids[0]
@@ -41,9 +41,10 @@ func (h *likeliest) pop() int32 {
 	return id
 }
 
-// popped is the i-th id that was handed out.
+// popped returns the i-th popped id, counted from 0.
 func (h *likeliest) popped(i int) int32 { return h.ids[:h.n][h.n-1-i] }
 
+// sink moves the id at i down to its place in the heap.
 func (h *likeliest) sink(i int) {
 	for {
 		child := 2*i + 1

@@ -5,16 +5,17 @@ import "rollout/gpuworker/tinylm/kernel"
 // TokenLogprob is a token with its log probability.
 type TokenLogprob struct {
 	ID      int32
-	Logprob float32 // natural logarithm; at least -9999
+	Logprob float32 // natural logarithm; at least MinLogprob
 }
 
-// MinLogprob is the log probability of what is all but impossible, as vLLM says it:
-// JSON has no -∞.
+// MinLogprob is the lowest log probability that is reported, as in vLLM, because
+// JSON cannot represent -∞.
 const MinLogprob = -9999
 
-// Logprobs returns the chosen token's log probability and the top likeliest
-// ones, likeliest first, of the model's own distribution: softmax of the raw
-// logits, before any parameter (vLLM's raw_logprobs). top is at most MaxTop.
+// Logprobs returns the log probability of the chosen token, and the top likeliest
+// tokens, likeliest first. The distribution is the model's own: the softmax of
+// the raw logits, before any sampling parameter (vLLM's raw_logprobs). top is at
+// most MaxTop.
 func Logprobs(logits []float32, chosen int32, top int) (float32, []TokenLogprob) {
 	most := logits[greatest(logits)]
 	weights := make([]float32, len(logits))
@@ -29,7 +30,7 @@ func Logprobs(logits []float32, chosen int32, top int) (float32, []TokenLogprob)
 		return of(chosen), nil
 	}
 	best := make([]TokenLogprob, 0, min(top, len(logits)))
-	for i := range logits { // insertion: top is small
+	for i := range logits { // insertion sort, because top is small
 		id := int32(i)
 		if len(best) == cap(best) && logits[id] <= logits[best[len(best)-1].ID] {
 			continue

@@ -8,21 +8,21 @@ import (
 	"rollout/shared/fault"
 )
 
-// Sampler draws the tokens of one answer, one after the other. Not for
+// Sampler draws the tokens of one answer, one after the other. It is not safe for
 // concurrent use.
 type Sampler struct {
 	p      Params
 	rng    RNG
-	seen   []bool  // tokens of prompt and answer; nil if no penalty asks
-	counts []int32 // of the answer's tokens; nil likewise
-	logits []float32
-	weight []float32 // of each token in the draw; the likeliest's is 1
+	seen   []bool    // tokens of the prompt and the answer; nil without a repetition penalty
+	counts []int32   // occurrences in the answer; nil without presence and frequency penalty
+	logits []float32 // a copy, with bias and penalties
+	weight []float32 // unnormalised probability of each token; the likeliest has 1
 	heap   []int32   // ids
-	kept   []float64
+	kept   []float64 // cumulative weights of the tokens to draw from
 }
 
-// New returns a sampler of a model of so many tokens, whose prompt was as
-// given. The parameters must have passed Check.
+// New returns a sampler for a model of vocab tokens, after the given prompt. The
+// parameters must have passed Check.
 func New(p Params, seed uint64, vocab int, prompt []int32) *Sampler {
 	s := &Sampler{p: p, rng: NewRNG(seed), logits: make([]float32, vocab), weight: make([]float32, vocab)}
 	if p.Repetition != 1 {
@@ -39,9 +39,10 @@ func New(p Params, seed uint64, vocab int, prompt []int32) *Sampler {
 	return s
 }
 
-// Next draws the next token. Logits that are not finite are Corrupt, class
-// engine: weights or arithmetic are broken. Excluded ids are never drawn, as if
-// their logits were -∞; if all are, it is as if none was.
+// Next draws the next token. It never draws an excluded id, as if its logit were
+// -∞; if all ids are excluded, the exclusion has no effect. Logits that are not
+// finite are a Corrupt fault of class engine, since they mean that the weights or
+// the arithmetic are broken.
 func (s *Sampler) Next(logits []float32, excluded []int32) (int32, error) {
 	if err := CheckFinite(logits); err != nil {
 		return 0, err
@@ -66,7 +67,8 @@ func (s *Sampler) Next(logits []float32, excluded []int32) (int32, error) {
 	return id, nil
 }
 
-// CheckFinite refuses, as Corrupt, logits that are NaN or infinite.
+// CheckFinite returns a Corrupt fault of class engine if a logit is NaN or
+// infinite.
 func CheckFinite(logits []float32) error {
 	if kernel.Best().Finite(logits) {
 		return nil
@@ -80,9 +82,9 @@ func CheckFinite(logits []float32) error {
 	return nil
 }
 
-// penalise changes the copy of the logits by bias and penalties.
+// penalise applies bias and penalties to the copy of the logits.
 func (s *Sampler) penalise() {
-	for id, b := range s.p.Bias { // each id once: the order does not matter
+	for id, b := range s.p.Bias { // each id occurs once, so the order does not matter
 		s.logits[id] += b
 	}
 	for id, seen := range s.seen {
@@ -102,7 +104,7 @@ func (s *Sampler) penalise() {
 	}
 }
 
-// greatest is the lowest id of those with the greatest logit.
+// greatest returns the id of the greatest logit; of equal ones, the lowest id.
 func greatest(logits []float32) int32 {
 	best := 0
 	for i, v := range logits {
@@ -113,7 +115,8 @@ func greatest(logits []float32) int32 {
 	return int32(best)
 }
 
-// draw draws from the logits, of which the greatest is given.
+// draw draws a token with temperature, top_k, top_p and min_p. best is the id of
+// the greatest logit.
 func (s *Sampler) draw(best int32) int32 {
 	top := s.logits[best]
 	for i, v := range s.logits {
@@ -127,7 +130,8 @@ func (s *Sampler) draw(best int32) int32 {
 	return s.drawLikeliest(u, top)
 }
 
-// drawInOrder draws from weights in the order of ids, without sorting them.
+// drawInOrder draws an id in proportion to the weights. u, in [0, 1), is the
+// random number. It adds the weights in the order of ids, without sorting them.
 func drawInOrder(weights []float32, u float64) int32 {
 	sum, last := 0.0, 0
 	for i, w := range weights {
@@ -146,14 +150,14 @@ func drawInOrder(weights []float32, u float64) int32 {
 	return int32(last)
 }
 
-// drawLikeliest draws from those that top_k, top_p and min_p leave, likeliest
-// first. Only as many as are left are sorted.
+// drawLikeliest draws from the tokens that top_k, top_p and min_p leave, likeliest
+// first. It sorts only these.
 func (s *Sampler) drawLikeliest(u float64, top float32) int32 {
 	k := len(s.logits)
 	if s.p.TopK > 0 {
 		k = min(k, s.p.TopK)
 	}
-	all, least := 0.0, float64(s.p.MinP) // what top_p is a share of; the likeliest weighs 1
+	all, least := 0.0, float64(s.p.MinP) // top_p is a share of all; the likeliest token has weight 1
 	for _, w := range s.weight {
 		all += float64(w)
 	}
@@ -175,7 +179,7 @@ func (s *Sampler) drawLikeliest(u float64, top float32) int32 {
 			break
 		}
 		before += w
-		s.kept = append(s.kept, before) // sums, one for each popped id
+		s.kept = append(s.kept, before) // one cumulative weight for each popped id
 	}
 	at := float64(u * s.kept[len(s.kept)-1])
 	for i, sum := range s.kept {
@@ -186,16 +190,16 @@ func (s *Sampler) drawLikeliest(u float64, top float32) int32 {
 	return h.popped(len(s.kept) - 1)
 }
 
-// far is how far below the greatest logit, in temperatures, tokens are mostly
-// not drawn from any more: they weigh less than faint.
+// A token whose logit is more than far temperatures below the greatest has a
+// weight below faint, and is rarely drawn.
 const (
 	far   = 6
-	faint = 0.0026 // e⁻⁶ and a little
+	faint = 0.0026 // slightly above e⁻⁶
 )
 
-// candidates orders the tokens that are drawn from. Those that are far from the
-// likeliest one are left out if it is clear that the parameters leave none of
-// them: ordering a whole vocabulary takes longer than all the rest.
+// candidates returns a heap of the tokens that may be drawn. It omits tokens far
+// below the likeliest if the parameters certainly exclude all of these, because
+// making a heap of the whole vocabulary dominates the cost of a draw.
 func (s *Sampler) candidates(top float32, k int, all float64) likeliest {
 	cut := top - float32(far*s.p.Temperature)
 	h := likeliest{logits: s.logits, ids: s.heap[:0]}
@@ -206,11 +210,11 @@ func (s *Sampler) candidates(top float32, k int, all float64) likeliest {
 			sum += float64(s.weight[id])
 		}
 	}
-	suffice := float64(s.p.MinP) > faint
+	suffice := float64(s.p.MinP) > faint // whether the tokens in h are enough
 	if k < len(s.logits) {
 		suffice = len(h.ids) >= k
 	} else if !suffice {
-		const slack = 1 + 1e-6 // the sum is rounded in another order
+		const slack = 1 + 1e-6 // drawLikeliest adds in another order, with other rounding
 		suffice = sum > float64(float64(s.p.TopP)*all)*slack
 	}
 	if !suffice {

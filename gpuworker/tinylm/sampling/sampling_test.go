@@ -24,8 +24,8 @@ func params(change func(*sampling.Params)) sampling.Params {
 	return p
 }
 
-// possible is which tokens n draws give.
-func possible(t testing.TB, p sampling.Params, logits []float32, n int) []int32 {
+// drawnTokens returns the distinct tokens that n seeds draw, in order of id.
+func drawnTokens(t testing.TB, p sampling.Params, logits []float32, n int) []int32 {
 	t.Helper()
 	var ids []int32
 	for seed := range n {
@@ -43,7 +43,7 @@ func possible(t testing.TB, p sampling.Params, logits []float32, n int) []int32 
 
 // The logits are those of the probabilities 0.5, 0.25, 0.15 and 0.1, in another
 // order: tokens 2, 0, 3, 1.
-func TestParametersLeaveTheLikeliest(t *testing.T) {
+func TestParametersLimitTheTokensDrawn(t *testing.T) {
 	t.Parallel()
 	log := func(p float64) float32 { return float32(math.Log(p)) }
 	logits := []float32{log(0.25), log(0.1), log(0.5), log(0.15)}
@@ -52,23 +52,27 @@ func TestParametersLeaveTheLikeliest(t *testing.T) {
 		p    sampling.Params
 		want []int32
 	}{
-		{"all", sampling.Default(), []int32{0, 1, 2, 3}},
+		{"defaults", sampling.Default(), []int32{0, 1, 2, 3}},
 		{"temperature 0", params(func(p *sampling.Params) { p.Temperature = 0 }), []int32{2}},
-		{"temperature 0 with everything else", params(func(p *sampling.Params) { p.Temperature, p.TopK, p.TopP = 0, 3, 0.9 }), []int32{2}},
-		{"a temperature near 0", params(func(p *sampling.Params) { p.Temperature = 1e-30 }), []int32{2}},
+		{"temperature 0 with top_k and top_p", params(func(p *sampling.Params) {
+			p.Temperature, p.TopK, p.TopP = 0, 3, 0.9
+		}), []int32{2}},
+		{"temperature near 0", params(func(p *sampling.Params) { p.Temperature = 1e-30 }), []int32{2}},
 		{"top_k 1", params(func(p *sampling.Params) { p.TopK = 1 }), []int32{2}},
 		{"top_k 3", params(func(p *sampling.Params) { p.TopK = 3 }), []int32{0, 2, 3}},
-		{"top_k beyond all", params(func(p *sampling.Params) { p.TopK = 99 }), []int32{0, 1, 2, 3}},
+		{"top_k above the vocabulary", params(func(p *sampling.Params) { p.TopK = 99 }), []int32{0, 1, 2, 3}},
 		{"top_k off", params(func(p *sampling.Params) { p.TopK = -1 }), []int32{0, 1, 2, 3}},
 		{"top_p below the likeliest", params(func(p *sampling.Params) { p.TopP = 0.1 }), []int32{2}},
 		{"top_p within the second", params(func(p *sampling.Params) { p.TopP = 0.6 }), []int32{0, 2}},
 		{"top_p within the third", params(func(p *sampling.Params) { p.TopP = 0.8 }), []int32{0, 2, 3}},
-		{"top_p of what top_k left", params(func(p *sampling.Params) { p.TopK, p.TopP = 2, 0.6 }), []int32{2}}, // 0.5 of 0.75
-		{"min_p of the likeliest", params(func(p *sampling.Params) { p.MinP = 0.29 }), []int32{0, 2, 3}},
+		{"top_p after top_k", params(func(p *sampling.Params) { // 0.5 of 0.75 is more than 0.6
+			p.TopK, p.TopP = 2, 0.6
+		}), []int32{2}},
+		{"min_p 0.29", params(func(p *sampling.Params) { p.MinP = 0.29 }), []int32{0, 2, 3}},
 		{"min_p 1", params(func(p *sampling.Params) { p.MinP = 1 }), []int32{2}},
-		{"a bias", params(func(p *sampling.Params) { p.Temperature, p.Bias = 0, map[int32]float32{1: 5} }), []int32{1}},
+		{"logit bias", params(func(p *sampling.Params) { p.Temperature, p.Bias = 0, map[int32]float32{1: 5} }), []int32{1}},
 	} {
-		if got := possible(t, c.p, logits, 500); !slices.Equal(got, c.want) {
+		if got := drawnTokens(t, c.p, logits, 500); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
 	}
@@ -103,32 +107,47 @@ func TestDrawsFollowTheProbabilities(t *testing.T) {
 	}
 }
 
-func TestOfEqualLogitsTheLowestIDWins(t *testing.T) {
+func TestLowestIDWinsAmongEqualLogits(t *testing.T) {
 	t.Parallel()
 	greedy := params(func(p *sampling.Params) { p.Temperature = 0 })
-	if got := possible(t, greedy, []float32{1, 3, 2, 3, 3}, 3); !slices.Equal(got, []int32{1}) {
-		t.Errorf("%v", got)
+	if got := drawnTokens(t, greedy, []float32{1, 3, 2, 3, 3}, 3); !slices.Equal(got, []int32{1}) {
+		t.Errorf("temperature 0 draws %v, want [1]", got)
 	}
 	one := params(func(p *sampling.Params) { p.TopK = 1 })
-	if got := possible(t, one, []float32{1, 3, 2, 3, 3}, 30); !slices.Equal(got, []int32{1}) {
-		t.Errorf("top_k 1: %v", got)
+	if got := drawnTokens(t, one, []float32{1, 3, 2, 3, 3}, 30); !slices.Equal(got, []int32{1}) {
+		t.Errorf("top_k 1 draws %v, want [1]", got)
 	}
 }
 
-func TestPenaltiesLookAtWhatWasSaid(t *testing.T) {
+func TestPenaltiesApplyToTokensSeen(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name   string
 		p      sampling.Params
 		logits []float32
 		prompt []int32
-		want   []int32 // one draw after the other, greedy
+		want   []int32 // successive greedy draws
 	}{
-		{"none", sampling.Params{TopP: 1, Repetition: 1}, []float32{2, 1.5, -1}, []int32{0}, []int32{0, 0, 0}},
-		{"repetition counts the prompt", sampling.Params{TopP: 1, Repetition: 2}, []float32{2, 1.5, -1}, []int32{0}, []int32{1, 0, 0}},
-		{"repetition of negative logits", sampling.Params{TopP: 1, Repetition: 2}, []float32{-1, -1.5, -4}, []int32{0}, []int32{1, 0, 0}},
-		{"presence counts the answer, once", sampling.Params{TopP: 1, Repetition: 1, Presence: 1}, []float32{2, 1.5, -1}, []int32{1}, []int32{0, 1, 0, 0}},
-		{"frequency counts each time", sampling.Params{TopP: 1, Repetition: 1, Frequency: 1}, []float32{2, 1.5, -1}, []int32{1}, []int32{0, 1, 0, 1, 0}},
+		{
+			"no penalty", sampling.Params{TopP: 1, Repetition: 1},
+			[]float32{2, 1.5, -1}, []int32{0}, []int32{0, 0, 0},
+		},
+		{
+			"repetition counts the prompt", sampling.Params{TopP: 1, Repetition: 2},
+			[]float32{2, 1.5, -1}, []int32{0}, []int32{1, 0, 0},
+		},
+		{
+			"repetition of negative logits", sampling.Params{TopP: 1, Repetition: 2},
+			[]float32{-1, -1.5, -4}, []int32{0}, []int32{1, 0, 0},
+		},
+		{
+			"presence counts the answer once", sampling.Params{TopP: 1, Repetition: 1, Presence: 1},
+			[]float32{2, 1.5, -1}, []int32{1}, []int32{0, 1, 0, 0},
+		},
+		{
+			"frequency counts each occurrence", sampling.Params{TopP: 1, Repetition: 1, Frequency: 1},
+			[]float32{2, 1.5, -1}, []int32{1}, []int32{0, 1, 0, 1, 0},
+		},
 	} {
 		s := sampling.New(c.p, 0, len(c.logits), c.prompt)
 		for i, want := range c.want {
@@ -149,7 +168,7 @@ func TestExcludedTokensAreNotDrawn(t *testing.T) {
 	s := sampling.New(sampling.Default(), 0, 3, nil)
 	for range 100 {
 		if id, err := s.Next([]float32{9, 0, 0}, []int32{0}); err != nil || id == 0 {
-			t.Fatalf("%d, %v", id, err)
+			t.Fatalf("drew %d, %v; 0 is excluded", id, err)
 		}
 	}
 	if id, err := sampling.New(sampling.Default(), 0, 1, nil).Next([]float32{9}, []int32{0}); err != nil || id != 0 {
@@ -157,19 +176,20 @@ func TestExcludedTokensAreNotDrawn(t *testing.T) {
 	}
 }
 
-func TestLogitsThatAreNoNumbersAreCorrupt(t *testing.T) {
+func TestLogitsThatAreNotFiniteAreCorrupt(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []float64{math.NaN(), math.Inf(1), math.Inf(-1)} {
 		_, err := sampling.New(sampling.Default(), 0, 2, nil).Next([]float32{0, float32(bad)}, nil)
 		if !fault.Is(err, fault.Corrupt) || fault.ClassOf(err) != fault.Engine || !strings.Contains(err.Error(), "token 1") {
-			t.Errorf("%v: %v", bad, err)
+			t.Errorf("%v: %v, want a Corrupt fault that names token 1", bad, err)
 		}
 	}
 }
 
-// Whatever the logits and parameters, a draw is one of the tokens that a slow
-// implementation in float64 leaves, but for those at the very border.
-func TestDrawsAgreeWithADumbTwin(t *testing.T) {
+// TestDrawsAgreeWithTheReference checks for any logits and parameters that a draw
+// is one of the tokens that a simple implementation in float64 allows. Tokens
+// close to a limit are allowed.
+func TestDrawsAgreeWithTheReference(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		logits := rapid.SliceOfN(rapid.Float32Range(-40, 40), 1, 40).Draw(t, "logits")
@@ -181,13 +201,14 @@ func TestDrawsAgreeWithADumbTwin(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Contains(twin(logits, p), int(id)) {
-			t.Fatalf("token %d was drawn, of %v", id, twin(logits, p))
+		if allowed := allowedTokens(logits, p); !slices.Contains(allowed, int(id)) {
+			t.Fatalf("drew token %d, want one of %v", id, allowed)
 		}
 	})
 }
 
-func twin(logits []float32, p sampling.Params) []int {
+// allowedTokens returns the tokens that the parameters leave.
+func allowedTokens(logits []float32, p sampling.Params) []int {
 	order := make([]int, len(logits))
 	for i := range order {
 		order[i] = i
@@ -214,36 +235,57 @@ func twin(logits []float32, p sampling.Params) []int {
 	return left
 }
 
-func TestBadParametersAreNamed(t *testing.T) {
+func TestCheckNamesTheWrongParameter(t *testing.T) {
 	t.Parallel()
-	nan := float32(math.NaN())
-	for name, changes := range map[string][]func(*sampling.Params){
-		"temperature":        {func(p *sampling.Params) { p.Temperature = -0.1 }, func(p *sampling.Params) { p.Temperature = nan }, func(p *sampling.Params) { p.Temperature = 101 }},
-		"top_k":              {func(p *sampling.Params) { p.TopK = -2 }},
-		"top_p":              {func(p *sampling.Params) { p.TopP = 0 }, func(p *sampling.Params) { p.TopP = 1.1 }, func(p *sampling.Params) { p.TopP = nan }},
-		"min_p":              {func(p *sampling.Params) { p.MinP = -1 }, func(p *sampling.Params) { p.MinP = 2 }},
-		"repetition_penalty": {func(p *sampling.Params) { p.Repetition = 0 }, func(p *sampling.Params) { p.Repetition = float32(math.Inf(1)) }},
-		"presence_penalty":   {func(p *sampling.Params) { p.Presence = 3 }},
-		"frequency_penalty":  {func(p *sampling.Params) { p.Frequency = -3 }},
-		"logit_bias": {func(p *sampling.Params) { p.Bias = map[int32]float32{10: 1} }, func(p *sampling.Params) { p.Bias = map[int32]float32{-1: 1} },
-			func(p *sampling.Params) { p.Bias = map[int32]float32{1: 101} }},
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	type change = func(*sampling.Params)
+	for name, changes := range map[string][]change{
+		"temperature": {
+			func(p *sampling.Params) { p.Temperature = -0.1 },
+			func(p *sampling.Params) { p.Temperature = nan },
+			func(p *sampling.Params) { p.Temperature = 101 },
+		},
+		"top_k": {func(p *sampling.Params) { p.TopK = -2 }},
+		"top_p": {
+			func(p *sampling.Params) { p.TopP = 0 },
+			func(p *sampling.Params) { p.TopP = 1.1 },
+			func(p *sampling.Params) { p.TopP = nan },
+		},
+		"min_p": {func(p *sampling.Params) { p.MinP = -1 }, func(p *sampling.Params) { p.MinP = 2 }},
+		"repetition_penalty": {
+			func(p *sampling.Params) { p.Repetition = 0 },
+			func(p *sampling.Params) { p.Repetition = inf },
+		},
+		"presence_penalty":  {func(p *sampling.Params) { p.Presence = 3 }},
+		"frequency_penalty": {func(p *sampling.Params) { p.Frequency = -3 }},
+		"logit_bias": {
+			func(p *sampling.Params) { p.Bias = map[int32]float32{10: 1} },
+			func(p *sampling.Params) { p.Bias = map[int32]float32{-1: 1} },
+			func(p *sampling.Params) { p.Bias = map[int32]float32{1: 101} },
+		},
 	} {
 		for i, change := range changes {
 			err := params(change).Check(10)
 			var about *sampling.ParamError
-			if !errors.As(err, &about) || about.Name != name || !fault.Is(err, fault.Invalid) || fault.ClassOf(err) != fault.Refused {
-				t.Errorf("%s, %d: %v", name, i, err)
+			if !errors.As(err, &about) || about.Name != name {
+				t.Errorf("%s, change %d: %v, want an error about %[1]s", name, i, err)
+			}
+			if !fault.Is(err, fault.Invalid) || fault.ClassOf(err) != fault.Refused {
+				t.Errorf("%s, change %d: %v, want an Invalid fault of class refused", name, i, err)
 			}
 		}
 	}
-	for _, p := range []sampling.Params{sampling.Default(), {TopP: 1, Repetition: 0.5}, {Temperature: 2, TopK: 1 << 30, TopP: 0.1, MinP: 1, Repetition: 100, Presence: 2, Frequency: -2}} {
+	for _, p := range []sampling.Params{
+		sampling.Default(), {TopP: 1, Repetition: 0.5},
+		{Temperature: 2, TopK: 1 << 30, TopP: 0.1, MinP: 1, Repetition: 100, Presence: 2, Frequency: -2},
+	} {
 		if err := p.Check(10); err != nil {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
 }
 
-func TestLogprobsAreThoseOfTheRawLogits(t *testing.T) {
+func TestLogprobsUseTheRawLogits(t *testing.T) {
 	t.Parallel()
 	logits := []float32{1, 3, 2, 3, -50000}
 	sum := 0.0
@@ -252,22 +294,22 @@ func TestLogprobsAreThoseOfTheRawLogits(t *testing.T) {
 	}
 	got, top := sampling.Logprobs(logits, 2, 3)
 	if want := 2 - math.Log(sum); math.Abs(float64(got)-want) > 1e-6 {
-		t.Errorf("%v, want %v", got, want)
+		t.Errorf("log probability %v, want %v", got, want)
 	}
 	if len(top) != 3 || top[0].ID != 1 || top[1].ID != 3 || top[2].ID != 2 || top[2].Logprob != got {
-		t.Errorf("%+v", top)
+		t.Errorf("top 3 are %+v, want tokens 1, 3 and 2", top)
 	}
 	if low, none := sampling.Logprobs(logits, 4, 0); low != sampling.MinLogprob || none != nil {
-		t.Errorf("%v, %v", low, none)
+		t.Errorf("log probability %v, top %v; want %v and nil", low, none, sampling.MinLogprob)
 	}
 	if _, all := sampling.Logprobs(logits, 0, 20); len(all) != len(logits) {
-		t.Errorf("%d of %d", len(all), len(logits))
+		t.Errorf("top 20 of %d tokens are %d tokens", len(logits), len(all))
 	}
 }
 
-// TestStreamsAreTheSameAnywhere pins the generator and what is drawn with it:
-// no machine may differ.
-func TestStreamsAreTheSameAnywhere(t *testing.T) {
+// TestDrawsHaveTheGoldenDigest fixes the generator's numbers and the tokens drawn
+// with them: they are the same on every machine.
+func TestDrawsHaveTheGoldenDigest(t *testing.T) {
 	t.Parallel()
 	g := sampling.NewRNG(42)
 	var numbers []string
@@ -278,13 +320,16 @@ func TestStreamsAreTheSameAnywhere(t *testing.T) {
 		t.Errorf("the stream of seed 42 is %s, want %s", got, want)
 	}
 	logits := make([]float32, 97)
-	dice := sampling.NewRNG(1)
+	random := sampling.NewRNG(1)
 	var drawn []int32
-	for _, p := range []sampling.Params{sampling.Default(), {Temperature: 0.7, TopK: 40, TopP: 0.9, MinP: 0.02, Repetition: 1.1, Presence: 0.1, Frequency: 0.1}} {
+	for _, p := range []sampling.Params{
+		sampling.Default(),
+		{Temperature: 0.7, TopK: 40, TopP: 0.9, MinP: 0.02, Repetition: 1.1, Presence: 0.1, Frequency: 0.1},
+	} {
 		s := sampling.New(p, 7, len(logits), []int32{1, 2, 3})
 		for range 200 {
 			for i := range logits {
-				logits[i] = float32(float64(dice.Float64()*12) - 6)
+				logits[i] = float32(float64(random.Float64()*12) - 6)
 			}
 			id, err := s.Next(logits, nil)
 			if err != nil {
@@ -299,19 +344,21 @@ func TestStreamsAreTheSameAnywhere(t *testing.T) {
 	}
 	sum := blake3.Sum256(text)
 	if got, want := hex.EncodeToString(sum[:8]), "1e1c4d5d87a82731"; got != want {
-		t.Errorf("what is drawn has the digest %s, want %s: %s", got, want, text)
+		t.Errorf("the tokens drawn have the digest %s, want %s: %s", got, want, text)
 	}
 }
 
 func BenchmarkNext(b *testing.B) {
 	logits := make([]float32, 1024)
-	dice := sampling.NewRNG(1)
+	random := sampling.NewRNG(1)
 	for i := range logits {
-		logits[i] = float32(14 * math.Pow(dice.Float64(), 8)) // few are likely, as with a model
+		logits[i] = float32(14 * math.Pow(random.Float64(), 8)) // few tokens are likely, as with a model
 	}
 	for name, p := range map[string]sampling.Params{
-		"greedy": {TopP: 1, Repetition: 1}, "plain": sampling.Default(), "top_p": {Temperature: 0.8, TopP: 0.9, Repetition: 1},
-		"all": {Temperature: 0.8, TopK: 40, TopP: 0.9, MinP: 0.05, Repetition: 1.1},
+		"greedy":  {TopP: 1, Repetition: 1},
+		"default": sampling.Default(),
+		"top_p":   {Temperature: 0.8, TopP: 0.9, Repetition: 1},
+		"all":     {Temperature: 0.8, TopK: 40, TopP: 0.9, MinP: 0.05, Repetition: 1.1},
 	} {
 		b.Run(name, func(b *testing.B) {
 			s := sampling.New(p, 1, len(logits), nil)

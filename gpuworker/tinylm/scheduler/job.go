@@ -5,42 +5,44 @@ import (
 	"time"
 )
 
-// Job is one sequence to be continued.
+// Job is one sequence to generate tokens for.
 type Job struct {
 	// Prompt has at least one token, and fewer than the model's context.
 	Prompt []int32
-	// NextToken is handed the logits after all tokens so far. It returns the next
-	// token, or None, and whether the job goes on with it. It is called on the
-	// scheduler's goroutine, and stops everybody while it runs: it must not
-	// block. The logits are valid until it returns.
+	// NextToken gets the logits after all tokens so far. It returns the next
+	// token, or NoToken, and whether generation continues. The scheduler's
+	// goroutine calls it, and all sequences wait meanwhile, so it must not block.
+	// The logits are valid until it returns.
 	NextToken func(logits []float32) (token int32, more bool, err error)
-	// OnPromptLogits, if set, is called first, with the logits after each token of the
-	// prompt, under the same rules.
+	// OnPromptLogits is optional. It is called before NextToken, once for each
+	// token of the prompt, with the logits after that token. The rules of
+	// NextToken apply.
 	OnPromptLogits func(at int, logits []float32) error
 }
 
-// NoToken is no token.
+// NoToken is the result of a NextToken that returns no token; the job ends.
 const NoToken int32 = -1
 
-// Times tell when a job got where.
+// Times are the times of a job's events.
 type Times struct {
-	Queued  time.Time // Run was called
-	Started time.Time // it has a place in the batch; zero if it never had
-	First   time.Time // its first token; zero if none came
-	Last    time.Time // its last token
+	Queued  time.Time // call of Run
+	Started time.Time // joined the batch; zero if it never did
+	First   time.Time // first token; zero if there was none
+	Last    time.Time // last token; zero if there was none
 	Ended   time.Time
 }
 
-// activeJob is a job in the scheduler.
+// activeJob is the state of a job in the scheduler.
 type activeJob struct {
 	*Job
 	ctx   context.Context
 	times Times
 	seq   Sequence
 	read  int        // tokens of the prompt that the model has read
-	next  int32      // the token that it reads next, once the prompt is read
+	next  int32      // the token that the model reads next, after the prompt
 	size  int        // tokens in the sequence
-	over  chan error // gets the one end of it
+	over  chan error // receives the job's result, once
 }
 
+// prefilling reports whether the model has yet to read a part of the prompt.
 func (t *activeJob) prefilling() bool { return t.read < len(t.Prompt) }

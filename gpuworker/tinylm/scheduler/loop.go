@@ -6,19 +6,19 @@ import (
 	"rollout/shared/fault"
 )
 
-// loop is the goroutine that owns the model.
+// loop runs on the goroutine that owns the model, until Close.
 func (s *Scheduler) loop() {
 	defer close(s.done)
 	for s.admit() {
-		s.dropGone()
+		s.dropCanceled()
 		if len(s.running) > 0 {
 			s.step()
 		}
 	}
 }
 
-// admit gives those that wait a place in the batch, while there is one. With
-// nothing to run it waits; false if the scheduler is closed.
+// admit moves waiting jobs into the batch while it has free slots. If the batch
+// is empty, admit waits for a job. It returns false if the scheduler is closed.
 func (s *Scheduler) admit() bool {
 	for {
 		if len(s.running) >= s.cfg.Slots {
@@ -43,7 +43,7 @@ func (s *Scheduler) admit() bool {
 	}
 }
 
-// begin gives a task a place, unless nobody waits for it any more.
+// begin adds a job to the batch, unless its context is already canceled.
 func (s *Scheduler) begin(t *activeJob) {
 	s.waiting.Add(-1)
 	if t.ctx.Err() != nil {
@@ -64,7 +64,7 @@ func (s *Scheduler) begin(t *activeJob) {
 	}
 }
 
-// readAll hands a task the logits of its whole prompt.
+// readAll passes the logits of a job's whole prompt to its OnPromptLogits.
 func (s *Scheduler) readAll(t *activeJob) (err error) {
 	modelErr := s.model.AllLogits(t.Prompt, func(at int, logits []float32) {
 		if err == nil {
@@ -77,15 +77,16 @@ func (s *Scheduler) readAll(t *activeJob) (err error) {
 	return err
 }
 
-// end ends a task: it leaves the batch, and its memory is for the next one.
+// end removes a job from the batch and reports its result to Run.
 func (s *Scheduler) end(t *activeJob, err error) {
-	s.leave(func(o *activeJob) bool { return o == t })
+	s.remove(func(o *activeJob) bool { return o == t })
 	t.times.Ended = time.Now()
 	t.over <- err
 }
 
-// leave takes tasks out of the batch.
-func (s *Scheduler) leave(which func(*activeJob) bool) {
+// remove removes the selected jobs from the batch, and keeps their sequences for
+// later jobs.
+func (s *Scheduler) remove(which func(*activeJob) bool) {
 	kept := s.running[:0]
 	for _, t := range s.running {
 		if !which(t) {
@@ -101,19 +102,19 @@ func (s *Scheduler) leave(which func(*activeJob) bool) {
 	s.active.Store(int64(len(kept)))
 }
 
-// dropGone takes out whom nobody waits for any more.
-func (s *Scheduler) dropGone() {
+// dropCanceled removes the jobs whose context is canceled from the batch.
+func (s *Scheduler) dropCanceled() {
 	for _, t := range s.running {
 		if t.ctx.Err() != nil {
-			s.leave(func(t *activeJob) bool { return t.ctx.Err() != nil })
+			s.remove(func(t *activeJob) bool { return t.ctx.Err() != nil })
 			return
 		}
 	}
 }
 
-// step lets the model read one token for each sequence that answers, and as
-// much of the prompts of the others as one step may: those that came first are
-// first. Then each sequence whose prompt is read gets its next token.
+// step runs one step of the model. The model reads one token of each sequence
+// whose prompt is read, and up to Config.Prefill tokens of the other prompts,
+// oldest jobs first. Then each sequence whose prompt is read gets its next token.
 func (s *Scheduler) step() {
 	s.slots = s.slots[:0]
 	budget := s.cfg.Prefill
@@ -128,7 +129,7 @@ func (s *Scheduler) step() {
 			tokens = t.Prompt[t.read : t.read+n]
 			budget -= n
 		default:
-			continue // in the next step
+			continue // wait for a later step
 		}
 		s.slots = append(s.slots, Slot{t.seq, tokens})
 		batch = append(batch, t)
@@ -145,7 +146,7 @@ func (s *Scheduler) step() {
 	err := s.model.Step(s.slots, logits)
 	s.steps.Add(1)
 	s.batched.Add(int64(len(batch)))
-	if err != nil { // nobody can say what the sequences hold now
+	if err != nil { // the contents of the sequences are unknown now
 		err = fault.Wrap(err, "run the model")
 		for _, t := range batch {
 			s.end(t, err)
@@ -155,12 +156,12 @@ func (s *Scheduler) step() {
 	for i, t := range batch {
 		s.account(t, len(s.slots[i].Tokens))
 		if !t.prefilling() && t.ctx.Err() == nil {
-			s.take(t, logits[i])
+			s.nextToken(t, logits[i])
 		}
 	}
 }
 
-// account notes what the model has read of a task.
+// account records that the model has read n more tokens of a job.
 func (s *Scheduler) account(t *activeJob, n int) {
 	if t.prefilling() {
 		t.read += n
@@ -170,18 +171,18 @@ func (s *Scheduler) account(t *activeJob, n int) {
 	s.cached.Add(int64(n))
 }
 
-// take asks a task for its next token.
-func (s *Scheduler) take(t *activeJob, logits []float32) {
+// nextToken asks a job for its next token, and ends the job after its last one.
+func (s *Scheduler) nextToken(t *activeJob, logits []float32) {
 	token, more, err := t.NextToken(logits)
 	if err == nil && token != NoToken {
 		t.times.Last = time.Now()
 		if t.times.First.IsZero() {
 			t.times.First = t.times.Last
 		}
-		s.madeTokens.Add(1)
+		s.newTokens.Add(1)
 	}
 	t.next = token
-	// Beyond the context there is no place for the token to be read.
+	// A sequence that fills the context has no room for another token.
 	if err != nil || !more || token == NoToken || t.size >= s.model.Context() {
 		s.end(t, err)
 	}

@@ -1,11 +1,12 @@
-// Package scheduler runs many sequences through one model at once: continuous
-// batching. A sequence joins the batch as soon as there is room and leaves it
-// at its end; the others never wait for it.
+// Package scheduler runs many sequences through one model at once, with
+// continuous batching: a sequence joins the batch as soon as a slot is free, and
+// leaves it at its own end. Callers pass a Job to Scheduler.Run, which returns
+// when the sequence has ended.
 //
-// One goroutine owns the model. What a sequence gets does not depend on the
-// others, because the model's steps do not: see Model. How many run at once and
-// how many wait is bounded. The package knows no text, no sampling and no
-// requests.
+// One goroutine owns the model. The tokens of a sequence do not depend on the
+// other sequences, because the model's logits do not (see Model). The numbers of
+// running and waiting jobs are bounded. The package knows nothing of text,
+// sampling or requests.
 package scheduler
 
 import (
@@ -19,14 +20,14 @@ import (
 	"rollout/shared/fault"
 )
 
-// Config sets a Scheduler up.
+// Config is a Scheduler's configuration.
 type Config struct {
-	Slots   int // sequences at once; 32 if 0
-	Queue   int // that may wait; 1,024 if 0
-	Prefill int // tokens of prompts that one step reads at most; 128 if 0
+	Slots   int // maximum number of running sequences; default: 32
+	Queue   int // maximum number of waiting jobs; default: 1,024
+	Prefill int // maximum number of prompt tokens per step; default: 128
 }
 
-// Scheduler runs jobs. Any number of goroutines may use it.
+// Scheduler runs jobs. It is safe for concurrent use.
 type Scheduler struct {
 	cfg   Config
 	model Model
@@ -35,7 +36,7 @@ type Scheduler struct {
 	done  chan struct{}
 	once  sync.Once
 
-	idle    []Sequence // for the next ones
+	idle    []Sequence // empty sequences, for later jobs
 	running []*activeJob
 	slots   []Slot
 	logits  [][]float32
@@ -43,22 +44,24 @@ type Scheduler struct {
 	counters
 }
 
-// counters are written by the scheduler's goroutine, but for waiting.
+// counters are written by the scheduler's goroutine, except waiting, which Run
+// also writes.
 type counters struct {
-	active, waiting, cached  atomic.Int64
-	promptTokens, madeTokens atomic.Int64
-	steps, batched           atomic.Int64
+	active, waiting, cached atomic.Int64
+	promptTokens, newTokens atomic.Int64
+	steps, batched          atomic.Int64
 }
 
-// Stats is what the scheduler does, and has done since its start.
+// Stats are the current numbers of jobs, and totals since the start.
 type Stats struct {
 	Running, Waiting        int64
-	Cache                   float64 // share of all slots' tokens in use, 0 to 1
-	PromptTokens, NewTokens int64
-	Steps, Batched          int64 // steps of the model, and slots in them all together
+	Cache                   float64 // share of the cache's token positions in use, 0 to 1
+	PromptTokens, NewTokens int64   // totals
+	Steps, Batched          int64   // totals of steps, and of slots in all steps
 }
 
-// New starts a scheduler over the model, which nobody else may use from now on.
+// New starts a scheduler that runs the model. The caller must not use the model
+// until Close has returned.
 func New(m Model, cfg Config) *Scheduler {
 	for _, d := range []struct {
 		v     *int
@@ -68,21 +71,25 @@ func New(m Model, cfg Config) *Scheduler {
 			*d.v = d.value
 		}
 	}
-	s := &Scheduler{cfg: cfg, model: m, queue: make(chan *activeJob, cfg.Queue), quit: make(chan struct{}), done: make(chan struct{})}
+	s := &Scheduler{
+		cfg: cfg, model: m, queue: make(chan *activeJob, cfg.Queue), quit: make(chan struct{}), done: make(chan struct{}),
+	}
 	go s.loop()
 	return s
 }
 
-// Slots is how many sequences run at once.
+// Slots returns the maximum number of running sequences.
 func (s *Scheduler) Slots() int { return s.cfg.Slots }
 
-// Run runs the job to its end. Faults: Throttled if too many wait, Unavailable
-// once the scheduler is closed, Canceled with ctx, Invalid for a prompt that is
-// empty or does not fit, else what Take, Read or the model returned. After
-// Canceled, Take may still be running once.
+// Run runs the job and returns after its end. Faults: Throttled if too many jobs
+// wait; Unavailable if the scheduler is closed; Canceled if ctx is canceled;
+// Invalid for a prompt that is empty or does not fit into the context. Errors of
+// NextToken, OnPromptLogits and the model are returned too. After a Canceled
+// fault, one more call of NextToken may still be in progress.
 func (s *Scheduler) Run(ctx context.Context, j *Job) (Times, error) {
 	if n := len(j.Prompt); n == 0 || n >= s.model.Context() {
-		return Times{}, fault.New(fault.Invalid, "a prompt of %d tokens does not fit a context of %d", n, s.model.Context())
+		return Times{}, fault.New(fault.Invalid, "a prompt of %d tokens does not fit a context of %d",
+			n, s.model.Context())
 	}
 	for _, id := range j.Prompt {
 		if id < 0 || int(id) >= s.model.Vocab() {
@@ -105,7 +112,8 @@ func (s *Scheduler) Run(ctx context.Context, j *Job) (Times, error) {
 	default:
 		s.waiting.Add(-1)
 		return t.times, &fault.Error{Kind: fault.Throttled, RetryAfter: time.Second,
-			Err: fmt.Errorf("%d requests run and %d wait: there is no room for more", s.cfg.Slots, s.cfg.Queue), Remedy: "ask fewer at once"}
+			Err:    fmt.Errorf("the engine is full: %d requests run and %d wait", s.cfg.Slots, s.cfg.Queue),
+			Remedy: "send fewer requests at once"}
 	}
 	select {
 	case err := <-t.over:
@@ -114,7 +122,7 @@ func (s *Scheduler) Run(ctx context.Context, j *Job) (Times, error) {
 		return Times{Queued: t.times.Queued}, canceled(ctx)
 	case <-s.done:
 		select {
-		case err := <-t.over: // it ended first
+		case err := <-t.over: // the job ended before the scheduler
 			return t.times, err
 		default:
 			return Times{Queued: t.times.Queued}, s.closed()
@@ -130,7 +138,8 @@ func (s *Scheduler) closed() error {
 	return fault.WithKind(fault.Unavailable, errors.New("the engine is closed"), "run")
 }
 
-// Close ends all jobs with Unavailable. It may be called again.
+// Close stops the scheduler and ends all jobs with an Unavailable fault. Further
+// calls do nothing.
 func (s *Scheduler) Close() {
 	s.once.Do(func() { close(s.quit) })
 	<-s.done
@@ -146,9 +155,10 @@ func (s *Scheduler) Closed() bool {
 	}
 }
 
-// Stats returns what the scheduler does.
+// Stats returns the current statistics.
 func (s *Scheduler) Stats() Stats {
 	return Stats{Running: s.active.Load(), Waiting: s.waiting.Load(),
 		Cache:        float64(s.cached.Load()) / float64(int64(s.cfg.Slots)*int64(s.model.Context())),
-		PromptTokens: s.promptTokens.Load(), NewTokens: s.madeTokens.Load(), Steps: s.steps.Load(), Batched: s.batched.Load()}
+		PromptTokens: s.promptTokens.Load(), NewTokens: s.newTokens.Load(),
+		Steps: s.steps.Load(), Batched: s.batched.Load()}
 }

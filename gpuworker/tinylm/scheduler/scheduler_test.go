@@ -13,11 +13,11 @@ import (
 	"rollout/shared/fault"
 )
 
-// counter is a model whose next token is always one more than the last. Step
-// waits for go, if it has one.
+// counter is a model whose next token is the last one plus one. Step first
+// receives from gate, unless gate is nil.
 type counter struct {
 	mu      sync.Mutex
-	batches [][]int // tokens of each slot, step by step
+	batches [][]int // number of tokens of each slot, for each step
 	gate    chan struct{}
 	fail    error
 }
@@ -30,7 +30,7 @@ func (c *counter) Vocab() int                      { return 1000 }
 func (c *counter) Context() int                    { return 50 }
 func (c *counter) NewSequence() scheduler.Sequence { return &sequence{} }
 func (c *counter) AllLogits(t []int32, each func(int, []float32)) error {
-	return errors.New("not here")
+	return errors.New("AllLogits is not implemented")
 }
 
 func (c *counter) Step(slots []scheduler.Slot, logits [][]float32) error {
@@ -53,8 +53,9 @@ func (c *counter) Step(slots []scheduler.Slot, logits [][]float32) error {
 	return c.fail
 }
 
-// counting is a job that goes on to a token.
-func counting(prompt []int32, to int32, got *[]int32) *scheduler.Job {
+// countingJob returns a job that ends with the token to, and appends its tokens
+// to got.
+func countingJob(prompt []int32, to int32, got *[]int32) *scheduler.Job {
 	return &scheduler.Job{Prompt: prompt, NextToken: func(logits []float32) (int32, bool, error) {
 		next := int32(slices.Index(logits, 1))
 		*got = append(*got, next)
@@ -78,11 +79,11 @@ func TestSequencesJoinAndLeaveTheBatch(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		run(counting([]int32{1, 2, 3, 4, 5, 6}, 9, &a)) // its prompt takes two steps
-		run(counting([]int32{20}, 22, &b))              // joins in the second
-		run(counting([]int32{30}, 31, &c))              // waits for a place
+		run(countingJob([]int32{1, 2, 3, 4, 5, 6}, 9, &a)) // the prompt takes two steps
+		run(countingJob([]int32{20}, 22, &b))              // joins the second step
+		run(countingJob([]int32{30}, 31, &c))              // waits for a free slot
 		if st := s.Stats(); st.Running != 1 || st.Waiting != 2 {
-			t.Errorf("%+v", st)
+			t.Errorf("%+v, want 1 running and 2 waiting", st)
 		}
 		for range 4 {
 			m.gate <- struct{}{}
@@ -90,25 +91,25 @@ func TestSequencesJoinAndLeaveTheBatch(t *testing.T) {
 		}
 		all.Wait()
 		if want := []int32{7, 8, 9}; !slices.Equal(a, want) {
-			t.Errorf("the first got %v, want %v", a, want)
+			t.Errorf("the first job got %v, want %v", a, want)
 		}
 		if want := []int32{21, 22}; !slices.Equal(b, want) {
-			t.Errorf("the second got %v, want %v", b, want)
+			t.Errorf("the second job got %v, want %v", b, want)
 		}
 		if want := []int32{31}; !slices.Equal(c, want) {
-			t.Errorf("the third got %v, want %v", c, want)
+			t.Errorf("the third job got %v, want %v", c, want)
 		}
 		want := [][]int{{4}, {2, 1}, {1, 1}, {1, 1}}
 		if !slices.EqualFunc(m.batches, want, slices.Equal[[]int]) {
 			t.Errorf("the steps read %v tokens, want %v", m.batches, want)
 		}
 		if st := s.Stats(); st.Running != 0 || st.Cache != 0 || st.PromptTokens != 8 || st.NewTokens != 6 {
-			t.Errorf("in the end: %+v", st)
+			t.Errorf("after all jobs: %+v, want an empty batch with 8 prompt tokens and 6 new ones", st)
 		}
 	})
 }
 
-func TestWhoGaveUpWaitingIsNotRun(t *testing.T) {
+func TestCanceledJobThatWaitsIsNotRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := &counter{gate: make(chan struct{})}
@@ -116,50 +117,53 @@ func TestWhoGaveUpWaitingIsNotRun(t *testing.T) {
 		var first, second []int32
 		ended := make(chan error)
 		go func() {
-			_, err := s.Run(t.Context(), counting([]int32{1}, 2, &first))
+			_, err := s.Run(t.Context(), countingJob([]int32{1}, 2, &first))
 			ended <- err
 		}()
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() {
-			_, err := s.Run(ctx, counting([]int32{1}, 2, &second))
+			_, err := s.Run(ctx, countingJob([]int32{1}, 2, &second))
 			ended <- err
 		}()
 		synctest.Wait()
 		cancel()
 		if err := <-ended; !fault.Is(err, fault.Canceled) {
-			t.Errorf("%v", err)
+			t.Errorf("the canceled job returned %v, want a Canceled fault", err)
 		}
 		close(m.gate)
 		if err := <-ended; err != nil || len(second) != 0 {
-			t.Errorf("%v; who gave up got %v", err, second)
+			t.Errorf("the first job returned %v; the canceled one got %v, want no tokens", err, second)
 		}
 		s.Close()
 	})
 }
 
-func TestAModelThatFailsEndsItsBatchAlone(t *testing.T) {
+func TestModelErrorEndsOnlyTheCurrentBatch(t *testing.T) {
 	t.Parallel()
-	broken := fault.New(fault.Corrupt, "no numbers")
+	broken := fault.New(fault.Corrupt, "the logits are NaN")
 	m := &counter{fail: broken}
 	s := scheduler.New(m, scheduler.Config{})
 	defer s.Close()
 	var got []int32
-	if _, err := s.Run(t.Context(), counting([]int32{1}, 2, &got)); !errors.Is(err, broken) || !fault.Is(err, fault.Corrupt) {
-		t.Errorf("%v", err)
+	_, err := s.Run(t.Context(), countingJob([]int32{1}, 2, &got))
+	if !errors.Is(err, broken) || !fault.Is(err, fault.Corrupt) {
+		t.Errorf("%v, want the model's error", err)
 	}
 	m.mu.Lock()
 	m.fail = nil
 	m.mu.Unlock()
-	if _, err := s.Run(t.Context(), counting([]int32{1}, 2, &got)); err != nil || !slices.Equal(got, []int32{2}) {
-		t.Errorf("the next one: %v, %v", got, err)
+	if _, err := s.Run(t.Context(), countingJob([]int32{1}, 2, &got)); err != nil || !slices.Equal(got, []int32{2}) {
+		t.Errorf("the next job got %v, %v; want [2]", got, err)
 	}
 }
 
-func TestJobsThatCanNotRunAreRefused(t *testing.T) {
+func TestImpossiblePromptsAndClosedSchedulersAreRefused(t *testing.T) {
 	t.Parallel()
 	s := scheduler.New(&counter{}, scheduler.Config{})
-	for name, prompt := range map[string][]int32{"empty": nil, "as long as the context": make([]int32, 50), "of no token": {1, 1000}, "of a negative token": {-1}} {
+	for name, prompt := range map[string][]int32{
+		"empty": nil, "as long as the context": make([]int32, 50), "unknown token": {1, 1000}, "negative token": {-1},
+	} {
 		if _, err := s.Run(t.Context(), &scheduler.Job{Prompt: prompt}); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -167,7 +171,8 @@ func TestJobsThatCanNotRunAreRefused(t *testing.T) {
 	s.Close()
 	s.Close()
 	var got []int32
-	if _, err := s.Run(t.Context(), counting([]int32{1}, 2, &got)); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("closed: %v", err)
+	_, err := s.Run(t.Context(), countingJob([]int32{1}, 2, &got))
+	if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("closed scheduler: %v, want an Unavailable fault", err)
 	}
 }

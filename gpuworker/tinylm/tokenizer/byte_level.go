@@ -5,9 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// ByteLevel spells bytes as GPT-2's vocabulary files do: a byte that Latin-1
-// prints is its own character, the others follow from U+0100 on, so that a
-// space is "Ġ". It is what vocab.json, merges.txt and GGUF hold.
+// ByteLevel spells bytes as vocab.json, merges.txt and GGUF do, following GPT-2:
+// one character for each byte. A byte that is printable in Latin-1 is that
+// character; the others are the characters from U+0100 on, so that a space is
+// "Ġ".
 func ByteLevel(b []byte) string {
 	var s strings.Builder
 	for _, c := range b {
@@ -16,8 +17,8 @@ func ByteLevel(b []byte) string {
 	return s.String()
 }
 
-// bytesOf is the inverse of Visible; ok is false for a character that stands
-// for no byte.
+// bytesOf is the inverse of ByteLevel. ok is false if a character of s does not
+// represent a byte.
 func bytesOf(s string) (b []byte, ok bool) {
 	for _, r := range s {
 		c, found := invisible[r]
@@ -29,6 +30,7 @@ func bytesOf(s string) (b []byte, ok bool) {
 	return b, utf8.ValidString(s)
 }
 
+// visible maps bytes to the characters of ByteLevel; invisible is its inverse.
 var visible, invisible = func() (v [256]rune, inv map[rune]byte) {
 	inv = make(map[rune]byte, len(v))
 	hidden := rune(0x100)

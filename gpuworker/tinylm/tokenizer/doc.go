@@ -1,15 +1,16 @@
-// Package tokenizer turns text into the tokens of the tiny engine and back:
-// byte-level byte-pair encoding (Sennrich et al. 2016, over bytes as in GPT-2),
-// with a vocabulary of our own, learnt by Train.
+// Package tokenizer converts text to the tokens of the tiny engine and back. It
+// implements byte-level byte-pair encoding (Sennrich et al. 2016, over bytes as
+// in GPT-2). Train learns a vocabulary from documents; Bytes and Parse write and
+// read it.
 //
-// Ids 0 to 255 are the bytes, 256 and up the merges in the order in which they
-// were learnt, and the last four are special: EndOfText, System, User and
-// Assistant. Any bytes encode, and decode to exactly themselves. Text never
-// becomes a special token, whatever it spells: only AppendTurn and AppendReply
-// place them.
+// Ids 0 to 255 are the bytes. The ids from 256 on are the merges, in the order in
+// which they were learnt. The last four ids are special tokens: EndOfText,
+// System, User and Assistant. Any bytes can be encoded, and decode to the same
+// bytes. Text never encodes to a special token, even if it spells the token's
+// name; only AppendTurn and AppendGenerationPrompt add special tokens.
 //
-// Text is first cut into words by GPT-2's pattern, which llama.cpp calls
-// "gpt-2", so that an exported model gets the same ids there.
+// Encode first cuts text into words with GPT-2's pattern, which llama.cpp calls
+// "gpt-2", so that llama.cpp computes the same ids for an exported model.
 //
-// The package never cleans, normalises or folds text.
+// The package never cleans, normalises or case-folds text.
 package tokenizer

@@ -1,7 +1,7 @@
 package tokenizer
 
-// Encode appends the ids of the text to dst and returns it. It takes time
-// proportional to the text's length, times a logarithm for one very long word.
+// Encode appends the ids of the text to dst and returns the result. Its time is
+// proportional to n·log n in the length n of each word.
 func (t *Tokenizer) Encode(dst []int32, text string) []int32 {
 	for text != "" {
 		n := word(text)
@@ -15,14 +15,14 @@ func (t *Tokenizer) Encode(dst []int32, text string) []int32 {
 	return dst
 }
 
-// short is the longest word, in bytes, for which looking at every pair after
-// each merge is faster than a heap.
+// short is the maximum length in bytes of words for which a search of all pairs
+// after each merge is faster than a heap.
 const short = 32
 
-// encodeShort joins the pair of the lowest rank, the leftmost of equals, until
-// no pair can be joined.
+// encodeShort joins the pair of the lowest rank (of equal ranks, the leftmost)
+// until no pair has a rank.
 func (t *Tokenizer) encodeShort(dst []int32, w string) []int32 {
-	var ids, ranks [short]int32 // ranks[i] is that of ids[i] and ids[i+1]
+	var ids, ranks [short]int32 // ranks[i] is the rank of ids[i] and ids[i+1]
 	n := len(w)
 	for i := range n {
 		ids[i] = int32(w[i])
@@ -54,14 +54,15 @@ func (t *Tokenizer) encodeShort(dst []int32, w string) []int32 {
 	return append(dst, ids[:n]...)
 }
 
-// encodeLong does the same with a linked list of tokens and a heap of pairs.
+// encodeLong computes the same as encodeShort, with a linked list of tokens and a
+// heap of pairs.
 func (t *Tokenizer) encodeLong(dst []int32, w string) []int32 {
 	list := make([]link, len(w))
 	for i := range list {
 		list[i] = link{id: int32(w[i]), prev: int32(i) - 1, next: int32(i) + 1}
 	}
 	list[len(w)-1].next = none
-	rank := func(at int32) int32 { // of the pair that begins there now
+	rank := func(at int32) int32 { // rank of the pair that now begins at at
 		if at == none || list[at].id == none || list[at].next == none {
 			return none
 		}
@@ -77,11 +78,11 @@ func (t *Tokenizer) encodeLong(dst []int32, w string) []int32 {
 		p := todo.pop()
 		at := p.at()
 		if rank(at) != p.rank() {
-			continue // one of the two is part of another token by now
+			continue // one of the two tokens has been joined with another since
 		}
 		l := &list[at]
-		gone := &list[l.next]
-		l.id, l.next, gone.id = bytesOnly+p.rank(), gone.next, none
+		right := &list[l.next]
+		l.id, l.next, right.id = bytesOnly+p.rank(), right.next, none
 		if l.next != none {
 			list[l.next].prev = at
 		}
@@ -97,17 +98,20 @@ func (t *Tokenizer) encodeLong(dst []int32, w string) []int32 {
 	return dst
 }
 
+// link is an element of encodeLong's list. After a token was joined with the one
+// before it, its id is absent (none).
 type link struct{ id, prev, next int32 }
 
-// pair is a pair that could be joined when it was seen: its rank, then the
-// place of its left token, so that a smaller one comes first.
+// pair is a pair of tokens that could be joined when it was pushed. The upper
+// half is its rank and the lower half the position of its left token, so that
+// the smallest pair is the next to join.
 type pair uint64
 
 func pairAt(rank, at int32) pair { return pair(rank)<<32 | pair(at) }
 func (p pair) rank() int32       { return int32(p >> 32) }
 func (p pair) at() int32         { return int32(uint32(p)) }
 
-// pairs is a binary heap; container/heap would box every number.
+// pairs is a binary heap. container/heap would allocate for every element.
 type pairs []pair
 
 func (h *pairs) push(p pair) {

@@ -7,12 +7,12 @@ import (
 	"rollout/shared/fault"
 )
 
-// header is the first line of a tokenizer's file, with its version.
+// header is the first line of a tokenizer's file: format and version.
 const header = "#rollout-bpe 1"
 
-// Bytes returns the tokenizer as a text file that Parse reads: the header, then
-// a line for each merge in order of rank, with its two tokens as Visible spells
-// them, a space between them, as in GPT-2's merges.txt.
+// Bytes returns the tokenizer as a text file that Parse reads. After the header,
+// it has a line for each merge in order of rank: the two tokens as ByteLevel
+// spells them, separated by a space, as in GPT-2's merges.txt.
 func (t *Tokenizer) Bytes() []byte {
 	var b bytes.Buffer
 	b.WriteString(header + "\n")
@@ -22,14 +22,15 @@ func (t *Tokenizer) Bytes() []byte {
 	return b.Bytes()
 }
 
-// Parse reads what Bytes wrote. It fails with Corrupt, naming the line.
+// Parse reads a file that Bytes returned. Faults are Corrupt and name the line.
 func Parse(b []byte) (*Tokenizer, error) {
 	lines := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 	if lines[0] != header {
 		return nil, fault.New(fault.Corrupt, "tokenizer: line 1 is not %q", header)
 	}
 	if len(lines)-1 > MaxVocab-MinVocab {
-		return nil, fault.New(fault.Corrupt, "tokenizer: %d merges: at most %d are supported", len(lines)-1, MaxVocab-MinVocab)
+		return nil, fault.New(fault.Corrupt, "tokenizer: %d merges: at most %d are supported",
+			len(lines)-1, MaxVocab-MinVocab)
 	}
 	ids := make(map[string]int32, bytesOnly+len(lines))
 	for c := range bytesOnly {
@@ -42,7 +43,8 @@ func Parse(b []byte) (*Tokenizer, error) {
 			return nil, fault.WithKind(fault.Corrupt, err, "tokenizer: line %d", i+2)
 		}
 		if len(piece) > maxPiece {
-			return nil, fault.New(fault.Corrupt, "tokenizer: line %d: a token of %d bytes: at most %d are supported", i+2, len(piece), maxPiece)
+			return nil, fault.New(fault.Corrupt, "tokenizer: line %d: a token of %d bytes: at most %d are supported",
+				i+2, len(piece), maxPiece)
 		}
 		merges = append(merges, m)
 		ids[piece] = int32(bytesOnly + i)
@@ -51,8 +53,8 @@ func Parse(b []byte) (*Tokenizer, error) {
 	return t, fault.WithKind(fault.Corrupt, err, "tokenizer")
 }
 
-// parseMerge reads one line, with the ids of the tokens before it, and returns
-// what the new token spells.
+// parseMerge parses one line. ids maps the bytes of all earlier tokens to their
+// ids. parseMerge returns the merge and the bytes of the new token.
 func parseMerge(ids map[string]int32, line string) (Merge, string, error) {
 	l, r, found := strings.Cut(line, " ")
 	if !found {
@@ -67,7 +69,7 @@ func parseMerge(ids map[string]int32, line string) (Merge, string, error) {
 		b, ok := bytesOf(side.text)
 		id, known := ids[string(b)]
 		if !ok || !known {
-			return Merge{}, "", fault.New(fault.Corrupt, "%.40q is no token that comes before", side.text)
+			return Merge{}, "", fault.New(fault.Corrupt, "%.40q is not an earlier token", side.text)
 		}
 		*side.id = id
 		piece += string(b)

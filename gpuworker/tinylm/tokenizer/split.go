@@ -5,19 +5,18 @@ import (
 	"unicode/utf8"
 )
 
-// kind is what the pattern knows of a character.
+// kind is the class of a character in GPT-2's pattern.
 type kind uint8
 
 const (
-	end    kind = iota // there is none
+	end    kind = iota // end of text
 	space              // \s
 	letter             // \p{L}
 	number             // \p{N}
-	other              // the rest, a byte that is no UTF-8 included
+	other              // all others, including bytes that are not UTF-8
 )
 
-// next returns the kind of the character that s begins with, and its size in
-// bytes.
+// next returns the kind of the first character of s, and its size in bytes.
 func next(s string) (kind, int) {
 	if s == "" {
 		return end, 0
@@ -55,12 +54,12 @@ var ascii = func() (t [utf8.RuneSelf]kind) {
 	return t
 }()
 
-// word returns the length in bytes of the word that s begins with, by the
-// pattern
+// word returns the length in bytes of the first word of s, which is the first
+// alternative that matches in the pattern
 //
 //	's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
 //
-// whose first alternative that matches wins. It is 0 for "" alone.
+// It is 0 only for "".
 func word(s string) int {
 	if s == "" {
 		return 0
@@ -80,15 +79,16 @@ func word(s string) int {
 		run, last = run+n, n
 		k, n = next(s[run:])
 	}
-	// Of white space before a word, the last character belongs to the word, or
-	// is a word of its own.
+	// The last character of white space before a word is not part of the white
+	// space: it belongs to the word, or is a word of its own.
 	if want == space && k != end && run > last {
 		run -= last
 	}
 	return run
 }
 
-// contraction returns the length of an English ending such as 'll, or 0.
+// contraction returns the length of an English contraction, such as 'll, at the
+// start of s, or 0.
 func contraction(s string) int {
 	if s[0] != '\'' || len(s) < 2 {
 		return 0

@@ -10,8 +10,8 @@ import (
 	"rollout/shared/fault"
 )
 
-// The special tokens, by name. EndOfText ends a document and an assistant's
-// turn: it is the model's only stop token. The others open a turn of a chat.
+// The names of the special tokens. EndOfText ends a document and an assistant's
+// turn; it is the model's only stop token. The others begin a turn of a chat.
 const (
 	EndOfText = "<|endoftext|>"
 	System    = "<|system|>"
@@ -21,28 +21,29 @@ const (
 
 var specials = [...]string{EndOfText, System, User, Assistant}
 
-// The sizes that a vocabulary may have. The upper bound keeps hostile files
-// small; this engine is for tiny models.
+// The limits of a vocabulary's size. The upper limit bounds the memory that a
+// hostile file can request.
 const (
 	bytesOnly = 256
 	MinVocab  = bytesOnly + len(specials)
 	MaxVocab  = 1 << 16
 )
 
-// Merge is two tokens that become one.
+// Merge is a pair of tokens that Encode joins into one token.
 type Merge struct{ Left, Right int32 }
 
-// Tokenizer is a vocabulary. It is immutable and safe for concurrent use.
+// Tokenizer encodes and decodes text with one vocabulary. It is immutable and
+// safe for concurrent use.
 type Tokenizer struct {
 	merges []Merge // merge i makes token 256+i
 	ranks  ranks
-	pieces [][]byte // what each token spells; nil for special ones
+	pieces [][]byte // the bytes of each token; nil for special tokens
 	hash   string
 }
 
-// New returns the tokenizer of the merges, in order of rank. It fails with
-// Invalid if a merge names a token that is not there yet, or spells what
-// another token does.
+// New returns a tokenizer with the given merges, in order of rank. It returns an
+// Invalid fault if a merge refers to a token that is not defined before it, or
+// makes a token with the same bytes as another.
 func New(merges []Merge) (*Tokenizer, error) {
 	if n := MinVocab + len(merges); n > MaxVocab {
 		return nil, fault.New(fault.Invalid, "a vocabulary of %d tokens: at most %d are supported", n, MaxVocab)
@@ -55,14 +56,16 @@ func New(merges []Merge) (*Tokenizer, error) {
 	for i, m := range merges {
 		id := int32(bytesOnly + i)
 		if m.Left < 0 || m.Right < 0 || m.Left >= id || m.Right >= id {
-			return nil, fault.New(fault.Invalid, "merge %d joins tokens %d and %d: both must be below %d", i+1, m.Left, m.Right, id)
+			return nil, fault.New(fault.Invalid, "merge %d joins tokens %d and %d: both must be from 0 to %d",
+				i+1, m.Left, m.Right, id-1)
 		}
 		piece := slices.Concat(t.pieces[m.Left], t.pieces[m.Right])
 		switch {
 		case len(piece) > maxPiece:
-			return nil, fault.New(fault.Invalid, "merge %d makes a token of %d bytes: at most %d are supported", i+1, len(piece), maxPiece)
+			return nil, fault.New(fault.Invalid, "merge %d makes a token of %d bytes: at most %d are supported",
+				i+1, len(piece), maxPiece)
 		case spelt[string(piece)]:
-			return nil, fault.New(fault.Invalid, "merge %d spells %q, which another token does too", i+1, piece)
+			return nil, fault.New(fault.Invalid, "merge %d spells %q, as another token does", i+1, piece)
 		}
 		spelt[string(piece)] = true
 		t.pieces = append(t.pieces, piece)
@@ -73,33 +76,33 @@ func New(merges []Merge) (*Tokenizer, error) {
 	return t, nil
 }
 
-// maxPiece is the longest token in bytes.
+// maxPiece is the maximum length of a token in bytes.
 const maxPiece = 256
 
-// none is no rank and no position.
+// none marks an absent rank or position.
 const none = -1
 
-// Hash is the blake3-256, in hex, of Bytes: two tokenizers of one hash give
-// the same ids for everything.
+// Hash returns the blake3-256 of Bytes, in hex. Two tokenizers with the same hash
+// encode every text to the same ids.
 func (t *Tokenizer) Hash() string { return t.hash }
 
-// Vocab is the number of tokens; ids are below it.
+// Vocab returns the number of tokens. Ids are from 0 to Vocab()-1.
 func (t *Tokenizer) Vocab() int { return len(t.pieces) }
 
 // Merges returns a copy of the merges, in order of rank: merge i makes token
 // 256+i.
 func (t *Tokenizer) Merges() []Merge { return slices.Clone(t.merges) }
 
-// Special returns the id of a special token by its name, such as EndOfText.
+// Special returns the id of the special token with that name, such as EndOfText.
 func (t *Tokenizer) Special(name string) (id int32, ok bool) {
 	i := slices.Index(specials[:], name)
 	return int32(len(t.pieces) - len(specials) + i), i >= 0
 }
 
-// EndOfText is the id of the stop token.
+// EndOfText returns the id of the stop token.
 func (t *Tokenizer) EndOfText() int32 { return int32(len(t.pieces) - len(specials)) }
 
-// SpecialName returns the name of a special token, and "" for every other id.
+// SpecialName returns the name of a special token, or "" for any other id.
 func (t *Tokenizer) SpecialName(id int32) string {
 	if i := int(id) - (len(t.pieces) - len(specials)); i >= 0 && i < len(specials) {
 		return specials[i]
@@ -107,9 +110,9 @@ func (t *Tokenizer) SpecialName(id int32) string {
 	return ""
 }
 
-// Piece returns the bytes that a token spells, which may be a part of a
-// character; none for a special token and for an id out of range. The caller
-// must not change them.
+// Piece returns the bytes of a token, which may be only a part of a character. It
+// returns nil for a special token and for an id out of range. The caller must not
+// change the bytes.
 func (t *Tokenizer) Piece(id int32) []byte {
 	if id < 0 || int(id) >= len(t.pieces) {
 		return nil
@@ -117,22 +120,23 @@ func (t *Tokenizer) Piece(id int32) []byte {
 	return t.pieces[id]
 }
 
-// Decode returns the bytes that the tokens spell; special ones spell nothing.
-// It fails with Invalid for an id out of range.
+// Decode returns the bytes of the tokens. Special tokens have no bytes. An id out
+// of range is an Invalid fault.
 func (t *Tokenizer) Decode(ids []int32) ([]byte, error) {
 	var out []byte
 	for i, id := range ids {
 		if id < 0 || int(id) >= len(t.pieces) {
-			return nil, fault.New(fault.Invalid, "token %d, at place %d: the vocabulary has the ids 0 to %d", id, i, len(t.pieces)-1)
+			return nil, fault.New(fault.Invalid, "token %d at index %d: the vocabulary has ids 0 to %d",
+				id, i, len(t.pieces)-1)
 		}
 		out = append(out, t.pieces[id]...)
 	}
 	return out, nil
 }
 
-// AppendTurn appends one turn of a chat: the role's token, the text and, after
-// an assistant's, EndOfText. The roles are system (also spelt developer), user
-// and assistant; others are Invalid.
+// AppendTurn appends one turn of a chat: the role's token, the text and, for an
+// assistant's turn, EndOfText. The roles are system (or developer), user and
+// assistant; any other role is an Invalid fault.
 func (t *Tokenizer) AppendTurn(dst []int32, role, text string) ([]int32, error) {
 	name, ok := roles[role]
 	if !ok {
@@ -146,15 +150,17 @@ func (t *Tokenizer) AppendTurn(dst []int32, role, text string) ([]int32, error) 
 	return dst, nil
 }
 
-// AppendGenerationPrompt appends what an assistant's answer begins after.
+// AppendGenerationPrompt appends the token after which an assistant's answer
+// begins.
 func (t *Tokenizer) AppendGenerationPrompt(dst []int32) []int32 {
 	id, _ := t.Special(Assistant)
 	return append(dst, id)
 }
 
+// roles maps a turn's role to its special token.
 var roles = map[string]string{"system": System, "developer": System, "user": User, "assistant": Assistant}
 
-// String describes the tokenizer in a log line.
+// String describes the tokenizer for logs.
 func (t *Tokenizer) String() string {
 	return fmt.Sprintf("byte-level BPE, %d tokens, %.12s", t.Vocab(), t.hash)
 }

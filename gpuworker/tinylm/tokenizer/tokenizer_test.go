@@ -13,12 +13,13 @@ import (
 	"rollout/shared/fault"
 )
 
-// sample is text to learn from: it has what English has.
+// sample is text to learn from, with all classes of characters.
 const sample = `In the beginning God created the heaven and the earth. And the earth was without form, and void;
 and darkness was upon the face of the deep. "They'll see," said he; they've 119 stones, and it's the LORD's.
 	The light, the lights, the lighter: naïve façades, Τὸ φῶς, 光あれ. He didn't; we're; I'm; I'd.`
 
-func learn(t testing.TB, vocab int) *Tokenizer {
+// trained returns a tokenizer of the given size, trained on sample.
+func trained(t testing.TB, vocab int) *Tokenizer {
 	t.Helper()
 	tok, err := Train(slices.Values([]string{sample, strings.ToUpper(sample)}), vocab)
 	if err != nil {
@@ -27,7 +28,7 @@ func learn(t testing.TB, vocab int) *Tokenizer {
 	return tok
 }
 
-func TestTextIsCutIntoWordsAsGPT2Does(t *testing.T) {
+func TestTextIsCutIntoWordsLikeGPT2(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		text string
@@ -36,7 +37,9 @@ func TestTextIsCutIntoWordsAsGPT2Does(t *testing.T) {
 		{"", nil},
 		{"Hello world", []string{"Hello", " world"}},
 		{"Ge1:2 And", []string{"Ge", "1", ":", "2", " And"}},
-		{"they'll, we've; it's 'tis I'm I'd 'RE", []string{"they", "'ll", ",", " we", "'ve", ";", " it", "'s", " '", "tis", " I", "'m", " I", "'d", " '", "RE"}},
+		{"they'll, we've; it's 'tis I'm I'd 'RE", []string{
+			"they", "'ll", ",", " we", "'ve", ";", " it", "'s", " '", "tis", " I", "'m", " I", "'d", " '", "RE",
+		}},
 		{"don'tell", []string{"don", "'t", "ell"}},
 		{"a  b", []string{"a", " ", " b"}},
 		{"a   \n b", []string{"a", "   \n", " b"}},
@@ -49,7 +52,7 @@ func TestTextIsCutIntoWordsAsGPT2Does(t *testing.T) {
 		{"a \u3000b", []string{"a", " ", "\u3000", "b"}},
 		{"x²½ ٣", []string{"x", "²½", " ٣"}},
 		{"光あれ。ok", []string{"光あれ", "。", "ok"}},
-		{"e\u0301", []string{"e", "\u0301"}}, // a combining mark is no letter
+		{"e\u0301", []string{"e", "\u0301"}}, // a combining mark is not a letter
 		{"🙂🙂!", []string{"🙂🙂!"}},
 		{"a\xff\xfeb", []string{"a", "\xff\xfe", "b"}},
 		{"'", []string{"'"}},
@@ -67,11 +70,12 @@ func TestTextIsCutIntoWordsAsGPT2Does(t *testing.T) {
 
 func TestWordsAgreeWithThePattern(t *testing.T) {
 	t.Parallel()
-	// Go's regexp has no lookahead: \s+(?!\S) is done by hand.
+	// Go's regexp has no lookahead, so the test computes \s+(?!\S) itself.
 	pattern := regexp.MustCompile(`^(?:'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\t-\r \x{85}\p{Z}\p{L}\p{N}]+)`)
 	spaces := regexp.MustCompile(`^[\t-\r \x{85}\p{Z}]+`)
 	rapid.Check(t, func(t *rapid.T) {
-		s := rapid.StringOf(rapid.OneOf(rapid.SampledFrom([]rune("'srevldtm  \n\t09aZé²\u00a0\u2028!?.")), rapid.Rune())).Draw(t, "text")
+		runes := rapid.OneOf(rapid.SampledFrom([]rune("'srevldtm  \n\t09aZé²\u00a0\u2028!?.")), rapid.Rune())
+		s := rapid.StringOf(runes).Draw(t, "text")
 		for s != "" {
 			want := len(pattern.FindString(s))
 			if ws := spaces.FindString(s); want == 0 {
@@ -90,51 +94,54 @@ func TestWordsAgreeWithThePattern(t *testing.T) {
 
 func TestAnyBytesSurviveEncodingAndDecoding(t *testing.T) {
 	t.Parallel()
-	tok := learn(t, 400)
+	tok := trained(t, 400)
 	rapid.Check(t, func(t *rapid.T) {
+		words := rapid.SliceOfN(rapid.SampledFrom(strings.SplitAfter(sample, " ")), 0, 40)
 		b := rapid.OneOf(
 			rapid.SliceOf(rapid.Byte()),
 			rapid.Map(rapid.StringN(0, 200, -1), func(s string) []byte { return []byte(s) }),
-			rapid.Map(rapid.SliceOfN(rapid.SampledFrom(strings.SplitAfter(sample, " ")), 0, 40), func(w []string) []byte { return []byte(strings.Join(w, "")) }),
+			rapid.Map(words, func(w []string) []byte { return []byte(strings.Join(w, "")) }),
 		).Draw(t, "bytes")
 		ids := tok.Encode(nil, string(b))
 		got, err := tok.Decode(ids)
 		if err != nil || !bytes.Equal(got, b) {
-			t.Fatalf("%q came back as %q, %v", b, got, err)
+			t.Fatalf("%q decodes to %q, %v", b, got, err)
 		}
 		for _, id := range ids {
 			if tok.SpecialName(id) != "" {
-				t.Fatalf("%q became the special token %s", b, tok.SpecialName(id))
+				t.Fatalf("%q encodes to the special token %s", b, tok.SpecialName(id))
 			}
 		}
 	})
 }
 
-func TestLongWordsAreJoinedAsShortOnesAre(t *testing.T) {
+func TestLongAndShortWordsEncodeTheSame(t *testing.T) {
 	t.Parallel()
-	tok := learn(t, 400)
+	tok := trained(t, 400)
 	rapid.Check(t, func(t *rapid.T) {
-		w := strings.Join(rapid.SliceOfN(rapid.SampledFrom([]string{"th", "e", "light", "ing", "aa", "a", "LORD", "è"}), 1, 8).Draw(t, "parts"), "")
+		part := rapid.SampledFrom([]string{"th", "e", "light", "ing", "aa", "a", "LORD", "è"})
+		w := strings.Join(rapid.SliceOfN(part, 1, 8).Draw(t, "parts"), "")
 		if len(w) > short {
 			return
 		}
 		a, b := tok.encodeShort(nil, w), tok.encodeLong(nil, w)
 		if !slices.Equal(a, b) {
-			t.Fatalf("%q is %v as a short word, %v as a long one", w, a, b)
+			t.Fatalf("%q encodes to %v as a short word, to %v as a long one", w, a, b)
 		}
 	})
 }
 
-func TestTextNeverBecomesASpecialToken(t *testing.T) {
+func TestTextNeverEncodesToASpecialToken(t *testing.T) {
 	t.Parallel()
-	tok := learn(t, 300)
+	tok := trained(t, 300)
 	for _, name := range []string{EndOfText, System, User, Assistant} {
 		id, ok := tok.Special(name)
 		if !ok || tok.SpecialName(id) != name || tok.Piece(id) != nil {
-			t.Errorf("%s has id %d (%v), which is named %q and spells %q", name, id, ok, tok.SpecialName(id), tok.Piece(id))
+			t.Errorf("%s has id %d (%v), with the name %q and the bytes %q",
+				name, id, ok, tok.SpecialName(id), tok.Piece(id))
 		}
 		if ids := tok.Encode(nil, name); slices.Contains(ids, id) || len(ids) < 2 {
-			t.Errorf("the text %s became %v", name, ids)
+			t.Errorf("the text %s encodes to %v", name, ids)
 		}
 	}
 	if _, ok := tok.Special("<|other|>"); ok {
@@ -142,9 +149,9 @@ func TestTextNeverBecomesASpecialToken(t *testing.T) {
 	}
 }
 
-func TestAChatIsTurnsOfRoles(t *testing.T) {
+func TestChatTurnsBeginWithTheRolesToken(t *testing.T) {
 	t.Parallel()
-	tok := learn(t, 300)
+	tok := trained(t, 300)
 	system, _ := tok.Special(System)
 	user, _ := tok.Special(User)
 	assistant, _ := tok.Special(Assistant)
@@ -156,16 +163,17 @@ func TestAChatIsTurnsOfRoles(t *testing.T) {
 		}
 	}
 	ids = tok.AppendGenerationPrompt(ids)
-	want := slices.Concat([]int32{system}, tok.Encode(nil, "Be"), []int32{user, 'a', assistant, 'b', tok.EndOfText(), user, assistant})
+	rest := []int32{user, 'a', assistant, 'b', tok.EndOfText(), user, assistant}
+	want := slices.Concat([]int32{system}, tok.Encode(nil, "Be"), rest)
 	if !slices.Equal(ids, want) {
 		t.Errorf("the chat is %v, want %v", ids, want)
 	}
 	if _, err := tok.AppendTurn(nil, "tool", "x"); fault.KindOf(err) != fault.Invalid {
-		t.Errorf("a role the model doesn't know: %v", err)
+		t.Errorf("unknown role: %v, want an Invalid fault", err)
 	}
 }
 
-func TestTrainingFindsTheFrequentPairs(t *testing.T) {
+func TestTrainJoinsTheMostFrequentPairs(t *testing.T) {
 	t.Parallel()
 	tok, err := Train(slices.Values([]string{"low low low lower lower newest newest newest newest widest"}), MinVocab+6)
 	if err != nil {
@@ -175,14 +183,14 @@ func TestTrainingFindsTheFrequentPairs(t *testing.T) {
 	for i := range tok.Merges() {
 		got = append(got, string(tok.Piece(int32(256+i))))
 	}
-	// By hand: we 6 times; lo and st 5 times, once "we" took "es" apart; the rest
-	// 4 times, the lowest ids first.
+	// Counted by hand: "we" occurs 6 times; "lo" and "st" 5 times, after "we" has
+	// reduced "es"; the others 4 times, lowest ids first.
 	if want := []string{"we", "lo", "st", " n", " lo", "ewe"}; !slices.Equal(got, want) {
 		t.Errorf("learnt %q, want %q", got, want)
 	}
 }
 
-func TestTrainingDependsOnTheDocumentsAloneNotOnTheirOrder(t *testing.T) {
+func TestTrainDoesNotDependOnTheOrderOfDocuments(t *testing.T) {
 	t.Parallel()
 	docs := strings.SplitAfter(sample, " ")
 	a, err := Train(slices.Values(docs), 350)
@@ -195,7 +203,7 @@ func TestTrainingDependsOnTheDocumentsAloneNotOnTheirOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.Hash() != b.Hash() || a.Vocab() != 350 {
-		t.Errorf("%s and %s", a, b)
+		t.Errorf("got %s, and %s in reverse order; want the same with 350 tokens", a, b)
 	}
 	seen := make(map[string]bool)
 	for id := range int32(350 - 4) {
@@ -207,18 +215,21 @@ func TestTrainingDependsOnTheDocumentsAloneNotOnTheirOrder(t *testing.T) {
 	}
 }
 
-func TestTrainingRefusesImpossibleSizes(t *testing.T) {
+func TestTrainRefusesImpossibleSizes(t *testing.T) {
 	t.Parallel()
-	for vocab, want := range map[int]string{0: "must have 260 to 65536", 259: "must have", 65537: "must have", 5000: "have pairs for"} {
-		if _, err := Train(slices.Values([]string{sample}), vocab); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), want) {
+	for vocab, want := range map[int]string{
+		0: "must have 260 to 65536", 259: "must have", 65537: "must have", 5000: "have pairs for",
+	} {
+		_, err := Train(slices.Values([]string{sample}), vocab)
+		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("%d tokens: %v, want %q", vocab, err, want)
 		}
 	}
 }
 
-func TestAStreamReturnsWholeCharacters(t *testing.T) {
+func TestStreamReturnsWholeCharacters(t *testing.T) {
 	t.Parallel()
-	tok := learn(t, 300)
+	tok := trained(t, 300)
 	for _, c := range []struct {
 		bytes string
 		want  []string // after each byte, and at the end
@@ -235,7 +246,7 @@ func TestAStreamReturnsWholeCharacters(t *testing.T) {
 			got = append(got, s.Push(int32(c.bytes[i])))
 		}
 		if got = append(got, s.Flush()); !slices.Equal(got, c.want) {
-			t.Errorf("%q is streamed as %q, want %q", c.bytes, got, c.want)
+			t.Errorf("the stream of %q is %q, want %q", c.bytes, got, c.want)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -249,30 +260,33 @@ func TestAStreamReturnsWholeCharacters(t *testing.T) {
 			got += part
 		}
 		if got += s.Flush(); got != text {
-			t.Fatalf("%q was streamed as %q", text, got)
+			t.Fatalf("the stream of %q is %q", text, got)
 		}
 	})
 }
 
-func TestTheFileIsTheTokenizer(t *testing.T) {
+func TestParseReadsBytesAndRefusesDamagedFiles(t *testing.T) {
 	t.Parallel()
-	a := learn(t, 420)
+	a := trained(t, 420)
 	b, err := Parse(a.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Hash() != b.Hash() || !slices.Equal(a.Merges(), b.Merges()) || !slices.Equal(a.Encode(nil, sample), b.Encode(nil, sample)) {
-		t.Errorf("%s was read as %s", a, b)
+	if a.Hash() != b.Hash() || !slices.Equal(a.Merges(), b.Merges()) {
+		t.Errorf("%s is read as %s", a, b)
+	}
+	if got, want := b.Encode(nil, sample), a.Encode(nil, sample); !slices.Equal(got, want) {
+		t.Errorf("the tokenizer that was read encodes to %v, want %v", got, want)
 	}
 	for file, want := range map[string]string{
 		"":                            "line 1",
 		"#rollout-bpe 2\n":            "line 1",
 		"#rollout-bpe 1\nab":          "line 2: no space",
 		"#rollout-bpe 1\na b\nab x y": "line 3",
-		"#rollout-bpe 1\na bc":        `"bc" is no token`,
-		"#rollout-bpe 1\na b\na b":    "which another token does too",
-		"#rollout-bpe 1\na \x01":      "is no token",
-		"#rollout-bpe 1\n a":          `"" is no token`,
+		"#rollout-bpe 1\na bc":        `"bc" is not an earlier token`,
+		"#rollout-bpe 1\na b\na b":    "as another token does",
+		"#rollout-bpe 1\na \x01":      "is not an earlier token",
+		"#rollout-bpe 1\n a":          `"" is not an earlier token`,
 		"#rollout-bpe 1\n" + strings.Repeat("\n", MaxVocab): "at most",
 	} {
 		if _, err := Parse([]byte(file)); fault.KindOf(err) != fault.Corrupt || !strings.Contains(err.Error(), want) {
@@ -281,17 +295,18 @@ func TestTheFileIsTheTokenizer(t *testing.T) {
 	}
 }
 
-func TestDecodingRefusesIDsOutOfRange(t *testing.T) {
+func TestDecodeRefusesIDsOutOfRange(t *testing.T) {
 	t.Parallel()
-	tok := learn(t, 300)
+	tok := trained(t, 300)
 	for _, id := range []int32{-1, 300, 1 << 30} {
-		if _, err := tok.Decode([]int32{'a', id}); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "at place 1") {
-			t.Errorf("token %d: %v", id, err)
+		_, err := tok.Decode([]int32{'a', id})
+		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "at index 1") {
+			t.Errorf("token %d: %v, want an Invalid fault at index 1", id, err)
 		}
 	}
 }
 
-func TestEveryByteHasItsOwnCharacter(t *testing.T) {
+func TestByteLevelSpellsEveryByteLikeGPT2(t *testing.T) {
 	t.Parallel()
 	all := make([]byte, 256)
 	for i := range all {
@@ -300,10 +315,10 @@ func TestEveryByteHasItsOwnCharacter(t *testing.T) {
 	s := ByteLevel(all)
 	b, ok := bytesOf(s)
 	if !ok || !bytes.Equal(b, all) {
-		t.Errorf("%q is read as % x", s, b)
+		t.Errorf("%q represents % x, want % x", s, b, all)
 	}
 	if got := ByteLevel([]byte(" a\n\xad")); got != "ĠaĊŃ" {
-		t.Errorf("GPT-2 spells it ĠaĊŃ, we %q", got)
+		t.Errorf("got %q, want GPT-2's ĠaĊŃ", got)
 	}
 }
 
@@ -317,25 +332,25 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := Parse(tok.Bytes())
 		if err != nil || again.Hash() != tok.Hash() {
-			t.Fatalf("%s was read again as %s, %v", tok, again, err)
+			t.Fatalf("%s is read as %s, %v", tok, again, err)
 		}
 	})
 }
 
 func FuzzEncode(f *testing.F) {
-	tok := learn(f, 400)
+	tok := trained(f, 400)
 	f.Add("In the beginning it's the LORD's light\n\n  \xff")
 	f.Add(strings.Repeat("the", 100))
 	f.Fuzz(func(t *testing.T, text string) {
 		got, err := tok.Decode(tok.Encode(nil, text))
 		if err != nil || string(got) != text {
-			t.Fatalf("%q came back as %q, %v", text, got, err)
+			t.Fatalf("%q decodes to %q, %v", text, got, err)
 		}
 	})
 }
 
 func BenchmarkEncode(b *testing.B) {
-	tok := learn(b, 420)
+	tok := trained(b, 420)
 	for name, text := range map[string]string{
 		"text":    strings.Repeat(sample, 1<<20/len(sample)),
 		"letters": strings.Repeat("a", 1<<20),

@@ -9,12 +9,12 @@ import (
 	"rollout/shared/fault"
 )
 
-// Train learns a vocabulary of the given size from documents: again and again,
-// the pair of tokens that is most frequent within words becomes a token (of
-// equally frequent ones that of the lowest ids), unless another token spells
-// the same. The same documents give the same tokenizer, in any order. It
-// fails with Invalid if the size is out of range, or the documents have too
-// few different pairs for it.
+// Train learns a vocabulary of the given size from documents. It repeatedly makes
+// the most frequent pair of tokens within words a new token; of equally frequent
+// pairs, the one with the lowest ids. It skips pairs that spell the same as an
+// existing token. The result does not depend on the order of the documents. Train
+// returns an Invalid fault if the size is out of range, or if the documents have
+// too few different pairs.
 func Train(documents iter.Seq[string], vocab int) (*Tokenizer, error) {
 	if vocab < MinVocab || vocab > MaxVocab {
 		return nil, fault.New(fault.Invalid, "a vocabulary of %d tokens: it must have %d to %d", vocab, MinVocab, MaxVocab)
@@ -24,7 +24,8 @@ func Train(documents iter.Seq[string], vocab int) (*Tokenizer, error) {
 	for len(merges) < vocab-MinVocab {
 		m, ok := l.best()
 		if !ok {
-			return nil, fault.New(fault.Invalid, "the documents have pairs for %d tokens alone, not for %d: take more text or a smaller vocabulary", MinVocab+len(merges), vocab)
+			return nil, fault.New(fault.Invalid, "the documents have pairs for only %d tokens, not for %d: "+
+				"use more text or a smaller vocabulary", MinVocab+len(merges), vocab)
 		}
 		l.join(m, int32(bytesOnly+len(merges)))
 		merges = append(merges, m)
@@ -32,22 +33,24 @@ func Train(documents iter.Seq[string], vocab int) (*Tokenizer, error) {
 	return New(merges)
 }
 
-// learner is the words of the documents, cut into the tokens learnt so far.
+// learner holds the distinct words of the documents as sequences of the tokens
+// learnt so far.
 type learner struct {
-	words  []learnt
-	counts map[Merge]int64        // how often a pair occurs
-	where  map[Merge]map[int]bool // the words in which it may occur
-	pieces [][]byte
-	spelt  map[string]bool
+	words  []wordCount
+	counts map[Merge]int64        // occurrences of each pair
+	where  map[Merge]map[int]bool // indexes of words that may contain the pair
+	pieces [][]byte               // bytes of each token
+	spelt  map[string]bool        // bytes of all merges
 }
 
-type learnt struct {
+// wordCount is a word and its number of occurrences in the documents.
+type wordCount struct {
 	ids   []int32
 	count int64
 }
 
-// maxWord is the longest word, in bytes, that is learnt from: longer ones are
-// no words.
+// maxWord is the maximum length in bytes of the words that Train uses. Longer
+// ones are not natural words.
 const maxWord = 64
 
 func newLearner(documents iter.Seq[string]) *learner {
@@ -70,13 +73,14 @@ func newLearner(documents iter.Seq[string]) *learner {
 		for i := range ids {
 			ids[i] = int32(w[i])
 		}
-		l.words = append(l.words, learnt{ids, counts[w]})
+		l.words = append(l.words, wordCount{ids, counts[w]})
 		l.count(len(l.words)-1, +1)
 	}
 	return l
 }
 
-// count adds or takes away the pairs of a word.
+// count adds the pairs of a word to the counts (sign is 1) or subtracts them
+// (sign is -1).
 func (l *learner) count(i int, sign int64) {
 	w := l.words[i]
 	for at := range len(w.ids) - 1 {
@@ -96,7 +100,7 @@ func (l *learner) count(i int, sign int64) {
 	}
 }
 
-// best returns the pair to join next.
+// best returns the next pair to join, or false if none is left.
 func (l *learner) best() (best Merge, found bool) {
 	var most int64
 	for m, n := range l.counts {
@@ -111,11 +115,12 @@ func (l *learner) best() (best Merge, found bool) {
 	return best, found
 }
 
+// spell returns the bytes of the token that m makes.
 func (l *learner) spell(m Merge) string {
 	return string(l.pieces[m.Left]) + string(l.pieces[m.Right])
 }
 
-// join makes the pair the token id, wherever it occurs.
+// join replaces the pair by the token id in all words.
 func (l *learner) join(m Merge, id int32) {
 	l.spelt[l.spell(m)] = true
 	l.pieces = append(l.pieces, []byte(l.spell(m)))

@@ -12,19 +12,19 @@ import (
 	"rollout/shared/fault"
 )
 
-// Bundle is all that it takes to run a model.
+// Bundle holds all parts that are needed to run a model.
 type Bundle struct {
 	Name      string // Example: "rollout/tiny"
 	Model     *model.Model
 	Tokenizer *tokenizer.Tokenizer
 	Digest    string // blake3-256 of the file, in hex: the model's revision
-	ChatTurns bool   // it learnt chats as the tokenizer's turns
+	ChatTurns bool   // the model was trained on chats that Tokenizer.AppendTurn encodes
 }
 
-// format is the value of the metadata's "format", with a version.
+// format is the value of the metadata key "format": format and version.
 const format = "rollout-tiny 1"
 
-// Names of the metadata.
+// The keys of the metadata.
 const (
 	keyFormat    = "format"
 	keyName      = "name"
@@ -33,10 +33,10 @@ const (
 	keyChat      = "chat"
 )
 
-// turns is the value of the metadata's "chat".
+// turns is the value of the metadata key "chat" if Bundle.ChatTurns is true.
 const turns = "turns"
 
-// config is model.Config as the metadata spell it.
+// config is model.Config with the JSON keys of the metadata.
 type config struct {
 	Vocab       int     `json:"vocab"`
 	Width       int     `json:"width"`
@@ -49,12 +49,14 @@ type config struct {
 	NormEpsilon float32 `json:"norm_epsilon"`
 }
 
-// Pack returns a model as a file, with its matrices in the given encoding. The
-// file says that the model knows turns: all that are trained here do. It fails
-// with Invalid if the tokenizer has more tokens than the model.
+// Pack returns the contents of a file with the model and the tokenizer, with
+// matrices in the given encoding. The file declares ChatTurns, since all models
+// trained with this library are trained on turns. Pack returns an Invalid fault
+// if the tokenizer has more tokens than the model.
 func Pack(name string, m *model.Model, t *tokenizer.Tokenizer, e Encoding) ([]byte, error) {
 	if t.Vocab() > m.Config().Vocab {
-		return nil, fault.New(fault.Invalid, "pack %s: the tokenizer has %d tokens, the model %d", name, t.Vocab(), m.Config().Vocab)
+		return nil, fault.New(fault.Invalid, "pack %s: the tokenizer has %d tokens, the model %d",
+			name, t.Vocab(), m.Config().Vocab)
 	}
 	shape, err := json.Marshal(config(m.Config()))
 	if err != nil {
@@ -67,14 +69,15 @@ func Pack(name string, m *model.Model, t *tokenizer.Tokenizer, e Encoding) ([]by
 	return f.Encode(e)
 }
 
-// Load reads what Pack returned. Faults are Corrupt.
+// Load reads the contents of a file that Pack returned. Faults are Corrupt.
 func Load(b []byte) (*Bundle, error) {
 	f, err := Decode(b)
 	if err != nil {
 		return nil, err
 	}
 	if got := f.Metadata[keyFormat]; got != format {
-		return nil, fault.New(fault.Corrupt, "weights: the format is %.40q, not %q: this is no model of rollout's, or of another version", got, format)
+		return nil, fault.New(fault.Corrupt, "weights: the format is %.40q, not %q: "+
+			"the file is of another version or was not written by rollout", got, format)
 	}
 	var shape config
 	d := json.NewDecoder(bytes.NewReader([]byte(f.Metadata[keyConfig])))
@@ -87,9 +90,10 @@ func Load(b []byte) (*Bundle, error) {
 		return nil, fault.WithKind(fault.Corrupt, err, "weights")
 	}
 	if c.Context*c.HeadSize > maxRotations {
-		return nil, fault.New(fault.Corrupt, "weights: a context of %d with heads of %d: their product is at most %d", c.Context, c.HeadSize, maxRotations)
+		return nil, fault.New(fault.Corrupt, "weights: a context of %d with heads of %d: their product must be at most %d",
+			c.Context, c.HeadSize, maxRotations)
 	}
-	if n := numbers(f.Tensors); n != c.Parameters() { // before memory is taken for them
+	if n := numbers(f.Tensors); n != c.Parameters() { // checked before memory is allocated for them
 		return nil, fault.New(fault.Corrupt, "weights: %d parameters for a model of %d", n, c.Parameters())
 	}
 	m, err := model.FromTensors(c, f.Tensors)
@@ -108,10 +112,11 @@ func Load(b []byte) (*Bundle, error) {
 		ChatTurns: f.Metadata[keyChat] == turns}, nil
 }
 
-// maxRotations bounds what a model tabulates of positions, which no tensor's
-// size does.
+// maxRotations bounds the memory of a model's tables of rotary positions, which
+// the sizes of its tensors do not bound.
 const maxRotations = 1 << 18
 
+// numbers returns the number of values of all tensors.
 func numbers(ts []model.Tensor) (n int) {
 	for _, t := range ts {
 		n += len(t.Data)

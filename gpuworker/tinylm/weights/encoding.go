@@ -5,17 +5,19 @@ import (
 	"math"
 )
 
-// Encoding is how numbers are stored, by its name in safetensors.
+// Encoding is the storage format of numbers; its value is its name in
+// safetensors.
 type Encoding string
 
-// The encodings. Vectors, such as gains, are F32 whatever is asked for.
+// The supported encodings. Tensors that are not matrices, such as gains, are
+// always stored as F32.
 const (
 	F32  Encoding = "F32"
-	BF16 Encoding = "BF16" // the upper half of an F32, rounded to even
-	I8   Encoding = "I8"   // -127 to 127 times the row's factor
+	BF16 Encoding = "BF16" // the upper half of an F32, rounded to nearest, ties to even
+	I8   Encoding = "I8"   // -127 to 127, times the factor of the row
 )
 
-// size is the number of bytes of one number, and 0 for an unknown encoding.
+// size returns the number of bytes of one number, or 0 for an unknown encoding.
 func (e Encoding) size() int {
 	switch e {
 	case F32:
@@ -28,10 +30,10 @@ func (e Encoding) size() int {
 	return 0
 }
 
-// scaleOf is the name of the tensor with the factors of an I8 tensor's rows.
+// scaleOf returns the name of the tensor with the row factors of an I8 tensor.
 func scaleOf(name string) string { return name + ".scale" }
 
-// appendF32 appends numbers as they are.
+// appendF32 appends numbers as F32.
 func appendF32(b []byte, data []float32) []byte {
 	for _, v := range data {
 		b = binary.LittleEndian.AppendUint32(b, math.Float32bits(v))
@@ -39,7 +41,7 @@ func appendF32(b []byte, data []float32) []byte {
 	return b
 }
 
-// appendBF16 appends numbers rounded to the nearest, ties to even.
+// appendBF16 appends numbers as BF16, rounded to nearest, ties to even.
 func appendBF16(b []byte, data []float32) []byte {
 	for _, v := range data {
 		bits := math.Float32bits(v)
@@ -49,8 +51,8 @@ func appendBF16(b []byte, data []float32) []byte {
 	return b
 }
 
-// quantise returns rows as I8, and their factors: the largest absolute value
-// of a row is 127 times its factor.
+// quantise returns numbers as I8, and a factor for each row of row numbers. The
+// largest absolute value of a row is 127 times its factor.
 func quantise(data []float32, row int) (numbers []byte, scales []float32) {
 	for at := 0; at < len(data); at += row {
 		values := data[at : at+row]
@@ -73,7 +75,7 @@ func quantise(data []float32, row int) (numbers []byte, scales []float32) {
 
 func abs(v float32) float32 { return math.Float32frombits(math.Float32bits(v) &^ (1 << 31)) }
 
-// decode reads numbers that were stored without factors.
+// decode returns stored numbers without applying factors.
 func decode(e Encoding, b []byte) []float32 {
 	out := make([]float32, len(b)/e.size())
 	for i := range out {
@@ -89,7 +91,7 @@ func decode(e Encoding, b []byte) []float32 {
 	return out
 }
 
-// multiply gives each row its factor.
+// multiply multiplies each row by its factor.
 func multiply(data, scales []float32) {
 	row := len(data) / len(scales)
 	for i := range data {

@@ -12,34 +12,34 @@ import (
 	"rollout/shared/fault"
 )
 
-// File is what a safetensors file holds.
+// File is the contents of a safetensors file.
 type File struct {
 	Metadata map[string]string
 	Tensors  []model.Tensor // in the file's order
 }
 
-// What a file may have at most.
+// The limits of a file.
 const (
-	maxHead    = 4 << 20 // bytes of the head: a tokenizer is in it
+	maxHead    = 4 << 20 // bytes of the header, which includes the tokenizer
 	maxTensors = 4096
 	maxAxes    = 4
 )
 
-// entry is a tensor in the head.
+// entry describes a tensor in the header.
 type entry struct {
 	Dtype   Encoding  `json:"dtype"`
 	Shape   []int     `json:"shape"`
-	Offsets [2]uint64 `json:"data_offsets"` // from the head's end
+	Offsets [2]uint64 `json:"data_offsets"` // first byte and end, from the header's end
 }
 
 const metadata = "__metadata__"
 
-// Encode returns the file's bytes, with matrices in the given encoding: the
-// same file always gives the same bytes. It fails with Invalid for a tensor
-// whose shape does not fit its numbers, or a file with too much.
+// Encode returns the file's bytes, with matrices in the given encoding. The same
+// file always gives the same bytes. Encode returns an Invalid fault if a tensor's
+// shape does not match its numbers, or if the file exceeds a limit.
 func (f *File) Encode(e Encoding) ([]byte, error) {
 	if e.size() == 0 {
-		return nil, fault.New(fault.Invalid, "encoding %q: it is one of F32, BF16 and I8", e)
+		return nil, fault.New(fault.Invalid, "unknown encoding %q: use F32, BF16 or I8", e)
 	}
 	head := map[string]any{metadata: f.Metadata}
 	if f.Metadata == nil {
@@ -52,7 +52,8 @@ func (f *File) Encode(e Encoding) ([]byte, error) {
 	}
 	for _, t := range f.Tensors {
 		if n, ok := product(t.Shape); !ok || n != len(t.Data) {
-			return nil, fault.New(fault.Invalid, "tensor %s: %d numbers don't have the shape %v", t.Name, len(t.Data), t.Shape)
+			return nil, fault.New(fault.Invalid, "tensor %s: %d numbers do not have the shape %v",
+				t.Name, len(t.Data), t.Shape)
 		}
 		switch {
 		case len(t.Shape) != 2 || e == F32:
@@ -65,26 +66,28 @@ func (f *File) Encode(e Encoding) ([]byte, error) {
 			put(scaleOf(t.Name), F32, t.Shape[:1], appendF32(nil, scales))
 		}
 	}
-	b, err := json.Marshal(head) // of a map: its keys are sorted
+	b, err := json.Marshal(head) // sorts the keys of maps
 	if err != nil {
 		return nil, err
 	}
 	b = append(b, strings.Repeat(" ", -len(b)&7)...)
 	if len(b) > maxHead || len(head)-1 > maxTensors {
-		return nil, fault.New(fault.Invalid, "a head of %d bytes with %d tensors: at most %d with %d are supported", len(b), len(head)-1, maxHead, maxTensors)
+		return nil, fault.New(fault.Invalid, "a header of %d bytes with %d tensors: the maximum is %d bytes and %d tensors",
+			len(b), len(head)-1, maxHead, maxTensors)
 	}
 	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(b))), b, data), nil
 }
 
-// Decode reads a file. It fails with Corrupt if the bytes are no such file, or
-// cut off.
+// Decode reads a file's bytes. It returns a Corrupt fault if they are not a valid
+// file, or truncated.
 func Decode(b []byte) (*File, error) {
 	if len(b) < 8 {
-		return nil, fault.New(fault.Corrupt, "weights: a file of %d bytes has no head", len(b))
+		return nil, fault.New(fault.Corrupt, "weights: a file of %d bytes is too short for a header", len(b))
 	}
 	n := binary.LittleEndian.Uint64(b)
 	if n > maxHead || n > uint64(len(b)-8) {
-		return nil, fault.New(fault.Corrupt, "weights: a head of %d bytes in a file of %d: it is cut off, or no safetensors file", n, len(b))
+		return nil, fault.New(fault.Corrupt, "weights: a header of %d bytes in a file of %d: "+
+			"the file is truncated or not in safetensors format", n, len(b))
 	}
 	f, entries, err := parseHead(b[8 : 8+n])
 	if err != nil {
@@ -96,11 +99,15 @@ func Decode(b []byte) (*File, error) {
 	encoded := make(map[string]bool)
 	for _, t := range entries {
 		if t.Offsets[0] != end || t.Offsets[1] < end || t.Offsets[1] > uint64(len(data)) {
-			return nil, fault.New(fault.Corrupt, "weights: tensor %s lies at bytes %d to %d, of %d, after one that ends at %d", t.name, t.Offsets[0], t.Offsets[1], len(data), end)
+			return nil, fault.New(fault.Corrupt, "weights: tensor %s lies at bytes %d to %d, of %d, after one that ends at %d",
+				t.name, t.Offsets[0], t.Offsets[1], len(data), end)
 		}
+		length := t.Offsets[1] - end
 		numbers, ok := product(t.Shape)
-		if size := t.Dtype.size(); size == 0 || !ok || uint64(numbers) != (t.Offsets[1]-end)/uint64(size) || (t.Offsets[1]-end)%uint64(size) != 0 {
-			return nil, fault.New(fault.Corrupt, "weights: tensor %s: %d bytes are no %v of %q", t.name, t.Offsets[1]-end, t.Shape, t.Dtype)
+		size := uint64(t.Dtype.size())
+		if size == 0 || !ok || uint64(numbers) != length/size || length%size != 0 {
+			return nil, fault.New(fault.Corrupt, "weights: tensor %s: %d bytes do not hold the shape %v of type %q",
+				t.name, length, t.Shape, t.Dtype)
 		}
 		values := decode(t.Dtype, data[end:t.Offsets[1]])
 		end = t.Offsets[1]
@@ -120,13 +127,14 @@ func Decode(b []byte) (*File, error) {
 		}
 		factors := scales[t.Name]
 		if len(factors) != t.Shape[0] {
-			return nil, fault.New(fault.Corrupt, "weights: tensor %s has %d rows and %d factors for them", t.Name, t.Shape[0], len(factors))
+			return nil, fault.New(fault.Corrupt, "weights: tensor %s has %d rows but %d factors",
+				t.Name, t.Shape[0], len(factors))
 		}
 		multiply(t.Data, factors)
 		delete(scales, t.Name)
 	}
 	for name := range scales {
-		return nil, fault.New(fault.Corrupt, "weights: factors for the rows of %s, which is no tensor of type I8", name)
+		return nil, fault.New(fault.Corrupt, "weights: row factors for %s, which is not a tensor of type I8", name)
 	}
 	return f, nil
 }
@@ -136,11 +144,12 @@ type named struct {
 	entry
 }
 
-// parseHead returns the tensors in the order in which they lie.
+// parseHead returns the metadata, and the tensors' entries in the order of their
+// offsets.
 func parseHead(b []byte) (*File, []named, error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(b, &raw); err != nil {
-		return nil, nil, fault.WithKind(fault.Corrupt, err, "the head")
+		return nil, nil, fault.WithKind(fault.Corrupt, err, "the header")
 	}
 	if len(raw) > maxTensors+1 {
 		return nil, nil, fault.New(fault.Corrupt, "%d tensors: at most %d are supported", len(raw), maxTensors)
@@ -158,18 +167,19 @@ func parseHead(b []byte) (*File, []named, error) {
 		d := json.NewDecoder(bytes.NewReader(value))
 		d.DisallowUnknownFields()
 		if err := d.Decode(&t.entry); err != nil {
-			return nil, nil, fault.WithKind(fault.Corrupt, err, "tensor %.100q in the head", name)
+			return nil, nil, fault.WithKind(fault.Corrupt, err, "tensor %.100q in the header", name)
 		}
 		entries = append(entries, t)
 	}
 	slices.SortFunc(entries, func(a, b named) int {
-		return cmp.Or(cmp.Compare(a.Offsets[0], b.Offsets[0]), cmp.Compare(a.Offsets[1], b.Offsets[1]), cmp.Compare(a.name, b.name))
+		return cmp.Or(cmp.Compare(a.Offsets[0], b.Offsets[0]), cmp.Compare(a.Offsets[1], b.Offsets[1]),
+			cmp.Compare(a.name, b.name))
 	})
 	return f, entries, nil
 }
 
-// product is how many numbers a shape has; ok is false for one that is too
-// large or negative.
+// product returns the number of values of a shape. ok is false if the shape is
+// not positive or too large.
 func product(shape []int) (n int, ok bool) {
 	if len(shape) == 0 || len(shape) > maxAxes {
 		return 0, false

@@ -5,6 +5,6 @@ import _ "embed"
 //go:embed tiny.safetensors
 var shipped []byte
 
-// Shipped is the model that rollout comes with, "rollout/tiny". Each call reads
-// it anew: the caller may change what it gets.
+// Shipped returns the model that rollout ships with, "rollout/tiny". Each call
+// decodes it again, so that the caller may change the result.
 func Shipped() (*Bundle, error) { return Load(shipped) }

@@ -22,31 +22,36 @@ func small(t testing.TB) (*model.Model, *tokenizer.Tokenizer) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := model.New(model.Config{Vocab: 270, Width: 8, Layers: 1, Heads: 1, HeadSize: 8, Hidden: 12, Context: 16, RopeBase: 10000, NormEpsilon: 1e-5}, 7)
+	m, err := model.New(model.Config{
+		Vocab: 270, Width: 8, Layers: 1, Heads: 1, HeadSize: 8, Hidden: 12, Context: 16, RopeBase: 10000, NormEpsilon: 1e-5,
+	}, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return m, tok
 }
 
-func TestAModelComesBackAsItWasPacked(t *testing.T) {
+func TestLoadReadsWhatPackReturned(t *testing.T) {
 	t.Parallel()
 	m, tok := small(t)
-	for e, tolerance := range map[Encoding]float64{F32: 0, BF16: 1.0 / 256, I8: 1.0 / 254} { // of the largest value of a row
+	// Tolerances are relative to the largest value of the tensor.
+	for e, tolerance := range map[Encoding]float64{F32: 0, BF16: 1.0 / 256, I8: 1.0 / 254} {
 		b, err := Pack("rollout/test", m, tok, e)
 		if err != nil {
 			t.Fatal(err)
 		}
 		again, err := Pack("rollout/test", m, tok, e)
 		if err != nil || !bytes.Equal(b, again) {
-			t.Errorf("%s: packed again, the bytes differ (%v)", e, err)
+			t.Errorf("%s: packing twice gives different bytes (%v)", e, err)
 		}
 		got, err := Load(b)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Name != "rollout/test" || got.Tokenizer.Hash() != tok.Hash() || got.Model.Config() != m.Config() || len(got.Digest) != 64 || !got.ChatTurns {
-			t.Errorf("%s: got %q, %s, %+v, digest %s, turns %v", e, got.Name, got.Tokenizer, got.Model.Config(), got.Digest, got.ChatTurns)
+		if got.Name != "rollout/test" || got.Tokenizer.Hash() != tok.Hash() || got.Model.Config() != m.Config() ||
+			len(got.Digest) != 64 || !got.ChatTurns {
+			t.Errorf("%s: got %q, %s, %+v, digest %s, turns %v",
+				e, got.Name, got.Tokenizer, got.Model.Config(), got.Digest, got.ChatTurns)
 		}
 		for i, want := range m.Tensors() {
 			have := got.Model.Tensors()[i]
@@ -57,25 +62,26 @@ func TestAModelComesBackAsItWasPacked(t *testing.T) {
 			for j, v := range have.Data {
 				off := math.Abs(float64(v - want.Data[j]))
 				if limit := tolerance * most; len(want.Shape) == 1 && off != 0 || off > limit {
-					t.Fatalf("%s: %s[%d] is %g, was %g", e, want.Name, j, v, want.Data[j])
+					t.Fatalf("%s: %s[%d] is %g, want %g", e, want.Name, j, v, want.Data[j])
 				}
 			}
 		}
-		// What was rounded once is not rounded again.
+		// Rounded values must not change when they are packed again.
 		twice, err := Pack("rollout/test", got.Model, tok, e)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if e != I8 && !bytes.Equal(twice, b) {
-			t.Errorf("%s: packing what was unpacked gives other bytes", e)
+			t.Errorf("%s: packing the loaded model gives other bytes", e)
 		}
 	}
 }
 
-func TestAQuantisedRowIsItsLargestValueIn127Steps(t *testing.T) {
+func TestQuantiseScalesTheLargestValueOfARowTo127(t *testing.T) {
 	t.Parallel()
 	numbers, scales := quantise([]float32{0, 127, -63.5, 1.5, 0, 0, 0, 0, -2, 2, 1, 0.001}, 4)
-	if want := []int8{0, 127, -64, 2, 0, 0, 0, 0, -127, 127, 64, 0}; !slices.EqualFunc(numbers, want, func(b byte, n int8) bool { return int8(b) == n }) {
+	want := []int8{0, 127, -64, 2, 0, 0, 0, 0, -127, 127, 64, 0}
+	if !slices.EqualFunc(numbers, want, func(b byte, n int8) bool { return int8(b) == n }) {
 		t.Errorf("numbers %v, want %v", numbers, want)
 	}
 	if want := []float32{1, 0, 2.0 / 127}; !slices.Equal(scales, want) {
@@ -92,7 +98,7 @@ func TestAQuantisedRowIsItsLargestValueIn127Steps(t *testing.T) {
 	})
 }
 
-// file assembles a file by hand.
+// file returns a file with the given header and data.
 func file(head string, data ...byte) []byte {
 	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(head))), []byte(head), data)
 }
@@ -104,23 +110,64 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 		b    []byte
 		want string
 	}{
-		{"nothing", nil, "has no head"},
-		{"a head without end", binary.LittleEndian.AppendUint64(nil, 1<<62), "cut off, or no safetensors"},
-		{"a huge head", binary.LittleEndian.AppendUint64(nil, maxHead+1), "cut off, or no safetensors"},
-		{"no JSON", file(`{"a"`), "the head"},
-		{"metadata that are no strings", file(`{"__metadata__":{"a":1}}`), "the metadata"},
-		{"an unknown field", file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1}}`, 0, 0, 0, 0), "unknown field"},
-		{"an unknown type", file(`{"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}`, make([]byte, 8)...), `"F64"`},
-		{"a tensor beyond the end", file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 0, 0, 0, 0), "lies at bytes 0 to 8, of 4"},
-		{"a tensor that ends before it begins", file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}}`, 0, 0, 0, 0), "lies at bytes 4 to 0"},
-		{"a hole", file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, make([]byte, 8)...), "lies at bytes 4 to 8"},
-		{"an overlap", file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), "lies at bytes 0 to 4"},
-		{"a shape that overflows", file(`{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}}`, 0, 0, 0, 0), "are no"},
-		{"a negative shape", file(`{"a":{"dtype":"F32","shape":[-1,-1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), "are no"},
-		{"half a number", file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,5]}}`, 0, 0, 0, 0, 0), "5 bytes are no"},
-		{"bytes at the end", file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0, 0), "1 bytes after"},
-		{"no factors", file(`{"a":{"dtype":"I8","shape":[1,1],"data_offsets":[0,1]}}`, 1), "1 rows and 0 factors"},
-		{"factors for nothing", file(`{"a.scale":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), "no tensor of type I8"},
+		{"empty file", nil, "too short for a header"},
+		{
+			"header length beyond the end",
+			binary.LittleEndian.AppendUint64(nil, 1<<62), "truncated or not in safetensors format",
+		},
+		{
+			"header length above the limit",
+			binary.LittleEndian.AppendUint64(nil, maxHead+1), "truncated or not in safetensors format",
+		},
+		{"invalid JSON", file(`{"a"`), "the header"},
+		{"metadata that are not strings", file(`{"__metadata__":{"a":1}}`), "the metadata"},
+		{
+			"unknown field",
+			file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":1}}`, 0, 0, 0, 0), "unknown field",
+		},
+		{
+			"unknown type",
+			file(`{"a":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}}`, make([]byte, 8)...), `"F64"`,
+		},
+		{
+			"tensor beyond the end",
+			file(`{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 0, 0, 0, 0), "lies at bytes 0 to 8, of 4",
+		},
+		{
+			"tensor that ends before it begins",
+			file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}}`, 0, 0, 0, 0), "lies at bytes 4 to 0",
+		},
+		{
+			"gap before a tensor",
+			file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, make([]byte, 8)...), "lies at bytes 4 to 8",
+		},
+		{
+			"overlapping tensors",
+			file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},`+
+				`"b":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), "lies at bytes 0 to 4",
+		},
+		{
+			"shape that overflows",
+			file(`{"a":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}}`, 0, 0, 0, 0),
+			"do not hold the shape",
+		},
+		{
+			"negative shape",
+			file(`{"a":{"dtype":"F32","shape":[-1,-1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), "do not hold the shape",
+		},
+		{
+			"half a number",
+			file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,5]}}`, 0, 0, 0, 0, 0), "5 bytes do not hold",
+		},
+		{
+			"bytes at the end",
+			file(`{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0, 0), "1 bytes after",
+		},
+		{"I8 without factors", file(`{"a":{"dtype":"I8","shape":[1,1],"data_offsets":[0,1]}}`, 1), "1 rows but 0 factors"},
+		{
+			"factors without a tensor",
+			file(`{"a.scale":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), "not a tensor of type I8",
+		},
 	} {
 		if _, err := Decode(c.b); fault.KindOf(err) != fault.Corrupt || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
@@ -128,7 +175,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 	}
 }
 
-func TestFilesThatAreNoModelAreRefused(t *testing.T) {
+func TestLoadRefusesFilesWithoutAValidModel(t *testing.T) {
 	t.Parallel()
 	m, tok := small(t)
 	for _, c := range []struct {
@@ -136,25 +183,25 @@ func TestFilesThatAreNoModelAreRefused(t *testing.T) {
 		change func(f *File)
 		want   string
 	}{
-		{"another format", func(f *File) { f.Metadata["format"] = "pt" }, `format is "pt"`},
+		{"other format", func(f *File) { f.Metadata["format"] = "pt" }, `format is "pt"`},
 		{"no shape", func(f *File) { delete(f.Metadata, "config") }, "the shape of the model"},
-		{"a shape with a typing error", func(f *File) {
+		{"misspelt key in the shape", func(f *File) {
 			f.Metadata["config"] = strings.Replace(f.Metadata["config"], "width", "witdh", 1)
 		}, "witdh"},
-		{"an impossible shape", func(f *File) {
+		{"impossible shape", func(f *File) {
 			f.Metadata["config"] = strings.Replace(f.Metadata["config"], `"layers":1`, `"layers":0`, 1)
 		}, "layers is 0"},
-		{"a shape that would need memory", func(f *File) {
+		{"shape larger than the tensors", func(f *File) {
 			f.Metadata["config"] = strings.Replace(f.Metadata["config"], `"width":8`, `"width":8000`, 1)
 		}, "parameters for a model of"},
-		{"a context that would need memory", func(f *File) {
+		{"context that needs too much memory", func(f *File) {
 			f.Metadata["config"] = strings.Replace(f.Metadata["config"], `"context":16`, `"context":65536`, 1)
 		}, "a context of 65536"},
-		{"a missing tensor", func(f *File) { f.Tensors = f.Tensors[1:] }, "parameters for a model of"},
-		{"a tensor by another name", func(f *File) { f.Tensors[0].Name = "x" }, "model.embed_tokens.weight"},
-		{"a number that is none", func(f *File) { f.Tensors[0].Data[3] = float32(math.NaN()) }, "NaN"},
+		{"missing tensor", func(f *File) { f.Tensors = f.Tensors[1:] }, "parameters for a model of"},
+		{"misnamed tensor", func(f *File) { f.Tensors[0].Name = "x" }, "model.embed_tokens.weight"},
+		{"NaN in a tensor", func(f *File) { f.Tensors[0].Data[3] = float32(math.NaN()) }, "NaN"},
 		{"no tokenizer", func(f *File) { f.Metadata["tokenizer"] = "" }, "tokenizer: line 1"},
-		{"a larger tokenizer", func(f *File) {
+		{"tokenizer larger than the model", func(f *File) {
 			f.Metadata["tokenizer"] += "a b\nab c\nabc d\n"
 		}, "the tokenizer has 273 tokens, the model 270"},
 	} {
@@ -176,14 +223,14 @@ func TestFilesThatAreNoModelAreRefused(t *testing.T) {
 	}
 }
 
-func TestEncodingRefusesWhatDoesNotFit(t *testing.T) {
+func TestEncodeRefusesWrongShapesAndUnknownEncodings(t *testing.T) {
 	t.Parallel()
 	f := File{Tensors: []model.Tensor{{Name: "a", Shape: []int{2, 2}, Data: make([]float32, 3)}}}
 	if _, err := f.Encode(F32); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "3 numbers") {
-		t.Errorf("a shape that doesn't fit: %v", err)
+		t.Errorf("wrong shape: %v, want an Invalid fault", err)
 	}
 	if _, err := f.Encode("F64"); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), "F64") {
-		t.Errorf("an unknown encoding: %v", err)
+		t.Errorf("unknown encoding: %v, want an Invalid fault", err)
 	}
 }
 
@@ -201,24 +248,24 @@ func FuzzLoad(f *testing.F) {
 		read, err := Decode(b)
 		if err != nil {
 			if fault.KindOf(err) != fault.Corrupt {
-				t.Fatalf("the fault is %s: %v", fault.KindOf(err), err)
+				t.Fatalf("the fault is %s, want Corrupt: %v", fault.KindOf(err), err)
 			}
 			return
 		}
 		again, err := read.Encode(F32)
 		if err != nil {
-			t.Fatalf("what was read can't be written: %v", err)
+			t.Fatalf("encoding the decoded file: %v", err)
 		}
 		back, err := Decode(again)
 		if err != nil || len(back.Tensors) != len(read.Tensors) {
-			t.Fatalf("what was written can't be read: %v", err)
+			t.Fatalf("decoding the encoded file: %v, want the same %d tensors", err, len(read.Tensors))
 		}
 		if bundle, err := Load(b); err == nil {
 			if _, err := json.Marshal(bundle.Model.Config()); err != nil {
 				t.Fatal(err)
 			}
 		} else if fault.KindOf(err) != fault.Corrupt {
-			t.Fatalf("the fault is %s: %v", fault.KindOf(err), err)
+			t.Fatalf("the fault is %s, want Corrupt: %v", fault.KindOf(err), err)
 		}
 	})
 }

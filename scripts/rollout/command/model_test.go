@@ -62,7 +62,7 @@ func TestAModelIsExportedWholeAndOnce(t *testing.T) {
 		t.Error("a file was overwritten")
 	}
 	check(t, rollout(t.Context(), "model", "export", "--model", in, "--out", filepath.Join(dir, "no", "such", "x")), 2, "", "name an --out in a folder that exists")
-	check(t, rollout(t.Context(), "model", "export", "--model", in, "--format", "safetensors", "--encoding", "q8_0", "--out", filepath.Join(dir, "y")), 2, "", "safetensors has no q8_0")
+	check(t, rollout(t.Context(), "model", "export", "--model", in, "--format", "safetensors", "--encoding", "q8_0", "--out", filepath.Join(dir, "y")), 2, "", "safetensors does not support q8_0")
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 3 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
@@ -173,7 +173,7 @@ func TestWhatIsNoModelIsRefusedByName(t *testing.T) {
 		check(t, rollout(t.Context(), "model", "show", "--model", filepath.Join(dir, name)), c.code, "", c.want)
 	}
 	check(t, rollout(t.Context(), "model", "export", "--model", dir, "--format", "onnx"), 2, "", "gguf or safetensors")
-	check(t, rollout(t.Context(), "model", "export", "--model", dir, "--encoding", "q4"), 2, "", "there is no encoding")
+	check(t, rollout(t.Context(), "model", "export", "--model", dir, "--encoding", "q4"), 2, "", "unknown encoding")
 	check(t, rollout(t.Context(), "model", "export", "--model", dir), 2, "", "--out is missing")
 	check(t, rollout(t.Context(), "model", "export", "--chat", "loud", "--out", filepath.Join(dir, "x")), 2, "", `--chat is "loud"`)
 }

@@ -80,7 +80,10 @@ func (t *Trainer) Step() (loss float64, err error) {
 		if len(p.Shape) < 2 {
 			a.WeightDecay = 0
 		}
-		if err := a.Step(t.on, p.Data, gradient[i].Data, first[i].Data, second[i].Data, t.done+1, rate); err != nil {
+		state := optimize.AdamWState{
+			Parameters: p.Data, Gradients: gradient[i].Data, First: first[i].Data, Second: second[i].Data,
+		}
+		if err := a.Step(t.on, state, t.done+1, rate); err != nil {
 			return 0, fault.Wrap(err, "step %d", t.done+1)
 		}
 	}

@@ -1,6 +1,7 @@
-// Command mkproduct writes product_amd64.s: the inner loops of Set.Product with
-// AVX2, one for each shape of a block of results that stays in registers. It is
-// a tool of developers: `go generate` in the kernel's folder runs it.
+// Command mkproduct writes product_amd64.s into the current folder: the inner
+// loops of Set.Product with AVX2, one function for each shape of a block of
+// results that fits into the registers. Developers run it with `go generate` in
+// the folder of package kernel.
 package main
 
 import (
@@ -9,9 +10,12 @@ import (
 	"os"
 )
 
-// shapes are the blocks: rows, and panels of 16 columns. A row and panel take
-// two of the sixteen registers; four more are needed besides.
-var shapes = []struct{ rows, panels int }{{6, 1}, {5, 1}, {4, 1}, {3, 2}, {3, 1}, {2, 2}, {2, 1}, {1, 4}, {1, 2}, {1, 1}}
+// shapes are the blocks: a number of rows, and a number of panels of 16 columns.
+// Each pair of row and panel takes two of the sixteen vector registers, and four
+// registers must stay free.
+var shapes = []struct{ rows, panels int }{
+	{6, 1}, {5, 1}, {4, 1}, {3, 2}, {3, 1}, {2, 2}, {2, 1}, {1, 4}, {1, 2}, {1, 1},
+}
 
 func main() {
 	if err := os.WriteFile("product_amd64.s", source(), 0o644); err != nil {
@@ -32,10 +36,16 @@ func source() []byte {
 	return out.Bytes()
 }
 
-// block writes one function. Registers: DX c, AX and BX rows 0 and 3 of a, CX
-// and SI panels 0 and 3 of b, R14 row 3 of c; R8 to R12 the strides, R13 the
-// terms left; Y0 to Y11 sums, Y12 and Y13 a panel's row, Y14 a product, Y15 an
-// element of a.
+// block writes one function. It uses the registers so:
+//
+//	DX, R14    rows 0 and 3 of c
+//	AX, BX     rows 0 and 3 of a
+//	CX, SI     panels 0 and 3 of b
+//	R8 to R12  the strides of kernel's type block, in the order of its fields
+//	R13        the number of terms left
+//	Y0 to Y11  sums
+//	Y12, Y13   a row of a panel
+//	Y14, Y15   a product, and an element of a
 func block(p func(string, ...any), rows, panels int) {
 	row := func(base, fourth, stride string, r int) string {
 		return []string{"(" + base + ")", "(" + base + ")(" + stride + "*1)", "(" + base + ")(" + stride + "*2)",
@@ -76,7 +86,8 @@ func block(p func(string, ...any), rows, panels int) {
 		for panel := range panels {
 			b := row("CX", "SI", "R12", panel)
 			p("\tVMULPS %s, Y15, Y12\n\tVMULPS 32%s, Y15, Y13", b, b)
-			p("\tVADDPS Y12, %s, %s\n\tVADDPS Y13, %s, %s", sum(0, panel, 0), sum(0, panel, 0), sum(0, panel, 1), sum(0, panel, 1))
+			low, high := sum(0, panel, 0), sum(0, panel, 1)
+			p("\tVADDPS Y12, %s, %s\n\tVADDPS Y13, %s, %s", low, low, high, high)
 		}
 	} else {
 		for panel := range panels {

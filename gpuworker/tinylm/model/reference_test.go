@@ -1,17 +1,20 @@
 package model
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
-// twin is the same decoder in float64, written down as plainly as can be: one
-// token at a time, one number at a time, with package math.
-type twin struct {
+// reference is the same decoder in float64, in its simplest form: one token and
+// one number at a time, with package math.
+type reference struct {
 	c       Config
 	tensors map[string][]float64
 	names   []Tensor
 }
 
-func newTwin(m *Model) *twin {
-	t := &twin{c: m.config, tensors: map[string][]float64{}, names: m.Tensors()}
+func newReference(m *Model) *reference {
+	t := &reference{c: m.config, tensors: map[string][]float64{}, names: m.Tensors()}
 	for _, x := range m.Tensors() {
 		t.tensors[x.Name] = widen(x.Data)
 	}
@@ -26,7 +29,7 @@ func widen(x []float32) []float64 {
 	return y
 }
 
-// times is w·x for w [len(w)/len(x), len(x)].
+// times returns w·x for w [len(w)/len(x), len(x)].
 func times(w, x []float64) []float64 {
 	y := make([]float64, len(w)/len(x))
 	for o := range y {
@@ -37,7 +40,7 @@ func times(w, x []float64) []float64 {
 	return y
 }
 
-func (t *twin) norm(x, gain []float64) []float64 {
+func (t *reference) norm(x, gain []float64) []float64 {
 	mean := 0.0
 	for _, v := range x {
 		mean += v * v / float64(len(x))
@@ -49,7 +52,7 @@ func (t *twin) norm(x, gain []float64) []float64 {
 	return y
 }
 
-func (t *twin) rotate(x []float64, position int) {
+func (t *reference) rotate(x []float64, position int) {
 	half := t.c.HeadSize / 2
 	for at := 0; at < len(x); at += t.c.HeadSize {
 		for i := range half {
@@ -61,13 +64,13 @@ func (t *twin) rotate(x []float64, position int) {
 	}
 }
 
-// states are the normalised states after each token of one document.
-func (t *twin) states(tokens []int32) [][]float64 {
+// states returns the normalised states after each token of one document.
+func (t *reference) states(tokens []int32) [][]float64 {
 	c, names := t.c, t.names
 	keys, values := make([][][]float64, c.Layers), make([][][]float64, c.Layers)
 	var all [][]float64
 	for position, token := range tokens {
-		x := append([]float64(nil), t.tensors[names[0].Name][int(token)*c.Width:(int(token)+1)*c.Width]...)
+		x := slices.Clone(t.tensors[names[0].Name][int(token)*c.Width : (int(token)+1)*c.Width])
 		add := func(y []float64) {
 			for i, v := range y {
 				x[i] += v
@@ -109,12 +112,12 @@ func (t *twin) states(tokens []int32) [][]float64 {
 	return all
 }
 
-func (t *twin) logits(state []float64) []float64 {
+func (t *reference) logits(state []float64) []float64 {
 	return times(t.tensors["model.embed_tokens.weight"], state)
 }
 
-// loss is the sum over the counted targets of a batch.
-func (t *twin) loss(batch []Sequence) float64 {
+// loss returns the sum over the counted targets of a batch.
+func (t *reference) loss(batch []Sequence) float64 {
 	loss := 0.0
 	for _, q := range batch {
 		for d := range q.documents {
@@ -134,8 +137,8 @@ func (t *twin) loss(batch []Sequence) float64 {
 	return loss
 }
 
-// rewards are those of a score head.
-func (t *twin) rewards(batch []Sequence, score []float64) []float64 {
+// rewards returns the reward of each sequence with the given score head.
+func (t *reference) rewards(batch []Sequence, score []float64) []float64 {
 	var all []float64
 	for _, q := range batch {
 		var last span
