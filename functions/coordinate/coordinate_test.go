@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ import (
 
 	"rollout/events"
 	"rollout/functions/coordinate"
-	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
@@ -22,9 +20,9 @@ import (
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
-	"rollout/shared/memory"
 	"rollout/shared/observe"
 	"rollout/shared/queue"
 	"rollout/shared/record"
@@ -40,8 +38,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, shards, items int, edit ...func(*record.Manifest)) fixture {
 	t.Helper()
-	d := fixture{t: t, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
-		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
+	d := fixture{t: t, Ports: hosttest.New()}
 	m := inputtest.Manifest(items)
 	for _, f := range edit {
 		f(&m)
@@ -86,11 +83,11 @@ func (d fixture) batch(c *coordinate.Coordinator) (left int) {
 }
 
 func (d fixture) state() run.State {
-	return inputtest.Load[run.State](d.t, d.Ports, record.CoordinatorKey(id))
+	return hosttest.Load[run.State](d.t, d.Ports, record.CoordinatorKey(id))
 }
 
 func (d fixture) control() record.Control {
-	return inputtest.Load[record.Control](d.t, d.Ports, record.ControlKey(id))
+	return hosttest.Load[record.Control](d.t, d.Ports, record.ControlKey(id))
 }
 
 // received empties a queue.
@@ -205,7 +202,7 @@ func TestARunIsDispatchedCountedAndFinalized(t *testing.T) {
 		t.Errorf("asked for %v", got)
 	}
 	sum := record.Summary{Schema: 1, Run: id, Completed: 5, Failed: 1, FailedByClass: map[string]int{"refused": 1}}
-	inputtest.Put(t, d.Ports, record.OutputKey(id, record.SummaryFile), string(record.Encode(sum)))
+	hosttest.Put(t, d.Ports, record.OutputKey(id, record.SummaryFile), string(record.Encode(sum)))
 	d.tell(c, events.Finalized{Run: string(id)})
 	if s := d.state(); s.Phase != run.CompletedWithErrors || s.Counts.OK != 5 || s.Counts.Failed != 1 {
 		t.Errorf("the run is %s, counts %+v: the summary decides", s.Phase, s.Counts)
@@ -224,7 +221,7 @@ func TestAStaleMemoryIsNoticedByAStepThatChangesNothing(t *testing.T) {
 	if s := d.state(); s.Phase != run.Finalizing || s.Counts.OK != 4 {
 		t.Fatalf("the run is %s, counts %+v", s.Phase, s.Counts)
 	}
-	inputtest.Put(t, d.Ports, record.OutputKey(id, record.SummaryFile), string(record.Encode(record.Summary{Schema: 1, Run: id, Completed: 4})))
+	hosttest.Put(t, d.Ports, record.OutputKey(id, record.SummaryFile), string(record.Encode(record.Summary{Schema: 1, Run: id, Completed: 4})))
 	// To fresh, who remembers a running run, Finalized means nothing.
 	d.tell(fresh, events.Finalized{Run: string(id)})
 	if s := d.state(); s.Phase != run.Completed {
@@ -273,7 +270,7 @@ func TestAnEventOfNoPlanIsADeadLetterAndDrainsItsSender(t *testing.T) {
 	if dead := d.received(queue.DeadLetterQueue(host.CoordinateQueue)); len(dead) != 1 || dead[0].(events.ShardDone).Shard != 7 {
 		t.Errorf("dead letters %v", dead)
 	}
-	if m := inputtest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.DrainReason == "" || m.Sequence != 1 {
+	if m := hosttest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.DrainReason == "" || m.Sequence != 1 {
 		t.Errorf("its worker's mark is %+v", m)
 	}
 }
@@ -287,7 +284,7 @@ func TestAnEventOfAnUnknownRunIsADeadLetterAndBlamesNobody(t *testing.T) {
 	if dead := d.received(queue.DeadLetterQueue(host.CoordinateQueue)); len(dead) != 1 {
 		t.Errorf("dead letters %v", dead)
 	}
-	if m := inputtest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.DrainReason != "" {
+	if m := hosttest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.DrainReason != "" {
 		t.Errorf("its worker's mark is %+v", m)
 	}
 }
@@ -343,13 +340,13 @@ func TestSealsCountExactly(t *testing.T) {
 		d.tell(c, look)
 		save := func(n int, doc shard.Doc) {
 			doc.Schema, doc.Run, doc.Shard = 1, id, n
-			inputtest.Save(t, d.Ports, identity.ShardKey(id, n), doc)
+			hosttest.Save(t, d.Ports, identity.ShardKey(id, n), doc)
 		}
 		save(0, shard.Doc{State: shard.Done, Counts: shard.Counts{OK: 3}, Items: 3, Worker: "w1"}) // its event is lost
 		save(1, shard.Doc{State: shard.Running, Worker: "w1", Attempt: 1, Checkpoint: &shard.Ref{Key: "work/x"},
 			Counts: shard.Counts{OK: 1, Failed: 1, ByClass: map[string]int{"refused": 1}}})
 		save(2, shard.Doc{State: shard.Pending, Attempt: 1})
-		inputtest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"})
+		hosttest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"})
 		d.tell(c, look)
 		if s := d.state(); s.Phase != run.Ending {
 			t.Fatalf("the run is %s", s.Phase)
@@ -360,10 +357,10 @@ func TestSealsCountExactly(t *testing.T) {
 		if s.Phase != run.Finalizing || s.Counts.OK != 4 || s.Counts.Failed != 8 || s.Counts.ByClass["canceled"] != 7 || s.Counts.ByClass["refused"] != 1 {
 			t.Errorf("the run is %s, counts %+v", s.Phase, s.Counts)
 		}
-		if doc := inputtest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 3)); doc.State != shard.Done || doc.Sealed != fault.CanceledItem || doc.Items != 3 {
+		if doc := hosttest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 3)); doc.State != shard.Done || doc.Sealed != fault.CanceledItem || doc.Items != 3 {
 			t.Errorf("shard 3 is %+v", doc)
 		}
-		if doc := inputtest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 1)); doc.Checkpoint == nil || doc.Worker != "w1" {
+		if doc := hosttest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 1)); doc.Checkpoint == nil || doc.Worker != "w1" {
 			t.Errorf("shard 1 is %+v", doc)
 		}
 	})
@@ -391,9 +388,9 @@ func TestItsOwnFindingsDoNotUndoWhatUsersWant(t *testing.T) {
 		d := newFixture(t, 1, 1)
 		s := run.New(id)
 		s.Phase, s.Control, s.Effects = run.Pausing, c.acted, c.effects
-		inputtest.Save(t, d.Ports, record.CoordinatorKey(id), s)
+		hosttest.Save(t, d.Ports, record.CoordinatorKey(id), s)
 		c.given.Schema = 1
-		inputtest.Save(t, d.Ports, record.ControlKey(id), c.given)
+		hosttest.Save(t, d.Ports, record.ControlKey(id), c.given)
 		d.tell(d.coordinator(), look)
 		if got := d.control(); got.Desired != c.want || got.Sequence != c.seq {
 			t.Errorf("%s: control is %s, sequence %d; want %s, %d", name, got.Desired, got.Sequence, c.want, c.seq)
@@ -424,14 +421,14 @@ func TestAPauseWaitsForLivingHoldersOfThePool(t *testing.T) {
 			timings := host.Timings(config.DefaultDeployment().Health)
 			c2 := d.coordinator()
 			d.tell(c2, look)
-			inputtest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredPause})
+			hosttest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredPause})
 			d.tell(c2, look)
 			<-time.After(5 * time.Second)
 			if c.beat.At.IsZero() {
 				c.beat.At = time.Now()
 			}
 			c.beat.Schema, c.beat.DueAt = 1, timings.Due(c.beat.At)
-			inputtest.Save(t, d.Ports, record.HeartbeatKey("w1"), c.beat)
+			hosttest.Save(t, d.Ports, record.HeartbeatKey("w1"), c.beat)
 			d.tell(c2, look)
 			if s := d.state(); s.Phase != c.want {
 				t.Errorf("%s: the run is %s, want %s", name, s.Phase, c.want)

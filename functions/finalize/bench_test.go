@@ -11,6 +11,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/record"
 )
@@ -27,15 +28,15 @@ func BenchmarkSegment(b *testing.B) {
 			ref := shard.Ref{Length: int64(len(rows)), Digest: identity.Content([]byte(rows)).String()}
 			for n := range shards {
 				ref.Key = record.ShardObjectKey(id, n, 1, "object")
-				inputtest.Put(b, a.Ports, ref.Key, rows)
+				hosttest.Put(b, a.Ports, ref.Key, rows)
 				r := ref
-				inputtest.Save(b, a.Ports, identity.ShardKey(id, n), shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Items: 256, OutputLen: ref.Length, Result: &r})
+				hosttest.Save(b, a.Ports, identity.ShardKey(id, n), shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Items: 256, OutputLen: ref.Length, Result: &r})
 			}
 			m := inputtest.Manifest(1)
-			inputtest.Save(b, a.Ports, record.ManifestKey(id), m)
+			hosttest.Save(b, a.Ports, record.ManifestKey(id), m)
 			s := run.New(id)
 			s.Phase, s.Shards, s.FrozenFrontier = run.Finalizing, 2*shards, 2*shards
-			inputtest.Save(b, a.Ports, record.CoordinatorKey(id), s)
+			hosttest.Save(b, a.Ports, record.CoordinatorKey(id), s)
 			a.Blobs = away{a.Blobs, far}
 			f := inSegments(a.Ports, finalize.SegmentOptions{})
 			b.SetBytes(shards * ref.Length)

@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"rollout/functions/finalize"
-	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
@@ -20,9 +18,9 @@ import (
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
-	"rollout/shared/memory"
 	"rollout/shared/record"
 	"rollout/shared/result"
 	"rollout/shared/shardtable"
@@ -42,8 +40,7 @@ type asked struct {
 }
 
 func newAsked(tb testing.TB, perShard int, originals []int) asked {
-	a := asked{originals: originals, perShard: perShard, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
-		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
+	a := asked{originals: originals, perShard: perShard, Ports: hosttest.New()}
 	var lines strings.Builder
 	var copies []shardtable.Repeat
 	for i, of := range originals {
@@ -58,11 +55,11 @@ func newAsked(tb testing.TB, perShard int, originals []int) asked {
 	if len(copies) > 0 {
 		inputtest.Repeats(tb, a.Ports, 0, record.HashRequests, copies...)
 		var e record.IndexEntry
-		if err := json.Unmarshal([]byte(inputtest.Object(tb, a.Ports, record.IndexKey(id, 0))), &e); err != nil {
+		if err := json.Unmarshal([]byte(hosttest.Object(tb, a.Ports, record.IndexKey(id, 0))), &e); err != nil {
 			tb.Fatal(err)
 		}
 		e.Copies = len(copies)
-		inputtest.Put(tb, a.Ports, record.IndexKey(id, 0), string(record.Encode(e)))
+		hosttest.Put(tb, a.Ports, record.IndexKey(id, 0), string(record.Encode(e)))
 	}
 	return a
 }
@@ -123,9 +120,9 @@ func (a asked) seal(tb testing.TB, n int, keep func(int) bool) {
 
 func (a asked) save(tb testing.TB, d shard.Doc, object []byte, name func(*shard.Doc, *shard.Ref)) {
 	key := record.ShardObjectKey(id, d.Shard, 1, "object")
-	inputtest.Put(tb, a.Ports, key, string(object))
+	hosttest.Put(tb, a.Ports, key, string(object))
 	name(&d, &shard.Ref{Key: key, Length: int64(len(object)), Digest: identity.Content(object).String()})
-	inputtest.Save(tb, a.Ports, identity.ShardKey(id, d.Shard), d)
+	hosttest.Save(tb, a.Ports, identity.ShardKey(id, d.Shard), d)
 }
 
 // finalize ends the run, of which so many shards were sent.
@@ -137,7 +134,7 @@ func (a asked) finalize(tb testing.TB, why run.Reason, sent int) record.Summary 
 		tb.Fatal(err)
 	}
 	var sum record.Summary
-	if err := json.Unmarshal([]byte(inputtest.Object(tb, a.Ports, record.OutputKey(id, record.SummaryFile))), &sum); err != nil {
+	if err := json.Unmarshal([]byte(hosttest.Object(tb, a.Ports, record.OutputKey(id, record.SummaryFile))), &sum); err != nil {
 		tb.Fatal(err)
 	}
 	return sum
@@ -147,7 +144,7 @@ func (a asked) finalize(tb testing.TB, why run.Reason, sent int) record.Summary 
 func (a asked) outcome(tb testing.TB) []string {
 	out := make([]string, len(a.originals))
 	for _, name := range []string{record.CompletionsFile, record.ErrorsFile} {
-		for l := range bytes.Lines([]byte(inputtest.Object(tb, a.Ports, record.OutputKey(id, name)))) {
+		for l := range bytes.Lines([]byte(hosttest.Object(tb, a.Ports, record.OutputKey(id, name)))) {
 			var r struct {
 				ID, Completion, Class, Error string
 				Tag, Item                    int
@@ -223,7 +220,7 @@ func TestADamagedOriginalIsNoAnswer(t *testing.T) {
 	a.commit(t, 0, func(int) bool { return false })
 	a.commit(t, 1, func(int) bool { return false })
 	key := record.ShardObjectKey(id, 0, 1, "object")
-	inputtest.Put(t, a.Ports, key, strings.ToUpper(inputtest.Object(t, a.Ports, key)))
+	hosttest.Put(t, a.Ports, key, strings.ToUpper(hosttest.Object(t, a.Ports, key)))
 	s := run.New(id)
 	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = run.Finalizing, run.ReasonDone, 2, 2, true, 2, 2
 	if err := finalize.New(a.Ports, input.NewIndex(a.Blobs, a.Docs)).Follow(t.Context(), s, nil); !fault.Is(err, fault.Corrupt) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -13,13 +12,13 @@ import (
 
 	"rollout/events"
 	"rollout/functions/finalize"
-	"rollout/shared/clock"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/memory"
@@ -39,8 +38,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) fixture {
 	t.Helper()
-	d := fixture{t: t, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
-		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
+	d := fixture{t: t, Ports: hosttest.New()}
 	var lines strings.Builder
 	for n := range 12 {
 		fmt.Fprintf(&lines, "{\"id\":\"id-%d\",\"prompt\":\"%d\"}\n", n, n)
@@ -56,7 +54,7 @@ func newFixture(t *testing.T) fixture {
 
 func (d fixture) put(n int, what string, b []byte) shard.Ref {
 	key := record.ShardObjectKey(id, n, 1, what)
-	inputtest.Put(d.t, d.Ports, key, string(b))
+	hosttest.Put(d.t, d.Ports, key, string(b))
 	return shard.Ref{Key: key, Length: int64(len(b)), Digest: identity.Content(b).String()}
 }
 
@@ -96,7 +94,7 @@ func (d fixture) seal(n int, rows []result.Row) {
 }
 
 func (d fixture) doc(doc shard.Doc) {
-	inputtest.Save(d.t, d.Ports, identity.ShardKey(id, doc.Shard), doc)
+	hosttest.Save(d.t, d.Ports, identity.ShardKey(id, doc.Shard), doc)
 }
 
 // state is the run's, with the shards below frontier done.
@@ -109,7 +107,7 @@ func state(p run.Phase, frontier int) run.State {
 }
 
 func (d fixture) save(p run.Phase, frontier int) {
-	inputtest.Save(d.t, d.Ports, record.CoordinatorKey(id), state(p, frontier))
+	hosttest.Save(d.t, d.Ports, record.CoordinatorKey(id), state(p, frontier))
 }
 
 func (d fixture) finalizer() *finalize.Finalizer {
@@ -121,7 +119,7 @@ func (d fixture) finalize() error {
 }
 
 func (d fixture) file(name string) string {
-	return inputtest.Object(d.t, d.Ports, record.OutputKey(id, name))
+	return hosttest.Object(d.t, d.Ports, record.OutputKey(id, name))
 }
 
 const outputs = "a0\na1\na3\na5\n"
@@ -201,7 +199,7 @@ func TestAnInputThatIsGoneOrChangedCostsTheIDsOnly(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(fixture){
 		"gone":    func(d fixture) { _ = d.Blobs.Delete(t.Context(), "prompts/0.jsonl", "") },
-		"changed": func(d fixture) { inputtest.Put(t, d.Ports, "prompts/0.jsonl", "{}\n") },
+		"changed": func(d fixture) { hosttest.Put(t, d.Ports, "prompts/0.jsonl", "{}\n") },
 	} {
 		d := newFixture(t)
 		harm(d)
@@ -225,7 +223,7 @@ func TestAResultThatIsNotTheCommittedOneIsNamed(t *testing.T) {
 		n := map[string]int{"result": 0, "checkpoint": 2}[what]
 		d := newFixture(t)
 		key := record.ShardObjectKey(id, n, 1, what)
-		inputtest.Put(t, d.Ports, key, strings.Replace(inputtest.Object(t, d.Ports, key), "a", "b", 1))
+		hosttest.Put(t, d.Ports, key, strings.Replace(hosttest.Object(t, d.Ports, key), "a", "b", 1))
 		if err := d.finalize(); !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), key) {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -245,7 +243,7 @@ func TestAShardWithMoreOutputThanItsResultIsDamaged(t *testing.T) {
 			"read ahead":    func(d fixture) *finalize.Finalizer { return d.finalizer().InSegments(finalize.SegmentOptions{}) },
 		} {
 			d := newFixture(t)
-			doc := inputtest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 0))
+			doc := hosttest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 0))
 			doc.OutputLen = length
 			d.doc(doc)
 			if err := f(d).Finalize(t.Context(), events.Finalize{Run: string(id)}); !fault.Is(err, fault.Corrupt) {

@@ -20,8 +20,8 @@ import (
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
-	"rollout/shared/input/inputtest"
 	"rollout/shared/record"
 )
 
@@ -162,7 +162,7 @@ func TestCopiesOfOriginalsInOtherSegments(t *testing.T) {
 		} else {
 			s := run.New(id)
 			s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = run.Finalizing, run.ReasonDone, a.shards(), n, true, a.shards(), a.shards()
-			inputtest.Save(t, a.Ports, record.CoordinatorKey(id), s)
+			hosttest.Save(t, a.Ports, record.CoordinatorKey(id), s)
 			handleAll(t, a.Ports, inSegments(a.Ports, finalize.SegmentOptions{StreamBelow: 1, MaxShards: 32}))
 		}
 		outcomes[k] = a.outcome(t)
@@ -277,13 +277,13 @@ func TestARecordThatIsNotOfItsSegmentIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []string{`{"schema":1,"from":2,"to":3}`, `{"schema":1,"from":0,"to":0}`, `{"schema":1,"from":0,"to":7}`, `{"schema":1`} {
 		d := newFixture(t)
-		inputtest.Put(t, d.Ports, record.OutputSegmentKey(id, 0), c)
+		hosttest.Put(t, d.Ports, record.OutputSegmentKey(id, 0), c)
 		if err := inSegments(d.Ports, tiny).Finalize(t.Context(), events.Finalize{Run: string(id)}); !fault.Is(err, fault.Corrupt) {
 			t.Errorf("%s: %v", c, err)
 		}
 	}
 	d := newFixture(t)
-	inputtest.Put(t, d.Ports, record.OutputSegmentDir(id)+"segments/0000000000.txt", "")
+	hosttest.Put(t, d.Ports, record.OutputSegmentDir(id)+"segments/0000000000.txt", "")
 	if err := inSegments(d.Ports, tiny).Finalize(t.Context(), events.Finalize{Run: string(id)}); !fault.Is(err, fault.Corrupt) {
 		t.Errorf("%v", err)
 	}
@@ -355,7 +355,7 @@ func TestAResultThatIsNotTheCommittedOneIsInNoSegment(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	key := record.ShardObjectKey(id, 0, 1, "result")
-	inputtest.Put(t, d.Ports, key, strings.Replace(inputtest.Object(t, d.Ports, key), "a", "b", 1))
+	hosttest.Put(t, d.Ports, key, strings.Replace(hosttest.Object(t, d.Ports, key), "a", "b", 1))
 	err := inSegments(d.Ports, tiny).WriteSegment(t.Context(), events.FinalizeSegment{Run: string(id), To: 1})
 	if !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), key) {
 		t.Errorf("%v", err)
@@ -381,7 +381,7 @@ func TestOriginalsInOtherSegmentsAreFetchedAtOnce(t *testing.T) {
 		}
 		s := run.New(id)
 		s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = run.Finalizing, run.ReasonDone, a.shards(), 2*n, true, a.shards(), a.shards()
-		inputtest.Save(t, a.Ports, record.CoordinatorKey(id), s)
+		hosttest.Save(t, a.Ports, record.CoordinatorKey(id), s)
 		a.Blobs = away{a.Blobs, time.Second}
 		began := time.Now()
 		if err := inSegments(a.Ports, tiny).WriteSegment(t.Context(), events.FinalizeSegment{Run: string(id), From: n / perShard, To: 2 * n / perShard}); err != nil {

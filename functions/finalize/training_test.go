@@ -2,23 +2,20 @@ package finalize_test
 
 import (
 	"encoding/json"
-	"log/slog"
 	"strings"
 	"testing"
 
 	"rollout/events"
 	"rollout/functions/finalize"
-	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
-	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
-	"rollout/shared/memory"
 	"rollout/shared/record"
 	"rollout/shared/result"
 )
@@ -27,8 +24,7 @@ import (
 // was stopped.
 func newTrainingFixture(t *testing.T, row *record.Trained) fixture {
 	t.Helper()
-	d := fixture{t: t, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
-		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
+	d := fixture{t: t, Ports: hosttest.New()}
 	m := inputtest.Manifest(1)
 	s := config.DefaultSFT()
 	s.BaseModel.URI = config.ModelTiny
@@ -53,7 +49,7 @@ func newTrainingFixture(t *testing.T, row *record.Trained) fixture {
 		}
 		d.commit(0, []result.Row{{Item: 0, Bytes: append(b, '\n')}})
 	}
-	inputtest.Save(t, d.Ports, record.CoordinatorKey(id), st)
+	hosttest.Save(t, d.Ports, record.CoordinatorKey(id), st)
 	return d
 }
 
@@ -64,7 +60,7 @@ func (d fixture) endTraining() error {
 func (d fixture) trained() *record.Trained {
 	d.t.Helper()
 	var s record.Summary
-	if err := json.Unmarshal([]byte(inputtest.Object(d.t, d.Ports, record.OutputKey(id, record.SummaryFile))), &s); err != nil {
+	if err := json.Unmarshal([]byte(hosttest.Object(d.t, d.Ports, record.OutputKey(id, record.SummaryFile))), &s); err != nil {
 		d.t.Fatal(err)
 	}
 	return s.Training
@@ -78,13 +74,13 @@ func TestATrainingsFilesAreGivenToUsers(t *testing.T) {
 	t.Parallel()
 	f := trainedFile(record.ModelFile, "weights")
 	d := newTrainingFixture(t, &record.Trained{ID: "lesson", Algorithm: "sft", Steps: 10, Snapshot: "5a", Files: []record.TrainedFile{f}})
-	inputtest.Put(t, d.Ports, record.TrainingFileKey(id, f.Content), "weights")
+	hosttest.Put(t, d.Ports, record.TrainingFileKey(id, f.Content), "weights")
 	for range 2 { // the second time there is nothing left to do
 		if err := d.endTraining(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if got := inputtest.Object(t, d.Ports, record.OutputKey(id, record.ModelFile)); got != "weights" {
+	if got := hosttest.Object(t, d.Ports, record.OutputKey(id, record.ModelFile)); got != "weights" {
 		t.Errorf("the model is %q", got)
 	}
 	if s := d.trained(); s == nil || s.Snapshot != "5a" || s.Steps != 10 {
@@ -101,7 +97,7 @@ func TestAStoppedTrainingTellsItsLastSnapshot(t *testing.T) {
 	if s := d.trained(); s == nil || s.Snapshot != "5a" || s.Steps != 7 || s.Algorithm != "sft" || len(s.Files) != 0 {
 		t.Errorf("the summary tells %+v", s)
 	}
-	if errs := inputtest.Object(t, d.Ports, record.OutputKey(id, record.ErrorsFile)); !strings.Contains(errs, `"id":"lesson"`) || !strings.Contains(errs, "canceled") {
+	if errs := hosttest.Object(t, d.Ports, record.OutputKey(id, record.ErrorsFile)); !strings.Contains(errs, `"id":"lesson"`) || !strings.Contains(errs, "canceled") {
 		t.Errorf("errors: %s", errs)
 	}
 }
@@ -121,7 +117,7 @@ func TestTheRowOfATrainingIsHostile(t *testing.T) {
 		"many files":     {make([]record.TrainedFile, 17), "names 17 files"},
 	} {
 		d := newTrainingFixture(t, &record.Trained{ID: "lesson", Files: c.files})
-		inputtest.Put(t, d.Ports, record.TrainingFileKey(id, good.Content), "weights")
+		hosttest.Put(t, d.Ports, record.TrainingFileKey(id, good.Content), "weights")
 		if err := d.endTraining(); !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", why, err, c.want)
 		}

@@ -3,7 +3,6 @@ package inprocess
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
@@ -19,8 +17,8 @@ import (
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input/inputtest"
-	"rollout/shared/memory"
 	"rollout/shared/queue"
 	"rollout/shared/record"
 )
@@ -28,8 +26,7 @@ import (
 const id = inputtest.RunID
 
 func newSystem() *System {
-	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
-		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
+	p := hosttest.New()
 	d := config.DefaultDeployment()
 	d.Pools = []config.Pool{{Name: "default", Model: "mock"}}
 	return New(p, Config{Deployment: d})
@@ -143,8 +140,8 @@ func follows(t *testing.T, s *System, r identity.RunID) run.State {
 	for n := range 2 {
 		row := fmt.Sprintf("row %d\n", n)
 		key := record.ShardObjectKey(r, n, 1, "x")
-		inputtest.Put(t, s.Ports, key, row)
-		inputtest.Save(t, s.Ports, identity.ShardKey(r, n), shard.Doc{Schema: 1, Run: r, Shard: n, State: shard.Done, Items: 1, OutputLen: int64(len(row)),
+		hosttest.Put(t, s.Ports, key, row)
+		hosttest.Save(t, s.Ports, identity.ShardKey(r, n), shard.Doc{Schema: 1, Run: r, Shard: n, State: shard.Done, Items: 1, OutputLen: int64(len(row)),
 			Result: &shard.Ref{Key: key, Length: int64(len(row)), Digest: identity.Content([]byte(row)).String()}, Counts: shard.Counts{OK: 1}})
 	}
 	st := run.New(r)
@@ -174,12 +171,12 @@ func TestAFollowedRunIsFinalizedByItsFollowerAlone(t *testing.T) {
 		synctest.Wait()
 		st := final(follows(t, s, id))
 		synctest.Wait()
-		inputtest.Save(t, s.Ports, record.CoordinatorKey(id), st)
+		hosttest.Save(t, s.Ports, record.CoordinatorKey(id), st)
 		if err := s.finalizeOrWait(t.Context(), events.Finalize{Run: string(id)}); err != nil { // saw it before saved did
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if got := inputtest.Object(t, s.Ports, record.OutputKey(id, record.CompletionsFile)); got != "row 0\nrow 1\n" || following(s) != 0 {
+		if got := hosttest.Object(t, s.Ports, record.OutputKey(id, record.CompletionsFile)); got != "row 0\nrow 1\n" || following(s) != 0 {
 			t.Errorf("completions are %q, %d followers", got, following(s))
 		}
 	})
@@ -194,7 +191,7 @@ func TestAFollowerFindsOutWhatOtherProcessesDid(t *testing.T) {
 			synctest.Wait()
 			st := final(follows(t, s, id))
 			st.Phase = phase
-			inputtest.Save(t, s.Ports, record.CoordinatorKey(id), st)
+			hosttest.Save(t, s.Ports, record.CoordinatorKey(id), st)
 			pass(11 * time.Second)
 			_, err := s.Blobs.Stat(t.Context(), record.OutputKey(id, record.SummaryFile), "")
 			if following(s) != 0 || (err == nil) != (phase == run.Finalizing) {
@@ -214,7 +211,7 @@ func TestAFollowerThatFailsAsksForFinalize(t *testing.T) {
 		goes(t, s.runFollowers)
 		synctest.Wait()
 		st := follows(t, s, id)
-		inputtest.Put(t, s.Ports, record.ShardObjectKey(id, 1, 1, "x"), "other\n")
+		hosttest.Put(t, s.Ports, record.ShardObjectKey(id, 1, 1, "x"), "other\n")
 		s.onSaved(final(st))
 		synctest.Wait()
 		ms, _ := s.Queues.Receive(t.Context(), host.TaskQueue, 1, time.Minute, 0)

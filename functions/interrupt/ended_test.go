@@ -12,7 +12,7 @@ import (
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
-	"rollout/shared/input/inputtest"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
 )
 
@@ -158,7 +158,7 @@ func TestThatNoMachineCanComeUpIsNoted(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if f := inputtest.Load[record.Fleet](t, p, record.FleetKey("small")); !f.AbsentAt.Equal(at) || f.Absent != "no capacity since 0s" {
+	if f := hosttest.Load[record.Fleet](t, p, record.FleetKey("small")); !f.AbsentAt.Equal(at) || f.Absent != "no capacity since 0s" {
 		t.Errorf("the note is %+v", f)
 	}
 }

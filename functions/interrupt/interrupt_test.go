@@ -15,7 +15,7 @@ import (
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
-	"rollout/shared/input/inputtest"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/memory"
 	"rollout/shared/record"
 )
@@ -33,7 +33,7 @@ func newFixture(t *testing.T) (host.Ports, *bytes.Buffer) {
 		{Worker: "w3", State: health.Ready, Instance: "i-0fffffffffffffff0"}, {Worker: "w4", State: health.Gone, Instance: instance}, {Worker: "w5", State: health.Ready},
 	} {
 		b.Schema = 1
-		inputtest.Save(t, p, record.HeartbeatKey(b.Worker), b)
+		hosttest.Save(t, p, record.HeartbeatKey(b.Worker), b)
 	}
 	return p, log
 }
@@ -65,7 +65,7 @@ func TestTheWorkersOfAMachineDrain(t *testing.T) {
 	if got := marked(t, p); !slices.Equal(got, []string{"w1", "w2"}) {
 		t.Errorf("%q shall drain", got)
 	}
-	if m := inputtest.Load[record.WorkerMark](t, p, record.WorkerKey("w1")); m.DrainReason != "spot interruption" || m.Sequence != 1 {
+	if m := hosttest.Load[record.WorkerMark](t, p, record.WorkerKey("w1")); m.DrainReason != "spot interruption" || m.Sequence != 1 {
 		t.Errorf("the mark is %+v", m)
 	}
 }
@@ -76,7 +76,7 @@ func TestFiveNoticesAreOneMark(t *testing.T) {
 	t.Parallel()
 	p, log := newFixture(t)
 	failed := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	inputtest.Save(t, p, record.WorkerKey("w1"), record.WorkerMark{Schema: 1, Sequence: 7, Failed: failed})
+	hosttest.Save(t, p, record.WorkerKey("w1"), record.WorkerMark{Schema: 1, Sequence: 7, Failed: failed})
 	var all sync.WaitGroup
 	for range 5 {
 		all.Go(func() {
@@ -89,7 +89,7 @@ func TestFiveNoticesAreOneMark(t *testing.T) {
 	if err := interrupt.New(p).Drain(t.Context(), instance, "the instance is terminated"); err != nil {
 		t.Error(err)
 	}
-	if m := inputtest.Load[record.WorkerMark](t, p, record.WorkerKey("w1")); m.Sequence != 8 || m.DrainReason != "spot interruption" || !m.Failed.Equal(failed) {
+	if m := hosttest.Load[record.WorkerMark](t, p, record.WorkerKey("w1")); m.Sequence != 8 || m.DrainReason != "spot interruption" || !m.Failed.Equal(failed) {
 		t.Errorf("the mark is %+v", m)
 	}
 	if n := strings.Count(log.String(), "worker=w1"); n != 1 {

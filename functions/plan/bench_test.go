@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -19,12 +18,10 @@ import (
 	"rollout/events"
 	"rollout/functions/plan"
 	"rollout/shared/blob"
-	"rollout/shared/clock"
 	"rollout/shared/config"
-	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
-	"rollout/shared/memory"
 	"rollout/shared/record"
 )
 
@@ -89,10 +86,9 @@ func BenchmarkRange(b *testing.B) {
 			m.Config.Dedupe = config.Dedupe{Enabled: c.dedupe, Sampled: c.dedupe}
 			for n := 0; b.Loop(); n++ {
 				b.StopTimer()
-				p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
-					Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Source: "test"}
-				m.Inputs = []record.Input{{Key: "prompts/0.jsonl", Version: inputtest.Put(b, p, "prompts/0.jsonl", file.String()), Size: int64(file.Len())}}
-				inputtest.Save(b, p, record.ManifestKey(id), m)
+				p := hosttest.New()
+				m.Inputs = []record.Input{{Key: "prompts/0.jsonl", Version: hosttest.Put(b, p, "prompts/0.jsonl", file.String()), Size: int64(file.Len())}}
+				hosttest.Save(b, p, record.ManifestKey(id), m)
 				pl := plan.New(p)
 				b.StartTimer()
 				if err := pl.Submitted(b.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
@@ -119,8 +115,7 @@ func BenchmarkMerge(b *testing.B) {
 				var read int64
 				for b.Loop() {
 					b.StopTimer()
-					p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
-						Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Source: "test"}
+					p := hosttest.New()
 					lists := &listsRead{Store: p.Blobs}
 					p.Blobs = lists
 					m := inputtest.Manifest(256)
@@ -129,9 +124,9 @@ func BenchmarkMerge(b *testing.B) {
 						for i := range items {
 							file += fmt.Sprintf("{\"id\":\"request-%d\"}\n", k*items+i)
 						}
-						m.Inputs = append(m.Inputs, record.Input{Key: key, Version: inputtest.Put(b, p, key, file), Size: int64(len(file))})
+						m.Inputs = append(m.Inputs, record.Input{Key: key, Version: hosttest.Put(b, p, key, file), Size: int64(len(file))})
 					}
-					inputtest.Save(b, p, record.ManifestKey(id), m)
+					hosttest.Save(b, p, record.ManifestKey(id), m)
 					pl := plan.New(p)
 					if err := pl.Submitted(b.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
 						b.Fatal(err)
@@ -167,7 +162,7 @@ func BenchmarkMerge(b *testing.B) {
 						}
 					}
 					b.StopTimer()
-					if doc := inputtest.Load[record.Plan](b, p, record.PlanKey(id)); !doc.Complete() {
+					if doc := hosttest.Load[record.Plan](b, p, record.PlanKey(id)); !doc.Complete() {
 						b.Fatalf("%d ranges of %d are merged", doc.Merged, ranges)
 					}
 					read += lists.bytes.Load()

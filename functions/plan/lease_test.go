@@ -15,7 +15,7 @@ import (
 	"rollout/functions/plan"
 	"rollout/shared/blob"
 	"rollout/shared/host"
-	"rollout/shared/input/inputtest"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
 )
 
@@ -124,7 +124,7 @@ func TestTheTurnOfADeadCallIsOverSoon(t *testing.T) {
 		if err := d.Submitted(t.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
 			t.Fatal(err)
 		}
-		inputtest.Save(t, d.Ports, record.PlanLeaseKey(id), record.PlanLease{Schema: 1, Until: time.Now().Add(30 * time.Second)})
+		hosttest.Save(t, d.Ports, record.PlanLeaseKey(id), record.PlanLease{Schema: 1, Until: time.Now().Add(30 * time.Second)})
 		p := plan.New(d.Ports).ByTurns()
 		asked := d.received(host.PlanQueue)
 		for _, e := range asked {
@@ -204,12 +204,12 @@ func TestAnArchiveThatTakesTooLongPausesItsRun(t *testing.T) {
 		if got.ProblemKind != record.InputSlow || !strings.Contains(got.Problem, "after 35s") || !strings.Contains(got.Problem, "% of it was read") || !strings.Contains(got.Problem, "upload the file unpacked") {
 			t.Fatalf("%q: %s", got.ProblemKind, got.Problem)
 		}
-		inputtest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredPause})
+		hosttest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredPause})
 		submitted(time.Hour)
 		if n := w.puts[record.UnpackedKey(id, 0)]; n != 1 {
 			t.Errorf("it is unpacked %d times", n)
 		}
-		inputtest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 2, Desired: record.DesiredRun})
+		hosttest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 2, Desired: record.DesiredRun})
 		submitted(time.Hour)
 		if got := d.plan(); got.Problem != "" || got.Total != 1 {
 			t.Errorf("resumed with more time, the plan is %+v", got)

@@ -17,8 +17,8 @@ import (
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
-	"rollout/shared/input/inputtest"
 	"rollout/shared/queue"
 	"rollout/shared/record"
 )
@@ -41,7 +41,7 @@ func deduped(t *testing.T, files ...file) *fixture {
 	t.Helper()
 	d := newFixture(t, 0, files...)
 	d.m.Config.Dedupe = config.Dedupe{Enabled: true, Sampled: true}
-	inputtest.Save(t, d.Ports, record.ManifestKey(id), d.m)
+	hosttest.Save(t, d.Ports, record.ManifestKey(id), d.m)
 	return d
 }
 
@@ -63,7 +63,7 @@ func (d *fixture) index() string {
 	d.t.Helper()
 	var all strings.Builder
 	for k := range d.plan().Merged {
-		e := inputtest.Object(d.t, d.Ports, record.IndexKey(id, k))
+		e := hosttest.Object(d.t, d.Ports, record.IndexKey(id, k))
 		fmt.Fprintln(&all, e)
 	}
 	return all.String() + strings.Join(d.lines(), "\n")
@@ -216,7 +216,7 @@ func TestAPlanThatWasCutOffFindsItsObjects(t *testing.T) {
 	asked := d.asked()
 	begun := d.plan()
 	for range 2 {
-		inputtest.Save(t, d.Ports, record.PlanKey(id), begun)
+		hosttest.Save(t, d.Ports, record.PlanKey(id), begun)
 		if err := d.CutRange(t.Context(), asked[0]); err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -15,12 +14,11 @@ import (
 	"rollout/events"
 	"rollout/functions/plan"
 	"rollout/shared/blob"
-	"rollout/shared/clock"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
-	"rollout/shared/memory"
 	"rollout/shared/record"
 )
 
@@ -42,8 +40,7 @@ type file struct {
 
 func newFixture(t *testing.T, items int, files ...file) *fixture {
 	t.Helper()
-	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
-		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
+	p := hosttest.New()
 	d := &fixture{Ports: p, t: t, m: inputtest.Manifest(items), Planner: plan.New(p)}
 	for i, f := range files {
 		key := fmt.Sprintf("prompts/%d.jsonl", i)
@@ -52,9 +49,9 @@ func newFixture(t *testing.T, items int, files ...file) *fixture {
 			key += ".gz"
 			content = packed(t, f.text)
 		}
-		d.m.Inputs = append(d.m.Inputs, record.Input{Key: key, Version: inputtest.Put(t, p, key, content), Size: int64(len(content)), Packed: f.packed})
+		d.m.Inputs = append(d.m.Inputs, record.Input{Key: key, Version: hosttest.Put(t, p, key, content), Size: int64(len(content)), Packed: f.packed})
 	}
-	inputtest.Save(t, p, record.ManifestKey(id), d.m)
+	hosttest.Save(t, p, record.ManifestKey(id), d.m)
 	return d
 }
 
@@ -100,7 +97,7 @@ func (d *fixture) received(q string) (out []events.Payload) {
 }
 
 func (d *fixture) plan() record.Plan {
-	return inputtest.Load[record.Plan](d.t, d.Ports, record.PlanKey(id))
+	return hosttest.Load[record.Plan](d.t, d.Ports, record.PlanKey(id))
 }
 
 // lines are the run's, as workers load them: "item file:line", then the line
@@ -194,14 +191,14 @@ func TestTrouble(t *testing.T) {
 		mend  func(*fixture) // nil if it can't be
 	}{
 		"missing from the start": {[]file{good}, func(d *fixture) { d.hide("prompts/0.jsonl") }, record.InputMissing, func(d *fixture) { d.Ports.Blobs.(*hiding).hidden = "" }},
-		"changed":                {[]file{good}, func(d *fixture) { inputtest.Put(d.t, d.Ports, "prompts/0.jsonl", "{}\n") }, record.InputChanged, nil},
+		"changed":                {[]file{good}, func(d *fixture) { hosttest.Put(d.t, d.Ports, "prompts/0.jsonl", "{}\n") }, record.InputChanged, nil},
 		"an archive that is none": {[]file{good}, func(d *fixture) {
 			d.m.Inputs[0].Packed = input.Zstd
-			inputtest.Save(d.t, d.Ports, record.ManifestKey(id), d.m)
+			hosttest.Save(d.t, d.Ports, record.ManifestKey(id), d.m)
 		}, record.InputBroken, nil},
 		"an archive that unpacks to too much": {[]file{{text: inputtest.Prompts(0, 99), packed: input.Gzip}}, func(d *fixture) {
 			d.m.Config.Input.MaxUnpacked = 100
-			inputtest.Save(d.t, d.Ports, record.ManifestKey(id), d.m)
+			hosttest.Save(d.t, d.Ports, record.ManifestKey(id), d.m)
 		}, record.InputBroken, nil},
 	} {
 		d := newFixture(t, 1, c.files...)
@@ -276,7 +273,7 @@ func TestAPlanThatIsDamagedEndsItsRun(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"what a range holds": record.RangeKey(id, 1), "its hashes": record.PlanHashesKey(id, 1, 0, record.HashIDs)} {
 		for what, harm := range map[string]func(*fixture){
-			"damaged": func(d *fixture) { inputtest.Put(t, d.Ports, key, "{") },
+			"damaged": func(d *fixture) { hosttest.Put(t, d.Ports, key, "{") },
 			"gone":    func(d *fixture) { _ = d.Ports.Blobs.Delete(t.Context(), key, "") },
 		} {
 			if what == "gone" && key == record.RangeKey(id, 1) {
@@ -306,7 +303,7 @@ func TestARefusedRunIsNotPlanned(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 1, file{text: inputtest.Prompts(0, 2)})
 	d.m.Refused = "no pool"
-	inputtest.Save(t, d.Ports, record.ManifestKey(id), d.m)
+	hosttest.Save(t, d.Ports, record.ManifestKey(id), d.m)
 	d.submitted()
 	if p := d.plan(); p.Total != 0 {
 		t.Errorf("the plan is %+v", p)

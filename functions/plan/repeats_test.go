@@ -9,6 +9,7 @@ import (
 
 	"rollout/shared/config"
 	"rollout/shared/dialect"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/record"
@@ -30,7 +31,7 @@ func TestTheFirstLineOfARequestIsTheOriginalOfAllOthers(t *testing.T) {
 	ask := func(id, prompt string) string { return fmt.Sprintf(`{"id":%q,"prompt":%q}`+"\n", id, prompt) }
 	d := newFixture(t, 0, file{text: ask("1", "x") + ask("2", "y") + "[\n"}, file{text: ask("1", "z") + ask("3", "z") + ask("4", "z") + `{ "prompt" : "x"}` + "\n"}, file{text: ask("5", "y") + ask("2", "x") + "[\n"})
 	d.m.Config.Dedupe = config.Dedupe{Enabled: true, Sampled: true}
-	inputtest.Save(t, d.Ports, record.ManifestKey(id), d.m)
+	hosttest.Save(t, d.Ports, record.ManifestKey(id), d.m)
 	d.submitted()
 	want := "0 prompts/0.jsonl:1, 1 prompts/0.jsonl:2, 2 prompts/0.jsonl:3, " +
 		"3 prompts/1.jsonl:1 = prompts/0.jsonl:1, 4 prompts/1.jsonl:2, 5 prompts/1.jsonl:3 ~ 4, 6 prompts/1.jsonl:4 ~ 0, " +
@@ -62,7 +63,7 @@ func TestOnlyRequestsThatAreAskedAndAnsweredAlikeAreAskedOnce(t *testing.T) {
 	} {
 		d := newFixture(t, 0, c.file)
 		d.m.Dialect, d.m.Config.Dedupe = "openai", c.dedupe
-		inputtest.Save(t, d.Ports, record.ManifestKey(id), d.m)
+		hosttest.Save(t, d.Ports, record.ManifestKey(id), d.m)
 		d.submitted()
 		if lines := d.lines(); len(lines) != 2 || strings.Contains(lines[1], "~ 0") != c.want || strings.Contains(lines[0], "~") {
 			t.Errorf("%s: %v", name, lines)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
@@ -21,8 +20,8 @@ import (
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input/inputtest"
-	"rollout/shared/memory"
 	"rollout/shared/record"
 )
 
@@ -39,12 +38,12 @@ type fixture struct {
 func newFixture(t *testing.T) fixture {
 	t.Helper()
 	log := &bytes.Buffer{}
-	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
-		Clock: clock.System{}, Log: slog.New(slog.NewTextHandler(log, nil)), Source: "test"}
+	p := hosttest.New()
+	p.Log = slog.New(slog.NewTextHandler(log, nil))
 	return fixture{p, New(p, host.Timings(config.DefaultDeployment().Health)), t, log}
 }
 
-func (d fixture) save(key string, v any) { d.t.Helper(); inputtest.Save(d.t, d.Ports, key, v) }
+func (d fixture) save(key string, v any) { d.t.Helper(); hosttest.Save(d.t, d.Ports, key, v) }
 
 // noted notes a run as open, as submit did long ago.
 func (d fixture) noted(r identity.RunID) {
@@ -182,7 +181,7 @@ func TestADeadWorkerIsReportedOnce(t *testing.T) {
 		if n := strings.Count(d.log.String(), events.ObserveWorkerFailed); n != 1 || !strings.Contains(d.log.String(), "worker=w1") {
 			t.Errorf("%d reports:\n%s", n, d.log)
 		}
-		if m := inputtest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.Failed.IsZero() {
+		if m := hosttest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.Failed.IsZero() {
 			t.Error("it is not marked")
 		}
 	})
@@ -422,7 +421,7 @@ func TestANoteThatIsWrittenAnewStays(t *testing.T) {
 		if err := d.forgetOpen(t.Context(), read); err != nil {
 			t.Errorf("%v", err)
 		}
-		inputtest.Load[record.OpenRun](t, d.Ports, record.OpenRunKey(id))
+		hosttest.Load[record.OpenRun](t, d.Ports, record.OpenRunKey(id))
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"rollout/functions/submit"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/record"
 )
@@ -53,7 +54,7 @@ func TestAConfigThatPutsOutputsAmongThePromptsIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, table := range []string{"[output]\ndir = \"prompts/\"\n", "[output]\nprefix = \"prompts/\"\n", "output = \"prompts/x.jsonl\"\n"} {
 		d := newFixture(t)
-		inputtest.Put(t, d.Ports, "prompts/x.toml", "schema_version = 1\n"+table)
+		hosttest.Put(t, d.Ports, "prompts/x.toml", "schema_version = 1\n"+table)
 		if m := d.upload("prompts/x.jsonl", prompt); !strings.Contains(m.Refused, "output") || d.planned() != 0 {
 			t.Errorf("%s: refused: %q", table, m.Refused)
 		}

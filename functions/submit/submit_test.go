@@ -3,7 +3,6 @@ package submit_test
 import (
 	"context"
 	"io"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -11,14 +10,12 @@ import (
 	"rollout/events"
 	"rollout/functions/submit"
 	"rollout/shared/blob"
-	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
-	"rollout/shared/input/inputtest"
-	"rollout/shared/memory"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
 )
 
@@ -33,8 +30,7 @@ func newFixture(t *testing.T) *fixture {
 	d := config.DefaultDeployment()
 	d.Bucket, d.Pools = "local", []config.Pool{{Name: "default", Model: "m"}}
 	d.Defaults.Shard.Items = 7
-	return &fixture{t: t, deploy: d, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
-		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
+	return &fixture{t: t, deploy: d, Ports: hosttest.New()}
 }
 
 // upload puts a file and lets submit take its event; it returns the run that
@@ -49,11 +45,11 @@ func (d *fixture) upload(key, content string) record.Manifest {
 }
 
 func (d *fixture) put(key, content string) events.ObjectCreated {
-	return events.ObjectCreated{Bucket: "local", Key: key, Version: inputtest.Put(d.t, d.Ports, key, content), Size: int64(len(content))}
+	return events.ObjectCreated{Bucket: "local", Key: key, Version: hosttest.Put(d.t, d.Ports, key, content), Size: int64(len(content))}
 }
 
 func (d *fixture) manifest(e events.ObjectCreated) record.Manifest {
-	return inputtest.Load[record.Manifest](d.t, d.Ports, record.ManifestKey(identity.UploadRun("local", e.Key, e.Version)))
+	return hosttest.Load[record.Manifest](d.t, d.Ports, record.ManifestKey(identity.UploadRun("local", e.Key, e.Version)))
 }
 
 // planned is how many plans were asked for.
@@ -87,7 +83,7 @@ func TestTheNearestConfigHolds(t *testing.T) {
 	} {
 		d := newFixture(t)
 		for k, v := range c.files {
-			inputtest.Put(t, d.Ports, k, v)
+			hosttest.Put(t, d.Ports, k, v)
 		}
 		m := d.upload(c.key, prompt)
 		if m.Config.Shard.Items != c.items || m.ConfigKey != c.from {
@@ -116,7 +112,7 @@ func TestARefusalBecomesAVisibleRun(t *testing.T) {
 			d.deploy.Pools = c.pools
 		}
 		if c.config != "" {
-			inputtest.Put(t, d.Ports, "prompts/x.toml", c.config)
+			hosttest.Put(t, d.Ports, "prompts/x.toml", c.config)
 		}
 		key, content := "prompts/x.jsonl", prompt
 		if c.key != "" {
@@ -133,7 +129,7 @@ func TestARefusalBecomesAVisibleRun(t *testing.T) {
 		if n := d.planned(); n != 0 {
 			t.Errorf("%s: it is planned", name)
 		}
-		if sum := inputtest.Object(t, d.Ports, record.OutputKey(m.Run, record.SummaryFile)); !strings.Contains(sum, `"reason":"refused"`) {
+		if sum := hosttest.Object(t, d.Ports, record.OutputKey(m.Run, record.SummaryFile)); !strings.Contains(sum, `"reason":"refused"`) {
 			t.Errorf("%s: the summary is %s", name, sum)
 		}
 	}
@@ -152,7 +148,7 @@ func TestEncodingAndDialectAreDecidedOnce(t *testing.T) {
 	} {
 		d := newFixture(t)
 		if c.config != "" {
-			inputtest.Put(t, d.Ports, "prompts/x.toml", c.config)
+			hosttest.Put(t, d.Ports, "prompts/x.toml", c.config)
 		}
 		if m := d.upload("prompts/x.jsonl", c.content); m.Dialect != c.want || m.Refused != "" {
 			t.Errorf("%s: %q, refused %q; want %q", name, m.Dialect, m.Refused, c.want)
@@ -185,7 +181,7 @@ func TestARepeatedEventNamesTheSameRunAndAsksAgain(t *testing.T) {
 	if n := d.planned(); n != 3 {
 		t.Errorf("asked %d times, want each time: the first may be lost", n)
 	}
-	inputtest.Put(t, d.Ports, "prompts/x.toml", "[") // too late for this run
+	hosttest.Put(t, d.Ports, "prompts/x.toml", "[") // too late for this run
 	d.deploy.Pools = nil
 	if err := submit.New(d.Ports, d.deploy).Uploaded(t.Context(), e); err != nil {
 		t.Fatal(err)
@@ -230,7 +226,7 @@ func TestARunIsNotedAsOpenBeforeItIsThere(t *testing.T) {
 	} {
 		d := newFixture(t)
 		if c.config != "" {
-			inputtest.Put(t, d.Ports, "prompts/x.toml", c.config)
+			hosttest.Put(t, d.Ports, "prompts/x.toml", c.config)
 		}
 		whole := d.Docs
 		d.Docs = interrupted{whole, c.breaks}

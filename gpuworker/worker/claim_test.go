@@ -13,7 +13,7 @@ import (
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
-	"rollout/shared/input/inputtest"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/queue"
 	"rollout/shared/record"
 )
@@ -71,14 +71,14 @@ func TestClaimByShardAndHolderState(t *testing.T) {
 	at := func(age time.Duration) time.Time { return time.Now().Add(-age).UTC() }
 	held := func(attempt uint64) func(*fixture) {
 		return func(d *fixture) {
-			inputtest.Save(d.t, d.Ports, identity.ShardKey(run, 0), shard.Doc{Schema: 1, Run: run, State: shard.Running,
+			hosttest.Save(d.t, d.Ports, identity.ShardKey(run, 0), shard.Doc{Schema: 1, Run: run, State: shard.Running,
 				Attempt: attempt, Worker: "other", ClaimedAt: at(time.Minute), Term: 3})
 		}
 	}
 	beats := func(state health.State, age time.Duration, holds ...health.HeldShard) func(*fixture) {
 		return func(d *fixture) {
 			timings := health.Timings{Interval: 500 * time.Millisecond}
-			inputtest.Save(d.t, d.Ports, record.HeartbeatKey("other"), health.Heartbeat{Schema: 1, Worker: "other",
+			hosttest.Save(d.t, d.Ports, record.HeartbeatKey("other"), health.Heartbeat{Schema: 1, Worker: "other",
 				State: state, At: at(age), DueAt: timings.Due(at(age)), Holds: holds})
 		}
 	}
@@ -87,7 +87,7 @@ func TestClaimByShardAndHolderState(t *testing.T) {
 	}
 	digest := identity.Content(nil).String()
 	done := func(d *fixture) {
-		inputtest.Save(d.t, d.Ports, identity.ShardKey(run, 0), shard.Doc{Schema: 1, Run: run, State: shard.Done,
+		hosttest.Save(d.t, d.Ports, identity.ShardKey(run, 0), shard.Doc{Schema: 1, Run: run, State: shard.Done,
 			Attempt: 7, Worker: "other", Counts: shard.Counts{OK: 3},
 			Result: &shard.Ref{Key: "work/x", Length: 1, Digest: digest}})
 	}

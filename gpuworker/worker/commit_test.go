@@ -15,7 +15,7 @@ import (
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
-	"rollout/shared/input/inputtest"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
 )
 
@@ -33,7 +33,7 @@ func TestResultHasAllRowsInItemOrder(t *testing.T) {
 			doc.Checkpoint != nil || doc.Items != 5 {
 			t.Fatalf("the shard is %+v", doc)
 		}
-		got := inputtest.Object(t, d.Ports, doc.Result.Key)
+		got := hosttest.Object(t, d.Ports, doc.Result.Key)
 		if got != "0\n1\n2\n3\n4\n" || doc.OutputLen != int64(len(got)) {
 			t.Errorf("the result is %q, with %d bytes of output rows", got, doc.OutputLen)
 		}
@@ -74,7 +74,7 @@ func TestNextHolderResumesFromCheckpoint(t *testing.T) {
 		if doc.State != shard.Done || doc.Attempt != 2 || doc.Counts.OK != 4 {
 			t.Fatalf("the shard is %+v", doc)
 		}
-		if got := inputtest.Object(t, d.Ports, doc.Result.Key); got != "0\n1\n2\n3\n" {
+		if got := hosttest.Object(t, d.Ports, doc.Result.Key); got != "0\n1\n2\n3\n" {
 			t.Errorf("the result is %q", got)
 		}
 	})
@@ -95,7 +95,7 @@ func TestItemsOfUnreadableCheckpointAreAnsweredAgain(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(*fixture, string){
 		"lost":    func(d *fixture, key string) { _ = d.Blobs.Delete(d.t.Context(), key, "") },
-		"damaged": func(d *fixture, key string) { inputtest.Put(d.t, d.Ports, key, "something else") },
+		"damaged": func(d *fixture, key string) { hosttest.Put(d.t, d.Ports, key, "something else") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -191,7 +191,7 @@ func TestWorkerThatLosesCommitRaceSendsNoEvent(t *testing.T) {
 		advance(time.Second)
 		doc := d.shard(0)
 		doc.Worker, doc.Attempt = "w2", 2
-		inputtest.Save(t, d.Ports, identity.ShardKey(run, 0), doc)
+		hosttest.Save(t, d.Ports, identity.ShardKey(run, 0), doc)
 		advance(5 * time.Second)
 		if got := d.shard(0); got.Worker != "w2" || got.State != shard.Running {
 			t.Errorf("the winner's shard was overwritten: %+v", got)
@@ -282,7 +282,7 @@ func TestMissingOrChangedInputIsReported(t *testing.T) {
 		want   events.Type
 	}{
 		"missing": {func(d *fixture) { _ = d.Blobs.Delete(d.t.Context(), "prompts/0.jsonl", "") }, events.TypeInputMissing},
-		"changed": {func(d *fixture) { inputtest.Put(d.t, d.Ports, "prompts/0.jsonl", "{}\n") }, events.TypeInputChanged},
+		"changed": {func(d *fixture) { hosttest.Put(d.t, d.Ports, "prompts/0.jsonl", "{}\n") }, events.TypeInputChanged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -18,6 +18,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/memory"
@@ -61,8 +62,8 @@ func Example() {
 	t.check(<-ended)
 
 	// The shard's document names the result object.
-	doc := inputtest.Load[shard.Doc](t, ports, identity.ShardKey(inputtest.RunID, 0))
-	for line := range strings.Lines(inputtest.Object(t, ports, doc.Result.Key)) {
+	doc := hosttest.Load[shard.Doc](t, ports, identity.ShardKey(inputtest.RunID, 0))
+	for line := range strings.Lines(hosttest.Object(t, ports, doc.Result.Key)) {
 		var row struct{ ID, Completion string }
 		t.check(json.Unmarshal([]byte(line), &row))
 		fmt.Println(row.ID, row.Completion)

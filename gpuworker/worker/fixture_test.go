@@ -23,6 +23,7 @@ import (
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/memory"
@@ -105,12 +106,12 @@ func (d *fixture) shard(n int) shard.Doc {
 }
 
 func (d *fixture) heartbeat(id string) health.Heartbeat {
-	return inputtest.Load[health.Heartbeat](d.t, d.Ports, record.HeartbeatKey(id))
+	return hosttest.Load[health.Heartbeat](d.t, d.Ports, record.HeartbeatKey(id))
 }
 
 // setControl writes the run's control document.
 func (d *fixture) setControl(sequence uint64, what record.Desired, reason string) {
-	inputtest.Save(d.t, d.Ports, record.ControlKey(run),
+	hosttest.Save(d.t, d.Ports, record.ControlKey(run),
 		record.Control{Schema: record.Schema, Sequence: sequence, Desired: what, Reason: reason})
 }
 

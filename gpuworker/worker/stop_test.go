@@ -13,7 +13,7 @@ import (
 	"rollout/shared/core/health"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
-	"rollout/shared/input/inputtest"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
 )
 
@@ -171,7 +171,7 @@ func TestDrainOfIdleWorkerEndsAtOnce(t *testing.T) {
 			notices <- capacity.Notice{Reason: "spot"}
 		},
 		"by a mark of the control plane": func(d *fixture, _ *runningWorker) {
-			inputtest.Save(d.t, d.Ports, record.WorkerKey("w1"), record.WorkerMark{Schema: 1, DrainReason: "test"})
+			hosttest.Save(d.t, d.Ports, record.WorkerKey("w1"), record.WorkerMark{Schema: 1, DrainReason: "test"})
 			advance(time.Second)
 		},
 	} {

@@ -16,6 +16,7 @@ import (
 	engine "rollout/shared/core/run"
 	"rollout/shared/core/shard"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/memory"
@@ -39,13 +40,13 @@ func TestSegmentsOfARunAreJoinedByS3(t *testing.T) {
 		completions.WriteString(rows)
 		errs.WriteString(failed)
 		key := record.ShardObjectKey(id, n, 1, "object")
-		inputtest.Put(t, p, key, rows+failed)
-		inputtest.Save(t, p, identity.ShardKey(id, n), shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Items: 1, OutputLen: int64(len(rows)), Counts: shard.Counts{OK: 1},
+		hosttest.Put(t, p, key, rows+failed)
+		hosttest.Save(t, p, identity.ShardKey(id, n), shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Items: 1, OutputLen: int64(len(rows)), Counts: shard.Counts{OK: 1},
 			Result: &shard.Ref{Key: key, Length: int64(len(rows) + len(failed)), Digest: identity.Content([]byte(rows + failed)).String()}})
 	}
 	s := engine.New(id)
 	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = engine.Finalizing, engine.ReasonDone, shards, shards, true, shards, shards
-	inputtest.Save(t, p, record.CoordinatorKey(id), s)
+	hosttest.Save(t, p, record.CoordinatorKey(id), s)
 
 	f := finalize.New(p, input.NewIndex(p.Blobs, p.Docs)).InSegments(finalize.SegmentOptions{StreamBelow: 1, MinBytes: 5 * mib, MaxShards: 100})
 	asked := 0

@@ -145,7 +145,8 @@ var Restrictions = []Restriction{
 	{Packages: "shared/gcp/...", By: wiring, Reason: takePort},
 	{Packages: "shared/installation/...", Reason: openDriver,
 		By: []string{"gpuworker/cli/...", "localstack/...", "scripts/..."}},
-	{Packages: "shared/memory/...", By: wiring, ByTests: true, Reason: takePort},
+	{Packages: "shared/memory/...", By: append([]string{"shared/host/hosttest"}, wiring...), ByTests: true,
+		Reason: takePort},
 }
 
 // wiring are the packages that choose drivers.

@@ -3,17 +3,16 @@ package host_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"rollout/events"
-	"rollout/shared/clock"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/memory"
 	"rollout/shared/queue"
 )
@@ -164,13 +163,9 @@ func TestEachStopsAtTheFirstErrorAndKeepsToItsPrefix(t *testing.T) {
 	}
 }
 
-func ports() host.Ports {
-	return host.Ports{Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
-}
-
 func TestSendPutsEventsIntoTheirEnvelopes(t *testing.T) {
 	t.Parallel()
-	p := ports().WithSource("plan")
+	p := hosttest.New().WithSource("plan")
 	const run = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
 	if err := p.Send(t.Context(), "q", events.Wakeup{Run: run}, events.PlanAdvanced{Run: run}); err != nil {
 		t.Fatal(err)
@@ -198,7 +193,7 @@ func TestSendPutsEventsIntoTheirEnvelopes(t *testing.T) {
 // sent; who handles none begins anew.
 func TestEventsThatFeedEachOtherComeToAnEnd(t *testing.T) {
 	t.Parallel()
-	p := ports()
+	p := hosttest.New()
 	ring := events.Wakeup{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}
 	ctx := t.Context()
 	for hops := range events.MaxHops + 1 {
@@ -225,7 +220,7 @@ func TestEventsThatFeedEachOtherComeToAnEnd(t *testing.T) {
 
 func TestABuriedMessageMovesToTheDeadLetters(t *testing.T) {
 	t.Parallel()
-	p := ports()
+	p := hosttest.New()
 	if err := p.Queues.Send(t.Context(), "q", [][]byte{[]byte("what?")}, 0); err != nil {
 		t.Fatal(err)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -14,25 +13,19 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"rollout/shared/blob"
-	"rollout/shared/clock"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
-	"rollout/shared/memory"
 	"rollout/shared/record"
 )
 
 const run = inputtest.RunID
 
-func ports() host.Ports {
-	return host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
-		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
-}
-
 func TestEveryShardIsFoundAmongManyRanges(t *testing.T) {
 	t.Parallel()
-	p := ports()
+	p := hosttest.New()
 	var files []string
 	for n := range 9 { // of 0 to 8 prompts; an empty file has no range
 		files = append(files, inputtest.Prompts(100*n, n))
@@ -67,12 +60,12 @@ func TestEveryShardIsFoundAmongManyRanges(t *testing.T) {
 
 func TestAPlanIsReadAgainAsItGrowsWithoutTouchingWhatOthersRead(t *testing.T) {
 	t.Parallel()
-	p := ports()
+	p := hosttest.New()
 	m := inputtest.Plan(t, p, inputtest.Manifest(1), inputtest.Prompts(0, 1), inputtest.Prompts(0, 1))
-	whole := inputtest.Load[record.Plan](t, p, record.PlanKey(run))
+	whole := hosttest.Load[record.Plan](t, p, record.PlanKey(run))
 	part := whole
 	part.Merged, part.Shards, part.Items, part.Problem = 1, 1, 1, "the input is gone"
-	inputtest.Save(t, p, record.PlanKey(run), part)
+	hosttest.Save(t, p, record.PlanKey(run), part)
 	x := input.NewIndex(p.Blobs, p.Docs)
 	old, err := x.Plan(t.Context(), run, 1, 0)
 	if err != nil || old.Problem == "" {
@@ -81,7 +74,7 @@ func TestAPlanIsReadAgainAsItGrowsWithoutTouchingWhatOthersRead(t *testing.T) {
 	if _, _, err := x.FindShard(t.Context(), run, 1); !fault.Is(err, fault.NotFound) {
 		t.Errorf("a shard that is not planned yet: %v", err)
 	}
-	inputtest.Save(t, p, record.PlanKey(run), whole)
+	hosttest.Save(t, p, record.PlanKey(run), whole)
 	var all sync.WaitGroup
 	for range 4 { // the race detector looks on
 		all.Go(func() {
@@ -101,7 +94,7 @@ func TestAPlanIsReadAgainAsItGrowsWithoutTouchingWhatOthersRead(t *testing.T) {
 
 func TestImmutableObjectsAreReadOnce(t *testing.T) {
 	t.Parallel()
-	p := ports()
+	p := hosttest.New()
 	bucket := &counting{Store: p.Blobs}
 	m := inputtest.Plan(t, p, inputtest.Manifest(1), inputtest.Prompts(0, 2))
 	x := input.NewIndex(bucket, p.Docs)
@@ -135,18 +128,18 @@ func TestLoadTrustsOnlyThePlannedBytes(t *testing.T) {
 		class fault.Class
 	}{
 		"gone":            {func(p host.Ports, _ *record.Manifest) { _ = p.Blobs.Delete(t.Context(), "prompts/0.jsonl", "") }, fault.NotFound, ""},
-		"another version": {func(p host.Ports, _ *record.Manifest) { inputtest.Put(t, p, "prompts/0.jsonl", file) }, fault.Corrupt, fault.InputChanged},
+		"another version": {func(p host.Ports, _ *record.Manifest) { hosttest.Put(t, p, "prompts/0.jsonl", file) }, fault.Corrupt, fault.InputChanged},
 		"one byte differs under the same version": {func(p host.Ports, _ *record.Manifest) { swap(t, p, strings.Replace(file, "2", "3", 1)) },
 			fault.Corrupt, fault.InputChanged},
 		"a line is missing":           {func(p host.Ports, _ *record.Manifest) { swap(t, p, "{\"prompt\":\"1\"}\n\n") }, fault.Corrupt, fault.InputChanged},
 		"a blank line became an item": {func(p host.Ports, _ *record.Manifest) { swap(t, p, "{\"prompt\":\"1\"}\n{}\n{\"prompt\":\"2\"}\n") }, fault.Corrupt, fault.InputChanged},
-		"the cut table is short":      {func(p host.Ports, _ *record.Manifest) { inputtest.Put(t, p, record.ShardTableKey(run, 0), "") }, fault.Corrupt, ""},
+		"the cut table is short":      {func(p host.Ports, _ *record.Manifest) { hosttest.Put(t, p, record.ShardTableKey(run, 0), "") }, fault.Corrupt, ""},
 		"the index is gone":           {func(p host.Ports, _ *record.Manifest) { _ = p.Blobs.Delete(t.Context(), record.IndexKey(run, 0), "") }, fault.NotFound, ""},
-		"the index is of a newer schema": {func(p host.Ports, _ *record.Manifest) { inputtest.Put(t, p, record.IndexKey(run, 0), `{"schema":99}`) },
+		"the index is of a newer schema": {func(p host.Ports, _ *record.Manifest) { hosttest.Put(t, p, record.IndexKey(run, 0), `{"schema":99}`) },
 			fault.Invalid, ""},
 		"the manifest has no such input": {func(_ host.Ports, m *record.Manifest) { m.Inputs = nil }, fault.Corrupt, ""},
 	} {
-		p := ports()
+		p := hosttest.New()
 		m := inputtest.Plan(t, p, inputtest.Manifest(0), file)
 		c.harm(p, &m)
 		_, err := input.NewIndex(p.Blobs, p.Docs).LoadShard(t.Context(), m, 0, 0)
@@ -159,14 +152,14 @@ func TestLoadTrustsOnlyThePlannedBytes(t *testing.T) {
 // swap puts other bytes in the place of the input's, and pins them in the plan.
 func swap(t *testing.T, p host.Ports, content string) {
 	t.Helper()
-	plan := inputtest.Load[record.Plan](t, p, record.PlanKey(run))
-	plan.Ranges[0].Version = inputtest.Put(t, p, "prompts/0.jsonl", content)
-	inputtest.Save(t, p, record.PlanKey(run), plan)
+	plan := hosttest.Load[record.Plan](t, p, record.PlanKey(run))
+	plan.Ranges[0].Version = hosttest.Put(t, p, "prompts/0.jsonl", content)
+	hosttest.Save(t, p, record.PlanKey(run), plan)
 }
 
 func TestAStoreThatIsAwayIsNoLostInput(t *testing.T) {
 	t.Parallel()
-	p := ports()
+	p := hosttest.New()
 	away := down{p.Blobs, fault.New(fault.Unavailable, "the bucket is down")}
 	if _, err := input.OpenPinned(t.Context(), away, "prompts/x.jsonl", "1", 0, 0); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("%v", err)
@@ -177,7 +170,7 @@ func TestAStoreThatIsAwayIsNoLostInput(t *testing.T) {
 // says when a body is cut off.
 func TestABrokenConnectionIsNoChangedInput(t *testing.T) {
 	t.Parallel()
-	p := ports()
+	p := hosttest.New()
 	m := inputtest.Plan(t, p, inputtest.Manifest(0), inputtest.Prompts(0, 100))
 	for _, key := range []string{m.Inputs[0].Key, record.ShardTableKey(run, 0), record.IndexKey(run, 0)} {
 		_, err := input.NewIndex(cutOff{p.Blobs, key}, p.Docs).LoadShard(t.Context(), m, 0, 0)

@@ -4,13 +4,14 @@ import (
 	"testing"
 
 	"rollout/shared/fault"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
 )
 
 func TestEveryItemAndLineIsLocated(t *testing.T) {
 	t.Parallel()
-	p := ports()
+	p := hosttest.New()
 	var files []string
 	for n := range 7 { // of 0 to 6 prompts
 		files = append(files, inputtest.Prompts(100*n, n))

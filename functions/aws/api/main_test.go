@@ -13,18 +13,15 @@ import (
 	"github.com/aws/aws-lambda-go/lambdaurl"
 
 	"rollout/functions/api"
-	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/fault"
-	"rollout/shared/host"
-	"rollout/shared/memory"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/observe/probes"
 	"rollout/shared/secret"
 )
 
 func service() (*api.Service, probes.Probes) {
-	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
-		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
+	p := hosttest.New()
 	return api.New(p, config.DefaultDeployment()), probes.Probes{Ping: p.Docs.Ping}
 }
 

@@ -12,6 +12,7 @@ import (
 	"rollout/gpuworker/executors/infer"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input/inputtest"
 )
 
@@ -147,7 +148,7 @@ func TestC19ARowSaysThatItsMaxTokensWasLowered(t *testing.T) {
 				m.Dialect = dialect
 				d := newFixture(t, m, c.line+"\n", nil)
 				d.work(time.Second, func(cfg *infer.Config) { cfg.Engine = clamps{d.engine} })
-				if got := inputtest.Object(t, d.Ports, d.shard().Result.Key); !strings.Contains(got, c.want) {
+				if got := hosttest.Object(t, d.Ports, d.shard().Result.Key); !strings.Contains(got, c.want) {
 					t.Errorf("%s lacks %s", got, c.want)
 				}
 			})

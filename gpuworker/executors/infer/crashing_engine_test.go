@@ -3,7 +3,6 @@ package infer_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -15,12 +14,12 @@ import (
 	"rollout/gpuworker/engine/mock"
 	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/worker"
-	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/memory"
@@ -158,8 +157,7 @@ const perShard = 100
 
 func newCrashFixture(t *testing.T, m *crashingEngine, shards int, edit ...func(*record.Manifest)) *crashFixture {
 	t.Helper()
-	w := &crashFixture{t: t, server: m, engine: "server", shards: shards, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
-		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
+	w := &crashFixture{t: t, server: m, engine: "server", shards: shards, Ports: hosttest.New()}
 	mf := inputtest.Manifest(perShard)
 	for _, f := range edit {
 		f(&mf)
@@ -218,7 +216,7 @@ func (w *crashFixture) wantPoison(docs []shard.Doc, items ...int) {
 			w.t.Fatalf("shard %d is %+v", n, d)
 		}
 		bad := 0
-		for l := range strings.Lines(inputtest.Object(w.t, w.Ports, d.Result.Key)) {
+		for l := range strings.Lines(hosttest.Object(w.t, w.Ports, d.Result.Key)) {
 			if strings.Contains(l, `"class":"poison"`) {
 				var i int
 				at := strings.Index(l, `"item":`)

@@ -3,7 +3,6 @@ package infer_test
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -16,15 +15,14 @@ import (
 	"rollout/gpuworker/engine/mock"
 	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/worker"
-	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
-	"rollout/shared/memory"
 	"rollout/shared/record"
 	"rollout/shared/shardtable"
 )
@@ -127,8 +125,7 @@ const run = inputtest.RunID
 
 func newFixture(t *testing.T, m record.Manifest, file string, script map[string][]step) *fixture {
 	t.Helper()
-	d := &fixture{t: t, engine: &scripted{script: script, taken: map[string]int{}}, Ports: host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(),
-		Queues: memory.NewQueues(clock.System{}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}}
+	d := &fixture{t: t, engine: &scripted{script: script, taken: map[string]int{}}, Ports: hosttest.New()}
 	inputtest.Plan(t, d.Ports, m, file)
 	return d
 }
@@ -161,7 +158,7 @@ func pass(d time.Duration) {
 }
 
 func (d *fixture) shard() shard.Doc {
-	return inputtest.Load[shard.Doc](d.t, d.Ports, identity.ShardKey(run, 0))
+	return hosttest.Load[shard.Doc](d.t, d.Ports, identity.ShardKey(run, 0))
 }
 
 // row is what the tests look at in a row.
@@ -183,7 +180,7 @@ func (d *fixture) rows() []row {
 		d.t.Fatalf("there is no result: %+v", doc)
 	}
 	var out []row
-	dec := json.NewDecoder(strings.NewReader(inputtest.Object(d.t, d.Ports, doc.Result.Key)))
+	dec := json.NewDecoder(strings.NewReader(hosttest.Object(d.t, d.Ports, doc.Result.Key)))
 	for dec.More() {
 		var r row
 		if err := dec.Decode(&r); err != nil {
@@ -386,7 +383,7 @@ func TestEveryErrorRowBearsTheItemsOwnID(t *testing.T) {
 		d.work(time.Minute)
 		want := []row{{CustomID: "other-model", Class: fault.Refused, Line: 1}, {CustomID: "no-body", Class: fault.InvalidLine, Line: 2},
 			{CustomID: "refused", Class: fault.Refused, Line: 3}, {Class: fault.InvalidLine, Line: 4}}
-		text := inputtest.Object(t, d.Ports, d.shard().Result.Key)
+		text := hosttest.Object(t, d.Ports, d.shard().Result.Key)
 		for i, l := range strings.Split(strings.TrimSpace(text), "\n") {
 			w := want[i]
 			if !strings.Contains(l, string(w.Class)) || w.CustomID != "" && !strings.Contains(l, `"`+w.CustomID+`"`) {
@@ -417,7 +414,7 @@ func TestADuplicateIsNotAskedAndNamesTheFirst(t *testing.T) {
 		d := newFixture(t, inputtest.Manifest(0), `{"id":"a","prompt":"1"}`+"\n\n"+`{"id":"a","prompt":"2"}`+"\n", nil)
 		e := record.IndexEntry{Shards: 1, Items: 2, Lines: 3, Duplicates: 1}
 		inputtest.Repeats(t, d.Ports, 0, record.HashIDs, shardtable.Repeat{Item: 1})
-		inputtest.Put(t, d.Ports, record.IndexKey(run, 0), string(record.Encode(e)))
+		hosttest.Put(t, d.Ports, record.IndexKey(run, 0), string(record.Encode(e)))
 		d.work(time.Minute)
 		got := d.rows()
 		if len(got) != 2 || got[1].ID != "a" || got[1].Class != fault.DuplicateID || got[1].Line != 3 || !strings.Contains(got[1].Message, "line 1 of prompts/0.jsonl") {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,9 +24,9 @@ import (
 	"rollout/shared/core/shard"
 	"rollout/shared/document"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
-	"rollout/shared/memory"
 	"rollout/shared/record"
 	"rollout/shared/snapshot"
 )
@@ -98,9 +97,9 @@ func (c *ticking) Now() time.Time {
 // newFixture plans a training of ten steps on the rows, with a snapshot every two.
 func newFixture(t *testing.T, content string, change ...func(*config.Run)) *fixture {
 	t.Helper()
-	docs := &documents{Store: memory.NewDocuments()}
-	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: docs, Queues: memory.NewQueues(clock.System{}),
-		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
+	p := hosttest.New()
+	docs := &documents{Store: p.Docs}
+	p.Docs = docs
 	d := &fixture{Ports: p, t: t, docs: docs, store: snapshot.Store{Blobs: p.Blobs, Docs: docs, Clock: &ticking{now: p.Clock.Now()}}}
 	s := config.DefaultSFT()
 	s.BaseModel.URI, s.Minibatch, s.Budget.MaxSteps = config.SnapshotPrefix+d.base(), 2, 10
@@ -114,7 +113,7 @@ func newFixture(t *testing.T, content string, change ...func(*config.Run)) *fixt
 		f(&m.Config)
 	}
 	key := "prompts/lesson.jsonl"
-	version := inputtest.Put(t, p, key, content)
+	version := hosttest.Put(t, p, key, content)
 	job, err := json.Marshal(record.Job{ID: "lesson", Prompt: "train sft on " + key, Dataset: record.Dataset{Key: key, Version: version, Size: int64(len(content)), Name: key}})
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +227,7 @@ func (d *fixture) row() string {
 	if doc.Result == nil {
 		d.t.Fatalf("no result: %+v", doc)
 	}
-	return inputtest.Object(d.t, d.Ports, doc.Result.Key)
+	return hosttest.Object(d.t, d.Ports, doc.Result.Key)
 }
 
 func (d *fixture) trained() (r record.Trained) {

@@ -15,7 +15,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
-	"rollout/shared/input/inputtest"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
 	"rollout/shared/snapshot"
 )
@@ -39,7 +39,7 @@ func TestATrainingLeavesItsModelItsCurveAndItsLastState(t *testing.T) {
 		}
 		for i, name := range []string{record.ModelFile, record.CurveFile} {
 			f := r.Files[i]
-			content := inputtest.Object(t, d.Ports, record.TrainingFileKey(run, f.Content))
+			content := hosttest.Object(t, d.Ports, record.TrainingFileKey(run, f.Content))
 			if f.Name != name || int64(len(content)) != f.Length || identity.TextContent(content).String() != f.Content {
 				t.Errorf("file %+v of %d bytes", f, len(content))
 			}
@@ -150,7 +150,7 @@ func TestAStopSealsTheShardAndKeepsTheSnapshot(t *testing.T) {
 	if h := <-told; h.Steps != 1_000_000 || h.Loss == nil || h.StepRate <= 0 || h.TokenRate <= h.StepRate {
 		t.Errorf("its heartbeat tells %+v", h)
 	}
-	inputtest.Save(t, d.Ports, record.ControlKey(run), record.Control{Schema: record.Schema, Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"})
+	hosttest.Save(t, d.Ports, record.ControlKey(run), record.Control{Schema: record.Schema, Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"})
 	doc := <-sealed
 	if doc.Sealed != fault.CanceledItem || doc.Result != nil || doc.Snapshot == nil {
 		t.Fatalf("%+v", doc)
@@ -237,7 +237,7 @@ func TestADatasetThatIsNotThePlannedOneIsTold(t *testing.T) {
 			harm func(d *fixture)
 			is   func(p events.Payload) bool
 		}{
-			"replaced": {func(d *fixture) { inputtest.Put(t, d.Ports, "prompts/lesson.jsonl", rows+rows) },
+			"replaced": {func(d *fixture) { hosttest.Put(t, d.Ports, "prompts/lesson.jsonl", rows+rows) },
 				func(p events.Payload) bool { _, ok := p.(events.InputChanged); return ok }},
 			"gone": {func(d *fixture) {
 				if err := d.Blobs.Delete(t.Context(), "prompts/lesson.jsonl", ""); err != nil {
@@ -271,7 +271,7 @@ func TestATrainingThatKillsItsWorkersEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		inputtest.Save(t, d.Ports, identity.ShardKey(run, 0), doc)
+		hosttest.Save(t, d.Ports, identity.ShardKey(run, 0), doc)
 		dead()
 		d.start("w1")
 		d.offer(1)

@@ -3,7 +3,6 @@ package batch_test
 import (
 	"context"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,25 +11,20 @@ import (
 
 	"rollout/scripts/rollout/batch"
 	"rollout/shared/blob"
-	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
-	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/input/inputtest"
-	"rollout/shared/memory"
 	"rollout/shared/record"
 )
 
 // endedBatch returns a batch whose run has written its files.
 func endedBatch(t *testing.T) batch.Batch {
 	t.Helper()
-	p := host.Ports{
-		Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
-		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test",
-	}
+	p := hosttest.New()
 	for _, name := range []string{record.CompletionsFile, record.ErrorsFile, record.SummaryFile} {
-		inputtest.Put(t, p, record.OutputKey(inputtest.RunID, name), "the "+name)
+		hosttest.Put(t, p, record.OutputKey(inputtest.RunID, name), "the "+name)
 	}
 	b := batch.Batch{Local: &local.Local{Dir: t.TempDir(), Ports: p}, Run: inputtest.RunID}
 	b.Config.Output.Dir = filepath.Join(t.TempDir(), "out", "deep")
@@ -74,7 +68,7 @@ func TestInterruptedPublishKeepsTheOldFile(t *testing.T) {
 	if err := b.Publish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	inputtest.Put(t, b.Local.Ports, record.OutputKey(b.Run, record.CompletionsFile), "newer")
+	hosttest.Put(t, b.Local.Ports, record.OutputKey(b.Run, record.CompletionsFile), "newer")
 	b.Local.Ports.Blobs = brokenStore{b.Local.Ports.Blobs}
 	if err := b.Publish(t.Context()); err == nil {
 		t.Error("an incomplete copy returned no error")

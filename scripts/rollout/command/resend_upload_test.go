@@ -1,24 +1,21 @@
 package command
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"rollout/functions/api"
 	"rollout/shared/blob"
-	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/host"
-	"rollout/shared/memory"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/queue"
 )
 
 func TestAnObjectWhoseEventIsLateIsAnnounced(t *testing.T) {
 	t.Parallel()
-	p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}), Clock: clock.System{},
-		Log: slog.New(slog.DiscardHandler), Source: "cli"}
+	p := hosttest.New().WithSource("cli")
 	service := api.New(p, config.DefaultDeployment())
 	if _, err := p.Blobs.Put(t.Context(), "prompts/x.jsonl", strings.NewReader("{}\n"), blob.PutOptions{}); err != nil {
 		t.Fatal(err)

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/jsonl"
 	"rollout/shared/record"
 	"rollout/shared/shardtable"
@@ -52,7 +52,7 @@ func Plan(t testing.TB, p host.Ports, m record.Manifest, files ...string) record
 	doc := record.Plan{Schema: record.Schema}
 	for i, content := range files {
 		key := fmt.Sprintf("%s%d.jsonl", record.PromptsPrefix, i)
-		version := Put(t, p, key, content)
+		version := hosttest.Put(t, p, key, content)
 		m.Inputs = append(m.Inputs, record.Input{Key: key, Version: version, Size: int64(len(content))})
 		src := record.Ranges{Key: key, Version: version, Size: int64(len(content)), Count: record.RangeCount(int64(len(content)))}
 		doc.Ranges = append(doc.Ranges, src)
@@ -61,8 +61,8 @@ func Plan(t testing.TB, p host.Ports, m record.Manifest, files ...string) record
 			doc = plan(t, p, m, doc, i, content)
 		}
 	}
-	Save(t, p, record.ManifestKey(m.Run), m)
-	Save(t, p, record.PlanKey(m.Run), doc)
+	hosttest.Save(t, p, record.ManifestKey(m.Run), m)
+	hosttest.Save(t, p, record.PlanKey(m.Run), doc)
 	return m
 }
 
@@ -92,8 +92,8 @@ func plan(t testing.TB, p host.Ports, m record.Manifest, doc record.Plan, i int,
 	check(t, w.Flush())
 	n := c.Totals()
 	e := record.IndexEntry{Range: doc.Merged, Input: i, FirstShard: doc.Shards, Shards: int(n.Rows), FirstItem: doc.Items, Items: n.Items, Lines: n.Lines}
-	Put(t, p, record.ShardTableKey(m.Run, doc.Merged), table.String())
-	Put(t, p, record.IndexKey(m.Run, doc.Merged), string(record.Encode(e)))
+	hosttest.Put(t, p, record.ShardTableKey(m.Run, doc.Merged), table.String())
+	hosttest.Put(t, p, record.IndexKey(m.Run, doc.Merged), string(record.Encode(e)))
 	doc.Merged, doc.Shards, doc.Items, doc.Lines = doc.Merged+1, doc.Shards+int(n.Rows), doc.Items+n.Items, n.Lines
 	return doc
 }
@@ -108,44 +108,7 @@ func Repeats(t testing.TB, p host.Ports, rng int, of record.HashKind, repeats ..
 		check(t, w.Append(r))
 	}
 	check(t, w.Flush())
-	Put(t, p, record.RepeatsKey(RunID, rng, of), b.String())
-}
-
-// Put puts an object and returns its version.
-func Put(t testing.TB, p host.Ports, key, content string) string {
-	t.Helper()
-	info, err := p.Blobs.Put(t.Context(), key, strings.NewReader(content), blob.PutOptions{})
-	check(t, err)
-	return info.Version
-}
-
-// Object is the object's content.
-func Object(t testing.TB, p host.Ports, key string) string {
-	t.Helper()
-	r, _, err := p.Blobs.Get(t.Context(), key, blob.GetOptions{})
-	check(t, err)
-	defer r.Close()
-	b, err := io.ReadAll(r)
-	check(t, err)
-	return string(b)
-}
-
-// Save writes a document, whatever it was before.
-func Save(t testing.TB, p host.Ports, key string, v any) {
-	t.Helper()
-	rev, _, err := host.Load(t.Context(), p.Docs, key, new(struct{}))
-	check(t, err)
-	_, err = host.Save(t.Context(), p.Docs, key, v, rev)
-	check(t, err)
-}
-
-// Load reads a document; the zero value stands for an absent one.
-func Load[T any](t testing.TB, p host.Ports, key string) T {
-	t.Helper()
-	var v T
-	_, _, err := host.Load(t.Context(), p.Docs, key, &v)
-	check(t, err)
-	return v
+	hosttest.Put(t, p, record.RepeatsKey(RunID, rng, of), b.String())
 }
 
 func check(t testing.TB, err error) {
