@@ -1,3 +1,9 @@
+// Package bundle packs a support bundle: one archive with what others need to debug a run, such as documents, config,
+// queues, machine facts and the ends of logs.
+//
+// It never packs prompts, completions or secrets. Of a failed item it packs index, line and class, its id only as a
+// hash unless asked otherwise, and no message, because servers repeat prompts in their messages. It changes nothing
+// except the order of dead letters. Its memory and the size of the archive are bounded, however large the run is.
 package bundle
 
 import (
@@ -25,36 +31,36 @@ type Options struct {
 	Service    *api.Service
 	Deployment config.Deployment
 	Run        identity.RunID
-	WithIDs    bool     // show the items' own ids as they are
-	Logs       []string // files whose ends to pack
-	Secrets    []string // values that must not be shown, wherever they stand
+	WithIDs    bool     // include the items' own ids unhashed
+	Logs       []string // log and event files whose ends to pack
+	Secrets    []string // secret values, which are replaced by *** in all files
 	Version    Version
-	Machine    any // facts of the machine, as JSON
+	Machine    any // facts about the machine, encoded as JSON
 }
 
-// Version is the program that made the bundle.
+// Version identifies the program that made the bundle.
 type Version struct {
 	Rollout string `json:"rollout"`
 	Go      string `json:"go"`
 	System  string `json:"system"` // Example: "linux/amd64"
 }
 
-// Entry is one file of a bundle.
+// Entry describes one file of a bundle.
 type Entry struct {
-	Name string
-	What string
-	Size int
+	Name        string
+	Description string
+	Size        int // bytes
 }
 
-// file is an entry in the making.
+// file is a file to pack. make returns its content; empty content is left out.
 type file struct {
-	name, what string
-	make       func(context.Context) ([]byte, error)
+	name, description string
+	make              func(context.Context) ([]byte, error)
 }
 
-// Write packs the bundle into w, as a compressed tar, and returns what is in
-// it. What can't be read is left out, and said in problems.txt: a bundle is
-// wanted most when something is broken.
+// Write packs the bundle into w as a gzip-compressed tar and returns its entries. A file that cannot be read is left
+// out and listed in problems.txt, because bundles are most needed when something is broken. It is NotFound if the run
+// does not exist.
 func Write(ctx context.Context, w io.Writer, o Options) ([]Entry, error) {
 	if _, err := o.Service.Show(ctx, o.Run); fault.Is(err, fault.NotFound) {
 		return nil, err
@@ -79,17 +85,18 @@ func Write(ctx context.Context, w io.Writer, o Options) ([]Entry, error) {
 		}
 	}
 	if problems.Len() > 0 {
-		if err := p.add(file{name: "problems.txt", what: "what could not be read"}, problems.Bytes()); err != nil {
+		f := file{name: "problems.txt", description: "files that could not be read"}
+		if err := p.add(f, problems.Bytes()); err != nil {
 			return p.entries, err
 		}
 	}
-	if err := p.add(file{name: "README.txt", what: "this list"}, p.readme()); err != nil {
+	if err := p.add(file{name: "README.txt", description: "this list"}, p.readme()); err != nil {
 		return p.entries, err
 	}
 	return p.entries, fault.Wrap(errors.Join(p.tar.Close(), z.Close()), "write the bundle")
 }
 
-// packer is one bundle being written.
+// packer writes one bundle.
 type packer struct {
 	Options
 	tar     *tar.Writer
@@ -97,45 +104,48 @@ type packer struct {
 	entries []Entry
 }
 
-// add writes one file, with every secret that stands in it replaced.
+// add writes one file with all secrets replaced.
 func (p *packer) add(f file, b []byte) error {
 	for _, s := range p.Secrets {
 		if s != "" {
 			b = bytes.ReplaceAll(b, []byte(s), []byte("***"))
 		}
 	}
-	h := &tar.Header{Name: "rollout-" + string(p.Run) + "/" + f.name, Mode: 0o600, Size: int64(len(b)), ModTime: p.now, Format: tar.FormatPAX}
+	h := &tar.Header{Name: "rollout-" + string(p.Run) + "/" + f.name, Mode: 0o600, Size: int64(len(b)),
+		ModTime: p.now, Format: tar.FormatPAX}
 	if err := p.tar.WriteHeader(h); err != nil {
 		return fault.WithKind(fault.Unavailable, err, "write %s of the bundle", f.name)
 	}
 	if _, err := p.tar.Write(b); err != nil {
 		return fault.WithKind(fault.Unavailable, err, "write %s of the bundle", f.name)
 	}
-	p.entries = append(p.entries, Entry{f.name, f.what, len(b)})
+	p.entries = append(p.entries, Entry{f.name, f.description, len(b)})
 	return nil
 }
 
 func (p *packer) readme() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "Support bundle of run %s, made at %s by rollout %s.\n\n", p.Run, p.now.Format(time.RFC3339), p.Version.Rollout)
-	ids := "the items' own ids are hashed"
+	fmt.Fprintf(&b, "Support bundle of run %s, made at %s by rollout %s.\n\n",
+		p.Run, p.now.Format(time.RFC3339), p.Version.Rollout)
+	ids := "The items' own ids are hashed."
 	if p.WithIDs {
-		ids = "the items' own ids are shown as they are"
+		ids = "The items' own ids are included."
 	}
-	fmt.Fprintf(&b, "It holds no prompt, no answer, no message of a failed item and no secret; %s.\nFile names, config and host names are in it: look before you send it.\n\n", ids)
+	fmt.Fprintf(&b, "It contains no prompts, completions, messages of failed items or secrets. %s\n"+
+		"It contains file names, config and host names: check them before you send it.\n\n", ids)
 	for _, e := range p.entries {
-		fmt.Fprintf(&b, "%-24s %s (%d bytes)\n", e.Name, e.What, e.Size)
+		fmt.Fprintf(&b, "%-24s %s (%d bytes)\n", e.Name, e.Description, e.Size)
 	}
 	return b.Bytes()
 }
 
-// indented renders v for people.
+// indented encodes v as indented JSON.
 func indented(v any) ([]byte, error) {
 	b, err := json.MarshalIndent(v, "", "  ")
 	return append(b, '\n'), fault.WithKind(fault.Internal, err, "encode")
 }
 
-// lines renders one value a line.
+// lines collects values as JSON lines.
 type lines struct{ b bytes.Buffer }
 
 func (l *lines) add(v any) error {

@@ -28,21 +28,21 @@ import (
 	"rollout/shared/record"
 )
 
-// Bounds of a bundle.
+// Limits of a bundle.
 const (
-	maxShards   = 1000    // open ones, and as many over the whole run
-	maxFailures = 1000    // failed items that are told one by one
-	maxLetters  = 100     // dead letters of a queue
-	maxWorkers  = 1000    // heartbeats
-	maxTail     = 1 << 20 // bytes of a log's end
+	maxShards   = 1000    // open shards, and as many sampled over the whole run
+	maxFailures = 1000    // failed items
+	maxLetters  = 100     // dead letters of each queue
+	maxWorkers  = 1000    // workers
+	maxTail     = 1 << 20 // bytes of each log's end
 )
 
-// files are the bundle's, in their order.
+// files returns the files of the bundle in their order.
 func (p *packer) files() []file {
 	out := []file{
-		{"version.json", "the program", func(context.Context) ([]byte, error) { return indented(p.Version) }},
-		{"machine.json", "the machine that packed this", func(context.Context) ([]byte, error) { return indented(p.Machine) }},
-		{"deployment.json", "the installation's config: names of secrets, never secrets", func(context.Context) ([]byte, error) { return indented(p.Deployment) }},
+		{"version.json", "the program", value(p.Version)},
+		{"machine.json", "the machine that made this bundle", value(p.Machine)},
+		{"deployment.json", "the installation's config, with names of secrets but no secrets", value(p.Deployment)},
 		{"status.json", "the run, its workers and queues", func(ctx context.Context) ([]byte, error) {
 			o, err := p.Service.RunOverview(ctx, p.Run)
 			if err != nil {
@@ -50,7 +50,7 @@ func (p *packer) files() []file {
 			}
 			return indented(o)
 		}},
-		{"explain.json", "the run's story", func(ctx context.Context) ([]byte, error) {
+		{"explain.json", "the run's history and what happens next", func(ctx context.Context) ([]byte, error) {
 			x, err := p.Service.Explain(ctx, p.Run, "")
 			if err != nil {
 				return nil, err
@@ -58,22 +58,28 @@ func (p *packer) files() []file {
 			return indented(x)
 		}},
 		{"manifest.json", "what was submitted", p.document(record.ManifestKey(p.Run))},
-		{"control.json", "what is wanted of it", p.document(record.ControlKey(p.Run))},
-		{"coordinator.json", "its progress", p.document(record.CoordinatorKey(p.Run))},
-		{"plan.json", "its plan", p.document(record.PlanKey(p.Run))},
-		{"summary.json", "how it ended", p.object(record.OutputKey(p.Run, record.SummaryFile))},
-		{"shards.jsonl", "documents of open shards, and of some over the whole run", p.shards},
+		{"control.json", "requests to pause, resume or stop", p.document(record.ControlKey(p.Run))},
+		{"coordinator.json", "the run's progress", p.document(record.CoordinatorKey(p.Run))},
+		{"plan.json", "the run's plan", p.document(record.PlanKey(p.Run))},
+		{"summary.json", "how the run ended", p.object(record.OutputKey(p.Run, record.SummaryFile))},
+		{"shards.jsonl", "documents of open shards and of a sample of all shards", p.shards},
 		{"failures.jsonl", "failed items: place and class", p.failures},
-		{"workers.jsonl", "heartbeats, and what functions found out about workers", p.workers},
-		{"dead_letters.jsonl", "heads of messages that could not be handled", p.deadLetters},
+		{"workers.jsonl", "heartbeats, and what functions recorded about workers", p.workers},
+		{"dead_letters.jsonl", "headers of messages that could not be processed", p.deadLetters},
 	}
 	for _, path := range p.Logs {
-		out = append(out, file{"logs/" + filepath.Base(path), "the end of " + path, func(context.Context) ([]byte, error) { return p.tail(path) }})
+		out = append(out, file{"logs/" + filepath.Base(path), "the end of " + path,
+			func(context.Context) ([]byte, error) { return p.tail(path) }})
 	}
 	return out
 }
 
-// document packs a document as it is; an absent one is left out.
+// value packs v as indented JSON.
+func value(v any) func(context.Context) ([]byte, error) {
+	return func(context.Context) ([]byte, error) { return indented(v) }
+}
+
+// document packs a document, indented if it is JSON. It leaves out a document that does not exist.
 func (p *packer) document(key string) func(context.Context) ([]byte, error) {
 	return func(ctx context.Context) ([]byte, error) {
 		d, err := p.Ports.Docs.Get(ctx, key)
@@ -85,15 +91,16 @@ func (p *packer) document(key string) func(context.Context) ([]byte, error) {
 		}
 		var b bytes.Buffer
 		if json.Indent(&b, d.Value, "", "  ") != nil {
-			return d.Value, nil // it is broken: that is what is to be seen
+			return d.Value, nil // invalid JSON: pack it unchanged, as it may be the cause
 		}
 		return append(b.Bytes(), '\n'), nil
 	}
 }
 
-// maxObject bounds a small object.
+// maxObject limits the bytes that are read of an object.
 const maxObject = 1 << 20
 
+// object packs an object of the bucket. It leaves out an object that does not exist.
 func (p *packer) object(key string) func(context.Context) ([]byte, error) {
 	return func(ctx context.Context) ([]byte, error) {
 		r, _, err := p.Ports.Blobs.Get(ctx, key, blob.GetOptions{Length: maxObject})
@@ -103,13 +110,13 @@ func (p *packer) object(key string) func(context.Context) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer r.Close() // read only: nothing can be lost
+		defer r.Close() // opened for reading: closing loses nothing
 		return io.ReadAll(io.LimitReader(r, maxObject))
 	}
 }
 
-// shards packs the documents of the first open shards, then of shards evenly
-// over the run. They hold no text of items.
+// shards packs the documents of the first open shards and of a sample of all shards, sorted by number. Shard documents
+// contain no text of items.
 func (p *packer) shards(ctx context.Context) ([]byte, error) {
 	st := run.New(p.Run)
 	if _, _, err := host.Load(ctx, p.Ports.Docs, record.CoordinatorKey(p.Run), &st); err != nil {
@@ -156,7 +163,7 @@ func (p *packer) shards(ctx context.Context) ([]byte, error) {
 	return out.b.Bytes(), nil
 }
 
-// failure is what a bundle tells of a failed item.
+// failure describes a failed item without its text.
 type failure struct {
 	Item  uint64      `json:"item"`
 	ID    string      `json:"id"`
@@ -165,8 +172,7 @@ type failure struct {
 	Class fault.Class `json:"class"`
 }
 
-// failures packs the first error rows of a run that has ended, without their
-// messages.
+// failures packs the first error rows of an ended run without their messages.
 func (p *packer) failures(ctx context.Context) ([]byte, error) {
 	var m record.Manifest
 	if _, _, err := host.Load(ctx, p.Ports.Docs, record.ManifestKey(p.Run), &m); err != nil {
@@ -179,7 +185,7 @@ func (p *packer) failures(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close() // read only: nothing can be lost
+	defer r.Close() // opened for reading: closing loses nothing
 	var out lines
 	rows := jsonl.NewScanner(r, jsonl.Options{})
 	for range maxFailures {
@@ -201,10 +207,10 @@ func (p *packer) failures(ctx context.Context) ([]byte, error) {
 	return out.b.Bytes(), nil
 }
 
-// hashedID is how much of an id's hash stands for it.
+// hashedID is the number of hex digits of an id's hash that replace the id.
 const hashedID = 16
 
-// id is an item's id, as the bundle may show it.
+// id returns an item's id if the bundle may include it, else its hash.
 func (p *packer) id(id string) string {
 	if p.WithIDs || id == "" {
 		return id
@@ -212,6 +218,7 @@ func (p *packer) id(id string) string {
 	return "blake3:" + identity.Content([]byte(id)).String()[:hashedID]
 }
 
+// workers packs the heartbeats of the workers and what functions recorded about them.
 func (p *packer) workers(ctx context.Context) ([]byte, error) {
 	all, err := p.Service.Workers(ctx)
 	if err != nil {
@@ -233,20 +240,22 @@ func (p *packer) workers(ctx context.Context) ([]byte, error) {
 	return out.b.Bytes(), nil
 }
 
-// letter is the head of a dead letter.
+// letter describes a dead letter without its body.
 type letter struct {
 	Queue    string    `json:"queue"`
 	ID       string    `json:"id"`
-	Type     string    `json:"type"` // "" if it is no event at all
+	Type     string    `json:"type"` // "" if the message is not a valid event
 	Source   string    `json:"source"`
 	Time     time.Time `json:"time"`
 	Receives int       `json:"receives"`
 	Bytes    int       `json:"bytes"`
 }
 
-// hide is how long a dead letter is hidden while it is looked at.
+// hide is the visibility timeout of a dead letter while it is read.
 const hide = time.Second
 
+// deadLetters packs the headers of dead letters. It receives the messages and makes them visible again, which changes
+// their order.
 func (p *packer) deadLetters(ctx context.Context) ([]byte, error) {
 	o, err := p.Service.RunOverview(ctx, p.Run)
 	if err != nil {
@@ -278,17 +287,16 @@ func (p *packer) deadLetters(ctx context.Context) ([]byte, error) {
 	return out.b.Bytes(), nil
 }
 
-// tail is the end of a log or event file, from a line's beginning on, with the
-// ids of items hashed where lines are JSON.
+// tail returns the end of a log or event file, starting with a complete line. It hashes the ids of items.
 func (p *packer) tail(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fault.WithKind(fault.Invalid, err, "read the log")
 	}
-	defer f.Close() // read only: nothing can be lost
+	defer f.Close() // opened for reading: closing loses nothing
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() {
-		return nil, fault.New(fault.Invalid, "%s is no regular file", path)
+		return nil, fault.New(fault.Invalid, "%s is not a regular file", path)
 	}
 	from := max(0, info.Size()-maxTail)
 	b, err := io.ReadAll(io.LimitReader(io.NewSectionReader(f, from, maxTail), maxTail))
@@ -305,11 +313,10 @@ func (p *packer) tail(path string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// textID is the id of an item in a log line that is no JSON.
+// textID matches the id of an item in a log line in text format.
 var textID = regexp.MustCompile(`\bid=("(?:[^"\\]|\\.)*"|\S+)`)
 
-// logLine hashes the id of the item that a line is about. A line whose id
-// can't be taken out for certain is left out.
+// logLine hashes the item id in a log line. It returns nil, which drops the line, if it cannot locate the id reliably.
 func (p *packer) logLine(line []byte) []byte {
 	if p.WithIDs {
 		return line

@@ -72,7 +72,7 @@ func (e *Env) bundle(ctx context.Context, path string, o bundle.Options) error {
 		return errors.Join(err, os.Remove(path)) // half a bundle helps nobody
 	}
 	for _, entry := range entries {
-		if _, err := fmt.Fprintf(e.Err, "%-20s %s\n", entry.Name, entry.What); err != nil {
+		if _, err := fmt.Fprintf(e.Err, "%-20s %s\n", entry.Name, entry.Description); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,7 @@
-// Package progress shows people how a run is coming along: a bar on a
-// terminal, a plain line every few seconds elsewhere, and a closing summary.
+// Package progress displays the progress of a run: a bar on a terminal, a plain line every few seconds elsewhere, and a
+// summary at the end.
 //
-// It follows a run by asking for its status; it never steers one, and what it
-// shows decides nothing. Text that comes from inputs, models or files is made
-// harmless before it is shown.
+// A Follower polls the run's status and passes it to a View; the Format functions are used by other screens, too. The
+// package never changes a run. It sanitizes text from inputs, models and files before it displays it, so that such text
+// cannot control the terminal.
 package progress

@@ -14,79 +14,78 @@ import (
 	"rollout/shared/fault"
 )
 
-// Source tells about runs. api.Service is one.
+// Source returns the status of runs. api.Service implements it.
 type Source interface {
 	Show(ctx context.Context, id identity.RunID) (api.Status, error)
 }
 
-// View shows a run to somebody.
+// View displays a run.
 type View interface {
-	// Update shows where the run is now.
+	// Update displays the current status.
 	Update(s api.Status, p Pace)
-	// Note shows a line once.
+	// Note displays a line of text once.
 	Note(text string)
-	// Close ends the view; what it shows last stays.
+	// Close ends the view. What it displayed last stays visible.
 	Close()
 }
 
 const (
-	poll     = 250 * time.Millisecond
-	patience = 10 * time.Second // without progress, before saying what may be wrong
+	defaultInterval = 250 * time.Millisecond
+	defaultPatience = 10 * time.Second
 )
 
-// Follower shows a run in a view.
+// Follower displays a run in a view until it ends.
 type Follower struct {
 	Source Source
 	View   View
 	Clock  clock.Clock
-	Every  time.Duration // between two looks; 0 is 250 ms
-	// OnNotStarted says something of a run that nobody has taken up for Patience
-	// (0 is 10 s), and may do something about it; it is called once. Nil asks
-	// whether `up` runs.
+	Every  time.Duration // between two requests for the status; 0 is 250 ms
+	// OnNotStarted is called once if the run still does not exist after Patience (0 is 10 s). It may act on that, and
+	// returns a note to display. Nil displays a note that asks whether `rollout up` is running.
 	OnNotStarted func(ctx context.Context) string
 	Patience     time.Duration
 }
 
-// Follow shows the run until it has ended, closes the view, and returns the
-// run's last status. A run that does not exist yet is waited for: uploads are
-// taken up in their own time. When ctx ends it returns Canceled; the run goes
-// on.
+// Follow displays the run until it has ended, closes the view and returns the last status. It waits for a run that does
+// not exist yet, because an upload becomes a run some time later. When ctx ends it returns Canceled; the run continues.
 func (o Follower) Follow(ctx context.Context, id identity.RunID) (api.Status, error) {
 	f := follower{Follower: o, run: id, since: o.Clock.Now()}
 	defer o.View.Close()
-	tick := time.NewTicker(cmp.Or(o.Every, poll))
+	tick := time.NewTicker(cmp.Or(o.Every, defaultInterval))
 	defer tick.Stop()
 	for {
-		ended, err := f.look(ctx)
+		ended, err := f.poll(ctx)
 		if err != nil || ended {
 			return f.last, err
 		}
 		select {
 		case <-ctx.Done():
-			return f.last, &fault.Error{Kind: fault.Canceled, Err: fmt.Errorf("stopped following run %s, which goes on", id),
+			return f.last, &fault.Error{Kind: fault.Canceled,
+				Err:    fmt.Errorf("stopped following run %s, which continues", id),
 				Remedy: "`rollout status` shows it, `rollout stop` ends it"}
 		case <-tick.C:
 		}
 	}
 }
 
+// follower is one call of Follow.
 type follower struct {
 	Follower
-	run     identity.RunID
-	meter   RateEstimator
-	last    api.Status
-	since   time.Time // of the last progress
-	noted   string    // the last note, without digits
-	unheard bool      // Unheard was called
+	run        identity.RunID
+	rate       RateEstimator
+	last       api.Status
+	since      time.Time // time of the last progress
+	lastNote   string    // without digits
+	notStarted bool      // OnNotStarted was called
 }
 
-// look asks once. A store that can't be reached is asked again.
-func (f *follower) look(ctx context.Context) (ended bool, err error) {
+// poll requests and displays the status once. It notes a retriable error; the next poll tries again.
+func (f *follower) poll(ctx context.Context) (ended bool, err error) {
 	s, err := f.Source.Show(ctx, f.run)
 	now := f.Clock.Now()
 	switch {
 	case fault.Is(err, fault.NotFound):
-		f.complain(ctx, now)
+		f.explainDelay(ctx, now)
 		return false, nil
 	case fault.Retriable(err):
 		f.note(err.Error())
@@ -96,53 +95,54 @@ func (f *follower) look(ctx context.Context) (ended bool, err error) {
 	case err != nil:
 		return false, err
 	}
-	got, _ := DoneAndTotal(s)
-	if before, _ := DoneAndTotal(f.last); s.Phase != f.last.Phase || got != before || s.Shards.Running != f.last.Shards.Running {
+	done, _ := DoneAndTotal(s)
+	before, _ := DoneAndTotal(f.last)
+	if s.Phase != f.last.Phase || done != before || s.Shards.Running != f.last.Shards.Running {
 		f.since = now
 	}
 	f.last = s
-	f.View.Update(s, f.meter.Add(s, now))
+	f.View.Update(s, f.rate.Add(s, now))
 	if s.Phase.Ended() {
 		return true, nil
 	}
-	f.complain(ctx, now)
+	f.explainDelay(ctx, now)
 	return false, nil
 }
 
-// complain says why nothing happens, if nothing does for a while. A pause is
-// told at once: somebody wanted it, or must do something.
-func (f *follower) complain(ctx context.Context, now time.Time) {
-	worst := ""
+// explainDelay notes what blocks the run once it has made no progress for defaultPatience. It notes the reason of a
+// pause at once, because the user caused it or must act.
+func (f *follower) explainDelay(ctx context.Context, now time.Time) {
+	blocker := ""
 	if len(f.last.Blockers) > 0 {
-		worst = FormatBlocker(f.last.Blockers[0])
+		blocker = FormatBlocker(f.last.Blockers[0])
 	}
 	switch {
 	case f.last.Phase == run.Paused || f.last.Phase == run.Interrupted:
-		f.note(worst)
+		f.note(blocker)
 	case f.last.Run == "":
-		f.notTakenUp(ctx, now)
-	case now.Sub(f.since) < patience:
-	case worst != "":
-		f.note(worst)
+		f.explainNotStarted(ctx, now)
+	case now.Sub(f.since) < defaultPatience:
+	case blocker != "":
+		f.note(blocker)
 	}
 }
 
-func (f *follower) notTakenUp(ctx context.Context, now time.Time) {
+func (f *follower) explainNotStarted(ctx context.Context, now time.Time) {
 	switch {
-	case f.unheard || now.Sub(f.since) < cmp.Or(f.Patience, patience):
+	case f.notStarted || now.Sub(f.since) < cmp.Or(f.Patience, defaultPatience):
 	case f.OnNotStarted == nil:
-		f.note("nobody has taken the run up yet: is `rollout up` running in this folder?")
+		f.note("the run has not started yet: is `rollout up` running in this folder?")
 	default:
-		f.unheard = true
+		f.notStarted = true
 		f.note(f.OnNotStarted(ctx))
 	}
 }
 
-// note shows a text unless it was the last one shown, but for its numbers: how
-// long an engine has been away is another number every second.
+// note displays a text unless it differs from the last note only in its numbers: a text that counts seconds would
+// otherwise be displayed every second.
 func (f *follower) note(text string) {
-	if said := withoutDigits(text); said != f.noted {
-		f.noted = said
+	if t := withoutDigits(text); t != f.lastNote {
+		f.lastNote = t
 		f.View.Note(text)
 	}
 }

@@ -3,6 +3,7 @@ package progress
 import (
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -14,13 +15,13 @@ import (
 	"rollout/shared/core/run"
 )
 
-// FormatPhase renders a phase for people: "completed with errors".
+// FormatPhase formats a phase: "completed with errors".
 func FormatPhase(p run.Phase) string { return strings.ReplaceAll(string(p), "_", " ") }
 
-// Count renders a count: "1,234".
+// Count formats a count: "1,234".
 func Count(n uint64) string { return humanize.Comma(int64(min(n, 1<<62))) }
 
-// FormatRate renders items per second: "12.5/s"; "-" if it is not known.
+// FormatRate formats items per second: "12.5/s". It returns "-" if the rate is unknown.
 func FormatRate(rate *float64) string {
 	switch {
 	case rate == nil:
@@ -35,8 +36,7 @@ func FormatRate(rate *float64) string {
 	return fmt.Sprintf("%.2g/s", *rate)
 }
 
-// FormatTokenRate renders tokens per second: "1,900 tokens/s"; "" if it is not
-// known.
+// FormatTokenRate formats tokens per second: "1,900 tokens/s". It returns "" if the rate is unknown.
 func FormatTokenRate(rate *float64) string {
 	if rate == nil || *rate <= 0 {
 		return ""
@@ -44,19 +44,18 @@ func FormatTokenRate(rate *float64) string {
 	return humanize.Comma(int64(*rate)) + " tokens/s"
 }
 
-// FormatBlocker renders what holds a run up, with its remedy in brackets.
-func FormatBlocker(h api.Blocker) string {
-	if h.Remedy == "" {
-		return h.Text
+// FormatBlocker formats what blocks a run, with the remedy in parentheses.
+func FormatBlocker(b api.Blocker) string {
+	if b.Remedy == "" {
+		return b.Text
 	}
-	return h.Text + " (" + h.Remedy + ")"
+	return b.Text + " (" + b.Remedy + ")"
 }
 
-// maxETA is where an estimate stops to mean anything.
+// maxETA is the largest estimate that is displayed.
 const maxETA = 100 * 24 * time.Hour
 
-// FormatETA renders an estimate in whole seconds: "1m05s"; "-" if it is not
-// known.
+// FormatETA formats an estimated time, rounded up to whole seconds: "1m05s". It returns "-" if the estimate is unknown.
 func FormatETA(seconds *float64) string {
 	if seconds == nil || *seconds < 0 || *seconds > maxETA.Seconds() {
 		return "-"
@@ -64,8 +63,7 @@ func FormatETA(seconds *float64) string {
 	return FormatDuration(time.Duration(math.Ceil(*seconds)) * time.Second)
 }
 
-// FormatDuration renders a duration in two units at most: "850ms", "42s", "3m05s",
-// "2h10m", "3d04h".
+// FormatDuration formats a duration with at most two units: "850ms", "42s", "3m05s", "2h10m", "3d04h".
 func FormatDuration(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -85,8 +83,7 @@ func FormatDuration(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", s/(24*3600), s%(24*3600)/3600)
 }
 
-// FormatElapsed renders how long something takes, with tenths below ten seconds:
-// "0.3s", "42s".
+// FormatElapsed formats a duration, with tenths of a second below ten seconds: "0.3s", "42s".
 func FormatElapsed(d time.Duration) string {
 	if d < 10*time.Second {
 		return fmt.Sprintf("%.1fs", max(0, d).Seconds())
@@ -94,7 +91,7 @@ func FormatElapsed(d time.Duration) string {
 	return FormatDuration(d)
 }
 
-// Percent renders a share, rounded down so that 100 % means all.
+// Percent formats a share, rounded down so that "100%" means all. It returns "-" if all is 0.
 func Percent(part, all uint64) string {
 	if all == 0 {
 		return "-"
@@ -102,9 +99,8 @@ func Percent(part, all uint64) string {
 	return fmt.Sprintf("%d%%", min(100, part*100/all))
 }
 
-// SanitizeLine makes text from elsewhere fit for one line of a terminal: control
-// characters, which could move the cursor or worse, become spaces; what is
-// wider than columns is cut.
+// SanitizeLine makes untrusted text safe to print on one line of a terminal: it replaces control characters, which
+// could control the terminal, with spaces, and truncates the text to a width of columns.
 func SanitizeLine(s string, columns int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r) {
@@ -113,4 +109,28 @@ func SanitizeLine(s string, columns int) string {
 		return r
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 	return runewidth.Truncate(strings.TrimSpace(s), columns, "…")
+}
+
+// DoneAndTotal returns a run's processed items and its items, or of a training the steps done and all steps.
+func DoneAndTotal(s api.Status) (done, total uint64) {
+	if t := s.Training; t != nil {
+		return uint64(max(0, t.Step)), uint64(max(0, t.Steps))
+	}
+	return s.Items.Processed(), s.Items.Total
+}
+
+// FormatTraining formats the progress of a training: "step 120/1,000 12%, loss 2.31, 5,400 tokens/s, ETA 45s".
+func FormatTraining(s api.Status) string {
+	done, total := DoneAndTotal(s)
+	text := fmt.Sprintf("step %s/%s %s", Count(done), Count(total), Percent(done, total))
+	if l := s.Training.Loss; l != nil {
+		text += ", loss " + strconv.FormatFloat(*l, 'g', 4, 64)
+	}
+	if rate := FormatTokenRate(s.Training.TokensPerSecond); rate != "" {
+		text += ", " + rate
+	}
+	if s.ETASeconds != nil {
+		text += ", ETA " + FormatETA(s.ETASeconds)
+	}
+	return text
 }

@@ -26,36 +26,38 @@ const runA = identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVE")
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func running(settled uint64) api.Status {
-	return api.Status{Run: runA, Name: "nightly", Pool: "default", Phase: run.Running, Items: api.Items{Total: 1000, Done: settled, Planned: true}}
+// running returns the status of a running run with that many of 1000 items done.
+func running(done uint64) api.Status {
+	return api.Status{Run: runA, Name: "nightly", Pool: "default", Phase: run.Running,
+		Items: api.Items{Total: 1000, Done: done, Planned: true}}
 }
 
-func TestMeterFollowsTheLastHalfMinute(t *testing.T) {
+func TestRateCoversTheLastHalfMinute(t *testing.T) {
 	t.Parallel()
-	var m progress.RateEstimator
+	var e progress.RateEstimator
 	var p progress.Pace
 	for s := range 60 { // 5 items/s for a minute
-		p = m.Add(running(uint64(5*s)), noon.Add(time.Duration(s)*time.Second))
+		p = e.Add(running(uint64(5*s)), noon.Add(time.Duration(s)*time.Second))
 	}
 	if p.Rate == nil || *p.Rate < 4.9 || *p.Rate > 5.1 {
 		t.Fatalf("rate %v, want 5", p.Rate)
 	}
 	for s := range 40 { // then 10 items/s
-		p = m.Add(running(uint64(300+10*s)), noon.Add(time.Duration(60+s)*time.Second))
+		p = e.Add(running(uint64(300+10*s)), noon.Add(time.Duration(60+s)*time.Second))
 	}
 	if p.Rate == nil || *p.Rate < 9.9 || *p.Rate > 10.1 {
-		t.Fatalf("rate %v, want 10: the first minute is over", p.Rate)
+		t.Fatalf("rate %v, want 10 without the first minute", p.Rate)
 	}
 	if p.ETASeconds == nil || *p.ETASeconds < 30 || *p.ETASeconds > 32 {
 		t.Errorf("eta %v, want (1000-690)/10", p.ETASeconds)
 	}
 }
 
-func TestMeterFallsBackOnTheAverage(t *testing.T) {
+func TestRateFallsBackToTheAverage(t *testing.T) {
 	t.Parallel()
 	average, eta := 7.0, 70.0
-	known := func(settled uint64) api.Status {
-		s := running(settled)
+	withAverage := func(done uint64) api.Status {
+		s := running(done)
 		s.Rate, s.ETASeconds = &average, &eta
 		return s
 	}
@@ -63,23 +65,24 @@ func TestMeterFallsBackOnTheAverage(t *testing.T) {
 		first, second api.Status
 		after         time.Duration
 	}{
-		"too soon to tell":     {known(10), known(20), time.Second},
-		"nothing came in":      {known(10), known(10), 20 * time.Second},
-		"counts run backwards": {known(20), known(10), 20 * time.Second},
-		"time runs backwards":  {known(10), known(20), -20 * time.Second},
+		"samples too close":    {withAverage(10), withAverage(20), time.Second},
+		"no progress":          {withAverage(10), withAverage(10), 20 * time.Second},
+		"counts run backwards": {withAverage(20), withAverage(10), 20 * time.Second},
+		"time runs backwards":  {withAverage(10), withAverage(20), -20 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var m progress.RateEstimator
-			m.Add(c.first, noon)
-			if d := cmp.Diff(progress.Pace{Rate: &average, ETASeconds: &eta}, m.Add(c.second, noon.Add(c.after))); d != "" {
+			var e progress.RateEstimator
+			e.Add(c.first, noon)
+			want := progress.Pace{Rate: &average, ETASeconds: &eta}
+			if d := cmp.Diff(want, e.Add(c.second, noon.Add(c.after))); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
 	}
 }
 
-func TestWords(t *testing.T) {
+func TestFormat(t *testing.T) {
 	t.Parallel()
 	f := func(x float64) *float64 { return &x }
 	for _, c := range []struct{ got, want string }{
@@ -120,7 +123,7 @@ func TestOutcome(t *testing.T) {
 		phase         run.Phase
 		total, failed uint64
 		message       string
-		want          string // "" is well
+		want          string // part of the error; "" expects none
 	}{
 		"all answered":   {run.Completed, 10, 0, "", ""},
 		"some failed":    {run.CompletedWithErrors, 10, 3, "", "3 of 10 items failed (see D/bucket/runs/x/errors.jsonl)"},
@@ -140,43 +143,51 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// story is a run as its followers see it, one status a look.
-type story struct {
-	looks []func() (api.Status, error)
+// reply is one answer of a Source.
+type reply func() (api.Status, error)
+
+// scriptedSource gives its replies in order, and then repeats the last.
+type scriptedSource struct {
+	replies []reply
 }
 
-func (s *story) Show(context.Context, identity.RunID) (api.Status, error) {
-	look := s.looks[0]
-	if len(s.looks) > 1 {
-		s.looks = s.looks[1:]
+func (s *scriptedSource) Show(context.Context, identity.RunID) (api.Status, error) {
+	next := s.replies[0]
+	if len(s.replies) > 1 {
+		s.replies = s.replies[1:]
 	}
-	return look()
+	return next()
 }
 
-func is(st api.Status) func() (api.Status, error) {
+func is(st api.Status) reply {
 	return func() (api.Status, error) { return st, nil }
 }
 
-func fails(kind fault.Kind, text string) func() (api.Status, error) {
+func fails(kind fault.Kind, text string) reply {
 	return func() (api.Status, error) { return api.Status{}, fault.New(kind, "%s", text) }
 }
 
-func many(n int, look func() (api.Status, error)) (out []func() (api.Status, error)) {
+func repeat(n int, r reply) (out []reply) {
 	for range n {
-		out = append(out, look)
+		out = append(out, r)
 	}
 	return out
 }
 
-func TestFollowGoesOnUntilTheRunHasEnded(t *testing.T) {
+// follow follows runA with default settings.
+func follow(ctx context.Context, v progress.View, replies ...reply) (api.Status, error) {
+	f := progress.Follower{Source: &scriptedSource{replies}, View: v, Clock: clock.System{}}
+	return f.Follow(ctx, runA)
+}
+
+func TestFollowReturnsWhenTheRunHasEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ended := running(1000)
 		ended.Phase = run.Completed
-		s := &story{looks: []func() (api.Status, error){
-			fails(fault.NotFound, "not yet"), is(running(0)), fails(fault.Unavailable, "the disk is busy"), is(running(500)), is(ended)}}
 		var out bytes.Buffer
-		st, err := progress.Follower{Source: s, View: progress.NewView(&out, clock.System{}), Clock: clock.System{}}.Follow(t.Context(), runA)
+		st, err := follow(t.Context(), progress.NewView(&out, clock.System{}), fails(fault.NotFound, "not yet"),
+			is(running(0)), fails(fault.Unavailable, "the disk is busy"), is(running(500)), is(ended))
 		if err != nil || st.Phase != run.Completed {
 			t.Fatalf("%s, %v", st.Phase, err)
 		}
@@ -190,15 +201,15 @@ func TestFollowGoesOnUntilTheRunHasEnded(t *testing.T) {
 func TestFollowWritesALineEveryFiveSeconds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &story{}
+		var replies []reply
 		for i := range 4*12 + 1 { // 12 s
-			s.looks = append(s.looks, is(running(uint64(10*i))))
+			replies = append(replies, is(running(uint64(10*i))))
 		}
 		ended := running(1000)
 		ended.Phase = run.Completed
-		s.looks = append(s.looks, is(ended))
 		var out bytes.Buffer
-		if _, err := (progress.Follower{Source: s, View: progress.NewView(&out, clock.System{}), Clock: clock.System{}}).Follow(t.Context(), runA); err != nil {
+		view := progress.NewView(&out, clock.System{})
+		if _, err := follow(t.Context(), view, append(replies, is(ended))...); err != nil {
 			t.Fatal(err)
 		}
 		if n := strings.Count(out.String(), " running "); n != 3 || !strings.Contains(out.String(), "40.0/s ETA 20s") {
@@ -207,43 +218,44 @@ func TestFollowWritesALineEveryFiveSeconds(t *testing.T) {
 	})
 }
 
-func TestFollowSaysWhyNothingHappens(t *testing.T) {
+func TestFollowNotesWhatBlocksARun(t *testing.T) {
 	t.Parallel()
-	held := func(ph run.Phase, text, remedy string) api.Status {
+	blocked := func(ph run.Phase, text, remedy string) api.Status {
 		s := running(10)
 		s.Phase, s.Blockers = ph, []api.Blocker{{Text: text, Remedy: remedy}, {Text: "something else"}}
 		return s
 	}
-	idle := held(run.Running, "no worker of pool default is alive", "start `rollout up`")
-	paused := held(run.Paused, "paused: prompts/x.jsonl is gone", "`rollout resume X` lets it go on")
+	noWorker := blocked(run.Running, "no worker is alive", "start `rollout up`")
+	paused := blocked(run.Paused, "paused: x.jsonl is gone", "continue with `rollout resume X`")
+	notFound := fails(fault.NotFound, "no run")
 	ended := running(1000)
 	ended.Phase = run.Completed
-	const forTenSeconds = 4*10 + 1
-	var away []func() (api.Status, error)
+	const tenSeconds = 4*10 + 1 // polls
+	var serverDown []reply
 	for n := range 4 * 40 {
-		away = append(away, is(held(run.Running, fmt.Sprintf("the inference server has been away for %ds", n/4), "start the server")))
+		text := fmt.Sprintf("the inference server has been down for %ds", n/4)
+		serverDown = append(serverDown, is(blocked(run.Running, text, "start the server")))
 	}
 	for name, c := range map[string]struct {
-		looks []func() (api.Status, error)
-		want  string // "" is nothing
+		replies []reply
+		want    string // "" expects no note
 	}{
-		"nobody takes it up":   {many(forTenSeconds, fails(fault.NotFound, "no run")), "nobody has taken the run up yet"},
-		"taken up in time":     {many(forTenSeconds-1, fails(fault.NotFound, "no run")), ""},
-		"no worker":            {many(forTenSeconds, is(idle)), "no worker of pool default is alive (start `rollout up`)"},
-		"none for a moment":    {many(forTenSeconds-1, is(idle)), ""},
-		"an engine is away":    {away, "the inference server has been away for 10s (start the server)"},
-		"a slow worker":        {many(forTenSeconds, is(running(10))), ""},
-		"paused, and says why": {many(2, is(paused)), "paused: prompts/x.jsonl is gone (`rollout resume X` lets it go on)"},
+		"never starts":              {repeat(tenSeconds, notFound), "the run has not started yet"},
+		"starts before 10 s":        {repeat(tenSeconds-1, notFound), ""},
+		"no worker":                 {repeat(tenSeconds, is(noWorker)), "no worker is alive (start `rollout up`)"},
+		"no worker for a moment":    {repeat(tenSeconds-1, is(noWorker)), ""},
+		"the server is down":        {serverDown, "the inference server has been down for 10s (start the server)"},
+		"slow but not blocked":      {repeat(tenSeconds, is(running(10))), ""},
+		"paused: noted immediately": {repeat(2, is(paused)), "paused: x.jsonl is gone (continue with `rollout resume X`)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := &story{looks: append(c.looks, is(ended))}
-				var v notes
-				if _, err := (progress.Follower{Source: s, View: &v, Clock: clock.System{}}).Follow(t.Context(), runA); err != nil {
+				var v recordedView
+				if _, err := follow(t.Context(), &v, append(c.replies, is(ended))...); err != nil {
 					t.Fatal(err)
 				}
-				if c.want == "" && len(v) > 0 || c.want != "" && (len(v) != 1 || v[0] != c.want && !strings.Contains(v[0], c.want)) {
+				if c.want == "" && len(v) > 0 || c.want != "" && (len(v) != 1 || !strings.Contains(v[0], c.want)) {
 					t.Errorf("notes %q, want %q once", v, c.want)
 				}
 			})
@@ -251,57 +263,65 @@ func TestFollowSaysWhyNothingHappens(t *testing.T) {
 	}
 }
 
-// notes is a View that keeps what was noted.
-type notes []string
+// recordedView is a View that records its notes.
+type recordedView []string
 
-func (n *notes) Update(api.Status, progress.Pace) {}
-func (n *notes) Note(text string)                 { *n = append(*n, text) }
-func (n *notes) Close()                           {}
+func (v *recordedView) Update(api.Status, progress.Pace) {}
+func (v *recordedView) Note(text string)                 { *v = append(*v, text) }
+func (v *recordedView) Close()                           {}
 
-func TestFollowAsksOnceAboutARunThatNobodyTakesUp(t *testing.T) {
+func TestFollowCallsOnNotStartedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ended := running(1000)
 		ended.Phase = run.Completed
-		looks := append(many(60, fails(fault.NotFound, "not yet")), is(ended))
-		var v notes
-		began, asked := time.Now(), time.Duration(0)
-		f := progress.Follower{Source: &story{looks: looks}, View: &v, Clock: clock.System{}, Every: 2 * time.Second, Patience: 30 * time.Second,
-			OnNotStarted: func(context.Context) string { asked = time.Since(began); return "the stack was told once more" }}
+		replies := append(repeat(60, fails(fault.NotFound, "not yet")), is(ended))
+		var v recordedView
+		start, called := time.Now(), time.Duration(0)
+		f := progress.Follower{
+			Source: &scriptedSource{replies}, View: &v, Clock: clock.System{}, Every: 2 * time.Second,
+			OnNotStarted: func(context.Context) string { called = time.Since(start); return "the upload was announced again" },
+			Patience:     30 * time.Second,
+		}
 		if _, err := f.Follow(t.Context(), runA); err != nil {
 			t.Fatal(err)
 		}
-		if asked != 30*time.Second || len(v) != 1 || time.Since(began) != 2*time.Minute {
-			t.Errorf("asked after %v, said %q, ended after %v", asked, v, time.Since(began))
+		if called != 30*time.Second || len(v) != 1 || time.Since(start) != 2*time.Minute {
+			t.Errorf("called after %v, noted %q, returned after %v", called, v, time.Since(start))
 		}
 	})
 }
 
-func TestFollowEndsWithItsContextAndOnFaults(t *testing.T) {
+func TestFollowReturnsOnCancellationAndPermanentErrors(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 		defer cancel()
-		_, err := progress.Follower{Source: &story{looks: many(1, is(running(1)))}, View: new(notes), Clock: clock.System{}}.Follow(ctx, runA)
-		if !fault.Is(err, fault.Canceled) || !strings.Contains(err.Error(), "which goes on") {
+		_, err := follow(ctx, new(recordedView), is(running(1)))
+		if !fault.Is(err, fault.Canceled) || !strings.Contains(err.Error(), "which continues") {
 			t.Errorf("got %v", err)
 		}
-		_, err = progress.Follower{Source: &story{looks: many(1, fails(fault.Corrupt, "document run/x"))}, View: new(notes), Clock: clock.System{}}.Follow(t.Context(), runA)
+		_, err = follow(t.Context(), new(recordedView), fails(fault.Corrupt, "document run/x"))
 		if !fault.Is(err, fault.Corrupt) {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
-func TestClosingShowsWhatBecameOfARun(t *testing.T) {
+func TestSummaryShowsTheResultOfARun(t *testing.T) {
 	t.Parallel()
 	rate, ended := 25.0, noon.Add(40*time.Second)
-	s := api.Status{Run: runA, Name: "nightly", Phase: run.CompletedWithErrors, Items: api.Items{Total: 1000, Done: 990, Failed: 10},
-		FailedByClass: map[string]int{"too_long": 3, "invalid_line": 7}, Tokens: api.Tokens{Prompt: 4000, Completion: 8000, Wasted: 12},
-		Rate: &rate, StartedAt: &noon, EndedAt: &ended,
-		Outputs: "runs/x/completions.jsonl", Errors: "runs/x/errors.jsonl", Summary: "runs/x/summary.json"}
+	s := api.Status{
+		Run: runA, Name: "nightly", Phase: run.CompletedWithErrors,
+		Items:         api.Items{Total: 1000, Done: 990, Failed: 10},
+		FailedByClass: map[string]int{"too_long": 3, "invalid_line": 7},
+		Tokens:        api.Tokens{Prompt: 4000, Completion: 8000, Wasted: 12},
+		Rate:          &rate, StartedAt: &noon, EndedAt: &ended,
+		Outputs: "runs/x/completions.jsonl", Errors: "runs/x/errors.jsonl", Summary: "runs/x/summary.json",
+	}
 	bucket := memory.NewBucket(clock.System{})
-	rows := `{"id":"a","messages":[{"role":"system","content":"short"},{"role":"user","content":"p"}],"completion":"The sky\nis \u001b[31mblue"}
+	rows := `{"id":"a","messages":[{"role":"system","content":"short"},{"role":"user","content":"p"}],` +
+		`"completion":"The sky\nis \u001b[31mblue"}
 {"id":"b","custom_id":"req-2","response":{"body":{"choices":[{"message":{"content":"Hello"}}]}}}
 {"recordId":"c","modelOutput":{}}
 {"id":"d","completion":"never shown"}
@@ -329,21 +349,24 @@ first completions:
 	}
 }
 
-func TestClosingOfARefusedRunHasNoFiles(t *testing.T) {
+func TestSummaryOfARefusedRunHasNoFiles(t *testing.T) {
 	t.Parallel()
-	s := api.Status{Run: runA, Name: "nightly", Phase: run.Failed, Message: "no pool serves the model", Outputs: "runs/x/completions.jsonl"}
+	s := api.Status{Run: runA, Name: "nightly", Phase: run.Failed, Message: "no pool serves the model",
+		Outputs: "runs/x/completions.jsonl"}
+	bucket, path := memory.NewBucket(clock.System{}), progress.ObjectPathIn("/data")
 	var out bytes.Buffer
-	if err := progress.WriteSummary(t.Context(), &out, s, memory.NewBucket(clock.System{}), progress.ObjectPathIn("/data")); err != nil {
+	if err := progress.WriteSummary(t.Context(), &out, s, bucket, path); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff("run "+string(runA)+" (nightly) failed\n  because     no pool serves the model\n", out.String()); d != "" {
+	want := "run " + string(runA) + " (nightly) failed\n  reason      no pool serves the model\n"
+	if d := cmp.Diff(want, out.String()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if err := progress.WriteSummary(t.Context(), failing{}, s, memory.NewBucket(clock.System{}), progress.ObjectPathIn("/data")); err == nil {
-		t.Error("a writer's error is lost")
+	if err := progress.WriteSummary(t.Context(), brokenWriter{}, s, bucket, path); err == nil {
+		t.Error("the writer's error is lost")
 	}
 }
 
-type failing struct{}
+type brokenWriter struct{}
 
-func (failing) Write([]byte) (int, error) { return 0, errors.New("closed") }
+func (brokenWriter) Write([]byte) (int, error) { return 0, errors.New("closed") }

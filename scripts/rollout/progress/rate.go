@@ -8,69 +8,67 @@ import (
 )
 
 const (
-	window     = 30 * time.Second // what a rate is taken over
-	spacing    = time.Second      // between two samples that are kept
-	leastSpan  = 2 * time.Second  // below, a rate means nothing
+	window     = 30 * time.Second // the rate is averaged over this time
+	spacing    = time.Second      // minimum time between two kept samples
+	leastSpan  = 2 * time.Second  // below, a rate would be too inaccurate
 	maxSamples = int(window/spacing) + 2
 )
 
-// Pace is how fast a run goes now.
+// Pace is the current speed of a run.
 type Pace struct {
-	Rate       *float64 // items per second; nil is unknown
-	ETASeconds *float64 // nil is unknown
+	Rate       *float64 // items per second; nil if unknown
+	ETASeconds *float64 // nil if unknown
 }
 
-// RateEstimator tells a run's pace over the last half minute: by what its workers say,
-// else by what came in while it was watched, which follows a change (a pause,
-// more workers) sooner than the average since the start. The zero value is
-// ready. Its memory is bounded; it reads no clock.
+// RateEstimator estimates the pace of one run. It uses the rate that the run's workers report, else the progress of the
+// last 30 seconds, which reflects a change (a pause, more workers) sooner than the average since the start. The zero
+// value is ready to use. Its memory is bounded, it reads no clock, and it must not be used concurrently.
 type RateEstimator struct{ samples []sample }
 
 type sample struct {
-	at      time.Time
-	settled uint64
+	at   time.Time
+	done uint64 // processed items
 }
 
-// Add takes the run's status at the time in and returns its pace.
-func (m *RateEstimator) Add(s api.Status, at time.Time) Pace {
+// Add records the run's status at the given time and returns the pace.
+func (e *RateEstimator) Add(s api.Status, at time.Time) Pace {
 	if s.Phase != run.Running && s.Phase != run.Planning {
-		m.samples = m.samples[:0]
+		e.samples = e.samples[:0]
 		return Pace{Rate: s.Rate}
 	}
 	if s.LastRowAt != nil && s.Rate != nil {
 		return Pace{s.Rate, s.ETASeconds}
 	}
-	m.take(sample{at, s.Items.Processed()})
-	first, last := m.samples[0], sample{at, s.Items.Processed()}
+	e.take(sample{at, s.Items.Processed()})
+	first, last := e.samples[0], sample{at, s.Items.Processed()}
 	span := last.at.Sub(first.at)
-	if span < leastSpan || last.settled <= first.settled {
-		// Nothing came in while we watched: shards may be large. The average
-		// since the start is the better guess.
+	if span < leastSpan || last.done <= first.done {
+		// No progress in the window, which is normal with large shards. The average since the start is the best estimate.
 		return Pace{s.Rate, s.ETASeconds}
 	}
-	rate := float64(last.settled-first.settled) / span.Seconds()
+	rate := float64(last.done-first.done) / span.Seconds()
 	p := Pace{Rate: &rate}
 	if s.Items.Planned {
-		left := float64(s.Items.Total-min(s.Items.Total, last.settled)) / rate
+		left := float64(s.Items.Total-min(s.Items.Total, last.done)) / rate
 		p.ETASeconds = &left
 	}
 	return p
 }
 
-// take keeps the sample if it is the first for a while, and forgets those that
-// are out of the window. Time or counts that run backwards start anew.
-func (m *RateEstimator) take(s sample) {
-	if n := len(m.samples); n > 0 {
-		last := m.samples[n-1]
-		if s.at.Before(last.at) || s.settled < last.settled {
-			m.samples = m.samples[:0]
+// take keeps the sample unless it follows the last one too closely, and drops samples older than the window. If time or
+// counts run backwards, it drops all earlier samples.
+func (e *RateEstimator) take(s sample) {
+	if n := len(e.samples); n > 0 {
+		last := e.samples[n-1]
+		if s.at.Before(last.at) || s.done < last.done {
+			e.samples = e.samples[:0]
 		} else if s.at.Sub(last.at) < spacing {
 			return
 		}
 	}
 	old := 0
-	for old < len(m.samples) && s.at.Sub(m.samples[old].at) > window || len(m.samples)-old >= maxSamples {
+	for old < len(e.samples) && s.at.Sub(e.samples[old].at) > window || len(e.samples)-old >= maxSamples {
 		old++
 	}
-	m.samples = append(m.samples[:copy(m.samples, m.samples[old:])], s)
+	e.samples = append(e.samples[:copy(e.samples, e.samples[old:])], s)
 }

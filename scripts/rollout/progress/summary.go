@@ -17,16 +17,16 @@ import (
 	"rollout/shared/record"
 )
 
-// OutcomeError says, for people, what a run that has ended did not do.
+// OutcomeError describes how an ended run did not succeed completely.
 type OutcomeError struct {
 	Status api.Status
 	text   string
 }
 
-func (u *OutcomeError) Error() string { return u.text }
+func (e *OutcomeError) Error() string { return e.text }
 
-// Outcome is nil if the run did all it was asked to, else an *Unwell. path says
-// where people find an object of the bucket.
+// Outcome returns nil if the ended run answered all of at least one item, else an *OutcomeError. path returns where the
+// user finds an object of the bucket.
 func Outcome(s api.Status, path func(key string) string) error {
 	text := ""
 	switch {
@@ -35,7 +35,8 @@ func Outcome(s api.Status, path func(key string) string) error {
 	case s.Phase.Succeeded() && s.Items.Failed == 0:
 		return nil
 	case s.Phase.Succeeded() || s.Phase == run.CompletedWithErrors:
-		text = fmt.Sprintf("run %s: %s of %s items failed (see %s)", s.Run, Count(s.Items.Failed), Count(s.Items.Total), path(s.Errors))
+		text = fmt.Sprintf("run %s: %s of %s items failed (see %s)",
+			s.Run, Count(s.Items.Failed), Count(s.Items.Total), path(s.Errors))
 	default:
 		text = fmt.Sprintf("run %s ended as %s", s.Run, FormatPhase(s.Phase))
 		if s.Message != "" {
@@ -48,17 +49,18 @@ func Outcome(s api.Status, path func(key string) string) error {
 const (
 	firstRows  = 3
 	rowColumns = 100
-	headBytes  = 64 << 10 // of completions.jsonl, to show its first rows
+	headBytes  = 64 << 10 // read from completions.jsonl for its first rows
 )
 
-// WriteSummary writes what became of a run that has ended: counts, speed, where its
-// files are, and its first completions. path says where people find an object
-// of the bucket.
-func WriteSummary(ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, path func(key string) string) error {
+// WriteSummary writes the result of an ended run to w: counts, speed, the paths of its files and its first
+// completions. path returns where the user finds an object of the bucket.
+func WriteSummary(
+	ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, path func(key string) string,
+) error {
 	b := bytes.NewBufferString(Headline(s))
 	line := func(name, text string) { fmt.Fprintf(b, "  %-12s%s\n", name, text) }
 	if s.Message != "" {
-		line("because", SanitizeLine(s.Message, 400))
+		line("reason", SanitizeLine(s.Message, 400))
 	}
 	if s.Items.AtFault() > 0 {
 		line("failed", FormatFailed(s))
@@ -79,9 +81,9 @@ func WriteSummary(ctx context.Context, w io.Writer, s api.Status, bucket blob.St
 	if s.Tokens != (api.Tokens{}) {
 		line("tokens", FormatTokens(s.Tokens))
 	}
-	rows, err := firstRowsOf(ctx, bucket, s.Outputs)
+	rows, err := readFirstRows(ctx, bucket, s.Outputs)
 	switch {
-	case fault.Is(err, fault.NotFound): // refused before it wrote anything
+	case fault.Is(err, fault.NotFound): // the run was refused and has no files
 	case err != nil:
 		return err
 	default:
@@ -101,7 +103,7 @@ func WriteSummary(ctx context.Context, w io.Writer, s api.Status, bucket blob.St
 	return err
 }
 
-// Headline is a line on a run that has ended: counts, time and speed.
+// Headline formats the result of an ended run in one line, with a newline: phase, counts, time and speed.
 func Headline(s api.Status) string {
 	text := fmt.Sprintf("run %s (%s) %s", s.Run, SanitizeLine(s.Name, nameColumns), FormatPhase(s.Phase))
 	if s.Items.Total > 0 && s.Training == nil {
@@ -116,20 +118,18 @@ func Headline(s api.Status) string {
 	return text + "\n"
 }
 
-// ObjectPathIn returns where an object of the bucket in the folder dir is.
+// ObjectPathIn returns a function that returns the path of an object of the bucket in folder dir.
 func ObjectPathIn(dir string) func(key string) string {
 	return func(key string) string { return filepath.Join(dir, filepath.FromSlash(key)) }
 }
 
-// FormatFailed renders the items that were at fault: "10 (7 invalid_line, 3
-// too_long)".
-func FormatFailed(s api.Status) string { return classWords(s, s.Items.AtFault(), false) }
+// FormatFailed formats the number of items that failed by their own fault: "10 (7 invalid_line, 3 too_long)".
+func FormatFailed(s api.Status) string { return formatClasses(s, s.Items.AtFault(), false) }
 
-// FormatUnanswered renders the items that the end left without an answer:
-// "600 (600 canceled)".
-func FormatUnanswered(s api.Status) string { return classWords(s, s.Items.Unanswered, true) }
+// FormatUnanswered formats the number of items without an answer when the run ended early: "600 (600 canceled)".
+func FormatUnanswered(s api.Status) string { return formatClasses(s, s.Items.Unanswered, true) }
 
-func classWords(s api.Status, total uint64, unanswered bool) string {
+func formatClasses(s api.Status, total uint64, unanswered bool) string {
 	var parts []string
 	for _, class := range fault.Classes {
 		if n := s.FailedByClass[string(class)]; n > 0 && api.Unanswered(class) == unanswered {
@@ -142,7 +142,7 @@ func classWords(s api.Status, total uint64, unanswered bool) string {
 	return fmt.Sprintf("%s (%s)", Count(total), strings.Join(parts, ", "))
 }
 
-// FormatTokens renders counts of tokens: "4,000 in, 8,000 out, 12 wasted".
+// FormatTokens formats token counts: "4,000 in, 8,000 out, 12 wasted".
 func FormatTokens(t api.Tokens) string {
 	text := Count(uint64(max(0, t.Prompt))) + " in, " + Count(uint64(max(0, t.Completion))) + " out"
 	if t.Wasted > 0 {
@@ -151,19 +151,19 @@ func FormatTokens(t api.Tokens) string {
 	return text
 }
 
-// firstRowsOf reads the first rows of the object, as text to show.
-func firstRowsOf(ctx context.Context, bucket blob.Store, key string) ([]string, error) {
+// readFirstRows reads the first rows of the object and formats them for display.
+func readFirstRows(ctx context.Context, bucket blob.Store, key string) ([]string, error) {
 	r, _, err := bucket.Get(ctx, key, blob.GetOptions{Length: headBytes})
 	if err != nil {
 		return nil, err
 	}
-	defer r.Close() // read only: nothing can be lost
+	defer r.Close() // opened for reading: closing loses nothing
 	var rows []string
 	lines := bufio.NewReader(r)
 	for len(rows) < firstRows {
 		row, err := lines.ReadBytes('\n')
 		if row = bytes.TrimSpace(row); len(row) > 0 {
-			rows = append(rows, completionOf(row))
+			rows = append(rows, formatRow(row))
 		}
 		if err == io.EOF {
 			break
@@ -175,9 +175,9 @@ func firstRowsOf(ctx context.Context, bucket blob.Store, key string) ([]string, 
 	return rows, nil
 }
 
-// completionOf picks id, question and answer out of an output row of the plain
-// dialect, id and answer out of OpenAI's; other rows are shown as they are.
-func completionOf(row []byte) string {
+// formatRow formats an output row: id, prompt and completion of a row in the plain dialect, id and completion of a row
+// in the OpenAI dialect. It returns other rows unchanged.
+func formatRow(row []byte) string {
 	var r struct {
 		ID         string          `json:"id"`
 		CustomID   string          `json:"custom_id"`
@@ -198,7 +198,7 @@ func completionOf(row []byte) string {
 	}
 	const idColumns = 24
 	if r.Completion != nil {
-		return SanitizeLine(r.ID, idColumns) + "  " + questionOf(r.Prompt, r.Messages) + strings.TrimSpace(*r.Completion)
+		return SanitizeLine(r.ID, idColumns) + "  " + formatPrompt(r.Prompt, r.Messages) + strings.TrimSpace(*r.Completion)
 	}
 	if cs := r.Response.Body.Choices; len(cs) > 0 {
 		return SanitizeLine(r.CustomID, idColumns) + "  " + cs[0].Message.Content + cs[0].Text
@@ -206,16 +206,17 @@ func completionOf(row []byte) string {
 	return string(row)
 }
 
-// questionOf is the prompt, or what the last message says, shortened and with
-// an arrow to the answer; "" if it is not text.
-func questionOf(prompt, messages json.RawMessage) string {
+// formatPrompt returns the prompt, or the content of the last message, truncated and followed by an arrow. It returns
+// "" if that is not text.
+func formatPrompt(prompt, messages json.RawMessage) string {
 	const columns = 40
 	var text string
 	if json.Unmarshal(prompt, &text) != nil {
 		var turns []struct {
 			Content json.RawMessage `json:"content"`
 		}
-		if json.Unmarshal(messages, &turns) != nil || len(turns) == 0 || json.Unmarshal(turns[len(turns)-1].Content, &text) != nil {
+		if json.Unmarshal(messages, &turns) != nil || len(turns) == 0 ||
+			json.Unmarshal(turns[len(turns)-1].Content, &text) != nil {
 			return ""
 		}
 	}

@@ -11,22 +11,21 @@ import (
 	"rollout/shared/clock"
 )
 
-// noTerminals skips a test at a desk that has no pseudo terminals; CI must have
-// them.
-func noTerminals(t *testing.T, err error) {
+// skipWithoutTerminal skips the test if pseudo terminals are unavailable. In CI it fails the test.
+func skipWithoutTerminal(t *testing.T, err error) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
-		t.Fatal("no pseudo terminals here: ", err)
+		t.Fatal("pseudo terminals are unavailable: ", err)
 	}
-	t.Skip("no pseudo terminals here: ", err)
+	t.Skip("pseudo terminals are unavailable: ", err)
 }
 
-// terminal opens a pseudo terminal, 80 columns wide.
-func terminal(t *testing.T) *os.File {
+// openTerminal opens a pseudo terminal that is 80 columns wide.
+func openTerminal(t *testing.T) *os.File {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
-		noTerminals(t, err)
+		skipWithoutTerminal(t, err)
 	}
 	t.Cleanup(func() { _ = master.Close() })
 	fd := int(master.Fd())
@@ -39,7 +38,7 @@ func terminal(t *testing.T) *os.File {
 	}
 	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
-		noTerminals(t, err)
+		skipWithoutTerminal(t, err)
 	}
 	t.Cleanup(func() { _ = tty.Close() })
 	if err := unix.IoctlSetWinsize(int(tty.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 80}); err != nil {
@@ -48,18 +47,19 @@ func terminal(t *testing.T) *os.File {
 	return tty
 }
 
-func TestADumbTerminalGetsPlainLines(t *testing.T) { // it sets a variable: not parallel
-	tty := terminal(t)
-	for name, draws := range map[string]bool{"xterm-256color": true, "": true, "dumb": false} {
+func TestDumbTerminalGetsPlainLines(t *testing.T) { // not parallel: it sets an environment variable
+	tty := openTerminal(t)
+	for name, ansi := range map[string]bool{"xterm-256color": true, "": true, "dumb": false} {
 		t.Setenv("TERM", name)
 		view := NewView(tty, clock.System{})
 		_, isBar := view.(*bar)
 		view.Close()
-		if SupportsANSI(tty) != draws || isBar != draws || !IsTerminal(tty) {
-			t.Errorf("TERM=%q: Draws is %v, a bar %v, a terminal %v", name, SupportsANSI(tty), isBar, IsTerminal(tty))
+		if SupportsANSI(tty) != ansi || isBar != ansi || !IsTerminal(tty) {
+			t.Errorf("TERM=%q: SupportsANSI is %v, has a bar: %v, IsTerminal is %v",
+				name, SupportsANSI(tty), isBar, IsTerminal(tty))
 		}
 	}
 	if SupportsANSI(&bytes.Buffer{}) {
-		t.Error("a buffer is no terminal")
+		t.Error("SupportsANSI is true for a buffer")
 	}
 }

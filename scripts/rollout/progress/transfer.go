@@ -7,21 +7,21 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 )
 
-// Transfer shows how many bytes have come through. On anything but a terminal
-// it shows nothing: its end says enough. Its methods may be called on nil.
+// Transfer displays the progress of an upload or a download in bytes. It displays nothing unless the output is a
+// terminal. A nil *Transfer is valid and displays nothing.
 type Transfer struct {
 	container *mpb.Progress
 	line      *mpb.Bar
 }
 
-// NewTransfer begins to show on w what is on its way, of that many bytes.
-func NewTransfer(w io.Writer, what string, total int64) *Transfer {
-	if !takesBars(w) {
+// NewTransfer displays a bar on w for a transfer of total bytes. Close ends it.
+func NewTransfer(w io.Writer, name string, total int64) *Transfer {
+	if !supportsBars(w) {
 		return nil
 	}
-	t := &Transfer{container: mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(barColumns), mpb.WithRefreshRate(redraw))}
+	t := &Transfer{container: newContainer(w)}
 	t.line = t.container.AddBar(total,
-		mpb.PrependDecorators(decor.Name(SanitizeLine(what, nameColumns)+" ")),
+		mpb.PrependDecorators(decor.Name(SanitizeLine(name, nameColumns)+" ")),
 		mpb.AppendDecorators(
 			decor.CountersKibiByte(" % .1f / % .1f"),
 			decor.AverageSpeed(decor.SizeB1024(0), " % .1f"),
@@ -32,48 +32,48 @@ func NewTransfer(w io.Writer, what string, total int64) *Transfer {
 	return t
 }
 
-// Reader counts what is read of r.
-func (t *Transfer) Reader(r io.Reader) io.Reader {
-	if t == nil {
-		return r
-	}
-	return counted{r, t}
-}
-
-// Close ends it; what it shows last stays.
+// Close ends the display. The last state stays visible.
 func (t *Transfer) Close() {
 	if t == nil {
 		return
 	}
-	t.line.Abort(false) // nothing to a bar that is full
+	t.line.Abort(false) // has no effect on a full bar
 	t.container.Wait()
 }
 
-type counted struct {
+// Reader returns a reader that counts the bytes that are read from r.
+func (t *Transfer) Reader(r io.Reader) io.Reader {
+	if t == nil {
+		return r
+	}
+	return countingReader{r, t}
+}
+
+type countingReader struct {
 	io.Reader
 	transfer *Transfer
 }
 
-func (c counted) Read(p []byte) (int, error) {
+func (c countingReader) Read(p []byte) (int, error) {
 	n, err := c.Reader.Read(p)
 	c.transfer.line.IncrBy(n)
 	return n, err
 }
 
-// Writer counts what is written to w.
+// Writer returns a writer that counts the bytes that are written to w.
 func (t *Transfer) Writer(w io.Writer) io.Writer {
 	if t == nil {
 		return w
 	}
-	return written{w, t}
+	return countingWriter{w, t}
 }
 
-type written struct {
+type countingWriter struct {
 	io.Writer
 	transfer *Transfer
 }
 
-func (c written) Write(p []byte) (int, error) {
+func (c countingWriter) Write(p []byte) (int, error) {
 	n, err := c.Writer.Write(p)
 	c.transfer.line.IncrBy(n)
 	return n, err

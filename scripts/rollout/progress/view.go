@@ -21,23 +21,23 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// SupportsANSI reports whether w is a terminal that takes colours and a cursor that
-// moves: that of an editor, or of a log that calls itself one, prints them.
+// SupportsANSI reports whether w is a terminal that interprets ANSI escape sequences. A dumb terminal, such as an
+// editor's, prints them as text.
 func SupportsANSI(w io.Writer) bool { return IsTerminal(w) && os.Getenv("TERM") != "dumb" }
 
-// NewView returns a bar if w is a terminal that draws one, and plain lines otherwise.
+// NewView returns a View with a bar if w is a terminal that can draw it, else a View of plain lines.
 func NewView(w io.Writer, c clock.Clock) View {
-	if takesBars(w) {
+	if supportsBars(w) {
 		return newBar(w)
 	}
 	return NewLines(w, c)
 }
 
-// NewLines returns a view of plain lines.
+// NewLines returns a View of plain lines.
 func NewLines(w io.Writer, c clock.Clock) View { return &lines{w: w, clock: c} }
 
-// TerminalSize is how many columns and lines the terminal w has; ok is false if w is
-// none, or does not say.
+// TerminalSize returns the columns and rows of the terminal w. ok is false if w is not a terminal or its size is
+// unknown.
 func TerminalSize(w io.Writer) (columns, rows int, ok bool) {
 	f, isFile := w.(*os.File)
 	if !isFile {
@@ -47,33 +47,37 @@ func TerminalSize(w io.Writer) (columns, rows int, ok bool) {
 	return columns, rows, err == nil && columns > 0
 }
 
-// takesBars reports whether w draws, and says how wide it is: a bar on another
-// terminal is not drawn at all.
-func takesBars(w io.Writer) bool {
+// supportsBars reports whether w is a terminal that can draw a bar. That also needs a known width.
+func supportsBars(w io.Writer) bool {
 	_, _, ok := TerminalSize(w)
 	return ok && SupportsANSI(w)
 }
 
 const (
-	nameColumns = 24 // of a run's name beside a bar, at most
-	barColumns  = 40 // of a bar, at most
+	nameColumns = 24 // maximum width of a name next to a bar
+	barColumns  = 40 // maximum width of a bar
 	redraw      = 200 * time.Millisecond
 )
 
-// bar is a View on a terminal.
+// newContainer returns an mpb container that draws bars on w.
+func newContainer(w io.Writer) *mpb.Progress {
+	return mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(barColumns), mpb.WithRefreshRate(redraw))
+}
+
+// bar is a View with a bar on a terminal.
 type bar struct {
 	out       io.Writer
 	container *mpb.Progress
 	line      *mpb.Bar
-	late      []string // notes on a bar that is full, which is not drawn again
+	late      []string // notes that came after the bar was full: mpb does not draw them, so Close prints them
 
-	mu   sync.Mutex // the container renders on its own
+	mu   sync.Mutex // guards last and pace: the container draws in a goroutine of its own
 	last api.Status
 	pace Pace
 }
 
 func newBar(w io.Writer) *bar {
-	b := &bar{out: w, container: mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(barColumns), mpb.WithRefreshRate(redraw))}
+	b := &bar{out: w, container: newContainer(w)}
 	show := func(f func(api.Status, Pace) string) decor.Decorator {
 		return decor.Any(func(decor.Statistics) string {
 			b.mu.Lock()
@@ -88,22 +92,22 @@ func newBar(w io.Writer) *bar {
 			}
 			return SanitizeLine(s.Name, nameColumns) + " " + FormatPhase(s.Phase)
 		})),
-		mpb.AppendDecorators(show(func(s api.Status, p Pace) string { return " " + tail(s, p) })),
+		mpb.AppendDecorators(show(func(s api.Status, p Pace) string { return " " + formatStatus(s, p) })),
 	)
 	return b
 }
 
-// tail is what stands behind a bar: "1,200/5,000 24% 3 failed 85.2/s ETA 45s".
-func tail(s api.Status, p Pace) string {
+// formatStatus formats counts and pace: "1,200/5,000 24% 3 failed 85.2/s ETA 45s". It returns "" before the run starts.
+func formatStatus(s api.Status, p Pace) string {
 	if s.Run == "" {
-		return "" // nobody has taken it up yet
+		return ""
 	}
 	if s.Training != nil {
 		return FormatTraining(s)
 	}
 	of := Count(s.Items.Total)
 	if !s.Items.Planned && !s.Phase.Ended() {
-		of += "+" // more may be planned
+		of += "+" // planning continues
 	}
 	text := fmt.Sprintf("%s/%s %s", Count(s.Items.Processed()), of, Percent(s.Items.Processed(), s.Items.Total))
 	if n := s.Items.AtFault(); n > 0 {
@@ -122,12 +126,12 @@ func (b *bar) Update(s api.Status, p Pace) {
 	b.mu.Lock()
 	b.last, b.pace = s, p
 	b.mu.Unlock()
-	got, total := DoneAndTotal(s)
-	// A bar that is full ends; it must not while more may come.
-	b.line.SetTotal(int64(max(total, got))+1, false)
-	b.line.SetCurrent(int64(got))
+	done, total := DoneAndTotal(s)
+	// mpb stops drawing a bar that is full, so its total is one too high until the run ends.
+	b.line.SetTotal(int64(max(total, done))+1, false)
+	b.line.SetCurrent(int64(done))
 	if s.Phase.Ended() {
-		b.line.SetTotal(int64(max(1, got)), true)
+		b.line.SetTotal(int64(max(1, done)), true)
 	}
 }
 
@@ -137,42 +141,41 @@ func (b *bar) Note(text string) {
 		b.late = append(b.late, text)
 		return
 	}
-	_, _ = fmt.Fprintln(b.container, text) // the terminal is gone: nobody to tell
+	_, _ = fmt.Fprintln(b.container, text) // fails only if the terminal is gone
 }
 
 func (b *bar) Close() {
-	b.line.Abort(false) // nothing to a bar that is full
+	b.line.Abort(false) // has no effect on a full bar
 	b.container.Wait()
 	for _, text := range b.late {
-		_, _ = fmt.Fprintln(b.out, text) // as above
+		_, _ = fmt.Fprintln(b.out, text) // fails only if the terminal is gone
 	}
 }
 
-// lineEvery is how often plain lines are written while the phase stays.
-const lineEvery = 5 * time.Second
+// lineInterval is the time between two lines while the phase does not change.
+const lineInterval = 5 * time.Second
 
-// lines is a View for files and pipes: a line every few seconds and at every
-// change of phase.
+// lines is a View for files and pipes. It writes a line every few seconds and at every change of phase.
 type lines struct {
 	w     io.Writer
 	clock clock.Clock
-	phase string
-	next  time.Time
-	shown string
+	phase string    // of the last line
+	shown string    // text of the last line
+	next  time.Time // earliest time of the next line in the same phase
 }
 
 func (l *lines) Update(s api.Status, p Pace) {
 	now := l.clock.Now()
-	text := tail(s, p)
+	text := formatStatus(s, p)
 	if FormatPhase(s.Phase) == l.phase && (now.Before(l.next) || text == l.shown) {
 		return
 	}
-	l.phase, l.next, l.shown = FormatPhase(s.Phase), now.Add(lineEvery), text
+	l.phase, l.next, l.shown = FormatPhase(s.Phase), now.Add(lineInterval), text
 	l.Note(fmt.Sprintf("%s %s %s", s.Run, l.phase, text))
 }
 
 func (l *lines) Note(text string) {
-	_, _ = fmt.Fprintln(l.w, SanitizeLine(text, 1000)) // a log nobody can write to is no reason to stop
+	_, _ = fmt.Fprintln(l.w, SanitizeLine(text, 1000)) // the run continues even if its log cannot be written
 }
 
 func (l *lines) Close() {}

@@ -1,0 +1,42 @@
+package progress
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"rollout/functions/api"
+	"rollout/shared/core/run"
+)
+
+func TestClosedBarKeepsItsLastState(t *testing.T) {
+	t.Parallel()
+	middle := api.Status{Run: "x", Name: "n\x1b[2J", Phase: run.Running,
+		Items: api.Items{Total: 10, Done: 3, Failed: 1, Planned: true}}
+	end := middle
+	end.Phase, end.Items.Done = run.Stopped, 9
+	for name, c := range map[string]struct {
+		updates []api.Status
+		want    string
+	}{
+		"running":       {[]api.Status{middle}, "4/10 40% 1 failed"},
+		"ended":         {[]api.Status{middle, end}, "10/10 100% 1 failed"},
+		"without items": {[]api.Status{{Run: "x", Name: "nightly", Phase: run.Failed}}, "failed"},
+		"not started":   {nil, "waiting"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			b := newBar(&out)
+			for _, s := range c.updates {
+				b.Update(s, Pace{})
+			}
+			b.Note("a note")
+			b.Close()
+			got := out.String()
+			if !strings.Contains(got, c.want) || !strings.Contains(got, "a note\n") || strings.Contains(got, "\x1b[2J") {
+				t.Errorf("got %q, want %q in it", got, c.want)
+			}
+		})
+	}
+}
