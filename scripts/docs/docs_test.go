@@ -173,7 +173,8 @@ func TestMakeTargetsExist(t *testing.T) {
 		t.Fatal(err)
 	}
 	targets := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):(?: |$)`).FindAllStringSubmatch(string(makefile), -1) {
+	rule := regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):(?: |$)`)
+	for _, m := range rule.FindAllStringSubmatch(string(makefile), -1) {
 		targets[m[1]] = true
 	}
 	for _, d := range documents(t) {
@@ -187,4 +188,68 @@ func TestMakeTargetsExist(t *testing.T) {
 			}
 		}
 	}
+}
+
+// foreignMessages are quoted in the table of troubles and come from other
+// software.
+var foreignMessages = []string{"status 401", "status 404: The model", "does not exist", "database or disk is full",
+	"no space left", "read-only file system", "database disk image is malformed"}
+
+// shortest is the length of a part of a message that is worth a search.
+const shortest = 8
+
+// A user searches the table of troubles for the message that they see.
+func TestTroublesQuoteMessagesOfTheCode(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "scripts", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(text), "\n## Troubles\n")
+	table, _, _ = strings.Cut(table, "\n## ")
+	if !found {
+		t.Fatal("scripts/README.md has no section Troubles")
+	}
+	code, quoted := sources(t), 0
+	for line := range strings.Lines(table) {
+		cells := strings.SplitN(line, " | ", 2)
+		if len(cells) < 2 || !strings.HasPrefix(cells[0], "| `") { // one that describes what happens
+			continue
+		}
+		for _, span := range codeSpan.FindAllString(cells[0], -1) {
+			for _, part := range strings.Split(strings.Trim(span, "`"), "…") {
+				part = strings.TrimSpace(part)
+				if len(part) < shortest || slices.Contains(foreignMessages, part) {
+					continue
+				}
+				quoted++
+				if !strings.Contains(code, part) {
+					t.Errorf("scripts/README.md quotes %q, which no code says", part)
+				}
+			}
+		}
+	}
+	if quoted < 10 {
+		t.Errorf("only %d parts of messages were found", quoted)
+	}
+}
+
+// sources returns the text of all Go code of the product's programs.
+func sources(t *testing.T) string {
+	t.Helper()
+	var out strings.Builder
+	for _, folder := range []string{"functions", "gpuworker", "scripts", "shared"} {
+		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			src, err := os.ReadFile(path)
+			out.Write(src)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return out.String()
 }

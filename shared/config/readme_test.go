@@ -1,11 +1,13 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"os"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -58,42 +60,143 @@ func TestConfigsInReadmesAreValid(t *testing.T) {
 }
 
 // keyRow is a row of the reference's tables: a key, its type, its default.
-var keyRow = regexp.MustCompile("(?m)^\\| `([a-zA-Z0-9_.]+)` \\| ([a-z ]+) \\| ")
+var keyRow = regexp.MustCompile("(?m)^\\| `([a-zA-Z0-9_.]+)` \\| ([a-z ]+) \\| (.*?) ?\\| ")
+
+// keyDoc is what the reference says about a key.
+type keyDoc struct{ typ, fallback string }
+
+func readReference(t *testing.T) map[string]keyDoc {
+	t.Helper()
+	keys := map[string]keyDoc{}
+	for _, m := range keyRow.FindAllStringSubmatch(readDocument(t, reference), -1) {
+		if _, listed := keys[m[1]]; !listed { // the first table is the most detailed one
+			keys[m[1]] = keyDoc{m[2], m[3]}
+		}
+	}
+	return keys
+}
 
 // referenceKey returns a key as the reference writes it: the settings of both
 // kinds of training are listed once.
-func referenceKey(key string) string {
+func referenceKey(listed map[string]keyDoc, key string) string {
 	for _, kind := range []string{AlgorithmSFT, AlgorithmRM} {
 		if rest, ok := strings.CutPrefix(key, "algorithm."+kind+"."); ok {
-			return "algorithm.KIND." + rest
+			if common := "algorithm.KIND." + rest; listed[common].typ != "" {
+				return common
+			}
 		}
 	}
 	return key
 }
 
+// setting is one key of a config file that holds a value, and its default.
+type setting struct {
+	key   string
+	value reflect.Value
+}
+
+// settings returns every key of v that is no table, with its value.
+func settings(v reflect.Value, at string) (out []setting) {
+	for i, name := range fieldsOf(v.Type()) {
+		key, f := join(at, name), v.Field(i)
+		if f.Kind() == reflect.Pointer && f.Type().Elem().Kind() == reflect.Struct {
+			f = f.Elem()
+		}
+		switch {
+		case !f.IsValid(): // a table that is optional and not there
+		case f.Kind() == reflect.Struct:
+			out = append(out, settings(f, key)...)
+		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
+			out = append(out, setting{key, f})
+			out = append(out, settings(reflect.New(f.Type().Elem()).Elem(), key)...)
+		default:
+			out = append(out, setting{key, f})
+		}
+	}
+	return out
+}
+
+// allSettings returns the keys of all four files, with their defaults.
+func allSettings() (out []setting) {
+	run, deployment, cloud := DefaultRun(), DefaultDeployment(), Cloud{Name: "rollout", Fleet: DefaultFleet()}
+	train := DefaultTrain()
+	train.Algorithm.SFT, train.Algorithm.RM = DefaultSFT(), DefaultRM()
+	deployment.Cloud = cloud
+	for _, file := range []any{run, deployment, DefaultInfer(), train} {
+		out = append(out, settings(reflect.ValueOf(file), "")...)
+	}
+	return slices.DeleteFunc(out, func(s setting) bool { return strings.HasPrefix(s.key, "defaults.") })
+}
+
+// typeName is what the reference calls a value's type.
+func typeName(v reflect.Value) string {
+	if v.Type() == reflect.TypeFor[Duration]() {
+		return "duration"
+	}
+	t := v.Type()
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "string"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Int, reflect.Int64:
+		return "integer"
+	case reflect.Float64:
+		return "number"
+	case reflect.Slice:
+		return map[reflect.Kind]string{reflect.String: "list of strings", reflect.Float64: "two numbers",
+			reflect.Struct: "list of tables"}[t.Elem().Kind()]
+	}
+	return t.String()
+}
+
+// hasDefault reports whether the text of the reference begins with the value.
+func hasDefault(text string, v reflect.Value) bool {
+	text = strings.ReplaceAll(text, "`", "")
+	first, _, _ := strings.Cut(strings.Trim(text, `"`), `"`)
+	switch x := v.Interface().(type) {
+	case Duration:
+		var d Duration
+		return d.UnmarshalText([]byte(first)) == nil && d == x
+	case string:
+		return first == x
+	case float64:
+		n, err := strconv.ParseFloat(first, 64)
+		return err == nil && n == x
+	case []string:
+		return text == `["`+strings.Join(x, `", "`)+`"]`
+	case []float64:
+		return text == strings.ReplaceAll(fmt.Sprint(x), " ", ", ")
+	}
+	return text == fmt.Sprint(v.Interface())
+}
+
 func TestReferenceListsEveryConfigKey(t *testing.T) {
 	t.Parallel()
-	listed := map[string]bool{}
-	for _, m := range keyRow.FindAllStringSubmatch(readDocument(t, reference), -1) {
-		listed[m[1]] = true
-	}
-	known := map[string]bool{}
-	for _, file := range []any{Run{}, Deployment{}, Infer{}, Train{}} {
-		all := pathsOf(reflect.TypeOf(file), "")
-		for _, key := range all {
-			known[key], known[referenceKey(key)] = true, true
-			isTable := slices.ContainsFunc(all, func(other string) bool { return strings.HasPrefix(other, key+".") })
-			if isTable || strings.HasPrefix(key, "defaults.") {
-				continue // its keys are listed; defaults has those of a run
-			}
-			if !listed[key] && !listed[referenceKey(key)] {
-				t.Errorf("%s does not list %s", reference, key)
-			}
+	listed := readReference(t)
+	known := map[string]bool{"algorithm": true, "snapshot": true, "defaults": true} // tables with rows of their own
+	for _, s := range allSettings() {
+		key := referenceKey(listed, s.key)
+		known[key] = true
+		doc, ok := listed[key]
+		switch {
+		case !ok:
+			t.Errorf("%s does not list %s", reference, s.key)
+		case doc.typ != typeName(s.value):
+			t.Errorf("%s says that the type of %s is %s, it is %s", reference, key, doc.typ, typeName(s.value))
+		case !s.value.IsZero() && !strings.HasPrefix(doc.fallback, "required") && !hasDefault(doc.fallback, s.value):
+			t.Errorf("%s says that the default of %s is %s, it is %v", reference, key, doc.fallback, s.value)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(listed)) {
 		if !known[key] {
 			t.Errorf("%s lists %s, which no config has", reference, key)
 		}
+	}
+	if len(known) < 80 {
+		t.Errorf("only %d keys were found", len(known))
 	}
 }

@@ -22,7 +22,8 @@ func TestReadmeListsEveryCommand(t *testing.T) {
 				continue
 			}
 			commands++
-			if row := "\n| `" + sub.CommandPath(); !strings.Contains(string(text), row+"`") && !strings.Contains(string(text), row+" ") {
+			row := "\n| `" + sub.CommandPath()
+			if !strings.Contains(string(text), row+"`") && !strings.Contains(string(text), row+" ") {
 				t.Errorf("scripts/README.md has no row of `%s`", sub.CommandPath())
 			}
 			visit(sub)
