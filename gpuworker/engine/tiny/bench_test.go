@@ -13,8 +13,9 @@ import (
 	"rollout/gpuworker/tinylm/weights"
 )
 
-// BenchmarkAnswers answers on one thread with the shipped model, so many
-// requests at once, and reports tokens made a second and a second of processor.
+// BenchmarkAnswers measures the shipped model on one thread, with a number of
+// requests at once. It reports the tokens generated per second and per second of
+// processor time.
 func BenchmarkAnswers(b *testing.B) {
 	for _, at := range []int{1, 8, 32} {
 		b.Run(fmt.Sprintf("at=%d", at), func(b *testing.B) {
@@ -27,12 +28,14 @@ func BenchmarkAnswers(b *testing.B) {
 				b.Fatal(err)
 			}
 			defer e.Close()
-			cpu, start := processor(b), time.Now()
+			cpu, start := cpuTime(b), time.Now()
 			for b.Loop() {
 				var all sync.WaitGroup
 				for seed := range at {
 					all.Go(func() {
-						r := enginetest.CompletionRequest("Ge1:1 In the beginning", fmt.Sprintf(`"seed":%d,"max_tokens":128,"ignore_eos":true,"temperature":0.7,"top_p":0.9`, seed))
+						params := fmt.Sprintf(
+							`"seed":%d,"max_tokens":128,"ignore_eos":true,"temperature":0.7,"top_p":0.9`, seed)
+						r := enginetest.CompletionRequest("Ge1:1 In the beginning", params)
 						if _, err := e.Answer(b.Context(), r, func() {}); err != nil {
 							b.Error(err)
 						}
@@ -40,15 +43,15 @@ func BenchmarkAnswers(b *testing.B) {
 				}
 				all.Wait()
 			}
-			made := float64(e.Stats().NewTokens)
-			b.ReportMetric(made/time.Since(start).Seconds(), "tokens/s")
-			b.ReportMetric(made/(processor(b)-cpu).Seconds(), "tokens/cpu-s")
+			tokens := float64(e.Stats().NewTokens)
+			b.ReportMetric(tokens/time.Since(start).Seconds(), "tokens/s")
+			b.ReportMetric(tokens/(cpuTime(b)-cpu).Seconds(), "tokens/cpu-s")
 		})
 	}
 }
 
-// processor is the time that the process has computed.
-func processor(b *testing.B) time.Duration {
+// cpuTime returns the processor time that the process has used.
+func cpuTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)

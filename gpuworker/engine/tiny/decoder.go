@@ -6,21 +6,24 @@ import (
 	"rollout/gpuworker/tinylm/weights"
 )
 
-// Load is an engine over a model from a file, on so many threads. Its chats are
-// made of turns if the model learnt them, as rollout's do.
+// Load starts an engine for a model that was read from a file, on up to threads
+// goroutines.
 func Load(b *weights.Bundle, threads int, batch scheduler.Config) (*Engine, error) {
-	return New(Config{Name: b.Name, Revision: b.Digest, Model: Decoder(b.Model, threads), Tokenizer: b.Tokenizer, ChatTurns: b.ChatTurns, Batch: batch})
+	return New(Config{
+		Name: b.Name, Revision: b.Digest, Model: Decoder(b.Model, threads), Tokenizer: b.Tokenizer,
+		ChatTurns: b.ChatTurns, Batch: batch,
+	})
 }
 
-// decoder is a model as the scheduler runs it.
+// decoder adapts a model to the scheduler's interface.
 type decoder struct {
 	model  *model.Model
 	runner *model.Runner
 	slots  []model.Slot
 }
 
-// Decoder is a model to be scheduled, on so many threads. The parameters are
-// copied.
+// Decoder returns the model as the scheduler runs it, on up to threads
+// goroutines. It copies the parameters.
 func Decoder(m *model.Model, threads int) scheduler.Model {
 	return &decoder{model: m, runner: model.NewRunner(m, threads)}
 }

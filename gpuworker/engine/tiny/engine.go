@@ -1,14 +1,15 @@
-// Package tiny is an engine with a model of its own: a small decoder of the
-// Llama architecture that runs in this process, with nothing but Go.
+// Package tiny is an engine that runs a small model of the Llama architecture
+// inside this process, in pure Go. Load starts one from a weights file; New from
+// any scheduler.Model.
 //
-// Many requests share the model (continuous batching), and none notices: the
-// same request, alone or among others, gets the same tokens, on any machine and
-// with any number of threads. Requests are those that vLLM takes; see package
-// wire. A max_tokens that does not fit the context is lowered, and the answer
-// says so.
+// Requests have the format of vLLM's OpenAI-compatible API (see package
+// openaireq). Many requests run at once, with continuous batching. A request gets
+// the same tokens on any machine, with any number of threads, and whatever other
+// requests run. The engine lowers a max_tokens that does not fit into the context,
+// and reports the new value in the answer.
 //
-// The engine lives and dies with its process. It never opens a connection, a
-// file or a device.
+// Package tinylm describes the library below. The engine never opens a
+// connection, a file or a device.
 package tiny
 
 import (
@@ -28,44 +29,53 @@ import (
 	"rollout/shared/fault"
 )
 
-// Config sets an Engine up.
+// Config is an Engine's configuration.
 type Config struct {
-	Name      string // of the served model, such as "rollout/tiny"
-	Revision  string // of its weights; "" if unknown
+	Name      string // name of the served model. Example: "rollout/tiny"
+	Revision  string // revision of its weights; "" if unknown
 	Model     scheduler.Model
 	Tokenizer *tokenizer.Tokenizer
-	ChatTurns bool // chats are made of the tokenizer's turns, as the model was trained on; else see Engine.ChatTokens
+	// ChatTurns says that the model was trained on chats that
+	// Tokenizer.AppendTurn encodes. Without it, see Engine.ChatTokens.
+	ChatTurns bool
 	Batch     scheduler.Config
-	// CompletionTokens is max_tokens of a completion that does not say; 16 if
-	// 0, as in OpenAI's API and vLLM. A chat's is what the context has room
-	// for.
+	// CompletionTokens is the max_tokens of completions that set none; default:
+	// 16, as in OpenAI's API and vLLM. For chats, the default is the rest of the
+	// context.
 	CompletionTokens int
 }
 
-// Engine is an engine.Engine. Any number of goroutines may use it.
+// Engine implements engine.Engine. It is safe for concurrent use.
 type Engine struct {
-	name      string
-	revision  string
-	model     scheduler.Model
-	tokenizer *tokenizer.Tokenizer
-	chatTurns bool
-	usual     int64 // max_tokens of a completion
-	sched     *scheduler.Scheduler
-	longest   int     // bytes of a token, at most
-	ends      []int32 // tokens that end an answer: all special ones, and those that no text has
-	unused    []int32 // tokens that the tokenizer does not have
+	name             string
+	revision         string
+	model            scheduler.Model
+	tokenizer        *tokenizer.Tokenizer
+	chatTurns        bool
+	defaultMaxTokens int64 // of a completion
+	sched            *scheduler.Scheduler
+	longestToken     int     // maximum length of a token in bytes
+	ends             []int32 // tokens that end an answer: all special tokens and the unused ones
+	unused           []int32 // ids of the model that the tokenizer does not have
 }
 
-// New starts an engine over the model, which nobody else may use from now on.
+// New starts an engine that serves the model. The caller must not use the model
+// until Close has returned. A tokenizer with more tokens than the model is an
+// Invalid fault.
 func New(cfg Config) (*Engine, error) {
 	t := cfg.Tokenizer
 	if t.Vocab() > cfg.Model.Vocab() {
-		return nil, &fault.Error{Kind: fault.Invalid, Op: "the model " + cfg.Name, Remedy: "use the tokenizer that the model was trained with",
-			Err: fmt.Errorf("it has %d tokens, its tokenizer %d", cfg.Model.Vocab(), t.Vocab())}
+		return nil, &fault.Error{
+			Kind: fault.Invalid, Op: "the model " + cfg.Name, Remedy: "use the tokenizer that the model was trained with",
+			Err: fmt.Errorf("it has %d tokens, its tokenizer %d", cfg.Model.Vocab(), t.Vocab()),
+		}
 	}
-	e := &Engine{name: cfg.Name, revision: cfg.Revision, model: cfg.Model, tokenizer: t, chatTurns: cfg.ChatTurns, usual: int64(cmp.Or(cfg.CompletionTokens, 16))}
+	e := &Engine{
+		name: cfg.Name, revision: cfg.Revision, model: cfg.Model, tokenizer: t, chatTurns: cfg.ChatTurns,
+		defaultMaxTokens: int64(cmp.Or(cfg.CompletionTokens, 16)),
+	}
 	for id := range int32(t.Vocab()) {
-		e.longest = max(e.longest, len(t.Piece(id)))
+		e.longestToken = max(e.longestToken, len(t.Piece(id)))
 		if t.SpecialName(id) != "" {
 			e.ends = append(e.ends, id)
 		}
@@ -78,57 +88,56 @@ func New(cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// Name is the served model's.
+// Name returns the name of the served model.
 func (e *Engine) Name() string { return e.name }
 
-// Revision names its weights; "" if unknown.
+// Revision returns the revision of the weights, or "" if it is unknown.
 func (e *Engine) Revision() string { return e.revision }
 
-// Vocab is the number of tokens, Context that of prompt and answer together at
-// most.
+// Vocab returns the size of the model's vocabulary.
 func (e *Engine) Vocab() int { return e.model.Vocab() }
 
-// Context is described at Vocab.
+// Context returns the maximum number of tokens of prompt and answer together.
 func (e *Engine) Context() int { return e.model.Context() }
 
-// Slots is how many requests run at once; more wait.
+// Slots returns the maximum number of requests that run at once.
 func (e *Engine) Slots() int { return e.sched.Slots() }
 
-// Stats tells what the engine does.
+// Stats returns the scheduler's statistics.
 func (e *Engine) Stats() scheduler.Stats { return e.sched.Stats() }
 
-func (e *Engine) isEnd(id int32) bool { return e.tokenizer.SpecialName(id) != "" }
-
-// ChatTurns reports whether chats are made of turns; see ChatTokens.
+// ChatTurns reports whether chats are encoded as turns; see ChatTokens.
 func (e *Engine) ChatTurns() bool { return e.chatTurns }
 
-// Answer answers a request. A seed that it does not have is derived from its
-// body, so that equal requests get equal answers.
+// Answer answers a request. If the request has no seed, Answer derives one from
+// its body, so that equal requests get equal answers.
 func (e *Engine) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
 	if err := e.alive(ctx); err != nil {
 		return engine.Answer{}, err
 	}
-	q, clamped, err := e.question(r)
+	q, clamped, err := e.parseRequest(r)
 	if err != nil {
 		return engine.Answer{}, fault.Wrap(err, "%s", e.name)
 	}
-	sign := &signs{progress: progress}
-	defer sign.stop()
-	q.OnDelta = func(Delta) { sign.give() }
+	reporter := &progressReporter{progress: progress}
+	defer reporter.stop()
+	q.OnDelta = func(Delta) { reporter.report() }
 	out, err := e.Generate(ctx, q)
 	if err != nil {
 		return engine.Answer{}, err
 	}
-	a := engine.Answer{Text: out.Text, FinishReason: out.Finish, Model: e.name, Usage: out.Usage, MaxTokens: clamped}
+	a := engine.Answer{
+		Text: out.Text, FinishReason: out.Finish, Model: e.name, Usage: out.Usage, MaxTokens: clamped,
+	}
 	if q.Logprobs >= 0 {
 		a.Logprobs = openaireq.AppendLogprobs(nil, r.Endpoint == engine.Chat, out.Tokens)
 	}
 	return a, nil
 }
 
-// question reads a request for one answer; clamped is what its max_tokens was
-// lowered to, 0 if it was not.
-func (e *Engine) question(r engine.Request) (q GenerationRequest, clamped int64, err error) {
+// parseRequest parses a request for one answer. clamped is the value that its
+// max_tokens was lowered to, or 0.
+func (e *Engine) parseRequest(r engine.Request) (q GenerationRequest, clamped int64, err error) {
 	var req openaireq.Request
 	switch r.Endpoint {
 	case engine.Chat:
@@ -139,10 +148,10 @@ func (e *Engine) question(r engine.Request) (q GenerationRequest, clamped int64,
 		err = fmt.Errorf("endpoint %q is neither chat nor completion", r.Endpoint)
 	}
 	if err == nil && (len(req.Prompts) > 1 || req.N > 1) {
-		err = errors.New("a request is for one answer")
+		err = errors.New("a request must ask for one answer: send one prompt with n 1")
 	}
 	if err == nil && req.Echo {
-		err = errors.New("echo is not supported here: the prompt stands beside the answer")
+		err = errors.New("echo is not supported: the result already contains the prompt")
 	}
 	if fault.Is(err, fault.Internal) {
 		err = &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Err: err}
@@ -154,16 +163,17 @@ func (e *Engine) question(r engine.Request) (q GenerationRequest, clamped int64,
 	if err != nil {
 		return GenerationRequest{}, 0, err
 	}
-	asked := e.MaxTokens(req, tokens[0])
-	if room := int64(e.Context() - len(tokens[0])); asked > room {
-		asked = room
-		if req.Max > 0 { // it was asked for, and is told
+	most := e.MaxTokens(req, tokens[0])
+	if room := int64(e.Context() - len(tokens[0])); most > room {
+		most = room
+		if req.Max > 0 { // report it only if the request set max_tokens
 			clamped = room
 		}
 	}
-	req.Max = asked
+	req.Max = most
 	if req.Max == 0 {
-		return GenerationRequest{}, 0, &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Err: errors.New("max_tokens must be at least 1")}
+		err := errors.New("max_tokens must be at least 1")
+		return GenerationRequest{}, 0, &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Err: err}
 	}
 	if !req.HasSeed {
 		sum := blake3.Sum256(r.Body)
@@ -172,8 +182,9 @@ func (e *Engine) question(r engine.Request) (q GenerationRequest, clamped int64,
 	return e.NewGenerationRequest(req, tokens[0]), clamped, nil
 }
 
-// MaxTokens is how many tokens a request wants of the answer to a prompt: what it
-// says, else the default. It may be more than there is room for.
+// MaxTokens returns the maximum number of tokens of the answer to a prompt: the
+// request's max_tokens, or the default. A max_tokens of the request may exceed the
+// context.
 func (e *Engine) MaxTokens(req openaireq.Request, prompt []int32) int64 {
 	switch {
 	case req.Max >= 0:
@@ -181,17 +192,20 @@ func (e *Engine) MaxTokens(req openaireq.Request, prompt []int32) int64 {
 	case req.Chat:
 		return int64(e.Context() - len(prompt))
 	}
-	return min(e.usual, int64(e.Context()-len(prompt)))
+	return min(e.defaultMaxTokens, int64(e.Context()-len(prompt)))
 }
 
-// NewGenerationRequest is the question that a request puts to the tokens of one prompt.
-// req.Max must fit.
+// NewGenerationRequest returns the GenerationRequest for one prompt of a request.
+// tokens are the prompt's tokens; req.Max must fit into the rest of the context.
 func (e *Engine) NewGenerationRequest(req openaireq.Request, tokens []int32) GenerationRequest {
-	return GenerationRequest{Prompt: tokens, Max: int(req.Max), Min: int(min(req.Min, req.Max)), Sampling: req.Sampling, Seed: req.Seed, Stop: req.Stop,
-		StopIDs: req.StopIDs, KeepStop: req.KeepStop, IgnoreEOS: req.IgnoreEOS, Logprobs: req.Logprobs, PromptLogprobs: req.Echo && req.Logprobs >= 0}
+	return GenerationRequest{
+		Prompt: tokens, Max: int(req.Max), Min: int(min(req.Min, req.Max)), Sampling: req.Sampling, Seed: req.Seed,
+		Stop: req.Stop, StopIDs: req.StopIDs, KeepStop: req.KeepStop, IgnoreEOS: req.IgnoreEOS,
+		Logprobs: req.Logprobs, PromptLogprobs: req.Echo && req.Logprobs >= 0,
+	}
 }
 
-// alive says why the engine can't answer this caller, or nil.
+// alive returns a fault if ctx is canceled or the engine is closed.
 func (e *Engine) alive(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fault.WithKind(fault.Canceled, context.Cause(ctx), "%s", e.name)
@@ -202,7 +216,7 @@ func (e *Engine) alive(ctx context.Context) error {
 	return nil
 }
 
-// Ready returns the model's name: an engine is ready at once.
+// Ready returns the model's name. A new engine is ready immediately.
 func (e *Engine) Ready(ctx context.Context) (string, error) {
 	if err := e.alive(ctx); err != nil {
 		return "", err
@@ -210,29 +224,30 @@ func (e *Engine) Ready(ctx context.Context) (string, error) {
 	return e.name, nil
 }
 
-// Close makes answers in flight and later ones fail with Unavailable. It may
-// be called again.
+// Close stops the engine. Requests in progress and later ones return an
+// Unavailable fault. Further calls do nothing.
 func (e *Engine) Close() error {
 	e.sched.Close()
 	return nil
 }
 
-// signs passes signs of work on, until its request is answered.
-type signs struct {
+// progressReporter calls progress until it is stopped. The scheduler may still
+// call OnDelta after Answer has returned, when progress must not be called.
+type progressReporter struct {
 	mu       sync.Mutex
 	progress func()
 }
 
-func (s *signs) give() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.progress != nil {
-		s.progress()
+func (p *progressReporter) report() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.progress != nil {
+		p.progress()
 	}
 }
 
-func (s *signs) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.progress = nil
+func (p *progressReporter) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.progress = nil
 }

@@ -2,6 +2,7 @@ package tiny
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 
 	"rollout/gpuworker/engine"
@@ -11,124 +12,128 @@ import (
 	"rollout/shared/fault"
 )
 
-// GenerationRequest asks for one answer to one prompt.
+// GenerationRequest is a request for one answer to one prompt.
 type GenerationRequest struct {
 	Prompt         []int32 // at least one token
-	Max            int     // tokens of the answer, 0 for none; prompt and answer must fit the context
-	Min            int     // tokens before an end of text or a stop counts
+	Max            int     // maximum number of tokens of the answer, may be 0; must fit into the context
+	Min            int     // number of tokens during which the end of text and stops are ignored
 	Sampling       sampling.Params
 	Seed           uint64
-	Stop           []string
-	StopIDs        []int32
-	KeepStop       bool
-	IgnoreEOS      bool
-	Logprobs       int  // alternatives to each token; -1: no log probabilities
-	PromptLogprobs bool // log probabilities of the prompt's tokens, too
-	// OnDelta, if set, is called as the answer grows. It runs while the whole
-	// batch waits: it must not block.
+	Stop           []string // stop strings
+	StopIDs        []int32  // stop tokens
+	KeepStop       bool     // the text includes the stop string
+	IgnoreEOS      bool     // the end of text is never drawn
+	Logprobs       int      // number of alternatives to each token; -1: no log probabilities
+	PromptLogprobs bool     // return log probabilities of the prompt's tokens
+	// OnDelta is optional. It is called for each new part of the answer. All
+	// sequences wait meanwhile, so it must not block.
 	OnDelta func(Delta)
 }
 
-// Delta is what an answer grew by. Text may be empty: it is held back while it
-// may be a part of a character or of a stop.
+// Delta is a new part of an answer. Text may be empty, while it may be an
+// incomplete character or the start of a stop string.
 type Delta struct {
 	Text   string
-	Tokens []openaireq.Token // if the question asks for log probabilities
-	Prompt []openaireq.Token // with the first piece: the prompt's, if asked for
-	Finish string            // with the last piece: "stop" or "length"
+	Tokens []openaireq.Token // the new tokens, if the request asks for log probabilities
+	Prompt []openaireq.Token // the prompt's tokens, in the first delta, if requested
+	Finish string            // "stop" or "length" in the last delta
 }
 
-// GenerationResult is a whole answer.
+// GenerationResult is a complete answer.
 type GenerationResult struct {
 	Text   string
 	Finish string            // "stop" or "length"
-	Prompt []openaireq.Token // the prompt's, if asked for
-	Tokens []openaireq.Token // the answer's, if asked for
+	Prompt []openaireq.Token // the prompt's tokens, if requested
+	Tokens []openaireq.Token // the answer's tokens, if requested
 	Usage  engine.Usage
 	Times  scheduler.Times
 }
 
-// Generate answers a question. Faults are those of engine.Engine; engine.PartialUsage
-// in the chain of Canceled says what it cost.
+// Generate generates an answer. Faults are those of engine.Engine. If tokens were
+// generated before the fault, its chain has an engine.PartialUsage.
 func (e *Engine) Generate(ctx context.Context, q GenerationRequest) (GenerationResult, error) {
 	if q.Max < 0 || len(q.Prompt) == 0 || len(q.Prompt)+q.Max > e.Context() {
 		return GenerationResult{}, e.tooLong(int64(len(q.Prompt)), int64(q.Max), false)
 	}
-	g := &generation{e: e, q: q, writer: detokenizer{stops: q.Stop, keep: q.KeepStop},
-		sampler: sampling.New(q.Sampling, q.Seed, e.Vocab(), q.Prompt)}
-	job := &scheduler.Job{Prompt: q.Prompt, NextToken: g.take}
+	g := &generation{
+		e: e, q: q, text: detokenizer{stops: q.Stop, keep: q.KeepStop},
+		sampler: sampling.New(q.Sampling, q.Seed, e.Vocab(), q.Prompt),
+	}
+	job := &scheduler.Job{Prompt: q.Prompt, NextToken: g.nextToken}
 	if q.PromptLogprobs {
-		job.OnPromptLogits = g.read
+		job.OnPromptLogits = g.promptLogits
 	}
 	times, err := e.sched.Run(ctx, job)
 	if err != nil {
-		return GenerationResult{}, e.charge(err, g)
+		return GenerationResult{}, e.withUsage(err, g)
 	}
 	g.out.Times = times
-	g.out.Usage = engine.Usage{PromptTokens: int64(len(q.Prompt)), CompletionTokens: g.made.Load()}
+	g.out.Usage = engine.Usage{PromptTokens: int64(len(q.Prompt)), CompletionTokens: g.generated.Load()}
 	return g.out, nil
 }
 
-// charge says in the error what its request cost.
-func (e *Engine) charge(err error, g *generation) error {
+// withUsage wraps an error with the model's name and the usage so far.
+func (e *Engine) withUsage(err error, g *generation) error {
 	if fault.Is(err, fault.Corrupt) && fault.ClassOf(err) == "" {
 		err = &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Err: err}
 	}
 	err = fault.Wrap(err, "%s", e.name)
-	if made := g.made.Load(); made > 0 {
+	if generated := g.generated.Load(); generated > 0 {
+		usage := engine.Usage{PromptTokens: int64(len(g.q.Prompt)), CompletionTokens: generated}
 		return &fault.Error{Kind: fault.KindOf(err), Class: fault.ClassOf(err), RetryAfter: fault.RetryAfter(err),
-			Err: &engine.PartialUsage{Usage: engine.Usage{PromptTokens: int64(len(g.q.Prompt)), CompletionTokens: made}, Err: err}}
+			Err: &engine.PartialUsage{Usage: usage, Err: err}}
 	}
 	return err
 }
 
-// generation is an answer in the making. All but made belongs to the
-// scheduler's goroutine until the job ends.
+// generation is the state of an answer. Until the job ends, only the scheduler's
+// goroutine may use it, except generated.
 type generation struct {
-	e       *Engine
-	q       GenerationRequest
-	sampler *sampling.Sampler
-	writer  detokenizer
-	prompt  detokenizer       // counts the characters of a prompt that is echoed
-	made    atomic.Int64      // tokens
-	tokens  []openaireq.Token // not emitted yet
-	begun   bool              // a piece was emitted
-	offset  int               // of the answer in the text, in characters: the length of an echoed prompt
-	out     GenerationResult
+	e         *Engine
+	q         GenerationRequest
+	sampler   *sampling.Sampler
+	text      detokenizer
+	prompt    detokenizer       // counts the characters of an echoed prompt
+	generated atomic.Int64      // number of tokens of the answer
+	tokens    []openaireq.Token // not emitted yet
+	begun     bool              // a delta was emitted
+	offset    int               // of the answer in the text: the number of characters of an echoed prompt
+	out       GenerationResult
 }
 
-// take draws the next token and writes it.
-func (g *generation) take(logits []float32) (int32, bool, error) {
+// nextToken draws the next token and emits its text. It implements
+// scheduler.Job.NextToken.
+func (g *generation) nextToken(logits []float32) (int32, bool, error) {
 	if g.q.Max == 0 {
 		g.finish("length", "", false)
 		return scheduler.NoToken, false, nil
 	}
-	made := int(g.made.Load()) + 1
-	calm := made <= g.q.Min
+	generated := int(g.generated.Load()) + 1
+	ignoreStops := generated <= g.q.Min
 	excluded := g.e.unused
-	if g.q.IgnoreEOS || calm {
+	if g.q.IgnoreEOS || ignoreStops {
 		excluded = g.e.ends
 	}
 	id, err := g.sampler.Next(logits, excluded)
 	if err != nil {
 		return scheduler.NoToken, false, err
 	}
-	g.made.Store(int64(made))
+	g.generated.Store(int64(generated))
 	if g.q.Logprobs >= 0 {
-		g.tokens = append(g.tokens, g.e.token(id, logits, g.q.Logprobs, g.offset+g.writer.runes))
+		g.tokens = append(g.tokens, g.e.token(id, logits, g.q.Logprobs, g.offset+g.text.runes))
 	}
-	if !calm && g.isEnd(id) {
-		text, _ := g.writer.end(false)
+	if !ignoreStops && g.isEnd(id) {
+		text, _ := g.text.end(false)
 		g.finish("stop", text, true)
 		return id, false, nil
 	}
-	text, stopped := g.writer.add(g.e.tokenizer.Piece(id), calm)
+	text, stopped := g.text.add(g.e.tokenizer.Piece(id), ignoreStops)
 	if stopped {
 		g.finish("stop", text, false)
 		return id, false, nil
 	}
-	if made == g.q.Max {
-		rest, stopped := g.writer.end(calm)
+	if generated == g.q.Max {
+		rest, stopped := g.text.end(ignoreStops)
 		finish := "length"
 		if stopped {
 			finish = "stop"
@@ -140,43 +145,41 @@ func (g *generation) take(logits []float32) (int32, bool, error) {
 	return id, true, nil
 }
 
-// isEnd reports whether the token ends an answer. Its text is no part of it.
+// isEnd reports whether the token ends the answer: a special token or a stop
+// token. The answer's text does not include it.
 func (g *generation) isEnd(id int32) bool {
-	if g.e.isEnd(id) {
-		return true
-	}
-	for _, stop := range g.q.StopIDs {
-		if id == stop {
-			return true
-		}
-	}
-	return false
+	return g.e.tokenizer.SpecialName(id) != "" || slices.Contains(g.q.StopIDs, id)
 }
 
+// emit adds text and the pending tokens to the result, and passes them to
+// OnDelta.
 func (g *generation) emit(text, finish string) {
 	g.out.Text += text
 	g.out.Tokens = append(g.out.Tokens, g.tokens...)
 	g.out.Finish = finish
 	if g.q.OnDelta != nil {
-		p := Delta{Text: text, Tokens: g.tokens, Finish: finish}
+		d := Delta{Text: text, Tokens: g.tokens, Finish: finish}
 		if !g.begun {
-			p.Prompt = g.out.Prompt
+			d.Prompt = g.out.Prompt
 		}
-		g.q.OnDelta(p)
+		g.q.OnDelta(d)
 	}
 	g.begun = true
 	g.tokens = nil
 }
 
+// finish emits the last delta. ended says that a token ended the answer; a special
+// token has no bytes, and its log probability is omitted.
 func (g *generation) finish(reason, text string, ended bool) {
 	if ended && len(g.tokens) > 0 && len(g.tokens[len(g.tokens)-1].Bytes) == 0 {
-		g.tokens = g.tokens[:len(g.tokens)-1] // an end of text has no text to show a probability of
+		g.tokens = g.tokens[:len(g.tokens)-1]
 	}
 	g.emit(text, reason)
 }
 
-// read notes the log probability of the prompt's token after the place.
-func (g *generation) read(at int, logits []float32) error {
+// promptLogits records the log probability of the prompt's token at+1. It
+// implements scheduler.Job.OnPromptLogits.
+func (g *generation) promptLogits(at int, logits []float32) error {
 	if err := sampling.CheckFinite(logits); err != nil {
 		return err
 	}
@@ -196,7 +199,7 @@ func (g *generation) read(at int, logits []float32) error {
 	return nil
 }
 
-// token describes a token and its alternatives.
+// token returns a token with its log probability and its alternatives.
 func (e *Engine) token(id int32, logits []float32, top, offset int) openaireq.Token {
 	logprob, best := sampling.Logprobs(logits, id, top)
 	t := openaireq.Token{Bytes: e.tokenizer.Piece(id), Logprob: logprob, Offset: offset}

@@ -9,9 +9,9 @@ import (
 	"rollout/shared/fault"
 )
 
-// PromptTokens returns the tokens of each of a request's prompts. One that the
-// context has no room for, with one token of an answer, is Invalid, class
-// too_long.
+// PromptTokens returns the tokens of each prompt of a request. A prompt that
+// leaves no room in the context for one token of an answer is an Invalid fault of
+// class too_long.
 func (e *Engine) PromptTokens(req openaireq.Request) ([][]int32, error) {
 	if req.Chat {
 		tokens, err := e.ChatTokens(req.Messages)
@@ -23,7 +23,7 @@ func (e *Engine) PromptTokens(req openaireq.Request) ([][]int32, error) {
 		if p.Tokens == nil {
 			out[i], err = e.textTokens(p.Text)
 		} else {
-			out[i], err = e.fit(p.Tokens, false)
+			out[i], err = e.checkLength(p.Tokens, false)
 		}
 		if err != nil {
 			return nil, err
@@ -32,12 +32,12 @@ func (e *Engine) PromptTokens(req openaireq.Request) ([][]int32, error) {
 	return out, nil
 }
 
-// ChatTokens makes a chat what the model continues.
+// ChatTokens returns the tokens of a chat, which the model continues.
 //
-// A model that was trained on turns gets turns. To one that has read books
-// alone, and never a chat, names of roles would be odd words: it gets the
-// contents in their order, a line end between two, and continues the last one,
-// so that whoever says "In the beginning" is answered as by a completion of it.
+// With ChatTurns, each message becomes a turn. A model without ChatTurns was
+// trained on plain text only, and has never seen role names. For it, ChatTokens
+// joins the contents of the messages with line breaks, so that a chat of one
+// message gets the same answer as a completion of its text.
 func (e *Engine) ChatTokens(messages []openaireq.Message) ([]int32, error) {
 	if !e.chatTurns {
 		texts := make([]string, len(messages))
@@ -48,46 +48,49 @@ func (e *Engine) ChatTokens(messages []openaireq.Message) ([]int32, error) {
 	}
 	var tokens []int32
 	for i, m := range messages {
-		text, cut := e.bounded(m.Text)
+		text, cut := e.truncate(m.Text)
 		var err error
 		if tokens, err = e.tokenizer.AppendTurn(tokens, m.Role, text); err != nil {
-			return nil, &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Op: fmt.Sprintf("message %d", i), Err: err}
+			op := fmt.Sprintf("message %d", i)
+			return nil, &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Op: op, Err: err}
 		}
 		if cut || len(tokens) >= e.Context() {
-			return e.fit(tokens, true)
+			return e.checkLength(tokens, true)
 		}
 	}
-	return e.fit(e.tokenizer.AppendGenerationPrompt(tokens), false)
+	return e.checkLength(e.tokenizer.AppendGenerationPrompt(tokens), false)
 }
 
-// Tokens returns a text's tokens, of any length.
+// Tokens returns the tokens of a text of any length.
 func (e *Engine) Tokens(text string) []int32 { return e.tokenizer.Encode(nil, text) }
 
-// Piece is what a token spells.
+// Piece returns the bytes of a token; see Tokenizer.Piece.
 func (e *Engine) Piece(id int32) []byte { return e.tokenizer.Piece(id) }
 
-// textTokens is a prompt's tokens; an empty one begins a text.
+// textTokens returns a prompt's tokens. An empty prompt becomes the end-of-text
+// token, after which a new text begins.
 func (e *Engine) textTokens(text string) ([]int32, error) {
-	text, cut := e.bounded(text)
+	text, cut := e.truncate(text)
 	tokens := e.tokenizer.Encode(nil, text)
 	if len(tokens) == 0 {
 		tokens = []int32{e.tokenizer.EndOfText()}
 	}
-	return e.fit(tokens, cut)
+	return e.checkLength(tokens, cut)
 }
 
-// bounded cuts a text off where it can't fit the context any more: what a
-// hostile prompt costs is bounded by the context, not by its length.
-func (e *Engine) bounded(text string) (string, bool) {
-	if most := e.longest * (e.Context() + 1); len(text) > most {
+// truncate cuts off a text that certainly exceeds the context, and reports whether
+// it did. The cost of encoding a hostile prompt is thus bounded by the context
+// instead of the prompt's length.
+func (e *Engine) truncate(text string) (string, bool) {
+	if most := e.longestToken * (e.Context() + 1); len(text) > most {
 		return text[:most], true
 	}
 	return text, false
 }
 
-// fit refuses a prompt that leaves no room for an answer. cut says that there
-// is more of it.
-func (e *Engine) fit(tokens []int32, cut bool) ([]int32, error) {
+// checkLength returns the tokens, or a fault if they are empty or leave no room
+// for an answer. cut says that the prompt has more tokens than these.
+func (e *Engine) checkLength(tokens []int32, cut bool) ([]int32, error) {
 	if len(tokens) == 0 {
 		return nil, &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Err: errors.New("prompt has no tokens")}
 	}
@@ -97,17 +100,20 @@ func (e *Engine) fit(tokens []int32, cut bool) ([]int32, error) {
 	return tokens, nil
 }
 
-// TooLong is the fault of a request whose prompt and max_tokens do not fit
-// together.
+// TooLong returns the fault of a request whose prompt tokens and output tokens
+// together exceed the context: Invalid, of class too_long.
 func (e *Engine) TooLong(prompt, output int64) error { return e.tooLong(prompt, output, false) }
 
-// tooLong says it in vLLM's words, which clients read the numbers from.
+// tooLong uses vLLM's message, because clients parse the numbers in it. atLeast
+// says that the prompt has at least so many tokens.
 func (e *Engine) tooLong(prompt, output int64, atLeast bool) error {
 	least := ""
 	if atLeast {
 		least = "at least "
 	}
 	return &fault.Error{Kind: fault.Invalid, Class: fault.TooLong, Err: fmt.Errorf(
-		"this model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt contains %s%d input tokens, for a total of %s%d tokens. Please reduce the length of the input prompt or the number of requested output tokens",
+		"this model's maximum context length is %d tokens. However, you requested %d output tokens and your prompt "+
+			"contains %s%d input tokens, for a total of %s%d tokens. Please reduce the length of the input prompt or "+
+			"the number of requested output tokens",
 		e.Context(), output, least, prompt, least, prompt+output)}
 }

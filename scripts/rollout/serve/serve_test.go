@@ -82,7 +82,7 @@ func TestOurClientFindsAnEngineThere(t *testing.T) {
 	enginetest.Run(t, enginetest.Subject{
 		New:   func(t *testing.T) engine.Engine { return anonymous{talkative(t), unnamed} },
 		Stuck: func(t *testing.T) engine.Engine { return anonymous{over(echotest.Endless())(t), unnamed} },
-		Model: "parrot",
+		Model: "echo",
 		Faults: []enginetest.Fault{
 			{Name: "C19 too long", Engine: with(func(p *echotest.EchoModel) { p.Positions = 64 }), Kind: fault.Invalid, Class: fault.TooLong,
 				Request: unnamed(enginetest.ChatRequest(strings.Repeat("x", 64)))},
@@ -330,7 +330,7 @@ func TestErrorsSayWhatAndWhere(t *testing.T) {
 		param      string // of the error
 		message    string // a part of it
 	}{
-		{"/v1/completions", `{`, 400, "", "no JSON object"},
+		{"/v1/completions", `{`, 400, "", "not a JSON object"},
 		{"/v1/completions", `{}`, 400, "prompt", "missing"},
 		{"/v1/completions", `{"prompt":"x","temperature":-1}`, 400, "temperature", "from 0"},
 		{"/v1/completions", `{"prompt":"x","max_tokens":0}`, 400, "max_tokens", "at least 1"},
@@ -350,7 +350,7 @@ func TestErrorsSayWhatAndWhere(t *testing.T) {
 			t.Errorf("%s %s: %d, %+v", c.path, c.body, status, r.Error)
 		}
 	}
-	for path, want := range map[string]int{"/v1/nothing": 404, "/v1/completions": 405, "/v1/models/gpt-9": 404, "/v1/models/parrot": 200, "/ping": 200, "/health": 200, "/version": 200} {
+	for path, want := range map[string]int{"/v1/nothing": 404, "/v1/completions": 405, "/v1/models/gpt-9": 404, "/v1/models/echo": 200, "/ping": 200, "/health": 200, "/version": 200} {
 		resp, err := http.Get(url + path)
 		if err != nil {
 			t.Fatal(err)
@@ -463,12 +463,12 @@ func TestMetricsHaveVLLMsNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`vllm:num_requests_running{engine="0",model_name="parrot"} 0`, `vllm:num_requests_waiting{engine="0",model_name="parrot"} 0`,
-		`vllm:kv_cache_usage_perc{engine="0",model_name="parrot"} 0`, `vllm:num_preemptions_total{engine="0",model_name="parrot"} 0`,
-		`vllm:prompt_tokens_total{engine="0",model_name="parrot"} 5`, `vllm:generation_tokens_total{engine="0",model_name="parrot"} 3`,
-		`vllm:request_success_total{engine="0",finished_reason="length",model_name="parrot"} 1`,
-		`vllm:e2e_request_latency_seconds_count{engine="0",model_name="parrot"} 1`, `vllm:time_to_first_token_seconds_count{engine="0",model_name="parrot"} 1`,
-		`vllm:request_queue_time_seconds_count{engine="0",model_name="parrot"} 1`, "process_start_time_seconds ",
+		`vllm:num_requests_running{engine="0",model_name="echo"} 0`, `vllm:num_requests_waiting{engine="0",model_name="echo"} 0`,
+		`vllm:kv_cache_usage_perc{engine="0",model_name="echo"} 0`, `vllm:num_preemptions_total{engine="0",model_name="echo"} 0`,
+		`vllm:prompt_tokens_total{engine="0",model_name="echo"} 5`, `vllm:generation_tokens_total{engine="0",model_name="echo"} 3`,
+		`vllm:request_success_total{engine="0",finished_reason="length",model_name="echo"} 1`,
+		`vllm:e2e_request_latency_seconds_count{engine="0",model_name="echo"} 1`, `vllm:time_to_first_token_seconds_count{engine="0",model_name="echo"} 1`,
+		`vllm:request_queue_time_seconds_count{engine="0",model_name="echo"} 1`, "process_start_time_seconds ",
 	} {
 		if !strings.Contains(string(body), want) {
 			t.Errorf("metrics lack %q:\n%s", want, body)

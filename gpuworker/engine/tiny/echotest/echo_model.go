@@ -1,5 +1,6 @@
-// Package parrottest is a language model whose answers tests can foresee: a
-// parrot. Only tests import it.
+// Package echotest is a language model with predictable answers, for tests of the
+// tiny engine and of its HTTP server: it repeats its prompt. Engine starts an
+// engine with such a model. Only tests import it.
 package echotest
 
 import (
@@ -12,17 +13,19 @@ import (
 	"rollout/gpuworker/tinylm/tokenizer"
 )
 
-// EchoModel is a model that repeats its prompt, up to a number of tokens, babbles
-// eight letters at the dice's choice, and ends. It takes what its sequence reads
-// first for the prompt, so that prompts must be read in one step.
+// EchoModel is a model that repeats its prompt, then makes the letters a to h
+// equally likely for eight tokens, and then ends the text. It regards the first
+// tokens that a sequence reads as the prompt, so prompts must be read in one
+// step.
 type EchoModel struct {
 	Tokens, Positions int   // sizes of vocabulary and context
-	Echo              int   // tokens of the prompt that it repeats at most
-	End               int32 // the token that ends a text; -1 for a parrot that babbles on
-	NaNToken          int32 // a token of the prompt that makes its logits NaN; -1 for none
+	Echo              int   // maximum number of the prompt's tokens to repeat
+	End               int32 // the token that ends a text; -1: the text never ends
+	NaNToken          int32 // a token of the prompt that makes the logits NaN; -1: none
 }
 
-const babbled = 8
+// randomTokens is the number of random letters after the repeated prompt.
+const randomTokens = 8
 
 type echoSequence struct {
 	tokens []int32
@@ -41,9 +44,9 @@ func (p *EchoModel) Context() int { return p.Positions }
 // NewSequence implements scheduler.Model.
 func (p *EchoModel) NewSequence() scheduler.Sequence { return &echoSequence{} }
 
-// AllLogits implements scheduler.Model: it fails.
+// AllLogits implements scheduler.Model. It always returns an error.
 func (p *EchoModel) AllLogits([]int32, func(int, []float32)) error {
-	return errors.New("a parrot scores no prompts")
+	return errors.New("the echo model does not support log probabilities of prompts")
 }
 
 // Step implements scheduler.Model.
@@ -62,7 +65,7 @@ func (p *EchoModel) Step(slots []scheduler.Slot, logits [][]float32) error {
 // setLogits sets the logits after a sequence's last token.
 func (p *EchoModel) setLogits(s *echoSequence, logits []float32) {
 	clear(logits)
-	said, repeat := len(s.tokens)-s.prompt, min(s.prompt, p.Echo)
+	generated, repeat := len(s.tokens)-s.prompt, min(s.prompt, p.Echo)
 	if s.tokens[0] == p.End { // an empty prompt
 		repeat = 0
 	}
@@ -72,9 +75,9 @@ func (p *EchoModel) setLogits(s *echoSequence, logits []float32) {
 		}
 	}
 	switch {
-	case said < repeat:
-		logits[s.tokens[said]] += 60
-	case said < repeat+babbled || p.End < 0:
+	case generated < repeat:
+		logits[s.tokens[generated]] += 60
+	case generated < repeat+randomTokens || p.End < 0:
 		for c := 'a'; c <= 'h'; c++ {
 			logits[c] += 60
 		}
@@ -83,15 +86,20 @@ func (p *EchoModel) setLogits(s *echoSequence, logits []float32) {
 	}
 }
 
-// Engine is an engine over the parrot, with a tokenizer of bytes alone, that
-// ends with the test. Completions that do not say how long they may be are not
-// bounded.
+// ModelName is the name of the model that Engine serves.
+const ModelName = "echo"
+
+// Engine returns an engine that serves p as ModelName, and closes it at the end of
+// the test. Its tokenizer is that of Bytes. Completions without max_tokens are
+// practically unlimited.
 func Engine(t testing.TB, p *EchoModel, batch scheduler.Config) *tiny.Engine {
 	t.Helper()
 	tok := Bytes(t)
 	p.Tokens = tok.Vocab()
-	batch.Prefill = 1 << 30 // prompts are read in one step
-	e, err := tiny.New(tiny.Config{Name: "parrot", Model: p, Tokenizer: tok, Batch: batch, CompletionTokens: 1 << 20})
+	batch.Prefill = 1 << 30 // the model needs to read prompts in one step
+	e, err := tiny.New(tiny.Config{
+		Name: ModelName, Model: p, Tokenizer: tok, Batch: batch, CompletionTokens: 1 << 20,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +107,7 @@ func Engine(t testing.TB, p *EchoModel, batch scheduler.Config) *tiny.Engine {
 	return e
 }
 
-// Bytes is a tokenizer of the 256 bytes and the special tokens.
+// Bytes returns a tokenizer with only the 256 bytes and the special tokens.
 func Bytes(t testing.TB) *tokenizer.Tokenizer {
 	t.Helper()
 	tok, err := tokenizer.New(nil)
@@ -109,10 +117,11 @@ func Bytes(t testing.TB) *tokenizer.Tokenizer {
 	return tok
 }
 
-// LongEcho repeats 200 tokens of prompts of up to 4 million.
+// LongEcho returns a model that repeats up to 200 tokens of the prompt, with a
+// context of 4 million tokens.
 func LongEcho(t testing.TB) *EchoModel {
 	return &EchoModel{Positions: 1 << 22, Echo: 200, End: Bytes(t).EndOfText(), NaNToken: -1}
 }
 
-// Endless never ends.
+// Endless returns a model that never ends a text.
 func Endless() *EchoModel { return &EchoModel{Positions: 1 << 30, End: -1, NaNToken: -1} }

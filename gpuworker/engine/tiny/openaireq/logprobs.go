@@ -10,11 +10,12 @@ import (
 	"rollout/gpuworker/tinylm/sampling"
 )
 
-// chatLogprobs reads a chat's pair of a boolean and a number.
+// chatLogprobs sets r.Logprobs from a chat's logprobs, a boolean, and
+// top_logprobs, a number.
 func (r *Request) chatLogprobs(b *body) error {
 	var on bool
 	if !absent(b.Logprobs) && json.Unmarshal(b.Logprobs, &on) != nil {
-		return sampling.NewParamError("logprobs", "must be a boolean in a chat; top_logprobs is the number")
+		return sampling.NewParamError("logprobs", "must be a boolean in a chat; set the number in top_logprobs")
 	}
 	top := int64(0)
 	if b.TopLogprobs != nil {
@@ -31,7 +32,7 @@ func (r *Request) chatLogprobs(b *body) error {
 	return nil
 }
 
-// completionLogprobs reads a completion's number.
+// completionLogprobs sets r.Logprobs from a completion's logprobs, a number.
 func (r *Request) completionLogprobs(b *body) error {
 	if absent(b.Logprobs) {
 		return nil
@@ -44,24 +45,23 @@ func (r *Request) completionLogprobs(b *body) error {
 	return nil
 }
 
-// Token is a token of an answer, or of a prompt that is echoed, with its log
-// probability.
+// Token is a token of an answer or of an echoed prompt, with its log probability.
 type Token struct {
 	Bytes   []byte
-	Logprob float32
-	First   bool // of a prompt: nothing came before it, so that it has no log probability
-	Top     []Alternative
-	Offset  int // where it begins in the text, in characters
+	Logprob float32       // natural logarithm
+	First   bool          // the first token of a prompt, which has no log probability
+	Top     []Alternative // the likeliest tokens at this position, likeliest first
+	Offset  int           // start of the token in the text, in characters
 }
 
-// Alternative is one of the likeliest tokens.
+// Alternative is one of the likeliest tokens at a position.
 type Alternative struct {
 	Bytes   []byte
 	Logprob float32
 }
 
-// AppendLogprobs appends the object of a chat's or completion's choice for the
-// tokens.
+// AppendLogprobs appends the logprobs object of a choice: that of a chat
+// completion if chat is true, else that of a completion.
 func AppendLogprobs(out []byte, chat bool, tokens []Token) []byte {
 	if chat {
 		return appendChat(out, tokens)
@@ -93,8 +93,9 @@ func AppendLogprobs(out []byte, chat bool, tokens []Token) []byte {
 	return append(out, "]}"...)
 }
 
-// appendTop appends the likeliest tokens as an object. The token itself is
-// always among them, as vLLM has it; two of one name are written once.
+// appendTop appends the likeliest tokens as an object. As in vLLM, the token
+// itself is always included. Of tokens with the same name, only the first is
+// written.
 func appendTop(out []byte, t Token) []byte {
 	out = append(out, '{')
 	written := map[string]bool{}
@@ -135,8 +136,8 @@ func appendChatToken(out, token []byte, logprob float32) []byte {
 	return append(out, ']')
 }
 
-// appendName appends a token as a string: its text, or, where it ends amid a
-// character, its bytes as OpenAI spells them, "bytes:\xe2\x9c".
+// appendName appends a token as a string: its text, or, if it is not valid UTF-8,
+// its bytes as OpenAI spells them, for example "bytes:\xe2\x9c".
 func appendName(out, token []byte) []byte {
 	if utf8.Valid(token) {
 		out, _ = jsontext.AppendQuote(out, token)
@@ -155,6 +156,7 @@ func appendNumber(out []byte, v float32) []byte {
 	return strconv.AppendFloat(out, float64(v), 'g', -1, 32)
 }
 
+// comma appends a comma, except before the first element.
 func comma(out []byte, i int) []byte {
 	if i == 0 {
 		return out

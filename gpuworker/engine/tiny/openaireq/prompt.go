@@ -9,8 +9,8 @@ import (
 	"rollout/gpuworker/tinylm/sampling"
 )
 
-// prompts reads a string, a list of them, a list of token ids, or a list of
-// those.
+// prompts parses the member "prompt": a string, a list of strings, a list of token
+// ids, or a list of such lists.
 func prompts(v jsontext.Value, vocab int) ([]Prompt, error) {
 	const shape = "must be a string, a list of strings, a list of token ids or a list of such lists"
 	if absent(v) {
@@ -20,7 +20,7 @@ func prompts(v jsontext.Value, vocab int) ([]Prompt, error) {
 		return []Prompt{{Text: text(v)}}, nil
 	}
 	var list []jsontext.Value
-	if json.Unmarshal(v, &list, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)) != nil || len(list) == 0 {
+	if json.Unmarshal(v, &list, lenient) != nil || len(list) == 0 {
 		return nil, sampling.NewParamError("prompt", shape)
 	}
 	if list[0].Kind() == jsontext.KindNumber {
@@ -28,7 +28,8 @@ func prompts(v jsontext.Value, vocab int) ([]Prompt, error) {
 		return []Prompt{{Tokens: ids}}, err
 	}
 	if len(list) > MaxChoices {
-		return nil, sampling.NewParamError("prompt", "must be at most %d prompts, are %d: make several requests", MaxChoices, len(list))
+		return nil, sampling.NewParamError("prompt", "must have at most %d prompts, has %d: send several requests",
+			MaxChoices, len(list))
 	}
 	out := make([]Prompt, len(list))
 	for i, p := range list {
@@ -48,6 +49,7 @@ func prompts(v jsontext.Value, vocab int) ([]Prompt, error) {
 	return out, nil
 }
 
+// tokens parses a list of token ids.
 func tokens(v jsontext.Value, vocab int) ([]int32, error) {
 	ids := []int32{}
 	if err := json.Unmarshal(v, &ids); err != nil {
@@ -56,8 +58,8 @@ func tokens(v jsontext.Value, vocab int) ([]int32, error) {
 	return ids, CheckTokens("prompt", ids, vocab)
 }
 
-// CheckTokens refuses ids that the model does not have; name is the member that
-// holds them.
+// CheckTokens returns a fault if the model does not have one of the ids. name is
+// the member of the request that contains them.
 func CheckTokens(name string, ids []int32, vocab int) error {
 	for _, id := range ids {
 		if id < 0 || int(id) >= vocab {
@@ -67,13 +69,13 @@ func CheckTokens(name string, ids []int32, vocab int) error {
 	return nil
 }
 
-// Message is one of a chat.
+// Message is a message of a chat.
 type Message struct {
-	Role string // "user"
+	Role string // Example: "user"
 	Text string
 }
 
-// messages reads a chat.
+// messages parses the member "messages" of a chat.
 func messages(v jsontext.Value) ([]Message, error) {
 	if absent(v) {
 		return nil, sampling.NewParamError("messages", "is missing")
@@ -82,11 +84,11 @@ func messages(v jsontext.Value) ([]Message, error) {
 		Role    string         `json:"role"`
 		Content jsontext.Value `json:"content"`
 	}
-	if json.Unmarshal(v, &list, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)) != nil {
+	if json.Unmarshal(v, &list, lenient) != nil {
 		return nil, sampling.NewParamError("messages", "must be a list of objects with role and content")
 	}
 	if len(list) == 0 || len(list) > maxMessages {
-		return nil, sampling.NewParamError("messages", "must be from 1 to %d, are %d", maxMessages, len(list))
+		return nil, sampling.NewParamError("messages", "must have from 1 to %d messages, has %d", maxMessages, len(list))
 	}
 	out := make([]Message, len(list))
 	for i, m := range list {
@@ -102,7 +104,8 @@ func messages(v jsontext.Value) ([]Message, error) {
 	return out, nil
 }
 
-// content is a string, the texts of a list of parts joined, or "" for null.
+// content returns the text of a message's content: a string, a list of text parts,
+// which it joins, or null, which is "".
 func content(v jsontext.Value) (string, error) {
 	switch {
 	case absent(v):
@@ -114,13 +117,13 @@ func content(v jsontext.Value) (string, error) {
 		Type string  `json:"type"`
 		Text *string `json:"text"`
 	}
-	if json.Unmarshal(v, &parts, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)) != nil {
+	if json.Unmarshal(v, &parts, lenient) != nil {
 		return "", sampling.NewParamError("messages", "has a content that is neither a string nor a list of text parts")
 	}
 	var b strings.Builder
 	for _, p := range parts {
 		if p.Text == nil || p.Type != "" && p.Type != "text" {
-			return "", sampling.NewParamError("messages", "has a content of type %.64q: the model reads text alone", p.Type)
+			return "", sampling.NewParamError("messages", "has a content of type %.64q: the model supports only text", p.Type)
 		}
 		b.WriteString(*p.Text)
 	}

@@ -1,10 +1,10 @@
-// Package wire reads what OpenAI-compatible requests ask of the tiny engine,
-// and writes log probabilities in the shapes that its clients read.
+// Package openaireq parses the bodies of OpenAI-compatible requests for the tiny
+// engine, and writes log probabilities in the format of such responses.
 //
-// It takes the members that vLLM documents. What it knows and the engine can't
-// do (tools, JSON shapes, best_of, suffix) is refused by name; members that it
-// does not know are passed over, as vLLM does. Requests are hostile: everything
-// in them is bounded. The package asks no model and knows no HTTP.
+// It supports the members that vLLM documents. Members that request what the
+// engine cannot do (tools, JSON output, best_of, suffix) are refused by name;
+// unknown members are ignored, as in vLLM. Requests are not trusted: the size of
+// everything in them is bounded. The package uses neither a model nor HTTP.
 package openaireq
 
 import (
@@ -23,42 +23,45 @@ import (
 
 // Bounds of a request.
 const (
-	MaxChoices  = 256 // answers to one request: prompts × n
+	MaxChoices  = 256 // maximum number of answers to one request: prompts × n
 	maxN        = 128
 	maxStops    = 16
-	maxStop     = 256 // bytes of a stop
+	maxStop     = 256 // bytes of a stop string
 	maxMessages = 4096
 )
 
-// Request is what a request asks for.
+// Request is a parsed request.
 type Request struct {
 	Chat         bool
-	Model        string    // "" if it does not say
+	Model        string    // "" if the request names none
 	Prompts      []Prompt  // of a completion
 	Messages     []Message // of a chat
-	N            int       // answers to each prompt
+	N            int       // number of answers to each prompt
 	Sampling     sampling.Params
 	Seed         uint64
-	HasSeed      bool  // the request has a seed
-	Max          int64 // max_tokens; -1 if it does not say
-	Min          int64 // min_tokens: no end of text, no stop before
-	Stop         []string
-	StopIDs      []int32
-	KeepStop     bool // the stop is part of the text
-	IgnoreEOS    bool // the end of text does not end the answer
-	Logprobs     int  // alternatives to each token; -1: no log probabilities at all
-	Echo         bool // the text begins with the prompt
+	HasSeed      bool     // whether the request has a seed
+	Max          int64    // max_tokens; -1 if absent
+	Min          int64    // min_tokens: the end of text and stops are ignored before
+	Stop         []string // stop strings
+	StopIDs      []int32  // stop tokens
+	KeepStop     bool     // the text includes the stop string
+	IgnoreEOS    bool     // the end of text does not end the answer
+	Logprobs     int      // number of alternatives to each token; -1: no log probabilities
+	Echo         bool     // the text begins with the prompt
 	Stream       bool
-	IncludeUsage bool // a stream ends with the counts of tokens
+	IncludeUsage bool // a stream ends with the token counts
 }
 
-// Prompt is a text, or its tokens.
+// Prompt is a prompt as a text or as tokens.
 type Prompt struct {
 	Text   string
-	Tokens []int32 // nil for a text
+	Tokens []int32 // nil if the prompt is a text
 }
 
-// body is either endpoint's request.
+// lenient accepts JSON that vLLM accepts: invalid UTF-8 and duplicate names.
+var lenient = json.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+
+// body has the members of both endpoints' requests.
 type body struct {
 	Model    string         `json:"model"`
 	Prompt   jsontext.Value `json:"prompt"`
@@ -105,9 +108,9 @@ type body struct {
 	GuidedGrammar     jsontext.Value   `json:"guided_grammar"`
 }
 
-// ParseChat reads a request for /v1/chat/completions, Completion one for
-// /v1/completions. vocab is the number of the model's tokens. Faults are
-// Invalid, class refused, and name the member.
+// ParseChat parses the body of a request for /v1/chat/completions. vocab is the
+// size of the model's vocabulary. Faults are Invalid, of class refused, and name
+// the member.
 func ParseChat(data []byte, vocab int) (Request, error) {
 	b, err := read(data)
 	if err != nil {
@@ -122,7 +125,7 @@ func ParseChat(data []byte, vocab int) (Request, error) {
 		return r, err
 	}
 	if b.Echo {
-		return r, sampling.NewParamError("echo", "is not for chats")
+		return r, sampling.NewParamError("echo", "is not supported for chats")
 	}
 	if r.Max < 0 && b.MaxCompletionTokens != nil {
 		r.Max = *b.MaxCompletionTokens
@@ -130,7 +133,8 @@ func ParseChat(data []byte, vocab int) (Request, error) {
 	return r, r.chatLogprobs(b)
 }
 
-// ParseCompletion is like Chat.
+// ParseCompletion parses the body of a request for /v1/completions, like
+// ParseChat.
 func ParseCompletion(data []byte, vocab int) (Request, error) {
 	b, err := read(data)
 	if err != nil {
@@ -144,16 +148,17 @@ func ParseCompletion(data []byte, vocab int) (Request, error) {
 		return r, err
 	}
 	if len(r.Prompts)*r.N > MaxChoices {
-		return r, sampling.NewParamError("prompt", "and n ask for %d answers at once, %d are allowed: make several requests", len(r.Prompts)*r.N, MaxChoices)
+		return r, sampling.NewParamError("prompt", "and n ask for %d answers, at most %d are allowed: send several requests",
+			len(r.Prompts)*r.N, MaxChoices)
 	}
 	r.Echo = b.Echo
 	return r, r.completionLogprobs(b)
 }
 
-// read decodes a body. Errors name the member where they can.
+// read decodes a body. Errors name the member if the decoder reports it.
 func read(data []byte) (*body, error) {
 	var b body
-	err := json.Unmarshal(data, &b, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	err := json.Unmarshal(data, &b, lenient)
 	if err == nil {
 		return &b, nil
 	}
@@ -162,9 +167,10 @@ func read(data []byte) (*body, error) {
 		name := strings.ReplaceAll(strings.TrimPrefix(string(typed.JSONPointer), "/"), "/", ".")
 		return nil, sampling.NewParamError(name, "must not be a JSON %s", kindName(typed.JSONKind))
 	}
-	return nil, refused(fmt.Errorf("the request's body is no JSON object: %w", err))
+	return nil, refused(fmt.Errorf("the request's body is not a JSON object: %w", err))
 }
 
+// kindName returns the name of a JSON type for messages.
 func kindName(k jsontext.Kind) string {
 	switch k {
 	case jsontext.KindBeginObject:
@@ -183,15 +189,18 @@ func refused(err error) error {
 	return &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Err: err}
 }
 
-// request takes over what both endpoints have.
+// request parses the members that both endpoints have.
 func (b *body) request(vocab int) (Request, error) {
-	r := Request{Model: b.Model, N: 1, Sampling: sampling.Default(), Max: -1, KeepStop: b.IncludeStopStrInText, IgnoreEOS: b.IgnoreEOS,
-		StopIDs: b.StopTokenIDs, Logprobs: -1, Stream: b.Stream, IncludeUsage: b.StreamOptions != nil && b.StreamOptions.IncludeUsage}
-	if err := b.refuseUnable(); err != nil {
+	r := Request{
+		Model: b.Model, N: 1, Sampling: sampling.Default(), Max: -1, KeepStop: b.IncludeStopStrInText,
+		IgnoreEOS: b.IgnoreEOS, StopIDs: b.StopTokenIDs, Logprobs: -1, Stream: b.Stream,
+		IncludeUsage: b.StreamOptions != nil && b.StreamOptions.IncludeUsage,
+	}
+	if err := b.refuseUnsupported(); err != nil {
 		return r, err
 	}
 	if b.StreamOptions != nil && !b.Stream {
-		return r, sampling.NewParamError("stream_options", "is for streams only: set stream, or leave it out")
+		return r, sampling.NewParamError("stream_options", "is only for streams: set stream, or omit stream_options")
 	}
 	if b.Seed != nil {
 		r.Seed, r.HasSeed = uint64(*b.Seed), true
@@ -229,18 +238,20 @@ func (b *body) request(vocab int) (Request, error) {
 	var err error
 	r.Stop, err = stops(b.Stop)
 	if err == nil && len(b.StopTokenIDs) > maxStops {
-		err = sampling.NewParamError("stop_token_ids", "must be at most %d, are %d", maxStops, len(b.StopTokenIDs))
+		err = sampling.NewParamError("stop_token_ids", "must have at most %d ids, has %d", maxStops, len(b.StopTokenIDs))
 	}
 	return r, err
 }
 
-// refuseUnable refuses what the engine can't do, by name.
-func (b *body) refuseUnable() error {
+// refuseUnsupported returns a fault if the request uses a member that the engine
+// does not support.
+func (b *body) refuseUnsupported() error {
 	switch {
 	case b.Suffix != nil && *b.Suffix != "":
 		return sampling.NewParamError("suffix", "is not supported: the model only continues texts")
 	case b.ResponseFormat != nil && b.ResponseFormat.Type != "" && b.ResponseFormat.Type != "text":
-		return sampling.NewParamError("response_format", "%.64q is not supported: the model answers in text", b.ResponseFormat.Type)
+		return sampling.NewParamError("response_format", "%.64q is not supported: the model answers in text",
+			b.ResponseFormat.Type)
 	case len(b.Tools) > 0 && string(b.ToolChoice) != `"none"`:
 		return sampling.NewParamError("tools", "are not supported: the model answers in text")
 	}
@@ -256,10 +267,10 @@ func (b *body) refuseUnable() error {
 	return nil
 }
 
+// absent reports whether a member is missing or null.
 func absent(v jsontext.Value) bool { return len(v) == 0 || v.Kind() == jsontext.KindNull }
 
-// params takes over the sampling parameters; what is left out keeps its
-// default.
+// params sets the sampling parameters that the request has.
 func (b *body) params(p *sampling.Params) error {
 	for _, m := range []struct {
 		from *float64
@@ -274,7 +285,8 @@ func (b *body) params(p *sampling.Params) error {
 		p.TopK = int(max(min(*b.TopK, math.MaxInt32), math.MinInt32))
 	}
 	if len(b.LogitBias) > sampling.MaxBiases {
-		return sampling.NewParamError("logit_bias", "must name at most %d tokens, names %d", sampling.MaxBiases, len(b.LogitBias))
+		return sampling.NewParamError("logit_bias", "must name at most %d tokens, names %d",
+			sampling.MaxBiases, len(b.LogitBias))
 	}
 	for name, v := range b.LogitBias {
 		id, err := strconv.ParseInt(name, 10, 32)
@@ -289,7 +301,8 @@ func (b *body) params(p *sampling.Params) error {
 	return nil
 }
 
-// stops reads a string or a list of them. Empty ones are none.
+// stops parses the member "stop": a string or a list of strings. Empty strings are
+// ignored.
 func stops(v jsontext.Value) ([]string, error) {
 	if absent(v) {
 		return nil, nil
@@ -301,7 +314,7 @@ func stops(v jsontext.Value) ([]string, error) {
 		return nil, sampling.NewParamError("stop", "must be a string or a list of strings")
 	}
 	if len(list) > maxStops {
-		return nil, sampling.NewParamError("stop", "must be at most %d strings, are %d", maxStops, len(list))
+		return nil, sampling.NewParamError("stop", "must have at most %d strings, has %d", maxStops, len(list))
 	}
 	var out []string
 	for _, s := range list {
@@ -315,8 +328,8 @@ func stops(v jsontext.Value) ([]string, error) {
 	return out, nil
 }
 
-// text is a string's text. What is not UTF-8 is U+FFFD.
+// text returns the text of a JSON string. Invalid UTF-8 becomes U+FFFD.
 func text(v jsontext.Value) string {
-	out, _ := jsontext.AppendUnquote(nil, v) // a valid string otherwise
+	out, _ := jsontext.AppendUnquote(nil, v) // the only possible error is invalid UTF-8
 	return string(out)
 }
