@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"rollout/functions/status"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -98,7 +99,7 @@ func (s *Service) setDesired(ctx context.Context, id identity.RunID, what string
 // loadSteerable returns the state of a run that can still be steered, or of a
 // stopped one that shall be stopped.
 func (s *Service) loadSteerable(ctx context.Context, id identity.RunID, what string) (run.State, error) {
-	m, err := s.manifest(ctx, id)
+	m, err := host.LoadManifest(ctx, s.ports.Docs, id)
 	if err != nil {
 		return run.State{}, err
 	}
@@ -116,7 +117,7 @@ func (s *Service) loadSteerable(ctx context.Context, id identity.RunID, what str
 }
 
 func errEnded(id identity.RunID, p run.Phase, what string) error {
-	return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("run %s has ended (%s): it can't be %s", id, words(p), what),
+	return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("run %s has ended (%s): it can't be %s", id, status.FormatPhase(p), what),
 		Remedy: "submit its input again for a new run"}
 }
 
@@ -132,9 +133,6 @@ func checkNotEnding(c record.Control, st run.State) error {
 func isPaused(p run.Phase) bool {
 	return p == run.Pausing || p == run.Paused || p == run.Interrupted
 }
-
-// words renders a phase for people: "completed with errors".
-func words(p run.Phase) string { return strings.ReplaceAll(string(p), "_", " ") }
 
 // checkReason refuses words that could not be shown as they are.
 func checkReason(reason string) error {

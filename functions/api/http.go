@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"rollout/functions/status"
 	"sort"
 	"strings"
 
@@ -92,7 +93,7 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (s *Service) getRuns(r *http.Request) (int, any, error) {
 	runs, err := s.List(r.Context())
-	return http.StatusOK, map[string][]Status{"runs": runs}, err
+	return http.StatusOK, map[string][]status.Status{"runs": runs}, err
 }
 
 func (s *Service) getRun(r *http.Request) (int, any, error) {
@@ -102,7 +103,7 @@ func (s *Service) getRun(r *http.Request) (int, any, error) {
 
 func (s *Service) getWorkers(r *http.Request) (int, any, error) {
 	workers, err := s.Workers(r.Context())
-	return http.StatusOK, map[string][]WorkerStatus{"workers": workers}, err
+	return http.StatusOK, map[string][]status.WorkerStatus{"workers": workers}, err
 }
 
 func (s *Service) getExplanation(r *http.Request) (int, any, error) {

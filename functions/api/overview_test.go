@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
@@ -79,7 +80,7 @@ func TestOverviewTellsTheDepthsOfQueues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []api.QueueStatus{{Queue: "coordinate", Dead: 2}, {Queue: "plan"}, {Queue: "tasks"}, {Queue: "work-big"}, {Queue: "work-default", Waiting: 3}}
+	want := []status.QueueStatus{{Queue: "coordinate", Dead: 2}, {Queue: "plan"}, {Queue: "tasks"}, {Queue: "work-big"}, {Queue: "work-default", Waiting: 3}}
 	if d := cmp.Diff(want, o.Queues); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"rollout/events"
 	"rollout/functions/api"
+	"rollout/functions/status/statustest"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
@@ -27,7 +28,12 @@ import (
 	"rollout/shared/record"
 )
 
-const runB = identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVF")
+const (
+	runA = statustest.RunA
+	runB = statustest.RunB
+)
+
+var noon = statustest.Noon
 
 type fixedClock time.Time
 
@@ -84,7 +90,7 @@ func TestARunThatNobodyWorksOnTellsWhatItsCloudSays(t *testing.T) {
 		deployment.Cloud = c.cloud
 		d.Service = api.New(d.ports, deployment)
 		d.submitted(runA, run.Running)
-		pool := manifestOf(runA).Pool
+		pool := statustest.Manifest(runA).Pool
 		d.save(record.FleetKey(pool), record.Fleet{Schema: 1, AbsentAt: noon.Add(-time.Minute), Absent: "no capacity"})
 		if c.beat {
 			d.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: pool, State: health.Ready, At: noon, DueAt: noon.Add(time.Minute)})
@@ -103,7 +109,7 @@ func TestARunThatNobodyWorksOnTellsWhatItsCloudSays(t *testing.T) {
 // submitted puts a run there that is in the phase.
 func (d fixture) submitted(id identity.RunID, p run.Phase) {
 	d.t.Helper()
-	d.save(record.ManifestKey(id), manifestOf(id))
+	d.save(record.ManifestKey(id), statustest.Manifest(id))
 	st := run.New(id)
 	st.Phase = p
 	d.save(record.CoordinatorKey(id), st)
@@ -140,7 +146,7 @@ func TestListShowsTheNewestFirst(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	d.submitted(runA, run.Running)
-	m := manifestOf(runB)
+	m := statustest.Manifest(runB)
 	m.CreatedAt = noon.Add(-time.Hour)
 	d.save(record.ManifestKey(runB), m)
 	runs, err := d.List(t.Context())
@@ -169,7 +175,7 @@ func TestShowOfAnUnknownRunSaysWhereToLook(t *testing.T) {
 func TestDocumentsOfANewerVersionAreRefused(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
-	m := manifestOf(runA)
+	m := statustest.Manifest(runA)
 	m.Schema = record.Schema + 1
 	d.save(record.ManifestKey(runA), m)
 	if _, err := d.Show(t.Context(), runA); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "upgrade") {
@@ -330,7 +336,7 @@ func TestRowsInCheckpointsCountAsInHand(t *testing.T) {
 func testRowsInHand(t *testing.T, sent time.Time, want uint64) {
 	t.Helper()
 	d := newFixture(t)
-	d.save(record.ManifestKey(runA), manifestOf(runA))
+	d.save(record.ManifestKey(runA), statustest.Manifest(runA))
 	st := run.New(runA)
 	st.Phase, st.Items, st.Shards, st.NextShard, st.SavedAt = run.Running, 1000, 4, 3, noon
 	st.Done.Set.Add(0)

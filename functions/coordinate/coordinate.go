@@ -13,7 +13,6 @@ package coordinate
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -211,14 +210,11 @@ func (c *Coordinator) load(ctx context.Context, id identity.RunID) (*loaded, err
 	if ok {
 		return &known, nil
 	}
-	l := &loaded{state: run.New(id)}
-	_, found, err := host.Load(ctx, c.Docs, record.ManifestKey(id), &l.manifest)
+	m, err := host.LoadManifest(ctx, c.Docs, id)
 	if err != nil {
 		return nil, err
 	}
-	if !found {
-		return nil, fault.WithKind(fault.NotFound, errNoRun, "run %s", id)
-	}
+	l := &loaded{state: run.New(id), manifest: m}
 	l.rev, _, err = host.Load(ctx, c.Docs, record.CoordinatorKey(id), &l.state)
 	if err != nil {
 		return nil, err
@@ -227,10 +223,6 @@ func (c *Coordinator) load(ctx context.Context, id identity.RunID) (*loaded, err
 	c.remember(id, l)
 	return l, nil
 }
-
-// errNoRun says that nothing was ever submitted under a run's id. Other things
-// that are not found belong to a run that there is.
-var errNoRun = errors.New("it has no manifest")
 
 // current reports whether the remembered state still is the saved one.
 func (c *Coordinator) current(ctx context.Context, l *loaded) (bool, error) {

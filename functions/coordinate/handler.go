@@ -64,7 +64,7 @@ func (c *Coordinator) applyMessages(ctx context.Context, id identity.RunID, ms [
 	rejected, err := c.Apply(ctx, id, mine)
 	if err != nil {
 		c.warn(ctx, "events not applied", "run", id, "events", len(mine), "error", err)
-		if !errors.Is(err, errNoRun) && !errors.Is(err, events.ErrTooManyHops) {
+		if !errors.Is(err, host.ErrNoRun) && !errors.Is(err, events.ErrTooManyHops) {
 			return nil
 		}
 		// The run may have been cleaned up, and nobody is to blame; or functions

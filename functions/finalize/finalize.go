@@ -87,7 +87,7 @@ type files func(context.Context, record.Manifest) (s run.State, t totals, whole 
 func (f *Finalizer) end(ctx context.Context, s run.State, write files) (err error) {
 	ctx, span := f.StartSpan(ctx, time.Time{}, "finalize", s.Run)
 	defer func() { span.End(err) }()
-	m, err := f.manifest(ctx, s.Run)
+	m, err := host.LoadManifest(ctx, f.Docs, s.Run)
 	if err != nil {
 		return err
 	}
@@ -96,14 +96,6 @@ func (f *Finalizer) end(ctx context.Context, s run.State, write files) (err erro
 		return err
 	}
 	return f.Send(ctx, host.CoordinateQueue, events.Finalized{Run: string(s.Run), Phase: sum.Phase})
-}
-
-func (f *Finalizer) manifest(ctx context.Context, id identity.RunID) (m record.Manifest, err error) {
-	_, found, err := host.Load(ctx, f.Docs, record.ManifestKey(id), &m)
-	if err == nil && !found {
-		err = fault.New(fault.NotFound, "run %s has no manifest", id)
-	}
-	return m, err
 }
 
 // summary returns the run's summary, after writing everything that is not

@@ -29,7 +29,7 @@ func (f *Finalizer) WriteSegment(ctx context.Context, e events.FinalizeSegment) 
 	}
 	ctx, span := f.StartSpan(ctx, time.Time{}, "finalize segment", s.Run, slog.Int("from", e.From), slog.Int("to", e.To))
 	defer func() { span.End(err) }()
-	m, err := f.manifest(ctx, s.Run)
+	m, err := host.LoadManifest(ctx, f.Docs, s.Run)
 	if err != nil {
 		return err
 	}

@@ -68,7 +68,7 @@ func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) (err err
 	id := identity.RunID(e.Run)
 	ctx, span := p.StartSpan(ctx, time.Time{}, "plan", id)
 	defer func() { span.End(err) }()
-	m, err := p.manifest(ctx, id)
+	m, err := host.LoadManifest(ctx, p.Docs, id)
 	if err != nil || m.Refused != "" {
 		return err
 	}
@@ -197,15 +197,6 @@ func (p *Planner) source(ctx context.Context, m record.Manifest, i int) (record.
 		return p.job(ctx, m, src)
 	}
 	return src, nil
-}
-
-func (p *Planner) manifest(ctx context.Context, id identity.RunID) (record.Manifest, error) {
-	var m record.Manifest
-	_, found, err := host.Load(ctx, p.Docs, record.ManifestKey(id), &m)
-	if err == nil && !found {
-		err = fault.New(fault.NotFound, "run %s has no manifest", id)
-	}
-	return m, err
 }
 
 // sendBatch is how many range messages are sent at once.

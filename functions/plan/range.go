@@ -29,7 +29,7 @@ func (p *Planner) CutRange(ctx context.Context, e events.PlanRange) (err error) 
 	} else if !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	m, err := p.manifest(ctx, id)
+	m, err := host.LoadManifest(ctx, p.Docs, id)
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"rollout/shared/core/scaling"
 	"rollout/shared/document"
 	"rollout/shared/fault"
+	"rollout/shared/host"
 	"rollout/shared/record"
 )
 
@@ -55,8 +56,8 @@ func (r *Reclaimer) manifests(ctx context.Context, of []run.State) (out []record
 			return nil, fault.Wrap(err, "look at the pools of the open runs")
 		}
 		for _, d := range docs {
-			var m record.Manifest
-			if err := decode(d, &m); err != nil {
+			m, err := host.DecodeManifest(d)
+			if err != nil {
 				return nil, err
 			}
 			out = append(out, m)

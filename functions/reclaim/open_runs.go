@@ -76,9 +76,9 @@ func (r *Reclaimer) replanUnseen(ctx context.Context, notes []document.Doc, now 
 		return fault.Wrap(err, "look at the open runs")
 	}
 	for i, d := range manifests {
-		var m record.Manifest
 		var note record.OpenRun
-		err := errors.Join(decode(d, &m), decode(notes[i], &note))
+		m, err := host.DecodeManifest(d)
+		err = errors.Join(err, decode(notes[i], &note))
 		pace := min(max(retryAfter, note.PlanRequestedAt.Sub(note.At)), maxRetryInterval)
 		switch gone := d.Revision == ""; {
 		case err != nil:

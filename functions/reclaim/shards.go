@@ -14,7 +14,6 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/queue"
-	"rollout/shared/record"
 )
 
 // maxPerScan bounds how many shards of one chunk a scan looks at.
@@ -144,8 +143,8 @@ func (r *Reclaimer) waiting(ctx context.Context, s run.State, age time.Duration)
 	if !ok || age > believeDepth {
 		return false
 	}
-	var m record.Manifest
-	if _, found, err := host.Load(ctx, r.Docs, record.ManifestKey(s.Run), &m); err != nil || !found {
+	m, err := host.LoadManifest(ctx, r.Docs, s.Run)
+	if err != nil {
 		return false
 	}
 	for _, q := range []string{host.UrgentQueue(m.Pool), host.WorkQueue(m.Pool)} {

@@ -11,7 +11,6 @@ package submit
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path"
@@ -46,14 +45,14 @@ func New(p host.Ports, d config.Deployment) *Submitter {
 // Uploaded handles one object's creation. Objects that are no prompts files
 // are left alone.
 func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error {
-	packed, ok := input.Packing(e.Key)
-	if !ok || !strings.HasPrefix(e.Key, record.PromptsPrefix) || hidden(e.Key) {
+	if !input.IsPromptsKey(e.Key) {
 		return nil
 	}
+	stem, packed, _ := input.SplitName(e.Key)
 	id := identity.UploadRun(s.deployment.Bucket, e.Key, e.Version)
 	in := record.Input{Key: e.Key, Version: e.Version, Size: e.Size, Packed: packed}
 	m := record.Manifest{Run: id, Name: DefaultName(e.Key), Inputs: []record.Input{in}}
-	cfg, key, err := s.config(ctx, e.Key)
+	cfg, key, err := s.config(ctx, stem)
 	m.ConfigKey = key
 	if err != nil {
 		if !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Corrupt) {
@@ -69,8 +68,11 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Run) (err error) {
 	ctx, span := s.StartSpan(ctx, time.Time{}, "submit", m.Run)
 	defer func() { span.End(err) }()
-	if first, found, err := s.loadManifest(ctx, m.Run); err != nil || found {
-		return errors.Join(err, s.announce(ctx, first, found))
+	switch first, err := host.LoadManifest(ctx, s.Docs, m.Run); {
+	case err == nil:
+		return s.announce(ctx, first)
+	case !fault.Is(err, fault.NotFound):
+		return err
 	}
 	m.Schema, m.Kind, m.Config, m.CreatedAt = record.Schema, cmp.Or(cfg.Kind, config.KindBatch), cfg, s.Clock.Now().UTC()
 	if cfg.Name != "" {
@@ -97,7 +99,7 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 	_, err = host.Save(ctx, s.Docs, record.ManifestKey(m.Run), m, "")
 	switch {
 	case fault.Is(err, fault.Conflict): // somebody was faster, and may have decided otherwise
-		if m, _, err = s.loadManifest(ctx, m.Run); err != nil {
+		if m, err = host.LoadManifest(ctx, s.Docs, m.Run); err != nil {
 			return err
 		}
 	case err != nil:
@@ -107,7 +109,7 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 	default:
 		s.Observe(ctx, observe.RunSubmitted{Run: m.Run, Name: m.Name, Model: m.ModelURI, Dialect: m.Dialect})
 	}
-	return s.announce(ctx, m, true)
+	return s.announce(ctx, m)
 }
 
 // noteOpen notes that there may be such a run, before there is: what is lost from
@@ -121,19 +123,10 @@ func (s *Submitter) noteOpen(ctx context.Context, id identity.RunID) error {
 	return fault.Wrap(err, "note that run %s is open", id)
 }
 
-// loadManifest returns the run's manifest, if there is one: the first one stands.
-func (s *Submitter) loadManifest(ctx context.Context, id identity.RunID) (m record.Manifest, found bool, err error) {
-	_, found, err = host.Load(ctx, s.Docs, record.ManifestKey(id), &m)
-	return m, found, err
-}
-
 // announce asks for the run's plan, or shows why there is none. It does so
 // again for a run that exists: the first time may have failed half-way.
-func (s *Submitter) announce(ctx context.Context, m record.Manifest, exists bool) error {
-	switch {
-	case !exists:
-		return nil
-	case m.Refused != "":
+func (s *Submitter) announce(ctx context.Context, m record.Manifest) error {
+	if m.Refused != "" {
 		return s.writeRefusal(ctx, m)
 	}
 	return s.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(m.Run)})
@@ -259,8 +252,8 @@ const maxConfig = 1 << 20
 
 // config returns the config of an upload and where it came from: the .toml of
 // the same name, else prompts/rollout.toml, else the deployment's default.
-func (s *Submitter) config(ctx context.Context, key string) (config.Run, string, error) {
-	for _, k := range []string{stem(key) + ".toml", record.PromptsPrefix + "rollout.toml"} {
+func (s *Submitter) config(ctx context.Context, stem string) (config.Run, string, error) {
+	for _, k := range []string{stem + ".toml", record.PromptsPrefix + "rollout.toml"} {
 		b, err := input.ReadObject(ctx, s.Blobs, k, maxConfig)
 		if fault.Is(err, fault.NotFound) {
 			continue
@@ -275,22 +268,7 @@ func (s *Submitter) config(ctx context.Context, key string) (config.Run, string,
 }
 
 // DefaultName is what a run is called when its config does not say.
-func DefaultName(key string) string { return path.Base(stem(key)) }
-
-func stem(key string) string {
-	for _, suffix := range []string{".jsonl", ".jsonl.gz", ".jsonl.zst"} {
-		if s, ok := strings.CutSuffix(key, suffix); ok {
-			return s
-		}
-	}
-	return key
-}
-
-func hidden(key string) bool {
-	for part := range strings.SplitSeq(key, "/") {
-		if strings.HasPrefix(part, ".") {
-			return true
-		}
-	}
-	return false
+func DefaultName(key string) string {
+	stem, _, _ := input.SplitName(key)
+	return path.Base(stem)
 }

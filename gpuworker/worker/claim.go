@@ -210,19 +210,16 @@ func (w *Worker) removeHeld(h *heldShard) {
 }
 
 // manifest returns the run's manifest, which never changes, from a cache.
-func (w *Worker) manifest(ctx context.Context, run identity.RunID) (record.Manifest, error) {
+func (w *Worker) manifest(ctx context.Context, run identity.RunID) (m record.Manifest, err error) {
 	w.mu.Lock()
 	m, ok := w.manifests[run]
 	w.mu.Unlock()
 	if ok {
 		return m, nil
 	}
-	_, found, err := host.Load(ctx, w.Docs, record.ManifestKey(run), &m)
+	m, err = host.LoadManifest(ctx, w.Docs, run)
 	if err != nil {
 		return m, err
-	}
-	if !found {
-		return m, fault.New(fault.NotFound, "run %s has no manifest", run)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

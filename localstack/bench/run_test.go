@@ -15,6 +15,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/functions/inprocess"
+	"rollout/functions/status"
 	"rollout/gpuworker/process"
 	"rollout/scripts/bench/prompts"
 	"rollout/shared/config"
@@ -100,7 +101,7 @@ func benchmarkRun(b *testing.B, size int, engine, model string) {
 }
 
 // await polls until the run has ended.
-func await(b *testing.B, s *api.Service, id identity.RunID) api.Status {
+func await(b *testing.B, s *api.Service, id identity.RunID) status.Status {
 	for {
 		st, err := s.Show(b.Context(), id)
 		if err == nil && st.Phase.Ended() {

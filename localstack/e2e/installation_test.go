@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 )
@@ -120,15 +120,15 @@ func (i *testInstallation) ask(method, path string, into any) {
 }
 
 // runs are all runs, the newest first.
-func (i *testInstallation) runs() []api.Status {
+func (i *testInstallation) runs() []status.Status {
 	i.t.Helper()
-	var out struct{ Runs []api.Status }
+	var out struct{ Runs []status.Status }
 	i.ask(http.MethodGet, "/v1/runs", &out)
 	return out.Runs
 }
 
 // show is one run's status; ok is false if there is no such run (yet).
-func (i *testInstallation) show(id identity.RunID) (s api.Status, ok bool) {
+func (i *testInstallation) show(id identity.RunID) (s status.Status, ok bool) {
 	i.t.Helper()
 	code, body := get(i.t, i.url+"/v1/runs/"+string(id))
 	if code == http.StatusNotFound {
@@ -141,17 +141,17 @@ func (i *testInstallation) show(id identity.RunID) (s api.Status, ok bool) {
 }
 
 // everyWorker is every worker that there ever was.
-func (i *testInstallation) everyWorker() []api.WorkerStatus {
+func (i *testInstallation) everyWorker() []status.WorkerStatus {
 	i.t.Helper()
-	var out struct{ Workers []api.WorkerStatus }
+	var out struct{ Workers []status.WorkerStatus }
 	i.ask(http.MethodGet, "/v1/workers", &out)
 	return out.Workers
 }
 
 // living are the workers that are alive, by their heartbeats.
-func (i *testInstallation) living() []api.WorkerStatus {
+func (i *testInstallation) living() []status.WorkerStatus {
 	i.t.Helper()
-	var living []api.WorkerStatus
+	var living []status.WorkerStatus
 	for _, w := range i.everyWorker() {
 		if w.Alive && w.State != "gone" {
 			living = append(living, w)
@@ -171,14 +171,14 @@ func (i *testInstallation) submit(file string) identity.RunID {
 // steer is pause, resume or stop.
 func (i *testInstallation) steer(what string, id identity.RunID) {
 	i.t.Helper()
-	var s api.Status
+	var s status.Status
 	i.ask(http.MethodPost, "/v1/runs/"+string(id)+"/"+what, &s)
 }
 
 // await waits until the run is in one of the phases.
-func (i *testInstallation) await(id identity.RunID, phases ...run.Phase) api.Status {
+func (i *testInstallation) await(id identity.RunID, phases ...run.Phase) status.Status {
 	i.t.Helper()
-	var s api.Status
+	var s status.Status
 	eventually(i.t, "run "+string(id)+" is "+words(phases), func() bool {
 		s, _ = i.show(id)
 		for _, p := range phases {
@@ -203,9 +203,9 @@ func words(phases []run.Phase) string {
 }
 
 // ends waits for the run's end, however it is.
-func (i *testInstallation) ends(id identity.RunID) api.Status {
+func (i *testInstallation) ends(id identity.RunID) status.Status {
 	i.t.Helper()
-	var s api.Status
+	var s status.Status
 	eventually(i.t, "run "+string(id)+" ends", func() bool {
 		s, _ = i.show(id)
 		return s.Phase.Ended()
@@ -230,9 +230,9 @@ func (i *testInstallation) move(name, content string) {
 }
 
 // runsOf returns the runs of an uploaded file, the newest first.
-func (i *testInstallation) runsOf(name string) []api.Status {
+func (i *testInstallation) runsOf(name string) []status.Status {
 	i.t.Helper()
-	var out []api.Status
+	var out []status.Status
 	for _, s := range i.runs() {
 		if len(s.Inputs) == 1 && s.Inputs[0] == "prompts/"+name {
 			out = append(out, s)
@@ -242,9 +242,9 @@ func (i *testInstallation) runsOf(name string) []api.Status {
 }
 
 // onlyRunOf waits for the one run of an uploaded file to end.
-func (i *testInstallation) onlyRunOf(name string) api.Status {
+func (i *testInstallation) onlyRunOf(name string) status.Status {
 	i.t.Helper()
-	var all []api.Status
+	var all []status.Status
 	eventually(i.t, "the run of "+name+" ends", func() bool {
 		all = i.runsOf(name)
 		return len(all) > 0 && all[0].Phase.Ended()

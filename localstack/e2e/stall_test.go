@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/shared/core/shard"
 	"rollout/shared/embedded/local"
 	"rollout/shared/host"
@@ -84,7 +84,7 @@ func retryStall(t *testing.T, story func() bool) {
 // installWithStalledWorker begins a run with two worker processes, stops one
 // that holds shards, and waits until it is judged dead. It returns the worker
 // by its last heartbeat; not ok if the run was over before.
-func installWithStalledWorker(t *testing.T, file string) (i *testInstallation, stalled api.WorkerStatus, ok bool) {
+func installWithStalledWorker(t *testing.T, file string) (i *testInstallation, stalled status.WorkerStatus, ok bool) {
 	t.Helper()
 	i = install(t, serveSlowly(t, 150*time.Millisecond).url, 2, smallBites)
 	id := i.submit(file)
@@ -149,9 +149,9 @@ func (i *testInstallation) isLockedBy(pid int) bool {
 }
 
 // twoBusy are two living workers that hold shards.
-func (i *testInstallation) twoBusy() (a, b api.WorkerStatus, ok bool) {
+func (i *testInstallation) twoBusy() (a, b status.WorkerStatus, ok bool) {
 	i.t.Helper()
-	var busy []api.WorkerStatus
+	var busy []status.WorkerStatus
 	for _, w := range i.living() {
 		if len(w.Holds) > 0 {
 			busy = append(busy, w)
@@ -166,7 +166,7 @@ func (i *testInstallation) twoBusy() (a, b api.WorkerStatus, ok bool) {
 // beatsOn reports whether the worker's heartbeat is renewed twice from now on,
 // in a time within which no worker fences itself. Once may be the end of a
 // write that was under way when another process was stopped.
-func (i *testInstallation) beatsOn(w api.WorkerStatus) bool {
+func (i *testInstallation) beatsOn(w status.WorkerStatus) bool {
 	i.t.Helper()
 	last, renewed := w.HeartbeatAt, 0
 	for _, now := range i.living() {
@@ -190,7 +190,7 @@ func (i *testInstallation) beatsOn(w api.WorkerStatus) bool {
 
 // continueStalled lets the worker go on, and waits until it has fenced itself
 // and its process works under another name; false if the process is no more.
-func (i *testInstallation) continueStalled(w api.WorkerStatus) bool {
+func (i *testInstallation) continueStalled(w status.WorkerStatus) bool {
 	i.t.Helper()
 	gone := func() bool { return errors.Is(syscall.Kill(w.PID, 0), syscall.ESRCH) }
 	if err := syscall.Kill(w.PID, syscall.SIGCONT); err != nil && !gone() {

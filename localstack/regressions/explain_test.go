@@ -11,6 +11,7 @@ import (
 
 	"rollout/events"
 	"rollout/functions/api"
+	"rollout/functions/diagnosis"
 	"rollout/gpuworker/engine"
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
@@ -20,7 +21,7 @@ import (
 )
 
 // explained is the story of the one item that the text names.
-func (p *system) explained(id identity.RunID, item string) api.ItemReport {
+func (p *system) explained(id identity.RunID, item string) diagnosis.ItemReport {
 	p.t.Helper()
 	x, err := p.user().Explain(p.t.Context(), id, item)
 	must(p.t, err)
@@ -61,19 +62,19 @@ func TestEveryItemOfAnEndedRunIsExplained(t *testing.T) {
 			}
 			noID := p.explained(id, "#3").ItemID
 			for item, want := range map[string]struct {
-				state api.ItemState
+				state diagnosis.ItemState
 				line  uint64
 				class fault.Class
 				says  string
 			}{
-				"#0":                {api.Answered, 1, "", "its answer is in runs/"},
-				"broken":            {api.Failed, 3, fault.InvalidLine, "not valid JSON"},
-				"x.jsonl:3":         {api.Failed, 3, fault.InvalidLine, "not valid JSON"},
-				"#2":                {api.Failed, 4, fault.DuplicateID, "line 1 of prompts/x.jsonl has the same id"},
-				noID:                {api.Answered, 5, "", "its item id is " + noID},
-				"refuse me":         {api.Failed, 6, fault.Refused, "status 400: no"},
-				"für":               {api.Answered, 7, "", "its answer is in runs/"},
-				"prompts/x.jsonl:7": {api.Answered, 7, "", "its answer is in runs/"},
+				"#0":                {diagnosis.Answered, 1, "", "its answer is in runs/"},
+				"broken":            {diagnosis.Failed, 3, fault.InvalidLine, "not valid JSON"},
+				"x.jsonl:3":         {diagnosis.Failed, 3, fault.InvalidLine, "not valid JSON"},
+				"#2":                {diagnosis.Failed, 4, fault.DuplicateID, "line 1 of prompts/x.jsonl has the same id"},
+				noID:                {diagnosis.Answered, 5, "", "its item id is " + noID},
+				"refuse me":         {diagnosis.Failed, 6, fault.Refused, "status 400: no"},
+				"für":               {diagnosis.Answered, 7, "", "its answer is in runs/"},
+				"prompts/x.jsonl:7": {diagnosis.Answered, 7, "", "its answer is in runs/"},
 			} {
 				got := p.explained(id, item)
 				story := strings.Join(got.History, "\n")
@@ -82,7 +83,7 @@ func TestEveryItemOfAnEndedRunIsExplained(t *testing.T) {
 				}
 				p.pointsAtItsRow(item, got, o)
 			}
-			if x, err := p.user().Explain(t.Context(), id, "good"); err != nil || len(x.Items) != 2 || x.Items[0].State != api.Answered || x.Items[1].Class != fault.DuplicateID {
+			if x, err := p.user().Explain(t.Context(), id, "good"); err != nil || len(x.Items) != 2 || x.Items[0].State != diagnosis.Answered || x.Items[1].Class != fault.DuplicateID {
 				t.Errorf("an id that two lines have: %+v, %v", x.Items, err)
 			}
 			for item, says := range map[string]string{"nobody": `no line of run ` + string(id) + ` has the id "nobody"`, "x.jsonl:2": "line 2 of prompts/x.jsonl is no item",
@@ -97,7 +98,7 @@ func TestEveryItemOfAnEndedRunIsExplained(t *testing.T) {
 
 // pointsAtItsRow fails the test unless the story's row is the item's, in the
 // files that users read.
-func (p *system) pointsAtItsRow(item string, got api.ItemReport, o outcome) {
+func (p *system) pointsAtItsRow(item string, got diagnosis.ItemReport, o outcome) {
 	p.t.Helper()
 	if got.Row == nil || got.Row.Key != o.Outputs && got.Row.Key != o.Errors {
 		p.t.Errorf("%s: its row is at %v", item, got.Row)
@@ -137,7 +138,7 @@ func TestARunWhoseInputIsGoneIsExplainedByItsFiles(t *testing.T) {
 		o := p.ended(id)
 		p.clean(id)
 		must(t, p.ports.Blobs.Delete(t.Context(), "prompts/x.jsonl", ""))
-		for item, want := range map[string]api.ItemState{"refuse me": api.Failed, "#1": api.Failed, "x.jsonl:6": api.Failed, "good": api.Failed, "für": api.Answered} {
+		for item, want := range map[string]diagnosis.ItemState{"refuse me": diagnosis.Failed, "#1": diagnosis.Failed, "x.jsonl:6": diagnosis.Failed, "good": diagnosis.Failed, "für": diagnosis.Answered} {
 			got := p.explained(id, item)
 			if got.State != want || !strings.Contains(got.History[0], "input is not there any more") {
 				t.Errorf("%s: %+v, want %s", item, got, want)
@@ -166,29 +167,29 @@ func TestItemsUnderWayAreExplained(t *testing.T) {
 		stop := p.functions()
 		id := p.upload("prompts/x.jsonl", prompts(2000))
 		p.await("the run is under way", func() bool { return p.state(id).NextShard > 0 })
-		is := func(item string, want api.ItemState, says string) {
+		is := func(item string, want diagnosis.ItemState, says string) {
 			t.Helper()
 			got := p.explained(id, item)
 			if text := strings.Join(append(got.History, got.Next), "\n"); got.State != want || !strings.Contains(text, says) {
 				t.Errorf("%s is %s, want %s with %q:\n%s", item, got.State, want, says, text)
 			}
 		}
-		is("id-0", api.Waiting, "but no worker of pool default is alive")
+		is("id-0", diagnosis.Waiting, "but no worker of pool default is alive")
 		w := p.work(setup{engine: e, inFlight: 4})
 		<-hung
 		<-hung
-		is("id-1", api.Assigned, "shard 0 is with worker worker1")
-		is("id-1999", api.Queued, "its shard is sent when earlier ones are done")
-		is("#100", api.Waiting, "the next worker with room takes its shard")
+		is("id-1", diagnosis.Assigned, "shard 0 is with worker worker1")
+		is("id-1999", diagnosis.Queued, "its shard is sent when earlier ones are done")
+		is("#100", diagnosis.Waiting, "the next worker with room takes its shard")
 		must(t, p.user().Pause(t.Context(), id, "lunch"))
 		p.await("the run is paused", func() bool { return p.state(id).Phase == run.Paused })
-		is("id-0", api.Checkpointed, "its row is kept in the shard's checkpoint")
-		is("id-1", api.Waiting, "but paused: lunch (`rollout resume "+string(id)+"`")
+		is("id-0", diagnosis.Checkpointed, "its row is kept in the shard's checkpoint")
+		is("id-1", diagnosis.Waiting, "but paused: lunch (`rollout resume "+string(id)+"`")
 		must(t, p.user().Stop(t.Context(), id, ""))
 		p.ended(id)
-		is("id-0", api.Answered, "its answer is in runs/")
-		is("id-1", api.NotProcessed, "the run ended before it had a row: its shard was sealed: its class is canceled\nits line is in runs/")
-		is("id-1999", api.NotProcessed, "the run ended before its shard was sent")
+		is("id-0", diagnosis.Answered, "its answer is in runs/")
+		is("id-1", diagnosis.NotProcessed, "the run ended before it had a row: its shard was sealed: its class is canceled\nits line is in runs/")
+		is("id-1999", diagnosis.NotProcessed, "the run ended before its shard was sent")
 		w.kill()
 		stop()
 	})
@@ -202,7 +203,7 @@ func TestAnItemThatIsNotPlannedYetIsExplained(t *testing.T) {
 		id := identity.UploadRun(p.deploy.Bucket, info.Key, info.Version)
 		for _, item := range []string{"refuse me", "#4", "x.jsonl:6"} {
 			got := p.explained(id, item)
-			if got.State != api.NotPlanned || got.Line != 6 || got.ID != "refuse me" {
+			if got.State != diagnosis.NotPlanned || got.Line != 6 || got.ID != "refuse me" {
 				t.Errorf("%s: %+v", item, got)
 			}
 		}
@@ -235,20 +236,20 @@ func TestACopyIsExplainedByItsOriginal(t *testing.T) {
 `))
 		<-begun
 		p.await("four shards are done", func() bool { return p.state(id).Done.Set.Gap(0) == 4 })
-		is := func(item string, want api.ItemState, says string) {
+		is := func(item string, want diagnosis.ItemState, says string) {
 			t.Helper()
 			got := p.explained(id, item)
 			if text := strings.Join(append(got.History, got.Next), "\n"); got.State != want || !strings.Contains(text, says) {
 				t.Errorf("%s is %s, want %s with %q:\n%s", item, got.State, want, says, text)
 			}
 		}
-		is("a", api.Answered, "when the run has ended")
-		is("b", api.Failed, "status 400: no")
-		is("c", api.Copied, "it gets what item 0 got, when the run has ended")
-		is("d", api.Copied, "line 2 of prompts/x.jsonl (item 1): that one is asked for both")
+		is("a", diagnosis.Answered, "when the run has ended")
+		is("b", diagnosis.Failed, "status 400: no")
+		is("c", diagnosis.Copied, "it gets what item 0 got, when the run has ended")
+		is("d", diagnosis.Copied, "line 2 of prompts/x.jsonl (item 1): that one is asked for both")
 		close(goOn)
 		o := p.ended(id)
-		for item, want := range map[string]api.ItemState{"a": api.Answered, "b": api.Failed, "c": api.Answered, "d": api.Failed, "e": api.Answered} {
+		for item, want := range map[string]diagnosis.ItemState{"a": diagnosis.Answered, "b": diagnosis.Failed, "c": diagnosis.Answered, "d": diagnosis.Failed, "e": diagnosis.Answered} {
 			is(item, want, "is in runs/")
 			p.pointsAtItsRow(item, p.explained(id, item), o)
 		}
@@ -283,7 +284,7 @@ func TestAnIDIsFoundWithoutReadingTheInput(t *testing.T) {
 			for _, it := range x.Items {
 				got = append(got, it.Item)
 			}
-			if !slices.Equal(got, want) || x.Items[0].State != api.Answered {
+			if !slices.Equal(got, want) || x.Items[0].State != diagnosis.Answered {
 				t.Errorf("%s: items %d, want %d", item, got, want)
 			}
 		}

@@ -15,11 +15,12 @@ import (
 	"time"
 
 	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/shared/embedded/local"
 )
 
 // runStatus is a run as its users see it.
-type runStatus = api.Status
+type runStatus = status.Status
 
 // upProcess is a running `rollout up`, and a view into its installation from outside.
 type upProcess struct {

@@ -90,7 +90,8 @@ var Rules = []Rule{
 	{Packages: "functions/aws/...", Imports: functions, Except: []string{"functions/inprocess/...", "functions/gcp/...",
 		"shared/embedded/...", "shared/gcp/...", "shared/installation/..."}},
 	{Packages: "functions/coordinate/...", Imports: functions},
-	{Packages: "functions/diagnosis/...", Imports: functions},
+	{Packages: "functions/diagnosis/...", Imports: []string{"functions/diagnosis/...", "functions/status/...",
+		"shared/..."}},
 	{Packages: "functions/finalize/...", Imports: functions},
 	{Packages: "functions/gcp/...", Imports: functions, Except: []string{"functions/aws/...", "functions/inprocess/...",
 		"shared/aws/...", "shared/embedded/...", "shared/installation/..."}},
@@ -100,7 +101,7 @@ var Rules = []Rule{
 	{Packages: "functions/plan/...", Imports: functions},
 	{Packages: "functions/reclaim/...", Imports: functions},
 	{Packages: "functions/reflect/...", Imports: functions},
-	{Packages: "functions/status/...", Imports: functions},
+	{Packages: "functions/status/...", Imports: []string{"functions/status/...", "shared/..."}},
 	{Packages: "functions/submit/...", Imports: functions},
 
 	// Workers and functions never import each other: they meet in documents and events.

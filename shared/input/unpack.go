@@ -2,7 +2,6 @@ package input
 
 import (
 	"io"
-	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -15,20 +14,6 @@ const (
 	Gzip = "gzip"
 	Zstd = "zstd"
 )
-
-// Packing tells a file's packing by its name; ok is false for a name that no
-// prompts file has.
-func Packing(key string) (packed string, ok bool) {
-	switch {
-	case strings.HasSuffix(key, ".jsonl"):
-		return "", true
-	case strings.HasSuffix(key, ".jsonl.gz"):
-		return Gzip, true
-	case strings.HasSuffix(key, ".jsonl.zst"):
-		return Zstd, true
-	}
-	return "", false
-}
 
 // maxWindow bounds what a zstd frame may ask to be kept in memory.
 const maxWindow = 32 << 20

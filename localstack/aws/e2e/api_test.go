@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 )
@@ -35,7 +35,7 @@ func (a *awsInstallation) ask(method, path string, into any) {
 // phase is the run's, by the API.
 func (a *awsInstallation) phase(id identity.RunID) run.Phase {
 	a.t.Helper()
-	var s api.Status
+	var s status.Status
 	a.ask("GET", "/v1/runs/"+string(id), &s)
 	return s.Phase
 }
@@ -58,7 +58,7 @@ func TestTheCommandLineWorksOnTheStack(t *testing.T) {
 	file := write(t, t.TempDir(), "a b+c.jsonl", content)
 	in := []string{"--cloud", "aws", "--dir", a.dir}
 	said := do(t, a.environment(), append([]string{"submit", file, "--wait"}, in...)...)
-	var all struct{ Runs []api.Status }
+	var all struct{ Runs []status.Status }
 	a.ask("GET", "/v1/runs", &all)
 	if len(all.Runs) != 1 || !all.Runs[0].Phase.Ended() {
 		t.Fatalf("the API has the runs %+v; submit said %s", all.Runs, said)

@@ -8,6 +8,7 @@ package batch
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -238,8 +239,11 @@ func (b Batch) checkFiles(m record.Manifest) error {
 }
 
 func (b Batch) manifest(ctx context.Context) (m record.Manifest, found bool, err error) {
-	_, found, err = host.Load(ctx, b.Local.Ports.Docs, record.ManifestKey(b.Run), &m)
-	return m, found, err
+	m, err = host.LoadManifest(ctx, b.Local.Ports.Docs, b.Run)
+	if errors.Is(err, host.ErrNoRun) {
+		return m, false, nil
+	}
+	return m, err == nil, err
 }
 
 // Submit copies the inputs into the bucket and creates the run, unless it exists already.
@@ -274,8 +278,7 @@ func (b Batch) copyInput(ctx context.Context, i int, file string) (record.Input,
 
 // uploadKey returns the object key of the copy of the i-th input file.
 func uploadKey(run identity.RunID, i int, packed string) string {
-	suffix := map[string]string{"": ".jsonl", input.Gzip: ".jsonl.gz", input.Zstd: ".jsonl.zst"}[packed]
-	return fmt.Sprintf("%s%s/upload/%06d%s", record.WorkPrefix, run, i, suffix)
+	return fmt.Sprintf("%s%s/upload/%06d%s", record.WorkPrefix, run, i, input.Suffix(packed))
 }
 
 // Publish copies the run's completions, errors and summary into the output folder. It replaces files of an earlier

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -174,8 +174,8 @@ type failure struct {
 
 // failures packs the first error rows of an ended run without their messages.
 func (p *packer) failures(ctx context.Context) ([]byte, error) {
-	var m record.Manifest
-	if _, _, err := host.Load(ctx, p.Ports.Docs, record.ManifestKey(p.Run), &m); err != nil {
+	m, err := host.LoadManifest(ctx, p.Ports.Docs, p.Run)
+	if err != nil {
 		return nil, err
 	}
 	r, _, err := p.Ports.Blobs.Get(ctx, record.OutputKey(p.Run, record.ErrorsFile), blob.GetOptions{})
@@ -231,7 +231,7 @@ func (p *packer) workers(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 		if err := out.add(struct {
-			api.WorkerStatus
+			status.WorkerStatus
 			Mark record.WorkerMark `json:"mark"`
 		}{w, mark}); err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/blob"
 	"rollout/shared/fault"
@@ -46,7 +47,7 @@ const abandoned = 24 * time.Hour
 
 // clean deletes the work of those runs that have ended, and abandoned uploads,
 // and says what it freed.
-func (e *Env) clean(ctx context.Context, bucket blob.Store, runs []api.Status, dry bool) error {
+func (e *Env) clean(ctx context.Context, bucket blob.Store, runs []status.Status, dry bool) error {
 	did := "freed"
 	if dry {
 		did = "would free"

@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/scripts/rollout/command"
 	"rollout/shared/blob"
 	"rollout/shared/core/commit"
@@ -254,7 +254,7 @@ func TestStatusTellsWhatBecameNoRun(t *testing.T) {
 	b.put("prompts/new.csv", "x")
 	b.save(record.ManifestKey(runB), record.Manifest{Schema: record.Schema, Run: runB, Name: "bad", CreatedAt: noon, Refused: "no pool serves the model X"})
 	r := rollout(t.Context(), "status", "--dir", b.dir)
-	for _, want := range []string{"bad was refused: no pool serves the model X\n", `prompts/new.csv: object "prompts/new.csv" is no prompts file by its name (end its name in`} {
+	for _, want := range []string{"bad was refused: no pool serves the model X\n", `prompts/new.csv: object "prompts/new.csv" is not a prompts file by its name (end its name in`} {
 		if !strings.Contains(r.err, want) {
 			t.Errorf("stderr lacks %q:\n%s", want, r.err)
 		}
@@ -318,7 +318,7 @@ func TestStatusAsJSONIsOneObjectARun(t *testing.T) {
 	r := rollout(t.Context(), "status", "--json", "--dir", b.dir)
 	var got []string
 	for line := range strings.Lines(r.out) {
-		var s api.Status
+		var s status.Status
 		if err := json.Unmarshal([]byte(line), &s); err != nil {
 			t.Fatal(err)
 		}

@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"rollout/functions/api"
+	"rollout/functions/diagnosis"
 	"rollout/shared/fault"
 	"rollout/shared/jsonl"
 )
@@ -18,7 +18,7 @@ const maxEvents = 20
 // eventsOf returns the last lines of an event file that are about what is
 // explained: the items asked for and their shards, else the run and what
 // became of its shards.
-func eventsOf(ctx context.Context, path string, x api.Explanation) ([]string, error) {
+func eventsOf(ctx context.Context, path string, x diagnosis.Explanation) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, &fault.Error{Kind: fault.Invalid, Op: "read the events", Err: err, Remedy: "name the file that --events-file of `rollout up` named"}

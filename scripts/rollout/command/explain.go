@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
+	"rollout/functions/diagnosis"
+	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/identity"
 )
@@ -51,9 +53,9 @@ func explainCommand(e *Env) *cobra.Command {
 }
 
 // printExplanation writes the explanation for people.
-func (e *Env) printExplanation(ctx context.Context, x api.Explanation, r *chosen, events string) error {
+func (e *Env) printExplanation(ctx context.Context, x diagnosis.Explanation, r *chosen, events string) error {
 	s := statusView{Env: e, only: x.Run.Run, place: r.Location, path: r.Path}
-	t := explanationPrinter{screen: s.screen(api.Overview{Runs: []api.Status{x.Run}, Workers: x.Workers, Queues: x.Queues}, nil), x: x}
+	t := explanationPrinter{screen: s.screen(api.Overview{Runs: []status.Status{x.Run}, Workers: x.Workers, Queues: x.Queues}, nil), x: x}
 	if len(x.Items) > 0 {
 		t.items()
 	} else {
@@ -76,7 +78,7 @@ func (e *Env) printExplanation(ctx context.Context, x api.Explanation, r *chosen
 // explanationPrinter renders an explanation.
 type explanationPrinter struct {
 	screen
-	x api.Explanation
+	x diagnosis.Explanation
 	b strings.Builder
 }
 
@@ -160,12 +162,12 @@ func (t *explanationPrinter) items() {
 	}
 }
 
-func (t *explanationPrinter) itemState(it api.ItemReport) string {
+func (t *explanationPrinter) itemState(it diagnosis.ItemReport) string {
 	text := strings.ReplaceAll(string(it.State), "_", " ")
 	switch {
-	case it.State == api.Answered || it.State == api.Checkpointed:
+	case it.State == diagnosis.Answered || it.State == diagnosis.Checkpointed:
 		return t.colours.in(green, text)
-	case it.State == api.Failed || it.State == api.NotProcessed:
+	case it.State == diagnosis.Failed || it.State == diagnosis.NotProcessed:
 		return t.colours.in(red, text+" ("+string(it.Class)+")")
 	case it.Class != "":
 		return t.colours.in(yellow, text+", will fail ("+string(it.Class)+")")
@@ -174,7 +176,7 @@ func (t *explanationPrinter) itemState(it api.ItemReport) string {
 }
 
 // ids of what an explanation is about, for its events.
-func about(x api.Explanation) (id identity.RunID, items, shards map[uint64]bool) {
+func about(x diagnosis.Explanation) (id identity.RunID, items, shards map[uint64]bool) {
 	items, shards = map[uint64]bool{}, map[uint64]bool{}
 	for _, it := range x.Items {
 		items[it.Item] = true

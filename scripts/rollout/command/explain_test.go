@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"rollout/functions/api"
+	"rollout/functions/diagnosis"
 	"rollout/shared/core/run"
 	"rollout/shared/record"
 )
@@ -29,8 +29,8 @@ open shards (the first 2 of 2):
   - shard 3 waits to be sent
 `)
 	r := rollout(t.Context(), "explain", "nightly", "--json", "--dir", b.dir)
-	var x api.Explanation
-	if err := json.Unmarshal([]byte(r.out), &x); err != nil || x.Run.Run != runA || x.Causes[0].Code != api.NoWorker || x.OpenShards != 2 {
+	var x diagnosis.Explanation
+	if err := json.Unmarshal([]byte(r.out), &x); err != nil || x.Run.Run != runA || x.Causes[0].Code != diagnosis.NoWorker || x.OpenShards != 2 {
 		t.Errorf("%+v, %v", x, err)
 	}
 }

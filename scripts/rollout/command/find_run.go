@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/scripts/rollout/installation"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
@@ -18,7 +19,7 @@ import (
 // matchRun returns the run that a user means, of runs with the newest first: by
 // its id, else the newest of that name, else by an unambiguous beginning of
 // its id, in either case.
-func matchRun(runs []api.Status, text string) (api.Status, error) {
+func matchRun(runs []status.Status, text string) (status.Status, error) {
 	id := strings.ToUpper(text)
 	for _, r := range runs {
 		if string(r.Run) == id {
@@ -30,7 +31,7 @@ func matchRun(runs []api.Status, text string) (api.Status, error) {
 			return r, nil
 		}
 	}
-	var begin []api.Status
+	var begin []status.Status
 	for _, r := range runs {
 		if text != "" && strings.HasPrefix(string(r.Run), id) {
 			begin = append(begin, r)
@@ -40,20 +41,20 @@ func matchRun(runs []api.Status, text string) (api.Status, error) {
 	case 1:
 		return begin[0], nil
 	case 0:
-		return api.Status{}, &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("there is no run %.64q", text),
+		return status.Status{}, &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("there is no run %.64q", text),
 			Remedy: "`rollout status` lists the runs"}
 	}
 	var ids []string
 	for _, r := range begin[:min(len(begin), 4)] {
 		ids = append(ids, string(r.Run))
 	}
-	return api.Status{}, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%d runs begin with %q: %s", len(begin), text, strings.Join(ids, ", ")),
+	return status.Status{}, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%d runs begin with %q: %s", len(begin), text, strings.Join(ids, ", ")),
 		Remedy: "give more of the id"}
 }
 
 // findRun returns the run that a user means, as choose does. A whole id is asked
 // for alone: a cloud sends a bill for every run that is listed.
-func findRun(ctx context.Context, service *api.Service, text string) (api.Status, error) {
+func findRun(ctx context.Context, service *api.Service, text string) (status.Status, error) {
 	if id := identity.RunID(strings.ToUpper(text)); id.Valid() {
 		r, err := service.Show(ctx, id)
 		if !fault.Is(err, fault.NotFound) {
@@ -62,14 +63,14 @@ func findRun(ctx context.Context, service *api.Service, text string) (api.Status
 	}
 	runs, err := service.List(ctx)
 	if err != nil {
-		return api.Status{}, err
+		return status.Status{}, err
 	}
 	return matchRun(runs, text)
 }
 
 // await is find for who goes on looking: a cloud's bucket tells of an object a
 // moment after it was submitted, and until then there is no run of that id.
-func (e *Env) await(ctx context.Context, in *installation.Installation, service *api.Service, text string) (api.Status, error) {
+func (e *Env) await(ctx context.Context, in *installation.Installation, service *api.Service, text string) (status.Status, error) {
 	id := identity.RunID(strings.ToUpper(text))
 	if in.Cloud == "" || !id.Valid() {
 		return findRun(ctx, service, text)
@@ -96,7 +97,7 @@ func (e *Env) await(ctx context.Context, in *installation.Installation, service 
 type chosen struct {
 	*installation.Installation
 	service *api.Service
-	run     api.Status
+	run     status.Status
 }
 
 // openRun opens an installation for a command about the run of that name.

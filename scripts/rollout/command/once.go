@@ -7,10 +7,10 @@ import (
 	"io"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/standalone"
 	"rollout/shared/blob"
@@ -104,7 +104,7 @@ func (o *onceRunner) forgetEnded(ctx context.Context) error {
 
 // open returns the runs to follow, the oldest first; waiting says that there
 // are none and that an upload is not a run yet.
-func (o *onceRunner) open(ctx context.Context) (open []api.Status, waiting bool, err error) {
+func (o *onceRunner) open(ctx context.Context) (open []status.Status, waiting bool, err error) {
 	all, err := o.service.List(ctx)
 	if err != nil {
 		return nil, false, err
@@ -133,7 +133,7 @@ func (o *onceRunner) uploads(ctx context.Context, known map[identity.RunID]bool)
 		}
 		for _, info := range infos {
 			after = info.Key
-			if _, ok := input.Packing(info.Key); ok && !strings.Contains(info.Key, "/.") &&
+			if input.IsPromptsKey(info.Key) &&
 				!known[identity.UploadRun(o.prepared.deployment.Bucket, info.Key, info.Version)] {
 				return true, nil
 			}
@@ -148,7 +148,7 @@ func (o *onceRunner) uploads(ctx context.Context, known map[identity.RunID]bool)
 const manyRuns = 8
 
 // one follows a run to its end and says what came of it.
-func (o *onceRunner) one(ctx context.Context, s api.Status, brief bool) (err error) {
+func (o *onceRunner) one(ctx context.Context, s status.Status, brief bool) (err error) {
 	if !s.Phase.Ended() {
 		s, err = progress.Follower{Source: o.service, View: progress.NewView(o.env.Err, o.env.Clock), Clock: o.env.Clock}.Follow(ctx, s.Run)
 		if err != nil {

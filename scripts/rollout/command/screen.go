@@ -10,6 +10,8 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"rollout/functions/api"
+	"rollout/functions/diagnosis"
+	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
@@ -71,7 +73,7 @@ func (s screen) notes() (out []string) {
 	}
 	for _, r := range s.Runs {
 		for _, h := range r.Blockers {
-			if h.Code == api.IsEnding || h.Code == api.IsPausing { // as its phase says
+			if h.Code == diagnosis.IsEnding || h.Code == diagnosis.IsPausing { // as its phase says
 				continue
 			}
 			out = append(out, progress.SanitizeLine(r.Name, nameColumns)+": "+s.here(progress.SanitizeLine(progress.FormatBlocker(h), 500)))
@@ -95,7 +97,7 @@ func (s screen) notes() (out []string) {
 // dayOld is when a refusal is no news any more.
 const dayOld = 24 * time.Hour
 
-func refused(r api.Status) bool { return r.Phase.Ended() && r.Items.Total == 0 && r.Message != "" }
+func refused(r status.Status) bool { return r.Phase.Ended() && r.Items.Total == 0 && r.Message != "" }
 
 // deadFor is how long a worker that died is still shown.
 const deadFor = time.Minute
@@ -113,7 +115,7 @@ const (
 // workers is a table of those that live, or did a moment ago.
 func (s screen) workers() string {
 	rows := [][]string{workerColumns}
-	var shown []api.WorkerStatus
+	var shown []status.WorkerStatus
 	for _, w := range s.Workers {
 		if !w.Alive && (w.State == health.Gone || s.now.Sub(w.HeartbeatAt) > deadFor) {
 			continue
@@ -143,7 +145,7 @@ func (s screen) workers() string {
 	return s.table(rows, colour)
 }
 
-func (s screen) worker(w api.WorkerStatus) []string {
+func (s screen) worker(w status.WorkerStatus) []string {
 	median := "-"
 	if w.Load.MedianMS > 0 {
 		median = progress.FormatElapsed(time.Duration(w.Load.MedianMS) * time.Millisecond)
@@ -155,13 +157,13 @@ func (s screen) worker(w api.WorkerStatus) []string {
 }
 
 // stateWords is what a worker and its engine are, in a word or two.
-func stateWords(w api.WorkerStatus) string {
+func stateWords(w status.WorkerStatus) string {
 	switch {
 	case !w.Alive:
 		return "dead"
-	case w.Engine == api.EngineAway:
+	case w.Engine == status.EngineAway:
 		return "engine away"
-	case w.Engine == api.EngineStarting:
+	case w.Engine == status.EngineStarting:
 		return "starting"
 	case w.Draining != "":
 		return "draining"
@@ -220,7 +222,7 @@ func serverWords(state string) string {
 const maxHolds = 4
 
 // holds names the shards in a worker's hands, and how far each is.
-func (s screen) holds(w api.WorkerStatus) string {
+func (s screen) holds(w status.WorkerStatus) string {
 	names := map[identity.RunID]string{}
 	for _, r := range s.Runs {
 		names[r.Run] = progress.SanitizeLine(r.Name, 16)

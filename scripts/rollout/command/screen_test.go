@@ -8,6 +8,8 @@ import (
 	"github.com/mattn/go-runewidth"
 
 	"rollout/functions/api"
+	"rollout/functions/diagnosis"
+	"rollout/functions/status"
 	"rollout/scripts/rollout/installation"
 	"rollout/shared/core/health"
 	"rollout/shared/core/run"
@@ -15,11 +17,11 @@ import (
 
 func wideScreen() screen {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	r := api.Status{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Name: strings.Repeat("nightly", 9), Phase: run.Running, CreatedAt: now, Items: api.Items{Total: 1000, Done: 400, Uncommitted: 100},
-		Blockers: []api.Blocker{{Code: api.NoEngine, Text: "the inference server has been away for 12s: " + strings.Repeat("connection refused ", 9), Remedy: "start `rollout up`"}}}
-	w := api.WorkerStatus{Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Pool: "default", Alive: true, State: health.Ready, Engine: api.EngineAway, Host: "a-rather-long-host-name",
+	r := status.Status{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Name: strings.Repeat("nightly", 9), Phase: run.Running, CreatedAt: now, Items: status.Items{Total: 1000, Done: 400, Uncommitted: 100},
+		Blockers: []status.Blocker{{Code: diagnosis.NoEngine, Text: "the inference server has been away for 12s: " + strings.Repeat("connection refused ", 9), Remedy: "start `rollout up`"}}}
+	w := status.WorkerStatus{Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Pool: "default", Alive: true, State: health.Ready, Engine: status.EngineAway, Host: "a-rather-long-host-name",
 		InFlight: 64, HeartbeatAt: now, Load: health.Load{InFlight: 60, MedianMS: 2100}, Holds: []health.HeldShard{{Run: r.Run, Shard: 7, Rows: 5, Items: 256}}}
-	return screen{Overview: api.Overview{Runs: []api.Status{r}, Workers: []api.WorkerStatus{w}}, now: now,
+	return screen{Overview: api.Overview{Runs: []status.Status{r}, Workers: []status.WorkerStatus{w}}, now: now,
 		path: func(key string) string { return key }, here: func(text string) string { return withLocationFlags(text, installation.Location{Dir: "/data"}) }}
 }
 

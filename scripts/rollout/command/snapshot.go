@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/identity"
 	"rollout/shared/embedded/local"
@@ -58,10 +59,10 @@ func runOfSnapshots(ctx context.Context, l *local.Local, s snapshot.Store, text 
 	if err != nil {
 		return "", err
 	}
-	var runs []api.Status
+	var runs []status.Status
 	for _, snap := range all {
-		if !slices.ContainsFunc(runs, func(r api.Status) bool { return r.Run == snap.Run }) {
-			runs = append(runs, api.Status{Run: snap.Run})
+		if !slices.ContainsFunc(runs, func(r status.Status) bool { return r.Run == snap.Run }) {
+			runs = append(runs, status.Status{Run: snap.Run})
 		}
 	}
 	r, err := matchRun(runs, text)

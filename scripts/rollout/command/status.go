@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/scripts/rollout/installation"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/identity"
@@ -37,7 +38,7 @@ func statusCommand(e *Env) *cobra.Command {
 		defer func() { err = errors.Join(err, in.Close()) }()
 		s := statusView{Env: e, service: api.New(in.Ports, in.Deployment), json: *asJSON, place: in.Location, path: in.Path}
 		if len(args) > 0 {
-			var r api.Status
+			var r status.Status
 			if *watch {
 				r, err = e.await(c.Context(), in, s.service, args[0])
 			} else {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/shared/core/identity"
 )
 
@@ -55,5 +56,5 @@ func (e *Env) steerCommand(s steering) *cobra.Command {
 
 func hasWorker(ctx context.Context, service *api.Service, pool string) (bool, error) {
 	workers, err := service.Workers(ctx)
-	return slices.ContainsFunc(workers, func(w api.WorkerStatus) bool { return w.Alive && w.Pool == pool }), err
+	return slices.ContainsFunc(workers, func(w status.WorkerStatus) bool { return w.Alive && w.Pool == pool }), err
 }

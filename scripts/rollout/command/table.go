@@ -7,7 +7,7 @@ import (
 
 	"github.com/mattn/go-runewidth"
 
-	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/run"
 )
@@ -45,9 +45,9 @@ func (p palette) phase(ph run.Phase, text string) string {
 	return p.in(cyan, text) // under way
 }
 
-func (p palette) worker(w api.WorkerStatus, text string) string {
+func (p palette) worker(w status.WorkerStatus, text string) string {
 	switch {
-	case !w.Alive || w.Engine == api.EngineAway:
+	case !w.Alive || w.Engine == status.EngineAway:
 		return p.in(red, text)
 	case stateWords(w) == "ready", stateWords(w) == "training":
 		return p.in(green, text)
@@ -98,7 +98,7 @@ func (s screen) runTable(id, name int) string {
 }
 
 // pace is what a watcher knows, else what the status itself says.
-func (s screen) pace(r api.Status) progress.Pace {
+func (s screen) pace(r status.Status) progress.Pace {
 	if r.Training != nil { // its one item says nothing
 		return progress.Pace{ETASeconds: r.ETASeconds}
 	}
@@ -163,7 +163,7 @@ func bar(part, all uint64, width int) string {
 const labelColumns = 12
 
 // details renders one run, a fact a line.
-func (s screen) details(r api.Status) string {
+func (s screen) details(r status.Status) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		b.WriteString(s.fact(name, fmt.Sprintf(format, args...)))

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"rollout/functions/api"
 	"rollout/scripts/rollout/installation"
 	"rollout/shared/blob"
 	"rollout/shared/config"
@@ -37,7 +36,7 @@ func checkUpload(ctx context.Context, in *installation.Installation, file, confi
 	if err := checkFile(file); err != nil {
 		return up, err
 	}
-	if err := api.CheckInputKey(up.key); err != nil {
+	if err := input.CheckPromptsKey(up.key); err != nil {
 		return up, fault.Wrap(err, "submit %s", file)
 	}
 	if in.Cloud == "" {
@@ -125,8 +124,10 @@ func realPath(path string) (string, error) {
 // one, the one beside the file, or the one in the bucket, which then stays as
 // it is.
 func (up *upload) findConfig(ctx context.Context, in *installation.Installation, given string) error {
-	up.configKey = stem(up.key) + ".toml"
-	beside := stem(up.file) + ".toml"
+	keyStem, _, _ := input.SplitName(up.key)
+	fileStem, _, _ := input.SplitName(up.file)
+	up.configKey = keyStem + ".toml"
+	beside := fileStem + ".toml"
 	shared := record.PromptsPrefix + local.DeploymentFile
 	if up.configKey == shared {
 		if given != "" {
@@ -178,10 +179,4 @@ func (up upload) putConfig(ctx context.Context, in *installation.Installation) e
 	}
 	_, err := in.Ports.Blobs.Put(ctx, up.configKey, bytes.NewReader(up.config), blob.PutOptions{})
 	return err
-}
-
-// stem is a prompts file's name without its endings.
-func stem(name string) string {
-	name = strings.TrimSuffix(strings.TrimSuffix(name, ".gz"), ".zst")
-	return strings.TrimSuffix(name, ".jsonl")
 }

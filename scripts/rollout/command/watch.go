@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
@@ -24,7 +25,7 @@ type watcher struct {
 	*statusView
 	meters map[identity.RunID]*progress.RateEstimator
 	open   map[identity.RunID]bool // seen before they ended
-	ended  []api.Status            // of those, in the order of their ends
+	ended  []status.Status         // of those, in the order of their ends
 
 	drawn map[identity.RunID]string        // JSON: the facts of each as last written
 	lines map[identity.RunID]progress.View // plain text: a view each
@@ -91,7 +92,7 @@ func (w *watcher) silence(err error) {
 }
 
 // over reports whether no run goes on.
-func (w *watcher) over(runs []api.Status) bool {
+func (w *watcher) over(runs []status.Status) bool {
 	over := true
 	for _, r := range runs {
 		switch {
@@ -107,7 +108,7 @@ func (w *watcher) over(runs []api.Status) bool {
 
 // outcome is what came of the runs: of the one that was asked for, or of all
 // that ended meanwhile.
-func (w *watcher) outcome(runs []api.Status) error {
+func (w *watcher) outcome(runs []status.Status) error {
 	of := w.ended
 	if w.only != "" {
 		of = runs
@@ -122,7 +123,7 @@ func (w *watcher) outcome(runs []api.Status) error {
 func (w *watcher) draw(o api.Overview) error {
 	switch {
 	case w.json:
-		changed := slices.DeleteFunc(slices.Clone(o.Runs), func(r api.Status) bool { return !w.changed(o, r) })
+		changed := slices.DeleteFunc(slices.Clone(o.Runs), func(r status.Status) bool { return !w.changed(o, r) })
 		_, err := io.WriteString(w.Out, jsonLines(o, changed))
 		return err
 	case progress.SupportsANSI(w.Out):
@@ -134,10 +135,10 @@ func (w *watcher) draw(o api.Overview) error {
 
 // changed reports whether there is more to say of the run than that time has
 // passed.
-func (w *watcher) changed(o api.Overview, r api.Status) bool {
+func (w *watcher) changed(o api.Overview, r status.Status) bool {
 	facts := r
 	facts.Rate, facts.TokenRate, facts.ETASeconds, facts.LastRowAt, facts.Blockers = nil, nil, nil, nil, nil
-	text := jsonLines(api.Overview{}, []api.Status{facts}) + codes(r)
+	text := jsonLines(api.Overview{}, []status.Status{facts}) + codes(r)
 	for _, k := range workersOf(o, r) {
 		text += fmt.Sprintf("%s %v %s %s\n", k.Worker, k.Alive, k.State, k.Engine)
 	}
@@ -147,7 +148,7 @@ func (w *watcher) changed(o api.Overview, r api.Status) bool {
 }
 
 // codes are the kinds of what holds a run up: its words count seconds.
-func codes(r api.Status) string {
+func codes(r status.Status) string {
 	var b strings.Builder
 	for _, h := range r.Blockers {
 		b.WriteString(h.Code + " ")
@@ -174,7 +175,7 @@ func (w *watcher) append(o api.Overview) {
 	}
 }
 
-func (w *watcher) pace(r api.Status) progress.Pace {
+func (w *watcher) pace(r status.Status) progress.Pace {
 	m := w.meters[r.Run]
 	if m == nil {
 		m = &progress.RateEstimator{}
@@ -222,12 +223,12 @@ func (w *watcher) redraw(o api.Overview) error {
 // jsonLine is what `status --json` tells of a run: its status, and who works
 // in its pool.
 type jsonLine struct {
-	api.Status
-	Workers []api.WorkerStatus `json:"workers"`
-	Queues  []api.QueueStatus  `json:"queues"`
+	status.Status
+	Workers []status.WorkerStatus `json:"workers"`
+	Queues  []status.QueueStatus  `json:"queues"`
 }
 
-func jsonLines(o api.Overview, runs []api.Status) string {
+func jsonLines(o api.Overview, runs []status.Status) string {
 	var b strings.Builder
 	for _, r := range runs {
 		line, err := json.Marshal(jsonLine{r, workersOf(o, r), o.Queues})
@@ -241,8 +242,8 @@ func jsonLines(o api.Overview, runs []api.Status) string {
 }
 
 // workersOf are the workers of the run's pool.
-func workersOf(o api.Overview, r api.Status) []api.WorkerStatus {
-	out := []api.WorkerStatus{}
+func workersOf(o api.Overview, r status.Status) []status.WorkerStatus {
+	out := []status.WorkerStatus{}
 	for _, w := range o.Workers {
 		if w.Pool == r.Pool {
 			out = append(out, w)

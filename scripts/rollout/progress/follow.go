@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/shared/clock"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -16,13 +16,13 @@ import (
 
 // Source returns the status of runs. api.Service implements it.
 type Source interface {
-	Show(ctx context.Context, id identity.RunID) (api.Status, error)
+	Show(ctx context.Context, id identity.RunID) (status.Status, error)
 }
 
 // View displays a run.
 type View interface {
 	// Update displays the current status.
-	Update(s api.Status, p Pace)
+	Update(s status.Status, p Pace)
 	// Note displays a line of text once.
 	Note(text string)
 	// Close ends the view. What it displayed last stays visible.
@@ -48,7 +48,7 @@ type Follower struct {
 
 // Follow displays the run until it has ended, closes the view and returns the last status. It waits for a run that does
 // not exist yet, because an upload becomes a run some time later. When ctx ends it returns Canceled; the run continues.
-func (o Follower) Follow(ctx context.Context, id identity.RunID) (api.Status, error) {
+func (o Follower) Follow(ctx context.Context, id identity.RunID) (status.Status, error) {
 	f := follower{Follower: o, run: id, since: o.Clock.Now()}
 	defer o.View.Close()
 	tick := time.NewTicker(cmp.Or(o.Every, defaultInterval))
@@ -73,7 +73,7 @@ type follower struct {
 	Follower
 	run        identity.RunID
 	rate       RateEstimator
-	last       api.Status
+	last       status.Status
 	since      time.Time // time of the last progress
 	lastNote   string    // without digits
 	notStarted bool      // OnNotStarted was called

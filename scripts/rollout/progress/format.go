@@ -11,7 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/mattn/go-runewidth"
 
-	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/shared/core/run"
 )
 
@@ -45,7 +45,7 @@ func FormatTokenRate(rate *float64) string {
 }
 
 // FormatBlocker formats what blocks a run, with the remedy in parentheses.
-func FormatBlocker(b api.Blocker) string {
+func FormatBlocker(b status.Blocker) string {
 	if b.Remedy == "" {
 		return b.Text
 	}
@@ -112,7 +112,7 @@ func SanitizeLine(s string, columns int) string {
 }
 
 // DoneAndTotal returns a run's processed items and its items, or of a training the steps done and all steps.
-func DoneAndTotal(s api.Status) (done, total uint64) {
+func DoneAndTotal(s status.Status) (done, total uint64) {
 	if t := s.Training; t != nil {
 		return uint64(max(0, t.Step)), uint64(max(0, t.Steps))
 	}
@@ -120,7 +120,7 @@ func DoneAndTotal(s api.Status) (done, total uint64) {
 }
 
 // FormatTraining formats the progress of a training: "step 120/1,000 12%, loss 2.31, 5,400 tokens/s, ETA 45s".
-func FormatTraining(s api.Status) string {
+func FormatTraining(s status.Status) string {
 	done, total := DoneAndTotal(s)
 	text := fmt.Sprintf("step %s/%s %s", Count(done), Count(total), Percent(done, total))
 	if l := s.Training.Loss; l != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/blob"
 	"rollout/shared/clock"
@@ -27,9 +27,9 @@ const runA = identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVE")
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // running returns the status of a running run with that many of 1000 items done.
-func running(done uint64) api.Status {
-	return api.Status{Run: runA, Name: "nightly", Pool: "default", Phase: run.Running,
-		Items: api.Items{Total: 1000, Done: done, Planned: true}}
+func running(done uint64) status.Status {
+	return status.Status{Run: runA, Name: "nightly", Pool: "default", Phase: run.Running,
+		Items: status.Items{Total: 1000, Done: done, Planned: true}}
 }
 
 func TestRateCoversTheLastHalfMinute(t *testing.T) {
@@ -56,13 +56,13 @@ func TestRateCoversTheLastHalfMinute(t *testing.T) {
 func TestRateFallsBackToTheAverage(t *testing.T) {
 	t.Parallel()
 	average, eta := 7.0, 70.0
-	withAverage := func(done uint64) api.Status {
+	withAverage := func(done uint64) status.Status {
 		s := running(done)
 		s.Rate, s.ETASeconds = &average, &eta
 		return s
 	}
 	for name, c := range map[string]struct {
-		first, second api.Status
+		first, second status.Status
 		after         time.Duration
 	}{
 		"samples too close":    {withAverage(10), withAverage(20), time.Second},
@@ -134,8 +134,8 @@ func TestOutcome(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := progress.Outcome(api.Status{Run: runA, Phase: c.phase, Message: c.message, Errors: "runs/x/errors.jsonl",
-				Items: api.Items{Total: c.total, Failed: c.failed}}, progress.ObjectPathIn("D/bucket"))
+			err := progress.Outcome(status.Status{Run: runA, Phase: c.phase, Message: c.message, Errors: "runs/x/errors.jsonl",
+				Items: status.Items{Total: c.total, Failed: c.failed}}, progress.ObjectPathIn("D/bucket"))
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
@@ -144,14 +144,14 @@ func TestOutcome(t *testing.T) {
 }
 
 // reply is one answer of a Source.
-type reply func() (api.Status, error)
+type reply func() (status.Status, error)
 
 // scriptedSource gives its replies in order, and then repeats the last.
 type scriptedSource struct {
 	replies []reply
 }
 
-func (s *scriptedSource) Show(context.Context, identity.RunID) (api.Status, error) {
+func (s *scriptedSource) Show(context.Context, identity.RunID) (status.Status, error) {
 	next := s.replies[0]
 	if len(s.replies) > 1 {
 		s.replies = s.replies[1:]
@@ -159,12 +159,12 @@ func (s *scriptedSource) Show(context.Context, identity.RunID) (api.Status, erro
 	return next()
 }
 
-func is(st api.Status) reply {
-	return func() (api.Status, error) { return st, nil }
+func is(st status.Status) reply {
+	return func() (status.Status, error) { return st, nil }
 }
 
 func fails(kind fault.Kind, text string) reply {
-	return func() (api.Status, error) { return api.Status{}, fault.New(kind, "%s", text) }
+	return func() (status.Status, error) { return status.Status{}, fault.New(kind, "%s", text) }
 }
 
 func repeat(n int, r reply) (out []reply) {
@@ -175,7 +175,7 @@ func repeat(n int, r reply) (out []reply) {
 }
 
 // follow follows runA with default settings.
-func follow(ctx context.Context, v progress.View, replies ...reply) (api.Status, error) {
+func follow(ctx context.Context, v progress.View, replies ...reply) (status.Status, error) {
 	f := progress.Follower{Source: &scriptedSource{replies}, View: v, Clock: clock.System{}}
 	return f.Follow(ctx, runA)
 }
@@ -220,9 +220,9 @@ func TestFollowWritesALineEveryFiveSeconds(t *testing.T) {
 
 func TestFollowNotesWhatBlocksARun(t *testing.T) {
 	t.Parallel()
-	blocked := func(ph run.Phase, text, remedy string) api.Status {
+	blocked := func(ph run.Phase, text, remedy string) status.Status {
 		s := running(10)
-		s.Phase, s.Blockers = ph, []api.Blocker{{Text: text, Remedy: remedy}, {Text: "something else"}}
+		s.Phase, s.Blockers = ph, []status.Blocker{{Text: text, Remedy: remedy}, {Text: "something else"}}
 		return s
 	}
 	noWorker := blocked(run.Running, "no worker is alive", "start `rollout up`")
@@ -266,9 +266,9 @@ func TestFollowNotesWhatBlocksARun(t *testing.T) {
 // recordedView is a View that records its notes.
 type recordedView []string
 
-func (v *recordedView) Update(api.Status, progress.Pace) {}
-func (v *recordedView) Note(text string)                 { *v = append(*v, text) }
-func (v *recordedView) Close()                           {}
+func (v *recordedView) Update(status.Status, progress.Pace) {}
+func (v *recordedView) Note(text string)                    { *v = append(*v, text) }
+func (v *recordedView) Close()                              {}
 
 func TestFollowCallsOnNotStartedOnce(t *testing.T) {
 	t.Parallel()
@@ -311,11 +311,11 @@ func TestFollowReturnsOnCancellationAndPermanentErrors(t *testing.T) {
 func TestSummaryShowsTheResultOfARun(t *testing.T) {
 	t.Parallel()
 	rate, ended := 25.0, noon.Add(40*time.Second)
-	s := api.Status{
+	s := status.Status{
 		Run: runA, Name: "nightly", Phase: run.CompletedWithErrors,
-		Items:         api.Items{Total: 1000, Done: 990, Failed: 10},
+		Items:         status.Items{Total: 1000, Done: 990, Failed: 10},
 		FailedByClass: map[string]int{"too_long": 3, "invalid_line": 7},
-		Tokens:        api.Tokens{Prompt: 4000, Completion: 8000, Wasted: 12},
+		Tokens:        status.Tokens{Prompt: 4000, Completion: 8000, Wasted: 12},
 		Rate:          &rate, StartedAt: &noon, EndedAt: &ended,
 		Outputs: "runs/x/completions.jsonl", Errors: "runs/x/errors.jsonl", Summary: "runs/x/summary.json",
 	}
@@ -351,7 +351,7 @@ first completions:
 
 func TestSummaryOfARefusedRunHasNoFiles(t *testing.T) {
 	t.Parallel()
-	s := api.Status{Run: runA, Name: "nightly", Phase: run.Failed, Message: "no pool serves the model",
+	s := status.Status{Run: runA, Name: "nightly", Phase: run.Failed, Message: "no pool serves the model",
 		Outputs: "runs/x/completions.jsonl"}
 	bucket, path := memory.NewBucket(clock.System{}), progress.ObjectPathIn("/data")
 	var out bytes.Buffer

@@ -3,7 +3,7 @@ package progress
 import (
 	"time"
 
-	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/shared/core/run"
 )
 
@@ -31,7 +31,7 @@ type sample struct {
 }
 
 // Add records the run's status at the given time and returns the pace.
-func (e *RateEstimator) Add(s api.Status, at time.Time) Pace {
+func (e *RateEstimator) Add(s status.Status, at time.Time) Pace {
 	if s.Phase != run.Running && s.Phase != run.Planning {
 		e.samples = e.samples[:0]
 		return Pace{Rate: s.Rate}

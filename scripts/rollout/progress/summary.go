@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/shared/blob"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
@@ -19,7 +19,7 @@ import (
 
 // OutcomeError describes how an ended run did not succeed completely.
 type OutcomeError struct {
-	Status api.Status
+	Status status.Status
 	text   string
 }
 
@@ -27,7 +27,7 @@ func (e *OutcomeError) Error() string { return e.text }
 
 // Outcome returns nil if the ended run answered all of at least one item, else an *OutcomeError. path returns where the
 // user finds an object of the bucket.
-func Outcome(s api.Status, path func(key string) string) error {
+func Outcome(s status.Status, path func(key string) string) error {
 	text := ""
 	switch {
 	case s.Phase.Succeeded() && s.Items.Total == 0:
@@ -55,7 +55,7 @@ const (
 // WriteSummary writes the result of an ended run to w: counts, speed, the paths of its files and its first
 // completions. path returns where the user finds an object of the bucket.
 func WriteSummary(
-	ctx context.Context, w io.Writer, s api.Status, bucket blob.Store, path func(key string) string,
+	ctx context.Context, w io.Writer, s status.Status, bucket blob.Store, path func(key string) string,
 ) error {
 	b := bytes.NewBufferString(Headline(s))
 	line := func(name, text string) { fmt.Fprintf(b, "  %-12s%s\n", name, text) }
@@ -78,7 +78,7 @@ func WriteSummary(
 			line("loss curve", path(record.OutputKey(s.Run, record.CurveFile)))
 		}
 	}
-	if s.Tokens != (api.Tokens{}) {
+	if s.Tokens != (status.Tokens{}) {
 		line("tokens", FormatTokens(s.Tokens))
 	}
 	rows, err := readFirstRows(ctx, bucket, s.Outputs)
@@ -104,7 +104,7 @@ func WriteSummary(
 }
 
 // Headline formats the result of an ended run in one line, with a newline: phase, counts, time and speed.
-func Headline(s api.Status) string {
+func Headline(s status.Status) string {
 	text := fmt.Sprintf("run %s (%s) %s", s.Run, SanitizeLine(s.Name, nameColumns), FormatPhase(s.Phase))
 	if s.Items.Total > 0 && s.Training == nil {
 		text += fmt.Sprintf(": %s of %s items answered", Count(s.Items.Done), Count(s.Items.Total))
@@ -124,15 +124,15 @@ func ObjectPathIn(dir string) func(key string) string {
 }
 
 // FormatFailed formats the number of items that failed by their own fault: "10 (7 invalid_line, 3 too_long)".
-func FormatFailed(s api.Status) string { return formatClasses(s, s.Items.AtFault(), false) }
+func FormatFailed(s status.Status) string { return formatClasses(s, s.Items.AtFault(), false) }
 
 // FormatUnanswered formats the number of items without an answer when the run ended early: "600 (600 canceled)".
-func FormatUnanswered(s api.Status) string { return formatClasses(s, s.Items.Unanswered, true) }
+func FormatUnanswered(s status.Status) string { return formatClasses(s, s.Items.Unanswered, true) }
 
-func formatClasses(s api.Status, total uint64, unanswered bool) string {
+func formatClasses(s status.Status, total uint64, unanswered bool) string {
 	var parts []string
 	for _, class := range fault.Classes {
-		if n := s.FailedByClass[string(class)]; n > 0 && api.Unanswered(class) == unanswered {
+		if n := s.FailedByClass[string(class)]; n > 0 && status.Unanswered(class) == unanswered {
 			parts = append(parts, Count(uint64(n))+" "+string(class))
 		}
 	}
@@ -143,7 +143,7 @@ func formatClasses(s api.Status, total uint64, unanswered bool) string {
 }
 
 // FormatTokens formats token counts: "4,000 in, 8,000 out, 12 wasted".
-func FormatTokens(t api.Tokens) string {
+func FormatTokens(t status.Tokens) string {
 	text := Count(uint64(max(0, t.Prompt))) + " in, " + Count(uint64(max(0, t.Completion))) + " out"
 	if t.Wasted > 0 {
 		text += ", " + Count(uint64(t.Wasted)) + " wasted"

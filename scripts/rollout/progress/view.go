@@ -11,7 +11,7 @@ import (
 	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
 
-	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/shared/clock"
 )
 
@@ -72,13 +72,13 @@ type bar struct {
 	late      []string // notes that came after the bar was full: mpb does not draw them, so Close prints them
 
 	mu   sync.Mutex // guards last and pace: the container draws in a goroutine of its own
-	last api.Status
+	last status.Status
 	pace Pace
 }
 
 func newBar(w io.Writer) *bar {
 	b := &bar{out: w, container: newContainer(w)}
-	show := func(f func(api.Status, Pace) string) decor.Decorator {
+	show := func(f func(status.Status, Pace) string) decor.Decorator {
 		return decor.Any(func(decor.Statistics) string {
 			b.mu.Lock()
 			defer b.mu.Unlock()
@@ -86,19 +86,19 @@ func newBar(w io.Writer) *bar {
 		}, decor.WC{C: decor.DextraSpace})
 	}
 	b.line = b.container.AddBar(0,
-		mpb.PrependDecorators(show(func(s api.Status, _ Pace) string {
+		mpb.PrependDecorators(show(func(s status.Status, _ Pace) string {
 			if s.Run == "" {
 				return "waiting"
 			}
 			return SanitizeLine(s.Name, nameColumns) + " " + FormatPhase(s.Phase)
 		})),
-		mpb.AppendDecorators(show(func(s api.Status, p Pace) string { return " " + formatStatus(s, p) })),
+		mpb.AppendDecorators(show(func(s status.Status, p Pace) string { return " " + formatStatus(s, p) })),
 	)
 	return b
 }
 
 // formatStatus formats counts and pace: "1,200/5,000 24% 3 failed 85.2/s ETA 45s". It returns "" before the run starts.
-func formatStatus(s api.Status, p Pace) string {
+func formatStatus(s status.Status, p Pace) string {
 	if s.Run == "" {
 		return ""
 	}
@@ -122,7 +122,7 @@ func formatStatus(s api.Status, p Pace) string {
 	return text
 }
 
-func (b *bar) Update(s api.Status, p Pace) {
+func (b *bar) Update(s status.Status, p Pace) {
 	b.mu.Lock()
 	b.last, b.pace = s, p
 	b.mu.Unlock()
@@ -164,7 +164,7 @@ type lines struct {
 	next  time.Time // earliest time of the next line in the same phase
 }
 
-func (l *lines) Update(s api.Status, p Pace) {
+func (l *lines) Update(s status.Status, p Pace) {
 	now := l.clock.Now()
 	text := formatStatus(s, p)
 	if FormatPhase(s.Phase) == l.phase && (now.Before(l.next) || text == l.shown) {

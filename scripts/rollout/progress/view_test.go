@@ -5,23 +5,23 @@ import (
 	"strings"
 	"testing"
 
-	"rollout/functions/api"
+	"rollout/functions/status"
 	"rollout/shared/core/run"
 )
 
 func TestClosedBarKeepsItsLastState(t *testing.T) {
 	t.Parallel()
-	middle := api.Status{Run: "x", Name: "n\x1b[2J", Phase: run.Running,
-		Items: api.Items{Total: 10, Done: 3, Failed: 1, Planned: true}}
+	middle := status.Status{Run: "x", Name: "n\x1b[2J", Phase: run.Running,
+		Items: status.Items{Total: 10, Done: 3, Failed: 1, Planned: true}}
 	end := middle
 	end.Phase, end.Items.Done = run.Stopped, 9
 	for name, c := range map[string]struct {
-		updates []api.Status
+		updates []status.Status
 		want    string
 	}{
-		"running":       {[]api.Status{middle}, "4/10 40% 1 failed"},
-		"ended":         {[]api.Status{middle, end}, "10/10 100% 1 failed"},
-		"without items": {[]api.Status{{Run: "x", Name: "nightly", Phase: run.Failed}}, "failed"},
+		"running":       {[]status.Status{middle}, "4/10 40% 1 failed"},
+		"ended":         {[]status.Status{middle, end}, "10/10 100% 1 failed"},
+		"without items": {[]status.Status{{Run: "x", Name: "nightly", Phase: run.Failed}}, "failed"},
 		"not started":   {nil, "waiting"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package api
+package diagnosis
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rollout/functions/status"
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
@@ -66,34 +67,34 @@ func parseItemRef(m record.Manifest, text string) itemRef {
 // find returns the lines that are meant, in the order of the input. What is
 // planned is found through the plan; the rest, and lines without an id of
 // their own, by reading the input: its memory is bounded, its time is not.
-func (s *Service) find(ctx context.Context, p Progress, w itemRef) ([]foundLine, error) {
+func (x *Explainer) find(ctx context.Context, p status.Progress, w itemRef) ([]foundLine, error) {
 	switch {
 	case w.item != nil:
-		loc, err := s.index.LocateItem(ctx, p.Manifest.Run, *w.item)
+		loc, err := x.index.LocateItem(ctx, p.Manifest.Run, *w.item)
 		if fault.Is(err, fault.NotFound) {
-			return s.scan(ctx, p, 0, func(_ jsonl.Line, at dialect.Place) (hit, over bool) { return at.Item == *w.item, at.Item >= *w.item })
+			return x.scan(ctx, p, 0, func(_ jsonl.Line, at dialect.Place) (hit, over bool) { return at.Item == *w.item, at.Item >= *w.item })
 		}
 		if err != nil {
 			return nil, err
 		}
-		return s.lineOf(ctx, p, loc, func(l input.Line) bool { return l.Place.Item == *w.item })
+		return x.lineOf(ctx, p, loc, func(l input.Line) bool { return l.Place.Item == *w.item })
 	case w.line > 0:
-		loc, err := s.index.LocateLine(ctx, p.Manifest.Run, w.input, w.line)
+		loc, err := x.index.LocateLine(ctx, p.Manifest.Run, w.input, w.line)
 		if fault.Is(err, fault.NotFound) {
-			return s.scan(ctx, p, w.input, func(_ jsonl.Line, at dialect.Place) (hit, over bool) { return at.Line == w.line, at.Line >= w.line })
+			return x.scan(ctx, p, w.input, func(_ jsonl.Line, at dialect.Place) (hit, over bool) { return at.Line == w.line, at.Line >= w.line })
 		}
 		if err != nil {
 			return nil, err
 		}
-		return s.lineOf(ctx, p, loc, func(l input.Line) bool { return l.Place.Line == w.line })
+		return x.lineOf(ctx, p, loc, func(l input.Line) bool { return l.Place.Line == w.line })
 	}
-	out, sure, err := s.findPlanned(ctx, p, w.text)
+	out, sure, err := x.findPlanned(ctx, p, w.text)
 	if err != nil || sure {
 		return out, err
 	}
 	n := 0
 	match := idMatcher(p.Manifest, w.text)
-	return s.scan(ctx, p, 0, func(l jsonl.Line, at dialect.Place) (hit, over bool) {
+	return x.scan(ctx, p, 0, func(l jsonl.Line, at dialect.Place) (hit, over bool) {
 		if hit = match(l, at); hit {
 			n++
 		}
@@ -104,20 +105,20 @@ func (s *Service) find(ctx context.Context, p Progress, w itemRef) ([]foundLine,
 // findPlanned looks an id up in what the plan left. It is sure of what it finds
 // and, once all is planned, that no line has the id; but not of item ids, nor
 // where the plan's objects are gone.
-func (s *Service) findPlanned(ctx context.Context, p Progress, id string) (out []foundLine, sure bool, err error) {
+func (x *Explainer) findPlanned(ctx context.Context, p status.Progress, id string) (out []foundLine, sure bool, err error) {
 	if p.Plan.Total == 0 {
 		return nil, false, nil
 	}
-	items, err := s.index.FindID(ctx, p.Manifest.Run, p.Plan, []byte(id), maxFound)
+	items, err := x.index.FindID(ctx, p.Manifest.Run, p.Plan, []byte(id), maxFound)
 	if fault.Is(err, fault.NotFound) {
 		return nil, false, nil
 	}
 	for _, item := range items {
-		loc, err := s.index.LocateItem(ctx, p.Manifest.Run, item)
+		loc, err := x.index.LocateItem(ctx, p.Manifest.Run, item)
 		if err != nil {
 			return nil, false, err
 		}
-		lines, err := s.lineOf(ctx, p, loc, func(l input.Line) bool { return l.Place.Item == item })
+		lines, err := x.lineOf(ctx, p, loc, func(l input.Line) bool { return l.Place.Item == item })
 		if err != nil {
 			return nil, false, err
 		}
@@ -133,8 +134,8 @@ func isItemID(text string) bool {
 }
 
 // lineOf reads the lines of a planned shard that match.
-func (s *Service) lineOf(ctx context.Context, p Progress, loc input.Location, match func(input.Line) bool) ([]foundLine, error) {
-	sh, err := s.index.LoadShard(ctx, p.Manifest, loc.Entry.Range, loc.Row)
+func (x *Explainer) lineOf(ctx context.Context, p status.Progress, loc input.Location, match func(input.Line) bool) ([]foundLine, error) {
+	sh, err := x.index.LoadShard(ctx, p.Manifest, loc.Entry.Range, loc.Row)
 	if err != nil {
 		return nil, err
 	}
@@ -177,10 +178,10 @@ const checkEvery = 4096
 // scan reads the run's input from the given file on, and returns the lines
 // that match: hit. over ends the scan. Items are numbered only if it begins
 // with the first file.
-func (s *Service) scan(ctx context.Context, p Progress, from int, match func(jsonl.Line, dialect.Place) (hit, over bool)) (out []foundLine, err error) {
+func (x *Explainer) scan(ctx context.Context, p status.Progress, from int, match func(jsonl.Line, dialect.Place) (hit, over bool)) (out []foundLine, err error) {
 	var item uint64
 	for k := from; k < len(p.Manifest.Inputs); k++ {
-		r, err := s.openInput(ctx, p, k)
+		r, err := x.openInput(ctx, p, k)
 		if err != nil {
 			return out, err
 		}
@@ -225,13 +226,13 @@ func scanLines(ctx context.Context, r io.Reader, file string, item *uint64, matc
 }
 
 // openInput opens an input as it was pinned, unpacked.
-func (s *Service) openInput(ctx context.Context, p Progress, k int) (io.ReadCloser, error) {
+func (x *Explainer) openInput(ctx context.Context, p status.Progress, k int) (io.ReadCloser, error) {
 	if k < len(p.Plan.Ranges) {
 		src := p.Plan.Ranges[k]
-		return input.OpenPinned(ctx, s.ports.Blobs, src.Key, src.Version, 0, 0)
+		return input.OpenPinned(ctx, x.ports.Blobs, src.Key, src.Version, 0, 0)
 	}
 	in := p.Manifest.Inputs[k]
-	r, err := input.OpenPinned(ctx, s.ports.Blobs, in.Key, in.Version, 0, 0)
+	r, err := input.OpenPinned(ctx, x.ports.Blobs, in.Key, in.Version, 0, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -266,8 +267,8 @@ func (r RowPlace) String() string {
 
 // findRow reads an object of rows for the first one that matches; nil if there
 // is none, or no such object.
-func (s *Service) findRow(ctx context.Context, key string, match func(row []byte) bool) (*RowPlace, []byte, error) {
-	r, _, err := s.ports.Blobs.Get(ctx, key, blob.GetOptions{})
+func (x *Explainer) findRow(ctx context.Context, key string, match func(row []byte) bool) (*RowPlace, []byte, error) {
+	r, _, err := x.ports.Blobs.Get(ctx, key, blob.GetOptions{})
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil, nil
 	}

@@ -1,4 +1,4 @@
-package api
+package diagnosis
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"rollout/functions/status"
 	"rollout/shared/blob"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
@@ -64,14 +65,14 @@ type LinePlace struct {
 }
 
 // explainItem tells the stories of the items that the text names.
-func (s *Service) explainItem(ctx context.Context, p Progress, text string, now time.Time) ([]ItemReport, error) {
+func (x *Explainer) explainItem(ctx context.Context, p status.Progress, text string, now time.Time) ([]ItemReport, error) {
 	if p.Manifest.Refused != "" {
 		return nil, &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("run %s was refused: it has no items", p.Manifest.Run), Remedy: p.Manifest.Refused}
 	}
 	w := parseItemRef(p.Manifest, text)
-	lines, err := s.find(ctx, p, w)
+	lines, err := x.find(ctx, p, w)
 	if fault.Is(err, fault.NotFound) || fault.ClassOf(err) == fault.InputChanged {
-		return s.explainFromOutputs(ctx, p, w, err)
+		return x.explainFromOutputs(ctx, p, w, err)
 	}
 	if err != nil {
 		return nil, err
@@ -84,7 +85,7 @@ func (s *Service) explainItem(ctx context.Context, p Progress, text string, now 
 		if i > 0 && f.line.Duplicate == nil { // as the plan will find
 			f.line.Duplicate = &lines[0].place
 		}
-		t, err := s.itemReport(ctx, p, f, now)
+		t, err := x.itemReport(ctx, p, f, now)
 		if err != nil {
 			return nil, err
 		}
@@ -93,7 +94,7 @@ func (s *Service) explainItem(ctx context.Context, p Progress, text string, now 
 	return out, nil
 }
 
-func noSuchItem(p Progress, w itemRef) error {
+func noSuchItem(p status.Progress, w itemRef) error {
 	e := &fault.Error{Kind: fault.NotFound}
 	switch {
 	case w.item != nil:
@@ -109,7 +110,7 @@ func noSuchItem(p Progress, w itemRef) error {
 
 // explainFromOutputs looks for a row where the input is gone: only the files of a run
 // that has ended tell anything then.
-func (s *Service) explainFromOutputs(ctx context.Context, p Progress, w itemRef, why error) ([]ItemReport, error) {
+func (x *Explainer) explainFromOutputs(ctx context.Context, p status.Progress, w itemRef, why error) ([]ItemReport, error) {
 	if !p.State.Phase.Ended() {
 		return nil, fault.Wrap(why, "look for the item")
 	}
@@ -120,7 +121,7 @@ func (s *Service) explainFromOutputs(ctx context.Context, p Progress, w itemRef,
 	}
 	var err error
 	name := dialect.Name(p.Manifest.Dialect)
-	row, b, err := s.findRow(ctx, record.OutputKey(p.Manifest.Run, record.ErrorsFile), func(row []byte) bool {
+	row, b, err := x.findRow(ctx, record.OutputKey(p.Manifest.Run, record.ErrorsFile), func(row []byte) bool {
 		f, ok := dialect.ReadFailure(name, row)
 		return ok && (w.item != nil && f.Place.Item == *w.item || w.line > 0 && f.Place.Line == w.line && f.Place.File == p.Manifest.Inputs[w.input].Label() || f.ID == w.text)
 	})
@@ -133,7 +134,7 @@ func (s *Service) explainFromOutputs(ctx context.Context, p Progress, w itemRef,
 		return []ItemReport{t}, nil
 	}
 	if w.item == nil && w.line == 0 {
-		if row, _, err = s.findRow(ctx, record.OutputKey(p.Manifest.Run, record.CompletionsFile), byID); err != nil {
+		if row, _, err = x.findRow(ctx, record.OutputKey(p.Manifest.Run, record.CompletionsFile), byID); err != nil {
 			return nil, err
 		}
 	}
@@ -152,22 +153,22 @@ func (t *ItemReport) say(format string, args ...any) {
 // failed takes in what an error row says.
 func (t *ItemReport) failed(f dialect.Failure) {
 	t.State, t.Class, t.Why, t.Next = Failed, f.Class, f.Message, Advice(f.Class)
-	if Unanswered(f.Class) {
+	if status.Unanswered(f.Class) {
 		t.State = NotProcessed
 	}
 	t.say("it failed as %s: %s", f.Class, f.Message)
 }
 
 // itemReport tells the story of one line.
-func (s *Service) itemReport(ctx context.Context, p Progress, f foundLine, now time.Time) (ItemReport, error) {
+func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLine, now time.Time) (ItemReport, error) {
 	t := ItemReport{Item: f.place.Item, File: f.place.File, Line: f.place.Line, History: []string{}}
-	loc, err := s.index.LocateItem(ctx, p.Manifest.Run, f.place.Item)
+	loc, err := x.index.LocateItem(ctx, p.Manifest.Run, f.place.Item)
 	planned := err == nil
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return t, err
 	}
 	if planned {
-		marked, err := s.lineOf(ctx, p, loc, func(l input.Line) bool { return l.Place.Item == f.place.Item })
+		marked, err := x.lineOf(ctx, p, loc, func(l input.Line) bool { return l.Place.Item == f.place.Item })
 		if err == nil && len(marked) == 1 { // with the plan's word on duplicates
 			f = marked[0]
 			t.Line = f.place.Line
@@ -175,18 +176,18 @@ func (s *Service) itemReport(ctx context.Context, p Progress, f foundLine, now t
 	}
 	t.read(p.Manifest, f.line)
 	if !planned {
-		return s.unplanned(ctx, p, t)
+		return x.unplanned(ctx, p, t)
 	}
 	t.Position = int(f.place.Item - loc.FirstItem())
 	d := shard.New(p.Manifest.Run, loc.Shard())
-	if _, _, err := host.Load(ctx, s.ports.Docs, identity.ShardKey(d.Run, d.Shard), &d); err != nil {
+	if _, _, err := host.Load(ctx, x.ports.Docs, identity.ShardKey(d.Run, d.Shard), &d); err != nil {
 		return t, err
 	}
-	sh := s.shardReport(p, d, now)
+	sh := x.shardReport(p, d, now)
 	sh.Items = int(loc.Cut.Items)
 	t.Shard = &sh
 	t.say("it is item %d of shard %d, which has %d", t.Position+1, sh.Shard, sh.Items)
-	return t, s.locateInShard(ctx, p, &t, d, now)
+	return t, x.locateInShard(ctx, p, &t, d, now)
 }
 
 // read says what the line itself tells.
@@ -226,9 +227,9 @@ func (t *ItemReport) read(m record.Manifest, l input.Line) {
 
 // unplanned tells of an item that is in no shard (yet), or whose plan was
 // cleaned away.
-func (s *Service) unplanned(ctx context.Context, p Progress, t ItemReport) (ItemReport, error) {
+func (x *Explainer) unplanned(ctx context.Context, p status.Progress, t ItemReport) (ItemReport, error) {
 	if p.State.Phase.Ended() {
-		return t, s.findInOutputs(ctx, p, &t)
+		return t, x.findInOutputs(ctx, p, &t)
 	}
 	t.State = NotPlanned
 	progress := ""
@@ -241,25 +242,25 @@ func (s *Service) unplanned(ctx context.Context, p Progress, t ItemReport) (Item
 }
 
 // locateInShard says where the item is by its shard's document.
-func (s *Service) locateInShard(ctx context.Context, p Progress, t *ItemReport, d shard.Doc, now time.Time) error {
+func (x *Explainer) locateInShard(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc, now time.Time) error {
 	ended := p.State.Phase.Ended()
 	t.say("%s", t.Shard.Describe(now))
 	switch {
 	case ended && (d.State != shard.Done || p.State.FrozenFrontier > 0 && d.Shard >= p.State.FrozenFrontier):
 		t.markUnprocessed(p.State.Reason.Class(), "the run ended before its shard was sent")
-		return s.findInOutputs(ctx, p, t)
+		return x.findInOutputs(ctx, p, t)
 	case d.State == shard.Done && d.Result != nil:
-		read := s.fromResult
+		read := x.fromResult
 		if p.Manifest.Config.Dedupe.Enabled {
-			read = s.fromIndexed
+			read = x.fromIndexed
 		}
 		if err := read(ctx, p, t, d); err != nil || !ended {
 			return err
 		}
-		return s.findInOutputs(ctx, p, t)
+		return x.findInOutputs(ctx, p, t)
 	}
 	if d.Checkpoint != nil {
-		if has, err := s.fromCheckpoint(ctx, p, t, d); err != nil || has {
+		if has, err := x.fromCheckpoint(ctx, p, t, d); err != nil || has {
 			return err
 		}
 	}
@@ -267,7 +268,7 @@ func (s *Service) locateInShard(ctx context.Context, p Progress, t *ItemReport, 
 	case d.State == shard.Done:
 		t.markUnprocessed(d.Sealed, "the run ended before it had a row: its shard was sealed")
 		if ended {
-			return s.findInOutputs(ctx, p, t)
+			return x.findInOutputs(ctx, p, t)
 		}
 	case slices.Contains(d.OnProbation, t.Position):
 		t.State, t.Next = OnProbation, "it is asked now with nothing else at the server: if that dies of it twice, it is put aside as poison"
@@ -288,7 +289,7 @@ func (s *Service) locateInShard(ctx context.Context, p Progress, t *ItemReport, 
 	default:
 		t.State, t.Next = Waiting, "the next worker with room takes its shard"
 	}
-	if held := blockers(p, StatusOf(p, now), now); !ended && len(held) > 0 {
+	if held := blockers(p, status.Of(p, now), now); !ended && len(held) > 0 {
 		t.Next += "; but " + held[0].Text
 		if held[0].Remedy != "" {
 			t.Next += " (" + held[0].Remedy + ")"
@@ -304,8 +305,8 @@ func (t *ItemReport) markUnprocessed(c fault.Class, why string) {
 
 // fromResult reads the item's row in a committed result: output rows, then
 // error rows, each in item order.
-func (s *Service) fromResult(ctx context.Context, p Progress, t *ItemReport, d shard.Doc) error {
-	before, failure, at, err := s.errorRow(ctx, p, t, d)
+func (x *Explainer) fromResult(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc) error {
+	before, failure, at, err := x.errorRow(ctx, p, t, d)
 	switch {
 	case fault.Is(err, fault.NotFound): // cleaned away: the run's files tell
 		t.State = Answered
@@ -317,7 +318,7 @@ func (s *Service) fromResult(ctx context.Context, p Progress, t *ItemReport, d s
 		t.failed(*failure)
 		return nil
 	}
-	offset, err := s.skipRows(ctx, d.Result.Key, t.Position-before)
+	offset, err := x.skipRows(ctx, d.Result.Key, t.Position-before)
 	if err != nil {
 		return err
 	}
@@ -329,8 +330,8 @@ func (s *Service) fromResult(ctx context.Context, p Progress, t *ItemReport, d s
 
 // fromIndexed reads it in the result of a run that asks identical requests
 // once.
-func (s *Service) fromIndexed(ctx context.Context, p Progress, t *ItemReport, d shard.Doc) error {
-	b, err := input.ReadObject(ctx, s.ports.Blobs, d.Result.Key, d.Result.Length)
+func (x *Explainer) fromIndexed(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc) error {
+	b, err := input.ReadObject(ctx, x.ports.Blobs, d.Result.Key, d.Result.Length)
 	if fault.Is(err, fault.NotFound) { // cleaned away: the run's files tell
 		return nil
 	}
@@ -360,11 +361,11 @@ const inCompletions = "it comes into completions.jsonl when the run has ended"
 
 // errorRow reads the error rows of a result: the item's, if it has one, with
 // its offset among them; and how many items before it have one.
-func (s *Service) errorRow(ctx context.Context, p Progress, t *ItemReport, d shard.Doc) (before int, f *dialect.Failure, at int64, err error) {
+func (x *Explainer) errorRow(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc) (before int, f *dialect.Failure, at int64, err error) {
 	if d.OutputLen == d.Result.Length {
 		return 0, nil, 0, nil
 	}
-	b, err := s.part(ctx, d.Result.Key, d.OutputLen, d.Result.Length-d.OutputLen)
+	b, err := x.part(ctx, d.Result.Key, d.OutputLen, d.Result.Length-d.OutputLen)
 	if err != nil {
 		return 0, nil, 0, err
 	}
@@ -388,8 +389,8 @@ func (s *Service) errorRow(ctx context.Context, p Progress, t *ItemReport, d sha
 // maxErrorRows bounds what is read of a result's error rows.
 const maxErrorRows = 256 << 20
 
-func (s *Service) part(ctx context.Context, key string, offset, length int64) ([]byte, error) {
-	r, _, err := s.ports.Blobs.Get(ctx, key, blob.GetOptions{Offset: offset, Length: length})
+func (x *Explainer) part(ctx context.Context, key string, offset, length int64) ([]byte, error) {
+	r, _, err := x.ports.Blobs.Get(ctx, key, blob.GetOptions{Offset: offset, Length: length})
 	if err != nil {
 		return nil, fault.Wrap(err, "read %s", key)
 	}
@@ -399,8 +400,8 @@ func (s *Service) part(ctx context.Context, key string, offset, length int64) ([
 }
 
 // skipRows returns the offset of row n of an object.
-func (s *Service) skipRows(ctx context.Context, key string, n int) (int64, error) {
-	row, _, err := s.findRow(ctx, key, func([]byte) bool { n--; return n < 0 })
+func (x *Explainer) skipRows(ctx context.Context, key string, n int) (int64, error) {
+	row, _, err := x.findRow(ctx, key, func([]byte) bool { n--; return n < 0 })
 	if err != nil || row == nil {
 		return 0, fault.Wrap(err, "find the row in %s", key)
 	}
@@ -408,8 +409,8 @@ func (s *Service) skipRows(ctx context.Context, key string, n int) (int64, error
 }
 
 // fromCheckpoint reads the item's row in its shard's checkpoint.
-func (s *Service) fromCheckpoint(ctx context.Context, p Progress, t *ItemReport, d shard.Doc) (bool, error) {
-	rows, err := result.ReadCheckpoint(ctx, s.ports.Blobs, *d.Checkpoint, t.Shard.Items)
+func (x *Explainer) fromCheckpoint(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc) (bool, error) {
+	rows, err := result.ReadCheckpoint(ctx, x.ports.Blobs, *d.Checkpoint, t.Shard.Items)
 	switch {
 	case fault.Is(err, fault.NotFound): // cleaned away
 		return false, nil
@@ -430,7 +431,7 @@ func (s *Service) fromCheckpoint(ctx context.Context, p Progress, t *ItemReport,
 			if t.State == Checkpointed {
 				t.State = Answered
 			}
-			return true, s.findInOutputs(ctx, p, t)
+			return true, x.findInOutputs(ctx, p, t)
 		}
 		t.State, t.Next = Checkpointed, "its row is kept in the shard's checkpoint: whoever goes on with the shard takes it over"
 		return true, nil
@@ -440,10 +441,10 @@ func (s *Service) fromCheckpoint(ctx context.Context, p Progress, t *ItemReport,
 
 // findInOutputs looks the item's row up in the files of an ended run: error rows by
 // item, answers by id.
-func (s *Service) findInOutputs(ctx context.Context, p Progress, t *ItemReport) error {
+func (x *Explainer) findInOutputs(ctx context.Context, p status.Progress, t *ItemReport) error {
 	name := dialect.Name(p.Manifest.Dialect)
 	if t.State != Answered {
-		row, b, err := s.findRow(ctx, record.OutputKey(p.Manifest.Run, record.ErrorsFile), func(row []byte) bool {
+		row, b, err := x.findRow(ctx, record.OutputKey(p.Manifest.Run, record.ErrorsFile), func(row []byte) bool {
 			f, ok := dialect.ReadFailure(name, row)
 			return ok && f.Place.Item == t.Item
 		})
@@ -463,7 +464,7 @@ func (s *Service) findInOutputs(ctx context.Context, p Progress, t *ItemReport) 
 	if t.ID == "" {
 		id = []byte(t.ItemID)
 	}
-	row, _, err := s.findRow(ctx, record.OutputKey(p.Manifest.Run, record.CompletionsFile), func(row []byte) bool {
+	row, _, err := x.findRow(ctx, record.OutputKey(p.Manifest.Run, record.CompletionsFile), func(row []byte) bool {
 		got, ok := dialect.ScanID(name, row)
 		return ok && bytes.Equal(got, id)
 	})

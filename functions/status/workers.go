@@ -1,4 +1,4 @@
-package api
+package status
 
 import (
 	"cmp"
@@ -7,30 +7,42 @@ import (
 	"time"
 
 	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
 
-// WorkerStatus is what a worker says of itself, and whether that still holds.
+// WorkerStatus is what a worker reports in its heartbeat, and whether it is
+// alive.
 type WorkerStatus struct {
 	Worker      string             `json:"worker_id"`
 	Pool        string             `json:"pool"`
-	State       health.State       `json:"state"` // its own word: "ready", "draining", …
-	Alive       bool               `json:"alive"` // by its heartbeat, at the time of asking
-	Draining    string             `json:"draining"`
-	InFlight    int                `json:"in_flight"` // requests at once, at most
+	State       health.State       `json:"state"`     // as the worker reports it: "ready", "draining", …
+	Alive       bool               `json:"alive"`     // by its heartbeat, when the status was read
+	Draining    string             `json:"draining"`  // why a function asked it to drain; "" if none did
+	InFlight    int                `json:"in_flight"` // the limit of concurrent requests
 	Engine      EngineState        `json:"engine"`
-	Load        health.Load        `json:"load"` // what it sees of its engine
+	Load        health.Load        `json:"load"` // what the worker observes of its engine
 	Holds       []health.HeldShard `json:"holds"`
 	Host        string             `json:"host"`
 	PID         int                `json:"pid"`
 	CPUs        int                `json:"cpus"`
 	GPUs        int                `json:"gpus"`
-	Instance    string             `json:"instance,omitempty"` // what the machine's cloud calls it
+	Instance    string             `json:"instance,omitempty"` // the machine's name in its cloud
 	StartedAt   time.Time          `json:"started_at"`
 	HeartbeatAt time.Time          `json:"beat_at"`
-	DueAt       time.Time          `json:"due_at"`
+	DueAt       time.Time          `json:"due_at"` // of the next heartbeat
+}
+
+// HeldOf is how many shards of the run the worker holds.
+func (w WorkerStatus) HeldOf(id identity.RunID) (n int) {
+	for _, h := range w.Holds {
+		if h.Run == id {
+			n++
+		}
+	}
+	return n
 }
 
 // EngineState is whether a worker's engine can answer. Example: "ready".
@@ -38,7 +50,7 @@ type EngineState string
 
 // The states of an engine.
 const (
-	EngineStarting EngineState = "starting" // it has not answered yet that it is ready
+	EngineStarting EngineState = "starting" // it has not reported ready yet
 	EngineReady    EngineState = "ready"
 	EngineAway     EngineState = "away" // load.away says why
 )
@@ -53,22 +65,29 @@ func engineState(b health.Heartbeat) EngineState {
 	return EngineReady
 }
 
-// Workers returns every worker that has a heartbeat: the living first, then by
-// pool and id.
-func (s *Service) Workers(ctx context.Context) ([]WorkerStatus, error) {
-	beats, err := s.heartbeats(ctx)
+// AliveIn reports whether a worker of the pool is alive; "" stands for any pool.
+func AliveIn(workers []WorkerStatus, pool string) bool {
+	return slices.ContainsFunc(workers, func(w WorkerStatus) bool {
+		return w.Alive && (pool == "" || w.Pool == pool)
+	})
+}
+
+// Workers returns every worker that has a heartbeat: living workers first, then
+// by pool and id.
+func (r *Reader) Workers(ctx context.Context) ([]WorkerStatus, error) {
+	heartbeats, err := r.heartbeats(ctx)
 	if err != nil {
 		return nil, err
 	}
-	now := s.ports.Clock.Now()
-	out := make([]WorkerStatus, 0, len(beats))
-	for part := range slices.Chunk(beats, document.MaxKeys) {
-		marks, err := s.marks(ctx, part)
+	now := r.ports.Clock.Now()
+	out := make([]WorkerStatus, 0, len(heartbeats))
+	for part := range slices.Chunk(heartbeats, document.MaxKeys) {
+		marks, err := r.marks(ctx, part)
 		if err != nil {
 			return nil, err
 		}
 		for i, b := range part {
-			out = append(out, s.workerStatus(b, marks[i], now))
+			out = append(out, r.workerStatus(b, marks[i], now))
 		}
 	}
 	slices.SortFunc(out, livingFirst)
@@ -85,9 +104,9 @@ func livingFirst(a, b WorkerStatus) int {
 	return cmp.Or(cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Worker, b.Worker))
 }
 
-func (s *Service) workerStatus(b health.Heartbeat, mark record.WorkerMark, now time.Time) WorkerStatus {
+func (r *Reader) workerStatus(b health.Heartbeat, mark record.WorkerMark, now time.Time) WorkerStatus {
 	w := WorkerStatus{
-		Worker: b.Worker, Pool: b.Pool, State: b.State, Alive: !s.timings.Dead(b, now),
+		Worker: b.Worker, Pool: b.Pool, State: b.State, Alive: !r.timings.Dead(b, now),
 		Draining: mark.DrainReason, InFlight: b.MaxInFlight, Engine: engineState(b), Load: b.Load, Holds: b.Holds,
 		Host: b.Host, PID: b.PID, CPUs: b.CPUs, GPUs: b.GPUs, Instance: b.Instance,
 		StartedAt: b.Started.UTC(), HeartbeatAt: b.At.UTC(), DueAt: b.DueAt.UTC(),
@@ -99,9 +118,9 @@ func (s *Service) workerStatus(b health.Heartbeat, mark record.WorkerMark, now t
 }
 
 // heartbeats reads every worker's heartbeat, in the order of their ids.
-func (s *Service) heartbeats(ctx context.Context) ([]health.Heartbeat, error) {
+func (r *Reader) heartbeats(ctx context.Context) ([]health.Heartbeat, error) {
 	var out []health.Heartbeat
-	for d, err := range document.All(ctx, s.ports.Docs, record.HeartbeatPrefix) {
+	for d, err := range document.All(ctx, r.ports.Docs, record.HeartbeatPrefix) {
 		if err != nil {
 			return nil, fault.Wrap(err, "list the workers")
 		}
@@ -114,13 +133,13 @@ func (s *Service) heartbeats(ctx context.Context) ([]health.Heartbeat, error) {
 	return out, nil
 }
 
-// marks reads what functions found out about the workers, in their order.
-func (s *Service) marks(ctx context.Context, beats []health.Heartbeat) ([]record.WorkerMark, error) {
-	keys := make([]string, len(beats))
-	for i, b := range beats {
+// marks reads what functions have noted about the workers, in the same order.
+func (r *Reader) marks(ctx context.Context, heartbeats []health.Heartbeat) ([]record.WorkerMark, error) {
+	keys := make([]string, len(heartbeats))
+	for i, b := range heartbeats {
 		keys[i] = record.WorkerKey(b.Worker)
 	}
-	docs, err := s.ports.Docs.GetMany(ctx, keys)
+	docs, err := r.ports.Docs.GetMany(ctx, keys)
 	if err != nil {
 		return nil, fault.Wrap(err, "read the workers' marks")
 	}

@@ -1,4 +1,4 @@
-package api
+package diagnosis
 
 import (
 	"context"
@@ -7,27 +7,31 @@ import (
 	"strings"
 	"time"
 
+	"rollout/functions/status"
+	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
 	"rollout/shared/record"
 )
 
 // Explanation tells a run's story, and that of some of its items, from what is
 // stored about them. Like Status, its JSON form only grows.
 type Explanation struct {
-	Run     Status    `json:"run"`
-	History []string  `json:"story"`  // what happened so far, in words
-	Causes  []Blocker `json:"causes"` // why it is not done, or not done faster: the likeliest first
-	Next    []string  `json:"next"`   // what happens next, and what can be done
+	Run     status.Status    `json:"run"`
+	History []string         `json:"story"`  // what happened so far, in words
+	Causes  []status.Blocker `json:"causes"` // why it is not done, or not done faster: the likeliest first
+	Next    []string         `json:"next"`   // what happens next, and what can be done
 	// Shards are the first that are dispatched and not done, of OpenShards.
-	Shards     []ShardReport  `json:"shards"`
-	OpenShards int            `json:"open_shards"`
-	Workers    []WorkerStatus `json:"workers"`
-	Queues     []QueueStatus  `json:"queues"`
-	Items      []ItemReport   `json:"items"` // those that were asked for
+	Shards     []ShardReport         `json:"shards"`
+	OpenShards int                   `json:"open_shards"`
+	Workers    []status.WorkerStatus `json:"workers"`
+	Queues     []status.QueueStatus  `json:"queues"`
+	Items      []ItemReport          `json:"items"` // those that were asked for
 }
 
 // ShardReport is where one shard is.
@@ -56,44 +60,61 @@ const (
 	explainLooked = 512 // looked at for causes
 )
 
-// Explain tells the run's story and, unless item is "", that of the items it
-// names: by a line's own id, an item id in hex, "#" and an item index, or
-// FILE:LINE. An id that several lines have is several items. An item that is
-// not there is NotFound.
-func (s *Service) Explain(ctx context.Context, id identity.RunID, item string) (Explanation, error) {
-	workers, err := s.Workers(ctx)
+// Explainer explains runs and items. It reads documents and objects, never
+// writes, and is safe for concurrent use.
+type Explainer struct {
+	ports   host.Ports
+	reader  *status.Reader
+	index   *input.Index
+	timings health.Timings
+}
+
+// NewExplainer returns the explainer of a deployment, which reads through r.
+func NewExplainer(p host.Ports, d config.Deployment, r *status.Reader) *Explainer {
+	return &Explainer{ports: p, reader: r, index: input.NewIndex(p.Blobs, p.Docs), timings: host.Timings(d.Health)}
+}
+
+// Explain explains the run and, unless item is "", the items that item names:
+// by a line's own id, an item id in hex, "#" and an item index, or FILE:LINE.
+// An id that several lines have names several items. A run or an item that
+// does not exist is NotFound.
+func (x *Explainer) Explain(ctx context.Context, id identity.RunID, item string) (Explanation, error) {
+	workers, err := x.reader.Workers(ctx)
 	if err != nil {
 		return Explanation{}, err
 	}
-	p, err := s.progress(ctx, id, workers)
+	p, err := x.reader.Progress(ctx, id, workers)
 	if err != nil {
 		return Explanation{}, err
 	}
-	now := s.ports.Clock.Now()
-	e := Explanation{Run: StatusOf(p, now), Workers: []WorkerStatus{}, Shards: []ShardReport{}, Items: []ItemReport{}}
+	now := x.ports.Clock.Now()
+	e := Explanation{
+		Run:     StatusOf(p, now),
+		Workers: []status.WorkerStatus{}, Shards: []ShardReport{}, Items: []ItemReport{},
+	}
 	for _, w := range workers {
-		if w.Pool == p.Manifest.Pool || holdsOf(w, id) > 0 {
+		if w.Pool == p.Manifest.Pool || w.HeldOf(id) > 0 {
 			e.Workers = append(e.Workers, w)
 		}
 	}
-	if e.Queues, err = s.queues(ctx, Overview{Runs: []Status{e.Run}}); err != nil {
+	if e.Queues, err = x.reader.Queues(ctx, []string{e.Run.Pool}); err != nil {
 		return e, err
 	}
 	if !e.Run.Phase.Ended() {
-		docs, err := s.shards(ctx, p.State.Run, first(explainLooked, p.State.Open()))
+		docs, err := x.reader.Shards(ctx, p.State.Run, p.State.Open(), explainLooked)
 		if err != nil {
 			return e, err
 		}
 		e.OpenShards = p.State.NextShard - p.State.Done.Set.Len()
 		for _, d := range docs {
-			e.Shards = append(e.Shards, s.shardReport(p, d, now))
+			e.Shards = append(e.Shards, x.shardReport(p, d, now))
 		}
 	}
 	e.History = history(p, e.Run)
-	e.Causes = diagnose(p, e, now)
+	e.Causes = causes(p, e, now)
 	e.Next = next(p, e.Run)
 	if item != "" {
-		if e.Items, err = s.explainItem(ctx, p, item, now); err != nil {
+		if e.Items, err = x.explainItem(ctx, p, item, now); err != nil {
 			return e, err
 		}
 	}
@@ -102,7 +123,7 @@ func (s *Service) Explain(ctx context.Context, id identity.RunID, item string) (
 }
 
 // shardReport joins what the documents, heartbeats and coordinate say of it.
-func (s *Service) shardReport(p Progress, d shard.Doc, now time.Time) ShardReport {
+func (x *Explainer) shardReport(p status.Progress, d shard.Doc, now time.Time) ShardReport {
 	t := ShardReport{Shard: d.Shard, State: d.State, Attempt: d.Attempt, Worker: d.Worker, Since: timeOrNil(d.ClaimedAt), Items: d.Items,
 		Suspects: d.Suspects.Len(), OnProbation: d.OnProbation, Vanished: d.VanishedHolders, Generation: -1}
 	if d.Checkpoint != nil || d.State == shard.Done {
@@ -124,7 +145,7 @@ func (s *Service) shardReport(p Progress, d shard.Doc, now time.Time) ShardRepor
 		if w.Worker != d.Worker {
 			continue
 		}
-		t.Verdict = s.timings.Judge(d, &health.Heartbeat{State: w.State, At: w.HeartbeatAt, DueAt: w.DueAt, Holds: w.Holds}, now)
+		t.Verdict = x.timings.Judge(d, &health.Heartbeat{State: w.State, At: w.HeartbeatAt, DueAt: w.DueAt, Holds: w.Holds}, now)
 		for _, h := range w.Holds {
 			if h.Run == d.Run && h.Shard == d.Shard && h.Items > 0 {
 				t.Items, t.Rows = h.Items, h.Rows
@@ -198,7 +219,7 @@ func ordinal(n int) string {
 const maxNamed = 3
 
 // history is what happened to the run so far.
-func history(p Progress, s Status) (out []string) {
+func history(p status.Progress, s status.Status) (out []string) {
 	m, st := p.Manifest, p.State
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	var names []string
@@ -236,7 +257,7 @@ func history(p Progress, s Status) (out []string) {
 		say("its end was asked for at %s%s", p.Control.At.UTC().Format(time.RFC3339), because(p.Control.Reason))
 	}
 	if s.EndedAt != nil {
-		text := fmt.Sprintf("%s at %s: %d of %d items answered", words(s.Phase), s.EndedAt.Format(time.RFC3339), s.Items.Done, s.Items.Total)
+		text := fmt.Sprintf("%s at %s: %d of %d items answered", status.FormatPhase(s.Phase), s.EndedAt.Format(time.RFC3339), s.Items.Done, s.Items.Total)
 		if s.Message != "" {
 			text += ": " + s.Message
 		}
@@ -253,7 +274,7 @@ func because(reason string) string {
 }
 
 // next is what happens next with the run, and what can be done about it.
-func next(p Progress, s Status) (out []string) {
+func next(p status.Progress, s status.Status) (out []string) {
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	switch {
 	case p.Manifest.Refused != "":
@@ -282,11 +303,11 @@ func next(p Progress, s Status) (out []string) {
 }
 
 // inAbout renders how long it will take, at least a second.
-func inAbout(s Status) string {
+func inAbout(s status.Status) string {
 	return span(max(time.Second, time.Duration(*s.ETASeconds)*time.Second))
 }
 
-func failedClasses(s Status) (out []fault.Class) {
+func failedClasses(s status.Status) (out []fault.Class) {
 	for _, c := range fault.Classes {
 		if s.FailedByClass[string(c)] > 0 {
 			out = append(out, c)
@@ -329,4 +350,13 @@ func Advice(c fault.Class) string {
 		return "its worker vanished, and the run was to fail fast: submit it again"
 	}
 	return "its message says why"
+}
+
+// timeOrNil returns nil for the zero time.
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
 }

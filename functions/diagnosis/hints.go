@@ -1,4 +1,4 @@
-package api
+package diagnosis
 
 import (
 	"fmt"
@@ -42,8 +42,8 @@ func replacementHint(c config.Cloud) string {
 	return "others come while there is work"
 }
 
-// uploadHint says when an upload becomes a run.
-func uploadHint(c config.Cloud) string {
+// UploadHint says when an upload becomes a run.
+func UploadHint(c config.Cloud) string {
 	if c.Provider == "" {
 		return "it is no run yet: `rollout up` takes it up within seconds"
 	}

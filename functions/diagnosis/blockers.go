@@ -1,0 +1,253 @@
+package diagnosis
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"rollout/functions/status"
+	"rollout/shared/config"
+	"rollout/shared/core/health"
+	"rollout/shared/core/run"
+	"rollout/shared/record"
+)
+
+// The codes of blockers: what keeps a run from going on.
+const (
+	NotPickedUp     = "not_taken_up" // no function has handled it yet
+	IsPaused        = "paused"
+	IsPausing       = "pausing"
+	NoInput         = "no_input" // the plan can't go on
+	IsPlanning      = "planning" // no shard is cut yet
+	NoWorker        = "no_worker"
+	NoEngine        = "engine_away"
+	NoServer        = "server_away" // one of several
+	AllDraining     = "draining"
+	BusyElsewhere   = "busy_elsewhere" // the pool answers other runs
+	LostWorker      = "worker_lost"
+	Stalled         = "stalled"
+	FrontierBlocked = "frontier" // one shard keeps all others back
+	IsEnding        = "ending"
+)
+
+// How long things may take before they count as a blocker.
+const (
+	pickupLocal = 5 * time.Second
+	pickupCloud = 30 * time.Second // the functions of a cloud may have to start first
+	// A run is stalled without a row for stallAfter, and for stallTimes the
+	// median duration of a request.
+	stallAfter = 10 * time.Second
+	stallTimes = 4
+	// reassignWithin is how long the shards of a dead worker take to be
+	// reassigned.
+	reassignWithin = 15 * time.Second
+	// launchFailureAge is how long a failed launch of a machine is reported. The
+	// cloud's scaling group tries again meanwhile.
+	launchFailureAge = 30 * time.Minute
+)
+
+// StatusOf returns the run's status at the time now, with its blockers.
+func StatusOf(p status.Progress, now time.Time) status.Status {
+	s := status.Of(p, now)
+	if !s.Phase.Ended() {
+		s.Blockers = append(s.Blockers, blockers(p, s, now)...)
+	}
+	return s
+}
+
+// blockers returns what blocks a run that has not ended, the worst first.
+func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocker {
+	st := p.State
+	if waited := now.Sub(s.CreatedAt); st.SavedAt.IsZero() && waited >= pickupTime(p.Cloud) {
+		if packed(p.Manifest) && status.AliveIn(p.Workers, "") {
+			return []status.Blocker{{Code: IsPlanning, Text: "its input is being unpacked"}}
+		}
+		return []status.Blocker{{Code: NotPickedUp, Text: "nobody has begun with it for " + span(waited), Remedy: startHint(p.Cloud)}}
+	}
+	if b, ok := phaseBlocker(p, s); ok {
+		return []status.Blocker{b}
+	}
+	var out []status.Blocker
+	if p.Plan.Problem != "" {
+		out = append(out, status.Blocker{Code: NoInput, Text: "the plan can't go on: " + p.Plan.Problem})
+	}
+	out = append(out, poolBlockers(p, s, now)...)
+	if len(out) == 0 && s.Shards.Total == 0 {
+		out = append(out, status.Blocker{Code: IsPlanning,
+			Text: fmt.Sprintf("its input is being cut: %d of %d ranges", p.Plan.Merged, p.Plan.Total)})
+	}
+	if st.Warning != "" {
+		out = append(out, status.Blocker{Code: FrontierBlocked, Text: st.Warning})
+	}
+	return out
+}
+
+// phaseBlocker returns the blocker of a run that is paused or ending.
+func phaseBlocker(p status.Progress, s status.Status) (b status.Blocker, ok bool) {
+	st := p.State
+	switch st.Phase {
+	case run.Pausing:
+		return status.Blocker{Code: IsPausing, Text: "it is being paused: requests in flight may end"}, true
+	case run.Paused, run.Interrupted:
+		text := status.FormatPhase(st.Phase)
+		if st.Message != "" {
+			text += ": " + st.Message
+		}
+		return status.Blocker{Code: IsPaused, Text: text, Remedy: fmt.Sprintf("`rollout resume %s` lets it go on", s.Run)}, true
+	case run.Ending:
+		return status.Blocker{Code: IsEnding, Text: fmt.Sprintf("it ends (%s): requests in flight have until %s",
+			st.Reason, st.GraceUntil.UTC().Format(time.TimeOnly))}, true
+	case run.Finalizing:
+		return status.Blocker{Code: IsEnding, Text: "all rows are in: its files are being written"}, true
+	}
+	return status.Blocker{}, false
+}
+
+// poolCounts counts the living workers of a run's pool.
+type poolCounts struct {
+	alive, away, draining int
+	here, elsewhere       int                 // hold shards of the run; of other runs only
+	unavailable           status.WorkerStatus // one whose engine is away
+	medianMS              int                 // the slowest median of the workers that hold the run's shards
+	newest                time.Time           // when the last of those started
+}
+
+func (c *poolCounts) add(w status.WorkerStatus, s status.Status) {
+	c.alive++
+	switch {
+	case w.Engine == status.EngineAway:
+		c.away++
+		c.unavailable = w
+	case w.State == health.Draining:
+		c.draining++
+	}
+	switch {
+	case w.HeldOf(s.Run) > 0:
+		c.here++
+		c.medianMS = max(c.medianMS, int(w.Load.MedianMS))
+		if w.StartedAt.After(c.newest) {
+			c.newest = w.StartedAt
+		}
+	case len(w.Holds) > 0:
+		c.elsewhere++
+	}
+}
+
+// poolBlockers returns what keeps the workers of the run's pool from working on
+// it, and the dead workers whose shards are not reassigned yet.
+func poolBlockers(p status.Progress, s status.Status, now time.Time) (out []status.Blocker) {
+	var c poolCounts
+	for _, w := range p.Workers {
+		switch {
+		case !w.Alive:
+			silent := now.Sub(w.HeartbeatAt)
+			if held := w.HeldOf(s.Run); held > 0 && w.State != health.Gone && silent < reassignWithin {
+				out = append(out, status.Blocker{Code: LostWorker,
+					Text: fmt.Sprintf("the last heartbeat of worker %s was %s ago and it holds %s: others will take over",
+						w.Worker, span(silent), shards(held))})
+			}
+		case w.Pool == s.Pool:
+			c.add(w, s)
+		}
+	}
+	switch {
+	case c.alive == 0:
+		text := fmt.Sprintf("no worker of pool %s is alive", s.Pool)
+		if ago := now.Sub(p.Fleet.AbsentAt); p.Fleet.Absent != "" && ago < launchFailureAge {
+			text += fmt.Sprintf("; a machine could not come up %s ago: %s", span(ago), p.Fleet.Absent)
+		}
+		return append(out, status.Blocker{Code: NoWorker, Text: text, Remedy: workerHint(p.Cloud, s.Pool)})
+	case c.away > 0:
+		of := ""
+		if c.alive > 1 {
+			of = fmt.Sprintf(" of %d of %d workers", c.away, c.alive)
+		}
+		load := c.unavailable.Load
+		return append(out, status.Blocker{Code: NoEngine,
+			Text: fmt.Sprintf("the inference server%s has been away for %s: %s",
+				of, span(now.Sub(load.UnavailableSince)), load.UnavailableReason),
+			Remedy: "start the server, or correct its address: the run then goes on by itself"})
+	case c.draining == c.alive:
+		return append(out, status.Blocker{Code: AllDraining,
+			Text: fmt.Sprintf("all workers of pool %s are draining", s.Pool), Remedy: replacementHint(p.Cloud)})
+	case c.here == 0 && c.elsewhere > 0:
+		return append(out, status.Blocker{Code: BusyElsewhere,
+			Text:   fmt.Sprintf("the workers of pool %s answer other runs first", s.Pool),
+			Remedy: "wait, pause those, or start more workers"})
+	}
+	out = append(out, serversAway(p, s)...)
+	return append(out, stalled(s, c, now)...)
+}
+
+// The states of a server's circuit breaker in which it gets no requests.
+const (
+	serverOpen     = "open"
+	serverHalfOpen = "half_open"
+)
+
+// serversAway returns the blocker of several inference servers some of which
+// get no requests.
+func serversAway(p status.Progress, s status.Status) []status.Blocker {
+	away := map[string]string{}
+	all := map[string]bool{}
+	for _, w := range p.Workers {
+		if !w.Alive || w.Pool != s.Pool {
+			continue
+		}
+		for _, v := range w.Load.Servers {
+			all[v.Name] = true
+			if v.State == serverOpen || v.State == serverHalfOpen {
+				away[v.Name] = v.LastError
+			}
+		}
+	}
+	if len(away) == 0 || len(all) < 2 {
+		return nil
+	}
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(away)) {
+		names = append(names, name+": "+away[name])
+	}
+	return []status.Blocker{{Code: NoServer,
+		Text: fmt.Sprintf("%d of %d inference servers get no requests: %s",
+			len(away), len(all), strings.Join(names[:min(len(names), maxNamed)], "; ")),
+		Remedy: "start them again: the others answer meanwhile"}}
+}
+
+// stalled returns a blocker if no item was finished for much longer than a
+// request takes. A training is never stalled: its single item takes as long as
+// it takes. A worker that has just started has no row yet.
+func stalled(s status.Status, c poolCounts, now time.Time) []status.Blocker {
+	if s.StartedAt == nil || s.Shards.Running == 0 || s.Kind == config.KindTrain {
+		return nil
+	}
+	since := *s.StartedAt
+	if s.LastRowAt != nil && s.LastRowAt.After(since) {
+		since = *s.LastRowAt
+	}
+	if c.newest.After(since) {
+		since = c.newest
+	}
+	silent := now.Sub(since)
+	if silent < max(stallAfter, stallTimes*time.Duration(c.medianMS)*time.Millisecond) {
+		return nil
+	}
+	return []status.Blocker{{Code: Stalled, Text: "stalled: no item was finished for " + span(silent),
+		Remedy: fmt.Sprintf("look at the inference server, and at `rollout explain %s`", s.Run)}}
+}
+
+func packed(m record.Manifest) bool {
+	return slices.ContainsFunc(m.Inputs, func(in record.Input) bool { return in.Packed != "" })
+}
+
+func shards(n int) string {
+	if n == 1 {
+		return "1 shard"
+	}
+	return fmt.Sprintf("%d shards", n)
+}
+
+// span renders a duration for people, to the second.
+func span(d time.Duration) string { return max(0, d).Round(time.Second).String() }

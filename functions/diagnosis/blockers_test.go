@@ -1,0 +1,116 @@
+package diagnosis_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/functions/diagnosis"
+	"rollout/functions/status"
+	"rollout/functions/status/statustest"
+	"rollout/shared/config"
+	"rollout/shared/core/health"
+	"rollout/shared/core/run"
+	"rollout/shared/record"
+)
+
+func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
+	t.Parallel()
+	now := noon.Add(41 * time.Second)
+	noRowFor := func(d time.Duration) func(*status.Progress) {
+		return func(p *status.Progress) {
+			p.Workers[0].StartedAt = noon
+			p.Workers[0].Load = health.Load{InFlight: 64, Rows: 9, RowAt: now.Add(-d), MedianMS: 5_000}
+		}
+	}
+	phase := func(ph run.Phase, message string) func(*status.Progress) {
+		return func(p *status.Progress) { p.State.Phase, p.State.Message = ph, message }
+	}
+	aws := config.Cloud{Provider: config.ProviderAWS, Name: "acme"}
+	launchFailed := func(ago time.Duration) func(*status.Progress) {
+		return func(p *status.Progress) {
+			p.Workers, p.Cloud = nil, aws
+			p.Fleet = record.Fleet{AbsentAt: now.Add(-ago), Absent: "Max spot instance count exceeded"}
+		}
+	}
+	lastHeartbeat := func(ago time.Duration) func(*status.Progress) {
+		return func(p *status.Progress) { p.Workers[0].Alive, p.Workers[0].HeartbeatAt = false, now.Add(-ago) }
+	}
+	for name, c := range map[string]struct {
+		change func(*status.Progress)
+		code   string // of the first blocker; "" for none
+		text   string // part of its text and remedy
+	}{
+		"nothing": {func(*status.Progress) {}, "", ""},
+		"not picked up": {func(p *status.Progress) { p.State = run.New(runA) },
+			diagnosis.NotPickedUp, "for 41s start `rollout up`"},
+		"archive being unpacked": {func(p *status.Progress) {
+			p.State, p.Manifest.Inputs[0].Packed = run.New(runA), "gzip"
+		}, diagnosis.IsPlanning, "unpacked"},
+		"paused": {phase(run.Paused, "prompts/x.jsonl is gone"), diagnosis.IsPaused,
+			"paused: prompts/x.jsonl is gone `rollout resume " + string(runA) + "`"},
+		"pausing":        {phase(run.Pausing, ""), diagnosis.IsPausing, "requests in flight may end"},
+		"ending":         {phase(run.Ending, ""), diagnosis.IsEnding, "until"},
+		"finalizing":     {phase(run.Finalizing, ""), diagnosis.IsEnding, "being written"},
+		"ended":          {phase(run.Completed, ""), "", ""},
+		"plan's problem": {func(p *status.Progress) { p.Plan.Problem = "no such archive" }, diagnosis.NoInput, "no such archive"},
+		"planning": {func(p *status.Progress) { p.State.Shards = 0; p.Plan.Total = 7 },
+			diagnosis.IsPlanning, "0 of 7 ranges"},
+		"no worker": {func(p *status.Progress) { p.Workers = nil }, diagnosis.NoWorker, "pool default is alive"},
+		"workers of other pools only": {func(p *status.Progress) { p.Workers[0].Pool = "other" },
+			diagnosis.NoWorker, "pool default is alive"},
+		"worker just died":   {lastHeartbeat(6 * time.Second), diagnosis.LostWorker, "6s ago and it holds 3 shards"},
+		"worker died before": {lastHeartbeat(time.Hour), diagnosis.NoWorker, ""},
+		"engine away": {func(p *status.Progress) {
+			p.Workers[0].Engine = status.EngineAway
+			p.Workers[0].Load = health.Load{UnavailableReason: "connection refused", UnavailableSince: now.Add(-12 * time.Second)}
+		}, diagnosis.NoEngine, "away for 12s: connection refused start the server"},
+		"one of two engines away": {func(p *status.Progress) {
+			p.Workers = append(p.Workers, statustest.Worker(7))
+			p.Workers[1].Engine = status.EngineAway
+		}, diagnosis.NoEngine, "of 1 of 2 workers"},
+		"all draining": {func(p *status.Progress) { p.Workers[0].State = health.Draining }, diagnosis.AllDraining, "draining"},
+		"workers hold other runs only": {func(p *status.Progress) {
+			p.Workers[0].Holds = []health.HeldShard{{Run: runB, Shard: 1, Attempt: 1}}
+		}, diagnosis.BusyElsewhere, "other runs first"},
+		"no row for less than four medians": {noRowFor(19 * time.Second), "", ""},
+		"no row for more than four medians": {noRowFor(21 * time.Second), diagnosis.Stalled, "no item was finished for 21s"},
+		"one of two servers away": {func(p *status.Progress) {
+			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed"},
+				{Name: "http://b/v1", State: "half_open", LastError: "connection refused"}}
+		}, diagnosis.NoServer, "1 of 2 inference servers get no requests: http://b/v1: connection refused start them again"},
+		"servers in use": {func(p *status.Progress) {
+			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed"},
+				{Name: "http://b/v1", State: "doubted"}}
+		}, "", ""},
+		"not picked up in a cloud": {func(p *status.Progress) { p.State, p.Cloud = run.New(runA), aws },
+			diagnosis.NotPickedUp, "`aws logs tail /aws/lambda/acme-plan`"},
+		"function of a cloud still starting": {func(p *status.Progress) {
+			p.State, p.Cloud, p.Manifest.CreatedAt = run.New(runA), aws, now.Add(-20*time.Second)
+		}, diagnosis.IsPlanning, "being cut"},
+		"no machine in a cloud": {func(p *status.Progress) { p.Workers, p.Cloud = nil, aws },
+			diagnosis.NoWorker, "--auto-scaling-group-name acme-default`"},
+		"launch just failed": {launchFailed(time.Minute), diagnosis.NoWorker,
+			"is alive; a machine could not come up 1m0s ago: Max spot instance count exceeded a machine takes"},
+		"launch failed long ago": {launchFailed(time.Hour), diagnosis.NoWorker, "is alive a machine takes"},
+		"all draining in a cloud": {func(p *status.Progress) { p.Workers[0].State, p.Cloud = health.Draining, aws },
+			diagnosis.AllDraining, "others come"},
+		"one slow shard": {func(p *status.Progress) { p.State.Warning = "9 shards wait for shard 4" },
+			diagnosis.FrontierBlocked, "wait for shard 4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := statustest.Midway()
+			p.Manifest.Inputs = []record.Input{{Key: "prompts/nightly.jsonl"}}
+			c.change(&p)
+			got := diagnosis.StatusOf(p, now).Blockers
+			switch {
+			case c.code == "" && len(got) > 0:
+				t.Errorf("%+v", got)
+			case c.code != "" && (len(got) == 0 || got[0].Code != c.code ||
+				!strings.Contains(got[0].Text+" "+got[0].Remedy, c.text)):
+				t.Errorf("%+v, want %s with %q", got, c.code, c.text)
+			}
+		})
+	}
+}

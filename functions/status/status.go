@@ -1,0 +1,211 @@
+package status
+
+import (
+	"cmp"
+	"maps"
+	"strings"
+	"time"
+
+	"rollout/shared/config"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// Status is what a run is doing. Its JSON form is a contract: fields are added
+// and never renamed, and every field is always present, null while its value
+// is unknown.
+type Status struct {
+	Run    identity.RunID `json:"run_id"`
+	Name   string         `json:"name"`
+	Kind   string         `json:"kind"`
+	Phase  run.Phase      `json:"phase"`
+	Reason run.Reason     `json:"reason"` // why it ends or ended; "" before
+	// Message is for people: why the run paused, failed, was refused or is
+	// slower than it could be.
+	Message string   `json:"message"`
+	Model   string   `json:"model"`
+	Pool    string   `json:"pool"`
+	Inputs  []string `json:"inputs"` // object keys
+	Items   Items    `json:"items"`
+	// FailedByClass counts failed items by fault.Class; never null.
+	FailedByClass map[string]int `json:"failed_by_class"`
+	Shards        Shards         `json:"shards"`
+	Tokens        Tokens         `json:"tokens"`
+	// Rate is the goodput: items that get a row, per second. While the run is
+	// running, it is the rate of the last half minute that the workers holding
+	// its shards report; if none reports one, the average since the start, pauses
+	// included. After the end it is the average over the whole run. Null before
+	// the first row, and while the run is paused, ending or finalizing.
+	Rate *float64 `json:"rate"`
+	// TokenRate is completion tokens per second, by the same rules.
+	TokenRate *float64 `json:"token_rate"`
+	// Training is the progress of a run of kind "train", as its worker reports
+	// it or, while no worker holds it, as of its last snapshot. Null for other
+	// kinds, and before the first step.
+	Training *Training `json:"training"`
+	// ETASeconds is how long the remaining items take at Rate. Null unless the
+	// run is running, its rate is known and positive, and all its input is
+	// planned.
+	ETASeconds *float64 `json:"eta_seconds"`
+	// Blockers are what keeps the run from going on, or from going on faster,
+	// the worst first; never null. Package diagnosis fills them in.
+	Blockers  []Blocker  `json:"hold_ups"`
+	CreatedAt time.Time  `json:"created_at"`
+	StartedAt *time.Time `json:"started_at"`  // the first dispatch
+	LastRowAt *time.Time `json:"last_row_at"` // by the workers that hold its shards
+	Deadline  *time.Time `json:"deadline"`
+	EndedAt   *time.Time `json:"ended_at"`
+	// Outputs is the key of completions.jsonl, which exists once the run has
+	// ended.
+	Outputs string `json:"outputs"`
+	Errors  string `json:"errors"`  // the key of errors.jsonl
+	Summary string `json:"summary"` // the key of summary.json
+}
+
+// Blocker is one thing that keeps a run from going on, or from going on faster.
+type Blocker struct {
+	Code   string `json:"code"`   // for programs. Example: "no_worker"
+	Text   string `json:"text"`   // for people
+	Remedy string `json:"remedy"` // what to do; "" if it passes by itself
+}
+
+// Items counts a run's items. Done and Failed are disjoint: once the run has
+// ended they add up to Total.
+type Items struct {
+	Total  uint64 `json:"total"`  // planned so far
+	Done   uint64 `json:"done"`   // with a committed answer
+	Failed uint64 `json:"failed"` // without an answer, for good
+	// Unanswered are the failed items without a fault of their own: the run
+	// ended (stopped, expired, over budget, input changed) before they had a
+	// row.
+	Unanswered uint64 `json:"unanswered"`
+	// Uncommitted are the items whose row a worker or a checkpoint holds, and
+	// which is not committed yet.
+	Uncommitted uint64 `json:"in_hand"`
+	// Planned reports whether Total is final.
+	Planned bool `json:"planned"`
+}
+
+// Committed is how many items have a committed row of their own: an answer or
+// an error.
+func (i Items) Committed() uint64 { return i.Done + i.AtFault() }
+
+// AtFault is how many items failed by a fault of their own.
+func (i Items) AtFault() uint64 { return i.Failed - min(i.Failed, i.Unanswered) }
+
+// Processed is how many items have a row, committed or not: what a progress bar
+// shows.
+func (i Items) Processed() uint64 {
+	return min(i.Committed()+i.Uncommitted, max(i.Total, i.Committed()))
+}
+
+// Shards counts a run's shards.
+type Shards struct {
+	Total      int `json:"total"`      // planned so far
+	Dispatched int `json:"dispatched"` // sent to workers, done ones included
+	Running    int `json:"running"`    // held by living workers
+	Done       int `json:"done"`
+}
+
+// Tokens counts the tokens of a run's committed shards.
+type Tokens struct {
+	Prompt     int64 `json:"prompt"`
+	Completion int64 `json:"completion"`
+	Wasted     int64 `json:"wasted"` // spent on answers that were discarded
+}
+
+// Progress is what the documents say about a run.
+type Progress struct {
+	Cloud    config.Cloud // where the installation is
+	Manifest record.Manifest
+	State    run.State      // run.New until coordinate has saved one
+	Plan     record.Plan    // zero until planning has begun
+	Control  record.Control // zero until a user or function has steered the run
+	Workers  []WorkerStatus // all workers, of every pool
+	// Fleet is what the cloud reports about the machines of the run's pool. It
+	// is read only while the pool has no living worker; else it is zero.
+	Fleet record.Fleet
+	// CheckpointedRows counts rows in checkpoints of open shards that no worker
+	// holds.
+	CheckpointedRows uint64
+	// Snapshot is a training's last snapshot by its shard document; nil before
+	// the first, and for other kinds.
+	Snapshot *shard.Snapshot
+}
+
+// Of returns what the run is doing at the time now, without Blockers.
+func Of(p Progress, now time.Time) Status {
+	m, st := p.Manifest, p.State
+	s := Status{
+		Run: m.Run, Name: m.Name, Kind: m.Kind, Model: m.ModelURI, Pool: m.Pool, Inputs: []string{},
+		Phase: st.Phase, Reason: st.Reason, Message: cmp.Or(st.Message, st.Warning),
+		Items: Items{
+			Total:      max(st.Items, p.Plan.Items),
+			Done:       uint64(max(0, st.Counts.OK)),
+			Failed:     uint64(max(0, st.Counts.Failed)),
+			Unanswered: countUnanswered(st.Counts.ByClass),
+			Planned:    st.Complete,
+		},
+		FailedByClass: map[string]int{},
+		Shards: Shards{Total: max(st.Shards, p.Plan.Shards), Dispatched: st.NextShard,
+			Done: st.Done.Set.Len()},
+		Tokens: Tokens{Prompt: st.Counts.PromptTokens, Completion: st.Counts.CompletionTokens,
+			Wasted: st.Counts.WastedTokens},
+		Blockers:  []Blocker{},
+		CreatedAt: m.CreatedAt.UTC(),
+		StartedAt: timeOrNil(st.StartedAt),
+		Deadline:  timeOrNil(st.Deadline),
+		EndedAt:   timeOrNil(st.EndedAt),
+		Outputs:   record.OutputKey(m.Run, record.CompletionsFile),
+		Errors:    record.OutputKey(m.Run, record.ErrorsFile),
+		Summary:   record.OutputKey(m.Run, record.SummaryFile),
+	}
+	for _, in := range m.Inputs {
+		s.Inputs = append(s.Inputs, in.Key)
+	}
+	maps.Copy(s.FailedByClass, st.Counts.ByClass)
+	if m.Refused != "" {
+		s.Phase, s.Message, s.EndedAt = run.Failed, m.Refused, timeOrNil(m.CreatedAt)
+	}
+	w := heldBy(m.Run, p.Workers)
+	if !s.Phase.Ended() { // the last heartbeats of workers may still name shards of an ended run
+		s.Shards.Running, s.Items.Uncommitted, s.LastRowAt = w.shards, w.rows+p.CheckpointedRows, timeOrNil(w.rowAt)
+	}
+	s.setRates(w, st, now)
+	s.setTraining(p)
+	return s
+}
+
+// Unanswered reports whether the end of a run gives this class to items without
+// a row: such items are not at fault.
+func Unanswered(c fault.Class) bool {
+	switch c {
+	case fault.CanceledItem, fault.Expired, fault.Budget, fault.InputChanged:
+		return true
+	}
+	return false
+}
+
+func countUnanswered(byClass map[string]int) (n uint64) {
+	for c, k := range byClass {
+		if Unanswered(fault.Class(c)) {
+			n += uint64(max(0, k))
+		}
+	}
+	return n
+}
+
+// FormatPhase renders a phase for people. Example: "completed with errors".
+func FormatPhase(p run.Phase) string { return strings.ReplaceAll(string(p), "_", " ") }
+
+// timeOrNil returns nil for the zero time.
+func timeOrNil(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}

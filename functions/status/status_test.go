@@ -1,0 +1,106 @@
+package status_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"rollout/functions/status"
+	"rollout/functions/status/statustest"
+	"rollout/shared/core/health"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
+	"rollout/shared/record"
+)
+
+const (
+	runA = statustest.RunA
+	runB = statustest.RunB
+)
+
+var noon = statustest.Noon
+
+func TestRates(t *testing.T) {
+	t.Parallel()
+	num := func(f float64) *float64 { return &f }
+	reports := func(p *status.Progress, rate float64) {
+		p.Workers[0].Load = health.Load{Rows: 9, RowAt: noon, Rate: rate, TokenRate: 30 * rate}
+	}
+	const at = 40 * time.Second
+	for name, c := range map[string]struct {
+		change            func(*status.Progress)
+		after             time.Duration // since the start
+		rate, tokens, eta *float64
+	}{
+		"average since the start": {func(*status.Progress) {}, at, num(10), num(200), num(45)},
+		"no ETA before all is planned": {func(p *status.Progress) { p.State.Complete = false },
+			at, num(10), num(200), nil},
+		"nothing committed": {func(p *status.Progress) { p.State.Counts = shard.Counts{} }, at, nil, nil, nil},
+		"not started":       {func(p *status.Progress) { p.State.StartedAt = time.Time{} }, at, nil, nil, nil},
+		"clock behind":      {func(*status.Progress) {}, -time.Second, nil, nil, nil},
+		"paused":            {func(p *status.Progress) { p.State.Phase = run.Paused }, at, nil, nil, nil},
+		"ending":            {func(p *status.Progress) { p.State.Phase = run.Ending }, at, nil, nil, nil},
+		"last save too old": {func(*status.Progress) {}, 10 * time.Minute, nil, nil, nil},
+		"average of the whole ended run": {func(p *status.Progress) {
+			p.State.Phase, p.State.EndedAt = run.Stopped, p.State.StartedAt.Add(100*time.Second)
+		}, time.Hour, num(4), num(80), nil},
+		"more committed than planned": {func(p *status.Progress) { p.State.Items = 100 },
+			at, num(10), num(200), num(0)},
+		"rate that the worker reports": {func(p *status.Progress) { reports(p, 30) }, at, num(30), num(900), num(15)},
+		"worker reports no row lately": {func(p *status.Progress) { reports(p, 0) }, at, num(0), num(0), nil},
+		"share of a worker of several runs": {func(p *status.Progress) {
+			reports(p, 40)
+			p.Workers[0].Holds = append(p.Workers[0].Holds, health.HeldShard{Run: runB, Shard: 1, Attempt: 1})
+		}, at, num(30), num(900), num(15)},
+		"dead worker's rate is ignored": {func(p *status.Progress) {
+			reports(p, 40)
+			p.Workers[0].Alive = false
+		}, at, num(10), num(200), num(60)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := statustest.Midway()
+			c.change(&p)
+			s := status.Of(p, noon.Add(time.Second+c.after))
+			for what, pair := range map[string][2]*float64{
+				"rate": {c.rate, s.Rate}, "token rate": {c.tokens, s.TokenRate}, "eta": {c.eta, s.ETASeconds},
+			} {
+				if d := cmp.Diff(pair[0], pair[1]); d != "" {
+					t.Errorf("%s (-want +got):\n%s", what, d)
+				}
+			}
+		})
+	}
+}
+
+func TestItemsLeftUnansweredByTheEndAreNotAtFault(t *testing.T) {
+	t.Parallel()
+	p := statustest.Midway()
+	p.State.Phase, p.State.EndedAt = run.Stopped, p.State.StartedAt.Add(100*time.Second)
+	p.State.Counts = shard.Counts{OK: 390, Failed: 610, ByClass: map[string]int{"too_long": 10, "canceled": 600}}
+	s := status.Of(p, noon.Add(time.Hour))
+	if s.Items.Failed != 610 || s.Items.Unanswered != 600 || s.Items.Committed() != 400 || *s.Rate != 4 {
+		t.Errorf("%+v, committed %d, rate %v", s.Items, s.Items.Committed(), *s.Rate)
+	}
+}
+
+func TestRefusedRunHasFailed(t *testing.T) {
+	t.Parallel()
+	m := statustest.Manifest(runA)
+	m.Refused = "prompts/nightly.toml:3: sampling.top_p: must be at most 1"
+	s := status.Of(status.Progress{Manifest: m, State: run.New(runA)}, noon.Add(time.Hour))
+	if s.Phase != run.Failed || s.Message != m.Refused || s.EndedAt == nil || !s.EndedAt.Equal(noon) {
+		t.Errorf("phase %s, message %q, ended %v", s.Phase, s.Message, s.EndedAt)
+	}
+}
+
+func TestStatusShowsThePlanBeforeCoordinateHasSaved(t *testing.T) {
+	t.Parallel()
+	p := status.Progress{Manifest: statustest.Manifest(runA), State: run.New(runA),
+		Plan: record.Plan{Schema: 1, Shards: 7, Items: 1792}}
+	s := status.Of(p, noon)
+	if s.Items.Total != 1792 || s.Shards.Total != 7 || s.Items.Planned {
+		t.Errorf("items %+v, shards %+v", s.Items, s.Shards)
+	}
+}

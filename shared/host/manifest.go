@@ -1,0 +1,54 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"rollout/shared/core/identity"
+	"rollout/shared/document"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// ErrNoRun is the cause of LoadManifest's NotFound error. It tells an unknown
+// run from anything else of a run that is not found.
+var ErrNoRun = errors.New("there is no run")
+
+// LoadManifest reads and decodes a run's manifest. An id without one, or that
+// cannot be a run's, is NotFound with the cause ErrNoRun. A damaged document, or
+// the manifest of another run, is Corrupt; one of a newer schema is Invalid.
+func LoadManifest(ctx context.Context, docs document.Store, id identity.RunID) (record.Manifest, error) {
+	if !id.Valid() {
+		return record.Manifest{}, noRun(id)
+	}
+	d, err := docs.Get(ctx, record.ManifestKey(id))
+	if fault.Is(err, fault.NotFound) {
+		return record.Manifest{}, noRun(id)
+	}
+	if err != nil {
+		return record.Manifest{}, fault.Wrap(err, "load %s", record.ManifestKey(id))
+	}
+	return DecodeManifest(d)
+}
+
+func noRun(id identity.RunID) error {
+	return &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("%w %.64q", ErrNoRun, string(id)),
+		Remedy: "`rollout status` lists the runs"}
+}
+
+// DecodeManifest decodes a document that was listed or read with others, with
+// the errors of LoadManifest. An absent document, as GetMany returns it, is the
+// zero Manifest.
+func DecodeManifest(d document.Doc) (m record.Manifest, err error) {
+	if d.Revision == "" {
+		return m, nil
+	}
+	if err := record.Decode(d.Value, &m, "document "+d.Key); err != nil {
+		return m, err
+	}
+	if id, ok := record.RunFromKey(d.Key); !ok || m.Run != id {
+		return m, fault.New(fault.Corrupt, "document %s is the manifest of run %q", d.Key, m.Run)
+	}
+	return m, nil
+}
