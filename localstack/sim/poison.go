@@ -49,8 +49,8 @@ func (v poison) share() float64 {
 }
 
 // poisonMessage is what the error row of a poisonous item says.
-const poisonMessage = "the inference server, or its worker, died each time this item was asked alone " +
-	"(look into the server's log for what it dies of, then correct the item or the server and submit the item again)"
+const poisonMessage = "the inference server or its worker crashed each time this item was asked alone " +
+	"(find the crash in the server's log, correct the item or the server, then submit the item again)"
 
 // server is the inference server that all workers share.
 type server struct {

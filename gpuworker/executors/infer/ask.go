@@ -13,37 +13,40 @@ import (
 	"rollout/shared/fault"
 )
 
-// Back-off between asks of one request: doubling, with jitter.
+// Backoff between the tries of one request. It doubles, with jitter.
 const (
 	firstBackoff = 50 * time.Millisecond
 	lastBackoff  = 10 * time.Second
 )
 
-// maxBreaks is how often the connection to an engine that stays up may break
-// during one request before that is the request's own failure. It is more than
-// a network drops by chance.
+// maxBreaks is how often the connection may break during one request while the
+// engine stays up, before that counts as the request's own failure. Networks
+// don't drop that many connections by chance.
 const maxBreaks = 8
 
-// ask asks the engine for one decode of the item until there is an answer or
-// a fault that is the item's own. Canceled means that there is neither: the
-// shard stops, or the engine died meanwhile, which made the item a suspect.
-// alone says that nothing else of the worker is in flight.
-func (t *execution) ask(ctx context.Context, h *scratch, a *answers, decode int, alone bool) (dialect.Answer, error) {
+// ask asks the engine for one decode of the item until it has an answer or a
+// fault of the item. It returns Canceled if it has neither: the shard stops, or
+// the engine crashed during the request, which made the item a suspect.
+// Exclusive says that the worker has nothing else in flight.
+func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int, exclusive bool) (
+	dialect.Answer, error) {
 	sampling := t.shard.Manifest.Config.Sampling
-	h.body = a.item.Body(h.body[:0], t.model.URI, sampling, a.id, decode)
-	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: h.body, Exclusive: alone}
-	tries, failures, breaks, allowed := 0, 0, 0, max(1, t.shard.Manifest.Config.Limits.Failures)
+	sc.body = a.item.Body(sc.body[:0], t.model.URI, sampling, a.id, decode)
+	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: sc.body, Exclusive: exclusive}
+	tries, failures, breaks := 0, 0, 0
+	maxFailures := max(1, t.shard.Manifest.Config.Limits.Failures)
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		var hint time.Duration // the least wait that the engine asks for
 		start := t.cfg.Clock.Now()
-		got, err := t.once(ctx, h, req)
-		if err == nil || ctx.Err() == nil { // not one that was cut off
+		got, err := t.once(ctx, sc, req)
+		if err == nil || ctx.Err() == nil { // not a request that was cut off
 			t.shard.RecordRequest(t.cfg.Clock.Now().Sub(start), err)
 		}
 		if err == nil {
 			t.refusal.answered()
-			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning, ToolCalls: got.ToolCalls,
-				Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage), ClampedMaxTokens: got.MaxTokens}, nil
+			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning,
+				ToolCalls: got.ToolCalls, Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage),
+				ClampedMaxTokens: got.MaxTokens}, nil
 		}
 		spent := engine.UsageOf(err)
 		t.shard.AddWastedTokens(spent.PromptTokens + spent.CompletionTokens)
@@ -51,104 +54,106 @@ func (t *execution) ask(ctx context.Context, h *scratch, a *answers, decode int,
 			return dialect.Answer{}, fault.WithKind(fault.Canceled, ctx.Err(), "answer item %d", a.place.Item)
 		}
 		switch fault.KindOf(err) {
-		case fault.Invalid: // the request's own fault
+		case fault.Invalid: // a fault of the request
 			return dialect.Answer{}, err
-		case fault.Denied: // every request's fault
+		case fault.Denied: // concerns every request
 			t.abort(err)
 			return dialect.Answer{}, fault.WithKind(fault.Canceled, err, "answer item %d", a.place.Item)
 		case fault.Unavailable:
 			if t.recordCrash(a.index, err) {
 				return dialect.Answer{}, fault.WithKind(fault.Canceled, err, "answer item %d", a.place.Item)
 			}
-			stayed, awaitErr := t.awaitEngine(ctx, err)
+			stayedUp, awaitErr := t.awaitEngine(ctx, err)
 			if awaitErr != nil {
 				return dialect.Answer{}, awaitErr
 			}
-			if stayed {
+			if stayedUp {
 				breaks++
 			}
 			if breaks >= maxBreaks {
 				return dialect.Answer{}, &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Err: err,
-					Op: fmt.Sprintf("the engine broke off %d times and was ready at once", breaks)}
+					Op: fmt.Sprintf("the connection broke %d times although the server stayed ready", breaks)}
 			}
 		case fault.Throttled:
 			hint = fault.RetryAfter(err)
 			left := maxRefusal - t.refusal.refused(t.cfg.Clock.Now(), hint, err)
 			if left <= 0 {
-				t.abort(fault.WithKind(fault.Unavailable, err, "the engine has refused everything for %s", maxRefusal))
+				t.abort(fault.WithKind(fault.Unavailable, err, "the engine has refused all requests for %s", maxRefusal))
 				return dialect.Answer{}, fault.WithKind(fault.Canceled, err, "answer item %d", a.place.Item)
 			}
 			hint = min(hint, left)
 		default: // a failure, charged to the item
 			failures++
-			if failures >= allowed {
+			if failures >= maxFailures {
 				return dialect.Answer{}, err
 			}
 			if errors.Is(err, engine.ErrWhitespace) {
-				req.Body = a.otherwise(decode, failures)
+				req.Body = a.bodyWithOtherSeed(decode, failures)
 			}
 		}
 		tries++
 		if !t.pause(ctx, max(hint, jitter(backoff, a.id, tries))) {
-			return dialect.Answer{}, fault.New(fault.Canceled, "item %d waits for the engine while its shard stops", a.place.Item)
+			return dialect.Answer{}, fault.New(fault.Canceled, "item %d: the shard stops before the next try", a.place.Item)
 		}
 	}
 }
 
-// jitter spreads a back-off over its second half, by item: items that failed
-// together do not come back together, and a replay waits the same.
+// jitter returns a wait within the second half of d, derived from the item's id.
+// Items that failed together are not retried together, and a replay waits the
+// same.
 func jitter(d time.Duration, item identity.ContentID, try int) time.Duration {
-	dice := binary.LittleEndian.Uint32(item[try%8*4:])
-	return d/2 + time.Duration(float64(d/2)*float64(dice)/(1<<32))
+	random := binary.LittleEndian.Uint32(item[try%8*4:])
+	return d/2 + time.Duration(float64(d/2)*float64(random)/(1<<32))
 }
 
-// once asks the engine once, within the deadlines on progress and as a whole.
-func (t *execution) once(all context.Context, h *scratch, req engine.Request) (engine.Answer, error) {
-	ctx := h.watch.begin(all, limits{silence: t.cfg.ProgressTimeout, whole: t.cfg.RequestTimeout})
-	defer h.watch.end()
-	got, err := t.cfg.Engine.Answer(ctx, req, h.watch.sign)
+// once makes one request, within ProgressTimeout and RequestTimeout.
+func (t *execution) once(all context.Context, sc *scratch, req engine.Request) (engine.Answer, error) {
+	ctx := sc.watchdog.begin(all, limits{silence: t.cfg.ProgressTimeout, whole: t.cfg.RequestTimeout})
+	defer sc.watchdog.end()
+	got, err := t.cfg.Engine.Answer(ctx, req, sc.watchdog.progress)
 	if err != nil && ctx.Err() != nil {
 		if cause := context.Cause(ctx); fault.ClassOf(cause) == fault.Timeout {
-			return got, &engine.PartialUsage{Usage: engine.UsageOf(err), Err: whoseHang(all, err, cause)}
+			return got, &engine.PartialUsage{Usage: engine.UsageOf(err), Err: attributeTimeout(all, err, cause)}
 		}
 	}
 	return got, err
 }
 
-// whoseHang is the fault of a request that ended in err because of the cause,
-// its deadline: its own, unless the server answers nobody.
-func whoseHang(ctx context.Context, err, cause error) error {
-	var hung *engine.HangError
-	if errors.As(err, &hung) && hung.ServerAtFault(ctx) {
-		return fault.WithKind(fault.Unavailable, cause, "the engine answers nobody")
+// attributeTimeout returns the fault of a request that ended in err because of
+// the timeout cause. It is the request's own, unless the server hangs for all
+// requests.
+func attributeTimeout(ctx context.Context, err, cause error) error {
+	var hang *engine.HangError
+	if errors.As(err, &hang) && hang.ServerAtFault(ctx) {
+		return fault.WithKind(fault.Unavailable, cause, "the engine answers no request")
 	}
 	return cause
 }
 
-// awaitEngine waits until an engine that broke off can answer again; stayed
-// says that it could at once. It charges nobody. When the engine stays away,
-// the shard goes back.
-func (t *execution) awaitEngine(ctx context.Context, why error) (stayed bool, err error) {
+// awaitEngine waits until an engine whose connection broke is ready again.
+// StayedUp says that it was ready at once. The wait counts as no failure. After
+// MaxOutage the shard is released.
+func (t *execution) awaitEngine(ctx context.Context, brokenBy error) (stayedUp bool, err error) {
 	until := t.cfg.Clock.Now().Add(t.cfg.MaxOutage)
-	stayed = true
+	stayedUp = true
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
 		ready := t.Ready(ctx)
 		t.shard.ReportReady(ready)
 		if ready == nil {
-			return stayed, nil
+			return stayedUp, nil
 		}
-		stayed = false
+		stayedUp = false
 		if !t.cfg.Clock.Now().Before(until) {
-			t.abort(fault.Wrap(why, "the engine has been away for %s", t.cfg.MaxOutage))
+			t.abort(fault.Wrap(brokenBy, "the engine has been down for %s", t.cfg.MaxOutage))
 		}
 		if !t.pause(ctx, backoff) {
-			return false, fault.WithKind(fault.Canceled, why, "wait for the engine")
+			return false, fault.WithKind(fault.Canceled, brokenBy, "wait for the engine")
 		}
 	}
 }
 
-// pause waits; false if the shard stops or ctx ends meanwhile: then nothing is
-// begun any more.
+// pause waits for d. It returns false if the shard stops or ctx ends first: then
+// nothing more may begin.
 func (t *execution) pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

@@ -16,26 +16,28 @@ import (
 	"rollout/shared/input/inputtest"
 )
 
-// blank is a step that ends in white space where a shape was asked for.
-func blank(prompt, completion int64) step {
+// whitespace returns a step whose answer is only white space, with these tokens.
+func whitespace(prompt, completion int64) step {
 	return func(context.Context, func()) error {
 		return &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Op: "answer",
-			Err: &engine.PartialUsage{Usage: engine.Usage{PromptTokens: prompt, CompletionTokens: completion}, Err: engine.ErrWhitespace}}
+			Err: &engine.PartialUsage{Err: engine.ErrWhitespace,
+				Usage: engine.Usage{PromptTokens: prompt, CompletionTokens: completion}}}
 	}
 }
 
-func TestC23WhiteSpaceIsAskedAgainWithOtherSeedsAndCounted(t *testing.T) {
+func TestC23WhitespaceIsRetriedWithOtherSeedAndCounted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		line   string
-		script []step
-		class  fault.Class
-		asks   int
-		wasted int64
+		line     string
+		script   []step
+		class    fault.Class
+		requests int
+		wasted   int64
 	}{
-		"once":         {`{"prompt":"x"}`, times(1, blank(10, 100)), "", 2, 110},
-		"always":       {`{"prompt":"x"}`, times(9, blank(10, 100)), fault.Engine, 3, 330},
-		"a given seed": {`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"x","seed":7}}`, times(2, blank(1, 2)), "", 3, 6},
+		"once":   {`{"prompt":"x"}`, times(1, whitespace(10, 100)), "", 2, 110},
+		"always": {`{"prompt":"x"}`, times(9, whitespace(10, 100)), fault.Engine, 3, 330},
+		"seed given": {`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"x","seed":7}}`,
+			times(2, whitespace(1, 2)), "", 3, 6},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,49 +49,54 @@ func TestC23WhiteSpaceIsAskedAgainWithOtherSeedsAndCounted(t *testing.T) {
 				d := newFixture(t, m, c.line+"\n", map[string][]step{`"x"`: c.script})
 				d.work(time.Minute)
 				seeds := map[string]bool{}
-				for n, a := range d.engine.asks {
+				for n, a := range d.engine.requests {
 					_, seed, _ := strings.Cut(a.body, `"seed":`)
 					if seeds[seed] {
-						t.Errorf("ask %d has a seed that an earlier one had: %s", n, a.body)
+						t.Errorf("request %d has the seed of an earlier one: %s", n, a.body)
 					}
 					seeds[seed] = true
-					if same, _, _ := strings.Cut(a.body, `"seed":`); !strings.HasPrefix(d.engine.asks[0].body, same) {
+					if same, _, _ := strings.Cut(a.body, `"seed":`); !strings.HasPrefix(d.engine.requests[0].body, same) {
 						t.Errorf("more than the seed differs: %s", a.body)
 					}
 				}
 				doc := d.shard()
-				if len(seeds) != c.asks || doc.Counts.WastedTokens != c.wasted || doc.Counts.ByClass[string(c.class)] != len(c.class)/max(1, len(c.class)) {
-					t.Errorf("%d asks, counts %+v", len(seeds), doc.Counts)
+				failed := len(c.class) / max(1, len(c.class)) // 1 if there is a class, else 0
+				if len(seeds) != c.requests || doc.Counts.WastedTokens != c.wasted ||
+					doc.Counts.ByClass[string(c.class)] != failed {
+					t.Errorf("%d requests, counts %+v", len(seeds), doc.Counts)
 				}
 			})
 		})
 	}
 }
 
-// spends is a step that fails after it cost something.
-func spends(kind fault.Kind, completion int64) step {
+// failsAfter returns a step that fails after it took some tokens.
+func failsAfter(kind fault.Kind, completion int64) step {
 	return func(context.Context, func()) error {
-		return &fault.Error{Kind: kind, Op: "answer", Err: &engine.PartialUsage{Usage: engine.Usage{CompletionTokens: completion}, Err: fmt.Errorf("broke off")}}
+		return &fault.Error{Kind: kind, Op: "answer", Err: &engine.PartialUsage{
+			Usage: engine.Usage{CompletionTokens: completion}, Err: fmt.Errorf("connection broken")}}
 	}
 }
 
-func TestWastedTokensAreOfEveryRequestThatLedToNoRow(t *testing.T) {
+func TestWastedTokensCountRequestsWithoutRow(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		decodes int
 		script  []step
 		wasted  int64
 	}{
-		"a failed one before the answer":  {1, []step{spends(fault.Corrupt, 5), spends(fault.Unavailable, 7)}, 12},
-		"one that was refused after all":  {1, []step{spends(fault.Corrupt, 5), spends(fault.Invalid, 0)}, 5},
-		"answers beside one that failed":  {3, append([]step{nil, nil}, times(1, spends(fault.Invalid, 3))...), 2*(5+5) + 3}, // the mock counts 5 words
-		"one that hung after some tokens": {1, []step{hung(4)}, 4},
-		"none":                            {1, nil, 0},
+		"failed requests before the answer": {1, []step{failsAfter(fault.Corrupt, 5), failsAfter(fault.Unavailable, 7)}, 12},
+		"refused after a failure":           {1, []step{failsAfter(fault.Corrupt, 5), failsAfter(fault.Invalid, 0)}, 5},
+		"answers beside a failed request": { // the mock counts 5 words
+			3, append([]step{nil, nil}, times(1, failsAfter(fault.Invalid, 3))...), 2*(5+5) + 3},
+		"hung after some tokens": {1, []step{hangsAfter(4)}, 4},
+		"no failure":             {1, nil, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newFixture(t, manyDecodes(c.decodes), `{"prompt":"x has just five words"}`+"\n", map[string][]step{`"x has`: c.script})
+				line := `{"prompt":"x has just five words"}` + "\n"
+				d := newFixture(t, manyDecodes(c.decodes), line, map[string][]step{`"x has`: c.script})
 				d.work(5 * time.Minute)
 				if got := d.shard().Counts; got.WastedTokens != c.wasted || got.OK+got.Failed != 1 {
 					t.Errorf("%+v, want %d wasted", got, c.wasted)
@@ -99,21 +106,22 @@ func TestWastedTokensAreOfEveryRequestThatLedToNoRow(t *testing.T) {
 	}
 }
 
-// hung is a step that gives some pieces and then none.
-func hung(pieces int64) step {
+// hangsAfter returns a step that gives some pieces, then hangs.
+func hangsAfter(pieces int64) step {
 	return func(ctx context.Context, _ func()) error {
 		<-ctx.Done()
-		return fault.WithKind(fault.Canceled, &engine.PartialUsage{Usage: engine.Usage{CompletionTokens: pieces}, Err: context.Cause(ctx)}, "answer")
+		return fault.WithKind(fault.Canceled, &engine.PartialUsage{
+			Usage: engine.Usage{CompletionTokens: pieces}, Err: context.Cause(ctx)}, "answer")
 	}
 }
 
-func TestWhatIsCutOffIsWastedWhoeverGoesOn(t *testing.T) {
+func TestTokensOfCancelledRequestAreWasted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": {hung(40)}})
+		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": {hangsAfter(40)}})
 		d.work(time.Second)
-		d.worker.Drain("go")
-		pass(10 * time.Second)
+		d.worker.Drain("test")
+		advance(10 * time.Second)
 		if doc := d.shard(); doc.State != shard.Pending || doc.Counts.WastedTokens != 40 {
 			t.Fatalf("%+v", doc)
 		}
@@ -124,22 +132,25 @@ func TestWhatIsCutOffIsWastedWhoeverGoesOn(t *testing.T) {
 	})
 }
 
-// clamps is an engine that lowers max_tokens.
-type clamps struct{ *scripted }
+// clamping is an engine that lowers max_tokens.
+type clamping struct{ *scripted }
 
-func (c clamps) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
+func (c clamping) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
 	a, err := c.scripted.Answer(ctx, r, progress)
 	a.MaxTokens = 17
 	return a, err
 }
 
-func TestC19ARowSaysThatItsMaxTokensWasLowered(t *testing.T) {
+func TestC19RowSaysThatMaxTokensWasLowered(t *testing.T) {
 	t.Parallel()
 	for dialect, c := range map[string]struct{ line, want string }{
-		"plain":   {`{"prompt":"x"}`, `"finish_reason":"stop","max_tokens_clamped":17`},
-		"openai":  {`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"x"}}`, `"finish_reason":"stop","max_tokens_clamped":17}]`},
-		"bedrock": {`{"recordId":"a","modelInput":{"messages":[{"role":"user","content":"x"}]}}`, `"max_tokens_clamped":17}`},
-		"vertex":  {`{"request":{"contents":[{"role":"user","parts":[{"text":"x"}]}]}}`, `"finishReason":"STOP","maxTokensClamped":17}]`},
+		"plain": {`{"prompt":"x"}`, `"finish_reason":"stop","max_tokens_clamped":17`},
+		"openai": {`{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"x"}}`,
+			`"finish_reason":"stop","max_tokens_clamped":17}]`},
+		"bedrock": {`{"recordId":"a","modelInput":{"messages":[{"role":"user","content":"x"}]}}`,
+			`"max_tokens_clamped":17}`},
+		"vertex": {`{"request":{"contents":[{"role":"user","parts":[{"text":"x"}]}]}}`,
+			`"finishReason":"STOP","maxTokensClamped":17}]`},
 	} {
 		t.Run(dialect, func(t *testing.T) {
 			t.Parallel()
@@ -147,9 +158,9 @@ func TestC19ARowSaysThatItsMaxTokensWasLowered(t *testing.T) {
 				m := inputtest.Manifest(0)
 				m.Dialect = dialect
 				d := newFixture(t, m, c.line+"\n", nil)
-				d.work(time.Second, func(cfg *infer.Config) { cfg.Engine = clamps{d.engine} })
+				d.work(time.Second, func(cfg *infer.Config) { cfg.Engine = clamping{d.engine} })
 				if got := hosttest.Object(t, d.Ports, d.shard().Result.Key); !strings.Contains(got, c.want) {
-					t.Errorf("%s lacks %s", got, c.want)
+					t.Errorf("the row is %s, want it to contain %s", got, c.want)
 				}
 			})
 		})

@@ -13,116 +13,115 @@ import (
 	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/mock"
 	"rollout/gpuworker/executors/infer"
-	"rollout/gpuworker/worker"
-	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
-	"rollout/shared/input"
 	"rollout/shared/input/inputtest"
 	"rollout/shared/memory"
 	"rollout/shared/record"
 )
 
-// crashingEngine is an inference server that dies whenever a poisonous prompt arrives,
-// with all that it works on, and is started anew after a while.
+// crashingEngine is an inference server that crashes on poison prompts, with all
+// requests in flight, and restarts after a while.
 type crashingEngine struct {
-	poison   []string      // prompts
-	latency  time.Duration // of an answer
-	lives    time.Duration // from a poisonous prompt's arrival to the death
-	restarts time.Duration // from a death to the next start; 0: never
-	silent   bool          // it does not name its starts
-	lonely   bool          // it can tell that it works on nothing else
-	slow     string        // this prompt is answered token by token for minutes
-	onDeath  func()        // what dies with it
+	poison       []string      // prompts
+	latency      time.Duration // of an answer
+	crashAfter   time.Duration // the arrival of a poison prompt
+	restartAfter time.Duration // a crash; 0: never
+	noStart      bool          // it does not name its starts
+	exclusive    bool          // it can tell that it works on nothing else
+	slow         string        // this prompt is answered token by token for minutes
+	onCrash      func()
 
 	mu      sync.Mutex
-	deaths  int
+	crashes int
 	down    bool
 	running int
-	over    chan struct{}  // closed at its death
-	asked   map[string]int // by the body
+	crashed chan struct{}  // closed at the next crash
+	asked   map[string]int // requests by body
 }
 
 func newCrashingEngine(poison ...int) *crashingEngine {
-	m := &crashingEngine{latency: 100 * time.Millisecond, lives: 10 * time.Millisecond, restarts: 3 * time.Second, lonely: true,
-		over: make(chan struct{}), asked: map[string]int{}}
+	m := &crashingEngine{latency: 100 * time.Millisecond, crashAfter: 10 * time.Millisecond,
+		restartAfter: 3 * time.Second, exclusive: true, crashed: make(chan struct{}), asked: map[string]int{}}
 	for _, n := range poison {
 		m.poison = append(m.poison, fmt.Sprintf("%q", fmt.Sprint(n)))
 	}
 	return m
 }
 
-// Answer answers, unless the server is down or dies meanwhile.
+// Answer answers, unless the server is down or crashes during the request.
 func (m *crashingEngine) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
-	alone := r.Exclusive && m.lonely && m.quiet(ctx, progress)
+	solo := r.Exclusive && m.exclusive && m.awaitIdle(ctx, progress)
 	m.mu.Lock()
 	if m.down {
 		m.mu.Unlock()
 		return engine.Answer{}, fault.New(fault.Unavailable, "connection refused")
 	}
-	over, start := m.over, fmt.Sprintf("start %d", m.deaths)
+	crashed, start := m.crashed, fmt.Sprintf("start %d", m.crashes)
 	m.running++
 	m.asked[string(r.Body)]++
 	m.mu.Unlock()
 	defer func() { m.mu.Lock(); m.running--; m.mu.Unlock() }()
-	if m.silent {
+	if m.noStart {
 		start = ""
 	}
-	dies := slices.ContainsFunc(m.poison, func(p string) bool { return strings.Contains(string(r.Body), p) })
+	poison := slices.ContainsFunc(m.poison, func(p string) bool { return strings.Contains(string(r.Body), p) })
 	wait := m.latency
 	for n := 0; n < 90 && m.slow != "" && strings.Contains(string(r.Body), m.slow) && ctx.Err() == nil; n++ {
 		<-time.After(time.Second)
 		progress()
 	}
-	if dies {
-		wait = m.lives
+	if poison {
+		wait = m.crashAfter
 	}
 	select {
 	case <-time.After(wait):
-		if !dies {
+		if !poison {
 			return mock.New(mock.Config{}).Answer(ctx, r, progress)
 		}
-		m.crash(over)
-	case <-over:
+		m.crash(crashed)
+	case <-crashed:
 	case <-ctx.Done():
 		return engine.Answer{}, fault.WithKind(fault.Canceled, ctx.Err(), "answer")
 	}
-	return engine.Answer{}, fault.WithKind(fault.Unavailable, &engine.CrashError{Server: "server", Start: start, Solo: alone}, "answer")
+	return engine.Answer{}, fault.WithKind(fault.Unavailable,
+		&engine.CrashError{Server: "server", Start: start, Solo: solo}, "answer")
 }
 
-// quiet waits for the server to have nothing to do, at most so long as engines
-// do.
-func (m *crashingEngine) quiet(ctx context.Context, progress func()) bool {
+// awaitIdle waits up to 30 s, as the balancer does, until the server has nothing to
+// do, and reports whether it has.
+func (m *crashingEngine) awaitIdle(ctx context.Context, progress func()) bool {
 	for range 300 {
 		progress()
 		m.mu.Lock()
-		quiet := m.running == 0
+		idle := m.running == 0
 		m.mu.Unlock()
-		if quiet || ctx.Err() != nil {
-			return quiet
+		if idle || ctx.Err() != nil {
+			return idle
 		}
 		<-time.After(100 * time.Millisecond)
 	}
 	return false
 }
 
-// crash ends the server, once a start.
-func (m *crashingEngine) crash(over chan struct{}) {
+// crash crashes the server, unless the start that the request belongs to has
+// crashed already.
+func (m *crashingEngine) crash(crashed chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.over != over {
+	if m.crashed != crashed {
 		return
 	}
-	m.deaths, m.down, m.over = m.deaths+1, true, make(chan struct{})
-	close(over)
-	if m.onDeath != nil {
-		m.onDeath()
+	m.crashes, m.down, m.crashed = m.crashes+1, true, make(chan struct{})
+	close(crashed)
+	if m.onCrash != nil {
+		m.onCrash()
 	}
-	if m.restarts > 0 {
-		time.AfterFunc(m.restarts, func() { m.mu.Lock(); m.down = false; m.mu.Unlock() })
+	if m.restartAfter > 0 {
+		time.AfterFunc(m.restartAfter, func() { m.mu.Lock(); m.down = false; m.mu.Unlock() })
 	}
 }
 
@@ -140,17 +139,17 @@ func (m *crashingEngine) Close() error { return nil }
 func (m *crashingEngine) crashCount() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.deaths
+	return m.crashes
 }
 
-// crashFixture is a run over a mortal server, and who answers it.
+// crashFixture has a planned run, workers, and the crashing server that they ask.
 type crashFixture struct {
 	host.Ports
 	t       *testing.T
 	server  *crashingEngine
 	engine  string // its name; "" if it lives in the worker
 	shards  int
-	workers int
+	workers int // started so far
 }
 
 const perShard = 100
@@ -166,12 +165,11 @@ func newCrashFixture(t *testing.T, m *crashingEngine, shards int, edit ...func(*
 	return w
 }
 
-// startWorkers lets a worker answer; killed, it is gone without a word.
-func (w *crashFixture) startWorkers() (kill func()) {
+// startWorker starts a worker. Kill ends it without a last heartbeat.
+func (w *crashFixture) startWorker() (kill func()) {
 	w.workers++
-	cfg := infer.Config{Engine: w.server, Clock: w.Clock, Log: w.Log, ProgressTimeout: 30 * time.Second, MaxOutage: 10 * time.Second}
-	one := worker.New(w.Ports, worker.Config{ID: fmt.Sprintf("w%d", w.workers), Pool: "default", Engine: w.engine, Timings: host.Timings(config.DefaultDeployment().Health),
-		InFlight: 32, CheckpointInterval: time.Minute, Drain: 4 * time.Second, Grace: time.Second}, input.NewIndex(w.Blobs, w.Docs), infer.New(cfg))
+	one := newWorker(w.Ports, fmt.Sprintf("w%d", w.workers), w.engine, 32, infer.Config{Engine: w.server,
+		Clock: w.Clock, Log: w.Log, ProgressTimeout: 30 * time.Second, MaxOutage: 10 * time.Second})
 	ctx, cancel := context.WithCancel(w.t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = one.Run(ctx) }()
@@ -179,11 +177,11 @@ func (w *crashFixture) startWorkers() (kill func()) {
 	return cancel
 }
 
-// until offers what is not done, every other second, as coordinate would. It
-// returns when all is, or time is over.
-func (w *crashFixture) until(limit time.Duration) []shard.Doc {
+// runFor sends messages for open shards every other second, as coordinate would,
+// until all are done or the limit is reached. It returns the shards' documents.
+func (w *crashFixture) runFor(limit time.Duration) []shard.Doc {
 	w.t.Helper()
-	for begun := time.Now(); ; pass(2 * time.Second) {
+	for begun := time.Now(); ; advance(2 * time.Second) {
 		docs, open := make([]shard.Doc, w.shards), 0
 		for n := range docs {
 			docs[n] = shard.New(run, n)
@@ -192,10 +190,12 @@ func (w *crashFixture) until(limit time.Duration) []shard.Doc {
 			}
 			if docs[n].Open() {
 				open++
-				if visible, _, _ := w.Queues.(*memory.Queues).Depth(w.t.Context(), host.WorkQueue("default")); visible >= w.shards {
+				queue := host.WorkQueue("default")
+				if visible, _, _ := w.Queues.(*memory.Queues).Depth(w.t.Context(), queue); visible >= w.shards {
 					continue // enough for all
 				}
-				if err := w.Send(w.t.Context(), host.WorkQueue("default"), events.Work{Run: string(run), Shard: n, Row: n, Pool: "default"}); err != nil {
+				work := events.Work{Run: string(run), Shard: n, Row: n, Pool: "default"}
+				if err := w.Send(w.t.Context(), queue, work); err != nil {
 					w.t.Fatal(err)
 				}
 			}
@@ -206,8 +206,8 @@ func (w *crashFixture) until(limit time.Duration) []shard.Doc {
 	}
 }
 
-// wantPoison checks that those items alone have an error row, of the class
-// poison, and that all others are answered.
+// wantPoison checks that exactly these items have an error row, of the class poison,
+// and that all others are answered.
 func (w *crashFixture) wantPoison(docs []shard.Doc, items ...int) {
 	w.t.Helper()
 	got, ok := []int{}, 0
@@ -238,11 +238,11 @@ func (w *crashFixture) wantPoison(docs []shard.Doc, items ...int) {
 	}
 }
 
-func (w *crashFixture) wantDeaths(most int) {
+func (w *crashFixture) wantCrashes(most int) {
 	w.t.Helper()
 	if n := w.server.crashCount(); n > most {
-		w.t.Errorf("the server died %d times, more than %d", n, most)
+		w.t.Errorf("the server crashed %d times, want at most %d", n, most)
 	} else {
-		w.t.Logf("the server died %d times", n)
+		w.t.Logf("the server crashed %d times", n)
 	}
 }

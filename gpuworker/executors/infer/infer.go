@@ -1,9 +1,10 @@
-// Package infer is the executor of batch runs: one item, n requests, one row.
+// Package infer is the executor of batch runs: it sends n requests for an item
+// to an engine and makes one row of the answers.
 //
-// It builds each request from the item's line, asks the engine, tells an
-// item's own faults from the engine's, and renders the row in the dialect of
-// the input. Requests and rows are pure functions of line, config and answer
-// (I10). It never claims, commits or retries a shard.
+// It builds each request from the item's input line, tells faults of the item
+// from those of the engine, and renders the row in the dialect of the input.
+// Requests and rows are pure functions of line, config and answers (I10). The
+// package never claims, commits or retries a shard.
 package infer
 
 import (
@@ -11,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"rollout/gpuworker/engine"
@@ -30,15 +30,16 @@ type Config struct {
 	Log    *slog.Logger
 	// ProgressTimeout is the longest silence of a request before it counts as hung.
 	ProgressTimeout time.Duration
-	// RequestTimeout is the longest a request may take at all; 0 is no limit.
+	// RequestTimeout is the longest that a request may take; 0 sets no limit.
 	RequestTimeout time.Duration
-	// MaxOutage is how long the engine may be down before shards go back.
+	// MaxOutage is how long the engine may be down before shards are released.
 	MaxOutage time.Duration
-	// Model, if set, is the id of the only model that the engine has: runs of
-	// another one, or another revision, are refused.
+	// Model, if set, is the id of the only model that the engine serves. Runs of
+	// another model or revision are refused.
 	Model identity.ContentID
-	// OnItem is told of every item that got its row, from many goroutines at
-	// once; may be nil. The row may still be lost with the worker.
+	// OnItem is an optional hook, called after each item got its row, from many
+	// goroutines at once. It must not block. The row may still be lost if the
+	// worker dies before the next checkpoint.
 	OnItem func(Item)
 }
 
@@ -51,40 +52,42 @@ type Item struct {
 	Class fault.Class // "" for an output row
 }
 
-// Executor answers shards. Safe for concurrent use.
+// Executor answers shards. It is safe for concurrent use.
 type Executor struct {
-	cfg     Config
-	refusal refusal
-	crew    *requesters
+	cfg        Config
+	refusal    refusal
+	requesters *requesters
 }
 
 // New returns an executor over an engine.
-func New(cfg Config) *Executor { return &Executor{cfg: cfg, crew: newRequesters()} }
+func New(cfg Config) *Executor { return &Executor{cfg: cfg, requesters: newRequesters()} }
 
-// Ready reports whether the engine can answer.
+// Ready returns nil if the engine can answer, and Unavailable if it has refused
+// all requests for long.
 func (x *Executor) Ready(ctx context.Context) error {
-	if err := x.refusal.away(x.cfg.Clock.Now()); err != nil {
+	if err := x.refusal.unavailable(x.cfg.Clock.Now()); err != nil {
 		return err
 	}
 	_, err := x.cfg.Engine.Ready(ctx)
 	return err
 }
 
-// Run answers the shard's open items.
+// Run answers the shard's items that have no row.
 func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	id, ok := identity.ParseContentID(s.Manifest.ModelID)
 	if !ok {
-		return fault.New(fault.Corrupt, "manifest of run %s names the model id %q", s.Manifest.Run, s.Manifest.ModelID)
+		return fault.New(fault.Corrupt, "manifest of run %s has the invalid model id %q", s.Manifest.Run, s.Manifest.ModelID)
 	}
 	if x.cfg.Model != (identity.ContentID{}) && x.cfg.Model != id {
-		return &fault.Error{Kind: fault.Denied, Err: fmt.Errorf("%w: another revision of %s", worker.ErrModelMismatch, s.Manifest.ModelURI),
-			Remedy: "stop the run and submit its file again, or go on with the program that began it"}
+		return &fault.Error{Kind: fault.Denied,
+			Err:    fmt.Errorf("%w: another revision of %s", worker.ErrModelMismatch, s.Manifest.ModelURI),
+			Remedy: "stop the run and submit its file again, or continue with the program that started it"}
 	}
 	t := execution{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
 		model: dialect.Model{URI: s.Manifest.ModelURI, ID: id, Params: s.Manifest.Config.Sampling.Canonical()}}
-	requests := t.crew.begin()
+	requests := t.requesters.begin()
 	for i := range s.PendingItems(ctx, t.order()) {
 		if !t.begin(ctx, i, requests) {
 			break
@@ -104,37 +107,38 @@ type execution struct {
 	shard   *worker.Shard
 	dialect dialect.Name
 	model   dialect.Model
-	abort   context.CancelCauseFunc // hands the shard back: the engine is at fault
+	abort   context.CancelCauseFunc // releases the shard because of a fault of the engine
 }
 
-// begin starts an item's requests, one place each; false if there are no more
-// places to be had.
+// begin starts the item's requests, one slot each. It returns false if no slot
+// can be had any more.
 func (t *execution) begin(ctx context.Context, i int, requests *round) bool {
 	a := t.prepare(i)
 	if a == nil {
 		return true
 	}
 	for k := range a.got {
-		place, ok := t.shard.AcquireSlot(ctx)
+		slot, ok := t.shard.AcquireSlot(ctx)
 		if !ok {
 			a.abandon(k)
 			return false
 		}
-		if k > 0 && t.shard.IsSuspect(i) { // an engine died of a request before this one, maybe
-			place.Release()
+		if k > 0 && t.shard.IsSuspect(i) { // the engine may have crashed on an earlier request of the item
+			slot.Release()
 			a.abandon(k)
 			return true
 		}
-		requests.do(func(h *scratch) {
-			defer place.Release()
-			answer, err := t.ask(ctx, h, a, k, false)
-			a.take(h, k, answer, err)
+		requests.do(func(sc *scratch) {
+			defer slot.Release()
+			answer, err := t.ask(ctx, sc, a, k, false)
+			a.add(sc, k, answer, err)
 		})
 	}
 	return true
 }
 
-// prepare makes the item of a line; nil if it has its error row now.
+// prepare parses the item's line. It returns nil if the line is faulty and the
+// item has its error row now.
 func (t *execution) prepare(i int) *answers {
 	line := t.shard.Lines[i]
 	it, err := t.parse(line)
@@ -152,11 +156,12 @@ func (t *execution) prepare(i int) *answers {
 	return a
 }
 
-// parse reads the line; the item comes with the error as far as its own id
-// can be read.
+// parse parses the line. With an error it returns the item as far as its own id
+// could be read, or nil.
 func (t *execution) parse(l input.Line) (*dialect.Item, error) {
 	if l.TooLong > 0 {
-		return nil, &fault.Error{Kind: fault.Invalid, Class: fault.InvalidLine, Err: fault.New(fault.Invalid, "the line has %d bytes, more than 16 MiB", l.TooLong),
+		return nil, &fault.Error{Kind: fault.Invalid, Class: fault.InvalidLine,
+			Err:    fault.New(fault.Invalid, "the line has %d bytes, more than 16 MiB", l.TooLong),
 			Remedy: "shorten it or split it"}
 	}
 	it, err := dialect.Parse(t.dialect, l.Bytes)
@@ -164,7 +169,8 @@ func (t *execution) parse(l input.Line) (*dialect.Item, error) {
 		return it, err
 	}
 	if d := l.Duplicate; d != nil {
-		return it, &fault.Error{Kind: fault.Invalid, Class: fault.DuplicateID, Err: fault.New(fault.Invalid, "line %d of %s has the same id and came first", d.Line, d.File),
+		return it, &fault.Error{Kind: fault.Invalid, Class: fault.DuplicateID,
+			Err:    fault.New(fault.Invalid, "line %d of %s has the same id and came first", d.Line, d.File),
 			Remedy: "give every line an id of its own"}
 	}
 	return it, it.CheckModel(t.model.URI)
@@ -174,13 +180,14 @@ func (t *execution) parse(l input.Line) (*dialect.Item, error) {
 func (t *execution) fail(i int, it *dialect.Item, place dialect.Place, err error, wasted int64) {
 	f := t.failure(it, place, err)
 	t.shard.Put(i, dialect.AppendError(nil, t.dialect, f), f.Class, worker.Tokens{Wasted: wasted})
-	t.tell(place.Item, f.ID, f.Class)
+	t.notify(place.Item, f.ID, f.Class)
 }
 
-// failure is the item's, under its own id as far as the line tells it.
+// failure describes the item's fault, under its own id if the line has one that
+// can be read.
 func (t *execution) failure(it *dialect.Item, place dialect.Place, err error) dialect.Failure {
 	id := ""
-	if it == nil { // the line was too long to be looked at
+	if it == nil { // the line was too long to be parsed
 		it = &dialect.Item{}
 	} else if it.Request != nil {
 		id = it.RowID(it.ItemID(t.model, place.Item))
@@ -188,13 +195,14 @@ func (t *execution) failure(it *dialect.Item, place dialect.Place, err error) di
 	return it.Failure(id, place, classOf(err), err.Error())
 }
 
-func (t *execution) tell(item uint64, id string, class fault.Class) {
+// notify calls the hook OnItem.
+func (t *execution) notify(item uint64, id string, class fault.Class) {
 	if t.cfg.OnItem != nil {
 		t.cfg.OnItem(Item{Run: t.shard.Manifest.Run, Shard: t.shard.Index, Item: item, ID: id, Class: class})
 	}
 }
 
-// classOf is the class that the error amounts to for an item.
+// classOf returns the class of an item's error row.
 func classOf(err error) fault.Class {
 	if c := fault.ClassOf(err); c != "" {
 		return c
@@ -203,54 +211,4 @@ func classOf(err error) fault.Class {
 		return fault.Refused
 	}
 	return fault.Engine
-}
-
-// answers gathers the answers to one item's requests.
-type answers struct {
-	*execution
-	index int
-	item  *dialect.Item
-	id    identity.ContentID
-	place dialect.Place
-
-	mu   sync.Mutex
-	got  []dialect.Answer
-	one  [1]dialect.Answer // room for the usual number of them
-	left int
-	err  error
-}
-
-// abandon says that the requests from k on are not made.
-func (a *answers) abandon(k int) {
-	for ; k < len(a.got); k++ {
-		a.take(nil, k, dialect.Answer{}, fault.New(fault.Canceled, "item %d is not asked on", a.place.Item))
-	}
-}
-
-// take takes one request's end in; the last one makes the item's row. A
-// request that was cut off leaves the item without a row: it starts again. The
-// hand renders the row; who knows that there will be none needs no hand.
-func (a *answers) take(h *scratch, k int, answer dialect.Answer, err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.got[k] = answer
-	a.left--
-	if err != nil && (a.err == nil || fault.Is(err, fault.Canceled)) {
-		a.err = err
-	}
-	if fault.Is(a.err, fault.Canceled) {
-		a.shard.AddWastedTokens(a.wasted())
-		return
-	}
-	if a.left > 0 {
-		return
-	}
-	if a.err != nil {
-		a.fail(a.index, a.item, a.place, a.err, a.wasted())
-		return
-	}
-	id := a.item.RowID(a.id)
-	h.row = dialect.AppendOutput(h.row[:0], a.item, a.model, dialect.Result{ID: id, Answers: a.got, GeneratedAt: a.cfg.Clock.Now().UTC()})
-	a.shard.Put(a.index, h.row, "", a.cost())
-	a.tell(a.place.Item, id, "")
 }

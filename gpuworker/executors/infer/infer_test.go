@@ -27,27 +27,28 @@ import (
 	"rollout/shared/shardtable"
 )
 
-// scripted is an engine that does, at each ask of a prompt, what the prompt's
-// script says next, and then answers as the mock does.
+// scripted is an engine that follows a script: each request of a prompt takes the
+// prompt's next step. Without a step, or if the step returns nil, it answers as
+// the mock does.
 type scripted struct {
-	script map[string][]step // by what the body contains
+	script map[string][]step // by a part of the body
 	ready  func() error
 
-	mu    sync.Mutex
-	asks  []ask
-	taken map[string]int
+	mu       sync.Mutex
+	requests []request
+	taken    map[string]int // steps
 }
 
 type step func(ctx context.Context, progress func()) error
 
-type ask struct {
+type request struct {
 	at   time.Time
 	body string
 }
 
 func (s *scripted) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
 	s.mu.Lock()
-	s.asks = append(s.asks, ask{time.Now(), string(r.Body)})
+	s.requests = append(s.requests, request{time.Now(), string(r.Body)})
 	var next step
 	for key, steps := range s.script {
 		if n := s.taken[key]; strings.Contains(string(r.Body), key) && n < len(steps) {
@@ -72,20 +73,20 @@ func (s *scripted) Ready(context.Context) (string, error) {
 
 func (s *scripted) Close() error { return nil }
 
-// fails is a step that ends in a fault.
+// fails returns a step that ends in a fault.
 func fails(k fault.Kind, c fault.Class) step {
 	return func(context.Context, func()) error {
 		return &fault.Error{Kind: k, Class: c, Op: "injected"}
 	}
 }
 
-// hangs is a step that shows progress so often, and then none, and no answer.
+// hangs returns a step that reports progress so often, then hangs.
 func hangs(progress int, every time.Duration) step {
-	return func(ctx context.Context, tell func()) error {
+	return func(ctx context.Context, report func()) error {
 		for range progress {
 			select {
 			case <-time.After(every):
-				tell()
+				report()
 			case <-ctx.Done():
 				return fault.WithKind(fault.Canceled, ctx.Err(), "answer")
 			}
@@ -95,13 +96,13 @@ func hangs(progress int, every time.Duration) step {
 	}
 }
 
-// slow is a step that shows progress so often, and then answers.
+// slow returns a step that reports progress so often, then answers.
 func slow(progress int, every time.Duration) step {
-	return func(ctx context.Context, tell func()) error {
+	return func(ctx context.Context, report func()) error {
 		for range progress {
 			select {
 			case <-time.After(every):
-				tell()
+				report()
 			case <-ctx.Done():
 				return fault.WithKind(fault.Canceled, ctx.Err(), "answer")
 			}
@@ -112,16 +113,24 @@ func slow(progress int, every time.Duration) step {
 
 func times(n int, s step) []step { return slices.Repeat([]step{s}, n) }
 
-// fixture is a world with one planned run of one shard.
+// fixture has in-memory stores with one planned run of one shard.
 type fixture struct {
 	host.Ports
 	t      *testing.T
 	engine *scripted
 	worker *worker.Worker
-	told   []infer.Item
+	onItem []infer.Item // calls of the hook
 }
 
 const run = inputtest.RunID
+
+// newWorker returns a worker over the ports.
+func newWorker(p host.Ports, id, engine string, inFlight int, cfg infer.Config) *worker.Worker {
+	return worker.New(p, worker.Config{ID: id, Pool: "default", Engine: engine, InFlight: inFlight,
+		Timings:            host.Timings(config.DefaultDeployment().Health),
+		CheckpointInterval: time.Minute, Drain: 4 * time.Second, Grace: time.Second},
+		input.NewIndex(p.Blobs, p.Docs), infer.New(cfg))
+}
 
 func newFixture(t *testing.T, m record.Manifest, file string, script map[string][]step) *fixture {
 	t.Helper()
@@ -130,29 +139,30 @@ func newFixture(t *testing.T, m record.Manifest, file string, script map[string]
 	return d
 }
 
-// work offers the shard to a worker and lets time pass.
+// work sends the shard's work message to a new worker and lets time pass.
 func (d *fixture) work(wait time.Duration, edit ...func(*infer.Config)) {
 	d.t.Helper()
 	var mu sync.Mutex
-	cfg := infer.Config{Engine: d.engine, Clock: d.Clock, Log: d.Log, ProgressTimeout: 30 * time.Second, MaxOutage: 10 * time.Second,
-		OnItem: func(it infer.Item) { mu.Lock(); d.told = append(d.told, it); mu.Unlock() }}
+	cfg := infer.Config{Engine: d.engine, Clock: d.Clock, Log: d.Log,
+		ProgressTimeout: 30 * time.Second, MaxOutage: 10 * time.Second,
+		OnItem: func(it infer.Item) { mu.Lock(); d.onItem = append(d.onItem, it); mu.Unlock() }}
 	for _, f := range edit {
 		f(&cfg)
 	}
-	d.worker = worker.New(d.Ports, worker.Config{ID: identity.Content([]byte(time.Now().String())).String(), Pool: "default",
-		Timings: host.Timings(config.DefaultDeployment().Health), InFlight: 8, CheckpointInterval: time.Minute, Drain: 4 * time.Second, Grace: time.Second},
-		input.NewIndex(d.Blobs, d.Docs), infer.New(cfg))
-	if err := d.Send(d.t.Context(), host.WorkQueue("default"), events.Work{Run: string(run), Pool: "default"}); err != nil {
+	d.worker = newWorker(d.Ports, identity.Content([]byte(time.Now().String())).String(), "", 8, cfg)
+	work := events.Work{Run: string(run), Pool: "default"}
+	if err := d.Send(d.t.Context(), host.WorkQueue("default"), work); err != nil {
 		d.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(d.t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = d.worker.Run(ctx) }()
 	d.t.Cleanup(func() { cancel(); <-done })
-	pass(wait)
+	advance(wait)
 }
 
-func pass(d time.Duration) {
+// advance lets d pass and waits until everything due has happened.
+func advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
@@ -161,7 +171,7 @@ func (d *fixture) shard() shard.Doc {
 	return hosttest.Load[shard.Doc](d.t, d.Ports, identity.ShardKey(run, 0))
 }
 
-// row is what the tests look at in a row.
+// row is the members of a row that tests check.
 type row struct {
 	ID         string      `json:"id"`
 	CustomID   string      `json:"custom_id"`
@@ -172,12 +182,12 @@ type row struct {
 	Message    string      `json:"error"`
 }
 
-// rows are the committed result's, outputs first.
+// rows returns the rows of the committed result: output rows, then error rows.
 func (d *fixture) rows() []row {
 	d.t.Helper()
 	doc := d.shard()
 	if doc.Result == nil {
-		d.t.Fatalf("there is no result: %+v", doc)
+		d.t.Fatalf("the shard has no result: %+v", doc)
 	}
 	var out []row
 	dec := json.NewDecoder(strings.NewReader(hosttest.Object(d.t, d.Ports, doc.Result.Key)))
@@ -191,51 +201,54 @@ func (d *fixture) rows() []row {
 	return out
 }
 
-// TestFaults says what an engine's faults do to the one item "x".
-func TestFaults(t *testing.T) {
+// TestFaultsAreChargedOrRetried covers what an engine's faults do to the item "x".
+func TestFaultsAreChargedOrRetried(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		script []step
-		class  fault.Class // of the item's error row; "" for an output row
-		asks   int
-		least  time.Duration // from the first ask to the last
+		script   []step
+		class    fault.Class // of the item's error row; "" for an output row
+		requests int
+		least    time.Duration // from the first request to the last
 	}{
-		"no fault":                                   {nil, "", 1, 0},
-		"the request's own fault":                    {times(9, fails(fault.Invalid, fault.TooLong)), fault.TooLong, 1, 0},
-		"a fault without a class":                    {times(9, fails(fault.Invalid, "")), fault.Refused, 1, 0},
-		"overload is never charged":                  {times(30, fails(fault.Throttled, "")), "", 31, time.Minute},
-		"a nonsense answer, once":                    {times(1, fails(fault.Corrupt, fault.Engine)), "", 2, 0},
-		"nonsense answers up to the limit":           {times(9, fails(fault.Corrupt, fault.Engine)), fault.Engine, 3, 0},
-		"an unknown fault is charged":                {times(9, fails(fault.Internal, "")), fault.Engine, 3, 0},
-		"a broken connection to a living engine":     {times(7, fails(fault.Unavailable, "")), "", 8, 0},
-		"a connection that always breaks is charged": {times(20, fails(fault.Unavailable, "")), fault.Engine, 8, 0},
-		"silence":                                      {times(9, hangs(0, 0)), fault.Timeout, 3, time.Minute},
-		"silence after some tokens":                    {times(9, hangs(3, 20*time.Second)), fault.Timeout, 3, 3 * time.Minute},
-		"progress keeps a long request alive":          {times(1, slow(20, 20*time.Second)), "", 1, 0},
-		"a mixture, charged for what is charged alone": {[]step{fails(fault.Corrupt, fault.Engine), fails(fault.Throttled, ""), fails(fault.Unavailable, ""), fails(fault.Corrupt, fault.Engine)}, "", 5, 0},
+		"no fault":                                {nil, "", 1, 0},
+		"fault of the request":                    {times(9, fails(fault.Invalid, fault.TooLong)), fault.TooLong, 1, 0},
+		"fault of the request, without a class":   {times(9, fails(fault.Invalid, "")), fault.Refused, 1, 0},
+		"overload, not charged":                   {times(30, fails(fault.Throttled, "")), "", 31, time.Minute},
+		"one malformed answer":                    {times(1, fails(fault.Corrupt, fault.Engine)), "", 2, 0},
+		"malformed answers up to the limit":       {times(9, fails(fault.Corrupt, fault.Engine)), fault.Engine, 3, 0},
+		"unknown faults":                          {times(9, fails(fault.Internal, "")), fault.Engine, 3, 0},
+		"connection breaks 7 times, engine ready": {times(7, fails(fault.Unavailable, "")), "", 8, 0},
+		"connection breaks 8 times, engine ready": {times(20, fails(fault.Unavailable, "")), fault.Engine, 8, 0},
+		"no progress":                             {times(9, hangs(0, 0)), fault.Timeout, 3, time.Minute},
+		"no progress after some tokens":           {times(9, hangs(3, 20*time.Second)), fault.Timeout, 3, 3 * time.Minute},
+		"long request with progress":              {times(1, slow(20, 20*time.Second)), "", 1, 0},
+		"mixture with two charged faults": {[]step{fails(fault.Corrupt, fault.Engine), fails(fault.Throttled, ""),
+			fails(fault.Unavailable, ""), fails(fault.Corrupt, fault.Engine)}, "", 5, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := newFixture(t, inputtest.Manifest(0), `{"id":"own","prompt":"x"}`+"\n", map[string][]step{`"x"`: c.script})
+				line := `{"id":"own","prompt":"x"}` + "\n"
+				d := newFixture(t, inputtest.Manifest(0), line, map[string][]step{`"x"`: c.script})
 				d.work(20 * time.Minute)
 				got := d.rows()
-				if len(got) != 1 || got[0].ID != "own" || got[0].Class != c.class || (got[0].Completion != nil) != (c.class == "") {
+				if len(got) != 1 || got[0].ID != "own" || got[0].Class != c.class ||
+					(got[0].Completion != nil) != (c.class == "") {
 					t.Errorf("rows %+v, want one of class %q", got, c.class)
 				}
-				asks := d.engine.asks
-				if len(asks) != c.asks || asks[len(asks)-1].at.Sub(asks[0].at) < c.least {
-					t.Errorf("%d asks in %s, want %d in %s or more", len(asks), asks[len(asks)-1].at.Sub(asks[0].at), c.asks, c.least)
+				requests := d.engine.requests
+				if took := requests[len(requests)-1].at.Sub(requests[0].at); len(requests) != c.requests || took < c.least {
+					t.Errorf("%d requests in %s, want %d in %s or more", len(requests), took, c.requests, c.least)
 				}
-				if want := []infer.Item{{Run: run, Item: 0, ID: "own", Class: c.class}}; !slices.Equal(d.told, want) {
-					t.Errorf("told %v, want %v", d.told, want)
+				if want := []infer.Item{{Run: run, Item: 0, ID: "own", Class: c.class}}; !slices.Equal(d.onItem, want) {
+					t.Errorf("OnItem got %v, want %v", d.onItem, want)
 				}
 			})
 		})
 	}
 }
 
-func TestTheEnginesOwnHintIsTheLeastWait(t *testing.T) {
+func TestRetryAfterIsLeastWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		busy := func(context.Context, func()) error {
@@ -243,8 +256,8 @@ func TestTheEnginesOwnHintIsTheLeastWait(t *testing.T) {
 		}
 		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 8), map[string][]step{"prompt": times(8, busy)})
 		d.work(time.Minute)
-		first := d.engine.asks[0].at
-		for _, a := range d.engine.asks[8:] {
+		first := d.engine.requests[0].at
+		for _, a := range d.engine.requests[8:] {
 			if wait := a.at.Sub(first); wait < 7*time.Second || wait > 8*time.Second {
 				t.Errorf("asked again after %s, want 7 s", wait)
 			}
@@ -255,82 +268,84 @@ func TestTheEnginesOwnHintIsTheLeastWait(t *testing.T) {
 	})
 }
 
-func TestAnEngineThatRefusesEverythingHandsTheShardBack(t *testing.T) {
+func TestShardIsReleasedWhenEngineRefusesEverything(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		hint  time.Duration
-		prone string // prompts that are refused
-		back  bool
+		hint     time.Duration
+		refused  string // a part of the prompts that are refused
+		released bool
 	}{
-		"everything":               {0, "prompt", true},
-		"everything, for an hour":  {time.Hour, "prompt", true},
-		"some, and answers others": {0, `"0"`, false},
+		"everything refused":                      {0, "prompt", true},
+		"everything refused, hint of an hour":     {time.Hour, "prompt", true},
+		"one prompt refused, others are answered": {0, `"0"`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				busy := func(context.Context, func()) error { return &fault.Error{Kind: fault.Throttled, RetryAfter: c.hint} }
-				steady := slow(1, 4*time.Minute) // answers, one after the other
-				d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 4), map[string][]step{c.prone: times(1000, busy),
-					`"1"`: times(1, steady), `"2"`: times(1, steady), `"3"`: times(1, steady)})
+				busy := func(context.Context, func()) error {
+					return &fault.Error{Kind: fault.Throttled, RetryAfter: c.hint}
+				}
+				steady := times(1, slow(1, 4*time.Minute))
+				d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 4), map[string][]step{
+					c.refused: times(1000, busy), `"1"`: steady, `"2"`: steady, `"3"`: steady})
 				d.work(4*time.Minute + 50*time.Second)
 				if doc := d.shard(); doc.State != shard.Running || doc.Counts.Failed != 0 {
-					t.Fatalf("before its patience is over the shard is %+v", doc)
+					t.Fatalf("before the limit the shard is %+v", doc)
 				}
-				pass(20 * time.Second)
-				if doc := d.shard(); (doc.State == shard.Pending) != c.back || doc.Counts.Failed != 0 {
-					t.Errorf("then it is %+v", doc)
+				advance(20 * time.Second)
+				if doc := d.shard(); (doc.State == shard.Pending) != c.released || doc.Counts.Failed != 0 {
+					t.Errorf("after the limit the shard is %+v", doc)
 				}
 			})
 		})
 	}
 }
 
-func TestAHangIsTheItemsOwnUnlessTheServerAnswersNobody(t *testing.T) {
+func TestHangIsChargedUnlessServerHangsForAll(t *testing.T) {
 	t.Parallel()
 	for server, class := range map[bool]fault.Class{true: "", false: fault.Timeout} {
 		synctest.Test(t, func(t *testing.T) {
 			silent := func(ctx context.Context, _ func()) error {
 				<-ctx.Done()
-				return fault.WithKind(fault.Canceled, &engine.HangError{Err: ctx.Err(), ServerAtFault: func(ctx context.Context) bool {
-					return ctx.Err() == nil && server
-				}}, "answer")
+				atFault := func(ctx context.Context) bool { return ctx.Err() == nil && server }
+				return fault.WithKind(fault.Canceled, &engine.HangError{Err: ctx.Err(), ServerAtFault: atFault}, "answer")
 			}
 			d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": times(3, silent)})
 			d.work(time.Hour)
 			if got := d.rows(); len(got) != 1 || got[0].Class != class {
-				t.Errorf("the server at fault: %v; rows %+v", server, got)
+				t.Errorf("server at fault: %v; rows %+v", server, got)
 			}
 		})
 	}
 }
 
-func TestALongestRequestIsAFailureEvenWithProgress(t *testing.T) {
+func TestRequestTimeoutIsFailureDespiteProgress(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": times(9, slow(1000, time.Second))})
+		script := map[string][]step{"prompt": times(9, slow(1000, time.Second))}
+		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), script)
 		d.work(time.Hour, func(c *infer.Config) { c.RequestTimeout = time.Minute })
 		got := d.rows()
-		if len(got) != 1 || got[0].Class != fault.Timeout || len(d.engine.asks) != 3 {
-			t.Errorf("rows %+v after %d asks", got, len(d.engine.asks))
+		if len(got) != 1 || got[0].Class != fault.Timeout || len(d.engine.requests) != 3 {
+			t.Errorf("rows %+v after %d requests", got, len(d.engine.requests))
 		}
 	})
 }
 
-func TestAnEngineThatStaysAwayCostsNobodyAndHandsTheShardBack(t *testing.T) {
+func TestShardIsReleasedWithoutChargeWhenEngineStaysDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 2), nil)
-		away := fault.New(fault.Unavailable, "connection refused")
+		down := fault.New(fault.Unavailable, "connection refused")
 		d.engine.script = map[string][]step{`"1"`: {func(context.Context, func()) error {
-			d.engine.ready = func() error { return away }
-			return away
+			d.engine.ready = func() error { return down }
+			return down
 		}}}
 		d.work(5 * time.Second)
 		if doc := d.shard(); doc.State != shard.Running {
-			t.Fatalf("before its patience is over the shard is %+v", doc)
+			t.Fatalf("before the limit the shard is %+v", doc)
 		}
-		pass(20 * time.Second)
+		advance(20 * time.Second)
 		doc := d.shard()
 		if doc.State != shard.Pending || doc.Counts.OK != 1 || doc.Counts.Failed != 0 {
 			t.Errorf("the shard is %+v", doc)
@@ -338,14 +353,15 @@ func TestAnEngineThatStaysAwayCostsNobodyAndHandsTheShardBack(t *testing.T) {
 	})
 }
 
-func TestAnEngineThatComesBackInTimeIsAskedOn(t *testing.T) {
+func TestRequestIsRetriedWhenEngineComesBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), map[string][]step{"prompt": times(1, fails(fault.Unavailable, ""))})
+		script := map[string][]step{"prompt": times(1, fails(fault.Unavailable, ""))}
+		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 1), script)
 		begun := time.Now()
 		d.engine.ready = func() error {
 			if since := time.Since(begun); since > 0 && since < 8*time.Second {
-				return fault.New(fault.Unavailable, "it restarts")
+				return fault.New(fault.Unavailable, "restarting")
 			}
 			return nil
 		}
@@ -356,10 +372,11 @@ func TestAnEngineThatComesBackInTimeIsAskedOn(t *testing.T) {
 	})
 }
 
-func TestARefusedKeyHandsTheShardBackAtOnce(t *testing.T) {
+func TestShardIsReleasedAtOnceWhenEngineDeniesAccess(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 5), map[string][]step{"prompt": times(99, fails(fault.Denied, ""))})
+		script := map[string][]step{"prompt": times(99, fails(fault.Denied, ""))}
+		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 5), script)
 		d.work(time.Second)
 		if doc := d.shard(); doc.State != shard.Pending || doc.Counts.Failed != 0 {
 			t.Errorf("the shard is %+v", doc)
@@ -367,22 +384,28 @@ func TestARefusedKeyHandsTheShardBackAtOnce(t *testing.T) {
 	})
 }
 
-func TestEveryErrorRowBearsTheItemsOwnID(t *testing.T) {
+func TestErrorRowsHaveItemsOwnID(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		const post = `,"method":"POST","url":"/v1/chat/completions",`
 		lines := []string{
-			`{"custom_id":"other-model","method":"POST","url":"/v1/chat/completions","body":{"model":"gpt","messages":[{"role":"user","content":"a"}]}}`,
+			`{"custom_id":"other-model"` + post + `"body":{"model":"gpt","messages":[{"role":"user","content":"a"}]}}`,
 			`{"custom_id":"no-body","method":"POST","url":"/v1/chat/completions"}`,
-			`{"custom_id":"refused","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"no"}]}}`,
+			`{"custom_id":"refused"` + post + `"body":{"messages":[{"role":"user","content":"no"}]}}`,
 			`{"custom_id":"broken`,
-			`{"custom_id":"good","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"yes"}]}}`,
+			`{"custom_id":"good"` + post + `"body":{"messages":[{"role":"user","content":"yes"}]}}`,
 		}
 		m := inputtest.Manifest(4)
 		m.Dialect = "openai"
-		d := newFixture(t, m, strings.Join(lines, "\n")+"\n", map[string][]step{`"no"`: {fails(fault.Invalid, fault.Refused)}})
+		script := map[string][]step{`"no"`: {fails(fault.Invalid, fault.Refused)}}
+		d := newFixture(t, m, strings.Join(lines, "\n")+"\n", script)
 		d.work(time.Minute)
-		want := []row{{CustomID: "other-model", Class: fault.Refused, Line: 1}, {CustomID: "no-body", Class: fault.InvalidLine, Line: 2},
-			{CustomID: "refused", Class: fault.Refused, Line: 3}, {Class: fault.InvalidLine, Line: 4}}
+		want := []row{
+			{CustomID: "other-model", Class: fault.Refused, Line: 1},
+			{CustomID: "no-body", Class: fault.InvalidLine, Line: 2},
+			{CustomID: "refused", Class: fault.Refused, Line: 3},
+			{Class: fault.InvalidLine, Line: 4},
+		}
 		text := hosttest.Object(t, d.Ports, d.shard().Result.Key)
 		for i, l := range strings.Split(strings.TrimSpace(text), "\n") {
 			w := want[i]
@@ -393,7 +416,7 @@ func TestEveryErrorRowBearsTheItemsOwnID(t *testing.T) {
 	})
 }
 
-func TestALineThatIsTooLongIsItsOwnError(t *testing.T) {
+func TestTooLongLineGetsErrorRow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t, inputtest.Manifest(0), `{"prompt":"`+strings.Repeat("x", 16<<20)+`"}`+"\n", nil)
@@ -402,38 +425,40 @@ func TestALineThatIsTooLongIsItsOwnError(t *testing.T) {
 		if len(got) != 1 || got[0].Class != fault.InvalidLine || !strings.Contains(got[0].Message, "16777230 bytes") {
 			t.Errorf("rows %+v", got)
 		}
-		if len(d.engine.asks) != 0 {
+		if len(d.engine.requests) != 0 {
 			t.Error("the engine was asked")
 		}
 	})
 }
 
-func TestADuplicateIsNotAskedAndNamesTheFirst(t *testing.T) {
+func TestDuplicateIsNotAskedAndErrorNamesFirstLine(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, inputtest.Manifest(0), `{"id":"a","prompt":"1"}`+"\n\n"+`{"id":"a","prompt":"2"}`+"\n", nil)
+		file := `{"id":"a","prompt":"1"}` + "\n\n" + `{"id":"a","prompt":"2"}` + "\n"
+		d := newFixture(t, inputtest.Manifest(0), file, nil)
 		e := record.IndexEntry{Shards: 1, Items: 2, Lines: 3, Duplicates: 1}
 		inputtest.Repeats(t, d.Ports, 0, record.HashIDs, shardtable.Repeat{Item: 1})
 		hosttest.Put(t, d.Ports, record.IndexKey(run, 0), string(record.Encode(e)))
 		d.work(time.Minute)
 		got := d.rows()
-		if len(got) != 2 || got[1].ID != "a" || got[1].Class != fault.DuplicateID || got[1].Line != 3 || !strings.Contains(got[1].Message, "line 1 of prompts/0.jsonl") {
+		if len(got) != 2 || got[1].ID != "a" || got[1].Class != fault.DuplicateID || got[1].Line != 3 ||
+			!strings.Contains(got[1].Message, "line 1 of prompts/0.jsonl") {
 			t.Errorf("rows %+v", got)
 		}
-		if len(d.engine.asks) != 1 {
-			t.Errorf("%d asks", len(d.engine.asks))
+		if len(d.engine.requests) != 1 {
+			t.Errorf("%d requests, want 1", len(d.engine.requests))
 		}
 	})
 }
 
-// I10: another worker, another day: the same request bodies.
-func TestRequestBodiesAreAFunctionOfTheInput(t *testing.T) {
+// Two workers at different times send the same request bodies.
+func TestI10RequestBodiesAreFunctionOfInput(t *testing.T) {
 	t.Parallel()
 	bodies := func() (out []string) {
 		synctest.Test(t, func(t *testing.T) {
 			d := newFixture(t, manyDecodes(3), inputtest.Prompts(0, 4), nil)
 			d.work(time.Minute)
-			for _, a := range d.engine.asks {
+			for _, a := range d.engine.requests {
 				out = append(out, a.body)
 			}
 		})
@@ -442,10 +467,10 @@ func TestRequestBodiesAreAFunctionOfTheInput(t *testing.T) {
 	}
 	one, two := bodies(), bodies()
 	if !slices.Equal(one, two) {
-		t.Errorf("asked %q, then %q", one, two)
+		t.Errorf("the request bodies are %q, then %q", one, two)
 	}
 	if n := len(slices.Compact(one)); n != 12 {
-		t.Errorf("%d different requests for 4 items with 3 decodes each: every decode has a seed of its own", n)
+		t.Errorf("%d different requests for 4 items with 3 decodes each, want 12: each decode has its own seed", n)
 	}
 }
 
@@ -455,19 +480,20 @@ func manyDecodes(n int) record.Manifest {
 	return m
 }
 
-func TestAnItemWithManyDecodesIsAnsweredWholeOrNotAtAll(t *testing.T) {
+func TestItemWithManyDecodesIsAnsweredWhollyOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := newFixture(t, manyDecodes(3), inputtest.Prompts(0, 1), map[string][]step{"prompt": {nil, nil, hangs(0, 0)}})
+		script := map[string][]step{"prompt": {nil, nil, hangs(0, 0)}}
+		d := newFixture(t, manyDecodes(3), inputtest.Prompts(0, 1), script)
 		d.work(time.Second)
-		d.worker.Drain("go")
-		pass(10 * time.Second)
+		d.worker.Drain("test")
+		advance(10 * time.Second)
 		if doc := d.shard(); doc.State != shard.Pending || doc.Counts.OK != 0 || doc.Checkpoint != nil {
 			t.Fatalf("two of three answers made a row: %+v", doc)
 		}
 		d.work(time.Second)
-		if n := len(d.engine.asks); n != 6 {
-			t.Errorf("%d asks, want all three again", n)
+		if n := len(d.engine.requests); n != 6 {
+			t.Errorf("%d requests, want 6: all three again", n)
 		}
 		got := d.rows()
 		if len(got) != 1 || len(got[0].All) != 3 {
@@ -476,13 +502,13 @@ func TestAnItemWithManyDecodesIsAnsweredWholeOrNotAtAll(t *testing.T) {
 	})
 }
 
-func TestARunOfAnotherModelIsNotAnswered(t *testing.T) {
+func TestRunOfAnotherModelIsNotAnswered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t, inputtest.Manifest(0), inputtest.Prompts(0, 2), nil)
 		d.work(10*time.Second, func(c *infer.Config) { c.Model = identity.Model("mock", "another revision") })
-		if doc := d.shard(); len(d.engine.asks) != 0 || doc.Result != nil {
-			t.Errorf("%d asks, %+v", len(d.engine.asks), doc)
+		if doc := d.shard(); len(d.engine.requests) != 0 || doc.Result != nil {
+			t.Errorf("%d requests, %+v", len(d.engine.requests), doc)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {

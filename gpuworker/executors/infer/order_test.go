@@ -18,16 +18,16 @@ import (
 	"rollout/shared/input/inputtest"
 )
 
-// prefixCache models a server that keeps the key-value cache of what prompts
-// began with, in blocks, and forgets the block that was used the longest ago.
+// prefixCache models a server with a prefix cache: it caches the key-value blocks
+// of prompts and evicts the least recently used block.
 type prefixCache struct {
 	engine.Engine
-	blocks int // that fit
+	blocks int // capacity
 
 	mu        sync.Mutex
-	used      map[string]int // by all that the prompt says up to the block's end
+	used      map[string]int // last use, by the prompt up to the block's end
 	clock     int
-	hits, all int
+	hits, all int // blocks
 	bodies    []string
 }
 
@@ -74,9 +74,9 @@ func (c *prefixCache) use(block string) {
 	delete(c.used, oldest)
 }
 
-// shared is a file of n lines, whose prompts begin in turn with one of so many
-// documents and end in a question of their own.
-func shared(n, documents int) string {
+// prefixedPrompts returns a file of n lines. Each prompt begins with one of so many
+// documents, in turn, and ends with a question of its own.
+func prefixedPrompts(n, documents int) string {
 	var b strings.Builder
 	for i := range n {
 		document := strings.Repeat(fmt.Sprintf("Chapter %d of the book. ", i%documents), 40)
@@ -85,8 +85,9 @@ func shared(n, documents int) string {
 	return b.String()
 }
 
-// asked answers the file in an order, and returns the server and the rows.
-func asked(t *testing.T, file, order string) (*prefixCache, []row) {
+// answerFile answers the file in the given order, and returns the server and the
+// rows.
+func answerFile(t *testing.T, file, order string) (*prefixCache, []row) {
 	c := &prefixCache{Engine: mock.New(mock.Config{}), blocks: 64, used: map[string]int{}}
 	var rows []row
 	synctest.Test(t, func(t *testing.T) {
@@ -99,13 +100,13 @@ func asked(t *testing.T, file, order string) (*prefixCache, []row) {
 	return c, rows
 }
 
-// TestPromptsInPrefixOrderFindTheirPrefixCached has a server whose cache holds
-// 4 of 16 documents: in input order each is forgotten before it comes again.
-func TestPromptsInPrefixOrderFindTheirPrefixCached(t *testing.T) {
+// The server's cache holds 4 of 16 documents. In input order each document is
+// evicted before it comes again.
+func TestPrefixOrderHitsPrefixCache(t *testing.T) {
 	t.Parallel()
 	rate := map[string]int{}
 	for _, order := range []string{config.OrderInput, config.OrderPrefix} {
-		c, _ := asked(t, shared(256, 16), order)
+		c, _ := answerFile(t, prefixedPrompts(256, 16), order)
 		rate[order] = 100 * c.hits / c.all
 	}
 	t.Logf("%v %% of the blocks were cached", rate)
@@ -114,21 +115,22 @@ func TestPromptsInPrefixOrderFindTheirPrefixCached(t *testing.T) {
 	}
 }
 
-// I4, I10: the order of asking changes neither requests nor rows.
-func TestPrefixOrderChangesNothingElse(t *testing.T) {
+// The order of requests changes neither their bodies nor the rows (I4, I10).
+func TestPrefixOrderChangesOnlyRequestOrder(t *testing.T) {
 	t.Parallel()
-	file := strings.Repeat("\n", 2) + shared(40, 7) + "{}\n" + `{"id":"i3","prompt":"again"}` + "\n" + `{"messages":[{"role":"user"}]}` + "\n" + shared(1, 1)
-	a, want := asked(t, file, "")
-	b, got := asked(t, file, config.OrderPrefix)
+	faulty := "{}\n" + `{"id":"i3","prompt":"again"}` + "\n" + `{"messages":[{"role":"user"}]}` + "\n"
+	file := "\n\n" + prefixedPrompts(40, 7) + faulty + prefixedPrompts(1, 1)
+	a, want := answerFile(t, file, "")
+	b, got := answerFile(t, file, config.OrderPrefix)
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("the rows are\n%v, want\n%v", got, want)
 	}
 	if slices.Equal(a.bodies, b.bodies) {
-		t.Error("the order of asking is that of the input")
+		t.Error("the requests are in input order, want prefix order")
 	}
 	slices.Sort(a.bodies)
 	slices.Sort(b.bodies)
 	if !slices.Equal(a.bodies, b.bodies) {
-		t.Error("other requests were made")
+		t.Error("the request bodies differ from those in input order")
 	}
 }

@@ -14,33 +14,34 @@ import (
 	"rollout/shared/record"
 )
 
-// C22: the server dies whenever one given prompt arrives.
-func TestC22OnePoisonousPromptIsQuarantinedAlone(t *testing.T) {
+// The server crashes whenever a poison prompt arrives.
+func TestC22OnlyPoisonItemsAreQuarantined(t *testing.T) {
 	t.Parallel()
+	slowRestart := func(m *crashingEngine) { m.restartAfter = 18 * time.Second }
 	for name, c := range map[string]struct {
 		items   []int
-		most    int // deaths
+		most    int // crashes
 		workers int
 		edit    func(*crashingEngine)
 	}{
-		"one":                               {[]int{434}, 4, 1, nil},
-		"the very first":                    {[]int{0}, 4, 1, nil},
-		"the very last":                     {[]int{799}, 4, 1, nil},
-		"two in one shard":                  {[]int{403, 477}, 8, 1, nil},
-		"two beside each other":             {[]int{403, 404}, 8, 1, nil},
-		"a server that is slow to start":    {[]int{434}, 4, 1, func(m *crashingEngine) { m.restarts = 18 * time.Second }},
-		"a server that dies late":           {[]int{434}, 4, 1, func(m *crashingEngine) { m.lives = 5 * time.Second }},
-		"a server that dies at once":        {[]int{434}, 4, 1, func(m *crashingEngine) { m.lives = 0 }},
-		"a server that does not say when":   {[]int{434}, 4, 1, func(m *crashingEngine) { m.silent = true }},
-		"a server that never says alone":    {[]int{434}, 7, 1, func(m *crashingEngine) { m.lonely = false }},
-		"three workers at one server":       {[]int{434}, 8, 3, nil},
-		"three workers, two in one shard":   {[]int{403, 477}, 8, 3, nil},
-		"three workers at a slow server":    {[]int{434}, 8, 3, func(m *crashingEngine) { m.latency = 3 * time.Second }},
-		"three workers, and it dies late":   {[]int{434}, 8, 3, func(m *crashingEngine) { m.lives = 2 * time.Second }},
-		"three workers, slow to start":      {[]int{434}, 8, 3, func(m *crashingEngine) { m.restarts = 18 * time.Second }},
-		"three workers, it says no starts":  {[]int{434}, 8, 3, func(m *crashingEngine) { m.silent = true }},
-		"three in as many shards, at once":  {[]int{10, 110, 210}, 12, 1, nil},
-		"no poison and no death whatsoever": {nil, 0, 2, nil},
+		"one":                                {[]int{434}, 4, 1, nil},
+		"the first item":                     {[]int{0}, 4, 1, nil},
+		"the last item":                      {[]int{799}, 4, 1, nil},
+		"two in one shard":                   {[]int{403, 477}, 8, 1, nil},
+		"two adjacent items":                 {[]int{403, 404}, 8, 1, nil},
+		"slow restart":                       {[]int{434}, 4, 1, slowRestart},
+		"server crashes late":                {[]int{434}, 4, 1, func(m *crashingEngine) { m.crashAfter = 5 * time.Second }},
+		"server crashes at once":             {[]int{434}, 4, 1, func(m *crashingEngine) { m.crashAfter = 0 }},
+		"server names no starts":             {[]int{434}, 4, 1, func(m *crashingEngine) { m.noStart = true }},
+		"server never tells it is exclusive": {[]int{434}, 7, 1, func(m *crashingEngine) { m.exclusive = false }},
+		"three workers":                      {[]int{434}, 8, 3, nil},
+		"three workers, two in one shard":    {[]int{403, 477}, 8, 3, nil},
+		"three workers, slow answers":        {[]int{434}, 8, 3, func(m *crashingEngine) { m.latency = 3 * time.Second }},
+		"three workers, server crashes late": {[]int{434}, 8, 3, func(m *crashingEngine) { m.crashAfter = 2 * time.Second }},
+		"three workers, slow restart":        {[]int{434}, 8, 3, slowRestart},
+		"three workers, no starts named":     {[]int{434}, 8, 3, func(m *crashingEngine) { m.noStart = true }},
+		"one in each of three shards":        {[]int{10, 110, 210}, 12, 1, nil},
+		"no poison":                          {nil, 0, 2, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -51,51 +52,51 @@ func TestC22OnePoisonousPromptIsQuarantinedAlone(t *testing.T) {
 				}
 				w := newCrashFixture(t, m, 8)
 				for range c.workers {
-					w.startWorkers()
+					w.startWorker()
 				}
-				w.wantPoison(w.until(time.Hour), append([]int{}, c.items...)...)
-				w.wantDeaths(c.most)
+				w.wantPoison(w.runFor(time.Hour), append([]int{}, c.items...)...)
+				w.wantCrashes(c.most)
 			})
 		})
 	}
 }
 
-// Nobody else is charged, and the server dies no more often, whatever the times
-// and however many workers share it.
-func TestC22WhateverTheTimes(t *testing.T) {
+// With any latencies and numbers of workers, only poison items are charged, and the
+// number of crashes stays within its bound.
+func TestC22RandomTimings(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				dice := rand.New(rand.NewPCG(seed, 0))
-				items := []int{dice.IntN(1000)}
-				if dice.IntN(2) == 0 {
-					items = append(items, items[0]+1+dice.IntN(50))
+				rng := rand.New(rand.NewPCG(seed, 0))
+				items := []int{rng.IntN(1000)}
+				if rng.IntN(2) == 0 {
+					items = append(items, items[0]+1+rng.IntN(50))
 				}
 				m := newCrashingEngine(items...)
-				m.latency = time.Duration(1 + dice.IntN(4000*1e6))
-				m.lives = time.Duration(1 + dice.IntN(3000*1e6))
-				m.restarts = time.Duration(1 + dice.IntN(20000*1e6))
-				m.silent, m.lonely = dice.IntN(2) == 0, dice.IntN(4) != 0
+				m.latency = time.Duration(1 + rng.IntN(4000*1e6))
+				m.crashAfter = time.Duration(1 + rng.IntN(3000*1e6))
+				m.restartAfter = time.Duration(1 + rng.IntN(20000*1e6))
+				m.noStart, m.exclusive = rng.IntN(2) == 0, rng.IntN(4) != 0
 				w := newCrashFixture(t, m, 11)
-				for range 1 + dice.IntN(4) {
-					w.startWorkers()
+				for range 1 + rng.IntN(4) {
+					w.startWorker()
 				}
-				w.wantPoison(w.until(3*time.Hour), items...)
+				w.wantPoison(w.runFor(3*time.Hour), items...)
 				most := 4
-				if !m.lonely || w.workers > 1 {
+				if !m.exclusive || w.workers > 1 {
 					most = 6
 				}
-				w.wantDeaths(most * len(items))
+				w.wantCrashes(most * len(items))
 			})
 		})
 	}
 }
 
-// The engine lives in the worker's process: both die at once, and nobody
-// learns why but by what the shard's document names.
-func TestC22AnEngineThatTakesItsWorkerAlong(t *testing.T) {
+// The engine lives in the worker's process and both crash at once. The only hint is
+// what the shard's document names.
+func TestC22PoisonIsFoundWhenEngineCrashesItsWorker(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		items []int
@@ -110,29 +111,29 @@ func TestC22AnEngineThatTakesItsWorkerAlong(t *testing.T) {
 				m := newCrashingEngine(c.items...)
 				w := newCrashFixture(t, m, 8)
 				var kill func()
-				m.restarts, w.engine = 0, ""
-				m.onDeath = func() {
+				m.restartAfter, w.engine = 0, ""
+				m.onCrash = func() {
 					kill()
-					time.AfterFunc(time.Second, func() { // restarted by its supervisor
+					time.AfterFunc(time.Second, func() { // the supervisor restarts it
 						m.mu.Lock()
 						m.down = false
 						m.mu.Unlock()
-						kill = w.startWorkers()
+						kill = w.startWorker()
 					})
 				}
-				kill = w.startWorkers()
-				w.wantPoison(w.until(time.Hour), c.items...)
-				w.wantDeaths(c.most)
+				kill = w.startWorker()
+				w.wantPoison(w.runFor(time.Hour), c.items...)
+				w.wantCrashes(c.most)
 			})
 		})
 	}
 }
 
-// Workers that are killed for reasons of their own, while they are busy with
-// the one item that takes long, do not make poison of it.
-func TestWorkersThatAreKilledWhileTheyAskOneItemBlameNobody(t *testing.T) {
+// Workers that are killed for other reasons while they answer one slow item do not
+// make it poison.
+func TestKilledWorkersDoNotMakeSlowItemPoison(t *testing.T) {
 	t.Parallel()
-	for name, engine := range map[string]string{"in the worker": "", "a server": "server"} {
+	for name, engine := range map[string]string{"engine in the worker": "", "engine in a server": "server"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
@@ -141,70 +142,70 @@ func TestWorkersThatAreKilledWhileTheyAskOneItemBlameNobody(t *testing.T) {
 				w := newCrashFixture(t, m, 1)
 				w.engine = engine
 				for range 2 {
-					kill := w.startWorkers()
-					w.until(70 * time.Second) // all else is in a checkpoint
+					kill := w.startWorker()
+					w.runFor(70 * time.Second) // all other rows are in a checkpoint
 					kill()
 				}
 				for n := range 4 {
-					kill := w.startWorkers()
-					if d := w.until(30 * time.Second)[0]; !slices.Equal(d.OnProbation, []int{42}) || d.Crashes[42].Shared != n {
-						t.Errorf("after %d that were killed the shard is %+v", n+2, d)
+					kill := w.startWorker()
+					if d := w.runFor(30 * time.Second)[0]; !slices.Equal(d.OnProbation, []int{42}) || d.Crashes[42].Shared != n {
+						t.Errorf("after %d killed workers the shard is %+v", n+2, d)
 					}
 					kill()
 				}
-				w.startWorkers()
-				w.wantPoison(w.until(time.Hour))
+				w.startWorker()
+				w.wantPoison(w.runFor(time.Hour))
 			})
 		})
 	}
 }
 
-func TestAnItemOfManyDecodesIsQuarantinedAsOne(t *testing.T) {
+func TestItemWithManyDecodesIsQuarantinedAsOne(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := 3
 		w := newCrashFixture(t, newCrashingEngine(42), 1, func(m *record.Manifest) { m.Config.Sampling.N = &n })
-		w.startWorkers()
-		w.wantPoison(w.until(time.Hour), 42)
-		w.wantDeaths(4)
+		w.startWorker()
+		w.wantPoison(w.runFor(time.Hour), 42)
+		w.wantCrashes(4)
 	})
 }
 
-// While the engine is away nobody waits for ever: the shard goes back with
-// what is known, and who comes next goes on from there.
-func TestSuspicionOutlivesTheEngineAndTheWorker(t *testing.T) {
+// A shard is released with its suspects when the engine stays down, and the next
+// holder continues from there.
+func TestSuspectsSurviveOutageAndWorker(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newCrashingEngine(42)
-		m.restarts = 0
+		m.restartAfter = 0
 		w := newCrashFixture(t, m, 1)
-		kill := w.startWorkers()
-		docs := w.until(8 * time.Second)
+		kill := w.startWorker()
+		docs := w.runFor(8 * time.Second)
 		if d := docs[0]; d.State != shard.Running || !d.Suspects.Has(42) || d.Suspects.Len() > 32 {
-			t.Fatalf("while the engine is waited for the shard is %+v", d)
+			t.Fatalf("during the outage the shard is %+v", d)
 		}
-		docs = w.until(20 * time.Second)
+		docs = w.runFor(20 * time.Second)
 		if d := docs[0]; d.State != shard.Pending || !d.Suspects.Has(42) || d.Counts.Failed != 0 {
-			t.Fatalf("when it stays away the shard is %+v", d)
+			t.Fatalf("after MaxOutage the shard is %+v", d)
 		}
 		suspects := docs[0].Suspects
 		kill()
 		m.mu.Lock()
-		m.down, m.restarts = false, 3*time.Second
+		m.down, m.restartAfter = false, 3*time.Second
 		asked := maps.Clone(m.asked)
 		m.mu.Unlock()
-		w.startWorkers()
-		docs = w.until(time.Hour)
+		w.startWorker()
+		docs = w.runFor(time.Hour)
 		w.wantPoison(docs, 42)
-		w.wantDeaths(4)
+		w.wantCrashes(4)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		for body, n := range m.asked {
 			if strings.Contains(body, m.poison[0]) && n != 4 {
-				t.Errorf("the poison was asked %d times", n)
+				t.Errorf("the poison item was asked %d times, want 4", n)
 			}
 			if !strings.Contains(body, m.poison[0]) && n > asked[body]+3 {
-				t.Errorf("%s was asked %d times, of %v suspects", body, n, suspects)
+				t.Errorf("%s was asked %d times, of the suspects %v", body, n, suspects)
 			}
 		}
 	})

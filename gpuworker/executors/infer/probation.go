@@ -11,39 +11,40 @@ import (
 	"rollout/shared/fault"
 )
 
-// reaskAfter is how long an accused item waits for each time that the engine
-// died, so that the accused of several workers do not meet at one server.
-const reaskAfter = 100 * time.Millisecond
+// waitPerCrash is how long a suspect waits for each crash on it, so that the
+// suspects of several workers do not meet at one server.
+const waitPerCrash = 100 * time.Millisecond
 
-// runProbation asks the suspects, while nothing else of this worker is in flight.
+// runProbation asks the suspects while nothing else of this worker is in flight.
 func (t *execution) runProbation(ctx context.Context) {
-	for trial := range t.shard.ProbationRequests(ctx) {
-		if trial.Poison {
-			t.quarantine(trial.Items[0])
+	for p := range t.shard.ProbationRequests(ctx) {
+		if p.Poison {
+			t.quarantine(p.Items[0])
 			continue
 		}
 		var all sync.WaitGroup
-		for _, i := range trial.Items {
+		for _, i := range p.Items {
 			all.Go(func() {
-				t.crew.with(func(h *scratch) { t.askSuspect(ctx, h, i, len(trial.Items) == 1) })
+				t.requesters.withScratch(func(sc *scratch) { t.askSuspect(ctx, sc, i, len(p.Items) == 1) })
 			})
 		}
 		all.Wait()
 	}
 }
 
-// askSuspect asks one suspect's requests one after the other, until one breaks off.
-func (t *execution) askSuspect(ctx context.Context, h *scratch, i int, alone bool) {
+// askSuspect makes one suspect's requests one after the other, until one is cut
+// off. Exclusive says that it is the only item of the probation request.
+func (t *execution) askSuspect(ctx context.Context, sc *scratch, i int, exclusive bool) {
 	a := t.prepare(i)
 	if a == nil {
 		return
 	}
-	if n := t.shard.Crashes(i); n > 0 && !t.pause(ctx, jitter(time.Duration(n)*reaskAfter, a.id, n)) {
+	if n := t.shard.Crashes(i); n > 0 && !t.pause(ctx, jitter(time.Duration(n)*waitPerCrash, a.id, n)) {
 		return
 	}
 	for k := range a.got {
-		answer, err := t.ask(ctx, h, a, k, alone)
-		a.take(h, k, answer, err)
+		answer, err := t.ask(ctx, sc, a, k, exclusive)
+		a.add(sc, k, answer, err)
 		if fault.Is(err, fault.Canceled) {
 			a.abandon(k + 1)
 			return
@@ -51,27 +52,27 @@ func (t *execution) askSuspect(ctx context.Context, h *scratch, i int, alone boo
 	}
 }
 
-// quarantine gives a poisonous item its error row. What it says is the same
-// wherever it happened (I10).
+// quarantine gives a poison item its error row. The text is the same whatever
+// worker writes it (I10).
 func (t *execution) quarantine(i int) {
 	line := t.shard.Lines[i]
 	it, _ := t.parse(line)
 	t.fail(i, it, line.Place, &fault.Error{Kind: fault.Corrupt, Class: fault.Poison,
-		Op:     "the inference server, or its worker, died each time this item was asked alone",
-		Remedy: "look into the server's log for what it dies of, then correct the item or the server and submit the item again"}, 0)
+		Op:     "the inference server or its worker crashed each time this item was asked alone",
+		Remedy: "find the crash in the server's log, correct the item or the server, then submit the item again"}, 0)
 }
 
-// recordCrash reports whether the engine died with the request; then the item is a
-// suspect.
+// recordCrash reports whether err says that the engine crashed during the
+// request. Then the item becomes a suspect.
 func (t *execution) recordCrash(i int, err error) bool {
-	var d *engine.CrashError
-	if !errors.As(err, &d) {
+	var c *engine.CrashError
+	if !errors.As(err, &c) {
 		return false
 	}
-	death := shard.Crash{Alone: d.Solo}
-	if d.Start != "" {
-		death.EngineStart = d.Server + " " + d.Start
+	crash := shard.Crash{Alone: c.Solo}
+	if c.Start != "" {
+		crash.EngineStart = c.Server + " " + c.Start
 	}
-	t.shard.RecordCrash(i, death)
+	t.shard.RecordCrash(i, crash)
 	return true
 }

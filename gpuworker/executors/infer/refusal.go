@@ -8,59 +8,62 @@ import (
 	"rollout/shared/fault"
 )
 
-// An engine that refuses requests, as too many or for now, is asked on, with
-// back-off. One that has refused everything for long is away like one that is
-// not there: its shards go back for others to try, and its worker pulls none
-// until it is time to ask again.
+// Requests that the engine refuses for now (Throttled) are repeated with
+// backoff. An engine that has refused all requests for maxRefusal counts as
+// unavailable: its shards are released for other workers, and its worker pulls
+// none until the next try is due.
 const (
-	maxRefusal = 5 * time.Minute  // of everything, before shards go back
-	nextAsk    = 30 * time.Second // at least, between two asks of an engine that is away so
+	maxRefusal  = 5 * time.Minute
+	minNextTry  = 30 * time.Second // between tries of an engine that counts as unavailable
+	maxIdleTime = maxRefusal       // without requests; after it a refusal begins a new series
 )
 
-// refusal is what an engine refuses. The zero value is of one that refuses
-// nothing. Safe for concurrent use.
+// refusal tracks a series of refusals without an answer in between. The zero
+// value is an engine that refuses nothing. It is safe for concurrent use.
 type refusal struct {
-	some  atomic.Bool // since is set
-	mu    sync.Mutex
-	since time.Time // of the first refusal after which nothing was answered
-	until time.Time // when to ask again
-	why   error
+	active atomic.Bool // a series is under way
+	mu     sync.Mutex
+	since  time.Time // of the first refusal in the series
+	until  time.Time // when the next try is due
+	last   error
 }
 
-// answered says that the engine answered a request.
+// answered ends the series: the engine answered a request.
 func (r *refusal) answered() {
-	if !r.some.Load() {
+	if !r.active.Load() {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.since, r.why = time.Time{}, nil
-	r.some.Store(false)
+	r.since, r.last = time.Time{}, nil
+	r.active.Store(false)
 }
 
-// refused says that the engine refused a request, and returns for how long it
-// has refused everything. Before that, nobody may have asked it for a while.
-func (r *refusal) refused(now time.Time, hint time.Duration, why error) time.Duration {
+// refused adds a refusal with the engine's retry hint, and returns for how long
+// all requests have been refused. After a time without requests it begins a new
+// series.
+func (r *refusal) refused(now time.Time, hint time.Duration, err error) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.some.Load() || now.Sub(r.until) > maxRefusal {
+	if !r.active.Load() || now.Sub(r.until) > maxIdleTime {
 		r.since = now
-		r.some.Store(true)
+		r.active.Store(true)
 	}
-	r.until, r.why = now.Add(min(max(hint, nextAsk), maxRefusal)), why
+	r.until, r.last = now.Add(min(max(hint, minNextTry), maxRefusal)), err
 	return now.Sub(r.since)
 }
 
-// away is the fault of an engine that has refused everything for long, until it
-// is time to ask again.
-func (r *refusal) away(now time.Time) error {
-	if !r.some.Load() {
+// unavailable returns the fault of an engine that counts as unavailable because
+// of its refusals, until the next try is due.
+func (r *refusal) unavailable(now time.Time) error {
+	if !r.active.Load() {
 		return nil
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.why == nil || now.Sub(r.since) < maxRefusal || !now.Before(r.until) {
+	if r.last == nil || now.Sub(r.since) < maxRefusal || !now.Before(r.until) {
 		return nil
 	}
-	return fault.WithKind(fault.Unavailable, r.why, "the engine has refused everything for %s", now.Sub(r.since).Round(time.Second))
+	return fault.WithKind(fault.Unavailable, r.last, "the engine has refused all requests for %s",
+		now.Sub(r.since).Round(time.Second))
 }

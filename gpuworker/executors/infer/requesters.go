@@ -2,18 +2,18 @@ package infer
 
 import "sync"
 
-// requesters runs requests on goroutines that are used again, also from shard to
-// shard as long as there is one: a fresh one for each request spends more on
-// growing its stack than on the request.
+// requesters is a pool of goroutines that make requests. They are reused, from
+// shard to shard as long as one is being answered: the stack of a fresh
+// goroutine grows at a higher cost than the rest of a small request.
 type requesters struct {
-	scratches sync.Pool // of *hand
+	scratches sync.Pool // of *scratch
 
 	mu     sync.Mutex
 	rounds int
-	jobs   chan job // nil if nobody is at work
+	jobs   chan job // nil outside of rounds
 }
 
-// round is one shard's work for the crew. One goroutine hands it out.
+// round is the requests of one shard. One goroutine calls do and end.
 type round struct {
 	requesters *requesters
 	jobs       chan<- job
@@ -22,91 +22,92 @@ type round struct {
 
 // job is one request.
 type job struct {
-	do func(*scratch)
-	of *round
+	run func(*scratch)
+	of  *round
 }
 
-// scratch is what a goroutine uses again for each of its requests.
+// scratch is the memory that a goroutine reuses for its requests.
 type scratch struct {
 	body, row []byte // being made
-	watch     *watchdog
+	watchdog  *watchdog
 }
 
-func newScratch() any { return &scratch{watch: newWatchdog()} }
+func newScratch() any { return &scratch{watchdog: newWatchdog()} }
 
-// maxKept bounds the memory that one hand keeps between requests.
+// maxKept bounds the bytes that a scratch keeps between requests, for each
+// buffer.
 const maxKept = 64 << 10
 
-// done lets go of what only an uncommon request needed.
-func (h *scratch) done() {
-	if cap(h.body) > maxKept {
-		h.body = nil
+// trim drops buffers that only an unusually large request needed.
+func (sc *scratch) trim() {
+	if cap(sc.body) > maxKept {
+		sc.body = nil
 	}
-	if cap(h.row) > maxKept {
-		h.row = nil
+	if cap(sc.row) > maxKept {
+		sc.row = nil
 	}
 }
 
 func newRequesters() *requesters { return &requesters{scratches: sync.Pool{New: newScratch}} }
 
-// begin starts a shift.
-func (c *requesters) begin() *round {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rounds++; c.rounds == 1 {
-		c.jobs = make(chan job)
+// begin begins a round.
+func (r *requesters) begin() *round {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rounds++; r.rounds == 1 {
+		r.jobs = make(chan job)
 	}
-	return &round{requesters: c, jobs: c.jobs}
+	return &round{requesters: r, jobs: r.jobs}
 }
 
-// do runs the request now: on a goroutine that waits for one, else on a new
-// one. How many there are is bounded by the places that requests hold.
-func (s *round) do(request func(*scratch)) {
-	s.open.Add(1)
-	j := job{request, s}
+// do runs the request at once: on an idle goroutine, or on a new one. The slots
+// that requests hold bound the number of goroutines.
+func (n *round) do(request func(*scratch)) {
+	n.open.Add(1)
+	j := job{request, n}
 	select {
-	case s.jobs <- j:
+	case n.jobs <- j:
 	default:
-		s.requesters.spawn(j)
+		n.requesters.spawn(j)
 	}
 }
 
-// end waits for the shift's requests. The last shift's end is that of the
+// end waits for the round's requests. The end of the last round ends the
 // goroutines.
-func (s *round) end() {
-	s.open.Wait()
-	c := s.requesters
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.rounds--; c.rounds == 0 {
-		close(c.jobs)
-		c.jobs = nil
+func (n *round) end() {
+	n.open.Wait()
+	r := n.requesters
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rounds--; r.rounds == 0 {
+		close(r.jobs)
+		r.jobs = nil
 	}
 }
 
-// spawn runs the job and those that come, on a new goroutine.
-func (c *requesters) spawn(first job) {
-	c.mu.Lock()
-	jobs := c.jobs
-	c.mu.Unlock()
-	go c.with(func(h *scratch) {
-		h.run(first)
+// spawn starts a goroutine that runs the job, then further ones.
+func (r *requesters) spawn(first job) {
+	r.mu.Lock()
+	jobs := r.jobs
+	r.mu.Unlock()
+	go r.withScratch(func(sc *scratch) {
+		sc.run(first)
 		for j := range jobs {
-			h.run(j)
+			sc.run(j)
 		}
 	})
 }
 
-func (h *scratch) run(j job) {
+func (sc *scratch) run(j job) {
 	defer j.of.open.Done()
-	j.do(h)
-	h.done()
+	j.run(sc)
+	sc.trim()
 }
 
-// with lends a hand to f.
-func (c *requesters) with(f func(*scratch)) {
-	h := c.scratches.Get().(*scratch)
-	defer c.scratches.Put(h)
-	defer h.watch.close()
-	f(h)
+// withScratch calls f with a scratch from the pool.
+func (r *requesters) withScratch(f func(*scratch)) {
+	sc := r.scratches.Get().(*scratch)
+	defer r.scratches.Put(sc)
+	defer sc.watchdog.close()
+	f(sc)
 }

@@ -9,38 +9,38 @@ import (
 	"rollout/shared/fault"
 )
 
-// watchdog ends requests that show no sign of work for too long, or take too long
-// as a whole: one after the other, in one context and with one timer, which
-// are made anew only after they ended one. Making them for each request costs
-// more than all else that is done for a small one.
+// watchdog cancels a request that shows no progress for too long, or takes too
+// long as a whole. It serves requests one after the other with one context and
+// one timer, and makes new ones only after they have cancelled a request: to
+// make them for each request would cost more than the rest of a small one.
 type watchdog struct {
-	epoch time.Time
-	sign  func()       // tells of a sign of work
-	last  atomic.Int64 // when the last one was, since epoch
+	epoch    time.Time
+	progress func()       // records progress of the request
+	last     atomic.Int64 // nanoseconds from epoch to the last progress
 
 	mu     sync.Mutex
-	base   context.Context // what ctx was made from
+	base   context.Context // the parent of ctx
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	limits limits
 	began  time.Duration // since epoch
 	active bool          // a request is under way
-	armed  bool          // the timer will go off
+	armed  bool          // the timer will fire
 	timer  *time.Timer
 }
 
-// limits are how long a request may be silent, and how long it may take; the
-// latter is unbounded if 0.
+// limits are the longest silence of a request and its longest duration as a
+// whole. A whole of 0 sets no limit.
 type limits struct{ silence, whole time.Duration }
 
 func newWatchdog() *watchdog {
 	w := &watchdog{epoch: time.Now()}
-	w.sign = func() { w.last.Store(int64(time.Since(w.epoch))) }
+	w.progress = func() { w.last.Store(int64(time.Since(w.epoch))) }
 	return w
 }
 
-// begin returns the context of a request that begins now. Signs are told until
-// end is called; later ones are harmless.
+// begin returns the context of a request that begins now. The caller reports its
+// progress until end; a later report does no harm.
 func (w *watchdog) begin(ctx context.Context, l limits) context.Context {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -56,14 +56,14 @@ func (w *watchdog) begin(ctx context.Context, l limits) context.Context {
 	return w.ctx
 }
 
-// end says that the request is over.
+// end says that the request has ended.
 func (w *watchdog) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.active = false
 }
 
-// close gives up what the watch holds. It can be used again.
+// close releases the context and the timer. The watchdog can be used again.
 func (w *watchdog) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -84,7 +84,7 @@ func (w *watchdog) renew(ctx context.Context) {
 	w.ctx, w.cancel = context.WithCancelCause(ctx)
 }
 
-// due is when the request under way has gone on for too long.
+// due returns when, since epoch, the request reaches a limit.
 func (w *watchdog) due() time.Duration {
 	due := time.Duration(w.last.Load()) + w.limits.silence
 	if w.limits.whole > 0 {
@@ -96,15 +96,15 @@ func (w *watchdog) due() time.Duration {
 func (w *watchdog) arm(d time.Duration) {
 	w.armed = true
 	if w.timer == nil {
-		w.timer = time.AfterFunc(d, w.wake)
+		w.timer = time.AfterFunc(d, w.check)
 		return
 	}
 	w.timer.Reset(d)
 }
 
-// wake ends the request if its time is over. The timer may have been set for
-// an earlier one.
-func (w *watchdog) wake() {
+// check cancels the request if it has reached a limit. Otherwise it arms the
+// timer again, which may have been set for an earlier request.
+func (w *watchdog) check() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.armed = false
@@ -117,12 +117,12 @@ func (w *watchdog) wake() {
 		return
 	}
 	if w.limits.whole > 0 && now >= w.began+w.limits.whole {
-		w.cancel(late("the request took longer than", w.limits.whole))
+		w.cancel(timeout("the request took longer than", w.limits.whole))
 	} else {
-		w.cancel(late("no token came for", w.limits.silence))
+		w.cancel(timeout("no token came for", w.limits.silence))
 	}
 }
 
-func late(what string, limit time.Duration) error {
+func timeout(what string, limit time.Duration) error {
 	return &fault.Error{Kind: fault.Corrupt, Class: fault.Timeout, Err: fault.New(fault.Corrupt, "%s %s", what, limit)}
 }

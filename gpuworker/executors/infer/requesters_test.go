@@ -5,13 +5,13 @@ import (
 	"testing/synctest"
 )
 
-func TestACrewGoesOnFromShardToShard(t *testing.T) {
+func TestGoroutinesAreReusedFromRoundToRound(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newRequesters()
-		var hands []*scratch
-		ask := func(s *round) {
-			s.do(func(h *scratch) { hands = append(hands, h) })
+		var used []*scratch
+		ask := func(r *round) {
+			r.do(func(sc *scratch) { used = append(used, sc) })
 			synctest.Wait()
 		}
 		first := c.begin()
@@ -20,14 +20,14 @@ func TestACrewGoesOnFromShardToShard(t *testing.T) {
 		ask(second)
 		first.end()
 		ask(second)
-		if len(hands) != 3 || hands[0] != hands[1] || hands[1] != hands[2] {
-			t.Errorf("requests one after the other were made by the hands %p", hands)
+		if len(used) != 3 || used[0] != used[1] || used[1] != used[2] {
+			t.Errorf("consecutive requests used the scratches %p, want the same one", used)
 		}
-		second.end() // and the bubble ends only if its goroutine has
+		second.end() // the bubble ends only after the goroutine has
 	})
 }
 
-func TestACrewsRequestsAreMadeAtOnce(t *testing.T) {
+func TestRequestsOfRoundRunConcurrently(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newRequesters()
@@ -37,21 +37,21 @@ func TestACrewsRequestsAreMadeAtOnce(t *testing.T) {
 			one.do(func(*scratch) { <-open })
 		}
 		other.do(func(*scratch) {})
-		other.end() // waits for its own alone
+		other.end() // waits only for its own requests
 		go func() {
 			one.end()
 			ended = true
 		}()
 		synctest.Wait()
 		if ended {
-			t.Error("a shift ended before its requests")
+			t.Error("the round ended before its requests")
 		}
 		close(open)
 		synctest.Wait()
 		if !ended {
-			t.Error("a shift did not end with its requests")
+			t.Error("the round did not end after its requests")
 		}
-		next := c.begin() // after all have left
+		next := c.begin() // after the goroutines have ended
 		next.do(func(*scratch) {})
 		next.end()
 	})
