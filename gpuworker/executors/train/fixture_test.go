@@ -38,7 +38,7 @@ const rows = `{"prompt":"the cat ","completion":"sat on the mat"}
 
 const run = inputtest.RunID
 
-// fixture is a world in memory with one planned training.
+// fixture has in-memory stores with one planned training.
 type fixture struct {
 	host.Ports
 	t     *testing.T
@@ -46,48 +46,50 @@ type fixture struct {
 	store snapshot.Store
 }
 
-// documents tell of what was written.
+// documents calls a hook after each write.
 type documents struct {
 	document.Store
-	mu    sync.Mutex
-	wrote func(key string, value []byte) // may be nil
+	mu      sync.Mutex
+	onWrite func(key string, value []byte) // may be nil
 }
 
-func (d *documents) heard(key string, value []byte, err error) {
+func (d *documents) written(key string, value []byte, err error) {
 	d.mu.Lock()
-	f := d.wrote
+	f := d.onWrite
 	d.mu.Unlock()
 	if err == nil && f != nil {
 		f(key, value)
 	}
 }
 
-func (d *documents) hear(f func(key string, value []byte)) {
+// setHook sets the hook; nil removes it.
+func (d *documents) setHook(f func(key string, value []byte)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.wrote = f
+	d.onWrite = f
 }
 
 func (d *documents) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
 	rev, err := d.Store.Create(ctx, key, value)
-	d.heard(key, value, err)
+	d.written(key, value, err)
 	return rev, err
 }
 
-func (d *documents) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
+func (d *documents) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (
+	document.Revision, error) {
 	rev, err := d.Store.Replace(ctx, key, value, rev)
-	d.heard(key, value, err)
+	d.written(key, value, err)
 	return rev, err
 }
 
-// ticking is a clock that goes on at each look: a bubble's stands still while
-// somebody computes.
-type ticking struct {
+// tickingClock advances at each reading. The clock of a synctest bubble stands
+// still during a computation.
+type tickingClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-func (c *ticking) Now() time.Time {
+func (c *tickingClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(time.Second)
@@ -100,7 +102,8 @@ func newFixture(t *testing.T, content string, change ...func(*config.Run)) *fixt
 	p := hosttest.New()
 	docs := &documents{Store: p.Docs}
 	p.Docs = docs
-	d := &fixture{Ports: p, t: t, docs: docs, store: snapshot.Store{Blobs: p.Blobs, Docs: docs, Clock: &ticking{now: p.Clock.Now()}}}
+	d := &fixture{Ports: p, t: t, docs: docs,
+		store: snapshot.Store{Blobs: p.Blobs, Docs: docs, Clock: &tickingClock{now: p.Clock.Now()}}}
 	s := config.DefaultSFT()
 	s.BaseModel.URI, s.Minibatch, s.Budget.MaxSteps = config.SnapshotPrefix+d.base(), 2, 10
 	s.Optimizer.LR = 0.01
@@ -114,7 +117,8 @@ func newFixture(t *testing.T, content string, change ...func(*config.Run)) *fixt
 	}
 	key := "prompts/lesson.jsonl"
 	version := hosttest.Put(t, p, key, content)
-	job, err := json.Marshal(record.Job{ID: "lesson", Prompt: "train sft on " + key, Dataset: record.Dataset{Key: key, Version: version, Size: int64(len(content)), Name: key}})
+	job, err := json.Marshal(record.Job{ID: "lesson", Prompt: "train sft on " + key,
+		Dataset: record.Dataset{Key: key, Version: version, Size: int64(len(content)), Name: key}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,14 +126,15 @@ func newFixture(t *testing.T, content string, change ...func(*config.Run)) *fixt
 	return d
 }
 
-// base makes a small model, and returns the snapshot that it is.
+// base makes a small base model and returns the id of its snapshot.
 func (d *fixture) base() string {
 	d.t.Helper()
 	tok, err := tokenizer.New(nil)
 	if err != nil {
 		d.t.Fatal(err)
 	}
-	m, err := model.New(model.Config{Vocab: 260, Width: 16, Layers: 1, Heads: 2, HeadSize: 8, Hidden: 24, Context: 48, RopeBase: 10000, NormEpsilon: 1e-5}, 7)
+	m, err := model.New(model.Config{Vocab: 260, Width: 16, Layers: 1, Heads: 2, HeadSize: 8, Hidden: 24,
+		Context: 48, RopeBase: 10000, NormEpsilon: 1e-5}, 7)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -148,7 +153,8 @@ func (d *fixture) base() string {
 	}
 	s := config.DefaultSFT()
 	s.BaseModel.URI, s.Budget.MaxSteps, s.Optimizer.LR = config.ModelTiny, 1, 0.1
-	tr, err := training.New(training.Options{Algorithm: config.Algorithm{Kind: config.AlgorithmSFT, SFT: s}, Dataset: index, Threads: 1,
+	tr, err := training.New(training.Options{Algorithm: config.Algorithm{Kind: config.AlgorithmSFT, SFT: s},
+		Dataset: index, Threads: 1,
 		Base: training.Base{URI: config.ModelTiny, Model: m, Tokenizer: tok}})
 	if err != nil {
 		d.t.Fatal(err)
@@ -157,14 +163,15 @@ func (d *fixture) base() string {
 	if err := tr.Save(folder); err != nil {
 		d.t.Fatal(err)
 	}
-	snap, err := d.store.Save(d.t.Context(), os.DirFS(folder), snapshot.Details{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVZ", Kind: snapshot.TrainState, Algorithm: "sft"})
+	snap, err := d.store.Save(d.t.Context(), os.DirFS(folder),
+		snapshot.Details{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVZ", Kind: snapshot.TrainState, Algorithm: "sft"})
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	return snap.ID
 }
 
-// runningWorker is a worker at work.
+// runningWorker is a worker whose Run is under way.
 type runningWorker struct {
 	*worker.Worker
 	kill context.CancelFunc
@@ -172,15 +179,17 @@ type runningWorker struct {
 	err  error // once done is closed
 }
 
-func (d *fixture) start(id string) *runningWorker { return d.startBy(id, d.Clock) }
+func (d *fixture) start(id string) *runningWorker { return d.startWithClock(id, d.Clock) }
 
-// startBy starts a worker whose executor goes by the clock.
-func (d *fixture) startBy(id string, c clock.Clock) *runningWorker {
-	cfg := worker.Config{ID: id, Pool: "default", Timings: host.Timings(config.DefaultDeployment().Health), InFlight: 1,
+// startWithClock starts a worker whose executor uses the clock.
+func (d *fixture) startWithClock(id string, c clock.Clock) *runningWorker {
+	cfg := worker.Config{ID: id, Pool: "default", InFlight: 1,
+		Timings:            host.Timings(config.DefaultDeployment().Health),
 		CheckpointInterval: time.Minute, Drain: 8 * time.Second, Grace: 3 * time.Second}
 	ctx, cancel := context.WithCancel(d.t.Context())
 	exec := New(Config{Blobs: d.Blobs, Snapshots: d.store, Clock: c, Log: d.Log, Scratch: d.t.TempDir(), Threads: 1})
-	l := &runningWorker{Worker: worker.New(d.Ports, cfg, input.NewIndex(d.Blobs, d.Docs), exec), kill: cancel, done: make(chan struct{})}
+	w := worker.New(d.Ports, cfg, input.NewIndex(d.Blobs, d.Docs), exec)
+	l := &runningWorker{Worker: w, kill: cancel, done: make(chan struct{})}
 	go func() {
 		defer close(l.done)
 		l.err = l.Run(ctx)
@@ -189,10 +198,11 @@ func (d *fixture) startBy(id string, c clock.Clock) *runningWorker {
 	return l
 }
 
-// offer sends the shard's work message.
-func (d *fixture) offer(generation int) {
+// sendWork sends the shard's work message.
+func (d *fixture) sendWork(generation int) {
 	d.t.Helper()
-	if err := d.Send(d.t.Context(), host.WorkQueue("default"), events.Work{Run: string(run), Generation: generation, Pool: "default"}); err != nil {
+	work := events.Work{Run: string(run), Generation: generation, Pool: "default"}
+	if err := d.Send(d.t.Context(), host.WorkQueue("default"), work); err != nil {
 		d.t.Fatal(err)
 	}
 }
@@ -205,22 +215,22 @@ func (d *fixture) shard() shard.Doc {
 	return doc
 }
 
-// until waits for the shard to be so.
+// until waits until the shard's document matches.
 func (d *fixture) until(what string, is func(shard.Doc) bool) shard.Doc {
 	d.t.Helper()
 	for range 600 {
 		if doc := d.shard(); is(doc) {
 			return doc
 		}
-		time.Sleep(100 * time.Millisecond) // of the bubble's time
+		time.Sleep(100 * time.Millisecond) // in the bubble's time
 	}
-	d.t.Fatalf("the shard is never %s: %+v", what, d.shard())
+	d.t.Fatalf("the shard is not %s within a minute: %+v", what, d.shard())
 	return shard.Doc{}
 }
 
 func isDone(d shard.Doc) bool { return d.State == shard.Done }
 
-// row is the shard's one row.
+// row returns the shard's one row.
 func (d *fixture) row() string {
 	d.t.Helper()
 	doc := d.shard()
@@ -238,8 +248,8 @@ func (d *fixture) trained() (r record.Trained) {
 	return r
 }
 
-// heard are the events that coordinate gets.
-func (d *fixture) heard() (out []events.Payload) {
+// coordinateEvents returns the events sent to coordinate.
+func (d *fixture) coordinateEvents() (out []events.Payload) {
 	ms, err := d.Queues.Receive(d.t.Context(), host.CoordinateQueue, 100, time.Minute, 0)
 	if err != nil {
 		d.t.Fatal(err)
@@ -254,35 +264,36 @@ func (d *fixture) heard() (out []events.Payload) {
 	return out
 }
 
-// bubble runs a test in its own time.
+// bubble runs a test in a synctest bubble.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, f)
 }
 
-// undisturbed is the row of the training that nothing happens to.
-func undisturbed(t *testing.T) record.Trained {
+// uninterrupted returns the row of a training without interruptions.
+func uninterrupted(t *testing.T) record.Trained {
 	t.Helper()
 	d := newFixture(t, rows)
 	d.start("w0")
-	d.offer(0)
+	d.sendWork(0)
 	d.until("done", isDone)
 	return d.trained()
 }
 
-// dead waits until a worker that vanished counts as dead.
-func dead() { time.Sleep(10 * time.Second) }
+// waitDead waits until a killed worker counts as dead.
+func waitDead() { time.Sleep(10 * time.Second) }
 
-func same(t *testing.T, what string, got, want record.Trained) {
+// wantSame checks that a training ends like an uninterrupted one.
+func wantSame(t *testing.T, what string, got, want record.Trained) {
 	t.Helper()
 	if g, w := fmt.Sprintf("%+v", brief(got)), fmt.Sprintf("%+v", brief(want)); g != w {
-		t.Errorf("%s: it ends with\n%s, undisturbed with\n%s", what, g, w)
+		t.Errorf("%s: it ends with\n%s, uninterrupted with\n%s", what, g, w)
 	}
 }
 
-// brief is a row without pointers.
+// brief renders a row without pointers.
 func brief(r record.Trained) string {
-	b, _ := json.Marshal(r) // of a struct that JSON holds
+	b, _ := json.Marshal(r) // the struct can always be encoded
 	return strings.TrimSpace(string(b))
 }

@@ -7,33 +7,34 @@ import (
 	"rollout/shared/core/health"
 )
 
-// pace measures how fast a training is, and how long it takes to stop.
+// pace measures how fast a training is and how long it takes to stop.
 type pace struct {
 	lastStep   time.Time
-	longest    time.Duration // of a step, fading
-	snapshot   time.Duration // of the last one
+	longest    time.Duration // of recent steps; it decays
+	snapshot   time.Duration // that the last snapshot took
 	tokens     int64
 	steps      int
-	from, next mark // rates are taken since from; next is to follow it
+	from, next mark // rates are taken since from; next replaces it
 }
 
-// mark is how much was done by a time.
+// mark is the work done by a time.
 type mark struct {
 	at     time.Time
 	steps  int
 	tokens int64
 }
 
-// window is what rates are taken over: one to two of it.
+// window is the least span of the rates; they are taken over one to two of it.
 const window = 5 * time.Second
 
-// step takes a step in.
-func (p *pace) step(now time.Time, tokens int) {
+// addStep adds a step that ended now. A step without tokens begins the
+// measurement.
+func (p *pace) addStep(now time.Time, tokens int) {
 	if !p.lastStep.IsZero() {
 		p.longest = max(now.Sub(p.lastStep), p.longest*15/16)
 	}
 	p.lastStep = now
-	if tokens == 0 { // where it begins
+	if tokens == 0 {
 		p.from = mark{at: now}
 		p.next = p.from
 		return
@@ -45,7 +46,7 @@ func (p *pace) step(now time.Time, tokens int) {
 	}
 }
 
-// rates are steps and tokens a second.
+// rates returns steps and tokens a second.
 func (p *pace) rates(now time.Time) (steps, tokens float64) {
 	d := now.Sub(p.from.at).Seconds()
 	if d <= 0 {
@@ -54,19 +55,18 @@ func (p *pace) rates(now time.Time) (steps, tokens float64) {
 	return float64(p.steps-p.from.steps) / d, float64(p.tokens-p.from.tokens) / d
 }
 
-// tell tells heartbeats how far the training is.
-func (t *execution) tell(r training.Report, loss *float64) {
+// reportStep reports the training's progress for heartbeats.
+func (t *execution) reportStep(r training.Report, loss *float64) {
 	now := t.cfg.Clock.Now()
-	t.step(now, r.Tokens)
+	t.addStep(now, r.Tokens)
 	h := health.Training{Step: r.Step, Steps: r.Steps, Loss: loss}
 	h.StepRate, h.TokenRate = t.rates(now)
 	t.shard.ReportTraining(h)
 	t.shard.ReportStopTime(t.longest + t.snapshot)
 }
 
-// snapshotTook takes in how long a snapshot took. A step does not last longer
-// for it.
-func (t *execution) snapshotTook(d time.Duration) {
+// addSnapshot adds how long a snapshot took. That time is not part of a step.
+func (t *execution) addSnapshot(d time.Duration) {
 	t.snapshot = d
 	t.lastStep = t.cfg.Clock.Now()
 	t.shard.ReportStopTime(t.longest + t.snapshot)

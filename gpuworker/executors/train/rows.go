@@ -17,8 +17,8 @@ import (
 	"rollout/shared/input"
 )
 
-// rows copies the dataset to a file in the folder: rows are read in random
-// order, again and again.
+// rows copies the dataset to a file in the folder and opens it: rows are read in
+// random order, several times.
 func (t *execution) rows(ctx context.Context, folder string) (dataset.Source, func() error, error) {
 	path := filepath.Join(folder, "rows.jsonl")
 	if err := t.download(ctx, path); err != nil {
@@ -26,18 +26,18 @@ func (t *execution) rows(ctx context.Context, folder string) (dataset.Source, fu
 	}
 	f, err := dataset.OpenFile(path)
 	if err != nil {
-		return nil, nil, unwritable(err)
+		return nil, nil, diskFault(err)
 	}
-	return named{f, t.job.Dataset.Name}, f.Close, nil
+	return namedFile{f, t.job.Dataset.Name}, f.Close, nil
 }
 
-// named is a file under the name that its users know.
-type named struct {
+// namedFile is a dataset file under the name that the user gave.
+type namedFile struct {
 	*dataset.File
 	name string
 }
 
-func (n named) Name() string { return n.name }
+func (n namedFile) Name() string { return n.name }
 
 func (t *execution) download(ctx context.Context, path string) (err error) {
 	d := t.job.Dataset
@@ -48,31 +48,31 @@ func (t *execution) download(ctx context.Context, path string) (err error) {
 	defer r.Close()
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return unwritable(err)
+		return diskFault(err)
 	}
-	defer func() { err = errors.Join(err, unwritable(f.Close())) }()
-	n, err := io.Copy(f, &fromStore{r: r})
-	var lost *readError
+	defer func() { err = errors.Join(err, diskFault(f.Close())) }()
+	n, err := io.Copy(f, &storeReader{r: r})
+	var read *readError
 	switch {
-	case errors.As(err, &lost):
-		return fault.Wrap(lost.err, "read %s", d.Name)
+	case errors.As(err, &read):
+		return fault.Wrap(read.err, "read %s", d.Name)
 	case err != nil:
-		return unwritable(err)
+		return diskFault(err)
 	case n != d.Size:
-		return fault.New(fault.Unavailable, "read %s: %d of %d bytes came", d.Name, n, d.Size)
+		return fault.New(fault.Unavailable, "read %s: got %d of %d bytes", d.Name, n, d.Size)
 	}
 	return nil
 }
 
-// fromStore marks the errors of a reader, so that they are told from those of
-// the writer.
-type fromStore struct{ r io.Reader }
+// storeReader wraps the errors of a reader in readError, to tell them from those
+// of the writer.
+type storeReader struct{ r io.Reader }
 
 type readError struct{ err error }
 
 func (e *readError) Error() string { return e.err.Error() }
 
-func (f *fromStore) Read(b []byte) (int, error) {
+func (f *storeReader) Read(b []byte) (int, error) {
 	n, err := f.r.Read(b)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = &readError{err}
@@ -80,33 +80,34 @@ func (f *fromStore) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// newScratch makes a folder of this process in dir, and removes those of
-// processes of this machine that are gone.
-func newScratch(dir string) (string, error) {
+// newScratchFolder makes a folder for this process in dir. It removes the
+// folders of processes on this machine that have ended.
+func newScratchFolder(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", unwritable(err)
+		return "", diskFault(err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return "", unwritable(err)
+		return "", diskFault(err)
 	}
 	for _, e := range entries {
 		pid, _, _ := strings.Cut(e.Name(), "-")
 		if n, err := strconv.Atoi(pid); err == nil && n > 0 && errors.Is(syscall.Kill(n, 0), syscall.ESRCH) {
-			_ = os.RemoveAll(filepath.Join(dir, e.Name())) // another worker may do the same
+			_ = os.RemoveAll(filepath.Join(dir, e.Name())) // another worker may remove it too
 		}
 	}
 	path := filepath.Join(dir, strconv.Itoa(os.Getpid())+"-"+ulid.Make().String())
-	return path, unwritable(os.Mkdir(path, 0o755))
+	return path, diskFault(os.Mkdir(path, 0o755))
 }
 
-// unwritable gives an error of the local disk its kind.
-func unwritable(err error) error {
+// diskFault gives an error of the local disk its kind.
+func diskFault(err error) error {
+	const op = "write files of a training"
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return &fault.Error{Kind: fault.Exhausted, Op: "keep files of a training", Err: err, Remedy: "free some space on that disk"}
+		return &fault.Error{Kind: fault.Exhausted, Op: op, Err: err, Remedy: "free some space on that disk"}
 	case errors.Is(err, os.ErrPermission):
-		return fault.WithKind(fault.Denied, err, "keep files of a training")
+		return fault.WithKind(fault.Denied, err, op)
 	}
-	return fault.WithKind(fault.Unavailable, err, "keep files of a training")
+	return fault.WithKind(fault.Unavailable, err, op)
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"rollout/gpuworker/training"
 	"rollout/gpuworker/worker"
@@ -22,56 +21,60 @@ import (
 	"rollout/shared/snapshot"
 )
 
-// finalLabel is the label of the snapshot of the training's end, which nobody
-// prunes by its age.
+// finalLabel labels the snapshot at the training's end. Labelled snapshots are
+// not pruned by age.
 const finalLabel = "final"
 
-// keep makes a snapshot, names it in the shard's document, and removes older
-// ones. Between two others it may fail: the training goes on, and would have to
-// take some steps again if it were lost.
-func (t *execution) keep(ctx context.Context, trainer *training.Trainer) error {
+// keepSnapshot saves a snapshot as the training's hook. A failure during the
+// training is only logged: the training continues, and a later holder would
+// repeat more steps. A failure at the end or at a stop is returned.
+func (t *execution) keepSnapshot(ctx context.Context, trainer *training.Trainer) error {
 	began := t.cfg.Clock.Now()
-	err := t.save(ctx, trainer)
-	took := t.cfg.Clock.Now().Sub(began)
-	t.snapshotTook(took)
+	err := t.saveSnapshot(ctx, trainer)
+	t.addSnapshot(t.cfg.Clock.Now().Sub(began))
 	if err == nil || ctx.Err() != nil || fault.Is(err, fault.Fenced) || trainer.Done() || t.shard.Stopped() {
 		return err
 	}
-	t.cfg.Log.WarnContext(ctx, "snapshot can't be kept; the training goes on", observe.KeyRun, t.keeper.Run, "step", trainer.Meta().Step, observe.KeyError, err)
+	t.cfg.Log.WarnContext(ctx, "snapshot can't be saved; the training continues",
+		observe.KeyRun, t.snapshots.Run, "step", trainer.Meta().Step, observe.KeyError, err)
 	return nil
 }
 
-func (t *execution) save(ctx context.Context, trainer *training.Trainer) error {
+// saveSnapshot saves a snapshot, names it in the shard's document, and prunes
+// older ones.
+func (t *execution) saveSnapshot(ctx context.Context, trainer *training.Trainer) error {
 	meta := trainer.Meta()
 	text, err := json.Marshal(meta)
 	if err != nil {
-		return fault.WithKind(fault.Internal, err, "encode what is known of a state")
+		return fault.WithKind(fault.Internal, err, "encode the meta data of a snapshot")
 	}
-	d := snapshot.Details{Run: t.keeper.Run, Kind: snapshot.TrainState, Algorithm: trainer.Algorithm(), Meta: text}
+	d := snapshot.Details{Run: t.snapshots.Run, Kind: snapshot.TrainState, Algorithm: trainer.Algorithm(), Meta: text}
 	if trainer.Done() {
 		d.Label = finalLabel
 	}
 	var snap snapshot.Snapshot
-	err = t.state(trainer, func(folder string) (err error) {
+	err = t.withState(trainer, func(folder string) (err error) {
 		snap, err = t.cfg.Snapshots.Save(ctx, os.DirFS(folder), d)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if err := t.shard.SaveSnapshot(shard.Snapshot{ID: snap.ID, Step: meta.Step, Steps: meta.Steps, Loss: meta.Loss}); err != nil {
+	err = t.shard.SaveSnapshot(shard.Snapshot{ID: snap.ID, Step: meta.Step, Steps: meta.Steps, Loss: meta.Loss})
+	if err != nil {
 		return err
 	}
-	t.cfg.Log.InfoContext(ctx, "snapshot kept", observe.KeyRun, t.keeper.Run, "snapshot", snap.ID, "step", meta.Step)
-	_, err = t.cfg.Snapshots.Prune(ctx, t.keeper.Run, snapshot.Retention{KeepLast: t.shard.Manifest.Config.Snapshots().KeepLast, KeepLabeled: true})
+	t.cfg.Log.InfoContext(ctx, "snapshot saved", observe.KeyRun, t.snapshots.Run, "snapshot", snap.ID, "step", meta.Step)
+	_, err = t.cfg.Snapshots.Prune(ctx, t.snapshots.Run,
+		snapshot.Retention{KeepLast: t.shard.Manifest.Config.Snapshots().KeepLast, KeepLabeled: true})
 	return err
 }
 
-// state calls f with a folder of the trainer's state, which is gone afterwards.
-func (t *execution) state(trainer *training.Trainer, f func(folder string) error) (err error) {
-	folder, err := os.MkdirTemp(t.keeper.Scratch, "state-*")
+// withState calls f with a folder of the trainer's state, then removes it.
+func (t *execution) withState(trainer *training.Trainer, f func(folder string) error) (err error) {
+	folder, err := os.MkdirTemp(t.snapshots.Scratch, "state-*")
 	if err != nil {
-		return unwritable(err)
+		return diskFault(err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
 	if err := trainer.Save(folder); err != nil {
@@ -80,24 +83,24 @@ func (t *execution) state(trainer *training.Trainer, f func(folder string) error
 	return f(folder)
 }
 
-// finish leaves the files that users get, and the row.
+// finish puts the files that users get, and the training's row.
 func (t *execution) finish(ctx context.Context, trainer *training.Trainer) error {
 	e, err := trainer.Evaluate(ctx)
 	if err != nil {
 		return err
 	}
 	a := t.shard.Manifest.Config.Algorithm
-	kept, _ := t.shard.Snapshot()
+	newest, _ := t.shard.Snapshot()
 	meta := trainer.Meta()
-	row := record.Trained{ID: t.job.ID, Algorithm: a.Kind, BaseModel: a.Common().BaseModel.URI, Steps: meta.Step, Snapshot: kept.ID,
-		TrainLoss: meta.Loss, Rows: e.Rows, Loss: e.Loss, Accuracy: e.Accuracy}
-	err = t.state(trainer, func(folder string) error {
+	row := record.Trained{ID: t.job.ID, Algorithm: a.Kind, BaseModel: a.Common().BaseModel.URI, Steps: meta.Step,
+		Snapshot: newest.ID, TrainLoss: meta.Loss, Rows: e.Rows, Loss: e.Loss, Accuracy: e.Accuracy}
+	err = t.withState(trainer, func(folder string) error {
 		f, err := os.Open(filepath.Join(folder, record.ModelFile))
 		if err != nil {
-			return unwritable(err)
+			return diskFault(err)
 		}
-		defer f.Close() // read only: nothing can be lost
-		file, err := t.leave(ctx, record.ModelFile, f)
+		defer f.Close() // opened for reading: an error of Close loses nothing
+		file, err := t.putFile(ctx, record.ModelFile, f)
 		row.Files = append(row.Files, file)
 		return err
 	})
@@ -105,7 +108,7 @@ func (t *execution) finish(ctx context.Context, trainer *training.Trainer) error
 		return err
 	}
 	title := fmt.Sprintf("%s: %s, %d steps", t.job.ID, a.Kind, meta.Step)
-	file, err := t.leave(ctx, record.CurveFile, bytes.NewReader(trainer.Curve().SVG(title)))
+	file, err := t.putFile(ctx, record.CurveFile, bytes.NewReader(trainer.Curve().SVG(title)))
 	if err != nil {
 		return err
 	}
@@ -118,22 +121,20 @@ func (t *execution) finish(ctx context.Context, trainer *training.Trainer) error
 	return nil
 }
 
-// leave puts a file where finalize finds it.
-func (t *execution) leave(ctx context.Context, name string, r io.ReadSeeker) (record.TrainedFile, error) {
+// putFile puts a file under the key where finalize reads it.
+func (t *execution) putFile(ctx context.Context, name string, r io.ReadSeeker) (record.TrainedFile, error) {
 	h := identity.NewHasher()
 	n, err := io.Copy(h, r)
 	if err == nil {
 		_, err = r.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return record.TrainedFile{}, unwritable(err)
+		return record.TrainedFile{}, diskFault(err)
 	}
 	f := record.TrainedFile{Name: name, Content: h.Sum().String(), Length: n}
-	_, err = t.cfg.Blobs.Put(ctx, record.TrainingFileKey(t.keeper.Run, f.Content), r, blob.PutOptions{CreateOnly: true})
-	if fault.Is(err, fault.Conflict) { // it has the same bytes
+	_, err = t.cfg.Blobs.Put(ctx, record.TrainingFileKey(t.snapshots.Run, f.Content), r, blob.PutOptions{CreateOnly: true})
+	if fault.Is(err, fault.Conflict) { // an object of this name has the same bytes
 		err = nil
 	}
 	return f, err
 }
-
-func number(n int) string { return strconv.Itoa(n) }

@@ -1,20 +1,21 @@
-// Package train is the executor of runs that train: one shard of one item, the
-// training, whose row says what became of it.
+// Package train is the executor of training runs. Such a run has one shard of
+// one item, the training, whose row holds its outcome.
 //
-//	rows ──▶ begin, or go on from a snapshot ──▶ steps ──▶ snapshot ──▶ … ──▶ files, row
-//	                                               │ stopping
-//	                                               └──▶ snapshot, no row: somebody goes on
+//	dataset ─▶ begin, or resume from a snapshot ─▶ steps ─▶ snapshot ─▶ … ─▶ files, row
+//	                                                 │ stopping
+//	                                                 └─▶ snapshot, no row: the next holder resumes
 //
-// Every snapshot is named in the shard's document, and a training is a pure
-// function of its settings, rows and base model: whoever holds the shard next
-// goes on from the last one and ends with the same bytes. The executor never
-// claims, commits or retries a shard, and never decides how a step is taken.
+// The shard's document names each snapshot. A training is a pure function of its
+// settings, dataset and base model: the next holder resumes from the last
+// snapshot and ends with the same bytes. The package never claims, commits or
+// retries a shard, and package training decides how a step is made.
 package train
 
 import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -38,28 +39,28 @@ type Config struct {
 	Snapshots snapshot.Store
 	Clock     clock.Clock
 	Log       *slog.Logger
-	Scratch   string // a folder for files on their way; of this process alone
+	Scratch   string // a folder for temporary files, shared by the workers of the machine
 	Threads   int    // of a training; any number gives the same bytes
 }
 
-// Executor trains. Safe for concurrent use.
+// Executor trains. It is safe for concurrent use.
 type Executor struct{ cfg Config }
 
 // New returns an executor.
 func New(cfg Config) *Executor { return &Executor{cfg} }
 
-// Ready returns nil: a training needs nothing but the processor.
+// Ready returns nil: a training runs in this process.
 func (x *Executor) Ready(context.Context) error { return nil }
 
-// Run trains, if the shard has no row yet.
+// Run trains, unless the shard has its row.
 func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	for i := range s.PendingItems(ctx, nil) {
-		place, ok := s.AcquireSlot(ctx)
+		slot, ok := s.AcquireSlot(ctx)
 		if !ok {
 			return nil
 		}
-		err := x.item(ctx, s, i)
-		place.Release()
+		err := x.trainItem(ctx, s, i)
+		slot.Release()
 		if err != nil {
 			return err
 		}
@@ -67,30 +68,31 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	return nil
 }
 
-// giveUp is how many holders in a row may die without a snapshot in between:
-// then something about the training kills them.
-const giveUp = 5
+// maxVanished is how many consecutive holders may die without a snapshot in
+// between. More mean that the training itself kills its workers.
+const maxVanished = 5
 
-// item trains what the item stands for. An error hands the shard back.
-func (x *Executor) item(ctx context.Context, s *worker.Shard, i int) error {
+// trainItem runs the training of the item. An error releases the shard.
+func (x *Executor) trainItem(ctx context.Context, s *worker.Shard, i int) error {
 	t := execution{Executor: x, shard: s, item: i}
 	if err := json.Unmarshal(s.Lines[i].Bytes, &t.job); err != nil {
 		return fault.WithKind(fault.Corrupt, err, "read the job of run %s", s.Manifest.Run)
 	}
-	if kept, vanished := s.Snapshot(); vanished >= giveUp {
-		from := "its beginning"
-		if kept != nil {
-			from = "its snapshot at step " + number(kept.Step)
+	if newest, vanished := s.Snapshot(); vanished >= maxVanished {
+		from := "the start"
+		if newest != nil {
+			from = fmt.Sprintf("its snapshot at step %d", newest.Step)
 		}
-		return t.fail(&fault.Error{Kind: fault.Conflict, Class: fault.Poison, Err: fault.New(fault.Conflict, "%d workers in a row died of the training on its way from %s", vanished, from),
-			Remedy: "look at the workers' logs: is there too little memory?"})
+		return t.fail(&fault.Error{Kind: fault.Conflict, Class: fault.Poison,
+			Err:    fault.New(fault.Conflict, "%d consecutive workers died during the training from %s", vanished, from),
+			Remedy: "find the reason in the workers' logs; check that their memory is large enough"})
 	}
-	err := t.guarded(ctx)
+	err := t.trainOrRecover(ctx)
 	switch {
 	case err == nil, ctx.Err() != nil, fault.Is(err, fault.Fenced):
 		return nil
 	case fault.ClassOf(err) == fault.InputChanged, fault.Is(err, fault.NotFound):
-		return err // of the input: coordinate is told
+		return err // a fault of the input: the worker tells coordinate
 	case fault.Is(err, fault.Invalid), fault.ClassOf(err) != "":
 		return t.fail(err)
 	}
@@ -100,35 +102,37 @@ func (x *Executor) item(ctx context.Context, s *worker.Shard, i int) error {
 // execution is one training.
 type execution struct {
 	*Executor
-	shard  *worker.Shard
-	item   int
-	job    record.Job
-	keeper snapshots.Manager
+	shard     *worker.Shard
+	item      int
+	job       record.Job
+	snapshots snapshots.Manager
 	pace
 }
 
-// guarded is train, of which a panic is the training's own failure: what else
-// the process does must not end with it.
-func (t *execution) guarded(ctx context.Context) (err error) {
+// trainOrRecover trains and turns a panic into the training's own failure, so
+// that it does not end the process.
+func (t *execution) trainOrRecover(ctx context.Context) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			t.cfg.Log.ErrorContext(ctx, "training panicked", observe.KeyRun, t.shard.Manifest.Run, observe.KeyError, p, "stack", string(debug.Stack()))
-			err = &fault.Error{Kind: fault.Internal, Class: fault.Engine, Err: fault.New(fault.Internal, "the trainer failed by a fault of its own: %v", p),
-				Remedy: "report it, with the worker's log"}
+			t.cfg.Log.ErrorContext(ctx, "training panicked", observe.KeyRun, t.shard.Manifest.Run,
+				observe.KeyError, p, "stack", string(debug.Stack()))
+			err = &fault.Error{Kind: fault.Internal, Class: fault.Engine,
+				Err:    fault.New(fault.Internal, "the trainer panicked: %v", p),
+				Remedy: "report it as a bug, with the worker's log"}
 		}
 	}()
 	return t.train(ctx)
 }
 
-// train takes the training to its end, or to a snapshot if the shard stops.
+// train runs the training to its end, or to a snapshot if the shard stops.
 func (t *execution) train(ctx context.Context) (err error) {
-	scratch, err := newScratch(t.cfg.Scratch)
+	scratch, err := newScratchFolder(t.cfg.Scratch)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	run := t.shard.Manifest
-	t.keeper = snapshots.Manager{Store: t.cfg.Snapshots, Run: run.Run, Scratch: scratch, LoadTiny: weights.Shipped}
+	t.snapshots = snapshots.Manager{Store: t.cfg.Snapshots, Run: run.Run, Scratch: scratch, LoadTiny: weights.Shipped}
 	rows, closeRows, err := t.rows(ctx, scratch)
 	if err != nil {
 		return err
@@ -136,20 +140,21 @@ func (t *execution) train(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, closeRows()) }()
 	index, err := training.OpenDataset(ctx, run.Config.Algorithm.Kind, rows)
 	if err != nil {
-		return classed(err, fault.InvalidLine)
+		return withClass(err, fault.InvalidLine)
 	}
-	trainer, err := t.begin(ctx, training.Options{Algorithm: *run.Config.Algorithm, Dataset: index, Threads: t.cfg.Threads})
+	options := training.Options{Algorithm: *run.Config.Algorithm, Dataset: index, Threads: t.cfg.Threads}
+	trainer, err := t.begin(ctx, options)
 	if err != nil {
 		return err
 	}
-	t.tell(training.Report{Step: trainer.Meta().Step, Steps: trainer.Meta().Steps}, trainer.Meta().Loss)
+	t.reportStep(training.Report{Step: trainer.Meta().Step, Steps: trainer.Meta().Steps}, trainer.Meta().Loss)
 	done, err := trainer.Run(ctx, run.Config.Snapshots().Every, training.Hooks{
-		Progress: func(r training.Report) { t.tell(r, &r.Loss) },
-		Save:     t.keep,
+		Progress: func(r training.Report) { t.reportStep(r, &r.Loss) },
+		Save:     t.keepSnapshot,
 		Stop:     t.shard.Stopping(),
 	})
 	if fault.Is(err, fault.Conflict) {
-		return classed(err, fault.Diverged)
+		return withClass(err, fault.Diverged)
 	}
 	if err != nil || !done {
 		return err
@@ -157,45 +162,48 @@ func (t *execution) train(ctx context.Context) (err error) {
 	return t.finish(ctx, trainer)
 }
 
-// begin goes on from the snapshot that the shard's document names. One that is
-// lost or damaged costs the steps behind the newest that is not.
+// begin resumes from the snapshot that the shard's document names, or begins
+// anew. If that snapshot is lost or damaged, it resumes from the newest one that
+// is not.
 func (t *execution) begin(ctx context.Context, o training.Options) (*training.Trainer, error) {
 	candidates, err := t.resumableSnapshots(ctx)
 	if err != nil {
 		return nil, err
 	}
 	for _, snap := range candidates {
-		trainer, err := t.keeper.Resume(ctx, o, snap)
+		trainer, err := t.snapshots.Resume(ctx, o, snap)
 		if err == nil {
-			t.cfg.Log.InfoContext(ctx, "training goes on", observe.KeyRun, t.keeper.Run, "snapshot", snap.ID, "step", trainer.Meta().Step)
+			t.cfg.Log.InfoContext(ctx, "training resumed",
+				observe.KeyRun, t.snapshots.Run, "snapshot", snap.ID, "step", trainer.Meta().Step)
 			return trainer, nil
 		}
 		if !fault.Is(err, fault.Corrupt) && !fault.Is(err, fault.NotFound) {
 			return nil, err
 		}
-		t.cfg.Log.ErrorContext(ctx, "snapshot can't be used; an older one is", observe.KeyRun, t.keeper.Run, "snapshot", snap.ID, observe.KeyError, err)
+		t.cfg.Log.ErrorContext(ctx, "snapshot can't be used; trying an older one",
+			observe.KeyRun, t.snapshots.Run, "snapshot", snap.ID, observe.KeyError, err)
 	}
-	trainer, err := t.keeper.Begin(ctx, o)
-	if fault.Is(err, fault.NotFound) { // not the input
+	trainer, err := t.snapshots.Begin(ctx, o)
+	if fault.Is(err, fault.NotFound) { // the base model, not the input
 		err = fault.WithKind(fault.Invalid, err, "begin the training")
 	}
 	return trainer, err
 }
 
-// resumableSnapshots are the snapshots that the training may go on from, the best
-// first.
+// resumableSnapshots returns the snapshots from which the training may resume,
+// the best first.
 func (t *execution) resumableSnapshots(ctx context.Context) ([]snapshot.Snapshot, error) {
-	kept, _ := t.shard.Snapshot()
-	if kept == nil {
+	newest, _ := t.shard.Snapshot()
+	if newest == nil {
 		return nil, nil
 	}
-	all, err := t.cfg.Snapshots.List(ctx, snapshot.Filter{Run: t.keeper.Run, Kind: snapshot.TrainState})
+	all, err := t.cfg.Snapshots.List(ctx, snapshot.Filter{Run: t.snapshots.Run, Kind: snapshot.TrainState})
 	if err != nil {
 		return nil, err
 	}
 	var named, others []snapshot.Snapshot
 	for _, s := range all {
-		if s.ID == kept.ID {
+		if s.ID == newest.ID {
 			named = append(named, s)
 		} else {
 			others = append(others, s)
@@ -207,21 +215,22 @@ func (t *execution) resumableSnapshots(ctx context.Context) ([]snapshot.Snapshot
 // fail gives the training its error row.
 func (t *execution) fail(err error) error {
 	line := t.shard.Lines[t.item]
-	it, parse := dialect.Parse(dialect.Plain, line.Bytes)
-	if parse != nil {
-		return fault.WithKind(fault.Corrupt, parse, "read the job of run %s", t.shard.Manifest.Run)
+	it, parseErr := dialect.Parse(dialect.Plain, line.Bytes)
+	if parseErr != nil {
+		return fault.WithKind(fault.Corrupt, parseErr, "read the job of run %s", t.shard.Manifest.Run)
 	}
 	class := fault.ClassOf(err)
 	if class == "" {
 		class = fault.Refused
 	}
-	t.shard.Put(t.item, dialect.AppendError(nil, dialect.Plain, it.Failure(t.job.ID, line.Place, class, err.Error())), class, worker.Tokens{})
+	row := dialect.AppendError(nil, dialect.Plain, it.Failure(t.job.ID, line.Place, class, err.Error()))
+	t.shard.Put(t.item, row, class, worker.Tokens{})
 	return nil
 }
 
-// classed gives an error of the training's own the class; another one keeps
-// its kind alone.
-func classed(err error, c fault.Class) error {
+// withClass gives an Invalid or Conflict error the class. It returns others
+// unchanged.
+func withClass(err error, c fault.Class) error {
 	if !fault.Is(err, fault.Invalid) && !fault.Is(err, fault.Conflict) {
 		return err
 	}

@@ -20,14 +20,15 @@ import (
 	"rollout/shared/snapshot"
 )
 
-func TestATrainingLeavesItsModelItsCurveAndItsLastState(t *testing.T) {
+func TestTrainingEndsWithFilesRowAndSnapshots(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := newFixture(t, rows)
 		d.start("w1")
-		d.offer(0)
+		d.sendWork(0)
 		doc := d.until("done", isDone)
 		r := d.trained()
-		if r.ID != "lesson" || r.Algorithm != "sft" || r.Steps != 10 || r.Rows != 3 || r.TrainLoss == nil || r.Loss <= 0 || r.Accuracy != nil {
+		if r.ID != "lesson" || r.Algorithm != "sft" || r.Steps != 10 || r.Rows != 3 ||
+			r.TrainLoss == nil || r.Loss <= 0 || r.Accuracy != nil {
 			t.Errorf("row %s", brief(r))
 		}
 		if doc.Snapshot == nil || doc.Snapshot.ID != r.Snapshot || doc.Snapshot.Step != 10 || doc.Counts.OK != 1 {
@@ -35,7 +36,7 @@ func TestATrainingLeavesItsModelItsCurveAndItsLastState(t *testing.T) {
 		}
 		snaps, err := d.store.List(t.Context(), snapshot.Filter{Run: run})
 		if err != nil || len(snaps) != 2 || snaps[0].ID != r.Snapshot || snaps[0].Label != "final" {
-			t.Errorf("of the snapshots stay %v, %v; want the last two", snaps, err)
+			t.Errorf("the snapshots left are %v, %v; want the last two", snaps, err)
 		}
 		for i, name := range []string{record.ModelFile, record.CurveFile} {
 			f := r.Files[i]
@@ -47,33 +48,36 @@ func TestATrainingLeavesItsModelItsCurveAndItsLastState(t *testing.T) {
 	})
 }
 
-// The process may die anywhere: right after a snapshot's document was written,
-// or the shard's, or amid steps.
-func TestALostWorkersSuccessorEndsWithTheSameBytes(t *testing.T) {
+// Workers are killed right after a write of a snapshot's document or of the
+// shard's.
+func TestTrainingResumedAfterKillEndsWithSameBytes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		want := undisturbed(t)
+		want := uninterrupted(t)
 		for _, c := range []struct {
-			after string // documents whose key begins so
-			count int
-		}{{"snapshot/", 1}, {"snapshot/", 3}, {"snapshot/", 5}, {"content/", 4}, {"shard/", 2}, {"shard/", 4}, {"shard/", 6}} {
+			after string // prefix of the document's key
+			count int    // of writes
+		}{
+			{"snapshot/", 1}, {"snapshot/", 3}, {"snapshot/", 5}, {"content/", 4},
+			{"shard/", 2}, {"shard/", 4}, {"shard/", 6},
+		} {
 			what := fmt.Sprintf("killed twice after write %d of %s", c.count, c.after)
 			d := newFixture(t, rows)
 			for i := range 2 {
 				w := d.start(fmt.Sprintf("w%d", i))
 				n := 0
-				d.docs.hear(func(key string, _ []byte) {
+				d.docs.setHook(func(key string, _ []byte) {
 					if strings.HasPrefix(key, c.after) {
 						if n++; n == c.count {
 							w.kill()
 						}
 					}
 				})
-				d.offer(i)
-				dead()
-				w.kill() // if it got to the end before
+				d.sendWork(i)
+				waitDead()
+				w.kill() // if it ended before the write
 				<-w.done
-				d.docs.hear(nil)
-				if d.shard().State == shard.Done { // the second got further than that
+				d.docs.setHook(nil)
+				if d.shard().State == shard.Done { // the second worker ended before the write
 					break
 				}
 				if got := d.shard(); got.State != shard.Running || i == 0 && c.count > 2 && got.Snapshot == nil {
@@ -81,36 +85,36 @@ func TestALostWorkersSuccessorEndsWithTheSameBytes(t *testing.T) {
 				}
 			}
 			d.start("last")
-			d.offer(9)
+			d.sendWork(9)
 			d.until("done", isDone)
-			same(t, what, d.trained(), want)
+			wantSame(t, what, d.trained(), want)
 		}
 	})
 }
 
-// drained is a clock that drains a worker when it is asked for the n-th time:
-// the executor does so before its first step and after each.
-type drained struct {
+// drainingClock drains a worker at its n-th reading. The executor reads the clock
+// before its first step and after each step.
+type drainingClock struct {
 	clock.Clock
 	n int
 	w *runningWorker
 }
 
-func (c *drained) Now() time.Time {
+func (c *drainingClock) Now() time.Time {
 	if c.n--; c.n == 0 {
 		c.w.Drain("test")
 	}
 	return c.Clock.Now()
 }
 
-func TestADrainAtAnyStepKeepsTheStepsTaken(t *testing.T) {
+func TestDrainAtAnyStepKeepsAllSteps(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		want := undisturbed(t)
+		want := uninterrupted(t)
 		for step := 1; step < want.Steps; step++ {
 			d := newFixture(t, rows, func(c *config.Run) { c.Snapshot.Every = 0 })
-			watch := &drained{Clock: d.Clock, n: 1 + step}
-			watch.w = d.startBy("w1", watch)
-			d.offer(0)
+			watch := &drainingClock{Clock: d.Clock, n: 1 + step}
+			watch.w = d.startWithClock("w1", watch)
+			d.sendWork(0)
 			<-watch.w.done
 			if watch.w.err != nil {
 				t.Errorf("the drain after step %d: %v", step, watch.w.err)
@@ -120,23 +124,24 @@ func TestADrainAtAnyStepKeepsTheStepsTaken(t *testing.T) {
 				t.Fatalf("after the drain after step %d: %+v", step, doc)
 			}
 			d.start("w2")
-			d.offer(1)
+			d.sendWork(1)
 			d.until("done", isDone)
-			same(t, fmt.Sprintf("drained after step %d", step), d.trained(), want)
+			wantSame(t, fmt.Sprintf("drained after step %d", step), d.trained(), want)
 		}
 	})
 }
 
-// In the time of all: a training that goes on keeps a bubble's from passing.
-func TestAStopSealsTheShardAndKeepsTheSnapshot(t *testing.T) {
+// It runs outside of a bubble, whose time stands still during a training.
+func TestEndOfRunSealsShardWithSnapshot(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, rows, func(c *config.Run) { c.Algorithm.SFT.Budget.MaxSteps = 1_000_000 })
-	told, sealed := make(chan health.Training, 1), make(chan shard.Doc, 1)
-	d.docs.hear(func(key string, value []byte) {
+	reported, sealed := make(chan health.Training, 1), make(chan shard.Doc, 1)
+	d.docs.setHook(func(key string, value []byte) {
 		var b health.Heartbeat
-		if strings.HasPrefix(key, "beat/") && json.Unmarshal(value, &b) == nil && len(b.Holds) > 0 && b.Holds[0].Training != nil && b.Holds[0].Training.Step > 2 {
+		isHeartbeat := strings.HasPrefix(key, "beat/") && json.Unmarshal(value, &b) == nil
+		if isHeartbeat && len(b.Holds) > 0 && b.Holds[0].Training != nil && b.Holds[0].Training.Step > 2 {
 			select {
-			case told <- *b.Holds[0].Training:
+			case reported <- *b.Holds[0].Training:
 			default:
 			}
 		}
@@ -146,11 +151,12 @@ func TestAStopSealsTheShardAndKeepsTheSnapshot(t *testing.T) {
 		}
 	})
 	d.start("w1")
-	d.offer(0)
-	if h := <-told; h.Steps != 1_000_000 || h.Loss == nil || h.StepRate <= 0 || h.TokenRate <= h.StepRate {
-		t.Errorf("its heartbeat tells %+v", h)
+	d.sendWork(0)
+	if h := <-reported; h.Steps != 1_000_000 || h.Loss == nil || h.StepRate <= 0 || h.TokenRate <= h.StepRate {
+		t.Errorf("its heartbeat reports %+v", h)
 	}
-	hosttest.Save(t, d.Ports, record.ControlKey(run), record.Control{Schema: record.Schema, Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"})
+	hosttest.Save(t, d.Ports, record.ControlKey(run),
+		record.Control{Schema: record.Schema, Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"})
 	doc := <-sealed
 	if doc.Sealed != fault.CanceledItem || doc.Result != nil || doc.Snapshot == nil {
 		t.Fatalf("%+v", doc)
@@ -160,21 +166,22 @@ func TestAStopSealsTheShardAndKeepsTheSnapshot(t *testing.T) {
 	}
 }
 
-func TestADamagedSnapshotCostsOnlySteps(t *testing.T) {
+func TestDamagedSnapshotCostsOnlySteps(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		want := undisturbed(t)
+		want := uninterrupted(t)
 		for _, all := range []bool{false, true} {
 			d := newFixture(t, rows)
 			w := d.start("w1")
-			d.docs.hear(func(key string, value []byte) {
+			d.docs.setHook(func(key string, value []byte) {
 				var s shard.Doc
-				if strings.HasPrefix(key, "shard/") && json.Unmarshal(value, &s) == nil && s.Snapshot != nil && s.Snapshot.Step >= 4 {
+				isShard := strings.HasPrefix(key, "shard/") && json.Unmarshal(value, &s) == nil
+				if isShard && s.Snapshot != nil && s.Snapshot.Step >= 4 {
 					w.kill()
 				}
 			})
-			d.offer(0)
-			dead()
-			d.docs.hear(nil)
+			d.sendWork(0)
+			waitDead()
+			d.docs.setHook(nil)
 			kept := d.shard().Snapshot
 			snaps, err := d.store.List(t.Context(), snapshot.Filter{Run: run})
 			if err != nil || kept == nil {
@@ -182,20 +189,21 @@ func TestADamagedSnapshotCostsOnlySteps(t *testing.T) {
 			}
 			for _, s := range snaps {
 				if id, _ := identity.ParseContentID(s.ID); all || s.ID == kept.ID {
-					if _, err := d.Blobs.Put(t.Context(), identity.ContentKey(id), strings.NewReader("damaged"), blob.PutOptions{}); err != nil {
+					damaged := strings.NewReader("damaged")
+					if _, err := d.Blobs.Put(t.Context(), identity.ContentKey(id), damaged, blob.PutOptions{}); err != nil {
 						t.Fatal(err)
 					}
 				}
 			}
 			d.start("w2")
-			d.offer(1)
+			d.sendWork(1)
 			d.until("done", isDone)
-			same(t, fmt.Sprintf("all damaged: %v", all), d.trained(), want)
+			wantSame(t, fmt.Sprintf("all damaged: %v", all), d.trained(), want)
 		}
 	})
 }
 
-func TestWhatCanNotBeTrainedIsAnErrorRow(t *testing.T) {
+func TestUntrainableRunGetsErrorRow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for why, c := range map[string]struct {
 			rows   string
@@ -203,11 +211,16 @@ func TestWhatCanNotBeTrainedIsAnErrorRow(t *testing.T) {
 			class  fault.Class
 			want   string
 		}{
-			"bad row":       {rows + "{\"prompt\":1}\n", nil, fault.InvalidLine, "prompts/lesson.jsonl:4: "},
-			"cut-off row":   {rows + "{\"prompt\":\"", nil, fault.InvalidLine, "prompts/lesson.jsonl:4: "},
-			"diverges":      {rows, func(c *config.Run) { c.Algorithm.SFT.Optimizer, c.Algorithm.SFT.Budget.MaxSteps = wild(), 50 }, fault.Diverged, "the training diverged at step"},
-			"no base model": {rows, func(c *config.Run) { c.Algorithm.SFT.BaseModel.URI = config.SnapshotPrefix + strings.Repeat("0", 64) }, fault.Refused, "snapshot not found"},
-			"too long":      {rows, func(c *config.Run) { c.Algorithm.SFT.Packing.MaxSeqLen = 4096 }, fault.Refused, "max_seq_len is 4096, the model's context is 48"},
+			"bad row":     {rows + "{\"prompt\":1}\n", nil, fault.InvalidLine, "prompts/lesson.jsonl:4: "},
+			"cut-off row": {rows + "{\"prompt\":\"", nil, fault.InvalidLine, "prompts/lesson.jsonl:4: "},
+			"diverges": {rows, func(c *config.Run) {
+				c.Algorithm.SFT.Optimizer, c.Algorithm.SFT.Budget.MaxSteps = divergingOptimizer(), 50
+			}, fault.Diverged, "the training diverged at step"},
+			"no base model": {rows, func(c *config.Run) {
+				c.Algorithm.SFT.BaseModel.URI = config.SnapshotPrefix + strings.Repeat("0", 64)
+			}, fault.Refused, "snapshot not found"},
+			"too long": {rows, func(c *config.Run) { c.Algorithm.SFT.Packing.MaxSeqLen = 4096 },
+				fault.Refused, "max_seq_len is 4096, the model's context is 48"},
 		} {
 			d := newFixture(t, c.rows, func(r *config.Run) {
 				if c.change != nil {
@@ -215,94 +228,98 @@ func TestWhatCanNotBeTrainedIsAnErrorRow(t *testing.T) {
 				}
 			})
 			d.start("w1")
-			d.offer(0)
+			d.sendWork(0)
 			doc := d.until("done", isDone)
-			if row := d.row(); doc.Counts.ByClass[string(c.class)] != 1 || !strings.Contains(row, c.want) || !strings.Contains(row, `"id":"lesson"`) {
+			if row := d.row(); doc.Counts.ByClass[string(c.class)] != 1 || !strings.Contains(row, c.want) ||
+				!strings.Contains(row, `"id":"lesson"`) {
 				t.Errorf("%s: %v %s", why, doc.Counts.ByClass, row)
 			}
 		}
 	})
 }
 
-// wild are settings that no model survives.
-func wild() config.Optimizer {
+// divergingOptimizer returns settings with which every training diverges.
+func divergingOptimizer() config.Optimizer {
 	o := config.DefaultSFT().Optimizer
 	o.Kind, o.LR, o.WeightDecay, o.MaxGradNorm = config.OptimizerSGD, 1000, 1, 0
 	return o
 }
 
-func TestADatasetThatIsNotThePlannedOneIsTold(t *testing.T) {
+func TestMissingOrChangedDatasetIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for what, c := range map[string]struct {
-			harm func(d *fixture)
-			is   func(p events.Payload) bool
+			damage func(d *fixture)
+			is     func(p events.Payload) bool
 		}{
 			"replaced": {func(d *fixture) { hosttest.Put(t, d.Ports, "prompts/lesson.jsonl", rows+rows) },
 				func(p events.Payload) bool { _, ok := p.(events.InputChanged); return ok }},
-			"gone": {func(d *fixture) {
+			"missing": {func(d *fixture) {
 				if err := d.Blobs.Delete(t.Context(), "prompts/lesson.jsonl", ""); err != nil {
 					t.Fatal(err)
 				}
 			}, func(p events.Payload) bool { _, ok := p.(events.InputMissing); return ok }},
 		} {
 			d := newFixture(t, rows)
-			c.harm(d)
+			c.damage(d)
 			d.start("w1")
-			d.offer(0)
+			d.sendWork(0)
 			time.Sleep(time.Second)
-			told := false
-			for _, p := range d.heard() {
-				told = told || c.is(p)
+			reported := false
+			for _, p := range d.coordinateEvents() {
+				reported = reported || c.is(p)
 			}
-			if doc := d.shard(); !told || doc.State != shard.Pending {
-				t.Errorf("%s: told %v, the shard is %+v", what, told, doc)
+			if doc := d.shard(); !reported || doc.State != shard.Pending {
+				t.Errorf("%s: reported %v, the shard is %+v", what, reported, doc)
 			}
 		}
 	})
 }
 
-func TestATrainingThatKillsItsWorkersEnds(t *testing.T) {
+func TestTrainingThatKillsItsWorkersGetsErrorRow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := newFixture(t, rows)
 		doc := shard.New(run, 0)
-		for i := range giveUp {
+		for i := range maxVanished {
 			var err error
-			if doc, err = doc.Claim(fmt.Sprintf("dead%d", i), 0, d.Clock.Now(), shard.HolderVanishedBlameless); err != nil {
+			doc, err = doc.Claim(fmt.Sprintf("dead%d", i), 0, d.Clock.Now(), shard.HolderVanishedBlameless)
+			if err != nil {
 				t.Fatal(err)
 			}
 		}
 		hosttest.Save(t, d.Ports, identity.ShardKey(run, 0), doc)
-		dead()
+		waitDead()
 		d.start("w1")
-		d.offer(1)
+		d.sendWork(1)
 		got := d.until("done", isDone)
-		if row := d.row(); got.Counts.ByClass[string(fault.Poison)] != 1 || !strings.Contains(row, "5 workers in a row died of the training on its way from its beginning") {
-			t.Errorf("%v %s", got.Counts.ByClass, row)
+		const want = "5 consecutive workers died during the training from the start"
+		if row := d.row(); got.Counts.ByClass[string(fault.Poison)] != 1 || !strings.Contains(row, want) {
+			t.Errorf("%v %s, want %q", got.Counts.ByClass, row, want)
 		}
 	})
 }
 
-// broken is a clock that panics at the n-th look.
-type broken struct {
+// panickingClock panics at its n-th reading.
+type panickingClock struct {
 	clock.Clock
 	n int
 }
 
-func (c *broken) Now() time.Time {
+func (c *panickingClock) Now() time.Time {
 	if c.n--; c.n == 0 {
 		panic("the clock is broken")
 	}
 	return c.Clock.Now()
 }
 
-func TestAPanicEndsTheTrainingAndNotTheProcess(t *testing.T) {
+func TestPanicEndsTrainingButNotProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := newFixture(t, rows)
-		w := d.startBy("w1", &broken{d.Clock, 4})
-		d.offer(0)
+		w := d.startWithClock("w1", &panickingClock{d.Clock, 4})
+		d.sendWork(0)
 		doc := d.until("done", isDone)
-		if row := d.row(); doc.Counts.ByClass[string(fault.Engine)] != 1 || !strings.Contains(row, "the trainer failed by a fault of its own: the clock is broken") {
-			t.Errorf("%v %s", doc.Counts.ByClass, row)
+		const want = "the trainer panicked: the clock is broken"
+		if row := d.row(); doc.Counts.ByClass[string(fault.Engine)] != 1 || !strings.Contains(row, want) {
+			t.Errorf("%v %s, want %q", doc.Counts.ByClass, row, want)
 		}
 		select {
 		case <-w.done:
@@ -312,13 +329,14 @@ func TestAPanicEndsTheTrainingAndNotTheProcess(t *testing.T) {
 	})
 }
 
-func TestTheModelThatRolloutComesWithIsTrained(t *testing.T) {
+func TestShippedModelIsTrained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := newFixture(t, rows, func(c *config.Run) {
-			c.Algorithm.SFT.BaseModel.URI, c.Algorithm.SFT.Budget.MaxSteps, c.Algorithm.SFT.Minibatch = config.ModelTiny, 1, 1
+			s := c.Algorithm.SFT
+			s.BaseModel.URI, s.Budget.MaxSteps, s.Minibatch = config.ModelTiny, 1, 1
 		})
 		d.start("w1")
-		d.offer(0)
+		d.sendWork(0)
 		d.until("done", isDone)
 		if r := d.trained(); r.BaseModel != config.ModelTiny || r.Steps != 1 {
 			t.Errorf("row %s", brief(r))
