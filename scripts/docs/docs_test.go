@@ -163,6 +163,27 @@ func TestEveryTopLevelFolderHasALinkedReadme(t *testing.T) {
 	}
 }
 
+// A reader who opens a folder finds each package of it in the folder's README.
+func TestReadmesNameEverySubfolder(t *testing.T) {
+	t.Parallel()
+	for _, folder := range []string{"functions", "gpuworker", "infra", "localstack", "scripts", "shared"} {
+		text, err := os.ReadFile(filepath.Join(root, folder, "README.md"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(filepath.Join(root, folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			named := regexp.MustCompile("[`({,/ ]" + regexp.QuoteMeta(e.Name()) + "[`/},.]")
+			if e.IsDir() && !named.Match(text) {
+				t.Errorf("%s/README.md does not name the folder %s", folder, e.Name())
+			}
+		}
+	}
+}
+
 // makeTarget is a call of make in a document.
 var makeTarget = regexp.MustCompile("(?m)(?:^|[`( ])make ([a-z][a-z0-9-]*(?: [a-z][a-z0-9-]*)*)(?:[`) ,:]|$)")
 
