@@ -22,6 +22,7 @@ import (
 	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/fault"
+	"rollout/shared/installation"
 	"rollout/shared/observe"
 	"rollout/shared/observe/meter"
 	"rollout/shared/observe/setup"
@@ -83,7 +84,7 @@ func Command(name string) *cobra.Command {
 	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, tiny or mock; [engine] of the config if left out, else tiny")
 	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; the engine is asked if empty")
 	fs.StringVar(&f.pool, "pool", "", "the pool to work for; the installation's only one if empty")
-	fs.StringVar(&f.cloud, "cloud", "", "work for an installation in this `cloud`, aws, instead of one in --dir")
+	fs.StringVar(&f.cloud, "cloud", "", "work for an installation in this `cloud` ("+installation.ProviderNames()+") instead of one in --dir")
 	fs.StringVar(&f.config, "config", "", "the `file` with the config of that installation; "+ConfigVariable+" of the environment if empty")
 	fs.IntSliceVar(&f.gpus, "gpus", nil, "run a worker process for each of these GPUs, by `number`, each with its own --engine")
 	fs.IntVar(&f.gpu, "gpu", noGPU, "the one of --gpus that this process is for")
@@ -122,7 +123,7 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
 	if f.giveUp != "" {
-		return f.lastWord(ctx, s, f.giveUp)
+		return f.reportUnusable(ctx, s, f.giveUp)
 	}
 	var end process.ExitReason
 	if f.gpu == noGPU && len(f.gpus) > 0 {
@@ -178,7 +179,7 @@ func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end proc
 	if err != nil {
 		return "", err
 	}
-	end, err = process.Run(ctx, process.Options{Ports: s.ports, Deployment: d, Pool: pool, Secrets: s.secrets, Shutdown: leave, Machine: s.machine, Scratch: s.scratch,
+	end, err = process.Run(ctx, process.Options{Ports: s.ports, Deployment: d, Capabilities: s.capabilities, Pool: pool, Secrets: s.secrets, Shutdown: leave, Machine: s.machine, Scratch: s.scratch,
 		IdleTimeout:       s.idle(ctx),
 		RetryRegistration: f.parent != 0}) // which would start it again and again
 	if damage := s.damage(); damage != nil { // it ended the worker

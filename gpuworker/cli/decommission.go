@@ -11,23 +11,23 @@ import (
 	"rollout/shared/retry"
 )
 
-// rented reports whether the machine came up for its fleet. Another is its
-// owner's to give up. Where nobody says, it is what the machine was told when it
-// came up: one that stayed over a question without an answer would be paid for
-// without end.
+// rented reports whether the machine belongs to a fleet; only such a machine may
+// be given up. If the provider does not answer, what the machine was told when it
+// started decides: a rented machine that stayed would be paid for without end.
 func (s *workplace) rented(ctx context.Context) bool {
 	if s.membership == nil {
 		return false
 	}
-	taken, err := s.membership.InFleet(ctx)
+	inFleet, err := s.membership.InFleet(ctx)
 	if err != nil {
-		s.ports.Log.InfoContext(ctx, "whether this machine is one of a fleet is not known", "taken_for_one", s.launchedForFleet, observe.KeyError, err)
+		s.ports.Log.InfoContext(ctx, "the provider does not say whether this machine is in a fleet",
+			"taken_for_one", s.launchedForFleet, observe.KeyError, err)
 		return s.launchedForFleet
 	}
-	return taken
+	return inFleet
 }
 
-// idle is how long a worker without work goes on; 0 is for ever.
+// idle is how long a worker without work goes on; 0 is forever.
 func (s *workplace) idle(ctx context.Context) time.Duration {
 	if !s.rented(ctx) {
 		return 0
@@ -35,8 +35,9 @@ func (s *workplace) idle(ctx context.Context) time.Duration {
 	return s.deployment.Cloud.Fleet.IdleTimeout.Std()
 }
 
-// lastWord says for the machine that it leaves its fleet, as nobody can work on it.
-func (f flags) lastWord(ctx context.Context, s *workplace, reason string) error {
+// reportUnusable records that this machine leaves its fleet because its workers
+// can't work on it.
+func (f flags) reportUnusable(ctx context.Context, s *workplace, reason string) error {
 	pool, err := choosePool(s.deployment, f.pool)
 	if err != nil {
 		return err
@@ -44,34 +45,35 @@ func (f flags) lastWord(ctx context.Context, s *workplace, reason string) error 
 	return process.ReportUnusable(ctx, s.ports, s.machine, pool, reason)
 }
 
-// unusableReasons is why nobody could work on a machine whose workers ended so; it has no
-// other ends.
+// unusableReasons says why a machine was unusable, by how its workers ended.
+// Other ends are not the machine's fault.
 var unusableReasons = map[process.ExitReason]string{
 	process.Unusable:  "its workers could not work for long",
-	process.GPUFailed: "a GPU failed before it had answered anything; see the worker's words on its console",
+	process.GPUFailed: "a GPU failed before it had answered anything; see the worker's messages on its console",
 }
 
-// decommission gives a rented machine up whose workers have ended so: it has no work,
-// or is not fit for it, or nobody could work on it.
+// decommission gives up a rented machine whose workers have ended: it has no
+// work, or is unfit for it.
 func (f flags) decommission(ctx context.Context, s *workplace, end process.ExitReason) error {
-	after := capacity.Replace
+	mode := capacity.Replace
 	switch {
 	case end == process.Requested || !s.rented(ctx):
 		return nil
 	case unusableReasons[end] != "":
-		if err := f.lastWord(ctx, s, unusableReasons[end]); err != nil {
-			s.ports.Log.WarnContext(ctx, "nobody hears that this machine is given up", observe.KeyError, err)
+		if err := f.reportUnusable(ctx, s, unusableReasons[end]); err != nil {
+			s.ports.Log.WarnContext(ctx, "the reason for giving this machine up can't be recorded", observe.KeyError, err)
 		}
-		after = capacity.Shrink
+		mode = capacity.Shrink
 	case end == process.Idle:
-		after = capacity.Shrink
+		mode = capacity.Shrink
 	}
 	log := s.ports.Log.With(observe.KeyReason, string(end))
-	log.InfoContext(ctx, "this machine is given up", "then", string(after))
-	// Auto Scaling refuses while it is busy with the group.
-	err := retry.Policy{Tries: 6, Base: time.Second, Max: 15 * time.Second}.Do(ctx, func(int) error { return s.membership.Terminate(ctx, after) })
+	log.InfoContext(ctx, "this machine is given up", "then", string(mode))
+	// A provider may refuse while it changes the fleet's size.
+	err := retry.Policy{Tries: 6, Base: time.Second, Max: 15 * time.Second}.Do(ctx,
+		func(int) error { return s.membership.Terminate(ctx, mode) })
 	if fault.Is(err, fault.NotFound) {
-		log.InfoContext(ctx, "this machine has no place in a fleet: it stays", observe.KeyError, err)
+		log.InfoContext(ctx, "this machine stays: it is not in a fleet", observe.KeyError, err)
 		return nil
 	}
 	return err

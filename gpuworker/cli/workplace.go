@@ -3,73 +3,129 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
+	"strings"
 
 	"rollout/shared/capacity"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
-	"rollout/shared/embedded/local"
 	"rollout/shared/embedded/machine"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/installation"
 	"rollout/shared/listen"
 	"rollout/shared/observe"
 	"rollout/shared/observe/meter"
 	"rollout/shared/secret"
 )
 
-// workplace is the installation that a worker works for, and the machine on which
-// it does.
+// ConfigVariable holds the deployment's config, as TOML, if no file is named.
+const ConfigVariable = "ROLLOUT_CONFIG"
+
+// workplace is the installation that a worker works for, and the machine on
+// which it does.
 type workplace struct {
 	ports            host.Ports
 	deployment       config.Deployment
+	capabilities     cloud.Capabilities
 	secrets          secret.Store
 	machine          capacity.Source
-	membership       capacity.Membership // nil for a machine that nobody rents
-	launchedForFleet bool                // for a fleet, as far as the machine knows
+	membership       capacity.Membership // nil where machines belong to no fleet
+	launchedForFleet bool                // as the machine was told when it started
 	scratch          string
-	guard            func(context.Context) (context.Context, context.CancelFunc) // ends what goes on over damage
-	damage           func() error
-	close            func() error
+	// guard ends a context when the state turns out to be damaged, and damage
+	// returns that damage.
+	guard  func(context.Context) (context.Context, context.CancelFunc)
+	damage func() error
+	close  func() error
 }
 
-// openOptions is what a site is opened with.
+// openOptions are what a workplace is opened with.
 type openOptions struct {
 	log   *slog.Logger
 	watch observe.Observer
 	meter *meter.Meter // may be nil
 }
 
-// open opens the site that the flags name.
+// open opens the workplace that the flags name.
 func (f flags) open(ctx context.Context, o openOptions) (*workplace, error) {
 	switch {
 	case f.cloud != "":
 		return f.openCloud(ctx, o)
 	case f.dir != "":
-		return openLaptop(ctx, f.dir, o)
+		return openFolder(ctx, f.dir, o)
 	}
-	return nil, &fault.Error{Kind: fault.Invalid, Err: errors.New("--dir is missing"), Remedy: "name the folder that `rollout up` runs in, or the cloud with --cloud"}
+	return nil, &fault.Error{Kind: fault.Invalid, Err: errors.New("--dir is missing"),
+		Remedy: "name the folder that `rollout up` runs in, or the cloud with --cloud"}
 }
 
-// openLaptop opens the installation in a folder, which `up` made: a worker of a
-// new one would wait for ever.
-func openLaptop(ctx context.Context, dir string, o openOptions) (*workplace, error) {
-	l, closeAll, err := local.OpenLocal(ctx, dir, local.LocalOptions{Log: o.log, Source: "worker", Observer: o.watch, Meter: o.meter})
+// openFolder opens the installation in a folder, which `up` must have made: a
+// worker of a new one would wait forever.
+func openFolder(ctx context.Context, dir string, o openOptions) (*workplace, error) {
+	l, closeAll, err := installation.OpenLocal(ctx, dir,
+		installation.LocalOptions{Log: o.log, Source: "worker", Observer: o.watch, Meter: o.meter})
 	if err != nil {
 		return nil, err
 	}
 	d := l.Deployment
-	return &workplace{ports: l.Ports, deployment: d, machine: Machine(dir, o.log), scratch: Scratch(dir),
+	return &workplace{
+		ports: l.Ports, deployment: d, capabilities: cloud.OneMachine().Capabilities,
 		secrets: machine.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv),
-		guard:   l.State.CancelOnDamage, damage: l.State.Damage, close: closeAll}, nil
+		machine: installation.Machine(dir, o.log), scratch: installation.ScratchDir(dir),
+		guard: l.State.CancelOnDamage, damage: l.State.Damage, close: closeAll,
+	}, nil
 }
 
-// Machine is the machine of an installation in dir; a file named notice in its
-// state stands for a preemption notice.
-func Machine(dir string, log *slog.Logger) *machine.Machine {
-	return machine.New(machine.Options{GPUProbe: machine.GPUProbeCommand(), NoticePath: filepath.Join(local.StateDir(dir), "notice"), Logger: log})
+// openCloud opens the installation that the config describes, and this machine
+// as its provider knows it.
+func (f flags) openCloud(ctx context.Context, o openOptions) (*workplace, error) {
+	provider, err := installation.ProviderOf(f.cloud)
+	if err != nil {
+		return nil, fault.Wrap(err, "--cloud")
+	}
+	if f.dir != "" {
+		return nil, &fault.Error{Kind: fault.Invalid, Err: errors.New("--dir names an installation on this machine, and --cloud one in a cloud"),
+			Remedy: "leave one of them out"}
+	}
+	d, err := f.readConfig()
+	if err != nil {
+		return nil, err
+	}
+	options := cloud.Options{Source: "worker", Log: o.log, Observer: o.watch}
+	if o.meter != nil { // a nil *Meter in the interface would not be nil
+		options.Meter = o.meter
+	}
+	in, err := provider.Open(ctx, d, options)
+	if err != nil {
+		return nil, err
+	}
+	s := in.Stores()
+	local := machine.New(machine.Options{GPUProbe: machine.GPUProbeCommand(), Logger: o.log})
+	source, membership := in.Machine(local, o.log)
+	return &workplace{
+		ports: s.Ports, deployment: s.Deployment, capabilities: provider.Profile(s.Deployment).Capabilities,
+		secrets: s.Secrets, machine: source, membership: membership, launchedForFleet: f.rented,
+		guard:  func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} },
+		damage: func() error { return nil }, close: func() error { return nil },
+	}, nil
 }
 
-// Scratch is the folder of an installation for files on their way.
-func Scratch(dir string) string { return filepath.Join(local.StateDir(dir), "scratch") }
+// readConfig reads the deployment's config from the file that --config names,
+// else from the environment.
+func (f flags) readConfig() (config.Deployment, error) {
+	name, src := ConfigVariable, []byte(os.Getenv(ConfigVariable))
+	if f.config != "" {
+		var err error
+		name = f.config
+		if src, err = installation.ReadConfig(name); err != nil {
+			return config.Deployment{}, fault.WithKind(fault.Invalid, err, "--config")
+		}
+	}
+	if strings.TrimSpace(string(src)) == "" {
+		return config.Deployment{}, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is empty", name),
+			Remedy: "name the deployment's rollout.toml with --config"}
+	}
+	return config.ParseDeployment(name, src)
+}

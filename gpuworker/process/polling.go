@@ -8,27 +8,29 @@ import (
 	"rollout/shared/host"
 )
 
-// Where every request to a queue costs money, one waits for work as long as it
-// can, and what is sent gathers for longer.
+// Where each request to a queue is billed, a worker waits for work as long as the
+// queue allows, and gathers messages for longer before it sends them.
 const (
 	longPoll = 20 * time.Second
 	gather   = 5 * time.Second
 )
 
-func (o Options) longPoll() time.Duration { return o.inCloud(longPoll) }
-
-// gather is a small part of how long a message stays hidden: it is taken by
-// then, and must not come back.
-func (o Options) gather() time.Duration {
-	return o.inCloud(min(gather, host.Timings(o.Deployment.Health).Visibility()/3))
-}
-
-// inCloud is d in a cloud, and 0 elsewhere.
-func (o Options) inCloud(d time.Duration) time.Duration {
-	if o.Deployment.Cloud.Provider == "" {
+// longPoll is how long a receive waits at the queue's service; 0 asks at once.
+func (o Options) longPoll() time.Duration {
+	if !o.Capabilities.LongPoll {
 		return 0
 	}
-	return d
+	return longPoll
+}
+
+// gather is how long messages wait for others before they are sent or
+// acknowledged; 0 is not at all. It is a small part of how long a received
+// message stays hidden, so that none comes back meanwhile.
+func (o Options) gather() time.Duration {
+	if !o.Capabilities.BilledQueues {
+		return 0
+	}
+	return min(gather, host.Timings(o.Deployment.Health).Visibility()/3)
 }
 
 // retire drains the worker when it has had no work for so long, or could not

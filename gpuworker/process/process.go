@@ -18,6 +18,7 @@ import (
 
 	"rollout/gpuworker/worker"
 	"rollout/shared/capacity"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
@@ -32,10 +33,13 @@ import (
 type Options struct {
 	Ports      host.Ports
 	Deployment config.Deployment
-	Pool       string
-	Secrets    secret.Store
-	Machine    capacity.Source
-	Scratch    string // a folder for files on their way; the machine's own if empty
+	// Capabilities are those of the place where the installation is; the zero
+	// value is one machine.
+	Capabilities cloud.Capabilities
+	Pool         string
+	Secrets      secret.Store
+	Machine      capacity.Source
+	Scratch      string // a folder for files on their way; the machine's own if empty
 	// Shutdown asks for a drain when it is closed or gets a reason.
 	Shutdown <-chan string
 	// IdleTimeout is how long a worker goes on without work; 0 is for ever.

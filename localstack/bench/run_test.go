@@ -22,7 +22,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/embedded/bucket"
-	"rollout/shared/embedded/local"
+	"rollout/shared/installation"
 )
 
 // BenchmarkRun answers a whole prompts file: plan, claim, answer, commit,
@@ -62,7 +62,7 @@ func benchmarkRun(b *testing.B, size int, engine, model string) {
 	if err := prompts.Write(src, b.N, size); err != nil {
 		b.Fatal(err)
 	}
-	l, closeAll, err := local.OpenLocal(b.Context(), dir, local.LocalOptions{Create: true, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	l, closeAll, err := installation.OpenLocal(b.Context(), dir, installation.LocalOptions{Create: true, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		b.Fatal(err)
 	}

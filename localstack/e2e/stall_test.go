@@ -14,8 +14,8 @@ import (
 
 	"rollout/functions/status"
 	"rollout/shared/core/shard"
-	"rollout/shared/embedded/local"
 	"rollout/shared/host"
+	"rollout/shared/installation"
 )
 
 // A worker process that is stopped for longer than the failure timeout, and
@@ -219,7 +219,7 @@ type claim struct {
 // shards are the claims of the installation's only run, by shard.
 func (i *testInstallation) shards() map[int]claim {
 	i.t.Helper()
-	l, closeAll, err := local.OpenLocal(i.t.Context(), i.dir, local.LocalOptions{})
+	l, closeAll, err := installation.OpenLocal(i.t.Context(), i.dir, installation.LocalOptions{})
 	if err != nil {
 		i.t.Fatal(err)
 	}

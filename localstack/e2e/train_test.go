@@ -21,7 +21,7 @@ import (
 	"rollout/scripts/rollout/train"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
-	"rollout/shared/embedded/local"
+	"rollout/shared/installation"
 	"rollout/shared/snapshot"
 )
 
@@ -61,7 +61,7 @@ func newTrainingFixture(t *testing.T) trainingFixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, closeAll, err := local.OpenLocal(t.Context(), s.path("state"), local.LocalOptions{Create: true})
+	l, closeAll, err := installation.OpenLocal(t.Context(), s.path("state"), installation.LocalOptions{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}

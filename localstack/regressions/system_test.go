@@ -25,9 +25,9 @@ import (
 	"rollout/shared/core/run"
 	"rollout/shared/document"
 	"rollout/shared/embedded/bucket"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/installation"
 	"rollout/shared/memory"
 	"rollout/shared/queue"
 	"rollout/shared/record"
@@ -56,7 +56,7 @@ type stores struct {
 // onDisk opens an installation over the drivers of a laptop. Nothing runs yet.
 func onDisk(t *testing.T) *system {
 	t.Helper()
-	l, closeLocal, err := local.OpenLocal(t.Context(), t.TempDir(), local.LocalOptions{Create: true})
+	l, closeLocal, err := installation.OpenLocal(t.Context(), t.TempDir(), installation.LocalOptions{Create: true})
 	must(t, err)
 	t.Cleanup(func() { must(t, closeLocal()) })
 	return &system{t: t, ports: l.Ports, deploy: deployment(), patience: 2 * time.Minute, look: 50 * time.Millisecond, bucket: l.Bucket}

@@ -16,7 +16,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/functions/status"
-	"rollout/shared/embedded/local"
+	"rollout/shared/installation"
 )
 
 // runStatus is a run as its users see it.
@@ -26,7 +26,7 @@ type runStatus = status.Status
 type upProcess struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
-	view   *local.Local
+	view   *installation.Local
 	close  func() error
 }
 
@@ -36,7 +36,7 @@ func (l *runner) up(ctx context.Context, in *runFolder, args ...string) (*upProc
 	u := &upProcess{cmd: exec.CommandContext(ctx, l.program("rollout"), append([]string{"up", "--dir", in.dir, "--listen", "off"}, args...)...)}
 	u.cmd.Stderr = &u.stderr
 	var err error
-	u.view, u.close, err = local.OpenLocal(ctx, in.dir, local.LocalOptions{Create: true, Source: "bench", Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	u.view, u.close, err = installation.OpenLocal(ctx, in.dir, installation.LocalOptions{Create: true, Source: "bench", Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ var Rules = []Rule{
 
 	// What a cloud provides. Drivers implement it, so that it knows none of them.
 	{Packages: "shared/cloud/...", Imports: append([]string{"shared/clock", "shared/cloud/...", "shared/config",
-		"shared/fault", "shared/host", "events"}, ports...)},
+		"shared/fault", "shared/host", "shared/observe", "events"}, ports...)},
 
 	// Drivers, one package or tree for each backend. A driver may not name another one: see Restrictions.
 	{Packages: "shared/aws/...", Imports: []string{"shared/...", "events"}}, // routes events

@@ -28,7 +28,7 @@ func (d Deployment) Check() error {
 
 func (d Deployment) check(c *checker) {
 	c.schema("schema_version", d.SchemaVersion)
-	if d.Cloud.Provider == "" {
+	if !d.Cloud.Configured() {
 		c.label("bucket", d.Bucket, maxBucket, ".")
 	}
 	d.Cloud.check(c, "cloud")

@@ -85,19 +85,19 @@ func TestAnEngineMayUseASecretOfTheCloud(t *testing.T) {
 func TestCloudProblems(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, src, want string }{
-		{"no provider", "[cloud.s3]\nbucket = 'acme'", `d.toml:2: cloud.provider: missing: say whose cloud it is, provider = "aws", or remove [cloud] for an installation on this machine`},
-		{"a provider of a later version", "cloud.provider = 'gcp'", `d.toml:2: cloud.provider: "gcp" is not available in this version: use "aws"`},
+		{"no provider", "[cloud.s3]\nbucket = 'acme'", `d.toml:2: cloud.provider: missing: name the provider, such as provider = "aws", or remove [cloud] for an installation on this machine`},
+		{"a provider of a later version", "cloud.provider = 'gcp'", `d.toml:2: cloud.provider: "gcp" is no provider: use aws`},
 		{"a provider misspelt", "cloud.provider = 'AWS'", `d.toml:2: cloud.provider: "AWS" is no provider; did you mean "aws"?`},
 		{"a provider that is none", "cloud.provider = 3", `d.toml:2: cloud.provider: must be a string in quotes, is 3`},
 		{"no table", "cloud = 'aws'", `d.toml:2: cloud: must be a table, is the string "aws"`},
-		{"two providers", cloudHead + "gcs.bucket = 'b'", `d.toml:6: cloud.gcs: is a table of Google Cloud, and an installation has one provider, in this version "aws": remove it`},
-		{"the provider's tables nested", cloudHead + "aws.s3.bucket = 'b'", `d.toml:6: cloud.aws: the provider's tables stand in [cloud] itself: write [cloud.s3], [cloud.dynamodb], [cloud.sqs] or [cloud.secrets]`},
+		{"two providers", cloudHead + "gcs.bucket = 'b'", `d.toml:6: cloud.gcs: is a table of the provider "gcp", and this installation is at "aws": remove it`},
+		{"the provider's tables nested", cloudHead + "aws.s3.bucket = 'b'", `d.toml:6: cloud.aws: a provider's tables stand in [cloud] itself, as [cloud.s3] does: move them there`},
 		{"nothing but the provider", "cloud.provider = 'aws'", `d.toml:2: cloud.region: missing: name the region, such as "us-east-1"` + "\n" +
-			`d.toml:2: cloud.s3.bucket: missing: name the bucket, which no other in the world may be called`},
+			`d.toml:2: cloud.s3.bucket: missing: name the bucket; its name must be unique among all buckets of S3`},
 		{"a name that is too short for a table", cloudHead + "name = 'ab'", `d.toml:6: cloud.name: "ab" is also the table's name, which has 3 letters or more: use a longer one, or name the table in [cloud.dynamodb]`},
 		{"two buckets", "bucket = 'b'\n" + cloudHead, "d.toml:2: bucket: cloud.s3.bucket names the bucket: remove this one"},
-		{"an address as bucket", strings.Replace(cloudHead, "acme-rollout", "192.168.0.1", 1), `d.toml:5: cloud.s3.bucket: "192.168.0.1" is no name of a bucket: use 3 to 63 of a-z, 0-9 and -, and begin and end with a letter or digit`},
-		{"a bucket of S3's", strings.Replace(cloudHead, "acme-rollout", "acme-s3alias", 1), `d.toml:5: cloud.s3.bucket: "acme-s3alias" begins or ends as only S3's own names may: choose another`},
+		{"an address as bucket", strings.Replace(cloudHead, "acme-rollout", "192.168.0.1", 1), `d.toml:5: cloud.s3.bucket: "192.168.0.1" is not a valid bucket name: use 3 to 63 of a-z, 0-9 and -, and begin and end with a letter or digit`},
+		{"a bucket of S3's", strings.Replace(cloudHead, "acme-rollout", "acme-s3alias", 1), `d.toml:5: cloud.s3.bucket: "acme-s3alias" begins or ends with characters that S3 reserves: choose another name`},
 		{"a prefix without end", cloudHead + "s3.prefix = 'team-a'", `d.toml:6: cloud.s3.prefix: must end with "/", is "team-a"`},
 		{"a prefix from the root", cloudHead + "s3.prefix = '/a/'", `d.toml:6: cloud.s3.prefix: "/a/" is no prefix: write folders of letters, digits, -, _ and ., such as "team-a/"`},
 		{"a prefix that goes up", cloudHead + "s3.prefix = 'a/../b/'", `d.toml:6: cloud.s3.prefix: "a/../b/" is no prefix: write folders of letters, digits, -, _ and ., such as "team-a/"`},

@@ -132,3 +132,17 @@ func RetryAfter(err error) time.Duration {
 		err = e.Err
 	}
 }
+
+// RemedyOf returns the outermost remedy in err's chain, or "" if there is none.
+func RemedyOf(err error) string {
+	for {
+		var e *Error
+		if !errors.As(err, &e) {
+			return ""
+		}
+		if e.Remedy != "" {
+			return e.Remedy
+		}
+		err = e.Err
+	}
+}

@@ -12,13 +12,13 @@ import (
 
 	"rollout/functions/api"
 	"rollout/functions/aws/internal/lambda"
-	"rollout/shared/aws/stack"
+	"rollout/shared/aws"
 	"rollout/shared/listen"
 	"rollout/shared/observe/probes"
 )
 
 func main() {
-	lambda.Main("api", func(s *stack.Stack) any {
+	lambda.Main("api", func(s *aws.Stack) any {
 		service, v := api.New(s.Ports, s.Deployment), probes.Probes{Ping: s.Ports.Docs.Ping}
 		if !slices.Contains(s.Deployment.Secrets, listen.TokenSecret) {
 			return lambdaurl.Wrap(service.AuthenticatedHandler(signed, v))

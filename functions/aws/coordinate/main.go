@@ -8,7 +8,7 @@ import (
 	"rollout/functions/aws/internal/lambda"
 	"rollout/functions/coordinate"
 	"rollout/functions/internal/autoscaler"
-	"rollout/shared/aws/stack"
+	"rollout/shared/aws"
 	need "rollout/shared/core/scaling"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -16,8 +16,8 @@ import (
 )
 
 func main() {
-	lambda.Main("coordinate", func(s *stack.Stack) any {
-		machines := autoscaler.NewAWS(s, autoscaler.Cooldown)
+	lambda.Main("coordinate", func(s *aws.Stack) any {
+		machines := autoscaler.ForInstallation(s, autoscaler.Cooldown)
 		sent := func(pool string, open int) {
 			machines.Record(pool, need.Demand{OpenShards: open, UnclaimedShards: open})
 		}

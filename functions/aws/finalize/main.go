@@ -8,13 +8,13 @@ import (
 	"rollout/events"
 	"rollout/functions/aws/internal/lambda"
 	"rollout/functions/finalize"
-	"rollout/shared/aws/stack"
+	"rollout/shared/aws"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 )
 
 func main() {
-	lambda.Main("finalize", func(s *stack.Stack) any {
+	lambda.Main("finalize", func(s *aws.Stack) any {
 		f := finalize.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs)).InSegments(finalize.SegmentOptions{})
 		return lambda.Invocations(s.Ports, func(ctx context.Context, p events.Payload) error {
 			switch p := p.(type) {

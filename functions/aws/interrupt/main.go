@@ -8,12 +8,11 @@ import (
 	"rollout/functions/aws/internal/lambda"
 	"rollout/functions/interrupt"
 	"rollout/shared/aws"
-	"rollout/shared/aws/stack"
 	"rollout/shared/fault"
 )
 
 func main() {
-	lambda.Main("interrupt", func(s *stack.Stack) any {
+	lambda.Main("interrupt", func(s *aws.Stack) any {
 		h := handler{interrupt.New(s.Ports), s, aws.NewFleet(s.AWS, s.Deployment.Cloud.FleetName, aws.FleetOptions{})}
 		return lambda.Notices(s.Ports, h.handle)
 	})
@@ -21,7 +20,7 @@ func main() {
 
 type handler struct {
 	*interrupt.Interrupter
-	stack *stack.Stack
+	stack *aws.Stack
 	fleet *aws.Fleet
 }
 

@@ -8,12 +8,12 @@ import (
 	"rollout/events"
 	"rollout/functions/aws/internal/lambda"
 	"rollout/functions/plan"
-	"rollout/shared/aws/stack"
+	"rollout/shared/aws"
 	"rollout/shared/fault"
 )
 
 func main() {
-	lambda.Main("plan", func(s *stack.Stack) any {
+	lambda.Main("plan", func(s *aws.Stack) any {
 		planner := plan.New(s.Ports).ByTurns()
 		return lambda.Invocations(s.Ports, func(ctx context.Context, p events.Payload) error {
 			switch p := p.(type) {

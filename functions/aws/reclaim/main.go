@@ -8,13 +8,13 @@ import (
 	"rollout/functions/aws/internal/lambda"
 	"rollout/functions/internal/autoscaler"
 	"rollout/functions/reclaim"
-	"rollout/shared/aws/stack"
+	"rollout/shared/aws"
 	"rollout/shared/host"
 )
 
 func main() {
-	lambda.Main("reclaim", func(s *stack.Stack) any {
-		machines := autoscaler.NewAWS(s, 0)
+	lambda.Main("reclaim", func(s *aws.Stack) any {
+		machines := autoscaler.ForInstallation(s, 0)
 		return lambda.Timer(func(ctx context.Context) error {
 			defer machines.ScaleUp(ctx)
 			return reclaim.ScanOnce(ctx, s.Ports, host.Timings(s.Deployment.Health), machines.Record)

@@ -4,11 +4,11 @@ package main
 import (
 	"rollout/functions/aws/internal/lambda"
 	"rollout/functions/submit"
-	"rollout/shared/aws/stack"
+	"rollout/shared/aws"
 )
 
 func main() {
-	lambda.Main("submit", func(s *stack.Stack) any {
+	lambda.Main("submit", func(s *aws.Stack) any {
 		return lambda.Objects(s.Ports, s.Deployment.Cloud.S3, submit.New(s.Ports, s.Deployment).Uploaded)
 	})
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"rollout/localstack/aws/provision"
-	"rollout/shared/aws/stack"
+	"rollout/shared/aws"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 )
 
@@ -19,7 +20,7 @@ type Deployed struct {
 	*Cloud
 	// Stack is opened behind the front: what is asked there is neither counted
 	// nor disturbed.
-	Stack *stack.Stack
+	Stack *aws.Stack
 
 	end func()
 }
@@ -68,8 +69,8 @@ func (d *Deployed) Close() {
 
 // OpenInstallation opens a deployment at an emulator's address, in the name of a
 // caller, with nothing of the environment's credentials.
-func OpenInstallation(ctx context.Context, d config.Deployment, address, caller string) (*stack.Stack, error) {
-	return stack.OpenStack(ctx, d, stack.StackOptions{Source: caller, SDK: []func(*awsconfig.LoadOptions) error{
+func OpenInstallation(ctx context.Context, d config.Deployment, address, caller string) (*aws.Stack, error) {
+	return aws.OpenStack(ctx, d, aws.StackOptions{Options: cloud.Options{Source: caller}, SDK: []func(*awsconfig.LoadOptions) error{
 		awsconfig.WithBaseEndpoint(address), awsconfig.WithSharedConfigFiles(nil), awsconfig.WithSharedCredentialsFiles(nil), awsconfig.WithRetryMaxAttempts(10),
 		awsconfig.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(caller, "none", ""))}})
 }

@@ -27,10 +27,10 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/document"
 	"rollout/shared/embedded/bucket"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/installation"
 	"rollout/shared/record"
 )
 
@@ -165,7 +165,7 @@ func WriteDeployment(dir string, c config.Infer) error {
 	if err := makeDir(dir); err != nil {
 		return err
 	}
-	return outfile.WriteBytes(filepath.Join(dir, local.DeploymentFile), b.Bytes())
+	return outfile.WriteBytes(filepath.Join(dir, installation.DeploymentFile), b.Bytes())
 }
 
 func makeDir(dir string) error {
@@ -174,7 +174,7 @@ func makeDir(dir string) error {
 
 // Batch is one run of `rollout infer batch`.
 type Batch struct {
-	Local     *local.Local
+	Local     *installation.Local
 	Config    config.Infer
 	Files     []string
 	Run       identity.RunID

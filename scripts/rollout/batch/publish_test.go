@@ -12,10 +12,10 @@ import (
 	"rollout/scripts/rollout/batch"
 	"rollout/shared/blob"
 	"rollout/shared/config"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/input/inputtest"
+	"rollout/shared/installation"
 	"rollout/shared/record"
 )
 
@@ -26,7 +26,7 @@ func endedBatch(t *testing.T) batch.Batch {
 	for _, name := range []string{record.CompletionsFile, record.ErrorsFile, record.SummaryFile} {
 		hosttest.Put(t, p, record.OutputKey(inputtest.RunID, name), "the "+name)
 	}
-	b := batch.Batch{Local: &local.Local{Dir: t.TempDir(), Ports: p}, Run: inputtest.RunID}
+	b := batch.Batch{Local: &installation.Local{Dir: t.TempDir(), Ports: p}, Run: inputtest.RunID}
 	b.Config.Output.Dir = filepath.Join(t.TempDir(), "out", "deep")
 	return b
 }
@@ -131,7 +131,7 @@ func TestWriteDeploymentRoundTrips(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	b, err := os.ReadFile(filepath.Join(dir, local.DeploymentFile))
+	b, err := os.ReadFile(filepath.Join(dir, installation.DeploymentFile))
 	if err != nil {
 		t.Fatal(err)
 	}

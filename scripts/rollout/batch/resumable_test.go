@@ -9,10 +9,10 @@ import (
 	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input/inputtest"
+	"rollout/shared/installation"
 	"rollout/shared/memory"
 	"rollout/shared/record"
 )
@@ -61,7 +61,7 @@ func TestRunContinuesOnlyWithWhatItStartedWith(t *testing.T) {
 				t.Fatal(err)
 			}
 			same := 0.7
-			b := batch.Batch{Local: &local.Local{Ports: p}, Run: started.Run, Files: []string{"in/a.jsonl", "in/b.jsonl"}}
+			b := batch.Batch{Local: &installation.Local{Ports: p}, Run: started.Run, Files: []string{"in/a.jsonl", "in/b.jsonl"}}
 			b.Config.Model.URI, b.Config.Sampling = "m", config.Sampling{Temperature: &same}
 			c.change(&b)
 			err := b.CheckResumable(t.Context())

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollout/shared/embedded/local"
 	"rollout/shared/embedded/sqlite"
+	"rollout/shared/installation"
 )
 
 func backupCommand(e *Env) *cobra.Command {
@@ -48,12 +48,12 @@ func restoreCommand(e *Env) *cobra.Command {
 		if err := needDir(c, *dir); err != nil {
 			return err
 		}
-		release, err := local.AcquireLock(*dir)
+		release, err := installation.AcquireLock(*dir)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, release()) }()
-		kept, err := sqlite.Restore(c.Context(), local.StateDir(*dir), args[0], e.Clock.Now())
+		kept, err := sqlite.Restore(c.Context(), installation.StateDir(*dir), args[0], e.Clock.Now())
 		if err != nil {
 			return err
 		}

@@ -12,11 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollout/gpuworker/cli"
 	"rollout/scripts/rollout/bundle"
-	"rollout/scripts/rollout/installation"
 	"rollout/shared/capacity"
 	"rollout/shared/fault"
+	"rollout/shared/installation"
 	"rollout/shared/listen"
 )
 
@@ -105,7 +104,7 @@ func (e *Env) secretTexts(ctx context.Context, in *installation.Installation) ([
 
 // machineFacts are what there is of the machine, as far as it can be told.
 func machineFacts(ctx context.Context, dir string) any {
-	inv, err := cli.Machine(dir, slog.New(slog.DiscardHandler)).Inventory(ctx)
+	inv, err := installation.Machine(dir, slog.New(slog.DiscardHandler)).Inventory(ctx)
 	facts := struct {
 		capacity.Inventory
 		GoMaxProcs int    `json:"gomaxprocs"`

@@ -8,19 +8,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollout/gpuworker/cli"
 	"rollout/scripts/rollout/doctor"
-	"rollout/scripts/rollout/installation"
 	"rollout/scripts/rollout/progress"
-	"rollout/shared/aws/stack"
-	"rollout/shared/embedded/local"
+	"rollout/shared/cloud"
 	"rollout/shared/fault"
+	"rollout/shared/installation"
 )
 
 func cloudCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cloud",
-		Short: "Look after an installation in a cloud",
+		Short: "Check an installation in a cloud",
 		Args:  unknownCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -44,29 +42,33 @@ func doctorCommand(e *Env) *cobra.Command {
 	var f doctorFlags
 	c := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look whether a cloud can be worked with from here, before a job depends on it",
-		Long: "Makes seven checks with the config and the credentials that are found here: reachability, auth, object_store, queue,\n" +
+		Short: "Check whether you can work with a cloud from here, before a job depends on it",
+		Long: "Makes seven checks with the config and the credentials of this machine: reachability, auth, object_store, queue,\n" +
 			"secret_store, compute_hint and content_id_roundtrip, which sends 64 MiB to the bucket and back. It removes what it makes.\n\n" +
-			"It ends with 0 if all pass; with 1 if one fails; with 2 if the command line or the config is wrong.",
+			"Exit codes: 0 if all checks pass, 1 if one fails, 2 if the command line or the config is wrong.",
 		Args: arguments(0),
 		RunE: func(c *cobra.Command, _ []string) error { return e.doctor(c, f) },
 	}
 	fs := c.Flags()
-	fs.StringVar(&f.provider, "provider", "", "the `provider` that the config must be of: aws")
-	fs.StringVar(&f.config, "config", local.DeploymentFile, "the `file` that was deployed")
+	fs.StringVar(&f.provider, "provider", "", "the `provider` that the config names: "+installation.ProviderNames())
+	fs.StringVar(&f.config, "config", installation.DeploymentFile, "the `file` that was deployed")
 	fs.StringVar(&f.format, "format", human, "human or json")
-	fs.BoolVar(&f.noColour, "no-color", false, "write no colours")
+	fs.BoolVar(&f.noColour, "no-color", false, "write without colours")
 	return c
 }
 
 func (e *Env) doctor(c *cobra.Command, f doctorFlags) error {
 	switch {
 	case f.provider == "":
-		return usage(c, "--provider is missing: say aws")
+		return usage(c, "--provider is missing: name one of %s", installation.ProviderNames())
 	case f.format != human && f.format != asJSON:
-		return usage(c, "--format %.32q is none: say %s or %s", f.format, human, asJSON)
+		return usage(c, "--format %.32q is unknown: use %s or %s", f.format, human, asJSON)
 	}
 	d, err := installation.ReadCloudDeployment(f.config, f.provider, "--config")
+	if err != nil {
+		return err
+	}
+	provider, err := installation.ProviderOf(f.provider)
 	if err != nil {
 		return err
 	}
@@ -74,11 +76,11 @@ func (e *Env) doctor(c *cobra.Command, f doctorFlags) error {
 	if err != nil {
 		return err
 	}
-	s, err := stack.OpenStack(c.Context(), d, stack.StackOptions{Source: "doctor", Log: log, Clock: e.Clock})
+	in, err := provider.Open(c.Context(), d, cloud.Options{Source: "doctor", Log: log, Clock: e.Clock})
 	if err != nil {
 		return err
 	}
-	return e.examine(c.Context(), doctor.AWS(s, cli.Machine(".", log)), f)
+	return e.examine(c.Context(), doctor.Checks(in, installation.Machine(".", log)), f)
 }
 
 // examine makes the checks and writes the report.
@@ -101,7 +103,7 @@ func (e *Env) examine(ctx context.Context, checks []doctor.Check, f doctorFlags)
 		err = fault.New(fault.Unavailable, "%d of %d checks failed", n, len(report.Checks))
 	}
 	if ctx.Err() != nil {
-		err = fault.WithKind(fault.Canceled, ctx.Err(), "look at the cloud")
+		err = fault.WithKind(fault.Canceled, ctx.Err(), "check the cloud")
 	}
 	return err
 }

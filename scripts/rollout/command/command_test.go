@@ -24,8 +24,8 @@ import (
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
-	"rollout/shared/embedded/local"
 	"rollout/shared/host"
+	"rollout/shared/installation"
 	"rollout/shared/record"
 )
 
@@ -56,7 +56,7 @@ func rollout(ctx context.Context, args ...string) result {
 
 // bench is an installation in a temporary folder, with a hand in its stores.
 type bench struct {
-	*local.Local
+	*installation.Local
 	t   *testing.T
 	dir string
 }
@@ -68,7 +68,7 @@ func newBench(t *testing.T) bench {
 
 func newBenchIn(t *testing.T, dir string) bench {
 	t.Helper()
-	l, closeAll, err := local.OpenLocal(t.Context(), dir, local.LocalOptions{Create: true, Source: "test"})
+	l, closeAll, err := installation.OpenLocal(t.Context(), dir, installation.LocalOptions{Create: true, Source: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestWrongCommandLinesExitWith2(t *testing.T) {
 		{[]string{"statu"}, "rollout: unknown command \"statu\"; did you mean \"status\"? (see `rollout --help`)\n"},
 		{[]string{"status", "--colour"}, "rollout: unknown flag: --colour (see `rollout status --help`)\n"},
 		{[]string{"status", "a", "b"}, "rollout: unexpected argument \"b\" (see `rollout status --help`)\n"},
-		{[]string{"status"}, "rollout: --dir is missing: name the folder that `rollout up` runs in, or say --cloud aws (see `rollout status --help`)\n"},
+		{[]string{"status"}, "rollout: --dir is missing: name the folder that `rollout up` runs in, or a cloud with --cloud (see `rollout status --help`)\n"},
 		{[]string{"pause", "--dir", "d"}, "rollout: RUN is missing (see `rollout pause --help`)\n"},
 		{[]string{"submit", "--dir", "d"}, "rollout: FILE is missing (see `rollout submit --help`)\n"},
 		{[]string{"version", "x"}, "rollout: unexpected argument \"x\" (see `rollout version --help`)\n"},

@@ -11,9 +11,9 @@ import (
 
 	"rollout/functions/api"
 	"rollout/functions/status"
-	"rollout/scripts/rollout/installation"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/installation"
 )
 
 // matchRun returns the run that a user means, of runs with the newest first: by

@@ -17,8 +17,8 @@ import (
 	"rollout/scripts/rollout/standalone"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
+	"rollout/shared/installation"
 	"rollout/shared/observe/setup"
 )
 
@@ -85,7 +85,7 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 
 // inferConfig reads the config and lets the flags override it.
 func (e *Env) inferConfig(c *cobra.Command, f inferFlags) (config.Infer, error) {
-	src, err := local.ReadConfig(f.config)
+	src, err := installation.ReadConfig(f.config)
 	if err != nil {
 		return config.Infer{}, &fault.Error{Kind: fault.Invalid, Op: "--config", Err: err, Remedy: "name the batch's config: examples/batch.toml shows one"}
 	}
@@ -135,7 +135,7 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 		return err
 	}
 	defer func() { err = errors.Join(err, closeWatch()) }()
-	p, err := e.prepare(asked, dir, nil, cfg.Model.URI, local.LocalOptions{Log: log, Observer: watch}, func() (err error) { // a batch that runs already keeps its id and its config
+	p, err := e.prepare(asked, dir, nil, cfg.Model.URI, installation.LocalOptions{Log: log, Observer: watch}, func() (err error) { // a batch that runs already keeps its id and its config
 		if id, err = batch.ResolveRunID(cfg.Output.Dir, f.resume); err != nil {
 			return err
 		}

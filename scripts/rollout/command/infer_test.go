@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"rollout/shared/embedded/local"
+	"rollout/shared/installation"
 )
 
 // A second start would otherwise leave its own run's id behind, and the next
@@ -25,12 +25,12 @@ func TestASecondStartOfABatchChangesNothing(t *testing.T) {
 	cfg := write("batch.toml", fmt.Sprintf("[model]\nuri = \"m\"\n[engine]\nurl = \"mock\"\n[input]\nglob = %q\n[output]\ndir = %q\n",
 		filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "out")))
 	state := filepath.Join(dir, "out", ".rollout")
-	release, err := local.AcquireLock(state) // the first one runs
+	release, err := installation.AcquireLock(state) // the first one runs
 	if err != nil {
 		t.Fatal(err)
 	}
 	check(t, rollout(t.Context(), "infer", "batch", "--config", cfg), 2, "", "already runs")
-	for _, path := range []string{filepath.Join(dir, "out", "run-id"), filepath.Join(state, local.DeploymentFile)} {
+	for _, path := range []string{filepath.Join(dir, "out", "run-id"), filepath.Join(state, installation.DeploymentFile)} {
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -15,9 +15,9 @@ import (
 	"rollout/scripts/rollout/standalone"
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/input"
+	"rollout/shared/installation"
 	"rollout/shared/record"
 )
 
@@ -157,7 +157,7 @@ func (o *onceRunner) one(ctx context.Context, s status.Status, brief bool) (err 
 	}
 	o.seen[s.Run] = true
 	o.followed++
-	path := progress.ObjectPathIn(local.BucketDir(o.prepared.Dir))
+	path := progress.ObjectPathIn(installation.BucketDir(o.prepared.Dir))
 	if err := progress.Outcome(s, path); err != nil {
 		o.failed = append(o.failed, err)
 	}
@@ -175,7 +175,7 @@ const maxFailedShown = 10
 func (o *onceRunner) outcome() error {
 	if o.followed == 0 {
 		_, err := fmt.Fprintf(o.env.Err, "nothing to answer: no prompts file in %s is new (.jsonl, .jsonl.gz, .jsonl.zst)\n",
-			filepath.Join(local.BucketDir(o.prepared.Dir), record.PromptsPrefix))
+			filepath.Join(installation.BucketDir(o.prepared.Dir), record.PromptsPrefix))
 		return err
 	}
 	if n := len(o.failed); n > maxFailedShown {

@@ -17,11 +17,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"rollout/scripts/rollout/doctor"
-	"rollout/scripts/rollout/installation"
 	"rollout/shared/clock"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
+	"rollout/shared/installation"
 	"rollout/shared/observe"
 )
 
@@ -91,12 +89,12 @@ func exitCode(err error) int {
 // suggestDoctor sends whoever met a failure of a cloud's to the doctor.
 func suggestDoctor(ran *cobra.Command, err error) error {
 	provider := ran.Flags().Lookup("cloud")
-	if provider == nil || !doctor.ShouldSuggest(err) {
+	if provider == nil || !installation.ShouldSuggestDoctor(err) {
 		return err
 	}
 	ask := "rollout cloud doctor --provider " + provider.Value.String()
 	if dir := ran.Flags().Lookup("dir").Value.String(); dir != "" {
-		ask += " --config " + filepath.Join(dir, local.DeploymentFile)
+		ask += " --config " + filepath.Join(dir, installation.DeploymentFile)
 	}
 	return &fault.Error{Kind: fault.KindOf(err), Err: err, Remedy: "`" + ask + "` says what is missing"}
 }
@@ -186,7 +184,7 @@ func arguments(optional int, names ...string) cobra.PositionalArgs {
 func placeFlags(c *cobra.Command) *installation.Location {
 	var p installation.Location
 	c.Flags().StringVar(&p.Dir, "dir", "", "the installation's `folder`, as given to rollout up; with --cloud that of its rollout.toml, the present one if left out")
-	c.Flags().StringVar(&p.Cloud, "cloud", "", "the `provider` of an installation that was deployed to a cloud: aws")
+	c.Flags().StringVar(&p.Cloud, "cloud", "", "the `provider` of an installation in a cloud: "+installation.ProviderNames())
 	return &p
 }
 
@@ -200,7 +198,7 @@ func (e *Env) openWith(c *cobra.Command, p installation.Location, o installation
 	case p.Cloud != "" && p.Dir == "":
 		p.Dir = "."
 	case p.Dir == "":
-		return nil, usage(c, "--dir is missing: name the folder that `rollout up` runs in, or say --cloud aws")
+		return nil, usage(c, "--dir is missing: name the folder that `rollout up` runs in, or a cloud with --cloud")
 	}
 	log, err := e.logger(slog.LevelWarn)
 	if err != nil {
@@ -220,7 +218,7 @@ func dirFlag(c *cobra.Command) *string {
 }
 
 // openLocal opens a laptop's folder.
-func (e *Env) openLocal(c *cobra.Command, dir string) (*local.Local, func() error, error) {
+func (e *Env) openLocal(c *cobra.Command, dir string) (*installation.Local, func() error, error) {
 	if err := needDir(c, dir); err != nil {
 		return nil, nil, err
 	}
@@ -228,7 +226,7 @@ func (e *Env) openLocal(c *cobra.Command, dir string) (*local.Local, func() erro
 	if err != nil {
 		return nil, nil, err
 	}
-	return local.OpenLocal(c.Context(), dir, local.LocalOptions{Log: log, Clock: e.Clock})
+	return installation.OpenLocal(c.Context(), dir, installation.LocalOptions{Log: log, Clock: e.Clock})
 }
 
 func needDir(c *cobra.Command, dir string) error {

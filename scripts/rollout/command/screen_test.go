@@ -10,9 +10,9 @@ import (
 	"rollout/functions/api"
 	"rollout/functions/diagnosis"
 	"rollout/functions/status"
-	"rollout/scripts/rollout/installation"
 	"rollout/shared/core/health"
 	"rollout/shared/core/run"
+	"rollout/shared/installation"
 )
 
 func wideScreen() screen {

@@ -16,8 +16,8 @@ import (
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/identity"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
+	"rollout/shared/installation"
 	"rollout/shared/snapshot"
 )
 
@@ -33,7 +33,7 @@ func snapshotCommand(e *Env) *cobra.Command {
 }
 
 // openSnapshots opens an installation's snapshots.
-func (e *Env) openSnapshots(c *cobra.Command, dir string) (*local.Local, snapshot.Store, func() error, error) {
+func (e *Env) openSnapshots(c *cobra.Command, dir string) (*installation.Local, snapshot.Store, func() error, error) {
 	l, closeAll, err := e.openLocal(c, dir)
 	if err != nil {
 		return nil, snapshot.Store{}, nil, err
@@ -54,7 +54,7 @@ func findSnapshot(ctx context.Context, s snapshot.Store, id string) (snapshot.Sn
 // runOfSnapshots returns the run that a user names: by its id or an
 // unambiguous beginning of it, among the runs that have snapshots, else as for
 // every other command.
-func runOfSnapshots(ctx context.Context, l *local.Local, s snapshot.Store, text string) (identity.RunID, error) {
+func runOfSnapshots(ctx context.Context, l *installation.Local, s snapshot.Store, text string) (identity.RunID, error) {
 	all, err := s.List(ctx, snapshot.Filter{})
 	if err != nil {
 		return "", err
@@ -194,7 +194,7 @@ func (e *Env) snapshotFacts(s snapshot.Snapshot, dir string) string {
 	}
 	for _, p := range s.Parts {
 		if id, ok := identity.ParseContentID(p.Content); ok {
-			b.WriteString(sc.fact(p.Role, progress.ObjectPathIn(local.BucketDir(dir))(identity.ContentKey(id))))
+			b.WriteString(sc.fact(p.Role, progress.ObjectPathIn(installation.BucketDir(dir))(identity.ContentKey(id))))
 		}
 	}
 	return b.String()

@@ -12,9 +12,9 @@ import (
 
 	"rollout/functions/api"
 	"rollout/functions/status"
-	"rollout/scripts/rollout/installation"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/identity"
+	"rollout/shared/installation"
 )
 
 func statusCommand(e *Env) *cobra.Command {

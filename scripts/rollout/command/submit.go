@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/functions/api"
-	"rollout/scripts/rollout/installation"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
+	"rollout/shared/installation"
 )
 
 func submitCommand(e *Env) *cobra.Command {

@@ -13,8 +13,8 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/embedded/bucket"
-	"rollout/shared/embedded/local"
 	"rollout/shared/input"
+	"rollout/shared/installation"
 	"rollout/shared/record"
 )
 
@@ -23,7 +23,7 @@ const goodConfig = "schema_version = 1\n[sampling]\ntemperature = 0.5\n"
 // runOf is the id that submit must have printed for the object.
 func runOf(t *testing.T, dir, bucketName, key string) identity.RunID {
 	t.Helper()
-	b, err := bucket.Open(local.BucketDir(dir), bucket.Options{})
+	b, err := bucket.Open(installation.BucketDir(dir), bucket.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestSubmitRefusesWhatIsInTheBucketAlready(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.put("prompts/x.jsonl", "{}\n")
-	inside := filepath.Join(local.BucketDir(b.dir), "prompts", "x.jsonl")
+	inside := filepath.Join(installation.BucketDir(b.dir), "prompts", "x.jsonl")
 	link := filepath.Join(t.TempDir(), "y.jsonl")
 	if err := os.Symlink(inside, link); err != nil {
 		t.Fatal(err)
@@ -172,7 +172,7 @@ func TestSubmitRefusesWhatIsInTheBucketAlready(t *testing.T) {
 		check(t, rollout(t.Context(), "submit", path, "--dir", b.dir), 2, "", path+" is in the bucket already")
 	}
 	b.put("runs/"+string(runA)+"/completions.jsonl", "{}\n")
-	output := filepath.Join(local.BucketDir(b.dir), "runs", string(runA), "completions.jsonl")
+	output := filepath.Join(installation.BucketDir(b.dir), "runs", string(runA), "completions.jsonl")
 	if r := rollout(t.Context(), "submit", output, "--dir", b.dir); r.code != 0 {
 		t.Errorf("a run's output is an input like any other: %+v", r)
 	}
@@ -184,7 +184,7 @@ func TestSubmitDoesNotReplaceAnInputInUse(t *testing.T) {
 	b.has(runA, "x", time.Minute, run.Running)
 	file := b.file("x.jsonl", "{}\n")
 	check(t, rollout(t.Context(), "submit", file, "--dir", b.dir), 1, "", "run "+string(runA)+" still reads prompts/x.jsonl")
-	if _, err := os.Stat(filepath.Join(local.BucketDir(b.dir), "prompts", "x.jsonl")); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(installation.BucketDir(b.dir), "prompts", "x.jsonl")); !os.IsNotExist(err) {
 		t.Errorf("it was copied (%v)", err)
 	}
 	b.has(runA, "x", time.Minute, run.Completed)

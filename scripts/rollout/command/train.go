@@ -14,8 +14,8 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/train"
 	"rollout/shared/config"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
+	"rollout/shared/installation"
 	"rollout/shared/observe"
 )
 
@@ -70,7 +70,7 @@ func (e *Env) train(c *cobra.Command, kind string, f trainFlags) error {
 	case f.threads == 0:
 		f.threads = runtime.GOMAXPROCS(0)
 	}
-	src, err := local.ReadConfig(f.config)
+	src, err := installation.ReadConfig(f.config)
 	if err != nil {
 		return &fault.Error{Kind: fault.Invalid, Op: "--config", Err: err, Remedy: "name the training's config: examples/sft-tiny.toml shows one"}
 	}
@@ -101,7 +101,7 @@ func (e *Env) trainRun(c *cobra.Command, o train.Options, asJSON bool) (err erro
 		return err
 	}
 	ctx, asked, leave := process.NotifyShutdown(c.Context(), 0)
-	s, err := train.Open(asked, o, local.LocalOptions{Log: log, Clock: e.Clock})
+	s, err := train.Open(asked, o, installation.LocalOptions{Log: log, Clock: e.Clock})
 	if err != nil {
 		return interrupted(err)
 	}

@@ -14,9 +14,9 @@ import (
 	"rollout/gpuworker/process"
 	"rollout/scripts/rollout/standalone"
 	"rollout/shared/config"
-	"rollout/shared/embedded/local"
 	"rollout/shared/embedded/machine"
 	"rollout/shared/fault"
+	"rollout/shared/installation"
 	"rollout/shared/listen"
 	"rollout/shared/observe/meter"
 	"rollout/shared/observe/setup"
@@ -81,7 +81,7 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeWatch()) }()
-	o := local.LocalOptions{Log: log, Observer: watch}
+	o := installation.LocalOptions{Log: log, Observer: watch}
 	if f.listen != noListen {
 		o.Meter = meter.New()
 		o.Observer.Meter = o.Meter
@@ -135,7 +135,7 @@ func (e *Env) sayUp(p *prepared, at net.Listener, f upFlags) error {
 // prepared is an installation that this process alone may run, with its
 // deployment completed.
 type prepared struct {
-	*local.Local
+	*installation.Local
 	deployment config.Deployment
 	secrets    secret.Store
 	close      func() error
@@ -143,16 +143,16 @@ type prepared struct {
 
 // prepare opens an installation for the process that runs it; first is called
 // once no other process can be that one, and before anything is read.
-func (e *Env) prepare(ctx context.Context, dir string, engine []string, model string, o local.LocalOptions, first func() error) (_ *prepared, err error) {
+func (e *Env) prepare(ctx context.Context, dir string, engine []string, model string, o installation.LocalOptions, first func() error) (_ *prepared, err error) {
 	o.Create, o.CheckState, o.Source, o.Clock = true, true, "up", e.Clock
-	release, err := local.AcquireLock(dir)
+	release, err := installation.AcquireLock(dir)
 	if err != nil {
 		return nil, err
 	}
 	if err := first(); err != nil {
 		return nil, errors.Join(err, release())
 	}
-	l, closeLocal, err := local.OpenLocal(ctx, dir, o)
+	l, closeLocal, err := installation.OpenLocal(ctx, dir, o)
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}

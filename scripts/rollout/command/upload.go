@@ -11,12 +11,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"rollout/scripts/rollout/installation"
 	"rollout/shared/blob"
 	"rollout/shared/config"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/input"
+	"rollout/shared/installation"
 	"rollout/shared/jsonl"
 	"rollout/shared/record"
 )
@@ -128,7 +127,7 @@ func (up *upload) findConfig(ctx context.Context, in *installation.Installation,
 	fileStem, _, _ := input.SplitName(up.file)
 	up.configKey = keyStem + ".toml"
 	beside := fileStem + ".toml"
-	shared := record.PromptsPrefix + local.DeploymentFile
+	shared := record.PromptsPrefix + installation.DeploymentFile
 	if up.configKey == shared {
 		if given != "" {
 			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the config of %s would be %s, which holds for every file without a config", up.key, shared),
@@ -140,7 +139,7 @@ func (up *upload) findConfig(ctx context.Context, in *installation.Installation,
 		if path == "" {
 			continue
 		}
-		src, err := local.ReadConfig(path)
+		src, err := installation.ReadConfig(path)
 		if errors.Is(err, fs.ErrNotExist) && path != given {
 			continue
 		}

@@ -10,7 +10,7 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/smithy-go"
 
-	"rollout/shared/aws/stack"
+	"rollout/shared/aws"
 	"rollout/shared/fault"
 )
 
@@ -33,7 +33,7 @@ func TestTheReadmeListsWhatTheDoctorMayDo(t *testing.T) {
 	policy := readerPolicy(t)
 	refused := fault.WithKind(fault.Denied, &smithy.GenericAPIError{Code: "AccessDenied"}, "ask")
 	asked := 0
-	for _, check := range AWS(&stack.Stack{AWS: awssdk.Config{}}, nil) {
+	for _, check := range Checks(&aws.Stack{AWS: awssdk.Config{}}, nil) {
 		for _, a := range action.FindAllStringSubmatch(check.Remedy(refused), -1) {
 			if asked++; !regexp.MustCompile(`\b` + a[1] + `\b`).MatchString(row + policy) {
 				t.Errorf("%s wants %s, which neither the README lists nor the policy ReaderPolicy has", check.Name, a[0])

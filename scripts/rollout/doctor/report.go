@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/aws/smithy-go"
-
 	"rollout/shared/clock"
 	"rollout/shared/fault"
 )
@@ -84,7 +82,7 @@ func (k Check) run(ctx context.Context, c clock.Clock) Result {
 		r.remedy = k.Remedy(fault.WithKind(fault.Unavailable, err, "wait"))
 	}
 	if r.remedy == "" {
-		r.remedy = said(err)
+		r.remedy = fault.RemedyOf(err)
 	}
 	if r.Error = r.wrong; r.remedy != "" {
 		r.Error += " (" + r.remedy + ")"
@@ -109,25 +107,4 @@ func without(err error) string {
 		return without(own.Err)
 	}
 	return own.Op + ": " + without(own.Err)
-}
-
-// said is the outermost remedy in the chain; "" if there is none.
-func said(err error) string {
-	for {
-		var own *fault.Error
-		if !errors.As(err, &own) {
-			return ""
-		}
-		if own.Remedy != "" {
-			return own.Remedy
-		}
-		err = own.Err
-	}
-}
-
-// ShouldSuggest reports whether a failure is of a cloud's service that did not do what
-// was asked, and does not say itself what to do about it.
-func ShouldSuggest(err error) bool {
-	var asked *smithy.OperationError
-	return errors.As(err, &asked) && said(err) == ""
 }

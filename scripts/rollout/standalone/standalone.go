@@ -14,13 +14,12 @@ import (
 
 	"rollout/functions/api"
 	"rollout/functions/inprocess"
-	"rollout/gpuworker/cli"
 	"rollout/gpuworker/process"
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/embedded/bucket"
-	"rollout/shared/embedded/local"
 	"rollout/shared/host"
+	"rollout/shared/installation"
 	"rollout/shared/listen"
 	"rollout/shared/observe"
 	"rollout/shared/observe/meter"
@@ -31,7 +30,7 @@ import (
 
 // Options say what to run.
 type Options struct {
-	Local      *local.Local
+	Local      *installation.Local
 	Deployment config.Deployment // complete, with its pools
 	Secrets    secret.Store
 	Watch      bool         // submit files that appear in the bucket
@@ -146,8 +145,8 @@ func (r *Runtime) worker(ctx context.Context, pool string) error {
 		Pool:       pool,
 		Secrets:    r.o.Secrets,
 		Shutdown:   shutdown,
-		Machine:    cli.Machine(r.o.Local.Dir, r.o.Local.Ports.Log),
-		Scratch:    cli.Scratch(r.o.Local.Dir),
+		Machine:    installation.Machine(r.o.Local.Dir, r.o.Local.Ports.Log),
+		Scratch:    installation.ScratchDir(r.o.Local.Dir),
 	})
 	return err
 }

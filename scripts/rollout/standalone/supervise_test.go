@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"rollout/shared/config"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/installation"
 )
 
 // asWorker as the first argument turns the test binary into a worker process. The second argument is the address that
@@ -109,7 +109,7 @@ func start(
 		t.Fatal(serr)
 	}
 	s = &Runtime{stopping: make(chan struct{}), o: Options{
-		Local:  &local.Local{Ports: host.Ports{Log: slog.New(slog.DiscardHandler)}},
+		Local:  &installation.Local{Ports: host.Ports{Log: slog.New(slog.DiscardHandler)}},
 		Worker: []string{self, asWorker, l.Addr().String(), behaviour},
 	}}
 	for _, f := range edit {

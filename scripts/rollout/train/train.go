@@ -19,8 +19,8 @@ import (
 	"rollout/scripts/rollout/outfile"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
+	"rollout/shared/installation"
 	"rollout/shared/snapshot"
 )
 
@@ -94,7 +94,7 @@ type Session struct {
 }
 
 // Open opens the state and begins the training, or goes on with it. Close it.
-func Open(ctx context.Context, o Options, lo local.LocalOptions) (_ *Session, err error) {
+func Open(ctx context.Context, o Options, lo installation.LocalOptions) (_ *Session, err error) {
 	s := &Session{Output: o.Config.OutputDir(o.File), every: o.Config.Snapshot.Every}
 	defer func() {
 		if err != nil {
@@ -107,7 +107,7 @@ func Open(ctx context.Context, o Options, lo local.LocalOptions) (_ *Session, er
 	}
 	s.close = append(s.close, done)
 	own := filepath.Join(s.Output, hidden)
-	release, err := local.AcquireLock(own)
+	release, err := installation.AcquireLock(own)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func Open(ctx context.Context, o Options, lo local.LocalOptions) (_ *Session, er
 		return nil, fault.WithKind(fault.Denied, err, "clean up")
 	}
 	lo.Create, lo.Source = true, "train"
-	state, closeState, err := local.OpenLocal(ctx, o.Config.StateDir(o.File), lo)
+	state, closeState, err := installation.OpenLocal(ctx, o.Config.StateDir(o.File), lo)
 	if err != nil {
 		return nil, err
 	}

@@ -30,8 +30,8 @@ func Run(t *testing.T, open func(t *testing.T, allow []string, set map[string]st
 	})
 	t.Run("a name outside the allowlist is denied, set or not, and named", func(t *testing.T) {
 		t.Parallel()
-		s := open(t, []string{"hf-token"}, map[string]string{"aws-key": text})
-		for _, name := range []string{"aws-key", "unset"} {
+		s := open(t, []string{"hf-token"}, map[string]string{"other-key": text})
+		for _, name := range []string{"other-key", "unset"} {
 			v, err := s.Get(t.Context(), name)
 			if !fault.Is(err, fault.Denied) || v.Reveal() != "" {
 				t.Errorf("Get(%q) = %q, %v, want Denied", name, v.Reveal(), err)

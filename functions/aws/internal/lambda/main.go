@@ -7,13 +7,13 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"rollout/shared/aws/stack"
+	"rollout/shared/aws"
 )
 
 // Main is a function's main: it opens the stack, wires the function's handler
 // and lets Lambda call it, until Lambda ends the process. wire returns a handler
 // as package lambda takes it.
-func Main(name string, wire func(*stack.Stack) (handler any)) {
+func Main(name string, wire func(*aws.Stack) (handler any)) {
 	ctx := context.Background()
 	s, err := Open(ctx, name, os.Getenv)
 	if err != nil {

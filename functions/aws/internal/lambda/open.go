@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"rollout/shared/aws/stack"
+	"rollout/shared/aws"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
@@ -20,7 +21,7 @@ const ConfigVariable = "ROLLOUT_CONFIG"
 // Open reads the environment with lookup, which is os.Getenv, and opens the
 // stack. It asks no service for anything: a cold start waits for none. What is
 // wrong with the environment is told all at once, as Invalid.
-func Open(ctx context.Context, name string, lookup func(string) string) (*stack.Stack, error) {
+func Open(ctx context.Context, name string, lookup func(string) string) (*aws.Stack, error) {
 	s, err := open(ctx, name, lookup(ConfigVariable))
 	if fault.Is(err, fault.Invalid) {
 		return nil, &fault.Error{Kind: fault.Invalid, Op: "open the function " + name, Err: err, Remedy: "deploy the stack again"}
@@ -28,7 +29,7 @@ func Open(ctx context.Context, name string, lookup func(string) string) (*stack.
 	return s, err
 }
 
-func open(ctx context.Context, name, toml string) (*stack.Stack, error) {
+func open(ctx context.Context, name, toml string) (*aws.Stack, error) {
 	if strings.TrimSpace(toml) == "" {
 		return nil, fault.New(fault.Invalid, "%s is not set", ConfigVariable)
 	}
@@ -37,7 +38,7 @@ func open(ctx context.Context, name, toml string) (*stack.Stack, error) {
 		return nil, err
 	}
 	log := observe.NewLogger(os.Stderr, observe.JSON, slog.LevelInfo).With("function", name)
-	return stack.OpenStack(ctx, d, stack.StackOptions{Source: name, Log: log})
+	return aws.OpenStack(ctx, d, aws.StackOptions{Options: cloud.Options{Source: name, Log: log}})
 }
 
 // margin is how long before its time is up a function hands back: long enough

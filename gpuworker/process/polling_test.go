@@ -10,6 +10,7 @@ import (
 
 	"rollout/gpuworker/process"
 	"rollout/shared/blob"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/document"
 	"rollout/shared/memory"
@@ -77,7 +78,8 @@ func TestAnIdleWorkerInACloudAsksForLittle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leave := make(chan string, 1)
 		o := options(memory.NewDocuments(), leave)
-		o.Deployment.Cloud.Provider, o.Deployment.Health = config.ProviderAWS, config.DefaultCloudHealth()
+		o.Deployment.Health = config.DefaultCloudHealth()
+		o.Capabilities = cloud.Capabilities{LongPoll: true, BilledQueues: true}
 		var b bill
 		o.Ports.Docs, o.Ports.Blobs, o.Ports.Queues = billedDocs{o.Ports.Docs, &b}, billedBlobs{o.Ports.Blobs, &b}, billedQueues{o.Ports.Queues, &b}
 		ended := make(chan error, 1)

@@ -1,4 +1,4 @@
-package doctor
+package aws
 
 import (
 	"context"
@@ -6,78 +6,87 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
 
-	"rollout/shared/aws"
-	"rollout/shared/aws/stack"
 	"rollout/shared/capacity"
+	"rollout/shared/cloud"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 )
 
-// AWS returns the checks of a stack on AWS, made on the machine.
-func AWS(s *stack.Stack, machine capacity.Source) []Check {
+// Diagnostics returns the probes and remedies of a stack; see
+// cloud.Installation.
+func (s *Stack) Diagnostics(machine capacity.Source) cloud.Diagnostics {
+	remedies := s.remedies()
+	return cloud.Diagnostics{
+		Reach:          reach(s.AWS),
+		Authenticate:   authenticate(s.AWS, s.Ports.Docs),
+		InspectMachine: inspect(NewInstance(s.AWS, machine, InstanceOptions{})),
+		Remedy: func(check string, err error) string {
+			if explainsItself(err) {
+				return ""
+			}
+			return remedies[check][fault.KindOf(err)]
+		},
+	}
+}
+
+// remedies say what to do about kinds of failure, by check.
+func (s *Stack) remedies() map[string]map[fault.Kind]string {
 	const network = "look at the network between here and AWS: DNS, firewall, HTTPS_PROXY, AWS_CA_BUNDLE, AWS_ENDPOINT_URL"
-	cloud := s.Deployment.Cloud
-	objects := fmt.Sprintf("on arn:aws:s3:::%s/%spending/*", cloud.S3.Bucket, cloud.S3.Prefix)
-	instance := aws.NewInstance(s.AWS, machine, aws.InstanceOptions{})
-	return []Check{
-		{Name: "reachability", Limit: 10 * time.Second, Probe: reach(s.AWS), Remedy: remedies{
-			fault.Unavailable: network,
-		}.of},
-		{Name: "auth", Limit: 15 * time.Second, Probe: auth(s.AWS, s.Ports.Docs), Remedy: remedies{
-			fault.Denied:      "let this user do dynamodb:GetItem on the table " + cloud.DynamoDB.Table,
+	at := s.Deployment.Cloud
+	objects := fmt.Sprintf("on arn:aws:s3:::%s/%spending/*", at.S3.Bucket, at.S3.Prefix)
+	return map[string]map[fault.Kind]string{
+		cloud.CheckReachability: {fault.Unavailable: network},
+		cloud.CheckAuth: {
+			fault.Denied:      "let this user do dynamodb:GetItem on the table " + at.DynamoDB.Table,
 			fault.NotFound:    "deploy the stack, or look at cloud.dynamodb.table and cloud.region",
 			fault.Unavailable: network,
-		}.of},
-		{Name: "object_store", Limit: 20 * time.Second, Probe: object(s.Ports.Blobs), Remedy: remedies{
-			fault.Denied:      "let this user do s3:PutObject, s3:GetObject, s3:GetObjectVersion and s3:DeleteObject " + objects + ", and s3:GetBucketVersioning on the bucket",
+		},
+		cloud.CheckObjectStore: {
+			fault.Denied: "let this user do s3:PutObject, s3:GetObject, s3:GetObjectVersion and s3:DeleteObject " + objects +
+				", and s3:GetBucketVersioning on the bucket",
 			fault.NotFound:    "deploy the stack, or look at cloud.s3.bucket and cloud.region",
 			fault.Unavailable: network,
-		}.of},
-		{Name: "queue", Limit: 20 * time.Second, Probe: message(s.Ports.Queues), Remedy: remedies{
-			fault.Denied: "let this user do sqs:GetQueueUrl, sqs:SendMessage, sqs:ReceiveMessage, sqs:ChangeMessageVisibility and sqs:DeleteMessage on the queue " +
-				cloud.SQS.Prefix + host.DoctorQueue,
+		},
+		cloud.CheckQueue: {
+			fault.Denied: "let this user do sqs:GetQueueUrl, sqs:SendMessage, sqs:ReceiveMessage, sqs:ChangeMessageVisibility and " +
+				"sqs:DeleteMessage on the queue " + at.SQS.Prefix + host.DoctorQueue,
 			fault.NotFound:    "deploy the stack, or look at cloud.sqs.prefix and cloud.region",
 			fault.Unavailable: network,
-		}.of},
-		{Name: "secret_store", Limit: 15 * time.Second, Probe: firstSecret(s.Secrets, s.Deployment.Secrets), Remedy: remedies{
-			fault.Denied:      "let this user do secretsmanager:GetSecretValue on the secrets that begin with " + cloud.Secrets.Prefix,
+		},
+		cloud.CheckSecretStore: {
+			fault.Denied:      "let this user do secretsmanager:GetSecretValue on the secrets that begin with " + at.Secrets.Prefix,
 			fault.Unavailable: network,
-		}.of},
-		{Name: "compute_hint", Limit: 15 * time.Second, Probe: hint(instance), Remedy: remedies{
+		},
+		cloud.CheckComputeHint: {
 			fault.Unavailable: "let the instance's metadata be asked: IMDSv2, with a hop limit of 2 where containers run",
-		}.of},
-		{Name: "content_id_roundtrip", Limit: 3 * time.Minute, Probe: contentID(s.Ports.Blobs, RoundTrip), Remedy: remedies{
-			fault.Denied:      "let this user do s3:PutObject, s3:GetObject, s3:GetObjectVersion, s3:DeleteObject and s3:AbortMultipartUpload " + objects,
+		},
+		cloud.CheckContentID: {
+			fault.Denied: "let this user do s3:PutObject, s3:GetObject, s3:GetObjectVersion, s3:DeleteObject and " +
+				"s3:AbortMultipartUpload " + objects,
 			fault.NotFound:    "deploy the stack, or look at cloud.s3.bucket and cloud.region",
 			fault.Corrupt:     "something between here and S3 changes bytes: look at proxies, and at this machine's memory",
 			fault.Unavailable: network,
-		}.of},
+		},
 	}
 }
 
-// remedies say what to do about kinds of failure.
-type remedies map[fault.Kind]string
-
-// of returns the remedy for a failure; "" if the credentials are what was
-// refused, or there were none, which is no matter of permissions and says itself
-// what to do.
-func (r remedies) of(err error) string {
+// explainsItself reports whether the credentials were refused, or were missing:
+// a remedy about permissions would mislead, and the error has its own.
+func explainsItself(err error) bool {
+	if !fault.Is(err, fault.Denied) {
+		return false
+	}
 	var answer smithy.APIError
-	if fault.Is(err, fault.Denied) && (!errors.As(err, &answer) || !strings.HasPrefix(answer.ErrorCode(), "AccessDenied") && said(err) != "") {
-		return ""
-	}
-	return r[fault.KindOf(err)]
+	return !errors.As(err, &answer) || !strings.HasPrefix(answer.ErrorCode(), "AccessDenied") && fault.RemedyOf(err) != ""
 }
 
-// reach asks S3's endpoint for anything: an answer, whatever it is, came over
-// DNS, TCP and TLS.
+// reach sends a request to S3's endpoint. Any answer proves DNS, TCP and TLS.
 func reach(cfg awssdk.Config) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		at, err := endpoint(ctx, cfg)
@@ -111,9 +120,9 @@ func endpoint(ctx context.Context, cfg awssdk.Config) (string, error) {
 	return e.URI.String(), nil
 }
 
-// auth finds credentials and asks the table with them for a document that is
-// not there.
-func auth(cfg awssdk.Config, docs document.Store) func(context.Context) (string, error) {
+// authenticate finds credentials and asks the table with them for a document
+// that does not exist.
+func authenticate(cfg awssdk.Config, docs document.Store) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		who, err := cfg.Credentials.Retrieve(ctx)
 		if err != nil {
@@ -123,8 +132,8 @@ func auth(cfg awssdk.Config, docs document.Store) func(context.Context) (string,
 	}
 }
 
-// hint looks at the machine, and at an EC2 instance's notices.
-func hint(i *aws.Instance) func(context.Context) (string, error) {
+// inspect looks at the machine, and at an EC2 instance's notices.
+func inspect(i *Instance) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		inventory, err := i.Inventory(ctx)
 		if err != nil {

@@ -1,4 +1,4 @@
-package stack
+package aws
 
 import (
 	"context"
@@ -10,35 +10,25 @@ import (
 	"rollout/shared/queue"
 )
 
-// Names of the functions that tasks are for.
-const (
-	submitFunction   = "submit"
-	planFunction     = "plan"
-	finalizeFunction = "finalize"
-)
-
 // store keeps the messages of all other queues.
 type store interface {
 	queue.Queues
 	queue.Depther
 }
 
-// functionQueues are the queues of a stack. A task calls its function: nobody receives
-// tasks, and a stack without work asks for none. All else is in the store, and
-// so are the tasks that nobody can act on: in one queue of dead letters, where
-// Lambda puts the events of functions that fail as well.
+// functionQueues are the queues of a stack. Sending a task calls its function, so
+// a stack has no queue of tasks and polls none while it has no work. All other
+// messages go to the store. So do the dead letters of tasks, into one queue,
+// where Lambda also puts the events of failed invocations.
 //
 //	tasks, plan ───▶ an invocation of the function that the event is for
 //	plan-dead ─────▶ tasks-dead
 //	all others ────▶ the store
 type functionQueues struct {
 	store
-	invoke func(ctx context.Context, function string, events [][]byte) error
-	named  func(function string) string // what a function is called in this stack
+	invoke       func(ctx context.Context, function string, events [][]byte) error
+	functionName func(function string) string // a function's name in this stack
 }
-
-// callsFunction reports whether what is sent to the queue calls functions.
-func callsFunction(q string) bool { return q == host.TaskQueue || q == host.PlanQueue }
 
 // at is the queue of the store that stands for q.
 func at(q string) string {
@@ -48,24 +38,10 @@ func at(q string) string {
 	return q
 }
 
-// function returns the function that a task of that type is for, "" if it is no
-// task.
-func function(t events.Type) string {
-	switch t {
-	case events.TypeObjectCreated:
-		return submitFunction
-	case events.TypeRunSubmitted, events.TypePlanRange:
-		return planFunction
-	case events.TypeFinalize, events.TypeFinalizeSegment:
-		return finalizeFunction
-	}
-	return ""
-}
-
 // Send calls the functions that tasks are for, one after the other; see
 // queue.Queues. A task can't be delayed: that is Invalid.
 func (r *functionQueues) Send(ctx context.Context, q string, bodies [][]byte, delay time.Duration) error {
-	if !callsFunction(q) {
+	if !host.IsTaskQueue(q) {
 		return r.store.Send(ctx, at(q), bodies, delay)
 	}
 	if err := queue.CheckSend(q, bodies, delay); err != nil {
@@ -80,14 +56,14 @@ func (r *functionQueues) Send(ctx context.Context, q string, bodies [][]byte, de
 		if err != nil {
 			return fault.WithKind(fault.Invalid, err, "send to %s: body %d", q, i)
 		}
-		to := function(e.Type)
+		to := host.FunctionFor(e.Type)
 		if to == "" {
 			return fault.New(fault.Invalid, "send to %s: no function is for events of the type %s", q, e.Type)
 		}
 		calls[to] = append(calls[to], body)
 	}
 	for to, bodies := range calls {
-		if err := r.invoke(ctx, r.named(to), bodies); err != nil {
+		if err := r.invoke(ctx, r.functionName(to), bodies); err != nil {
 			return err
 		}
 	}
@@ -97,7 +73,7 @@ func (r *functionQueues) Send(ctx context.Context, q string, bodies [][]byte, de
 // Receive receives what is in the store; see queue.Queues. Tasks can't be
 // received: that is Invalid.
 func (r *functionQueues) Receive(ctx context.Context, q string, most int, visibility, wait time.Duration) ([]queue.Message, error) {
-	if callsFunction(q) {
+	if host.IsTaskQueue(q) {
 		return nil, fault.New(fault.Invalid, "receive from %s: what is sent there calls functions", q)
 	}
 	return r.store.Receive(ctx, at(q), most, visibility, wait)
@@ -105,7 +81,7 @@ func (r *functionQueues) Receive(ctx context.Context, q string, most int, visibi
 
 // Extend hides a message of the store; see queue.Queues.
 func (r *functionQueues) Extend(ctx context.Context, q, receipt string, visibility time.Duration) error {
-	if callsFunction(q) {
+	if host.IsTaskQueue(q) {
 		return fault.New(fault.Conflict, "extend in %s: what is sent there calls functions", q)
 	}
 	return r.store.Extend(ctx, at(q), receipt, visibility)
@@ -114,7 +90,7 @@ func (r *functionQueues) Extend(ctx context.Context, q, receipt string, visibili
 // Ack removes messages of the store; see queue.Queues. A task has no receipt,
 // so that none holds: its function acknowledges it by ending.
 func (r *functionQueues) Ack(ctx context.Context, q string, receipts []string) error {
-	if callsFunction(q) {
+	if host.IsTaskQueue(q) {
 		return nil
 	}
 	return r.store.Ack(ctx, at(q), receipts)
@@ -122,7 +98,7 @@ func (r *functionQueues) Ack(ctx context.Context, q string, receipts []string) e
 
 // Nack shows a message of the store again; see queue.Queues.
 func (r *functionQueues) Nack(ctx context.Context, q, receipt string, delay time.Duration) error {
-	if callsFunction(q) {
+	if host.IsTaskQueue(q) {
 		return nil
 	}
 	return r.store.Nack(ctx, at(q), receipt, delay)
@@ -132,7 +108,7 @@ func (r *functionQueues) Nack(ctx context.Context, q, receipt string, delay time
 // Lambda does not tell: none do for long. Dead letters of both kinds of task
 // count as those of one.
 func (r *functionQueues) Depth(ctx context.Context, q string) (visible, hidden int, err error) {
-	if callsFunction(q) || at(q) != q {
+	if host.IsTaskQueue(q) || at(q) != q {
 		return 0, 0, nil
 	}
 	return r.store.Depth(ctx, q)

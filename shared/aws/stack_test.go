@@ -1,13 +1,14 @@
-package stack
+package aws
 
 import (
 	"net/http"
 	"net/http/httptest"
+	"rollout/shared/cloud"
 	"testing"
 	"time"
 
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/credentials"
+	staticcredentials "github.com/aws/aws-sdk-go-v2/credentials"
 )
 
 // Whoever looks from a machine whose clock is wrong sees who is alive there; a
@@ -21,9 +22,9 @@ func TestWhoLooksFromOutsideHasTheStacksTime(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	there := awsconfig.WithBaseEndpoint(server.URL)
-	nobody := awsconfig.WithCredentialsProvider(credentials.NewStaticCredentialsProvider("000000000000", "none", ""))
+	nobody := awsconfig.WithCredentialsProvider(staticcredentials.NewStaticCredentialsProvider("000000000000", "none", ""))
 	for theirs, want := range map[bool]time.Duration{true: ahead, false: 0} {
-		s, err := OpenStack(t.Context(), deployment(t), StackOptions{UseServiceClock: theirs, SDK: []func(*awsconfig.LoadOptions) error{there, nobody}})
+		s, err := OpenStack(t.Context(), deployment(t), StackOptions{Options: cloud.Options{UseServiceClock: theirs}, SDK: []func(*awsconfig.LoadOptions) error{there, nobody}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package local_test
+package installation_test
 
 import (
 	"os"
@@ -8,18 +8,18 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/config"
-	"rollout/shared/embedded/local"
 	"rollout/shared/fault"
+	"rollout/shared/installation"
 )
 
 func TestTwoProcessesMayHaveOneFolderOpen(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	first, closeFirst, err := local.OpenLocal(t.Context(), dir, local.LocalOptions{Create: true})
+	first, closeFirst, err := installation.OpenLocal(t.Context(), dir, installation.LocalOptions{Create: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, closeSecond, err := local.OpenLocal(t.Context(), dir, local.LocalOptions{})
+	second, closeSecond, err := installation.OpenLocal(t.Context(), dir, installation.LocalOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestTwoProcessesMayHaveOneFolderOpen(t *testing.T) {
 	if _, err := second.Ports.Blobs.Put(t.Context(), "prompts/x.jsonl", strings.NewReader("{}\n"), blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(local.BucketDir(dir), "prompts", "x.jsonl")); err != nil {
+	if _, err := os.Stat(filepath.Join(installation.BucketDir(dir), "prompts", "x.jsonl")); err != nil {
 		t.Error(err)
 	}
 	if err := closeSecond(); err != nil {
@@ -46,7 +46,7 @@ func TestTwoProcessesMayHaveOneFolderOpen(t *testing.T) {
 func TestOpeningDoesNotMakeAnInstallation(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "typo")
-	_, _, err := local.OpenLocal(t.Context(), dir, local.LocalOptions{})
+	_, _, err := installation.OpenLocal(t.Context(), dir, installation.LocalOptions{})
 	if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "start `rollout up --dir "+dir+"` first") {
 		t.Errorf("got %v", err)
 	}
@@ -58,10 +58,10 @@ func TestOpeningDoesNotMakeAnInstallation(t *testing.T) {
 func TestTheDeploymentIsItsFileOrTheDefault(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if d, err := local.ReadDeployment(dir); err != nil || d.Bucket != config.DefaultDeployment().Bucket {
+	if d, err := installation.ReadDeployment(dir); err != nil || d.Bucket != config.DefaultDeployment().Bucket {
 		t.Errorf("without a file: %+v, %v", d, err)
 	}
-	path := filepath.Join(dir, local.DeploymentFile)
+	path := filepath.Join(dir, installation.DeploymentFile)
 	for _, c := range []struct{ text, bucket, want string }{
 		{"schema_version = 1\nbucket = \"mine\"\n", "mine", ""},
 		{"schema_version = 1\nbuckett = \"mine\"\n", "", path + ":2: buckett"},
@@ -70,7 +70,7 @@ func TestTheDeploymentIsItsFileOrTheDefault(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		d, err := local.ReadDeployment(dir)
+		d, err := installation.ReadDeployment(dir)
 		if c.want == "" && (err != nil || d.Bucket != c.bucket) {
 			t.Errorf("%.20q: %+v, %v", c.text, d, err)
 		}
@@ -84,7 +84,7 @@ func TestTheDeploymentIsItsFileOrTheDefault(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := local.ReadDeployment(dir); !fault.Is(err, fault.Invalid) {
+	if _, err := installation.ReadDeployment(dir); !fault.Is(err, fault.Invalid) {
 		t.Errorf("a folder of that name: %v", err)
 	}
 }

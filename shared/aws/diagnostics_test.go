@@ -1,4 +1,4 @@
-package doctor
+package aws
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	awssdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 
-	"rollout/shared/aws"
 	"rollout/shared/capacity"
 )
 
@@ -24,7 +23,7 @@ func (computer) Inventory(context.Context) (capacity.Inventory, error) {
 
 func (computer) Notices(context.Context) <-chan capacity.Notice { return nil }
 
-func TestTheMachineIsLookedAtWhereverItIs(t *testing.T) {
+func TestInspectDescribesTheMachineOnAndOffEC2(t *testing.T) {
 	t.Parallel()
 	const id = "meta-data/instance-id"
 	for name, c := range map[string]struct {
@@ -53,8 +52,8 @@ func TestTheMachineIsLookedAtWhereverItIs(t *testing.T) {
 				}
 			}))
 			t.Cleanup(at.Close)
-			instance := aws.NewInstance(awssdk.Config{}, computer{}, aws.InstanceOptions{SDK: []func(*imds.Options){func(o *imds.Options) { o.Endpoint = at.URL }}})
-			got, err := hint(instance)(t.Context())
+			instance := NewInstance(awssdk.Config{}, computer{}, InstanceOptions{SDK: []func(*imds.Options){func(o *imds.Options) { o.Endpoint = at.URL }}})
+			got, err := inspect(instance)(t.Context())
 			if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%q, %v; want %q, %q", got, err, c.want, c.err)
 			}
@@ -63,7 +62,7 @@ func TestTheMachineIsLookedAtWhereverItIs(t *testing.T) {
 }
 
 // An address may have a password.
-func TestTheEndpointIsToldWithoutItsPassword(t *testing.T) {
+func TestReachReportsTheEndpointWithoutItsPassword(t *testing.T) {
 	t.Parallel()
 	at := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(at.Close)

@@ -1,4 +1,4 @@
-package stack
+package aws
 
 import (
 	"context"
@@ -10,10 +10,11 @@ import (
 	"time"
 
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/aws-sdk-go-v2/credentials"
+	staticcredentials "github.com/aws/aws-sdk-go-v2/credentials"
 
 	"rollout/events"
 	"rollout/shared/clock"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -36,7 +37,7 @@ func deployment(t *testing.T) config.Deployment {
 func TestOpeningAStackAsksNobody(t *testing.T) {
 	t.Parallel()
 	nowhere := awsconfig.WithBaseEndpoint("http://127.0.0.1:1")
-	nobody := awsconfig.WithCredentialsProvider(credentials.NewStaticCredentialsProvider("000000000000", "none", ""))
+	nobody := awsconfig.WithCredentialsProvider(staticcredentials.NewStaticCredentialsProvider("000000000000", "none", ""))
 	s, err := OpenStack(t.Context(), deployment(t), StackOptions{SDK: []func(*awsconfig.LoadOptions) error{nowhere, nobody}})
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +48,7 @@ func TestOpeningAStackAsksNobody(t *testing.T) {
 	if _, ok := s.Ports.Queues.(queue.Depther); !ok {
 		t.Error("its queues can't be counted")
 	}
-	if _, err := OpenStack(t.Context(), deployment(t), StackOptions{Meter: meter.New()}); err != nil {
+	if _, err := OpenStack(t.Context(), deployment(t), StackOptions{Options: cloud.Options{Meter: meter.New()}}); err != nil {
 		t.Errorf("with a meter: %v", err)
 	}
 }
@@ -69,7 +70,7 @@ type fixture struct {
 
 func newFixture() *fixture {
 	d := &fixture{calls: map[string]int{}}
-	r := &functionQueues{store: memory.NewQueues(clock.System{}), named: config.Cloud{Name: "acme"}.FunctionName,
+	r := &functionQueues{store: memory.NewQueues(clock.System{}), functionName: config.Cloud{Name: "acme"}.FunctionName,
 		invoke: func(_ context.Context, function string, events [][]byte) error {
 			d.calls[function] += len(events)
 			return d.fails

@@ -1,11 +1,4 @@
-// Package local opens a laptop's installation: one folder D that holds
-// rollout.toml (if its user wrote one), the state in D/state and the bucket in
-// D/bucket.
-//
-// Several processes may have the same folder open, so commands work while
-// `rollout up` runs and while it does not. The package wires the embedded
-// drivers to the ports; it starts nothing and decides nothing.
-package local
+package installation
 
 import (
 	"context"
@@ -22,6 +15,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/document"
 	"rollout/shared/embedded/bucket"
+	"rollout/shared/embedded/machine"
 	"rollout/shared/embedded/sqlite"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -31,7 +25,7 @@ import (
 	"rollout/shared/retry"
 )
 
-// Local is an open installation.
+// Local is an open installation in a folder.
 type Local struct {
 	Dir        string
 	Deployment config.Deployment
@@ -51,9 +45,9 @@ type LocalOptions struct {
 	Meter      *meter.Meter // counts the calls of the stores; nil is none
 }
 
-// OpenLocal opens the installation in the folder dir. The returned function closes
-// it, and is to be called once. Without Create, a folder that has no state yet
-// is NotFound.
+// OpenLocal opens the installation in the folder dir. The returned function
+// closes it; call it once. Without Create, a folder that has no state yet is
+// NotFound.
 func OpenLocal(ctx context.Context, dir string, o LocalOptions) (*Local, func() error, error) {
 	o = o.withDefaults()
 	d, err := ReadDeployment(dir)
@@ -86,8 +80,8 @@ func OpenLocal(ctx context.Context, dir string, o LocalOptions) (*Local, func() 
 	return l, l.close, nil
 }
 
-// checkFor bounds how much later an installation starts for being looked
-// through: that is a gigabyte or two.
+// checkFor bounds how long the check for damage delays a start: it reads one to
+// two gigabytes in that time.
 const checkFor = 3 * time.Second
 
 func (o LocalOptions) check() time.Duration {
@@ -112,11 +106,24 @@ func (o LocalOptions) withDefaults() LocalOptions {
 
 func (l *Local) close() error { return errors.Join(l.State.Close(), l.Bucket.Close()) }
 
-// BucketDir is the bucket of the installation in dir.
+// BucketDir is the folder of the bucket of the installation in dir.
 func BucketDir(dir string) string { return filepath.Join(dir, "bucket") }
 
-// StateDir is the state of the installation in dir.
+// StateDir is the folder of the state of the installation in dir.
 func StateDir(dir string) string { return filepath.Join(dir, "state") }
+
+// ScratchDir is the folder for temporary files of the installation in dir.
+func ScratchDir(dir string) string { return filepath.Join(StateDir(dir), "scratch") }
+
+// Machine returns the machine that an installation in dir runs on. A file named
+// notice in its state stands for a preemption notice.
+func Machine(dir string, log *slog.Logger) *machine.Machine {
+	return machine.New(machine.Options{
+		GPUProbe:   machine.GPUProbeCommand(),
+		NoticePath: filepath.Join(StateDir(dir), "notice"),
+		Logger:     log,
+	})
+}
 
 // HasState reports whether `up` was ever started in dir.
 func HasState(dir string) (bool, error) {
@@ -144,8 +151,8 @@ func mustHaveState(dir string) error {
 // DeploymentFile is the name of an installation's config.
 const DeploymentFile = "rollout.toml"
 
-// ReadDeployment reads dir/rollout.toml; without one, the default holds. A
-// config of an installation in a cloud is Invalid.
+// ReadDeployment reads dir/rollout.toml, and returns the default if there is no
+// such file. A config of an installation in a cloud is Invalid.
 func ReadDeployment(dir string) (config.Deployment, error) {
 	path := filepath.Join(dir, DeploymentFile)
 	src, err := ReadConfig(path)
@@ -156,15 +163,15 @@ func ReadDeployment(dir string) (config.Deployment, error) {
 		return config.Deployment{}, err
 	}
 	d, err := config.ParseDeployment(path, src)
-	if err == nil && d.Cloud.Provider != "" {
-		return d, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is of an installation in a cloud", path),
+	if err == nil && d.Cloud.Configured() {
+		return d, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s describes an installation in a cloud", path),
 			Remedy: "add --cloud " + d.Cloud.Provider + ", or name the folder of another installation"}
 	}
 	return d, err
 }
 
-// ReadConfig reads a config file, at most a byte more than a config may have.
-// Errors that are not about its absence are Invalid.
+// ReadConfig reads a config file, up to one byte more than the largest config. A
+// missing file is NotFound; other errors are Invalid.
 func ReadConfig(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -1,0 +1,140 @@
+package config
+
+import (
+	"cmp"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// ProviderAWS is Amazon Web Services as a value of cloud.provider.
+const ProviderAWS = "aws"
+
+// S3 names the bucket, which is required.
+type S3 struct {
+	Bucket string `toml:"bucket"`
+	Prefix string `toml:"prefix"` // begins all keys, such as "team-a/"; may be empty
+}
+
+// DynamoDB names the table of the documents.
+type DynamoDB struct {
+	Table string `toml:"table"` // the cloud's name if unset
+}
+
+// SQS says what the names of queues begin with.
+type SQS struct {
+	Prefix string `toml:"prefix"` // the cloud's name and "-" if unset
+}
+
+// leastTable is the least length of a DynamoDB table's name.
+const leastTable = 3
+
+var (
+	awsRegion       = regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}$`)
+	awsInstanceType = regexp.MustCompile(`^[a-z][a-z0-9-]*\.[a-z0-9-]+$`)
+	s3Bucket        = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,61}[a-z0-9]$`)
+	dynamoTable     = regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,255}$`)
+	sqsPrefix       = regexp.MustCompile(`^[a-z][a-z0-9-]{0,10}$`)
+)
+
+// aws is the entry of Amazon Web Services in the table of providers.
+func aws() provider {
+	return provider{
+		name:   ProviderAWS,
+		tables: []string{"s3", "dynamodb", "sqs"},
+		cloud:  func() Cloud { return Cloud{Name: "rollout", Fleet: DefaultFleet()} },
+		health: DefaultCloudHealth,
+		// A spot machine gets a notice of 120 s: half of it.
+		drainBudget:        Duration(60 * time.Second),
+		derive:             deriveAWS,
+		check:              checkAWS,
+		bucketKey:          "cloud.s3.bucket",
+		instanceType:       awsInstanceType,
+		instanceTypeRemedy: `write one such as "g6.xlarge"`,
+		maxInstanceTypes:   40, // of an Auto Scaling group with mixed instances
+	}
+}
+
+// DefaultFleet returns at most 8 machines a pool, one for every 4 shards, with
+// the smallest GPUs of three generations and vLLM.
+func DefaultFleet() Fleet {
+	return Fleet{
+		MaxMachines:      8,
+		ShardsPerMachine: 4,
+		IdleTimeout:      Duration(5 * time.Minute),
+		InstanceTypes:    []string{"g6.xlarge", "g5.xlarge", "g4dn.xlarge"},
+		EngineImage:      "vllm/vllm-openai:v0.11.0",
+	}
+}
+
+// DefaultCloudHealth returns the timings of workers on machines of their own: a
+// heartbeat every 10 s, self-fencing after 40 s, failure after 60 s, 2 s of
+// clock skew. Each heartbeat costs a write.
+func DefaultCloudHealth() Health {
+	return Health{
+		Interval:       Duration(10 * time.Second),
+		SelfFence:      Duration(40 * time.Second),
+		FailureTimeout: Duration(60 * time.Second),
+		SkewBudget:     Duration(2 * time.Second),
+	}
+}
+
+func deriveAWS(d *Deployment) {
+	w := &d.Cloud
+	d.Bucket = w.S3.Bucket
+	w.DynamoDB.Table = cmp.Or(w.DynamoDB.Table, w.Name)
+	w.SQS.Prefix = cmp.Or(w.SQS.Prefix, w.Name+"-")
+	w.Secrets.Prefix = cmp.Or(w.Secrets.Prefix, w.Name+"/")
+}
+
+func checkAWS(w Cloud, c *checker, at string) {
+	if w.Region == "" {
+		c.add(at+".region", "missing: name the region, such as %q", "us-east-1")
+	} else if !awsRegion.MatchString(w.Region) {
+		c.add(at+".region", "%s is not a region: write one such as %q", quote(w.Region), "us-east-1")
+	}
+	w.S3.check(c, at+".s3")
+	if w.DynamoDB.Table == w.Name && len(w.Name) < leastTable {
+		c.add(at+".name", "%s is also the table's name, which has %d letters or more: use a longer one, or name the table in [cloud.dynamodb]",
+			quote(w.Name), leastTable)
+	} else {
+		c.pattern(at+".dynamodb.table", w.DynamoDB.Table, dynamoTable, "use 3 to 255 of letters, digits, _, . and -")
+	}
+	c.pattern(at+".sqs.prefix", w.SQS.Prefix, sqsPrefix, "use 1 to 11 of a-z, 0-9 and -, and begin with a letter")
+}
+
+func (s S3) check(c *checker, at string) {
+	const rules = "use 3 to 63 of a-z, 0-9 and -, and begin and end with a letter or digit"
+	_, notAddress := netip.ParseAddr(s.Bucket)
+	switch {
+	case s.Bucket == "":
+		c.add(at+".bucket", "missing: name the bucket; its name must be unique among all buckets of S3")
+	case notAddress == nil || !s3Bucket.MatchString(s.Bucket):
+		c.add(at+".bucket", "%s is not a valid bucket name: %s", quote(s.Bucket), rules)
+	case reservedByS3(s.Bucket):
+		c.add(at+".bucket", "%s begins or ends with characters that S3 reserves: choose another name", quote(s.Bucket))
+	}
+	c.folders(at+".prefix", s.Prefix)
+	for _, part := range strings.Split(s.Prefix, "/") {
+		if slices.Contains(ownFolders, part) {
+			c.add(at+".prefix", "%s is a folder that rollout makes below the prefix: use other names", quote(part+"/"))
+		}
+	}
+}
+
+// reservedByS3 reports whether S3 keeps the name for itself.
+func reservedByS3(bucket string) bool {
+	for _, begin := range []string{"xn--", "sthree-", "amzn-s3-demo-"} {
+		if strings.HasPrefix(bucket, begin) {
+			return true
+		}
+	}
+	for _, end := range []string{"-s3alias", "--ol-s3", "--x-s3", "--table-s3"} {
+		if strings.HasSuffix(bucket, end) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,176 @@
+package installation
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"rollout/shared/blob"
+	"rollout/shared/clock"
+	"rollout/shared/cloud"
+	"rollout/shared/config"
+	"rollout/shared/embedded/bucket"
+	"rollout/shared/embedded/machine"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/listen"
+	"rollout/shared/secret"
+)
+
+// How often a command that watches a run asks for its state. A cloud bills each
+// answer.
+const (
+	localPoll = 250 * time.Millisecond
+	cloudPoll = 2 * time.Second
+)
+
+// Installation is an open installation, as commands need it.
+type Installation struct {
+	Location
+	Deployment config.Deployment
+	Profile    cloud.Profile
+	Ports      host.Ports   // with retries
+	Secrets    secret.Store // of the names that the deployment allows
+	// Uninitialized is a folder in which `up` was never started: its ports have
+	// no documents and no queues.
+	Uninitialized bool
+	// Poll is how often a command that watches a run asks for its state.
+	Poll time.Duration
+
+	path  func(key string) string
+	store func(ctx context.Context, file, key string, through WrapReader) (blob.Info, error)
+	close func() error
+}
+
+// Options say how to open an installation.
+type Options struct {
+	Log    *slog.Logger
+	Clock  clock.Clock
+	Getenv func(string) string
+	// AllowUninitialized also opens a folder in which `up` was never started.
+	AllowUninitialized bool
+}
+
+// WrapReader wraps the reader of a file of that size, to show progress; it may
+// return the reader as it is.
+type WrapReader func(r io.Reader, size int64) io.Reader
+
+// Open opens the installation at a location. A folder without one is NotFound.
+// Opening one in a cloud asks no service, so it succeeds even if nothing was
+// deployed.
+func Open(ctx context.Context, p Location, o Options) (*Installation, error) {
+	if p.Cloud != "" {
+		return openCloud(ctx, p, o)
+	}
+	if o.AllowUninitialized {
+		has, err := HasState(p.Dir)
+		if err != nil {
+			return nil, err
+		}
+		if !has {
+			return openUninitialized(p, o)
+		}
+	}
+	l, closeAll, err := OpenLocal(ctx, p.Dir, LocalOptions{Log: o.Log, Clock: o.Clock})
+	if err != nil {
+		return nil, err
+	}
+	return newLocal(p, o, l.Deployment, l.Ports, closeAll), nil
+}
+
+// Path is where people find an object of the bucket.
+func (i *Installation) Path(key string) string { return i.path(key) }
+
+// Store puts a file into the bucket and replaces an object of that key. An object
+// under prompts/ is a run from then on.
+func (i *Installation) Store(ctx context.Context, file, key string, through WrapReader) (blob.Info, error) {
+	return i.store(ctx, file, key, through)
+}
+
+// Close closes the installation. Call it once.
+func (i *Installation) Close() error { return i.close() }
+
+func openCloud(ctx context.Context, p Location, o Options) (*Installation, error) {
+	d, err := p.deployment()
+	if err != nil {
+		return nil, err
+	}
+	provider, err := ProviderOf(p.Cloud)
+	if err != nil {
+		return nil, err
+	}
+	in, err := provider.Open(ctx, d, cloud.Options{Log: o.Log, Clock: o.Clock, UseServiceClock: true})
+	if err != nil {
+		return nil, err
+	}
+	s := in.Stores()
+	return &Installation{
+		Location: p, Deployment: s.Deployment, Profile: provider.Profile(s.Deployment), Ports: s.Ports, Secrets: s.Secrets,
+		Poll: cloudPoll,
+		path: in.ObjectURL,
+		store: func(ctx context.Context, file, key string, through WrapReader) (blob.Info, error) {
+			return upload(ctx, s.Ports.Blobs, file, key, through)
+		},
+		close: func() error { return nil },
+	}, nil
+}
+
+// upload streams a file into a bucket.
+func upload(ctx context.Context, to blob.Store, file, key string, through WrapReader) (blob.Info, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return blob.Info{}, fault.WithKind(fault.Invalid, err, "submit")
+	}
+	defer f.Close() // read only: nothing can be lost
+	stat, err := f.Stat()
+	if err != nil {
+		return blob.Info{}, fault.WithKind(fault.Invalid, err, "submit")
+	}
+	info, err := to.Put(ctx, key, through(f, stat.Size()), blob.PutOptions{})
+	return info, fault.Wrap(err, "submit %s as %s", file, key)
+}
+
+// openUninitialized opens the bucket of a folder that has no state yet.
+func openUninitialized(p Location, o Options) (*Installation, error) {
+	if info, err := os.Stat(p.Dir); err != nil || !info.IsDir() { // probably misspelt
+		return nil, &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("there is no folder %s", p.Dir),
+			Remedy: fmt.Sprintf("start `rollout up --dir %s` first, or name the folder that it runs in", p.Dir)}
+	}
+	d, err := ReadDeployment(p.Dir)
+	if err != nil {
+		return nil, err
+	}
+	b, err := bucket.Open(BucketDir(p.Dir), bucket.Options{Clock: o.Clock})
+	if err != nil {
+		return nil, err
+	}
+	i := newLocal(p, o, d, host.Ports{Blobs: b, Clock: o.Clock, Log: o.Log}, b.Close)
+	i.Uninitialized = true
+	return i, nil
+}
+
+func newLocal(p Location, o Options, d config.Deployment, ports host.Ports, closeAll func() error) *Installation {
+	dir := BucketDir(p.Dir)
+	return &Installation{
+		Location: p, Deployment: d, Profile: cloud.OneMachine(), Ports: ports, Secrets: envSecrets(d, o.Getenv),
+		Poll: localPoll,
+		path: func(key string) string { return filepath.Join(dir, filepath.FromSlash(key)) },
+		store: func(ctx context.Context, file, key string, _ WrapReader) (blob.Info, error) {
+			return bucket.PutFile(ctx, dir, file, key)
+		},
+		close: closeAll,
+	}
+}
+
+// envSecrets are the secrets of an installation on this machine: the API's token
+// and what the deployment allows. An empty variable counts as unset.
+func envSecrets(d config.Deployment, getenv func(string) string) secret.Store {
+	return machine.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), func(variable string) (string, bool) {
+		v := getenv(variable)
+		return v, v != ""
+	})
+}
