@@ -77,7 +77,7 @@ func (f fixture) running(change func(st *run.State, b *health.Heartbeat)) {
 	f.save(record.CoordinatorKey(runA), p.State)
 	f.save(record.HeartbeatKey("w"), b)
 	for _, h := range b.Holds {
-		doc, err := shard.New(runA, h.Shard).Claim("w", 0, noon.Add(-30*time.Second), shard.HolderAlive)
+		doc, err := shard.New(runA, h.Shard).Claim("w", noon.Add(-30*time.Second), shard.HolderAlive)
 		if err != nil {
 			f.t.Fatal(err)
 		}

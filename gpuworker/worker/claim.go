@@ -88,9 +88,6 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, err
 			w.report(ctx, shardDone(d))
 			return nil, nil
 		}
-		if msg.Term < d.Term { // sent by a coordinator of an earlier term
-			return nil, nil
-		}
 		holder, err := w.holderStatus(ctx, d)
 		if err != nil || d.State == shard.Running && holder == shard.HolderAlive {
 			return nil, err
@@ -98,7 +95,7 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, err
 		if holder == shard.HolderVanished && m.Kind == config.KindTrain {
 			holder = shard.HolderVanishedBlameless
 		}
-		h, err := w.writeClaim(ctx, m, d, rev, msg.Term, holder)
+		h, err := w.writeClaim(ctx, m, d, rev, holder)
 		if !fault.Is(err, fault.Conflict) {
 			return h, err
 		}
@@ -156,7 +153,7 @@ func (w *Worker) holderStatus(ctx context.Context, d shard.Doc) (shard.HolderSta
 // writeClaim claims the shard d at revision rev by compare-and-swap. The shard is
 // added to the held ones before the write, so that every heartbeat newer than
 // the claim lists it.
-func (w *Worker) writeClaim(ctx context.Context, m record.Manifest, d shard.Doc, rev document.Revision, term uint64,
+func (w *Worker) writeClaim(ctx context.Context, m record.Manifest, d shard.Doc, rev document.Revision,
 	holder shard.HolderStatus) (*heldShard, error) {
 	h := &heldShard{shardKey: shardKey{d.Run, d.Shard}, manifest: m, attempt: d.Attempt + 1,
 		stopping: make(chan struct{}), begun: newLatch()}
@@ -165,7 +162,7 @@ func (w *Worker) writeClaim(ctx context.Context, m record.Manifest, d shard.Doc,
 		// latter case this message may be the only one left, so keep it.
 		return nil, fault.New(fault.Unavailable, "shard %d of run %s is still held by this worker", h.shard, h.run)
 	}
-	claimed, err := d.Claim(w.cfg.ID, term, w.Clock.Now().UTC(), holder)
+	claimed, err := d.Claim(w.cfg.ID, w.Clock.Now().UTC(), holder)
 	if err == nil {
 		err = w.mayWrite()
 	}

@@ -72,7 +72,7 @@ func TestClaimByShardAndHolderState(t *testing.T) {
 	held := func(attempt uint64) func(*fixture) {
 		return func(d *fixture) {
 			hosttest.Save(d.t, d.Ports, identity.ShardKey(run, 0), shard.Doc{Schema: 1, Run: run, State: shard.Running,
-				Attempt: attempt, Worker: "other", ClaimedAt: at(time.Minute), Term: 3})
+				Attempt: attempt, Worker: "other", ClaimedAt: at(time.Minute)})
 		}
 	}
 	beats := func(state health.State, age time.Duration, holds ...health.HeldShard) func(*fixture) {
@@ -95,27 +95,25 @@ func TestClaimByShardAndHolderState(t *testing.T) {
 	type given = []func(*fixture)
 	for name, c := range map[string]struct {
 		given   given
-		term    uint64
 		attempt uint64 // of the shard afterwards
 		claimed bool
 		reports bool // ShardDone is sent
 	}{
-		"pending shard":                      {nil, 3, 1, true, false},
-		"done shard is reported again":       {given{done}, 3, 7, false, true},
-		"holder alive":                       {given{held(7), beats(health.Ready, 0, mine)}, 3, 7, false, false},
-		"holder dead since before the claim": {given{held(7), beats(health.Ready, 2*time.Minute)}, 3, 8, true, false},
+		"pending shard":                      {nil, 1, true, false},
+		"done shard is reported again":       {given{done}, 7, false, true},
+		"holder alive":                       {given{held(7), beats(health.Ready, 0, mine)}, 7, false, false},
+		"holder dead since before the claim": {given{held(7), beats(health.Ready, 2*time.Minute)}, 8, true, false},
 		"dead holder that lists the shard": {
-			given{held(7), beats(health.Ready, time.Minute, mine)}, 3, 8, true, false},
-		"holder without a heartbeat":              {given{held(7)}, 3, 8, true, false},
-		"holder has deregistered":                 {given{held(7), beats(health.Gone, 0)}, 3, 8, true, false},
-		"newer heartbeat does not list the shard": {given{held(7), beats(health.Ready, 0)}, 3, 8, true, false},
-		"heartbeat lists another attempt":         {given{held(8), beats(health.Ready, 0, mine)}, 3, 9, true, false},
-		"run paused":                              {given{control(record.DesiredPause)}, 3, 0, false, false},
-		"run ends":                                {given{control(record.DesiredEnd)}, 3, 0, false, false},
-		"message of an older term":                {given{held(7)}, 2, 7, false, false},
-		"run resumed":                             {given{control(record.DesiredRun)}, 3, 1, true, false},
+			given{held(7), beats(health.Ready, time.Minute, mine)}, 8, true, false},
+		"holder without a heartbeat":              {given{held(7)}, 8, true, false},
+		"holder has deregistered":                 {given{held(7), beats(health.Gone, 0)}, 8, true, false},
+		"newer heartbeat does not list the shard": {given{held(7), beats(health.Ready, 0)}, 8, true, false},
+		"heartbeat lists another attempt":         {given{held(8), beats(health.Ready, 0, mine)}, 9, true, false},
+		"run paused":                              {given{control(record.DesiredPause)}, 0, false, false},
+		"run ends":                                {given{control(record.DesiredEnd)}, 0, false, false},
+		"run resumed":                             {given{control(record.DesiredRun)}, 1, true, false},
 		"holder alive and run paused": {
-			given{held(7), beats(health.Ready, 0, mine), control(record.DesiredPause)}, 3, 7, false, false},
+			given{held(7), beats(health.Ready, 0, mine), control(record.DesiredPause)}, 7, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -125,7 +123,7 @@ func TestClaimByShardAndHolderState(t *testing.T) {
 					f(d)
 				}
 				e := &fakeExecutor{answer: neverAnswer}
-				d.send(work, events.Work{Run: string(run), Pool: "default", Term: c.term})
+				d.send(work, events.Work{Run: string(run), Pool: "default"})
 				d.start("w1", e)
 				advance(50 * time.Millisecond)
 				if n := d.queued(work); n != 0 {

@@ -77,7 +77,7 @@ func (w *Worker) writeHeartbeat(ctx context.Context) error {
 	w.mu.Lock()
 	w.heartbeatRev = newRev
 	w.mu.Unlock()
-	w.lease.Renew(sent)
+	w.lease.renew(sent)
 	late := w.lateness(sent)
 	if b.State != health.Gone { // deregister reports that one
 		w.Observe(ctx, observe.WorkerHeartbeat{Worker: w.cfg.ID, Pool: w.cfg.Pool, State: string(b.State),

@@ -9,7 +9,6 @@ import (
 
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
-	"rollout/shared/core/lease"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -64,7 +63,7 @@ type Worker struct {
 	cfg    Config
 	exec   Executor
 	index  *input.Index
-	lease  *lease.Lease
+	lease  *lease
 	slots  *slots
 	pace   pace
 	outbox outbox
@@ -114,7 +113,7 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 	p.Log = p.Log.With(observe.KeyWorker, cfg.ID)
 	return &Worker{
 		Ports: p.WithSource("worker/" + cfg.ID), cfg: cfg, exec: exec, index: ix,
-		lease: lease.New(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight),
+		lease: newLease(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight),
 		outbox: outbox{flushNow: make(chan struct{}, 1)}, stats: stats{meter: p.Watch.Meter},
 		drain: make(chan struct{}), engineMutex: make(chan struct{}, 1), heartbeatLock: make(chan struct{}, 1),
 		wakeups: newWakeups(len(cfg.queuePickers())),
@@ -188,7 +187,7 @@ func (w *Worker) wake() {
 // mayWrite returns Fenced if the lease is over. Every write is preceded by it.
 // A lost lease never comes back, whatever the clock says later.
 func (w *Worker) mayWrite() error {
-	if w.lease.Valid(w.Clock.Now()) {
+	if w.lease.valid(w.Clock.Now()) {
 		return nil
 	}
 	return fault.New(fault.Fenced, "worker %s could not renew its heartbeat for %s and stops writing",

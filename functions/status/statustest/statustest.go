@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"rollout/functions/status"
-	"rollout/shared/core/commit"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
@@ -38,7 +37,7 @@ func Manifest(id identity.RunID) record.Manifest {
 func Midway() status.Progress {
 	st := run.New(RunA)
 	st.Phase, st.Items, st.Shards, st.Complete, st.NextShard = run.Running, 1000, 10, true, 8
-	st.Done = commit.CommitLog{Set: interval.Of(interval.Range{Lo: 0, Hi: 4})}
+	st.Done = run.CommitLog{Set: interval.Of(interval.Range{Lo: 0, Hi: 4})}
 	st.Counts = shard.Counts{OK: 390, Failed: 10, ByClass: map[string]int{"invalid_line": 7, "too_long": 3},
 		PromptTokens: 4000, CompletionTokens: 8000, WastedTokens: 12}
 	st.StartedAt, st.SavedAt = Noon.Add(time.Second), Noon.Add(40*time.Second)

@@ -281,7 +281,7 @@ func TestTrainingThatKillsItsWorkersGetsErrorRow(t *testing.T) {
 		doc := shard.New(run, 0)
 		for i := range maxVanished {
 			var err error
-			doc, err = doc.Claim(fmt.Sprintf("dead%d", i), 0, d.Clock.Now(), shard.HolderVanishedBlameless)
+			doc, err = doc.Claim(fmt.Sprintf("dead%d", i), d.Clock.Now(), shard.HolderVanishedBlameless)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -72,7 +72,7 @@ func troubled(t *testing.T) bench {
 	b.put("runs/"+string(runA)+"/completions.jsonl", `{"id":"`+secretID+`","prompt":"`+secretPrompt+`","completion":"`+secretAnswer+`"}`+"\n")
 	b.put("runs/"+string(runA)+"/errors.jsonl", `{"id":"`+secretID+`","item":7,"file":"prompts/nightly.jsonl","line":8,"class":"refused","error":"no: `+secretPrompt+`"}`+"\n")
 	b.put("work/"+string(runA)+"/0/1-x", secretAnswer)
-	d, err := shard.New(runA, 1).Claim("w", 0, noon, shard.HolderAlive)
+	d, err := shard.New(runA, 1).Claim("w", noon, shard.HolderAlive)
 	if err != nil {
 		t.Fatal(err)
 	}

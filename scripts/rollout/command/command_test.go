@@ -18,7 +18,6 @@ import (
 	"rollout/functions/status"
 	"rollout/scripts/rollout/command"
 	"rollout/shared/blob"
-	"rollout/shared/core/commit"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
@@ -118,7 +117,7 @@ func (b bench) has(id identity.RunID, name string, age time.Duration, p run.Phas
 		Inputs: []record.Input{{Key: "prompts/" + name + ".jsonl", Version: "v", Size: 1}}, ModelURI: "mock", Pool: "default"})
 	st := run.New(id)
 	st.Phase, st.Items, st.Shards, st.Complete, st.NextShard, st.StartedAt, st.SavedAt = p, 100, 4, true, 4, created, noon.Add(time.Hour)
-	st.Done = commit.CommitLog{Set: interval.Of(interval.Range{Lo: 0, Hi: 2})}
+	st.Done = run.CommitLog{Set: interval.Of(interval.Range{Lo: 0, Hi: 2})}
 	st.Counts = shard.Counts{OK: 48, Failed: 2, ByClass: map[string]int{"too_long": 2}, PromptTokens: 100, CompletionTokens: 200}
 	if p.Ended() {
 		st.Counts.OK, st.EndedAt = 98, created.Add(10*time.Second)

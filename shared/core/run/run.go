@@ -15,7 +15,6 @@ package run
 import (
 	"time"
 
-	"rollout/shared/core/commit"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/schedule"
@@ -124,7 +123,7 @@ type State struct {
 	NextShard      int               `json:"next"` // shards below were dispatched
 	FrozenFrontier int               `json:"frozen,omitempty"`
 	InFlight       schedule.InFlight `json:"in_flight"`
-	Done           commit.CommitLog  `json:"done"`
+	Done           CommitLog         `json:"done"`
 	Counts         shard.Counts      `json:"counts"`
 	FailedStreak   int               `json:"streak,omitempty"` // shards in a row without one answer
 

@@ -17,13 +17,13 @@ func TestDocumentJSON(t *testing.T) {
 	t.Parallel()
 	d := New("01JD2ZQ4T5W0M1X9YB7R3K8CVE", 7)
 	checkJSON(t, d, `{"schema":1,"run":"01JD2ZQ4T5W0M1X9YB7R3K8CVE","shard":7,"state":"pending","attempt":0,"counts":{"ok":0}}`)
-	d.State, d.Attempt, d.Term, d.Sequence, d.Worker, d.Items = Done, 2, 3, 4, "w", 5
+	d.State, d.Attempt, d.Worker, d.Items = Done, 2, "w", 5
 	d.ClaimedAt = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 	d.Checkpoint, d.Result, d.OutputLen = &Ref{"c", 1, "x"}, &Ref{"r", 2, "y"}, 1
 	d.Sealed, d.Suspects, d.OnProbation = fault.Budget, interval.Of(interval.Range{Lo: 8, Hi: 10}), []int{9}
 	d.Crashes, d.LastCrash, d.VanishedHolders = map[int]Crashes{9: {Alone: 1, Shared: 2}}, "s", 1
 	d.Counts = Counts{OK: 1, Failed: 4, ByClass: map[string]int{"budget": 4}, PromptTokens: 5, CompletionTokens: 6, WastedTokens: 7}
-	checkJSON(t, d, `{"schema":1,"run":"01JD2ZQ4T5W0M1X9YB7R3K8CVE","shard":7,"state":"done","attempt":2,"term":3,"sequence":4,`+
+	checkJSON(t, d, `{"schema":1,"run":"01JD2ZQ4T5W0M1X9YB7R3K8CVE","shard":7,"state":"done","attempt":2,`+
 		`"worker":"w","claimed_at":"2025-01-01T00:00:00Z","items":5,"checkpoint":{"key":"c","length":1,"digest":"x"},`+
 		`"result":{"key":"r","length":2,"digest":"y"},"output_len":1,"sealed":"budget",`+
 		`"counts":{"ok":1,"failed":4,"by_class":{"budget":4},"prompt_tokens":5,"completion_tokens":6,"wasted_tokens":7},`+

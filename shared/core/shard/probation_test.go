@@ -34,7 +34,7 @@ func (l *lab) dies(items []int, trial bool) {
 	case l.inside:
 		l.h.Worker += "'"
 		l.h.Attempt++
-		l.d, err = l.d.Claim(l.h.Worker, 0, l.d.ClaimedAt, HolderVanished)
+		l.d, err = l.d.Claim(l.h.Worker, l.d.ClaimedAt, HolderVanished)
 	case trial:
 		l.d, err = l.d.RecordCrash(l.h, items, Crash{EngineStart: string(rune('a' + l.starts)), Alone: l.alone})
 	default:
@@ -82,7 +82,7 @@ func TestPoisonAloneIsFound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		l := &lab{t: t, d: New("01JD2ZQ4T5W0M1X9YB7R3K8CVE", 7), h: Holder{"w", 1}, rows: map[int]bool{}, poison: map[int]bool{},
 			inside: rapid.Bool().Draw(t, "inside"), alone: rapid.Bool().Draw(t, "alone")}
-		l.d, _ = l.d.Claim("w", 0, l.d.ClaimedAt, HolderAlive)
+		l.d, _ = l.d.Claim("w", l.d.ClaimedAt, HolderAlive)
 		l.d.Items = rapid.IntRange(1, 256).Draw(t, "items")
 		for _, i := range rapid.SliceOfN(rapid.IntRange(0, l.d.Items-1), 0, 3).Draw(t, "poison") {
 			l.poison[i] = true

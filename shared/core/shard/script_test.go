@@ -22,7 +22,7 @@ var rewrite = flag.Bool("rewrite", false, "write the traces that come out into t
 // starts with > is a command; below it stands what it leaves: the document, or
 // why it was refused.
 //
-//	claim <worker> [term=N] [vanished|left]   what became of the present holder
+//	claim <worker> [vanished|left]   what became of the present holder
 //	save|commit <worker> <attempt> [ok=N] [failed=N]
 //	release
 //	seal <class> items=N
@@ -115,7 +115,7 @@ func apply(d Doc, words []string, now time.Time) (Doc, error) {
 				fate = f
 			}
 		}
-		return d.Claim(words[1], uint64(number("term")), now, fate)
+		return d.Claim(words[1], now, fate)
 	case "save", "commit", "suspect", "name", "died":
 		attempt, err := strconv.ParseUint(words[2], 10, 64)
 		if err != nil {
@@ -190,9 +190,6 @@ func show(d Doc) string {
 	fmt.Fprintf(&b, "  %s attempt=%d", d.State, d.Attempt)
 	if d.Worker != "" {
 		fmt.Fprintf(&b, " worker=%s", d.Worker)
-	}
-	if d.Term > 0 {
-		fmt.Fprintf(&b, " term=%d", d.Term)
 	}
 	if !d.ClaimedAt.IsZero() {
 		fmt.Fprintf(&b, " claimed=%s", d.ClaimedAt.Format("15:04:05"))

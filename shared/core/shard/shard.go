@@ -77,8 +77,6 @@ type Doc struct {
 	Shard     int            `json:"shard"`
 	State     State          `json:"state"`
 	Attempt   uint64         `json:"attempt"`
-	Term      uint64         `json:"term,omitempty"`
-	Sequence  uint64         `json:"sequence,omitempty"`
 	Worker    string         `json:"worker,omitempty"` // the holder; kept on Done as who committed
 	ClaimedAt time.Time      `json:"claimed_at,omitzero"`
 	Items     int            `json:"items,omitempty"`
@@ -144,14 +142,12 @@ const (
 
 // Claim gives the shard to the worker. holder is what became of the present
 // one; a living holder, or a Done shard, is a Conflict.
-func (d Doc) Claim(worker string, term uint64, now time.Time, holder HolderStatus) (Doc, error) {
+func (d Doc) Claim(worker string, now time.Time, holder HolderStatus) (Doc, error) {
 	switch {
 	case d.State == Done:
 		return d, fault.New(fault.Conflict, "shard %d is done", d.Shard)
 	case d.State == Running && holder == HolderAlive:
 		return d, fault.New(fault.Conflict, "shard %d is held by %s", d.Shard, d.Worker)
-	case term < d.Term:
-		return d, fault.New(fault.Fenced, "shard %d: term %d is over, %d holds", d.Shard, term, d.Term)
 	}
 	if d.State == Running && holder == HolderVanished {
 		d = d.chargeVanishedHolder()
@@ -160,7 +156,7 @@ func (d Doc) Claim(worker string, term uint64, now time.Time, holder HolderStatu
 		d.VanishedHolders++
 	}
 	d.OnProbation = nil
-	d.State, d.Worker, d.Attempt, d.Term, d.ClaimedAt = Running, worker, d.Attempt+1, term, now
+	d.State, d.Worker, d.Attempt, d.ClaimedAt = Running, worker, d.Attempt+1, now
 	return d, nil
 }
 

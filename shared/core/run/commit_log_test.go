@@ -1,4 +1,4 @@
-package commit
+package run
 
 import (
 	"encoding/json"
@@ -10,9 +10,9 @@ import (
 	"rollout/shared/fault"
 )
 
-// Facts in any order, some of them twice, are committed as 0, 1, 2, …: each
-// exactly once, and none before all earlier ones are in.
-func TestOrderedCommit(t *testing.T) {
+// Shards that arrive in any order, some of them twice, are committed as 0, 1,
+// 2, …: each exactly once, and only after all earlier ones.
+func TestCommitLogCommitsInOrder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		known := rapid.IntRange(1, 40).Draw(t, "known")
@@ -37,7 +37,8 @@ func TestOrderedCommit(t *testing.T) {
 			for ; twin[committed]; committed++ {
 			}
 			if now.Hi != committed || l.Frontier() != committed || l.Buffered() != len(twin)-committed {
-				t.Fatalf("commits %v, frontier %d, buffered %d; twin: frontier %d of %d", now, l.Frontier(), l.Buffered(), committed, len(twin))
+				t.Fatalf("commits %v, frontier %d, buffered %d; twin: frontier %d of %d",
+					now, l.Frontier(), l.Buffered(), committed, len(twin))
 			}
 			b, err := json.Marshal(l)
 			if err != nil {
@@ -54,7 +55,7 @@ func TestOrderedCommit(t *testing.T) {
 	})
 }
 
-func TestUnknownFactsAreRefused(t *testing.T) {
+func TestCommitLogRejectsUnknownShards(t *testing.T) {
 	t.Parallel()
 	var l CommitLog
 	for _, n := range []int{-1, 3, 1 << 40} {
@@ -64,6 +65,6 @@ func TestUnknownFactsAreRefused(t *testing.T) {
 		}
 	}
 	if l.Frontier() != 0 || l.Buffered() != 0 {
-		t.Errorf("a refused fact is in: %v", l.Set.Ranges())
+		t.Errorf("a rejected shard is in: %v", l.Set.Ranges())
 	}
 }
