@@ -3,6 +3,7 @@ package identity
 import (
 	"encoding/binary"
 	"math/bits"
+	"rollout/shared/blake3pair"
 	"sync"
 
 	"lukechampine.com/blake3/guts"
@@ -25,7 +26,7 @@ type Hasher struct {
 	// hold the root of a whole subtree: level i one of 2^i groups.
 	groups uint64
 	stack  [64][8]uint32
-	pair   pair // where short values are compressed
+	short  blake3pair.Hasher
 }
 
 // NewHasher returns a Hasher.
@@ -84,10 +85,15 @@ func (h *Hasher) compress(group *[groupSize]byte) {
 
 // Sum returns the id of what was written since Reset.
 func (h *Hasher) Sum() ContentID {
-	if paired && h.groups == 0 && h.n <= maxPaired {
-		return h.sumPaired()
+	if h.groups == 0 && h.n <= blake3pair.MaxLen && blake3pair.Available() {
+		return h.sumShort()
 	}
 	return h.sumGroups()
+}
+
+// sumShort is Sum of a value of at most blake3pair.MaxLen bytes.
+func (h *Hasher) sumShort() ContentID {
+	return h.short.Sum((*[blake3pair.MaxLen]byte)(h.group[:]), h.n)
 }
 
 // sumGroups is Sum of a value of any length.

@@ -3,6 +3,7 @@ package identity
 import (
 	"bytes"
 	"math/rand/v2"
+	"rollout/shared/blake3pair"
 	"testing"
 
 	"lukechampine.com/blake3"
@@ -35,16 +36,16 @@ func TestIDsAreBlake3OfAnyLength(t *testing.T) {
 // Both ways to the id of a short value, whichever this processor takes.
 func TestShortValuesHaveTheIDsOfBlake3(t *testing.T) {
 	t.Parallel()
-	b := pattern(maxPaired + 1)
+	b := pattern(blake3pair.MaxLen + 1)
 	ways := map[string]func(*Hasher) ContentID{"groups": (*Hasher).sumGroups}
-	if paired { // else the processor has no vectors for it
-		ways["pairs"] = (*Hasher).sumPaired
+	if blake3pair.Available() {
+		ways["pairs"] = (*Hasher).sumShort
 	}
 	for name, sum := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := NewHasher()
-			for n := range maxPaired + 1 {
+			for n := range blake3pair.MaxLen + 1 {
 				h.Reset()
 				h.Write(b) // leaves bytes behind the value's
 				h.Reset()

@@ -1,8 +1,8 @@
 #include "textflag.h"
 
-// blake3's compression of two chunks at once with AVX2: the low half of each
-// register belongs to one chunk, the high half to the other. A half holds one
-// row of four of the state's words, so that a round is four steps on whole rows,
+// blake3's compression of two nodes at once with AVX2. The low half of each
+// register belongs to one node, the high half to the other. A half holds one
+// row of four words of the state, so that a round is four steps on whole rows,
 // as in the reference's code for SSE4.1.
 
 // IV's first four words, the state's third row.
@@ -20,16 +20,16 @@ DATA rot8<>+0(SB)/8, $0x0407060500030201
 DATA rot8<>+8(SB)/8, $0x0c0f0e0d080b0a09
 GLOBL rot8<>(SB), RODATA|NOPTR, $16
 
-// What stays of a chunk's tail after its first block: all but the flag that
-// says so, bit 0 of the last word.
+// A mask for a node's tail after its first block: it clears the flag that marks
+// the first block, bit 0 of the last word.
 DATA begun<>+0(SB)/8, $0xffffffffffffffff
 DATA begun<>+8(SB)/8, $0xfffffffeffffffff
 GLOBL begun<>(SB), RODATA|NOPTR, $16
 
 // The rows are Y0 to Y3, the message Y4 to Y7, the next round's Y8 to Y11.
 
-// G is half of a step: m is the message's part, rotate turns the fourth row,
-// and the second row is turned by right = 32 − left bits.
+// G is half of a step: m is the message's part, rotate rotates the fourth row,
+// and the second row is rotated by right = 32 − left bits.
 #define G(m, rotate, right, left) \
 	VPADDD m, Y0, Y0; \
 	VPADDD Y1, Y0, Y0; \
@@ -44,8 +44,8 @@ GLOBL begun<>(SB), RODATA|NOPTR, $16
 #define G1(m) G(m, Y13, 12, 20)
 #define G2(m) G(m, Y14, 7, 25)
 
-// Diagonals become columns: all rows but the second turn, as that one is what
-// the next step waits for.
+// Diagonals become columns: all rows but the second are rotated, because the
+// next step waits for the second.
 #define DIAGONAL \
 	VPSHUFD $0x93, Y0, Y0; \
 	VPSHUFD $0x4e, Y3, Y3; \
@@ -56,8 +56,8 @@ GLOBL begun<>(SB), RODATA|NOPTR, $16
 	VPSHUFD $0x4e, Y3, Y3; \
 	VPSHUFD $0x93, Y2, Y2
 
-// ROUND is a round but the first: it permutes the message m0 to m3, which is
-// that of the round before, into n0 to n3.
+// ROUND is any round after the first: it permutes the message of the round
+// before, m0 to m3, into n0 to n3.
 #define ROUND(m0, m1, m2, m3, n0, n1, n2, n3) \
 	VSHUFPS $0xd6, m1, m0, n0; \
 	VPSHUFD $0x39, n0, n0; \
@@ -81,7 +81,7 @@ GLOBL begun<>(SB), RODATA|NOPTR, $16
 TEXT ·compressPair(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), DI
 	MOVQ n+8(FP), CX
-	MOVQ 128(DI), SI // the chunks' blocks
+	MOVQ 128(DI), SI // the nodes' blocks
 	MOVQ 136(DI), DX
 	VBROADCASTI128 rot16<>(SB), Y13
 	VBROADCASTI128 rot8<>(SB), Y14
@@ -91,7 +91,7 @@ TEXT ·compressPair(SB), NOSPLIT, $0-16
 block:
 	CMPQ CX, $1
 	JNE more
-	VPXOR 96(DI), Y15, Y15 // the last block's is another
+	VPXOR 96(DI), Y15, Y15 // the last block has another tail
 more:
 	VMOVDQA Y15, Y3
 	VBROADCASTI128 iv<>(SB), Y2
