@@ -191,7 +191,8 @@ func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *lo
 // rules are the run's own limits.
 func (c *Coordinator) rules(m record.Manifest) run.Rules {
 	l := m.Config.Limits
-	r := run.Rules{Grace: l.Grace.Std(), Settle: 2*c.timings.Interval + c.timings.SkewBudget, Tokens: l.Tokens, FailFast: l.FailFast}
+	r := run.Rules{Grace: l.Grace.Std(), Settle: 2*c.timings.Interval + c.timings.SkewBudget, Tokens: l.Tokens,
+		FailFast: l.FailFast, FailedShards: l.FailedShardsInARow}
 	if r.Grace == 0 {
 		r.Grace = c.grace
 	}

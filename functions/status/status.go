@@ -16,7 +16,7 @@ import (
 
 // Status is what a run is doing. Its JSON form is a contract: fields are added
 // and never renamed, and every field is always present, null while its value
-// is unknown.
+// is unknown. FailedShardsInARow alone is left out while it is 0.
 type Status struct {
 	Run    identity.RunID `json:"run_id"`
 	Name   string         `json:"name"`
@@ -33,7 +33,10 @@ type Status struct {
 	// FailedByClass counts failed items by fault.Class; never null.
 	FailedByClass map[string]int `json:"failed_by_class"`
 	Shards        Shards         `json:"shards"`
-	Tokens        Tokens         `json:"tokens"`
+	// FailedShardsInARow is how many shards without an answered item arrived since
+	// the last shard with one, or since the run was resumed.
+	FailedShardsInARow int    `json:"failed_shards_in_a_row,omitempty"`
+	Tokens             Tokens `json:"tokens"`
 	// Rate is the goodput: items that get a row, per second. While the run is
 	// running, it is the rate of the last half minute that the workers holding
 	// its shards report; if none reports one, the average since the start, pauses
@@ -149,7 +152,8 @@ func Of(p Progress, now time.Time) Status {
 			Unanswered: countUnanswered(st.Counts.ByClass),
 			Planned:    st.Complete,
 		},
-		FailedByClass: map[string]int{},
+		FailedByClass:      map[string]int{},
+		FailedShardsInARow: st.FailedStreak,
 		Shards: Shards{Total: max(st.Shards, p.Plan.Shards), Dispatched: st.NextShard,
 			Done: st.Done.Set.Len()},
 		Tokens: Tokens{Prompt: st.Counts.PromptTokens, Completion: st.Counts.CompletionTokens,

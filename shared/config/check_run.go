@@ -73,6 +73,7 @@ func (r Run) checkTraining(c *checker, at string) {
 	for _, f := range []table{
 		{"model", r.Model != Model{}}, {"sampling", string(r.Sampling.Canonical()) != "{}"}, {"input.dialect", r.Input.Dialect != ""},
 		{"shard", r.Shard != DefaultShard()}, {"dedupe", r.Dedupe != Dedupe{}}, {"limits.tokens", r.Limits.Tokens != 0},
+		{"limits.failed_shards_in_a_row", r.Limits.FailedShardsInARow != 0},
 	} {
 		if f.there {
 			c.add(under(at, f.name), "says how prompts are answered, and this is a training: remove it")
@@ -136,6 +137,9 @@ func (l Limits) check(c *checker, at string) {
 		c.add(at+".tokens", "must not be negative, is %d; 0 is no budget", l.Tokens)
 	}
 	c.integer(at+".failures", &l.Failures, 1, maxFailures, "")
+	if l.FailedShardsInARow < 0 {
+		c.add(at+".failed_shards_in_a_row", "must not be negative, is %d; 0 is off", l.FailedShardsInARow)
+	}
 }
 
 func (c *checker) schema(field string, version int) {

@@ -137,6 +137,7 @@ grace = "0s"
 tokens = 5
 failures = 1
 fail_fast = true
+failed_shards_in_a_row = 3
 `
 	got, err := ParseRun("x.toml", []byte(src))
 	if err != nil {
@@ -146,7 +147,8 @@ fail_fast = true
 		Sampling: Sampling{Temperature: ptr(1.0), MinP: ptr(0.1), RepetitionPenalty: ptr(1.1), PresencePenalty: ptr(-2.0),
 			FrequencyPenalty: ptr(2.0), Stop: []string{"a", "b"}, N: ptr(2), Logprobs: ptr(0)},
 		Input: Input{Dialect: "openai", MaxUnpacked: 10}, Shard: Shard{Items: 1},
-		Limits: Limits{Deadline: Duration(90 * time.Minute), Tokens: 5, Failures: 1, FailFast: true}}
+		Limits: Limits{Deadline: Duration(90 * time.Minute), Tokens: 5, Failures: 1, FailFast: true,
+			FailedShardsInARow: 3}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got)\n%s", d)
 	}

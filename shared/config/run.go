@@ -110,6 +110,9 @@ type Limits struct {
 	Tokens   int64    `toml:"tokens" json:"tokens,omitempty"`       // budget; 0 is none
 	Failures int      `toml:"failures" json:"failures,omitempty"`   // engine failures of one item before it fails; 3 if unset
 	FailFast bool     `toml:"fail_fast" json:"fail_fast,omitempty"` // the first failed item stops the run
+	// FailedShardsInARow is how many shards in a row without an answered item
+	// pause the run; 0 is off.
+	FailedShardsInARow int `toml:"failed_shards_in_a_row" json:"failed_shards_in_a_row,omitempty"`
 }
 
 // Duration is a time.Duration written as "10s" or "1h30m".

@@ -125,7 +125,7 @@ type State struct {
 	InFlight       schedule.InFlight `json:"in_flight"`
 	Done           CommitLog         `json:"done"`
 	Counts         shard.Counts      `json:"counts"`
-	FailedStreak   int               `json:"streak,omitempty"` // shards in a row without one answer
+	FailedStreak   int               `json:"streak,omitempty"` // shards in a row, as they arrived, without an answered item
 
 	Control         uint64    `json:"control,omitempty"` // newest control sequence acted on
 	GraceUntil      time.Time `json:"grace_until,omitzero"`
@@ -225,4 +225,7 @@ type Rules struct {
 	Settle   time.Duration // by then every living worker's heartbeat lists what it claimed before a stop
 	Tokens   int64         // budget; 0 is none
 	FailFast bool
+	// FailedShards is how many shards in a row without an answered item pause the
+	// run; 0 is off.
+	FailedShards int
 }

@@ -277,6 +277,11 @@ func (s *stage) command(words []string) error {
 
 func (s *stage) setRules(opts map[string]string, flags map[string]bool) error {
 	s.rules.FailFast = flags["failfast"]
+	if v, ok := opts["failed_shards"]; ok {
+		if err := atoi(v, &s.rules.FailedShards); err != nil {
+			return err
+		}
+	}
 	for name, to := range map[string]*time.Duration{"grace": &s.rules.Grace, "settle": &s.rules.Settle} {
 		if v, ok := opts[name]; ok {
 			d, err := time.ParseDuration(v)

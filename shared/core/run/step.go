@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"maps"
 	"time"
 
@@ -217,6 +218,7 @@ func (d *decider) applyControl() {
 // of a paused run were acknowledged unread.
 func (d *decider) resume() {
 	d.Phase, d.Message, d.StopRequestedAt, d.GraceUntil = Running, "", time.Time{}, time.Time{}
+	d.FailedStreak = 0 // what failed before the pause is known
 	if d.Shards == 0 {
 		d.Phase = Planning
 	}
@@ -232,6 +234,10 @@ func (d *decider) checkLimits() {
 	}
 	if !d.rules.Deadline.IsZero() && !d.now.Before(d.rules.Deadline) {
 		d.end(ReasonExpired, "the deadline is over")
+	}
+	if limit := d.rules.FailedShards; limit > 0 && d.FailedStreak >= limit {
+		d.pause(fmt.Sprintf("%d shards in a row had no answered item (limits.failed_shards_in_a_row is %d): "+
+			"see why their items failed, then resume the run", d.FailedStreak, limit), true)
 	}
 }
 

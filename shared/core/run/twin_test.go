@@ -48,6 +48,8 @@ func newTwin(t *rapid.T) *twin {
 			Settle:   rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "settle"),
 			FailFast: rapid.IntRange(0, 9).Draw(t, "failfast") == 0,
 			Tokens:   int64(rapid.SampledFrom([]int{0, 0, 0, 40}).Draw(t, "tokens")),
+			// In a row of answers only every 17th shard fails: 1 pauses often, 2 seldom.
+			FailedShards: rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "failed shards"),
 		}}
 	if rapid.IntRange(0, 4).Draw(t, "deadline") == 0 {
 		w.rules.Deadline = epoch.Add(5 * time.Minute)
@@ -225,6 +227,10 @@ func (w *twin) check(was, now State, before string, batch []Event) {
 	}
 	if top := max(was.InFlight.Len(), schedule.Window(w.world.Pool, 0, 0)); now.InFlight.Len() > top {
 		t.Fatalf("%d shards in flight, %d allowed", now.InFlight.Len(), top)
+	}
+	limit := w.rules.FailedShards
+	if limit > 0 && now.FailedStreak >= limit && now.Phase.dispatches() {
+		t.Fatalf("%s after %d failed shards in a row, the limit is %d", now.Phase, now.FailedStreak, limit)
 	}
 	if was.Reason != "" && (now.Reason != was.Reason || now.FrozenFrontier != was.FrozenFrontier) {
 		t.Fatalf("end %s at %d became %s at %d", was.Reason, was.FrozenFrontier, now.Reason, now.FrozenFrontier)
