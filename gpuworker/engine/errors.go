@@ -5,72 +5,89 @@ import (
 	"errors"
 )
 
-// ServerError is in the chain of a fault that may be the whole server's, not the
-// request's alone: no connection, one that broke, or a 5xx.
+// CrashError is in the chain of an Unavailable fault if the server crashed or
+// was restarted while it had the request: the request may be the cause. If the
+// connection broke and the server lives on, or if the request never reached the
+// server, the fault is Unavailable without it. CrashErrors are comparable.
+type CrashError struct {
+	Server string // which one. Example: "http://127.0.0.1:8000/v1"
+	Start  string // names the start of the server that ended; "" if it does not say
+	Solo   bool   // the server worked on nothing else, as far as it reports that
+}
+
+func (e *CrashError) Error() string {
+	if e.Start == "" {
+		return "the inference server " + e.Server + " crashed during the request"
+	}
+	return "the inference server " + e.Server + ", started at " + e.Start + ", crashed during the request"
+}
+
+// ServerError is in the chain of a fault that may concern the whole server: no
+// connection, a broken one, or a 5xx.
 type ServerError struct {
-	// Received says that the server had the request, at least a part of it.
+	// Received says that the server received the request, at least in part.
 	Received bool
 	Err      error
 }
 
-func (t *ServerError) Error() string { return t.Err.Error() }
+func (e *ServerError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
-func (t *ServerError) Unwrap() error { return t.Err }
+func (e *ServerError) Unwrap() error { return e.Err }
 
-// HangError is in the chain of the fault of a request that was given up because the
-// server showed no sign of work on it. Whether it shows none to anybody is found
-// out meanwhile.
+// HangError is in the chain of the fault of a request that was cancelled because
+// the server showed no progress. Meanwhile the server is probed, to find out
+// whether it hangs for all requests.
 type HangError struct {
-	// ServerAtFault waits until that is known, some seconds at most, or ctx ends; it
-	// reports whether the server is at fault, and not the request.
+	// ServerAtFault waits for the result of the probe, a few seconds at most, or
+	// until ctx ends. It reports whether the server is at fault, and not the
+	// request.
 	ServerAtFault func(ctx context.Context) bool
 	Err           error
 }
 
-func (h *HangError) Error() string { return h.Err.Error() }
+func (e *HangError) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
-func (h *HangError) Unwrap() error { return h.Err }
+func (e *HangError) Unwrap() error { return e.Err }
 
-// PartialUsage is in the chain of a fault whose request the server worked on all the
-// same.
+// PartialUsage is in the chain of the fault of a request that cost tokens.
 type PartialUsage struct {
-	Usage Usage // as the server says; else the pieces that came count as tokens
+	Usage Usage // as the server reports; otherwise each received piece counts as a token
 	Err   error
 }
 
-func (s *PartialUsage) Error() string { return s.Err.Error() }
+func (e *PartialUsage) Error() string { return e.Err.Error() }
 
 // Unwrap returns the cause.
-func (s *PartialUsage) Unwrap() error { return s.Err }
+func (e *PartialUsage) Unwrap() error { return e.Err }
 
-// UsageOf is what a failed request cost, as far as is known.
+// UsageOf returns what a failed request cost, as far as it is known.
 func UsageOf(err error) Usage {
-	var s *PartialUsage
-	if errors.As(err, &s) {
-		return s.Usage
+	var p *PartialUsage
+	if errors.As(err, &p) {
+		return p.Usage
 	}
 	return Usage{}
 }
 
-// ErrWhitespace is in the chain of a Corrupt fault if a server that was told what
-// shape to answer in went on with white space, from the start or amid the answer,
-// until its tokens were used up or nobody listened any more. With the same seed it
-// would do so again.
-var ErrWhitespace = errors.New("the answer goes on in white space and no end")
+// ErrWhitespace is in the chain of a Corrupt fault if a server that was told the
+// shape of its answer sent only white space, from the start or within the
+// answer, until its tokens were used up or the client cancelled. With the same
+// seed it would do so again.
+var ErrWhitespace = errors.New("the answer continues in white space without an end")
 
-// ServerMetrics is what a server tells of itself. Numbers are negative where it does
-// not say.
+// ServerMetrics is what a server reports of itself. Numbers are negative if it
+// does not report them.
 type ServerMetrics struct {
 	Start        string  // names this start of the server; "" if it does not say
-	Running      float64 // requests being worked on
-	Waiting      float64 // requests that wait for that
-	KVCacheUsage float64 // share of the cache of keys and values in use, 0 to 1
-	Preempted    float64 // requests that lost their place again, since the start
+	Running      float64 // requests that the server works on
+	Waiting      float64 // requests in the server's queue
+	KVCacheUsage float64 // used share of the key-value cache, 0 to 1
+	Preempted    float64 // requests that were moved back to the queue, since the start
 }
 
-// UnknownMetrics are the vitals of a server that says nothing.
+// UnknownMetrics returns the metrics of a server that reports nothing.
 func UnknownMetrics() ServerMetrics {
 	return ServerMetrics{Running: -1, Waiting: -1, KVCacheUsage: -1, Preempted: -1}
 }

@@ -12,12 +12,12 @@ import (
 	"rollout/shared/fault"
 )
 
-// Server is one inference server: an engine that tells its vitals.
+// Server is one inference server: an engine that reports metrics.
 type Server interface {
 	engine.Engine
-	// Metrics is what the server tells of itself: all Quiet if nothing, an
-	// Unavailable fault if it is not there (with engine.ServerError in the chain if
-	// it refuses connections).
+	// Metrics returns what the server reports of itself: UnknownMetrics if
+	// nothing. An Unavailable fault says that the server can't be reached, with
+	// engine.ServerError in the chain if it refuses connections.
 	Metrics(ctx context.Context) (engine.ServerMetrics, error)
 }
 
@@ -27,147 +27,149 @@ type Backend struct {
 	Server Server
 }
 
-// Bounds of a server's limit where Config sets none.
+// Bounds of a server's limit, and where it starts, unless Config sets them.
 const (
 	DefaultMin   = 4
 	DefaultMax   = 512
 	DefaultStart = 64
 )
 
-// Config sets a Fleet up.
+// Config sets up a Balancer.
 type Config struct {
 	Servers []Backend // at least one
-	// InFlight is how many requests the caller makes at once, over all
-	// servers. 0: the fleet says how many, see Limit.
+	// InFlight is how many requests the caller makes at once, over all servers.
+	// With 0 the balancer finds the number; see Limit.
 	InFlight int
-	// MinInFlight and Max bound what each server gets at once if InFlight is 0.
+	// MinInFlight and MaxInFlight bound the requests that each server gets at
+	// once, if InFlight is 0.
 	MinInFlight, MaxInFlight int
-	Log                      *slog.Logger // nobody hears if nil
+	Log                      *slog.Logger // may be nil
 }
 
-// Balancer is an engine.Engine. Any number of goroutines may use it.
+// Balancer is an engine.Engine. It is safe for concurrent use.
 type Balancer struct {
-	log     *slog.Logger
-	fixed   int // requests at once, over all; 0 adapts
-	least   int
-	changes chan struct{}
-	asks    sync.Pool // *ask
+	log      *slog.Logger
+	fixed    int // requests at once, over all servers; 0: found by trying
+	min      int
+	changes  chan struct{}
+	requests sync.Pool // of *request
 
 	ctx  context.Context // ends with Close
 	end  context.CancelFunc
 	work sync.WaitGroup
 
-	mu      sync.Mutex
-	servers []*server
-	next    int // which server is looked at first: equals share the load
-	closed  bool
-	told    int // the limit that was told last
+	mu        sync.Mutex
+	servers   []*server
+	next      int // the server to look at first, so that equal servers share the load
+	closed    bool
+	lastLimit int // that was announced
 }
 
-// New returns a fleet. It makes no request before it gets one.
+// New returns a balancer. It contacts a server only when it gets a request.
 func New(cfg Config) *Balancer {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	least, most := cmp.Or(cfg.MinInFlight, DefaultMin), cmp.Or(cfg.MaxInFlight, DefaultMax)
 	ctx, end := context.WithCancel(context.Background())
-	f := &Balancer{log: cfg.Log, fixed: cfg.InFlight, least: least, changes: make(chan struct{}, 1), ctx: ctx, end: end,
-		asks: sync.Pool{New: newAsk}}
+	b := &Balancer{log: cfg.Log, fixed: cfg.InFlight, min: least, changes: make(chan struct{}, 1), ctx: ctx, end: end,
+		requests: sync.Pool{New: newRequest}}
 	for _, m := range cfg.Servers {
 		s := &server{Backend: m, breaker: newBreaker(), waiting: int(engine.UnknownMetrics().Waiting)}
 		if cfg.InFlight == 0 {
 			s.concurrency = newConcurrencyLimit(least, most, DefaultStart)
 		}
-		f.servers = append(f.servers, s)
+		b.servers = append(b.servers, s)
 	}
-	f.told = f.limit()
-	f.work.Go(f.watch)
-	return f
+	b.lastLimit = b.limit()
+	b.work.Go(b.watch)
+	return b
 }
 
-// Answer asks the server with the most room.
+// Answer sends the request to the server with the most room.
 //
-// Trouble makes it find out, within 2 seconds, what became of the server. If
-// the server works, the fault is the request's. If it fails for everybody, it
-// is Unavailable. If it died while it had the request, engine.CrashError is in the
-// chain. What is Throttled by one server while another has room carries no
-// hint: the request may come back at once.
-func (f *Balancer) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
+// After a ServerError it probes the server, within 2 seconds. If the server
+// works, the fault is the request's. If the server fails for all requests, the
+// fault is Unavailable. If it crashed while it had the request,
+// engine.CrashError is in the chain. A Throttled fault has no RetryAfter if
+// another server has room: the caller may repeat the request at once.
+func (b *Balancer) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
 	if r.Exclusive {
-		return f.answerAlone(ctx, r, progress)
+		return b.answerExclusively(ctx, r, progress)
 	}
-	a := f.asks.Get().(*ask)
-	defer f.release(a)
-	f.mu.Lock()
-	s, err := f.pick()
+	q := b.requests.Get().(*request)
+	defer b.release(q)
+	b.mu.Lock()
+	s, err := b.pick()
 	if err != nil {
-		f.mu.Unlock()
+		b.mu.Unlock()
 		return engine.Answer{}, err
 	}
-	a.begin(s, progress, time.Now())
-	f.mu.Unlock()
-	return f.ask(ctx, a, r)
+	q.begin(s, progress, time.Now())
+	b.mu.Unlock()
+	return b.send(ctx, q, r)
 }
 
-// ask asks the server that was chosen.
-func (f *Balancer) ask(ctx context.Context, a *ask, r engine.Request) (engine.Answer, error) {
-	got, err := a.server.Server.Answer(ctx, r, a.tell)
-	f.mu.Lock()
-	changed := a.over(time.Now(), err) && f.toldAnew()
-	f.mu.Unlock()
+// send sends the request to the server that was chosen for it.
+func (b *Balancer) send(ctx context.Context, q *request, r engine.Request) (engine.Answer, error) {
+	got, err := q.server.Server.Answer(ctx, r, q.report)
+	b.mu.Lock()
+	changed := q.end(time.Now(), err) && b.limitChanged()
+	b.mu.Unlock()
 	if changed {
-		f.tell()
+		b.announceLimit()
 	}
 	if err == nil {
 		return got, nil
 	}
-	return engine.Answer{}, f.attribute(ctx, a, r, err)
+	return engine.Answer{}, b.attribute(ctx, q, r, err)
 }
 
-// pick returns the server that gets the next request. f.mu is held.
-func (f *Balancer) pick() (*server, error) {
+// pick returns the server that gets the next request. The caller holds b.mu.
+func (b *Balancer) pick() (*server, error) {
 	now := time.Now()
 	var best *server
-	for i := range f.servers {
-		s := f.servers[(f.next+i)%len(f.servers)]
-		if !s.breaker.away() && !s.exclusive && (best == nil || s.before(best, now)) {
+	for i := range b.servers {
+		s := b.servers[(b.next+i)%len(b.servers)]
+		if !s.breaker.setAside() && !s.exclusive && (best == nil || s.before(best, now)) {
 			best = s
 		}
 	}
-	f.next++
+	b.next++
 	if best != nil {
 		return best, nil
 	}
-	for _, s := range f.servers {
+	for _, s := range b.servers {
 		if s.exclusive {
-			return nil, fault.New(fault.Throttled, "the server %s answers one request alone", s.Name)
+			return nil, fault.New(fault.Throttled, "the server %s is answering an exclusive request", s.Name)
 		}
 	}
-	return nil, f.allAway()
+	return nil, b.allSetAside()
 }
 
-// allAway says why no server gets requests. f.mu is held.
-func (f *Balancer) allAway() error {
-	var why []error
-	for _, s := range f.servers {
-		why = append(why, s.why)
+// allSetAside returns the fault if all servers are set aside, with the last
+// errors of each. The caller holds b.mu.
+func (b *Balancer) allSetAside() error {
+	var errs []error
+	for _, s := range b.servers {
+		errs = append(errs, s.lastErr)
 	}
-	return fault.WithKind(fault.Unavailable, errors.Join(why...), "no inference server answers")
+	return fault.WithKind(fault.Unavailable, errors.Join(errs...), "no inference server answers")
 }
 
-// Ready asks every server that is not known to be away, and reports nil once
-// one of them can answer. A refusal that concerns every request (the key, the
-// model) counts whichever server it comes from.
-func (f *Balancer) Ready(ctx context.Context) (string, error) {
-	f.mu.Lock()
+// Ready asks all servers that are not set aside, and returns nil if one of them
+// can answer. A fault that concerns every request (Denied, Invalid) counts from
+// any server.
+func (b *Balancer) Ready(ctx context.Context) (string, error) {
+	b.mu.Lock()
 	var asked []*server
-	for _, s := range f.servers {
-		if !s.breaker.away() {
+	for _, s := range b.servers {
+		if !s.breaker.setAside() {
 			asked = append(asked, s)
 		}
 	}
-	err := f.allAway()
-	f.mu.Unlock()
+	err := b.allSetAside()
+	b.mu.Unlock()
 	if len(asked) == 0 {
 		return "", err
 	}
@@ -181,7 +183,7 @@ func (f *Balancer) Ready(ctx context.Context) (string, error) {
 		all.Go(func() {
 			replies[i].model, replies[i].err = s.Server.Ready(ctx)
 			if replies[i].err == nil {
-				f.look(ctx, s)
+				_, _ = b.fetchMetrics(ctx, s) // learns the server's start, if it reports one
 			}
 		})
 	}
@@ -202,84 +204,85 @@ func (f *Balancer) Ready(ctx context.Context) (string, error) {
 	return ready.model, nil
 }
 
-// Limit is how many requests the caller should make at once: what Config says,
-// else what the servers that answer take together.
-func (f *Balancer) Limit() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.limit()
+// Limit returns how many requests the caller should make at once: Config's
+// number, or else the sum of the limits of the servers that are not set aside.
+func (b *Balancer) Limit() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.limit()
 }
 
-func (f *Balancer) limit() int {
-	if f.fixed > 0 {
-		return f.fixed
+func (b *Balancer) limit() int {
+	if b.fixed > 0 {
+		return b.fixed
 	}
 	sum := 0
-	for _, s := range f.servers {
-		if !s.breaker.away() {
+	for _, s := range b.servers {
+		if !s.breaker.setAside() {
 			sum += s.concurrency.limit
 		}
 	}
-	return max(sum, f.least)
+	return max(sum, b.min)
 }
 
-// LimitChanges gets a value when Limit may have changed.
-func (f *Balancer) LimitChanges() <-chan struct{} { return f.changes }
+// LimitChanges returns a channel that gets a value when Limit may have changed.
+func (b *Balancer) LimitChanges() <-chan struct{} { return b.changes }
 
-// toldAnew reports whether the limit is another one than was told. f.mu is
-// held.
-func (f *Balancer) toldAnew() bool {
-	n := f.limit()
-	changed := n != f.told
-	f.told = n
+// limitChanged reports whether the limit differs from the last call's. The
+// caller holds b.mu, and calls announceLimit afterwards if so.
+func (b *Balancer) limitChanged() bool {
+	n := b.limit()
+	changed := n != b.lastLimit
+	b.lastLimit = n
 	return changed
 }
 
-func (f *Balancer) tell() {
+func (b *Balancer) announceLimit() {
 	select {
-	case f.changes <- struct{}{}:
+	case b.changes <- struct{}{}:
 	default:
 	}
 }
 
-// ServerStatus is how a server stands, for those who watch.
+// ServerStatus describes a server for monitoring.
 type ServerStatus struct {
 	Name     string
 	State    State
 	InFlight int
-	Limit    int    // 0: there is none of its own
-	Waiting  int    // requests that wait at it, as it said last; negative if it did not
-	Start    string // names the server's start, if it says
-	Why      string // what its last trouble was; "" if there was none
+	Limit    int    // 0: it has no limit of its own
+	Waiting  int    // requests in its queue, as it reported last; negative if it does not
+	Start    string // names the server's start, if it reports one
+	Why      string // its last error; "" if it works
 }
 
-// ServerStatuses are in the order of the config.
-func (f *Balancer) ServerStatuses() []ServerStatus {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	out := make([]ServerStatus, len(f.servers))
-	for i, s := range f.servers {
+// ServerStatuses returns the servers' status, in the order of the config.
+func (b *Balancer) ServerStatuses() []ServerStatus {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make([]ServerStatus, len(b.servers))
+	for i, s := range b.servers {
 		out[i] = ServerStatus{Name: s.Name, State: s.breaker.state, InFlight: s.inFlight, Waiting: s.waiting, Start: s.start}
 		if s.concurrency != nil {
 			out[i].Limit = s.concurrency.limit
 		}
-		if s.why != nil && s.breaker.state != Closed {
-			out[i].Why = s.why.Error()
+		if s.lastErr != nil && s.breaker.state != Closed {
+			out[i].Why = s.lastErr.Error()
 		}
 	}
 	return out
 }
 
-// Close ends answers in flight. It may be called again.
-func (f *Balancer) Close() error {
-	f.mu.Lock()
-	f.closed = true
-	f.mu.Unlock()
-	f.end()
+// Close closes the servers, which ends answers in flight. Further calls are
+// allowed.
+func (b *Balancer) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.end()
 	var errs []error
-	for _, s := range f.servers {
+	for _, s := range b.servers {
 		errs = append(errs, s.Server.Close())
 	}
-	f.work.Wait()
+	b.work.Wait()
 	return errors.Join(errs...)
 }

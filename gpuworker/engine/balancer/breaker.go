@@ -2,21 +2,20 @@ package balancer
 
 import "time"
 
-// State is what the fleet thinks of a server.
+// State is the state of a server's circuit breaker.
 //
-//	         trouble             the question fails, or nobody is there
-//	Closed ──────────▶ Doubted ─────────────────────────────────▶ Open ◀─────┐
-//	  ▲ ▲                 │                                        │ wait     │ fails:
-//	  │ └─────────────────┘ it answers the question                ▼          │ wait × 2
-//	  └────────────────────────────────────────────────────────── HalfOpen ───┘
-//	                        it answers the question
+//	         failure            the probe fails
+//	Closed ─────────▶ Probing ─────────────────▶ Open ◀───┐
+//	  ▲ ▲                │                       │ wait   │ the probe fails:
+//	  │ └────────────────┘ the probe succeeds    ▼        │ wait × 2
+//	  └─────────────────────────────────────── HalfOpen ──┘
+//	                       the probe succeeds
 //
-// Trouble is a connection refused or broken, a 5xx, or a request that hung. It
-// may be the request's own: so the server is asked a small question, which no
-// user's item pays for. Who answers it works, and what failed is the request's
-// fault; who does not fails for everybody, and no request is blamed. While it
-// is asked, others are preferred; while it is Open or HalfOpen, it gets no
-// request at all.
+// A failure is a ServerError or a request that hung.
+// It may be the fault of one request, or of the server. A probe decides: a small question that belongs to no user's item. If the server answers it, the
+// failure is the request's. If not, the server fails for all requests, and no
+// request is charged. While a server is Probing, others are preferred. While it
+// is Open or HalfOpen, it is set aside and gets no requests.
 type State string
 
 // The states.
@@ -27,22 +26,22 @@ const (
 	HalfOpen State = "half_open"
 )
 
-// Waits of an open breaker between questions.
+// Waits of an open breaker between probes.
 const (
 	firstWait = 100 * time.Millisecond
 	lastWait  = 2 * time.Second
 )
 
-// breaker is one server's.
+// breaker is the circuit breaker of one server. The Balancer's mutex guards it.
 type breaker struct {
 	state State
-	wait  time.Duration // before the next question, when Open
+	wait  time.Duration // before the next probe, when Open
 }
 
 func newBreaker() breaker { return breaker{state: Closed, wait: firstWait} }
 
-// trouble takes in a fault; true if the server must be asked now.
-func (b *breaker) trouble() bool {
+// failed records a failure and reports whether the server must be probed.
+func (b *breaker) failed() bool {
 	if b.state != Closed {
 		return false
 	}
@@ -50,17 +49,17 @@ func (b *breaker) trouble() bool {
 	return true
 }
 
-// waited says that an open breaker's wait is over.
+// waited says that the wait of an open breaker is over.
 func (b *breaker) waited() {
 	if b.state == Open {
 		b.state = HalfOpen
 	}
 }
 
-// answered takes in how the question ended.
-func (b *breaker) answered(works bool) {
+// probed records the result of a probe.
+func (b *breaker) probed(ok bool) {
 	switch {
-	case works:
+	case ok:
 		*b = newBreaker()
 	case b.state == HalfOpen:
 		b.state, b.wait = Open, min(2*b.wait, lastWait)
@@ -69,5 +68,5 @@ func (b *breaker) answered(works bool) {
 	}
 }
 
-// away reports whether the server may get no request.
-func (b *breaker) away() bool { return b.state == Open || b.state == HalfOpen }
+// setAside reports whether the server gets no requests.
+func (b *breaker) setAside() bool { return b.state == Open || b.state == HalfOpen }

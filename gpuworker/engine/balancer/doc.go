@@ -1,12 +1,12 @@
-// Package fleet is an engine over one or several inference servers that serve
+// Package balancer is an engine over one or several inference servers that serve
 // the same model.
 //
-// A request goes to the server with the most room. What it costs to find out
-// whose fault a fault is, the fleet pays, so that nobody is blamed for a server
-// that fails for everybody: see breaker. How many requests a server gets at
-// once is fixed, or found by trying: see climb.
+// A request goes to the server with the most room. How many requests a server
+// gets at once is fixed, or found by trying: see concurrencyLimit. On a failure
+// the balancer probes the server with a small question of its own, so that an
+// outage is never charged to items: see State.
 //
-// Which server answers changes no request and no row. The fleet never asks a
-// request twice (its caller does, and then it lands elsewhere), never queues
-// one, and never asks a server that is away.
+// The choice of the server changes no request and no row. The balancer never
+// repeats a request (its caller does, and it then goes to another server), never
+// queues one, and never sends one to a server that is set aside.
 package balancer

@@ -7,60 +7,61 @@ import (
 	"rollout/gpuworker/engine"
 )
 
-// Times of a request that wants a server alone.
+// Times of a request that asks for a server exclusively.
 const (
-	aloneTime  = 30 * time.Second // to wait for one
-	alonePause = 50 * time.Millisecond
-	longPause  = time.Second
-	aloneLook  = 100 * time.Millisecond // between looks at whether it still has it alone
+	maxExclusiveWait = 30 * time.Second // for an idle server
+	firstIdlePoll    = 50 * time.Millisecond
+	lastIdlePoll     = time.Second
+	exclusivePoll    = 100 * time.Millisecond // between checks that the server does nothing else
 )
 
-// answerAlone asks a server that works on nothing else. After a while it makes
-// do with the one that has the least to do, and says so if that dies.
-func (f *Balancer) answerAlone(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
-	a := f.asks.Get().(*ask)
-	defer f.release(a)
-	until := time.Now().Add(aloneTime)
-	for pause := alonePause; ; pause = min(2*pause, longPause) {
+// answerExclusively sends the request to a server that works on nothing else.
+// After maxExclusiveWait it takes the server with the fewest requests. If that
+// one crashes, the CrashError says whether the request was alone.
+func (b *Balancer) answerExclusively(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
+	q := b.requests.Get().(*request)
+	defer b.release(q)
+	until := time.Now().Add(maxExclusiveWait)
+	for poll := firstIdlePoll; ; poll = min(2*poll, lastIdlePoll) {
 		last := !time.Now().Before(until)
-		s, quiet, err := f.reserve(ctx, last)
+		s, idle, err := b.reserve(ctx, last)
 		if err != nil {
 			return engine.Answer{}, err
 		}
 		if s != nil {
-			defer f.free(s)
-			f.mu.Lock()
-			a.begin(s, progress, time.Now())
-			a.alone = quiet
-			f.mu.Unlock()
-			if quiet {
-				defer f.guard(ctx, a)()
+			defer b.free(s)
+			b.mu.Lock()
+			q.begin(s, progress, time.Now())
+			q.solo = idle
+			b.mu.Unlock()
+			if idle {
+				defer b.checkSolo(ctx, q)()
 			}
-			return f.ask(ctx, a, r)
+			return b.send(ctx, q, r)
 		}
-		progress() // that the request waits is no silence of a server's
-		sleep(ctx, pause)
+		progress() // the wait is not a silence of the server
+		sleep(ctx, poll)
 	}
 }
 
-// guard looks again and again whether the server still works on nothing but the
-// request, until that ends or stop is called. Workers that share a server don't
-// hear of each other's requests, and what one of them asks meanwhile may be what
-// the server dies of.
-func (f *Balancer) guard(ctx context.Context, a *ask) (stop func()) {
+// checkSolo checks repeatedly, until the request ends or stop is called, that the
+// server works on nothing but the request. Workers that share a server do not
+// know of each other's requests, and the server may crash on one of those.
+func (b *Balancer) checkSolo(ctx context.Context, q *request) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for sleep(ctx, aloneLook) {
-			v, err := f.fetchMetrics(ctx, a.server)
-			f.mu.Lock()
-			itsOwn := v.Start == "" || a.start == "" || v.Start == a.start // not of those who ask the next life
-			if !a.ended && err == nil && itsOwn && max(v.Running, 0)+max(v.Waiting, 0) > 1 {
-				a.alone = false
+		for sleep(ctx, exclusivePoll) {
+			v, err := b.fetchMetrics(ctx, q.server)
+			b.mu.Lock()
+			// Requests to a restarted server say nothing about the one that crashed.
+			sameStart := v.Start == "" || q.start == "" || v.Start == q.start
+			if !q.ended && err == nil && sameStart && max(v.Running, 0)+max(v.Waiting, 0) > 1 {
+				q.solo = false
 			}
-			over := a.ended || !a.alone
-			f.mu.Unlock()
+			over := q.ended || !q.solo
+			b.mu.Unlock()
 			if over {
 				return
 			}
@@ -69,65 +70,66 @@ func (f *Balancer) guard(ctx context.Context, a *ask) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-// reserve returns a server for one request alone: a quiet one, or at last the
-// one with the least to do. None if there is no quiet one yet.
-func (f *Balancer) reserve(ctx context.Context, last bool) (_ *server, quiet bool, _ error) {
+// reserve reserves a server for one exclusive request: an idle one or, at the last
+// try, the one with the fewest requests. It returns nil if none is idle yet. The
+// caller frees the server.
+func (b *Balancer) reserve(ctx context.Context, last bool) (_ *server, idle bool, _ error) {
 	tried := map[*server]bool{}
 	for {
-		f.mu.Lock()
-		s, err := f.idlest(tried, last || ctx.Err() != nil)
+		b.mu.Lock()
+		s, err := b.idlest(tried, last || ctx.Err() != nil)
 		if s != nil {
 			s.exclusive = true
 		}
-		f.mu.Unlock()
+		b.mu.Unlock()
 		if s == nil {
 			return nil, false, err
 		}
-		quiet, busy := f.quiet(ctx, s)
-		if quiet || last || ctx.Err() != nil {
-			return s, quiet && !busy, nil
+		idle, hasOurs := b.reportsIdle(ctx, s)
+		if idle || last || ctx.Err() != nil {
+			return s, idle && !hasOurs, nil
 		}
-		f.free(s)
+		b.free(s)
 		tried[s] = true
 	}
 }
 
-// idlest returns the server with the fewest requests of ours in flight that was
-// not tried yet; unless it is the last try, it must have none. f.mu is held.
-func (f *Balancer) idlest(tried map[*server]bool, last bool) (*server, error) {
+// idlest returns the untried server with the fewest requests of this balancer in
+// flight. Unless it is the last try, it must have none. The caller holds b.mu.
+func (b *Balancer) idlest(tried map[*server]bool, last bool) (*server, error) {
 	var best *server
-	present := false
-	for i := range f.servers {
-		s := f.servers[(f.next+i)%len(f.servers)]
-		if s.breaker.away() {
+	anyUp := false
+	for i := range b.servers {
+		s := b.servers[(b.next+i)%len(b.servers)]
+		if s.breaker.setAside() {
 			continue
 		}
-		present = true
+		anyUp = true
 		if !s.exclusive && !tried[s] && (best == nil || s.inFlight < best.inFlight) {
 			best = s
 		}
 	}
-	f.next++
+	b.next++
 	switch {
-	case !present:
-		return nil, f.allAway()
+	case !anyUp:
+		return nil, b.allSetAside()
 	case best != nil && best.inFlight > 0 && !last:
 		return nil, nil
 	}
 	return best, nil
 }
 
-// quiet reports whether the server works on nothing, as far as it says; busy
-// that requests of ours are with it.
-func (f *Balancer) quiet(ctx context.Context, s *server) (quiet, busy bool) {
-	v, _ := f.fetchMetrics(ctx, s) // who can't be looked at says nothing
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// reportsIdle reports whether the server works on nothing, as far as it says, and
+// whether it has requests of this balancer.
+func (b *Balancer) reportsIdle(ctx context.Context, s *server) (idle, hasOurs bool) {
+	v, _ := b.fetchMetrics(ctx, s) // without metrics it says nothing
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return v.Running <= 0 && v.Waiting <= 0, s.inFlight > 0
 }
 
-func (f *Balancer) free(s *server) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+func (b *Balancer) free(s *server) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	s.exclusive = false
 }

@@ -12,24 +12,24 @@ import (
 	"rollout/shared/fault"
 )
 
-// fake is a server that tests switch between moods.
+// fake is a server whose faults tests switch on and off.
 type fake struct {
 	name string
 
-	mu      sync.Mutex
-	starts  int           // 0 while nobody is there
-	fails   bool          // every answer is a 500
-	hangs   bool          // no answer comes
-	full    time.Duration // every request is refused, with that hint
-	takes   time.Duration // an answer
-	other   int           // requests of others that it works on
-	silent  bool          // it has no metrics
-	broken  chan struct{} // closed when connections break
-	refusal time.Duration // until a connection is refused
-	running int
-	stall   time.Duration // of the way back of what it tells next
-	asked   []string      // prompts, and "?" for the fleet's own questions
-	looks   int
+	mu           sync.Mutex
+	starts       int           // 0 or less while it is down
+	fails        bool          // every answer is a 500
+	hangs        bool          // no answer comes
+	full         time.Duration // every request is refused, with this hint
+	takes        time.Duration // an answer
+	other        int           // requests of other workers in flight
+	noMetrics    bool
+	broken       chan struct{} // closed when connections break
+	refusal      time.Duration // until a connection is refused
+	running      int
+	metricsDelay time.Duration // of the next metrics on the way back
+	asked        []string      // prompts, and "?" for the balancer's questions
+	metricsCalls int
 }
 
 func newFake(name string) *fake { return &fake{name: name, starts: 1, broken: make(chan struct{})} }
@@ -40,8 +40,8 @@ func (s *fake) set(change func()) {
 	change()
 }
 
-// die breaks all connections and refuses new ones.
-func (s *fake) die() {
+// crash breaks all connections and refuses new ones.
+func (s *fake) crash() {
 	s.set(func() {
 		s.starts = -s.starts
 		close(s.broken)
@@ -49,18 +49,20 @@ func (s *fake) die() {
 	})
 }
 
-// start starts the server again.
+// start starts the server again after a crash.
 func (s *fake) start() { s.set(func() { s.starts = 1 - s.starts }) }
 
-// drop breaks all connections, and the server lives on.
-func (s *fake) drop() {
+// breakConnections breaks all connections; the server stays up.
+func (s *fake) breakConnections() {
 	s.set(func() {
 		close(s.broken)
 		s.broken = make(chan struct{})
 	})
 }
 
-func (s *fake) questions() (own, asked int) {
+// questions returns how many questions of the balancer and how many requests the
+// server got.
+func (s *fake) questions() (own, requests int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.asked {
@@ -71,8 +73,9 @@ func (s *fake) questions() (own, asked int) {
 	return own, len(s.asked) - own
 }
 
-func trouble(inside bool, format string, args ...any) error {
-	return fault.WithKind(fault.Unavailable, &engine.ServerError{Received: inside, Err: fmt.Errorf(format, args...)}, "POST")
+func unavailable(received bool, format string, args ...any) error {
+	err := &engine.ServerError{Received: received, Err: fmt.Errorf(format, args...)}
+	return fault.WithKind(fault.Unavailable, err, "POST")
 }
 
 func (s *fake) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
@@ -88,20 +91,21 @@ func (s *fake) Answer(ctx context.Context, r engine.Request, progress func()) (e
 	defer s.set(func() { s.running-- })
 	switch {
 	case starts <= 0:
-		return engine.Answer{}, trouble(false, "connection refused")
+		return engine.Answer{}, unavailable(false, "connection refused")
 	case full > 0:
 		return engine.Answer{}, &fault.Error{Kind: fault.Throttled, Op: "full", RetryAfter: full}
 	case fails || strings.Contains(string(r.Body), "bad"):
-		return engine.Answer{}, &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Err: &engine.ServerError{Received: true, Err: errors.New("status 500")}}
+		err := &engine.ServerError{Received: true, Err: errors.New("status 500")}
+		return engine.Answer{}, &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Err: err}
 	}
 	if hangs {
 		takes = 1000 * time.Hour
 	}
 	select {
 	case <-time.After(takes):
-	case <-broken: // of one answer all has arrived, and waits to be read
+	case <-broken: // one answer has arrived as a whole, and waits to be read
 		if prompt != "arrived" {
-			return engine.Answer{}, trouble(true, "EOF")
+			return engine.Answer{}, unavailable(true, "EOF")
 		}
 		time.Sleep(time.Millisecond)
 	case <-ctx.Done():
@@ -113,19 +117,19 @@ func (s *fake) Answer(ctx context.Context, r engine.Request, progress func()) (e
 
 func (s *fake) Metrics(context.Context) (engine.ServerMetrics, error) {
 	s.mu.Lock()
-	s.looks++
-	starts, refusal, stall := s.starts, s.refusal, s.stall
+	s.metricsCalls++
+	starts, refusal, delay := s.starts, s.refusal, s.metricsDelay
 	v := engine.UnknownMetrics()
-	if !s.silent {
+	if !s.noMetrics {
 		v.Start, v.Running, v.Waiting = fmt.Sprint(starts), float64(s.running+s.other), 0
 	}
-	s.stall = 0
+	s.metricsDelay = 0
 	s.mu.Unlock()
 	if starts <= 0 {
 		time.Sleep(refusal)
-		return engine.UnknownMetrics(), trouble(false, "connection refused")
+		return engine.UnknownMetrics(), unavailable(false, "connection refused")
 	}
-	time.Sleep(stall)
+	time.Sleep(delay)
 	return v, nil
 }
 
@@ -133,7 +137,7 @@ func (s *fake) Ready(context.Context) (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.starts <= 0 {
-		return "", trouble(false, "connection refused")
+		return "", unavailable(false, "connection refused")
 	}
 	return "model", nil
 }

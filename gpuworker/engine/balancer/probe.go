@@ -11,176 +11,182 @@ import (
 	"rollout/shared/fault"
 )
 
-// Times of finding out.
+// Times of probes.
 const (
-	inquiryTime  = 2 * time.Second  // for all of it
-	hangTime     = 10 * time.Second // for a question to a server that a request hung on
-	questionTime = 10 * time.Second // for a question to a server that was away
-	firstPause   = 100 * time.Millisecond
+	probeTime      = 2 * time.Second  // after a failed request
+	hangProbeTime  = 10 * time.Second // after a request that hung
+	questionTime   = 10 * time.Second // for a question to a server that was set aside
+	firstProbeWait = 100 * time.Millisecond
 )
 
-// probe is what became of a server in trouble; all requests in trouble
-// share one.
+// probe is a probe of one server. All requests that fail during it share its
+// result. Done is closed when the result is in the server's state.
 type probe struct{ done chan struct{} }
 
-// attribute says whose fault a request's fault is.
-func (f *Balancer) attribute(ctx context.Context, a *ask, r engine.Request, err error) error {
-	s := a.server
+// attribute returns the fault of a failed request after it has found out whether
+// the request or the server is at fault.
+func (b *Balancer) attribute(ctx context.Context, q *request, r engine.Request, err error) error {
+	s := q.server
 	if ctx.Err() != nil {
 		if fault.ClassOf(context.Cause(ctx)) == fault.Timeout {
-			return f.hung(a, f.startProbe(s, r.Body, err, hangTime), err)
+			return b.hang(q, b.startProbe(s, r.Body, err, hangProbeTime), err)
 		}
 		return err
 	}
 	if fault.Is(err, fault.Throttled) {
-		return f.throttled(s, err)
+		return b.throttled(s, err)
 	}
-	var trouble *engine.ServerError
-	if !errors.As(err, &trouble) {
+	var serverErr *engine.ServerError
+	if !errors.As(err, &serverErr) {
 		return err
 	}
 	select {
-	case <-f.startProbe(s, r.Body, err, inquiryTime).done:
+	case <-b.startProbe(s, r.Body, err, probeTime).done:
 	case <-ctx.Done():
-		return fault.WithKind(fault.Canceled, errors.Join(context.Cause(ctx), err), "ask what became of the inference server %s", s.Name)
+		return fault.WithKind(fault.Canceled, errors.Join(context.Cause(ctx), err), "probe the inference server %s", s.Name)
 	}
-	f.mu.Lock()
-	died, away := s.incarnation != a.life, s.breaker.away()
-	f.mu.Unlock()
+	b.mu.Lock()
+	crashed, setAside := s.incarnation != q.incarnation, s.breaker.setAside()
+	b.mu.Unlock()
 	switch {
-	case died && trouble.Received:
-		died := &engine.CrashError{Server: s.Name, Start: a.start, Solo: a.alone}
-		return &fault.Error{Kind: fault.Unavailable, Err: fmt.Errorf("%w: %w", err, died)}
-	case away && !fault.Is(err, fault.Unavailable):
-		return fault.WithKind(fault.Unavailable, err, "the inference server %s fails for everybody", s.Name)
+	case crashed && serverErr.Received:
+		crash := &engine.CrashError{Server: s.Name, Start: q.start, Solo: q.solo}
+		return &fault.Error{Kind: fault.Unavailable, Err: fmt.Errorf("%w: %w", err, crash)}
+	case setAside && !fault.Is(err, fault.Unavailable):
+		return fault.WithKind(fault.Unavailable, err, "the inference server %s fails for all requests", s.Name)
 	}
 	return err
 }
 
-// hung says that whose fault it is will be known. Its caller's ctx has ended,
-// and decides how long that is waited for.
-func (f *Balancer) hung(a *ask, q *probe, err error) error {
-	s, life := a.server, a.life
-	return fault.WithKind(fault.Canceled, &engine.HangError{Err: err, ServerAtFault: func(ctx context.Context) bool {
+// hang returns the fault of a request that hung, with the probe's result to come.
+// The caller's context has ended; it decides how long to wait for the result.
+func (b *Balancer) hang(q *request, p *probe, err error) error {
+	s, incarnation := q.server, q.incarnation
+	serverAtFault := func(ctx context.Context) bool {
 		select {
-		case <-q.done:
+		case <-p.done:
 		case <-ctx.Done():
 		}
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		return s.breaker.away() || s.incarnation != life
-	}}, "the inference server %s", s.Name)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return s.breaker.setAside() || s.incarnation != incarnation
+	}
+	return fault.WithKind(fault.Canceled, &engine.HangError{Err: err, ServerAtFault: serverAtFault},
+		"the inference server %s", s.Name)
 }
 
-// throttled drops the hint of a server that is full if another one has room.
-func (f *Balancer) throttled(s *server, err error) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// throttled drops the retry hint of a full server if another server has room.
+func (b *Balancer) throttled(s *server, err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	now := time.Now()
-	for _, o := range f.servers {
-		if o != s && !o.breaker.away() && o.rank(now) == 0 {
+	for _, o := range b.servers {
+		if o != s && !o.breaker.setAside() && o.rank(now) == 0 {
 			return &fault.Error{Kind: fault.Throttled, Op: err.Error()}
 		}
 	}
 	return err
 }
 
-// overInquiry is one that needs no waiting for.
-func overInquiry() *probe {
-	q := &probe{make(chan struct{})}
-	close(q.done)
-	return q
+// finishedProbe returns a probe whose result is known.
+func finishedProbe() *probe {
+	p := &probe{make(chan struct{})}
+	close(p.done)
+	return p
 }
 
-// startProbe finds out what became of a server in trouble, if nobody does yet and
-// it is not known.
-func (f *Balancer) startProbe(s *server, body []byte, why error, patience time.Duration) *probe {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// startProbe probes a server after the failure cause, or returns the probe under
+// way. A server that is set aside needs none. Body is the failed request's, which
+// names the model.
+func (b *Balancer) startProbe(s *server, body []byte, cause error, limit time.Duration) *probe {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if s.probe != nil {
 		return s.probe
 	}
-	if f.closed || !s.breaker.trouble() {
-		return overInquiry()
+	if b.closed || !s.breaker.failed() {
+		return finishedProbe()
 	}
-	q := &probe{make(chan struct{})}
-	s.probe, s.why = q, why
+	p := &probe{make(chan struct{})}
+	s.probe, s.lastErr = p, cause
 	question := questionFor(body)
-	f.work.Go(func() {
-		defer close(q.done)
-		became := f.findOut(s, question, patience)
-		f.conclude(s, became)
-		if became != works {
-			f.work.Go(func() { f.recover(s, question) })
+	b.work.Go(func() {
+		defer close(p.done)
+		result := b.runProbe(s, question, limit)
+		b.conclude(s, result)
+		if result != works {
+			b.work.Go(func() { b.recover(s, question) })
 		}
 	})
-	return q
+	return p
 }
 
-// probeResult is what became of a server.
+// probeResult is what a probe found.
 type probeResult string
 
 const (
-	works  probeResult = "works"  // it answers questions
-	fails  probeResult = "fails"  // it is there, and answers none
-	gone   probeResult = "gone"   // nobody is there
-	reborn probeResult = "reborn" // it was started anew
+	works     probeResult = "works"  // it answers questions
+	fails     probeResult = "fails"  // it can be reached and answers none
+	gone      probeResult = "gone"   // it refuses connections
+	restarted probeResult = "reborn" // it has restarted
 )
 
-// conclude acts on what became of a server.
-func (f *Balancer) conclude(s *server, b probeResult) {
-	f.mu.Lock()
+// conclude puts a probe's result into the server's state.
+func (b *Balancer) conclude(s *server, result probeResult) {
+	b.mu.Lock()
 	s.probe = nil
-	s.breaker.answered(b == works)
-	if b == gone {
+	s.breaker.probed(result == works)
+	if result == gone {
 		s.incarnation++
 		s.start = ""
 	}
-	changed, closed, why := f.toldAnew(), f.closed, s.why
-	f.mu.Unlock()
+	changed, closed, lastErr := b.limitChanged(), b.closed, s.lastErr
+	b.mu.Unlock()
 	if changed {
-		f.tell()
+		b.announceLimit()
 	}
-	if b != works && !closed {
-		f.log.Warn("inference server gets no requests until it answers again", "server", s.Name, "it", string(b), "error", why)
+	if result != works && !closed {
+		b.log.Warn("inference server gets no requests until it answers again",
+			"server", s.Name, "it", string(result), "error", lastErr)
 	}
 }
 
-// findOut asks a server what it tells of itself, and a question, up to three
-// times. Signs of work on requests are an answer, too, but none once a
-// connection broke: what had arrived before is still read then. Who has not
-// answered the question in time may have much to do, unless patience was for a
-// hang.
-func (f *Balancer) findOut(s *server, question engine.Request, patience time.Duration) probeResult {
-	ctx, cancel := context.WithTimeout(f.ctx, patience)
+// runProbe asks a server for its metrics and a question, up to three times.
+//
+// Progress on other requests proves that it works, but not in the round in which
+// a connection broke: what had arrived before the break is still being read then.
+// If the time ends during the question, a server that can be reached may just
+// have much to do, and counts as working; after a hang it counts as failing.
+func (b *Balancer) runProbe(s *server, question engine.Request, limit time.Duration) probeResult {
+	ctx, cancel := context.WithTimeout(b.ctx, limit)
 	defer cancel()
-	pause := firstPause
+	pause := firstProbeWait
 	for round := range 3 {
-		signs := s.signs.Load()
-		f.mu.Lock()
-		life := s.incarnation
-		f.mu.Unlock()
-		err := f.look(ctx, s)
-		f.mu.Lock()
-		anew := s.incarnation != life
-		f.mu.Unlock()
-		if anew {
-			return reborn
+		progress := s.progress.Load()
+		b.mu.Lock()
+		incarnation := s.incarnation
+		b.mu.Unlock()
+		_, err := b.fetchMetrics(ctx, s)
+		b.mu.Lock()
+		hasRestarted := s.incarnation != incarnation
+		b.mu.Unlock()
+		if hasRestarted {
+			return restarted
 		}
-		there := err == nil
-		if there {
+		reachable := err == nil
+		if reachable {
 			_, err = s.Server.Answer(ctx, question, func() {})
 		}
-		var trouble *engine.ServerError
-		broke := errors.As(err, &trouble) && fault.Is(err, fault.Unavailable)
+		var serverErr *engine.ServerError
+		broke := errors.As(err, &serverErr) && fault.Is(err, fault.Unavailable)
 		switch {
-		case broke && !trouble.Received:
+		case broke && !serverErr.Received:
 			return gone
 		case err == nil, fault.Is(err, fault.Invalid), fault.Is(err, fault.Denied), fault.Is(err, fault.Throttled):
 			return works
-		case s.signs.Load() != signs && (!broke || round > 0):
+		case s.progress.Load() != progress && (!broke || round > 0):
 			return works
-		case ctx.Err() != nil && there && patience == inquiryTime:
+		case ctx.Err() != nil && reachable && limit == probeTime:
 			return works
 		case ctx.Err() != nil:
 			return fails
@@ -191,44 +197,44 @@ func (f *Balancer) findOut(s *server, question engine.Request, patience time.Dur
 	return fails
 }
 
-// recover asks a server that is away until it answers a question.
-func (f *Balancer) recover(s *server, question engine.Request) {
+// recover asks a server that is set aside until it answers a question.
+func (b *Balancer) recover(s *server, question engine.Request) {
 	for {
-		f.mu.Lock()
+		b.mu.Lock()
 		wait := s.breaker.wait
-		f.mu.Unlock()
-		if !sleep(f.ctx, wait) {
+		b.mu.Unlock()
+		if !sleep(b.ctx, wait) {
 			return
 		}
-		f.mu.Lock()
+		b.mu.Lock()
 		s.breaker.waited()
-		f.mu.Unlock()
-		err := f.question(s, question)
-		f.mu.Lock()
-		s.breaker.answered(err == nil)
+		b.mu.Unlock()
+		err := b.ask(s, question)
+		b.mu.Lock()
+		s.breaker.probed(err == nil)
 		if err != nil {
-			s.why = err
+			s.lastErr = err
 		} else {
 			s.window = newWindow(time.Now())
 		}
-		changed := f.toldAnew()
-		f.mu.Unlock()
+		changed := b.limitChanged()
+		b.mu.Unlock()
 		if changed {
-			f.tell()
+			b.announceLimit()
 		}
 		if err == nil {
-			f.log.Info("inference server answers again", "server", s.Name)
+			b.log.Info("inference server answers again", "server", s.Name)
 			return
 		}
 	}
 }
 
-// question asks one; nil if the server answers it. Invalid and Denied are
-// answers, but a server that is loading may say that it is full.
-func (f *Balancer) question(s *server, question engine.Request) error {
-	ctx, cancel := context.WithTimeout(f.ctx, questionTime)
+// ask asks a server a question. Invalid and Denied count as answers. Throttled
+// does not: a server that is loading may say that it is full.
+func (b *Balancer) ask(s *server, question engine.Request) error {
+	ctx, cancel := context.WithTimeout(b.ctx, questionTime)
 	defer cancel()
-	if err := f.look(ctx, s); err != nil {
+	if _, err := b.fetchMetrics(ctx, s); err != nil {
 		return err
 	}
 	_, err := s.Server.Answer(ctx, question, func() {})
@@ -238,43 +244,36 @@ func (f *Balancer) question(s *server, question engine.Request) error {
 	return err
 }
 
-// look asks a server for its vitals and keeps what it tells.
-func (f *Balancer) look(ctx context.Context, s *server) error {
-	_, err := f.fetchMetrics(ctx, s)
-	return err
-}
-
-// fetchMetrics asks a server for its vitals and keeps what it tells, unless it is
-// known by now that it lives another life.
-func (f *Balancer) fetchMetrics(ctx context.Context, s *server) (engine.ServerMetrics, error) {
-	f.mu.Lock()
-	life := s.incarnation
-	f.mu.Unlock()
+// fetchMetrics asks a server for its metrics and stores them, unless the server
+// has restarted meanwhile.
+func (b *Balancer) fetchMetrics(ctx context.Context, s *server) (engine.ServerMetrics, error) {
+	b.mu.Lock()
+	incarnation := s.incarnation
+	b.mu.Unlock()
 	v, err := s.Server.Metrics(ctx)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err == nil && s.incarnation == life {
-		s.tells(v)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if err == nil && s.incarnation == incarnation {
+		s.storeMetrics(v)
 	}
 	return v, err
 }
 
-// questionFor is the smallest question to the model that a request is for.
+// questionFor returns the smallest question to the model that the request body
+// names. Without a model in the body, the server's refusal is an answer too.
 func questionFor(body []byte) engine.Request {
 	model := []byte(`""`)
-	// A body that is not JSON is asked about without a model: the server's
-	// refusal is an answer, too.
 	_ = rawjson.Members(body, func(name, v []byte) error {
 		if string(name) == "model" {
 			model = v
 		}
 		return nil
 	})
-	return engine.Request{Endpoint: engine.Chat,
-		Body: fmt.Appendf(nil, `{"model":%s,"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"temperature":0}`, model)}
+	const format = `{"model":%s,"messages":[{"role":"user","content":"hi"}],"max_tokens":1,"temperature":0}`
+	return engine.Request{Endpoint: engine.Chat, Body: fmt.Appendf(nil, format, model)}
 }
 
-// sleep waits; false if ctx ended first.
+// sleep waits for d. It returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

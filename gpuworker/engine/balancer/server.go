@@ -8,27 +8,27 @@ import (
 	"rollout/shared/fault"
 )
 
-// server is a member and what the fleet knows of it. The fleet's mutex guards
-// all but signs.
+// server is a backend and its state. The Balancer's mutex guards all fields but
+// progress.
 type server struct {
 	Backend
 	breaker     breaker
-	probe       *probe            // under way; nil if none is
-	concurrency *concurrencyLimit // nil: the caller's number is fixed
+	probe       *probe            // under way; nil otherwise
+	concurrency *concurrencyLimit // nil if the caller's number is fixed
 	window      window
 	inFlight    int
-	watching    bool      // it is being looked at
-	exclusive   bool      // it answers one request alone
-	full        time.Time // it asked for less; others are preferred until then
-	why         error     // its last trouble
-	waiting     int       // at it, as it said last; negative if it did not
+	watching    bool      // its metrics are being fetched
+	exclusive   bool      // it is reserved for an exclusive request
+	fullUntil   time.Time // it throttled a request; others are preferred until then
+	lastErr     error
+	waiting     int // in its queue, as it reported last; negative if it does not
 
-	// A server that dies and comes back lives another life. Its start names a
-	// life where the server says when it started.
+	// Each start of the server is an incarnation. The start is its name, if the
+	// server reports one.
 	incarnation int
 	start       string
 
-	signs atomic.Int64 // of work on requests
+	progress atomic.Int64 // signs of work on requests
 }
 
 // before reports whether s should get a request rather than o.
@@ -39,17 +39,18 @@ func (s *server) before(o *server, now time.Time) bool {
 	return s.load() < o.load()
 }
 
+// rank orders servers by preference; 0 is best.
 func (s *server) rank(now time.Time) int {
 	switch {
 	case s.breaker.state == Probing:
 		return 2
-	case now.Before(s.full):
+	case now.Before(s.fullUntil):
 		return 1
 	}
 	return 0
 }
 
-// load is the requests in flight, in relation to what the server takes.
+// load is the requests in flight, in relation to the server's limit.
 func (s *server) load() float64 {
 	if s.concurrency == nil {
 		return float64(s.inFlight)
@@ -57,8 +58,9 @@ func (s *server) load() float64 {
 	return float64(s.inFlight+1) / float64(s.concurrency.limit)
 }
 
-// tells takes in what the server tells of itself. f.mu is held.
-func (s *server) tells(v engine.ServerMetrics) {
+// storeMetrics stores what the server reports. Another start than before is a
+// new incarnation. The caller holds the Balancer's mutex.
+func (s *server) storeMetrics(v engine.ServerMetrics) {
 	s.waiting = int(v.Waiting)
 	if v.Start == "" || v.Start == s.start {
 		return
@@ -69,51 +71,53 @@ func (s *server) tells(v engine.ServerMetrics) {
 	s.start = v.Start
 }
 
-// ask is one request in flight; its memory is used again.
-type ask struct {
-	server *server
-	began  time.Time
-	life   int    // of the server, when the request began
-	start  string // its name
-	alone  bool   // the server works, and worked, on nothing else, as far as it says
-	ended  bool
-	pieces int64
-	inner  func()
-	tell   func() // the progress that the server reports
+// request is one request in flight; its memory is reused.
+type request struct {
+	server      *server
+	began       time.Time
+	incarnation int    // of the server, when the request began
+	start       string // of the server, when the request began
+	solo        bool   // the server has worked on nothing else, as far as it reports that
+	ended       bool
+	pieces      int64
+	callersHook func() // the caller's progress
+	report      func() // the progress that the server gets
 }
 
-func newAsk() any {
-	a := &ask{}
-	a.tell = a.progress
-	return a
+func newRequest() any {
+	q := &request{}
+	q.report = q.progress
+	return q
 }
 
-func (f *Balancer) release(a *ask) {
-	*a = ask{tell: a.tell}
-	f.asks.Put(a)
+func (b *Balancer) release(q *request) {
+	*q = request{report: q.report}
+	b.requests.Put(q)
 }
 
-func (a *ask) progress() {
-	a.pieces++
-	a.server.signs.Add(1)
-	a.inner()
+func (q *request) progress() {
+	q.pieces++
+	q.server.progress.Add(1)
+	q.callersHook()
 }
 
-// begin makes the request one in flight on the server. f.mu is held.
-func (a *ask) begin(s *server, progress func(), now time.Time) {
-	a.server, a.inner, a.began, a.life, a.start = s, progress, now, s.incarnation, s.start
-	s.window.moved(now, s.inFlight)
+// begin makes the request one in flight on the server. The caller holds the
+// Balancer's mutex.
+func (q *request) begin(s *server, progress func(), now time.Time) {
+	q.server, q.callersHook, q.began, q.incarnation, q.start = s, progress, now, s.incarnation, s.start
+	s.window.addTime(now, s.inFlight)
 	s.inFlight++
 }
 
-// over ends it; true if the server's limit changed. f.mu is held.
-func (a *ask) over(now time.Time, err error) bool {
-	s := a.server
-	a.ended = true
-	s.window.moved(now, s.inFlight)
+// end ends the request and reports whether the server's limit changed. The caller
+// holds the Balancer's mutex.
+func (q *request) end(now time.Time, err error) (limitChanged bool) {
+	s := q.server
+	q.ended = true
+	s.window.addTime(now, s.inFlight)
 	s.inFlight--
 	if fault.Is(err, fault.Throttled) {
-		s.full = now.Add(max(fault.RetryAfter(err), time.Second))
+		s.fullUntil = now.Add(max(fault.RetryAfter(err), time.Second))
 	}
 	if s.concurrency == nil {
 		return false
@@ -121,14 +125,14 @@ func (a *ask) over(now time.Time, err error) bool {
 	before := s.concurrency.limit
 	switch {
 	case err == nil:
-		s.window.answered(a.began, now, a.pieces)
+		s.window.addAnswer(q.began, now, q.pieces)
 		if m, ok := s.window.measure(now, s.concurrency.limit); ok {
-			s.concurrency.measured(m)
+			s.concurrency.addMeasure(m)
 			s.window = newWindow(now)
 		}
 	case fault.Is(err, fault.Throttled):
-		if s.window.refusal(s.concurrency.limit) {
-			s.concurrency.refused(now, s.inFlight)
+		if s.window.addRefusal(s.concurrency.limit) {
+			s.concurrency.addRefusals(now, s.inFlight)
 			s.window = newWindow(now)
 		}
 	}

@@ -5,54 +5,54 @@ import (
 	"time"
 )
 
-// watchEvery is how often servers that work are looked at.
+// watchEvery is how often the metrics of working servers are fetched.
 const watchEvery = time.Second
 
-// watch keeps what is known of servers new: of when they started, and of their
-// queues. One without requests is left alone.
-func (f *Balancer) watch() {
+// watch keeps what is known of the servers' starts and queues up to date. It
+// leaves servers without requests alone.
+func (b *Balancer) watch() {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-		case <-f.ctx.Done():
+		case <-b.ctx.Done():
 			return
 		}
-		for _, s := range f.servers {
-			f.watchOne(s)
+		for _, s := range b.servers {
+			b.watchOne(s)
 		}
 	}
 }
 
-func (f *Balancer) watchOne(s *server) {
-	f.mu.Lock()
-	idle := s.inFlight == 0 || s.breaker.away() || s.watching
-	s.watching = s.watching || !idle
-	f.mu.Unlock()
-	if idle {
+func (b *Balancer) watchOne(s *server) {
+	b.mu.Lock()
+	skip := s.inFlight == 0 || s.breaker.setAside() || s.watching
+	s.watching = s.watching || !skip
+	b.mu.Unlock()
+	if skip {
 		return
 	}
-	f.work.Go(func() {
-		ctx, cancel := context.WithTimeout(f.ctx, questionTime)
+	b.work.Go(func() {
+		ctx, cancel := context.WithTimeout(b.ctx, questionTime)
 		defer cancel()
-		v, err := f.fetchMetrics(ctx, s)
-		f.mu.Lock()
+		v, err := b.fetchMetrics(ctx, s)
+		b.mu.Lock()
 		s.watching = false
 		changed := false
-		if err == nil { // who can't be looked at is judged by what becomes of requests
-			if s.concurrency != nil && !s.breaker.away() {
+		if err == nil { // a server that fails is found by its requests
+			if s.concurrency != nil && !s.breaker.setAside() {
 				before := s.concurrency.limit
-				s.concurrency.told(v, s.inFlight)
+				s.concurrency.addMetrics(v, s.inFlight)
 				if s.concurrency.limit != before {
 					s.window = newWindow(time.Now())
 				}
 			}
-			changed = f.toldAnew()
+			changed = b.limitChanged()
 		}
-		f.mu.Unlock()
+		b.mu.Unlock()
 		if changed {
-			f.tell()
+			b.announceLimit()
 		}
 	})
 }

@@ -2,70 +2,72 @@ package balancer
 
 import "time"
 
-// window gathers what a server did at one limit. Only requests that began
-// within it count, so that a limit is not judged by what the last one did.
+// window measures what a server does at one limit. Only requests that began
+// within the window count, so that a limit is not judged by the one before.
 type window struct {
-	since   time.Time
-	last    time.Time // when in-flight time was last added up
-	area    float64   // requests × seconds in flight
-	answers int
-	done    int // answers, also of requests that began before
-	refused int
-	pieces  float64
-	busy    float64 // seconds that the answers took together
+	since    time.Time
+	last     time.Time // when inFlight was last added
+	inFlight float64   // requests × seconds
+	answers  int       // of requests that began within the window
+	allEnded int       // answers, including those of requests that began before
+	refused  int
+	pieces   float64
+	answerS  float64 // seconds that the answers took in all
 }
 
 func newWindow(now time.Time) window { return window{since: now, last: now} }
 
-// A window ends when it has seen enough, or for long enough.
+// A window ends after at least minAnswers and minTime, or after maxTime with at
+// least fewAnswers.
 const (
-	leastAnswers = 32
-	leastTime    = 500 * time.Millisecond
-	longestTime  = time.Minute
-	fewAnswers   = 8
+	minAnswers = 32
+	minTime    = 500 * time.Millisecond
+	maxTime    = time.Minute
+	fewAnswers = 8
 )
 
-// moved adds up the time since the number of requests in flight last moved.
-func (w *window) moved(now time.Time, inFlight int) {
+// addTime adds the time since the last call, with so many requests in flight.
+func (w *window) addTime(now time.Time, inFlight int) {
 	if w.since.IsZero() {
 		*w = newWindow(now)
 	}
-	w.area += float64(inFlight) * now.Sub(w.last).Seconds()
+	w.inFlight += float64(inFlight) * now.Sub(w.last).Seconds()
 	w.last = now
 }
 
-func (w *window) answered(began, now time.Time, pieces int64) {
-	w.done++
+// addAnswer adds an answer of so many pieces.
+func (w *window) addAnswer(began, now time.Time, pieces int64) {
+	w.allEnded++
 	if began.Before(w.since) {
 		return
 	}
 	w.answers++
 	w.pieces += float64(max(pieces, 1))
-	w.busy += now.Sub(began).Seconds()
+	w.answerS += now.Sub(began).Seconds()
 }
 
-// Some servers refuse a request now and then, whatever they have to do. Only
-// one that refuses more than this, of so many, has too much.
+// Some servers refuse a request now and then at any load. Only a larger share of
+// refusals than maxRefused, of at least minJudged requests, means overload.
 const (
-	refusedMax  = 0.15
-	leastJudged = 20
+	maxRefused = 0.15
+	minJudged  = 20
 )
 
-// refusal takes in a refusal; true if there are too many.
-func (w *window) refusal(limit int) bool {
+// addRefusal adds a refusal and reports whether the window has too many.
+func (w *window) addRefusal(limit int) bool {
 	w.refused++
-	n := w.refused + w.done
-	return n >= max(leastJudged, limit) && float64(w.refused) > refusedMax*float64(n)
+	n := w.refused + w.allEnded
+	return n >= max(minJudged, limit) && float64(w.refused) > maxRefused*float64(n)
 }
 
-// measure returns what the window showed, once it has seen a turnover of the
-// limit.
+// measure returns what the window showed. It returns false until the window has as
+// many answers as the limit, or has lasted for maxTime.
 func (w *window) measure(now time.Time, limit int) (measure, bool) {
 	d := now.Sub(w.since)
-	enough := d >= leastTime && w.answers >= max(leastAnswers, limit)
-	if !enough && (d < longestTime || w.answers < fewAnswers) || w.busy <= 0 {
+	enough := d >= minTime && w.answers >= max(minAnswers, limit)
+	if !enough && (d < maxTime || w.answers < fewAnswers) || w.answerS <= 0 {
 		return measure{}, false
 	}
-	n := w.area / d.Seconds()
-	return measure{inFlight: n, goodput: n * w.pieces / w.busy}, true
+	n := w.inFlight / d.Seconds()
+	return measure{inFlight: n, goodput: n * w.pieces / w.answerS}, true
 }

@@ -14,34 +14,33 @@ import (
 	"rollout/shared/fault"
 )
 
-// model is a simulated server: it says how long an answer takes and how many
-// pieces it has.
+// model is a simulated server.
 type model struct {
-	slots  int                                  // it works on so many at once and queues the rest; 0 on all
-	cap    int                                  // it refuses more than that; 0 never
-	moody  float64                              // share of requests that it refuses whatever it has to do
-	tells  bool                                 // its queue
-	time   func(nth, running int) time.Duration // of an answer
-	pieces func(nth int) int
+	slots        int     // it works on so many at once and queues the rest; 0 on all
+	cap          int     // it refuses more requests than that; 0: never
+	refuses      float64 // share of requests that it refuses at any load
+	reportsQueue bool
+	time         func(nth, running int) time.Duration // of an answer
+	pieces       func(nth int) int                    // of an answer
 
 	nth, running, waiting, peak, done, refused atomic.Int64
-	places                                     chan struct{}
+	semaphore                                  chan struct{}
 }
 
 func (m *model) Answer(ctx context.Context, _ engine.Request, progress func()) (engine.Answer, error) {
 	nth := int(m.nth.Add(1))
-	if dice(nth+1e6) < m.moody {
+	if random(nth+1e6) < m.refuses {
 		return engine.Answer{}, &fault.Error{Kind: fault.Throttled, Op: "not now"}
 	}
 	if m.cap > 0 && m.running.Load()+m.waiting.Load() >= int64(m.cap) {
 		m.refused.Add(1)
 		return engine.Answer{}, &fault.Error{Kind: fault.Throttled, Op: "full"}
 	}
-	if m.places != nil {
+	if m.semaphore != nil {
 		m.waiting.Add(1)
-		m.places <- struct{}{}
+		m.semaphore <- struct{}{}
 		m.waiting.Add(-1)
-		defer func() { <-m.places }()
+		defer func() { <-m.semaphore }()
 	}
 	running := m.running.Add(1)
 	defer m.running.Add(-1)
@@ -56,7 +55,7 @@ func (m *model) Answer(ctx context.Context, _ engine.Request, progress func()) (
 
 func (m *model) Metrics(context.Context) (engine.ServerMetrics, error) {
 	v := engine.UnknownMetrics()
-	if m.tells {
+	if m.reportsQueue {
 		v.Running, v.Waiting = float64(m.running.Load()), float64(m.waiting.Load())
 	}
 	return v, nil
@@ -65,9 +64,8 @@ func (m *model) Metrics(context.Context) (engine.ServerMetrics, error) {
 func (m *model) Ready(context.Context) (string, error) { return "model", nil }
 func (m *model) Close() error                          { return nil }
 
-// drive keeps as many requests in flight as the fleet says, for so long, and
-// returns the pieces a second and the mean limit of the last part of it: at any
-// one moment more may be on trial.
+// drive keeps as many requests in flight as the balancer's limit, for a time. It
+// returns the pieces a second and the mean limit in the last part of that time.
 func drive(f *Balancer, m *model, whole, last time.Duration) (rate, limit float64) {
 	var work sync.WaitGroup
 	var inFlight atomic.Int64
@@ -101,8 +99,8 @@ func drive(f *Balancer, m *model, whole, last time.Duration) (rate, limit float6
 	return rate, limit
 }
 
-// dice are 0 to 1, the same for the same number.
-func dice(n int) float64 {
+// random returns a number from 0 to 1 that depends on n alone.
+func random(n int) float64 {
 	x := uint64(n)*0x9e3779b97f4a7c15 + 0x632be59bd9b4e019
 	x ^= x >> 29
 	x *= 0xbf58476d1ce4e5b9
@@ -110,16 +108,16 @@ func dice(n int) float64 {
 	return float64(x>>11) / (1 << 53)
 }
 
-func TestTheLimitFindsWhatAServerMakesTheMostOf(t *testing.T) {
+func TestLimitFindsBestGoodput(t *testing.T) {
 	t.Parallel()
 	constant := func(d time.Duration) func(int, int) time.Duration { return func(int, int) time.Duration { return d } }
-	// A server that is looked at once a second must not be in the same moment of
-	// its work each time.
+	// The metrics of a server are fetched once a second. They must not show the same
+	// phase of its work each time.
 	about := func(d time.Duration) func(int, int) time.Duration {
-		return func(nth, _ int) time.Duration { return time.Duration(float64(d) * (0.9 + 0.2*dice(nth))) }
+		return func(nth, _ int) time.Duration { return time.Duration(float64(d) * (0.9 + 0.2*random(nth))) }
 	}
 	one := func(int) int { return 10 }
-	varied := func(nth int) int { return 1 + int(-40*math.Log(1-dice(nth))) } // exponential: most are short
+	varied := func(nth int) int { return 1 + int(-40*math.Log(1-random(nth))) } // exponential: most are short
 	streamed := func(perPiece time.Duration) func(int, int) time.Duration {
 		return func(nth, _ int) time.Duration { return 50*time.Millisecond + time.Duration(varied(nth))*perPiece }
 	}
@@ -127,22 +125,27 @@ func TestTheLimitFindsWhatAServerMakesTheMostOf(t *testing.T) {
 		name  string
 		model *model
 		best  float64 // pieces a second
-		most  float64 // requests at once that it should see, at last
+		most  float64 // upper bound of the limit in the end; 0: not checked
 	}{
-		{"40 places", &model{slots: 40, time: constant(200 * time.Millisecond), pieces: one}, 40 * 10 / 0.2, 0},
-		{"16 places, answers of all lengths", &model{slots: 16, time: streamed(5 * time.Millisecond), pieces: varied}, 0, 0},
-		{"200 places", &model{slots: 200, time: constant(300 * time.Millisecond), pieces: one}, 200 * 10 / 0.3, 0},
-		{"300 places, answers of all lengths", &model{slots: 300, time: streamed(5 * time.Millisecond), pieces: varied}, 0, 0},
-		{"100 places, and it tells its queue", &model{slots: 100, tells: true, time: about(200 * time.Millisecond), pieces: one}, 100 * 10 / 0.2, 130},
-		{"24 places, and it tells its queue", &model{slots: 24, tells: true, time: about(200 * time.Millisecond), pieces: one}, 24 * 10 / 0.2, 33},
-		{"it refuses more than 50", &model{cap: 50, time: constant(200 * time.Millisecond), pieces: one}, 50 * 10 / 0.2, 0},
-		{"it refuses one of 50, whatever it does", &model{moody: 0.02, slots: 80, time: constant(200 * time.Millisecond), pieces: one}, 80 * 10 / 0.2, 0},
-		// A batch's step takes longer the more it holds: half of all goodput is
-		// reached at 64, 80 % at 256, all of it never.
-		{"a batch that gets slower", &model{time: func(_, n int) time.Duration { return time.Duration(64+n) * time.Millisecond }, pieces: one},
+		{"40 slots", &model{slots: 40, time: constant(200 * time.Millisecond), pieces: one}, 40 * 10 / 0.2, 0},
+		{"16 slots, answers of all lengths", &model{slots: 16, time: streamed(5 * time.Millisecond), pieces: varied}, 0, 0},
+		{"200 slots", &model{slots: 200, time: constant(300 * time.Millisecond), pieces: one}, 200 * 10 / 0.3, 0},
+		{"300 slots, answers of all lengths", &model{slots: 300, time: streamed(5 * time.Millisecond), pieces: varied}, 0, 0},
+		{"100 slots, reports its queue",
+			&model{slots: 100, reportsQueue: true, time: about(200 * time.Millisecond), pieces: one}, 100 * 10 / 0.2, 130},
+		{"24 slots, reports its queue",
+			&model{slots: 24, reportsQueue: true, time: about(200 * time.Millisecond), pieces: one}, 24 * 10 / 0.2, 33},
+		{"refuses more than 50", &model{cap: 50, time: constant(200 * time.Millisecond), pieces: one}, 50 * 10 / 0.2, 0},
+		{"refuses one of 50 at any load",
+			&model{refuses: 0.02, slots: 80, time: constant(200 * time.Millisecond), pieces: one}, 80 * 10 / 0.2, 0},
+		// A step of a batch takes longer the larger the batch is. Half of the possible
+		// goodput is reached at 64 requests, 80 % at 256.
+		{"batches that get slower", &model{time: func(_, n int) time.Duration {
+			return time.Duration(64+n) * time.Millisecond
+		}, pieces: one},
 			512 * 10 / (0.064 + 0.512), 0},
-		// Beyond 80 it loses more than it gains.
-		{"a server that thrashes", &model{time: func(_, n int) time.Duration {
+		// Beyond 80 requests goodput falls.
+		{"thrashing server", &model{time: func(_, n int) time.Duration {
 			return 100*time.Millisecond + time.Duration(max(0, n-80))*8*time.Millisecond
 		}, pieces: one}, 80 * 10 / 0.1, 0},
 	} {
@@ -151,12 +154,12 @@ func TestTheLimitFindsWhatAServerMakesTheMostOf(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := c.model
 				if m.slots > 0 {
-					m.places = make(chan struct{}, m.slots)
+					m.semaphore = make(chan struct{}, m.slots)
 				}
 				f := New(Config{Servers: []Backend{{"a", m}}})
 				defer f.Close()
 				best := c.best
-				if best == 0 { // as many as there are places, never fewer
+				if best == 0 { // all slots are busy all the time
 					mean, busy := 0.0, 0.0
 					for n := range 10000 {
 						mean += float64(m.pieces(n)) / 10000
@@ -167,17 +170,17 @@ func TestTheLimitFindsWhatAServerMakesTheMostOf(t *testing.T) {
 				got, limit := drive(f, m, 40*time.Second, 15*time.Second)
 				t.Logf("limit %.0f: %.0f of %.0f pieces a second", limit, got, best)
 				if got < 0.8*best {
-					t.Errorf("%.0f pieces a second at a limit of %.0f; the server can give %.0f", got, limit, best)
+					t.Errorf("%.0f pieces a second at a limit of %.0f; the server can do %.0f", got, limit, best)
 				}
 				if c.most > 0 && limit > c.most {
-					t.Errorf("the limit is %.0f, and would be too much above %.0f", limit, c.most)
+					t.Errorf("the limit is %.0f, want at most %.0f", limit, c.most)
 				}
 			})
 		})
 	}
 }
 
-func TestAFixedNumberIsTheCallers(t *testing.T) {
+func TestFixedInFlightIsTheLimit(t *testing.T) {
 	t.Parallel()
 	m := &model{}
 	f := New(Config{Servers: []Backend{{"a", m}, {"b", m}}, InFlight: 256})
@@ -187,14 +190,14 @@ func TestAFixedNumberIsTheCallers(t *testing.T) {
 	}
 }
 
-func TestTheLimitStaysWithinItsBounds(t *testing.T) {
+func TestLimitStaysWithinBounds(t *testing.T) {
 	t.Parallel()
 	c := newConcurrencyLimit(4, 128, DefaultStart)
 	for n := range 1000 {
-		c.measured(measure{inFlight: float64(c.limit), goodput: float64(c.limit) * (0.5 + dice(n))})
-		c.told(engine.ServerMetrics{Running: 1, Waiting: 100 * dice(n+1)}, c.limit)
+		c.addMeasure(measure{inFlight: float64(c.limit), goodput: float64(c.limit) * (0.5 + random(n))})
+		c.addMetrics(engine.ServerMetrics{Running: 1, Waiting: 100 * random(n+1)}, c.limit)
 		if n%7 == 0 {
-			c.refused(time.Unix(int64(n), 0), int(300*dice(n+2)))
+			c.addRefusals(time.Unix(int64(n), 0), int(300*random(n+2)))
 		}
 		if c.limit < 4 || c.limit > 128 {
 			t.Fatalf("after %d: %+v", n, c)
@@ -204,9 +207,9 @@ func TestTheLimitStaysWithinItsBounds(t *testing.T) {
 
 func Example_concurrencyLimit() {
 	c := newConcurrencyLimit(4, 512, 64)
-	for range 6 { // a server that takes 200
+	for range 6 { // a server whose goodput grows up to 200 requests
 		fmt.Print(c.limit, " ")
-		c.measured(measure{inFlight: float64(c.limit), goodput: min(float64(c.limit), 200)})
+		c.addMeasure(measure{inFlight: float64(c.limit), goodput: min(float64(c.limit), 200)})
 	}
 	fmt.Println(c.limit)
 	// Output: 64 128 256 320 204 163 204
