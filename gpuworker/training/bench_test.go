@@ -11,12 +11,16 @@ import (
 	"rollout/shared/config"
 )
 
-// BenchmarkStep takes steps of a model of 1.1 million parameters, on one
-// thread; "bare" is what the losses and gradients alone take.
+// BenchmarkStep measures steps of a model of 1.1 million parameters on one thread.
+// "bare" measures only losses and gradients.
 func BenchmarkStep(b *testing.B) {
 	l := sft(func(s *config.SFT) { s.Minibatch, s.Budget.MaxSteps, s.LossOn.Kind = 8, 1<<30, config.LossFull })
-	l.rows = strings.Repeat(`{"prompt":"`+strings.Repeat("the cat sat on the mat and ", 4)+`","completion":"slept there."}`+"\n", 100)
-	shape := model.Config{Vocab: 1024, Width: 128, Layers: 5, Heads: 2, HeadSize: 64, Hidden: 352, Context: 128, RopeBase: 10000, NormEpsilon: 1e-5}
+	prompt := strings.Repeat("the cat sat on the mat and ", 4)
+	l.rows = strings.Repeat(`{"prompt":"`+prompt+`","completion":"slept there."}`+"\n", 100)
+	shape := model.Config{
+		Vocab: 1024, Width: 128, Layers: 5, Heads: 2, HeadSize: 64, Hidden: 352, Context: 128,
+		RopeBase: 10000, NormEpsilon: 1e-5,
+	}
 	m, err := model.New(shape, 7)
 	if err != nil {
 		b.Fatal(err)
@@ -34,7 +38,8 @@ func BenchmarkStep(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	t, err := New(Options{Algorithm: l.algorithm, Base: Base{URI: config.ModelTiny, Model: m, Tokenizer: bytesOnly(b)}, Dataset: rows, Threads: 1})
+	base := Base{URI: config.ModelTiny, Model: m, Tokenizer: bytesOnly(b)}
+	t, err := New(Options{Algorithm: l.algorithm, Base: base, Dataset: rows, Threads: 1})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -50,7 +55,7 @@ func BenchmarkStep(b *testing.B) {
 		b.ReportMetric(float64(tokens)/b.Elapsed().Seconds(), "tokens/s")
 	})
 	b.Run("bare", func(b *testing.B) {
-		batch, err := t.take(0, 8)
+		batch, err := t.readRows(0, 8)
 		if err != nil {
 			b.Fatal(err)
 		}

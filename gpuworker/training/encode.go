@@ -6,30 +6,31 @@ import (
 	"rollout/gpuworker/training/dataset"
 )
 
-// minSeqLen has room for a token of a prompt, one of an answer, the end, and
-// one to spare.
+// minSeqLen is the minimum of max_seq_len: one token each of the prompt and the
+// answer, the end of text, and one more.
 const minSeqLen = 4
 
-// encoder makes sequences of rows. A prompt that is text is encoded as
-// completions encode it, a chat as chats: the trained model is asked in the
-// form that it learned from. The answer ends with the end of text.
+// encoder converts rows to sequences. It encodes a text prompt as the engine
+// encodes completions, and a chat as the engine encodes chats, so that requests
+// have the form of the training data. Every answer ends with the end-of-text
+// token.
 //
-// A row of more than limit tokens loses the beginning of its prompt first, of
-// which one token stays, and then the end of its answer.
+// A row with more than limit tokens is truncated: first the beginning of its
+// prompt, of which at least one token stays, then the end of its answer.
 type encoder struct {
 	tokenizer *tokenizer.Tokenizer
-	limit     int  // most tokens of a sequence
-	full      bool // tokens of the prompt count, too
+	limit     int  // maximum number of tokens of a sequence
+	full      bool // the loss includes the tokens of the prompt
 }
 
-// example returns the sequence of a row, and whether it was cut.
+// example returns the sequence of a row, and whether it was truncated.
 func (e encoder) example(x dataset.Example) (model.Sequence, bool, error) {
 	head, err := e.head(x)
 	if err != nil {
 		return model.Sequence{}, false, err
 	}
 	tail := append(e.tokenizer.Encode(nil, x.Answer), e.tokenizer.EndOfText())
-	// The last token is only a target: there is room for one more.
+	// The last token is only a target and needs no position.
 	head, tail, cut := fit(head, tail, e.limit+1)
 	all := append(head, tail...)
 	n := len(all) - 1
@@ -43,6 +44,7 @@ func (e encoder) example(x dataset.Example) (model.Sequence, bool, error) {
 	return q, cut, nil
 }
 
+// head returns the tokens before the answer.
 func (e encoder) head(x dataset.Example) ([]int32, error) {
 	if x.Chat == nil {
 		return e.prompt(x.Prompt), nil
@@ -57,7 +59,8 @@ func (e encoder) head(x dataset.Example) ([]int32, error) {
 	return e.tokenizer.AppendGenerationPrompt(head), nil
 }
 
-// prompt returns the tokens of a text; an empty one begins a text.
+// prompt returns the tokens of a text prompt. An empty prompt becomes the
+// end-of-text token, after which a new text begins.
 func (e encoder) prompt(text string) []int32 {
 	if text == "" {
 		return []int32{e.tokenizer.EndOfText()}
@@ -65,8 +68,9 @@ func (e encoder) prompt(text string) []int32 {
 	return e.tokenizer.Encode(nil, text)
 }
 
-// pair returns the sequences of the chosen and the rejected answer, and
-// whether one was cut. Both end with the end of text, where their reward is.
+// pair returns the sequences of the chosen and the rejected answer, and whether
+// one was truncated. Both end with the end-of-text token, at which the reward is
+// computed.
 func (e encoder) pair(p dataset.Pair) (two [2]model.Sequence, cut bool) {
 	for i, answer := range []string{p.Chosen, p.Rejected} {
 		head, tail, c := fit(e.prompt(p.Prompt), e.tokenizer.Encode(nil, answer), e.limit-1)
@@ -76,7 +80,8 @@ func (e encoder) pair(p dataset.Pair) (two [2]model.Sequence, cut bool) {
 	return two, cut
 }
 
-// fit cuts what is more than limit tokens together.
+// fit truncates head and tail to limit tokens together, and reports whether it
+// did.
 func fit(head, tail []int32, limit int) ([]int32, []int32, bool) {
 	if len(head)+len(tail) <= limit {
 		return head, tail, false
@@ -85,11 +90,11 @@ func fit(head, tail []int32, limit int) ([]int32, []int32, bool) {
 	return head[len(head)-min(len(head), limit-len(tail)):], tail, true
 }
 
-// packed puts sequences together, in their order, as long as limit tokens hold
-// them. What each of them learns has the same bits as alone.
-func packed(apart []model.Sequence, limit int) []model.Sequence {
+// pack joins consecutive sequences into sequences of up to limit tokens. The loss
+// and the gradient of each have the same bits as without packing.
+func pack(separate []model.Sequence, limit int) []model.Sequence {
 	var out []model.Sequence
-	for _, q := range apart {
+	for _, q := range separate {
 		last := len(out) - 1
 		if last < 0 || len(out[last].Tokens)+len(q.Tokens) > limit {
 			out = append(out, model.Sequence{})

@@ -7,23 +7,25 @@ import (
 	"rollout/shared/fault"
 )
 
-// evaluated is how many rows an evaluation looks at, the first of the dataset.
 const (
-	evaluated = 1000
-	atOnce    = 16
+	evaluatedRows = 1000 // maximum number of rows of an evaluation, from the start of the dataset
+	atOnce        = 16   // rows evaluated together
 )
 
-// Evaluation is how a trained model does on the rows that it learned from.
+// Evaluation is the result of Evaluate.
 type Evaluation struct {
-	Rows      int      `json:"rows"`               // the first of the dataset, at most 1,000
-	Truncated int      `json:"cut"`                // of them, that were too long and lost a part
-	Loss      float64  `json:"loss"`               // mean over what counts, in nats
-	Accuracy  *float64 `json:"accuracy,omitempty"` // part of the pairs of which the chosen answer has the higher reward
+	Rows      int     `json:"rows"` // number of evaluated rows
+	Truncated int     `json:"cut"`  // number of these rows that were truncated
+	Loss      float64 `json:"loss"` // mean over the counted tokens or pairs, in nats
+	// Accuracy is the share of pairs whose chosen answer has the higher reward; nil
+	// unless a reward model is trained.
+	Accuracy *float64 `json:"accuracy,omitempty"`
 }
 
-// Evaluate measures the model as it is. It changes nothing.
+// Evaluate computes the current model's loss on the first rows of the training
+// data, at most 1,000. It changes nothing.
 func (t *Trainer) Evaluate(ctx context.Context) (Evaluation, error) {
-	n := int(min(evaluated, t.rows.Rows()))
+	n := int(min(evaluatedRows, t.rows.Rows()))
 	var sum lossStats
 	for first := 0; first < n; first += atOnce {
 		if err := ctx.Err(); err != nil {

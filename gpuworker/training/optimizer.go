@@ -9,36 +9,40 @@ import (
 	"rollout/shared/fault"
 )
 
-// optimizer turns gradients into a step. Weights decay; gains of norms, which have
-// one axis, do not.
+// optimizer updates the parameters from the gradients. Weight decay applies to
+// matrices, not to the gains of norms.
 type optimizer struct {
 	on       optimize.Compute
 	schedule optimize.Schedule
 	sgd      optimize.SGD
 	adam     optimize.AdamW
-	moments  bool // AdamW's
-	limit    float64
+	moments  bool    // use adam, which has moments, instead of sgd
+	limit    float64 // of the gradients' norm; 0: no clipping
 	parts    []part
 }
 
-// part is a tensor with all that belongs to it.
+// part is one tensor of the model with its gradient and moments.
 type part struct {
 	name                 string
 	shape                []int
 	parameters, gradient []float32
-	first, second        []float32 // moments; nil if the optimizer has none
-	decays               bool
+	first, second        []float32 // moments; nil with SGD
+	decays               bool      // weight decay applies
 }
 
-// scoreName is Hugging Face's name of a reward model's head.
+// scoreName is Hugging Face's tensor name of a reward model's score head.
 const scoreName = "score.weight"
 
 func newOptimizer(t *Trainer, on optimize.Compute) (optimizer, error) {
 	o := t.settings.Optimizer
-	u := optimizer{on: on, limit: o.MaxGradNorm, moments: o.Kind == config.OptimizerAdamW,
+	u := optimizer{
+		on: on, limit: o.MaxGradNorm, moments: o.Kind == config.OptimizerAdamW,
 		sgd: optimize.SGD{WeightDecay: o.WeightDecay},
-		// The floor would be reached a step after the last.
-		schedule: optimize.Schedule{Shape: optimize.Shape(o.Schedule), Peak: o.LR, Warmup: o.WarmupSteps, Total: t.settings.Budget.MaxSteps + 1}}
+		schedule: optimize.Schedule{
+			Shape: optimize.Shape(o.Schedule), Peak: o.LR, Warmup: o.WarmupSteps,
+			Total: t.settings.Budget.MaxSteps + 1, // the last step's rate is still above the floor, 0
+		},
+	}
 	err := u.schedule.Validate()
 	if u.moments {
 		u.adam = optimize.AdamW{Beta1: o.Betas[0], Beta2: o.Betas[1], Epsilon: o.Eps, WeightDecay: o.WeightDecay}
@@ -48,10 +52,14 @@ func newOptimizer(t *Trainer, on optimize.Compute) (optimizer, error) {
 	}
 	gradients := t.gradients.Tensors()
 	for i, p := range t.model.Tensors() {
-		u.add(part{name: p.Name, shape: p.Shape, parameters: p.Data, gradient: gradients[i].Data, decays: len(p.Shape) > 1})
+		u.add(part{
+			name: p.Name, shape: p.Shape, parameters: p.Data, gradient: gradients[i].Data, decays: len(p.Shape) > 1,
+		})
 	}
 	if h := t.head; h != nil {
-		u.add(part{name: scoreName, shape: []int{1, len(h.score)}, parameters: h.score, gradient: h.gradient, decays: true})
+		u.add(part{
+			name: scoreName, shape: []int{1, len(h.score)}, parameters: h.score, gradient: h.gradient, decays: true,
+		})
 	}
 	return u, err
 }
@@ -63,8 +71,9 @@ func (u *optimizer) add(p part) {
 	u.parts = append(u.parts, p)
 }
 
-// apply takes the step of the number, from 1, with the gradients times scale.
-// A norm of them that is no finite number is Corrupt, and changes nothing.
+// apply takes one step with the gradients times scale; step counts from 1. It
+// returns the learning rate and the gradients' norm before clipping. If the norm is
+// not finite, apply returns a Corrupt fault and leaves the parameters unchanged.
 func (u *optimizer) apply(step int, scale float32) (rate, norm float64, err error) {
 	squares := 0.0
 	for _, p := range u.parts {
@@ -88,6 +97,7 @@ func (u *optimizer) apply(step int, scale float32) (rate, norm float64, err erro
 	return rate, norm, nil
 }
 
+// step updates one tensor.
 func (u *optimizer) step(p part, step int, rate float64) error {
 	sgd, adam := u.sgd, u.adam
 	if !p.decays {
@@ -100,7 +110,7 @@ func (u *optimizer) step(p part, step int, rate float64) error {
 	return sgd.Step(u.on, p.parameters, p.gradient, nil, rate)
 }
 
-// newCompute says what a training runs on.
+// newCompute returns how the steps of a training are computed.
 func newCompute(o Options) optimize.Compute {
 	on := optimize.Compute{Kernels: kernel.Best(), Threads: max(1, o.Threads)}
 	if o.Scalar {

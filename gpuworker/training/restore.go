@@ -16,16 +16,17 @@ import (
 	"rollout/shared/fault"
 )
 
-// Limits of a state's files, in bytes.
+// The maximum sizes of a state's files, in bytes.
 const (
 	maxState = 4 << 20
 	maxArray = 1 << 31
 )
 
-// Restore goes on from the state that Save wrote into the folder. The state
-// must be that of the same training: algorithm, settings, model, tokenizer and
-// dataset; another one is Invalid, and the error says what differs. A damaged
-// state is Corrupt. After an error the trainer is as it was.
+// Restore sets the trainer to the state that Save wrote into the folder. The state
+// must be of the same training: algorithm, settings, model shape, tokenizer and
+// dataset. If one of them differs, Restore returns an Invalid fault that says
+// which; for a damaged state, a Corrupt fault. After an error, the trainer is
+// unchanged.
 func (t *Trainer) Restore(folder string) error {
 	var s state
 	if err := readState(folder, &s); err != nil {
@@ -40,7 +41,8 @@ func (t *Trainer) Restore(folder string) error {
 	}
 	switch {
 	case saved.Model.Config() != t.model.Config():
-		return fault.New(fault.Invalid, "the state is of a model of another shape: %+v, not %+v", saved.Model.Config(), t.model.Config())
+		return fault.New(fault.Invalid, "the state has a model of another shape: %+v, not %+v",
+			saved.Model.Config(), t.model.Config())
 	case saved.Tokenizer.Hash() != s.Tokenizer:
 		return fault.New(fault.Corrupt, "%s and %s of the state have different tokenizers", stateFile, modelFile)
 	}
@@ -66,30 +68,44 @@ func (t *Trainer) Restore(folder string) error {
 	return nil
 }
 
-// sameTraining compares what a state was made with.
+// sameTraining returns a fault if the state is of another training, or
+// inconsistent.
 func (t *Trainer) sameTraining(s state) error {
 	now := t.state()
 	if s.Algorithm.Kind != now.Algorithm.Kind {
-		return fault.New(fault.Invalid, "the state is of a training of kind %q, this one is of kind %q", s.Algorithm.Kind, now.Algorithm.Kind)
+		return fault.New(fault.Invalid, "the state is of a training of kind %q, this one is of kind %q",
+			s.Algorithm.Kind, now.Algorithm.Kind)
 	}
 	if d := s.Dataset; d != now.Dataset {
-		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "the state was trained on another dataset, of %d rows and the digest %.16s…; %s has %d rows and the digest %.16s…",
-			d.Rows, d.Digest, t.rows.Name(), now.Dataset.Rows, now.Dataset.Digest), Remedy: "name the file it was trained on, or begin another training with base_model \"" + config.SnapshotPrefix + "ID\""}
+		return &fault.Error{
+			Kind: fault.Invalid,
+			Err: fault.New(fault.Invalid,
+				"the state was trained on another dataset, with %d rows and the digest %.16s…; "+
+					"%s has %d rows and the digest %.16s…",
+				d.Rows, d.Digest, t.rows.Name(), now.Dataset.Rows, now.Dataset.Digest),
+			Remedy: "use the dataset that it was trained on, " + newTrainingRemedy,
+		}
 	}
 	if s.Tokenizer != now.Tokenizer {
-		return fault.New(fault.Invalid, "the state was trained with another tokenizer: %.16s…, not %.16s…", s.Tokenizer, now.Tokenizer)
+		return fault.New(fault.Invalid, "the state was trained with another tokenizer: %.16s…, not %.16s…",
+			s.Tokenizer, now.Tokenizer)
 	}
 	if err := checkSameSettings(s.Algorithm, now.Algorithm); err != nil {
 		return err
 	}
-	taken := *t
-	taken.step = s.Step
-	if s.Step < 0 || s.Cursor != taken.cursor() || !s.Loss.Valid() || s.Loss.Steps != s.Step {
-		return fault.New(fault.Corrupt, "%s of the state does not fit together: step %d, cursor %+v, %d losses", stateFile, s.Step, s.Cursor, s.Loss.Steps)
+	restored := *t
+	restored.step = s.Step
+	if s.Step < 0 || s.Cursor != restored.cursor() || !s.Loss.Valid() || s.Loss.Steps != s.Step {
+		return fault.New(fault.Corrupt, "%s of the state is inconsistent: step %d, cursor %+v, %d losses",
+			stateFile, s.Step, s.Cursor, s.Loss.Steps)
 	}
 	return nil
 }
 
+// newTrainingRemedy is the end of remedies for a state of another training.
+const newTrainingRemedy = "or start a new training run with base_model \"" + config.SnapshotPrefix + "ID\""
+
+// readState reads state.json of a state.
 func readState(folder string, s *state) error {
 	b, err := read(folder, stateFile, maxState)
 	if err != nil {
@@ -102,7 +118,10 @@ func readState(folder string, s *state) error {
 		return fault.WithKind(fault.Corrupt, err, "%s of the state", stateFile)
 	}
 	if version.Schema != schema {
-		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "the state is of version %d, this rollout reads version %d", version.Schema, schema), Remedy: "go on with the rollout that wrote it"}
+		return &fault.Error{
+			Kind: fault.Invalid, Remedy: "resume with the rollout that wrote it",
+			Err: fault.New(fault.Invalid, "the state is of version %d, this rollout reads version %d", version.Schema, schema),
+		}
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
@@ -125,8 +144,8 @@ func readModel(folder string) (*weights.Bundle, error) {
 	return bundle, fault.Wrap(err, "%s of the state", modelFile)
 }
 
-// readTensors reads a file that must have exactly the tensors of want, in that
-// order.
+// readTensors reads a file of tensors. The file must have the names and shapes of
+// want, in that order.
 func readTensors(folder, name string, want []model.Tensor) ([]model.Tensor, error) {
 	b, err := read(folder, name, maxArray)
 	if err != nil {
@@ -143,7 +162,7 @@ func readTensors(folder, name string, want []model.Tensor) ([]model.Tensor, erro
 	for _, x := range f.Tensors {
 		for _, v := range x.Data {
 			if v-v != 0 {
-				return nil, fault.New(fault.Corrupt, "%s of the state: %s has a value that is no finite number", name, x.Name)
+				return nil, fault.New(fault.Corrupt, "%s of the state: %s has a value that is not finite", name, x.Name)
 			}
 		}
 	}
@@ -156,16 +175,17 @@ func fill(into, from []model.Tensor) {
 	}
 }
 
-// read reads a file of a state, of at most limit bytes.
+// read reads a file of a state. A missing file, and one of more than limit bytes,
+// is a Corrupt fault.
 func read(folder, name string, limit int64) ([]byte, error) {
 	f, err := os.Open(filepath.Join(folder, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fault.New(fault.Corrupt, "the state has no %s: it is not one of a training", name)
+		return nil, fault.New(fault.Corrupt, "the state has no %s: it is not the state of a training, or damaged", name)
 	}
 	if err != nil {
 		return nil, fault.WithKind(fault.Unavailable, err, "read the state")
 	}
-	defer f.Close() // read only: nothing can be lost
+	defer f.Close() // opened for reading, so an error loses no data
 	b, err := io.ReadAll(io.LimitReader(f, limit+1))
 	if err != nil {
 		return nil, fault.WithKind(fault.Unavailable, err, "read the state")
@@ -176,8 +196,8 @@ func read(folder, name string, limit int64) ([]byte, error) {
 	return b, nil
 }
 
-// LoadBase reads the model of a state to begin another training with. uri is
-// what settings call it.
+// LoadBase reads the model of a state as the base model of another training. uri is
+// the base model's name in the settings.
 func LoadBase(folder, uri string) (Base, error) {
 	bundle, err := readModel(folder)
 	if err != nil {
@@ -188,7 +208,8 @@ func LoadBase(folder, uri string) (Base, error) {
 		return base, nil
 	}
 	score := make([]float32, bundle.Model.Config().Width)
-	head, err := readTensors(folder, headFile, []model.Tensor{{Name: scoreName, Shape: []int{1, len(score)}, Data: score}})
+	want := []model.Tensor{{Name: scoreName, Shape: []int{1, len(score)}, Data: score}}
+	head, err := readTensors(folder, headFile, want)
 	if err != nil {
 		return Base{}, err
 	}

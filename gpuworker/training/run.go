@@ -1,36 +1,35 @@
 package training
 
-import (
-	"context"
-)
+import "context"
 
-// Hooks are what Run calls between two steps. Nil ones are not called.
+// Hooks are optional callbacks of Run.
 type Hooks struct {
-	// Progress is told each step.
+	// Progress is called after each step.
 	Progress func(Report)
-	// Save may keep the trainer's state (see Save); an error ends the run. It
-	// is called after every so many steps, after the last step, and when Stop
-	// asked, but never twice for the same step.
+	// Save is called to save the trainer's state: at the interval that Run was
+	// given, after the last step, and when Stop is closed. It is called at most
+	// once for each step. If it returns an error, Run returns it.
 	Save func(ctx context.Context, t *Trainer) error
-	// Stop ends the run at the next border of steps when it is closed.
+	// Stop ends the run after the current step when it is closed.
 	Stop <-chan struct{}
 }
 
-// Run takes steps until all are taken, Stop asks, or ctx ends: then it gives up
-// the step that it is in and keeps nothing. every is how many steps lie between
-// two calls of Keep; 0 is only at the end. done says that all steps are taken.
+// Run takes steps until all are taken or h.Stop is closed. If ctx is canceled, Run
+// abandons the current step and does not call h.Save. every is the number of steps
+// between two calls of h.Save; 0 means only at the end. done is true if all steps
+// have been taken.
 func (t *Trainer) Run(ctx context.Context, every int, h Hooks) (done bool, err error) {
-	kept := -1 // a training that was gone on with, at its end: it is kept again, which changes nothing
-	keep := func() error {
-		if h.Save == nil || kept == t.step {
+	saved := -1 // last saved step; a restored trainer that is done is saved again, with the same bytes
+	save := func() error {
+		if h.Save == nil || saved == t.step {
 			return nil
 		}
-		kept = t.step
+		saved = t.step
 		return h.Save(ctx, t)
 	}
 	for !t.Done() {
 		if stopped(h.Stop) {
-			return false, keep()
+			return false, save()
 		}
 		r, err := t.Step(ctx)
 		if err != nil {
@@ -40,12 +39,12 @@ func (t *Trainer) Run(ctx context.Context, every int, h Hooks) (done bool, err e
 			h.Progress(r)
 		}
 		if every > 0 && t.step%every == 0 && !t.Done() {
-			if err := keep(); err != nil {
+			if err := save(); err != nil {
 				return false, err
 			}
 		}
 	}
-	return true, keep()
+	return true, save()
 }
 
 func stopped(stop <-chan struct{}) bool {

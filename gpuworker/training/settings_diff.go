@@ -11,11 +11,11 @@ import (
 	"rollout/shared/fault"
 )
 
-// checkSameSettings names the first setting that differs between a state's training
-// and this one. A training of a constant learning rate may be given more steps,
-// or fewer: nothing else depends on their number.
-func checkSameSettings(was, now config.Algorithm) error {
-	a, err := tree(was)
+// checkSameSettings returns an Invalid fault that names the first setting that
+// differs between saved, the settings of a state, and now. With a constant learning
+// rate, the number of steps may differ, because nothing else depends on it.
+func checkSameSettings(saved, now config.Algorithm) error {
+	a, err := tree(saved)
 	if err != nil {
 		return err
 	}
@@ -34,10 +34,14 @@ func checkSameSettings(was, now config.Algorithm) error {
 	if path == "" {
 		return nil
 	}
-	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the state was trained with %s = %v, here it is %v", path, shown(x), shown(y)),
-		Remedy: "set it back to go on, or begin another training with base_model \"" + config.SnapshotPrefix + "ID\""}
+	return &fault.Error{
+		Kind:   fault.Invalid,
+		Err:    fmt.Errorf("the state was trained with %s = %v, now it is %v", path, shown(x), shown(y)),
+		Remedy: "restore the old value to continue, " + newTrainingRemedy,
+	}
 }
 
+// tree returns the settings as decoded JSON.
 func tree(a config.Algorithm) (map[string]any, error) {
 	text, err := json.Marshal(a)
 	if err != nil {
@@ -48,8 +52,8 @@ func tree(a config.Algorithm) (map[string]any, error) {
 	return t, err
 }
 
-// firstDifference returns the path, in the order of names, of the first value
-// that differs; "" if none does.
+// firstDifference returns the path of the first value that differs, in the order
+// of names, and both values. The path is "" if all values are equal.
 func firstDifference(at string, a, b map[string]any) (path string, x, y any) {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
@@ -68,6 +72,7 @@ func firstDifference(at string, a, b map[string]any) (path string, x, y any) {
 	return "", nil, nil
 }
 
+// shown returns a value as JSON, for messages.
 func shown(x any) string {
 	text, err := json.Marshal(x)
 	if err != nil {

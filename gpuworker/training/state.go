@@ -12,52 +12,53 @@ import (
 	"rollout/shared/fault"
 )
 
-// The files of a state. Any of them can be read without this package: JSON, and
+// The files of a state. Other programs can read all of them: they are JSON, and
 // safetensors of float32.
 const (
 	stateFile   = "state.json"
 	modelFile   = "model.safetensors"   // parameters, shape and tokenizer; see package weights
-	headFile    = "head.safetensors"    // of a reward model alone
-	momentsFile = "moments.safetensors" // of AdamW alone: first.<tensor>, second.<tensor>
+	headFile    = "head.safetensors"    // score head; only of a reward model
+	momentsFile = "moments.safetensors" // first.<tensor> and second.<tensor>; only with AdamW
 )
 
 // schema is the version of state.json.
 const schema = 1
 
-// state is state.json: all but arrays. Nothing in it depends on when or where
-// a training ran, or on where its dataset lies.
+// state is the contents of state.json: everything except arrays. It does not depend
+// on the time, the machine or the dataset's path.
 type state struct {
 	Schema    int              `json:"schema"`
 	Algorithm config.Algorithm `json:"algorithm"`
-	Step      int              `json:"step"` // also the schedule's position
+	Step      int              `json:"step"` // steps taken, also the schedule's position
 	Cursor    cursor           `json:"cursor"`
-	LR        float64          `json:"lr"` // of the next step
+	LR        float64          `json:"lr"` // learning rate of the next step
 	Dataset   datasetID        `json:"dataset"`
-	Tokenizer string           `json:"tokenizer"` // its hash
+	Tokenizer string           `json:"tokenizer"` // hash of the tokenizer
 	Loss      curve.Curve      `json:"loss"`
 }
 
-// cursor says which rows come next: a function of step and settings, written
-// down for people and compared when it is read.
+// cursor is the position of the next row. It is a function of step and settings.
+// The file has it for human readers, and Restore checks it.
 type cursor struct {
 	Epoch uint64 `json:"epoch"`
-	Row   uint64 `json:"row"` // of the epoch's order
+	Row   uint64 `json:"row"` // position in the epoch's order
 }
 
+// datasetID identifies the contents of a dataset.
 type datasetID struct {
 	Digest string `json:"digest"` // blake3 of the file
 	Rows   uint64 `json:"rows"`
 }
 
-// Meta is what a snapshot's document says of a state.
+// Meta is the metadata of a snapshot of a state.
 type Meta struct {
-	Step  int      `json:"step"`
-	Steps int      `json:"steps"`
+	Step  int      `json:"step"`  // steps taken
+	Steps int      `json:"steps"` // total number of steps
 	Epoch uint64   `json:"epoch"`
-	Loss  *float64 `json:"loss,omitempty"` // the curve's last point
+	Loss  *float64 `json:"loss,omitempty"` // last point of the loss curve
 }
 
-// Meta describes the state as it is.
+// Meta returns the metadata of the current state.
 func (t *Trainer) Meta() Meta {
 	m := Meta{Step: t.step, Steps: t.settings.Budget.MaxSteps, Epoch: t.cursor().Epoch}
 	if n := len(t.curve.Points); n > 0 {
@@ -72,11 +73,15 @@ func (t *Trainer) cursor() cursor {
 }
 
 func (t *Trainer) state() state {
-	return state{Schema: schema, Algorithm: withoutPath(t.algorithm), Step: t.step, Cursor: t.cursor(), LR: t.optimizer.schedule.Rate(t.step + 1),
-		Dataset: datasetID{t.rows.Digest(), t.rows.Rows()}, Tokenizer: t.tokenizer.Hash(), Loss: t.curve}
+	return state{
+		Schema: schema, Algorithm: withoutPath(t.algorithm), Step: t.step, Cursor: t.cursor(),
+		LR: t.optimizer.schedule.Rate(t.step + 1), Dataset: datasetID{t.rows.Digest(), t.rows.Rows()},
+		Tokenizer: t.tokenizer.Hash(), Loss: t.curve,
+	}
 }
 
-// withoutPath leaves out where the dataset lies: its digest says what it is.
+// withoutPath removes the dataset's path; the state identifies the dataset by its
+// digest.
 func withoutPath(a config.Algorithm) config.Algorithm {
 	if a.SFT != nil {
 		s := *a.SFT
@@ -91,7 +96,7 @@ func withoutPath(a config.Algorithm) config.Algorithm {
 	return a
 }
 
-// Save writes the state into an empty folder. Equal states are equal bytes.
+// Save writes the state into an empty folder. Equal states give equal bytes.
 func (t *Trainer) Save(folder string) error {
 	text, err := json.MarshalIndent(t.state(), "", "  ")
 	if err != nil {
@@ -103,12 +108,12 @@ func (t *Trainer) Save(folder string) error {
 	}
 	files := map[string][]byte{stateFile: append(text, '\n'), modelFile: parameters}
 	if t.head != nil {
-		if files[headFile], err = pack(t.optimizer.head()); err != nil {
+		if files[headFile], err = encodeTensors(t.optimizer.head()); err != nil {
 			return err
 		}
 	}
 	if t.optimizer.moments {
-		if files[momentsFile], err = pack(t.optimizer.momentTensors()); err != nil {
+		if files[momentsFile], err = encodeTensors(t.optimizer.momentTensors()); err != nil {
 			return err
 		}
 	}
@@ -120,18 +125,18 @@ func (t *Trainer) Save(folder string) error {
 	return nil
 }
 
-func pack(ts []model.Tensor) ([]byte, error) {
+func encodeTensors(ts []model.Tensor) ([]byte, error) {
 	f := weights.File{Tensors: ts}
 	return f.Encode(weights.F32)
 }
 
-// head lists the tensor of a reward model's head, which is the last part.
+// head returns the tensor of a reward model's score head, which is the last part.
 func (u *optimizer) head() []model.Tensor {
 	p := u.parts[len(u.parts)-1]
 	return []model.Tensor{{Name: p.name, Shape: p.shape, Data: p.parameters}}
 }
 
-// momentTensors lists the moments; data is not a copy.
+// momentTensors returns the moments. Data is not a copy.
 func (u *optimizer) momentTensors() (out []model.Tensor) {
 	for _, p := range u.parts {
 		out = append(out, model.Tensor{Name: "first." + p.name, Shape: p.shape, Data: p.first},

@@ -6,8 +6,8 @@ import (
 	"rollout/shared/fault"
 )
 
-// supervised is supervised fine-tuning: the cross-entropy of each token that
-// counts, given those before it.
+// supervised is the objective of supervised fine-tuning: the cross-entropy of each
+// counted token, given the tokens before it. It implements objective.
 type supervised struct {
 	back    *model.Backprop
 	encoder encoder
@@ -32,14 +32,14 @@ func (o *supervised) learn(rows []dataset.Row, g *model.Gradients) (lossStats, e
 		sum.tokens += len(batch[i].Tokens)
 	}
 	if o.packed {
-		batch = packed(batch, o.encoder.limit)
+		batch = pack(batch, o.encoder.limit)
 	}
 	var err error
 	sum.loss, sum.counted, err = o.back.Loss(batch, 1, g)
 	return sum, err
 }
 
-// changed is about a row that was one when the dataset was opened.
+// changed returns the fault of a row that was valid when the dataset was opened.
 func changed(row dataset.Row, err error) error {
 	return fault.WithKind(fault.Invalid, err, "the row in line %d", row.Number)
 }

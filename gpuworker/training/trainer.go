@@ -12,24 +12,24 @@ import (
 	"rollout/shared/fault"
 )
 
-// Base is a model to begin with. The trainer changes Model in place.
+// Base is a base model. The trainer changes Model in place.
 type Base struct {
-	URI        string // as settings name it
+	URI        string // name in the settings
 	Model      *model.Model
 	Tokenizer  *tokenizer.Tokenizer
-	RewardHead []float32 // the head of a reward model; nil if it is none
+	RewardHead []float32 // score head of a reward model; nil otherwise
 }
 
-// Options say what is trained.
+// Options configure a Trainer.
 type Options struct {
-	Algorithm config.Algorithm // checked
+	Algorithm config.Algorithm // valid settings
 	Base      Base
-	Dataset   *dataset.Index // of OpenDataset
-	Threads   int            // at least 1; any number gives the same bytes
-	Scalar    bool           // without vector instructions: the same bytes, slowly
+	Dataset   *dataset.Index // opened with OpenDataset
+	Threads   int            // at least 1; the result does not depend on it
+	Scalar    bool           // use no vector instructions; the result does not depend on it
 }
 
-// Trainer is a training between two steps. One goroutine uses it at a time.
+// Trainer is a training run. Only one goroutine may use it at a time.
 type Trainer struct {
 	algorithm config.Algorithm
 	settings  config.CommonSettings
@@ -39,31 +39,31 @@ type Trainer struct {
 	order     dataset.Order
 	objective objective
 	gradients *model.Gradients
-	head      *head // nil if no reward model is trained
+	head      *head // nil unless a reward model is trained
 	optimizer optimizer
 	step      int
 	curve     curve.Curve
 }
 
-// head is the reward of a reward model's last state.
+// head is the score head of a reward model.
 type head struct {
 	score, gradient []float32 // [Width]
 }
 
-// Report tells how a step went.
+// Report is the result of a step.
 type Report struct {
-	Step      int     `json:"step"` // from 1
-	Steps     int     `json:"steps"`
-	Loss      float64 `json:"loss"`      // mean over the tokens or pairs that count, in nats
-	Tokens    int     `json:"tokens"`    // that went through the model
+	Step      int     `json:"step"`      // number of the step, from 1
+	Steps     int     `json:"steps"`     // total number of steps
+	Loss      float64 `json:"loss"`      // mean over the counted tokens or pairs, in nats
+	Tokens    int     `json:"tokens"`    // processed by the model
 	Rows      int     `json:"rows"`      // examples or pairs
-	Truncated int     `json:"cut"`       // of them, that were too long and lost a part
-	LR        float64 `json:"lr"`        // that the step was taken with
-	GradNorm  float64 `json:"grad_norm"` // before it was clipped
+	Truncated int     `json:"cut"`       // number of these rows that were truncated
+	LR        float64 `json:"lr"`        // learning rate
+	GradNorm  float64 `json:"grad_norm"` // norm of the gradients before clipping
 }
 
-// OpenDataset checks every row of a source for the algorithm; see
-// dataset.Open.
+// OpenDataset opens a source and checks every row for the algorithm. Its errors are
+// those of dataset.Open.
 func OpenDataset(ctx context.Context, algorithm string, source dataset.Source) (*dataset.Index, error) {
 	check := func(line []byte) error {
 		_, err := dataset.ParseExample(line)
@@ -78,8 +78,8 @@ func OpenDataset(ctx context.Context, algorithm string, source dataset.Source) (
 	return dataset.Open(ctx, source, check)
 }
 
-// New returns a training before its first step. Settings that do not fit the
-// model are Invalid.
+// New returns a Trainer before its first step. Settings that do not fit the model
+// are an Invalid fault.
 func New(o Options) (*Trainer, error) {
 	a, m := o.Algorithm, o.Base.Model
 	s := a.Common()
@@ -88,10 +88,13 @@ func New(o Options) (*Trainer, error) {
 		return nil, err
 	}
 	if v, most := o.Base.Tokenizer.Vocab(), m.Config().Vocab; v > most {
-		return nil, fault.New(fault.Invalid, "base model %s: its tokenizer has %d tokens, the model %d", o.Base.URI, v, most)
+		return nil, fault.New(fault.Invalid, "base model %s: its tokenizer has %d tokens, the model %d",
+			o.Base.URI, v, most)
 	}
-	t := &Trainer{algorithm: a, settings: s, model: m, tokenizer: o.Base.Tokenizer, rows: o.Dataset,
-		order: dataset.Order{Seed: uint64(s.Seed), Rows: o.Dataset.Rows()}, gradients: model.NewGradients(m)}
+	t := &Trainer{
+		algorithm: a, settings: s, model: m, tokenizer: o.Base.Tokenizer, rows: o.Dataset,
+		order: dataset.Order{Seed: uint64(s.Seed), Rows: o.Dataset.Rows()}, gradients: model.NewGradients(m),
+	}
 	on := newCompute(o)
 	m.UseKernels(on.Kernels)
 	back := model.NewBackprop(m, on.Threads)
@@ -108,33 +111,39 @@ func New(o Options) (*Trainer, error) {
 	return t, err
 }
 
-func sequenceLimit(asked, context int) (int, error) {
+// sequenceLimit returns the maximum number of tokens of a sequence: maxSeqLen, or
+// the context if maxSeqLen is 0.
+func sequenceLimit(maxSeqLen, context int) (int, error) {
 	switch {
-	case asked == 0:
-		asked = context
-	case asked > context:
-		return 0, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "max_seq_len is %d, the model's context is %d", asked, context), Remedy: "lower it, or leave it out to use the context"}
+	case maxSeqLen == 0:
+		maxSeqLen = context
+	case maxSeqLen > context:
+		return 0, &fault.Error{
+			Kind:   fault.Invalid,
+			Err:    fault.New(fault.Invalid, "max_seq_len is %d, the model's context is %d", maxSeqLen, context),
+			Remedy: "lower it, or remove it to use the whole context",
+		}
 	}
-	if asked < minSeqLen {
-		return 0, fault.New(fault.Invalid, "max_seq_len is %d: rows need at least %d tokens", asked, minSeqLen)
+	if maxSeqLen < minSeqLen {
+		return 0, fault.New(fault.Invalid, "max_seq_len is %d: rows need at least %d tokens", maxSeqLen, minSeqLen)
 	}
-	return asked, nil
+	return maxSeqLen, nil
 }
 
-// objective is what a training learns from rows.
+// objective computes the loss of rows and its gradient.
 type objective interface {
-	// learn adds the gradient of the summed loss of the rows to g, and to its
-	// head's.
+	// learn returns the summed loss of the rows. If g is not nil, it adds the
+	// gradient of that sum to g, and to the gradient of the score head.
 	learn(rows []dataset.Row, g *model.Gradients) (lossStats, error)
 }
 
-// lossStats is what rows amount to.
+// lossStats is the result of an objective for a number of rows.
 type lossStats struct {
-	loss    float64 // summed over what counts
-	counted int     // tokens, or pairs
-	tokens  int
-	cut     int // rows that lost a part
-	right   int // pairs of which the chosen one has the higher reward
+	loss    float64 // summed over the counted tokens or pairs
+	counted int     // number of these
+	tokens  int     // processed by the model
+	cut     int     // rows that were truncated
+	right   int     // pairs whose chosen answer has the higher reward
 }
 
 func (a *lossStats) add(b lossStats) {
@@ -145,18 +154,17 @@ func (a *lossStats) add(b lossStats) {
 	a.right += b.right
 }
 
-// Steps is the number of steps taken, and of all there are.
+// Steps returns the number of steps taken and the total number of steps.
 func (t *Trainer) Steps() (taken, all int) { return t.step, t.settings.Budget.MaxSteps }
 
-// Done reports whether all steps are taken.
+// Done reports whether all steps have been taken.
 func (t *Trainer) Done() bool { return t.step >= t.settings.Budget.MaxSteps }
 
-// Curve is the losses so far.
+// Curve returns the loss curve so far.
 func (t *Trainer) Curve() curve.Curve { return t.curve }
 
-// Step takes the next step. A step that fails or is canceled has changed
-// nothing: it can be taken again. Which rows it learns from is a pure function
-// of the seed and the step's number.
+// Step takes the next step. Its rows depend only on the seed and the step's number.
+// A step that fails or is canceled changes nothing and can be taken again.
 func (t *Trainer) Step(ctx context.Context) (Report, error) {
 	t.gradients.Zero()
 	if t.head != nil {
@@ -169,7 +177,7 @@ func (t *Trainer) Step(ctx context.Context) (Report, error) {
 		if err := ctx.Err(); err != nil {
 			return Report{}, fault.WithKind(fault.Canceled, err, "step %d", t.step+1)
 		}
-		batch, err := t.take(first+uint64(i*rows), rows)
+		batch, err := t.readRows(first+uint64(i*rows), rows)
 		if err != nil {
 			return Report{}, err
 		}
@@ -179,8 +187,10 @@ func (t *Trainer) Step(ctx context.Context) (Report, error) {
 		}
 		sum.add(part)
 	}
-	r := Report{Step: t.step + 1, Steps: t.settings.Budget.MaxSteps, Loss: sum.loss / float64(sum.counted), Tokens: sum.tokens,
-		Rows: rows * t.settings.Accumulation, Truncated: sum.cut}
+	r := Report{
+		Step: t.step + 1, Steps: t.settings.Budget.MaxSteps, Loss: sum.loss / float64(sum.counted),
+		Tokens: sum.tokens, Rows: rows * t.settings.Accumulation, Truncated: sum.cut,
+	}
 	var err error
 	if r.LR, r.GradNorm, err = t.optimizer.apply(t.step+1, 1/float32(sum.counted)); err != nil {
 		return Report{}, t.diverged(err)
@@ -190,8 +200,8 @@ func (t *Trainer) Step(ctx context.Context) (Report, error) {
 	return r, nil
 }
 
-// take reads n rows in the training's order.
-func (t *Trainer) take(position uint64, n int) ([]dataset.Row, error) {
+// readRows reads n rows of the training's order, from the given position.
+func (t *Trainer) readRows(position uint64, n int) ([]dataset.Row, error) {
 	rows := make([]dataset.Row, n)
 	for i := range rows {
 		var err error
@@ -202,14 +212,18 @@ func (t *Trainer) take(position uint64, n int) ([]dataset.Row, error) {
 	return rows, nil
 }
 
-// diverged says what to do about losses and gradients that are no numbers.
+// diverged turns the Corrupt fault of a loss or gradient that is not finite into a
+// Conflict fault with a remedy.
 func (t *Trainer) diverged(err error) error {
 	if !fault.Is(err, fault.Corrupt) {
 		return fault.Wrap(err, "step %d", t.step+1)
 	}
-	return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("the training diverged at step %d: its loss or gradient is no finite number", t.step+1),
-		Remedy: "lower optimizer.lr, raise warmup_steps, or set max_grad_norm; snapshots of earlier steps are as they were"}
+	return &fault.Error{
+		Kind:   fault.Conflict,
+		Err:    fmt.Errorf("the training diverged at step %d: its loss or gradient is not finite", t.step+1),
+		Remedy: "lower optimizer.lr, raise warmup_steps, or set max_grad_norm; snapshots of earlier steps are intact",
+	}
 }
 
-// Algorithm is what is trained: config.AlgorithmSFT or config.AlgorithmRM.
+// Algorithm returns config.AlgorithmSFT or config.AlgorithmRM.
 func (t *Trainer) Algorithm() string { return t.algorithm.Kind }

@@ -19,7 +19,9 @@ import (
 	"rollout/shared/fault"
 )
 
-var shape = model.Config{Vocab: 260, Width: 16, Layers: 2, Heads: 2, HeadSize: 8, Hidden: 24, Context: 48, RopeBase: 10000, NormEpsilon: 1e-5}
+var shape = model.Config{
+	Vocab: 260, Width: 16, Layers: 2, Heads: 2, HeadSize: 8, Hidden: 24, Context: 48, RopeBase: 10000, NormEpsilon: 1e-5,
+}
 
 const (
 	examples = `{"prompt":"the cat ","completion":"sat on the mat"}
@@ -36,7 +38,7 @@ const (
 `
 )
 
-// trainingFixture is a training to make.
+// trainingFixture is the description of a training.
 type trainingFixture struct {
 	algorithm config.Algorithm
 	rows      string
@@ -47,7 +49,8 @@ type trainingFixture struct {
 func sft(change ...func(*config.SFT)) trainingFixture {
 	s := config.DefaultSFT()
 	s.BaseModel.URI, s.Minibatch, s.Dataset.Path, s.Budget.MaxSteps, s.Seed = config.ModelTiny, 3, "rows.jsonl", 10, 1
-	s.Optimizer.LR, s.Optimizer.WarmupSteps, s.Optimizer.Schedule, s.Optimizer.WeightDecay = 0.01, 2, config.ScheduleCosine, 0.1
+	s.Optimizer.LR, s.Optimizer.WarmupSteps = 0.01, 2
+	s.Optimizer.Schedule, s.Optimizer.WeightDecay = config.ScheduleCosine, 0.1
 	for _, f := range change {
 		f(s)
 	}
@@ -56,8 +59,8 @@ func sft(change ...func(*config.SFT)) trainingFixture {
 
 func rm(change ...func(*config.RM)) trainingFixture {
 	r := config.DefaultRM()
-	r.BaseModel.URI, r.Minibatch, r.Accumulation, r.Dataset.Path, r.Budget.MaxSteps = config.ModelTiny, 2, 2, "rows.jsonl", 10
-	r.Optimizer.LR = 0.01
+	r.BaseModel.URI, r.Minibatch, r.Accumulation = config.ModelTiny, 2, 2
+	r.Dataset.Path, r.Budget.MaxSteps, r.Optimizer.LR = "rows.jsonl", 10, 0.01
 	for _, f := range change {
 		f(r)
 	}
@@ -69,14 +72,14 @@ func (l trainingFixture) on(threads int, scalar bool) trainingFixture {
 	return l
 }
 
-// trainer starts the lesson from a fresh model.
+// trainer returns a trainer with an untrained model.
 func (l trainingFixture) trainer(t testing.TB) *Trainer {
 	t.Helper()
-	made, err := l.try(t)
+	tr, err := l.try(t)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return tr
 }
 
 func (l trainingFixture) try(t testing.TB) (*Trainer, error) {
@@ -98,7 +101,8 @@ func (l trainingFixture) try(t testing.TB) (*Trainer, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return New(Options{Algorithm: l.algorithm, Base: Base{URI: config.ModelTiny, Model: m, Tokenizer: bytesOnly(t)}, Dataset: rows, Threads: l.threads, Scalar: l.scalar})
+	base := Base{URI: config.ModelTiny, Model: m, Tokenizer: bytesOnly(t)}
+	return New(Options{Algorithm: l.algorithm, Base: base, Dataset: rows, Threads: l.threads, Scalar: l.scalar})
 }
 
 // steps takes n steps and returns their losses.
@@ -114,7 +118,7 @@ func steps(t testing.TB, tr *Trainer, n int) (losses []float64) {
 	return losses
 }
 
-// save returns a folder with the trainer's state.
+// save writes the trainer's state into a new folder and returns the folder.
 func save(t testing.TB, tr *Trainer) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -124,7 +128,7 @@ func save(t testing.TB, tr *Trainer) string {
 	return folder
 }
 
-// digest is of all files in a folder.
+// digest returns the digest of all files in a folder.
 func digest(t testing.TB, folder string) string {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -143,7 +147,7 @@ func digest(t testing.TB, folder string) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-var lessons = map[string]trainingFixture{
+var trainings = map[string]trainingFixture{
 	"sft adamw": sft(),
 	"sft sgd": sft(func(s *config.SFT) {
 		s.Optimizer.Kind, s.Optimizer.LR, s.LossOn.Kind, s.Accumulation = config.OptimizerSGD, 0.1, config.LossFull, 2
@@ -154,8 +158,9 @@ var lessons = map[string]trainingFixture{
 }
 
 // golden are the digests of all parameters, moments and losses after ten steps,
-// on any machine. If a change of the arithmetic changes them, states of before end
-// otherwise than they would have: raise schema.
+// which are the same on every machine. If a change of the arithmetic changes them,
+// raise schema, because training resumed from an older state would end with other
+// bytes.
 var golden = map[string]string{
 	"sft adamw":  "83de04f4f8e8d73d9a2840652fbeaaf171b8250a858c0b980ba4bd6499f4626b",
 	"sft sgd":    "7ff36e51e1189f4078fc236ba5d3d9d59aa0a1d2cfb99d4817c989137060409b",
@@ -164,8 +169,8 @@ var golden = map[string]string{
 	"rm sgd":     "e22e96c346aa008f5b557ebe3b18d04b8ffa2b982f27d11d109d7eda93027750",
 }
 
-// numbers is the digest of the trainer's arrays and losses.
-func numbers(t testing.TB, tr *Trainer) string {
+// arraysDigest returns the digest of the trainer's arrays and losses.
+func arraysDigest(t testing.TB, tr *Trainer) string {
 	t.Helper()
 	h := blake3.New(32, nil)
 	for _, p := range tr.optimizer.parts {
@@ -181,7 +186,7 @@ func numbers(t testing.TB, tr *Trainer) string {
 	return fmt.Sprintf("%x", h.Sum(nil))
 }
 
-func TestGoldenNumbers(t *testing.T) {
+func TestTrainingsHaveTheGoldenDigests(t *testing.T) {
 	t.Parallel()
 	for kernels, scalar := range map[string]bool{"best": false, "scalar": true} {
 		t.Run(kernels, func(t *testing.T) {
@@ -189,11 +194,11 @@ func TestGoldenNumbers(t *testing.T) {
 			for _, threads := range []int{1, 2} {
 				t.Run(fmt.Sprintf("%d threads", threads), func(t *testing.T) {
 					t.Parallel()
-					for name, l := range lessons {
+					for name, l := range trainings {
 						tr := l.on(threads, scalar).trainer(t)
 						steps(t, tr, 10)
-						if n := numbers(t, tr); n != golden[name] {
-							t.Errorf("the numbers are\n%q: %q", name, n)
+						if got := arraysDigest(t, tr); got != golden[name] {
+							t.Errorf("%q has the digest %q, want %q", name, got, golden[name])
 						}
 					}
 				})
@@ -202,13 +207,15 @@ func TestGoldenNumbers(t *testing.T) {
 	}
 }
 
-func TestAgainOnOtherThreadsAndWithoutVectorsTheStateIsTheSameBytes(t *testing.T) {
+func TestStateDoesNotDependOnThreadsOrVectors(t *testing.T) {
 	t.Parallel()
-	for name, l := range lessons {
+	for name, l := range trainings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			want := ""
-			for _, l := range []trainingFixture{l.on(1, false), l.on(1, false), l.on(2, false), l.on(16, false), l.on(2, true)} {
+			for _, l := range []trainingFixture{
+				l.on(1, false), l.on(1, false), l.on(2, false), l.on(16, false), l.on(2, true),
+			} {
 				tr := l.trainer(t)
 				steps(t, tr, 10)
 				got := digest(t, save(t, tr))
@@ -223,9 +230,9 @@ func TestAgainOnOtherThreadsAndWithoutVectorsTheStateIsTheSameBytes(t *testing.T
 	}
 }
 
-func TestResumedAtAnyStepTheEndIsTheSameBytes(t *testing.T) {
+func TestTrainingResumedAtAnyStepEndsWithTheSameBytes(t *testing.T) {
 	t.Parallel()
-	for name, l := range lessons {
+	for name, l := range trainings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			whole := l.trainer(t)
@@ -241,7 +248,7 @@ func TestResumedAtAnyStepTheEndIsTheSameBytes(t *testing.T) {
 					t.Fatalf("at step %d: %v", k, err)
 				}
 				if got := digest(t, save(t, tr)); got != digest(t, folder) {
-					t.Errorf("at step %d: what was restored is saved as other bytes", k)
+					t.Errorf("at step %d: the restored state is saved as other bytes", k)
 				}
 				steps(t, tr, 10-k)
 				if got := digest(t, save(t, tr)); got != want {
@@ -252,28 +259,27 @@ func TestResumedAtAnyStepTheEndIsTheSameBytes(t *testing.T) {
 	}
 }
 
-// A minibatch in packed sequences learns what it learns row by row.
-func TestPackingChangesNoParameter(t *testing.T) {
+func TestPackingChangesNoLossAndNoParameter(t *testing.T) {
 	t.Parallel()
-	apart, together := lessons["sft adamw"].trainer(t), lessons["sft packed"].trainer(t)
-	if a, b := steps(t, apart, 10), steps(t, together, 10); !slices.Equal(a, b) {
-		t.Errorf("losses %v apart, %v packed", a, b)
+	separate, packed := trainings["sft adamw"].trainer(t), trainings["sft packed"].trainer(t)
+	if a, b := steps(t, separate, 10), steps(t, packed, 10); !slices.Equal(a, b) {
+		t.Errorf("losses are %v without packing, %v with", a, b)
 	}
-	if !slices.Equal(apart.model.Flat(), together.model.Flat()) {
-		t.Error("the parameters differ")
+	if !slices.Equal(separate.model.Flat(), packed.model.Flat()) {
+		t.Error("the parameters differ with packing")
 	}
 }
 
-func TestAccumulationIsNearlyALargerMinibatch(t *testing.T) {
+func TestAccumulationApproximatesALargerMinibatch(t *testing.T) {
 	t.Parallel()
-	of := func(minibatch, accumulation int) []float64 {
+	losses := func(minibatch, accumulation int) []float64 {
 		l := sft(func(s *config.SFT) { s.Minibatch, s.Accumulation = minibatch, accumulation })
 		return steps(t, l.trainer(t), 10)
 	}
-	a, b := of(4, 1), of(1, 4)
+	a, b := losses(4, 1), losses(1, 4)
 	for i := range a {
 		if math.Abs(a[i]-b[i]) > 1e-3*a[i] {
-			t.Errorf("step %d: loss %v in one, %v in four", i+1, a[i], b[i])
+			t.Errorf("step %d: loss %v with one minibatch of 4, %v with four of 1", i+1, a[i], b[i])
 		}
 	}
 }
@@ -284,14 +290,14 @@ func TestFineTuningLearnsItsRows(t *testing.T) {
 	tr := l.trainer(t)
 	losses := steps(t, tr, 60)
 	if first, last := losses[0], losses[59]; first < 5 || last > 2 {
-		t.Errorf("the loss went from %v to %v", first, last)
+		t.Errorf("the loss went from %v to %v, want at most 2", first, last)
 	}
 	if c := tr.Curve(); c.Steps != 60 || c.Points[59] != losses[59] {
-		t.Errorf("the curve has %d steps", c.Steps)
+		t.Errorf("the curve has %d steps, want 60 that end with %v", c.Steps, losses[59])
 	}
 }
 
-func TestARewardModelLearnsToPrefer(t *testing.T) {
+func TestRewardModelLearnsToPreferChosenAnswers(t *testing.T) {
 	t.Parallel()
 	tr := rm(func(r *config.RM) { r.Budget.MaxSteps = 40 }).trainer(t)
 	before, err := tr.Evaluate(t.Context())
@@ -299,51 +305,52 @@ func TestARewardModelLearnsToPrefer(t *testing.T) {
 		t.Fatal(err)
 	}
 	if *before.Accuracy != 0 || math.Abs(before.Loss-math.Ln2) > 1e-6 {
-		t.Errorf("a fresh head prefers: accuracy %v, loss %v", *before.Accuracy, before.Loss)
+		t.Errorf("untrained head: accuracy %v, loss %v; want 0 and ln 2", *before.Accuracy, before.Loss)
 	}
 	steps(t, tr, 40)
 	after, err := tr.Evaluate(t.Context())
 	if err != nil || *after.Accuracy != 1 || after.Loss > 0.2 || after.Rows != 4 {
-		t.Errorf("%+v, %v", after, err)
+		t.Errorf("after training: %+v, %v; want accuracy 1 and a loss of at most 0.2", after, err)
 	}
 }
 
-func TestAStepThatIsGivenUpCanBeTakenAgain(t *testing.T) {
+func TestCanceledStepCanBeTakenAgain(t *testing.T) {
 	t.Parallel()
 	whole, tr := rm().trainer(t), rm().trainer(t)
 	steps(t, whole, 2)
 	steps(t, tr, 1)
-	given, cancel := context.WithCancel(t.Context())
+	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := tr.Step(given); !fault.Is(err, fault.Canceled) {
-		t.Errorf("got %v", err)
+	if _, err := tr.Step(canceled); !fault.Is(err, fault.Canceled) {
+		t.Errorf("got %v, want a Canceled fault", err)
 	}
 	steps(t, tr, 1)
 	if digest(t, save(t, tr)) != digest(t, save(t, whole)) {
-		t.Error("the state differs")
+		t.Error("the state differs from that of an uncanceled training")
 	}
 }
 
-func TestATrainingThatDivergesSaysSo(t *testing.T) {
+func TestDivergedTrainingReturnsConflictWithARemedy(t *testing.T) {
 	t.Parallel()
 	tr := sft(func(s *config.SFT) {
-		s.Optimizer.Kind, s.Optimizer.LR, s.Optimizer.MaxGradNorm, s.Optimizer.WarmupSteps = config.OptimizerSGD, 1000, 0, 0
-		s.Optimizer.WeightDecay, s.Budget.MaxSteps = 1, 100
+		s.Optimizer.Kind, s.Optimizer.LR, s.Optimizer.WeightDecay = config.OptimizerSGD, 1000, 1
+		s.Optimizer.MaxGradNorm, s.Optimizer.WarmupSteps, s.Budget.MaxSteps = 0, 0, 100
 	}).trainer(t)
 	for range 100 {
 		_, err := tr.Step(t.Context())
 		if err == nil {
 			continue
 		}
-		if !strings.Contains(err.Error(), "the training diverged at step") || !strings.Contains(err.Error(), "lower optimizer.lr") || !fault.Is(err, fault.Conflict) {
-			t.Errorf("got %v", err)
+		if !strings.Contains(err.Error(), "the training diverged at step") ||
+			!strings.Contains(err.Error(), "lower optimizer.lr") || !fault.Is(err, fault.Conflict) {
+			t.Errorf("got %v, want a Conflict fault with a remedy", err)
 		}
 		return
 	}
-	t.Error("it never did")
+	t.Error("the training did not diverge")
 }
 
-func TestRunKeepsEverySoOftenAtTheEndAndWhenItIsStopped(t *testing.T) {
+func TestRunSavesAtTheIntervalAtTheEndAndWhenStopped(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		every, stopAt int
@@ -357,7 +364,7 @@ func TestRunKeepsEverySoOftenAtTheEndAndWhenItIsStopped(t *testing.T) {
 	} {
 		tr := rm().trainer(t)
 		stop := make(chan struct{})
-		var kept []int
+		var saved []int
 		done, err := tr.Run(t.Context(), c.every, Hooks{
 			Progress: func(r Report) {
 				if r.Step == c.stopAt {
@@ -366,18 +373,18 @@ func TestRunKeepsEverySoOftenAtTheEndAndWhenItIsStopped(t *testing.T) {
 			},
 			Save: func(_ context.Context, tr *Trainer) error {
 				taken, _ := tr.Steps()
-				kept = append(kept, taken)
+				saved = append(saved, taken)
 				return nil
 			},
 			Stop: stop,
 		})
-		if got := fmt.Sprint(kept, done); err != nil || got != c.want {
-			t.Errorf("every %d, stopped at %d: %s, %v, want %s", c.every, c.stopAt, got, err, c.want)
+		if got := fmt.Sprint(saved, done); err != nil || got != c.want {
+			t.Errorf("every %d, stopped at %d: saved %s, %v, want %s", c.every, c.stopAt, got, err, c.want)
 		}
 	}
 }
 
-func TestSettingsThatDoNotFitTheModelAreRefused(t *testing.T) {
+func TestSettingsThatDoNotFitModelOrRowsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		l    trainingFixture
@@ -388,7 +395,7 @@ func TestSettingsThatDoNotFitTheModelAreRefused(t *testing.T) {
 		{trainingFixture{algorithm: sft().algorithm, rows: pairs}, `rows.jsonl:1: "completion" is missing`},
 		{trainingFixture{algorithm: rm().algorithm, rows: examples}, `rows.jsonl:1: "chosen" is missing`},
 	} {
-		if _, err := c.l.try(t); !fault.Is(err, fault.Invalid) && err != nil || err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := c.l.try(t); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
 	}

@@ -1,24 +1,24 @@
-// Package curve keeps the losses of a training and draws them.
+// Package curve records the losses of a training run and draws them as SVG.
 //
-// However long the training is, a curve has at most MaxPoints points: each
-// then stands for the mean of several steps. It is a pure function of the
-// losses, and the drawing, an SVG of a few kilobytes, of the curve.
+// A curve has at most MaxPoints points. In a longer training run, each point is
+// the mean of several steps. The curve depends only on the losses, and the
+// drawing, of a few kilobytes, only on the curve. The package does no I/O.
 //
-// The drawing is our own: it is two axes and two lines, and the plotting
+// It uses no plotting library: two axes and two lines are little code, and the
 // libraries for Go bring fonts, rasterisers and PDF writers with them.
 package curve
 
-// MaxPoints bounds a curve.
+// MaxPoints is the maximum number of points of a curve.
 const MaxPoints = 2048
 
-// Curve is the losses of the steps so far. The zero value is ready.
+// Curve is the loss curve of the steps so far. The zero value is an empty curve.
 type Curve struct {
-	Every  int       `json:"every"`  // steps of a point; the last may stand for fewer
+	Every  int       `json:"every"`  // steps per point; the last point may have fewer
 	Points []float64 `json:"points"` // mean losses, in nats
 	Steps  int       `json:"steps"`
 }
 
-// Add takes the next step's loss.
+// Add adds the next step's loss.
 func (c *Curve) Add(loss float64) {
 	if c.Every == 0 {
 		c.Every = 1
@@ -29,7 +29,7 @@ func (c *Curve) Add(loss float64) {
 		}
 		c.Points, c.Every = c.Points[:MaxPoints/2], 2*c.Every
 	}
-	in := c.Steps % c.Every // steps of the last point
+	in := c.Steps % c.Every // number of steps in the last point
 	if in == 0 {
 		c.Points = append(c.Points, 0)
 	}
@@ -38,7 +38,8 @@ func (c *Curve) Add(loss float64) {
 	c.Steps++
 }
 
-// Valid reports whether a curve that was read could have been made by Add.
+// Valid reports whether the curve is consistent, as if made by Add. Check it after
+// reading a curve.
 func (c Curve) Valid() bool {
 	if c.Steps == 0 {
 		return len(c.Points) == 0

@@ -12,14 +12,14 @@ import (
 	"rollout/gpuworker/training/curve"
 )
 
-func of(losses ...float64) (c curve.Curve) {
+func curveOf(losses ...float64) (c curve.Curve) {
 	for _, l := range losses {
 		c.Add(l)
 	}
 	return c
 }
 
-func TestALongTrainingHasAShortCurve(t *testing.T) {
+func TestLongTrainingHasAtMostMaxPoints(t *testing.T) {
 	t.Parallel()
 	var c curve.Curve
 	const steps = 5*curve.MaxPoints + 3
@@ -27,7 +27,8 @@ func TestALongTrainingHasAShortCurve(t *testing.T) {
 		c.Add(float64(i))
 	}
 	if c.Every != 8 || c.Steps != steps || len(c.Points) != (steps+7)/8 || !c.Valid() {
-		t.Fatalf("every %d, %d steps, %d points", c.Every, c.Steps, len(c.Points))
+		t.Fatalf("%d steps per point, %d steps, %d points; want 8, %d and %d",
+			c.Every, c.Steps, len(c.Points), steps, (steps+7)/8)
 	}
 	for i, p := range c.Points[:len(c.Points)-1] {
 		if want := float64(8*i) + 3.5; math.Abs(p-want) > 1e-9 {
@@ -39,9 +40,9 @@ func TestALongTrainingHasAShortCurve(t *testing.T) {
 	}
 }
 
-func TestAReadCurveGoesOn(t *testing.T) {
+func TestCurveContinuesAfterJSON(t *testing.T) {
 	t.Parallel()
-	whole, part := of(3, 2, 1), of(3, 2)
+	whole, part := curveOf(3, 2, 1), curveOf(3, 2)
 	text, err := json.Marshal(part)
 	if err != nil {
 		t.Fatal(err)
@@ -52,11 +53,11 @@ func TestAReadCurveGoesOn(t *testing.T) {
 	}
 	again.Add(1)
 	if a, b := string(again.SVG("x")), string(whole.SVG("x")); a != b {
-		t.Errorf("%s\n%s", a, b)
+		t.Errorf("the continued curve is\n%s\nwant\n%s", a, b)
 	}
 }
 
-func TestWhatIsNoCurve(t *testing.T) {
+func TestInconsistentCurvesAreInvalid(t *testing.T) {
 	t.Parallel()
 	for _, c := range []curve.Curve{
 		{Points: []float64{1}},
@@ -67,20 +68,23 @@ func TestWhatIsNoCurve(t *testing.T) {
 		{Every: 1, Steps: curve.MaxPoints + 1, Points: make([]float64, curve.MaxPoints+1)},
 	} {
 		if c.Valid() {
-			t.Errorf("%+v is taken for a curve", c)
+			t.Errorf("%+v is valid", c)
 		}
 	}
 	if !(curve.Curve{}).Valid() {
-		t.Error("a curve of no steps is refused")
+		t.Error("an empty curve is invalid")
 	}
 }
 
-func TestTheDrawingIsWellFormedAndWithinItsFrame(t *testing.T) {
+func TestDrawingIsWellFormedXMLWithLabels(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]curve.Curve{"nothing": {}, "one step": of(2.5), "equal losses": of(1, 1, 1), "falling": of(7, 5, 4, 3.5, 3.2), "huge": of(1e30, -1e30), "small": of(1e-12, 2e-12)} {
+	for name, c := range map[string]curve.Curve{
+		"no steps": {}, "one step": curveOf(2.5), "equal losses": curveOf(1, 1, 1),
+		"falling": curveOf(7, 5, 4, 3.5, 3.2), "huge": curveOf(1e30, -1e30), "small": curveOf(1e-12, 2e-12),
+	} {
 		svg := string(c.SVG(`<sft> & "x"`))
 		if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
-			t.Errorf("%s: a place is no number:\n%s", name, svg)
+			t.Errorf("%s: a coordinate is not finite:\n%s", name, svg)
 		}
 		texts := 0
 		for d := xml.NewDecoder(strings.NewReader(svg)); ; {
@@ -96,7 +100,7 @@ func TestTheDrawingIsWellFormedAndWithinItsFrame(t *testing.T) {
 			}
 		}
 		if texts < 6 {
-			t.Errorf("%s: %d labels: the axes have none", name, texts)
+			t.Errorf("%s: %d labels, want at least 6 with those of the axes", name, texts)
 		}
 	}
 }

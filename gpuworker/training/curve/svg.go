@@ -8,20 +8,20 @@ import (
 	"strconv"
 )
 
-// The drawing's size and the room for its labels, in pixels.
 const (
-	width, height = 720, 400
-	left, right   = 64, 16
+	width, height = 720, 400 // size of the drawing in pixels
+	left, right   = 64, 16   // margins in pixels
 	top, bottom   = 40, 44
-	ticks         = 5 // about so many on an axis
-	smoothing     = 40
+	ticks         = 5  // approximate number of grid lines per axis
+	smoothing     = 40 // the running mean is over 1/smoothing of the points
 )
 
-// SVG draws the curve: each point, and the running mean over a fortieth of
-// them. Title is shown above it.
+// SVG returns a drawing of the curve: a line through all points, and a line of
+// their running mean. title is the drawing's title.
 func (c Curve) SVG(title string) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" `+
+		`font-family="sans-serif" font-size="12">`+"\n", width, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="white"/>`+"\n", width, height)
 	fmt.Fprintf(&b, `<text x="%d" y="24" font-size="14">%s</text>`+"\n", left, escaped(title))
 	f := c.frame()
@@ -36,19 +36,21 @@ func (c Curve) SVG(title string) []byte {
 			pixel(p), top, height-bottom, pixel(p), height-bottom+18, label(x))
 	}
 	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">step</text>`+"\n", (left+width-right)/2, height-8)
-	fmt.Fprintf(&b, `<text x="14" y="%d" transform="rotate(-90 14 %d)" text-anchor="middle">loss</text>`+"\n", height/2, height/2)
+	fmt.Fprintf(&b, `<text x="14" y="%d" transform="rotate(-90 14 %d)" text-anchor="middle">loss</text>`+"\n",
+		height/2, height/2)
 	f.line(&b, c.Points, c, `stroke="#9ec5e8"`)
 	f.line(&b, smooth(c.Points), c, `stroke="#1f6fb2" stroke-width="2"`)
 	b.WriteString("</svg>\n")
 	return b.Bytes()
 }
 
-// frame places steps and losses in the drawing.
+// frame maps steps and losses to pixels.
 type frame struct{ x, y axis }
 
-// axis is a range of values; high is above low.
+// axis is the range of an axis; high is above low.
 type axis struct{ low, high float64 }
 
+// frame returns the frame that shows all points of the curve.
 func (c Curve) frame() frame {
 	y := axis{math.Inf(1), math.Inf(-1)}
 	for _, p := range c.Points {
@@ -73,7 +75,7 @@ func (f frame) yAt(v float64) float64 {
 	return height - bottom - (v-f.y.low)/(f.y.high-f.y.low)*(height-top-bottom)
 }
 
-// line draws points, each at the end of its steps.
+// line draws a line through the points, each at its last step.
 func (f frame) line(b *bytes.Buffer, points []float64, c Curve, style string) {
 	fmt.Fprintf(b, `<polyline fill="none" %s points="`, style)
 	for i, p := range points {
@@ -85,7 +87,7 @@ func (f frame) line(b *bytes.Buffer, points []float64, c Curve, style string) {
 	b.WriteString(`"/>` + "\n")
 }
 
-// marks are round values in the range, a few.
+// marks returns a few round values within the range.
 func (a axis) marks() (out []float64) {
 	rough := (a.high - a.low) / ticks
 	step := math.Pow(10, math.Floor(math.Log10(rough)))
@@ -101,7 +103,7 @@ func (a axis) marks() (out []float64) {
 	return out
 }
 
-// smooth is the mean of each point and those around it.
+// smooth returns the running mean of the points.
 func smooth(points []float64) []float64 {
 	reach := len(points) / smoothing / 2
 	out := make([]float64, len(points))
@@ -122,6 +124,6 @@ func label(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
 
 func escaped(s string) string {
 	var b bytes.Buffer
-	_ = xml.EscapeText(&b, []byte(s)) // a buffer takes everything
+	_ = xml.EscapeText(&b, []byte(s)) // a buffer returns no error
 	return b.String()
 }

@@ -29,15 +29,36 @@ func TestRowsOfExamples(t *testing.T) {
 		{line: `{"prompt":"Q"}`, err: `"completion" is missing`},
 		{line: `{"prompt":"Q","completion":""}`, err: "completion is empty: there is nothing to learn"},
 		{line: `{"prompt":"Q","completion":3}`, err: "/completion must not be a number"},
-		{line: `{"prompt":"Q","completion":"A","messages":[]}`, err: "the row has messages and a prompt or completion: it must have one of both shapes"},
+		{
+			line: `{"prompt":"Q","completion":"A","messages":[]}`,
+			err:  "the row has messages and also prompt or completion: remove one of the two",
+		},
 		{line: `{"messages":[]}`, err: "messages has no assistant turn: there is nothing to learn"},
 		{line: `{"messages":"A"}`, err: "/messages must not be a string"},
-		{line: `{"messages":[{"role":"user","content":"Q"}]}`, err: "messages has no assistant turn: there is nothing to learn"},
-		{line: `{"messages":[{"role":"tool","content":"Q"}]}`, err: `messages[0].role is "tool": it must be system, user or assistant`},
-		{line: `{"messages":[{"role":"assistant","content":"A"},{"role":"assistant","content":"B"}]}`, err: "messages has 2 assistant turns: a row has one; make a row of each"},
-		{line: `{"messages":[{"role":"assistant","content":"A"},{"role":"user","content":"B"}]}`, err: "messages must end with the assistant turn: remove what follows it"},
-		{line: `{"messages":[{"role":"assistant","content":""}]}`, err: "the assistant turn is empty: there is nothing to learn"},
-		{line: `{"prompt":"Q","prompt":"R","completion":"A"}`, err: `the row is not JSON: duplicate object member name, at byte 15`},
+		{
+			line: `{"messages":[{"role":"user","content":"Q"}]}`,
+			err:  "messages has no assistant turn: there is nothing to learn",
+		},
+		{
+			line: `{"messages":[{"role":"tool","content":"Q"}]}`,
+			err:  `messages[0].role is "tool": it must be system, user or assistant`,
+		},
+		{
+			line: `{"messages":[{"role":"assistant","content":"A"},{"role":"assistant","content":"B"}]}`,
+			err:  "messages has 2 assistant turns: write a row for each",
+		},
+		{
+			line: `{"messages":[{"role":"assistant","content":"A"},{"role":"user","content":"B"}]}`,
+			err:  "messages must end with the assistant turn: remove what follows it",
+		},
+		{
+			line: `{"messages":[{"role":"assistant","content":""}]}`,
+			err:  "the assistant turn is empty: there is nothing to learn",
+		},
+		{
+			line: `{"prompt":"Q","prompt":"R","completion":"A"}`,
+			err:  `the row is not JSON: duplicate object member name, at byte 15`,
+		},
 		{line: "{\"prompt\":\"\xff\",\"completion\":\"A\"}", err: "the row is not valid UTF-8"},
 	} {
 		row, err := dataset.ParseExample([]byte(c.line))
@@ -53,7 +74,10 @@ func TestRowsOfPairs(t *testing.T) {
 		{line: `{"prompt":"Q","rejected":"5"}`, err: `"chosen" is missing`},
 		{line: `{"prompt":"Q","chosen":"4"}`, err: `"rejected" is missing`},
 		{line: `{"prompt":"Q","chosen":"","rejected":"5"}`, err: "chosen and rejected must not be empty"},
-		{line: `{"prompt":"Q","chosen":"4","rejected":"4"}`, err: "chosen and rejected are the same: there is nothing to prefer"},
+		{
+			line: `{"prompt":"Q","chosen":"4","rejected":"4"}`,
+			err:  "chosen and rejected are the same: there is nothing to prefer",
+		},
 		{line: `{"prompt":null}`, err: `"prompt" is missing`},
 		{line: ``, err: "the row is not JSON: unexpected EOF, at byte 1"},
 	} {
@@ -77,8 +101,8 @@ func example(line []byte) error {
 	return err
 }
 
-// write makes a file of rows.
-func write(t *testing.T, content string) *dataset.File {
+// openRows writes a file and opens it.
+func openRows(t *testing.T, content string) *dataset.File {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rows.jsonl")
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -92,17 +116,18 @@ func write(t *testing.T, content string) *dataset.File {
 	return f
 }
 
-func TestABadRowIsToldWithFileAndLine(t *testing.T) {
+func TestErrorsOfRowsHaveFileAndLine(t *testing.T) {
 	t.Parallel()
-	f := write(t, "{\"prompt\":\"Q\",\"completion\":\"A\"}\n\n  \nx\n{\"prompt\":\"Q\"}\n")
+	f := openRows(t, "{\"prompt\":\"Q\",\"completion\":\"A\"}\n\n  \nx\n{\"prompt\":\"Q\"}\n")
 	_, err := dataset.Open(t.Context(), f, example)
-	want := f.Name() + ":4: the row is not JSON: invalid character 'x' at start of value, at byte 1\n" + f.Name() + `:5: "completion" is missing`
+	want := f.Name() + ":4: the row is not JSON: invalid character 'x' at start of value, at byte 1\n" +
+		f.Name() + `:5: "completion" is missing`
 	if !fault.Is(err, fault.Invalid) || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
 }
 
-func TestWhatIsNoDataset(t *testing.T) {
+func TestOpenRefusesFilesWithoutValidRows(t *testing.T) {
 	t.Parallel()
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -110,25 +135,30 @@ func TestWhatIsNoDataset(t *testing.T) {
 		name, content, want string
 		ctx                 context.Context
 	}{
-		{"empty", "", ": there is no row in it", t.Context()},
-		{"blank", "\n \n", ": there is no row in it", t.Context()},
+		{"empty", "", ": the file has no rows", t.Context()},
+		{"blank", "\n \n", ": the file has no rows", t.Context()},
 		{"gzip", "\x1f\x8b\x08\x00", "the file is gzip, not JSON lines in UTF-8", t.Context()},
 		{"UTF-16", "\xff\xfe{\x00", "the file is UTF-16LE", t.Context()},
-		{"many bad rows", strings.Repeat("x\n", 100), "and perhaps more: this looked no further", t.Context()},
-		{"given up", strings.Repeat("{\"prompt\":\"Q\",\"completion\":\"A\"}\n", 2000), "context canceled", canceled},
+		{"many bad rows", strings.Repeat("x\n", 100), "stopped after 20 errors, there may be more", t.Context()},
+		{
+			"canceled", strings.Repeat("{\"prompt\":\"Q\",\"completion\":\"A\"}\n", 2000),
+			"context canceled", canceled,
+		},
 	} {
-		if _, err := dataset.Open(c.ctx, write(t, c.content), example); err == nil || !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), "\n") > 20 {
+		_, err := dataset.Open(c.ctx, openRows(t, c.content), example)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Count(err.Error(), "\n") > 20 {
 			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 		}
 	}
 	for _, path := range []string{filepath.Join(t.TempDir(), "absent"), t.TempDir()} {
 		if _, err := dataset.OpenFile(path); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: got %v", path, err)
+			t.Errorf("%s: got %v, want an Invalid fault that names it", path, err)
 		}
 	}
 }
 
-// There are more rows than groups, so a row is found within its group.
+// TestAnyRowIsFoundInAFileOfManyRows reads a file with more rows than groups, so
+// that a group has several rows.
 func TestAnyRowIsFoundInAFileOfManyRows(t *testing.T) {
 	t.Parallel()
 	const rows = 600_000
@@ -139,7 +169,7 @@ func TestAnyRowIsFoundInAFileOfManyRows(t *testing.T) {
 			b.WriteString("\n")
 		}
 	}
-	f := write(t, b.String())
+	f := openRows(t, b.String())
 	x, err := dataset.Open(t.Context(), f, func([]byte) error { return nil })
 	if err != nil || x.Rows() != rows {
 		t.Fatalf("%d rows, %v", x.Rows(), err)
@@ -147,14 +177,14 @@ func TestAnyRowIsFoundInAFileOfManyRows(t *testing.T) {
 	for _, i := range []uint64{0, 1, 2, 3, 4, 5, 262_143, 262_144, 524_287, 524_288, rows - 1} {
 		row, err := x.Row(i)
 		if err != nil || string(row.Line) != fmt.Sprint(i) || row.Number != 1+i+(i+2)/3 {
-			t.Errorf("row %d is %q of line %d, %v", i, row.Line, row.Number, err)
+			t.Errorf("row %d is %q in line %d, %v; want %d in line %d", i, row.Line, row.Number, err, i, 1+i+(i+2)/3)
 		}
 	}
 }
 
-func TestAChangedFileIsNoticed(t *testing.T) {
+func TestChangedFileIsDetected(t *testing.T) {
 	t.Parallel()
-	f := write(t, "1\n2\n3\n")
+	f := openRows(t, "1\n2\n3\n")
 	x, err := dataset.Open(t.Context(), f, func([]byte) error { return nil })
 	if err != nil {
 		t.Fatal(err)
@@ -162,21 +192,22 @@ func TestAChangedFileIsNoticed(t *testing.T) {
 	if err := os.WriteFile(f.Name(), []byte("1\n9\n3\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.Row(1); !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), f.Name()+":2: the file has changed") {
-		t.Errorf("a changed row: %v", err)
+	_, err = x.Row(1)
+	if !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), f.Name()+":2: the file has changed") {
+		t.Errorf("changed row: %v, want a Corrupt fault", err)
 	}
 	if row, err := x.Row(2); err != nil || string(row.Line) != "3" {
-		t.Errorf("a row that is as it was: %q, %v", row.Line, err)
+		t.Errorf("unchanged row: %q, %v; want 3", row.Line, err)
 	}
 	if err := os.Truncate(f.Name(), 3); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := x.Row(2); !fault.Is(err, fault.Corrupt) {
-		t.Errorf("a row that is gone: %v", err)
+		t.Errorf("removed row: %v, want a Corrupt fault", err)
 	}
 }
 
-func TestEveryRowComesOnceAnEpoch(t *testing.T) {
+func TestEveryRowOccursOncePerEpoch(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		rows := rapid.Uint64Range(1, 300).Draw(t, "rows")
@@ -187,12 +218,12 @@ func TestEveryRowComesOnceAnEpoch(t *testing.T) {
 			seen[o.At(epoch*rows+i)] = true
 		}
 		if uint64(len(seen)) != rows {
-			t.Fatalf("%d of %d rows came", len(seen), rows)
+			t.Fatalf("%d of %d rows occur", len(seen), rows)
 		}
 	})
 }
 
-func TestOrdersDifferByEpochAndSeedAndStay(t *testing.T) {
+func TestOrdersDifferByEpochAndSeedAndNeverChange(t *testing.T) {
 	t.Parallel()
 	order := func(seed, epoch uint64) (out []uint64) {
 		o := dataset.Order{Seed: seed, Rows: 10}
@@ -203,7 +234,7 @@ func TestOrdersDifferByEpochAndSeedAndStay(t *testing.T) {
 	}
 	got := fmt.Sprint(order(0, 0), order(0, 1), order(1, 0))
 	if want := goldenOrders; got != want {
-		t.Errorf("got  %s\nwant %s: snapshots of before would go on with other rows", got, want)
+		t.Errorf("got  %s\nwant %s: training resumed from older snapshots would use other rows", got, want)
 	}
 }
 
@@ -215,7 +246,7 @@ func FuzzRows(f *testing.F) {
 			t.Errorf("%q has no answer", line)
 		}
 		if p, err := dataset.ParsePair(line); err == nil && (p.Chosen == "" || p.Rejected == "") {
-			t.Errorf("%q lacks an answer", line)
+			t.Errorf("%q has an empty answer", line)
 		}
 	})
 }

@@ -1,12 +1,12 @@
-// Package dataset reads the rows that a training learns from: JSON lines of
-// prompts and answers, or of pairs of answers.
+// Package dataset reads the rows of training data: JSON lines of prompts and
+// answers, or of pairs of answers.
 //
-// A file of any size is read in bounded memory: once, to check every row and
-// to note where some of them stand, and then row by row, in an order that is a
-// pure function of a seed. A row that is no row is told with file and line; a
-// file whose bytes change while it is trained on is noticed when a changed row
-// is read.
+// It reads a file of any size in bounded memory. Open reads the whole file once,
+// checks every row and records the positions of some. Row then reads single rows,
+// in an order that depends only on a seed (see Order). Errors of rows name the
+// file and the line. If the file's bytes change during training, reading a changed
+// row fails.
 //
-// The package never writes, never makes tokens of a row, and never holds more
-// than one row's line.
+// The package never writes, never tokenizes, and never holds more than one row's
+// line in memory.
 package dataset

@@ -13,18 +13,19 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// Source is a file of rows. Name is what messages call it.
+// Source is a file of rows.
 type Source interface {
 	io.ReaderAt
+	// Size returns the number of bytes.
 	Size() int64
+	// Name returns the source's name in messages.
 	Name() string
 }
 
-// Index knows where the rows of a source stand. It may be read by many
-// goroutines.
+// Index finds the rows of a source. It is safe for concurrent use.
 type Index struct {
 	source Source
-	every  uint64 // rows of a group
+	every  uint64 // rows per group
 	groups []group
 	rows   uint64
 	length int64
@@ -32,23 +33,24 @@ type Index struct {
 	hash   maphash.Seed
 }
 
-// group is where every rows stand, in order; the last group may have fewer.
+// group is the position of Index.every consecutive rows; the last group may have
+// fewer.
 type group struct {
-	offset int64
-	line   uint64 // of its first row, from 1
-	sum    uint64 // of its rows' bytes and places, within this process
+	offset int64  // of its first row
+	line   uint64 // number of its first line, from 1
+	sum    uint64 // checksum of its rows' bytes and offsets, valid in this process
 }
 
-// maxGroups bounds an index to 6 MiB. A source of more rows has larger groups,
-// which are read from their beginning to get at a row.
+// maxGroups bounds the memory of an index to 6 MiB. A source with more rows has
+// larger groups; Row reads a group from its beginning.
 const maxGroups = 1 << 18
 
-// problems of one source that are told at once.
+// maxProblems is the maximum number of bad rows that Open reports.
 const maxProblems = 20
 
-// Open reads the whole source: check looks at each row's line, and must not
-// keep it. Errors of rows are Invalid and say `name:line: reason`, the first 20
-// at once.
+// Open reads the whole source and calls check with each row's line, which check
+// must not retain. Open returns the errors of the first 20 bad rows, joined; each
+// is an Invalid fault with the message `name:line: reason`.
 func Open(ctx context.Context, source Source, check func(line []byte) error) (*Index, error) {
 	x := &Index{source: source, every: 1, hash: maphash.MakeSeed()}
 	if err := x.sniff(); err != nil {
@@ -74,7 +76,8 @@ func Open(ctx context.Context, source Source, check func(line []byte) error) (*I
 		}
 		if err := x.checked(line, check); err != nil {
 			if problems = append(problems, err); len(problems) == maxProblems {
-				return nil, errors.Join(append(problems, fault.New(fault.Invalid, "%s: and perhaps more: this looked no further", source.Name()))...)
+				more := fault.New(fault.Invalid, "%s: stopped after %d errors, there may be more", source.Name(), maxProblems)
+				return nil, errors.Join(append(problems, more)...)
 			}
 			continue
 		}
@@ -84,12 +87,13 @@ func Open(ctx context.Context, source Source, check func(line []byte) error) (*I
 		return nil, errors.Join(problems...)
 	}
 	if x.rows == 0 {
-		return nil, fault.New(fault.Invalid, "%s: there is no row in it", source.Name())
+		return nil, fault.New(fault.Invalid, "%s: the file has no rows", source.Name())
 	}
 	x.length, x.digest = length, hex.EncodeToString(digest.Sum(nil))
 	return x, nil
 }
 
+// sniff checks the encoding of the source's first bytes.
 func (x *Index) sniff() error {
 	head := make([]byte, min(int64(jsonl.SniffLen), x.source.Size()))
 	if _, err := x.source.ReadAt(head, 0); err != nil && !errors.Is(err, io.EOF) {
@@ -98,9 +102,11 @@ func (x *Index) sniff() error {
 	return fault.Wrap(jsonl.Sniff(head), "%s", x.source.Name())
 }
 
+// checked returns the error of a line, with the source's name and line number.
 func (x *Index) checked(line jsonl.Line, check func([]byte) error) error {
 	if line.TooLong {
-		return fault.New(fault.Invalid, "%s:%d: the row has more than %d bytes", x.source.Name(), line.Number, jsonl.MaxLine)
+		return fault.New(fault.Invalid, "%s:%d: the row has more than %d bytes",
+			x.source.Name(), line.Number, jsonl.MaxLine)
 	}
 	if err := check(line.Bytes); err != nil {
 		return fault.New(fault.Invalid, "%s:%d: %w", x.source.Name(), line.Number, err)
@@ -108,7 +114,8 @@ func (x *Index) checked(line jsonl.Line, check func([]byte) error) error {
 	return nil
 }
 
-// add notes the next row. When there are too many groups, two become one.
+// add adds the next row. When the index is full, it merges each two groups into
+// one.
 func (x *Index) add(line jsonl.Line) {
 	if x.rows%x.every == 0 {
 		if len(x.groups) == maxGroups {
@@ -126,38 +133,42 @@ func (x *Index) add(line jsonl.Line) {
 	x.rows++
 }
 
-// sum is what a row adds to its group's: a hash of its bytes, times a number
-// of its place.
+// sum returns a row's contribution to the checksum of its group: a hash of its
+// bytes times an odd number that depends on its offset.
 func (x *Index) sum(line jsonl.Line) uint64 {
 	return maphash.Bytes(x.hash, line.Raw) * (2*uint64(line.Offset) + 1)
 }
 
-// Rows is the number of rows; at least 1.
+// Rows returns the number of rows, which is at least 1.
 func (x *Index) Rows() uint64 { return x.rows }
 
-// Digest is the blake3-256, in hex, of the source's bytes.
+// Digest returns the blake3-256 of the source's bytes, in hex.
 func (x *Index) Digest() string { return x.digest }
 
-// Name is the source's.
+// Name returns the source's name.
 func (x *Index) Name() string { return x.source.Name() }
 
-// Row is a row's line and its number in the file, from 1.
+// Row is a row's line, and its line number in the file, from 1.
 type Row struct {
 	Line   []byte
 	Number uint64
 }
 
-// Row returns the i-th row, i below Rows. Corrupt says that the source's bytes
-// are not those that Open read.
+// Row returns row i, from 0 to Rows()-1. It returns a Corrupt fault if the bytes of
+// the row's group have changed since Open.
 func (x *Index) Row(i uint64) (Row, error) {
 	g := x.groups[i/x.every]
 	end := x.length
 	if next := i/x.every + 1; next < uint64(len(x.groups)) {
 		end = x.groups[next].offset
 	}
-	changed := &fault.Error{Kind: fault.Corrupt, Err: fault.New(fault.Corrupt, "%s:%d: the file has changed since the training began", x.source.Name(), g.line),
-		Remedy: "put its bytes back to go on, or start another training"}
-	lines := jsonl.NewScanner(io.NewSectionReader(x.source, g.offset, end-g.offset), jsonl.Options{Offset: g.offset})
+	changed := &fault.Error{
+		Kind:   fault.Corrupt,
+		Err:    fault.New(fault.Corrupt, "%s:%d: the file has changed since the training began", x.source.Name(), g.line),
+		Remedy: "restore the original file to continue, or start a new training run",
+	}
+	section := io.NewSectionReader(x.source, g.offset, end-g.offset)
+	lines := jsonl.NewScanner(section, jsonl.Options{Offset: g.offset})
 	var row Row
 	var sum uint64
 	for n := uint64(0); ; {

@@ -7,25 +7,25 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// Order is the order in which the rows of a dataset are taken: each epoch has
-// one of its own, in which every row comes once. It is a pure function of Seed
-// and Rows, and takes no memory: a dataset may have more rows than would fit.
+// Order is a random order of the rows of a dataset. Every row occurs once in each
+// epoch, and each epoch has its own order. The order depends only on Seed and Rows,
+// and needs no memory, so that the number of rows is unlimited.
 type Order struct {
 	Seed uint64
-	Rows uint64 // not 0
+	Rows uint64 // at least 1
 }
 
-// rounds of the permutation's network: four are those of Luby and Rackoff's
-// proof, two more are for halves of few bits.
+// rounds is the number of rounds of the Feistel network. Luby and Rackoff's proof
+// needs four; two more compensate for halves of few bits.
 const rounds = 6
 
-// At returns the row that comes at a position, from 0, counted over all
-// epochs.
+// At returns the row at a position. Positions count from 0 over all epochs.
 //
-// It is a Feistel network over the smallest even number of bits that holds
-// every row, keyed by seed and epoch, applied again while its result is no row
-// (cycle walking; Black and Rogaway 2002). Most are rows: the domain has less
-// than four times as many elements.
+// At uses a Feistel network, keyed by seed and epoch, over the smallest even number
+// of bits that can represent every row. It applies the network again while the
+// result is not a row (cycle walking; Black and Rogaway 2002). The domain has less
+// than four times as many elements as there are rows, so few repetitions are
+// needed.
 func (o Order) At(position uint64) uint64 {
 	epoch, i := position/o.Rows, position%o.Rows
 	half := max(1, (bits.Len64(o.Rows-1)+1)/2)
@@ -36,6 +36,7 @@ func (o Order) At(position uint64) uint64 {
 	}
 }
 
+// permute applies the Feistel network once. half is the number of bits of a half.
 func (o Order) permute(epoch, x uint64, half int) uint64 {
 	mask := uint64(1)<<half - 1
 	left, right := x>>half, x&mask

@@ -15,21 +15,21 @@ type Message struct {
 	Content string `json:"content"`
 }
 
-// Example is a row of supervised fine-tuning: what is asked, as text or as a
-// chat, and the answer to learn.
+// Example is a row of supervised fine-tuning: a prompt, as a text or a chat, and
+// the answer to learn.
 type Example struct {
-	Prompt string    // if it is no chat
-	Chat   []Message // the turns before the answer; nil if it is no chat
+	Prompt string    // the prompt if Chat is nil
+	Chat   []Message // the turns before the answer; nil if the prompt is a text
 	Answer string    // not empty
 }
 
-// Pair is a row of reward-model training. Answers are not empty, and differ.
+// Pair is a row of reward model training. The answers are not empty and not equal.
 type Pair struct {
 	Prompt, Chosen, Rejected string
 }
 
-// ParseExample reads {"prompt", "completion"} or {"messages"}, with one
-// assistant's turn, the last. Other fields are the row's own affair.
+// ParseExample parses a row with "prompt" and "completion", or with "messages",
+// whose last and only assistant turn is the answer. It ignores other fields.
 func ParseExample(line []byte) (Example, error) {
 	var row struct {
 		Prompt     *string   `json:"prompt"`
@@ -41,7 +41,7 @@ func ParseExample(line []byte) (Example, error) {
 	}
 	switch {
 	case row.Messages != nil && (row.Prompt != nil || row.Completion != nil):
-		return Example{}, errors.New("the row has messages and a prompt or completion: it must have one of both shapes")
+		return Example{}, errors.New("the row has messages and also prompt or completion: remove one of the two")
 	case row.Messages != nil:
 		return chat(row.Messages)
 	case row.Prompt == nil && row.Completion == nil:
@@ -56,6 +56,7 @@ func ParseExample(line []byte) (Example, error) {
 	return Example{Prompt: *row.Prompt, Answer: *row.Completion}, nil
 }
 
+// chat returns the example of a row with messages.
 func chat(messages []Message) (Example, error) {
 	answers := 0
 	for i, m := range messages {
@@ -71,7 +72,7 @@ func chat(messages []Message) (Example, error) {
 	case answers == 0:
 		return Example{}, errors.New("messages has no assistant turn: there is nothing to learn")
 	case answers > 1:
-		return Example{}, fmt.Errorf("messages has %d assistant turns: a row has one; make a row of each", answers)
+		return Example{}, fmt.Errorf("messages has %d assistant turns: write a row for each", answers)
 	case messages[n].Role != "assistant":
 		return Example{}, errors.New("messages must end with the assistant turn: remove what follows it")
 	case messages[n].Content == "":
@@ -81,7 +82,8 @@ func chat(messages []Message) (Example, error) {
 	}
 }
 
-// ParsePair reads {"prompt", "chosen", "rejected"}.
+// ParsePair parses a row with "prompt", "chosen" and "rejected". It ignores other
+// fields.
 func ParsePair(line []byte) (Pair, error) {
 	var row struct {
 		Prompt   *string `json:"prompt"`
@@ -108,7 +110,8 @@ func ParsePair(line []byte) (Pair, error) {
 
 func missing(field string) error { return fmt.Errorf("%q is missing", field) }
 
-// decode reads an object, strictly: no name twice, no invalid UTF-8.
+// decode decodes a JSON object strictly: duplicate names and invalid UTF-8 are
+// errors.
 func decode(line []byte, into any) error {
 	err := json.Unmarshal(line, into)
 	if err == nil {
@@ -129,5 +132,7 @@ func decode(line []byte, into any) error {
 	return fmt.Errorf("the row is not JSON: %w", err)
 }
 
-// kinds name what stands where a string or a list of turns must.
-var kinds = map[jsontext.Kind]string{'n': "null", 'f': "a boolean", 't': "a boolean", '"': "a string", '0': "a number", '{': "an object", '[': "a list"}
+// kinds are the names of JSON kinds in messages.
+var kinds = map[jsontext.Kind]string{
+	'n': "null", 'f': "a boolean", 't': "a boolean", '"': "a string", '0': "a number", '{': "an object", '[': "a list",
+}

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// The values are those of the product's first description.
+// TestBradleyTerryHasTheDocumentedValues checks the values that the product's
+// first description lists.
 func TestBradleyTerryHasTheDocumentedValues(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -21,17 +22,17 @@ func TestBradleyTerryHasTheDocumentedValues(t *testing.T) {
 		{"logsigmoid(-50)", LogSigmoid(-50), -50, 1e-4},
 		{"logsigmoid(1000)", LogSigmoid(1000), 0, 1e-4},
 		{"logsigmoid(-1000)", LogSigmoid(-1000), -1000, 1e-4},
-		{"slope of no difference", bradleyTerrySlope(3, 3), -0.5, 1e-12},
-		{"slope of a strong preference", bradleyTerrySlope(400, -400), 0, 1e-12},
-		{"slope of an inverted preference", bradleyTerrySlope(-400, 400), -1, 1e-12},
+		{"slope at no difference", bradleyTerrySlope(3, 3), -0.5, 1e-12},
+		{"slope at a strong preference", bradleyTerrySlope(400, -400), 0, 1e-12},
+		{"slope at an inverted preference", bradleyTerrySlope(-400, 400), -1, 1e-12},
 	} {
-		if !(math.Abs(c.got-c.want) <= c.within) { // NaN fails, too
+		if !(math.Abs(c.got-c.want) <= c.within) { // also true for NaN
 			t.Errorf("%s: %v, want %v", c.name, c.got, c.want)
 		}
 	}
 }
 
-func TestTheSlopeIsThatOfTheLoss(t *testing.T) {
+func TestSlopeAgreesWithFiniteDifferences(t *testing.T) {
 	t.Parallel()
 	const h = 1e-6
 	for d := -20.0; d <= 20; d += 0.37 {
