@@ -219,19 +219,28 @@ var foreignMessages = []string{"status 401", "status 404: The model", "does not 
 // shortest is the length of a part of a message that is worth a search.
 const shortest = 8
 
-// A user searches the table of troubles for the message that they see.
-func TestTroublesQuoteMessagesOfTheCode(t *testing.T) {
+// A user searches these tables for the message that they see.
+func TestTablesQuoteMessagesOfTheCode(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "scripts", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, found := strings.Cut(string(text), "\n## Troubles\n")
-	table, _, _ = strings.Cut(table, "\n## ")
-	if !found {
-		t.Fatal("scripts/README.md has no section Troubles")
+	code := sources(t)
+	for _, section := range []string{"Find out why a run is slow", "Troubles"} {
+		_, table, found := strings.Cut(string(text), "\n## "+section+"\n")
+		table, _, _ = strings.Cut(table, "\n## ")
+		if !found {
+			t.Errorf("scripts/README.md has no section %q", section)
+		}
+		checkQuotes(t, table, code)
 	}
-	code, quoted := sources(t), 0
+}
+
+// checkQuotes looks for the messages in the first column of a table.
+func checkQuotes(t *testing.T, table, code string) {
+	t.Helper()
+	quoted := 0
 	for line := range strings.Lines(table) {
 		cells := strings.SplitN(line, " | ", 2)
 		if len(cells) < 2 || !strings.HasPrefix(cells[0], "| `") { // one that describes what happens
@@ -273,4 +282,46 @@ func sources(t *testing.T) string {
 		}
 	}
 	return out.String()
+}
+
+var (
+	repositoryPath = regexp.MustCompile(
+		"^(?:events|examples|functions|gpuworker|infra|localstack|scripts|shared)/[a-z0-9A-Z_./{},*-]*$")
+	placeholder = regexp.MustCompile(`\b[A-Z]{2,}\b`)
+	braces      = regexp.MustCompile(`\{([^{}]*)\}`)
+)
+
+// Paths in code spans are paths from the repository's root.
+func TestNamedPathsExist(t *testing.T) {
+	t.Parallel()
+	paths := 0
+	for _, d := range documents(t) {
+		for _, span := range codeSpan.FindAllString(d.text, -1) {
+			path := strings.Trim(span, "`")
+			if !repositoryPath.MatchString(path) || placeholder.MatchString(strings.TrimSuffix(path, ".md")) {
+				continue
+			}
+			for _, p := range expand(path) {
+				paths++
+				if found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(p))); err != nil || len(found) == 0 {
+					t.Errorf("%s names %s, which does not exist", d.path, p)
+				}
+			}
+		}
+	}
+	if paths < 50 {
+		t.Errorf("only %d paths were found", paths)
+	}
+}
+
+// expand returns the paths that a path with {a,b} stands for.
+func expand(path string) (paths []string) {
+	m := braces.FindStringSubmatchIndex(path)
+	if m == nil {
+		return []string{path}
+	}
+	for _, part := range strings.Split(path[m[2]:m[3]], ",") {
+		paths = append(paths, expand(path[:m[0]]+part+path[m[1]:])...)
+	}
+	return paths
 }
