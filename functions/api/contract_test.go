@@ -13,6 +13,7 @@ import (
 	"rollout/functions/diagnosis"
 	"rollout/functions/status"
 	"rollout/functions/status/statustest"
+	"rollout/shared/cloud"
 	"rollout/shared/core/run"
 )
 
@@ -24,7 +25,7 @@ func TestStatusJSONMatchesGoldenFiles(t *testing.T) {
 	done.State.Phase, done.State.Reason = run.CompletedWithErrors, run.ReasonDone
 	done.State.EndedAt = noon.Add(101 * time.Second)
 	for name, p := range map[string]status.Progress{
-		"new":     {Manifest: statustest.Manifest(runA), State: run.New(runA)},
+		"new":     {Hints: cloud.OneMachine().Hints, Manifest: statustest.Manifest(runA), State: run.New(runA)},
 		"running": statustest.Midway(),
 		"ended":   done,
 	} {

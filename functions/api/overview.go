@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"rollout/functions/diagnosis"
 	"rollout/functions/status"
 	"rollout/shared/blob"
 	"rollout/shared/core/identity"
@@ -141,5 +140,5 @@ func (s *Service) whyNoRun(ctx context.Context, info blob.Info) string {
 		return "it can't be read: " + err.Error()
 	}
 	_ = r.Close() // opened only to find out whether it can be read
-	return diagnosis.UploadHint(s.cloud)
+	return s.hints.PendingUpload
 }

@@ -10,7 +10,9 @@ import (
 
 	"rollout/functions/api"
 	"rollout/functions/status"
+	"rollout/functions/status/statustest"
 	"rollout/shared/blob"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
@@ -46,7 +48,7 @@ func TestOverviewTellsUploadsThatAreNoRun(t *testing.T) {
 		}
 	}
 	d.ports.Blobs = locked{d.ports.Blobs, "prompts/locked.jsonl"}
-	o, err := api.New(d.ports, config.DefaultDeployment()).Overview(t.Context())
+	o, err := api.New(d.ports, config.DefaultDeployment(), cloud.OneMachine()).Overview(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +56,7 @@ func TestOverviewTellsUploadsThatAreNoRun(t *testing.T) {
 	for _, u := range o.Uploads {
 		got[u.Key] = u.Why
 	}
-	for key, want := range map[string]string{"prompts/new.jsonl": "no run yet", "prompts/x.csv": "end its name in .jsonl", "prompts/locked.jsonl": "it can't be read: permission denied"} {
+	for key, want := range map[string]string{"prompts/new.jsonl": "not a run yet", "prompts/x.csv": "end its name in .jsonl", "prompts/locked.jsonl": "it can't be read: permission denied"} {
 		if !strings.Contains(got[key], want) {
 			t.Errorf("%s: %q, want %q", key, got[key], want)
 		}
@@ -108,10 +110,10 @@ func TestAPoolThatIsGoneHidesNothing(t *testing.T) {
 	d.submitted(runA, run.Completed)
 	d.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon})
 	deployment := config.DefaultDeployment()
-	deployment.Cloud.Provider, deployment.Pools = config.ProviderAWS, []config.Pool{{Name: "new", Model: "m"}}
+	deployment.Pools = []config.Pool{{Name: "new", Model: "m"}}
 	p := d.ports
 	p.Queues = scarce{p.Queues, p.Queues.(queue.Depther), "work-default"}
-	s := api.New(p, deployment)
+	s := api.New(p, deployment, statustest.InCloud())
 	o, err := s.Overview(t.Context())
 	if err != nil || len(o.Runs) != 1 || len(o.Queues) != 3 {
 		t.Errorf("%+v, %v", o, err)

@@ -7,6 +7,7 @@ import (
 
 	"rollout/functions/diagnosis"
 	"rollout/functions/status"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/host"
@@ -17,16 +18,16 @@ import (
 type Service struct {
 	ports     host.Ports
 	bucket    string // the deployment's name of it, part of run ids
-	cloud     config.Cloud
+	hints     cloud.Hints
 	reader    *status.Reader
 	explainer *diagnosis.Explainer
 }
 
-// New returns the service of a deployment.
-func New(p host.Ports, d config.Deployment) *Service {
+// New returns the service of a deployment at a place of that profile.
+func New(p host.Ports, d config.Deployment, at cloud.Profile) *Service {
 	p = p.WithSource("api")
-	r := status.NewReader(p, d)
-	return &Service{ports: p, bucket: d.Bucket, cloud: d.Cloud, reader: r, explainer: diagnosis.NewExplainer(p, d, r)}
+	r := status.NewReader(p, d, at)
+	return &Service{ports: p, bucket: d.Bucket, hints: at.Hints, reader: r, explainer: diagnosis.NewExplainer(p, d, r)}
 }
 
 // List returns every run, the newest first.

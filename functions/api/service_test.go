@@ -14,6 +14,7 @@ import (
 	"rollout/events"
 	"rollout/functions/api"
 	"rollout/functions/status/statustest"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
@@ -51,7 +52,7 @@ func newFixture(t *testing.T) fixture {
 	c := fixedClock(noon)
 	p := host.Ports{Blobs: memory.NewBucket(c), Docs: memory.NewDocuments(), Queues: memory.NewQueues(c),
 		Clock: c, Log: slog.New(slog.DiscardHandler)}
-	return fixture{api.New(p, config.DefaultDeployment()), t, p}
+	return fixture{api.New(p, config.DefaultDeployment(), cloud.OneMachine()), t, p}
 }
 
 // probes are those of a process that counts something.
@@ -77,18 +78,16 @@ func (d fixture) save(key string, v any) {
 func TestARunThatNobodyWorksOnTellsWhatItsCloudSays(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		cloud config.Cloud
+		at    cloud.Profile
 		beat  bool
 		tells bool
 	}{
-		"in a cloud":            {config.Cloud{Provider: config.ProviderAWS, Name: "acme"}, false, true},
-		"where a machine works": {config.Cloud{Provider: config.ProviderAWS, Name: "acme"}, true, false},
-		"on a laptop":           {config.Cloud{}, false, false},
+		"in a cloud":            {statustest.InCloud(), false, true},
+		"where a machine works": {statustest.InCloud(), true, false},
+		"on a laptop":           {cloud.OneMachine(), false, false},
 	} {
 		d := newFixture(t)
-		deployment := config.DefaultDeployment()
-		deployment.Cloud = c.cloud
-		d.Service = api.New(d.ports, deployment)
+		d.Service = api.New(d.ports, config.DefaultDeployment(), c.at)
 		d.submitted(runA, run.Running)
 		pool := statustest.Manifest(runA).Pool
 		d.save(record.FleetKey(pool), record.Fleet{Schema: 1, AbsentAt: noon.Add(-time.Minute), Absent: "no capacity"})

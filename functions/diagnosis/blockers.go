@@ -34,8 +34,6 @@ const (
 
 // How long things may take before they count as a blocker.
 const (
-	pickupLocal = 5 * time.Second
-	pickupCloud = 30 * time.Second // the functions of a cloud may have to start first
 	// A run is stalled without a row for stallAfter, and for stallTimes the
 	// median duration of a request.
 	stallAfter = 10 * time.Second
@@ -60,11 +58,11 @@ func StatusOf(p status.Progress, now time.Time) status.Status {
 // blockers returns what blocks a run that has not ended, the worst first.
 func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocker {
 	st := p.State
-	if waited := now.Sub(s.CreatedAt); st.SavedAt.IsZero() && waited >= pickupTime(p.Cloud) {
+	if waited := now.Sub(s.CreatedAt); st.SavedAt.IsZero() && waited >= p.Hints.PickupTime {
 		if packed(p.Manifest) && status.AliveIn(p.Workers, "") {
 			return []status.Blocker{{Code: IsPlanning, Text: "its input is being unpacked"}}
 		}
-		return []status.Blocker{{Code: NotPickedUp, Text: "nobody has begun with it for " + span(waited), Remedy: startHint(p.Cloud)}}
+		return []status.Blocker{{Code: NotPickedUp, Text: "nobody has begun with it for " + span(waited), Remedy: p.Hints.Start}}
 	}
 	if b, ok := phaseBlocker(p, s); ok {
 		return []status.Blocker{b}
@@ -158,7 +156,7 @@ func poolBlockers(p status.Progress, s status.Status, now time.Time) (out []stat
 		if ago := now.Sub(p.Fleet.AbsentAt); p.Fleet.Absent != "" && ago < launchFailureAge {
 			text += fmt.Sprintf("; a machine could not come up %s ago: %s", span(ago), p.Fleet.Absent)
 		}
-		return append(out, status.Blocker{Code: NoWorker, Text: text, Remedy: workerHint(p.Cloud, s.Pool)})
+		return append(out, status.Blocker{Code: NoWorker, Text: text, Remedy: p.Hints.Workers(s.Pool)})
 	case c.away > 0:
 		of := ""
 		if c.alive > 1 {
@@ -171,7 +169,7 @@ func poolBlockers(p status.Progress, s status.Status, now time.Time) (out []stat
 			Remedy: "start the server, or correct its address: the run then goes on by itself"})
 	case c.draining == c.alive:
 		return append(out, status.Blocker{Code: AllDraining,
-			Text: fmt.Sprintf("all workers of pool %s are draining", s.Pool), Remedy: replacementHint(p.Cloud)})
+			Text: fmt.Sprintf("all workers of pool %s are draining", s.Pool), Remedy: p.Hints.Replacement})
 	case c.here == 0 && c.elsewhere > 0:
 		return append(out, status.Blocker{Code: BusyElsewhere,
 			Text:   fmt.Sprintf("the workers of pool %s answer other runs first", s.Pool),

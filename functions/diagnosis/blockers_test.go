@@ -8,7 +8,6 @@ import (
 	"rollout/functions/diagnosis"
 	"rollout/functions/status"
 	"rollout/functions/status/statustest"
-	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/run"
 	"rollout/shared/record"
@@ -26,10 +25,10 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 	phase := func(ph run.Phase, message string) func(*status.Progress) {
 		return func(p *status.Progress) { p.State.Phase, p.State.Message = ph, message }
 	}
-	aws := config.Cloud{Provider: config.ProviderAWS, Name: "acme"}
+	inCloud := statustest.InCloud().Hints
 	launchFailed := func(ago time.Duration) func(*status.Progress) {
 		return func(p *status.Progress) {
-			p.Workers, p.Cloud = nil, aws
+			p.Workers, p.Hints = nil, inCloud
 			p.Fleet = record.Fleet{AbsentAt: now.Add(-ago), Absent: "Max spot instance count exceeded"}
 		}
 	}
@@ -83,18 +82,18 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed"},
 				{Name: "http://b/v1", State: "doubted"}}
 		}, "", ""},
-		"not picked up in a cloud": {func(p *status.Progress) { p.State, p.Cloud = run.New(runA), aws },
-			diagnosis.NotPickedUp, "`aws logs tail /aws/lambda/acme-plan`"},
+		"not picked up in a cloud": {func(p *status.Progress) { p.State, p.Hints = run.New(runA), inCloud },
+			diagnosis.NotPickedUp, "read the functions' logs"},
 		"function of a cloud still starting": {func(p *status.Progress) {
-			p.State, p.Cloud, p.Manifest.CreatedAt = run.New(runA), aws, now.Add(-20*time.Second)
+			p.State, p.Hints, p.Manifest.CreatedAt = run.New(runA), inCloud, now.Add(-20*time.Second)
 		}, diagnosis.IsPlanning, "being cut"},
-		"no machine in a cloud": {func(p *status.Progress) { p.Workers, p.Cloud = nil, aws },
-			diagnosis.NoWorker, "--auto-scaling-group-name acme-default`"},
+		"no machine in a cloud": {func(p *status.Progress) { p.Workers, p.Hints = nil, inCloud },
+			diagnosis.NoWorker, "ask the provider about the machines of default"},
 		"launch just failed": {launchFailed(time.Minute), diagnosis.NoWorker,
-			"is alive; a machine could not come up 1m0s ago: Max spot instance count exceeded a machine takes"},
-		"launch failed long ago": {launchFailed(time.Hour), diagnosis.NoWorker, "is alive a machine takes"},
-		"all draining in a cloud": {func(p *status.Progress) { p.Workers[0].State, p.Cloud = health.Draining, aws },
-			diagnosis.AllDraining, "others come"},
+			"is alive; a machine could not come up 1m0s ago: Max spot instance count exceeded ask the provider"},
+		"launch failed long ago": {launchFailed(time.Hour), diagnosis.NoWorker, "is alive ask the provider"},
+		"all draining in a cloud": {func(p *status.Progress) { p.Workers[0].State, p.Hints = health.Draining, inCloud },
+			diagnosis.AllDraining, "other machines start"},
 		"one slow shard": {func(p *status.Progress) { p.State.Warning = "9 shards wait for shard 4" },
 			diagnosis.FrontierBlocked, "wait for shard 4"},
 	} {

@@ -11,6 +11,7 @@ import (
 	"rollout/functions/diagnosis"
 	"rollout/functions/status"
 	"rollout/functions/status/statustest"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
@@ -47,7 +48,7 @@ func newFixture(t *testing.T) fixture {
 	p := host.Ports{Blobs: memory.NewBucket(c), Docs: memory.NewDocuments(), Queues: memory.NewQueues(c),
 		Clock: c, Log: slog.New(slog.DiscardHandler)}
 	d := config.DefaultDeployment()
-	return fixture{diagnosis.NewExplainer(p, d, status.NewReader(p, d)), t, p}
+	return fixture{diagnosis.NewExplainer(p, d, status.NewReader(p, d, cloud.OneMachine())), t, p}
 }
 
 // save creates or replaces a document.

@@ -19,6 +19,7 @@ import (
 	"rollout/functions/reclaim"
 	"rollout/functions/submit"
 	"rollout/shared/blob"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/host"
@@ -73,7 +74,7 @@ func New(p host.Ports, cfg Config) *System {
 	t := host.Timings(cfg.Deployment.Health)
 	ix := input.NewIndex(p.Blobs, p.Docs)
 	s := &System{Ports: p, cfg: cfg,
-		submit:     submit.New(p, cfg.Deployment),
+		submit:     submit.New(p, cfg.Deployment, cloud.Capabilities{}),
 		plan:       plan.New(p),
 		finalize:   finalize.New(p, ix),
 		reclaim:    reclaim.New(p, t),

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
@@ -23,14 +24,14 @@ import (
 // and is safe for concurrent use.
 type Reader struct {
 	ports   host.Ports
-	cloud   config.Cloud
+	profile cloud.Profile
 	pools   []config.Pool // those that answer prompts
 	timings health.Timings
 }
 
-// NewReader returns the reader of a deployment.
-func NewReader(p host.Ports, d config.Deployment) *Reader {
-	return &Reader{ports: p, cloud: d.Cloud, pools: d.InferPools(), timings: host.Timings(d.Health)}
+// NewReader returns the reader of a deployment at a place of that profile.
+func NewReader(p host.Ports, d config.Deployment, at cloud.Profile) *Reader {
+	return &Reader{ports: p, profile: at, pools: d.InferPools(), timings: host.Timings(d.Health)}
 }
 
 // Manifests returns the manifests of all runs, in the order of their ids.
@@ -92,7 +93,7 @@ func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, worke
 	}
 	out := make([]Progress, len(ms))
 	for i, m := range ms {
-		p := Progress{Cloud: r.cloud, Manifest: m, State: run.New(m.Run), Workers: workers}
+		p := Progress{Hints: r.profile.Hints, Manifest: m, State: run.New(m.Run), Workers: workers}
 		for k, v := range []any{&p.State, &p.Plan, &p.Control} {
 			if err := decodeDoc(docs[docsPerRun*i+k], v); err != nil {
 				return nil, err
@@ -116,7 +117,7 @@ func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, worke
 // reads only where that may explain why no worker of the pool is alive.
 func (r *Reader) fleet(ctx context.Context, p Progress) (f record.Fleet, err error) {
 	pool := p.Manifest.Pool
-	if r.cloud.Provider == "" || p.Manifest.Refused != "" || p.State.Phase.Ended() || AliveIn(p.Workers, pool) {
+	if !r.profile.Capabilities.ManagedFleet || p.Manifest.Refused != "" || p.State.Phase.Ended() || AliveIn(p.Workers, pool) {
 		return f, nil
 	}
 	_, _, err = host.Load(ctx, r.ports.Docs, record.FleetKey(pool), &f)
@@ -253,7 +254,7 @@ func (r *Reader) Queues(ctx context.Context, pools []string) ([]QueueStatus, err
 // hasQueue reports whether the pool has a work queue. A local installation has
 // a queue for every name.
 func (r *Reader) hasQueue(pool string) bool {
-	return r.cloud.Provider == "" || slices.ContainsFunc(r.pools, func(p config.Pool) bool { return p.Name == pool })
+	return !r.profile.Capabilities.DeclaredQueues || slices.ContainsFunc(r.pools, func(p config.Pool) bool { return p.Name == pool })
 }
 
 // decodeDoc decodes a document into v. It leaves v as it is if the document is

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"rollout/shared/config"
+	"rollout/shared/cloud"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
@@ -122,7 +122,7 @@ type Tokens struct {
 
 // Progress is what the documents say about a run.
 type Progress struct {
-	Cloud    config.Cloud // where the installation is
+	Hints    cloud.Hints // what to do about trouble, where the installation is
 	Manifest record.Manifest
 	State    run.State      // run.New until coordinate has saved one
 	Plan     record.Plan    // zero until planning has begun

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"rollout/functions/submit"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/host/hosttest"
@@ -40,7 +41,7 @@ func TestAnOutputAmongTheInputsIsRefused(t *testing.T) {
 	key := record.OutputKey(inputtest.RunID, record.CompletionsFile)
 	e := d.put(key, prompt)
 	m := record.Manifest{Run: identity.UploadRun("local", key, e.Version), Inputs: []record.Input{{Key: key, Version: e.Version, Size: e.Size}}}
-	if err := submit.New(d.Ports, d.deploy).Create(t.Context(), m, config.DefaultRun()); err != nil {
+	if err := submit.New(d.Ports, d.deploy, cloud.Capabilities{}).Create(t.Context(), m, config.DefaultRun()); err != nil {
 		t.Fatal(err)
 	}
 	if got := d.manifest(e); !strings.Contains(got.Refused, "is an output of a run") || !strings.Contains(got.Refused, record.PromptsPrefix) || d.planned() != 0 {

@@ -19,6 +19,7 @@ import (
 
 	"rollout/events"
 	"rollout/shared/blob"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -35,11 +36,12 @@ import (
 type Submitter struct {
 	host.Ports
 	deployment config.Deployment
+	at         cloud.Capabilities
 }
 
-// New returns a submitter for the deployment.
-func New(p host.Ports, d config.Deployment) *Submitter {
-	return &Submitter{Ports: p.WithSource("submit"), deployment: d}
+// New returns a submitter for the deployment at a place of those capabilities.
+func New(p host.Ports, d config.Deployment, at cloud.Capabilities) *Submitter {
+	return &Submitter{Ports: p.WithSource("submit"), deployment: d, at: at}
 }
 
 // Uploaded handles one object's creation. Objects that are no prompts files

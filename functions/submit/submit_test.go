@@ -10,6 +10,7 @@ import (
 	"rollout/events"
 	"rollout/functions/submit"
 	"rollout/shared/blob"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/document"
@@ -24,6 +25,7 @@ type fixture struct {
 	host.Ports
 	t      *testing.T
 	deploy config.Deployment
+	at     cloud.Capabilities
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -38,7 +40,7 @@ func newFixture(t *testing.T) *fixture {
 func (d *fixture) upload(key, content string) record.Manifest {
 	d.t.Helper()
 	e := d.put(key, content)
-	if err := submit.New(d.Ports, d.deploy).Uploaded(d.t.Context(), e); err != nil {
+	if err := submit.New(d.Ports, d.deploy, d.at).Uploaded(d.t.Context(), e); err != nil {
 		d.t.Fatal(err)
 	}
 	return d.manifest(e)
@@ -161,7 +163,7 @@ func TestWhatIsNoPromptsFileIsLeftAlone(t *testing.T) {
 	for _, key := range []string{"prompts/x.toml", "prompts/x.json", "prompts/.x.jsonl", "prompts/.tmp/x.jsonl", "runs/r/completions.jsonl", "work/r/x.jsonl", "x.jsonl"} {
 		d := newFixture(t)
 		e := events.ObjectCreated{Bucket: "local", Key: key, Version: "1", Size: 1}
-		if err := submit.New(d.Ports, d.deploy).Uploaded(t.Context(), e); err != nil || d.manifest(e).Run != "" || d.planned() != 0 {
+		if err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e); err != nil || d.manifest(e).Run != "" || d.planned() != 0 {
 			t.Errorf("%s became a run: %v", key, err)
 		}
 	}
@@ -170,7 +172,7 @@ func TestWhatIsNoPromptsFileIsLeftAlone(t *testing.T) {
 func TestARepeatedEventNamesTheSameRunAndAsksAgain(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
-	s := submit.New(d.Ports, d.deploy)
+	s := submit.New(d.Ports, d.deploy, d.at)
 	e := d.put("prompts/x.jsonl", prompt)
 	for range 3 {
 		if err := s.Uploaded(t.Context(), e); err != nil {
@@ -183,7 +185,7 @@ func TestARepeatedEventNamesTheSameRunAndAsksAgain(t *testing.T) {
 	}
 	hosttest.Put(t, d.Ports, "prompts/x.toml", "[") // too late for this run
 	d.deploy.Pools = nil
-	if err := submit.New(d.Ports, d.deploy).Uploaded(t.Context(), e); err != nil {
+	if err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
 	if now := d.manifest(e); now.Refused != "" || !now.CreatedAt.Equal(first.CreatedAt) {
@@ -231,12 +233,12 @@ func TestARunIsNotedAsOpenBeforeItIsThere(t *testing.T) {
 		whole := d.Docs
 		d.Docs = interrupted{whole, c.breaks}
 		e := d.put("prompts/x.jsonl", prompt)
-		err := submit.New(d.Ports, d.deploy).Uploaded(t.Context(), e)
+		err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e)
 		if (d.manifest(e).Run != "") != c.manifest || (err == nil) != c.manifest || noted(d, e) != c.open {
 			t.Errorf("%s: noted as open: %v, %v", name, noted(d, e), err)
 		}
 		d.Docs = whole
-		if err := submit.New(d.Ports, d.deploy).Uploaded(t.Context(), e); err != nil || noted(d, e) != (c.config == "") {
+		if err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e); err != nil || noted(d, e) != (c.config == "") {
 			t.Errorf("%s, and again: noted as open: %v, %v", name, noted(d, e), err)
 		}
 	}
@@ -247,7 +249,7 @@ func TestARepeatedEventOpensNoRunAgain(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	e := d.put("prompts/x.jsonl", prompt)
-	s := submit.New(d.Ports, d.deploy)
+	s := submit.New(d.Ports, d.deploy, d.at)
 	if err := s.Uploaded(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +273,7 @@ func TestAStaleVersionIsIgnored(t *testing.T) {
 	d := newFixture(t)
 	stale := d.put("prompts/x.jsonl", prompt)
 	fresh := d.put("prompts/x.jsonl", prompt+prompt)
-	s := submit.New(d.Ports, d.deploy)
+	s := submit.New(d.Ports, d.deploy, d.at)
 	for _, e := range []events.ObjectCreated{stale, fresh} {
 		if err := s.Uploaded(t.Context(), e); err != nil {
 			t.Fatal(err)
@@ -291,7 +293,7 @@ func TestAStoreThatIsDownRefusesNothing(t *testing.T) {
 		d := newFixture(t)
 		e := d.put(key, prompt)
 		d.Blobs = down{d.Blobs, key}
-		if err := submit.New(d.Ports, d.deploy).Uploaded(t.Context(), e); !fault.Is(err, fault.Unavailable) {
+		if err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e); !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: %v", key, err)
 		}
 		if m := d.manifest(e); m.Run != "" {

@@ -13,7 +13,7 @@ import (
 // completeTraining is complete for a run that trains: its model is the one that
 // it begins with, its pool the one that trains, its input one dataset.
 func (s *Submitter) completeTraining(ctx context.Context, m *record.Manifest) error {
-	if s.deployment.Cloud.Provider != "" { // no machine comes up for it, and no queue is there
+	if s.at.ManagedFleet { // no machine starts for a training pool, and the pool has no queue
 		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "a training can't run in a cloud in this version"),
 			Remedy: "train on a machine of yours: rollout train, or rollout up"}
 	}

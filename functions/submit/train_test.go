@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 )
@@ -57,7 +58,7 @@ func TestATrainingInACloudIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, pools := range [][]config.Pool{nil, {{Name: "gym", Model: config.ModelTiny, Executor: config.ExecutorTrain}}} {
 		d := newFixture(t)
-		d.deploy.Cloud.Provider = config.ProviderAWS
+		d.at = cloud.Capabilities{ManagedFleet: true}
 		d.deploy.Pools = append(d.deploy.Pools, pools...)
 		d.put("prompts/x.toml", trainConfig)
 		if m := d.upload("prompts/x.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n"); !strings.Contains(m.Refused, "can't run in a cloud") {

@@ -18,6 +18,7 @@ import (
 	"rollout/functions/status"
 	"rollout/gpuworker/process"
 	"rollout/scripts/bench/prompts"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -87,7 +88,7 @@ func benchmarkRun(b *testing.B, size int, engine, model string) {
 		b.Fatal(err)
 	}
 	id := identity.UploadRun(d.Bucket, "prompts/p.jsonl", info.Version)
-	s := await(b, api.New(l.Ports, d), id)
+	s := await(b, api.New(l.Ports, d, cloud.OneMachine()), id)
 	b.StopTimer()
 	if s.Phase != run.Completed || s.Items.Done != uint64(b.N) {
 		b.Fatalf("the run ended as %s with %d of %d items (%s)", s.Phase, s.Items.Done, b.N, s.Message)

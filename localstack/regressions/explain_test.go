@@ -14,6 +14,7 @@ import (
 	"rollout/functions/diagnosis"
 	"rollout/gpuworker/engine"
 	"rollout/shared/blob"
+	"rollout/shared/cloud"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
@@ -276,7 +277,7 @@ func TestAnIDIsFoundWithoutReadingTheInput(t *testing.T) {
 		p.ended(id)
 		ports := p.ports
 		ports.Blobs = noFullReads{ports.Blobs}
-		user := api.New(ports, p.deploy)
+		user := api.New(ports, p.deploy, cloud.OneMachine())
 		for item, want := range map[string][]uint64{"id-0": {0}, "id-1999": {1999}, "id-77": {77, 2000, 2002}, "id-1000": {1000, 2001}, "#5": {5}, "x.jsonl:7": {6}} {
 			x, err := user.Explain(t.Context(), id, item)
 			must(t, err)

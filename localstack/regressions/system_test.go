@@ -20,6 +20,7 @@ import (
 	"rollout/functions/submit"
 	"rollout/shared/blob"
 	"rollout/shared/clock"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -240,7 +241,7 @@ func (p *system) lines(key string) [][]byte {
 }
 
 // user is what a command of the user talks to.
-func (p *system) user() *api.Service { return api.New(p.ports, p.deploy) }
+func (p *system) user() *api.Service { return api.New(p.ports, p.deploy, cloud.OneMachine()) }
 
 // documents are all documents under a prefix.
 func (p *system) documents(prefix string) []document.Doc {
@@ -270,4 +271,6 @@ func prompts(n int) []byte {
 }
 
 // submitter is the submit function, for runs of inputs that a test pins.
-func (p *system) submitter() *submit.Submitter { return submit.New(p.ports, p.deploy) }
+func (p *system) submitter() *submit.Submitter {
+	return submit.New(p.ports, p.deploy, cloud.Capabilities{})
+}

@@ -10,6 +10,7 @@ import (
 	"rollout/events"
 	"rollout/functions/submit"
 	"rollout/shared/blob"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -133,7 +134,7 @@ func (s *scenario) submit(ctx context.Context) {
 	m.Run = identity.UploadRun("sim", s.files[0].key, m.Inputs[0].Version)
 	s.id = m.Run
 	p := s.start(ctx, "submitter", 0)
-	sub := submit.New(s.ports(p), s.deploy)
+	sub := submit.New(s.ports(p), s.deploy, cloud.Capabilities{})
 	for range 1 + s.rand.intN("submissions", 3) {
 		for {
 			err := sub.Create(ctx, m, s.cfg)

@@ -27,6 +27,7 @@ import (
 	"rollout/gpuworker/worker"
 	"rollout/shared/blob"
 	"rollout/shared/clock"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
@@ -223,7 +224,7 @@ func (w *World) state(ctx context.Context, id identity.RunID) (s run.State, foun
 
 // api is the service that a user's command calls, over stores without faults.
 func (w *World) api() *api.Service {
-	return api.New(host.Ports{Blobs: w.bucket, Docs: w.docs, Queues: w.queues, Clock: clock.System{}, Source: "user", Log: slog.New(slog.DiscardHandler)}, w.deploy)
+	return api.New(host.Ports{Blobs: w.bucket, Docs: w.docs, Queues: w.queues, Clock: clock.System{}, Source: "user", Log: slog.New(slog.DiscardHandler)}, w.deploy, cloud.OneMachine())
 }
 
 // object reads an object as it is.

@@ -16,6 +16,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/functions/status"
+	"rollout/shared/cloud"
 	"rollout/shared/installation"
 )
 
@@ -55,7 +56,7 @@ const patience = 20 * time.Minute
 
 // until waits until the installation's one run looks like that.
 func (u *upProcess) until(ctx context.Context, good func(runStatus) bool) error {
-	s := api.New(u.view.Ports, u.view.Deployment)
+	s := api.New(u.view.Ports, u.view.Deployment, cloud.OneMachine())
 	return wait(ctx, func() (bool, error) {
 		if err := u.cmd.Process.Signal(syscall.Signal(0)); err != nil {
 			return false, fmt.Errorf("up is gone: %w\n%s", err, tail(u.stderr.Bytes()))

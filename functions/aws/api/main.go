@@ -19,7 +19,7 @@ import (
 
 func main() {
 	lambda.Main("api", func(s *aws.Stack) any {
-		service, v := api.New(s.Ports, s.Deployment), probes.Probes{Ping: s.Ports.Docs.Ping}
+		service, v := api.New(s.Ports, s.Deployment, aws.Provider{}.Profile(s.Deployment)), probes.Probes{Ping: s.Ports.Docs.Ping}
 		if !slices.Contains(s.Deployment.Secrets, listen.TokenSecret) {
 			return lambdaurl.Wrap(service.AuthenticatedHandler(signed, v))
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdaurl"
 
 	"rollout/functions/api"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/host/hosttest"
@@ -22,7 +23,7 @@ import (
 
 func service() (*api.Service, probes.Probes) {
 	p := hosttest.New()
-	return api.New(p, config.DefaultDeployment()), probes.Probes{Ping: p.Docs.Ping}
+	return api.New(p, config.DefaultDeployment(), cloud.OneMachine()), probes.Probes{Ping: p.Docs.Ping}
 }
 
 // Without a token only what AWS says it has checked is answered, whatever a

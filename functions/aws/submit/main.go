@@ -9,6 +9,6 @@ import (
 
 func main() {
 	lambda.Main("submit", func(s *aws.Stack) any {
-		return lambda.Objects(s.Ports, s.Deployment.Cloud.S3, submit.New(s.Ports, s.Deployment).Uploaded)
+		return lambda.Objects(s.Ports, s.Deployment.Cloud.S3, submit.New(s.Ports, s.Deployment, aws.Provider{}.Profile(s.Deployment).Capabilities).Uploaded)
 	})
 }

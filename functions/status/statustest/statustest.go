@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rollout/functions/status"
+	"rollout/shared/cloud"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
@@ -32,6 +33,20 @@ func Manifest(id identity.RunID) record.Manifest {
 	}
 }
 
+// InCloud is the profile of a provider that rents machines.
+func InCloud() cloud.Profile {
+	return cloud.Profile{
+		Capabilities: cloud.Capabilities{ManagedFleet: true, DeclaredQueues: true},
+		Hints: cloud.Hints{
+			PickupTime:    30 * time.Second,
+			Start:         "read the functions' logs",
+			Workers:       func(pool string) string { return "ask the provider about the machines of " + pool },
+			Replacement:   "other machines start while there is work",
+			PendingUpload: "its event takes seconds",
+		},
+	}
+}
+
 // Midway is RunA with 1,000 items in 10 shards, 4 of which are done, and one
 // worker that holds 3. It was saved 40 s after Noon.
 func Midway() status.Progress {
@@ -41,7 +56,7 @@ func Midway() status.Progress {
 	st.Counts = shard.Counts{OK: 390, Failed: 10, ByClass: map[string]int{"invalid_line": 7, "too_long": 3},
 		PromptTokens: 4000, CompletionTokens: 8000, WastedTokens: 12}
 	st.StartedAt, st.SavedAt = Noon.Add(time.Second), Noon.Add(40*time.Second)
-	return status.Progress{Manifest: Manifest(RunA), State: st, Workers: []status.WorkerStatus{Worker(4, 5, 6)}}
+	return status.Progress{Hints: cloud.OneMachine().Hints, Manifest: Manifest(RunA), State: st, Workers: []status.WorkerStatus{Worker(4, 5, 6)}}
 }
 
 // Worker is a living worker "w" that holds shards of RunA, each half answered,

@@ -12,6 +12,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/shared/clock"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -72,7 +73,7 @@ func TestAWatchOutlivesANetworkThatFailsForAWhile(t *testing.T) {
 					}
 				}
 				var out, said bytes.Buffer
-				w := newWatcher(&statusView{Env: &Env{Out: &out, Err: &said, Clock: clock.System{}}, service: api.New(p, config.DefaultDeployment()), json: true})
+				w := newWatcher(&statusView{Env: &Env{Out: &out, Err: &said, Clock: clock.System{}}, service: api.New(p, config.DefaultDeployment(), cloud.OneMachine()), json: true})
 				done := make(chan error, 1)
 				fails(c.first)
 				go func() { done <- w.watch(t.Context(), time.Second) }()

@@ -13,6 +13,7 @@ import (
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/blob"
+	"rollout/shared/cloud"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
@@ -33,7 +34,7 @@ func cleanCommand(e *Env) *cobra.Command {
 			return err
 		}
 		defer func() { err = errors.Join(err, closeAll()) }()
-		runs, err := api.New(l.Ports, l.Deployment).List(c.Context())
+		runs, err := api.New(l.Ports, l.Deployment, cloud.OneMachine()).List(c.Context())
 		if err != nil {
 			return err
 		}

@@ -106,7 +106,7 @@ func (e *Env) openRun(c *cobra.Command, p installation.Location, name string) (*
 	if err != nil {
 		return nil, err
 	}
-	service := api.New(in.Ports, in.Deployment)
+	service := api.New(in.Ports, in.Deployment, in.Profile)
 	r, err := findRun(c.Context(), service, name)
 	if err != nil {
 		return nil, errors.Join(err, in.Close())

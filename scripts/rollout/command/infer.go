@@ -15,6 +15,7 @@ import (
 	"rollout/scripts/rollout/batch"
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/standalone"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
@@ -181,7 +182,7 @@ func (e *Env) inferFollow(ctx context.Context, p *prepared, s *standalone.Runtim
 	if err := b.Submit(follow, s.System().Submitter()); err != nil {
 		return err
 	}
-	service := api.New(p.Ports, p.deployment)
+	service := api.New(p.Ports, p.deployment, cloud.OneMachine())
 	status, err := progress.Follower{Source: service, View: progress.NewView(e.Err, e.Clock), Clock: e.Clock}.Follow(follow, id)
 	if err != nil {
 		return err

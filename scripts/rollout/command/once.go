@@ -14,6 +14,7 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/scripts/rollout/standalone"
 	"rollout/shared/blob"
+	"rollout/shared/cloud"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/input"
@@ -35,7 +36,7 @@ func (e *Env) untilEnded(ctx context.Context, p *prepared, s *standalone.Runtime
 		}
 		cancel()
 	}()
-	o := onceRunner{env: e, prepared: p, service: api.New(p.Ports, p.deployment), seen: map[identity.RunID]bool{}}
+	o := onceRunner{env: e, prepared: p, service: api.New(p.Ports, p.deployment, cloud.OneMachine()), seen: map[identity.RunID]bool{}}
 	err := o.follow(ctx)
 	if stopErr := s.Stop(); stopErr != nil { // it says why there is no worker
 		return stopErr

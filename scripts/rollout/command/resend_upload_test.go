@@ -7,6 +7,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/shared/blob"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
@@ -16,7 +17,7 @@ import (
 func TestAnObjectWhoseEventIsLateIsAnnounced(t *testing.T) {
 	t.Parallel()
 	p := hosttest.New().WithSource("cli")
-	service := api.New(p, config.DefaultDeployment())
+	service := api.New(p, config.DefaultDeployment(), cloud.OneMachine())
 	if _, err := p.Blobs.Put(t.Context(), "prompts/x.jsonl", strings.NewReader("{}\n"), blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}

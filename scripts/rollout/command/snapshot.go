@@ -15,6 +15,7 @@ import (
 	"rollout/functions/api"
 	"rollout/functions/status"
 	"rollout/scripts/rollout/progress"
+	"rollout/shared/cloud"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/installation"
@@ -69,7 +70,7 @@ func runOfSnapshots(ctx context.Context, l *installation.Local, s snapshot.Store
 	if !fault.Is(err, fault.NotFound) {
 		return r.Run, err
 	}
-	runs, err = api.New(l.Ports, l.Deployment).List(ctx)
+	runs, err = api.New(l.Ports, l.Deployment, cloud.OneMachine()).List(ctx)
 	if err != nil {
 		return "", err
 	}

@@ -36,7 +36,7 @@ func statusCommand(e *Env) *cobra.Command {
 			return err
 		}
 		defer func() { err = errors.Join(err, in.Close()) }()
-		s := statusView{Env: e, service: api.New(in.Ports, in.Deployment), json: *asJSON, place: in.Location, path: in.Path}
+		s := statusView{Env: e, service: api.New(in.Ports, in.Deployment, in.Profile), json: *asJSON, place: in.Location, path: in.Path}
 		if len(args) > 0 {
 			var r status.Status
 			if *watch {

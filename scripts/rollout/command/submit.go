@@ -52,7 +52,7 @@ func (e *Env) submit(c *cobra.Command, place installation.Location, file, config
 		_, err = e.upload(ctx, in, up)
 		return err
 	}
-	service := api.New(in.Ports, in.Deployment)
+	service := api.New(in.Ports, in.Deployment, in.Profile)
 	if err := checkNotInUse(ctx, service, up.key); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"rollout/functions/inprocess"
 	"rollout/gpuworker/process"
 	"rollout/shared/blob"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/embedded/bucket"
 	"rollout/shared/host"
@@ -80,7 +81,7 @@ func Start(ctx context.Context, o Options) *Runtime {
 	r.system = inprocess.New(r.ports, inprocess.Config{Deployment: o.Deployment, Uploads: uploads, OnOpen: r.noteTraining})
 	r.others.Go(func() { r.fail(r.system.Run(functions)) })
 	if o.Listen != nil {
-		handler := api.New(r.ports, o.Deployment).Handler(o.Token, r.probes())
+		handler := api.New(r.ports, o.Deployment, cloud.OneMachine()).Handler(o.Token, r.probes())
 		r.others.Go(func() { r.fail(listen.Serve(functions, o.Listen, handler)) })
 	}
 	for _, pool := range o.Deployment.InferPools() {
