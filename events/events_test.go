@@ -3,6 +3,7 @@ package events_test
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -248,4 +249,17 @@ func mustJSON(t *testing.T, v any) string {
 		t.Fatal(err)
 	}
 	return string(b)
+}
+
+func TestReadmeListsEveryEvent(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range events.Payloads() {
+		if !strings.Contains(string(text), "\n| `"+string(p.EventType())+"` |") {
+			t.Errorf("README.md has no row of %s", p.EventType())
+		}
+	}
 }

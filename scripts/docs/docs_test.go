@@ -7,6 +7,7 @@
 package docs
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -180,6 +181,20 @@ func TestReadmesNameEverySubfolder(t *testing.T) {
 			if e.IsDir() && !named.Match(text) {
 				t.Errorf("%s/README.md does not name the folder %s", folder, e.Name())
 			}
+		}
+	}
+}
+
+// Comments in the code cite invariants by their number.
+func TestGlossaryDefinesEveryInvariant(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "shared", "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n <= 11; n++ {
+		if row := fmt.Sprintf("\n| **I%d** | ", n); !strings.Contains(string(text), row) {
+			t.Errorf("shared/README.md does not define I%d", n)
 		}
 	}
 }

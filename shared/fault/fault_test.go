@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"testing"
 	"time"
 )
@@ -120,5 +122,20 @@ func TestNames(t *testing.T) {
 	want := "[invalid_line duplicate_id too_long refused engine poison timeout expired canceled budget storage worker_lost input_changed diverged]"
 	if got := fmt.Sprint(Classes); got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestReadmesListEveryClass(t *testing.T) {
+	t.Parallel()
+	for path, row := range map[string]string{"../README.md": "\n| `%s` |", "../../examples/README.md": "%s"} {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, class := range Classes {
+			if want := fmt.Sprintf(row, class); !strings.Contains(string(text), want) {
+				t.Errorf("%s does not list the class %s", path, class)
+			}
+		}
 	}
 }
