@@ -1,160 +1,224 @@
-# rollout: `make` lists what there is to make.
+# `make` lists the targets.
 
 GO          ?= go
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
-FUZZTIME    ?= 10s
-DEMO        ?= out/demo
-# The package of the seeded simulation, and its seed; no seed is the test's own list.
-SIM_PKG     ?= ./localstack/sim
-SEED        ?=
-BENCH       ?= .
+MISSPELL    ?= github.com/golangci/misspell/cmd/misspell@v0.8.0
 
 BUILD = CGO_ENABLED=0 $(GO) build -trimpath
 
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-19s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+.PHONY: help
+
+## Build
 
 preflight: ## name what is missing on this machine
 	@bash scripts/preflight/preflight.sh
+.PHONY: preflight
 
-build: preflight ## build bin/rollout, bin/gpuworker and the test server bin/fakellm
+build: preflight ## build bin/rollout, bin/gpuworker and the fake inference server bin/fakellm
 	$(BUILD) -o bin/rollout ./scripts/rollout
 	$(BUILD) -o bin/gpuworker ./gpuworker
 	$(BUILD) -o bin/fakellm ./scripts/fakellm
+.PHONY: build
 
-run: build ## answer examples/prompts.jsonl with the model that is built in, in out/demo
+DEMO ?= out/demo
+run: build ## answer examples/prompts.jsonl with the built-in model, in out/demo
 	@bash scripts/run/run.sh $(DEMO)
+.PHONY: run
 
-# Folders of nested modules whose tests need no more than Go.
-EMULATORS    = localstack/aws
-# Where the second opinions on the cloud drivers are installed, and what asks
-# for them: a test of its own target, which CI must not pass without them.
-SECOND       ?= out/emulators
-SECOND_TESTS = TestMiniStack|TestDynalite|TestFauxqs
-
-test: ## run all tests
-	$(GO) test -timeout 10m ./...
-	cd $(EMULATORS) && $(GO) test -timeout 10m -skip '$(SECOND_TESTS)|TestDeployLocal' $$($(GO) list ./... | grep -v /e2e$$)
-	cd $(EMULATORS) && $(GO) test -timeout 10m ./e2e # by itself: it keeps a machine busy
-
-test-emulators: ## test the cloud drivers against second opinions as well, which it installs in out/emulators (needs Python 3.11), and 20 disturbed runs
-	@GO="$(GO)" bash scripts/emulators/test.sh $(SECOND) '$(SECOND_TESTS)'
-	cd $(EMULATORS) && $(GO) test -count=1 -timeout 10m -run TestDisturbedRuns ./e2e -args -rounds 20
-.PHONY: test-emulators
-
-INFRA ?= out/infra
-
-test-infra: ## test the stack of AWS: synthesize it and hold it to its promises, with what it installs in out/infra (needs Python 3.11)
-	@GO="$(GO)" bash scripts/infra/test.sh $(INFRA)
-.PHONY: test-infra
-
-deploy-local: ## deploy the stack of AWS into an emulator here, run a job through it, and compare its answers with a laptop's
-	@GO="$(GO)" bash scripts/deploylocal/deploylocal.sh $(SECOND) $(INFRA)
-.PHONY: deploy-local
-
-machine-worker: ## build the worker of the machines on AWS, out/machine/gpuworker
+machine-worker: ## build the worker for machines on AWS, out/machine/gpuworker
 	GOOS=linux GOARCH=amd64 $(BUILD) -ldflags '-s -w' -o out/machine/gpuworker ./gpuworker
 .PHONY: machine-worker
 
-test-peers: ## test the benchmark of the peers, which needs a Postgres
-	cd scripts/bench/peers && $(GO) vet ./... && $(GO) test ./...
-
-llamacpp: ## fetch llama.cpp into out/llamacpp, to compare the tiny engine with it
-	@bash localstack/interop/llamacpp/install.sh
-
-test-llamacpp: llamacpp ## test that llama.cpp gives an exported model's ids and tokens
-	cd localstack/interop/llamacpp/peer && $(GO) vet ./...
-	$(GO) test ./localstack/interop/llamacpp
-
-huggingface: ## fetch Hugging Face's readers into out/huggingface, to try exported folders
-	@bash localstack/interop/huggingface/install.sh
-
-test-huggingface: huggingface ## test that Hugging Face's libraries read an exported model
-	$(GO) test ./localstack/interop/huggingface
-
-openai-client: ## fetch OpenAI's Python client into out/openaiclient, to try it on rollout serve
-	@bash localstack/interop/openaiclient/install.sh
-
-test-openai-client: openai-client ## test that OpenAI's Python client works with rollout serve
-	$(GO) test ./localstack/interop/openaiclient
-
-test-arm64: ## check that training and sampling on arm64, emulated, have the bits of every other machine (needs qemu-user-static)
-	@command -v qemu-aarch64-static >/dev/null || { echo "test-arm64: qemu-aarch64-static is not installed: on Debian, apt-get install qemu-user-static"; exit 1; }
-	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -timeout 10m -exec qemu-aarch64-static -run 'Golden/scalar/2_threads|RightTo|Formula|SameAnywhere' \
-	  ./gpuworker/tinylm/kernel ./gpuworker/tinylm/sampling ./gpuworker/tinylm/model ./gpuworker/tinylm/optimize ./gpuworker/training
-
 IMAGE      ?= rollout/gpuworker
 IMAGE_ARCH ?= amd64
-image: ## build the worker's image IMAGE with Docker or Podman, for IMAGE_ARCH
+image: ## build the worker's container image with Docker or Podman (IMAGE=name IMAGE_ARCH=arm64)
 	@bash scripts/image/image.sh $(IMAGE) $(IMAGE_ARCH)
 .PHONY: image
 
-# Functions of AWS Lambda, each a build of functions/aws/NAME for the processors
-# that the stack has; emulators run them on this machine.
+# The Lambda functions, each a program in functions/aws/NAME for the processors
+# that the stack has. lambda-check also builds them for this machine.
 FUNCTIONS    = submit plan coordinate finalize reclaim interrupt api
 LAMBDA_ARCH ?= arm64
 LAMBDA_OUT  ?= out/lambda
 LAMBDA_HOST  = out/lambda-$(shell $(GO) env GOARCH)
 
-lambda: ## build the functions of AWS Lambda in out/lambda (LAMBDA_ARCH=amd64 LAMBDA_OUT=folder for others)
+lambda: ## build the Lambda functions in out/lambda (LAMBDA_ARCH=amd64 LAMBDA_OUT=folder)
 	@for f in $(FUNCTIONS); do \
-	  CGO_ENABLED=0 GOOS=linux GOARCH=$(LAMBDA_ARCH) $(GO) build -trimpath -tags lambda.norpc -ldflags '-s -w' -o $(LAMBDA_OUT)/$$f/bootstrap ./functions/aws/$$f || exit 1; \
+	  CGO_ENABLED=0 GOOS=linux GOARCH=$(LAMBDA_ARCH) $(GO) build -trimpath -tags lambda.norpc -ldflags '-s -w' \
+	    -o $(LAMBDA_OUT)/$$f/bootstrap ./functions/aws/$$f || exit 1; \
 	done
+.PHONY: lambda
 
-lambda-check: lambda ## check how large the functions of AWS Lambda are, and how fast they start on this machine (Linux)
+lambda-check: lambda ## check the size of the Lambda functions, and their start time on this machine (Linux)
 	@$(MAKE) --no-print-directory lambda LAMBDA_ARCH=$$($(GO) env GOARCH) LAMBDA_OUT=$(LAMBDA_HOST)
 	@$(GO) run ./scripts/lambda $(LAMBDA_OUT) $(LAMBDA_HOST)
-.PHONY: lambda lambda-check
+.PHONY: lambda-check
 
-race: ## run all tests with the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v localstack/sim)
-	CGO_ENABLED=1 $(GO) test -race -timeout 20m -run TestSimulation $(SIM_PKG) -args -seeds 100
+generate: ## write the JSON Schemas of events again
+	$(GO) generate ./events
+.PHONY: generate
 
-smoke: build ## kill a worker in the middle of a run, check that it is found in time and nothing is lost
-	@bash scripts/smoke/smoke.sh
+clean: ## remove what was built and run here
+	rm -rf bin out/demo out/dist coverage.out
+.PHONY: clean
 
-lint: ## check format, vet, staticcheck and the arrows between packages
+## Release
+
+# Archives are built with the Go version of go.mod, because another one gives
+# other bytes. DIST_GO=local takes the version that is installed.
+DIST_GO ?= $(shell awk '$$1 == "toolchain" { print $$2 }' go.mod)
+DIST    ?= out/dist
+dist: ## build reproducible release archives, SBOMs and checksums in out/dist (DIST=folder)
+	GOTOOLCHAIN=$(DIST_GO) $(GO) run ./scripts/dist -o $(DIST)
+.PHONY: dist
+
+licenses: ## write the modules that the programs link, and their licences, into scripts/licenses/modules.txt
+	$(GO) test -count=1 ./scripts/licenses -update
+.PHONY: licenses
+
+## Check
+
+# The test of licences is never cached, because `go test` does not know which
+# packages the programs link.
+lint: ## check format, vet, staticcheck, spelling, links, imports, licences and dead code
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	cd $(EMULATORS) && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
-	$(GO) test ./scripts/imports
-
-bench: ## measure the product against its goals and its peers: a table, and figures in out/bench (SAMPLES=n ONLY=measures ROUNDS=n)
-	$(GO) run ./scripts/bench $(if $(SAMPLES),-n $(SAMPLES)) $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS))
-
-bench-compare: ## compare two files of figures (OLD=file NEW=file) with benchstat
-	$(GO) run ./scripts/bench compare $(OLD) $(NEW)
-
-microbench: ## run the benchmarks of single packages (BENCH=pattern)
-	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
-
-cost: ## count what a run and an idle minute ask of AWS, and price it (COST="-shards 128 -json")
-	cd $(EMULATORS) && $(GO) run ./cost $(COST)
-.PHONY: cost
-
-fuzz: ## fuzz every parser for FUZZTIME each
-	@GO="$(GO)" bash scripts/fuzz/fuzz.sh $(FUZZTIME)
+	@$(GO) run $(MISSPELL) -error $$(git ls-files '*.go' '*.md' '*.sh' '*.toml' '*.yml' Makefile)
+	$(GO) test ./scripts/imports ./scripts/docs
+	$(GO) test -count=1 ./scripts/licenses
+	@GO="$(GO)" bash scripts/deadcode/deadcode.sh
+.PHONY: lint
 
 vuln: ## look up known vulnerabilities in what the programs call
 	@GO="$(GO)" bash scripts/vuln/vuln.sh
+.PHONY: vuln
+
+FUZZTIME ?= 10s
+fuzz: ## fuzz every parser for FUZZTIME each
+	@GO="$(GO)" bash scripts/fuzz/fuzz.sh $(FUZZTIME)
+.PHONY: fuzz
+
+## Test
+
+# EMULATORS is the nested module whose tests need nothing but Go. Its tests
+# against other emulators have a target of their own, test-emulators.
+EMULATORS    = localstack/aws
+SECOND       ?= out/emulators
+SECOND_TESTS = TestMiniStack|TestDynalite|TestFauxqs
+
+test: ## run all tests that need nothing but Go
+	$(GO) test -timeout 10m ./...
+	cd $(EMULATORS) && $(GO) test -timeout 10m -skip '$(SECOND_TESTS)|TestDeployLocal' $$($(GO) list ./... | grep -v /e2e$$)
+	cd $(EMULATORS) && $(GO) test -timeout 10m ./e2e # alone: it keeps the machine busy
+.PHONY: test
+
+# The package of the seeded simulation, and its seed; without one the test uses
+# its own list.
+SIM_PKG ?= ./localstack/sim
+SEED    ?=
+
+race: ## run all tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m $$($(GO) list ./... | grep -v localstack/sim)
+	CGO_ENABLED=1 $(GO) test -race -timeout 20m -run TestSimulation $(SIM_PKG) -args -seeds 100
+.PHONY: race
 
 sim: ## simulate the whole system with faults (SEED=n repeats one history)
 	$(GO) test -count=1 -timeout 10m -v -run TestSimulation $(SIM_PKG) $(if $(SEED),-args -seed $(SEED))
+.PHONY: sim
 
-generate: ## write the JSON Schemas of events anew
-	$(GO) generate ./events
+smoke: build ## kill a worker in the middle of a run and check that nothing is lost
+	@bash scripts/smoke/smoke.sh
+.PHONY: smoke
 
-model-corpus: ## make the documents and the tokenizer of the shipped model, in out/model
+test-dist: ## build a release archive in two folders and check that the bytes are the same (needs git)
+	ROLLOUT_TEST_DIST=1 $(GO) test -count=1 -timeout 10m ./scripts/dist
+.PHONY: test-dist
+
+test-emulators: ## test the AWS drivers against three emulators, installed in out/emulators (needs Python 3.11), and 20 disturbed runs
+	@GO="$(GO)" bash scripts/emulators/test.sh $(SECOND) '$(SECOND_TESTS)'
+	cd $(EMULATORS) && $(GO) test -count=1 -timeout 10m -run TestDisturbedRuns ./e2e -args -rounds 20
+.PHONY: test-emulators
+
+INFRA ?= out/infra
+test-infra: ## synthesize the AWS stack and check it, with tools installed in out/infra (needs Python 3.11)
+	@GO="$(GO)" bash scripts/infra/test.sh $(INFRA)
+.PHONY: test-infra
+
+deploy-local: ## deploy the AWS stack into an emulator here, and compare a job's answers with those of a local run
+	@GO="$(GO)" bash scripts/deploylocal/deploylocal.sh $(SECOND) $(INFRA)
+.PHONY: deploy-local
+
+test-peers: ## test the benchmark of other systems (needs Postgres)
+	cd scripts/bench/peers && $(GO) vet ./... && $(GO) test ./...
+.PHONY: test-peers
+
+llamacpp: ## install llama.cpp in out/llamacpp (needs npm)
+	@bash localstack/interop/llamacpp/install.sh
+.PHONY: llamacpp
+
+test-llamacpp: llamacpp ## test that llama.cpp gives the same ids and tokens for an exported model
+	cd localstack/interop/llamacpp/peer && $(GO) vet ./...
+	$(GO) test ./localstack/interop/llamacpp
+.PHONY: test-llamacpp
+
+huggingface: ## install Hugging Face's libraries in out/huggingface (needs Python 3.11)
+	@bash localstack/interop/huggingface/install.sh
+.PHONY: huggingface
+
+test-huggingface: huggingface ## test that Hugging Face's libraries read an exported model
+	$(GO) test ./localstack/interop/huggingface
+.PHONY: test-huggingface
+
+openai-client: ## install OpenAI's Python client in out/openaiclient (needs Python 3.11)
+	@bash localstack/interop/openaiclient/install.sh
+.PHONY: openai-client
+
+test-openai-client: openai-client ## test that OpenAI's Python client works with rollout serve
+	$(GO) test ./localstack/interop/openaiclient
+.PHONY: test-openai-client
+
+# Tests of the model and the trainer whose results must not depend on the processor.
+ARM64_TESTS    = TestExpIsWithinTwoUnitsInTheLastPlace|TestDrawsHaveTheGoldenDigest|TestAdamWFollowsItsFormula|TestSGDFollowsItsFormula|TestTenTrainingStepsHaveTheGoldenDigest/scalar/2_threads|TestGoldenNumbers/scalar/2_threads
+ARM64_PACKAGES = ./gpuworker/tinylm/kernel ./gpuworker/tinylm/sampling ./gpuworker/tinylm/model ./gpuworker/tinylm/optimize ./gpuworker/training
+
+test-arm64: ## check that training and sampling on emulated arm64 give the same bits (needs qemu-user-static)
+	@command -v qemu-aarch64-static >/dev/null || \
+	  { echo "test-arm64: qemu-aarch64-static is not installed: on Debian, apt-get install qemu-user-static"; exit 1; }
+	GOARCH=arm64 CGO_ENABLED=0 $(GO) test -timeout 10m -exec qemu-aarch64-static -run '$(ARM64_TESTS)' $(ARM64_PACKAGES)
+.PHONY: test-arm64
+
+## Measure
+
+bench: ## measure against the goals and other systems; figures in out/bench (SAMPLES=n ONLY=measures ROUNDS=n)
+	$(GO) run ./scripts/bench $(if $(SAMPLES),-n $(SAMPLES)) $(if $(ONLY),--only $(ONLY)) $(if $(ROUNDS),--rounds $(ROUNDS))
+.PHONY: bench
+
+bench-compare: ## compare two files of figures with benchstat (OLD=file NEW=file)
+	$(GO) run ./scripts/bench compare $(OLD) $(NEW)
+.PHONY: bench-compare
+
+BENCH ?= .
+microbench: ## run the benchmarks of single packages (BENCH=pattern)
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+.PHONY: microbench
+
+cost: ## count the AWS requests of a run and of an idle minute, and their price (COST="-shards 128 -json")
+	cd $(EMULATORS) && $(GO) run ./cost $(COST)
+.PHONY: cost
+
+## The built-in model
+
+model-corpus: ## make the documents and the tokenizer of the built-in model, in out/model
 	@GO="$(GO)" bash scripts/tinymodel/corpus/corpus.sh
+.PHONY: model-corpus
 
-model-train: ## train the shipped model anew, in out/model/run (hours of a processor; it can be stopped and resumed)
+model-train: ## train the built-in model again, in out/model/run (hours; interrupt and repeat it to continue)
 	$(GO) run ./scripts/tinymodel pretrain --resume
-
-clean: ## remove what was built and run here
-	rm -rf bin out/demo coverage.out
-
-.PHONY: help preflight build run test test-peers llamacpp test-llamacpp huggingface test-huggingface openai-client test-openai-client test-arm64 race smoke lint bench bench-compare microbench fuzz vuln sim generate model-corpus model-train clean
+.PHONY: model-train

@@ -36,6 +36,17 @@ func TestFilesContainNothingForbidden(t *testing.T) {
 	}
 }
 
+func TestScriptsNameExistingTests(t *testing.T) {
+	t.Parallel()
+	violations, err := CheckTestNames(os.DirFS(root))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range violations {
+		t.Error(v)
+	}
+}
+
 func TestTopLevelFoldersAreThoseOfTheDesign(t *testing.T) {
 	t.Parallel()
 	violations, err := UnknownFolders(os.DirFS(root))
@@ -185,6 +196,18 @@ func TestCheckText(t *testing.T) {
 		"shared/a/b.go:3: names a cloud in a neutral package: move it behind shared/cloud",
 		"shared/a/b.go:4: names a cloud in a neutral package: move it behind shared/cloud",
 	}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+}
+
+func TestCheckTestNames(t *testing.T) {
+	t.Parallel()
+	got, err := CheckTestNames(fstest.MapFS{
+		"Makefile":  {Data: []byte("go test -run 'TestOne|TestTwo/x' -skip TestThree")},
+		"a_test.go": {Data: []byte("package a\nfunc TestOne(t *testing.T) {}\nfunc TestTwoWays(t *testing.T) {}")},
+	})
+	want := []string{"Makefile: no test is named TestThree: use its present name"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}

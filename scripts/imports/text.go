@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -76,6 +77,39 @@ func CheckText(tree fs.FS) ([]string, error) {
 		}
 		return nil
 	})
+	return out, err
+}
+
+var (
+	testName     = regexp.MustCompile(`\bTest[A-Z][A-Za-z0-9]*`)
+	testFunction = regexp.MustCompile(`(?m)^func (Test[A-Z][A-Za-z0-9]*)\(`)
+)
+
+// CheckTestNames returns the names of tests in the Makefile and in scripts that
+// no test has, as "file: what is wrong": `go test -run` succeeds with a pattern
+// that matches nothing. A name may be the beginning of a test's name.
+func CheckTestNames(tree fs.FS) ([]string, error) {
+	used := map[string][]string{} // files by name
+	var tests []string
+	err := walk(tree, isText, func(name string, content []byte) error {
+		switch {
+		case strings.HasSuffix(name, "_test.go"):
+			for _, m := range testFunction.FindAllSubmatch(content, -1) {
+				tests = append(tests, string(m[1]))
+			}
+		case path.Base(name) == "Makefile", path.Ext(name) == ".sh", strings.HasPrefix(name, ".ci/"):
+			for _, m := range testName.FindAll(content, -1) {
+				used[string(m)] = append(used[string(m)], name)
+			}
+		}
+		return nil
+	})
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(used)) {
+		if !slices.ContainsFunc(tests, func(t string) bool { return strings.HasPrefix(t, name) }) {
+			out = append(out, fmt.Sprintf("%s: no test is named %s: use its present name", used[name][0], name))
+		}
+	}
 	return out, err
 }
 
