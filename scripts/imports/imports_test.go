@@ -144,7 +144,8 @@ func TestCheck(t *testing.T) {
 		{"functions/aws/plan/main.go", `package main; import "rollout/shared/aws"`, ""},
 		{"functions/aws/plan/main.go", `package main; import "rollout/shared/embedded/sqlite"`, "may not import"},
 		{"functions/aws/plan/main.go", `package main; import "rollout/shared/installation"`, "may not import"},
-		{"functions/inprocess/a.go", `package inprocess; import "rollout/shared/embedded/sqlite"`, ""},
+		{"functions/inprocess/a.go", `package inprocess; import "rollout/functions/plan"`, ""},
+		{"functions/inprocess/a.go", `package inprocess; import "rollout/shared/embedded/sqlite"`, "take the port"},
 		{"functions/inprocess/a.go", `package inprocess; import "rollout/shared/installation"`, "only programs"},
 
 		{"gpuworker/main.go", `package main; import "rollout/shared/embedded/machine"`, ""},

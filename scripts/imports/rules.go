@@ -76,7 +76,6 @@ var Rules = []Rule{
 	{Packages: "shared/embedded/bucket/...", Imports: []string{"shared/..."},
 		Except: []string{"shared/embedded/sqlite/..."}},
 	{Packages: "shared/embedded/internal/...", Imports: []string{"shared/fault", "shared/embedded/internal/..."}},
-	{Packages: "shared/embedded/local", Imports: []string{"shared/..."}},
 	{Packages: "shared/embedded/machine/...", Imports: []string{"shared/..."},
 		Except: []string{"shared/embedded/sqlite/..."}},
 	{Packages: "shared/embedded/sqlite/...", Imports: []string{"shared/..."}},
@@ -154,8 +153,8 @@ var Restrictions = []Restriction{
 
 // wiring are the packages that choose drivers.
 var wiring = []string{
-	"functions/aws/...", "functions/gcp/...", "functions/inprocess/...", "functions/internal/...",
-	"gpuworker", "gpuworker/cli/...", "localstack/...", "scripts/...", "shared/installation/...",
+	"functions/aws/...", "functions/gcp/...", "gpuworker", "gpuworker/cli/...", "localstack/...", "scripts/...",
+	"shared/installation/...",
 }
 
 // PurePackages are the packages without I/O, clock and randomness. Impure is
