@@ -11,8 +11,7 @@ import (
 	"rollout/shared/text"
 )
 
-// dispatch sends what is to be sent again, then new shards as far as the
-// window goes.
+// dispatch sends lost shards again, and then new shards up to the window.
 func (d *decider) dispatch() {
 	d.Warning = ""
 	if !d.Phase.dispatches() {
@@ -26,7 +25,7 @@ func (d *decider) dispatch() {
 	buffered, ranges := d.State.Done.Buffered(), len(d.State.Done.Set.Ranges())
 	window := schedule.Window(d.world.Pool, buffered, ranges)
 	if full := schedule.Window(d.world.Pool, 0, 0); window < full {
-		d.Warning = fmt.Sprintf("%d shards wait for shard %d: %d in flight at most, not %d",
+		d.Warning = fmt.Sprintf("%d finished shards wait for shard %d: at most %d are in flight, not %d",
 			buffered, d.State.Done.Frontier(), window, full)
 	}
 	limit := &schedule.Cap{InFlight: d.InFlight.Len(), Max: window}
@@ -36,8 +35,8 @@ func (d *decider) dispatch() {
 	}
 }
 
-// resendLost sends the shards that were noted, with each one's next generation:
-// after a resume all open ones. Each is sent once, however often it was named.
+// resendLost sends each recorded shard once, with its next generation. After a
+// resume these are all open shards.
 func (d *decider) resendLost() {
 	again := d.toResend.Ranges()
 	if d.resumed {
@@ -64,6 +63,7 @@ func (d *decider) resendLost() {
 	}
 }
 
+// send adds the effect that sends the shards of r, and marks them in flight.
 func (d *decider) send(r interval.Range, generation int) {
 	d.InFlight.MarkSent(r, generation, d.now)
 	d.effect(Effect{Kind: Send, Range: &r, Generation: generation})
@@ -72,11 +72,11 @@ func (d *decider) send(r interval.Range, generation int) {
 	}
 }
 
-// maxText is how many bytes of somebody's words a state keeps: it stays small,
-// whatever an error says.
+// maxText bounds a message in the state, in bytes, so that a long error does not
+// outgrow the document.
 const maxText = 256
 
-// clip makes s valid UTF-8 of at most maxText bytes and "…".
+// clip returns s as valid UTF-8, cut to maxText bytes and "…".
 func clip(s string) string {
 	return text.Truncate(strings.ToValidUTF8(s, "\uFFFD"), maxText, "…")
 }

@@ -15,9 +15,10 @@ import (
 	"rollout/shared/fault"
 )
 
-// Whatever is lost, doubled, reordered or crashes, the invariants hold at
-// every step; and once the faults are over every run ends in few steps (I8).
-func TestStepInAHostileWorld(t *testing.T) {
+// TestInvariantsHoldUnderFaults loses, repeats and reorders events and crashes the
+// coordinator. The invariants hold at every step, and after the last fault every
+// run ends in a bounded number of steps (I8).
+func TestInvariantsHoldUnderFaults(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := newTwin(t)
@@ -28,16 +29,18 @@ func TestStepInAHostileWorld(t *testing.T) {
 	})
 }
 
-// act does one drawn thing.
+// act performs one drawn action.
 func (w *twin) act() {
 	t := w.t
-	switch rapid.SampledFrom([]string{"step", "step", "work", "work", "work", "plan", "control", "lose", "double", "tick", "reclaim", "noise"}).Draw(t, "act") {
+	acts := []string{"step", "step", "work", "work", "work", "plan", "control", "lose", "double", "tick", "reclaim",
+		"noise"}
+	switch rapid.SampledFrom(acts).Draw(t, "act") {
 	case "step":
 		w.coordinate(true)
 	case "work":
 		for range min(len(w.work), rapid.IntRange(1, 40).Draw(t, "messages")) {
-			fate := rapid.SampledFrom([]string{"answer", "answer", "release", "die", "hold"}).Draw(t, "fate")
-			w.worker(rapid.IntRange(0, len(w.work)-1).Draw(t, "which"), fate)
+			outcome := rapid.SampledFrom([]string{"answer", "answer", "release", "die", "hold"}).Draw(t, "fate")
+			w.worker(rapid.IntRange(0, len(w.work)-1).Draw(t, "which"), outcome)
 		}
 	case "plan":
 		if !w.world.Complete {
@@ -75,22 +78,25 @@ func (w *twin) act() {
 			w.news = w.news[:1000]
 		}
 	case "tick":
-		w.now = w.now.Add(time.Duration(rapid.SampledFrom([]int{1, 700, 5_000, 11_000, 130_000}).Draw(t, "ms")) * time.Millisecond)
+		ms := rapid.SampledFrom([]int{1, 700, 5_000, 11_000, 130_000}).Draw(t, "ms")
+		w.now = w.now.Add(time.Duration(ms) * time.Millisecond)
 		w.world.Pool = rapid.SampledFrom([]int{0, 3, 100}).Draw(t, "pool")
 	case "reclaim":
 		w.reclaim()
-	case "noise": // events that nobody should send
-		kind := rapid.SampledFrom([]EventKind{ShardLost, ShardLost, ShardReleased, ShardReleased, Finalized, InputMissing, InputChanged, "news"}).Draw(t, "kind")
-		w.tell(Event{Kind: kind, Shard: rapid.IntRange(-1, 400).Draw(t, "shard"), Generation: rapid.IntRange(0, 3).Draw(t, "generation"), Why: strings.Repeat("ü", 400)})
+	case "noise": // events that have no cause
+		kinds := []EventKind{ShardLost, ShardLost, ShardReleased, ShardReleased, Finalized, InputMissing, InputChanged,
+			"news"}
+		w.tell(Event{Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), Shard: rapid.IntRange(-1, 400).Draw(t, "shard"),
+			Generation: rapid.IntRange(0, 3).Draw(t, "generation"), Why: strings.Repeat("ü", 400)})
 	}
 }
 
-// settle ends the faults: everything is delivered, somebody resumes what is
-// paused, reclaim looks. The run must end.
+// settle stops the faults. Every message is delivered, a user resumes the run
+// whenever it pauses, and reclaim runs. The run must end.
 func (w *twin) settle() {
 	w.world.Complete, w.world.PlanProblem, w.world.Unacknowledged = true, "", 0
 	w.desire(false, "")
-	for n, d := range w.docs { // held forever is over, too
+	for n, d := range w.docs { // holders that never answer die
 		if d.state == shard.Running {
 			w.docs[n].dead = true
 		}
@@ -114,9 +120,9 @@ func (w *twin) settle() {
 	w.t.Fatalf("after %d rounds: %s", rounds, w.saved)
 }
 
-// The document stays within 16 KiB while shards come back in the worst order,
-// are lost at different times and in different generations, with numbers in
-// the millions.
+// TestStateStaysSmall checks that the document stays within 16 KiB while shards
+// are done in the worst order, are lost at different times and in different
+// generations, and have numbers in the millions.
 func TestStateStaysSmall(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ pool, release int }{{0, 2}, {0, 30}, {256, 3}, {256, 1000}, {800, 10}} {
@@ -124,34 +130,35 @@ func TestStateStaysSmall(t *testing.T) {
 		s.Phase, s.NextShard, s.Shards = Running, 5_000_000, 5_000_000
 		s.Done.Set.AddRange(interval.Range{Lo: 0, Hi: s.NextShard})
 		w := Observed{Shards: 9_000_000, Pool: c.pool}
-		dice := rand.New(rand.NewPCG(uint64(c.pool), uint64(c.release)))
+		rng := rand.New(rand.NewPCG(uint64(c.pool), uint64(c.release)))
 		now := epoch
 		for range 100 {
-			now = now.Add(time.Duration(dice.IntN(3000)) * time.Millisecond)
-			if dice.IntN(50) == 0 {
-				w.Sequence += 2 // a pause came and went
+			now = now.Add(time.Duration(rng.IntN(3000)) * time.Millisecond)
+			if rng.IntN(50) == 0 {
+				w.Sequence += 2 // a pause that was resumed between two steps
 			}
-			s, _ = Step(s, w, Rules{}, everyOther(s, dice, c.release), now)
+			s, _ = Step(s, w, Rules{}, everyOther(s, rng, c.release), now)
 			b, err := json.Marshal(s)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(b) > 16<<10 {
-				t.Fatalf("pool %d, one of %d released: the state grew to %d bytes", c.pool, c.release, len(b))
+				t.Fatalf("pool of %d, one shard in %d released: the state has %d bytes", c.pool, c.release, len(b))
 			}
 		}
 	}
 }
 
-// everyOther answers many of the even shards in flight, and releases some of
-// all others.
-func everyOther(s State, dice *rand.Rand, release int) (batch []Event) {
+// everyOther returns events by which many even shards in flight are done and some
+// of the others are released.
+func everyOther(s State, rng *rand.Rand, release int) (batch []Event) {
 	for _, c := range s.InFlight.Chunks {
 		for n := c.Lo; n < c.Hi; n++ {
 			switch {
-			case n%2 == 0 && dice.IntN(3) == 0:
-				batch = append(batch, Event{Kind: ShardDone, Shard: n, Counts: shard.Counts{OK: 256, PromptTokens: 1 << 20}})
-			case dice.IntN(release) == 0:
+			case n%2 == 0 && rng.IntN(3) == 0:
+				batch = append(batch, Event{Kind: ShardDone, Shard: n,
+					Counts: shard.Counts{OK: 256, PromptTokens: 1 << 20}})
+			case rng.IntN(release) == 0:
 				batch = append(batch, Event{Kind: ShardReleased, Shard: n})
 			}
 		}
@@ -159,25 +166,7 @@ func everyOther(s State, dice *rand.Rand, release int) (batch []Event) {
 	return batch
 }
 
-// What others say is kept short and valid, so that it is read back as written.
-func TestMessagesAreClipped(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct{ name, in, want string }{
-		{"short", "gone", "gone"},
-		{"long", strings.Repeat("a", 1000), strings.Repeat("a", 256) + "…"},
-		{"cut within a rune", "a" + strings.Repeat("ü", 500), "a" + strings.Repeat("ü", 127) + "…"},
-		{"invalid bytes", "a\xffb", "a\uFFFDb"},
-	} {
-		s, _ := Step(New(testRun), Observed{}, Rules{}, []Event{{Kind: InputMissing, Why: c.in}}, epoch)
-		if s.Message != c.want || s.Effects[0].Why != c.want {
-			t.Errorf("%s: message %q, effect %q", c.name, s.Message, s.Effects[0].Why)
-		}
-	}
-}
-
-// Reasons have one terminal phase and one class of the items left without an
-// answer.
-func TestReasons(t *testing.T) {
+func TestReasonsHaveOnePhaseAndOneClass(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		reason Reason
@@ -194,45 +183,61 @@ func TestReasons(t *testing.T) {
 		{ReasonInputChanged, 1, Failed, fault.InputChanged},
 		{ReasonInputBroken, 1, Failed, fault.CanceledItem},
 	} {
-		if end, class := c.reason.Phase(c.failed), c.reason.Class(); end != c.end || class != c.class || !end.Ended() || end.Succeeded() != (end == Completed) {
-			t.Errorf("%s: ends as %s with %s items", c.reason, end, class)
+		end, class := c.reason.Phase(c.failed), c.reason.Class()
+		if end != c.end || class != c.class {
+			t.Errorf("%s: ends as %s, and its items as %s; want %s and %s", c.reason, end, class, c.end, c.class)
+		}
+		if !end.Ended() || end.Succeeded() != (end == Completed) {
+			t.Errorf("%s: ended %v, succeeded %v", end, end.Ended(), end.Succeeded())
 		}
 	}
 }
 
-// The field names are the document's format.
+// TestStateJSON pins the document's format.
 func TestStateJSON(t *testing.T) {
 	t.Parallel()
+	const first = `{"schema":1,"run":"01JD2ZQ4T5W0M1X9YB7R3K8CVE",`
 	s := New(testRun)
-	b, err := json.Marshal(s)
-	if want := `{"schema":1,"run":"01JD2ZQ4T5W0M1X9YB7R3K8CVE","phase":"planning","shards":0,"items":0,"complete":false,"next":0,` +
-		`"in_flight":[],"done":{"set":[]},"counts":{"ok":0},"steps":0,"saved_at":"0001-01-01T00:00:00Z"}`; err != nil || string(b) != want {
-		t.Errorf("new:\ngot  %s (%v)\nwant %s", b, err, want)
-	}
+	checkStateJSON(t, s, first+`"phase":"planning","shards":0,"items":0,"complete":false,"next":0,`+
+		`"in_flight":[],"done":{"set":[]},"counts":{"ok":0},"steps":0,"saved_at":"0001-01-01T00:00:00Z"}`)
+
 	s.Phase, s.Reason, s.Message, s.Warning = Ending, ReasonStopped, "m", "w"
 	s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier, s.FailedStreak = 9, 90, true, 5, 5, 2
 	s.InFlight.MarkSent(interval.Range{Lo: 1, Hi: 3}, 4, epoch)
 	s.Done.Set.AddRange(interval.Range{Lo: 3, Hi: 5})
 	s.Counts, s.Control, s.Steps = shard.Counts{OK: 20}, 6, 7
-	s.StopRequestedAt, s.GraceUntil, s.Deadline, s.SavedAt, s.StartedAt, s.EndedAt = epoch, epoch, epoch, epoch, epoch, epoch
-	s.Effects = Effects{{Kind: SetEnd, Why: "stopped"}, {Kind: Send, Range: &interval.Range{Lo: 1, Hi: 2}, Generation: 4}, {Kind: Send, Range: &interval.Range{Lo: 4, Hi: 5}, Generation: 4}}
-	at := `"2025-01-01T00:00:00Z"`
-	b, err = json.Marshal(s)
-	if want := `{"schema":1,"run":"01JD2ZQ4T5W0M1X9YB7R3K8CVE","phase":"ending","reason":"stopped","message":"m","warning":"w",` +
-		`"shards":9,"items":90,"complete":true,"next":5,"frozen":5,"in_flight":[[4,1735689600000,1,2]],"done":{"set":[3,2]},` +
-		`"counts":{"ok":20},"streak":2,"control":6,"grace_until":` + at + `,"stop_at":` + at + `,"deadline":` + at + `,"steps":7,"saved_at":` + at +
-		`,"started_at":` + at + `,"ended_at":` + at + `,"effects":[{"act":"end","why":"stopped"},{"act":"send","ranges":[1,1,2,1],"generation":4}]}`; err != nil || string(b) != want {
-		t.Errorf("full:\ngot  %s (%v)\nwant %s", b, err, want)
+	s.StopRequestedAt, s.GraceUntil, s.Deadline = epoch, epoch, epoch
+	s.SavedAt, s.StartedAt, s.EndedAt = epoch, epoch, epoch
+	s.Effects = Effects{
+		{Kind: SetEnd, Why: "stopped"},
+		{Kind: Send, Range: &interval.Range{Lo: 1, Hi: 2}, Generation: 4},
+		{Kind: Send, Range: &interval.Range{Lo: 4, Hi: 5}, Generation: 4},
+	}
+	const at = `"2025-01-01T00:00:00Z"`
+	checkStateJSON(t, s, first+`"phase":"ending","reason":"stopped","message":"m","warning":"w",`+
+		`"shards":9,"items":90,"complete":true,"next":5,"frozen":5,`+
+		`"in_flight":[[4,1735689600000,1,2]],"done":{"set":[3,2]},"counts":{"ok":20},"streak":2,"control":6,`+
+		`"grace_until":`+at+`,"stop_at":`+at+`,"deadline":`+at+`,"steps":7,"saved_at":`+at+
+		`,"started_at":`+at+`,"ended_at":`+at+
+		`,"effects":[{"act":"end","why":"stopped"},{"act":"send","ranges":[1,1,2,1],"generation":4}]}`)
+}
+
+func checkStateJSON(t *testing.T, s State, want string) {
+	t.Helper()
+	b, err := json.Marshal(s)
+	if err != nil || string(b) != want {
+		t.Errorf("got  %s (%v)\nwant %s", b, err, want)
 	}
 }
 
-// Effects come back from JSON as they were, whatever neighbours they have.
+// TestEffectsRoundTrip checks that effects survive JSON with any neighbours.
 func TestEffectsRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		es := Effects{}
 		for range rapid.IntRange(0, 12).Draw(t, "effects") {
-			e := Effect{Kind: rapid.SampledFrom([]EffectKind{Send, Seal, Finalize}).Draw(t, "act"), Generation: rapid.IntRange(0, 1).Draw(t, "generation")}
+			e := Effect{Kind: rapid.SampledFrom([]EffectKind{Send, Seal, Finalize}).Draw(t, "act"),
+				Generation: rapid.IntRange(0, 1).Draw(t, "generation")}
 			if e.Kind != Finalize {
 				lo := rapid.IntRange(0, 20).Draw(t, "lo")
 				e.Range = &interval.Range{Lo: lo, Hi: lo + rapid.IntRange(1, 5).Draw(t, "len")}
@@ -248,7 +253,7 @@ func TestEffectsRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(es) > 0 && !reflect.DeepEqual(es, back) {
-			t.Fatalf("%s came back otherwise", b)
+			t.Fatalf("%s is read back as %+v, want %+v", b, back, es)
 		}
 	})
 }

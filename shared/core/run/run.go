@@ -1,15 +1,3 @@
-// Package run is the state machine of a run, and the only decider of its
-// progress: the coordinator's pure core.
-//
-//	Planning ─▶ Running ⇄ Pausing/Paused ─▶ Ending ─▶ Finalizing ─▶ Completed | CompletedWithErrors |
-//	               │                                                Stopped | Expired | OverBudget | Failed
-//	               └─▶ Interrupted (a pause that not all workers acknowledged in time; resumable)
-//
-// Step takes the state as saved, the documents as they are, the events that
-// came and `now`; it returns the new state, whose Effects are to be performed
-// after it is saved. Events may come late, twice, out of order or never:
-// documents decide, so Step only lets them tell where to look. The package
-// does no I/O, reads no clock and throws no dice.
 package run
 
 import (
@@ -25,10 +13,10 @@ import (
 // Schema is the version of the coordinator document.
 const Schema = 1
 
-// Phase is where a run is. Example: "running".
+// Phase is where a run stands in its life. Example: "running".
 type Phase string
 
-// The phases.
+// The phases; the package comment has their diagram.
 const (
 	Planning            Phase = "planning"
 	Running             Phase = "running"
@@ -45,7 +33,7 @@ const (
 	Failed              Phase = "failed"
 )
 
-// Ended reports whether the phase is terminal.
+// Ended reports whether the phase is terminal: the run never leaves it.
 func (p Phase) Ended() bool {
 	switch p {
 	case Completed, CompletedWithErrors, Stopped, Expired, OverBudget, Failed:
@@ -54,16 +42,16 @@ func (p Phase) Ended() bool {
 	return false
 }
 
-// Succeeded reports whether a run that ended in the phase did all it was asked to.
+// Succeeded reports whether a run that ended in the phase answered every item.
 func (p Phase) Succeeded() bool { return p == Completed }
 
-// dispatches reports whether new shards may be sent.
+// dispatches reports whether a run in the phase sends shards.
 func (p Phase) dispatches() bool { return p == Planning || p == Running }
 
 // Reason is why a run ends. Example: "stopped".
 type Reason string
 
-// The reasons.
+// The reasons to end.
 const (
 	ReasonDone         Reason = "done"
 	ReasonStopped      Reason = "stopped"
@@ -74,7 +62,8 @@ const (
 	ReasonInputBroken  Reason = "input_broken"
 )
 
-// Class is the class of the items that the end left without an answer.
+// Class returns the class of the items that an end for the reason leaves without
+// an answer.
 func (r Reason) Class() fault.Class {
 	switch r {
 	case ReasonExpired:
@@ -87,8 +76,8 @@ func (r Reason) Class() fault.Class {
 	return fault.CanceledItem
 }
 
-// Phase is the terminal phase of a run that ended for the reason, with so many
-// failed items.
+// Phase returns the terminal phase of a run that ended for the reason with that
+// number of failed items.
 func (r Reason) Phase(failed int) Phase {
 	switch r {
 	case ReasonDone:
@@ -106,45 +95,49 @@ func (r Reason) Phase(failed int) Phase {
 	return Failed
 }
 
-// State is the document coordinator/<run>, at most 16 KiB. Coordinate alone
-// writes it.
+// State is the document coordinator/<run>, at most 16 KiB. Only coordinate
+// writes it. Save the State that Step returned, then perform its Effects.
 type State struct {
 	Schema  int            `json:"schema"`
 	Run     identity.RunID `json:"run"`
 	Phase   Phase          `json:"phase"`
 	Reason  Reason         `json:"reason,omitempty"`
-	Message string         `json:"message,omitempty"` // for people: why it paused or failed
-	Warning string         `json:"warning,omitempty"` // for people: why it goes slower than its pool could
+	Message string         `json:"message,omitempty"` // for users: why it paused or failed
+	Warning string         `json:"warning,omitempty"` // for users: why it is slower than its pool allows
 
 	Shards   int    `json:"shards"` // planned so far
 	Items    uint64 `json:"items"`
-	Complete bool   `json:"complete"` // the plan is
+	Complete bool   `json:"complete"` // planning has finished
 
-	NextShard      int               `json:"next"` // shards below were dispatched
-	FrozenFrontier int               `json:"frozen,omitempty"`
+	NextShard      int               `json:"next"`             // the first shard that was never sent
+	FrozenFrontier int               `json:"frozen,omitempty"` // NextShard when the end began
 	InFlight       schedule.InFlight `json:"in_flight"`
 	Done           CommitLog         `json:"done"`
 	Counts         shard.Counts      `json:"counts"`
-	FailedStreak   int               `json:"streak,omitempty"` // shards in a row, as they arrived, without an answered item
+	// FailedStreak is how many shards in a row, in the order in which they became
+	// Done, have no answered item.
+	FailedStreak int `json:"streak,omitempty"`
 
-	Control         uint64    `json:"control,omitempty"` // newest control sequence acted on
+	Control         uint64    `json:"control,omitempty"` // the newest control sequence that was applied
 	GraceUntil      time.Time `json:"grace_until,omitzero"`
-	StopRequestedAt time.Time `json:"stop_at,omitzero"`  // when the pause or the end began
-	Deadline        time.Time `json:"deadline,omitzero"` // the rules', for who looks whether it is due
-	Retries         int       `json:"asked,omitempty"`   // times in a row that a plan or files that did not come were asked for again
-	Steps           uint64    `json:"steps"`
-	SavedAt         time.Time `json:"saved_at"`
-	StartedAt       time.Time `json:"started_at,omitzero"`
-	EndedAt         time.Time `json:"ended_at,omitzero"`
-	Effects         Effects   `json:"effects,omitempty"`
+	StopRequestedAt time.Time `json:"stop_at,omitzero"`  // when the latest pause or the end began
+	Deadline        time.Time `json:"deadline,omitzero"` // copied from Rules, for reclaim
+	// Retries is how many times in a row a missing plan or missing output files
+	// were requested again.
+	Retries   int       `json:"asked,omitempty"`
+	Steps     uint64    `json:"steps"`
+	SavedAt   time.Time `json:"saved_at"`
+	StartedAt time.Time `json:"started_at,omitzero"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+	Effects   Effects   `json:"effects,omitempty"`
 }
 
-// New is the state of a run that nothing has happened to yet.
+// New returns the state of a run before its first step.
 func New(id identity.RunID) State {
 	return State{Schema: Schema, Run: id, Phase: Planning}
 }
 
-// Open returns the shards that were dispatched and are not done, in order.
+// Open returns the shards that were sent and are not done, in order.
 func (s State) Open() []interval.Range {
 	return s.Done.Set.Missing(interval.Range{Lo: 0, Hi: s.NextShard})
 }
@@ -152,80 +145,85 @@ func (s State) Open() []interval.Range {
 // EffectKind is what an effect does. Example: "send".
 type EffectKind string
 
-// The effects. All are hints or idempotent: performing one twice, or late,
-// changes no result.
+// The effects. Each is a hint or idempotent: performing it twice, or late, changes
+// no result.
 const (
-	Send     EffectKind = "send"     // messages for the shards of Range, with Generation
-	SetPause EffectKind = "pause"    // make control/<run> desire a pause, for Why
-	SetEnd   EffectKind = "end"      // make control/<run> desire the end, for Why
+	Send     EffectKind = "send"     // send work messages for the shards of Range, with Generation
+	SetPause EffectKind = "pause"    // set the desired state in control/<run> to a pause, for the reason Why
+	SetEnd   EffectKind = "end"      // set the desired state in control/<run> to the end, for the reason Why
 	Seal     EffectKind = "seal"     // end every open shard of Range without a result
-	Replan   EffectKind = "replan"   // ask plan to go on
-	Finalize EffectKind = "finalize" // ask finalize to write what users read
+	Replan   EffectKind = "replan"   // ask the function plan to continue
+	Finalize EffectKind = "finalize" // ask the function finalize to write the output files
 )
 
-// Effect is one thing to do after the state is saved.
+// Effect is one action to perform after the state is saved.
 type Effect struct {
 	Kind       EffectKind
 	Range      *interval.Range // of Send and Seal; nil otherwise
-	Generation int
-	Why        string
+	Generation int             // of Send
+	Why        string          // of SetPause, SetEnd and Seal
 }
 
-// EventKind is what an event says. Example: "done".
+// EventKind is what an event reports. Example: "done".
 type EventKind string
 
 // The kinds of events.
 const (
-	ShardDone     EventKind = "done"     // a shard is Done, with Counts
-	ShardLost     EventKind = "lost"     // a shard sent with Generation must be sent again
-	ShardReleased EventKind = "released" // its holder gave it back: the same, at once
-	InputMissing  EventKind = "missing"  // the input is gone, or the model: pause
-	InputChanged  EventKind = "changed"  // the input is not what was planned: end
-	Finalized     EventKind = "finalized"
-	Reevaluate    EventKind = "look" // nothing in particular: look now
-	Wakeup        EventKind = "ring" // the same, and ask again for what is outstanding
+	ShardDone     EventKind = "done"      // the shard is Done, with Counts
+	ShardLost     EventKind = "lost"      // the shard that was sent with Generation must be sent again
+	ShardReleased EventKind = "released"  // its holder gave the shard back: send it again at once
+	InputMissing  EventKind = "missing"   // the input or the model is gone: pause, for the reason Why
+	InputChanged  EventKind = "changed"   // the input is not what was planned: end, for the reason Why
+	Finalized     EventKind = "finalized" // the output files are written, with Counts
+	Reevaluate    EventKind = "look"      // evaluate the run now
+	Wakeup        EventKind = "ring"      // evaluate it, and request again what is outstanding
 )
 
-// Event is one thing that was said to have happened.
+// Event is one report about a run. Which fields hold a value depends on Kind.
 type Event struct {
 	Kind         EventKind
 	Shard        int
 	Generation   int // ShardLost: the generation that was judged
 	Counts       shard.Counts
 	Why          string
-	MessageIndex int // the caller's own mark; Step only hands it back with a rejected event
+	MessageIndex int // the caller's own: Step returns it with a rejected event
 }
 
-// Observed is what the documents say now.
+// Observed is what the documents of a run say at the time of a step.
 type Observed struct {
-	// Plan as merged so far.
+	// Of plan/<run>: what is planned so far.
 	Shards         int
 	Items          uint64
-	Complete       bool
-	PlanProblem    string // why the plan can't go on; "" if it can
-	PlanProblemEnd Reason // the reason to end that the problem is, or ""
-	// PlanProblemControl is the control sequence under which planning met the problem.
+	Complete       bool   // planning has finished
+	PlanProblem    string // why planning cannot continue; "" if it can
+	PlanProblemEnd Reason // why the run must end because of the problem; "" to pause it
+	// PlanProblemControl is the control sequence under which planning met the
+	// problem.
 	PlanProblemControl uint64
-	// Control as desired.
+
+	// Of control/<run>: the desired state.
 	Sequence      uint64
 	DesiredPause  bool
 	DesiredEnd    Reason // "" if the end is not desired
 	ControlReason string
-	// Pool is how many shards the run's pool can hold at once.
-	Pool int
-	// Unacknowledged is how many living workers hold shards of the run and
-	// have not acted on Sequence yet.
-	Unacknowledged int
+
+	// Of the heartbeats.
+	Pool           int // how many shards the workers of the run's pool can hold at once
+	Unacknowledged int // living workers that hold shards of the run and have not applied Sequence
 }
 
-// Rules are the run's own, from its manifest.
+// Rules are the run's limits, from its manifest and the deployment.
 type Rules struct {
-	Deadline time.Time     // zero is none
-	Grace    time.Duration // for requests in flight, from when their holder learns of a stop
-	Settle   time.Duration // by then every living worker's heartbeat lists what it claimed before a stop
-	Tokens   int64         // budget; 0 is none
-	FailFast bool
+	Deadline time.Time // zero: none
+	// Grace is for requests in flight, from when their holder learns of a pause or
+	// an end.
+	Grace time.Duration
+	// Settle is the time after a pause or an end until the heartbeat of every living
+	// worker lists the shards that it claimed before.
+	Settle   time.Duration
+	Tokens   int64 // the token budget; 0: none
+	FailFast bool  // the first failed item ends the run
 	// FailedShards is how many shards in a row without an answered item pause the
-	// run; 0 is off.
+	// run; 0: off.
 	FailedShards int
 }

@@ -14,10 +14,11 @@ import (
 	"rollout/shared/core/shard"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the traces that come out into the scripts")
+var rewrite = flag.Bool("rewrite", false, "write the actual traces into the scripts")
 
-// Every script in testdata is a story: blocks of commands, then ---- and the
-// trace that they must leave, then a blank line. Each block ends with a step.
+// TestScripts runs the scripts in testdata. A script is a sequence of blocks: the
+// commands, then ---- and the trace that they must leave, then a blank line. Each
+// block ends with a step.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -55,9 +56,9 @@ func firstDifference(want, got string) string {
 	return fmt.Sprintf("want %d lines, got %d", len(w), len(g))
 }
 
-// play runs a script and returns it with the traces that came out.
+// play runs a script and returns it with the actual traces.
 func play(t *testing.T, script string) string {
-	s := newStage()
+	s := newFixture()
 	var out strings.Builder
 	inTrace := false
 	for i, line := range strings.Split(strings.TrimRight(script, "\n"), "\n") {
@@ -83,15 +84,15 @@ func play(t *testing.T, script string) string {
 	return out.String()
 }
 
-// stage is a run on its own: what coordinate knows of it, and its world.
-type stage struct {
+// fixture is a run with all that coordinate knows of it.
+type fixture struct {
 	state   State
 	world   Observed
 	rules   Rules
 	now     time.Time
 	pending []Event
-	crash   string  // where the next step crashes
-	inherit Effects // saved and not performed
+	crash   string  // where the next step crashes: "save" or "perform"
+	inherit Effects // saved, not performed
 	trace   strings.Builder
 }
 
@@ -99,13 +100,13 @@ var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const testRun = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
 
-func newStage() *stage {
-	return &stage{state: New(testRun), now: epoch, rules: Rules{Grace: 10 * time.Second}}
+func newFixture() *fixture {
+	return &fixture{state: New(testRun), now: epoch, rules: Rules{Grace: 10 * time.Second}}
 }
 
-// step lets the run take what is pending, and performs what concerns control,
-// as coordinate does.
-func (s *stage) step() {
+// step gives the run the pending events, and performs the effects on control, as
+// coordinate does.
+func (s *fixture) step() {
 	if len(s.inherit) > 0 {
 		fmt.Fprintf(&s.trace, "(performs %d inherited effects first)\n", len(s.inherit))
 		s.perform(s.inherit)
@@ -128,7 +129,7 @@ func (s *stage) step() {
 	s.perform(next.Effects)
 }
 
-func (s *stage) perform(es Effects) {
+func (s *fixture) perform(es Effects) {
 	for _, e := range es {
 		switch {
 		case e.Kind == SetPause && !s.world.DesiredPause && s.world.DesiredEnd == "":
@@ -139,9 +140,9 @@ func (s *stage) perform(es Effects) {
 	}
 }
 
-// answerAllBut takes quiet steps in which everything in flight but one shard
-// is answered.
-func (s *stage) answerAllBut(slow, steps int) {
+// answerAllBut performs steps without a trace in which every shard in flight but
+// one is answered.
+func (s *fixture) answerAllBut(slow, steps int) {
 	for range steps {
 		for _, c := range s.state.InFlight.Chunks {
 			for n := c.Lo; n < c.Hi; n++ {
@@ -155,17 +156,18 @@ func (s *stage) answerAllBut(slow, steps int) {
 	s.trace.Reset()
 }
 
-func (s *stage) control(pause bool, end Reason, why string) {
+func (s *fixture) control(pause bool, end Reason, why string) {
 	s.world.Sequence++
 	s.world.DesiredPause, s.world.DesiredEnd, s.world.ControlReason = pause, end, why
 }
 
-func (s *stage) print(n State, rejected []Event) {
+func (s *fixture) print(n State, rejected []Event) {
 	var flight []string
 	for _, c := range n.InFlight.Chunks {
 		flight = append(flight, fmt.Sprintf("%s gen=%d sent=%s", span(c.Range), c.Generation, c.SentAt.Sub(epoch)))
 	}
-	fmt.Fprintf(&s.trace, "%s next=%d frontier=%d done=%s in_flight=[%s]", n.Phase, n.NextShard, n.Done.Frontier(), spans(n.Done.Set.Ranges()), strings.Join(flight, ", "))
+	fmt.Fprintf(&s.trace, "%s next=%d frontier=%d done=%s in_flight=[%s]", n.Phase, n.NextShard, n.Done.Frontier(),
+		spans(n.Done.Set.Ranges()), strings.Join(flight, ", "))
 	field := func(name, value string) {
 		if value != "" && value != "0" {
 			fmt.Fprintf(&s.trace, " %s=%s", name, value)
@@ -219,9 +221,9 @@ func spans(rs []interval.Range) string {
 	return "[" + strings.Join(out, " ") + "]"
 }
 
-// command sets the stage: what the world says, what events come, what time it
-// is. See the scripts for the words.
-func (s *stage) command(words []string) error {
+// command changes what the run observes, adds pending events, or advances the
+// clock. The scripts show the words.
+func (s *fixture) command(words []string) error {
 	args, opts, flags := split(words[1:])
 	switch words[0] {
 	case "step":
@@ -254,7 +256,7 @@ func (s *stage) command(words []string) error {
 		case "end":
 			s.control(false, Reason(args[1]), "")
 		default:
-			return fmt.Errorf("control what?")
+			return fmt.Errorf("unknown desired state")
 		}
 	case "unacknowledged":
 		return atoi(args[0], &s.world.Unacknowledged)
@@ -275,7 +277,7 @@ func (s *stage) command(words []string) error {
 	return nil
 }
 
-func (s *stage) setRules(opts map[string]string, flags map[string]bool) error {
+func (s *fixture) setRules(opts map[string]string, flags map[string]bool) error {
 	s.rules.FailFast = flags["failfast"]
 	if v, ok := opts["failed_shards"]; ok {
 		if err := atoi(v, &s.rules.FailedShards); err != nil {
@@ -306,9 +308,10 @@ func (s *stage) setRules(opts map[string]string, flags map[string]bool) error {
 	return nil
 }
 
-func (s *stage) setPlan(opts map[string]string, flags map[string]bool) error {
+func (s *fixture) setPlan(opts map[string]string, flags map[string]bool) error {
 	s.world.Complete = flags["complete"]
-	s.world.PlanProblem, s.world.PlanProblemEnd, s.world.PlanProblemControl = opts["problem"], Reason(opts["ends"]), s.world.Sequence
+	s.world.PlanProblem, s.world.PlanProblemEnd = opts["problem"], Reason(opts["ends"])
+	s.world.PlanProblemControl = s.world.Sequence
 	if v, ok := opts["shards"]; ok {
 		if err := atoi(v, &s.world.Shards); err != nil {
 			return err
@@ -318,8 +321,8 @@ func (s *stage) setPlan(opts map[string]string, flags map[string]bool) error {
 	return nil
 }
 
-// news puts an event a shard of the range "3" or "0-7" into the batch.
-func (s *stage) news(kind EventKind, args []string, opts map[string]string) error {
+// news adds one pending event for each shard of the range, "3" or "0..7".
+func (s *fixture) news(kind EventKind, args []string, opts map[string]string) error {
 	c := shard.Counts{OK: 1}
 	gen := 0
 	for name, to := range map[string]*int{"ok": &c.OK, "failed": &c.Failed, "gen": &gen} {
@@ -361,7 +364,8 @@ func (s *stage) news(kind EventKind, args []string, opts map[string]string) erro
 	return nil
 }
 
-// split tells apart words, name=value and flags.
+// split returns the plain words, those of the form name=value, and the plain
+// words as flags.
 func split(words []string) (args []string, opts map[string]string, flags map[string]bool) {
 	opts, flags = map[string]string{}, map[string]bool{}
 	for _, w := range words {

@@ -9,15 +9,17 @@ import (
 	"rollout/shared/core/shard"
 )
 
-// Step decides. The state's own Effects are taken as performed and replaced.
-// rejected are the events that no run of this plan can have caused: dead
-// letters, whose sender follows another protocol.
+// Step returns the next state of a run. It takes the saved state s, whose Effects
+// have been performed and are replaced, what the documents say now, the run's
+// rules, and the events that arrived. It changes none of its arguments.
+// rejected are the events that a run with this plan cannot have caused, because
+// their sender follows another protocol: they are dead letters.
 //
-// Events are only noted at first; what is sent is decided last, when it is
-// known whether the run goes on. So a step that pauses or ends a run sends
-// nothing, whatever else came with the news.
+// Step only records the events at first and decides last what to send, when it
+// knows whether the run continues. So a step that pauses or ends a run sends
+// nothing, whatever else arrived with that news.
 func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next State, rejected []Event) {
-	now = now.UTC().Truncate(time.Millisecond) // what a saved state keeps of a time
+	now = now.UTC().Truncate(time.Millisecond) // the precision of a saved state
 	before := s.SavedAt
 	s.Effects = nil
 	s.Counts.ByClass = maps.Clone(s.Counts.ByClass)
@@ -30,8 +32,8 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 	}
 	d := decider{State: s, world: w, rules: r, now: now}
 	d.Deadline = r.Deadline
-	if d.Phase != Finalizing { // else its files are being made of the plan as it was
-		if w.Shards > d.Shards || w.Complete && !d.Complete { // planning gets on
+	if d.Phase != Finalizing { // the output files are written from the plan as it was
+		if w.Shards > d.Shards || w.Complete && !d.Complete { // planning made progress
 			d.Retries = 0
 		}
 		d.Shards, d.Items, d.Complete = max(d.Shards, w.Shards), max(d.Items, w.Items), d.Complete || w.Complete
@@ -42,7 +44,7 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 		}
 	}
 	if len(rejected) > 0 && r.FailFast {
-		d.end(ReasonFailFast, "an event named a shard that was never sent and the run is to fail fast")
+		d.end(ReasonFailFast, "an event named a shard that was never sent, and limits.fail_fast is set")
 	}
 	d.applyControl()
 	d.applyPlan()
@@ -54,21 +56,21 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 	return d.State, rejected
 }
 
-// decider is one step in the making.
+// decider is the state during a step, with what the step depends on.
 type decider struct {
 	State
 	world            Observed
 	rules            Rules
 	now              time.Time
-	retryOutstanding bool         // what is outstanding is to be asked for again
-	resumed          bool         // every open shard is to be sent again
-	toResend         interval.Set // shards to be sent again
+	retryOutstanding bool         // request a missing plan or missing files again
+	resumed          bool         // send every open shard again
+	toResend         interval.Set // shards to send again
 }
 
 func (d *decider) effect(e Effect) { d.Effects = append(d.Effects, e) }
 
-// applyPlan reacts to a plan that can't go on. A problem from before the last
-// resume is old news: planning was asked to try again.
+// applyPlan pauses or ends a run whose planning cannot continue. A problem from
+// before the last resume is ignored: planning was asked to try again.
 func (d *decider) applyPlan() {
 	w := d.world
 	if w.PlanProblem == "" || d.Complete || w.PlanProblemControl < d.Control {
@@ -81,7 +83,7 @@ func (d *decider) applyPlan() {
 	}
 }
 
-// take applies one event; false rejects it.
+// take applies one event. It returns false for an event to reject.
 func (d *decider) take(e Event) bool {
 	switch e.Kind {
 	case ShardDone:
@@ -103,8 +105,10 @@ func (d *decider) take(e Event) bool {
 	return true
 }
 
+// done records a Done shard. A repeated event changes nothing.
 func (d *decider) done(e Event) bool {
-	// Only what was dispatched can be done: a send is saved before it is made.
+	// Only shards that were sent can be done, as a send is saved before it is
+	// performed.
 	fresh, _, err := d.State.Done.Add(e.Shard, d.NextShard)
 	if err != nil {
 		return false
@@ -115,11 +119,12 @@ func (d *decider) done(e Event) bool {
 	}
 	d.count(e.Counts)
 	if d.rules.FailFast && e.Counts.Failed > 0 {
-		d.end(ReasonFailFast, "an item failed and the run is to fail fast")
+		d.end(ReasonFailFast, "an item failed, and limits.fail_fast is set")
 	}
 	return true
 }
 
+// count adds the counts of a shard that is newly done.
 func (d *decider) count(c shard.Counts) {
 	t := &d.Counts
 	t.OK += c.OK
@@ -141,7 +146,7 @@ func (d *decider) count(c shard.Counts) {
 	}
 }
 
-// lost notes a lost or released shard to be sent again. News of another
+// lost records a lost or released shard to send again. A loss of another
 // generation than the one in flight is stale.
 func (d *decider) lost(e Event) bool {
 	if e.Shard < 0 || e.Shard >= d.NextShard {
@@ -155,8 +160,8 @@ func (d *decider) lost(e Event) bool {
 	return true
 }
 
-// pause starts a pause. own says that it is coordinate's own finding, which
-// control does not know yet.
+// pause starts a pause of a run that dispatches. own says that the step itself
+// found the reason, so that control/<run> must be changed.
 func (d *decider) pause(why string, own bool) {
 	if !d.Phase.dispatches() {
 		return
@@ -172,8 +177,8 @@ func (d *decider) startPause(why string) {
 	d.startGrace()
 }
 
-// end starts the end. The dispatched frontier is frozen: finalize answers for
-// every item beyond.
+// end starts the end, unless an earlier reason has done so. It freezes the
+// frontier: finalize writes error rows for every item beyond.
 func (d *decider) end(why Reason, message string) {
 	if d.Phase == Ending || d.Phase == Finalizing || d.Phase.Ended() {
 		return
@@ -186,13 +191,13 @@ func (d *decider) end(why Reason, message string) {
 	}
 }
 
-// startGrace gives holders their grace. It counts from when they learn of the
-// stop, and shows a heartbeat after it is over: Settle pays for both.
+// startGrace starts the grace of holders. They count it from when they learn of
+// the stop, and their heartbeats show its end later. Settle covers both delays.
 func (d *decider) startGrace() {
 	d.StopRequestedAt, d.GraceUntil = d.now, d.now.Add(d.rules.Grace+d.rules.Settle)
 }
 
-// applyControl acts on what control desires, once for each sequence.
+// applyControl acts on the desired state, once for each sequence.
 func (d *decider) applyControl() {
 	w := d.world
 	if w.DesiredEnd != "" {
@@ -203,19 +208,19 @@ func (d *decider) applyControl() {
 	}
 	missed := w.Sequence-d.Control > 1
 	d.Control = w.Sequence
-	waits := d.Phase == Pausing || d.Phase == Paused || d.Phase == Interrupted
+	stopped := d.Phase == Pausing || d.Phase == Paused || d.Phase == Interrupted
 	switch {
 	case w.DesiredPause && (d.Phase == Paused || d.Phase == Interrupted):
-		d.startPause(w.ControlReason) // asked again: those who went on meanwhile get a new grace
+		d.startPause(w.ControlReason) // paused again: workers that continued in between get a new grace
 	case w.DesiredPause:
 		d.pause(w.ControlReason, false)
-	case waits, missed && d.Phase.dispatches(): // a pause that came and went may have cost messages
+	case stopped, missed && d.Phase.dispatches(): // a pause that was resumed between two steps may have lost messages
 		d.resume()
 	}
 }
 
-// resume sends every open shard again: holders released theirs, and messages
-// of a paused run were acknowledged unread.
+// resume lets every open shard be sent again: its holder released it, and workers
+// acknowledge the messages of a paused run without a claim.
 func (d *decider) resume() {
 	d.Phase, d.Message, d.StopRequestedAt, d.GraceUntil = Running, "", time.Time{}, time.Time{}
 	d.FailedStreak = 0 // what failed before the pause is known
@@ -225,6 +230,7 @@ func (d *decider) resume() {
 	d.resumed = true
 }
 
+// checkLimits ends or pauses a run that has reached one of its limits.
 func (d *decider) checkLimits() {
 	if d.Reason != "" || d.allDone() {
 		return
@@ -241,10 +247,10 @@ func (d *decider) checkLimits() {
 	}
 }
 
-// allDone reports whether every planned shard is in and none will come.
+// allDone reports whether planning has finished and every shard is done.
 func (d *decider) allDone() bool { return d.Complete && d.State.Done.Frontier() >= d.Shards }
 
-// settle moves on what waits for something.
+// settle leaves a phase whose condition is met.
 func (d *decider) settle() {
 	switch d.Phase {
 	case Planning, Running, Pausing, Paused, Interrupted:
@@ -257,7 +263,7 @@ func (d *decider) settle() {
 	case Ending:
 		d.settleEnding()
 	case Finalizing:
-		if d.retryOutstanding { // a lost request or a crashed finalize
+		if d.retryOutstanding { // the request was lost, or finalize crashed
 			d.Retries++
 			d.effect(Effect{Kind: Finalize})
 		}
@@ -272,12 +278,15 @@ func (d *decider) settle() {
 	}
 }
 
-// allAcknowledged reports whether every living worker has acted on the newest control:
-// nobody holds a shard of the run that it would still finish.
+// allAcknowledged reports whether every living worker has applied the newest
+// control sequence, so that no holder still finishes a shard of the run.
 func (d *decider) allAcknowledged() bool {
-	return d.world.Unacknowledged == 0 && d.Control == d.world.Sequence && !d.now.Before(d.StopRequestedAt.Add(d.rules.Settle))
+	return d.world.Unacknowledged == 0 && d.Control == d.world.Sequence &&
+		!d.now.Before(d.StopRequestedAt.Add(d.rules.Settle))
 }
 
+// settleEnding seals the open shards when no holder will commit them any more,
+// and asks for the output files when all shards below the frontier are done.
 func (d *decider) settleEnding() {
 	open := d.State.Done.Set.Missing(interval.Range{Lo: 0, Hi: d.FrozenFrontier})
 	if len(open) > 0 {
@@ -289,20 +298,20 @@ func (d *decider) settleEnding() {
 		}
 		return
 	}
-	// The items of a plan still being made belong to the run too.
+	// While planning continues, wait: its items belong to the run too.
 	if d.Complete || d.world.PlanProblem != "" {
 		d.Phase, d.Retries = Finalizing, 0
 		d.effect(Effect{Kind: Finalize})
 	}
 }
 
-// planSilence is how long a run must have been left alone before a ring takes
-// its unfinished plan for stuck. Planning announces its progress; the silence
-// keeps it and coordinate from feeding each other (I8).
+// planSilence is how long ago the last step must be before a Wakeup requests an
+// unfinished plan again. Planning announces its progress with an event, so that
+// without this delay it and coordinate could feed each other (I8).
 const planSilence = 2 * time.Minute
 
-// requestPlan asks planning to go on, on resuming and when it has fallen silent.
-// before is when the run last took a step.
+// requestPlan asks planning to continue after a resume, and when it was silent for
+// planSilence. before is the time of the run's last step.
 func (d *decider) requestPlan(before time.Time) {
 	if d.Complete || !d.Phase.dispatches() && d.Phase != Ending {
 		return

@@ -14,28 +14,28 @@ import (
 	"rollout/shared/core/shard"
 )
 
-// twin is a small world around one run: shard documents, workers, a queue and
-// a coordinator that may crash anywhere. Everything in it may be lost, doubled
-// and reordered, as drawn.
+// twin is a small model of the system around one run: shard documents, workers, a
+// queue and a coordinator that may crash anywhere. It loses, repeats and reorders
+// messages and events as drawn.
 type twin struct {
 	t     *rapid.T
 	saved []byte // the coordinator document
-	fresh bool   // its effects were performed
+	fresh bool   // the effects of saved were performed
 	docs  map[int]*doc
 	work  []message
 	news  []Event
 	world Observed
 	rules Rules
 	now   time.Time
-	final bool // finalize was asked for
+	final bool // finalize was requested
 	steps int
 }
 
-// doc is a shard's document. Its counts are fixed, so that they can be added
-// up independently.
+// doc is a shard's document. Its counts follow from its number, so that
+// checkCounts can add them up independently.
 type doc struct {
 	state  shard.State
-	dead   bool // its holder is
+	dead   bool // its holder is dead
 	sealed bool
 }
 
@@ -48,7 +48,7 @@ func newTwin(t *rapid.T) *twin {
 			Settle:   rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "settle"),
 			FailFast: rapid.IntRange(0, 9).Draw(t, "failfast") == 0,
 			Tokens:   int64(rapid.SampledFrom([]int{0, 0, 0, 40}).Draw(t, "tokens")),
-			// In a row of answers only every 17th shard fails: 1 pauses often, 2 seldom.
+			// Every 17th shard fails, and so does every sealed one.
 			FailedShards: rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "failed shards"),
 		}}
 	if rapid.IntRange(0, 4).Draw(t, "deadline") == 0 {
@@ -84,11 +84,11 @@ func (w *twin) load() State {
 	return s
 }
 
-// chance draws a yes with odds of one in n.
+// chance draws true with a probability of 1/n.
 func (w *twin) chance(n int, what string) bool { return rapid.IntRange(1, n).Draw(w.t, what) == 1 }
 
-// coordinate takes one step. faults says that it may crash, repeat effects,
-// and lose or keep events.
+// coordinate performs one step. With faults, it may crash, repeat effects, and
+// keep or reorder events.
 func (w *twin) coordinate(faults bool) {
 	s := w.load()
 	if !w.fresh {
@@ -162,9 +162,9 @@ func (w *twin) desire(pause bool, end Reason) {
 	w.world.DesiredPause, w.world.DesiredEnd = pause, end
 }
 
-// worker lets somebody take message i: it may be refused, claimed, and then
-// answered, released or dropped dead over.
-func (w *twin) worker(i int, fate string) {
+// worker lets a worker receive message i. If it may claim the shard, the outcome
+// is "answer", "release", "die" or "hold".
+func (w *twin) worker(i int, outcome string) {
 	m := w.work[i]
 	w.work = slices.Delete(w.work, i, i+1)
 	d := w.doc(m.n)
@@ -173,10 +173,10 @@ func (w *twin) worker(i int, fate string) {
 		w.tell(Event{Kind: ShardDone, Shard: m.n, Counts: countsOf(m.n, d.sealed)})
 		return
 	case w.world.DesiredPause || w.world.DesiredEnd != "", d.state == shard.Running && !d.dead:
-		return // acknowledged unread
+		return // acknowledged without a claim
 	}
 	d.state, d.dead = shard.Running, false
-	switch fate {
+	switch outcome {
 	case "answer":
 		d.state = shard.Done
 		w.tell(Event{Kind: ShardDone, Shard: m.n, Counts: countsOf(m.n, false)})
@@ -188,7 +188,7 @@ func (w *twin) worker(i int, fate string) {
 	}
 }
 
-// reclaim reports what has become of chunks that are due.
+// reclaim reports the state of the shards in chunks that are due.
 func (w *twin) reclaim() {
 	s := w.load()
 	for _, c := range s.InFlight.Chunks {
@@ -207,7 +207,7 @@ func (w *twin) reclaim() {
 	w.tell(Event{Kind: Wakeup})
 }
 
-// check holds the invariants of one step.
+// check checks the invariants of one step.
 func (w *twin) check(was, now State, before string, batch []Event) {
 	t := w.t
 	if b, _ := json.Marshal(was); string(b) != before {
@@ -220,17 +220,17 @@ func (w *twin) check(was, now State, before string, batch []Event) {
 		}
 	}
 	if sends > 0 && !now.Phase.dispatches() {
-		t.Fatalf("%s sends %d shards", now.Phase, sends)
+		t.Fatalf("a run in phase %s sends %d shards", now.Phase, sends)
 	}
 	if now.Phase.Ended() && len(now.Effects) > 0 {
-		t.Fatalf("%s has effects %v", now.Phase, now.Effects)
+		t.Fatalf("an ended run (%s) has effects %v", now.Phase, now.Effects)
 	}
 	if top := max(was.InFlight.Len(), schedule.Window(w.world.Pool, 0, 0)); now.InFlight.Len() > top {
 		t.Fatalf("%d shards in flight, %d allowed", now.InFlight.Len(), top)
 	}
 	limit := w.rules.FailedShards
 	if limit > 0 && now.FailedStreak >= limit && now.Phase.dispatches() {
-		t.Fatalf("%s after %d failed shards in a row, the limit is %d", now.Phase, now.FailedStreak, limit)
+		t.Fatalf("the phase is %s after %d failed shards in a row; the limit is %d", now.Phase, now.FailedStreak, limit)
 	}
 	if was.Reason != "" && (now.Reason != was.Reason || now.FrozenFrontier != was.FrozenFrontier) {
 		t.Fatalf("end %s at %d became %s at %d", was.Reason, was.FrozenFrontier, now.Reason, now.FrozenFrontier)
@@ -243,17 +243,18 @@ func (w *twin) check(was, now State, before string, batch []Event) {
 			t.Fatalf("done %v lost some of %v", now.Done.Set.Ranges(), r)
 		}
 	}
-	if missing := now.Done.Set.Missing(interval.Range{Lo: 0, Hi: now.NextShard}); now.InFlight.Len() != interval.Of(missing...).Len() {
+	missing := now.Done.Set.Missing(interval.Range{Lo: 0, Hi: now.NextShard})
+	if now.InFlight.Len() != interval.Of(missing...).Len() {
 		t.Fatalf("in flight %v, open %v", now.InFlight.Chunks, missing)
 	}
 	w.checkCounts(now)
 	w.checkLoad(now, batch)
 }
 
-// checkCounts adds up the documents of all done shards.
+// checkCounts compares the state's counts with those of all Done documents.
 func (w *twin) checkCounts(s State) {
 	if s.Phase.Ended() {
-		return // the files' own counts
+		return // the counts of the output files
 	}
 	var sum decider
 	for _, r := range s.Done.Set.Ranges() {
@@ -264,13 +265,14 @@ func (w *twin) checkCounts(s State) {
 			sum.count(countsOf(n, w.doc(n).sealed))
 		}
 	}
-	if s.Counts.OK != sum.Counts.OK || s.Counts.Failed != sum.Counts.Failed || !maps.Equal(s.Counts.ByClass, sum.Counts.ByClass) {
+	if s.Counts.OK != sum.Counts.OK || s.Counts.Failed != sum.Counts.Failed ||
+		!maps.Equal(s.Counts.ByClass, sum.Counts.ByClass) {
 		w.t.Fatalf("counts %+v, documents say %+v", s.Counts, sum.Counts)
 	}
 }
 
-// checkLoad compares the step after this one from memory and from the saved
-// document.
+// checkLoad compares the next step from the state in memory with the next step
+// from the saved document.
 func (w *twin) checkLoad(s State, batch []Event) {
 	b, err := json.Marshal(s)
 	if err != nil {
@@ -280,7 +282,8 @@ func (w *twin) checkLoad(s State, batch []Event) {
 	if err := json.Unmarshal(b, &loaded); err != nil {
 		w.t.Fatalf("%v in %s", err, b)
 	}
-	if !reflect.DeepEqual(s.InFlight, loaded.InFlight) && s.InFlight.Len() > 0 || !s.SavedAt.Equal(loaded.SavedAt) || !s.GraceUntil.Equal(loaded.GraceUntil) {
+	if !reflect.DeepEqual(s.InFlight, loaded.InFlight) && s.InFlight.Len() > 0 ||
+		!s.SavedAt.Equal(loaded.SavedAt) || !s.GraceUntil.Equal(loaded.GraceUntil) {
 		w.t.Fatalf("saved %v\nloaded %v", s, loaded)
 	}
 	later := w.now.Add(1234567 * time.Nanosecond)
@@ -293,7 +296,8 @@ func (w *twin) checkLoad(s State, batch []Event) {
 	}
 }
 
-// arrows are the run diagram's, with those that one step may take at once.
+// arrows are those of the diagram in the package comment, and their combinations
+// that one step may take at once.
 var arrows = map[Phase][]Phase{
 	Planning:    {Running, Pausing, Paused, Interrupted, Ending, Finalizing},
 	Running:     {Pausing, Paused, Interrupted, Ending, Finalizing},

@@ -7,11 +7,11 @@ import (
 )
 
 // Effects are the effects of one step, in the order in which to perform them.
-// Their JSON is short: neighbours that differ by their range alone are written
-// as one, with a set of ranges.
+// Their JSON is short: neighbours that differ only in their range are written as
+// one group with a set of ranges.
 type Effects []Effect
 
-// effectGroup is how Effects are written.
+// effectGroup is the JSON form of neighbouring effects.
 type effectGroup struct {
 	Act        EffectKind    `json:"act"`
 	Ranges     *interval.Set `json:"ranges,omitempty"`
@@ -19,7 +19,7 @@ type effectGroup struct {
 	Why        string        `json:"why,omitempty"`
 }
 
-// MarshalJSON writes the groups.
+// MarshalJSON writes the effects as groups.
 func (es Effects) MarshalJSON() ([]byte, error) {
 	groups := []effectGroup{}
 	for _, e := range es {
@@ -37,7 +37,7 @@ func (es Effects) MarshalJSON() ([]byte, error) {
 	return json.Marshal(groups)
 }
 
-// takes reports whether e can stand in g as a range of its own.
+// takes reports whether e can join g as a further range.
 func (g effectGroup) takes(e Effect) bool {
 	if g.Ranges == nil || g.Act != e.Kind || g.Generation != e.Generation || g.Why != e.Why {
 		return false

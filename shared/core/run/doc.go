@@ -1,0 +1,71 @@
+// Package run is the state machine of a run: the pure core of the coordinator,
+// which alone decides about a run's progress.
+//
+//	Planning ─▶ Running ⇄ Pausing/Paused ─▶ Ending ─▶ Finalizing ─▶ Completed | CompletedWithErrors |
+//	               │                                                Stopped | Expired | OverBudget | Failed
+//	               └─▶ Interrupted (a pause that not all workers acknowledged in time; resumable)
+//
+// # One step
+//
+// The function coordinate serves a run in a loop: load, step, save, perform.
+//
+//  1. It loads the State of the run from coordinator/<run>. If the Effects in it
+//     may not have been performed, because a coordinator crashed, it performs
+//     them first.
+//  2. It reads the documents that Observed holds: the plan, the desired state in
+//     control/<run>, and the heartbeats.
+//  3. It calls Step with the state, the observed documents, the run's Rules, the
+//     events that arrived, and the present time. Step returns the next state.
+//  4. It saves that state by compare-and-swap. If another coordinator saved
+//     first, it starts again with step 1, and the events stay unacknowledged.
+//  5. It performs the Effects of the saved state, in order, and acknowledges the
+//     events. The next step replaces the effects.
+//
+// Effects are therefore performed at least once, and only after the state that
+// knows of them is saved. Each is a hint or idempotent: performing it twice, or
+// late, changes no result.
+//
+// # Events
+//
+// An event may arrive late, twice, out of order or never. Documents decide: an
+// event tells Step only where to look, and a lost event is made up for by the
+// next Wakeup from reclaim.
+//
+//   - ShardDone counts when its shard first enters the CommitLog; a repetition
+//     changes nothing. A shard that was never sent is rejected. With
+//     Rules.FailFast the first failed item ends the run.
+//   - ShardLost sends the shard again with the next generation, unless the
+//     message of another generation is in flight by now.
+//   - ShardReleased sends it again at once: its holder gave it back.
+//   - InputMissing pauses the run: the input or the model is gone. A user restores
+//     it and resumes the run.
+//   - InputChanged ends the run: its input is not what was planned.
+//   - Reevaluate carries no news. Control, plan, deadline and grace are looked at
+//     in every step, so they need no event of their own.
+//   - Wakeup is Reevaluate that also repeats the requests to plan and finalize
+//     which were not answered.
+//   - Finalized gives the counts of the written files. It is the last event: the
+//     run enters its terminal phase.
+//
+// Step takes in all events first, and then the desired state, the plan and the
+// limits. It decides last what to send. A step that pauses or ends the run
+// therefore sends nothing, whatever else arrived with that news.
+//
+// # Pause and end
+//
+// A pause stops dispatch at once. Holders learn of it from control/<run> within
+// a heartbeat interval, finish their requests within Rules.Grace, and release
+// their shards. The run is Paused when all living workers have acknowledged the
+// control sequence, and Interrupted when Rules.Grace + Rules.Settle are over
+// before that. On resume, every shard that was sent and is not done is sent
+// again.
+//
+// An end freezes the frontier: the shards sent so far. Holders commit what they
+// have. When no holder is left, or the grace is over, the open shards below the
+// frontier are sealed (Done without a result). When all of them are done, the run
+// is Finalizing: finalize writes the files that users read, with an error row for
+// each item that has no answer.
+//
+// The package does no I/O and reads no clock, and the same arguments give the
+// same result. The invariants I1 to I11 are in shared/README.md.
+package run
