@@ -1,13 +1,3 @@
-// Package coordinate is the single writer of a run's progress: it takes events
-// in batches, lets shared/core/run decide, and performs what was decided.
-//
-//	load ──▶ (perform inherited effects) ──▶ step ──▶ save (CAS) ──▶ perform ──▶ acknowledge
-//	  ▲                                                 │ conflict
-//	  └─────────────────────────────────────────────────┘
-//
-// It keeps no state that matters: any number of coordinators may run, ordered
-// by compare-and-swap alone. It never answers an item, reads an input line or
-// touches a result.
 package coordinate
 
 import (
@@ -30,74 +20,82 @@ import (
 	"rollout/shared/record"
 )
 
-// maxRuns bounds how many runs' states are remembered between batches.
+// maxRuns bounds the runs whose states are remembered between batches.
 const maxRuns = 256
 
-// Coordinator steps runs. Safe for concurrent use; steps of one run that race
-// are ordered by the document.
+// Coordinator steps runs. It is safe for concurrent use: the coordinator
+// document orders steps of one run that race.
 type Coordinator struct {
 	host.Ports
-	index   *input.Index
-	timings health.Timings
-	grace   time.Duration
-	hooks   Hooks
-	shared  bool
-	serves  func(pool string) bool
+	index *input.Index
+	opts  Options
 
 	mu   sync.Mutex
 	runs map[identity.RunID]loaded
 }
 
-// loaded is a run as last seen. performed says that this process performed
-// the state's effects; otherwise they are inherited.
+// loaded is a run as last loaded or saved here.
 type loaded struct {
 	manifest  record.Manifest
 	state     run.State
 	rev       document.Revision
-	performed bool
+	performed bool // this process has performed the state's effects; otherwise they are inherited
 }
 
-// Hooks are called by a coordinator, and must not block. Nil ones are not.
+// Options are what a coordinator takes besides its ports.
+type Options struct {
+	Timings health.Timings
+	// Grace is how long requests in flight may take when a run pauses or ends,
+	// for runs whose config does not say.
+	Grace time.Duration
+	Hooks Hooks
+	// Shared is for several coordinators that receive the same runs' events, as
+	// in clouds. A coordinator then leaves the effects of a recent state to the
+	// process that saved it. That costs a write for each step, and avoids that
+	// every process which loads the state sends the messages again.
+	Shared bool
+	// Pools are the pools that have work queues. A run of any other pool, which
+	// the config no longer has, pauses and says why. Nil means that every pool
+	// has queues, as in a local installation; an empty list means that none has.
+	Pools []config.Pool
+}
+
+// Hooks are optional callbacks of a coordinator. They must not block.
 type Hooks struct {
-	OnSaved func(run.State)       // with every state that was saved here
-	OnOpen  func(record.Manifest) // with every run that has not ended and that something is heard of here
-	// OnSent is called when work of a running run was sent to the pool, and says
-	// how many of the run's shards are open.
+	OnSaved func(run.State)       // after every save of a state
+	OnOpen  func(record.Manifest) // when an event of a run arrives that has not ended
+	// OnSent is called after work of a running run was sent to its pool. open is
+	// the number of the run's shards that are not done.
 	OnSent func(pool string, open int)
 }
 
-// New returns a coordinator. grace is how long requests in flight may take at
-// a pause or end of a run that does not say.
-func New(p host.Ports, ix *input.Index, t health.Timings, grace time.Duration, hears Hooks) *Coordinator {
-	if hears.OnSaved == nil {
-		hears.OnSaved = func(run.State) {}
+// New returns a coordinator that finds shards through ix.
+func New(p host.Ports, ix *input.Index, o Options) *Coordinator {
+	if o.Hooks.OnSaved == nil {
+		o.Hooks.OnSaved = func(run.State) {}
 	}
-	if hears.OnOpen == nil {
-		hears.OnOpen = func(record.Manifest) {}
+	if o.Hooks.OnOpen == nil {
+		o.Hooks.OnOpen = func(record.Manifest) {}
 	}
-	if hears.OnSent == nil {
-		hears.OnSent = func(string, int) {}
+	if o.Hooks.OnSent == nil {
+		o.Hooks.OnSent = func(string, int) {}
 	}
-	return &Coordinator{hooks: hears, Ports: p.WithSource("coordinate"), index: ix, timings: t, grace: grace,
-		serves: func(string) bool { return true }, runs: map[identity.RunID]loaded{}}
+	return &Coordinator{Ports: p.WithSource("coordinate"), index: ix, opts: o, runs: map[identity.RunID]loaded{}}
 }
 
-// Serving makes c the coordinator of an installation that has these pools alone,
-// and no queues for others: a run whose pool was taken out of the config pauses,
-// and says why.
-func (c *Coordinator) Serving(pools []config.Pool) *Coordinator {
-	c.serves = func(pool string) bool {
-		return slices.ContainsFunc(pools, func(p config.Pool) bool { return p.Name == pool })
-	}
-	return c
+// serves reports whether the pool has work queues.
+func (c *Coordinator) serves(pool string) bool {
+	return c.opts.Pools == nil || slices.ContainsFunc(c.opts.Pools, func(p config.Pool) bool { return p.Name == pool })
 }
 
-// maxTransitions bounds the steps of one call: each but the first follows from
-// effects of the one before (sealed shards) or from a lost race.
+// maxTransitions bounds the steps of one call. Every step after the first
+// follows from effects of the one before, such as sealed shards, or from a
+// conflict.
 const maxTransitions = 64
 
-// Apply lets a run take events. It returns those that no run of this plan can
-// have caused. An error leaves the events to be delivered again.
+// Apply applies events to a run: see the steps in the package comment. It
+// returns the events that contradict the run's plan. After an error the events
+// are to be delivered again.
 func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Event) (rejected []run.Event, err error) {
 	pending := evs
 	for range maxTransitions {
@@ -110,32 +108,26 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 			return nil, nil
 		}
 		if !l.state.Phase.Ended() {
-			c.hooks.OnOpen(l.manifest)
+			c.opts.Hooks.OnOpen(l.manifest)
 		}
 		if !l.performed {
-			if moved, err := c.waitForPeer(ctx, l); err != nil {
+			follow, moved, err := c.inherit(ctx, l)
+			if err != nil {
 				return nil, err
-			} else if moved {
-				c.forget(id)
+			}
+			if moved {
 				continue
 			}
-			follow, err := c.perform(ctx, l)
-			if err != nil {
-				c.forget(id)
-				return nil, fault.Wrap(err, "perform inherited effects of run %s", id)
-			}
-			c.markPerformed(l)
 			pending = append(pending[:len(pending):len(pending)], follow...)
 		}
-		world, err := c.observe(ctx, l)
+		observed, err := c.observe(ctx, l)
 		if err != nil {
 			return nil, err
 		}
-		now := c.Clock.Now()
-		next, refused := run.Step(l.state, world, c.rules(l.manifest), pending, now)
+		next, refused := run.Step(l.state, observed, c.rules(l.manifest), pending, c.Clock.Now())
 		if unchanged(l.state, next) {
-			// Nothing to save, and so no compare-and-swap that would find out
-			// that the remembered state is old news.
+			// Without a save there is no compare-and-swap that finds out whether the
+			// remembered state is stale.
 			current, err := c.current(ctx, l)
 			if err != nil {
 				return nil, err
@@ -161,10 +153,34 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 	return nil, fault.New(fault.Unavailable, "run %s took %d steps at once and is not settled", id, maxTransitions)
 }
 
-// saveAndPerform saves what was decided of the events and performs it. It returns what
-// follows; saved is false if somebody else was faster.
-func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *loaded, next run.State, evs []run.Event) (follow []run.Event, saved bool, err error) {
-	ctx, span := c.StartSpan(ctx, began, "coordinate step", next.Run, slog.String(observe.KeyPhase, string(next.Phase)), slog.Int("events", len(evs)))
+// inherit performs the effects of a state that another process, or an earlier
+// call that failed, has saved. It returns follow-up events. moved reports that
+// the saved state is a newer one: load it and begin again.
+func (c *Coordinator) inherit(ctx context.Context, l *loaded) (follow []run.Event, moved bool, err error) {
+	id := l.state.Run
+	moved, err = c.waitForPeer(ctx, l)
+	if err != nil {
+		return nil, false, err
+	}
+	if moved {
+		c.forget(id)
+		return nil, true, nil
+	}
+	follow, err = c.perform(ctx, l)
+	if err != nil {
+		c.forget(id)
+		return nil, false, fault.Wrap(err, "perform inherited effects of run %s", id)
+	}
+	c.markPerformed(l)
+	return follow, false, nil
+}
+
+// saveAndPerform saves the next state and performs its effects. It returns the
+// follow-up events. saved is false if another process saved first.
+func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *loaded, next run.State,
+	evs []run.Event) (follow []run.Event, saved bool, err error) {
+	ctx, span := c.StartSpan(ctx, began, "coordinate step", next.Run,
+		slog.String(observe.KeyPhase, string(next.Phase)), slog.Int("events", len(evs)))
 	defer func() { span.End(err) }()
 	lost := lostShards(l.state, next, evs)
 	if err := c.save(ctx, l, next); err != nil {
@@ -182,19 +198,19 @@ func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *lo
 		return nil, true, fault.Wrap(err, "perform effects of run %s", next.Run)
 	}
 	c.markPerformed(l)
-	if len(follow) == 0 { // else the next step says so
+	if len(follow) == 0 { // otherwise the save of the next step replaces them
 		c.clearEffects(ctx, l)
 	}
 	return follow, true, nil
 }
 
-// rules are the run's own limits.
+// rules are the limits by which the run's steps are decided.
 func (c *Coordinator) rules(m record.Manifest) run.Rules {
-	l := m.Config.Limits
-	r := run.Rules{Grace: l.Grace.Std(), Settle: 2*c.timings.Interval + c.timings.SkewBudget, Tokens: l.Tokens,
+	l, t := m.Config.Limits, c.opts.Timings
+	r := run.Rules{Grace: l.Grace.Std(), Settle: 2*t.Interval + t.SkewBudget, Tokens: l.Tokens,
 		FailFast: l.FailFast, FailedShards: l.FailedShardsInARow}
 	if r.Grace == 0 {
-		r.Grace = c.grace
+		r.Grace = c.opts.Grace
 	}
 	if l.Deadline > 0 {
 		r.Deadline = m.CreatedAt.Add(l.Deadline.Std())
@@ -202,8 +218,8 @@ func (c *Coordinator) rules(m record.Manifest) run.Rules {
 	return r
 }
 
-// load returns the run as remembered, or reads it. A remembered state that is
-// stale loses at its save.
+// load returns the run from memory, or reads it. A remembered state that is
+// stale fails at its save.
 func (c *Coordinator) load(ctx context.Context, id identity.RunID) (*loaded, error) {
 	c.mu.Lock()
 	known, ok := c.runs[id]
@@ -225,7 +241,7 @@ func (c *Coordinator) load(ctx context.Context, id identity.RunID) (*loaded, err
 	return l, nil
 }
 
-// current reports whether the remembered state still is the saved one.
+// current reports whether l is the state that is saved now.
 func (c *Coordinator) current(ctx context.Context, l *loaded) (bool, error) {
 	d, err := c.Docs.Get(ctx, record.CoordinatorKey(l.state.Run))
 	if fault.Is(err, fault.NotFound) {
@@ -234,12 +250,13 @@ func (c *Coordinator) current(ctx context.Context, l *loaded) (bool, error) {
 	return d.Revision == l.rev, err
 }
 
-// remember keeps a copy of l for the next call.
+// remember keeps a copy of l for the next call. When the memory is full it
+// drops some other run, which costs one read.
 func (c *Coordinator) remember(id identity.RunID, l *loaded) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.runs[id]; !ok && len(c.runs) >= maxRuns {
-		for other := range c.runs { // any one: it is only read again
+		for other := range c.runs {
 			delete(c.runs, other)
 			break
 		}
@@ -247,7 +264,7 @@ func (c *Coordinator) remember(id identity.RunID, l *loaded) {
 	c.runs[id] = *l
 }
 
-// markPerformed notes that the effects of the state were performed here.
+// markPerformed notes that this process has performed the state's effects.
 func (c *Coordinator) markPerformed(l *loaded) {
 	l.performed = true
 	c.mu.Lock()
@@ -264,19 +281,21 @@ func (c *Coordinator) forget(id identity.RunID) {
 	delete(c.runs, id)
 }
 
+// save writes the next state over the loaded one and makes l that state.
 func (c *Coordinator) save(ctx context.Context, l *loaded, next run.State) error {
 	rev, err := host.Save(ctx, c.Docs, record.CoordinatorKey(next.Run), next, l.rev)
 	if err != nil {
 		return err
 	}
 	if next.Phase != l.state.Phase {
-		c.Observe(ctx, observe.RunPhase{Run: next.Run, Phase: string(next.Phase), Previous: string(l.state.Phase), Reason: string(next.Reason), Detail: next.Message})
+		c.Observe(ctx, observe.RunPhase{Run: next.Run, Phase: string(next.Phase), Previous: string(l.state.Phase),
+			Reason: string(next.Reason), Detail: next.Message})
 	}
 	if next.Complete && !l.state.Complete {
 		c.Observe(ctx, observe.RunPlanned{Run: next.Run, Shards: next.Shards, Items: next.Items})
 	}
 	l.state, l.rev, l.performed = next, rev, len(next.Effects) == 0
-	c.hooks.OnSaved(next)
+	c.opts.Hooks.OnSaved(next)
 	if next.Phase.Ended() {
 		c.forget(next.Run)
 	} else {
@@ -285,26 +304,26 @@ func (c *Coordinator) save(ctx context.Context, l *loaded, next run.State) error
 	return nil
 }
 
-// lostShards are the shards that a step from a to b sends again because they were
-// lost. What is no news in a is none.
+// lostShards returns the shards that the step from a to b sends again because
+// events reported them lost. Reports that a has already acted on are left out.
 func lostShards(a, b run.State, evs []run.Event) (out []observe.ShardLost) {
-	told := map[int]bool{}
+	reported := map[int]bool{}
 	for _, e := range evs {
-		if e.Kind != run.ShardLost || told[e.Shard] {
+		if e.Kind != run.ShardLost || reported[e.Shard] {
 			continue
 		}
 		before, sent := a.InFlight.Generation(e.Shard)
 		after, _ := b.InFlight.Generation(e.Shard)
 		if sent && before == e.Generation && after > before {
-			told[e.Shard] = true
+			reported[e.Shard] = true
 			out = append(out, observe.ShardLost{Run: b.Run, Shard: e.Shard, Generation: e.Generation, Reason: e.Why})
 		}
 	}
 	return out
 }
 
-// unchanged reports whether a step from a to b changed nothing worth a save. What
-// is to be performed always is.
+// unchanged reports whether the step from a to b needs no save. A state with
+// effects always needs one.
 func unchanged(a, b run.State) bool {
 	if len(b.Effects) > 0 {
 		return false

@@ -30,7 +30,7 @@ import (
 
 const id = inputtest.RunID
 
-// fixture is a world with one planned run.
+// fixture is a set of stores with one planned run.
 type fixture struct {
 	host.Ports
 	t *testing.T
@@ -47,16 +47,24 @@ func newFixture(t *testing.T, shards, items int, edit ...func(*record.Manifest))
 	return d
 }
 
-// coordinator is a coordinator that remembers nothing yet.
-func (d fixture) coordinator() *coordinate.Coordinator { return d.over(d.Ports) }
-
-func (d fixture) over(p host.Ports) *coordinate.Coordinator {
-	return coordinate.New(p, input.NewIndex(p.Blobs, p.Docs), host.Timings(config.DefaultDeployment().Health), 10*time.Second, coordinate.Hooks{})
+// coordinator returns a coordinator that remembers nothing yet.
+func (d fixture) coordinator() *coordinate.Coordinator {
+	return newCoordinator(d.Ports, coordinate.Options{})
 }
 
-// tell gives the coordinator a batch of these events, and acknowledges what it
-// is done with. It returns how many were not.
-func (d fixture) tell(c *coordinate.Coordinator, ps ...events.Payload) (left int) {
+// shared returns one of several coordinators of the same runs.
+func (d fixture) shared() *coordinate.Coordinator {
+	return newCoordinator(d.Ports, coordinate.Options{Shared: true})
+}
+
+func newCoordinator(p host.Ports, o coordinate.Options) *coordinate.Coordinator {
+	o.Timings, o.Grace = host.Timings(config.DefaultDeployment().Health), 10*time.Second
+	return coordinate.New(p, input.NewIndex(p.Blobs, p.Docs), o)
+}
+
+// apply gives the coordinator a batch of these events, and acknowledges those
+// that it is done with. It returns how many are left.
+func (d fixture) apply(c *coordinate.Coordinator, ps ...events.Payload) (left int) {
 	d.t.Helper()
 	d.send(ps...)
 	return d.batch(c)
@@ -114,13 +122,14 @@ func done(n, ok int) events.ShardDone {
 	return events.ShardDone{Run: string(id), Shard: n, Attempt: 1, Worker: "w1", Counts: events.Counts{OK: ok}}
 }
 
-// I8: an event at the end of a long chain makes coordinate send nothing more. A
-// timer's ring begins a new one, and what was left to do is done; so it is if a
-// worker's event comes in the same batch.
-func TestAChainOfFunctionsEndsAtCoordinate(t *testing.T) {
+// I8: an event at the end of a long chain makes coordinate send nothing. A
+// timer's wake-up starts a new chain and does what is left to do, alone or in
+// the same batch.
+func TestLongChainOfEventsEndsAtCoordinate(t *testing.T) {
 	t.Parallel()
 	far := func(d fixture) {
-		b, err := events.Encode(events.PlanAdvanced{Run: string(id)}, events.Meta{Source: "rollout/test", Time: time.Now(), Hops: events.MaxHops})
+		meta := events.Meta{Source: "rollout/test", Time: time.Now(), Hops: events.MaxHops}
+		b, err := events.Encode(events.PlanAdvanced{Run: string(id)}, meta)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,32 +141,32 @@ func TestAChainOfFunctionsEndsAtCoordinate(t *testing.T) {
 	c := d.coordinator()
 	far(d)
 	if left := d.batch(c); left != 0 || len(d.received(work)) != 0 {
-		t.Errorf("%d events come back", left)
+		t.Errorf("%d events are left", left)
 	}
 	if n := len(d.received(queue.DeadLetterQueue(host.CoordinateQueue))); n != 1 {
 		t.Errorf("%d dead letters", n)
 	}
-	d.tell(c, look)
+	d.apply(c, look)
 	if n := len(d.received(work)); n != 3 {
-		t.Errorf("%d shards sent after a ring, want 3", n)
+		t.Errorf("%d shards sent after a wake-up, want 3", n)
 	}
 
 	d = newFixture(t, 3, 2)
 	far(d)
-	if left := d.tell(d.coordinator(), look); left != 0 || len(d.received(work)) != 3 {
-		t.Error("with a ring in its batch it sends nothing")
+	if left := d.apply(d.coordinator(), look); left != 0 || len(d.received(work)) != 3 {
+		t.Error("with a wake-up in the batch it sends nothing")
 	}
 }
 
-func TestALostShardIsSentAgainAheadOfAllWork(t *testing.T) {
+func TestLostShardIsSentToTheUrgentQueue(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 3, 2)
 	c := d.coordinator()
-	d.tell(c, look)
+	d.apply(c, look)
 	d.received(work)
-	d.tell(c, events.ShardLost{Run: string(id), Shard: 1, Worker: "w1"})
+	d.apply(c, events.ShardLost{Run: string(id), Shard: 1, Worker: "w1"})
 	if n := len(d.received(work)); n != 0 {
-		t.Errorf("%d messages behind all others", n)
+		t.Errorf("%d messages in the work queue", n)
 	}
 	again := d.received(host.UrgentQueue("default"))
 	if len(again) != 1 || again[0].(events.Work).Shard != 1 || again[0].(events.Work).Generation != 1 {
@@ -165,28 +174,29 @@ func TestALostShardIsSentAgainAheadOfAllWork(t *testing.T) {
 	}
 }
 
-// Reclaim reports a lost shard at every scan until it is sent again: who
-// watches hears of it once.
-func TestALostShardIsToldOnce(t *testing.T) {
+// Reclaim reports a lost shard at every scan until it is sent again. The
+// observability event appears once.
+func TestLostShardIsObservedOnce(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 3, 2)
-	var told bytes.Buffer
-	d.Watch.Events = observe.NewEmitter(&told, d.Clock, d.Log)
+	var observed bytes.Buffer
+	d.Watch.Events = observe.NewEmitter(&observed, d.Clock, d.Log)
 	c := d.coordinator()
-	d.tell(c, look)
+	d.apply(c, look)
 	lost := events.ShardLost{Run: string(id), Shard: 1, Worker: "w1", Reason: "holder_dead"}
-	d.tell(c, lost, lost)
-	d.tell(c, lost) // late
-	if got := told.String(); strings.Count(got, `"shard_lost"`) != 1 || !strings.Contains(got, `"shard":1,"generation":0,"reason":"holder_dead"`) {
-		t.Errorf("told:\n%s", got)
+	d.apply(c, lost, lost)
+	d.apply(c, lost) // late
+	const want = `"shard":1,"generation":0,"reason":"holder_dead"`
+	if got := observed.String(); strings.Count(got, `"shard_lost"`) != 1 || !strings.Contains(got, want) {
+		t.Errorf("observed:\n%s", got)
 	}
 }
 
-func TestARunIsDispatchedCountedAndFinalized(t *testing.T) {
+func TestRunIsDispatchedCountedAndFinalized(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 3, 2)
 	c := d.coordinator()
-	if left := d.tell(c, look); left != 0 {
+	if left := d.apply(c, look); left != 0 {
 		t.Fatalf("%d events left", left)
 	}
 	for i, p := range d.received(work) {
@@ -194,7 +204,7 @@ func TestARunIsDispatchedCountedAndFinalized(t *testing.T) {
 			t.Errorf("message %d is %+v", i, w)
 		}
 	}
-	d.tell(c, done(2, 2), done(0, 2), done(0, 2), done(1, 2))
+	d.apply(c, done(2, 2), done(0, 2), done(0, 2), done(1, 2))
 	if s := d.state(); s.Phase != run.Finalizing || s.Counts.OK != 6 {
 		t.Errorf("the run is %s, counts %+v", s.Phase, s.Counts)
 	}
@@ -203,27 +213,28 @@ func TestARunIsDispatchedCountedAndFinalized(t *testing.T) {
 	}
 	sum := record.Summary{Schema: 1, Run: id, Completed: 5, Failed: 1, FailedByClass: map[string]int{"refused": 1}}
 	hosttest.Put(t, d.Ports, record.OutputKey(id, record.SummaryFile), string(record.Encode(sum)))
-	d.tell(c, events.Finalized{Run: string(id)})
+	d.apply(c, events.Finalized{Run: string(id)})
 	if s := d.state(); s.Phase != run.CompletedWithErrors || s.Counts.OK != 5 || s.Counts.Failed != 1 {
 		t.Errorf("the run is %s, counts %+v: the summary decides", s.Phase, s.Counts)
 	}
 }
 
-// A coordinator that remembers an old state must find out even if its own step
+// A coordinator that remembers an old state finds out even if its own step
 // changes nothing.
-func TestAStaleMemoryIsNoticedByAStepThatChangesNothing(t *testing.T) {
+func TestStepWithoutChangesDetectsStaleState(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 2, 2)
 	stale, fresh := d.coordinator(), d.coordinator()
-	d.tell(stale, look)
-	d.tell(fresh, done(0, 2))
-	d.tell(stale, done(1, 2)) // it loses its save, reads again and finds both
+	d.apply(stale, look)
+	d.apply(fresh, done(0, 2))
+	d.apply(stale, done(1, 2)) // its save conflicts; it loads again and finds both
 	if s := d.state(); s.Phase != run.Finalizing || s.Counts.OK != 4 {
 		t.Fatalf("the run is %s, counts %+v", s.Phase, s.Counts)
 	}
-	hosttest.Put(t, d.Ports, record.OutputKey(id, record.SummaryFile), string(record.Encode(record.Summary{Schema: 1, Run: id, Completed: 4})))
-	// To fresh, who remembers a running run, Finalized means nothing.
-	d.tell(fresh, events.Finalized{Run: string(id)})
+	sum := record.Summary{Schema: 1, Run: id, Completed: 4}
+	hosttest.Put(t, d.Ports, record.OutputKey(id, record.SummaryFile), string(record.Encode(sum)))
+	// fresh remembers a running run, in which Finalized changes nothing.
+	d.apply(fresh, events.Finalized{Run: string(id)})
 	if s := d.state(); s.Phase != run.Completed {
 		t.Errorf("the run is %s", s.Phase)
 	}
@@ -233,8 +244,8 @@ func TestInheritedEffectsArePerformedFirst(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 3, 2)
 	broken := d.Ports
-	broken.Queues = deaf{d.Queues}
-	if left := d.tell(d.over(broken), look); left != 1 {
+	broken.Queues = failingQueues{d.Queues}
+	if left := d.apply(newCoordinator(broken, coordinate.Options{}), look); left != 1 {
 		t.Fatalf("%d events left, want the one whose effects could not be performed", left)
 	}
 	if n := len(d.received(work)); n != 0 {
@@ -243,31 +254,32 @@ func TestInheritedEffectsArePerformedFirst(t *testing.T) {
 	if s := d.state(); s.NextShard != 3 || len(s.Effects) == 0 {
 		t.Fatalf("the state is %+v", s)
 	}
-	d.tell(d.coordinator(), done(0, 2))
+	d.apply(d.coordinator(), done(0, 2))
 	if n := len(d.received(work)); n != 3 {
-		t.Errorf("%d messages, want the three that the state owes", n)
+		t.Errorf("%d messages, want the three of the inherited effects", n)
 	}
 }
 
-// deaf are queues that take no messages.
-type deaf struct{ queue.Queues }
+// failingQueues cannot be sent to.
+type failingQueues struct{ queue.Queues }
 
-func (deaf) Send(context.Context, string, [][]byte, time.Duration) error {
+func (failingQueues) Send(context.Context, string, [][]byte, time.Duration) error {
 	return fault.New(fault.Unavailable, "the queue is down")
 }
 
-func TestAnEventOfNoPlanIsADeadLetterAndDrainsItsSender(t *testing.T) {
+func TestEventOutsideThePlanIsDeadLetteredAndDrainsItsSender(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 2, 2)
 	c := d.coordinator()
-	d.tell(c, look)
-	if left := d.tell(c, done(0, 2), done(7, 2)); left != 0 {
-		t.Errorf("%d events left, want the buried one done with too", left)
+	d.apply(c, look)
+	if left := d.apply(c, done(0, 2), done(7, 2)); left != 0 {
+		t.Errorf("%d events left, want none: the dead letter is acknowledged, too", left)
 	}
 	if s := d.state(); s.Counts.OK != 2 {
 		t.Errorf("counts %+v", s.Counts)
 	}
-	if dead := d.received(queue.DeadLetterQueue(host.CoordinateQueue)); len(dead) != 1 || dead[0].(events.ShardDone).Shard != 7 {
+	dead := d.received(queue.DeadLetterQueue(host.CoordinateQueue))
+	if len(dead) != 1 || dead[0].(events.ShardDone).Shard != 7 {
 		t.Errorf("dead letters %v", dead)
 	}
 	if m := hosttest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.DrainReason == "" || m.Sequence != 1 {
@@ -275,12 +287,12 @@ func TestAnEventOfNoPlanIsADeadLetterAndDrainsItsSender(t *testing.T) {
 	}
 }
 
-func TestAnEventOfAnUnknownRunIsADeadLetterAndBlamesNobody(t *testing.T) {
+func TestEventOfUnknownRunIsDeadLetteredWithoutDrainingItsSender(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 1, 1)
 	p := done(0, 2)
 	p.Run = "01JD2ZQ4T5W0M1X9YB7R3K8CVZ"
-	d.tell(d.coordinator(), p)
+	d.apply(d.coordinator(), p)
 	if dead := d.received(queue.DeadLetterQueue(host.CoordinateQueue)); len(dead) != 1 {
 		t.Errorf("dead letters %v", dead)
 	}
@@ -289,14 +301,14 @@ func TestAnEventOfAnUnknownRunIsADeadLetterAndBlamesNobody(t *testing.T) {
 	}
 }
 
-// A plan's object that is missing is a fault of the store, not of who reports.
-func TestEventsWaitForAnIndexThatCannotBeRead(t *testing.T) {
+// A missing object of the plan is the store's fault, not the sender's.
+func TestEventsAreRetriedWhileTheIndexCannotBeRead(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 2, 2)
 	if err := d.Blobs.Delete(t.Context(), record.IndexKey(id, 0), ""); err != nil {
 		t.Fatal(err)
 	}
-	if left := d.tell(d.coordinator(), look); left != 1 {
+	if left := d.apply(d.coordinator(), look); left != 1 {
 		t.Errorf("%d events left, want the one", left)
 	}
 	if dead := d.received(queue.DeadLetterQueue(host.CoordinateQueue)); len(dead) != 0 {
@@ -304,13 +316,13 @@ func TestEventsWaitForAnIndexThatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoEventIsADeadLetter(t *testing.T) {
+func TestMessagesThatAreNotForCoordinateAreDeadLettered(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 1, 1)
 	if err := d.Queues.Send(t.Context(), host.CoordinateQueue, [][]byte{[]byte("{}")}, 0); err != nil {
 		t.Fatal(err)
 	}
-	d.send(events.Finalize{Run: string(id)}, events.Finalized{Run: string(id)}) // for others; a lie
+	d.send(events.Finalize{Run: string(id)}, events.Finalized{Run: string(id)}) // for another function; without a summary
 	if left := d.batch(d.coordinator()); left != 0 {
 		t.Errorf("%d events left", left)
 	}
@@ -319,10 +331,10 @@ func TestWhatIsNoEventIsADeadLetter(t *testing.T) {
 	}
 }
 
-func TestEventsOfARefusedRunAreTakenAndChangeNothing(t *testing.T) {
+func TestEventsOfRefusedRunAreAcknowledgedWithoutEffect(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 1, 1, func(m *record.Manifest) { m.Refused = "no pool" })
-	if left := d.tell(d.coordinator(), look, done(0, 1)); left != 0 {
+	if left := d.apply(d.coordinator(), look, done(0, 1)); left != 0 {
 		t.Errorf("%d events left", left)
 	}
 	if s := d.state(); s.Phase != "" || len(d.received(work)) != 0 {
@@ -330,14 +342,14 @@ func TestEventsOfARefusedRunAreTakenAndChangeNothing(t *testing.T) {
 	}
 }
 
-// Seals count each item once: those of a checkpoint as what they are, the
-// others under the class of the run's end.
-func TestSealsCountExactly(t *testing.T) {
+// Seals count the items of a checkpoint by their rows, and all others under the
+// class of the run's end.
+func TestSealCountsEachItemOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t, 4, 3)
 		c := d.coordinator()
-		d.tell(c, look)
+		d.apply(c, look)
 		save := func(n int, doc shard.Doc) {
 			doc.Schema, doc.Run, doc.Shard = 1, id, n
 			hosttest.Save(t, d.Ports, identity.ShardKey(id, n), doc)
@@ -346,30 +358,38 @@ func TestSealsCountExactly(t *testing.T) {
 		save(1, shard.Doc{State: shard.Running, Worker: "w1", Attempt: 1, Checkpoint: &shard.Ref{Key: "work/x"},
 			Counts: shard.Counts{OK: 1, Failed: 1, ByClass: map[string]int{"refused": 1}}})
 		save(2, shard.Doc{State: shard.Pending, Attempt: 1})
-		hosttest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"})
-		d.tell(c, look)
+		hosttest.Save(t, d.Ports, record.ControlKey(id),
+			record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"})
+		d.apply(c, look)
 		if s := d.state(); s.Phase != run.Ending {
 			t.Fatalf("the run is %s", s.Phase)
 		}
 		<-time.After(time.Minute)
-		d.tell(c, look)
+		d.apply(c, look)
 		s := d.state()
-		if s.Phase != run.Finalizing || s.Counts.OK != 4 || s.Counts.Failed != 8 || s.Counts.ByClass["canceled"] != 7 || s.Counts.ByClass["refused"] != 1 {
+		if s.Phase != run.Finalizing || s.Counts.OK != 4 || s.Counts.Failed != 8 ||
+			s.Counts.ByClass["canceled"] != 7 || s.Counts.ByClass["refused"] != 1 {
 			t.Errorf("the run is %s, counts %+v", s.Phase, s.Counts)
 		}
-		if doc := hosttest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 3)); doc.State != shard.Done || doc.Sealed != fault.CanceledItem || doc.Items != 3 {
+		doc := hosttest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 3))
+		if doc.State != shard.Done || doc.Sealed != fault.CanceledItem || doc.Items != 3 {
 			t.Errorf("shard 3 is %+v", doc)
 		}
-		if doc := hosttest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 1)); doc.Checkpoint == nil || doc.Worker != "w1" {
+		doc = hosttest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 1))
+		if doc.Checkpoint == nil || doc.Worker != "w1" {
 			t.Errorf("shard 1 is %+v", doc)
 		}
 	})
 }
 
-func TestItsOwnFindingsDoNotUndoWhatUsersWant(t *testing.T) {
+func TestOwnPauseOrEndDoesNotUndoUsersControl(t *testing.T) {
 	t.Parallel()
 	pause := run.Effects{{Kind: run.SetPause, Why: "the input is gone"}}
 	end := run.Effects{{Kind: run.SetEnd, Why: "budget"}}
+	control := func(sequence uint64, desired record.Desired) record.Control {
+		return record.Control{Sequence: sequence, Desired: desired}
+	}
+	stopped := record.Control{Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"}
 	for name, c := range map[string]struct {
 		effects run.Effects
 		acted   uint64 // the control sequence that the state had acted on
@@ -377,13 +397,13 @@ func TestItsOwnFindingsDoNotUndoWhatUsersWant(t *testing.T) {
 		want    record.Desired
 		seq     uint64
 	}{
-		"a pause when nobody wants anything":      {pause, 0, record.Control{}, record.DesiredPause, 1},
-		"a pause after a resume that it knows":    {pause, 2, record.Control{Sequence: 2, Desired: record.DesiredRun}, record.DesiredPause, 3},
-		"a pause repeated after a newer resume":   {pause, 2, record.Control{Sequence: 4, Desired: record.DesiredRun}, record.DesiredRun, 4},
-		"a pause when the user has ended the run": {pause, 0, record.Control{Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"}, record.DesiredEnd, 1},
-		"a pause that stands":                     {pause, 1, record.Control{Sequence: 1, Desired: record.DesiredPause}, record.DesiredPause, 1},
-		"an end in a paused run":                  {end, 0, record.Control{Sequence: 1, Desired: record.DesiredPause}, record.DesiredEnd, 2},
-		"an end when the user has ended the run":  {end, 0, record.Control{Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"}, record.DesiredEnd, 1},
+		"pause without earlier control":       {pause, 0, record.Control{}, record.DesiredPause, 1},
+		"pause after a resume acted on":       {pause, 2, control(2, record.DesiredRun), record.DesiredPause, 3},
+		"pause repeated after a newer resume": {pause, 2, control(4, record.DesiredRun), record.DesiredRun, 4},
+		"pause after the user ended the run":  {pause, 0, stopped, record.DesiredEnd, 1},
+		"pause already desired":               {pause, 1, control(1, record.DesiredPause), record.DesiredPause, 1},
+		"end of a paused run":                 {end, 0, control(1, record.DesiredPause), record.DesiredEnd, 2},
+		"end after the user ended the run":    {end, 0, stopped, record.DesiredEnd, 1},
 	} {
 		d := newFixture(t, 1, 1)
 		s := run.New(id)
@@ -391,45 +411,56 @@ func TestItsOwnFindingsDoNotUndoWhatUsersWant(t *testing.T) {
 		hosttest.Save(t, d.Ports, record.CoordinatorKey(id), s)
 		c.given.Schema = 1
 		hosttest.Save(t, d.Ports, record.ControlKey(id), c.given)
-		d.tell(d.coordinator(), look)
+		d.apply(d.coordinator(), look)
 		if got := d.control(); got.Desired != c.want || got.Sequence != c.seq {
 			t.Errorf("%s: control is %s, sequence %d; want %s, %d", name, got.Desired, got.Sequence, c.want, c.seq)
 		}
 	}
 }
 
-// A pause is over when every living worker of the pool that holds shards of
-// the run has acted on it.
-func TestAPauseWaitsForLivingHoldersOfThePool(t *testing.T) {
+// A run is paused when every living worker of the pool that holds its shards has
+// acted on the pause.
+func TestPauseWaitsForLivingHoldersOfThePool(t *testing.T) {
 	t.Parallel()
 	held := []health.HeldShard{{Run: id, Shard: 0, Attempt: 1}}
+	holder := health.Heartbeat{Worker: "w1", Pool: "default", Holds: held}
+	with := func(change func(*health.Heartbeat)) health.Heartbeat {
+		b := holder
+		change(&b)
+		return b
+	}
+	acted := func(sequence uint64) health.Heartbeat {
+		return with(func(b *health.Heartbeat) { b.Control = map[identity.RunID]uint64{id: sequence} })
+	}
 	for name, c := range map[string]struct {
 		beat health.Heartbeat
 		want run.Phase
 	}{
-		"nobody":                     {health.Heartbeat{Worker: "w1", Pool: "default"}, run.Paused},
-		"a holder that has not":      {health.Heartbeat{Worker: "w1", Pool: "default", Holds: held}, run.Pausing},
-		"a holder that has":          {health.Heartbeat{Worker: "w1", Pool: "default", Holds: held, Control: map[identity.RunID]uint64{id: 1}}, run.Paused},
-		"a holder that is gone":      {health.Heartbeat{Worker: "w1", Pool: "default", Holds: held, State: health.Gone}, run.Paused},
-		"a worker of another pool":   {health.Heartbeat{Worker: "w1", Pool: "other", Holds: held}, run.Paused},
-		"a holder of another run's":  {health.Heartbeat{Worker: "w1", Pool: "default", Holds: []health.HeldShard{{Run: "x"}}}, run.Paused},
-		"an older pause acted on":    {health.Heartbeat{Worker: "w1", Pool: "default", Holds: held, Control: map[identity.RunID]uint64{id: 0}}, run.Pausing},
-		"a dead holder is no matter": {health.Heartbeat{Worker: "w1", Pool: "default", Holds: held, At: time.Unix(1, 0)}, run.Paused},
+		"worker without shards":     {with(func(b *health.Heartbeat) { b.Holds = nil }), run.Paused},
+		"holder that has not acted": {holder, run.Pausing},
+		"holder that has acted":     {acted(1), run.Paused},
+		"holder that is gone":       {with(func(b *health.Heartbeat) { b.State = health.Gone }), run.Paused},
+		"holder of another pool":    {with(func(b *health.Heartbeat) { b.Pool = "other" }), run.Paused},
+		"holder of another run": {with(func(b *health.Heartbeat) {
+			b.Holds = []health.HeldShard{{Run: "x"}}
+		}), run.Paused},
+		"holder that has acted on an older pause": {acted(0), run.Pausing},
+		"dead holder": {with(func(b *health.Heartbeat) { b.At = time.Unix(1, 0) }), run.Paused},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newFixture(t, 2, 1)
 			timings := host.Timings(config.DefaultDeployment().Health)
 			c2 := d.coordinator()
-			d.tell(c2, look)
+			d.apply(c2, look)
 			hosttest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredPause})
-			d.tell(c2, look)
+			d.apply(c2, look)
 			<-time.After(5 * time.Second)
 			if c.beat.At.IsZero() {
 				c.beat.At = time.Now()
 			}
 			c.beat.Schema, c.beat.DueAt = 1, timings.Due(c.beat.At)
 			hosttest.Save(t, d.Ports, record.HeartbeatKey("w1"), c.beat)
-			d.tell(c2, look)
+			d.apply(c2, look)
 			if s := d.state(); s.Phase != c.want {
 				t.Errorf("%s: the run is %s, want %s", name, s.Phase, c.want)
 			}
@@ -437,12 +468,12 @@ func TestAPauseWaitsForLivingHoldersOfThePool(t *testing.T) {
 	}
 }
 
-func TestOneCoordinatorMayBeUsedByManyAtOnce(t *testing.T) {
+func TestCoordinatorIsSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
 	const shards = 40
 	d := newFixture(t, shards, 1)
 	c := d.coordinator()
-	d.tell(c, look)
+	d.apply(c, look)
 	var all sync.WaitGroup
 	for n := range shards {
 		all.Go(func() {

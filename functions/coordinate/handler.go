@@ -11,13 +11,14 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/observe"
 	"rollout/shared/queue"
 	"rollout/shared/record"
 )
 
-// HandleBatch applies a batch of messages, in any order, run by run. It returns the
-// receipts of those that are done with, among them the buried ones; the others
-// are to be delivered again.
+// HandleBatch applies a batch of messages, in any order, run by run. It returns
+// the receipts of the messages to acknowledge, dead letters included. The other
+// messages are to be delivered again.
 func (c *Coordinator) HandleBatch(ctx context.Context, ms []queue.Message) (done []string) {
 	byRun := map[identity.RunID][]int{}
 	evs, causes := make([]run.Event, len(ms)), make([]events.Envelope, len(ms))
@@ -29,7 +30,7 @@ func (c *Coordinator) HandleBatch(ctx context.Context, ms []queue.Message) (done
 				done = append(done, m.Receipt)
 			}
 		case err != nil:
-			c.warn(ctx, "event not taken", "message", m.ID, "error", err)
+			c.warn(ctx, "event can't be read", observe.KeyMessage, m.ID, observe.KeyError, err)
 		default:
 			e.MessageIndex = i
 			evs[i], causes[i] = e, cause
@@ -43,8 +44,8 @@ func (c *Coordinator) HandleBatch(ctx context.Context, ms []queue.Message) (done
 	return done
 }
 
-// fewestHops is the cause with the fewest hops: what one event begins anew, the
-// others of its batch do not end.
+// fewestHops returns the cause with the fewest hops. A timer's event starts a
+// new chain: longer chains in the same batch must not end it.
 func fewestHops(causes []events.Envelope, members []int) events.Envelope {
 	least := causes[members[0]]
 	for _, m := range members[1:] {
@@ -56,19 +57,22 @@ func fewestHops(causes []events.Envelope, members []int) events.Envelope {
 }
 
 // applyMessages applies one run's messages of a batch.
-func (c *Coordinator) applyMessages(ctx context.Context, id identity.RunID, ms []queue.Message, evs []run.Event, members []int) (done []string) {
+// members are the indexes of the run's messages.
+func (c *Coordinator) applyMessages(ctx context.Context, id identity.RunID, ms []queue.Message, evs []run.Event,
+	members []int) (done []string) {
 	mine := make([]run.Event, len(members))
 	for i, m := range members {
 		mine[i] = evs[m]
 	}
 	rejected, err := c.Apply(ctx, id, mine)
 	if err != nil {
-		c.warn(ctx, "events not applied", "run", id, "events", len(mine), "error", err)
+		c.warn(ctx, "events not applied", observe.KeyRun, id, "events", len(mine), observe.KeyError, err)
 		if !errors.Is(err, host.ErrNoRun) && !errors.Is(err, events.ErrTooManyHops) {
 			return nil
 		}
-		// The run may have been cleaned up, and nobody is to blame; or functions
-		// feed each other: what was left to do, a timer's ring has done.
+		// Either the run was cleaned up, which is no fault of the sender; or
+		// functions feed each other, and the next wake-up of a timer does what is
+		// left to do.
 		for _, m := range members {
 			if c.deadLetter(ctx, ms[m], err) {
 				done = append(done, ms[m].Receipt)
@@ -83,7 +87,8 @@ func (c *Coordinator) applyMessages(ctx context.Context, id identity.RunID, ms [
 		}
 		bad[e.MessageIndex] = true
 		m := ms[e.MessageIndex]
-		if c.deadLetter(ctx, m, fault.New(fault.Invalid, "event %q of shard %d is not of run %s's plan", e.Kind, e.Shard, id)) {
+		why := fault.New(fault.Invalid, "event %q names shard %d, which run %s's plan does not have", e.Kind, e.Shard, id)
+		if c.deadLetter(ctx, m, why) {
 			done = append(done, m.Receipt)
 		}
 		c.drainSender(ctx, m)
@@ -96,34 +101,36 @@ func (c *Coordinator) applyMessages(ctx context.Context, id identity.RunID, ms [
 	return done
 }
 
-// deadLetter puts a message among the dead letters; false leaves it to come back.
+// deadLetter moves a message to the dead letters. It returns false if that
+// failed: the message is then delivered again.
 func (c *Coordinator) deadLetter(ctx context.Context, m queue.Message, why error) bool {
 	if err := c.DeadLetter(ctx, host.CoordinateQueue, m, why); err != nil {
-		c.warn(ctx, "message not buried", "message", m.ID, "error", err)
+		c.warn(ctx, "message not moved to the dead letters", observe.KeyMessage, m.ID, observe.KeyError, err)
 		return false
 	}
 	return true
 }
 
-// drainSender drains the worker that reported what no run of the plan can have
-// caused: it follows another protocol.
+// drainSender asks the worker that reported a shard outside the plan to drain:
+// it follows another protocol.
 func (c *Coordinator) drainSender(ctx context.Context, m queue.Message) {
 	_, p, _ := events.Decode(m.Body)
 	d, ok := p.(events.ShardDone)
 	if !ok || d.Worker == "" {
 		return
 	}
-	_, err := host.Update(ctx, c.Docs, record.WorkerKey(d.Worker), func(w record.WorkerMark, _ bool) (record.WorkerMark, bool, error) {
+	mark := func(w record.WorkerMark, _ bool) (record.WorkerMark, bool, error) {
 		w, first := w.Drain("it reported a shard that was never dispatched")
 		return w, first, nil
-	})
+	}
+	_, err := host.Update(ctx, c.Docs, record.WorkerKey(d.Worker), mark)
 	if err != nil {
-		c.warn(ctx, "worker not marked", "worker", d.Worker, "error", err)
+		c.warn(ctx, "worker not asked to drain", observe.KeyWorker, d.Worker, observe.KeyError, err)
 	}
 }
 
-// decode turns a message into an event of a run, and tells what caused it.
-// Invalid is for dead letters.
+// decode returns the envelope of a message, and the event that it is for a run.
+// An Invalid error means that the message is a dead letter.
 func (c *Coordinator) decode(ctx context.Context, m queue.Message) (events.Envelope, identity.RunID, run.Event, error) {
 	cause, p, err := events.Decode(m.Body)
 	if err != nil {
@@ -133,13 +140,15 @@ func (c *Coordinator) decode(ctx context.Context, m queue.Message) (events.Envel
 	return cause, id, e, err
 }
 
-// event is what a payload says to the run's state machine.
+// event translates a payload into an event of the run's state machine.
 func (c *Coordinator) event(ctx context.Context, p events.Payload) (identity.RunID, run.Event, error) {
 	switch p := p.(type) {
 	case events.ShardDone:
-		return identity.RunID(p.Run), run.Event{Kind: run.ShardDone, Shard: p.Shard, Counts: shard.Counts(p.Counts)}, nil
+		e := run.Event{Kind: run.ShardDone, Shard: p.Shard, Counts: shard.Counts(p.Counts)}
+		return identity.RunID(p.Run), e, nil
 	case events.ShardLost:
-		return identity.RunID(p.Run), run.Event{Kind: run.ShardLost, Shard: p.Shard, Generation: p.Generation, Why: p.Reason}, nil
+		e := run.Event{Kind: run.ShardLost, Shard: p.Shard, Generation: p.Generation, Why: p.Reason}
+		return identity.RunID(p.Run), e, nil
 	case events.ShardReleased:
 		return identity.RunID(p.Run), run.Event{Kind: run.ShardReleased, Shard: p.Shard}, nil
 	case events.InputMissing:
@@ -160,23 +169,26 @@ func (c *Coordinator) event(ctx context.Context, p events.Payload) (identity.Run
 	return "", run.Event{}, fault.New(fault.Invalid, "event %T is not for coordinate", p)
 }
 
-// finalized reads the exact counts from the summary, which decides.
+// finalized reads the exact counts from the run's summary, which is
+// authoritative.
 func (c *Coordinator) finalized(ctx context.Context, p events.Finalized) (identity.RunID, run.Event, error) {
 	id := identity.RunID(p.Run)
 	var s record.Summary
 	err := input.ReadJSON(ctx, c.Blobs, record.OutputKey(id, record.SummaryFile), &s)
 	if fault.Is(err, fault.NotFound) {
-		return "", run.Event{}, fault.New(fault.Invalid, "run %s is said to be finalized but has no summary", id)
+		return "", run.Event{}, fault.New(fault.Invalid, "event says run %s is finalized, but it has no summary", id)
 	}
 	if err != nil {
 		return "", run.Event{}, err
 	}
-	return id, run.Event{Kind: run.Finalized, Counts: shard.Counts{OK: int(s.Completed), Failed: int(s.Failed), ByClass: s.FailedByClass,
-		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens}}, nil
+	return id, run.Event{Kind: run.Finalized, Counts: shard.Counts{
+		OK: int(s.Completed), Failed: int(s.Failed), ByClass: s.FailedByClass,
+		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens,
+	}}, nil
 }
 
-// warn logs a warning, unless the process is ending: then calls are cut
-// off, and what they were about is delivered again.
+// warn logs a warning, unless ctx has ended: then the process stops, its calls
+// are canceled, and their messages are delivered again.
 func (c *Coordinator) warn(ctx context.Context, what string, args ...any) {
 	if ctx.Err() == nil {
 		c.Log.WarnContext(ctx, what, args...)

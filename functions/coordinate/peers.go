@@ -6,29 +6,22 @@ import (
 
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
-// AmongMany makes c one of many coordinators that the same runs' events are
-// dealt to, as in clouds: the effects of a state that another one saved a
-// moment ago are left to that one. It costs a write a step, and spares the
-// messages of each step's effects being sent by everybody who loads it.
-func (c *Coordinator) AmongMany() *Coordinator {
-	c.shared = true
-	return c
-}
-
-// peerTimeout is how long whoever saved a state may take to perform its effects
-// before others do; lookAgain is how often they look whether he has.
+// With Options.Shared, a coordinator that loads a state with effects gives the
+// process that saved it up to peerTimeout to perform them. It checks every
+// peerPoll whether that has happened.
 const (
 	peerTimeout = 3 * time.Second
 	peerPoll    = 200 * time.Millisecond
 )
 
-// waitForPeer waits while whoever saved the state may still be performing its
-// effects. moved says that the state is another one now.
+// waitForPeer waits while the process that saved the state may still be
+// performing its effects. moved reports that another state was saved meanwhile.
 func (c *Coordinator) waitForPeer(ctx context.Context, l *loaded) (moved bool, err error) {
-	if !c.shared {
+	if !c.opts.Shared {
 		return false, nil
 	}
 	for range peerTimeout / peerPoll {
@@ -49,18 +42,19 @@ func (c *Coordinator) waitForPeer(ctx context.Context, l *loaded) (moved bool, e
 	return false, nil
 }
 
-// clearEffects takes the effects, which were performed, out of the state. If
-// they stay in it, they are only performed again.
+// clearEffects removes the performed effects from the saved state, so that
+// peers do not wait for them. A failure is logged only: the effects are then
+// performed again.
 func (c *Coordinator) clearEffects(ctx context.Context, l *loaded) {
-	if !c.shared || len(l.state.Effects) == 0 || l.state.Phase.Ended() {
+	if !c.opts.Shared || len(l.state.Effects) == 0 || l.state.Phase.Ended() {
 		return
 	}
 	l.state.Effects = nil
 	rev, err := host.Save(ctx, c.Docs, record.CoordinatorKey(l.state.Run), l.state, l.rev)
 	if err != nil {
 		c.forget(l.state.Run)
-		if !fault.Is(err, fault.Conflict) { // else somebody has gone on from there
-			c.warn(ctx, "effects were performed, and are not known to be", "run", l.state.Run, "error", err)
+		if !fault.Is(err, fault.Conflict) { // on a conflict a peer has replaced them
+			c.warn(ctx, "clear performed effects", observe.KeyRun, l.state.Run, observe.KeyError, err)
 		}
 		return
 	}

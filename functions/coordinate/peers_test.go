@@ -14,24 +14,15 @@ import (
 	"rollout/shared/queue"
 )
 
-// many are so many coordinators that share their runs' events, as processes of
-// a function do.
-func (d fixture) many(n int) (cs []*coordinate.Coordinator) {
-	for range n {
-		cs = append(cs, d.coordinator().AmongMany())
-	}
-	return cs
-}
-
-// Whoever takes the next events of a run did not send what the last ones had
-// sent, and does not send it again.
-func TestEffectsArePerformedOnceByManyCoordinators(t *testing.T) {
+// The process that handles the next events of a run does not repeat the effects
+// that another process has performed.
+func TestSharedCoordinatorsPerformEffectsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const shards = 300
 		d := newFixture(t, shards, 1)
-		cs := d.many(3)
-		d.tell(cs[0], look)
+		cs := []*coordinate.Coordinator{d.shared(), d.shared(), d.shared()}
+		d.apply(cs[0], look)
 		sent := map[int]int{}
 		count := func() {
 			for _, p := range d.received(work) {
@@ -40,7 +31,7 @@ func TestEffectsArePerformedOnceByManyCoordinators(t *testing.T) {
 		}
 		for n := range shards {
 			time.Sleep(50 * time.Millisecond)
-			d.tell(cs[n%3], done(n, 1))
+			d.apply(cs[n%3], done(n, 1))
 			count()
 		}
 		for n := range shards {
@@ -48,7 +39,7 @@ func TestEffectsArePerformedOnceByManyCoordinators(t *testing.T) {
 				t.Errorf("shard %d is sent %d times", n, sent[n])
 			}
 		}
-		d.tell(d.coordinator().AmongMany(), done(0, 1)) // a process that starts with old news
+		d.apply(d.shared(), done(0, 1)) // a new process, with a repeated event
 		if got := d.received(host.TaskQueue); len(got) != 1 {
 			t.Errorf("finalize is asked for by %v", got)
 		}
@@ -58,22 +49,22 @@ func TestEffectsArePerformedOnceByManyCoordinators(t *testing.T) {
 	})
 }
 
-// Who saved the state and died before its effects were performed is waited for
-// as long as that may take, and no longer.
-func TestEffectsOfADeadCoordinatorArePerformedByAnother(t *testing.T) {
+// After a crash between save and perform, another process waits for peerTimeout
+// and then performs the effects.
+func TestEffectsOfCrashedCoordinatorArePerformedByAnother(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t, 3, 2)
 		broken := d.Ports
-		broken.Queues = deaf{d.Queues}
-		if left := d.tell(d.over(broken).AmongMany(), look); left != 1 {
+		broken.Queues = failingQueues{d.Queues}
+		if left := d.apply(newCoordinator(broken, coordinate.Options{Shared: true}), look); left != 1 {
 			t.Fatalf("%d events are left", left)
 		}
 		if s := d.state(); len(s.Effects) == 0 {
 			t.Fatal("no effects are saved")
 		}
 		began := time.Now()
-		d.tell(d.coordinator().AmongMany(), look)
+		d.apply(d.shared(), look)
 		if n := len(d.received(work)); n != 3 {
 			t.Errorf("%d shards are sent", n)
 		}
@@ -86,19 +77,19 @@ func TestEffectsOfADeadCoordinatorArePerformedByAnother(t *testing.T) {
 	})
 }
 
-// While one performs the effects of its step, the events that another takes
-// wait for that.
-func TestEffectsThatAreBeingPerformedAreLeftToWhoeverDoes(t *testing.T) {
+// While one process performs the effects of its step, another process waits
+// before it handles its events.
+func TestEffectsBeingPerformedAreNotRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t, 3, 2)
 		slow := d.Ports
-		slow.Queues = late{d.Queues}
+		slow.Queues = slowQueues{d.Queues}
 		var all sync.WaitGroup
 		d.send(look)
-		all.Go(func() { d.batch(d.over(slow).AmongMany()) })
+		all.Go(func() { d.batch(newCoordinator(slow, coordinate.Options{Shared: true})) })
 		time.Sleep(100 * time.Millisecond)
-		d.tell(d.coordinator().AmongMany(), look)
+		d.apply(d.shared(), look)
 		all.Wait()
 		if n := len(d.received(work)); n != 3 {
 			t.Errorf("%d messages are sent for 3 shards", n)
@@ -106,10 +97,10 @@ func TestEffectsThatAreBeingPerformedAreLeftToWhoeverDoes(t *testing.T) {
 	})
 }
 
-// late are queues that take a second.
-type late struct{ queue.Queues }
+// slowQueues take a second to send.
+type slowQueues struct{ queue.Queues }
 
-func (q late) Send(ctx context.Context, name string, bodies [][]byte, delay time.Duration) error {
+func (q slowQueues) Send(ctx context.Context, name string, bodies [][]byte, delay time.Duration) error {
 	time.Sleep(time.Second)
 	return q.Queues.Send(ctx, name, bodies, delay)
 }

@@ -15,15 +15,16 @@ import (
 	"rollout/shared/record"
 )
 
-// perform does what the state's effects say. All of them may be done again.
-// follow are facts that it learned on the way, for the next step.
+// perform performs the state's effects. Performing an effect again is harmless.
+// It returns follow-up events: what it found out on the way, for the next step.
 func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Event, err error) {
 	id, sent := l.state.Run, false
 	for _, e := range l.state.Effects {
 		switch e.Kind {
 		case run.Send:
 			if !c.serves(l.manifest.Pool) {
-				follow = append(follow, run.Event{Kind: run.InputMissing, Why: noPool(l.manifest.Pool), MessageIndex: fromSelf})
+				follow = append(follow, run.Event{Kind: run.InputMissing, Why: noPool(l.manifest.Pool),
+					MessageIndex: fromSelf})
 				continue
 			}
 			err, sent = c.send(ctx, l, *e.Range, e.Generation), true
@@ -47,21 +48,23 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 		}
 	}
 	if sent && l.state.Phase == run.Running {
-		c.hooks.OnSent(l.manifest.Pool, l.state.Shards-l.state.Done.Set.Len())
+		c.opts.Hooks.OnSent(l.manifest.Pool, l.state.Shards-l.state.Done.Set.Len())
 	}
 	return follow, nil
 }
 
-// noPool says why a run can't go on, and how it could.
+// noPool is the reason for which a run of a pool without queues pauses.
 func noPool(pool string) string {
-	return fmt.Sprintf("the config has no pool %s any more: deploy it with that pool and resume the run, or stop the run, which keeps its answers", pool)
+	return fmt.Sprintf("the config has no pool %s any more: deploy it with that pool and resume the run, "+
+		"or stop the run, which keeps its answers", pool)
 }
 
-// sendBatch is how many work messages are put into the queue at once.
+// sendBatch is how many work messages are sent to the queue at once.
 const sendBatch = 100
 
-// send puts one message a shard into the pool's queue; one that was sent before
-// goes ahead of those that never were, as the frontier waits for it.
+// send sends one message for each shard of the range to the pool's work queue.
+// Shards that were sent before go to the urgent queue, because the commit
+// frontier waits for them.
 func (c *Coordinator) send(ctx context.Context, l *loaded, r interval.Range, generation int) error {
 	queue := host.WorkQueue(l.manifest.Pool)
 	if generation > 0 {
@@ -86,7 +89,8 @@ func (c *Coordinator) send(ctx context.Context, l *loaded, r interval.Range, gen
 }
 
 // seal ends every open shard of the range by compare-and-swap, so that a later
-// commit loses, and reports all of them as done.
+// commit loses. It returns a ShardDone event for each shard of the range, sealed
+// here or not. class is given to the items without a row.
 func (c *Coordinator) seal(ctx context.Context, l *loaded, r interval.Range, class fault.Class) ([]run.Event, error) {
 	var out []run.Event
 	for n := r.Lo; n < r.Hi; n++ {
@@ -95,7 +99,8 @@ func (c *Coordinator) seal(ctx context.Context, l *loaded, r interval.Range, cla
 			return nil, err
 		}
 		sealed := false
-		d, err := host.Update(ctx, c.Docs, identity.ShardKey(l.state.Run, n), func(d shard.Doc, found bool) (shard.Doc, bool, error) {
+		key := identity.ShardKey(l.state.Run, n)
+		d, err := host.Update(ctx, c.Docs, key, func(d shard.Doc, found bool) (shard.Doc, bool, error) {
 			if !found {
 				d = shard.New(l.state.Run, n)
 			}
@@ -109,16 +114,18 @@ func (c *Coordinator) seal(ctx context.Context, l *loaded, r interval.Range, cla
 			return nil, fault.Wrap(err, "seal shard %d of run %s", n, l.state.Run)
 		}
 		if sealed {
-			c.Observe(ctx, observe.ShardDone{Claim: observe.Claim{Run: d.Run, Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker}, Counts: d.Counts, Sealed: d.Sealed})
+			claim := observe.Claim{Run: d.Run, Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker}
+			c.Observe(ctx, observe.ShardDone{Claim: claim, Counts: d.Counts, Sealed: d.Sealed})
 		}
 		out = append(out, run.Event{Kind: run.ShardDone, Shard: n, Counts: d.Counts, MessageIndex: fromSelf})
 	}
 	return out, nil
 }
 
-// fromSelf marks events that no message brought.
+// fromSelf is the MessageIndex of events that coordinate itself makes.
 const fromSelf = -1
 
+// items returns how many items shard n has by the plan.
 func (c *Coordinator) items(ctx context.Context, id identity.RunID, n int) (int, error) {
 	entry, row, err := c.index.FindShard(ctx, id, n)
 	if err != nil {
@@ -131,17 +138,20 @@ func (c *Coordinator) items(ctx context.Context, id identity.RunID, n int) (int,
 	return int(rows[0].Items), nil
 }
 
-// setDesired writes what coordinate found out itself into the control document. An
-// end already desired stands; against a pause also whatever was asked for
-// since the state was saved, such as a resume before the effect is repeated.
+// setDesired writes the pause or end that coordinate itself decided into the
+// control document. It never replaces a desired end. It does not pause a run
+// whose control has changed since the state was saved, so that a repeated effect
+// does not undo a resume.
 func (c *Coordinator) setDesired(ctx context.Context, l *loaded, want record.Desired, why string) error {
 	id := l.state.Run
-	_, err := host.Update(ctx, c.Docs, record.ControlKey(id), func(ctl record.Control, _ bool) (record.Control, bool, error) {
+	change := func(ctl record.Control, _ bool) (record.Control, bool, error) {
 		newer := ctl.Sequence > l.state.Control
 		if ctl.Desired == record.DesiredEnd || ctl.Desired == want || want == record.DesiredPause && newer {
 			return ctl, false, nil
 		}
-		return record.Control{Schema: record.Schema, Sequence: ctl.Sequence + 1, Desired: want, Reason: why, At: c.Clock.Now().UTC()}, true, nil
-	})
+		return record.Control{Schema: record.Schema, Sequence: ctl.Sequence + 1, Desired: want, Reason: why,
+			At: c.Clock.Now().UTC()}, true, nil
+	}
+	_, err := host.Update(ctx, c.Docs, record.ControlKey(id), change)
 	return fault.Wrap(err, "set control of run %s", id)
 }

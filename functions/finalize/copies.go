@@ -14,8 +14,8 @@ import (
 	"rollout/shared/result"
 )
 
-// indexed writes a committed shard of a run that asks identical requests once,
-// whose result is b.
+// indexed writes a committed shard of a run that asks identical requests once.
+// b is its result.
 func (w *writer) indexed(ctx context.Context, n int, d shard.Doc, b []byte) error {
 	ref := *d.Result
 	parts, _, err := result.ParseIndex(b, ref.Length, d.Items)
@@ -61,8 +61,9 @@ func (w *writer) start(ctx context.Context, n int) (item uint64, file string, er
 	return e.FirstItem + cuts[0].FirstItem, w.manifest.Inputs[e.Input].Label(), nil
 }
 
-// copied writes what an item that asks the same as an earlier one gets: that
-// one's answer, or its failure. It was counted as answered.
+// copied writes the row of an item that asks the same as an earlier one, its
+// original: the original's answer, or its failure. The caller has counted the
+// item as answered.
 func (w *writer) copied(ctx context.Context, at dialect.Place, line []byte, original uint64) error {
 	w.totals.copies++
 	it, err := dialect.Parse(dialect.Name(w.manifest.Dialect), line)
@@ -91,19 +92,19 @@ func (w *writer) copied(ctx context.Context, at dialect.Place, line []byte, orig
 	return w.fail(it.Failure(id, at, a.class, message))
 }
 
-// Bounds of what is remembered of originals: items of their shards, rows and
-// their bytes.
+// Bounds of the cache of originals: the items of their shards, the rows, and the
+// bytes of the rows.
 const (
 	maxParts    = 1 << 17
 	maxRows     = 1024
 	maxRowBytes = 8 << 20
 )
 
-// originals finds the answers that copies are made of. Originals come before
-// their copies: their shards are Done, or will never be.
+// originals finds and caches the answers that copies are made of. An original
+// comes before its copies, so its shard is final.
 type originals struct {
 	current int     // the shard being written
-	answers answers // and what it has
+	answers answers // of that shard
 	shards  map[int]answers
 	parts   int // of all shards
 	rows    map[uint64]answer
@@ -113,18 +114,19 @@ type originals struct {
 // answers are where the rows of a shard's items are.
 type answers struct {
 	key   string
-	parts []result.Part // by item; what has no length is not there
-	class fault.Class   // of the items that are not there
-	bytes []byte        // the object's, if it is in memory
+	parts []result.Part // by item; an item without a row has no length
+	class fault.Class   // of the items without a row
+	bytes []byte        // of the object, if it is in memory
 }
 
-// answer is what became of one item: its output row, or its class and its
-// error row, which is nil if its run ended first.
+// answer is the outcome of one item: its output row, or its class and its error
+// row. The error row is nil if the run ended first.
 type answer struct {
 	row   []byte
 	class fault.Class
 }
 
+// find returns the answer of an item, from the cache or its shard.
 func (o *originals) find(ctx context.Context, w *writer, item uint64) (answer, error) {
 	if a, ok := o.rows[item]; ok {
 		return a, nil
@@ -141,11 +143,11 @@ func (o *originals) find(ctx context.Context, w *writer, item uint64) (answer, e
 		if as, err = w.answers(ctx, n); err != nil {
 			return answer{}, fault.Wrap(err, "shard %d", n)
 		}
-		o.keepShard(n, as)
+		o.cacheShard(n, as)
 	}
 	a, err := as.read(ctx, w.Blobs, at)
 	if err == nil {
-		o.keepRow(item, a)
+		o.cacheRow(item, a)
 	}
 	return a, err
 }
@@ -156,8 +158,8 @@ func (w *writer) locate(ctx context.Context, item uint64) (n, at int, err error)
 	return loc.Shard(), int(item - loc.FirstItem()), err
 }
 
-// keepShard remembers a shard; any others make room for it.
-func (o *originals) keepShard(n int, as answers) {
+// cacheShard caches a shard's answers, and evicts others to make room.
+func (o *originals) cacheShard(n int, as answers) {
 	if o.shards == nil {
 		o.shards = map[int]answers{}
 	}
@@ -172,8 +174,8 @@ func (o *originals) keepShard(n int, as answers) {
 	o.parts += len(as.parts) + 1
 }
 
-// keepRow remembers a row; any others make room for it.
-func (o *originals) keepRow(item uint64, a answer) {
+// cacheRow caches an item's answer, and evicts others to make room.
+func (o *originals) cacheRow(item uint64, a answer) {
 	if o.rows == nil {
 		o.rows = map[uint64]answer{}
 	}
@@ -188,7 +190,7 @@ func (o *originals) keepRow(item uint64, a answer) {
 	o.bytes += len(a.row)
 }
 
-// answers finds out where the rows of a shard are.
+// answers reads where the rows of a shard are.
 func (w *writer) answers(ctx context.Context, n int) (answers, error) {
 	if w.neverSent(n) {
 		return answers{class: w.state.Reason.Class()}, nil
@@ -229,10 +231,11 @@ func checkpointed(ctx context.Context, blobs blob.Store, d shard.Doc) (answers, 
 	return as, nil
 }
 
-// usualIndex is how much of a result's end is read for its index: more than
-// most have.
+// usualIndex is how many bytes of a result's end are read for its index. Most
+// indexes are shorter.
 const usualIndex = 4 << 10
 
+// readIndex reads the index at the end of a result.
 func readIndex(ctx context.Context, blobs blob.Store, ref shard.Ref, items int) ([]result.Part, error) {
 	for want := min(usualIndex, ref.Length); ; {
 		tail, err := input.ReadPart(ctx, blobs, ref.Key, ref.Length-want, want)
@@ -247,7 +250,7 @@ func readIndex(ctx context.Context, blobs blob.Store, ref shard.Ref, items int) 
 	}
 }
 
-// read reads an item's row.
+// read reads the row of the item at that place in the shard.
 func (as answers) read(ctx context.Context, blobs blob.Store, at int) (answer, error) {
 	if at >= len(as.parts) || as.parts[at].Length == 0 {
 		return answer{class: as.class}, nil

@@ -11,23 +11,23 @@ import (
 	"rollout/shared/result"
 )
 
-// copiesReadahead is how many items' originals are fetched before the rows of any
-// of them are written, and fetchers how many requests for them are under way at
-// once: a store far away takes as long for one as for all.
+// copiesReadahead is how many items' originals are fetched before their rows are
+// written. fetchers is how many are fetched at once, because a remote store
+// answers concurrent requests faster than one after another.
 const (
 	copiesReadahead = 64
 	fetchers        = 16
 )
 
-// original is where the answer for a copy is.
+// original is where the answer of an original is.
 type original struct {
 	item  uint64
 	shard int
 	at    int // in the shard
 }
 
-// fetch remembers the originals of those parts that are copies, so that find
-// finds them; it may have to read again what there is no room for.
+// fetch caches the originals of the parts that are copies, for find. What does
+// not fit into the cache is read again later.
 func (o *originals) fetch(ctx context.Context, w *writer, parts []result.Part) error {
 	missing, err := o.missing(ctx, w, parts)
 	if err != nil {
@@ -44,17 +44,19 @@ func (o *originals) fetch(ctx context.Context, w *writer, parts []result.Part) e
 	}
 	err = gather(ctx, slices.Sorted(maps.Keys(unknown)), w.answers, func(n int, as answers) {
 		found[n] = as
-		o.keepShard(n, as)
+		o.cacheShard(n, as)
 	})
 	if err != nil {
 		return err
 	}
-	read := func(ctx context.Context, m original) (answer, error) { return found[m.shard].read(ctx, w.Blobs, m.at) }
-	return gather(ctx, missing, read, func(m original, a answer) { o.keepRow(m.item, a) })
+	read := func(ctx context.Context, m original) (answer, error) {
+		return found[m.shard].read(ctx, w.Blobs, m.at)
+	}
+	return gather(ctx, missing, read, func(m original, a answer) { o.cacheRow(m.item, a) })
 }
 
-// missing are the originals that are not remembered, each once. Those of the
-// shard being written are in memory.
+// missing returns the originals of the parts that are neither cached nor of the
+// shard being written, each once.
 func (o *originals) missing(ctx context.Context, w *writer, parts []result.Part) (out []original, err error) {
 	listed := map[uint64]bool{}
 	for _, p := range parts {
@@ -73,9 +75,10 @@ func (o *originals) missing(ctx context.Context, w *writer, parts []result.Part)
 	return out, nil
 }
 
-// gather gets something for every key, several at once, and gives what it got
-// one by one.
-func gather[K, V any](ctx context.Context, keys []K, get func(context.Context, K) (V, error), give func(K, V)) error {
+// gather calls get for every key, several at once, and then yield with each key
+// and its value, in order.
+func gather[K, V any](ctx context.Context, keys []K, get func(context.Context, K) (V, error),
+	yield func(K, V)) error {
 	got := make([]V, len(keys))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(fetchers)
@@ -89,7 +92,7 @@ func gather[K, V any](ctx context.Context, keys []K, get func(context.Context, K
 		return err
 	}
 	for i, k := range keys {
-		give(k, got[i])
+		yield(k, got[i])
 	}
 	return nil
 }

@@ -130,7 +130,7 @@ func (a asked) finalize(tb testing.TB, why run.Reason, sent int) record.Summary 
 	s := run.New(id)
 	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = run.Finalizing, why, a.shards(), uint64(len(a.originals)), true, sent, sent
 	s.Done.Set = interval.Of(interval.Range{Lo: 0, Hi: sent})
-	if err := finalize.New(a.Ports, input.NewIndex(a.Blobs, a.Docs)).Follow(tb.Context(), s, nil); err != nil {
+	if err := finalize.New(a.Ports, input.NewIndex(a.Blobs, a.Docs), finalize.Options{}).Follow(tb.Context(), s, nil); err != nil {
 		tb.Fatal(err)
 	}
 	var sum record.Summary
@@ -223,7 +223,7 @@ func TestADamagedOriginalIsNoAnswer(t *testing.T) {
 	hosttest.Put(t, a.Ports, key, strings.ToUpper(hosttest.Object(t, a.Ports, key)))
 	s := run.New(id)
 	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = run.Finalizing, run.ReasonDone, 2, 2, true, 2, 2
-	if err := finalize.New(a.Ports, input.NewIndex(a.Blobs, a.Docs)).Follow(t.Context(), s, nil); !fault.Is(err, fault.Corrupt) {
+	if err := finalize.New(a.Ports, input.NewIndex(a.Blobs, a.Docs), finalize.Options{}).Follow(t.Context(), s, nil); !fault.Is(err, fault.Corrupt) {
 		t.Errorf("%v", err)
 	}
 }

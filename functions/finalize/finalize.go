@@ -1,15 +1,3 @@
-// Package finalize writes what users read: completions.jsonl, errors.jsonl
-// and, last, summary.json.
-//
-// It is a pure function of immutable inputs: Done shards, the frozen frontier
-// and the pinned input. Each item of the run comes out exactly once (I1), in
-// item order (I4): its row if there is one, else an error line under its own
-// id. Running it twice, or on two machines at once, gives the same bytes; the
-// objects are create-only. It may begin while the run goes on and follow its
-// commit frontier; what is there is read by nobody before the end. Where a call
-// has little time, as in clouds, many write segments of the files at once, and
-// one joins them. It never holds more than a few shards in memory, and what a
-// few copies are made of.
 package finalize
 
 import (
@@ -31,22 +19,35 @@ import (
 	"rollout/shared/record"
 )
 
-// Finalizer ends runs. Safe for concurrent use.
+// Finalizer writes the files of runs. It is safe for concurrent use.
 type Finalizer struct {
 	host.Ports
 	index    *input.Index
-	segments *SegmentOptions // nil: every run's files are written in one stream each
+	segments *SegmentOptions // nil: every run is written in one stream
 }
 
-// New returns a finalizer over the ports.
-func New(p host.Ports, ix *input.Index) *Finalizer {
-	return &Finalizer{Ports: p.WithSource("finalize"), index: ix}
+// Options are what a finalizer takes besides its ports.
+type Options struct {
+	// Segments, if not nil, has the files of large runs written in segments by
+	// many calls, as in clouds, where a call has little time. Nil writes the files
+	// of every run in one stream.
+	Segments *SegmentOptions
 }
 
-// Finalize writes the files of a run that has come to its end, and says so. A
-// run that is not Finalizing, or whose summary is there, needs no work. Of a
-// run that is written in segments it asks for those that are missing; whoever
-// writes the last of them has it called again.
+// New returns a finalizer that finds shards through ix.
+func New(p host.Ports, ix *input.Index, o Options) *Finalizer {
+	f := &Finalizer{Ports: p.WithSource("finalize"), index: ix}
+	if o.Segments != nil {
+		s := o.Segments.withDefaults()
+		f.segments = &s
+	}
+	return f
+}
+
+// Finalize writes the files of a run that is Finalizing, and tells coordinate. It
+// writes none for a run in another phase, and only tells coordinate if the
+// summary exists. For a run that is written in segments it asks for the missing
+// ones; the call that writes the last of them asks for Finalize again.
 func (f *Finalizer) Finalize(ctx context.Context, e events.Finalize) error {
 	s, finalizing, err := f.finalizing(ctx, identity.RunID(e.Run))
 	if err != nil || !finalizing {
@@ -60,30 +61,30 @@ func (f *Finalizer) Finalize(ctx context.Context, e events.Finalize) error {
 	})
 }
 
-// finalizing reads the state of a run; one whose phase is another is none of
-// ours, yet or any more.
+// finalizing reads the state of a run and reports whether it is Finalizing.
 func (f *Finalizer) finalizing(ctx context.Context, id identity.RunID) (s run.State, finalizing bool, err error) {
 	_, _, err = host.Load(ctx, f.Docs, record.CoordinatorKey(id), &s)
 	return s, err == nil && s.Phase == run.Finalizing, err
 }
 
-// ErrAlreadyFinalized ends a Follow whose run was finalized by somebody else.
+// ErrAlreadyFinalized ends a Follow whose run another process has finalized.
 var ErrAlreadyFinalized = errors.New("the run's files are written already")
 
-// Follow writes a run's files behind its commit frontier, so that little is
-// left to do at the end. It begins with the given state and asks next for a
-// newer one whenever it has caught up with a run that is not Finalizing yet.
+// Follow writes a run's files behind its commit frontier, so that little is left
+// to do at the end. It starts with the state s. Whenever it has caught up with a
+// run that is not Finalizing yet, it calls next, which waits for a newer state.
 func (f *Finalizer) Follow(ctx context.Context, s run.State, next func(context.Context) (run.State, error)) error {
 	return f.end(ctx, s, func(ctx context.Context, m record.Manifest) (run.State, totals, bool, error) {
 		return f.stream(ctx, m, s, nil, next)
 	})
 }
 
-// files writes both files of a run. It returns the state of the run's end and
-// what they hold; whole is false if it asked others for parts of them instead.
+// files writes both files of a run. It returns the state at the run's end and
+// the totals of the files. whole is false if segments are missing, which it has
+// asked for.
 type files func(context.Context, record.Manifest) (s run.State, t totals, whole bool, err error)
 
-// end leaves a run's files and then its summary, and says so.
+// end writes a run's files, then its summary, and tells coordinate.
 func (f *Finalizer) end(ctx context.Context, s run.State, write files) (err error) {
 	ctx, span := f.StartSpan(ctx, time.Time{}, "finalize", s.Run)
 	defer func() { span.End(err) }()
@@ -98,9 +99,10 @@ func (f *Finalizer) end(ctx context.Context, s run.State, write files) (err erro
 	return f.Send(ctx, host.CoordinateQueue, events.Finalized{Run: string(s.Run), Phase: sum.Phase})
 }
 
-// summary returns the run's summary, after writing everything that is not
-// there yet.
-func (f *Finalizer) summary(ctx context.Context, m record.Manifest, write files) (sum record.Summary, whole bool, err error) {
+// summary returns the run's summary. Unless it exists, it first writes the files,
+// and then the summary.
+func (f *Finalizer) summary(ctx context.Context, m record.Manifest,
+	write files) (sum record.Summary, whole bool, err error) {
 	key := record.OutputKey(m.Run, record.SummaryFile)
 	if err := input.ReadJSON(ctx, f.Blobs, key, &sum); !fault.Is(err, fault.NotFound) {
 		return sum, err == nil, err
@@ -109,28 +111,15 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, write files)
 	if err != nil || !whole {
 		return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 	}
-	now := f.Clock.Now().UTC()
-	sum = record.Summary{
-		Schema: record.Schema, Run: m.Run, Name: m.Name, Reason: string(s.Reason), Message: s.Message,
-		Phase: string(s.Reason.Phase(t.counts.Failed)), Items: uint64(t.counts.OK + t.counts.Failed),
-		Completed: uint64(t.counts.OK), Failed: uint64(t.counts.Failed), FailedByClass: t.counts.ByClass, Copies: uint64(t.copies), Shards: s.Shards,
-		PromptTokens: t.counts.PromptTokens, CompletionTokens: t.counts.CompletionTokens, WastedTokens: t.counts.WastedTokens,
-		Model: m.ModelURI, Workers: t.workers, CreatedAt: m.CreatedAt, StartedAt: s.StartedAt, EndedAt: now,
-		Outputs: record.OutputKey(m.Run, record.CompletionsFile), Errors: record.OutputKey(m.Run, record.ErrorsFile),
-	}
-	if sum.FailedByClass == nil {
-		sum.FailedByClass = map[string]int{}
-	}
+	sum = f.summarize(m, s, t)
 	if m.Kind == config.KindTrain {
 		if sum.Training, err = f.training(ctx, m, t); err != nil {
 			return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 		}
 	}
-	if !s.StartedAt.IsZero() {
-		sum.Seconds = now.Sub(s.StartedAt).Seconds()
-	}
-	_, err = f.Blobs.Put(ctx, key, bytes.NewReader(append(record.Encode(sum), '\n')), blob.PutOptions{CreateOnly: true})
-	if fault.Is(err, fault.Conflict) { // somebody else was faster, with the same counts
+	body := bytes.NewReader(append(record.Encode(sum), '\n'))
+	_, err = f.Blobs.Put(ctx, key, body, blob.PutOptions{CreateOnly: true})
+	if fault.Is(err, fault.Conflict) { // another process wrote it first, with the same counts
 		err = input.ReadJSON(ctx, f.Blobs, key, &sum)
 		return sum, err == nil, err
 	}
@@ -140,9 +129,32 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, write files)
 	return sum, err == nil, err
 }
 
-// reportEnd tells of the run's end: whoever wrote its summary does, and nobody else.
+// summarize makes the summary of a run that ended with the state s.
+func (f *Finalizer) summarize(m record.Manifest, s run.State, t totals) record.Summary {
+	now := f.Clock.Now().UTC()
+	sum := record.Summary{
+		Schema: record.Schema, Run: m.Run, Name: m.Name, Reason: string(s.Reason), Message: s.Message,
+		Phase: string(s.Reason.Phase(t.counts.Failed)), Items: uint64(t.counts.OK + t.counts.Failed),
+		Completed: uint64(t.counts.OK), Failed: uint64(t.counts.Failed), FailedByClass: t.counts.ByClass,
+		Copies: uint64(t.copies), Shards: s.Shards, PromptTokens: t.counts.PromptTokens,
+		CompletionTokens: t.counts.CompletionTokens, WastedTokens: t.counts.WastedTokens,
+		Model: m.ModelURI, Workers: t.workers, CreatedAt: m.CreatedAt, StartedAt: s.StartedAt, EndedAt: now,
+		Outputs: record.OutputKey(m.Run, record.CompletionsFile), Errors: record.OutputKey(m.Run, record.ErrorsFile),
+	}
+	if sum.FailedByClass == nil {
+		sum.FailedByClass = map[string]int{}
+	}
+	if !s.StartedAt.IsZero() {
+		sum.Seconds = now.Sub(s.StartedAt).Seconds()
+	}
+	return sum
+}
+
+// reportEnd records the run's end for observers. Only the process that wrote the
+// summary calls it.
 func (f *Finalizer) reportEnd(ctx context.Context, m record.Manifest, s record.Summary) {
-	f.Watch.Tracer.RecordRun(ctx, m.Run, m.CreatedAt, s.EndedAt, slog.String(observe.KeyPhase, s.Phase), slog.Uint64("items", s.Items), slog.Uint64("failed", s.Failed))
+	f.Watch.Tracer.RecordRun(ctx, m.Run, m.CreatedAt, s.EndedAt, slog.String(observe.KeyPhase, s.Phase),
+		slog.Uint64("items", s.Items), slog.Uint64("failed", s.Failed))
 	f.Observe(ctx, observe.RunEnded{Run: s.Run, Phase: s.Phase, Items: s.Items, Completed: s.Completed, Failed: s.Failed,
 		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens,
 		Took: time.Duration(s.Seconds * float64(time.Second))})

@@ -111,7 +111,7 @@ func (d fixture) save(p run.Phase, frontier int) {
 }
 
 func (d fixture) finalizer() *finalize.Finalizer {
-	return finalize.New(d.Ports, input.NewIndex(d.Blobs, d.Docs))
+	return finalize.New(d.Ports, input.NewIndex(d.Blobs, d.Docs), finalize.Options{})
 }
 
 func (d fixture) finalize() error {
@@ -240,7 +240,9 @@ func TestAShardWithMoreOutputThanItsResultIsDamaged(t *testing.T) {
 	for _, length := range []int64{-1, 1 << 40} {
 		for name, f := range map[string]func(fixture) *finalize.Finalizer{
 			"in one stream": fixture.finalizer,
-			"read ahead":    func(d fixture) *finalize.Finalizer { return d.finalizer().InSegments(finalize.SegmentOptions{}) },
+			"read ahead": func(d fixture) *finalize.Finalizer {
+				return inSegments(d.Ports, finalize.SegmentOptions{})
+			},
 		} {
 			d := newFixture(t)
 			doc := hosttest.Load[shard.Doc](t, d.Ports, identity.ShardKey(id, 0))

@@ -6,20 +6,20 @@ import (
 	"rollout/shared/core/shard"
 )
 
-// Bounds of what is read ahead: results, and bytes of one. A larger one is
-// streamed when its turn comes.
+// Bounds of what is read ahead: the number of results, and the bytes of one. A
+// larger result is streamed when it is written.
 const (
 	aheadResults = 8
 	aheadBytes   = 4 << 20
 )
 
-// readahead reads the results of a batch of shards before their turn comes: a store
-// far away answers many requests at once sooner than one after the other. What
-// is read must be taken, in order.
+// readahead reads the results of a batch of shards before they are written,
+// several at once, because a remote store answers concurrent requests faster
+// than one after another. The caller takes the results in order.
 type readahead struct {
 	first   int
-	results []chan fetched // by shard; nil: it is not read ahead
-	tokens  chan struct{}  // one for each result that is not taken yet
+	results []chan fetched // by shard; nil for a result that is not read ahead
+	tokens  chan struct{}  // one for each result that was not taken yet
 	stop    context.CancelFunc
 }
 
@@ -28,9 +28,12 @@ type fetched struct {
 	err   error
 }
 
+// readAhead begins to read the results of the shards from first on. The caller
+// must call stop.
 func (w *writer) readAhead(ctx context.Context, first int, docs []shard.Doc) *readahead {
 	ctx, stop := context.WithCancel(ctx)
-	a := &readahead{first: first, results: make([]chan fetched, len(docs)), tokens: make(chan struct{}, aheadResults), stop: stop}
+	a := &readahead{first: first, results: make([]chan fetched, len(docs)),
+		tokens: make(chan struct{}, aheadResults), stop: stop}
 	for i, d := range docs {
 		if d.State == shard.Done && d.Result != nil && d.Result.Length <= aheadBytes && !w.neverSent(first+i) {
 			a.results[i] = make(chan fetched, 1)
@@ -55,7 +58,7 @@ func (w *writer) readAhead(ctx context.Context, first int, docs []shard.Doc) *re
 	return a
 }
 
-// take returns the result of shard n, if it is one that is read ahead.
+// take returns the result of shard n. ok is false if it is not read ahead.
 func (a *readahead) take(ctx context.Context, n int) (b []byte, ok bool, err error) {
 	if a == nil || a.results[n-a.first] == nil {
 		return nil, false, nil

@@ -16,9 +16,9 @@ import (
 	"rollout/shared/record"
 )
 
-// WriteSegment writes the segment that it is asked for, unless it is there. When its
-// time is nearly up it ends the segment early: the rest is asked for again. If
-// it finds that no segment is missing any more, it has the run finalized.
+// WriteSegment writes the segment of the event's shards, unless it exists. When
+// the call's time is nearly over, it ends the segment early; Finalize asks for
+// the rest again. If no segment is missing any more, it asks for Finalize.
 func (f *Finalizer) WriteSegment(ctx context.Context, e events.FinalizeSegment) (err error) {
 	s, finalizing, err := f.finalizing(ctx, identity.RunID(e.Run))
 	if err != nil || !finalizing || f.segments == nil {
@@ -27,7 +27,8 @@ func (f *Finalizer) WriteSegment(ctx context.Context, e events.FinalizeSegment) 
 	if e.To > s.Shards {
 		return fault.New(fault.Invalid, "run %s has %d shards, and no segment up to shard %d", s.Run, s.Shards, e.To)
 	}
-	ctx, span := f.StartSpan(ctx, time.Time{}, "finalize segment", s.Run, slog.Int("from", e.From), slog.Int("to", e.To))
+	ctx, span := f.StartSpan(ctx, time.Time{}, "finalize segment", s.Run,
+		slog.Int("from", e.From), slog.Int("to", e.To))
 	defer func() { span.End(err) }()
 	m, err := host.LoadManifest(ctx, f.Docs, s.Run)
 	if err != nil {
@@ -38,7 +39,7 @@ func (f *Finalizer) WriteSegment(ctx context.Context, e events.FinalizeSegment) 
 		if from > e.From && late() {
 			return nil
 		}
-		seg, err := f.segment(ctx, m, s, from, e.To, late)
+		seg, err := f.segment(ctx, m, s, shardRange{from, e.To}, late)
 		if err != nil {
 			return fault.Wrap(err, "segment of run %s from shard %d", s.Run, from)
 		}
@@ -51,8 +52,8 @@ func (f *Finalizer) WriteSegment(ctx context.Context, e events.FinalizeSegment) 
 	return f.Send(ctx, host.TaskQueue, events.Finalize{Run: e.Run})
 }
 
-// timer returns what tells that a quarter of the time that a call has is left,
-// or less: enough to end what was begun.
+// timer returns a function that reports whether at most a quarter of the call's
+// time is left: enough to end what was begun.
 func (f *Finalizer) timer(ctx context.Context) (late func() bool) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -62,34 +63,38 @@ func (f *Finalizer) timer(ctx context.Context) (late func() bool) {
 	return func() bool { return !f.Clock.Now().Before(end) }
 }
 
-// segment returns the segment that begins with that shard; it writes one, up to
-// shard to if there is time, if there is none.
-func (f *Finalizer) segment(ctx context.Context, m record.Manifest, s run.State, from, to int, late func() bool) (record.OutputSegment, error) {
-	seg, err := f.readSegment(ctx, s, from)
+// segment returns the segment that begins with the first shard of r. If none
+// exists, it writes one, up to the end of r if there is time.
+func (f *Finalizer) segment(ctx context.Context, m record.Manifest, s run.State, r shardRange,
+	late func() bool) (record.OutputSegment, error) {
+	seg, err := f.readSegment(ctx, s, r.from)
 	if !fault.Is(err, fault.NotFound) {
 		return seg, err
 	}
-	// Another execution may end the segment elsewhere, so that its rows are
-	// others: each has objects of its own.
+	// Another call may end the segment at another shard, with other rows. Each
+	// call therefore writes objects of its own.
 	nonce := f.segments.Nonce()
-	completions, errs := record.OutputSegmentRowsKey(m.Run, from, nonce, record.CompletionsFile), record.OutputSegmentRowsKey(m.Run, from, nonce, record.ErrorsFile)
+	completions := record.OutputSegmentRowsKey(m.Run, r.from, nonce, record.CompletionsFile)
+	errs := record.OutputSegmentRowsKey(m.Run, r.from, nonce, record.ErrorsFile)
 	w := f.writer(ctx, m, s, completions, errs)
 	w.late = late
-	end, err := w.writeShards(ctx, from, to)
+	end, err := w.writeShards(ctx, r.from, r.to)
 	if err := w.finish(err); err != nil {
 		return seg, err
 	}
-	seg = w.totals.segment(from, end)
-	seg.Completions, seg.Errors = record.Rows{Key: completions, Length: w.out.pipe.length}, record.Rows{Key: errs, Length: w.errs.pipe.length}
-	_, err = f.Blobs.Put(ctx, record.OutputSegmentKey(m.Run, from), bytes.NewReader(record.Encode(seg)), blob.PutOptions{CreateOnly: true})
-	if fault.Is(err, fault.Conflict) { // somebody else was faster
-		return f.readSegment(ctx, s, from)
+	seg = w.totals.segment(r.from, end)
+	seg.Completions = record.Rows{Key: completions, Length: w.out.pipe.length}
+	seg.Errors = record.Rows{Key: errs, Length: w.errs.pipe.length}
+	key, body := record.OutputSegmentKey(m.Run, r.from), bytes.NewReader(record.Encode(seg))
+	_, err = f.Blobs.Put(ctx, key, body, blob.PutOptions{CreateOnly: true})
+	if fault.Is(err, fault.Conflict) { // another call wrote it first
+		return f.readSegment(ctx, s, r.from)
 	}
 	return seg, err
 }
 
-// readSegment reads the segment that begins with that shard; NotFound if there
-// is none.
+// readSegment reads the segment that begins with shard from; NotFound if none
+// exists.
 func (f *Finalizer) readSegment(ctx context.Context, s run.State, from int) (seg record.OutputSegment, err error) {
 	key := record.OutputSegmentKey(s.Run, from)
 	b, err := input.ReadObject(ctx, f.Blobs, key, maxSegment)
@@ -100,10 +105,11 @@ func (f *Finalizer) readSegment(ctx context.Context, s run.State, from int) (seg
 		return seg, err
 	}
 	if seg.From != from || seg.To <= from || seg.To > s.Shards {
-		return seg, fault.New(fault.Corrupt, "%s is of the shards from %d to %d; the run has %d", key, seg.From, seg.To, s.Shards)
+		return seg, fault.New(fault.Corrupt, "%s is of the shards from %d to %d; the run has %d",
+			key, seg.From, seg.To, s.Shards)
 	}
 	return seg, nil
 }
 
-// maxSegment bounds the object that describes a segment: it names workers.
+// maxSegment bounds the object that describes a segment, which names its workers.
 const maxSegment = 1 << 20

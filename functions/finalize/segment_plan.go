@@ -21,19 +21,8 @@ import (
 	"rollout/shared/record"
 )
 
-// SegmentOptions say how the files of a run are written by many calls at once.
-// What is zero has the default.
-type SegmentOptions struct {
-	StreamBelow int64 // a run with fewer bytes of results is written in one stream: 256 MiB
-	MinBytes    int64 // of results in a segment, at least: 64 MiB
-	MaxShards   int   // in a segment, at most, unless it would be too many segments: 2,048
-	MaxRequests int   // segments asked for at once, at most: 256
-	// Nonce names an execution; random by default.
-	Nonce func() string
-}
-
-// InSegments returns a finalizer that writes the files of large runs in
-// segments: no call of it takes long, however large the run is.
+// SegmentOptions say how the files of large runs are written in segments. A
+// field that is zero has its default.
 //
 //	Finalize ─▶ which segments are missing? ─▶ FinalizeSegment, one for each ─▶ rows, then the segment's record
 //	    ▲                    │ none                                                  │ none is missing
@@ -41,25 +30,37 @@ type SegmentOptions struct {
 //	                         ▼
 //	            join of the rows ─▶ summary
 //
-// Where segments begin and end is for whoever asks, and for whoever has no time
-// left, to decide: the first record of each decides for all.
-func (f *Finalizer) InSegments(s SegmentOptions) *Finalizer {
+// The call that asks for segments decides where they begin and end; a call that
+// runs out of time ends its segment early. The first record of a segment that is
+// written is the valid one.
+type SegmentOptions struct {
+	// StreamBelow is the size of results, in bytes, below which a run is written
+	// in one stream. Default: 256 MiB.
+	StreamBelow int64
+	MinBytes    int64 // of results in a segment. Default: 64 MiB
+	// MaxShards bounds the shards of a segment, unless MaxRequests makes it
+	// larger. Default: 2,048.
+	MaxShards   int
+	MaxRequests int // segments asked for at once, at most. Default: 256
+	// Nonce returns a name for a call's objects. Default: random.
+	Nonce func() string
+}
+
+func (s SegmentOptions) withDefaults() SegmentOptions {
 	s.StreamBelow, s.MinBytes = cmp.Or(s.StreamBelow, 256<<20), cmp.Or(s.MinBytes, 64<<20)
 	s.MaxShards, s.MaxRequests = cmp.Or(s.MaxShards, 2048), cmp.Or(s.MaxRequests, 256)
 	if s.Nonce == nil {
 		s.Nonce = rand.Text
 	}
-	out := *f
-	out.segments = &s
-	return &out
+	return s
 }
 
-// dedupeShardFactor is how many times fewer shards make a segment in a run that asks
-// identical requests once: a copy is longer than what its result has of it, and
-// is made from what another result has.
+// dedupeShardFactor divides the shards of a segment in a run that asks identical
+// requests once: a copy is longer in the file than in its own result, and is
+// made from another result.
 const dedupeShardFactor = 8
 
-// shardLimit is how many shards a segment of the run has at most.
+// shardLimit bounds the shards of a segment of the run.
 func (s SegmentOptions) shardLimit(m record.Manifest) int {
 	if m.Config.Dedupe.Enabled {
 		return max(1, s.MaxShards/dedupeShardFactor)
@@ -67,8 +68,8 @@ func (s SegmentOptions) shardLimit(m record.Manifest) int {
 	return s.MaxShards
 }
 
-// bySegments writes a small run's files in one stream. It joins those of
-// another run of their segments, or asks for those that are missing.
+// bySegments writes the files of a small run in one stream. For a large run it
+// asks for the missing segments, or joins the segments if none is missing.
 func (f *Finalizer) bySegments(ctx context.Context, m record.Manifest, s run.State) (run.State, totals, bool, error) {
 	docs, small, err := f.small(ctx, m, s)
 	if err != nil {
@@ -98,8 +99,8 @@ func (f *Finalizer) bySegments(ctx context.Context, m record.Manifest, s run.Sta
 	return s, t, true, nil
 }
 
-// small reports whether a run's files are written in one stream, and returns
-// its documents then.
+// small reports whether a run's files are written in one stream. If so it returns
+// the documents of all its shards.
 func (f *Finalizer) small(ctx context.Context, m record.Manifest, s run.State) (docs []shard.Doc, small bool, err error) {
 	if s.Shards > f.segments.shardLimit(m) {
 		return nil, false, nil
@@ -111,31 +112,31 @@ func (f *Finalizer) small(ctx context.Context, m record.Manifest, s run.State) (
 	return docs, left > 0, err
 }
 
-// shardRange is the shards from from to to, exclusive.
+// shardRange is the shards from from to to, to excluded.
 type shardRange struct{ from, to int }
 
-// unansweredBytes stands for the error rows of a shard without a result: 256
-// items' of 256 bytes.
+// unansweredBytes is the assumed size of the error rows of a shard without a
+// result: 256 items of 256 bytes.
 const unansweredBytes = 64 << 10
 
-// docsWeighed is how many documents are read at once for their weight.
+// docsWeighed is how many documents are read at once to weigh their shards.
 const docsWeighed = document.MaxKeys
 
-// each gives the document of each shard.
-func (f *Finalizer) each(ctx context.Context, s run.State, of shardRange, give func(shard.Doc)) error {
+// each calls yield with the document of each shard of the range, in order.
+func (f *Finalizer) each(ctx context.Context, s run.State, of shardRange, yield func(shard.Doc)) error {
 	for lo := of.from; lo < of.to; lo += docsWeighed {
 		docs, err := f.docs(ctx, s.Run, lo, min(lo+docsWeighed, of.to))
 		if err != nil {
 			return err
 		}
 		for _, d := range docs {
-			give(d)
+			yield(d)
 		}
 	}
 	return nil
 }
 
-// weight is how many bytes a shard puts into the files, about.
+// weight is about how many bytes of the files a shard makes.
 func weight(d shard.Doc) int64 {
 	switch {
 	case d.Result != nil:
@@ -146,12 +147,13 @@ func weight(d shard.Doc) int64 {
 	return unansweredBytes
 }
 
-// recordsAtOnce is how many records of segments are read at once.
+// recordsAtOnce is how many segment records are read at once.
 const recordsAtOnce = 16
 
-// segmentsAndGaps reads the segments that are there, and returns those that follow each
-// other from shard 0 on, and the gaps that there are between them.
-func (f *Finalizer) segmentsAndGaps(ctx context.Context, s run.State) (have []record.OutputSegment, gaps []shardRange, err error) {
+// segmentsAndGaps reads the existing segments. It returns those that do not
+// overlap, in order, and the gaps between them.
+func (f *Finalizer) segmentsAndGaps(ctx context.Context, s run.State) (have []record.OutputSegment,
+	gaps []shardRange, err error) {
 	begins, err := f.segmentStarts(ctx, s.Run)
 	if err != nil {
 		return nil, nil, err
@@ -171,7 +173,7 @@ func (f *Finalizer) segmentsAndGaps(ctx context.Context, s run.State) (have []re
 	at := 0
 	for _, seg := range all {
 		switch {
-		case seg.From < at: // its shards are in another one
+		case seg.From < at: // an earlier segment has its first shard
 			continue
 		case seg.From > at:
 			gaps = append(gaps, shardRange{at, seg.From})
@@ -184,7 +186,7 @@ func (f *Finalizer) segmentsAndGaps(ctx context.Context, s run.State) (have []re
 	return have, gaps, nil
 }
 
-// segmentStarts lists the first shards of the segments that are there, in order.
+// segmentStarts lists the first shards of the existing segments, in order.
 func (f *Finalizer) segmentStarts(ctx context.Context, id identity.RunID) ([]int, error) {
 	prefix := path.Dir(record.OutputSegmentKey(id, 0)) + "/"
 	var out []int
@@ -197,7 +199,7 @@ func (f *Finalizer) segmentStarts(ctx context.Context, id identity.RunID) ([]int
 			after = info.Key
 			from, err := strconv.Atoi(strings.TrimSuffix(path.Base(info.Key), ".json"))
 			if err != nil || record.OutputSegmentKey(id, from) != info.Key {
-				return nil, fault.New(fault.Corrupt, "%s is no record of a segment", info.Key)
+				return nil, fault.New(fault.Corrupt, "object %s is not the record of a segment", info.Key)
 			}
 			out = append(out, from)
 		}
@@ -207,7 +209,7 @@ func (f *Finalizer) segmentStarts(ctx context.Context, id identity.RunID) ([]int
 	}
 }
 
-// ask asks for the segments that fill the gaps.
+// ask sends events for the segments that fill the gaps.
 func (f *Finalizer) ask(ctx context.Context, m record.Manifest, s run.State, gaps []shardRange) error {
 	var spans []shardRange
 	for _, g := range gaps {
@@ -225,8 +227,9 @@ func (f *Finalizer) ask(ctx context.Context, m record.Manifest, s run.State, gap
 	return f.Send(ctx, host.TaskQueue, batch...)
 }
 
-// cut cuts a gap into segments.
-func (f *Finalizer) cut(ctx context.Context, m record.Manifest, s run.State, gap shardRange) (out []shardRange, err error) {
+// cut divides a gap into segments.
+func (f *Finalizer) cut(ctx context.Context, m record.Manifest, s run.State,
+	gap shardRange) (out []shardRange, err error) {
 	most := f.segments.shardLimit(m)
 	from, bytes := gap.from, int64(0)
 	err = f.each(ctx, s, gap, func(d shard.Doc) {
@@ -239,10 +242,11 @@ func (f *Finalizer) cut(ctx context.Context, m record.Manifest, s run.State, gap
 	return out, err
 }
 
-// coalesce makes one of neighbours until there are no more than so many, or none
-// are neighbours.
-func coalesce(spans []shardRange, most int) []shardRange {
-	for len(spans) > most {
+// coalesce merges neighbouring ranges until at most limit ranges are left. If no
+// ranges are neighbours, it drops those beyond the limit: they are asked for once
+// the others are written.
+func coalesce(spans []shardRange, limit int) []shardRange {
+	for len(spans) > limit {
 		var out []shardRange
 		for i := 0; i < len(spans); i++ {
 			sp := spans[i]
@@ -253,14 +257,14 @@ func coalesce(spans []shardRange, most int) []shardRange {
 			out = append(out, sp)
 		}
 		if len(out) == len(spans) {
-			return spans[:most] // the others are asked for when these are there
+			return spans[:limit]
 		}
 		spans = out
 	}
 	return spans
 }
 
-// join makes a file of the rows of its segments.
+// join joins the rows of all segments into one file, unless the file exists.
 func (f *Finalizer) join(ctx context.Context, key string, rows []record.Rows) error {
 	parts := make([]blob.Range, 0, len(rows))
 	for _, r := range rows {
@@ -268,18 +272,20 @@ func (f *Finalizer) join(ctx context.Context, key string, rows []record.Rows) er
 			parts = append(parts, blob.Range{Key: r.Key, Length: r.Length})
 		}
 	}
-	_, err := f.Blobs.Stat(ctx, key, "") // a join copies first and is refused last
+	// Check first: a join copies all parts before it fails because the file exists.
+	_, err := f.Blobs.Stat(ctx, key, "")
 	switch {
 	case !fault.Is(err, fault.NotFound):
 		return err
 	case len(parts) == 0:
 		_, err = f.Blobs.Put(ctx, key, strings.NewReader(""), blob.PutOptions{CreateOnly: true})
 	case len(parts) > blob.MaxParts:
-		return fault.New(fault.Exhausted, "%s has %d segments, more than the %d that are joined", key, len(parts), blob.MaxParts)
+		return fault.New(fault.Exhausted, "%s has %d segments, more than the %d that can be joined",
+			key, len(parts), blob.MaxParts)
 	default:
 		_, err = f.Blobs.Join(ctx, key, parts)
 	}
-	if fault.Is(err, fault.Conflict) { // it is there, with the same bytes
+	if fault.Is(err, fault.Conflict) { // it exists, with the same bytes
 		return nil
 	}
 	return err

@@ -29,7 +29,7 @@ import (
 var tiny = finalize.SegmentOptions{StreamBelow: 1, MinBytes: 1, MaxShards: 2}
 
 func inSegments(p host.Ports, s finalize.SegmentOptions) *finalize.Finalizer {
-	return finalize.New(p, input.NewIndex(p.Blobs, p.Docs)).InSegments(s)
+	return finalize.New(p, input.NewIndex(p.Blobs, p.Docs), finalize.Options{Segments: &s})
 }
 
 // asks takes what was asked of finalize.
@@ -339,7 +339,7 @@ func TestASmallRunCostsNoRequestMore(t *testing.T) {
 		d.Blobs, d.Docs = counted{d.Blobs, &n}, countedDocs{d.Docs, &n}
 		f := d.finalizer()
 		if k == 1 {
-			f = f.InSegments(finalize.SegmentOptions{})
+			f = inSegments(d.Ports, finalize.SegmentOptions{})
 		}
 		if err := f.Finalize(t.Context(), events.Finalize{Run: string(id)}); err != nil {
 			t.Fatal(err)

@@ -10,14 +10,14 @@ import (
 	"rollout/shared/fault"
 )
 
-// sink is an object being put while it is written.
+// sink is an object that is uploaded while it is written.
 type sink struct {
-	*bufio.Writer // single rows are small for a pipe
+	*bufio.Writer // batches rows, which are small for a pipe
 	pipe          *pipe
 	done          chan error
 }
 
-// pipe counts what goes through it.
+// pipe counts the bytes that pass through it.
 type pipe struct {
 	*io.PipeWriter
 	length int64
@@ -29,16 +29,18 @@ func (p *pipe) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// sinkBuffer is how much is gathered before it is put.
+// sinkBuffer is how many bytes are buffered before they are uploaded.
 const sinkBuffer = 64 << 10
 
+// open begins to create an object. If it exists, what is written is discarded:
+// it has the same bytes.
 func (f *Finalizer) open(ctx context.Context, key string) *sink {
 	r, w := io.Pipe()
 	p := &pipe{PipeWriter: w}
 	s := &sink{Writer: bufio.NewWriterSize(p, sinkBuffer), pipe: p, done: make(chan error, 1)}
 	go func() {
 		_, err := f.Blobs.Put(ctx, key, r, blob.PutOptions{CreateOnly: true})
-		if fault.Is(err, fault.Conflict) { // it is there, with the same bytes
+		if fault.Is(err, fault.Conflict) {
 			_, err = io.Copy(io.Discard, r)
 		}
 		r.CloseWithError(err)
@@ -47,13 +49,14 @@ func (f *Finalizer) open(ctx context.Context, key string) *sink {
 	return s
 }
 
-// finish ends the object, or drops it if there was an error.
+// finish completes the object, or drops it if err is not nil. It returns the
+// errors of the upload.
 func (s *sink) finish(err error) error {
 	dropped := err != nil
 	if !dropped {
 		err = s.Flush()
 	}
-	s.pipe.CloseWithError(err) // without an error, it is the object's end
+	s.pipe.CloseWithError(err) // nil is the object's end
 	put := <-s.done
 	if dropped {
 		return nil

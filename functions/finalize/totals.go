@@ -8,10 +8,10 @@ import (
 	"rollout/shared/record"
 )
 
-// totals sum up what the files hold.
+// totals sum up the contents of the files.
 type totals struct {
 	counts   shard.Counts
-	copies   int // among those counted
+	copies   int // included in counts
 	workers  []string
 	snapshot *shard.Snapshot // the last one of a training
 }
@@ -41,7 +41,7 @@ func (t *totals) worker(id string) {
 	}
 }
 
-// count counts an item: an answered one under "".
+// count counts an item by its class; "" is an answered item.
 func (t *totals) count(class fault.Class) {
 	if class == "" {
 		t.counts.OK++
@@ -58,7 +58,7 @@ func (t *totals) class(k string, n int) {
 	t.counts.ByClass[k] += n
 }
 
-// join adds what a segment holds.
+// join adds the totals of a segment.
 func (t *totals) join(s record.OutputSegment) {
 	t.add(shard.Doc{Counts: s.Counts})
 	t.copies += s.Copies
@@ -67,7 +67,8 @@ func (t *totals) join(s record.OutputSegment) {
 	}
 }
 
-// segment tells what the totals are in a segment.
+// segment returns the record of a segment with these totals.
 func (t totals) segment(from, to int) record.OutputSegment {
-	return record.OutputSegment{Schema: record.Schema, From: from, To: to, Counts: t.counts, Copies: t.copies, Workers: t.workers}
+	return record.OutputSegment{Schema: record.Schema, From: from, To: to,
+		Counts: t.counts, Copies: t.copies, Workers: t.workers}
 }

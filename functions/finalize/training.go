@@ -10,14 +10,14 @@ import (
 	"rollout/shared/record"
 )
 
-// maxTrained bounds the row of a training, and maxFiles its files.
+// maxTrained bounds the row of a training, in bytes. maxFiles bounds its files.
 const (
 	maxTrained = 1 << 20
 	maxFiles   = 16
 )
 
-// training gives the files of a training to users, and returns what became of
-// it: its row or, if the run ended first, what its last snapshot says.
+// training publishes the files of a training and returns its result: the row it
+// committed or, if the run ended first, the step and loss of its last snapshot.
 func (f *Finalizer) training(ctx context.Context, m record.Manifest, t totals) (*record.Trained, error) {
 	b, err := input.ReadObject(ctx, f.Blobs, record.OutputKey(m.Run, record.CompletionsFile), maxTrained)
 	if err != nil {
@@ -45,8 +45,8 @@ func (f *Finalizer) training(ctx context.Context, m record.Manifest, t totals) (
 	return &out, nil
 }
 
-// publishFile copies one file to where users read. Rows come from workers: only names
-// that are known become keys.
+// publishFile copies one file of a training to the files that users read. The
+// row comes from a worker, so only known file names become keys.
 func (f *Finalizer) publishFile(ctx context.Context, run identity.RunID, file record.TrainedFile) error {
 	if file.Name != record.ModelFile && file.Name != record.CurveFile {
 		return fault.New(fault.Corrupt, "the row of a training names the file %.64q", file.Name)
@@ -57,7 +57,7 @@ func (f *Finalizer) publishFile(ctx context.Context, run identity.RunID, file re
 	from, to := record.TrainingFileKey(run, file.Content), record.OutputKey(run, file.Name)
 	info, err := f.Blobs.Stat(ctx, from, "")
 	if fault.Is(err, fault.NotFound) {
-		if _, err := f.Blobs.Stat(ctx, to, ""); err == nil { // given before
+		if _, err := f.Blobs.Stat(ctx, to, ""); err == nil { // published before
 			return nil
 		}
 	}

@@ -54,7 +54,7 @@ func newTrainingFixture(t *testing.T, row *record.Trained) fixture {
 }
 
 func (d fixture) endTraining() error {
-	return finalize.New(d.Ports, input.NewIndex(d.Blobs, d.Docs)).Finalize(d.t.Context(), events.Finalize{Run: string(id)})
+	return finalize.New(d.Ports, input.NewIndex(d.Blobs, d.Docs), finalize.Options{}).Finalize(d.t.Context(), events.Finalize{Run: string(id)})
 }
 
 func (d fixture) trained() *record.Trained {

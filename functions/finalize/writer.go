@@ -18,48 +18,51 @@ import (
 	"rollout/shared/shardtable"
 )
 
-// copyBuffer is how much of a result is read at once.
+// copyBuffer is how many bytes of a result are read at once.
 const copyBuffer = 256 << 10
 
 // docsAtOnce is how many shard documents are read at once.
 const docsAtOnce = 256
 
-// writer is one finalization under way.
+// writer writes the two files of a run, or those of a segment.
 type writer struct {
 	*Finalizer
 	manifest  record.Manifest
 	state     run.State
-	known     []shard.Doc                              // of all shards; nil: they are read
-	next      func(context.Context) (run.State, error) // waits for a newer one
-	late      func() bool                              // whether there is no time for another shard; nil is never
+	known     []shard.Doc                              // of all shards; nil: the writer reads them
+	next      func(context.Context) (run.State, error) // waits for a newer state
+	late      func() bool                              // optional: reports that no time is left for another shard
 	out, errs *sink
 	model     dialect.Model
 	totals    totals
 	buf       []byte
-	readahead *readahead // nil: results are read when their turn comes
+	readahead *readahead // nil: results are read when they are written
 	originals originals
 }
 
-// writer begins to write both files under these keys.
+// writer returns a writer that has begun both files under these keys.
 func (f *Finalizer) writer(ctx context.Context, m record.Manifest, s run.State, completions, errs string) *writer {
-	return &writer{Finalizer: f, manifest: m, state: s, out: f.open(ctx, completions), errs: f.open(ctx, errs), model: model(m), buf: make([]byte, copyBuffer)}
+	return &writer{Finalizer: f, manifest: m, state: s, out: f.open(ctx, completions), errs: f.open(ctx, errs),
+		model: model(m), buf: make([]byte, copyBuffer)}
 }
 
-// finish ends both files, or drops them if there was an error.
+// finish completes both files, or drops them if err is not nil.
 func (w *writer) finish(err error) error {
 	return errors.Join(err, w.out.finish(err), w.errs.finish(err))
 }
 
-// stream writes every shard's rows into both files, one after the other. known
-// are the documents of all shards, or nil.
-func (f *Finalizer) stream(ctx context.Context, m record.Manifest, s run.State, known []shard.Doc, next func(context.Context) (run.State, error)) (run.State, totals, bool, error) {
-	w := f.writer(ctx, m, s, record.OutputKey(m.Run, record.CompletionsFile), record.OutputKey(m.Run, record.ErrorsFile))
+// stream writes the rows of every shard into both files, in order. known are the
+// documents of all shards, or nil. next may be nil for a run that is Finalizing.
+func (f *Finalizer) stream(ctx context.Context, m record.Manifest, s run.State, known []shard.Doc,
+	next func(context.Context) (run.State, error)) (run.State, totals, bool, error) {
+	completions, errs := record.OutputKey(m.Run, record.CompletionsFile), record.OutputKey(m.Run, record.ErrorsFile)
+	w := f.writer(ctx, m, s, completions, errs)
 	w.known, w.next = known, next
 	err := w.finish(w.shards(ctx))
 	return w.state, w.totals, true, err
 }
 
-// shards writes all of the run's shards in order, as they become final.
+// shards writes all of the run's shards in order, as soon as each is final.
 func (w *writer) shards(ctx context.Context) error {
 	for n := 0; ; {
 		final := w.state.Done.Frontier()
@@ -85,11 +88,11 @@ func (w *writer) shards(ctx context.Context) error {
 	}
 }
 
-// writeShards writes the shards from lo on, up to hi or until it is late. It returns
-// the first one that is not written.
+// writeShards writes the shards from lo on, up to hi or until it is late. It
+// returns the first shard that is not written.
 func (w *writer) writeShards(ctx context.Context, lo, hi int) (int, error) {
 	for n := lo; n < hi; {
-		docs, err := w.some(ctx, n, min(n+docsAtOnce, hi))
+		docs, err := w.docsOf(ctx, n, min(n+docsAtOnce, hi))
 		if err != nil {
 			return n, err
 		}
@@ -100,8 +103,8 @@ func (w *writer) writeShards(ctx context.Context, lo, hi int) (int, error) {
 	return hi, nil
 }
 
-// some returns the documents of the shards from lo to hi.
-func (w *writer) some(ctx context.Context, lo, hi int) ([]shard.Doc, error) {
+// docsOf returns the documents of the shards from lo to hi.
+func (w *writer) docsOf(ctx context.Context, lo, hi int) ([]shard.Doc, error) {
 	if w.known != nil {
 		return w.known[lo:hi], nil
 	}
@@ -110,7 +113,8 @@ func (w *writer) some(ctx context.Context, lo, hi int) ([]shard.Doc, error) {
 
 func (w *writer) isLate() bool { return w.late != nil && w.late() }
 
-// batch writes the shards from lo on.
+// batch writes the shards from lo on, until it is late. It returns the first
+// shard that is not written.
 func (w *writer) batch(ctx context.Context, lo int, docs []shard.Doc) (int, error) {
 	if w.segments != nil {
 		w.readahead = w.readAhead(ctx, lo, docs)
@@ -127,8 +131,8 @@ func (w *writer) batch(ctx context.Context, lo int, docs []shard.Doc) (int, erro
 	return lo + len(docs), nil
 }
 
-// docs reads the documents of the shards from lo to hi. One that is absent is
-// that of a shard that nobody claimed.
+// docs reads the documents of the shards from lo to hi. The document of a shard
+// that was never claimed is absent; docs returns a Pending one.
 func (f *Finalizer) docs(ctx context.Context, id identity.RunID, lo, hi int) ([]shard.Doc, error) {
 	keys := make([]string, 0, hi-lo)
 	for n := lo; n < hi; n++ {
@@ -154,6 +158,7 @@ func (f *Finalizer) docs(ctx context.Context, id identity.RunID, lo, hi int) ([]
 	return out, nil
 }
 
+// shard writes the rows of one shard.
 func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
 	switch {
 	case w.neverSent(n):
@@ -192,13 +197,13 @@ func (w *writer) rows(b []byte, outputLen int64) error {
 	return err
 }
 
-// neverSent reports whether the shard is beyond the frontier of a run that
-// ended first.
+// neverSent reports whether the shard is beyond the frozen frontier: the run
+// ended before it was sent.
 func (w *writer) neverSent(n int) bool {
 	return w.state.Phase == run.Finalizing && n >= w.state.FrozenFrontier
 }
 
-// copy appends a result to both files and checks that it is the committed one.
+// copy appends a result to both files, and checks its length and digest.
 func (w *writer) copy(ctx context.Context, ref shard.Ref, outputLen int64) error {
 	r, _, err := w.Blobs.Get(ctx, ref.Key, blob.GetOptions{})
 	if err != nil {
@@ -221,7 +226,7 @@ func (w *writer) copy(ctx context.Context, ref shard.Ref, outputLen int64) error
 	return nil
 }
 
-// committed reads a result and checks that it is the committed one.
+// committed reads a result, and checks its length and digest.
 func committed(ctx context.Context, blobs blob.Store, ref shard.Ref) ([]byte, error) {
 	b, err := input.ReadObject(ctx, blobs, ref.Key, ref.Length)
 	if err != nil {
@@ -234,14 +239,15 @@ func committed(ctx context.Context, blobs blob.Store, ref shard.Ref) ([]byte, er
 }
 
 func notCommitted(ref shard.Ref) error {
-	return fault.New(fault.Corrupt, "result %s does not have the digest that its shard names; restore it from a backup", ref.Key)
+	return fault.New(fault.Corrupt, "result %s does not have the digest that its shard names; restore it from a backup",
+		ref.Key)
 }
 
-// onlyWriter hides other methods, so that the buffer is used.
+// onlyWriter hides ReadFrom, so that io.CopyBuffer uses its buffer.
 type onlyWriter struct{ io.Writer }
 
-// sealed writes a shard whose run ended before it did: its checkpoint's rows,
-// and an error line for every other item.
+// sealed writes a shard that the end of its run sealed: the rows of its
+// checkpoint, and an error line for every other item.
 func (w *writer) sealed(ctx context.Context, n int, d shard.Doc) error {
 	var rows []result.Row
 	if d.Checkpoint != nil {
@@ -253,8 +259,8 @@ func (w *writer) sealed(ctx context.Context, n int, d shard.Doc) error {
 	return w.unanswered(ctx, n, rows, d, d.Sealed)
 }
 
-// unanswered writes the rows there are, and error lines of the class for the
-// items that have none.
+// unanswered writes the given rows, and error lines of the class for the items
+// without a row.
 func (w *writer) unanswered(ctx context.Context, n int, rows []result.Row, d shard.Doc, class fault.Class) error {
 	e, row, err := w.index.FindShard(ctx, w.manifest.Run, n)
 	if err != nil {
@@ -268,7 +274,7 @@ func (w *writer) unanswered(ctx context.Context, n int, rows []result.Row, d sha
 	if err != nil {
 		return err
 	}
-	d.Counts.OK, d.Counts.Failed, d.Counts.ByClass = 0, 0, nil // of items that are told apart here
+	d.Counts.OK, d.Counts.Failed, d.Counts.ByClass = 0, 0, nil // the loop below counts each item
 	w.totals.add(d)
 	for i, l := range lines {
 		switch {
@@ -304,8 +310,8 @@ func (w *writer) row(r result.Row) error {
 	return err
 }
 
-// lines reads a shard's lines. Where the input is gone or changed, only the
-// places are known: items are told by index.
+// lines reads a shard's lines. If the input is gone or changed, it returns lines
+// without bytes that have only an item index and a file.
 func (w *writer) lines(ctx context.Context, e record.IndexEntry, row int, cut shardtable.Row) ([]input.Line, error) {
 	s, err := w.index.LoadShard(ctx, w.manifest, e.Range, row)
 	if err == nil {
@@ -316,12 +322,13 @@ func (w *writer) lines(ctx context.Context, e record.IndexEntry, row int, cut sh
 	}
 	lines := make([]input.Line, cut.Items)
 	for i := range lines {
-		lines[i].Place = dialect.Place{Item: e.FirstItem + cut.FirstItem + uint64(i), File: w.manifest.Inputs[e.Input].Label()}
+		item := e.FirstItem + cut.FirstItem + uint64(i)
+		lines[i].Place = dialect.Place{Item: item, File: w.manifest.Inputs[e.Input].Label()}
 	}
 	return lines, nil
 }
 
-// failure is an unanswered item's: under its own id, read from the input.
+// failure is the failure of an unanswered item, under its own id if it is known.
 func (w *writer) failure(l input.Line, class fault.Class) dialect.Failure {
 	f := dialect.Failure{Place: l.Place, Class: class, Message: w.message()}
 	if l.Bytes == nil {
@@ -335,6 +342,7 @@ func (w *writer) failure(l input.Line, class fault.Class) dialect.Failure {
 	return it.Failure(id, f.Place, f.Class, f.Message)
 }
 
+// message says why items are unanswered.
 func (w *writer) message() string {
 	if w.state.Message != "" {
 		return "the run ended first: " + w.state.Message
@@ -342,7 +350,7 @@ func (w *writer) message() string {
 	return "the run ended first (" + string(w.state.Reason) + ")"
 }
 
-// model is what item ids of the run are made of.
+// model is the part of the run's item ids that all items share.
 func model(m record.Manifest) dialect.Model {
 	id, _ := identity.ParseContentID(m.ModelID)
 	return dialect.Model{URI: m.ModelURI, ID: id, Params: m.Config.Sampling.Canonical()}

@@ -72,19 +72,19 @@ func New(p host.Ports, cfg Config) *System {
 		cfg.BatchDelay = 50 * time.Millisecond
 	}
 	t := host.Timings(cfg.Deployment.Health)
-	ix := input.NewIndex(p.Blobs, p.Docs)
+	ix, shared := input.NewIndex(p.Blobs, p.Docs), cfg.Segments != nil
 	s := &System{Ports: p, cfg: cfg,
 		submit:     submit.New(p, cfg.Deployment, cloud.Capabilities{}),
-		plan:       plan.New(p),
-		finalize:   finalize.New(p, ix),
+		plan:       plan.New(p, plan.Options{Leases: shared}),
+		finalize:   finalize.New(p, ix, finalize.Options{Segments: cfg.Segments}),
 		reclaim:    reclaim.New(p, t),
 		visibility: t.Visibility(),
 		followers:  followers{byRun: map[identity.RunID]*follower{}},
 	}
-	s.coordinate = coordinate.New(p, ix, t, cfg.Deployment.Defaults.Limits.Grace.Std(), coordinate.Hooks{OnSaved: s.onSaved, OnOpen: cfg.OnOpen})
-	if cfg.Segments != nil {
-		s.plan, s.finalize, s.coordinate = s.plan.ByTurns(), s.finalize.InSegments(*cfg.Segments), s.coordinate.AmongMany()
-	}
+	s.coordinate = coordinate.New(p, ix, coordinate.Options{
+		Timings: t, Grace: cfg.Deployment.Defaults.Limits.Grace.Std(), Shared: shared,
+		Hooks: coordinate.Hooks{OnSaved: s.onSaved, OnOpen: cfg.OnOpen},
+	})
 	return s
 }
 

@@ -89,7 +89,7 @@ func BenchmarkRange(b *testing.B) {
 				p := hosttest.New()
 				m.Inputs = []record.Input{{Key: "prompts/0.jsonl", Version: hosttest.Put(b, p, "prompts/0.jsonl", file.String()), Size: int64(file.Len())}}
 				hosttest.Save(b, p, record.ManifestKey(id), m)
-				pl := plan.New(p)
+				pl := plan.New(p, plan.Options{})
 				b.StartTimer()
 				if err := pl.Submitted(b.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
 					b.Fatal(err)
@@ -127,7 +127,7 @@ func BenchmarkMerge(b *testing.B) {
 						m.Inputs = append(m.Inputs, record.Input{Key: key, Version: hosttest.Put(b, p, key, file), Size: int64(len(file))})
 					}
 					hosttest.Save(b, p, record.ManifestKey(id), m)
-					pl := plan.New(p)
+					pl := plan.New(p, plan.Options{})
 					if err := pl.Submitted(b.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
 						b.Fatal(err)
 					}

@@ -16,21 +16,22 @@ import (
 	"rollout/shared/shardtable"
 )
 
-// comparison finds the items of a few ranges whose hash an earlier item of the
-// run has, and adds the ranges' new hashes to the run's lists.
+// comparison finds the items of some consecutive ranges whose hash an earlier
+// item of the run has: the repeats. It adds the ranges' new hashes to the run's
+// lists.
 type comparison struct {
 	planner  *Planner
 	id       identity.RunID
 	of       record.HashKind
 	from     int                         // the first of the ranges
-	counts   []int                       // hashes of each
-	lists    []record.Hashes             // of the ranges before them
-	skip     func(shardtable.Place) bool // nil skips none
-	onRepeat func(shardtable.Place)      // of each item that repeats one, maybe twice; nil if nobody is
+	counts   []int                       // hashes of each range
+	lists    []record.Hashes             // of all earlier ranges
+	skip     func(shardtable.Place) bool // optional: items to leave out
+	onRepeat func(shardtable.Place)      // optional: called with each repeat, possibly twice
 }
 
-// run returns the lists with the ranges' own, and the repeats that the ranges
-// have. The error is errDense if they have too many for all the ranges at once.
+// run returns the run's lists including those of the ranges, and the ranges'
+// repeats. It returns errTooManyRepeats if fewer ranges must be compared at once.
 func (c *comparison) run(ctx context.Context) ([]record.Hashes, *repeats, error) {
 	found := newRepeats(c.from, len(c.counts))
 	if !slices.ContainsFunc(c.counts, func(n int) bool { return n > 0 }) {
@@ -38,7 +39,8 @@ func (c *comparison) run(ctx context.Context) ([]record.Hashes, *repeats, error)
 	}
 	fresh := record.Hashes{From: c.from, To: c.from + len(c.counts)}
 	var err error
-	fresh.Count, err = c.planner.writeList(ctx, record.HashesKey(c.id, fresh, c.of), func(first func(shardtable.Entry) error) error {
+	key := record.HashesKey(c.id, fresh, c.of)
+	fresh.Count, err = c.planner.writeList(ctx, key, func(first func(shardtable.Entry) error) error {
 		found = newRepeats(c.from, len(c.counts))
 		return c.fold(ctx, first, func(item, of shardtable.Place) error {
 			if c.onRepeat != nil {
@@ -58,8 +60,10 @@ func (c *comparison) run(ctx context.Context) ([]record.Hashes, *repeats, error)
 	return lists, found, err
 }
 
-// fold reads the ranges' hashes beside those of all ranges before them.
-func (c *comparison) fold(ctx context.Context, first func(shardtable.Entry) error, repeat func(item, first shardtable.Place) error) error {
+// fold compares the ranges' hashes with those of all earlier ranges. It calls
+// first with each new hash, and repeat with each repeat and its first item.
+func (c *comparison) fold(ctx context.Context, first func(shardtable.Entry) error,
+	repeat func(item, first shardtable.Place) error) error {
 	var current []list
 	for i, count := range c.counts {
 		for s := 0; count > 0; s++ {
@@ -68,10 +72,11 @@ func (c *comparison) fold(ctx context.Context, first func(shardtable.Entry) erro
 			count -= n
 		}
 	}
-	return c.planner.fold(ctx, current, c.named(c.lists), c.skip, first, repeat)
+	return c.planner.fold(ctx, folding{current, c.keys(c.lists), c.skip, first, repeat})
 }
 
-func (c *comparison) named(hs []record.Hashes) []list {
+// keys returns the objects of the run's lists.
+func (c *comparison) keys(hs []record.Hashes) []list {
 	out := make([]list, len(hs))
 	for i, h := range hs {
 		out[i] = list{record.HashesKey(c.id, h, c.of), h.Count}
@@ -79,7 +84,7 @@ func (c *comparison) named(hs []record.Hashes) []list {
 	return out
 }
 
-// write leaves a range's repeats in an object, if it has any.
+// write writes a range's repeats into an object, if it has any.
 func (c *comparison) write(ctx context.Context, rng int, found *repeats) error {
 	if found.count(rng) == 0 {
 		return nil
@@ -104,17 +109,15 @@ func (c *comparison) write(ctx context.Context, rng int, found *repeats) error {
 	})
 }
 
-// joinedAtOnce is how many lists of about one length are joined. It bounds how
-// many lists a run has to that number for each level of length; a run of 3 TB
-// has a few dozen.
+// joinedAtOnce is how many lists of one level are joined. A run has fewer lists
+// than that for each level: a few dozen for 3 TB.
 const joinedAtOnce = 8
 
-// level is how long a list is: one of the next level has up to as many times
-// more entries.
+// level is the magnitude of a list's length, to the base 8.
 func level(h record.Hashes) int { return bits.Len64(h.Count) / 3 }
 
-// join joins the last lists as long as there are enough that are no longer
-// than the last one, by level.
+// join joins the last lists while at least joinedAtOnce of them have at most the
+// level of the last one.
 func (c *comparison) join(ctx context.Context, lists []record.Hashes) ([]record.Hashes, error) {
 	for {
 		from := len(lists) - 1
@@ -127,8 +130,9 @@ func (c *comparison) join(ctx context.Context, lists []record.Hashes) ([]record.
 		}
 		joined := record.Hashes{From: tail[0].From, To: tail[len(tail)-1].To}
 		var err error
-		joined.Count, err = c.planner.writeList(ctx, record.HashesKey(c.id, joined, c.of), func(first func(shardtable.Entry) error) error {
-			return c.planner.fold(ctx, c.named(tail), nil, nil, first, nil)
+		key := record.HashesKey(c.id, joined, c.of)
+		joined.Count, err = c.planner.writeList(ctx, key, func(first func(shardtable.Entry) error) error {
+			return c.planner.fold(ctx, folding{current: c.keys(tail), first: first})
 		})
 		if err != nil {
 			return nil, err
@@ -137,14 +141,15 @@ func (c *comparison) join(ctx context.Context, lists []record.Hashes) ([]record.
 	}
 }
 
-// list names a list of hashes in the bucket.
+// list is a hash list in the bucket.
 type list struct {
 	key   string
 	count uint64
 }
 
-// writeList leaves the entries that fold finds to be first.
-func (p *Planner) writeList(ctx context.Context, key string, fold func(first func(shardtable.Entry) error) error) (count uint64, err error) {
+// writeList writes a hash list of the entries that fold passes to first.
+func (p *Planner) writeList(ctx context.Context, key string,
+	fold func(first func(shardtable.Entry) error) error) (count uint64, err error) {
 	err = p.streamWhole(ctx, key, func(w io.Writer) error {
 		out := shardtable.NewHashWriter(w)
 		if err := fold(out.Append); err != nil {
@@ -156,9 +161,17 @@ func (p *Planner) writeList(ctx context.Context, key string, fold func(first fun
 	return count, err
 }
 
-// fold is cuttable.FindRepeats over lists in the bucket.
-func (p *Planner) fold(ctx context.Context, current, earlier []list, skip func(shardtable.Place) bool, first func(shardtable.Entry) error, repeat func(item, first shardtable.Place) error) (err error) {
-	lists := slices.Concat(current, earlier)
+// folding are the arguments of shardtable.FindRepeats, with lists in the bucket.
+type folding struct {
+	current, earlier []list
+	skip             func(shardtable.Place) bool
+	first            func(shardtable.Entry) error
+	repeat           func(item, first shardtable.Place) error
+}
+
+// fold calls shardtable.FindRepeats over lists in the bucket.
+func (p *Planner) fold(ctx context.Context, f folding) (err error) {
+	lists := slices.Concat(f.current, f.earlier)
 	open := make([]io.ReadCloser, len(lists))
 	defer func() {
 		for _, r := range open {
@@ -168,7 +181,7 @@ func (p *Planner) fold(ctx context.Context, current, earlier []list, skip func(s
 		}
 	}()
 	readers := make([]*shardtable.HashReader, len(lists))
-	var group errgroup.Group // whose end must not end what is read
+	var group errgroup.Group // without a context: the readers are used after Wait
 	group.SetLimit(atOnce)
 	for i, l := range lists {
 		group.Go(func() (err error) {
@@ -183,5 +196,6 @@ func (p *Planner) fold(ctx context.Context, current, earlier []list, skip func(s
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return shardtable.FindRepeats(readers[:len(current)], readers[len(current):], skip, first, repeat)
+	n := len(f.current)
+	return shardtable.FindRepeats(readers[:n], readers[n:], f.skip, f.first, f.repeat)
 }

@@ -9,28 +9,24 @@ import (
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
-// A turn is given back, or over after turnFor without being renewed. It spares
-// others work that one does already; if two have it after all, they do the
-// same.
+// A lease is released, or expires leaseDuration after its last renewal. It only
+// saves work: if two calls hold it after all, they write the same bytes.
 const (
 	leaseDuration = 30 * time.Second
 	leaseRenewal  = leaseDuration / 3
 )
 
-// ByTurns returns a planner for where many calls plan one run at once, as in
-// clouds: of those that come to merge its ranges, or to unpack its inputs, one
-// does at a time, and the others leave it to that one. Whoever has no time left
-// leaves the rest to those who are asked next.
-func (p *Planner) ByTurns() *Planner { return &Planner{Ports: p.Ports, leased: true} }
-
-// acquireLease takes the run's turn; ok is false if somebody else has it. Without turns
-// it is one of those in this process.
-func (p *Planner) acquireLease(ctx context.Context, id identity.RunID, here *inProgress) (giveBack func(), ok bool, err error) {
-	if !p.leased {
-		return func() { here.end(id) }, here.begin(id), nil
+// acquireLease acquires the run's lease and renews it until release is called.
+// ok is false if another call holds it. Without Options.Leases the holders are
+// the calls in local.
+func (p *Planner) acquireLease(ctx context.Context, id identity.RunID,
+	local *inProgress) (release func(), ok bool, err error) {
+	if !p.opts.Leases {
+		return func() { local.end(id) }, local.begin(id), nil
 	}
 	var t record.PlanLease
 	rev, _, err := host.Load(ctx, p.Docs, record.PlanLeaseKey(id), &t)
@@ -53,13 +49,13 @@ func (p *Planner) acquireLease(ctx context.Context, id identity.RunID, here *inP
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if _, err := p.saveLease(ctx, id, time.Time{}, rev); err != nil && !fault.Is(err, fault.Conflict) {
-			p.Log.WarnContext(ctx, "a turn was not given back; it will be over soon", "run", id, "error", err)
+			p.Log.WarnContext(ctx, "plan lease not released: it expires by itself", observe.KeyRun, id, observe.KeyError, err)
 		}
 	}, true, nil
 }
 
-// renewLease renews the turn until ctx ends, or somebody else has it. It returns the
-// last revision that it knows.
+// renewLease renews the lease until ctx ends. It returns the revision of the
+// last renewal that succeeded. A failed renewal is tried again, and harmless.
 func (p *Planner) renewLease(ctx context.Context, id identity.RunID, rev document.Revision) document.Revision {
 	tick := time.NewTicker(leaseRenewal)
 	defer tick.Stop()
@@ -69,7 +65,7 @@ func (p *Planner) renewLease(ctx context.Context, id identity.RunID, rev documen
 			return rev
 		case <-tick.C:
 			next, err := p.saveLease(ctx, id, p.Clock.Now().Add(leaseDuration), rev)
-			if err != nil { // over or not, nothing depends on it
+			if err != nil {
 				continue
 			}
 			rev = next
@@ -77,12 +73,15 @@ func (p *Planner) renewLease(ctx context.Context, id identity.RunID, rev documen
 	}
 }
 
-func (p *Planner) saveLease(ctx context.Context, id identity.RunID, until time.Time, rev document.Revision) (document.Revision, error) {
-	return host.Save(ctx, p.Docs, record.PlanLeaseKey(id), record.PlanLease{Schema: record.Schema, Until: until.UTC()}, rev)
+func (p *Planner) saveLease(ctx context.Context, id identity.RunID, until time.Time,
+	rev document.Revision) (document.Revision, error) {
+	lease := record.PlanLease{Schema: record.Schema, Until: until.UTC()}
+	return host.Save(ctx, p.Docs, record.PlanLeaseKey(id), lease, rev)
 }
 
-// timer returns when a part of the time that a call has is left: one of so many.
-// Late tells that less is left, or less than what comes next takes.
+// timer divides the time until ctx's deadline by part: end is when the last of
+// these parts begins, the zero time without a deadline. late reports whether end
+// has come, or the time left is too short for the next step.
 func (p *Planner) timer(ctx context.Context, part time.Duration) (end time.Time, late func(next time.Duration) bool) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

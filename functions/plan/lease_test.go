@@ -31,7 +31,7 @@ type watched struct {
 func watch(d *fixture, takes time.Duration) watched {
 	w := watched{d.Blobs, takes, &sync.Mutex{}, map[string]int{}}
 	d.Blobs = w
-	d.Planner = plan.New(d.Ports)
+	d.Planner = plan.New(d.Ports, plan.Options{})
 	return w
 }
 
@@ -87,7 +87,7 @@ func TestOfManyCallsAtOnceOneMerges(t *testing.T) {
 			}
 			asked := d.received(host.PlanQueue)
 			w := watch(d, 40*time.Millisecond)
-			planner := func() *plan.Planner { return plan.New(d.Ports).ByTurns() }
+			planner := func() *plan.Planner { return plan.New(d.Ports, plan.Options{Leases: true}) }
 			if seed%2 == 1 { // all in one process
 				planner = func() *plan.Planner { return d.Planner }
 			}
@@ -125,7 +125,7 @@ func TestTheTurnOfADeadCallIsOverSoon(t *testing.T) {
 			t.Fatal(err)
 		}
 		hosttest.Save(t, d.Ports, record.PlanLeaseKey(id), record.PlanLease{Schema: 1, Until: time.Now().Add(30 * time.Second)})
-		p := plan.New(d.Ports).ByTurns()
+		p := plan.New(d.Ports, plan.Options{Leases: true})
 		asked := d.received(host.PlanQueue)
 		for _, e := range asked {
 			if err := p.CutRange(t.Context(), e.(events.PlanRange)); err != nil {
@@ -159,7 +159,7 @@ func TestACallWithoutTimeLeavesTheOtherRanges(t *testing.T) {
 				watch(d, time.Second)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-			if err := plan.New(d.Ports).ByTurns().CutRange(ctx, e); err != nil {
+			if err := plan.New(d.Ports, plan.Options{Leases: true}).CutRange(ctx, e); err != nil {
 				t.Fatal(err)
 			}
 			cancel()
@@ -168,7 +168,7 @@ func TestACallWithoutTimeLeavesTheOtherRanges(t *testing.T) {
 		if some == 0 || some == ranges {
 			t.Fatalf("%d of %d ranges are merged", some, ranges)
 		}
-		if err := plan.New(d.Ports).ByTurns().CutRange(t.Context(), asked[0].(events.PlanRange)); err != nil || !d.plan().Complete() {
+		if err := plan.New(d.Ports, plan.Options{Leases: true}).CutRange(t.Context(), asked[0].(events.PlanRange)); err != nil || !d.plan().Complete() {
 			t.Errorf("%d of %d ranges are merged, %v", d.plan().Merged, ranges, err)
 		}
 	})
@@ -190,7 +190,7 @@ func TestAnArchiveThatTakesTooLongPausesItsRun(t *testing.T) {
 		}
 		d := newFixture(t, 2, file{text: lines.String(), packed: "gzip"})
 		w := watch(d, 2*time.Second)
-		p := plan.New(d.Ports).ByTurns()
+		p := plan.New(d.Ports, plan.Options{Leases: true})
 		submitted := func(limit time.Duration) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -229,7 +229,7 @@ func TestALineWithoutAnEndPausesItsRun(t *testing.T) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			if err := plan.New(d.Ports).ByTurns().CutRange(ctx, asked); err != nil {
+			if err := plan.New(d.Ports, plan.Options{Leases: true}).CutRange(ctx, asked); err != nil {
 				t.Fatal(err)
 			}
 			return d.plan()
@@ -249,11 +249,11 @@ func TestAnArchiveIsUnpackedOnceAtATime(t *testing.T) {
 	t.Parallel()
 	for name, planner := range map[string]func(*fixture) func() *plan.Planner{
 		"in one process": func(d *fixture) func() *plan.Planner {
-			p := plan.New(d.Ports)
+			p := plan.New(d.Ports, plan.Options{})
 			return func() *plan.Planner { return p }
 		},
 		"by turns": func(d *fixture) func() *plan.Planner {
-			return func() *plan.Planner { return plan.New(d.Ports).ByTurns() }
+			return func() *plan.Planner { return plan.New(d.Ports, plan.Options{Leases: true}) }
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {

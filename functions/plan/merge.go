@@ -18,31 +18,34 @@ import (
 	"rollout/shared/shardtable"
 )
 
-// mergeOrRecord merges in turn. What it can't read of what was planned, it could
-// never: that ends the run, which would wait for ever.
+// mergeOrRecord merges, and records a damaged plan as a problem that ends the
+// run: repeating the merge would fail for ever.
 func (p *Planner) mergeOrRecord(ctx context.Context, id identity.RunID) error {
 	err := p.mergeLeased(ctx, id)
 	if !fault.Is(err, fault.Corrupt) {
 		return err
 	}
-	_, err = p.recordProblem(ctx, id, &fault.Error{Kind: fault.Corrupt, Err: err, Remedy: "what is kept of the plan is damaged: submit the file again"})
+	_, err = p.recordProblem(ctx, id, &fault.Error{Kind: fault.Corrupt, Err: err,
+		Remedy: "what is kept of the plan is damaged: submit the file again"})
 	return err
 }
 
-// mergeLeased merges, unless somebody else does.
+// mergeLeased merges while it holds the run's lease. It returns at once if
+// another call holds the lease.
 func (p *Planner) mergeLeased(ctx context.Context, id identity.RunID) error {
 	_, late := p.timer(ctx, 4)
 	for {
-		giveBack, ok, err := p.acquireLease(ctx, id, &p.merging)
+		release, ok, err := p.acquireLease(ctx, id, &p.merging)
 		if err != nil || !ok {
 			return err
 		}
 		inTime, err := p.merge(ctx, id, late)
-		giveBack()
+		release()
 		if err != nil || !inTime {
 			return err
 		}
-		// Who planned the next range a moment ago may have found the turn taken.
+		// A call that planned the next range meanwhile may have found the lease
+		// taken, and returned.
 		if more, err := p.mergeable(ctx, id); err != nil || !more {
 			return err
 		}
@@ -63,11 +66,12 @@ func (p *Planner) mergeable(ctx context.Context, id identity.RunID) (bool, error
 	return err == nil, err
 }
 
-// merge takes planned ranges into the index, in order, as far as they are
-// there; inTime is false if there was no time for more.
-func (p *Planner) merge(ctx context.Context, id identity.RunID, late func(next time.Duration) bool) (inTime bool, err error) {
+// merge adds planned ranges to the index, in order, until the next one is not
+// planned yet. inTime is false if the call's time ended first.
+func (p *Planner) merge(ctx context.Context, id identity.RunID,
+	late func(next time.Duration) bool) (inTime bool, err error) {
 	most := math.MaxInt
-	for took := time.Duration(0); !late(3 * took); { // about twice as long as the last step, at most
+	for took := time.Duration(0); !late(3 * took); { // a step takes at most about twice as long as the last
 		began := p.Clock.Now()
 		var doc record.Plan
 		rev, found, err := host.Load(ctx, p.Docs, record.PlanKey(id), &doc)
@@ -76,11 +80,11 @@ func (p *Planner) merge(ctx context.Context, id identity.RunID, late func(next t
 		}
 		results, err := p.planned(ctx, id, doc, most)
 		if err != nil || len(results) == 0 {
-			return true, err // who plans the next range merges it
+			return true, err // the call that plans the next range merges it
 		}
 		next, err := p.take(ctx, id, doc, results)
 		if errors.Is(err, errTooManyRepeats) {
-			most = repeatsAtOnce - 1 // so that it can't be again
+			most = repeatsAtOnce - 1 // fewer hashes cannot have too many repeats
 			continue
 		}
 		if err != nil {
@@ -101,20 +105,22 @@ func (p *Planner) merge(ctx context.Context, id identity.RunID, late func(next t
 	return false, nil
 }
 
-// Bounds of the ranges that are taken at once. Reading the lists of all earlier
-// ranges is most of what it costs to take some, so that the more wait, the more
-// are taken; but no more than there are already, so that the first ones are
-// dispatched at once, and that no step takes much longer than the one before.
+// Bounds of the ranges that one step merges. Most of a step's cost is reading
+// the lists of all earlier ranges, so a step takes all ranges that wait; but at
+// most as many as are merged already, so that the first ranges are dispatched
+// early and no step takes much longer than the one before.
 const (
 	atOnceRanges = 256
-	atOnceLists  = 256     // that are read beside each other: 14 KiB and a connection each
-	atOnceItems  = 1 << 26 // a bit each
-	atOnce       = 16      // requests
+	atOnceLists  = 256     // lists read side by side: 14 KiB and a connection each
+	atOnceItems  = 1 << 26 // one bit each
+	atOnce       = 16      // concurrent requests
 )
 
-// planned returns the results of the next ranges that are planned and may be
-// taken at once, with up to that many hashes of a kind, or one.
-func (p *Planner) planned(ctx context.Context, id identity.RunID, doc record.Plan, hashes int) (out []record.RangeResult, err error) {
+// planned returns the results of the next ranges that are planned and fit into
+// one step: at least one if it is planned, and at most as many as have that many
+// hashes of either kind.
+func (p *Planner) planned(ctx context.Context, id identity.RunID, doc record.Plan,
+	hashes int) (out []record.RangeResult, err error) {
 	most := min(max(1, doc.Merged), doc.Total-doc.Merged, atOnceRanges)
 	var lists, ids, requests int
 	var items uint64
@@ -148,9 +154,10 @@ func (p *Planner) planned(ctx context.Context, id identity.RunID, doc record.Pla
 	return out, nil
 }
 
-// take writes the index entries of the next ranges and returns the plan with
-// them.
-func (p *Planner) take(ctx context.Context, id identity.RunID, doc record.Plan, results []record.RangeResult) (record.Plan, error) {
+// take writes the repeats and index entries of the next ranges, and returns the
+// plan that includes them.
+func (p *Planner) take(ctx context.Context, id identity.RunID, doc record.Plan,
+	results []record.RangeResult) (record.Plan, error) {
 	ids := comparison{planner: p, id: id, of: record.HashIDs, from: doc.Merged, lists: doc.IDs}
 	requests := comparison{planner: p, id: id, of: record.HashRequests, from: doc.Merged, lists: doc.Requests}
 	entries := make([]record.IndexEntry, len(results))
@@ -165,15 +172,16 @@ func (p *Planner) take(ctx context.Context, id identity.RunID, doc record.Plan, 
 		}
 		entries[i] = record.IndexEntry{Range: doc.Merged, Input: in, FirstShard: doc.Shards, Shards: res.Shards,
 			FirstItem: doc.Items, Items: res.Items, FirstLine: doc.Lines, Lines: res.Lines}
-		doc.Merged, doc.Shards, doc.Items, doc.Lines = doc.Merged+1, doc.Shards+res.Shards, doc.Items+res.Items, doc.Lines+res.Lines
+		doc.Merged, doc.Shards = doc.Merged+1, doc.Shards+res.Shards
+		doc.Items, doc.Lines = doc.Items+res.Items, doc.Lines+res.Lines
 		ids.counts, requests.counts = append(ids.counts, res.IDs), append(requests.counts, res.Requests)
-		if res.Requests > 0 { // else nobody asks
+		if res.Requests > 0 { // otherwise the set is never read
 			repeated.addRange(res.Items)
 		} else {
 			repeated.addRange(0)
 		}
 	}
-	// An item whose id is taken is an error: nobody's copy, nobody's original.
+	// An item whose id is taken is an error row: neither a copy nor an original.
 	ids.onRepeat, requests.skip = repeated.add, repeated.has
 	var duplicates, copies *repeats
 	var err error
@@ -186,19 +194,22 @@ func (p *Planner) take(ctx context.Context, id identity.RunID, doc record.Plan, 
 			return errors.Join(ids.write(ctx, e.Range, duplicates), requests.write(ctx, e.Range, copies))
 		})
 	}
-	if fault.Is(err, fault.NotFound) { // it would pass for a range to come
+	if fault.Is(err, fault.NotFound) { // NotFound would mean that a range is not planned yet
 		err = fault.WithKind(fault.Corrupt, err, "a list of hashes is gone")
 	}
-	return doc, fault.Wrap(err, "compare the ranges %d to %d of run %s with those before them", entries[0].Range, doc.Merged, id)
+	return doc, fault.Wrap(err, "compare the ranges %d to %d of run %s with those before them",
+		entries[0].Range, doc.Merged, id)
 }
 
-// putEntries writes index entries, each after what it counts.
-func (p *Planner) putEntries(ctx context.Context, id identity.RunID, entries []record.IndexEntry, counted func(context.Context, *record.IndexEntry) error) error {
+// putEntries writes index entries. complete sets an entry's counts and writes
+// the objects that it counts, before the entry itself is written.
+func (p *Planner) putEntries(ctx context.Context, id identity.RunID, entries []record.IndexEntry,
+	complete func(context.Context, *record.IndexEntry) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(atOnce)
 	for _, e := range entries {
 		group.Go(func() error {
-			if err := counted(ctx, &e); err != nil {
+			if err := complete(ctx, &e); err != nil {
 				return err
 			}
 			return p.put(ctx, record.IndexKey(id, e.Range), bytes.NewReader(record.Encode(e)))

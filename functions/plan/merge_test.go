@@ -105,14 +105,14 @@ func TestTheMergeGoesOnAfterAFailureAtAnyPoint(t *testing.T) {
 			asked := d.asked()
 			failing := &failAt{left: n, after: after}
 			d.Ports.Blobs, d.Ports.Docs, d.Ports.Queues = failingBlobs{whole.Blobs, failing}, failingDocs{whole.Docs, failing}, failingQueues{whole.Queues, failing}
-			d.Planner = plan.New(d.Ports)
+			d.Planner = plan.New(d.Ports, plan.Options{})
 			for _, k := range []int{1, 2, 3, 0, 4, 5, 9, 8, 7, 6} {
 				if err := d.CutRange(t.Context(), asked[k]); err != nil && !fault.Is(err, fault.Unavailable) {
 					t.Fatalf("effect %d: %v", n, err)
 				}
 			}
 			d.Ports = whole
-			d.Planner = plan.New(d.Ports)
+			d.Planner = plan.New(d.Ports, plan.Options{})
 			d.submitted()
 			if got := d.index(); got != want {
 				t.Fatalf("when effect %d fails the index becomes\n%s\nwant\n%s", n, got, want)
@@ -212,7 +212,7 @@ func TestAPlanThatWasCutOffFindsItsObjects(t *testing.T) {
 	}
 	d := newFixture(t, 0, file{text: lines.String()})
 	d.Ports.Blobs = refusing{d.Ports.Blobs}
-	d.Planner = plan.New(d.Ports)
+	d.Planner = plan.New(d.Ports, plan.Options{})
 	asked := d.asked()
 	begun := d.plan()
 	for range 2 {

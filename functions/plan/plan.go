@@ -1,14 +1,3 @@
-// Package plan cuts a run's input into shards.
-//
-//	RunSubmitted ─▶ (unpack) ─▶ plan document, one PlanRange a range of 64 MiB
-//	PlanRange    ─▶ cut table, id list, range result
-//	              ─▶ merge: index entries in order, duplicates ─▶ PlanAdvanced
-//
-// Ranges are cut in parallel and in any order; the merge is the only writer of
-// the plan document and takes all that wait in order, so that range k can be
-// dispatched as soon as ranges 0 to k are planned. Everything it writes is create-only
-// and a pure function of the pinned input, so doing it again changes nothing.
-// It answers no item and never looks further into a line than its id.
 package plan
 
 import (
@@ -24,26 +13,37 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
-// Planner handles the three planning events. Safe for concurrent use.
+// Planner handles the planning events. It is safe for concurrent use.
 type Planner struct {
 	host.Ports
-	leased            bool
-	starting, merging inProgress
+	opts              Options
+	starting, merging inProgress // unused with Options.Leases
+}
+
+// Options are what a planner takes besides its ports.
+type Options struct {
+	// Leases is for several processes that plan the same runs, as in clouds. A
+	// lease for each run then lets one call at a time merge ranges or unpack
+	// inputs; the others return at once, and a call without time left leaves the
+	// rest to later calls. Otherwise calls exclude each other within the process.
+	Leases bool
 }
 
 // New returns a planner over the ports.
-func New(p host.Ports) *Planner { return &Planner{Ports: p.WithSource("plan")} }
+func New(p host.Ports, o Options) *Planner { return &Planner{Ports: p.WithSource("plan"), opts: o} }
 
-// inProgress are the runs that somebody in this process is about: whoever comes
-// meanwhile leaves it to him.
+// inProgress are the runs that a call in this process is working on. Concurrent
+// calls skip them.
 type inProgress struct {
 	mu   sync.Mutex
 	runs map[identity.RunID]bool
 }
 
+// begin reports whether the caller may work on the run, and then must call end.
 func (h *inProgress) begin(id identity.RunID) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -63,7 +63,8 @@ func (h *inProgress) end(id identity.RunID) {
 	delete(h.runs, id)
 }
 
-// Submitted starts a run's plan, or goes on with it.
+// Submitted starts a run's plan or resumes it: it asks for the ranges that are
+// not merged yet, or tells coordinate that the plan is complete.
 func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) (err error) {
 	id := identity.RunID(e.Run)
 	ctx, span := p.StartSpan(ctx, time.Time{}, "plan", id)
@@ -93,8 +94,8 @@ func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) (err err
 	return p.sendRanges(ctx, id, doc)
 }
 
-// paused reports whether the plan has met a problem and nobody has resumed the
-// run since: it would only meet it again.
+// paused reports whether the plan has a problem and the run was not resumed
+// since: planning would meet the same problem again.
 func (p *Planner) paused(ctx context.Context, id identity.RunID, doc record.Plan) (bool, error) {
 	if doc.Problem == "" {
 		return false, nil
@@ -104,23 +105,25 @@ func (p *Planner) paused(ctx context.Context, id identity.RunID, doc record.Plan
 	return ctl.Desired == record.DesiredPause, err
 }
 
-// startOnce starts the plan, unless somebody is about it: unpacking an input may
-// take as long as a call may, and costs everyone as much who does it.
+// startOnce starts the plan. If it must unpack an input, which may take as long
+// as a call may, it leaves that to a call that is already doing it: started is
+// then false.
 func (p *Planner) startOnce(ctx context.Context, m record.Manifest) (doc record.Plan, started bool, err error) {
 	if !slices.ContainsFunc(m.Inputs, func(in record.Input) bool { return in.Packed != "" }) {
 		doc, err = p.start(ctx, m)
 		return doc, true, err
 	}
-	giveBack, ok, err := p.acquireLease(ctx, m.Run, &p.starting)
+	release, ok, err := p.acquireLease(ctx, m.Run, &p.starting)
 	if err != nil || !ok {
 		return doc, false, err
 	}
-	defer giveBack()
+	defer release()
 	doc, err = p.start(ctx, m)
 	return doc, true, err
 }
 
-// start writes the plan document: which ranges there are.
+// start writes the plan document, which lists the ranges, and clears an earlier
+// problem.
 func (p *Planner) start(ctx context.Context, m record.Manifest) (record.Plan, error) {
 	fresh := record.Plan{Schema: record.Schema}
 	for i, in := range m.Inputs {
@@ -131,18 +134,19 @@ func (p *Planner) start(ctx context.Context, m record.Manifest) (record.Plan, er
 		fresh.Ranges = append(fresh.Ranges, src)
 		fresh.Total += src.Count
 	}
-	return host.Update(ctx, p.Docs, record.PlanKey(m.Run), func(cur record.Plan, found bool) (record.Plan, bool, error) {
+	change := func(cur record.Plan, found bool) (record.Plan, bool, error) {
 		if !found || len(cur.Ranges) == 0 {
 			return fresh, true, nil
 		}
 		changed := cur.Problem != ""
 		cur.Problem, cur.ProblemKind = "", ""
 		return cur, changed, nil
-	})
+	}
+	return host.Update(ctx, p.Docs, record.PlanKey(m.Run), change)
 }
 
-// recordProblem records why planning can't go on, for coordinate to act on. Faults
-// that may pass are returned instead.
+// recordProblem records why planning can't go on, for coordinate to act on. It
+// returns errors that may pass, and records nothing.
 func (p *Planner) recordProblem(ctx context.Context, id identity.RunID, why error) (record.Plan, error) {
 	var kind record.ProblemKind
 	var slow *slowError
@@ -162,19 +166,20 @@ func (p *Planner) recordProblem(ctx context.Context, id identity.RunID, why erro
 	if _, _, err := host.Load(ctx, p.Docs, record.ControlKey(id), &ctl); err != nil {
 		return record.Plan{}, err
 	}
-	p.Log.WarnContext(ctx, "plan can't go on", "run", id, "trouble", kind, "error", why)
-	doc, err := host.Update(ctx, p.Docs, record.PlanKey(id), func(cur record.Plan, _ bool) (record.Plan, bool, error) {
+	p.Log.WarnContext(ctx, "plan can't go on", observe.KeyRun, id, "trouble", kind, observe.KeyError, why)
+	change := func(cur record.Plan, _ bool) (record.Plan, bool, error) {
 		cur.Schema, cur.Problem, cur.ProblemKind, cur.Control = record.Schema, why.Error(), kind, ctl.Sequence
 		return cur, true, nil
-	})
+	}
+	doc, err := host.Update(ctx, p.Docs, record.PlanKey(id), change)
 	if err != nil {
 		return doc, err
 	}
 	return doc, p.Send(ctx, host.CoordinateQueue, events.PlanAdvanced{Run: string(id)})
 }
 
-// source pins what is planned of an input: the object itself, or its unpacked
-// copy.
+// source pins the object that is planned for input i: the input itself, its
+// unpacked copy, or a training's job.
 func (p *Planner) source(ctx context.Context, m record.Manifest, i int) (record.Ranges, error) {
 	in := m.Inputs[i]
 	key, version, size := in.Key, in.Version, in.Size
@@ -186,7 +191,7 @@ func (p *Planner) source(ctx context.Context, m record.Manifest, i int) (record.
 		}
 		version, size = info.Version, info.Size
 	} else if _, err := p.Blobs.Stat(ctx, key, version); err != nil {
-		r, err := input.OpenPinned(ctx, p.Blobs, key, version, 0, 1) // says whether it is gone or changed
+		r, err := input.OpenPinned(ctx, p.Blobs, key, version, 0, 1) // its error says whether it is gone or changed
 		if err != nil {
 			return record.Ranges{}, err
 		}

@@ -41,7 +41,7 @@ type file struct {
 func newFixture(t *testing.T, items int, files ...file) *fixture {
 	t.Helper()
 	p := hosttest.New()
-	d := &fixture{Ports: p, t: t, m: inputtest.Manifest(items), Planner: plan.New(p)}
+	d := &fixture{Ports: p, t: t, m: inputtest.Manifest(items), Planner: plan.New(p, plan.Options{})}
 	for i, f := range files {
 		key := fmt.Sprintf("prompts/%d.jsonl", i)
 		content := f.text
@@ -225,7 +225,7 @@ func TestTrouble(t *testing.T) {
 // hide lets the bucket not find an object any more.
 func (d *fixture) hide(key string) {
 	d.Ports.Blobs = &hiding{d.Ports.Blobs, key}
-	d.Planner = plan.New(d.Ports)
+	d.Planner = plan.New(d.Ports, plan.Options{})
 }
 
 type hiding struct {

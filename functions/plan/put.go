@@ -9,18 +9,18 @@ import (
 	"rollout/shared/fault"
 )
 
-// errPutOver cuts off the writer of an object that needs no more bytes.
+// errPutOver interrupts the writer of an object that already exists.
 var errPutOver = errors.New("the put is over")
 
-// stream puts what write writes, create-only. Write is cut off if the object is
-// there already.
+// stream creates an object from what write writes. It interrupts write if the
+// object already exists.
 func (p *Planner) stream(ctx context.Context, key string, write func(io.Writer) error) error {
 	_, err := p.streamed(ctx, key, write)
 	return err
 }
 
-// streamWhole is stream for what counts as well: the last call of write runs to
-// its end.
+// streamWhole is stream for a write that also computes something: if it was
+// interrupted, it is called again and runs to its end.
 func (p *Planner) streamWhole(ctx context.Context, key string, write func(io.Writer) error) error {
 	whole, err := p.streamed(ctx, key, write)
 	if err == nil && !whole {
@@ -29,7 +29,7 @@ func (p *Planner) streamWhole(ctx context.Context, key string, write func(io.Wri
 	return err
 }
 
-// streamed puts what write writes; whole is false if write was cut off.
+// streamed is stream; whole is false if write was interrupted.
 func (p *Planner) streamed(ctx context.Context, key string, write func(io.Writer) error) (whole bool, err error) {
 	r, w := io.Pipe()
 	done := make(chan error, 1)
@@ -43,7 +43,7 @@ func (p *Planner) streamed(ctx context.Context, key string, write func(io.Writer
 	return <-done == nil, err
 }
 
-// put creates an object; one that is there has the same bytes.
+// put creates an object. An object that already exists has the same bytes.
 func (p *Planner) put(ctx context.Context, key string, r io.Reader) error {
 	_, err := p.Blobs.Put(ctx, key, r, blob.PutOptions{CreateOnly: true})
 	if fault.Is(err, fault.Conflict) {

@@ -19,7 +19,8 @@ import (
 	"rollout/shared/shardtable"
 )
 
-// CutRange cuts one range into shards, and merges what can be merged by then.
+// CutRange cuts one range into shards, unless that is done, and then merges the
+// ranges that can be merged.
 func (p *Planner) CutRange(ctx context.Context, e events.PlanRange) (err error) {
 	id := identity.RunID(e.Run)
 	ctx, span := p.StartSpan(ctx, time.Time{}, "plan range", id, slog.Int("range", e.Range))
@@ -41,7 +42,8 @@ func (p *Planner) CutRange(ctx context.Context, e events.PlanRange) (err error) 
 	if !ok {
 		return fault.New(fault.Invalid, "plan of run %s has no range %d", id, e.Range)
 	}
-	c := cut{planner: p, manifest: m, rng: e.Range, input: in, source: doc.Ranges[in], offset: offset, limit: limit}
+	c := cut{planner: p, manifest: m, rng: e.Range, input: in, source: doc.Ranges[in],
+		offset: offset, limit: limit}
 	if err := c.runWithin(ctx); err != nil {
 		_, err := p.recordProblem(ctx, id, err)
 		return err
@@ -57,13 +59,14 @@ type cut struct {
 	source        record.Ranges
 	offset, limit int64
 
-	next     int64 // where the line being read begins
+	next     int64 // where the line being read begins, in the object
 	totals   shardtable.Totals
 	ids      hashes
 	requests hashes
 }
 
-// runWithin is run, but that it says so if there is not enough time for it.
+// runWithin calls run, and returns a slowError if the call's time does not
+// suffice.
 func (c *cut) runWithin(ctx context.Context) error {
 	began := c.planner.Clock.Now()
 	within, cancel := c.planner.within(ctx)
@@ -75,22 +78,24 @@ func (c *cut) runWithin(ctx context.Context) error {
 	return err
 }
 
-// run leaves the cut table, the lists of hashes, and then the range result,
-// which says that the others are whole.
+// run writes the shard table, the hash lists, and last the range result, which
+// says that the others are complete.
 func (c *cut) run(ctx context.Context) error {
 	id := c.manifest.Run
-	err := c.planner.streamWhole(ctx, record.ShardTableKey(id, c.rng), func(w io.Writer) error { return c.table(ctx, w) })
-	if err != nil {
+	table := func(w io.Writer) error { return c.table(ctx, w) }
+	if err := c.planner.streamWhole(ctx, record.ShardTableKey(id, c.rng), table); err != nil {
 		return err
 	}
-	res := record.RangeResult{Shards: int(c.totals.Rows), Items: c.totals.Items, Lines: c.totals.Lines, IDs: c.ids.total, Requests: c.requests.total}
+	res := record.RangeResult{Shards: int(c.totals.Rows), Items: c.totals.Items, Lines: c.totals.Lines,
+		IDs: c.ids.total, Requests: c.requests.total}
 	return c.planner.put(ctx, record.RangeKey(id, c.rng), bytes.NewReader(record.Encode(res)))
 }
 
-// table streams the range through a cutter into its cut table, and leaves
-// totals and lists of hashes.
+// table cuts the range into w, its shard table. It also sets the totals and
+// writes the hash lists.
 func (c *cut) table(ctx context.Context, w io.Writer) error {
-	opts := shardtable.CutOptions{Input: uint32(c.input), MaxItems: c.manifest.Config.Shard.Items, MaxBytes: shardtable.CutBytes(c.source.Size)}
+	opts := shardtable.CutOptions{Input: uint32(c.input), MaxItems: c.manifest.Config.Shard.Items,
+		MaxBytes: shardtable.CutBytes(c.source.Size)}
 	cutter := shardtable.NewCutter(opts)
 	c.ids, c.requests = hashes{of: record.HashIDs, cut: c}, hashes{of: record.HashRequests, cut: c}
 	index := c.offset / record.RangeSize
@@ -109,10 +114,12 @@ func (c *cut) table(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// checkEvery is how many lines are cut between looks at the context.
+// checkEvery is how many lines are cut between checks of the context.
 const checkEvery = 1024
 
-func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *shardtable.Cutter, out *shardtable.Writer) error {
+// cutLines cuts all lines, and hashes those that are items.
+func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *shardtable.Cutter,
+	out *shardtable.Writer) error {
 	for n := 0; ; n++ {
 		if n%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err()
@@ -148,7 +155,8 @@ func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *shardt
 	return out.Flush()
 }
 
-// hash notes what the line, the last that was cut, is compared by.
+// hash adds the line, which is the last that was cut, to the hash lists: by its
+// own id and, if identical requests are asked once, by its request.
 func (c *cut) hash(ctx context.Context, line []byte, t shardtable.Totals) error {
 	name := dialect.Name(c.manifest.Dialect)
 	at := shardtable.Place{Range: uint32(c.rng), Item: uint32(t.Items - 1), Line: uint32(t.Lines - 1)}
@@ -160,14 +168,14 @@ func (c *cut) hash(ctx context.Context, line []byte, t shardtable.Totals) error 
 	if d := c.manifest.Config.Dedupe; d.Enabled {
 		it, err := dialect.Parse(name, line)
 		if err != nil || it.CheckModel(c.manifest.ModelURI) != nil || it.Sampled(c.manifest.Config.Sampling) && !d.Sampled {
-			return nil // it is not asked at all, or for itself
+			return nil // it is an error row, or asked for each line
 		}
 		return c.requests.add(ctx, shardtable.HashOf(it.RequestDigest()), at)
 	}
 	return nil
 }
 
-// hashes are the hashes of one kind in a range, of which no more than a
+// hashes writes the hashes of one kind of a range, in segments. At most one
 // segment is in memory.
 type hashes struct {
 	cut   *cut
@@ -185,7 +193,7 @@ func (h *hashes) add(ctx context.Context, sum shardtable.Hash, at shardtable.Pla
 	return nil
 }
 
-// flush writes the segment.
+// flush writes the segment in memory.
 func (h *hashes) flush(ctx context.Context) error {
 	if h.list.Len() == 0 {
 		return nil

@@ -9,9 +9,9 @@ import (
 	"rollout/shared/record"
 )
 
-// job is what is planned of a run that trains: a line that stands for the
-// training, its one item, and names the rows. So the run is one shard, and how
-// rows are read is its executor's affair.
+// job writes the object that is planned for a training: a single line, the run's
+// one item, which names the training rows. The run thus has one shard, and its
+// executor reads the rows.
 func (p *Planner) job(ctx context.Context, m record.Manifest, rows record.Ranges) (record.Ranges, error) {
 	name := m.Inputs[0].Label()
 	line, err := json.Marshal(record.Job{ID: m.Name, Prompt: "train " + m.Config.Algorithm.Kind + " on " + name,

@@ -48,7 +48,7 @@ func TestSegmentsOfARunAreJoinedByS3(t *testing.T) {
 	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = engine.Finalizing, engine.ReasonDone, shards, shards, true, shards, shards
 	hosttest.Save(t, p, record.CoordinatorKey(id), s)
 
-	f := finalize.New(p, input.NewIndex(p.Blobs, p.Docs)).InSegments(finalize.SegmentOptions{StreamBelow: 1, MinBytes: 5 * mib, MaxShards: 100})
+	f := finalize.New(p, input.NewIndex(p.Blobs, p.Docs), finalize.Options{Segments: &finalize.SegmentOptions{StreamBelow: 1, MinBytes: 5 * mib, MaxShards: 100}})
 	asked := 0
 	for todo := []events.Payload{events.Finalize{Run: string(id)}}; len(todo) > 0; {
 		for _, what := range todo {

@@ -100,10 +100,10 @@ func TestC12AStopBeforeTheFirstDispatch(t *testing.T) {
 	for name, before := range map[string]func(t *testing.T, p *system, e events.RunSubmitted){
 		"before planning": func(*testing.T, *system, events.RunSubmitted) {},
 		"planned, not cut": func(t *testing.T, p *system, e events.RunSubmitted) {
-			must(t, plan.New(p.ports).Submitted(t.Context(), e))
+			must(t, plan.New(p.ports, plan.Options{}).Submitted(t.Context(), e))
 		},
 		"cut, not dispatched": func(t *testing.T, p *system, e events.RunSubmitted) {
-			pl := plan.New(p.ports)
+			pl := plan.New(p.ports, plan.Options{})
 			must(t, pl.Submitted(t.Context(), e))
 			must(t, pl.CutRange(t.Context(), events.PlanRange{Run: e.Run}))
 		},

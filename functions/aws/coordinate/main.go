@@ -1,5 +1,5 @@
-// Command aws is coordinate as a function of AWS Lambda, called by its queue. It
-// raises the fleets of the pools that it sent work to.
+// Command coordinate is package coordinate as a function of AWS Lambda, called by
+// its queue. It scales up the fleets of the pools that it sent work to.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 	"rollout/functions/coordinate"
 	"rollout/functions/internal/autoscaler"
 	"rollout/shared/aws"
+	"rollout/shared/config"
 	need "rollout/shared/core/scaling"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -21,7 +22,13 @@ func main() {
 		sent := func(pool string, open int) {
 			machines.Record(pool, need.Demand{OpenShards: open, UnclaimedShards: open})
 		}
-		c := coordinate.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs), host.Timings(s.Deployment.Health), s.Deployment.Defaults.Limits.Grace.Std(), coordinate.Hooks{OnSent: sent}).AmongMany().Serving(s.Deployment.InferPools())
+		c := coordinate.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs), coordinate.Options{
+			Timings: host.Timings(s.Deployment.Health),
+			Grace:   s.Deployment.Defaults.Limits.Grace.Std(),
+			Hooks:   coordinate.Hooks{OnSent: sent},
+			Shared:  true,
+			Pools:   append([]config.Pool{}, s.Deployment.InferPools()...), // not nil: a stack has queues for these alone
+		})
 		return lambda.Messages(s.Ports, func(ctx context.Context, ms []queue.Message) []string {
 			defer machines.ScaleUp(ctx)
 			return c.HandleBatch(ctx, ms)

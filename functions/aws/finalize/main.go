@@ -1,5 +1,5 @@
-// Command aws is finalize as a function of AWS Lambda, called for runs that
-// have come to their end, and for segments of their files.
+// Command finalize is package finalize as a function of AWS Lambda, called for
+// runs that end, and for segments of their files.
 package main
 
 import (
@@ -15,7 +15,8 @@ import (
 
 func main() {
 	lambda.Main("finalize", func(s *aws.Stack) any {
-		f := finalize.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs)).InSegments(finalize.SegmentOptions{})
+		f := finalize.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs),
+			finalize.Options{Segments: &finalize.SegmentOptions{}})
 		return lambda.Invocations(s.Ports, func(ctx context.Context, p events.Payload) error {
 			switch p := p.(type) {
 			case events.Finalize:

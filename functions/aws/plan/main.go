@@ -1,4 +1,4 @@
-// Command aws is plan as a function of AWS Lambda, called for runs and for
+// Command plan is package plan as a function of AWS Lambda, called for runs and for
 // ranges of their inputs.
 package main
 
@@ -14,7 +14,7 @@ import (
 
 func main() {
 	lambda.Main("plan", func(s *aws.Stack) any {
-		planner := plan.New(s.Ports).ByTurns()
+		planner := plan.New(s.Ports, plan.Options{Leases: true})
 		return lambda.Invocations(s.Ports, func(ctx context.Context, p events.Payload) error {
 			switch p := p.(type) {
 			case events.RunSubmitted:

@@ -8,11 +8,12 @@ import (
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
-// observe reads what the documents say now, as far as the run's next step can
-// depend on it.
+// observe reads the documents on which the run's next step depends: plan,
+// control and heartbeats. An ended run depends on none.
 func (c *Coordinator) observe(ctx context.Context, l *loaded) (run.Observed, error) {
 	var w run.Observed
 	id := l.state.Run
@@ -38,6 +39,7 @@ func (c *Coordinator) observe(ctx context.Context, l *loaded) (run.Observed, err
 	return w, c.observeWorkers(ctx, l, &w)
 }
 
+// observePlan reads how far planning is, and its problem.
 func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observed) error {
 	var p record.Plan
 	_, found, err := host.Load(ctx, c.Docs, record.PlanKey(l.state.Run), &p)
@@ -55,8 +57,8 @@ func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observe
 	return nil
 }
 
-// observeWorkers counts what the run's pool can hold, and who of it has not
-// acted on the newest control yet.
+// observeWorkers counts how many shards the run's pool can hold, and how many of
+// its workers hold shards of the run and have not acted on the newest control.
 func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Observed) error {
 	perShard := 1
 	if l.state.Shards > 0 {
@@ -64,7 +66,7 @@ func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Obse
 	}
 	now := c.Clock.Now()
 	err := host.Each(ctx, c.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
-		if b.Pool != l.manifest.Pool || c.timings.Dead(b, now) {
+		if b.Pool != l.manifest.Pool || c.opts.Timings.Dead(b, now) {
 			return nil
 		}
 		w.Pool += 1 + 2*b.MaxInFlight/perShard
@@ -78,7 +80,7 @@ func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Obse
 	})
 	if fault.Is(err, fault.Corrupt) || fault.Is(err, fault.Invalid) {
 		// A worker of another version must not stop the runs of this one.
-		c.Log.WarnContext(ctx, "a heartbeat can't be read", "error", err)
+		c.Log.WarnContext(ctx, "a heartbeat can't be read", observe.KeyError, err)
 		return nil
 	}
 	return err

@@ -1,0 +1,25 @@
+// Package plan cuts a run's input into shards.
+//
+//	RunSubmitted ─▶ start ─▶ plan document ─▶ one PlanRange for each range of 64 MiB
+//	PlanRange    ─▶ cut ─▶ shard table, hash lists, range result
+//	                 └──▶ merge ─▶ index entries, repeats, plan document ─▶ PlanAdvanced
+//
+// A run is planned in these steps:
+//
+//  1. Start (Submitted): unpack archives into copies, pin the version of what is
+//     planned, and write the plan document, which lists the ranges. Then ask for
+//     every range that is not merged yet.
+//  2. Cut (CutRange): read one range, write its shard table and the hashes of its
+//     ids, and last its range result, which says that the others are complete.
+//     Ranges are cut in parallel and in any order.
+//  3. Merge: take the planned ranges in order, compare their hashes with those of
+//     all earlier ranges, write their index entries, and advance the plan
+//     document by compare-and-swap. Range k can be dispatched once ranges 0 to k
+//     are merged. The call that plans the next range merges it.
+//
+// All objects are create-only and a pure function of the pinned input, so that
+// repeating a step changes nothing. A problem that repeating cannot solve is
+// recorded in the plan document, and coordinate acts on it. The package answers
+// no item, and reads a line no further than its id, or its request where
+// identical requests are asked once.
+package plan
