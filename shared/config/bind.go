@@ -103,7 +103,7 @@ func (b *binder) duration(t encoding.TextUnmarshaler, x any, at string) {
 		return
 	}
 	if t.UnmarshalText([]byte(s)) != nil {
-		b.add(at, "%s is no duration: write %s", quote(s), want)
+		b.add(at, "%s is not a duration: write %s", quote(s), want)
 	}
 }
 

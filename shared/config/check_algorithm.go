@@ -170,10 +170,10 @@ func (c *checker) count(field string, n, high int) {
 // oneOf adds the problem of a value that is none of the names.
 func (c *checker) oneOf(field, what, value string, names []string) {
 	if hint := nearest(names, value); hint != "" {
-		c.add(field, "%s is no %s; did you mean %q?", quote(value), what, hint)
+		c.add(field, "%s is not a valid %s; did you mean %q?", quote(value), what, hint)
 		return
 	}
-	c.add(field, "%s is no %s: use %s", quote(value), what, strings.Join(names, " or "))
+	c.add(field, "%s is not a valid %s: use %s", quote(value), what, strings.Join(names, " or "))
 }
 
 func below(v float64) bound {

@@ -73,7 +73,7 @@ func (c *checker) folders(field, prefix string) {
 	case !strings.HasSuffix(prefix, "/"):
 		c.add(field, "must end with \"/\", is %s", quote(prefix))
 	case !folders.MatchString(prefix) || slices.ContainsFunc(strings.Split(prefix, "/"), func(part string) bool { return part == "." || part == ".." }):
-		c.add(field, "%s is no prefix: write folders of letters, digits, -, _ and ., such as \"team-a/\"", quote(prefix))
+		c.add(field, "%s is not a valid prefix: write folders of letters, digits, -, _ and ., such as \"team-a/\"", quote(prefix))
 	}
 }
 

@@ -98,7 +98,7 @@ func (e Engine) check(c *checker, at string) {
 	for i, u := range e.URLs {
 		switch {
 		case inProcess(u) && len(e.URLs) > 1:
-			c.add(element(at+".urls", i), "%q is no server: name it alone, as url", u)
+			c.add(element(at+".urls", i), "%q is not a server: name it alone, as url", u)
 		case !inProcess(u) && slices.Contains(e.URLs[:i], u):
 			c.add(element(at+".urls", i), "%s is there already: name each server once", quote(u))
 		case !inProcess(u):
@@ -174,6 +174,6 @@ func (c *checker) label(field, s string, limit int, extra string) {
 		ok = ok && (r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || extra == string(r))
 	}
 	if !ok {
-		c.add(field, "%s is no name: use 1 to %d of a-z, 0-9 and -%s", quote(s), limit, extra)
+		c.add(field, "%s is not a valid name: use 1 to %d of a-z, 0-9 and -%s", quote(s), limit, extra)
 	}
 }

@@ -119,7 +119,7 @@ func (s Sampling) check(c *checker, at string) {
 		}
 	}
 	if s.Stream {
-		c.add(at+".stream", "stream = true is refused, a batch has nobody to stream to: remove it")
+		c.add(at+".stream", "a batch does not stream its answers: remove it")
 	}
 }
 
@@ -134,7 +134,7 @@ func (l Limits) check(c *checker, at string) {
 	c.notNegative(at+".deadline", l.Deadline)
 	c.notNegative(at+".grace", l.Grace)
 	if l.Tokens < 0 {
-		c.add(at+".tokens", "must not be negative, is %d; 0 is no budget", l.Tokens)
+		c.add(at+".tokens", "must not be negative, is %d; 0 means no budget", l.Tokens)
 	}
 	c.integer(at+".failures", &l.Failures, 1, maxFailures, "")
 	if l.FailedShardsInARow < 0 {
@@ -169,10 +169,10 @@ func (c *checker) dialect(field, name string) {
 
 func (c *checker) choice(field, what, value, hint string, names []string) {
 	if hint != "" {
-		c.add(field, "%s is no %s; did you mean %q?", quote(value), what, hint)
+		c.add(field, "%s is not a valid %s; did you mean %q?", quote(value), what, hint)
 		return
 	}
-	c.add(field, "%s is no %s: use %s, or leave it out", quote(value), what, strings.Join(names, ", "))
+	c.add(field, "%s is not a valid %s: use %s, or leave it out", quote(value), what, strings.Join(names, ", "))
 }
 
 // text checks a string that is shown to users and sent to engines.

@@ -86,8 +86,8 @@ func TestCloudProblems(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, src, want string }{
 		{"no provider", "[cloud.s3]\nbucket = 'acme'", `d.toml:2: cloud.provider: missing: name the provider, such as provider = "aws", or remove [cloud] for an installation on this machine`},
-		{"a provider of a later version", "cloud.provider = 'gcp'", `d.toml:2: cloud.provider: "gcp" is no provider: use aws`},
-		{"a provider misspelt", "cloud.provider = 'AWS'", `d.toml:2: cloud.provider: "AWS" is no provider; did you mean "aws"?`},
+		{"a provider of a later version", "cloud.provider = 'gcp'", `d.toml:2: cloud.provider: "gcp" is not a valid provider: use aws`},
+		{"a provider misspelt", "cloud.provider = 'AWS'", `d.toml:2: cloud.provider: "AWS" is not a valid provider; did you mean "aws"?`},
 		{"a provider that is none", "cloud.provider = 3", `d.toml:2: cloud.provider: must be a string in quotes, is 3`},
 		{"no table", "cloud = 'aws'", `d.toml:2: cloud: must be a table, is the string "aws"`},
 		{"two providers", cloudHead + "gcs.bucket = 'b'", `d.toml:6: cloud.gcs: is a table of the provider "gcp", and this installation is at "aws": remove it`},
@@ -99,9 +99,9 @@ func TestCloudProblems(t *testing.T) {
 		{"an address as bucket", strings.Replace(cloudHead, "acme-rollout", "192.168.0.1", 1), `d.toml:5: cloud.s3.bucket: "192.168.0.1" is not a valid bucket name: use 3 to 63 of a-z, 0-9 and -, and begin and end with a letter or digit`},
 		{"a bucket of S3's", strings.Replace(cloudHead, "acme-rollout", "acme-s3alias", 1), `d.toml:5: cloud.s3.bucket: "acme-s3alias" begins or ends with characters that S3 reserves: choose another name`},
 		{"a prefix without end", cloudHead + "s3.prefix = 'team-a'", `d.toml:6: cloud.s3.prefix: must end with "/", is "team-a"`},
-		{"a prefix from the root", cloudHead + "s3.prefix = '/a/'", `d.toml:6: cloud.s3.prefix: "/a/" is no prefix: write folders of letters, digits, -, _ and ., such as "team-a/"`},
-		{"a prefix that goes up", cloudHead + "s3.prefix = 'a/../b/'", `d.toml:6: cloud.s3.prefix: "a/../b/" is no prefix: write folders of letters, digits, -, _ and ., such as "team-a/"`},
-		{"a prefix for all policies", cloudHead + "s3.prefix = 'a*/'", `d.toml:6: cloud.s3.prefix: "a*/" is no prefix: write folders of letters, digits, -, _ and ., such as "team-a/"`},
+		{"a prefix from the root", cloudHead + "s3.prefix = '/a/'", `d.toml:6: cloud.s3.prefix: "/a/" is not a valid prefix: write folders of letters, digits, -, _ and ., such as "team-a/"`},
+		{"a prefix that goes up", cloudHead + "s3.prefix = 'a/../b/'", `d.toml:6: cloud.s3.prefix: "a/../b/" is not a valid prefix: write folders of letters, digits, -, _ and ., such as "team-a/"`},
+		{"a prefix for all policies", cloudHead + "s3.prefix = 'a*/'", `d.toml:6: cloud.s3.prefix: "a*/" is not a valid prefix: write folders of letters, digits, -, _ and ., such as "team-a/"`},
 		{"a prefix among prompts", cloudHead + "s3.prefix = 'prompts/b/'", `d.toml:6: cloud.s3.prefix: "prompts/" is a folder that rollout makes below the prefix: use other names`},
 		{"no types", cloudHead + "fleet.instance_types = []", `d.toml:6: cloud.fleet.instance_types: must be 1 to 40 types, are 0`},
 		{"a misspelt key", cloudHead + "s3.buckett = 'b'", `d.toml:6: cloud.s3.buckett: unknown key; did you mean bucket?`},

@@ -65,7 +65,7 @@ func (f Infer) checkPaths(c *checker) {
 	case f.Input.Glob == "":
 		c.add("input.glob", "missing: name the prompts files, such as \"data/prompts/*.jsonl\"")
 	case !globOK:
-		c.add("input.glob", "%s is no pattern: close its brackets and braces", quote(f.Input.Glob))
+		c.add("input.glob", "%s is not a valid pattern: close its brackets and braces", quote(f.Input.Glob))
 	}
 	if f.Output.Dir == "" {
 		c.add("output.dir", "missing: name the folder for completions.jsonl, such as \"data/completions\"")

@@ -80,7 +80,7 @@ func TestAPoolMayTrain(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{trains + strings.Replace(trains, "gym", "gym2", 1), "pool[1].executor: an earlier pool trains"},
 		{strings.Replace(trains, "rollout/tiny", "m", 1), `pool[0].model: "m" can't be trained here`},
-		{strings.Replace(trains, `"train"`, `"trian"`, 1), `pool[0].executor: "trian" is no executor; did you mean "train"?`},
+		{strings.Replace(trains, `"train"`, `"trian"`, 1), `pool[0].executor: "trian" is not a valid executor; did you mean "train"?`},
 		{strings.Replace(answers, `"a"`, `"train"`, 1), `pool[0].name: "train" is the pool that trains`},
 	} {
 		if _, err := ParseDeployment("rollout.toml", []byte("schema_version = 1\n"+c.text)); err == nil || !strings.Contains(err.Error(), c.want) {

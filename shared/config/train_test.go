@@ -71,7 +71,7 @@ func TestTrainProblems(t *testing.T) {
 		{"nothing", "", `x.toml: algorithm.kind: missing: say what to train, "sft" or "rm"`},
 		{"a kind without settings", "algorithm.kind = 'rm'", "x.toml:1: algorithm.rm: missing: add [algorithm.rm] with base_model, dataset, optimizer and budget"},
 		{"two settings and no kind", sft + "[algorithm.rm]\n", `x.toml:1: algorithm.kind: missing: there are settings of both kinds; say which holds, "sft" or "rm"`},
-		{"a kind of a later version", "[algorithm]\nkind = 'ppo'\n", `x.toml:2: algorithm.kind: "ppo" is no algorithm: use sft or rm`},
+		{"a kind of a later version", "[algorithm]\nkind = 'ppo'\n", `x.toml:2: algorithm.kind: "ppo" is not a valid algorithm: use sft or rm`},
 		{"no table", "algorithm = 3", `x.toml:1: algorithm: must be a table, is 3
 x.toml:1: algorithm.kind: missing: say what to train, "sft" or "rm"`},
 		{"everything left out", "[algorithm.sft]\n", `x.toml:1: algorithm.sft.base_model.uri: missing: name "rollout/tiny", or "snapshot:" and the id of a snapshot

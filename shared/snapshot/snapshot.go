@@ -104,7 +104,7 @@ func (d Details) check() error {
 	case !word(string(d.Kind)):
 		return fault.New(fault.Invalid, "snapshot of run %s: %.64q is no kind: use lower-case letters and underscores", d.Run, d.Kind)
 	case !word(d.Algorithm):
-		return fault.New(fault.Invalid, "snapshot of run %s: %.64q is no algorithm: use lower-case letters and underscores", d.Run, d.Algorithm)
+		return fault.New(fault.Invalid, "snapshot of run %s: %.64q is not a valid algorithm: use lower-case letters and underscores", d.Run, d.Algorithm)
 	case len(d.Label) > MaxLabel || strings.ContainsFunc(d.Label, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		return fault.New(fault.Invalid, "snapshot of run %s: the label must be at most %d bytes, on one line", d.Run, MaxLabel)
 	case len(d.Meta) > MaxMeta:
