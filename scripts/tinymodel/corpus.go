@@ -13,14 +13,13 @@ import (
 	"github.com/spf13/cobra"
 	"lukechampine.com/blake3"
 
-	"rollout/gpuworker/tinylm/tokenizer"
 	"rollout/scripts/tinymodel/corpus"
 )
 
-// The files of a folder with a corpus.
+// The files of a corpus folder.
 const (
-	learnFile     = "learn.jsonl"
-	heldOutFile   = "heldout.jsonl.gz"
+	learnFile     = "learn.jsonl"      // training documents
+	heldOutFile   = "heldout.jsonl.gz" // held-out documents
 	tokenizerFile = "tokenizer.txt"
 )
 
@@ -28,11 +27,12 @@ func corpusCommand() *cobra.Command {
 	var bible, opticks, out string
 	c := &cobra.Command{
 		Use:   "corpus --opticks FILE [flags]",
-		Short: "make documents to learn from, and some to judge by",
-		Long: `corpus reads the King James Bible out of the data file of Debian's package
-bible-kjv-text, and Newton's Opticks as Go's source tree has it
-($(go env GOROOT)/src/testdata/Isaac.Newton-Opticks.txt), and writes
-` + learnFile + ` and ` + heldOutFile + `. (make model-corpus fetches the package.)`,
+		Short: "make training documents and held-out documents",
+		Long: `corpus reads the King James Bible from the data file of Debian's package
+bible-kjv-text, and Newton's Opticks from Go's source tree
+($(go env GOROOT)/src/testdata/Isaac.Newton-Opticks.txt). It writes the training
+documents to ` + learnFile + ` and the held-out documents to ` + heldOutFile + `.
+(make model-corpus downloads the package.)`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return makeCorpus(c.OutOrStdout(), bible, opticks, out) },
 	}
@@ -43,10 +43,11 @@ bible-kjv-text, and Newton's Opticks as Go's source tree has it
 	return c
 }
 
+// makeCorpus writes the corpus to the folder out.
 func makeCorpus(log io.Writer, bible, opticks, out string) error {
 	b, err := os.ReadFile(bible)
 	if err != nil {
-		return fmt.Errorf("read the Bible: %w (install bible-kjv-text, or name its bible.data with --bible)", err)
+		return fmt.Errorf("read the Bible: %w (install bible-kjv-text, or set --bible to its bible.data)", err)
 	}
 	verses, err := corpus.KJV(b)
 	if err != nil {
@@ -66,7 +67,8 @@ func makeCorpus(log io.Writer, bible, opticks, out string) error {
 			return err
 		}
 		sum := blake3.Sum256(b.Bytes())
-		fmt.Fprintf(log, "%s: %d documents, %d bytes, blake3 %s\n", name, len(documents), b.Len(), hex.EncodeToString(sum[:]))
+		fmt.Fprintf(log, "%s: %d documents, %d bytes, blake3 %s\n",
+			name, len(documents), b.Len(), hex.EncodeToString(sum[:]))
 		if err := writeFile(filepath.Join(out, name), b.Bytes()); err != nil {
 			return err
 		}
@@ -74,7 +76,7 @@ func makeCorpus(log io.Writer, bible, opticks, out string) error {
 	return nil
 }
 
-// writeFile writes a file, compressed if its name says so.
+// writeFile writes a file, compressed if its name ends with .gz.
 func writeFile(name string, b []byte) error {
 	if filepath.Ext(name) != ".gz" {
 		return os.WriteFile(name, b, 0o644)
@@ -91,39 +93,8 @@ func writeFile(name string, b []byte) error {
 	return os.WriteFile(name, z.Bytes(), 0o644)
 }
 
-func tokenizerCommand() *cobra.Command {
-	var in, out string
-	var vocab int
-	c := &cobra.Command{
-		Use:   "tokenizer",
-		Short: "learn a vocabulary from the documents",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			documents, err := readDocuments(in)
-			if err != nil {
-				return err
-			}
-			t, err := tokenizer.Train(func(yield func(string) bool) {
-				for _, d := range documents {
-					if d.Text != "" && !yield(d.Text) { // chats repeat texts
-						return
-					}
-				}
-			}, vocab)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(c.OutOrStdout(), t)
-			return os.WriteFile(out, t.Bytes(), 0o644)
-		},
-	}
-	c.Flags().StringVar(&in, "corpus", "out/model/"+learnFile, "documents to learn from")
-	c.Flags().StringVar(&out, "out", "out/model/"+tokenizerFile, "file to write")
-	c.Flags().IntVar(&vocab, "vocab", defaultVocab, "number of tokens")
-	return c
-}
-
-// readDocuments reads a corpus, which may be compressed.
+// readDocuments reads the documents of a corpus file, which is compressed if its
+// name ends with .gz.
 func readDocuments(name string) ([]corpus.Document, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -141,16 +112,4 @@ func readDocuments(name string) ([]corpus.Document, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return documents, nil
-}
-
-func readTokenizer(name string) (*tokenizer.Tokenizer, error) {
-	b, err := os.ReadFile(name)
-	if err != nil {
-		return nil, fmt.Errorf("read the tokenizer: %w (`tinymodel tokenizer` makes it)", err)
-	}
-	t, err := tokenizer.Parse(b)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return t, nil
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"rollout/gpuworker/tinylm/weights"
-	"rollout/scripts/tinymodel/bits"
 	"rollout/scripts/tinymodel/heldout"
 )
 
@@ -17,7 +16,7 @@ func evaluateCommand() *cobra.Command {
 	var threads int
 	c := &cobra.Command{
 		Use:   "evaluate",
-		Short: "measure bits per byte on what was held out",
+		Short: "measure bits per byte on held-out documents",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			b, err := readModel(in)
@@ -31,46 +30,19 @@ func evaluateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := bits.Measure(c.Context(), b, held, threads)
+			r, err := measureBits(c.Context(), b, held, threads)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%.4f bits per byte (%d documents, %d bytes, %d tokens)\n", r.PerByte(), len(held), r.Bytes, r.Tokens)
+			fmt.Fprintf(c.OutOrStdout(), "%.4f bits per byte (%d documents, %d bytes, %d tokens)\n",
+				r.perByte(), len(held), r.bytes, r.tokens)
 			return nil
 		},
 	}
-	c.Flags().StringVar(&in, "model", "out/model/run/"+modelFile, "model to judge")
-	c.Flags().StringVar(&documents, "documents", "", "documents to judge by (default: the held-out ones that come with the source)")
-	c.Flags().IntVar(&threads, "threads", runtime.GOMAXPROCS(0), "threads")
-	return c
-}
-
-func packCommand() *cobra.Command {
-	var in, out, encoding string
-	c := &cobra.Command{
-		Use:   "pack",
-		Short: "quantise a model into one file to embed",
-		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			b, err := readModel(in)
-			if err != nil {
-				return err
-			}
-			packed, err := weights.Pack(modelName, b.Model, b.Tokenizer, weights.Encoding(encoding))
-			if err != nil {
-				return err
-			}
-			again, err := weights.Load(packed)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(c.OutOrStdout(), "%s: %d parameters as %s, %d bytes, digest %s\n", out, b.Model.Config().Parameters(), encoding, len(packed), again.Digest)
-			return os.WriteFile(out, packed, 0o644)
-		},
-	}
-	c.Flags().StringVar(&in, "model", "out/model/run/"+modelFile, "model to pack")
-	c.Flags().StringVar(&out, "out", "out/model/tiny.safetensors", "file to write")
-	c.Flags().StringVar(&encoding, "encoding", string(weights.I8), "of the matrices: F32, BF16 or I8")
+	c.Flags().StringVar(&in, "model", "out/model/run/"+modelFile, "model to evaluate")
+	c.Flags().StringVar(&documents, "documents", "",
+		"file of documents to evaluate on (default: the held-out documents of the source)")
+	c.Flags().IntVar(&threads, "threads", runtime.GOMAXPROCS(0), "number of threads")
 	return c
 }
 

@@ -1,14 +1,15 @@
-// Command tinymodel makes the model that rollout ships with, step by step:
+// Command tinymodel makes the model that rollout ships with. Its sub-commands are
+// the steps:
 //
-//	corpus     two texts in the public domain become documents to learn from, and some to judge by
-//	tokenizer  learns a vocabulary from them
-//	speed      says how many steps fit into a time on this machine
-//	pretrain   learns, and can be stopped and resumed at any time
-//	evaluate   measures bits per byte on what was held out
+//	corpus     makes training documents and held-out documents from two public-domain texts
+//	tokenizer  learns a vocabulary from the training documents
+//	speed      measures how many training steps fit into a given time on this machine
+//	pretrain   trains the model; it can be stopped and resumed at any time
+//	evaluate   measures bits per byte on the held-out documents
 //	pack       quantises the result into one file to embed
 //
-// The same inputs give the same bytes on any machine; MODEL_CARD.md in
-// gpuworker/tinylm/weights has the commands that made the shipped file.
+// The same inputs give the same bytes on every machine. MODEL_CARD.md in
+// gpuworker/tinylm/weights lists the commands that made the shipped file.
 package main
 
 import (
@@ -40,6 +41,7 @@ func root() *cobra.Command {
 			DisableDefaultCmd: true,
 		},
 	}
-	c.AddCommand(corpusCommand(), tokenizerCommand(), speedCommand(), pretrainCommand(), evaluateCommand(), packCommand())
+	c.AddCommand(corpusCommand(), tokenizerCommand(), speedCommand(), pretrainCommand(), evaluateCommand(),
+		packCommand())
 	return c
 }

@@ -8,15 +8,14 @@ import (
 	"testing"
 
 	"rollout/gpuworker/tinylm/weights"
-	"rollout/scripts/tinymodel/bits"
 	"rollout/scripts/tinymodel/heldout"
 )
 
-// mostBits is what the shipped model needs for a byte that it has never seen,
-// at most: with the 8-bit weights that ship.
+// mostBits is the maximum number of bits per byte that the shipped model, with its
+// 8-bit weights, may need for the held-out documents.
 const mostBits = 1.40
 
-func TestTheShippedModelPredictsWhatWasHeldOut(t *testing.T) {
+func TestShippedModelPredictsTheHeldOutDocuments(t *testing.T) {
 	t.Parallel()
 	b, err := weights.Shipped()
 	if err != nil {
@@ -26,20 +25,20 @@ func TestTheShippedModelPredictsWhatWasHeldOut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := bits.Measure(t.Context(), b, documents, runtime.GOMAXPROCS(0))
+	r, err := measureBits(t.Context(), b, documents, runtime.GOMAXPROCS(0))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Bytes < 200_000 {
-		t.Errorf("only %d bytes are held out", r.Bytes)
+	if r.bytes < 200_000 {
+		t.Errorf("the held-out documents have only %d bytes", r.bytes)
 	}
-	t.Logf("%.4f bits per byte", r.PerByte())
-	if r.PerByte() > mostBits {
-		t.Errorf("it needs %.4f bits per byte, more than %.2f", r.PerByte(), mostBits)
+	t.Logf("%.4f bits per byte", r.perByte())
+	if r.perByte() > mostBits {
+		t.Errorf("the model needs %.4f bits per byte, want at most %.2f", r.perByte(), mostBits)
 	}
 }
 
-func TestTheModelCardIsOfTheShippedModel(t *testing.T) {
+func TestModelCardHasTheShippedModelsDigests(t *testing.T) {
 	t.Parallel()
 	b, err := weights.Shipped()
 	if err != nil {
@@ -51,7 +50,7 @@ func TestTheModelCardIsOfTheShippedModel(t *testing.T) {
 	}
 	for what, want := range map[string]string{"digest": b.Digest, "tokenizer": b.Tokenizer.Hash()} {
 		if !strings.Contains(string(card), want) {
-			t.Errorf("the card does not name the %s %s", what, want)
+			t.Errorf("the model card does not have the %s %s", what, want)
 		}
 	}
 }

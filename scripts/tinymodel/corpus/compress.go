@@ -4,8 +4,8 @@ import (
 	"rollout/shared/fault"
 )
 
-// The constants of the format that compress(1) writes, with codes of up to 16
-// bits and a code that clears the table.
+// The constants of the format of compress(1), with codes of up to 16 bits and a code
+// that clears the table.
 const (
 	firstBits = 9
 	mostBits  = 16
@@ -13,21 +13,22 @@ const (
 	firstFree = 257
 )
 
-// decompress decodes the codes of a file of compress(1), without its header of
-// three bytes. More than limit bytes are an error (Corrupt).
+// decompress decodes the codes of a file of compress(1), without the file's header
+// of three bytes. Damaged codes, and a result of more than limit bytes, are a
+// Corrupt fault.
 //
-// The format: codes are packed from the low bits up. They are 9 bits wide, one
-// more each time the table has filled the codes of a width, and padded to a
-// multiple of eight codes wherever the width changes or the table is cleared.
+// Codes are packed from the low bits up. They are 9 bits wide at first, and one bit
+// wider each time the table has used all codes of a width. Where the width changes
+// or the table is cleared, the codes are padded to a multiple of eight.
 func decompress(b []byte, limit int) ([]byte, error) {
 	var (
 		prefix [1 << mostBits]uint16
 		suffix [1 << mostBits]byte
-		turned [1 << mostBits]byte // a string, its end first
+		turned [1 << mostBits]byte // a string in reverse
 		out    []byte
 		bits   = firstBits
 		free   = firstFree
-		start  = 0 // the bit at which the codes of this width began
+		start  = 0 // the first bit of the codes of this width
 		at     = 0
 		last   = -1
 		head   byte // the first byte of the last string
@@ -51,21 +52,21 @@ func decompress(b []byte, limit int) ([]byte, error) {
 			continue
 		}
 		if last < 0 && code > 255 || code > free {
-			return nil, fault.New(fault.Corrupt, "compressed text: code %d at bit %d names no string", code, at-bits)
+			return nil, fault.New(fault.Corrupt, "compressed text: code %d at bit %d is undefined", code, at-bits)
 		}
 		n, c := 0, code
-		if code == free { // the string that this code is about to make
+		if code == free { // this code defines the string that it stands for
 			turned[0], n, c = head, 1, last
 		}
 		for ; c > 255; c, n = int(prefix[c]), n+1 {
 			if c == clearCode || n == len(turned)-1 {
-				return nil, fault.New(fault.Corrupt, "compressed text: code %d at bit %d has no end", code, at-bits)
+				return nil, fault.New(fault.Corrupt, "compressed text: code %d at bit %d has an endless string", code, at-bits)
 			}
 			turned[n] = suffix[c]
 		}
 		head, turned[n] = byte(c), byte(c)
 		if n++; len(out)+n > limit {
-			return nil, fault.New(fault.Corrupt, "compressed text: it is longer than %d bytes", limit)
+			return nil, fault.New(fault.Corrupt, "compressed text: the text is longer than %d bytes", limit)
 		}
 		for n > 0 {
 			n--
@@ -79,7 +80,7 @@ func decompress(b []byte, limit int) ([]byte, error) {
 	}
 }
 
-// window returns the bits of b from the given one on, at least 17 of them.
+// window returns at least 17 bits of b, from bit at on.
 func window(b []byte, at int) (v uint32) {
 	for i := range 4 {
 		if at/8+i < len(b) {

@@ -10,8 +10,9 @@ import (
 	"rollout/shared/fault"
 )
 
-// compress is what compress(1) writes after its header, the plain way: a map of
-// strings. It clears the table at the given places of the text.
+// compress returns the output of compress(1) without its header. It is a simple
+// implementation with a map of strings. It clears the table at the given offsets of
+// the text.
 func compress(text []byte, clears ...int) []byte {
 	var w bitWriter
 	codes, free := map[string]int{}, firstFree
@@ -50,16 +51,16 @@ func compress(text []byte, clears ...int) []byte {
 	return w.bytes
 }
 
-// bitWriter packs codes from the low bits up, in groups of eight of a width.
+// bitWriter packs codes from the low bits up, in groups of eight codes of one width.
 type bitWriter struct {
 	bytes []byte
-	bits  int // of the group
+	bits  int // width of the codes of the group
 	group []int
 }
 
 func (w *bitWriter) put(code, free int) {
 	bits := firstBits
-	for bits < mostBits && free-1 > 1<<bits-1 { // what the reader has by now
+	for bits < mostBits && free-1 > 1<<bits-1 { // the reader's table has one code less
 		bits++
 	}
 	if bits != w.bits {
@@ -72,7 +73,7 @@ func (w *bitWriter) put(code, free int) {
 	}
 }
 
-// align writes the group, filled up with zeros.
+// align writes the group, padded with zeros.
 func (w *bitWriter) align() {
 	if len(w.group) == 0 {
 		return
@@ -88,33 +89,33 @@ func (w *bitWriter) align() {
 	w.group = w.group[:0]
 }
 
-func TestCompressedTextComesBack(t *testing.T) {
+func TestDecompressReadsCompressedText(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		unit := rapid.SliceOfN(rapid.SampledFrom([]byte("ab\n the")), 1, 400).Draw(t, "unit")
 		text := bytes.Repeat(unit, rapid.IntRange(1, 30).Draw(t, "times"))
 		clears := rapid.SliceOfN(rapid.IntRange(1, len(text)), 0, 3).Draw(t, "clears")
 		got, err := decompress(compress(text, clears...), len(text)+400)
-		// The last group of codes may be filled up: with zero bytes, here.
+		// The padding of the last group of codes decodes to zero bytes.
 		if err != nil || !bytes.HasPrefix(got, text) || strings.Trim(string(got[len(text):]), "\x00") != "" {
-			t.Fatalf("%d bytes came back as %d, %v", len(text), len(got), err)
+			t.Fatalf("%d compressed bytes decode to %d, %v", len(text), len(got), err)
 		}
 	})
 }
 
-func TestCodesOfEveryWidthAreRead(t *testing.T) {
+func TestDecompressReadsCodesOfEveryWidth(t *testing.T) {
 	t.Parallel()
 	var text []byte
 	for i := range uint32(300000) {
-		text = append(text, byte(i*2654435761>>24)) // repeats little, so that the table fills up
+		text = append(text, byte(i*2654435761>>24)) // few repetitions, so that the table fills up
 	}
 	got, err := decompress(compress(text), len(text)+400)
 	if err != nil || !bytes.HasPrefix(got, text) {
-		t.Fatalf("%d bytes came back as %d, %v", len(text), len(got), err)
+		t.Fatalf("%d compressed bytes decode to %d, %v", len(text), len(got), err)
 	}
 }
 
-func TestHostileCodesAreRefused(t *testing.T) {
+func TestDecompressRefusesDamagedCodes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -122,8 +123,8 @@ func TestHostileCodesAreRefused(t *testing.T) {
 		limit int
 		want  string
 	}{
-		{"a first code without a string", []byte{0x01, 0x01}, 100, "code 257 at bit 0"},
-		{"a code too far ahead", []byte{'a', 0x04, 0x06}, 100, "names no string"},
+		{"undefined first code", []byte{0x01, 0x01}, 100, "code 257 at bit 0"},
+		{"undefined later code", []byte{'a', 0x04, 0x06}, 100, "is undefined"},
 		{"more than the limit", compress(bytes.Repeat([]byte("a"), 10000)), 100, "longer than 100 bytes"},
 	} {
 		if _, err := decompress(c.b, c.limit); fault.KindOf(err) != fault.Corrupt || !strings.Contains(err.Error(), c.want) {
@@ -136,7 +137,7 @@ func FuzzKJV(f *testing.F) {
 	f.Add(bible("Title\nGe1:1 In the beginning\n", "Ge1:2 And the earth\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if _, err := KJV(b); err != nil && fault.KindOf(err) != fault.Corrupt {
-			t.Fatalf("the fault is %s: %v", fault.KindOf(err), err)
+			t.Fatalf("the fault is %s, want Corrupt: %v", fault.KindOf(err), err)
 		}
 	})
 }

@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Makes the corpus and the tokenizer of the shipped model in out/model. The Bible
-# is taken out of Debian's package bible-kjv-text, which is fetched, not
-# installed, unless BIBLE names its bible.data; the Opticks out of Go's own tree.
+# Makes the corpus and the tokenizer of the shipped model in out/model.
+#
+# The Bible comes from Debian's package bible-kjv-text: from the file bible.data
+# that BIBLE names, or from the installed package, or else from the package that
+# this script downloads without installing it. The Opticks comes from Go's source
+# tree.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 
@@ -14,7 +17,7 @@ for f in /usr/lib/bible.data "$out/bible/usr/lib/bible.data"; do
 done
 if [ -z "$bible" ]; then
   command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null || {
-    echo "model-corpus: no bible.data here, and no apt-get to fetch it with: get the Debian package bible-kjv-text, and name its usr/lib/bible.data with BIBLE=" >&2
+    echo "model-corpus: found no bible.data, and no apt-get to download it: download the Debian package bible-kjv-text, and set BIBLE to its usr/lib/bible.data" >&2
     exit 1
   }
   (cd "$out" && apt-get -o APT::Sandbox::User=root download -qq bible-kjv-text && dpkg-deb -x bible-kjv-text_*.deb bible)

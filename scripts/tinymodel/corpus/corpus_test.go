@@ -12,8 +12,8 @@ import (
 	"rollout/shared/fault"
 )
 
-// bible assembles a data file out of windows of text. (They must compress to
-// whole groups of codes or end the text.)
+// bible returns a data file with the given windows of text. Each window must
+// compress to whole groups of codes, or be the last.
 func bible(windows ...string) []byte {
 	b := make([]byte, windowAt)
 	copy(b, magic+"Compressed Data File")
@@ -25,7 +25,7 @@ func bible(windows ...string) []byte {
 		b = binary.BigEndian.AppendUint32(b, uint32(at+len(data)))
 		c := compress([]byte(w))
 		for out, _ := decompress(c, 1<<16); len(out) > len(w); out, _ = decompress(c, 1<<16) {
-			c = c[:len(c)-1] // what the last group was filled up with
+			c = c[:len(c)-1] // the padding of the last group
 		}
 		data = append(data, c...)
 	}
@@ -35,20 +35,24 @@ func bible(windows ...string) []byte {
 
 func TestVersesAreReadAcrossWindows(t *testing.T) {
 	t.Parallel()
-	got, err := KJV(bible("Holy Bible\nGe1:1 In the beginning God created the hea", "ven and the earth.\n1Ki22:53 For he served Baal, and wor", "shipped him.\n"))
+	got, err := KJV(bible("Holy Bible\nGe1:1 In the beginning God created the hea",
+		"ven and the earth.\n1Ki22:53 For he served Baal, and wor", "shipped him.\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Verse{{"Ge", 1, 1, "In the beginning God created the heaven and the earth."}, {"1Ki", 22, 53, "For he served Baal, and worshipped him."}}
+	want := []Verse{
+		{"Ge", 1, 1, "In the beginning God created the heaven and the earth."},
+		{"1Ki", 22, 53, "For he served Baal, and worshipped him."},
+	}
 	if !slices.Equal(got, want) {
-		t.Errorf("got %+v", got)
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if name := got[1].Name(); name != "1Ki22:53" {
-		t.Errorf("its name is %s", name)
+		t.Errorf("the second verse's name is %s, want 1Ki22:53", name)
 	}
 }
 
-func TestOtherFilesAreNoBible(t *testing.T) {
+func TestKJVRefusesOtherAndDamagedFiles(t *testing.T) {
 	t.Parallel()
 	good := bible("Title\nGe1:1 In the beginning\n")
 	change := func(at int, v uint32) []byte {
@@ -61,15 +65,15 @@ func TestOtherFilesAreNoBible(t *testing.T) {
 		b    []byte
 		want string
 	}{
-		{"nothing", nil, "not the data file"},
-		{"a text", bytes.Repeat([]byte("In the beginning"), 100), "not the data file"},
-		{"a million windows", change(windowAt+4, 1<<20), "don't fit"},
-		{"huge windows", change(windowAt, 1<<30), "don't fit"},
-		{"more offsets than bytes", change(windowAt+4, 1000), "don't fit"},
-		{"a window beyond the end", change(offsetsAt+4, 1<<20), "window 0 lies from"},
-		{"a window that is too long", change(windowAt, 3), "longer than 3 bytes"},
-		{"a line without a verse", bible("Title\nIn the beginning\n"), "line 2 is no verse"},
-		{"a line without a number", bible("Title\nGe1:1 In\nGe1:x And\n"), "line 3 has no number"},
+		{"empty file", nil, "not the data file"},
+		{"text file", bytes.Repeat([]byte("In the beginning"), 100), "not the data file"},
+		{"a million windows", change(windowAt+4, 1<<20), "do not fit"},
+		{"huge windows", change(windowAt, 1<<30), "do not fit"},
+		{"more offsets than bytes", change(windowAt+4, 1000), "do not fit"},
+		{"window beyond the end", change(offsetsAt+4, 1<<20), "window 0 lies from"},
+		{"window that is too long", change(windowAt, 3), "longer than 3 bytes"},
+		{"line without a verse", bible("Title\nIn the beginning\n"), "line 2 is not a verse"},
+		{"line without a verse number", bible("Title\nGe1:1 In\nGe1:x And\n"), "line 3 has no verse number"},
 	} {
 		if _, err := KJV(c.b); fault.KindOf(err) != fault.Corrupt || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
@@ -77,7 +81,7 @@ func TestOtherFilesAreNoBible(t *testing.T) {
 	}
 }
 
-func TestTheOpticksArePlainParagraphs(t *testing.T) {
+func TestOpticksReturnsPlainParagraphs(t *testing.T) {
 	t.Parallel()
 	got := Opticks(`Produced by Someone at
 http://www.pgdp.net.
@@ -98,13 +102,15 @@ _corrected_.
 
 And so the Object Q [in FIG. 10.] seen
 through the Lens.`)
-	want := []string{"OPTICKS:", "The FOURTH EDITION, corrected.", "And so the Object Q [in FIG. 10.] seen through the Lens."}
+	want := []string{
+		"OPTICKS:", "The FOURTH EDITION, corrected.", "And so the Object Q [in FIG. 10.] seen through the Lens.",
+	}
 	if !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// sources are a bible of 100 chapters with 12 verses, and 300 paragraphs.
+// sources returns a bible of 100 chapters of 12 verses, and 300 paragraphs.
 func sources() (verses []Verse, paragraphs []string) {
 	for c := range 100 {
 		for v := range 12 {
@@ -112,12 +118,14 @@ func sources() (verses []Verse, paragraphs []string) {
 		}
 	}
 	for p := range 300 {
-		paragraphs = append(paragraphs, fmt.Sprintf("Paragraph %d is about the colours of light in glass. %s", p, strings.Repeat("It is long. ", 80)))
+		long := strings.Repeat("It is long. ", 80)
+		text := fmt.Sprintf("Paragraph %d is about the colours of light in glass. %s", p, long)
+		paragraphs = append(paragraphs, text)
 	}
 	return verses, paragraphs
 }
 
-func TestAShareOfBothSourcesIsHeldOutAndNeverLearnt(t *testing.T) {
+func TestHeldOutDocumentsAreNotInTheTrainingDocuments(t *testing.T) {
 	t.Parallel()
 	learn, heldOut := Build(sources())
 	count := map[string]int{}
@@ -149,32 +157,35 @@ func TestAShareOfBothSourcesIsHeldOutAndNeverLearnt(t *testing.T) {
 		}
 	}
 	if want := 100 + 60 - 7; texts != want {
-		t.Errorf("%d texts to learn from, want %d", texts, want)
+		t.Errorf("%d training texts, want %d", texts, want)
 	}
 	again, _ := Build(sources())
 	if !reflect.DeepEqual(learn, again) {
-		t.Error("made again, the corpus differs")
+		t.Error("building twice gives different documents")
 	}
 }
 
-func TestChatsContinueWhatTheUserBegins(t *testing.T) {
+func TestAssistantContinuesTheUsersText(t *testing.T) {
 	t.Parallel()
 	verses, paragraphs := sources()
 	got := chapters(verses)[0].chats()
 	if len(got) != 3 {
-		t.Fatalf("a chapter of 12 verses gives %d chats", len(got))
+		t.Fatalf("a chapter of 12 verses has %d chats, want 3", len(got))
 	}
-	want := Document{ID: "kjv/Ge1/chat3", Messages: []Message{{"user", "Verse 11 of chapter 1."}, {"assistant", "Verse 12 of chapter 1."}}}
+	want := Document{ID: "kjv/Ge1/chat3", Messages: []Message{
+		{"user", "Verse 11 of chapter 1."}, {"assistant", "Verse 12 of chapter 1."},
+	}}
 	if !reflect.DeepEqual(got[2], want) {
-		t.Errorf("the third is %+v", got[2])
+		t.Errorf("the third chat is %+v, want %+v", got[2], want)
 	}
 	got = pages(paragraphs)[0].chats()
-	if len(got) == 0 || got[0].Messages[0].Content != "Paragraph 0 is about the colours of light in glass." || !strings.HasPrefix(got[0].Messages[1].Content, "It is long.") {
+	if len(got) == 0 || got[0].Messages[0].Content != "Paragraph 0 is about the colours of light in glass." ||
+		!strings.HasPrefix(got[0].Messages[1].Content, "It is long.") {
 		t.Errorf("the chats of a page are %+v", got)
 	}
 }
 
-func TestACorpusIsReadAsItWasWritten(t *testing.T) {
+func TestReadReadsWhatWriteWroteAndNamesBadLines(t *testing.T) {
 	t.Parallel()
 	learn, _ := Build(sources())
 	var b bytes.Buffer
@@ -183,7 +194,7 @@ func TestACorpusIsReadAsItWasWritten(t *testing.T) {
 	}
 	got, err := Read(&b)
 	if err != nil || !reflect.DeepEqual(got, learn) {
-		t.Errorf("it came back with %d of %d documents, %v", len(got), len(learn), err)
+		t.Errorf("read %d documents, %v; want the %d written", len(got), err, len(learn))
 	}
 	for text, want := range map[string]string{
 		"{\"id\":\"a\",\"text\":\"x\"}\n{\"id\"":                  "line 2",

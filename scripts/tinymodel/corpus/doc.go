@@ -1,14 +1,14 @@
-// Package corpus makes the text that the shipped model learns from and is
-// judged by: the King James Bible out of the data file of Debian's package
-// bible-kjv-text, and Newton's Opticks, which Go's own source tree carries for
-// its tests. Both texts are in the public domain.
+// Package corpus makes the training documents and the held-out documents of the
+// shipped model from two public-domain texts: the King James Bible, from the data
+// file of Debian's package bible-kjv-text, and Newton's Opticks, from the test data
+// of Go's source tree.
 //
-// A document is a chapter of the Bible or some 4 KiB of the Opticks. One in 25
-// of each, chosen by the digests of their names, is held out: it is for
-// evaluation alone, and no part of it is learnt from, in any form. One in
-// twelve of the others is learnt a second time in the form of chats, so that
-// the model knows turns.
+// A document is a chapter of the Bible or about 4 KiB of the Opticks. One document
+// in 25 of each text, chosen by the digest of its name, is held out for evaluation;
+// no part of it is in the training documents. One in twelve of the others is also
+// in the training documents as chats, so that the model learns turns.
 //
-// The same sources give the same corpus anywhere. The package never fetches
-// anything: it is given files.
+// The same texts give the same documents on every machine. KJV and Opticks parse the
+// texts, Build makes the documents, Write and Read encode and decode them. The
+// package never accesses files or the network.
 package corpus

@@ -17,35 +17,33 @@ import (
 
 // Document is a line of a corpus: a text, or a chat.
 type Document struct {
-	ID       string    `json:"id"` // Example: "kjv/1Ki3"
+	ID       string    `json:"id"` // Examples: "kjv/1Ki3", "opticks/007"
 	Text     string    `json:"text,omitempty"`
 	Messages []Message `json:"messages,omitempty"`
 }
 
-// Message is one turn of a chat.
+// Message is a turn of a chat.
 type Message struct {
 	Role    string `json:"role"`
 	Content string `json:"content"`
 }
 
-// heldOutOf is how many documents there are for one that is held out, chatOf
-// for one that is learnt as chats too.
 const (
-	heldOutOf = 25
-	chatOf    = 12
+	heldOutOf = 25 // one document of so many is held out
+	chatOf    = 12 // one training document of so many is also used as chats
 )
 
-// opticksBytes is the least size of a document of the Opticks.
+// opticksBytes is the minimum size of a document of the Opticks.
 const opticksBytes = 4 << 10
 
-// Build returns the documents to learn from and those that are held out, which
-// are the same share of both sources.
+// Build returns the training documents and the held-out documents. The share of
+// held-out documents is the same for both texts.
 func Build(bible []Verse, opticks []string) (learn, heldOut []Document) {
 	for _, source := range [][]part{chapters(bible), pages(opticks)} {
-		kept := heldOutIDs(source)
+		held := heldOutIDs(source)
 		for _, d := range source {
 			switch {
-			case kept[d.ID]:
+			case held[d.ID]:
 				heldOut = append(heldOut, d.Document)
 				continue
 			case draw("chat", d.ID)%chatOf == 0:
@@ -57,35 +55,35 @@ func Build(bible []Verse, opticks []string) (learn, heldOut []Document) {
 	return learn, heldOut
 }
 
-// heldOutIDs returns the documents of a source to hold out: those whose names draw
-// the lowest numbers.
+// heldOutIDs returns the ids of the documents to hold out: those for whose names
+// draw returns the lowest numbers.
 func heldOutIDs(source []part) map[string]bool {
 	ids := make([]string, len(source))
 	for i, d := range source {
 		ids[i] = d.ID
 	}
 	slices.SortFunc(ids, func(a, b string) int { return cmp.Compare(draw("held out", a), draw("held out", b)) })
-	kept := make(map[string]bool)
+	held := make(map[string]bool)
 	for _, id := range ids[:(len(ids)+heldOutOf-1)/heldOutOf] {
-		kept[id] = true
+		held[id] = true
 	}
-	return kept
+	return held
 }
 
-// draw is a number that depends on what it is for and the name alone.
+// draw returns a pseudo-random number that depends only on its use and the name.
 func draw(use, name string) uint64 {
 	sum := blake3.Sum256([]byte(use + "\x00" + name))
 	return binary.LittleEndian.Uint64(sum[:])
 }
 
-// part is a document and the pieces it is made of.
+// part is a document with the pieces of its text.
 type part struct {
 	Document
-	pieces []string
-	bible  bool
+	pieces []string // verses without names, or paragraphs
+	bible  bool     // the document is a chapter of the Bible
 }
 
-// chapters joins verses, one a line with its name, as the source has them.
+// chapters returns the chapters of the Bible. Each line is a verse with its name.
 func chapters(bible []Verse) (out []part) {
 	for _, v := range bible {
 		id := fmt.Sprintf("kjv/%s%d", v.Book, v.Chapter)
@@ -99,7 +97,7 @@ func chapters(bible []Verse) (out []part) {
 	return out
 }
 
-// pages joins paragraphs, an empty line between two.
+// pages joins paragraphs into documents, with empty lines between them.
 func pages(paragraphs []string) (out []part) {
 	for _, text := range paragraphs {
 		if len(out) == 0 || len(out[len(out)-1].Text) >= opticksBytes {
@@ -115,12 +113,12 @@ func pages(paragraphs []string) (out []part) {
 	return out
 }
 
-// verseTurns is how many verses one exchange of a chat has: the first is the
-// user's, the assistant continues.
+// verseTurns is the number of verses of a chat. The user's turn is the first verse,
+// the assistant's turn the others.
 const verseTurns = 5
 
-// chats returns a part as exchanges: what a text begins with is the user's,
-// how it goes on the assistant's.
+// chats returns the document as chats: the user begins a text, and the assistant
+// continues it.
 func (p part) chats() (out []Document) {
 	add := func(ask, answer string) {
 		out = append(out, Document{
@@ -155,11 +153,11 @@ func Write(w io.Writer, documents []Document) error {
 	return b.Flush()
 }
 
-// maxLine is the longest line of a corpus, in bytes.
+// maxLine is the maximum length of a line in bytes.
 const maxLine = 16 << 20
 
-// Read reads what Write wrote: each document has a text or messages. It fails
-// with Invalid, naming the line.
+// Read reads documents that Write wrote. Each must have either a text or messages.
+// Faults are Invalid and name the line.
 func Read(r io.Reader) ([]Document, error) {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(nil, maxLine)
@@ -170,7 +168,8 @@ func Read(r io.Reader) ([]Document, error) {
 			return nil, fault.WithKind(fault.Invalid, err, "corpus: line %d", n)
 		}
 		if (d.Text == "") == (len(d.Messages) == 0) {
-			return nil, fault.New(fault.Invalid, `corpus: line %d has neither or both of "text" and "messages": give it one`, n)
+			return nil, fault.New(fault.Invalid,
+				`corpus: line %d has neither or both of "text" and "messages": it must have exactly one`, n)
 		}
 		out = append(out, d)
 	}

@@ -1,6 +1,6 @@
-// Package heldout carries the documents that the shipped model has never seen,
-// so that anyone can judge it without making the corpus. `tinymodel corpus`
-// wrote the file.
+// Package heldout embeds the documents that the shipped model was not trained on,
+// so that the model can be evaluated without making the corpus. `tinymodel corpus`
+// writes the file.
 package heldout
 
 import (
@@ -14,7 +14,7 @@ import (
 //go:embed heldout.jsonl.gz
 var file []byte
 
-// Documents returns them.
+// Documents returns the held-out documents.
 func Documents() ([]corpus.Document, error) {
 	r, err := gzip.NewReader(bytes.NewReader(file))
 	if err != nil {

@@ -16,32 +16,30 @@ import (
 	"rollout/shared/fault"
 )
 
-// A checkpoint is a folder "step-000500" with three files: the model, which can
-// be used as it is, and the two moments. It appears under its name when it is
-// complete.
+// A checkpoint is a folder such as "step-000500" with three files: the model, in
+// the format of package weights, and the two moments. Its name ends with partSuffix
+// until it is complete.
 const (
-	modelFile = "model.safetensors"
-	prefix    = "step-"
+	modelFile  = "model.safetensors"
+	prefix     = "step-"
+	partSuffix = ".part"
 )
-
-// partSuffix is at the end of a checkpoint's name until it is complete.
-const partSuffix = ".part"
 
 var momentFiles = [2]string{"first.safetensors", "second.safetensors"}
 
-// Names of the moments' metadata.
+// The metadata keys of the moments' files.
 const (
 	keyStep   = "step"
 	keyRecipe = "recipe"
 	keyStream = "stream" // digest of the tokens
-	keyModel  = "model"  // digest of the file
+	keyModel  = "model"  // digest of the model's file
 )
 
-// keep is how many checkpoints Save leaves.
-const keep = 2
+// keptCheckpoints is the number of checkpoints that Save keeps.
+const keptCheckpoints = 2
 
-// Save writes a checkpoint into the folder, under the model's name, and removes
-// all but the last two.
+// Save writes a checkpoint into the folder, and then removes all checkpoints except
+// the last two. name is the model's name in the checkpoint.
 func (t *Trainer) Save(folder, name string) error {
 	final := filepath.Join(folder, fmt.Sprintf("%s%06d", prefix, t.done))
 	part := final + partSuffix
@@ -78,13 +76,14 @@ func (t *Trainer) Save(folder, name string) error {
 		return fault.WithKind(fault.Unavailable, err, "save a checkpoint")
 	}
 	all, err := checkpoints(folder)
-	old := all[:max(0, len(all)-keep)]
-	for _, name := range slices.Concat(old, parts(folder)) {
+	old := all[:max(0, len(all)-keptCheckpoints)]
+	for _, name := range slices.Concat(old, incomplete(folder)) {
 		err = errors.Join(err, os.RemoveAll(filepath.Join(folder, name)))
 	}
 	return fault.WithKind(fault.Unavailable, err, "remove old checkpoints")
 }
 
+// writeSynced writes a file and flushes it to disk.
 func writeSynced(name string, b []byte) error {
 	f, err := os.Create(name)
 	if err != nil {
@@ -94,7 +93,7 @@ func writeSynced(name string, b []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// checkpoints lists the folders of complete checkpoints, the oldest first.
+// checkpoints returns the names of complete checkpoints, oldest first.
 func checkpoints(folder string) ([]string, error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -111,9 +110,10 @@ func checkpoints(folder string) ([]string, error) {
 	return out, err
 }
 
-// parts lists what was left of checkpoints by processes that were killed.
-func parts(folder string) (out []string) {
-	entries, _ := os.ReadDir(folder) // what can't be listed can't be removed
+// incomplete returns the names of incomplete checkpoints, which killed processes
+// leave.
+func incomplete(folder string) (out []string) {
+	entries, _ := os.ReadDir(folder) // after an error, a later Save removes them
 	for _, e := range entries {
 		if strings.HasPrefix(e.Name(), prefix) && strings.HasSuffix(e.Name(), partSuffix) {
 			out = append(out, e.Name())
@@ -122,15 +122,18 @@ func parts(folder string) (out []string) {
 	return out
 }
 
+// steps returns the number of steps in a checkpoint's name.
 func steps(name string) int {
 	n, _ := strconv.Atoi(strings.TrimPrefix(name, prefix)) // checked by checkpoints
 	return n
 }
 
-// Resume goes on from the last checkpoint in the folder; ok is false if there
-// is none. A checkpoint of another recipe, other documents or another tokenizer
-// is Invalid, a damaged one Corrupt.
-func Resume(folder string, r Recipe, tok *tokenizer.Tokenizer, s *Stream, threads int) (t *Trainer, ok bool, err error) {
+// Resume returns a trainer at the last checkpoint in the folder; ok is false if the
+// folder has no checkpoint. A checkpoint with another recipe, other documents or
+// another tokenizer is an Invalid fault; a damaged one is a Corrupt fault.
+func Resume(
+	folder string, r Recipe, tok *tokenizer.Tokenizer, s *Stream, threads int,
+) (t *Trainer, ok bool, err error) {
 	all, err := checkpoints(folder)
 	if err != nil || len(all) == 0 {
 		return nil, false, fault.WithKind(fault.Unavailable, err, "look for checkpoints")
@@ -145,7 +148,7 @@ func Resume(folder string, r Recipe, tok *tokenizer.Tokenizer, s *Stream, thread
 		return nil, false, fault.Wrap(err, "checkpoint %s", at)
 	}
 	if bundle.Tokenizer.Hash() != tok.Hash() {
-		return nil, false, other(at, "tokenizer", bundle.Tokenizer.Hash(), tok.Hash())
+		return nil, false, mismatch(at, "tokenizer", bundle.Tokenizer.Hash(), tok.Hash())
 	}
 	t = newTrainer(r, tok, s, bundle.Model, threads)
 	for i, name := range momentFiles {
@@ -175,21 +178,22 @@ func readFile(name string) (*weights.File, error) {
 	return f, fault.Wrap(err, "checkpoint %s", name)
 }
 
-// check compares what a file of moments says with what is asked for, and
-// returns its step.
+// check returns the step of a file of moments, or a fault if its metadata do not
+// match the trainer's recipe and stream and the model's digest.
 func (t *Trainer) check(at string, f *weights.File, digest string) (int, error) {
 	recipe, err := json.Marshal(t.recipe)
 	if err != nil {
 		return 0, err
 	}
 	if have := f.Metadata[keyRecipe]; have != string(recipe) {
-		return 0, other(at, "recipe", have, string(recipe))
+		return 0, mismatch(at, "recipe", have, string(recipe))
 	}
 	if have := f.Metadata[keyStream]; have != t.stream.Digest() {
-		return 0, other(at, "corpus", have, t.stream.Digest())
+		return 0, mismatch(at, "corpus", have, t.stream.Digest())
 	}
 	if have := f.Metadata[keyModel]; have != digest {
-		return 0, fault.New(fault.Corrupt, "checkpoint %s: the moments belong to the model %.16s, beside them is %.16s", at, have, digest)
+		return 0, fault.New(fault.Corrupt, "checkpoint %s: the moments belong to model %.16s, but the model is %.16s",
+			at, have, digest)
 	}
 	step, err := strconv.Atoi(f.Metadata[keyStep])
 	if err != nil || step < 0 || step > t.recipe.Steps {
@@ -198,10 +202,12 @@ func (t *Trainer) check(at string, f *weights.File, digest string) (int, error) 
 	return step, nil
 }
 
-func other(at, what, have, want string) error {
+// mismatch returns the fault of a checkpoint with another recipe, corpus or
+// tokenizer.
+func mismatch(at, what, have, want string) error {
 	return &fault.Error{
 		Kind: fault.Invalid, Op: "checkpoint " + at,
-		Err:    fmt.Errorf("it is of the %s %s, not %s", what, have, want),
-		Remedy: "give what it was made with, or another --out",
+		Err:    fmt.Errorf("it has another %s: %s, not %s", what, have, want),
+		Remedy: fmt.Sprintf("use the %s that it was made with, or choose another --out", what),
 	}
 }

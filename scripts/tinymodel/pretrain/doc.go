@@ -1,10 +1,12 @@
-// Package pretrain teaches a tiny model to continue text, from nothing.
+// Package pretrain trains a new tiny model to continue text.
 //
-// All that decides the result is in a Recipe and the documents: the same ones
-// give the same bytes on any machine, with any number of threads, in one go or
-// in pieces. What a step learns from is a function of the seed and the step
-// alone, so a checkpoint is the parameters, the optimizer's two moments and
-// the number of steps done.
+// The result depends only on the Recipe and the documents. It has the same bytes on
+// every machine, with any number of threads, and with or without interruptions. The
+// sequences of a step depend only on the seed and the step's number, so a
+// checkpoint contains only the parameters, the optimizer's two moments and the
+// number of steps taken. (gpuworker/training calls the equivalent of a checkpoint a
+// state.)
 //
-// The package never looks at a clock.
+// A Trainer takes steps; Save and Resume write and read checkpoints in a folder.
+// The package never reads a clock.
 package pretrain

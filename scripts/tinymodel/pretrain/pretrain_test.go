@@ -15,18 +15,20 @@ import (
 	"rollout/shared/fault"
 )
 
-// documents are a few chapters.
+// documents returns a few chapters and a chat.
 func documents(t testing.TB) []corpus.Document {
 	t.Helper()
 	all, err := heldout.Documents()
 	if err != nil {
 		t.Fatal(err)
 	}
-	chat := corpus.Document{ID: "chat", Messages: []corpus.Message{{Role: "user", Content: "Let there be"}, {Role: "assistant", Content: "light."}}}
+	chat := corpus.Document{ID: "chat", Messages: []corpus.Message{
+		{Role: "user", Content: "Let there be"}, {Role: "assistant", Content: "light."},
+	}}
 	return append(all[:12:12], chat)
 }
 
-func learnt(t testing.TB, documents []corpus.Document, vocab int) *tokenizer.Tokenizer {
+func trainedTokenizer(t testing.TB, documents []corpus.Document, vocab int) *tokenizer.Tokenizer {
 	t.Helper()
 	tok, err := tokenizer.Train(func(yield func(string) bool) {
 		for _, d := range documents {
@@ -41,8 +43,9 @@ func learnt(t testing.TB, documents []corpus.Document, vocab int) *tokenizer.Tok
 	return tok
 }
 
-// brief is the recipe of a model of 60,000 parameters that learns for seconds.
-func brief() Recipe {
+// smallRecipe returns the recipe of a model of 60,000 parameters that trains in
+// seconds.
+func smallRecipe() Recipe {
 	return Recipe{
 		Width: 64, Layers: 1, Heads: 1, HeadSize: 64, Hidden: 128, Context: 32,
 		Steps: 30, Batch: 8, Seed: 5,
@@ -53,7 +56,7 @@ func brief() Recipe {
 func start(t testing.TB, r Recipe, threads int) (*Trainer, *Stream, *tokenizer.Tokenizer) {
 	t.Helper()
 	docs := documents(t)
-	tok := learnt(t, docs, 300)
+	tok := trainedTokenizer(t, docs, 300)
 	s, err := NewStream(tok, docs, r.Seed)
 	if err != nil {
 		t.Fatal(err)
@@ -77,20 +80,20 @@ func run(t testing.TB, trainer *Trainer, steps int) (losses []float64) {
 	return losses
 }
 
-// shippedWay is the digest of what the small model's training ends with: file,
-// tokenizer and 8-bit weights. It stands for the shipped one, which is made by
-// the same code in hours of a processor.
-const shippedWay = "988adf28f72bcdffcd57a3949dfefd97e590aa3e78eb8ca4e117f36d5d2c4332"
+// goldenDigest is the digest of the small model's file after training, with its
+// tokenizer and 8-bit weights. The same code makes the shipped model, which takes
+// hours of processor time.
+const goldenDigest = "988adf28f72bcdffcd57a3949dfefd97e590aa3e78eb8ca4e117f36d5d2c4332"
 
-func TestTheSameRecipeGivesTheSameWeightsAnywhere(t *testing.T) {
+func TestTrainingHasTheGoldenDigest(t *testing.T) {
 	t.Parallel()
-	trainer, _, tok := start(t, brief(), 2)
+	trainer, _, tok := start(t, smallRecipe(), 2)
 	if n := trainer.Model().Config().Parameters(); n < 55_000 || n > 65_000 {
-		t.Errorf("it has %d parameters", n)
+		t.Errorf("the model has %d parameters, want about 60,000", n)
 	}
-	losses := run(t, trainer, brief().Steps)
+	losses := run(t, trainer, smallRecipe().Steps)
 	if first, last := losses[0], losses[len(losses)-1]; first < 5 || last > 4.2 {
-		t.Errorf("the loss went from %.2f to %.2f", first, last)
+		t.Errorf("the loss went from %.2f to %.2f, want at most 4.2", first, last)
 	}
 	b, err := weights.Pack("rollout/test", trainer.Model(), tok, weights.I8)
 	if err != nil {
@@ -100,14 +103,15 @@ func TestTheSameRecipeGivesTheSameWeightsAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if packed.Digest != shippedWay {
-		t.Errorf("the weights' digest is %s, must be %s: something changed what training computes, so the shipped weights can't be made again", packed.Digest, shippedWay)
+	if packed.Digest != goldenDigest {
+		t.Errorf("the weights have the digest %s, want %s: the results of training changed, "+
+			"so the shipped weights cannot be reproduced", packed.Digest, goldenDigest)
 	}
 }
 
-func TestATrainingThatWasStoppedEndsAsIfItHadNot(t *testing.T) {
+func TestResumedTrainingEndsWithTheSameDigest(t *testing.T) {
 	t.Parallel()
-	r := brief()
+	r := smallRecipe()
 	r.Steps = 8
 	whole, _, _ := start(t, r, 1)
 	run(t, whole, r.Steps)
@@ -124,22 +128,22 @@ func TestATrainingThatWasStoppedEndsAsIfItHadNot(t *testing.T) {
 		}
 		run(t, again, r.Steps-stop)
 		if again.Digest() != whole.Digest() {
-			t.Errorf("stopped after step %d, it ended with %s instead of %s", stop, again.Digest(), whole.Digest())
+			t.Errorf("resumed after step %d, the digest is %s, want %s", stop, again.Digest(), whole.Digest())
 		}
 	}
 }
 
-func TestTheLastTwoCheckpointsAreKept(t *testing.T) {
+func TestSaveKeepsTheLastTwoCheckpoints(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	trainer, s, tok := start(t, brief(), 1)
+	trainer, s, tok := start(t, smallRecipe(), 1)
 	for range 4 {
 		run(t, trainer, 1)
 		if err := trainer.Save(dir, "rollout/test"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// What a killed Save leaves, and other folders, are no checkpoints.
+	// Incomplete checkpoints and other folders must not count as checkpoints.
 	for _, name := range []string{"step-000009.part", "step-x"} {
 		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -147,27 +151,27 @@ func TestTheLastTwoCheckpointsAreKept(t *testing.T) {
 	}
 	got, err := checkpoints(dir)
 	if want := []string{"step-000003", "step-000004"}; err != nil || !slices.Equal(got, want) {
-		t.Errorf("there are %v, %v; want %v", got, err, want)
+		t.Errorf("the checkpoints are %v, %v; want %v", got, err, want)
 	}
-	again, ok, err := Resume(dir, brief(), tok, s, 1)
+	again, ok, err := Resume(dir, smallRecipe(), tok, s, 1)
 	if err != nil || !ok || again.StepsDone() != 4 {
-		t.Errorf("resumed: %v, %v", ok, err)
+		t.Errorf("resumed: %v, %v; want a trainer at step 4", ok, err)
 	}
 	run(t, again, 1)
 	if err := again.Save(dir, "rollout/test"); err != nil {
 		t.Fatal(err)
 	}
-	if left := parts(dir); len(left) > 0 {
-		t.Errorf("the next checkpoint left %v", left)
+	if left := incomplete(dir); len(left) > 0 {
+		t.Errorf("Save left the incomplete checkpoints %v", left)
 	}
-	if _, ok, err := Resume(filepath.Join(dir, "none"), brief(), tok, s, 1); ok || err != nil {
-		t.Errorf("resumed from a folder that is not there: %v, %v", ok, err)
+	if _, ok, err := Resume(filepath.Join(dir, "none"), smallRecipe(), tok, s, 1); ok || err != nil {
+		t.Errorf("resumed from a missing folder: %v, %v; want false", ok, err)
 	}
 }
 
-func TestACheckpointOfSomethingElseIsRefused(t *testing.T) {
+func TestDamagedAndMismatchedCheckpointsAreRefused(t *testing.T) {
 	t.Parallel()
-	r := brief()
+	r := smallRecipe()
 	trainer, s, tok := start(t, r, 1)
 	run(t, trainer, 1)
 	other := r
@@ -177,7 +181,7 @@ func TestACheckpointOfSomethingElseIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	overwrite := func(file string) func(dir string) error {
+	truncate := func(file string) func(dir string) error {
 		return func(dir string) error {
 			name := filepath.Join(dir, "step-000001", file)
 			b, err := os.ReadFile(name)
@@ -196,19 +200,21 @@ func TestACheckpointOfSomethingElseIsRefused(t *testing.T) {
 		kind   fault.Kind
 		want   string
 	}{
-		{"another recipe", other, s, tok, nil, fault.Invalid, "of the recipe"},
-		{"other documents", r, fewer, tok, nil, fault.Invalid, "of the corpus"},
-		{"another tokenizer", r, s, learnt(t, docs, 310), nil, fault.Invalid, "of the tokenizer"},
-		{"a model cut off", r, s, tok, overwrite(modelFile), fault.Corrupt, "step-000001"},
-		{"moments cut off", r, s, tok, overwrite(momentFiles[1]), fault.Corrupt, "second.safetensors"},
-		{"no moments", r, s, tok, func(dir string) error { return os.Remove(filepath.Join(dir, "step-000001", momentFiles[0])) }, fault.Corrupt, "first.safetensors"},
-		{"the model of another step", r, s, tok, func(dir string) error {
+		{"other recipe", other, s, tok, nil, fault.Invalid, "another recipe"},
+		{"other documents", r, fewer, tok, nil, fault.Invalid, "another corpus"},
+		{"other tokenizer", r, s, trainedTokenizer(t, docs, 310), nil, fault.Invalid, "another tokenizer"},
+		{"truncated model", r, s, tok, truncate(modelFile), fault.Corrupt, "step-000001"},
+		{"truncated moments", r, s, tok, truncate(momentFiles[1]), fault.Corrupt, "second.safetensors"},
+		{"missing moments", r, s, tok, func(dir string) error {
+			return os.Remove(filepath.Join(dir, "step-000001", momentFiles[0]))
+		}, fault.Corrupt, "first.safetensors"},
+		{"model of another checkpoint", r, s, tok, func(dir string) error {
 			b, err := weights.Pack("rollout/other", trainer.Model(), tok, weights.F32)
 			if err != nil {
 				return err
 			}
 			return os.WriteFile(filepath.Join(dir, "step-000001", modelFile), b, 0o644)
-		}, fault.Corrupt, "the moments belong to the model"},
+		}, fault.Corrupt, "the moments belong to model"},
 	} {
 		dir := t.TempDir()
 		if err := trainer.Save(dir, "rollout/test"); err != nil {
@@ -219,15 +225,16 @@ func TestACheckpointOfSomethingElseIsRefused(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, _, err := Resume(dir, c.recipe, c.tok, c.stream, 1); fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) {
+		_, _, err := Resume(dir, c.recipe, c.tok, c.stream, 1)
+		if fault.KindOf(err) != c.kind || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v (%s), want %q (%s)", c.name, err, fault.KindOf(err), c.want, c.kind)
 		}
 	}
 }
 
-func TestAnEpochHasEachSequenceOnce(t *testing.T) {
+func TestEpochHasEachSequenceOnce(t *testing.T) {
 	t.Parallel()
-	_, s, _ := start(t, brief(), 1)
+	_, s, _ := start(t, smallRecipe(), 1)
 	const length, size = 32, 7
 	n := s.windows(length)
 	for epoch := range 3 {
@@ -244,14 +251,14 @@ func TestAnEpochHasEachSequenceOnce(t *testing.T) {
 		}
 	}
 	if a, b := s.order(0, n), s.order(1, n); slices.Equal(a, b) || slices.IsSorted(a) {
-		t.Error("the order is not shuffled anew")
+		t.Error("two epochs have the same order, or an epoch is not shuffled")
 	}
 }
 
-func TestDocumentsEndWithEndOfTextWhateverTheirOrder(t *testing.T) {
+func TestStreamEndsDocumentsWithEndOfTextAndIgnoresTheirOrder(t *testing.T) {
 	t.Parallel()
 	docs := documents(t)
-	tok := learnt(t, docs, 300)
+	tok := trainedTokenizer(t, docs, 300)
 	a, err := NewStream(tok, docs, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -259,7 +266,7 @@ func TestDocumentsEndWithEndOfTextWhateverTheirOrder(t *testing.T) {
 	slices.Reverse(docs)
 	b, err := NewStream(tok, docs, 1)
 	if err != nil || a.Digest() != b.Digest() {
-		t.Errorf("in another order, the digest is %s instead of %s (%v)", b.Digest(), a.Digest(), err)
+		t.Errorf("in reverse order, the digest is %s, want %s (%v)", b.Digest(), a.Digest(), err)
 	}
 	ends := 0
 	for _, id := range a.tokens {
@@ -268,35 +275,35 @@ func TestDocumentsEndWithEndOfTextWhateverTheirOrder(t *testing.T) {
 		}
 	}
 	if ends != len(docs) || a.tokens[a.Len()-1] != tok.EndOfText() {
-		t.Errorf("%d ends of %d documents", ends, len(docs))
+		t.Errorf("%d documents have %d ends of text", len(docs), ends)
 	}
 	bad := []corpus.Document{{ID: "x", Messages: []corpus.Message{{Role: "judge", Content: "a"}}}}
 	if _, err := NewStream(tok, bad, 1); err == nil || !strings.Contains(err.Error(), "document x") {
-		t.Errorf("a role that the model doesn't know: %v", err)
+		t.Errorf("unknown role: %v, want an error that names the document", err)
 	}
 }
 
 func TestImpossibleRecipesAreRefused(t *testing.T) {
 	t.Parallel()
 	for want, change := range map[string]func(*Recipe){
-		"0 steps":           func(r *Recipe) { r.Steps = 0 },
-		"batch of 0":        func(r *Recipe) { r.Batch = 0 },
-		"norm of -1":        func(r *Recipe) { r.Clip = -1 },
-		"circle":            func(r *Recipe) { r.Shape = "circle" },
-		"betas":             func(r *Recipe) { r.Beta1 = 2 },
-		"layers is 0":       func(r *Recipe) { r.Layers = 0 },
-		"not two sequences": func(r *Recipe) { r.Context = 60000 },
+		"steps is 0":               func(r *Recipe) { r.Steps = 0 },
+		"batch is 0":               func(r *Recipe) { r.Batch = 0 },
+		"clip is -1":               func(r *Recipe) { r.Clip = -1 },
+		"circle":                   func(r *Recipe) { r.Shape = "circle" },
+		"betas":                    func(r *Recipe) { r.Beta1 = 2 },
+		"layers is 0":              func(r *Recipe) { r.Layers = 0 },
+		"fewer than two sequences": func(r *Recipe) { r.Context = 60000 },
 	} {
-		r := brief()
+		r := smallRecipe()
 		change(&r)
 		docs := documents(t)
-		tok := learnt(t, docs, 300)
+		tok := trainedTokenizer(t, docs, 300)
 		s, err := NewStream(tok, docs, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, err := New(r, tok, s, 1); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
+			t.Errorf("got %v, want %q", err, want)
 		}
 	}
 }
@@ -304,7 +311,7 @@ func TestImpossibleRecipesAreRefused(t *testing.T) {
 func BenchmarkStep(b *testing.B) {
 	for _, threads := range []int{1, 2} {
 		b.Run(fmt.Sprintf("threads=%d", threads), func(b *testing.B) {
-			r := brief()
+			r := smallRecipe()
 			trainer, _, _ := start(b, r, threads)
 			for b.Loop() {
 				run(b, trainer, 1)

@@ -14,15 +14,16 @@ import (
 	"rollout/shared/fault"
 )
 
-// Stream is the documents as one row of tokens, EndOfText after each, in an
-// order that the seed decides.
+// Stream holds the tokens of all documents in one slice, in an order that depends
+// on the seed. EndOfText follows each document.
 type Stream struct {
 	tokens []int32
 	seed   uint64
 	digest string
 }
 
-// NewStream encodes documents. A chat is encoded in turns.
+// NewStream encodes documents. It encodes chats as turns. The result does not depend
+// on the order of documents.
 func NewStream(t *tokenizer.Tokenizer, documents []corpus.Document, seed uint64) (*Stream, error) {
 	s := &Stream{seed: seed}
 	documents = slices.Clone(documents)
@@ -49,18 +50,18 @@ func NewStream(t *tokenizer.Tokenizer, documents []corpus.Document, seed uint64)
 	return s, nil
 }
 
-// Len is the number of tokens.
+// Len returns the number of tokens.
 func (s *Stream) Len() int { return len(s.tokens) }
 
-// Digest is the blake3-256 of the tokens, in hex.
+// Digest returns the blake3-256 of the tokens, in hex.
 func (s *Stream) Digest() string { return s.digest }
 
-// windows is how many sequences of a length an epoch has.
+// windows returns the number of sequences of an epoch.
 func (s *Stream) windows(length int) int { return (len(s.tokens) - length) / length }
 
-// Batch returns the sequences of a step, counted from 0: the stream is cut into
-// sequences of the length, from another offset in each epoch, and an epoch has
-// each of them once, in an order of its own.
+// Batch returns the size sequences of a step; steps count from 0. Each epoch cuts
+// the stream into sequences of length tokens, from its own offset, and has each
+// sequence once, in its own order.
 func (s *Stream) Batch(step, size, length int) []model.Sequence {
 	out := make([]model.Sequence, size)
 	n := s.windows(length)
@@ -77,7 +78,7 @@ func (s *Stream) Batch(step, size, length int) []model.Sequence {
 	return out
 }
 
-// order returns the numbers below n, shuffled for an epoch.
+// order returns the numbers from 0 to n-1, shuffled for an epoch.
 func (s *Stream) order(epoch, n int) []int {
 	type drawn struct {
 		key uint64
@@ -103,11 +104,13 @@ func mix(z uint64) uint64 {
 	return z ^ z>>31
 }
 
-// draw is a number that depends on the seed, what it is for and a name.
+// draw returns a pseudo-random number that depends only on the seed, its use and a
+// name.
 func (s *Stream) draw(use, name string) uint64 {
 	b := binary.LittleEndian.AppendUint64(nil, s.seed)
 	sum := blake3.Sum256(append(b, use+"\x00"+name...))
 	return binary.LittleEndian.Uint64(sum[:])
 }
 
+// number returns n as a name for draw.
 func number(n int) string { return string(binary.LittleEndian.AppendUint64(nil, uint64(n))) }

@@ -15,7 +15,7 @@ import (
 	"rollout/shared/fault"
 )
 
-// Trainer is training under way. It is not for concurrent use.
+// Trainer is a training run. It is not safe for concurrent use.
 type Trainer struct {
 	recipe    Recipe
 	tokenizer *tokenizer.Tokenizer
@@ -23,20 +23,21 @@ type Trainer struct {
 	on        optimize.Compute
 
 	model    *model.Model
-	moments  [2]*model.Gradients // of the shape of the parameters
+	moments  [2]*model.Gradients // first and second moment of each parameter
 	gradient *model.Gradients
 	backprop *model.Backprop
 	threads  int
-	done     int // steps
+	done     int // steps taken
 }
 
-// New starts training from a fresh model. Faults are Invalid.
+// New returns a trainer with a new model. Faults are Invalid.
 func New(r Recipe, t *tokenizer.Tokenizer, s *Stream, threads int) (*Trainer, error) {
 	if err := r.Validate(); err != nil {
 		return nil, err
 	}
 	if s.windows(r.Context) < 1 {
-		return nil, fault.New(fault.Invalid, "the documents have %d tokens: not two sequences of %d", s.Len(), r.Context)
+		return nil, fault.New(fault.Invalid, "the documents have %d tokens, fewer than two sequences of %d",
+			s.Len(), r.Context)
 	}
 	m, err := model.New(r.Config(t.Vocab()), r.Seed)
 	if err != nil {
@@ -55,13 +56,13 @@ func newTrainer(r Recipe, t *tokenizer.Tokenizer, s *Stream, m *model.Model, thr
 	}
 }
 
-// StepsDone is the number of steps taken.
+// StepsDone returns the number of steps taken.
 func (t *Trainer) StepsDone() int { return t.done }
 
-// Model is the model as it is now; the next step changes it.
+// Model returns the current model. The next step changes it.
 func (t *Trainer) Model() *model.Model { return t.model }
 
-// Step takes one step and returns the loss before it, in nats a token.
+// Step takes one step and returns the loss before it, in nats per token.
 func (t *Trainer) Step() (loss float64, err error) {
 	r := t.recipe
 	batch := t.stream.Batch(t.done, r.Batch, r.Context)
@@ -91,8 +92,8 @@ func (t *Trainer) Step() (loss float64, err error) {
 	return sum / float64(counted), nil
 }
 
-// Digest is the blake3-256, in hex, of the parameters and both moments: two
-// trainings with one digest are the same from there on.
+// Digest returns the blake3-256 of the parameters and both moments, in hex. Two
+// trainers with the same digest, recipe and stream continue in the same way.
 func (t *Trainer) Digest() string {
 	h := blake3.New(32, nil)
 	var b []byte
