@@ -4,18 +4,19 @@ import "time"
 
 // State is the state of a server's circuit breaker.
 //
-//	         failure            the probe fails
-//	Closed ─────────▶ Probing ─────────────────▶ Open ◀───┐
-//	  ▲ ▲                │                       │ wait   │ the probe fails:
-//	  │ └────────────────┘ the probe succeeds    ▼        │ wait × 2
-//	  └─────────────────────────────────────── HalfOpen ──┘
-//	                       the probe succeeds
+//	       failure       the probe fails
+//	Closed ─────▶ Probing ─────────▶ Open ◀──┐
+//	  ▲ ▲            │                │ wait │ the probe fails: wait × 2
+//	  │ └────────────┘ it succeeds    ▼      │
+//	  └────────────────────────── HalfOpen ──┘
+//	              it succeeds
 //
-// A failure is a ServerError or a request that hung.
-// It may be the fault of one request, or of the server. A probe decides: a small question that belongs to no user's item. If the server answers it, the
-// failure is the request's. If not, the server fails for all requests, and no
-// request is charged. While a server is Probing, others are preferred. While it
-// is Open or HalfOpen, it is set aside and gets no requests.
+// A failure is a ServerError or a request that hung. It may be the fault of one
+// request, or of the server. A probe decides: a small question that belongs to no
+// user's item. If the server answers it, the failure is the request's. If not, the
+// server fails for all requests, and no request is charged. While a server is
+// Probing, others are preferred. While it is Open or HalfOpen, it is set aside and
+// gets no requests.
 type State string
 
 // The states.

@@ -1,8 +1,8 @@
-// Package enginetest is the conformance suite of the engine port: what every
-// inference engine promises to the worker, whatever it talks to.
+// Package enginetest is the conformance suite of the engine port: it checks what
+// every engine promises to the worker.
 //
-// Only tests import it. It never asks what a model says, beyond that an engine
-// under test repeats its prompt, so that answers can be told apart.
+// Only tests import it. It does not judge what a model says. An engine under test
+// repeats its prompt, so that answers can be told apart.
 package enginetest
 
 import (
@@ -23,41 +23,41 @@ import (
 
 // Subject is an engine under test.
 type Subject struct {
-	// New returns an engine that answers every request promptly, repeating
-	// at least the first 100 runes of its prompt. The suite closes it.
+	// New returns an engine that answers every request at once and repeats at
+	// least the first 100 runes of its prompt. The suite closes it.
 	New func(t *testing.T) engine.Engine
-	// Stuck returns an engine that reports progress once on a request and
-	// then never answers it. The suite closes it.
+	// Stuck returns an engine that reports progress on a request once, then never
+	// answers. The suite closes it.
 	Stuck func(t *testing.T) engine.Engine
-	// Model is the name that Ready must give.
+	// Model is the name that Ready must return.
 	Model string
-	// Faults are requests that must fail in a given way.
+	// Faults are requests that must fail.
 	Faults []Fault
 }
 
-// Fault is one way to fail, and what the worker must learn of it.
+// Fault is a request that fails, and the fault that it must have.
 type Fault struct {
 	Name       string
 	Engine     func(t *testing.T) engine.Engine
 	Request    engine.Request
 	Kind       fault.Kind
 	Class      fault.Class
-	RetryAfter bool // the fault carries the server's hint
+	RetryAfter bool // the fault has the server's hint
 }
 
-// Run checks every promise, each as a subtest.
+// Run checks each promise as a subtest.
 func Run(t *testing.T, s Subject) {
 	t.Run("ready names the model", s.ready)
 	t.Run("equal bodies get equal answers", s.deterministic)
 	t.Run("other seeds get other answers when sampling", s.seeds)
-	t.Run("text survives whatever its characters", s.unicode)
+	t.Run("text with any characters is unchanged", s.unicode)
 	t.Run("a long prompt is answered", s.longPrompt)
-	t.Run("64 at once each get their own answer", s.parallel)
-	t.Run("a request's body is left as it was", s.bodyUntouched)
+	t.Run("64 concurrent requests get their own answers", s.parallel)
+	t.Run("a request's body is not changed", s.bodyUntouched)
 	t.Run("progress is reported before the answer", s.progress)
 	t.Run("a canceled request ends at once", s.cancel)
 	t.Run("a request after its context's end is not made", s.canceledBefore)
-	t.Run("closing ends answers in flight", s.closeInFlight)
+	t.Run("close ends answers in flight", s.closeInFlight)
 	t.Run("a closed engine answers nothing", s.closed)
 	for _, f := range s.Faults {
 		t.Run("fault: "+f.Name, func(t *testing.T) { t.Parallel(); f.check(t) })
@@ -129,10 +129,12 @@ func (s Subject) deterministic(t *testing.T) {
 	} {
 		first := answer(t, one, r)
 		answer(t, two, ChatRequest("something between"))
-		if again := answer(t, two, r); again.Text != first.Text || again.FinishReason != first.FinishReason || again.Usage != first.Usage {
+		again := answer(t, two, r)
+		if again.Text != first.Text || again.FinishReason != first.FinishReason || again.Usage != first.Usage {
 			t.Errorf("%s: %+v, then %+v", r.Body, first, again)
 		}
-		if first.FinishReason != "stop" || first.Usage.CompletionTokens == 0 || first.Usage.PromptTokens == 0 || first.Model == "" {
+		if first.FinishReason != "stop" || first.Usage.CompletionTokens == 0 || first.Usage.PromptTokens == 0 ||
+			first.Model == "" {
 			t.Errorf("%s: incomplete answer %+v", r.Body, first)
 		}
 	}
@@ -160,9 +162,11 @@ func (s Subject) unicode(t *testing.T) {
 	t.Parallel()
 	e := open(t, s.New)
 	for name, prompt := range map[string]string{
-		"accents": "déjà vu, naïve, Zürich", "emoji": "👩‍👩‍👧‍👦 and 🏴󠁧󠁢󠁳󠁣󠁴󠁿", "right to left": "مرحبا שלום",
+		"accents": "déjà vu, naïve, Zürich", "emoji": "👩‍👩‍👧‍👦 and 🏴󠁧󠁢󠁳󠁣󠁴󠁿",
+		"right to left":   "مرحبا שלום",
 		"line separators": "a\u2028b\u2029c\u0085d", "controls": "a\x00b\x1fc\x7fd", "newlines": "a\nb\r\nc\rd",
-		"sse look-alike": "x\n\ndata: [DONE]\n\nevent: y", "quotes": `"\" and \u0041 and \\`, "replacement": "\uFFFD", "empty": "",
+		"sse look-alike": "x\n\ndata: [DONE]\n\nevent: y", "quotes": `"\" and \u0041 and \\`, "replacement": "\uFFFD",
+		"empty": "",
 	} {
 		for _, r := range []engine.Request{ChatRequest(prompt), CompletionRequest(prompt)} {
 			a := answer(t, e, r)
@@ -171,7 +175,8 @@ func (s Subject) unicode(t *testing.T) {
 			}
 		}
 	}
-	escaped := engine.Request{Endpoint: engine.Completion, Body: []byte(`{"model":"m","prompt":"a\u0000b\u2028c\ud83d\ude00d"}`)}
+	escaped := engine.Request{Endpoint: engine.Completion,
+		Body: []byte(`{"model":"m","prompt":"a\u0000b\u2028c\ud83d\ude00d"}`)}
 	if a := answer(t, e, escaped); !strings.Contains(a.Text, "a\x00b\u2028c😀d") {
 		t.Errorf("escapes: %q", a.Text)
 	}
@@ -221,7 +226,7 @@ func (s Subject) progress(t *testing.T) {
 		t.Fatal(err)
 	}
 	if calls.Load() == 0 {
-		t.Error("an answer came without a sign of work")
+		t.Error("an answer came without a call of progress")
 	}
 }
 

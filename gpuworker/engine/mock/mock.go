@@ -1,9 +1,9 @@
-// Package mock is an inference engine without a model: its answer is the
-// prompt with a prefix, the same for the same request in any process.
+// Package mock is an inference engine without a model: it answers with a prefix
+// and the prompt. Equal requests get equal answers in any process.
 //
-// It is for laptops without a server, for tests and for measuring what the
-// rest of the system costs. It never looks at a model's name, never truncates
-// an answer to max_tokens and never opens a connection.
+// It serves to try rollout without a server, to test, and to measure what the rest
+// of the system costs. It never looks at the model's name, never cuts an answer to
+// max_tokens and never opens a connection.
 package mock
 
 import (
@@ -23,19 +23,18 @@ import (
 // Prefix starts every answer.
 const Prefix = "MOCK:"
 
-// Config sets an Engine up. The zero value answers at once.
+// Config sets up an Engine. The zero value answers at once.
 type Config struct {
-	// Model is the name that Ready and every answer give; "mock" if empty.
+	// Model is the name that Ready and every answer return; "mock" if empty.
 	Model string
 	// Delay is how long every answer takes.
 	Delay time.Duration
-	// Fault, if set, is asked first; its error is the request's answer. It
-	// is called from many goroutines at once and must return *fault.Error.
+	// Fault, if set, is called first. Its error, which must be a *fault.Error,
+	// ends the request. It is called from many goroutines at once.
 	Fault func(engine.Request) error
 }
 
-// Engine answers with Prefix and the prompt. It holds nothing but scratch
-// memory; any number of goroutines may use it.
+// Engine answers with Prefix and the prompt. It is safe for concurrent use.
 type Engine struct {
 	cfg     Config
 	scratch sync.Pool // *scratch
@@ -43,7 +42,7 @@ type Engine struct {
 	done    chan struct{}
 }
 
-// New returns an Engine. It cannot fail.
+// New returns an Engine.
 func New(cfg Config) *Engine {
 	if cfg.Model == "" {
 		cfg.Model = "mock"
@@ -51,15 +50,15 @@ func New(cfg Config) *Engine {
 	return &Engine{cfg: cfg, scratch: sync.Pool{New: newScratch}, done: make(chan struct{})}
 }
 
-// Answer returns Prefix and the completion's prompt, or the content of the
-// chat's last user message (its text parts joined). A prompt that is no string
-// is answered with its JSON.
+// Answer returns Prefix and the completion's prompt, or the content of the chat's
+// last user message with its text parts joined. A prompt that is not a string is
+// answered with its JSON.
 //
-// A request with a seed and a temperature above 0 gets a suffix, " #" and 8
-// hex digits of the body's blake3: other seeds, other answers, as a sampling
-// model has it. Tokens are counted as spaces. Finish is always "stop".
+// A request with a seed and a temperature above 0 gets a suffix, " #" and 8 hex
+// digits of the body's BLAKE3 hash: like a sampling model, other seeds get other
+// answers. Token counts are words. The finish reason is always "stop".
 func (e *Engine) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
-	if err := e.alive(ctx); err != nil {
+	if err := e.ended(ctx); err != nil {
 		return engine.Answer{}, err
 	}
 	if e.cfg.Fault != nil {
@@ -90,7 +89,7 @@ func refused(err error) error {
 	return &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Op: "mock engine", Err: err}
 }
 
-// text renders the answer to a question whose request had the body.
+// text renders the answer to a question from the given body.
 func (e *Engine) text(q question, body []byte) (string, error) {
 	s := e.scratch.Get().(*scratch)
 	defer e.scratch.Put(s)
@@ -104,7 +103,7 @@ func (e *Engine) text(q question, body []byte) (string, error) {
 	return string(out), err
 }
 
-// wait sleeps for the configured delay, unless ctx or the engine ends first.
+// wait waits for the configured delay, or until ctx or the engine ends.
 func (e *Engine) wait(ctx context.Context) error {
 	if e.cfg.Delay <= 0 {
 		return nil
@@ -117,11 +116,11 @@ func (e *Engine) wait(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-e.done:
 	}
-	return e.alive(ctx)
+	return e.ended(ctx)
 }
 
-// alive says why the engine can't answer this caller, or nil.
-func (e *Engine) alive(ctx context.Context) error {
+// ended returns an error if ctx has ended or the engine is closed.
+func (e *Engine) ended(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return fault.WithKind(fault.Canceled, context.Cause(ctx), "mock engine")
 	}
@@ -133,14 +132,14 @@ func (e *Engine) alive(ctx context.Context) error {
 
 // Ready returns the configured model's name.
 func (e *Engine) Ready(ctx context.Context) (string, error) {
-	if err := e.alive(ctx); err != nil {
+	if err := e.ended(ctx); err != nil {
 		return "", err
 	}
 	return e.cfg.Model, nil
 }
 
-// Close makes answers in flight and later ones fail with Unavailable. It may
-// be called again.
+// Close makes answers in flight and later ones fail with Unavailable. Further calls
+// are allowed.
 func (e *Engine) Close() error {
 	if e.closed.CompareAndSwap(false, true) {
 		close(e.done)
@@ -148,7 +147,7 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// maxKept bounds the text buffer that one scratch keeps.
+// maxKept bounds the bytes of the buffer that a scratch keeps.
 const maxKept = 64 << 10
 
 // scratch is the reusable memory of one answer.
@@ -156,7 +155,7 @@ type scratch struct{ text []byte }
 
 func newScratch() any { return new(scratch) }
 
-// appendFingerprint appends 8 hex digits of the body's blake3.
+// appendFingerprint appends 8 hex digits of the body's BLAKE3 hash.
 func appendFingerprint(dst, body []byte) []byte {
 	id := identity.Content(body)
 	return hex.AppendEncode(dst, id[:4])

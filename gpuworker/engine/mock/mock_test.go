@@ -12,7 +12,7 @@ import (
 	"rollout/shared/fault"
 )
 
-func TestTheMockIsAnEngine(t *testing.T) {
+func TestMockIsEngine(t *testing.T) {
 	t.Parallel()
 	failing := func(err *fault.Error) func(t *testing.T) engine.Engine {
 		return func(*testing.T) engine.Engine {
@@ -29,17 +29,19 @@ func TestTheMockIsAnEngine(t *testing.T) {
 				Request: enginetest.ChatRequest("x"), Kind: fault.Invalid, Class: fault.TooLong},
 			{Name: "overloaded", Engine: failing(&fault.Error{Kind: fault.Throttled, RetryAfter: time.Second}),
 				Request: enginetest.ChatRequest("x"), Kind: fault.Throttled, RetryAfter: true},
-			{Name: "no prompt", Engine: plain, Request: engine.Request{Endpoint: engine.Completion, Body: []byte(`{"model":"m"}`)},
-				Kind: fault.Invalid, Class: fault.Refused},
+			{Name: "no prompt", Engine: plain,
+				Request: engine.Request{Endpoint: engine.Completion, Body: []byte(`{"model":"m"}`)},
+				Kind:    fault.Invalid, Class: fault.Refused},
 			{Name: "not an object", Engine: plain, Request: engine.Request{Endpoint: engine.Chat, Body: []byte(`[1]`)},
 				Kind: fault.Invalid, Class: fault.Refused},
-			{Name: "cut off", Engine: plain, Request: engine.Request{Endpoint: engine.Chat, Body: []byte(`{"messages":[{"role":"user"`)},
-				Kind: fault.Invalid, Class: fault.Refused},
+			{Name: "cut off", Engine: plain,
+				Request: engine.Request{Endpoint: engine.Chat, Body: []byte(`{"messages":[{"role":"user"`)},
+				Kind:    fault.Invalid, Class: fault.Refused},
 		},
 	})
 }
 
-func TestTheAnswerIsThePromptWithAPrefix(t *testing.T) {
+func TestAnswerIsPrefixAndPrompt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
@@ -49,22 +51,27 @@ func TestTheAnswerIsThePromptWithAPrefix(t *testing.T) {
 	}{
 		{"prompt", engine.Completion, `{"prompt":"hi there"}`, "MOCK:hi there"},
 		{"max_tokens is ignored", engine.Completion, `{"max_tokens":1,"prompt":"hi there you"}`, "MOCK:hi there you"},
-		{"last user message", engine.Chat, `{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"content":"c","role":"user"},{"role":"system","content":"d"}]}`, "MOCK:c"},
-		{"text parts", engine.Chat, `{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"x"}},{"type":"text","text":"b"}]}]}`, "MOCK:ab"},
+		{"last user message", engine.Chat,
+			`{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"},{"content":"c","role":"user"},` +
+				`{"role":"system","content":"d"}]}`, "MOCK:c"},
+		{"text parts", engine.Chat,
+			`{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"x"}},` +
+				`{"type":"text","text":"b"}]}]}`, "MOCK:ab"},
 		{"token ids", engine.Completion, `{"prompt":[1,2]}`, "MOCK:[1,2]"},
 		{"list of prompts", engine.Completion, `{"prompt":["a","b"]}`, "MOCK:ab"},
 		{"seed without temperature", engine.Completion, `{"prompt":"a","seed":1}`, "MOCK:a"},
 		{"temperature without seed", engine.Completion, `{"prompt":"a","temperature":1}`, "MOCK:a"},
 		{"seed and temperature", engine.Completion, `{"prompt":"a","seed":1,"temperature":1}`, "MOCK:a #78f73c19"},
 	} {
-		a, err := mock.New(mock.Config{}).Answer(t.Context(), engine.Request{Endpoint: c.endpoint, Body: []byte(c.body)}, func() {})
+		a, err := mock.New(mock.Config{}).Answer(t.Context(), engine.Request{Endpoint: c.endpoint, Body: []byte(c.body)},
+			func() {})
 		if err != nil || a.Text != c.want {
 			t.Errorf("%s: %q, %v; want %q", c.name, a.Text, err, c.want)
 		}
 	}
 }
 
-func TestTheDelayIsWaitedFor(t *testing.T) {
+func TestAnswerTakesDelay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
@@ -73,7 +80,7 @@ func TestTheDelayIsWaitedFor(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := time.Since(start); took != 50*time.Millisecond {
-			t.Errorf("took %v", took)
+			t.Errorf("took %v, want 50ms", took)
 		}
 	})
 }

@@ -8,18 +8,19 @@ import (
 	"rollout/gpuworker/engine/internal/rawjson"
 )
 
-// question is what the mock needs of a request's body, as it is written there.
+// question holds the members of a request's body that the mock uses, as they are
+// written there.
 type question struct {
-	prompt      []byte // JSON; nil if there is none
-	seed        []byte // JSON; nil if there is none
+	prompt      []byte // JSON; nil without one
+	seed        []byte // JSON; nil without one
 	temperature float64
 }
 
-// sampled reports whether a real model would draw from the seed.
+// sampled reports whether a real model would sample with the seed.
 func (q question) sampled() bool { return q.seed != nil && q.temperature > 0 }
 
-// read picks the prompt, seed and temperature out of the body in one pass; all
-// other members are skipped.
+// read reads the prompt, seed and temperature in one pass and skips all other
+// members.
 func read(r engine.Request) (question, error) {
 	var q question
 	err := rawjson.Members(r.Body, func(name, v []byte) (err error) {
@@ -44,7 +45,7 @@ func read(r engine.Request) (question, error) {
 		return err
 	})
 	if err != nil {
-		return q, fmt.Errorf("the request's body is not readable: %w", err)
+		return q, fmt.Errorf("the request's body can't be read: %w", err)
 	}
 	if q.prompt == nil {
 		return q, fmt.Errorf("a %s request needs a prompt, or messages with one of role user", r.Endpoint)
@@ -74,8 +75,8 @@ func lastUser(messages []byte) ([]byte, error) {
 	return last, err
 }
 
-// appendText appends a value as text: a string is itself, an array of strings
-// or content parts is its texts joined, anything else is its JSON.
+// appendText appends a value as text: the text of a string, the joined texts of an
+// array of strings or content parts, or the JSON of anything else.
 func appendText(dst, value []byte) ([]byte, error) {
 	if rawjson.IsString(value) {
 		return rawjson.AppendText(dst, value)

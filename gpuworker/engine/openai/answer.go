@@ -15,17 +15,17 @@ import (
 	"rollout/shared/fault"
 )
 
-// Answer posts the request's bytes, with the members stream and
-// stream_options appended, and reads the answer: a stream of server-sent
-// events, or one JSON object from a server that does not stream.
+// Answer posts the request's bytes, with the members stream and stream_options
+// appended, and reads the answer: a stream of server-sent events, or one JSON
+// object from a server that does not stream.
 //
-// A server without /completions (404 or 405) is asked over /chat/completions
-// from then on, the prompt as the only user message. One without
-// /chat/completions can't answer chats: Invalid, saying so.
+// If the server has no /completions (404 or 405), completions are sent to
+// /chat/completions from then on, with the prompt as the only user message. If it
+// has no /chat/completions, chats are Invalid.
 //
-// The finish reasons error and abort are faults (Corrupt): such a text ends
-// anywhere. An answer whose stream ends after its finish reason is complete
-// even without the closing [DONE].
+// The finish reasons error and abort are Corrupt faults, since such a text may end
+// anywhere. An answer whose stream ends after its finish reason is complete, even
+// without the closing [DONE].
 func (c *Client) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
 	k := c.memory.Get().(*call)
 	defer c.release(k)
@@ -46,31 +46,32 @@ func (c *Client) Answer(ctx context.Context, r engine.Request, progress func()) 
 	} else if c.calls.isClosed() {
 		err = c.closedFault()
 	}
-	return engine.Answer{}, charge(err, k.parts.spent())
+	return engine.Answer{}, withUsage(err, k.parts.usageSoFar())
 }
 
-// charge says in the error what its request cost.
-func charge(err error, u engine.Usage) error {
+// withUsage adds to the error what its request cost.
+func withUsage(err error, u engine.Usage) error {
 	var e *fault.Error
 	if u == (engine.Usage{}) || !errors.As(err, &e) {
 		return err
 	}
-	told := *e
-	told.Err = &engine.PartialUsage{Usage: u, Err: e.Err}
-	return &told
+	out := *e
+	out.Err = &engine.PartialUsage{Usage: u, Err: e.Err}
+	return &out
 }
 
 func (c *Client) closedFault() error {
 	return fault.WithKind(fault.Unavailable, errors.New("the engine's client is closed"), "%s", c.chat.op)
 }
 
-// answer asks the endpoint, or the one that stands in for it.
+// answer sends the body to the request's endpoint, or to the one that replaces it.
 func (c *Client) answer(ctx context.Context, k *call, r engine.Request) (engine.Answer, error) {
 	switch r.Endpoint {
 	case engine.Chat:
 		a, err := c.ask(ctx, k, c.chat, r.Body)
 		if errors.Is(err, errNoRoute) {
-			err = c.noChat(c.chat.op, "send prompts instead of messages, or give the base URL of a server with a chat template")
+			err = c.noChat(c.chat.op,
+				"send prompts instead of messages, or give the base URL of a server with a chat template")
 		}
 		return a, err
 	case engine.Completion:
@@ -79,7 +80,7 @@ func (c *Client) answer(ctx context.Context, k *call, r engine.Request) (engine.
 	return engine.Answer{}, refused("POST "+c.base.String(), "endpoint %q is neither chat nor completion", r.Endpoint)
 }
 
-// complete asks for a completion, falling back to chat.
+// complete asks for a completion, and falls back to a chat.
 func (c *Client) complete(ctx context.Context, k *call, body []byte) (engine.Answer, error) {
 	if !c.chatOnly.Load() {
 		a, err := c.ask(ctx, k, c.comp, body)
@@ -89,15 +90,18 @@ func (c *Client) complete(ctx context.Context, k *call, body []byte) (engine.Ans
 	}
 	chat, err := chatBody(body)
 	if err != nil {
-		return engine.Answer{}, refused(c.comp.op, "the server has no such endpoint, and the request can't be made a chat: %w", err)
+		return engine.Answer{}, refused(c.comp.op,
+			"the server has no such endpoint, and the request can't be sent as a chat: %w", err)
 	}
 	k.reset()
 	a, err := c.ask(ctx, k, c.chat, chat)
 	if errors.Is(err, errNoRoute) {
-		return a, c.noChat(c.comp.op, "check the path of the base URL; OpenAI-compatible servers mostly want it to end in /v1")
+		return a, c.noChat(c.comp.op,
+			"check the path of the base URL; for most OpenAI-compatible servers it ends in /v1")
 	}
 	if c.chatOnly.CompareAndSwap(false, true) {
-		c.logger.Info("the inference server has no completions endpoint; prompts are sent as chats", "url", c.comp.url.String())
+		c.logger.Info("the inference server has no completions endpoint; prompts are sent as chats",
+			"url", c.comp.url.String())
 	}
 	return a, err
 }
@@ -105,6 +109,28 @@ func (c *Client) complete(ctx context.Context, k *call, body []byte) (engine.Ans
 func (c *Client) noChat(op, remedy string) error {
 	return &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Op: op, Remedy: remedy,
 		Err: errors.New("the server has no /chat/completions endpoint")}
+}
+
+// ask posts the body. If the client clamps and the server says that only max_tokens
+// is too large, it posts the body once more with the max_tokens that fit.
+func (c *Client) ask(ctx context.Context, k *call, t target, body []byte) (engine.Answer, error) {
+	a, err := c.post(ctx, k, t, body)
+	var over *overflow
+	if !c.clamp || !errors.As(err, &over) {
+		return a, err
+	}
+	o := *over
+	if o.atLeast && !c.countTokens(ctx, body, &o) {
+		return a, err
+	}
+	lowered, ok := lowerMaxTokens(body, o.limit-o.prompt)
+	if !ok {
+		return a, err
+	}
+	k.reset()
+	a, err = c.post(ctx, k, t, lowered)
+	a.MaxTokens = o.limit - o.prompt
+	return a, err
 }
 
 // post makes one HTTP request and reads its answer.
@@ -115,8 +141,8 @@ func (c *Client) post(ctx context.Context, k *call, t target, body []byte) (engi
 	}
 	connected := false
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected = true }})
-	// Of a reader that net/http knows to be of memory, header and body go out in
-	// one write.
+	// net/http recognises this reader as memory, and sends header and body in one
+	// write.
 	reader := func() io.ReadCloser { return io.NopCloser(bytes.NewReader(sent)) }
 	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header(ctx),
 		ProtoMajor: 1, ProtoMinor: 1, Body: reader(), ContentLength: int64(len(sent)),
@@ -138,12 +164,12 @@ func (c *Client) post(ctx context.Context, k *call, t target, body []byte) (engi
 func (c *Client) read(k *call, t target, resp *http.Response) (engine.Answer, error) {
 	k.in.Reset(resp.Body)
 	var err error
-	if streams(resp.Header.Get("Content-Type")) {
+	if isStream(resp.Header.Get("Content-Type")) {
 		err = k.readStream()
 	} else {
 		err = k.readWhole()
 	}
-	if err == nil && k.lost() {
+	if err == nil && k.whitespaceOnly() {
 		err = engine.ErrWhitespace
 	}
 	var sent *sentError
@@ -161,8 +187,8 @@ func (c *Client) read(k *call, t target, resp *http.Response) (engine.Answer, er
 	return a, nil
 }
 
-// streams reports whether a content type is a stream's.
-func streams(contentType string) bool {
+// isStream reports whether the content type is that of server-sent events.
+func isStream(contentType string) bool {
 	if contentType == "text/event-stream; charset=utf-8" { // vLLM's, SGLang's and llama.cpp's
 		return true
 	}
@@ -170,24 +196,24 @@ func streams(contentType string) bool {
 	return media == "text/event-stream"
 }
 
-// drainTime is how long a finished answer waits for the end of its stream,
-// which mostly is in the same packet.
+// drainTime bounds the wait for the stream's end after a finished answer. Usually
+// it is in the same packet.
 const drainTime = 50 * time.Millisecond
 
-// drain reads the stream's end, without which its connection is not used
-// again. A server that keeps the stream open loses the connection.
+// drain reads the stream's end, so that the connection can be reused. If the server
+// keeps the stream open, the connection is closed.
 func (k *call) drain() {
 	if k.atEnd {
 		return
 	}
 	t := time.AfterFunc(drainTime, k.cancel)
 	defer t.Stop()
-	// Discard ends at the stream's end, an error or the cancel: all are fine,
-	// as the answer is complete.
+	// Discard ends with the stream, with an error or with the cancel. The answer is
+	// complete in any case.
 	_, _ = k.in.Discard(4 << 10)
 }
 
-// withoutURL unwraps the error that repeats the whole URL.
+// withoutURL unwraps an error that would repeat the whole URL.
 func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

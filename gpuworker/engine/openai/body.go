@@ -7,13 +7,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// streamMembers is appended to every request: pieces as they come, and the
-// token counts at the end.
+// streamMembers is appended to every request. It asks for a stream, with the token
+// counts at its end.
 const streamMembers = `"stream":true,"stream_options":{"include_usage":true}}`
 
-// payload returns a body with streamMembers spliced in before its closing brace.
-// It is a copy: the transport may still be sending when an early answer is
-// already in, and the caller's memory is used again.
+// payload returns the body with streamMembers inserted before its closing brace.
+// It copies the body: the transport may still send it after an early answer, when
+// the caller reuses its memory.
 func payload(body []byte) ([]byte, error) {
 	head := bytes.TrimSpace(body)
 	if len(head) < 2 || head[0] != '{' || head[len(head)-1] != '}' {
@@ -28,9 +28,9 @@ func payload(body []byte) ([]byte, error) {
 	return append(out, streamMembers...), nil
 }
 
-// chatBody makes a completion's body a chat's: the prompt becomes the only
-// user message, and logprobs, a number there, the chat's pair of a boolean and
-// top_logprobs. All other members stay as they are written.
+// chatBody turns a completion's body into a chat's. The prompt becomes the only
+// user message. The number logprobs becomes the boolean logprobs and top_logprobs.
+// All other members stay as they are written.
 func chatBody(body []byte) ([]byte, error) {
 	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	if _, err := d.ReadToken(); err != nil {

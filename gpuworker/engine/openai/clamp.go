@@ -3,22 +3,20 @@ package openai
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"regexp"
 	"strconv"
 
-	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/internal/rawjson"
 )
 
-// overflow is in the chain of a too_long fault whose numbers the server told:
-// the prompt would fit the model's context, but not with max_tokens.
+// overflow is in the chain of a too_long fault with numbers: the prompt and
+// max_tokens together do not fit the model's context. All numbers are tokens.
 type overflow struct {
 	limit, prompt int64
-	// atLeast says that the server stopped counting the prompt where it was
-	// sure of the answer.
+	// atLeast says that the prompt may be longer: the server stopped counting it
+	// when it was sure to refuse the request.
 	atLeast bool
 	err     error
 }
@@ -26,37 +24,38 @@ type overflow struct {
 func (o *overflow) Error() string { return o.err.Error() }
 func (o *overflow) Unwrap() error { return o.err }
 
-// How servers tell the numbers, in lower case.
+// How servers write the numbers, in lower case.
 var (
-	limitWords  = regexp.MustCompile("(?:maximum context length (?:is|of)|`max_new_tokens` must be <=) (\\d{1,12})")
-	promptWords = []*regexp.Regexp{
-		regexp.MustCompile(`your request has (\d{1,12}) input tokens`),                    // vLLM
-		regexp.MustCompile(`\((\d{1,12}) in (?:the messages|the prompt|your prompt)[,;]`), // OpenAI, older vLLM, llama-cpp-python
-		regexp.MustCompile("given: (\\d{1,12}) `inputs` tokens"),                          // TGI
+	limitPattern   = regexp.MustCompile("(?:maximum context length (?:is|of)|`max_new_tokens` must be <=) (\\d{1,12})")
+	promptPatterns = []*regexp.Regexp{
+		regexp.MustCompile(`your request has (\d{1,12}) input tokens`), // vLLM
+		// OpenAI, older vLLM, llama-cpp-python
+		regexp.MustCompile(`\((\d{1,12}) in (?:the messages|the prompt|your prompt)[,;]`),
+		regexp.MustCompile("given: (\\d{1,12}) `inputs` tokens"), // TGI
 	}
-	// Newer vLLM cuts a prompt off where it can't fit any more.
-	leastWords = regexp.MustCompile(`prompt contains (at least )?(\d{1,12}) input tokens`)
-	// SGLang refuses what just fits, too.
-	sglangWords = regexp.MustCompile(`(\d{1,12}) tokens from the input messages`)
+	// Newer vLLM stops counting a prompt that can't fit.
+	atLeastPattern = regexp.MustCompile(`prompt contains (at least )?(\d{1,12}) input tokens`)
+	// SGLang also refuses requests that just fit.
+	sglangPattern = regexp.MustCompile(`(\d{1,12}) tokens from the input messages`)
 )
 
 // readOverflow finds the numbers in a server's message.
 func readOverflow(message string) (o overflow, ok bool) {
 	message = string(bytes.ToLower([]byte(message)))
-	o.limit, ok = firstNumber(limitWords, message)
+	o.limit, ok = firstNumber(limitPattern, message)
 	if !ok {
 		return o, false
 	}
-	for _, words := range promptWords {
-		if o.prompt, ok = firstNumber(words, message); ok {
+	for _, pattern := range promptPatterns {
+		if o.prompt, ok = firstNumber(pattern, message); ok {
 			return o, true
 		}
 	}
-	if o.prompt, ok = firstNumber(sglangWords, message); ok {
+	if o.prompt, ok = firstNumber(sglangPattern, message); ok {
 		o.limit--
 		return o, true
 	}
-	m := leastWords.FindStringSubmatch(message)
+	m := atLeastPattern.FindStringSubmatch(message)
 	if m == nil {
 		return o, false
 	}
@@ -65,8 +64,8 @@ func readOverflow(message string) (o overflow, ok bool) {
 	return o, true
 }
 
-func firstNumber(words *regexp.Regexp, message string) (int64, bool) {
-	m := words.FindStringSubmatch(message)
+func firstNumber(pattern *regexp.Regexp, message string) (int64, bool) {
+	m := pattern.FindStringSubmatch(message)
 	if m == nil {
 		return 0, false
 	}
@@ -74,33 +73,13 @@ func firstNumber(words *regexp.Regexp, message string) (int64, bool) {
 	return n, err == nil
 }
 
-// ask posts a body and, if the client clamps and the server says that
-// max_tokens alone is too much, once more with what fits.
-func (c *Client) ask(ctx context.Context, k *call, t target, body []byte) (engine.Answer, error) {
-	a, err := c.post(ctx, k, t, body)
-	var over *overflow
-	if !c.clamp || !errors.As(err, &over) {
-		return a, err
-	}
-	o := *over
-	if o.atLeast && !c.count(ctx, body, &o) {
-		return a, err
-	}
-	lowered, ok := lowerMaxTokens(body, o.limit-o.prompt)
-	if !ok {
-		return a, err
-	}
-	k.reset()
-	a, err = c.post(ctx, k, t, lowered)
-	a.MaxTokens = o.limit - o.prompt
-	return a, err
-}
-
-// count asks vLLM how many tokens the prompt has.
-func (c *Client) count(ctx context.Context, body []byte, o *overflow) bool {
+// countTokens asks vLLM's /tokenize how many tokens the prompt has, and what the
+// limit is. It returns false if the server does not say.
+func (c *Client) countTokens(ctx context.Context, body []byte, o *overflow) bool {
 	t := c.root("tokenize")
 	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header(ctx),
-		ProtoMajor: 1, ProtoMinor: 1, Body: io.NopCloser(bytes.NewReader(bytes.Clone(body))), ContentLength: int64(len(body))}).WithContext(ctx)
+		ProtoMajor: 1, ProtoMinor: 1,
+		Body: io.NopCloser(bytes.NewReader(bytes.Clone(body))), ContentLength: int64(len(body))}).WithContext(ctx)
 	resp, err := c.transport.RoundTrip(req)
 	if err != nil {
 		return false
@@ -110,33 +89,33 @@ func (c *Client) count(ctx context.Context, body []byte, o *overflow) bool {
 	if err != nil || resp.StatusCode != http.StatusOK {
 		return false
 	}
-	var told struct {
+	var reply struct {
 		Count int64 `json:"count"`
 		Limit int64 `json:"max_model_len"`
 	}
-	if unmarshal(answer, &told) != nil || told.Count <= 0 {
+	if unmarshal(answer, &reply) != nil || reply.Count <= 0 {
 		return false
 	}
-	o.prompt = told.Count
-	if told.Limit > 0 {
-		o.limit = told.Limit
+	o.prompt = reply.Count
+	if reply.Limit > 0 {
+		o.limit = reply.Limit
 	}
 	return true
 }
 
-// lowerMaxTokens returns the body with n where it asks for more tokens, or says
-// nothing. False if there is no room, or the body asks for no more than that:
-// then the server's numbers are about something else.
+// lowerMaxTokens returns the body with max_tokens lowered to n, or set to n if the
+// body has none. It returns false if n leaves no room for an answer, or if the body
+// asks for n or less: then the server's numbers are about something else.
 func lowerMaxTokens(body []byte, n int64) ([]byte, bool) {
 	if n < 1 {
 		return nil, false
 	}
 	number := strconv.AppendInt(nil, n, 10)
-	out, said, lowered := []byte{'{'}, false, false
+	out, present, lowered := []byte{'{'}, false, false
 	err := rawjson.Members(body, func(name, v []byte) error {
 		if string(name) == "max_tokens" || string(name) == "max_completion_tokens" {
 			if asked, err := strconv.ParseInt(string(v), 10, 64); err == nil {
-				said = true
+				present = true
 				if asked > n {
 					v, lowered = number, true
 				}
@@ -146,10 +125,10 @@ func lowerMaxTokens(body []byte, n int64) ([]byte, bool) {
 		out = append(out, ',')
 		return nil
 	})
-	if err != nil || said && !lowered {
+	if err != nil || present && !lowered {
 		return nil, false
 	}
-	if !said {
+	if !present {
 		out = append(append(append(out, `"max_tokens":`...), number...), ',')
 	}
 	out[len(out)-1] = '}'

@@ -1,7 +1,6 @@
 package openai_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,26 +8,23 @@ import (
 	"sync"
 	"testing"
 
-	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/enginetest"
 	"rollout/gpuworker/engine/openai"
 	"rollout/shared/fault"
 )
 
-func asTrouble(err error, t **engine.ServerError) bool { return errors.As(err, t) }
-
 const answered = `{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}`
 
-// full refuses what asks for 5000 tokens, and keeps what it was sent.
-type full struct {
+// refuser is a server that refuses requests for 5000 tokens, and records all.
+type refuser struct {
 	refusal  string
-	tokenize http.HandlerFunc // nil: there is none
+	tokenize http.HandlerFunc // nil: 404
 
 	mu   sync.Mutex
 	sent []string
 }
 
-func (f *full) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f *refuser) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	if r.URL.Path == "/tokenize" {
 		if f.tokenize == nil {
@@ -48,31 +44,48 @@ func (f *full) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	whole(answered)(w, r)
 }
 
-func TestC19MaxTokensIsLoweredToWhatFitsIfAskedFor(t *testing.T) {
+func TestC19MaxTokensIsLoweredIfClamped(t *testing.T) {
 	t.Parallel()
 	body := func(message string) string { return fmt.Sprintf(`{"error":{"message":%q,"code":400}}`, message) }
 	counts := whole(`{"count":1900,"max_model_len":4096,"tokens":[1,2]}`)
 	for _, c := range []struct {
 		name, message string
 		tokenize      http.HandlerFunc
-		want          int64 // 0: it stays too long
+		want          int64 // 0: the fault too_long stays
 	}{
-		{"vLLM", "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is 4096 tokens and your request has 2778 input tokens (5000 > 4096 - 2778).", nil, 1318},
-		{"older vLLM, OpenAI", "This model's maximum context length is 4097 tokens. However, you requested 6360 tokens (1360 in the messages, 5000 in the completion). Please reduce the length of the messages or completion.", nil, 2737},
-		{"llama-cpp-python", "This model's maximum context length is 512 tokens, however you requested 5100 tokens (100 in your prompt; 5000 for the completion). Please reduce your prompt; or completion length.", nil, 412},
-		{"SGLang, which refuses what just fits", "Requested token count exceeds the model's maximum context length of 64000 tokens. You requested a total of 71897 tokens: 7897 tokens from the input messages and 5000 tokens for the completion. Please reduce", nil, 0},
-		{"SGLang", "Requested token count exceeds the model's maximum context length of 8000 tokens. You requested a total of 12897 tokens: 7897 tokens from the input messages and 5000 tokens for the completion.", nil, 102},
-		{"TGI", "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3000 `inputs` tokens and 5000 `max_new_tokens`", nil, 1096},
-		{"newer vLLM, which has not counted to the end", "This model's maximum context length is 4096 tokens. However, you requested 5000 output tokens and your prompt contains at least 1 input tokens, for a total of at least 5001 tokens.", counts, 2196},
-		{"the same without a way to count", "This model's maximum context length is 4096 tokens. However, you requested 5000 output tokens and your prompt contains at least 1 input tokens, for a total of at least 5001 tokens.", nil, 0},
-		{"newer vLLM, which has", "This model's maximum context length is 4096 tokens. However, you requested 5000 output tokens and your prompt contains 96 input tokens, for a total of 5096 tokens.", nil, 4000},
+		{"vLLM", "'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is 4096 " +
+			"tokens and your request has 2778 input tokens (5000 > 4096 - 2778).", nil, 1318},
+		{"older vLLM, OpenAI",
+			"This model's maximum context length is 4097 tokens. However, you requested 6360 tokens (1360 in the messages, " +
+				"5000 in the completion). Please reduce the length of the messages or completion.", nil, 2737},
+		{"llama-cpp-python",
+			"This model's maximum context length is 512 tokens, however you requested 5100 tokens (100 in your prompt; 5000 " +
+				"for the completion). Please reduce your prompt; or completion length.", nil, 412},
+		{"SGLang, no room",
+			"Requested token count exceeds the model's maximum context length of 64000 tokens. You requested a total of 71897 " +
+				"tokens: 7897 tokens from the input messages and 5000 tokens for the completion. Please reduce", nil, 0},
+		{"SGLang",
+			"Requested token count exceeds the model's maximum context length of 8000 tokens. You requested a total of 12897 " +
+				"tokens: 7897 tokens from the input messages and 5000 tokens for the completion.", nil, 102},
+		{"TGI", "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 3000 `inputs` tokens " +
+			"and 5000 `max_new_tokens`", nil, 1096},
+		{"newer vLLM, prompt not counted",
+			"This model's maximum context length is 4096 tokens. However, you requested 5000 output tokens and your prompt " +
+				"contains at least 1 input tokens, for a total of at least 5001 tokens.", counts, 2196},
+		{"newer vLLM, prompt not counted, no /tokenize",
+			"This model's maximum context length is 4096 tokens. However, you requested 5000 output tokens and your prompt " +
+				"contains at least 1 input tokens, for a total of at least 5001 tokens.", nil, 0},
+		{"newer vLLM, prompt counted",
+			"This model's maximum context length is 4096 tokens. However, you requested 5000 output tokens and your prompt " +
+				"contains 96 input tokens, for a total of 5096 tokens.", nil, 4000},
 		{"no room", "This model's maximum context length is 4096 tokens and your request has 4096 input tokens", nil, 0},
 		{"no numbers", "This model's maximum context length is exceeded", nil, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := &full{refusal: body(c.message), tokenize: c.tokenize}
-			a, err := ask(t, dial(t, openai.Config{ClampMaxTokens: true}, s.ServeHTTP), enginetest.ChatRequest("x", `"max_tokens":5000`, `"seed":1`))
+			s := &refuser{refusal: body(c.message), tokenize: c.tokenize}
+			a, err := ask(t, dial(t, openai.Config{ClampMaxTokens: true}, s.ServeHTTP),
+				enginetest.ChatRequest("x", `"max_tokens":5000`, `"seed":1`))
 			if c.want == 0 {
 				if fault.ClassOf(err) != fault.TooLong || len(s.sent) != 1 {
 					t.Errorf("%+v, %v after %d requests", a, err, len(s.sent))
@@ -89,16 +102,19 @@ func TestC19MaxTokensIsLoweredToWhatFitsIfAskedFor(t *testing.T) {
 	}
 }
 
-func TestMaxTokensStaysWhereNobodyAskedToLowerIt(t *testing.T) {
+func TestMaxTokensIsNotLoweredUnlessClamped(t *testing.T) {
 	t.Parallel()
 	refusal := `{"message":"This model's maximum context length is 4096 tokens and your request has 96 input tokens"}`
-	s := &full{refusal: refusal}
-	if a, err := ask(t, serve(t, s.ServeHTTP), enginetest.ChatRequest("x", `"max_tokens":5000`)); fault.ClassOf(err) != fault.TooLong || len(s.sent) != 1 {
+	s := &refuser{refusal: refusal}
+	a, err := ask(t, serve(t, s.ServeHTTP), enginetest.ChatRequest("x", `"max_tokens":5000`))
+	if fault.ClassOf(err) != fault.TooLong || len(s.sent) != 1 {
 		t.Errorf("%+v, %v after %d requests", a, err, len(s.sent))
 	}
-	both := &full{refusal: refusal}
-	a, err := ask(t, dial(t, openai.Config{ClampMaxTokens: true}, both.ServeHTTP), enginetest.ChatRequest("x", `"max_tokens":100`, `"max_completion_tokens":5000`))
-	if err != nil || a.MaxTokens != 4000 || !strings.Contains(both.sent[1], `"max_tokens":100,"max_completion_tokens":4000}`) {
+	both := &refuser{refusal: refusal}
+	a, err = ask(t, dial(t, openai.Config{ClampMaxTokens: true}, both.ServeHTTP),
+		enginetest.ChatRequest("x", `"max_tokens":100`, `"max_completion_tokens":5000`))
+	const want = `"max_tokens":100,"max_completion_tokens":4000}`
+	if err != nil || a.MaxTokens != 4000 || !strings.Contains(both.sent[1], want) {
 		t.Errorf("%+v, %v: %s", a, err, both.sent)
 	}
 }

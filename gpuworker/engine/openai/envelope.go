@@ -2,40 +2,42 @@ package openai
 
 import "bytes"
 
-// envelope is how a stream's pieces look but for the text that each adds:
-// servers repeat an envelope of a few hundred bytes around every token. A piece
-// of the same envelope needs no walk over it, which is most of what an answer
+// envelope is the part that all pieces of a stream have in common, around the text
+// that each adds. Servers repeat a few hundred bytes around every token. A piece
+// with the known envelope need not be parsed, which is most of what an answer
 // costs its client.
 type envelope struct {
-	head, tail []byte // what stands before and after the text's string
+	head, tail []byte // the piece before and after the text's string
 	known      bool
 }
 
-// maxEnvelope bounds what is remembered.
+// maxEnvelope bounds the bytes of an envelope.
 const maxEnvelope = 2 << 10
 
-// match returns the string that the piece adds, as written, if the rest of it
-// is the envelope. The caller checks that it is a string.
-func (t *envelope) match(data []byte) (raw []byte, ok bool) {
-	if !t.known || len(data) < len(t.head)+len(t.tail) || !bytes.HasPrefix(data, t.head) || !bytes.HasSuffix(data, t.tail) {
+// match returns the text of a piece as it is written, if the rest of the piece is
+// the envelope. The caller checks that it is a JSON string.
+func (e *envelope) match(data []byte) (raw []byte, ok bool) {
+	if !e.known || len(data) < len(e.head)+len(e.tail) ||
+		!bytes.HasPrefix(data, e.head) || !bytes.HasSuffix(data, e.tail) {
 		return nil, false
 	}
-	return data[len(t.head) : len(data)-len(t.tail)], true
+	return data[len(e.head) : len(data)-len(e.tail)], true
 }
 
-// learn remembers the envelope of a piece that does nothing, done once more,
-// but to add the string raw, a part of data; nil if there is no such string.
-func (t *envelope) learn(data, raw []byte) {
-	t.known = raw != nil && len(data)-len(raw) <= maxEnvelope
-	if !t.known {
+// learn remembers the envelope of a piece that adds only the string raw, a
+// sub-slice of data. With nil, it forgets the envelope: the piece adds something
+// else.
+func (e *envelope) learn(data, raw []byte) {
+	e.known = raw != nil && len(data)-len(raw) <= maxEnvelope
+	if !e.known {
 		return
 	}
-	at := cap(data) - cap(raw) // where raw begins: both reach to the same end of memory
-	t.head = append(t.head[:0], data[:at]...)
-	t.tail = append(t.tail[:0], data[at+len(raw):]...)
+	at := cap(data) - cap(raw) // raw's offset: both slices end at the same memory
+	e.head = append(e.head[:0], data[:at]...)
+	e.tail = append(e.tail[:0], data[at+len(raw):]...)
 }
 
-// emptied is the template without what it knows, with its memory.
-func (t *envelope) emptied() envelope {
-	return envelope{head: t.head[:0], tail: t.tail[:0]}
+// emptied returns an envelope that knows nothing, with the memory of this one.
+func (e *envelope) emptied() envelope {
+	return envelope{head: e.head[:0], tail: e.tail[:0]}
 }

@@ -19,44 +19,46 @@ import (
 
 const (
 	maxErrorBody = 64 << 10
-	maxMessage   = 400 // bytes of a server's message that errors repeat
+	maxMessage   = 400 // bytes of a server's message in an error
 	maxHint      = 24 * time.Hour
 )
 
-// errMalformed is an answer that is no JSON, or has no such shape.
+// errMalformed means that an answer is not JSON, or not of the right shape.
 var errMalformed = errors.New("the answer is malformed")
 
-// errNoRoute is a 404 or 405 for the path itself, not for a model.
+// errNoRoute means a 404 or 405 for the path itself, not for a model.
 var errNoRoute = errors.New("the server has no such endpoint")
 
-// refused is the fault of a request that no server would take.
+// refused returns the fault of a request that can't be sent or that the server
+// refuses.
 func refused(op, format string, args ...any) error {
 	return &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Op: op, Err: fmt.Errorf(format, args...)}
 }
 
-// shaped gives an error of a walk over data the answer's name. Data is not
-// repeated: it is the model's text.
-func shaped(err error, data []byte) error {
+// asMalformed turns an error of rawjson into errMalformed. It does not repeat the
+// data, which is the model's text.
+func asMalformed(err error, data []byte) error {
 	if errors.Is(err, rawjson.ErrTruncated) || errors.Is(err, rawjson.ErrMalformed) {
 		return fmt.Errorf("%w: in a piece of %d bytes, %w", errMalformed, len(data), err)
 	}
 	return err
 }
 
-// answerFault classifies what went wrong after a 200.
+// answerFault classifies an error after a 200.
 func answerFault(t target, err error) error {
 	switch {
 	case errors.Is(err, errMalformed), errors.Is(err, errOversized), errors.Is(err, errNoChoice):
 	case errors.Is(err, errFinish), errors.Is(err, engine.ErrWhitespace):
-	default: // the connection
+	default: // the connection broke
 		return noAnswer(t, err, true)
 	}
 	return &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Op: t.op, Err: err}
 }
 
-// noAnswer is the fault of a connection that could not be made, or broke.
-func noAnswer(t target, err error, inside bool) error {
-	return fault.WithKind(fault.Unavailable, &engine.ServerError{Received: inside, Err: withoutURL(err)}, "%s", t.op)
+// noAnswer returns the fault of a connection that could not be made, or broke.
+// Received says that the server may have the request.
+func noAnswer(t target, err error, received bool) error {
+	return fault.WithKind(fault.Unavailable, &engine.ServerError{Received: received, Err: withoutURL(err)}, "%s", t.op)
 }
 
 // isDial reports whether no connection could be made.
@@ -79,8 +81,8 @@ func (c *Client) statusFault(t target, resp *http.Response) error {
 }
 
 // bodyFault classifies an error by its status and body. A status in the body
-// wins over the response's, which gateways rewrite and streams do not have;
-// only the statuses that speak of every request stand.
+// overrides the response's, which gateways rewrite and streams do not have. A
+// response's status that concerns every request is not overridden.
 func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration) error {
 	s := parseServerError(body)
 	if kindOf(status) == fault.Invalid || kindOf(status) == fault.Corrupt {
@@ -92,7 +94,7 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 	switch {
 	case s.tooLong(status) && (e.Kind == fault.Invalid || e.Kind == fault.Corrupt):
 		e.Kind, e.Class = fault.Invalid, fault.TooLong
-	case status == http.StatusNotFound && s.noModel(): // no request's own fault: all name the same model
+	case status == http.StatusNotFound && s.noModel(): // all requests of the run name the same model
 		e.Kind, e.Remedy = fault.Denied, "correct model.uri, or let the server serve that model"
 	case e.Kind == fault.Invalid:
 		e.Class = fault.Refused
@@ -115,14 +117,14 @@ func (c *Client) bodyFault(t target, status int, body []byte, hint time.Duration
 			o.err, e.Err = e.Err, &o
 		}
 	}
-	if e.Kind == fault.Denied && status != http.StatusForbidden { // a 403 may be about one prompt alone
-		told := error(e)
-		c.denied.Store(&told)
+	if e.Kind == fault.Denied && status != http.StatusForbidden { // a 403 may concern one prompt only
+		denied := error(e)
+		c.denied.Store(&denied)
 	}
 	return e
 }
 
-// kindOf says what a status means for the caller.
+// kindOf returns the kind of fault that a status means.
 func kindOf(status int) fault.Kind {
 	switch status {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
@@ -136,8 +138,8 @@ func kindOf(status int) fault.Kind {
 	return fault.Corrupt
 }
 
-// presentable makes a server's message fit for an error: one line, short, and
-// without the key, which some servers repeat.
+// presentable makes a server's message one short line without the key, which some
+// servers repeat.
 func (c *Client) presentable(message string) string {
 	message = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
@@ -151,8 +153,8 @@ func (c *Client) presentable(message string) string {
 	return message
 }
 
-// retryAfter reads the header's seconds, or its date in relation to the
-// response's own date; 0 if it is not there or makes no sense.
+// retryAfter returns the wait that the header asks for, in seconds or as a date
+// relative to the response's Date. It is 0 without a valid header.
 func retryAfter(h http.Header) time.Duration {
 	v := strings.TrimSpace(h.Get("Retry-After"))
 	if s, err := strconv.ParseFloat(v, 64); err == nil {

@@ -27,8 +27,8 @@ func newClient(t *testing.T, url, key string) *openai.Client {
 	return c
 }
 
-// wrong is a server's behaviour and what the worker must learn of it.
-type wrong struct {
+// faulty is a server's behaviour and the fault that it must lead to.
+type faulty struct {
 	name    string
 	handler http.HandlerFunc
 	kind    fault.Kind
@@ -36,98 +36,153 @@ type wrong struct {
 	says    string // part of the error
 }
 
-func check(t *testing.T, cases []wrong) {
+func check(t *testing.T, cases []faulty) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			a, err := ask(t, serve(t, c.handler), hello)
 			if !fault.Is(err, c.kind) || fault.ClassOf(err) != c.class || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("got %+v, %v (%v, class %q); want %v, class %q, saying %q", a, err, fault.KindOf(err), fault.ClassOf(err), c.kind, c.class, c.says)
+				t.Errorf("got %+v, %v (%v, class %q); want %v, class %q, with the text %q",
+					a, err, fault.KindOf(err), fault.ClassOf(err), c.kind, c.class, c.says)
 			}
 		})
 	}
 }
 
-func TestC15A200WithoutChoicesIsAnEngineFault(t *testing.T) {
+func TestC15AnswerWithoutChoicesIsEngineFault(t *testing.T) {
 	t.Parallel()
-	check(t, []wrong{
+	check(t, []faulty{
 		{"empty object", whole(`{}`), fault.Corrupt, fault.Engine, "no choices"},
 		{"empty choices", whole(`{"choices":[],"usage":{}}`), fault.Corrupt, fault.Engine, "no choices"},
 		{"null choices", whole(`{"choices":null}`), fault.Corrupt, fault.Engine, "no choices"},
 		{"empty choice", whole(`{"choices":[{}]}`), fault.Corrupt, fault.Engine, "no choices"},
-		{"choice of an index", whole(`{"choices":[{"index":0,"finish_reason":null}]}`), fault.Corrupt, fault.Engine, "no choices"},
+		{"choice of an index", whole(`{"choices":[{"index":0,"finish_reason":null}]}`), fault.Corrupt, fault.Engine,
+			"no choices"},
 		{"echo of the request", whole(string(hello.Body)), fault.Corrupt, fault.Engine, "no choices"},
 		{"empty body", whole(``), fault.Corrupt, fault.Engine, "malformed"},
-		{"nested error", whole(`{"error":{"message":"boom","type":"InternalServerError","code":500}}`), fault.Corrupt, fault.Engine, "boom"},
-		{"flat error", whole(`{"object":"error","message":"boom","type":"x","code":null}`), fault.Corrupt, fault.Engine, "boom"},
-		{"error with a request's status", whole(`{"object":"error","message":"bad top_p","type":"BadRequestError","code":400}`), fault.Invalid, fault.Refused, "bad top_p"},
+		{"nested error", whole(`{"error":{"message":"boom","type":"InternalServerError","code":500}}`), fault.Corrupt,
+			fault.Engine, "boom"},
+		{"flat error", whole(`{"object":"error","message":"boom","type":"x","code":null}`), fault.Corrupt, fault.Engine,
+			"boom"},
+		{"error with a request's status",
+			whole(`{"object":"error","message":"bad top_p","type":"BadRequestError","code":400}`), fault.Invalid, fault.Refused,
+			"bad top_p"},
 		{"empty stream", streams(events()), fault.Corrupt, fault.Engine, "no choices"},
-		{"stream of usage", streams(events(`{"choices":[],"usage":{"prompt_tokens":1}}`)), fault.Corrupt, fault.Engine, "no choices"},
-		{"error in a stream", streams(events(`{"choices":[{"text":"a"}]}`, `{"error":{"message":"boom","code":500}}`)), fault.Corrupt, fault.Engine, "boom"},
-		{"flat error in a stream", streams(events(`{"object":"error","message":"boom","code":429}`)), fault.Throttled, "", "boom"},
-		{"error field in a stream", streams("error: {\"code\":500,\"message\":\"boom\"}\n\n"), fault.Corrupt, fault.Engine, "boom"},
+		{"stream of usage", streams(events(`{"choices":[],"usage":{"prompt_tokens":1}}`)), fault.Corrupt, fault.Engine,
+			"no choices"},
+		{"error in a stream", streams(events(`{"choices":[{"text":"a"}]}`, `{"error":{"message":"boom","code":500}}`)),
+			fault.Corrupt, fault.Engine, "boom"},
+		{"flat error in a stream", streams(events(`{"object":"error","message":"boom","code":429}`)), fault.Throttled, "",
+			"boom"},
+		{"error field in a stream", streams("error: {\"code\":500,\"message\":\"boom\"}\n\n"), fault.Corrupt, fault.Engine,
+			"boom"},
 		{"bare error in a stream", streams(`{"error":"boom"}`), fault.Corrupt, fault.Engine, "boom"},
-		{"finish reason error", streams(events(`{"choices":[{"text":"a","finish_reason":"error"}]}`)), fault.Corrupt, fault.Engine, `"error"`},
-		{"finish reason abort", whole(`{"choices":[{"text":"a","finish_reason":"abort"}]}`), fault.Corrupt, fault.Engine, `"abort"`},
+		{"finish reason error", streams(events(`{"choices":[{"text":"a","finish_reason":"error"}]}`)), fault.Corrupt,
+			fault.Engine, `"error"`},
+		{"finish reason abort", whole(`{"choices":[{"text":"a","finish_reason":"abort"}]}`), fault.Corrupt, fault.Engine,
+			`"abort"`},
 		{"not JSON", sends(200, "text/html", "<html>login</html>"), fault.Corrupt, fault.Engine, "malformed"},
 		{"not an answer", whole(`{"choices":"many"}`), fault.Corrupt, fault.Engine, "malformed"},
-		{"content of another kind", whole(`{"choices":[{"message":{"content":{"a":1}}}]}`), fault.Corrupt, fault.Engine, "malformed"},
+		{"content of another kind", whole(`{"choices":[{"message":{"content":{"a":1}}}]}`), fault.Corrupt, fault.Engine,
+			"malformed"},
 		{"broken chunk", streams(events(`{"choices":[{"text":"a"`)), fault.Corrupt, fault.Engine, "malformed"},
 		{"too deep", whole(strings.Repeat("[", 20000)), fault.Corrupt, fault.Engine, "malformed"},
-		{"endless tool calls", streams(events(`{"choices":[{"delta":{"tool_calls":[{"index":1000000000}]}}]}`)), fault.Corrupt, fault.Engine, "tool call"},
+		{"endless tool calls", streams(events(`{"choices":[{"delta":{"tool_calls":[{"index":1000000000}]}}]}`)),
+			fault.Corrupt, fault.Engine, "tool call"},
 	})
 }
 
-func TestC19EveryServersTooLongIsTooLong(t *testing.T) {
+func TestC19TooLongIsRecognizedForEveryServer(t *testing.T) {
 	t.Parallel()
-	tooLong := func(name string, status int, body string) wrong {
-		return wrong{name, sends(status, "application/json", body), fault.Invalid, fault.TooLong, ""}
+	tooLong := func(name string, status int, body string) faulty {
+		return faulty{name, sends(status, "application/json", body), fault.Invalid, fault.TooLong, ""}
 	}
-	check(t, []wrong{
-		tooLong("OpenAI", 400, `{"error":{"message":"This model's maximum context length is 8192 tokens.","type":"invalid_request_error","param":"messages","code":"context_length_exceeded"}}`),
-		tooLong("vLLM nested", 400, `{"error":{"message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens","type":"BadRequestError","param":null,"code":400}}`),
-		tooLong("vLLM flat", 400, `{"object":"error","message":"The decoder prompt (length 5000) is longer than the maximum model length of 4096.","type":"BadRequestError","param":null,"code":400}`),
-		tooLong("vLLM max_tokens", 400, `{"object":"error","message":"'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum context length is 4096 tokens and your request has 100 input tokens","code":400}`),
-		tooLong("SGLang", 400, `{"object":"error","message":"The input (5000 tokens) is longer than the model's context length (4096 tokens).","type":"BadRequestError","code":400}`),
-		tooLong("llama.cpp", 400, `{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}`),
+	check(t, []faulty{
+		tooLong("OpenAI", 400,
+			`{"error":{"message":"This model's maximum context length is 8192 tokens.","type":"invalid_request_error",`+
+				`"param":"messages","code":"context_length_exceeded"}}`),
+		tooLong("vLLM nested", 400,
+			`{"error":{"message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens",`+
+				`"type":"BadRequestError","param":null,"code":400}}`),
+		tooLong("vLLM flat", 400,
+			`{"object":"error","message":"The decoder prompt (length 5000) is longer than the maximum model length of 4096.",`+
+				`"type":"BadRequestError","param":null,"code":400}`),
+		tooLong("vLLM max_tokens", 400,
+			`{"object":"error","message":"'max_tokens' or 'max_completion_tokens' is too large: 5000. This model's maximum `+
+				`context length is 4096 tokens and your request has 100 input tokens","code":400}`),
+		tooLong("SGLang", 400,
+			`{"object":"error","message":"The input (5000 tokens) is longer than the model's context length (4096 tokens).",`+
+				`"type":"BadRequestError","code":400}`),
+		tooLong("llama.cpp", 400,
+			`{"error":{"code":400,"message":"the request exceeds the available context size",`+
+				`"type":"exceed_context_size_error","n_prompt_tokens":5000,"n_ctx":4096}}`),
 		tooLong("llama.cpp behind a 500", 500, `{"error":{"code":500,"message":"x","type":"exceed_context_size_error"}}`),
-		tooLong("TGI", 422, "{\"error\":\"Input validation error: `inputs` must have less than 1024 tokens. Given: 2000\",\"error_type\":\"validation\"}"),
-		tooLong("Anthropic's words", 400, `{"error":{"message":"prompt is too long: 200001 tokens > 200000 maximum"}}`),
+		tooLong("TGI", 422,
+			"{\"error\":\"Input validation error: `inputs` must have less than 1024 tokens. Given: 2000\","+
+				"\"error_type\":\"validation\"}"),
+		tooLong("Anthropic", 400, `{"error":{"message":"prompt is too long: 200001 tokens > 200000 maximum"}}`),
 		tooLong("in a 200", 200, `{"object":"error","message":"maximum context length is 10","code":400}`),
 		tooLong("413", 413, `Request Entity Too Large`),
-		{"in a stream", streams(events(`{"error":{"type":"exceed_context_size_error","code":400,"message":"x"}}`)), fault.Invalid, fault.TooLong, ""},
-		{"a 500 that repeats such a prompt", sends(500, "application/json", `{"error":{"message":"failed on: what is the maximum context length?"}}`), fault.Corrupt, fault.Engine, ""},
-		{"a rate limit on tokens", sends(429, "application/json", `{"error":{"message":"please reduce the length of the messages"}}`), fault.Throttled, "", ""},
+		{"in a stream", streams(events(`{"error":{"type":"exceed_context_size_error","code":400,"message":"x"}}`)),
+			fault.Invalid, fault.TooLong, ""},
+		{"a 500 that repeats a prompt with these words",
+			sends(500, "application/json",
+				`{"error":{"message":"failed on: what is the maximum context length?"}}`), fault.Corrupt, fault.Engine, ""},
+		{"a rate limit on tokens",
+			sends(429, "application/json",
+				`{"error":{"message":"please reduce the length of the messages"}}`), fault.Throttled, "", ""},
 	})
 }
 
 func TestStatusesAreClassified(t *testing.T) {
 	t.Parallel()
 	const nested = `{"error":{"message":"what it says","type":"t","code":null}}`
-	status := func(status int, kind fault.Kind, class fault.Class) wrong {
-		return wrong{http.StatusText(status), sends(status, "application/json", nested), kind, class, "what it says"}
+	status := func(status int, kind fault.Kind, class fault.Class) faulty {
+		return faulty{http.StatusText(status), sends(status, "application/json", nested), kind, class, "what it says"}
 	}
-	check(t, []wrong{
-		status(400, fault.Invalid, fault.Refused), status(422, fault.Invalid, fault.Refused), status(409, fault.Invalid, fault.Refused),
+	check(t, []faulty{
+		status(400, fault.Invalid, fault.Refused), status(422, fault.Invalid, fault.Refused),
+		status(409, fault.Invalid, fault.Refused),
 		status(401, fault.Denied, ""), status(402, fault.Denied, ""), status(403, fault.Denied, ""),
-		status(408, fault.Throttled, ""), status(425, fault.Throttled, ""), status(429, fault.Throttled, ""), status(503, fault.Throttled, ""),
-		status(500, fault.Corrupt, fault.Engine), status(502, fault.Corrupt, fault.Engine), status(504, fault.Corrupt, fault.Engine), status(307, fault.Corrupt, fault.Engine),
-		{"the body's status counts", sends(500, "application/json", `{"error":{"message":"bad schema","code":400}}`), fault.Invalid, fault.Refused, "status 400: bad schema"},
-		{"also as text", sends(400, "application/json", `{"object":"error","message":"busy","code":"503"}`), fault.Throttled, "", "busy"},
-		{"but not for a 503", sends(503, "application/json", `{"error":{"message":"Loading model","code":400}}`), fault.Throttled, "", "Loading model"},
-		{"unknown model", sends(404, "application/json", "{\"error\":{\"message\":\"The model `x` does not exist.\",\"type\":\"NotFoundError\",\"code\":404}}"), fault.Denied, "", "does not exist. (correct model.uri"},
-		{"unknown model, Ollama", sends(404, "application/json", `{"error":{"message":"model \"x\" not found, try pulling it first","type":"api_error"}}`), fault.Denied, "", "try pulling"},
-		{"unknown model, OpenAI", sends(404, "application/json", `{"error":{"message":"no access","code":"model_not_found"}}`), fault.Denied, "", "no access"},
-		{"what a model can't do", sends(404, "application/json", `{"error":{"message":"This is a chat model","type":"invalid_request_error"}}`), fault.Invalid, fault.Refused, "chat model"},
-		{"FastAPI", sends(422, "application/json", `{"detail":[{"loc":["body"],"msg":"field required"}]}`), fault.Invalid, fault.Refused, "field required"},
-		{"no JSON", sends(500, "text/plain", "oops\x00\x1b[31m\nsecond \xff line"), fault.Corrupt, fault.Engine, "oops  [31m second \uFFFD line"},
-		{"nothing", sends(500, "text/plain", ""), fault.Corrupt, fault.Engine, "no message"},
-		{"not found, in a 200", whole(`{"error":{"message":"nothing here","code":404}}`), fault.Invalid, fault.Refused, "status 404: nothing here"},
-		{"no such endpoint", sends(404, "text/plain", "404 page not found"), fault.Invalid, fault.Refused, "no /chat/completions"},
+		status(408, fault.Throttled, ""), status(425, fault.Throttled, ""), status(429, fault.Throttled, ""),
+		status(503, fault.Throttled, ""),
+		status(500, fault.Corrupt, fault.Engine), status(502, fault.Corrupt, fault.Engine),
+		status(504, fault.Corrupt, fault.Engine), status(307, fault.Corrupt, fault.Engine),
+		{"status in the body", sends(500, "application/json", `{"error":{"message":"bad schema","code":400}}`), fault.Invalid,
+			fault.Refused, "status 400: bad schema"},
+		{"status in the body as text", sends(400, "application/json", `{"object":"error","message":"busy","code":"503"}`),
+			fault.Throttled, "", "busy"},
+		{"status in the body of a 503 is ignored",
+			sends(503, "application/json",
+				`{"error":{"message":"Loading model","code":400}}`), fault.Throttled, "", "Loading model"},
+		{"unknown model",
+			sends(404, "application/json",
+				"{\"error\":{\"message\":\"The model `x` does not exist.\",\"type\":\"NotFoundError\",\"code\":404}}"),
+			fault.Denied, "", "does not exist. (correct model.uri"},
+		{"unknown model, Ollama",
+			sends(404, "application/json",
+				`{"error":{"message":"model \"x\" not found, try pulling it first","type":"api_error"}}`), fault.Denied, "",
+			"try pulling"},
+		{"unknown model, OpenAI",
+			sends(404, "application/json",
+				`{"error":{"message":"no access","code":"model_not_found"}}`), fault.Denied, "", "no access"},
+		{"404 about what the model can't do",
+			sends(404, "application/json",
+				`{"error":{"message":"This is a chat model","type":"invalid_request_error"}}`), fault.Invalid, fault.Refused,
+			"chat model"},
+		{"FastAPI", sends(422, "application/json", `{"detail":[{"loc":["body"],"msg":"field required"}]}`), fault.Invalid,
+			fault.Refused, "field required"},
+		{"not JSON", sends(500, "text/plain", "oops\x00\x1b[31m\nsecond \xff line"), fault.Corrupt, fault.Engine,
+			"oops  [31m second \uFFFD line"},
+		{"empty body", sends(500, "text/plain", ""), fault.Corrupt, fault.Engine, "no message"},
+		{"not found, in a 200", whole(`{"error":{"message":"nothing here","code":404}}`), fault.Invalid, fault.Refused,
+			"status 404: nothing here"},
+		{"no such endpoint", sends(404, "text/plain", "404 page not found"), fault.Invalid, fault.Refused,
+			"no /chat/completions"},
 	})
 }
 
-func TestALongMessageIsCut(t *testing.T) {
+func TestLongMessageIsCut(t *testing.T) {
 	t.Parallel()
 	_, err := ask(t, serve(t, sends(400, "text/plain", strings.Repeat("ü", 1<<20))), hello)
 	if len(err.Error()) > 600 || !strings.HasSuffix(err.Error(), "ü…") {
@@ -135,12 +190,13 @@ func TestALongMessageIsCut(t *testing.T) {
 	}
 }
 
-func TestAServersHintIsKept(t *testing.T) {
+func TestRetryAfterIsRead(t *testing.T) {
 	t.Parallel()
 	const date = "Fri, 01 Jan 2027 12:00:00 GMT"
 	for header, want := range map[string]time.Duration{
 		"3": 3 * time.Second, "0.5": 500 * time.Millisecond, "": 0, "-1": 0, "soon": 0, "NaN": 0, "1e300": 24 * time.Hour,
-		"Fri, 01 Jan 2027 12:00:07 GMT": 7 * time.Second, "Fri, 01 Jan 2027 11:00:00 GMT": 0, "Fri, 01 Jan 2038 11:00:00 GMT": 24 * time.Hour,
+		"Fri, 01 Jan 2027 12:00:07 GMT": 7 * time.Second, "Fri, 01 Jan 2027 11:00:00 GMT": 0,
+		"Fri, 01 Jan 2038 11:00:00 GMT": 24 * time.Hour,
 	} {
 		for _, status := range []int{429, 503} {
 			c := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -149,13 +205,13 @@ func TestAServersHintIsKept(t *testing.T) {
 				sends(status, "application/json", `{}`)(w, r)
 			})
 			if _, err := ask(t, c, hello); !fault.Is(err, fault.Throttled) || fault.RetryAfter(err) != want {
-				t.Errorf("%d with %q: after %v, %v", status, header, fault.RetryAfter(err), err)
+				t.Errorf("%d with %q: retry after %v, %v", status, header, fault.RetryAfter(err), err)
 			}
 		}
 	}
 }
 
-func TestABrokenConnectionIsUnavailable(t *testing.T) {
+func TestBrokenConnectionIsUnavailable(t *testing.T) {
 	t.Parallel()
 	abort := func(h http.HandlerFunc) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -164,14 +220,18 @@ func TestABrokenConnectionIsUnavailable(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 	}
-	check(t, []wrong{
-		{"before the headers", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, fault.Unavailable, "", "EOF"},
-		{"in the stream", abort(streams("data: {\"choices\":[{\"text\":\"a\"}]}\n\n")), fault.Unavailable, "", "before the answer did"},
+	check(t, []faulty{
+		{"before the headers", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, fault.Unavailable,
+			"", "EOF"},
+		{"in the stream", abort(streams("data: {\"choices\":[{\"text\":\"a\"}]}\n\n")), fault.Unavailable, "",
+			"before the answer did"},
 		{"in a line", abort(streams("data: {\"choices\":[{\"te")), fault.Unavailable, "", "before the answer did"},
 		{"in a whole answer", abort(whole(`{"choices":[{"te`)), fault.Unavailable, "", "before the answer did"},
-		{"a stream that just ends", streams("data: {\"choices\":[{\"text\":\"a\"}]}\n\n"), fault.Unavailable, "", "before the answer did"},
+		{"a stream without an end", streams("data: {\"choices\":[{\"text\":\"a\"}]}\n\n"), fault.Unavailable, "",
+			"before the answer did"},
 	})
-	a, err := ask(t, serve(t, abort(streams("data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"stop\"}]}\n\n"))), hello)
+	finished := streams("data: {\"choices\":[{\"text\":\"a\",\"finish_reason\":\"stop\"}]}\n\n")
+	a, err := ask(t, serve(t, abort(finished)), hello)
 	if err != nil || a.Text != "a" {
 		t.Errorf("after the finish reason: %+v, %v", a, err)
 	}
@@ -192,7 +252,8 @@ func TestAnswersAreBounded(t *testing.T) {
 		"endless tool arguments": streams(events(func() []string {
 			s := make([]string, 50)
 			for i := range s {
-				s[i] = `{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"` + strings.Repeat("b", 100) + `"}}]}}]}`
+				s[i] = `{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"` +
+					strings.Repeat("b", 100) + `"}}]}}]}`
 			}
 			return s
 		}()...)),
@@ -204,7 +265,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-func TestADeadlineIsCanceled(t *testing.T) {
+func TestDeadlineIsCanceled(t *testing.T) {
 	t.Parallel()
 	c := serve(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -217,7 +278,7 @@ func TestADeadlineIsCanceled(t *testing.T) {
 	}
 }
 
-func TestPromptsBecomeChatsWhereThereAreNoCompletions(t *testing.T) {
+func TestCompletionsAreSentAsChatsIfServerHasNoCompletions(t *testing.T) {
 	t.Parallel()
 	for _, missing := range []http.HandlerFunc{
 		sends(404, "application/json", `{"detail":"Not Found"}`), sends(405, "text/plain", "Method Not Allowed"),
@@ -226,23 +287,25 @@ func TestPromptsBecomeChatsWhereThereAreNoCompletions(t *testing.T) {
 		var completions atomic.Int64
 		var sent atomic.Value
 		var log bytes.Buffer
-		c := dial(t, openai.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/v1/completions" {
-				completions.Add(1)
-				missing(w, r)
-				return
-			}
-			b, _ := io.ReadAll(r.Body)
-			sent.Store(string(b))
-			whole(`{"choices":[{"message":{"content":"a"}}]}`)(w, r)
-		})
+		c := dial(t, openai.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))},
+			func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/v1/completions" {
+					completions.Add(1)
+					missing(w, r)
+					return
+				}
+				b, _ := io.ReadAll(r.Body)
+				sent.Store(string(b))
+				whole(`{"choices":[{"message":{"content":"a"}}]}`)(w, r)
+			})
 		for range 3 {
 			a, err := ask(t, c, enginetest.CompletionRequest("say \u2028 a", `"logprobs":3`, `"top_k":4`))
 			if err != nil || a.Text != "a" {
 				t.Fatalf("%+v, %v", a, err)
 			}
 		}
-		want := "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"say \u2028 a\"}],\"logprobs\":true,\"top_logprobs\":3,\"top_k\":4,\"stream\":true,\"stream_options\":{\"include_usage\":true}}"
+		want := "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"say \u2028 a\"}],\"logprobs\":true," +
+			"\"top_logprobs\":3,\"top_k\":4,\"stream\":true,\"stream_options\":{\"include_usage\":true}}"
 		if sent.Load() != want || completions.Load() != 1 || strings.Count(log.String(), "no completions endpoint") != 1 {
 			t.Errorf("sent %s\nafter %d tries of /completions; log: %s", sent.Load(), completions.Load(), log.String())
 		}
@@ -286,12 +349,12 @@ func TestReady(t *testing.T) {
 	}
 }
 
-func TestReadyTellsOnceWhatIsDeniedToEveryRequest(t *testing.T) {
+func TestReadyReturnsFaultOfAllRequestsOnce(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		status int
-		body   string
-		told   bool
+		status   int
+		body     string
+		returned bool
 	}{
 		{404, `{"error":{"message":"The model does not exist."}}`, true},
 		{401, `{"error":{"message":"Incorrect API key, it does not exist."}}`, true},
@@ -312,18 +375,21 @@ func TestReadyTellsOnceWhatIsDeniedToEveryRequest(t *testing.T) {
 		if _, err := ask(t, client, hello); !fault.Is(err, fault.Denied) {
 			t.Fatalf("%d: the answer: %v (%v)", c.status, err, fault.KindOf(err))
 		}
-		if _, err := client.Ready(t.Context()); c.told && (!fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "does not exist")) || !c.told && err != nil {
+		_, err := client.Ready(t.Context())
+		denied := fault.Is(err, fault.Denied) && strings.Contains(err.Error(), "does not exist")
+		if c.returned && !denied || !c.returned && err != nil {
 			t.Errorf("%d: after the answer: %v", c.status, err)
 		}
 		if _, err := client.Ready(t.Context()); err != nil {
-			t.Errorf("%d: told again: %v", c.status, err)
+			t.Errorf("%d: the second time: %v", c.status, err)
 		}
 	}
 }
 
-func TestBadBaseURLsAreNamed(t *testing.T) {
+func TestBadBaseURLsAreRefusedWithoutPassword(t *testing.T) {
 	t.Parallel()
-	for _, url := range []string{"", "localhost:8000", "ftp://x", "http://", "http://u:sesame@h/%zz", "http://h/v1?key=sesame", "http://h/#sesame"} {
+	for _, url := range []string{"", "localhost:8000", "ftp://x", "http://", "http://u:sesame@h/%zz",
+		"http://h/v1?key=sesame", "http://h/#sesame"} {
 		_, err := openai.New(openai.Config{BaseURL: url, Logger: slog.New(slog.DiscardHandler)})
 		if !fault.Is(err, fault.Invalid) || strings.Contains(err.Error(), "sesame") {
 			t.Errorf("%q: %v", url, err)

@@ -13,12 +13,14 @@ import (
 	"rollout/shared/fault"
 )
 
-// FuzzAnswers feeds servers' bytes to the client: whatever they are, there is a
-// classified fault or an answer that any encoder takes.
+// FuzzAnswers feeds arbitrary bytes of a server to the client. The result must be a
+// classified fault, or an answer that every decoder accepts.
 func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{
-		events(`{"choices":[{"delta":{"content":"a\\ud83d"},"logprobs":{"content":[{"logprob":NaN}]},"finish_reason":"stop"}]}`),
-		events(`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}}]}`, `{"error":{"code":429}}`),
+		events(`{"choices":[{"delta":{"content":"a\\ud83d"},"logprobs":{"content":[{"logprob":NaN}]},` +
+			`"finish_reason":"stop"}]}`),
+		events(`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{"}}]}}]}`,
+			`{"error":{"code":429}}`),
 		`{"choices":[{"message":{"content":"hi","tool_calls":[{"a":1}]},"finish_reason":null}],"usage":{"prompt_tokens":1}}`,
 		`{"object":"error","message":"maximum context length","code":"400"}`, "error: {}\n\ndata: [DONE]",
 	} {
@@ -41,7 +43,8 @@ func FuzzAnswers(f *testing.F) {
 				}
 				continue
 			}
-			if !utf8.ValidString(a.Text) || !utf8.ValidString(a.Reasoning) || !utf8.ValidString(a.FinishReason) || !utf8.ValidString(a.Model) {
+			if !utf8.ValidString(a.Text) || !utf8.ValidString(a.Reasoning) ||
+				!utf8.ValidString(a.FinishReason) || !utf8.ValidString(a.Model) {
 				t.Errorf("not UTF-8: %+v", a)
 			}
 			for _, raw := range [][]byte{a.ToolCalls, a.Logprobs} {
@@ -53,14 +56,15 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// FuzzReady feeds servers' bytes to the look whether they are ready, and what
-// they say about when to come back.
+// FuzzReady feeds arbitrary bytes of a server to Ready, and arbitrary retry hints to
+// Answer.
 func FuzzReady(f *testing.F) {
 	f.Add(200, "1", []byte(`{"object":"list","data":[{"id":"llama"}]}`))
 	f.Add(503, "Fri, 01 Jan 2027 12:00:07 GMT", []byte(`{"error":{"message":"Loading model"}}`))
 	f.Add(429, "1e300", []byte(`{"data":[{"id":5}]}`))
 	f.Fuzz(func(t *testing.T, status int, after string, body []byte) {
-		c, err := openai.New(openai.Config{BaseURL: "http://h", HTTPClient: &http.Client{Transport: hinting{canned{status, "application/json", body}, after}}})
+		transport := hinting{canned{status, "application/json", body}, after}
+		c, err := openai.New(openai.Config{BaseURL: "http://h", HTTPClient: &http.Client{Transport: transport}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,12 +79,12 @@ func FuzzReady(f *testing.F) {
 		}
 		_, err = c.Answer(t.Context(), engine.Request{Endpoint: engine.Chat, Body: []byte(`{}`)}, func() {})
 		if wait := fault.RetryAfter(err); wait < 0 || wait > 24*time.Hour {
-			t.Errorf("come back after %v", wait)
+			t.Errorf("retry after %v", wait)
 		}
 	})
 }
 
-// hinting adds a Retry-After.
+// hinting adds a Retry-After header.
 type hinting struct {
 	canned
 	after string

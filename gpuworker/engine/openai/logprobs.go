@@ -7,20 +7,20 @@ import (
 	"rollout/gpuworker/engine/internal/rawjson"
 )
 
-// maxLogprobMembers bounds the lists of an answer's log probabilities; servers
-// have at most four (tokens, token_logprobs, top_logprobs, text_offset).
+// maxLogprobMembers bounds the members of an answer's logprobs. Servers send at
+// most four (tokens, token_logprobs, top_logprobs, text_offset).
 const maxLogprobMembers = 16
 
 // logprobs joins the log probabilities of an answer's chunks without decoding
-// them: member by member, arrays are concatenated, and of anything else the
-// last counts. So it works for both endpoints.
+// them. It concatenates arrays member by member; of other values the last counts.
+// That works for both endpoints.
 type logprobs struct {
 	members []logprobMember
 }
 
 type logprobMember struct {
 	name  string // as written between quotes
-	list  bool
+	array bool
 	value []byte // the array's elements without brackets, or the value
 }
 
@@ -52,10 +52,10 @@ func (m *logprobMember) add(v []byte) {
 	switch {
 	case rawjson.IsNull(v) && m.value != nil:
 	case !rawjson.IsArray(v):
-		m.list, m.value = false, append(m.value[:0], v...)
+		m.array, m.value = false, append(m.value[:0], v...)
 	default:
-		if !m.list {
-			m.list, m.value = true, m.value[:0]
+		if !m.array {
+			m.array, m.value = true, m.value[:0]
 		}
 		elements := bytes.TrimSpace(v[1 : len(v)-1])
 		if len(elements) > 0 && len(m.value) > 0 {
@@ -65,8 +65,8 @@ func (m *logprobMember) add(v []byte) {
 	}
 }
 
-// json renders the joined object; nil if there is none, or if it is something
-// that no encoder would take, such as two members of one name.
+// json renders the joined object. It returns nil without one, or if it is not
+// valid JSON for every decoder, such as with two members of one name.
 func (l *logprobs) json() []byte {
 	if len(l.members) == 0 {
 		return nil
@@ -77,13 +77,13 @@ func (l *logprobs) json() []byte {
 			out = append(out, ',')
 		}
 		out = append(append(append(out, '"'), m.name...), `":`...)
-		if m.list {
+		if m.array {
 			out = append(append(append(out, '['), m.value...), ']')
 		} else {
 			out = append(out, m.value...)
 		}
 	}
-	out, ok := tidy(append(out, '}'))
+	out, ok := canonical(append(out, '}'))
 	if !ok {
 		return nil
 	}

@@ -13,47 +13,48 @@ import (
 	"rollout/shared/text"
 )
 
-// Metrics asks /metrics what the server does, or /health alone where there are
-// none. A server that refuses connections is Unavailable with Trouble in the
-// chain; one that answers anything but a 200 is so without.
+// Metrics fetches /metrics, or /health from a server without metrics. A server that
+// refuses connections is Unavailable with engine.ServerError in the chain. A status
+// other than 200 is Unavailable without it.
 func (c *Client) Metrics(ctx context.Context) (engine.ServerMetrics, error) {
-	v, err := c.vitals(ctx)
+	v, err := c.metrics(ctx)
 	if err != nil && ctx.Err() != nil {
 		return engine.UnknownMetrics(), fault.WithKind(fault.Canceled, context.Cause(ctx), "GET %s", c.base)
 	}
 	return v, err
 }
 
-func (c *Client) vitals(ctx context.Context) (engine.ServerMetrics, error) {
+func (c *Client) metrics(ctx context.Context) (engine.ServerMetrics, error) {
 	if c.calls.isClosed() {
 		return engine.UnknownMetrics(), c.closedFault()
 	}
-	text, err := c.get(ctx, c.root("metrics"))
+	page, err := c.get(ctx, c.root("metrics"))
 	if err == nil {
-		return parseMetrics(text), nil
+		return parseMetrics(page), nil
 	}
 	if errors.Is(err, errNoRoute) {
 		_, err = c.get(ctx, c.root("health"))
 		if errors.Is(err, errNoRoute) {
-			err = nil // it answers
+			err = nil // a 404 is an answer, too
 		}
 	}
 	return engine.UnknownMetrics(), err
 }
 
-// root is a path beside the API's /v1, where servers have what is not OpenAI's.
+// root returns a path beside the API's /v1, where servers have endpoints that are
+// not OpenAI's.
 func (c *Client) root(path string) target {
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/v1") + "/" + path
 	return target{&u, "GET " + u.String()}
 }
 
-// parseMetrics reads Prometheus' text format. Servers of several engines give a
-// number for each: requests add up, of caches the fullest counts. What is no
-// number is passed over.
-func parseMetrics(text []byte) engine.ServerMetrics {
+// parseMetrics reads Prometheus' text format. Servers of several engines report a
+// number for each: requests are summed, and of caches the fullest counts. It skips
+// values that are not numbers.
+func parseMetrics(page []byte) engine.ServerMetrics {
 	v := engine.UnknownMetrics()
-	for line := range bytes.Lines(text) {
+	for line := range bytes.Lines(page) {
 		if line[0] == '#' {
 			continue
 		}
@@ -64,7 +65,7 @@ func parseMetrics(text []byte) engine.ServerMetrics {
 		// vLLM, older vLLM; SGLang; llama.cpp; TGI
 		switch string(name) {
 		case "process_start_time_seconds":
-			v.Start = word64(rest)
+			v.Start = text64(rest)
 		case "vllm:num_requests_running", "sglang:num_running_reqs", "llamacpp:requests_processing", "tgi_batch_current_size":
 			add(&v.Running, rest)
 		case "vllm:num_requests_waiting", "sglang:num_queue_reqs", "llamacpp:requests_deferred", "tgi_queue_size":
@@ -80,8 +81,8 @@ func parseMetrics(text []byte) engine.ServerMetrics {
 	return v
 }
 
-// value is the text of a line's number: behind the labels, which may hold
-// anything, and before the time, if there is one.
+// value returns the text of a line's number: after the labels, which may hold any
+// characters, and before the timestamp, if there is one.
 func value(rest []byte) string {
 	if i := bytes.LastIndexByte(rest, '}'); i >= 0 {
 		rest = rest[i+1:]
@@ -92,8 +93,8 @@ func value(rest []byte) string {
 	return ""
 }
 
-// word64 bounds a word that is shown and compared.
-func word64(rest []byte) string { return text.Truncate(value(rest), 64, "") }
+// text64 returns the value as text of at most 64 bytes.
+func text64(rest []byte) string { return text.Truncate(value(rest), 64, "") }
 
 func sample(rest []byte) (float64, bool) {
 	n, err := strconv.ParseFloat(value(rest), 64)

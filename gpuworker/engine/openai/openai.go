@@ -1,15 +1,15 @@
-// Package openai asks any OpenAI-compatible HTTP server (vLLM, SGLang,
-// llama.cpp, transformers serve, hosted APIs) for answers.
+// Package openai is a client of OpenAI-compatible HTTP servers: vLLM, SGLang,
+// llama.cpp, transformers serve, hosted APIs.
 //
-// It streams every answer, so that a token's arrival is a sign of work, and
-// puts the pieces together again. What servers send is hostile: sizes are
-// bounded, and text is made valid UTF-8. A lone surrogate escape, and a byte
-// that is not UTF-8, becomes U+FFFD; NaN and Infinity, which Python's servers
-// write among log probabilities, become null.
+// It streams every answer, so that each token is a sign of work, and joins the
+// pieces. What servers send is untrusted: sizes are bounded and text is made valid
+// UTF-8. A lone surrogate escape, or a byte that is not UTF-8, becomes U+FFFD. NaN
+// and Infinity, which Python servers write among log probabilities, become null.
 //
-// The package never retries, never changes a request's own bytes (but for the
-// fallback from completions to chat, see Answer, and a max_tokens that does not
-// fit, see ClampMaxTokens), never follows a redirect and never shows the key.
+// The package never retries, never follows a redirect and never shows the key. It
+// changes the bytes of a request in two cases only: when it sends a completion as
+// a chat (see Answer), and when it lowers a max_tokens that does not fit (see
+// Config.ClampMaxTokens).
 package openai
 
 import (
@@ -28,45 +28,45 @@ import (
 	"rollout/shared/secret"
 )
 
-// DefaultMaxAnswerBytes is the bound where Config sets none: 16 MiB.
+// DefaultMaxAnswerBytes bounds an answer unless Config does: 16 MiB.
 const DefaultMaxAnswerBytes = 16 << 20
 
-// Config sets a Client up.
+// Config sets up a Client.
 type Config struct {
-	// BaseURL is the server's API, as for OpenAI's own clients:
-	// "http://127.0.0.1:8000/v1". Without a path, /v1 is meant. A user and
-	// password in it are sent as basic authentication if there is no Key.
+	// BaseURL is the server's API, as for OpenAI's own clients. Example:
+	// "http://127.0.0.1:8000/v1". Without a path, /v1 is added. A user and
+	// password in it are sent as basic authentication if Key is empty.
 	BaseURL string
-	// Key is sent as a bearer token; none if empty.
+	// Key is sent as a bearer token, unless it is empty.
 	Key secret.Value
-	// MaxInFlight is how many requests the caller makes at once; so many idle
-	// connections are kept. 64 if zero.
+	// MaxInFlight is how many requests the caller makes at once. That many idle
+	// connections are kept. 0 means 64.
 	MaxInFlight int
-	// MaxAnswerBytes bounds an answer; DefaultMaxAnswerBytes if zero.
+	// MaxAnswerBytes bounds an answer. 0 means DefaultMaxAnswerBytes.
 	MaxAnswerBytes int64
-	// ClampMaxTokens asks once more, with the max_tokens that fit, where the
-	// server refuses a request only because the prompt and max_tokens together
-	// are longer than the model's context.
+	// ClampMaxTokens repeats a request with the max_tokens that fit, if the server
+	// refuses it only because the prompt and max_tokens together exceed the
+	// model's context.
 	ClampMaxTokens bool
-	// Logger hears of what the server can't do; nobody does if nil.
+	// Logger gets what the server can't do; may be nil.
 	Logger *slog.Logger
-	// HTTPClient replaces the package's own; mostly for tests. Answers need
-	// its transport alone.
+	// HTTPClient replaces the package's own client, for tests. Answers use only
+	// its transport.
 	HTTPClient *http.Client
 }
 
-// Client is an engine.Engine. Any number of goroutines may use it.
+// Client is an engine.Engine. It is safe for concurrent use.
 type Client struct {
 	logger *slog.Logger
 	base   *url.URL // without user and password
 	http   *http.Client
-	// transport is the client's: what a client adds, redirects and cookies, no
-	// request for an answer needs.
+	// transport is http's. Requests for answers use it directly: they need neither
+	// redirects nor cookies.
 	transport http.RoundTripper
 	chat      target
 	comp      target
-	// The key is held by functions alone: printing a client, in whatever
-	// struct, prints addresses.
+	// Only functions hold the key, so that it does not appear when a Client is
+	// printed, in any struct.
 	header  func(context.Context) http.Header // a request's header, not to be changed
 	conceal func(message string) string       // replaces the key
 
@@ -74,7 +74,7 @@ type Client struct {
 	clamp     bool
 
 	chatOnly atomic.Bool           // the server has no /completions
-	denied   atomic.Pointer[error] // the last answer that denied all requests, until Ready tells it
+	denied   atomic.Pointer[error] // the last fault that denied all requests, until Ready returns it
 	memory   sync.Pool             // *call
 	calls    calls
 }
@@ -85,7 +85,7 @@ type target struct {
 	op  string
 }
 
-// New checks the config. It opens no connection.
+// New returns a client. It checks the config and opens no connection.
 func New(cfg Config) (*Client, error) {
 	if cfg.MaxInFlight <= 0 {
 		cfg.MaxInFlight = 64
@@ -98,16 +98,16 @@ func New(cfg Config) (*Client, error) {
 	}
 	key := strings.TrimSpace(cfg.Key.Reveal()) // files and variables often end in a newline
 	if strings.ContainsFunc(key, unicode.IsControl) {
-		return nil, &fault.Error{Kind: fault.Invalid, Op: "inference server's key", Remedy: "set the key alone, in one line",
-			Err: errors.New("it holds control characters")}
+		return nil, &fault.Error{Kind: fault.Invalid, Op: "inference server's key",
+			Err: errors.New("it contains control characters"), Remedy: "set the key alone, in one line"}
 	}
 	cfg.Key = secret.NewValue(key)
 	base, user, err := parseBase(cfg.BaseURL)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{logger: cfg.Logger, base: base, http: newHTTP(cfg), header: headers(cfg.Key, user), conceal: concealer(cfg.Key),
-		maxAnswer: cfg.MaxAnswerBytes, clamp: cfg.ClampMaxTokens}
+	c := &Client{logger: cfg.Logger, base: base, http: newHTTP(cfg), header: headers(cfg.Key, user),
+		conceal: concealer(cfg.Key), maxAnswer: cfg.MaxAnswerBytes, clamp: cfg.ClampMaxTokens}
 	if c.transport = c.http.Transport; c.transport == nil {
 		c.transport = http.DefaultTransport
 	}
@@ -116,7 +116,8 @@ func New(cfg Config) (*Client, error) {
 	return c, nil
 }
 
-// parseBase splits a base URL into the part that may be shown and the user.
+// parseBase splits a base URL into the part that may be shown, and the user and
+// password.
 func parseBase(raw string) (*url.URL, *url.Userinfo, error) {
 	const remedy = `give a URL such as "http://127.0.0.1:8000/v1"`
 	bad := func(why string) error {
@@ -124,7 +125,7 @@ func parseBase(raw string) (*url.URL, *url.Userinfo, error) {
 	}
 	u, err := url.Parse(strings.TrimSpace(raw))
 	switch {
-	case err != nil: // the parser's error repeats the URL, password and all
+	case err != nil: // the parser's error repeats the URL with the password
 		return nil, nil, bad("it is not a URL")
 	case u.Scheme != "http" && u.Scheme != "https":
 		return nil, nil, bad("it does not start with http:// or https://")
@@ -142,17 +143,18 @@ func parseBase(raw string) (*url.URL, *url.Userinfo, error) {
 	return u, user, nil
 }
 
-// target names a path below the API.
+// target returns a path below the API.
 func (c *Client) target(method, path string) target {
 	u := c.base.JoinPath(path)
 	return target{url: u, op: method + " " + u.String()}
 }
 
-// headers returns what gives a request its header, which is the same for all
-// and not to be changed. That of a request that is traced names its span, for
-// servers that are traced too.
+// headers returns the function that returns a request's header, which all requests
+// share and must not change. A traced request gets its own, with the name of its
+// span for the server.
 func headers(key secret.Value, user *url.Userinfo) func(context.Context) http.Header {
-	h := http.Header{"Content-Type": {"application/json"}, "Accept": {"text/event-stream, application/json"}, "User-Agent": {"rollout"}}
+	h := http.Header{"Content-Type": {"application/json"},
+		"Accept": {"text/event-stream, application/json"}, "User-Agent": {"rollout"}}
 	if text := key.Reveal(); text != "" {
 		h.Set("Authorization", "Bearer "+text)
 	} else if user != nil {
@@ -169,7 +171,7 @@ func headers(key secret.Value, user *url.Userinfo) func(context.Context) http.He
 	}
 }
 
-// concealer returns what replaces the key in a text.
+// concealer returns a function that replaces the key in a text.
 func concealer(key secret.Value) func(string) string {
 	if key.Reveal() == "" {
 		return func(s string) string { return s }
@@ -177,8 +179,8 @@ func concealer(key secret.Value) func(string) string {
 	return strings.NewReplacer(key.Reveal(), key.String()).Replace
 }
 
-// Close ends answers in flight with Unavailable, and drops all connections.
-// It may be called again.
+// Close ends answers in flight with Unavailable, and closes all connections.
+// Further calls are allowed.
 func (c *Client) Close() error {
 	c.calls.close()
 	c.http.CloseIdleConnections()
@@ -192,7 +194,7 @@ type calls struct {
 	live   map[*call]context.CancelFunc
 }
 
-// add registers a call; false once the client is closed.
+// add registers a call. It returns false after close.
 func (s *calls) add(k *call, cancel context.CancelFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

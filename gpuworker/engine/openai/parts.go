@@ -12,16 +12,16 @@ import (
 
 var (
 	errNoChoice = errors.New("the answer has no choices")
-	errFinish   = errors.New("the server gave the answer up")
+	errFinish   = errors.New("the server aborted the answer")
 )
 
-// parts is an answer being put together.
+// parts is an answer that is being joined from its pieces.
 type parts struct {
 	max       int64 // bytes that may still be added
 	text      []byte
 	reasoning []byte
 	tools     []toolCall
-	rawTools  []byte // of a whole answer, as sent
+	rawTools  []byte // tool calls of a whole answer, as sent
 	logprobs  logprobs
 	finish    string
 	finished  bool // a finish reason came
@@ -29,16 +29,20 @@ type parts struct {
 	model     string
 	usage     engine.Usage
 	pieces    int64 // of text that came
-	looked    int   // bytes of text that blanks has looked at
-	blank     int   // of these, how many of white space they end with
-	usual     envelope
-	said      []byte // the one text that the piece being added has, if it has no more
-	saidMore  bool   // the piece has something else that adds up
+
+	// For trailingWhitespace.
+	scanned int // bytes of text that it has looked at
+	blank   int // trailing bytes of white space among them
+
+	envelope  envelope
+	onlyText  []byte // the one text of the piece being added
+	addsOther bool   // the piece adds something beside that text
 }
 
-// reset empties the parts; small buffers are kept.
+// reset empties the parts and keeps small buffers.
 func (p *parts) reset(max int64) {
-	*p = parts{max: max, text: kept(p.text), reasoning: kept(p.reasoning), usual: p.usual.emptied()}
+	*p = parts{max: max, text: kept(p.text), reasoning: kept(p.reasoning),
+		envelope: p.envelope.emptied()}
 }
 
 func kept(b []byte) []byte {
@@ -49,16 +53,16 @@ func kept(b []byte) []byte {
 }
 
 // add adds a chunk of a stream, or a whole answer, of either endpoint. An error
-// object in its place is a *sentError. Only the first choice counts, as every
+// object in its place becomes a *sentError. Only the first choice counts: every
 // request asks for one.
 func (p *parts) add(data []byte) error {
-	if raw, ok := p.usual.match(data); ok {
+	if raw, ok := p.envelope.match(data); ok {
 		if text, err := rawjson.AppendText(p.text, raw); err == nil {
 			p.text = text
-			return p.count(raw)
+			return p.countPiece(raw)
 		}
 	}
-	p.said, p.saidMore = nil, false
+	p.onlyText, p.addsOther = nil, false
 	failed := false
 	err := rawjson.Members(data, func(name, v []byte) error {
 		switch string(name) {
@@ -68,7 +72,7 @@ func (p *parts) add(data []byte) error {
 			failed = failed || !rawjson.IsNull(v) && string(v) != `""` && string(v) != "false"
 		case "model":
 			if p.model == "" {
-				p.model = word(v)
+				p.model = stringOr(v)
 			}
 		case "usage":
 			p.addUsage(v)
@@ -80,15 +84,14 @@ func (p *parts) add(data []byte) error {
 	if failed {
 		return &sentError{bytes.Clone(data)}
 	}
-	if err == nil && !p.saidMore {
-		p.usual.learn(data, p.said)
+	if err == nil && !p.addsOther {
+		p.envelope.learn(data, p.onlyText)
 	}
-	return shaped(err, data)
+	return asMalformed(err, data)
 }
 
-// word is a string where servers may also send something else, which counts as
-// nothing.
-func word(v []byte) string {
+// stringOr returns a string's text, or "" for any other value.
+func stringOr(v []byte) string {
 	text, err := rawjson.AppendText(nil, v)
 	if err != nil {
 		return ""
@@ -96,7 +99,7 @@ func word(v []byte) string {
 	return string(text)
 }
 
-// addUsage takes counts that make sense; others are none.
+// addUsage takes valid token counts and ignores others.
 func (p *parts) addUsage(raw []byte) {
 	if !rawjson.IsObject(raw) {
 		return
@@ -133,10 +136,10 @@ func (p *parts) addChoices(raw []byte) error {
 		if err != nil || !rawjson.IsNull(index) && string(index) != "0" {
 			return err
 		}
-		said := text != nil || delta != nil || message != nil || !rawjson.IsNull(logprobs) || rawjson.IsString(finish)
-		p.chosen = p.chosen || said // an empty choice is none
+		hasContent := text != nil || delta != nil || message != nil || !rawjson.IsNull(logprobs) || rawjson.IsString(finish)
+		p.chosen = p.chosen || hasContent // an empty choice does not count
 		if rawjson.IsString(finish) {
-			p.finish, p.finished = word(finish), true
+			p.finish, p.finished = stringOr(finish), true
 		}
 		if err := p.addText(&p.text, text); err != nil {
 			return err
@@ -151,7 +154,7 @@ func (p *parts) addChoices(raw []byte) error {
 	})
 }
 
-// addMessage adds a chat's message or its next piece.
+// addMessage adds a chat's message, or a piece of it.
 func (p *parts) addMessage(raw []byte, tools func([]byte) error) error {
 	if rawjson.IsNull(raw) {
 		return nil
@@ -167,7 +170,7 @@ func (p *parts) addMessage(raw []byte, tools func([]byte) error) error {
 			}
 		case "tool_calls":
 			if rawjson.IsArray(v) {
-				p.saidMore = true
+				p.addsOther = true
 				return tools(v)
 			}
 		}
@@ -179,41 +182,41 @@ func (p *parts) addMessage(raw []byte, tools func([]byte) error) error {
 	return p.addText(&p.reasoning, reasoning)
 }
 
-// addText appends a string to a text; null is none.
+// addText appends a string to a text. Null adds nothing.
 func (p *parts) addText(text *[]byte, raw []byte) (err error) {
 	if rawjson.IsNull(raw) {
 		return nil
 	}
-	p.saidMore = p.saidMore || p.said != nil || text != &p.text
-	p.said = raw
-	if err := p.count(raw); err != nil {
+	p.addsOther = p.addsOther || p.onlyText != nil || text != &p.text
+	p.onlyText = raw
+	if err := p.countPiece(raw); err != nil {
 		return err
 	}
 	*text, err = rawjson.AppendText(*text, raw)
 	return err
 }
 
-// count counts a string that is added to a text.
-func (p *parts) count(raw []byte) error {
+// countPiece counts a string that is added to a text.
+func (p *parts) countPiece(raw []byte) error {
 	if len(raw) > len(`""`) {
 		p.pieces++
 	}
-	return p.spend(len(raw))
+	return p.takeBytes(len(raw))
 }
 
 func (p *parts) addLogprobs(raw []byte) error {
 	if !rawjson.IsObject(raw) {
 		return nil
 	}
-	p.saidMore = true
-	if err := p.spend(len(raw)); err != nil {
+	p.addsOther = true
+	if err := p.takeBytes(len(raw)); err != nil {
 		return err
 	}
 	return p.logprobs.add(raw)
 }
 
-// spend counts bytes against the answer's bound.
-func (p *parts) spend(n int) error {
+// takeBytes counts bytes against the answer's bound.
+func (p *parts) takeBytes(n int) error {
 	if p.max -= int64(n); p.max < 0 {
 		return errOversized
 	}
@@ -223,7 +226,16 @@ func (p *parts) spend(n int) error {
 // keepTools keeps a whole answer's tool calls.
 func (p *parts) keepTools(raw []byte) error {
 	p.rawTools = bytes.Clone(raw)
-	return p.spend(len(raw))
+	return p.takeBytes(len(raw))
+}
+
+// usageSoFar returns what the answer has cost so far: the server's counts, or else
+// a token for each piece.
+func (p *parts) usageSoFar() engine.Usage {
+	if p.usage != (engine.Usage{}) {
+		return p.usage
+	}
+	return engine.Usage{CompletionTokens: p.pieces}
 }
 
 // answer returns the finished answer.

@@ -11,15 +11,15 @@ import (
 	"rollout/shared/text"
 )
 
-// maxModels bounds the list of models; hosted APIs serve hundreds.
+// maxModels bounds the bytes of a reply. Hosted APIs list hundreds of models.
 const maxModels = 4 << 20
 
-// Ready asks /health, where there is one, then /models, and returns the first
-// model's name; "" from a server without /models. A 401 or 403 is Denied,
-// anything but a 200 Unavailable. If an answer was denied to any request (a 401;
-// a model that the server does not have), Ready returns that fault, once:
-// servers let anybody look, and list models by other names than they take, so
-// that only an answer can tell.
+// Ready asks /health, if the server has it, then /models, and returns the first
+// model's name; "" from a server without /models. A 401 or 403 is Denied, any other
+// status but 200 is Unavailable. If a request was denied in a way that concerns all
+// requests (a 401, or a model that the server does not have), Ready returns that
+// fault once: servers often answer these two paths without a key, and list models
+// under other names than they accept.
 func (c *Client) Ready(ctx context.Context) (string, error) {
 	model, err := c.ready(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -32,8 +32,8 @@ func (c *Client) ready(ctx context.Context) (string, error) {
 	if c.calls.isClosed() {
 		return "", c.closedFault()
 	}
-	if told := c.denied.Swap(nil); told != nil {
-		return "", *told
+	if denied := c.denied.Swap(nil); denied != nil {
+		return "", *denied
 	}
 	if _, err := c.get(ctx, c.root("health")); err != nil && !errors.Is(err, errNoRoute) {
 		return "", err
@@ -60,7 +60,7 @@ func (c *Client) ready(ctx context.Context) (string, error) {
 	return text.Truncate(string(list.Data[0].ID), 1024, ""), nil
 }
 
-// get returns the body of a 200; errNoRoute if the path is not there.
+// get returns the body of a 200. It returns errNoRoute if the path does not exist.
 func (c *Client) get(ctx context.Context, t target) ([]byte, error) {
 	header := c.header(ctx).Clone()
 	header.Set("Accept", "application/json")
@@ -86,5 +86,6 @@ func (c *Client) get(ctx context.Context, t target) ([]byte, error) {
 		kind = fault.Denied
 	}
 	s := parseServerError(body)
-	return nil, fault.WithKind(kind, fmt.Errorf("status %d: %s", resp.StatusCode, c.presentable(s.message)), "%s", t.op)
+	err = fmt.Errorf("status %d: %s", resp.StatusCode, c.presentable(s.message))
+	return nil, fault.WithKind(kind, err, "%s", t.op)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// serverError is what a server says of an error, in any of the shapes:
+// serverError is a server's description of an error, in any of these shapes:
 //
 //	{"error":{"message":…,"type":…,"code":…}}            OpenAI, vLLM, llama.cpp
 //	{"error":"…"}                                         Ollama, TGI
@@ -17,8 +17,8 @@ import (
 type serverError struct {
 	message string
 	kind    string // type
-	code    string // a word; "" for a number
-	status  int    // code, where it is an HTTP status; else 0
+	code    string // a name; "" for a number
+	status  int    // code, if it is an HTTP status; else 0
 }
 
 func parseServerError(body []byte) serverError {
@@ -53,7 +53,7 @@ func parseServerError(body []byte) serverError {
 	return s
 }
 
-// setCode takes a code that is a number, a number in a string or a word.
+// setCode takes a code that is a number, a number in a string, or a name.
 func (s *serverError) setCode(raw jsontext.Value) {
 	if len(raw) == 0 || raw.Kind() == jsontext.KindNull {
 		return
@@ -72,12 +72,12 @@ func unquoted(v jsontext.Value) string {
 	if v.Kind() != jsontext.KindString {
 		return string(v)
 	}
-	text, _ := jsontext.AppendUnquote(nil, v) // a valid string; what is not UTF-8 is U+FFFD
+	text, _ := jsontext.AppendUnquote(nil, v) // valid; what is not UTF-8 becomes U+FFFD
 	return string(text)
 }
 
-// How servers say that a prompt is longer than the model takes. Codes and types
-// are compared, messages searched in lower case.
+// How servers say that a prompt exceeds the model's context. Codes and types are
+// compared; messages are searched in lower case.
 var (
 	tooLongCodes = []string{
 		"context_length_exceeded",   // OpenAI, llama-cpp-python
@@ -105,8 +105,8 @@ var (
 	modelCodes = []string{"model_not_found", "modelnotfounderror"}
 )
 
-// tooLong reports whether the prompt does not fit the model. A message counts
-// only with a status of the request's own fault: others may repeat the prompt.
+// tooLong reports whether the prompt does not fit the model. A message counts only
+// with a 4xx: messages of other errors may repeat the prompt.
 func (s serverError) tooLong(status int) bool {
 	if status == http.StatusRequestEntityTooLarge || oneOf(tooLongCodes, s.code) || oneOf(tooLongCodes, s.kind) {
 		return true
@@ -123,17 +123,19 @@ func (s serverError) tooLong(status int) bool {
 	return false
 }
 
-// aboutModel reports whether a 404 means the model, not the path.
+// aboutModel reports whether a 404 is about the model and not the path.
 func (s serverError) aboutModel() bool {
-	return oneOf(modelCodes, s.code) || oneOf(modelCodes, s.kind) || strings.Contains(strings.ToLower(s.message), "model")
+	return oneOf(modelCodes, s.code) || oneOf(modelCodes, s.kind) ||
+		strings.Contains(strings.ToLower(s.message), "model")
 }
 
-// noModel reports whether a 404 says that the server does not have the model.
-// One that only speaks of the model, such as of what it can't do, is another.
+// noModel reports whether a 404 says that the server does not have the model. A
+// message about what the model can't do is another matter.
 func (s serverError) noModel() bool {
 	message := strings.ToLower(s.message)
 	return oneOf(modelCodes, s.code) || oneOf(modelCodes, s.kind) ||
-		strings.Contains(message, "model") && (strings.Contains(message, "does not exist") || strings.Contains(message, "not found"))
+		strings.Contains(message, "model") &&
+			(strings.Contains(message, "does not exist") || strings.Contains(message, "not found"))
 }
 
 func oneOf(list []string, word string) bool {

@@ -11,8 +11,8 @@ import (
 	"rollout/gpuworker/engine"
 )
 
-// wirePerAnswer is how many bytes of stream an answer's byte may cost. Servers
-// spend about 60 on a token's envelope; a stream beyond that never ends.
+// wirePerAnswer bounds the bytes of stream per byte of the largest answer. Servers
+// send about 60 around a token; a longer stream would never end.
 const wirePerAnswer = 64
 
 var (
@@ -20,19 +20,19 @@ var (
 	errBroken    = errors.New("the connection ended before the answer did")
 )
 
-// sentError is an error object that the server sent in place of an answer.
+// sentError is an error object that the server sent instead of an answer.
 type sentError struct{ body []byte }
 
 func (e *sentError) Error() string { return "the server sent an error" }
 
-// call is the reusable memory of one answer.
+// call is the memory of one answer; it is reused.
 type call struct {
 	in       *bufio.Reader
-	long     []byte // a line that does not fit in's buffer
+	long     []byte // a line that exceeds in's buffer
 	wire     int64  // bytes of stream read
 	max      int64
 	parts    parts
-	body     []byte // of the request, while it is answered
+	body     []byte // of the request, until it is answered
 	atEnd    bool   // the response is read to its end
 	progress func()
 	cancel   context.CancelFunc
@@ -44,7 +44,7 @@ func newCall(max int64) *call {
 	return k
 }
 
-// reset forgets the previous answer and keeps what memory is small.
+// reset removes the previous answer and keeps small buffers.
 func (k *call) reset() {
 	k.in.Reset(nil)
 	k.wire, k.atEnd = 0, false
@@ -60,9 +60,9 @@ func (c *Client) release(k *call) {
 	c.memory.Put(k)
 }
 
-// readStream reads server-sent events up to [DONE]. Every event of these
-// servers is one data line; lines end in LF or CRLF and nothing else, as
-// U+2028, U+2029 and U+0085 occur within data. Comments are no sign of work.
+// readStream reads server-sent events up to [DONE]. Each event of these servers is
+// one data line. Only LF and CRLF end a line: U+2028, U+2029 and U+0085 occur within
+// data. Comments do not count as progress.
 func (k *call) readStream() error {
 	for {
 		line, err := k.line()
@@ -87,14 +87,14 @@ func (k *call) readStream() error {
 		if err := k.parts.add(data); err != nil {
 			return err
 		}
-		if k.lost() {
+		if k.whitespaceOnly() {
 			return engine.ErrWhitespace
 		}
 	}
 }
 
-// eventData returns what a line says, if it says anything: a data field, an
-// error field (older llama.cpp) or a bare object where an event belongs.
+// eventData returns the data of a line that has some: a data field, an error field
+// (older llama.cpp), or a bare object in place of an event.
 func eventData(line []byte) ([]byte, bool) {
 	if len(line) > 0 && line[0] == '{' {
 		return line, true
@@ -109,8 +109,8 @@ func eventData(line []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// line returns the next line without its end; the bytes hold until the next
-// call. The last line needs no end.
+// line returns the next line without its end. The bytes are valid until the next
+// call. The last line may lack an end.
 func (k *call) line() ([]byte, error) {
 	k.long = k.long[:0]
 	for {

@@ -9,7 +9,7 @@ import (
 // maxToolCalls bounds the calls of one answer.
 const maxToolCalls = 1024
 
-// wireToolCall is a tool call's piece.
+// wireToolCall is a piece of a tool call.
 type wireToolCall struct {
 	Index    int     `json:"index"`
 	ID       lenient `json:"id"`
@@ -20,16 +20,16 @@ type wireToolCall struct {
 	} `json:"function"`
 }
 
-// toolCall is a tool call put together.
+// toolCall is a tool call joined from its pieces.
 type toolCall struct {
 	id, kind, name string
 	arguments      []byte
 }
 
-// addTools merges pieces of tool calls: the first id, type and name of an
-// index count, arguments are joined.
+// addTools merges pieces of tool calls by index. The first id, type and name
+// count; arguments are joined.
 func (p *parts) addTools(raw []byte) error {
-	if err := p.spend(len(raw)); err != nil {
+	if err := p.takeBytes(len(raw)); err != nil {
 		return err
 	}
 	var deltas []wireToolCall
@@ -50,7 +50,7 @@ func (p *parts) addTools(raw []byte) error {
 		args := d.Function.Arguments
 		switch args.Kind() {
 		case jsontext.KindString:
-			t.arguments, _ = jsontext.AppendUnquote(t.arguments, args) // it is a valid string; what is not UTF-8 is U+FFFD
+			t.arguments, _ = jsontext.AppendUnquote(t.arguments, args) // valid; what is not UTF-8 becomes U+FFFD
 		case jsontext.KindBeginObject:
 			t.arguments = append(t.arguments, args...)
 		}
@@ -64,10 +64,10 @@ func setOnce(s *string, v lenient) {
 	}
 }
 
-// toolCalls renders the calls as a whole answer has them; nil if none.
+// toolCalls renders the calls in the form of a whole answer; nil without any.
 func (p *parts) toolCalls() ([]byte, error) {
 	if p.rawTools != nil {
-		out, ok := tidy(p.rawTools)
+		out, ok := canonical(p.rawTools)
 		if !ok {
 			return nil, fmt.Errorf("%w: its tool calls", errMalformed)
 		}
@@ -95,6 +95,6 @@ func (p *parts) toolCalls() ([]byte, error) {
 
 func appendMember(dst []byte, name, value string) []byte {
 	dst = append(append(append(dst, '"'), name...), `":`...)
-	dst, _ = jsontext.AppendQuote(dst, value) // invalid UTF-8 is written as U+FFFD
+	dst, _ = jsontext.AppendQuote(dst, value) // invalid UTF-8 becomes U+FFFD
 	return dst
 }

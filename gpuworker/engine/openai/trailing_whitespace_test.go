@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-func TestWhiteSpaceAtTheEndIsUnicodes(t *testing.T) {
+func TestTrimmedLenAgreesWithUnicode(t *testing.T) {
 	t.Parallel()
 	for _, tail := range []string{"", " ", "\n\t", "\u0085", "\xff", "\u2028 "} {
 		for r := range rune(0x3100) {

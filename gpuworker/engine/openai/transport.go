@@ -6,17 +6,16 @@ import (
 	"time"
 )
 
-// idleTimeout is shorter than the 5 s after which uvicorn, which serves vLLM
-// and most of its kin, closes an idle connection: a request that meets such a
-// close could not be told from a server's death.
+// idleTimeout is shorter than the 5 s after which uvicorn, which serves vLLM and
+// similar servers, closes an idle connection. A request that meets such a close
+// looks like a crash of the server.
 const idleTimeout = 4 * time.Second
 
-// newHTTP returns the client that requests are made with.
+// newHTTP returns the HTTP client.
 //
-// A request waits neither for a place in a pool (connections are not limited;
-// the caller limits requests) nor for headers (its context says how long), so
-// that all its time is the server's. A proxy of the environment is used, but
-// never for loopback addresses.
+// It limits neither connections (the caller limits requests) nor the wait for
+// headers (the request's context does), so that all the time of a request is the
+// server's. It uses the environment's proxy, but not for loopback addresses.
 func newHTTP(cfg Config) *http.Client {
 	own := http.Client{}
 	if cfg.HTTPClient != nil {
@@ -29,17 +28,17 @@ func newHTTP(cfg Config) *http.Client {
 			DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
 			TLSHandshakeTimeout:    10 * time.Second,
 			MaxIdleConns:           0,
-			MaxIdleConnsPerHost:    cfg.MaxInFlight + 1, // and one for Ready
+			MaxIdleConnsPerHost:    cfg.MaxInFlight + 1, // the additional one is for Ready
 			MaxConnsPerHost:        0,
 			IdleConnTimeout:        idleTimeout,
 			MaxResponseHeaderBytes: 64 << 10,
-			DisableCompression:     true, // a small answer may not unpack to a big one
+			DisableCompression:     true, // a small answer must not unpack to a large one
 			WriteBufferSize:        8 << 10,
 			ReadBufferSize:         8 << 10,
 			Protocols:              &protocols,
 		}
 	}
-	// A redirected POST would lose its body or take the key elsewhere.
+	// A redirected POST would lose its body or send the key elsewhere.
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &own
 }

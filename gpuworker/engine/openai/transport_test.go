@@ -22,7 +22,7 @@ import (
 	"rollout/shared/observe"
 )
 
-// roundTrip is a transport in one function.
+// roundTrip is an http.RoundTripper in one function.
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -36,9 +36,9 @@ func over(t *testing.T, f roundTrip) *openai.Client {
 	return c
 }
 
-// TestTheCallersBytesAreFreeAfterTheAnswer has a transport that is still sending
-// when the answer is in, as net/http's may be.
-func TestTheCallersBytesAreFreeAfterTheAnswer(t *testing.T) {
+// The transport is still sending the body when the answer is in, as that of net/http
+// may be.
+func TestCallerMayReuseBodyAfterAnswer(t *testing.T) {
 	t.Parallel()
 	var sending io.Reader
 	began := make([]byte, 10)
@@ -62,15 +62,17 @@ func TestTheCallersBytesAreFreeAfterTheAnswer(t *testing.T) {
 	}
 }
 
-// TestATraceIsTheRequestsOwn: all others share their header.
-func TestATraceIsTheRequestsOwn(t *testing.T) {
+// Requests without a trace share their header.
+func TestTraceparentIsSentForTracedRequestOnly(t *testing.T) {
 	t.Parallel()
 	var got []string
 	c := over(t, func(r *http.Request) (*http.Response, error) {
 		got = append(got, r.Header.Get("Traceparent"))
-		return &http.Response{StatusCode: 200, Request: r, Body: io.NopCloser(strings.NewReader(`{"choices":[{"text":"a"}]}`))}, nil
+		body := io.NopCloser(strings.NewReader(`{"choices":[{"text":"a"}]}`))
+		return &http.Response{StatusCode: 200, Request: r, Body: body}, nil
 	})
-	traced, span := observe.NewTracer(sdk.NewTracerProvider().Tracer("test")).Start(t.Context(), time.Time{}, "shard", "01JD2ZQ4T5W0M1X9YB7R3K8CVE")
+	tracer := observe.NewTracer(sdk.NewTracerProvider().Tracer("test"))
+	traced, span := tracer.Start(t.Context(), time.Time{}, "shard", "01JD2ZQ4T5W0M1X9YB7R3K8CVE")
 	for _, ctx := range []context.Context{t.Context(), traced, t.Context()} {
 		if _, err := c.Answer(ctx, hello, func() {}); err != nil {
 			t.Fatal(err)
@@ -82,28 +84,29 @@ func TestATraceIsTheRequestsOwn(t *testing.T) {
 	}
 }
 
-// open is a stream that its server never ends.
-type open struct {
+// endless is a stream that its server never ends.
+type endless struct {
 	io.Reader
-	left <-chan struct{}
+	cancelled <-chan struct{}
 }
 
-func (o open) Read(b []byte) (int, error) {
+func (o endless) Read(b []byte) (int, error) {
 	if n, _ := o.Reader.Read(b); n > 0 {
 		return n, nil
 	}
-	<-o.left
+	<-o.cancelled
 	return 0, errors.New("canceled")
 }
 
-func (open) Close() error { return nil }
+func (endless) Close() error { return nil }
 
-func TestAStreamKeptOpenAfterItsEndHoldsTheAnswerShortly(t *testing.T) {
+func TestOpenStreamDelaysAnswerOnlyByDrainTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := over(t, func(r *http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: 200, Request: r, Header: http.Header{"Content-Type": {"text/event-stream"}},
-				Body: open{strings.NewReader(events(`{"choices":[{"text":"a"}]}`)), r.Context().Done()}}, nil
+			body := endless{strings.NewReader(events(`{"choices":[{"text":"a"}]}`)), r.Context().Done()}
+			return &http.Response{StatusCode: 200, Request: r,
+				Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: body}, nil
 		})
 		start := time.Now()
 		a, err := ask(t, c, hello)
@@ -113,12 +116,11 @@ func TestAStreamKeptOpenAfterItsEndHoldsTheAnswerShortly(t *testing.T) {
 	})
 }
 
-// TestAProxyOfTheEnvironmentIsAsked runs itself anew, as a process reads its
-// environment once.
-func TestAProxyOfTheEnvironmentIsAsked(t *testing.T) {
+// The test runs itself in another process: a process reads its environment once.
+func TestProxyOfEnvironmentIsUsed(t *testing.T) {
 	t.Parallel()
-	const within = "ROLLOUT_TEST_BEHIND_A_PROXY"
-	if os.Getenv(within) != "" {
+	const child = "ROLLOUT_TEST_BEHIND_A_PROXY"
+	if os.Getenv(child) != "" {
 		if a, err := ask(t, newClient(t, "http://engine.example/v1", ""), hello); err != nil || a.Text != "by proxy" {
 			t.Errorf("%+v, %v", a, err)
 		}
@@ -131,7 +133,7 @@ func TestAProxyOfTheEnvironmentIsAsked(t *testing.T) {
 	}))
 	defer proxy.Close()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), within+"=1", "HTTP_PROXY="+proxy.URL, "NO_PROXY=", "http_proxy=", "no_proxy=")
+	cmd.Env = append(os.Environ(), child+"=1", "HTTP_PROXY="+proxy.URL, "NO_PROXY=", "http_proxy=", "no_proxy=")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

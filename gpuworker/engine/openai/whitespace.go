@@ -5,30 +5,30 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"rollout/gpuworker/engine"
 	"rollout/gpuworker/engine/internal/rawjson"
 )
 
-// maxBlank is how much white space on end an answer of a given shape may have.
-// Models that lost the shape, at its start or between any two of its parts, go
-// on so until their tokens are used up, because white space fits every shape; an
-// answer is not waited for beyond this.
+// maxBlank bounds consecutive white space in an answer whose shape the request
+// sets. White space fits every shape, at the start and between any two parts. A
+// model that has lost the shape may therefore send nothing else until its tokens
+// are used up.
 const maxBlank = 1 << 10
 
-// blanks is how many bytes of white space the text ends with, and whether there
-// is nothing else. It looks at what came since it was last called.
-func (p *parts) blanks() (n int, all bool) {
-	fresh := p.text[p.looked:]
-	p.looked = len(p.text)
-	if inked := trimmedLen(fresh); inked > 0 {
-		p.blank = len(fresh) - inked
+// trailingWhitespace returns how many bytes of white space the text ends with, and
+// whether the text has nothing else. It looks only at the text added since the
+// last call.
+func (p *parts) trailingWhitespace() (n int, all bool) {
+	fresh := p.text[p.scanned:]
+	p.scanned = len(p.text)
+	if trimmed := trimmedLen(fresh); trimmed > 0 {
+		p.blank = len(fresh) - trimmed
 	} else {
 		p.blank += len(fresh)
 	}
-	return p.blank, p.blank == p.looked
+	return p.blank, p.blank == p.scanned
 }
 
-// trimmedLen is how long the text is without the white space at its end.
+// trimmedLen returns the length of the text without the white space at its end.
 func trimmedLen(text []byte) int {
 	for i := len(text); i > 0; i-- {
 		switch c := text[i-1]; {
@@ -41,21 +41,21 @@ func trimmedLen(text []byte) int {
 	return 0
 }
 
-// lost reports whether an answer so far ends in the white space of a model that
-// lost the shape that the request asks for.
-func (k *call) lost() bool {
-	n, all := k.parts.blanks()
+// whitespaceOnly reports whether the model has lost the shape that the request sets,
+// and sends only white space.
+func (k *call) whitespaceOnly() bool {
+	n, all := k.parts.trailingWhitespace()
 	switch k.parts.finish {
-	case "": // it goes on
-		return n > maxBlank && shapes(k.body)
+	case "": // the answer continues
+		return n > maxBlank && setsShape(k.body)
 	case "length":
-		return n > 0 && (all || n > maxBlank) && shapes(k.body)
+		return n > 0 && (all || n > maxBlank) && setsShape(k.body)
 	}
-	return false // it came to an end of its own
+	return false // the model ended the answer
 }
 
-// shapes reports whether a request says what shape its answer must have.
-func shapes(body []byte) bool {
+// setsShape reports whether the request sets the shape of its answer.
+func setsShape(body []byte) bool {
 	found := false
 	err := rawjson.Members(body, func(name, v []byte) error {
 		switch string(name) {
@@ -76,12 +76,4 @@ func shapes(body []byte) bool {
 		return nil
 	})
 	return err == nil && found
-}
-
-// spent is what the answer has cost so far.
-func (p *parts) spent() engine.Usage {
-	if p.usage != (engine.Usage{}) {
-		return p.usage
-	}
-	return engine.Usage{CompletionTokens: p.pieces}
 }

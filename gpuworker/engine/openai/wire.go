@@ -12,8 +12,7 @@ type wireUsage struct {
 	CompletionTokens int64 `json:"completion_tokens"`
 }
 
-// lenient is a string where servers may also send something else, which counts
-// as nothing.
+// lenient is a string. Any other value that a server may send there decodes to "".
 type lenient string
 
 // UnmarshalJSONFrom implements json.UnmarshalerFrom.
@@ -29,13 +28,13 @@ func (s *lenient) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// unmarshal decodes what servers send: invalid UTF-8 and lone surrogates
-// become U+FFFD, the last of equal names counts.
+// unmarshal decodes what servers send. Invalid UTF-8 and lone surrogates become
+// U+FFFD; of equal names the last counts.
 func unmarshal(data []byte, v any) error {
 	return json.Unmarshal(data, v, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
 }
 
-// withoutNaN replaces NaN, Infinity and -Infinity outside of strings by null.
+// withoutNaN replaces NaN, Infinity and their negatives outside of strings by null.
 func withoutNaN(data []byte) (fixed []byte, found bool) {
 	for i := 0; i < len(data); {
 		if n := stringLen(data[i:]); n > 0 {
@@ -60,8 +59,8 @@ func withoutNaN(data []byte) (fixed []byte, found bool) {
 	return fixed, found
 }
 
-// stringLen returns the length of the string literal that data starts with, 0
-// if it starts with none.
+// stringLen returns the length of the string literal at the start of data; 0 if
+// data starts with something else.
 func stringLen(data []byte) int {
 	if data[0] != '"' {
 		return 0
@@ -77,9 +76,9 @@ func stringLen(data []byte) int {
 	return len(data)
 }
 
-// tidy returns raw JSON that any encoder takes: compact, valid UTF-8, no
-// duplicate names, null for NaN. False if it can't be made so.
-func tidy(raw []byte) ([]byte, bool) {
+// canonical returns raw as JSON that every decoder accepts: compact, valid UTF-8,
+// without duplicate names, null for NaN. It returns false if that is not possible.
+func canonical(raw []byte) ([]byte, bool) {
 	out, err := jsontext.AppendFormat(nil, raw, jsontext.AllowInvalidUTF8(true))
 	if err != nil {
 		if fixed, found := withoutNaN(raw); found {

@@ -1,13 +1,12 @@
-// Package rawjson walks over JSON text without decoding it: members and
-// elements are handed out as the bytes that they are written with.
+// Package rawjson walks over JSON text without decoding it. Members and elements
+// are passed on as the bytes in which they are written.
 //
-// It hops from quote to quote, about ten times faster than a decoder, which
-// counts where a server sends a chunk for every token. It sees that strings,
-// objects and arrays are closed and separated as they must be, but does not
-// look into values that nobody asks for, nor at literals: NaN passes. Names
-// are compared as written, so that "\u0061" is not "a". Nothing here takes
-// memory or time beyond the text's length, however deep it nests: values are
-// matched by counting.
+// It skips from quote to quote, about ten times faster than a decoder. That matters
+// because servers send a chunk for every token. It checks that strings, objects and
+// arrays are closed and separated correctly. It does not check values that the
+// caller does not walk, nor literals: NaN passes. Names are compared as written, so
+// that "\u0061" is not "a". Time and memory are linear in the length of the text at
+// any nesting depth, because brackets are matched by counting.
 package rawjson
 
 import (
@@ -19,15 +18,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// What can be wrong with a text.
+// The errors of a walk.
 var (
-	ErrTruncated = errors.New("the JSON ends too early")
-	ErrMalformed = errors.New("the JSON is malformed or of another shape")
+	ErrTruncated = errors.New("the JSON is truncated")
+	ErrMalformed = errors.New("the JSON is malformed or has another shape")
 )
 
-// Members calls member for each member of the object, in order, with the name
-// as written between its quotes. The slices are parts of object. An error of
-// member's ends the walk. Nothing but white space may follow the object.
+// Members calls member for each member of the object, in order, with the name as
+// written between its quotes. The slices are sub-slices of object. An error of
+// member ends the walk. Only white space may follow the object.
 func Members(object []byte, member func(name, value []byte) error) error {
 	s := scanner{b: object}
 	return s.list('{', '}', func() error {
@@ -75,8 +74,8 @@ func IsObject(value []byte) bool { return len(value) > 0 && value[0] == '{' }
 // IsArray reports whether a value is an array.
 func IsArray(value []byte) bool { return len(value) > 0 && value[0] == '[' }
 
-// AppendText appends what the string says. Lone surrogates and invalid UTF-8
-// become U+FFFD; a value that is no valid string is ErrShape.
+// AppendText appends the text of a JSON string. Lone surrogates and invalid UTF-8
+// become U+FFFD. For a value that is not a valid string it returns ErrMalformed.
 func AppendText(dst, value []byte) ([]byte, error) {
 	if len(value) < 2 || value[0] != '"' || value[len(value)-1] != '"' {
 		return dst, ErrMalformed
@@ -92,7 +91,7 @@ func AppendText(dst, value []byte) ([]byte, error) {
 	return out, nil
 }
 
-// plain reports whether a string's inside means itself.
+// plain reports whether the inside of a string is its text.
 func plain(inner []byte) bool {
 	if bytes.IndexByte(inner, '\\') >= 0 || !utf8.Valid(inner) {
 		return false
@@ -105,7 +104,7 @@ func plain(inner []byte) bool {
 	return true
 }
 
-// jsonAllows reports whether the value is JSON but for its encoding.
+// jsonAllows reports whether the value is JSON, apart from invalid UTF-8.
 func jsonAllows(value []byte) bool {
 	return jsontext.Value(value).IsValid(jsontext.AllowInvalidUTF8(true))
 }
@@ -128,7 +127,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// unexpected is the error for what peek found.
+// unexpected returns the error for what peek found.
 func (s *scanner) unexpected() error {
 	if s.pos >= len(s.b) {
 		return ErrTruncated
@@ -136,7 +135,7 @@ func (s *scanner) unexpected() error {
 	return ErrMalformed
 }
 
-// list reads an object or array, with item reading what stands between commas.
+// list reads an object or array. It calls item to read each part between commas.
 func (s *scanner) list(first, last byte, item func() error) error {
 	if s.peek() != first {
 		return s.unexpected()
@@ -181,7 +180,7 @@ func (s *scanner) value() ([]byte, error) {
 	return s.b[start:s.pos], nil
 }
 
-// quoted returns the string at pos, quotes included.
+// quoted returns the string at pos with its quotes.
 func (s *scanner) quoted() ([]byte, error) {
 	start := s.pos
 	for s.pos++; ; s.pos++ {

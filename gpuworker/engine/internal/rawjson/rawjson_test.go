@@ -13,17 +13,20 @@ import (
 	"rollout/gpuworker/engine/internal/rawjson"
 )
 
-// walk lists an object's members, or an array's elements.
+// walk returns an object's members or an array's elements.
 func walk(text string) (items []string, err error) {
 	if strings.HasPrefix(strings.TrimSpace(text), "[") {
 		err = rawjson.Elements([]byte(text), func(v []byte) error { items = append(items, string(v)); return nil })
 		return items, err
 	}
-	err = rawjson.Members([]byte(text), func(n, v []byte) error { items = append(items, string(n)+"="+string(v)); return nil })
+	err = rawjson.Members([]byte(text), func(n, v []byte) error {
+		items = append(items, string(n)+"="+string(v))
+		return nil
+	})
 	return items, err
 }
 
-func TestValuesAreHandedOutAsWritten(t *testing.T) {
+func TestValuesAreReturnedAsWritten(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
 		`{}`: nil, ` [ ] `: nil,
@@ -39,17 +42,16 @@ func TestValuesAreHandedOutAsWritten(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotClosedOrSeparatedIsAnError(t *testing.T) {
+func TestUnclosedOrUnseparatedTextIsError(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]error{
-		``: rawjson.ErrTruncated, `{`: rawjson.ErrTruncated, `{"a`: rawjson.ErrTruncated, `{"a"`: rawjson.ErrTruncated, `{"a":`: rawjson.ErrTruncated, `{"a":1`: rawjson.ErrTruncated,
-		`{"a":1,`: rawjson.ErrTruncated, `{"a":{"b":"}`: rawjson.ErrTruncated, `[1`: rawjson.ErrTruncated, `["\"`: rawjson.ErrTruncated, `[[[`: rawjson.ErrTruncated,
-		`5`: rawjson.ErrMalformed, `{"a" 1}`: rawjson.ErrMalformed, `{"a":1 "b":2}`: rawjson.ErrMalformed, `{"a":1,}`: rawjson.ErrMalformed, `{a:1}`: rawjson.ErrMalformed,
-		`[1,]`: rawjson.ErrMalformed, `[,1]`: rawjson.ErrMalformed, `[1 2]`: rawjson.ErrMalformed, `[]]`: rawjson.ErrMalformed, `{}{}`: rawjson.ErrMalformed,
-		`[1}`: rawjson.ErrMalformed, `{"a":}`: rawjson.ErrMalformed, "{}\x00": rawjson.ErrMalformed,
-	} {
-		if got, err := walk(text); !errors.Is(err, want) {
-			t.Errorf("%s: %v, %v; want %v", text, got, err, want)
+	truncated := []string{``, `{`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":{"b":"}`, `[1`, `["\"`, `[[[`}
+	malformed := []string{`5`, `{"a" 1}`, `{"a":1 "b":2}`, `{"a":1,}`, `{a:1}`, `[1,]`, `[,1]`, `[1 2]`, `[]]`, `{}{}`,
+		`[1}`, `{"a":}`, "{}\x00"}
+	for want, texts := range map[error][]string{rawjson.ErrTruncated: truncated, rawjson.ErrMalformed: malformed} {
+		for _, text := range texts {
+			if got, err := walk(text); !errors.Is(err, want) {
+				t.Errorf("%s: %v, %v; want %v", text, got, err, want)
+			}
 		}
 	}
 	stop := errors.New("enough")
@@ -58,10 +60,11 @@ func TestWhatIsNotClosedOrSeparatedIsAnError(t *testing.T) {
 	}
 }
 
-func TestTextIsAlwaysUTF8(t *testing.T) {
+func TestAppendTextReturnsValidUTF8(t *testing.T) {
 	t.Parallel()
 	for quoted, want := range map[string]string{
-		`""`: "", `"a b"`: "a b", `"\u0000\n\"\\\/"`: "\x00\n\"\\/", `"\ud83d\ude00"`: "😀", `"\ud83d"`: "\uFFFD", `"\ude00x"`: "\uFFFDx",
+		`""`: "", `"a b"`: "a b", `"\u0000\n\"\\\/"`: "\x00\n\"\\/", `"\ud83d\ude00"`: "😀", `"\ud83d"`: "\uFFFD",
+		`"\ude00x"`:    "\uFFFDx",
 		"\"\xff\xfe\"": "\uFFFD\uFFFD", "\"\u2028\"": "\u2028",
 	} {
 		got, err := rawjson.AppendText([]byte("> "), []byte(quoted))
@@ -70,23 +73,26 @@ func TestTextIsAlwaysUTF8(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{``, `"`, `5`, `null`, `"\x"`, `"\u12"`, "\"a\nb\"", "\"\xff\\x\"", `"a"b"`} {
-		if got, err := rawjson.AppendText([]byte("> "), []byte(bad)); !errors.Is(err, rawjson.ErrMalformed) || string(got) != "> " {
+		if got, err := rawjson.AppendText([]byte("> "), []byte(bad)); !errors.Is(err, rawjson.ErrMalformed) ||
+			string(got) != "> " {
 			t.Errorf("%q: %q, %v", bad, got, err)
 		}
 	}
 }
 
-// FuzzWalking holds the walk against the standard library: what that takes,
-// the walk takes too, and hands out the same values.
+// FuzzWalking compares the walk with the standard library: it accepts what the
+// library accepts and returns the same values.
 func FuzzWalking(f *testing.F) {
-	for _, s := range []string{`{"a":[1,{"b":"\"}"}],"c":null}`, `["\ud83d",1e5,true]`, `{"a":1,}`, `[[[`, "{\"\xff\":\"\xff\"}"} {
+	for _, s := range []string{`{"a":[1,{"b":"\"}"}],"c":null}`, `["\ud83d",1e5,true]`, `{"a":1,}`, `[[[`,
+		"{\"\xff\":\"\xff\"}"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		items, err := walk(string(text))
 		var array []json.RawMessage
 		if json.Unmarshal(text, &array) == nil && array != nil {
-			if want := fmt.Sprintf("%s", array); err != nil || len(items) != len(array) || strings.Join(items, " ") != want[1:len(want)-1] {
+			want := fmt.Sprintf("%s", array)
+			if err != nil || len(items) != len(array) || strings.Join(items, " ") != want[1:len(want)-1] {
 				t.Errorf("%s: %q, %v; want %s", text, items, err, want)
 			}
 		}

@@ -1,6 +1,7 @@
 package openai_test
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	"rollout/shared/fault"
 )
 
-func TestVitalsAreReadAsServersTellThem(t *testing.T) {
+func TestMetricsOfServersAreRead(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, metrics string
@@ -30,13 +31,16 @@ vllm:kv_cache_usage_perc{engine="1"} 0.75
 vllm:num_preemptions_total{engine="0"} 2.0
 process_start_time_seconds 1.7e+09
 `, engine.ServerMetrics{Start: "1.7e+09", Running: 7, Waiting: 1, KVCacheUsage: 0.75, Preempted: 2}},
-		{"older vLLM, with times and CRLF", "vllm:num_requests_running 5 1395066363000\r\nvllm:gpu_cache_usage_perc 0.5 1395066363000\r\n",
+		{"older vLLM, with times and CRLF",
+			"vllm:num_requests_running 5 1395066363000\r\nvllm:gpu_cache_usage_perc 0.5 1395066363000\r\n",
 			engine.ServerMetrics{Running: 5, Waiting: -1, KVCacheUsage: 0.5, Preempted: -1}},
 		{"SGLang", "sglang:num_running_reqs{a=\"b\"} 2\nsglang:num_queue_reqs{a=\"b\"} 9\nsglang:token_usage{a=\"b\"} 0.1\n",
 			engine.ServerMetrics{Running: 2, Waiting: 9, KVCacheUsage: 0.1, Preempted: -1}},
 		{"llama.cpp", "llamacpp:requests_processing 1\nllamacpp:requests_deferred 4\n",
 			engine.ServerMetrics{Running: 1, Waiting: 4, KVCacheUsage: -1, Preempted: -1}},
-		{"nonsense", "vllm:num_requests_running{ NaN\nvllm:num_requests_waiting -4\n\n{}\nvllm:kv_cache_usage_perc +Inf\n", engine.UnknownMetrics()},
+		{"invalid values",
+			"vllm:num_requests_running{ NaN\nvllm:num_requests_waiting -4\n\n{}\nvllm:kv_cache_usage_perc +Inf\n",
+			engine.UnknownMetrics()},
 		{"another server's", "up 1\n", engine.UnknownMetrics()},
 	} {
 		got, err := serve(t, func(w http.ResponseWriter, r *http.Request) {
@@ -48,18 +52,18 @@ process_start_time_seconds 1.7e+09
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if diff := cmp.Diff(c.want, got); diff != "" {
-			t.Errorf("%s: unlike the wanted (-):\n%s", c.name, diff)
+			t.Errorf("%s: the metrics differ (- is wanted):\n%s", c.name, diff)
 		}
 	}
 }
 
-func TestAServerWithoutMetricsIsAskedForItsHealth(t *testing.T) {
+func TestServerWithoutMetricsIsAskedForHealth(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		health http.HandlerFunc
 		kind   fault.Kind // Internal: no error
 	}{
-		"well":       {whole(``), 0},
+		"healthy":    {whole(``), 0},
 		"no /health": {sends(404, "text/plain", ""), 0},
 		"loading":    {sends(503, "text/plain", ""), fault.Unavailable},
 	} {
@@ -76,44 +80,45 @@ func TestAServerWithoutMetricsIsAskedForItsHealth(t *testing.T) {
 	}
 }
 
-// Whether a request reached the server decides who may be why it died.
-func TestTroubleSaysWhetherTheServerHadTheRequest(t *testing.T) {
+// A request that reached the server may be the reason for its crash.
+func TestServerErrorSaysWhetherServerReceivedRequest(t *testing.T) {
 	t.Parallel()
-	gone := httptest.NewServer(nil)
-	gone.Close()
+	closed := httptest.NewServer(nil)
+	closed.Close()
 	dropped := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 	for name, c := range map[string]struct {
-		client  *openai.Client
-		trouble bool
-		inside  bool
+		client      *openai.Client
+		serverError bool
+		received    bool
 	}{
-		"nobody listens":      {newClient(t, gone.URL, ""), true, false},
-		"the connection died": {serve(t, dropped), true, true},
-		"a 500":               {serve(t, sends(500, "text/plain", "boom")), true, true},
-		"a 502 of a proxy":    {serve(t, sends(502, "text/html", "<html>")), true, true},
-		"an error in a 200":   {serve(t, streams(events(`{"error":{"message":"EngineDeadError","code":500}}`))), true, true},
-		"a 400":               {serve(t, sends(400, "text/plain", "no")), false, false},
-		"a 429":               {serve(t, sends(429, "text/plain", "no")), false, false},
-		"a 200 without text":  {serve(t, whole(`{}`)), false, false},
+		"connection refused": {newClient(t, closed.URL, ""), true, false},
+		"connection broken":  {serve(t, dropped), true, true},
+		"a 500":              {serve(t, sends(500, "text/plain", "boom")), true, true},
+		"a 502 of a proxy":   {serve(t, sends(502, "text/html", "<html>")), true, true},
+		"an error in a 200":  {serve(t, streams(events(`{"error":{"message":"EngineDeadError","code":500}}`))), true, true},
+		"a 400":              {serve(t, sends(400, "text/plain", "no")), false, false},
+		"a 429":              {serve(t, sends(429, "text/plain", "no")), false, false},
+		"a 200 without text": {serve(t, whole(`{}`)), false, false},
 	} {
 		_, err := ask(t, c.client, hello)
-		var trouble *engine.ServerError
-		if found := asTrouble(err, &trouble); found != c.trouble || found && trouble.Received != c.inside {
-			t.Errorf("%s: %v, trouble %+v", name, err, trouble)
+		var serverErr *engine.ServerError
+		if found := errors.As(err, &serverErr); found != c.serverError || found && serverErr.Received != c.received {
+			t.Errorf("%s: %v, ServerError %+v", name, err, serverErr)
 		}
 	}
-	_, err := newClient(t, gone.URL, "").Metrics(t.Context())
-	var trouble *engine.ServerError
-	if !asTrouble(err, &trouble) || trouble.Received {
-		t.Errorf("vitals of nobody: %v", err)
+	_, err := newClient(t, closed.URL, "").Metrics(t.Context())
+	var serverErr *engine.ServerError
+	if !errors.As(err, &serverErr) || serverErr.Received {
+		t.Errorf("metrics of a closed server: %v", err)
 	}
 }
 
-func FuzzVitals(f *testing.F) {
+func FuzzMetrics(f *testing.F) {
 	f.Add([]byte("vllm:num_requests_running{a=\"}\"} 3.0 12\nprocess_start_time_seconds 1\n"))
 	f.Add([]byte("vllm:num_requests_waiting NaN\n# x\n\n{"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c, err := openai.New(openai.Config{BaseURL: "http://h", HTTPClient: &http.Client{Transport: canned{200, "text/plain", text}}})
+		transport := canned{200, "text/plain", text}
+		c, err := openai.New(openai.Config{BaseURL: "http://h", HTTPClient: &http.Client{Transport: transport}})
 		if err != nil {
 			t.Fatal(err)
 		}
