@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"rollout/localstack/subprocess"
 )
 
 // CommandLine is the program rollout.
@@ -41,7 +43,7 @@ func (c CommandLine) Run(ctx context.Context, t testing.TB, environment []string
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "AWS_CONFIG_FILE=" + filepath.Join(home, "none"),
 		"AWS_SHARED_CREDENTIALS_FILE=" + filepath.Join(home, "none")}, environment...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	err := cmd.Run()
+	err := subprocess.Run(cmd)
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"rollout/gpuworker/engine/mock"
 	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/worker"
+	"rollout/localstack/subprocess"
 	"rollout/shared/aws"
 	"rollout/shared/blob"
 	"rollout/shared/clock"
@@ -263,7 +264,7 @@ func (k fixture) reaches(id, phase string) {
 	cmd.Env = k.env
 	out, err := cmd.StdoutPipe()
 	if err == nil {
-		err = cmd.Start()
+		err = subprocess.Start(cmd)
 	}
 	if err != nil {
 		k.t.Fatal(err)

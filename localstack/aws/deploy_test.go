@@ -19,6 +19,7 @@ import (
 
 	"rollout/events"
 	"rollout/localstack/aws/fakeaws"
+	"rollout/localstack/subprocess"
 	"rollout/shared/aws"
 	"rollout/shared/blob"
 	"rollout/shared/config"
@@ -189,7 +190,7 @@ func (d *deployed) worker(t *testing.T, engine string) *exec.Cmd {
 	cmd := exec.Command(filepath.Join(d.programs, "gpuworker"), "--cloud", "aws", "--config", d.file, "--engine", engine, "--in-flight", "8")
 	cmd.Env, cmd.Stderr = d.environment(t), said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	if err := subprocess.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rollout/localstack/subprocess"
 )
 
 // ExternalEmulators are emulators that run as processes of their own, as
@@ -70,7 +72,7 @@ func (o ExternalEmulators) module(name, file string) string {
 }
 
 // patience is how long an emulator may take to listen.
-const patience = time.Minute
+const patience = 4 * time.Minute
 
 // start runs an emulator, with nothing of this process's environment.
 func (o ExternalEmulators) start(t testing.TB, name, port string, command []string, environment ...string) {
@@ -92,7 +94,7 @@ func run(t testing.TB, name, port string, cmd *exec.Cmd) {
 	t.Helper()
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = io.Discard, &said
-	if err := cmd.Start(); err != nil {
+	if err := subprocess.Start(cmd); err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
 	ended := make(chan struct{})

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rollout/localstack/subprocess"
 )
 
 // LocalFunction is a function of the product in a process of its own, and the runtime
@@ -60,7 +62,7 @@ func StartFunction(t testing.TB, name string, environment ...string) *LocalFunct
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	log := &strings.Builder{}
 	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
+	if err := subprocess.Start(cmd); err != nil {
 		cancel()
 		t.Fatal(err)
 	}

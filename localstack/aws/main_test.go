@@ -3,6 +3,7 @@ package aws
 import (
 	"flag"
 	"os"
+	"rollout/localstack/subprocess"
 	"testing"
 
 	"github.com/aws/amazon-ec2-metadata-mock/pkg/cmd/root"
@@ -19,6 +20,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	subprocess.EndWithGoTest()
 	for name, value := range map[string]string{"test.parallel": "24", "rapid.checks": "15"} {
 		if err := flag.Set(name, value); err != nil {
 			panic(err)

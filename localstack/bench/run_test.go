@@ -17,6 +17,7 @@ import (
 	"rollout/functions/inprocess"
 	"rollout/functions/status"
 	"rollout/gpuworker/process"
+	"rollout/localstack/subprocess"
 	"rollout/scripts/bench/prompts"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
@@ -46,7 +47,7 @@ func BenchmarkServer(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	if err := subprocess.Start(cmd); err != nil {
 		b.Fatal(err)
 	}
 	url, err := bufio.NewReader(out).ReadString('\n')

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/cobra"
+
+	"rollout/localstack/subprocess"
 )
 
 // benchstat is the tool that compares, at a version of its own: it is run, not
@@ -37,7 +39,7 @@ func compareCommand() *cobra.Command {
 			}
 			cmd := exec.CommandContext(c.Context(), "go", run...)
 			cmd.Stdout, cmd.Stderr = c.OutOrStdout(), c.ErrOrStderr()
-			return cmd.Run()
+			return subprocess.Run(cmd)
 		},
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"rollout/localstack/subprocess"
 )
 
 // Settings of the comparison with a plain loop.
@@ -66,7 +68,7 @@ func (l *runner) plainLoop(ctx context.Context, url, file string) (usage, error)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	start := time.Now()
-	if err := cmd.Start(); err != nil {
+	if err := subprocess.Start(cmd); err != nil {
 		return usage{}, err
 	}
 	return finish(cmd, start, &stderr)
@@ -85,7 +87,7 @@ func (l *runner) fakellm(ctx context.Context, args ...string) (*fakellm, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := cmd.Start(); err != nil {
+	if err := subprocess.Start(cmd); err != nil {
 		return nil, err
 	}
 	url, err := bufio.NewReader(out).ReadString('\n')

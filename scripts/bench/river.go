@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+
+	"rollout/localstack/subprocess"
 )
 
 // riverJobs is how many jobs stand for a million samples: River needs longer
@@ -30,7 +32,7 @@ func river(ctx context.Context, l *runner) error {
 	cmd := exec.CommandContext(ctx, program, "-dir", dir, "-jobs", fmt.Sprint(max(1000, int(riverJobs*float64(l.n)/1e6))))
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
-	if err := cmd.Run(); err != nil {
+	if err := subprocess.Run(cmd); err != nil {
 		l.note("River + Postgres was not measured: %v: %s", err, bytes.TrimSpace(tail(stderr.Bytes())))
 		return nil
 	}

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"rollout/localstack/subprocess"
 	"rollout/scripts/bench/prompts"
 )
 
@@ -184,7 +185,7 @@ func (l *runner) runOnce(ctx context.Context, in *runFolder, args ...string) (us
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	start := time.Now()
-	if err := cmd.Start(); err != nil {
+	if err := subprocess.Start(cmd); err != nil {
 		return usage{}, err
 	}
 	u, err := finish(cmd, start, &stderr)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"rollout/localstack/interop/llamacpp"
+	"rollout/localstack/subprocess"
 )
 
 // tiny measures the tiny engine's model: how fast it samples, beside llama.cpp
@@ -72,7 +73,7 @@ func (l *runner) runSelf(ctx context.Context, args ...string) (w work, u usage, 
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	start := time.Now()
-	if err := cmd.Start(); err != nil {
+	if err := subprocess.Start(cmd); err != nil {
 		return w, u, err
 	}
 	if u, err = finish(cmd, start, &stderr); err != nil || out.Len() == 0 {

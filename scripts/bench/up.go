@@ -16,6 +16,7 @@ import (
 
 	"rollout/functions/api"
 	"rollout/functions/status"
+	"rollout/localstack/subprocess"
 	"rollout/shared/cloud"
 	"rollout/shared/installation"
 )
@@ -41,7 +42,7 @@ func (l *runner) up(ctx context.Context, in *runFolder, args ...string) (*upProc
 	if err != nil {
 		return nil, err
 	}
-	if err := u.cmd.Start(); err != nil {
+	if err := subprocess.Start(u.cmd); err != nil {
 		return nil, errors.Join(err, u.close())
 	}
 	return u, nil

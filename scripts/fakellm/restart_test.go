@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"rollout/localstack/subprocess"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
+	subprocess.EndWithGoTest()
 	os.Exit(m.Run())
 }
 

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"rollout/localstack/subprocess"
 )
 
 // supervisor runs the server as a child process, and again whenever it dies, as
@@ -93,7 +95,7 @@ func (r *supervisor) child(ctx context.Context, listen string, up func(pid int, 
 	if err != nil {
 		return nil, err
 	}
-	if err := c.Start(); err != nil {
+	if err := subprocess.Start(c); err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = in.Close() })

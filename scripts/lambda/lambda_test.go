@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"rollout/localstack/subprocess"
 	"strings"
 	"testing"
 )
@@ -17,6 +18,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	subprocess.EndWithGoTest()
 	os.Exit(m.Run())
 }
 

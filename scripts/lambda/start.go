@@ -9,10 +9,12 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"rollout/localstack/subprocess"
 )
 
 // patience is how long a start may take at most.
-const patience = 10 * time.Second
+const patience = 2 * time.Minute
 
 // deployment is a config with everything that a function reads; nobody is asked
 // for what it names.
@@ -63,7 +65,7 @@ func start(ctx context.Context, program, api string, polled <-chan time.Time) (t
 	cmd.Env = []string{"AWS_LAMBDA_RUNTIME_API=" + api, "AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true", "ROLLOUT_CONFIG=" + deployment}
 	cmd.Stderr = &said
 	began := time.Now()
-	if err := cmd.Start(); err != nil {
+	if err := subprocess.Start(cmd); err != nil {
 		return 0, err
 	}
 	ended := make(chan error, 1)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rollout/localstack/aws/fakeaws"
+	"rollout/localstack/subprocess"
 )
 
 // The programs under test, which TestMain alone builds, and what it is told.
@@ -21,6 +22,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	subprocess.EndWithGoTest()
 	flag.Parse()
 	code, err := build(m)
 	if err != nil {

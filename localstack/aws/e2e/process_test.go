@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"rollout/localstack/subprocess"
 )
 
 // output collects what a process writes.
@@ -46,7 +48,7 @@ func serve(t *testing.T, args ...string) llm {
 	said := &output{}
 	cmd.Stdout, cmd.Stderr = said, said
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
+	if err := subprocess.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -92,7 +94,7 @@ func rollout(t *testing.T, environment []string, args ...string) (string, error)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, environment...)
 	said := &output{}
 	cmd.Stdout, cmd.Stderr = said, said
-	err := cmd.Run()
+	err := subprocess.Run(cmd)
 	return said.String(), err
 }
 

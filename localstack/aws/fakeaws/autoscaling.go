@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"rollout/localstack/subprocess"
 )
 
 // Groups are the account's groups of instances.
@@ -125,7 +127,7 @@ func (in *Instance) run(launch func(*Instance) *exec.Cmd, c *Cloud) {
 		cmd := launch(in)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Stdout, cmd.Stderr = in.log, in.log
-		if err := cmd.Start(); err != nil {
+		if err := subprocess.Start(cmd); err != nil {
 			c.options.Log.Info("an instance has no program", "instance", in.ID, "error", err)
 			_ = in.groups.terminate(in.ID, true) // it may be gone already
 			return

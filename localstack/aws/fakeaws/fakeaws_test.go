@@ -22,6 +22,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"rollout/localstack/subprocess"
 	"rollout/shared/aws"
 	deployment "rollout/shared/config"
 )
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 	case name != "":
 		runtime.Start(single)
 	}
+	subprocess.EndWithGoTest()
 	os.Exit(m.Run())
 }
 

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"rollout/localstack/subprocess"
 )
 
 const (
@@ -68,7 +70,7 @@ func (l *lambda) begin(p *process) error {
 	if l.closed {
 		return errClosed
 	}
-	if err := p.cmd.Start(); err != nil {
+	if err := subprocess.Start(p.cmd); err != nil {
 		return err
 	}
 	l.procs[p.id] = p

@@ -1,0 +1,9 @@
+//go:build !linux
+
+package subprocess
+
+import "os/exec"
+
+func killWithParent(*exec.Cmd) {}
+
+func endWithGo() {}
