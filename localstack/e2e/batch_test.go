@@ -17,8 +17,8 @@ type batch struct {
 	config string
 }
 
-// newBatch makes one whose model is served at url; more is added to its
-// config.
+// newBatch makes a folder with prompts and a config whose engine is at url.
+// more is added to the config.
 func newBatch(t *testing.T, prompts, url, more string) batch {
 	t.Helper()
 	b := batch{t: t, folder: t.TempDir()}
@@ -32,7 +32,7 @@ url = %q
 glob = "in/*.jsonl"
 [output]
 dir = "out"
-`, model, url)+quickHealth+more)
+`, model, url)+withHealth(more))
 	return b
 }
 
@@ -44,10 +44,10 @@ func (b batch) infer(args ...string) *process {
 	return launchIn(b.t, b.folder, rollout, append([]string{"infer", "batch", "--config", "batch.toml"}, args...)...)
 }
 
-// runID is what the first start wrote down.
+// runID is the id of the run, which the first start writes to a file.
 func (b batch) runID() string { return strings.TrimSpace(read(b.t, b.path("out/run-id"))) }
 
-// oneByOne asks one question after the other, each a shard of its own.
+// oneByOne makes each item a shard and sends one request at a time.
 const oneByOne = `
 [worker]
 in_flight = 1
@@ -57,21 +57,22 @@ items = 1
 
 func completed(p *process) int { return strings.Count(p.stdoutText(), `"event":"sample_completed"`) }
 
-// C13: killed after the third of eight answers and resumed: eight rows, in
-// input order, each once; and what was committed is not asked again.
-func TestRestartProof(t *testing.T) {
+// C13: the process is killed after the third of eight answers and resumed. The
+// output has eight rows in input order, and committed items are not requested
+// again.
+func TestC13ResumedBatchAnswersEachItemOnce(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--latency", "150ms")
-	b := newBatch(t, simple(8), s.url, oneByOne)
+	b := newBatch(t, simplePrompts(8), s.url, oneByOne)
 	first := b.infer("--events")
 	eventually(t, "three samples are completed", func() bool { return completed(first) >= 3 })
 	first.kill()
 	before := completed(first)
 	if before >= 8 {
-		t.Fatalf("the batch was over before it could be killed")
+		t.Fatalf("the batch ended before it could be killed")
 	}
 	if _, err := os.Stat(b.path("out/completions.jsonl")); !os.IsNotExist(err) {
-		t.Errorf("there is a completions.jsonl of a run that has not ended: %v", err)
+		t.Errorf("completions.jsonl exists before the run has ended: %v", err)
 	}
 
 	second := b.infer("--events", "--resume", b.runID())
@@ -83,17 +84,17 @@ func TestRestartProof(t *testing.T) {
 	if o.errors != "" {
 		t.Errorf("errors.jsonl has %q", o.errors)
 	}
-	// I5: the killed process had answered at most one that it had not committed.
+	// I5: the killed process had at most one answer that it had not committed.
 	if again := completed(second); again > 8-before+1 {
-		t.Errorf("%d answers before the kill, %d after: committed ones were given again", before, again)
+		t.Errorf("%d answers before the kill, %d after: committed items were requested again", before, again)
 	}
 }
 
-// C43: resuming a finished run leaves nothing to do, and says so.
-func TestResumeOfAFinishedBatch(t *testing.T) {
+// C43: resuming a finished run sends no request and changes no file.
+func TestC43ResumeOfAFinishedBatchDoesNothing(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	b := newBatch(t, simple(20), s.url, "")
+	b := newBatch(t, simplePrompts(20), s.url, "")
 	b.infer().wantExit(0)
 	want, asked := readOutcome(t, b.path("out")), s.requests()
 	for _, args := range [][]string{{"--resume", b.runID()}, {}, {"--workers", "2"}} {
@@ -101,38 +102,41 @@ func TestResumeOfAFinishedBatch(t *testing.T) {
 		wantSame(t, readOutcome(t, b.path("out")), want)
 	}
 	if again := s.requests() - asked; again != 0 {
-		t.Errorf("%d questions were asked again", again)
+		t.Errorf("%d requests were sent again", again)
 	}
 }
 
-// C43: a run begun by eight workers is finished by three, to the same bytes.
-func TestResumeWithFewerWorkers(t *testing.T) {
+// C43: eight workers start a run and three finish it, with the same bytes.
+func TestC43ResumeWithFewerWorkersGivesTheSameBytes(t *testing.T) {
 	t.Parallel()
 	prompts := mixedPrompts(160)
-	calm := newBatch(t, prompts, serve(t).url, "")
-	calm.infer().wantExit(1) // some of its lines are bad
-	want := readOutcome(t, calm.path("out"))
+	whole := newBatch(t, prompts, serve(t).url, "")
+	whole.infer().wantExit(1) // some of its lines are invalid
+	want := readOutcome(t, whole.path("out"))
 
 	s := serveSlowly(t, 100*time.Millisecond)
 	b := newBatch(t, prompts, s.url, strings.Replace(oneByOne, "items = 1", "items = 4", 1))
 	first := b.infer("--workers", "8")
 	eventually(t, "some are answered", func() bool { return s.requests() > 40 })
-	first.crash()
+	first.killGroup()
 	b.infer("--workers", "3", "--resume", b.runID()).wantExit(1)
 	wantSame(t, readOutcome(t, b.path("out")), want)
 }
 
-// What is wrong is said before anything is asked, with exit code 2.
-func TestInferBatchRefuses(t *testing.T) {
+// A refused batch sends no request and ends with exit code 2.
+func TestInferBatchRefusesBadConfigs(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
-	t.Run("before asking", func(t *testing.T) { refusals(t, s) })
+	t.Run("refused", func(t *testing.T) { testRefusals(t, s) })
 	if n := s.requests(); n > 0 {
-		t.Errorf("the engine was asked %d questions", n)
+		t.Errorf("the engine received %d requests", n)
 	}
 }
 
-func refusals(t *testing.T, s llm) {
+func testRefusals(t *testing.T, s llm) {
+	replace := func(old, new string) func(string) string {
+		return func(config string) string { return strings.Replace(config, old, new, 1) }
+	}
 	for _, c := range []struct {
 		name       string
 		more       string // config
@@ -140,20 +144,23 @@ func refusals(t *testing.T, s llm) {
 		args       []string
 		complaints []string
 	}{
-		{name: "no engine", edit: func(c string) string { return strings.Replace(c, s.url, "", 1) },
+		{name: "no engine", edit: replace(s.url, ""),
 			complaints: []string{"no engine", "--engine", "vLLM", "mock"}},
-		{name: "streaming", more: "[sampling]\nstream = true\n", complaints: []string{"sampling.stream"}},
-		{name: "output over input", edit: func(c string) string { return strings.Replace(c, `"in/*.jsonl"`, `"out/*.jsonl"`, 1) },
+		{name: "streaming in the sampling settings", more: "[sampling]\nstream = true\n",
+			complaints: []string{"sampling.stream"}},
+		{name: "output folder holds the input", edit: replace(`"in/*.jsonl"`, `"out/*.jsonl"`),
 			complaints: []string{"output.dir", "completions.jsonl"}},
-		{name: "a run that is not there", args: []string{"--resume", "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}, complaints: []string{"01JD2ZQ4T5W0M1X9YB7R3K8CVE"}},
-		{name: "no run id", args: []string{"--resume", "yesterday"}, complaints: []string{"yesterday", "26 characters"}},
-		{name: "no input", edit: func(c string) string { return strings.Replace(c, `"in/*.jsonl"`, `"elsewhere/*.jsonl"`, 1) },
+		{name: "resume of an unknown run", args: []string{"--resume", "01JD2ZQ4T5W0M1X9YB7R3K8CVE"},
+			complaints: []string{"01JD2ZQ4T5W0M1X9YB7R3K8CVE"}},
+		{name: "resume of an invalid run id", args: []string{"--resume", "yesterday"},
+			complaints: []string{"yesterday", "26 characters"}},
+		{name: "glob without files", edit: replace(`"in/*.jsonl"`, `"elsewhere/*.jsonl"`),
 			complaints: []string{"input.glob", "elsewhere"}},
 		{name: "unknown key", more: "[sampling]\ntemprature = 1\n", complaints: []string{"temprature", "temperature"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			b := newBatch(t, simple(3), s.url, c.more)
+			b := newBatch(t, simplePrompts(3), s.url, c.more)
 			if c.edit != nil {
 				write(t, b.config, c.edit(read(t, b.config)))
 			}
@@ -164,10 +171,9 @@ func refusals(t *testing.T, s llm) {
 	}
 }
 
-// A run goes on under the model that it began with, or not at all.
-func TestResumeUnderAnotherModelIsRefused(t *testing.T) {
+func TestResumeWithAnotherModelIsRefused(t *testing.T) {
 	t.Parallel()
-	b := newBatch(t, simple(3), serve(t).url, "")
+	b := newBatch(t, simplePrompts(3), serve(t).url, "")
 	b.infer().wantExit(0)
 	want := readOutcome(t, b.path("out"))
 	write(t, b.config, strings.Replace(read(t, b.config), `"fake"`, `"other"`, 1))
@@ -177,23 +183,23 @@ func TestResumeUnderAnotherModelIsRefused(t *testing.T) {
 	wantSame(t, readOutcome(t, b.path("out")), want)
 }
 
-// A dry run counts the items, fails on bad lines as the run would, and asks
-// nobody.
-func TestDryRun(t *testing.T) {
+// A dry run counts the items, fails on invalid lines as the run would, and
+// contacts no engine.
+func TestDryRunCountsItemsAndBadLines(t *testing.T) {
 	t.Parallel()
 	b := newBatch(t, mixedPrompts(32), "http://127.0.0.1:1/v1", "[workers]\ncount = 3\n")
 	p := b.infer("--dry-run")
 	p.wantExit(1)
 	if want := "dry-run: model=fake inputs=32 bad=4 workers=3\n"; p.stdoutText() != want {
-		t.Errorf("it says %q, want %q", p.stdoutText(), want)
+		t.Errorf("it prints %q, want %q", p.stdoutText(), want)
 	}
 	p.wantStderr("warning", "in/prompts.jsonl:", "4 of 32 lines can't be asked (correct them")
 	if _, err := os.Stat(b.path("out")); !os.IsNotExist(err) {
-		t.Errorf("a dry run left something: %v", err)
+		t.Errorf("a dry run left files: %v", err)
 	}
-	good := newBatch(t, simple(3), "http://127.0.0.1:1/v1", "").infer("--dry-run")
+	good := newBatch(t, simplePrompts(3), "http://127.0.0.1:1/v1", "").infer("--dry-run")
 	good.wantExit(0)
 	if want := "dry-run OK: model=fake inputs=3 workers=1\n"; good.stdoutText() != want {
-		t.Errorf("of good lines it says %q, want %q", good.stdoutText(), want)
+		t.Errorf("for valid lines it prints %q, want %q", good.stdoutText(), want)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"rollout/shared/core/run"
 )
 
-// backup begins a run, and backs the state up once some of it is answered.
+// backup starts a run and backs up the state once a shard is done.
 func (i *testInstallation) backup(s llm, file string) (id identity.RunID, backup string) {
 	i.t.Helper()
 	backup = filepath.Join(i.t.TempDir(), "backup")
@@ -23,11 +23,12 @@ func (i *testInstallation) backup(s llm, file string) (id identity.RunID, backup
 	return id, backup
 }
 
-// A state that breaks while several processes use it ends everything at once,
-// with its name and the remedy; so does one that is found broken at the start.
-// One process alone may have in memory all that it reads, and finds it then.
-// Restored from an older backup, the run comes to the undisturbed end.
-func TestADamagedState(t *testing.T) {
+// Damage of the state ends every process that uses it, with an error that
+// names the file and the remedy; so does damage found at the start. A single
+// process may have all that it reads in memory: it finds the damage at its
+// next start. After a restore of an older backup the run ends with the
+// undisturbed bytes.
+func TestDamagedStateEndsProcessesAndIsRestored(t *testing.T) {
 	t.Parallel()
 	file := promptsFile(t, mixedPrompts(160))
 	want := undisturbed(t, file)
@@ -35,18 +36,18 @@ func TestADamagedState(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := serveSlowly(t, 50*time.Millisecond)
-			i := install(t, s.url, workers, smallBites)
+			i := install(t, s.url, workers, smallShards)
 			id, backup := i.backup(s, file)
 			state := filepath.Join(i.dir, "state", "state.db")
-			blank(t, state)
-			blank(t, state+"-wal")
+			zeroFile(t, state)
+			zeroFile(t, state+"-wal")
 			wantDamaged := func(p *process) {
 				t.Helper()
 				p.wantExit(3)
 				p.wantStderr(state, "rollout restore")
 			}
 			if workers == 0 {
-				i.up.crash()
+				i.up.killGroup()
 			} else {
 				wantDamaged(i.up)
 			}
@@ -61,8 +62,8 @@ func TestADamagedState(t *testing.T) {
 	}
 }
 
-// blank overwrites a file with nothing, in place.
-func blank(t *testing.T, path string) {
+// zeroFile overwrites a file's bytes with zeros, in place.
+func zeroFile(t *testing.T, path string) {
 	t.Helper()
 	info, err := os.Stat(path)
 	if err != nil {
@@ -78,29 +79,29 @@ func blank(t *testing.T, path string) {
 	}
 }
 
-// A backup that is older than the run's end: what was done since is done
-// again, and what that wrote is in nobody's way.
-func TestARestoreOfAnOlderBackup(t *testing.T) {
+// The backup is older than the ends of two runs. After the restore both run
+// again, and files written after the backup do not disturb them.
+func TestRestoreOfAnOlderBackupRunsAgain(t *testing.T) {
 	t.Parallel()
 	file := promptsFile(t, mixedPrompts(160))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 30*time.Millisecond)
-	i := install(t, s.url, 2, smallBites)
+	i := install(t, s.url, 2, smallShards)
 	id, backup := i.backup(s, file)
-	i.ends(id)
-	late := i.submit(write(t, filepath.Join(t.TempDir(), "late.jsonl"), simple(20)))
-	i.ends(late)
+	i.awaitEnd(id)
+	late := i.submit(write(t, filepath.Join(t.TempDir(), "late.jsonl"), simplePrompts(20)))
+	i.awaitEnd(late)
 	wantLate := i.outcome(late)
 	do(t, 2, "restore", "--dir", i.dir, backup).wantStderr("already runs the installation")
-	i.up.crash()
+	i.up.killGroup()
 
 	do(t, 0, "restore", "--dir", i.dir, backup)
 	i.start()
 	for run, want := range map[identity.RunID]outcome{id: want, late: wantLate} {
-		i.ends(run)
+		i.awaitEnd(run)
 		wantSame(t, i.outcome(run), want)
 	}
 	if all := i.runs(); len(all) != 2 {
-		t.Errorf("there are %d runs, want the two", len(all))
+		t.Errorf("there are %d runs, want 2", len(all))
 	}
 }

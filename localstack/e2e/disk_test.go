@@ -6,37 +6,36 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
 
-// disk is a small file system of a test's own.
+// disk is a small file system for one test.
 type disk struct {
 	t   *testing.T
 	dir string
 }
 
-// newDisk makes one of that size, in memory.
+// newDisk mounts a file system of the size, in memory.
 func newDisk(t *testing.T, size string) disk {
 	t.Helper()
 	return newDiskAt(t, t.TempDir(), size)
 }
 
-// newDiskAt makes one whose files appear in the folder. Only root may, on
-// Linux.
+// newDiskAt mounts it at the folder. It skips the test without root or Linux.
 func newDiskAt(t *testing.T, dir, size string) disk {
 	t.Helper()
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
-		t.Skip("a file system of its own needs Linux and root")
+		t.Skip("mounting a file system needs Linux and root")
 	}
 	d := disk{t, dir}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "rollout-e2e", d.dir).CombinedOutput(); err != nil {
-		t.Skipf("this machine mounts nothing for us: %v %s", err, out)
+	mount := exec.Command("mount", "-t", "tmpfs", "-o", "size="+size, "rollout-e2e", d.dir)
+	if out, err := mount.CombinedOutput(); err != nil {
+		t.Skipf("this machine allows no mounts: %v %s", err, out)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(d.dir, syscall.MNT_DETACH); err != nil {
@@ -48,7 +47,7 @@ func newDiskAt(t *testing.T, dir, size string) disk {
 
 func (d disk) ballast() string { return filepath.Join(d.dir, "ballast") }
 
-// fill leaves no room at all.
+// fill writes until the disk is full.
 func (d disk) fill() {
 	d.t.Helper()
 	f, err := os.OpenFile(d.ballast(), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
@@ -62,11 +61,11 @@ func (d disk) fill() {
 		}
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
-		d.t.Fatalf("the disk does not get full: %v", err)
+		d.t.Fatalf("the disk does not become full: %v", err)
 	}
 }
 
-// free gives the room back.
+// free removes what fill wrote.
 func (d disk) free() {
 	d.t.Helper()
 	if err := os.Remove(d.ballast()); err != nil {
@@ -74,16 +73,16 @@ func (d disk) free() {
 	}
 }
 
-// fullIsTold is what a full disk makes the installation say.
-func (i *testInstallation) fullIsTold() bool {
+// reportsFullDisk reports whether the log names a full disk and the remedy.
+func (i *testInstallation) reportsFullDisk() bool {
 	return i.logged("is full", "free space") || i.logged("no space left", "free some space")
 }
 
-// A disk that gets full amid a run, while heartbeats, claims, results and the
-// run's files are written: workers fence themselves and come back, and once
-// there is room the run goes on to the undisturbed end. It is told, but not
-// every second.
-func TestAFullDisk(t *testing.T) {
+// The disk becomes full during a run, while heartbeats, claims, results and the
+// run's files are written. Workers fence themselves and start again, and once
+// there is room the run ends with the undisturbed bytes. The log reports the
+// full disk at a limited rate.
+func TestRunSurvivesAFullDisk(t *testing.T) {
 	t.Parallel()
 	file := promptsFile(t, mixedPrompts(320))
 	want := undisturbed(t, file)
@@ -92,10 +91,10 @@ func TestAFullDisk(t *testing.T) {
 			t.Parallel()
 			d := newDisk(t, "16m")
 			s := serveSlowly(t, 30*time.Millisecond)
-			i := installIn(t, d.dir, s.url, workers, smallBites)
+			i := installIn(t, d.dir, s.url, workers, smallShards)
 			id := i.submit(file)
 			for kept, round := uint64(0), 0; round < 2; round++ {
-				eventually(t, "a quarter more is answered", func() bool {
+				eventually(t, "another quarter is answered", func() bool {
 					r, ok := i.show(id)
 					enough := ok && r.Items.Done >= kept+want.summary.Completed/4
 					if enough {
@@ -104,53 +103,47 @@ func TestAFullDisk(t *testing.T) {
 					return enough
 				})
 				d.fill()
-				eventually(t, "no worker can say any more that it lives", func() bool { return len(i.living()) == 0 })
+				eventually(t, "no worker can renew its heartbeat", func() bool { return len(i.aliveWorkers()) == 0 })
 				d.free()
 			}
-			i.ends(id)
+			i.awaitEnd(id)
 			wantSame(t, i.outcome(id), want)
 			if i.times("worker_fenced") == 0 || i.times("worker starts anew") == 0 {
-				t.Error("no worker fenced itself and came back")
+				t.Error("no worker fenced itself and started again")
 			}
-			if !i.fullIsTold() {
-				t.Error("nobody says that the disk is full, and what to do")
+			if !i.reportsFullDisk() {
+				t.Error("the log does not report the full disk and the remedy")
 			}
 			// Full for a second or two each time: every complaint is told about
 			// once, by each process.
 			if n := i.times("free some space") + i.times("free space"); n > 2*15*(workers+1) {
-				t.Errorf("it is told %d times", n)
+				t.Errorf("the full disk is reported %d times", n)
 			}
 		})
 	}
 }
 
-// times is how often the installation's processes wrote a line with the text.
-func (i *testInstallation) times(text string) int {
-	i.t.Helper()
-	return strings.Count(i.log+i.up.stderrText(), text)
-}
-
-// What needs room and finds none says so: a submit and a start fail, with what
-// to do; an upload that was there before is planned and answered as soon as
-// there is room, by an `up` that goes on.
-func TestAFullDiskFromTheStart(t *testing.T) {
+// On a full disk a submit and a start fail with the remedy. An `up` that is
+// running plans and answers an earlier upload as soon as there is room.
+func TestFullDiskAtTheStartIsReported(t *testing.T) {
 	t.Parallel()
 	file := promptsFile(t, mixedPrompts(160))
 	want := undisturbed(t, file)
 	d := newDisk(t, "16m")
 	s := serve(t)
-	i := installIn(t, d.dir, s.url, 1, smallBites)
-	i.up.crash()
+	i := installIn(t, d.dir, s.url, 1, smallShards)
+	i.up.killGroup()
 	id := i.submit(file)
 	d.fill()
-	do(t, 1, "submit", "--dir", i.dir, write(t, filepath.Join(t.TempDir(), "more.jsonl"), simple(2000))).wantStderr("free some space")
+	more := write(t, filepath.Join(t.TempDir(), "more.jsonl"), simplePrompts(2000))
+	do(t, 1, "submit", "--dir", i.dir, more).wantStderr("free some space")
 	i.start()
-	eventually(t, "the full disk is told", i.fullIsTold)
+	eventually(t, "the full disk is reported", i.reportsFullDisk)
 	if o, ok := i.show(id); ok && o.Phase.Ended() {
 		t.Errorf("the run is %s on a full disk", o.Phase)
 	}
 	d.free()
-	i.ends(id)
+	i.awaitEnd(id)
 	wantSame(t, i.outcome(id), want)
 
 	i.up.signal(syscall.SIGTERM)
@@ -161,8 +154,8 @@ func TestAFullDiskFromTheStart(t *testing.T) {
 	again.wantStderr("full", "free")
 }
 
-// remount makes the disk read-only ("ro") or writable again ("rw"). While a
-// file is being written the kernel refuses the former: it is tried again.
+// remount makes the disk read-only ("ro") or writable ("rw"). The kernel
+// refuses "ro" while a file is open for writing; remount then tries again.
 func (d disk) remount(how string) {
 	d.t.Helper()
 	eventually(d.t, "the disk is remounted "+how, func() bool {
@@ -178,13 +171,13 @@ func (d disk) remount(how string) {
 	})
 }
 
-func (i *testInstallation) readOnlyIsTold() bool {
+func (i *testInstallation) reportsReadOnly() bool {
 	return i.logged("read-only file system", "mounted read-only")
 }
 
-// A bucket that gets read-only amid a run: nothing is lost, it is told, and
-// the run goes on once it is writable again.
-func TestAReadOnlyBucket(t *testing.T) {
+// The bucket becomes read-only during a run. The log reports it, and once the
+// bucket is writable again the run ends with the undisturbed bytes.
+func TestRunSurvivesAReadOnlyBucket(t *testing.T) {
 	t.Parallel()
 	file := promptsFile(t, mixedPrompts(320))
 	want := undisturbed(t, file)
@@ -194,47 +187,49 @@ func TestAReadOnlyBucket(t *testing.T) {
 			dir := t.TempDir()
 			d := newDiskAt(t, filepath.Join(dir, "bucket"), "16m")
 			s := serveSlowly(t, 150*time.Millisecond)
-			i := installIn(t, dir, s.url, workers, smallBites)
+			i := installIn(t, dir, s.url, workers, smallShards)
 			id := i.submit(file)
 			eventually(t, "it is planned", func() bool { return s.requests() > 0 })
-			d.remount("ro") // before the run's files are begun: the kernel refuses it after that
-			eventually(t, "it is told", i.readOnlyIsTold)
-			do(t, 1, "submit", "--dir", i.dir, write(t, filepath.Join(t.TempDir(), "more.jsonl"), simple(20))).wantStderr("mounted read-only")
+			d.remount("ro") // before the run's files are open: the kernel refuses it afterwards
+			eventually(t, "the read-only bucket is reported", i.reportsReadOnly)
+			more := write(t, filepath.Join(t.TempDir(), "more.jsonl"), simplePrompts(20))
+			do(t, 1, "submit", "--dir", i.dir, more).wantStderr("mounted read-only")
 			d.remount("rw")
 			eventually(t, "half is answered", func() bool {
 				r, ok := i.show(id)
 				return ok && r.Items.Done >= uint64(want.summary.Completed)/2
 			})
 
-			i.up.crash()
+			i.up.killGroup()
 			d.remount("ro")
 			i.start()
-			i.log = "" // of the one before
-			eventually(t, "it is told again", i.readOnlyIsTold)
+			i.log = "" // without the process before
+			eventually(t, "the read-only bucket is reported again", i.reportsReadOnly)
 			d.remount("rw")
-			i.ends(id)
+			i.awaitEnd(id)
 			wantSame(t, i.outcome(id), want)
 		})
 	}
 }
 
-// A state that is read-only keeps `up` from starting, and says so.
-func TestAReadOnlyState(t *testing.T) {
+func TestReadOnlyStateIsReportedAtTheStart(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, simple(20))
+	file := promptsFile(t, simplePrompts(20))
 	want := undisturbed(t, file)
 	d := newDisk(t, "16m")
 	s := serve(t)
-	i := installIn(t, d.dir, s.url, 0, smallBites)
-	i.up.crash()
+	i := installIn(t, d.dir, s.url, 0, smallShards)
+	i.up.killGroup()
 	id := i.submit(file)
 	d.remount("ro")
-	for _, args := range [][]string{{"up", "--engine", s.url, "--listen", "off"}, {"submit", file}, {"pause", string(id)}} {
+	for _, args := range [][]string{
+		{"up", "--engine", s.url, "--listen", "off"}, {"submit", file}, {"pause", string(id)},
+	} {
 		do(t, 1, append(args, "--dir", i.dir)...).wantStderr("read-only", i.dir)
 	}
 	launch(t, gpuworker, "--dir", i.dir, "--engine", s.url).wantExit(1)
 	d.remount("rw")
 	i.start()
-	i.ends(id)
+	i.awaitEnd(id)
 	wantSame(t, i.outcome(id), want)
 }

@@ -1,10 +1,12 @@
-// Package e2e tests the product as its users run it: the real binaries, in
-// processes of their own, over a folder and an HTTP server, killed with real
-// signals.
+// Package e2e tests the product as its users run it: the real programs, each in
+// its own process, over a folder and an HTTP server, killed with real signals.
 //
-// Tests stand on three legs: process runs a program, installation is one
+// The tests have three helpers: process runs a program, testInstallation is a
 // folder with its `rollout up`, outcome is what a run left for its user. They
-// look at the product only from outside: its command line, its API, its files
-// and the requests that its inference server got. What needs thousands of
-// histories is simulated instead; see package sim.
+// observe the product only from outside: its command line, its API, its files
+// and the requests that its inference server received. Cases that need
+// thousands of histories are simulated; see package sim.
+//
+// Waits end with what they wait for. Their deadlines are minutes, so that the
+// tests hold on a machine that does much else.
 package e2e

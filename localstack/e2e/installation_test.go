@@ -15,18 +15,30 @@ import (
 	"rollout/shared/core/run"
 )
 
-// quickHealth are timings that find a dead worker within about a second, and
-// still leave a worker on a crowded machine the time to say that it lives.
-const quickHealth = `
+// defaultHealth are the product's own timings with more frequent heartbeats: a
+// dead worker is found within about 5 s, and a worker on a busy machine still
+// has the time to renew its heartbeat. A config with a [health] of its own
+// replaces them.
+const defaultHealth = `
 [health]
 heartbeat_interval = "100ms"
-self_fence_timeout = "700ms"
-failure_timeout = "900ms"
+self_fence_timeout = "4s"
+failure_timeout = "5s"
 skew_budget = "50ms"
 `
 
-// smallBites let a few hundred items keep several workers busy for a while.
-const smallBites = `
+// patientHealth are for tests that count what healthy workers do: no worker
+// fences itself, however busy the machine is.
+const patientHealth = `
+[health]
+heartbeat_interval = "100ms"
+self_fence_timeout = "4m"
+failure_timeout = "5m"
+skew_budget = "50ms"
+`
+
+// smallShards let a few hundred items keep several workers busy for a while.
+const smallShards = `
 [worker]
 in_flight = 4
 checkpoint = "100ms"
@@ -47,37 +59,53 @@ type testInstallation struct {
 	dir     string
 	engine  string
 	workers int
-	args    []string // more of up's
+	args    []string // further arguments of up
 	up      *process
 	url     string // of the API
 	log     string // of the processes before this one
 }
 
-// install makes an installation whose config is quickHealth and the given
-// rest, and starts it. 0 workers is one in the same process.
+// install makes an installation with the config and starts it. With 0 workers,
+// one worker runs in the process of up.
 func install(t *testing.T, engine string, workers int, config string) *testInstallation {
 	t.Helper()
 	return installIn(t, t.TempDir(), engine, workers, config)
 }
 
-// installIn makes one in the folder.
+// installIn makes the installation in a folder.
 func installIn(t *testing.T, dir, engine string, workers int, config string) *testInstallation {
 	t.Helper()
 	i := &testInstallation{t: t, dir: dir, engine: engine, workers: workers}
-	write(t, filepath.Join(i.dir, "rollout.toml"), "schema_version = 1\n"+quickHealth+config)
+	i.configure(config)
 	i.start()
 	return i
 }
 
+// configure writes the installation's rollout.toml.
+func (i *testInstallation) configure(config string) {
+	i.t.Helper()
+	write(i.t, filepath.Join(i.dir, "rollout.toml"), "schema_version = 1\n"+withHealth(config))
+}
+
+// withHealth puts defaultHealth before a config without a [health].
+func withHealth(config string) string {
+	if strings.Contains(config, "[health]") {
+		return config
+	}
+	return defaultHealth + config
+}
+
 var isUp = regexp.MustCompile(`rollout is up: .*\(API at (http://[^)]+)\)`)
 
-// start starts `rollout up` and waits until it is.
+// start starts `rollout up` and waits until it is ready.
 func (i *testInstallation) start() {
 	i.t.Helper()
 	if i.up != nil {
 		i.log += i.up.stderrText()
 	}
-	i.up = launch(i.t, rollout, append([]string{"up", "--dir", i.dir, "--engine", i.engine, "--workers", strconv.Itoa(i.workers), "--listen", "127.0.0.1:0"}, i.args...)...)
+	args := append([]string{"up", "--dir", i.dir, "--engine", i.engine, "--workers", strconv.Itoa(i.workers),
+		"--listen", "127.0.0.1:0"}, i.args...)
+	i.up = launch(i.t, rollout, args...)
 	eventually(i.t, "rollout is up", func() bool {
 		m := isUp.FindStringSubmatch(i.up.stderrText())
 		if m == nil {
@@ -107,10 +135,16 @@ lines:
 	return false
 }
 
-// ask asks the API and decodes its answer.
-func (i *testInstallation) ask(method, path string, into any) {
+// times is how often the installation's processes wrote the text.
+func (i *testInstallation) times(text string) int {
 	i.t.Helper()
-	code, body := ask(i.t, method, i.url+path, "")
+	return strings.Count(i.log+i.up.stderrText(), text)
+}
+
+// request sends a request to the API and decodes the answer.
+func (i *testInstallation) request(method, path string, into any) {
+	i.t.Helper()
+	code, body := request(i.t, method, i.url+path, "")
 	if code >= 300 {
 		i.t.Fatalf("%s %s: %d %s", method, path, code, body)
 	}
@@ -123,11 +157,11 @@ func (i *testInstallation) ask(method, path string, into any) {
 func (i *testInstallation) runs() []status.Status {
 	i.t.Helper()
 	var out struct{ Runs []status.Status }
-	i.ask(http.MethodGet, "/v1/runs", &out)
+	i.request(http.MethodGet, "/v1/runs", &out)
 	return out.Runs
 }
 
-// show is one run's status; ok is false if there is no such run (yet).
+// show returns a run's status; ok is false if the run does not exist (yet).
 func (i *testInstallation) show(id identity.RunID) (s status.Status, ok bool) {
 	i.t.Helper()
 	code, body := get(i.t, i.url+"/v1/runs/"+string(id))
@@ -140,39 +174,39 @@ func (i *testInstallation) show(id identity.RunID) (s status.Status, ok bool) {
 	return s, true
 }
 
-// everyWorker is every worker that there ever was.
-func (i *testInstallation) everyWorker() []status.WorkerStatus {
+// allWorkers are the workers that have a heartbeat, dead ones included.
+func (i *testInstallation) allWorkers() []status.WorkerStatus {
 	i.t.Helper()
 	var out struct{ Workers []status.WorkerStatus }
-	i.ask(http.MethodGet, "/v1/workers", &out)
+	i.request(http.MethodGet, "/v1/workers", &out)
 	return out.Workers
 }
 
-// living are the workers that are alive, by their heartbeats.
-func (i *testInstallation) living() []status.WorkerStatus {
+// aliveWorkers are the workers that are alive by their heartbeats.
+func (i *testInstallation) aliveWorkers() []status.WorkerStatus {
 	i.t.Helper()
-	var living []status.WorkerStatus
-	for _, w := range i.everyWorker() {
+	var alive []status.WorkerStatus
+	for _, w := range i.allWorkers() {
 		if w.Alive && w.State != "gone" {
-			living = append(living, w)
+			alive = append(alive, w)
 		}
 	}
-	return living
+	return alive
 }
 
-// submit puts a file into the bucket as `rollout submit` does, and returns the
-// run that it is.
+// submit puts a file into the bucket with `rollout submit` and returns the id
+// of its run.
 func (i *testInstallation) submit(file string) identity.RunID {
 	i.t.Helper()
 	p := do(i.t, 0, "submit", "--dir", i.dir, file)
 	return identity.RunID(strings.TrimSpace(p.stdoutText()))
 }
 
-// steer is pause, resume or stop.
-func (i *testInstallation) steer(what string, id identity.RunID) {
+// control sends pause, resume or stop for a run.
+func (i *testInstallation) control(what string, id identity.RunID) {
 	i.t.Helper()
 	var s status.Status
-	i.ask(http.MethodPost, "/v1/runs/"+string(id)+"/"+what, &s)
+	i.request(http.MethodPost, "/v1/runs/"+string(id)+"/"+what, &s)
 }
 
 // await waits until the run is in one of the phases.
@@ -187,7 +221,7 @@ func (i *testInstallation) await(id identity.RunID, phases ...run.Phase) status.
 			}
 		}
 		if s.Phase.Ended() {
-			i.t.Fatalf("run %s ended as %s (%s), not as %s", id, s.Phase, s.Message, words(phases))
+			i.t.Fatalf("run %s ended as %s (%s), want %s", id, s.Phase, s.Message, words(phases))
 		}
 		return false
 	})
@@ -202,8 +236,8 @@ func words(phases []run.Phase) string {
 	return strings.Join(out, " or ")
 }
 
-// ends waits for the run's end, however it is.
-func (i *testInstallation) ends(id identity.RunID) status.Status {
+// awaitEnd waits until the run has ended in any phase.
+func (i *testInstallation) awaitEnd(id identity.RunID) status.Status {
 	i.t.Helper()
 	var s status.Status
 	eventually(i.t, "run "+string(id)+" ends", func() bool {
@@ -213,13 +247,13 @@ func (i *testInstallation) ends(id identity.RunID) status.Status {
 	return s
 }
 
-// bucket is a path in the bucket.
+// bucket returns the path of an object.
 func (i *testInstallation) bucket(key string) string { return filepath.Join(i.dir, "bucket", key) }
 
 // move puts a file into the bucket by a rename, as mv does.
 func (i *testInstallation) move(name, content string) {
 	i.t.Helper()
-	from := write(i.t, filepath.Join(i.dir, "on its way"), content)
+	from := write(i.t, filepath.Join(i.dir, "incoming"), content)
 	to := i.bucket("prompts/" + name)
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		i.t.Fatal(err)
@@ -241,7 +275,8 @@ func (i *testInstallation) runsOf(name string) []status.Status {
 	return out
 }
 
-// onlyRunOf waits for the one run of an uploaded file to end.
+// onlyRunOf waits until the run of an uploaded file has ended, and checks that
+// the file has one run.
 func (i *testInstallation) onlyRunOf(name string) status.Status {
 	i.t.Helper()
 	var all []status.Status
@@ -250,7 +285,14 @@ func (i *testInstallation) onlyRunOf(name string) status.Status {
 		return len(all) > 0 && all[0].Phase.Ended()
 	})
 	if len(all) != 1 {
-		i.t.Fatalf("%s is %d runs", name, len(all))
+		i.t.Fatalf("%s has %d runs, want 1", name, len(all))
 	}
 	return all[0]
+}
+
+// within returns the same installation for a subtest.
+func (i *testInstallation) within(t *testing.T) *testInstallation {
+	j := *i
+	j.t = t
+	return &j
 }

@@ -3,9 +3,6 @@ package e2e
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -14,9 +11,9 @@ import (
 	"rollout/shared/core/run"
 )
 
-// Workers die without notice, and so does `rollout up`: the files are the same
-// bytes as if nothing had happened (I1 to I5, I10), and the run ends.
-func TestKilledWorkersChangeNothing(t *testing.T) {
+// Workers are killed without notice, and so is `rollout up`. The run ends with
+// the same bytes as an undisturbed run (I1 to I5, I10).
+func TestKilledProcessesDoNotChangeTheResult(t *testing.T) {
 	t.Parallel()
 	const items, rounds = 320, 5
 	file := promptsFile(t, mixedPrompts(items))
@@ -30,16 +27,16 @@ func TestKilledWorkersChangeNothing(t *testing.T) {
 				for range 1 + m.rng.IntN(4) {
 					m.killRandomly(id, want.summary.Completed)
 				}
-				m.ends(id)
+				m.awaitEnd(id)
 				wantSame(t, m.outcome(id), want)
 			}
 		})
 	}
 }
 
-// The same, paused and resumed between the kills. A paused run asks the engine
-// nothing, whoever dies and comes back meanwhile (I9).
-func TestKilledWorkersChangeNothingAcrossPauses(t *testing.T) {
+// The run is paused and resumed between the kills. A paused run sends the engine
+// no request, whichever processes end and start meanwhile (I9).
+func TestKilledProcessesDoNotChangeThePausedResult(t *testing.T) {
 	t.Parallel()
 	const items, rounds = 240, 3
 	file := promptsFile(t, mixedPrompts(items))
@@ -51,108 +48,96 @@ func TestKilledWorkersChangeNothingAcrossPauses(t *testing.T) {
 			for range rounds {
 				id := m.submit(file)
 				m.killRandomly(id, want.summary.Completed)
-				if m.over(id) {
-					t.Fatalf("the run was over before it could be paused: give it more items")
+				if m.hasEnded(id) {
+					t.Fatalf("the run ended before it could be paused: give it more items")
 				}
-				m.steer("pause", id)
+				m.control("pause", id)
 				m.await(id, run.Paused, run.Interrupted)
-				m.wantSilence(id)
-				m.steer("resume", id)
+				m.wantNoRequests(id)
+				m.control("resume", id)
 				m.killRandomly(id, want.summary.Completed)
-				m.ends(id)
+				m.awaitEnd(id)
 				wantSame(t, m.outcome(id), want)
 			}
 		})
 	}
 }
 
-// processKiller is an installation of three worker processes at whose processes a
-// seeded killer strikes.
+// processKiller is an installation of three worker processes, with a seeded
+// choice of processes to kill and of the moments.
 type processKiller struct {
 	*testInstallation
 	llm    llm
 	rng    *rand.Rand
-	killed map[int]bool // processes that were killed
+	killed map[int]bool // by process id
 }
 
 func newProcessKiller(t *testing.T, seed uint64) *processKiller {
 	t.Helper()
 	s := serveSlowly(t, 15*time.Millisecond)
-	return &processKiller{testInstallation: install(t, s.url, 3, smallBites), llm: s,
+	return &processKiller{testInstallation: install(t, s.url, 3, smallShards), llm: s,
 		rng: rand.New(rand.NewPCG(seed, 0)), killed: map[int]bool{}}
 }
 
-// killRandomly waits until the engine was asked some more questions, a number drawn
-// from the run's, and kills a worker; or, one time in six, `up`, which is then
-// started again, and half of those times all its workers with it. If the run
-// ends first, nobody dies.
-func (m *processKiller) killRandomly(id identity.RunID, questions uint64) {
+// killRandomly waits until the engine has received some more requests, a drawn
+// share of the run's number, and kills a worker. One time in six it kills `up`
+// and starts it again; in half of those cases it also kills all workers. If
+// the run ends first, no worker is killed.
+func (m *processKiller) killRandomly(id identity.RunID, requests uint64) {
 	m.t.Helper()
 	from := m.llm.requests()
-	moment := 1 + m.rng.IntN(int(questions)/3)
+	moment := 1 + m.rng.IntN(int(requests)/3)
 	target := m.rng.IntN(12)
-	eventually(m.t, "the moment to strike comes", func() bool {
-		return m.llm.requests() >= from+moment || m.over(id)
+	eventually(m.t, "the moment of the kill comes", func() bool {
+		return m.llm.requests() >= from+moment || m.hasEnded(id)
 	})
 	switch target {
 	case 0:
 		m.up.kill()
 		m.start()
 	case 1:
-		m.up.crash()
+		m.up.killGroup()
 		m.start()
 	default:
 		m.killWorker(id)
 	}
 }
 
-func (m *processKiller) over(id identity.RunID) bool {
+func (m *processKiller) hasEnded(id identity.RunID) bool {
 	s, _ := m.show(id)
 	return s.Phase.Ended()
 }
 
-// parent is the parent process of a process; 0 if it is no more.
-func parent(pid int) int {
-	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	for l := range strings.Lines(string(status)) {
-		if text, ok := strings.CutPrefix(l, "PPid:"); ok {
-			n, _ := strconv.Atoi(strings.TrimSpace(text))
-			return n
-		}
-	}
-	return 0
-}
-
-// killWorker kills a worker process that was not killed yet, as soon as there
-// is one. One whose parent is gone is on its way out, and nobody would begin in
-// its place.
+// killWorker kills a worker process that has not been killed yet, as soon as
+// one exists. It leaves out workers whose parent has ended: they drain, and
+// are not started again.
 func (m *processKiller) killWorker(id identity.RunID) {
 	m.t.Helper()
-	eventually(m.t, "there is a worker to kill", func() bool {
-		living := m.living()
-		for _, n := range m.rng.Perm(len(living)) {
-			if pid := living[n].PID; !m.killed[pid] && parent(pid) == m.up.cmd.Process.Pid {
+	eventually(m.t, "a worker exists to be killed", func() bool {
+		alive := m.aliveWorkers()
+		for _, n := range m.rng.Perm(len(alive)) {
+			if pid := alive[n].PID; !m.killed[pid] && parent(pid) == m.up.cmd.Process.Pid {
 				m.killed[pid] = true
-				// One that has just ended by itself is as good as killed.
+				// One that has just ended by itself counts as killed.
 				return syscall.Kill(pid, syscall.SIGKILL) == nil
 			}
 		}
-		return m.over(id)
+		return m.hasEnded(id)
 	})
 }
 
-// wantSilence checks that a paused run stays so while a worker dies and
-// another one begins.
-func (m *processKiller) wantSilence(id identity.RunID) {
+// wantNoRequests checks that a paused run stays paused and sends no request
+// while a worker is killed and another one starts.
+func (m *processKiller) wantNoRequests(id identity.RunID) {
 	m.t.Helper()
 	asked := m.llm.requests()
 	before := map[string]bool{}
-	for _, w := range m.living() {
+	for _, w := range m.aliveWorkers() {
 		before[w.Worker] = true
 	}
 	m.killWorker(id)
-	eventually(m.t, "a worker begins in the place of the killed one", func() bool {
-		for _, w := range m.living() {
+	eventually(m.t, "a worker starts in place of the killed one", func() bool {
+		for _, w := range m.aliveWorkers() {
 			if !before[w.Worker] && w.State == "ready" {
 				return true
 			}
@@ -160,7 +145,7 @@ func (m *processKiller) wantSilence(id identity.RunID) {
 		return false
 	})
 	if now := m.llm.requests(); now != asked {
-		m.t.Errorf("the engine was asked %d questions while the run was paused", now-asked)
+		m.t.Errorf("the engine received %d requests while the run was paused", now-asked)
 	}
 	if s, _ := m.show(id); s.Phase != run.Paused && s.Phase != run.Interrupted {
 		m.t.Errorf("the paused run is %s", s.Phase)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"rollout/localstack/subprocess"
 )
 
 // The programs under test, built once.
@@ -21,14 +23,17 @@ const (
 	fakellm   = "fakellm"
 )
 
-// binaries is the folder that they are in; TestMain alone writes it.
+// binaries is the folder of the programs. Only TestMain writes it.
 var binaries string
 
 func TestMain(m *testing.M) {
-	if signal.Ignored(syscall.SIGHUP) { // under nohup; the programs would leave it so
-		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // for programs, it is then as it is by default
+	subprocess.EndWithGoTest()
+	// nohup ignores SIGHUP, and the programs would inherit that. A signal with a
+	// handler has its default action in the programs.
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	code, err := build(m)
+	code, err := buildAndRun(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "e2e:", err)
 		code = 1
@@ -36,10 +41,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds the programs and runs the tests.
-func build(m *testing.M) (code int, err error) {
+// buildAndRun builds the programs and runs the tests.
+func buildAndRun(m *testing.M) (code int, err error) {
 	flag.Parse()
-	// These tests wait for processes most of the time: more of them may run at
+	// The tests wait for processes most of the time, so more of them may run at
 	// once than there are processors.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		return 1, err
@@ -55,19 +60,20 @@ func build(m *testing.M) (code int, err error) {
 			err = removed
 		}
 	}()
-	args := []string{"build", "-o", binaries + "/", "rollout/scripts/rollout", "rollout/gpuworker", "rollout/scripts/fakellm"}
+	args := []string{"build", "-o", binaries + "/",
+		"rollout/scripts/rollout", "rollout/gpuworker", "rollout/scripts/fakellm"}
 	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
 		return 1, fmt.Errorf("build the programs: %w\n%s", err, out)
 	}
 	return m.Run(), nil
 }
 
-// noteSources reads the folders that the programs are made of: `go test` then
-// knows that a cached result does not hold once one of their files changed.
+// noteSources reads the folders of the programs' source, so that `go test`
+// discards a cached result once one of the files has changed.
 func noteSources() error {
 	for _, top := range []string{"events", "shared", "functions", "gpuworker", "scripts", "localstack/fakellm"} {
-		err := filepath.WalkDir(filepath.Join("..", "..", top), func(_ string, _ fs.DirEntry, err error) error { return err })
-		if err != nil {
+		visit := func(_ string, _ fs.DirEntry, err error) error { return err }
+		if err := filepath.WalkDir(filepath.Join("..", "..", top), visit); err != nil {
 			return err
 		}
 	}
@@ -76,12 +82,11 @@ func noteSources() error {
 
 // Polling for what other processes do.
 const (
-	patience = 60 * time.Second
+	patience = 4 * time.Minute
 	pollGap  = 25 * time.Millisecond
 )
 
-// eventually polls until ok; the test fails if that takes longer than
-// patience.
+// eventually polls until ok returns true. It fails the test after patience.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -89,7 +94,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	defer tick.Stop()
 	for !ok() {
 		if time.Now().After(deadline) {
-			t.Fatalf("within %s it did not happen that %s", patience, what)
+			t.Fatalf("this did not happen within %s: %s", patience, what)
 		}
 		<-tick.C
 	}
@@ -105,7 +110,7 @@ func read(t *testing.T, path string) string {
 	return string(b)
 }
 
-// write makes a file, and its folder.
+// write writes a file, creates its folder, and returns the path.
 func write(t *testing.T, path, content string) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -117,7 +122,8 @@ func write(t *testing.T, path, content string) string {
 	return path
 }
 
-// lines splits at line ends; what is after the last one must be nothing.
+// lines splits content into lines without their line feeds. It fails the test
+// if the last line has no line feed.
 func lines(t *testing.T, content string) []string {
 	t.Helper()
 	if content == "" {
@@ -125,7 +131,7 @@ func lines(t *testing.T, content string) []string {
 	}
 	rest, ok := strings.CutSuffix(content, "\n")
 	if !ok {
-		t.Errorf("the last line has no end: %.100q", content)
+		t.Errorf("the last line has no line feed: %.100q", content)
 	}
 	return strings.Split(rest, "\n")
 }

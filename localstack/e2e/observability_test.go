@@ -13,24 +13,27 @@ import (
 	"time"
 )
 
-// watched is an installation of several processes that say all they can.
-func watched(t *testing.T, engine string) (i *testInstallation, events, spans string) {
+// installObserved makes an installation of up and two worker processes that
+// write events and spans to files. A config with a [health] replaces
+// defaultHealth.
+func installObserved(t *testing.T, engine, config string) (i *testInstallation, events, spans string) {
 	t.Helper()
 	folder := t.TempDir()
 	events, spans = filepath.Join(folder, "events.jsonl"), filepath.Join(folder, "trace.jsonl")
-	i = &testInstallation{t: t, dir: t.TempDir(), engine: engine, workers: 2, args: []string{"--events-file", events, "--trace", spans}}
-	write(t, filepath.Join(i.dir, "rollout.toml"), "schema_version = 1\n"+quickHealth+smallBites)
+	i = &testInstallation{t: t, dir: t.TempDir(), engine: engine, workers: 2,
+		args: []string{"--events-file", events, "--trace", spans}}
+	i.configure(config)
 	i.start()
 	return i, events, spans
 }
 
-// Three processes tell one story: in one event stream, and in one trace whose
-// spans are one tree.
-func TestProcessesTellOneStory(t *testing.T) {
+// Three processes write one event stream and one trace whose spans are one
+// tree. The workers stay alive for the whole run, so that the counts are exact.
+func TestProcessesShareOneEventStreamAndTrace(t *testing.T) {
 	t.Parallel()
-	i, events, spans := watched(t, serve(t).url)
+	i, events, spans := installObserved(t, serve(t).url, patientHealth+smallShards)
 	id := i.submit(promptsFile(t, mixedPrompts(200)))
-	sum := i.ends(id)
+	sum := i.awaitEnd(id)
 	i.up.signal(syscall.SIGTERM)
 	i.up.wantExit(0)
 
@@ -45,8 +48,9 @@ func TestProcessesTellOneStory(t *testing.T) {
 			workers[e.Worker] = true
 		}
 	}
-	if counts["run_ended"] != 1 || counts["shard_done"] != sum.Shards.Total || len(workers) != 2 || counts["worker_deregistered"] != 2 {
-		t.Errorf("told: %v", counts)
+	if counts["run_ended"] != 1 || counts["shard_done"] != sum.Shards.Total || len(workers) != 2 ||
+		counts["worker_deregistered"] != 2 {
+		t.Errorf("the event stream has %v, want one run_ended, %d shard_done and 2 workers", counts, sum.Shards.Total)
 	}
 
 	type span struct{ TraceID, SpanID, ParentSpanID, Name string }
@@ -70,30 +74,30 @@ func TestProcessesTellOneStory(t *testing.T) {
 		if s.Name == "run" {
 			roots++
 		} else if !ok || parent.TraceID != s.TraceID {
-			t.Errorf("%s has no parent", s.Name)
+			t.Errorf("span %s has no parent in its trace", s.Name)
 		}
 	}
 	if roots != 1 || shards != sum.Shards.Total {
-		t.Errorf("%d first spans, %d of shards, want 1 and %d", roots, shards, sum.Shards.Total)
+		t.Errorf("%d root spans and %d shard spans, want 1 and %d", roots, shards, sum.Shards.Total)
 	}
 }
 
-// Who scrapes sees a worker die, the run go on, and nothing lost.
-func TestMetricsTellOfAKilledWorker(t *testing.T) {
+func TestMetricsCountAKilledWorker(t *testing.T) {
 	t.Parallel()
-	i, events, _ := watched(t, serveSlowly(t, 15*time.Millisecond).url)
+	i, events, _ := installObserved(t, serveSlowly(t, 15*time.Millisecond).url, smallShards)
 	m := &processKiller{testInstallation: i, rng: rand.New(rand.NewPCG(1, 0)), killed: map[int]bool{}}
 	id := i.submit(promptsFile(t, mixedPrompts(200)))
 	m.killWorker(id)
-	i.ends(id)
-	eventually(t, "the dead worker is told", func() bool {
+	i.awaitEnd(id)
+	eventually(t, "the metrics count the dead worker", func() bool {
 		return strings.Contains(scraped(t, i), "\nrollout_worker_transitions_total{transition=\"failed\"} 1")
 	})
-	if text := scraped(t, i); !strings.Contains(text, `rollout_run_transitions_total{phase="completed_with_errors",transition="ended"} 1`) {
-		t.Errorf("the run's end is not told:\n%s", text)
+	const ended = `rollout_run_transitions_total{phase="completed_with_errors",transition="ended"} 1`
+	if text := scraped(t, i); !strings.Contains(text, ended) {
+		t.Errorf("the metrics do not count the end of the run:\n%s", text)
 	}
-	if told := read(t, events); !strings.Contains(told, `"worker_failed"`) {
-		t.Error("events do not tell of the dead worker")
+	if stream := read(t, events); !strings.Contains(stream, `"worker_failed"`) {
+		t.Error("the event stream has no worker_failed")
 	}
 }
 

@@ -17,10 +17,10 @@ type outcome struct {
 	summary             record.Summary
 }
 
-// generatedAt is the one thing in a row that no two runs share (I10).
+// generatedAt matches the only part of a row that differs between two runs (I10).
 var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 
-// outcome reads the files of a run that has ended.
+// outcome reads the files of an ended run.
 func (i *testInstallation) outcome(id identity.RunID) outcome {
 	i.t.Helper()
 	return readOutcome(i.t, i.bucket("runs/"+string(id)))
@@ -28,8 +28,9 @@ func (i *testInstallation) outcome(id identity.RunID) outcome {
 
 func readOutcome(t *testing.T, folder string) outcome {
 	t.Helper()
+	completions := read(t, filepath.Join(folder, record.CompletionsFile))
 	o := outcome{
-		completions: generatedAt.ReplaceAllString(read(t, filepath.Join(folder, record.CompletionsFile)), `"generated_at":""`),
+		completions: generatedAt.ReplaceAllString(completions, `"generated_at":""`),
 		errors:      read(t, filepath.Join(folder, record.ErrorsFile)),
 	}
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(folder, record.SummaryFile))), &o.summary); err != nil {
@@ -38,13 +39,14 @@ func readOutcome(t *testing.T, folder string) outcome {
 	return o
 }
 
-// wantSame checks that two runs of one input left the same.
+// wantSame checks that two runs of one input left the same files and counts.
 func wantSame(t *testing.T, got, want outcome) {
 	t.Helper()
 	wantSameLines(t, record.CompletionsFile, got.completions, want.completions)
 	wantSameLines(t, record.ErrorsFile, got.errors, want.errors)
-	if g, w := got.summary, want.summary; g.Items != w.Items || g.Completed != w.Completed || g.Failed != w.Failed || g.Phase != w.Phase {
-		t.Errorf("summary says %s, %d items, %d completed, %d failed; want %s, %d, %d, %d",
+	if g, w := got.summary, want.summary; g.Items != w.Items || g.Completed != w.Completed || g.Failed != w.Failed ||
+		g.Phase != w.Phase {
+		t.Errorf("the summary has phase %s, %d items, %d completed, %d failed; want %s, %d, %d, %d",
 			g.Phase, g.Items, g.Completed, g.Failed, w.Phase, w.Items, w.Completed, w.Failed)
 	}
 }
@@ -64,7 +66,7 @@ func wantSameLines(t *testing.T, name, got, want string) {
 	t.Errorf("%s has %d lines, want %d", name, len(g), len(w))
 }
 
-// errorRow is a row of errors.jsonl of the plain dialect.
+// errorRow is a row of errors.jsonl in the plain dialect.
 type errorRow struct {
 	ID    *string
 	Item  int
@@ -87,7 +89,7 @@ func (o outcome) errorRows(t *testing.T) []errorRow {
 	return out
 }
 
-// ids are the ids of completions.jsonl of the plain dialect, in its order.
+// ids are the ids of completions.jsonl in the plain dialect, in its order.
 func (o outcome) ids(t *testing.T) []string {
 	t.Helper()
 	var out []string
@@ -101,11 +103,11 @@ func (o outcome) ids(t *testing.T) []string {
 	return out
 }
 
-// wantCutShort checks a run that ended early against the undisturbed run of
-// the same input (I1): each item is in exactly one file under its own id,
-// answers are the undisturbed ones in the same order, and what has none has an
-// error of the class. It returns the number of answers.
-func wantCutShort(t *testing.T, got, want outcome, class string) (answered int) {
+// wantEndedEarly checks a run that ended early against the undisturbed run of
+// the same input (I1): each item is in exactly one file under its own id, the
+// answers are the undisturbed ones in the same order, and an item without an
+// answer has an error of the class. It returns the number of answers.
+func wantEndedEarly(t *testing.T, got, want outcome, class string) (answered int) {
 	t.Helper()
 	full := lines(t, want.completions)
 	at := 0
@@ -114,61 +116,62 @@ func wantCutShort(t *testing.T, got, want outcome, class string) (answered int) 
 			at++
 		}
 		if at == len(full) {
-			t.Fatalf("an answer is not among the undisturbed ones, or out of order:\n%.300s", row)
+			t.Fatalf("an answer is not in the undisturbed run, or is out of order:\n%.300s", row)
 		}
 		at++
 		answered++
 	}
-	bad := map[int]string{} // what is wrong with an item in the undisturbed run
+	failed := map[int]string{} // the undisturbed run's error classes, by item
 	for _, e := range want.errorRows(t) {
-		bad[e.Item] = e.Class
+		failed[e.Item] = e.Class
 	}
-	left := map[string]bool{}
+	unanswered := map[string]bool{}
 	for _, id := range want.ids(t) {
-		left[id] = true
+		unanswered[id] = true
 	}
 	for _, id := range got.ids(t) {
-		delete(left, id)
+		delete(unanswered, id)
 	}
 	errs := got.errorRows(t)
 	last := -1
 	for _, e := range errs {
 		if e.Item <= last {
-			t.Errorf("item %d comes after item %d in errors.jsonl", e.Item, last)
+			t.Errorf("errors.jsonl has item %d after item %d", e.Item, last)
 		}
 		last = e.Item
 		switch {
-		case bad[e.Item] != "":
-			if e.Class != class && e.Class != bad[e.Item] {
-				t.Errorf("item %d failed as %s, want %s or %s", e.Item, e.Class, class, bad[e.Item])
+		case failed[e.Item] != "":
+			if e.Class != class && e.Class != failed[e.Item] {
+				t.Errorf("item %d failed as %s, want %s or %s", e.Item, e.Class, class, failed[e.Item])
 			}
-		case e.ID == nil || !left[*e.ID]:
-			t.Errorf("an error row is not of an item without an answer, under its own id: %+v", e)
+		case e.ID == nil || !unanswered[*e.ID]:
+			t.Errorf("an error row has no id of an item without an answer: %+v", e)
 		default:
-			delete(left, *e.ID)
+			delete(unanswered, *e.ID)
 			if e.Class != class {
 				t.Errorf("item %d failed as %s, want %s", e.Item, e.Class, class)
 			}
 		}
 	}
-	if len(left) > 0 {
-		t.Errorf("%d items are in neither file", len(left))
+	if len(unanswered) > 0 {
+		t.Errorf("%d items are in neither file", len(unanswered))
 	}
 	if total := answered + len(errs); uint64(total) != want.summary.Items || got.summary.Items != want.summary.Items {
-		t.Errorf("%d answers and %d errors; the summary says %d items, there are %d", answered, len(errs), got.summary.Items, want.summary.Items)
+		t.Errorf("%d answers and %d errors for %d items; the summary says %d items", answered, len(errs),
+			want.summary.Items, got.summary.Items)
 	}
 	return answered
 }
 
-// undisturbed answers a file once, with nothing in its way.
+// undisturbed runs a file once without any disturbance and returns its outcome.
 func undisturbed(t *testing.T, file string) outcome {
 	t.Helper()
-	i := install(t, serve(t).url, 0, smallBites)
+	i := install(t, serve(t).url, 0, smallShards)
 	id := i.submit(file)
-	i.ends(id)
+	i.awaitEnd(id)
 	o := i.outcome(id)
 	if strings.Count(o.completions, "\n")+strings.Count(o.errors, "\n") != int(o.summary.Items) {
-		t.Fatalf("the undisturbed run does not add up: %+v", o.summary)
+		t.Fatalf("the undisturbed run does not have one row for each item: %+v", o.summary)
 	}
 	i.up.signal(15)
 	i.up.wantExit(0)

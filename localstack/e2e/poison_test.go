@@ -8,32 +8,33 @@ import (
 	"rollout/shared/core/run"
 )
 
-// poisoned is a prompt file of so many items of which some kill the server.
-func poisoned(items int, poison ...int) string {
-	deadly := map[int]bool{}
+// poisonedPrompts is a prompt file of a number of items, of which the items in
+// poison crash the server.
+func poisonedPrompts(items int, poison ...int) string {
+	poisonous := map[int]bool{}
 	for _, n := range poison {
-		deadly[n] = true
+		poisonous[n] = true
 	}
 	var b strings.Builder
 	for n := range items {
-		what := "a question"
-		if deadly[n] {
-			what = "<die>"
+		text := "a question"
+		if poisonous[n] {
+			text = "<die>"
 		}
-		fmt.Fprintf(&b, "{\"id\":\"item-%d\",\"prompt\":\"%s, number %d\"}\n", n, what, n)
+		fmt.Fprintf(&b, "{\"id\":\"item-%d\",\"prompt\":\"%s, number %d\"}\n", n, text, n)
 	}
 	return b.String()
 }
 
-// C22: the server dies whenever one given prompt arrives, and is started anew
-// by its supervisor. That prompt alone is quarantined, all others are answered,
-// and the server dies a few times and no more.
-func TestC22APoisonousPromptIsQuarantinedAlone(t *testing.T) {
+// C22: the server crashes whenever one given prompt arrives, and its supervisor
+// starts it again. Only that prompt is quarantined, all others are answered,
+// and the number of crashes is bounded.
+func TestC22OnlyThePoisonousPromptIsQuarantined(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		items, workers int
 		poison         []int
-		most           int // deaths
+		maxCrashes     int
 	}{
 		"one among ten thousand":           {10_000, 0, []int{6543}, 8},
 		"two in one shard":                 {2000, 0, []int{1050, 1090}, 8},
@@ -41,11 +42,11 @@ func TestC22APoisonousPromptIsQuarantinedAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := serveAgain(t, "--die", "<die>", "--latency", "5ms")
+			s := serveRestarting(t, "--die", "<die>", "--latency", "5ms")
 			i := install(t, s.url, c.workers, "[worker]\nin_flight = 48\n")
-			file := write(t, t.TempDir()+"/poisoned.jsonl", poisoned(c.items, c.poison...))
+			file := write(t, t.TempDir()+"/poisoned.jsonl", poisonedPrompts(c.items, c.poison...))
 			id := i.submit(file)
-			end := i.ends(id)
+			end := i.awaitEnd(id)
 			if end.Phase != run.CompletedWithErrors || end.Message != "" && !strings.Contains(end.Message, "poison") {
 				t.Errorf("the run ended as %s (%s)", end.Phase, end.Message)
 			}
@@ -56,17 +57,36 @@ func TestC22APoisonousPromptIsQuarantinedAlone(t *testing.T) {
 			}
 			errs := lines(t, o.errors)
 			if len(errs) != len(c.poison) {
-				t.Fatalf("%d error lines: %s", len(errs), errs)
+				t.Fatalf("%d error rows, want %d: %s", len(errs), len(c.poison), errs)
 			}
 			for k, n := range c.poison {
 				if !strings.Contains(errs[k], fmt.Sprintf(`"id":"item-%d"`, n)) || !strings.Contains(errs[k], `"class":"poison"`) {
-					t.Errorf("error line %d is %s, want item %d", k, errs[k], n)
+					t.Errorf("error row %d is %s, want item %d", k, errs[k], n)
 				}
 			}
-			if d := s.crashes(); d < 3 || d > c.most {
-				t.Errorf("the server died %d times, more than %d, or too few to be sure:\n%s", d, c.most, s.stdoutText())
+			if d := s.crashes(); d < 3 || d > c.maxCrashes {
+				t.Errorf("the server crashed %d times, want 3 to %d:\n%s", d, c.maxCrashes, s.stdoutText())
 			}
-			t.Logf("the server died %d times", s.crashes())
+			t.Logf("the server crashed %d times", s.crashes())
 		})
+	}
+}
+
+// A server that crashes every few answers, and is started again by its
+// supervisor, delays the run and changes no result.
+func TestRepeatedServerCrashesOnlyDelayTheRun(t *testing.T) {
+	t.Parallel()
+	const items = 48
+	file := promptsFile(t, mixedPrompts(items))
+	want := undisturbed(t, file)
+	s := serveRestarting(t, "--die-after", "25", "--latency", "10ms")
+	i := install(t, s.url, 0, smallShards)
+	id := i.submit(file)
+	if end := i.awaitEnd(id); string(end.Phase) != want.summary.Phase {
+		t.Errorf("the run ended as %s (%s), want %s", end.Phase, end.Message, want.summary.Phase)
+	}
+	wantSame(t, i.outcome(id), want)
+	if s.crashes() == 0 {
+		t.Errorf("the server never crashed:\n%s", s.stdoutText())
 	}
 }

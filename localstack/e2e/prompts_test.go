@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// mixedPrompts is a plain file of so many items, among them what breaks careless
-// readers: separators inside strings, blank lines, CRLF, numbers beyond 2⁵³,
-// lines that are no objects, two lines with one id.
+// mixedPrompts is a plain file of a number of items, some of which break
+// careless readers: separators inside strings, blank lines, CRLF, numbers
+// beyond 2⁵³, lines that are not objects, two lines with one id.
 func mixedPrompts(items int) string {
 	var b strings.Builder
 	for n := range items {
@@ -29,7 +29,8 @@ func mixedPrompts(items int) string {
 		case 12:
 			fmt.Fprintf(&b, "{\"id\":\"cut-%d\",\"prompt\":\"no end\n", n)
 		case 13:
-			fmt.Fprintf(&b, "{\"id\":\"meta-%d\",\"prompt\":\"numbers %d\",\"metadata\":{\"id\":9007199254740993,\"x\":1e400,\"y\":-0}}\n", n, n)
+			fmt.Fprintf(&b, "{\"id\":\"meta-%d\",\"prompt\":\"numbers %d\","+
+				"\"metadata\":{\"id\":9007199254740993,\"x\":1e400,\"y\":-0}}\n", n, n)
 		default:
 			fmt.Fprintf(&b, "{\"id\":\"p-%04d\",\"prompt\":\"question number %d\"}\n", n, n)
 		}
@@ -37,8 +38,8 @@ func mixedPrompts(items int) string {
 	return b.String()
 }
 
-// simple is a plain file of so many items with ids 00, 01, ….
-func simple(items int) string {
+// simplePrompts is a plain file of the number of items with ids 00, 01, ….
+func simplePrompts(items int) string {
 	var b strings.Builder
 	for n := range items {
 		fmt.Fprintf(&b, "{\"id\":\"%02d\",\"prompt\":\"question %d\"}\n", n, n)
@@ -46,8 +47,8 @@ func simple(items int) string {
 	return b.String()
 }
 
-// promptsFile writes prompts where a user keeps them. Files of one name give
-// runs the same error rows, which name the file.
+// promptsFile writes the prompts to a file outside the installation. The file
+// always has the same name, since error rows contain it.
 func promptsFile(t *testing.T, content string) string {
 	t.Helper()
 	return write(t, filepath.Join(t.TempDir(), "prompts.jsonl"), content)

@@ -16,7 +16,7 @@ type llm struct {
 	url string
 }
 
-// model is the name that it serves.
+// model is the name of the model that it serves.
 const model = "fake"
 
 // serve starts an inference server on a free port.
@@ -32,20 +32,20 @@ func serve(t *testing.T, args ...string) llm {
 	return s
 }
 
-// serveSlowly starts one whose answers take about so long.
+// serveSlowly starts a server whose answers take about the latency.
 func serveSlowly(t *testing.T, latency time.Duration) llm {
 	t.Helper()
 	return serve(t, "--latency", latency.String(), "--spread", "0.8")
 }
 
-// serveAgain starts one that is started again, on the same port, a moment after
-// it died.
-func serveAgain(t *testing.T, args ...string) llm {
+// serveRestarting starts a server that is started again 300 ms after each crash,
+// on the same port.
+func serveRestarting(t *testing.T, args ...string) llm {
 	t.Helper()
 	return serve(t, append([]string{"--restart", "300ms"}, args...)...)
 }
 
-// crashes is how often a server of serveAgain died so far.
+// crashes is how often a server of serveRestarting has crashed so far.
 func (s llm) crashes() int { return strings.Count(s.stdoutText(), `"event":"died"`) }
 
 var (
@@ -53,11 +53,11 @@ var (
 	requestsRunning = regexp.MustCompile(`(?m)^vllm:num_requests_running\S* (\d+)\.0$`)
 )
 
-// requests is how many questions the server was asked so far.
+// requests is how many requests the server has received so far.
 func (s llm) requests() int { return s.metric(requestsTotal) }
 
-// answering is how many it is answering now.
-func (s llm) answering() int { return s.metric(requestsRunning) }
+// running is how many requests the server processes now.
+func (s llm) running() int { return s.metric(requestsRunning) }
 
 func (s llm) metric(pattern *regexp.Regexp) int {
 	s.t.Helper()
@@ -73,16 +73,17 @@ func (s llm) metric(pattern *regexp.Regexp) int {
 	return n
 }
 
-// get asks a server that must be there.
+// get sends a GET request to a server that must answer.
 func get(t *testing.T, url string) (code int, body string) {
 	t.Helper()
-	return ask(t, http.MethodGet, url, "")
+	return request(t, http.MethodGet, url, "")
 }
 
-// client gives up on servers that hang.
-var client = &http.Client{Timeout: 30 * time.Second}
+// client bounds requests to servers that hang.
+var client = &http.Client{Timeout: patience}
 
-func ask(t *testing.T, method, url, body string) (code int, answer string) {
+// request sends a request to a server that must answer.
+func request(t *testing.T, method, url, body string) (code int, answer string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 	if err != nil {

@@ -10,45 +10,46 @@ import (
 	"time"
 )
 
-// A worker of a terminal of its own that is stopped amid a commit keeps
-// everybody from writing. Nobody may kill it for that: `up` and `status` say
-// which process it is and what to do, and when it is continued the run goes on.
-func TestAStoppedWorkerThatHoldsTheStateIsNamed(t *testing.T) {
+// A worker that runs in another terminal and is stopped during a commit blocks
+// all writers. No other process may kill it: `up` and `status` name the process
+// and the remedy, and when it is continued the run goes on.
+func TestStoppedWorkerThatLocksTheStateIsNamed(t *testing.T) {
 	t.Parallel()
 	file := promptsFile(t, mixedPrompts(320))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 50*time.Millisecond)
-	i := install(t, s.url, 0, smallBites)
+	i := install(t, s.url, 0, smallShards)
 	w := launch(t, gpuworker, "--dir", i.dir, "--engine", s.url)
 	id := i.submit(file)
 	pid := w.cmd.Process.Pid
-	eventually(t, "the worker is stopped amid a commit", func() bool {
+	eventually(t, "the worker is stopped during a commit", func() bool {
 		w.signal(syscall.SIGSTOP)
-		for !stopped(t, pid) { // it takes effect a moment later
+		for !stopped(t, pid) { // the signal takes effect a moment later
 		}
-		if holdsState(pid) {
+		if locksState(pid) {
 			return true
 		}
 		w.signal(syscall.SIGCONT)
 		return false
 	})
-	names := []string{fmt.Sprintf("process %d (gpuworker) holds it and is stopped", pid), fmt.Sprintf("kill -CONT %d", pid)}
+	names := []string{fmt.Sprintf("process %d (gpuworker) holds it and is stopped", pid),
+		fmt.Sprintf("kill -CONT %d", pid)}
 	status := launch(t, rollout, "status", "--dir", i.dir)
 	eventually(t, "up names it", func() bool { return i.logged(names...) })
 	eventually(t, "status names it", func() bool { return status.stderrText() != "" })
 	status.wantStderr(names...)
 	w.signal(syscall.SIGCONT)
 	status.wantExit(0)
-	i.ends(id)
+	i.awaitEnd(id)
 	wantSame(t, i.outcome(id), want)
 }
 
-// stopped reports whether every thread of the process stands still.
+// stopped reports whether every thread of the process is stopped.
 func stopped(t *testing.T, pid int) bool {
 	t.Helper()
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 	if err != nil || len(threads) == 0 {
-		t.Fatalf("process %d is gone: %v", pid, err)
+		t.Fatalf("process %d has ended: %v", pid, err)
 	}
 	for _, path := range threads {
 		stat, err := os.ReadFile(path)
@@ -59,9 +60,9 @@ func stopped(t *testing.T, pid int) bool {
 	return true
 }
 
-// holdsState reports whether the process holds the lock of the state, not only
-// that of the bucket, which is for removals.
-func holdsState(pid int) bool {
+// locksState reports whether the process holds the lock of the state. The lock
+// of the bucket, which is for removals, does not count.
+func locksState(pid int) bool {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, f := range files {
 		if to, err := os.Readlink(f); err == nil && strings.HasSuffix(to, "state.hold.lock") {

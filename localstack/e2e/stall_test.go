@@ -18,14 +18,14 @@ import (
 	"rollout/shared/installation"
 )
 
-// A worker process that is stopped for longer than the failure timeout, and
-// continued, fences itself and starts anew under another name; none of its
-// later writes is accepted (I11).
-func TestAStalledWorkerFencesItself(t *testing.T) {
+// A worker process is stopped for longer than the failure timeout and then
+// continued. It fences itself and starts again under another name, and none of
+// its later writes is accepted (I11).
+func TestStalledWorkerFencesItself(t *testing.T) {
 	t.Parallel()
 	file := promptsFile(t, mixedPrompts(160))
 	want := undisturbed(t, file)
-	t.Run("continued when its run is over", func(t *testing.T) {
+	t.Run("continued after its run has ended", func(t *testing.T) {
 		t.Parallel()
 		retryStall(t, func() bool {
 			i, w, ok := installWithStalledWorker(t, file)
@@ -33,7 +33,7 @@ func TestAStalledWorkerFencesItself(t *testing.T) {
 				return false
 			}
 			id := w.Holds[0].Run
-			i.ends(id)
+			i.awaitEnd(id)
 			before := i.shards()
 			wantSame(t, i.outcome(id), want)
 			if !i.continueStalled(w) {
@@ -46,20 +46,20 @@ func TestAStalledWorkerFencesItself(t *testing.T) {
 			return true
 		})
 	})
-	t.Run("continued while others do its work", func(t *testing.T) {
+	t.Run("continued while other workers take over its shards", func(t *testing.T) {
 		t.Parallel()
 		retryStall(t, func() bool {
 			i, w, ok := installWithStalledWorker(t, file)
 			if !ok {
 				return false
 			}
-			before := i.shards() // it may have committed after its last heartbeat, before it was stopped
+			before := i.shards() // with what it committed after its last heartbeat
 			continued := i.continueStalled(w)
-			i.ends(w.Holds[0].Run)
+			i.awaitEnd(w.Holds[0].Run)
 			after := i.shards()
 			for _, h := range w.Holds {
 				if d := after[h.Shard]; d.Worker == w.Worker && before[h.Shard].State != shard.Done {
-					t.Errorf("shard %d, held by the stalled worker when it was judged dead, is its after all: %+v", h.Shard, d)
+					t.Errorf("shard %d was committed by the stalled worker after it was judged dead: %+v", h.Shard, d)
 				}
 			}
 			wantSame(t, i.outcome(w.Holds[0].Run), want)
@@ -68,25 +68,25 @@ func TestAStalledWorkerFencesItself(t *testing.T) {
 	})
 }
 
-// retryStall repeats a story until its stopped process was continued: one that
-// comes to hold the store's lock is killed before, and a run may be over before
-// a worker was stopped, which are other stories.
-func retryStall(t *testing.T, story func() bool) {
+// retryStall repeats an attempt until its stopped process was continued. An
+// attempt fails if the stopped process holds the store's lock, for which it is
+// killed, or if the run ends before a worker is stopped.
+func retryStall(t *testing.T, attempt func() bool) {
 	t.Helper()
 	for range 5 {
-		if story() {
+		if attempt() {
 			return
 		}
 	}
 	t.Error("no stopped process was continued")
 }
 
-// installWithStalledWorker begins a run with two worker processes, stops one
+// installWithStalledWorker starts a run with two worker processes, stops one
 // that holds shards, and waits until it is judged dead. It returns the worker
-// by its last heartbeat; not ok if the run was over before.
+// as of its last heartbeat. ok is false if the run ended first.
 func installWithStalledWorker(t *testing.T, file string) (i *testInstallation, stalled status.WorkerStatus, ok bool) {
 	t.Helper()
-	i = install(t, serveSlowly(t, 150*time.Millisecond).url, 2, smallBites)
+	i = install(t, serveSlowly(t, 150*time.Millisecond).url, 2, smallShards)
 	id := i.submit(file)
 	over := false
 	eventually(t, "a worker that holds shards is stopped, and another one goes on", func() bool {
@@ -100,17 +100,16 @@ func installWithStalledWorker(t *testing.T, file string) (i *testInstallation, s
 		}
 		stalled = w
 		switch err := syscall.Kill(w.PID, syscall.SIGSTOP); {
-		case errors.Is(err, syscall.ESRCH): // killed for what is told below, and not yet missed
+		case errors.Is(err, syscall.ESRCH): // killed for the lock, see below
 			return false
 		case err != nil:
 			t.Fatal(err)
 		}
-		if i.beatsOn(other) && !i.isLockedBy(w.PID) {
+		if i.keepsBeating(other) && !i.isLockedBy(w.PID) {
 			return true
 		}
-		// It was stopped in the middle of a commit: with the store's lock in its
-		// hands nobody goes on, until it is killed for that. Another moment will
-		// do.
+		// It was stopped during a commit and holds the store's lock. No process
+		// can go on until it is killed for that. Try at another moment.
 		if err := syscall.Kill(w.PID, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
 			t.Fatal(err)
 		}
@@ -120,20 +119,20 @@ func installWithStalledWorker(t *testing.T, file string) (i *testInstallation, s
 		return i, stalled, false
 	}
 	eventually(t, "the stopped worker is judged dead", func() bool { return i.logged("worker_failed", stalled.Worker) })
-	for _, w := range i.everyWorker() {
+	for _, w := range i.allWorkers() {
 		if w.Worker == stalled.Worker {
-			stalled = w // by its last heartbeat
+			stalled = w // as of its last heartbeat
 		}
 	}
 	if len(stalled.Holds) == 0 {
-		t.Fatal("the stopped worker held nothing when it was stopped: give the run more items")
+		t.Fatal("the worker held no shard when it was stopped: give the run more items")
 	}
 	return i, stalled, true
 }
 
-// isLockedBy reports whether the process holds one of the installation's locks:
-// Linux tells for every open file. Others, such as that of a flock(1) in which
-// the tests run, are handed down to every process.
+// isLockedBy reports whether the process holds one of the installation's locks,
+// by what Linux shows of its open files. Locks outside the installation do not
+// count: that of a flock(1) around the tests is inherited by every process.
 func (i *testInstallation) isLockedBy(pid int) bool {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	for _, f := range files {
@@ -141,18 +140,19 @@ func (i *testInstallation) isLockedBy(pid int) bool {
 		if err != nil || path != i.dir && !strings.HasPrefix(path, i.dir+"/") {
 			continue
 		}
-		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(f))); err == nil && bytes.Contains(b, []byte("FLOCK")) {
+		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, filepath.Base(f))); err == nil &&
+			bytes.Contains(b, []byte("FLOCK")) {
 			return true
 		}
 	}
 	return false
 }
 
-// twoBusy are two living workers that hold shards.
+// twoBusy returns two alive workers that hold shards.
 func (i *testInstallation) twoBusy() (a, b status.WorkerStatus, ok bool) {
 	i.t.Helper()
 	var busy []status.WorkerStatus
-	for _, w := range i.living() {
+	for _, w := range i.aliveWorkers() {
 		if len(w.Holds) > 0 {
 			busy = append(busy, w)
 		}
@@ -163,19 +163,19 @@ func (i *testInstallation) twoBusy() (a, b status.WorkerStatus, ok bool) {
 	return busy[0], busy[1], true
 }
 
-// beatsOn reports whether the worker's heartbeat is renewed twice from now on,
-// in a time within which no worker fences itself. Once may be the end of a
-// write that was under way when another process was stopped.
-func (i *testInstallation) beatsOn(w status.WorkerStatus) bool {
+// keepsBeating reports whether the worker renews its heartbeat twice within a
+// time in which no worker fences itself. A single renewal may be a write that
+// was under way when another process was stopped.
+func (i *testInstallation) keepsBeating(w status.WorkerStatus) bool {
 	i.t.Helper()
 	last, renewed := w.HeartbeatAt, 0
-	for _, now := range i.living() {
+	for _, now := range i.aliveWorkers() {
 		if now.Worker == w.Worker {
 			last = now.HeartbeatAt
 		}
 	}
-	for until := time.Now().Add(500 * time.Millisecond); time.Now().Before(until); {
-		for _, now := range i.living() {
+	for until := time.Now().Add(3 * time.Second); time.Now().Before(until); {
+		for _, now := range i.aliveWorkers() {
 			if now.Worker == w.Worker && now.HeartbeatAt.After(last) {
 				last = now.HeartbeatAt
 				renewed++
@@ -188,8 +188,9 @@ func (i *testInstallation) beatsOn(w status.WorkerStatus) bool {
 	return false
 }
 
-// continueStalled lets the worker go on, and waits until it has fenced itself
-// and its process works under another name; false if the process is no more.
+// continueStalled continues the worker's process and waits until the worker has
+// fenced itself and the process has a worker of another name. It returns false
+// if the process has ended.
 func (i *testInstallation) continueStalled(w status.WorkerStatus) bool {
 	i.t.Helper()
 	gone := func() bool { return errors.Is(syscall.Kill(w.PID, 0), syscall.ESRCH) }
@@ -197,8 +198,8 @@ func (i *testInstallation) continueStalled(w status.WorkerStatus) bool {
 		i.t.Fatal(err)
 	}
 	eventually(i.t, "the worker fences itself", func() bool { return gone() || i.logged("worker_fenced", w.Worker) })
-	eventually(i.t, "its process works under another name", func() bool {
-		for _, now := range i.living() {
+	eventually(i.t, "its process has a worker of another name", func() bool {
+		for _, now := range i.aliveWorkers() {
 			if now.PID == w.PID && now.Worker != w.Worker && now.State == "ready" {
 				return true
 			}
@@ -208,7 +209,7 @@ func (i *testInstallation) continueStalled(w status.WorkerStatus) bool {
 	return !gone()
 }
 
-// claim is what a shard's document says of its last claim.
+// claim is the last claim of a shard, from its document.
 type claim struct {
 	State   shard.State
 	Attempt uint64

@@ -12,75 +12,75 @@ import (
 	"rollout/shared/record"
 )
 
-// C11: a run that is stopped with requests in flight has each id in exactly one
-// file, and the answers that came are the undisturbed ones.
-func TestStopWithFiveInFlight(t *testing.T) {
+// C11: a run is stopped with five requests in flight. Each id is in exactly one
+// file, and the answers are the undisturbed ones.
+func TestC11StopWithRequestsInFlightKeepsAnswers(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, simple(25))
+	file := promptsFile(t, simplePrompts(25))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 150*time.Millisecond)
-	i := install(t, s.url, 0, strings.Replace(smallBites, "in_flight = 4", "in_flight = 5", 1))
+	i := install(t, s.url, 0, strings.Replace(smallShards, "in_flight = 4", "in_flight = 5", 1))
 	for range 3 {
 		from := s.requests()
 		id := i.submit(file)
-		eventually(t, "a few are answered and five are asked", func() bool {
-			return s.requests() > from+8 && s.answering() == 5
+		eventually(t, "a few are answered and five are in flight", func() bool {
+			return s.requests() > from+8 && s.running() == 5
 		})
-		i.steer("stop", id)
+		i.control("stop", id)
 		i.await(id, run.Stopped)
-		if n := wantCutShort(t, i.outcome(id), want, "canceled"); n == 0 {
-			t.Error("nothing that was finished is kept")
+		if n := wantEndedEarly(t, i.outcome(id), want, "canceled"); n == 0 {
+			t.Error("no finished answer is kept")
 		}
 	}
 }
 
-// C12: stopped before anything is dispatched, or expired before it is planned,
-// every line is an error line under the user's own id.
-func TestEndBeforeTheFirstDispatch(t *testing.T) {
+// C12: a run is stopped before its first dispatch, or expires before it is
+// planned. Every line becomes an error row under the user's own id.
+func TestC12EndBeforeTheFirstDispatchGivesErrorRows(t *testing.T) {
 	t.Parallel()
-	file := promptsFile(t, simple(40))
+	file := promptsFile(t, simplePrompts(40))
 	want := undisturbed(t, file)
 	s := serveSlowly(t, 50*time.Millisecond)
 	t.Run("stop", func(t *testing.T) {
 		t.Parallel()
-		i := install(t, s.url, 0, smallBites)
+		i := install(t, s.url, 0, smallShards)
 		id := i.submit(file)
 		eventually(t, "the run can be stopped", func() bool {
-			code, _ := ask(t, "POST", i.url+"/v1/runs/"+string(id)+"/stop", "")
+			code, _ := request(t, "POST", i.url+"/v1/runs/"+string(id)+"/stop", "")
 			return code < 300
 		})
 		i.await(id, run.Stopped)
-		wantCutShort(t, i.outcome(id), want, "canceled")
+		wantEndedEarly(t, i.outcome(id), want, "canceled")
 	})
 	t.Run("deadline", func(t *testing.T) {
 		t.Parallel()
-		i := install(t, s.url, 0, smallBites+"deadline = \"1ms\"\n")
+		i := install(t, s.url, 0, smallShards+"deadline = \"1ms\"\n")
 		id := i.submit(file)
 		i.await(id, run.Expired)
-		wantCutShort(t, i.outcome(id), want, "expired")
+		wantEndedEarly(t, i.outcome(id), want, "expired")
 	})
 }
 
-// C14: a short window and a slow server: what was finished is kept, the rest
-// has expired, and the one who waits is told.
-func TestDeadlineKeepsFinishedWork(t *testing.T) {
+// C14: the deadline passes while the server answers no more. Finished answers
+// are kept, the rest has expired, and `submit --wait` reports it.
+func TestC14DeadlineKeepsFinishedAnswers(t *testing.T) {
 	t.Parallel()
 	file := promptsFile(t, mixedPrompts(160))
 	want := undisturbed(t, file)
-	i := install(t, serveSlowly(t, 200*time.Millisecond).url, 2, smallBites+"deadline = \"1500ms\"\n")
+	i := install(t, serve(t, "--freeze-after", "60").url, 2, smallShards+"deadline = \"15s\"\n")
 	p := do(t, 1, "submit", "--wait", "--dir", i.dir, file)
 	p.wantStderr("ended as expired")
 	s := i.onlyRunOf("prompts.jsonl")
 	if s.Phase != run.Expired {
 		t.Errorf("the run is %s", s.Phase)
 	}
-	if n := wantCutShort(t, i.outcome(s.Run), want, "expired"); n == 0 {
-		t.Error("nothing that was finished is kept")
+	if n := wantEndedEarly(t, i.outcome(s.Run), want, "expired"); n == 0 {
+		t.Error("no finished answer is kept")
 	}
 }
 
-// A run is stopped while its workers are killed: I1 holds all the same.
-func TestStopAmongKills(t *testing.T) {
+// A run is stopped while its workers are killed (I1).
+func TestStopWhileWorkersAreKilled(t *testing.T) {
 	t.Parallel()
 	file := promptsFile(t, mixedPrompts(320))
 	want := undisturbed(t, file)
@@ -88,16 +88,16 @@ func TestStopAmongKills(t *testing.T) {
 	for range 3 {
 		id := m.submit(file)
 		m.killRandomly(id, want.summary.Completed)
-		m.steer("stop", id)
+		m.control("stop", id)
 		m.killWorker(id)
 		m.await(id, run.Stopped)
-		wantCutShort(t, m.outcome(id), want, "canceled")
+		wantEndedEarly(t, m.outcome(id), want, "canceled")
 	}
 }
 
-// C17: SIGTERM at half ends `rollout up` in order: what is committed can be
-// asked for while nothing runs, and the next one finishes the run.
-func TestSIGTERMAtHalf(t *testing.T) {
+// C17: SIGTERM during a run ends `rollout up` in order. `rollout status` shows
+// what is committed while nothing runs, and the next `up` finishes the run.
+func TestC17DrainAtHalfLosesNoAnswer(t *testing.T) {
 	t.Parallel()
 	for name, workers := range map[string]int{"worker in up": 0, "worker processes": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +105,7 @@ func TestSIGTERMAtHalf(t *testing.T) {
 			file := promptsFile(t, mixedPrompts(320))
 			want := undisturbed(t, file)
 			s := serveSlowly(t, 20*time.Millisecond)
-			i := install(t, s.url, workers, smallBites)
+			i := install(t, s.url, workers, patientHealth+smallShards)
 			id := i.submit(file)
 			eventually(t, "half is answered", func() bool { return s.requests() > int(want.summary.Completed)/2 })
 			i.up.signal(syscall.SIGTERM)
@@ -119,28 +119,29 @@ func TestSIGTERMAtHalf(t *testing.T) {
 				t.Fatal(err)
 			}
 			if status.Phase != "running" || status.Items.Done == 0 {
-				t.Errorf("after the SIGTERM the run is %s with %d answers", status.Phase, status.Items.Done)
+				t.Errorf("after the SIGTERM the run is %s with %d answers, want running with some", status.Phase, status.Items.Done)
 			}
 			asked := s.requests()
 			i.start()
-			i.ends(id)
+			i.awaitEnd(id)
 			wantSame(t, i.outcome(id), want)
 			// I5: a drain costs no finished item.
 			if again := s.requests() - asked; again > int(want.summary.Completed)-status.Items.Done {
-				t.Errorf("%d questions were asked after the drain, %d items had no answer", again, int(want.summary.Completed)-status.Items.Done)
+				t.Errorf("%d requests were sent after the drain for %d items without an answer", again,
+					int(want.summary.Completed)-status.Items.Done)
 			}
 		})
 	}
 }
 
-// C16: the slowest request is the last; the run ends with its commit.
-func TestTheRunEndsAfterItsLastAnswer(t *testing.T) {
+// C16: the run ends with the commit of its slowest request.
+func TestC16RunEndsAfterItsLastAnswer(t *testing.T) {
 	t.Parallel()
-	i := install(t, serveSlowly(t, 300*time.Millisecond).url, 0, smallBites)
-	id := i.submit(promptsFile(t, simple(9)))
+	i := install(t, serveSlowly(t, 300*time.Millisecond).url, 0, smallShards)
+	id := i.submit(promptsFile(t, simplePrompts(9)))
 	i.await(id, run.Completed)
 	if o := i.outcome(id); o.summary.Completed != 9 || len(o.ids(t)) != 9 || o.errors != "" {
-		t.Errorf("the run left %+v", o.summary)
+		t.Errorf("the run has the summary %+v, want 9 answers", o.summary)
 	}
 	read(t, filepath.Join(i.bucket("runs/"+string(id)), record.SummaryFile))
 }

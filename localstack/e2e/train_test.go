@@ -25,15 +25,16 @@ import (
 	"rollout/shared/snapshot"
 )
 
-// trainingFixture is a folder with a small base model and a dataset of each kind.
+// trainingFixture is a folder with a small base model and a dataset of each
+// kind.
 type trainingFixture struct {
 	t    *testing.T
 	dir  string
-	base string // a base model's uri
+	base string // URI of the base model
 }
 
-// newTrainingFixture keeps an untrained model of a few thousand parameters as a
-// snapshot, so that a step takes a millisecond.
+// newTrainingFixture saves an untrained model of a few thousand parameters as a
+// snapshot. A step of it takes about a millisecond.
 func newTrainingFixture(t *testing.T) trainingFixture {
 	t.Helper()
 	s := trainingFixture{t: t, dir: t.TempDir()}
@@ -48,7 +49,8 @@ func newTrainingFixture(t *testing.T) trainingFixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := decoder.New(decoder.Config{Vocab: tok.Vocab(), Width: 16, Layers: 1, Heads: 1, HeadSize: 16, Hidden: 32, Context: 64, RopeBase: 10000, NormEpsilon: 1e-5}, 1)
+	m, err := decoder.New(decoder.Config{Vocab: tok.Vocab(), Width: 16, Layers: 1, Heads: 1, HeadSize: 16, Hidden: 32,
+		Context: 64, RopeBase: 10000, NormEpsilon: 1e-5}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,8 @@ func newTrainingFixture(t *testing.T) trainingFixture {
 	defer file()
 	fresh := config.DefaultSFT()
 	fresh.BaseModel.URI, fresh.Optimizer.LR, fresh.Budget.MaxSteps = config.ModelTiny, 1, 1
-	tr, err := training.New(training.Options{Algorithm: config.Algorithm{Kind: config.AlgorithmSFT, SFT: fresh}, Dataset: rows, Threads: 1,
+	tr, err := training.New(training.Options{Algorithm: config.Algorithm{Kind: config.AlgorithmSFT, SFT: fresh},
+		Dataset: rows, Threads: 1,
 		Base: training.Base{Model: m, Tokenizer: tok}})
 	if err != nil {
 		t.Fatal(err)
@@ -87,8 +90,9 @@ func (s trainingFixture) write(name, text string) string {
 	return s.path(name)
 }
 
-// course writes a config of the kind, whose output goes to a folder of its own.
-func (s trainingFixture) course(kind, output string, steps, every int) string {
+// config writes a config for a kind of training and returns its path. output
+// names the output folder.
+func (s trainingFixture) config(kind, output string, steps, every int) string {
 	s.t.Helper()
 	return s.write(output+".toml", fmt.Sprintf(`
 algorithm.kind = %q
@@ -104,110 +108,115 @@ budget.max_steps = %d
 `, kind, s.path("state"), s.path(output), every, kind, s.base, s.path(kind+".jsonl"), steps))
 }
 
-// last is the object that `rollout train --json` ends with.
-func last(t *testing.T, p *process) (r train.Result) {
+// lastResult is the last line that `rollout train --json` prints.
+func lastResult(t *testing.T, p *process) (r train.Result) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(p.stdoutText()), "\n")
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &r); err != nil {
-		t.Fatalf("the last line is no result: %v", err)
+		t.Fatalf("the last line is not a result: %v", err)
 	}
 	return r
 }
 
-func TestATrainingKilledTenTimesEndsWithTheSameDigest(t *testing.T) {
+func TestTrainingKilledTenTimesEndsWithTheSameDigest(t *testing.T) {
 	t.Parallel()
 	const steps, every, kills = 600, 10, 10
 	for _, kind := range []string{config.AlgorithmSFT, config.AlgorithmRM} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			s := newTrainingFixture(t)
-			undisturbed := launch(t, rollout, "train", kind, "--config", s.course(kind, "undisturbed", steps, every), "--json")
+			undisturbed := launch(t, rollout, "train", kind, "--config", s.config(kind, "undisturbed", steps, every), "--json")
 			undisturbed.wantExit(0)
-			want := last(t, undisturbed)
+			want := lastResult(t, undisturbed)
 			if !want.Done || want.Step != steps {
-				t.Fatalf("it ended with %+v", want)
+				t.Fatalf("the undisturbed training ended with %+v", want)
 			}
-			dice := rand.New(rand.NewPCG(1, 2)) // which moments it hits is up to the machine all the same
-			course := s.course(kind, "disturbed", steps, every)
+			rng := rand.New(rand.NewPCG(1, 2)) // the moments of the kills depend on the machine as well
+			cfg := s.config(kind, "disturbed", steps, every)
 			for killed := range kills {
-				p := launch(t, rollout, "train", kind, "--config", course, "--json", "--resume", "latest")
-				steps := dice.IntN(3 * every)
+				p := launch(t, rollout, "train", kind, "--config", cfg, "--json", "--resume", "latest")
+				steps := rng.IntN(3 * every)
 				eventually(t, "some steps are taken", func() bool { return strings.Count(p.stdoutText(), "\n") > steps })
-				<-time.After(time.Duration(dice.IntN(30)) * time.Millisecond)
+				<-time.After(time.Duration(rng.IntN(30)) * time.Millisecond)
 				p.kill()
 				if p.cmd.ProcessState.ExitCode() != -1 {
-					t.Fatalf("it was over before it was killed for the %d. time", killed+1)
+					t.Fatalf("it ended before kill %d", killed+1)
 				}
 			}
-			p := launch(t, rollout, "train", kind, "--config", course, "--json", "--resume", "latest")
+			p := launch(t, rollout, "train", kind, "--config", cfg, "--json", "--resume", "latest")
 			p.wantExit(0)
-			if got := last(t, p); got.Snapshot != want.Snapshot {
-				t.Errorf("the snapshot is %s, undisturbed it is %s", got.Snapshot, want.Snapshot)
+			if got := lastResult(t, p); got.Snapshot != want.Snapshot {
+				t.Errorf("the snapshot is %s, want the undisturbed %s", got.Snapshot, want.Snapshot)
 			}
 			if !strings.Contains(p.stderrText(), "going on from snapshot") {
-				t.Error("it did not go on from a snapshot")
+				t.Error("it did not resume from a snapshot")
 			}
 		})
 	}
 }
 
-func TestASignalKeepsTheStateAtTheBorderOfAStep(t *testing.T) {
+func TestSignalEndsTrainingAfterAStepWithASnapshot(t *testing.T) {
 	t.Parallel()
 	s := newTrainingFixture(t)
-	whole := launch(t, rollout, "train", "sft", "--config", s.course("sft", "whole", 2000, 0), "--json")
+	whole := launch(t, rollout, "train", "sft", "--config", s.config("sft", "whole", 2000, 0), "--json")
 	whole.wantExit(0)
-	course := s.course("sft", "stopped", 2000, 0)
+	cfg := s.config("sft", "stopped", 2000, 0)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
-		p := launch(t, rollout, "train", "sft", "--config", course, "--json", "--resume", "latest", "--threads", "2")
+		p := launch(t, rollout, "train", "sft", "--config", cfg, "--json", "--resume", "latest", "--threads", "2")
 		eventually(t, "a step is taken", func() bool { return p.stdoutText() != "" })
 		p.signal(signal)
 		p.wantExit(1)
-		r := last(t, p)
-		if want := fmt.Sprintf("interrupted at step %d of 2000; snapshot %s is kept (start the same command with --resume latest to go on)", r.Step, r.Snapshot); r.Done || !strings.Contains(p.stderrText(), want) {
-			t.Errorf("after %s: %+v; want %s", signal, r, want)
+		r := lastResult(t, p)
+		want := fmt.Sprintf("interrupted at step %d of 2000; snapshot %s is kept "+
+			"(start the same command with --resume latest to go on)", r.Step, r.Snapshot)
+		if r.Done || !strings.Contains(p.stderrText(), want) {
+			t.Errorf("after %s the result is %+v, want %s", signal, r, want)
 		}
 	}
-	p := launch(t, rollout, "train", "sft", "--config", course, "--json", "--resume", "latest")
+	p := launch(t, rollout, "train", "sft", "--config", cfg, "--json", "--resume", "latest")
 	p.wantExit(0)
-	if got, want := last(t, p).Snapshot, last(t, whole).Snapshot; got != want {
-		t.Errorf("the snapshot is %s, without a break it is %s", got, want)
+	if got, want := lastResult(t, p).Snapshot, lastResult(t, whole).Snapshot; got != want {
+		t.Errorf("the snapshot is %s, want the uninterrupted %s", got, want)
 	}
 }
 
-// dataset opens a dataset of examples.
-func (s trainingFixture) dataset(name string) (func(), *dataset.Index) {
+// dataset opens a dataset of examples. close closes its file.
+func (s trainingFixture) dataset(name string) (close func(), rows *dataset.Index) {
 	s.t.Helper()
 	file, err := dataset.OpenFile(s.path(name))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	rows, err := training.OpenDataset(s.t.Context(), config.AlgorithmSFT, file)
+	rows, err = training.OpenDataset(s.t.Context(), config.AlgorithmSFT, file)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return func() { _ = file.Close() }, rows
 }
 
-// The example, as it stands, teaches the model that comes with rollout.
-func TestAFineTunedModelAnswersAsItWasTaught(t *testing.T) {
+// The example's config and dataset train the built-in model.
+func TestFineTunedModelAnswersAsTrained(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "examples"), os.DirFS(filepath.Join("..", "..", "examples"))); err != nil {
 		t.Fatal(err)
 	}
-	taught := launchIn(t, dir, rollout, "train", "sft", "--config", "examples/sft-tiny.toml", "--json")
-	taught.wantExit(0)
+	trained := launchIn(t, dir, rollout, "train", "sft", "--config", "examples/sft-tiny.toml", "--json")
+	trained.wantExit(0)
 	state := filepath.Join(dir, "out", "sft-tiny", ".rollout")
-	server := launch(t, rollout, "serve", "--snapshot", last(t, taught).Snapshot, "--dir", state, "--addr", "127.0.0.1:0")
-	eventually(t, "the server tells its address", func() bool { return strings.HasSuffix(server.stdoutText(), "/v1\n") })
-	body := strings.NewReader(`{"messages":[{"role":"user","content":"Who made the heaven and the earth?"}],"temperature":0}`)
+	server := launch(t, rollout, "serve", "--snapshot", lastResult(t, trained).Snapshot, "--dir", state,
+		"--addr", "127.0.0.1:0")
+	eventually(t, "the server prints its address", func() bool { return strings.HasSuffix(server.stdoutText(), "/v1\n") })
+	body := strings.NewReader(
+		`{"messages":[{"role":"user","content":"Who made the heaven and the earth?"}],"temperature":0}`)
 	answer, err := http.Post(strings.TrimSpace(server.stdoutText())+"/chat/completions", "application/json", body)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if want := `"content":"In the beginning God created the heaven and the earth."`; err != nil || !strings.Contains(string(text), want) {
-		t.Errorf("it answers %s, %v, want %s", text, err, want)
+	const want = `"content":"In the beginning God created the heaven and the earth."`
+	if err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("the answer is %s, %v, want %s", text, err, want)
 	}
 }
