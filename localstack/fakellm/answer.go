@@ -8,38 +8,36 @@ import (
 	"lukechampine.com/blake3"
 )
 
-// echoed is how many runes of the prompt an answer repeats.
-const echoed = 200
+const echoed = 200 // runes of the prompt that an answer repeats
 
-// Characters that careless readers of lines and streams trip over. strange is
-// added to every fourth answer, the others where Faults say so.
+// Characters that break careless readers of lines and streams. About one answer
+// in four contains strange; Faults select the prompts that get the others.
 const (
 	strange    = "\u2028ünï\u0085côde 😀"
 	separators = "one\u2028two\u2029three\u0085four"
 	surrogates = "high " + lone + " low " + lone + "."
 )
 
-// lone stands for a lone surrogate, which no Go string holds: a rune for
-// private use that no prompt is expected to have.
+// lone stands for a lone surrogate, which a Go string cannot hold. It is a
+// private-use rune that prompts do not contain.
 const lone = "\U0010FFFD"
 
-// maxSpaces is the number of words of white space without max_tokens.
-const maxSpaces = 1000
+const maxSpaces = 1000 // words of a white-space answer without max_tokens
 
-// answer is what the server says.
+// answer is one answer of the server.
 type answer struct {
-	words       []string // joined, they are the text
+	words       []string // the text is their concatenation
 	finish      string
 	digest      [32]byte
-	asked       int  // words of the prompt
-	surrogates  bool // lone is written as a surrogate's escape
+	asked       int  // prompt tokens
+	surrogates  bool // lone is written as the escape of a surrogate
 	badLogprobs bool
 }
 
-// answerTo answers: "echo: ", the prompt's first 200 runes, something strange
-// for every fourth prompt, and 8 hex digits of the question's digest; then
-// filler up to the number of tokens. In JSON mode an object holds all this.
-// max_tokens cuts it off.
+// answerTo builds the answer: "echo: ", the first 200 runes of the prompt, strange
+// for one prompt in four, and 8 hex digits of the request's digest; then filler
+// up to the number of tokens. In JSON mode this text is in an object. max_tokens
+// truncates it.
 func answerTo(q *completion, tokens int) answer {
 	a := answer{finish: "stop", digest: q.digest(), asked: words(q.prompt)}
 	text := "echo: " + firstRunes(q.echo, echoed)
@@ -67,7 +65,8 @@ func answerTo(q *completion, tokens int) answer {
 	return a
 }
 
-// spaces answers with white space up to max_tokens, after the given start.
+// spaces builds an answer of white space up to max_tokens, after the words of
+// start.
 func spaces(q *completion, start ...string) answer {
 	a := answer{finish: "length", digest: q.digest(), asked: words(q.prompt), words: start}
 	limit := q.maxTokens
@@ -81,8 +80,8 @@ func spaces(q *completion, start ...string) answer {
 	return a
 }
 
-// digest tells questions apart. As with real models, the seed does not matter
-// at temperature 0.
+// digest identifies the request. As with real models, the seed does not count at
+// temperature 0.
 func (q *completion) digest() [32]byte {
 	seed := q.seed
 	if t, err := strconv.ParseFloat(q.temperature, 64); err == nil && t == 0 {
@@ -109,15 +108,15 @@ func firstRunes(s string, n int) string {
 	return s
 }
 
-// words counts what stands between spaces and line ends.
+// words counts the words of s, which spaces and line feeds separate.
 func words(s string) int {
-	n, within := 0, false
+	n, inWord := 0, false
 	for i := range len(s) {
 		space := s[i] == ' ' || s[i] == '\n'
-		if !space && !within {
+		if !space && !inWord {
 			n++
 		}
-		within = !space
+		inWord = !space
 	}
 	return n
 }

@@ -14,10 +14,10 @@ import (
 	"rollout/localstack/fakellm"
 )
 
-// BenchmarkRequests compares the client with a bare loop over net/http that
-// reads the answer and does not look at it, both against a server in the same
-// process. The difference of cpu-µs/op is what the client costs; the rest is
-// net/http's and the server's.
+// BenchmarkRequests compares the client with a bare loop over net/http that reads
+// the answer without parsing it, both against a server in the same process. The
+// difference in cpu-µs/op is the cost of the client; the rest is that of
+// net/http and the server.
 func BenchmarkRequests(b *testing.B) {
 	for _, load := range []struct {
 		name     string
@@ -51,7 +51,7 @@ func BenchmarkRequests(b *testing.B) {
 	}
 }
 
-// bareLoop returns what posts the request and reads the answer, no more.
+// bareLoop returns a function that posts the request and reads the answer.
 func bareLoop(url string, body []byte, inFlight int) func() error {
 	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: inFlight}}
 	streamed := bytes.Replace(body, []byte(`{`), []byte(`{"stream":true,"stream_options":{"include_usage":true},`), 1)
@@ -66,7 +66,7 @@ func bareLoop(url string, body []byte, inFlight int) func() error {
 	}
 }
 
-// share makes b.N requests, so many at once.
+// share sends b.N requests, inFlight of them at once.
 func share(b *testing.B, inFlight int, ask func() error) {
 	var wg sync.WaitGroup
 	work := make(chan struct{}, inFlight)
@@ -86,7 +86,7 @@ func share(b *testing.B, inFlight int, ask func() error) {
 	wg.Wait()
 }
 
-// cpu is the time that the process has used.
+// cpu is the CPU time that the process has used.
 func cpu(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -17,7 +17,7 @@ import (
 	"rollout/shared/fault"
 )
 
-// start serves until the test ends.
+// start serves over HTTP until the test ends.
 func start(t testing.TB, cfg fakellm.Config) (*fakellm.Server, string) {
 	t.Helper()
 	s, err := fakellm.New(cfg)
@@ -39,7 +39,7 @@ func client(t testing.TB, url string, inFlight int) *openai.Client {
 	return c
 }
 
-func TestTheOpenAIClientIsAnEngine(t *testing.T) {
+func TestOpenAIClientPassesTheEngineSuite(t *testing.T) {
 	t.Parallel()
 	over := func(cfg fakellm.Config) func(t *testing.T) engine.Engine {
 		return func(t *testing.T) engine.Engine {
@@ -47,7 +47,8 @@ func TestTheOpenAIClientIsAnEngine(t *testing.T) {
 			return client(t, url, 64)
 		}
 	}
-	faulty := over(fakellm.Config{Faults: fakellm.Faults{ContextLimit: 8, Refuse: "<refuse>", NoChoices: "<none>", Empty: "<empty>", Echo: "<echo>", Error: "<error>", Drop: "<drop>", DropEarly: "<early>"}})
+	faulty := over(fakellm.Config{Faults: fakellm.Faults{ContextLimit: 8, Refuse: "<refuse>", NoChoices: "<none>",
+		Empty: "<empty>", Echo: "<echo>", Error: "<error>", Drop: "<drop>", DropEarly: "<early>"}})
 	fails := func(name, prompt string, kind fault.Kind, class fault.Class) enginetest.Fault {
 		return enginetest.Fault{Name: name, Engine: faulty, Request: enginetest.ChatRequest(prompt), Kind: kind, Class: class}
 	}
@@ -74,22 +75,22 @@ func TestTheOpenAIClientIsAnEngine(t *testing.T) {
 					fails("dropped", "say <drop>", fault.Unavailable, ""),
 					{Name: "overloaded", Engine: over(fakellm.Config{Faults: fakellm.Faults{OverloadEvery: 1}}),
 						Request: enginetest.ChatRequest("hello"), Kind: fault.Throttled, RetryAfter: true},
-					{Name: "nobody listens", Engine: nobody, Request: enginetest.ChatRequest("hello"), Kind: fault.Unavailable},
+					{Name: "connection refused", Engine: refused, Request: enginetest.ChatRequest("hello"), Kind: fault.Unavailable},
 				},
 			})
 		})
 	}
 }
 
-// nobody is a client of an address that nobody listens on any more.
-func nobody(t *testing.T) engine.Engine {
+// refused is a client of an address without a server.
+func refused(t *testing.T) engine.Engine {
 	h := httptest.NewServer(nil)
 	h.Close()
 	return client(t, h.URL, 1)
 }
 
-// TestC26TheServerSeesAllRequestsInFlight answers nobody until all are there.
-func TestC26TheServerSeesAllRequestsInFlight(t *testing.T) {
+// The server answers only once all requests have arrived.
+func TestC26ServerReceivesAllRequestsInFlight(t *testing.T) {
 	t.Parallel()
 	const inFlight = 256
 	var all sync.WaitGroup
@@ -108,10 +109,11 @@ func TestC26TheServerSeesAllRequestsInFlight(t *testing.T) {
 	}
 	asked.Wait()
 	if s.PeakRunning() != inFlight {
-		t.Errorf("the server saw %d of %d in flight", s.PeakRunning(), inFlight)
+		t.Errorf("the server had %d of %d requests in flight", s.PeakRunning(), inFlight)
 	}
-	if got, want := scrape(t, url), fmt.Sprintf("fakellm_max_running{model_name=\"fake\"} %d\n", inFlight); !strings.Contains(got, want) {
-		t.Errorf("metrics lack %q:\n%s", want, got)
+	if got, want := scrape(t, url), fmt.Sprintf("fakellm_max_running{model_name=\"fake\"} %d\n",
+		inFlight); !strings.Contains(got, want) {
+		t.Errorf("the metrics have no %q:\n%s", want, got)
 	}
 }
 

@@ -7,9 +7,12 @@ import (
 	"time"
 )
 
+// The methods and functions below are the handlers of faults. Each replaces the
+// answer to a request; see Faults.
+
 func (s *Server) die(http.ResponseWriter, *http.Request, *completion) { s.cfg.Exit(1) }
 
-// freeze stops this and all other requests.
+// freeze stops this and all other requests for good.
 func (s *Server) freeze(_ http.ResponseWriter, r *http.Request, _ *completion) {
 	s.freezing.Do(func() { close(s.frozen) })
 	<-r.Context().Done()
@@ -32,26 +35,30 @@ func (s *Server) overloaded(w http.ResponseWriter, _ *http.Request, q *completio
 	}
 }
 
-// tooLong answers in vLLM's words. Its present ones name a length that is made
-// up: the tokenizer stops as soon as the prompt is too long for what max_tokens
-// leaves, so that the prompt "contains at least" one token more than that, be it
-// one or a million. Older ones tell the prompt's length.
+// tooLong answers with vLLM's message for a request over the context length.
+// Current versions do not know the prompt's length: the tokenizer stops at the
+// first token over what max_tokens leaves, so the message says that the prompt
+// "contains at least" that many tokens. Older versions report the true length.
 func (s *Server) tooLong(w http.ResponseWriter, _ *http.Request, q *completion) {
 	limit, asked := s.cfg.Faults.ContextLimit, words(q.prompt)
-	says := fmt.Sprintf("This model's maximum context length is %d tokens. ", limit)
+	message := fmt.Sprintf("This model's maximum context length is %d tokens. ", limit)
 	switch {
 	case !s.cfg.Faults.ContextExact:
 		least := max(limit-q.maxTokens, 0) + 1
-		says += fmt.Sprintf("However, you requested %d output tokens and your prompt contains at least %d input tokens, for a total of at least %d tokens. "+
-			"Please reduce the length of the input prompt or the number of requested output tokens. (parameter=input_tokens, value=%d)",
+		message += fmt.Sprintf("However, you requested %d output tokens and your prompt contains at least %d input tokens, "+
+			"for a total of at least %d tokens. "+
+			"Please reduce the length of the input prompt or the number of requested output tokens. "+
+			"(parameter=input_tokens, value=%d)",
 			q.maxTokens, least, q.maxTokens+least, least)
 	case q.maxTokens == 0:
-		says += fmt.Sprintf("However, your request has %d input tokens. Please reduce the length of the input messages.", asked)
+		message += fmt.Sprintf("However, your request has %d input tokens. Please reduce the length of the input messages.",
+			asked)
 	default:
-		says += fmt.Sprintf("However, you requested %d tokens (%d in the messages, %d in the completion). Please reduce the length of the messages or completion.",
+		message += fmt.Sprintf("However, you requested %d tokens (%d in the messages, %d in the completion). "+
+			"Please reduce the length of the messages or completion.",
 			asked+q.maxTokens, asked, q.maxTokens)
 	}
-	writeError(w, http.StatusBadRequest, "BadRequestError", says)
+	writeError(w, http.StatusBadRequest, "BadRequestError", message)
 }
 
 func refuse(w http.ResponseWriter, _ *http.Request, _ *completion) {
@@ -70,8 +77,7 @@ func hang(w http.ResponseWriter, r *http.Request, _ *completion) {
 	<-r.Context().Done()
 }
 
-// dropEarly breaks the connection. (The panic is net/http's documented way to
-// do so.)
+// dropEarly breaks the connection with the panic that net/http documents for it.
 func dropEarly(http.ResponseWriter, *http.Request, *completion) { panic(http.ErrAbortHandler) }
 
 // drop sends half an answer, then breaks the connection.
@@ -96,5 +102,5 @@ func echo(w http.ResponseWriter, _ *http.Request, q *completion) { writeJSON(w, 
 
 func writeJSON(w http.ResponseWriter, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body) // a client that is gone needs no answer
+	_, _ = w.Write(body) // the client may have left
 }

@@ -6,61 +6,62 @@ import (
 	"time"
 )
 
-// Faults are the ways in which the server goes wrong. Patterns are plain text
-// that the prompt contains; an empty one never matches. Counts are of
-// completions asked for; 0 is never.
+// Faults are the ways in which the server fails. A string is a pattern: the fault
+// applies to prompts that contain it; an empty one never matches. A count is a
+// number of completion requests; 0 is never. The flags of scripts/fakellm have
+// the same names.
 type Faults struct {
 	// Refusals.
-	ContextLimit  int           // 400 if prompt, in words, and max_tokens are together more
-	ContextExact  bool          // such a 400 names the prompt's true length, as older vLLM does; see tooLong
+	ContextLimit  int           // 400 if the prompt's words and max_tokens together exceed it
+	ContextExact  bool          // such a 400 reports the prompt's length, as older vLLM does; see tooLong
 	Refuse        string        // 400
 	OverloadEvery int           // every n-th request: 429 and 503 in turn, with Retry-After
-	RetryAfter    time.Duration // of Retry-After; 1 s if 0
+	RetryAfter    time.Duration // value of Retry-After; 1 s if 0
 	RetryDate     bool          // Retry-After is a date, not a number of seconds
 	ChatOnly      bool          // there is no /v1/completions
 
 	// Silence.
-	HangEarly   string        // no headers, nothing, until the client leaves
+	HangEarly   string        // no answer and no headers until the client leaves
 	Hang        string        // 200 and headers, then nothing
-	FreezeAfter int           // at the first request after so many all requests stop for good; /health stays 200
-	HealthDelay time.Duration // /health takes so long for each request that is running
+	FreezeAfter int           // after this many requests all requests hang; /health stays 200
+	HealthDelay time.Duration // time that /health takes for each running request
 
 	// Broken connections.
 	DropEarly string // before the headers
 	Drop      string // in the middle of the answer
 	Die       string // the process exits with code 1
-	DieAfter  int    // the process exits at the first request after so many
+	DieAfter  int    // the process exits at the first request after this many
 
-	// What is no answer.
+	// Invalid answers.
 	Error      string // 500
-	ErrorAfter int    // 500 for each request after so many
+	ErrorAfter int    // 500 for each request after this many
 	Empty      string // 200 with {}
-	NoChoices  string // 200 with an answer that lacks the choices
+	NoChoices  string // 200 with an answer without choices
 	Echo       string // 200 with the request itself
 
-	// Odd answers.
+	// Valid answers with unusual content.
 	BadLogprobs string // NaN and Infinity among log probabilities
 	Surrogates  string // lone surrogates, as escapes
 	Separators  string // U+2028, U+2029 and U+0085, raw
 	JSONSpaces  string // in JSON mode, white space up to max_tokens (1,000 words if none)
-	JSONStuck   string // in JSON mode, the begin of an object, then white space as before
-	SpacesTimes int    // white space for the first so many requests of a prompt only; 0 is all
+	JSONStuck   string // in JSON mode, the start of an object, then white space as above
+	SpacesTimes int    // only the first requests of a prompt get white space; 0 is all
 }
 
-// faultHandler is one fault: what it applies to, and what is done instead of
-// answering.
+// faultHandler is a fault: the requests that it applies to, and the handler that
+// replaces the answer.
 type faultHandler struct {
 	matches func(q *completion) bool
 	handle  func(w http.ResponseWriter, r *http.Request, q *completion)
 }
 
-// faultHandlers lists the faults that are set, in the order in which they are
-// tried; the first that hits counts.
+// faultHandlers returns the configured faults in their order of precedence. The
+// first one that matches a request handles it.
 func (s *Server) faultHandlers() []faultHandler {
 	f := s.cfg.Faults
-	var set []faultHandler
+	var configured []faultHandler
 	for _, m := range []struct {
-		matches func(*completion) bool // nil if not set
+		matches func(*completion) bool // nil if not configured
 		handle  func(http.ResponseWriter, *http.Request, *completion)
 	}{
 		{contains(f.Die), s.die},
@@ -80,10 +81,10 @@ func (s *Server) faultHandlers() []faultHandler {
 		{contains(f.Echo), echo},
 	} {
 		if m.matches != nil {
-			set = append(set, m)
+			configured = append(configured, m)
 		}
 	}
-	return set
+	return configured
 }
 
 func contains(pattern string) func(*completion) bool {

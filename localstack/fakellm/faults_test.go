@@ -21,14 +21,16 @@ import (
 	"rollout/localstack/fakellm"
 )
 
-// faulty misbehaves at every prompt with the name of the fault in it.
+// faulty applies each fault to prompts that contain its name in angle brackets.
 var faulty = fakellm.Faults{
-	Refuse: "<refuse>", HangEarly: "<hang-early>", Hang: "<hang>", DropEarly: "<drop-early>", Drop: "<drop>", Error: "<error>",
-	Empty: "<empty>", NoChoices: "<no-choices>", Echo: "<echo>", BadLogprobs: "<logprobs>", Surrogates: "<surrogates>", Separators: "<separators>",
+	Refuse: "<refuse>", HangEarly: "<hang-early>", Hang: "<hang>", DropEarly: "<drop-early>", Drop: "<drop>",
+	Error: "<error>",
+	Empty: "<empty>", NoChoices: "<no-choices>", Echo: "<echo>", BadLogprobs: "<logprobs>", Surrogates: "<surrogates>",
+	Separators: "<separators>",
 	JSONSpaces: "<spaces>", JSONStuck: "<stuck>",
 }
 
-// text is the completion's text in a whole answer.
+// text returns the text and finish reason of a non-streamed completion.
 func text(t *testing.T, body []byte) (text, finish string) {
 	t.Helper()
 	var a struct {
@@ -38,18 +40,18 @@ func text(t *testing.T, body []byte) (text, finish string) {
 		}
 	}
 	if err := json.Unmarshal(body, &a); err != nil || len(a.Choices) != 1 {
-		t.Fatalf("no answer: %v\n%s", err, body)
+		t.Fatalf("the body is not an answer: %v\n%s", err, body)
 	}
 	return a.Choices[0].Text, a.Choices[0].Finish
 }
 
-func TestFaultsAnswerWithWhatIsNoAnswer(t *testing.T) {
+func TestFaultsReturnInvalidAnswers(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, fakellm.Config{Faults: faulty})
 	for _, c := range []struct {
 		body string
 		code int
-		says []string
+		want []string
 	}{
 		{`{"prompt":"<refuse>"}`, 400, []string{`"error"`, "refused"}},
 		{`{"prompt":"<error>"}`, 500, []string{`"error"`, `"code":500`}},
@@ -61,7 +63,7 @@ func TestFaultsAnswerWithWhatIsNoAnswer(t *testing.T) {
 		if w.Code != c.code || strings.Contains(w.Body.String(), "choices\"") || !json.Valid(w.Body.Bytes()) {
 			t.Errorf("%s: %d %s", c.body, w.Code, w.Body)
 		}
-		for _, want := range c.says {
+		for _, want := range c.want {
 			if !strings.Contains(w.Body.String(), want) {
 				t.Errorf("%s: %s, want %s", c.body, w.Body, want)
 			}
@@ -69,7 +71,7 @@ func TestFaultsAnswerWithWhatIsNoAnswer(t *testing.T) {
 	}
 }
 
-func TestHangsAreWithAndWithoutHeaders(t *testing.T) {
+func TestHangsSendHeadersOrNothing(t *testing.T) {
 	t.Parallel()
 	for prompt, headers := range map[string]bool{"<hang-early>": false, "<hang>": true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -77,7 +79,8 @@ func TestHangsAreWithAndWithoutHeaders(t *testing.T) {
 			ctx, leave := context.WithCancel(t.Context())
 			w, ended := httptest.NewRecorder(), false
 			go func() {
-				s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "POST", "/v1/completions", strings.NewReader(`{"prompt":"`+prompt+`"}`)))
+				s.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "POST", "/v1/completions",
+					strings.NewReader(`{"prompt":"`+prompt+`"}`)))
 				ended = true
 			}()
 			time.Sleep(time.Hour)
@@ -88,20 +91,21 @@ func TestHangsAreWithAndWithoutHeaders(t *testing.T) {
 			leave()
 			synctest.Wait()
 			if !ended {
-				t.Errorf("%s goes on without its client", prompt)
+				t.Errorf("%s does not end when the client leaves", prompt)
 			}
 		})
 	}
 }
 
-func TestConnectionsBreak(t *testing.T) {
+func TestDropsBreakTheConnection(t *testing.T) {
 	t.Parallel()
 	_, url := start(t, fakellm.Config{Faults: faulty})
 	send := func(prompt string) (*http.Response, error) {
-		return http.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"stream":true,"prompt":"`+prompt+`"}`))
+		return http.Post(url+"/v1/completions", "application/json",
+			strings.NewReader(`{"stream":true,"prompt":"`+prompt+`"}`))
 	}
 	if resp, err := send("<drop-early>"); err == nil {
-		t.Errorf("the connection was to break before the headers: %s", resp.Status)
+		t.Errorf("got headers (%s), want a broken connection", resp.Status)
 	}
 	resp, err := send("<drop>")
 	if err != nil {
@@ -109,20 +113,23 @@ func TestConnectionsBreak(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(string(body), "data: ") || strings.Contains(string(body), "DONE") {
+	if !errors.Is(err, io.ErrUnexpectedEOF) || !strings.HasPrefix(string(body), "data: ") ||
+		strings.Contains(string(body), "DONE") {
 		t.Errorf("%v after %q", err, body)
 	}
 }
 
-func TestAFrozenServerStaysHealthy(t *testing.T) {
+func TestFrozenServerStaysHealthy(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, fakellm.Config{Latency: time.Second, TokenLatency: time.Second, Faults: fakellm.Faults{FreezeAfter: 2}})
+		s := newServer(t, fakellm.Config{Latency: time.Second, TokenLatency: time.Second,
+			Faults: fakellm.Faults{FreezeAfter: 2}})
 		ctx, leave := context.WithCancel(t.Context())
 		var ended atomic.Int64
 		ask := func(stream bool) {
 			body := fmt.Sprintf(`{"prompt":"x","stream":%v}`, stream)
-			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "POST", "/v1/completions", strings.NewReader(body)))
+			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "POST", "/v1/completions",
+				strings.NewReader(body)))
 			ended.Add(1)
 		}
 		go ask(false)
@@ -152,7 +159,7 @@ func TestAFrozenServerStaysHealthy(t *testing.T) {
 	})
 }
 
-func TestHealthIsSlowUnderLoad(t *testing.T) {
+func TestHealthDelayGrowsWithRunningRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, fakellm.Config{Latency: time.Hour, Faults: fakellm.Faults{HealthDelay: time.Second}})
@@ -163,7 +170,7 @@ func TestHealthIsSlowUnderLoad(t *testing.T) {
 		asked := time.Now()
 		s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/health", nil))
 		if took := time.Since(asked); took != 3*time.Second {
-			t.Errorf("with 3 running it took %v", took)
+			t.Errorf("with 3 running requests /health took %v, want 3s", took)
 		}
 		time.Sleep(2 * time.Hour)
 	})
@@ -173,7 +180,8 @@ func TestRetryAfterIsANumberOrADate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for date, want := range map[bool]string{false: "7", true: "Sat, 01 Jan 2000 00:00:07 GMT"} {
-			s := newServer(t, fakellm.Config{Faults: fakellm.Faults{OverloadEvery: 1, RetryAfter: 7 * time.Second, RetryDate: date}})
+			s := newServer(t, fakellm.Config{Faults: fakellm.Faults{OverloadEvery: 1, RetryAfter: 7 * time.Second,
+				RetryDate: date}})
 			if w := post(t, s, "/v1/completions", `{"prompt":"x"}`); w.Code != 429 || w.Header().Get("Retry-After") != want {
 				t.Errorf("%d with Retry-After %q, want %q", w.Code, w.Header().Get("Retry-After"), want)
 			}
@@ -181,27 +189,34 @@ func TestRetryAfterIsANumberOrADate(t *testing.T) {
 	})
 }
 
-func TestTooLongHasTheWordsOfBothGenerations(t *testing.T) {
+func TestTooLongHasBothMessagesOfVLLM(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		exact bool
 		body  string
-		says  string // nothing: an answer
+		want  string // part of the error; empty for an answer
 	}{
 		{false, `{"prompt":"a b c d e f g h"}`, ""},
 		{false, `{"prompt":"a b c d e","max_tokens":3}`, ""},
-		{false, `{"prompt":"a b c d e f g h i"}`, "maximum context length is 8 tokens. However, you requested 0 output tokens and your prompt contains at least 9 input tokens, for a total of at least 9 tokens."},
-		{false, `{"prompt":"a b c d e","max_tokens":6}`, "you requested 6 output tokens and your prompt contains at least 3 input tokens, for a total of at least 9 tokens."},
-		{false, `{"prompt":"a","max_tokens":9}`, "you requested 9 output tokens and your prompt contains at least 1 input tokens"},
-		{true, `{"prompt":"a b c d e f g h i"}`, "maximum context length is 8 tokens. However, your request has 9 input tokens."},
+		{false, `{"prompt":"a b c d e f g h i"}`,
+			"maximum context length is 8 tokens. However, you requested 0 output tokens " +
+				"and your prompt contains at least 9 input tokens, for a total of at least 9 tokens."},
+		{false, `{"prompt":"a b c d e","max_tokens":6}`,
+			"you requested 6 output tokens and your prompt contains at least 3 input tokens, for a total of at least 9 tokens."},
+		{false, `{"prompt":"a","max_tokens":9}`,
+			"you requested 9 output tokens and your prompt contains at least 1 input tokens"},
+		{true, `{"prompt":"a b c d e f g h i"}`,
+			"maximum context length is 8 tokens. However, your request has 9 input tokens."},
 		{true, `{"prompt":"a b c d e","max_tokens":6}`, "you requested 11 tokens (5 in the messages, 6 in the completion)."},
 	} {
 		s := newServer(t, fakellm.Config{Faults: fakellm.Faults{ContextLimit: 8, ContextExact: c.exact}})
 		w := post(t, s, "/v1/completions", c.body)
-		if (w.Code == 200) != (c.says == "") || !strings.Contains(w.Body.String(), c.says) {
-			t.Errorf("%s: %d %s\nwant %s", c.body, w.Code, w.Body, c.says)
+		if (w.Code == 200) != (c.want == "") || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s: %d %s\nwant %s", c.body, w.Code, w.Body, c.want)
 		}
-		if got := post(t, s, "/tokenize", `{"model":"m","messages":[{"role":"user","content":"a b c"}]}`).Body.String(); !strings.Contains(got, `"count":3,"max_model_len":8,`) {
+		if got := post(t, s, "/tokenize",
+			`{"model":"m","messages":[{"role":"user","content":"a b c"}]}`).Body.String(); !strings.Contains(got,
+			`"count":3,"max_model_len":8,`) {
 			t.Errorf("tokenize: %s", got)
 		}
 		if got := post(t, s, "/tokenize", `{"prompt":"a b"}`).Body.String(); !strings.Contains(got, `"count":2,`) {
@@ -215,7 +230,7 @@ func TestTooLongHasTheWordsOfBothGenerations(t *testing.T) {
 	}
 }
 
-func TestEveryRequestAfterTheKthFails(t *testing.T) {
+func TestErrorAfterFailsAllLaterRequests(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, fakellm.Config{Faults: fakellm.Faults{ErrorAfter: 2}})
 	var got []int
@@ -227,25 +242,30 @@ func TestEveryRequestAfterTheKthFails(t *testing.T) {
 	}
 }
 
-func TestJSONModeAnswersJSON(t *testing.T) {
+func TestJSONModeReturnsJSON(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, fakellm.Config{Tokens: 9, Faults: faulty})
-	for _, mode := range []string{`"response_format":{"type":"json_object"}`, `"response_format":{"type":"json_schema","json_schema":{}}`,
+	for _, mode := range []string{`"response_format":{"type":"json_object"}`,
+		`"response_format":{"type":"json_schema","json_schema":{}}`,
 		`"structured_outputs":{"json":{}}`, `"guided_json":{}`, `"json_schema":"{}"`} {
 		for n := range 8 {
-			got, finish := text(t, post(t, s, "/v1/completions", fmt.Sprintf(`{"prompt":"number %d \"quoted\"",%s}`, n, mode)).Body.Bytes())
+			got, finish := text(t, post(t, s, "/v1/completions",
+				fmt.Sprintf(`{"prompt":"number %d \"quoted\"",%s}`, n, mode)).Body.Bytes())
 			var a struct{ Answer string }
-			if err := json.Unmarshal([]byte(got), &a); err != nil || finish != "stop" || !strings.Contains(a.Answer, `"quoted"`) {
+			if err := json.Unmarshal([]byte(got), &a); err != nil || finish != "stop" ||
+				!strings.Contains(a.Answer, `"quoted"`) {
 				t.Errorf("%s: %v, finish %s: %s", mode, err, finish, got)
 			}
 		}
 	}
-	if got, _ := text(t, post(t, s, "/v1/completions", `{"prompt":"<spaces>","response_format":{"type":"text"}}`).Body.Bytes()); json.Valid([]byte(got)) || strings.TrimSpace(got) == "" {
+	if got, _ := text(t, post(t, s, "/v1/completions",
+		`{"prompt":"<spaces>","response_format":{"type":"text"}}`).Body.Bytes()); json.Valid([]byte(got)) ||
+		strings.TrimSpace(got) == "" {
 		t.Errorf("text mode answers %q", got)
 	}
 }
 
-func TestJSONModeAnswersWhiteSpaceUpToTheLimit(t *testing.T) {
+func TestJSONFaultsReturnWhiteSpaceUpToTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		prompt, trimmed string
@@ -254,20 +274,21 @@ func TestJSONModeAnswersWhiteSpaceUpToTheLimit(t *testing.T) {
 		f.SpacesTimes = 2
 		always, twice := newServer(t, fakellm.Config{Faults: faulty}), newServer(t, fakellm.Config{Faults: f})
 		for n := range 4 {
-			body := fmt.Sprintf(`{"prompt":"%s","seed":%d,"max_tokens":50,"response_format":{"type":"json_object"}}`, c.prompt, n)
+			body := fmt.Sprintf(`{"prompt":"%s","seed":%d,"max_tokens":50,"response_format":{"type":"json_object"}}`, c.prompt,
+				n)
 			got, finish := text(t, post(t, always, "/v1/completions", body).Body.Bytes())
 			if strings.TrimSpace(got) != c.trimmed || finish != "length" || len(got) < 50 {
 				t.Errorf("request %d: %q, finish %s", n, got, finish)
 			}
 			got, finish = text(t, post(t, twice, "/v1/completions", body).Body.Bytes())
 			if json.Valid([]byte(got)) != (n >= 2) || (finish == "stop") != (n >= 2) {
-				t.Errorf("request %d of a prompt that is answered at the third: %q, finish %s", n, got, finish)
+				t.Errorf("request %d of a prompt with two white-space answers: %q, finish %s", n, got, finish)
 			}
 		}
 	}
 }
 
-func TestOddAnswersReachAClient(t *testing.T) {
+func TestQuirksReachTheClient(t *testing.T) {
 	t.Parallel()
 	_, url := start(t, fakellm.Config{Faults: faulty})
 	for _, stream := range []bool{false, true} {
@@ -289,8 +310,10 @@ func TestOddAnswersReachAClient(t *testing.T) {
 			t.Errorf("streamed %v: not UTF-8", stream)
 		}
 	}
-	a, err := client(t, url, 1).Answer(t.Context(), enginetest.ChatRequest("<logprobs> <surrogates> <separators> x", `"logprobs":true`), func() {})
-	if err != nil || !strings.Contains(a.Text, "one\u2028two\u2029three\u0085four high \uFFFD low \uFFFD.") || !json.Valid(a.Logprobs) || !strings.Contains(string(a.Logprobs), "null") {
+	a, err := client(t, url, 1).Answer(t.Context(),
+		enginetest.ChatRequest("<logprobs> <surrogates> <separators> x", `"logprobs":true`), func() {})
+	if err != nil || !strings.Contains(a.Text, "one\u2028two\u2029three\u0085four high \uFFFD low \uFFFD.") ||
+		!json.Valid(a.Logprobs) || !strings.Contains(string(a.Logprobs), "null") {
 		t.Errorf("the client reads %q, %s, %v", a.Text, a.Logprobs, err)
 	}
 }

@@ -5,17 +5,18 @@ import (
 	"time"
 )
 
-// The service model. With r requests running and a saturation of s, everything
-// takes
+// The service model. With r running requests and a saturation of s, each step
+// takes its configured time multiplied by
 //
-//	r ≤ s       as long as it is told
-//	s < r ≤ 2s  r/s of it: the server works at its limit, more at once is only later
-//	2s < r      r/s · r/2s of it: the KV cache is full, requests push each other out
+//	r ≤ s       1
+//	s < r ≤ 2s  r/s: the server is at its limit
+//	2s < r      r/s · r/2s: the KV cache is full, and requests preempt each other
 //
-// so that the throughput grows up to s, stays up to 2s, then falls. KV cache
+// The throughput grows up to s, is constant up to 2s, then falls. The KV cache
 // usage is r/2s.
 
-// enter makes the request a running one, once there is room.
+// enter waits until the request may run, and counts it as running until leave is
+// called. leave is nil if the client left first.
 func (s *Server) enter(r *http.Request) (leave func()) {
 	if s.slots != nil {
 		s.waiting.Add(1)
@@ -45,7 +46,7 @@ func (s *Server) enter(r *http.Request) (leave func()) {
 	}
 }
 
-// slowed is how long something takes under the present load.
+// slowed returns how long a step of d takes under the current load.
 func (s *Server) slowed(d time.Duration) time.Duration {
 	sat, running := float64(s.cfg.Saturation), float64(s.running.Load())
 	if sat == 0 || running <= sat {
@@ -58,7 +59,7 @@ func (s *Server) slowed(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * factor)
 }
 
-// cacheUsage is how much of the KV cache the running requests take.
+// cacheUsage is the share of the KV cache that the running requests use.
 func (s *Server) cacheUsage() float64 {
 	full := 2 * s.cfg.Saturation
 	if full == 0 {
@@ -70,14 +71,14 @@ func (s *Server) cacheUsage() float64 {
 	return min(1, float64(s.running.Load())/float64(full))
 }
 
-// latency is the configured one, ± its spread by the request's digest.
+// latency is the configured latency, varied by the spread and the digest.
 func (s *Server) latency(digest [32]byte) time.Duration {
 	unit := float64(digest[31])/127.5 - 1 // −1 to 1
 	return time.Duration(float64(s.cfg.Latency) * (1 + s.cfg.Spread*unit))
 }
 
-// work takes time, more under load, and reports false if the client went away
-// meanwhile. Once the server is frozen it never ends.
+// work waits for d, longer under load, and returns false if the client left
+// first. Once the server is frozen it waits until the client leaves.
 func (s *Server) work(r *http.Request, d time.Duration) bool {
 	if s.cfg.Faults.FreezeAfter > 0 {
 		select {
@@ -103,7 +104,7 @@ func (s *Server) work(r *http.Request, d time.Duration) bool {
 	}
 }
 
-// health says yes, sooner or later.
+// health answers 200, after HealthDelay for each running request.
 func (s *Server) health(_ http.ResponseWriter, r *http.Request) {
 	t := time.NewTimer(s.cfg.Faults.HealthDelay * time.Duration(s.running.Load()))
 	defer t.Stop()

@@ -9,8 +9,8 @@ import (
 	"rollout/localstack/fakellm"
 )
 
-// goodput is how many answers a second so many clients get, each asking again
-// as soon as it has an answer.
+// goodput is the number of answers a second that the clients get together. Each
+// client sends its next request as soon as it has an answer.
 func goodput(t *testing.T, cfg fakellm.Config, clients int) (perSecond float64) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,21 +37,22 @@ func goodput(t *testing.T, cfg fakellm.Config, clients int) (perSecond float64) 
 	return perSecond
 }
 
-func TestASaturatedServerHasABestNumberOfClients(t *testing.T) {
+func TestThroughputPeaksAtTheSaturation(t *testing.T) {
 	t.Parallel()
 	cfg := fakellm.Config{Latency: 100 * time.Millisecond, Saturation: 16}
 	best := goodput(t, cfg, 16)
 	if best < 155 || best > 165 {
 		t.Errorf("16 clients get %.1f answers a second, want 160", best)
 	}
-	for clients, share := range map[int][2]float64{4: {0.2, 0.3}, 8: {0.45, 0.55}, 24: {0.9, 1.1}, 32: {0.9, 1.1}, 64: {0.4, 0.6}} {
+	for clients, share := range map[int][2]float64{4: {0.2, 0.3}, 8: {0.45, 0.55}, 24: {0.9, 1.1}, 32: {0.9, 1.1},
+		64: {0.4, 0.6}} {
 		if got := goodput(t, cfg, clients) / best; got < share[0] || got > share[1] {
 			t.Errorf("%d clients get %.2f of the best, want %v", clients, got, share)
 		}
 	}
 }
 
-func TestMetricsTellOfSaturation(t *testing.T) {
+func TestMetricsShowSaturation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, fakellm.Config{Latency: time.Second, Saturation: 2, MaxRunning: 5})

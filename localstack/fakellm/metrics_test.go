@@ -12,8 +12,8 @@ import (
 	"rollout/localstack/fakellm"
 )
 
-// metric reads one from a server without a network: the first series whose
-// name and labels contain all the texts.
+// metric returns the value of the first series whose name and labels contain all
+// the texts.
 func metric(t *testing.T, s *fakellm.Server, texts ...string) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -27,7 +27,7 @@ lines:
 		}
 		return strings.TrimSpace(line[strings.LastIndexByte(line, ' '):])
 	}
-	t.Fatalf("no metric has %q:\n%s", texts, w.Body)
+	t.Fatalf("no metric contains %q:\n%s", texts, w.Body)
 	return ""
 }
 
@@ -39,7 +39,8 @@ func TestMetricsCountTokensAndEnds(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	slow := newServer(t, fakellm.Config{Latency: time.Hour})
-	slow.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "POST", "/v1/completions", strings.NewReader(`{"prompt":"x"}`)))
+	slow.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, "POST", "/v1/completions",
+		strings.NewReader(`{"prompt":"x"}`)))
 	for _, c := range []struct {
 		s    *fakellm.Server
 		name string
@@ -60,7 +61,7 @@ func TestMetricsCountTokensAndEnds(t *testing.T) {
 	}
 }
 
-func TestEveryStartHasATimeOfItsOwn(t *testing.T) {
+func TestEachStartHasItsOwnStartTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		seen := map[string]bool{}
@@ -74,7 +75,7 @@ func TestEveryStartHasATimeOfItsOwn(t *testing.T) {
 	})
 }
 
-func TestMetricsAreWellFormed(t *testing.T) {
+func TestMetricsAreInPrometheusTextFormat(t *testing.T) {
 	t.Parallel()
 	_, url := start(t, fakellm.Config{Model: `odd "model"`})
 	sample := regexp.MustCompile(`^[a-z_:]+(\{([a-z_]+="([^"\\]|\\.)*",?)*\})? [0-9]+(\.[0-9]+)?$`)
@@ -82,7 +83,7 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	for line := range strings.Lines(scrape(t, url)) {
 		line = strings.TrimSuffix(line, "\n")
 		if !sample.MatchString(line) && !comment.MatchString(line) {
-			t.Errorf("not Prometheus' text format: %s", line)
+			t.Errorf("not in Prometheus' text format: %s", line)
 		}
 	}
 }

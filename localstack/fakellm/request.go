@@ -11,26 +11,26 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// completion is a request, as far as the server cares.
+// completion is a parsed request of either endpoint.
 type completion struct {
 	chat          bool
 	model         string
 	echo          string // what the answer repeats: the prompt or the last user message
-	prompt        string // all that was said, for the digest, limits and patterns
-	seed          string // as written; "" if none
-	temperature   string // as written; "" if none
-	maxTokens     int    // 0 if not given
+	prompt        string // all messages' text, for the digest, limits and patterns
+	seed          string // as written; "" if absent
+	temperature   string // as written; "" if absent
+	maxTokens     int    // 0 if absent
 	stream, usage bool
 	logprobs      bool
-	nth           int64 // the server's how-many-th request, from 1
+	nth           int64 // the number of the request at this server, from 1
 	servedModel   string
-	json          bool   // only JSON may come, or what some grammar allows
-	body          []byte // the request as it came
+	json          bool   // the answer must be JSON, or follow a grammar
+	body          []byte // the request as received
 	quirks        answerQuirks
-	finish        string // how the answer ended, once it has been written
+	finish        string // finish reason, once the answer has been written
 }
 
-// wireRequest is either endpoint's request.
+// wireRequest is the JSON of a request of either endpoint.
 type wireRequest struct {
 	Model    string         `json:"model"`
 	Prompt   jsontext.Value `json:"prompt"`
@@ -68,12 +68,12 @@ func (w *wireRequest) json() bool {
 	return false
 }
 
-func readQuestion(r io.Reader, size int64, chat bool) (*completion, error) {
+func readCompletion(r io.Reader, size int64, chat bool) (*completion, error) {
 	body, err := readBody(r, size)
 	if err != nil {
 		return nil, err
 	}
-	return parseQuestion(body, chat)
+	return parseCompletion(body, chat)
 }
 
 func readBody(r io.Reader, size int64) ([]byte, error) {
@@ -82,42 +82,43 @@ func readBody(r io.Reader, size int64) ([]byte, error) {
 		in.Grow(int(size) + bytes.MinRead)
 	}
 	if _, err := in.ReadFrom(r); err != nil {
-		return nil, fmt.Errorf("the request's body can't be read: %w", err)
+		return nil, fmt.Errorf("read the request body: %w", err)
 	}
 	return in.Bytes(), nil
 }
 
-func parseQuestion(body []byte, chat bool) (*completion, error) {
+func parseCompletion(body []byte, chat bool) (*completion, error) {
 	var w wireRequest
 	if err := json.Unmarshal(body, &w, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)); err != nil {
-		return nil, fmt.Errorf("the request's body is not a request: %w", err)
+		return nil, fmt.Errorf("the request body is not a valid request: %w", err)
 	}
 	q := &completion{chat: chat, model: w.Model, seed: number(w.Seed), temperature: number(w.Temperature),
-		maxTokens: max(w.MaxTokens, w.MaxCompletion), stream: w.Stream, usage: w.StreamOptions.IncludeUsage, json: w.json(), body: body,
+		maxTokens: max(w.MaxTokens, w.MaxCompletion), stream: w.Stream, usage: w.StreamOptions.IncludeUsage,
+		json: w.json(), body: body,
 		logprobs: len(w.Logprobs) > 0 && w.Logprobs.Kind() != jsontext.KindNull && w.Logprobs.Kind() != jsontext.KindFalse}
 	if !chat {
 		if w.Prompt == nil {
-			return nil, errors.New("a completion needs a prompt")
+			return nil, errors.New("the completion request has no prompt")
 		}
 		q.echo = text(w.Prompt)
 		q.prompt = q.echo
 		return q, nil
 	}
 	if len(w.Messages) == 0 {
-		return nil, errors.New("a chat needs messages")
+		return nil, errors.New("the chat request has no messages")
 	}
-	said := make([]string, len(w.Messages))
+	texts := make([]string, len(w.Messages))
 	for i, m := range w.Messages {
-		said[i] = text(m.Content)
+		texts[i] = text(m.Content)
 		if m.Role == "user" {
-			q.echo = said[i]
+			q.echo = texts[i]
 		}
 	}
-	q.prompt = strings.Join(said, "\n")
+	q.prompt = strings.Join(texts, "\n")
 	return q, nil
 }
 
-// number returns a number as written, "" for anything else.
+// number returns a number as written, "" for any other value.
 func number(v jsontext.Value) string {
 	if v.Kind() != jsontext.KindNumber {
 		return ""
@@ -130,7 +131,7 @@ func number(v jsontext.Value) string {
 func text(v jsontext.Value) string {
 	switch v.Kind() {
 	case jsontext.KindString:
-		out, _ := jsontext.AppendUnquote(nil, v) // a valid string; what is not UTF-8 is U+FFFD
+		out, _ := jsontext.AppendUnquote(nil, v) // a valid string; invalid UTF-8 becomes U+FFFD
 		return string(out)
 	case jsontext.KindBeginArray:
 		var parts []struct {

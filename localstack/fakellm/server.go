@@ -1,11 +1,15 @@
-// Package server is an OpenAI-compatible inference server without a model, for
-// tests, demonstrations and benchmarks: answers repeat the prompt, take as
-// long as they are told, and go wrong on demand.
+// Package fakellm is an OpenAI-compatible inference server without a model, for
+// tests, demonstrations and benchmarks: answers repeat the prompt, take a
+// configured time, and fail on demand.
 //
-// An answer's text depends on the request and the model alone, never on order
-// or time, but for faults that are told to count; its latency on these and the
-// load. The package keeps no state but counters, holds no globals and never opens a connection:
-// it is an http.Handler.
+// The server is an http.Handler and serves chat completions, completions,
+// models, tokenize, health and metrics as vLLM does. The text of an answer
+// depends only on the request and the model, never on order or time, except
+// for faults that count requests. Its latency depends on the request, the model
+// and the load. The server keeps no state but counters and never opens a
+// connection.
+//
+// Command scripts/fakellm serves it.
 package fakellm
 
 import (
@@ -17,40 +21,39 @@ import (
 	"time"
 )
 
-// maxBody bounds a request.
-const maxBody = 64 << 20
+const maxBody = 64 << 20 // bytes of a request
 
 // Config says how the server behaves. The zero value answers at once.
 type Config struct {
 	Model        string        // the served model's name; "fake" if empty
 	Latency      time.Duration // from a request's start to its first piece
 	TokenLatency time.Duration // between pieces; with 0 all are written at once
-	Spread       float64       // 0 to 1: latency is ± so much of itself, by request
-	Tokens       int           // answers are filled up to so many words
-	MaxRunning   int           // requests beyond it wait; 0 for no limit
-	Saturation   int           // requests at once beyond which they slow each other down; 0 for never
+	Spread       float64       // 0 to 1: the share by which a request's latency differs from Latency
+	Tokens       int           // the least number of words of an answer; filler words are appended
+	MaxRunning   int           // requests that run at once; the others wait; 0 for no limit
+	Saturation   int           // requests at once from which they slow each other down; 0 for never
 	Faults       Faults
 	// OnRunning, if set, is called while a request counts as running, before
 	// it is answered. Tests use it as a barrier.
 	OnRunning func()
-	// Exit ends the process when Faults say so; os.Exit if nil.
+	// Exit ends the process for Faults.Die and DieAfter; nil is os.Exit.
 	Exit func(code int)
 }
 
-// Server is the handler. Any number of requests run at once.
+// Server is the handler. It is safe for concurrent use.
 type Server struct {
 	cfg      Config
 	mux      *http.ServeMux
 	faults   []faultHandler
 	slots    chan struct{} // nil for no limit
 	start    time.Time
-	spaced   promptCounter // answers of white space, by prompt
-	frozen   chan struct{} // closed once it is
-	freezing sync.Once     // closes it
+	spaced   promptCounter // white-space answers, by prompt
+	frozen   chan struct{} // closed by FreezeAfter
+	freezing sync.Once     // guards the close
 	counters
 }
 
-// New checks the config.
+// New returns a server. It fails if the config is invalid.
 func New(cfg Config) (*Server, error) {
 	if cfg.Model == "" {
 		cfg.Model = "fake"
@@ -59,12 +62,13 @@ func New(cfg Config) (*Server, error) {
 		cfg.Exit = os.Exit
 	}
 	if cfg.Spread < 0 || cfg.Spread > 1 {
-		return nil, fmt.Errorf("spread %v is not within 0 and 1", cfg.Spread)
+		return nil, fmt.Errorf("spread %v is not between 0 and 1", cfg.Spread)
 	}
 	f := cfg.Faults
-	if min(cfg.Latency, cfg.TokenLatency, f.RetryAfter, f.HealthDelay) < 0 || min(cfg.Tokens, cfg.MaxRunning, cfg.Saturation,
-		f.ContextLimit, f.OverloadEvery, f.FreezeAfter, f.DieAfter, f.ErrorAfter, f.SpacesTimes) < 0 {
-		return nil, errors.New("times, tokens, limits and counts can't be negative")
+	if min(cfg.Latency, cfg.TokenLatency, f.RetryAfter, f.HealthDelay) < 0 ||
+		min(cfg.Tokens, cfg.MaxRunning, cfg.Saturation,
+			f.ContextLimit, f.OverloadEvery, f.FreezeAfter, f.DieAfter, f.ErrorAfter, f.SpacesTimes) < 0 {
+		return nil, errors.New("a time, a number of tokens, a limit or a count is negative")
 	}
 	s := &Server{cfg: cfg, mux: http.NewServeMux(), start: time.Now(), frozen: make(chan struct{})}
 	s.faults = s.faultHandlers()
@@ -85,16 +89,16 @@ func New(cfg Config) (*Server, error) {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// Requests is how many completions were asked for.
+// Requests is how many completions have been requested.
 func (s *Server) Requests() int64 { return s.requests.Load() }
 
-// PeakRunning is how many ran at once, at most.
+// PeakRunning is the highest number of requests that ran at once.
 func (s *Server) PeakRunning() int64 { return s.peak.Load() }
 
-// complete answers a chat or a completion.
+// complete serves a chat completion or a completion.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 	nth := s.requests.Add(1)
-	q, err := readQuestion(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength, chat)
+	q, err := readCompletion(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength, chat)
 	if err != nil {
 		writeError(w, http.StatusBadRequest, "BadRequestError", err.Error())
 		return
@@ -124,7 +128,7 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 	}
 }
 
-// countEnd counts an answer's end. Requests that are refused have none.
+// countEnd counts how the answer ended. A refused request is not counted.
 func (s *Server) countEnd(r *http.Request, q *completion) {
 	switch {
 	case q.finish == "stop":
@@ -136,21 +140,22 @@ func (s *Server) countEnd(r *http.Request, q *completion) {
 	}
 }
 
-// tokenize counts a prompt's tokens, which are words, as vLLM does. It takes
-// what either endpoint takes.
+// tokenize serves vLLM's token count. A token is a word. It accepts the requests
+// of both endpoints.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	body, err := readBody(http.MaxBytesReader(w, r.Body, maxBody), r.ContentLength)
 	var q *completion
 	if err == nil {
-		if q, err = parseQuestion(body, true); err != nil {
-			q, err = parseQuestion(body, false)
+		if q, err = parseCompletion(body, true); err != nil {
+			q, err = parseCompletion(body, false)
 		}
 	}
 	if err != nil {
 		writeError(w, http.StatusBadRequest, "BadRequestError", err.Error())
 		return
 	}
-	writeJSON(w, fmt.Appendf(nil, `{"count":%d,"max_model_len":%d,"tokens":[],"token_strs":null}`, words(q.prompt), s.cfg.Faults.ContextLimit))
+	writeJSON(w, fmt.Appendf(nil, `{"count":%d,"max_model_len":%d,"tokens":[],"token_strs":null}`, words(q.prompt),
+		s.cfg.Faults.ContextLimit))
 }
 
 func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
@@ -158,5 +163,6 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 	if s.cfg.Faults.ContextLimit > 0 {
 		limit = fmt.Sprintf(`,"max_model_len":%d`, s.cfg.Faults.ContextLimit)
 	}
-	writeJSON(w, fmt.Appendf(nil, `{"object":"list","data":[{"id":%s,"object":"model","owned_by":"fakellm"%s}]}`, quoted(s.cfg.Model), limit))
+	writeJSON(w, fmt.Appendf(nil, `{"object":"list","data":[{"id":%s,"object":"model","owned_by":"fakellm"%s}]}`,
+		quoted(s.cfg.Model), limit))
 }

@@ -35,10 +35,12 @@ func newServer(t *testing.T, cfg fakellm.Config) *fakellm.Server {
 	return s
 }
 
-func TestAnswersDependOnTheRequestAlone(t *testing.T) {
+func TestAnswersDependOnlyOnTheRequest(t *testing.T) {
 	t.Parallel()
-	const chat = `{"model":"m","messages":[{"role":"system","content":"be kind"},{"role":"user","content":"name a colour"}]`
-	bodies := []string{chat + `}`, chat + `,"seed":1,"temperature":0.5}`, chat + `,"seed":2,"temperature":0.5}`, chat + `,"seed":2,"temperature":0.7}`}
+	const chat = `{"model":"m","messages":[{"role":"system","content":"be kind"},` +
+		`{"role":"user","content":"name a colour"}]`
+	bodies := []string{chat + `}`, chat + `,"seed":1,"temperature":0.5}`, chat + `,"seed":2,"temperature":0.5}`, chat +
+		`,"seed":2,"temperature":0.7}`}
 	one, two := newServer(t, fakellm.Config{Tokens: 20}), newServer(t, fakellm.Config{Tokens: 20})
 	first := map[string]string{}
 	for _, b := range bodies {
@@ -60,12 +62,13 @@ func TestAnswersDependOnTheRequestAlone(t *testing.T) {
 		t.Errorf("%d requests got %d answers", len(bodies), len(texts))
 	}
 	greedy := []string{`{"prompt":"x","temperature":0,"seed":1}`, `{"prompt":"x","temperature":0,"seed":2}`}
-	if a, b := post(t, one, "/v1/completions", greedy[0]).Body.String(), post(t, one, "/v1/completions", greedy[1]).Body.String(); a != b {
+	if a, b := post(t, one, "/v1/completions", greedy[0]).Body.String(),
+		post(t, one, "/v1/completions", greedy[1]).Body.String(); a != b {
 		t.Errorf("temperature 0 depends on the seed:\n%s\n%s", a, b)
 	}
 }
 
-func TestStreamsAndWholeAnswersSayTheSame(t *testing.T) {
+func TestStreamedAndWholeAnswersAreEqual(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, fakellm.Config{Tokens: 12})
 	unwrapped := http.NewServeMux() // makes every request a plain one
@@ -93,7 +96,8 @@ func TestStreamsAndWholeAnswersSayTheSame(t *testing.T) {
 		if strings.Contains(got.Text, "\u2028") {
 			strange++
 		}
-		if finish := map[engine.Endpoint]string{engine.Chat: "length", engine.Completion: "stop"}[r.Endpoint]; got.FinishReason != finish || len(got.Logprobs) == 0 {
+		if finish := map[engine.Endpoint]string{engine.Chat: "length",
+			engine.Completion: "stop"}[r.Endpoint]; got.FinishReason != finish || len(got.Logprobs) == 0 {
 			t.Errorf("%s: finish %q, logprobs %s", r.Body, got.FinishReason, got.Logprobs)
 		}
 	}
@@ -102,7 +106,7 @@ func TestStreamsAndWholeAnswersSayTheSame(t *testing.T) {
 	}
 }
 
-func TestLatencyIsTheRequestsOwn(t *testing.T) {
+func TestLatencyDependsOnTheRequest(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, fakellm.Config{Latency: 20 * time.Millisecond, Spread: 0.5})
@@ -139,10 +143,12 @@ func TestRequestsBeyondMaxRunningWait(t *testing.T) {
 		synctest.Wait()
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
-		for _, want := range []string{`vllm:num_requests_running{engine="0",model_name="fake"} 2.0`, `vllm:num_requests_waiting{engine="0",model_name="fake"} 4.0`, `vllm:kv_cache_usage_perc{engine="0",model_name="fake"} 1.0`,
+		for _, want := range []string{`vllm:num_requests_running{engine="0",model_name="fake"} 2.0`,
+			`vllm:num_requests_waiting{engine="0",model_name="fake"} 4.0`,
+			`vllm:kv_cache_usage_perc{engine="0",model_name="fake"} 1.0`,
 			`fakellm_requests_total{model_name="fake"} 6`} {
 			if !strings.Contains(w.Body.String(), want+"\n") {
-				t.Errorf("metrics lack %s:\n%s", want, w.Body)
+				t.Errorf("the metrics have no %s:\n%s", want, w.Body)
 			}
 		}
 		for range 6 {
@@ -170,10 +176,11 @@ func TestOverloadAlternates(t *testing.T) {
 	}
 }
 
-func TestTheServerDiesOnDemand(t *testing.T) {
+func TestDieExitsAtItsPrompt(t *testing.T) {
 	t.Parallel()
 	var codes []int
-	s := newServer(t, fakellm.Config{Faults: fakellm.Faults{Die: "<die>"}, Exit: func(code int) { codes = append(codes, code) }})
+	s := newServer(t, fakellm.Config{Faults: fakellm.Faults{Die: "<die>"},
+		Exit: func(code int) { codes = append(codes, code) }})
 	post(t, s, "/v1/completions", `{"prompt":"live"}`)
 	post(t, s, "/v1/chat/completions", `{"messages":[{"role":"system","content":"<die>"},{"role":"user","content":"x"}]}`)
 	if diff := cmp.Diff([]int{1}, codes); diff != "" {
@@ -181,7 +188,7 @@ func TestTheServerDiesOnDemand(t *testing.T) {
 	}
 }
 
-func TestTheServerDiesAfterSoManyRequests(t *testing.T) {
+func TestDieAfterExitsAfterTheCount(t *testing.T) {
 	t.Parallel()
 	died := 0
 	s := newServer(t, fakellm.Config{Faults: fakellm.Faults{DieAfter: 2}, Exit: func(int) { died++ }})
@@ -201,7 +208,8 @@ func TestBadRequestsAreRefused(t *testing.T) {
 		{Endpoint: engine.Chat, Body: []byte(`{}`)}, {Endpoint: engine.Completion, Body: []byte(`{}`)},
 		{Endpoint: engine.Chat, Body: []byte(`{"messages":5}`)}, {Endpoint: engine.Chat, Body: []byte(`{"messages":[}`)},
 	} {
-		if _, err := c.Answer(t.Context(), r, func() {}); !fault.Is(err, fault.Invalid) || fault.ClassOf(err) != fault.Refused {
+		if _, err := c.Answer(t.Context(), r, func() {}); !fault.Is(err, fault.Invalid) ||
+			fault.ClassOf(err) != fault.Refused {
 			t.Errorf("%s: %v", r.Body, err)
 		}
 	}
@@ -209,10 +217,11 @@ func TestBadRequestsAreRefused(t *testing.T) {
 
 func TestBadConfigsAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, cfg := range []fakellm.Config{{Spread: 2}, {Spread: -1}, {Latency: -1}, {Tokens: -1}, {MaxRunning: -1}, {TokenLatency: -1}, {Saturation: -1},
+	for _, cfg := range []fakellm.Config{{Spread: 2}, {Spread: -1}, {Latency: -1}, {Tokens: -1}, {MaxRunning: -1},
+		{TokenLatency: -1}, {Saturation: -1},
 		{Faults: fakellm.Faults{ErrorAfter: -1}}, {Faults: fakellm.Faults{HealthDelay: -1}}} {
 		if _, err := fakellm.New(cfg); err == nil {
-			t.Errorf("%+v is taken", cfg)
+			t.Errorf("%+v is accepted", cfg)
 		}
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// quoted renders a JSON string.
+// quoted encodes s as a JSON string.
 func quoted(s string) []byte { return appendQuoted(nil, s) }
 
 func appendQuoted(dst []byte, s string) []byte {
@@ -24,7 +24,7 @@ func writeError(w http.ResponseWriter, status int, kind, message string) {
 	fmt.Fprintf(w, `{"error":{"message":%s,"type":%s,"param":null,"code":%d}}`, quoted(message), quoted(kind), status)
 }
 
-// writeWhole answers with one JSON object.
+// writeWhole writes the answer as one JSON object.
 func (s *Server) writeWhole(w http.ResponseWriter, q *completion, a answer) {
 	text := strings.Join(a.words, "")
 	out := append(head(q, a, ""), `"choices":[{"index":0,`...)
@@ -41,8 +41,8 @@ func (s *Server) writeWhole(w http.ResponseWriter, q *completion, a answer) {
 	q.finish = a.finish
 }
 
-// writeStream answers with an event a word, as fast as told; without a latency
-// of tokens all at once.
+// writeStream writes the answer as one event per word, at the configured pace, or
+// all at once without a TokenLatency.
 func (s *Server) writeStream(w http.ResponseWriter, r *http.Request, q *completion, a answer) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	event := eventHead(q, a)
@@ -68,10 +68,10 @@ func (s *Server) writeStream(w http.ResponseWriter, r *http.Request, q *completi
 }
 
 func flush(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).Flush() // a client that is gone is noticed by its context
+	_ = http.NewResponseController(w).Flush() // the request's context reports that the client left
 }
 
-// appendPiece ends the event of word i.
+// appendPiece appends the rest of the event of word i.
 func appendPiece(out []byte, q *completion, a answer, i int) []byte {
 	out = append(out, `"choices":[{"index":0,`...)
 	switch {
@@ -86,7 +86,7 @@ func appendPiece(out []byte, q *completion, a answer, i int) []byte {
 	return append(out, ",\"finish_reason\":null}]}\n\n"...)
 }
 
-// appendFinish ends the event with the finish reason.
+// appendFinish appends the rest of the event with the finish reason.
 func appendFinish(out []byte, q *completion, a answer) []byte {
 	if q.chat {
 		out = append(out, `"choices":[{"index":0,"delta":{},"finish_reason":`...)
@@ -96,12 +96,12 @@ func appendFinish(out []byte, q *completion, a answer) []byte {
 	return append(appendQuoted(out, a.finish), "}]}\n\n"...)
 }
 
-// eventHead is what every event of an answer starts with.
+// eventHead is the start of every event of an answer.
 func eventHead(q *completion, a answer) []byte {
 	return append([]byte("data: "), head(q, a, ".chunk")...)
 }
 
-// head opens an object and writes what comes before the choices.
+// head is the start of an answer's object, up to the choices.
 func head(q *completion, a answer, chunk string) []byte {
 	object := "text_completion"
 	if q.chat {
@@ -112,10 +112,11 @@ func head(q *completion, a answer, chunk string) []byte {
 }
 
 func appendUsage(out []byte, a answer) []byte {
-	return fmt.Appendf(out, `"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`, a.asked, len(a.words), a.asked+len(a.words))
+	return fmt.Appendf(out, `"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d}`, a.asked,
+		len(a.words), a.asked+len(a.words))
 }
 
-// appendText renders text of the answer.
+// appendText appends a text of the answer as a JSON string.
 func (a *answer) appendText(out []byte, text string) []byte {
 	if !a.surrogates {
 		return appendQuoted(out, text)
@@ -123,7 +124,7 @@ func (a *answer) appendText(out []byte, text string) []byte {
 	return append(out, bytes.ReplaceAll(quoted(text), []byte(lone), []byte(`\udc00`))...)
 }
 
-// oddLogprobs are what Python's JSON writes where there is no number.
+// oddLogprobs are the non-numbers that Python's JSON writer emits.
 var oddLogprobs = [...]string{"NaN", "-Infinity", "-0.5", "Infinity"}
 
 func (a *answer) logprob(i int) string {
@@ -133,8 +134,8 @@ func (a *answer) logprob(i int) string {
 	return "-0.5"
 }
 
-// appendLogprobs appends made-up log probabilities of the words from one to
-// before another, if they are asked for.
+// appendLogprobs appends log probabilities of the words in [from, to) if the
+// request asks for them.
 func (a *answer) appendLogprobs(out []byte, q *completion, from, to int) []byte {
 	if !q.logprobs {
 		return out
