@@ -1,12 +1,14 @@
-// Package health judges other processes by their heartbeats.
+// Package health judges workers by their heartbeats.
 //
-// A worker's beat is one document, and the lease of every shard it lists.
+// A worker's heartbeat is one document. It is also the lease of every shard that
+// it lists, so shards need no renewal of their own.
 //
-//	beat ──▶ due_at = now + 2 × interval ──▶ (due) ──▶ overdue ──▶ dead
+//	heartbeat ──▶ due_at = now + 2 × interval ──▶ (due) ──▶ overdue ──▶ dead
 //
 // A worker is dead when now − due_at exceeds both the skew budget and the
-// failure timeout. The judge's own clock is the only one used; the skew budget
-// pays for its difference from the worker's. The package reads no clock.
+// failure timeout. The caller passes its own clock's time; the skew budget covers
+// the difference from the worker's clock. The package reads no clock and no
+// document.
 package health
 
 import (
@@ -16,7 +18,8 @@ import (
 	"rollout/shared/core/shard"
 )
 
-// Timings are the deployment's; see config.Health for the rules among them.
+// Timings are the deployment's heartbeat settings. config.Health has the rules that
+// they keep.
 type Timings struct {
 	Interval       time.Duration
 	SelfFence      time.Duration
@@ -24,7 +27,7 @@ type Timings struct {
 	SkewBudget     time.Duration
 }
 
-// State is what a worker says of itself.
+// State is the state that a worker reports of itself.
 type State string
 
 // The states of a worker.
@@ -32,34 +35,36 @@ const (
 	Init     State = "init"
 	Ready    State = "ready"
 	Draining State = "draining"
-	Gone     State = "gone" // an orderly end; its shards were released before
+	Gone     State = "gone" // ended in order; it released its shards before
 )
 
-// HeldShard is one shard in a worker's hands.
+// HeldShard is one shard that a worker holds.
 type HeldShard struct {
 	Run     identity.RunID `json:"run"`
 	Shard   int            `json:"shard"`
 	Attempt uint64         `json:"attempt"`
-	// Items of the shard, and how many of them have their row; 0 until loaded.
+	// Items are the shard's items, and Rows are those that have their row; both are 0
+	// until the shard is loaded.
 	Items int `json:"items,omitempty"`
 	Rows  int `json:"rows,omitempty"`
-	// Training is how far the training is that the shard is; nil if it is none,
-	// or has not begun.
+	// Training is the progress of the shard's training; nil for other shards and
+	// before its first step.
 	Training *Training `json:"training,omitempty"`
 }
 
-// Training is how far a training is.
+// Training is the progress of a training.
 type Training struct {
 	Step  int      `json:"step"` // taken
 	Steps int      `json:"steps"`
 	Loss  *float64 `json:"loss"` // of the last step, in nats; null before the first
-	// Steps and tokens a second, lately; 0 if not known.
+	// StepRate and TokenRate are recent steps and tokens per second; 0 if unknown.
 	StepRate  float64 `json:"step_rate"`
 	TokenRate float64 `json:"token_rate"`
 }
 
-// Heartbeat is the document beat/<worker>. That worker alone writes it; functions
-// write the last words of machines that could not, and take them back.
+// Heartbeat is the document beat/<worker>. Only that worker writes it. For a
+// machine that failed before it had a worker, functions write a Heartbeat with a
+// FailureReason, and clear it later.
 type Heartbeat struct {
 	Schema      int         `json:"schema"`
 	Worker      string      `json:"worker"`
@@ -68,52 +73,51 @@ type Heartbeat struct {
 	At          time.Time   `json:"at"`     // the worker's clock
 	DueAt       time.Time   `json:"due_at"` // At + 2 × interval
 	Started     time.Time   `json:"started"`
-	MaxInFlight int         `json:"in_flight"` // requests at once, at most
+	MaxInFlight int         `json:"in_flight"` // the most requests at once
 	Host        string      `json:"host,omitempty"`
 	PID         int         `json:"pid,omitempty"`
 	CPUs        int         `json:"cpus,omitempty"`
 	GPUs        int         `json:"gpus,omitempty"`
-	Instance    string      `json:"instance,omitempty"` // what the machine's cloud calls it
+	Instance    string      `json:"instance,omitempty"` // the cloud's name of the machine
 	Holds       []HeldShard `json:"holds,omitempty"`
-	// FailureReason says why a rented machine left its fleet on which nobody could
-	// work; "" if it did not. Then this is no worker's beat, but the machine's last
-	// word.
+	// FailureReason says why a rented machine left its fleet unusable. It is "" in a
+	// worker's heartbeat; otherwise the document is the failure report of a machine.
 	FailureReason string `json:"gave_up,omitempty"`
-	// ProbationEngine names the engine that the worker has, or wants, to itself to ask
-	// suspects; "" for none.
+	// ProbationEngine names the engine that the worker uses alone, or waits to use
+	// alone, in order to ask suspects; "" if it does neither.
 	ProbationEngine string `json:"trials,omitempty"`
 	Load            Load   `json:"load"`
-	// Control is the newest control sequence acted on, per run held.
+	// Control is the newest control sequence applied, by held run.
 	Control map[identity.RunID]uint64 `json:"control,omitempty"`
 }
 
-// Due is when the next beat is due.
+// Due returns when the heartbeat after one of now is due.
 func (t Timings) Due(now time.Time) time.Time { return now.Add(2 * t.Interval) }
 
-// HeartbeatRetention is how long the beat of a worker that is no more is kept at least:
-// for people to look at, and for who asks whether a worker was there at all.
+// HeartbeatRetention is how long at least the heartbeat of an ended worker is kept:
+// for users, and for functions that ask whether a machine ever had a worker.
 const HeartbeatRetention = time.Hour
 
 // Bounds of Visibility.
 const (
-	leastVisible = time.Second
-	mostVisible  = 30 * time.Second
+	minVisibility = time.Second
+	maxVisibility = 30 * time.Second
 )
 
-// Visibility is how long a message is hidden from others while a process
-// handles it: no longer than it takes to find that process dead, so that the
-// message comes back when it does not.
+// Visibility returns how long a queue hides a message from other receivers while
+// a process handles it. It is the failure timeout within bounds, so that the
+// message returns when its receiver is found dead.
 func (t Timings) Visibility() time.Duration {
-	return min(max(t.FailureTimeout, leastVisible), mostVisible)
+	return min(max(t.FailureTimeout, minVisibility), maxVisibility)
 }
 
-// Dead reports whether the worker of the beat is dead to the judge.
+// Dead reports whether the worker of the heartbeat is dead at now.
 func (t Timings) Dead(b Heartbeat, now time.Time) bool {
 	over := now.Sub(b.DueAt)
 	return b.State == Gone || over > t.SkewBudget && over > t.FailureTimeout
 }
 
-// HoldsClaim reports whether the beat speaks for that claim of the shard.
+// HoldsClaim reports whether the heartbeat lists that claim of the shard.
 func (b Heartbeat) HoldsClaim(run identity.RunID, n int, attempt uint64) bool {
 	for _, h := range b.Holds {
 		if h.Run == run && h.Shard == n && h.Attempt == attempt {
@@ -123,21 +127,21 @@ func (b Heartbeat) HoldsClaim(run identity.RunID, n int, attempt uint64) bool {
 	return false
 }
 
-// Verdict is what a dispatched shard's document and its holder's beat say.
+// Verdict is the state of a sent shard by its document and its holder's heartbeat.
 type Verdict string
 
 // The verdicts.
 const (
-	Finished   Verdict = "finished"    // Done: coordinate may have missed it
-	Alive      Verdict = "alive"       // held by a worker that speaks for it
-	Unclaimed  Verdict = "unclaimed"   // nobody has it: its message may be lost
-	HolderDead Verdict = "holder_dead" // the holder's heartbeat is over or was never there
-	NotListed  Verdict = "disowned"    // a beat newer than the claim does not list it
+	Finished   Verdict = "finished"    // Done; coordinate may have missed the event
+	Alive      Verdict = "alive"       // held by a living worker that lists it
+	Unclaimed  Verdict = "unclaimed"   // without a holder; its message may be lost
+	HolderDead Verdict = "holder_dead" // the holder is dead or never had a heartbeat
+	NotListed  Verdict = "disowned"    // a heartbeat newer than the claim does not list it
 )
 
-// Judge gives the verdict on one shard. beat is the holder's, nil if it has
-// none. A beat newer than the claim speaks against it: workers list a shard
-// from before they write its claim.
+// Judge returns the verdict on one shard. beat is the holder's heartbeat, or nil if
+// there is none. Workers list a shard before they write its claim, so a heartbeat
+// that is newer than the claim and does not list it disproves the claim.
 func (t Timings) Judge(d shard.Doc, beat *Heartbeat, now time.Time) Verdict {
 	switch {
 	case d.State == shard.Done:
@@ -151,5 +155,46 @@ func (t Timings) Judge(d shard.Doc, beat *Heartbeat, now time.Time) Verdict {
 	case beat.At.After(d.ClaimedAt):
 		return NotListed
 	}
-	return Alive // claimed since its last beat; the next one will list it
+	return Alive // claimed after its last heartbeat, the next one lists it
+}
+
+// Load is what a worker observed of its engine recently. It only explains to users
+// why a run is slow; no decision depends on it. The zero value is that of a worker
+// without requests so far.
+type Load struct {
+	InFlight int `json:"busy"` // requests at the engine now
+	// Rows counts the items that got their row since the worker started. Tokens
+	// counts the completion tokens of those rows.
+	Rows   int64     `json:"rows"`
+	Tokens int64     `json:"tokens"`
+	RowAt  time.Time `json:"row_at,omitzero"` // of the last row, to within a heartbeat
+	// Rate and TokenRate are rows and completion tokens per second over the last 30 s.
+	Rate      float64 `json:"rate"`
+	TokenRate float64 `json:"token_rate"`
+	// MedianMS is the median duration of the last answered requests.
+	MedianMS int64 `json:"median_ms"`
+	// Faults counts the failed requests since the worker started. LastFault is the
+	// kind of the last failure. Example: "throttled".
+	Faults    int64  `json:"faults"`
+	LastFault string `json:"fault,omitempty"`
+	// UnavailableReason says why the engine cannot answer; "" while it can.
+	UnavailableReason string    `json:"away,omitempty"`
+	UnavailableSince  time.Time `json:"away_since,omitzero"`
+	// Servers are the servers behind the engine, if it balances several.
+	Servers []Server `json:"servers,omitempty"`
+}
+
+// MaxServers is how many servers a heartbeat lists at most.
+const MaxServers = 64
+
+// Server is one inference server as a worker observes it.
+type Server struct {
+	Name     string `json:"name"`  // Example: "http://127.0.0.1:8000/v1"
+	State    string `json:"state"` // of its circuit breaker; "closed" is healthy
+	InFlight int    `json:"in_flight"`
+	Limit    int    `json:"limit"` // requests at once; 0: no limit of its own
+	// Waiting is how many requests of all clients wait at the server, as it reports;
+	// negative if it reports nothing.
+	Waiting   int    `json:"waiting"`
+	LastError string `json:"why,omitempty"` // if it is not healthy
 }

@@ -12,12 +12,14 @@ import (
 const run = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
 
 var (
-	embedded = Timings{Interval: 500 * time.Millisecond, SelfFence: 4 * time.Second, FailureTimeout: 5 * time.Second, SkewBudget: 250 * time.Millisecond}
-	skewed   = Timings{Interval: time.Second, SelfFence: time.Second, FailureTimeout: 2 * time.Second, SkewBudget: 3 * time.Second}
-	start    = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
+	embedded = Timings{Interval: 500 * time.Millisecond, SelfFence: 4 * time.Second,
+		FailureTimeout: 5 * time.Second, SkewBudget: 250 * time.Millisecond}
+	skewed = Timings{Interval: time.Second, SelfFence: time.Second,
+		FailureTimeout: 2 * time.Second, SkewBudget: 3 * time.Second}
+	start = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-func TestAMessageComesBackWhenItsReceiverIsFoundDead(t *testing.T) {
+func TestVisibilityIsTheFailureTimeoutWithinBounds(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ failure, want time.Duration }{
 		{5 * time.Second, 5 * time.Second},
@@ -30,10 +32,10 @@ func TestAMessageComesBackWhenItsReceiverIsFoundDead(t *testing.T) {
 	}
 }
 
-func TestFormula(t *testing.T) {
+func TestDeadAfterSkewBudgetAndFailureTimeout(t *testing.T) {
 	t.Parallel()
 	if due := embedded.Due(start); due != start.Add(time.Second) {
-		t.Errorf("the next beat is due at %s", due)
+		t.Errorf("the next heartbeat is due at %s", due)
 	}
 	for _, c := range []struct {
 		name    string
@@ -61,8 +63,9 @@ func TestFormula(t *testing.T) {
 	}
 }
 
-// Detection takes 8 s at most: a beat just sent, its due time, the timeout,
-// the skew budget at the judge, and the next scan half an interval later.
+// TestDetectionWithinEightSeconds adds up the worst case: a heartbeat that was just
+// sent, its due time, the timeout, the skew budget of the judge, and the next scan
+// half an interval later.
 func TestDetectionWithinEightSeconds(t *testing.T) {
 	t.Parallel()
 	worst := embedded.Due(start).Sub(start) + embedded.FailureTimeout + embedded.SkewBudget + embedded.Interval/2
@@ -74,7 +77,7 @@ func TestDetectionWithinEightSeconds(t *testing.T) {
 	}
 }
 
-func TestLists(t *testing.T) {
+func TestHoldsClaim(t *testing.T) {
 	t.Parallel()
 	b := Heartbeat{Holds: []HeldShard{{Run: "A", Shard: 1, Attempt: 1}, {Run: run, Shard: 7, Attempt: 2}}}
 	for _, c := range []struct {
@@ -87,7 +90,7 @@ func TestLists(t *testing.T) {
 		{HeldShard{Run: "A", Shard: 7, Attempt: 2}, false},
 	} {
 		if got := b.HoldsClaim(c.held.Run, c.held.Shard, c.held.Attempt); got != c.want {
-			t.Errorf("lists %+v: %v", c.held, got)
+			t.Errorf("holds %+v: %v", c.held, got)
 		}
 	}
 }
@@ -109,19 +112,19 @@ func TestJudge(t *testing.T) {
 		now  time.Duration
 		want Verdict
 	}{
-		{"absent", shard.New(run, 7), nil, 0, Unclaimed},
+		{"no document", shard.New(run, 7), nil, 0, Unclaimed},
 		{"released, its last holder alive", shard.Doc{State: shard.Pending, Attempt: 2}, beat(0, nil), 0, Unclaimed},
 		{"done", shard.Doc{State: shard.Done, Worker: "w"}, nil, time.Hour, Finished},
 		{"held and listed", running, beat(time.Second, lists), time.Second, Alive},
 		{"the holder never had a heartbeat", running, nil, 0, HolderDead},
-		{"the holder's heartbeat is over", running, beat(time.Second, lists), 7*time.Second + 1, HolderDead},
-		{"the holder's heartbeat is just not over", running, beat(time.Second, lists), 7 * time.Second, Alive},
+		{"the holder is dead", running, beat(time.Second, lists), 7*time.Second + 1, HolderDead},
+		{"the holder is just not dead", running, beat(time.Second, lists), 7 * time.Second, Alive},
 		{"the holder left in order", running, gone, time.Second, HolderDead},
-		{"claimed since the last beat", running, beat(-time.Second, nil), 0, Alive},
-		{"a beat as old as the claim", running, beat(0, nil), time.Second, Alive},
-		{"a newer beat does not list it", running, beat(1, nil), time.Second, NotListed},
-		{"a newer beat lists an older attempt", running, beat(time.Second, other), time.Second, NotListed},
-		{"not listed, and over", running, beat(time.Second, nil), time.Hour, HolderDead},
+		{"claimed after the last heartbeat", running, beat(-time.Second, nil), 0, Alive},
+		{"heartbeat as old as the claim", running, beat(0, nil), time.Second, Alive},
+		{"newer heartbeat does not list it", running, beat(1, nil), time.Second, NotListed},
+		{"newer heartbeat lists an older attempt", running, beat(time.Second, other), time.Second, NotListed},
+		{"not listed, and the holder is dead", running, beat(time.Second, nil), time.Hour, HolderDead},
 	} {
 		if got := embedded.Judge(c.doc, c.beat, start.Add(c.now)); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
@@ -129,15 +132,20 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The field names are the document's format.
-func TestBeatJSON(t *testing.T) {
+// TestHeartbeatJSON pins the document's format.
+func TestHeartbeatJSON(t *testing.T) {
 	t.Parallel()
-	b := Heartbeat{Schema: 1, Worker: "w", Pool: "p", State: Ready, At: start, DueAt: start, Started: start, MaxInFlight: 8, Host: "h", PID: 2, CPUs: 3, GPUs: 4, Instance: "i-1",
+	b := Heartbeat{Schema: 1, Worker: "w", Pool: "p", State: Ready, At: start, DueAt: start, Started: start,
+		MaxInFlight: 8, Host: "h", PID: 2, CPUs: 3, GPUs: 4, Instance: "i-1",
 		Holds: []HeldShard{{Run: run, Shard: 7, Attempt: 2}}, Control: map[identity.RunID]uint64{run: 5}}
 	got, err := json.Marshal(b)
-	at := `"2025-01-01T00:00:00Z"`
-	if want := `{"schema":1,"worker":"w","pool":"p","state":"ready","at":` + at + `,"due_at":` + at + `,"started":` + at + `,"in_flight":8,` +
-		`"host":"h","pid":2,"cpus":3,"gpus":4,"instance":"i-1","holds":[{"run":"` + run + `","shard":7,"attempt":2}],"load":{"busy":0,"rows":0,"tokens":0,"rate":0,"token_rate":0,"median_ms":0,"faults":0},"control":{"` + run + `":5}}`; err != nil || string(got) != want {
+	const at = `"2025-01-01T00:00:00Z"`
+	want := `{"schema":1,"worker":"w","pool":"p","state":"ready","at":` + at + `,"due_at":` + at +
+		`,"started":` + at + `,"in_flight":8,"host":"h","pid":2,"cpus":3,"gpus":4,"instance":"i-1",` +
+		`"holds":[{"run":"` + run + `","shard":7,"attempt":2}],` +
+		`"load":{"busy":0,"rows":0,"tokens":0,"rate":0,"token_rate":0,"median_ms":0,"faults":0},` +
+		`"control":{"` + run + `":5}}`
+	if err != nil || string(got) != want {
 		t.Errorf("got  %s (%v)\nwant %s", got, err, want)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"rollout/shared/core/identity"
 )
 
-// BenchmarkItem measures what identifies one item: its id, its seed and the
-// name of an answer as long as its request.
+// BenchmarkItem measures the ids of one item: its own id, its seed and the content
+// id of an answer as long as its request.
 func BenchmarkItem(b *testing.B) {
 	for _, size := range []int{256, 1180} {
 		request := bytes.Repeat([]byte("x"), size)

@@ -9,21 +9,22 @@ import (
 	"lukechampine.com/blake3/guts"
 )
 
-// groupSize is what the library compresses at once, with vectors: 16 chunks.
+// groupSize is how many bytes the library compresses at once with vectors: 16
+// chunks.
 const groupSize = guts.MaxSIMD * guts.ChunkSize
 
 // Hasher computes many content ids without allocating. It is not safe for
 // concurrent use.
 //
-// It builds blake3's tree over the library's compression functions, and over
-// one of its own for short values. The library's own hasher starts a goroutine
-// for each subtree, which for writes of up to 100 KiB costs as much again as
-// the hashing, and takes small writes without vectors.
+// It builds blake3's tree from the library's compression functions, and uses
+// package blake3pair for short values. The library's own hasher starts a goroutine
+// for each subtree, which for writes of up to 100 KiB costs as much as the hashing
+// itself, and it hashes small writes without vectors.
 type Hasher struct {
-	group [groupSize]byte // bytes not compressed yet: the last group must wait for what follows
-	n     int             // how many
-	// groups counts those compressed. Its bits say which levels of the stack
-	// hold the root of a whole subtree: level i one of 2^i groups.
+	group [groupSize]byte // bytes that are not compressed yet: the last group ends differently
+	n     int             // how many bytes of group are used
+	// groups counts the compressed groups. Its bits say which levels of the stack
+	// hold the root of a complete subtree: level i is one of 2^i groups.
 	groups uint64
 	stack  [64][8]uint32
 	short  blake3pair.Hasher
@@ -32,7 +33,7 @@ type Hasher struct {
 // NewHasher returns a Hasher.
 func NewHasher() *Hasher { return &Hasher{} }
 
-// Reset starts a new value.
+// Reset discards what was written, to start a new value.
 func (h *Hasher) Reset() { h.n, h.groups = 0, 0 }
 
 // Write adds bytes; it never fails.
@@ -56,7 +57,7 @@ func (h *Hasher) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// WriteString adds the text's bytes; it never fails.
+// WriteString adds the bytes of s; it never fails.
 func (h *Hasher) WriteString(s string) (int, error) {
 	n := len(s)
 	for len(s) > 0 {
@@ -71,7 +72,7 @@ func (h *Hasher) WriteString(s string) (int, error) {
 	return n, nil
 }
 
-// compress takes a whole group in that is not the last, and joins the subtrees
+// compress compresses a full group that is not the last, and joins the subtrees
 // that it completes.
 func (h *Hasher) compress(group *[groupSize]byte) {
 	cv := guts.ChainingValue(guts.CompressBuffer(group, groupSize, &guts.IV, h.groups*guts.MaxSIMD, 0))
@@ -115,8 +116,8 @@ func (h *Hasher) Content(b []byte) ContentID {
 }
 
 // Item returns blake3(schema ‖ model ‖ len u64 LE + request ‖ len u64 LE +
-// params ‖ index u64 LE). Request is the line's own value without white space
-// between tokens, params the canonical JSON of the sampling params.
+// params ‖ index u64 LE). request is the line's own value without white space
+// between tokens, and params is the canonical JSON of the sampling params.
 func (h *Hasher) Item(model ContentID, request, params []byte, index uint64) ContentID {
 	h.Reset()
 	h.Write([]byte{ItemSchema})
@@ -135,5 +136,5 @@ func (h *Hasher) uint64(v uint64) {
 	h.Write(b[:])
 }
 
-// hashers are for those who compute one id now and then.
+// hashers are for the functions that compute one id.
 var hashers = sync.Pool{New: func() any { return NewHasher() }}

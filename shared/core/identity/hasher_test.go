@@ -10,30 +10,34 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pattern is n bytes of which no two chunks are alike.
+// pattern returns n bytes of which no two chunks are alike.
 func pattern(n int) []byte {
 	b := make([]byte, n)
-	dice := rand.New(rand.NewPCG(1, 2))
+	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range b {
-		b[i] = byte(dice.Uint32())
+		b[i] = byte(rng.Uint32())
 	}
 	return b
 }
 
-func TestIDsAreBlake3OfAnyLength(t *testing.T) {
+func TestSumIsBlake3OfEveryLength(t *testing.T) {
 	t.Parallel()
 	const group = groupSize
 	b := pattern(9*group + 7)
 	h := NewHasher()
-	for _, n := range []int{0, 1, 63, 64, 65, 1023, 1024, 1025, 2047, 2048, 2049, 3 << 10, 8 << 10, 8<<10 + 1,
-		group - 1, group, group + 1, 2*group - 1, 2 * group, 2*group + 1, 3 * group, 3*group + 1025, 4 * group, 5*group + 1, 7 * group, 8 * group, 8*group + 1, len(b)} {
+	for _, n := range []int{
+		0, 1, 63, 64, 65, 1023, 1024, 1025, 2047, 2048, 2049, 3 << 10, 8 << 10, 8<<10 + 1,
+		group - 1, group, group + 1, 2*group - 1, 2 * group, 2*group + 1, 3 * group, 3*group + 1025,
+		4 * group, 5*group + 1, 7 * group, 8 * group, 8*group + 1, len(b),
+	} {
 		if got, want := h.Content(b[:n]), blake3.Sum256(b[:n]); got != want {
 			t.Errorf("%d bytes: %s, want %x", n, got, want)
 		}
 	}
 }
 
-// Both ways to the id of a short value, whichever this processor takes.
+// TestShortValuesHaveTheIDsOfBlake3 checks both implementations for short values,
+// as far as this processor has them.
 func TestShortValuesHaveTheIDsOfBlake3(t *testing.T) {
 	t.Parallel()
 	b := pattern(blake3pair.MaxLen + 1)
@@ -59,7 +63,7 @@ func TestShortValuesHaveTheIDsOfBlake3(t *testing.T) {
 	}
 }
 
-func TestIDsDoNotDependOnHowBytesAreWritten(t *testing.T) {
+func TestSumDoesNotDependOnTheWrites(t *testing.T) {
 	t.Parallel()
 	b := pattern(5 * groupSize)
 	rapid.Check(t, func(t *rapid.T) {

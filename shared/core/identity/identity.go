@@ -1,9 +1,9 @@
-// Package identity derives every name that rollout gives: content ids, run,
-// model and item ids, seeds, shard keys and orders.
+// Package identity derives the ids that rollout assigns: ids of contents, runs,
+// models and items, seeds, keys of shard documents, and orders.
 //
 // It is pure: the same input object and config give the same ids, seeds and
-// orders on any machine (invariant I10). Golden values in its tests pin the
-// formulas; changing one is a new format version, never a fix.
+// orders on any machine (I10, see shared/README.md). Golden values in its tests
+// pin the formulas. Changing a formula is a new format version.
 package identity
 
 import (
@@ -27,25 +27,26 @@ func ParseContentID(s string) (c ContentID, ok bool) {
 	return c, err == nil
 }
 
-// ContentKey is where an object with that content lives in every bucket:
+// ContentKey returns the key of an object with that content in every bucket:
 // cas/<ab>/<cd>/<hex>.
 func ContentKey(c ContentID) string {
 	h := c.String()
 	return "cas/" + h[:2] + "/" + h[2:4] + "/" + h
 }
 
-// ItemSchema is the first byte of every item id. It is bumped when sampling
-// params gain, lose or reorder a field.
+// ItemSchema is the first byte that every item id hashes. It must be increased when
+// sampling params gain, lose or reorder a field.
 const ItemSchema = 1
 
-// Content returns the blake3-256 of b.
+// Content returns the blake3-256 of b. It is safe for concurrent use, as are all
+// functions of the package.
 func Content(b []byte) ContentID {
 	h := hashers.Get().(*Hasher)
 	defer hashers.Put(h)
 	return h.Content(b)
 }
 
-// TextContent is Content of the text's bytes.
+// TextContent returns Content of the bytes of s.
 func TextContent(s string) ContentID {
 	h := hashers.Get().(*Hasher)
 	defer hashers.Put(h)
@@ -54,15 +55,15 @@ func TextContent(s string) ContentID {
 	return h.Sum()
 }
 
-// Item is Hasher.Item on a pooled Hasher.
+// Item returns Hasher.Item of a pooled Hasher.
 func Item(model ContentID, request, params []byte, index uint64) ContentID {
 	h := hashers.Get().(*Hasher)
 	defer hashers.Put(h)
 	return h.Item(model, request, params, index)
 }
 
-// Model returns the id of a model: blake3 of its URI, and of '@' and its
-// revision where one is known.
+// Model returns the id of a model: blake3 of its URI, followed by '@' and its
+// revision if one is given.
 func Model(uri, revision string) ContentID {
 	if revision != "" {
 		uri += "@" + revision
@@ -70,8 +71,8 @@ func Model(uri, revision string) ContentID {
 	return Content([]byte(uri))
 }
 
-// Request returns blake3(endpoint ‖ 0 ‖ request): items of one run with the
-// same one make the same request.
+// Request returns blake3(endpoint ‖ 0 ‖ request). Items of one run with the same
+// value make the same request.
 func Request(endpoint string, request []byte) ContentID {
 	h := hashers.Get().(*Hasher)
 	defer hashers.Put(h)
@@ -81,11 +82,12 @@ func Request(endpoint string, request []byte) ContentID {
 	return h.Sum()
 }
 
-// seedMask keeps seeds within 31 bits, which every server takes.
+// seedMask keeps seeds within 31 bits, which every server accepts.
 const seedMask = 1<<31 - 1
 
-// Seed is the seed of an item that names none: the first 4 bytes, LE, of
-// blake3(item id ‖ decode u32 LE), and 2³¹−1.
+// Seed returns the seed of an item without a seed of its own: the first 4 bytes,
+// LE, of blake3(item id ‖ decode u32 LE), masked with 2³¹−1. decode numbers the
+// answers to the item, from 0.
 func Seed(item ContentID, decode uint32) uint32 {
 	h := hashers.Get().(*Hasher)
 	defer hashers.Put(h)
@@ -98,17 +100,17 @@ func Seed(item ContentID, decode uint32) uint32 {
 	return binary.LittleEndian.Uint32(c[:4]) & seedMask
 }
 
-// DecodeSeed is the seed of decode k > 0 of an item that names its own seed
-// (decode 0 uses it as written): the first 4 bytes, LE, of blake3(seed text ‖
-// decode u32 LE), and 2³¹−1.
+// DecodeSeed returns the seed of decode > 0 of an item with a seed of its own: the
+// first 4 bytes, LE, of blake3(seed text ‖ decode u32 LE), masked with 2³¹−1.
+// Decode 0 uses the item's seed as written.
 func DecodeSeed(seed []byte, decode uint32) uint32 {
 	b := binary.LittleEndian.AppendUint32(append([]byte(nil), seed...), decode)
 	c := Content(b)
 	return binary.LittleEndian.Uint32(c[:4]) & seedMask
 }
 
-// Order returns the indexes 0..n-1 sorted by blake3(seed ‖ epoch ‖ index), all
-// u64 LE: the same permutation everywhere.
+// Order returns the indexes 0..n-1 sorted by blake3(seed ‖ epoch ‖ index), all u64
+// LE: the same permutation on every machine.
 func Order(seed, epoch uint64, n int) []int {
 	type keyed struct {
 		key ContentID

@@ -17,25 +17,37 @@ const (
 	params  = `{"temperature":0.7,"max_tokens":16}`
 )
 
-// Changing one of these is a new version of the format, never a fix.
+// TestGolden pins the formulas. Changing a value is a new version of the format.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	model := Model("Qwen/Qwen2.5-0.5B-Instruct", "7ae557604adf67be50417f59c2c2f167def9a775")
 	item := Item(model, []byte(request), []byte(params), 42)
-	for _, c := range []struct{ name, got, want string }{
+	abc, plain := Content([]byte("abc")), Model("Qwen/Qwen2.5-0.5B-Instruct", "")
+	for _, c := range []struct {
+		name string
+		got  ContentID
+		want string
+	}{
 		// blake3's own test vectors.
-		{"content of nothing", Content(nil).String(), "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"},
-		{"content of abc", Content([]byte("abc")).String(), "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"},
-		{"content key", ContentKey(Content([]byte("abc"))), "cas/64/37/6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"},
-		{"model without revision", Model("Qwen/Qwen2.5-0.5B-Instruct", "").String(), "c3cad8891f77b67feae407b5f7855585ce94ce069038a57502b76894033cabdc"},
-		{"model with revision", model.String(), "bc0eaae8330af934a36ae5c65c5769b9f1e62e22f46230fb1f70445c505056f5"},
-		{"item", item.String(), "cdaf6df55be8a86ce1b7ab42449ca2b850cec5d972b3b1f1949d4e977f89f7a5"},
-		{"empty item", Item(ContentID{}, nil, nil, 0).String(), "57a516ff22b0b601f53ae6d952abcc9b9f00bca270a718de4af1f65dd3ac64fe"},
+		{"content of nothing", Content(nil), "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"},
+		{"content of abc", abc, "6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"},
+		{"model without revision", plain, "c3cad8891f77b67feae407b5f7855585ce94ce069038a57502b76894033cabdc"},
+		{"model with revision", model, "bc0eaae8330af934a36ae5c65c5769b9f1e62e22f46230fb1f70445c505056f5"},
+		{"item", item, "cdaf6df55be8a86ce1b7ab42449ca2b850cec5d972b3b1f1949d4e977f89f7a5"},
+		{"empty item", Item(ContentID{}, nil, nil, 0), "57a516ff22b0b601f53ae6d952abcc9b9f00bca270a718de4af1f65dd3ac64fe"},
+	} {
+		if c.got.String() != c.want {
+			t.Errorf("%s: %s, want %s", c.name, c.got, c.want)
+		}
+	}
+	aULID := []byte{1, 0x56, 0x3e, 0x3a, 0xb5, 0xd3, 0xd6, 0x76, 0x4c, 0x61, 0xef, 0xb9, 0x93, 0x02, 0xbd, 0x5b}
+	for _, c := range []struct{ name, got, want string }{
+		{"content key", ContentKey(abc), "cas/64/37/6437b3ac38465133ffb63b75273a8db548c558465d79db03fd359c6cd5bd9d85"},
 		{"upload's run", string(UploadRun("bucket", "prompts/nightly.jsonl", "v1")), "377NNY9T26HD6W8F982TYYXZCG"},
 		{"shard key", ShardKey("01JD2ZQ4T5W0M1X9YB7R3K8CVE", 7), "shard/047d018c-01JD2ZQ4T5W0M1X9YB7R3K8CVE-7"},
 		{"first digit of a run", string(encodeRun(bytes.Repeat([]byte{0xff}, 16))), "7ZZZZZZZZZZZZZZZZZZZZZZZZZ"},
 		{"zero run", string(encodeRun(make([]byte, 16))), "00000000000000000000000000"},
-		{"a ULID's encoding", string(encodeRun([]byte{0x01, 0x56, 0x3e, 0x3a, 0xb5, 0xd3, 0xd6, 0x76, 0x4c, 0x61, 0xef, 0xb9, 0x93, 0x02, 0xbd, 0x5b})), "01ARZ3NDEKTSV4RRFFQ69G5FAV"},
+		{"a ULID's encoding", string(encodeRun(aULID)), "01ARZ3NDEKTSV4RRFFQ69G5FAV"},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, c.got, c.want)
@@ -68,13 +80,14 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// The formulas, written down a second time over whole buffers.
-func TestFormulasAgainstWholeBuffers(t *testing.T) {
+// TestFormulas compares the ids with the formulas computed over whole buffers.
+func TestFormulas(t *testing.T) {
 	t.Parallel()
 	u64 := func(b []byte, v int) []byte { return binary.LittleEndian.AppendUint64(b, uint64(v)) }
 	rapid.Check(t, func(t *rapid.T) {
 		model := Content(rapid.SliceOf(rapid.Byte()).Draw(t, "model"))
-		req := bytes.Repeat(rapid.SliceOfN(rapid.Byte(), 0, 50).Draw(t, "request"), rapid.SampledFrom([]int{1, 30, 200}).Draw(t, "times"))
+		piece := rapid.SliceOfN(rapid.Byte(), 0, 50).Draw(t, "request")
+		req := bytes.Repeat(piece, rapid.SampledFrom([]int{1, 30, 200}).Draw(t, "times"))
 		par := rapid.SliceOfN(rapid.Byte(), 0, 50).Draw(t, "params")
 		n := rapid.IntRange(0, 1<<40).Draw(t, "index")
 
@@ -96,12 +109,12 @@ func TestFormulasAgainstWholeBuffers(t *testing.T) {
 	})
 }
 
-// The six properties of an item id: every part of it counts, and none can
-// stand in for its neighbour.
-func TestEveryPartOfAnItemCounts(t *testing.T) {
+// TestItemIDDependsOnEveryPart changes each part of an item, and moves a byte from
+// one part to its neighbour: the id must change.
+func TestItemIDDependsOnEveryPart(t *testing.T) {
 	t.Parallel()
 	if ItemSchema != 1 {
-		t.Error("the schema has changed: so must the golden values")
+		t.Error("the schema has changed: change the golden values as well")
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		model := Content(rapid.SliceOf(rapid.Byte()).Draw(t, "model"))
@@ -110,7 +123,7 @@ func TestEveryPartOfAnItemCounts(t *testing.T) {
 		n := rapid.Uint64().Draw(t, "index")
 		id := Item(model, req, par, n)
 		if again := Item(model, req, par, n); again != id {
-			t.Fatal("the same item has another id")
+			t.Fatal("the same item has two ids")
 		}
 		flip := func(b []byte, name string) []byte {
 			b = slices.Clone(b)
@@ -126,7 +139,7 @@ func TestEveryPartOfAnItemCounts(t *testing.T) {
 			"schema":  ContentID(blake3.Sum256(append([]byte{ItemSchema + 1}, itemBytes(model, req, par, n)[1:]...))),
 		} {
 			if other == id {
-				t.Fatalf("the %s does not count", name)
+				t.Fatalf("the id does not depend on the %s", name)
 			}
 		}
 		if ContentID(blake3.Sum256(itemBytes(model, req, par, n))) != id {
@@ -152,7 +165,7 @@ func TestSeedsDifferAndFitIn31Bits(t *testing.T) {
 		for k := range uint32(8) {
 			s := Seed(item, k)
 			if s > 1<<31-1 || seen[s] {
-				t.Fatalf("item %d, decode %d: seed %d is too large or taken", n, k, s)
+				t.Fatalf("item %d, decode %d: the seed %d is too large or not unique", n, k, s)
 			}
 			seen[s] = true
 		}
@@ -180,17 +193,19 @@ func TestParseContentID(t *testing.T) {
 	t.Parallel()
 	id := Content([]byte("abc"))
 	if back, ok := ParseContentID(id.String()); !ok || back != id {
-		t.Errorf("%s came back as %s", id, back)
+		t.Errorf("%s is read back as %s", id, back)
 	}
-	for _, in := range []string{"", "64", id.String()[1:], id.String() + "0", strings.Repeat("g", 64), strings.Repeat("ü", 32)} {
+	for _, in := range []string{
+		"", "64", id.String()[1:], id.String() + "0", strings.Repeat("g", 64), strings.Repeat("ü", 32),
+	} {
 		if _, ok := ParseContentID(in); ok {
-			t.Errorf("%q was taken", in)
+			t.Errorf("%q is accepted", in)
 		}
 	}
 }
 
-// Written in any pieces, content has one id; a Hasher is as new after Reset.
-func TestHasherWritesInPieces(t *testing.T) {
+// TestHasherAcceptsWritesInPieces also checks that Reset discards earlier writes.
+func TestHasherAcceptsWritesInPieces(t *testing.T) {
 	t.Parallel()
 	h := NewHasher()
 	rapid.Check(t, func(t *rapid.T) {
@@ -209,8 +224,7 @@ func TestHasherWritesInPieces(t *testing.T) {
 	})
 }
 
-// The pooled functions may be used from anywhere at once.
-func TestPooledHashersAreSafe(t *testing.T) {
+func TestPooledHashersAreSafeForConcurrentUse(t *testing.T) {
 	t.Parallel()
 	want := Item(ContentID{}, []byte(request), []byte(params), 1)
 	content := Content([]byte(request))
@@ -219,7 +233,7 @@ func TestPooledHashersAreSafe(t *testing.T) {
 		wg.Go(func() {
 			for range 200 {
 				if Item(ContentID{}, []byte(request), []byte(params), 1) != want || Content([]byte(request)) != content {
-					t.Error("another id under load")
+					t.Error("a concurrent call returned another id")
 					return
 				}
 			}
@@ -234,7 +248,7 @@ func TestHashingDoesNotAllocate(t *testing.T) {
 	for _, times := range []int{1, 30, 100, 1000} {
 		req := bytes.Repeat([]byte(request), times)
 		if n := testing.AllocsPerRun(100, func() { h.Item(ContentID{}, req, par, 1) }); n > 0 {
-			t.Errorf("%v allocations an item of %d bytes", n, len(req))
+			t.Errorf("%v allocations for an item of %d bytes", n, len(req))
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package identity
 
-import (
-	"strconv"
-)
+import "strconv"
 
 // RunID names a run: 26 characters of Crockford base32, a ULID's alphabet and
 // length. Example: "01JD2ZQ4T5W0M1X9YB7R3K8CVE".
@@ -10,8 +8,8 @@ type RunID string
 
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-// Valid reports whether r has a run id's length and alphabet. Run ids become
-// parts of keys, so everything that takes one from outside must ask.
+// Valid reports whether r has the length and the alphabet of a run id. Run ids
+// become parts of keys, so check every run id from outside.
 func (r RunID) Valid() bool {
 	if len(r) != 26 || r[0] > '7' {
 		return false
@@ -33,8 +31,8 @@ func crockfordValue(c byte) int {
 	return -1
 }
 
-// UploadRun is the run of one version of one uploaded object. A repeated
-// event names the same run; a new version of the object is a new run.
+// UploadRun returns the run of one version of one uploaded object, so that a
+// repeated event names the same run. A new version of the object is a new run.
 func UploadRun(bucket, key, version string) RunID {
 	h := NewHasher()
 	for _, part := range []string{bucket, key, version} {
@@ -50,7 +48,7 @@ func UploadRun(bucket, key, version string) RunID {
 func encodeRun(b []byte) RunID {
 	var out [26]byte
 	var acc uint64
-	bits := 2 // 130 digits' bits less 128: the first digit has two leading zeros
+	bits := 2 // 26 digits have 130 bits: the first digit begins with two zeros
 	n := 0
 	for _, v := range b {
 		acc = acc<<8 | uint64(v)
@@ -64,8 +62,8 @@ func encodeRun(b []byte) RunID {
 	return RunID(out[:])
 }
 
-// ShardKey is the key of a shard's document: shard/<8 hex>-<run>-<n>. The hash
-// comes first so that no part of a document store is hot or sequential.
+// ShardKey returns the key of a shard's document: shard/<8 hex>-<run>-<n>. The hash
+// comes first so that the keys spread over all partitions of a document store.
 func ShardKey(run RunID, n int) string {
 	tail := string(run) + "-" + strconv.Itoa(n)
 	c := Content([]byte(tail))

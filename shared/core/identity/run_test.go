@@ -7,13 +7,13 @@ import (
 	"github.com/oklog/ulid/v2"
 )
 
-// Run ids become parts of keys: nothing hostile may pass for one.
-func TestValidRunIDs(t *testing.T) {
+// TestValid covers hostile run ids: valid ones become parts of keys.
+func TestValid(t *testing.T) {
 	t.Parallel()
 	good := "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
 	for _, r := range []string{good, ulid.Make().String(), strings.Repeat("0", 26), "7" + strings.Repeat("Z", 25)} {
 		if !RunID(r).Valid() {
-			t.Errorf("%q was refused", r)
+			t.Errorf("%q is rejected", r)
 		}
 	}
 	for name, r := range map[string]string{
@@ -22,7 +22,7 @@ func TestValidRunIDs(t *testing.T) {
 		"long":                good + "0",
 		"lower case":          strings.ToLower(good),
 		"more than 128 bits":  "8" + good[1:],
-		"letters left out":    strings.Repeat("0", 22) + "ILOU",
+		"excluded letters":    strings.Repeat("0", 22) + "ILOU",
 		"path":                "0/../../../../../etc/passwd",
 		"slash":               good[:25] + "/",
 		"dot":                 good[:25] + ".",
@@ -33,16 +33,17 @@ func TestValidRunIDs(t *testing.T) {
 		"space before":        " " + good[:25],
 		"dash of a shard key": good[:25] + "-",
 		"percent":             good[:23] + "%2F",
-		"letters in kelvin":   good[:23] + "\u212a",
+		"kelvin sign":         good[:23] + "\u212a",
 	} {
 		if RunID(r).Valid() {
-			t.Errorf("%s: %q was taken", name, r)
+			t.Errorf("%s: %q is accepted", name, r)
 		}
 	}
 }
 
-// Bucket, key and version all count, and none runs into the next.
-func TestUploadRuns(t *testing.T) {
+// TestUploadRunDependsOnBucketKeyAndVersion also moves characters from one to the
+// next.
+func TestUploadRunDependsOnBucketKeyAndVersion(t *testing.T) {
 	t.Parallel()
 	seen := map[RunID][3]string{}
 	for _, u := range [][3]string{
@@ -51,9 +52,9 @@ func TestUploadRuns(t *testing.T) {
 	} {
 		r := UploadRun(u[0], u[1], u[2])
 		if !r.Valid() || r != UploadRun(u[0], u[1], u[2]) {
-			t.Errorf("%q gives %q", u, r)
+			t.Errorf("%q gives the run %q", u, r)
 		}
-		if other, taken := seen[r]; taken {
+		if other, ok := seen[r]; ok {
 			t.Errorf("%q and %q are the same run", u, other)
 		}
 		seen[r] = u
@@ -65,11 +66,11 @@ func FuzzRunID(f *testing.F) {
 	f.Add(make([]byte, 16))
 	f.Add([]byte("\xff\xfe/..//\x00"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		// What is valid is a ULID to the library that defines them.
+		// A run id is valid if the ULID library accepts it.
 		if id, err := ulid.ParseStrict(string(b)); RunID(b).Valid() != (err == nil && id.String() == string(b)) {
 			t.Errorf("%q: valid is %v, the library says %q, %v", b, RunID(b).Valid(), id, err)
 		}
-		// What is encoded is valid, and as the library encodes it.
+		// encodeRun encodes as the library does.
 		var raw [16]byte
 		copy(raw[:], b)
 		if r := encodeRun(raw[:]); !r.Valid() || string(r) != ulid.ULID(raw).String() {

@@ -1,8 +1,8 @@
-// Package interval is sets of shard numbers, kept as sorted disjoint ranges.
+// Package interval holds sets of shard or item numbers as sorted disjoint ranges.
 //
-// A run's done set and dispatched chunks are nearly contiguous, so a few
-// ranges describe millions of shards. Sets are values of pure data; they are
-// not safe for concurrent use and never hold negative numbers.
+// The done set and the sent shards of a run are nearly contiguous, so that a few
+// ranges describe millions of shards. A Set is plain data: it is not safe for
+// concurrent use. Its numbers must not be negative.
 package interval
 
 import (
@@ -30,7 +30,7 @@ func Of(rs ...Range) Set {
 	return s
 }
 
-// Add puts n in and reports whether it was new.
+// Add adds n and reports whether it was new.
 func (s *Set) Add(n int) bool {
 	if s.Has(n) {
 		return false
@@ -39,12 +39,12 @@ func (s *Set) Add(n int) bool {
 	return true
 }
 
-// AddRange puts all of r in.
+// AddRange adds all numbers of r.
 func (s *Set) AddRange(r Range) {
 	if r.Lo >= r.Hi {
 		return
 	}
-	// The ranges that touch r are rs[i:j]; they become one with it.
+	// The ranges rs[i:j] touch r and merge with it.
 	i := sort.Search(len(s.rs), func(k int) bool { return s.rs[k].Hi >= r.Lo })
 	j := sort.Search(len(s.rs), func(k int) bool { return s.rs[k].Lo > r.Hi })
 	if i < j {
@@ -54,13 +54,13 @@ func (s *Set) AddRange(r Range) {
 	s.rs = append(s.rs[:i], append([]Range{r}, s.rs[j:]...)...)
 }
 
-// Has reports whether n is in.
+// Has reports whether n is in the set.
 func (s Set) Has(n int) bool {
 	i := sort.Search(len(s.rs), func(k int) bool { return s.rs[k].Hi > n })
 	return i < len(s.rs) && s.rs[i].Lo <= n
 }
 
-// Gap returns the smallest number ≥ from that is not in.
+// Gap returns the smallest number ≥ from that is not in the set.
 func (s Set) Gap(from int) int {
 	i := sort.Search(len(s.rs), func(k int) bool { return s.rs[k].Hi > from })
 	if i < len(s.rs) && s.rs[i].Lo <= from {
@@ -69,7 +69,7 @@ func (s Set) Gap(from int) int {
 	return from
 }
 
-// Missing returns the parts of r that are not in, in order.
+// Missing returns the parts of r that are not in the set, in order.
 func (s Set) Missing(r Range) []Range {
 	var out []Range
 	for lo := r.Lo; lo < r.Hi; {
@@ -88,7 +88,7 @@ func (s Set) Missing(r Range) []Range {
 	return out
 }
 
-// Len returns how many numbers are in.
+// Len returns how many numbers are in the set.
 func (s Set) Len() int {
 	n := 0
 	for _, r := range s.rs {
@@ -103,8 +103,9 @@ func (s Set) Ranges() []Range { return s.rs }
 // Clone returns an independent copy.
 func (s Set) Clone() Set { return Set{append([]Range(nil), s.rs...)} }
 
-// MarshalJSON writes [gap,length,gap,length,…]: how many numbers are out, then
-// how many are in, and so on, from 0. A set full of holes stays short so.
+// MarshalJSON writes [gap,length,gap,length,…]: from 0 on, how many numbers are
+// not in the set, then how many are, and so on. Small numbers keep a set with many
+// holes short.
 func (s Set) MarshalJSON() ([]byte, error) {
 	out := make([]int, 0, 2*len(s.rs))
 	at := 0
@@ -126,8 +127,8 @@ func (s *Set) UnmarshalJSON(b []byte) error {
 	return err
 }
 
-// FromGaps returns the ranges that gap, length, gap, length, … describe, as in
-// a Set's JSON. Only the first gap may be 0, and no length.
+// FromGaps returns the ranges of a list of gap, length, gap, length, …, the form of
+// a Set's JSON. A length must be positive, and so must every gap but the first.
 func FromGaps(v []int) ([]Range, error) {
 	if len(v)%2 != 0 {
 		return nil, fmt.Errorf("set of %d numbers: a gap without a length", len(v))

@@ -7,8 +7,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A Set behaves as a dumb map of numbers does.
-func TestSetAgainstMap(t *testing.T) {
+func TestSetBehavesAsMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var s Set
@@ -61,18 +60,18 @@ func checkTwin(t *rapid.T, s Set, twin map[int]bool) {
 	}
 	for i, r := range s.Ranges() {
 		if r.Len() <= 0 || i > 0 && s.Ranges()[i-1].Hi >= r.Lo {
-			t.Fatalf("ranges %v are not disjoint and apart", s.Ranges())
+			t.Fatalf("the ranges %v overlap or touch", s.Ranges())
 		}
 	}
 }
 
-func TestSetRefusesNonsense(t *testing.T) {
+func TestUnmarshalRejectsInvalidSets(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{`[3]`, `[3,0]`, `[-1,2]`, `[0,-1]`, `[0,2,0,2]`, `["a",1]`, `[[1,2]]`, `{}`,
 		`[9223372036854775807,1]`, `[1,9223372036854775807]`, `[1e30,1]`} {
 		var s Set
 		if err := json.Unmarshal([]byte(in), &s); err == nil {
-			t.Errorf("%s was taken as %v", in, s.Ranges())
+			t.Errorf("%s is accepted as %v", in, s.Ranges())
 		}
 	}
 }

@@ -6,20 +6,20 @@ import (
 	"pgregory.net/rapid"
 )
 
-func TestMachines(t *testing.T) {
+func TestDesiredMachines(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		need Demand
 		want int
 	}{
-		"no work":                          {Demand{}, 0},
-		"the first shard":                  {Demand{1, 1, 0}, 1},
-		"as many as are worth one":         {Demand{4, 4, 0}, 1},
-		"one more":                         {Demand{5, 5, 0}, 2},
-		"a long run":                       {Demand{10000, 10000, 0}, 8},
-		"all that is left is being done":   {Demand{9, 0, 1}, 0},
-		"one shard waits for a busy one":   {Demand{16, 1, 1}, 2},
-		"one shard waits beside idle ones": {Demand{1, 1, 3}, 1},
+		"no work":                              {Demand{}, 0},
+		"one shard":                            {Demand{1, 1, 0}, 1},
+		"as many shards as justify one":        {Demand{4, 4, 0}, 1},
+		"one shard more":                       {Demand{5, 5, 0}, 2},
+		"many shards":                          {Demand{10000, 10000, 0}, 8},
+		"all shards are claimed":               {Demand{9, 0, 1}, 0},
+		"one unclaimed shard, machine is busy": {Demand{16, 1, 1}, 2},
+		"one unclaimed shard, idle machines":   {Demand{1, 1, 3}, 1},
 	} {
 		if got := (Rules{ShardsPerMachine: 4, MaxMachines: 8}).DesiredMachines(c.need); got != c.want {
 			t.Errorf("%s: %d machines, want %d", name, got, c.want)
@@ -27,13 +27,16 @@ func TestMachines(t *testing.T) {
 	}
 }
 
-// Whatever waits gets a machine; no machine comes up that would have nothing.
-func TestMachinesAreNeitherMissingNorIdle(t *testing.T) {
+// TestUnclaimedShardsGetMachinesAndMachinesGetShards checks the bounds: an
+// unclaimed shard gets a machine, and every machine has a shard to claim.
+func TestUnclaimedShardsGetMachinesAndMachinesGetShards(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		n := Demand{LiveMachines: rapid.IntRange(0, 20).Draw(t, "living"), UnclaimedShards: rapid.IntRange(0, 500).Draw(t, "waiting")}
+		n := Demand{LiveMachines: rapid.IntRange(0, 20).Draw(t, "living"),
+			UnclaimedShards: rapid.IntRange(0, 500).Draw(t, "waiting")}
 		n.OpenShards = n.UnclaimedShards + rapid.IntRange(0, 500).Draw(t, "held")
-		r := Rules{ShardsPerMachine: rapid.IntRange(0, 50).Draw(t, "per"), MaxMachines: rapid.IntRange(1, 30).Draw(t, "most")}
+		r := Rules{ShardsPerMachine: rapid.IntRange(0, 50).Draw(t, "per"),
+			MaxMachines: rapid.IntRange(1, 30).Draw(t, "most")}
 		got := r.DesiredMachines(n)
 		switch {
 		case n.UnclaimedShards > 0 && got < 1:

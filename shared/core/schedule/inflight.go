@@ -10,22 +10,22 @@ import (
 	"rollout/shared/core/interval"
 )
 
-// InFlight is what was dispatched and is not known to be done. The zero value
-// is empty. Chunks are disjoint and sorted; the methods change them in place.
+// InFlight holds the shards that were sent and are not known to be done. The zero
+// value is empty. Chunks are disjoint and sorted; the methods change them in place.
 type InFlight struct{ Chunks []Chunk }
 
-// MarkSent records that r was sent. Whatever was known of those shards is
-// replaced. A send shortly after another of the same generation is put down at
-// the other's time: the back-off need not tell them apart, and the document
-// stays small.
+// MarkSent records that r was sent, and replaces earlier records of those shards. A
+// send shortly after another one of the same generation is recorded with the time
+// of that one: the backoff need not distinguish them, and the document stays
+// small.
 func (f *InFlight) MarkSent(r interval.Range, generation int, now time.Time) {
 	at := now
-	grain := LossCheckDelay(generation) / 8
+	shortly := LossCheckDelay(generation) / 8
 	for _, c := range f.Chunks {
 		if c.Generation != generation {
 			continue
 		}
-		if now.Sub(c.SentAt) <= grain && c.SentAt.Before(at) {
+		if now.Sub(c.SentAt) <= shortly && c.SentAt.Before(at) {
 			at = c.SentAt
 		}
 	}
@@ -39,14 +39,14 @@ func (f *InFlight) MarkSent(r interval.Range, generation int, now time.Time) {
 	}
 }
 
-// foldFrom is how many chunks are left alone: few are small enough.
-const foldFrom = 32
+// mergeFrom is from how many chunks on MergeDue merges: fewer are small enough.
+const mergeFrom = 32
 
-// MergeDue puts all chunks of one generation that are due at now down at the time
-// of the youngest of them, if there are many: how long they have been due
-// matters to nobody.
+// MergeDue merges the chunks that are due at now, if there are many. It gives all
+// due chunks of a generation the time of the youngest of them; for how long a chunk
+// has been due makes no difference.
 func (f *InFlight) MergeDue(now time.Time) {
-	if len(f.Chunks) < foldFrom {
+	if len(f.Chunks) < mergeFrom {
 		return
 	}
 	youngest := map[int]time.Time{}
@@ -68,10 +68,11 @@ func (f *InFlight) MergeDue(now time.Time) {
 	}
 }
 
-// MarkDone forgets shard n.
+// MarkDone removes shard n.
 func (f *InFlight) MarkDone(n int) { f.remove(interval.Range{Lo: n, Hi: n + 1}) }
 
-// Generation returns the generation in which n is in flight.
+// Generation returns the generation with which n is in flight, and false if it is
+// not in flight.
 func (f *InFlight) Generation(n int) (int, bool) {
 	i := sort.Search(len(f.Chunks), func(k int) bool { return f.Chunks[k].Hi > n })
 	if i < len(f.Chunks) && f.Chunks[i].Lo <= n {
@@ -92,14 +93,14 @@ func (f *InFlight) Len() int {
 // Clone returns an independent copy.
 func (f InFlight) Clone() InFlight { return InFlight{slices.Clone(f.Chunks)} }
 
-// remove takes r out and returns where a chunk of r would stand.
+// remove removes the shards of r, and returns the index for a new chunk of r.
 func (f *InFlight) remove(r interval.Range) int {
 	i := sort.Search(len(f.Chunks), func(k int) bool { return f.Chunks[k].Hi > r.Lo })
 	j := sort.Search(len(f.Chunks), func(k int) bool { return f.Chunks[k].Lo >= r.Hi })
 	if i >= j {
 		return i
 	}
-	var rest []Chunk // what sticks out of r at its ends
+	var rest []Chunk // the parts of chunks outside r
 	if c := f.Chunks[i]; c.Lo < r.Lo {
 		c.Hi = r.Lo
 		rest = append(rest, c)
@@ -113,7 +114,7 @@ func (f *InFlight) remove(r interval.Range) int {
 	return at
 }
 
-// join makes one of chunks i and i+1 if they touch and were sent together.
+// join merges chunks i and i+1 if they touch and have one generation and time.
 func (f *InFlight) join(i int) {
 	a, b := f.Chunks[i], f.Chunks[i+1]
 	if a.Hi == b.Lo && a.Generation == b.Generation && a.SentAt.Equal(b.SentAt) {
@@ -122,14 +123,14 @@ func (f *InFlight) join(i int) {
 	}
 }
 
-// batch is what was sent with one generation at one time.
+// batch identifies the shards that were sent with one generation at one time.
 type batch struct {
 	generation int
 	at         int64 // ms
 }
 
-// MarshalJSON writes [[generation,sent in ms,gap,length,gap,length,…],…]: each
-// batch's shards as in an interval.Set.
+// MarshalJSON writes [[generation,sent in ms,gap,length,gap,length,…],…], with the
+// shards of each batch in the form of an interval.Set.
 func (f InFlight) MarshalJSON() ([]byte, error) {
 	sets := map[batch]*interval.Set{}
 	var order []batch
@@ -163,7 +164,7 @@ func (f *InFlight) UnmarshalJSON(b []byte) error {
 	var out []Chunk
 	for _, row := range rows {
 		if len(row) < 4 || row[0] < 0 {
-			return fmt.Errorf("in flight: %v is no batch of sent shards", row)
+			return fmt.Errorf("in flight: %v is not a batch of sent shards", row)
 		}
 		gaps := make([]int, 0, len(row)-2)
 		for _, v := range row[2:] {

@@ -13,15 +13,16 @@ import (
 
 var start = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// sent is what a dumb twin remembers of a shard.
+// sent is the last send of a shard.
 type sent struct {
 	generation int
 	at         time.Time
 }
 
-// InFlight behaves as a map from shard to its last send does. A send may be
-// put down a little early; one that is due may be put down at any due time.
-func TestInFlightAgainstMap(t *testing.T) {
+// TestInFlightBehavesAsMap compares InFlight with a map from a shard to its last
+// send. InFlight may record a slightly earlier time; of a due shard it may record
+// any due time.
+func TestInFlightBehavesAsMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var f InFlight
@@ -60,7 +61,7 @@ func reload(t *rapid.T, f InFlight) (back InFlight) {
 		t.Fatalf("%s: %v", b, err)
 	}
 	if len(f.Chunks) > 0 && !reflect.DeepEqual(f, back) {
-		t.Fatalf("%v\ncame back as %v", f, back)
+		t.Fatalf("%v\nis read back as %v", f, back)
 	}
 	return back
 }
@@ -81,10 +82,10 @@ func compare(t *rapid.T, f InFlight, twin map[int]sent, now time.Time) {
 			}
 			early := was.at.Sub(c.SentAt)
 			if !c.Due(now) && (early < 0 || early > LossCheckDelay(g)/8) {
-				t.Fatalf("shard %d was sent %s earlier than put down", n, early)
+				t.Fatalf("shard %d is recorded %s before it was sent", n, early)
 			}
 			if c.Due(now) != (now.Sub(was.at) >= LossCheckDelay(g)) && early <= 0 {
-				t.Fatalf("shard %d became due by being put down late", n)
+				t.Fatalf("shard %d is recorded too late: whether it is due has changed", n)
 			}
 		}
 	}
@@ -95,9 +96,9 @@ func compare(t *rapid.T, f InFlight, twin map[int]sent, now time.Time) {
 	}
 }
 
-// The oldest send of a chunk decides when it is due: a steady stream of sends
-// must not keep pushing the first one's time on.
-func TestSteadySendsDoNotHideALoss(t *testing.T) {
+// TestSteadySendsDoNotDelayTheLossCheck checks that the oldest send of a chunk
+// decides when it is due: later sends must not move its time.
+func TestSteadySendsDoNotDelayTheLossCheck(t *testing.T) {
 	t.Parallel()
 	var f InFlight
 	now := start
@@ -109,11 +110,11 @@ func TestSteadySendsDoNotHideALoss(t *testing.T) {
 		t.Errorf("shard 0 is in %+v and not due after 5 s", c)
 	}
 	if n := len(f.Chunks); n < 10 || n > 20 {
-		t.Errorf("ten seconds of sends are %d chunks", n)
+		t.Errorf("10 s of sends are %d chunks, want 10 to 20", n)
 	}
 }
 
-func TestFoldMakesOneOfWhatIsDue(t *testing.T) {
+func TestMergeDueMergesDueChunks(t *testing.T) {
 	t.Parallel()
 	var f InFlight
 	for n := range 100 {
@@ -124,11 +125,11 @@ func TestFoldMakesOneOfWhatIsDue(t *testing.T) {
 		t.Errorf("%d chunks: %v", n, f.Chunks)
 	}
 	if c := f.Chunks[0]; c.Len() != 95 || !c.Due(start.Add(99*time.Second)) {
-		t.Errorf("what is due: %+v", c)
+		t.Errorf("the due chunk is %+v", c)
 	}
 }
 
-func TestClonesAreIndependent(t *testing.T) {
+func TestCloneIsIndependent(t *testing.T) {
 	t.Parallel()
 	var f InFlight
 	f.MarkSent(interval.Range{Lo: 0, Hi: 9}, 0, start)
@@ -150,9 +151,10 @@ func TestInFlightJSON(t *testing.T) {
 	if want := `[[0,1735689600000,10,2,1,2,1,4],[1,1735689660000,15,1]]`; err != nil || string(b) != want {
 		t.Errorf("%s, want %s (%v)", b, want, err)
 	}
-	for _, in := range []string{`[[0,1]]`, `[[0,1,2]]`, `[[-1,0,0,1]]`, `[[0,0,0,0]]`, `[[0,0,0,5],[1,0,4,1]]`, `{"chunks":[]}`} {
+	for _, in := range []string{`[[0,1]]`, `[[0,1,2]]`, `[[-1,0,0,1]]`, `[[0,0,0,0]]`, `[[0,0,0,5],[1,0,4,1]]`,
+		`{"chunks":[]}`} {
 		if err := json.Unmarshal([]byte(in), &f); err == nil {
-			t.Errorf("%s was taken as %v", in, f)
+			t.Errorf("%s is accepted as %v", in, f)
 		}
 	}
 }

@@ -1,12 +1,12 @@
-// Package schedule decides which shards may be dispatched, and remembers which
-// are.
+// Package schedule decides which shards of a run may be sent, and records which
+// are in flight.
 //
-//	planned ──Pick──▶ in flight (chunks) ──done──▶ gone
+//	planned ──Pick──▶ in flight (chunks) ──done──▶ removed
 //	                     └──lost──▶ in flight again, next generation
 //
-// A candidate is dispatched when every constraint admits it; constraints may
-// leave gaps, so dispatch is not contiguous in general. Chunks keep what was
-// sent as ranges, so that a run's document stays small. The package is pure.
+// A candidate is sent when every constraint admits it. Constraints may leave gaps,
+// so the sent shards need not be contiguous. Chunks record them as ranges, so that
+// a run's document stays small. The package is pure.
 package schedule
 
 import (
@@ -15,25 +15,26 @@ import (
 	"rollout/shared/core/interval"
 )
 
-// MinWindow is how many shards may be in flight at least, and MaxWindow how
-// many at most unless the pool can hold more at once: a run's document stays
-// within 16 KiB, in whatever order they come back.
+// MinWindow is the smallest window, and MaxWindow the largest, unless the pool can
+// hold more shards at once. With them a run's document stays within 16 KiB, in
+// any order in which shards are done.
 const (
 	MinWindow = 256
 	MaxWindow = 1024
 )
 
-// maxBuffered is the number of done shards above the frontier from which the
-// window shrinks; at stopBuffered only the frontier is waited for.
+// Above maxBuffered done shards above the frontier, the window shrinks. Above
+// stopBuffered, only one shard may be in flight.
 const (
 	maxBuffered  = 4096
 	stopBuffered = 4 * maxBuffered
 )
 
-// Window is how many shards of a run may be in flight: MinWindow, or four
-// times what the pool can hold at once; an eighth of it, then 1, when much is
-// done above the frontier (one slow shard must not make the done set grow
-// without bound) or the done set has many holes.
+// Window returns how many shards of a run may be in flight: four times the
+// poolShards that the pool can hold at once, within bounds. It is an eighth of
+// that when many shards are buffered (done above the frontier) or the done set has
+// many ranges, and 1 when very many are buffered, so that one slow shard cannot
+// let the done set grow without bound.
 func Window(poolShards, buffered, ranges int) int {
 	w := min(max(MinWindow, 4*poolShards), max(MaxWindow, poolShards+poolShards/4))
 	switch {
@@ -45,15 +46,16 @@ func Window(poolShards, buffered, ranges int) int {
 	return w
 }
 
-// Candidate is a shard that might be dispatched, with the attributes of its
-// cut-table row.
+// Candidate is a shard that could be sent, with the attributes of its row in the
+// shard table.
 type Candidate struct {
 	Shard                       int
 	Group, Chain, Variant, Role uint32
 }
 
-// Constraint admits candidates. Admit may count what it admitted: it is asked
-// once a candidate, in order, and only when all constraints before it agreed.
+// Constraint admits candidates. Pick calls Admit at most once for each candidate,
+// in order, and only when all earlier constraints admitted it, so that Admit may
+// count what it admits.
 type Constraint interface {
 	Admit(c Candidate) bool
 }
@@ -61,7 +63,7 @@ type Constraint interface {
 // Cap admits candidates while fewer than Max shards are in flight.
 type Cap struct{ InFlight, Max int }
 
-// Admit counts the candidate in.
+// Admit counts the candidate as in flight, if the cap allows it.
 func (c *Cap) Admit(Candidate) bool {
 	if c.InFlight >= c.Max {
 		return false
@@ -70,8 +72,9 @@ func (c *Cap) Admit(Candidate) bool {
 	return true
 }
 
-// Pick returns the shards among [next, planned) that all constraints admit,
-// looking no further than the first refusal of a Cap: at most limit of them.
+// Pick returns the shards of [next, planned) that all constraints admit, at most
+// limit of them. It stops at the first candidate that a Cap refuses. attrs returns
+// a shard's attributes; nil if the constraints need none.
 func Pick(next, planned, limit int, attrs func(n int) Candidate, cs ...Constraint) []interval.Range {
 	var out interval.Set
 	for n := next; n < planned && limit > 0; n++ {
@@ -91,6 +94,7 @@ func Pick(next, planned, limit int, attrs func(n int) Candidate, cs ...Constrain
 	return out.Ranges()
 }
 
+// admit reports whether all constraints admit c, and whether a Cap is full.
 func admit(c Candidate, cs []Constraint) (ok, full bool) {
 	for _, k := range cs {
 		if !k.Admit(c) {
@@ -101,8 +105,8 @@ func admit(c Candidate, cs []Constraint) (ok, full bool) {
 	return true, false
 }
 
-// Chunk is a range of shards that was sent with one generation. The
-// generation tells sends of a shard apart and paces looking again; it is no
+// Chunk is a range of shards that were sent with one generation. The generation
+// distinguishes the sends of a shard and spaces its loss checks; it is not a
 // failure count.
 type Chunk struct {
 	interval.Range
@@ -110,18 +114,18 @@ type Chunk struct {
 	SentAt     time.Time
 }
 
-// Back-off of looking again at a chunk: 5 s, doubling a generation, to 40 s. A
-// shard whose holder dies before it could say that it holds it is found by that
-// alone, and seven holders die of an item that takes its worker along. Longer
-// would spare little: who lives says what it holds, and messages that wait in a
-// queue are counted there.
+// Backoff of the loss checks of a chunk: 5 s, doubled with each generation, up to
+// 40 s. Only a loss check finds a shard whose holder died before its first
+// heartbeat after the claim, and an item that takes its worker down kills seven
+// holders. A longer delay would save little: heartbeats list held shards, and the
+// queue counts waiting messages.
 const (
 	minLossCheckDelay = 5 * time.Second
 	maxLossCheckDelay = 40 * time.Second
 )
 
-// LossCheckDelay is how old a chunk of the generation must be before reclaim may
-// take its silence for a loss.
+// LossCheckDelay returns how old a chunk of the generation must be before reclaim
+// may judge whether its shards are lost.
 func LossCheckDelay(generation int) time.Duration {
 	if generation >= 3 {
 		return maxLossCheckDelay
@@ -129,21 +133,22 @@ func LossCheckDelay(generation int) time.Duration {
 	return minLossCheckDelay << generation
 }
 
-// Due reports whether the chunk is old enough at now.
+// Due reports whether the chunk is old enough at now for a loss check.
 func (c Chunk) Due(now time.Time) bool { return now.Sub(c.SentAt) >= LossCheckDelay(c.Generation) }
 
-// Generations count up from 0; after lastGeneration they go round from
-// firstLong, where the back-off is at its longest. So few of them are alive at
-// once, and a run's document stays small.
+// Generations count up from 0. After lastGeneration they repeat from
+// firstRepeated, where the backoff is at its longest. So few are in use at once,
+// and a run's document stays small.
 const (
-	firstLong      = 8
+	firstRepeated  = 8
 	lastGeneration = 15
 )
 
-// NextGeneration is the generation in which a shard of that one is sent again.
+// NextGeneration returns the generation with which a shard of generation g is sent
+// again.
 func NextGeneration(g int) int {
 	if g >= lastGeneration {
-		return firstLong
+		return firstRepeated
 	}
 	return g + 1
 }

@@ -9,48 +9,47 @@ import (
 	"rollout/shared/core/interval"
 )
 
-// Crashes are the times that an engine died while it was asked an item in a
-// trial.
+// Crashes counts the engine crashes while an item was on probation.
 type Crashes struct {
-	Alone  int `json:"alone,omitempty"`  // it worked on nothing else
-	Shared int `json:"shared,omitempty"` // it may have died of something else
+	Alone  int `json:"alone,omitempty"`  // the engine processed nothing else
+	Shared int `json:"shared,omitempty"` // another item may be the cause
 }
 
-// Crash is one death of an engine, as a trial saw it.
+// Crash is one crash of an engine during probation.
 type Crash struct {
-	EngineStart string // names the start of the engine that ended; "" if unknown
-	Alone       bool   // the engine worked on nothing but the one item named
+	EngineStart string // names the start of the engine that crashed; "" if unknown
+	Alone       bool   // the engine processed nothing but the one item on probation
 }
 
-// Probation is what to do next about a shard's suspects.
+// Probation is the next action for a shard's suspects.
 type Probation struct {
-	Items []int // to be asked with nothing else of the worker in flight; none: there is no suspect
-	// Poison says that the one item is not asked any more: it gets an error
-	// row.
+	Items []int // to ask with nothing else of the worker in flight; empty without suspects
+	// Poison says that the one item must not be asked again: it gets an error row.
 	Poison bool
 }
 
 const (
-	// CrashesToPoison is how many deaths make an item poison. A death that another
-	// item may be to blame for counts once there were Doubted before it.
-	CrashesToPoison      = 2
-	IgnoredSharedCrashes = 3
-	// VanishedToSuspect is how many holders in a row may vanish before all items
-	// without a row are suspects.
-	VanishedToSuspect = 2
+	// crashesToPoison is how many crashes make an item poison. Of the crashes that
+	// another item may have caused, the first ignoredSharedCrashes do not count.
+	crashesToPoison      = 2
+	ignoredSharedCrashes = 3
+	// vanishedToSuspect is how many holders in a row vanish until all items without
+	// a row are suspects.
+	vanishedToSuspect = 2
 
-	fewSuspects    = 4  // so many are asked one by one at once: a group would save nothing
-	maxGroup       = 32 // accused at once, which bounds the document
-	maxRanges      = 256
-	maxEngineStart = 64 // bytes
+	fewSuspects    = 4   // up to so many are asked one by one: a group saves nothing
+	maxGroup       = 32  // items in a group, which bounds the document
+	maxRanges      = 256 // ranges of suspects, which bounds the document
+	maxEngineStart = 64  // bytes
 )
 
-// Poison reports whether the deaths make the item poison.
+// Poison reports whether the crashes make the item poison.
 func (d Crashes) Poison() bool {
-	return d.Alone+max(0, d.Shared-IgnoredSharedCrashes) >= CrashesToPoison
+	return d.Alone+max(0, d.Shared-ignoredSharedCrashes) >= crashesToPoison
 }
 
-// AddSuspects adds items that were in flight when an engine died.
+// AddSuspects adds items that were in flight when an engine crashed. It is Fenced
+// unless h holds the shard.
 func (d Doc) AddSuspects(h Holder, items ...int) (Doc, error) {
 	if err := d.held(h, "suspicion"); err != nil {
 		return d, err
@@ -63,8 +62,8 @@ func (d Doc) AddSuspects(h Holder, items ...int) (Doc, error) {
 	return d, nil
 }
 
-// ClearSuspects keeps of the suspects those that are open: an answer clears an item.
-// open lists the items without a row.
+// ClearSuspects clears the suspects that have a row by now. open lists the items
+// without a row.
 func (d Doc) ClearSuspects(open []int) Doc {
 	if d.Suspects.Len() == 0 {
 		return d
@@ -76,19 +75,21 @@ func (d Doc) ClearSuspects(open []int) Doc {
 			d.Suspects.Add(i)
 		}
 	}
-	deaths := map[int]Crashes{}
+	crashes := map[int]Crashes{}
 	for i, n := range d.Crashes {
 		if d.Suspects.Has(i) {
-			deaths[i] = n
+			crashes[i] = n
 		}
 	}
-	d.Crashes = orNone(deaths)
+	if d.Crashes = crashes; len(crashes) == 0 {
+		d.Crashes = nil
+	}
 	return d
 }
 
-// NextProbation is the next trial: of at most so many items at once.
-func (d Doc) NextProbation(most int) Probation {
-	if len(d.Crashes) > 0 { // the accused: who had the fewest deaths is asked first, so that an innocent one is soon cleared
+// NextProbation returns the suspects to ask next, at most limit of them at once.
+func (d Doc) NextProbation(limit int) Probation {
+	if len(d.Crashes) > 0 { // the accused, fewest crashes first, so that an innocent item is soon cleared
 		var next int
 		least := math.MaxInt
 		for _, i := range slices.Sorted(maps.Keys(d.Crashes)) {
@@ -102,39 +103,41 @@ func (d Doc) NextProbation(most int) Probation {
 		}
 		return Probation{Items: []int{next}}
 	}
-	n := groupSize(d.Suspects.Len(), most)
-	t := Probation{}
+	n := groupSize(d.Suspects.Len(), limit)
+	p := Probation{}
 	for _, r := range d.Suspects.Ranges() {
-		for i := r.Lo; i < r.Hi && len(t.Items) < n; i++ {
-			t.Items = append(t.Items, i)
+		for i := r.Lo; i < r.Hi && len(p.Items) < n; i++ {
+			p.Items = append(p.Items, i)
 		}
 	}
-	return t
+	return p
 }
 
-// groupSize is how many of n suspects are asked at once. With groups as large
-// as there are many, the fewest trials find the culprit.
-func groupSize(n, most int) int {
+// groupSize returns how many of n suspects to ask at once. Groups of √n find the
+// cause with the fewest groups and items asked.
+func groupSize(n, limit int) int {
 	if n <= fewSuspects {
 		return min(n, 1)
 	}
-	return max(1, min(int(math.Ceil(math.Sqrt(float64(n)))), most, maxGroup))
+	return max(1, min(int(math.Ceil(math.Sqrt(float64(n)))), limit, maxGroup))
 }
 
-// StartProbation names the items that are about to be asked in a trial: if the holder
-// vanishes meanwhile, they may be why.
+// StartProbation names the items that h is about to ask on probation: if the
+// holder vanishes meanwhile, they may be the cause. It is Fenced unless h holds
+// the shard.
 func (d Doc) StartProbation(h Holder, items []int) (Doc, error) {
-	if err := d.held(h, "trial"); err != nil {
+	if err := d.held(h, "probation"); err != nil {
 		return d, err
 	}
 	d.OnProbation = slices.Clone(items)
 	return d, nil
 }
 
-// RecordCrash counts a death of the engine in the trial that is named, against the
-// items of it that got no answer. The same death is counted once.
+// RecordCrash charges a crash during the present probation to those of its items
+// that got no answer. It counts a crash once, also if several requests report it.
+// It is Fenced unless h holds the shard.
 func (d Doc) RecordCrash(h Holder, items []int, e Crash) (Doc, error) {
-	if err := d.held(h, "death"); err != nil {
+	if err := d.held(h, "crash"); err != nil {
 		return d, err
 	}
 	e.EngineStart = e.EngineStart[:min(len(e.EngineStart), maxEngineStart)]
@@ -146,6 +149,7 @@ func (d Doc) RecordCrash(h Holder, items []int, e Crash) (Doc, error) {
 	return d, nil
 }
 
+// chargeCrash counts a crash against each of the items, and makes them suspects.
 func (d Doc) chargeCrash(items []int, alone bool) Doc {
 	d.Suspects, d.Crashes = d.Suspects.Clone(), maps.Clone(d.Crashes)
 	if d.Crashes == nil {
@@ -164,28 +168,29 @@ func (d Doc) chargeCrash(items []int, alone bool) Doc {
 	return d
 }
 
-// chargeVanishedHolder counts a holder that died without a release: against the items that
-// it had named, else against all without a row once it is the second. It may
-// have been killed, or its machine may have failed: so even of one item alone
-// that is less than a death of the engine that somebody saw.
+// chargeVanishedHolder charges a holder that ended without a release to the items
+// that were on probation. Without such items, the second one in a row makes all
+// items without a row suspects. The holder may have been killed, or its machine
+// may have failed, so this counts less than an observed crash, even of one item
+// alone.
 func (d Doc) chargeVanishedHolder() Doc {
 	if len(d.OnProbation) > 0 {
 		return d.chargeCrash(d.OnProbation, false)
 	}
-	if d.VanishedHolders++; d.VanishedHolders == VanishedToSuspect {
+	if d.VanishedHolders++; d.VanishedHolders == vanishedToSuspect {
 		d.Suspects = interval.Of(interval.Range{Lo: 0, Hi: math.MaxInt32})
 	}
 	return d
 }
 
-// clearSuspicion forgets all suspicion: the shard is over.
+// clearSuspicion clears everything about suspects: the shard is Done.
 func (d Doc) clearSuspicion() Doc {
 	d.Suspects, d.Crashes, d.OnProbation, d.LastCrash, d.VanishedHolders = interval.Set{}, nil, nil, "", 0
 	return d
 }
 
-// coarse lets a set with very many holes have fewer: what is between becomes
-// suspect, too.
+// coarse fills the smallest holes of a set until it has at most maxRanges ranges.
+// The items in them become suspects, too.
 func coarse(s interval.Set) interval.Set {
 	rs := s.Ranges()
 	if len(rs) <= maxRanges {
@@ -196,7 +201,7 @@ func coarse(s interval.Set) interval.Set {
 		holes = append(holes, rs[k].Lo-rs[k-1].Hi)
 	}
 	slices.Sort(holes)
-	limit := holes[len(rs)-maxRanges-1] // so many of the smallest are filled
+	limit := holes[len(rs)-maxRanges-1] // holes of at most this length are filled
 	out := s.Clone()
 	for k := 1; k < len(rs); k++ {
 		if hole := (interval.Range{Lo: rs[k-1].Hi, Hi: rs[k].Lo}); hole.Len() <= limit {
@@ -204,13 +209,6 @@ func coarse(s interval.Set) interval.Set {
 		}
 	}
 	return out
-}
-
-func orNone(m map[int]Crashes) map[int]Crashes {
-	if len(m) == 0 {
-		return nil
-	}
-	return m
 }
 
 // String is for logs and tests. Example: "1 alone, 2 shared".

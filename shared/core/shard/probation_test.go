@@ -10,32 +10,32 @@ import (
 	"rollout/shared/core/interval"
 )
 
-// lab is one shard in front of an engine that dies of some of its items, and
-// takes a holder along now and then.
-type lab struct {
-	t      *rapid.T
-	d      Doc
-	h      Holder
-	poison map[int]bool
-	rows   map[int]bool // true: the row says poison
-	deaths int
-	starts int
-	inside bool // the engine lives in the worker: both die at once
-	alone  bool // it is said to have worked on nothing else
+// poisonFixture is one shard with an engine that crashes on some of its items. The
+// engine may run in the worker, so that both die at once.
+type poisonFixture struct {
+	t        *rapid.T
+	d        Doc
+	h        Holder
+	poison   map[int]bool
+	rows     map[int]bool // true: the row says poison
+	crashes  int
+	starts   int
+	inWorker bool // the engine runs in the worker: both die at once
+	alone    bool // the engine is known to process nothing else during probation
 }
 
-// dies lets the engine die while it is asked the items; the holder sees it, or
-// vanishes with it.
-func (l *lab) dies(items []int, trial bool) {
-	l.deaths++
+// crash lets the engine crash while it is asked the items. The holder observes it,
+// or vanishes with it.
+func (l *poisonFixture) crash(items []int, onProbation bool) {
+	l.crashes++
 	l.starts++
 	var err error
 	switch {
-	case l.inside:
+	case l.inWorker:
 		l.h.Worker += "'"
 		l.h.Attempt++
 		l.d, err = l.d.Claim(l.h.Worker, l.d.ClaimedAt, HolderVanished)
-	case trial:
+	case onProbation:
 		l.d, err = l.d.RecordCrash(l.h, items, Crash{EngineStart: string(rune('a' + l.starts)), Alone: l.alone})
 	default:
 		l.d, err = l.d.AddSuspects(l.h, items...)
@@ -46,7 +46,7 @@ func (l *lab) dies(items []int, trial bool) {
 	l.d = l.d.ClearSuspects(l.open())
 }
 
-func (l *lab) open() []int {
+func (l *poisonFixture) open() []int {
 	var out []int
 	for i := range l.d.Items {
 		if _, ok := l.rows[i]; !ok {
@@ -56,9 +56,9 @@ func (l *lab) open() []int {
 	return out
 }
 
-// ask asks items at once: the good ones are answered, unless they come to be
-// in flight when the engine dies.
-func (l *lab) ask(items []int, trial bool) {
+// ask asks items at once. The good ones are answered, unless they are in flight
+// when the engine crashes.
+func (l *poisonFixture) ask(items []int, onProbation bool) {
 	bad := slices.ContainsFunc(items, func(i int) bool { return l.poison[i] })
 	var broken []int
 	for _, i := range items {
@@ -69,19 +69,20 @@ func (l *lab) ask(items []int, trial bool) {
 		l.rows[i] = false
 	}
 	if bad {
-		l.dies(broken, trial)
+		l.crash(broken, onProbation)
 	}
 }
 
-// The poisonous items end as poison, and they alone; every other item is
-// answered; and the engine dies no more than four times for each poison if it
-// works on nothing else in trials, six times if that is never sure. If it takes
-// its worker along, it dies five times for each, once two vanished.
-func TestPoisonAloneIsFound(t *testing.T) {
+// TestOnlyPoisonItemsBecomePoison checks that every other item is answered, and
+// bounds the crashes: four for each poison item if the engine is known to process
+// nothing else during probation, and seven if not. If the engine takes its worker
+// down, five for each after the first two.
+func TestOnlyPoisonItemsBecomePoison(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		l := &lab{t: t, d: New("01JD2ZQ4T5W0M1X9YB7R3K8CVE", 7), h: Holder{"w", 1}, rows: map[int]bool{}, poison: map[int]bool{},
-			inside: rapid.Bool().Draw(t, "inside"), alone: rapid.Bool().Draw(t, "alone")}
+		l := &poisonFixture{t: t, d: New("01JD2ZQ4T5W0M1X9YB7R3K8CVE", 7), h: Holder{"w", 1},
+			rows: map[int]bool{}, poison: map[int]bool{},
+			inWorker: rapid.Bool().Draw(t, "inside"), alone: rapid.Bool().Draw(t, "alone")}
 		l.d, _ = l.d.Claim("w", l.d.ClaimedAt, HolderAlive)
 		l.d.Items = rapid.IntRange(1, 256).Draw(t, "items")
 		for _, i := range rapid.SliceOfN(rapid.IntRange(0, l.d.Items-1), 0, 3).Draw(t, "poison") {
@@ -96,41 +97,43 @@ func TestPoisonAloneIsFound(t *testing.T) {
 			}
 			l.ask(open[:min(inFlight, len(open))], false)
 		}
-		for { // the trials
+		for { // probation
 			l.d = l.d.ClearSuspects(l.open())
-			trial := l.d.NextProbation(inFlight)
-			if len(trial.Items) == 0 {
+			next := l.d.NextProbation(inFlight)
+			if len(next.Items) == 0 {
 				break
 			}
-			if trial.Poison {
-				l.rows[trial.Items[0]] = true
+			if next.Poison {
+				l.rows[next.Items[0]] = true
 				continue
 			}
-			l.d, _ = l.d.StartProbation(l.h, trial.Items)
-			l.ask(trial.Items, true)
+			l.d, _ = l.d.StartProbation(l.h, next.Items)
+			l.ask(next.Items, true)
 		}
 
 		for i := range l.d.Items {
-			if said, ok := l.rows[i]; !ok || said != l.poison[i] {
-				t.Errorf("item %d: row %v, poison %v; want poison %v", i, ok, said, l.poison[i])
+			if poison, ok := l.rows[i]; !ok || poison != l.poison[i] {
+				t.Errorf("item %d: has a row %v, poison %v; want poison %v", i, ok, poison, l.poison[i])
 			}
 		}
-		most := 4 * len(l.poison)
+		limit := 4 * len(l.poison)
 		switch {
 		case len(l.poison) == 0:
-		case l.inside:
-			most = 2 + 5*len(l.poison)
+		case l.inWorker:
+			limit = 2 + 5*len(l.poison)
 		case !l.alone:
-			most = 7 * len(l.poison)
+			limit = 7 * len(l.poison)
 		}
-		if l.deaths > most {
-			t.Errorf("the engine died %d times of %v, more than %d", l.deaths, slices.Sorted(maps.Keys(l.poison)), most)
+		if l.crashes > limit {
+			t.Errorf("the engine crashed %d times on %v, at most %d times are allowed",
+				l.crashes, slices.Sorted(maps.Keys(l.poison)), limit)
 		}
 	})
 }
 
-// A set with too many holes becomes coarser, and loses nobody.
-func TestCoarseSetsLoseNobody(t *testing.T) {
+// TestCoarseKeepsAllSuspects checks that a set with too many holes gets fewer
+// ranges and loses no item.
+func TestCoarseKeepsAllSuspects(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var s interval.Set

@@ -16,20 +16,20 @@ import (
 	"rollout/shared/fault"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the traces that come out into the scripts")
+var rewrite = flag.Bool("rewrite", false, "write the actual traces into the scripts")
 
-// Every script in testdata is the life of one shard document. A line that
-// starts with > is a command; below it stands what it leaves: the document, or
-// why it was refused.
+// TestScripts runs the scripts in testdata. A script is the life of one shard
+// document. A line that starts with > is a command; the line below it is the
+// resulting document, or why the command was refused.
 //
-//	claim <worker> [vanished|left]   what became of the present holder
+//	claim <worker> [vanished|left]              the state of the present holder
 //	save|commit <worker> <attempt> [ok=N] [failed=N]
 //	release
 //	seal <class> items=N
-//	suspect <worker> <attempt> <item>…        in flight when an engine died
-//	name <worker> <attempt> [most=N]   names the items of the next trial
-//	died <worker> <attempt> [start=S] [alone] [of=<item>,…]   in the trial: of the named, or these
-//	clear <item>…                             the items with a row
+//	suspect <worker> <attempt> <item>…          in flight when an engine crashed
+//	name <worker> <attempt> [most=N]            starts the next probation
+//	died <worker> <attempt> [start=S] [alone] [of=<item>,…]   a crash during probation, of all items or these
+//	clear <item>…                               the items with a row
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -81,7 +81,7 @@ func play(t *testing.T, script string) string {
 		case errors.As(err, &refused):
 			fmt.Fprintf(&out, "  %s: %v\n", refused.Kind, err)
 			if same, _ := json.Marshal(next); string(same) != string(before) {
-				t.Errorf("%s was refused and gives another document:\n%s\n%s", command, before, same)
+				t.Errorf("%s was refused and returns another document:\n%s\n%s", command, before, same)
 			}
 		case err != nil:
 			t.Fatalf("%s: %v", command, err)
@@ -109,13 +109,13 @@ func apply(d Doc, words []string, now time.Time) (Doc, error) {
 	}
 	switch words[0] {
 	case "claim":
-		fate := HolderAlive
+		status := HolderAlive
 		for _, f := range []HolderStatus{HolderLeft, HolderVanished} {
 			if slices.Contains(words, string(f)) {
-				fate = f
+				status = f
 			}
 		}
-		return d.Claim(words[1], now, fate)
+		return d.Claim(words[1], now, status)
 	case "save", "commit", "suspect", "name", "died":
 		attempt, err := strconv.ParseUint(words[2], 10, 64)
 		if err != nil {
@@ -138,7 +138,7 @@ func apply(d Doc, words []string, now time.Time) (Doc, error) {
 	return d, fmt.Errorf("unknown command")
 }
 
-// applyHeld applies what only a holder may do.
+// applyHeld applies a command that only a holder may give.
 func applyHeld(d Doc, h Holder, words []string, c Counts) (Doc, error) {
 	ref := Ref{Key: words[1] + "-" + words[2], Length: 9, Digest: "d"}
 	switch words[0] {
@@ -149,11 +149,11 @@ func applyHeld(d Doc, h Holder, words []string, c Counts) (Doc, error) {
 	case "suspect":
 		return d.AddSuspects(h, items(words[3:])...)
 	case "name":
-		most := 64
+		limit := 64
 		if len(words) > 3 {
-			_, _ = fmt.Sscanf(words[3], "most=%d", &most)
+			_, _ = fmt.Sscanf(words[3], "most=%d", &limit)
 		}
-		return d.StartProbation(h, d.NextProbation(most).Items)
+		return d.StartProbation(h, d.NextProbation(limit).Items)
 	}
 	e, of := Crash{}, d.OnProbation
 	for _, w := range words[3:] {

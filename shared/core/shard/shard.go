@@ -1,35 +1,39 @@
-// Package shard is the state machine of one shard: the unit of dispatch,
-// claim, checkpoint and hand-back.
+// Package shard is the state machine of one shard: the unit of dispatch, claim,
+// checkpoint and release.
 //
 //	Pending ──claim──▶ Running ──commit──▶ Done   (terminal)
 //	   ▲                │  ▲ └─checkpoint (same attempt)
 //	   ├──release───────┘  └─claim over a dead holder: attempt+1
 //	   └── coordinate may seal any open shard to Done
 //
-// The functions take the document as it was read and return the document to
-// write; the caller writes it by compare-and-swap, so of any number of
-// concurrent claims at most one holds (I3). An absent document is Pending.
+// Each method takes the document as it was read and returns the document to
+// write. The caller writes it by compare-and-swap, so that of any number of
+// concurrent claims at most one holds (I3, see shared/README.md). An absent
+// document is Pending.
 //
-// An item that engines die of must not end a run. What was in flight when one
-// died, or all items without a row when two holders in a row vanished, is
-// suspect, and asked last, in trials: nothing else of the worker is in flight,
-// and the document names the items first.
+// # Poison
 //
-//	       in flight at a death            its group's engine dies
-//	open ────────────────────────▶ suspect ───────────────────────▶ accused ──dies──▶ accused ──dies──▶ poison
-//	                                  │     asked in groups of √n      │    asked one by one, alone        │
-//	                                  ▼                                ▼                                   ▼
-//	                               answered                         answered                           error row
+// An item that crashes engines must not end its run. After a crash, the items
+// that were in flight are suspects. After two holders in a row that vanished,
+// all items without a row are. A holder asks suspects last and on probation:
+// nothing else of the worker is in flight meanwhile, and the document names the
+// items first.
 //
-// One poison among n suspects costs four deaths so: one in flight, one in its
-// group, two alone. A death counts in full if somebody saw that the engine died
-// while it worked on nothing else; else another worker's item may be why, and
-// three such count nothing. So it is if the holder itself vanishes with items
-// named, alone or not, wherever its engine lives: an item that takes its worker
-// along costs two that vanish before anybody is named, and five more. Who is
-// answered is cleared, and nobody else is charged.
+//	       in flight at a crash            its group crashes
+//	open ──────────────────────▶ suspect ──────────────────▶ accused ──crash──▶ accused ──crash──▶ poison
+//	                                │   asked in groups of √n   │   asked one by one, alone          │
+//	                                ▼                           ▼                                    ▼
+//	                             answered                    answered                            error row
 //
-// The package reads no clock, writes nothing, and never looks into rows.
+// So one poison item among n suspects costs four crashes: one in flight, one in
+// its group, two alone. A crash counts fully only if the engine was observed to
+// process nothing else; otherwise another worker's item may be the cause, and
+// the first three are ignored. A holder that vanishes during probation counts
+// like the latter, because it may also have been killed: an item that takes its
+// worker down costs two holders until it is a suspect, and five more. An answer
+// clears an item, and no other item is charged.
+//
+// The package reads no clock, writes nothing, and does not look into rows.
 package shard
 
 import (
@@ -43,7 +47,7 @@ import (
 // Schema is the version of the shard document.
 const Schema = 1
 
-// State is where a shard is.
+// State is where a shard stands in its life.
 type State string
 
 // The states.
@@ -53,18 +57,18 @@ const (
 	Done    State = "done"
 )
 
-// Ref names immutable bytes in the bucket: a key, their length and blake3.
+// Ref names immutable bytes in the bucket by key, length and blake3 in hex.
 type Ref struct {
 	Key    string `json:"key"`
 	Length int64  `json:"length"`
 	Digest string `json:"digest"`
 }
 
-// Counts says what became of a shard's items and what it took.
+// Counts holds the outcomes of a shard's items and the tokens that they took.
 type Counts struct {
 	OK               int            `json:"ok"`
 	Failed           int            `json:"failed,omitempty"`
-	ByClass          map[string]int `json:"by_class,omitempty"` // sums up to Failed
+	ByClass          map[string]int `json:"by_class,omitempty"` // of Failed, by fault.Class
 	PromptTokens     int64          `json:"prompt_tokens,omitempty"`
 	CompletionTokens int64          `json:"completion_tokens,omitempty"`
 	WastedTokens     int64          `json:"wasted_tokens,omitempty"`
@@ -77,37 +81,38 @@ type Doc struct {
 	Shard     int            `json:"shard"`
 	State     State          `json:"state"`
 	Attempt   uint64         `json:"attempt"`
-	Worker    string         `json:"worker,omitempty"` // the holder; kept on Done as who committed
+	Worker    string         `json:"worker,omitempty"` // the holder; of a Done shard the one that committed
 	ClaimedAt time.Time      `json:"claimed_at,omitzero"`
 	Items     int            `json:"items,omitempty"`
-	// Checkpoint holds final rows of some items; Result the rows of all.
+	// Checkpoint holds final rows of some items. Result holds the rows of all.
 	Checkpoint *Ref  `json:"checkpoint,omitempty"`
 	Result     *Ref  `json:"result,omitempty"`
-	OutputLen  int64 `json:"output_len,omitempty"` // of Result: output rows first, then error rows
-	// Sealed is why a Done shard has no Result: its run ended first. Items
-	// without a row in the checkpoint are counted under this class.
+	OutputLen  int64 `json:"output_len,omitempty"` // bytes of the output rows, which begin Result; error rows follow
+	// Sealed says that the shard is Done without a Result, because its run ended
+	// first. Items without a row in the checkpoint are counted under this class.
 	Sealed fault.Class `json:"sealed,omitempty"`
 	Counts Counts      `json:"counts"`
-	// Suspects are items that an engine may have died of. Solo are those that
-	// the holder asks now with nothing else in flight, Deaths what became of
-	// such trials, LastDeath the start of the engine that died in the last one.
+	// Suspects are items that may have crashed an engine. OnProbation are those
+	// that the holder asks now with nothing else in flight. Crashes counts the
+	// crashes during probation, by item. LastCrash names the start of the engine
+	// that crashed last: see Crash.
 	Suspects    interval.Set    `json:"suspects,omitzero"`
 	OnProbation []int           `json:"solo,omitempty"`
 	Crashes     map[int]Crashes `json:"deaths,omitempty"`
 	LastCrash   string          `json:"last_death,omitempty"`
-	// VanishedHolders is how many holders in a row died without a release.
+	// VanishedHolders is how many holders in a row ended without a release.
 	VanishedHolders int `json:"vanished,omitempty"`
-	// Snapshot is the newest of a training's, from which its next holder goes
-	// on.
+	// Snapshot is the newest snapshot of a training. The next holder continues
+	// from it.
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
 }
 
-// Snapshot names a state of a training.
+// Snapshot names a saved state of a training.
 type Snapshot struct {
-	ID    string   `json:"id"` // by content: 64 hex digits
+	ID    string   `json:"id"` // of its content: 64 hex digits
 	Step  int      `json:"step"`
 	Steps int      `json:"steps"`
-	Loss  *float64 `json:"loss,omitempty"` // of the last steps
+	Loss  *float64 `json:"loss,omitempty"` // averaged over the last steps
 }
 
 // Holder identifies one claim.
@@ -116,7 +121,7 @@ type Holder struct {
 	Attempt uint64
 }
 
-// HeldBy reports whether h's claim is the one that holds.
+// HeldBy reports whether h is the present holder.
 func (d Doc) HeldBy(h Holder) bool {
 	return d.State == Running && d.Worker == h.Worker && d.Attempt == h.Attempt
 }
@@ -124,24 +129,27 @@ func (d Doc) HeldBy(h Holder) bool {
 // Open reports whether the shard still needs work.
 func (d Doc) Open() bool { return d.State != Done }
 
-// New is the document that stands for an absent one.
+// New returns the document that stands for an absent one: a Pending shard.
 func New(run identity.RunID, n int) Doc {
 	return Doc{Schema: Schema, Run: run, Shard: n, State: Pending}
 }
 
-// HolderStatus is what became of the holder of a Running shard.
+// HolderStatus is the state of the holder of a Running shard.
 type HolderStatus string
 
-// The fates.
+// The states of a holder.
 const (
-	HolderAlive             HolderStatus = ""         // it holds the shard
-	HolderLeft              HolderStatus = "left"     // it lives on, or ended in order, without the shard
-	HolderVanished          HolderStatus = "vanished" // its heartbeat is over
-	HolderVanishedBlameless HolderStatus = "dropped"  // the same, of a shard whose items are never to blame for it
+	HolderAlive    HolderStatus = ""         // it holds the shard
+	HolderLeft     HolderStatus = "left"     // it lives or ended in order, and no longer holds the shard
+	HolderVanished HolderStatus = "vanished" // its heartbeats stopped
+	// HolderVanishedBlameless is HolderVanished for a shard whose items are never
+	// the cause, such as a training's.
+	HolderVanishedBlameless HolderStatus = "dropped"
 )
 
-// Claim gives the shard to the worker. holder is what became of the present
-// one; a living holder, or a Done shard, is a Conflict.
+// Claim gives the shard to the worker with the next attempt. holder is the state
+// of the present holder, and is ignored for a Pending shard. A living holder or a
+// Done shard is a Conflict.
 func (d Doc) Claim(worker string, now time.Time, holder HolderStatus) (Doc, error) {
 	switch {
 	case d.State == Done:
@@ -160,7 +168,8 @@ func (d Doc) Claim(worker string, now time.Time, holder HolderStatus) (Doc, erro
 	return d, nil
 }
 
-// SaveCheckpoint records a checkpoint: rows of some items, kept whoever goes on.
+// SaveCheckpoint records a checkpoint: final rows of some items, which every later
+// holder keeps. It is Fenced unless h holds the shard.
 func (d Doc) SaveCheckpoint(h Holder, checkpoint Ref, c Counts) (Doc, error) {
 	if err := d.held(h, "checkpoint"); err != nil {
 		return d, err
@@ -169,8 +178,8 @@ func (d Doc) SaveCheckpoint(h Holder, checkpoint Ref, c Counts) (Doc, error) {
 	return d, nil
 }
 
-// SaveSnapshot records a snapshot. The holders that vanished before it are forgiven:
-// the work goes on.
+// SaveSnapshot records a training's snapshot. It resets VanishedHolders, because
+// the training made progress. It is Fenced unless h holds the shard.
 func (d Doc) SaveSnapshot(h Holder, s Snapshot) (Doc, error) {
 	if err := d.held(h, "snapshot"); err != nil {
 		return d, err
@@ -179,7 +188,8 @@ func (d Doc) SaveSnapshot(h Holder, s Snapshot) (Doc, error) {
 	return d, nil
 }
 
-// Commit ends the shard with its rows.
+// Commit ends the shard with the rows of all its items. It is Fenced unless h
+// holds the shard.
 func (d Doc) Commit(h Holder, result Ref, outputLen int64, c Counts) (Doc, error) {
 	if err := d.held(h, "commit"); err != nil {
 		return d, err
@@ -189,9 +199,9 @@ func (d Doc) Commit(h Holder, result Ref, outputLen int64, c Counts) (Doc, error
 	return d.clearSuspicion(), nil
 }
 
-// Release hands the shard back, with whatever was checkpointed and suspected.
-// Any party that
-// read the bytes may do so: a holder that drains, or one who steals.
+// Release gives a Running shard back, with its checkpoint and its suspects. Its
+// holder may do so, and every other caller that has read the document. A shard in
+// another state is a Conflict.
 func (d Doc) Release() (Doc, error) {
 	if d.State != Running {
 		return d, fault.New(fault.Conflict, "release of shard %d, which is %s", d.Shard, d.State)
@@ -201,9 +211,9 @@ func (d Doc) Release() (Doc, error) {
 	return d, nil
 }
 
-// Seal ends an open shard without a result: its run is over. What is
-// checkpointed is kept; the other items fail with the class. A later commit
-// loses. items is how many the shard has.
+// Seal ends an open shard without a result, because its run ends. The rows of the
+// checkpoint are kept, and the other items fail with the class. items is how many
+// items the shard has. A later commit fails. A Done shard is a Conflict.
 func (d Doc) Seal(class fault.Class, items int) (Doc, error) {
 	if d.State == Done {
 		return d, fault.New(fault.Conflict, "shard %d is done", d.Shard)
@@ -220,6 +230,7 @@ func (d Doc) Seal(class fault.Class, items int) (Doc, error) {
 	return d.clearSuspicion(), nil
 }
 
+// held returns Fenced unless h holds the shard. what names the refused write.
 func (d Doc) held(h Holder, what string) error {
 	if d.HeldBy(h) {
 		return nil
