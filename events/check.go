@@ -8,7 +8,7 @@ import (
 
 // Bounds of payload fields, in bytes.
 const (
-	maxKey     = 1024 // of an object's key: S3's and Cloud Storage's limit
+	maxKey     = 1024 // of an object's key: the limit of S3 and Cloud Storage
 	maxName    = 128  // of a worker, a pool, a class, a phase
 	maxReason  = 512
 	maxClasses = 64
@@ -24,12 +24,12 @@ func runID(s string) error {
 		ok = ok && strings.ContainsRune(crockford, r)
 	}
 	if !ok {
-		return fmt.Errorf("run %.64q is no run id", s)
+		return fmt.Errorf("run %.64q is not a run id", s)
 	}
 	return nil
 }
 
-// count checks a number that can't be negative.
+// count checks a number that must not be negative.
 func count[N int | int64](field string, n N) error {
 	if n < 0 {
 		return fmt.Errorf("%s %d is negative", field, n)
@@ -40,12 +40,12 @@ func count[N int | int64](field string, n N) error {
 // name checks a name that may become part of a key.
 func name(field, s string) error {
 	if !printable(s, 1, maxName) || strings.Contains(s, "/") {
-		return fmt.Errorf("%s %.64q is no name of 1 to %d printable characters", field, s, maxName)
+		return fmt.Errorf("%s %.64q is not a name of 1 to %d printable characters", field, s, maxName)
 	}
 	return nil
 }
 
-// text checks a text for people; it may be empty.
+// text checks a text for users; it may be empty.
 func text(field, s string) error {
 	if len(s) > maxReason {
 		return fmt.Errorf("%s has %d bytes, more than %d", field, len(s), maxReason)
@@ -61,7 +61,7 @@ func key(field, s string) error {
 	return nil
 }
 
-// digest checks a blake3 in hex; it may be empty.
+// digest checks a blake3 hash in hex; it may be empty.
 func digest(s string) error {
 	ok := s == "" || len(s) == 64
 	for _, r := range s {
@@ -73,8 +73,8 @@ func digest(s string) error {
 	return nil
 }
 
-// printable reports whether s is low to high bytes of printable ASCII without
-// blanks.
+// printable reports whether s has low to high bytes, all of them printable ASCII
+// without blanks.
 func printable(s string, low, high int) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] > '~' {

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Errors of Encode and Decode, told apart by errors.Is. All of them belong
-// into the dead letters: reading the same bytes again gives the same error.
+// Errors of Encode and Decode; test for them with errors.Is. All are permanent:
+// move the message to the dead letters.
 var (
 	ErrMalformed   = errors.New("malformed event")
 	ErrUnknownType = errors.New("unknown event type")
@@ -22,21 +22,21 @@ var (
 
 // Payload is the content of an event: one of this package's structs, by value.
 type Payload interface {
-	// EventType returns the name under which the payload travels.
+	// EventType returns the type that the envelope carries.
 	EventType() Type
-	// check returns the first reason why the payload can't be acted on.
+	// check returns the first reason why the payload is invalid, or nil.
 	check() error
 }
 
-// Unknown stands for the payload of a type that this version does not know.
+// Unknown is the payload of an event whose type this version does not know.
 type Unknown struct{ Type Type }
 
-// EventType returns the unknown name.
+// EventType returns the unknown type.
 func (u Unknown) EventType() Type { return u.Type }
 
 func (u Unknown) check() error { return fmt.Errorf("%w %.64q", ErrUnknownType, string(u.Type)) }
 
-// payloadDecoder is one line of the table: a payload type and how to read it.
+// payloadDecoder is a line of the table: a payload type and its decoder.
 type payloadDecoder struct {
 	zero Payload
 	read func(data []byte) (Payload, error)
@@ -54,8 +54,8 @@ func decode[P Payload](data []byte) (Payload, error) {
 	return p, p.check()
 }
 
-// payloadDecoders is the table of every payload. To add one: its struct, its line here,
-// a golden file, and `go generate ./events`.
+// payloadDecoders lists every payload. To add one, write its struct, add its line
+// here, add a golden file (go test ./events -add), and run go generate ./events.
 var payloadDecoders = []payloadDecoder{
 	decoderOf[ObjectCreated](),
 	decoderOf[RunSubmitted](),
@@ -92,8 +92,9 @@ func Payloads() []Payload {
 	return ps
 }
 
-// Encode renders the payload as an event. The same arguments give the same
-// bytes, at most MaxSize of them.
+// Encode returns the payload as an event of at most MaxSize bytes. The same
+// arguments give the same bytes. An invalid payload is ErrMalformed, one that is too
+// long ErrTooLarge.
 func Encode(p Payload, m Meta) ([]byte, error) {
 	if err := p.check(); err != nil {
 		return nil, fmt.Errorf("%w: %s: %w", ErrMalformed, p.EventType(), err)
@@ -120,9 +121,9 @@ func Encode(p Payload, m Meta) ([]byte, error) {
 	return b, nil
 }
 
-// Decode reads one event. Fields that it does not know are ignored. With
-// ErrUnknown the envelope is good and the payload is an Unknown; with any other
-// error the payload is nil.
+// Decode reads one event and ignores unknown fields. With ErrUnknownType the
+// envelope is valid and the payload is an Unknown. With any other error the payload
+// is nil.
 func Decode(b []byte) (Envelope, Payload, error) {
 	e, err := open(b)
 	if err != nil {
@@ -140,7 +141,7 @@ func Decode(b []byte) (Envelope, Payload, error) {
 	return e, p, nil
 }
 
-// open reads the envelope and leaves the data alone.
+// open reads the envelope, and does not decode its data.
 func open(b []byte) (e Envelope, err error) {
 	switch {
 	case len(b) > MaxSize:
@@ -148,7 +149,7 @@ func open(b []byte) (e Envelope, err error) {
 	case !utf8.Valid(b):
 		return e, fmt.Errorf("%w: not UTF-8", ErrMalformed)
 	case nestedDeeper(b, MaxDepth):
-		return e, fmt.Errorf("%w: nested more than %d deep", ErrMalformed, MaxDepth)
+		return e, fmt.Errorf("%w: objects and lists are nested more than %d deep", ErrMalformed, MaxDepth)
 	}
 	if err := json.Unmarshal(b, &e); err != nil {
 		return e, fmt.Errorf("%w: %w", ErrMalformed, err)
@@ -160,7 +161,8 @@ func open(b []byte) (e Envelope, err error) {
 	return e, nil
 }
 
-// nestedDeeper reports whether JSON nests more than limit objects and lists.
+// nestedDeeper reports whether objects and lists in the JSON are nested more than
+// limit deep.
 func nestedDeeper(b []byte, limit int) bool {
 	depth, text := 0, false
 	for i := 0; i < len(b); i++ {
@@ -181,7 +183,7 @@ func nestedDeeper(b []byte, limit int) bool {
 	return false
 }
 
-// contentID derives an id from all that tells two events apart.
+// contentID derives an event's id from everything that distinguishes it.
 func contentID(t Type, m Meta, data []byte) string {
 	h := sha256.New()
 	for _, part := range []string{m.Source, string(t), m.Subject, m.Time.Format(time.RFC3339Nano), strconv.Itoa(m.Hops)} {

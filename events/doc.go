@@ -1,18 +1,22 @@
-// Package events is what rollout's parts say to each other: an envelope with
-// CloudEvents attributes, versioned payloads, and the table that decodes them.
+// Package events defines the messages between rollout's functions, workers and
+// timers: an envelope with CloudEvents attributes, versioned payloads, and the
+// table that decodes them.
 //
-// Events are data and hints: documents decide, so losing an event, or getting
-// it three times, late or out of order, changes no result. The wire form is
-// CloudEvents 1.0 structured-mode JSON; schema/ describes every payload and
-// testdata/v1/ holds golden messages that every later version must read.
+// Encode turns a payload into bytes, and Decode turns bytes into an Envelope and a
+// payload. The wire form is CloudEvents 1.0 structured-mode JSON. The folder schema
+// describes every payload, and testdata/v1 holds golden messages that every later
+// version must read.
 //
-// A payload's name ends in its version. Within a version fields are only
-// added, optional and omitted when empty; readers ignore fields they do not
-// know. Anything else is a new version beside the old one.
+// Events are hints, and documents decide. A lost, repeated, late or reordered
+// event changes no result.
 //
-// The package imports the standard library alone, sends nothing, and gives
-// events no behaviour. Bytes from outside are hostile: their size and depth are
-// bounded, and names that become parts of keys are checked.
+// The name of a payload type ends in its version. Within a version fields are only
+// added; they are optional and omitted when empty. Readers ignore unknown fields.
+// Every other change is a new version beside the old one.
+//
+// The package imports only the standard library, sends nothing, and gives events
+// no behaviour. Bytes from outside are hostile: the package bounds their size and
+// depth, and checks names that become parts of keys.
 package events
 
 //go:generate go run ./internal/schemagen schema

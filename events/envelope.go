@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Bounds of a message.
+// Bounds of an event.
 const (
 	MaxSize  = 64 << 10 // bytes, encoded
-	MaxDepth = 16       // objects and lists within each other
-	MaxHops  = 12       // events that each caused the next
+	MaxDepth = 16       // of nested objects and lists
+	MaxHops  = 12       // length of a chain of events, each caused by the one before
 )
 
 const (
@@ -20,34 +20,34 @@ const (
 	contentType = "application/json"
 )
 
-// Type names a kind of payload and its version. Example:
+// Type is the name of a payload type and its version. Example:
 // "rollout.shard.done.v1".
 type Type string
 
-// Meta is what a sender says about an event. Subject, Traceparent and Term may
-// be empty.
+// Meta holds the attributes of an event that its sender chooses. Subject and
+// Traceparent may be empty.
 type Meta struct {
-	// ID is unique within Source. Encode derives one from the content if it
-	// is empty; receivers must not rely on it to drop repetitions.
+	// ID is unique within Source. If it is empty, Encode derives it from the
+	// content. Receivers must not rely on it to drop repetitions.
 	ID string `json:"id"`
-	// Source is who sends. Example: "rollout/plan".
+	// Source names the sender. Example: "rollout/plan".
 	Source string `json:"source"`
-	// Subject is what the event is about. Example: a run id.
+	// Subject names what the event is about. Example: a run id.
 	Subject string `json:"subject,omitempty"`
-	// Time is when it was sent, in UTC.
+	// Time is when the event was sent, in UTC.
 	Time time.Time `json:"time"`
-	// Hops counts the events that led to this one. Workers, timers and users
-	// start at 0; functions pass on what Next returns.
+	// Hops is how many events led to this one. Workers, timers and users start
+	// at 0; functions use the Meta that Next returns.
 	Hops int `json:"hops"`
-	// Traceparent is W3C trace context. It travels here and in no header,
-	// because clouds stop chains that carry theirs.
+	// Traceparent is the W3C trace context. It travels here and not in a header,
+	// because clouds stop chains of calls that carry their own trace header.
 	Traceparent string `json:"traceparent,omitempty"`
-	// Term is the number of the lease under which it was sent; a CloudEvents
-	// integer has 31 bits.
+	// Term is reserved: no sender sets it, and no receiver acts on it. It has 31
+	// bits, as every CloudEvents integer.
 	Term uint64 `json:"term,omitempty"`
 }
 
-// Envelope is an event as it travels: CloudEvents 1.0 with the extensions
+// Envelope is the wire form of an event: CloudEvents 1.0 with the extensions
 // hops, traceparent and term.
 type Envelope struct {
 	SpecVersion string `json:"specversion"`
@@ -58,17 +58,17 @@ type Envelope struct {
 	Data            json.RawMessage `json:"data"`
 }
 
-// Next returns the Meta of an event that this one causes: one hop further, in
-// the same trace and term, with ID, Source, Subject and Time left to fill in.
-// After MaxHops it is ErrTooManyHops: functions are feeding themselves.
+// Next returns the Meta of an event that this one causes: with one hop more, in the
+// same trace, and with ID, Source, Subject and Time left to fill in. After MaxHops
+// it fails with ErrTooManyHops: a cycle of functions must end.
 func (e Envelope) Next() (Meta, error) {
 	if e.Hops >= MaxHops {
-		return Meta{}, fmt.Errorf("%w: %s %s has come %d hops", ErrTooManyHops, e.Type, e.ID, e.Hops)
+		return Meta{}, fmt.Errorf("%w: %s %s is already %d hops from its origin", ErrTooManyHops, e.Type, e.ID, e.Hops)
 	}
-	return Meta{Hops: e.Hops + 1, Traceparent: e.Traceparent, Term: e.Term}, nil
+	return Meta{Hops: e.Hops + 1, Traceparent: e.Traceparent}, nil
 }
 
-// check returns the first reason why the attributes are not a message's.
+// check returns the first reason why the attributes are invalid, or nil.
 func (e Envelope) check() error {
 	switch {
 	case e.SpecVersion != specVersion:
@@ -100,14 +100,14 @@ func (m Meta) check() error {
 	case m.Hops > MaxHops:
 		return fmt.Errorf("%w: %d, more than %d", ErrTooManyHops, m.Hops, MaxHops)
 	case m.Traceparent != "" && !printable(m.Traceparent, 55, 128):
-		return fmt.Errorf("traceparent %.64q is no W3C trace context", m.Traceparent)
+		return fmt.Errorf("traceparent %.64q is not a W3C trace context", m.Traceparent)
 	case m.Term > math.MaxInt32:
 		return fmt.Errorf("term %d has more than 31 bits", m.Term)
 	}
 	return nil
 }
 
-// isJSON reports whether a content type is JSON; none stands for it.
+// isJSON reports whether a content type is JSON, which is also the default.
 func isJSON(t string) bool {
 	t, _, _ = strings.Cut(t, ";")
 	t = strings.TrimSpace(t)

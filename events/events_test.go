@@ -42,22 +42,23 @@ func TestFieldsOfLaterVersionsAreIgnored(t *testing.T) {
 	}
 }
 
-func TestUnknownTypesAreNoOps(t *testing.T) {
+func TestUnknownTypeHasAValidEnvelope(t *testing.T) {
 	t.Parallel()
-	b := strings.Replace(string(encode(t, events.Finalize{Run: run}, meta())), "rollout.run.finalize.v1", "rollout.run.finalize.v2", 1)
+	v1 := string(encode(t, events.Finalize{Run: run}, meta()))
+	b := strings.Replace(v1, "rollout.run.finalize.v1", "rollout.run.finalize.v2", 1)
 	e, p, err := events.Decode([]byte(b))
 	if !errors.Is(err, events.ErrUnknownType) {
-		t.Errorf("error %v, want ErrUnknown", err)
+		t.Errorf("error %v, want ErrUnknownType", err)
 	}
 	if want := (events.Unknown{Type: "rollout.run.finalize.v2"}); p != want || e.Meta != meta() {
 		t.Errorf("got %+v in %+v", p, e)
 	}
 	if _, err := events.Encode(p, meta()); !errors.Is(err, events.ErrUnknownType) {
-		t.Errorf("encoding it: %v, want ErrUnknown", err)
+		t.Errorf("Encode: %v, want ErrUnknownType", err)
 	}
 }
 
-func TestEncodeNamesEventsByTheirContent(t *testing.T) {
+func TestEncodeDerivesTheIDFromTheContent(t *testing.T) {
 	t.Parallel()
 	m := events.Meta{Source: "rollout/plan", Time: sent}
 	id := func(p events.Payload, m events.Meta) string {
@@ -72,30 +73,30 @@ func TestEncodeNamesEventsByTheirContent(t *testing.T) {
 	later.Time = sent.Add(1)
 	hop.Hops = 1
 	if got := id(events.Finalize{Run: run}, m); got != first {
-		t.Errorf("the same event has ids %s and %s", first, got)
+		t.Errorf("the same event has the ids %s and %s", first, got)
 	}
 	local := m
 	local.Time = sent.In(time.FixedZone("", 3600))
 	if got := id(events.Finalize{Run: run}, local); got != first {
-		t.Errorf("the same instant elsewhere has ids %s and %s", first, got)
+		t.Errorf("the same time in another zone has the ids %s and %s", first, got)
 	}
 	for name, other := range map[string]string{"type": id(events.RunSubmitted{Run: run}, m),
 		"time": id(events.Finalize{Run: run}, later), "hops": id(events.Finalize{Run: run}, hop)} {
 		if other == first {
-			t.Errorf("events of another %s share the id %s", name, first)
+			t.Errorf("an event of another %s has the same id %s", name, first)
 		}
 	}
 }
 
-func TestChainsOfEventsEnd(t *testing.T) {
+func TestNextEndsChainsAfterMaxHops(t *testing.T) {
 	t.Parallel()
-	m := events.Meta{Source: "rollout/coordinate", Time: sent, Term: 4, Traceparent: meta().Traceparent}
+	m := events.Meta{Source: "rollout/coordinate", Time: sent, Traceparent: meta().Traceparent}
 	for hop := 0; ; hop++ {
 		e, _, err := events.Decode(encode(t, events.Wakeup{Run: run}, m))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Hops != hop || e.Term != 4 || e.Traceparent != meta().Traceparent {
+		if e.Hops != hop || e.Traceparent != meta().Traceparent {
 			t.Fatalf("hop %d: %+v", hop, e.Meta)
 		}
 		next, err := e.Next()
@@ -113,7 +114,7 @@ func TestChainsOfEventsEnd(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeRejects(t *testing.T) {
 	t.Parallel()
 	good := string(encode(t, events.Wakeup{Run: run, Reason: "why"}, meta()))
 	swap := func(old, new string) string {
@@ -143,15 +144,15 @@ func TestDecodeRefuses(t *testing.T) {
 		{"bad time", swap("2026-03-01T12", "yesterday"), events.ErrMalformed, "parsing time"},
 		{"too many hops", swap(`"hops":2`, `"hops":13`), events.ErrTooManyHops, "13"},
 		{"negative hops", swap(`"hops":2`, `"hops":-1`), events.ErrMalformed, "negative"},
-		{"wide term", swap(`"term":5`, `"term":2147483648`), events.ErrMalformed, "31 bits"},
+		{"term of 32 bits", swap(`"term":5`, `"term":2147483648`), events.ErrMalformed, "31 bits"},
 		{"bad trace", swap("00-0af7", "x y"), events.ErrMalformed, "traceparent"},
-		{"not JSON inside", swap("application/json", "text/xml"), events.ErrMalformed, "datacontenttype"},
+		{"content type is not JSON", swap("application/json", "text/xml"), events.ErrMalformed, "datacontenttype"},
 		{"no data", swap(`,"data":{"run":"`+run+`","reason":"why"}`, ""), events.ErrMalformed, "data is missing"},
-		{"null data", swap(`{"run":"`+run+`","reason":"why"}`, "null"), events.ErrMalformed, "no run id"},
+		{"null data", swap(`{"run":"`+run+`","reason":"why"}`, "null"), events.ErrMalformed, "not a run id"},
 		{"long subject", swap(run, strings.Repeat("x", 1025)), events.ErrMalformed, "subject"},
-		{"run is a path", swap(`"run":"`+run, `"run":"../../../../../../etc/pass`), events.ErrMalformed, "no run id"},
-		{"run in lower case", swap(`"run":"`+run, `"run":"`+strings.ToLower(run)), events.ErrMalformed, "no run id"},
-		{"run beyond 128 bits", swap(`"run":"0`, `"run":"8`), events.ErrMalformed, "no run id"},
+		{"run is a path", swap(`"run":"`+run, `"run":"../../../../../../etc/pass`), events.ErrMalformed, "not a run id"},
+		{"run in lower case", swap(`"run":"`+run, `"run":"`+strings.ToLower(run)), events.ErrMalformed, "not a run id"},
+		{"run beyond 128 bits", swap(`"run":"0`, `"run":"8`), events.ErrMalformed, "not a run id"},
 		{"reason is a number", swap(`"why"`, "1"), events.ErrMalformed, "reason"},
 		{"long reason", swap("why", strings.Repeat("x", 513)), events.ErrMalformed, "reason has 513 bytes"},
 	} {
@@ -168,7 +169,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-func TestPayloadsThatCannotBeActedOnAreRefused(t *testing.T) {
+func TestInvalidPayloadsAreRejected(t *testing.T) {
 	t.Parallel()
 	counts := func(c events.Counts) events.Payload { return events.ShardDone{Run: run, Counts: c} }
 	many := map[string]int{}
@@ -230,14 +231,14 @@ func FuzzDecode(f *testing.F) {
 			return // escapes can make a message longer
 		}
 		if err != nil {
-			t.Fatalf("decoded %+v, which can't be encoded: %v", p, err)
+			t.Fatalf("%+v was decoded and cannot be encoded: %v", p, err)
 		}
 		_, again, err := events.Decode(wire)
 		if err != nil {
-			t.Fatalf("%s can't be decoded: %v", wire, err)
+			t.Fatalf("%s was encoded and cannot be decoded: %v", wire, err)
 		}
 		if x, y := mustJSON(t, p), mustJSON(t, again); x != y {
-			t.Errorf("%s became %s", x, y)
+			t.Errorf("%s is read back as %s", x, y)
 		}
 	})
 }

@@ -15,8 +15,8 @@ import (
 	"rollout/events"
 )
 
-// Golden files are messages that may lie in a queue somewhere: they are added,
-// with -add, and never changed.
+// Golden files are messages that may still wait in a queue. They are added with
+// -add and never changed.
 var add = flag.Bool("add", false, "write golden files that do not exist yet, and their checksums")
 
 const (
@@ -27,18 +27,23 @@ const (
 
 var sent = time.Date(2026, 3, 1, 12, 0, 0, 500_000_000, time.UTC)
 
-// golden lists every file: a payload with all fields set, and one with those
-// alone that are required, where they differ.
+// golden lists the payload of every file: one with all fields set, and, where they
+// differ, one with only the required fields.
 var golden = map[string]events.Payload{
-	"object_created":   events.ObjectCreated{Bucket: "local", Key: "prompts/夜 & day.jsonl", Version: "12-5-1700000000000000000", Size: 5},
-	"run_submitted":    events.RunSubmitted{Run: run},
-	"plan_range":       events.PlanRange{Run: run, Range: 3, Input: 1, Offset: 64 << 20, Limit: 128 << 20},
-	"plan_advanced":    events.PlanAdvanced{Run: run},
-	"work":             events.Work{Run: run, Shard: 7, Generation: 2, Range: 3, Row: 4, Pool: "small", Term: 5, Sequence: 6},
-	"work_bare":        events.Work{Run: run, Pool: "small"},
-	"shard_done":       events.ShardDone{Run: run, Shard: 7, Attempt: 2, Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVF", Counts: events.Counts{OK: 254, Failed: 2, ByClass: map[string]int{"too_long": 1, "refused": 1}, PromptTokens: 1 << 40, CompletionTokens: 9, WastedTokens: 1}, Digest: strings.Repeat("0a", 32), Term: 5, Sequence: 6},
-	"shard_done_bare":  events.ShardDone{Run: run},
-	"shard_lost":       events.ShardLost{Run: run, Shard: 7, Generation: 2, Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVF", Reason: "worker is dead since 12:00:00"},
+	"object_created": events.ObjectCreated{Bucket: "local", Key: "prompts/夜 & day.jsonl",
+		Version: "12-5-1700000000000000000", Size: 5},
+	"run_submitted": events.RunSubmitted{Run: run},
+	"plan_range":    events.PlanRange{Run: run, Range: 3, Input: 1, Offset: 64 << 20, Limit: 128 << 20},
+	"plan_advanced": events.PlanAdvanced{Run: run},
+	"work":          events.Work{Run: run, Shard: 7, Generation: 2, Range: 3, Row: 4, Pool: "small", Term: 5, Sequence: 6},
+	"work_bare":     events.Work{Run: run, Pool: "small"},
+	"shard_done": events.ShardDone{Run: run, Shard: 7, Attempt: 2, Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVF",
+		Counts: events.Counts{OK: 254, Failed: 2, ByClass: map[string]int{"too_long": 1, "refused": 1},
+			PromptTokens: 1 << 40, CompletionTokens: 9, WastedTokens: 1},
+		Digest: strings.Repeat("0a", 32), Term: 5, Sequence: 6},
+	"shard_done_bare": events.ShardDone{Run: run},
+	"shard_lost": events.ShardLost{Run: run, Shard: 7, Generation: 2, Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVF",
+		Reason: "worker is dead since 12:00:00"},
 	"shard_lost_bare":  events.ShardLost{Run: run, Shard: 7},
 	"released":         events.ShardReleased{Run: run, Shard: 7, Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVF", Attempt: 2},
 	"input_missing":    events.InputMissing{Run: run, Shard: 7, Reason: "prompts/a.jsonl is gone"},
@@ -102,7 +107,7 @@ func TestEveryPayloadHasAGoldenEvent(t *testing.T) {
 func TestGoldenFilesNeverChange(t *testing.T) {
 	t.Parallel()
 	if *add {
-		return // the other test is writing them
+		return // TestGoldenEventsDecodeAndEncodeToTheSameBytes writes them
 	}
 	list, err := os.ReadFile(sums)
 	if err != nil {
@@ -114,9 +119,9 @@ func TestGoldenFilesNeverChange(t *testing.T) {
 		listed[name] = true
 		b, err := os.ReadFile(filepath.Join(goldens, name))
 		if err != nil {
-			t.Errorf("a golden file is gone: %v", err)
+			t.Errorf("a golden file is missing: %v", err)
 		} else if got := checksum(b); got != want {
-			t.Errorf("%s has changed: restore it, and make what is new a new file or a new version", name)
+			t.Errorf("%s has changed: restore it, and add a new file or a new version of the payload", name)
 		}
 	}
 	files, err := filepath.Glob(goldens + "/*.json")
@@ -129,7 +134,7 @@ func TestGoldenFilesNeverChange(t *testing.T) {
 			t.Errorf("%s is not in %s", name, sums)
 		}
 		if _, ok := golden[strings.TrimSuffix(name, ".json")]; !ok {
-			t.Errorf("%s is decoded by no test", name)
+			t.Errorf("no test decodes %s", name)
 		}
 	}
 }

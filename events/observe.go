@@ -1,13 +1,13 @@
 package events
 
-// Names of observability events: lines of a run's event stream, for people and
+// Names of observability events: lines of a run's event stream for users and
 // dashboards. No part of rollout acts on them.
 const (
 	ObserveRunSubmitted = "run_submitted" // a manifest was written
-	ObserveRunRefused   = "run_refused"   // an upload can't be a run
+	ObserveRunRefused   = "run_refused"   // an upload cannot be a run
 	ObserveRunPlanned   = "run_planned"   // all shards are known
-	ObserveRunPhase     = "run_phase"     // the run's phase is another one
-	ObserveRunEnded     = "run_ended"     // summary.json is there
+	ObserveRunPhase     = "run_phase"     // the run's phase changed
+	ObserveRunEnded     = "run_ended"     // summary.json is written
 
 	ObserveShardClaimed    = "shard_claimed"
 	ObserveShardCheckpoint = "shard_checkpoint"
@@ -16,8 +16,8 @@ const (
 	ObserveShardReleased   = "shard_released"
 
 	ObserveSampleCompleted = "sample_completed" // one item was answered
-	ObserveSampleFailed    = "sample_failed"    // one item has an error line
-	ObserveSamplePoisoned  = "sample_poisoned"  // an item was put into quarantine
+	ObserveSampleFailed    = "sample_failed"    // one item failed
+	ObserveSamplePoisoned  = "sample_poisoned"  // one item is poison
 
 	ObserveWorkerRegistered   = "worker_registered" // first heartbeat
 	ObserveWorkerHeartbeat    = "worker_heartbeat"

@@ -15,20 +15,20 @@ const (
 	TypeFinalized       Type = "rollout.run.finalized.v1"
 )
 
-// ObjectCreated says that an object was written. A bucket sends it; submit
-// decides whether it is a run.
+// ObjectCreated reports that an object was written. A bucket sends it, and submit
+// decides whether the object is a run.
 type ObjectCreated struct {
-	// Bucket is the name that the deployment gives its bucket.
+	// Bucket is the bucket's name in the deployment.
 	Bucket string `json:"bucket"`
 	// Key is the object's key, such as "prompts/nightly.jsonl".
 	Key string `json:"key"`
-	// Version pins the object's bytes.
+	// Version identifies the object's bytes.
 	Version string `json:"version"`
 	// Size is the object's length in bytes.
 	Size int64 `json:"size" jsonschema:"minimum=0"`
 }
 
-// RunSubmitted says that a run's manifest is there, or is to be planned on.
+// RunSubmitted asks plan to start or continue planning a run whose manifest exists.
 type RunSubmitted struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
@@ -44,56 +44,57 @@ type PlanRange struct {
 	Input int `json:"input" jsonschema:"minimum=0"`
 	// Offset is the range's first byte in the object.
 	Offset int64 `json:"offset" jsonschema:"minimum=0"`
-	// Limit is the byte after its last: a line that begins before it belongs
-	// to the range.
+	// Limit is the byte after the range: a line that begins before it belongs to
+	// the range.
 	Limit int64 `json:"limit" jsonschema:"minimum=0"`
 }
 
-// PlanAdvanced says to coordinate that more of the plan is merged.
+// PlanAdvanced tells coordinate that more of the plan is merged.
 type PlanAdvanced struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 }
 
-// Wakeup asks coordinate to look at a run now.
+// Wakeup asks coordinate to evaluate a run now, and to request again what is
+// outstanding.
 type Wakeup struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
-	// Reason says why, for people.
+	// Reason says why, for users.
 	Reason string `json:"reason,omitempty"`
 }
 
-// ControlChanged says that the desired state of a run is another one.
+// ControlChanged reports that the desired state of a run has changed.
 type ControlChanged struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
-	// Sequence is that of the control document.
+	// Sequence is the sequence of the control document.
 	Sequence uint64 `json:"sequence"`
 }
 
-// Finalize asks finalize to write what users read.
+// Finalize asks finalize to write a run's output files.
 type Finalize struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 }
 
-// FinalizeSegment asks finalize to write one segment of what users read: the
+// FinalizeSegment asks finalize to write one segment of a run's output files: the
 // rows of consecutive shards.
 type FinalizeSegment struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 	// From is the segment's first shard.
 	From int `json:"from" jsonschema:"minimum=0"`
-	// To is the shard after its last.
+	// To is the shard after the segment's last.
 	To int `json:"to" jsonschema:"minimum=1"`
 }
 
-// Finalized says that summary.json is there.
+// Finalized reports that a run's output files are written, summary.json last.
 type Finalized struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
-	// Phase is how the run ended, such as "completed"; empty if the receiver
-	// knows.
+	// Phase is the run's terminal phase, such as "completed". It may be empty: the
+	// receiver can derive it.
 	Phase string `json:"phase,omitempty"`
 }
 

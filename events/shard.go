@@ -22,114 +22,114 @@ type Work struct {
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 	// Shard is the shard's number in the run, from 0.
 	Shard int `json:"shard" jsonschema:"minimum=0"`
-	// Generation counts how often the shard was sent because it was lost.
+	// Generation is how often the shard was sent again, in a bounded range.
 	Generation int `json:"generation" jsonschema:"minimum=0"`
-	// Range is the range whose cut table has the shard.
+	// Range is the range whose shard table has the shard.
 	Range int `json:"range" jsonschema:"minimum=0"`
 	// Row is the shard's row in that table, from 0.
 	Row int `json:"row" jsonschema:"minimum=0"`
 	// Pool is the pool that serves the run.
 	Pool string `json:"pool"`
-	// Term is that of the sender's lease; 0 is none.
+	// Term is reserved: no sender sets it, and no receiver acts on it.
 	Term uint64 `json:"term,omitempty"`
-	// Sequence is that of the control document as the sender saw it.
+	// Sequence is reserved: no sender sets it, and no receiver acts on it.
 	Sequence uint64 `json:"sequence,omitempty"`
 }
 
-// Counts says what became of a shard's items and what it took.
+// Counts holds the outcomes of a shard's items and the tokens that they took.
 type Counts struct {
 	// OK is how many items were answered.
 	OK int `json:"ok" jsonschema:"minimum=0"`
-	// Failed is how many were not.
+	// Failed is how many items failed.
 	Failed int `json:"failed,omitempty" jsonschema:"minimum=0"`
-	// ByClass counts the failed ones by class; it sums up to Failed.
+	// ByClass counts the failed items by class.
 	ByClass map[string]int `json:"by_class,omitempty"`
-	// PromptTokens is what the answered items' prompts have.
+	// PromptTokens is the number of tokens in the prompts of answered items.
 	PromptTokens int64 `json:"prompt_tokens,omitempty" jsonschema:"minimum=0"`
-	// CompletionTokens is what their answers have.
+	// CompletionTokens is the number of tokens in their answers.
 	CompletionTokens int64 `json:"completion_tokens,omitempty" jsonschema:"minimum=0"`
-	// WastedTokens is what was generated and not kept.
+	// WastedTokens is the number of tokens that were generated and not kept.
 	WastedTokens int64 `json:"wasted_tokens,omitempty" jsonschema:"minimum=0"`
 }
 
-// ShardDone says that a shard's result is committed, or that it was sealed.
+// ShardDone reports that a shard's result is committed, or that the shard was
+// sealed.
 type ShardDone struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 	// Shard is the shard's number.
 	Shard int `json:"shard" jsonschema:"minimum=0"`
-	// Attempt is the claim that committed; 0 if it was sealed unclaimed.
+	// Attempt is the claim that committed; 0 if the shard was sealed unclaimed.
 	Attempt uint64 `json:"attempt"`
-	// Worker is who committed; empty if nobody did.
+	// Worker is the worker that committed; empty for a sealed shard without one.
 	Worker string `json:"worker,omitempty"`
-	// Counts says what became of the items.
+	// Counts holds the outcomes of the items.
 	Counts Counts `json:"counts"`
-	// Digest is the blake3 of the result object, in hex; empty if there is
-	// none.
+	// Digest is the blake3 of the result object in hex; empty without a result.
 	Digest string `json:"digest,omitempty"`
-	// Term is that of the shard document; 0 is none.
+	// Term is reserved: no sender sets it, and no receiver acts on it.
 	Term uint64 `json:"term,omitempty"`
-	// Sequence is that of the control document as the worker saw it.
+	// Sequence is reserved: no sender sets it, and no receiver acts on it.
 	Sequence uint64 `json:"sequence,omitempty"`
 }
 
-// ShardLost says that a dispatched shard has no living holder, so that it is
-// sent again with the next generation.
+// ShardLost reports that a sent shard has lost its holder, so that it must be sent
+// again with the next generation.
 type ShardLost struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 	// Shard is the shard's number.
 	Shard int `json:"shard" jsonschema:"minimum=0"`
-	// Generation is the one that was lost; a later one is not.
+	// Generation is the generation that was lost; a later one is not affected.
 	Generation int `json:"generation" jsonschema:"minimum=0"`
-	// Worker is the dead holder; empty if nobody held it.
+	// Worker is the dead holder; empty if the shard was unclaimed.
 	Worker string `json:"worker,omitempty"`
-	// Reason says why it counts as lost, for people.
+	// Reason says why the shard counts as lost, for users.
 	Reason string `json:"reason,omitempty"`
 }
 
-// ShardReleased says that a worker gave a shard back, so that it is sent again at
-// once.
+// ShardReleased reports that a worker gave a shard back, so that it must be sent
+// again at once.
 type ShardReleased struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 	// Shard is the shard's number.
 	Shard int `json:"shard" jsonschema:"minimum=0"`
-	// Worker is who gave it back.
+	// Worker is the worker that released the shard.
 	Worker string `json:"worker"`
 	// Attempt is the claim that ended.
 	Attempt uint64 `json:"attempt"`
 }
 
-// InputMissing says that a shard's input object is not there: the run pauses.
+// InputMissing reports that a shard's input object does not exist. The run pauses.
 type InputMissing struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 	// Shard is the shard's number.
 	Shard int `json:"shard" jsonschema:"minimum=0"`
-	// Reason names what is missing, for people.
+	// Reason names what is missing, for users.
 	Reason string `json:"reason,omitempty"`
 }
 
-// ModelMissing says that a worker that took a shard has not the model that the
-// run was begun with, but another revision of it: the run pauses.
+// ModelMissing reports that the worker that claimed a shard serves another revision
+// of the run's model. The run pauses.
 type ModelMissing struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 	// Shard is the shard's number.
 	Shard int `json:"shard" jsonschema:"minimum=0"`
-	// Reason names what is missing, for people.
+	// Reason names what is missing, for users.
 	Reason string `json:"reason,omitempty"`
 }
 
-// InputChanged says that a shard's bytes are not the planned ones: the run
-// ends, its answers are kept.
+// InputChanged reports that a shard's bytes differ from the planned ones. The run
+// ends and keeps its answers.
 type InputChanged struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
 	// Shard is the shard's number.
 	Shard int `json:"shard" jsonschema:"minimum=0"`
-	// Reason names what changed, for people.
+	// Reason names what changed, for users.
 	Reason string `json:"reason,omitempty"`
 }
 
@@ -197,7 +197,7 @@ func (p InputChanged) check() error {
 	return cmp.Or(runID(p.Run), count("shard", p.Shard), text("reason", p.Reason))
 }
 
-// optionalWorker checks the name of a worker that may be nobody.
+// optionalWorker checks the name of a worker; it may be empty.
 func optionalWorker(worker string) error {
 	if worker == "" {
 		return nil

@@ -2,8 +2,8 @@
 //
 //	schemagen <folder>
 //
-// It runs in the folder of package events, whose comments become the schemas'
-// descriptions. It is a tool of developers: nothing that ships imports it.
+// Run it in the folder of package events, with go generate: the comments there
+// become the descriptions in the schemas. No released program imports it.
 package main
 
 import (

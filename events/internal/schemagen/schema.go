@@ -9,7 +9,7 @@ import (
 	"rollout/events"
 )
 
-// home is where schemas are named; nothing is served there.
+// home is the base of the schemas' ids; it serves nothing.
 const home = "https://rollout.invalid/events/"
 
 // schemas returns the schema files of the envelope and of every payload, by
@@ -38,9 +38,10 @@ func schemas(base, source string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// reflector describes structs as readers see them: fields may be added. The
-// library names a package by its own path and the folder of its source,
-// relative to the working folder: path.Join(base, source) is package events.
+// reflector returns a reflector whose schemas allow further fields, as readers do.
+// The library looks up comments by import path. It forms that path from base and
+// the folder source, relative to the working folder: path.Join(base, source) must
+// be package events.
 func reflector(base, source string) (*jsonschema.Reflector, error) {
 	r := &jsonschema.Reflector{AllowAdditionalProperties: true, ExpandedStruct: true, DoNotReference: true}
 	err := r.AddGoComments(base, source, jsonschema.WithFullComment())

@@ -23,7 +23,7 @@ func TestSchemaFilesAreUpToDate(t *testing.T) {
 	for name, b := range want {
 		got, err := os.ReadFile(filepath.Join(folder, name))
 		if err != nil || !bytes.Equal(got, b) {
-			t.Errorf("%s is not what the structs say (%v): run go generate ./events", name, err)
+			t.Errorf("%s differs from the structs (%v): run go generate ./events", name, err)
 		}
 	}
 	files, err := os.ReadDir(folder)
@@ -32,7 +32,7 @@ func TestSchemaFilesAreUpToDate(t *testing.T) {
 	}
 	for _, f := range files {
 		if want[f.Name()] == nil {
-			t.Errorf("%s describes no event of this version: remove it", f.Name())
+			t.Errorf("%s does not describe an event of this version: remove it", f.Name())
 		}
 	}
 }
@@ -67,13 +67,14 @@ func TestSchemasAcceptEveryGoldenEvent(t *testing.T) {
 	}
 }
 
-func TestSchemasRefuse(t *testing.T) {
+func TestSchemasReject(t *testing.T) {
 	t.Parallel()
 	const run = `"run": "01JD2ZQ4T5W0M1X9YB7R3K8CVE"`
 	for _, c := range []struct{ name, file, data, want string }{
 		{"no shard", "rollout.shard.done.v1.json", `{` + run + `, "attempt": 1, "counts": {"ok": 1}}`, "shard"},
-		{"a negative shard", "rollout.shard.work.v1.json", `{` + run + `, "shard": -1, "generation": 0, "range": 0, "row": 0, "pool": "p"}`, "minimum"},
-		{"no run id", "rollout.run.finalize.v1.json", `{"run": "../../etc"}`, "pattern"},
+		{"a negative shard", "rollout.shard.work.v1.json",
+			`{` + run + `, "shard": -1, "generation": 0, "range": 0, "row": 0, "pool": "p"}`, "minimum"},
+		{"not a run id", "rollout.run.finalize.v1.json", `{"run": "../../etc"}`, "pattern"},
 		{"text for a number", "rollout.control.changed.v1.json", `{` + run + `, "sequence": "1"}`, "integer"},
 	} {
 		s, err := jsonschema.NewCompiler().Compile(filepath.Join(folder, c.file))
@@ -82,7 +83,7 @@ func TestSchemasRefuse(t *testing.T) {
 		}
 		err = s.Validate(any(parse(t, []byte(c.data))))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want a word of %q", c.name, err, c.want)
+			t.Errorf("%s: %v, want an error that names %q", c.name, err, c.want)
 		}
 	}
 }
@@ -97,11 +98,11 @@ func TestSchemasAllowFieldsOfLaterVersions(t *testing.T) {
 	for name, b := range files {
 		names = append(names, name)
 		if bytes.Contains(b, []byte(`"additionalProperties": false`)) {
-			t.Errorf("%s refuses unknown fields", name)
+			t.Errorf("%s rejects unknown fields", name)
 		}
 	}
 	if !slices.Contains(names, "rollout.shard.done.v1.json") {
-		t.Errorf("no schema of ShardDone among %v", names)
+		t.Errorf("ShardDone has no schema among %v", names)
 	}
 }
 
