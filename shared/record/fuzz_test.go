@@ -12,7 +12,7 @@ import (
 	"rollout/shared/record"
 )
 
-// documents are all that stands in a store of documents or in small objects.
+// documents returns a new value of every document and small object.
 var documents = []func() any{
 	func() any { return new(record.Manifest) },
 	func() any { return new(record.Control) },
@@ -27,15 +27,17 @@ var documents = []func() any{
 	func() any { return new(record.OpenRun) },
 }
 
-// FuzzDecode reads hostile bytes as each document: they are a fault, or come
-// back as they were read.
+// FuzzDecode reads hostile bytes as each document. They are a fault, or they are
+// written and read back without a change.
 func FuzzDecode(f *testing.F) {
 	state := run.New("01JD2ZQ4T5W0M1X9YB7R3K8CVE")
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for i, v := range []any{
-		record.Manifest{Schema: 1, Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", CreatedAt: now, Inputs: []record.Input{{Key: "prompts/x.jsonl", Size: 3}}},
+		record.Manifest{Schema: 1, Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", CreatedAt: now,
+			Inputs: []record.Input{{Key: "prompts/x.jsonl", Size: 3}}},
 		record.Control{Schema: 1, Sequence: 2, Desired: record.DesiredPause, At: now},
-		record.Plan{Schema: 1, Ranges: []record.Ranges{{Key: "k", Size: 9, Count: 1}}, Total: 1, IDs: []record.Hashes{{From: 0, To: 1, Count: 2}}},
+		record.Plan{Schema: 1, Ranges: []record.Ranges{{Key: "k", Size: 9, Count: 1}}, Total: 1,
+			IDs: []record.Hashes{{From: 0, To: 1, Count: 2}}},
 		record.IndexEntry{Shards: 3, Duplicates: 1, Copies: 2},
 		record.RangeResult{Shards: 1}, record.Summary{}, record.WorkerMark{}, health.Heartbeat{}, shard.Doc{}, state,
 		record.OpenRun{Schema: 1, Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", At: now},
@@ -43,7 +45,8 @@ func FuzzDecode(f *testing.F) {
 		f.Add(byte(i), record.Encode(v))
 	}
 	f.Add(byte(0), []byte(`{"schema":2}`))
-	f.Add(byte(9), []byte(`{"done":[1,2,9223372036854775807],"in_flight":[[1,2,3,4]],"effects":[{"act":"send","ranges":[0,5]}]}`))
+	f.Add(byte(9), []byte(`{"done":[1,2,9223372036854775807],"in_flight":[[1,2,3,4]],`+
+		`"effects":[{"act":"send","ranges":[0,5]}]}`))
 	f.Fuzz(func(t *testing.T, pick byte, b []byte) {
 		fresh := documents[int(pick)%len(documents)]
 		v := fresh()
@@ -56,7 +59,7 @@ func FuzzDecode(f *testing.F) {
 		once := record.Encode(v)
 		again := fresh()
 		if err := record.Decode(once, again, "it"); err != nil {
-			t.Fatalf("%T %s is written as %s, which can't be read: %v", v, b, once, err)
+			t.Fatalf("%T %s is written as %s, which cannot be read: %v", v, b, once, err)
 		}
 		if twice := record.Encode(again); !bytes.Equal(once, twice) {
 			t.Fatalf("%T %s is written as %s, then as %s", v, b, once, twice)

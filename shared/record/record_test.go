@@ -15,7 +15,6 @@ import (
 
 const run = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
 
-// The first part of a document's key says who may write it.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	for want, got := range map[string]string{
@@ -44,7 +43,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func TestRunOf(t *testing.T) {
+func TestRunFromKey(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]bool{
 		"run/" + run: true, "coordinator/" + run: true,
@@ -57,13 +56,13 @@ func TestRunOf(t *testing.T) {
 	}
 }
 
-// Ranges cover every byte of every input once, in order.
 func TestLocateCoversEveryByteOnce(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		var p Plan
 		for range rapid.IntRange(0, 6).Draw(t, "inputs") {
-			size := rapid.Int64Range(0, 4).Draw(t, "ranges")*RangeSize + rapid.SampledFrom([]int64{0, 0, 1, 77, RangeSize - 1}).Draw(t, "rest")
+			size := rapid.Int64Range(0, 4).Draw(t, "ranges") * RangeSize
+			size += rapid.SampledFrom([]int64{0, 0, 1, 77, RangeSize - 1}).Draw(t, "rest")
 			p.Ranges = append(p.Ranges, Ranges{Size: size, Count: RangeCount(size)})
 			p.Total += RangeCount(size)
 		}
@@ -71,7 +70,8 @@ func TestLocateCoversEveryByteOnce(t *testing.T) {
 		last := 0
 		for k := range p.Total {
 			input, offset, limit, ok := p.Locate(k)
-			if !ok || input < last || offset != at[input] || limit <= offset || limit-offset > RangeSize || offset%RangeSize != 0 {
+			if !ok || input < last || offset != at[input] || limit <= offset ||
+				limit-offset > RangeSize || offset%RangeSize != 0 {
 				t.Fatalf("range %d: input %d, [%d, %d), %v; at %v", k, input, offset, limit, ok, at)
 			}
 			last, at[input] = input, limit
@@ -83,7 +83,7 @@ func TestLocateCoversEveryByteOnce(t *testing.T) {
 		}
 		for _, k := range []int{-1, p.Total, p.Total + 1} {
 			if _, _, _, ok := p.Locate(k); ok {
-				t.Fatalf("range %d of %d is there", k, p.Total)
+				t.Fatalf("range %d of %d is found", k, p.Total)
 			}
 		}
 	})
@@ -101,7 +101,7 @@ func TestRangeCount(t *testing.T) {
 	}
 }
 
-// The field names are the format of documents and objects.
+// TestJSON pins the format of documents and objects.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -109,20 +109,25 @@ func TestJSON(t *testing.T) {
 		value any
 		want  string
 	}{
-		{Manifest{Schema: 1, Run: run, Name: "n", Kind: "batch", CreatedAt: at, Inputs: []Input{{"k", "v", 9, "gzip", "u"}}, Dialect: "plain",
+		{Manifest{Schema: 1, Run: run, Name: "n", Kind: "batch", CreatedAt: at,
+			Inputs: []Input{{"k", "v", 9, "gzip", "u"}}, Dialect: "plain",
 			Config: config.Run{SchemaVersion: 1}, ConfigKey: "c", ModelURI: "m", ModelID: "h", Pool: "p", Refused: "r"},
 			`{"schema":1,"run":"` + run + `","name":"n","kind":"batch","created_at":"2025-01-01T00:00:00Z",` +
 				`"inputs":[{"key":"k","version":"v","size":9,"packed":"gzip","name":"u"}],"dialect":"plain",` +
-				`"config":` + string(Encode(config.Run{SchemaVersion: 1})) + `,"config_key":"c","model_uri":"m","model_id":"h","pool":"p","refused":"r"}`},
-		{Control{1, 2, DesiredPause, "why", at}, `{"schema":1,"sequence":2,"desired":"pause","reason":"why","at":"2025-01-01T00:00:00Z"}`},
+				`"config":` + string(Encode(config.Run{SchemaVersion: 1})) +
+				`,"config_key":"c","model_uri":"m","model_id":"h","pool":"p","refused":"r"}`},
+		{Control{1, 2, DesiredPause, "why", at},
+			`{"schema":1,"sequence":2,"desired":"pause","reason":"why","at":"2025-01-01T00:00:00Z"}`},
 		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1}}, Total: 2, Merged: 1, Shards: 3, Items: 4, Lines: 5,
-			Problem: "p", ProblemKind: InputMissing, Control: 6, IDs: []Hashes{{0, 8, 9}}, Requests: []Hashes{{From: 8, To: 9, Count: 7}}},
-			`{"schema":1,"ranges":[{"key":"k","version":"v","size":9,"count":1}],"total":2,"merged":1,"shards":3,"items":4,"lines":5,` +
-				`"problem":"p","trouble":"missing","control":6,` +
+			Problem: "p", ProblemKind: InputMissing, Control: 6,
+			IDs: []Hashes{{0, 8, 9}}, Requests: []Hashes{{From: 8, To: 9, Count: 7}}},
+			`{"schema":1,"ranges":[{"key":"k","version":"v","size":9,"count":1}],"total":2,"merged":1,"shards":3,` +
+				`"items":4,"lines":5,"problem":"p","trouble":"missing","control":6,` +
 				`"ids":[{"from":0,"to":8,"count":9}],"requests":[{"from":8,"to":9,"count":7}]}`},
 		{RangeResult{1, 2, 3, 4, 5}, `{"shards":1,"items":2,"lines":3,"ids":4,"requests":5}`},
 		{IndexEntry{1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
-			`{"range":1,"input":2,"first_shard":3,"shards":4,"first_item":5,"items":6,"first_line":7,"lines":8,"duplicates":9,"copies":10}`},
+			`{"range":1,"input":2,"first_shard":3,"shards":4,"first_item":5,"items":6,"first_line":7,"lines":8,` +
+				`"duplicates":9,"copies":10}`},
 		{WorkerMark{1, 2, "why", at}, `{"schema":1,"sequence":2,"draining":"why","failed":"2025-01-01T00:00:00Z"}`},
 		{WorkerMark{Schema: 1}, `{"schema":1,"sequence":0}`},
 		{Machine{"h", 1, 2, []capacity.GPU(nil), "i-1"}, `{"host":"h","pid":1,"cpus":2,"instance":"i-1"}`},
@@ -139,15 +144,16 @@ func TestSummaryFields(t *testing.T) {
 	if err := json.Unmarshal(Encode(Summary{Schema: 1, Message: "m", StartedAt: time.Unix(0, 0)}), &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range strings.Fields(`schema run_id name phase reason message items completed failed failed_by_class copies shards
-		prompt_tokens completion_tokens wasted_tokens cost_usd model workers created_at started_at ended_at seconds outputs errors`) {
+	for _, name := range strings.Fields(`schema run_id name phase reason message items completed failed failed_by_class
+		copies shards prompt_tokens completion_tokens wasted_tokens cost_usd model workers created_at started_at ended_at
+		seconds outputs errors`) {
 		if _, ok := got[name]; !ok {
-			t.Errorf("no %s", name)
+			t.Errorf("the field %s is missing", name)
 		}
 		delete(got, name)
 	}
 	for name := range got {
-		t.Errorf("a new field %s", name)
+		t.Errorf("the field %s is not expected", name)
 	}
 }
 
@@ -156,33 +162,33 @@ func TestDecode(t *testing.T) {
 	for _, c := range []struct {
 		name, in string
 		kind     fault.Kind
-		says     string
+		want     string
 	}{
-		{"a newer schema", `{"schema":2,"sequence":1,"desired":"dance"}`, fault.Invalid, "schema 2"},
-		{"a newer schema of another shape", `{"schema":2,"sequence":"one"}`, fault.Invalid, "upgrade"},
-		{"no JSON", `{"schema":1`, fault.Corrupt, "control/x"},
-		{"another shape", `{"schema":1,"sequence":"one"}`, fault.Corrupt, "control/x"},
-		{"no object", `[1]`, fault.Corrupt, "control/x"},
+		{"newer schema", `{"schema":2,"sequence":1,"desired":"dance"}`, fault.Invalid, "schema 2"},
+		{"newer schema with other types", `{"schema":2,"sequence":"one"}`, fault.Invalid, "upgrade"},
+		{"not JSON", `{"schema":1`, fault.Corrupt, "control/x"},
+		{"other types", `{"schema":1,"sequence":"one"}`, fault.Corrupt, "control/x"},
+		{"not an object", `[1]`, fault.Corrupt, "control/x"},
 		{"empty", ``, fault.Corrupt, "control/x"},
 	} {
 		var v Control
 		err := Decode([]byte(c.in), &v, "control/x")
-		if !fault.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) {
+		if !fault.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v (%s)", c.name, err, fault.KindOf(err))
 		}
 	}
 	want := Control{Schema: 1, Sequence: 7, Desired: DesiredEnd, Reason: "stopped"}
 	var got Control
 	if err := Decode(Encode(want), &got, "control/x"); err != nil || got != want {
-		t.Errorf("%+v came back as %+v, %v", want, got, err)
+		t.Errorf("%+v is read back as %+v, %v", want, got, err)
 	}
-	var entry IndexEntry // objects carry no schema of their own
+	var entry IndexEntry // objects have no schema version
 	if err := Decode([]byte(`{"range":3}`), &entry, "index"); err != nil || entry.Range != 3 {
 		t.Errorf("%+v, %v", entry, err)
 	}
 }
 
-func TestLabels(t *testing.T) {
+func TestLabelIsTheNameOrTheKey(t *testing.T) {
 	t.Parallel()
 	if got := (Input{Key: "k"}).Label(); got != "k" {
 		t.Error(got)

@@ -6,17 +6,18 @@ import (
 	"rollout/shared/capacity"
 )
 
-// WorkerMark is the document worker/<worker>: what functions want of a worker
-// or found out about it. Functions alone write it.
+// WorkerMark is the document worker/<worker>: what functions request of a worker or
+// found out about it. Only functions write it.
 type WorkerMark struct {
 	Schema      int       `json:"schema"`
 	Sequence    uint64    `json:"sequence"`
-	DrainReason string    `json:"draining,omitempty"` // why it must drain; "" is not
-	Failed      time.Time `json:"failed,omitzero"`    // when it was found dead
+	DrainReason string    `json:"draining,omitempty"` // why the worker must drain; "" if it need not
+	Failed      time.Time `json:"failed,omitzero"`    // when the worker was found dead
 }
 
-// Drain returns the mark with the worker asked to drain, and whether it was not
-// before: the first reason stands.
+// Drain returns the mark with a request to drain, and true. If the worker is asked
+// to drain already, it returns the mark unchanged, and false: the first reason
+// stands.
 func (m WorkerMark) Drain(reason string) (WorkerMark, bool) {
 	if m.DrainReason != "" {
 		return m, false
@@ -25,21 +26,20 @@ func (m WorkerMark) Drain(reason string) (WorkerMark, bool) {
 	return m, true
 }
 
-// Fleet is the document fleet/<pool>: what the cloud says of the pool's machines.
-// Functions alone write it. Nothing acts on it: it is for people who ask why no
-// machine comes.
+// Fleet is the document fleet/<pool>: the cloud's last report on why the pool got no
+// machine. Only functions write it. It explains this to users; no decision depends
+// on it.
 type Fleet struct {
 	Schema   int       `json:"schema"`
-	AbsentAt time.Time `json:"absent_at"` // when a machine could not come up last
+	AbsentAt time.Time `json:"absent_at"` // when a machine last failed to start
 	Absent   string    `json:"absent"`    // why, in the cloud's words
 }
 
-// Machine is the part of a beat that describes the worker's machine.
+// Machine is the part of a heartbeat that describes the worker's machine.
 type Machine struct {
-	Host string         `json:"host"`
-	PID  int            `json:"pid"`
-	CPUs int            `json:"cpus"`
-	GPUs []capacity.GPU `json:"gpus,omitempty"`
-	// Instance is what the machine's cloud calls it; "" outside one.
-	Instance string `json:"instance,omitempty"`
+	Host     string         `json:"host"`
+	PID      int            `json:"pid"`
+	CPUs     int            `json:"cpus"`
+	GPUs     []capacity.GPU `json:"gpus,omitempty"`
+	Instance string         `json:"instance,omitempty"` // the cloud's name of the machine; "" outside a cloud
 }

@@ -1,0 +1,103 @@
+package record
+
+import (
+	"time"
+
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
+)
+
+// Summary is the object runs/<run>/summary.json. Finalize writes it last: when it
+// exists, all other output files do.
+type Summary struct {
+	Schema           int            `json:"schema"`
+	Run              identity.RunID `json:"run_id"`
+	Name             string         `json:"name"`
+	Phase            string         `json:"phase"`
+	Reason           string         `json:"reason"`
+	Message          string         `json:"message,omitempty"`
+	Items            uint64         `json:"items"`
+	Completed        uint64         `json:"completed"`
+	Failed           uint64         `json:"failed"`
+	FailedByClass    map[string]int `json:"failed_by_class"`
+	Copies           uint64         `json:"copies"` // items with the answer or the failure of another item
+	Shards           int            `json:"shards"`
+	PromptTokens     int64          `json:"prompt_tokens"`
+	CompletionTokens int64          `json:"completion_tokens"`
+	WastedTokens     int64          `json:"wasted_tokens"`
+	CostUSD          float64        `json:"cost_usd"`
+	Model            string         `json:"model"`
+	Workers          []string       `json:"workers"`
+	CreatedAt        time.Time      `json:"created_at"`
+	StartedAt        time.Time      `json:"started_at,omitzero"`
+	EndedAt          time.Time      `json:"ended_at"`
+	Seconds          float64        `json:"seconds"`
+	Outputs          string         `json:"outputs"`            // the key of completions.jsonl
+	Errors           string         `json:"errors"`             // the key of errors.jsonl
+	Training         *Trained       `json:"training,omitempty"` // of a training
+}
+
+// OutputSegment is an object that describes what the shards From to To, exclusive,
+// contribute to a run's output files. It is written create-only, so that of all
+// segments that begin with one shard the first stands. The segments from shard 0
+// on, each beginning where the one before ends, make up the whole files, although
+// several executions may write segments of different lengths.
+type OutputSegment struct {
+	Schema      int          `json:"schema"`
+	From        int          `json:"from"`
+	To          int          `json:"to"`
+	Completions Rows         `json:"completions"`
+	Errors      Rows         `json:"errors"`
+	Counts      shard.Counts `json:"counts"`
+	Copies      int          `json:"copies,omitempty"`
+	Workers     []string     `json:"workers,omitempty"`
+}
+
+// Rows names an object of rows. With a Length of 0 the object need not exist.
+type Rows struct {
+	Key    string `json:"key"`
+	Length int64  `json:"length"`
+}
+
+// Job is the only line of the planned input of a training: it represents the
+// training as an item, and names its dataset. Plan writes it to JobKey.
+type Job struct {
+	ID      string  `json:"id"`
+	Prompt  string  `json:"prompt"` // for users
+	Dataset Dataset `json:"dataset"`
+}
+
+// Dataset is a file of training rows, pinned to a version.
+type Dataset struct {
+	Key     string `json:"key"`
+	Version string `json:"version"`
+	Size    int64  `json:"size"`
+	Name    string `json:"name"` // for users
+}
+
+// Trained is the output row of a training: its outcome. Finalize copies its Files
+// to the run's output files.
+type Trained struct {
+	ID        string   `json:"id"`
+	Algorithm string   `json:"algorithm"`
+	BaseModel string   `json:"base_model"`
+	Steps     int      `json:"steps"`      // steps taken
+	Snapshot  string   `json:"snapshot"`   // after the last step; equal trainings have equal snapshots
+	TrainLoss *float64 `json:"train_loss"` // of the last steps; null before the first
+	// Rows, Loss and Accuracy evaluate the trained model on the first rows of its
+	// dataset: the number of rows, the mean loss and, for a reward model, the share
+	// of pairs whose better answer has the higher reward. They are 0 and null for a
+	// training that was ended early.
+	Rows     int           `json:"rows"`
+	Loss     float64       `json:"loss"`
+	Accuracy *float64      `json:"accuracy"`
+	Files    []TrainedFile `json:"files"`
+}
+
+// TrainedFile is a file that a training leaves for users. Until the end of the run
+// it is at TrainingFileKey of its content.
+type TrainedFile struct {
+	Name    string `json:"name"`    // under runs/<run>/
+	Content string `json:"content"` // blake3, hex
+	Length  int64  `json:"length"`
+}

@@ -1,0 +1,117 @@
+package record
+
+import (
+	"time"
+
+	"rollout/shared/shardtable"
+)
+
+// Plan is the document plan/<run>: how far the plan is merged. Only plan writes it.
+type Plan struct {
+	Schema      int         `json:"schema"`
+	Ranges      []Ranges    `json:"ranges"` // one for each input
+	Total       int         `json:"total"`  // ranges of all inputs
+	Merged      int         `json:"merged"` // ranges in the index, from 0
+	Shards      int         `json:"shards"`
+	Items       uint64      `json:"items"`
+	Lines       uint64      `json:"lines"`              // merged lines of the input that is being merged
+	Problem     string      `json:"problem,omitempty"`  // why planning cannot continue
+	ProblemKind ProblemKind `json:"trouble,omitempty"`  // of Problem
+	Control     uint64      `json:"control,omitempty"`  // the control sequence under which Problem occurred
+	IDs         []Hashes    `json:"ids,omitempty"`      // of the explicit ids in the merged ranges
+	Requests    []Hashes    `json:"requests,omitempty"` // of their requests, in a run with config.Dedupe
+}
+
+// Complete reports whether every range is in the index.
+func (p Plan) Complete() bool { return p.Merged == p.Total }
+
+// Locate returns the input and the byte range [offset, limit) of range k. Ranges
+// are numbered over all inputs. ok is false if range k does not exist.
+func (p Plan) Locate(k int) (input int, offset, limit int64, ok bool) {
+	if k < 0 {
+		return 0, 0, 0, false
+	}
+	for i, r := range p.Ranges {
+		if k < r.Count {
+			offset = int64(k) * RangeSize
+			return i, offset, min(offset+RangeSize, r.Size), true
+		}
+		k -= r.Count
+	}
+	return 0, 0, 0, false
+}
+
+// Ranges is the number of ranges of an input object, with the key, version and
+// size that they refer to: of a packed input, those of its unpacked copy.
+type Ranges struct {
+	Key     string `json:"key"`
+	Version string `json:"version"`
+	Size    int64  `json:"size"`
+	Count   int    `json:"count"`
+}
+
+// RangeSize is how many bytes of an input one planning task reads.
+const RangeSize = shardtable.RangeSize
+
+// RangeCount returns the number of ranges of an input of that size, 0 for an empty
+// one.
+func RangeCount(size int64) int {
+	if size <= 0 {
+		return 0
+	}
+	return int((size-1)/RangeSize) + 1
+}
+
+// Hashes names a list of the hashes that are new in the merged ranges From to To,
+// exclusive. Lists are joined to longer ones, so that there are only a few.
+type Hashes struct {
+	From  int    `json:"from"`
+	To    int    `json:"to"`
+	Count uint64 `json:"count"`
+}
+
+// ProblemKind is the kind of a plan's Problem. Example: "missing".
+type ProblemKind string
+
+// The kinds of problems.
+const (
+	InputMissing ProblemKind = "missing" // pauses the run; planning continues after a resume
+	InputChanged ProblemKind = "changed" // ends the run
+	InputSlow    ProblemKind = "slow"    // pauses the run: reading an archive or a line takes too long
+	InputBroken  ProblemKind = "broken"  // ends the run: an archive cannot be unpacked
+)
+
+// PlanLease is the document plan/<run>/turn: until when one planner does the work
+// that concurrent planners of the run skip. It saves work and decides nothing.
+type PlanLease struct {
+	Schema int       `json:"schema"`
+	Until  time.Time `json:"until,omitzero"`
+}
+
+// RangeResult is the object that a range's planning task writes last, for the
+// merge.
+type RangeResult struct {
+	Shards int    `json:"shards"`
+	Items  uint64 `json:"items"`
+	Lines  uint64 `json:"lines"`
+	IDs    int    `json:"ids"` // explicit ids
+	// Requests is how many items may share their answer with another one.
+	Requests int `json:"requests,omitempty"`
+}
+
+// IndexEntry is the object index/<k>: the position of range k among all ranges.
+type IndexEntry struct {
+	Range      int    `json:"range"`
+	Input      int    `json:"input"`
+	FirstShard int    `json:"first_shard"`
+	Shards     int    `json:"shards"`
+	FirstItem  uint64 `json:"first_item"`
+	Items      uint64 `json:"items"`
+	FirstLine  uint64 `json:"first_line"` // lines of the same input before the range
+	Lines      uint64 `json:"lines"`
+	// Duplicates is how many items of the range have the id of an earlier item of
+	// the run. Copies is how many have the request of an earlier item. If there are
+	// any, the object at RepeatsKey names them.
+	Duplicates int `json:"duplicates,omitempty"`
+	Copies     int `json:"copies,omitempty"`
+}
