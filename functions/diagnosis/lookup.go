@@ -229,10 +229,10 @@ func scanLines(ctx context.Context, r io.Reader, file string, item *uint64, matc
 func (x *Explainer) openInput(ctx context.Context, p status.Progress, k int) (io.ReadCloser, error) {
 	if k < len(p.Plan.Ranges) {
 		src := p.Plan.Ranges[k]
-		return input.OpenPinned(ctx, x.ports.Blobs, src.Key, src.Version, 0, 0)
+		return input.OpenPinned(ctx, x.ports.Blobs, src.Key, blob.GetOptions{Version: src.Version})
 	}
 	in := p.Manifest.Inputs[k]
-	r, err := input.OpenPinned(ctx, x.ports.Blobs, in.Key, in.Version, 0, 0)
+	r, err := input.OpenPinned(ctx, x.ports.Blobs, in.Key, blob.GetOptions{Version: in.Version})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rollout/events"
+	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
@@ -191,7 +192,8 @@ func (p *Planner) source(ctx context.Context, m record.Manifest, i int) (record.
 		}
 		version, size = info.Version, info.Size
 	} else if _, err := p.Blobs.Stat(ctx, key, version); err != nil {
-		r, err := input.OpenPinned(ctx, p.Blobs, key, version, 0, 1) // its error says whether it is gone or changed
+		// Its error says whether the object is gone or changed.
+		r, err := input.OpenPinned(ctx, p.Blobs, key, blob.GetOptions{Version: version, Length: 1})
 		if err != nil {
 			return record.Ranges{}, err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rollout/events"
+	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
@@ -101,7 +102,8 @@ func (c *cut) table(ctx context.Context, w io.Writer) error {
 	index := c.offset / record.RangeSize
 	scan := shardtable.RangeScanOptions(index)
 	c.next = scan.Offset
-	r, err := input.OpenPinned(ctx, c.planner.Blobs, c.source.Key, c.source.Version, scan.Offset, 0)
+	r, err := input.OpenPinned(ctx, c.planner.Blobs, c.source.Key,
+		blob.GetOptions{Version: c.source.Version, Offset: scan.Offset})
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (p *Planner) unpack(ctx context.Context, in record.Input, key string, limit
 	began := p.Clock.Now()
 	within, cancel := p.within(ctx)
 	defer cancel()
-	r, err := input.OpenPinned(within, p.Blobs, in.Key, in.Version, 0, 0)
+	r, err := input.OpenPinned(within, p.Blobs, in.Key, blob.GetOptions{Version: in.Version})
 	if err != nil {
 		return blob.Info{}, err
 	}

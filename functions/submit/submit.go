@@ -229,7 +229,7 @@ func (s *Submitter) pool(m config.Model) (config.Pool, error) {
 const headSize = 1 << 20
 
 func (s *Submitter) head(ctx context.Context, in record.Input) ([]byte, error) {
-	r, err := input.OpenPinned(ctx, s.Blobs, in.Key, in.Version, 0, headSize)
+	r, err := input.OpenPinned(ctx, s.Blobs, in.Key, blob.GetOptions{Version: in.Version, Length: headSize})
 	if err != nil {
 		if fault.ClassOf(err) == fault.InputChanged {
 			return nil, fault.WithKind(fault.NotFound, err, "this version of %s is gone", in.Label())

@@ -1,15 +1,15 @@
-// Package clock is the only way in which rollout's shell reads the time.
+// Package clock is how rollout's functions and workers read the time.
 //
-// The pure engine takes `now` as an argument. Timers come from package time
-// itself and run under testing/synctest in tests; a Clock only says what time
-// it is, so that a simulated process can be given a skewed one.
+// The pure core takes the time as an argument, and timers come from package time.
+// A Clock only returns the present time, so that a test can give one process a
+// clock that differs from the others'.
 package clock
 
 import "time"
 
-// Clock tells the time. Implementations must keep Go's monotonic reading so
-// that two readings of one process can be subtracted whatever the wall clock
-// does meanwhile.
+// Clock returns the present time. Its times must have Go's monotonic reading, so that
+// the difference of two of them does not depend on changes of the wall clock. It is
+// safe for concurrent use.
 type Clock interface {
 	Now() time.Time
 }
@@ -20,8 +20,8 @@ type System struct{}
 // Now returns time.Now().
 func (System) Now() time.Time { return time.Now() }
 
-// Skewed is a clock that is ahead of the machine's by Offset (behind, if
-// negative). Simulations use it.
+// Skewed is a clock that is ahead of the machine's clock by Offset, or behind it if
+// Offset is negative. Tests use it.
 type Skewed struct{ Offset time.Duration }
 
 // Now returns the machine's time plus the offset.

@@ -2,34 +2,34 @@ package fault
 
 import "errors"
 
-// Class is the reason an item failed, as users count it in errors.jsonl,
-// summary.json and `rollout status`. Example: "invalid_line".
+// Class is the reason why an item failed, as errors.jsonl, summary.json and
+// `rollout status` show it. Example: "invalid_line".
 type Class string
 
-// The classes of a batch run, and of a training.
+// The classes of batch runs and trainings.
 const (
 	InvalidLine  Class = "invalid_line"  // the input line is not a request
 	DuplicateID  Class = "duplicate_id"  // an earlier line has the same id
-	TooLong      Class = "too_long"      // the prompt is longer than the model takes
+	TooLong      Class = "too_long"      // the prompt exceeds the model's context
 	Refused      Class = "refused"       // the engine answered 4xx
-	Engine       Class = "engine"        // 5xx, an answer without choices, nonsense
-	Poison       Class = "poison"        // the engine died of this item, twice, alone
+	Engine       Class = "engine"        // 5xx, an answer without choices or a malformed one
+	Poison       Class = "poison"        // the item crashed engines
 	Timeout      Class = "timeout"       // no token progress within the deadline
 	Expired      Class = "expired"       // the run's deadline came first
 	CanceledItem Class = "canceled"      // the run was stopped first
 	Budget       Class = "budget"        // the run's budget was used up first
 	Storage      Class = "storage"       // the answer could not be kept
-	WorkerLost   Class = "worker_lost"   // fail-fast runs only: its worker vanished
-	InputChanged Class = "input_changed" // the input is not the planned bytes any more
-	Diverged     Class = "diverged"      // the loss or a gradient of a training is no finite number
+	WorkerLost   Class = "worker_lost"   // runs with limits.fail_fast only: its worker vanished
+	InputChanged Class = "input_changed" // the input no longer has the planned bytes
+	Diverged     Class = "diverged"      // the loss or a gradient of a training is not finite
 )
 
 // Classes lists every class, in the order in which summaries show them.
 var Classes = []Class{InvalidLine, DuplicateID, TooLong, Refused, Engine, Poison, Timeout,
 	Expired, CanceledItem, Budget, Storage, WorkerLost, InputChanged, Diverged}
 
-// ClassOf returns the class of the outermost *Error in err's chain that has
-// one, or "".
+// ClassOf returns the class of the outermost *Error in err's chain that has one, or
+// "".
 func ClassOf(err error) Class {
 	for err != nil {
 		var e *Error

@@ -1,9 +1,9 @@
-// Package fault is the closed set of error kinds that rollout acts on, and the
-// classes under which a run counts its failed items.
+// Package fault defines the kinds of errors that rollout acts on, and the classes
+// by which a run counts its failed items.
 //
-// Code decides on kinds, never on an error's text; drivers translate their
-// vendor's codes to kinds in one table each. The package never logs, retries
-// or formats for a terminal: it only says what an error is.
+// Both sets are closed. Code decides by an error's kind and never by its text. Each
+// driver translates its vendor's codes to kinds in one table. The package does not
+// log, retry, or format for a terminal.
 package fault
 
 import (
@@ -16,18 +16,18 @@ import (
 // Kind says what a caller can do about an error.
 type Kind uint8
 
-// The closed set of kinds. The zero value is Internal: an error nobody
-// classified is a bug, not something to retry.
+// The kinds. The zero value is Internal: an error without a kind is a bug, and must
+// not be retried.
 const (
 	Internal    Kind = iota // a bug or an unclassified error
-	Invalid                 // the caller's input is wrong; repeating it is useless
-	NotFound                // the named thing is not there
-	Conflict                // somebody else wrote first; load again and decide anew
-	Throttled               // ask again later, slower
-	Unavailable             // the other side can't be reached or failed; ask again
+	Invalid                 // the caller's input is wrong; do not retry
+	NotFound                // the named thing does not exist
+	Conflict                // another writer was first: load again and decide again
+	Throttled               // retry later, at a lower rate
+	Unavailable             // the other side failed or cannot be reached: retry
 	Exhausted               // a quota, disk or size limit is used up
 	Denied                  // not permitted
-	Corrupt                 // bytes do not have the digest or shape they must have
+	Corrupt                 // bytes have the wrong digest or format
 	Fenced                  // this process has lost its right to write
 	Canceled                // the caller gave up
 )
@@ -43,18 +43,17 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Error is an error with a kind. Op says what was tried ("put object
-// prompts/a.jsonl"); Remedy, where there is one, says what the user can do.
+// Error is an error with a kind.
 type Error struct {
 	Kind       Kind
-	Class      Class         // the item failure it amounts to; "" if none
-	Op         string        // what was being done, with the thing's name
-	Remedy     string        // what to do about it; "" if nothing is known
-	RetryAfter time.Duration // the other side's own hint; 0 if none
+	Class      Class         // of the item that fails with it; may be ""
+	Op         string        // the operation with its object: "put object prompts/a.jsonl"
+	Remedy     string        // what the user can do, as an instruction; may be ""
+	RetryAfter time.Duration // the other side's hint when to retry; 0 if it gave none
 	Err        error         // the cause; may be nil
 }
 
-// Error renders "op: cause (remedy)".
+// Error returns "op: cause (remedy)".
 func (e *Error) Error() string {
 	msg := e.Op
 	if e.Err != nil {
@@ -80,15 +79,18 @@ func New(k Kind, format string, args ...any) error {
 	return &Error{Kind: k, Err: fmt.Errorf(format, args...)}
 }
 
-// Wrap adds what was being done to err and keeps its kind; nil stays nil.
+// Wrap adds the failed operation to err and keeps its kind, class and hint. It
+// returns nil for a nil err.
 func Wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	return &Error{Kind: KindOf(err), Class: ClassOf(err), RetryAfter: RetryAfter(err), Op: fmt.Sprintf(format, args...), Err: err}
+	return &Error{Kind: KindOf(err), Class: ClassOf(err), RetryAfter: RetryAfter(err),
+		Op: fmt.Sprintf(format, args...), Err: err}
 }
 
-// WithKind gives err the kind and says what was being done; nil stays nil.
+// WithKind adds the failed operation to err and gives it the kind. It returns nil
+// for a nil err.
 func WithKind(k Kind, err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -96,8 +98,8 @@ func WithKind(k Kind, err error, format string, args ...any) error {
 	return &Error{Kind: k, Op: fmt.Sprintf(format, args...), Err: err}
 }
 
-// KindOf returns the kind of the outermost *Error in err's chain. Context errors
-// are Canceled; anything else is Internal.
+// KindOf returns the kind of the outermost *Error in err's chain. Without one, the
+// errors of a context are Canceled, and all others are Internal.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
@@ -109,17 +111,17 @@ func KindOf(err error) Kind {
 	return Internal
 }
 
-// Is reports whether err is of the kind. A nil error is of no kind.
+// Is reports whether err has the kind. It is false for a nil err.
 func Is(err error, k Kind) bool { return err != nil && KindOf(err) == k }
 
-// Retriable reports whether asking again, unchanged, can succeed.
+// Retriable reports whether repeating the operation unchanged can succeed.
 func Retriable(err error) bool {
 	k := KindOf(err)
 	return err != nil && (k == Throttled || k == Unavailable)
 }
 
-// RetryAfter returns the other side's own hint: that of the outermost *Error
-// in err's chain that has one, or 0.
+// RetryAfter returns the hint of the outermost *Error in err's chain that has one, or
+// 0.
 func RetryAfter(err error) time.Duration {
 	for {
 		var e *Error
@@ -133,7 +135,7 @@ func RetryAfter(err error) time.Duration {
 	}
 }
 
-// RemedyOf returns the outermost remedy in err's chain, or "" if there is none.
+// RemedyOf returns the outermost remedy in err's chain, or "".
 func RemedyOf(err error) string {
 	for {
 		var e *Error

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestKinds(t *testing.T) {
+func TestKindOf(t *testing.T) {
 	t.Parallel()
 	missing := New(NotFound, "no object %q", "a")
 	for _, c := range []struct {
@@ -19,38 +19,38 @@ func TestKinds(t *testing.T) {
 		err  error
 		want Kind
 	}{
-		{"nothing", nil, Internal},
-		{"a foreign error", io.EOF, Internal},
+		{"nil", nil, Internal},
+		{"error without a kind", io.EOF, Internal},
 		{"new", missing, NotFound},
 		{"wrapped", Wrap(missing, "get %s", "a"), NotFound},
 		{"wrapped by fmt", fmt.Errorf("get: %w", missing), NotFound},
 		{"joined", errors.Join(io.EOF, missing), NotFound},
-		{"the outermost counts", WithKind(Corrupt, missing, "read the plan"), Corrupt},
-		{"a cause within New", New(Invalid, "line 7: %w", missing), Invalid},
-		{"a foreign error wrapped", Wrap(io.EOF, "read"), Internal},
-		{"a context's end", context.Canceled, Canceled},
-		{"a context's deadline", fmt.Errorf("wait: %w", context.DeadlineExceeded), Canceled},
-		{"a context's end wrapped", Wrap(context.Canceled, "wait"), Canceled},
-		{"a kind for a context's end", WithKind(Unavailable, context.DeadlineExceeded, "ask the engine"), Unavailable},
+		{"outermost kind", WithKind(Corrupt, missing, "read the plan"), Corrupt},
+		{"cause in New", New(Invalid, "line 7: %w", missing), Invalid},
+		{"wrapped error without a kind", Wrap(io.EOF, "read"), Internal},
+		{"canceled context", context.Canceled, Canceled},
+		{"deadline of a context", fmt.Errorf("wait: %w", context.DeadlineExceeded), Canceled},
+		{"wrapped canceled context", Wrap(context.Canceled, "wait"), Canceled},
+		{"kind given to a context's error", WithKind(Unavailable, context.DeadlineExceeded, "ask the engine"), Unavailable},
 	} {
 		if got := KindOf(c.err); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}
 		for k := Internal; k <= Canceled; k++ {
 			if Is(c.err, k) != (c.err != nil && k == c.want) {
-				t.Errorf("%s: is %s", c.name, k)
+				t.Errorf("%s: Is(%s) is wrong", c.name, k)
 			}
 		}
 	}
 }
 
-func TestNilStaysNil(t *testing.T) {
+func TestNilIsNotAnError(t *testing.T) {
 	t.Parallel()
 	if Wrap(nil, "get") != nil || WithKind(Corrupt, nil, "get") != nil {
-		t.Error("an error out of nothing")
+		t.Error("nil was turned into an error")
 	}
 	if Is(nil, Internal) || Retriable(nil) || ClassOf(nil) != "" || RetryAfter(nil) != 0 {
-		t.Error("nothing is an error")
+		t.Error("nil is treated as an error")
 	}
 }
 
@@ -61,12 +61,12 @@ func TestClassAndHintSurviveWrapping(t *testing.T) {
 		name string
 		err  error
 	}{
-		{"itself", cause},
+		{"the error itself", cause},
 		{"wrapped", Wrap(Wrap(cause, "a"), "b")},
 		{"wrapped by fmt", fmt.Errorf("a: %w", cause)},
-		{"of another kind", WithKind(Unavailable, cause, "a")},
-		{"within a wrapped one of another kind", Wrap(WithKind(Unavailable, cause, "a"), "b")},
-		{"within New", New(Unavailable, "a: %w", cause)},
+		{"with another kind", WithKind(Unavailable, cause, "a")},
+		{"wrapped with another kind", Wrap(WithKind(Unavailable, cause, "a"), "b")},
+		{"in New", New(Unavailable, "a: %w", cause)},
 	} {
 		if ClassOf(c.err) != Engine || RetryAfter(c.err) != time.Second || !errors.Is(c.err, error(cause)) {
 			t.Errorf("%s: class %q, hint %s", c.name, ClassOf(c.err), RetryAfter(c.err))
@@ -74,10 +74,10 @@ func TestClassAndHintSurviveWrapping(t *testing.T) {
 	}
 	other := &Error{Kind: Invalid, Class: InvalidLine, RetryAfter: time.Minute, Err: cause}
 	if ClassOf(other) != InvalidLine || RetryAfter(other) != time.Minute {
-		t.Errorf("the outermost does not count: %q, %s", ClassOf(other), RetryAfter(other))
+		t.Errorf("not those of the outermost error: %q, %s", ClassOf(other), RetryAfter(other))
 	}
 	if ClassOf(io.EOF) != "" || ClassOf(New(Invalid, "x")) != "" {
-		t.Error("a class out of nothing")
+		t.Error("an error without a class has one")
 	}
 }
 
@@ -90,7 +90,7 @@ func TestRetriable(t *testing.T) {
 	}
 }
 
-func TestText(t *testing.T) {
+func TestErrorText(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		err  error
@@ -109,17 +109,19 @@ func TestText(t *testing.T) {
 	}
 }
 
-// Names of kinds and classes are shown to users and written to files.
+// TestNames pins the names of kinds and classes: users see them, and files hold
+// them.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for k := Internal; k <= Canceled; k++ {
 		if seen[k.String()] || k.String() == "unknown" {
-			t.Errorf("kind %d is called %s", k, k)
+			t.Errorf("kind %d has the name %s", k, k)
 		}
 		seen[k.String()] = true
 	}
-	want := "[invalid_line duplicate_id too_long refused engine poison timeout expired canceled budget storage worker_lost input_changed diverged]"
+	want := "[invalid_line duplicate_id too_long refused engine poison timeout expired canceled budget storage " +
+		"worker_lost input_changed diverged]"
 	if got := fmt.Sprint(Classes); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

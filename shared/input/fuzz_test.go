@@ -13,8 +13,8 @@ import (
 	"rollout/shared/input"
 )
 
-// FuzzUnpack unpacks hostile archives, as a plan does: up to a bound. They end,
-// are Corrupt, or are too large.
+// FuzzUnpack unpacks hostile archives up to a bound, as plan does. Each of them
+// ends, is Corrupt, or is too large.
 func FuzzUnpack(f *testing.F) {
 	text := []byte("{\"prompt\":\"a\"}\n{\"prompt\":\"b\"}\n")
 	var gz bytes.Buffer

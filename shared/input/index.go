@@ -1,9 +1,11 @@
-// Package input reads a run's planned input: the index of its ranges, the cut
-// tables, and the lines of a shard, pinned and verified.
+// Package input reads a run's planned input: the index of its ranges, the shard
+// tables, and the lines of a shard.
 //
-// Everything it reads is immutable, so it caches without asking again. It
-// never lists, never writes, and never reads more of an input than the shard
-// asked for.
+// An Index finds the shard of a number, an item, a line or an id, and loads its
+// lines from the pinned version of the input. It verifies that they are the
+// planned bytes. The objects that it reads are immutable, so that it caches them
+// without checking again. It never lists or writes objects, and reads only the
+// bytes of the shard that it was asked for.
 package input
 
 import (
@@ -21,7 +23,7 @@ import (
 	"rollout/shared/shardtable"
 )
 
-// Bounds of the caches: entries of the index, pages of cut tables, indexes of
+// Bounds of the caches: entries of the index, pages of shard tables, indexes of
 // repeats.
 const (
 	maxEntries       = 512
@@ -30,7 +32,8 @@ const (
 	maxRepeatIndexes = 64
 )
 
-// Index finds shards. Safe for concurrent use.
+// Index finds and loads the planned shards of all runs of an installation. It is
+// safe for concurrent use.
 type Index struct {
 	blobs blob.Store
 	docs  document.Store
@@ -55,11 +58,12 @@ type pageOf struct {
 // NewIndex returns an index over the ports.
 func NewIndex(blobs blob.Store, docs document.Store) *Index {
 	return &Index{blobs: blobs, docs: docs, plans: map[identity.RunID]record.Plan{},
-		entries: map[rangeOf]record.IndexEntry{}, pages: map[pageOf][]shardtable.Row{}, repeats: map[repeatsOf]shardtable.RepeatIndex{}}
+		entries: map[rangeOf]record.IndexEntry{}, pages: map[pageOf][]shardtable.Row{},
+		repeats: map[repeatsOf]shardtable.RepeatIndex{}}
 }
 
-// Plan returns the run's plan, with at least the given number of shards and
-// ranges merged; NotFound if it has not come so far.
+// Plan returns the run's plan with at least the given numbers of merged shards and
+// ranges. It returns NotFound if planning has not come so far.
 func (x *Index) Plan(ctx context.Context, run identity.RunID, shards, ranges int) (record.Plan, error) {
 	x.mu.Lock()
 	p, ok := x.plans[run]
@@ -67,7 +71,7 @@ func (x *Index) Plan(ctx context.Context, run identity.RunID, shards, ranges int
 	if ok && p.Shards >= shards && p.Merged >= ranges {
 		return p, nil
 	}
-	p = record.Plan{} // what is remembered shares its slices with others
+	p = record.Plan{} // callers share the slices of the cached plan
 	_, found, err := host.Load(ctx, x.docs, record.PlanKey(run), &p)
 	if err != nil {
 		return p, err
@@ -106,8 +110,8 @@ func (x *Index) Entry(ctx context.Context, run identity.RunID, rng int) (record.
 // maxSmall bounds the small objects that are read whole.
 const maxSmall = 1 << 20
 
-// FindShard returns the range of a planned shard, and its row in the range's cut
-// table.
+// FindShard returns the range of a planned shard, and its row in the range's shard
+// table. It returns NotFound if the shard is not planned yet.
 func (x *Index) FindShard(ctx context.Context, run identity.RunID, shard int) (record.IndexEntry, int, error) {
 	p, err := x.Plan(ctx, run, shard+1, 0)
 	if err != nil {
@@ -132,10 +136,11 @@ func (x *Index) FindShard(ctx context.Context, run identity.RunID, shard int) (r
 	return record.IndexEntry{}, 0, fault.New(fault.Corrupt, "the index of run %s has no shard %d", run, shard)
 }
 
-// Rows returns n rows of a range's cut table, from the given one.
-func (x *Index) Rows(ctx context.Context, run identity.RunID, e record.IndexEntry, from, n int) ([]shardtable.Row, error) {
+// Rows returns n rows of a range's shard table, beginning with row from.
+func (x *Index) Rows(ctx context.Context, run identity.RunID, e record.IndexEntry,
+	from, n int) ([]shardtable.Row, error) {
 	if from < 0 || from+n > e.Shards {
-		return nil, fault.New(fault.Invalid, "rows %d to %d of a cut table of %d", from, from+n, e.Shards)
+		return nil, fault.New(fault.Invalid, "rows %d to %d of a shard table of %d rows", from, from+n, e.Shards)
 	}
 	out := make([]shardtable.Row, 0, n)
 	for n > 0 {
@@ -152,6 +157,7 @@ func (x *Index) Rows(ctx context.Context, run identity.RunID, e record.IndexEntr
 	return out, nil
 }
 
+// page returns a page of a range's shard table.
 func (x *Index) page(ctx context.Context, run identity.RunID, e record.IndexEntry, page int) ([]shardtable.Row, error) {
 	k := pageOf{rangeOf{run, e.Range}, page}
 	x.mu.Lock()
@@ -162,21 +168,24 @@ func (x *Index) page(ctx context.Context, run identity.RunID, e record.IndexEntr
 	}
 	want := min(pageRows, e.Shards-page*pageRows)
 	key := record.ShardTableKey(run, e.Range)
-	r, _, err := x.blobs.Get(ctx, key, blob.GetOptions{Offset: shardtable.RowOffset(int64(page) * pageRows), Length: int64(want) * shardtable.RowSize})
+	r, _, err := x.blobs.Get(ctx, key, blob.GetOptions{
+		Offset: shardtable.RowOffset(int64(page) * pageRows),
+		Length: int64(want) * shardtable.RowSize,
+	})
 	if err != nil {
-		return nil, fault.Wrap(err, "read cut table %s", key)
+		return nil, fault.Wrap(err, "read shard table %s", key)
 	}
 	defer r.Close()
 	b, err := io.ReadAll(io.LimitReader(r, int64(want)*shardtable.RowSize))
 	if err != nil {
-		return nil, fault.Wrap(err, "read cut table %s", key)
+		return nil, fault.Wrap(err, "read shard table %s", key)
 	}
 	rows, err = shardtable.Parse(b)
 	if err == nil && len(rows) != want {
 		err = fault.New(fault.Corrupt, "%d rows of %d", len(rows), want)
 	}
 	if err != nil {
-		return nil, fault.Wrap(err, "read cut table %s", key)
+		return nil, fault.Wrap(err, "read shard table %s", key)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -184,7 +193,8 @@ func (x *Index) page(ctx context.Context, run identity.RunID, e record.IndexEntr
 	return rows, nil
 }
 
-// put adds to a cache that keeps at most limit values; any one makes room.
+// put adds a value to a cache of at most limit values. It removes an arbitrary one
+// if the cache is full.
 func put[K comparable, V any](m map[K]V, k K, v V, limit int) {
 	if _, ok := m[k]; !ok && len(m) >= limit {
 		for other := range m {
@@ -195,7 +205,8 @@ func put[K comparable, V any](m map[K]V, k K, v V, limit int) {
 	m[k] = v
 }
 
-// ReadObject returns a small object's bytes; more than limit of them is Corrupt.
+// ReadObject returns the bytes of a small object. An object of more than limit bytes
+// is Corrupt.
 func ReadObject(ctx context.Context, blobs blob.Store, key string, limit int64) ([]byte, error) {
 	r, _, err := blobs.Get(ctx, key, blob.GetOptions{})
 	if err != nil {
@@ -212,7 +223,8 @@ func ReadObject(ctx context.Context, blobs blob.Store, key string, limit int64) 
 	return b, nil
 }
 
-// ReadPart returns a part of an object; one that ends before it is Corrupt.
+// ReadPart returns a part of an object. An object that ends within the part is
+// Corrupt.
 func ReadPart(ctx context.Context, blobs blob.Store, key string, offset, length int64) ([]byte, error) {
 	r, _, err := blobs.Get(ctx, key, blob.GetOptions{Offset: offset, Length: length})
 	if err != nil {
@@ -221,13 +233,13 @@ func ReadPart(ctx context.Context, blobs blob.Store, key string, offset, length 
 	defer r.Close()
 	b := make([]byte, length)
 	_, err = io.ReadFull(r, b)
-	if err == io.EOF || err == io.ErrUnexpectedEOF { // themselves: a broken connection may be due to one
-		return nil, fault.WithKind(fault.Corrupt, err, "%s is cut off", key)
+	if err == io.EOF || err == io.ErrUnexpectedEOF { // not wrapped: then a connection broke
+		return nil, fault.WithKind(fault.Corrupt, err, "%s is truncated", key)
 	}
 	return b, fault.Wrap(err, "read %s", key)
 }
 
-// ReadJSON reads a small object into v.
+// ReadJSON reads a small JSON object into v.
 func ReadJSON(ctx context.Context, blobs blob.Store, key string, v any) error {
 	b, err := ReadObject(ctx, blobs, key, maxSmall)
 	if err != nil {

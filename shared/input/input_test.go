@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"rollout/shared/blob"
+	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
@@ -23,7 +24,7 @@ import (
 
 const run = inputtest.RunID
 
-func TestEveryShardIsFoundAmongManyRanges(t *testing.T) {
+func TestFindShardAmongManyRanges(t *testing.T) {
 	t.Parallel()
 	p := hosttest.New()
 	var files []string
@@ -44,7 +45,9 @@ func TestEveryShardIsFoundAmongManyRanges(t *testing.T) {
 				t.Fatalf("shard %d: first item %d, %d lines, %v", shard, s.FirstItem, len(s.Lines), err)
 			}
 			l := s.Lines[0]
-			if want := fmt.Sprintf(`{"prompt":"%d"}`, 100*n+first); string(l.Bytes) != want || l.Place.Item != item || l.Place.Line != uint64(first+1) || l.Place.File != m.Inputs[n].Key {
+			want := fmt.Sprintf(`{"prompt":"%d"}`, 100*n+first)
+			place := dialect.Place{Item: item, File: m.Inputs[n].Key, Line: uint64(first + 1)}
+			if string(l.Bytes) != want || l.Place != place {
 				t.Errorf("shard %d begins with %s at %+v, want %s", shard, l.Bytes, l.Place, want)
 			}
 			item += uint64(len(s.Lines))
@@ -58,7 +61,7 @@ func TestEveryShardIsFoundAmongManyRanges(t *testing.T) {
 	}
 }
 
-func TestAPlanIsReadAgainAsItGrowsWithoutTouchingWhatOthersRead(t *testing.T) {
+func TestPlanIsReadAgainWithoutChangingEarlierResults(t *testing.T) {
 	t.Parallel()
 	p := hosttest.New()
 	m := inputtest.Plan(t, p, inputtest.Manifest(1), inputtest.Prompts(0, 1), inputtest.Prompts(0, 1))
@@ -76,7 +79,7 @@ func TestAPlanIsReadAgainAsItGrowsWithoutTouchingWhatOthersRead(t *testing.T) {
 	}
 	hosttest.Save(t, p, record.PlanKey(run), whole)
 	var all sync.WaitGroup
-	for range 4 { // the race detector looks on
+	for range 4 { // for the race detector
 		all.Go(func() {
 			if _, err := x.LoadShard(t.Context(), m, 1, 0); err != nil {
 				t.Error(err)
@@ -104,11 +107,11 @@ func TestImmutableObjectsAreReadOnce(t *testing.T) {
 		}
 	}
 	if n := bucket.gets; n != 2+3 {
-		t.Errorf("%d reads for three loads of a shard, want entry and page once, and the lines each time", n)
+		t.Errorf("%d reads for three loads of a shard, want one of the entry, one of the page and three of the lines", n)
 	}
 }
 
-// counting counts reads.
+// counting counts calls of Get.
 type counting struct {
 	blob.Store
 	gets int
@@ -119,37 +122,47 @@ func (c *counting) Get(ctx context.Context, key string, o blob.GetOptions) (io.R
 	return c.Store.Get(ctx, key, o)
 }
 
-func TestLoadTrustsOnlyThePlannedBytes(t *testing.T) {
+func TestLoadShardAcceptsOnlyThePlannedBytes(t *testing.T) {
 	t.Parallel()
 	const file = "{\"prompt\":\"1\"}\n\n{\"prompt\":\"2\"}\n"
+	del := func(key string) func(host.Ports, *record.Manifest) {
+		return func(p host.Ports, _ *record.Manifest) { _ = p.Blobs.Delete(t.Context(), key, "") }
+	}
+	put := func(key, content string) func(host.Ports, *record.Manifest) {
+		return func(p host.Ports, _ *record.Manifest) { hosttest.Put(t, p, key, content) }
+	}
+	swapped := func(content string) func(host.Ports, *record.Manifest) {
+		return func(p host.Ports, _ *record.Manifest) { swap(t, p, content) }
+	}
 	for name, c := range map[string]struct {
-		harm  func(host.Ports, *record.Manifest)
-		kind  fault.Kind
-		class fault.Class
+		change func(host.Ports, *record.Manifest)
+		kind   fault.Kind
+		class  fault.Class
 	}{
-		"gone":            {func(p host.Ports, _ *record.Manifest) { _ = p.Blobs.Delete(t.Context(), "prompts/0.jsonl", "") }, fault.NotFound, ""},
-		"another version": {func(p host.Ports, _ *record.Manifest) { hosttest.Put(t, p, "prompts/0.jsonl", file) }, fault.Corrupt, fault.InputChanged},
-		"one byte differs under the same version": {func(p host.Ports, _ *record.Manifest) { swap(t, p, strings.Replace(file, "2", "3", 1)) },
-			fault.Corrupt, fault.InputChanged},
-		"a line is missing":           {func(p host.Ports, _ *record.Manifest) { swap(t, p, "{\"prompt\":\"1\"}\n\n") }, fault.Corrupt, fault.InputChanged},
-		"a blank line became an item": {func(p host.Ports, _ *record.Manifest) { swap(t, p, "{\"prompt\":\"1\"}\n{}\n{\"prompt\":\"2\"}\n") }, fault.Corrupt, fault.InputChanged},
-		"the cut table is short":      {func(p host.Ports, _ *record.Manifest) { hosttest.Put(t, p, record.ShardTableKey(run, 0), "") }, fault.Corrupt, ""},
-		"the index is gone":           {func(p host.Ports, _ *record.Manifest) { _ = p.Blobs.Delete(t.Context(), record.IndexKey(run, 0), "") }, fault.NotFound, ""},
-		"the index is of a newer schema": {func(p host.Ports, _ *record.Manifest) { hosttest.Put(t, p, record.IndexKey(run, 0), `{"schema":99}`) },
-			fault.Invalid, ""},
-		"the manifest has no such input": {func(_ host.Ports, m *record.Manifest) { m.Inputs = nil }, fault.Corrupt, ""},
+		"input is missing": {del("prompts/0.jsonl"), fault.NotFound, ""},
+		"another version":  {put("prompts/0.jsonl", file), fault.Corrupt, fault.InputChanged},
+		"one byte differs under the same version": {
+			swapped(strings.Replace(file, "2", "3", 1)), fault.Corrupt, fault.InputChanged},
+		"a line is missing": {swapped("{\"prompt\":\"1\"}\n\n"), fault.Corrupt, fault.InputChanged},
+		"a blank line became an item": {
+			swapped("{\"prompt\":\"1\"}\n{}\n{\"prompt\":\"2\"}\n"), fault.Corrupt, fault.InputChanged},
+		"shard table is truncated": {put(record.ShardTableKey(run, 0), ""), fault.Corrupt, ""},
+		"index is missing":         {del(record.IndexKey(run, 0)), fault.NotFound, ""},
+		"index has a newer schema": {put(record.IndexKey(run, 0), `{"schema":99}`), fault.Invalid, ""},
+		"manifest lacks the input": {func(_ host.Ports, m *record.Manifest) { m.Inputs = nil }, fault.Corrupt, ""},
 	} {
 		p := hosttest.New()
 		m := inputtest.Plan(t, p, inputtest.Manifest(0), file)
-		c.harm(p, &m)
+		c.change(p, &m)
 		_, err := input.NewIndex(p.Blobs, p.Docs).LoadShard(t.Context(), m, 0, 0)
 		if !fault.Is(err, c.kind) || fault.ClassOf(err) != c.class {
-			t.Errorf("%s: %v (%s, class %q), want %s, %q", name, err, fault.KindOf(err), fault.ClassOf(err), c.kind, c.class)
+			t.Errorf("%s: %v (%s, class %q), want %s, %q",
+				name, err, fault.KindOf(err), fault.ClassOf(err), c.kind, c.class)
 		}
 	}
 }
 
-// swap puts other bytes in the place of the input's, and pins them in the plan.
+// swap replaces the bytes of the input, and pins the new version in the plan.
 func swap(t *testing.T, p host.Ports, content string) {
 	t.Helper()
 	plan := hosttest.Load[record.Plan](t, p, record.PlanKey(run))
@@ -157,18 +170,19 @@ func swap(t *testing.T, p host.Ports, content string) {
 	hosttest.Save(t, p, record.PlanKey(run), plan)
 }
 
-func TestAStoreThatIsAwayIsNoLostInput(t *testing.T) {
+func TestUnavailableStoreIsNotAMissingInput(t *testing.T) {
 	t.Parallel()
 	p := hosttest.New()
 	away := down{p.Blobs, fault.New(fault.Unavailable, "the bucket is down")}
-	if _, err := input.OpenPinned(t.Context(), away, "prompts/x.jsonl", "1", 0, 0); !fault.Is(err, fault.Unavailable) {
+	_, err := input.OpenPinned(t.Context(), away, "prompts/x.jsonl", blob.GetOptions{Version: "1"})
+	if !fault.Is(err, fault.Unavailable) {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestABrokenConnectionIsNoChangedInput has every connection break of what HTTP
-// says when a body is cut off.
-func TestABrokenConnectionIsNoChangedInput(t *testing.T) {
+// TestBrokenConnectionIsNotAChangedInput breaks every connection with the error
+// that HTTP reports for a truncated body.
+func TestBrokenConnectionIsNotAChangedInput(t *testing.T) {
 	t.Parallel()
 	p := hosttest.New()
 	m := inputtest.Plan(t, p, inputtest.Manifest(0), inputtest.Prompts(0, 100))
@@ -178,12 +192,13 @@ func TestABrokenConnectionIsNoChangedInput(t *testing.T) {
 			t.Errorf("%s: %v is %s", key, err, fault.KindOf(err))
 		}
 	}
-	if _, err := input.ReadPart(t.Context(), cutOff{p.Blobs, m.Inputs[0].Key}, m.Inputs[0].Key, 0, 9); !fault.Is(err, fault.Unavailable) {
+	key := m.Inputs[0].Key
+	if _, err := input.ReadPart(t.Context(), cutOff{p.Blobs, key}, key, 0, 9); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("a part: %v is %s", err, fault.KindOf(err))
 	}
 }
 
-// cutOff is a bucket whose connections break behind the fifth byte of a key's
+// cutOff is a bucket whose connections break after the fifth byte of one key's
 // object.
 type cutOff struct {
 	blob.Store
@@ -199,7 +214,7 @@ func (c cutOff) Get(ctx context.Context, key string, o blob.GetOptions) (io.Read
 	return r, info, err
 }
 
-// down is a bucket that finds nothing, and can't say why.
+// down is a bucket whose Stat fails.
 type down struct {
 	blob.Store
 	err error
@@ -209,7 +224,10 @@ func (d down) Stat(context.Context, string, string) (blob.Info, error) { return 
 
 func TestPacking(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{"a.jsonl": "", "a.jsonl.gz": input.Gzip, "b/a.jsonl.zst": input.Zstd, "a.json": "no", "a.gz": "no", "jsonl": "no", "a.JSONL": "no"} {
+	for name, want := range map[string]string{
+		"a.jsonl": "", "a.jsonl.gz": input.Gzip, "b/a.jsonl.zst": input.Zstd,
+		"a.json": "no", "a.gz": "no", "jsonl": "no", "a.JSONL": "no",
+	} {
 		got, ok := input.Packing(name)
 		if ok == (want == "no") || ok && got != want {
 			t.Errorf("%s: %q, %v", name, got, ok)
@@ -220,6 +238,7 @@ func TestPacking(t *testing.T) {
 func TestUnpack(t *testing.T) {
 	t.Parallel()
 	gz, zst := pack(t, "hello\n")
+	const hugeWindow = "\x28\xb5\x2f\xfd\x00\x98\x01\x00\x00"
 	away := fault.New(fault.Unavailable, "the bucket is down")
 	for name, c := range map[string]struct {
 		packed string
@@ -227,19 +246,20 @@ func TestUnpack(t *testing.T) {
 		want   string
 		kind   fault.Kind
 	}{
-		"nothing packed":               {"", strings.NewReader("x"), "x", 0},
-		"gzip":                         {input.Gzip, strings.NewReader(gz), "hello\n", 0},
-		"two gzip members":             {input.Gzip, strings.NewReader(gz + gz), "hello\nhello\n", 0},
-		"zstd":                         {input.Zstd, strings.NewReader(zst), "hello\n", 0},
-		"no gzip at all":               {input.Gzip, strings.NewReader("hello"), "", fault.Corrupt},
-		"no zstd at all":               {input.Zstd, strings.NewReader("hello"), "", fault.Corrupt},
-		"cut gzip":                     {input.Gzip, strings.NewReader(gz[:len(gz)-4]), "hello\n", fault.Corrupt},
-		"cut zstd":                     {input.Zstd, strings.NewReader(zst[:len(zst)-2]), "", fault.Corrupt},
-		"an unknown packing":           {"rar", strings.NewReader(""), "", fault.Invalid},
-		"a zstd window of 512 MiB":     {input.Zstd, strings.NewReader("\x28\xb5\x2f\xfd\x00\x98\x01\x00\x00"), "", fault.Corrupt},
-		"gzip of a store that died":    {input.Gzip, io.MultiReader(strings.NewReader(gz[:12]), broken{away}), "", fault.Unavailable},
-		"gzip of a store that is down": {input.Gzip, broken{away}, "", fault.Unavailable},
-		"zstd of a store that is down": {input.Zstd, broken{away}, "", fault.Unavailable},
+		"not packed":               {"", strings.NewReader("x"), "x", 0},
+		"gzip":                     {input.Gzip, strings.NewReader(gz), "hello\n", 0},
+		"two gzip members":         {input.Gzip, strings.NewReader(gz + gz), "hello\nhello\n", 0},
+		"zstd":                     {input.Zstd, strings.NewReader(zst), "hello\n", 0},
+		"not gzip":                 {input.Gzip, strings.NewReader("hello"), "", fault.Corrupt},
+		"not zstd":                 {input.Zstd, strings.NewReader("hello"), "", fault.Corrupt},
+		"truncated gzip":           {input.Gzip, strings.NewReader(gz[:len(gz)-4]), "hello\n", fault.Corrupt},
+		"truncated zstd":           {input.Zstd, strings.NewReader(zst[:len(zst)-2]), "", fault.Corrupt},
+		"unknown packing":          {"rar", strings.NewReader(""), "", fault.Invalid},
+		"a zstd window of 512 MiB": {input.Zstd, strings.NewReader(hugeWindow), "", fault.Corrupt},
+		"store fails within a gzip file": {
+			input.Gzip, io.MultiReader(strings.NewReader(gz[:12]), broken{away}), "", fault.Unavailable},
+		"gzip, store unavailable": {input.Gzip, broken{away}, "", fault.Unavailable},
+		"zstd, store unavailable": {input.Zstd, broken{away}, "", fault.Unavailable},
 	} {
 		var got []byte
 		u, err := input.Unpack(c.r, c.packed)
@@ -247,7 +267,8 @@ func TestUnpack(t *testing.T) {
 			got, err = io.ReadAll(u)
 			u.Close()
 		}
-		if (err != nil) != (c.kind != 0) || c.kind != 0 && !fault.Is(err, c.kind) || c.kind == 0 && string(got) != c.want {
+		ok := err == nil && c.kind == 0 && string(got) == c.want || c.kind != 0 && fault.Is(err, c.kind)
+		if !ok {
 			t.Errorf("%s: %q, %v (%s); want %q, %s", name, got, err, fault.KindOf(err), c.want, c.kind)
 		}
 	}

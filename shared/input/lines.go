@@ -9,19 +9,19 @@ import (
 	"rollout/shared/shardtable"
 )
 
-// wholeShard is how many bytes of a shard are read at once. Only single long
-// lines, and blank ones in masses, make a shard longer.
+// wholeShard is the largest shard that is read at once, in bytes. Only a single long
+// line, or very many blank lines, make a shard longer.
 const wholeShard = 4 << 20
 
-// lines are a shard's lines as they are read. They may be kept.
+// lines reads the lines of a shard. The caller may keep them.
 type lines struct {
 	scanner *jsonl.Scanner
 	hash    *identity.Hasher
-	whole   bool // the scanner's slices stay valid, and the hash has them
+	whole   bool // the shard is in memory: slices stay valid, and hash has all bytes
 }
 
-// openLines begins to read a shard's bytes. One read and one hash of all of
-// them take a third of what they do line by line.
+// openLines starts reading a shard's bytes. Reading and hashing all bytes at once
+// takes a third of the time of doing it line by line.
 func openLines(r io.Reader, cut shardtable.Row) (lines, error) {
 	l := lines{hash: identity.NewHasher(), whole: cut.Length <= wholeShard}
 	scan := cut.ScanOptions()
@@ -32,14 +32,15 @@ func openLines(r io.Reader, cut shardtable.Row) (lines, error) {
 	}
 	b := make([]byte, cut.Length)
 	n, err := io.ReadFull(r, b)
-	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { // themselves: a broken connection may be due to one
+	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF { // a broken connection
 		return l, err
 	}
-	l.hash.Write(b[:n]) // if it is too short, the digest tells
+	l.hash.Write(b[:n]) // if bytes are missing, the digest differs
 	l.scanner = jsonl.NewMemoryScanner(b[:n], scan)
 	return l, nil
 }
 
+// next returns the next line, or io.EOF.
 func (l lines) next() (jsonl.Line, error) {
 	line, err := l.scanner.Next()
 	if err == nil && !l.whole {
@@ -49,5 +50,5 @@ func (l lines) next() (jsonl.Line, error) {
 	return line, err
 }
 
-// digest is that of all bytes, once they are read.
+// digest returns the digest of all bytes, after io.EOF.
 func (l lines) digest() identity.ContentID { return l.hash.Sum() }

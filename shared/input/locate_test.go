@@ -9,7 +9,7 @@ import (
 	"rollout/shared/input/inputtest"
 )
 
-func TestEveryItemAndLineIsLocated(t *testing.T) {
+func TestLocateEveryItemAndLine(t *testing.T) {
 	t.Parallel()
 	p := hosttest.New()
 	var files []string
@@ -30,16 +30,18 @@ func TestEveryItemAndLineIsLocated(t *testing.T) {
 				t.Errorf("line %d of file %d is in %+v, item %d in %+v, %v", line+1, n, byLine, item, byItem, err)
 			}
 			s, err := x.LoadShard(t.Context(), m, byItem.Entry.Range, byItem.Row)
-			if err != nil || s.FirstItem != byItem.FirstItem() || s.Lines[item-s.FirstItem].Place.Line != uint64(line+1) {
+			if err != nil || s.FirstItem != byItem.FirstItem() ||
+				s.Lines[item-s.FirstItem].Place.Line != uint64(line+1) {
 				t.Errorf("item %d: %+v, %v", item, s, err)
 			}
-			if e, row, err := x.FindShard(t.Context(), run, byItem.Shard()); err != nil || e.Range != byItem.Entry.Range || row != byItem.Row {
+			e, row, err := x.FindShard(t.Context(), run, byItem.Shard())
+			if err != nil || e.Range != byItem.Entry.Range || row != byItem.Row {
 				t.Errorf("shard %d is row %d of range %d, %v", byItem.Shard(), row, e.Range, err)
 			}
 			item++
 		}
 		if _, err := x.LocateLine(t.Context(), run, n, uint64(n+1)); !fault.Is(err, fault.NotFound) {
-			t.Errorf("a line behind file %d: %v", n, err)
+			t.Errorf("a line after the end of file %d: %v", n, err)
 		}
 	}
 	for _, beyond := range []uint64{item, 1 << 63} {
@@ -48,6 +50,6 @@ func TestEveryItemAndLineIsLocated(t *testing.T) {
 		}
 	}
 	if _, err := x.LocateLine(t.Context(), run, 99, 1); !fault.Is(err, fault.NotFound) {
-		t.Errorf("a file that is none: %v", err)
+		t.Errorf("a file that does not exist: %v", err)
 	}
 }

@@ -9,63 +9,70 @@ import (
 	"rollout/shared/shardtable"
 )
 
-// repeatsOf names a range's repeats of one kind.
+// repeatsOf identifies the repeats of one kind in a range.
 type repeatsOf struct {
 	rangeOf
 	of record.HashKind
 }
 
-// mark tells the lines of a shard which of them repeat an earlier one.
-func (x *Index) mark(ctx context.Context, m record.Manifest, e record.IndexEntry, cut shardtable.Row, lines []Line) error {
-	err := x.eachRepeat(ctx, m, e, cut, record.HashIDs, e.Duplicates, func(i int, first *dialect.Place) { lines[i].Duplicate = first })
-	if err != nil {
-		return err
-	}
-	return x.eachRepeat(ctx, m, e, cut, record.HashRequests, e.Copies, func(i int, first *dialect.Place) { lines[i].Original = first })
-}
-
-// eachRepeat gives every item of a shard that repeats an earlier one, by its
-// number in the shard. count is how many the range has.
-func (x *Index) eachRepeat(ctx context.Context, m record.Manifest, e record.IndexEntry, cut shardtable.Row, of record.HashKind, count int, give func(int, *dialect.Place)) error {
-	if count == 0 {
-		return nil
-	}
-	if count < 0 || uint64(count) > e.Items || e.Items > record.RangeSize {
-		return fault.New(fault.Corrupt, "range %d of run %s has %d repeats among %d items", e.Range, m.Run, count, e.Items)
-	}
-	k := repeatsOf{rangeOf{m.Run, e.Range}, of}
+// mark sets Duplicate and Original of the lines of a shard that repeat an earlier
+// line.
+func (x *Index) mark(ctx context.Context, m record.Manifest, e record.IndexEntry, cut shardtable.Row,
+	lines []Line) error {
 	lo := uint32(cut.FirstItem)
-	rs, err := x.readRepeats(ctx, k, count, lo, lo+cut.Items)
-	if err != nil {
-		return fault.Wrap(err, "read %s", record.RepeatsKey(m.Run, e.Range, of))
-	}
-	for _, r := range rs {
-		first, err := x.place(ctx, m, r.First)
-		if err != nil {
-			return err
+	for _, kind := range []struct {
+		of    record.HashKind
+		count int // in the range
+		set   func(l *Line, first *dialect.Place)
+	}{
+		{record.HashIDs, e.Duplicates, func(l *Line, first *dialect.Place) { l.Duplicate = first }},
+		{record.HashRequests, e.Copies, func(l *Line, first *dialect.Place) { l.Original = first }},
+	} {
+		if kind.count == 0 {
+			continue
 		}
-		give(int(r.Item-lo), &first)
+		if kind.count < 0 || uint64(kind.count) > e.Items || e.Items > record.RangeSize {
+			return fault.New(fault.Corrupt, "range %d of run %s has %d repeats among %d items",
+				e.Range, m.Run, kind.count, e.Items)
+		}
+		k := repeatsOf{rangeOf{m.Run, e.Range}, kind.of}
+		rs, err := x.readRepeats(ctx, k, kind.count, lo, lo+cut.Items)
+		if err != nil {
+			return fault.Wrap(err, "read %s", record.RepeatsKey(m.Run, e.Range, kind.of))
+		}
+		for _, r := range rs {
+			first, err := x.place(ctx, m, r.First)
+			if err != nil {
+				return err
+			}
+			kind.set(&lines[r.Item-lo], &first)
+		}
 	}
 	return nil
 }
 
-// place says where a planned item stands.
+// place returns the place of a planned item in the run and in its file.
 func (x *Index) place(ctx context.Context, m record.Manifest, p shardtable.Place) (dialect.Place, error) {
 	e, err := x.Entry(ctx, m.Run, int(p.Range))
-	if fault.Is(err, fault.NotFound) { // it would pass for a lost input
-		err = fault.WithKind(fault.Corrupt, err, "what is repeated stands in no range")
+	if fault.Is(err, fault.NotFound) { // callers would take NotFound for a missing input
+		err = fault.WithKind(fault.Corrupt, err, "the range of a repeated line is missing")
 	}
 	if err != nil {
 		return dialect.Place{}, err
 	}
 	if e.Input < 0 || e.Input >= len(m.Inputs) {
-		return dialect.Place{}, fault.New(fault.Corrupt, "range %d of run %s names input %d of %d", p.Range, m.Run, e.Input, len(m.Inputs))
+		return dialect.Place{}, fault.New(fault.Corrupt, "range %d of run %s names input %d of %d",
+			p.Range, m.Run, e.Input, len(m.Inputs))
 	}
-	return dialect.Place{Item: e.FirstItem + uint64(p.Item), File: m.Inputs[e.Input].Label(), Line: e.FirstLine + uint64(p.Line) + 1}, nil
+	return dialect.Place{
+		Item: e.FirstItem + uint64(p.Item),
+		File: m.Inputs[e.Input].Label(),
+		Line: e.FirstLine + uint64(p.Line) + 1,
+	}, nil
 }
 
-// readRepeats returns the repeats among the items [lo, hi) of a range that has
-// count of them.
+// readRepeats returns the repeats among the items [lo, hi) of a range with count
+// repeats in all.
 func (x *Index) readRepeats(ctx context.Context, k repeatsOf, count int, lo, hi uint32) ([]shardtable.Repeat, error) {
 	key := record.RepeatsKey(k.run, k.rng, k.of)
 	x.mu.Lock()
@@ -88,7 +95,8 @@ func (x *Index) readRepeats(ctx context.Context, k repeatsOf, count int, lo, hi 
 	if first >= behind {
 		return nil, nil
 	}
-	b, err := ReadPart(ctx, x.blobs, key, shardtable.RepeatOffset(first), shardtable.RepeatOffset(behind)-shardtable.RepeatOffset(first))
+	offset := shardtable.RepeatOffset(first)
+	b, err := ReadPart(ctx, x.blobs, key, offset, shardtable.RepeatOffset(behind)-offset)
 	if err != nil {
 		return nil, err
 	}

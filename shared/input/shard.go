@@ -12,28 +12,29 @@ import (
 	"rollout/shared/record"
 )
 
-// Line is one item's line, as it stands in the input.
+// Line is the line of one item, as the input has it.
 type Line struct {
 	Place dialect.Place
 	Bytes []byte // nil if the line is too long
-	// TooLong is the length of a line that is longer than lines may be; 0 else.
+	// TooLong is the length of a line over the limit; 0 for other lines.
 	TooLong int64
-	// Duplicate names the line that had this line's id first; nil if none.
+	// Duplicate is the place of the first line with this line's id; nil if this is
+	// the first.
 	Duplicate *dialect.Place
-	// Original names the line that asks the same and came first, if the run
-	// asks it once: this one gets a copy of its answer. Nil if none.
+	// Original is the place of the first line with the same request, whose answer
+	// this line copies; nil if this is the first, or the run asks every request.
 	Original *dialect.Place
 }
 
-// Shard is a shard's lines. They are verified to be the planned bytes.
+// Shard holds the lines of a shard, verified to be the planned bytes.
 type Shard struct {
 	FirstItem uint64
 	Lines     []Line
 }
 
-// LoadShard reads a shard, given its range and its row there. A missing input is
-// NotFound; one that is not the planned bytes any more is Corrupt with class
-// input_changed.
+// LoadShard reads the shard of a row of a range's shard table. A missing input is
+// NotFound. An input whose bytes differ from the planned ones is Corrupt with the
+// class input_changed.
 func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) (Shard, error) {
 	e, err := x.Entry(ctx, m.Run, rng)
 	if err != nil {
@@ -49,10 +50,12 @@ func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) 
 		return Shard{}, err
 	}
 	if e.Input < 0 || e.Input >= len(p.Ranges) || e.Input >= len(m.Inputs) {
-		return Shard{}, fault.New(fault.Corrupt, "range %d of run %s names input %d of %d", rng, m.Run, e.Input, len(p.Ranges))
+		return Shard{}, fault.New(fault.Corrupt, "range %d of run %s names input %d of %d",
+			rng, m.Run, e.Input, len(p.Ranges))
 	}
 	src := p.Ranges[e.Input]
-	r, err := OpenPinned(ctx, x.blobs, src.Key, src.Version, int64(cut.Offset), int64(cut.Length))
+	r, err := OpenPinned(ctx, x.blobs, src.Key,
+		blob.GetOptions{Version: src.Version, Offset: int64(cut.Offset), Length: int64(cut.Length)})
 	if err != nil {
 		return Shard{}, err
 	}
@@ -78,7 +81,8 @@ func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) 
 			return Shard{}, changed(src.Key)
 		}
 		inRange := cut.FirstLine + l.Number
-		line := Line{Place: dialect.Place{Item: s.FirstItem + uint64(len(s.Lines)), File: file, Line: e.FirstLine + inRange}}
+		item := s.FirstItem + uint64(len(s.Lines))
+		line := Line{Place: dialect.Place{Item: item, File: file, Line: e.FirstLine + inRange}}
 		if l.TooLong {
 			line.TooLong = l.Length
 		} else {
@@ -92,23 +96,27 @@ func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) 
 	return s, x.mark(ctx, m, e, cut, s.Lines)
 }
 
-// OpenPinned opens a range of a pinned input. Missing is NotFound; another version
-// in its place is Corrupt with class input_changed.
-func OpenPinned(ctx context.Context, blobs blob.Store, key, version string, offset, length int64) (io.ReadCloser, error) {
-	r, _, err := blobs.Get(ctx, key, blob.GetOptions{Version: version, Offset: offset, Length: length})
+// OpenPinned opens a range of a pinned version of an input. If the object does not
+// exist, it returns NotFound. If only another version exists, it returns Corrupt
+// with the class input_changed.
+func OpenPinned(ctx context.Context, blobs blob.Store, key string, o blob.GetOptions) (io.ReadCloser, error) {
+	r, _, err := blobs.Get(ctx, key, o)
 	if !fault.Is(err, fault.NotFound) {
 		return r, fault.Wrap(err, "open input %s", key)
 	}
 	switch _, statErr := blobs.Stat(ctx, key, ""); {
 	case statErr == nil:
 		return nil, changed(key)
-	case !fault.Is(statErr, fault.NotFound): // it can't be told yet
+	case !fault.Is(statErr, fault.NotFound): // unknown: the store does not answer
 		return nil, fault.Wrap(statErr, "open input %s", key)
 	}
-	return nil, &fault.Error{Kind: fault.NotFound, Err: err, Op: "the input " + key + " is gone", Remedy: "put the same file back and resume the run"}
+	return nil, &fault.Error{Kind: fault.NotFound, Err: err, Op: "the input " + key + " is gone",
+		Remedy: "put the same file back and resume the run"}
 }
 
+// changed is the error of an input that has other bytes than planned.
 func changed(key string) error {
 	return &fault.Error{Kind: fault.Corrupt, Class: fault.InputChanged,
-		Op: "the input " + key + " is not what was planned any more", Remedy: "submit the new file as a run of its own"}
+		Op:     "the input " + key + " is no longer what was planned",
+		Remedy: "submit the new file as a run of its own"}
 }

@@ -15,11 +15,12 @@ const (
 	Zstd = "zstd"
 )
 
-// maxWindow bounds what a zstd frame may ask to be kept in memory.
+// maxWindow bounds the memory that a zstd frame may request, in bytes.
 const maxWindow = 32 << 20
 
-// Unpack returns a reader of what r holds, packed or not. Closing it does not
-// close r. Errors of a broken archive are Corrupt.
+// Unpack returns a reader of the unpacked content of r. packed is Gzip, Zstd or ""
+// for content that is not packed. Closing the reader does not close r. Errors of a
+// damaged archive are Corrupt, and errors of r keep their kind.
 func Unpack(r io.Reader, packed string) (io.ReadCloser, error) {
 	switch packed {
 	case "":
@@ -40,7 +41,7 @@ func Unpack(r io.Reader, packed string) (io.ReadCloser, error) {
 	return nil, fault.New(fault.Invalid, "unknown packing %q", packed)
 }
 
-// corrupting makes a decoder's errors Corrupt.
+// corrupting gives the errors of a decoder the kind Corrupt.
 type corrupting struct {
 	r     io.Reader
 	close func() error
@@ -54,13 +55,14 @@ func (c corrupting) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// broken is the fault of an archive that can't be read to its end. A fault of
-// what holds the archive stays what it is: it may pass.
+// broken returns the fault of an archive that cannot be read to its end. A fault of
+// the store keeps its kind, because it may be temporary.
 func broken(err error, op string) error {
 	if fault.KindOf(err) != fault.Internal {
 		return fault.Wrap(err, "%s", op)
 	}
-	return &fault.Error{Kind: fault.Corrupt, Op: op, Err: err, Remedy: "the archive is damaged, cut short or of another kind: pack the file again"}
+	return &fault.Error{Kind: fault.Corrupt, Op: op, Err: err,
+		Remedy: "the archive is damaged, cut short or of another kind: pack the file again"}
 }
 
 func (c corrupting) Close() error { return c.close() }

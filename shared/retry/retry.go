@@ -1,8 +1,8 @@
-// Package retry repeats an operation that failed with a retriable fault:
-// Throttled or Unavailable, nothing else.
+// Package retry repeats operations that fail with a retriable fault: Throttled or
+// Unavailable.
 //
-// The wrappers above the ports use it, so that drivers never retry. It knows
-// no port and never logs; what the last try said is what the caller gets.
+// The wrappers around the ports use it, so that drivers do not retry. The caller
+// gets the error of the last try. The package does not log.
 package retry
 
 import (
@@ -13,19 +13,19 @@ import (
 	"rollout/shared/fault"
 )
 
-// Policy bounds the repetitions. The zero value is the default policy.
+// Policy bounds the tries of an operation. The zero value is the default policy.
 type Policy struct {
-	Tries int            // tries in all; 0 is 5
-	Base  time.Duration  // longest wait before the second try; doubles after; 0 is 50 ms
-	Max   time.Duration  // longest wait of all; 0 is 5 s
-	Rand  func() float64 // uniform in [0, 1); nil is math/rand/v2
+	Tries int            // tries in all; 0: 5
+	Base  time.Duration  // the longest wait before the second try, doubled for each further one; 0: 50 ms
+	Max   time.Duration  // the longest wait of all; 0: 5 s
+	Rand  func() float64 // uniform in [0, 1); nil: math/rand/v2
 }
 
-// Do calls f until it succeeds, fails otherwise than retriably, the tries are
-// used up or ctx ends. f gets the number of the try, from 0. The wait before
-// try n is uniform in (0, Base × 2ⁿ⁻¹], at most Max, but never shorter than
-// the other side's own hint. When ctx ends during a wait, the error is
-// Canceled and has the last try's error in its text.
+// Do calls f until it succeeds, fails with a fault that is not retriable, the tries
+// are used up, or ctx ends. f gets the number of the try, from 0. The wait before
+// try n is uniform in (0, Base × 2ⁿ⁻¹] and at most Max, but at least the hint of
+// the error (fault.RetryAfter). If ctx ends during a wait, the error is Canceled
+// and contains the text of the last try's error.
 func (p Policy) Do(ctx context.Context, f func(try int) error) error {
 	p = p.withDefaults()
 	for try := 0; ; try++ {
@@ -43,7 +43,7 @@ func (p Policy) Do(ctx context.Context, f func(try int) error) error {
 	}
 }
 
-// MaxTries is how many tries there are in all.
+// MaxTries returns the number of tries in all.
 func (p Policy) MaxTries() int { return p.withDefaults().Tries }
 
 func (p Policy) withDefaults() Policy {
@@ -62,6 +62,7 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
+// wait returns how long to wait after a try that failed with err.
 func (p Policy) wait(try int, err error) time.Duration {
 	longest := p.Max
 	if try < 30 {

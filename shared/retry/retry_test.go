@@ -3,6 +3,7 @@ package retry_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,14 +25,16 @@ func TestDo(t *testing.T) {
 		want   error
 		waited time.Duration
 	}{
-		{"success is not repeated", retry.Policy{}, []error{nil}, nil, 0},
-		{"a refusal is not repeated", retry.Policy{}, []error{refused}, refused, 0},
+		{"success is not retried", retry.Policy{}, []error{nil}, nil, 0},
+		{"denial is not retried", retry.Policy{}, []error{refused}, refused, 0},
 		{"waits double", retry.Policy{Base: time.Second}, []error{down, down, down, nil}, nil, 7 * time.Second},
-		{"waits have a maximum", retry.Policy{Base: time.Second, Max: 3 * time.Second}, []error{down, down, down, down, nil}, nil, 9 * time.Second},
-		{"the last error is returned", retry.Policy{Tries: 2, Base: time.Second}, []error{down, hinted}, hinted, time.Second},
-		{"a hint is obeyed", retry.Policy{Base: time.Second}, []error{hinted, nil}, nil, time.Minute},
-		{"a refusal ends the tries", retry.Policy{Base: time.Second}, []error{down, refused}, refused, time.Second},
-		{"many tries keep to the maximum", retry.Policy{Tries: 70, Base: time.Second, Max: time.Second}, repeat(down, 70), down, 69 * time.Second},
+		{"waits are bounded", retry.Policy{Base: time.Second, Max: 3 * time.Second},
+			[]error{down, down, down, down, nil}, nil, 9 * time.Second},
+		{"last error is returned", retry.Policy{Tries: 2, Base: time.Second}, []error{down, hinted}, hinted, time.Second},
+		{"hint is followed", retry.Policy{Base: time.Second}, []error{hinted, nil}, nil, time.Minute},
+		{"denial ends the tries", retry.Policy{Base: time.Second}, []error{down, refused}, refused, time.Second},
+		{"many tries", retry.Policy{Tries: 70, Base: time.Second, Max: time.Second},
+			slices.Repeat([]error{down}, 70), down, 69 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -40,38 +43,32 @@ func TestDo(t *testing.T) {
 				began, calls := time.Now(), 0
 				err := c.policy.Do(t.Context(), func(try int) error {
 					if try != calls {
-						t.Errorf("call %d is told that it is try %d", calls, try)
+						t.Errorf("call %d got the number %d", calls, try)
 					}
 					calls++
 					return c.errs[try]
 				})
 				if err != c.want || calls != len(c.errs) || time.Since(began) != c.waited {
-					t.Errorf("got %v after %d calls and %v, want %v after %d and %v", err, calls, time.Since(began), c.want, len(c.errs), c.waited)
+					t.Errorf("got %v after %d calls and %v, want %v after %d and %v",
+						err, calls, time.Since(began), c.want, len(c.errs), c.waited)
 				}
 			})
 		})
 	}
 }
 
-func repeat(err error, n int) []error {
-	errs := make([]error, n)
-	for i := range errs {
-		errs[i] = err
-	}
-	return errs
-}
-
 func TestDoEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		gone := make(chan error, 1)
+		ended := make(chan error, 1)
 		go func() {
-			gone <- retry.Policy{Base: time.Hour, Max: time.Hour}.Do(ctx, func(int) error { return fault.New(fault.Unavailable, "down") })
+			p := retry.Policy{Base: time.Hour, Max: time.Hour}
+			ended <- p.Do(ctx, func(int) error { return fault.New(fault.Unavailable, "down") })
 		}()
 		synctest.Wait()
 		cancel()
-		err := <-gone
+		err := <-ended
 		if !fault.Is(err, fault.Canceled) || !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "down") {
 			t.Errorf("got %v, want canceled with the last error's text", err)
 		}
@@ -82,8 +79,8 @@ func TestWaitsAreJittered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		err := retry.Policy{Tries: 2, Base: time.Second, Rand: func() float64 { return 0.75 }}.Do(t.Context(),
-			func(int) error { return fault.New(fault.Throttled, "slower") })
+		p := retry.Policy{Tries: 2, Base: time.Second, Rand: func() float64 { return 0.75 }}
+		err := p.Do(t.Context(), func(int) error { return fault.New(fault.Throttled, "slower") })
 		if spent := time.Since(began); !fault.Is(err, fault.Throttled) || spent != time.Second/4 {
 			t.Errorf("waited %v, want a quarter of the longest wait", spent)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"rollout/gpuworker/training/dataset"
+	"rollout/shared/blob"
 	"rollout/shared/fault"
 	"rollout/shared/input"
 )
@@ -41,7 +42,7 @@ func (n namedFile) Name() string { return n.name }
 
 func (t *execution) download(ctx context.Context, path string) (err error) {
 	d := t.job.Dataset
-	r, err := input.OpenPinned(ctx, t.cfg.Blobs, d.Key, d.Version, 0, 0)
+	r, err := input.OpenPinned(ctx, t.cfg.Blobs, d.Key, blob.GetOptions{Version: d.Version})
 	if err != nil {
 		return err
 	}

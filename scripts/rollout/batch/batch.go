@@ -23,6 +23,7 @@ import (
 
 	"rollout/functions/submit"
 	"rollout/scripts/rollout/outfile"
+	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/document"
@@ -296,7 +297,7 @@ func (b Batch) Publish(ctx context.Context) error {
 }
 
 func (b Batch) publish(ctx context.Context, name string) error {
-	r, err := input.OpenPinned(ctx, b.Local.Ports.Blobs, record.OutputKey(b.Run, name), "", 0, 0)
+	r, err := input.OpenPinned(ctx, b.Local.Ports.Blobs, record.OutputKey(b.Run, name), blob.GetOptions{})
 	if fault.Is(err, fault.NotFound) { // a refused run has only a summary
 		return nil
 	}

@@ -1,9 +1,9 @@
-// Package inputtest plans small runs for tests of what comes after planning:
-// it leaves the inputs, the manifest, the cut tables, the index and the plan
-// as the functions submit and plan would, in one call.
+// Package inputtest plans small runs for tests of the functions and workers that
+// run after planning.
 //
-// It is for inputs of one range each without duplicate ids. Only tests import
-// it.
+// One call of Plan writes the inputs, the manifest, the shard tables, the index and
+// the plan, as the functions submit and plan do. Each input must have one range and
+// no duplicate ids. Only tests import the package.
 package inputtest
 
 import (
@@ -27,16 +27,19 @@ import (
 // RunID is the run that Manifest describes.
 const RunID identity.RunID = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
 
-// Manifest is a batch run of the model mock over the pool default, cut into
-// shards of so many items.
+// Manifest returns the manifest of a batch run of the model mock in the pool
+// default, with at most that many items in a shard.
 func Manifest(items int) record.Manifest {
 	cfg := config.DefaultRun()
 	cfg.Shard.Items = items
-	return record.Manifest{Schema: record.Schema, Run: RunID, Name: "test", Kind: "batch", CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-		Dialect: "plain", Config: cfg, ModelURI: "mock", ModelID: identity.Model("mock", "").String(), Pool: "default"}
+	return record.Manifest{
+		Schema: record.Schema, Run: RunID, Name: "test", Kind: "batch",
+		CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Dialect: "plain", Config: cfg,
+		ModelURI: "mock", ModelID: identity.Model("mock", "").String(), Pool: "default",
+	}
 }
 
-// Prompts is a file of n prompts, "first" to "first+n-1".
+// Prompts returns a file of n plain rows whose prompts are the numbers from first.
 func Prompts(first, n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -45,8 +48,8 @@ func Prompts(first, n int) string {
 	return b.String()
 }
 
-// Plan puts the files, and plans the manifest's run over them. It returns the
-// manifest with its inputs.
+// Plan writes the files as inputs, and plans the manifest's run over them. It returns
+// the manifest with its inputs.
 func Plan(t testing.TB, p host.Ports, m record.Manifest, files ...string) record.Manifest {
 	t.Helper()
 	doc := record.Plan{Schema: record.Schema}
@@ -54,7 +57,8 @@ func Plan(t testing.TB, p host.Ports, m record.Manifest, files ...string) record
 		key := fmt.Sprintf("%s%d.jsonl", record.PromptsPrefix, i)
 		version := hosttest.Put(t, p, key, content)
 		m.Inputs = append(m.Inputs, record.Input{Key: key, Version: version, Size: int64(len(content))})
-		src := record.Ranges{Key: key, Version: version, Size: int64(len(content)), Count: record.RangeCount(int64(len(content)))}
+		size := int64(len(content))
+		src := record.Ranges{Key: key, Version: version, Size: size, Count: record.RangeCount(size)}
 		doc.Ranges = append(doc.Ranges, src)
 		doc.Total += src.Count
 		if src.Count > 0 {
@@ -66,14 +70,15 @@ func Plan(t testing.TB, p host.Ports, m record.Manifest, files ...string) record
 	return m
 }
 
-// plan writes the cut table and the index entry of input i, and returns the
-// plan with it.
+// plan writes the shard table and the index entry of input i. It returns doc with
+// the range merged.
 func plan(t testing.TB, p host.Ports, m record.Manifest, doc record.Plan, i int, content string) record.Plan {
 	t.Helper()
 	opts := shardtable.CutOptions{Input: uint32(i), MaxItems: m.Config.Shard.Items}
 	c := shardtable.NewCutter(opts)
 	var table bytes.Buffer
-	w := shardtable.NewWriter(&table, shardtable.Header{Input: opts.Input, End: uint64(len(content)), MaxItems: uint32(opts.MaxItems)})
+	w := shardtable.NewWriter(&table, shardtable.Header{
+		Input: opts.Input, End: uint64(len(content)), MaxItems: uint32(opts.MaxItems)})
 	keep := func(r shardtable.Row, ok bool) {
 		if ok {
 			check(t, w.Append(r))
@@ -91,15 +96,17 @@ func plan(t testing.TB, p host.Ports, m record.Manifest, doc record.Plan, i int,
 	keep(c.Flush())
 	check(t, w.Flush())
 	n := c.Totals()
-	e := record.IndexEntry{Range: doc.Merged, Input: i, FirstShard: doc.Shards, Shards: int(n.Rows), FirstItem: doc.Items, Items: n.Items, Lines: n.Lines}
+	e := record.IndexEntry{Range: doc.Merged, Input: i, FirstShard: doc.Shards, Shards: int(n.Rows),
+		FirstItem: doc.Items, Items: n.Items, Lines: n.Lines}
 	hosttest.Put(t, p, record.ShardTableKey(m.Run, doc.Merged), table.String())
 	hosttest.Put(t, p, record.IndexKey(m.Run, doc.Merged), string(record.Encode(e)))
-	doc.Merged, doc.Shards, doc.Items, doc.Lines = doc.Merged+1, doc.Shards+int(n.Rows), doc.Items+n.Items, n.Lines
+	doc.Merged++
+	doc.Shards, doc.Items, doc.Lines = doc.Shards+int(n.Rows), doc.Items+n.Items, n.Lines
 	return doc
 }
 
-// Repeats leaves the repeats of a range under the plan's index, whose entry
-// must count them.
+// Repeats writes the repeats of a range of RunID. The range's index entry must count
+// them.
 func Repeats(t testing.TB, p host.Ports, rng int, of record.HashKind, repeats ...shardtable.Repeat) {
 	t.Helper()
 	var b bytes.Buffer
