@@ -132,7 +132,12 @@ func TestATaskThatNobodyTakesIsAnError(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	d = newFixture()
-	if err := d.SendAfter(t.Context(), host.TaskQueue, time.Second, events.Finalize{Run: run}); !fault.Is(err, fault.Invalid) || len(d.calls) > 0 {
+	body, err := events.Encode(events.Finalize{Run: run}, events.Meta{Source: "rollout/test", Time: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = d.Queues.Send(t.Context(), host.TaskQueue, [][]byte{body}, time.Second)
+	if !fault.Is(err, fault.Invalid) || len(d.calls) > 0 {
 		t.Errorf("delayed: %v, called %v", err, d.calls)
 	}
 	if err := d.Queues.Send(t.Context(), host.TaskQueue, [][]byte{[]byte("nonsense")}, 0); !fault.Is(err, fault.Invalid) || len(d.calls) > 0 {

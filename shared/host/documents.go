@@ -10,13 +10,14 @@ import (
 	"rollout/shared/record"
 )
 
-// maxConflicts bounds how often a change is decided anew. Every conflict means
-// that somebody else made progress.
+// maxConflicts bounds how often Update retries. Every conflict means that another
+// writer made progress.
 const maxConflicts = 64
 
-// Load reads the document into v; found is false, and v untouched, if it is
-// absent.
-func Load(ctx context.Context, docs document.Store, key string, v any) (rev document.Revision, found bool, err error) {
+// Load reads the document at key into v. If it does not exist, found is false and v
+// is unchanged.
+func Load(ctx context.Context, docs document.Store, key string,
+	v any) (rev document.Revision, found bool, err error) {
 	d, err := docs.Get(ctx, key)
 	if fault.Is(err, fault.NotFound) {
 		return "", false, nil
@@ -30,8 +31,10 @@ func Load(ctx context.Context, docs document.Store, key string, v any) (rev docu
 	return d.Revision, true, nil
 }
 
-// Save writes v if the document's revision is still rev; "" creates it.
-func Save(ctx context.Context, docs document.Store, key string, v any, rev document.Revision) (document.Revision, error) {
+// Save writes v as the document at key if its revision is still rev, and returns the
+// new revision. With rev "" it creates the document. Otherwise it is a Conflict.
+func Save(ctx context.Context, docs document.Store, key string, v any,
+	rev document.Revision) (document.Revision, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return "", fault.WithKind(fault.Internal, err, "encode document %s", key)
@@ -44,11 +47,13 @@ func Save(ctx context.Context, docs document.Store, key string, v any, rev docum
 	return rev, fault.Wrap(err, "save %s", key)
 }
 
-// Update loads a document, lets change decide on its new value and saves that,
-// again from the start whenever somebody else wrote first. change gets the
-// zero value and false for an absent document; it returns false to leave the
-// document as it is. Update returns the document's value as it now is.
-func Update[T any](ctx context.Context, docs document.Store, key string, change func(cur T, found bool) (T, bool, error)) (T, error) {
+// Update changes a document by compare-and-swap: it loads the document, calls change
+// for the new value, and saves that. After a Conflict it starts again, and calls
+// change again. For a document that does not exist, change gets the zero value and
+// false. It returns false to leave the document unchanged. Update returns the present
+// value of the document.
+func Update[T any](ctx context.Context, docs document.Store, key string,
+	change func(cur T, found bool) (T, bool, error)) (T, error) {
 	for range maxConflicts {
 		var cur T
 		rev, found, err := Load(ctx, docs, key, &cur)
@@ -68,12 +73,13 @@ func Update[T any](ctx context.Context, docs document.Store, key string, change 
 		}
 	}
 	var zero T
-	return zero, fault.New(fault.Unavailable, "change document %s: somebody else wrote first %d times", key, maxConflicts)
+	return zero, fault.New(fault.Unavailable, "change document %s: another writer was first %d times in a row",
+		key, maxConflicts)
 }
 
-// Each calls yield for every document under prefix, decoded, in key order. A
-// document that can't be decoded hides no other: its error is returned at the
-// end.
+// Each calls yield with every document under prefix, decoded, in key order. It skips
+// documents that cannot be decoded, and returns their errors at the end. An error of
+// yield stops it.
 func Each[T any](ctx context.Context, docs document.Store, prefix string, yield func(v T) error) error {
 	var bad error
 	for d, err := range document.All(ctx, docs, prefix) {

@@ -3,12 +3,14 @@ package host_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"rollout/events"
+	"rollout/shared/config"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -45,7 +47,7 @@ func TestConcurrentUpdatesAllCount(t *testing.T) {
 	}
 }
 
-// contended loses every write to somebody else.
+// contended is a store in which another writer is always first.
 type contended struct {
 	document.Store
 	tries int
@@ -53,10 +55,10 @@ type contended struct {
 
 func (c *contended) Create(context.Context, string, []byte) (document.Revision, error) {
 	c.tries++
-	return "", fault.New(fault.Conflict, "somebody was faster")
+	return "", fault.New(fault.Conflict, "another writer was first")
 }
 
-func TestAnUpdateGivesUpAfterManyLostRaces(t *testing.T) {
+func TestUpdateGivesUpAfterManyConflicts(t *testing.T) {
 	t.Parallel()
 	docs := &contended{Store: memory.NewDocuments()}
 	_, err := host.Update(t.Context(), docs, "c/x", increment)
@@ -65,7 +67,7 @@ func TestAnUpdateGivesUpAfterManyLostRaces(t *testing.T) {
 	}
 }
 
-func TestAnUpdateMayLeaveTheDocumentAlone(t *testing.T) {
+func TestUpdateMayLeaveTheDocumentUnchanged(t *testing.T) {
 	t.Parallel()
 	docs := memory.NewDocuments()
 	refusal := errors.New("no")
@@ -85,7 +87,7 @@ func TestAnUpdateMayLeaveTheDocumentAlone(t *testing.T) {
 	}
 }
 
-func TestLoadTakesOnlyWhatItUnderstands(t *testing.T) {
+func TestLoadRejectsNewerSchemasAndBrokenJSON(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		value string
@@ -95,7 +97,7 @@ func TestLoadTakesOnlyWhatItUnderstands(t *testing.T) {
 		"this schema":  {`{"schema":1,"n":7}`, 0, true},
 		"no schema":    {`{"n":7}`, 0, true},
 		"newer schema": {`{"schema":2,"n":7}`, fault.Invalid, false},
-		"no JSON":      {`{`, fault.Corrupt, false},
+		"not JSON":     {`{`, fault.Corrupt, false},
 		"another type": {`{"schema":1,"n":"x"}`, fault.Corrupt, false},
 	} {
 		docs := memory.NewDocuments()
@@ -110,7 +112,7 @@ func TestLoadTakesOnlyWhatItUnderstands(t *testing.T) {
 	}
 }
 
-func TestSaveTellsACreateFromAReplace(t *testing.T) {
+func TestSaveCreatesWithoutARevisionAndReplacesWithOne(t *testing.T) {
 	t.Parallel()
 	docs := memory.NewDocuments()
 	rev, err := host.Save(t.Context(), docs, "c/x", counter{1, 1}, "")
@@ -125,11 +127,11 @@ func TestSaveTellsACreateFromAReplace(t *testing.T) {
 		t.Errorf("%q after %q, %v", next, rev, err)
 	}
 	if _, err := host.Save(t.Context(), docs, "c/x", counter{1, 3}, rev); !fault.Is(err, fault.Conflict) {
-		t.Errorf("an old revision: %v", err)
+		t.Errorf("saved over an old revision: %v", err)
 	}
 }
 
-func TestWhatCantBeDecodedHidesNoOther(t *testing.T) {
+func TestEachSkipsDocumentsThatCannotBeDecoded(t *testing.T) {
 	t.Parallel()
 	docs := memory.NewDocuments()
 	for key, value := range map[string]string{"b/1": `{"n":1}`, "b/2": `{`, "b/3": `{"schema":99}`, "b/4": `{"n":4}`} {
@@ -144,7 +146,7 @@ func TestWhatCantBeDecodedHidesNoOther(t *testing.T) {
 	}
 }
 
-func TestEachStopsAtTheFirstErrorAndKeepsToItsPrefix(t *testing.T) {
+func TestEachStopsAtTheFirstErrorAndKeepsToThePrefix(t *testing.T) {
 	t.Parallel()
 	docs := memory.NewDocuments()
 	for _, key := range []string{"a/1", "b/1", "b/2", "c/1"} {
@@ -158,7 +160,8 @@ func TestEachStopsAtTheFirstErrorAndKeepsToItsPrefix(t *testing.T) {
 	}
 	stop := errors.New("stop")
 	n = 0
-	if err := host.Each(t.Context(), docs, "b/", func(counter) error { n++; return stop }); !errors.Is(err, stop) || n != 1 {
+	err := host.Each(t.Context(), docs, "b/", func(counter) error { n++; return stop })
+	if !errors.Is(err, stop) || n != 1 {
 		t.Errorf("%d documents, %v", n, err)
 	}
 }
@@ -181,23 +184,24 @@ func TestSendPutsEventsIntoTheirEnvelopes(t *testing.T) {
 	if err != nil || pl != (events.Wakeup{Run: run}) || e.Source != "rollout/plan" {
 		t.Errorf("%+v in %+v, %v", pl, e, err)
 	}
-	if err := p.Send(t.Context(), "q", events.Wakeup{Run: run}, events.Wakeup{Run: "no run"}); !fault.Is(err, fault.Invalid) {
-		t.Errorf("a wrong payload: %v", err)
+	err = p.Send(t.Context(), "q", events.Wakeup{Run: run}, events.Wakeup{Run: "no run"})
+	if !fault.Is(err, fault.Invalid) {
+		t.Errorf("an invalid payload: %v", err)
 	}
 	if ms, _ := p.Queues.Receive(t.Context(), "q", 10, time.Minute, 0); len(ms) != 0 {
 		t.Errorf("%d messages of a send that failed", len(ms))
 	}
 }
 
-// I8: what each handled event causes is one hop further, until nothing can be
-// sent; who handles none begins anew.
-func TestEventsThatFeedEachOtherComeToAnEnd(t *testing.T) {
+// TestI8ChainsOfEventsEnd sends each event in the context of the one before, until
+// Send refuses.
+func TestI8ChainsOfEventsEnd(t *testing.T) {
 	t.Parallel()
 	p := hosttest.New()
-	ring := events.Wakeup{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}
+	wakeup := events.Wakeup{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}
 	ctx := t.Context()
 	for hops := range events.MaxHops + 1 {
-		if err := p.Send(ctx, "q", ring); err != nil {
+		if err := p.Send(ctx, "q", wakeup); err != nil {
 			t.Fatalf("after %d hops: %v", hops, err)
 		}
 		ms, err := p.Queues.Receive(t.Context(), "q", 1, time.Minute, 0)
@@ -206,11 +210,11 @@ func TestEventsThatFeedEachOtherComeToAnEnd(t *testing.T) {
 		}
 		e, _, err := events.Decode(ms[0].Body)
 		if err != nil || e.Hops != hops {
-			t.Errorf("it has come %d hops, want %d, %v", e.Hops, hops, err)
+			t.Errorf("the event has %d hops, want %d, %v", e.Hops, hops, err)
 		}
 		ctx = host.WithCause(t.Context(), e)
 	}
-	if err := p.Send(ctx, "q", ring); !fault.Is(err, fault.Invalid) || !errors.Is(err, events.ErrTooManyHops) {
+	if err := p.Send(ctx, "q", wakeup); !fault.Is(err, fault.Invalid) || !errors.Is(err, events.ErrTooManyHops) {
 		t.Errorf("after all hops: %v", err)
 	}
 	if err := p.Send(ctx, "q"); err != nil {
@@ -218,7 +222,7 @@ func TestEventsThatFeedEachOtherComeToAnEnd(t *testing.T) {
 	}
 }
 
-func TestABuriedMessageMovesToTheDeadLetters(t *testing.T) {
+func TestDeadLetterMovesTheMessage(t *testing.T) {
 	t.Parallel()
 	p := hosttest.New()
 	if err := p.Queues.Send(t.Context(), "q", [][]byte{[]byte("what?")}, 0); err != nil {
@@ -228,12 +232,25 @@ func TestABuriedMessageMovesToTheDeadLetters(t *testing.T) {
 	if err != nil || len(ms) != 1 {
 		t.Fatal(ms, err)
 	}
-	if err := p.DeadLetter(t.Context(), "q", ms[0], errors.New("nobody knows")); err != nil {
+	if err := p.DeadLetter(t.Context(), "q", ms[0], errors.New("unknown type")); err != nil {
 		t.Fatal(err)
 	}
 	visible, hidden, _ := p.Queues.(queue.Depther).Depth(t.Context(), "q")
 	dead, _ := p.Queues.Receive(t.Context(), queue.DeadLetterQueue("q"), 1, time.Minute, 0)
 	if visible+hidden != 0 || len(dead) != 1 || string(dead[0].Body) != "what?" {
 		t.Errorf("%d messages left, dead letters %v", visible+hidden, dead)
+	}
+}
+
+// TestPoolNameCannotBeADeadLetterQueue checks that a pool's queue never is the dead
+// letter queue of another pool.
+func TestPoolNameCannotBeADeadLetterQueue(t *testing.T) {
+	t.Parallel()
+	for _, pool := range []string{"small", queue.DeadLetterQueue("small")} {
+		file := fmt.Appendf(nil, "schema_version = 1\n[[pool]]\nname = %q\nmodel = 'm'\n", pool)
+		_, err := config.ParseDeployment("d.toml", file)
+		if dead := queue.IsDeadLetterQueue(host.WorkQueue(pool)); dead != fault.Is(err, fault.Invalid) {
+			t.Errorf("the pool %s: %v", pool, err)
+		}
 	}
 }
