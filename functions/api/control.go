@@ -17,12 +17,12 @@ import (
 	"rollout/shared/record"
 )
 
-// maxReason bounds the words of a pause, in bytes.
+// maxReason bounds the reason of a user, in bytes.
 const maxReason = 512
 
-// Pause asks that the run starts nothing new; reason is words for people.
-// Pausing a paused run changes nothing. A run that has ended, or is ending, is
-// Conflict.
+// Pause requests that the run starts no new requests. reason is a text for
+// people. Pausing a paused run changes nothing. A run that has ended, or is
+// ending, is Conflict.
 func (s *Service) Pause(ctx context.Context, id identity.RunID, reason string) error {
 	if err := checkReason(reason); err != nil {
 		return err
@@ -37,8 +37,8 @@ func (s *Service) Pause(ctx context.Context, id identity.RunID, reason string) e
 	})
 }
 
-// Resume asks that a paused or interrupted run goes on. Resuming a run that
-// goes on changes nothing. A run that has ended, or is ending, is Conflict.
+// Resume requests that a paused or interrupted run goes on. Resuming a run that
+// is going on changes nothing. A run that has ended, or is ending, is Conflict.
 func (s *Service) Resume(ctx context.Context, id identity.RunID, reason string) error {
 	if err := checkReason(reason); err != nil {
 		return err
@@ -47,18 +47,18 @@ func (s *Service) Resume(ctx context.Context, id identity.RunID, reason string) 
 		if err := checkNotEnding(c, st); err != nil {
 			return c, false, err
 		}
-		// Coordinate may have paused on a finding of its own that control does
-		// not say yet.
+		// Coordinate may have paused the run by itself, and not have written that to
+		// control yet.
 		goesOn := c.Desired != record.DesiredPause && !isPaused(st.Phase)
 		c.Desired, c.Reason = record.DesiredRun, reason
 		return c, !goesOn, nil
 	})
 }
 
-// Stop asks that the run ends now: what is finished is kept and written, the
-// other items fail as canceled. Stopping a run that is ending or has been
-// stopped changes nothing; one that ended otherwise is Conflict. reason is
-// for the log: the control document holds the kind of end.
+// Stop requests that the run ends now. Finished items are kept and written; the
+// other items fail as canceled. Stopping a run that is ending or was stopped
+// changes nothing. A run that ended otherwise is Conflict. reason is logged only,
+// because the control document holds the kind of end.
 func (s *Service) Stop(ctx context.Context, id identity.RunID, reason string) error {
 	if err := checkReason(reason); err != nil {
 		return err
@@ -73,31 +73,32 @@ func (s *Service) Stop(ctx context.Context, id identity.RunID, reason string) er
 	})
 }
 
-// setDesired changes what is desired of a run that has not ended, and tells
-// coordinate, also if nothing was left to change: an earlier message may have
-// been lost.
+// setDesired changes the desired state of a run that has not ended. It tells
+// coordinate even if nothing changed, because an earlier message may have been
+// lost. what is the past participle of the action, for errors.
 func (s *Service) setDesired(ctx context.Context, id identity.RunID, what string,
 	change func(record.Control, run.State) (record.Control, bool, error)) error {
 	st, err := s.loadSteerable(ctx, id, what)
 	if err != nil || st.Phase.Ended() {
 		return err
 	}
-	c, err := host.Update(ctx, s.ports.Docs, record.ControlKey(id), func(cur record.Control, _ bool) (record.Control, bool, error) {
+	update := func(cur record.Control, _ bool) (record.Control, bool, error) {
 		next, write, err := change(cur, st)
 		if err != nil || !write {
 			return cur, false, err
 		}
 		next.Schema, next.Sequence, next.At = record.Schema, cur.Sequence+1, s.ports.Clock.Now().UTC()
 		return next, true, nil
-	})
+	}
+	c, err := host.Update(ctx, s.ports.Docs, record.ControlKey(id), update)
 	if err != nil {
 		return fault.Wrap(err, "run %s can't be %s", id, what)
 	}
 	return s.ports.Send(ctx, host.CoordinateQueue, events.ControlChanged{Run: string(id), Sequence: c.Sequence})
 }
 
-// loadSteerable returns the state of a run that can still be steered, or of a
-// stopped one that shall be stopped.
+// loadSteerable returns the state of a run that has not ended, or of a stopped
+// run that is to be stopped again. Any other run is Conflict.
 func (s *Service) loadSteerable(ctx context.Context, id identity.RunID, what string) (run.State, error) {
 	m, err := host.LoadManifest(ctx, s.ports.Docs, id)
 	if err != nil {
@@ -117,30 +118,34 @@ func (s *Service) loadSteerable(ctx context.Context, id identity.RunID, what str
 }
 
 func errEnded(id identity.RunID, p run.Phase, what string) error {
-	return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("run %s has ended (%s): it can't be %s", id, status.FormatPhase(p), what),
-		Remedy: "submit its input again for a new run"}
+	return &fault.Error{Kind: fault.Conflict, Remedy: "submit its input again for a new run",
+		Err: fmt.Errorf("run %s has ended (%s): it can't be %s", id, status.FormatPhase(p), what)}
 }
 
-// checkNotEnding refuses to pause or resume a run that is on its way to the end.
+// checkNotEnding returns Conflict for a run that is ending.
 func checkNotEnding(c record.Control, st run.State) error {
 	if c.Desired == record.DesiredEnd || st.Phase == run.Ending || st.Phase == run.Finalizing {
-		return &fault.Error{Kind: fault.Conflict, Err: errors.New("it is ending already"), Remedy: "wait for its end: `rollout status` shows it"}
+		return &fault.Error{Kind: fault.Conflict, Err: errors.New("it is ending already"),
+			Remedy: "wait for its end: `rollout status` shows it"}
 	}
 	return nil
 }
 
-// isPaused reports whether the phase is one that a resume ends.
+// isPaused reports whether a resume ends the phase.
 func isPaused(p run.Phase) bool {
 	return p == run.Pausing || p == run.Paused || p == run.Interrupted
 }
 
-// checkReason refuses words that could not be shown as they are.
+// checkReason returns Invalid for a reason that is too long or cannot be shown as
+// it is.
 func checkReason(reason string) error {
 	switch {
 	case len(reason) > maxReason:
-		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the reason has %d bytes, at most %d are allowed", len(reason), maxReason), Remedy: "shorten it"}
+		return &fault.Error{Kind: fault.Invalid, Remedy: "shorten it",
+			Err: fmt.Errorf("the reason has %d bytes, at most %d are allowed", len(reason), maxReason)}
 	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl):
-		return &fault.Error{Kind: fault.Invalid, Err: errors.New("the reason has control characters"), Remedy: "remove them"}
+		return &fault.Error{Kind: fault.Invalid, Err: errors.New("the reason has control characters"),
+			Remedy: "remove them"}
 	}
 	return nil
 }

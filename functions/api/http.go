@@ -19,12 +19,12 @@ import (
 )
 
 // Handler serves the API. Without a token (the zero Value) it answers only
-// requests that were meant for this machine; with one, only those that carry
-// it as a bearer token, whoever sends them. vitals.PublicPaths need none.
+// requests that are addressed to this machine; with a token, only requests that
+// carry it as a bearer token. The paths of probes.PublicPaths need no token.
 //
-//	GET  /healthz, /readyz, /metrics  see package vitals
+//	GET  /healthz, /readyz, /metrics  see package probes
 //	GET  /v1/runs                     {"runs":[Status…]}, newest first
-//	POST /v1/runs                     {"key":"prompts/x.jsonl"} → 202, Announced
+//	POST /v1/runs                     {"key":"prompts/x.jsonl"} → 202, Submission
 //	GET  /v1/runs/{id}                Status
 //	GET  /v1/runs/{id}/explain?item=  Explanation, of the run and, if given, an item
 //	POST /v1/runs/{id}/pause          {"reason":"…"}, optional → 202, Status
@@ -37,8 +37,8 @@ func (s *Service) Handler(token secret.Value, v probes.Probes) http.Handler {
 	return listen.Guard(token, s.endpoints(v), probes.PublicPaths...)
 }
 
-// AuthenticatedHandler is Handler for whom somebody else has authenticated, such as a cloud:
-// admitted tells.
+// AuthenticatedHandler is Handler behind something that authenticates requests,
+// such as a cloud. It answers only requests for which admitted returns true.
 func (s *Service) AuthenticatedHandler(admitted func(*http.Request) bool, v probes.Probes) http.Handler {
 	return listen.DefaultBounds().GuardFunc(admitted, s.endpoints(v))
 }
@@ -62,10 +62,10 @@ func (s *Service) endpoints(v probes.Probes) http.Handler {
 	return mux
 }
 
-// answer is an endpoint: what it returns is the body.
+// answer is an endpoint. It returns the status code and the value of the body.
 type answer func(r *http.Request) (code int, body any, err error)
 
-// methods are the endpoints of one path, by method.
+// methods are the endpoints of one path, by HTTP method. A GET also serves HEAD.
 type methods map[string]answer
 
 func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,8 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		sort.Strings(allowed)
 		w.Header().Set("Allow", strings.Join(allowed, ", "))
-		listen.WriteError(w, http.StatusMethodNotAllowed, "invalid", r.Method+" is not possible here: use "+strings.Join(allowed, " or "))
+		listen.WriteError(w, http.StatusMethodNotAllowed, "invalid",
+			r.Method+" is not possible here: use "+strings.Join(allowed, " or "))
 		return
 	}
 	code, body, err := do(r)
@@ -130,7 +131,7 @@ func (s *Service) postRun(r *http.Request) (int, any, error) {
 	return http.StatusAccepted, a, err
 }
 
-// steer is the endpoint of Pause, Resume or Stop.
+// steer returns the endpoint of Pause, Resume or Stop.
 func (s *Service) steer(do func(context.Context, identity.RunID, string) error) answer {
 	return func(r *http.Request) (int, any, error) {
 		var body struct {
@@ -148,7 +149,7 @@ func (s *Service) steer(do func(context.Context, identity.RunID, string) error) 
 	}
 }
 
-// read decodes the body strictly; an empty one leaves v as it is.
+// read decodes the body strictly into v. An empty body leaves v as it is.
 func read(r *http.Request, v any) error {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
@@ -161,15 +162,17 @@ func read(r *http.Request, v any) error {
 	}
 	var tooLong *http.MaxBytesError
 	if errors.As(err, &tooLong) {
-		return &fault.Error{Kind: fault.Exhausted, Err: fmt.Errorf("the body is longer than %d bytes", tooLong.Limit), Remedy: "upload prompts to the bucket; the body only names their key"}
+		return &fault.Error{Kind: fault.Exhausted, Err: fmt.Errorf("the body is longer than %d bytes", tooLong.Limit),
+			Remedy: "upload prompts to the bucket; the body only names their key"}
 	}
 	if err == nil {
 		return nil
 	}
-	return &fault.Error{Kind: fault.Invalid, Op: "read the body as JSON", Err: err, Remedy: "send one object, with the fields that the README names"}
+	return &fault.Error{Kind: fault.Invalid, Op: "read the body as JSON", Err: err,
+		Remedy: "send one object, with the fields that the README names"}
 }
 
-// statusCode is the HTTP code of a kind of error.
+// statusCode returns the HTTP status of an error's kind.
 func statusCode(err error) int {
 	switch fault.KindOf(err) {
 	case fault.Invalid:

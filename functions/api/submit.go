@@ -28,7 +28,8 @@ func (s *Service) Submit(ctx context.Context, key string) (Submission, error) {
 	}
 	info, err := s.ports.Blobs.Stat(ctx, key, "")
 	if fault.Is(err, fault.NotFound) {
-		return Submission{}, &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("there is no object %s in the bucket", key), Remedy: "upload it first"}
+		return Submission{}, &fault.Error{Kind: fault.NotFound, Remedy: "upload it first",
+			Err: fmt.Errorf("there is no object %s in the bucket", key)}
 	}
 	if err != nil {
 		return Submission{}, err
@@ -37,5 +38,6 @@ func (s *Service) Submit(ctx context.Context, key string) (Submission, error) {
 	if err := s.ports.Send(ctx, host.TaskQueue, created); err != nil {
 		return Submission{}, err
 	}
-	return Submission{Run: identity.UploadRun(s.bucket, key, info.Version), Key: key, Version: info.Version, Size: info.Size}, nil
+	id := identity.UploadRun(s.bucket, key, info.Version)
+	return Submission{Run: id, Key: key, Version: info.Version, Size: info.Size}, nil
 }

@@ -62,7 +62,8 @@ func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocke
 		if packed(p.Manifest) && status.AliveIn(p.Workers, "") {
 			return []status.Blocker{{Code: IsPlanning, Text: "its input is being unpacked"}}
 		}
-		return []status.Blocker{{Code: NotPickedUp, Text: "nobody has begun with it for " + span(waited), Remedy: p.Hints.Start}}
+		return []status.Blocker{{Code: NotPickedUp, Text: "no function has started it for " + span(waited),
+			Remedy: p.Hints.Start}}
 	}
 	if b, ok := phaseBlocker(p, s); ok {
 		return []status.Blocker{b}
@@ -93,7 +94,8 @@ func phaseBlocker(p status.Progress, s status.Status) (b status.Blocker, ok bool
 		if st.Message != "" {
 			text += ": " + st.Message
 		}
-		return status.Blocker{Code: IsPaused, Text: text, Remedy: fmt.Sprintf("`rollout resume %s` lets it go on", s.Run)}, true
+		return status.Blocker{Code: IsPaused, Text: text,
+			Remedy: fmt.Sprintf("`rollout resume %s` lets it go on", s.Run)}, true
 	case run.Ending:
 		return status.Blocker{Code: IsEnding, Text: fmt.Sprintf("it ends (%s): requests in flight have until %s",
 			st.Reason, st.GraceUntil.UTC().Format(time.TimeOnly))}, true

@@ -48,11 +48,12 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 		}, diagnosis.IsPlanning, "unpacked"},
 		"paused": {phase(run.Paused, "prompts/x.jsonl is gone"), diagnosis.IsPaused,
 			"paused: prompts/x.jsonl is gone `rollout resume " + string(runA) + "`"},
-		"pausing":        {phase(run.Pausing, ""), diagnosis.IsPausing, "requests in flight may end"},
-		"ending":         {phase(run.Ending, ""), diagnosis.IsEnding, "until"},
-		"finalizing":     {phase(run.Finalizing, ""), diagnosis.IsEnding, "being written"},
-		"ended":          {phase(run.Completed, ""), "", ""},
-		"plan's problem": {func(p *status.Progress) { p.Plan.Problem = "no such archive" }, diagnosis.NoInput, "no such archive"},
+		"pausing":    {phase(run.Pausing, ""), diagnosis.IsPausing, "requests in flight may end"},
+		"ending":     {phase(run.Ending, ""), diagnosis.IsEnding, "until"},
+		"finalizing": {phase(run.Finalizing, ""), diagnosis.IsEnding, "being written"},
+		"ended":      {phase(run.Completed, ""), "", ""},
+		"plan's problem": {func(p *status.Progress) { p.Plan.Problem = "no such archive" },
+			diagnosis.NoInput, "no such archive"},
 		"planning": {func(p *status.Progress) { p.State.Shards = 0; p.Plan.Total = 7 },
 			diagnosis.IsPlanning, "0 of 7 ranges"},
 		"no worker": {func(p *status.Progress) { p.Workers = nil }, diagnosis.NoWorker, "pool default is alive"},
@@ -62,13 +63,15 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 		"worker died before": {lastHeartbeat(time.Hour), diagnosis.NoWorker, ""},
 		"engine away": {func(p *status.Progress) {
 			p.Workers[0].Engine = status.EngineAway
-			p.Workers[0].Load = health.Load{UnavailableReason: "connection refused", UnavailableSince: now.Add(-12 * time.Second)}
+			p.Workers[0].Load = health.Load{UnavailableReason: "connection refused",
+				UnavailableSince: now.Add(-12 * time.Second)}
 		}, diagnosis.NoEngine, "away for 12s: connection refused start the server"},
 		"one of two engines away": {func(p *status.Progress) {
 			p.Workers = append(p.Workers, statustest.Worker(7))
 			p.Workers[1].Engine = status.EngineAway
 		}, diagnosis.NoEngine, "of 1 of 2 workers"},
-		"all draining": {func(p *status.Progress) { p.Workers[0].State = health.Draining }, diagnosis.AllDraining, "draining"},
+		"all draining": {func(p *status.Progress) { p.Workers[0].State = health.Draining },
+			diagnosis.AllDraining, "draining"},
 		"workers hold other runs only": {func(p *status.Progress) {
 			p.Workers[0].Holds = []health.HeldShard{{Run: runB, Shard: 1, Attempt: 1}}
 		}, diagnosis.BusyElsewhere, "other runs first"},

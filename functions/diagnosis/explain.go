@@ -19,14 +19,15 @@ import (
 	"rollout/shared/record"
 )
 
-// Explanation tells a run's story, and that of some of its items, from what is
-// stored about them. Like Status, its JSON form only grows.
+// Explanation explains a run and some of its items. Like Status, its JSON form
+// only grows.
 type Explanation struct {
 	Run     status.Status    `json:"run"`
-	History []string         `json:"story"`  // what happened so far, in words
+	History []string         `json:"story"`  // what happened so far
 	Causes  []status.Blocker `json:"causes"` // why it is not done, or not done faster: the likeliest first
-	Next    []string         `json:"next"`   // what happens next, and what can be done
-	// Shards are the first that are dispatched and not done, of OpenShards.
+	Next    []string         `json:"next"`   // what happens next, and what the user can do
+	// Shards are the first shards that are sent and not done, at most 10 of
+	// OpenShards.
 	Shards     []ShardReport         `json:"shards"`
 	OpenShards int                   `json:"open_shards"`
 	Workers    []status.WorkerStatus `json:"workers"`
@@ -39,25 +40,26 @@ type ShardReport struct {
 	Shard   int         `json:"shard"`
 	State   shard.State `json:"state"`
 	Attempt uint64      `json:"attempt"`
-	Worker  string      `json:"worker"` // its holder, or who committed it; "" is nobody
-	// Verdict is what its holder's heartbeat says, if it is running.
+	Worker  string      `json:"worker"` // its holder, or the worker that committed it; "" for neither
+	// Verdict is whether its holder lives and still holds it, by the holder's
+	// heartbeat; "" unless the shard is running.
 	Verdict health.Verdict `json:"verdict"`
-	Since   *time.Time     `json:"since"` // of the claim
-	Items   int            `json:"items"` // 0 if nobody has loaded it yet
-	Rows    int            `json:"rows"`  // that its holder has, or a checkpoint keeps
-	// Generation counts the messages that sent it to a pool, from 0; SentAt is
-	// the last one's time.
+	Since   *time.Time     `json:"since"` // time of the claim
+	Items   int            `json:"items"` // 0 before a worker has loaded it
+	Rows    int            `json:"rows"`  // that its holder or a checkpoint has
+	// Generation counts the messages that sent it to a pool, from 0; -1 before
+	// the first. SentAt is the time of the last one.
 	Generation  int        `json:"generation"`
 	SentAt      *time.Time `json:"sent_at"`
-	Suspects    int        `json:"suspects"` // items that an engine may have died of
-	OnProbation []int      `json:"trying"`   // of them, asked now with nothing else, by their place in the shard
-	Vanished    int        `json:"vanished"` // holders in a row that died without a word
+	Suspects    int        `json:"suspects"` // items that may have crashed an engine
+	OnProbation []int      `json:"trying"`   // suspects that are asked alone now, by their place in the shard
+	Vanished    int        `json:"vanished"` // consecutive holders that died without a release
 }
 
 // Bounds of an explanation.
 const (
-	explainShards = 10  // told one by one
-	explainLooked = 512 // looked at for causes
+	explainShards = 10  // that are reported
+	explainLooked = 512 // that are read to find causes
 )
 
 // Explainer explains runs and items. It reads documents and objects, never
@@ -122,10 +124,11 @@ func (x *Explainer) Explain(ctx context.Context, id identity.RunID, item string)
 	return e, nil
 }
 
-// shardReport joins what the documents, heartbeats and coordinate say of it.
+// shardReport joins the shard's document with its holder's heartbeat and the
+// run's state.
 func (x *Explainer) shardReport(p status.Progress, d shard.Doc, now time.Time) ShardReport {
-	t := ShardReport{Shard: d.Shard, State: d.State, Attempt: d.Attempt, Worker: d.Worker, Since: timeOrNil(d.ClaimedAt), Items: d.Items,
-		Suspects: d.Suspects.Len(), OnProbation: d.OnProbation, Vanished: d.VanishedHolders, Generation: -1}
+	t := ShardReport{Shard: d.Shard, State: d.State, Attempt: d.Attempt, Worker: d.Worker, Since: timeOrNil(d.ClaimedAt),
+		Items: d.Items, Suspects: d.Suspects.Len(), OnProbation: d.OnProbation, Vanished: d.VanishedHolders, Generation: -1}
 	if d.Checkpoint != nil || d.State == shard.Done {
 		t.Rows = d.Counts.OK + d.Counts.Failed
 	}
@@ -145,20 +148,21 @@ func (x *Explainer) shardReport(p status.Progress, d shard.Doc, now time.Time) S
 		if w.Worker != d.Worker {
 			continue
 		}
-		t.Verdict = x.timings.Judge(d, &health.Heartbeat{State: w.State, At: w.HeartbeatAt, DueAt: w.DueAt, Holds: w.Holds}, now)
+		beat := &health.Heartbeat{State: w.State, At: w.HeartbeatAt, DueAt: w.DueAt, Holds: w.Holds}
+		t.Verdict = x.timings.Judge(d, beat, now)
 		for _, h := range w.Holds {
 			if h.Run == d.Run && h.Shard == d.Shard && h.Items > 0 {
 				t.Items, t.Rows = h.Items, h.Rows
 			}
 		}
 	}
-	if t.Items > 0 { // "all items" is written as a very large set
+	if t.Items > 0 { // a shard document writes "all items" as a very large set
 		t.Suspects = min(t.Suspects, t.Items-t.Rows)
 	}
 	return t
 }
 
-// Describe says where the shard is, as a sentence without its end.
+// Describe returns a sentence, without a full stop, that says where the shard is.
 func (t ShardReport) Describe(now time.Time) string {
 	name := fmt.Sprintf("shard %d ", t.Shard)
 	rows := ""
@@ -172,11 +176,14 @@ func (t ShardReport) Describe(now time.Time) string {
 	case t.State == shard.Done:
 		text = name + "is done"
 	case t.State == shard.Running && (t.Verdict == health.HolderDead || t.Verdict == health.NotListed):
-		text = fmt.Sprintf("%swas held by worker %s (attempt %d), which is gone: it is taken over in some seconds%s", name, t.Worker, t.Attempt, rows)
+		text = fmt.Sprintf("%swas held by worker %s (attempt %d), which is gone: it is taken over in some seconds%s",
+			name, t.Worker, t.Attempt, rows)
 	case t.State == shard.Running:
-		text = fmt.Sprintf("%sis with worker %s for %s (attempt %d)%s", name, t.Worker, sinceWords(t.Since, now), t.Attempt, rows)
+		text = fmt.Sprintf("%sis with worker %s for %s (attempt %d)%s",
+			name, t.Worker, sinceWords(t.Since, now), t.Attempt, rows)
 	case t.SentAt != nil && t.Generation > 0:
-		text = fmt.Sprintf("%swaits for a worker%s: sent %s ago, for the %s time", name, rows, sinceWords(t.SentAt, now), ordinal(t.Generation+1))
+		text = fmt.Sprintf("%swaits for a worker%s: sent %s ago, for the %s time",
+			name, rows, sinceWords(t.SentAt, now), ordinal(t.Generation+1))
 	case t.SentAt != nil:
 		text = fmt.Sprintf("%swaits for a worker%s: sent %s ago", name, rows, sinceWords(t.SentAt, now))
 	default:
@@ -215,10 +222,10 @@ func ordinal(n int) string {
 	return fmt.Sprintf("%dth", n)
 }
 
-// maxNamed bounds the inputs that are named.
+// maxNamed bounds the inputs, and the servers, that a text names.
 const maxNamed = 3
 
-// history is what happened to the run so far.
+// history returns what happened to the run so far.
 func history(p status.Progress, s status.Status) (out []string) {
 	m, st := p.Manifest, p.State
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
@@ -234,7 +241,8 @@ func history(p status.Progress, s status.Status) (out []string) {
 	if m.ConfigKey != "" {
 		config = m.ConfigKey
 	}
-	say("submitted at %s from %s%s (%s), with %s", s.CreatedAt.Format(time.RFC3339), strings.Join(names, ", "), more, m.Dialect, config)
+	say("submitted at %s from %s%s (%s), with %s",
+		s.CreatedAt.Format(time.RFC3339), strings.Join(names, ", "), more, m.Dialect, config)
 	if m.Refused != "" {
 		say("refused: %s", m.Refused)
 		return out
@@ -245,19 +253,21 @@ func history(p status.Progress, s status.Status) (out []string) {
 	case s.Items.Planned:
 		say("planned: %d items in %d shards", s.Items.Total, s.Shards.Total)
 	default:
-		say("planned so far: %d items in %d shards, of %d of %d ranges of its input", s.Items.Total, s.Shards.Total, p.Plan.Merged, p.Plan.Total)
+		say("planned so far: %d items in %d shards, of %d of %d ranges of its input",
+			s.Items.Total, s.Shards.Total, p.Plan.Merged, p.Plan.Total)
 	}
 	if st.NextShard > 0 {
-		say("sent to pool %s: %d shards; %d are done, %d are in workers' hands", s.Pool, st.NextShard, s.Shards.Done, s.Shards.Running)
+		say("sent to pool %s: %d shards; %d are done, workers hold %d", s.Pool, st.NextShard, s.Shards.Done, s.Shards.Running)
 	}
 	switch p.Control.Desired {
 	case record.DesiredPause:
-		say("a pause was asked for at %s%s", p.Control.At.UTC().Format(time.RFC3339), because(p.Control.Reason))
+		say("a pause was requested at %s%s", p.Control.At.UTC().Format(time.RFC3339), because(p.Control.Reason))
 	case record.DesiredEnd:
-		say("its end was asked for at %s%s", p.Control.At.UTC().Format(time.RFC3339), because(p.Control.Reason))
+		say("its end was requested at %s%s", p.Control.At.UTC().Format(time.RFC3339), because(p.Control.Reason))
 	}
 	if s.EndedAt != nil {
-		text := fmt.Sprintf("%s at %s: %d of %d items answered", status.FormatPhase(s.Phase), s.EndedAt.Format(time.RFC3339), s.Items.Done, s.Items.Total)
+		text := fmt.Sprintf("%s at %s: %d of %d items answered",
+			status.FormatPhase(s.Phase), s.EndedAt.Format(time.RFC3339), s.Items.Done, s.Items.Total)
 		if s.Message != "" {
 			text += ": " + s.Message
 		}
@@ -273,7 +283,7 @@ func because(reason string) string {
 	return " (" + reason + ")"
 }
 
-// next is what happens next with the run, and what can be done about it.
+// next returns what happens next with the run, and what the user can do.
 func next(p status.Progress, s status.Status) (out []string) {
 	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	switch {
@@ -302,36 +312,40 @@ func next(p status.Progress, s status.Status) (out []string) {
 	return out
 }
 
-// inAbout renders how long it will take, at least a second.
+// inAbout renders the time that is left, at least a second.
 func inAbout(s status.Status) string {
 	return span(max(time.Second, time.Duration(*s.ETASeconds)*time.Second))
 }
 
+// failedClasses returns the classes of failed items, the most frequent first.
 func failedClasses(s status.Status) (out []fault.Class) {
 	for _, c := range fault.Classes {
 		if s.FailedByClass[string(c)] > 0 {
 			out = append(out, c)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b fault.Class) int { return s.FailedByClass[string(b)] - s.FailedByClass[string(a)] })
+	slices.SortStableFunc(out, func(a, b fault.Class) int {
+		return s.FailedByClass[string(b)] - s.FailedByClass[string(a)]
+	})
 	return out
 }
 
-// Advice is what can be done about items that failed with the class.
+// Advice returns what the user can do about items that failed with the class.
 func Advice(c fault.Class) string {
 	switch c {
 	case fault.InvalidLine:
 		return "correct the line, and submit it in a file of its own"
 	case fault.DuplicateID:
-		return "an earlier line has the same id and was taken: give the line an id of its own, and submit it in a file of its own"
+		return "an earlier line has the same id and was taken: " +
+			"give the line an id of its own, and submit it in a file of its own"
 	case fault.TooLong:
 		return "shorten the prompt or max_tokens, or take a model with a longer context"
 	case fault.Refused:
 		return "the inference server refuses the request: its message says why; correct the line or [sampling]"
 	case fault.Engine:
-		return "the inference server failed on it again and again (limits.failures): look at its log, and submit the line again"
+		return "the inference server failed on it repeatedly (limits.failures): look at its log, and submit the line again"
 	case fault.Poison:
-		return "the inference server died of it twice: leave the prompt out, or report it to those who make the server"
+		return "the inference server died of it twice: leave the prompt out, or report it to the server's developers"
 	case fault.Timeout:
 		return "no token came in time: lower max_tokens, or raise progress_timeout or request_timeout in [worker]"
 	case fault.Expired:

@@ -103,7 +103,8 @@ func TestExplainNamesTheCauseOfASlowRun(t *testing.T) {
 			b.Load.Rate, b.Load.MedianMS = 0.31, 200_000
 		}, diagnosis.ServerFull, "at most about 0.32 items/s, now 0.31 items/s"},
 		"server full with requests waiting": {func(_ *run.State, b *health.Heartbeat) {
-			b.Load.Servers = []health.Server{{Name: "a", State: "closed", Waiting: 12}, {Name: "b", State: "closed", Waiting: -1}}
+			b.Load.Servers = []health.Server{{Name: "a", State: "closed", Waiting: 12},
+				{Name: "b", State: "closed", Waiting: -1}}
 		}, diagnosis.ServerFull, "12 requests wait at the server: the server is the bound"},
 		"server with room": {func(_ *run.State, b *health.Heartbeat) {
 			b.Load.Servers = []health.Server{{Name: "a", State: "closed", Waiting: 0}}
@@ -209,7 +210,8 @@ func TestExplainOfARefusedRunSaysWhy(t *testing.T) {
 	m.Refused = "no pool serves the model X"
 	f.save(record.ManifestKey(runA), m)
 	x, err := f.Explain(t.Context(), runA, "")
-	if err != nil || x.History[1] != "refused: no pool serves the model X" || !strings.Contains(x.Next[0], "submit it again") {
+	if err != nil || x.History[1] != "refused: no pool serves the model X" ||
+		!strings.Contains(x.Next[0], "submit it again") {
 		t.Errorf("%+v, %v", x, err)
 	}
 	_, err = f.Explain(t.Context(), runA, "p-17")

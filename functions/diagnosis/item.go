@@ -26,36 +26,36 @@ type ItemState string
 
 // The states of an item.
 const (
-	NotPlanned   ItemState = "not_planned" // its part of the input is not cut yet
+	NotPlanned   ItemState = "not_planned" // its part of the input is not planned yet
 	Queued       ItemState = "queued"      // its shard is not sent yet
 	Waiting      ItemState = "waiting"     // its shard waits for a worker
-	Assigned     ItemState = "in_hand"     // a worker has its shard: it is asked, or comes next
-	Suspected    ItemState = "suspected"   // an engine may have died of it: it is asked last
-	OnProbation  ItemState = "trying"      // it is asked now with nothing else
-	Checkpointed ItemState = "has_row"     // a checkpoint keeps its row
+	Assigned     ItemState = "in_hand"     // a worker holds its shard: it is asked, or comes next
+	Suspected    ItemState = "suspected"   // it may have crashed an engine: it is asked last
+	OnProbation  ItemState = "trying"      // it is asked now, alone
+	Checkpointed ItemState = "has_row"     // a checkpoint has its row
 	Answered     ItemState = "answered"    // its answer is committed
 	Failed       ItemState = "failed"      // its error row is committed
-	Copied       ItemState = "copied"      // it gets what an earlier item that asks the same gets
+	Copied       ItemState = "copied"      // it gets the row of an earlier item that asks the same
 	NotProcessed ItemState = "left_out"    // the run ended before it had a row
 )
 
 // ItemReport is where an item is, and why.
 type ItemReport struct {
 	Item   uint64      `json:"item"`    // its index
-	ID     string      `json:"id"`      // the line's own id; "" if it has none that can be read
-	ItemID string      `json:"item_id"` // hex; "" if the line is no request
+	ID     string      `json:"id"`      // the line's own id; "" without a readable one
+	ItemID string      `json:"item_id"` // hex; "" if the line is not a request
 	File   string      `json:"file"`
 	Line   uint64      `json:"line"`
 	State  ItemState   `json:"state"`
-	Class  fault.Class `json:"class"` // why it failed, or will; "" if it did not
+	Class  fault.Class `json:"class"` // why it failed, or will; "" otherwise
 	Why    string      `json:"why"`   // the same in words
-	// DuplicateOf is the line that had its id first.
+	// DuplicateOf is the first line with its id; null unless the item is a duplicate.
 	DuplicateOf *LinePlace   `json:"duplicate_of"`
 	Shard       *ShardReport `json:"shard"`    // null if it is not planned
 	Position    int          `json:"position"` // in the shard, from 0
-	Row         *RowPlace    `json:"row"`      // null if it has none yet
+	Row         *RowPlace    `json:"row"`      // null before it has a row
 	History     []string     `json:"story"`
-	Next        string       `json:"next"` // what happens next, or what can be done
+	Next        string       `json:"next"` // what happens next, or what the user can do
 }
 
 // LinePlace is a line of an input.
@@ -64,10 +64,12 @@ type LinePlace struct {
 	Line uint64 `json:"line"` // from 1
 }
 
-// explainItem tells the stories of the items that the text names.
-func (x *Explainer) explainItem(ctx context.Context, p status.Progress, text string, now time.Time) ([]ItemReport, error) {
+// explainItem reports on the items that the text names.
+func (x *Explainer) explainItem(ctx context.Context, p status.Progress, text string,
+	now time.Time) ([]ItemReport, error) {
 	if p.Manifest.Refused != "" {
-		return nil, &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("run %s was refused: it has no items", p.Manifest.Run), Remedy: p.Manifest.Refused}
+		return nil, &fault.Error{Kind: fault.NotFound, Remedy: p.Manifest.Refused,
+			Err: fmt.Errorf("run %s was refused: it has no items", p.Manifest.Run)}
 	}
 	w := parseItemRef(p.Manifest, text)
 	lines, err := x.find(ctx, p, w)
@@ -82,7 +84,7 @@ func (x *Explainer) explainItem(ctx context.Context, p status.Progress, text str
 	}
 	out := make([]ItemReport, 0, len(lines))
 	for i, f := range lines {
-		if i > 0 && f.line.Duplicate == nil { // as the plan will find
+		if i > 0 && f.line.Duplicate == nil { // as the plan will find out
 			f.line.Duplicate = &lines[0].place
 		}
 		t, err := x.itemReport(ctx, p, f, now)
@@ -98,32 +100,42 @@ func noSuchItem(p status.Progress, w itemRef) error {
 	e := &fault.Error{Kind: fault.NotFound}
 	switch {
 	case w.item != nil:
-		e.Err, e.Remedy = fmt.Errorf("run %s has no item %s", p.Manifest.Run, w.text), fmt.Sprintf("it has %d so far, counted from 0", p.Plan.Items)
+		e.Err = fmt.Errorf("run %s has no item %s", p.Manifest.Run, w.text)
+		e.Remedy = fmt.Sprintf("it has %d so far, counted from 0", p.Plan.Items)
 	case w.line > 0:
-		e.Err, e.Remedy = fmt.Errorf("line %d of %s is no item", w.line, p.Manifest.Inputs[w.input].Label()), "blank lines are none; is the file as long?"
+		e.Err = fmt.Errorf("line %d of %s is not an item", w.line, p.Manifest.Inputs[w.input].Label())
+		e.Remedy = "check that the file is that long; blank lines are not items"
 	default:
 		e.Err = fmt.Errorf("no line of run %s has the id %.128q", p.Manifest.Run, w.text)
-		e.Remedy = "a line that is too long, or broken before its id, has none: look in errors.jsonl for rows whose id is null; FILE:LINE and #INDEX name an item, too"
+		e.Remedy = "name the item by FILE:LINE or #INDEX; a line that is too long, or broken before its id, has no id: " +
+			"look in errors.jsonl for rows whose id is null"
 	}
 	return e
 }
 
-// explainFromOutputs looks for a row where the input is gone: only the files of a run
-// that has ended tell anything then.
-func (x *Explainer) explainFromOutputs(ctx context.Context, p status.Progress, w itemRef, why error) ([]ItemReport, error) {
+// explainFromOutputs reports on an item whose input is gone, from the files of a
+// run that has ended. It returns why for a run that has not ended.
+func (x *Explainer) explainFromOutputs(ctx context.Context, p status.Progress, w itemRef,
+	why error) ([]ItemReport, error) {
 	if !p.State.Phase.Ended() {
 		return nil, fault.Wrap(why, "look for the item")
 	}
-	t := ItemReport{History: []string{"the input is not there any more: only the run's files were looked at"}}
+	t := ItemReport{History: []string{"the input is gone: only the run's files were read"}}
+	name := dialect.Name(p.Manifest.Dialect)
 	byID := func(row []byte) bool {
-		id, ok := dialect.ScanID(dialect.Name(p.Manifest.Dialect), row)
+		id, ok := dialect.ScanID(name, row)
 		return ok && string(id) == w.text
 	}
-	var err error
-	name := dialect.Name(p.Manifest.Dialect)
+	named := func(f dialect.Failure) bool {
+		switch {
+		case w.item != nil && f.Place.Item == *w.item, f.ID == w.text:
+			return true
+		}
+		return w.line > 0 && f.Place.Line == w.line && f.Place.File == p.Manifest.Inputs[w.input].Label()
+	}
 	row, b, err := x.findRow(ctx, record.OutputKey(p.Manifest.Run, record.ErrorsFile), func(row []byte) bool {
 		f, ok := dialect.ReadFailure(name, row)
-		return ok && (w.item != nil && f.Place.Item == *w.item || w.line > 0 && f.Place.Line == w.line && f.Place.File == p.Manifest.Inputs[w.input].Label() || f.ID == w.text)
+		return ok && named(f)
 	})
 	if err != nil {
 		return nil, err
@@ -134,7 +146,8 @@ func (x *Explainer) explainFromOutputs(ctx context.Context, p status.Progress, w
 		return []ItemReport{t}, nil
 	}
 	if w.item == nil && w.line == 0 {
-		if row, _, err = x.findRow(ctx, record.OutputKey(p.Manifest.Run, record.CompletionsFile), byID); err != nil {
+		row, _, err = x.findRow(ctx, record.OutputKey(p.Manifest.Run, record.CompletionsFile), byID)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -146,11 +159,12 @@ func (x *Explainer) explainFromOutputs(ctx context.Context, p status.Progress, w
 	return []ItemReport{t}, nil
 }
 
+// say appends a sentence to the history.
 func (t *ItemReport) say(format string, args ...any) {
 	t.History = append(t.History, fmt.Sprintf(format, args...))
 }
 
-// failed takes in what an error row says.
+// failed sets the fields that an error row determines.
 func (t *ItemReport) failed(f dialect.Failure) {
 	t.State, t.Class, t.Why, t.Next = Failed, f.Class, f.Message, Advice(f.Class)
 	if status.Unanswered(f.Class) {
@@ -159,7 +173,7 @@ func (t *ItemReport) failed(f dialect.Failure) {
 	t.say("it failed as %s: %s", f.Class, f.Message)
 }
 
-// itemReport tells the story of one line.
+// itemReport reports on one line.
 func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLine, now time.Time) (ItemReport, error) {
 	t := ItemReport{Item: f.place.Item, File: f.place.File, Line: f.place.Line, History: []string{}}
 	loc, err := x.index.LocateItem(ctx, p.Manifest.Run, f.place.Item)
@@ -169,7 +183,7 @@ func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLi
 	}
 	if planned {
 		marked, err := x.lineOf(ctx, p, loc, func(l input.Line) bool { return l.Place.Item == f.place.Item })
-		if err == nil && len(marked) == 1 { // with the plan's word on duplicates
+		if err == nil && len(marked) == 1 { // this line has the plan's marks of duplicates
 			f = marked[0]
 			t.Line = f.place.Line
 		}
@@ -190,7 +204,7 @@ func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLi
 	return t, x.locateInShard(ctx, p, &t, d, now)
 }
 
-// read says what the line itself tells.
+// read sets the fields that the line itself determines.
 func (t *ItemReport) read(m record.Manifest, l input.Line) {
 	place := fmt.Sprintf("item %d is line %d of %s", t.Item, t.Line, t.File)
 	if l.TooLong > 0 {
@@ -215,18 +229,19 @@ func (t *ItemReport) read(m record.Manifest, l input.Line) {
 		if c := fault.ClassOf(err); c != "" {
 			t.Class = c
 		}
-		t.say("it is no request that can be asked: %s", t.Why)
+		t.say("it is not a valid request: %s", t.Why)
 	case l.Duplicate != nil:
 		t.Class, t.DuplicateOf = fault.DuplicateID, &LinePlace{l.Duplicate.File, l.Duplicate.Line}
 		t.Why = fmt.Sprintf("line %d of %s has the same id and came first", l.Duplicate.Line, l.Duplicate.File)
 		t.say("it is a duplicate: %s", t.Why)
 	case l.Original != nil:
-		t.say("it asks the same as line %d of %s (item %d): that one is asked for both", l.Original.Line, l.Original.File, l.Original.Item)
+		t.say("it asks the same as line %d of %s (item %d): that one is asked for both",
+			l.Original.Line, l.Original.File, l.Original.Item)
 	}
 }
 
-// unplanned tells of an item that is in no shard (yet), or whose plan was
-// cleaned away.
+// unplanned reports on an item that is not in a shard yet, or whose plan was
+// cleaned up.
 func (x *Explainer) unplanned(ctx context.Context, p status.Progress, t ItemReport) (ItemReport, error) {
 	if p.State.Phase.Ended() {
 		return t, x.findInOutputs(ctx, p, &t)
@@ -237,12 +252,13 @@ func (x *Explainer) unplanned(ctx context.Context, p status.Progress, t ItemRepo
 		progress = fmt.Sprintf(": %d of %d ranges are", p.Plan.Merged, p.Plan.Total)
 	}
 	t.say("its part of the input is not planned yet%s", progress)
-	t.Next = "it gets its turn when it is"
+	t.Next = "it is sent to a worker after that"
 	return t, nil
 }
 
-// locateInShard says where the item is by its shard's document.
-func (x *Explainer) locateInShard(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc, now time.Time) error {
+// locateInShard sets where the item is, by its shard's document.
+func (x *Explainer) locateInShard(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc,
+	now time.Time) error {
 	ended := p.State.Phase.Ended()
 	t.say("%s", t.Shard.Describe(now))
 	switch {
@@ -271,11 +287,13 @@ func (x *Explainer) locateInShard(ctx context.Context, p status.Progress, t *Ite
 			return x.findInOutputs(ctx, p, t)
 		}
 	case slices.Contains(d.OnProbation, t.Position):
-		t.State, t.Next = OnProbation, "it is asked now with nothing else at the server: if that dies of it twice, it is put aside as poison"
+		t.State = OnProbation
+		t.Next = "it is asked now with nothing else at the server: if the server dies of it twice, it is put aside as poison"
 	case d.Suspects.Has(t.Position):
-		t.State, t.Next = Suspected, "an inference server died while it was asked: it is asked again when all others of its shard have their rows"
+		t.State = Suspected
+		t.Next = "an inference server died while it was asked: it is asked again when all others of its shard have their rows"
 		if n := d.Crashes[t.Position]; n != (shard.Crashes{}) {
-			t.say("the inference server died in its trials: %s", n)
+			t.say("the inference server died while it was on probation: %s", n)
 		}
 	case d.State == shard.Running && (t.Shard.Verdict == health.Alive || t.Shard.Verdict == ""):
 		t.State, t.Next = Assigned, "it is being asked, or comes next"
@@ -283,9 +301,11 @@ func (x *Explainer) locateInShard(ctx context.Context, p status.Progress, t *Ite
 			t.Next = "it gets an error row: " + Advice(t.Class)
 		}
 	case d.State == shard.Running:
-		t.State, t.Next = Waiting, "another worker takes its shard over in some seconds; rows that a checkpoint keeps stay"
+		t.State, t.Next = Waiting, "another worker takes its shard over in some seconds; rows in its checkpoint are kept"
 	case d.Shard >= p.State.NextShard:
-		t.State, t.Next = Queued, fmt.Sprintf("its shard is sent when earlier ones are done: %d of %d are sent so far", p.State.NextShard, max(p.State.Shards, p.Plan.Shards))
+		t.State = Queued
+		t.Next = fmt.Sprintf("its shard is sent when earlier ones are done: %d of %d are sent so far",
+			p.State.NextShard, max(p.State.Shards, p.Plan.Shards))
 	default:
 		t.State, t.Next = Waiting, "the next worker with room takes its shard"
 	}
@@ -298,17 +318,18 @@ func (x *Explainer) locateInShard(ctx context.Context, p status.Progress, t *Ite
 	return nil
 }
 
+// markUnprocessed sets the state of an item without a row in an ended run.
 func (t *ItemReport) markUnprocessed(c fault.Class, why string) {
 	t.State, t.Class, t.Why, t.Next = NotProcessed, c, why, Advice(c)
 	t.say("%s: its class is %s", why, c)
 }
 
-// fromResult reads the item's row in a committed result: output rows, then
-// error rows, each in item order.
+// fromResult finds the item's row in a committed result, which has the output
+// rows and then the error rows, each in item order.
 func (x *Explainer) fromResult(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc) error {
 	before, failure, at, err := x.errorRow(ctx, p, t, d)
 	switch {
-	case fault.Is(err, fault.NotFound): // cleaned away: the run's files tell
+	case fault.Is(err, fault.NotFound): // cleaned up: the run's files have the row
 		t.State = Answered
 		return nil
 	case err != nil:
@@ -328,11 +349,11 @@ func (x *Explainer) fromResult(ctx context.Context, p status.Progress, t *ItemRe
 	return nil
 }
 
-// fromIndexed reads it in the result of a run that asks identical requests
-// once.
+// fromIndexed finds the item's row in the result of a run that asks identical
+// requests once, which has an index.
 func (x *Explainer) fromIndexed(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc) error {
 	b, err := input.ReadObject(ctx, x.ports.Blobs, d.Result.Key, d.Result.Length)
-	if fault.Is(err, fault.NotFound) { // cleaned away: the run's files tell
+	if fault.Is(err, fault.NotFound) { // cleaned up: the run's files have the row
 		return nil
 	}
 	if err != nil {
@@ -347,7 +368,8 @@ func (x *Explainer) fromIndexed(ctx context.Context, p status.Progress, t *ItemR
 	f, failed := dialect.ReadFailure(dialect.Name(p.Manifest.Dialect), b[part.Offset:part.Offset+part.Length])
 	switch {
 	case part.Kind == result.RowCopy:
-		t.State, t.Row, t.Next = Copied, nil, fmt.Sprintf("it gets what item %d got, when the run has ended", part.Original)
+		t.State, t.Row = Copied, nil
+		t.Next = fmt.Sprintf("it gets a copy of the row of item %d when the run has ended", part.Original)
 	case part.Kind == result.RowError && failed:
 		t.failed(f)
 	default:
@@ -357,11 +379,13 @@ func (x *Explainer) fromIndexed(ctx context.Context, p status.Progress, t *ItemR
 	return nil
 }
 
-const inCompletions = "it comes into completions.jsonl when the run has ended"
+const inCompletions = "its row is in completions.jsonl when the run has ended"
 
-// errorRow reads the error rows of a result: the item's, if it has one, with
-// its offset among them; and how many items before it have one.
-func (x *Explainer) errorRow(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc) (before int, f *dialect.Failure, at int64, err error) {
+// errorRow finds the item's error row in a result. It returns the number of error
+// rows of earlier items, and the failure and its offset among the error rows; f
+// is nil for an item without one.
+func (x *Explainer) errorRow(ctx context.Context, p status.Progress, t *ItemReport,
+	d shard.Doc) (before int, f *dialect.Failure, at int64, err error) {
 	if d.OutputLen == d.Result.Length {
 		return 0, nil, 0, nil
 	}
@@ -372,7 +396,8 @@ func (x *Explainer) errorRow(ctx context.Context, p status.Progress, t *ItemRepo
 	for row := range bytes.Lines(b) {
 		got, ok := dialect.ReadFailure(dialect.Name(p.Manifest.Dialect), row)
 		if !ok {
-			return 0, nil, 0, fault.New(fault.Corrupt, "result %s has a row that is no error row at byte %d", d.Result.Key, d.OutputLen+at)
+			return 0, nil, 0, fault.New(fault.Corrupt, "result %s has a row at byte %d that is not an error row",
+				d.Result.Key, d.OutputLen+at)
 		}
 		if got.Place.Item == t.Item {
 			return before, &got, at, nil
@@ -386,15 +411,16 @@ func (x *Explainer) errorRow(ctx context.Context, p status.Progress, t *ItemRepo
 	return before, nil, 0, nil
 }
 
-// maxErrorRows bounds what is read of a result's error rows.
+// maxErrorRows bounds the error rows of a result that are read, in bytes.
 const maxErrorRows = 256 << 20
 
+// part reads a part of an object, at most maxErrorRows bytes.
 func (x *Explainer) part(ctx context.Context, key string, offset, length int64) ([]byte, error) {
 	r, _, err := x.ports.Blobs.Get(ctx, key, blob.GetOptions{Offset: offset, Length: length})
 	if err != nil {
 		return nil, fault.Wrap(err, "read %s", key)
 	}
-	defer r.Close() // read only: nothing can be lost
+	defer r.Close() // a read loses nothing
 	b, err := io.ReadAll(io.LimitReader(r, min(length, maxErrorRows)))
 	return b, fault.Wrap(err, "read %s", key)
 }
@@ -408,11 +434,12 @@ func (x *Explainer) skipRows(ctx context.Context, key string, n int) (int64, err
 	return row.Offset, nil
 }
 
-// fromCheckpoint reads the item's row in its shard's checkpoint.
+// fromCheckpoint finds the item's row in its shard's checkpoint, and reports
+// whether it is there.
 func (x *Explainer) fromCheckpoint(ctx context.Context, p status.Progress, t *ItemReport, d shard.Doc) (bool, error) {
 	rows, err := result.ReadCheckpoint(ctx, x.ports.Blobs, *d.Checkpoint, t.Shard.Items)
 	switch {
-	case fault.Is(err, fault.NotFound): // cleaned away
+	case fault.Is(err, fault.NotFound): // cleaned up
 		return false, nil
 	case err != nil:
 		return false, err
@@ -433,14 +460,15 @@ func (x *Explainer) fromCheckpoint(ctx context.Context, p status.Progress, t *It
 			}
 			return true, x.findInOutputs(ctx, p, t)
 		}
-		t.State, t.Next = Checkpointed, "its row is kept in the shard's checkpoint: whoever goes on with the shard takes it over"
+		t.State = Checkpointed
+		t.Next = "its row is in the shard's checkpoint: the next holder of the shard keeps it"
 		return true, nil
 	}
 	return false, nil
 }
 
-// findInOutputs looks the item's row up in the files of an ended run: error rows by
-// item, answers by id.
+// findInOutputs finds the item's row in the files of an ended run: an error row
+// by its item, an answer by its id.
 func (x *Explainer) findInOutputs(ctx context.Context, p status.Progress, t *ItemReport) error {
 	name := dialect.Name(p.Manifest.Dialect)
 	if t.State != Answered {

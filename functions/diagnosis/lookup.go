@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,24 +22,25 @@ import (
 	"rollout/shared/record"
 )
 
-// foundLine is a line of a run's input that a user may mean.
+// foundLine is a line of a run's input that an itemRef matches.
 type foundLine struct {
 	place dialect.Place
 	line  input.Line
 }
 
-// maxFound bounds how many lines with the same id are told.
+// maxFound bounds the lines with the same id that are reported.
 const maxFound = 20
 
-// itemRef is what a user calls an item, understood.
+// itemRef is how a user refers to an item: by #INDEX, FILE:LINE or an id.
 type itemRef struct {
 	text  string
-	item  *uint64 // "#12"
+	item  *uint64 // of #INDEX; nil for the others
 	input int     // of FILE:LINE
-	line  uint64  // 0: it is an id
+	line  uint64  // of FILE:LINE; 0 for an id
 }
 
-// parseItemRef understands what a user calls an item. What names no input is an id.
+// parseItemRef parses a reference. A text of neither form, or with a FILE that
+// is not an input of the run, is an id.
 func parseItemRef(m record.Manifest, text string) itemRef {
 	w := itemRef{text: text}
 	if number, ok := strings.CutPrefix(text, "#"); ok {
@@ -56,7 +58,8 @@ func parseItemRef(m record.Manifest, text string) itemRef {
 		return w
 	}
 	for k, in := range m.Inputs {
-		if file := text[:i]; file == in.Label() || file == in.Key || file == path.Base(in.Label()) || file == path.Base(in.Key) {
+		names := []string{in.Label(), in.Key, path.Base(in.Label()), path.Base(in.Key)}
+		if slices.Contains(names, text[:i]) {
 			w.input, w.line = k, line
 			return w
 		}
@@ -64,15 +67,17 @@ func parseItemRef(m record.Manifest, text string) itemRef {
 	return w
 }
 
-// find returns the lines that are meant, in the order of the input. What is
-// planned is found through the plan; the rest, and lines without an id of
-// their own, by reading the input: its memory is bounded, its time is not.
+// find returns the lines that the reference matches, in the order of the input.
+// It finds planned items through the plan. It finds others, and item ids, by
+// reading the whole input, with bounded memory and unbounded time.
 func (x *Explainer) find(ctx context.Context, p status.Progress, w itemRef) ([]foundLine, error) {
 	switch {
 	case w.item != nil:
 		loc, err := x.index.LocateItem(ctx, p.Manifest.Run, *w.item)
 		if fault.Is(err, fault.NotFound) {
-			return x.scan(ctx, p, 0, func(_ jsonl.Line, at dialect.Place) (hit, over bool) { return at.Item == *w.item, at.Item >= *w.item })
+			return x.scan(ctx, p, 0, func(_ jsonl.Line, at dialect.Place) (hit, over bool) {
+				return at.Item == *w.item, at.Item >= *w.item
+			})
 		}
 		if err != nil {
 			return nil, err
@@ -81,15 +86,17 @@ func (x *Explainer) find(ctx context.Context, p status.Progress, w itemRef) ([]f
 	case w.line > 0:
 		loc, err := x.index.LocateLine(ctx, p.Manifest.Run, w.input, w.line)
 		if fault.Is(err, fault.NotFound) {
-			return x.scan(ctx, p, w.input, func(_ jsonl.Line, at dialect.Place) (hit, over bool) { return at.Line == w.line, at.Line >= w.line })
+			return x.scan(ctx, p, w.input, func(_ jsonl.Line, at dialect.Place) (hit, over bool) {
+				return at.Line == w.line, at.Line >= w.line
+			})
 		}
 		if err != nil {
 			return nil, err
 		}
 		return x.lineOf(ctx, p, loc, func(l input.Line) bool { return l.Place.Line == w.line })
 	}
-	out, sure, err := x.findPlanned(ctx, p, w.text)
-	if err != nil || sure {
+	out, complete, err := x.findPlanned(ctx, p, w.text)
+	if err != nil || complete {
 		return out, err
 	}
 	n := 0
@@ -102,10 +109,11 @@ func (x *Explainer) find(ctx context.Context, p status.Progress, w itemRef) ([]f
 	})
 }
 
-// findPlanned looks an id up in what the plan left. It is sure of what it finds
-// and, once all is planned, that no line has the id; but not of item ids, nor
-// where the plan's objects are gone.
-func (x *Explainer) findPlanned(ctx context.Context, p status.Progress, id string) (out []foundLine, sure bool, err error) {
+// findPlanned looks an id up in the plan's lists. complete reports that no other
+// line has the id: the plan is complete, and either a line was found or the id
+// cannot be an item id. It is false if the plan's objects are gone.
+func (x *Explainer) findPlanned(ctx context.Context, p status.Progress,
+	id string) (out []foundLine, complete bool, err error) {
 	if p.Plan.Total == 0 {
 		return nil, false, nil
 	}
@@ -127,14 +135,15 @@ func (x *Explainer) findPlanned(ctx context.Context, p status.Progress, id strin
 	return out, p.Plan.Complete() && (len(out) > 0 || !isItemID(id)), err
 }
 
-// isItemID reports whether the text may be an item id in hex.
+// isItemID reports whether the text has the form of an item id in hex.
 func isItemID(text string) bool {
 	_, err := hex.DecodeString(text)
 	return err == nil && len(text) == hex.EncodedLen(len(identity.ContentID{}))
 }
 
-// lineOf reads the lines of a planned shard that match.
-func (x *Explainer) lineOf(ctx context.Context, p status.Progress, loc input.Location, match func(input.Line) bool) ([]foundLine, error) {
+// lineOf returns the first line of a planned shard that matches.
+func (x *Explainer) lineOf(ctx context.Context, p status.Progress, loc input.Location,
+	match func(input.Line) bool) ([]foundLine, error) {
 	sh, err := x.index.LoadShard(ctx, p.Manifest, loc.Entry.Range, loc.Row)
 	if err != nil {
 		return nil, err
@@ -147,13 +156,13 @@ func (x *Explainer) lineOf(ctx context.Context, p status.Progress, loc input.Loc
 	return nil, nil
 }
 
-// idMatcher matches lines by their own id or, where that is in hex, by the
-// item id of lines that have none.
+// idMatcher matches lines by their own id or, if the text has the form of an item
+// id, by their item id.
 func idMatcher(m record.Manifest, text string) func(jsonl.Line, dialect.Place) bool {
 	name, id := dialect.Name(m.Dialect), []byte(text)
 	model, wantHex := modelOf(m), isItemID(text)
 	return func(l jsonl.Line, at dialect.Place) bool {
-		if bytes.Contains(l.Bytes, id) || bytes.IndexByte(l.Bytes, '\\') >= 0 { // it may be there escaped
+		if bytes.Contains(l.Bytes, id) || bytes.IndexByte(l.Bytes, '\\') >= 0 { // the id may be escaped
 			if got, ok := dialect.ScanID(name, l.Bytes); ok && bytes.Equal(got, id) {
 				return true
 			}
@@ -166,26 +175,29 @@ func idMatcher(m record.Manifest, text string) func(jsonl.Line, dialect.Place) b
 	}
 }
 
-// modelOf is what item ids of the run are made of.
+// modelOf is the part of the run's item ids that all items share.
 func modelOf(m record.Manifest) dialect.Model {
 	id, _ := identity.ParseContentID(m.ModelID)
 	return dialect.Model{URI: m.ModelURI, ID: id, Params: m.Config.Sampling.Canonical()}
 }
 
-// checkEvery is how many lines are read between looks at the context.
+// checkEvery is how many lines are read between checks of the context.
 const checkEvery = 4096
 
-// scan reads the run's input from the given file on, and returns the lines
-// that match: hit. over ends the scan. Items are numbered only if it begins
-// with the first file.
-func (x *Explainer) scan(ctx context.Context, p status.Progress, from int, match func(jsonl.Line, dialect.Place) (hit, over bool)) (out []foundLine, err error) {
+// matcher decides on a line: hit adds it to the result, over ends the scan.
+type matcher func(jsonl.Line, dialect.Place) (hit, over bool)
+
+// scan reads the run's inputs and returns the lines that match. It reads all
+// inputs if from is 0, and otherwise only input from, without item indexes.
+func (x *Explainer) scan(ctx context.Context, p status.Progress, from int, match matcher) (out []foundLine, err error) {
 	var item uint64
 	for k := from; k < len(p.Manifest.Inputs); k++ {
 		r, err := x.openInput(ctx, p, k)
 		if err != nil {
 			return out, err
 		}
-		over, err := scanLines(ctx, r, p.Manifest.Inputs[k].Label(), &item, match, &out)
+		found, over, err := scanLines(ctx, r, p.Manifest.Inputs[k].Label(), &item, match)
+		out = append(out, found...)
 		if err := errors.Join(err, r.Close()); err != nil || over || from > 0 {
 			return out, err
 		}
@@ -193,18 +205,21 @@ func (x *Explainer) scan(ctx context.Context, p status.Progress, from int, match
 	return out, nil
 }
 
-func scanLines(ctx context.Context, r io.Reader, file string, item *uint64, match func(jsonl.Line, dialect.Place) (hit, over bool), out *[]foundLine) (over bool, err error) {
+// scanLines reads one input. item is the index of its first item, and is
+// advanced.
+func scanLines(ctx context.Context, r io.Reader, file string, item *uint64,
+	match matcher) (out []foundLine, over bool, err error) {
 	lines := jsonl.NewScanner(r, jsonl.Options{})
 	for n := uint64(0); ; n++ {
 		if n%checkEvery == 0 && ctx.Err() != nil {
-			return true, fault.WithKind(fault.Canceled, ctx.Err(), "look for the item in %s, line %d", file, n+1)
+			return out, true, fault.WithKind(fault.Canceled, ctx.Err(), "look for the item in %s, line %d", file, n+1)
 		}
 		l, err := lines.Next()
 		if err == io.EOF {
-			return false, nil
+			return out, false, nil
 		}
 		if err != nil {
-			return true, fault.Wrap(err, "read %s", file)
+			return out, true, fault.Wrap(err, "read %s", file)
 		}
 		if l.Blank {
 			continue
@@ -217,15 +232,15 @@ func scanLines(ctx context.Context, r io.Reader, file string, item *uint64, matc
 			if l.TooLong {
 				keep.TooLong = l.Length
 			}
-			*out = append(*out, foundLine{at, keep})
+			out = append(out, foundLine{at, keep})
 		}
 		if over {
-			return true, nil
+			return out, true, nil
 		}
 	}
 }
 
-// openInput opens an input as it was pinned, unpacked.
+// openInput opens the pinned version of an input, unpacked.
 func (x *Explainer) openInput(ctx context.Context, p status.Progress, k int) (io.ReadCloser, error) {
 	if k < len(p.Plan.Ranges) {
 		src := p.Plan.Ranges[k]
@@ -243,7 +258,7 @@ func (x *Explainer) openInput(ctx context.Context, p status.Progress, k int) (io
 	return unpacking{u, r}, nil
 }
 
-// unpacking closes the archive with its reader.
+// unpacking closes the archive together with its reader.
 type unpacking struct {
 	io.ReadCloser
 	archive io.Closer
@@ -255,7 +270,7 @@ func (u unpacking) Close() error { return errors.Join(u.ReadCloser.Close(), u.ar
 type RowPlace struct {
 	Key    string `json:"key"`
 	Offset int64  `json:"offset"` // of its first byte
-	Line   uint64 `json:"line"`   // from 1; 0 if it is not counted there
+	Line   uint64 `json:"line"`   // from 1; 0 where lines are not counted
 }
 
 func (r RowPlace) String() string {
@@ -265,9 +280,10 @@ func (r RowPlace) String() string {
 	return fmt.Sprintf("%s, line %d (byte %d)", r.Key, r.Line, r.Offset)
 }
 
-// findRow reads an object of rows for the first one that matches; nil if there
-// is none, or no such object.
-func (x *Explainer) findRow(ctx context.Context, key string, match func(row []byte) bool) (*RowPlace, []byte, error) {
+// findRow returns the first row of an object that matches; nil if no row matches
+// or the object does not exist.
+func (x *Explainer) findRow(ctx context.Context, key string,
+	match func(row []byte) bool) (*RowPlace, []byte, error) {
 	r, _, err := x.ports.Blobs.Get(ctx, key, blob.GetOptions{})
 	if fault.Is(err, fault.NotFound) {
 		return nil, nil, nil
@@ -275,7 +291,7 @@ func (x *Explainer) findRow(ctx context.Context, key string, match func(row []by
 	if err != nil {
 		return nil, nil, fault.Wrap(err, "read %s", key)
 	}
-	defer r.Close() // read only: nothing can be lost
+	defer r.Close() // a read loses nothing
 	rows := jsonl.NewScanner(r, jsonl.Options{MaxLine: maxRow})
 	for n := 0; ; n++ {
 		if n%checkEvery == 0 && ctx.Err() != nil {
@@ -294,6 +310,6 @@ func (x *Explainer) findRow(ctx context.Context, key string, match func(row []by
 	}
 }
 
-// maxRow is the longest row that is looked into: an input's longest line, and
-// as much of answers.
+// maxRow bounds the rows that are read: the longest input line, and an answer of
+// the same length.
 const maxRow = 2 * jsonl.MaxLine

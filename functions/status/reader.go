@@ -117,7 +117,8 @@ func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, worke
 // reads only where that may explain why no worker of the pool is alive.
 func (r *Reader) fleet(ctx context.Context, p Progress) (f record.Fleet, err error) {
 	pool := p.Manifest.Pool
-	if !r.profile.Capabilities.ManagedFleet || p.Manifest.Refused != "" || p.State.Phase.Ended() || AliveIn(p.Workers, pool) {
+	if !r.profile.Capabilities.ManagedFleet || p.Manifest.Refused != "" || p.State.Phase.Ended() ||
+		AliveIn(p.Workers, pool) {
 		return f, nil
 	}
 	_, _, err = host.Load(ctx, r.ports.Docs, record.FleetKey(pool), &f)
@@ -180,7 +181,8 @@ func mayHaveCheckpoints(st run.State, now time.Time) (ranges []interval.Range) {
 
 // Shards reads the documents of the first shards of the ranges, at most limit.
 // A shard without a document is Pending.
-func (r *Reader) Shards(ctx context.Context, id identity.RunID, ranges []interval.Range, limit int) ([]shard.Doc, error) {
+func (r *Reader) Shards(ctx context.Context, id identity.RunID, ranges []interval.Range,
+	limit int) ([]shard.Doc, error) {
 	var out []shard.Doc
 	for part := range slices.Chunk(firstShards(ranges, limit), document.MaxKeys) {
 		keys := make([]string, len(part))
@@ -254,7 +256,8 @@ func (r *Reader) Queues(ctx context.Context, pools []string) ([]QueueStatus, err
 // hasQueue reports whether the pool has a work queue. A local installation has
 // a queue for every name.
 func (r *Reader) hasQueue(pool string) bool {
-	return !r.profile.Capabilities.DeclaredQueues || slices.ContainsFunc(r.pools, func(p config.Pool) bool { return p.Name == pool })
+	return !r.profile.Capabilities.DeclaredQueues ||
+		slices.ContainsFunc(r.pools, func(p config.Pool) bool { return p.Name == pool })
 }
 
 // decodeDoc decodes a document into v. It leaves v as it is if the document is

@@ -87,8 +87,8 @@ func TestEveryItemOfAnEndedRunIsExplained(t *testing.T) {
 			if x, err := p.user().Explain(t.Context(), id, "good"); err != nil || len(x.Items) != 2 || x.Items[0].State != diagnosis.Answered || x.Items[1].Class != fault.DuplicateID {
 				t.Errorf("an id that two lines have: %+v, %v", x.Items, err)
 			}
-			for item, says := range map[string]string{"nobody": `no line of run ` + string(id) + ` has the id "nobody"`, "x.jsonl:2": "line 2 of prompts/x.jsonl is no item",
-				"x.jsonl:8": "line 8 of prompts/x.jsonl is no item", "#6": "has no item #6", "y.jsonl:1": `the id "y.jsonl:1"`} {
+			for item, says := range map[string]string{"nobody": `no line of run ` + string(id) + ` has the id "nobody"`, "x.jsonl:2": "line 2 of prompts/x.jsonl is not an item",
+				"x.jsonl:8": "line 8 of prompts/x.jsonl is not an item", "#6": "has no item #6", "y.jsonl:1": `the id "y.jsonl:1"`} {
 				if _, err := p.user().Explain(t.Context(), id, item); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), says) {
 					t.Errorf("%s: %v, want %q", item, err, says)
 				}
@@ -141,7 +141,7 @@ func TestARunWhoseInputIsGoneIsExplainedByItsFiles(t *testing.T) {
 		must(t, p.ports.Blobs.Delete(t.Context(), "prompts/x.jsonl", ""))
 		for item, want := range map[string]diagnosis.ItemState{"refuse me": diagnosis.Failed, "#1": diagnosis.Failed, "x.jsonl:6": diagnosis.Failed, "good": diagnosis.Failed, "für": diagnosis.Answered} {
 			got := p.explained(id, item)
-			if got.State != want || !strings.Contains(got.History[0], "input is not there any more") {
+			if got.State != want || !strings.Contains(got.History[0], "the input is gone") {
 				t.Errorf("%s: %+v, want %s", item, got, want)
 			}
 			p.pointsAtItsRow(item, got, o)
@@ -184,7 +184,7 @@ func TestItemsUnderWayAreExplained(t *testing.T) {
 		is("#100", diagnosis.Waiting, "the next worker with room takes its shard")
 		must(t, p.user().Pause(t.Context(), id, "lunch"))
 		p.await("the run is paused", func() bool { return p.state(id).Phase == run.Paused })
-		is("id-0", diagnosis.Checkpointed, "its row is kept in the shard's checkpoint")
+		is("id-0", diagnosis.Checkpointed, "its row is in the shard's checkpoint")
 		is("id-1", diagnosis.Waiting, "but paused: lunch (`rollout resume "+string(id)+"`")
 		must(t, p.user().Stop(t.Context(), id, ""))
 		p.ended(id)
@@ -246,7 +246,7 @@ func TestACopyIsExplainedByItsOriginal(t *testing.T) {
 		}
 		is("a", diagnosis.Answered, "when the run has ended")
 		is("b", diagnosis.Failed, "status 400: no")
-		is("c", diagnosis.Copied, "it gets what item 0 got, when the run has ended")
+		is("c", diagnosis.Copied, "it gets a copy of the row of item 0 when the run has ended")
 		is("d", diagnosis.Copied, "line 2 of prompts/x.jsonl (item 1): that one is asked for both")
 		close(goOn)
 		o := p.ended(id)

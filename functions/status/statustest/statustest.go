@@ -56,7 +56,8 @@ func Midway() status.Progress {
 	st.Counts = shard.Counts{OK: 390, Failed: 10, ByClass: map[string]int{"invalid_line": 7, "too_long": 3},
 		PromptTokens: 4000, CompletionTokens: 8000, WastedTokens: 12}
 	st.StartedAt, st.SavedAt = Noon.Add(time.Second), Noon.Add(40*time.Second)
-	return status.Progress{Hints: cloud.OneMachine().Hints, Manifest: Manifest(RunA), State: st, Workers: []status.WorkerStatus{Worker(4, 5, 6)}}
+	return status.Progress{Hints: cloud.OneMachine().Hints, Manifest: Manifest(RunA), State: st,
+		Workers: []status.WorkerStatus{Worker(4, 5, 6)}}
 }
 
 // Worker is a living worker "w" that holds shards of RunA, each half answered,

@@ -18,7 +18,7 @@ func TestExplainSaysWhatHoldsARunUp(t *testing.T) {
 	check(t, rollout(t.Context(), "explain", "nightly", "--dir", b.dir), 0, `run 01JD2ZQ4T5W0M1X9YB7R3K8CVE (nightly) running: 50 of 100 items (50%), 0.5/s
   - submitted at 2026-03-01T12:58:20Z from prompts/nightly.jsonl (), with the deployment's default config
   - planned: 100 items in 4 shards
-  - sent to pool default: 4 shards; 2 are done, 0 are in workers' hands
+  - sent to pool default: 4 shards; 2 are done, workers hold 0
 why it is not done yet, or not faster:
   1. no worker of pool default is alive
      → start `+"`rollout up --dir "+b.dir+"`"+`
@@ -47,12 +47,12 @@ func TestExplainFindsAnItemThatIsNotPlanned(t *testing.T) {
 		Inputs: []record.Input{{Key: "prompts/x.jsonl", Version: info.Version, Size: info.Size}}, ModelURI: "mock", Pool: "default"})
 	r := rollout(t.Context(), "explain", "x", "p-17", "--dir", b.dir)
 	for _, want := range []string{"item 1 of run 01JD2ZQ4T5W0M1X9YB7R3K8CVE (x): not planned, will fail (invalid_line)\n",
-		"  - item 1 is line 2 of prompts/x.jsonl, with the id \"p-17\"\n", "it is no request that can be asked: prompt is a number", "  next: it gets its turn when it is\n"} {
+		"  - item 1 is line 2 of prompts/x.jsonl, with the id \"p-17\"\n", "it is not a valid request: prompt is a number", "  next: it is sent to a worker after that\n"} {
 		if r.code != 0 || !strings.Contains(r.out, want) {
 			t.Errorf("it lacks %q: %+v", want, r)
 		}
 	}
-	check(t, rollout(t.Context(), "explain", "x", "p-18", "--dir", b.dir), 1, "", `no line of run 01JD2ZQ4T5W0M1X9YB7R3K8CVE has the id "p-18" (a line that is too long`)
+	check(t, rollout(t.Context(), "explain", "x", "p-18", "--dir", b.dir), 1, "", `no line of run 01JD2ZQ4T5W0M1X9YB7R3K8CVE has the id "p-18" (name the item by`)
 	check(t, rollout(t.Context(), "explain", "--dir", b.dir), 2, "", "RUN is missing")
 }
 
