@@ -1,6 +1,6 @@
-// Package tinytest has what tests that hold the tiny engine against foreign
-// software share: small models with clear opinions, and texts that tokenizers
-// disagree about.
+// Package tinytest contains what tests share that compare the tiny engine with
+// other software: small models whose logits differ clearly, and texts that are
+// difficult for tokenizers. Only tests import it.
 package tinytest
 
 import (
@@ -16,13 +16,13 @@ import (
 // Vocab is the size of Tokenizer's vocabulary.
 const Vocab = 384
 
-// Corpus is what Tokenizer learns from.
+// Corpus is the text that Tokenizer is trained on.
 const Corpus = `In the beginning God created the heaven and the earth. And the earth was without form, and void;
 and darkness was upon the face of the deep. "They'll see," said he; they've 119 stones, and it's the LORD's.
 	The light, the lights, the lighter: naïve façades, Τὸ φῶς, 光あれ. He didn't; we're; I'm; I'd.
 `
 
-// Tokenizer has learnt the corpus.
+// Tokenizer returns a tokenizer of Vocab tokens, trained on Corpus.
 func Tokenizer(t testing.TB) *tokenizer.Tokenizer {
 	t.Helper()
 	tok, err := tokenizer.Train(slices.Values([]string{strings.Repeat(Corpus, 3)}), Vocab)
@@ -32,24 +32,28 @@ func Tokenizer(t testing.TB) *tokenizer.Tokenizer {
 	return tok
 }
 
-// Config is the shape of the shipped model, with fewer layers and Vocab.
+// Config returns a shape similar to that of the shipped model, with fewer layers
+// and a vocabulary of Vocab tokens.
 func Config() model.Config {
-	return model.Config{Vocab: Vocab, Width: 128, Layers: 3, Heads: 2, HeadSize: 64, Hidden: 352, Context: 256, RopeBase: 10_000, NormEpsilon: 1e-5}
+	return model.Config{
+		Vocab: Vocab, Width: 128, Layers: 3, Heads: 2, HeadSize: 64, Hidden: 352, Context: 256,
+		RopeBase: 10_000, NormEpsilon: 1e-5,
+	}
 }
 
-// Model is a fresh model whose weights are large enough that its logits differ
-// clearly.
+// Model returns an untrained model. Its weights are large, so that its logits
+// differ clearly.
 func Model(t testing.TB, c model.Config) *model.Model {
 	t.Helper()
 	m, err := model.New(c, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dice := rand.New(rand.NewPCG(1, 2))
+	random := rand.New(rand.NewPCG(1, 2))
 	for _, tensor := range m.Tensors() {
 		for i := range tensor.Data {
 			if len(tensor.Shape) == 1 {
-				tensor.Data[i] = 0.5 + dice.Float32()
+				tensor.Data[i] = 0.5 + random.Float32()
 			} else {
 				tensor.Data[i] *= 6
 			}
@@ -58,22 +62,26 @@ func Model(t testing.TB, c model.Config) *model.Model {
 	return m
 }
 
-// Texts are hard for tokenizers, in their words, spaces, scripts and lengths;
-// all are valid UTF-8 without U+0000.
+// Texts returns texts that are difficult for tokenizers because of their words,
+// spaces, scripts or lengths. All are valid UTF-8 without U+0000.
 func Texts() []string {
 	texts := []string{
-		"", " ", "  ", "\n", "\n\n \n", "a", " a", "the light", "The  light   of\tthe\n\nworld \n", "they'll they've it's I'm I'd we're 'tis '' 'S",
-		"119 1 22 333 4444 3.14159 1,000,000", "naïve façades Τὸ φῶς 光あれ", "🙂🙂 👩‍👩‍👧‍👦 ❤️", "e\u0301 \u00a0\u2003x\u3000y\u200bz",
-		"x²½ ٣٤ Ⅷ ①", "_under_score--dash…", "\r\n\r\n", "مرحبا بالعالم", "שלום", "नमस्ते", "ภาษาไทย", "한국어", "\ufeffBOM", "\u0001\u007f\u0085",
+		"", " ", "  ", "\n", "\n\n \n", "a", " a", "the light", "The  light   of\tthe\n\nworld \n",
+		"they'll they've it's I'm I'd we're 'tis '' 'S",
+		"119 1 22 333 4444 3.14159 1,000,000", "naïve façades Τὸ φῶς 光あれ",
+		"🙂🙂 👩‍👩‍👧‍👦 ❤️",
+		"e\u0301 \u00a0\u2003x\u3000y\u200bz", "x²½ ٣٤ Ⅷ ①", "_under_score--dash…", "\r\n\r\n",
+		"مرحبا بالعالم", "שלום", "नमस्ते", "ภาษาไทย",
+		"한국어", "\ufeffBOM", "\u0001\u007f\u0085",
 		strings.Repeat("a", 1000), strings.Repeat("the ", 300), strings.Repeat(" ", 100) + "x",
 		"don'tell 'RE 'Ve", "ǅ ʰ ß ﬁ", "𝔘𝔫𝔦𝔠𝔬𝔡𝔢 𐍈 𒀀", "\u2028\u2029 \u180e",
 	}
-	dice := rand.New(rand.NewPCG(3, 4))
+	random := rand.New(rand.NewPCG(3, 4))
 	alphabet := []rune("'srevldtm  \n\t09aZé²\u00a0\u2028!?.光🙂thelight")
 	for range 200 {
 		var b strings.Builder
-		for range dice.IntN(60) {
-			b.WriteRune(alphabet[dice.IntN(len(alphabet))])
+		for range random.IntN(60) {
+			b.WriteRune(alphabet[random.IntN(len(alphabet))])
 		}
 		texts = append(texts, b.String())
 	}
@@ -83,13 +91,15 @@ func Texts() []string {
 // Last returns the logits after the last of the tokens.
 func Last(t testing.TB, m *model.Model, tokens []int32) (last []float32) {
 	t.Helper()
-	if err := model.NewRunner(m, 1).AllLogits(tokens, func(_ int, row []float32) { last = append(last[:0], row...) }); err != nil {
+	err := model.NewRunner(m, 1).AllLogits(tokens, func(_ int, row []float32) { last = append(last[:0], row...) })
+	if err != nil {
 		t.Fatal(err)
 	}
 	return last
 }
 
-// Greedy returns the n likeliest tokens after a prompt, the lowest id of equals.
+// Greedy returns n tokens after the prompt, each the likeliest one; of equally
+// likely tokens, the lowest id.
 func Greedy(t testing.TB, m *model.Model, prompt []int32, n int) (out []int32) {
 	t.Helper()
 	r, s := model.NewRunner(m, 1), m.NewSession()

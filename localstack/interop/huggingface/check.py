@@ -1,14 +1,17 @@
-"""Reads a model's folder as Hugging Face's libraries do, and answers questions
-about it: a line of JSON a question on standard input, one an answer.
+"""Reads a model's folder with Hugging Face's libraries and answers requests about it.
 
-  {"tokenize": "text"} -> {"tokens": [...]}    with the tokenizers library
-  {"decode": [ids]}    -> {"text": "..."}
-  {"chat": [messages]} -> {"tokens": [...]}    by the chat template, for the next answer
-  {"logits": [ids]}    -> {"logits": [...]}    after the last id; of a reward model its one score
+Usage: check.py FOLDER. Each line of standard input is a request in JSON, and each
+line of standard output its answer:
 
-The forward pass is a plain one in numpy, written from the definition of
-transformers' LlamaForCausalLM and LlamaForSequenceClassification (RMSNorm, rotary halves, SwiGLU), so that the
-names, shapes and layout of the tensors are what others take them for."""
+  {"tokenize": "text"} -> {"tokens": [...]}    tokens of the text
+  {"decode": [ids]}    -> {"text": "..."}      text of the tokens
+  {"chat": [messages]} -> {"tokens": [...]}    tokens of the chat with a generation prompt
+  {"logits": [ids]}    -> {"logits": [...]}    logits after the last id; the score of a reward model
+
+The tokenizers library tokenizes and decodes. The forward pass is written in numpy
+from the definition of transformers' LlamaForCausalLM and
+LlamaForSequenceClassification (RMSNorm, rotary halves, SwiGLU). It checks that the
+tensors have the names, shapes and layout that other software expects."""
 
 import json
 import os
@@ -25,8 +28,13 @@ tensors = {k: v.astype(np.float64) for k, v in load_file(os.path.join(folder, "m
 with open(os.path.join(folder, "config.json")) as f:
     config = json.load(f)
 with open(os.path.join(folder, "tokenizer_config.json")) as f:
-    template = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True).from_string(json.load(f)["chat_template"])
-output = {"LlamaForCausalLM": "model.embed_tokens.weight", "LlamaForSequenceClassification": "score.weight"}[config["architectures"][0]]
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    template = environment.from_string(json.load(f)["chat_template"])
+heads_by_architecture = {
+    "LlamaForCausalLM": "model.embed_tokens.weight",
+    "LlamaForSequenceClassification": "score.weight",
+}
+output = heads_by_architecture[config["architectures"][0]]
 assert config["hidden_act"] == "silu" and config["tie_word_embeddings"]
 
 
@@ -35,7 +43,8 @@ def norm(x, name):
     return x / np.sqrt(mean + config["rms_norm_eps"]) * tensors[name + ".weight"]
 
 
-def turn(x):  # [head, position, size]
+def rotate(x):
+    """Applies rotary positions to x [head, position, size]."""
     size = x.shape[-1]
     angle = np.arange(x.shape[1])[:, None] * config["rope_theta"] ** (-np.arange(0, size, 2) / size)[None, :]
     cos, sin = np.concatenate([np.cos(angle)] * 2, axis=-1), np.concatenate([np.sin(angle)] * 2, axis=-1)
@@ -54,27 +63,29 @@ def logits(ids):
             y = h @ tensors[at + f"self_attn.{name}_proj.weight"].T
             return y.reshape(n, heads, size).transpose(1, 0, 2)
 
-        q, k, v = turn(project("q")), turn(project("k")), project("v")
+        q, k, v = rotate(project("q")), rotate(project("k")), project("v")
         score = q @ k.transpose(0, 2, 1) / np.sqrt(size)
         score = np.where(np.tril(np.ones((n, n), bool)), score, -np.inf)
         weight = np.exp(score - score.max(axis=-1, keepdims=True))
         weight /= weight.sum(axis=-1, keepdims=True)
-        x = x + (weight @ v).transpose(1, 0, 2).reshape(n, heads * size) @ tensors[at + "self_attn.o_proj.weight"].T
+        attended = (weight @ v).transpose(1, 0, 2).reshape(n, heads * size)
+        x = x + attended @ tensors[at + "self_attn.o_proj.weight"].T
         h = norm(x, at + "post_attention_layernorm")
         gate = h @ tensors[at + "mlp.gate_proj.weight"].T
-        x = x + (gate / (1 + np.exp(-gate)) * (h @ tensors[at + "mlp.up_proj.weight"].T)) @ tensors[at + "mlp.down_proj.weight"].T
+        hidden = gate / (1 + np.exp(-gate)) * (h @ tensors[at + "mlp.up_proj.weight"].T)
+        x = x + hidden @ tensors[at + "mlp.down_proj.weight"].T
     return norm(x[-1], "model.norm") @ tensors[output].T
 
 
 for line in sys.stdin:
-    question = json.loads(line)
-    if "tokenize" in question:
-        answer = {"tokens": tokenizer.encode(question["tokenize"], add_special_tokens=False).ids}
-    elif "decode" in question:
-        answer = {"text": tokenizer.decode(question["decode"], skip_special_tokens=False)}
-    elif "chat" in question:
-        text = template.render(messages=question["chat"], add_generation_prompt=True)
+    request = json.loads(line)
+    if "tokenize" in request:
+        answer = {"tokens": tokenizer.encode(request["tokenize"], add_special_tokens=False).ids}
+    elif "decode" in request:
+        answer = {"text": tokenizer.decode(request["decode"], skip_special_tokens=False)}
+    elif "chat" in request:
+        text = template.render(messages=request["chat"], add_generation_prompt=True)
         answer = {"tokens": tokenizer.encode(text, add_special_tokens=False).ids}
     else:
-        answer = {"logits": logits(question["logits"]).tolist()}
+        answer = {"logits": logits(request["logits"]).tolist()}
     print(json.dumps(answer), flush=True)

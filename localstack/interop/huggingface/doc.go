@@ -1,6 +1,6 @@
-// Package huggingface tests that Hugging Face's own libraries read an exported
-// folder: the same token ids, and tensors that mean what their names say.
+// Package huggingface tests that Hugging Face's libraries read an exported folder:
+// they compute the same token ids, and the tensors give the same logits.
 //
 // The libraries run in Python (check.py), in an environment that install.sh
-// makes. Where it is not there, tests are skipped, and fail in CI.
+// creates. Without the environment the tests are skipped; in CI they fail.
 package huggingface

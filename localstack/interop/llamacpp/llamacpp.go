@@ -1,9 +1,10 @@
-// Package llamacpp compares the tiny engine with llama.cpp on the same
-// weights: the same token ids, the same greedy tokens, and which is faster.
+// Package llamacpp compares the tiny engine with llama.cpp on the same weights: token
+// ids, greedy tokens, logits and speed. Start loads a GGUF file into llama.cpp; the
+// methods of Process send it requests.
 //
-// llama.cpp runs in a process of its own (peer, a module of its own), which
-// install.sh builds and whose libraries it fetches; the product needs neither.
-// Where they are not installed, tests are skipped, and fail in CI.
+// llama.cpp runs in a separate process, the program peer, which is a separate module.
+// install.sh downloads the libraries and builds the program. The product needs
+// neither. Without them the tests are skipped; in CI they fail.
 package llamacpp
 
 import (
@@ -19,13 +20,14 @@ import (
 	"path/filepath"
 )
 
-// Folder is where install.sh puts things, below the repository's root.
+// Folder is the folder that install.sh installs to, relative to the repository's
+// root.
 const Folder = "out/llamacpp"
 
-// ErrNotInstalled says what is missing and how to get it.
-var ErrNotInstalled = errors.New("llama.cpp is not installed: `make llamacpp` fetches it")
+// ErrNotInstalled is the error of Start without an installed llama.cpp.
+var ErrNotInstalled = errors.New("llama.cpp is not installed: run `make llamacpp`")
 
-// Process is llama.cpp with one model. It answers one question at a time.
+// Process is a process of llama.cpp with one model. It answers one request at a time.
 type Process struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -33,15 +35,18 @@ type Process struct {
 	stderr  bytes.Buffer
 }
 
-// Options are how llama.cpp runs.
+// Options configure llama.cpp.
 type Options struct {
 	Root    string // the repository's root
-	Threads int    // 1 if 0
-	Fast    bool   // llama.cpp's defaults (keys and values as f16, flash attention), not plain sums in f32
+	Threads int    // default: 1
+	// Fast uses llama.cpp's defaults: keys and values in f16, and flash attention.
+	// Otherwise llama.cpp computes in f32 without flash attention.
+	Fast bool
 }
 
-// Start loads a GGUF file. It fails with ErrNotInstalled if llama.cpp is not
-// there. The process ends with ctx, or by Close.
+// Start starts a process and loads a GGUF file. It returns ErrNotInstalled if
+// llama.cpp is not installed. The process ends when ctx is canceled or Close is
+// called.
 func Start(ctx context.Context, file string, o Options) (*Process, error) {
 	folder, err := filepath.Abs(filepath.Join(o.Root, Folder))
 	if err != nil {
@@ -51,8 +56,9 @@ func Start(ctx context.Context, file string, o Options) (*Process, error) {
 	if _, err := os.Stat(program); err != nil {
 		return nil, ErrNotInstalled
 	}
-	p := &Process{cmd: exec.CommandContext(ctx, program, "-lib", filepath.Join(folder, "lib"), "-model", file,
-		"-threads", fmt.Sprint(max(1, o.Threads)), fmt.Sprintf("-fast=%t", o.Fast))}
+	cmd := exec.CommandContext(ctx, program, "-lib", filepath.Join(folder, "lib"), "-model", file,
+		"-threads", fmt.Sprint(max(1, o.Threads)), fmt.Sprintf("-fast=%t", o.Fast))
+	p := &Process{cmd: cmd}
 	p.cmd.Stderr = &p.stderr
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -65,7 +71,7 @@ func Start(ctx context.Context, file string, o Options) (*Process, error) {
 	return p, p.cmd.Start()
 }
 
-// Close ends the process.
+// Close ends the process. It returns an error if the process failed.
 func (p *Process) Close() error {
 	if err := p.in.Close(); err != nil {
 		return err
@@ -76,19 +82,20 @@ func (p *Process) Close() error {
 	return nil
 }
 
-func (p *Process) ask(question, answer any) error {
-	err := json.NewEncoder(p.in).Encode(question)
+// ask sends a request and decodes the answer.
+func (p *Process) ask(request, answer any) error {
+	err := json.NewEncoder(p.in).Encode(request)
 	if err == nil {
 		err = p.answers.Decode(answer)
 	}
-	if err != nil { // it says why when it ends
+	if err != nil { // the process writes its own error to stderr and ends
 		_ = p.in.Close()
 		return errors.Join(fmt.Errorf("llama.cpp: %w", err), p.cmd.Wait(), errors.New(p.stderr.String()))
 	}
 	return nil
 }
 
-// Tokenize returns the text's ids, special tokens neither added nor parsed.
+// Tokenize returns the ids of a text. It neither adds nor parses special tokens.
 func (p *Process) Tokenize(text string) ([]int32, error) {
 	var a struct {
 		Tokens []int32 `json:"tokens"`
@@ -97,8 +104,9 @@ func (p *Process) Tokenize(text string) ([]int32, error) {
 	return a.Tokens, err
 }
 
-// Greedy returns the n tokens after the prompt that are the likeliest, the
-// lowest id of equals, and the least lead that one of them had over the next.
+// Greedy returns n tokens after the prompt, each the likeliest one; of equally likely
+// tokens, the lowest id. lead is the smallest difference between the logits of a
+// chosen token and of the second likeliest.
 func (p *Process) Greedy(prompt []int32, n int) (tokens []int32, lead float32, err error) {
 	var a struct {
 		Tokens []int32 `json:"tokens"`
@@ -108,7 +116,7 @@ func (p *Process) Greedy(prompt []int32, n int) (tokens []int32, lead float32, e
 	return a.Tokens, a.Margin, err
 }
 
-// Logits returns those after the last token, one a token of the vocabulary.
+// Logits returns the logits after the last token.
 func (p *Process) Logits(tokens []int32) ([]float32, error) {
 	var a struct {
 		Logits []float32 `json:"logits"`
@@ -117,15 +125,15 @@ func (p *Process) Logits(tokens []int32) ([]float32, error) {
 	return a.Logits, err
 }
 
-// Throughput is what it took to sample.
+// Throughput is the result of MeasureThroughput.
 type Throughput struct {
-	Seconds    float64 `json:"seconds"`
-	CPUSeconds float64 `json:"cpu_seconds"`
-	PeakMiB    float64 `json:"peak_mib"`
+	Seconds    float64 `json:"seconds"`     // elapsed time
+	CPUSeconds float64 `json:"cpu_seconds"` // processor time of the process
+	PeakMiB    float64 `json:"peak_mib"`    // peak memory of the process
 }
 
-// MeasureThroughput has so many streams append n tokens each to the prompt, side by side.
-// The prompt is not timed.
+// MeasureThroughput generates n tokens in each of streams parallel sequences that
+// begin with the prompt. The times do not include the prompt.
 func (p *Process) MeasureThroughput(prompt []int32, n, streams int) (Throughput, error) {
 	var a Throughput
 	err := p.ask(map[string]any{"pace": map[string]any{"prompt": prompt, "tokens": n, "streams": streams}}, &a)

@@ -27,7 +27,8 @@ func start(t *testing.T, m *model.Model, tok *tokenizer.Tokenizer, e export.Enco
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := export.GGUF(f, export.Model{Name: "test", Config: m.Config(), Tensors: m.Tensors(), Tokenizer: tok}, e); err != nil {
+	exported := export.Model{Name: "test", Config: m.Config(), Tensors: m.Tensors(), Tokenizer: tok}
+	if err := export.GGUF(f, exported, e); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {
@@ -61,25 +62,27 @@ func TestTextsHaveTheSameIDs(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ours := tok.Encode(nil, text); !slices.Equal(ours, theirs) {
-			t.Errorf("%q: ours %v, llama.cpp %v", text, ours, theirs)
+			t.Errorf("%q encodes to %v, with llama.cpp to %v", text, ours, theirs)
 		}
 	}
 }
 
-// prompts are 20 of all kinds.
+// prompts are 20 different prompts.
 var prompts = []string{
-	"In the beginning", "And God said", "The light", "they've", "\n\n", "119", "naïve", "光", "a", "void; and", "the deep. \"They", "And the earth was without form, and void;\nand darkness",
-	" ", "He didn't; we're", "QUESTION: what is light?\nANSWER:", "façades, Τὸ φῶς", "1 2 3", "I'd", "stones, and it's the LORD's.", "\tThe",
+	"In the beginning", "And God said", "The light", "they've", "\n\n", "119", "naïve", "光", "a", "void; and",
+	"the deep. \"They", "And the earth was without form, and void;\nand darkness", " ", "He didn't; we're",
+	"QUESTION: what is light?\nANSWER:", "façades, Τὸ φῶς", "1 2 3", "I'd", "stones, and it's the LORD's.",
+	"\tThe",
 }
 
 func TestGreedyTokensAreTheSame(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*model.Config){
-		"shaped as the shipped":          func(*model.Config) {},
-		"heads wider than the model":     func(c *model.Config) { c.Heads = 3 },
-		"small heads and another base":   func(c *model.Config) { c.HeadSize, c.Heads, c.RopeBase = 32, 4, 500_000 },
-		"more ids than the tokenizer's":  func(c *model.Config) { c.Vocab += 28 },
-		"one layer, an odd hidden width": func(c *model.Config) { c.Layers, c.Hidden = 1, 37 },
+		"similar to the shipped model":          func(*model.Config) {},
+		"heads wider than the model":            func(c *model.Config) { c.Heads = 3 },
+		"small heads and another rope base":     func(c *model.Config) { c.HeadSize, c.Heads, c.RopeBase = 32, 4, 500_000 },
+		"vocabulary larger than the tokenizer":  func(c *model.Config) { c.Vocab += 28 },
+		"one layer and an odd hidden dimension": func(c *model.Config) { c.Layers, c.Hidden = 1, 37 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -96,14 +99,14 @@ func TestGreedyTokensAreTheSame(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !slices.Equal(ours, theirs) {
-					t.Errorf("%q (least lead %g): ours %v, llama.cpp %v", prompt, lead, ours, theirs)
+					t.Errorf("after %q: %v, with llama.cpp %v; smallest lead %g", prompt, ours, theirs, lead)
 				}
 			}
 		})
 	}
 }
 
-func TestTheShippedModelSaysTheSame(t *testing.T) {
+func TestShippedModelGivesTheSameTokens(t *testing.T) {
 	t.Parallel()
 	b, err := weights.Shipped()
 	if err != nil {
@@ -117,7 +120,7 @@ func TestTheShippedModelSaysTheSame(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(ids, theirs) {
-			t.Errorf("%q: ours %v, llama.cpp %v", prompt, ids, theirs)
+			t.Errorf("%q encodes to %v, with llama.cpp to %v", prompt, ids, theirs)
 		}
 	}
 	least := float32(math.MaxFloat32)
@@ -131,15 +134,17 @@ func TestTheShippedModelSaysTheSame(t *testing.T) {
 		}
 		least = min(least, lead)
 		if !slices.Equal(ours, theirs) {
-			t.Errorf("%q (least lead %g): ours %v, llama.cpp %v", prompt, lead, ours, theirs)
+			t.Errorf("after %q: %v, with llama.cpp %v; smallest lead %g", prompt, ours, theirs, lead)
 		}
 	}
-	t.Logf("the closest of all choices had a lead of %g", least)
+	t.Logf("smallest lead of a chosen token: %g", least)
 }
 
 func TestLogitsAreAsCloseAsTheEncodingAllows(t *testing.T) {
 	t.Parallel()
-	for e, most := range map[export.Encoding]float64{export.F32: 1e-4, export.F16: 0.03, export.BF16: 0.2, export.Q8: 0.3} {
+	for e, most := range map[export.Encoding]float64{
+		export.F32: 1e-4, export.F16: 0.03, export.BF16: 0.2, export.Q8: 0.3,
+	} {
 		t.Run(e.String(), func(t *testing.T) {
 			t.Parallel()
 			tok := tinytest.Tokenizer(t)
@@ -157,7 +162,7 @@ func TestLogitsAreAsCloseAsTheEncodingAllows(t *testing.T) {
 			}
 			t.Logf("logits up to %.3g differ by up to %.3g after %d tokens", size, worst, len(ids))
 			if worst > most*size || len(theirs) != m.Config().Vocab {
-				t.Errorf("%d logits, up to %.3g; one differs by %.3g", len(theirs), size, worst)
+				t.Errorf("%d logits up to %.3g differ by %.3g, want at most %.3g", len(theirs), size, worst, most*size)
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-// Package openaiclient tries OpenAI's own Python client on `rollout serve`: what
-// that client makes of our answers is what users get. Its test needs `make
-// openai-client`.
+// Package openaiclient tests `rollout serve` with OpenAI's Python client, which
+// many users have. The client runs in an environment that install.sh creates.
+// Without the environment the test is skipped; in CI it fails.
 package openaiclient

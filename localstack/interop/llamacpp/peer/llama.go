@@ -9,16 +9,17 @@ import (
 	"github.com/hybridgroup/yzma/pkg/llama"
 )
 
-// loaded is a model in llama.cpp.
+// loaded is a model that llama.cpp has loaded.
 type loaded struct {
 	model   llama.Model
 	vocab   llama.Vocab
-	context int // tokens of one sequence
-	size    int // of the vocabulary
+	context int // maximum number of tokens of a sequence
+	size    int // size of the vocabulary
 	threads int
-	fast    bool // llama.cpp's defaults, not plain sums in f32
+	fast    bool // llama.cpp's defaults; otherwise f32 without flash attention
 }
 
+// open loads a GGUF file. lib is the folder of llama.cpp's libraries.
 func open(lib, file string, threads int, fast bool) (*loaded, error) {
 	if err := llama.Load(lib); err != nil {
 		return nil, fmt.Errorf("load llama.cpp from %q: %w", lib, err)
@@ -29,10 +30,10 @@ func open(lib, file string, threads int, fast bool) (*loaded, error) {
 	p.SetCPUOnly()
 	model, err := llama.ModelLoadFromFile(file, p)
 	if err != nil {
-		return nil, fmt.Errorf("llama.cpp loads %s: %w", file, err)
+		return nil, fmt.Errorf("load %s into llama.cpp: %w", file, err)
 	}
 	if model == 0 {
-		return nil, fmt.Errorf("llama.cpp refuses %s", file)
+		return nil, fmt.Errorf("llama.cpp cannot load %s", file)
 	}
 	m := &loaded{model: model, vocab: llama.ModelGetVocab(model), threads: threads, fast: fast}
 	m.context, m.size = int(llama.ModelNCtxTrain(model)), int(llama.VocabNTokens(m.vocab))
@@ -40,7 +41,7 @@ func open(lib, file string, threads int, fast bool) (*loaded, error) {
 }
 
 func (m *loaded) close() {
-	_ = llama.ModelFree(m.model) // the process ends
+	_ = llama.ModelFree(m.model) // ignored, because the process ends
 	llama.Close()
 }
 
@@ -60,7 +61,7 @@ func (m *loaded) text(ids []int32) string {
 	return llama.Detokenize(m.vocab, tokens, false, true)
 }
 
-// decoder feeds tokens of some sequences side by side.
+// decoder runs a number of sequences in parallel.
 type decoder struct {
 	m     *loaded
 	ctx   llama.Context
@@ -78,28 +79,29 @@ func (m *loaded) decoder(streams int) (*decoder, error) {
 	}
 	ctx, err := llama.InitFromModel(m.model, p)
 	if err != nil {
-		return nil, fmt.Errorf("a context of llama.cpp: %w", err)
+		return nil, fmt.Errorf("create a context of llama.cpp: %w", err)
 	}
 	return &decoder{m: m, ctx: ctx, batch: llama.BatchInit(int32(p.NBatch), 0, 1)}, nil
 }
 
 func (d *decoder) close() {
-	_ = llama.BatchFree(d.batch) // they report nothing that matters now
+	_ = llama.BatchFree(d.batch) // both errors are ignored, because nothing follows
 	_ = llama.Free(d.ctx)
 }
 
-// add gives sequence s the tokens from position at on; logits are kept of the
-// last one.
+// add adds tokens of sequence s, from position at on, to the batch. llama.cpp
+// computes logits only after the last of them.
 func (d *decoder) add(s int, at int, tokens ...int32) error {
 	for i, t := range tokens {
-		if err := d.batch.Add(llama.Token(t), llama.Pos(at+i), []llama.SeqId{llama.SeqId(s)}, i == len(tokens)-1); err != nil {
+		ids, last := []llama.SeqId{llama.SeqId(s)}, i == len(tokens)-1
+		if err := d.batch.Add(llama.Token(t), llama.Pos(at+i), ids, last); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// run computes what was added; logits then are rows by index in the batch.
+// run computes the batch.
 func (d *decoder) run() error {
 	code, err := llama.Decode(d.ctx, d.batch)
 	if err != nil {
@@ -111,14 +113,16 @@ func (d *decoder) run() error {
 	return nil
 }
 
+// row returns the logits after the token at an index of the batch.
 func (d *decoder) row(index int) ([]float32, error) {
 	row, err := llama.GetLogitsIth(d.ctx, int32(index), d.m.size)
 	if err == nil && row == nil {
-		err = fmt.Errorf("llama.cpp has no logits at %d", index)
+		err = fmt.Errorf("llama.cpp has no logits at index %d of the batch", index)
 	}
 	return row, err
 }
 
+// logits returns the logits after the prompt.
 func (m *loaded) logits(prompt []int32) ([]float32, error) {
 	d, err := m.decoder(1)
 	if err != nil {
@@ -135,7 +139,8 @@ func (m *loaded) logits(prompt []int32) ([]float32, error) {
 	return append([]float32(nil), row...), err
 }
 
-// greedy appends n tokens, each the likeliest, the lowest id of equals.
+// greedy returns n tokens after the prompt, each the likeliest one; of equally likely
+// tokens, the lowest id. margin is the smallest lead of a chosen token.
 func (m *loaded) greedy(prompt []int32, n int) (out []int32, margin float32, err error) {
 	d, err := m.decoder(1)
 	if err != nil {
@@ -165,7 +170,8 @@ func (m *loaded) greedy(prompt []int32, n int) (out []int32, margin float32, err
 	return out, margin, nil
 }
 
-// likeliest is the token with the greatest logit, and its lead over the next.
+// likeliest returns the token with the greatest logit, and the difference to the
+// second greatest.
 func likeliest(row []float32) (best int32, lead float32) {
 	second := float32(math.Inf(-1))
 	for i, v := range row[1:] {
@@ -178,19 +184,19 @@ func likeliest(row []float32) (best int32, lead float32) {
 	return best, row[best] - second
 }
 
-// paceAnswer is what sampling took: the wall, this process's processor time,
-// and the most memory that it ever had.
-type paceAnswer struct {
-	Seconds    float64 `json:"seconds"`
-	CPUSeconds float64 `json:"cpu_seconds"`
-	PeakMiB    float64 `json:"peak_mib"`
+// throughput is the answer to a pace request.
+type throughput struct {
+	Seconds    float64 `json:"seconds"`     // elapsed time
+	CPUSeconds float64 `json:"cpu_seconds"` // processor time of this process
+	PeakMiB    float64 `json:"peak_mib"`    // peak memory of this process
 }
 
-// pace has each stream append n tokens to the prompt, the likeliest ones. The
-// prompt is not timed.
-func (m *loaded) pace(prompt []int32, n, streams int) (a paceAnswer, err error) {
+// measureThroughput generates n tokens, greedily, in each of streams parallel
+// sequences that begin with the prompt. The times do not include the prompt.
+func (m *loaded) measureThroughput(prompt []int32, n, streams int) (a throughput, err error) {
 	if streams < 1 || len(prompt) < 1 || len(prompt)+n > m.context {
-		return a, fmt.Errorf("pace of %d streams, %d + %d tokens of %d", streams, len(prompt), n, m.context)
+		return a, fmt.Errorf("pace with %d streams and %d + %d tokens: the context is %d",
+			streams, len(prompt), n, m.context)
 	}
 	d, err := m.decoder(streams)
 	if err != nil {
@@ -212,7 +218,7 @@ func (m *loaded) pace(prompt []int32, n, streams int) (a paceAnswer, err error) 
 		}
 		next[s], _ = likeliest(row)
 	}
-	start, cpu := time.Now(), processorTime()
+	start, cpu := time.Now(), cpuTime()
 	for i := range n {
 		_ = d.batch.Clear()
 		for s := range streams {
@@ -231,14 +237,15 @@ func (m *loaded) pace(prompt []int32, n, streams int) (a paceAnswer, err error) 
 			next[s], _ = likeliest(row)
 		}
 	}
-	a.Seconds, a.CPUSeconds = time.Since(start).Seconds(), (processorTime() - cpu).Seconds()
+	a.Seconds, a.CPUSeconds = time.Since(start).Seconds(), (cpuTime() - cpu).Seconds()
 	var u syscall.Rusage
 	err = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	a.PeakMiB = float64(u.Maxrss) / 1024
 	return a, err
 }
 
-func processorTime() time.Duration {
+// cpuTime returns the processor time of this process.
+func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
 		return 0

@@ -1,20 +1,25 @@
-// Command peer answers questions about a GGUF file with llama.cpp, so that the
-// tiny engine can be compared with it: a line of JSON a question on standard
-// input, a line of JSON an answer on standard output.
+// Command peer loads a GGUF file into llama.cpp and answers requests about it, so
+// that tests can compare the tiny engine with llama.cpp. Each line of standard input
+// is a request in JSON, and each line of standard output its answer:
 //
-//	{"tokenize":"text"}                          → {"tokens":[…]}, without special tokens
-//	{"text":[ids]}                               → {"text":"…"}
-//	{"greedy":{"prompt":[ids],"tokens":24}}      → {"tokens":[…],"margin":0.31}: the smallest lead of a chosen token over the next
-//	{"logits":[ids]}                             → {"logits":[…]} after the last id
-//	{"pace":{"prompt":[ids],"tokens":64,"streams":32}} → {"seconds":…,"cpu_seconds":…,"peak_mib":…}
+//	{"tokenize":"text"}                      → {"tokens":[…]}, without special tokens
+//	{"text":[ids]}                           → {"text":"…"}
+//	{"greedy":{"prompt":[ids],"tokens":24}}  → {"tokens":[…],"margin":0.31}
+//	{"logits":[ids]}                         → {"logits":[…]}, after the last id
+//	{"pace":{"prompt":[ids],"tokens":64,"streams":32}}
+//	                                         → {"seconds":…,"cpu_seconds":…,"peak_mib":…}
 //
-// It stands in a module of its own: the product needs no llama.cpp, and the
-// library comes from elsewhere (localstack/interop/llamacpp/install.sh).
+// margin is the smallest difference between the logits of a chosen token and of the
+// second likeliest.
+//
+// It is a separate module, because the product does not need llama.cpp.
+// localstack/interop/llamacpp/install.sh downloads the libraries.
 package main
 
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -24,8 +29,9 @@ import (
 func main() {
 	lib := flag.String("lib", "", "folder with llama.cpp's libraries")
 	file := flag.String("model", "", "GGUF file")
-	threads := flag.Int("threads", 1, "threads")
-	fast := flag.Bool("fast", false, "llama.cpp's own defaults: keys and values as f16, and flash attention where it thinks fit; otherwise plain sums in f32")
+	threads := flag.Int("threads", 1, "number of threads")
+	fast := flag.Bool("fast", false,
+		"use llama.cpp's defaults (keys and values in f16, flash attention) instead of f32 without flash attention")
 	flag.Parse()
 	if err := run(*lib, *file, *threads, *fast, os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "peer:", err)
@@ -33,8 +39,8 @@ func main() {
 	}
 }
 
-// question is one of its fields.
-type question struct {
+// request is a request. Exactly one field is set.
+type request struct {
 	Tokenize *string `json:"tokenize"`
 	Text     []int32 `json:"text"`
 	Logits   []int32 `json:"logits"`
@@ -49,6 +55,7 @@ type question struct {
 	} `json:"pace"`
 }
 
+// run answers requests until the end of the input.
 func run(lib, file string, threads int, fast bool, in io.Reader, out io.Writer) error {
 	m, err := open(lib, file, threads, fast)
 	if err != nil {
@@ -59,9 +66,9 @@ func run(lib, file string, threads int, fast bool, in io.Reader, out io.Writer) 
 	lines.Buffer(nil, 1<<26)
 	answers := json.NewEncoder(out)
 	for lines.Scan() {
-		var q question
+		var q request
 		if err := json.Unmarshal(lines.Bytes(), &q); err != nil {
-			return fmt.Errorf("a question: %w", err)
+			return fmt.Errorf("parse a request: %w", err)
 		}
 		a, err := m.answer(q)
 		if err != nil {
@@ -74,7 +81,8 @@ func run(lib, file string, threads int, fast bool, in io.Reader, out io.Writer) 
 	return lines.Err()
 }
 
-func (m *loaded) answer(q question) (any, error) {
+// answer returns the answer to a request.
+func (m *loaded) answer(q request) (any, error) {
 	switch {
 	case q.Tokenize != nil:
 		return map[string]any{"tokens": m.tokenize(*q.Tokenize)}, nil
@@ -87,7 +95,7 @@ func (m *loaded) answer(q question) (any, error) {
 		tokens, margin, err := m.greedy(q.Greedy.Prompt, q.Greedy.Tokens)
 		return map[string]any{"tokens": tokens, "margin": margin}, err
 	case q.Pace != nil:
-		return m.pace(q.Pace.Prompt, q.Pace.Tokens, q.Pace.Streams)
+		return m.measureThroughput(q.Pace.Prompt, q.Pace.Tokens, q.Pace.Streams)
 	}
-	return nil, fmt.Errorf("a question without one of its fields")
+	return nil, errors.New("the request has none of the fields tokenize, text, logits, greedy and pace")
 }
