@@ -7,18 +7,18 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// CutOptions say how lines become shards.
+// CutOptions are the limits of a shard.
 type CutOptions struct {
 	Input    uint32 // index of the input object in the run
-	MaxItems int    // items a shard; 0 is DefaultItems
-	MaxBytes int64  // bytes a shard, see CutBytes; 0 is the largest of them
+	MaxItems int    // in a shard; 0: DefaultItems
+	MaxBytes int64  // in a shard, see CutBytes; 0: 1 MiB
 }
 
-// DefaultItems is how many items a shard holds if nobody says.
+// DefaultItems is the default of CutOptions.MaxItems.
 const DefaultItems = 256
 
-// CutBytes is the size of shards of an input object: a 64th of it, within
-// 4 KiB and 1 MiB.
+// CutBytes returns MaxBytes for the shards of an input object: a 64th of its size,
+// but at least 4 KiB and at most 1 MiB.
 func CutBytes(objectSize int64) int64 { return min(max(objectSize/64, minBytes), maxBytes) }
 
 const (
@@ -26,28 +26,32 @@ const (
 	maxBytes = 1 << 20
 )
 
-// Totals count a range.
+// Totals are the counts of a range.
 type Totals struct {
 	Rows  int64
 	Items uint64
 	Lines uint64 // blank ones included
-	Bytes uint64 // of all its lines, also of those that no row holds
+	Bytes uint64 // of all lines, also of blank ones without a row
 }
 
-// Cutter makes shards of the lines of one range. A shard ends before the line
-// that would be its item too many or take it over MaxBytes, so that a longer
-// line has a shard of its own, and before and after a line that is too long to
-// be read (which is an item: it gets an error line). Blank lines belong to the
-// shard before them, those at the start of a range to the first shard. A range
-// without an item has no row.
+// Cutter cuts the lines of one range into shards. A shard ends
+//
+//   - before a line that would exceed MaxItems or MaxBytes, so that a line of more
+//     than MaxBytes has its own shard,
+//   - before and after a line over the length limit of the scanner, which is an item
+//     and gets an error row.
+//
+// Blank lines belong to the shard before them, and at the start of the range to the
+// first shard. A range without an item has no row. A Cutter is not safe for
+// concurrent use.
 type Cutter struct {
 	o       CutOptions
 	row     Row // the open shard
 	totals  Totals
 	hash    *identity.Hasher
 	closed  Row
-	ready   bool // closed is to be returned
-	spilled bool // the line being skipped was begun
+	ready   bool // closed must still be returned
+	spilled bool // pieces of a too long line were hashed
 }
 
 // NewCutter returns a Cutter of one range.
@@ -63,15 +67,15 @@ func NewCutter(o CutOptions) *Cutter {
 	return c
 }
 
-// Scanner returns the scanner whose lines must be added, each of them: it
-// feeds the bytes of lines that are too long to the digest.
+// Scanner returns the scanner whose lines the caller passes to Add, every one of them.
+// The scanner hashes the bytes of too long lines for the Cutter.
 func (c *Cutter) Scanner(r io.Reader, o jsonl.Options) *jsonl.Scanner {
 	o.OnLongLine = c.spill
 	return jsonl.NewScanner(r, o)
 }
 
-// Add takes the next line of the range. It returns the row of the shard that
-// ended before it, if one did.
+// Add adds the next line of the range. If a shard ended before it, Add returns its
+// row and true.
 func (c *Cutter) Add(l jsonl.Line) (Row, bool) {
 	if !l.Blank && !c.spilled && c.full(l) {
 		c.end()
@@ -96,7 +100,7 @@ func (c *Cutter) Add(l jsonl.Line) (Row, bool) {
 	return c.take()
 }
 
-// Flush ends the range and returns its last row, if there is one.
+// Flush ends the range. It returns the last row and true, if there is one.
 func (c *Cutter) Flush() (Row, bool) {
 	if c.row.Items > 0 {
 		c.end()
@@ -104,15 +108,16 @@ func (c *Cutter) Flush() (Row, bool) {
 	return c.take()
 }
 
-// Totals counts what was added.
+// Totals returns the counts of the added lines.
 func (c *Cutter) Totals() Totals { return c.totals }
 
+// full reports whether the open shard must end before l.
 func (c *Cutter) full(l jsonl.Line) bool {
 	return c.row.Items > 0 && (int64(c.row.Items) >= int64(c.o.MaxItems) ||
 		int64(c.row.Length)+l.Length > c.o.MaxBytes || c.row.Flags&FlagLong != 0)
 }
 
-// spill takes a piece of a line that is too long, before its Add.
+// spill hashes a piece of a too long line, before its Add.
 func (c *Cutter) spill(p []byte) {
 	if !c.spilled {
 		c.spilled = true
@@ -132,6 +137,7 @@ func (c *Cutter) end() {
 	c.hash.Reset()
 }
 
+// take returns the closed shard once.
 func (c *Cutter) take() (Row, bool) {
 	ready := c.ready
 	c.ready = false
@@ -140,3 +146,19 @@ func (c *Cutter) take() (Row, bool) {
 	}
 	return c.closed, true
 }
+
+// RangeScanOptions returns how to scan range i of an object. The reader must start at
+// the returned Offset and end with the object, because a line that begins in the
+// range may end after it.
+func RangeScanOptions(i int64) jsonl.Options {
+	o := jsonl.Options{Offset: i * RangeSize, Limit: (i + 1) * RangeSize}
+	if i > 0 {
+		o.Offset--
+		o.SkipPartial = true
+	}
+	return o
+}
+
+// ScanOptions returns how to scan the lines of the shard from a reader of its Length
+// bytes at its Offset.
+func (r Row) ScanOptions() jsonl.Options { return jsonl.Options{Offset: int64(r.Offset)} }

@@ -2,15 +2,17 @@ package shardtable
 
 import "rollout/shared/fault"
 
-// FindRepeats tells which items of the current lists are the first of the run to have
-// their hash, and which repeat one. Earlier are lists of all items before
-// them, each with first items only and none twice. Items that skip tells of
-// are passed over; nil skips none.
+// FindRepeats compares the items of the current hash lists with each other and with
+// all earlier items of the run. The earlier lists must hold each of their hashes
+// once, with the first item that has it. Items for which skip returns true are
+// ignored; nil ignores none.
 //
-// First gets the entries that are first, in the order of a hash list; repeat
-// gets an item and the first one with its hash, in no useful order. Either may
-// be nil; an error of theirs ends the fold. Memory is a page a list.
-func FindRepeats(current, earlier []*HashReader, skip func(Place) bool, first func(Entry) error, repeat func(item, first Place) error) error {
+// FindRepeats calls first with every entry whose hash is new, in the order of a hash
+// list, and repeat with every other item and the first item with its hash, in no
+// particular order. Both may be nil, and an error of theirs ends the search. It
+// needs the memory of one page for each list.
+func FindRepeats(current, earlier []*HashReader, skip func(Place) bool,
+	first func(Entry) error, repeat func(item, first Place) error) error {
 	h := newHeap(current)
 	for len(h) > 0 {
 		hash := h[0].at
@@ -34,15 +36,15 @@ func FindRepeats(current, earlier []*HashReader, skip func(Place) bool, first fu
 				return err
 			}
 			if h, err = h.next(); err != nil {
-				return fault.Wrap(err, "a list of the ranges compared")
+				return fault.Wrap(err, "read a list of the current ranges")
 			}
 		}
 	}
 	return nil
 }
 
-// heap is lists that have an entry, of which no one's comes before that of the
-// list at (i-1)/2: the first one's is the next of all.
+// heap is a binary heap of the lists that have a next entry. The entry of list i is not
+// before that of list (i-1)/2, so that list 0 has the next entry of all.
 type heap []*HashReader
 
 func newHeap(lists []*HashReader) (h heap) {
@@ -57,7 +59,7 @@ func newHeap(lists []*HashReader) (h heap) {
 	return h
 }
 
-// next takes the next entry.
+// next removes the next entry.
 func (h heap) next() (heap, error) {
 	if err := h[0].next(); err != nil {
 		return h, err
@@ -70,7 +72,7 @@ func (h heap) next() (heap, error) {
 	return h, nil
 }
 
-// sink moves list i to where it belongs among those below it.
+// sink restores the order of the heap below list i.
 func (h heap) sink(i int) {
 	for {
 		least := 2*i + 1
@@ -88,11 +90,11 @@ func (h heap) sink(i int) {
 	}
 }
 
-// find looks for the hash in the lists.
+// find returns the first place with the hash of an entry, if one of the lists has it.
 func find(lists []*HashReader, hash Entry) (p Place, found bool, err error) {
 	for i, l := range lists {
 		if err := l.seek(hash); err != nil {
-			return p, false, fault.Wrap(err, "earlier list %d", i)
+			return p, false, fault.Wrap(err, "search earlier list %d", i)
 		}
 		if l.ok && l.at.compareHash(hash) == 0 {
 			return l.at.Place, true, nil

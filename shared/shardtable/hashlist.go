@@ -13,13 +13,13 @@ import (
 	"rollout/shared/fault"
 )
 
-// The layout of a hash list, all numbers big-endian, so that entries are in
-// the order of their bytes: by hash, then by range and item.
+// The layout of a hash list. All numbers are big-endian, so that the order of entries
+// is the order of their bytes: by hash, then by range and item.
 //
 //	header  "ROLLHSH" · version u8 · entry size u32 · reserved u32
 //	entry   hash 16 bytes · range u32 · item u32 · line u32
 //
-// How many entries there are is written where the list is named.
+// The document that names the list has the number of entries.
 const (
 	HashHeaderSize = 16
 	HashEntrySize  = 28
@@ -28,32 +28,32 @@ const (
 	hashVersion = 1
 )
 
-// SegmentEntries is how many hashes of a range are sorted in memory: a range
-// with more of them leaves several lists, all full but the last. It bounds the
-// memory of cutting a range of very short lines.
+// SegmentEntries is how many hashes of a range are sorted in memory. A range with more
+// hashes gets several lists, all full but the last. This bounds the memory for
+// planning a range of very short lines.
 const SegmentEntries = 1 << 18
 
-// Segments is how many lists that many hashes of a range are left in.
+// Segments returns the number of lists for that many hashes of a range.
 func Segments(hashes int) int { return (hashes + SegmentEntries - 1) / SegmentEntries }
 
-// Hash stands for a line's own id, or for what a line asks: the first half of
-// a blake3. The chance that any two of ten billion collide is below 2⁻⁶⁰.
+// Hash represents the explicit id of a line, or its request: the first half of a
+// blake3. The chance that any two of ten billion collide is below 2⁻⁶⁰.
 type Hash [16]byte
 
-// HashID is the Hash of a line's own id.
+// HashID returns the Hash of an explicit id.
 func HashID(id []byte) Hash { return HashOf(identity.Content(id)) }
 
-// HashOf is the first half of a content id.
+// HashOf returns the first half of a content id.
 func HashOf(c identity.ContentID) (h Hash) {
 	copy(h[:], c[:])
 	return h
 }
 
-// Place is where an item stands: its range in the run, and its number and line
-// within the range, from 0.
+// Place is the position of an item: its range in the run, and its number and its line
+// in the range, from 0.
 type Place struct{ Range, Item, Line uint32 }
 
-// Entry is one hash and an item that has it.
+// Entry is a hash and an item with it.
 type Entry struct {
 	hi, lo uint64 // the hash as two numbers, which sort faster
 	Place
@@ -76,13 +76,13 @@ func (e Entry) compare(o Entry) int {
 	return cmp.Compare(e.Item, o.Item)
 }
 
-// HashList gathers up to SegmentEntries hashes of one range, at 28 bytes each.
+// HashList collects up to SegmentEntries hashes of one range, of 28 bytes each.
 type HashList struct{ entries []Entry }
 
-// Len is the number of hashes.
+// Len returns the number of hashes.
 func (l *HashList) Len() int { return len(l.entries) }
 
-// Full reports whether the list must be written before more is added.
+// Full reports whether the list must be written before the next Add.
 func (l *HashList) Full() bool { return len(l.entries) >= SegmentEntries }
 
 // Reset empties the list and keeps its memory.
@@ -105,17 +105,17 @@ func (l *HashList) Write(w io.Writer) error {
 	return out.Flush()
 }
 
-// HashWriter streams a hash list whose entries come in order.
+// HashWriter streams a hash list. The caller appends its entries in order.
 type HashWriter struct {
 	w     *bufio.Writer
 	count uint64
 	buf   [HashEntrySize]byte
 }
 
-// NewHashWriter starts a list. Errors of w are returned by Append and Flush.
+// NewHashWriter starts a list. Append and Flush return the errors of w.
 func NewHashWriter(w io.Writer) *HashWriter {
 	b := &HashWriter{w: bufio.NewWriterSize(w, 32<<10)}
-	b.w.Write(hashHeader()) // the error is kept and returned by Flush
+	b.w.Write(hashHeader()) // Flush returns the error
 	return b
 }
 
@@ -138,17 +138,17 @@ func (w *HashWriter) Append(e Entry) error {
 	return fault.Wrap(err, "write a list of hashes")
 }
 
-// Count is the number of entries written.
+// Count returns the number of entries written.
 func (w *HashWriter) Count() uint64 { return w.count }
 
-// Flush hands everything written to the underlying writer.
+// Flush writes everything buffered to the underlying writer.
 func (w *HashWriter) Flush() error { return fault.Wrap(w.w.Flush(), "write a list of hashes") }
 
 // HashReader streams a hash list.
 type HashReader struct {
 	r    io.Reader
-	left uint64 // entries not in the page yet
-	page []byte // what is read and not taken
+	left uint64 // entries that are not read yet
+	page []byte // entries that are read and not returned
 	buf  []byte
 	at   Entry
 	ok   bool // at is an entry
@@ -157,32 +157,33 @@ type HashReader struct {
 // hashPageEntries is how many entries are read at once.
 const hashPageEntries = 512
 
-// OpenHashes reads the header and the first entry of a list of that many. A
-// list that is not as Write leaves it is Corrupt, here or when it is read.
+// OpenHashes opens a hash list of count entries: it reads the header and the first
+// page. A list that HashList.Write cannot have written is Corrupt, here or while it
+// is read.
 func OpenHashes(r io.Reader, count uint64) (*HashReader, error) {
 	if count > math.MaxInt64/HashEntrySize {
-		return nil, fault.New(fault.Corrupt, "a list of %d hashes can't be", count)
+		return nil, fault.New(fault.Corrupt, "a list cannot have %d hashes", count)
 	}
 	l := &HashReader{r: r, left: count, buf: make([]byte, hashPageEntries*HashEntrySize)}
 	if err := l.full(l.buf[:HashHeaderSize]); err != nil {
 		return nil, err
 	}
 	if string(l.buf[:HashHeaderSize]) != string(hashHeader()) {
-		return nil, fault.New(fault.Corrupt, "the object is no list of hashes of version %d", hashVersion)
+		return nil, fault.New(fault.Corrupt, "the object is not a list of hashes of version %d", hashVersion)
 	}
 	return l, l.next()
 }
 
-// full fills b; a list that ends too soon is Corrupt.
+// full fills b. A list that ends before is Corrupt.
 func (l *HashReader) full(b []byte) error {
 	_, err := io.ReadFull(l.r, b)
-	if err == io.EOF || err == io.ErrUnexpectedEOF { // themselves: a broken connection may be due to one
-		return fault.WithKind(fault.Corrupt, err, "the list is cut off")
+	if err == io.EOF || err == io.ErrUnexpectedEOF { // not wrapped: then a connection broke
+		return fault.WithKind(fault.Corrupt, err, "the list is truncated")
 	}
 	return fault.Wrap(err, "read a list of hashes")
 }
 
-// next reads the next entry; ok is false behind the last.
+// next reads the next entry into at. After the last one, ok is false.
 func (l *HashReader) next() error {
 	if len(l.page) == 0 {
 		if err := l.readPage(); err != nil || len(l.page) == 0 {
@@ -200,7 +201,7 @@ func (l *HashReader) next() error {
 	return nil
 }
 
-// readPage reads the next page; none is left behind the last entry.
+// readPage reads the next page. After the last one, the page stays empty.
 func (l *HashReader) readPage() error {
 	n := min(l.left, hashPageEntries)
 	if n == 0 {
@@ -216,7 +217,7 @@ func (l *HashReader) readPage() error {
 	return l.full(l.page)
 }
 
-// seek moves to the first entry whose hash is not below e's.
+// seek moves to the first entry whose hash is at least that of e.
 func (l *HashReader) seek(e Entry) error {
 	for l.ok && l.at.compareHash(e) < 0 {
 		l.skipBelow(e.hi)
@@ -227,20 +228,20 @@ func (l *HashReader) seek(e Entry) error {
 	return nil
 }
 
-// skipBelow passes over those of the page's next entries whose hash begins with less
-// than hi: almost all of a long list. It ends at one that is out of order, for
-// next to tell.
+// skipBelow skips the next entries of the page whose hash begins with less than hi:
+// almost all of a long list. It stops at an entry that is out of order, which next
+// reports.
 func (l *HashReader) skipBelow(hi uint64) {
-	behind, last := 0, l.at.hi
-	for ; behind < len(l.page); behind += HashEntrySize {
-		h := binary.BigEndian.Uint64(l.page[behind:])
+	end, last := 0, l.at.hi
+	for ; end < len(l.page); end += HashEntrySize {
+		h := binary.BigEndian.Uint64(l.page[end:])
 		if h < last || h >= hi {
 			break
 		}
 		last = h
 	}
-	if behind > 0 {
-		l.at = entryAt(l.page[behind-HashEntrySize:])
-		l.page = l.page[behind:]
+	if end > 0 {
+		l.at = entryAt(l.page[end-HashEntrySize:])
+		l.page = l.page[end:]
 	}
 }

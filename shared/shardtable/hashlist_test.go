@@ -15,14 +15,14 @@ import (
 	"rollout/shared/shardtable"
 )
 
-// hashes is a list in the bucket: its bytes and how many it has.
+// hashes is a hash list: its bytes and its number of entries.
 type hashes struct {
 	bytes []byte
 	count int
 }
 
-// list writes the hashes of the ids as items 0, 1, … of a range, on lines 10,
-// 11, ….
+// list returns the list of the ids' hashes. They are items 0, 1, … of a range, on
+// lines 10, 11, ….
 func list(t interface{ Fatalf(string, ...any) }, rng uint32, ids ...string) hashes {
 	var l shardtable.HashList
 	for i, id := range ids {
@@ -46,9 +46,10 @@ func open(lists ...hashes) (out []*shardtable.HashReader, err error) {
 	return out, nil
 }
 
-// fold compares lists of a range with earlier ones: it returns the new list,
-// and the repeats by item.
-func fold(current, earlier []hashes, skip func(shardtable.Place) bool) (hashes, []shardtable.Repeat, error) {
+// findRepeats compares the lists of a range with earlier lists. It returns the list
+// of new hashes, and the repeats by item.
+func findRepeats(current, earlier []hashes,
+	skip func(shardtable.Place) bool) (hashes, []shardtable.Repeat, error) {
 	c, err := open(current...)
 	if err != nil {
 		return hashes{}, nil, err
@@ -86,7 +87,7 @@ func TestHashListGoldenBytes(t *testing.T) {
 	}
 }
 
-func TestC06RepeatsAreFound(t *testing.T) {
+func TestC06FindRepeats(t *testing.T) {
 	t.Parallel()
 	first := func(item, rng, of uint32) shardtable.Repeat {
 		return shardtable.Repeat{Item: item, First: shardtable.Place{Range: rng, Item: of, Line: 10 + of}}
@@ -100,26 +101,33 @@ func TestC06RepeatsAreFound(t *testing.T) {
 		news    int
 	}{
 		{"no hashes", []hashes{list(t, 1)}, []hashes{list(t, 0)}, 0, nil, 0},
-		{"none", []hashes{list(t, 1, "a", "b")}, []hashes{list(t, 0, "c")}, 0, nil, 2},
-		{"within the range", []hashes{list(t, 1, "a", "b", "a", "a")}, nil, 0, []shardtable.Repeat{first(2, 1, 0), first(3, 1, 0)}, 2},
-		{"with an earlier range", []hashes{list(t, 2, "x", "a")}, []hashes{list(t, 0, "c"), list(t, 1, "b", "a")}, 0, []shardtable.Repeat{first(1, 1, 1)}, 1},
-		{"the first of all wins", []hashes{list(t, 2, "a", "a")}, []hashes{list(t, 0, "z", "a"), list(t, 1, "b")}, 0, []shardtable.Repeat{first(0, 0, 1), first(1, 0, 1)}, 0},
-		{"what is skipped is nobody's first", []hashes{list(t, 1, "a", "a", "a")}, nil, 1, []shardtable.Repeat{first(2, 1, 1)}, 1},
-		{"and repeats nothing", []hashes{list(t, 1, "a", "a", "a")}, nil, 2, []shardtable.Repeat{first(2, 1, 0)}, 1},
+		{"no repeats", []hashes{list(t, 1, "a", "b")}, []hashes{list(t, 0, "c")}, 0, nil, 2},
+		{"within the range", []hashes{list(t, 1, "a", "b", "a", "a")}, nil, 0,
+			[]shardtable.Repeat{first(2, 1, 0), first(3, 1, 0)}, 2},
+		{"of an earlier range", []hashes{list(t, 2, "x", "a")}, []hashes{list(t, 0, "c"), list(t, 1, "b", "a")}, 0,
+			[]shardtable.Repeat{first(1, 1, 1)}, 1},
+		{"the first item of all is named", []hashes{list(t, 2, "a", "a")},
+			[]hashes{list(t, 0, "z", "a"), list(t, 1, "b")}, 0,
+			[]shardtable.Repeat{first(0, 0, 1), first(1, 0, 1)}, 0},
+		{"a skipped item is not the first", []hashes{list(t, 1, "a", "a", "a")}, nil, 1,
+			[]shardtable.Repeat{first(2, 1, 1)}, 1},
+		{"a skipped item is not a repeat", []hashes{list(t, 1, "a", "a", "a")}, nil, 2,
+			[]shardtable.Repeat{first(2, 1, 0)}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			news, got, err := fold(c.current, c.earlier, func(at shardtable.Place) bool { return at.Item+1 == c.skip })
+			skip := func(at shardtable.Place) bool { return at.Item+1 == c.skip }
+			news, got, err := findRepeats(c.current, c.earlier, skip)
 			if diff := cmp.Diff(c.want, got); diff != "" || err != nil || news.count != c.news {
-				t.Errorf("%d new ones, %v, -want +got:\n%s", news.count, err, diff)
+				t.Errorf("%d new entries, %v, -want +got:\n%s", news.count, err, diff)
 			}
 		})
 	}
 }
 
-// TestRepeatsAgreeWithAMap folds range by range, in segments, joins lists at
-// random, and compares with a map.
-func TestRepeatsAgreeWithAMap(t *testing.T) {
+// TestFindRepeatsAgreesWithAMap compares range by range, in segments, joins lists at
+// random, and checks the repeats with a map.
+func TestFindRepeatsAgreesWithAMap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		ranges := rapid.SliceOfN(rapid.SliceOfN(rapid.StringMatching(`[a-e]{1,2}`), 0, 20), 1, 6).Draw(t, "ranges")
@@ -151,13 +159,13 @@ func TestRepeatsAgreeWithAMap(t *testing.T) {
 				}
 				segments = append(segments, hashes{b.Bytes(), n})
 			}
-			news, got, err := fold(segments, lists, nil)
+			news, got, err := findRepeats(segments, lists, nil)
 			if diff := cmp.Diff(want, got); diff != "" || err != nil {
 				t.Fatalf("range %d, %v, -want +got:\n%s", k, err, diff)
 			}
 			lists = append(lists, news)
 			if rapid.Bool().Draw(t, "join") {
-				joined, repeats, err := fold(lists, nil, nil)
+				joined, repeats, err := findRepeats(lists, nil, nil)
 				if err != nil || len(repeats) > 0 || joined.count != len(first) {
 					t.Fatalf("joined: %d of %d, %d repeats, %v", joined.count, len(first), len(repeats), err)
 				}
@@ -167,9 +175,9 @@ func TestRepeatsAgreeWithAMap(t *testing.T) {
 	})
 }
 
-// TestRepeatsOfListsOfManyPages looks for ids in earlier lists of several pages,
-// of which most entries are passed over.
-func TestRepeatsOfListsOfManyPages(t *testing.T) {
+// TestFindRepeatsSkipsMostOfLongLists searches for ids in earlier lists of several
+// pages, most of whose entries are skipped.
+func TestFindRepeatsSkipsMostOfLongLists(t *testing.T) {
 	t.Parallel()
 	ids := func(from, to, step int) (out []string) {
 		for i := from; i < to; i += step {
@@ -179,14 +187,16 @@ func TestRepeatsOfListsOfManyPages(t *testing.T) {
 	}
 	for _, step := range []int{1, 7, 100, 1999} {
 		current := ids(0, 6000, step)
-		news, got, err := fold([]hashes{list(t, 2, current...)}, []hashes{list(t, 0, ids(0, 2000, 1)...), list(t, 1, ids(2000, 4000, 1)...)}, nil)
+		earlier := []hashes{list(t, 0, ids(0, 2000, 1)...), list(t, 1, ids(2000, 4000, 1)...)}
+		news, got, err := findRepeats([]hashes{list(t, 2, current...)}, earlier, nil)
 		if err != nil || news.count+len(got) != len(current) {
-			t.Fatalf("every %d.: %d new ones and %d repeats of %d, %v", step, news.count, len(got), len(current), err)
+			t.Fatalf("step %d: %d new entries and %d repeats of %d, %v", step, news.count, len(got), len(current), err)
 		}
 		for i, r := range got {
 			n := i * step
-			if want := (shardtable.Place{Range: uint32(n / 2000), Item: uint32(n % 2000), Line: uint32(10 + n%2000)}); n >= 4000 || r.First != want || int(r.Item) != i {
-				t.Errorf("every %d.: repeat %d is %+v, want one of %+v", step, i, r, want)
+			want := shardtable.Place{Range: uint32(n / 2000), Item: uint32(n % 2000), Line: uint32(10 + n%2000)}
+			if n >= 4000 || r.First != want || int(r.Item) != i {
+				t.Errorf("step %d: repeat %d is %+v, want one of %+v", step, i, r, want)
 			}
 		}
 	}
@@ -202,20 +212,25 @@ func TestHostileHashListsAreCorrupt(t *testing.T) {
 		b[at] ^= 1
 		return b
 	}
-	for name, bad := range map[string]hashes{"empty": {nil, 3}, "short header": {good.bytes[:15], 3}, "cut off": {good.bytes[:at(3)-1], 3}, "trailing": {append(bytes.Clone(good.bytes), 0), 3},
-		"too few": {good.bytes, 2}, "too many": {good.bytes, 4}, "a huge count": {good.bytes, -1}, "unsorted": {swapped, 3},
-		"magic": {flip(0), 3}, "version": {flip(7), 3}, "entry size": {flip(11), 3}, "reserved": {flip(15), 3}} {
-		if _, _, err := fold([]hashes{bad}, nil, nil); !fault.Is(err, fault.Corrupt) {
+	for name, bad := range map[string]hashes{
+		"empty": {nil, 3}, "short header": {good.bytes[:15], 3}, "truncated": {good.bytes[:at(3)-1], 3},
+		"trailing": {append(bytes.Clone(good.bytes), 0), 3}, "count too small": {good.bytes, 2},
+		"count too large": {good.bytes, 4}, "huge count": {good.bytes, -1}, "unsorted": {swapped, 3},
+		"magic": {flip(0), 3}, "version": {flip(7), 3}, "entry size": {flip(11), 3}, "reserved": {flip(15), 3},
+	} {
+		if _, _, err := findRepeats([]hashes{bad}, nil, nil); !fault.Is(err, fault.Corrupt) {
 			t.Errorf("%s: %v", name, err)
 		}
-		_, _, err := fold([]hashes{list(t, 1, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k")}, []hashes{bad}, nil)
-		if behind := name == "trailing" || name == "too few"; !behind && !fault.Is(err, fault.Corrupt) {
+		current := list(t, 1, "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k")
+		_, _, err := findRepeats([]hashes{current}, []hashes{bad}, nil)
+		unread := name == "trailing" || name == "count too small" // the search ends before the damage
+		if !unread && !fault.Is(err, fault.Corrupt) {
 			t.Errorf("earlier, %s: %v", name, err)
 		}
 	}
 }
 
-func TestRepeatsAreFoundByPages(t *testing.T) {
+func TestRepeatPagesHoldTheRepeatsOfAShard(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		count := rapid.SampledFrom([]int{1, 2, 1023, 1024, 1025, 3000}).Draw(t, "count")
@@ -223,7 +238,8 @@ func TestRepeatsAreFoundByPages(t *testing.T) {
 		var b bytes.Buffer
 		w := shardtable.NewRepeatWriter(&b)
 		for i := range count {
-			if err := w.Append(shardtable.Repeat{Item: uint32(i * step), First: shardtable.Place{Range: 1, Item: uint32(i), Line: 3}}); err != nil {
+			first := shardtable.Place{Range: 1, Item: uint32(i), Line: 3}
+			if err := w.Append(shardtable.Repeat{Item: uint32(i * step), First: first}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -242,7 +258,9 @@ func TestRepeatsAreFoundByPages(t *testing.T) {
 		}
 		var got []shardtable.Repeat
 		if from < to {
-			page := b.Bytes()[shardtable.RepeatOffset(from*shardtable.RepeatPage):shardtable.RepeatOffset(min(to*shardtable.RepeatPage, count))]
+			start := shardtable.RepeatOffset(from * shardtable.RepeatPage)
+			end := shardtable.RepeatOffset(min(to*shardtable.RepeatPage, count))
+			page := b.Bytes()[start:end]
 			if got, err = shardtable.ParseRepeats(page, uint32(lo), uint32(hi)); err != nil {
 				t.Fatal(err)
 			}
@@ -266,10 +284,16 @@ func TestHostileRepeatsAreCorrupt(t *testing.T) {
 	t.Parallel()
 	e := make([]byte, shardtable.RepeatSize)
 	for name, f := range map[string]func() error{
-		"an index of another length": func() error { _, err := shardtable.ParseRepeatIndex(make([]byte, 4), 2000); return err },
-		"an index that is no order":  func() error { _, err := shardtable.ParseRepeatIndex(make([]byte, 8), 2000); return err },
-		"half an entry":              func() error { _, err := shardtable.ParseRepeats(e[1:], 0, 9); return err },
-		"an item twice":              func() error { _, err := shardtable.ParseRepeats(append(e, e...), 0, 9); return err },
+		"index of another length": func() error {
+			_, err := shardtable.ParseRepeatIndex(make([]byte, 4), 2000)
+			return err
+		},
+		"index is not sorted": func() error {
+			_, err := shardtable.ParseRepeatIndex(make([]byte, 8), 2000)
+			return err
+		},
+		"half an entry":  func() error { _, err := shardtable.ParseRepeats(e[1:], 0, 9); return err },
+		"one item twice": func() error { _, err := shardtable.ParseRepeats(append(e, e...), 0, 9); return err },
 	} {
 		if err := f(); !fault.Is(err, fault.Corrupt) {
 			t.Errorf("%s: %v", name, err)
@@ -278,7 +302,7 @@ func TestHostileRepeatsAreCorrupt(t *testing.T) {
 	w := shardtable.NewRepeatWriter(io.Discard)
 	_ = w.Append(shardtable.Repeat{Item: 1})
 	if err := w.Append(shardtable.Repeat{Item: 1}); !fault.Is(err, fault.Internal) {
-		t.Errorf("written twice: %v", err)
+		t.Errorf("one item written twice: %v", err)
 	}
 }
 
@@ -295,22 +319,23 @@ func BenchmarkIDs(b *testing.B) {
 		}
 		var out bytes.Buffer
 		l.Write(&out)
-		if news, d, err := fold([]hashes{{out.Bytes(), n}}, nil, nil); len(d) > 0 || err != nil || news.count != n {
+		if news, d, err := findRepeats([]hashes{{out.Bytes(), n}}, nil, nil); len(d) > 0 || err != nil || news.count != n {
 			b.Fatal(d, err)
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/id")
 }
 
-// BenchmarkFold compares a range's ids with ten million of earlier ranges, in
-// ten lists.
-func BenchmarkFold(b *testing.B) {
+// BenchmarkFindRepeats compares a range's ids with ten million ids of earlier ranges,
+// in ten lists.
+func BenchmarkFindRepeats(b *testing.B) {
 	const n, lists = 1_000_000, 10
 	ids := func(rng, n int) hashes {
 		var out bytes.Buffer
 		var l shardtable.HashList
 		for i := range n {
-			l.Add(shardtable.HashID(fmt.Appendf(nil, "%d-%d", rng, i)), shardtable.Place{Range: uint32(rng), Item: uint32(i)})
+			p := shardtable.Place{Range: uint32(rng), Item: uint32(i)}
+			l.Add(shardtable.HashID(fmt.Appendf(nil, "%d-%d", rng, i)), p)
 		}
 		if err := l.Write(&out); err != nil {
 			b.Fatal(err)

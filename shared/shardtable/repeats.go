@@ -9,15 +9,15 @@ import (
 	"rollout/shared/fault"
 )
 
-// The layout of a range's repeats, all numbers big-endian. Entries are sorted
-// by item; the index has the item of every 1,024th entry, so that the repeats
-// of one shard are two small reads.
+// The layout of a range's repeats. All numbers are big-endian. Entries are sorted by
+// item. The index has the item of every 1,024th entry, so that finding the repeats
+// of one shard takes two small reads.
 //
 //	header  "ROLLRPT" · version u8 · entry size u32 · reserved u32
 //	entry   item u32 · first's range u32 · first's item u32 · first's line u32
 //	index   item u32 …
 //
-// How many entries there are is written in the range's index entry.
+// The range's index entry has the number of entries.
 const (
 	RepeatHeaderSize = 16
 	RepeatSize       = 16
@@ -27,21 +27,21 @@ const (
 	repeatVersion = 1
 )
 
-// Repeat is an item, by its number in its range, that repeats an earlier one
-// of the run: it has its id, or asks the same.
+// Repeat is an item that has the id or the request of an earlier item of the run.
 type Repeat struct {
-	Item  uint32
-	First Place
+	Item  uint32 // its number in its range
+	First Place  // of the first item with that id or request
 }
 
-// RepeatOffset is the offset of entry i in the object; that of entry count is
-// the index's.
+// RepeatOffset returns the offset of entry i in the object. With i the number of
+// entries, it is the offset of the index.
 func RepeatOffset(i int) int64 { return RepeatHeaderSize + int64(i)*RepeatSize }
 
-// RepeatPages is how many pages that many repeats have, and items the index.
+// RepeatPages returns how many pages count repeats have, which is also the number of
+// items in the index.
 func RepeatPages(count int) int { return (count + RepeatPage - 1) / RepeatPage }
 
-// RepeatWriter streams repeats that come in item order.
+// RepeatWriter streams repeats in item order.
 type RepeatWriter struct {
 	w     *bufio.Writer
 	index []byte
@@ -50,20 +50,19 @@ type RepeatWriter struct {
 	buf   [RepeatSize]byte
 }
 
-// NewRepeatWriter starts an object of repeats. Errors of w are returned by
-// Append and Flush.
+// NewRepeatWriter starts an object of repeats. Append and Flush return the errors of w.
 func NewRepeatWriter(w io.Writer) *RepeatWriter {
 	b := &RepeatWriter{w: bufio.NewWriterSize(w, 32<<10)}
 	head := append([]byte(repeatMagic), repeatVersion)
 	head = binary.BigEndian.AppendUint32(head, RepeatSize)
-	b.w.Write(binary.BigEndian.AppendUint32(head, 0)) // the error is kept and returned by Flush
+	b.w.Write(binary.BigEndian.AppendUint32(head, 0)) // Flush returns the error
 	return b
 }
 
-// Append writes the next repeat.
+// Append writes the next repeat. Its item must be greater than the one before.
 func (w *RepeatWriter) Append(r Repeat) error {
 	if w.count > 0 && r.Item <= w.last {
-		return fault.New(fault.Internal, "repeat %d of item %d comes after item %d", w.count, r.Item, w.last)
+		return fault.New(fault.Internal, "repeat %d is of item %d, after one of item %d", w.count, r.Item, w.last)
 	}
 	be := binary.BigEndian
 	if w.count%RepeatPage == 0 {
@@ -78,16 +77,16 @@ func (w *RepeatWriter) Append(r Repeat) error {
 	return fault.Wrap(err, "write repeats")
 }
 
-// Flush writes the index and hands everything to the underlying writer.
+// Flush writes the index, and everything buffered to the underlying writer.
 func (w *RepeatWriter) Flush() error {
 	w.w.Write(w.index)
 	return fault.Wrap(w.w.Flush(), "write repeats")
 }
 
-// RepeatIndex is the first item of each page.
+// RepeatIndex holds the first item of each page.
 type RepeatIndex []uint32
 
-// ParseRepeatIndex reads the index of that many repeats.
+// ParseRepeatIndex reads the index of count repeats. An invalid one is Corrupt.
 func ParseRepeatIndex(b []byte, count int) (RepeatIndex, error) {
 	if len(b) != 4*RepeatPages(count) {
 		return nil, fault.New(fault.Corrupt, "the index of %d repeats has %d bytes", count, len(b))
@@ -102,18 +101,18 @@ func ParseRepeatIndex(b []byte, count int) (RepeatIndex, error) {
 	return x, nil
 }
 
-// Pages returns the pages [from, to) that the items [lo, hi) may be in.
+// Pages returns the pages [from, to) that may hold repeats of the items [lo, hi).
 func (x RepeatIndex) Pages(lo, hi uint32) (from, to int) {
 	from = sort.Search(len(x), func(i int) bool { return x[i] > lo })
 	to = sort.Search(len(x), func(i int) bool { return x[i] >= hi })
 	return max(0, from-1), to
 }
 
-// ParseRepeats reads entries that follow each other, and keeps those of the
-// items [lo, hi).
+// ParseRepeats reads consecutive entries, and returns those of the items [lo, hi).
+// Entries that are not sorted are Corrupt.
 func ParseRepeats(b []byte, lo, hi uint32) ([]Repeat, error) {
 	if len(b)%RepeatSize != 0 {
-		return nil, fault.New(fault.Corrupt, "%d bytes are no whole number of repeats", len(b))
+		return nil, fault.New(fault.Corrupt, "%d bytes are not a whole number of repeats", len(b))
 	}
 	be := binary.BigEndian
 	var out []Repeat

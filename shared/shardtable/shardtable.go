@@ -1,24 +1,28 @@
-// Package cuttable is how a run's input is cut into shards, and the binary
-// objects in which plan keeps what it found in a range of an input object: the
-// cut table, one row a shard; sorted lists of hashes, of the lines' own ids
-// and of what they ask; and the items that repeat an earlier one.
+// Package shardtable cuts a run's input into shards, and defines the binary objects
+// in which plan stores what it found in a range of an input object:
 //
-// The same object and options give the same cuts anywhere (invariant I10), and
-// shards never span ranges. Item and line numbers in these objects count from
-// the start of their range: ranges are planned in parallel. The package is
-// pure but for the readers and writers it is given, and never looks inside a
-// line.
+//   - the shard table, with one row for each shard,
+//   - sorted lists of hashes: of the explicit ids of lines, and of their requests,
+//   - the repeats: the items that have the id or the request of an earlier item.
+//
+// The same object and options give the same shards everywhere (I10, see
+// shared/README.md), and a shard never spans two ranges. Ranges are planned in
+// parallel, so item and line numbers in these objects count from the start of
+// their range. The package uses only the readers and writers that it is given, and
+// does not interpret the content of a line.
 package shardtable
 
 import (
+	"bufio"
 	"encoding/binary"
+	"io"
 	"math"
 
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 )
 
-// The layout of a cut table, all numbers little-endian.
+// The layout of a shard table. All numbers are little-endian.
 //
 //	header  "ROLLCUT" · version u8 · row size u32 · reserved u32 · input u32 · range u32 ·
 //	        start u64 · end u64 · max items u32 · max bytes u32 · reserved 16 bytes
@@ -32,30 +36,30 @@ const (
 	version = 1
 )
 
-// RangeSize is the size of the ranges that an input object is planned in: a
-// part of the format. The last range of an object is shorter.
+// RangeSize is the size of the ranges of an input object in bytes, a part of the
+// format. The last range of an object may be shorter.
 const RangeSize = 64 << 20
 
 // Flags of a row.
 const (
-	// FlagLong marks a shard with a line that is too long to be read.
+	// FlagLong marks a shard with a line over the length limit.
 	FlagLong uint32 = 1 << 0
 
 	knownFlags = FlagLong
 )
 
-// Header says which range of which input object a cut table is of, and how it
-// was cut.
+// Header names the input object and the range of a shard table, and the options of
+// the cut.
 type Header struct {
 	Input    uint32 // index of the input object in the run
 	Range    uint32 // index of the range in the object
 	Start    uint64 // the range's first byte
-	End      uint64 // the byte behind its last
+	End      uint64 // the byte after its last
 	MaxItems uint32
 	MaxBytes uint32
 }
 
-// Row is one shard: lines of one input object, side by side.
+// Row is one shard: consecutive lines of one input object.
 type Row struct {
 	Input     uint32
 	Flags     uint32
@@ -66,13 +70,13 @@ type Row struct {
 	Items     uint32 // at least 1
 	Lines     uint32 // blank ones included
 	Digest    identity.ContentID
-	Group     uint32 // 0 is none, as for the next three
+	Group     uint32 // this and the next three are 0 if unused
 	Chain     uint32
 	Variant   uint32
 	Role      uint32
 }
 
-// RowOffset is the offset of row i in the object.
+// RowOffset returns the offset of row i in the object.
 func RowOffset(i int64) int64 { return HeaderSize + i*RowSize }
 
 // Append appends the header's 64 bytes.
@@ -88,32 +92,6 @@ func (h Header) Append(dst []byte) []byte {
 	dst = le.AppendUint32(dst, h.MaxItems)
 	dst = le.AppendUint32(dst, h.MaxBytes)
 	return append(dst, make([]byte, 16)...)
-}
-
-// ParseHeader reads the first HeaderSize bytes of a cut table. Anything that
-// Append does not write is Corrupt.
-func ParseHeader(b []byte) (h Header, err error) {
-	if len(b) < HeaderSize {
-		return h, corrupt("the header has %d of %d bytes", len(b), HeaderSize)
-	}
-	le := binary.LittleEndian
-	switch {
-	case string(b[:7]) != magic:
-		return h, corrupt("the object does not start with %q", magic)
-	case b[7] != version:
-		return h, corrupt("version %d is not known, this program reads version %d", b[7], version)
-	case le.Uint32(b[8:]) != RowSize:
-		return h, corrupt("rows of %d bytes, not %d", le.Uint32(b[8:]), RowSize)
-	}
-	h = Header{Input: le.Uint32(b[16:]), Range: le.Uint32(b[20:]), Start: le.Uint64(b[24:]), End: le.Uint64(b[32:]),
-		MaxItems: le.Uint32(b[40:]), MaxBytes: le.Uint32(b[44:])}
-	switch {
-	case string(h.Append(nil)) != string(b[:HeaderSize]):
-		return h, corrupt("reserved bytes of the header are set")
-	case h.Start > h.End || h.End > math.MaxInt64:
-		return h, corrupt("the range is %d to %d", h.Start, h.End)
-	}
-	return h, nil
 }
 
 // Append appends the row's 96 bytes.
@@ -134,12 +112,12 @@ func (r Row) Append(dst []byte) []byte {
 	return le.AppendUint32(dst, r.Role)
 }
 
-// Parse reads a page of whole rows that follow each other in a cut table:
-// the bytes from RowOffset(i) to RowOffset(j). Rows that can't be, or that do
-// not continue each other, are Corrupt.
+// Parse reads consecutive whole rows of a shard table: the bytes from RowOffset(i) to
+// RowOffset(j). Invalid rows, and rows that do not continue the row before, are
+// Corrupt.
 func Parse(b []byte) ([]Row, error) {
 	if len(b)%RowSize != 0 {
-		return nil, corrupt("%d bytes are no whole number of rows of %d", len(b), RowSize)
+		return nil, corrupt("%d bytes are not a whole number of rows of %d", len(b), RowSize)
 	}
 	rows := make([]Row, len(b)/RowSize)
 	for i := range rows {
@@ -166,27 +144,68 @@ func parseRow(b []byte) Row {
 	}
 }
 
-// check refuses rows that no cut gives. Sums of a checked row's numbers fit
-// into 63 bits.
+// check rejects rows that a Cutter cannot produce. Sums of a checked row's numbers
+// fit into 63 bits.
 func (r Row) check() error {
-	const most = math.MaxInt64 / 2
+	const limit = math.MaxInt64 / 2
 	switch {
 	case r.Flags&^knownFlags != 0:
 		return corrupt("unknown flags %#x", r.Flags)
-	case r.Offset > most || r.Length > most || r.FirstItem > most || r.FirstLine > most:
+	case r.Offset > limit || r.Length > limit || r.FirstItem > limit || r.FirstLine > limit:
 		return corrupt("a number is too large")
 	case r.Items == 0 || r.Items > r.Lines || uint64(r.Lines) > r.Length || r.FirstItem > r.FirstLine:
-		return corrupt("%d items in %d lines of %d bytes, from item %d and line %d on", r.Items, r.Lines, r.Length, r.FirstItem, r.FirstLine)
+		return corrupt("%d items in %d lines of %d bytes, from item %d and line %d on",
+			r.Items, r.Lines, r.Length, r.FirstItem, r.FirstLine)
 	}
 	return nil
 }
 
-// follows reports whether r can be the row behind p.
+// follows reports whether r can be the row after p.
 func (r Row) follows(p Row) bool {
 	return r.Input == p.Input && r.Offset == p.Offset+p.Length &&
 		r.FirstItem == p.FirstItem+uint64(p.Items) && r.FirstLine == p.FirstLine+uint64(p.Lines)
 }
 
 func corrupt(format string, args ...any) error {
-	return fault.New(fault.Corrupt, "cut table: "+format, args...)
+	return fault.New(fault.Corrupt, "shard table: "+format, args...)
 }
+
+// Writer streams a shard table. It is not safe for concurrent use.
+type Writer struct {
+	w    *bufio.Writer
+	last Row
+	rows int64
+	buf  []byte
+}
+
+// NewWriter starts a shard table with its header. Append and Flush return the errors
+// of w.
+func NewWriter(w io.Writer, h Header) *Writer {
+	b := &Writer{w: bufio.NewWriterSize(w, 32<<10)}
+	b.buf = h.Append(nil)
+	b.w.Write(b.buf) // Flush returns the error
+	return b
+}
+
+// Append writes the next row. It must be valid and continue the row before.
+func (w *Writer) Append(r Row) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	if w.rows > 0 && !r.follows(w.last) {
+		return corrupt("row %d does not continue the row before it", w.rows)
+	}
+	w.buf = r.Append(w.buf[:0])
+	if _, err := w.w.Write(w.buf); err != nil {
+		return fault.Wrap(err, "write row %d of a shard table", w.rows)
+	}
+	w.last = r
+	w.rows++
+	return nil
+}
+
+// Rows returns the number of rows written.
+func (w *Writer) Rows() int64 { return w.rows }
+
+// Flush writes everything buffered to the underlying writer.
+func (w *Writer) Flush() error { return fault.Wrap(w.w.Flush(), "write a shard table") }

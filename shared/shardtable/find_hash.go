@@ -6,12 +6,12 @@ import (
 	"rollout/shared/fault"
 )
 
-// findPage is how many entries a search reads at once.
+// findPage is how many entries FindHash reads at once.
 const findPage = 512
 
-// FindHash searches a hash list of count entries for a hash, and returns the
-// first place that has it. read returns so many bytes of the list at the
-// offset; it is called a few times, however long the list is.
+// FindHash searches a hash list of count entries for a hash, and returns the first
+// place with it. read returns length bytes of the list at an offset; FindHash calls
+// it a few times, also for a very long list.
 func FindHash(count uint64, h Hash, read func(offset, length int64) ([]byte, error)) (p Place, ok bool, err error) {
 	be := binary.BigEndian
 	want := Entry{hi: be.Uint64(h[:]), lo: be.Uint64(h[8:])}
@@ -30,7 +30,7 @@ func FindHash(count uint64, h Hash, read func(offset, length int64) ([]byte, err
 		}
 		first, last := entryAt(b), entryAt(b[len(b)-HashEntrySize:])
 		switch {
-		case want.compareHash(first) <= 0 && from > lo: // it may begin before the page
+		case want.compareHash(first) <= 0 && from > lo: // the first entry with the hash may be before the page
 			hi = from
 			if want.compareHash(first) == 0 {
 				hi = from + 1
