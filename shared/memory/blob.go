@@ -15,8 +15,9 @@ import (
 	"rollout/shared/fault"
 )
 
-// Bucket is a bucket in memory. It keeps no old versions; a version is the
-// number of the put that made it. The zero value is not usable; see NewBucket.
+// Bucket is a blob.Store in memory. It keeps no old versions; a version is the number
+// of the put that created it. Use NewBucket to create one. It is safe for concurrent
+// use.
 type Bucket struct {
 	clock   clock.Clock
 	mu      sync.RWMutex
@@ -24,7 +25,7 @@ type Bucket struct {
 	puts    uint64
 }
 
-// object is immutable: a put replaces it whole.
+// object is immutable: a put replaces it as a whole.
 type object struct {
 	info  blob.Info
 	bytes []byte
@@ -32,14 +33,13 @@ type object struct {
 
 var _ blob.Store = (*Bucket)(nil)
 
-// NewBucket returns an empty bucket whose objects get their times from the
-// clock.
+// NewBucket returns an empty bucket. Its objects get their times from the clock.
 func NewBucket(c clock.Clock) *Bucket {
 	return &Bucket{clock: c, objects: make(map[string]object)}
 }
 
-// Put keeps what r gives; see blob.Store. It is read before the condition is
-// judged, and without holding the bucket.
+// Put writes an object; see blob.Store. It reads r to its end without a lock, and then
+// checks the condition.
 func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
 	if err := blob.CheckPut(key, o); err != nil {
 		return blob.Info{}, err
@@ -51,12 +51,12 @@ func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, o blob.PutOpt
 	if err := ctx.Err(); err != nil {
 		return blob.Info{}, fault.Wrap(err, "put %s", key)
 	}
-	info, err := b.keep(key, content, o)
+	info, err := b.store(key, content, o)
 	return info, fault.Wrap(err, "put %s", key)
 }
 
-// keep makes the content the key's next version if the condition holds.
-func (b *Bucket) keep(key string, content []byte, o blob.PutOptions) (blob.Info, error) {
+// store makes the content the key's next version if the condition of o holds.
+func (b *Bucket) store(key string, content []byte, o blob.PutOptions) (blob.Info, error) {
 	now := b.clock.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -65,10 +65,12 @@ func (b *Bucket) keep(key string, content []byte, o blob.PutOptions) (blob.Info,
 		return blob.Info{}, fault.New(fault.Conflict, "the object exists, at version %s", current.info.Version)
 	}
 	if o.IfVersion != "" && o.IfVersion != current.info.Version {
-		return blob.Info{}, fault.New(fault.Conflict, "version %s is not the current one, which is %q", o.IfVersion, current.info.Version)
+		return blob.Info{}, fault.New(fault.Conflict, "version %s is not the current one, which is %q",
+			o.IfVersion, current.info.Version)
 	}
 	b.puts++
-	info := blob.Info{Key: key, Size: int64(len(content)), Version: strconv.FormatUint(b.puts, 10), ModTime: now.Round(0).In(time.UTC)}
+	info := blob.Info{Key: key, Size: int64(len(content)), Version: strconv.FormatUint(b.puts, 10),
+		ModTime: now.Round(0).In(time.UTC)}
 	b.objects[key] = object{info: info, bytes: content}
 	return info, nil
 }
@@ -89,7 +91,7 @@ func (b *Bucket) Get(ctx context.Context, key string, o blob.GetOptions) (io.Rea
 	return io.NopCloser(bytes.NewReader(part)), found.info, nil
 }
 
-// Stat describes an object; see blob.Store.
+// Stat returns the properties of an object; see blob.Store.
 func (b *Bucket) Stat(ctx context.Context, key, version string) (blob.Info, error) {
 	if err := blob.CheckKey(key); err != nil {
 		return blob.Info{}, err
@@ -98,7 +100,7 @@ func (b *Bucket) Stat(ctx context.Context, key, version string) (blob.Info, erro
 	return found.info, fault.Wrap(err, "stat %s", key)
 }
 
-// find returns the object with the key and version ("" is the current one).
+// find returns the object with the key and version; "" is the current version.
 func (b *Bucket) find(ctx context.Context, key, version string) (object, error) {
 	if err := ctx.Err(); err != nil {
 		return object{}, err
@@ -107,10 +109,11 @@ func (b *Bucket) find(ctx context.Context, key, version string) (object, error) 
 	defer b.mu.RUnlock()
 	found, exists := b.objects[key]
 	if !exists {
-		return object{}, fault.New(fault.NotFound, "there is no such object")
+		return object{}, fault.New(fault.NotFound, "the object does not exist")
 	}
 	if version != "" && version != found.info.Version {
-		return object{}, fault.New(fault.NotFound, "version %s is gone, the object is at version %s", version, found.info.Version)
+		return object{}, fault.New(fault.NotFound, "version %s is gone, the object is at version %s",
+			version, found.info.Version)
 	}
 	return found, nil
 }
@@ -135,7 +138,7 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]b
 	return page[:min(limit, len(page))], nil
 }
 
-// Join makes dst of ranges of other objects; see blob.Store.
+// Join creates dst from ranges of other objects; see blob.Store.
 func (b *Bucket) Join(ctx context.Context, dst string, parts []blob.Range) (blob.Info, error) {
 	if err := blob.CheckJoin(dst, parts); err != nil {
 		return blob.Info{}, err
@@ -152,11 +155,11 @@ func (b *Bucket) Join(ctx context.Context, dst string, parts []blob.Range) (blob
 		}
 		joined = append(joined, found.bytes[offset:offset+length]...)
 	}
-	info, err := b.keep(dst, joined, blob.PutOptions{CreateOnly: true})
+	info, err := b.store(dst, joined, blob.PutOptions{CreateOnly: true})
 	return info, fault.Wrap(err, "join %s", dst)
 }
 
-// Copy makes dst a copy of src; see blob.Store.
+// Copy creates dst as a copy of src; see blob.Store.
 func (b *Bucket) Copy(ctx context.Context, dst, src string) (blob.Info, error) {
 	return b.Join(ctx, dst, []blob.Range{{Key: src}})
 }
@@ -173,7 +176,8 @@ func (b *Bucket) Delete(ctx context.Context, key, version string) error {
 	defer b.mu.Unlock()
 	current, exists := b.objects[key]
 	if exists && version != "" && version != current.info.Version {
-		return fault.New(fault.Conflict, "delete %s: version %s is gone, the object is at version %s", key, version, current.info.Version)
+		return fault.New(fault.Conflict, "delete %s: version %s is gone, the object is at version %s",
+			key, version, current.info.Version)
 	}
 	delete(b.objects, key)
 	return nil

@@ -11,5 +11,7 @@ import (
 
 func TestBucketConforms(t *testing.T) {
 	t.Parallel()
-	blobtest.Run(t, func(*testing.T) blob.Store { return memory.NewBucket(clock.System{}) }, blobtest.Features{InMemory: true})
+	blobtest.Run(t,
+		func(*testing.T) blob.Store { return memory.NewBucket(clock.System{}) },
+		blobtest.Features{InMemory: true})
 }

@@ -1,7 +1,29 @@
-// Package memory has the drivers that keep everything in this process:
-// documents, queues and blobs for simulations and tests.
+// Package memory has drivers that keep everything in the process: documents, queues
+// and blobs for simulations and tests.
 //
-// They pass the ports' conformance suites and work inside a testing/synctest
-// bubble. They never touch a disk, never survive the process, and start no
-// goroutine that outlives the call or context it serves.
+// They pass the conformance suites of the ports, and work in a testing/synctest
+// bubble. They never write to a disk, and they start no goroutine that outlives the
+// call or the context that it serves.
 package memory
+
+import (
+	"context"
+
+	"rollout/shared/fault"
+)
+
+// canceled returns Canceled if ctx has ended. op names the failed operation.
+func canceled(ctx context.Context, op string) error {
+	if ctx.Err() == nil {
+		return nil
+	}
+	return fault.WithKind(fault.Canceled, context.Cause(ctx), "%s", op)
+}
+
+// wake sends to a channel of capacity one, unless it is full.
+func wake(hints chan<- struct{}) {
+	select {
+	case hints <- struct{}{}:
+	default:
+	}
+}

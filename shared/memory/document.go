@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -12,14 +13,14 @@ import (
 	"rollout/shared/fault"
 )
 
-// Documents is a document.Store and document.Watcher in memory. It starts no
-// goroutine that outlives the context of its watcher.
+// Documents is a document.Store and document.Watcher in memory. Use NewDocuments to
+// create one. It is safe for concurrent use.
 type Documents struct {
 	mu       sync.Mutex
 	docs     map[string]document.Doc
 	keys     []string // sorted
 	writes   uint64
-	watchers map[chan struct{}]string // to their prefix
+	watchers map[chan struct{}]string // with their prefix
 }
 
 // NewDocuments returns an empty store.
@@ -29,7 +30,7 @@ func NewDocuments() *Documents {
 
 // Get returns a copy of the document.
 func (s *Documents) Get(ctx context.Context, key string) (document.Doc, error) {
-	if err := firstOf(document.CheckKey(key), canceled(ctx, "get document "+key)); err != nil {
+	if err := cmp.Or(document.CheckKey(key), canceled(ctx, "get document "+key)); err != nil {
 		return document.Doc{}, err
 	}
 	s.mu.Lock()
@@ -41,9 +42,9 @@ func (s *Documents) Get(ctx context.Context, key string) (document.Doc, error) {
 	return copyOf(d), nil
 }
 
-// GetMany returns copies of the documents, all of one moment.
+// GetMany returns copies of the documents at one moment.
 func (s *Documents) GetMany(ctx context.Context, keys []string) ([]document.Doc, error) {
-	if err := firstOf(document.CheckKeys(keys), canceled(ctx, "get documents")); err != nil {
+	if err := cmp.Or(document.CheckKeys(keys), canceled(ctx, "get documents")); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -56,9 +57,9 @@ func (s *Documents) GetMany(ctx context.Context, keys []string) ([]document.Doc,
 	return docs, nil
 }
 
-// Create writes an absent document.
+// Create writes a new document.
 func (s *Documents) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
-	if err := firstOf(document.CheckWrite(key, value), canceled(ctx, "create document "+key)); err != nil {
+	if err := cmp.Or(document.CheckWrite(key, value), canceled(ctx, "create document "+key)); err != nil {
 		return "", err
 	}
 	s.mu.Lock()
@@ -71,9 +72,10 @@ func (s *Documents) Create(ctx context.Context, key string, value []byte) (docum
 	return s.put(key, value), nil
 }
 
-// Replace writes a document of the revision.
-func (s *Documents) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
-	if err := firstOf(document.CheckWrite(key, value), canceled(ctx, "replace document "+key)); err != nil {
+// Replace writes a document that is at the revision.
+func (s *Documents) Replace(ctx context.Context, key string, value []byte,
+	rev document.Revision) (document.Revision, error) {
+	if err := cmp.Or(document.CheckWrite(key, value), canceled(ctx, "replace document "+key)); err != nil {
 		return "", err
 	}
 	s.mu.Lock()
@@ -84,9 +86,9 @@ func (s *Documents) Replace(ctx context.Context, key string, value []byte, rev d
 	return s.put(key, value), nil
 }
 
-// Delete removes a document of the revision.
+// Delete removes a document that is at the revision.
 func (s *Documents) Delete(ctx context.Context, key string, rev document.Revision) error {
-	if err := firstOf(document.CheckKey(key), canceled(ctx, "delete document "+key)); err != nil {
+	if err := cmp.Or(document.CheckKey(key), canceled(ctx, "delete document "+key)); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -107,7 +109,7 @@ func (s *Documents) Delete(ctx context.Context, key string, rev document.Revisio
 
 // List returns copies of a page of documents.
 func (s *Documents) List(ctx context.Context, prefix, after string, limit int) ([]document.Doc, error) {
-	if err := firstOf(document.CheckList(prefix, after, limit), canceled(ctx, "list documents "+prefix)); err != nil {
+	if err := cmp.Or(document.CheckList(prefix, after, limit), canceled(ctx, "list documents "+prefix)); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
@@ -126,10 +128,11 @@ func (s *Documents) List(ctx context.Context, prefix, after string, limit int) (
 	return docs, nil
 }
 
-// Ping succeeds: memory can always be reached.
+// Ping succeeds unless ctx has ended.
 func (s *Documents) Ping(ctx context.Context) error { return canceled(ctx, "ping documents") }
 
-// Watch hints at every write under prefix.
+// Watch returns a channel that receives a hint after every write under prefix. It is
+// closed when ctx ends.
 func (s *Documents) Watch(ctx context.Context, prefix string) <-chan struct{} {
 	hints := make(chan struct{}, 1)
 	s.mu.Lock()
@@ -144,7 +147,7 @@ func (s *Documents) Watch(ctx context.Context, prefix string) <-chan struct{} {
 	return hints
 }
 
-// put stores a copy of value under a new revision; s.mu is held.
+// put stores a copy of value with a new revision. The caller holds s.mu.
 func (s *Documents) put(key string, value []byte) document.Revision {
 	s.writes++
 	rev := document.Revision(strconv.FormatUint(s.writes, 10))
@@ -153,6 +156,7 @@ func (s *Documents) put(key string, value []byte) document.Revision {
 	return rev
 }
 
+// hint wakes the watchers of the key. The caller holds s.mu.
 func (s *Documents) hint(key string) {
 	for hints, prefix := range s.watchers {
 		if strings.HasPrefix(key, prefix) {
@@ -161,8 +165,8 @@ func (s *Documents) hint(key string) {
 	}
 }
 
-// copyOf gives the caller a value of its own; an empty value is not nil,
-// because nil stands for absent.
+// copyOf returns d with a copy of its value. A nil value stands for a document that
+// does not exist, so an empty one is not nil.
 func copyOf(d document.Doc) document.Doc {
 	if d.Revision != "" {
 		d.Value = append([]byte{}, d.Value...)

@@ -6,6 +6,7 @@ import (
 	"rollout/shared/document"
 	"rollout/shared/document/documenttest"
 	"rollout/shared/memory"
+	"rollout/shared/retry"
 )
 
 func TestDocuments(t *testing.T) {
@@ -21,3 +22,6 @@ func TestReliableDocuments(t *testing.T) {
 		func(*testing.T) document.Store { return document.Reliable(memory.NewDocuments(), retryOnce()) },
 		documenttest.Features{Watch: true})
 }
+
+// retryOnce is the default policy with two tries.
+func retryOnce() retry.Policy { return retry.Policy{Tries: 2} }

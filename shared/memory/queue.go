@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"container/heap"
 	"context"
 	"fmt"
@@ -15,8 +16,8 @@ import (
 	"rollout/shared/queue"
 )
 
-// Queues is a queue.Queues and queue.Depther in memory. It starts no
-// goroutine; waiting receivers wait on channels and timers only.
+// Queues is a queue.Queues and queue.Depther in memory. Use NewQueues to create them.
+// They are safe for concurrent use, and start no goroutine.
 type Queues struct {
 	clock  clock.Clock
 	mu     sync.Mutex
@@ -24,13 +25,13 @@ type Queues struct {
 	sent   uint64
 }
 
-// NewQueues returns queues whose messages become visible by the clock. Waits
-// are timers: the clock may be skewed against them, but has to run as fast.
+// NewQueues returns empty queues. The clock decides when a message is visible. Waits
+// use timers, so that the clock may have an offset but must run at the same speed.
 func NewQueues(c clock.Clock) *Queues { return &Queues{clock: c, queues: map[string]*messageQueue{}} }
 
 // Send puts the bodies into the queue, all of them or none.
 func (q *Queues) Send(ctx context.Context, name string, bodies [][]byte, delay time.Duration) error {
-	if err := firstOf(queue.CheckSend(name, bodies, delay), canceled(ctx, "send to queue "+name)); err != nil {
+	if err := cmp.Or(queue.CheckSend(name, bodies, delay), canceled(ctx, "send to queue "+name)); err != nil {
 		return err
 	}
 	q.mu.Lock()
@@ -41,16 +42,18 @@ func (q *Queues) Send(ctx context.Context, name string, bodies [][]byte, delay t
 	return nil
 }
 
-// Receive returns visible messages, those that have been visible longest
-// first, or waits for some.
-func (q *Queues) Receive(ctx context.Context, name string, max int, visibility, wait time.Duration) ([]queue.Message, error) {
-	if err := firstOf(queue.CheckReceive(name, max, visibility, wait), canceled(ctx, "receive from queue "+name)); err != nil {
+// Receive returns visible messages, or waits for one. The messages that have been
+// visible longest come first.
+func (q *Queues) Receive(ctx context.Context, name string, max int,
+	visibility, wait time.Duration) ([]queue.Message, error) {
+	err := cmp.Or(queue.CheckReceive(name, max, visibility, wait), canceled(ctx, "receive from queue "+name))
+	if err != nil {
 		return nil, err
 	}
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	woken := make(chan struct{}, 1)
-	defer q.forget(name, woken)
+	defer q.stopWaiting(name, woken)
 	for {
 		msgs, next := q.take(name, max, visibility, woken)
 		if len(msgs) > 0 || wait == 0 {
@@ -71,34 +74,34 @@ func (q *Queues) Receive(ctx context.Context, name string, max int, visibility, 
 	}
 }
 
-// Extend hides a received message from now on.
+// Extend hides a received message for that time from now on.
 func (q *Queues) Extend(ctx context.Context, name, receipt string, visibility time.Duration) error {
-	if err := firstOf(queue.CheckExtend(name, visibility), canceled(ctx, "extend in queue "+name)); err != nil {
+	if err := cmp.Or(queue.CheckExtend(name, visibility), canceled(ctx, "extend in queue "+name)); err != nil {
 		return err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.line(name)
-	e := l.find(receipt)
+	mq := q.queue(name)
+	e := mq.find(receipt)
 	if e == nil {
-		return fault.New(fault.Conflict, "receipt %q of queue %s does not hold any more", receipt, name)
+		return fault.New(fault.Conflict, "receipt %q of queue %s is no longer valid", receipt, name)
 	}
-	l.move(e, q.clock.Now().Add(visibility))
-	l.wakeAll()
+	mq.move(e, q.clock.Now().Add(visibility))
+	mq.wakeAll()
 	return nil
 }
 
 // Ack removes received messages.
 func (q *Queues) Ack(ctx context.Context, name string, receipts []string) error {
-	if err := firstOf(queue.CheckName(name), canceled(ctx, "ack in queue "+name)); err != nil {
+	if err := cmp.Or(queue.CheckName(name), canceled(ctx, "ack in queue "+name)); err != nil {
 		return err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.line(name)
+	mq := q.queue(name)
 	for _, receipt := range receipts {
-		if e := l.find(receipt); e != nil {
-			l.remove(e)
+		if e := mq.find(receipt); e != nil {
+			mq.remove(e)
 		}
 	}
 	return nil
@@ -106,28 +109,28 @@ func (q *Queues) Ack(ctx context.Context, name string, receipts []string) error 
 
 // Nack makes a received message visible after delay.
 func (q *Queues) Nack(ctx context.Context, name, receipt string, delay time.Duration) error {
-	if err := firstOf(queue.CheckNack(name, delay), canceled(ctx, "nack in queue "+name)); err != nil {
+	if err := cmp.Or(queue.CheckNack(name, delay), canceled(ctx, "nack in queue "+name)); err != nil {
 		return err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l := q.line(name)
-	if e := l.find(receipt); e != nil {
-		l.move(e, q.clock.Now().Add(delay))
-		l.wakeAll()
+	mq := q.queue(name)
+	if e := mq.find(receipt); e != nil {
+		mq.move(e, q.clock.Now().Add(delay))
+		mq.wakeAll()
 	}
 	return nil
 }
 
-// Depth counts exactly.
+// Depth returns exact counts.
 func (q *Queues) Depth(ctx context.Context, name string) (visible, hidden int, err error) {
-	if err := firstOf(queue.CheckName(name), canceled(ctx, "depth of queue "+name)); err != nil {
+	if err := cmp.Or(queue.CheckName(name), canceled(ctx, "depth of queue "+name)); err != nil {
 		return 0, 0, err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.clock.Now()
-	for _, e := range q.line(name).byDue {
+	for _, e := range q.queue(name).byDue {
 		if e.due.After(now) {
 			hidden++
 		} else {
@@ -137,111 +140,116 @@ func (q *Queues) Depth(ctx context.Context, name string) (visible, hidden int, e
 	return visible, hidden, nil
 }
 
-// put adds a message; q.mu is held.
+// put adds a message. The caller holds q.mu.
 func (q *Queues) put(name string, body []byte, delay time.Duration) {
 	q.sent++
-	l := q.line(name)
+	mq := q.queue(name)
 	e := &entry{id: q.sent, body: body, due: q.clock.Now().Add(delay)}
-	l.byID[e.id] = e
-	heap.Push(&l.byDue, e)
-	l.wakeAll()
+	mq.byID[e.id] = e
+	heap.Push(&mq.byDue, e)
+	mq.wakeAll()
 }
 
-// take receives what is visible now. If nothing is, it registers woken for
-// the next change of the queue and says after which time a message gets due.
-func (q *Queues) take(name string, max int, visibility time.Duration, woken chan struct{}) (msgs []queue.Message, next time.Duration) {
+// take receives the messages that are visible now. If there are none, it registers
+// woken for the next change of the queue. next is the time until a hidden message
+// becomes visible.
+func (q *Queues) take(name string, max int, visibility time.Duration,
+	woken chan struct{}) (msgs []queue.Message, next time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	l, now := q.line(name), q.clock.Now()
-	for len(msgs) < max && len(l.byDue) > 0 && !l.byDue[0].due.After(now) {
-		e := l.byDue[0]
+	mq, now := q.queue(name), q.clock.Now()
+	for len(msgs) < max && len(mq.byDue) > 0 && !mq.byDue[0].due.After(now) {
+		e := mq.byDue[0]
 		if e.receives >= queue.MaxReceives && !queue.IsDeadLetterQueue(name) {
-			l.remove(e)
+			mq.remove(e)
 			q.put(queue.DeadLetterQueue(name), e.body, 0)
 			continue
 		}
 		e.receives++
-		l.move(e, now.Add(visibility))
+		mq.move(e, now.Add(visibility))
 		msgs = append(msgs, e.message())
 	}
 	if len(msgs) == 0 {
-		l.waiting[woken] = struct{}{}
+		mq.waiting[woken] = struct{}{}
 	}
-	if len(l.byDue) == 0 {
+	if len(mq.byDue) == 0 {
 		return msgs, queue.MaxVisibility
 	}
-	return msgs, l.byDue[0].due.Sub(now)
+	return msgs, mq.byDue[0].due.Sub(now)
 }
 
-func (q *Queues) forget(name string, woken chan struct{}) {
+func (q *Queues) stopWaiting(name string, woken chan struct{}) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	delete(q.line(name).waiting, woken)
+	delete(q.queue(name).waiting, woken)
 }
 
-// line returns the queue of the name, made on first use; q.mu is held.
-func (q *Queues) line(name string) *messageQueue {
-	l, ok := q.queues[name]
+// queue returns the queue with the name, and creates it on first use. The caller holds
+// q.mu.
+func (q *Queues) queue(name string) *messageQueue {
+	mq, ok := q.queues[name]
 	if !ok {
-		l = &messageQueue{byID: map[uint64]*entry{}, waiting: map[chan struct{}]struct{}{}}
-		q.queues[name] = l
+		mq = &messageQueue{byID: map[uint64]*entry{}, waiting: map[chan struct{}]struct{}{}}
+		q.queues[name] = mq
 	}
-	return l
+	return mq
 }
 
-// messageQueue is one queue: its messages by id and by the time they get visible.
+// messageQueue is one queue: its messages by id, and by the time at which they become
+// visible.
 type messageQueue struct {
 	byID    map[uint64]*entry
 	byDue   dueHeap
-	waiting map[chan struct{}]struct{}
+	waiting map[chan struct{}]struct{} // of receivers
 }
 
-// find returns the message that the receipt names, or nil if it was acked or
-// received again since.
-func (l *messageQueue) find(receipt string) *entry {
+// find returns the message of the receipt, or nil if it was acknowledged or received
+// again since.
+func (mq *messageQueue) find(receipt string) *entry {
 	id, _, _ := strings.Cut(receipt, ".")
 	n, err := strconv.ParseUint(id, 10, 64)
 	if err != nil {
 		return nil
 	}
-	if e := l.byID[n]; e != nil && e.receipt() == receipt {
+	if e := mq.byID[n]; e != nil && e.receipt() == receipt {
 		return e
 	}
 	return nil
 }
 
-func (l *messageQueue) move(e *entry, due time.Time) {
+func (mq *messageQueue) move(e *entry, due time.Time) {
 	e.due = due
-	heap.Fix(&l.byDue, e.at)
+	heap.Fix(&mq.byDue, e.at)
 }
 
-func (l *messageQueue) remove(e *entry) {
-	heap.Remove(&l.byDue, e.at)
-	delete(l.byID, e.id)
+func (mq *messageQueue) remove(e *entry) {
+	heap.Remove(&mq.byDue, e.at)
+	delete(mq.byID, e.id)
 }
 
-func (l *messageQueue) wakeAll() {
-	for woken := range l.waiting {
+func (mq *messageQueue) wakeAll() {
+	for woken := range mq.waiting {
 		wake(woken)
 	}
 }
 
-// entry is a message in a line.
+// entry is a message in a queue.
 type entry struct {
 	id       uint64
 	body     []byte
 	due      time.Time
 	receives int
-	at       int // its place in the heap
+	at       int // its index in the heap
 }
 
 func (e *entry) receipt() string { return fmt.Sprintf("%d.%d", e.id, e.receives) }
 
 func (e *entry) message() queue.Message {
-	return queue.Message{ID: strconv.FormatUint(e.id, 10), Body: bytes.Clone(e.body), Receives: e.receives, Receipt: e.receipt()}
+	return queue.Message{ID: strconv.FormatUint(e.id, 10), Body: bytes.Clone(e.body),
+		Receives: e.receives, Receipt: e.receipt()}
 }
 
-// dueHeap has the message that gets visible first on top.
+// dueHeap is a heap.Interface with the message that becomes visible first on top.
 type dueHeap []*entry
 
 func (h dueHeap) Len() int { return len(h) }

@@ -6,20 +6,21 @@ import (
 	"rollout/shared/fault"
 )
 
-// The result of a run that asks identical requests once ends in an index, so
-// that the row of an item is found without reading the others, and has the
-// lines of copies, whose rows are made at the run's end.
+// The result of a run that asks identical requests once has the lines of copies,
+// whose rows are written at the run's end. It ends in an index, with which the row of
+// an item is found without reading the other rows.
 //
 //	output rows · error rows · lines of copies, each in item order
-//	index   for each item: length uvarint · kind u8 ·
-//	        class, of an error: length u8, text · original's item, own line uvarint, of a copy
-//	footer  index's length u32 LE · "RIDX"
+//	index   for each item: length uvarint · kind u8 · details
+//	        details of an error: length of its class u8 · class
+//	        details of a copy: original item uvarint · own line uvarint
+//	footer  length of the index u32 LE · "RIDX"
 const (
 	footerSize  = 8
 	footerMagic = "RIDX"
 )
 
-// RowKind is what a result has of an item.
+// RowKind is the kind of an item's row in a result.
 type RowKind uint8
 
 // The kinds.
@@ -29,11 +30,11 @@ const (
 	RowCopy
 )
 
-// Part is where a result has what it has of one item.
+// Part is the part of a result that belongs to one item.
 type Part struct {
 	Kind           RowKind
-	Class          fault.Class // of an Error
-	Copied                     // of a Copy
+	Class          fault.Class // of a RowError
+	Copied                     // of a RowCopy
 	Offset, Length int64
 }
 
@@ -47,8 +48,8 @@ func (r Row) kind() RowKind {
 	return RowOutput
 }
 
-// AppendIndexed writes a result of the rows of all items, with its index.
-// outputLen is the length of the output rows.
+// AppendIndexed appends a result of the rows of all items, with its index. outputLen
+// is the length of the output rows in bytes.
 func AppendIndexed(dst []byte, rows []Row) (b []byte, outputLen int64) {
 	start := len(dst)
 	for k := RowOutput; k <= RowCopy; k++ {
@@ -75,9 +76,9 @@ func AppendIndexed(dst []byte, rows []Row) (b []byte, outputLen int64) {
 	return append(dst, footerMagic...), outputLen
 }
 
-// ParseIndex reads the index at the end of a result of so many bytes and
-// items. tail is the result's end; if it is too short, need is how long it
-// must be.
+// ParseIndex reads the index of a result with that length and number of items. tail is
+// the end of the result. If it does not contain the whole index, need is the length
+// of the tail that does, and otherwise 0. An invalid index is Corrupt.
 func ParseIndex(tail []byte, length int64, items int) (parts []Part, need int, err error) {
 	n := len(tail) - footerSize
 	if n < 0 || string(tail[n+4:]) != footerMagic {
@@ -96,12 +97,12 @@ func ParseIndex(tail []byte, length int64, items int) (parts []Part, need int, e
 		parts[i] = d.part()
 	}
 	if len(d.b) > 0 || d.b == nil {
-		return nil, 0, fault.New(fault.Corrupt, "the index is not of %d items", items)
+		return nil, 0, fault.New(fault.Corrupt, "the index does not have %d items", items)
 	}
 	return parts, 0, place(parts, length-size-footerSize)
 }
 
-// place gives every part its offset, as AppendIndexed laid them out.
+// place sets the offsets of the parts in the order in which AppendIndexed writes them.
 func place(parts []Part, rows int64) error {
 	var at int64
 	for k := RowOutput; k <= RowCopy; k++ {
@@ -111,19 +112,20 @@ func place(parts []Part, rows int64) error {
 				continue
 			}
 			if p.Length < 1 || p.Length > rows-at {
-				return fault.New(fault.Corrupt, "the index gives item %d %d of the %d bytes left", i, p.Length, rows-at)
+				return fault.New(fault.Corrupt, "the index gives item %d a length of %d, and %d bytes are left",
+					i, p.Length, rows-at)
 			}
 			p.Offset = at
 			at += p.Length
 		}
 	}
 	if at != rows {
-		return fault.New(fault.Corrupt, "the index leaves %d bytes of rows to nobody", rows-at)
+		return fault.New(fault.Corrupt, "%d bytes of rows are not in the index", rows-at)
 	}
 	return nil
 }
 
-// decoder takes an index apart; b is nil once it could not.
+// decoder decodes an index. b is nil after an error.
 type decoder struct{ b []byte }
 
 func (d *decoder) uvarint() uint64 {

@@ -18,7 +18,7 @@ var indexed = []result.Row{
 	{Item: 4, Bytes: []byte("{\"a\":4}\n")},
 }
 
-func TestAnIndexedResultIsOutputsErrorsThenCopies(t *testing.T) {
+func TestAppendIndexedOrdersOutputsErrorsCopies(t *testing.T) {
 	t.Parallel()
 	b, n := result.AppendIndexed([]byte("before\n"), indexed)
 	if n != 16 || !bytes.HasPrefix(b, []byte("before\n{\"a\":2}\n{\"a\":4}\n{\"e\":1}\n{\"line\":0}\n{\"line\":3}\n")) {
@@ -26,7 +26,7 @@ func TestAnIndexedResultIsOutputsErrorsThenCopies(t *testing.T) {
 	}
 }
 
-func TestTheIndexFindsEveryItem(t *testing.T) {
+func TestParseIndexFindsEveryItem(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		rows := rapid.SliceOfN(rapid.SampledFrom(indexed), 0, 300).Draw(t, "rows")
@@ -35,7 +35,7 @@ func TestTheIndexFindsEveryItem(t *testing.T) {
 		parts, need, err := result.ParseIndex(tail, int64(len(b)), len(rows))
 		if err == nil && need > 0 {
 			if need <= len(tail) || need > len(b) {
-				t.Fatalf("%d of %d bytes are not enough, %d are", len(tail), len(b), need)
+				t.Fatalf("a tail of %d of %d bytes needs %d bytes", len(tail), len(b), need)
 			}
 			parts, need, err = result.ParseIndex(b[len(b)-need:], int64(len(b)), len(rows))
 		}
@@ -44,7 +44,8 @@ func TestTheIndexFindsEveryItem(t *testing.T) {
 		}
 		for i, p := range parts {
 			r := rows[i]
-			if !bytes.Equal(b[p.Offset:p.Offset+p.Length], r.Bytes) || p.Class != r.Class || (p.Kind == result.RowCopy) != (r.Copy != nil) || r.Copy != nil && p.Copied != *r.Copy {
+			if !bytes.Equal(b[p.Offset:p.Offset+p.Length], r.Bytes) || p.Class != r.Class ||
+				(p.Kind == result.RowCopy) != (r.Copy != nil) || r.Copy != nil && p.Copied != *r.Copy {
 				t.Fatalf("item %d is %+v, want %+v", i, p, r)
 			}
 		}
@@ -64,15 +65,15 @@ func TestHostileIndexesAreCorrupt(t *testing.T) {
 		length int
 		items  int
 	}{
-		"empty":                      {nil, len(good), 5},
-		"no magic":                   {flip(len(good) - 1), len(good), 5},
-		"an index beyond the result": {good[len(good)-8:], 9, 5},
-		"a huge index":               {flip(len(good) - 5), len(good), 5},
-		"of fewer items":             {good, len(good), 6},
-		"of more items":              {good, len(good), 4},
-		"of a shorter result":        {good, len(good) - 1, 5},
-		"of a longer result":         {good, len(good) + 1, 5},
-		"an unknown kind":            {flip(len(good) - 9 - 3), len(good), 5},
+		"empty":                        {nil, len(good), 5},
+		"no magic":                     {flip(len(good) - 1), len(good), 5},
+		"index longer than the result": {good[len(good)-8:], 9, 5},
+		"huge index":                   {flip(len(good) - 5), len(good), 5},
+		"too many items expected":      {good, len(good), 6},
+		"too few items expected":       {good, len(good), 4},
+		"length too small":             {good, len(good) - 1, 5},
+		"length too large":             {good, len(good) + 1, 5},
+		"unknown kind":                 {flip(len(good) - 9 - 3), len(good), 5},
 	} {
 		if _, need, err := result.ParseIndex(c.tail, int64(c.length), c.items); !fault.Is(err, fault.Corrupt) {
 			t.Errorf("%s: need %d, %v", name, need, err)
@@ -80,14 +81,15 @@ func TestHostileIndexesAreCorrupt(t *testing.T) {
 	}
 }
 
-func TestCheckpointsLeaveCopiesOut(t *testing.T) {
+func TestAppendCheckpointOmitsCopies(t *testing.T) {
 	t.Parallel()
 	b, err := result.AppendCheckpoint(nil, indexed)
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := result.ParseCheckpoint(b, 5)
-	if err != nil || len(got) != 3 || got[0].Item != 1 || got[1].Item != 2 || got[2].Item != 4 || string(got[2].Bytes) != "{\"a\":4}\n" {
+	if err != nil || len(got) != 3 || got[0].Item != 1 || got[1].Item != 2 || got[2].Item != 4 ||
+		string(got[2].Bytes) != "{\"a\":4}\n" {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

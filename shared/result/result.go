@@ -1,37 +1,44 @@
-// Package result is the bytes of a shard's rows: the result object of a
-// finished shard, and the checkpoint of an unfinished one.
+// Package result encodes the rows of a shard: the result object of a finished shard,
+// and the checkpoint object of an unfinished one.
 //
-// A result is the output rows, then the error rows, each in item order, and
-// nothing else, so that stores can join results without looking into them; but
-// where runs ask identical requests once, it has an index. A checkpoint keeps which row is whose. Rows are opaque here; they end in one
-// line feed.
+// A result holds the output rows and then the error rows, each in item order, and
+// nothing else, so that a store can join results without reading them. In runs that
+// ask identical requests once (config.Dedupe), it also has the lines of copies, and
+// ends in an index. A checkpoint names the item of every row. Rows are opaque here:
+// each is one line that ends in a line feed.
 package result
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 
+	"rollout/shared/blob"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
 	"rollout/shared/fault"
+	"rollout/shared/input"
 )
 
 // Row is the final row of one item of a shard.
 type Row struct {
-	Item  int         // within the shard
-	Class fault.Class // "" for an output row, else why the item failed
+	Item  int         // in the shard
+	Class fault.Class // why the item failed; "" for an output row
 	Bytes []byte      // one JSON line with its line feed
-	// Copy, if not nil, says that the item gets a copy of another's answer, at
-	// the run's end. Bytes then are its input line.
+	// Copy is not nil for an item that gets a copy of another item's answer at the
+	// run's end. Bytes is then its input line.
 	Copy *Copied
 }
 
-// Copied is an item that is not asked, since an earlier one asks the same.
+// Copied describes an item that is not asked, because an earlier item has the same
+// request.
 type Copied struct {
-	Original uint64 // the item of the run that is asked
-	Line     uint64 // the copy's own line in its file
+	Original uint64 // the earlier item, by its index in the run
+	Line     uint64 // the line of the copy in its file
 }
 
-// Append writes a result of the rows, which are in item order. outputLen is
-// the length of the output rows.
+// Append appends a result of the rows, which must be in item order. outputLen is the
+// length of the output rows in bytes.
 func Append(dst []byte, rows []Row) (b []byte, outputLen int64) {
 	start := len(dst)
 	for _, r := range rows {
@@ -48,8 +55,7 @@ func Append(dst []byte, rows []Row) (b []byte, outputLen int64) {
 	return dst, outputLen
 }
 
-// header is a checkpoint's first line; the rows' bytes follow, one after the
-// other.
+// header is the first line of a checkpoint. The bytes of the rows follow it.
 type header struct {
 	Schema int         `json:"schema"`
 	Rows   []rowHeader `json:"rows"`
@@ -63,8 +69,8 @@ type rowHeader struct {
 
 const schema = 1
 
-// AppendCheckpoint writes a checkpoint of the rows. Copies are left out: the
-// plan knows them.
+// AppendCheckpoint appends a checkpoint of the rows. It omits copies, which the plan
+// names.
 func AppendCheckpoint(dst []byte, rows []Row) ([]byte, error) {
 	h := header{Schema: schema, Rows: make([]rowHeader, 0, len(rows))}
 	for _, r := range rows {
@@ -85,8 +91,8 @@ func AppendCheckpoint(dst []byte, rows []Row) ([]byte, error) {
 	return dst, nil
 }
 
-// ParseCheckpoint reads a checkpoint of a shard with that many items. The rows
-// refer to b.
+// ParseCheckpoint reads a checkpoint of a shard with that many items. The bytes of
+// the rows are parts of b. An invalid checkpoint is Corrupt.
 func ParseCheckpoint(b []byte, items int) ([]Row, error) {
 	line, rest, _ := bytes.Cut(b, []byte("\n"))
 	var h header
@@ -100,14 +106,28 @@ func ParseCheckpoint(b []byte, items int) ([]Row, error) {
 	last := -1
 	for _, r := range h.Rows {
 		if r.Item <= last || r.Item >= items || r.Length < 1 || r.Length > len(rest) || rest[r.Length-1] != '\n' {
-			return nil, fault.New(fault.Corrupt, "checkpoint of a shard of %d items: bad row of item %d, %d bytes", items, r.Item, r.Length)
+			return nil, fault.New(fault.Corrupt, "checkpoint of a shard of %d items: bad row of item %d, %d bytes",
+				items, r.Item, r.Length)
 		}
 		last = r.Item
 		rows = append(rows, Row{Item: r.Item, Class: r.Class, Bytes: rest[:r.Length:r.Length]})
 		rest = rest[r.Length:]
 	}
 	if len(rest) > 0 {
-		return nil, fault.New(fault.Corrupt, "checkpoint has %d bytes behind its rows", len(rest))
+		return nil, fault.New(fault.Corrupt, "checkpoint has %d bytes after its rows", len(rest))
 	}
 	return rows, nil
+}
+
+// ReadCheckpoint reads the checkpoint object of a shard with that many items, and
+// verifies its digest.
+func ReadCheckpoint(ctx context.Context, blobs blob.Store, c shard.Ref, items int) ([]Row, error) {
+	b, err := input.ReadObject(ctx, blobs, c.Key, c.Length)
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(b)) != c.Length || identity.Content(b).String() != c.Digest {
+		return nil, fault.New(fault.Corrupt, "checkpoint %s does not have the digest in its shard's document", c.Key)
+	}
+	return ParseCheckpoint(b, items)
 }

@@ -5,14 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"rollout/shared/blob"
 	"rollout/shared/clock"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/memory"
 	"rollout/shared/result"
-
-	"rollout/shared/blob"
 )
 
 var rows = []result.Row{
@@ -21,18 +20,18 @@ var rows = []result.Row{
 	{Item: 3, Bytes: []byte("{\"a\":3}\n")},
 }
 
-func TestAResultIsOutputsThenErrorsInItemOrder(t *testing.T) {
+func TestAppendOrdersOutputsThenErrors(t *testing.T) {
 	t.Parallel()
 	b, n := result.Append([]byte("before\n"), rows)
 	if string(b) != "before\n{\"a\":0}\n{\"a\":3}\n{\"e\":2}\n" || n != 16 {
 		t.Errorf("%q, %d bytes of output", b, n)
 	}
 	if b, n := result.Append(nil, nil); len(b) != 0 || n != 0 {
-		t.Errorf("of nothing: %q, %d", b, n)
+		t.Errorf("without rows: %q, %d", b, n)
 	}
 }
 
-func TestACheckpointComesBack(t *testing.T) {
+func TestCheckpointRoundTrip(t *testing.T) {
 	t.Parallel()
 	for n := range len(rows) + 1 {
 		b, err := result.AppendCheckpoint(nil, rows[:n])
@@ -58,18 +57,18 @@ func TestHostileCheckpointsAreCorrupt(t *testing.T) {
 		want fault.Kind
 	}{
 		"empty":                    {"", fault.Corrupt},
-		"no JSON":                  {"{\n", fault.Corrupt},
-		"a newer schema":           {`{"schema":2,"rows":[]}` + "\n", fault.Invalid},
-		"an item beyond the shard": {`{"schema":1,"rows":[{"i":4,"n":2}]}` + "\n1\n", fault.Corrupt},
-		"an item below 0":          {`{"schema":1,"rows":[{"i":-1,"n":2}]}` + "\n1\n", fault.Corrupt},
-		"an item twice":            {`{"schema":1,"rows":[{"i":1,"n":2},{"i":1,"n":2}]}` + "\n1\n1\n", fault.Corrupt},
+		"not JSON":                 {"{\n", fault.Corrupt},
+		"newer schema":             {`{"schema":2,"rows":[]}` + "\n", fault.Invalid},
+		"item beyond the shard":    {`{"schema":1,"rows":[{"i":4,"n":2}]}` + "\n1\n", fault.Corrupt},
+		"negative item":            {`{"schema":1,"rows":[{"i":-1,"n":2}]}` + "\n1\n", fault.Corrupt},
+		"one item twice":           {`{"schema":1,"rows":[{"i":1,"n":2},{"i":1,"n":2}]}` + "\n1\n1\n", fault.Corrupt},
 		"items out of order":       {`{"schema":1,"rows":[{"i":1,"n":2},{"i":0,"n":2}]}` + "\n1\n1\n", fault.Corrupt},
-		"a row that is too long":   {`{"schema":1,"rows":[{"i":0,"n":3}]}` + "\n1\n", fault.Corrupt},
-		"an empty row":             {`{"schema":1,"rows":[{"i":0,"n":0}]}` + "\n", fault.Corrupt},
-		"a row of negative length": {`{"schema":1,"rows":[{"i":0,"n":-1}]}` + "\n1\n", fault.Corrupt},
-		"a huge length":            {`{"schema":1,"rows":[{"i":0,"n":9223372036854775807}]}` + "\n1\n", fault.Corrupt},
-		"a row without its end":    {`{"schema":1,"rows":[{"i":0,"n":2}]}` + "\n11", fault.Corrupt},
-		"bytes behind the rows":    {`{"schema":1,"rows":[]}` + "\n1\n", fault.Corrupt},
+		"row longer than the rest": {`{"schema":1,"rows":[{"i":0,"n":3}]}` + "\n1\n", fault.Corrupt},
+		"empty row":                {`{"schema":1,"rows":[{"i":0,"n":0}]}` + "\n", fault.Corrupt},
+		"negative length":          {`{"schema":1,"rows":[{"i":0,"n":-1}]}` + "\n1\n", fault.Corrupt},
+		"huge length":              {`{"schema":1,"rows":[{"i":0,"n":9223372036854775807}]}` + "\n1\n", fault.Corrupt},
+		"row without a line feed":  {`{"schema":1,"rows":[{"i":0,"n":2}]}` + "\n11", fault.Corrupt},
+		"bytes after the rows":     {`{"schema":1,"rows":[]}` + "\n1\n", fault.Corrupt},
 	} {
 		if _, err := result.ParseCheckpoint([]byte(c.text), 4); !fault.Is(err, c.want) {
 			t.Errorf("%s: %v", name, err)
@@ -77,7 +76,7 @@ func TestHostileCheckpointsAreCorrupt(t *testing.T) {
 	}
 }
 
-func TestACheckpointIsReadOnlyAsItsShardNamesIt(t *testing.T) {
+func TestReadCheckpointVerifiesLengthAndDigest(t *testing.T) {
 	t.Parallel()
 	b, err := result.AppendCheckpoint(nil, rows)
 	if err != nil {
@@ -89,11 +88,11 @@ func TestACheckpointIsReadOnlyAsItsShardNamesIt(t *testing.T) {
 		edit   func(*shard.Ref)
 		want   fault.Kind
 	}{
-		"as named":       {b, nil, 0},
-		"shorter":        {b[:len(b)-1], nil, fault.Corrupt},
-		"longer":         {append(b[:len(b):len(b)], '\n'), nil, fault.Corrupt},
-		"of other bytes": {bytes.Replace(b, []byte("3}"), []byte("4}"), 1), nil, fault.Corrupt},
-		"gone":           {b, func(r *shard.Ref) { r.Key = "work/y" }, fault.NotFound},
+		"as in the document": {b, nil, 0},
+		"shorter":            {b[:len(b)-1], nil, fault.Corrupt},
+		"longer":             {append(b[:len(b):len(b)], '\n'), nil, fault.Corrupt},
+		"other bytes":        {bytes.Replace(b, []byte("3}"), []byte("4}"), 1), nil, fault.Corrupt},
+		"missing":            {b, func(r *shard.Ref) { r.Key = "work/y" }, fault.NotFound},
 	} {
 		bucket := memory.NewBucket(clock.System{})
 		if _, err := bucket.Put(t.Context(), "work/x", bytes.NewReader(c.object), blob.PutOptions{}); err != nil {
@@ -126,7 +125,7 @@ func FuzzParseCheckpoint(f *testing.F) {
 		last, total := -1, 0
 		for _, r := range got {
 			if r.Item <= last || r.Item >= items || len(r.Bytes) == 0 || r.Bytes[len(r.Bytes)-1] != '\n' {
-				t.Fatalf("row %+v after item %d of %d", r, last, items)
+				t.Fatalf("row %+v follows item %d of %d", r, last, items)
 			}
 			last, total = r.Item, total+len(r.Bytes)
 		}
@@ -138,7 +137,7 @@ func FuzzParseCheckpoint(f *testing.F) {
 			t.Fatal(err)
 		}
 		if back, err := result.ParseCheckpoint(again, items); err != nil || len(back) != len(got) {
-			t.Fatalf("does not come back: %v", err)
+			t.Fatalf("it cannot be read back: %v", err)
 		}
 	})
 }
