@@ -109,13 +109,13 @@ fuzz: ## fuzz every parser for FUZZTIME each
 
 # EMULATORS is the nested module whose tests need nothing but Go. Its tests
 # against other emulators have a target of their own, test-emulators.
-EMULATORS    = localstack/aws
-SECOND       ?= out/emulators
-SECOND_TESTS = TestMiniStack|TestDynalite|TestFauxqs
+EMULATORS            = localstack/aws
+OTHER_EMULATORS     ?= out/emulators
+OTHER_EMULATOR_TESTS = TestMiniStack|TestDynalite|TestFauxqs
 
 test: ## run all tests that need nothing but Go
 	$(GO) test -timeout 10m ./...
-	cd $(EMULATORS) && $(GO) test -timeout 10m -skip '$(SECOND_TESTS)|TestDeployLocal' $$($(GO) list ./... | grep -v /e2e$$)
+	cd $(EMULATORS) && $(GO) test -timeout 10m -skip '$(OTHER_EMULATOR_TESTS)|TestDeployLocal' $$($(GO) list ./... | grep -v /e2e$$)
 	cd $(EMULATORS) && $(GO) test -timeout 10m ./e2e # alone: it keeps the machine busy
 .PHONY: test
 
@@ -142,7 +142,7 @@ test-dist: ## build a release archive in two folders and check that the bytes ar
 .PHONY: test-dist
 
 test-emulators: ## test the AWS drivers against three emulators, installed in out/emulators (needs Python 3.11), and 20 disturbed runs
-	@GO="$(GO)" bash scripts/emulators/test.sh $(SECOND) '$(SECOND_TESTS)'
+	@GO="$(GO)" bash scripts/emulators/test.sh $(OTHER_EMULATORS) '$(OTHER_EMULATOR_TESTS)'
 	cd $(EMULATORS) && $(GO) test -count=1 -timeout 10m -run TestDisturbedRuns ./e2e -args -rounds 20
 .PHONY: test-emulators
 
@@ -152,7 +152,7 @@ test-infra: ## synthesize the AWS stack and check it, with tools installed in ou
 .PHONY: test-infra
 
 deploy-local: ## deploy the AWS stack into an emulator here, and compare a job's answers with those of a local run
-	@GO="$(GO)" bash scripts/deploylocal/deploylocal.sh $(SECOND) $(INFRA)
+	@GO="$(GO)" bash scripts/deploylocal/deploylocal.sh $(OTHER_EMULATORS) $(INFRA)
 .PHONY: deploy-local
 
 test-peers: ## test the benchmark of other systems (needs Postgres)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the emulators that give second opinions on the cloud drivers into a
-# folder, at the versions pinned here: ministack (all of AWS, Python), dynalite
+# Installs the emulators that the cloud drivers are tested against into a folder,
+# at the versions pinned here: ministack (all of AWS, Python), dynalite
 # (DynamoDB) and fauxqs (SQS), with the Node that they need.
 #
 #   scripts/emulators/install.sh FOLDER

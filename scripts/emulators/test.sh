@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Tests the cloud drivers against second opinions. Where these can't be
-# installed, it says so and succeeds; in CI it fails.
+# Tests the cloud drivers against other emulators. If these cannot be installed,
+# it reports that and succeeds; in CI it fails.
 #
 #   scripts/emulators/test.sh FOLDER TESTS
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 folder=${1:-out/emulators}
-bash scripts/toolbox/need.sh test-emulators "the second opinions" bash scripts/emulators/install.sh "$folder" || exit $(($? == 3 ? 0 : 1))
+bash scripts/toolbox/need.sh test-emulators "the emulators" bash scripts/emulators/install.sh "$folder" || exit $(($? == 3 ? 0 : 1))
 ROLLOUT_EMULATORS=$(cd "$folder" && pwd)
 export ROLLOUT_EMULATORS
 cd localstack/aws

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Fuzzes every Fuzz function of the module, one after the other. (Go would spend
-# up to a minute on making each new input shorter, and try no others meanwhile.)
+# Fuzzes every Fuzz function of the module, one after the other. Go's own limit
+# for making a new input shorter is a minute, in which it tries no other input, so
+# that the script sets a second.
 #
 #   scripts/fuzz/fuzz.sh [time each]        default: 10s
 set -euo pipefail

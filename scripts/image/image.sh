@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Builds the worker's image with Docker or Podman, whichever works, as $1 for
-# the architecture $2.
+# Builds the worker's image with Docker, or with Podman if Docker does not work.
+#
+#   scripts/image/image.sh NAME ARCHITECTURE
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-name=${1:?its name} arch=${2:?its architecture}
+name=${1:?the name} arch=${2:?the architecture}
 
 for program in docker podman; do
   if "$program" info >/dev/null 2>&1; then

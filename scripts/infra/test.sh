@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Tests infra/aws: synthesizes its stack, and holds the template to what it
-# must and must not have. Where the CDK's command line can't be installed, it
-# says so and succeeds; in CI it fails.
+# Tests infra/aws: synthesizes its stack and checks the template. If the CDK's
+# command line cannot be installed, it reports that and succeeds; in CI it fails.
 #
 #   scripts/infra/test.sh FOLDER
 set -euo pipefail

@@ -5,16 +5,19 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"rollout/localstack/subprocess"
 	"strings"
 	"testing"
+
+	"rollout/localstack/subprocess"
 )
 
-// TestMain is a function that polls, if it was started as one; else the tests.
+// TestMain runs the tests, or, in a process that start starts, a function that
+// polls once.
 func TestMain(m *testing.M) {
-	if at := os.Getenv("AWS_LAMBDA_RUNTIME_API"); at != "" && strings.Contains(os.Getenv("ROLLOUT_CONFIG"), "acme-batches") {
-		if r, err := http.Get("http://" + at + "/2018-06-01/runtime/invocation/next"); err == nil {
-			_ = r.Body.Close() // nothing is in it
+	api := os.Getenv("AWS_LAMBDA_RUNTIME_API")
+	if api != "" && strings.Contains(os.Getenv("ROLLOUT_CONFIG"), "acme-batches") {
+		if r, err := http.Get("http://" + api + "/2018-06-01/runtime/invocation/next"); err == nil {
+			_ = r.Body.Close() // it is empty
 		}
 		return
 	}
@@ -22,8 +25,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// builds makes a folder in which one function has that program.
-func builds(t *testing.T, program string) string {
+// folder makes a folder with one function, which is the given program.
+func folder(t *testing.T, program string) string {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "f"), 0o700); err != nil {
@@ -35,39 +38,41 @@ func builds(t *testing.T, program string) string {
 	return dir
 }
 
-func TestAStartIsTheTimeUntilTheFirstPoll(t *testing.T) {
+func TestPollTimesMeasuresUntilTheFirstPoll(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	took, err := pollTimes(t.Context(), filepath.Join(builds(t, self), "f", bootstrap), 3)
-	if err != nil || len(took) != 3 {
-		t.Fatalf("%v, %v", took, err)
+	times, err := pollTimes(t.Context(), filepath.Join(folder(t, self), "f", bootstrap), 3)
+	if err != nil || len(times) != 3 {
+		t.Fatalf("got %v, %v; want three times", times, err)
 	}
-	for _, d := range took {
-		if d <= 0 || d > patience {
-			t.Errorf("it took %v", took)
+	for _, d := range times {
+		if d <= 0 || d > startTimeout {
+			t.Errorf("the starts took %v, want between 0 and %v", times, startTimeout)
 		}
 	}
 }
 
-func TestWhatIsOverItsBudgetIsAnError(t *testing.T) {
+func TestCheckFailsForAFunctionThatEndsAndForNoFunction(t *testing.T) {
 	t.Parallel()
-	no, err := exec.LookPath("false")
+	failing, err := exec.LookPath("false")
 	if err != nil {
-		t.Skip("this machine has no program that fails")
+		t.Skip("this machine does not have the program false")
 	}
-	dir := builds(t, no)
-	if err := check(t.Context(), &strings.Builder{}, dir, dir); err == nil || !strings.Contains(err.Error(), "asked for no event") {
-		t.Errorf("a function that ends: %v", err)
+	dir := folder(t, failing)
+	err = check(t.Context(), &strings.Builder{}, dir, dir)
+	if err == nil || !strings.Contains(err.Error(), "ended before it asked for an event") {
+		t.Errorf("a function that ends: got %v", err)
 	}
-	if err := check(t.Context(), &strings.Builder{}, t.TempDir(), dir); err == nil {
-		t.Error("of nothing it says nothing")
+	err = check(t.Context(), &strings.Builder{}, t.TempDir(), dir)
+	if err == nil || !strings.Contains(err.Error(), "make lambda") {
+		t.Errorf("an empty folder: got %v", err)
 	}
 }
 
-func TestAnArchiveHoldsTheWholeFile(t *testing.T) {
+func TestSizesCountsTheWholeFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), bootstrap)
 	if err := os.WriteFile(path, []byte(strings.Repeat("rollout ", 10_000)), 0o600); err != nil {
@@ -75,6 +80,6 @@ func TestAnArchiveHoldsTheWholeFile(t *testing.T) {
 	}
 	file, archive, err := sizes(path)
 	if err != nil || file != 80_000 || archive < 100 || archive > 8_000 {
-		t.Errorf("%d bytes in an archive of %d, %v", file, archive, err)
+		t.Errorf("got a file of %d bytes in an archive of %d, %v", file, archive, err)
 	}
 }

@@ -1,16 +1,17 @@
-// Command lambda checks the builds of the functions of AWS Lambda against their
-// budgets: how large the archive is that is deployed, and how long a process
-// takes from its start until it asks the runtime API for its first event. It
-// prints a table, and ends with 1 if one is over.
+// Command lambda checks the builds of the Lambda functions against their
+// budgets: the size of the archive that is deployed, and the time from the
+// start of a process until it asks the runtime API for its first event. It
+// prints a table, and exits with 1 if a function is over a budget.
 //
 //	lambda ARCHIVED STARTED
 //
-// Both are folders with a folder for each function and its bootstrap in that:
-// ARCHIVED as deployed, STARTED for this machine. It talks to nobody but the
-// processes that it starts.
+// Both folders have a folder for each function, with the file bootstrap in it:
+// those in ARCHIVED as they are deployed, those in STARTED for this machine.
+// The command talks only to the processes that it starts.
 package main
 
 import (
+	"archive/zip"
 	"context"
 	"errors"
 	"fmt"
@@ -25,9 +26,12 @@ import (
 // Budgets.
 const (
 	maxArchive = 8 << 20
-	maxStart   = 150 * time.Millisecond
-	starts     = 20 // of which the median counts
+	maxStart   = 150 * time.Millisecond // of the median
+	starts     = 20
 )
+
+// bootstrap is the name of the program that Lambda starts.
+const bootstrap = "bootstrap"
 
 func main() {
 	if len(os.Args) != 3 {
@@ -40,35 +44,66 @@ func main() {
 	}
 }
 
+// check writes the table to w and returns an error for every budget that a
+// function exceeds.
 func check(ctx context.Context, w io.Writer, archived, started string) error {
-	found, err := filepath.Glob(filepath.Join(archived, "*", bootstrap))
-	if err != nil || len(found) == 0 {
-		return errors.Join(err, fmt.Errorf("there is no */%s in %s", bootstrap, archived))
+	programs, err := filepath.Glob(filepath.Join(archived, "*", bootstrap))
+	if err != nil || len(programs) == 0 {
+		return errors.Join(err, fmt.Errorf("%s has no */%s: run make lambda", archived, bootstrap))
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "function\tbinary\tarchive\tfirst poll (median of %d)\tslowest\n", starts)
 	var over error
-	for _, path := range found {
+	for _, path := range programs {
 		name := filepath.Base(filepath.Dir(path))
 		binary, archive, err := sizes(path)
 		if err != nil {
 			return err
 		}
-		took, err := pollTimes(ctx, filepath.Join(started, name, bootstrap), starts)
+		times, err := pollTimes(ctx, filepath.Join(started, name, bootstrap), starts)
 		if err != nil {
 			return fmt.Errorf("start %s: %w", name, err)
 		}
-		slices.Sort(took)
-		median := took[len(took)/2]
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", name, megabytes(binary), megabytes(archive), round(median), round(took[len(took)-1]))
+		slices.Sort(times)
+		median, slowest := times[len(times)/2], times[len(times)-1]
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n",
+			name, megabytes(binary), megabytes(archive), round(median), round(slowest))
 		if archive > maxArchive {
-			over = errors.Join(over, fmt.Errorf("the archive of %s has %s, more than %s", name, megabytes(archive), megabytes(maxArchive)))
+			over = errors.Join(over, fmt.Errorf("the archive of %s has %s, more than %s",
+				name, megabytes(archive), megabytes(maxArchive)))
 		}
 		if median > maxStart {
-			over = errors.Join(over, fmt.Errorf("%s takes %s to its first poll, longer than %s", name, round(median), maxStart))
+			over = errors.Join(over, fmt.Errorf("%s takes %s to its first poll, longer than %s",
+				name, round(median), maxStart))
 		}
 	}
 	return errors.Join(table.Flush(), over)
+}
+
+// sizes returns the bytes of a file, and of a zip archive with only this file.
+func sizes(path string) (file, archive int64, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close() // read only: nothing can be lost
+	var size counter
+	z := zip.NewWriter(&size)
+	entry, err := z.Create(bootstrap)
+	if err != nil {
+		return 0, 0, err
+	}
+	file, err = io.Copy(entry, f)
+	err = errors.Join(err, z.Close())
+	return file, int64(size), err
+}
+
+// counter counts the bytes that are written to it.
+type counter int64
+
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }

@@ -13,11 +13,11 @@ import (
 	"rollout/localstack/subprocess"
 )
 
-// patience is how long a start may take at most.
-const patience = 2 * time.Minute
+// startTimeout is how long a start may take at most.
+const startTimeout = 2 * time.Minute
 
-// deployment is a config with everything that a function reads; nobody is asked
-// for what it names.
+// deployment is a config with everything that a function reads at its start. A
+// function requests nothing of what it names before the first event.
 const deployment = `schema_version = 1
 [cloud]
 provider = "aws"
@@ -31,8 +31,8 @@ name = "default"
 model = "org/model"
 `
 
-// pollTimes starts the program as often and returns how long each process took
-// to ask for its first event.
+// pollTimes starts the program the given number of times, one process after the
+// other, and returns how long each took to ask for its first event.
 func pollTimes(ctx context.Context, program string, times int) ([]time.Duration, error) {
 	polled := make(chan time.Time, 1)
 	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -42,28 +42,32 @@ func pollTimes(ctx context.Context, program string, times int) ([]time.Duration,
 			default:
 			}
 		}
-		<-r.Context().Done() // there is no event
+		<-r.Context().Done() // never sends an event
 	}))
 	defer api.Close()
-	var took []time.Duration
+	var out []time.Duration
 	for range times {
 		d, err := start(ctx, program, strings.TrimPrefix(api.URL, "http://"), polled)
 		if err != nil {
 			return nil, err
 		}
-		took = append(took, d)
+		out = append(out, d)
 	}
-	return took, nil
+	return out, nil
 }
 
-// start starts one process, waits for its first poll and ends it.
+// start starts one process, waits for its first poll, and kills it. It returns
+// the time until the poll.
 func start(ctx context.Context, program, api string, polled <-chan time.Time) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	var said bytes.Buffer
+	var stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Env = []string{"AWS_LAMBDA_RUNTIME_API=" + api, "AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true", "ROLLOUT_CONFIG=" + deployment}
-	cmd.Stderr = &said
+	cmd.Env = []string{
+		"AWS_LAMBDA_RUNTIME_API=" + api, "AWS_REGION=us-east-1", "AWS_EC2_METADATA_DISABLED=true",
+		"ROLLOUT_CONFIG=" + deployment,
+	}
+	cmd.Stderr = &stderr
 	began := time.Now()
 	if err := subprocess.Start(cmd); err != nil {
 		return 0, err
@@ -73,9 +77,9 @@ func start(ctx context.Context, program, api string, polled <-chan time.Time) (t
 	select {
 	case at := <-polled:
 		cancel()
-		<-ended // it was killed
+		<-ended // because it was killed
 		return at.Sub(began), nil
 	case err := <-ended:
-		return 0, fmt.Errorf("it asked for no event: %w\n%s", err, said.String())
+		return 0, fmt.Errorf("the process ended before it asked for an event: %w\n%s", err, stderr.String())
 	}
 }

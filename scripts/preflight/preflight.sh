@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Names what is missing on this machine, before anything is built or started.
-# Exit 0 if everything needed is there; what is only wanted by some targets is
-# told and is no failure.
+# Names what is missing on this machine, before anything is built or started. It
+# fails if the build needs it, and only reports what a few targets need.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -12,7 +11,7 @@ need() { # command, what for, how to get it
   missing=1
 }
 want() {
-  command -v "$1" >/dev/null || echo "not there: $1, for $2: $3"
+  command -v "$1" >/dev/null || echo "optional, and not installed: $1, for $2: $3"
 }
 
 need go "everything" "install Go from https://go.dev/dl"
@@ -26,7 +25,7 @@ if command -v go >/dev/null; then
   have=$(go env GOVERSION | sed 's/^go//')
   oldest=$(printf '%s\n%s\n' "$asked" "$have" | sort -V | head -n 1)
   if [ "$oldest" != "$asked" ] && [ "$(go env GOTOOLCHAIN)" = local ]; then
-    echo "missing: Go $asked or later (this is $have, and GOTOOLCHAIN=local keeps it from getting another): update Go" >&2
+    echo "missing: Go $asked or later (this is $have, and GOTOOLCHAIN=local forbids it to download another): update Go" >&2
     missing=1
   fi
 fi

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# One installation, two workers more, real timings: kills a worker in the middle
-# of a run and checks that it is found dead in time and that nothing is lost.
+# Starts an installation with two more workers and the product's own timings,
+# kills a worker in the middle of a run, and checks that it is declared failed in
+# time and that no answer is lost.
 #
 #   make smoke        or scripts/smoke/smoke.sh, after make build
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 items=3000      # prompts in the run
-limit_ms=8000   # a dead worker is found within this
-patience_s=120  # the whole run may take so long
+limit_ms=8000   # a killed worker is declared failed within this
+timeout_s=120   # of the whole run
 
 say() { printf '%s\n' "$*"; }
 fail() {
@@ -19,7 +20,7 @@ fail() {
 now_ms() { date +%s%3N; }
 
 for program in rollout gpuworker; do
-  [ -x "bin/$program" ] || { echo "smoke.sh: bin/$program is not there: run make build" >&2; exit 1; }
+  [ -x "bin/$program" ] || { echo "smoke.sh: bin/$program does not exist: run make build" >&2; exit 1; }
 done
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/rollout-smoke.XXXXXX")
@@ -36,7 +37,7 @@ until_ok() {
   local end=$(($(now_ms) + $1 * 1000)) what=$2
   shift 2
   until "$@"; do
-    [ "$(now_ms)" -lt "$end" ] || fail "waited in vain: $what"
+    [ "$(now_ms)" -lt "$end" ] || fail "timed out waiting for: $what"
     sleep 0.05
   done
 }
@@ -80,7 +81,7 @@ for name in worker-1 worker-2; do
   worker_pids+=("$last")
 done
 victim=$(worker_of worker-1)
-say "one rollout up with a worker of its own, two workers beside it"
+say "started rollout up with one worker, and two more workers"
 
 for ((n = 0; n < items; n++)); do
   printf '{"id":"s-%05d","prompt":"smoke question %d"}\n' "$n" "$n"
@@ -102,11 +103,11 @@ say "killed worker $victim (SIGKILL) with $done_then items answered"
 
 until_ok 20 "worker_failed of $victim" has "worker_failed.*$victim" "$work/up.log"
 found=$(($(now_ms) - killed))
-[ "$found" -le "$limit_ms" ] || fail "the dead worker was found after $found ms, more than $limit_ms"
+[ "$found" -le "$limit_ms" ] || fail "the killed worker was declared failed after $found ms, more than $limit_ms"
 held=$(sed -n "s/.*worker_failed.*$victim.*shards=\([0-9]*\).*/\1/p" "$work/up.log" | head -n 1)
 
 over() { case "$(field phase)" in completed | completed_with_errors | stopped | expired | over_budget | failed) return 0 ;; *) return 1 ;; esac; }
-until_ok "$patience_s" "the run's end" over
+until_ok "$timeout_s" "the run's end" over
 took=$(($(now_ms) - started))
 phase=$(field phase)
 [ "$phase" = completed ] || fail "the run is $phase"
@@ -119,13 +120,13 @@ grep -o '^{"id":"[^"]*"' "$out/completions.jsonl" >"$work/ids.got"
 grep -o '^{"id":"[^"]*"' "$work/smoke.jsonl" >"$work/ids.want"
 cmp -s "$work/ids.got" "$work/ids.want" || fail "the answers are not one per item in input order"
 failed=$(grep -c worker_failed "$work/up.log" || true)
-[ "$failed" -eq 1 ] || fail "$failed workers were found dead, one was killed"
+[ "$failed" -eq 1 ] || fail "$failed workers were declared failed, although one was killed"
 
 asked=$(curl -fsS "$url/metrics" 2>/dev/null | sed -n 's/^fakellm_requests_total.* //p' || true)
 cat <<REPORT
 
 smoke: OK
-  dead worker found after  $found ms (limit $limit_ms ms); it held ${held:-?} shards
+  worker declared failed   after $found ms (limit $limit_ms ms); it held ${held:-?} shards
   run                      $items of $items items in $((took / 1000)).$(printf %03d $((took % 1000))) s, in input order, no errors
-  questions asked          ${asked:-unknown} for $items items
+  requests sent            ${asked:-unknown} for $items items
 REPORT

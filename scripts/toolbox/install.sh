@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs tools of PyPI and npm into a folder, at pinned versions: the packages
 # of a requirements file, Node among them, and with that Node those of a
-# package-lock.json. FOLDER/bin gets node and the named programs. Nothing outside
-# the folder is changed; where it is up to date, nothing is done.
+# package-lock.json. FOLDER/bin gets node and the named programs. The script
+# changes nothing outside the folder, and nothing if the folder is up to date.
 #
 #   scripts/toolbox/install.sh FOLDER REQUIREMENTS PACKAGES PROGRAM...
 #

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a command that installs what a target needs. Exit 0: it is there. Else it
-# is said aloud, with exit 1 in CI, which must not pass without it, and exit 3 at
-# a desk, where the target is skipped.
+# Runs a command that installs what a target needs. If that fails, it reports it
+# and exits with 1 in CI, where the target must not be skipped, or with 3
+# elsewhere, so that the caller skips the target.
 #
 #   scripts/toolbox/need.sh TARGET WHAT COMMAND...
 set -euo pipefail
