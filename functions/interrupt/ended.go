@@ -3,8 +3,8 @@ package interrupt
 import (
 	"context"
 	"fmt"
-	"time"
 
+	"rollout/shared/cloud"
 	"rollout/shared/core/health"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -12,78 +12,80 @@ import (
 	"rollout/shared/record"
 )
 
-// EndedMachine is the end of a machine of a pool's fleet.
-type EndedMachine struct {
-	Pool     string
-	Instance string // what its cloud calls it
-	Reason   string // in its cloud's words
-	At       time.Time
-}
-
-// maxEventAge is how old the word of a machine's end may be: until then what its
-// workers said is there.
+// maxEventAge bounds the age of a notice of a machine's end. Heartbeats of its
+// workers are kept for longer than that, so a machine without one never sent any.
 const maxEventAge = health.HeartbeatRetention / 2
 
-// Preempted is Drain for a machine that its cloud takes back, whoever is on it. If
-// nobody is yet, it is noted that this is no failure of the machine's: poolOf
-// names the pool that it came up for, and is NotFound for a machine that is
-// somebody else's.
-func (i *Interrupter) Preempted(ctx context.Context, instance, reason string, poolOf func(ctx context.Context, instance string) (string, error)) error {
-	heard, err := i.drain(ctx, instance, reason)
+// preempted drains the workers of a machine that its provider takes back. If no
+// worker was ever heard of there, it records the machine as ended without blame,
+// so that its end does not count as a failed boot.
+func (i *Interrupter) preempted(ctx context.Context, n cloud.MachineNotice) error {
+	heard, err := i.drain(ctx, n)
 	if err != nil || heard {
 		return err
 	}
-	pool, err := poolOf(ctx, instance)
+	fleet, err := i.options.FleetOf(ctx, n.Machine)
 	switch {
-	case fault.Is(err, fault.NotFound):
+	case fault.Is(err, fault.NotFound): // another's machine
 		return nil
 	case fault.Is(err, fault.Denied): // a deployment without machines may not ask
-		i.Log.InfoContext(ctx, "whose machine it is can't be asked for", "instance", instance, observe.KeyError, err)
+		i.Log.InfoContext(ctx, "the fleet of the machine is unknown", "instance", n.Machine, observe.KeyError, err)
 		return nil
 	case err != nil:
-		return fault.Wrap(err, "whose machine %s is", instance)
+		return fault.Wrap(err, "find the fleet of %s", n.Machine)
 	}
-	return i.recordFailure(ctx, EndedMachine{pool, instance, reason, i.Clock.Now()}, "")
+	pool, ok := i.poolOf(fleet)
+	if !ok {
+		return nil
+	}
+	return i.recordFailure(ctx, pool, n.Machine, "")
 }
 
-// Ended hears that a machine was ended that had work: by itself, or because it
-// does not go on. One that no word was ever heard of has given up, whatever it
-// died of: else one would come up after the other for as long as a run is open.
-func (i *Interrupter) Ended(ctx context.Context, e EndedMachine) error {
-	if e.Instance == "" || e.Pool == "" {
-		return fault.New(fault.Invalid, "the end of no machine, or of no pool's: %+v", e)
+// terminated records a failed boot if a machine ended from which no worker was
+// ever heard. Without it one machine after another would start and fail for as
+// long as a run is open.
+func (i *Interrupter) terminated(ctx context.Context, pool string, n cloud.MachineNotice) error {
+	if n.Machine == "" {
+		return fault.New(fault.Invalid, "the notice names no machine: %+v", n)
 	}
-	if age := i.Clock.Now().Sub(e.At).Abs(); age > maxEventAge {
-		i.Log.WarnContext(ctx, "a machine ended too long ago to say whether it was ever heard of", "instance", e.Instance, "age", age)
+	if age := i.Clock.Now().Sub(n.At).Abs(); age > maxEventAge {
+		i.Log.WarnContext(ctx, "the machine ended too long ago to know whether it had workers", "instance", n.Machine, "age", age)
 		return nil
 	}
 	heard := false
-	if err := i.each(ctx, e.Instance, func(health.Heartbeat) { heard = true }); err != nil || heard {
+	if err := i.each(ctx, n.Machine, func(health.Heartbeat) { heard = true }); err != nil || heard {
 		return err
 	}
-	i.Log.WarnContext(ctx, "a machine ended without a word", observe.KeyPool, e.Pool, "instance", e.Instance, observe.KeyReason, e.Reason)
-	return i.recordFailure(ctx, e, fmt.Sprintf("it ended without a word; look at what it showed: aws ec2 get-console-output --latest --instance-id %s (its end was in response to: %s)", e.Instance, e.Reason))
+	i.Log.WarnContext(ctx, "a machine ended before any worker sent a heartbeat",
+		observe.KeyPool, pool, "instance", n.Machine, observe.KeyReason, n.Reason)
+	return i.recordFailure(ctx, pool, n.Machine, fmt.Sprintf(
+		"it ended before any worker sent a heartbeat; look at what it printed: %s (it ended in response to: %s)",
+		i.options.Hints.ConsoleOutput(n.Machine), n.Reason))
 }
 
-// LaunchFailed notes why no machine of the pool could come up, for people who ask. It
-// passes by itself, or it does not: more than asking again its fleet can't do.
-func (i *Interrupter) LaunchFailed(ctx context.Context, pool, reason string, at time.Time) error {
+// launchFailed notes why the pool's fleet could not start a machine, for people.
+// The fleet itself tries again. The newest notice stands.
+func (i *Interrupter) launchFailed(ctx context.Context, pool string, n cloud.MachineNotice) error {
 	_, err := host.Update(ctx, i.Docs, record.FleetKey(pool), func(f record.Fleet, _ bool) (record.Fleet, bool, error) {
-		if !at.After(f.AbsentAt) {
+		if !n.At.After(f.AbsentAt) {
 			return f, false, nil
 		}
-		return record.Fleet{Schema: record.Schema, AbsentAt: at.UTC(), Absent: reason}, true, nil
+		return record.Fleet{Schema: record.Schema, AbsentAt: n.At.UTC(), Absent: n.Reason}, true, nil
 	})
-	return fault.Wrap(err, "note that no machine of pool %s can come up", pool)
+	return fault.Wrap(err, "note that no machine of pool %s can start", pool)
 }
 
-// recordFailure leaves the machine's last word in its stead, once.
-func (i *Interrupter) recordFailure(ctx context.Context, e EndedMachine, gaveUp string) error {
+// recordFailure writes a final heartbeat in the machine's stead, once. An empty
+// reason records an end without blame.
+func (i *Interrupter) recordFailure(ctx context.Context, pool, machine, reason string) error {
 	now := i.Clock.Now().UTC()
-	b := health.Heartbeat{Schema: record.Schema, Worker: e.Instance, Pool: e.Pool, State: health.Gone, At: now, DueAt: now, Started: now, Instance: e.Instance, FailureReason: gaveUp}
+	b := health.Heartbeat{
+		Schema: record.Schema, Worker: machine, Pool: pool, State: health.Gone,
+		At: now, DueAt: now, Started: now, Instance: machine, FailureReason: reason,
+	}
 	_, err := host.Save(ctx, i.Docs, record.HeartbeatKey(b.Worker), b, "")
-	if fault.Is(err, fault.Conflict) { // it was told twice
+	if fault.Is(err, fault.Conflict) { // it was recorded before
 		return nil
 	}
-	return fault.Wrap(err, "leave the last word of %s", e.Instance)
+	return fault.Wrap(err, "record the end of %s", machine)
 }

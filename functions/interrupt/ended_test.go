@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"rollout/functions/interrupt"
+	"rollout/shared/cloud"
+	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/document"
 	"rollout/shared/fault"
@@ -16,19 +18,38 @@ import (
 	"rollout/shared/record"
 )
 
-// unheard is an instance of the pool small that no worker was ever on.
+// unheard is a machine of the pool small that never had a worker.
 const unheard = "i-0aaaaaaaaaaaaaaa0"
 
-// small is whose instances are in the pool small.
-func small(_ context.Context, machine string) (string, error) {
+// fleetOf knows the fleet of two machines.
+func fleetOf(_ context.Context, machine string) (string, error) {
 	if machine != unheard && machine != instance {
-		return "", fault.New(fault.NotFound, "somebody else's")
+		return "", fault.New(fault.NotFound, "in no fleet")
 	}
-	return "small", nil
+	return "acme-small", nil
 }
 
-// words are the last words of machines.
-func words(t *testing.T, p host.Ports) (said []health.Heartbeat) {
+// interrupter acts on notices about the fleet of the pool small.
+func interrupter(p host.Ports) *interrupt.Interrupter { return interrupterWith(p, fleetOf) }
+
+func interrupterWith(p host.Ports, fleetOf func(context.Context, string) (string, error)) *interrupt.Interrupter {
+	d := config.DefaultDeployment()
+	d.Cloud.Name, d.Pools = "acme", []config.Pool{{Name: "small", Model: "m"}}
+	hints := cloud.OneMachine().Hints
+	hints.ConsoleOutput = func(machine string) string { return "show the console of " + machine }
+	return interrupt.New(p, interrupt.Options{Deployment: d, Hints: hints, FleetOf: fleetOf})
+}
+
+func preempted(machine, reason string) cloud.MachineNotice {
+	return cloud.MachineNotice{Kind: cloud.MachinePreempted, Machine: machine, Reason: reason, At: time.Now()}
+}
+
+func stopping(machine, reason string) cloud.MachineNotice {
+	return cloud.MachineNotice{Kind: cloud.MachineStopping, Machine: machine, Reason: reason, At: time.Now()}
+}
+
+// failures are the failure reports of machines.
+func failures(t *testing.T, p host.Ports) (reports []health.Heartbeat) {
 	t.Helper()
 	for d, err := range document.All(t.Context(), p.Docs, record.HeartbeatPrefix) {
 		var b health.Heartbeat
@@ -36,129 +57,146 @@ func words(t *testing.T, p host.Ports) (said []health.Heartbeat) {
 			t.Fatalf("%s: %v", d.Key, err)
 		}
 		if b.FailureReason != "" {
-			said = append(said, b)
+			reports = append(reports, b)
 		}
 	}
-	return said
+	return reports
 }
 
-func ended(instance string, ago time.Duration) interrupt.EndedMachine {
-	return interrupt.EndedMachine{Pool: "small", Instance: instance, Reason: "user request.", At: time.Now().Add(-ago)}
+func terminated(machine string, ago time.Duration) cloud.MachineNotice {
+	return cloud.MachineNotice{
+		Kind: cloud.MachineTerminated, Machine: machine, Fleet: "acme-small", Reason: "user request.", At: time.Now().Add(-ago),
+	}
 }
 
-// Else a machine that can say nothing would be followed by the next, for as long
-// as a run is open.
-func TestAMachineThatEndedWithoutAWordHasGivenUp(t *testing.T) {
+func TestMachineThatEndsBeforeAnyHeartbeatIsAFailedBoot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := newFixture(t)
 		for range 3 { // events come more than once
-			if err := interrupt.New(p).Ended(t.Context(), ended(unheard, time.Minute)); err != nil {
+			if err := interrupter(p).Handle(t.Context(), terminated(unheard, time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		said := words(t, p)
+		said := failures(t, p)
 		if len(said) != 1 {
-			t.Fatalf("%d last words", len(said))
+			t.Fatalf("%d failure reports, want 1", len(said))
 		}
 		if b := said[0]; b.Pool != "small" || b.Instance != unheard || b.State != health.Gone || !b.At.Equal(time.Now()) ||
-			!strings.Contains(b.FailureReason, "get-console-output --latest --instance-id "+unheard) || !strings.Contains(b.FailureReason, "user request") {
-			t.Errorf("the last word is %+v", b)
+			!strings.Contains(b.FailureReason, "show the console of "+unheard) || !strings.Contains(b.FailureReason, "user request") {
+			t.Errorf("the failure report is %+v", b)
 		}
 	})
 }
 
-func TestAMachineThatWasHeardOfHasNotGivenUp(t *testing.T) {
+func TestMachineWithHeartbeatsIsNoFailedBoot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		gone := "i-0bbbbbbbbbbbbbbb0"
 		for name, c := range map[string]struct {
-			of    interrupt.EndedMachine
+			of    cloud.MachineNotice
 			given func(*interrupt.Interrupter) error
 		}{
-			"its workers work":    {ended(instance, 0), nil},
-			"its worker has left": {ended(gone, 0), nil},
-			"it was taken back before": {ended(unheard, 0), func(i *interrupt.Interrupter) error {
-				return i.Preempted(t.Context(), unheard, "spot interruption", small)
+			"its workers are alive": {terminated(instance, 0), nil},
+			"its worker has left":   {terminated(gone, 0), nil},
+			"it was preempted before": {terminated(unheard, 0), func(i *interrupt.Interrupter) error {
+				return i.Handle(t.Context(), preempted(unheard, "spot interruption"))
 			}},
-			// Its workers' heartbeats may be forgotten by now.
-			"it is told too late": {ended(unheard, health.HeartbeatRetention), nil},
-			"it ends tomorrow":    {ended(unheard, -24*time.Hour), nil},
+			// The heartbeats of its workers may have been deleted by now.
+			"the notice is old":             {terminated(unheard, health.HeartbeatRetention), nil},
+			"the notice is from the future": {terminated(unheard, -24*time.Hour), nil},
 		} {
 			p, _ := newFixture(t)
 			if _, err := host.Save(t.Context(), p.Docs, record.HeartbeatKey("w6"), health.Heartbeat{Schema: 1, Worker: "w6", State: health.Gone, Instance: gone}, ""); err != nil {
 				t.Fatal(err)
 			}
-			i := interrupt.New(p)
+			i := interrupter(p)
 			if c.given != nil {
 				if err := c.given(i); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if err := i.Ended(t.Context(), c.of); err != nil || len(words(t, p)) > 0 {
-				t.Errorf("%s: %v, %v", name, words(t, p), err)
+			if err := i.Handle(t.Context(), c.of); err != nil || len(failures(t, p)) > 0 {
+				t.Errorf("%s: %v, %v", name, failures(t, p), err)
 			}
 		}
 	})
 }
 
-// A spot market that gives no machine the time to start is not its machines'
-// failure, and others' machines are nobody's affair.
-func TestOnlyAPoolsMachineThatIsTakenBackIsNoted(t *testing.T) {
+func TestPreemptionBeforeAnyHeartbeatIsRecordedWithoutBlame(t *testing.T) {
 	t.Parallel()
 	p, _ := newFixture(t)
-	i := interrupt.New(p)
+	i := interrupter(p)
 	for _, machine := range []string{unheard, unheard, instance, "i-0ccccccccccccccc0"} {
-		if err := i.Preempted(t.Context(), machine, "spot interruption", small); err != nil {
+		if err := i.Handle(t.Context(), preempted(machine, "spot interruption")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := strings.Join(marked(t, p), " "); got != "w1 w2" {
-		t.Errorf("%q shall drain", got)
+		t.Errorf("%q are to drain", got)
 	}
 	for machine, want := range map[string]bool{unheard: true, instance: false, "i-0ccccccccccccccc0": false} {
 		if _, err := p.Docs.Get(t.Context(), record.HeartbeatKey(machine)); (err == nil) != want {
-			t.Errorf("%s: %v, noted is to be %t", machine, err, want)
+			t.Errorf("%s: %v, want it recorded: %t", machine, err, want)
 		}
 	}
 }
 
-func TestTwoWordsOfOneMachineAtOnceAreOne(t *testing.T) {
+func TestConcurrentNoticesOfOneMachineRecordItOnce(t *testing.T) {
 	t.Parallel()
 	p, _ := newFixture(t)
 	meanwhile := func(ctx context.Context, machine string) (string, error) {
-		if err := interrupt.New(p).Preempted(ctx, machine, "rebalance recommendation", small); err != nil {
+		if err := interrupter(p).Handle(ctx, preempted(machine, "rebalance recommendation")); err != nil {
 			t.Error(err)
 		}
-		return small(ctx, machine)
+		return fleetOf(ctx, machine)
 	}
-	if err := interrupt.New(p).Preempted(t.Context(), unheard, "spot interruption", meanwhile); err != nil {
+	if err := interrupterWith(p, meanwhile).Handle(t.Context(), preempted(unheard, "spot interruption")); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestWhoseMachineIsTakenBackIsAskedAgainIfNobodyAnswers(t *testing.T) {
+func TestPreemptionIsRetriedWhenTheProviderDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	for kind, again := range map[fault.Kind]bool{fault.Throttled: true, fault.Unavailable: true, fault.Denied: false} {
 		p, _ := newFixture(t)
-		err := interrupt.New(p).Preempted(t.Context(), unheard, "spot interruption", func(context.Context, string) (string, error) { return "", fault.New(kind, "no") })
+		err := interrupterWith(p, func(context.Context, string) (string, error) { return "", fault.New(kind, "no") }).
+			Handle(t.Context(), preempted(unheard, "spot interruption"))
 		if (err != nil) != again || again && !fault.Is(err, kind) {
 			t.Errorf("%v: %v", kind, err)
 		}
 	}
 }
 
-// The newest word stands, in whichever order they come.
-func TestThatNoMachineCanComeUpIsNoted(t *testing.T) {
+// The newest notice stands, whatever the order in which notices come.
+func TestFailedLaunchIsNotedForItsPool(t *testing.T) {
 	t.Parallel()
 	p, _ := newFixture(t)
 	at := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for _, ago := range []time.Duration{time.Hour, 0, time.Minute, 0} {
-		if err := interrupt.New(p).LaunchFailed(t.Context(), "small", "no capacity since "+ago.String(), at.Add(-ago)); err != nil {
+		if err := interrupter(p).Handle(t.Context(), cloud.MachineNotice{
+			Kind: cloud.LaunchFailed, Fleet: "acme-small", Reason: "no capacity since " + ago.String(), At: at.Add(-ago),
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if f := hosttest.Load[record.Fleet](t, p, record.FleetKey("small")); !f.AbsentAt.Equal(at) || f.Absent != "no capacity since 0s" {
 		t.Errorf("the note is %+v", f)
+	}
+}
+
+func TestNoticesOfOtherFleetsAreIgnored(t *testing.T) {
+	t.Parallel()
+	p, _ := newFixture(t)
+	other := terminated(unheard, time.Minute)
+	other.Fleet = "acme-other"
+	launch := cloud.MachineNotice{Kind: cloud.LaunchFailed, Fleet: "other", Reason: "no capacity", At: time.Now()}
+	for _, n := range []cloud.MachineNotice{other, launch} {
+		if err := interrupter(p).Handle(t.Context(), n); err != nil {
+			t.Errorf("%+v: %v", n, err)
+		}
+	}
+	if _, err := p.Docs.Get(t.Context(), record.FleetKey("small")); !fault.Is(err, fault.NotFound) || len(failures(t, p)) > 0 {
+		t.Errorf("recorded %v, %v", failures(t, p), err)
 	}
 }

@@ -1,18 +1,23 @@
-// Package interrupt passes on what a cloud says of machines that are or will be
-// gone: their workers shall drain, and one that nobody ever heard of has given
-// up.
+// Package interrupt acts on what a provider says of machines: that one is taken
+// back, stops, was ended by its fleet, or can't be started.
 //
-// A worker hears most of it from its own machine, and sooner; this is for what
-// it misses, and costs it nothing if it did not: five notices are one drain. And
-// a machine on which nobody can work says so itself, if it can say anything;
-// where it can't, its cloud alone knows that it was there. Whether a worker is
-// dead its heartbeat says alone, whatever the cloud says of its machine.
+//	MachineNotice ──▶ Handle ─┬─ preempted, stopping ──▶ worker/<worker> drain mark
+//	                          ├─ terminated, never heard of ──▶ beat/<machine> failure report
+//	                          └─ launch failed ──▶ fleet/<pool> reason, for people
+//
+// A worker hears most of it from its own machine, and sooner. This function is
+// for what the worker misses; a repeated notice changes nothing, because five
+// notices are one drain. A machine on which no worker could start says so itself
+// if it can; where it can't, only its provider knows that it existed. The package
+// never decides that a worker is dead: the worker's heartbeat does.
 package interrupt
 
 import (
 	"context"
 	"errors"
 
+	"rollout/shared/cloud"
+	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -20,43 +25,79 @@ import (
 	"rollout/shared/record"
 )
 
-// Interrupter marks workers. Safe for concurrent use.
-type Interrupter struct{ host.Ports }
+// Interrupter acts on notices. It is safe for concurrent use.
+type Interrupter struct {
+	host.Ports
+	options Options
+}
+
+// Options say whose machines the notices are about.
+type Options struct {
+	Deployment config.Deployment // with the pools whose fleets count
+	Hints      cloud.Hints
+	// FleetOf asks the provider for the fleet of a machine. A machine in no fleet
+	// is NotFound; Denied means that the deployment may not ask.
+	FleetOf func(ctx context.Context, machine string) (fleet string, err error)
+}
 
 // New returns an interrupter over the ports.
-func New(p host.Ports) *Interrupter { return &Interrupter{p.WithSource("interrupt")} }
+func New(p host.Ports, o Options) *Interrupter { return &Interrupter{p.WithSource("interrupt"), o} }
 
-// Drain asks the workers on a machine, by what its cloud calls it, to drain. A
-// machine without workers of ours is left alone: most are somebody else's.
-func (i *Interrupter) Drain(ctx context.Context, instance, reason string) error {
-	_, err := i.drain(ctx, instance, reason)
+// Handle acts on one notice. It ignores machines and fleets of others. A notice
+// that names no machine is Invalid; other errors pass, so handle the notice again.
+func (i *Interrupter) Handle(ctx context.Context, n cloud.MachineNotice) error {
+	switch n.Kind {
+	case cloud.MachinePreempted:
+		return i.preempted(ctx, n)
+	case cloud.MachineTerminated, cloud.LaunchFailed:
+		pool, ok := i.poolOf(n.Fleet)
+		switch {
+		case !ok:
+			return nil
+		case n.Kind == cloud.LaunchFailed:
+			return i.launchFailed(ctx, pool, n)
+		}
+		return i.terminated(ctx, pool, n)
+	}
+	_, err := i.drain(ctx, n)
 	return err
 }
 
-// drain is Drain, and reports whether the machine was ever heard of.
-func (i *Interrupter) drain(ctx context.Context, instance, reason string) (heard bool, err error) {
-	if instance == "" {
-		return false, fault.New(fault.Invalid, "no machine is named")
+// poolOf returns the pool whose machines are in the fleet.
+func (i *Interrupter) poolOf(fleet string) (string, bool) {
+	for _, p := range i.options.Deployment.InferPools() {
+		if i.options.Deployment.Cloud.FleetName(p.Name) == fleet {
+			return p.Name, true
+		}
+	}
+	return "", false
+}
+
+// drain asks the workers on a machine to drain, and reports whether any worker
+// ever sent a heartbeat from it. Most machines without workers belong to others.
+func (i *Interrupter) drain(ctx context.Context, n cloud.MachineNotice) (heard bool, err error) {
+	if n.Machine == "" {
+		return false, fault.New(fault.Invalid, "the notice names no machine")
 	}
 	found := 0
-	var failed error // one worker's trouble must not hide another's
-	err = i.each(ctx, instance, func(b health.Heartbeat) {
+	var failed error // one worker's error must not hide another worker
+	err = i.each(ctx, n.Machine, func(b health.Heartbeat) {
 		heard = true
 		if b.State != health.Gone {
 			found++
-			failed = errors.Join(failed, i.requestDrain(ctx, b.Worker, reason))
+			failed = errors.Join(failed, i.requestDrain(ctx, b.Worker, n.Reason))
 		}
 	})
 	if found == 0 && err == nil {
-		i.Log.InfoContext(ctx, "no worker is on the machine", "instance", instance, observe.KeyReason, reason)
+		i.Log.InfoContext(ctx, "the machine has no worker to drain", "instance", n.Machine, observe.KeyReason, n.Reason)
 	}
 	return heard, errors.Join(failed, err)
 }
 
-// each yields the heartbeats of a machine's workers, its last words included.
-func (i *Interrupter) each(ctx context.Context, instance string, yield func(health.Heartbeat)) error {
+// each yields the heartbeats of a machine's workers and its failure report.
+func (i *Interrupter) each(ctx context.Context, machine string, yield func(health.Heartbeat)) error {
 	err := host.Each(ctx, i.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
-		if b.Instance == instance {
+		if b.Instance == machine {
 			yield(b)
 		}
 		return ctx.Err()
@@ -68,15 +109,16 @@ func (i *Interrupter) each(ctx context.Context, instance string, yield func(heal
 	return err
 }
 
-// requestDrain asks one worker to drain, if nobody did.
+// requestDrain asks one worker to drain, unless it was asked before.
 func (i *Interrupter) requestDrain(ctx context.Context, worker, reason string) error {
 	first := false
-	_, err := host.Update(ctx, i.Docs, record.WorkerKey(worker), func(m record.WorkerMark, _ bool) (record.WorkerMark, bool, error) {
-		m, first = m.Drain(reason)
-		return m, first, nil
-	})
+	_, err := host.Update(ctx, i.Docs, record.WorkerKey(worker),
+		func(m record.WorkerMark, _ bool) (record.WorkerMark, bool, error) {
+			m, first = m.Drain(reason)
+			return m, first, nil
+		})
 	if err == nil && first {
-		i.Log.InfoContext(ctx, "worker shall drain", observe.KeyWorker, worker, observe.KeyReason, reason)
+		i.Log.InfoContext(ctx, "asked the worker to drain", observe.KeyWorker, worker, observe.KeyReason, reason)
 	}
 	return fault.Wrap(err, "mark worker %s", worker)
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"rollout/functions/interrupt"
 	"rollout/shared/clock"
 	"rollout/shared/core/health"
 	"rollout/shared/document"
@@ -59,7 +58,7 @@ func TestTheWorkersOfAMachineDrain(t *testing.T) {
 	if _, err := p.Docs.Create(t.Context(), "beat/w0", []byte("of another version")); err != nil {
 		t.Fatal(err)
 	}
-	if err := interrupt.New(p).Drain(t.Context(), instance, "spot interruption"); err != nil {
+	if err := interrupter(p).Handle(t.Context(), stopping(instance, "spot interruption")); err != nil {
 		t.Fatal(err)
 	}
 	if got := marked(t, p); !slices.Equal(got, []string{"w1", "w2"}) {
@@ -80,13 +79,13 @@ func TestFiveNoticesAreOneMark(t *testing.T) {
 	var all sync.WaitGroup
 	for range 5 {
 		all.Go(func() {
-			if err := interrupt.New(p).Drain(t.Context(), instance, "spot interruption"); err != nil {
+			if err := interrupter(p).Handle(t.Context(), stopping(instance, "spot interruption")); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	all.Wait()
-	if err := interrupt.New(p).Drain(t.Context(), instance, "the instance is terminated"); err != nil {
+	if err := interrupter(p).Handle(t.Context(), stopping(instance, "the instance is terminated")); err != nil {
 		t.Error(err)
 	}
 	if m := hosttest.Load[record.WorkerMark](t, p, record.WorkerKey("w1")); m.Sequence != 8 || m.DrainReason != "spot interruption" || !m.Failed.Equal(failed) {
@@ -100,10 +99,10 @@ func TestFiveNoticesAreOneMark(t *testing.T) {
 func TestAMachineWithoutWorkersIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	p, log := newFixture(t)
-	if err := interrupt.New(p).Drain(t.Context(), "i-00000000", "spot interruption"); err != nil || len(marked(t, p)) != 0 || !strings.Contains(log.String(), "i-00000000") {
+	if err := interrupter(p).Handle(t.Context(), stopping("i-00000000", "spot interruption")); err != nil || len(marked(t, p)) != 0 || !strings.Contains(log.String(), "i-00000000") {
 		t.Errorf("%q shall drain, %v:\n%s", marked(t, p), err, log)
 	}
-	if err := interrupt.New(p).Drain(t.Context(), "", "spot interruption"); !fault.Is(err, fault.Invalid) || len(marked(t, p)) != 0 {
+	if err := interrupter(p).Handle(t.Context(), stopping("", "spot interruption")); !fault.Is(err, fault.Invalid) || len(marked(t, p)) != 0 {
 		t.Errorf("of no machine: %v", err)
 	}
 }

@@ -298,7 +298,7 @@ func TestInterruptOnLambdaLeavesTheLastWordOfAMachine(t *testing.T) {
 			t.Errorf("%s: %s", event, r.Body)
 		}
 	}
-	for instance, want := range map[string]string{silent: "without a word", taken: "", other: "nothing"} {
+	for instance, want := range map[string]string{silent: "before any worker sent a heartbeat", taken: "", other: "nothing"} {
 		var b health.Heartbeat
 		d, err := i.docs.Get(t.Context(), record.HeartbeatKey(instance))
 		if err == nil {

@@ -52,6 +52,9 @@ func (Provider) Profile(d config.Deployment) cloud.Profile {
 					"`aws autoscaling describe-scaling-activities --auto-scaling-group-name " + d.Cloud.FleetName(pool) + "` says why none starts"
 			},
 			Replacement: "other machines start while there is work",
+			ConsoleOutput: func(machine string) string {
+				return "aws ec2 get-console-output --latest --instance-id " + machine
+			},
 			PendingUpload: fmt.Sprintf("it is not a run yet: its event takes seconds; if it stays, see why in the log of its function, "+
 				"`aws logs tail %s`, and put the file there again", logs(host.SubmitFunction)),
 		},

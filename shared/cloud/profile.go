@@ -35,6 +35,8 @@ type Hints struct {
 	Workers func(pool string) string
 	// Replacement is what replaces a pool's draining workers.
 	Replacement string
+	// ConsoleOutput returns the command that shows what a machine printed.
+	ConsoleOutput func(machine string) string
 	// PendingUpload says when an upload becomes a run, and why it may not.
 	PendingUpload string
 }
@@ -46,6 +48,7 @@ func OneMachine() Profile {
 		Start:         "start `rollout up`",
 		Workers:       func(string) string { return "start `rollout up`" },
 		Replacement:   "start `rollout up` again, or another `gpuworker`",
+		ConsoleOutput: func(string) string { return "look at the log of its worker" },
 		PendingUpload: "it is not a run yet: `rollout up` picks it up within seconds",
 	}}
 }

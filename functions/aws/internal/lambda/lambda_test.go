@@ -16,6 +16,7 @@ import (
 	"rollout/events"
 	"rollout/shared/aws"
 	"rollout/shared/clock"
+	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -310,44 +311,44 @@ func TestNotices(t *testing.T) {
 	short := strings.Repeat("x", 511)
 	for name, c := range map[string]struct {
 		event string
-		want  Notice // of no kind: none
+		want  cloud.MachineNotice // of no kind: none
 		bad   bool
 	}{
-		"spot":                 {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`","instance-action":"terminate"}`), Notice{Kind: Preempted, Instance: id, Reason: "spot interruption"}, false},
-		"rebalance":            {event("aws.ec2", "EC2 Instance Rebalance Recommendation", `{"instance-id":"`+id+`"}`), Notice{Kind: Preempted, Instance: id, Reason: "rebalance recommendation"}, false},
-		"shutting down":        {state("shutting-down"), Notice{Kind: Stopping, Instance: id, Reason: "the instance is shutting-down"}, false},
-		"stopping":             {state("stopping"), Notice{Kind: Stopping, Instance: id, Reason: "the instance is stopping"}, false},
-		"terminated":           {state("terminated"), Notice{Kind: Stopping, Instance: id, Reason: "the instance is terminated"}, false},
-		"starting":             {state("pending"), Notice{}, false},
-		"running":              {state("running"), Notice{}, false},
-		"a state of no kind":   {state("dreaming"), Notice{}, false},
-		"another service":      {event("aws.ecs", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`"}`), Notice{}, false},
-		"another event":        {event("aws.ec2", "EBS Volume Notification", `{}`), Notice{}, false},
-		"no instance":          {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{}`), Notice{}, true},
-		"a hostile instance":   {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"beat/../i-01234567"}`), Notice{}, true},
-		"an instance of types": {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":7}`), Notice{}, true},
-		"nonsense":             {`[]`, Notice{}, true},
+		"spot":                 {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`","instance-action":"terminate"}`), cloud.MachineNotice{Kind: cloud.MachinePreempted, Machine: id, Reason: "spot interruption"}, false},
+		"rebalance":            {event("aws.ec2", "EC2 Instance Rebalance Recommendation", `{"instance-id":"`+id+`"}`), cloud.MachineNotice{Kind: cloud.MachinePreempted, Machine: id, Reason: "rebalance recommendation"}, false},
+		"shutting down":        {state("shutting-down"), cloud.MachineNotice{Kind: cloud.MachineStopping, Machine: id, Reason: "the instance is shutting-down"}, false},
+		"stopping":             {state("stopping"), cloud.MachineNotice{Kind: cloud.MachineStopping, Machine: id, Reason: "the instance is stopping"}, false},
+		"terminated":           {state("terminated"), cloud.MachineNotice{Kind: cloud.MachineStopping, Machine: id, Reason: "the instance is terminated"}, false},
+		"starting":             {state("pending"), cloud.MachineNotice{}, false},
+		"running":              {state("running"), cloud.MachineNotice{}, false},
+		"a state of no kind":   {state("dreaming"), cloud.MachineNotice{}, false},
+		"another service":      {event("aws.ecs", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`"}`), cloud.MachineNotice{}, false},
+		"another event":        {event("aws.ec2", "EBS Volume Notification", `{}`), cloud.MachineNotice{}, false},
+		"no instance":          {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{}`), cloud.MachineNotice{}, true},
+		"a hostile instance":   {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"beat/../i-01234567"}`), cloud.MachineNotice{}, true},
+		"an instance of types": {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":7}`), cloud.MachineNotice{}, true},
+		"nonsense":             {`[]`, cloud.MachineNotice{}, true},
 
 		"it left its group": {ended("At 2026-01-02T03:03:59Z instance " + id + " was taken out of service in response to a user request, shrinking the capacity from 2 to 1."),
-			Notice{Kind: Terminated, Instance: id, ScalingGroup: group, Reason: "user request, shrinking the capacity from 2 to 1."}, false},
+			cloud.MachineNotice{Kind: cloud.MachineTerminated, Machine: id, Fleet: group, Reason: "user request, shrinking the capacity from 2 to 1."}, false},
 		"it left to be replaced": {ended("At 2026-01-02T03:03:59Z instance " + id + " was taken out of service in response to a user request."),
-			Notice{Kind: Terminated, Instance: id, ScalingGroup: group, Reason: "user request."}, false},
+			cloud.MachineNotice{Kind: cloud.MachineTerminated, Machine: id, Fleet: group, Reason: "user request."}, false},
 		"it went down": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to a EC2 health check indicating it has been terminated or stopped."),
-			Notice{Kind: Terminated, Instance: id, ScalingGroup: group, Reason: "EC2 health check indicating it has been terminated or stopped."}, false},
+			cloud.MachineNotice{Kind: cloud.MachineTerminated, Machine: id, Fleet: group, Reason: "EC2 health check indicating it has been terminated or stopped."}, false},
 		"it hangs": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to an EC2 instance status checks failure."),
-			Notice{Kind: Terminated, Instance: id, ScalingGroup: group, Reason: "EC2 instance status checks failure."}, false},
+			cloud.MachineNotice{Kind: cloud.MachineTerminated, Machine: id, Fleet: group, Reason: "EC2 instance status checks failure."}, false},
 		"its disk fails": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to EBS volume health check failure."),
-			Notice{Kind: Terminated, Instance: id, ScalingGroup: group, Reason: "EBS volume health check failure."}, false},
+			cloud.MachineNotice{Kind: cloud.MachineTerminated, Machine: id, Fleet: group, Reason: "EBS volume health check failure."}, false},
 		"it was one too many": {ended("At 2026-01-02T03:00:00Z a user request explicitly set group desired capacity changing the desired capacity from 2 to 1.  At 2026-01-02T03:03:59Z an instance was taken out of service in response to a difference between desired and actual capacity, shrinking the capacity from 2 to 1.  At 2026-01-02T03:03:59Z instance " + id + " was selected for termination."),
-			Notice{}, false},
-		"its place is better elsewhere": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to an EC2 instance rebalance recommendation."), Notice{}, false},
-		"nobody says why":               {ended(""), Notice{}, false},
-		"its group ends a stranger":     {event("aws.autoscaling", "EC2 Instance Terminate Successful", `{"EC2InstanceId":"x","Cause":"taken out of service in response to a user request"}`), Notice{}, true},
-		"it has begun":                  {event("aws.autoscaling", "EC2 Instance Launch Successful", `{"EC2InstanceId":"`+id+`"}`), Notice{}, false},
+			cloud.MachineNotice{}, false},
+		"its place is better elsewhere": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to an EC2 instance rebalance recommendation."), cloud.MachineNotice{}, false},
+		"nobody says why":               {ended(""), cloud.MachineNotice{}, false},
+		"its group ends a stranger":     {event("aws.autoscaling", "EC2 Instance Terminate Successful", `{"EC2InstanceId":"x","Cause":"taken out of service in response to a user request"}`), cloud.MachineNotice{}, true},
+		"it has begun":                  {event("aws.autoscaling", "EC2 Instance Launch Successful", `{"EC2InstanceId":"`+id+`"}`), cloud.MachineNotice{}, false},
 		"it can't begin": {event("aws.autoscaling", "EC2 Instance Launch Unsuccessful", `{"StatusCode":"Failed","AutoScalingGroupName":"rollout-small","EC2InstanceId":"","StatusMessage":"Max spot instance count exceeded","Cause":"At …"}`),
-			Notice{Kind: LaunchFailed, ScalingGroup: group, Reason: "Max spot instance count exceeded"}, false},
+			cloud.MachineNotice{Kind: cloud.LaunchFailed, Fleet: group, Reason: "Max spot instance count exceeded"}, false},
 		"of which much is said": {event("aws.autoscaling", "EC2 Instance Launch Unsuccessful", `{"AutoScalingGroupName":"rollout-small","StatusMessage":"`+short+`ä"}`),
-			Notice{Kind: LaunchFailed, ScalingGroup: group, Reason: short}, false},
+			cloud.MachineNotice{Kind: cloud.LaunchFailed, Fleet: group, Reason: short}, false},
 	} {
 		n, ok, err := ReadNotice([]byte(c.event))
 		if c.want.Kind != "" {
@@ -357,11 +358,11 @@ func TestNotices(t *testing.T) {
 			t.Errorf("%s: %+v, %v, %v", name, n, ok, err)
 		}
 		passed := 0
-		if err := Notices(ports(), func(context.Context, Notice) error { passed++; return nil })(t.Context(), json.RawMessage(c.event)); err != nil || passed == 1 != ok {
+		if err := Notices(ports(), func(context.Context, cloud.MachineNotice) error { passed++; return nil })(t.Context(), json.RawMessage(c.event)); err != nil || passed == 1 != ok {
 			t.Errorf("%s: passed on %d times, %v", name, passed, err)
 		}
 	}
-	failing := Notices(ports(), func(context.Context, Notice) error { return fault.New(fault.Unavailable, "away") })
+	failing := Notices(ports(), func(context.Context, cloud.MachineNotice) error { return fault.New(fault.Unavailable, "away") })
 	if err := failing(t.Context(), json.RawMessage(state("stopping"))); !fault.Is(err, fault.Unavailable) {
 		t.Errorf("of a store that is away: %v", err)
 	}
@@ -378,7 +379,7 @@ func FuzzNotices(f *testing.F) {
 		if err != nil && (ok || !fault.Is(err, fault.Invalid)) {
 			t.Errorf("%v, %v", ok, err)
 		}
-		if ok != (n != Notice{}) || ok && n.Kind != LaunchFailed && !instanceID.MatchString(n.Instance) || len(n.Reason) > longestReason {
+		if ok != (n != cloud.MachineNotice{}) || ok && n.Kind != cloud.LaunchFailed && !instanceID.MatchString(n.Machine) || len(n.Reason) > longestReason {
 			t.Errorf("%+v, %v", n, ok)
 		}
 	})

@@ -7,43 +7,23 @@ import (
 	"regexp"
 	"time"
 
+	"rollout/shared/cloud"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/observe"
 	"rollout/shared/text"
 )
 
-// Notice is what AWS says of a machine that is or will be gone, or of one that
-// does not come.
-type Notice struct {
-	Kind         NoticeKind
-	Instance     string // Example: "i-0123456789abcdef0"; "" of one that does not come
-	ScalingGroup string // of Auto Scaling, where that is who says it
-	Reason       string // Example: "spot interruption"
-	At           time.Time
-}
-
-// NoticeKind is what a notice says of its machine.
-type NoticeKind string
-
-// The kinds of notices.
-const (
-	Preempted    NoticeKind = "taken"  // EC2 takes it back
-	Stopping     NoticeKind = "down"   // it goes down, whoever wants that
-	Terminated   NoticeKind = "ended"  // its group has ended it, and not because it had too many
-	LaunchFailed NoticeKind = "absent" // its group can't bring it up
-)
-
-// cloudEvent is what EventBridge calls a function with about an instance.
+// cloudEvent is an event of EventBridge about an instance.
 type cloudEvent struct {
 	Source     string    `json:"source"`
 	DetailType string    `json:"detail-type"`
 	Time       time.Time `json:"time"`
 	Detail     struct {
-		// Of EC2's.
+		// Members of EC2's events.
 		Instance string `json:"instance-id"`
 		State    string `json:"state"` // of a state change
-		// Of Auto Scaling's.
+		// Members of Auto Scaling's events.
 		Group   string `json:"AutoScalingGroupName"`
 		Member  string `json:"EC2InstanceId"`
 		Cause   string `json:"Cause"`
@@ -53,24 +33,23 @@ type cloudEvent struct {
 
 var (
 	instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,17}$`)
-	// causePrefix is what comes before why a group ends a machine. Its text tells of
-	// what led to that, and then of the machine.
+	// causePrefix precedes the reason why a group ends a machine. The text first
+	// tells what led to it, then names the machine.
 	causePrefix = regexp.MustCompile(`taken out of service in response to (?:an? )?`)
-	// failureCause are the reasons for which a group ends a machine that does not, or
-	// did not want to, go on: it asked for that itself, or went down, or hangs.
-	// All else happens to machines that are well: the group has too many, or moves
-	// them elsewhere.
+	// failureCause matches the reasons for which a group ends a machine that
+	// failed or that asked for its end. All other reasons concern healthy machines:
+	// the group has too many, or moves them elsewhere.
 	failureCause = regexp.MustCompile(`^(?i:user request|[^,.]*health[ -]check|[^,.]*status checks? fail)`)
 )
 
 // longestReason bounds what is kept of AWS's own words, in bytes.
 const longestReason = 512
 
-// ReadNotice returns the notice that an event is; ok is false if it is none:
-// about something else, of another service, or of a machine that stays or was
-// one too many. What is no event of EventBridge, or names no instance, is
-// Invalid.
-func ReadNotice(event []byte) (n Notice, ok bool, err error) {
+// ReadNotice returns the notice that an event of EventBridge is. ok is false for
+// events about other things, of other services, and of machines that stay or that
+// their group had too many of. Bytes that are not such an event, and a notice
+// without an instance id, are Invalid.
+func ReadNotice(event []byte) (n cloud.MachineNotice, ok bool, err error) {
 	var e cloudEvent
 	if err := json.Unmarshal(event, &e); err != nil {
 		return n, false, fault.WithKind(fault.Invalid, err, "read the event")
@@ -82,33 +61,33 @@ func ReadNotice(event []byte) (n Notice, ok bool, err error) {
 		n = e.ofAutoScaling()
 	}
 	if n.Kind == "" {
-		return Notice{}, false, nil
+		return cloud.MachineNotice{}, false, nil
 	}
 	n.At = e.Time
-	if n.Kind != LaunchFailed && !instanceID.MatchString(n.Instance) {
-		return Notice{}, false, fault.New(fault.Invalid, "an event about the instance %.64q, which is no name of one", n.Instance)
+	if n.Kind != cloud.LaunchFailed && !instanceID.MatchString(n.Machine) {
+		return cloud.MachineNotice{}, false, fault.New(fault.Invalid, "the event names the instance %.64q, which is not an instance id", n.Machine)
 	}
 	return n, true, nil
 }
 
-func (e cloudEvent) ofEC2() Notice {
-	n := Notice{Instance: e.Detail.Instance}
+func (e cloudEvent) ofEC2() cloud.MachineNotice {
+	n := cloud.MachineNotice{Machine: e.Detail.Instance}
 	switch e.DetailType {
 	case "EC2 Spot Instance Interruption Warning":
-		n.Kind, n.Reason = Preempted, "spot interruption"
+		n.Kind, n.Reason = cloud.MachinePreempted, "spot interruption"
 	case "EC2 Instance Rebalance Recommendation":
-		n.Kind, n.Reason = Preempted, "rebalance recommendation"
+		n.Kind, n.Reason = cloud.MachinePreempted, "rebalance recommendation"
 	case "EC2 Instance State-change Notification":
 		switch e.Detail.State {
 		case "shutting-down", "stopping", "stopped", "terminated":
-			n.Kind, n.Reason = Stopping, "the instance is "+e.Detail.State
+			n.Kind, n.Reason = cloud.MachineStopping, "the instance is "+e.Detail.State
 		}
 	}
 	return n
 }
 
-func (e cloudEvent) ofAutoScaling() Notice {
-	n := Notice{ScalingGroup: e.Detail.Group}
+func (e cloudEvent) ofAutoScaling() cloud.MachineNotice {
+	n := cloud.MachineNotice{Fleet: e.Detail.Group}
 	switch e.DetailType {
 	case "EC2 Instance Terminate Successful":
 		all := causePrefix.FindAllStringIndex(e.Detail.Cause, -1)
@@ -117,24 +96,24 @@ func (e cloudEvent) ofAutoScaling() Notice {
 		}
 		why := e.Detail.Cause[all[len(all)-1][1]:]
 		if failureCause.MatchString(why) {
-			n.Kind, n.Instance, n.Reason = Terminated, e.Detail.Member, text.Truncate(why, longestReason, "")
+			n.Kind, n.Machine, n.Reason = cloud.MachineTerminated, e.Detail.Member, text.Truncate(why, longestReason, "")
 		}
 	case "EC2 Instance Launch Unsuccessful":
-		n.Kind, n.Reason = LaunchFailed, text.Truncate(cmp.Or(e.Detail.Message, e.Detail.Cause), longestReason, "")
+		n.Kind, n.Reason = cloud.LaunchFailed, text.Truncate(cmp.Or(e.Detail.Message, e.Detail.Cause), longestReason, "")
 	}
 	return n
 }
 
-// Notices is a function that EventBridge calls with what AWS says of instances,
-// those of others included. What is no notice is logged and left alone, as no
-// repetition makes it one.
-func Notices(p host.Ports, handle func(ctx context.Context, n Notice) error) func(context.Context, json.RawMessage) error {
+// Notices returns a function that EventBridge calls with events about instances,
+// also those of other installations. It logs and ignores events that are not
+// notices, because repeating them would not help.
+func Notices(p host.Ports, handle func(ctx context.Context, n cloud.MachineNotice) error) func(context.Context, json.RawMessage) error {
 	return func(ctx context.Context, event json.RawMessage) error {
 		ctx, cancel := withMargin(ctx)
 		defer cancel()
 		n, ok, err := ReadNotice(event)
 		if !ok {
-			p.Log.InfoContext(ctx, "an event that is no notice", observe.KeyError, err)
+			p.Log.InfoContext(ctx, "ignored an event that is not a notice", observe.KeyError, err)
 			return nil
 		}
 		return handle(ctx, n)
