@@ -35,10 +35,6 @@ var cloudWordsAllowed = []string{
 	"scripts/licenses/...",      // lists the shipped programs
 }
 
-// cloudWordsLeft are files that still name AWS and have to become neutral.
-var cloudWordsLeft = []string{
-}
-
 // longLinesLeft are packages whose files still have lines over MaxColumns.
 var longLinesLeft = []string{
 	"functions/...", "gpuworker/cli/...", "gpuworker/engine/...", "gpuworker/process/...", "gpuworker/supervise",
@@ -59,7 +55,7 @@ func CheckText(tree fs.FS) ([]string, error) {
 	err := walk(tree, isText, func(name string, content []byte) error {
 		metadata := matchAny(metadataAllowed, path.Dir(name))
 		neutral := isGo(name) && !strings.HasSuffix(name, "_test.go") &&
-			!matchAny(cloudWordsAllowed, name) && !matchAny(cloudWordsLeft, name)
+			!matchAny(cloudWordsAllowed, name)
 		short := isGo(name) && !matchAny(longLinesLeft, path.Dir(name))
 		for i, line := range bytes.Split(content, []byte("\n")) {
 			add := func(format string, args ...any) {
