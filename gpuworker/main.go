@@ -1,5 +1,5 @@
-// Command gpuworker is one worker process of an installation: it pulls the
-// work of one pool and answers it with one engine.
+// Command gpuworker is one worker process of an installation. It pulls the work of
+// one pool and answers it with one engine; see package cli for its flags.
 package main
 
 import (

@@ -16,21 +16,23 @@ import (
 	"rollout/shared/fault"
 )
 
-// noGPU is the --gpu of a worker that has no GPU of its own.
+// noGPU is the --gpu of a worker without a GPU of its own.
 const noGPU = -1
 
-// hopeless is how long a worker may fail again and again on a rented machine.
-const hopeless = 20 * time.Minute
+// maxFailing is how long a worker may keep failing on a rented machine.
+const maxFailing = 20 * time.Minute
 
-// runPerGPU runs a worker process for each of the GPUs until all have left, and
-// tells how the last one's end came about.
+// runPerGPU runs a worker process for each of the GPUs until all have ended. It
+// returns the exit reason of the last one; see exitReasonOf.
 func (f flags) runPerGPU(ctx context.Context, s *workplace) (process.ExitReason, error) {
 	if f.metrics != "" && len(f.gpus) > 1 {
-		return "", &fault.Error{Kind: fault.Invalid, Err: errors.New("--metrics is one address, and --gpus starts several workers"), Remedy: "leave one of them out"}
+		return "", &fault.Error{Kind: fault.Invalid,
+			Err:    errors.New("--metrics is one address, but --gpus starts several workers"),
+			Remedy: "leave one of them out"}
 	}
 	for i, gpu := range f.gpus {
 		if gpu < 0 || slices.Contains(f.gpus[:i], gpu) {
-			return "", fault.New(fault.Invalid, "--gpus: %d is no GPU's number, or is there twice", gpu)
+			return "", fault.New(fault.Invalid, "--gpus: %d is negative or is listed twice", gpu)
 		}
 		if _, err := engineOf(s.deployment.Engine.WithURLs(f.engine).Servers(), f.gpus, gpu); err != nil {
 			return "", err
@@ -41,39 +43,41 @@ func (f flags) runPerGPU(ctx context.Context, s *workplace) (process.ExitReason,
 		return "", fault.WithKind(fault.Internal, err, "find this program")
 	}
 	ctx, asked, _ := process.NotifyShutdown(ctx, f.parent)
-	patience := time.Duration(0)
+	limit := time.Duration(0) // forever
 	if s.rented(ctx) {
-		patience = hopeless
+		limit = maxFailing
 	}
 	var all sync.WaitGroup
 	codes := make(chan int, len(f.gpus)) // in the order of their ends
 	for _, gpu := range f.gpus {
 		n := strconv.Itoa(gpu)
 		w := supervise.Worker{Command: append([]string{self}, append(slices.Clone(os.Args[1:]), "--gpu", n)...),
-			Env: []string{"CUDA_VISIBLE_DEVICES=" + n}, Log: s.ports.Log.With("gpu", gpu), FinalCodes: []int{0, exitIdle, exitUnfit, exitHopeless, exitBroken}, MaxFailing: patience}
+			Env: []string{"CUDA_VISIBLE_DEVICES=" + n}, Log: s.ports.Log.With("gpu", gpu), MaxFailing: limit,
+			FinalCodes: []int{0, exitIdle, exitUnfit, exitHopeless, exitBroken}}
 		all.Go(func() { codes <- w.Run(ctx, asked.Done()) })
 	}
 	all.Wait()
 	close(codes)
-	end, err := s.endOf(ctx, codes)
+	end, err := s.exitReasonOf(ctx, codes)
 	if err == nil && asked.Err() != nil {
 		return process.Requested, nil
 	}
 	return end, err
 }
 
-// endOf is how a crew has ended whose workers had these exit codes, in the order
-// of their ends.
-func (s *workplace) endOf(ctx context.Context, codes <-chan int) (process.ExitReason, error) {
+// exitReasonOf returns the exit reason of a machine whose workers had these exit
+// codes, in the order of their ends. The last one counts. But one worker that could
+// work shows that the machine is usable.
+func (s *workplace) exitReasonOf(ctx context.Context, codes <-chan int) (process.ExitReason, error) {
 	end := process.Requested
-	anyFit := false
+	anyWorked := false
 	for code := range codes {
-		anyFit = anyFit || code == exitIdle || code == exitUnfit
+		anyWorked = anyWorked || code == exitIdle || code == exitUnfit
 		switch code {
 		case supervise.ExitUsage:
-			return "", fault.New(fault.Invalid, "a worker's arguments or config are wrong; its own words are above")
+			return "", fault.New(fault.Invalid, "a worker's arguments or config are wrong; see its messages above")
 		case supervise.ExitDamaged:
-			return "", fault.New(fault.Corrupt, "a worker found the state damaged; its own words are above")
+			return "", fault.New(fault.Corrupt, "a worker found the state damaged; see its messages above")
 		case 0:
 		case exitIdle:
 			end = process.Idle
@@ -83,12 +87,12 @@ func (s *workplace) endOf(ctx context.Context, codes <-chan int) (process.ExitRe
 			end = process.Unusable
 		case exitBroken:
 			end = process.GPUFailed
-		default: // another machine would do no better while nobody mends it
-			s.ports.Log.ErrorContext(ctx, "a worker that fails again and again is given up; its own words are above", "code", code)
+		default: // another machine would not do better until the cause is fixed
+			s.ports.Log.ErrorContext(ctx, "a worker keeps failing and is given up; see its messages above", "code", code)
 			end = process.Unusable
 		}
 	}
-	if anyFit { // which says that a machine can be worked on
+	if anyWorked {
 		switch end {
 		case process.Unusable:
 			end = process.Idle
@@ -99,8 +103,8 @@ func (s *workplace) endOf(ctx context.Context, codes <-chan int) (process.ExitRe
 	return end, nil
 }
 
-// engineOf is the server of one GPU's worker among those of all GPUs: its own,
-// or the one that there is.
+// engineOf returns the server of one GPU's worker: the one at the GPU's place in the
+// list, or the only one.
 func engineOf(servers []string, gpus []int, gpu int) ([]string, error) {
 	at := slices.Index(gpus, gpu)
 	switch {
@@ -109,10 +113,12 @@ func engineOf(servers []string, gpus []int, gpu int) ([]string, error) {
 	case len(servers) == len(gpus) && at >= 0:
 		return servers[at : at+1], nil
 	}
-	return nil, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("there are %d engines for %d GPUs", len(servers), len(gpus)), Remedy: "name one --engine for each of --gpus, in the same order"}
+	return nil, &fault.Error{Kind: fault.Invalid,
+		Err:    fmt.Errorf("there are %d engines for %d GPUs", len(servers), len(gpus)),
+		Remedy: "name one --engine for each of --gpus, in the same order"}
 }
 
-// ownGPU is a machine of which one GPU matters.
+// ownGPU is a machine whose inventory has only the GPU with the index.
 type ownGPU struct {
 	capacity.Source
 	index int
@@ -120,17 +126,18 @@ type ownGPU struct {
 
 func (o ownGPU) Inventory(ctx context.Context) (capacity.Inventory, error) {
 	inventory, err := o.Source.Inventory(ctx)
-	inventory.GPUs = slices.DeleteFunc(slices.Clone(inventory.GPUs), func(g capacity.GPU) bool { return g.Index != o.index })
+	isOther := func(g capacity.GPU) bool { return g.Index != o.index }
+	inventory.GPUs = slices.DeleteFunc(slices.Clone(inventory.GPUs), isOther)
 	return inventory, err
 }
 
-// ended is how a worker of a crew ended in order, for the crew: an exit code of
-// its own says so.
+// ended is the error with which a worker of --gpus reports its exit reason to the
+// supervising process. It becomes an exit code.
 type ended process.ExitReason
 
 func (e ended) Error() string { return "the worker ended: " + string(e) }
 
-// The codes, beside 0 of a worker that was asked to leave.
+// The exit codes of these workers, beside 0 for one that was asked to drain.
 const (
 	exitIdle     = 10
 	exitUnfit    = 11

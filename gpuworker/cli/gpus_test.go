@@ -12,7 +12,7 @@ import (
 	"rollout/shared/host"
 )
 
-func TestEveryGPUHasTheEngineOfItsPlace(t *testing.T) {
+func TestEngineOfGPU(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		servers []string
@@ -20,34 +20,35 @@ func TestEveryGPUHasTheEngineOfItsPlace(t *testing.T) {
 		gpu     int
 		want    string
 	}{
-		"one each":              {[]string{"a", "b"}, []int{2, 3}, 3, "[b]"},
-		"one for all":           {[]string{"mock"}, []int{0, 1}, 1, "[mock]"},
-		"none named":            {nil, []int{0, 1}, 1, "[]"},
-		"too few":               {[]string{"a", "b"}, []int{0, 1, 2}, 0, "error"},
-		"too many":              {[]string{"a", "b"}, []int{0}, 0, "error"},
-		"a GPU that is not its": {[]string{"a", "b"}, []int{0, 1}, 7, "error"},
+		"one each":     {[]string{"a", "b"}, []int{2, 3}, 3, "[b]"},
+		"one for all":  {[]string{"mock"}, []int{0, 1}, 1, "[mock]"},
+		"none named":   {nil, []int{0, 1}, 1, "[]"},
+		"too few":      {[]string{"a", "b"}, []int{0, 1, 2}, 0, "error"},
+		"too many":     {[]string{"a", "b"}, []int{0}, 0, "error"},
+		"unlisted GPU": {[]string{"a", "b"}, []int{0, 1}, 7, "error"},
 	} {
 		got, err := engineOf(c.servers, c.gpus, c.gpu)
-		said := fmt.Sprint(got)
+		result := fmt.Sprint(got)
 		if err != nil {
-			said = "error"
+			result = "error"
 		}
-		if said != c.want || err != nil && !fault.Is(err, fault.Invalid) {
-			t.Errorf("%s: %s, %v; want %s", name, said, err, c.want)
+		if result != c.want || err != nil && !fault.Is(err, fault.Invalid) {
+			t.Errorf("%s: %s, %v; want %s", name, result, err, c.want)
 		}
 	}
 }
 
-// gpus is a machine with four GPUs, of which the last must not be used.
+// gpus is a machine with four GPUs, of which the last has failed.
 type gpus struct{ capacity.Source }
 
 func (gpus) Inventory(context.Context) (capacity.Inventory, error) {
-	return capacity.Inventory{CPUs: 8, Instance: "i-1", GPUs: []capacity.GPU{{Index: 0}, {Index: 1}, {Index: 2}, {Index: 3, DrainReason: "it is broken"}}}, nil
+	return capacity.Inventory{CPUs: 8, Instance: "i-1",
+		GPUs: []capacity.GPU{{Index: 0}, {Index: 1}, {Index: 2}, {Index: 3, DrainReason: "failed"}}}, nil
 }
 
-func TestAWorkerOfOneGPUDoesNotCareForOthers(t *testing.T) {
+func TestInventoryOfWorkerHasOnlyItsGPU(t *testing.T) {
 	t.Parallel()
-	for index, want := range map[int]string{0: "[0 ]", 3: "[3 it is broken]", 9: "[]"} {
+	for index, want := range map[int]string{0: "[0 ]", 3: "[3 failed]", 9: "[]"} {
 		inventory, err := ownGPU{gpus{}, index}.Inventory(t.Context())
 		got := "["
 		for _, g := range inventory.GPUs {
@@ -59,17 +60,19 @@ func TestAWorkerOfOneGPUDoesNotCareForOthers(t *testing.T) {
 	}
 }
 
-func TestACrewTellsEndsByTheirCodes(t *testing.T) {
+func TestExitReasonsHaveCodes(t *testing.T) {
 	t.Parallel()
-	for end, want := range map[process.ExitReason]int{process.Idle: exitIdle, process.MachineLost: exitUnfit, process.Unusable: exitHopeless, process.GPUFailed: exitBroken} {
+	for end, want := range map[process.ExitReason]int{
+		process.Idle: exitIdle, process.MachineLost: exitUnfit, process.Unusable: exitHopeless, process.GPUFailed: exitBroken,
+	} {
 		if got := ended(end).code(); got != want {
 			t.Errorf("%s: %d, want %d", end, got, want)
 		}
 	}
 }
 
-// One worker that could work says that its machine is worth another.
-func TestACrewEndsAsItsWorkersDid(t *testing.T) {
+// One worker that could work shows that the machine is usable.
+func TestExitReasonOfSeveralWorkers(t *testing.T) {
 	t.Parallel()
 	s := &workplace{ports: host.Ports{Log: slog.New(slog.DiscardHandler)}}
 	for _, c := range []struct {
@@ -93,7 +96,7 @@ func TestACrewEndsAsItsWorkersDid(t *testing.T) {
 			codes <- code
 		}
 		close(codes)
-		if got, err := s.endOf(t.Context(), codes); err != nil || got != c.want {
+		if got, err := s.exitReasonOf(t.Context(), codes); err != nil || got != c.want {
 			t.Errorf("codes %v: %s, %v; want %s", c.codes, got, err, c.want)
 		}
 	}

@@ -11,9 +11,8 @@ import (
 	"rollout/shared/observe/probes"
 )
 
-// serveProbes answers at the address, from now on, how the worker of this
-// process is; the returned function ends that. Without an address it does
-// nothing.
+// serveProbes serves the worker's metrics and health probes at the address until the
+// returned function is called. Without an address it does nothing.
 func serveProbes(ctx context.Context, addr string, s *workplace, m *meter.Meter) (end func() error, err error) {
 	if addr == "" {
 		return func() error { return nil }, nil
@@ -28,6 +27,6 @@ func serveProbes(ctx context.Context, addr string, s *workplace, m *meter.Meter)
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- listen.Serve(ctx, at, listen.Guard(token, v.Handler(), probes.PublicPaths...)) }()
-	p.Log.InfoContext(ctx, "metrics are served", slog.String("address", at.Addr().String()))
+	p.Log.InfoContext(ctx, "serving metrics", slog.String("address", at.Addr().String()))
 	return func() error { cancel(); return <-done }, nil
 }

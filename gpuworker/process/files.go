@@ -8,18 +8,18 @@ import (
 	"rollout/shared/fault"
 )
 
-// ownFiles is how many open files a worker needs besides a connection for
-// each request in flight: its state, its bucket, what watches them.
+// ownFiles is how many open files a worker needs beside one connection for each
+// request in flight: for its state, its bucket and their watches.
 const ownFiles = 64
 
-// withinFiles refuses more requests at once than the process may have
-// connections: they would fail one by one, and with them the files of the
-// worker's state. Where their number is found by trying, it is bounded instead.
-// Go has raised the soft limit to the hard one by now.
+// withinFiles checks that the process may have a connection for each request at
+// once: otherwise requests would fail, and the files of the worker's state too. A
+// number that is found by trying is bounded instead. Go has raised the soft limit
+// to the hard one by now.
 func withinFiles(w config.Worker, servers int) (config.Worker, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return w, nil // then the system tells when it is reached
+		return w, nil // an error shows when the limit is reached
 	}
 	if w.InFlight == 0 {
 		return boundFiles(w, max(servers, 1), limit.Cur)
@@ -27,6 +27,7 @@ func withinFiles(w config.Worker, servers int) (config.Worker, error) {
 	return w, fitFiles(w.InFlight, limit.Cur)
 }
 
+// boundFiles bounds MaxInFlight of each server by the limit of open files.
 func boundFiles(w config.Worker, servers int, limit uint64) (config.Worker, error) {
 	if err := fitFiles(servers*w.MinInFlight, limit); err != nil {
 		return w, err
@@ -35,6 +36,8 @@ func boundFiles(w config.Worker, servers int, limit uint64) (config.Worker, erro
 	return w, nil
 }
 
+// fitFiles returns an error if so many requests need more open files than the
+// limit.
 func fitFiles(inFlight int, limit uint64) error {
 	need := uint64(inFlight) + ownFiles
 	if need <= limit {

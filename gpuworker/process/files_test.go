@@ -9,7 +9,7 @@ import (
 	"rollout/shared/fault"
 )
 
-func TestRequestsInFlightMustFitTheLimitOfOpenFiles(t *testing.T) {
+func TestFixedInFlightMustFitOpenFiles(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		inFlight int
@@ -18,7 +18,8 @@ func TestRequestsInFlightMustFitTheLimitOfOpenFiles(t *testing.T) {
 	}{
 		{64, 1024, nil},
 		{192, 256, nil},
-		{193, 256, []string{"in_flight = 193", "257 open files", "may have 256", "ulimit -n 257", "in_flight of [worker] to 192"}},
+		{193, 256,
+			[]string{"in_flight = 193", "257 open files", "may have 256", "ulimit -n 257", "in_flight of [worker] to 192"}},
 		{64, 64, []string{"in_flight = 64", "128 open files", "may have 64", "ulimit -n 128"}},
 		{4096, math.MaxUint64, nil}, // no limit
 	} {
@@ -34,12 +35,12 @@ func TestRequestsInFlightMustFitTheLimitOfOpenFiles(t *testing.T) {
 	}
 }
 
-func TestABoundOfRequestsInFlightIsLoweredToTheLimitOfOpenFiles(t *testing.T) {
+func TestMaxInFlightIsBoundedByOpenFiles(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		servers int
 		limit   uint64
-		want    int // 0: not even the least fits
+		want    int // 0: not even MinInFlight fits
 	}{
 		{1, 1 << 20, 512}, {1, 256, 192}, {4, 1024, 240}, {1, 68, 4}, {2, 68, 0}, {1, math.MaxUint64, 512},
 	} {

@@ -5,17 +5,17 @@ import (
 	"runtime/debug"
 )
 
-// The collector's settings: heaps here are small and short-lived, so that
-// collecting less often costs little memory and saves much time; the limit
-// keeps a process within its budget when a shard holds long lines.
+// The garbage collector's settings. Heaps are small and short-lived here: to
+// collect less often costs little memory and saves much time. The limit keeps a
+// process within its budget when a shard has long lines.
 const (
 	gcPercent   = 200
 	memoryLimit = 84 << 20
 )
 
-// TuneMemory sets the collector up for a process of the product, unless its
-// environment does. allowed is what its machine or container lets it have, in
-// bytes; 0 is no limit.
+// TuneMemory configures the garbage collector of a rollout process, unless GOGC and
+// GOMEMLIMIT do. Allowed is the memory that the machine or container allows, in
+// bytes; 0 is unlimited.
 func TuneMemory(allowed uint64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
@@ -25,8 +25,8 @@ func TuneMemory(allowed uint64) {
 	}
 }
 
-// limitWithin leaves a quarter of what is allowed to what the collector does
-// not count: SQLite's memory, stacks, the program itself.
+// limitWithin returns the heap's limit. It leaves a quarter of the allowed memory to
+// what the collector does not count: SQLite's memory, stacks, the program itself.
 func limitWithin(allowed uint64) int64 {
 	if allowed == 0 || allowed/4*3 > memoryLimit {
 		return memoryLimit

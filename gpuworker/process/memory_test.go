@@ -2,7 +2,7 @@ package process
 
 import "testing"
 
-func TestTheMemoryLimitFitsWhatTheContainerAllows(t *testing.T) {
+func TestMemoryLimitFitsAllowedMemory(t *testing.T) {
 	t.Parallel()
 	for allowed, want := range map[uint64]int64{
 		0:         84 << 20, // no limit
@@ -12,7 +12,7 @@ func TestTheMemoryLimitFitsWhatTheContainerAllows(t *testing.T) {
 		64 << 30:  84 << 20,
 	} {
 		if got := limitWithin(allowed); got != want {
-			t.Errorf("of %d bytes %d are for the heap, want %d", allowed, got, want)
+			t.Errorf("of %d bytes the heap gets %d, want %d", allowed, got, want)
 		}
 	}
 }

@@ -1,10 +1,8 @@
 package process
 
 import (
-	"context"
 	"time"
 
-	"rollout/gpuworker/worker"
 	"rollout/shared/host"
 )
 
@@ -31,28 +29,4 @@ func (o Options) gather() time.Duration {
 		return 0
 	}
 	return min(gather, host.Timings(o.Deployment.Health).Visibility()/3)
-}
-
-// retire drains the worker when it has had no work for so long, or could not
-// take any; 0 is never. It returns which of them was why, once ctx has ended,
-// and "" if neither was.
-func retire(ctx context.Context, w *worker.Worker, idle time.Duration) ExitReason {
-	if idle == 0 {
-		return ""
-	}
-	for left := idle; ; {
-		select {
-		case <-time.After(left):
-		case <-ctx.Done():
-			return ""
-		}
-		why := Idle
-		if !w.ExecutorReady() {
-			why = Unusable
-		}
-		var retired bool
-		if left, retired = w.DrainIfIdle(idle); retired {
-			return why
-		}
-	}
 }

@@ -17,86 +17,98 @@ import (
 	"rollout/shared/queue"
 )
 
-// bill counts the requests that a worker makes.
-type bill struct{ reads, writes, puts, deletes, receives, others atomic.Int64 }
+// requestCounts counts the requests that a worker makes.
+type requestCounts struct{ reads, writes, puts, deletes, receives, others atomic.Int64 }
 
-type billedDocs struct {
+type countedDocs struct {
 	document.Store
-	*bill
+	*requestCounts
 }
 
-func (b billedDocs) Get(ctx context.Context, key string) (document.Doc, error) {
+func (b countedDocs) Get(ctx context.Context, key string) (document.Doc, error) {
 	b.reads.Add(1)
 	return b.Store.Get(ctx, key)
 }
 
-func (b billedDocs) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
+func (b countedDocs) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
 	b.writes.Add(1)
 	return b.Store.Create(ctx, key, value)
 }
 
-func (b billedDocs) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
+func (b countedDocs) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (
+	document.Revision, error) {
 	b.writes.Add(1)
 	return b.Store.Replace(ctx, key, value, rev)
 }
 
-type billedBlobs struct {
+type countedBlobs struct {
 	blob.Store
-	*bill
+	*requestCounts
 }
 
-func (b billedBlobs) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
+func (b countedBlobs) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
 	b.puts.Add(1)
 	return b.Store.Put(ctx, key, r, o)
 }
 
-func (b billedBlobs) Delete(ctx context.Context, key, version string) error {
+func (b countedBlobs) Delete(ctx context.Context, key, version string) error {
 	b.deletes.Add(1)
 	return b.Store.Delete(ctx, key, version)
 }
 
-type billedQueues struct {
+type countedQueues struct {
 	queue.Queues
-	*bill
+	*requestCounts
 }
 
-func (b billedQueues) Receive(ctx context.Context, name string, most int, visibility, wait time.Duration) ([]queue.Message, error) {
+func (b countedQueues) Receive(ctx context.Context, name string, most int, visibility, wait time.Duration) (
+	[]queue.Message, error) {
 	b.receives.Add(1)
 	return b.Queues.Receive(ctx, name, most, visibility, wait)
 }
 
-func (b billedQueues) Send(ctx context.Context, name string, bodies [][]byte, delay time.Duration) error {
+func (b countedQueues) Send(ctx context.Context, name string, bodies [][]byte, delay time.Duration) error {
 	b.others.Add(1)
 	return b.Queues.Send(ctx, name, bodies, delay)
 }
 
-// What a worker costs that waits for work in a cloud: a heartbeat and a look at
-// its mark every 10 s, two long polls every 20 s, and a look at the clock each
-// minute.
-func TestAnIdleWorkerInACloudAsksForLittle(t *testing.T) {
+// An idle worker in a cloud writes a heartbeat and reads its mark every 10 s, polls
+// two queues for 20 s each, and checks its clock every minute.
+func TestIdleWorkerInCloudMakesFewRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		leave := make(chan string, 1)
-		o := options(memory.NewDocuments(), leave)
+		shutdown := make(chan string, 1)
+		o := options(memory.NewDocuments(), shutdown)
 		o.Deployment.Health = config.DefaultCloudHealth()
 		o.Capabilities = cloud.Capabilities{LongPoll: true, BilledQueues: true}
-		var b bill
-		o.Ports.Docs, o.Ports.Blobs, o.Ports.Queues = billedDocs{o.Ports.Docs, &b}, billedBlobs{o.Ports.Blobs, &b}, billedQueues{o.Ports.Queues, &b}
+		var c requestCounts
+		o.Ports.Docs, o.Ports.Blobs = countedDocs{o.Ports.Docs, &c}, countedBlobs{o.Ports.Blobs, &c}
+		o.Ports.Queues = countedQueues{o.Ports.Queues, &c}
 		ended := make(chan error, 1)
 		go func() {
 			_, err := process.Run(t.Context(), o)
 			ended <- err
 		}()
-		pass(time.Minute)
-		before := [...]int64{b.reads.Load(), b.writes.Load(), b.receives.Load(), b.puts.Load(), b.deletes.Load(), b.others.Load()}
-		pass(time.Hour)
-		for i, after := range [...]int64{b.reads.Load(), b.writes.Load(), b.receives.Load(), b.puts.Load(), b.deletes.Load(), b.others.Load()} {
-			what, most := [...]string{"reads", "writes", "receives", "puts", "deletes", "other requests to queues"}[i], [...]int64{360, 360, 360, 60, 60, 0}[i]
-			if got := after - before[i]; got > most {
-				t.Errorf("%d %s in an hour, want %d at most", got, what, most)
+		counters := []struct {
+			name   string
+			count  *atomic.Int64
+			most   int64 // in an hour
+			before int64
+		}{
+			{"reads", &c.reads, 360, 0}, {"writes", &c.writes, 360, 0}, {"receives", &c.receives, 360, 0},
+			{"puts", &c.puts, 60, 0}, {"deletes", &c.deletes, 60, 0}, {"other requests to queues", &c.others, 0, 0},
+		}
+		advance(time.Minute)
+		for i, k := range counters {
+			counters[i].before = k.count.Load()
+		}
+		advance(time.Hour)
+		for _, k := range counters {
+			if got := k.count.Load() - k.before; got > k.most {
+				t.Errorf("%d %s in an hour, want at most %d", got, k.name, k.most)
 			}
 		}
-		leave <- "the test ends"
+		shutdown <- "the test ends"
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}

@@ -1,9 +1,11 @@
-// Package process is a worker's life in a process: it connects an engine, runs
-// the worker loop over it, and starts it again under a new name when its lease
-// was lost.
+// Package process runs a worker in a process: it connects the engine, runs the
+// worker loop over it, and starts a new worker under another name after one has
+// lost its lease.
 //
-// It is wiring over ports; which stores stand behind them is its caller's
-// affair. It handles no signals: the caller closes Leave.
+// Run takes ports, a deployment and a channel that asks for a drain, and returns
+// why the worker ended. ConnectEngine and ResolveEngine turn a config into an
+// engine. NotifyShutdown turns signals into the channel; Run itself handles none.
+// The package opens no store, and decides nothing about work.
 package process
 
 import (
@@ -20,7 +22,6 @@ import (
 	"rollout/shared/capacity"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
-	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
@@ -29,7 +30,7 @@ import (
 	"rollout/shared/secret"
 )
 
-// Options say what the worker works with.
+// Options are what a worker works with.
 type Options struct {
 	Ports      host.Ports
 	Deployment config.Deployment
@@ -38,203 +39,171 @@ type Options struct {
 	Capabilities cloud.Capabilities
 	Pool         string
 	Secrets      secret.Store
-	Machine      capacity.Source
-	Scratch      string // a folder for files on their way; the machine's own if empty
+	Machine      capacity.Source // may be nil
+	Scratch      string          // a folder for temporary files; "" is the system's
 	// Shutdown asks for a drain when it is closed or gets a reason.
 	Shutdown <-chan string
-	// IdleTimeout is how long a worker goes on without work; 0 is for ever.
+	// IdleTimeout is how long a worker without work goes on; 0 is forever.
 	IdleTimeout time.Duration
-	// RetryRegistration lets it wait from the start for a store that is away or a full
-	// disk; else a worker that can't register says so and ends.
+	// RetryRegistration makes the first worker wait for a store that is down or a
+	// disk that is full. Without it, a worker that can't register ends with the
+	// error.
 	RetryRegistration bool
 }
 
-// A worker that must not idle gives up when it could not even live for a while
-// for so long.
+// A worker with an idle timeout ends as Unusable if no attempt has lasted for
+// minAttempt within maxUnusable.
 const (
-	awhile   = time.Minute
-	hopeless = 20 * time.Minute
+	minAttempt  = time.Minute
+	maxUnusable = 20 * time.Minute
 )
 
-// rest is how long a worker that lost its lease waits before it starts anew.
-const rest = time.Second
+// restartWait is the wait between a worker that lost its lease and the next.
+const restartWait = time.Second
 
-// ExitReason is how a worker's orderly end came about.
-type ExitReason string
-
-// The ends.
-const (
-	Requested   ExitReason = "asked" // by who runs it
-	Idle        ExitReason = "idle"  // there was no work for it
-	MachineLost ExitReason = "unfit" // its machine is taken away, or is not to be relied on
-	// GPUFailed is that a GPU failed before anything was answered, as the next
-	// machine's might for the same reason: its image's driver, say.
-	GPUFailed ExitReason = "broken"
-	// Unusable is that it could not work for long, as no other might on such a
-	// machine.
-	Unusable ExitReason = "hopeless"
-)
-
-// Run works until it is asked to leave, has no work, its machine is not to be
-// used any more, ctx ends, or the engine refuses it. Without an error it was
-// the end that it says.
+// Run works until it is asked to drain, has no work, the machine must not be used
+// any more, ctx ends, or the engine denies the worker. It returns the reason of an
+// orderly end, or an error.
 func Run(ctx context.Context, o Options) (ExitReason, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	does, closeJob, err := o.job(ctx)
+	load, closeLoad, err := o.newWorkload(ctx)
 	if err != nil {
 		return "", err
 	}
-	defer closeJob()
-	machine, err := describe(ctx, o.Machine)
+	defer closeLoad()
+	machine, err := describeMachine(ctx, o.Machine)
 	if err != nil {
 		return "", err
 	}
-	asked := listen(ctx, o.Shutdown)
-	worked := time.Now() // for a while, until then
+	shutdown := awaitShutdown(ctx, o.Shutdown)
+	lastGood := time.Now() // the end of the last attempt that lasted
 	answered := false
 	for fenced := o.RetryRegistration; ; {
 		began := time.Now()
-		end, rows, err := once(ctx, o, asked, does, machine)
+		end, rows, err := runOnce(ctx, o, shutdown, load, machine)
 		if answered = answered || rows > 0; answered && end == GPUFailed {
 			end = MachineLost
 		}
-		wait := rest
-		if time.Since(began) > awhile {
-			worked = time.Now()
+		wait := restartWait
+		if time.Since(began) > minAttempt {
+			lastGood = time.Now()
 		}
 		switch {
 		case errors.Is(err, errSkewed):
-			wait = compareAgain
+			wait = clockRecheckEvery
 		case fault.Is(err, fault.Fenced):
 			fenced = true
-		case fenced && passes(err): // what cost it its lease is not over yet
+		case fenced && isTransient(err): // the reason for the lost lease persists
 		default:
 			return end, err
 		}
-		if o.IdleTimeout > 0 && time.Since(worked) > hopeless {
-			o.Ports.Log.ErrorContext(ctx, "the worker gives up: it could not work for long", observe.KeyError, err)
+		if o.IdleTimeout > 0 && time.Since(lastGood) > maxUnusable {
+			o.Ports.Log.ErrorContext(ctx, "worker gives up after 20 minutes without a working attempt", observe.KeyError, err)
 			return Unusable, nil
 		}
-		o.Ports.Log.WarnContext(ctx, "worker starts anew under another name", "after", err)
+		o.Ports.Log.WarnContext(ctx, "worker restarts under another name", "after", err)
 		select {
 		case <-ctx.Done():
 			return "", err
-		case <-asked.leave: // it holds nothing any more
+		case <-shutdown.requested: // there is nothing to drain
 			return Requested, nil
 		case <-time.After(wait):
 		}
 	}
 }
 
-// request is the wish that the worker leaves, for the process and each of its
-// workers.
-type request struct {
-	leave  chan struct{} // closed when it is made
-	reason string        // readable then
+// shutdownRequest is the request to drain, shared by the process's workers.
+type shutdownRequest struct {
+	requested chan struct{} // closed when it is made
+	reason    string        // valid after that
 }
 
-// made reports whether it is.
-func (r *request) made() bool {
+// made reports whether the request was made.
+func (r *shutdownRequest) made() bool {
 	select {
-	case <-r.leave:
+	case <-r.requested:
 		return true
 	default:
 		return false
 	}
 }
 
-func listen(ctx context.Context, reasons <-chan string) *request {
-	r := &request{leave: make(chan struct{})}
+func awaitShutdown(ctx context.Context, reasons <-chan string) *shutdownRequest {
+	r := &shutdownRequest{requested: make(chan struct{})}
 	go func() {
 		select {
 		case reason := <-reasons:
-			r.reason = cmp.Or(reason, "asked to leave")
-			close(r.leave)
+			r.reason = cmp.Or(reason, "asked to drain")
+			close(r.requested)
 		case <-ctx.Done():
 		}
 	}()
 	return r
 }
 
-// passes reports whether a fault ends without this process: a store that is
-// away or takes too long, or a disk that somebody makes room on or writable.
-func passes(err error) bool {
-	return fault.Retriable(err) || fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Denied) || errors.Is(err, context.DeadlineExceeded)
+// isTransient reports whether a fault may end without a restart of this process:
+// a store that is down or slow, or a disk that is full or read-only.
+func isTransient(err error) bool {
+	return fault.Retriable(err) || fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Denied) ||
+		errors.Is(err, context.DeadlineExceeded)
 }
 
-// once runs one worker, and counts what it answered.
-func once(ctx context.Context, o Options, asked *request, does workload, machine record.Machine) (end ExitReason, rows int64, err error) {
+// runOnce runs one worker to its end. It returns the reason or the error, and how
+// many rows the worker has made.
+func runOnce(ctx context.Context, o Options, shutdown *shutdownRequest, load workload, machine record.Machine) (
+	end ExitReason, rows int64, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	w, d := o.Deployment.Worker, o.Deployment
+	cfg, d := o.Deployment.Worker, o.Deployment
 	skew := d.Health.SkewBudget.Std()
 	if err := compareClocks(ctx, o.Ports, skew); err != nil {
 		return "", 0, err
 	}
-	loop := worker.New(o.Ports, worker.Config{
-		ID: ulid.Make().String(), Pool: o.Pool, Engine: does.engineOn(machine.Host), Timings: host.Timings(d.Health), InFlight: does.inFlight(), CheckpointInterval: w.CheckpointInterval.Std(),
-		Drain: w.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine,
-		Servers: does.servers, LongPoll: o.longPoll(), Gather: o.gather(),
-	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), does.executor(ctx))
+	w := worker.New(o.Ports, worker.Config{
+		ID: ulid.Make().String(), Pool: o.Pool, Engine: load.sharedEngine(machine.Host), InFlight: load.inFlight(),
+		Timings: host.Timings(d.Health), CheckpointInterval: cfg.CheckpointInterval.Std(),
+		Drain: cfg.DrainBudget.Std(), Grace: d.Defaults.Limits.Grace.Std(), Machine: machine,
+		Servers: load.servers, LongPoll: o.longPoll(), Gather: o.gather(),
+	}, input.NewIndex(o.Ports.Blobs, o.Ports.Docs), load.executor(ctx))
 	go func() {
 		select {
-		case <-asked.leave:
-			loop.Drain(asked.reason)
+		case <-shutdown.requested:
+			w.Drain(shutdown.reason)
 		case <-ctx.Done():
 		}
 	}()
-	go does.follow(ctx, loop)
-	var off atomic.Pointer[error]
-	go watchClock(ctx, o.Ports, skew, loop, &off)
-	var broken atomic.Bool // a GPU, and that is why it ends
+	go load.adjust(ctx, w)
+	var clockErr atomic.Pointer[error]
+	go watchClock(ctx, o.Ports, skew, w, &clockErr)
+	var gpuFailed atomic.Bool // and that started the drain
 	if o.Machine != nil {
-		go loop.WatchNotices(ctx, o.Machine.Notices(ctx))
-		go watchGPUs(ctx, o.Machine, o.Ports.Log, func(reason string) { broken.Store(loop.Drain(reason)) })
+		go w.WatchNotices(ctx, o.Machine.Notices(ctx))
+		go watchGPUs(ctx, o.Machine, o.Ports.Log, func(reason string) { gpuFailed.Store(w.Drain(reason)) })
 	}
-	retired := make(chan ExitReason, 1)
-	go func() { retired <- retire(ctx, loop, o.IdleTimeout) }()
-	err = loop.Run(ctx)
+	idle := make(chan ExitReason, 1)
+	go func() { idle <- drainWhenIdle(ctx, w, o.IdleTimeout) }()
+	err = w.Run(ctx)
 	cancel()
-	rows = loop.Answered()
-	if why := off.Load(); err == nil && why != nil {
-		return "", rows, *why
+	rows = w.Answered()
+	if skewErr := clockErr.Load(); err == nil && skewErr != nil {
+		return "", rows, *skewErr
 	}
-	switch why := <-retired; {
+	switch reason := <-idle; {
 	case err != nil:
 		return "", rows, err
-	case why != "":
-		return why, rows, nil
-	case asked.made():
+	case reason != "":
+		return reason, rows, nil
+	case shutdown.made():
 		return Requested, rows, nil
-	case broken.Load():
+	case gpuFailed.Load():
 		return GPUFailed, rows, nil
 	}
 	return MachineLost, rows, nil
 }
 
-// onlyModel is the id of the model that a pool serves, if its revision is
-// known.
-func onlyModel(d config.Deployment, pool string) identity.ContentID {
-	for _, p := range d.Pools {
-		if p.Name == pool && p.Revision != "" {
-			return identity.Model(p.Model, p.Revision)
-		}
-	}
-	return identity.ContentID{}
-}
-
-// patience is how long an engine may be away before its shards go back to be
-// answered by others.
-const patience = 10 * time.Second
-
-// NoEngine is the error of who needs an engine and was given none.
-func NoEngine(who string) error {
-	return &fault.Error{Kind: fault.Invalid, Op: who + " has no engine",
-		Remedy: "name one with --engine, or url in [engine] of the config: the base URL of an OpenAI-compatible server (vLLM, SGLang, llama.cpp), such as http://127.0.0.1:8000/v1, or mock, which answers without a model; the model that is built in, " + config.ModelTiny + ", needs none"}
-}
-
-func describe(ctx context.Context, m capacity.Source) (record.Machine, error) {
+// describeMachine returns the machine as heartbeats report it. m may be nil.
+func describeMachine(ctx context.Context, m capacity.Source) (record.Machine, error) {
 	name, err := os.Hostname()
 	if err != nil {
 		name = "unknown"
@@ -245,7 +214,7 @@ func describe(ctx context.Context, m capacity.Source) (record.Machine, error) {
 	}
 	inv, err := m.Inventory(ctx)
 	if err != nil {
-		return out, fault.Wrap(err, "look at the machine")
+		return out, fault.Wrap(err, "read the machine's inventory")
 	}
 	out.CPUs, out.GPUs, out.Instance = inv.CPUs, inv.GPUs, inv.Instance
 	return out, nil

@@ -13,62 +13,64 @@ import (
 	"time"
 
 	"rollout/gpuworker/process"
-	"rollout/shared/clock"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/memory"
 )
 
-// full is a document store whose disk can be full, or ill in another way.
-type full struct {
+// faultyDocs is a document store whose writes can be made to fail.
+type faultyDocs struct {
 	document.Store
-	is  atomic.Bool
-	ill func(ctx context.Context) error // nil is full
+	failing atomic.Bool
+	fault   func(ctx context.Context) error // nil: the disk is full
 }
 
-func (f *full) trouble(ctx context.Context) error {
-	if !f.is.Load() {
+func (f *faultyDocs) writeFault(ctx context.Context) error {
+	if !f.failing.Load() {
 		return nil
 	}
-	if f.ill != nil {
-		return f.ill(ctx)
+	if f.fault != nil {
+		return f.fault(ctx)
 	}
 	return fault.New(fault.Exhausted, "the disk is full")
 }
 
-func (f *full) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
-	if err := f.trouble(ctx); err != nil {
+func (f *faultyDocs) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
+	if err := f.writeFault(ctx); err != nil {
 		return "", err
 	}
 	return f.Store.Create(ctx, key, value)
 }
 
-func (f *full) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
-	if err := f.trouble(ctx); err != nil {
+func (f *faultyDocs) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (
+	document.Revision, error) {
+	if err := f.writeFault(ctx); err != nil {
 		return "", err
 	}
 	return f.Store.Replace(ctx, key, value, rev)
 }
 
-func options(docs document.Store, leave <-chan string) process.Options {
+// options returns those of a worker with the mock engine over the documents.
+func options(docs document.Store, shutdown <-chan string) process.Options {
 	d := config.DefaultDeployment()
 	d.Engine.URL, d.Pools = config.EngineMock, []config.Pool{{Name: "default", Model: "mock"}}
-	c := clock.System{}
-	return process.Options{Deployment: d, Pool: "default", Shutdown: leave, Ports: host.Ports{Blobs: memory.NewBucket(c), Docs: docs,
-		Queues: memory.NewQueues(c), Clock: c, Log: slog.New(slog.DiscardHandler), Source: "test"}}
+	p := hosttest.New()
+	p.Docs = docs
+	return process.Options{Deployment: d, Pool: "default", Shutdown: shutdown, Ports: p}
 }
 
-// run is process.Run, however it ends.
+// run calls process.Run and drops the exit reason.
 func run(ctx context.Context, o process.Options) error {
 	_, err := process.Run(ctx, o)
 	return err
 }
 
-// beats is how many workers have a heartbeat.
-func beats(t *testing.T, docs document.Store) int {
+// heartbeats returns how many workers have a heartbeat.
+func heartbeats(t *testing.T, docs document.Store) int {
 	t.Helper()
 	found, err := docs.List(t.Context(), "beat/", "", 100)
 	if err != nil {
@@ -77,27 +79,29 @@ func beats(t *testing.T, docs document.Store) int {
 	return len(found)
 }
 
-func TestAWorkerOutlivesWhatCostItItsLease(t *testing.T) {
+func TestProcessSurvivesLossOfLease(t *testing.T) {
 	t.Parallel()
-	for name, ill := range map[string]func(context.Context) error{
-		"a full disk":      nil,
-		"a read-only disk": func(context.Context) error { return fault.New(fault.Denied, "the disk is read-only") },
-		"a store that hangs, as when somebody holds its lock": func(ctx context.Context) error {
+	for name, storeFault := range map[string]func(context.Context) error{
+		"disk full":      nil,
+		"disk read-only": func(context.Context) error { return fault.New(fault.Denied, "the disk is read-only") },
+		"store hangs": func(ctx context.Context) error {
 			<-ctx.Done()
 			return fault.WithKind(fault.Canceled, context.Cause(ctx), "wait for the store")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { outlives(t, &full{Store: memory.NewDocuments(), ill: ill}) })
+			synctest.Test(t, func(t *testing.T) {
+				survivesLossOfLease(t, &faultyDocs{Store: memory.NewDocuments(), fault: storeFault})
+			})
 		})
 	}
 }
 
-func outlives(t *testing.T, docs *full) {
-	leave := make(chan string, 1)
+func survivesLossOfLease(t *testing.T, docs *faultyDocs) {
+	shutdown := make(chan string, 1)
 	ended := make(chan error, 1)
-	go func() { ended <- run(t.Context(), options(docs, leave)) }()
+	go func() { ended <- run(t.Context(), options(docs, shutdown)) }()
 	wait := func(d time.Duration) {
 		select {
 		case err := <-ended:
@@ -106,105 +110,107 @@ func outlives(t *testing.T, docs *full) {
 		}
 	}
 	wait(2 * time.Second)
-	docs.is.Store(true) // longer than a lease lasts: it starts anew, and can't register
+	docs.failing.Store(true) // longer than the lease: the next worker can't register
 	wait(30 * time.Second)
-	docs.is.Store(false)
+	docs.failing.Store(false)
 	wait(6 * time.Second)
-	if n := beats(t, docs); n < 2 {
-		t.Errorf("%d workers have registered, want the first and its successor", n)
+	if n := heartbeats(t, docs); n < 2 {
+		t.Errorf("%d workers have registered, want at least 2", n)
 	}
-	leave <- "the test ends"
+	shutdown <- "the test ends"
 	if err := <-ended; err != nil {
-		t.Errorf("asked to leave, it ended with %v", err)
+		t.Errorf("the drain ended with %v", err)
 	}
 }
 
-// skewed is a clock that somebody sets.
-type skewed struct{ off atomic.Int64 }
+// skewedClock is a clock with an offset that tests set.
+type skewedClock struct{ off atomic.Int64 }
 
-func (c *skewed) Now() time.Time { return time.Now().Add(time.Duration(c.off.Load())) }
+func (c *skewedClock) Now() time.Time { return time.Now().Add(time.Duration(c.off.Load())) }
 
-// A worker whose clock differs from the store's takes no work and says so; one
-// that finds out later hands back what it has; both go on once the clock is
-// right.
-func TestAWorkerWhoseClockIsOffTakesNoWork(t *testing.T) {
+// A worker whose clock differs from the store's takes no work and says so. If the
+// clock goes wrong later, the worker drains. In both cases it continues when the
+// clock is right.
+func TestWorkerWithSkewedClockTakesNoWork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		docs := memory.NewDocuments()
-		leave, ended := make(chan string, 1), make(chan error, 1)
-		var c skewed
+		shutdown, ended := make(chan string, 1), make(chan error, 1)
+		var c skewedClock
 		var log bytes.Buffer
-		o := options(docs, leave)
+		o := options(docs, shutdown)
 		o.Ports.Clock, o.Ports.Log = &c, slog.New(slog.NewTextHandler(&log, nil))
 		c.off.Store(int64(-3 * time.Second))
 		go func() { ended <- run(t.Context(), o) }()
-		pass(20 * time.Second)
-		if n := beats(t, docs); n != 0 || !strings.Contains(log.String(), "this machine's clock is 3s behind the store's") || !strings.Contains(log.String(), "NTP") {
+		advance(20 * time.Second)
+		const message = "this machine's clock is 3s behind the store's"
+		if n := heartbeats(t, docs); n != 0 || !strings.Contains(log.String(), message) ||
+			!strings.Contains(log.String(), "NTP") {
 			t.Errorf("%d workers have registered; the log says\n%s", n, log.String())
 		}
 		c.off.Store(int64(200 * time.Millisecond)) // within the budget
-		pass(10 * time.Second)
-		if n := beats(t, docs); n != 1 {
+		advance(10 * time.Second)
+		if n := heartbeats(t, docs); n != 1 {
 			t.Errorf("%d workers have registered, want one", n)
 		}
-		c.off.Store(int64(2 * time.Second)) // not long enough for it to fence itself
-		pass(70 * time.Second)
-		if !strings.Contains(log.String(), "its clock is off") || !strings.Contains(log.String(), "ahead of the store's") {
+		c.off.Store(int64(2 * time.Second)) // too short for the worker to fence itself
+		advance(70 * time.Second)
+		if !strings.Contains(log.String(), "the clock is off") || !strings.Contains(log.String(), "ahead of the store's") {
 			t.Errorf("the log says\n%s", log.String())
 		}
 		c.off.Store(0)
-		pass(10 * time.Second)
-		if n := beats(t, docs); n != 2 {
+		advance(10 * time.Second)
+		if n := heartbeats(t, docs); n != 2 {
 			t.Errorf("%d workers have registered, want a second", n)
 		}
-		leave <- "the test ends"
+		shutdown <- "the test ends"
 		if err := <-ended; err != nil {
-			t.Errorf("asked to leave, it ended with %v", err)
+			t.Errorf("the drain ended with %v", err)
 		}
 	})
 }
 
-func TestAWorkerThatCannotStartAnewStillLeaves(t *testing.T) {
+func TestShutdownEndsWorkerThatCannotRestart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		docs := &full{Store: memory.NewDocuments()}
-		leave := make(chan string, 1)
+		docs := &faultyDocs{Store: memory.NewDocuments()}
+		shutdown := make(chan string, 1)
 		ended := make(chan error, 1)
-		go func() { ended <- run(t.Context(), options(docs, leave)) }()
-		pass(2 * time.Second)
-		docs.is.Store(true)
-		pass(30 * time.Second)
-		leave <- "the test ends"
+		go func() { ended <- run(t.Context(), options(docs, shutdown)) }()
+		advance(2 * time.Second)
+		docs.failing.Store(true)
+		advance(30 * time.Second)
+		shutdown <- "the test ends"
 		if err := <-ended; err != nil {
-			t.Errorf("it holds nothing, and ended with %v", err)
+			t.Errorf("the drain without a registered worker ended with %v", err)
 		}
 	})
 }
 
-func TestAWorkerThatCannotRegisterAtAllSaysSo(t *testing.T) {
+func TestWorkerThatCannotRegisterReturnsError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		docs := &full{Store: memory.NewDocuments()}
-		docs.is.Store(true)
+		docs := &faultyDocs{Store: memory.NewDocuments()}
+		docs.failing.Store(true)
 		if err := run(t.Context(), options(docs, nil)); !fault.Is(err, fault.Exhausted) {
-			t.Errorf("got %v", err)
+			t.Errorf("got %v, want Exhausted", err)
 		}
 	})
 }
 
-func TestAHeartbeatTellsOfTheServers(t *testing.T) {
+func TestHeartbeatHasServers(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	docs := memory.NewDocuments()
-	leave := make(chan string, 1)
-	o := options(docs, leave)
+	shutdown := make(chan string, 1)
+	o := options(docs, shutdown)
 	o.Deployment.Engine = config.Engine{URLs: []string{server.URL + "/v1", server.URL + "/v2"}}
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	go func() { ended <- run(ctx, o) }()
-	for changes := docs.Watch(ctx, "beat/"); beats(t, docs) == 0; {
+	for changes := docs.Watch(ctx, "beat/"); heartbeats(t, docs) == 0; {
 		select {
 		case <-changes:
 		case err := <-ended:
@@ -215,14 +221,15 @@ func TestAHeartbeatTellsOfTheServers(t *testing.T) {
 	if _, _, err := host.Load(t.Context(), docs, first(t, docs), &b); err != nil {
 		t.Fatal(err)
 	}
-	if len(b.Load.Servers) != 2 || b.Load.Servers[0].Name != server.URL+"/v1" || b.Load.Servers[0].Waiting != -1 {
-		t.Errorf("%+v", b.Load.Servers)
+	s := b.Load.Servers
+	if len(s) != 2 || s[0].Name != server.URL+"/v1" || s[0].Waiting != -1 {
+		t.Errorf("the servers in the heartbeat are %+v", s)
 	}
 	cancel()
 	<-ended
 }
 
-// first is the key of the first heartbeat.
+// first returns the key of the first heartbeat.
 func first(t *testing.T, docs document.Store) string {
 	t.Helper()
 	found, err := docs.List(t.Context(), "beat/", "", 1)
@@ -232,8 +239,8 @@ func first(t *testing.T, docs document.Store) string {
 	return found[0].Key
 }
 
-// pass lets time pass, and everybody do what is due.
-func pass(d time.Duration) {
+// advance lets d pass and waits until everything due has happened.
+func advance(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }

@@ -14,23 +14,25 @@ import (
 	"rollout/shared/secret"
 )
 
-// Waits for an engine that is being started.
+// Waits for an engine that is starting.
 const (
 	askEvery = 200 * time.Millisecond
 	askFor   = 15 * time.Second
 )
 
-// ResolveEngine completes a deployment by the engine, tiny if nobody named one, and by
-// the pool that its engine serves, if it declares none: a pool named default
-// with the given model or, if that is empty, the one that the engine names when
-// asked.
-func ResolveEngine(ctx context.Context, d config.Deployment, model string, secrets secret.Store, log *slog.Logger) (config.Deployment, error) {
+// ResolveEngine completes a deployment: with the engine tiny if it names none, and
+// with a pool named default if it declares none. That pool has the given model or,
+// if that is empty, the model that the engine reports. A model that no pool serves
+// is an error.
+func ResolveEngine(ctx context.Context, d config.Deployment, model string, secrets secret.Store, log *slog.Logger) (
+	config.Deployment, error) {
 	if servers := d.Engine.Servers(); len(servers) == 0 || servers[0] == config.EngineTiny {
-		return serveTiny(d, model)
+		return resolveTiny(d, model)
 	}
 	if answering := d.InferPools(); len(answering) > 0 {
 		if model != "" && !serves(answering, model) {
-			return d, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the config declares pools, and none of them serves the model %q", model),
+			return d, &fault.Error{Kind: fault.Invalid,
+				Err:    fmt.Errorf("the config declares pools, but none serves the model %q", model),
 				Remedy: "add a [[pool]] for it, or leave --model out"}
 		}
 		return d, nil
@@ -45,9 +47,9 @@ func ResolveEngine(ctx context.Context, d config.Deployment, model string, secre
 	return d, nil
 }
 
-// serveTiny completes a deployment of the model that is built in. It stands in
-// for no other model.
-func serveTiny(d config.Deployment, model string) (config.Deployment, error) {
+// resolveTiny completes a deployment of the built-in model. A pool of another model
+// is an error.
+func resolveTiny(d config.Deployment, model string) (config.Deployment, error) {
 	b, err := weights.Shipped()
 	if err != nil {
 		return d, err
@@ -78,9 +80,9 @@ func serves(pools []config.Pool, model string) bool {
 	return false
 }
 
-// askModel asks the engine for the name of the model that it serves.
+// askModel asks the engine for the name of its model. It retries for up to 15 s.
 func askModel(ctx context.Context, d config.Deployment, secrets secret.Store, log *slog.Logger) (string, error) {
-	e, err := Engine(ctx, d, secrets, log)
+	e, err := ConnectEngine(ctx, d, secrets, log)
 	if err != nil {
 		return "", err
 	}
@@ -100,8 +102,9 @@ func askModel(ctx context.Context, d config.Deployment, secrets secret.Store, lo
 		case <-ctx.Done():
 			return "", fault.WithKind(fault.Canceled, ctx.Err(), "ask the engine %s for its model", d.Engine)
 		case <-deadline.C:
-			return "", &fault.Error{Kind: fault.Unavailable, Op: "the engine " + d.Engine.String() + " did not answer within " + askFor.String(), Err: err,
-				Remedy: "start it, or name its model with --model to let rollout wait for it"}
+			return "", &fault.Error{Kind: fault.Unavailable, Err: err,
+				Op:     "the engine " + d.Engine.String() + " did not answer within " + askFor.String(),
+				Remedy: "start it, or name its model with --model so that rollout waits for it"}
 		}
 	}
 }

@@ -8,29 +8,31 @@ import (
 	"time"
 )
 
-// parentPoll is how often a worker looks whether its parent is there.
+// parentPoll is how often a worker checks that its parent is alive.
 const parentPoll = 250 * time.Millisecond
 
-// NotifyShutdown returns the reasons to leave: the first SIGTERM, SIGINT or SIGHUP (a
-// terminal that was closed), or the end of the parent process if there is one
-// to watch (its pid; 0 is none). asked ends with the first of them: it is for
-// what is done before there is anything to drain. A SIGINT after that ends
-// all at once; the others do not: a parent that stops sends a SIGTERM on top of
-// the terminal's SIGINT.
+// NotifyShutdown returns a channel that gets the reason of the first request to
+// drain: SIGTERM, SIGINT, SIGHUP (a closed terminal), or the end of the parent
+// process with the given pid (0 watches none).
 //
-// From then on a reader of the output who has gone (`| head -1`) ends nothing:
-// writing to it is an error.
+// The context asked ends with that first request. Use it for work before there is
+// anything to drain. The context all ends with a SIGINT after the first request,
+// which ends everything at once. A further SIGTERM does not: a parent that drains
+// sends one in addition to the terminal's SIGINT.
+//
+// It also makes writes to a closed pipe (`| head -1`) return an error instead of
+// ending the process.
 func NotifyShutdown(ctx context.Context, parent int) (all, asked context.Context, reasons <-chan string) {
 	ctx, cancel := context.WithCancel(ctx)
 	asked, ask := context.WithCancel(ctx)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup wants it
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
 		signal.Notify(signals, syscall.SIGHUP)
 	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	first := make(chan string, 1)
-	say := func(reason string) {
+	request := func(reason string) {
 		ask()
 		select {
 		case first <- reason:
@@ -42,21 +44,21 @@ func NotifyShutdown(ctx context.Context, parent int) (all, asked context.Context
 		defer signal.Stop(signals)
 		tick := time.NewTicker(parentPoll)
 		defer tick.Stop()
-		again := false
+		repeated := false
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case s := <-signals:
-				if again && s == syscall.SIGINT {
+				if repeated && s == syscall.SIGINT {
 					cancel()
 					return
 				}
-				again = true
-				say("signal " + s.String())
+				repeated = true
+				request("signal " + s.String())
 			case <-tick.C:
 				if parent != 0 && os.Getppid() != parent {
-					say("the parent process is gone")
+					request("the parent process has ended")
 				}
 			}
 		}

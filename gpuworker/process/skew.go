@@ -16,22 +16,21 @@ import (
 	"rollout/shared/record"
 )
 
-// How often the clock is compared with the store's: while all is well, and
-// while it is not.
+// How often the clock is compared with the store's.
 const (
-	compareEvery = time.Minute
-	compareAgain = 5 * time.Second
-	// coarse is how much older than now a store may say that an object is
-	// which it has just written.
-	coarse = 20 * time.Millisecond
+	clockCheckEvery   = time.Minute
+	clockRecheckEvery = 5 * time.Second // while it is off
+	// storeGranularity is how much older than now a store may date an object that
+	// it has just written.
+	storeGranularity = 20 * time.Millisecond
 )
 
-// errSkewed is in the error of a worker whose clock is off.
-var errSkewed = errors.New("heartbeats tell the time, and others would take a worker for dead that lives, or for alive that is not")
+// errSkewed is in the chain of the error of a worker whose clock is off.
+var errSkewed = errors.New("others judge a worker by the time in its heartbeats, and would judge this one wrongly")
 
-// compareClocks puts an object and compares the time that its store gives it
-// with this machine's. The error is Unavailable, and has errSkewed in it, if
-// they differ by more than the budget. A probe that fails tells nothing.
+// compareClocks puts an object and compares the time that the store gives it with
+// this machine's clock. If they differ by more than the budget, it returns
+// Unavailable with errSkewed in the chain. If the put fails, it returns nil.
 func compareClocks(ctx context.Context, p host.Ports, budget time.Duration) error {
 	key := record.PendingPrefix + "clock-" + ulid.Make().String()
 	before := p.Clock.Now()
@@ -40,21 +39,22 @@ func compareClocks(ctx context.Context, p host.Ports, budget time.Duration) erro
 	if err != nil {
 		return nil
 	}
-	_ = p.Blobs.Delete(ctx, key, "") // what is left behind expires
-	off, how := difference(before, after, info.ModTime, budget)
-	if off == 0 {
+	_ = p.Blobs.Delete(ctx, key, "") // an object that is left behind expires
+	skew, direction := clockSkew(before, after, info.ModTime, budget)
+	if skew == 0 {
 		return nil
 	}
-	return &fault.Error{Kind: fault.Unavailable, Err: errSkewed, Op: "this machine's clock is " + off.Round(time.Millisecond).String() + " " + how + " the store's",
-		Remedy: "set it right (NTP): until then the worker takes no work"}
+	return &fault.Error{Kind: fault.Unavailable, Err: errSkewed,
+		Op:     "this machine's clock is " + skew.Round(time.Millisecond).String() + " " + direction + " the store's",
+		Remedy: "synchronize it (NTP); until then the worker takes no work"}
 }
 
-// difference is how far a clock is ahead of or behind the store's, which said
-// `at` between two readings of the clock; 0 if that is within the budget.
-func difference(before, after, at time.Time, budget time.Duration) (off time.Duration, how string) {
-	budget += coarse
+// clockSkew returns how far the clock is ahead of or behind the store's, whose time
+// was at between two readings of the clock. It is 0 within the budget.
+func clockSkew(before, after, at time.Time, budget time.Duration) (skew time.Duration, direction string) {
+	budget += storeGranularity
 	if at.Nanosecond() == 0 {
-		budget += time.Second // a store that knows whole seconds
+		budget += time.Second // the store may have whole seconds only
 	}
 	if ahead := before.Sub(at); ahead > budget {
 		return ahead, "ahead of"
@@ -65,9 +65,10 @@ func difference(before, after, at time.Time, budget time.Duration) (off time.Dur
 	return 0, ""
 }
 
-// watchClock drains the worker as soon as its clock is off, and leaves why.
-func watchClock(ctx context.Context, p host.Ports, budget time.Duration, loop *worker.Worker, why *atomic.Pointer[error]) {
-	tick := time.NewTicker(compareEvery)
+// watchClock drains the worker when its clock is off, and stores the error.
+func watchClock(ctx context.Context, p host.Ports, budget time.Duration, w *worker.Worker,
+	found *atomic.Pointer[error]) {
+	tick := time.NewTicker(clockCheckEvery)
 	defer tick.Stop()
 	for {
 		select {
@@ -75,8 +76,8 @@ func watchClock(ctx context.Context, p host.Ports, budget time.Duration, loop *w
 			return
 		case <-tick.C:
 			if err := compareClocks(ctx, p, budget); err != nil {
-				why.Store(&err)
-				loop.Drain("its clock is off")
+				found.Store(&err)
+				w.Drain("the clock is off")
 				return
 			}
 		}

@@ -6,72 +6,113 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"time"
 
-	"rollout/gpuworker/engine/observed"
 	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/executors/train"
 	"rollout/gpuworker/worker"
+	"rollout/shared/config"
 	"rollout/shared/core/health"
+	"rollout/shared/core/identity"
+	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/snapshot"
 )
 
-// workload is what the workers of a process do: one executor, and what their
-// heartbeats tell of it.
+// workload is what the workers of a process do.
 type workload interface {
-	executor(ctx context.Context) worker.Executor // of one worker
+	// executor returns the executor of one worker.
+	executor(ctx context.Context) worker.Executor
+	// inFlight returns how many requests a worker may have in flight at first.
 	inFlight() int
-	engineOn(machine string) string // names the engine that workers share; "" is none
+	// sharedEngine names the engine that workers share; "" without one.
+	sharedEngine(machine string) string
+	// servers returns the inference servers' status for heartbeats.
 	servers() []health.Server
-	follow(ctx context.Context, w *worker.Worker) // as long as the worker lives
+	// adjust adjusts the worker's number of requests in flight until ctx ends.
+	adjust(ctx context.Context, w *worker.Worker)
 }
 
-// job returns what the pool's workers do, and how to end it.
-func (o Options) job(ctx context.Context) (workload, func(), error) {
+// newWorkload returns the workload of the pool and a function that closes it.
+func (o Options) newWorkload(ctx context.Context) (workload, func(), error) {
 	if p, _ := o.Deployment.TrainPool(); p.Name == o.Pool {
-		return trains{o}, func() {}, nil
+		return trainings{o}, func() {}, nil
 	}
 	var err error
-	if o.Deployment.Worker, err = withinFiles(o.Deployment.Worker, len(o.Deployment.Engine.Servers())); err != nil {
+	o.Deployment.Worker, err = withinFiles(o.Deployment.Worker, len(o.Deployment.Engine.Servers()))
+	if err != nil {
 		return nil, nil, err
 	}
-	e, err := Engine(ctx, o.Deployment, o.Secrets, o.Ports.Log)
+	e, err := ConnectEngine(ctx, o.Deployment, o.Secrets, o.Ports.Log)
 	if err != nil {
 		return nil, nil, err
 	}
 	limits, _ := e.(limiter)
 	meterServers(e, o.Ports)
-	return answers{watchedEngine{observed.New(e, o.Deployment.Engine.String(), o.Ports), limits}, o}, func() { _ = e.Close() }, nil
+	observed := observeEngine(e, o.Deployment.Engine.String(), o.Ports)
+	return inference{limitedEngine{observed, limits}, o}, func() { _ = e.Close() }, nil
 }
 
-// answers asks an engine.
-type answers struct {
-	watchedEngine
+// maxOutage is how long an engine may be down before its shards are released for
+// other workers.
+const maxOutage = 10 * time.Second
+
+// inference is the workload of a pool that answers items with an engine.
+type inference struct {
+	limitedEngine
 	o Options
 }
 
-func (a answers) executor(ctx context.Context) worker.Executor {
-	w := a.o.Deployment.Worker
-	return infer.New(infer.Config{Engine: a.watchedEngine, Model: onlyModel(a.o.Deployment, a.o.Pool), Clock: a.o.Ports.Clock, Log: a.o.Ports.Log, OnItem: samples(ctx, a.o.Ports),
-		ProgressTimeout: w.ProgressTimeout.Std(), RequestTimeout: w.RequestTimeout.Std(), MaxOutage: patience})
+func (a inference) executor(ctx context.Context) worker.Executor {
+	w, p := a.o.Deployment.Worker, a.o.Ports
+	return infer.New(infer.Config{Engine: a.limitedEngine, Model: onlyModel(a.o.Deployment, a.o.Pool), Clock: p.Clock,
+		Log: p.Log, OnItem: itemHook(ctx, p), ProgressTimeout: w.ProgressTimeout.Std(),
+		RequestTimeout: w.RequestTimeout.Std(), MaxOutage: maxOutage})
 }
 
-func (a answers) inFlight() int { return a.watchedEngine.inFlight(a.o.Deployment.Worker) }
+func (a inference) inFlight() int { return a.limitedEngine.inFlight(a.o.Deployment.Worker) }
 
-func (a answers) engineOn(machine string) string { return shared(a.o.Deployment.Engine, machine) }
+func (a inference) sharedEngine(machine string) string {
+	return sharedEngineName(a.o.Deployment.Engine, machine)
+}
 
-// trains trains in this process, one training at a time, with all processors.
-type trains struct{ o Options }
+// onlyModel returns the id of the model that a pool serves, or the zero id if its
+// revision is not known.
+func onlyModel(d config.Deployment, pool string) identity.ContentID {
+	for _, p := range d.Pools {
+		if p.Name == pool && p.Revision != "" {
+			return identity.Model(p.Model, p.Revision)
+		}
+	}
+	return identity.ContentID{}
+}
 
-func (t trains) executor(context.Context) worker.Executor {
+// itemHook returns the hook that emits an event for every item. Without an event
+// stream it returns nil, which costs nothing.
+func itemHook(ctx context.Context, p host.Ports) func(infer.Item) {
+	if p.Watch.Events == nil {
+		return nil
+	}
+	return func(it infer.Item) {
+		p.Observe(ctx, observe.ItemDone{Run: it.Run, Shard: it.Shard, Item: it.Item, ID: it.ID, Class: it.Class})
+	}
+}
+
+// trainings is the workload of a pool that trains: in this process, one training
+// at a time, on all processors.
+type trainings struct{ o Options }
+
+func (t trainings) executor(context.Context) worker.Executor {
 	p := t.o.Ports
-	return train.New(train.Config{Blobs: p.Blobs, Snapshots: snapshot.Store{Blobs: p.Blobs, Docs: p.Docs, Clock: p.Clock}, Clock: p.Clock, Log: p.Log,
-		Scratch: cmp.Or(t.o.Scratch, filepath.Join(os.TempDir(), "rollout-scratch")), Threads: runtime.GOMAXPROCS(0)})
+	return train.New(train.Config{Blobs: p.Blobs, Clock: p.Clock, Log: p.Log, Threads: runtime.GOMAXPROCS(0),
+		Snapshots: snapshot.Store{Blobs: p.Blobs, Docs: p.Docs, Clock: p.Clock},
+		Scratch:   cmp.Or(t.o.Scratch, filepath.Join(os.TempDir(), "rollout-scratch"))})
 }
 
-func (t trains) inFlight() int { return 1 }
+func (t trainings) inFlight() int { return 1 }
 
-func (t trains) engineOn(string) string { return "" }
+func (t trainings) sharedEngine(string) string { return "" }
 
-func (t trains) servers() []health.Server { return nil }
+func (t trainings) servers() []health.Server { return nil }
 
-func (t trains) follow(context.Context, *worker.Worker) {}
+func (t trainings) adjust(context.Context, *worker.Worker) {}

@@ -1,9 +1,9 @@
-// Package supervise keeps worker processes alive: one that dies is started
-// again, later and later while they die young, and all are drained by who asks
-// their supervisor to stop.
+// Package supervise keeps worker processes running. It restarts a process that
+// ends, with a backoff while processes end early, and drains it when it is asked
+// to stop.
 //
-// It knows no work and no store; why a worker ended well is its exit code, and
-// what that means is the caller's affair.
+// A process's exit code comes out. The package knows neither work nor stores, and
+// the caller decides what a code means.
 package supervise
 
 import (
@@ -21,44 +21,44 @@ import (
 	"rollout/shared/observe"
 )
 
-// Waits before a dead worker is started again: doubling while they die young.
-// The longest one is short: it is how much later the work goes on once what
-// they died of is mended.
+// Waits before a restart. They double while processes end early, within stableAfter
+// of their start. The longest wait is short, because it delays the work after the
+// cause is fixed.
 const (
 	firstRestart = 100 * time.Millisecond
 	lastRestart  = 3 * time.Second
-	grownUp      = 10 * time.Second
+	stableAfter  = 10 * time.Second
 )
 
-// Exit codes that are the same for every worker process.
+// Exit codes of every worker process after which it is not restarted.
 const (
 	ExitUsage   = 2 // its arguments or config are wrong
-	ExitDamaged = 3 // it found the state damaged
+	ExitDamaged = 3 // the state is damaged
 )
 
-// Worker is a worker process that is kept alive.
+// Worker is a worker process that is kept running.
 type Worker struct {
-	Command []string // to which this process's id is added as --parent
-	Env     []string // beside this process's own
+	Command []string // program and arguments; --parent and this process's id are added
+	Env     []string // in addition to this process's environment
 	Log     *slog.Logger
-	// FinalCodes are exit codes after which it is not started again, beside those
-	// above.
+	// FinalCodes are further exit codes after which it is not restarted.
 	FinalCodes []int
-	// MaxFailing is how long it may go on dying young; 0 is for ever. Then its
-	// code, whatever it is, is final.
+	// MaxFailing is how long processes may end early. After it, any exit code is
+	// final. 0 is forever.
 	MaxFailing time.Duration
-	// OnStart looks after a process as long as it lives; nil does not.
+	// OnStart is an optional hook, called in a goroutine after each start. Its
+	// context ends with the process.
 	OnStart func(ctx context.Context, p *os.Process)
 }
 
-// Run starts the worker, and again whenever it ends, until its exit code is
-// final, which it returns: -1 of one that was killed. When stop closes it lets the worker drain, when ctx
-// ends it kills it; then it returns 0.
+// Run starts the process, and restarts it whenever it ends, until its exit code is
+// final. It returns that code, or -1 for a process that was killed. When stop is
+// closed it drains the process, and when ctx ends it kills it; then it returns 0.
 func (w Worker) Run(ctx context.Context, stop <-chan struct{}) (code int) {
-	grown := time.Now() // since when it only died young
+	lastStable := time.Now() // since then processes have ended early
 	for wait := firstRestart; ; wait = min(2*wait, lastRestart) {
-		born := time.Now()
-		err := w.live(ctx, stop)
+		started := time.Now()
+		err := w.runProcess(ctx, stop)
 		if closed(stop) || ctx.Err() != nil {
 			return 0
 		}
@@ -66,13 +66,14 @@ func (w Worker) Run(ctx context.Context, stop <-chan struct{}) (code int) {
 		if w.final(code) {
 			return code
 		}
-		if time.Since(born) > grownUp {
-			wait, grown = firstRestart, time.Now()
+		if time.Since(started) > stableAfter {
+			wait, lastStable = firstRestart, time.Now()
 		}
-		if w.MaxFailing > 0 && time.Since(grown) > w.MaxFailing {
+		if w.MaxFailing > 0 && time.Since(lastStable) > w.MaxFailing {
 			return code
 		}
-		w.Log.WarnContext(ctx, "worker process ended and is started again", "after", time.Since(born), observe.KeyError, err)
+		w.Log.WarnContext(ctx, "worker process ended and will be restarted",
+			"after", time.Since(started), observe.KeyError, err)
 		select {
 		case <-time.After(wait):
 		case <-stop:
@@ -83,8 +84,9 @@ func (w Worker) Run(ctx context.Context, stop <-chan struct{}) (code int) {
 	}
 }
 
-// live runs one process to its end, which it is asked for when stop closes.
-func (w Worker) live(ctx context.Context, stop <-chan struct{}) error {
+// runProcess runs one process to its end. When stop is closed it asks the process to
+// drain.
+func (w Worker) runProcess(ctx context.Context, stop <-chan struct{}) error {
 	args := append(w.Command[1:len(w.Command):len(w.Command)], "--parent", strconv.Itoa(os.Getpid()))
 	c := exec.CommandContext(ctx, w.Command[0], args...)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
@@ -92,10 +94,10 @@ func (w Worker) live(ctx context.Context, stop <-chan struct{}) error {
 	if err := c.Start(); err != nil {
 		return fault.WithKind(fault.Internal, err, "start a worker process")
 	}
-	watch, unwatch := context.WithCancel(ctx)
-	defer unwatch()
+	hookCtx, endHook := context.WithCancel(ctx)
+	defer endHook()
 	if w.OnStart != nil {
-		go w.OnStart(watch, c.Process)
+		go w.OnStart(hookCtx, c.Process)
 	}
 	done := make(chan error, 1)
 	go func() { done <- c.Wait() }()
@@ -104,7 +106,7 @@ func (w Worker) live(ctx context.Context, stop <-chan struct{}) error {
 		return err
 	case <-stop:
 	}
-	// A process that is gone already needs no signal.
+	// An error means that the process has ended already.
 	_ = c.Process.Signal(syscall.SIGTERM)
 	return <-done
 }
@@ -113,8 +115,8 @@ func (w Worker) final(code int) bool {
 	return code == ExitUsage || code == ExitDamaged || slices.Contains(w.FinalCodes, code)
 }
 
-// exitCode is that of a process whose end Wait told so; -1 if it was killed, or
-// never started.
+// exitCode returns the exit code in an error of Wait, or -1 if the process was
+// killed or not started.
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	switch {

@@ -10,11 +10,13 @@ import (
 	"time"
 )
 
-// keep runs a worker whose life is the script, until its code is final.
-func keep(t *testing.T, script string, edit func(*Worker)) (code int, lives []string) {
+// run runs a worker whose process is the shell script, until its code is final. The
+// script appends a line to its file $0 at each start; run returns these lines.
+func run(t *testing.T, script string, edit func(*Worker)) (code int, starts []string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "lives")
-	w := Worker{Command: []string{"/bin/sh", "-c", script, file}, Env: []string{"CUDA_VISIBLE_DEVICES=3"}, Log: slog.New(slog.DiscardHandler)}
+	file := filepath.Join(t.TempDir(), "starts")
+	w := Worker{Command: []string{"/bin/sh", "-c", script, file}, Env: []string{"CUDA_VISIBLE_DEVICES=3"},
+		Log: slog.New(slog.DiscardHandler)}
 	edit(&w)
 	code = w.Run(t.Context(), make(chan struct{}))
 	b, err := os.ReadFile(file)
@@ -24,21 +26,21 @@ func keep(t *testing.T, script string, edit func(*Worker)) (code int, lives []st
 	return code, strings.Split(strings.TrimSpace(string(b)), "\n")
 }
 
-func TestAFinalCodeEndsIt(t *testing.T) {
+func TestRunEndsWithFinalCode(t *testing.T) {
 	t.Parallel()
-	const thirdTimeLucky = `echo "$CUDA_VISIBLE_DEVICES $*" >>"$0"; [ "$(wc -l <"$0")" -lt 3 ] || exit 10; kill -9 $$`
-	code, lives := keep(t, thirdTimeLucky, func(w *Worker) { w.FinalCodes = []int{10} })
-	if want := fmt.Sprintf("3 --parent %d", os.Getpid()); code != 10 || len(lives) != 3 || lives[0] != want {
-		t.Errorf("code %d after the lives %q, want 10 after three of %q", code, lives, want)
+	const killedTwice = `echo "$CUDA_VISIBLE_DEVICES $*" >>"$0"; [ "$(wc -l <"$0")" -lt 3 ] || exit 10; kill -9 $$`
+	code, starts := run(t, killedTwice, func(w *Worker) { w.FinalCodes = []int{10} })
+	if want := fmt.Sprintf("3 --parent %d", os.Getpid()); code != 10 || len(starts) != 3 || starts[0] != want {
+		t.Errorf("code %d after the starts %q, want 10 after three of %q", code, starts, want)
 	}
 }
 
-func TestItIsNotKeptForEverIfItOnlyDies(t *testing.T) {
+func TestRunEndsAfterMaxFailing(t *testing.T) {
 	t.Parallel()
 	for script, want := range map[string]int{`echo x >>"$0"; exit 7`: 7, `echo x >>"$0"; kill -9 $$`: -1} {
-		code, lives := keep(t, script, func(w *Worker) { w.MaxFailing = 200 * time.Millisecond })
-		if code != want || len(lives) < 2 {
-			t.Errorf("%s: code %d after %d lives, want %d after some", script, code, len(lives), want)
+		code, starts := run(t, script, func(w *Worker) { w.MaxFailing = 200 * time.Millisecond })
+		if code != want || len(starts) < 2 {
+			t.Errorf("%s: code %d after %d starts, want %d after at least 2", script, code, len(starts), want)
 		}
 	}
 }

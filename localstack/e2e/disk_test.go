@@ -108,7 +108,7 @@ func TestRunSurvivesAFullDisk(t *testing.T) {
 			}
 			i.awaitEnd(id)
 			wantSame(t, i.outcome(id), want)
-			if i.times("worker_fenced") == 0 || i.times("worker starts anew") == 0 {
+			if i.times("worker_fenced") == 0 || i.times("worker restarts under another name") == 0 {
 				t.Error("no worker fenced itself and started again")
 			}
 			if !i.reportsFullDisk() {

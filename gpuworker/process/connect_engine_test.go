@@ -6,7 +6,7 @@ import (
 	"rollout/shared/config"
 )
 
-func TestEnginesThatWorkersShareHaveOneName(t *testing.T) {
+func TestSharedEngineName(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		engine config.Engine
@@ -22,7 +22,7 @@ func TestEnginesThatWorkersShareHaveOneName(t *testing.T) {
 		{config.Engine{URL: "http://[::1]:8000"}, "here/[::1]:8000"},
 		{config.Engine{URLs: []string{"http://b/v1", "http://a/v1"}}, "a/v1 b/v1"},
 	} {
-		if got := shared(c.engine, "here"); got != c.want {
+		if got := sharedEngineName(c.engine, "here"); got != c.want {
 			t.Errorf("%v is named %q, want %q", c.engine, got, c.want)
 		}
 	}

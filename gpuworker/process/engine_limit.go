@@ -1,0 +1,82 @@
+package process
+
+import (
+	"cmp"
+	"context"
+
+	"rollout/gpuworker/engine"
+	"rollout/gpuworker/engine/balancer"
+	"rollout/gpuworker/worker"
+	"rollout/shared/config"
+	"rollout/shared/core/health"
+	"rollout/shared/host"
+	"rollout/shared/observe"
+)
+
+// limiter is an engine that says how many requests it takes at once. The Balancer
+// implements it.
+type limiter interface {
+	Limit() int
+	LimitChanges() <-chan struct{} // gets a value when Limit may have changed
+	ServerStatuses() []balancer.ServerStatus
+}
+
+// limitedEngine is an engine, and its limiter if it is one.
+type limitedEngine struct {
+	engine.Engine
+	limits limiter // nil if the engine sets no limit
+}
+
+// inFlight returns how many requests a worker may have in flight at first.
+func (e limitedEngine) inFlight(w config.Worker) int {
+	if e.limits != nil {
+		return e.limits.Limit()
+	}
+	return cmp.Or(w.InFlight, defaultInFlight)
+}
+
+// servers returns the status of the engine's inference servers for heartbeats.
+func (e limitedEngine) servers() []health.Server {
+	if e.limits == nil {
+		return nil
+	}
+	statuses := e.limits.ServerStatuses()
+	out := make([]health.Server, len(statuses))
+	for i, s := range statuses {
+		out[i] = health.Server{Name: s.Name, State: string(s.State), InFlight: s.InFlight, Limit: s.Limit,
+			Waiting: s.Waiting, LastError: worker.Truncate(s.Why)}
+	}
+	return out
+}
+
+// adjust keeps the worker's number of requests in flight at the engine's limit
+// until ctx ends.
+func (e limitedEngine) adjust(ctx context.Context, w *worker.Worker) {
+	if e.limits == nil {
+		return
+	}
+	for {
+		select {
+		case <-e.limits.LimitChanges():
+			w.SetInFlight(e.limits.Limit())
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// meterServers adds the status of a balancer's servers to the metrics.
+func meterServers(e engine.Engine, p host.Ports) {
+	b, ok := e.(*balancer.Balancer)
+	if !ok || p.Watch.Meter == nil {
+		return
+	}
+	p.Watch.Meter.AddServerSource(func() []observe.Server {
+		var out []observe.Server
+		for _, s := range b.ServerStatuses() {
+			up := s.State == balancer.Closed || s.State == balancer.Probing
+			out = append(out, observe.Server{Name: s.Name, Up: up, InFlight: s.InFlight, Limit: s.Limit})
+		}
+		return out
+	})
+}
