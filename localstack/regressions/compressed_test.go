@@ -28,7 +28,7 @@ func zstdded(t *testing.T, b []byte) []byte {
 	return w.EncodeAll(b, nil)
 }
 
-func TestPackedInputsThatCantBeUnpackedEndTheRun(t *testing.T) {
+func TestInvalidCompressedInputFailsTheRun(t *testing.T) {
 	t.Parallel()
 	lines := prompts(20_000)
 	gz, zst := gzipped(t, lines), zstdded(t, lines)
@@ -40,7 +40,7 @@ func TestPackedInputsThatCantBeUnpackedEndTheRun(t *testing.T) {
 	for name, c := range map[string]struct {
 		key  string
 		file []byte
-		says string
+		want string // part of the message
 	}{
 		"truncated gzip":       {"x.jsonl.gz", gz[:len(gz)/2], "unpack"},
 		"gzip without its sum": {"x.jsonl.gz", gz[:len(gz)-4], "unpack"},
@@ -55,8 +55,9 @@ func TestPackedInputsThatCantBeUnpackedEndTheRun(t *testing.T) {
 		"garbage after gzip":   {"x.jsonl.gz", append(bytes.Clone(gz), "garbage, garbage"...), "unpack"},
 		"zstd as gzip":         {"x.jsonl.gz", zst, "unpack gzip"},
 		"bomb of zeros":        {"x.jsonl.gz", gzipped(t, make([]byte, 50<<20)), "input.max_unpacked"},
-		"bomb of lines":        {"x.jsonl.gz", gzipped(t, bytes.Repeat([]byte("{\"prompt\":\"a\"}\n"), 1<<20)), "input.max_unpacked"},
-		"bomb of one line":     {"x.jsonl.zst", zstdded(t, bytes.Repeat([]byte("{"), 20<<20)), "input.max_unpacked"},
+		"bomb of lines": {"x.jsonl.gz", gzipped(t, bytes.Repeat([]byte("{\"prompt\":\"a\"}\n"), 1<<20)),
+			"input.max_unpacked"},
+		"bomb of one line": {"x.jsonl.zst", zstdded(t, bytes.Repeat([]byte("{"), 20<<20)), "input.max_unpacked"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,42 +66,43 @@ func TestPackedInputsThatCantBeUnpackedEndTheRun(t *testing.T) {
 				e := newRecordingEngine(nil)
 				p.functions()
 				p.work(setup{engine: e})
-				o := p.ended(p.upload("prompts/"+c.key, c.file))
-				o.phase(t, "failed")
-				if !strings.Contains(o.Message, c.says) || !strings.HasSuffix(o.Message, ")") || !strings.Contains(o.Message, c.key) {
-					t.Errorf("%q does not name %s, %q and a remedy", o.Message, c.key, c.says)
+				o := p.awaitEnd(p.upload("prompts/"+c.key, c.file))
+				o.wantPhase(t, "failed")
+				if !strings.Contains(o.Message, c.want) || !strings.HasSuffix(o.Message, ")") ||
+					!strings.Contains(o.Message, c.key) {
+					t.Errorf("the message %q does not contain %s, %q and a remedy", o.Message, c.key, c.want)
 				}
 				if n := len(e.requests()); n > 0 {
-					t.Errorf("%d requests of a file that is broken", n)
+					t.Errorf("%d requests for an invalid file, want 0", n)
 				}
 			})
 		})
 	}
 }
 
-func TestPackedInputsAnswerLikeTheirUnpackedTwin(t *testing.T) {
+func TestCompressedInputGivesTheRowsOfThePlainFile(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		lines := append(prompts(300), "{oops\n\n{\"prompt\":\"last\"}"...)
-		p.configure(fmt.Sprintf("[input]\nmax_unpacked = %d", len(lines))) // just enough
+		p.configure(fmt.Sprintf("[input]\nmax_unpacked = %d", len(lines))) // the exact size
 		p.functions()
 		p.work(setup{})
-		plain := p.ended(p.upload("prompts/x.jsonl", lines))
-		plain.counts(t, 301, 1)
+		plain := p.awaitEnd(p.upload("prompts/x.jsonl", lines))
+		plain.wantCounts(t, 301, 1)
 		half := len(lines) / 2
 		for key, file := range map[string][]byte{
 			"gz.jsonl.gz": gzipped(t, lines), "zst.jsonl.zst": zstdded(t, lines),
 			"members.jsonl.gz": append(gzipped(t, lines[:half]), gzipped(t, lines[half:])...),
 			"frames.jsonl.zst": append(zstdded(t, lines[:half]), zstdded(t, lines[half:])...),
 		} {
-			o := p.ended(p.upload("prompts/"+key, file))
-			o.phase(t, "completed_with_errors")
-			o.counts(t, 301, 1)
+			o := p.awaitEnd(p.upload("prompts/"+key, file))
+			o.wantPhase(t, "completed_with_errors")
+			o.wantCounts(t, 301, 1)
 			if timeless(o.out) != timeless(plain.out) {
-				t.Errorf("%s: rows differ from those of the unpacked file", key)
+				t.Errorf("%s: the rows differ from those of the plain file", key)
 			}
 			if r := parsed[errorRow](t, o.errs)[0]; r.Line != 301 || r.File != "prompts/"+key {
-				t.Errorf("%+v", r)
+				t.Errorf("%s: the error row is %+v, want line 301", key, r)
 			}
 		}
 	})

@@ -17,7 +17,7 @@ import (
 	"rollout/shared/fault"
 )
 
-// copyRow is an output row of a run that asks identical requests once.
+// copyRow is an output row of a run that sends identical requests once.
 type copyRow struct {
 	ID         string `json:"id"`
 	Completion string `json:"completion"`
@@ -29,8 +29,8 @@ type copyRow struct {
 	} `json:"usage"`
 }
 
-// repeated is a file of n lines that ask one of few prompts, each under an id
-// and with a member of its own.
+// repeated is a file of n lines with few different prompts. Each line has its own
+// id and tag.
 func repeated(n, prompts int) []byte {
 	var b bytes.Buffer
 	for i := range n {
@@ -39,9 +39,8 @@ func repeated(n, prompts int) []byte {
 	return b.Bytes()
 }
 
-// TestIdenticalRequestsAreAskedOnce counts what a real server is asked, over
-// several shards and two workers.
-func TestIdenticalRequestsAreAskedOnce(t *testing.T) {
+// The items are in several shards and two workers run them against a server.
+func TestIdenticalRequestsAreSentOnce(t *testing.T) {
 	t.Parallel()
 	p := onDisk(t)
 	p.configure("[shard]\nitems = 16\n[sampling]\ntemperature = 0\n[dedupe]\nenabled = true")
@@ -53,32 +52,34 @@ func TestIdenticalRequestsAreAskedOnce(t *testing.T) {
 	}
 	p.work(setup{engine: e})
 	p.work(setup{engine: e})
-	o := p.ended(p.upload("prompts/x.jsonl", repeated(200, 7)))
-	o.phase(t, "completed")
-	o.counts(t, 200, 0)
+	o := p.awaitEnd(p.upload("prompts/x.jsonl", repeated(200, 7)))
+	o.wantPhase(t, "completed")
+	o.wantCounts(t, 200, 0)
 	if n := len(e.requests()); n != 7 || o.Copies != 193 {
-		t.Errorf("%d requests, %d copies", n, o.Copies)
+		t.Errorf("%d requests and %d copies, want 7 and 193", n, o.Copies)
 	}
 	rows := parsed[copyRow](t, o.out)
 	var used int64
 	for i, r := range rows {
 		first := rows[i%7]
-		if r.ID != fmt.Sprintf("id-%d", i) || r.Tag != i || r.Completion != first.Completion || r.Completion == rows[(i+1)%7].Completion {
+		if r.ID != fmt.Sprintf("id-%d", i) || r.Tag != i || r.Completion != first.Completion ||
+			r.Completion == rows[(i+1)%7].Completion {
 			t.Errorf("row %d is %+v", i, r)
 		}
-		if i >= 7 && (r.CopyOf != first.ID || r.Usage.Prompt+r.Usage.Completion != 0) || i < 7 && (r.CopyOf != "" || r.Usage.Completion == 0) {
-			t.Errorf("row %d is a copy of %q and used %+v", i, r.CopyOf, r.Usage)
+		if i >= 7 && (r.CopyOf != first.ID || r.Usage.Prompt+r.Usage.Completion != 0) || i < 7 &&
+			(r.CopyOf != "" || r.Usage.Completion == 0) {
+			t.Errorf("row %d is a copy of %q with the usage %+v", i, r.CopyOf, r.Usage)
 		}
 		used += r.Usage.Prompt + r.Usage.Completion
 	}
 	if used != o.PromptTokens+o.CompletionTokens {
-		t.Errorf("the rows used %d tokens, the summary says %d", used, o.PromptTokens+o.CompletionTokens)
+		t.Errorf("the rows have %d tokens, the summary has %d", used, o.PromptTokens+o.CompletionTokens)
 	}
 }
 
-func TestOnlyWhatIsAnsweredAlikeIsAskedOnce(t *testing.T) {
+func TestOnlyDeterministicRequestsAreDeduplicated(t *testing.T) {
 	t.Parallel()
-	for config, asks := range map[string]int{
+	for config, want := range map[string]int{
 		"": 20,
 		"[dedupe]\nenabled = false\n[sampling]\ntemperature = 0":                20,
 		"[dedupe]\nenabled = true":                                              20,
@@ -92,16 +93,16 @@ func TestOnlyWhatIsAnsweredAlikeIsAskedOnce(t *testing.T) {
 			e := newRecordingEngine(nil)
 			p.functions()
 			p.work(setup{engine: e})
-			o := p.ended(p.upload("prompts/x.jsonl", repeated(20, 4)))
-			o.phase(t, "completed")
-			if n := len(e.requests()); n != asks {
-				t.Errorf("%q: %d requests, want %d", config, n, asks)
+			o := p.awaitEnd(p.upload("prompts/x.jsonl", repeated(20, 4)))
+			o.wantPhase(t, "completed")
+			if n := len(e.requests()); n != want {
+				t.Errorf("%q: %d requests, want %d", config, n, want)
 			}
 		})
 	}
 }
 
-func TestACopyFailsWithItsOriginal(t *testing.T) {
+func TestCopyFailsWithItsOriginal(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.configure("[shard]\nitems = 3\n[dedupe]\nenabled = true\nsampled = true")
@@ -113,39 +114,40 @@ func TestACopyFailsWithItsOriginal(t *testing.T) {
 		})
 		p.functions()
 		p.work(setup{engine: e})
-		o := p.ended(p.upload("prompts/x.jsonl", repeated(10, 3)))
-		o.phase(t, "completed_with_errors")
-		o.counts(t, 7, 3)
+		o := p.awaitEnd(p.upload("prompts/x.jsonl", repeated(10, 3)))
+		o.wantPhase(t, "completed_with_errors")
+		o.wantCounts(t, 7, 3)
 		for i, r := range parsed[errorRow](t, o.errs) {
 			if r.Class != fault.TooLong || r.Item != uint64(1+3*i) || r.Line != uint64(2+3*i) || r.File != "prompts/x.jsonl" {
 				t.Errorf("error %d is %+v", i, r)
 			}
-			if named := strings.Contains(r.Error, "item 1 asks the same"); named != (i > 0) {
-				t.Errorf("error %d says %q", i, r.Error)
+			if copied := strings.Contains(r.Error, "item 1 asks the same"); copied != (i > 0) {
+				t.Errorf("error row %d is %q", i, r.Error)
 			}
 		}
 		if n := len(e.requests()); n != 3 {
-			t.Errorf("%d requests", n)
+			t.Errorf("%d requests, want 3", n)
 		}
 	})
 }
 
-// TestI1OfAStoppedRunWithCopies stops a run at many moments: a copy has what
-// its original has.
-func TestI1OfAStoppedRunWithCopies(t *testing.T) {
+// The run is stopped at many moments. A copy has an answer if its original has
+// one (I1).
+func TestStoppedRunAnswersCopiesLikeOriginals(t *testing.T) {
 	t.Parallel()
 	both := 0
 	for i := range 60 {
 		simulated(t, func(t *testing.T, p *system) {
-			p.configure(fmt.Sprintf("[shard]\nitems = %d\n[limits]\ngrace = \"20ms\"\n[dedupe]\nenabled = true\nsampled = true", 1+i%9))
+			p.configure(fmt.Sprintf("[shard]\nitems = %d\n[limits]\ngrace = \"20ms\"\n"+
+				"[dedupe]\nenabled = true\nsampled = true", 1+i%9))
 			p.functions()
-			p.work(setup{engine: newRecordingEngine(uneven), inFlight: 3})
+			p.work(setup{engine: newRecordingEngine(unevenLatency), inFlight: 3})
 			id := p.upload("prompts/x.jsonl", repeated(40, 25))
 			time.Sleep(time.Duration(i) * 7 * time.Millisecond)
-			p.await("there is a run", func() bool { return len(p.manifests()) > 0 })
+			p.await("the run exists", func() bool { return len(p.manifests()) > 0 })
 			must(t, p.user().Stop(t.Context(), id, ""))
-			o := p.ended(id)
-			o.counts(t, len(o.out), 40-len(o.out))
+			o := p.awaitEnd(id)
+			o.wantCounts(t, len(o.out), 40-len(o.out))
 			answered := map[string]bool{}
 			for _, r := range parsed[copyRow](t, o.out) {
 				answered[r.ID] = true
@@ -154,8 +156,9 @@ func TestI1OfAStoppedRunWithCopies(t *testing.T) {
 				}
 			}
 			for _, r := range parsed[errorRow](t, o.errs) {
-				if of := fmt.Sprintf("id-%d", int(r.Item)-25); answered[of] || r.Class != "canceled" || string(r.ID) != fmt.Sprintf(`"id-%d"`, r.Item) {
-					t.Errorf("%+v, although %s is answered: %v", r, of, answered[of])
+				if of := fmt.Sprintf("id-%d", int(r.Item)-25); answered[of] || r.Class != "canceled" ||
+					string(r.ID) != fmt.Sprintf(`"id-%d"`, r.Item) {
+					t.Errorf("the error row is %+v; %s is answered: %v", r, of, answered[of])
 				}
 			}
 			if len(o.out) > 0 && len(o.errs) > 0 {
@@ -164,11 +167,11 @@ func TestI1OfAStoppedRunWithCopies(t *testing.T) {
 		})
 	}
 	if both < 20 {
-		t.Errorf("only %d of 60 runs had rows in both files: they prove little", both)
+		t.Errorf("only %d of 60 runs had rows in both files, too few for the test", both)
 	}
 }
 
-func TestCopiesOfAnInputThatIsGoneByTheEndAreStillMade(t *testing.T) {
+func TestCopiesAreWrittenAfterTheInputIsDeleted(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.configure("[dedupe]\nenabled = true\nsampled = true")
@@ -177,21 +180,21 @@ func TestCopiesOfAnInputThatIsGoneByTheEndAreStillMade(t *testing.T) {
 			must(t, p.ports.Blobs.Delete(ctx, "prompts/x.jsonl", ""))
 			return mocked(ctx, r)
 		})})
-		o := p.ended(p.upload("prompts/x.jsonl", repeated(10, 1)))
-		o.phase(t, "completed")
-		o.counts(t, 10, 0)
+		o := p.awaitEnd(p.upload("prompts/x.jsonl", repeated(10, 1)))
+		o.wantPhase(t, "completed")
+		o.wantCounts(t, 10, 0)
 	})
 }
 
-// copyOf is what a copy's row has and others have not, usage what they count.
+// copyOf and usage match the members in which a copy differs from an answer.
 var (
 	copyOf = regexp.MustCompile(`"copy_of":("[^"]*"|[0-9]+),?`)
 	usage  = regexp.MustCompile(`"(usage|usageMetadata)":\{[^}]*\}`)
 )
 
-// TestCopiesAreWhatAskingEveryLineGives compares runs with runs that ask every
-// line, in all dialects, of an engine that answers the same to the same.
-func TestCopiesAreWhatAskingEveryLineGives(t *testing.T) {
+// Runs are compared with runs that send every request, in all dialects, against
+// an engine with equal answers to equal requests.
+func TestDeduplicationDoesNotChangeTheRows(t *testing.T) {
 	t.Parallel()
 	formats := map[string]string{
 		"plain":   `{"tag":%[1]d,"id":"i%[1]d","prompt":"%[2]s"}`,
@@ -214,9 +217,10 @@ func TestCopiesAreWhatAskingEveryLineGives(t *testing.T) {
 		}
 		items := rapid.IntRange(1, 40).Draw(rt, "items")
 		refuse := fmt.Sprintf("p%d", rapid.IntRange(0, 12).Draw(rt, "refused"))
-		run := func(dedupe bool) (o outcome, asks int) {
+		run := func(dedupe bool) (o outcome, requests int) {
 			simulated(t, func(t *testing.T, p *system) {
-				p.configure(fmt.Sprintf("[input]\ndialect = %q\n[shard]\nitems = %d\n[sampling]\ntemperature = 0\nseed = 7\n[dedupe]\nenabled = %v", dialect, items, dedupe))
+				p.configure(fmt.Sprintf("[input]\ndialect = %q\n[shard]\nitems = %d\n"+
+					"[sampling]\ntemperature = 0\nseed = 7\n[dedupe]\nenabled = %v", dialect, items, dedupe))
 				e := newRecordingEngine(func(ctx context.Context, r engine.Request) (engine.Answer, error) {
 					if bytes.Contains(r.Body, []byte(refuse+`"`)) {
 						return engine.Answer{}, fault.New(fault.Invalid, "no")
@@ -226,15 +230,15 @@ func TestCopiesAreWhatAskingEveryLineGives(t *testing.T) {
 				p.functions()
 				p.work(setup{engine: e})
 				p.work(setup{engine: e})
-				o = p.ended(p.upload("prompts/x.jsonl", file.Bytes()))
-				asks = len(e.requests())
+				o = p.awaitEnd(p.upload("prompts/x.jsonl", file.Bytes()))
+				requests = len(e.requests())
 			})
-			return o, asks
+			return o, requests
 		}
-		once, asks := run(true)
+		once, requests := run(true)
 		each, all := run(false)
-		if asks != len(distinct) || all-asks != int(once.Copies) {
-			rt.Fatalf("%d requests and %d copies, of %d different ones in %d", asks, once.Copies, len(distinct), all)
+		if requests != len(distinct) || all-requests != int(once.Copies) {
+			rt.Fatalf("%d requests and %d copies, want %d requests of %d", requests, once.Copies, len(distinct), all)
 		}
 		bare := func(rows [][]byte) string {
 			return usage.ReplaceAllString(strings.ReplaceAll(copyOf.ReplaceAllString(timeless(rows), ""), ",}", "}"), "")
@@ -250,14 +254,17 @@ func TestCopiesAreWhatAskingEveryLineGives(t *testing.T) {
 				rt.Fatalf("error %d is %s, want %s", i, row, each.errs[i])
 			}
 		}
-		if fmt.Sprint(once.FailedByClass) != fmt.Sprint(each.FailedByClass) || once.Completed != each.Completed || once.Phase != each.Phase {
+		if fmt.Sprint(once.FailedByClass) != fmt.Sprint(each.FailedByClass) || once.Completed != each.Completed ||
+			once.Phase != each.Phase {
 			rt.Fatalf("%+v, want %+v", once.Summary, each.Summary)
 		}
 	})
 }
 
+// keys lists the members of an error row.
 func keys(m map[string]any) (out []string) {
-	for _, k := range []string{"id", "custom_id", "recordId", "key", "item", "file", "line", "class", "error", "status", "response"} {
+	for _, k := range []string{"id", "custom_id", "recordId", "key", "item", "file", "line", "class", "error",
+		"status", "response"} {
 		if _, ok := m[k]; ok {
 			out = append(out, k)
 		}

@@ -1,8 +1,8 @@
-// Package cases holds what broke other systems of this kind, one test a case:
-// the bytes and events to survive, and what is right.
+// Package regressions has one test for each case that broke other systems of
+// this kind: the bytes and events to survive, and the right result.
 //
-// A test is named after its case and submits real files to the real functions
-// and workers, all in this process: over the drivers of a laptop in a folder
-// of its own, or over the drivers in memory where time matters and is
-// simulated. It proves nothing about processes and signals; package e2e does.
+// A test is named after its case, such as C25. It submits real files to the real
+// functions and workers, which run in this process: over the embedded drivers
+// in a temporary folder, or over the drivers in memory in simulated time. It
+// proves nothing about processes and signals; package e2e does.
 package regressions

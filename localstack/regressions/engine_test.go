@@ -18,9 +18,9 @@ import (
 	"rollout/shared/config"
 )
 
-// echoes fails the test unless the answers are the fake server's to the
-// prompts with those numbers, in their order, each under its own id.
-func (o outcome) echoes(t *testing.T, numbers []int) {
+// wantEchoes checks that the answers are the fake server's answers to the prompts
+// with the numbers, in this order, each under its own id.
+func (o outcome) wantEchoes(t *testing.T, numbers []int) {
 	t.Helper()
 	rows := parsed[answerRow](t, o.out)
 	if len(rows) != len(numbers) {
@@ -30,13 +30,13 @@ func (o outcome) echoes(t *testing.T, numbers []int) {
 	for i, n := range numbers {
 		id, prompt := fmt.Sprintf(`"id-%d"`, n), fmt.Sprintf("number %d", n)
 		if r := rows[i]; string(r.ID) != id || r.Prompt != prompt || !strings.HasPrefix(r.Completion, "echo: "+prompt+" ") {
-			t.Errorf("row %d is of %s: %q is answered %q; want %s", i, r.ID, r.Prompt, r.Completion, id)
+			t.Errorf("row %d has the id %s and answers %q with %q, want the id %s", i, r.ID, r.Prompt, r.Completion, id)
 			return
 		}
 	}
 }
 
-// upTo are the numbers below n.
+// upTo returns the numbers from 0 to n-1.
 func upTo(n int) []int {
 	out := make([]int, n)
 	for i := range out {
@@ -45,9 +45,9 @@ func upTo(n int) []int {
 	return out
 }
 
-func TestC19WhatIsTooLongForTheModelIsItsOwnError(t *testing.T) {
+func TestC19TooLongPromptIsAnErrorOfItsItem(t *testing.T) {
 	t.Parallel()
-	for name, exact := range map[string]bool{"in vLLM's present words": false, "in its older words": true} {
+	for name, exact := range map[string]bool{"message of current vLLM": false, "message of older vLLM": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := fakeServer(t, fakellm.Config{Faults: fakellm.Faults{ContextLimit: 40, ContextExact: exact}})
@@ -55,28 +55,29 @@ func TestC19WhatIsTooLongForTheModelIsItsOwnError(t *testing.T) {
 			p.functions()
 			p.work(setup{engine: overHTTP(t, s)})
 			long := strings.Repeat("word ", 41)
-			o := p.ended(p.upload("prompts/x.jsonl", []byte(strings.Join([]string{
+			o := p.awaitEnd(p.upload("prompts/x.jsonl", []byte(strings.Join([]string{
 				`{"custom_id":"fits","method":"POST","url":"/v1/completions","body":{"prompt":"two words","max_tokens":38}}`,
 				`{"custom_id":"prompt","method":"POST","url":"/v1/completions","body":{"prompt":"` + long + `"}}`,
 				`{"custom_id":"both","method":"POST","url":"/v1/completions","body":{"prompt":"two words","max_tokens":39}}`,
-				`{"custom_id":"chat","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"` + long + `"}],"max_tokens":9}}`,
+				`{"custom_id":"chat","method":"POST","url":"/v1/chat/completions","body":` +
+					`{"messages":[{"role":"user","content":"` + long + `"}],"max_tokens":9}}`,
 				`{"custom_id":"last","method":"POST","url":"/v1/completions","body":{"prompt":"two words"}}`,
 			}, "\n"))))
-			o.phase(t, "completed_with_errors")
-			o.counts(t, 2, 3)
+			o.wantPhase(t, "completed_with_errors")
+			o.wantCounts(t, 2, 3)
 			if got := o.FailedByClass["too_long"]; got != 3 || s.Requests() != 5 {
-				t.Errorf("%v by class after %d requests: want 3 too long, and nothing asked twice", o.FailedByClass, s.Requests())
+				t.Errorf("the classes are %v after %d requests, want 3 too_long after 5", o.FailedByClass, s.Requests())
 			}
 			for _, row := range o.errs {
 				if !bytes.Contains(row, []byte("maximum context length is 40 tokens")) {
-					t.Errorf("the server's words are lost: %s", row)
+					t.Errorf("the error does not contain the server's message: %s", row)
 				}
 			}
 		})
 	}
 }
 
-func TestC20ADeadServersShardsGoToTheOthers(t *testing.T) {
+func TestC20ShardsOfADeadServerMoveToOthers(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		const items, workers = 96, 4
@@ -98,47 +99,50 @@ func TestC20ADeadServersShardsGoToTheOthers(t *testing.T) {
 		}
 		id := p.upload("prompts/x.jsonl", prompts(items))
 		<-dead
-		o := p.ended(id)
-		o.phase(t, "completed")
-		o.counts(t, items, 0)
-		o.echoes(t, upTo(items))
+		o := p.awaitEnd(id)
+		o.wantPhase(t, "completed")
+		o.wantCounts(t, items, 0)
+		o.wantEchoes(t, upTo(items))
 		if n := asked[0].Load(); n > 8 {
-			t.Errorf("the dead server was asked %d times", n)
+			t.Errorf("the dead server received %d requests, want at most 8", n)
 		}
 	})
 }
 
-func TestC21AServerThatIsHealthyAndSilentIsFound(t *testing.T) {
+func TestC21HangingServerIsDetectedAlthoughHealthy(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		const items, served = 40, 25
 		p.deploy.Worker.ProgressTimeout = config.Duration(30 * time.Second)
 		p.configure("[shard]\nitems = 8")
 		frozen := fakeServer(t, fakellm.Config{Latency: time.Second, Faults: fakellm.Faults{FreezeAfter: served}})
-		sound := fakeServer(t, fakellm.Config{Latency: time.Second, TokenLatency: 20 * time.Second}) // slow, but it goes on
+		// slow, but it makes progress
+		sound := fakeServer(t, fakellm.Config{Latency: time.Second, TokenLatency: 20 * time.Second})
 		var restarted atomic.Bool
 		p.functions()
-		p.work(setup{inFlight: 4, engine: clientOver(t, transport{to: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if restarted.Load() {
-				sound.ServeHTTP(w, r)
-			} else {
-				frozen.ServeHTTP(w, r)
-			}
-		})})})
+		p.work(setup{inFlight: 4, engine: clientOver(t,
+			transport{to: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if restarted.Load() {
+					sound.ServeHTTP(w, r)
+				} else {
+					frozen.ServeHTTP(w, r)
+				}
+			})})})
 		id := p.upload("prompts/x.jsonl", prompts(items))
-		p.await("requests are given up", func() bool { return aborted(t, frozen) > 0 })
-		restarted.Store(true) // somebody looked at it
-		o := p.ended(id)
-		o.phase(t, "completed")
-		o.counts(t, items, 0)
-		o.echoes(t, upTo(items))
+		p.await("requests are aborted", func() bool { return aborted(t, frozen) > 0 })
+		restarted.Store(true)
+		o := p.awaitEnd(id)
+		o.wantPhase(t, "completed")
+		o.wantCounts(t, items, 0)
+		o.wantEchoes(t, upTo(items))
 	})
 }
 
-// aborted is how many requests a server's clients gave up.
+// aborted is how many requests the clients of a server have aborted.
 func aborted(t *testing.T, s http.Handler) int {
 	t.Helper()
-	resp, err := transport{to: s}.RoundTrip(must2(http.NewRequestWithContext(t.Context(), "GET", "http://engine/metrics", nil)))
+	resp, err := transport{to: s}.RoundTrip(mustValue(http.NewRequestWithContext(t.Context(), "GET",
+		"http://engine/metrics", nil)))
 	must(t, err)
 	b, err := io.ReadAll(resp.Body)
 	must(t, err)
@@ -148,26 +152,28 @@ func aborted(t *testing.T, s http.Handler) int {
 	return int(n)
 }
 
-func must2[T any](v T, err error) T {
+// mustValue returns the value and panics on an error.
+func mustValue[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
 	}
 	return v
 }
 
-func TestC24UnseededAnswersDifferAndAreAskedTheSameAgain(t *testing.T) {
+func TestC24UnseededAnswersDifferAndRepeatInARerun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		config  string
 		answers int // per prompt
 	}{
 		"8 workers at temperature 0.8 without a seed": {"[sampling]\ntemperature = 0.8\n[shard]\nitems = 3", 1},
-		"4 answers with a seed":                       {"[sampling]\ntemperature = 0.8\nseed = 7\nn = 4\n[shard]\nitems = 3", 4},
+		"4 answers with a seed": {
+			"[sampling]\ntemperature = 0.8\nseed = 7\nn = 4\n[shard]\nitems = 3", 4},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const items = 60
-			same := []byte(strings.Repeat("{\"prompt\":\"say anything\"}\n", items)) // what differs is the seed alone
+			same := []byte(strings.Repeat("{\"prompt\":\"say anything\"}\n", items)) // only the seed differs
 			if c.answers > 1 {
 				same = prompts(items)
 			}
@@ -177,12 +183,12 @@ func TestC24UnseededAnswersDifferAndAreAskedTheSameAgain(t *testing.T) {
 					s := &recordingServer{Handler: fakeServer(t, fakellm.Config{Latency: time.Second, Spread: 0.9})}
 					p.configure(c.config)
 					p.functions()
-					for range 8 - 5*again { // a re-run has other workers
+					for range 8 - 5*again { // the rerun has another number of workers
 						p.work(setup{engine: clientOver(t, transport{to: s}), inFlight: 4})
 					}
-					o := p.ended(p.upload("prompts/x.jsonl", same))
-					o.phase(t, "completed")
-					o.counts(t, items, 0)
+					o := p.awaitEnd(p.upload("prompts/x.jsonl", same))
+					o.wantPhase(t, "completed")
+					o.wantCounts(t, items, 0)
 					texts := map[string]bool{}
 					for _, row := range o.out {
 						var r struct {
@@ -205,7 +211,8 @@ func TestC24UnseededAnswersDifferAndAreAskedTheSameAgain(t *testing.T) {
 						first = bodies
 					}
 					if len(bodies) != c.answers*items || !slices.Equal(bodies, first) {
-						t.Errorf("run %d made %d requests, the same as the first: %v", again+1, len(bodies), slices.Equal(bodies, first))
+						t.Errorf("run %d sent %d requests; equal to the first run's: %v", again+1, len(bodies),
+							slices.Equal(bodies, first))
 					}
 				})
 			}
@@ -213,7 +220,7 @@ func TestC24UnseededAnswersDifferAndAreAskedTheSameAgain(t *testing.T) {
 	}
 }
 
-// recordingServer is a server that remembers the completions it is asked for.
+// recordingServer is a server that records the bodies of requests.
 type recordingServer struct {
 	http.Handler
 	mu     sync.Mutex
@@ -240,7 +247,7 @@ func (h *recordingServer) sorted() []string {
 	return slices.Sorted(slices.Values(h.bodies))
 }
 
-func TestC25TenThousandRowsComeInInputOrder(t *testing.T) {
+func TestC25TenThousandRowsAreInInputOrder(t *testing.T) {
 	t.Parallel()
 	const items, workers = 10_000, 3
 	p := onDisk(t)
@@ -249,35 +256,35 @@ func TestC25TenThousandRowsComeInInputOrder(t *testing.T) {
 	for range workers {
 		p.work(setup{engine: e, inFlight: 64})
 	}
-	o := p.ended(p.upload("prompts/x.jsonl", prompts(items)))
-	o.phase(t, "completed")
-	o.counts(t, items, 0)
-	o.echoes(t, upTo(items))
+	o := p.awaitEnd(p.upload("prompts/x.jsonl", prompts(items)))
+	o.wantPhase(t, "completed")
+	o.wantCounts(t, items, 0)
+	o.wantEchoes(t, upTo(items))
 }
 
-func TestC26TheServerSeesAsManyRequestsAsTheWorkerMayMake(t *testing.T) {
+func TestC26WorkerKeepsItsNumberOfRequestsInFlight(t *testing.T) {
 	t.Parallel()
 	const inFlight = 256
-	all, there := make(chan struct{}), atomic.Int64{}
-	s := fakeServer(t, fakellm.Config{OnRunning: func() { // nobody is answered until all are there
-		if there.Add(1) == inFlight {
-			close(all)
+	full, arrived := make(chan struct{}), atomic.Int64{}
+	s := fakeServer(t, fakellm.Config{OnRunning: func() { // answers wait until all requests have arrived
+		if arrived.Add(1) == inFlight {
+			close(full)
 		}
-		<-all
+		<-full
 	}})
 	p := onDisk(t)
-	p.configure("[shard]\nitems = 16") // across the borders of shards
+	p.configure("[shard]\nitems = 16") // the requests are of several shards
 	p.functions()
 	p.work(setup{engine: overHTTP(t, s), inFlight: inFlight})
-	o := p.ended(p.upload("prompts/x.jsonl", prompts(2*inFlight)))
-	o.phase(t, "completed")
-	o.counts(t, 2*inFlight, 0)
+	o := p.awaitEnd(p.upload("prompts/x.jsonl", prompts(2*inFlight)))
+	o.wantPhase(t, "completed")
+	o.wantCounts(t, 2*inFlight, 0)
 	if got := s.PeakRunning(); got != inFlight {
-		t.Errorf("the server saw %d at once, want %d", got, inFlight)
+		t.Errorf("the server had %d requests at once, want %d", got, inFlight)
 	}
 }
 
-func TestC31WhatIsPreemptedAmidAnAnswerStartsAgain(t *testing.T) {
+func TestC31PreemptedAnswerStartsAgain(t *testing.T) {
 	t.Parallel()
 	const guided = `,"response_format":{"type":"json_object"}`
 	for name, c := range map[string]struct {
@@ -292,7 +299,8 @@ func TestC31WhatIsPreemptedAmidAnAnswerStartsAgain(t *testing.T) {
 					}
 				}
 			}
-			return json.Unmarshal(row, &r) == nil && len(r.Response.Body.Choices) == 1 && json.Valid([]byte(r.Response.Body.Choices[0].Message.Content))
+			return json.Unmarshal(row, &r) == nil && len(r.Response.Body.Choices) == 1 &&
+				json.Valid([]byte(r.Response.Body.Choices[0].Message.Content))
 		}},
 		"4 answers": {"[sampling]\nn = 4", "", func(row []byte) bool {
 			return bytes.Count(row, []byte(`"finish_reason":"stop"`)) == 4
@@ -308,28 +316,29 @@ func TestC31WhatIsPreemptedAmidAnAnswerStartsAgain(t *testing.T) {
 					const items = 6
 					var file strings.Builder
 					for n := range items {
-						fmt.Fprintf(&file, `{"custom_id":"id-%d","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"number %d"}]%s}}`+"\n", n, n, c.body)
+						fmt.Fprintf(&file, `{"custom_id":"id-%d","method":"POST","url":"/v1/chat/completions","body":`+
+							`{"messages":[{"role":"user","content":"number %d"}]%s}}`+"\n", n, n, c.body)
 					}
 					p.configure(c.config)
 					p.deploy.Worker.DrainBudget = config.Duration(5 * time.Second)
-					// An answer takes over a minute, word for word: longer than a drain.
+					// An answer takes over a minute, longer than a drain.
 					s := fakeServer(t, fakellm.Config{Latency: time.Second, TokenLatency: 20 * time.Second})
 					p.functions()
 					first := p.work(setup{engine: clientOver(t, transport{to: s}), inFlight: 5})
 					id := p.upload("prompts/x.jsonl", []byte(file.String()))
-					p.await("words have come", func() bool { return s.Requests() == 5 })
+					p.await("the requests have arrived", func() bool { return s.Requests() == 5 })
 					time.Sleep(45 * time.Second)
 					preempt(first)
 					if way == "drained" {
 						must(t, first.err)
 					}
 					p.work(setup{engine: clientOver(t, transport{to: s}), inFlight: 16})
-					o := p.ended(id)
-					o.phase(t, "completed")
-					o.counts(t, items, 0)
+					o := p.awaitEnd(id)
+					o.wantPhase(t, "completed")
+					o.wantCounts(t, items, 0)
 					for i, row := range o.out {
 						if !c.valid(row) || !bytes.Contains(row, fmt.Appendf(nil, `"custom_id":"id-%d"`, i)) {
-							t.Errorf("row %d holds no whole answer: %s", i, row)
+							t.Errorf("row %d has no complete answer: %s", i, row)
 						}
 					}
 				})

@@ -21,13 +21,13 @@ import (
 	"rollout/shared/record"
 )
 
-// explained is the story of the one item that the text names.
-func (p *system) explained(id identity.RunID, item string) diagnosis.ItemReport {
+// explain returns the report on the only item that the text names.
+func (p *system) explain(id identity.RunID, item string) diagnosis.ItemReport {
 	p.t.Helper()
 	x, err := p.user().Explain(p.t.Context(), id, item)
 	must(p.t, err)
 	if len(x.Items) != 1 {
-		p.t.Fatalf("%q names %d items", item, len(x.Items))
+		p.t.Fatalf("%q names %d items, want 1", item, len(x.Items))
 	}
 	return x.Items[0]
 }
@@ -41,9 +41,11 @@ const mixed = `{"id":"good","prompt":"number 0"}
 {"id":"f\u00fcr","prompt":"number 5"}
 `
 
+// refusing is an engine's answer function that refuses prompts with REFUSE.
 func refusing(ctx context.Context, r engine.Request) (engine.Answer, error) {
 	if strings.Contains(string(r.Body), "REFUSE") {
-		return engine.Answer{}, &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Err: fault.New(fault.Invalid, "status 400: no")}
+		return engine.Answer{}, &fault.Error{Kind: fault.Invalid, Class: fault.Refused,
+			Err: fault.New(fault.Invalid, "status 400: no")}
 	}
 	return mocked(ctx, r)
 }
@@ -56,17 +58,17 @@ func TestEveryItemOfAnEndedRunIsExplained(t *testing.T) {
 			p.functions()
 			p.work(setup{engine: newRecordingEngine(refusing)})
 			id := p.upload("prompts/x.jsonl", []byte(mixed))
-			o := p.ended(id)
-			o.counts(t, 3, 3)
+			o := p.awaitEnd(id)
+			o.wantCounts(t, 3, 3)
 			if cleaned {
 				p.clean(id)
 			}
-			noID := p.explained(id, "#3").ItemID
+			noID := p.explain(id, "#3").ItemID
 			for item, want := range map[string]struct {
 				state diagnosis.ItemState
 				line  uint64
 				class fault.Class
-				says  string
+				want  string // part of the history
 			}{
 				"#0":                {diagnosis.Answered, 1, "", "its answer is in runs/"},
 				"broken":            {diagnosis.Failed, 3, fault.InvalidLine, "not valid JSON"},
@@ -77,32 +79,35 @@ func TestEveryItemOfAnEndedRunIsExplained(t *testing.T) {
 				"für":               {diagnosis.Answered, 7, "", "its answer is in runs/"},
 				"prompts/x.jsonl:7": {diagnosis.Answered, 7, "", "its answer is in runs/"},
 			} {
-				got := p.explained(id, item)
-				story := strings.Join(got.History, "\n")
-				if got.State != want.state || got.Line != want.line || got.Class != want.class || !strings.Contains(story, want.says) {
+				got := p.explain(id, item)
+				history := strings.Join(got.History, "\n")
+				if got.State != want.state || got.Line != want.line || got.Class != want.class ||
+					!strings.Contains(history, want.want) {
 					t.Errorf("cleaned %v, %s: %+v, want %+v", cleaned, item, got, want)
 				}
-				p.pointsAtItsRow(item, got, o)
+				p.wantOwnRow(item, got, o)
 			}
-			if x, err := p.user().Explain(t.Context(), id, "good"); err != nil || len(x.Items) != 2 || x.Items[0].State != diagnosis.Answered || x.Items[1].Class != fault.DuplicateID {
-				t.Errorf("an id that two lines have: %+v, %v", x.Items, err)
+			if x, err := p.user().Explain(t.Context(), id, "good"); err != nil || len(x.Items) != 2 ||
+				x.Items[0].State != diagnosis.Answered || x.Items[1].Class != fault.DuplicateID {
+				t.Errorf("for an id of two lines: %+v, %v", x.Items, err)
 			}
-			for item, says := range map[string]string{"nobody": `no line of run ` + string(id) + ` has the id "nobody"`, "x.jsonl:2": "line 2 of prompts/x.jsonl is not an item",
-				"x.jsonl:8": "line 8 of prompts/x.jsonl is not an item", "#6": "has no item #6", "y.jsonl:1": `the id "y.jsonl:1"`} {
-				if _, err := p.user().Explain(t.Context(), id, item); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), says) {
-					t.Errorf("%s: %v, want %q", item, err, says)
+			for item, want := range map[string]string{"unknown": `no line of run ` + string(id) + ` has the id "unknown"`,
+				"x.jsonl:2": "line 2 of prompts/x.jsonl is no item",
+				"x.jsonl:8": "line 8 of prompts/x.jsonl is no item", "#6": "has no item #6", "y.jsonl:1": `the id "y.jsonl:1"`} {
+				if _, err := p.user().Explain(t.Context(), id, item); !fault.Is(err, fault.NotFound) ||
+					!strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %v, want %q", item, err, want)
 				}
 			}
 		})
 	}
 }
 
-// pointsAtItsRow fails the test unless the story's row is the item's, in the
-// files that users read.
-func (p *system) pointsAtItsRow(item string, got diagnosis.ItemReport, o outcome) {
+// wantOwnRow checks that the report points at the item's row in the output files.
+func (p *system) wantOwnRow(item string, got diagnosis.ItemReport, o outcome) {
 	p.t.Helper()
 	if got.Row == nil || got.Row.Key != o.Outputs && got.Row.Key != o.Errors {
-		p.t.Errorf("%s: its row is at %v", item, got.Row)
+		p.t.Errorf("%s: the report has the row %v, want one in the output files", item, got.Row)
 		return
 	}
 	b, _ := p.object(got.Row.Key)
@@ -115,12 +120,13 @@ func (p *system) pointsAtItsRow(item string, got diagnosis.ItemReport, o outcome
 	if id == "für" {
 		id = `f\u00fcr`
 	}
-	if !bytes.HasPrefix(row, fmt.Appendf(nil, `{"id":%q`, id)) && !bytes.HasPrefix(row, []byte(`{"id":"`+id+`"`)) || !bytes.Equal(row, lines[got.Row.Line-1]) {
-		p.t.Errorf("%s: at %s stands %s", item, got.Row, row)
+	if !bytes.HasPrefix(row, fmt.Appendf(nil, `{"id":%q`, id)) && !bytes.HasPrefix(row, []byte(`{"id":"`+id+`"`)) ||
+		!bytes.Equal(row, lines[got.Row.Line-1]) {
+		p.t.Errorf("%s: the row at %s is %s", item, got.Row, row)
 	}
 }
 
-// clean deletes the run's work, as `rollout clean` does.
+// clean deletes the run's work files, as `rollout clean` does.
 func (p *system) clean(id identity.RunID) {
 	p.t.Helper()
 	infos, err := p.ports.Blobs.List(p.t.Context(), record.WorkPrefix+string(id)+"/", "", blob.MaxList)
@@ -130,26 +136,27 @@ func (p *system) clean(id identity.RunID) {
 	}
 }
 
-func TestARunWhoseInputIsGoneIsExplainedByItsFiles(t *testing.T) {
+func TestItemsAreExplainedWithoutTheInput(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.functions()
 		p.work(setup{engine: newRecordingEngine(refusing)})
 		id := p.upload("prompts/x.jsonl", []byte(mixed))
-		o := p.ended(id)
+		o := p.awaitEnd(id)
 		p.clean(id)
 		must(t, p.ports.Blobs.Delete(t.Context(), "prompts/x.jsonl", ""))
-		for item, want := range map[string]diagnosis.ItemState{"refuse me": diagnosis.Failed, "#1": diagnosis.Failed, "x.jsonl:6": diagnosis.Failed, "good": diagnosis.Failed, "für": diagnosis.Answered} {
-			got := p.explained(id, item)
-			if got.State != want || !strings.Contains(got.History[0], "the input is gone") {
+		for item, want := range map[string]diagnosis.ItemState{"refuse me": diagnosis.Failed, "#1": diagnosis.Failed,
+			"x.jsonl:6": diagnosis.Failed, "good": diagnosis.Failed, "für": diagnosis.Answered} {
+			got := p.explain(id, item)
+			if got.State != want || !strings.Contains(got.History[0], "input is not there any more") {
 				t.Errorf("%s: %+v, want %s", item, got, want)
 			}
-			p.pointsAtItsRow(item, got, o)
+			p.wantOwnRow(item, got, o)
 		}
 	})
 }
 
-func TestItemsUnderWayAreExplained(t *testing.T) {
+func TestItemsOfARunningRunAreExplained(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.configure("[shard]\nitems = 4")
@@ -168,63 +175,66 @@ func TestItemsUnderWayAreExplained(t *testing.T) {
 		stop := p.functions()
 		id := p.upload("prompts/x.jsonl", prompts(2000))
 		p.await("the run is under way", func() bool { return p.state(id).NextShard > 0 })
-		is := func(item string, want diagnosis.ItemState, says string) {
+		wantState := func(item string, want diagnosis.ItemState, part string) {
 			t.Helper()
-			got := p.explained(id, item)
-			if text := strings.Join(append(got.History, got.Next), "\n"); got.State != want || !strings.Contains(text, says) {
-				t.Errorf("%s is %s, want %s with %q:\n%s", item, got.State, want, says, text)
+			got := p.explain(id, item)
+			if text := strings.Join(append(got.History, got.Next), "\n"); got.State != want || !strings.Contains(text, part) {
+				t.Errorf("%s is %s, want %s with %q:\n%s", item, got.State, want, part, text)
 			}
 		}
-		is("id-0", diagnosis.Waiting, "but no worker of pool default is alive")
+		wantState("id-0", diagnosis.Waiting, "but no worker of pool default is alive")
 		w := p.work(setup{engine: e, inFlight: 4})
 		<-hung
 		<-hung
-		is("id-1", diagnosis.Assigned, "shard 0 is with worker worker1")
-		is("id-1999", diagnosis.Queued, "its shard is sent when earlier ones are done")
-		is("#100", diagnosis.Waiting, "the next worker with room takes its shard")
+		wantState("id-1", diagnosis.Assigned, "shard 0 is with worker worker1")
+		wantState("id-1999", diagnosis.Queued, "its shard is sent when earlier ones are done")
+		wantState("#100", diagnosis.Waiting, "the next worker with room takes its shard")
 		must(t, p.user().Pause(t.Context(), id, "lunch"))
 		p.await("the run is paused", func() bool { return p.state(id).Phase == run.Paused })
-		is("id-0", diagnosis.Checkpointed, "its row is in the shard's checkpoint")
-		is("id-1", diagnosis.Waiting, "but paused: lunch (`rollout resume "+string(id)+"`")
+		wantState("id-0", diagnosis.Checkpointed, "its row is kept in the shard's checkpoint")
+		wantState("id-1", diagnosis.Waiting, "but paused: lunch (`rollout resume "+string(id)+"`")
 		must(t, p.user().Stop(t.Context(), id, ""))
-		p.ended(id)
-		is("id-0", diagnosis.Answered, "its answer is in runs/")
-		is("id-1", diagnosis.NotProcessed, "the run ended before it had a row: its shard was sealed: its class is canceled\nits line is in runs/")
-		is("id-1999", diagnosis.NotProcessed, "the run ended before its shard was sent")
+		p.awaitEnd(id)
+		wantState("id-0", diagnosis.Answered, "its answer is in runs/")
+		wantState("id-1", diagnosis.NotProcessed,
+			"the run ended before it had a row: its shard was sealed: its class is canceled\nits line is in runs/")
+		wantState("id-1999", diagnosis.NotProcessed, "the run ended before its shard was sent")
 		w.kill()
 		stop()
 	})
 }
 
-func TestAnItemThatIsNotPlannedYetIsExplained(t *testing.T) {
+func TestUnplannedItemIsExplained(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		info := p.put("prompts/x.jsonl", []byte(mixed))
-		must(t, p.submitter().Uploaded(t.Context(), events.ObjectCreated{Bucket: p.deploy.Bucket, Key: info.Key, Version: info.Version, Size: info.Size}))
+		must(t, p.submitter().Uploaded(t.Context(), events.ObjectCreated{Bucket: p.deploy.Bucket, Key: info.Key,
+			Version: info.Version, Size: info.Size}))
 		id := identity.UploadRun(p.deploy.Bucket, info.Key, info.Version)
 		for _, item := range []string{"refuse me", "#4", "x.jsonl:6"} {
-			got := p.explained(id, item)
+			got := p.explain(id, item)
 			if got.State != diagnosis.NotPlanned || got.Line != 6 || got.ID != "refuse me" {
 				t.Errorf("%s: %+v", item, got)
 			}
 		}
 		x, err := p.user().Explain(t.Context(), id, "good")
-		if err != nil || len(x.Items) != 2 || x.Items[0].DuplicateOf != nil || x.Items[1].DuplicateOf == nil || x.Items[1].DuplicateOf.Line != 1 {
-			t.Errorf("an id that two lines have: %+v, %v", x.Items, err)
+		if err != nil || len(x.Items) != 2 || x.Items[0].DuplicateOf != nil || x.Items[1].DuplicateOf == nil ||
+			x.Items[1].DuplicateOf.Line != 1 {
+			t.Errorf("for an id of two lines: %+v, %v", x.Items, err)
 		}
 	})
 }
 
-func TestACopyIsExplainedByItsOriginal(t *testing.T) {
+func TestCopyIsExplainedByItsOriginal(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.configure("[shard]\nitems = 1\n[dedupe]\nenabled = true\nsampled = true")
 		p.functions()
-		begun, goOn := make(chan struct{}, 9), make(chan struct{})
+		started, resume := make(chan struct{}, 9), make(chan struct{})
 		e := newRecordingEngine(func(ctx context.Context, r engine.Request) (engine.Answer, error) {
 			if bytes.Contains(r.Body, []byte("last")) {
-				begun <- struct{}{}
-				<-goOn
+				started <- struct{}{}
+				<-resume
 			}
 			return refusing(ctx, r)
 		})
@@ -235,29 +245,30 @@ func TestACopyIsExplainedByItsOriginal(t *testing.T) {
 {"id":"d","prompt":"REFUSE"}
 {"id":"e","prompt":"last"}
 `))
-		<-begun
+		<-started
 		p.await("four shards are done", func() bool { return p.state(id).Done.Set.Gap(0) == 4 })
-		is := func(item string, want diagnosis.ItemState, says string) {
+		wantState := func(item string, want diagnosis.ItemState, part string) {
 			t.Helper()
-			got := p.explained(id, item)
-			if text := strings.Join(append(got.History, got.Next), "\n"); got.State != want || !strings.Contains(text, says) {
-				t.Errorf("%s is %s, want %s with %q:\n%s", item, got.State, want, says, text)
+			got := p.explain(id, item)
+			if text := strings.Join(append(got.History, got.Next), "\n"); got.State != want || !strings.Contains(text, part) {
+				t.Errorf("%s is %s, want %s with %q:\n%s", item, got.State, want, part, text)
 			}
 		}
-		is("a", diagnosis.Answered, "when the run has ended")
-		is("b", diagnosis.Failed, "status 400: no")
-		is("c", diagnosis.Copied, "it gets a copy of the row of item 0 when the run has ended")
-		is("d", diagnosis.Copied, "line 2 of prompts/x.jsonl (item 1): that one is asked for both")
-		close(goOn)
-		o := p.ended(id)
-		for item, want := range map[string]diagnosis.ItemState{"a": diagnosis.Answered, "b": diagnosis.Failed, "c": diagnosis.Answered, "d": diagnosis.Failed, "e": diagnosis.Answered} {
-			is(item, want, "is in runs/")
-			p.pointsAtItsRow(item, p.explained(id, item), o)
+		wantState("a", diagnosis.Answered, "when the run has ended")
+		wantState("b", diagnosis.Failed, "status 400: no")
+		wantState("c", diagnosis.Copied, "it gets what item 0 got, when the run has ended")
+		wantState("d", diagnosis.Copied, "line 2 of prompts/x.jsonl (item 1): that one is asked for both")
+		close(resume)
+		o := p.awaitEnd(id)
+		for item, want := range map[string]diagnosis.ItemState{"a": diagnosis.Answered, "b": diagnosis.Failed,
+			"c": diagnosis.Answered, "d": diagnosis.Failed, "e": diagnosis.Answered} {
+			wantState(item, want, "is in runs/")
+			p.wantOwnRow(item, p.explain(id, item), o)
 		}
 	})
 }
 
-// noFullReads is a bucket whose inputs nobody may read as a whole.
+// noFullReads is a bucket that refuses to read whole inputs.
 type noFullReads struct{ blob.Store }
 
 func (b noFullReads) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
@@ -267,18 +278,21 @@ func (b noFullReads) Get(ctx context.Context, key string, o blob.GetOptions) (io
 	return b.Store.Get(ctx, key, o)
 }
 
-func TestAnIDIsFoundWithoutReadingTheInput(t *testing.T) {
+func TestIDIsFoundWithoutReadingTheWholeInput(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.configure("[shard]\nitems = 16")
 		p.functions()
 		p.work(setup{})
-		id := p.upload("prompts/x.jsonl", append(prompts(2000), "{\"id\":\"id-77\",\"prompt\":\"again\"}\n{\"id\":\"id-1000\",\"prompt\":\"again\"}\n{\"id\":\"id-77\",\"prompt\":\"and again\"}\n"...))
-		p.ended(id)
+		id := p.upload("prompts/x.jsonl", append(prompts(2000),
+			"{\"id\":\"id-77\",\"prompt\":\"again\"}\n"+
+				"{\"id\":\"id-1000\",\"prompt\":\"again\"}\n{\"id\":\"id-77\",\"prompt\":\"and again\"}\n"...))
+		p.awaitEnd(id)
 		ports := p.ports
 		ports.Blobs = noFullReads{ports.Blobs}
 		user := api.New(ports, p.deploy, cloud.OneMachine())
-		for item, want := range map[string][]uint64{"id-0": {0}, "id-1999": {1999}, "id-77": {77, 2000, 2002}, "id-1000": {1000, 2001}, "#5": {5}, "x.jsonl:7": {6}} {
+		for item, want := range map[string][]uint64{"id-0": {0}, "id-1999": {1999}, "id-77": {77, 2000, 2002},
+			"id-1000": {1000, 2001}, "#5": {5}, "x.jsonl:7": {6}} {
 			x, err := user.Explain(t.Context(), id, item)
 			must(t, err)
 			var got []uint64
@@ -289,8 +303,8 @@ func TestAnIDIsFoundWithoutReadingTheInput(t *testing.T) {
 				t.Errorf("%s: items %d, want %d", item, got, want)
 			}
 		}
-		if _, err := user.Explain(t.Context(), id, "nobody"); !fault.Is(err, fault.NotFound) {
-			t.Errorf("an id that no line has: %v", err)
+		if _, err := user.Explain(t.Context(), id, "unknown"); !fault.Is(err, fault.NotFound) {
+			t.Errorf("for an unknown id: %v, want not found", err)
 		}
 	})
 }

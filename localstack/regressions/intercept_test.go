@@ -14,18 +14,19 @@ import (
 	"rollout/shared/queue"
 )
 
-// interceptors is the stores as one process sees them: what happens on the way of its
-// writes is a test's. Each hook gets the call and performs it with apply, or
-// does not.
+// interceptors change the stores as one process sees them. Each hook gets a
+// write and decides whether to perform it with apply, and what it returns. A
+// nil hook performs the write.
 type interceptors struct {
 	put   func(key string, apply func() error) error                // objects
 	write func(key string, value []byte, apply func() error) error  // documents
 	send  func(queue string, body []byte, apply func() error) error // messages, one by one
-	ack   func(queue string)                                        // after messages were acknowledged
-	hides time.Duration                                             // how long received messages are hidden; as asked if 0
+	ack   func(queue string)                                        // called after messages were acknowledged
+	hides time.Duration                                             // visibility timeout of receives; 0 is as requested
 }
 
-// intercept returns ports over the product's stores in memory, as seen so.
+// intercept returns ports over the installation's stores in memory with the
+// interceptors.
 func (p *system) intercept(v interceptors) *host.Ports {
 	if v.put == nil {
 		v.put = func(_ string, apply func() error) error { return apply() }
@@ -39,32 +40,33 @@ func (p *system) intercept(v interceptors) *host.Ports {
 	if v.ack == nil {
 		v.ack = func(string) {}
 	}
-	ports := connect(viewedBlobs{p.raw.blobs, v}, viewedDocs{p.raw.docs, v}, viewedQueues{p.raw.queues, v})
+	ports := connect(interceptedBlobs{p.raw.blobs, v}, interceptedDocs{p.raw.docs, v}, interceptedQueues{p.raw.queues, v})
 	return &ports
 }
 
-type viewedBlobs struct {
+type interceptedBlobs struct {
 	blob.Store
-	view interceptors
+	hooks interceptors
 }
 
 // Put implements blob.Store.
-func (b viewedBlobs) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (info blob.Info, err error) {
-	err = b.view.put(key, func() error {
+func (b interceptedBlobs) Put(ctx context.Context, key string, r io.Reader,
+	o blob.PutOptions) (info blob.Info, err error) {
+	err = b.hooks.put(key, func() error {
 		info, err = b.Store.Put(ctx, key, r, o)
 		return err
 	})
 	return info, err
 }
 
-type viewedDocs struct {
+type interceptedDocs struct {
 	document.Store
-	view interceptors
+	hooks interceptors
 }
 
 // Create implements document.Store.
-func (d viewedDocs) Create(ctx context.Context, key string, value []byte) (rev document.Revision, err error) {
-	err = d.view.write(key, value, func() error {
+func (d interceptedDocs) Create(ctx context.Context, key string, value []byte) (rev document.Revision, err error) {
+	err = d.hooks.write(key, value, func() error {
 		rev, err = d.Store.Create(ctx, key, value)
 		return err
 	})
@@ -72,23 +74,24 @@ func (d viewedDocs) Create(ctx context.Context, key string, value []byte) (rev d
 }
 
 // Replace implements document.Store.
-func (d viewedDocs) Replace(ctx context.Context, key string, value []byte, old document.Revision) (rev document.Revision, err error) {
-	err = d.view.write(key, value, func() error {
+func (d interceptedDocs) Replace(ctx context.Context, key string, value []byte,
+	old document.Revision) (rev document.Revision, err error) {
+	err = d.hooks.write(key, value, func() error {
 		rev, err = d.Store.Replace(ctx, key, value, old)
 		return err
 	})
 	return rev, err
 }
 
-type viewedQueues struct {
+type interceptedQueues struct {
 	*memory.Queues
-	view interceptors
+	hooks interceptors
 }
 
 // Send implements queue.Queues.
-func (q viewedQueues) Send(ctx context.Context, name string, bodies [][]byte, delay time.Duration) error {
+func (q interceptedQueues) Send(ctx context.Context, name string, bodies [][]byte, delay time.Duration) error {
 	for _, b := range bodies {
-		if err := q.view.send(name, b, func() error { return q.Queues.Send(ctx, name, [][]byte{b}, delay) }); err != nil {
+		if err := q.hooks.send(name, b, func() error { return q.Queues.Send(ctx, name, [][]byte{b}, delay) }); err != nil {
 			return err
 		}
 	}
@@ -96,17 +99,18 @@ func (q viewedQueues) Send(ctx context.Context, name string, bodies [][]byte, de
 }
 
 // Receive implements queue.Queues.
-func (q viewedQueues) Receive(ctx context.Context, name string, most int, visibility, wait time.Duration) ([]queue.Message, error) {
-	if q.view.hides > 0 {
-		visibility = q.view.hides
+func (q interceptedQueues) Receive(ctx context.Context, name string, most int, visibility,
+	wait time.Duration) ([]queue.Message, error) {
+	if q.hooks.hides > 0 {
+		visibility = q.hooks.hides
 	}
 	return q.Queues.Receive(ctx, name, most, visibility, wait)
 }
 
 // Ack implements queue.Queues.
-func (q viewedQueues) Ack(ctx context.Context, name string, receipts []string) error {
+func (q interceptedQueues) Ack(ctx context.Context, name string, receipts []string) error {
 	err := q.Queues.Ack(ctx, name, receipts)
-	q.view.ack(name)
+	q.hooks.ack(name)
 	return err
 }
 
@@ -126,7 +130,7 @@ func (c *counter) add(name string) int {
 	return c.n[name]
 }
 
-// of is how often names with the prefix were counted.
+// of is the count of all names with the prefix.
 func (c *counter) of(prefix string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

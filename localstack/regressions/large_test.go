@@ -13,19 +13,20 @@ import (
 	"rollout/shared/queue"
 )
 
-// checkDocumentSizes fails the test if a document is larger than its kind may be.
-func (p *system) checkDocumentSizes() {
+// wantSmallDocuments checks that no document exceeds the limit of its kind.
+func (p *system) wantSmallDocuments() {
 	p.t.Helper()
-	for prefix, most := range map[string]int{"shard/": 4 << 10, "coordinator/": 16 << 10, "run/": 16 << 10, "control/": 4 << 10, "plan/": 16 << 10, "beat/": 16 << 10} {
+	for prefix, most := range map[string]int{"shard/": 4 << 10, "coordinator/": 16 << 10, "run/": 16 << 10,
+		"control/": 4 << 10, "plan/": 16 << 10, "beat/": 16 << 10} {
 		for _, d := range p.documents(prefix) {
 			if len(d.Value) > most {
-				p.t.Errorf("document %s has %d bytes, at most %d are allowed", d.Key, len(d.Value), most)
+				p.t.Errorf("document %s has %d bytes, want at most %d", d.Key, len(d.Value), most)
 			}
 		}
 	}
 }
 
-func TestC41LargeAnswersAreObjectsNotDocuments(t *testing.T) {
+func TestC41LargeAnswersAreStoredInObjects(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ size, n int }{
 		"an answer of 400,001 bytes": {400_001, 1},
@@ -50,20 +51,20 @@ func TestC41LargeAnswersAreObjectsNotDocuments(t *testing.T) {
 				p.functions()
 				id := p.upload("prompts/x.jsonl", prompts(3))
 				p.await("it is dispatched", func() bool { return p.state(id).NextShard == 1 })
-				// A checkpoint of it is an object as well.
+				// Its checkpoint is an object as well.
 				first := p.work(setup{engine: e, inFlight: c.n, ports: ports, checkpoint: time.Second})
 				p.await("one is answered", func() bool { d := p.shards(id); return len(d) == 1 && d[0].Checkpoint != nil })
-				p.checkDocumentSizes()
+				p.wantSmallDocuments()
 				first.Drain("a notice")
 				<-first.ended
-				p.checkDocumentSizes()
+				p.wantSmallDocuments()
 				p.work(setup{engine: e, inFlight: 3 * c.n, ports: ports})
-				o := p.ended(id)
-				o.phase(t, "completed")
-				o.counts(t, 3, 0)
-				p.checkDocumentSizes()
+				o := p.awaitEnd(id)
+				o.wantPhase(t, "completed")
+				o.wantCounts(t, 3, 0)
+				p.wantSmallDocuments()
 				if biggest > queue.MaxBody/16 {
-					t.Errorf("a message has %d bytes", biggest)
+					t.Errorf("a message has %d bytes, want at most %d", biggest, queue.MaxBody/16)
 				}
 				for _, row := range o.out {
 					var r struct {
@@ -72,7 +73,7 @@ func TestC41LargeAnswersAreObjectsNotDocuments(t *testing.T) {
 					}
 					must(t, json.Unmarshal(row, &r))
 					if r.Completion != text || c.n > 1 && len(r.Completions) != c.n {
-						t.Errorf("an answer of %d bytes, %d in all", len(r.Completion), len(r.Completions))
+						t.Errorf("the answer has %d bytes and %d completions", len(r.Completion), len(r.Completions))
 					}
 				}
 				if got := len(e.requests()); got != 3*c.n {
@@ -83,7 +84,7 @@ func TestC41LargeAnswersAreObjectsNotDocuments(t *testing.T) {
 	}
 }
 
-func TestC41LongIDsAreObjectsNotDocuments(t *testing.T) {
+func TestC41LongIDsAreStoredInObjects(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.configure("[shard]\nitems = 2")
@@ -94,21 +95,21 @@ func TestC41LongIDsAreObjectsNotDocuments(t *testing.T) {
 		}
 		line(long+"1", `{"prompt":"a"}`)
 		line(long+"2", `{"prompt":"b"}`)
-		line(long+"3", `{"prompt":5}`)   // an error under a long id
-		line(long+"1", `{"prompt":"c"}`) // a duplicate of one
+		line(long+"3", `{"prompt":5}`)   // an error row with a long id
+		line(long+"1", `{"prompt":"c"}`) // a duplicate of a long id
 		p.functions()
 		p.work(setup{})
-		o := p.ended(p.upload("prompts/x.jsonl", file.Bytes()))
-		o.phase(t, "completed_with_errors")
-		o.counts(t, 2, 2)
-		p.checkDocumentSizes()
+		o := p.awaitEnd(p.upload("prompts/x.jsonl", file.Bytes()))
+		o.wantPhase(t, "completed_with_errors")
+		o.wantCounts(t, 2, 2)
+		p.wantSmallDocuments()
 		for i, row := range append(o.out, o.errs...) {
 			var r struct {
 				ID string `json:"custom_id"`
 			}
 			must(t, json.Unmarshal(row, &r))
 			if want := long + []string{"1", "2", "3", "1"}[i]; r.ID != want {
-				t.Errorf("row %d has an id of %d bytes that ends in %q", i, len(r.ID), r.ID[max(0, len(r.ID)-2):])
+				t.Errorf("row %d has an id of %d bytes that ends in %q, want its own id", i, len(r.ID), r.ID[max(0, len(r.ID)-2):])
 			}
 		}
 	})

@@ -14,13 +14,13 @@ import (
 	"rollout/shared/record"
 )
 
-// lineOf is a prompt whose whole line, without its line feed, has n bytes.
+// lineOf is a line of n bytes, without a line feed.
 func lineOf(n int) string {
 	const frame = `{"prompt":""}`
 	return `{"prompt":"` + strings.Repeat("x", n-len(frame)) + `"}`
 }
 
-func TestC04NoLineIsCapped(t *testing.T) {
+func TestC04LongLinesAreAnsweredAndOverLongOnesFail(t *testing.T) {
 	t.Parallel()
 	sizes := []int{70_000, 15_000_000, jsonl.MaxLine, jsonl.MaxLine + 1, 20_000_000}
 	var file bytes.Buffer
@@ -31,43 +31,47 @@ func TestC04NoLineIsCapped(t *testing.T) {
 	p := onDisk(t)
 	p.functions()
 	p.work(setup{inFlight: 2})
-	o := p.ended(p.upload("prompts/x.jsonl", file.Bytes()))
-	o.phase(t, "completed_with_errors")
-	o.counts(t, 9, 2)
+	o := p.awaitEnd(p.upload("prompts/x.jsonl", file.Bytes()))
+	o.wantPhase(t, "completed_with_errors")
+	o.wantCounts(t, 9, 2)
 	for i, r := range parsed[answerRow](t, o.out) {
 		if !strings.HasSuffix(r.Completion, r.Prompt) {
-			t.Errorf("row %d: a prompt of %d bytes and an answer of %d", i, len(r.Prompt), len(r.Completion))
+			t.Errorf("row %d has a prompt of %d bytes and an answer of %d", i, len(r.Prompt), len(r.Completion))
 		}
 	}
 	for i, r := range parsed[errorRow](t, o.errs) {
-		at := i + 3 // the fourth size is the first that is too long
-		if r.Class != "invalid_line" || r.Line != uint64(2*at+2) || r.Item != uint64(2*at+1) || !strings.Contains(r.Error, fmt.Sprint(sizes[at]+1)) {
-			t.Errorf("%+v; want line %d, item %d, and its %d bytes told, line feed included", r, 2*at+2, 2*at+1, sizes[at]+1)
+		at := i + 3 // the fourth size is the first over-long one
+		if r.Class != "invalid_line" || r.Line != uint64(2*at+2) || r.Item != uint64(2*at+1) ||
+			!strings.Contains(r.Error, fmt.Sprint(sizes[at]+1)) {
+			t.Errorf("the error row is %+v, want line %d, item %d and the size %d with the line feed", r, 2*at+2,
+				2*at+1, sizes[at]+1)
 		}
 	}
 }
 
-func TestC04LongLinesReachAServer(t *testing.T) {
+func TestC04LongLinesReachTheServer(t *testing.T) {
 	t.Parallel()
 	p := onDisk(t)
 	p.functions()
 	p.work(setup{engine: overHTTP(t, fakeServer(t, fakellm.Config{}))})
-	o := p.ended(p.upload("prompts/x.jsonl", []byte(lineOf(70_000)+"\n"+lineOf(20)+"\n"+lineOf(2_000_000))))
-	o.phase(t, "completed")
-	o.counts(t, 3, 0)
+	o := p.awaitEnd(p.upload("prompts/x.jsonl", []byte(lineOf(70_000)+"\n"+lineOf(20)+"\n"+lineOf(2_000_000))))
+	o.wantPhase(t, "completed")
+	o.wantCounts(t, 3, 0)
 	for i, want := range []int{70_000, 20, 2_000_000} {
 		if got := parsed[answerRow](t, o.out)[i]; len(got.Prompt) != want-13 || !strings.Contains(got.Completion, "xxx") {
-			t.Errorf("row %d: a prompt of %d bytes is answered %.30q; want a line of %d", i, len(got.Prompt), got.Completion, want)
+			t.Errorf("row %d has a prompt of %d bytes and the answer %.30q, want a line of %d", i, len(got.Prompt),
+				got.Completion, want)
 		}
 	}
 }
 
-func TestC05NumbersComeBackAsWritten(t *testing.T) {
+func TestC05NumbersAreReturnedAsWritten(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		extras := []string{
 			`"metadata":{"id":9007199254740993}`, `"big":1e400`, `"zero":-0`, `"long":123456789012345678901234567890`,
-			`"exact":0.1000000000000000055511151231257827`, `"exp":1E+2`, `"tiny":1e-999`, `"nested":[[-0.0,{"n":9223372036854775808}]]`,
+			`"exact":0.1000000000000000055511151231257827`, `"exp":1E+2`, `"tiny":1e-999`,
+			`"nested":[[-0.0,{"n":9223372036854775808}]]`,
 		}
 		var file bytes.Buffer
 		for i, e := range extras {
@@ -75,18 +79,19 @@ func TestC05NumbersComeBackAsWritten(t *testing.T) {
 		}
 		p.functions()
 		p.work(setup{})
-		o := p.ended(p.upload("prompts/x.jsonl", file.Bytes()))
-		o.phase(t, "completed")
-		o.counts(t, len(extras), 0)
+		o := p.awaitEnd(p.upload("prompts/x.jsonl", file.Bytes()))
+		o.wantPhase(t, "completed")
+		o.wantCounts(t, len(extras), 0)
 		for i, row := range o.out {
-			if !bytes.Contains(row, []byte(extras[i])) || !bytes.HasPrefix(row, fmt.Appendf(nil, `{"id":%d,`, 9007199254740993+i)) {
-				t.Errorf("%s is not as written in %s", extras[i], row)
+			if !bytes.Contains(row, []byte(extras[i])) ||
+				!bytes.HasPrefix(row, fmt.Appendf(nil, `{"id":%d,`, 9007199254740993+i)) {
+				t.Errorf("%s is not in the row %s", extras[i], row)
 			}
 		}
 	})
 }
 
-func TestC05SeedsAndParametersReachTheServerAsWritten(t *testing.T) {
+func TestC05ParametersReachTheServerAsWritten(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		written := []string{
@@ -95,36 +100,38 @@ func TestC05SeedsAndParametersReachTheServerAsWritten(t *testing.T) {
 		}
 		var file bytes.Buffer
 		for i, w := range written {
-			fmt.Fprintf(&file, "{\"custom_id\":\"%d\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\",\"body\":{\"messages\":[{\"role\":\"user\",\"content\":\"%d\"}],%s}}\n", i, i, w)
+			fmt.Fprintf(&file, "{\"custom_id\":\"%d\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\","+
+				"\"body\":{\"messages\":[{\"role\":\"user\",\"content\":\"%d\"}],%s}}\n", i, i, w)
 		}
 		e := newRecordingEngine(nil)
 		p.functions()
 		p.work(setup{engine: e})
-		o := p.ended(p.upload("prompts/x.jsonl", file.Bytes()))
-		o.phase(t, "completed")
+		o := p.awaitEnd(p.upload("prompts/x.jsonl", file.Bytes()))
+		o.wantPhase(t, "completed")
 		requests := e.requests()
 		for _, w := range written {
 			if !slices.ContainsFunc(requests, func(body string) bool { return strings.Contains(body, w) }) {
-				t.Errorf("no request has %s: %q", w, requests)
+				t.Errorf("no request contains %s: %q", w, requests)
 			}
 		}
 	})
 }
 
-func TestC06TwoLinesWithOneID(t *testing.T) {
+func TestC06RepeatedIDIsAnErrorOfTheLaterLine(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.configure("[shard]\nitems = 2")
 		p.functions()
 		p.work(setup{})
 		line := func(id, prompt string) string {
-			return fmt.Sprintf("{\"custom_id\":%s,\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{\"prompt\":%q}}\n", id, prompt)
+			return fmt.Sprintf("{\"custom_id\":%s,\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{\"prompt\":%q}}\n",
+				id, prompt)
 		}
 		file := line(`"a"`, "one") + "\n" + line(`"b"`, "two") + line(`"a"`, "three") + line(`"\u0061"`, "four") +
 			line(`"A"`, "five") + line(`" a"`, "six") + line(`"a"`, "one") + line(`"c"`, "seven")
-		o := p.ended(p.upload("prompts/x.jsonl", []byte(file)))
-		o.phase(t, "completed_with_errors")
-		o.counts(t, 5, 3)
+		o := p.awaitEnd(p.upload("prompts/x.jsonl", []byte(file)))
+		o.wantPhase(t, "completed_with_errors")
+		o.wantCounts(t, 5, 3)
 		answers := map[string]string{}
 		for _, row := range o.out {
 			var r struct {
@@ -141,7 +148,7 @@ func TestC06TwoLinesWithOneID(t *testing.T) {
 		}
 		for id, prompt := range map[string]string{"a": "one", "b": "two", "A": "five", " a": "six", "c": "seven"} {
 			if answers[id] != "MOCK:"+prompt {
-				t.Errorf("under %q stands %q", id, answers[id])
+				t.Errorf("the id %q has the answer %q, want MOCK:%s", id, answers[id], prompt)
 			}
 		}
 		for i, line := range []uint64{4, 5, 8} {
@@ -153,14 +160,15 @@ func TestC06TwoLinesWithOneID(t *testing.T) {
 				}
 			}
 			must(t, json.Unmarshal(o.errs[i], &r))
-			if r.ID != "a" || r.Error.Code != "duplicate_id" || r.Error.Line != line || !strings.Contains(r.Error.Message, "line 1 of prompts/x.jsonl") {
-				t.Errorf("%+v; want line %d told as the double of line 1", r, line)
+			if r.ID != "a" || r.Error.Code != "duplicate_id" || r.Error.Line != line ||
+				!strings.Contains(r.Error.Message, "line 1 of prompts/x.jsonl") {
+				t.Errorf("the error row is %+v, want line %d as a duplicate of line 1", r, line)
 			}
 		}
 	})
 }
 
-func TestC06OneIDInTwoFilesOfARun(t *testing.T) {
+func TestC06RepeatedIDInAnotherFileIsAnError(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.functions()
@@ -168,14 +176,15 @@ func TestC06OneIDInTwoFilesOfARun(t *testing.T) {
 		var m record.Manifest
 		for _, f := range []struct{ key, text string }{
 			{"work/in/a.jsonl", "{\"id\":\"x\",\"prompt\":\"a1\"}\n{\"prompt\":\"a2\"}\n{\"id\":7,\"prompt\":\"a3\"}\n"},
-			{"work/in/b.jsonl", "\n{\"id\":\"7\",\"prompt\":\"b1\"}\n{\"id\":\"y\",\"prompt\":\"b2\"}\n{\"id\":\"x\",\"prompt\":\"b3\"}\n"},
+			{"work/in/b.jsonl", "\n{\"id\":\"7\",\"prompt\":\"b1\"}\n" +
+				"{\"id\":\"y\",\"prompt\":\"b2\"}\n{\"id\":\"x\",\"prompt\":\"b3\"}\n"},
 		} {
 			info := p.put(f.key, []byte(f.text))
 			m.Inputs = append(m.Inputs, record.Input{Key: f.key, Version: info.Version, Size: info.Size})
 		}
-		o := p.ended(p.create(m))
-		o.phase(t, "completed_with_errors")
-		o.counts(t, 4, 2)
+		o := p.awaitEnd(p.create(m))
+		o.wantPhase(t, "completed_with_errors")
+		o.wantCounts(t, 4, 2)
 		got := parsed[answerRow](t, o.out)
 		for i, want := range []string{"MOCK:a1", "MOCK:a2", "MOCK:a3", "MOCK:b2"} {
 			if got[i].Completion != want {
@@ -183,16 +192,17 @@ func TestC06OneIDInTwoFilesOfARun(t *testing.T) {
 			}
 		}
 		errs := parsed[errorRow](t, o.errs)
-		if e := errs[0]; string(e.ID) != `"7"` || e.Line != 2 || e.File != "work/in/b.jsonl" || !strings.Contains(e.Error, "line 3 of work/in/a.jsonl") {
-			t.Errorf("%+v", e)
+		if e := errs[0]; string(e.ID) != `"7"` || e.Line != 2 || e.File != "work/in/b.jsonl" ||
+			!strings.Contains(e.Error, "line 3 of work/in/a.jsonl") {
+			t.Errorf("the first error row is %+v", e)
 		}
 		if e := errs[1]; string(e.ID) != `"x"` || e.Line != 4 || !strings.Contains(e.Error, "line 1 of work/in/a.jsonl") {
-			t.Errorf("%+v", e)
+			t.Errorf("the second error row is %+v", e)
 		}
 	})
 }
 
-// create makes a run of pinned inputs, as `rollout infer batch` does.
+// create submits a run of inputs at fixed versions, as `rollout infer batch` does.
 func (p *system) create(m record.Manifest) identity.RunID {
 	p.t.Helper()
 	m.Run = identity.UploadRun("create", m.Inputs[0].Key, m.Inputs[0].Version)
@@ -200,49 +210,53 @@ func (p *system) create(m record.Manifest) identity.RunID {
 	return m.Run
 }
 
-func TestC07BlankLinesAreNoItems(t *testing.T) {
+func TestC07BlankLinesAreSkipped(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.functions()
 		p.work(setup{})
 		const a = `{"prompt":"a"}`
-		plain := p.ended(p.upload("prompts/plain.jsonl", []byte(a+"\n"+a+"\n")))
-		plain.counts(t, 2, 0)
+		plain := p.awaitEnd(p.upload("prompts/plain.jsonl", []byte(a+"\n"+a+"\n")))
+		plain.wantCounts(t, 2, 0)
 		for name, file := range map[string]string{
 			"end": a + "\n" + a + "\n\n", "begin": "\n\n" + a + "\n" + a, "no-newline": a + "\n" + a,
-			"crlf": a + "\r\n" + a + "\r\n", "crlf-no-newline": a + "\r\n" + a, "crlf-blank": "\r\n" + a + "\r\n\r\n \t\r\n" + a + "\r\n\r\n",
+			"crlf": a + "\r\n" + a + "\r\n", "crlf-no-newline": a + "\r\n" + a, "crlf-blank": "\r\n" + a + "\r\n\r\n \t\r\n" +
+				a + "\r\n\r\n",
 			"spaces": "   \n\t\n" + a + "\n  \n" + a + "\n \t ",
 		} {
-			o := p.ended(p.upload("prompts/"+name+".jsonl", []byte(file)))
-			o.phase(t, "completed")
-			o.counts(t, 2, 0)
+			o := p.awaitEnd(p.upload("prompts/"+name+".jsonl", []byte(file)))
+			o.wantPhase(t, "completed")
+			o.wantCounts(t, 2, 0)
 			if timeless(o.out) != timeless(plain.out) {
-				t.Errorf("%s: rows differ from those of the plain file:\n%s\n%s", name, timeless(o.out), timeless(plain.out))
+				t.Errorf("%s: the rows differ from those of the plain file:\n%s\n%s", name, timeless(o.out), timeless(plain.out))
 			}
 		}
 	})
 }
 
-func TestC08WhatIsNoRequestIsItsLinesError(t *testing.T) {
+func TestC08InvalidRequestIsAnErrorOfItsLine(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.functions()
 		p.work(setup{})
 		bad := []string{
-			`[1,2,3]`, `"s"`, `null`, `true`, `12`, `{}`, `{"body":"x"}`, `{"prompt":5}`, `{"prompt":null}`, `{"messages":{}}`, `{"prompt":"a"`,
-			`{"prompt":"a"}{"prompt":"b"}`, `{"prompt":"a"},`, `{'prompt':'a'}`, `{"prompt":NaN}`, `{"prompt":"a","t":Infinity}`, "{\"prompt\":\"tab\there\"}",
-			`{"prompt":"a"} // why not`, strings.Repeat(`{"prompt":`, 100_000), `{"id":{},"prompt":"a"}`, `{"id":"","prompt":"a"}`, "\x00", `prompt,answer`,
+			`[1,2,3]`, `"s"`, `null`, `true`, `12`, `{}`, `{"body":"x"}`, `{"prompt":5}`, `{"prompt":null}`, `{"messages":{}}`,
+			`{"prompt":"a"`,
+			`{"prompt":"a"}{"prompt":"b"}`, `{"prompt":"a"},`, `{'prompt':'a'}`, `{"prompt":NaN}`,
+			`{"prompt":"a","t":Infinity}`, "{\"prompt\":\"tab\there\"}",
+			`{"prompt":"a"} // why not`, strings.Repeat(`{"prompt":`, 100_000), `{"id":{},"prompt":"a"}`,
+			`{"id":"","prompt":"a"}`, "\x00", `prompt,answer`,
 		}
 		var file bytes.Buffer
 		for i, b := range bad {
 			fmt.Fprintf(&file, "{\"prompt\":\"good %d\"}\n%s\n", i, b)
 		}
-		o := p.ended(p.upload("prompts/x.jsonl", file.Bytes()))
-		o.phase(t, "completed_with_errors")
-		o.counts(t, len(bad), len(bad))
+		o := p.awaitEnd(p.upload("prompts/x.jsonl", file.Bytes()))
+		o.wantPhase(t, "completed_with_errors")
+		o.wantCounts(t, len(bad), len(bad))
 		for i, r := range parsed[errorRow](t, o.errs) {
 			if r.Class != "invalid_line" || r.Line != uint64(2*i+2) || r.Item != uint64(2*i+1) || r.Error == "" {
-				t.Errorf("%.60s: %+v; want invalid_line, line %d", bad[i], r, 2*i+2)
+				t.Errorf("%.60s: the error row is %+v, want invalid_line for line %d", bad[i], r, 2*i+2)
 			}
 		}
 		for i, r := range parsed[answerRow](t, o.out) {
@@ -252,66 +266,71 @@ func TestC08WhatIsNoRequestIsItsLinesError(t *testing.T) {
 		}
 
 		openai := `{"custom_id":"a","method":"POST","url":"/v1/completions","body":{"prompt":"a"}}`
-		o = p.ended(p.upload("prompts/openai.jsonl", []byte(openai+"\n"+`{"custom_id":"b","method":"POST","url":"/v1/completions","body":"x"}`+"\n"+
-			`{"custom_id":"c","method":"GET","url":"/v1/completions","body":{"prompt":"c"}}`+"\n"+`{"custom_id":"d","method":"POST","url":"http://192.0.2.1/","body":{"prompt":"d"}}`+"\n")))
-		o.phase(t, "completed_with_errors")
-		o.counts(t, 1, 3)
+		o = p.awaitEnd(p.upload("prompts/openai.jsonl",
+			[]byte(openai+"\n"+`{"custom_id":"b","method":"POST","url":"/v1/completions","body":"x"}`+"\n"+
+				`{"custom_id":"c","method":"GET","url":"/v1/completions","body":{"prompt":"c"}}`+"\n"+
+				`{"custom_id":"d","method":"POST","url":"http://192.0.2.1/","body":{"prompt":"d"}}`+"\n")))
+		o.wantPhase(t, "completed_with_errors")
+		o.wantCounts(t, 1, 3)
 		for i, id := range []string{"b", "c", "d"} {
 			if !bytes.Contains(o.errs[i], []byte(`"custom_id":"`+id+`"`)) {
-				t.Errorf("an error lost its id %s: %s", id, o.errs[i])
+				t.Errorf("the error row has not the id %s: %s", id, o.errs[i])
 			}
 		}
 	})
 }
 
-func TestC09ARepeatedNameIsItsLinesError(t *testing.T) {
+func TestC09RepeatedMemberIsAnErrorOfItsLine(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		e := newRecordingEngine(nil)
 		p.functions()
 		p.work(setup{engine: e})
-		file := `{"prompt":"a","prompt":"b"}` + "\n" + `{"id":"x","prompt":"a","pro\u006dpt":"b"}` + "\n" + `{"prompt":"good","extra":{"k":1,"k":2}}` + "\n" +
+		file := `{"prompt":"a","prompt":"b"}` + "\n" + `{"id":"x","prompt":"a","pro\u006dpt":"b"}` + "\n" +
+			`{"prompt":"good","extra":{"k":1,"k":2}}` + "\n" +
 			`{"id":"y","id":"z","prompt":"a"}` + "\n" + `{"prompt":"a","messages":[]}` + "\n"
-		o := p.ended(p.upload("prompts/x.jsonl", []byte(file)))
-		o.phase(t, "completed_with_errors")
-		o.counts(t, 1, 4)
+		o := p.awaitEnd(p.upload("prompts/x.jsonl", []byte(file)))
+		o.wantPhase(t, "completed_with_errors")
+		o.wantCounts(t, 1, 4)
 		if got := e.requests(); len(got) != 1 || !strings.Contains(got[0], "good") {
-			t.Errorf("asked %q", got)
+			t.Errorf("the requests are %q, want the one of the valid line", got)
 		}
-		// What is not looked into comes back as it was written.
+		// Values that are not parsed are returned as written.
 		if !bytes.Contains(o.out[0], []byte(`"extra":{"k":1,"k":2}`)) {
-			t.Errorf("%s", o.out[0])
+			t.Errorf("the row is %s, want the extra member as written", o.out[0])
 		}
 		for i, id := range []string{"null", `"x"`, `"y"`} {
 			if r := parsed[errorRow](t, o.errs)[i]; string(r.ID) != id || r.Class != "invalid_line" {
-				t.Errorf("%+v; want id %s", r, id)
+				t.Errorf("the error row is %+v, want the id %s", r, id)
 			}
 		}
 	})
 }
 
-func TestC10NothingToDoIsADefiniteEnd(t *testing.T) {
+func TestC10FilesWithoutItemsComplete(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
-		p.functions() // and no worker: a run without a request needs none but for error lines
+		p.functions() // without a worker, which only error rows need
 		for name, c := range map[string]struct{ file, phase string }{
-			"empty": {"", "completed"}, "newlines": {"\n\n\r\n\n", "completed"}, "newline": {"\n", "completed"}, "spaces": {"   ", "completed"},
+			"empty": {"", "completed"}, "newlines": {"\n\n\r\n\n", "completed"}, "newline": {"\n", "completed"},
+			"spaces": {"   ", "completed"},
 		} {
-			o := p.ended(p.upload("prompts/"+name+".jsonl", []byte(c.file)))
-			o.phase(t, c.phase)
-			o.counts(t, 0, 0)
+			o := p.awaitEnd(p.upload("prompts/"+name+".jsonl", []byte(c.file)))
+			o.wantPhase(t, c.phase)
+			o.wantCounts(t, 0, 0)
 		}
-		for name, file := range map[string][]byte{"empty.jsonl.gz": gzipped(t, nil), "empty.jsonl.zst": zstdded(t, nil), "newlines.jsonl.gz": gzipped(t, []byte("\n\n"))} {
-			o := p.ended(p.upload("prompts/"+name, file))
-			o.phase(t, "completed")
-			o.counts(t, 0, 0)
+		for name, file := range map[string][]byte{"empty.jsonl.gz": gzipped(t, nil), "empty.jsonl.zst": zstdded(t, nil),
+			"newlines.jsonl.gz": gzipped(t, []byte("\n\n"))} {
+			o := p.awaitEnd(p.upload("prompts/"+name, file))
+			o.wantPhase(t, "completed")
+			o.wantCounts(t, 0, 0)
 		}
 		p.work(setup{})
-		o := p.ended(p.upload("prompts/invalid.jsonl", []byte(strings.Repeat("{oops\n", 600))))
-		o.phase(t, "completed_with_errors")
-		o.counts(t, 0, 600)
+		o := p.awaitEnd(p.upload("prompts/invalid.jsonl", []byte(strings.Repeat("{oops\n", 600))))
+		o.wantPhase(t, "completed_with_errors")
+		o.wantCounts(t, 0, 600)
 		if o.FailedByClass["invalid_line"] != 600 {
-			t.Errorf("%v", o.FailedByClass)
+			t.Errorf("the classes are %v, want 600 invalid_line", o.FailedByClass)
 		}
 	})
 }

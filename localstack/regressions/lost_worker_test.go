@@ -17,7 +17,7 @@ import (
 	"rollout/shared/fault"
 )
 
-// shards are the documents of a run's shards.
+// shards returns the documents of a run's shards.
 func (p *system) shards(id identity.RunID) []shard.Doc {
 	p.t.Helper()
 	var out []shard.Doc
@@ -31,36 +31,36 @@ func (p *system) shards(id identity.RunID) []shard.Doc {
 	return out
 }
 
-// gone is what a process that just died gets from its stores.
-func gone() error { return fault.New(fault.Unavailable, "the process is gone") }
+// errGone is the error that the stores return to a crashed process.
+func errGone() error { return fault.New(fault.Unavailable, "the process is gone") }
 
-func TestC13AWorkerDiesBetweenAnswerAndCommit(t *testing.T) {
+func TestC13WorkerCrashesBetweenAnswerAndCommit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		dies func(die func()) interceptors
-		asks int // requests in all
+		hooks    func(crash func()) interceptors
+		requests int // in all
 	}{
-		"before its result is put": {func(die func()) interceptors {
-			return interceptors{put: func(string, func() error) error { die(); return gone() }}
+		"before its result is put": {func(crash func()) interceptors {
+			return interceptors{put: func(string, func() error) error { crash(); return errGone() }}
 		}, 20},
-		"after its result is put": {func(die func()) interceptors {
-			return interceptors{put: func(_ string, apply func() error) error { _ = apply(); die(); return gone() }}
+		"after its result is put": {func(crash func()) interceptors {
+			return interceptors{put: func(_ string, apply func() error) error { _ = apply(); crash(); return errGone() }}
 		}, 20},
-		"in its commit": {func(die func()) interceptors {
+		"in its commit": {func(crash func()) interceptors {
 			return interceptors{write: func(_ string, value []byte, apply func() error) error {
 				if strings.Contains(string(value), `"state":"done"`) {
-					die()
-					return gone()
+					crash()
+					return errGone()
 				}
 				return apply()
 			}}
 		}, 20},
-		"after its commit": {func(die func()) interceptors {
+		"after its commit": {func(crash func()) interceptors {
 			return interceptors{write: func(_ string, value []byte, apply func() error) error {
 				err := apply()
 				if strings.Contains(string(value), `"state":"done"`) {
-					die()
-					return gone()
+					crash()
+					return errGone()
 				}
 				return err
 			}}
@@ -73,26 +73,26 @@ func TestC13AWorkerDiesBetweenAnswerAndCommit(t *testing.T) {
 				e := newRecordingEngine(after(time.Second))
 				p.functions()
 				id := p.upload("prompts/x.jsonl", prompts(10))
-				p.await("it is dispatched", func() bool { return p.state(id).NextShard == 1 })
-				first.Store(p.work(setup{engine: e, inFlight: 16, ports: p.intercept(c.dies(func() { first.Load().crash() }))}))
+				p.await("the run is dispatched", func() bool { return p.state(id).NextShard == 1 })
+				first.Store(p.work(setup{engine: e, inFlight: 16, ports: p.intercept(c.hooks(func() { first.Load().crash() }))}))
 				<-first.Load().ended
-				died := time.Now()
+				crashed := time.Now()
 				p.work(setup{engine: e, inFlight: 16})
-				o := p.ended(id)
-				o.phase(t, "completed")
-				o.own(t, 10, "")
-				if got := len(e.requests()); got != c.asks {
-					t.Errorf("%d requests were made, want %d", got, c.asks)
+				o := p.awaitEnd(id)
+				o.wantPhase(t, "completed")
+				o.wantItems(t, 10, "")
+				if got := len(e.requests()); got != c.requests {
+					t.Errorf("%d requests were sent, want %d", got, c.requests)
 				}
-				if took := o.EndedAt.Sub(died); took > 12*time.Second {
-					t.Errorf("it took %s to go on", took)
+				if took := o.EndedAt.Sub(crashed); took > 12*time.Second {
+					t.Errorf("the run ended %s after the crash, want at most 12s", took)
 				}
 			})
 		})
 	}
 }
 
-func TestC17ADrainAtHalfLosesNothing(t *testing.T) {
+func TestC17DrainAtHalfKeepsAllAnswers(t *testing.T) {
 	t.Parallel()
 	for _, items := range []int{1, 5, 100} {
 		t.Run(fmt.Sprint(items), func(t *testing.T) {
@@ -120,29 +120,30 @@ func TestC17ADrainAtHalfLosesNothing(t *testing.T) {
 				for _, d := range p.shards(id) {
 					kept += d.Counts.OK
 					if d.State == shard.Running || d.State == shard.Pending && d.Counts.OK > 0 && d.Checkpoint == nil {
-						t.Errorf("shard %d is left as %+v", d.Shard, d)
+						t.Errorf("shard %d is %+v after the drain", d.Shard, d)
 					}
 				}
 				if kept < 10 || kept != int(answered.Load()) {
-					t.Errorf("%d answers were given and %d are kept", answered.Load(), kept)
+					t.Errorf("%d answers were given, %d are kept", answered.Load(), kept)
 				}
-				p.await("users see what is committed", func() bool {
+				p.await("the status counts the committed answers", func() bool {
 					s, err := p.user().Show(t.Context(), id)
 					must(t, err)
 					return int(s.Items.Done) == committed(p.shards(id))
 				})
 				p.work(setup{engine: e, inFlight: 2})
-				o := p.ended(id)
-				o.phase(t, "completed")
-				o.own(t, 20, "")
+				o := p.awaitEnd(id)
+				o.wantPhase(t, "completed")
+				o.wantItems(t, 20, "")
 				if asked := e.requests(); len(asked) != 20 {
-					t.Errorf("%d requests for 20 items", len(asked))
+					t.Errorf("%d requests for 20 items, want 20", len(asked))
 				}
 			})
 		})
 	}
 }
 
+// committed is the number of answers in Done shards.
 func committed(ds []shard.Doc) int {
 	n := 0
 	for _, d := range ds {
@@ -153,7 +154,7 @@ func committed(ds []shard.Doc) int {
 	return n
 }
 
-func TestC39ALeaseRenewedTooLateIsLost(t *testing.T) {
+func TestC39LateHeartbeatLosesTheLease(t *testing.T) {
 	t.Parallel()
 	for name, delay := range map[string]struct {
 		by     time.Duration
@@ -166,7 +167,7 @@ func TestC39ALeaseRenewedTooLateIsLost(t *testing.T) {
 			t.Parallel()
 			simulated(t, func(t *testing.T, p *system) {
 				e := newRecordingEngine(after(5 * time.Second))
-				late := newRecordingEngine(after(5500 * time.Millisecond)) // the late one's answers come after its lease is over
+				late := newRecordingEngine(after(5500 * time.Millisecond)) // answers after the lease has expired
 				var slow atomic.Bool
 				var lateWrites counter
 				ports := p.intercept(interceptors{write: func(key string, value []byte, apply func() error) error {
@@ -181,18 +182,19 @@ func TestC39ALeaseRenewedTooLateIsLost(t *testing.T) {
 				}})
 				p.functions()
 				id := p.upload("prompts/x.jsonl", prompts(4))
-				p.await("it is dispatched", func() bool { return p.state(id).NextShard == 1 })
+				p.await("the run is dispatched", func() bool { return p.state(id).NextShard == 1 })
 				first := p.work(setup{engine: late, ports: ports})
-				p.await("it is claimed", func() bool { return len(late.requests()) == 4 })
+				p.await("the shard is claimed", func() bool { return len(late.requests()) == 4 })
 				slow.Store(true)
 				p.work(setup{engine: e})
-				o := p.ended(id)
-				o.phase(t, "completed")
-				o.own(t, 4, "")
+				o := p.awaitEnd(id)
+				o.wantPhase(t, "completed")
+				o.wantItems(t, 4, "")
 				d := p.shards(id)[0]
 				if !delay.fenced {
 					if d.Attempt != 1 || len(e.requests()) > 0 {
-						t.Errorf("a delay within the lease cost it: attempt %d, %d requests elsewhere", d.Attempt, len(e.requests()))
+						t.Errorf("a delay within the lease lost it: attempt %d, %d requests of the other worker", d.Attempt,
+							len(e.requests()))
 					}
 					return
 				}
@@ -201,14 +203,14 @@ func TestC39ALeaseRenewedTooLateIsLost(t *testing.T) {
 					t.Errorf("the late worker ended with %v, want fenced", first.err)
 				}
 				if lateWrites.of("") > 0 || d.Attempt != 2 || d.Worker == first.id || !slices.Equal(o.Workers, []string{d.Worker}) {
-					t.Errorf("the late worker's write won: %+v", d)
+					t.Errorf("the late worker wrote the shard: %+v", d)
 				}
 			})
 		})
 	}
 }
 
-func TestC43ARunGoesOnWithAnyNumberOfWorkers(t *testing.T) {
+func TestC43RunResumesWithAnotherNumberOfWorkers(t *testing.T) {
 	t.Parallel()
 	var outputs []string
 	for _, c := range []struct{ before, after int }{{8, 3}, {1, 8}, {3, 1}, {0, 2}} {
@@ -216,19 +218,19 @@ func TestC43ARunGoesOnWithAnyNumberOfWorkers(t *testing.T) {
 			p.configure("[shard]\nitems = 3\n[sampling]\ntemperature = 0.8\nn = 2")
 			p.functions()
 			id := p.upload("prompts/x.jsonl", prompts(200))
-			p.await("it is dispatched", func() bool { return p.state(id).NextShard > 0 })
-			var hands []*runningWorker
+			p.await("the run is dispatched", func() bool { return p.state(id).NextShard > 0 })
+			var workers []*runningWorker
 			for range c.before {
-				hands = append(hands, p.work(setup{engine: newRecordingEngine(after(time.Second)), inFlight: 2}))
+				workers = append(workers, p.work(setup{engine: newRecordingEngine(after(time.Second)), inFlight: 2}))
 			}
 			if c.before > 0 {
-				p.await("some is done", func() bool { s := p.state(id); return s.Done.Frontier() > 1 })
+				p.await("some shards are done", func() bool { s := p.state(id); return s.Done.Frontier() > 1 })
 			}
-			must(t, p.user().Pause(t.Context(), id, "for the night"))
-			p.await("it is paused", func() bool { return p.state(id).Phase == run.Paused })
-			for i, h := range hands { // half of them leave in order
+			must(t, p.user().Pause(t.Context(), id, "a pause"))
+			p.await("the run is paused", func() bool { return p.state(id).Phase == run.Paused })
+			for i, h := range workers { // half of them drain
 				if i%2 == 0 {
-					h.Drain("the night")
+					h.Drain("a notice")
 					<-h.ended
 				} else {
 					h.kill()
@@ -239,20 +241,20 @@ func TestC43ARunGoesOnWithAnyNumberOfWorkers(t *testing.T) {
 				p.work(setup{engine: newRecordingEngine(after(time.Second)), inFlight: 16})
 			}
 			must(t, p.user().Resume(t.Context(), id, ""))
-			o := p.ended(id)
-			o.phase(t, "completed")
-			o.counts(t, 200, 0)
+			o := p.awaitEnd(id)
+			o.wantPhase(t, "completed")
+			o.wantCounts(t, 200, 0)
 			outputs = append(outputs, timeless(o.out))
 		})
 	}
 	for i, out := range outputs {
 		if out != outputs[0] {
-			t.Errorf("the output depends on the number of workers: case %d", i)
+			t.Errorf("case %d has another output than case 0", i)
 		}
 	}
 }
 
-func TestC43AFinishedRunHasNothingLeft(t *testing.T) {
+func TestC43FinishedRunIsNotTouchedAgain(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		e := newRecordingEngine(nil)
@@ -261,23 +263,25 @@ func TestC43AFinishedRunHasNothingLeft(t *testing.T) {
 		info := p.put("prompts/x.jsonl", prompts(5))
 		p.announce(info)
 		id := identity.UploadRun("local", info.Key, info.Version)
-		o := p.ended(id)
+		o := p.awaitEnd(id)
 		first.kill()
 		stop()
 		if err := p.user().Resume(t.Context(), id, ""); !fault.Is(err, fault.Conflict) {
-			t.Errorf("resuming a finished run: %v", err)
+			t.Errorf("resuming a finished run: %v, want a conflict", err)
 		}
-		// Everything starts again and hears of the upload once more.
+		// All processes start again and the upload is announced again.
 		p.functions()
 		p.work(setup{engine: e})
 		p.announce(info)
 		p.announce(info)
 		time.Sleep(2 * time.Minute)
-		again := p.ended(id)
-		again.phase(t, "completed")
-		again.own(t, 5, "")
-		if timeless(again.out) != timeless(o.out) || !again.EndedAt.Equal(o.EndedAt) || len(e.requests()) != 5 || len(p.manifests()) != 1 {
-			t.Errorf("the finished run was touched: %d requests, ended %s and %s", len(e.requests()), o.EndedAt, again.EndedAt)
+		again := p.awaitEnd(id)
+		again.wantPhase(t, "completed")
+		again.wantItems(t, 5, "")
+		if timeless(again.out) != timeless(o.out) || !again.EndedAt.Equal(o.EndedAt) || len(e.requests()) != 5 ||
+			len(p.manifests()) != 1 {
+			t.Errorf("the finished run was touched: %d requests, ended at %s and %s", len(e.requests()), o.EndedAt,
+				again.EndedAt)
 		}
 	})
 }

@@ -25,17 +25,17 @@ func TestC27OnlyTheShardsOfALostWorkerMove(t *testing.T) {
 		for range 8 {
 			workers = append(workers, p.work(setup{engine: newRecordingEngine(after(3 * time.Second)), inFlight: 4}))
 		}
-		p.await("all workers are at work", func() bool { return len(p.heldBy(id, "")) >= 16 })
+		p.await("all workers hold shards", func() bool { return len(p.heldBy(id, "")) >= 16 })
 		lost := workers[3]
-		lost.kill() // no notice, no goodbye
+		lost.kill() // without notice or release
 		killed := time.Now()
 		held := p.heldBy(id, lost.id)
 		if len(held) == 0 {
-			t.Fatal("it held nothing")
+			t.Fatal("the worker held no shard")
 		}
-		o := p.ended(id)
-		o.phase(t, "completed")
-		o.own(t, 400, "")
+		o := p.awaitEnd(id)
+		o.wantPhase(t, "completed")
+		o.wantItems(t, 400, "")
 		var moved []int
 		for _, d := range p.shards(id) {
 			if d.Attempt == 1 {
@@ -43,7 +43,7 @@ func TestC27OnlyTheShardsOfALostWorkerMove(t *testing.T) {
 			}
 			moved = append(moved, d.Shard)
 			if took := d.ClaimedAt.Sub(killed); d.Attempt != 2 || took > 8*time.Second {
-				t.Errorf("shard %d was claimed %d times, at last %s after its holder died", d.Shard, d.Attempt, took)
+				t.Errorf("shard %d has attempt %d, claimed %s after its holder died", d.Shard, d.Attempt, took)
 			}
 		}
 		slices.Sort(moved)
@@ -53,7 +53,8 @@ func TestC27OnlyTheShardsOfALostWorkerMove(t *testing.T) {
 	})
 }
 
-// heldBy are the run's shards in the hands of a worker, or of any.
+// heldBy returns the run's shards that a worker holds, or any worker if it is
+// empty.
 func (p *system) heldBy(id identity.RunID, worker string) (held []int) {
 	p.t.Helper()
 	for _, d := range p.shards(id) {
@@ -65,7 +66,7 @@ func (p *system) heldBy(id identity.RunID, worker string) (held []int) {
 	return held
 }
 
-func TestC35OnlyWhatFailsInABatchComesBack(t *testing.T) {
+func TestC35OnlyFailedEventsOfABatchComeBack(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		stop := p.functions()
@@ -79,21 +80,21 @@ func TestC35OnlyWhatFailsInABatchComesBack(t *testing.T) {
 					return false
 				}
 			}
-			return p.left(host.CoordinateQueue) == 0
+			return p.depth(host.CoordinateQueue) == 0
 		})
 		stop()
 		for _, id := range ids { // ten events wait for coordinate
 			must(t, p.user().Pause(t.Context(), id, "a pause"))
 		}
-		if n := p.left(host.CoordinateQueue); n < 10 {
-			t.Fatalf("%d events wait", n)
+		if n := p.depth(host.CoordinateQueue); n < 10 {
+			t.Fatalf("%d events wait, want at least 10", n)
 		}
-		var mended atomic.Bool
+		var repaired atomic.Bool
 		third := record.CoordinatorKey(ids[2])
 		healthy := p.ports
 		p.ports = *p.intercept(interceptors{write: func(key string, _ []byte, apply func() error) error {
-			if key == third && !mended.Load() {
-				return fault.New(fault.Denied, "not this one")
+			if key == third && !repaired.Load() {
+				return fault.New(fault.Denied, "injected: not this one")
 			}
 			return apply()
 		}})
@@ -107,34 +108,34 @@ func TestC35OnlyWhatFailsInABatchComesBack(t *testing.T) {
 			}
 			return n
 		}
-		p.await("the others are paused, and only events of the third are left", func() bool {
-			left := p.left(host.CoordinateQueue) // its pause, and the look that every open run gets at the start
+		p.await("the other runs are paused, and only events of the third are left", func() bool {
+			left := p.depth(host.CoordinateQueue) // its pause, and the wake-up that every open run gets at the start
 			return paused() == 9 && 1 <= left && left <= 2
 		})
-		mended.Store(true)
-		p.await("the third is paused, too", func() bool { return paused() == 10 && p.left(host.CoordinateQueue) == 0 })
+		repaired.Store(true)
+		p.await("the third run is paused", func() bool { return paused() == 10 && p.depth(host.CoordinateQueue) == 0 })
 	})
 }
 
-func TestC36ALongRunIsNotTakenForALoop(t *testing.T) {
+func TestC36LongCausalChainIsNotStoppedAsALoop(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.configure("[shard]\nitems = 1")
 		p.functions()
 		p.work(setup{engine: newRecordingEngine(after(time.Second)), inFlight: 1})
 		id := p.upload("prompts/x.jsonl", prompts(40))
-		for range 20 { // each is caused by what the one before led to
-			p.await("it goes on", func() bool { return p.state(id).Phase == run.Running })
+		for range 20 { // each pause is caused by the events of the one before
+			p.await("the run is running", func() bool { return p.state(id).Phase == run.Running })
 			must(t, p.user().Pause(t.Context(), id, "a pause"))
-			p.await("it is paused", func() bool { return p.state(id).Phase == run.Paused })
+			p.await("the run is paused", func() bool { return p.state(id).Phase == run.Paused })
 			must(t, p.user().Resume(t.Context(), id, "its end"))
 		}
-		o := p.ended(id)
-		o.phase(t, "completed")
-		o.own(t, 40, "")
+		o := p.awaitEnd(id)
+		o.wantPhase(t, "completed")
+		o.wantItems(t, 40, "")
 		for _, q := range []string{host.CoordinateQueue, host.TaskQueue, host.PlanQueue, host.WorkQueue("default")} {
-			if n := p.left(q + "-dead"); n > 0 {
-				t.Errorf("%d dead letters of %s", n, q)
+			if n := p.depth(q + "-dead"); n > 0 {
+				t.Errorf("%d dead letters in the queue of %s", n, q)
 			}
 		}
 	})

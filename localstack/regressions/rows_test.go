@@ -9,12 +9,12 @@ import (
 	"rollout/shared/fault"
 )
 
-// generatedAt and created are the one thing in a row that no two runs share.
-var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"|"created":[0-9]+`)
+// times matches the only parts of a row that differ between two runs.
+var times = regexp.MustCompile(`"generated_at":"[^"]*"|"created":[0-9]+`)
 
-// timeless is the rows without their times, one after the other.
+// timeless joins the rows without their times.
 func timeless(rows [][]byte) string {
-	return string(generatedAt.ReplaceAll(bytes.Join(rows, []byte("\n")), nil))
+	return string(times.ReplaceAll(bytes.Join(rows, []byte("\n")), nil))
 }
 
 // answerRow is an output row of the plain dialect.
@@ -34,39 +34,40 @@ type errorRow struct {
 	Error string          `json:"error"`
 }
 
-// parsed reads rows, each a JSON value on its own.
+// parsed decodes rows, each a JSON value.
 func parsed[T any](t *testing.T, rows [][]byte) []T {
 	t.Helper()
 	out := make([]T, len(rows))
 	for i, r := range rows {
 		if err := json.Unmarshal(r, &out[i]); err != nil {
-			t.Fatalf("row %d is no JSON: %v: %.200s", i, err, r)
+			t.Fatalf("row %d is not valid: %v: %.200s", i, err, r)
 		}
 	}
 	return out
 }
 
-// counts fails the test unless the run has so many answers and errors, also by
-// its summary (I1).
-func (o outcome) counts(t *testing.T, answers, errs int) {
+// wantCounts checks the numbers of answers and errors in the files and in the
+// summary (I1).
+func (o outcome) wantCounts(t *testing.T, answers, errs int) {
 	t.Helper()
 	if len(o.out) != answers || len(o.errs) != errs {
-		t.Errorf("%s: %d output and %d error rows; want %d and %d (%s)", o.Name, len(o.out), len(o.errs), answers, errs, o.Message)
+		t.Errorf("%s: %d output and %d error rows; want %d and %d (%s)", o.Name, len(o.out), len(o.errs), answers,
+			errs, o.Message)
 	}
 	if o.Items != uint64(answers+errs) || o.Completed != uint64(answers) || o.Failed != uint64(errs) {
-		t.Errorf("%s: the summary says %d items, %d completed, %d failed", o.Name, o.Items, o.Completed, o.Failed)
+		t.Errorf("%s: the summary has %d items, %d completed, %d failed", o.Name, o.Items, o.Completed, o.Failed)
 	}
 	byClass := 0
 	for _, n := range o.FailedByClass {
 		byClass += n
 	}
 	if byClass != errs {
-		t.Errorf("%s: %v by class, %d errors", o.Name, o.FailedByClass, errs)
+		t.Errorf("%s: the summary has the classes %v, want %d errors", o.Name, o.FailedByClass, errs)
 	}
 }
 
-// phase fails the test unless the run ended so.
-func (o outcome) phase(t *testing.T, want string) {
+// wantPhase checks the phase in which the run ended.
+func (o outcome) wantPhase(t *testing.T, want string) {
 	t.Helper()
 	if o.Phase != want {
 		t.Errorf("%s ended as %s (%s), want %s", o.Name, o.Phase, o.Message, want)

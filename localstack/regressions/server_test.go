@@ -10,11 +10,13 @@ import (
 	"rollout/localstack/fakellm"
 )
 
-func TestC15WhatIsNoAnswerIsAnItemError(t *testing.T) {
+func TestC15InvalidAnswerIsAnErrorOfItsItem(t *testing.T) {
 	t.Parallel()
 	replies := []string{
-		`{}`, `{"choices":[]}`, `{"choices":null}`, `{"object":"chat.completion","choices":{}}`, `[]`, `null`, `"MOCK:hello"`, ``, `<html>200 OK</html>`,
-		`{"error":{"message":"no"}}`, `{"choices":[null]}`, `{"choices":[{}]}`, "data: {}\n\ndata: [DONE]\n\n", "data: [DONE]\n\n",
+		`{}`, `{"choices":[]}`, `{"choices":null}`, `{"object":"chat.completion","choices":{}}`, `[]`, `null`,
+		`"MOCK:hello"`, ``, `<html>200 OK</html>`,
+		`{"error":{"message":"no"}}`, `{"choices":[null]}`, `{"choices":[{}]}`, "data: {}\n\ndata: [DONE]\n\n",
+		"data: [DONE]\n\n",
 		"echo",
 	}
 	good := fakeServer(t, fakellm.Config{})
@@ -27,14 +29,14 @@ func TestC15WhatIsNoAnswerIsAnItemError(t *testing.T) {
 			if !strings.Contains(string(body), fmt.Sprintf("odd %d.", i)) {
 				continue
 			}
-			if reply == "echo" { // the request comes back, with its messages and all
+			if reply == "echo" { // the request itself comes back
 				reply = string(body)
 			}
 			w.Header().Set("Content-Type", "application/json")
 			if strings.HasPrefix(reply, "data:") {
 				w.Header().Set("Content-Type", "text/event-stream")
 			}
-			_, _ = io.WriteString(w, reply) // a client that is gone needs no answer
+			_, _ = io.WriteString(w, reply) // the client may have left
 			return
 		}
 		r.Body = io.NopCloser(strings.NewReader(string(body)))
@@ -42,23 +44,24 @@ func TestC15WhatIsNoAnswerIsAnItemError(t *testing.T) {
 	})
 	var file strings.Builder
 	for i := range replies {
-		fmt.Fprintf(&file, "{\"id\":\"odd-%d\",\"prompt\":\"odd %d.\"}\n{\"id\":\"good-%d\",\"prompt\":\"good %d\"}\n", i, i, i, i)
+		fmt.Fprintf(&file, "{\"id\":\"odd-%d\",\"prompt\":\"odd %d.\"}\n{\"id\":\"good-%d\",\"prompt\":\"good %d\"}\n", i,
+			i, i, i)
 	}
 	p := onDisk(t)
 	p.configure("[limits]\nfailures = 2")
 	p.functions()
 	p.work(setup{engine: overHTTP(t, odd)})
-	o := p.ended(p.upload("prompts/x.jsonl", []byte(file.String())))
-	o.phase(t, "completed_with_errors")
-	o.counts(t, len(replies), len(replies))
+	o := p.awaitEnd(p.upload("prompts/x.jsonl", []byte(file.String())))
+	o.wantPhase(t, "completed_with_errors")
+	o.wantCounts(t, len(replies), len(replies))
 	for i, r := range parsed[errorRow](t, o.errs) {
 		if string(r.ID) != fmt.Sprintf(`"odd-%d"`, i) || r.Class != "engine" || r.Error == "" {
-			t.Errorf("%q leads to %+v; want the class engine", replies[min(i, len(replies)-1)], r)
+			t.Errorf("the answer %q gives %+v, want the class engine", replies[min(i, len(replies)-1)], r)
 		}
 	}
 	for i, r := range parsed[answerRow](t, o.out) {
 		if string(r.ID) != fmt.Sprintf(`"good-%d"`, i) {
-			t.Errorf("row %d is of %s: %q", i, r.ID, r.Completion)
+			t.Errorf("row %d has the id %s: %q", i, r.ID, r.Completion)
 		}
 	}
 }

@@ -17,37 +17,37 @@ import (
 	"rollout/shared/record"
 )
 
-// own fails the test unless the items id-0 to id-(n-1) have one row each,
-// under their own ids, in order, errors all of the class.
-func (o outcome) own(t *testing.T, n int, class string) {
+// wantItems checks that the items id-0 to id-(n-1) have one row each under their
+// own ids, in order, and that all errors have the class.
+func (o outcome) wantItems(t *testing.T, n int, class string) {
 	t.Helper()
-	o.counts(t, len(o.out), n-len(o.out))
+	o.wantCounts(t, len(o.out), n-len(o.out))
 	answers, errs := parsed[answerRow](t, o.out), parsed[errorRow](t, o.errs)
 	for i := range n {
 		id := fmt.Sprintf(`"id-%d"`, i)
 		switch {
 		case len(answers) > 0 && string(answers[0].ID) == id:
 			if want := fmt.Sprintf("MOCK:number %d", i); answers[0].Completion != want {
-				t.Errorf("under %s stands %q", id, answers[0].Completion)
+				t.Errorf("the id %s has the answer %q", id, answers[0].Completion)
 			}
 			answers = answers[1:]
 		case len(errs) > 0 && string(errs[0].ID) == id:
 			if string(errs[0].Class) != class || errs[0].Item != uint64(i) {
-				t.Errorf("%s: %+v; want class %s, item %d", id, errs[0], class, i)
+				t.Errorf("the error row of %s is %+v, want the class %s and item %d", id, errs[0], class, i)
 			}
 			errs = errs[1:]
 		default:
-			t.Fatalf("%s is in neither file next", id)
+			t.Fatalf("%s is the next row of neither file", id)
 		}
 	}
 	if len(answers)+len(errs) > 0 {
-		t.Errorf("%d rows are no item's", len(answers)+len(errs))
+		t.Errorf("%d rows belong to no item", len(answers)+len(errs))
 	}
 }
 
-// uneven answers like the mock, each prompt after a time of its own of 10 to
-// 30 ms, and one in eight after 5 s.
-func uneven(ctx context.Context, r engine.Request) (engine.Answer, error) {
+// unevenLatency answers as the mock engine does, after 10 to 30 ms that depend on
+// the prompt; one prompt in eight takes 5 s.
+func unevenLatency(ctx context.Context, r engine.Request) (engine.Answer, error) {
 	h := 0
 	for _, c := range r.Body {
 		h = (31*h + int(c)) % 1009
@@ -59,17 +59,18 @@ func uneven(ctx context.Context, r engine.Request) (engine.Answer, error) {
 	return after(d)(ctx, r)
 }
 
-func TestC11AStopWithRequestsInFlight(t *testing.T) {
+func TestC11StopWithRequestsInFlightKeepsAnswers(t *testing.T) {
 	t.Parallel()
 	const races = 1000
 	both := 0
 	for i := range races {
 		simulated(t, func(t *testing.T, p *system) {
-			p.configure(fmt.Sprintf("[shard]\nitems = %d\n[limits]\ngrace = %q", []int{1, 4, 5, 25, 256}[i%5], []string{"20ms", "1s"}[i%2]))
+			p.configure(fmt.Sprintf("[shard]\nitems = %d\n[limits]\ngrace = %q", []int{1, 4, 5, 25, 256}[i%5],
+				[]string{"20ms", "1s"}[i%2]))
 			begun := make(chan struct{}, 100)
 			e := newRecordingEngine(func(ctx context.Context, r engine.Request) (engine.Answer, error) {
 				begun <- struct{}{}
-				return uneven(ctx, r)
+				return unevenLatency(ctx, r)
 			})
 			p.functions()
 			p.work(setup{engine: e, inFlight: 5})
@@ -79,23 +80,23 @@ func TestC11AStopWithRequestsInFlight(t *testing.T) {
 			}
 			time.Sleep(time.Duration(i) * 101 * time.Microsecond)
 			must(t, p.user().Stop(t.Context(), id, ""))
-			o := p.ended(id)
-			o.phase(t, "stopped")
-			o.own(t, 25, "canceled")
+			o := p.awaitEnd(id)
+			o.wantPhase(t, "stopped")
+			o.wantItems(t, 25, "canceled")
 			if len(o.out) > 0 && len(o.errs) > 0 {
 				both++
 			}
 		})
 		if t.Failed() {
-			t.Fatalf("in race %d", i)
+			t.Fatalf("race %d failed", i)
 		}
 	}
 	if both < races/2 {
-		t.Errorf("only %d of %d races had rows in both files: they prove little", both, races)
+		t.Errorf("only %d of %d races had rows in both files, too few for the test", both, races)
 	}
 }
 
-func TestC12AStopBeforeTheFirstDispatch(t *testing.T) {
+func TestC12StopBeforeTheFirstDispatch(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(t *testing.T, p *system, e events.RunSubmitted){
 		"before planning": func(*testing.T, *system, events.RunSubmitted) {},
@@ -113,17 +114,18 @@ func TestC12AStopBeforeTheFirstDispatch(t *testing.T) {
 			simulated(t, func(t *testing.T, p *system) {
 				p.configure("[shard]\nitems = 3")
 				info := p.put("prompts/x.jsonl", prompts(10))
-				must(t, p.submitter().Uploaded(t.Context(), events.ObjectCreated{Bucket: "local", Key: info.Key, Version: info.Version, Size: info.Size}))
+				must(t, p.submitter().Uploaded(t.Context(), events.ObjectCreated{Bucket: "local", Key: info.Key,
+					Version: info.Version, Size: info.Size}))
 				m := p.manifests()[0]
 				before(t, p, events.RunSubmitted{Run: string(m.Run)})
 				must(t, p.user().Stop(t.Context(), m.Run, ""))
 				p.functions()
 				e := newRecordingEngine(nil)
 				p.work(setup{engine: e})
-				o := p.ended(m.Run)
-				o.phase(t, "stopped")
-				o.counts(t, 0, 10)
-				o.own(t, 10, "canceled")
+				o := p.awaitEnd(m.Run)
+				o.wantPhase(t, "stopped")
+				o.wantCounts(t, 0, 10)
+				o.wantItems(t, 10, "canceled")
 				if n := len(e.requests()); n > 0 {
 					t.Errorf("%d requests were made", n)
 				}
@@ -132,7 +134,7 @@ func TestC12AStopBeforeTheFirstDispatch(t *testing.T) {
 	}
 }
 
-// manifests are those of all runs.
+// manifests returns the manifests of all runs.
 func (p *system) manifests() []record.Manifest {
 	p.t.Helper()
 	var out []record.Manifest
@@ -144,7 +146,7 @@ func (p *system) manifests() []record.Manifest {
 	return out
 }
 
-func TestC12AnExpiryAmidPlanning(t *testing.T) {
+func TestC12RunExpiresDuringPlanning(t *testing.T) {
 	t.Parallel()
 	for name, workers := range map[string]int{"without workers": 0, "with one": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -157,10 +159,11 @@ func TestC12AnExpiryAmidPlanning(t *testing.T) {
 					m.Inputs = append(m.Inputs, record.Input{Key: info.Key, Version: info.Version, Size: info.Size})
 				}
 				p.deploy.Defaults.Limits.Deadline = config.Duration(10 * time.Second)
-				// The messages to plan the second file are lost until then.
+				// The messages to plan the second file are lost until the deadline.
 				began := time.Now()
 				p.ports = *p.intercept(interceptors{send: func(queue string, body []byte, apply func() error) error {
-					if _, e, err := events.Decode(body); err == nil && queue == host.PlanQueue && e.(events.PlanRange).Range == 1 && time.Since(began) < 10*time.Second {
+					if _, e, err := events.Decode(body); err == nil && queue == host.PlanQueue && e.(events.PlanRange).Range == 1 &&
+						time.Since(began) < 10*time.Second {
 						return nil
 					}
 					return apply()
@@ -170,18 +173,18 @@ func TestC12AnExpiryAmidPlanning(t *testing.T) {
 					p.work(setup{engine: newRecordingEngine(after(time.Second)), inFlight: 1})
 				}
 				id := p.create(m)
-				o := p.ended(id)
-				o.phase(t, "expired")
-				o.own(t, 12, "expired")
+				o := p.awaitEnd(id)
+				o.wantPhase(t, "expired")
+				o.wantItems(t, 12, "expired")
 				if got := len(o.out); got != 4*workers {
-					t.Errorf("%d answers; want %d: the first file was planned in time", got, 4*workers)
+					t.Errorf("%d answers, want %d of the first file, which was planned in time", got, 4*workers)
 				}
 			})
 		})
 	}
 }
 
-func TestC14WhatIsFinishedWhenTheWindowClosesIsKept(t *testing.T) {
+func TestC14AnswersBeforeTheDeadlineAreKept(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		grace  string
@@ -191,7 +194,7 @@ func TestC14WhatIsFinishedWhenTheWindowClosesIsKept(t *testing.T) {
 	}{
 		{"10s", 400 * time.Millisecond, "1s", 4},
 		{"100ms", 400 * time.Millisecond, "1s", 4},
-		{"10s", 3 * time.Second, "1s", 4}, // only the grace lets anything finish
+		{"10s", 3 * time.Second, "1s", 4}, // answers finish only within the grace
 		{"100ms", time.Minute, "1s", 0},
 		{"10s", time.Millisecond, "1h", 40},
 	} {
@@ -209,53 +212,53 @@ func TestC14WhatIsFinishedWhenTheWindowClosesIsKept(t *testing.T) {
 				})
 				p.functions()
 				p.work(setup{engine: e, inFlight: 4})
-				o := p.ended(p.upload("prompts/x.jsonl", prompts(40)))
-				o.own(t, 40, "expired")
+				o := p.awaitEnd(p.upload("prompts/x.jsonl", prompts(40)))
+				o.wantItems(t, 40, "expired")
 				if len(o.out) != int(answered.Load()) || len(o.out) < c.least {
-					t.Errorf("%d answers were given and %d kept; want at least %d", answered.Load(), len(o.out), c.least)
+					t.Errorf("%d answers were given, %d are kept, want all and at least %d", answered.Load(), len(o.out), c.least)
 				}
 				if c.least == 40 {
-					o.phase(t, "completed")
+					o.wantPhase(t, "completed")
 				} else {
-					o.phase(t, "expired")
+					o.wantPhase(t, "expired")
 				}
 			})
 		})
 	}
 }
 
-func TestC16ARunEndsAfterItsSlowestRequest(t *testing.T) {
+func TestC16RunEndsAfterItsSlowestRequest(t *testing.T) {
 	t.Parallel()
 	for _, items := range []int{1, 10, 256} {
 		t.Run(fmt.Sprint(items), func(t *testing.T) {
 			t.Parallel()
 			simulated(t, func(t *testing.T, p *system) {
 				p.configure(fmt.Sprintf("[shard]\nitems = %d", items))
-				let := make(chan struct{})
+				release := make(chan struct{})
 				e := newRecordingEngine(func(ctx context.Context, r engine.Request) (engine.Answer, error) {
 					if strings.Contains(string(r.Body), "number 29") {
-						<-let
+						<-release
 					}
 					return mocked(ctx, r)
 				})
 				p.functions()
 				p.work(setup{engine: e, inFlight: 16})
 				id := p.upload("prompts/x.jsonl", prompts(30))
-				p.await("all are asked", func() bool { return len(e.requests()) == 30 })
+				p.await("all requests are sent", func() bool { return len(e.requests()) == 30 })
 				time.Sleep(100 * time.Second)
 				if s := p.state(id); s.Phase != run.Running {
-					t.Errorf("the run is %s while its last request goes on", s.Phase)
+					t.Errorf("the run is %s before its last answer", s.Phase)
 				}
 				if _, early := p.object(record.OutputKey(id, record.CompletionsFile)); early {
-					t.Error("the output is there while the last request goes on")
+					t.Error("the output exists before the last answer")
 				}
 				slowest := time.Now()
-				close(let)
-				o := p.ended(id)
-				o.phase(t, "completed")
-				o.own(t, 30, "")
+				close(release)
+				o := p.awaitEnd(id)
+				o.wantPhase(t, "completed")
+				o.wantItems(t, 30, "")
 				if o.EndedAt.Before(slowest) {
-					t.Errorf("it ended %s before its last answer", slowest.Sub(o.EndedAt))
+					t.Errorf("the run ended %s before its last answer", slowest.Sub(o.EndedAt))
 				}
 			})
 		})

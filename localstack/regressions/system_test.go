@@ -35,44 +35,51 @@ import (
 	"rollout/shared/retry"
 )
 
-// system is one installation: its stores, and whatever was started over them.
+// system is one installation: its stores, and the functions and workers that a
+// test starts over them.
 type system struct {
 	t        *testing.T
 	ports    host.Ports
 	deploy   config.Deployment
-	patience time.Duration  // for conditions, before a test gives up
-	look     time.Duration  // between looks at conditions, if there are no hints
+	patience time.Duration  // how long await waits
+	pollGap  time.Duration  // between two checks of await without a hint
 	bucket   *bucket.Bucket // on disk only
-	raw      stores         // in memory only: without retries
+	raw      stores         // in memory only: the stores without retries
 	workers  int
 }
 
-// stores are an installation's, in memory.
+// stores are the stores of an installation in memory.
 type stores struct {
 	blobs  *memory.Bucket
 	docs   *memory.Documents
 	queues *memory.Queues
 }
 
-// onDisk opens an installation over the drivers of a laptop. Nothing runs yet.
+// onDisk opens an installation over the embedded drivers. It starts nothing. Its
+// workers do not fence themselves on a busy machine.
 func onDisk(t *testing.T) *system {
 	t.Helper()
 	l, closeLocal, err := installation.OpenLocal(t.Context(), t.TempDir(), installation.LocalOptions{Create: true})
 	must(t, err)
 	t.Cleanup(func() { must(t, closeLocal()) })
-	return &system{t: t, ports: l.Ports, deploy: deployment(), patience: 2 * time.Minute, look: 50 * time.Millisecond, bucket: l.Bucket}
+	deploy := deployment()
+	deploy.Health.SelfFence = config.Duration(4 * time.Minute)
+	deploy.Health.FailureTimeout = config.Duration(5 * time.Minute)
+	return &system{t: t, ports: l.Ports, deploy: deploy, patience: 5 * time.Minute, pollGap: 50 * time.Millisecond,
+		bucket: l.Bucket}
 }
 
-// inMemory opens one over the drivers in memory.
+// inMemory opens an installation over the drivers in memory. It starts nothing.
 func inMemory(t *testing.T) *system {
 	raw := stores{memory.NewBucket(clock.System{}), memory.NewDocuments(), memory.NewQueues(clock.System{})}
-	return &system{t: t, ports: connect(raw.blobs, raw.docs, raw.queues), raw: raw, deploy: deployment(), patience: 20 * time.Minute, look: time.Second}
+	return &system{t: t, ports: connect(raw.blobs, raw.docs, raw.queues), raw: raw, deploy: deployment(),
+		patience: 20 * time.Minute, pollGap: time.Second}
 }
 
-// connect wires stores to ports, with the retries that every process has.
+// connect makes ports of the stores, with the retries of every process.
 func connect(b blob.Store, d document.Store, q queue.Queues) host.Ports {
 	return host.Ports{Blobs: b, Docs: document.Reliable(d, retry.Policy{}), Queues: queue.Reliable(q, retry.Policy{}),
-		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "cases"}
+		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "regressions"}
 }
 
 func deployment() config.Deployment {
@@ -81,31 +88,32 @@ func deployment() config.Deployment {
 	return d
 }
 
-// simulated runs a test in simulated time, over an installation in memory.
+// simulated runs a test in simulated time over an installation in memory.
 func simulated(t *testing.T, test func(t *testing.T, p *system)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, inMemory(t)) })
 }
 
-// functions starts all functions, until the test ends or stop is called. On
-// disk they watch the bucket.
+// functions runs all functions until the test ends or stop is called. On disk
+// they watch the bucket.
 func (p *system) functions() (stop func()) {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	cfg := inprocess.Config{Deployment: p.deploy}
 	if p.bucket != nil {
-		cfg.Uploads = p.bucket.Watch(ctx, record.PromptsPrefix, bucket.WatchOptions{Quiet: 100 * time.Millisecond, EmptyRecheck: 500 * time.Millisecond})
+		cfg.Uploads = p.bucket.Watch(ctx, record.PromptsPrefix,
+			bucket.WatchOptions{Quiet: 100 * time.Millisecond, EmptyRecheck: 500 * time.Millisecond})
 	}
 	system := inprocess.New(p.ports, cfg)
 	return p.background(cancel, func() error { return system.Run(ctx) })
 }
 
-// background runs f until it ends; stop cancels it and waits.
+// background runs f in a goroutine. stop cancels it and waits for its end.
 func (p *system) background(cancel context.CancelFunc, f func() error) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		if err := f(); err != nil && !errors.Is(err, context.Canceled) && !fault.Is(err, fault.Canceled) {
-			p.t.Errorf("it ended: %v", err)
+			p.t.Errorf("the functions ended: %v", err)
 		}
 	}()
 	stop = func() { cancel(); <-done }
@@ -113,8 +121,8 @@ func (p *system) background(cancel context.CancelFunc, f func() error) (stop fun
 	return stop
 }
 
-// upload puts the bytes into the bucket, as `rollout submit` does, and returns
-// the run that becomes of them. In memory, the bucket's event is sent once.
+// upload puts the content into the bucket as `rollout submit` does, and returns
+// the id of its run. In memory it also sends the event of the object once.
 func (p *system) upload(key string, content []byte) identity.RunID {
 	p.t.Helper()
 	info := p.put(key, content)
@@ -124,6 +132,7 @@ func (p *system) upload(key string, content []byte) identity.RunID {
 	return identity.UploadRun(p.deploy.Bucket, key, info.Version)
 }
 
+// put puts the content into the bucket.
 func (p *system) put(key string, content []byte) blob.Info {
 	p.t.Helper()
 	var info blob.Info
@@ -139,41 +148,42 @@ func (p *system) put(key string, content []byte) blob.Info {
 	return info
 }
 
-// announce sends the event of an object's creation.
+// announce sends the event that an object was created.
 func (p *system) announce(info blob.Info) {
 	p.t.Helper()
 	must(p.t, p.ports.Send(p.t.Context(), host.TaskQueue, events.ObjectCreated{
 		Bucket: p.deploy.Bucket, Key: info.Key, Version: info.Version, Size: info.Size}))
 }
 
-// configure puts the config that uploads without one of their own get.
+// configure writes the config of uploads that have none beside them.
 func (p *system) configure(toml string) {
 	p.t.Helper()
 	p.put("prompts/rollout.toml", []byte("schema_version = 1\n"+toml))
 }
 
-// await waits until the condition holds. Stores hint at changes; a slow look
-// makes up for hints that are not there.
+// await waits until the condition holds. It checks on each change of a
+// coordinator document, and after pollGap, since changes may come unnoticed. It
+// fails the test after patience.
 func (p *system) await(what string, holds func() bool) {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
 	defer cancel()
 	hints := p.ports.Docs.(document.Watcher).Watch(ctx, "coordinator/")
-	late := time.NewTimer(p.patience)
-	defer late.Stop()
-	look := time.NewTicker(p.look)
-	defer look.Stop()
+	limit := time.NewTimer(p.patience)
+	defer limit.Stop()
+	poll := time.NewTicker(p.pollGap)
+	defer poll.Stop()
 	for !holds() {
 		select {
 		case <-hints:
-		case <-look.C:
-		case <-late.C:
-			p.t.Fatalf("after %s still not: %s", p.patience, what)
+		case <-poll.C:
+		case <-limit.C:
+			p.t.Fatalf("this did not happen within %s: %s", p.patience, what)
 		}
 	}
 }
 
-// state is how far the run is.
+// state is the coordinator's state of the run.
 func (p *system) state(id identity.RunID) run.State {
 	p.t.Helper()
 	s := run.New(id)
@@ -185,11 +195,11 @@ func (p *system) state(id identity.RunID) run.State {
 // outcome is what a run left for its user.
 type outcome struct {
 	record.Summary
-	out, errs [][]byte // lines, without their line feeds
+	out, errs [][]byte // rows of both files, without line feeds
 }
 
-// ended waits for the run's end and reads its files.
-func (p *system) ended(id identity.RunID) outcome {
+// awaitEnd waits until the run has ended and reads its files.
+func (p *system) awaitEnd(id identity.RunID) outcome {
 	p.t.Helper()
 	p.await("run "+string(id)+" has ended", func() bool {
 		var m record.Manifest
@@ -211,8 +221,8 @@ func (p *system) ended(id identity.RunID) outcome {
 	return o
 }
 
-// object reads an object, if it is there.
-func (p *system) object(key string) ([]byte, bool) {
+// object reads an object; ok is false if it does not exist.
+func (p *system) object(key string) (content []byte, ok bool) {
 	p.t.Helper()
 	r, _, err := p.ports.Blobs.Get(p.t.Context(), key, blob.GetOptions{})
 	if fault.Is(err, fault.NotFound) {
@@ -224,12 +234,12 @@ func (p *system) object(key string) ([]byte, bool) {
 	return b, true
 }
 
-// lines splits an object on 0x0A alone, as readers of the output do.
+// lines splits an object at line feeds only, as readers of the output do.
 func (p *system) lines(key string) [][]byte {
 	p.t.Helper()
 	b, ok := p.object(key)
 	if !ok {
-		p.t.Fatalf("there is no %s", key)
+		p.t.Fatalf("%s does not exist", key)
 	}
 	if len(b) == 0 {
 		return nil
@@ -240,10 +250,10 @@ func (p *system) lines(key string) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(b, []byte("\n")), []byte("\n"))
 }
 
-// user is what a command of the user talks to.
+// user is the API that the user's commands call.
 func (p *system) user() *api.Service { return api.New(p.ports, p.deploy, cloud.OneMachine()) }
 
-// documents are all documents under a prefix.
+// documents are all documents with the prefix.
 func (p *system) documents(prefix string) []document.Doc {
 	p.t.Helper()
 	var docs []document.Doc
@@ -254,6 +264,7 @@ func (p *system) documents(prefix string) []document.Doc {
 	return docs
 }
 
+// must fails the test on an error.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -261,7 +272,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// prompts is a file of n numbered prompts, each with an id.
+// prompts is a plain file of n prompts "number i" with the ids "id-i".
 func prompts(n int) []byte {
 	var b bytes.Buffer
 	for i := range n {
@@ -270,7 +281,7 @@ func prompts(n int) []byte {
 	return b.Bytes()
 }
 
-// submitter is the submit function, for runs of inputs that a test pins.
+// submitter is the submit function, for tests that call it directly.
 func (p *system) submitter() *submit.Submitter {
 	return submit.New(p.ports, p.deploy, cloud.Capabilities{})
 }

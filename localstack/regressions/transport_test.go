@@ -12,16 +12,16 @@ import (
 	"rollout/gpuworker/engine/openai"
 )
 
-// transport carries requests to a handler without a network: what the client of an
-// inference server and the server do to each other can so be seen in simulated
-// time. Both ends notice when the other one leaves. Once it is cut, what is
-// under way breaks and nobody listens any more, as when the server dies.
+// transport carries requests to a handler without a network, so that the client
+// of an inference server and the server run in simulated time. Each end notices
+// when the other one leaves. Once it is cut, requests in flight break and new
+// ones are refused, as when the server has died.
 type transport struct {
 	to  http.Handler
-	cut chan struct{} // closed; nil is never
+	cut chan struct{} // closed to cut it; nil never cuts
 }
 
-// clientOver is an engine that asks an inference server, as products do.
+// clientOver is the product's client of an inference server, over a transport.
 func clientOver(t *testing.T, w transport, options ...func(*openai.Config)) *openai.Client {
 	t.Helper()
 	cfg := openai.Config{BaseURL: "http://engine/v1", HTTPClient: &http.Client{Transport: w}}
@@ -41,15 +41,15 @@ func (w transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	default:
 	}
-	ctx, hangUp := context.WithCancel(r.Context())
+	ctx, cancel := context.WithCancel(r.Context())
 	out, in := io.Pipe()
 	reply := &reply{header: http.Header{}, body: in, begun: make(chan struct{})}
 	go func() {
 		select {
 		case <-w.cut:
 			reply.end(io.ErrUnexpectedEOF)
-			hangUp()
-		case <-ctx.Done(): // nobody reads any more
+			cancel()
+		case <-ctx.Done(): // the client left
 			_ = out.Close() // never fails
 		}
 	}()
@@ -73,35 +73,36 @@ func (w transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	select {
 	case <-reply.begun:
 	case <-r.Context().Done():
-		hangUp()
+		cancel()
 		return nil, r.Context().Err()
 	}
 	if reply.status == 0 {
-		hangUp()
+		cancel()
 		return nil, io.ErrUnexpectedEOF
 	}
-	return &http.Response{StatusCode: reply.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: reply.sent,
-		ContentLength: -1, Body: line{out, hangUp}}, nil
+	return &http.Response{StatusCode: reply.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+		Header:        reply.sent,
+		ContentLength: -1, Body: responseBody{out, cancel}}, nil
 }
 
-// line is an answer's body; closing it hangs up.
-type line struct {
+// responseBody is an answer's body. Close cancels the request.
+type responseBody struct {
 	*io.PipeReader
-	hangUp func()
+	cancel func()
 }
 
-func (l line) Close() error {
-	l.hangUp()
-	return l.PipeReader.Close()
+func (b responseBody) Close() error {
+	b.cancel()
+	return b.PipeReader.Close()
 }
 
-// reply is what a handler writes to.
+// reply is the http.ResponseWriter of a handler.
 type reply struct {
 	header, sent http.Header
-	status       int // 0: the connection broke before the headers
+	status       int // 0 if the connection broke before the headers
 	body         *io.PipeWriter
 	once         sync.Once
-	begun        chan struct{} // closed with the headers, or with the connection
+	begun        chan struct{} // closed with the headers, or when the connection breaks
 }
 
 func (r *reply) Header() http.Header { return r.header }

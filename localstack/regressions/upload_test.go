@@ -19,17 +19,18 @@ import (
 	"rollout/shared/host"
 )
 
-func TestC18WhatRunsWriteIsNoInput(t *testing.T) {
+func TestC18ObjectsOfRunsAreNotInputs(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.functions()
 		p.work(setup{})
-		o := p.ended(p.upload("prompts/x.jsonl", prompts(3)))
-		o.phase(t, "completed")
-		for _, key := range []string{"runs/x.jsonl", "work/x.jsonl", "cas/x.jsonl", "pending/x.jsonl", "x.jsonl", "prompts.jsonl", "runs/prompts/x.jsonl"} {
+		o := p.awaitEnd(p.upload("prompts/x.jsonl", prompts(3)))
+		o.wantPhase(t, "completed")
+		for _, key := range []string{"runs/x.jsonl", "work/x.jsonl", "cas/x.jsonl", "pending/x.jsonl", "x.jsonl",
+			"prompts.jsonl", "runs/prompts/x.jsonl"} {
 			p.put(key, prompts(2))
 		}
-		// The bucket tells of every object in it, those that runs wrote included.
+		// Every object in the bucket is announced, also those that runs wrote.
 		for after := ""; ; {
 			page, err := p.ports.Blobs.List(t.Context(), "", after, blob.MaxList)
 			must(t, err)
@@ -41,32 +42,35 @@ func TestC18WhatRunsWriteIsNoInput(t *testing.T) {
 				break
 			}
 		}
-		p.await("all is heard", func() bool { return p.left(host.TaskQueue) == 0 })
+		p.await("all events are handled", func() bool { return p.depth(host.TaskQueue) == 0 })
 		if ms := p.manifests(); len(ms) != 1 {
-			t.Errorf("%d runs: %+v", len(ms), ms)
+			t.Errorf("%d runs, want 1: %+v", len(ms), ms)
 		}
 	})
 }
 
-func TestC32AwkwardKeysAreRunsOfTheirOwn(t *testing.T) {
+func TestC32AwkwardKeysBecomeDifferentRuns(t *testing.T) {
 	t.Parallel()
 	p := onDisk(t)
 	p.functions()
 	p.work(setup{})
 	runs := map[identity.RunID]string{}
 	for _, key := range []string{
-		"my prompts.jsonl", "a+b.jsonl", "a%2Bb.jsonl", "a b.jsonl", "日本 語.jsonl", "a&b=c?.jsonl", "100%.jsonl", "%.jsonl", "%2e%2e%2fx.jsonl",
-		"quote\"'`.jsonl", "back\\slash.jsonl", "e\u0301.jsonl", "\u00e9.jsonl", "$(id).jsonl", "-rf.jsonl", "deep/er/x.jsonl", "#x.jsonl", "x.jsonl.jsonl",
+		"my prompts.jsonl", "a+b.jsonl", "a%2Bb.jsonl", "a b.jsonl", "日本 語.jsonl", "a&b=c?.jsonl", "100%.jsonl",
+		"%.jsonl",
+		"%2e%2e%2fx.jsonl",
+		"quote\"'`.jsonl", "back\\slash.jsonl", "e\u0301.jsonl", "\u00e9.jsonl", "$(id).jsonl",
+		"-rf.jsonl", "deep/er/x.jsonl", "#x.jsonl", "x.jsonl.jsonl",
 	} {
 		key = "prompts/" + key
 		line := fmt.Appendf(nil, "{\"prompt\":%q}\n{oops\n", "of "+strings.ToValidUTF8(key, ""))
 		runs[p.upload(key, line)] = key
 	}
 	for id, key := range runs {
-		o := p.ended(id)
-		o.counts(t, 1, 1)
+		o := p.awaitEnd(id)
+		o.wantCounts(t, 1, 1)
 		if r := parsed[errorRow](t, o.errs); r[0].File != key {
-			t.Errorf("%s is called %s", key, r[0].File)
+			t.Errorf("the error row of %s names the file %s", key, r[0].File)
 		}
 		if r := parsed[answerRow](t, o.out); !strings.HasSuffix(r[0].Completion, "of "+key) {
 			t.Errorf("%s has the answer %q", key, r[0].Completion)
@@ -77,12 +81,12 @@ func TestC32AwkwardKeysAreRunsOfTheirOwn(t *testing.T) {
 	}
 }
 
-func TestC33OneEventThreeTimesAtOnceIsOneRun(t *testing.T) {
+func TestC33RepeatedEventIsOneRun(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		e := newRecordingEngine(nil)
 		p.functions()
-		p.functions() // of another process
+		p.functions() // a second process
 		p.work(setup{engine: e})
 		info := p.put("prompts/x.jsonl", prompts(10))
 		event := events.ObjectCreated{Bucket: "local", Key: info.Key, Version: info.Version, Size: info.Size}
@@ -92,18 +96,18 @@ func TestC33OneEventThreeTimesAtOnceIsOneRun(t *testing.T) {
 			p.announce(info)
 		}
 		all.Wait()
-		o := p.ended(identity.UploadRun("local", info.Key, info.Version))
+		o := p.awaitEnd(identity.UploadRun("local", info.Key, info.Version))
 		p.announce(info)
-		p.await("all is heard", func() bool { return p.left(host.TaskQueue) == 0 })
-		o.phase(t, "completed")
-		o.own(t, 10, "")
+		p.await("all events are handled", func() bool { return p.depth(host.TaskQueue) == 0 })
+		o.wantPhase(t, "completed")
+		o.wantItems(t, 10, "")
 		if len(p.manifests()) != 1 || len(e.requests()) != 10 {
 			t.Errorf("%d runs, %d requests", len(p.manifests()), len(e.requests()))
 		}
 	})
 }
 
-func TestC33AnUploadThatIsGoneIsNoRun(t *testing.T) {
+func TestC33DeletedUploadIsNotARun(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.functions()
@@ -111,27 +115,27 @@ func TestC33AnUploadThatIsGoneIsNoRun(t *testing.T) {
 		must(t, p.ports.Blobs.Delete(t.Context(), deleted.Key, ""))
 		old := p.put("prompts/y.jsonl", prompts(2))
 		p.put("prompts/y.jsonl", prompts(3))
-		p.announce(deleted) // the delete came before the create
+		p.announce(deleted) // the deletion came before the event
 		p.announce(old)
 		p.announce(blob.Info{Key: "prompts/never.jsonl", Version: "7", Size: 10})
-		p.await("all is heard", func() bool { return p.left(host.TaskQueue) == 0 })
+		p.await("all events are handled", func() bool { return p.depth(host.TaskQueue) == 0 })
 		if ms := p.manifests(); len(ms) != 0 {
-			t.Errorf("%d runs of objects that are gone", len(ms))
+			t.Errorf("%d runs of deleted objects", len(ms))
 		}
-		if n := p.left(host.TaskQueue + "-dead"); n > 0 {
+		if n := p.depth(host.TaskQueue + "-dead"); n > 0 {
 			t.Errorf("%d dead letters", n)
 		}
 	})
 }
 
-func TestC33AnInputOverwrittenWhileItRunsIsTwoRuns(t *testing.T) {
+func TestC33OverwrittenInputIsTwoRuns(t *testing.T) {
 	t.Parallel()
 	simulated(t, func(t *testing.T, p *system) {
 		p.configure("[shard]\nitems = 2")
-		let, begun := make(chan struct{}), make(chan struct{}, 100)
+		release, begun := make(chan struct{}), make(chan struct{}, 100)
 		e := newRecordingEngine(func(ctx context.Context, r engine.Request) (engine.Answer, error) {
 			begun <- struct{}{}
-			<-let
+			<-release
 			return mocked(ctx, r)
 		})
 		p.functions()
@@ -140,12 +144,13 @@ func TestC33AnInputOverwrittenWhileItRunsIsTwoRuns(t *testing.T) {
 		<-begun
 		<-begun
 		second := p.upload("prompts/x.jsonl", bytes.ReplaceAll(prompts(6), []byte("number"), []byte("another")))
-		close(let)
-		o := p.ended(first)
-		o.phase(t, "failed")
-		// What was loaded is answered as it was; nothing of the new bytes is
-		// ever answered under the old run. The ids of the rest went with them.
-		if o.Reason != "input_changed" || len(o.out)+len(o.errs) != 20 || len(o.out) < 2 || o.FailedByClass["input_changed"] != len(o.errs) {
+		close(release)
+		o := p.awaitEnd(first)
+		o.wantPhase(t, "failed")
+		// Loaded items are answered with the old bytes; the old run never answers
+		// the new bytes. The other items have lost their ids with the old bytes.
+		if o.Reason != "input_changed" || len(o.out)+len(o.errs) != 20 || len(o.out) < 2 ||
+			o.FailedByClass["input_changed"] != len(o.errs) {
 			t.Errorf("%+v", o.Summary)
 		}
 		for i, r := range parsed[answerRow](t, o.out) {
@@ -158,16 +163,16 @@ func TestC33AnInputOverwrittenWhileItRunsIsTwoRuns(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		}
-		n := p.ended(second)
-		n.phase(t, "completed")
-		n.counts(t, 6, 0)
+		n := p.awaitEnd(second)
+		n.wantPhase(t, "completed")
+		n.wantCounts(t, 6, 0)
 		if r := parsed[answerRow](t, n.out); r[5].Completion != "MOCK:another 5" {
 			t.Errorf("%+v", r[5])
 		}
 	})
 }
 
-func TestC34AnEmptyFileFilledSoonIsOneRun(t *testing.T) {
+func TestC34EmptyFileWrittenLaterIsOneRun(t *testing.T) {
 	t.Parallel()
 	p := onDisk(t)
 	p.functions()
@@ -179,23 +184,23 @@ func TestC34AnEmptyFileFilledSoonIsOneRun(t *testing.T) {
 	content := prompts(40)
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	must(t, err)
-	for part := range slices.Chunk(content, len(content)/4+1) { // slower than one write
+	for part := range slices.Chunk(content, len(content)/4+1) { // in several writes
 		_, err := f.Write(part)
 		must(t, err)
 		p.sleepRealTime(20 * time.Millisecond)
 	}
 	must(t, f.Close())
-	p.await("there is a run", func() bool { return len(p.manifests()) > 0 })
+	p.await("the run exists", func() bool { return len(p.manifests()) > 0 })
 	m := p.manifests()[0]
-	o := p.ended(m.Run)
-	o.phase(t, "completed")
-	o.own(t, 40, "")
+	o := p.awaitEnd(m.Run)
+	o.wantPhase(t, "completed")
+	o.wantItems(t, 40, "")
 	if ms := p.manifests(); len(ms) != 1 {
-		t.Errorf("%d runs", len(ms))
+		t.Errorf("%d runs, want 1", len(ms))
 	}
 }
 
-// sleepRealTime lets real time pass: how far apart the writes are is the case.
+// sleepRealTime waits in real time. The time between the writes is the case.
 func (p *system) sleepRealTime(d time.Duration) {
 	p.t.Helper()
 	select {

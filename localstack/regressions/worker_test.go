@@ -19,26 +19,26 @@ import (
 	"rollout/shared/input"
 )
 
-// runningWorker is a worker of the product.
+// runningWorker is a real worker that runs in this process.
 type runningWorker struct {
 	*worker.Worker
 	id    string
-	crash func() // as if its process died: nothing more is written
-	kill  func() // die, and wait until it is gone
+	crash func() // ends it as if its process died: it writes nothing more
+	kill  func() // crashes it and waits for its end
 	ended chan struct{}
-	err   error // once gone
+	err   error // set before ended is closed
 }
 
-// setup says what a worker is like. The zero value answers at once, like the
-// mock engine.
+// setup is the configuration of a worker. The zero value answers at once with
+// the mock engine.
 type setup struct {
 	engine     engine.Engine
 	inFlight   int
 	checkpoint time.Duration
-	ports      *host.Ports // through which it sees the stores; the product's if nil
+	ports      *host.Ports // the stores as it sees them; nil is the installation's ports
 }
 
-// work starts a worker, until the test ends or it is killed or drained.
+// work runs a worker until the test ends or it is killed or drained.
 func (p *system) work(s setup) *runningWorker {
 	p.workers++
 	h := &runningWorker{id: fmt.Sprintf("worker%d", p.workers), ended: make(chan struct{})}
@@ -58,8 +58,10 @@ func (p *system) work(s setup) *runningWorker {
 	ctx, cancel := context.WithCancel(p.t.Context())
 	exec := infer.New(infer.Config{Engine: s.engine, Clock: ports.Clock, Log: ports.Log,
 		ProgressTimeout: p.deploy.Worker.ProgressTimeout.Std(), MaxOutage: 10 * time.Second})
-	h.Worker = worker.New(ports, worker.Config{ID: h.id, Pool: "default", Timings: host.Timings(p.deploy.Health), InFlight: s.inFlight,
-		CheckpointInterval: s.checkpoint, Drain: p.deploy.Worker.DrainBudget.Std(), Grace: p.deploy.Defaults.Limits.Grace.Std()},
+	h.Worker = worker.New(ports, worker.Config{ID: h.id, Pool: "default", Timings: host.Timings(p.deploy.Health),
+		InFlight:           s.inFlight,
+		CheckpointInterval: s.checkpoint, Drain: p.deploy.Worker.DrainBudget.Std(),
+		Grace: p.deploy.Defaults.Limits.Grace.Std()},
 		input.NewIndex(ports.Blobs, ports.Docs), exec)
 	go func() {
 		defer close(h.ended)
@@ -71,15 +73,16 @@ func (p *system) work(s setup) *runningWorker {
 	return h
 }
 
-// recordingEngine is an engine whose answers a function makes. It remembers the bodies
-// of all requests.
+// recordingEngine is an engine that answers with a function and records the
+// bodies of all requests.
 type recordingEngine struct {
 	answer func(ctx context.Context, r engine.Request) (engine.Answer, error)
 	mu     sync.Mutex
 	bodies []string
 }
 
-// newRecordingEngine returns an engine that answers so; nil is like the mock.
+// newRecordingEngine returns an engine that answers with the function; nil is the
+// mock engine's.
 func newRecordingEngine(answer func(ctx context.Context, r engine.Request) (engine.Answer, error)) *recordingEngine {
 	if answer == nil {
 		answer = mocked
@@ -87,7 +90,7 @@ func newRecordingEngine(answer func(ctx context.Context, r engine.Request) (engi
 	return &recordingEngine{answer: answer}
 }
 
-// mocked is the mock engine's answer.
+// mocked answers as the mock engine does.
 func mocked(ctx context.Context, r engine.Request) (engine.Answer, error) {
 	return mock.New(mock.Config{}).Answer(ctx, r, func() {})
 }
@@ -101,7 +104,7 @@ func (a *recordingEngine) Answer(ctx context.Context, r engine.Request, progress
 	return a.answer(ctx, r)
 }
 
-// requests are the bodies of all requests so far.
+// requests returns the bodies of all requests so far.
 func (a *recordingEngine) requests() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -114,14 +117,15 @@ func (a *recordingEngine) Ready(context.Context) (string, error) { return "mock"
 // Close implements engine.Engine.
 func (a *recordingEngine) Close() error { return nil }
 
-// after answers like the mock, but only after that time.
+// after answers as the mock engine does, after a time.
 func after(d time.Duration) func(ctx context.Context, r engine.Request) (engine.Answer, error) {
 	return func(ctx context.Context, r engine.Request) (engine.Answer, error) {
 		return mock.New(mock.Config{Delay: d}).Answer(ctx, r, func() {})
 	}
 }
 
-// overHTTP is an engine that asks an inference server, as products do.
+// overHTTP is the product's client of an inference server, over a real
+// connection.
 func overHTTP(t *testing.T, h http.Handler) engine.Engine {
 	t.Helper()
 	s := httptest.NewServer(h)
@@ -132,7 +136,7 @@ func overHTTP(t *testing.T, h http.Handler) engine.Engine {
 	return e
 }
 
-// fakeServer is a server that repeats prompts.
+// fakeServer is an inference server that repeats prompts.
 func fakeServer(t *testing.T, cfg fakellm.Config) *fakellm.Server {
 	t.Helper()
 	cfg.Model = "mock"
