@@ -92,8 +92,8 @@ func TestEveryItemOfAnEndedRunIsExplained(t *testing.T) {
 				t.Errorf("for an id of two lines: %+v, %v", x.Items, err)
 			}
 			for item, want := range map[string]string{"unknown": `no line of run ` + string(id) + ` has the id "unknown"`,
-				"x.jsonl:2": "line 2 of prompts/x.jsonl is no item",
-				"x.jsonl:8": "line 8 of prompts/x.jsonl is no item", "#6": "has no item #6", "y.jsonl:1": `the id "y.jsonl:1"`} {
+				"x.jsonl:2": "line 2 of prompts/x.jsonl is not an item",
+				"x.jsonl:8": "line 8 of prompts/x.jsonl is not an item", "#6": "has no item #6", "y.jsonl:1": `the id "y.jsonl:1"`} {
 				if _, err := p.user().Explain(t.Context(), id, item); !fault.Is(err, fault.NotFound) ||
 					!strings.Contains(err.Error(), want) {
 					t.Errorf("%s: %v, want %q", item, err, want)
@@ -148,7 +148,7 @@ func TestItemsAreExplainedWithoutTheInput(t *testing.T) {
 		for item, want := range map[string]diagnosis.ItemState{"refuse me": diagnosis.Failed, "#1": diagnosis.Failed,
 			"x.jsonl:6": diagnosis.Failed, "good": diagnosis.Failed, "für": diagnosis.Answered} {
 			got := p.explain(id, item)
-			if got.State != want || !strings.Contains(got.History[0], "input is not there any more") {
+			if got.State != want || !strings.Contains(got.History[0], "the input is gone") {
 				t.Errorf("%s: %+v, want %s", item, got, want)
 			}
 			p.wantOwnRow(item, got, o)
@@ -191,7 +191,7 @@ func TestItemsOfARunningRunAreExplained(t *testing.T) {
 		wantState("#100", diagnosis.Waiting, "the next worker with room takes its shard")
 		must(t, p.user().Pause(t.Context(), id, "lunch"))
 		p.await("the run is paused", func() bool { return p.state(id).Phase == run.Paused })
-		wantState("id-0", diagnosis.Checkpointed, "its row is kept in the shard's checkpoint")
+		wantState("id-0", diagnosis.Checkpointed, "its row is in the shard's checkpoint")
 		wantState("id-1", diagnosis.Waiting, "but paused: lunch (`rollout resume "+string(id)+"`")
 		must(t, p.user().Stop(t.Context(), id, ""))
 		p.awaitEnd(id)
@@ -256,7 +256,7 @@ func TestCopyIsExplainedByItsOriginal(t *testing.T) {
 		}
 		wantState("a", diagnosis.Answered, "when the run has ended")
 		wantState("b", diagnosis.Failed, "status 400: no")
-		wantState("c", diagnosis.Copied, "it gets what item 0 got, when the run has ended")
+		wantState("c", diagnosis.Copied, "it gets a copy of the row of item 0 when the run has ended")
 		wantState("d", diagnosis.Copied, "line 2 of prompts/x.jsonl (item 1): that one is asked for both")
 		close(resume)
 		o := p.awaitEnd(id)
