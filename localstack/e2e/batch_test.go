@@ -193,7 +193,7 @@ func TestDryRunCountsItemsAndBadLines(t *testing.T) {
 	if want := "dry-run: model=fake inputs=32 bad=4 workers=3\n"; p.stdoutText() != want {
 		t.Errorf("it prints %q, want %q", p.stdoutText(), want)
 	}
-	p.wantStderr("warning", "in/prompts.jsonl:", "4 of 32 lines can't be asked (correct them")
+	p.wantStderr("warning", "in/prompts.jsonl:", "4 of 32 lines are invalid (correct them")
 	if _, err := os.Stat(b.path("out")); !os.IsNotExist(err) {
 		t.Errorf("a dry run left files: %v", err)
 	}

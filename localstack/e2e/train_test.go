@@ -148,7 +148,7 @@ func TestTrainingKilledTenTimesEndsWithTheSameDigest(t *testing.T) {
 			if got := lastResult(t, p); got.Snapshot != want.Snapshot {
 				t.Errorf("the snapshot is %s, want the undisturbed %s", got.Snapshot, want.Snapshot)
 			}
-			if !strings.Contains(p.stderrText(), "going on from snapshot") {
+			if !strings.Contains(p.stderrText(), "resuming from snapshot") {
 				t.Error("it did not resume from a snapshot")
 			}
 		})
@@ -167,8 +167,8 @@ func TestSignalEndsTrainingAfterAStepWithASnapshot(t *testing.T) {
 		p.signal(signal)
 		p.wantExit(1)
 		r := lastResult(t, p)
-		want := fmt.Sprintf("interrupted at step %d of 2000; snapshot %s is kept "+
-			"(start the same command with --resume latest to go on)", r.Step, r.Snapshot)
+		want := fmt.Sprintf("interrupted at step %d of 2000; the state is saved in snapshot %s "+
+			"(start the same command with --resume latest to continue)", r.Step, r.Snapshot)
 		if r.Done || !strings.Contains(p.stderrText(), want) {
 			t.Errorf("after %s the result is %+v, want %s", signal, r, want)
 		}

@@ -14,9 +14,10 @@ import (
 func backupCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "backup FILE",
-		Short: "Write the state into a file, also while everything runs",
-		Long: "Writes what the installation knows of its runs into a new FILE, as it is at one moment, and checks it. Inputs and answers are files in DIR/bucket: copy them as such.\n\n" +
-			"`rollout restore` takes it back.",
+		Short: "Back up the state to a file, also while rollout runs",
+		Long: "Writes a consistent copy of the installation's state (what it knows about its runs) into a new FILE and\n" +
+			"checks it. Inputs and results are files in DIR/bucket: copy them yourself.\n\n" +
+			"`rollout restore` restores the state.",
 		Args: arguments(0, "FILE"),
 	}
 	dir := dirFlag(c)
@@ -29,7 +30,7 @@ func backupCommand(e *Env) *cobra.Command {
 		if err := l.State.Backup(c.Context(), args[0]); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(e.Err, "the state of %s is in %s\n", *dir, args[0])
+		_, err = fmt.Fprintf(e.Err, "backed up the state of %s to %s\n", *dir, args[0])
 		return err
 	}
 	return c
@@ -38,9 +39,12 @@ func backupCommand(e *Env) *cobra.Command {
 func restoreCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore FILE",
-		Short: "Take the state back from a backup",
-		Long: "Makes FILE, which `rollout backup` wrote, the installation's state. Nothing else may run there: stop `rollout up` and every gpuworker first. The state that was there is kept beside it.\n\n" +
-			"What happened since the backup is done again when `rollout up` is started: files in prompts/ that it does not know become runs, unfinished runs go on from where they were. A run whose summary.json is there keeps its files as they are.",
+		Short: "Restore the state from a backup",
+		Long: "Replaces the installation's state with FILE, which `rollout backup` wrote. Stop `rollout up` and every\n" +
+			"gpuworker first. The old state is kept next to the new one.\n\n" +
+			"When you start `rollout up`, it repeats what happened since the backup: files in prompts/ that the backup\n" +
+			"does not know become runs, and unfinished runs continue from their state in the backup. A run whose\n" +
+			"summary.json exists keeps its files unchanged.",
 		Args: arguments(0, "FILE"),
 	}
 	dir := dirFlag(c)
@@ -57,9 +61,11 @@ func restoreCommand(e *Env) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		text := fmt.Sprintf("the state of %s is that of %s: start `rollout up --dir %s` to go on\n", *dir, args[0], *dir)
+		text := fmt.Sprintf("restored the state of %s from %s: start `rollout up --dir %s` to continue\n",
+			*dir, args[0], *dir)
 		if kept != "" {
-			text += fmt.Sprintf("the state that was there is %s*: remove it when all is well\n", filepath.Clean(kept))
+			text += fmt.Sprintf("the old state is kept as %s*: remove it when you no longer need it\n",
+				filepath.Clean(kept))
 		}
 		_, err = fmt.Fprint(e.Err, text)
 		return err

@@ -21,13 +21,13 @@ import (
 func cleanCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "clean",
-		Short: "Delete the work files of runs that have ended",
-		Long: "Deletes work/<run>/ of every run that has ended, and uploads in pending/ that nobody finished within a day. " +
-			"Inputs (prompts/), what runs wrote (runs/) and snapshots stay, and so does every run that goes on.",
+		Short: "Delete the work files of ended runs",
+		Long: "Deletes work/RUN/ of every ended run, and unfinished uploads in pending/ that are older than a day. It\n" +
+			"keeps inputs (prompts/), results (runs/), snapshots and everything of open runs.",
 		Args: arguments(0),
 	}
 	dir := dirFlag(c)
-	dry := c.Flags().Bool("dry-run", false, "only say what would be deleted")
+	dry := c.Flags().Bool("dry-run", false, "only show what would be deleted")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		l, closeAll, err := e.openLocal(c, *dir)
 		if err != nil {
@@ -43,11 +43,10 @@ func cleanCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// abandoned is how old an upload to pending/ is that nobody will finish.
-const abandoned = 24 * time.Hour
+// abandonedAfter is the age at which an unfinished upload in pending/ counts as abandoned.
+const abandonedAfter = 24 * time.Hour
 
-// clean deletes the work of those runs that have ended, and abandoned uploads,
-// and says what it freed.
+// clean deletes the work files of ended runs and abandoned uploads, and prints what it freed.
 func (e *Env) clean(ctx context.Context, bucket blob.Store, runs []status.Status, dry bool) error {
 	did := "freed"
 	if dry {
@@ -66,11 +65,12 @@ func (e *Env) clean(ctx context.Context, bucket blob.Store, runs []status.Status
 			continue
 		}
 		total.add(f)
-		if _, err := fmt.Fprintf(e.Out, "%s  %s  %s %s\n", r.Run, progress.SanitizeLine(r.Name, nameColumns), did, f); err != nil {
+		name := progress.SanitizeLine(r.Name, nameColumns)
+		if _, err := fmt.Fprintf(e.Out, "%s  %s  %s %s\n", r.Run, name, did, f); err != nil {
 			return err
 		}
 	}
-	uploads, err := cleanUnder(ctx, bucket, record.PendingPrefix, e.Clock.Now().Add(-abandoned), dry)
+	uploads, err := cleanUnder(ctx, bucket, record.PendingPrefix, e.Clock.Now().Add(-abandonedAfter), dry)
 	if err != nil {
 		return fault.Wrap(err, "clean unfinished uploads")
 	}
@@ -87,6 +87,7 @@ func (e *Env) clean(ctx context.Context, bucket blob.Store, runs []status.Status
 	return err
 }
 
+// freed is what was, or would be, deleted.
 type freed struct {
 	objects int
 	bytes   int64
@@ -98,8 +99,8 @@ func (f freed) String() string {
 	return fmt.Sprintf("%s in %s objects", humanize.IBytes(uint64(f.bytes)), humanize.Comma(int64(f.objects)))
 }
 
-// cleanUnder deletes the objects under the prefix, a page at a time: those that
-// were written before a time, if that is not zero.
+// cleanUnder deletes the objects with the prefix, one page after the other. If before is not zero, it keeps objects
+// written since.
 func cleanUnder(ctx context.Context, bucket blob.Store, prefix string, before time.Time, dry bool) (freed, error) {
 	const page = 1000
 	var f freed

@@ -53,7 +53,7 @@ func TestWhoeverACloudFailsIsSentToTheDoctor(t *testing.T) {
 	write(t, file, "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\ns3.bucket = \"acme-rollout\"\n")
 	for _, args := range [][]string{{"status"}, {"results", "x"}, {"pause", "x"}, {"explain", "x"}} {
 		check(t, rollout(t.Context(), append(args, "--cloud", "aws", "--dir", dir)...), 1, "",
-			"no subscription (`rollout cloud doctor --provider aws --config "+file+"` says what is missing)\n")
+			"no subscription (run `rollout cloud doctor --provider aws --config "+file+"` to find the cause)\n")
 	}
 }
 

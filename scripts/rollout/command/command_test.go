@@ -200,7 +200,7 @@ func TestABadDeploymentFileIsRefused(t *testing.T) {
 func TestStatusIsATableOfTheNewestFirst(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	check(t, rollout(t.Context(), "status", "--dir", b.dir), 0, "no runs yet: `rollout submit FILE --dir "+b.dir+"` makes one\n")
+	check(t, rollout(t.Context(), "status", "--dir", b.dir), 0, "no runs yet: start one with `rollout submit FILE --dir "+b.dir+"`\n")
 	b.has(runA, "nightly", 100*time.Second, run.Running)
 	b.has(runB, "weekly", 26*time.Hour, run.CompletedWithErrors)
 	check(t, rollout(t.Context(), "status", "--dir", b.dir), 0, `RUN                         NAME     PHASE                  ITEMS  DONE  FAILED  RATE    ETA    AGE
@@ -228,7 +228,7 @@ func TestStatusShowsTheWorkersAndTheQueues(t *testing.T) {
 01JD2ZQ4T5W0M1X9YB7R3K8CVE  nightly  running  100    55%   2       2.5/s  18s  1m40s
 `+nightlyWorkers, "nightly: "+away+"\n")
 	r := rollout(t.Context(), "status", "nightly", "--dir", b.dir)
-	for _, want := range []string{"held up     " + away + "\n", "items       55 of 100 (55%), 5 of them in workers' hands\n", "rate        2.5/s, 50 tokens/s\n", "eta         18s\n",
+	for _, want := range []string{"blocked by  " + away + "\n", "items       55 of 100 (55%), 5 of them not committed yet\n", "rate        2.5/s, 50 tokens/s\n", "eta         18s\n",
 		"last answer 2026-03-01T13:00:00Z (0s ago)\n", "  2 (5/25), 3  3       default  box:12\n"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("the run lacks %q:\n%s", want, r.out)
@@ -240,11 +240,11 @@ func TestStatusShowsTheWorkersAndTheQueues(t *testing.T) {
 }
 
 const nightlyWorkers = `
-WORKER  STATE        BEAT  BUSY   RATE   TOKENS/S  MEDIAN  HOLDS                FAULTS  POOL     PROCESS
+WORKER  STATE        SEEN  BUSY   RATE   TOKENS/S  MEDIAN  SHARDS               FAULTS  POOL     PROCESS
 w-1     ready        0.3s  60/64  2.5/s  50        2.1s    nightly 2 (5/25), 3  3       default  box:12
-w-2     engine away  1.0s  0/64   0/s    0         -       -                    0       default  box:13
+w-2     engine down  1.0s  0/64   0/s    0         -       -                    0       default  box:13
 
-queues: work-default 2 in hand or to come
+queues: work-default 2 in flight or delayed
 `
 
 func TestStatusTellsWhatBecameNoRun(t *testing.T) {
@@ -285,7 +285,7 @@ func TestStatusOfOneRun(t *testing.T) {
 	check(t, rollout(t.Context(), "status", "nightly", "--dir", b.dir), 0, `run         01JD2ZQ4T5W0M1X9YB7R3K8CVE
 name        nightly
 phase       running
-held up     no worker of pool default is alive (start `+"`rollout up --dir "+b.dir+"`"+`)
+blocked by  no worker of pool default is alive (start `+"`rollout up --dir "+b.dir+"`"+`)
 items       50 of 100 (50%)
 failed      2 (2 too_long)
 shards      2 done, 0 running, 4 dispatched, 4 planned
@@ -346,7 +346,7 @@ func TestARunIsNamedByIdNameOrBeginning(t *testing.T) {
 		}
 	}
 	check(t, rollout(t.Context(), "status", "01", "--dir", b.dir), 2, "",
-		`2 runs begin with "01": `+string(runA)+", "+string(runB)+" (give more of the id)")
+		`2 runs start with "01": `+string(runA)+", "+string(runB)+" (type more of the id)")
 	check(t, rollout(t.Context(), "stop", "monthly", "--dir", b.dir), 1, "",
 		"there is no run \"monthly\" (`rollout status --dir "+b.dir+"` lists the runs)")
 }
@@ -506,13 +506,13 @@ func TestErrorsNameTheirRemedy(t *testing.T) {
 		{2, "shorten it", []string{"stop", "nightly", "--reason", strings.Repeat("x", 600), "--dir", b.dir}},
 		{2, "remove them", []string{"stop", "nightly", "--reason", "a\tb", "--dir", b.dir}},
 		{1, "`rollout status --dir " + b.dir + "` lists the runs", []string{"explain", "nobody", "--dir", b.dir}},
-		{2, "name the file that --events-file of `rollout up --dir " + b.dir + "` named", []string{"explain", "weekly", "--events-file", "/nowhere", "--dir", b.dir}},
-		{2, "name a file of JSON lines that this user may read", []string{"submit", "/nowhere.jsonl", "--dir", b.dir}},
+		{2, "name the file that `rollout up --dir " + b.dir + "` wrote with --events-file", []string{"explain", "weekly", "--events-file", "/nowhere", "--dir", b.dir}},
+		{2, "name a readable file of JSON lines", []string{"submit", "/nowhere.jsonl", "--dir", b.dir}},
 		{2, "write the prompts to a file first", []string{"submit", folder, "--dir", b.dir}},
 		{2, "end its name in .jsonl", []string{"submit", csv, "--dir", b.dir}},
-		{2, "examples/batch.toml shows one", []string{"infer", "batch", "--config", "/nowhere.toml"}},
+		{2, "see examples/batch.toml", []string{"infer", "batch", "--config", "/nowhere.toml"}},
 		{2, "input.glob", []string{"infer", "batch", "--config", batch, "--dry-run"}},
-		{2, "name a file that can be written with -o", []string{"bundle", "weekly", "-o", "/nowhere/x.tar.gz", "--dir", b.dir}},
+		{2, "name a writable file with -o", []string{"bundle", "weekly", "-o", "/nowhere/x.tar.gz", "--dir", b.dir}},
 		{2, "use one of: default", []string{"worker", "--dir", b.dir, "--engine", "mock", "--pool", "other"}},
 	} {
 		r := rollout(t.Context(), c.args...)

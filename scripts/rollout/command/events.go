@@ -12,19 +12,19 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// maxEvents bounds the lines of an event file that are shown.
+// maxEvents limits the lines of an event file that explain shows.
 const maxEvents = 20
 
-// eventsOf returns the last lines of an event file that are about what is
-// explained: the items asked for and their shards, else the run and what
-// became of its shards.
+// eventsOf returns the last lines of an event file about the subject of the explanation: its items and their shards if
+// it has items, else the run and its shards.
 func eventsOf(ctx context.Context, path string, x diagnosis.Explanation) ([]string, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, &fault.Error{Kind: fault.Invalid, Op: "read the events", Err: err, Remedy: "name the file that --events-file of `rollout up` named"}
+		return nil, &fault.Error{Kind: fault.Invalid, Op: "read the events", Err: err,
+			Remedy: "name the file that `rollout up` wrote with --events-file"}
 	}
-	defer f.Close() // read only: nothing can be lost
-	id, items, shards := about(x)
+	defer f.Close() // opened for reading: closing loses nothing
+	id, items, shards := subjectOf(x)
 	var out []string
 	lines := jsonl.NewScanner(f, jsonl.Options{MaxLine: 1 << 20})
 	for {

@@ -20,18 +20,19 @@ import (
 func explainCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain RUN [ITEM]",
-		Short: "Tell why a run is slow or stuck, or where one of its items is",
-		Long: "Tells what happened to a run, what holds it up or bounds its speed, and what happens next; or that of one item.\n\n" +
-			"RUN is a run's id, an unambiguous beginning of it, or a name: then the newest run of that name.\n" +
-			"ITEM is the id in its line, an item id (in hex), '#' and its index from 0, or FILE:LINE. What the plan does not\n" +
-			"know is looked for by reading the input, which takes its time for a large one.",
+		Short: "Explain why a run is slow or stuck, or what happened to an item",
+		Long: "Explains what happened to a run, what blocks it or limits its speed, and what happens next; or the same\n" +
+			"for one item.\n\n" + runHelp + "\n" +
+			"ITEM is the id in its line, an item id in hex, #INDEX (from 0) or FILE:LINE (from 1). An item that is not in\n" +
+			"the plan is searched in the input, which takes a while if that is large.",
 		Args: arguments(1, "RUN", "ITEM"),
 	}
-	place := placeFlags(c)
-	asJSON := c.Flags().Bool("json", false, "print it as one JSON object")
-	events := c.Flags().String("events-file", "", "also show what this `file`, written by --events-file, says of the item or run")
+	location := locationFlags(c)
+	asJSON := c.Flags().Bool("json", false, "print a JSON object")
+	events := c.Flags().String("events-file", "",
+		"also show the events of the run or item in this `file`, which --events-file of rollout up wrote")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		r, err := e.openRun(c, *place, args[0])
+		r, err := e.openRun(c, *location, args[0])
 		if err != nil {
 			return err
 		}
@@ -52,10 +53,11 @@ func explainCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// printExplanation writes the explanation for people.
-func (e *Env) printExplanation(ctx context.Context, x diagnosis.Explanation, r *chosen, events string) error {
-	s := statusView{Env: e, only: x.Run.Run, place: r.Location, path: r.Path}
-	t := explanationPrinter{screen: s.screen(api.Overview{Runs: []status.Status{x.Run}, Workers: x.Workers, Queues: x.Queues}, nil), x: x}
+// printExplanation writes the explanation as text.
+func (e *Env) printExplanation(ctx context.Context, x diagnosis.Explanation, r *selectedRun, events string) error {
+	s := statusView{Env: e, only: x.Run.Run, location: r.Location, path: r.Path}
+	o := api.Overview{Runs: []status.Status{x.Run}, Workers: x.Workers, Queues: x.Queues}
+	t := explanationPrinter{screen: s.screen(o, nil), x: x}
 	if len(x.Items) > 0 {
 		t.items()
 	} else {
@@ -66,7 +68,7 @@ func (e *Env) printExplanation(ctx context.Context, x diagnosis.Explanation, r *
 		if err != nil {
 			return err
 		}
-		t.head("what " + events + " says (the last " + fmt.Sprint(len(lines)) + " lines):")
+		t.head(fmt.Sprintf("events in %s (the last %d):", events, len(lines)))
 		for _, l := range lines {
 			t.line("  ", progress.SanitizeLine(l, 2000))
 		}
@@ -75,14 +77,14 @@ func (e *Env) printExplanation(ctx context.Context, x diagnosis.Explanation, r *
 	return err
 }
 
-// explanationPrinter renders an explanation.
+// explanationPrinter formats an explanation as text.
 type explanationPrinter struct {
 	screen
 	x diagnosis.Explanation
 	b strings.Builder
 }
 
-// line writes a text under an indent, broken where the terminal is narrow.
+// line writes an indented text, wrapped to the width of the terminal.
 func (t *explanationPrinter) line(indent, text string) {
 	lines := []string{text}
 	if t.columns > 0 {
@@ -98,33 +100,35 @@ func (t *explanationPrinter) line(indent, text string) {
 
 func (t *explanationPrinter) head(text string) { t.b.WriteString(t.colours.in(bold, text) + "\n") }
 
-// list writes texts from elsewhere, one a line, with commands to copy.
+// list writes sanitized texts, one per line, with commands that users can copy.
 func (t *explanationPrinter) list(texts []string) {
 	for _, text := range texts {
-		t.line("  - ", t.here(progress.SanitizeLine(text, 2000)))
+		t.line("  - ", t.withFlags(progress.SanitizeLine(text, 2000)))
 	}
 }
 
 func (t *explanationPrinter) run() {
 	r := t.x.Run
-	fmt.Fprintf(&t.b, "run %s (%s) %s: %s of %s items (%s)", r.Run, progress.SanitizeLine(r.Name, nameColumns), t.colours.phase(r.Phase, progress.FormatPhase(r.Phase)),
-		progress.Count(r.Items.Processed()), progress.Count(r.Items.Total), progress.Percent(r.Items.Processed(), r.Items.Total))
+	fmt.Fprintf(&t.b, "run %s (%s) %s: %s of %s items (%s)",
+		r.Run, progress.SanitizeLine(r.Name, nameColumns), t.colours.phase(r.Phase, progress.FormatPhase(r.Phase)),
+		progress.Count(r.Items.Processed()), progress.Count(r.Items.Total),
+		progress.Percent(r.Items.Processed(), r.Items.Total))
 	if r.Rate != nil {
 		t.b.WriteString(", " + progress.FormatRate(r.Rate))
 	}
 	t.b.WriteString("\n")
 	t.list(t.x.History)
 	if len(t.x.Causes) > 0 {
-		title := "why it is not done yet, or not faster:"
+		title := "why it is not done or not faster:"
 		if r.Phase.Ended() {
 			title = "what went wrong:"
 		}
 		t.head(title)
 	}
 	for i, c := range t.x.Causes {
-		t.line(fmt.Sprintf("  %d. ", i+1), t.here(progress.SanitizeLine(c.Text, 2000)))
+		t.line(fmt.Sprintf("  %d. ", i+1), t.withFlags(progress.SanitizeLine(c.Text, 2000)))
 		if c.Remedy != "" {
-			t.line("     → ", t.here(progress.SanitizeLine(c.Remedy, 1000)))
+			t.line("     → ", t.withFlags(progress.SanitizeLine(c.Remedy, 1000)))
 		}
 	}
 	if len(t.x.Next) > 0 {
@@ -151,10 +155,11 @@ func (t *explanationPrinter) items() {
 		t.head(fmt.Sprintf("%d lines have that id: the first is answered, the others are errors", len(t.x.Items)))
 	}
 	for _, it := range t.x.Items {
-		fmt.Fprintf(&t.b, "item %d of run %s (%s): %s\n", it.Item, r.Run, progress.SanitizeLine(r.Name, nameColumns), t.itemState(it))
+		fmt.Fprintf(&t.b, "item %d of run %s (%s): %s\n",
+			it.Item, r.Run, progress.SanitizeLine(r.Name, nameColumns), t.itemState(it))
 		t.list(it.History)
 		if it.Next != "" {
-			t.line("  next: ", t.here(progress.SanitizeLine(it.Next, 2000)))
+			t.line("  next: ", t.withFlags(progress.SanitizeLine(it.Next, 2000)))
 		}
 		if it.Row != nil {
 			t.line("  row: ", t.path(it.Row.Key)+strings.TrimPrefix(it.Row.String(), it.Row.Key))
@@ -175,8 +180,8 @@ func (t *explanationPrinter) itemState(it diagnosis.ItemReport) string {
 	return t.colours.in(yellow, text)
 }
 
-// ids of what an explanation is about, for its events.
-func about(x diagnosis.Explanation) (id identity.RunID, items, shards map[uint64]bool) {
+// subjectOf returns the run, the items and the items' shards that an explanation is about.
+func subjectOf(x diagnosis.Explanation) (id identity.RunID, items, shards map[uint64]bool) {
 	items, shards = map[uint64]bool{}, map[uint64]bool{}
 	for _, it := range x.Items {
 		items[it.Item] = true

@@ -19,7 +19,7 @@ func TestExplainSaysWhatHoldsARunUp(t *testing.T) {
   - submitted at 2026-03-01T12:58:20Z from prompts/nightly.jsonl (), with the deployment's default config
   - planned: 100 items in 4 shards
   - sent to pool default: 4 shards; 2 are done, workers hold 0
-why it is not done yet, or not faster:
+why it is not done or not faster:
   1. no worker of pool default is alive
      → start `+"`rollout up --dir "+b.dir+"`"+`
 what happens next:
@@ -66,7 +66,7 @@ func TestExplainShowsTheEventsOfTheItem(t *testing.T) {
 no JSON `+string(runA)+`
 `)
 	r := rollout(t.Context(), "explain", "nightly", "--events-file", events, "--dir", b.dir)
-	if want := "what " + events + " says (the last 1 lines):\n  {\"event\":\"shard_claimed\",\"run\":\"" + string(runA) + "\",\"shard\":2}\n"; r.code != 0 || !strings.HasSuffix(r.out, want) {
+	if want := "events in " + events + " (the last 1):\n  {\"event\":\"shard_claimed\",\"run\":\"" + string(runA) + "\",\"shard\":2}\n"; r.code != 0 || !strings.HasSuffix(r.out, want) {
 		t.Errorf("it does not end in %q: %+v", want, r)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"rollout/shared/installation"
 )
 
-// matchRun returns the run that a user means, of runs with the newest first: by
-// its id, else the newest of that name, else by an unambiguous beginning of
-// its id, in either case.
+// matchRun returns the run that text names among runs, which must be sorted newest first: the run with that id, else
+// the newest run with that name, else the run whose id has that unique prefix. Ids match in upper and lower case. It is
+// NotFound if no run matches, and Invalid if a prefix is ambiguous.
 func matchRun(runs []status.Status, text string) (status.Status, error) {
 	id := strings.ToUpper(text)
 	for _, r := range runs {
@@ -31,29 +31,30 @@ func matchRun(runs []status.Status, text string) (status.Status, error) {
 			return r, nil
 		}
 	}
-	var begin []status.Status
+	var matches []status.Status
 	for _, r := range runs {
 		if text != "" && strings.HasPrefix(string(r.Run), id) {
-			begin = append(begin, r)
+			matches = append(matches, r)
 		}
 	}
-	switch len(begin) {
+	switch len(matches) {
 	case 1:
-		return begin[0], nil
+		return matches[0], nil
 	case 0:
 		return status.Status{}, &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("there is no run %.64q", text),
 			Remedy: "`rollout status` lists the runs"}
 	}
 	var ids []string
-	for _, r := range begin[:min(len(begin), 4)] {
+	for _, r := range matches[:min(len(matches), 4)] {
 		ids = append(ids, string(r.Run))
 	}
-	return status.Status{}, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%d runs begin with %q: %s", len(begin), text, strings.Join(ids, ", ")),
-		Remedy: "give more of the id"}
+	return status.Status{}, &fault.Error{Kind: fault.Invalid,
+		Err:    fmt.Errorf("%d runs start with %q: %s", len(matches), text, strings.Join(ids, ", ")),
+		Remedy: "type more of the id"}
 }
 
-// findRun returns the run that a user means, as choose does. A whole id is asked
-// for alone: a cloud sends a bill for every run that is listed.
+// findRun returns the run that text names, as matchRun does. It requests a complete id directly, because a cloud
+// charges for every run that is listed.
 func findRun(ctx context.Context, service *api.Service, text string) (status.Status, error) {
 	if id := identity.RunID(strings.ToUpper(text)); id.Valid() {
 		r, err := service.Show(ctx, id)
@@ -68,15 +69,17 @@ func findRun(ctx context.Context, service *api.Service, text string) (status.Sta
 	return matchRun(runs, text)
 }
 
-// await is find for who goes on looking: a cloud's bucket tells of an object a
-// moment after it was submitted, and until then there is no run of that id.
-func (e *Env) await(ctx context.Context, in *installation.Installation, service *api.Service, text string) (status.Status, error) {
+// awaitRun returns the run that text names, as findRun does, but waits up to eventPatience for a complete id in a
+// cloud: the run of a new upload exists only after the bucket's event has arrived.
+func (e *Env) awaitRun(
+	ctx context.Context, in *installation.Installation, service *api.Service, text string,
+) (status.Status, error) {
 	id := identity.RunID(strings.ToUpper(text))
 	if in.Cloud == "" || !id.Valid() {
 		return findRun(ctx, service, text)
 	}
-	again := time.NewTicker(in.Poll)
-	defer again.Stop()
+	tick := time.NewTicker(in.Poll)
+	defer tick.Stop()
 	for until := e.Clock.Now().Add(eventPatience); ; {
 		r, err := service.Show(ctx, id)
 		if !fault.Is(err, fault.NotFound) {
@@ -86,30 +89,30 @@ func (e *Env) await(ctx context.Context, in *installation.Installation, service 
 			return findRun(ctx, service, text)
 		}
 		select {
-		case <-again.C:
+		case <-tick.C:
 		case <-ctx.Done():
 			return r, ctx.Err()
 		}
 	}
 }
 
-// chosen is an open installation, and the run of it that a command is about.
-type chosen struct {
+// selectedRun is a run and its open installation.
+type selectedRun struct {
 	*installation.Installation
 	service *api.Service
 	run     status.Status
 }
 
-// openRun opens an installation for a command about the run of that name.
-func (e *Env) openRun(c *cobra.Command, p installation.Location, name string) (*chosen, error) {
+// openRun opens the installation and finds the run that text names. The caller must close it.
+func (e *Env) openRun(c *cobra.Command, p installation.Location, text string) (*selectedRun, error) {
 	in, err := e.open(c, p)
 	if err != nil {
 		return nil, err
 	}
 	service := api.New(in.Ports, in.Deployment, in.Profile)
-	r, err := findRun(c.Context(), service, name)
+	r, err := findRun(c.Context(), service, text)
 	if err != nil {
 		return nil, errors.Join(err, in.Close())
 	}
-	return &chosen{in, service, r}, nil
+	return &selectedRun{in, service, r}, nil
 }

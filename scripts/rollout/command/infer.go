@@ -23,39 +23,42 @@ import (
 	"rollout/shared/observe/setup"
 )
 
-// inferFlags are the arguments of infer batch.
+// inferFlags are the flags of infer batch.
 type inferFlags struct {
 	config, resume string
 	engine         []string
 	workers        int
 	dryRun         bool
-	watch          setup.Options
+	observe        setup.Options
 }
 
 func inferCommand(e *Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "infer",
-		Short: "Answer files of prompts without an installation",
+		Short: "Answer prompts files without an installation",
 		Args:  arguments(0),
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	var f inferFlags
 	c := &cobra.Command{
 		Use:   "batch",
-		Short: "Answer every prompt of the files that a config names; a run that was cut off goes on",
-		Long: "Answers every prompt of [input] glob and writes completions.jsonl, errors.jsonl and summary.json into [output] dir.\n\n" +
-			"The run's id is --resume, else what <output.dir>/run-id says, else a new one that is written there: so starting the same command again goes on where it stopped.",
+		Short: "Answer every prompt of the files that a config names, or continue an interrupted run",
+		Long: "Answers every prompt of the files that match input.glob, and writes completions.jsonl, errors.jsonl and\n" +
+			"summary.json into output.dir.\n\n" +
+			"The run id is --resume, else the id in the file run-id in output.dir, else a new id that is written there.\n" +
+			"Start the same command again to continue an interrupted run where it stopped.",
 		Args:        arguments(0),
 		Annotations: map[string]string{handlesSignals: "yes"},
 		RunE:        func(c *cobra.Command, _ []string) error { return e.infer(c, f) },
 	}
 	fs := c.Flags()
 	fs.StringVar(&f.config, "config", "", "the batch's config `file`")
-	fs.StringVar(&f.resume, "resume", "", "the `run` to go on with")
-	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, tiny or mock; [engine] of the config if left out, else tiny")
-	fs.IntVar(&f.workers, "workers", 0, "worker processes; [workers] count of the config if 0")
-	fs.BoolVar(&f.dryRun, "dry-run", false, "check the config and every input line; ask no engine; exit with 1 if lines are bad")
-	f.watch.AddFlags(fs)
+	fs.StringVar(&f.resume, "resume", "", "the id of the `run` to continue")
+	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server (repeat it for several), "+
+		"tiny (the built-in model) or mock (default: [engine] of the config, else tiny)")
+	fs.IntVar(&f.workers, "workers", 0, "`number` of worker processes (default: workers.count of the config)")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "only check the config and every input line; exit with 1 if lines are bad")
+	f.observe.AddFlags(fs)
 	parent.AddCommand(c)
 	return parent
 }
@@ -84,11 +87,12 @@ func (e *Env) infer(c *cobra.Command, f inferFlags) error {
 	return e.inferRun(c, f, cfg, files)
 }
 
-// inferConfig reads the config and lets the flags override it.
+// inferConfig reads the config and applies the flags to it.
 func (e *Env) inferConfig(c *cobra.Command, f inferFlags) (config.Infer, error) {
 	src, err := installation.ReadConfig(f.config)
 	if err != nil {
-		return config.Infer{}, &fault.Error{Kind: fault.Invalid, Op: "--config", Err: err, Remedy: "name the batch's config: examples/batch.toml shows one"}
+		return config.Infer{}, &fault.Error{Kind: fault.Invalid, Op: "--config", Err: err,
+			Remedy: "name the batch's config; see examples/batch.toml"}
 	}
 	cfg, err := config.ParseInfer(f.config, src)
 	if err != nil {
@@ -101,7 +105,7 @@ func (e *Env) inferConfig(c *cobra.Command, f inferFlags) (config.Infer, error) 
 	return cfg, cfg.Check()
 }
 
-// dryRun reads everything that the run would read, and asks nobody.
+// dryRun reads everything that the run would read, and sends no request.
 func (e *Env) dryRun(ctx context.Context, cfg config.Infer, files []string) error {
 	report, err := batch.Check(ctx, cfg, files)
 	if err != nil {
@@ -113,16 +117,19 @@ func (e *Env) dryRun(ctx context.Context, cfg config.Infer, files []string) erro
 		}
 	}
 	if report.Bad > 0 {
-		if _, err := fmt.Fprintf(e.Out, "dry-run: model=%s inputs=%d bad=%d workers=%d\n", cfg.Model.URI, report.Items, report.Bad, cfg.Workers.Count); err != nil {
+		if _, err := fmt.Fprintf(e.Out, "dry-run: model=%s inputs=%d bad=%d workers=%d\n",
+			cfg.Model.URI, report.Items, report.Bad, cfg.Workers.Count); err != nil {
 			return err
 		}
-		return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%d of %d lines can't be asked", report.Bad, report.Items),
-			Remedy: "correct them; without --dry-run they become error lines, and all others are answered"}
+		return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("%d of %d lines are invalid", report.Bad, report.Items),
+			Remedy: "correct them; a run answers all other lines and writes an error line for each of these"}
 	}
-	_, err = fmt.Fprintf(e.Out, "dry-run OK: model=%s inputs=%d workers=%d\n", cfg.Model.URI, report.Items, cfg.Workers.Count)
+	_, err = fmt.Fprintf(e.Out, "dry-run OK: model=%s inputs=%d workers=%d\n",
+		cfg.Model.URI, report.Items, cfg.Workers.Count)
 	return err
 }
 
+// inferRun starts or continues the run and waits for its end.
 func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files []string) (err error) {
 	log, err := e.logger(slog.LevelWarn)
 	if err != nil {
@@ -130,17 +137,22 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	}
 	var id identity.RunID
 	dir := cfg.StateDir()
-	ctx, asked, leave := process.NotifyShutdown(c.Context(), 0)
-	watch, closeWatch, err := f.watch.Open(ctx, setup.Environment{Stdout: e.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "infer batch"})
+	ctx, untilSignal, shutdown := process.NotifyShutdown(c.Context(), 0)
+	observer, closeObserver, err := f.observe.Open(ctx,
+		setup.Environment{Stdout: e.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "infer batch"})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeWatch()) }()
-	p, err := e.prepare(asked, dir, nil, cfg.Model.URI, installation.LocalOptions{Log: log, Observer: watch}, func() (err error) { // a batch that runs already keeps its id and its config
-		if id, err = batch.ResolveRunID(cfg.Output.Dir, f.resume); err != nil {
-			return err
-		}
-		return batch.WriteDeployment(dir, cfg)
+	defer func() { err = errors.Join(err, closeObserver()) }()
+	p, err := e.prepare(untilSignal, prepareOptions{
+		dir: dir, model: cfg.Model.URI, local: installation.LocalOptions{Log: log, Observer: observer},
+		// Under the lock, so that it does not change the id and the config of a batch that runs already.
+		beforeOpen: func() (err error) {
+			if id, err = batch.ResolveRunID(cfg.Output.Dir, f.resume); err != nil {
+				return err
+			}
+			return batch.WriteDeployment(dir, cfg)
+		},
 	})
 	if err != nil {
 		return interrupted(err)
@@ -148,9 +160,11 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	defer func() { err = errors.Join(err, p.close()) }()
 	workers := cfg.Workers.Count
 	if workers == 1 {
-		workers = 0 // in this process
+		workers = 0 // one worker in this process
 	}
-	line, err := workerLine(dir, e, slog.LevelWarn, p.deployment.Engine, cfg.Model.URI, f.watch)
+	worker, err := e.workerCommandLine(workerProcess{
+		dir: dir, engine: p.deployment.Engine, model: cfg.Model.URI, level: slog.LevelWarn, observe: f.observe,
+	})
 	if err != nil {
 		return err
 	}
@@ -158,32 +172,29 @@ func (e *Env) inferRun(c *cobra.Command, f inferFlags, cfg config.Infer, files [
 	if err := b.CheckResumable(ctx); err != nil {
 		return err
 	}
-	s := standalone.Start(ctx, standalone.Options{Local: p.Local, Deployment: p.deployment, Secrets: p.secrets,
-		Workers: workers, Worker: line})
-	runErr := e.inferFollow(ctx, p, s, b, id, leave)
-	if err := s.Stop(); err != nil { // it says why there is no worker
+	r := standalone.Start(ctx, standalone.Options{
+		Local: p.Local, Deployment: p.deployment, Secrets: p.secrets, Workers: workers, Worker: worker,
+	})
+	runErr := e.inferFollow(ctx, p, r, b, shutdown)
+	if err := r.Stop(); err != nil { // why the workers ended, if they did
 		return err
 	}
 	return interrupted(runErr)
 }
 
-// inferFollow submits the run and follows it to its end.
-func (e *Env) inferFollow(ctx context.Context, p *prepared, s *standalone.Runtime, b batch.Batch, id identity.RunID, leave <-chan string) error {
-	follow, cancel := context.WithCancel(ctx)
+// inferFollow submits the run, follows it to its end, and copies its results into the output folder.
+func (e *Env) inferFollow(
+	ctx context.Context, p *prepared, r *standalone.Runtime, b batch.Batch, shutdown <-chan string,
+) error {
+	follow, cancel := cancelOnShutdown(ctx, r, shutdown)
 	defer cancel()
-	go func() {
-		select {
-		case <-leave:
-		case <-s.Ended():
-		case <-follow.Done():
-		}
-		cancel()
-	}()
-	if err := b.Submit(follow, s.System().Submitter()); err != nil {
+	if err := b.Submit(follow, r.System().Submitter()); err != nil {
 		return err
 	}
-	service := api.New(p.Ports, p.deployment, cloud.OneMachine())
-	status, err := progress.Follower{Source: service, View: progress.NewView(e.Err, e.Clock), Clock: e.Clock}.Follow(follow, id)
+	f := progress.Follower{
+		Source: api.New(p.Ports, p.deployment, cloud.OneMachine()), View: progress.NewView(e.Err, e.Clock), Clock: e.Clock,
+	}
+	status, err := f.Follow(follow, b.Run)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 func modelCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "model",
-		Short: "Show a model of the tiny engine, and export it for other software",
+		Short: "Show or export a model of the tiny engine",
 		Args:  unknownCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -26,28 +26,29 @@ func modelCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// modelSource is where a command's model comes from.
+// modelSource says where a command's model comes from.
 type modelSource struct {
 	model, snapshot string
 	chat            string
 	dir             *string
 }
 
-// How chats are put to a model.
+// Values of --chat.
 const (
 	chatTurns    = "turns"
 	chatContinue = "continue"
 )
 
-// chatFlag adds the flag of commands that need to know how.
+// chatFlag adds --chat.
 func (s *modelSource) chatFlag(c *cobra.Command) {
-	c.Flags().StringVar(&s.chat, "chat", chatTurns, "how a chat is put to the model: turns, as rollout trains them, or continue, for a model that never saw a chat: it continues the last message")
+	c.Flags().StringVar(&s.chat, "chat", chatTurns, "how to `format` a chat for the model: turns, as rollout trains "+
+		"them, or continue, which continues the last message, for a model that was not trained on chats")
 }
 
-// turns reports whether a chat is put to the model as turns.
-func (s *modelSource) turns(c *cobra.Command) (bool, error) {
+// chatTurns reports whether a chat is formatted as turns.
+func (s *modelSource) chatTurns(c *cobra.Command) (bool, error) {
 	if s.chat != chatTurns && s.chat != chatContinue {
-		return false, usage(c, "--chat is %q: it is %s or %s", s.chat, chatTurns, chatContinue)
+		return false, usage(c, "--chat is %q: use %s or %s", s.chat, chatTurns, chatContinue)
 	}
 	return s.chat == chatTurns, nil
 }
@@ -55,65 +56,65 @@ func (s *modelSource) turns(c *cobra.Command) (bool, error) {
 // modelFlags adds the flags that name a model.
 func modelFlags(c *cobra.Command) *modelSource {
 	s := &modelSource{dir: c.Flags().String("dir", "", "the installation's `folder`, for --snapshot")}
-	c.Flags().StringVar(&s.model, "model", tinyName, "tiny, which rollout comes with, or a `file` or folder of weights, such as a restored snapshot")
-	c.Flags().StringVar(&s.snapshot, "snapshot", "", "a training's `snapshot` in --dir instead: its id, or an unambiguous beginning of it")
+	c.Flags().StringVar(&s.model, "model", tinyName,
+		"tiny (the built-in model), or a `file` or folder of weights, such as a restored snapshot")
+	c.Flags().StringVar(&s.snapshot, "snapshot", "", "a training's `snapshot` in --dir: its id or a unique prefix of it")
 	c.MarkFlagsMutuallyExclusive("model", "snapshot")
 	return s
 }
 
-// tinyName names the model that rollout comes with.
+// tinyName names the built-in model.
 const tinyName = "tiny"
 
-// The files of weights that a training leaves.
+// Names of the weights files that a training writes.
 const (
 	weightsFile = "model.safetensors"
-	headFile    = "head.safetensors" // of a reward model
+	headFile    = "head.safetensors" // only of a reward model
 )
 
-// maxWeights bounds what is read into memory: the largest model that there may
-// be is smaller.
+// maxWeights limits the bytes of weights that are read into memory. The largest supported model is smaller.
 const maxWeights = 16 << 30
 
-// scored is a model, and of a reward model the head that gives its score.
-type scored struct {
+// loadedModel is a language model or a reward model.
+type loadedModel struct {
 	*weights.Bundle
-	head []float32 // nil of a model that gives text
+	head []float32 // weights of a reward model's score; nil for a language model
 }
 
-// load reads a model that gives text.
-func (s *modelSource) load(c *cobra.Command, e *Env) (*weights.Bundle, error) {
-	m, err := s.read(c, e)
+// loadLanguageModel reads the model, which must not be a reward model.
+func (s *modelSource) loadLanguageModel(c *cobra.Command, e *Env) (*weights.Bundle, error) {
+	m, err := s.load(c, e)
 	if err == nil && m.head != nil {
-		return nil, fault.New(fault.Invalid, "this is a reward model: it gives scores and no text")
+		return nil, fault.New(fault.Invalid, "this is a reward model, which produces scores instead of text")
 	}
 	return m.Bundle, err
 }
 
-// shipped reports whether it is the model that rollout comes with.
-func (s *modelSource) shipped() bool { return s.snapshot == "" && s.model == tinyName }
+// builtIn reports whether the source is the built-in model.
+func (s *modelSource) builtIn() bool { return s.snapshot == "" && s.model == tinyName }
 
-// read reads the model.
-func (s *modelSource) read(c *cobra.Command, e *Env) (scored, error) {
+// load reads the model.
+func (s *modelSource) load(c *cobra.Command, e *Env) (loadedModel, error) {
 	switch {
 	case s.snapshot != "":
 		return s.readSnapshot(c, e)
-	case s.shipped():
+	case s.builtIn():
 		m, err := weights.Shipped()
-		return scored{Bundle: m}, err
+		return loadedModel{Bundle: m}, err
 	}
 	return readModel(s.model)
 }
 
-// readModel reads a file of weights, or those in a folder. That they are not
-// there is an error of the command line.
-func readModel(path string) (m scored, err error) {
+// readModel reads a file of weights, or the weights in a folder. It is Invalid if they do not exist.
+func readModel(path string) (m loadedModel, err error) {
 	head := ""
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		head, path = filepath.Join(path, headFile), filepath.Join(path, weightsFile)
 	}
 	b, err := readWeights(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "--model is tiny, a file of weights, or a folder with a " + weightsFile}
+		return m, &fault.Error{Kind: fault.Invalid, Err: err,
+			Remedy: "set --model to tiny, a file of weights, or a folder with a " + weightsFile}
 	}
 	if err != nil {
 		return m, err
@@ -134,8 +135,10 @@ func readModel(path string) (m scored, err error) {
 	if err != nil {
 		return m, fault.Wrap(err, "%s", head)
 	}
-	if width := m.Model.Config().Width; len(f.Tensors) != 1 || f.Tensors[0].Name != export.ScoreTensor || len(f.Tensors[0].Data) != width {
-		return m, fault.New(fault.Corrupt, "%s does not hold %s for a model %d wide, and that alone", head, export.ScoreTensor, width)
+	width := m.Model.Config().Width
+	if len(f.Tensors) != 1 || f.Tensors[0].Name != export.ScoreTensor || len(f.Tensors[0].Data) != width {
+		return m, fault.New(fault.Corrupt, "%s must contain exactly one tensor, %s, with the model's width of %d",
+			head, export.ScoreTensor, width)
 	}
 	m.head = f.Tensors[0].Data
 	return m, nil
@@ -144,7 +147,8 @@ func readModel(path string) (m scored, err error) {
 func readWeights(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.Size() > maxWeights {
-		return nil, fault.New(fault.Invalid, "%s has %s: weights have at most %s", path, humanize.IBytes(uint64(info.Size())), humanize.IBytes(maxWeights))
+		return nil, fault.New(fault.Invalid, "%s has %s: weights must not be larger than %s",
+			path, humanize.IBytes(uint64(info.Size())), humanize.IBytes(maxWeights))
 	}
 	if err != nil {
 		return nil, fault.WithKind(fault.Denied, err, "read the model")
@@ -153,9 +157,8 @@ func readWeights(path string) ([]byte, error) {
 	return b, fault.WithKind(fault.Denied, err, "read the model")
 }
 
-// readSnapshot reads the model out of a snapshot, all of which is checked
-// before.
-func (s *modelSource) readSnapshot(c *cobra.Command, e *Env) (m scored, err error) {
+// readSnapshot reads the model from a snapshot. It verifies the whole snapshot first.
+func (s *modelSource) readSnapshot(c *cobra.Command, e *Env) (m loadedModel, err error) {
 	_, store, closeAll, err := e.openSnapshots(c, *s.dir)
 	if err != nil {
 		return m, err
@@ -167,7 +170,7 @@ func (s *modelSource) readSnapshot(c *cobra.Command, e *Env) (m scored, err erro
 	}
 	temp, err := os.MkdirTemp("", "rollout-model-")
 	if err != nil {
-		return m, fault.WithKind(fault.Exhausted, err, "make room for the snapshot")
+		return m, fault.WithKind(fault.Exhausted, err, "create a temporary folder for the snapshot")
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(temp)) }()
 	state := filepath.Join(temp, "state")
@@ -178,10 +181,10 @@ func (s *modelSource) readSnapshot(c *cobra.Command, e *Env) (m scored, err erro
 	return m, fault.Wrap(err, "snapshot %s", snap.ID)
 }
 
-// modelFacts are what `model show` tells, and the shape of its JSON.
+// modelFacts is the output of `model show`, as its JSON shows it.
 type modelFacts struct {
 	Name       string `json:"name"`
-	Digest     string `json:"digest"` // blake3 of the weights: the model's revision
+	Digest     string `json:"digest"` // BLAKE3 of the weights, which is the model's revision
 	Parameters int    `json:"parameters"`
 	Vocab      int    `json:"vocab"`
 	Context    int    `json:"context"`
@@ -191,35 +194,39 @@ type modelFacts struct {
 	HeadSize   int    `json:"head_size"`
 	Hidden     int    `json:"hidden"`
 	Tokenizer  string `json:"tokenizer"` // its hash
-	Reward     bool   `json:"reward"`    // it gives scores and no text
+	Reward     bool   `json:"reward"`    // a reward model, which produces scores
 }
 
 func modelShowCommand(e *Env) *cobra.Command {
-	c := &cobra.Command{Use: "show", Short: "Show what a model is", Args: arguments(0)}
+	c := &cobra.Command{Use: "show", Short: "Show facts about a model", Args: arguments(0)}
 	source := modelFlags(c)
 	asJSON := c.Flags().Bool("json", false, "print a JSON object")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		m, err := source.read(c, e)
+		m, err := source.load(c, e)
 		if err != nil {
 			return err
 		}
 		k := m.Model.Config()
-		f := modelFacts{Name: m.Name, Digest: m.Digest, Parameters: k.Parameters(), Vocab: k.Vocab, Context: k.Context, Layers: k.Layers,
-			Width: k.Width, Heads: k.Heads, HeadSize: k.HeadSize, Hidden: k.Hidden, Tokenizer: m.Tokenizer.Hash(), Reward: m.head != nil}
+		f := modelFacts{
+			Name: m.Name, Digest: m.Digest, Parameters: k.Parameters(), Vocab: k.Vocab, Context: k.Context,
+			Layers: k.Layers, Width: k.Width, Heads: k.Heads, HeadSize: k.HeadSize, Hidden: k.Hidden,
+			Tokenizer: m.Tokenizer.Hash(), Reward: m.head != nil,
+		}
 		if *asJSON {
 			return writeJSON(e.Out, f)
 		}
 		var sc screen
-		gives := "text"
+		output := "text"
 		if f.Reward {
-			gives = "scores (a reward model)"
+			output = "scores (a reward model)"
 		}
 		for _, line := range [][2]string{
 			{"model", f.Name},
-			{"gives", gives},
+			{"output", output},
 			{"digest", f.Digest},
 			{"parameters", humanize.Comma(int64(f.Parameters))},
-			{"shape", fmt.Sprintf("Llama: %d layers, %d wide, %d heads of %d, %d hidden", f.Layers, f.Width, f.Heads, f.HeadSize, f.Hidden)},
+			{"shape", fmt.Sprintf("Llama: %d layers, %d wide, %d heads of %d, %d hidden",
+				f.Layers, f.Width, f.Heads, f.HeadSize, f.Hidden)},
 			{"context", fmt.Sprintf("%d tokens", f.Context)},
 			{"tokenizer", fmt.Sprintf("byte-level BPE, %s tokens, %s", humanize.Comma(int64(f.Vocab)), f.Tokenizer)},
 		} {

@@ -38,7 +38,7 @@ func TestAModelIsExportedWholeAndOnce(t *testing.T) {
 	in := filepath.Join(dir, "in.safetensors")
 	keep(t, in, packed(t))
 	gguf, folder := filepath.Join(dir, "m.gguf"), filepath.Join(dir, "hf")
-	check(t, rollout(t.Context(), "model", "export", "--model", in, "--encoding", "q8_0", "--out", gguf), 0, "", "a test's model is in "+gguf)
+	check(t, rollout(t.Context(), "model", "export", "--model", in, "--encoding", "q8_0", "--out", gguf), 0, "", "exported a test's model to "+gguf)
 	check(t, rollout(t.Context(), "model", "export", "--model", in, "--format", "safetensors", "--out", folder), 0, "", folder)
 	if b, err := os.ReadFile(gguf); err != nil || !bytes.HasPrefix(b, []byte("GGUF\x03\x00\x00\x00")) {
 		t.Errorf("%.8q, %v", b, err)
@@ -57,11 +57,11 @@ func TestAModelIsExportedWholeAndOnce(t *testing.T) {
 		}
 	}
 	before, _ := os.ReadFile(gguf)
-	check(t, rollout(t.Context(), "model", "export", "--model", in, "--out", gguf), 2, "", "it exists", "name another --out")
+	check(t, rollout(t.Context(), "model", "export", "--model", in, "--out", gguf), 2, "", "it already exists", "name another --out")
 	if after, _ := os.ReadFile(gguf); !bytes.Equal(before, after) {
 		t.Error("a file was overwritten")
 	}
-	check(t, rollout(t.Context(), "model", "export", "--model", in, "--out", filepath.Join(dir, "no", "such", "x")), 2, "", "name an --out in a folder that exists")
+	check(t, rollout(t.Context(), "model", "export", "--model", in, "--out", filepath.Join(dir, "no", "such", "x")), 2, "", "name an --out in an existing, writable folder")
 	check(t, rollout(t.Context(), "model", "export", "--model", in, "--format", "safetensors", "--encoding", "q8_0", "--out", filepath.Join(dir, "y")), 2, "", "safetensors does not support q8_0")
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 3 {
 		t.Errorf("left behind: %v, %v", left, err)
@@ -98,7 +98,7 @@ func TestAModelIsFoundInAFolderOrASnapshot(t *testing.T) {
 	}
 	check(t, rollout(t.Context(), "model", "show", "--model", state), 0, ""+
 		"model       a test's model\n"+
-		"gives       text\n"+
+		"output      text\n"+
 		"digest      "+want.Digest+"\n"+
 		"parameters  652,160\n"+
 		"shape       Llama: 3 layers, 128 wide, 2 heads of 64, 352 hidden\n"+
@@ -122,17 +122,17 @@ func TestARewardModelIsExportedForScores(t *testing.T) {
 		t.Fatal(err)
 	}
 	keep(t, filepath.Join(dir, "head.safetensors"), b)
-	if got := rollout(t.Context(), "model", "show", "--model", dir); !strings.Contains(got.out, "gives       scores (a reward model)\n") {
+	if got := rollout(t.Context(), "model", "show", "--model", dir); !strings.Contains(got.out, "output      scores (a reward model)\n") {
 		t.Errorf("%+v", got)
 	}
 	out := filepath.Join(dir, "out")
-	check(t, rollout(t.Context(), "model", "export", "--model", dir, "--format", "safetensors", "--out", out), 0, "", "is in")
+	check(t, rollout(t.Context(), "model", "export", "--model", dir, "--format", "safetensors", "--out", out), 0, "", "exported ")
 	config, err := os.ReadFile(filepath.Join(out, "config.json"))
 	if err != nil || !bytes.Contains(config, []byte("LlamaForSequenceClassification")) {
 		t.Errorf("%s, %v", config, err)
 	}
 	check(t, rollout(t.Context(), "model", "export", "--model", dir, "--out", filepath.Join(dir, "gguf")), 2, "", "export it as safetensors")
-	check(t, rollout(t.Context(), "serve", "--model", dir, "--addr", "127.0.0.1:0"), 2, "", "it gives scores and no text")
+	check(t, rollout(t.Context(), "serve", "--model", dir, "--addr", "127.0.0.1:0"), 2, "", "this is a reward model")
 }
 
 func TestWithoutAFlagItIsTheModelThatRolloutComesWith(t *testing.T) {
@@ -143,11 +143,11 @@ func TestWithoutAFlagItIsTheModelThatRolloutComesWith(t *testing.T) {
 	}
 	got := rollout(t.Context(), "model", "show")
 	out := filepath.Join(t.TempDir(), "tiny.gguf")
-	check(t, rollout(t.Context(), "model", "export", "--out", out), 0, "", "rollout/tiny is in")
+	check(t, rollout(t.Context(), "model", "export", "--out", out), 0, "", "exported rollout/tiny to ")
 	if b, err := os.ReadFile(out); err != nil || !bytes.Contains(b, []byte("Apache-2.0")) || !bytes.Contains(b, []byte(want.Digest)) {
 		t.Errorf("the file tells no licence or digest: %v", err)
 	}
-	if got.code != 0 || !strings.Contains(got.out, "model       rollout/tiny\ngives       text\ndigest      "+want.Digest+"\n") {
+	if got.code != 0 || !strings.Contains(got.out, "model       rollout/tiny\noutput      text\ndigest      "+want.Digest+"\n") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -168,7 +168,7 @@ func TestWhatIsNoModelIsRefusedByName(t *testing.T) {
 		code int
 		want string
 	}{
-		"cut": {3, "cut"}, "noise": {3, "noise"}, "absent": {2, "absent"}, "reward": {3, "does not hold score.weight"}, ".": {2, "model.safetensors"},
+		"cut": {3, "cut"}, "noise": {3, "noise"}, "absent": {2, "absent"}, "reward": {3, "must contain exactly one tensor, score.weight"}, ".": {2, "model.safetensors"},
 	} {
 		check(t, rollout(t.Context(), "model", "show", "--model", filepath.Join(dir, name)), c.code, "", c.want)
 	}

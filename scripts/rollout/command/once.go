@@ -22,50 +22,61 @@ import (
 	"rollout/shared/record"
 )
 
-// untilEnded follows every run that is not over yet, one after the other, and
-// stops the stack when none is left. Runs that had ended before are not its
-// affair.
-func (e *Env) untilEnded(ctx context.Context, p *prepared, s *standalone.Runtime, leave <-chan string) error {
-	ctx, cancel := context.WithCancel(ctx)
+// untilEnded follows every open run, one after the other, and stops the product when all have ended. It ignores runs
+// that had ended before.
+func (e *Env) untilEnded(ctx context.Context, p *prepared, r *standalone.Runtime, shutdown <-chan string) error {
+	ctx, cancel := cancelOnShutdown(ctx, r, shutdown)
 	defer cancel()
-	go func() { // a signal, or workers that are all gone, end the following
-		select {
-		case <-leave:
-		case <-s.Ended():
-		case <-ctx.Done():
-		}
-		cancel()
-	}()
-	o := onceRunner{env: e, prepared: p, service: api.New(p.Ports, p.deployment, cloud.OneMachine()), seen: map[identity.RunID]bool{}}
+	service := api.New(p.Ports, p.deployment, cloud.OneMachine())
+	o := onceRunner{env: e, prepared: p, service: service, seen: map[identity.RunID]bool{}}
 	err := o.follow(ctx)
-	if stopErr := s.Stop(); stopErr != nil { // it says why there is no worker
+	if stopErr := r.Stop(); stopErr != nil { // why the workers ended, if they did
 		return stopErr
 	}
 	return interrupted(err)
 }
 
-// interrupted says what an interrupt means where runs end with the process
-// that follows them.
+// cancelOnShutdown returns a context that ends on a signal, and when all workers have ended.
+func cancelOnShutdown(
+	ctx context.Context, r *standalone.Runtime, shutdown <-chan string,
+) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-shutdown:
+		case <-r.Ended():
+		case <-ctx.Done():
+		}
+		cancel()
+	}()
+	return ctx, cancel
+}
+
+// interrupted replaces a cancellation by an error that says how to continue. It is for commands that run the product
+// themselves.
 func interrupted(err error) error {
 	if !fault.Is(err, fault.Canceled) {
 		return err
 	}
-	return &fault.Error{Kind: fault.Canceled, Err: errors.New("interrupted; what is finished is kept"),
-		Remedy: "start the same command again to go on"}
+	return &fault.Error{Kind: fault.Canceled, Err: errors.New("interrupted; finished items are kept"),
+		Remedy: "start the same command again to continue"}
 }
 
-// onceRunner is one `up --once`.
+// onceRunner is one execution of `up --once`.
 type onceRunner struct {
 	env      *Env
 	prepared *prepared
 	service  *api.Service
-	seen     map[identity.RunID]bool // followed to their end, or over before
+	seen     map[identity.RunID]bool // runs that were followed to their end, or had ended before
 	followed int
-	failed   []error
+	failed   []error // outcomes of runs that did not succeed
 }
 
+// onceInterval is how often --once looks for new runs.
+const onceInterval = 100 * time.Millisecond
+
 func (o *onceRunner) follow(ctx context.Context) error {
-	if err := o.forgetEnded(ctx); err != nil {
+	if err := o.ignoreEnded(ctx); err != nil {
 		return err
 	}
 	for {
@@ -74,26 +85,26 @@ func (o *onceRunner) follow(ctx context.Context) error {
 			return err
 		}
 		for _, s := range open {
-			if err := o.one(ctx, s, len(open) > manyRuns); err != nil {
+			if err := o.followRun(ctx, s, len(open) > manyRuns); err != nil {
 				return err
 			}
 		}
 		switch {
-		case len(open) > 0: // meanwhile there may be more
+		case len(open) > 0: // look again: more runs may have started meanwhile
 		case !waiting:
 			return o.outcome()
 		default:
 			select {
-			case <-time.After(look):
+			case <-time.After(onceInterval):
 			case <-ctx.Done():
-				return fault.WithKind(fault.Canceled, ctx.Err(), "wait for the runs to begin")
+				return fault.WithKind(fault.Canceled, ctx.Err(), "wait for the runs to start")
 			}
 		}
 	}
 }
 
-// forgetEnded leaves out what was over before this process began.
-func (o *onceRunner) forgetEnded(ctx context.Context) error {
+// ignoreEnded marks runs that had ended before this process started.
+func (o *onceRunner) ignoreEnded(ctx context.Context) error {
 	all, err := o.service.List(ctx)
 	for _, s := range all {
 		if s.Phase.Ended() {
@@ -103,15 +114,15 @@ func (o *onceRunner) forgetEnded(ctx context.Context) error {
 	return err
 }
 
-// open returns the runs to follow, the oldest first; waiting says that there
-// are none and that an upload is not a run yet.
+// open returns the runs to follow, oldest first. If there are none, waiting reports whether an upload has yet to become
+// a run.
 func (o *onceRunner) open(ctx context.Context) (open []status.Status, waiting bool, err error) {
 	all, err := o.service.List(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	known := map[identity.RunID]bool{}
-	for _, s := range slices.Backward(all) { // the newest comes first
+	for _, s := range slices.Backward(all) { // List returns the newest first
 		known[s.Run] = true
 		if !o.seen[s.Run] {
 			open = append(open, s)
@@ -120,12 +131,12 @@ func (o *onceRunner) open(ctx context.Context) (open []status.Status, waiting bo
 	if len(open) > 0 {
 		return open, false, nil
 	}
-	waiting, err = o.uploads(ctx, known)
+	waiting, err = o.hasNewUpload(ctx, known)
 	return nil, waiting, err
 }
 
-// uploads reports whether the bucket holds prompts that are no run yet.
-func (o *onceRunner) uploads(ctx context.Context, known map[identity.RunID]bool) (bool, error) {
+// hasNewUpload reports whether the bucket holds a prompts file that is not one of the known runs.
+func (o *onceRunner) hasNewUpload(ctx context.Context, known map[identity.RunID]bool) (bool, error) {
 	after := ""
 	for {
 		infos, err := o.prepared.Bucket.List(ctx, record.PromptsPrefix, after, blob.MaxList)
@@ -145,14 +156,16 @@ func (o *onceRunner) uploads(ctx context.Context, known map[identity.RunID]bool)
 	}
 }
 
-// manyRuns is how many open runs are too many for a closing screen each.
+// manyRuns is the largest number of open runs of which each gets a full summary.
 const manyRuns = 8
 
-// one follows a run to its end and says what came of it.
-func (o *onceRunner) one(ctx context.Context, s status.Status, brief bool) (err error) {
+// followRun follows a run to its end and prints its summary, or only a headline if brief is set.
+func (o *onceRunner) followRun(ctx context.Context, s status.Status, brief bool) (err error) {
 	if !s.Phase.Ended() {
-		s, err = progress.Follower{Source: o.service, View: progress.NewView(o.env.Err, o.env.Clock), Clock: o.env.Clock}.Follow(ctx, s.Run)
-		if err != nil {
+		f := progress.Follower{
+			Source: o.service, View: progress.NewView(o.env.Err, o.env.Clock), Clock: o.env.Clock,
+		}
+		if s, err = f.Follow(ctx, s.Run); err != nil {
 			return err
 		}
 	}
@@ -169,18 +182,20 @@ func (o *onceRunner) one(ctx context.Context, s status.Status, brief bool) (err 
 	return progress.WriteSummary(ctx, o.env.Err, s, o.prepared.Bucket, path)
 }
 
-// maxFailedShown bounds how many runs that did not end well are told one by one.
+// maxFailedShown limits the unsuccessful runs that the error names one by one.
 const maxFailedShown = 10
 
-// outcome is the error of those runs that did not end well.
+// outcome returns the error of all runs that did not succeed.
 func (o *onceRunner) outcome() error {
 	if o.followed == 0 {
-		_, err := fmt.Fprintf(o.env.Err, "nothing to answer: no prompts file in %s is new (.jsonl, .jsonl.gz, .jsonl.zst)\n",
+		_, err := fmt.Fprintf(o.env.Err,
+			"nothing to answer: there is no new prompts file (.jsonl, .jsonl.gz, .jsonl.zst) in %s\n",
 			filepath.Join(installation.BucketDir(o.prepared.Dir), record.PromptsPrefix))
 		return err
 	}
 	if n := len(o.failed); n > maxFailedShown {
-		return fmt.Errorf("%w\nand %d more runs did not end well: see `rollout status`", errors.Join(o.failed[:maxFailedShown]...), n-maxFailedShown)
+		return fmt.Errorf("%w\n%d more runs did not succeed: see `rollout status`",
+			errors.Join(o.failed[:maxFailedShown]...), n-maxFailedShown)
 	}
 	return errors.Join(o.failed...)
 }

@@ -21,7 +21,7 @@ func TestAnObjectWhoseEventIsLateIsAnnounced(t *testing.T) {
 	if _, err := p.Blobs.Put(t.Context(), "prompts/x.jsonl", strings.NewReader("{}\n"), blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if said := resendUpload(t.Context(), service, "prompts/x.jsonl"); !strings.HasSuffix(said, "the stack was told once more") {
+	if said := resendUpload(t.Context(), service, "prompts/x.jsonl"); !strings.HasSuffix(said, "the event was sent again") {
 		t.Error(said)
 	}
 	got, err := p.Queues.Receive(t.Context(), host.TaskQueue, queue.MaxBatch, time.Minute, 0)

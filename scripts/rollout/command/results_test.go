@@ -66,10 +66,10 @@ func TestResultsAreOfRunsThatHaveEnded(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.has(runB, "going", 0, run.Running)
-	check(t, rollout(t.Context(), "results", "going", "--dir", b.dir), 1, "", "run "+string(runB)+" has not ended: it is running (`rollout status "+string(runB)+" --watch --dir "+b.dir+"` waits for it)")
+	check(t, rollout(t.Context(), "results", "going", "--dir", b.dir), 1, "", "run "+string(runB)+" has not ended: it is running (wait for it with `rollout status "+string(runB)+" --watch --dir "+b.dir+"`)")
 	b.ends(runA, run.Completed)
-	check(t, rollout(t.Context(), "results", string(runA), "--dir", b.dir), 1, "", "its summary is not there")
-	check(t, rollout(t.Context(), "results", string(runA), "--errors", "-o", t.TempDir(), "--dir", b.dir), 1, "", "its summary is not there")
+	check(t, rollout(t.Context(), "results", string(runA), "--dir", b.dir), 1, "", "its summary is missing")
+	check(t, rollout(t.Context(), "results", string(runA), "--errors", "-o", t.TempDir(), "--dir", b.dir), 1, "", "its summary is missing")
 	check(t, rollout(t.Context(), "results", "--dir", b.dir), 2, "", "RUN is missing")
 }
 

@@ -1,8 +1,8 @@
-// Package command is the commands of rollout's command line, one file each.
+// Package command implements the subcommands of rollout, one file for each.
 //
-// A command checks its arguments, opens what it needs through package
-// installation or local, and calls the Service or driver that does the work: no rule about runs
-// stands here. Answers go to Out, everything else to Err.
+// A command checks its arguments, opens an installation, and calls the api.Service or the driver that does the work.
+// Results go to Env.Out, everything else to Env.Err. The package decides nothing about runs and reads the environment
+// only through Env.
 package command
 
 import (
@@ -23,7 +23,7 @@ import (
 	"rollout/shared/observe"
 )
 
-// commands lists them all: a new command is added here.
+// commands returns all subcommands. Add a new one here.
 func commands(e *Env) []*cobra.Command {
 	return []*cobra.Command{
 		upCommand(e),
@@ -49,27 +49,27 @@ func commands(e *Env) []*cobra.Command {
 	}
 }
 
-// Env is the world of a command.
+// Env is the environment of a command.
 type Env struct {
 	Out, Err io.Writer
 	Clock    clock.Clock
 	Getenv   func(string) string
 
-	logLevel  string // "" is the command's own default
+	logLevel  string // "" selects the command's default
 	logFormat string
 }
 
-// Main runs a command line, without the program's name, and returns its exit
-// code: 0 all is well; 1 it failed, or the run that it waited for did not end
-// well; 2 the arguments or a config are wrong; 3 stored bytes are damaged. An error is written to Err,
-// once.
+// Main runs a command line, given without the program's name. It writes an error to Err once, and returns the exit
+// code: 0 for success; 1 if the command failed, or the run that it waited for did not succeed; 2 if the arguments or a
+// config are invalid; 3 if stored data is damaged.
 func Main(ctx context.Context, args []string, e Env) int {
 	root := rootCommand(&e)
 	root.SetArgs(args)
 	ran, err := root.ExecuteContextC(ctx)
 	if err != nil {
 		err = suggestDoctor(ran, err)
-		_, _ = fmt.Fprintf(e.Err, "rollout: %s\n", withLocationFlags(err.Error(), placeOf(ran))) // nowhere else to say it
+		// A failed write to Err cannot be reported anywhere else.
+		_, _ = fmt.Fprintf(e.Err, "rollout: %s\n", withLocationFlags(err.Error(), locationOf(ran)))
 	}
 	return exitCode(err)
 }
@@ -86,21 +86,21 @@ func exitCode(err error) int {
 	return 1
 }
 
-// suggestDoctor sends whoever met a failure of a cloud's to the doctor.
+// suggestDoctor adds `rollout cloud doctor` as the remedy of an error that comes from a cloud.
 func suggestDoctor(ran *cobra.Command, err error) error {
 	provider := ran.Flags().Lookup("cloud")
 	if provider == nil || !installation.ShouldSuggestDoctor(err) {
 		return err
 	}
-	ask := "rollout cloud doctor --provider " + provider.Value.String()
+	line := "rollout cloud doctor --provider " + provider.Value.String()
 	if dir := ran.Flags().Lookup("dir").Value.String(); dir != "" {
-		ask += " --config " + filepath.Join(dir, installation.DeploymentFile)
+		line += " --config " + filepath.Join(dir, installation.DeploymentFile)
 	}
-	return &fault.Error{Kind: fault.KindOf(err), Err: err, Remedy: "`" + ask + "` says what is missing"}
+	return &fault.Error{Kind: fault.KindOf(err), Err: err, Remedy: "run `" + line + "` to find the cause"}
 }
 
-// placeOf is the installation that a command line names, if it names one.
-func placeOf(ran *cobra.Command) (p installation.Location) {
+// locationOf returns the installation that the command line names, or the zero Location.
+func locationOf(ran *cobra.Command) (p installation.Location) {
 	if f := ran.Flags().Lookup("dir"); f != nil {
 		p.Dir = f.Value.String()
 	}
@@ -116,30 +116,29 @@ func placeOf(ran *cobra.Command) (p installation.Location) {
 func rootCommand(e *Env) *cobra.Command {
 	root := &cobra.Command{
 		Use:              "rollout",
-		Short:            "Run batches of prompts through an inference engine, each answered exactly once",
+		Short:            "Run batches of prompts through an inference engine and answer each prompt exactly once",
 		Args:             unknownCommand,
 		PersistentPreRun: handleSignals,
 		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
 
-		SilenceErrors: true, // Main writes them
+		SilenceErrors: true, // Main writes errors
 		SilenceUsage:  true,
 	}
 	root.SetOut(e.Out)
 	root.SetErr(e.Err)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usage(c, "%v", err) })
 	flags := root.PersistentFlags()
-	flags.StringVar(&e.logLevel, "log-level", "", "least level of log lines: debug, info, warn or error")
-	flags.StringVar(&e.logFormat, "log-format", string(observe.Text), "text or json")
+	flags.StringVar(&e.logLevel, "log-level", "", "minimum `level` of log lines: debug, info, warn or error")
+	flags.StringVar(&e.logFormat, "log-format", string(observe.Text), "`format` of log lines: text or json")
 	root.AddCommand(commands(e)...)
 	return root
 }
 
-// handlesSignals marks commands that handle signals themselves: the first one drains
-// their workers.
-const handlesSignals = "drains"
+// handlesSignals is the annotation of commands that handle signals themselves: on the first signal they drain their
+// workers.
+const handlesSignals = "handles-signals"
 
-// handleSignals lets the first signal end a command's context, and the second
-// the process.
+// handleSignals makes the first signal cancel the command's context and the second end the process.
 func handleSignals(c *cobra.Command, _ []string) {
 	if c.Annotations[handlesSignals] != "" {
 		return
@@ -149,7 +148,7 @@ func handleSignals(c *cobra.Command, _ []string) {
 	c.SetContext(ctx)
 }
 
-// unknownCommand refuses what root's arguments can only be: a misspelt command.
+// unknownCommand rejects arguments of a command that only has subcommands: they can only be a misspelled subcommand.
 func unknownCommand(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -160,13 +159,13 @@ func unknownCommand(c *cobra.Command, args []string) error {
 	return usage(c, "unknown command %q", args[0])
 }
 
-// usage is an error of the command line itself.
+// usage returns an error of the command line, with the command's --help as the remedy.
 func usage(c *cobra.Command, format string, args ...any) error {
-	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf(format, args...), Remedy: "see `" + c.CommandPath() + " --help`"}
+	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf(format, args...),
+		Remedy: "see `" + c.CommandPath() + " --help`"}
 }
 
-// arguments demands the named arguments, the last `optional` of which may be
-// left out.
+// arguments requires the named arguments. The last `optional` ones may be left out.
 func arguments(optional int, names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
@@ -179,21 +178,24 @@ func arguments(optional int, names ...string) cobra.PositionalArgs {
 	}
 }
 
-// placeFlags adds --dir and --cloud, which commands need that ask after or
-// steer runs.
-func placeFlags(c *cobra.Command) *installation.Location {
+// locationFlags adds --dir and --cloud to commands that show or steer runs.
+func locationFlags(c *cobra.Command) *installation.Location {
 	var p installation.Location
-	c.Flags().StringVar(&p.Dir, "dir", "", "the installation's `folder`, as given to rollout up; with --cloud that of its rollout.toml, the present one if left out")
-	c.Flags().StringVar(&p.Cloud, "cloud", "", "the `provider` of an installation in a cloud: "+installation.ProviderNames())
+	c.Flags().StringVar(&p.Dir, "dir", "", "the installation's `folder`, as given to rollout up; "+
+		"with --cloud the folder of its rollout.toml (default: the current directory)")
+	c.Flags().StringVar(&p.Cloud, "cloud", "",
+		"the `provider` of an installation in a cloud: "+installation.ProviderNames())
 	return &p
 }
 
-// open opens the installation for a command that asks after or steers runs.
+// open opens the installation for a command that shows or steers runs.
 func (e *Env) open(c *cobra.Command, p installation.Location) (*installation.Installation, error) {
 	return e.openWith(c, p, installation.Options{})
 }
 
-func (e *Env) openWith(c *cobra.Command, p installation.Location, o installation.Options) (*installation.Installation, error) {
+func (e *Env) openWith(
+	c *cobra.Command, p installation.Location, o installation.Options,
+) (*installation.Installation, error) {
 	switch {
 	case p.Cloud != "" && p.Dir == "":
 		p.Dir = "."
@@ -207,17 +209,17 @@ func (e *Env) openWith(c *cobra.Command, p installation.Location, o installation
 	o.Log, o.Clock, o.Getenv = log, e.Clock, e.Getenv
 	in, err := installation.Open(c.Context(), p, o)
 	if err == nil {
-		e.Clock = in.Ports.Clock // what is shown is as old as it is there
+		e.Clock = in.Ports.Clock // ages are shown by the installation's clock
 	}
 	return in, err
 }
 
-// dirFlag adds --dir, which commands need that work on a laptop's folder.
+// dirFlag adds --dir to commands that need an installation on this machine.
 func dirFlag(c *cobra.Command) *string {
 	return c.Flags().String("dir", "", "the installation's `folder`, as given to rollout up")
 }
 
-// openLocal opens a laptop's folder.
+// openLocal opens an installation on this machine. The caller must call the returned function to close it.
 func (e *Env) openLocal(c *cobra.Command, dir string) (*installation.Local, func() error, error) {
 	if err := needDir(c, dir); err != nil {
 		return nil, nil, err
@@ -236,7 +238,7 @@ func needDir(c *cobra.Command, dir string) error {
 	return nil
 }
 
-// logger returns the logger that the flags ask for.
+// logger returns a logger as the flags --log-level and --log-format say; level is the default level.
 func (e *Env) logger(level slog.Level) (*slog.Logger, error) {
 	format, err := observe.ParseFormat(e.logFormat)
 	if err != nil {

@@ -17,23 +17,23 @@ import (
 	"rollout/shared/core/identity"
 )
 
-// screen renders an overview as text.
+// screen formats an overview as text for a terminal or a file.
 type screen struct {
 	api.Overview
-	one     bool // the overview is of one run
-	live    bool // it is drawn again and again: bars are worth their place
-	paces   map[identity.RunID]progress.Pace
-	now     time.Time
-	columns int // of the terminal; 0 is no limit
-	colours palette
-	path    func(key string) string
-	here    func(text string) string
+	one       bool // the overview is of one run
+	live      bool // the screen is redrawn repeatedly, so it shows bars
+	paces     map[identity.RunID]progress.Pace
+	now       time.Time
+	columns   int // width of the terminal; 0 is unlimited
+	colours   palette
+	path      func(key string) string  // where the user finds an object of the bucket
+	withFlags func(text string) string // see withLocationFlags
 }
 
-// body is tables and facts.
+// body formats the tables, or the details of one run.
 func (s screen) body() string {
 	if len(s.Runs) == 0 {
-		return s.here("no runs yet: `rollout submit FILE` makes one\n")
+		return s.withFlags("no runs yet: start one with `rollout submit FILE`\n")
 	}
 	parts := []string{}
 	if s.one {
@@ -62,24 +62,25 @@ func (s screen) anyOpen() bool {
 	return false
 }
 
-// maxNotes bounds how many runs and how many uploads are spoken of.
+// maxNotes limits the notes about runs, and the notes about uploads.
 const maxNotes = 10
 
-// notes say what holds runs up and what uploads became none. Of one run, the
-// details say it.
+// notes returns lines about what blocks runs, and about uploads that did not become runs. It returns none for the
+// screen of one run, whose details contain them.
 func (s screen) notes() (out []string) {
 	if s.one {
 		return nil
 	}
 	for _, r := range s.Runs {
-		for _, h := range r.Blockers {
-			if h.Code == diagnosis.IsEnding || h.Code == diagnosis.IsPausing { // as its phase says
+		name := progress.SanitizeLine(r.Name, nameColumns)
+		for _, b := range r.Blockers {
+			if b.Code == diagnosis.IsEnding || b.Code == diagnosis.IsPausing { // the phase says so already
 				continue
 			}
-			out = append(out, progress.SanitizeLine(r.Name, nameColumns)+": "+s.here(progress.SanitizeLine(progress.FormatBlocker(h), 500)))
+			out = append(out, name+": "+s.withFlags(progress.SanitizeLine(progress.FormatBlocker(b), 500)))
 		}
-		if refused(r) && s.now.Sub(r.CreatedAt) < dayOld {
-			out = append(out, progress.SanitizeLine(r.Name, nameColumns)+" was refused: "+progress.SanitizeLine(r.Message, 500))
+		if refused(r) && s.now.Sub(r.CreatedAt) < refusalShown {
+			out = append(out, name+" was refused: "+progress.SanitizeLine(r.Message, 500))
 		}
 		if len(out) >= maxNotes {
 			break
@@ -87,37 +88,39 @@ func (s screen) notes() (out []string) {
 	}
 	for i, u := range s.Uploads {
 		if i == maxNotes {
-			return append(out, fmt.Sprintf("and %d more files in prompts/ that are no run", len(s.Uploads)-i))
+			return append(out, fmt.Sprintf("%d more files in prompts/ are not runs", len(s.Uploads)-i))
 		}
-		out = append(out, progress.SanitizeLine(u.Key, 200)+": "+s.here(progress.SanitizeLine(u.Why, 500)))
+		out = append(out, progress.SanitizeLine(u.Key, 200)+": "+s.withFlags(progress.SanitizeLine(u.Why, 500)))
 	}
 	return out
 }
 
-// dayOld is when a refusal is no news any more.
-const dayOld = 24 * time.Hour
+// refusalShown is how long the notes mention a refused run.
+const refusalShown = 24 * time.Hour
 
 func refused(r status.Status) bool { return r.Phase.Ended() && r.Items.Total == 0 && r.Message != "" }
 
-// deadFor is how long a worker that died is still shown.
-const deadFor = time.Minute
+// deadShown is how long a dead worker stays in the table.
+const deadShown = time.Minute
 
-var workerColumns = []string{"WORKER", "STATE", "BEAT", "BUSY", "RATE", "TOKENS/S", "MEDIAN", "HOLDS", "FAULTS", "POOL", "PROCESS"}
+var workerColumns = []string{
+	"WORKER", "STATE", "SEEN", "BUSY", "RATE", "TOKENS/S", "MEDIAN", "SHARDS", "FAULTS", "POOL", "PROCESS",
+}
 
-// On a narrow terminal, a worker's id is its end, which differs most, and the
-// last columns are left out.
+// On a narrow terminal, the table shows only the end of a worker's id, in which ids differ most, and leaves out the
+// last columns.
 const (
 	workerStateColumn = 1
 	narrowWorkerID    = 8
 	narrowColumns     = 8
 )
 
-// workers is a table of those that live, or did a moment ago.
+// workers formats a table of the workers that are alive, or died recently.
 func (s screen) workers() string {
 	rows := [][]string{workerColumns}
 	var shown []status.WorkerStatus
 	for _, w := range s.Workers {
-		if !w.Alive && (w.State == health.Gone || s.now.Sub(w.HeartbeatAt) > deadFor) {
+		if !w.Alive && (w.State == health.Gone || s.now.Sub(w.HeartbeatAt) > deadShown) {
 			continue
 		}
 		shown = append(shown, w)
@@ -151,30 +154,41 @@ func (s screen) worker(w status.WorkerStatus) []string {
 		median = progress.FormatElapsed(time.Duration(w.Load.MedianMS) * time.Millisecond)
 	}
 	rate := w.Load.Rate
-	return []string{progress.SanitizeLine(w.Worker, 26), stateWords(w), progress.FormatElapsed(s.now.Sub(w.HeartbeatAt)), fmt.Sprintf("%d/%d", w.Load.InFlight, w.InFlight),
-		progress.FormatRate(&rate), fmt.Sprintf("%.0f", w.Load.TokenRate), median, s.holds(w), fmt.Sprint(w.Load.Faults),
-		progress.SanitizeLine(w.Pool, 16), progress.SanitizeLine(fmt.Sprintf("%s:%d", cmp.Or(w.Instance, w.Host), w.PID), 30)}
+	return []string{
+		progress.SanitizeLine(w.Worker, 26),
+		workerState(w),
+		progress.FormatElapsed(s.now.Sub(w.HeartbeatAt)),
+		fmt.Sprintf("%d/%d", w.Load.InFlight, w.InFlight),
+		progress.FormatRate(&rate),
+		fmt.Sprintf("%.0f", w.Load.TokenRate),
+		median,
+		s.heldShards(w),
+		fmt.Sprint(w.Load.Faults),
+		progress.SanitizeLine(w.Pool, 16),
+		progress.SanitizeLine(fmt.Sprintf("%s:%d", cmp.Or(w.Instance, w.Host), w.PID), 30),
+	}
 }
 
-// stateWords is what a worker and its engine are, in a word or two.
-func stateWords(w status.WorkerStatus) string {
+// workerState describes the state of a worker and its engine in a word or two.
+func workerState(w status.WorkerStatus) string {
+	training := func(h health.HeldShard) bool { return h.Training != nil }
 	switch {
 	case !w.Alive:
 		return "dead"
 	case w.Engine == status.EngineAway:
-		return "engine away"
+		return "engine down"
 	case w.Engine == status.EngineStarting:
 		return "starting"
 	case w.Draining != "":
 		return "draining"
-	case w.State == health.Ready && slices.ContainsFunc(w.Holds, func(h health.HeldShard) bool { return h.Training != nil }):
+	case w.State == health.Ready && slices.ContainsFunc(w.Holds, training):
 		return "training"
 	}
 	return string(w.State)
 }
 
-// servers is a table of the inference servers, as the worker sees them that
-// sees most: of one server, the workers' table says as much.
+// servers formats a table of the inference servers, as seen by the worker with the most servers. It returns "" for a
+// single server, about which the workers' table says as much.
 func (s screen) servers() string {
 	var most []health.Server
 	for _, w := range s.Workers {
@@ -185,7 +199,7 @@ func (s screen) servers() string {
 	if len(most) < 2 {
 		return ""
 	}
-	rows := [][]string{{"SERVER", "STATE", "BUSY", "WAITING", "TROUBLE"}}
+	rows := [][]string{{"SERVER", "STATE", "BUSY", "WAITING", "LAST ERROR"}}
 	for _, v := range most {
 		busy, waiting := fmt.Sprint(v.InFlight), "-"
 		if v.Limit > 0 {
@@ -194,7 +208,8 @@ func (s screen) servers() string {
 		if v.Waiting >= 0 {
 			waiting = fmt.Sprint(v.Waiting)
 		}
-		rows = append(rows, []string{progress.SanitizeLine(v.Name, 60), serverWords(v.State), busy, waiting, progress.SanitizeLine(v.LastError, 200)})
+		rows = append(rows, []string{progress.SanitizeLine(v.Name, 60), serverState(v.State), busy, waiting,
+			progress.SanitizeLine(v.LastError, 200)})
 	}
 	return s.table(rows, func(row, column int, cell string) string {
 		switch {
@@ -207,22 +222,22 @@ func (s screen) servers() string {
 	})
 }
 
-// serverWords says what the state of a circuit breaker means.
-func serverWords(state string) string {
-	switch state {
+// serverState describes the state of a server's circuit breaker.
+func serverState(breaker string) string {
+	switch breaker {
 	case "closed":
 		return "ready"
 	case "doubted":
-		return "doubted"
+		return "probing"
 	}
-	return "away"
+	return "down"
 }
 
-// maxHolds bounds the shards that are named of one worker.
-const maxHolds = 4
+// maxHeld limits the shards that the table names for one worker.
+const maxHeld = 4
 
-// holds names the shards in a worker's hands, and how far each is.
-func (s screen) holds(w status.WorkerStatus) string {
+// heldShards lists the shards that a worker holds, and the progress of each.
+func (s screen) heldShards(w status.WorkerStatus) string {
 	names := map[identity.RunID]string{}
 	for _, r := range s.Runs {
 		names[r.Run] = progress.SanitizeLine(r.Name, 16)
@@ -230,7 +245,7 @@ func (s screen) holds(w status.WorkerStatus) string {
 	var parts []string
 	last := identity.RunID("")
 	for i, h := range w.Holds {
-		if i == maxHolds {
+		if i == maxHeld {
 			parts = append(parts, fmt.Sprintf("+%d", len(w.Holds)-i))
 			break
 		}
@@ -250,21 +265,21 @@ func (s screen) holds(w status.WorkerStatus) string {
 	return strings.Join(parts, ", ")
 }
 
-// queues names the queues that hold something.
+// queues formats the queues that are not empty.
 func (s screen) queues() string {
 	var parts []string
 	for _, q := range s.Queues {
-		var what []string
-		for _, n := range []struct {
+		var counts []string
+		for _, c := range []struct {
 			n    int
-			what string
-		}{{q.Waiting, "waiting"}, {q.Hidden, "in hand or to come"}, {q.Dead, "dead letters"}} {
-			if n.n > 0 {
-				what = append(what, fmt.Sprintf("%d %s", n.n, n.what))
+			name string
+		}{{q.Waiting, "waiting"}, {q.Hidden, "in flight or delayed"}, {q.Dead, "dead letters"}} {
+			if c.n > 0 {
+				counts = append(counts, fmt.Sprintf("%d %s", c.n, c.name))
 			}
 		}
-		if len(what) > 0 {
-			parts = append(parts, q.Queue+" "+strings.Join(what, ", "))
+		if len(counts) > 0 {
+			parts = append(parts, q.Queue+" "+strings.Join(counts, ", "))
 		}
 	}
 	if len(parts) == 0 {
@@ -273,15 +288,16 @@ func (s screen) queues() string {
 	return "queues: " + strings.Join(parts, "; ") + "\n"
 }
 
-// fit cuts a line to the terminal, not counting what only colours it.
+// fit truncates a line to the width of the terminal. Colour sequences do not count; a truncated line has none.
 func (s screen) fit(line string) string {
-	if s.columns == 0 || runewidth.StringWidth(uncoloured(line)) <= s.columns {
+	if s.columns == 0 || runewidth.StringWidth(withoutColours(line)) <= s.columns {
 		return line
 	}
-	return runewidth.Truncate(uncoloured(line), s.columns, "…")
+	return runewidth.Truncate(withoutColours(line), s.columns, "…")
 }
 
-func uncoloured(line string) string {
+// withoutColours removes the colour sequences that palette adds.
+func withoutColours(line string) string {
 	for {
 		before, rest, ok := strings.Cut(line, "\x1b[")
 		if !ok {

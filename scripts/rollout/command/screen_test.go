@@ -22,7 +22,7 @@ func wideScreen() screen {
 	w := status.WorkerStatus{Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Pool: "default", Alive: true, State: health.Ready, Engine: status.EngineAway, Host: "a-rather-long-host-name",
 		InFlight: 64, HeartbeatAt: now, Load: health.Load{InFlight: 60, MedianMS: 2100}, Holds: []health.HeldShard{{Run: r.Run, Shard: 7, Rows: 5, Items: 256}}}
 	return screen{Overview: api.Overview{Runs: []status.Status{r}, Workers: []status.WorkerStatus{w}}, now: now,
-		path: func(key string) string { return key }, here: func(text string) string { return withLocationFlags(text, installation.Location{Dir: "/data"}) }}
+		path: func(key string) string { return key }, withFlags: func(text string) string { return withLocationFlags(text, installation.Location{Dir: "/data"}) }}
 }
 
 func TestTablesFitNarrowTerminals(t *testing.T) {
@@ -57,9 +57,9 @@ func TestSeveralServersAreATable(t *testing.T) {
 	t.Parallel()
 	s := wideScreen()
 	s.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed", InFlight: 12, Limit: 64, Waiting: 3}, {Name: "http://b/v1", State: "open", Waiting: -1, LastError: "connection refused"}}
-	const want = `SERVER       STATE  BUSY   WAITING  TROUBLE
+	const want = `SERVER       STATE  BUSY   WAITING  LAST ERROR
 http://a/v1  ready  12/64  3        
-http://b/v1  away   0      -        connection refused
+http://b/v1  down   0      -        connection refused
 `
 	if !strings.Contains(s.body(), want) {
 		t.Errorf("it lacks\n%s\n%s", want, s.body())
@@ -75,7 +75,7 @@ func TestColoursChangeNoWord(t *testing.T) {
 	for _, one := range []bool{false, true} {
 		plain, coloured := wideScreen(), wideScreen()
 		plain.one, coloured.one, coloured.colours = one, one, true
-		if got := uncoloured(coloured.body()); got != plain.body() || coloured.body() == got {
+		if got := withoutColours(coloured.body()); got != plain.body() || coloured.body() == got {
 			t.Errorf("uncoloured:\n%s\nplain:\n%s", got, plain.body())
 		}
 	}

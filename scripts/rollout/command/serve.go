@@ -23,7 +23,7 @@ import (
 	"rollout/shared/listen"
 )
 
-// serveFlags are the arguments of serve.
+// serveFlags are the flags of serve.
 type serveFlags struct {
 	engine, addr, name string
 	source             *modelSource
@@ -35,33 +35,34 @@ func serveCommand(e *Env) *cobra.Command {
 	var f serveFlags
 	c := &cobra.Command{
 		Use:   "serve",
-		Short: "Answer over OpenAI's HTTP API with the model that is built in, or another tiny one",
-		Long: "Serves /v1/models, /v1/completions, /v1/chat/completions, /tokenize, /detokenize, /health, /version and /metrics\n" +
-			"as vLLM does, so that OpenAI's clients, and rollout's workers, can use it.\n\n" +
-			"Other machines can reach it only at an address of yours, and with the token in ROLLOUT_SECRET_API_TOKEN.",
+		Short: "Serve the built-in model, or another tiny one, over the OpenAI HTTP API",
+		Long: "Serves /v1/models, /v1/completions, /v1/chat/completions, /tokenize, /detokenize, /health, /version and\n" +
+			"/metrics as vLLM does, for OpenAI clients and rollout workers.\n\n" +
+			"To let other machines use it, set --addr to an address that they can reach, and ROLLOUT_SECRET_API_TOKEN to\n" +
+			"the token that their requests must carry.",
 		Args: arguments(0),
 		RunE: func(c *cobra.Command, _ []string) error { return e.serve(c, f) },
 	}
 	f.source = modelFlags(c)
 	f.source.chatFlag(c)
 	fs := c.Flags()
-	fs.StringVar(&f.engine, "engine", config.EngineTiny, "the engine to serve: tiny is the only one that runs in this process")
-	fs.StringVar(&f.addr, "addr", "127.0.0.1:8000", "`address` to listen on; port 0 takes a free one")
-	fs.StringVar(&f.name, "served-model-name", "", "`name` of the model in requests; its own if empty")
-	fs.IntVar(&f.threads, "threads", 0, "threads to compute with; as many as there are cores if 0")
-	fs.IntVar(&f.batch.Slots, "max-num-seqs", 32, "requests that are answered at once; more wait")
-	fs.IntVar(&f.batch.Queue, "max-waiting", 1024, "requests that may wait; more are refused with 429")
+	fs.StringVar(&f.engine, "engine", config.EngineTiny, "the `engine` to serve; only tiny runs in this process")
+	fs.StringVar(&f.addr, "addr", "127.0.0.1:8000", "`address` to listen on; port 0 selects a free port")
+	fs.StringVar(&f.name, "served-model-name", "", "`name` of the model in requests (default: its own name)")
+	fs.IntVar(&f.threads, "threads", 0, "`number` of compute threads (default: one per core)")
+	fs.IntVar(&f.batch.Slots, "max-num-seqs", 32, "`number` of requests processed at once; more wait")
+	fs.IntVar(&f.batch.Queue, "max-waiting", 1024, "`number` of requests that may wait; more are refused with status 429")
 	return c
 }
 
 func (e *Env) serve(c *cobra.Command, f serveFlags) (err error) {
 	if f.engine != config.EngineTiny {
-		return usage(c, "--engine %s runs in no process of rollout's; %s does", f.engine, config.EngineTiny)
+		return usage(c, "--engine %s cannot be served: use %s", f.engine, config.EngineTiny)
 	}
 	if f.batch.Slots < 1 || f.batch.Queue < 1 || f.threads < 0 {
 		return usage(c, "--max-num-seqs and --max-waiting must be at least 1, --threads at least 0")
 	}
-	turns, err := f.source.turns(c)
+	turns, err := f.source.chatTurns(c)
 	if err != nil {
 		return err
 	}
@@ -79,30 +80,38 @@ func (e *Env) serve(c *cobra.Command, f serveFlags) (err error) {
 	if err != nil {
 		return fault.WithKind(fault.Invalid, err, "--addr")
 	}
-	dice := func() uint64 {
+	seed := func() uint64 {
 		var b [8]byte
-		_, _ = rand.Read(b[:]) // it never fails
+		_, _ = rand.Read(b[:]) // never fails
 		return binary.LittleEndian.Uint64(b[:])
 	}
 	b := serve.Bounds()
-	h := b.Guard(token, serve.New(serve.Config{Engine: engine, Version: version(), Clock: e.Clock, Log: log, Rand: dice}), serve.PublicPaths()...)
+	server := serve.New(serve.Config{Engine: engine, Version: version(), Clock: e.Clock, Log: log, Rand: seed})
+	h := b.Guard(token, server, serve.PublicPaths()...)
 	if _, err := fmt.Fprintf(e.Out, "http://%s/v1\n", l.Addr()); err != nil {
 		return errors.Join(err, l.Close())
 	}
-	log.InfoContext(c.Context(), "serving", "model", engine.Name(), "revision", engine.Revision(), "context", engine.Context())
+	log.InfoContext(c.Context(), "serving",
+		"model", engine.Name(), "revision", engine.Revision(), "context", engine.Context())
 	return b.Serve(c.Context(), l, h)
 }
 
-// openTiny starts the engine. Its model takes the memory that it takes: the
-// program's own bound is for work that streams.
+// openTiny starts the engine. Unless GOMEMLIMIT is set, it removes the program's memory limit: that suits commands that
+// stream, but the model must fit into memory.
 func (e *Env) openTiny(c *cobra.Command, f serveFlags, turns bool) (*tiny.Engine, error) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(math.MaxInt64)
 	}
-	b, err := f.source.load(c, e)
+	b, err := f.source.loadLanguageModel(c, e)
 	if err != nil {
 		return nil, err
 	}
-	return tiny.New(tiny.Config{Name: cmp.Or(f.name, b.Name), Revision: b.Digest, Model: tiny.Decoder(b.Model, cmp.Or(f.threads, runtime.GOMAXPROCS(0))),
-		Tokenizer: b.Tokenizer, ChatTurns: turns, Batch: f.batch})
+	return tiny.New(tiny.Config{
+		Name:      cmp.Or(f.name, b.Name),
+		Revision:  b.Digest,
+		Model:     tiny.Decoder(b.Model, cmp.Or(f.threads, runtime.GOMAXPROCS(0))),
+		Tokenizer: b.Tokenizer,
+		ChatTurns: turns,
+		Batch:     f.batch,
+	})
 }

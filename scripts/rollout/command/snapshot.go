@@ -25,7 +25,7 @@ import (
 func snapshotCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "snapshot",
-		Short: "List, show, restore and prune what trainings can go on from",
+		Short: "List, show, restore and prune the snapshots of trainings",
 		Args:  unknownCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -33,7 +33,8 @@ func snapshotCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// openSnapshots opens an installation's snapshots.
+// openSnapshots opens an installation on this machine and its snapshots. The caller must call the returned function to
+// close it.
 func (e *Env) openSnapshots(c *cobra.Command, dir string) (*installation.Local, snapshot.Store, func() error, error) {
 	l, closeAll, err := e.openLocal(c, dir)
 	if err != nil {
@@ -42,20 +43,20 @@ func (e *Env) openSnapshots(c *cobra.Command, dir string) (*installation.Local, 
 	return l, snapshot.Store{Blobs: l.Ports.Blobs, Docs: l.Ports.Docs, Clock: l.Ports.Clock}, closeAll, nil
 }
 
-// findSnapshot returns the snapshot that a user names. That there is none is an
-// error of the command line.
+// findSnapshot returns the snapshot with that id or unique prefix of an id. It is Invalid if there is none.
 func findSnapshot(ctx context.Context, s snapshot.Store, id string) (snapshot.Snapshot, error) {
 	snap, err := s.Find(ctx, id)
 	if fault.Is(err, fault.NotFound) {
-		return snap, &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "`rollout snapshot list` shows which there are"}
+		return snap, &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "`rollout snapshot list` lists the snapshots"}
 	}
 	return snap, err
 }
 
-// runOfSnapshots returns the run that a user names: by its id or an
-// unambiguous beginning of it, among the runs that have snapshots, else as for
-// every other command.
-func runOfSnapshots(ctx context.Context, l *installation.Local, s snapshot.Store, text string) (identity.RunID, error) {
+// findSnapshotRun returns the run that text names: first by id or unique prefix among the runs that have snapshots,
+// else as matchRun does among all runs of the installation.
+func findSnapshotRun(
+	ctx context.Context, l *installation.Local, s snapshot.Store, text string,
+) (identity.RunID, error) {
 	all, err := s.List(ctx, snapshot.Filter{})
 	if err != nil {
 		return "", err
@@ -80,6 +81,7 @@ func runOfSnapshots(ctx context.Context, l *installation.Local, s snapshot.Store
 	return r.Run, nil
 }
 
+// writeJSON writes v as indented JSON and a newline.
 func writeJSON(w io.Writer, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
@@ -89,20 +91,23 @@ func writeJSON(w io.Writer, v any) error {
 	return err
 }
 
-const runFlagHelp = "a run's id, an unambiguous `beginning` of it, or its name"
+const (
+	runFlagHelp  = "a `run`: its id, a unique prefix of its id, or its name"
+	snapshotHelp = "SNAPSHOT is a snapshot's id or a unique prefix of it."
+)
 
 func snapshotListCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "list",
-		Short: "List snapshots, the newest first",
+		Short: "List snapshots, newest first",
 		Args:  arguments(0),
 	}
 	dir := dirFlag(c)
 	var f snapshot.Filter
-	runName := c.Flags().String("run", "", "only those of a run: "+runFlagHelp)
-	kind := c.Flags().String("kind", "", "only those of a `kind`, such as train_state")
-	c.Flags().StringVar(&f.Label, "label", "", "only those with this `text` in their label")
-	c.Flags().IntVar(&f.Limit, "limit", 0, "only the newest `n`; 0 is all")
+	runName := c.Flags().String("run", "", "only snapshots of "+runFlagHelp)
+	kind := c.Flags().String("kind", "", "only snapshots of this `kind`, such as train_state")
+	c.Flags().StringVar(&f.Label, "label", "", "only snapshots whose label contains this `text`")
+	c.Flags().IntVar(&f.Limit, "limit", 0, "only the newest `n` snapshots; 0 lists all")
 	asJSON := c.Flags().Bool("json", false, "print a JSON array")
 	c.RunE = func(c *cobra.Command, _ []string) (err error) {
 		if f.Limit < 0 {
@@ -115,7 +120,7 @@ func snapshotListCommand(e *Env) *cobra.Command {
 		defer func() { err = errors.Join(err, closeAll()) }()
 		f.Kind = snapshot.Kind(*kind)
 		if *runName != "" {
-			if f.Run, err = runOfSnapshots(c.Context(), l, store, *runName); err != nil {
+			if f.Run, err = findSnapshotRun(c.Context(), l, store, *runName); err != nil {
 				return err
 			}
 		}
@@ -132,19 +137,23 @@ func snapshotListCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// snapshotTable is a table of snapshots: whole ids, to be copied.
+// snapshotTable formats a table of snapshots, with complete ids for copying.
 func (e *Env) snapshotTable(all []snapshot.Snapshot) string {
 	if len(all) == 0 {
 		return "no snapshots\n"
 	}
 	rows := [][]string{{"SNAPSHOT", "RUN", "MADE BY", "SIZE", "AGE", "LABEL"}}
 	for _, s := range all {
-		rows = append(rows, []string{s.ID, string(s.Run), s.Algorithm, size(s), progress.FormatDuration(e.Clock.Now().Sub(s.CreatedAt)), progress.SanitizeLine(s.Label, nameColumns)})
+		rows = append(rows, []string{
+			s.ID, string(s.Run), s.Algorithm, size(s), progress.FormatDuration(e.Clock.Now().Sub(s.CreatedAt)),
+			progress.SanitizeLine(s.Label, nameColumns),
+		})
 	}
-	sc := screen{colours: palette(progress.SupportsANSI(e.Out) && e.Getenv("NO_COLOR") == "")}
+	sc := screen{colours: e.palette()}
 	return sc.table(rows, func(_, _ int, cell string) string { return cell })
 }
 
+// size formats the size of all parts of a snapshot.
 func size(s snapshot.Snapshot) string {
 	var n int64
 	for _, p := range s.Parts {
@@ -156,8 +165,8 @@ func size(s snapshot.Snapshot) string {
 func snapshotShowCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show SNAPSHOT",
-		Short: "Show all that is known of a snapshot",
-		Long:  "SNAPSHOT is a snapshot's id, or an unambiguous beginning of it.",
+		Short: "Show all facts about a snapshot",
+		Long:  "Shows a snapshot's run, kind, size, metadata and files.\n\n" + snapshotHelp,
 		Args:  arguments(0, "SNAPSHOT"),
 	}
 	dir := dirFlag(c)
@@ -181,13 +190,19 @@ func snapshotShowCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// snapshotFacts renders a snapshot, a fact a line.
+// snapshotFacts formats a snapshot, one fact per line.
 func (e *Env) snapshotFacts(s snapshot.Snapshot, dir string) string {
 	var b strings.Builder
 	sc := screen{now: e.Clock.Now()}
 	for _, f := range [][2]string{
-		{"snapshot", s.ID}, {"run", string(s.Run)}, {"kind", string(s.Kind)}, {"made by", s.Algorithm}, {"label", progress.SanitizeLine(s.Label, snapshot.MaxLabel)},
-		{"created", sc.moment(&s.CreatedAt)}, {"size", size(s)}, {"meta", string(s.Meta)},
+		{"snapshot", s.ID},
+		{"run", string(s.Run)},
+		{"kind", string(s.Kind)},
+		{"made by", s.Algorithm},
+		{"label", progress.SanitizeLine(s.Label, snapshot.MaxLabel)},
+		{"created", sc.moment(&s.CreatedAt)},
+		{"size", size(s)},
+		{"meta", string(s.Meta)},
 	} {
 		if f[1] != "" {
 			b.WriteString(sc.fact(f[0], f[1]))
@@ -205,8 +220,8 @@ func snapshotRestoreCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "restore SNAPSHOT FOLDER",
 		Short: "Write a snapshot's files into a new folder",
-		Long: "Makes FOLDER, which must not exist, of the snapshot's files. It appears once every byte is checked, or not at all.\n\n" +
-			"SNAPSHOT is a snapshot's id, or an unambiguous beginning of it.",
+		Long: "Writes the snapshot's files into FOLDER, which must not exist. It appears after every byte is verified, or\n" +
+			"not at all.\n\n" + snapshotHelp,
 		Args: arguments(0, "SNAPSHOT", "FOLDER"),
 	}
 	dir := dirFlag(c)
@@ -223,7 +238,7 @@ func snapshotRestoreCommand(e *Env) *cobra.Command {
 		if err := store.Restore(c.Context(), snap, args[1]); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(e.Err, "snapshot %s is in %s\n", snap.ID, args[1])
+		_, err = fmt.Fprintf(e.Err, "restored snapshot %s to %s\n", snap.ID, args[1])
 		return err
 	}
 	return c

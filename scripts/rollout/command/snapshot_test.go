@@ -62,7 +62,7 @@ func TestSnapshotsAreListedTheNewestFirst(t *testing.T) {
 		}
 	}
 	check(t, rollout(t.Context(), "snapshot", "list", "--dir", b.dir, "--run", "nosuch"), 2, "", `there is no run "nosuch"`)
-	check(t, rollout(t.Context(), "snapshot", "list", "--dir", b.dir, "--run", "01JD"), 2, "", "2 runs begin with")
+	check(t, rollout(t.Context(), "snapshot", "list", "--dir", b.dir, "--run", "01JD"), 2, "", "2 runs start with")
 	check(t, rollout(t.Context(), "snapshot", "list", "--dir", b.dir, "--limit", "-1"), 2, "", "--limit")
 	check(t, rollout(t.Context(), "snapshot", "lsit"), 2, "", "unknown command")
 }
@@ -96,7 +96,7 @@ func TestASnapshotIsRestoredWholeOrNotAtAll(t *testing.T) {
 	b := newBench(t)
 	snap := b.snap(runA, "10", "", time.Hour)
 	to := filepath.Join(t.TempDir(), "state")
-	check(t, rollout(t.Context(), "snapshot", "restore", snap.ID, to, "--dir", b.dir), 0, "", "is in "+to)
+	check(t, rollout(t.Context(), "snapshot", "restore", snap.ID, to, "--dir", b.dir), 0, "", "restored snapshot "+snap.ID+" to "+to)
 	if got, err := os.ReadFile(filepath.Join(to, "step")); err != nil || string(got) != "10" {
 		t.Errorf("restored %q, %v", got, err)
 	}

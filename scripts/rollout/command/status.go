@@ -20,27 +20,27 @@ import (
 func statusCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status [RUN]",
-		Short: "Show the runs, or one of them: how far, how fast, who works, what holds them up",
-		Long: "Shows every run, the newest first, or one of them, and the workers.\n\n" +
-			"RUN is a run's id, an unambiguous beginning of it, or a name: then the newest run of that name.\n\n" +
-			"With --watch it goes on showing until RUN (without one: every run) has ended, and ends with 1 if one\n" +
-			"that it watched did not end well. Ctrl-C ends it before that; the run goes on.",
+		Short: "Show progress, speed, workers and problems of all runs or of one run",
+		Long: "Shows all runs, newest first, or one run, and the workers.\n\n" +
+			"With --watch, it updates the display until RUN (without RUN: every run) has ended, and exits with 1 if a\n" +
+			"run that it watched did not succeed. Ctrl-C ends only the display.\n\n" + runHelp,
 		Args: arguments(1, "RUN"),
 	}
-	place := placeFlags(c)
-	asJSON := c.Flags().Bool("json", false, "print one JSON object a run; with --watch, one at every change")
-	watch := c.Flags().Bool("watch", false, "go on showing until the run has ended")
+	location := locationFlags(c)
+	asJSON := c.Flags().Bool("json", false, "print one JSON object for each run; with --watch, one for each change")
+	watch := c.Flags().Bool("watch", false, "update the display until the run has ended")
 	c.RunE = func(c *cobra.Command, args []string) (err error) {
-		in, err := e.open(c, *place)
+		in, err := e.open(c, *location)
 		if err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, in.Close()) }()
-		s := statusView{Env: e, service: api.New(in.Ports, in.Deployment, in.Profile), json: *asJSON, place: in.Location, path: in.Path}
+		s := statusView{Env: e, service: api.New(in.Ports, in.Deployment, in.Profile), json: *asJSON,
+			location: in.Location, path: in.Path}
 		if len(args) > 0 {
 			var r status.Status
 			if *watch {
-				r, err = e.await(c.Context(), in, s.service, args[0])
+				r, err = e.awaitRun(c.Context(), in, s.service, args[0])
 			} else {
 				r, err = findRun(c.Context(), s.service, args[0])
 			}
@@ -50,34 +50,34 @@ func statusCommand(e *Env) *cobra.Command {
 			s.only = r.Run
 		}
 		if *watch {
-			return newWatcher(&s).watch(c.Context(), max(watchEvery, in.Poll))
+			return newWatcher(&s).watch(c.Context(), max(watchInterval, in.Poll))
 		}
 		return s.once(c.Context())
 	}
 	return c
 }
 
-// statusView shows an installation, or one run of it.
+// statusView shows all runs of an installation, or one of them.
 type statusView struct {
 	*Env
-	service *api.Service
-	only    identity.RunID // "" shows all
-	json    bool
-	place   installation.Location
-	path    func(key string) string // where an object of the bucket is
+	service  *api.Service
+	only     identity.RunID // "" shows all
+	json     bool
+	location installation.Location
+	path     func(key string) string // where an object of the bucket is
 }
 
-func (s *statusView) ask(ctx context.Context) (api.Overview, error) {
+// overview returns the current state of what is shown.
+func (s *statusView) overview(ctx context.Context) (api.Overview, error) {
 	if s.only == "" {
 		return s.service.Overview(ctx)
 	}
 	return s.service.RunOverview(ctx, s.only)
 }
 
-// once shows what is there now. Tables go to Out, what people are to know
-// besides to Err.
+// once shows the current state. Tables go to Out, notes to Err.
 func (s *statusView) once(ctx context.Context) error {
-	o, err := s.ask(ctx)
+	o, err := s.overview(ctx)
 	if err != nil {
 		return err
 	}
@@ -97,29 +97,31 @@ func (s *statusView) once(ctx context.Context) error {
 	return nil
 }
 
-// screen is the overview on this terminal; paces are of runs that are watched.
+// screen returns the overview, prepared for the terminal; paces are those of watched runs.
 func (s *statusView) screen(o api.Overview, paces map[identity.RunID]progress.Pace) screen {
 	columns, _, ok := progress.TerminalSize(s.Out)
 	if !ok {
-		columns = 0 // as wide as it takes
+		columns = 0 // unlimited
 	}
-	return screen{Overview: o, one: s.only != "", paces: paces, now: s.Clock.Now(), columns: columns, path: s.path,
-		colours: palette(progress.SupportsANSI(s.Out) && s.Getenv("NO_COLOR") == ""), here: func(text string) string { return withLocationFlags(text, s.place) }}
+	return screen{
+		Overview: o, one: s.only != "", paces: paces, now: s.Clock.Now(), columns: columns, path: s.path,
+		colours:   s.palette(),
+		withFlags: func(text string) string { return withLocationFlags(text, s.location) },
+	}
 }
 
-// placed are commands that need not be told where they are about.
-var placed = regexp.MustCompile(`--(dir|cloud|provider|help)\b`)
+// complete matches command lines that need no location flags.
+var complete = regexp.MustCompile(`--(dir|cloud|provider|help)\b`)
 
-// withLocationFlags makes the commands that a text names ready to be copied: `rollout up`
-// becomes `rollout up --dir D`. Those that say where, or what else they are
-// about, are as they are.
+// withLocationFlags completes the commands in a text, so that users can copy them: `rollout up` becomes
+// `rollout up --dir D`. It leaves commands that have such flags already, and other text, unchanged.
 func withLocationFlags(text string, p installation.Location) string {
 	if p == (installation.Location{}) {
 		return text
 	}
 	parts := strings.Split(text, "`")
-	for i := 1; i < len(parts)-1; i += 2 { // between two backquotes
-		if strings.HasPrefix(parts[i], "rollout ") && !placed.MatchString(parts[i]) {
+	for i := 1; i < len(parts)-1; i += 2 { // odd parts are between backquotes
+		if strings.HasPrefix(parts[i], "rollout ") && !complete.MatchString(parts[i]) {
 			parts[i] += " " + p.Flags()
 		}
 	}

@@ -20,23 +20,26 @@ import (
 func submitCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "submit FILE",
-		Short: "Put a file of prompts into the bucket, which makes it a run",
-		Long: "Copies FILE (.jsonl, .jsonl.gz or .jsonl.zst) to prompts/ of the bucket, after its config, and prints the id of the run that it is.\n\n" +
-			"The config is --config, else the .toml beside FILE, else what the bucket has for it.",
+		Short: "Start a run by copying a prompts file into the bucket",
+		Long: "Copies FILE (.jsonl, .jsonl.gz or .jsonl.zst) and its config to prompts/ in the bucket, and prints the id\n" +
+			"of the run.\n\n" +
+			"The config is --config, else the .toml file of the same name next to FILE, else the one in the bucket.",
 		Args: arguments(0, "FILE"),
 	}
-	place := placeFlags(c)
+	location := locationFlags(c)
 	configPath := c.Flags().String("config", "", "the run's config `file`")
-	wait := c.Flags().Bool("wait", false, "follow the run to its end; exit with 1 if it does not end well")
+	wait := c.Flags().Bool("wait", false, "follow the run to its end; exit with 1 if it does not succeed")
 	c.RunE = func(c *cobra.Command, args []string) error {
-		return e.submit(c, *place, args[0], *configPath, *wait)
+		return e.submit(c, *location, args[0], *configPath, *wait)
 	}
 	return c
 }
 
-func (e *Env) submit(c *cobra.Command, place installation.Location, file, configPath string, wait bool) (err error) {
+func (e *Env) submit(
+	c *cobra.Command, location installation.Location, file, configPath string, wait bool,
+) (err error) {
 	ctx := c.Context()
-	in, err := e.openWith(c, place, installation.Options{AllowUninitialized: !wait})
+	in, err := e.openWith(c, location, installation.Options{AllowUninitialized: !wait})
 	if err != nil {
 		return err
 	}
@@ -46,7 +49,7 @@ func (e *Env) submit(c *cobra.Command, place installation.Location, file, config
 		return err
 	}
 	if in.Uninitialized {
-		if _, err := fmt.Fprintf(e.Err, "the run will begin when `rollout up %s` is started\n", in.Flags()); err != nil {
+		if _, err := fmt.Fprintf(e.Err, "the run will start when you start `rollout up %s`\n", in.Flags()); err != nil {
 			return err
 		}
 		_, err = e.upload(ctx, in, up)
@@ -63,18 +66,17 @@ func (e *Env) submit(c *cobra.Command, place installation.Location, file, config
 	return e.follow(ctx, in, service, id, up.key)
 }
 
-// upload puts the config and then the prompts into the bucket and prints the
-// id of the run that they are.
+// upload copies the config and then the prompts into the bucket, and prints the run's id.
 func (e *Env) upload(ctx context.Context, in *installation.Installation, up upload) (identity.RunID, error) {
 	if err := up.putConfig(ctx, in); err != nil {
 		return "", err
 	}
-	var shown *progress.Transfer
+	var transfer *progress.Transfer
 	info, err := in.Store(ctx, up.file, up.key, func(r io.Reader, size int64) io.Reader {
-		shown = progress.NewTransfer(e.Err, filepath.Base(up.file), size)
-		return shown.Reader(r)
+		transfer = progress.NewTransfer(e.Err, filepath.Base(up.file), size)
+		return transfer.Reader(r)
 	})
-	shown.Close()
+	transfer.Close()
 	if err != nil {
 		return "", err
 	}
@@ -83,7 +85,7 @@ func (e *Env) upload(ctx context.Context, in *installation.Installation, up uplo
 	return id, err
 }
 
-// checkNotInUse refuses to replace an object that an open run still reads.
+// checkNotInUse is a Conflict if an open run still reads the object, which an upload would replace.
 func checkNotInUse(ctx context.Context, service *api.Service, key string) error {
 	runs, err := service.List(ctx)
 	if err != nil {
@@ -93,21 +95,24 @@ func checkNotInUse(ctx context.Context, service *api.Service, key string) error 
 		for _, in := range r.Inputs {
 			if in == key && !r.Phase.Ended() {
 				return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("run %s still reads %s", r.Run, key),
-					Remedy: "wait until it has ended, stop it, or give the file another name"}
+					Remedy: "wait for its end, stop it, or rename the file"}
 			}
 		}
 	}
 	return nil
 }
 
-// eventPatience is how long the event of a cloud's bucket may take.
+// eventPatience is how long to wait for the event of a cloud's bucket.
 const eventPatience = 30 * time.Second
 
-// follow shows the run until it has ended, and what became of it.
-func (e *Env) follow(ctx context.Context, in *installation.Installation, service *api.Service, id identity.RunID, key string) error {
+// follow shows the run until it has ended, and then its summary.
+func (e *Env) follow(
+	ctx context.Context, in *installation.Installation, service *api.Service, id identity.RunID, key string,
+) error {
 	f := progress.Follower{Source: service, View: progress.NewView(e.Err, e.Clock), Clock: e.Clock, Every: in.Poll}
 	if in.Cloud != "" {
-		f.Patience, f.OnNotStarted = eventPatience, func(ctx context.Context) string { return resendUpload(ctx, service, key) }
+		f.Patience = eventPatience
+		f.OnNotStarted = func(ctx context.Context) string { return resendUpload(ctx, service, key) }
 	}
 	s, err := f.Follow(ctx, id)
 	if err != nil {
@@ -119,12 +124,12 @@ func (e *Env) follow(ctx context.Context, in *installation.Installation, service
 	return progress.Outcome(s, in.Path)
 }
 
-// resendUpload tells the stack about an object of which its bucket has not told
-// for long, and says so. The run is the same either way.
+// resendUpload announces an object whose event is late to the functions, and returns a note about it. The run has the
+// same id either way.
 func resendUpload(ctx context.Context, service *api.Service, key string) string {
-	const late = "the bucket's event has not become a run yet"
+	const late = "the bucket's event has not started the run yet"
 	if _, err := service.Submit(ctx, key); err != nil {
-		return late + ", and the stack can't be told otherwise: " + err.Error()
+		return late + ", and sending the event again failed: " + err.Error()
 	}
-	return late + ": the stack was told once more"
+	return late + ": the event was sent again"
 }

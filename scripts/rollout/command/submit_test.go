@@ -54,7 +54,7 @@ func TestSubmitBeforeUpSaysWhenTheRunBegins(t *testing.T) {
 	write(t, file, "{}\n")
 	write(t, filepath.Join(dir, "rollout.toml"), "schema_version = 1\nbucket = \"mine\"\n")
 	r := rollout(t.Context(), "submit", file, "--dir", dir)
-	check(t, r, 0, string(runOf(t, dir, "mine", "prompts/x.jsonl"))+"\n", "the run will begin when `rollout up --dir "+dir+"` is started")
+	check(t, r, 0, string(runOf(t, dir, "mine", "prompts/x.jsonl"))+"\n", "the run will start when you start `rollout up --dir "+dir+"`")
 	check(t, rollout(t.Context(), "submit", file, "--wait", "--dir", dir), 1, "", "there is no rollout state in "+dir)
 	missing := filepath.Join(dir, "typo")
 	check(t, rollout(t.Context(), "submit", file, "--dir", missing), 1, "", "there is no folder "+missing)
@@ -117,12 +117,12 @@ func TestSubmitRefusesEarlyAndCopiesNothing(t *testing.T) {
 		"hidden":                       {".x.jsonl", "{}\n", "", nil, "begins with a dot"},
 		"UTF-16":                       {"x.jsonl", "\xff\xfe{\x00}\x00", "", nil, "UTF-16LE"},
 		"packed, but not by name":      {"x.jsonl", "\x1f\x8b\x08\x00\x00", "", nil, "end its name in .jsonl.gz"},
-		"packed by name alone":         {"x.jsonl.gz", "{}\n", "", nil, "is not packed as its name says"},
+		"packed by name alone":         {"x.jsonl.gz", "{}\n", "", nil, "is not compressed as its name says"},
 		"a bad config":                 {"x.jsonl", "{}\n", "schema_version = 1\n[sampling]\ntop_q = 1\ntop_p = 7\n", nil, "c.toml:3: sampling.top_q"},
 		"a config without version":     {"x.jsonl", "{}\n", "[sampling]\n", nil, "schema_version"},
 		"a bad config in the bucket":   {"x.jsonl", "{}\n", "", map[string]string{"prompts/x.toml": "oops"}, "prompts/x.toml:1"},
 		"a bad default in the bucket":  {"x.jsonl", "{}\n", "", map[string]string{"prompts/rollout.toml": "oops"}, "prompts/rollout.toml:1"},
-		"a config that would be all's": {"rollout.jsonl", "{}\n", goodConfig, nil, "holds for every file"},
+		"a config that would be all's": {"rollout.jsonl", "{}\n", goodConfig, nil, "applies to every file"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -12,11 +12,16 @@ import (
 	"rollout/shared/core/run"
 )
 
-// nameColumns bounds a run's name in a table.
+// nameColumns is the maximum width of a run's name in a table.
 const nameColumns = 28
 
-// palette colours text, if it is true.
+// palette colours text if it is true, and leaves it unchanged if it is false.
 type palette bool
+
+// palette returns the palette for Out. The environment variable NO_COLOR disables colours.
+func (e *Env) palette() palette {
+	return palette(progress.SupportsANSI(e.Out) && e.Getenv("NO_COLOR") == "")
+}
 
 const (
 	red    = "31"
@@ -42,14 +47,14 @@ func (p palette) phase(ph run.Phase, text string) string {
 	case run.Failed, run.Stopped, run.Expired, run.OverBudget:
 		return p.in(red, text)
 	}
-	return p.in(cyan, text) // under way
+	return p.in(cyan, text)
 }
 
 func (p palette) worker(w status.WorkerStatus, text string) string {
 	switch {
 	case !w.Alive || w.Engine == status.EngineAway:
 		return p.in(red, text)
-	case stateWords(w) == "ready", stateWords(w) == "training":
+	case workerState(w) == "ready", workerState(w) == "training":
 		return p.in(green, text)
 	}
 	return p.in(yellow, text)
@@ -59,34 +64,40 @@ var runColumns = []string{"RUN", "NAME", "PHASE", "ITEMS", "DONE", "FAILED", "RA
 
 const phaseColumn = 2
 
-// shortID is how much of a run's id a narrow terminal gets: enough to name it.
-const shortID = 10
+const (
+	idColumns = 26 // width of a run id
+	shortID   = 10 // characters of a run id on a narrow terminal, enough to name the run
+)
 
-// runs is a table of all runs.
+// runs formats a table of all runs.
 func (s screen) runs() string {
-	wide := s.runTable(len(runWidest), nameColumns)
+	wide := s.runTable(idColumns, nameColumns)
 	if s.columns == 0 || widest(wide) <= s.columns {
 		return wide
 	}
 	return s.runTable(shortID, nameColumns/2)
 }
 
-// runWidest is as wide as a run's id gets.
-const runWidest = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
-
+// runTable formats the table with ids and names of at most that width.
 func (s screen) runTable(id, name int) string {
 	rows := [][]string{runColumns}
 	for _, r := range s.Runs {
 		p := s.pace(r)
-		got, total := progress.DoneAndTotal(r)
-		done := progress.Percent(got, total)
+		done, total := progress.DoneAndTotal(r)
+		percent := progress.Percent(done, total)
 		if s.live && !r.Phase.Ended() {
-			done = bar(got, total, 12) + " " + done
+			percent = bar(done, total, 12) + " " + percent
 		}
 		rows = append(rows, []string{
-			string(r.Run[:min(len(r.Run), id)]), progress.SanitizeLine(r.Name, name), progress.FormatPhase(r.Phase), progress.Count(r.Items.Total),
-			done, progress.Count(r.Items.AtFault()),
-			progress.FormatRate(p.Rate), progress.FormatETA(p.ETASeconds), progress.FormatDuration(s.now.Sub(r.CreatedAt)),
+			string(r.Run[:min(len(r.Run), id)]),
+			progress.SanitizeLine(r.Name, name),
+			progress.FormatPhase(r.Phase),
+			progress.Count(r.Items.Total),
+			percent,
+			progress.Count(r.Items.AtFault()),
+			progress.FormatRate(p.Rate),
+			progress.FormatETA(p.ETASeconds),
+			progress.FormatDuration(s.now.Sub(r.CreatedAt)),
 		})
 	}
 	return s.table(rows, func(row, column int, cell string) string {
@@ -97,9 +108,9 @@ func (s screen) runTable(id, name int) string {
 	})
 }
 
-// pace is what a watcher knows, else what the status itself says.
+// pace returns the pace that a watcher measured, else the one in the status.
 func (s screen) pace(r status.Status) progress.Pace {
-	if r.Training != nil { // its one item says nothing
+	if r.Training != nil { // a training has one item, so its item rate is meaningless
 		return progress.Pace{ETASeconds: r.ETASeconds}
 	}
 	if p, ok := s.paces[r.Run]; ok {
@@ -108,8 +119,7 @@ func (s screen) pace(r status.Status) progress.Pace {
 	return progress.Pace{Rate: r.Rate, ETASeconds: r.ETASeconds}
 }
 
-// table renders rows under the first, which is their header. colour may dress
-// a padded cell.
+// table formats rows in aligned columns. The first row is the header. colour may colour a padded cell.
 func (s screen) table(rows [][]string, colour func(row, column int, cell string) string) string {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -138,14 +148,15 @@ func (s screen) table(rows [][]string, colour func(row, column int, cell string)
 	return b.String()
 }
 
+// widest returns the width of the longest line, without colours.
 func widest(text string) (n int) {
 	for line := range strings.Lines(text) {
-		n = max(n, runewidth.StringWidth(uncoloured(strings.TrimSuffix(line, "\n"))))
+		n = max(n, runewidth.StringWidth(withoutColours(strings.TrimSuffix(line, "\n"))))
 	}
 	return n
 }
 
-// bar is a share of the width, drawn: "[====>   ]".
+// bar draws a share of all as a bar of the given width: "[====>   ]".
 func bar(part, all uint64, width int) string {
 	inner := width - 2
 	full := 0
@@ -159,10 +170,10 @@ func bar(part, all uint64, width int) string {
 	return "[" + strings.Repeat("=", full) + head + strings.Repeat(" ", inner-full-len(head)) + "]"
 }
 
-// labelColumns is what the names of facts take.
+// labelColumns is the width of the labels of facts.
 const labelColumns = 12
 
-// details renders one run, a fact a line.
+// details formats one run, one fact per line.
 func (s screen) details(r status.Status) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
@@ -173,18 +184,18 @@ func (s screen) details(r status.Status) string {
 	line("name", "%s", progress.SanitizeLine(r.Name, 128))
 	line("phase", "%s", s.colours.phase(r.Phase, progress.FormatPhase(r.Phase)))
 	if r.Message != "" && len(r.Blockers) == 0 {
-		line("because", "%s", progress.SanitizeLine(r.Message, 1000))
+		line("reason", "%s", progress.SanitizeLine(r.Message, 1000))
 	}
-	for _, h := range r.Blockers {
-		line("held up", "%s", s.here(progress.SanitizeLine(progress.FormatBlocker(h), 1000)))
+	for _, b := range r.Blockers {
+		line("blocked by", "%s", s.withFlags(progress.SanitizeLine(progress.FormatBlocker(b), 1000)))
 	}
 	if s.live && !r.Phase.Ended() {
 		width := 50
 		if s.columns > 0 {
 			width = max(12, min(50, s.columns-labelColumns-6))
 		}
-		got, total := progress.DoneAndTotal(r)
-		line("", "%s %s", bar(got, total, width), progress.Percent(got, total))
+		done, total := progress.DoneAndTotal(r)
+		line("", "%s %s", bar(done, total, width), progress.Percent(done, total))
 	}
 	if t := r.Training; t != nil {
 		line("training", "%s", progress.FormatTraining(r))
@@ -192,17 +203,18 @@ func (s screen) details(r status.Status) string {
 			line("snapshot", "%s, at step %s", t.Snapshot, progress.Count(uint64(max(0, t.SnapshotStep))))
 		}
 	}
-	inHand := ""
+	uncommitted := ""
 	if r.Items.Uncommitted > 0 {
-		inHand = fmt.Sprintf(", %s of them in workers' hands", progress.Count(r.Items.Uncommitted))
+		uncommitted = fmt.Sprintf(", %s of them not committed yet", progress.Count(r.Items.Uncommitted))
 	}
 	line("items", "%s of %s (%s)%s", progress.Count(r.Items.Processed()), progress.Count(r.Items.Total),
-		progress.Percent(r.Items.Processed(), r.Items.Total), inHand)
+		progress.Percent(r.Items.Processed(), r.Items.Total), uncommitted)
 	line("failed", "%s", progress.FormatFailed(r))
 	if r.Items.Unanswered > 0 {
 		line("unanswered", "%s", progress.FormatUnanswered(r))
 	}
-	line("shards", "%d done, %d running, %d dispatched, %d planned", r.Shards.Done, r.Shards.Running, r.Shards.Dispatched, r.Shards.Total)
+	line("shards", "%d done, %d running, %d dispatched, %d planned",
+		r.Shards.Done, r.Shards.Running, r.Shards.Dispatched, r.Shards.Total)
 	line("tokens", "%s", progress.FormatTokens(r.Tokens))
 	rate := progress.FormatRate(p.Rate)
 	if t := progress.FormatTokenRate(r.TokenRate); t != "" {
@@ -230,8 +242,8 @@ func (s screen) details(r status.Status) string {
 	return b.String()
 }
 
-// fact is a named fact, broken over lines where the terminal is narrow.
-func (s screen) fact(name, text string) string {
+// fact formats a label and a text, wrapped to the width of the terminal.
+func (s screen) fact(label, text string) string {
 	lines := []string{text}
 	if width := s.columns - labelColumns; s.columns > 0 && !strings.Contains(text, "\x1b[") {
 		lines = wrap(text, max(20, width))
@@ -239,15 +251,14 @@ func (s screen) fact(name, text string) string {
 	var b strings.Builder
 	for i, l := range lines {
 		if i > 0 {
-			name = ""
+			label = ""
 		}
-		fmt.Fprintf(&b, "%-*s%s\n", labelColumns, name, l)
+		fmt.Fprintf(&b, "%-*s%s\n", labelColumns, label, l)
 	}
 	return b.String()
 }
 
-// wrap breaks a text at spaces so that no line is wider than columns, unless a
-// word is.
+// wrap breaks a text at spaces, so that only lines of a single long word are wider than columns.
 func wrap(text string, columns int) (lines []string) {
 	line := ""
 	for word := range strings.SplitSeq(text, " ") {
@@ -264,7 +275,7 @@ func wrap(text string, columns int) (lines []string) {
 	return append(lines, line)
 }
 
-// moment renders a time and how long ago it was.
+// moment formats a time and how long ago it was.
 func (s screen) moment(t *time.Time) string {
 	if t == nil {
 		return "-"

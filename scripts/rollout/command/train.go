@@ -19,7 +19,7 @@ import (
 	"rollout/shared/observe"
 )
 
-// trainFlags are the arguments of train.
+// trainFlags are the flags of train.
 type trainFlags struct {
 	config, resume string
 	threads        int
@@ -29,7 +29,7 @@ type trainFlags struct {
 func trainCommand(e *Env) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "train",
-		Short: "Train the model that comes with rollout, on this machine",
+		Short: "Train the built-in model on this machine",
 		Args:  unknownCommand,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -46,18 +46,19 @@ func (e *Env) trainKind(kind, short string) *cobra.Command {
 		Use:   kind,
 		Short: short,
 		Long: short + ".\n\n" +
-			"The state is kept every [snapshot] every_steps, at the end, and at Ctrl-C or SIGTERM. Whoever goes on from any of these snapshots, " +
-			"on any machine and any number of threads, ends with the same bytes as without a break.",
+			"Saves a snapshot every snapshot.every_steps steps, at the end, and on Ctrl-C or SIGTERM. A training that\n" +
+			"resumes from one of them, on any machine and with any number of threads, ends with the same bytes as\n" +
+			"without a break.",
 		Args:        arguments(0),
 		Annotations: map[string]string{handlesSignals: "yes"},
 		RunE:        func(c *cobra.Command, _ []string) error { return e.train(c, kind, f) },
 	}
 	fs := c.Flags()
 	fs.StringVar(&f.config, "config", "", "the training's config `file`")
-	fs.StringVar(&f.resume, "resume", "", "go on from a `snapshot`: an id, the beginning of one, or latest")
-	fs.BoolVar(&f.dryRun, "dry-run", false, "check the config and every row; train nothing")
+	fs.StringVar(&f.resume, "resume", "", "resume from a `snapshot`: its id, a unique prefix of it, or latest")
+	fs.BoolVar(&f.dryRun, "dry-run", false, "only check the config and every row of the dataset")
 	fs.BoolVar(&f.json, "json", false, "print a JSON object for each step, and one at the end")
-	fs.IntVar(&f.threads, "threads", 0, "threads; as many as there are processors if 0")
+	fs.IntVar(&f.threads, "threads", 0, "`number` of compute threads (default: one per core)")
 	return c
 }
 
@@ -72,7 +73,8 @@ func (e *Env) train(c *cobra.Command, kind string, f trainFlags) error {
 	}
 	src, err := installation.ReadConfig(f.config)
 	if err != nil {
-		return &fault.Error{Kind: fault.Invalid, Op: "--config", Err: err, Remedy: "name the training's config: examples/sft-tiny.toml shows one"}
+		return &fault.Error{Kind: fault.Invalid, Op: "--config", Err: err,
+			Remedy: "name the training's config; see examples/sft-tiny.toml"}
 	}
 	o := train.Options{File: f.config, Resume: f.resume, Threads: f.threads}
 	if o.Config, err = config.ParseTrain(f.config, src); err != nil {
@@ -92,73 +94,80 @@ func (e *Env) train(c *cobra.Command, kind string, f trainFlags) error {
 	return e.trainRun(c, o, f.json)
 }
 
-// maxThreads is more than any processor has.
+// maxThreads limits --threads. No machine has more cores.
 const maxThreads = 1024
 
+// trainRun trains to the end, or to the next step after a signal.
 func (e *Env) trainRun(c *cobra.Command, o train.Options, asJSON bool) (err error) {
 	log, err := e.logger(slog.LevelWarn)
 	if err != nil {
 		return err
 	}
-	ctx, asked, leave := process.NotifyShutdown(c.Context(), 0)
-	s, err := train.Open(asked, o, installation.LocalOptions{Log: log, Clock: e.Clock})
+	ctx, untilSignal, shutdown := process.NotifyShutdown(c.Context(), 0)
+	s, err := train.Open(untilSignal, o, installation.LocalOptions{Log: log, Clock: e.Clock})
 	if err != nil {
 		return interrupted(err)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	taken, all := s.Trainer.Steps()
-	if err := e.sayTrain(s, o); err != nil {
+	if err := e.printTrainStart(s, o); err != nil {
 		return err
 	}
-	log.InfoContext(ctx, "train_start", observe.KeyRun, s.RunID(), "algorithm", s.Trainer.Algorithm(), "step", taken, "steps", all, "threads", o.Threads, "resumed", s.Resumed)
+	log.InfoContext(ctx, "train_start", observe.KeyRun, s.RunID(), "algorithm", s.Trainer.Algorithm(),
+		"step", taken, "steps", all, "threads", o.Threads, "resumed", s.Resumed)
 	stop := make(chan struct{})
 	go func() {
 		select {
-		case <-leave:
+		case <-shutdown:
 			close(stop)
 		case <-ctx.Done():
 		}
 	}()
 	view := train.NewView(e.Err, "train "+s.Trainer.Algorithm(), taken, all, e.Clock)
-	var lost error // of what each step prints
+	var writeErr error // of a step's JSON
 	result, err := s.Run(ctx, stop, func(r training.Report) {
 		view.Update(r)
-		log.InfoContext(ctx, "train_step", observe.KeyRun, s.RunID(), "step", r.Step, "loss", r.Loss, "tokens", r.Tokens, "lr", r.LR, "grad_norm", r.GradNorm)
-		if asJSON && lost == nil {
-			lost = json.NewEncoder(e.Out).Encode(r)
+		log.InfoContext(ctx, "train_step", observe.KeyRun, s.RunID(),
+			"step", r.Step, "loss", r.Loss, "tokens", r.Tokens, "lr", r.LR, "grad_norm", r.GradNorm)
+		if asJSON && writeErr == nil {
+			writeErr = json.NewEncoder(e.Out).Encode(r)
 		}
 	})
 	view.Close()
-	if err = errors.Join(err, lost); err != nil {
+	if err = errors.Join(err, writeErr); err != nil {
 		return interrupted(err)
 	}
-	log.InfoContext(ctx, "train_end", observe.KeyRun, s.RunID(), "step", result.Step, "steps", result.Steps, "snapshot", result.Snapshot)
+	log.InfoContext(ctx, "train_end", observe.KeyRun, s.RunID(),
+		"step", result.Step, "steps", result.Steps, "snapshot", result.Snapshot)
 	if asJSON {
 		err = json.NewEncoder(e.Out).Encode(result)
 	} else {
-		err = e.sayTrained(result, s.Trainer)
+		err = e.printTrainResult(result, s.Trainer)
 	}
 	if err == nil && !result.Done {
-		err = &fault.Error{Kind: fault.Canceled, Err: fmt.Errorf("interrupted at step %d of %d; snapshot %s is kept", result.Step, result.Steps, result.Snapshot),
-			Remedy: "start the same command with --resume latest to go on"}
+		err = &fault.Error{Kind: fault.Canceled,
+			Err: fmt.Errorf("interrupted at step %d of %d; the state is saved in snapshot %s",
+				result.Step, result.Steps, result.Snapshot),
+			Remedy: "start the same command with --resume latest to continue"}
 	}
 	return err
 }
 
-// sayTrain says from where it goes on.
-func (e *Env) sayTrain(s *train.Session, o train.Options) (err error) {
-	taken, all := s.Trainer.Steps()
+// printTrainStart prints where a training with --resume starts.
+func (e *Env) printTrainStart(s *train.Session, o train.Options) (err error) {
+	done, all := s.Trainer.Steps()
 	switch {
 	case s.Resumed != "":
-		_, err = fmt.Fprintf(e.Err, "going on from snapshot %s, at step %d of %d\n", s.Resumed, taken, all)
+		_, err = fmt.Fprintf(e.Err, "resuming from snapshot %s at step %d of %d\n", s.Resumed, done, all)
 	case o.Resume != "":
-		_, err = fmt.Fprintf(e.Err, "there is no snapshot in %s yet: starting at the beginning\n", progress.SanitizeLine(s.Output, 200))
+		_, err = fmt.Fprintf(e.Err, "there is no snapshot in %s yet: starting from the beginning\n",
+			progress.SanitizeLine(s.Output, 200))
 	}
 	return err
 }
 
-// sayTrained tells how a training ended.
-func (e *Env) sayTrained(r train.Result, t *training.Trainer) error {
+// printTrainResult prints the result of a training.
+func (e *Env) printTrainResult(r train.Result, t *training.Trainer) error {
 	text := fmt.Sprintf("step        %d of %d\n", r.Step, r.Steps)
 	if points := t.Curve().Points; len(points) > 0 {
 		text += fmt.Sprintf("loss        %.4f at first, %.4f at last\n", points[0], points[len(points)-1])
@@ -170,7 +179,7 @@ func (e *Env) sayTrained(r train.Result, t *training.Trainer) error {
 		}
 		text += fmt.Sprintf(" on %d rows of the dataset\n", v.Rows)
 		if v.Truncated > 0 {
-			text += fmt.Sprintf("cut         %d of them are longer than max_seq_len and lost a part\n", v.Truncated)
+			text += fmt.Sprintf("truncated   %d of them were longer than max_seq_len\n", v.Truncated)
 		}
 	}
 	text += "curve       " + progress.SanitizeLine(r.Curve, 1000) + "\n"

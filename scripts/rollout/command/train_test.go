@@ -81,7 +81,7 @@ func TestWhatCanNotBeTrainedIsToldAtOnce(t *testing.T) {
 		"lr":             {"lr = 0.001", "lr = 0.0", nil, "course.toml:5: algorithm.sft.optimizer.lr: must be > 0"},
 		"an unknown key": {"packing.max", "packings.max", nil, "course.toml:7: algorithm.sft.packings: unknown key; did you mean packing?"},
 		"another model":  {"rollout/tiny", "Qwen/Qwen2.5-0.5B-Instruct", nil, `"Qwen/Qwen2.5-0.5B-Instruct" can't be trained here`},
-		"no dataset":     {"rows.jsonl", "none.jsonl", nil, "none.jsonl (name the file of rows"},
+		"no dataset":     {"rows.jsonl", "none.jsonl", nil, "none.jsonl does not exist (set the path"},
 		"another kind":   {"[algorithm.sft]", "[algorithm.rm]\nmax_seq_len = 8\n[algorithm.rm.packing]", nil, "unknown key"},
 		"a long row":     {"max_seq_len = 8", "max_seq_len = 100000", nil, "max_seq_len is 100000, the model's context is"},
 		"too short rows": {"max_seq_len = 8", "max_seq_len = 2", nil, "max_seq_len is 2: rows need at least 4 tokens"},
@@ -148,13 +148,13 @@ $`)
 	}
 
 	l.write("rows.jsonl", lessonRows+"{\"prompt\":\"a row that is too long \",\"completion\":\"for this\"}\n")
-	if long := l.train(); long.code != 0 || !strings.Contains(long.out, "cut         1 of them are longer than max_seq_len and lost a part\n") {
+	if long := l.train(); long.code != 0 || !strings.Contains(long.out, "truncated   1 of them were longer than max_seq_len\n") {
 		t.Errorf("with a long row: %+v", long)
 	}
 	l.write("rows.jsonl", lessonRows)
 
 	on := l.train("--resume", m[1][:10])
-	if on.code != 0 || !strings.Contains(on.err, "going on from snapshot "+m[1]+", at step 2 of 2\n") || !strings.Contains(on.out, m[1]) {
+	if on.code != 0 || !strings.Contains(on.err, "resuming from snapshot "+m[1]+" at step 2 of 2\n") || !strings.Contains(on.out, m[1]) {
 		t.Errorf("gone on with at its end: %+v", on)
 	}
 }
@@ -166,11 +166,11 @@ func TestResumesThatCanNotBe(t *testing.T) {
 	if r := l.train("--resume", missing); r.code != 2 || !strings.Contains(r.err, "snapshot not found: "+missing) {
 		t.Errorf("no such snapshot: %+v", r)
 	}
-	if r := l.train("--resume", "latest"); r.code != 0 || !strings.Contains(r.err, "there is no snapshot in "+l.dir+"/course yet: starting at the beginning\n") {
+	if r := l.train("--resume", "latest"); r.code != 0 || !strings.Contains(r.err, "there is no snapshot in "+l.dir+"/course yet: starting from the beginning\n") {
 		t.Errorf("no snapshot yet: %+v", r)
 	}
 	l.change("lr = 0.001", "lr = 0.002")
-	if r := l.train("--resume", "latest"); r.code != 2 || !strings.Contains(r.err, "the state was trained with algorithm.sft.optimizer.lr = 0.001, here it is 0.002") {
+	if r := l.train("--resume", "latest"); r.code != 2 || !strings.Contains(r.err, "the state was trained with algorithm.sft.optimizer.lr = 0.001, now it is 0.002") {
 		t.Errorf("another learning rate: %+v", r)
 	}
 	l.write(filepath.Join("course", "run-id"), "x")

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,42 +22,45 @@ import (
 	"rollout/shared/secret"
 )
 
-// defaultListen is where the API listens if nobody says.
-const defaultListen = "127.0.0.1:8787"
+const (
+	defaultListen = "127.0.0.1:8787" // default of --listen
+	noListen      = "off"            // value of --listen that disables the API
+)
 
-// noListen is for no API.
-const noListen = "off"
-
-// upFlags are the arguments of up.
+// upFlags are the flags of up.
 type upFlags struct {
 	dir, model, listen string
 	engine             []string
 	workers            int
 	once               bool
-	watch              setup.Options
+	observe            setup.Options
 }
 
 func upCommand(e *Env) *cobra.Command {
 	var f upFlags
 	c := &cobra.Command{
 		Use:   "up",
-		Short: "Run the whole product over a folder: its bucket, its functions, its workers",
-		Long: "Takes up every prompts file in DIR/bucket/prompts, also those put there later, and writes each run's completions to DIR/bucket/runs.\n\n" +
-			"The first Ctrl-C drains the workers; what they hold goes on where it stopped when up is started again.",
+		Short: "Run an installation in a folder: its functions, its workers and its API",
+		Long: "Answers every prompts file in DIR/bucket/prompts, also files that you put there later, and writes the\n" +
+			"completions of each run to DIR/bucket/runs.\n\n" +
+			"The first Ctrl-C drains the workers. Start up again to continue unfinished runs where they stopped.",
 		Args:        arguments(0),
 		Annotations: map[string]string{handlesSignals: "yes"},
 		RunE:        func(c *cobra.Command, _ []string) error { return e.up(c, f) },
 	}
 	fs := c.Flags()
-	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`; it is made if it is not there")
-	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, tiny (the model that is built in) or mock; [engine] of DIR/rollout.toml if left out, else tiny")
-	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; the engine is asked if empty")
-	fs.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP API; off for none")
-	fs.IntVar(&f.workers, "workers", 0, "worker processes; 0 is one worker in this process")
-	fs.BoolVar(&f.once, "once", false, "end when every run has ended; exit with 1 if one of them did not end well")
-	f.watch.AddFlags(fs)
+	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`, which is created if it does not exist")
+	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server (repeat it for several), "+
+		"tiny (the built-in model) or mock (default: [engine] of DIR/rollout.toml, else tiny)")
+	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves (default: ask the engine)")
+	fs.StringVar(&f.listen, "listen", defaultListen, "`address` of the HTTP API, or off")
+	fs.IntVar(&f.workers, "workers", 0, "`number` of worker processes; 0 runs one worker in this process")
+	fs.BoolVar(&f.once, "once", false, "exit when every run has ended, with code 1 if one did not succeed")
+	f.observe.AddFlags(fs)
 	return c
 }
+
+// up opens the installation, starts it, and waits for a signal or, with --once, for the end of all runs.
 
 func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	if err := needDir(c, f.dir); err != nil {
@@ -69,25 +71,26 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	}
 	level := slog.LevelInfo
 	if f.once {
-		level = slog.LevelWarn // progress is shown instead
+		level = slog.LevelWarn // --once shows the progress instead
 	}
 	log, err := e.logger(level)
 	if err != nil {
 		return err
 	}
-	ctx, asked, leave := process.NotifyShutdown(c.Context(), 0)
-	watch, closeWatch, err := f.watch.Open(ctx, setup.Environment{Stdout: e.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "up"})
+	ctx, untilSignal, shutdown := process.NotifyShutdown(c.Context(), 0)
+	observer, closeObserver, err := f.observe.Open(ctx,
+		setup.Environment{Stdout: e.Out, Clock: e.Clock, Log: log, Getenv: e.Getenv, Name: "up"})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeWatch()) }()
-	o := installation.LocalOptions{Log: log, Observer: watch}
+	defer func() { err = errors.Join(err, closeObserver()) }()
+	o := installation.LocalOptions{Log: log, Observer: observer}
 	if f.listen != noListen {
 		o.Meter = meter.New()
 		o.Observer.Meter = o.Meter
 	}
-	p, err := e.prepare(asked, f.dir, f.engine, f.model, o, func() error { return nil })
-	if err != nil && asked.Err() != nil && !f.once { // nothing was under way
+	p, err := e.prepare(untilSignal, prepareOptions{dir: f.dir, engine: f.engine, model: f.model, local: o})
+	if err != nil && untilSignal.Err() != nil && !f.once { // no run was in progress
 		return nil
 	}
 	if err != nil {
@@ -98,42 +101,44 @@ func (e *Env) up(c *cobra.Command, f upFlags) (err error) {
 	if err != nil {
 		return err
 	}
-	line, err := workerLine(f.dir, e, level, p.deployment.Engine, f.model, f.watch)
+	worker, err := e.workerCommandLine(
+		workerProcess{dir: f.dir, engine: p.deployment.Engine, model: f.model, level: level, observe: f.observe})
 	if err != nil {
 		return err
 	}
-	s := standalone.Start(ctx, standalone.Options{Local: p.Local, Deployment: p.deployment, Secrets: p.secrets, Watch: true,
-		Listen: listener, Token: token, Meter: o.Meter, Workers: f.workers, Worker: line})
-	if err := e.sayUp(p, listener, f); err != nil {
-		return errors.Join(err, s.Stop())
+	r := standalone.Start(ctx, standalone.Options{
+		Local: p.Local, Deployment: p.deployment, Secrets: p.secrets, Watch: true,
+		Listen: listener, Token: token, Meter: o.Meter, Workers: f.workers, Worker: worker,
+	})
+	if err := e.printUp(p, listener, f); err != nil {
+		return errors.Join(err, r.Stop())
 	}
 	if f.once {
-		return e.untilEnded(ctx, p, s, leave)
+		return e.untilEnded(ctx, p, r, shutdown)
 	}
 	select {
-	case <-leave:
+	case <-shutdown:
 	case <-ctx.Done():
-	case <-s.Ended():
+	case <-r.Ended():
 	}
-	return s.Stop()
+	return r.Stop()
 }
 
-// sayUp tells where everything is.
-func (e *Env) sayUp(p *prepared, at net.Listener, f upFlags) error {
+// printUp prints where to put prompts, where to find results, and where the API listens.
+func (e *Env) printUp(p *prepared, at net.Listener, f upFlags) error {
 	if f.once {
 		return nil
 	}
-	where := "no API"
+	api := "no API"
 	if at != nil {
-		where = "API at http://" + at.Addr().String()
+		api = "API at http://" + at.Addr().String()
 	}
 	_, err := fmt.Fprintf(e.Err, "rollout is up: put prompts files (.jsonl) into %s, read %s (%s)\n",
-		p.Dir+"/bucket/prompts", p.Dir+"/bucket/runs", where)
+		p.Dir+"/bucket/prompts", p.Dir+"/bucket/runs", api)
 	return err
 }
 
-// prepared is an installation that this process alone may run, with its
-// deployment completed.
+// prepared is an open installation that this process has locked, with its complete deployment.
 type prepared struct {
 	*installation.Local
 	deployment config.Deployment
@@ -141,29 +146,40 @@ type prepared struct {
 	close      func() error
 }
 
-// prepare opens an installation for the process that runs it; first is called
-// once no other process can be that one, and before anything is read.
-func (e *Env) prepare(ctx context.Context, dir string, engine []string, model string, o installation.LocalOptions, first func() error) (_ *prepared, err error) {
+// prepareOptions say how to open an installation for the process that runs it.
+type prepareOptions struct {
+	dir        string
+	engine     []string // overrides the config's engine
+	model      string   // "" asks the engine
+	local      installation.LocalOptions
+	beforeOpen func() error // called under the lock, before anything is read; may be nil
+}
+
+// prepare locks and opens an installation for the process that runs it.
+func (e *Env) prepare(ctx context.Context, po prepareOptions) (_ *prepared, err error) {
+	o := po.local
 	o.Create, o.CheckState, o.Source, o.Clock = true, true, "up", e.Clock
-	release, err := installation.AcquireLock(dir)
+	release, err := installation.AcquireLock(po.dir)
 	if err != nil {
 		return nil, err
 	}
-	if err := first(); err != nil {
-		return nil, errors.Join(err, release())
+	if po.beforeOpen != nil {
+		if err := po.beforeOpen(); err != nil {
+			return nil, errors.Join(err, release())
+		}
 	}
-	l, closeLocal, err := installation.OpenLocal(ctx, dir, o)
+	l, closeLocal, err := installation.OpenLocal(ctx, po.dir, o)
 	if err != nil {
 		return nil, errors.Join(err, release())
 	}
 	closeAll := func() error { return errors.Join(closeLocal(), release()) }
 	d := l.Deployment
-	d.Engine = d.Engine.WithURLs(engine)
+	d.Engine = d.Engine.WithURLs(po.engine)
 	if err := d.Check(); err != nil {
 		return nil, errors.Join(err, closeAll())
 	}
 	secrets := machine.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), os.LookupEnv)
-	d, err = process.ResolveEngine(ctx, d, model, secrets, o.Log)
+	d, err = process.ResolveEngine(ctx, d, po.model, secrets, o.Log)
 	if err != nil {
 		return nil, errors.Join(err, closeAll())
 	}
@@ -171,9 +187,11 @@ func (e *Env) prepare(ctx context.Context, dir string, engine []string, model st
 	return &prepared{Local: l, deployment: d, secrets: secrets, close: closeAll}, nil
 }
 
-// listener opens the API's port. The default one may be taken by another
-// installation: then there is no API, as all commands work on the folder.
-func (e *Env) listener(ctx context.Context, explicit bool, addr string, p *prepared, log *slog.Logger) (net.Listener, secret.Value, error) {
+// listener opens the API's port. If the default port is in use by another installation, it returns no listener and no
+// error, because all commands also work without the API. explicit says that the user chose the address.
+func (e *Env) listener(
+	ctx context.Context, explicit bool, addr string, p *prepared, log *slog.Logger,
+) (net.Listener, secret.Value, error) {
 	if addr == noListen || addr == "" {
 		return nil, secret.Value{}, nil
 	}
@@ -187,6 +205,3 @@ func (e *Env) listener(ctx context.Context, explicit bool, addr string, p *prepa
 	log.WarnContext(ctx, "no API: its port is taken", "address", addr, "error", err)
 	return nil, token, nil
 }
-
-// look is how often --once looks for runs.
-const look = 100 * time.Millisecond

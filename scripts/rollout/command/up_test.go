@@ -43,7 +43,7 @@ func TestUpOnceSaysThatThereIsNothingToAnswer(t *testing.T) {
 	t.Parallel()
 	dir := submitted(t)
 	check(t, now(t.Context(), "up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off"), 0, "",
-		"nothing to answer: no prompts file in "+filepath.Join(dir, "bucket", "prompts")+" is new")
+		"nothing to answer: there is no new prompts file (.jsonl, .jsonl.gz, .jsonl.zst) in "+filepath.Join(dir, "bucket", "prompts")+"")
 }
 
 func TestUpOnceShowsWhatCameOut(t *testing.T) {
@@ -81,7 +81,7 @@ func TestAnInterruptedUpSaysHowToGoOn(t *testing.T) {
 	}()
 	<-errs.first // the run is shown
 	cancel()
-	if code := <-ended; code != 1 || !strings.Contains(errs.String(), "start the same command again to go on") {
+	if code := <-ended; code != 1 || !strings.Contains(errs.String(), "start the same command again to continue") {
 		t.Errorf("exit code %d; stderr:\n%s", code, errs)
 	}
 }

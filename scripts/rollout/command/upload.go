@@ -20,16 +20,15 @@ import (
 	"rollout/shared/record"
 )
 
-// upload is a checked file on its way into the bucket.
+// upload is a checked prompts file to copy into the bucket.
 type upload struct {
-	file string
-	key  string
-	// config is the config to put beside it; nil leaves the bucket's as it is.
-	config    []byte
+	file      string // path
+	key       string // of the object
+	config    []byte // copied to configKey; nil leaves the config in the bucket unchanged
 	configKey string
 }
 
-// checkUpload refuses, before anything is copied, what could not become a run.
+// checkUpload checks, before anything is copied, whether the file and its config can become a run.
 func checkUpload(ctx context.Context, in *installation.Installation, file, configPath string) (upload, error) {
 	up := upload{file: file, key: record.PromptsPrefix + filepath.Base(file)}
 	if err := checkFile(file); err != nil {
@@ -46,11 +45,12 @@ func checkUpload(ctx context.Context, in *installation.Installation, file, confi
 	return up, up.findConfig(ctx, in, configPath)
 }
 
-// checkFile looks at the file's kind and first bytes.
+// checkFile checks the file's type and its first bytes.
 func checkFile(path string) error {
-	info, err := os.Stat(path) // before it is opened: opening a pipe would wait for its writer
+	info, err := os.Stat(path) // before opening, because opening a pipe blocks until it has a writer
 	if err == nil && !info.Mode().IsRegular() {
-		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is not a regular file", path), Remedy: "write the prompts to a file first"}
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is not a regular file", path),
+			Remedy: "write the prompts to a file first"}
 	}
 	if err != nil {
 		return unreadable(err)
@@ -59,7 +59,7 @@ func checkFile(path string) error {
 	if err != nil {
 		return unreadable(err)
 	}
-	defer f.Close() // read only: nothing can be lost
+	defer f.Close() // opened for reading: closing loses nothing
 	head := make([]byte, jsonl.SniffLen)
 	n, err := io.ReadFull(f, head)
 	if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
@@ -69,28 +69,29 @@ func checkFile(path string) error {
 }
 
 func unreadable(err error) error {
-	return &fault.Error{Kind: fault.Invalid, Op: "read the prompts", Err: err, Remedy: "name a file of JSON lines that this user may read"}
+	return &fault.Error{Kind: fault.Invalid, Op: "read the prompts", Err: err,
+		Remedy: "name a readable file of JSON lines"}
 }
 
-// packed are the first bytes of what a name promises.
-var packed = map[string]string{".gz": "\x1f\x8b", ".zst": "\x28\xb5\x2f\xfd"}
+// magicBytes are the first bytes of compressed files, by file name extension.
+var magicBytes = map[string]string{".gz": "\x1f\x8b", ".zst": "\x28\xb5\x2f\xfd"}
 
+// checkHead checks that the first bytes of the file match its name.
 func checkHead(path string, head []byte) error {
 	ext := filepath.Ext(path)
-	magic, isPacked := packed[ext]
+	magic, compressed := magicBytes[ext]
 	switch {
-	case !isPacked:
+	case !compressed:
 		return fault.Wrap(jsonl.Sniff(head), "%s", path)
 	case !bytes.HasPrefix(head, []byte(magic)):
-		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is not packed as its name says", path),
-			Remedy: "pack it, or take " + ext + " off its name"}
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is not compressed as its name says", path),
+			Remedy: "compress it, or remove " + ext + " from its name"}
 	}
 	return nil
 }
 
-// checkOutside refuses a file that is among the bucket's prompts already: it
-// was taken up when it was written there, and copying it would make a second
-// run of it, or replace it by itself.
+// checkOutside refuses a file that is in the bucket's prompts folder. It became a run when it was written there, and
+// copying it would start a second run or replace the file by itself.
 func checkOutside(file, folder string) error {
 	prompts, err := realPath(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -107,10 +108,10 @@ func checkOutside(file, folder string) error {
 		return nil
 	}
 	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s is in the bucket already", file),
-		Remedy: "files there are taken up by themselves: `rollout status` shows their runs"}
+		Remedy: "files there become runs automatically: see `rollout status`"}
 }
 
-// realPath is the absolute path without links.
+// realPath returns the absolute path with all symbolic links resolved.
 func realPath(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err == nil {
@@ -119,23 +120,23 @@ func realPath(path string) (string, error) {
 	return abs, fault.WithKind(fault.Invalid, err, "find %s", path)
 }
 
-// findConfig reads and checks the config that the run will have: the given
-// one, the one beside the file, or the one in the bucket, which then stays as
-// it is.
+// findConfig reads and checks the config that the run will use: the given file, else the file of the same name next to
+// the prompts, else the object in the bucket, which stays unchanged.
 func (up *upload) findConfig(ctx context.Context, in *installation.Installation, given string) error {
 	keyStem, _, _ := input.SplitName(up.key)
 	fileStem, _, _ := input.SplitName(up.file)
 	up.configKey = keyStem + ".toml"
-	beside := fileStem + ".toml"
+	adjacent := fileStem + ".toml"
 	shared := record.PromptsPrefix + installation.DeploymentFile
 	if up.configKey == shared {
 		if given != "" {
-			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the config of %s would be %s, which holds for every file without a config", up.key, shared),
-				Remedy: "give the prompts file another name"}
+			return &fault.Error{Kind: fault.Invalid,
+				Err:    fmt.Errorf("the config of %s would be %s, which applies to every file without a config", up.key, shared),
+				Remedy: "rename the prompts file"}
 		}
-		beside = ""
+		adjacent = ""
 	}
-	for _, path := range []string{given, beside} {
+	for _, path := range []string{given, adjacent} {
 		if path == "" {
 			continue
 		}
@@ -170,8 +171,7 @@ func checkConfig(path string, src []byte) error {
 	return err
 }
 
-// putConfig puts the config into the bucket: first, because an object becomes
-// a run as soon as it is there.
+// putConfig copies the config into the bucket. Call it before copying the prompts, which start the run.
 func (up upload) putConfig(ctx context.Context, in *installation.Installation) error {
 	if up.config == nil {
 		return nil

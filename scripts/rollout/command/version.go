@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
@@ -8,36 +9,89 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func versionCommand(e *Env) *cobra.Command {
-	return &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this program",
-		Args:  arguments(0),
-		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(e.Out, "rollout %s %s/%s %s\n", version(), runtime.GOOS, runtime.GOARCH, runtime.Version())
-			return err
-		},
-	}
+// Commit and Date name the commit that the program is built from and its time (RFC 3339). They are empty unless a
+// build without version control information sets them:
+//
+//	go build -ldflags "-X rollout/scripts/rollout/command.Commit=HASH -X rollout/scripts/rollout/command.Date=TIME"
+//
+// They take precedence over what the Go toolchain records in the binary.
+var Commit, Date string
+
+// buildInfo describes the program, as `rollout version --json` prints it.
+type buildInfo struct {
+	Version  string `json:"version"`  // of the module; "devel" if the build is not of a release
+	Commit   string `json:"commit"`   // "" if unknown
+	Date     string `json:"date"`     // of the commit; "" if unknown
+	Modified bool   `json:"modified"` // the working tree had uncommitted changes
+	System   string `json:"system"`   // example: "linux/amd64"
+	Go       string `json:"go"`       // version of the Go toolchain
 }
 
-// version is the module's version, or the commit that the program was built
-// from, as the toolchain recorded it.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
+func versionCommand(e *Env) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version of rollout and the commit it was built from",
+		Args:  arguments(0),
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
+	asJSON := c.Flags().Bool("json", false, "print a JSON object")
+	c.RunE = func(*cobra.Command, []string) error {
+		b := readBuildInfo()
+		if *asJSON {
+			return writeJSON(e.Out, b)
+		}
+		_, err := fmt.Fprintf(e.Out, "rollout %s %s %s\n", b, b.System, b.Go)
+		return err
 	}
-	revision, changed := "devel", ""
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = s.Value[:min(len(s.Value), 12)]
-		case s.Key == "vcs.modified" && s.Value == "true":
-			changed = "+changes"
+	return c
+}
+
+// readBuildInfo combines Commit and Date with what the Go toolchain recorded in the binary.
+func readBuildInfo() buildInfo {
+	b := buildInfo{Version: "devel", System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		if v := info.Main.Version; v != "" && v != "(devel)" {
+			b.Version = v
+		}
+		for _, s := range info.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				b.Commit = s.Value
+			case "vcs.time":
+				b.Date = s.Value
+			case "vcs.modified":
+				b.Modified = s.Value == "true"
+			}
 		}
 	}
-	return revision + changed
+	b.Commit, b.Date = cmp.Or(Commit, b.Commit), cmp.Or(Date, b.Date)
+	return b
+}
+
+// String formats version, commit and date: "v1.2.0 (commit 259f741aa0c1, 2026-03-01T12:00:00Z)".
+func (b buildInfo) String() string {
+	if b.Commit == "" {
+		return b.Version
+	}
+	text := b.Version + " (commit " + b.shortCommit()
+	if b.Modified {
+		text += " with changes"
+	}
+	if b.Date != "" {
+		text += ", " + b.Date
+	}
+	return text + ")"
+}
+
+func (b buildInfo) shortCommit() string { return b.Commit[:min(len(b.Commit), 12)] }
+
+// version returns a short version for files and protocols: the module's version, else the commit, else "devel".
+func version() string {
+	b := readBuildInfo()
+	switch {
+	case b.Version != "devel" || b.Commit == "":
+		return b.Version
+	case b.Modified:
+		return b.shortCommit() + "+changes"
+	}
+	return b.shortCommit()
 }

@@ -17,50 +17,55 @@ import (
 	"rollout/shared/fault"
 )
 
-// watchEvery is how often a watched view is drawn, at most.
-const watchEvery = time.Second
+// watchInterval is the minimum time between two updates of a watched display.
+const watchInterval = time.Second
 
-// watcher shows runs again and again, until they have ended.
+// watcher shows runs repeatedly until they have ended.
 type watcher struct {
 	*statusView
-	meters map[identity.RunID]*progress.RateEstimator
-	open   map[identity.RunID]bool // seen before they ended
-	ended  []status.Status         // of those, in the order of their ends
+	rates map[identity.RunID]*progress.RateEstimator
+	open  map[identity.RunID]bool // runs that were seen before they ended
+	ended []status.Status         // those of them that have ended, in the order of their ends
 
-	drawn map[identity.RunID]string        // JSON: the facts of each as last written
-	lines map[identity.RunID]progress.View // plain text: a view each
-	held  map[identity.RunID]string        // and what holds it up, as last written
-	above int                              // terminal: lines of the last drawing
-	looks int                              // that had an answer
-	away  bool                             // the last one had none, which was said
+	drawn    map[identity.RunID]string        // JSON output: the facts of each run as last written
+	lines    map[identity.RunID]progress.View // plain output: the view of each run
+	blockers map[identity.RunID]string        // plain output: the codes of each run's blockers as last written
+	above    int                              // terminal output: number of lines of the last drawing
+	answered bool                             // at least one request succeeded
+	failing  bool                             // the last request failed, and a line says so
 }
 
 func newWatcher(s *statusView) *watcher {
-	return &watcher{statusView: s, meters: map[identity.RunID]*progress.RateEstimator{}, open: map[identity.RunID]bool{},
-		drawn: map[identity.RunID]string{}, lines: map[identity.RunID]progress.View{}, held: map[identity.RunID]string{}}
+	return &watcher{
+		statusView: s,
+		rates:      map[identity.RunID]*progress.RateEstimator{},
+		open:       map[identity.RunID]bool{},
+		drawn:      map[identity.RunID]string{},
+		lines:      map[identity.RunID]progress.View{},
+		blockers:   map[identity.RunID]string{},
+	}
 }
 
-// watch draws, again and again, until every run that it shows has ended: the
-// outcome of those that it saw going on is then its own. When ctx ends, the
-// runs go on, and that is no error. So it is if they can't be asked after for a
-// while: who watches for a night has a network that fails for a minute.
+// watch shows the runs at every interval until all of them have ended, and returns the outcome of the runs that ended
+// meanwhile. When ctx ends it returns nil; the runs continue. After a first success it tries again after retriable
+// errors, so that a watch over night survives a network outage.
 func (w *watcher) watch(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		o, err := w.ask(ctx)
+		o, err := w.overview(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		switch {
 		case err == nil:
-			if over, err := w.show(o); err != nil || over {
+			if done, err := w.show(o); err != nil || done {
 				return err
 			}
-		case w.looks == 0 || !fault.Retriable(err):
+		case !w.answered || !fault.Retriable(err):
 			return err
 		default:
-			w.silence(err)
+			w.noteFailure(err)
 		}
 		select {
 		case <-ctx.Done():
@@ -70,54 +75,53 @@ func (w *watcher) watch(ctx context.Context, every time.Duration) error {
 	}
 }
 
-// show draws; over reports that all has ended, and then err is what came of it.
-func (w *watcher) show(o api.Overview) (over bool, err error) {
-	w.looks, w.away = w.looks+1, false
+// show draws the overview. If done, all runs have ended and err is their outcome.
+func (w *watcher) show(o api.Overview) (done bool, err error) {
+	w.answered, w.failing = true, false
 	if err := w.draw(o); err != nil {
 		return false, err
 	}
-	if w.over(o.Runs) {
+	if w.allEnded(o.Runs) {
 		return true, w.outcome(o.Runs)
 	}
 	return false, nil
 }
 
-// silence says that there is no answer, once for each time that there is none.
-func (w *watcher) silence(err error) {
-	if w.away {
+// noteFailure prints that a request failed, once for each outage.
+func (w *watcher) noteFailure(err error) {
+	if w.failing {
 		return
 	}
-	w.away, w.above = true, 0                                                  // what is drawn next stands below it
-	_, _ = fmt.Fprintf(w.Err, "%v; it is asked again until it answers\n", err) // whoever can't read it sees that nothing moves
+	w.failing, w.above = true, 0 // the next drawing goes below the line
+	_, _ = fmt.Fprintf(w.Err, "%v; retrying until it answers\n", err)
 }
 
-// over reports whether no run goes on.
-func (w *watcher) over(runs []status.Status) bool {
-	over := true
+// allEnded records which runs are open and which ended, and reports whether all have ended.
+func (w *watcher) allEnded(runs []status.Status) bool {
+	all := true
 	for _, r := range runs {
 		switch {
 		case !r.Phase.Ended():
-			w.open[r.Run], over = true, false
+			w.open[r.Run], all = true, false
 		case w.open[r.Run]:
 			delete(w.open, r.Run)
 			w.ended = append(w.ended, r)
 		}
 	}
-	return over
+	return all
 }
 
-// outcome is what came of the runs: of the one that was asked for, or of all
-// that ended meanwhile.
+// outcome returns the outcome of the watched run, or of all runs that ended meanwhile.
 func (w *watcher) outcome(runs []status.Status) error {
 	of := w.ended
 	if w.only != "" {
 		of = runs
 	}
-	var unwell []error
+	var errs []error
 	for _, r := range of {
-		unwell = append(unwell, progress.Outcome(r, w.path))
+		errs = append(errs, progress.Outcome(r, w.path))
 	}
-	return errors.Join(unwell...)
+	return errors.Join(errs...)
 }
 
 func (w *watcher) draw(o api.Overview) error {
@@ -133,12 +137,11 @@ func (w *watcher) draw(o api.Overview) error {
 	return nil
 }
 
-// changed reports whether there is more to say of the run than that time has
-// passed.
+// changed reports whether more has changed about the run than values that depend on the time.
 func (w *watcher) changed(o api.Overview, r status.Status) bool {
 	facts := r
 	facts.Rate, facts.TokenRate, facts.ETASeconds, facts.LastRowAt, facts.Blockers = nil, nil, nil, nil, nil
-	text := jsonLines(api.Overview{}, []status.Status{facts}) + codes(r)
+	text := jsonLines(api.Overview{}, []status.Status{facts}) + blockerCodes(r)
 	for _, k := range workersOf(o, r) {
 		text += fmt.Sprintf("%s %v %s %s\n", k.Worker, k.Alive, k.State, k.Engine)
 	}
@@ -147,17 +150,16 @@ func (w *watcher) changed(o api.Overview, r status.Status) bool {
 	return !same
 }
 
-// codes are the kinds of what holds a run up: its words count seconds.
-func codes(r status.Status) string {
+// blockerCodes returns the codes of a run's blockers. Their texts would differ every second.
+func blockerCodes(r status.Status) string {
 	var b strings.Builder
-	for _, h := range r.Blockers {
-		b.WriteString(h.Code + " ")
+	for _, blocker := range r.Blockers {
+		b.WriteString(blocker.Code + " ")
 	}
 	return b.String()
 }
 
-// append writes a line for every run that moved, a few seconds apart, and one
-// when something else holds it up.
+// append writes a line every few seconds for each run that made progress, and a line when a run's blockers change.
 func (w *watcher) append(o api.Overview) {
 	for _, r := range slices.Backward(o.Runs) {
 		v := w.lines[r.Run]
@@ -166,33 +168,33 @@ func (w *watcher) append(o api.Overview) {
 			w.lines[r.Run] = v
 		}
 		v.Update(r, w.pace(r))
-		if now := codes(r); now != w.held[r.Run] {
-			w.held[r.Run] = now
-			for _, h := range r.Blockers {
-				v.Note(string(r.Run) + " " + withLocationFlags(progress.FormatBlocker(h), w.place))
+		if codes := blockerCodes(r); codes != w.blockers[r.Run] {
+			w.blockers[r.Run] = codes
+			for _, b := range r.Blockers {
+				v.Note(string(r.Run) + " " + withLocationFlags(progress.FormatBlocker(b), w.location))
 			}
 		}
 	}
 }
 
 func (w *watcher) pace(r status.Status) progress.Pace {
-	m := w.meters[r.Run]
-	if m == nil {
-		m = &progress.RateEstimator{}
-		w.meters[r.Run] = m
+	rate := w.rates[r.Run]
+	if rate == nil {
+		rate = &progress.RateEstimator{}
+		w.rates[r.Run] = rate
 	}
-	return m.Add(r, w.Clock.Now())
+	return rate.Add(r, w.Clock.Now())
 }
 
-// What makes a terminal draw over what it shows, without flicker.
+// ANSI sequences that redraw a terminal without flicker.
 const (
 	lineUp     = "\x1b[%dA\r"
 	clearLine  = "\x1b[K"
 	clearBelow = "\x1b[J"
 )
 
-// redraw draws over the drawing before. What does not fit is left out: lines
-// that scroll away could not be drawn over.
+// redraw draws over the previous drawing. It leaves out lines that do not fit, because lines that scrolled away could
+// not be redrawn.
 func (w *watcher) redraw(o api.Overview) error {
 	paces := map[identity.RunID]progress.Pace{}
 	for _, r := range o.Runs {
@@ -205,7 +207,8 @@ func (w *watcher) redraw(o api.Overview) error {
 		lines = append(append(lines, ""), notes...)
 	}
 	if _, rows, ok := progress.TerminalSize(w.Out); ok && rows > 2 && len(lines) >= rows {
-		lines = append(lines[:rows-2], fmt.Sprintf("… %d more lines: make the terminal larger, or name one run", len(lines)-rows+2))
+		lines = append(lines[:rows-2],
+			fmt.Sprintf("… %d more lines: enlarge the terminal, or name one run", len(lines)-rows+2))
 	}
 	var b strings.Builder
 	if w.above > 0 {
@@ -220,8 +223,7 @@ func (w *watcher) redraw(o api.Overview) error {
 	return err
 }
 
-// jsonLine is what `status --json` tells of a run: its status, and who works
-// in its pool.
+// jsonLine is what `status --json` prints for each run: its status, the workers of its pool and all queues.
 type jsonLine struct {
 	status.Status
 	Workers []status.WorkerStatus `json:"workers"`
@@ -232,7 +234,7 @@ func jsonLines(o api.Overview, runs []status.Status) string {
 	var b strings.Builder
 	for _, r := range runs {
 		line, err := json.Marshal(jsonLine{r, workersOf(o, r), o.Queues})
-		if err != nil { // statuses hold nothing that JSON can't
+		if err != nil { // impossible: a status contains only types that JSON can encode
 			continue
 		}
 		b.Write(line)
@@ -241,7 +243,7 @@ func jsonLines(o api.Overview, runs []status.Status) string {
 	return b.String()
 }
 
-// workersOf are the workers of the run's pool.
+// workersOf returns the workers of the run's pool. It is never nil.
 func workersOf(o api.Overview, r status.Status) []status.WorkerStatus {
 	out := []status.WorkerStatus{}
 	for _, w := range o.Workers {

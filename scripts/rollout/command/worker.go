@@ -14,8 +14,7 @@ import (
 	"rollout/shared/observe/setup"
 )
 
-// workerCommand is the worker process that up starts: the same as the binary
-// gpuworker.
+// workerCommand returns the hidden command that up starts as a worker process. It is the same as the binary gpuworker.
 func workerCommand(*Env) *cobra.Command {
 	c := cli.Command("worker")
 	c.Hidden = true
@@ -23,13 +22,24 @@ func workerCommand(*Env) *cobra.Command {
 	return c
 }
 
-// workerLine is the command line of such a process; level is what it logs at
-// if nobody says.
-func workerLine(dir string, e *Env, level slog.Level, engine config.Engine, model string, watch setup.Options) ([]string, error) {
+// workerProcess says how to start a worker process.
+type workerProcess struct {
+	dir     string
+	engine  config.Engine
+	model   string
+	level   slog.Level // of its log lines, unless --log-level says otherwise
+	observe setup.Options
+}
+
+// workerCommandLine returns the command line of a worker process.
+func (e *Env) workerCommandLine(w workerProcess) ([]string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fault.WithKind(fault.Internal, err, "find this program")
 	}
-	return append([]string{self, "worker", "--dir", dir, "--engine", strings.Join(engine.Servers(), ","), "--model", model,
-		"--log-format", e.logFormat, "--log-level", cmp.Or(e.logLevel, strings.ToLower(level.String()))}, watch.Args()...), nil
+	args := []string{
+		self, "worker", "--dir", w.dir, "--engine", strings.Join(w.engine.Servers(), ","), "--model", w.model,
+		"--log-format", e.logFormat, "--log-level", cmp.Or(e.logLevel, strings.ToLower(w.level.String())),
+	}
+	return append(args, w.observe.Args()...), nil
 }
