@@ -12,16 +12,16 @@ import (
 	"rollout/shared/fault"
 )
 
-// Limits bound what is archived, and what an archive may hold.
+// Limits bound a folder to save, and an archive to restore.
 type Limits struct {
 	Entries int   // files and folders
-	Bytes   int64 // of all files' contents
+	Bytes   int64 // in all files
 }
 
-// defaultLimits hold where a Store names none.
+// defaultLimits replace zero limits of a Store.
 var defaultLimits = Limits{Entries: 10_000, Bytes: 1 << 40}
 
-// MaxName is the longest name in an archive, in bytes: what a tar header holds
+// MaxName is the longest name in an archive in bytes, the most that a tar header holds
 // without an extension.
 const MaxName = 100
 
@@ -29,8 +29,8 @@ func (l Limits) orDefault() Limits {
 	return Limits{cmp.Or(l.Entries, defaultLimits.Entries), cmp.Or(l.Bytes, defaultLimits.Bytes)}
 }
 
-// size is how long an archive of the limits' size may be: a header and padding
-// for each entry, and the end.
+// size returns the longest archive within the limits in bytes: the files, a header and
+// padding for each entry, and the end.
 func (l Limits) size() int64 { return l.Bytes + int64(l.Entries)*1024 + 1024 }
 
 // entry is a file or folder in an archive.
@@ -41,8 +41,8 @@ type entry struct {
 
 func (e entry) folder() bool { return strings.HasSuffix(e.name, "/") }
 
-// header is the one header that an entry may have: the same everywhere, with
-// no times, owners and modes of the machine.
+// header returns the only valid header of an entry. It has no times, owners or modes of
+// the machine.
 func (e entry) header() *tar.Header {
 	if e.folder() {
 		return &tar.Header{Typeflag: tar.TypeDir, Name: e.name, Mode: 0o755, Format: tar.FormatGNU}
@@ -50,10 +50,10 @@ func (e entry) header() *tar.Header {
 	return &tar.Header{Typeflag: tar.TypeReg, Name: e.name, Size: e.size, Mode: 0o644, Format: tar.FormatGNU}
 }
 
-// writeArchive writes the folder as an archive: its entries in byte order of
-// their names, GNU headers, no compression. Equal folders give equal bytes on
-// any machine; links, devices and names that not every machine can hold are
-// Invalid. Its memory grows with the number of entries alone.
+// writeArchive writes the folder as an archive: entries in byte order of their names,
+// GNU headers, no compression. Equal folders give equal bytes on every machine. Links,
+// devices, and names that not every machine can store are Invalid. Its memory grows
+// only with the number of entries.
 func writeArchive(w io.Writer, folder fs.FS, l Limits) error {
 	entries, err := list(folder, l)
 	if err != nil {
@@ -79,13 +79,14 @@ func copyFile(w io.Writer, folder fs.FS, e entry) error {
 	if err != nil {
 		return fault.WithKind(fault.Invalid, err, "snapshot")
 	}
-	defer f.Close() // read only: nothing can be lost
+	defer f.Close() // read only
 	n, err := io.Copy(w, io.LimitReader(f, e.size))
 	if err != nil {
 		return err
 	}
 	if more, _ := f.Read(make([]byte, 1)); n != e.size || more > 0 {
-		return fault.New(fault.Invalid, "snapshot: %s changed while it was read: stop what writes it first", e.name)
+		return fault.New(fault.Invalid,
+			"snapshot: %s changed while it was read: first stop the process that writes it", e.name)
 	}
 	return nil
 }
@@ -131,7 +132,7 @@ func list(folder fs.FS, l Limits) ([]entry, error) {
 	return all, nil
 }
 
-// check is an Exhausted error if there is more than the limits allow.
+// check returns Exhausted if the entries or their bytes exceed the limits.
 func (l Limits) check(entries int, bytes int64) error {
 	if entries > l.Entries {
 		return fault.New(fault.Exhausted, "more than %d files and folders", l.Entries)
@@ -142,19 +143,19 @@ func (l Limits) check(entries int, bytes int64) error {
 	return nil
 }
 
-// badName returns why the name can't stand in an archive, or "".
+// badName returns why an archive cannot have the name, or "".
 func badName(name string) string {
 	if len(name) > MaxName {
 		return fmt.Sprintf("is longer than %d bytes", MaxName)
 	}
 	for i := range len(name) {
 		if c := name[i]; c <= ' ' || c >= 0x7f || c == '\\' || c == ':' {
-			return "has a character that not every machine can hold in names"
+			return "has a character that not every machine allows in names"
 		}
 	}
 	path := strings.TrimSuffix(name, "/")
 	if path == "." || !fs.ValidPath(path) {
-		return "is no plain path within the folder"
+		return "is not a plain path within the folder"
 	}
 	return ""
 }

@@ -29,7 +29,8 @@ func archive(t *testing.T, folder fs.FS) []byte {
 	return b.Bytes()
 }
 
-// The digest pins the format: another one would orphan every snapshot there is.
+// TestArchivesAreTheSameBytesEverywhere pins the format: with another digest, every
+// existing snapshot would be lost.
 func TestArchivesAreTheSameBytesEverywhere(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{"b": "2", "a/z": "26", "a/a/one": "1", "a-b": "dash before slash", "c": ""}
@@ -64,7 +65,8 @@ func TestArchivesAreTheSameBytesEverywhere(t *testing.T) {
 		if h.Typeflag == tar.TypeDir {
 			want = 0o755
 		}
-		if h.Mode != want || !h.ModTime.Equal(time.Unix(0, 0)) || h.Uid != 0 || h.Gid != 0 || h.Uname+h.Gname != "" {
+		if h.Mode != want || !h.ModTime.Equal(time.Unix(0, 0)) ||
+			h.Uid != 0 || h.Gid != 0 || h.Uname+h.Gname != "" {
 			t.Errorf("header %+v", h)
 		}
 	}
@@ -77,31 +79,37 @@ func TestArchivesAreTheSameBytesEverywhere(t *testing.T) {
 	}
 }
 
-func TestSaveRefusesWhatNotEveryMachineCanHold(t *testing.T) {
+func TestSaveRejectsWhatNotEveryMachineCanStore(t *testing.T) {
 	t.Parallel()
 	file := &fstest.MapFile{Data: []byte("x")}
-	for why, c := range map[string]struct {
-		folder fs.FS
+	link := &fstest.MapFile{Mode: fs.ModeSymlink, Data: []byte("/etc/passwd")}
+	const (
+		badType = "neither a file nor a folder"
+		badChar = "a character that not every machine"
+	)
+	for name, c := range map[string]struct {
+		folder fstest.MapFS
 		limits Limits
 		want   string
 		kind   fault.Kind
 	}{
-		"link":      {fstest.MapFS{"l": {Mode: fs.ModeSymlink, Data: []byte("/etc/passwd")}}, Limits{}, "neither a file nor a folder", fault.Invalid},
-		"device":    {fstest.MapFS{"d": {Mode: fs.ModeDevice}}, Limits{}, "neither a file nor a folder", fault.Invalid},
+		"link":      {fstest.MapFS{"l": link}, Limits{}, badType, fault.Invalid},
+		"device":    {fstest.MapFS{"d": {Mode: fs.ModeDevice}}, Limits{}, badType, fault.Invalid},
 		"long name": {fstest.MapFS{strings.Repeat("x", MaxName+1): file}, Limits{}, "longer than 100 bytes", fault.Invalid},
-		"umlaut":    {fstest.MapFS{"ü": file}, Limits{}, "a character that not every machine", fault.Invalid},
-		"backslash": {fstest.MapFS{`a\b`: file}, Limits{}, "a character that not every machine", fault.Invalid},
-		"many":      {fstest.MapFS{"a": file, "b": file, "c": file}, Limits{Entries: 2}, "more than 2 files", fault.Exhausted},
-		"large":     {fstest.MapFS{"a": file, "b": file}, Limits{Bytes: 1}, "more than 1 bytes", fault.Exhausted},
+		"umlaut":    {fstest.MapFS{"ü": file}, Limits{}, badChar, fault.Invalid},
+		"backslash": {fstest.MapFS{`a\b`: file}, Limits{}, badChar, fault.Invalid},
+		"too many entries": {
+			fstest.MapFS{"a": file, "b": file, "c": file}, Limits{Entries: 2}, "more than 2 files", fault.Exhausted},
+		"too many bytes": {fstest.MapFS{"a": file, "b": file}, Limits{Bytes: 1}, "more than 1 bytes", fault.Exhausted},
 	} {
 		err := writeArchive(io.Discard, c.folder, c.limits.orDefault())
 		if !fault.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", why, err, c.want)
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
 }
 
-// growing is a folder whose files are longer than they say.
+// growing is a folder whose files are longer than their Stat says.
 type growing struct{ fs.FS }
 
 func (g growing) Open(name string) (fs.File, error) {
@@ -119,11 +127,12 @@ type longer struct {
 
 func (l longer) Read(b []byte) (int, error) { return l.r.Read(b) }
 
-func TestSaveRefusesAFolderThatIsBeingWritten(t *testing.T) {
+func TestSaveRejectsAFolderThatIsBeingWritten(t *testing.T) {
 	t.Parallel()
 	bucket := memory.NewBucket(clock.System{})
 	s := Store{Blobs: bucket, Docs: memory.NewDocuments(), Clock: clock.System{}}
-	_, err := s.Save(t.Context(), growing{fstest.MapFS{"log": {Data: []byte("x")}}}, Details{Run: testRun, Kind: TrainState, Algorithm: "sft"})
+	folder := growing{fstest.MapFS{"log": {Data: []byte("x")}}}
+	_, err := s.Save(t.Context(), folder, Details{Run: testRun, Kind: TrainState, Algorithm: "sft"})
 	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "log changed while it was read") {
 		t.Errorf("got %v", err)
 	}
@@ -134,7 +143,7 @@ func TestSaveRefusesAFolderThatIsBeingWritten(t *testing.T) {
 
 const testRun = identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVA")
 
-// tarOf is an archive of the headers; each regular one gets zeros.
+// tarOf returns an archive of the headers. Regular files are filled with zeros.
 func tarOf(headers ...*tar.Header) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -156,12 +165,23 @@ func tarOf(headers ...*tar.Header) []byte {
 	return b.Bytes()
 }
 
-func empty(name string) *tar.Header { return &tar.Header{Typeflag: tar.TypeReg, Name: name} }
-
+// reg is the header of a file of 3 bytes.
 func reg(name string) *tar.Header { return &tar.Header{Typeflag: tar.TypeReg, Name: name, Size: 3} }
 
-// patched is an archive with bytes of its first header replaced, and the
-// header's checksum made good.
+// regWith is reg with a change.
+func regWith(change func(*tar.Header)) *tar.Header {
+	h := reg("a")
+	change(h)
+	return h
+}
+
+// special is the header of an entry that is neither a file nor a folder.
+func special(kind byte, linkname string) *tar.Header {
+	return &tar.Header{Typeflag: kind, Name: "l", Linkname: linkname}
+}
+
+// patched returns an archive with bytes of its first header replaced, and the header's
+// checksum corrected.
 func patched(b []byte, at int, with string) []byte {
 	b = bytes.Clone(b)
 	copy(b[at:], with)
@@ -182,80 +202,98 @@ func octal(n int) string {
 	return string(digits) + "\x00 "
 }
 
-// Each archive has the digest that its document names: only what it holds is
-// hostile.
-func TestRestoreRefusesHostileArchives(t *testing.T) {
+// TestRestoreRejectsHostileArchives restores archives that have the digest in their
+// document, so that only their content is hostile.
+func TestRestoreRejectsHostileArchives(t *testing.T) {
 	t.Parallel()
 	good := archive(t, fstest.MapFS{"a": {Data: []byte("abc")}})
-	for why, c := range map[string]struct {
+	empty := func(name string) *tar.Header { return &tar.Header{Typeflag: tar.TypeReg, Name: name} }
+	pax := regWith(func(h *tar.Header) { h.Format, h.PAXRecords = tar.FormatPAX, map[string]string{"X.y": "z"} })
+	const (
+		badPath  = "not a plain path"
+		badType  = "neither a file nor a folder"
+		noFolder = "the folder of \"a/b\" is not in it"
+		format   = "another format"
+		form     = "does not write archives in this form"
+	)
+	for name, c := range map[string]struct {
 		bytes []byte
 		want  string
 	}{
-		"absolute path":      {tarOf(reg("/etc/passwd")), "no plain path"},
-		"parent path":        {tarOf(reg("../x")), "no plain path"},
-		"hidden parent path": {tarOf(reg("a/../../x")), "no plain path"},
-		"dot":                {tarOf(reg("./a")), "no plain path"},
+		"absolute path":      {tarOf(reg("/etc/passwd")), badPath},
+		"parent path":        {tarOf(reg("../x")), badPath},
+		"hidden parent path": {tarOf(reg("a/../../x")), badPath},
+		"dot":                {tarOf(reg("./a")), badPath},
 		"backslashes":        {tarOf(reg(`..\x`)), "a character that not every machine"},
-		"link":               {tarOf(&tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "/etc/passwd"}), "neither a file nor a folder"},
-		"hard link":          {tarOf(&tar.Header{Typeflag: tar.TypeLink, Name: "l", Linkname: "a"}), "neither a file nor a folder"},
-		"device":             {tarOf(&tar.Header{Typeflag: tar.TypeBlock, Name: "d"}), "neither a file nor a folder"},
-		"pipe":               {tarOf(&tar.Header{Typeflag: tar.TypeFifo, Name: "p"}), "neither a file nor a folder"},
-		"twice":              {tarOf(reg("a"), reg("a")), "each once"},
+		"link":               {tarOf(special(tar.TypeSymlink, "/etc/passwd")), badType},
+		"hard link":          {tarOf(special(tar.TypeLink, "a")), badType},
+		"device":             {tarOf(special(tar.TypeBlock, "")), badType},
+		"pipe":               {tarOf(special(tar.TypeFifo, "")), badType},
+		"one name twice":     {tarOf(reg("a"), reg("a")), "each once"},
 		"unsorted":           {tarOf(reg("b"), reg("a")), "in order"},
-		"file as folder":     {tarOf(reg("a"), reg("a/b")), "the folder of \"a/b\" is not in it"},
-		"no folder":          {tarOf(reg("a/b")), "the folder of \"a/b\" is not in it"},
+		"file as folder":     {tarOf(reg("a"), reg("a/b")), noFolder},
+		"missing folder":     {tarOf(reg("a/b")), noFolder},
 		"long name":          {tarOf(reg(strings.Repeat("x", 200))), "longer than 100 bytes"},
-		"many":               {tarOf(empty("a"), empty("b"), empty("c"), empty("d"), empty("e")), "more than 4 files"},
-		"large":              {tarOf(&tar.Header{Typeflag: tar.TypeReg, Name: "a", Size: 2000}), "more than 1000 bytes"},
+		"too many entries":   {tarOf(empty("a"), empty("b"), empty("c"), empty("d"), empty("e")), "more than 4 files"},
+		"too large":          {tarOf(regWith(func(h *tar.Header) { h.Size = 2000 })), "more than 1000 bytes"},
 		"claims to be large": {patched(good, 124, "77777777777"), "more than 1000 bytes"},
-		"PAX":                {tarOf(&tar.Header{Typeflag: tar.TypeReg, Name: "a", Size: 3, Format: tar.FormatPAX, PAXRecords: map[string]string{"X.y": "z"}}), "another format"},
-		"USTAR":              {tarOf(&tar.Header{Typeflag: tar.TypeReg, Name: "a", Size: 3, Format: tar.FormatUSTAR}), "another format"},
-		"sparse":             {patched(good, 156, "S"), "neither a file nor a folder"},
-		"PAX sparse":         {paxSparse(), "another format"},
-		"executable":         {tarOf(&tar.Header{Typeflag: tar.TypeReg, Name: "a", Size: 3, Mode: 0o4755}), "not written as rollout writes them"},
-		"dated":              {tarOf(&tar.Header{Typeflag: tar.TypeReg, Name: "a", Size: 3, ModTime: time.Unix(5, 0)}), "not written as rollout writes them"},
-		"trailing bytes":     {append(bytes.Clone(good), make([]byte, 512)...), "not written as rollout writes them"},
-		"second archive":     {append(bytes.Clone(good), good...), "not written as rollout writes them"},
-		"no end":             {good[:1024], "not written as rollout writes them"},
-		"cut off":            {good[:514], "it is cut off"},
-		"nothing":            {tarOf(), "it is empty"},
-		"no archive":         {bytes.Repeat([]byte("junk"), 300), "invalid tar header"},
+		"PAX":                {tarOf(pax), format},
+		"USTAR":              {tarOf(regWith(func(h *tar.Header) { h.Format = tar.FormatUSTAR })), format},
+		"sparse":             {patched(good, 156, "S"), badType},
+		"PAX sparse":         {paxSparse(), format},
+		"executable":         {tarOf(regWith(func(h *tar.Header) { h.Mode = 0o4755 })), form},
+		"dated":              {tarOf(regWith(func(h *tar.Header) { h.ModTime = time.Unix(5, 0) })), form},
+		"trailing bytes":     {append(bytes.Clone(good), make([]byte, 512)...), form},
+		"second archive":     {append(bytes.Clone(good), good...), form},
+		"no end":             {good[:1024], form},
+		"truncated":          {good[:514], "it is truncated"},
+		"empty":              {tarOf(), "it is empty"},
+		"not an archive":     {bytes.Repeat([]byte("junk"), 300), "invalid tar header"},
 	} {
-		s := Store{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Clock: clock.System{}, Limits: Limits{Entries: 4, Bytes: 1000}}
+		s := Store{Blobs: memory.NewBucket(clock.System{}), Docs: memory.NewDocuments(), Clock: clock.System{},
+			Limits: Limits{Entries: 4, Bytes: 1000}}
 		id := identity.Content(c.bytes)
-		if _, err := s.Blobs.Put(t.Context(), identity.ContentKey(id), bytes.NewReader(c.bytes), blob.PutOptions{}); err != nil {
+		key := identity.ContentKey(id)
+		if _, err := s.Blobs.Put(t.Context(), key, bytes.NewReader(c.bytes), blob.PutOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		dir := t.TempDir()
-		err := s.Restore(t.Context(), Snapshot{ID: id.String(), Run: testRun, Parts: []Part{{RoleTar, id.String(), int64(len(c.bytes))}}}, filepath.Join(dir, "state"))
+		snap := Snapshot{ID: id.String(), Run: testRun, Parts: []Part{{RoleTar, id.String(), int64(len(c.bytes))}}}
+		err := s.Restore(t.Context(), snap, filepath.Join(dir, "state"))
 		if !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", why, err, c.want)
+			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-			t.Errorf("%s: it left %v, %v", why, left, err)
+			t.Errorf("%s: it left %v, %v", name, left, err)
 		}
 	}
 }
 
-// paxSparse is a file of 512 bytes that claims to be a gigabyte, with holes: the
-// library reads such, but writes none.
+// paxSparse returns an archive with a file of 512 bytes that claims to be a gigabyte
+// with holes. The library reads such files and cannot write them.
 func paxSparse() []byte {
 	records := ""
-	for _, kv := range []string{"GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.name=a", "GNU.sparse.realsize=1000000000"} {
+	for _, kv := range []string{
+		"GNU.sparse.major=1", "GNU.sparse.minor=0", "GNU.sparse.name=a", "GNU.sparse.realsize=1000000000",
+	} {
 		records += fmt.Sprintf("%d %s\n", len(kv)+4, kv) // lengths have two digits
 	}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
-	for _, f := range []struct{ name, data string }{{"PaxHeaders/a", records}, {"a", "1\n0\n1\n" + strings.Repeat("\x00", 506)}} {
-		_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(f.data)), Mode: 0o644, Format: tar.FormatUSTAR}) // into a buffer
+	for _, f := range []struct{ name, data string }{
+		{"PaxHeaders/a", records},
+		{"a", "1\n0\n1\n" + strings.Repeat("\x00", 506)},
+	} {
+		_ = w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: f.name, Size: int64(len(f.data)), Mode: 0o644,
+			Format: tar.FormatUSTAR}) // into a buffer
 		_, _ = io.WriteString(w, f.data)
 	}
 	_ = w.Close()
 	return patched(b.Bytes(), 156, "x")
 }
 
-// Whatever an archive holds, nothing is written outside of the folder, and one
-// that is taken is what its files give again.
+// FuzzExtract extracts hostile archives. No file is written outside of the folder, and
+// the files of an accepted archive give the same archive again.
 func FuzzExtract(f *testing.F) {
 	var b bytes.Buffer
 	if err := writeArchive(&b, fstest.MapFS{"a/b": {Data: []byte("x")}, "c": {}}, defaultLimits); err != nil {
@@ -279,14 +317,15 @@ func FuzzExtract(f *testing.F) {
 		var canon bytes.Buffer
 		err = extract(bytes.NewReader(in), root, &canon, Limits{Entries: 50, Bytes: 1 << 16})
 		if beside, _ := os.ReadDir(dir); len(beside) != 1 {
-			t.Fatalf("written outside: %v", beside)
+			t.Fatalf("files outside of the folder: %v", beside)
 		}
 		if err != nil || !bytes.Equal(canon.Bytes(), in) {
-			return // refused
+			return // rejected
 		}
 		var again bytes.Buffer
-		if err := writeArchive(&again, os.DirFS(stage), defaultLimits); err != nil && !fault.Is(err, fault.Invalid) || err == nil && !bytes.Equal(again.Bytes(), in) {
-			t.Fatalf("what was taken gives another archive: %v", err)
+		err = writeArchive(&again, os.DirFS(stage), defaultLimits)
+		if err != nil && !fault.Is(err, fault.Invalid) || err == nil && !bytes.Equal(again.Bytes(), in) {
+			t.Fatalf("the files of an accepted archive give another archive: %v", err)
 		}
 	})
 }

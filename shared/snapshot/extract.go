@@ -11,10 +11,10 @@ import (
 	"rollout/shared/fault"
 )
 
-// extract writes the archive's files under root, which is to be empty, and
-// writes to canon what Save would have made of them: the caller compares that
-// with what it read. Anything but plain files and folders, within the limits
-// and in order, is Corrupt before it is written.
+// extract writes the archive's files under root, which must be empty. It writes to
+// canon the archive that Save writes for these files, and the caller compares it with
+// the archive that it read. Entries other than plain files and folders, entries out of
+// order, and entries beyond the limits are Corrupt, and are not written.
 func extract(r io.Reader, root *os.Root, canon io.Writer, l Limits) error {
 	in, out := tar.NewReader(r), tar.NewWriter(canon)
 	folders := map[string]bool{".": true}
@@ -40,7 +40,8 @@ func extract(r io.Reader, root *os.Root, canon io.Writer, l Limits) error {
 		}
 		switch parent := path.Dir(path.Clean(e.name)); {
 		case e.name <= last:
-			return fault.New(fault.Corrupt, "archive: %.120q comes after %.120q: names must be in order, each once", e.name, last)
+			return fault.New(fault.Corrupt, "archive: %.120q follows %.120q: names must be in order, each once",
+				e.name, last)
 		case !folders[parent]:
 			return fault.New(fault.Corrupt, "archive: the folder of %.120q is not in it", e.name)
 		}
@@ -61,7 +62,8 @@ func extract(r io.Reader, root *os.Root, canon io.Writer, l Limits) error {
 	}
 }
 
-// accept returns the entry that a header is of, if Save may have written it.
+// accept returns the entry of a header. A header that Save cannot have written is
+// Corrupt.
 func accept(h *tar.Header) (entry, error) {
 	e := entry{h.Name, h.Size}
 	if why := badName(h.Name); why != "" {
@@ -70,7 +72,8 @@ func accept(h *tar.Header) (entry, error) {
 	folder := h.Typeflag == tar.TypeDir
 	switch {
 	case !folder && h.Typeflag != tar.TypeReg:
-		return e, fault.New(fault.Corrupt, "archive: %.120q is neither a file nor a folder (type %q)", h.Name, h.Typeflag)
+		return e, fault.New(fault.Corrupt, "archive: %.120q is neither a file nor a folder (type %q)",
+			h.Name, h.Typeflag)
 	case folder != e.folder():
 		return e, fault.New(fault.Corrupt, "archive: the name %.120q does not fit its type", h.Name)
 	case h.Format != tar.FormatGNU || len(h.PAXRecords) > 0:
@@ -81,6 +84,7 @@ func accept(h *tar.Header) (entry, error) {
 	return e, nil
 }
 
+// writeFile copies the content of e from in to a new file and to canon.
 func writeFile(root *os.Root, e entry, in io.Reader, canon io.Writer, buffer []byte) (err error) {
 	f, err := root.OpenFile(e.name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
@@ -107,22 +111,22 @@ func writeFile(root *os.Root, e entry, in io.Reader, canon io.Writer, buffer []b
 	return unwritable(f.Sync())
 }
 
-// broken gives an error of reading an archive its kind: one that has a kind is
-// the store's, the others are the archive's.
+// broken gives an error of reading an archive its kind. An error that has a kind comes
+// from the store and keeps it; other errors come from the archive.
 func broken(err error) error {
 	var known *fault.Error
 	switch {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return fault.New(fault.Corrupt, "archive: it is cut off")
+		return fault.New(fault.Corrupt, "archive: it is truncated")
 	case errors.Is(err, tar.ErrHeader):
 		return fault.WithKind(fault.Corrupt, err, "archive")
 	}
 	return err
 }
 
-// unwritable gives an error of the local disk its kind.
+// unwritable gives an error of writing to the local disk its kind.
 func unwritable(err error) error {
 	switch {
 	case err == nil:

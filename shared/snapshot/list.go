@@ -14,13 +14,13 @@ import (
 
 // Filter selects snapshots. The zero value selects all.
 type Filter struct {
-	Run   identity.RunID // "" is any
-	Kind  Kind           // "" is any
+	Run   identity.RunID // "": every run
+	Kind  Kind           // "": every kind
 	Label string         // a part of the label
-	Limit int            // the newest so many; 0 is all
+	Limit int            // only that many of the newest; 0: all
 }
 
-// List returns the snapshots that the filter selects, the newest first.
+// List returns the selected snapshots, the newest first.
 func (s Store) List(ctx context.Context, f Filter) ([]Snapshot, error) {
 	under := prefix
 	if f.Run != "" {
@@ -45,34 +45,35 @@ func (s Store) List(ctx context.Context, f Filter) ([]Snapshot, error) {
 	return out, nil
 }
 
-// Get returns the run's snapshot with that id; NotFound if it has none.
+// Get returns the run's snapshot with that id, or NotFound.
 func (s Store) Get(ctx context.Context, run identity.RunID, id string) (Snapshot, error) {
 	snap, _, err := s.load(ctx, run, id)
 	return snap, err
 }
 
-// MinPrefix is how much of an id names a snapshot at least.
+// MinPrefix is how many digits of an id Find needs at least.
 const MinPrefix = 6
 
-// Find returns the snapshot with the id, or whose id alone begins so. Of
-// several runs' snapshots of equal content it is the one saved first.
-// NotFound if there is none; Invalid if several ids begin so.
+// Find returns the snapshot whose id is or begins with id. If several runs have a
+// snapshot of that content, it returns the one that was saved first. Without a match it
+// returns NotFound, and with several Invalid.
 func (s Store) Find(ctx context.Context, id string) (Snapshot, error) {
 	id = strings.ToLower(id)
 	missing := fault.New(fault.NotFound, "snapshot not found: %.64s", id)
 	if len(id) < MinPrefix || len(id) > 64 || strings.Trim(id, "0123456789abcdef") != "" {
 		return Snapshot{}, missing
 	}
-	// The documents of contents are in the order of ids.
+	// The documents of contents are listed in the order of ids.
 	page, err := s.Docs.List(ctx, contentPrefix+id, "", 2)
 	if err != nil {
-		return Snapshot{}, fault.Wrap(err, "look for snapshot %s", id)
+		return Snapshot{}, fault.Wrap(err, "search snapshot %s", id)
 	}
 	if len(page) > 1 {
-		return Snapshot{}, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "several snapshots begin with %s", id), Remedy: "give more of the id"}
+		return Snapshot{}, &fault.Error{Kind: fault.Invalid, Remedy: "give more digits of the id",
+			Err: fault.New(fault.Invalid, "several snapshots begin with %s", id)}
 	}
 	for _, d := range page {
-		snap, found, err := s.needed(ctx, d)
+		snap, found, err := s.firstSave(ctx, d)
 		if err != nil || found {
 			return snap, err
 		}
@@ -80,8 +81,9 @@ func (s Store) Find(ctx context.Context, id string) (Snapshot, error) {
 	return Snapshot{}, missing
 }
 
-// needed returns the first of the snapshots that a content's document names.
-func (s Store) needed(ctx context.Context, d document.Doc) (Snapshot, bool, error) {
+// firstSave returns the first existing snapshot among the saves that a content's
+// document names.
+func (s Store) firstSave(ctx context.Context, d document.Doc) (Snapshot, bool, error) {
 	var c content
 	id := strings.TrimPrefix(d.Key, contentPrefix)
 	if _, found, err := host.Load(ctx, s.Docs, d.Key, &c); err != nil || !found {

@@ -13,15 +13,16 @@ import (
 	"rollout/shared/record"
 )
 
-// Retention says which of a run's snapshots stay.
+// Retention selects the snapshots of a run that Prune keeps: those that meet at least one
+// of the conditions.
 type Retention struct {
-	KeepLast    int           // the newest so many, whatever else holds
+	KeepLast    int           // that many of the newest
 	KeepLabeled bool          // those with a label
-	MaxAge      time.Duration // those not older; 0 keeps none for its age
+	MaxAge      time.Duration // those that are not older; 0: age is not a condition
 }
 
-// victims returns those of the snapshots, the newest first, that go.
-func (r Retention) victims(all []Snapshot, now time.Time) []Snapshot {
+// expired returns the snapshots that r does not keep. all is sorted, the newest first.
+func (r Retention) expired(all []Snapshot, now time.Time) []Snapshot {
 	var out []Snapshot
 	for i, s := range all {
 		switch {
@@ -33,30 +34,29 @@ func (r Retention) victims(all []Snapshot, now time.Time) []Snapshot {
 	return out
 }
 
-// Expired returns the run's snapshots that Prune would remove, the newest
-// first.
+// Expired returns the run's snapshots that Prune removes, the newest first.
 func (s Store) Expired(ctx context.Context, run identity.RunID, r Retention) ([]Snapshot, error) {
 	if !run.Valid() {
-		return nil, fault.New(fault.Invalid, "prune: %.64q is no run id", run)
+		return nil, fault.New(fault.Invalid, "prune: %.64q is not a run id", run)
 	}
 	if r.KeepLast < 0 || r.MaxAge < 0 {
-		return nil, fault.New(fault.Invalid, "prune: neither the number nor the age of snapshots to keep may be negative")
+		return nil, fault.New(fault.Invalid, "prune: the number and the age of snapshots to keep must not be negative")
 	}
 	all, err := s.List(ctx, Filter{Run: run})
-	return r.victims(all, s.Clock.Now()), err
+	return r.expired(all, s.Clock.Now()), err
 }
 
-// Prune removes the run's snapshots that the retention does not keep, and the
-// bytes that no snapshot of any run needs any more. It returns those it
-// removed, and goes on after an error with the others.
+// Prune removes the run's snapshots that the retention does not keep, and the bytes
+// that no snapshot of any run needs any longer. It continues after an error, and
+// returns the removed snapshots and all errors.
 func (s Store) Prune(ctx context.Context, run identity.RunID, r Retention) ([]Snapshot, error) {
-	victims, err := s.Expired(ctx, run, r)
+	expired, err := s.Expired(ctx, run, r)
 	if err != nil {
 		return nil, err
 	}
 	var removed []Snapshot
 	var bad error
-	for _, v := range victims {
+	for _, v := range expired {
 		gone, err := s.removeSnapshot(ctx, v)
 		if gone {
 			removed = append(removed, v)
@@ -66,7 +66,8 @@ func (s Store) Prune(ctx context.Context, run identity.RunID, r Retention) ([]Sn
 	return removed, errors.Join(bad, s.sweep(ctx, run))
 }
 
-// removeSnapshot deletes the document as it was listed, and what only it needs.
+// removeSnapshot deletes the document of a listed snapshot, unless it was saved again
+// since, and the bytes that only it needs.
 func (s Store) removeSnapshot(ctx context.Context, v Snapshot) (gone bool, err error) {
 	now, rev, err := s.load(ctx, v.Run, v.ID)
 	if err == nil && now.Save == v.Save {
@@ -76,19 +77,19 @@ func (s Store) removeSnapshot(ctx context.Context, v Snapshot) (gone bool, err e
 	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Conflict) {
 		return gone, err
 	}
-	return gone, s.removeReference(ctx, v.ID, v.Save) // also of what somebody else pruned, who may have ended here
+	return gone, s.removeReference(ctx, v.ID, v.Save) // another process may have crashed just before this
 }
 
-// staleSaveAge is how old a save is that must have ended one way or the other.
+// staleSaveAge is the age from which an unfinished save counts as crashed.
 const staleSaveAge = 24 * time.Hour
 
-// sweep ends what processes left that ended between two writes: objects that
-// saves of the run needed which made no snapshot, and deletions.
+// sweep cleans up after processes that crashed between two writes: it removes objects
+// of saves of the run without a snapshot, and completes deletions.
 func (s Store) sweep(ctx context.Context, run identity.RunID) error {
 	var bad error
 	for d, err := range document.All(ctx, s.Docs, contentPrefix) {
 		if err != nil {
-			return errors.Join(bad, fault.Wrap(err, "look for what unfinished saves left"))
+			return errors.Join(bad, fault.Wrap(err, "search unfinished saves"))
 		}
 		var c content
 		if err := record.Decode(d.Value, &c, "document "+d.Key); err != nil {
@@ -100,6 +101,7 @@ func (s Store) sweep(ctx context.Context, run identity.RunID) error {
 	return bad
 }
 
+// sweepContent cleans up one content.
 func (s Store) sweepContent(ctx context.Context, run identity.RunID, id string, c content) error {
 	old := func(n reference) bool { return n.Run == run && s.Clock.Now().Sub(n.At) > staleSaveAge }
 	if len(c.Needs) > 0 && !slices.ContainsFunc(c.Needs, old) {

@@ -11,13 +11,13 @@ import (
 	"rollout/shared/record"
 )
 
-// content is the document content/<id>: which saves need the object of that
-// content. Whoever saves or prunes snapshots writes it.
+// content is the document content/<id>: the saves that need the object of that content.
+// Every process that saves or prunes snapshots writes it.
 //
-// An object goes only when the document says so: Deleting is set, by
-// compare-and-swap, once nobody needs it, to the version that may be deleted.
-// Who saves the same content then deletes that version first, so that a
-// deletion that comes late finds another one and does nothing.
+// An object is deleted only if the document says so: when no save needs it, Deleting is
+// set by compare-and-swap to the version that may be deleted. A process that then saves
+// the same content first deletes that version. A late deletion therefore finds another
+// version and changes nothing.
 type content struct {
 	Schema   int         `json:"schema"`
 	Needs    []reference `json:"needs,omitempty"`
@@ -31,10 +31,11 @@ type reference struct {
 	At   time.Time      `json:"at"`
 }
 
-// maxNeeds bounds the document.
+// maxNeeds bounds the references in the document, and so its size.
 const maxNeeds = 2000
 
-// addReference adds a save to those that need the content.
+// addReference adds a save to those that need the content. It first completes a
+// deletion that was decided before.
 func (s Store) addReference(ctx context.Context, id string, n reference) error {
 	_, err := host.Update(ctx, s.Docs, contentKey(id), func(c content, _ bool) (content, bool, error) {
 		if c.Deleting != "" {
@@ -46,20 +47,21 @@ func (s Store) addReference(ctx context.Context, id string, n reference) error {
 			return c, false, nil
 		}
 		if len(c.Needs) >= maxNeeds {
-			return c, false, &fault.Error{Kind: fault.Exhausted, Err: fault.New(fault.Exhausted, "%d runs have a snapshot of this content", len(c.Needs)),
-				Remedy: "prune some of them"}
+			return c, false, &fault.Error{Kind: fault.Exhausted, Remedy: "prune some of them",
+				Err: fault.New(fault.Exhausted, "%d runs have a snapshot of this content", len(c.Needs))}
 		}
 		return content{Schema: record.Schema, Needs: append(slices.Clone(c.Needs), n)}, true, nil
 	})
 	return err
 }
 
-// removeReference takes a save from those that need the content, and deletes the object
-// if it was the last.
+// removeReference removes a save from those that need the content. It deletes the object
+// after the last one.
 func (s Store) removeReference(ctx context.Context, id, save string) error {
 	return s.drop(ctx, id, func(n reference) bool { return n.Save == save })
 }
 
+// drop removes the selected references, and deletes the object if none is left.
 func (s Store) drop(ctx context.Context, id string, which func(reference) bool) error {
 	c, err := host.Update(ctx, s.Docs, contentKey(id), func(c content, found bool) (content, bool, error) {
 		needs := slices.DeleteFunc(slices.Clone(c.Needs), which)
@@ -85,7 +87,7 @@ func (s Store) drop(ctx context.Context, id string, which func(reference) bool) 
 	var now content
 	rev, found, err := host.Load(ctx, s.Docs, contentKey(id), &now)
 	if err != nil || !found || now.Deleting != c.Deleting {
-		return err // somebody else has done it, or saves the same again
+		return err // another process did it, or saves the content again
 	}
 	err = s.Docs.Delete(ctx, contentKey(id), rev)
 	if fault.Is(err, fault.Conflict) || fault.Is(err, fault.NotFound) {
@@ -94,9 +96,10 @@ func (s Store) drop(ctx context.Context, id string, which func(reference) bool) 
 	return err
 }
 
-// absent stands for the version of an object that is not there.
+// absent stands for the version of an object that does not exist.
 const absent = "absent"
 
+// version returns the present version of the object with that content, or absent.
 func (s Store) version(ctx context.Context, id string) (string, error) {
 	c, _ := identity.ParseContentID(id)
 	info, err := s.Blobs.Stat(ctx, identity.ContentKey(c), "")
@@ -106,8 +109,8 @@ func (s Store) version(ctx context.Context, id string) (string, error) {
 	return info.Version, err
 }
 
-// remove deletes that version of the object; that it is gone or replaced is
-// success.
+// remove deletes that version of the object. It succeeds if the version is already gone
+// or replaced.
 func (s Store) remove(ctx context.Context, id, version string) error {
 	if version == absent {
 		return nil

@@ -15,9 +15,9 @@ import (
 	"rollout/shared/record"
 )
 
-// Save keeps the folder as a snapshot of the run. It streams: memory is bounded
-// whatever the folder's size. A folder that the run has a snapshot of already
-// gives that one, as it was first saved.
+// Save stores the folder as a snapshot of the run. It streams, so that its memory does
+// not depend on the size of the files. If the run has a snapshot of the same content,
+// Save returns that one as it was first saved.
 func (s Store) Save(ctx context.Context, folder fs.FS, d Details) (Snapshot, error) {
 	if err := d.check(); err != nil {
 		return Snapshot{}, err
@@ -27,18 +27,21 @@ func (s Store) Save(ctx context.Context, folder fs.FS, d Details) (Snapshot, err
 	if err != nil {
 		return Snapshot{}, fault.Wrap(err, "save a snapshot of run %s", d.Run)
 	}
-	snap := Snapshot{Schema: record.Schema, ID: id.String(), Kind: d.Kind, Run: d.Run, CreatedAt: s.Clock.Now().UTC(), Label: d.Label,
-		Parts: []Part{{RoleTar, id.String(), length}}, Algorithm: d.Algorithm, Meta: d.Meta, Save: save}
-	kept, err := s.publish(ctx, snap)
+	snap := Snapshot{
+		Schema: record.Schema, ID: id.String(), Kind: d.Kind, Run: d.Run, CreatedAt: s.Clock.Now().UTC(),
+		Label: d.Label, Parts: []Part{{RoleTar, id.String(), length}}, Algorithm: d.Algorithm, Meta: d.Meta, Save: save,
+	}
+	published, err := s.publish(ctx, snap)
 	if err != nil {
 		return Snapshot{}, fault.Wrap(err, "save snapshot %s of run %s", snap.ID, d.Run)
 	}
-	_ = s.Blobs.Delete(ctx, record.PendingPrefix+save, "") // the snapshot stands; what stays in pending/ goes by its lifecycle
-	return kept, nil
+	// The snapshot exists. If this fails, the lifecycle of pending/ deletes the object.
+	_ = s.Blobs.Delete(ctx, record.PendingPrefix+save, "")
+	return published, nil
 }
 
-// upload streams the folder's archive into an object and returns its name by
-// content and its length.
+// upload streams the folder's archive into an object. It returns the content id and the
+// length.
 func (s Store) upload(ctx context.Context, key string, folder fs.FS) (identity.ContentID, int64, error) {
 	read, write := io.Pipe()
 	hash := identity.NewHasher()
@@ -48,13 +51,13 @@ func (s Store) upload(ctx context.Context, key string, folder fs.FS) (identity.C
 		write.CloseWithError(writeArchive(io.MultiWriter(hash, write), folder, s.Limits.orDefault()))
 	}()
 	info, err := s.Blobs.Put(ctx, key, read, blob.PutOptions{CreateOnly: true})
-	_ = read.Close() // never fails; ends the writer if the put did not read to the end
+	_ = read.Close() // never fails; it ends the writer if Put did not read to the end
 	<-written
 	return hash.Sum(), info.Size, err
 }
 
-// publish names the save in the content's document, gives the bytes their name,
-// and writes the snapshot's document, in this order.
+// publish names the save in the content's document, copies the bytes to their content's
+// key, and writes the snapshot's document, in this order.
 func (s Store) publish(ctx context.Context, snap Snapshot) (Snapshot, error) {
 	if err := s.addReference(ctx, snap.ID, reference{Run: snap.Run, Save: snap.Save, At: snap.CreatedAt}); err != nil {
 		return snap, err
@@ -73,18 +76,18 @@ func (s Store) publish(ctx context.Context, snap Snapshot) (Snapshot, error) {
 			return snap, err
 		}
 		if found {
-			if first.Save != snap.Save { // else the reply to our own write was lost
+			if first.Save != snap.Save { // if equal, only the reply to this write was lost
 				err = s.removeReference(ctx, snap.ID, snap.Save)
 			}
 			return first, err
 		}
 	}
-	return snap, fault.New(fault.Unavailable, "it was pruned %d times meanwhile", maxRaces)
+	return snap, fault.New(fault.Unavailable, "another process pruned it %d times", maxRaces)
 }
 
-// place gives the bytes the name of their content. An object of that name has
-// these bytes, unless it was damaged since: that is found out here, as it would
-// be too late when it is needed.
+// place copies the bytes to the key of their content. An object at that key has these
+// bytes unless it was damaged. place verifies it and replaces a damaged one, because a
+// restore would find the damage too late.
 func (s Store) place(ctx context.Context, snap Snapshot) error {
 	id, length, err := snap.part()
 	if err != nil {
@@ -96,7 +99,7 @@ func (s Store) place(ctx context.Context, snap Snapshot) error {
 		if !fault.Is(err, fault.Conflict) {
 			return err
 		}
-		version, whole, err := s.look(ctx, id, length)
+		version, whole, err := s.verify(ctx, id, length)
 		if err != nil || whole {
 			return err
 		}
@@ -107,19 +110,20 @@ func (s Store) place(ctx context.Context, snap Snapshot) error {
 			return err
 		}
 	}
-	return fault.New(fault.Unavailable, "%s is damaged, and comes back whenever it is removed", key)
+	return fault.New(fault.Unavailable, "%s is damaged, and another process restores it after every removal", key)
 }
 
-// look tells whether the object holds its content.
-func (s Store) look(ctx context.Context, id identity.ContentID, length int64) (version string, whole bool, err error) {
+// verify reports whether the object of a content has its bytes, and returns its version.
+func (s Store) verify(ctx context.Context, id identity.ContentID,
+	length int64) (version string, whole bool, err error) {
 	body, info, err := s.Blobs.Get(ctx, identity.ContentKey(id), blob.GetOptions{})
-	if fault.Is(err, fault.NotFound) { // removed meanwhile
+	if fault.Is(err, fault.NotFound) { // removed in between
 		return "", false, nil
 	}
 	if err != nil {
 		return "", false, err
 	}
-	defer body.Close() // read only: nothing can be lost
+	defer body.Close() // read only
 	if info.Size != length {
 		return info.Version, false, nil
 	}
@@ -128,11 +132,12 @@ func (s Store) look(ctx context.Context, id identity.ContentID, length int64) (v
 	return info.Version, h.Sum() == id, err
 }
 
-// maxRaces bounds how often a save looks for the snapshot that was faster.
+// maxRaces bounds how often a save starts again because another process was first.
 const maxRaces = 8
 
 // load returns the run's snapshot and its document's revision.
-func (s Store) load(ctx context.Context, run identity.RunID, id string) (snap Snapshot, rev document.Revision, err error) {
+func (s Store) load(ctx context.Context, run identity.RunID,
+	id string) (snap Snapshot, rev document.Revision, err error) {
 	rev, found, err := host.Load(ctx, s.Docs, Key(run, id), &snap)
 	if err == nil && !found {
 		err = fault.New(fault.NotFound, "run %s has no snapshot %.64s", run, id)

@@ -19,15 +19,15 @@ import (
 func testPrune(t *testing.T, open func(t *testing.T) Stores) {
 	day := 24 * time.Hour
 	for _, c := range []struct {
-		why  string
+		name string
 		keep snapshot.Retention
-		want []int // of six saved a day apart, the newest first; 1 and 4 have labels
+		want []int // of six snapshots, one for each day, the newest first; 1 and 4 have labels
 	}{
-		{"the newest stay", snapshot.Retention{KeepLast: 2}, []int{0, 1}},
-		{"and those with a label", snapshot.Retention{KeepLast: 1, KeepLabeled: true}, []int{0, 1, 4}},
-		{"and those not older than that", snapshot.Retention{KeepLast: 1, MaxAge: 2 * day}, []int{0, 1, 2}},
-		{"age is no reason to remove the newest", snapshot.Retention{KeepLast: 4, MaxAge: day}, []int{0, 1, 2, 3}},
-		{"more than there are", snapshot.Retention{KeepLast: 9}, []int{0, 1, 2, 3, 4, 5}},
+		{"newest", snapshot.Retention{KeepLast: 2}, []int{0, 1}},
+		{"newest and labeled", snapshot.Retention{KeepLast: 1, KeepLabeled: true}, []int{0, 1, 4}},
+		{"newest and not older than two days", snapshot.Retention{KeepLast: 1, MaxAge: 2 * day}, []int{0, 1, 2}},
+		{"the newest are kept at any age", snapshot.Retention{KeepLast: 4, MaxAge: day}, []int{0, 1, 2, 3}},
+		{"more than exist", snapshot.Retention{KeepLast: 9}, []int{0, 1, 2, 3, 4, 5}},
 		{"none", snapshot.Retention{}, nil},
 	} {
 		stores, clock := open(t), start()
@@ -41,19 +41,19 @@ func testPrune(t *testing.T, open func(t *testing.T) Stores) {
 		other := save(t, s, folder("other"), details(runB, ""))
 		gone, err := s.Prune(t.Context(), runA, c.keep)
 		if err != nil || len(gone) != len(of)-len(c.want) {
-			t.Errorf("%s: pruned %d, %v", c.why, len(gone), err)
+			t.Errorf("%s: pruned %d, %v", c.name, len(gone), err)
 		}
 		var want []snapshot.Snapshot
 		for _, i := range c.want {
 			want = append(want, of[i])
 		}
-		wantIDs(t, c.why, list(t, s, snapshot.Filter{Run: runA}), want...)
-		wantIDs(t, c.why+", of another run", list(t, s, snapshot.Filter{Run: runB}), other)
+		wantIDs(t, c.name, list(t, s, snapshot.Filter{Run: runA}), want...)
+		wantIDs(t, c.name+", another run", list(t, s, snapshot.Filter{Run: runB}), other)
 		if n := len(objects(t, stores, "")); n != len(c.want)+1 {
-			t.Errorf("%s: %d objects stay, want %d", c.why, n, len(c.want)+1)
+			t.Errorf("%s: %d objects are left, want %d", c.name, n, len(c.want)+1)
 		}
 		if n := len(documents(t, stores)); n != 2*(len(c.want)+1) {
-			t.Errorf("%s: documents stay: %v", c.why, documents(t, stores))
+			t.Errorf("%s: the documents left are %v", c.name, documents(t, stores))
 		}
 	}
 	s := storeOf(open(t), start())
@@ -63,7 +63,7 @@ func testPrune(t *testing.T, open func(t *testing.T) Stores) {
 		}
 	}
 	if _, err := s.Prune(t.Context(), "", snapshot.Retention{}); !fault.Is(err, fault.Invalid) {
-		t.Errorf("of no run: %v", err)
+		t.Errorf("without a run: %v", err)
 	}
 }
 
@@ -80,13 +80,13 @@ func testPruneKeepsSharedBytes(t *testing.T, open func(t *testing.T) Stores) {
 		t.Fatal(err)
 	}
 	if left := append(objects(t, stores, ""), documents(t, stores)...); len(left) > 0 {
-		t.Errorf("after the last was pruned there are %v", left)
+		t.Errorf("after the last snapshot was pruned, %v are left", left)
 	}
 	wantRestored(t, s, save(t, s, folder("5"), details(runA, "")), folder("5"))
 }
 
-// A deletion that was decided before the same content was saved again does not
-// reach the new bytes.
+// testLateDeletion saves a content again after its deletion was decided: the deletion
+// must not remove the new bytes.
 func testLateDeletion(t *testing.T, open func(t *testing.T) Stores) {
 	stores, clock := open(t), start()
 	s := storeOf(stores, clock)
@@ -100,12 +100,12 @@ func testLateDeletion(t *testing.T, open func(t *testing.T) Stores) {
 		t.Fatal(err)
 	}
 	if saved.ID != old.ID {
-		t.Fatalf("saved %s amid the deletion of %s", saved.ID, old.ID)
+		t.Fatalf("saved %s during the deletion of %s", saved.ID, old.ID)
 	}
 	wantRestored(t, s, saved, folder("5"))
 }
 
-// hooked does something before the first deletion of a key.
+// hooked calls before at the first deletion of a key.
 type hooked struct {
 	blob.Store
 	key    string
@@ -120,8 +120,8 @@ func (h *hooked) Delete(ctx context.Context, key, version string) error {
 	return h.Store.Delete(ctx, key, version)
 }
 
-// A process that dies after any of its writes leaves nothing that can't be
-// read, and nothing that the next one can't clean up.
+// testCrash crashes a process after each of its writes. Every listed snapshot can be
+// restored, and the next process cleans up.
 func testCrash(t *testing.T, open func(t *testing.T) Stores) {
 	acts := map[string]func(ctx context.Context, s snapshot.Store) error{
 		"save": func(ctx context.Context, s snapshot.Store) error {
@@ -136,28 +136,28 @@ func testCrash(t *testing.T, open func(t *testing.T) Stores) {
 	for name, act := range acts {
 		for writes := 0; ; writes++ {
 			stores, clock := open(t), start()
-			alive := storeOf(stores, clock)
+			next := storeOf(stores, clock)
 			if name == "prune" {
-				save(t, alive, folder("4"), details(runA, ""))
-				save(t, alive, folder("5"), details(runA, ""))
+				save(t, next, folder("4"), details(runA, ""))
+				save(t, next, folder("5"), details(runA, ""))
 			}
 			err := act(t.Context(), storeOf(crashingStores(stores, writes), clock))
-			for _, snap := range list(t, alive, snapshot.Filter{}) {
-				if err := alive.Restore(t.Context(), snap, t.TempDir()+"/state"); err != nil {
-					t.Errorf("%s, dead after %d writes: %v", name, writes, err)
+			for _, snap := range list(t, next, snapshot.Filter{}) {
+				if err := next.Restore(t.Context(), snap, t.TempDir()+"/state"); err != nil {
+					t.Errorf("%s, crash after %d writes: %v", name, writes, err)
 				}
 			}
-			wantRestored(t, alive, save(t, alive, folder("5"), details(runA, "")), folder("5"))
+			wantRestored(t, next, save(t, next, folder("5"), details(runA, "")), folder("5"))
 			clock.now = clock.now.Add(48 * time.Hour)
-			if _, err := alive.Prune(t.Context(), runA, snapshot.Retention{}); err != nil {
-				t.Errorf("%s, dead after %d writes: prune: %v", name, writes, err)
+			if _, err := next.Prune(t.Context(), runA, snapshot.Retention{}); err != nil {
+				t.Errorf("%s, crash after %d writes: prune: %v", name, writes, err)
 			}
 			if left := append(objects(t, stores, "cas/"), documents(t, stores)...); len(left) > 0 {
-				t.Errorf("%s, dead after %d writes: %v stay", name, writes, left)
+				t.Errorf("%s, crash after %d writes: %v are left", name, writes, left)
 			}
 			if err == nil {
 				if writes < 4 {
-					t.Errorf("%s took %d writes only", name, writes)
+					t.Errorf("%s took only %d writes", name, writes)
 				}
 				break
 			}
@@ -165,8 +165,8 @@ func testCrash(t *testing.T, open func(t *testing.T) Stores) {
 	}
 }
 
-// Of concurrent saves and prunes of the same content, what is listed at the end
-// can be restored.
+// testRaces saves and prunes one content concurrently: every snapshot that is listed at
+// the end can be restored.
 func testRaces(t *testing.T, open func(t *testing.T) Stores) {
 	stores := open(t)
 	s := storeOf(stores, start())
@@ -199,11 +199,11 @@ func testRaces(t *testing.T, open func(t *testing.T) Stores) {
 		}
 	}
 	if left := append(objects(t, stores, ""), documents(t, stores)...); len(left) > 0 {
-		t.Errorf("%v stay", left)
+		t.Errorf("%v are left", left)
 	}
 }
 
-// crashingStores are the stores of a process that dies after so many writes.
+// crashingStores returns the stores of a process that crashes after that many writes.
 func crashingStores(s Stores, writes int) Stores {
 	left := new(atomic.Int64)
 	left.Store(int64(writes))
@@ -222,7 +222,7 @@ type crashingDocs struct {
 
 func crashed(left *atomic.Int64) error {
 	if left.Add(-1) < 0 {
-		return fault.New(fault.Unavailable, "the process is dead")
+		return fault.New(fault.Unavailable, "the process has crashed")
 	}
 	return nil
 }
@@ -255,7 +255,8 @@ func (m crashingDocs) Create(ctx context.Context, key string, value []byte) (doc
 	return m.Store.Create(ctx, key, value)
 }
 
-func (m crashingDocs) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
+func (m crashingDocs) Replace(ctx context.Context, key string, value []byte,
+	rev document.Revision) (document.Revision, error) {
 	if err := crashed(m.left); err != nil {
 		return "", err
 	}

@@ -18,16 +18,19 @@ func testRoundtrip(t *testing.T, open func(t *testing.T) Stores) {
 	stores, clock := open(t), start()
 	s := storeOf(stores, clock)
 	snap := save(t, s, folder("5"), details(runA, "first"))
-	if snap.Run != runA || snap.Kind != snapshot.TrainState || snap.Algorithm != "sft" || snap.Label != "first" || string(snap.Meta) != `{"step":5}` ||
-		!snap.CreatedAt.Equal(clock.now) || len(snap.Parts) != 1 || snap.Parts[0].Content != snap.ID || snap.Parts[0].Role != snapshot.RoleTar {
+	if snap.Run != runA || snap.Kind != snapshot.TrainState || snap.Algorithm != "sft" || snap.Label != "first" ||
+		string(snap.Meta) != `{"step":5}` || !snap.CreatedAt.Equal(clock.now) {
 		t.Errorf("saved as %+v", snap)
+	}
+	if p := snap.Parts; len(p) != 1 || p[0].Content != snap.ID || p[0].Role != snapshot.RoleTar {
+		t.Errorf("the parts are %+v", p)
 	}
 	wantRestored(t, s, snap, folder("5"))
 	id, _ := identity.ParseContentID(snap.ID)
 	if got := objects(t, stores, ""); len(got) != 1 || got[0] != identity.ContentKey(id) {
 		t.Errorf("the bucket holds %v", got)
 	}
-	// What is restored is what was saved, byte for byte: it has the same name.
+	// The restored folder has the same bytes, and so the same id.
 	dst := filepath.Join(t.TempDir(), "state")
 	if err := s.Restore(t.Context(), snap, dst); err != nil {
 		t.Fatal(err)
@@ -42,7 +45,8 @@ func testSameContent(t *testing.T, open func(t *testing.T) Stores) {
 	s := storeOf(stores, clock)
 	first := save(t, s, folder("5"), details(runA, "first"))
 	clock.now = clock.now.Add(time.Hour)
-	if again := save(t, s, folder("5"), details(runA, "second")); again.Label != "first" || !again.CreatedAt.Equal(first.CreatedAt) {
+	again := save(t, s, folder("5"), details(runA, "second"))
+	if again.Label != "first" || !again.CreatedAt.Equal(first.CreatedAt) {
 		t.Errorf("the run's second save of the content is %+v", again)
 	}
 	other := save(t, s, folder("5"), details(runB, "other"))
@@ -65,11 +69,11 @@ func testList(t *testing.T, open func(t *testing.T) Stores) {
 		clock.now = clock.now.Add(time.Minute)
 		of = append(of, save(t, s, folder(string(rune('a'+i))), d))
 	}
-	wantIDs(t, "all, the newest first", list(t, s, snapshot.Filter{}), of[2], of[1], of[0])
-	wantIDs(t, "a run's", list(t, s, snapshot.Filter{Run: runA}), of[2], of[0])
-	wantIDs(t, "a kind's", list(t, s, snapshot.Filter{Kind: snapshot.TrainState, Limit: 2}), of[2], of[1])
-	wantIDs(t, "another kind's", list(t, s, snapshot.Filter{Kind: "buffer"}))
-	wantIDs(t, "by a part of the label", list(t, s, snapshot.Filter{Label: "warm"}), of[0])
+	wantIDs(t, "all", list(t, s, snapshot.Filter{}), of[2], of[1], of[0])
+	wantIDs(t, "of a run", list(t, s, snapshot.Filter{Run: runA}), of[2], of[0])
+	wantIDs(t, "of a kind, the newest two", list(t, s, snapshot.Filter{Kind: snapshot.TrainState, Limit: 2}), of[2], of[1])
+	wantIDs(t, "of another kind", list(t, s, snapshot.Filter{Kind: "buffer"}))
+	wantIDs(t, "with a part of the label", list(t, s, snapshot.Filter{Label: "warm"}), of[0])
 }
 
 func testFind(t *testing.T, open func(t *testing.T) Stores) {
@@ -81,28 +85,32 @@ func testFind(t *testing.T, open func(t *testing.T) Stores) {
 			t.Errorf("Find(%s) = %v, %v", id, got, err)
 		}
 	}
-	for _, id := range []string{"", snap.ID[:snapshot.MinPrefix-1], strings.Repeat("0", 64), snap.ID + "0", "../../x", "zzzzzzzz"} {
-		if _, err := s.Find(t.Context(), id); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "snapshot not found: ") {
+	for _, id := range []string{
+		"", snap.ID[:snapshot.MinPrefix-1], strings.Repeat("0", 64), snap.ID + "0", "../../x", "zzzzzzzz",
+	} {
+		_, err := s.Find(t.Context(), id)
+		if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "snapshot not found: ") {
 			t.Errorf("Find(%q): %v", id, err)
 		}
 	}
 }
 
-// Whatever is wrong with the bytes, nothing of them becomes visible.
+// testDamage damages the bytes of a snapshot: a restore fails and leaves no file, and
+// the next save of the content repairs it.
 func testDamage(t *testing.T, open func(t *testing.T) Stores) {
-	for name, harm := range map[string]func(b []byte) []byte{
-		"a bit flipped": func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
-		"cut off":       func(b []byte) []byte { return b[:len(b)/2] },
-		"longer":        func(b []byte) []byte { return append(b, 0) },
-		"of zeros":      func(b []byte) []byte { clear(b); return b },
-		"gone":          func([]byte) []byte { return nil },
+	for name, damage := range map[string]func(b []byte) []byte{
+		"one bit flipped": func(b []byte) []byte { b[len(b)/2] ^= 1; return b },
+		"truncated":       func(b []byte) []byte { return b[:len(b)/2] },
+		"longer":          func(b []byte) []byte { return append(b, 0) },
+		"zeros":           func(b []byte) []byte { clear(b); return b },
+		"missing":         func([]byte) []byte { return nil },
 	} {
 		stores := open(t)
 		s := storeOf(stores, start())
 		snap := save(t, s, folder("5"), details(runA, ""))
 		id, _ := identity.ParseContentID(snap.ID)
 		key := identity.ContentKey(id)
-		bytes := harm(read(t, stores, key))
+		bytes := damage(read(t, stores, key))
 		if err := stores.Blobs.Delete(t.Context(), key, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -119,18 +127,18 @@ func testDamage(t *testing.T, open func(t *testing.T) Stores) {
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("%s: it left %v, %v", name, left, err)
 		}
-		// Who saves the same again mends it.
 		wantRestored(t, s, save(t, s, folder("5"), details(runB, "")), folder("5"))
 		wantRestored(t, s, snap, folder("5"))
 	}
 	s := storeOf(open(t), start())
 	snap := save(t, s, folder("5"), details(runA, ""))
 	dst := t.TempDir()
-	if err := s.Restore(t.Context(), snap, dst); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "exists") {
+	err := s.Restore(t.Context(), snap, dst)
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "exists") {
 		t.Errorf("over a folder that exists: %v", err)
 	}
 	if _, err := s.Save(t.Context(), fstest.MapFS{}, details(runA, "")); !fault.Is(err, fault.Invalid) {
-		t.Errorf("save of nothing: %v", err)
+		t.Errorf("save of an empty folder: %v", err)
 	}
 }
 

@@ -1,8 +1,8 @@
-// Package snapshottest is the conformance suite of package snapshot over the
-// stores that it keeps things in: every pair of drivers passes it.
+// Package snapshottest is the conformance suite of package snapshot: every pair of a
+// blob driver and a document driver passes it.
 //
-// It tests what users of snapshots are promised, never how drivers work. Only
-// tests import it.
+// It tests what package snapshot promises to its callers, and not how drivers work.
+// Only tests import it.
 package snapshottest
 
 import (
@@ -21,14 +21,14 @@ import (
 	"rollout/shared/snapshot"
 )
 
-// Stores are where snapshots are kept.
+// Stores are the stores of snapshots.
 type Stores struct {
 	Blobs blob.Store
 	Docs  document.Store
 }
 
-// Run tests snapshots over the stores. open returns empty ones for each call;
-// it registers its own cleaning up.
+// Run tests snapshots in the stores. open must return empty stores at each call, and
+// register their cleanup with t.
 func Run(t *testing.T, open func(t *testing.T) Stores) {
 	t.Helper()
 	for _, c := range []struct {
@@ -43,7 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) Stores) {
 		{"Prune", testPrune},
 		{"PruneKeepsSharedBytes", testPruneKeepsSharedBytes},
 		{"LateDeletion", testLateDeletion},
-		{"Death", testCrash},
+		{"Crash", testCrash},
 		{"Races", testRaces},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -59,18 +59,18 @@ const (
 	runB = identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVB")
 )
 
-// wall is a clock that tests set.
-type wall struct{ now time.Time }
+// settableClock is a clock that tests set.
+type settableClock struct{ now time.Time }
 
-func (w *wall) Now() time.Time { return w.now }
+func (w *settableClock) Now() time.Time { return w.now }
 
-func start() *wall { return &wall{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
+func start() *settableClock { return &settableClock{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)} }
 
-func storeOf(s Stores, c *wall) snapshot.Store {
+func storeOf(s Stores, c *settableClock) snapshot.Store {
 	return snapshot.Store{Blobs: s.Blobs, Docs: s.Docs, Clock: c}
 }
 
-// folder is a state with the given step.
+// folder returns a training state of the given step.
 func folder(step string) fs.FS {
 	return fstest.MapFS{
 		"step":                {Data: []byte(step)},
@@ -81,7 +81,8 @@ func folder(step string) fs.FS {
 }
 
 func details(run identity.RunID, label string) snapshot.Details {
-	return snapshot.Details{Run: run, Kind: snapshot.TrainState, Algorithm: "sft", Label: label, Meta: []byte(`{"step":5}`)}
+	return snapshot.Details{Run: run, Kind: snapshot.TrainState, Algorithm: "sft", Label: label,
+		Meta: []byte(`{"step":5}`)}
 }
 
 func save(t *testing.T, s snapshot.Store, f fs.FS, d snapshot.Details) snapshot.Snapshot {
@@ -103,7 +104,8 @@ func wantRestored(t *testing.T, s snapshot.Store, snap snapshot.Snapshot, want f
 	}
 	got, wanted := contents(t, os.DirFS(dst)), contents(t, want)
 	if !maps.Equal(got, wanted) {
-		t.Errorf("%s restores to %v, want %v", snap, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(wanted)))
+		t.Errorf("%s restores to %v, want %v",
+			snap, slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(wanted)))
 	}
 }
 
