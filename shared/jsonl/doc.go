@@ -1,9 +1,9 @@
-// Package jsonl reads files of JSON lines: it cuts them into lines, says which
-// files are not JSON lines at all, and walks the values in a line without
-// decoding them.
+// Package jsonl reads files of JSON lines: Scanner splits them into lines, Sniff
+// recognizes files of other formats, and Object and Array walk the values of a line
+// without decoding them.
 //
-// Lines are split on 0x0A and on nothing else. Values keep their own bytes:
-// numbers, escapes and key order stay as they were written. The package never
-// buffers more than one line, never guesses an encoding, and does not know
-// what a line means: that is package dialect's affair.
+// Lines are split at 0x0A only. Values keep their bytes: numbers, escapes and the order
+// of keys stay as they were written. The package buffers at most one line, does not
+// guess encodings, and does not know the meaning of a line, which is in package
+// dialect.
 package jsonl

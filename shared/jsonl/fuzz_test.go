@@ -9,10 +9,12 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// FuzzScan cuts a file in one pass, byte by byte and in two ranges, and wants
-// what splitting at line feeds gives.
+// FuzzScan scans a file as a whole, byte by byte, and in two ranges, and compares the
+// lines with a split at line feeds.
 func FuzzScan(f *testing.F) {
-	for _, file := range []string{"", "a\nb", "\n\n", "\r\n \r\n", "\xEF\xBB\xBFa\r\nb\n", "a\u2028b\u2029\u0085c\n", "0123456789abcdef\nx\n"} {
+	for _, file := range []string{
+		"", "a\nb", "\n\n", "\r\n \r\n", "\xEF\xBB\xBFa\r\nb\n", "a\u2028b\u2029\u0085c\n", "0123456789abcdef\nx\n",
+	} {
 		f.Add([]byte(file), 8, 3)
 	}
 	f.Fuzz(func(t *testing.T, file []byte, limit, at int) {
@@ -24,13 +26,15 @@ func FuzzScan(f *testing.F) {
 		offset := 0
 		for i, part := range bytes.SplitAfter(file, []byte("\n")) {
 			if len(part) == 0 {
-				break // behind the last line feed
+				break // after the last line feed
 			}
 			l := whole[i]
-			if l.Offset != int64(offset) || l.Length != int64(len(part)) || l.Number != uint64(i+1) || !l.TooLong && !bytes.Equal(l.Raw, part) {
+			if l.Offset != int64(offset) || l.Length != int64(len(part)) || l.Number != uint64(i+1) ||
+				!l.TooLong && !bytes.Equal(l.Raw, part) {
 				t.Fatalf("line %d of %q is %+v, want %q at %d", i, file, l, part, offset)
 			}
-			if content := bytes.TrimPrefix(part, []byte("\xEF\xBB\xBF")); l.TooLong && len(content) <= limit || !l.TooLong && len(l.Bytes) > limit {
+			content := bytes.TrimPrefix(part, []byte("\xEF\xBB\xBF"))
+			if l.TooLong && len(content) <= limit || !l.TooLong && len(l.Bytes) > limit {
 				t.Fatalf("line %q is too long for %d: %v", part, limit, l.TooLong)
 			}
 			if !l.TooLong && l.Blank != (len(bytes.Trim(l.Bytes, " \t\r")) == 0) {
@@ -41,25 +45,32 @@ func FuzzScan(f *testing.F) {
 		if offset != len(file) {
 			t.Fatalf("the lines hold %d bytes of %d", offset, len(file))
 		}
+		first, second := o, o
+		first.Limit = int64(at)
+		second.Offset, second.SkipPartial = int64(at-1), true
+		rest := file[min(at, len(file))-min(1, len(file)):]
 		for name, again := range map[string][]jsonl.Line{
 			"byte by byte": scan(t, iotest.OneByteReader(bytes.NewReader(file)), o),
-			"in two ranges": append(scan(t, bytes.NewReader(file), jsonl.Options{MaxLine: limit, Limit: int64(at)}),
-				scan(t, bytes.NewReader(file[min(at, len(file))-min(1, len(file)):]), jsonl.Options{MaxLine: limit, Offset: int64(at - 1), SkipPartial: true})...),
+			"in two ranges": append(scan(t, bytes.NewReader(file), first),
+				scan(t, bytes.NewReader(rest), second)...),
 		} {
 			if len(file) > 1 && show(again) != show(whole) {
 				t.Fatalf("%s, %q has the lines %q, want %q", name, file, show(again), show(whole))
 			}
 		}
 		if err := jsonl.Sniff(file); err != nil && json.Valid(file) {
-			t.Fatalf("%q is JSON and refused: %v", file, err)
+			t.Fatalf("%q is JSON and is rejected: %v", file, err)
 		}
 	})
 }
 
-// FuzzObject reads the members of what may be an object, and compares them
-// with what encoding/json reads.
+// FuzzObject reads the members of a text that may be an object, and compares the result
+// with encoding/json.
 func FuzzObject(f *testing.F) {
-	for _, v := range []string{`{}`, ` { "a" : [ 1 , 2 ] , "a":"\ud800" } `, `{"a":{"b":{}},"\u0061":1e5}`, `{"a":1,}`, `{"a":1}x`, `[1]`, `{"a":[[[`} {
+	for _, v := range []string{
+		`{}`, ` { "a" : [ 1 , 2 ] , "a":"\ud800" } `, `{"a":{"b":{}},"\u0061":1e5}`, `{"a":1,}`, `{"a":1}x`, `[1]`,
+		`{"a":[[[`,
+	} {
 		f.Add([]byte(v))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -71,7 +82,8 @@ func FuzzObject(f *testing.F) {
 			}
 			members = append(members, m)
 		}
-		if isObject := json.Valid(b) && bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("{")); o.Err() == nil != isObject {
+		isObject := json.Valid(b) && bytes.HasPrefix(bytes.TrimLeft(b, " \t\r\n"), []byte("{"))
+		if o.Err() == nil != isObject {
 			if o.Err() != nil && bytes.Contains([]byte(o.Err().Error()), []byte("nest deeper")) {
 				return
 			}
@@ -99,7 +111,7 @@ func FuzzObject(f *testing.F) {
 			}
 		}
 		if again = append(again, '}'); !bytes.Equal(jsonl.Compact(nil, again), jsonl.Compact(nil, b)) {
-			t.Fatalf("%q comes back as %q", b, again)
+			t.Fatalf("%q is written back as %q", b, again)
 		}
 	})
 }

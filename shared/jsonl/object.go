@@ -1,6 +1,6 @@
 package jsonl
 
-// Member is one member of an object. Its slices belong to the object's text.
+// Member is one member of an object. Its slices are parts of the object's text.
 type Member struct {
 	Name    []byte // decoded
 	RawName []byte // as written, with its quotes
@@ -16,13 +16,13 @@ type Object struct {
 	err  error
 }
 
-// ReadObject starts reading raw, which holds one object and perhaps white
-// space around it.
+// ReadObject starts reading raw, which must be one object with optional white space
+// around it.
 func ReadObject(raw []byte) Object { return readObject(walker{b: raw}) }
 
-// ReadKnownObject is ReadObject for text that is known to be valid JSON: an
-// object, or a value in it, that was read or checked before. It is faster, and
-// of other text it makes nothing sensible.
+// ReadKnownObject is a faster ReadObject for text that is known to be valid JSON: an
+// object, or a value in it, that was read or checked before. For other text its result
+// is undefined.
 func ReadKnownObject(raw []byte) Object { return readObject(walker{b: raw, known: true}) }
 
 func readObject(w walker) Object {
@@ -38,8 +38,8 @@ func readObject(w walker) Object {
 	return o
 }
 
-// Next returns the next member, or false at the end or at the first fault.
-// Members before a fault are whole.
+// Next returns the next member, and false at the end or at the first syntax error. All
+// returned members are complete.
 func (o *Object) Next() (m Member, ok bool) {
 	if !o.open {
 		return m, false
@@ -65,17 +65,17 @@ func (o *Object) Next() (m Member, ok bool) {
 		o.i = space(o.b, o.i+1)
 	case o.i < len(o.b) && o.b[o.i] == '}':
 		o.finish()
-	default: // this member is whole; the next call reports the fault
+	default: // this member is complete; the next call reports the error
 		o.fail(unexpected(o.b, o.i, "',' or '}'"))
 	}
 	return m, true
 }
 
-// Err returns the first fault; nil if the object was read to its end and
-// nothing follows it.
+// Err returns the first syntax error. It is nil if the object was read to its end and
+// only white space follows.
 func (o *Object) Err() error { return o.err }
 
-// finish passes the closing brace at i.
+// finish reads the closing brace at i.
 func (o *Object) finish() {
 	o.open = false
 	if end := space(o.b, o.i+1); end < len(o.b) {
@@ -96,8 +96,8 @@ type Array struct {
 	err  error
 }
 
-// ReadKnownArray starts reading raw, which holds one array and perhaps white
-// space around it, and is known to be valid: see ReadKnownObject.
+// ReadKnownArray starts reading raw, which must be one array with optional white space
+// around it, known to be valid: see ReadKnownObject.
 func ReadKnownArray(raw []byte) Array {
 	i := space(raw, 0)
 	if i >= len(raw) || raw[i] != '[' {
@@ -110,8 +110,8 @@ func ReadKnownArray(raw []byte) Array {
 	return a
 }
 
-// Next returns the next element, as written, or false at the end or at the
-// first fault.
+// Next returns the next element as written, and false at the end or at the first syntax
+// error.
 func (a *Array) Next() (element []byte, ok bool) {
 	if !a.open {
 		return nil, false
@@ -127,17 +127,17 @@ func (a *Array) Next() (element []byte, ok bool) {
 		a.i = space(a.b, a.i+1)
 	case a.i < len(a.b) && a.b[a.i] == ']':
 		a.finish()
-	default: // this element is whole; the next call reports the fault
+	default: // this element is complete; the next call reports the error
 		a.fail(unexpected(a.b, a.i, "',' or ']'"))
 	}
 	return a.b[start:end], true
 }
 
-// Err returns the first fault; nil if the array was read to its end and
-// nothing follows it.
+// Err returns the first syntax error. It is nil if the array was read to its end and only
+// white space follows.
 func (a *Array) Err() error { return a.err }
 
-// finish passes the closing bracket at i.
+// finish reads the closing bracket at i.
 func (a *Array) finish() {
 	a.open = false
 	if end := space(a.b, a.i+1); end < len(a.b) {

@@ -6,62 +6,59 @@ import (
 	"io"
 )
 
-// MaxLine is the longest line, in bytes, that is read: 16 MiB, without its
-// line ending.
+// MaxLine is the default of Options.MaxLine in bytes: 16 MiB.
 const MaxLine = 16 << 20
 
-// firstBuffer is the size a Scanner's buffer starts with.
+// firstBuffer is the initial size of a Scanner's buffer.
 const firstBuffer = 64 << 10
 
 // bom is the UTF-8 byte order mark.
 const bom = "\xEF\xBB\xBF"
 
-// slack is what a line may hold beside its content: a BOM, CR and LF.
+// slack is how many bytes a line may have besides its content: a BOM, CR and LF.
 const slack = len(bom) + 2
 
-// maxEmptyReads is how many reads of no bytes and no error are borne in a row.
+// maxEmptyReads is how many reads in a row may return no bytes and no error.
 const maxEmptyReads = 100
 
-// Line is one line of a file. Its slices are valid until the next call of
-// Next.
+// Line is one line of a file. Its slices are valid until the next call of Next.
 type Line struct {
-	// Bytes is the line's content: without BOM, CR and LF. Nil if TooLong.
+	// Bytes is the content of the line, without BOM, CR and LF. It is nil if TooLong.
 	Bytes []byte
-	// Raw is the whole line, as Length counts it. Nil if TooLong.
+	// Raw is the whole line, Length bytes. It is nil if TooLong.
 	Raw []byte
-	// Offset is the absolute offset of the line's first byte; at offset 0 that
-	// may be a BOM's.
+	// Offset is the absolute offset of the first byte of the line. At offset 0 that may
+	// be a byte of a BOM.
 	Offset int64
-	// Length counts all of the line's bytes, BOM and line ending included.
+	// Length is the number of bytes of the line, BOM and line ending included.
 	Length int64
-	// Number counts the lines that this scanner returned, from 1.
+	// Number is the number of the line among those of this scanner, from 1.
 	Number uint64
-	// Blank lines hold only spaces, tabs and CRs. They are no items.
+	// Blank is true for a line of only spaces, tabs and CRs.
 	Blank bool
-	// TooLong lines have more content than MaxLine; it was skipped.
+	// TooLong is true for a line with more content than MaxLine, which was skipped.
 	TooLong bool
 }
 
-// Options says which part of a file a Scanner sees.
+// Options select the part of a file that a Scanner reads.
 type Options struct {
 	// Offset is the absolute offset of the reader's first byte.
 	Offset int64
-	// Limit ends the scan: lines whose first byte is at or after it belong to
-	// the next range. 0 is none.
+	// Limit ends the scan: lines whose first byte is at or after it belong to the next
+	// range. 0: no limit.
 	Limit int64
-	// SkipPartial drops everything up to the first LF. A range that starts at
-	// s > 0 is read from s-1 with it: a line belongs to the range that holds
-	// its first byte.
+	// SkipPartial skips everything up to the first LF. A line belongs to the range with
+	// its first byte, so a range that starts at s > 0 is read from s-1 with SkipPartial.
 	SkipPartial bool
-	// MaxLine is the longest line's content in bytes; 0 is 16 MiB.
+	// MaxLine is the longest content of a line in bytes; 0: 16 MiB.
 	MaxLine int
-	// OnLongLine, if not nil, is given the raw bytes of a line that is too long,
-	// piece by piece, before Next returns that line. It must not keep them.
+	// OnLongLine, if not nil, is called with the raw bytes of a too long line, piece by
+	// piece, before Next returns that line. It must not keep the slices.
 	OnLongLine func(p []byte)
 }
 
-// Scanner cuts a reader into lines. Its memory is bounded by MaxLine. It is
-// not safe for concurrent use.
+// Scanner splits the content of a reader into lines. Its memory is bounded by MaxLine. It
+// is not safe for concurrent use.
 type Scanner struct {
 	r       io.Reader
 	o       Options
@@ -70,7 +67,7 @@ type Scanner struct {
 	end     int   // the end of the bytes in buf
 	offset  int64 // the absolute offset of buf[start]
 	number  uint64
-	partial bool // still before the first LF
+	partial bool // the first LF has not been read yet
 	err     error
 }
 
@@ -79,11 +76,12 @@ func NewScanner(r io.Reader, o Options) *Scanner {
 	if o.MaxLine <= 0 {
 		o.MaxLine = MaxLine
 	}
-	return &Scanner{r: r, o: o, buf: make([]byte, min(firstBuffer, o.MaxLine+slack)), offset: o.Offset, partial: o.SkipPartial}
+	return &Scanner{r: r, o: o, buf: make([]byte, min(firstBuffer, o.MaxLine+slack)),
+		offset: o.Offset, partial: o.SkipPartial}
 }
 
-// NewMemoryScanner returns a Scanner of b. The slices of its lines are b's, and
-// valid as long as b does not change.
+// NewMemoryScanner returns a Scanner of b. The slices of its lines are parts of b, and
+// stay valid as long as b does not change.
 func NewMemoryScanner(b []byte, o Options) *Scanner {
 	if o.MaxLine <= 0 {
 		o.MaxLine = MaxLine
@@ -91,8 +89,8 @@ func NewMemoryScanner(b []byte, o Options) *Scanner {
 	return &Scanner{o: o, buf: b, end: len(b), err: io.EOF, offset: o.Offset, partial: o.SkipPartial}
 }
 
-// Next returns the next line; io.EOF after the last one. An error of the
-// reader is returned as it is, and the line it cut off is not.
+// Next returns the next line, and io.EOF after the last one. It returns an error of the
+// reader unchanged, without the line that the error truncated.
 func (s *Scanner) Next() (Line, error) {
 	if s.partial {
 		if err := s.skipPartial(); err != nil {
@@ -118,7 +116,7 @@ func (s *Scanner) Next() (Line, error) {
 	return s.take(Line{Bytes: content, Raw: raw, Length: int64(len(raw)), Blank: blank(content)}), nil
 }
 
-// take numbers a line that is in the buffer and moves behind it.
+// take numbers a line in the buffer, and moves to the next one.
 func (s *Scanner) take(l Line) Line {
 	s.number++
 	l.Number, l.Offset = s.number, s.offset
@@ -127,8 +125,8 @@ func (s *Scanner) take(l Line) Line {
 	return l
 }
 
-// line returns the next line with its LF (the last one may lack it), still in
-// the buffer; nil if it certainly is too long.
+// line returns the next line in the buffer, with its LF, which the last line may lack. It
+// returns nil if the line is certainly too long.
 func (s *Scanner) line() ([]byte, error) {
 	for searched := s.start; ; {
 		if i := bytes.IndexByte(s.buf[searched:s.end], '\n'); i >= 0 {
@@ -148,8 +146,7 @@ func (s *Scanner) line() ([]byte, error) {
 	}
 }
 
-// fill reads more bytes behind those in the buffer, which it moves and grows
-// as needed.
+// fill reads more bytes into the buffer, which it moves and grows as needed.
 func (s *Scanner) fill() error {
 	if s.err != nil {
 		return s.err
@@ -179,7 +176,7 @@ func (s *Scanner) fill() error {
 	return s.err
 }
 
-// skipLong passes over a line that does not fit, in pieces of one buffer.
+// skipLong skips a line that does not fit, in pieces of one buffer.
 func (s *Scanner) skipLong() (Line, error) {
 	var length int64
 	for {
@@ -208,8 +205,8 @@ func (s *Scanner) skipLong() (Line, error) {
 	return l, nil
 }
 
-// skipPartial passes over the end of the previous range's last line. If that
-// line reaches the limit, no line starts in this range.
+// skipPartial skips the rest of the last line of the previous range. If that line
+// reaches the limit, no line starts in this range.
 func (s *Scanner) skipPartial() error {
 	for {
 		if s.start == s.end {
@@ -231,13 +228,14 @@ func (s *Scanner) skipPartial() error {
 	}
 }
 
+// spill passes a piece of a too long line to OnLongLine.
 func (s *Scanner) spill(p []byte) {
 	if s.o.OnLongLine != nil && len(p) > 0 {
 		s.o.OnLongLine(p)
 	}
 }
 
-// trim drops the line ending, and a BOM at offset 0.
+// trim removes the line ending, and a BOM at offset 0.
 func trim(raw []byte, offset int64) []byte {
 	b := raw
 	if n := len(b); n > 0 && b[n-1] == '\n' {

@@ -14,7 +14,7 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// show renders lines as their content, "-" for blank and "!" for too long ones.
+// show returns the contents of lines, with "-" for blank and "!" for too long ones.
 func show(lines []jsonl.Line) string {
 	var b strings.Builder
 	for i, l := range lines {
@@ -33,7 +33,7 @@ func show(lines []jsonl.Line) string {
 	return b.String()
 }
 
-// scan reads all lines, with copies of their slices.
+// scan returns all lines with copies of their slices.
 func scan(t interface{ Fatalf(string, ...any) }, r io.Reader, o jsonl.Options) []jsonl.Line {
 	s := jsonl.NewScanner(r, o)
 	var lines []jsonl.Line
@@ -50,14 +50,14 @@ func scan(t interface{ Fatalf(string, ...any) }, r io.Reader, o jsonl.Options) [
 	}
 }
 
-func TestLinesAreCut(t *testing.T) {
+func TestScannerSplitsLines(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, file, want string }{
 		{"empty file", "", ""},
 		{"one line", "a\n", "a"},
 		{"C07 no final newline", "a\nb", "a|b"},
-		{"C07 blank lines behind", "a\n\n", "a|-"},
-		{"C07 blank lines before", "\n\na", "-|-|a"},
+		{"C07 blank lines at the end", "a\n\n", "a|-"},
+		{"C07 blank lines at the start", "\n\na", "-|-|a"},
 		{"C07 CRLF only", "\r\n\r\n", "-|-"},
 		{"C10 only newlines", "\n\n\n", "-|-|-"},
 		{"CRLF", "a\r\nb\r\n", "a|b"},
@@ -67,22 +67,24 @@ func TestLinesAreCut(t *testing.T) {
 		{"C01 one BOM is dropped", "\xEF\xBB\xBFa\nb\n", "a|b"},
 		{"C01 only one BOM, only at the start", "\xEF\xBB\xBF\xEF\xBB\xBFa\n\xEF\xBB\xBFb", "\xEF\xBB\xBFa|\xEF\xBB\xBFb"},
 		{"a BOM alone is a blank line", "\xEF\xBB\xBF", "-"},
-		{"C03 U+2028, U+2029, U+0085, VT and FF end no line", "a\u2028b\u2029c\u0085d\ve\f\nf", "a\u2028b\u2029c\u0085d\ve\f|f"},
-		{"NUL is a byte as any", "a\x00b\n\x00", "a\x00b|\x00"},
+		{"C03 U+2028, U+2029, U+0085, VT and FF do not end a line",
+			"a\u2028b\u2029c\u0085d\ve\f\nf", "a\u2028b\u2029c\u0085d\ve\f|f"},
+		{"NUL is a byte like others", "a\x00b\n\x00", "a\x00b|\x00"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if got := show(scan(t, strings.NewReader(c.file), jsonl.Options{})); got != c.want {
 				t.Errorf("lines of %q: %q, want %q", c.file, got, c.want)
 			}
-			if got := show(scan(t, iotest.OneByteReader(strings.NewReader(c.file)), jsonl.Options{})); got != c.want {
+			got := show(scan(t, iotest.OneByteReader(strings.NewReader(c.file)), jsonl.Options{}))
+			if got != c.want {
 				t.Errorf("byte by byte, lines of %q: %q, want %q", c.file, got, c.want)
 			}
 		})
 	}
 }
 
-func TestLinesKnowTheirPlace(t *testing.T) {
+func TestLinesHaveOffsetLengthAndNumber(t *testing.T) {
 	t.Parallel()
 	lines := scan(t, strings.NewReader("\xEF\xBB\xBFa\r\n\nbc"), jsonl.Options{})
 	want := []struct {
@@ -101,7 +103,7 @@ func TestLinesKnowTheirPlace(t *testing.T) {
 	}
 }
 
-func TestC04NoSilentCap(t *testing.T) {
+func TestC04LinesUpToTheLimitAreRead(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 70_000)
 	vast := strings.Repeat("y", 15<<20)
@@ -122,7 +124,7 @@ func TestC04NoSilentCap(t *testing.T) {
 	}
 }
 
-// TestLongLinesAreNotBuffered reads a line of 64 MiB.
+// TestLongLinesAreNotBuffered scans a line of 64 MiB.
 func TestLongLinesAreNotBuffered(t *testing.T) {
 	t.Parallel()
 	var spilled, largest int
@@ -163,7 +165,7 @@ func TestReadErrorsAreReturned(t *testing.T) {
 	}
 	s = jsonl.NewScanner(idle{}, jsonl.Options{})
 	if _, err := s.Next(); !errors.Is(err, io.ErrNoProgress) {
-		t.Errorf("a reader that gives nothing: %v", err)
+		t.Errorf("a reader without bytes: %v", err)
 	}
 }
 
@@ -171,13 +173,14 @@ type idle struct{}
 
 func (idle) Read([]byte) (int, error) { return 0, nil }
 
-// file draws a file of short lines of all sorts.
+// file draws a file of short lines of all kinds.
 func file(t *rapid.T) string {
-	piece := rapid.SampledFrom([]string{"a", "bc", "\n", "\n", "\r\n", "\r", " ", "0123456789abcdef", "\xEF\xBB\xBF", "\u2028"})
+	piece := rapid.SampledFrom([]string{"a", "bc", "\n", "\n", "\r\n", "\r", " ", "0123456789abcdef",
+		"\xEF\xBB\xBF", "\u2028"})
 	return strings.Join(rapid.SliceOfN(piece, 0, 60).Draw(t, "file"), "")
 }
 
-func TestRangesGiveTheLinesOfOnePass(t *testing.T) {
+func TestRangesHaveTheLinesOfTheWholeFile(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f := file(t)
@@ -194,12 +197,13 @@ func TestRangesGiveTheLinesOfOnePass(t *testing.T) {
 			start = end
 		}
 		if len(parts) != len(whole) {
-			t.Fatalf("%d lines in ranges, %d in one pass", len(parts), len(whole))
+			t.Fatalf("%d lines in ranges, %d in the whole file", len(parts), len(whole))
 		}
 		for i, p := range parts {
 			w := whole[i]
-			if p.Offset != w.Offset || p.Length != w.Length || p.TooLong != w.TooLong || p.Blank != w.Blank || !bytes.Equal(p.Bytes, w.Bytes) {
-				t.Fatalf("line %d: %+v in ranges, %+v in one pass", i, p, w)
+			if p.Offset != w.Offset || p.Length != w.Length || p.TooLong != w.TooLong || p.Blank != w.Blank ||
+				!bytes.Equal(p.Bytes, w.Bytes) {
+				t.Fatalf("line %d: %+v in ranges, %+v in the whole file", i, p, w)
 			}
 		}
 	})
@@ -211,7 +215,8 @@ func TestLinesTileTheFile(t *testing.T) {
 		f := file(t)
 		limit := rapid.IntRange(1, 12).Draw(t, "max line")
 		var all, spilled bytes.Buffer
-		s := jsonl.NewScanner(iotest.HalfReader(strings.NewReader(f)), jsonl.Options{MaxLine: limit, OnLongLine: func(p []byte) { spilled.Write(p) }})
+		o := jsonl.Options{MaxLine: limit, OnLongLine: func(p []byte) { spilled.Write(p) }}
+		s := jsonl.NewScanner(iotest.HalfReader(strings.NewReader(f)), o)
 		for {
 			l, err := s.Next()
 			if err != nil {
@@ -232,23 +237,27 @@ func TestLinesTileTheFile(t *testing.T) {
 			}
 		}
 		if all.String() != f {
-			t.Fatalf("lines hold %q of %q", all.String(), f)
+			t.Fatalf("the lines are %q, the file is %q", all.String(), f)
 		}
 	})
 }
 
-func TestLinesInMemoryAreThoseOfAReader(t *testing.T) {
+func TestMemoryScannerHasTheLinesOfAReader(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		f := file(t)
-		o := jsonl.Options{MaxLine: rapid.IntRange(1, 12).Draw(t, "max line"), SkipPartial: rapid.Bool().Draw(t, "partial"), Limit: int64(rapid.IntRange(0, 20).Draw(t, "limit"))}
+		o := jsonl.Options{
+			MaxLine:     rapid.IntRange(1, 12).Draw(t, "max line"),
+			SkipPartial: rapid.Bool().Draw(t, "partial"),
+			Limit:       int64(rapid.IntRange(0, 20).Draw(t, "limit")),
+		}
 		s := jsonl.NewMemoryScanner([]byte(f), o)
 		var lines []jsonl.Line // never copied
 		for l, err := s.Next(); err == nil; l, err = s.Next() {
 			lines = append(lines, l)
 		}
 		if got, want := show(lines), show(scan(t, strings.NewReader(f), o)); got != want {
-			t.Fatalf("in memory %q, of a reader %q", got, want)
+			t.Fatalf("%q from memory, %q from a reader", got, want)
 		}
 	})
 }

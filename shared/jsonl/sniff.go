@@ -6,11 +6,11 @@ import (
 	"rollout/shared/fault"
 )
 
-// SniffLen is how many bytes of a file's head Sniff looks at.
+// SniffLen is how many bytes of a file Sniff needs.
 const SniffLen = 8
 
-// magics are the first bytes of files that are often uploaded in place of JSON
-// lines. UTF-32LE comes before UTF-16LE, whose mark it starts with.
+// magics are the first bytes of files that are often uploaded instead of JSON lines.
+// UTF-32LE comes before UTF-16LE, because its mark begins with that of UTF-16LE.
 var magics = [...]struct{ prefix, name, remedy string }{
 	{"\xFF\xFE\x00\x00", "UTF-32LE", utf8Remedy},
 	{"\x00\x00\xFE\xFF", "UTF-32BE", utf8Remedy},
@@ -29,8 +29,8 @@ const (
 	unpackRemedy = "unpack it, or pack it with gzip or zstd"
 )
 
-// Sniff looks at a file's first bytes (SniffLen are enough) and refuses, by
-// name, what can't be JSON lines: other encodings and packed files.
+// Sniff recognizes files that cannot be JSON lines by their first SniffLen bytes: other
+// encodings, and packed files. It returns Invalid with the name of the format.
 func Sniff(head []byte) error {
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.prefix)) {
@@ -43,8 +43,8 @@ func Sniff(head []byte) error {
 	return nil
 }
 
-// wideText recognises text of two or four bytes a character without a mark:
-// JSON starts with ASCII and never holds a NUL.
+// wideText recognizes text with two or four bytes for a character and without a mark:
+// JSON begins with ASCII and has no NUL.
 func wideText(head []byte) string {
 	if len(head) < 4 {
 		return ""

@@ -22,7 +22,7 @@ func wide(s string, little bool) string {
 	return string(b)
 }
 
-func TestC02OtherFilesAreRefusedByName(t *testing.T) {
+func TestC02OtherFormatsAreRejectedByName(t *testing.T) {
 	t.Parallel()
 	const line = `{"prompt":"a"}` + "\n"
 	for _, c := range []struct{ name, head string }{
@@ -42,7 +42,7 @@ func TestC02OtherFilesAreRefusedByName(t *testing.T) {
 	} {
 		err := jsonl.Sniff([]byte(c.head))
 		if err == nil || !strings.Contains(err.Error(), c.name) || !fault.Is(err, fault.Invalid) {
-			t.Errorf("Sniff(%q) = %v, want it refused as %s", c.head, err, c.name)
+			t.Errorf("Sniff(%q) = %v, want an error that names %s", c.head, err, c.name)
 		}
 	}
 	for _, head := range []string{"", "\n", "{", "\xEF\xBB\xBF" + line, line, "[1,2,3]\n", "日本\n", "BOM"} {

@@ -30,8 +30,8 @@ func text(b []byte, i int) (end int, escaped bool, err error) {
 	}
 }
 
-// skipText returns the end of the string whose opening quote is at i, if it is
-// known to be valid: the first quote behind an even number of backslashes.
+// skipText returns the end of a valid string whose opening quote is at i: the first quote
+// after an even number of backslashes.
 func skipText(b []byte, i int) int {
 	for end := i + 1; ; end++ {
 		n := bytes.IndexByte(b[end:], '"')
@@ -49,8 +49,8 @@ func skipText(b []byte, i int) int {
 	}
 }
 
-// plainBytes counts the bytes of p before the first that is special in a
-// string. It may stop sooner at the end of p.
+// plainBytes returns how many bytes of p come before the first that is special in a
+// string. It may stop a few bytes before the end of p.
 func plainBytes(p []byte) int {
 	n := len(p)
 	for len(p) >= 32 {
@@ -73,10 +73,10 @@ func plainBytes(p []byte) int {
 // ones and tops have the lowest and the highest bit of each byte.
 const ones, tops = 0x0101010101010101, 0x8080808080808080
 
-// special marks, in the top bit of each byte, the quotes, backslashes and
-// control characters among eight bytes. Marks above the first may be wrong.
-// Flipping 2 makes a quote (0x22) a space (0x20), just above the control
-// characters, which stay among themselves.
+// special marks the quotes, backslashes and control characters among eight bytes, in the
+// top bit of each byte. Marks above the first one may be wrong. The exclusive or with 2
+// turns a quote (0x22) into a space (0x20), just above the control characters, and
+// turns control characters into control characters.
 func special(x uint64) uint64 {
 	return ((x ^ ones*2 - ones*(' '+1)) | (x ^ ones*'\\' - ones)) &^ x & tops
 }

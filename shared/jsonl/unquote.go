@@ -2,10 +2,10 @@ package jsonl
 
 import "unicode/utf8"
 
-// Unquote appends the decoded string raw to dst; false if raw is not a string
-// in quotes. The escape of a lone surrogate becomes the three bytes that UTF-8
-// would use for it (so that the text can be written back as it was); such text
-// is not valid UTF-8.
+// Unquote appends the decoded JSON string raw to dst. It returns false if raw is not a
+// string in quotes. The escape of a lone surrogate becomes the three bytes that UTF-8
+// would use for it, so that AppendQuoted can write it back; such text is not valid
+// UTF-8.
 func Unquote(dst, raw []byte) ([]byte, bool) {
 	if len(raw) < 2 || raw[0] != '"' {
 		return dst, false
@@ -42,7 +42,7 @@ func Unquote(dst, raw []byte) ([]byte, bool) {
 	return dst, true
 }
 
-// appendRune appends r, surrogates as well.
+// appendRune appends r, which may be a surrogate.
 func appendRune(dst []byte, r rune) []byte {
 	if r >= 0xD800 && r < 0xE000 {
 		return append(dst, 0xE0|byte(r>>12), 0x80|byte(r>>6)&0x3F, 0x80|byte(r)&0x3F)

@@ -10,7 +10,7 @@ import (
 // maxDepth is how deep values may nest.
 const maxDepth = 200
 
-// syntaxError says where a value breaks the grammar of RFC 8259.
+// syntaxError returns an error at an offset where a value violates RFC 8259.
 func syntaxError(at int, format string, args ...any) error {
 	return fault.New(fault.Invalid, "byte %d: %s", at, fmt.Sprintf(format, args...))
 }
@@ -23,8 +23,8 @@ func unexpected(b []byte, i int, want string) error {
 	return syntaxError(i, "%q where %s should be", found, want)
 }
 
-// Check reports whether b is one JSON value, with white space around it or
-// not. It does not look at UTF-8: that is cheaper for a whole line at once.
+// Check returns a syntax error unless b is one JSON value, with optional white space
+// around it. It does not check UTF-8, which is cheaper for a whole line at once.
 func Check(b []byte) error {
 	w := walker{b: b}
 	end, err := w.value(space(b, 0), 0)
@@ -37,7 +37,7 @@ func Check(b []byte) error {
 	return nil
 }
 
-// space returns the first index from i on that holds no white space.
+// space returns the first index from i on without white space.
 func space(b []byte, i int) int {
 	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
 		i++
@@ -45,14 +45,14 @@ func space(b []byte, i int) int {
 	return i
 }
 
-// walker walks over values; nothing is decoded.
+// walker walks over values without decoding them.
 type walker struct {
 	b      []byte
-	known  bool // b is known to be valid: strings need no second look
+	known  bool // b is known to be valid: strings are not checked again
 	spaced bool // there was white space between tokens
 }
 
-// space is space that remembers whether there was any.
+// space is the function space, and records whether there was white space.
 func (w *walker) space(i int) int {
 	end := space(w.b, i)
 	w.spaced = w.spaced || end > i
@@ -142,8 +142,8 @@ func (w *walker) array(i, depth int) (int, error) {
 	}
 }
 
-// name reads a member's name at i, and the colon: its end, whether it has
-// escapes, and where the member's value starts.
+// name reads the name of a member at i, and the colon. It returns the end of the name,
+// whether it has escapes, and where the member's value starts.
 func (w *walker) name(i int) (end int, escaped bool, next int, err error) {
 	b := w.b
 	if i >= len(b) || b[i] != '"' {

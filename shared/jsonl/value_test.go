@@ -14,8 +14,9 @@ import (
 var values = []string{
 	`{}`, `[]`, `""`, `0`, `-0`, `-1.5e+10`, `1e400`, `true`, `false`, `null`, ` { "a" : [ 1 , {"b":null} ] } `,
 	`"\u00e9\ud83d\ude00\ud800\n\/"`, "\"\u2028\"", `9007199254740993`, `{"a":1,"a":2}`, `{"\u0061":[[[]]]}`,
-	``, ` `, `{`, `[`, `"`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `[1,]`, `[1`, `{a:1}`, `'a'`, `01`, `1.`, `.5`, `+1`, `1e`, `-`, `0x1`,
-	`tru`, `nulL`, `NaN`, `Infinity`, `"\x"`, `"\u12"`, `"\u12g4"`, "\"\t\"", "\"\x01\"", `{} {}`, `1 2`, `{"a":1}}`, `[1]]`, `{"a" 1}`, `{1:1}`, `[1 2]`,
+	``, ` `, `{`, `[`, `"`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `[1,]`, `[1`, `{a:1}`, `'a'`,
+	`01`, `1.`, `.5`, `+1`, `1e`, `-`, `0x1`, `tru`, `nulL`, `NaN`, `Infinity`, `"\x"`, `"\u12"`, `"\u12g4"`,
+	"\"\t\"", "\"\x01\"", `{} {}`, `1 2`, `{"a":1}}`, `[1]]`, `{"a" 1}`, `{1:1}`, `[1 2]`,
 	"\"0123456\x00\"", `"0123456789abcdef\"`, `"01234567\\"`, "{\"a\":\x0b1}", "\xEF\xBB\xBF1",
 }
 
@@ -42,7 +43,7 @@ func TestNestingIsBounded(t *testing.T) {
 	}
 }
 
-func TestErrorsSayWhere(t *testing.T) {
+func TestErrorsNameTheOffset(t *testing.T) {
 	t.Parallel()
 	for v, want := range map[string]string{
 		`{"a":1,}`:     "byte 7: '}' where a name in quotes should be",
@@ -61,7 +62,7 @@ func TestErrorsSayWhere(t *testing.T) {
 	}
 }
 
-func TestMembersBeforeAFaultAreWhole(t *testing.T) {
+func TestObjectReturnsTheMembersBeforeAnError(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ in, want string }{
 		{` { "a" : 1 , "b":[ ] } `, `a=1 b=[ ] `},
@@ -89,7 +90,7 @@ func TestMembersBeforeAFaultAreWhole(t *testing.T) {
 	}
 }
 
-func TestElementsBeforeAFaultAreWhole(t *testing.T) {
+func TestArrayReturnsTheElementsBeforeAnError(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ in, want string }{
 		{` [ 1 , "a",[ ] ] `, `1 "a" [ ] `},
@@ -116,7 +117,7 @@ func TestElementsBeforeAFaultAreWhole(t *testing.T) {
 	}
 }
 
-func TestC05CompactKeepsWhatIsWritten(t *testing.T) {
+func TestC05CompactRemovesOnlyWhiteSpace(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
 		` { "id" : 9007199254740993 , "x":[ 1e400 , -0 , 1.0 ] } `: `{"id":9007199254740993,"x":[1e400,-0,1.0]}`,
@@ -130,7 +131,7 @@ func TestC05CompactKeepsWhatIsWritten(t *testing.T) {
 	}
 }
 
-func TestStringsComeBack(t *testing.T) {
+func TestUnquoteAndAppendQuotedAreInverse(t *testing.T) {
 	t.Parallel()
 	for raw, text := range map[string]string{
 		`"plain"`:              "plain",
@@ -146,7 +147,7 @@ func TestStringsComeBack(t *testing.T) {
 		}
 		again, ok := jsonl.Unquote(nil, jsonl.AppendQuoted(nil, string(got)))
 		if !ok || !bytes.Equal(again, got) {
-			t.Errorf("AppendQuoted(%q) does not come back", got)
+			t.Errorf("AppendQuoted(%q) is not read back unchanged", got)
 		}
 	}
 	for _, raw := range []string{``, `"`, `a`, `"a`, `"a"b`, `1`, `"\x"`} {
@@ -190,7 +191,9 @@ func FuzzCheck(f *testing.F) {
 		for _, read := range []func([]byte) jsonl.Object{jsonl.ReadObject, jsonl.ReadKnownObject} {
 			o := read(append(append([]byte("{\"a\":"), b...), '}'))
 			m, ok := o.Next()
-			if _, more := o.Next(); !ok || more || o.Err() != nil || !bytes.Equal(m.Value, bytes.Trim(b, " \t\r\n")) || m.Compact != bytes.Equal(m.Value, compact) {
+			_, more := o.Next()
+			if !ok || more || o.Err() != nil || !bytes.Equal(m.Value, bytes.Trim(b, " \t\r\n")) ||
+				m.Compact != bytes.Equal(m.Value, compact) {
 				t.Fatalf("%q as a member is %q, compact %v, %v", b, m.Value, m.Compact, o.Err())
 			}
 		}
@@ -204,7 +207,8 @@ func FuzzUnquote(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		got, ok := jsonl.Unquote(nil, b)
 		var want string
-		if valid := json.Unmarshal(b, &want) == nil && len(b) > 0 && b[0] == '"' && b[len(b)-1] == '"'; ok != valid {
+		valid := json.Unmarshal(b, &want) == nil && len(b) > 0 && b[0] == '"' && b[len(b)-1] == '"'
+		if ok != valid {
 			t.Fatalf("Unquote(%q): %v, encoding/json says %v", b, ok, valid)
 		}
 		if ok && utf8.Valid(got) && string(got) != want {
@@ -212,17 +216,19 @@ func FuzzUnquote(f *testing.F) {
 		}
 		if utf8.Valid(b) && ok {
 			if again, _ := jsonl.Unquote(nil, jsonl.AppendQuoted(nil, string(got))); !bytes.Equal(again, got) {
-				t.Fatalf("%q comes back as %q", got, again)
+				t.Fatalf("%q is read back as %q", got, again)
 			}
 		}
-		if quoted := jsonl.AppendString(nil, string(b)); !json.Valid(quoted) || bytes.ContainsAny(quoted, "\n\r\u0085\u2028\u2029") {
+		quoted := jsonl.AppendString(nil, string(b))
+		if !json.Valid(quoted) || bytes.ContainsAny(quoted, "\n\r\u0085\u2028\u2029") {
 			t.Fatalf("AppendString(%q) = %q", b, quoted)
 		}
 	})
 }
 
 func BenchmarkCheck(b *testing.B) {
-	line := []byte(`{"id":"row-000001","prompt":"` + strings.Repeat("the quick brown fox jumps over it ", 33) + `","meta":{"n":1}}`)
+	prompt := strings.Repeat("the quick brown fox jumps over it ", 33)
+	line := []byte(`{"id":"row-000001","prompt":"` + prompt + `","meta":{"n":1}}`)
 	b.SetBytes(int64(len(line)))
 	for b.Loop() {
 		if err := jsonl.Check(line); err != nil {

@@ -5,9 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Compact appends the JSON value raw to dst without the white space between
-// its tokens; everything else stays as written. Raw must be valid: what is not
-// is copied in some way.
+// Compact appends the JSON value raw to dst without the white space between its tokens.
+// Everything else stays as written. For an invalid raw its result is undefined.
 func Compact(dst, raw []byte) []byte {
 	run := 0
 	for i := 0; i < len(raw); {
@@ -27,15 +26,14 @@ func Compact(dst, raw []byte) []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString appends s as a JSON string that stays on one line wherever it
-// is read: control characters, U+0085, U+2028 and U+2029 become escapes.
-// Invalid UTF-8 becomes U+FFFD.
+// AppendString appends s as a JSON string that every reader takes for one line: control
+// characters, U+0085, U+2028 and U+2029 become escapes. Invalid UTF-8 becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
 	return appendText(dst, s, false)
 }
 
-// AppendQuoted undoes Unquote: it is AppendString, but lone surrogates become
-// the escapes that they were.
+// AppendQuoted is the inverse of Unquote: it is AppendString, but lone surrogates become
+// escapes again.
 func AppendQuoted(dst []byte, s string) []byte {
 	return appendText(dst, s, true)
 }
@@ -74,8 +72,8 @@ func appendText(dst []byte, s string, surrogates bool) []byte {
 	return append(dst, '"')
 }
 
-// plain returns the first index from i on that holds no ASCII character that
-// stands for itself in a string.
+// plain returns the first index from i on whose character is not ASCII, or needs an
+// escape in a string.
 func plain(s string, i int) int {
 	for ; i+8 <= len(s); i += 8 {
 		x := uint64(s[i]) | uint64(s[i+1])<<8 | uint64(s[i+2])<<16 | uint64(s[i+3])<<24 |
@@ -90,10 +88,11 @@ func plain(s string, i int) int {
 	return i
 }
 
-// decodeRune is utf8.DecodeRune that can know surrogates.
+// decodeRune is utf8.DecodeRuneInString that also decodes surrogates on request.
 func decodeRune(s string, surrogates bool) (rune, int) {
 	r, size := utf8.DecodeRuneInString(s)
-	if surrogates && r == utf8.RuneError && size == 1 && len(s) >= 3 && s[0] == 0xED && s[1] >= 0xA0 && s[1] < 0xC0 && s[2]&0xC0 == 0x80 {
+	if surrogates && r == utf8.RuneError && size == 1 &&
+		len(s) >= 3 && s[0] == 0xED && s[1] >= 0xA0 && s[1] < 0xC0 && s[2]&0xC0 == 0x80 {
 		return 0xD000 | rune(s[1]&0x3F)<<6 | rune(s[2]&0x3F), 3
 	}
 	return r, size
