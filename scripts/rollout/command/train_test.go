@@ -174,7 +174,7 @@ func TestResumesThatCanNotBe(t *testing.T) {
 		t.Errorf("another learning rate: %+v", r)
 	}
 	l.write(filepath.Join("course", "run-id"), "x")
-	if r := l.train("--resume", "latest"); r.code != 2 || !strings.Contains(r.err, "run-id holds no run id") {
+	if r := l.train("--resume", "latest"); r.code != 2 || !strings.Contains(r.err, "run-id does not contain a run id") {
 		t.Errorf("a damaged run id: %+v", r)
 	}
 }

@@ -13,20 +13,20 @@ import (
 	"rollout/gpuworker/tinylm/sampling"
 )
 
-// exchange is a request that is being answered.
+// exchange is a chat or completion request that is being answered.
 type exchange struct {
 	*Server
-	chat      bool
-	id        string // "cmpl-0123456789abcdef"
-	created   int64
-	req       openaireq.Request
-	prompts   [][]int32
-	questions []tiny.GenerationRequest // prompt by prompt, n each: the choices, by index
+	chat        bool
+	id          string // Example: "cmpl-0123456789abcdef"
+	created     int64  // Unix time in seconds
+	req         openaireq.Request
+	prompts     [][]int32
+	generations []tiny.GenerationRequest // one for each choice: n for the first prompt, n for the second, …
 }
 
-// complete answers a chat or a completion.
+// complete answers a chat request or a completion request.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
-	x, err := s.exchange(r, chat)
+	x, err := s.parseExchange(r, chat)
 	if err != nil {
 		writeFault(w, err)
 		return
@@ -34,12 +34,12 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, chat bool) {
 	if x.req.Stream {
 		x.stream(r.Context(), w)
 	} else {
-		x.whole(r.Context(), w)
+		x.respond(r.Context(), w)
 	}
 }
 
-// exchange reads and checks a request.
-func (s *Server) exchange(r *http.Request, chat bool) (*exchange, error) {
+// parseExchange reads and checks a request.
+func (s *Server) parseExchange(r *http.Request, chat bool) (*exchange, error) {
 	body, err := read(r)
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *Server) exchange(r *http.Request, chat bool) (*exchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.served(x.req.Model); err != nil {
+	if err := s.checkModel(x.req.Model); err != nil {
 		return nil, err
 	}
 	if x.req.Max == 0 && !x.req.Echo {
@@ -66,24 +66,24 @@ func (s *Server) exchange(r *http.Request, chat bool) (*exchange, error) {
 		return nil, err
 	}
 	for _, tokens := range x.prompts {
-		q, err := s.question(x.req, tokens)
+		g, err := s.generation(x.req, tokens)
 		if err != nil {
 			return nil, err
 		}
-		for k := range x.req.N { // the same seed for each prompt, another one for each of its answers
-			q.Seed = x.req.Seed + uint64(k)
+		for k := range x.req.N { // each prompt starts from the request's seed; its answers have successive seeds
+			g.Seed = x.req.Seed + uint64(k)
 			if !x.req.HasSeed {
-				q.Seed = s.cfg.Rand()
+				g.Seed = s.cfg.Rand()
 			}
-			x.questions = append(x.questions, q)
+			x.generations = append(x.generations, g)
 		}
 	}
 	return x, nil
 }
 
-// question asks for an answer to one prompt. A max_tokens that does not fit is
-// refused, as vLLM does: clients lower it, if they want to.
-func (s *Server) question(req openaireq.Request, tokens []int32) (tiny.GenerationRequest, error) {
+// generation returns the GenerationRequest for one prompt. Like vLLM, it refuses a
+// max_tokens that does not fit into the context; clients may lower it and retry.
+func (s *Server) generation(req openaireq.Request, tokens []int32) (tiny.GenerationRequest, error) {
 	e := s.cfg.Engine
 	limit := e.MaxTokens(req, tokens)
 	if int64(len(tokens))+limit > int64(e.Context()) {
@@ -93,26 +93,26 @@ func (s *Server) question(req openaireq.Request, tokens []int32) (tiny.Generatio
 	return e.NewGenerationRequest(req, tokens), nil
 }
 
-// answer asks one of the questions, and counts what came of it.
-func (x *exchange) answer(ctx context.Context, i int, emit func(tiny.Delta)) (tiny.GenerationResult, error) {
-	q := x.questions[i]
-	q.OnDelta = emit
-	out, err := x.cfg.Engine.Generate(ctx, q)
-	x.metrics.count(out, err)
+// generate generates choice i and records its metrics.
+func (x *exchange) generate(ctx context.Context, i int, onDelta func(tiny.Delta)) (tiny.GenerationResult, error) {
+	g := x.generations[i]
+	g.OnDelta = onDelta
+	out, err := x.cfg.Engine.Generate(ctx, g)
+	x.metrics.record(out, err)
 	return out, err
 }
 
-// whole answers with one JSON object.
-func (x *exchange) whole(ctx context.Context, w http.ResponseWriter) {
+// respond answers with one JSON object.
+func (x *exchange) respond(ctx context.Context, w http.ResponseWriter) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	outs := make([]tiny.GenerationResult, len(x.questions))
+	outs := make([]tiny.GenerationResult, len(x.generations))
 	var all sync.WaitGroup
-	for i := range x.questions {
+	for i := range x.generations {
 		all.Go(func() {
 			var err error
-			if outs[i], err = x.answer(ctx, i, nil); err != nil {
-				cancel(err) // the first one counts; the others need not go on
+			if outs[i], err = x.generate(ctx, i, nil); err != nil {
+				cancel(err) // the first error is the answer; cancel the other choices
 			}
 		})
 	}
@@ -121,7 +121,7 @@ func (x *exchange) whole(ctx context.Context, w http.ResponseWriter) {
 		writeFault(w, err)
 		return
 	}
-	out := x.head(nil, false)
+	out := x.appendHead(nil, false)
 	out = append(out, `"choices":[`...)
 	for i, o := range outs {
 		out = x.appendChoice(comma(out, i), i, o)
@@ -130,8 +130,8 @@ func (x *exchange) whole(ctx context.Context, w http.ResponseWriter) {
 	write(w, http.StatusOK, append(appendUsage(out, x.usage(outs)), '}'))
 }
 
-// usage adds up what the answers took. A prompt counts once, however many
-// answers it gets.
+// usage returns the usage of all choices. Each prompt counts once, for any number of
+// answers.
 func (x *exchange) usage(outs []tiny.GenerationResult) engine.Usage {
 	var u engine.Usage
 	for _, p := range x.prompts {
@@ -143,8 +143,8 @@ func (x *exchange) usage(outs []tiny.GenerationResult) engine.Usage {
 	return u
 }
 
-// head opens an object and writes what comes before the choices.
-func (x *exchange) head(out []byte, chunk bool) []byte {
+// appendHead appends the start of a response object, up to the choices.
+func (x *exchange) appendHead(out []byte, chunk bool) []byte {
 	object := "text_completion"
 	if x.chat {
 		object = "chat.completion"
@@ -156,7 +156,7 @@ func (x *exchange) head(out []byte, chunk bool) []byte {
 	return append(quote(out, x.cfg.Engine.Name()), ',')
 }
 
-// appendChoice appends a whole answer.
+// appendChoice appends a complete choice.
 func (x *exchange) appendChoice(out []byte, i int, o tiny.GenerationResult) []byte {
 	out = fmt.Appendf(out, `{"index":%d,`, i)
 	if x.chat {
@@ -168,7 +168,8 @@ func (x *exchange) appendChoice(out []byte, i int, o tiny.GenerationResult) []by
 	return append(quote(append(out, `,"finish_reason":`...), o.Finish), `,"stop_reason":null}`...)
 }
 
-// echo is the text that a choice begins with: its prompt, or nothing.
+// echo returns the text that a choice begins with: its prompt if the request asks for
+// an echo, otherwise "".
 func (x *exchange) echo(i int) string {
 	if !x.req.Echo {
 		return ""
@@ -180,7 +181,7 @@ func (x *exchange) echo(i int) string {
 	return x.text(x.prompts[at])
 }
 
-// text is what tokens spell.
+// text returns the text of tokens. Invalid UTF-8 becomes U+FFFD.
 func (s *Server) text(tokens []int32) string {
 	var b strings.Builder
 	for _, id := range tokens {
@@ -189,6 +190,7 @@ func (s *Server) text(tokens []int32) string {
 	return strings.ToValidUTF8(b.String(), "\uFFFD")
 }
 
+// appendLogprobs appends the member "logprobs" of a choice.
 func (x *exchange) appendLogprobs(out []byte, tokens []openaireq.Token) []byte {
 	out = append(out, `,"logprobs":`...)
 	if x.req.Logprobs < 0 {
@@ -198,9 +200,11 @@ func (x *exchange) appendLogprobs(out []byte, tokens []openaireq.Token) []byte {
 }
 
 func appendUsage(out []byte, u engine.Usage) []byte {
-	return fmt.Appendf(out, `{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}`, u.PromptTokens, u.PromptTokens+u.CompletionTokens, u.CompletionTokens)
+	return fmt.Appendf(out, `{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}`,
+		u.PromptTokens, u.PromptTokens+u.CompletionTokens, u.CompletionTokens)
 }
 
+// comma appends a comma, except before the first element.
 func comma(out []byte, i int) []byte {
 	if i == 0 {
 		return out

@@ -13,18 +13,18 @@ import (
 	"rollout/shared/fault"
 )
 
-// problem is an answer that is an error.
+// problem is an error response.
 type problem struct {
 	status int
-	kind   string // as vLLM names it
-	param  string // the member of the request that it is about; "" if none
+	kind   string // vLLM's name of the error type
+	param  string // the member of the request that is wrong; "" if the error is not about a member
 	err    error
 }
 
 func (p *problem) Error() string { return p.err.Error() }
 func (p *problem) Unwrap() error { return p.err }
 
-// problemOf says what an error is to a client.
+// problemOf returns the error response for an error.
 func problemOf(err error) *problem {
 	var p *problem
 	if errors.As(err, &p) {
@@ -35,7 +35,7 @@ func problemOf(err error) *problem {
 	switch {
 	case errors.As(err, &large):
 		p.status, p.kind = http.StatusRequestEntityTooLarge, "BadRequestError"
-		p.err = fmt.Errorf("the request has more than %d bytes: make several", large.Limit)
+		p.err = fmt.Errorf("the request has more than %d bytes: send several smaller requests", large.Limit)
 	case fault.Is(err, fault.Invalid):
 		p.status, p.kind = http.StatusBadRequest, "BadRequestError"
 	case fault.Is(err, fault.Throttled):
@@ -50,7 +50,7 @@ func problemOf(err error) *problem {
 	return p
 }
 
-// writeFault answers with an error in the shape of OpenAI and vLLM.
+// writeFault answers with an error in the format of OpenAI and vLLM.
 func writeFault(w http.ResponseWriter, err error) {
 	p := problemOf(err)
 	if wait := fault.RetryAfter(err); wait > 0 {
@@ -72,11 +72,11 @@ func (p *problem) append(out []byte) []byte {
 
 // quote appends a JSON string.
 func quote(out []byte, s string) []byte {
-	out, _ = jsontext.AppendQuote(out, s) // what is not UTF-8 is written as U+FFFD
+	out, _ = jsontext.AppendQuote(out, s) // writes invalid UTF-8 as U+FFFD
 	return out
 }
 
-// read reads a request's body.
+// read reads a request's body. A body that is too large is an *http.MaxBytesError.
 func read(r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(r.Body)
 	var large *http.MaxBytesError

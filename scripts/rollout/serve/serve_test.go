@@ -28,7 +28,7 @@ import (
 	"rollout/shared/secret"
 )
 
-// start serves the engine until the test ends, within no bounds.
+// start serves the engine, without request limits, until the test ends.
 func start(t testing.TB, e *tiny.Engine) string {
 	t.Helper()
 	h := httptest.NewServer(handler(e))
@@ -37,16 +37,20 @@ func start(t testing.TB, e *tiny.Engine) string {
 }
 
 func handler(e *tiny.Engine) http.Handler {
-	var dice atomic.Uint64
-	return serve.New(serve.Config{Engine: e, Version: "v1", Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Rand: func() uint64 { return dice.Add(1) }})
+	var seed atomic.Uint64
+	return serve.New(serve.Config{
+		Engine: e, Version: "v1", Clock: clock.System{}, Log: slog.New(slog.DiscardHandler),
+		Rand: func() uint64 { return seed.Add(1) },
+	})
 }
 
-// noise is an engine over a real decoder that nobody trained.
-func noise(t testing.TB) *tiny.Engine {
+// untrained returns an engine with an untrained decoder.
+func untrained(t testing.TB) *tiny.Engine {
 	t.Helper()
 	c := tinytest.Config()
 	c.Context = 64
-	e, err := tiny.New(tiny.Config{Name: "noise", Model: tiny.Decoder(tinytest.Model(t, c), 1), Tokenizer: tinytest.Tokenizer(t)})
+	decoder := tiny.Decoder(tinytest.Model(t, c), 1)
+	e, err := tiny.New(tiny.Config{Name: "untrained", Model: decoder, Tokenizer: tinytest.Tokenizer(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,11 +58,12 @@ func noise(t testing.TB) *tiny.Engine {
 	return e
 }
 
-func TestOurClientFindsAnEngineThere(t *testing.T) {
+func TestServerConformsThroughOurClient(t *testing.T) {
 	t.Parallel()
-	over := func(p *echotest.EchoModel) func(t *testing.T) engine.Engine {
+	client := func(p *echotest.EchoModel) func(t *testing.T) engine.Engine {
 		return func(t *testing.T) engine.Engine {
-			c, err := openai.New(openai.Config{BaseURL: start(t, echotest.Engine(t, p, scheduler.Config{})), Logger: slog.New(slog.DiscardHandler)})
+			url := start(t, echotest.Engine(t, p, scheduler.Config{}))
+			c, err := openai.New(openai.Config{BaseURL: url, Logger: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -66,62 +71,73 @@ func TestOurClientFindsAnEngineThere(t *testing.T) {
 			return c
 		}
 	}
-	talkative := func(t *testing.T) engine.Engine { return over(echotest.LongEcho(t))(t) }
+	echo := func(t *testing.T) engine.Engine { return client(echotest.LongEcho(t))(t) }
 	with := func(change func(*echotest.EchoModel)) func(t *testing.T) engine.Engine {
 		return func(t *testing.T) engine.Engine {
 			p := echotest.LongEcho(t)
 			change(p)
-			return over(p)(t)
+			return client(p)(t)
 		}
 	}
-	// The suite names another model, and wants the same answer without a seed.
-	unnamed := func(r engine.Request) engine.Request {
-		r.Body = bytes.Replace(r.Body, []byte(`"model":"m",`), []byte(`"seed":1,`), 1)
-		return r
-	}
 	enginetest.Run(t, enginetest.Subject{
-		New:   func(t *testing.T) engine.Engine { return anonymous{talkative(t), unnamed} },
-		Stuck: func(t *testing.T) engine.Engine { return anonymous{over(echotest.Endless())(t), unnamed} },
-		Model: "echo",
+		New:   func(t *testing.T) engine.Engine { return seededClient{echo(t)} },
+		Stuck: func(t *testing.T) engine.Engine { return seededClient{client(echotest.Endless())(t)} },
+		Model: echotest.ModelName,
 		Faults: []enginetest.Fault{
-			{Name: "C19 too long", Engine: with(func(p *echotest.EchoModel) { p.Positions = 64 }), Kind: fault.Invalid, Class: fault.TooLong,
-				Request: unnamed(enginetest.ChatRequest(strings.Repeat("x", 64)))},
-			{Name: "logits that are no numbers", Engine: with(func(p *echotest.EchoModel) { p.NaNToken = '!' }), Kind: fault.Corrupt, Class: fault.Engine,
-				Request: unnamed(enginetest.ChatRequest("say !"))},
-			{Name: "a bad parameter", Engine: talkative, Request: unnamed(enginetest.ChatRequest("x", `"top_p":2`)), Kind: fault.Invalid, Class: fault.Refused},
-			{Name: "another model", Engine: talkative, Request: enginetest.ChatRequest("x"), Kind: fault.Denied},
+			{
+				Name: "C19 too long", Engine: with(func(p *echotest.EchoModel) { p.Positions = 64 }),
+				Request: withSeed(enginetest.ChatRequest(strings.Repeat("x", 64))),
+				Kind:    fault.Invalid, Class: fault.TooLong,
+			},
+			{
+				Name: "NaN logits", Engine: with(func(p *echotest.EchoModel) { p.NaNToken = '!' }),
+				Request: withSeed(enginetest.ChatRequest("say !")),
+				Kind:    fault.Corrupt, Class: fault.Engine,
+			},
+			{
+				Name: "wrong parameter", Engine: echo, Request: withSeed(enginetest.ChatRequest("x", `"top_p":2`)),
+				Kind: fault.Invalid, Class: fault.Refused,
+			},
+			{Name: "other model", Engine: echo, Request: enginetest.ChatRequest("x"), Kind: fault.Denied},
 		},
 	})
 }
 
-// anonymous gives requests a seed instead of a model.
-type anonymous struct {
-	engine.Engine
-	unnamed func(engine.Request) engine.Request
+// withSeed replaces the model of one of the suite's requests by a seed. The suite
+// names a model that is not served, and expects equal answers to requests without a
+// seed.
+func withSeed(r engine.Request) engine.Request {
+	r.Body = bytes.Replace(r.Body, []byte(`"model":"m",`), []byte(`"seed":1,`), 1)
+	return r
 }
 
-func (a anonymous) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
-	return a.Engine.Answer(ctx, a.unnamed(r), progress)
+// seededClient sends requests withSeed.
+type seededClient struct{ engine.Engine }
+
+func (c seededClient) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
+	return c.Engine.Answer(ctx, withSeed(r), progress)
 }
 
-func TestOurClientReadsTheVitalsAndLowersMaxTokens(t *testing.T) {
+func TestOurClientReadsMetricsAndLowersMaxTokens(t *testing.T) {
 	t.Parallel()
-	c, err := openai.New(openai.Config{BaseURL: start(t, noise(t)), ClampMaxTokens: true})
+	c, err := openai.New(openai.Config{BaseURL: start(t, untrained(t)), ClampMaxTokens: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	v, err := c.Metrics(t.Context())
 	if err != nil || v.Running != 0 || v.Waiting != 0 || v.KVCacheUsage != 0 || v.Preempted != 0 || v.Start == "" {
-		t.Errorf("%+v, %v", v, err)
+		t.Errorf("metrics of an idle server are %+v, %v", v, err)
 	}
-	a, err := c.Answer(t.Context(), engine.Request{Endpoint: engine.Completion, Body: []byte(`{"prompt":"light","max_tokens":1000,"ignore_eos":true}`)}, func() {})
-	if err != nil || a.MaxTokens != 64-a.Usage.PromptTokens || a.Usage.CompletionTokens != a.MaxTokens || a.FinishReason != "length" {
-		t.Errorf("%+v, %v", a, err)
+	body := []byte(`{"prompt":"light","max_tokens":1000,"ignore_eos":true}`)
+	a, err := c.Answer(t.Context(), engine.Request{Endpoint: engine.Completion, Body: body}, func() {})
+	if err != nil || a.MaxTokens != 64-a.Usage.PromptTokens || a.Usage.CompletionTokens != a.MaxTokens ||
+		a.FinishReason != "length" {
+		t.Errorf("%+v, %v; want an answer that fills the context of 64 tokens", a, err)
 	}
 }
 
-// reply is what any endpoint answers, as far as tests look.
+// reply has the members of all endpoints' answers that the tests use.
 type reply struct {
 	Object  string
 	Count   int
@@ -141,9 +157,9 @@ type reply struct {
 		Finish *string `json:"finish_reason"`
 	}
 	Usage *struct {
-		Prompt int64 `json:"prompt_tokens"`
-		Made   int64 `json:"completion_tokens"`
-		Total  int64 `json:"total_tokens"`
+		Prompt     int64 `json:"prompt_tokens"`
+		Completion int64 `json:"completion_tokens"`
+		Total      int64 `json:"total_tokens"`
 	}
 	Error struct {
 		Message, Type string
@@ -175,7 +191,7 @@ func decode(t *testing.T, resp *http.Response) (int, reply) {
 	return resp.StatusCode, r
 }
 
-func TestCompletions(t *testing.T) {
+func TestCompletionsOfAllPromptForms(t *testing.T) {
 	t.Parallel()
 	url := start(t, echotest.Engine(t, echotest.LongEcho(t), scheduler.Config{}))
 	for _, c := range []struct {
@@ -183,18 +199,21 @@ func TestCompletions(t *testing.T) {
 		texts      []string
 		finish     string
 		prompt     int64
-		made       int64
+		completion int64
 	}{
-		{"a prompt", `{"prompt":"hello","temperature":0}`, []string{"helloaaaaaaaa"}, "stop", 5, 14},
-		{"a list of prompts", `{"prompt":["one","two"],"max_tokens":3}`, []string{"one", "two"}, "length", 6, 6},
+		{"one prompt", `{"prompt":"hello","temperature":0}`, []string{"helloaaaaaaaa"}, "stop", 5, 14},
+		{"list of prompts", `{"prompt":["one","two"],"max_tokens":3}`, []string{"one", "two"}, "length", 6, 6},
 		{"tokens", `{"prompt":[104,105],"max_tokens":2}`, []string{"hi"}, "length", 2, 2},
 		{"lists of tokens", `{"prompt":[[104,105],[72,73]],"max_tokens":2}`, []string{"hi", "HI"}, "length", 4, 4},
-		{"several answers", `{"prompt":["one","two"],"n":2,"max_tokens":3}`, []string{"one", "one", "two", "two"}, "length", 6, 12},
-		{"an echo", `{"prompt":"hi","echo":true,"max_tokens":2}`, []string{"hihi"}, "length", 2, 2},
-		{"an echo of tokens", `{"prompt":[104,105],"echo":true,"max_tokens":1}`, []string{"hih"}, "length", 2, 1},
-		{"an echo alone", `{"prompt":"hi","echo":true,"max_tokens":0}`, []string{"hi"}, "length", 2, 0},
-		{"a stop", `{"prompt":"one two","stop":[" "]}`, []string{"one"}, "stop", 7, 4},
-		{"nothing", `{"prompt":"","temperature":0}`, []string{"aaaaaaaa"}, "stop", 1, 9},
+		{
+			"several answers", `{"prompt":["one","two"],"n":2,"max_tokens":3}`,
+			[]string{"one", "one", "two", "two"}, "length", 6, 12,
+		},
+		{"echo", `{"prompt":"hi","echo":true,"max_tokens":2}`, []string{"hihi"}, "length", 2, 2},
+		{"echo of tokens", `{"prompt":[104,105],"echo":true,"max_tokens":1}`, []string{"hih"}, "length", 2, 1},
+		{"only echo", `{"prompt":"hi","echo":true,"max_tokens":0}`, []string{"hi"}, "length", 2, 0},
+		{"stop string", `{"prompt":"one two","stop":[" "]}`, []string{"one"}, "stop", 7, 4},
+		{"empty prompt", `{"prompt":"","temperature":0}`, []string{"aaaaaaaa"}, "stop", 1, 9},
 	} {
 		status, r := post(t, url+"/v1/completions", c.body)
 		if status != http.StatusOK || r.Object != "text_completion" || len(r.Choices) != len(c.texts) {
@@ -202,12 +221,14 @@ func TestCompletions(t *testing.T) {
 			continue
 		}
 		for i, text := range c.texts {
-			if ch := r.Choices[i]; ch.Index != i || ch.Text != text || ch.Finish == nil || *ch.Finish != c.finish || ch.Logprobs != nil {
+			ch := r.Choices[i]
+			if ch.Index != i || ch.Text != text || ch.Finish == nil || *ch.Finish != c.finish || ch.Logprobs != nil {
 				t.Errorf("%s: choice %d is %+v, want %q", c.name, i, ch, text)
 			}
 		}
-		if u := r.Usage; u == nil || u.Prompt != c.prompt || u.Made != c.made || u.Total != u.Prompt+u.Made {
-			t.Errorf("%s: %+v", c.name, u)
+		if u := r.Usage; u == nil || u.Prompt != c.prompt || u.Completion != c.completion ||
+			u.Total != u.Prompt+u.Completion {
+			t.Errorf("%s: usage %+v, want %d and %d tokens", c.name, u, c.prompt, c.completion)
 		}
 	}
 }
@@ -225,28 +246,29 @@ func TestSeedsMakeAnswersRepeatable(t *testing.T) {
 	const seeded = `{"messages":[{"role":"user","content":"x"}],"n":3,"seed":7}`
 	first := texts(seeded)
 	if again := texts(seeded); fmt.Sprint(first) != fmt.Sprint(again) || len(first) != 3 {
-		t.Errorf("%q, then %q", first, again)
+		t.Errorf("the same request got %q, then %q", first, again)
 	}
 	if first[0] == first[1] || first[1] == first[2] {
-		t.Errorf("answers to one request are alike: %q", first)
+		t.Errorf("the answers to one request are equal: %q", first)
 	}
 	const unseeded = `{"messages":[{"role":"user","content":"x"}]}`
 	if one, two := texts(unseeded), texts(unseeded); fmt.Sprint(one) == fmt.Sprint(two) {
-		t.Errorf("without a seed, twice %q", one)
+		t.Errorf("two requests without a seed both got %q", one)
 	}
 }
 
-func TestAnEchoIsScored(t *testing.T) {
+func TestEchoHasLogprobs(t *testing.T) {
 	t.Parallel()
-	url := start(t, noise(t))
+	url := start(t, untrained(t))
 	const body = `{"prompt":"In the light","echo":true,"logprobs":1,"max_tokens":2,"temperature":0`
 	_, r := post(t, url+"/v1/completions", body+"}")
 	l := r.Choices[0].Logprobs
-	if l == nil || int64(len(l.Tokens)) != r.Usage.Total || l.Values[0] != nil || l.Values[1] == nil || strings.Join(l.Tokens[:r.Usage.Prompt], "") != "In the light" {
-		t.Fatalf("%+v", r)
+	if l == nil || int64(len(l.Tokens)) != r.Usage.Total || l.Values[0] != nil || l.Values[1] == nil ||
+		strings.Join(l.Tokens[:r.Usage.Prompt], "") != "In the light" {
+		t.Fatalf("%+v: want log probabilities of the prompt and the answer", r)
 	}
 	if got := l.Offsets[r.Usage.Prompt]; got != len("In the light") {
-		t.Errorf("the answer begins at %d", got)
+		t.Errorf("the answer begins at %d, want %d", got, len("In the light"))
 	}
 	streamed := ""
 	var tokens []string
@@ -259,7 +281,7 @@ func TestAnEchoIsScored(t *testing.T) {
 	}
 }
 
-// stream returns the events of a stream, which must end as it should.
+// stream returns the events of a stream. The test fails if the stream has no end.
 func stream(t *testing.T, url, body string) (events []reply) {
 	t.Helper()
 	resp, err := http.Post(url, "application/json", strings.NewReader(body))
@@ -282,11 +304,11 @@ func stream(t *testing.T, url, body string) (events []reply) {
 		}
 		events = append(events, e)
 	}
-	t.Fatalf("%s: the stream ended without an end, after %+v", body, events)
+	t.Fatalf("%s: the stream ended without [DONE], after %+v", body, events)
 	return nil
 }
 
-func TestStreamsSayTheSame(t *testing.T) {
+func TestStreamsHaveTheSameContentAsAnswers(t *testing.T) {
 	t.Parallel()
 	url := start(t, echotest.Engine(t, echotest.LongEcho(t), scheduler.Config{}))
 	for path, body := range map[string]string{
@@ -313,13 +335,15 @@ func TestStreamsSayTheSame(t *testing.T) {
 		if last.Usage == nil || *last.Usage != *whole.Usage || len(last.Choices) != 0 {
 			t.Errorf("%s: usage %+v, want %+v", path, last.Usage, whole.Usage)
 		}
-		if e := events[0]; path == "/v1/chat/completions" && (e.Object != "chat.completion.chunk" || e.Choices[0].Delta.Role != "assistant" || e.Usage != nil) {
-			t.Errorf("the first event is %+v", e)
+		e := events[0]
+		if path == "/v1/chat/completions" &&
+			(e.Object != "chat.completion.chunk" || e.Choices[0].Delta.Role != "assistant" || e.Usage != nil) {
+			t.Errorf("the first event is %+v, want one with the role", e)
 		}
 	}
 }
 
-func TestErrorsSayWhatAndWhere(t *testing.T) {
+func TestErrorsHaveStatusParamAndMessage(t *testing.T) {
 	t.Parallel()
 	p := echotest.LongEcho(t)
 	p.Positions = 64
@@ -334,7 +358,11 @@ func TestErrorsSayWhatAndWhere(t *testing.T) {
 		{"/v1/completions", `{}`, 400, "prompt", "missing"},
 		{"/v1/completions", `{"prompt":"x","temperature":-1}`, 400, "temperature", "from 0"},
 		{"/v1/completions", `{"prompt":"x","max_tokens":0}`, 400, "max_tokens", "at least 1"},
-		{"/v1/completions", `{"prompt":"x","max_tokens":64}`, 400, "", "maximum context length is 64 tokens. However, you requested 64 output tokens and your prompt contains 1 input"},
+		{
+			"/v1/completions", `{"prompt":"x","max_tokens":64}`, 400, "",
+			"maximum context length is 64 tokens. " +
+				"However, you requested 64 output tokens and your prompt contains 1 input",
+		},
 		{"/v1/completions", `{"prompt":"x","model":"gpt-9"}`, 404, "model", "`gpt-9` does not exist"},
 		{"/v1/completions", `{"prompt":"x","stream":true,"top_p":7}`, 400, "top_p", "at most 1"},
 		{"/v1/chat/completions", `{"messages":[]}`, 400, "messages", "from 1"},
@@ -346,11 +374,16 @@ func TestErrorsSayWhatAndWhere(t *testing.T) {
 		if r.Error.Param != nil {
 			param = *r.Error.Param
 		}
-		if status != c.status || r.Error.Code != c.status || param != c.param || !strings.Contains(r.Error.Message, c.message) || r.Error.Type == "" {
-			t.Errorf("%s %s: %d, %+v", c.path, c.body, status, r.Error)
+		if status != c.status || r.Error.Code != c.status || param != c.param ||
+			!strings.Contains(r.Error.Message, c.message) || r.Error.Type == "" {
+			t.Errorf("%s %s: %d, %+v; want %d about %q with %q",
+				c.path, c.body, status, r.Error, c.status, c.param, c.message)
 		}
 	}
-	for path, want := range map[string]int{"/v1/nothing": 404, "/v1/completions": 405, "/v1/models/gpt-9": 404, "/v1/models/echo": 200, "/ping": 200, "/health": 200, "/version": 200} {
+	for path, want := range map[string]int{
+		"/v1/nothing": 404, "/v1/completions": 405, "/v1/models/gpt-9": 404, "/v1/models/echo": 200,
+		"/ping": 200, "/health": 200, "/version": 200,
+	} {
 		resp, err := http.Get(url + path)
 		if err != nil {
 			t.Fatal(err)
@@ -362,18 +395,20 @@ func TestErrorsSayWhatAndWhere(t *testing.T) {
 	}
 }
 
-func TestRequestsAreBounded(t *testing.T) {
+func TestLargeRequestsAreRefused(t *testing.T) {
 	t.Parallel()
-	h := httptest.NewServer(serve.Bounds().Guard(secret.Value{}, handler(echotest.Engine(t, echotest.LongEcho(t), scheduler.Config{}))))
+	e := echotest.Engine(t, echotest.LongEcho(t), scheduler.Config{})
+	h := httptest.NewServer(serve.Bounds().Guard(secret.Value{}, handler(e)))
 	defer h.Close()
-	if status, r := post(t, h.URL+"/v1/completions", `{"prompt":"`+strings.Repeat("x", 1<<20)+`"}`); status != http.StatusRequestEntityTooLarge {
-		t.Errorf("%d, %+v", status, r)
+	status, r := post(t, h.URL+"/v1/completions", `{"prompt":"`+strings.Repeat("x", 1<<20)+`"}`)
+	if status != http.StatusRequestEntityTooLarge {
+		t.Errorf("%d, %+v; want 413", status, r)
 	}
 }
 
-func TestTokensThereAndBack(t *testing.T) {
+func TestDetokenizeReversesTokenize(t *testing.T) {
 	t.Parallel()
-	url := start(t, noise(t))
+	url := start(t, untrained(t))
 	const text = "In the beginning 光 \u0000 was naïve"
 	quoted, err := json.Marshal(text)
 	if err != nil {
@@ -388,20 +423,22 @@ func TestTokensThereAndBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, back := post(t, url+"/detokenize", `{"tokens":`+string(ids)+"}"); back.Prompt != text {
-		t.Errorf("%q became %q", text, back.Prompt)
+		t.Errorf("the tokens of %q have the text %q", text, back.Prompt)
 	}
-	if _, chat := post(t, url+"/tokenize", fmt.Sprintf(`{"messages":[{"role":"user","content":%s}]}`, quoted)); chat.Count != r.Count {
-		t.Errorf("as a chat it has %d tokens, as a prompt %d", chat.Count, r.Count)
+	_, chat := post(t, url+"/tokenize", fmt.Sprintf(`{"messages":[{"role":"user","content":%s}]}`, quoted))
+	if chat.Count != r.Count {
+		t.Errorf("%q has %d tokens as a chat, %d as a prompt", text, chat.Count, r.Count)
 	}
 }
 
-func TestAClientThatLeavesEndsItsRequest(t *testing.T) {
+func TestDisconnectedClientCancelsItsRequest(t *testing.T) {
 	t.Parallel()
 	e := echotest.Engine(t, echotest.Endless(), scheduler.Config{})
 	url := start(t, e)
 	for _, extra := range []string{"", `,"stream":true`} {
 		ctx, cancel := context.WithCancel(t.Context())
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", strings.NewReader(`{"prompt":"x","max_tokens":100000000`+extra+"}"))
+		body := strings.NewReader(`{"prompt":"x","max_tokens":100000000` + extra + "}")
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", body)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -417,7 +454,7 @@ func TestAClientThatLeavesEndsItsRequest(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 		if err == nil {
-			t.Error("the answer ended")
+			t.Error("the canceled request got a complete answer")
 		}
 		for e.Stats().Running > 0 {
 			runtime.Gosched()
@@ -425,15 +462,16 @@ func TestAClientThatLeavesEndsItsRequest(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForAClientThatDoesNotRead: it has a stream without end and
-// reads nothing of it.
-func TestNobodyWaitsForAClientThatDoesNotRead(t *testing.T) {
+// TestClientThatDoesNotReadDelaysNoOther sends a request for a long stream and never
+// reads the answer.
+func TestClientThatDoesNotReadDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	e := echotest.Engine(t, echotest.Endless(), scheduler.Config{})
 	url := start(t, e)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", strings.NewReader(`{"prompt":"x","max_tokens":100000,"stream":true}`))
+	body := strings.NewReader(`{"prompt":"x","max_tokens":100000,"stream":true}`)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/completions", body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -443,8 +481,9 @@ func TestNobodyWaitsForAClientThatDoesNotRead(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	for range 3 {
-		if status, r := post(t, url+"/v1/completions", `{"prompt":"hello","max_tokens":200}`); status != http.StatusOK || r.Usage.Made != 200 {
-			t.Errorf("%d, %+v", status, r)
+		status, r := post(t, url+"/v1/completions", `{"prompt":"hello","max_tokens":200}`)
+		if status != http.StatusOK || r.Usage.Completion != 200 {
+			t.Errorf("%d, %+v; want 200 tokens", status, r)
 		}
 	}
 }
@@ -463,15 +502,20 @@ func TestMetricsHaveVLLMsNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`vllm:num_requests_running{engine="0",model_name="echo"} 0`, `vllm:num_requests_waiting{engine="0",model_name="echo"} 0`,
-		`vllm:kv_cache_usage_perc{engine="0",model_name="echo"} 0`, `vllm:num_preemptions_total{engine="0",model_name="echo"} 0`,
-		`vllm:prompt_tokens_total{engine="0",model_name="echo"} 5`, `vllm:generation_tokens_total{engine="0",model_name="echo"} 3`,
+		`vllm:num_requests_running{engine="0",model_name="echo"} 0`,
+		`vllm:num_requests_waiting{engine="0",model_name="echo"} 0`,
+		`vllm:kv_cache_usage_perc{engine="0",model_name="echo"} 0`,
+		`vllm:num_preemptions_total{engine="0",model_name="echo"} 0`,
+		`vllm:prompt_tokens_total{engine="0",model_name="echo"} 5`,
+		`vllm:generation_tokens_total{engine="0",model_name="echo"} 3`,
 		`vllm:request_success_total{engine="0",finished_reason="length",model_name="echo"} 1`,
-		`vllm:e2e_request_latency_seconds_count{engine="0",model_name="echo"} 1`, `vllm:time_to_first_token_seconds_count{engine="0",model_name="echo"} 1`,
-		`vllm:request_queue_time_seconds_count{engine="0",model_name="echo"} 1`, "process_start_time_seconds ",
+		`vllm:e2e_request_latency_seconds_count{engine="0",model_name="echo"} 1`,
+		`vllm:time_to_first_token_seconds_count{engine="0",model_name="echo"} 1`,
+		`vllm:request_queue_time_seconds_count{engine="0",model_name="echo"} 1`,
+		"process_start_time_seconds ",
 	} {
 		if !strings.Contains(string(body), want) {
-			t.Errorf("metrics lack %q:\n%s", want, body)
+			t.Errorf("the metrics have no %q:\n%s", want, body)
 		}
 	}
 }

@@ -1,9 +1,9 @@
-// Package serve is an OpenAI-compatible HTTP server over the tiny engine: what
-// OpenAI's clients, vLLM's users and rollout's own workers ask for, in vLLM's
-// shapes.
+// Package serve is the OpenAI-compatible HTTP server of `rollout serve`, for the tiny
+// engine. It answers the requests of OpenAI's clients, of vLLM's users and of
+// rollout's workers, in vLLM's formats.
 //
-// A client that leaves ends its requests; one that reads slowly keeps nobody
-// waiting but itself. The package knows no model and draws no token. It never
+// When a client disconnects, its requests are canceled. A client that reads slowly
+// delays only its own answers. The package leaves generation to the engine, never
 // opens a file or a connection, and never logs a prompt or an answer.
 package serve
 
@@ -20,28 +20,28 @@ import (
 	"rollout/shared/listen"
 )
 
-// Bounds are what requests to a Server are held to. Answers take as long as
-// they take; each piece of a stream must be read within writeTime.
+// Bounds returns the limits of requests to a Server. Answers have no time limit, but
+// a client must read each part of an answer within writeTimeout.
 func Bounds() listen.Bounds {
 	return listen.Bounds{MaxBodyBytes: 1 << 20, ReadTimeout: 30 * time.Second, ShutdownTimeout: 15 * time.Second}
 }
 
-// writeTime is how long a client may take to read what it is sent.
-const writeTime = 30 * time.Second
+// writeTimeout is the time within which a client must read what it is sent.
+const writeTimeout = 30 * time.Second
 
-// PublicPaths are the paths that need no token.
+// PublicPaths returns the paths that need no token.
 func PublicPaths() []string { return []string{"/health", "/ping"} }
 
-// Config sets a Server up.
+// Config is a Server's configuration.
 type Config struct {
 	Engine  *tiny.Engine
 	Version string
 	Clock   clock.Clock
 	Log     *slog.Logger
-	Rand    func() uint64 // seeds of requests without one, and names of answers
+	Rand    func() uint64 // random numbers: seeds of requests without a seed, and ids of answers
 }
 
-// Server is an http.Handler. Any number of requests run at once.
+// Server is an http.Handler. It is safe for concurrent use.
 type Server struct {
 	cfg     Config
 	mux     *http.ServeMux
@@ -49,7 +49,7 @@ type Server struct {
 	metrics *metrics
 }
 
-// New returns a server. It cannot fail.
+// New returns a Server.
 func New(cfg Config) *Server {
 	s := &Server{cfg: cfg, mux: http.NewServeMux(), start: cfg.Clock.Now()}
 	s.metrics = newMetrics(cfg.Engine, s.start)
@@ -72,7 +72,8 @@ func New(cfg Config) *Server {
 // ServeHTTP implements http.Handler.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// on answers one method at a path, and refuses the others.
+// on registers the handler of a path. Requests with another method are answered with
+// 405.
 func (s *Server) on(method, path string, h http.HandlerFunc) {
 	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != method && !(method == http.MethodGet && r.Method == http.MethodHead) {
@@ -86,12 +87,13 @@ func (s *Server) on(method, path string, h http.HandlerFunc) {
 
 // write answers with JSON.
 func write(w http.ResponseWriter, status int, body []byte) {
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // not all writers have one
+	// The error is ignored: some writers of tests support no deadline.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout))
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(body) // a client that is gone needs no answer
+	_, _ = w.Write(body) // ignored: the client has disconnected
 }
 
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
@@ -111,14 +113,14 @@ func (s *Server) models(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) model(w http.ResponseWriter, r *http.Request) {
-	if err := s.served(r.PathValue("name")); err != nil {
+	if err := s.checkModel(r.PathValue("name")); err != nil {
 		writeFault(w, err)
 		return
 	}
 	write(w, http.StatusOK, s.describe(nil))
 }
 
-// describe appends the model as lists of models have it.
+// describe appends the model's entry in a list of models.
 func (s *Server) describe(out []byte) []byte {
 	e := s.cfg.Engine
 	out = quote(append(out, `{"id":`...), e.Name())
@@ -126,10 +128,12 @@ func (s *Server) describe(out []byte) []byte {
 	return fmt.Appendf(quote(out, e.Name()), `,"parent":null,"max_model_len":%d}`, e.Context())
 }
 
-// served refuses a request for another model. None is the one that is there.
-func (s *Server) served(name string) error {
+// checkModel returns an error if a request is for another model. An empty name is the
+// served model.
+func (s *Server) checkModel(name string) error {
 	if name == "" || name == s.cfg.Engine.Name() {
 		return nil
 	}
-	return &problem{status: http.StatusNotFound, kind: "NotFoundError", param: "model", err: fmt.Errorf("the model `%.256s` does not exist", name)}
+	err := fmt.Errorf("the model `%.256s` does not exist", name)
+	return &problem{status: http.StatusNotFound, kind: "NotFoundError", param: "model", err: err}
 }

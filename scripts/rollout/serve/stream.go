@@ -10,66 +10,85 @@ import (
 	"rollout/gpuworker/engine/tiny"
 )
 
-// event is something that a stream tells: a piece of a choice, or its end.
+// event is an event of a stream: a delta of a choice, or its end.
 type event struct {
 	choice int
-	piece  tiny.Delta
+	delta  tiny.Delta
 	ended  bool
 	out    tiny.GenerationResult
 	err    error
 }
 
-// mailbox holds events until the client has read those before. Who puts one in
-// never waits: all choices together make at most a piece for each token of
-// their contexts.
-type mailbox struct {
+// eventQueue holds the events that the client has not read yet. put never blocks. The
+// number of events is bounded, because a choice has at most one delta for each token
+// of its context.
+type eventQueue struct {
 	mu     sync.Mutex
 	events []event
-	filled chan struct{} // has a value if there are events
+	filled chan struct{} // has a value if events may not be empty
 }
 
-func (m *mailbox) put(e event) {
-	m.mu.Lock()
-	m.events = append(m.events, e)
-	m.mu.Unlock()
+func newEventQueue() *eventQueue { return &eventQueue{filled: make(chan struct{}, 1)} }
+
+// put adds an event.
+func (q *eventQueue) put(e event) {
+	q.mu.Lock()
+	q.events = append(q.events, e)
+	q.mu.Unlock()
 	select {
-	case m.filled <- struct{}{}:
+	case q.filled <- struct{}{}:
 	default:
 	}
 }
 
-func (m *mailbox) take() []event {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	taken := m.events
-	m.events = nil
+// take removes and returns all events.
+func (q *eventQueue) take() []event {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	taken := q.events
+	q.events = nil
 	return taken
 }
 
-// stream answers with server-sent events, a piece each.
+// await waits for events, then removes and returns them. It returns nil if ctx is
+// canceled.
+func (q *eventQueue) await(ctx context.Context) []event {
+	for {
+		select {
+		case <-q.filled:
+			if events := q.take(); len(events) > 0 { // an earlier take may have removed them
+				return events
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// stream answers with server-sent events, one for each delta.
 func (x *exchange) stream(ctx context.Context, w http.ResponseWriter) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	box := &mailbox{filled: make(chan struct{}, 1)}
-	for i := range x.questions {
+	queue := newEventQueue()
+	for i := range x.generations {
 		go func() {
-			out, err := x.answer(ctx, i, func(p tiny.Delta) { box.put(event{choice: i, piece: p}) })
-			box.put(event{choice: i, ended: true, out: out, err: err})
+			out, err := x.generate(ctx, i, func(d tiny.Delta) { queue.put(event{choice: i, delta: d}) })
+			queue.put(event{choice: i, ended: true, out: out, err: err})
 		}()
 	}
-	first := x.await(ctx, box)
-	if len(first) > 0 && first[0].err != nil { // nothing was sent: the error can have a status
-		writeFault(w, first[0].err)
+	events := queue.await(ctx)
+	if len(events) > 0 && events[0].err != nil { // the response has not started, so it can have the error's status
+		writeFault(w, events[0].err)
 		return
 	}
 	s := &sse{w: w, control: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
-	x.open(s)
-	outs := make([]tiny.GenerationResult, len(x.questions))
-	for left := len(x.questions); left > 0; {
-		for _, e := range first {
+	x.sendStarts(s)
+	outs := make([]tiny.GenerationResult, len(x.generations))
+	for left := len(x.generations); left > 0; {
+		for _, e := range events {
 			switch {
 			case e.err != nil:
 				s.send(problemOf(e.err).append(nil))
@@ -86,36 +105,23 @@ func (x *exchange) stream(ctx context.Context, w http.ResponseWriter) {
 			return
 		}
 		if left > 0 {
-			if first = x.await(ctx, box); first == nil {
-				return // the client left
+			if events = queue.await(ctx); events == nil {
+				return // the client has disconnected
 			}
 		}
 	}
 	if x.req.IncludeUsage {
-		out := append(x.head(nil, true), `"choices":[],"usage":`...)
+		out := append(x.appendHead(nil, true), `"choices":[],"usage":`...)
 		s.send(append(appendUsage(out, x.usage(outs)), '}'))
 	}
 	s.end()
 }
 
-// await waits for events; nil if the client leaves first.
-func (x *exchange) await(ctx context.Context, box *mailbox) []event {
-	for {
-		select {
-		case <-box.filled: // what it told of may have been taken already
-			if events := box.take(); len(events) > 0 {
-				return events
-			}
-		case <-ctx.Done():
-			return nil
-		}
-	}
-}
-
-// open sends what choices begin with: a chat's role, or an echoed prompt.
-func (x *exchange) open(s *sse) {
-	for i := range x.questions {
-		out := fmt.Appendf(append(x.head(nil, true), `"choices":[`...), `{"index":%d,`, i)
+// sendStarts sends the start of each choice: the role of a chat's answer, or an
+// echoed prompt.
+func (x *exchange) sendStarts(s *sse) {
+	for i := range x.generations {
+		out := fmt.Appendf(append(x.appendHead(nil, true), `"choices":[`...), `{"index":%d,`, i)
 		switch {
 		case x.chat:
 			out = append(out, `"delta":{"role":"assistant","content":""},"logprobs":null`...)
@@ -128,27 +134,27 @@ func (x *exchange) open(s *sse) {
 	}
 }
 
-// chunk renders a piece of a choice.
+// chunk returns the data of a delta's event.
 func (x *exchange) chunk(e event) []byte {
-	out := fmt.Appendf(append(x.head(nil, true), `"choices":[`...), `{"index":%d,`, e.choice)
+	out := fmt.Appendf(append(x.appendHead(nil, true), `"choices":[`...), `{"index":%d,`, e.choice)
 	if x.chat {
-		out = append(quote(append(out, `"delta":{"content":`...), e.piece.Text), '}')
+		out = append(quote(append(out, `"delta":{"content":`...), e.delta.Text), '}')
 	} else {
-		text := e.piece.Text
-		if e.piece.Prompt != nil { // else it was sent at once
+		text := e.delta.Text
+		if e.delta.Prompt != nil { // with log probabilities, sendStarts has not sent the echo
 			text = x.echo(e.choice) + text
 		}
 		out = quote(append(out, `"text":`...), text)
 	}
-	out = x.appendLogprobs(out, append(e.piece.Prompt, e.piece.Tokens...))
+	out = x.appendLogprobs(out, append(e.delta.Prompt, e.delta.Tokens...))
 	out = append(out, `,"finish_reason":`...)
-	if e.piece.Finish == "" {
+	if e.delta.Finish == "" {
 		return append(out, "null}]}"...)
 	}
-	return append(quote(out, e.piece.Finish), `,"stop_reason":null}]}`...)
+	return append(quote(out, e.delta.Finish), `,"stop_reason":null}]}`...)
 }
 
-// sse writes server-sent events. The first error of a write stays.
+// sse writes server-sent events. After the first error it writes nothing more.
 type sse struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -156,15 +162,17 @@ type sse struct {
 	err     error
 }
 
+// send adds an event to the buffer.
 func (s *sse) send(data []byte) {
 	s.buf = append(append(append(s.buf, "data: "...), data...), "\n\n"...)
 }
 
-// flush hands the client what there is. One that does not read it in time is
-// given up.
+// flush sends the buffer to the client. It returns an error if the client does not
+// read it within writeTimeout.
 func (s *sse) flush() error {
 	if s.err == nil && len(s.buf) > 0 {
-		_ = s.control.SetWriteDeadline(time.Now().Add(writeTime)) // not all writers have one
+		// The error is ignored: some writers of tests support no deadline.
+		_ = s.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 		if _, s.err = s.w.Write(s.buf); s.err == nil {
 			s.err = s.control.Flush()
 		}
@@ -173,7 +181,8 @@ func (s *sse) flush() error {
 	return s.err
 }
 
+// end sends the end of the stream.
 func (s *sse) end() {
 	s.buf = append(s.buf, "data: [DONE]\n\n"...)
-	_ = s.flush() // a client that is gone needs no end
+	_ = s.flush() // ignored: the client has disconnected
 }

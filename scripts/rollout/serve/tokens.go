@@ -12,8 +12,8 @@ import (
 	"rollout/gpuworker/tinylm/sampling"
 )
 
-// tokenize counts and shows a prompt's or a chat's tokens, as vLLM does. Longer
-// ones than the context has room for are counted, too.
+// tokenize answers with the tokens of a prompt or a chat, and their number, like vLLM.
+// A prompt may be longer than the context.
 func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	body, err := read(r)
 	if err != nil {
@@ -27,11 +27,12 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 		Chat    jsontext.Value `json:"messages"`
 		Strings bool           `json:"return_token_strs"`
 	}
-	if err := json.Unmarshal(body, &asked, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true)); err != nil {
+	err = json.Unmarshal(body, &asked, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+	if err != nil {
 		writeFault(w, sampling.NewParamError("prompt", "must be a string: %v", err))
 		return
 	}
-	if err := s.served(asked.Model); err != nil {
+	if err := s.checkModel(asked.Model); err != nil {
 		writeFault(w, err)
 		return
 	}
@@ -49,7 +50,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	default:
-		writeFault(w, sampling.NewParamError("prompt", "is missing, and so are messages"))
+		writeFault(w, sampling.NewParamError("prompt", "is missing: send prompt or messages"))
 		return
 	}
 	out := fmt.Appendf(nil, `{"count":%d,"max_model_len":%d,"tokens":[`, len(tokens), e.Context())
@@ -68,7 +69,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) {
 	write(w, http.StatusOK, append(out, "]}"...))
 }
 
-// detokenize says what tokens spell.
+// detokenize answers with the text of tokens.
 func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 	body, err := read(r)
 	if err != nil {
@@ -83,7 +84,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) {
 		writeFault(w, sampling.NewParamError("tokens", "must be a list of token ids: %v", err))
 		return
 	}
-	err = s.served(asked.Model)
+	err = s.checkModel(asked.Model)
 	if err == nil {
 		err = openaireq.CheckTokens("tokens", asked.Tokens, s.cfg.Engine.Vocab())
 	}

@@ -1,6 +1,8 @@
-// Package train is `rollout train`: it trains in this process, keeps snapshots
-// in a folder's installation, shows how it goes, and leaves a loss curve.
+// Package train implements `rollout train`. It trains in this process, saves
+// snapshots in a local installation, shows the progress, and writes the loss curve
+// and the run's id to the output folder.
 //
-// No rule of training stands here: those are package training's. A process that
-// dies at any point leaves a state that Resume goes on from to the same bytes.
+// Package gpuworker/training does the training; this package contains only the wiring
+// for the command line. After a crash at any point, --resume continues from the last
+// snapshot and ends with the same bytes.
 package train

@@ -24,16 +24,16 @@ import (
 	"rollout/shared/snapshot"
 )
 
-// Options are a training as a command line names it.
+// Options are the arguments of a training.
 type Options struct {
-	File    string // the config's path
+	File    string // path of the config file
 	Config  config.Train
-	Resume  string // Latest, an id or the beginning of one; "" starts anew
+	Resume  string // Latest, a snapshot id or a prefix of one; "" starts a new run
 	Threads int
 }
 
-// Latest is the Resume of whoever does not know an id: the newest snapshot of
-// the output folder's run, or the beginning if there is none.
+// Latest is the value of Options.Resume that resumes from the newest snapshot of the
+// output folder's run. If the run has no snapshot, the training starts at step 0.
 const Latest = "latest"
 
 // The files of an output folder, and of the hidden folder in it.
@@ -44,17 +44,20 @@ const (
 	scratchName = "scratch"
 )
 
-// CheckKind refuses a config of another kind than the command's.
+// CheckKind returns an Invalid fault if the config's kind is not kind, the command's.
 func (o Options) CheckKind(kind string) error {
 	if got := o.Config.Algorithm.Kind; got != kind {
-		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s: algorithm.kind is %q", o.File, got), Remedy: "start it with `rollout train " + got + "`"}
+		return &fault.Error{
+			Kind: fault.Invalid, Err: fmt.Errorf("%s: algorithm.kind is %q", o.File, got),
+			Remedy: "start it with `rollout train " + got + "`",
+		}
 	}
 	return nil
 }
 
-// DryRun checks all that a training would begin with: every row, and the
-// settings against the base model if that comes with rollout. It returns a
-// line that says so, and writes nothing.
+// DryRun checks every row of the dataset. If the base model is the built-in one, it
+// also checks the settings against the model. It returns a line that describes the
+// training, and writes nothing.
 func (o Options) DryRun(ctx context.Context) (line string, err error) {
 	a := o.Config.Algorithm
 	s := a.Common()
@@ -64,13 +67,17 @@ func (o Options) DryRun(ctx context.Context) (line string, err error) {
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	if s.BaseModel.URI == config.ModelTiny {
-		if _, err := (snapshots.Manager{LoadTiny: weights.Shipped}).Begin(ctx, training.Options{Algorithm: a, Dataset: rows, Threads: 1}); err != nil {
+		m := snapshots.Manager{LoadTiny: weights.Shipped}
+		if _, err := m.Begin(ctx, training.Options{Algorithm: a, Dataset: rows, Threads: 1}); err != nil {
 			return "", err
 		}
 	}
-	return fmt.Sprintf("dry-run OK: algorithm=%s model=%s minibatch=%d dataset=%s", a.Kind, s.BaseModel.URI, s.Minibatch, s.Dataset.Path), nil
+	return fmt.Sprintf("dry-run OK: algorithm=%s model=%s minibatch=%d dataset=%s",
+		a.Kind, s.BaseModel.URI, s.Minibatch, s.Dataset.Path), nil
 }
 
+// dataset opens the dataset and checks its rows. The caller calls the returned
+// function to close it.
 func (o Options) dataset(ctx context.Context) (*dataset.Index, func() error, error) {
 	file, err := dataset.OpenFile(o.Config.Algorithm.Common().Dataset.Path)
 	if err != nil {
@@ -83,17 +90,19 @@ func (o Options) dataset(ctx context.Context) (*dataset.Index, func() error, err
 	return rows, file.Close, nil
 }
 
-// Session is an open training: this process alone has its output folder.
+// Session is an open training. It holds a lock on its output folder, so that no other
+// process uses the folder.
 type Session struct {
-	Trainer *training.Trainer
-	Output  string // folder
-	Resumed string // id of the snapshot that it went on from; "" if it begins
-	keeper  snapshots.Manager
-	every   int
-	close   []func() error
+	Trainer   *training.Trainer
+	Output    string // output folder
+	Resumed   string // id of the snapshot that the training resumed from; "" if it is new
+	snapshots snapshots.Manager
+	every     int // steps between two snapshots
+	close     []func() error
 }
 
-// Open opens the state and begins the training, or goes on with it. Close it.
+// Open opens the local installation and starts or resumes the training. The caller
+// closes the Session.
 func Open(ctx context.Context, o Options, lo installation.LocalOptions) (_ *Session, err error) {
 	s := &Session{Output: o.Config.OutputDir(o.File), every: o.Config.Snapshot.Every}
 	defer func() {
@@ -112,9 +121,9 @@ func Open(ctx context.Context, o Options, lo installation.LocalOptions) (_ *Sess
 		return nil, err
 	}
 	s.close = append(s.close, release)
-	scratch := filepath.Join(own, scratchName) // a killed process may have left files there
+	scratch := filepath.Join(own, scratchName) // may contain files of a killed process
 	if err := os.RemoveAll(scratch); err != nil {
-		return nil, fault.WithKind(fault.Denied, err, "clean up")
+		return nil, fault.WithKind(fault.Denied, err, "remove old scratch files")
 	}
 	lo.Create, lo.Source = true, "train"
 	state, closeState, err := installation.OpenLocal(ctx, o.Config.StateDir(o.File), lo)
@@ -122,54 +131,59 @@ func Open(ctx context.Context, o Options, lo installation.LocalOptions) (_ *Sess
 		return nil, err
 	}
 	s.close = append(s.close, closeState)
-	s.keeper = snapshots.Manager{Store: snapshot.Store{Blobs: state.Ports.Blobs, Docs: state.Ports.Docs, Clock: state.Ports.Clock},
-		KeepLast: o.Config.Snapshot.KeepLast, Scratch: scratch, LoadTiny: weights.Shipped}
+	s.snapshots = snapshots.Manager{
+		Store:    snapshot.Store{Blobs: state.Ports.Blobs, Docs: state.Ports.Docs, Clock: state.Ports.Clock},
+		KeepLast: o.Config.Snapshot.KeepLast, Scratch: scratch, LoadTiny: weights.Shipped,
+	}
 	err = s.begin(ctx, o, training.Options{Algorithm: o.Config.Algorithm, Dataset: rows, Threads: o.Threads})
 	return s, err
 }
 
-// begin makes the trainer.
+// begin creates the trainer, and writes the run's id to the output folder.
 func (s *Session) begin(ctx context.Context, o Options, to training.Options) (err error) {
-	snap, found, err := s.resumed(ctx, o.Resume)
+	snap, found, err := s.findSnapshot(ctx, o.Resume)
 	if err != nil {
 		return err
 	}
 	if !found {
-		if s.Trainer, err = s.keeper.Begin(ctx, to); err != nil {
+		if s.Trainer, err = s.snapshots.Begin(ctx, to); err != nil {
 			return err
 		}
-		if o.Resume != Latest || s.keeper.Run == "" {
-			s.keeper.Run = identity.RunID(ulid.Make().String())
+		if o.Resume != Latest || s.snapshots.Run == "" {
+			s.snapshots.Run = identity.RunID(ulid.Make().String())
 		}
 		return s.writeRunID()
 	}
-	s.Resumed, s.keeper.Run = snap.ID, snap.Run
-	if s.Trainer, err = s.keeper.Resume(ctx, to, snap); err != nil {
+	s.Resumed, s.snapshots.Run = snap.ID, snap.Run
+	if s.Trainer, err = s.snapshots.Resume(ctx, to, snap); err != nil {
 		return err
 	}
 	return s.writeRunID()
 }
 
-// resumed returns the snapshot to go on from, if there is one. It sets the run
-// of the output folder, if it is to be gone on with.
-func (s *Session) resumed(ctx context.Context, resume string) (snap snapshot.Snapshot, found bool, err error) {
+// findSnapshot returns the snapshot to resume from; found is false if the training
+// starts at step 0. With Latest, it also sets the run to the output folder's.
+func (s *Session) findSnapshot(ctx context.Context, resume string) (snap snapshot.Snapshot, found bool, err error) {
 	switch resume {
 	case "":
 		return snap, false, nil
 	case Latest:
-		if s.keeper.Run, err = s.readRunID(); err != nil || s.keeper.Run == "" {
+		if s.snapshots.Run, err = s.readRunID(); err != nil || s.snapshots.Run == "" {
 			return snap, false, err
 		}
-		return s.keeper.Latest(ctx)
+		return s.snapshots.Latest(ctx)
 	}
-	snap, err = s.keeper.Store.Find(ctx, resume)
+	snap, err = s.snapshots.Store.Find(ctx, resume)
 	if fault.Is(err, fault.NotFound) {
-		err = &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "`rollout snapshot list` shows which there are; --resume latest takes the newest of this training"}
+		err = &fault.Error{
+			Kind: fault.Invalid, Err: err,
+			Remedy: "choose one that `rollout snapshot list` shows, or use --resume latest for this training's newest",
+		}
 	}
 	return snap, err == nil, err
 }
 
-// readRunID returns the run that the output folder is of; "" if it is new.
+// readRunID returns the run of the output folder, or "" if the folder is new.
 func (s *Session) readRunID() (identity.RunID, error) {
 	path := filepath.Join(s.Output, runIDFile)
 	b, err := os.ReadFile(path)
@@ -181,42 +195,47 @@ func (s *Session) readRunID() (identity.RunID, error) {
 	}
 	id := identity.RunID(strings.TrimSpace(string(b)))
 	if !id.Valid() {
-		return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s holds no run id", path), Remedy: "remove it to start anew, or name a snapshot with --resume"}
+		return "", &fault.Error{
+			Kind: fault.Invalid, Err: fmt.Errorf("%s does not contain a run id", path),
+			Remedy: "remove the file to start a new run, or set --resume to a snapshot id",
+		}
 	}
 	return id, nil
 }
 
+// writeRunID writes the run's id to the output folder.
 func (s *Session) writeRunID() error {
-	return write(filepath.Join(s.Output, runIDFile), []byte(string(s.keeper.Run)+"\n"))
+	return write(filepath.Join(s.Output, runIDFile), []byte(string(s.snapshots.Run)+"\n"))
 }
 
-// RunID is the run that the training's snapshots are of.
-func (s *Session) RunID() identity.RunID { return s.keeper.Run }
+// RunID returns the run of the training's snapshots.
+func (s *Session) RunID() identity.RunID { return s.snapshots.Run }
 
-// Result is how a training ended.
+// Result is the result of Run.
 type Result struct {
 	Run        identity.RunID       `json:"run"`
-	Snapshot   string               `json:"snapshot"` // the id of the state that was kept last
-	Done       bool                 `json:"done"`     // all steps are taken
-	Step       int                  `json:"step"`
-	Steps      int                  `json:"steps"`
-	Evaluation *training.Evaluation `json:"evaluation,omitempty"` // if it is done
-	Curve      string               `json:"curve"`                // a file
+	Snapshot   string               `json:"snapshot"`             // id of the last snapshot
+	Done       bool                 `json:"done"`                 // all steps have been taken
+	Step       int                  `json:"step"`                 // steps taken
+	Steps      int                  `json:"steps"`                // total number of steps
+	Evaluation *training.Evaluation `json:"evaluation,omitempty"` // only if Done
+	Curve      string               `json:"curve"`                // path of the loss curve's file
 }
 
-// Run trains to the end, or to the border of steps after stop is closed, and
-// keeps the state.
+// Run trains until all steps are taken, or until the end of the current step after
+// stop is closed. It saves snapshots and writes the loss curve. progress is called
+// after each step.
 func (s *Session) Run(ctx context.Context, stop <-chan struct{}, progress func(training.Report)) (r Result, err error) {
-	r.Done, err = s.Trainer.Run(ctx, s.every, training.Hooks{Progress: progress, Stop: stop,
-		Save: func(ctx context.Context, t *training.Trainer) error {
-			snap, err := s.keeper.Save(ctx, t)
-			r.Snapshot = snap.ID
-			return err
-		}})
+	save := func(ctx context.Context, t *training.Trainer) error {
+		snap, err := s.snapshots.Save(ctx, t)
+		r.Snapshot = snap.ID
+		return err
+	}
+	r.Done, err = s.Trainer.Run(ctx, s.every, training.Hooks{Progress: progress, Stop: stop, Save: save})
 	if err != nil {
 		return r, err
 	}
-	r.Run, r.Curve = s.keeper.Run, filepath.Join(s.Output, curveFile)
+	r.Run, r.Curve = s.snapshots.Run, filepath.Join(s.Output, curveFile)
 	r.Step, r.Steps = s.Trainer.Steps()
 	title := fmt.Sprintf("%s: %d of %d steps", s.Trainer.Algorithm(), r.Step, r.Steps)
 	if err := write(r.Curve, s.Trainer.Curve().SVG(title)); err != nil {
@@ -232,7 +251,7 @@ func (s *Session) Run(ctx context.Context, stop <-chan struct{}, progress func(t
 	return r, nil
 }
 
-// Close lets go of everything.
+// Close closes the dataset and the installation and releases the output folder.
 func (s *Session) Close() error {
 	var errs []error
 	for i := range s.close {
@@ -242,7 +261,7 @@ func (s *Session) Close() error {
 	return errors.Join(errs...)
 }
 
-// write writes a file so that it is there whole or not at all.
+// write writes a file atomically.
 func write(path string, b []byte) error {
 	return outfile.Write(path, func(w io.Writer) error {
 		_, err := w.Write(b)

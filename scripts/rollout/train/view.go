@@ -14,13 +14,16 @@ import (
 	"rollout/shared/clock"
 )
 
-// View shows people how a training goes.
+// View shows the progress of a training.
 type View interface {
+	// Update shows a step.
 	Update(training.Report)
+	// Close ends the view.
 	Close()
 }
 
-// NewView returns a bar if w is a terminal, and plain lines otherwise.
+// NewView returns a progress bar if w is a terminal, and plain lines otherwise. taken
+// is the number of steps already taken, all the total number of steps.
 func NewView(w io.Writer, name string, taken, all int, c clock.Clock) View {
 	m := meter{clock: c, began: c.Now(), from: taken}
 	if _, _, ok := progress.TerminalSize(w); ok {
@@ -29,16 +32,16 @@ func NewView(w io.Writer, name string, taken, all int, c clock.Clock) View {
 	return &lines{w: w, name: name, meter: m}
 }
 
-// meter tells a training's pace.
+// meter computes the speed of a training.
 type meter struct {
 	clock  clock.Clock
 	began  time.Time
-	from   int // steps that were taken before
-	tokens int
+	from   int // steps taken before began
+	tokens int // tokens processed since began
 }
 
-// words renders "120/1,000 loss 2.345 4,512 tokens/s ETA 3m05s".
-func (m *meter) words(r training.Report) string {
+// format returns a text such as "120/1,000 loss 2.3456 4,512 tokens/s ETA 3m05s".
+func (m *meter) format(r training.Report) string {
 	m.tokens += r.Tokens
 	text := fmt.Sprintf("%s/%s loss %.4f", progress.Count(uint64(r.Step)), progress.Count(uint64(r.Steps)), r.Loss)
 	spent := m.clock.Now().Sub(m.began).Seconds()
@@ -59,19 +62,21 @@ const (
 	redraw     = 200 * time.Millisecond
 )
 
+// bar is a View with a progress bar.
 type bar struct {
 	container *mpb.Progress
 	line      *mpb.Bar
 	all       int
 
-	mu    sync.Mutex // the container renders on its own
+	mu    sync.Mutex // guards the fields below, which the container's goroutine reads
 	meter meter
 	text  string
 }
 
 func newBar(w io.Writer, name string, taken, all int, m meter) *bar {
-	b := &bar{container: mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(barColumns), mpb.WithRefreshRate(redraw)), all: all, meter: m}
-	// A bar that is full ends, and is not drawn again: it has a step more.
+	container := mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(barColumns), mpb.WithRefreshRate(redraw))
+	b := &bar{container: container, all: all, meter: m}
+	// The bar has one more step than the training, because a full bar is not redrawn.
 	b.line = b.container.AddBar(int64(all)+1, mpb.PrependDecorators(decor.Name(name)),
 		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
 			b.mu.Lock()
@@ -84,7 +89,7 @@ func newBar(w io.Writer, name string, taken, all int, m meter) *bar {
 
 func (b *bar) Update(r training.Report) {
 	b.mu.Lock()
-	b.text = b.meter.words(r)
+	b.text = b.meter.format(r)
 	b.mu.Unlock()
 	b.line.SetCurrent(int64(r.Step))
 }
@@ -94,9 +99,10 @@ func (b *bar) Close() {
 	b.container.Wait()
 }
 
-// lineEvery is how often plain lines are written.
+// lineEvery is the minimum time between two plain lines.
 const lineEvery = 5 * time.Second
 
+// lines is a View with plain lines.
 type lines struct {
 	w     io.Writer
 	name  string
@@ -105,10 +111,10 @@ type lines struct {
 }
 
 func (l *lines) Update(r training.Report) {
-	text := l.meter.words(r)
+	text := l.meter.format(r)
 	if now := l.meter.clock.Now(); r.Step == r.Steps || !now.Before(l.next) {
 		l.next = now.Add(lineEvery)
-		_, _ = fmt.Fprintf(l.w, "%s %s\n", l.name, text) // a log nobody can write to is no reason to stop
+		_, _ = fmt.Fprintf(l.w, "%s %s\n", l.name, text) // ignored: training continues without a progress display
 	}
 }
 

@@ -9,15 +9,15 @@ import (
 	"rollout/gpuworker/training"
 )
 
-// hands is a clock that a test sets.
-type hands struct{ now time.Time }
+// fakeClock is a clock that the test sets.
+type fakeClock struct{ now time.Time }
 
-func (h *hands) Now() time.Time { return h.now }
+func (c *fakeClock) Now() time.Time { return c.now }
 
-func TestLinesTellEveryFiveSecondsAndAtTheEnd(t *testing.T) {
+func TestLinesAreWrittenEveryFiveSecondsAndAtTheEnd(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	clock := &hands{time.Unix(1000, 0)}
+	clock := &fakeClock{time.Unix(1000, 0)}
 	v := NewView(&out, "train sft", 10, 100, clock)
 	for step := 11; step <= 100; step++ {
 		clock.now = clock.now.Add(100 * time.Millisecond)
@@ -29,14 +29,14 @@ train sft 61/100 loss 2.5000 2,000 tokens/s ETA 4s
 train sft 100/100 loss 2.5000 2,000 tokens/s
 `
 	if out.String() != want {
-		t.Errorf("got\n%s", out.String())
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
 }
 
-func TestABarEndsWithTheLastStep(t *testing.T) {
+func TestBarEndsWithTheLastStep(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	clock := &hands{time.Unix(1000, 0)}
+	clock := &fakeClock{time.Unix(1000, 0)}
 	b := newBar(&out, "train rm", 0, 4, meter{clock: clock, began: clock.now})
 	for step := 1; step <= 4; step++ {
 		clock.now = clock.now.Add(time.Second)
@@ -44,6 +44,6 @@ func TestABarEndsWithTheLastStep(t *testing.T) {
 	}
 	b.Close()
 	if got := out.String(); !strings.Contains(got, "train rm") || !strings.Contains(got, "4/4 loss 0.5000 30 tokens/s\n") {
-		t.Errorf("got %q", got)
+		t.Errorf("got %q, want it to end with step 4/4", got)
 	}
 }
