@@ -17,15 +17,14 @@ import (
 	"rollout/shared/fault"
 )
 
-// service answers requests as a service that speaks JSON does; it is an
-// HTTPClient of the SDK.
+// service is a fake AWS service with a JSON protocol, as an HTTPClient of the SDK.
 type service struct {
 	mu     sync.Mutex
 	answer func(operation string, in map[string]any) any
-	asked  []string
+	calls  []string // operations, in order
 }
 
-// refusal is an answer with an error.
+// refusal is an error response.
 type refusal struct {
 	status int
 	Code   string `json:"__type"`
@@ -35,7 +34,7 @@ func (s *service) Do(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
-	s.asked = append(s.asked, operation)
+	s.calls = append(s.calls, operation)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, err
@@ -50,23 +49,38 @@ func (s *service) Do(r *http.Request) (*http.Response, error) {
 		status = refused.status
 	}
 	content, err := json.Marshal(out)
-	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(string(content)))}, err
+	return &http.Response{
+		StatusCode: status,
+		Header:     http.Header{"Content-Type": {"application/json"}},
+		Body:       io.NopCloser(strings.NewReader(string(content))),
+	}, err
+}
+
+// testConfig returns a configuration whose requests go to client, without retries.
+func testConfig(client awssdk.HTTPClient) awssdk.Config {
+	return awssdk.Config{
+		Region: "us-east-1", HTTPClient: client,
+		Retryer:     func() awssdk.Retryer { return awssdk.NopRetryer{} },
+		Credentials: awssdk.CredentialsProviderFunc(fakeCredentials{}.anonymous),
+	}
 }
 
 func (s *service) config() awssdk.Config {
-	return awssdk.Config{Region: "us-east-1", HTTPClient: s, Retryer: func() awssdk.Retryer { return awssdk.NopRetryer{} },
-		Credentials: awssdk.CredentialsProviderFunc(none{}.anonymous)}
+	return testConfig(s)
 }
 
-// batch answers a batch of SQS; fail gives the code with which an entry fails,
-// and whether that is the sender's fault.
+// batch returns SQS's response to a batch. fail returns the code with which an
+// entry fails, "" for success, and whether it is the sender's fault.
 func batch(in map[string]any, fail func(id string, entry map[string]any) (code string, sender bool)) any {
 	succeeded, failed := []any{}, []any{}
 	for _, e := range in["Entries"].([]any) {
 		entry := e.(map[string]any)
 		id := entry["Id"].(string)
 		if code, sender := fail(id, entry); code != "" {
-			failed = append(failed, map[string]any{"Id": id, "Code": code, "SenderFault": sender, "Message": "so it says"})
+			failed = append(
+				failed,
+				map[string]any{"Id": id, "Code": code, "SenderFault": sender, "Message": "so it says"},
+			)
 			continue
 		}
 		ok := map[string]any{"Id": id, "MessageId": "m-" + id}
@@ -79,6 +93,7 @@ func batch(in map[string]any, fail func(id string, entry map[string]any) (code s
 	return map[string]any{"Successful": succeeded, "Failed": failed}
 }
 
+// queuesOver returns Queues whose requests s answers, except GetQueueUrl.
 func queuesOver(s *service) *Queues {
 	answer := s.answer
 	s.answer = func(operation string, in map[string]any) any {
@@ -90,7 +105,7 @@ func queuesOver(s *service) *Queues {
 	return NewQueues(s.config(), QueueOptions{Prefix: "rollout-"})
 }
 
-func TestOnlyWhatSQSLeftUnsentIsSentAgain(t *testing.T) {
+func TestSendRetriesOnlyEntriesThatSQSFailed(t *testing.T) {
 	t.Parallel()
 	got, failures := map[string]int{}, 3
 	s := &service{answer: func(_ string, in map[string]any) any {
@@ -117,7 +132,7 @@ func TestOnlyWhatSQSLeftUnsentIsSentAgain(t *testing.T) {
 	}
 }
 
-func TestABatchThatFailsSaysWhy(t *testing.T) {
+func TestSendReportsKindAndCodeOfFailedEntry(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		code   string
@@ -125,11 +140,11 @@ func TestABatchThatFailsSaysWhy(t *testing.T) {
 		want   fault.Kind
 		tries  int
 	}{
-		"a body that SQS does not take": {"InvalidMessageContents", true, fault.Invalid, 1},
-		"a code nobody knows, ours":     {"Novel", true, fault.Invalid, 1},
-		"a key that is not for us":      {"KMS.AccessDeniedException", true, fault.Denied, 1},
-		"SQS is down for long":          {"InternalError", false, fault.Unavailable, 5},
-		"a code nobody knows, theirs":   {"Novel", false, fault.Unavailable, 5},
+		"invalid body":                 {"InvalidMessageContents", true, fault.Invalid, 1},
+		"unknown code, sender's fault": {"Novel", true, fault.Invalid, 1},
+		"encryption key denied":        {"KMS.AccessDeniedException", true, fault.Denied, 1},
+		"SQS unavailable":              {"InternalError", false, fault.Unavailable, 5},
+		"unknown code, SQS's fault":    {"Novel", false, fault.Unavailable, 5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -142,24 +157,33 @@ func TestABatchThatFailsSaysWhy(t *testing.T) {
 				})
 			}}
 			err := queuesOver(s).Send(t.Context(), "work", [][]byte{[]byte("a"), []byte("b")}, 0)
-			sends := len(slices.DeleteFunc(s.asked, func(o string) bool { return o != "SendMessageBatch" }))
-			if !fault.Is(err, c.want) || !strings.Contains(err.Error(), c.code) || !strings.Contains(err.Error(), "work") || sends != c.tries {
-				t.Errorf("%v after %d requests, want %s after %d", err, sends, c.want, c.tries)
+			sends := len(slices.DeleteFunc(s.calls, func(o string) bool { return o != "SendMessageBatch" }))
+			named := err != nil && strings.Contains(err.Error(), c.code) && strings.Contains(err.Error(), "work")
+			if !fault.Is(err, c.want) || !named || sends != c.tries {
+				t.Errorf(
+					"Send = %v after %d requests, want %s with the code and the queue after %d",
+					err,
+					sends,
+					c.want,
+					c.tries,
+				)
 			}
 		})
 	}
 }
 
-func TestARequestThatTheSDKGaveUpIsNotRepeated(t *testing.T) {
+func TestSendDoesNotRetryFailedRequest(t *testing.T) {
 	t.Parallel()
-	s := &service{answer: func(string, map[string]any) any { return refusal{http.StatusInternalServerError, "InternalError"} }}
+	s := &service{answer: func(string, map[string]any) any {
+		return refusal{http.StatusInternalServerError, "InternalError"}
+	}}
 	err := queuesOver(s).Send(t.Context(), "work", [][]byte{[]byte("a")}, 0)
-	if !fault.Is(err, fault.Unavailable) || len(s.asked) != 2 {
-		t.Errorf("%v after %v", err, s.asked)
+	if !fault.Is(err, fault.Unavailable) || len(s.calls) != 2 {
+		t.Errorf("Send = %v after %v, want Unavailable after two requests", err, s.calls)
 	}
 }
 
-func TestAcksOfStaleReceiptsAreIgnoredAndOthersRepeated(t *testing.T) {
+func TestAckIgnoresStaleReceiptsAndRetriesFailedEntries(t *testing.T) {
 	t.Parallel()
 	deleted, failures := map[string]int{}, 2
 	s := &service{answer: func(_ string, in map[string]any) any {
@@ -185,7 +209,7 @@ func TestAcksOfStaleReceiptsAreIgnoredAndOthersRepeated(t *testing.T) {
 }
 
 // Bodies that fill a request by bytes rather than by number are split.
-func TestARequestOfSQSIsNoLargerThanItTakes(t *testing.T) {
+func TestSendSplitsRequestsAtSQSSizeLimit(t *testing.T) {
 	t.Parallel()
 	got := 0
 	s := &service{answer: func(_ string, in map[string]any) any {
@@ -195,17 +219,17 @@ func TestARequestOfSQSIsNoLargerThanItTakes(t *testing.T) {
 			got++
 		}
 		if size > 1<<20 {
-			t.Errorf("a request of %d bytes", size)
+			t.Errorf("a request has %d bytes of bodies, the limit is 1 MiB", size)
 		}
 		return batch(in, func(string, map[string]any) (string, bool) { return "", false })
 	}}
-	body := []byte(strings.Repeat("\x01", 64<<10)) // as large as a body may be, and larger on its way
+	body := []byte(strings.Repeat("\x01", 64<<10)) // the largest body, which grows in base64
 	if err := queuesOver(s).Send(t.Context(), "work", slices.Repeat([][]byte{body}, 25), 0); err != nil || got != 25 {
 		t.Errorf("%d bodies arrived, %v", got, err)
 	}
 }
 
-func TestAQueueThatIsGoneIsLookedForAgain(t *testing.T) {
+func TestSendAsksForURLOfDeletedQueueAgain(t *testing.T) {
 	t.Parallel()
 	gone := true
 	s := &service{answer: func(_ string, in map[string]any) any {
@@ -216,32 +240,35 @@ func TestAQueueThatIsGoneIsLookedForAgain(t *testing.T) {
 		return batch(in, func(string, map[string]any) (string, bool) { return "", false })
 	}}
 	q := queuesOver(s)
-	if err := q.Send(t.Context(), "work", [][]byte{[]byte("a")}, 0); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "deploy the stack") {
-		t.Errorf("%v", err)
+	err := q.Send(t.Context(), "work", [][]byte{[]byte("a")}, 0)
+	if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "deploy the stack") {
+		t.Errorf("Send to a deleted queue = %v, want NotFound with a remedy", err)
 	}
 	if err := q.Send(t.Context(), "work", [][]byte{[]byte("a")}, 0); err != nil {
 		t.Error(err)
 	}
-	if want := "GetQueueUrl SendMessageBatch GetQueueUrl SendMessageBatch"; strings.Join(s.asked, " ") != want {
-		t.Errorf("asked %v", s.asked)
+	if want := "GetQueueUrl SendMessageBatch GetQueueUrl SendMessageBatch"; strings.Join(s.calls, " ") != want {
+		t.Errorf("calls %v, want %s", s.calls, want)
 	}
 }
 
-// table is a DynamoDB that gives few documents at once, and now and then none.
+// table is a fake DynamoDB table whose nth response has atOnce(n) documents.
 func table(t *testing.T, atOnce func(request int) int) *service {
 	request := 0
 	return &service{answer: func(_ string, in map[string]any) any {
 		request++
-		asked := in["RequestItems"].(map[string]any)["docs"].(map[string]any)
-		if asked["ConsistentRead"] != true {
-			t.Error("a read that is not consistent")
+		requested := in["RequestItems"].(map[string]any)["docs"].(map[string]any)
+		if requested["ConsistentRead"] != true {
+			t.Error("BatchGetItem is not a consistent read")
 		}
-		keys := asked["Keys"].([]any)
+		keys := requested["Keys"].([]any)
 		n := min(atOnce(request), len(keys))
 		items := []any{}
 		for _, k := range keys[:n] {
 			key := k.(map[string]any)
-			items = append(items, map[string]any{"p": key["p"], "k": key["k"], "r": map[string]any{"S": "rev"}, "v": map[string]any{"B": "eA=="}})
+			items = append(items, map[string]any{
+				"p": key["p"], "k": key["k"], "r": map[string]any{"S": "rev"}, "v": map[string]any{"B": "eA=="},
+			})
 		}
 		out := map[string]any{"Responses": map[string]any{"docs": items}}
 		if n < len(keys) {
@@ -251,7 +278,7 @@ func table(t *testing.T, atOnce func(request int) int) *service {
 	}}
 }
 
-func TestDocumentsThatDynamoDBLeftOutAreAskedForAgain(t *testing.T) {
+func TestGetManyRequestsUnprocessedKeysAgain(t *testing.T) {
 	t.Parallel()
 	s := table(t, func(request int) int { return []int{3, 0, 40}[request%3] })
 	var keys []string
@@ -269,25 +296,27 @@ func TestDocumentsThatDynamoDBLeftOutAreAskedForAgain(t *testing.T) {
 	}
 }
 
-func TestDocumentsThatNeverComeAreThrottled(t *testing.T) {
+func TestGetManyFailsWithThrottledIfNoDocumentComes(t *testing.T) {
 	t.Parallel()
 	s := table(t, func(int) int { return 0 })
 	_, err := NewDocuments(s.config(), "docs", DocumentOptions{}).GetMany(t.Context(), []string{"a"})
-	if !fault.Is(err, fault.Throttled) || len(s.asked) != 5 {
-		t.Errorf("%v after %d requests", err, len(s.asked))
+	if !fault.Is(err, fault.Throttled) || len(s.calls) != 5 {
+		t.Errorf("GetMany = %v after %d requests, want Throttled after 5", err, len(s.calls))
 	}
 }
 
-func TestATableThatIsNotThereIsNamed(t *testing.T) {
+func TestMissingTableIsNamedWithRemedy(t *testing.T) {
 	t.Parallel()
 	s := &service{answer: func(string, map[string]any) any {
 		return refusal{http.StatusBadRequest, "com.amazonaws.dynamodb.v20120810#ResourceNotFoundException"}
 	}}
 	d := NewDocuments(s.config(), "docs", DocumentOptions{})
-	if _, err := d.Get(t.Context(), "run/1"); !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "docs") || !strings.Contains(err.Error(), "cloud.region") {
-		t.Errorf("%v", err)
+	_, err := d.Get(t.Context(), "run/1")
+	if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), "docs") ||
+		!strings.Contains(err.Error(), "cloud.region") {
+		t.Errorf("Get = %v, want NotFound with the table and a remedy", err)
 	}
 	if err := d.Ping(t.Context()); err == nil {
-		t.Error("a table that is not there answers")
+		t.Error("Ping of a missing table succeeded")
 	}
 }

@@ -20,23 +20,22 @@ import (
 	"rollout/shared/fault"
 )
 
-// BucketOptions are what a Bucket is not told by its port.
+// BucketOptions configure a Bucket.
 type BucketOptions struct {
-	// Prefix stands before every key in the bucket, and is not part of the
-	// port's keys: "team-a/". "" is none.
+	// Prefix is prepended to every key in the bucket and is not part of the port's
+	// keys. Example: "team-a/". Default: "".
 	Prefix string
-	// PartBytes is the size of an upload's parts; 0 is 16 MiB, the least is
-	// 5 MiB. A Put holds at most two parts in memory, and stores at most
-	// 10,000 of them: 156 GiB by default.
+	// PartBytes is the size of the parts of an upload; 0 means 16 MiB, the minimum
+	// is 5 MiB. A Put holds at most two parts in memory and stores at most 10,000
+	// parts: 156 GiB by default.
 	PartBytes int
 	// SDK are further options of the client, for tests.
 	SDK []func(*s3.Options)
 }
 
-// Bucket is a versioned S3 bucket as a blob.Store; a version is S3's version
-// id.
+// Bucket is a versioned S3 bucket as a blob.Store. A version is S3's version id.
 //
-// S3 compares an object's ETag, not its version: an IfVersion also holds if
+// S3 compares the ETag of an object, not its version: IfVersion also succeeds if
 // the object was replaced by the same bytes since.
 type Bucket struct {
 	s3     *s3.Client
@@ -45,7 +44,7 @@ type Bucket struct {
 	part   int
 
 	mu        sync.Mutex
-	versioned bool // seen to keep versions
+	versioned bool // versioning is known to be enabled
 }
 
 var _ blob.Store = (*Bucket)(nil)
@@ -55,17 +54,22 @@ const (
 	minPart  = 5 << 20
 	maxPart  = 5 << 30
 	maxParts = 10_000
-	// farAway is beyond the end of any object.
-	farAway = int64(1) << 50
+	// maxOffset is beyond the end of any object.
+	maxOffset = int64(1) << 50
 )
 
-// NewBucket returns the bucket; it asks for nothing yet.
+// NewBucket returns the bucket; it sends no request.
 func NewBucket(cfg awssdk.Config, name string, o BucketOptions) *Bucket {
 	options := append([]func(*s3.Options){func(s *s3.Options) {
-		s.UsePathStyle = s.BaseEndpoint != nil // an endpoint by address has no names below it
+		s.UsePathStyle = s.BaseEndpoint != nil // a custom endpoint has no subdomain for each bucket
 		s.DisableLogOutputChecksumValidationSkipped = true
 	}}, o.SDK...)
-	return &Bucket{s3: s3.NewFromConfig(cfg, options...), name: name, prefix: o.Prefix, part: max(cmp.Or(o.PartBytes, 16<<20), minPart)}
+	return &Bucket{
+		s3:     s3.NewFromConfig(cfg, options...),
+		name:   name,
+		prefix: o.Prefix,
+		part:   max(cmp.Or(o.PartBytes, 16<<20), minPart),
+	}
 }
 
 // Get opens an object; see blob.Store.
@@ -73,23 +77,23 @@ func (b *Bucket) Get(ctx context.Context, key string, o blob.GetOptions) (io.Rea
 	if err := blob.CheckGet(key, o); err != nil {
 		return nil, blob.Info{}, err
 	}
-	if o.Offset >= farAway {
-		return b.getNothing(ctx, key, o.Version)
+	if o.Offset >= maxOffset {
+		return b.getEmpty(ctx, key, o.Version)
 	}
 	in := &s3.GetObjectInput{Bucket: &b.name, Key: b.full(key), VersionId: optional(o.Version)}
 	if o.Offset > 0 || o.Length > 0 {
 		to := ""
-		if o.Length > 0 && o.Length < farAway {
+		if o.Length > 0 && o.Length < maxOffset {
 			to = strconv.FormatInt(o.Offset+o.Length-1, 10)
 		}
 		in.Range = awssdk.String("bytes=" + strconv.FormatInt(o.Offset, 10) + "-" + to)
 	}
 	out, err := b.s3.GetObject(ctx, in)
 	if statusOf(err) == http.StatusRequestedRangeNotSatisfiable {
-		return b.getNothing(ctx, key, o.Version)
+		return b.getEmpty(ctx, key, o.Version)
 	}
 	if err != nil {
-		return nil, blob.Info{}, absent(translate(ctx, err, "get object %s", key), err, o.Version)
+		return nil, blob.Info{}, missingVersion(translate(ctx, err, "get object %s", key), err, o.Version)
 	}
 	size := awssdk.ToInt64(out.ContentLength)
 	if _, total, ok := strings.Cut(awssdk.ToString(out.ContentRange), "/"); ok {
@@ -101,12 +105,13 @@ func (b *Bucket) Get(ctx context.Context, key string, o blob.GetOptions) (io.Rea
 			return &body{ctx, out.Body, key}, info, nil
 		}
 	}
-	_ = out.Body.Close() // it was not asked for
+	_ = out.Body.Close() // the bytes are not used
 	return nil, blob.Info{}, fault.Wrap(err, "get object %s", key)
 }
 
-// getNothing is a Get of no bytes.
-func (b *Bucket) getNothing(ctx context.Context, key, version string) (io.ReadCloser, blob.Info, error) {
+// getEmpty returns an empty reader and the info of the object: the requested
+// range is past its end.
+func (b *Bucket) getEmpty(ctx context.Context, key, version string) (io.ReadCloser, blob.Info, error) {
 	info, err := b.Stat(ctx, key, version)
 	if err != nil {
 		return nil, blob.Info{}, err
@@ -114,9 +119,9 @@ func (b *Bucket) getNothing(ctx context.Context, key, version string) (io.ReadCl
 	return http.NoBody, info, nil
 }
 
-// body is an object's bytes on their way; a connection that breaks is
-// Unavailable. What it broke of is told in words alone: an io.ErrUnexpectedEOF
-// would pass for the end of the object.
+// body reads the bytes of an object. A broken connection is Unavailable. Its error
+// does not wrap the cause, because readers would take a wrapped
+// io.ErrUnexpectedEOF for the end of the object.
 type body struct {
 	ctx context.Context
 	io.ReadCloser
@@ -140,7 +145,7 @@ func (b *Bucket) Stat(ctx context.Context, key, version string) (blob.Info, erro
 	return info, err
 }
 
-// head also returns what the port does not show.
+// head is Stat that also returns S3's response, with the ETag and the metadata.
 func (b *Bucket) head(ctx context.Context, key, version string) (blob.Info, *s3.HeadObjectOutput, error) {
 	if err := blob.CheckKey(key); err != nil {
 		return blob.Info{}, nil, err
@@ -150,15 +155,15 @@ func (b *Bucket) head(ctx context.Context, key, version string) (blob.Info, *s3.
 		err = b.explainHead(ctx, key, version, err)
 	}
 	if err != nil {
-		return blob.Info{}, nil, absent(translate(ctx, err, "stat object %s", key), err, version)
+		return blob.Info{}, nil, missingVersion(translate(ctx, err, "stat object %s", key), err, version)
 	}
 	info, err := b.info(key, awssdk.ToInt64(out.ContentLength), out.VersionId, out.LastModified)
 	return info, out, fault.Wrap(err, "stat object %s", key)
 }
 
-// lacksErrorBody reports whether S3 refused a HEAD for a reason that it did not say:
-// the answer to a HEAD has no body. Expired credentials look like a version that
-// is none, and a bucket in another region like nothing at all.
+// lacksErrorBody reports whether S3 refused a HEAD without giving the reason: the
+// response to a HEAD has no body. Expired credentials then look like an unknown
+// version, and a bucket in another region like a missing object.
 func lacksErrorBody(err error) bool {
 	switch statusOf(err) {
 	case http.StatusBadRequest, http.StatusForbidden, http.StatusMovedPermanently:
@@ -167,31 +172,34 @@ func lacksErrorBody(err error) bool {
 	return false
 }
 
-// explainHead asks for the same in a way that has words, and returns the better error.
+// explainHead repeats a refused HEAD as a GET, whose response has an error code,
+// and returns the more specific error of both.
 func (b *Bucket) explainHead(ctx context.Context, key, version string, err error) error {
-	out, better := b.s3.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.name, Key: b.full(key), VersionId: optional(version), Range: awssdk.String("bytes=0-0")})
-	if better == nil {
-		_ = out.Body.Close() // it was not asked for
+	out, specific := b.s3.GetObject(ctx, &s3.GetObjectInput{
+		Bucket: &b.name, Key: b.full(key), VersionId: optional(version), Range: awssdk.String("bytes=0-0"),
+	})
+	if specific == nil {
+		_ = out.Body.Close() // the bytes are not used
 		return err
 	}
-	if statusOf(better) == http.StatusRequestedRangeNotSatisfiable { // it is there, and empty
+	if statusOf(specific) == http.StatusRequestedRangeNotSatisfiable { // the object exists and is empty
 		return err
 	}
-	return better
+	return specific
 }
 
-// absent turns what S3 says of versions that are none into NotFound: a version
-// id that it did not make is a bad argument to it, a mark of deletion not
-// allowed.
-func absent(translated, err error, version string) error {
+// missingVersion turns S3's errors about a version that does not exist into
+// NotFound: S3 calls an unknown version id an invalid argument, and a delete
+// marker a method that is not allowed.
+func missingVersion(translated, err error, version string) error {
 	if version != "" && (statusOf(err) == http.StatusMethodNotAllowed || codeOf(err) == "InvalidArgument") {
 		return fault.WithKind(fault.NotFound, translated, "version %q", version)
 	}
 	return translated
 }
 
-// Delete removes a key; see blob.Store. Old versions stay, for the bucket's
-// lifecycle to remove.
+// Delete removes a key; see blob.Store. Old versions stay until the bucket's
+// lifecycle rules remove them.
 func (b *Bucket) Delete(ctx context.Context, key, version string) error {
 	if err := blob.CheckKey(key); err != nil {
 		return err
@@ -219,8 +227,8 @@ func (b *Bucket) Delete(ctx context.Context, key, version string) error {
 // full returns the key in the bucket.
 func (b *Bucket) full(key string) *string { return awssdk.String(b.prefix + key) }
 
-// info describes a version as S3 told it. Without a version id the bucket keeps
-// no versions, and nothing that is read can be pinned.
+// info returns the info of a version. It fails if S3 returned no version id: the
+// bucket then does not keep versions, and a read could not be pinned to one.
 func (b *Bucket) info(key string, size int64, version *string, modified *time.Time) (blob.Info, error) {
 	if awssdk.ToString(version) == "" {
 		return blob.Info{}, b.unversioned()
@@ -230,11 +238,11 @@ func (b *Bucket) info(key string, size int64, version *string, modified *time.Ti
 
 func (b *Bucket) unversioned() error {
 	return &fault.Error{Kind: fault.Invalid, Err: errors.New("the bucket " + b.name + " does not keep versions"),
-		Remedy: "aws s3api put-bucket-versioning --bucket " + b.name + " --versioning-configuration Status=Enabled"}
+		Remedy: "run aws s3api put-bucket-versioning --bucket " + b.name + " --versioning-configuration Status=Enabled"}
 }
 
-// Check refuses a bucket that keeps no versions, as Invalid. A Bucket calls it
-// before it first writes.
+// Check fails with Invalid if the bucket does not keep versions. A Bucket calls it
+// before its first write.
 func (b *Bucket) Check(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -243,7 +251,7 @@ func (b *Bucket) Check(ctx context.Context) error {
 	}
 	out, err := b.s3.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &b.name})
 	if err != nil {
-		return translate(ctx, err, "look at the bucket %s", b.name)
+		return translate(ctx, err, "read the versioning of the bucket %s", b.name)
 	}
 	if b.versioned = out.Status == types.BucketVersioningStatusEnabled; !b.versioned {
 		return b.unversioned()
@@ -251,6 +259,7 @@ func (b *Bucket) Check(ctx context.Context) error {
 	return nil
 }
 
+// optional returns nil for "".
 func optional(s string) *string {
 	if s == "" {
 		return nil
@@ -258,5 +267,6 @@ func optional(s string) *string {
 	return &s
 }
 
-// nonce names one write, so that its repetition can be told from another's.
+// nonce returns a random name of one write, so that a retry recognizes its own
+// result.
 func nonce() string { return rand.Text() }

@@ -14,26 +14,26 @@ import (
 )
 
 const (
-	// joiners is how many requests of one Join are under way at once: S3 copies
-	// a gigabyte in some ten seconds, and as many at once as it is asked to.
+	// joiners is the most concurrent requests of one Join. S3 copies a gigabyte in
+	// about ten seconds, independently of the number of concurrent copies.
 	joiners = 16
-	// gatherers is how many of them go through memory, each with at most a part
-	// of minPart bytes.
+	// gatherers is how many of these requests may go through memory, each with a
+	// part of at most minPart bytes.
 	gatherers = 4
-	// smallJoin is the largest Join that goes through memory as a whole: two
-	// requests for a copy, where an upload of copied parts takes four.
+	// smallJoin is the largest Join that goes through memory as a whole. Copying one
+	// object then takes two requests; an upload of copied parts takes four.
 	smallJoin = minPart
 )
 
-// piece is a part of one version of an object.
+// piece is a byte range of one version of an object.
 type piece struct {
 	key, version   string
 	offset, length int64
 	size           int64 // of the object
 }
 
-// bytes is the piece's range as HTTP writes it; nil is the whole object: S3 takes
-// no range of one that is not larger than the smallest part.
+// bytes returns the range as an HTTP header value, nil for the whole object: S3
+// refuses a range of an object that is not larger than the smallest part.
 func (p piece) bytes() *string {
 	if p.size <= minPart {
 		return nil
@@ -41,13 +41,13 @@ func (p piece) bytes() *string {
 	return awssdk.String(fmt.Sprintf("bytes=%d-%d", p.offset, p.offset+p.length-1))
 }
 
-// source is the piece's object as S3's copy requests name it.
+// source returns the piece's object and version as S3's copy requests name them.
 func (b *Bucket) source(p piece) string {
 	return escape(b.name+"/"+b.prefix+p.key) + "?versionId=" + escape(p.version)
 }
 
-// escape percent-encodes everything but letters, digits, "-_.~" and slashes: a
-// plus sign in a copy's source would be taken for a space.
+// escape percent-encodes everything but letters, digits, "-_.~" and slashes. S3
+// would take a plus sign in the source of a copy for a space.
 func escape(s string) string {
 	var out strings.Builder
 	for i := range len(s) {
@@ -66,8 +66,8 @@ func (b *Bucket) Copy(ctx context.Context, dst, src string) (blob.Info, error) {
 	return b.Join(ctx, dst, []blob.Range{{Key: src}})
 }
 
-// Join makes dst of the ranges; see blob.Store. S3 copies all but what is too
-// small for a part of its own, which goes through memory.
+// Join makes dst of the ranges; see blob.Store. S3 copies the ranges; only those
+// that are too small for a part of their own go through memory.
 func (b *Bucket) Join(ctx context.Context, dst string, parts []blob.Range) (blob.Info, error) {
 	if err := blob.CheckJoin(dst, parts); err != nil {
 		return blob.Info{}, err
@@ -89,12 +89,12 @@ func (b *Bucket) Join(ctx context.Context, dst string, parts []blob.Range) (blob
 	}
 	plan := planJoin(pieces)
 	if len(plan) > maxParts {
-		return blob.Info{}, fault.New(fault.Exhausted, "join %s: %d parts, the limit is %d", dst, len(plan), maxParts)
+		return blob.Info{}, fault.New(fault.Exhausted, "join %s: needs %d parts, the limit is %d", dst, len(plan), maxParts)
 	}
 	return b.upload(ctx, w, func(u *upload) error { return u.join(plan) })
 }
 
-// join sends the parts, several at once.
+// join sends the parts, up to joiners at once.
 func (u *upload) join(plan [][]piece) error {
 	group, ctx := errgroup.WithContext(u.ctx)
 	group.SetLimit(joiners)
@@ -123,7 +123,7 @@ func (u *upload) join(plan [][]piece) error {
 	return fault.Wrap(u.ctx.Err(), "join %s", u.key)
 }
 
-// pin looks each object up once: its version now is the one that is joined.
+// pin looks up each object once and pins its ranges to its current version.
 func (b *Bucket) pin(ctx context.Context, parts []blob.Range) (pieces []piece, total int64, err error) {
 	keys := map[string]int{}
 	var order []string
@@ -160,7 +160,7 @@ func (b *Bucket) pin(ctx context.Context, parts []blob.Range) (pieces []piece, t
 	return pieces, total, nil
 }
 
-// gather reads small pieces into memory.
+// gather reads the pieces into memory.
 func (b *Bucket) gather(ctx context.Context, pieces []piece) ([]byte, error) {
 	total := int64(0)
 	for _, p := range pieces {
@@ -174,10 +174,10 @@ func (b *Bucket) gather(ctx context.Context, pieces []piece) ([]byte, error) {
 			return nil, err
 		}
 		_, err = io.ReadFull(r, rest[:p.length])
-		_ = r.Close() // what was asked for is there, or an error says so
+		_ = r.Close() // ReadFull got all bytes, or failed
 		if err != nil {
 			if fault.Is(err, fault.Internal) {
-				err = fault.WithKind(fault.Unavailable, err, "read object %s", p.key) // cut short
+				err = fault.WithKind(fault.Unavailable, err, "read object %s", p.key) // truncated
 			}
 			return nil, err
 		}
@@ -186,12 +186,11 @@ func (b *Bucket) gather(ctx context.Context, pieces []piece) ([]byte, error) {
 	return content, nil
 }
 
-// planJoin says which pieces make which part: parts of at least minPart and at
-// most maxPart bytes, but for the last, which may be smaller. A part of one
-// piece of minPart or more is copied by S3; the others are gathered, and are
-// no larger than minPart.
+// planJoin groups pieces into parts of at least minPart and at most maxPart bytes;
+// the last part may be smaller. S3 copies a part that is one piece of at least
+// minPart bytes. All other parts go through memory and have at most minPart bytes.
 func planJoin(pieces []piece) (plan [][]piece) {
-	var small []piece // not yet a part
+	var small []piece // collected for the next part
 	var size int64
 	flush := func() {
 		if size > 0 {
@@ -211,7 +210,7 @@ func planJoin(pieces []piece) (plan [][]piece) {
 		for p.length >= minPart {
 			part := p
 			if part.length > maxPart {
-				part.length = min(maxPart, p.length-minPart) // so that the rest is large enough
+				part.length = min(maxPart, p.length-minPart) // leaves a rest that is large enough
 			}
 			plan = append(plan, []piece{part})
 			p.offset, p.length = p.offset+part.length, p.length-part.length

@@ -16,23 +16,24 @@ import (
 	"rollout/shared/text"
 )
 
-// listPage is the most that S3 gives at once.
+// listPage is S3's limit of entries in one response.
 const listPage = 1000
 
-// List lists current versions; see blob.Store. It leaves out keys that are
-// none of the port, such as the folders that consoles make.
+// List lists current versions; see blob.Store. It leaves out keys that are not
+// valid for the port, such as the folders that the S3 console creates.
 //
-// Only S3's listing of versions tells version ids. It goes through old ones
-// too, which are few: objects are immutable, but for a handful a run.
+// Only S3's listing of versions has version ids. It includes old versions; these
+// are few, because almost all objects of a run are immutable.
 func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]blob.Info, error) {
 	if err := blob.CheckList(prefix, limit); err != nil {
 		return nil, err
 	}
 	if after >= prefix && !strings.HasPrefix(after, prefix) {
-		return nil, nil // it sorts after all that have the prefix
+		return nil, nil // after sorts behind all keys with the prefix
 	}
 	in := &s3.ListObjectVersionsInput{
-		Bucket: &b.name, Prefix: optional(b.prefix + prefix), EncodingType: types.EncodingTypeUrl, MaxKeys: awssdk.Int32(int32(min(limit, listPage))),
+		Bucket: &b.name, Prefix: optional(b.prefix + prefix),
+		EncodingType: types.EncodingTypeUrl, MaxKeys: awssdk.Int32(int32(min(limit, listPage))),
 	}
 	if marker := marker(after); after > prefix && marker != "" {
 		in.KeyMarker = b.full(marker)
@@ -60,14 +61,15 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]b
 		}
 		next, err := decode(out.NextKeyMarker, out.EncodingType)
 		if err != nil || out.NextKeyMarker == nil {
-			return nil, fault.New(fault.Corrupt, "list objects %q: the next page begins nowhere: %v", prefix, err)
+			return nil, fault.New(fault.Corrupt, "list objects %q: the marker of the next page is missing: %v", prefix, err)
 		}
 		in.KeyMarker, in.VersionIdMarker = &next, out.NextVersionIdMarker
 	}
 }
 
-// listed returns an entry of S3's listing if it is a current version after
-// the key.
+// listed converts an entry of S3's listing. It returns false for an old version,
+// for a key that is not after the given one, and for a key that is not valid for
+// the port.
 func (b *Bucket) listed(v types.ObjectVersion, encoding types.EncodingType, after string) (blob.Info, bool, error) {
 	full, err := decode(v.Key, encoding)
 	if err != nil {
@@ -81,18 +83,19 @@ func (b *Bucket) listed(v types.ObjectVersion, encoding types.EncodingType, afte
 	return info, true, err
 }
 
-// decode undoes the listing's encoding of a key. It is asked for because XML
-// can't hold every character, and said to be there by whoever knows it.
+// decode undoes the encoding of a key in a listing. List requests the encoding,
+// because XML cannot represent every character; a server that does not support it
+// omits it from the response.
 func decode(encoded *string, encoding types.EncodingType) (string, error) {
 	if encoding != types.EncodingTypeUrl {
 		return awssdk.ToString(encoded), nil
 	}
 	key, err := url.QueryUnescape(awssdk.ToString(encoded))
-	return key, fault.WithKind(fault.Corrupt, err, "a key in S3's listing")
+	return key, fault.WithKind(fault.Corrupt, err, "decode a key of S3's listing")
 }
 
-// marker returns the longest part of after that S3 takes as a marker. What it
-// sorts before after is filtered.
+// marker returns the longest prefix of after that S3 accepts as a marker. The
+// caller filters the keys between the marker and after.
 func marker(after string) string {
 	for i, r := range after {
 		if unicode.IsControl(r) || r == utf8.RuneError {

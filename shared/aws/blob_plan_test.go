@@ -11,13 +11,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Whatever is joined, the parts are the pieces in order, byte for byte, and
-// such as S3 takes.
-func TestPlanOfAJoin(t *testing.T) {
+// The parts of a plan are the pieces in order, byte for byte, within S3's limits.
+func TestPlanJoinCoversPiecesWithinLimits(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
-		length := rapid.OneOf(rapid.Int64Range(1, 3*minPart), rapid.Int64Range(1, 1000), rapid.Just(int64(minPart)), rapid.Int64Range(1, 3*maxPart),
-			rapid.Just(int64(maxPart)), rapid.Int64Range(maxPart, maxPart+minPart))
+		length := rapid.OneOf(
+			rapid.Int64Range(1, 3*minPart), rapid.Int64Range(1, 1000), rapid.Just(int64(minPart)),
+			rapid.Int64Range(1, 3*maxPart), rapid.Just(int64(maxPart)), rapid.Int64Range(maxPart, maxPart+minPart),
+		)
 		var pieces []piece
 		for _, n := range rapid.SliceOfN(length, 1, 20).Draw(r, "lengths") {
 			pieces = append(pieces, piece{"k", "v", int64(len(pieces)) << 50, n, 1 << 60})
@@ -48,7 +49,7 @@ func TestPlanOfAJoin(t *testing.T) {
 	})
 }
 
-func TestReadPart(t *testing.T) {
+func TestReadPartReturnsFullPartsUntilEOF(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		content := bytes.Repeat([]byte("0123456789"), rapid.IntRange(0, 40_000).Draw(r, "tens"))
@@ -64,7 +65,8 @@ func TestReadPart(t *testing.T) {
 		for more := true; more; {
 			var part []byte
 			var err error
-			if part, more, err = readPart(source, buffer, size); err != nil || len(part) > size || cap(part) > max(size, len(part)) {
+			part, more, err = readPart(source, buffer, size)
+			if err != nil || len(part) > size || cap(part) > max(size, len(part)) {
 				r.Fatalf("a part of %d bytes in %d, %v; the size is %d", len(part), cap(part), err, size)
 			}
 			if more && len(part) < size {
@@ -78,34 +80,36 @@ func TestReadPart(t *testing.T) {
 	})
 }
 
-func TestAReaderThatNeverGivesAnythingIsGivenUp(t *testing.T) {
+func TestReadPartFailsIfReaderMakesNoProgress(t *testing.T) {
 	t.Parallel()
-	if _, _, err := readPart(idle{}, nil, 10); err != io.ErrNoProgress {
+	if _, _, err := readPart(emptyReader{}, nil, 10); err != io.ErrNoProgress {
 		t.Errorf("%v", err)
 	}
 }
 
-type idle struct{}
+// emptyReader returns no bytes and no error.
+type emptyReader struct{}
 
-func (idle) Read([]byte) (int, error) { return 0, nil }
+func (emptyReader) Read([]byte) (int, error) { return 0, nil }
 
 func FuzzCopySource(f *testing.F) {
 	f.Add("a+b c&d=%2B?é日")
 	f.Fuzz(func(t *testing.T, key string) {
 		escaped := escape(key)
 		if back, err := url.PathUnescape(escaped); err != nil || back != key || strings.ContainsAny(escaped, "+ ?&") {
-			t.Errorf("%q becomes %q, and that %q, %v", key, escaped, back, err)
+			t.Errorf("escape(%q) = %q, which unescapes to %q, %v", key, escaped, back, err)
 		}
 		if back, err := url.QueryUnescape(escaped); err != nil || back != key {
-			t.Errorf("%q becomes %q, and that, as a query, %q, %v", key, escaped, back, err)
+			t.Errorf("escape(%q) = %q, which unescapes as a query to %q, %v", key, escaped, back, err)
 		}
 	})
 }
 
-func TestMarkerIsNoLaterThanWhatItStandsFor(t *testing.T) {
+func TestMarkerIsPrefixOfKey(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
-		after := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(r, "after")
+		anyBytes := rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })
+		after := rapid.OneOf(rapid.String(), anyBytes).Draw(r, "after")
 		if m := marker(after); m > after || !strings.HasPrefix(after, m) {
 			r.Fatalf("marker(%q) = %q", after, m)
 		}

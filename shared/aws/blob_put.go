@@ -17,13 +17,13 @@ import (
 	"rollout/shared/fault"
 )
 
-// nonceKey is the object metadata that holds a write's nonce.
+// nonceKey is the metadata key of an object that holds its write's nonce.
 const nonceKey = "rollout-put"
 
-// write is a put or a join on its way: where to, under which condition, and
-// the nonce by which its own repetition is recognised. A reply may be lost
-// after S3 has carried the request out; the SDK then repeats it, and it meets
-// its own object.
+// write is a Put or Join in progress: its key, its condition and its nonce. S3's
+// response may be lost after the write took effect. The SDK then retries the
+// write, the condition fails on the object that the first attempt made, and the
+// nonce shows that the object is the write's own.
 type write struct {
 	key         string
 	nonce       string
@@ -31,9 +31,9 @@ type write struct {
 	ifMatch     *string // an ETag
 }
 
-// Put streams an object; see blob.Store. What fits in one part is one request;
-// else it is a multipart upload, of which one part is sent while the next is
-// read.
+// Put streams an object; see blob.Store. An object that fits in one part takes one
+// request. A larger one is a multipart upload that sends one part while it reads
+// the next.
 func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
 	if err := blob.CheckPut(key, o); err != nil {
 		return blob.Info{}, err
@@ -52,7 +52,7 @@ func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, o blob.PutOpt
 	return b.upload(ctx, w, func(u *upload) error { return u.stream(r, first) })
 }
 
-// begin makes the condition one that S3 knows.
+// begin checks the bucket and translates the condition into headers of S3.
 func (b *Bucket) begin(ctx context.Context, key string, o blob.PutOptions) (write, error) {
 	w := write{key: key, nonce: nonce()}
 	if err := b.Check(ctx); err != nil {
@@ -79,11 +79,12 @@ func (b *Bucket) begin(ctx context.Context, key string, o blob.PutOptions) (writ
 // putWhole stores an object in one request.
 func (b *Bucket) putWhole(ctx context.Context, w write, content []byte) (blob.Info, error) {
 	out, err := b.s3.PutObject(ctx, &s3.PutObjectInput{
-		Bucket: &b.name, Key: b.full(w.key), Body: bytes.NewReader(content), ContentLength: awssdk.Int64(int64(len(content))),
-		IfNoneMatch: w.ifNoneMatch, IfMatch: w.ifMatch, Metadata: map[string]string{nonceKey: w.nonce},
+		Bucket: &b.name, Key: b.full(w.key), IfNoneMatch: w.ifNoneMatch, IfMatch: w.ifMatch,
+		Body: bytes.NewReader(content), ContentLength: awssdk.Int64(int64(len(content))),
+		Metadata: map[string]string{nonceKey: w.nonce},
 	}, func(o *s3.Options) {
-		// Two conditional requests at once may both be told of a conflict
-		// before either is done; the bytes are here to be sent again.
+		// Concurrent conditional requests may all be refused before one succeeds.
+		// The bytes are in memory, so the request can be retried.
 		o.Retryer = retry.AddWithErrorCodes(o.Retryer, "ConditionalRequestConflict")
 	})
 	if err != nil {
@@ -92,8 +93,8 @@ func (b *Bucket) putWhole(ctx context.Context, w write, content []byte) (blob.In
 	return b.written(w, int64(len(content)), out.VersionId, out.ResultMetadata)
 }
 
-// written describes the object that a request made. S3 does not tell when it
-// was: the time of its answer stands for it.
+// written returns the info of the object that a request created. S3 does not
+// return its modification time; written takes the time of the response.
 func (b *Bucket) written(w write, size int64, version *string, answer middleware.Metadata) (blob.Info, error) {
 	at, ok := awsmiddleware.GetServerTime(answer)
 	if !ok {
@@ -103,8 +104,8 @@ func (b *Bucket) written(w write, size int64, version *string, answer middleware
 	return info, fault.Wrap(err, "put object %s", w.key)
 }
 
-// settle decides what came of a write that S3 refused: success, if the object
-// that stands in its way is its own.
+// settle decides the result of a write that S3 refused. The write succeeded if the
+// conflicting object has its nonce.
 func (b *Bucket) settle(ctx context.Context, w write, err error) (blob.Info, error) {
 	translated := translate(ctx, err, "put object %s", w.key)
 	if !fault.Is(translated, fault.Conflict) && codeOf(err) != "NoSuchUpload" {
@@ -115,14 +116,14 @@ func (b *Bucket) settle(ctx context.Context, w write, err error) (blob.Info, err
 		return info, nil
 	}
 	if headErr != nil && !fault.Is(headErr, fault.NotFound) {
-		return blob.Info{}, fault.Wrap(headErr, "look for the object after a conflict")
+		return blob.Info{}, fault.Wrap(headErr, "read the object after a conflict")
 	}
 	return blob.Info{}, translated
 }
 
-// readPart reads up to size bytes into a buffer that grows with what there is;
-// more tells whether the reader may have more. The reader's error is returned
-// as it is.
+// readPart reads up to size bytes into buffer, which it grows as needed. more
+// reports whether the reader may have more. readPart returns the reader's error
+// unchanged.
 func readPart(r io.Reader, buffer []byte, size int) (part []byte, more bool, err error) {
 	part = buffer[:0]
 	empty := 0
@@ -149,8 +150,15 @@ func readPart(r io.Reader, buffer []byte, size int) (part []byte, more bool, err
 	return part, true, nil
 }
 
-// completed names a part for S3 to put together.
+// completed returns a part as CompleteMultipartUpload names it.
 func completed(number int32, etag *string, sums types.CopyPartResult) types.CompletedPart {
-	return types.CompletedPart{PartNumber: &number, ETag: etag, ChecksumCRC32: sums.ChecksumCRC32, ChecksumCRC32C: sums.ChecksumCRC32C,
-		ChecksumCRC64NVME: sums.ChecksumCRC64NVME, ChecksumSHA1: sums.ChecksumSHA1, ChecksumSHA256: sums.ChecksumSHA256}
+	return types.CompletedPart{
+		PartNumber:        &number,
+		ETag:              etag,
+		ChecksumCRC32:     sums.ChecksumCRC32,
+		ChecksumCRC32C:    sums.ChecksumCRC32C,
+		ChecksumCRC64NVME: sums.ChecksumCRC64NVME,
+		ChecksumSHA1:      sums.ChecksumSHA1,
+		ChecksumSHA256:    sums.ChecksumSHA256,
+	}
 }

@@ -17,11 +17,11 @@ import (
 	"rollout/shared/fault"
 )
 
-// abortTime is how long giving an upload up may take. What is left over after
-// that, the bucket's lifecycle removes.
+// abortTime is the time limit of aborting an upload. The bucket's lifecycle rules
+// remove the parts of an upload that was not aborted.
 const abortTime = 15 * time.Second
 
-// upload is a multipart upload on its way.
+// upload is a multipart upload in progress.
 type upload struct {
 	*Bucket
 	ctx  context.Context
@@ -33,24 +33,25 @@ type upload struct {
 	parts []types.CompletedPart
 }
 
-// upload makes an object of the parts that send sends; if anything fails,
-// nothing is left of it.
+// upload creates an object from the parts that send sends. It aborts the upload if
+// a part fails.
 func (b *Bucket) upload(ctx context.Context, w write, send func(*upload) error) (blob.Info, error) {
-	made, err := b.s3.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
-		Bucket: &b.name, Key: b.full(w.key), Metadata: map[string]string{nonceKey: w.nonce}, ChecksumAlgorithm: types.ChecksumAlgorithmCrc32,
+	created, err := b.s3.CreateMultipartUpload(ctx, &s3.CreateMultipartUploadInput{
+		Bucket: &b.name, Key: b.full(w.key), Metadata: map[string]string{nonceKey: w.nonce},
+		ChecksumAlgorithm: types.ChecksumAlgorithmCrc32,
 	})
 	if err != nil {
 		return blob.Info{}, translate(ctx, err, "put object %s", w.key)
 	}
-	u := &upload{Bucket: b, ctx: ctx, key: w.key, id: made.UploadId}
+	u := &upload{Bucket: b, ctx: ctx, key: w.key, id: created.UploadId}
 	if err := send(u); err != nil {
 		u.abort()
 		return blob.Info{}, err
 	}
 	slices.SortFunc(u.parts, func(a, b types.CompletedPart) int { return cmp.Compare(*a.PartNumber, *b.PartNumber) })
 	out, err := b.s3.CompleteMultipartUpload(ctx, &s3.CompleteMultipartUploadInput{
-		Bucket: &b.name, Key: b.full(w.key), UploadId: u.id, MultipartUpload: &types.CompletedMultipartUpload{Parts: u.parts},
-		IfNoneMatch: w.ifNoneMatch, IfMatch: w.ifMatch,
+		Bucket: &b.name, Key: b.full(w.key), UploadId: u.id, IfNoneMatch: w.ifNoneMatch, IfMatch: w.ifMatch,
+		MultipartUpload: &types.CompletedMultipartUpload{Parts: u.parts},
 	})
 	if err != nil {
 		info, err := b.settle(ctx, w, err)
@@ -62,16 +63,18 @@ func (b *Bucket) upload(ctx context.Context, w write, send func(*upload) error) 
 	return b.written(w, u.size, out.VersionId, out.ResultMetadata)
 }
 
-// abort gives the upload up, also when its context has ended. That it fails
-// costs storage alone, until the lifecycle removes the parts.
+// abort discards the upload, even after its context has ended. It ignores errors:
+// leftover parts only cost storage until the lifecycle rules remove them.
 func (u *upload) abort() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(u.ctx), abortTime)
 	defer cancel()
-	_, _ = u.s3.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &u.name, Key: u.full(u.key), UploadId: u.id})
+	_, _ = u.s3.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{
+		Bucket: &u.name, Key: u.full(u.key), UploadId: u.id,
+	})
 }
 
-// stream sends what r has after the first part: one part is sent while the
-// next is read, into the other of two buffers.
+// stream sends the first part and the rest of r. It sends one part while it reads
+// the next into the other of two buffers.
 func (u *upload) stream(r io.Reader, first []byte) error {
 	buffers := make(chan []byte, 2)
 	buffers <- nil
@@ -93,7 +96,7 @@ func (u *upload) stream(r io.Reader, first []byte) error {
 		}
 		var err error
 		if part, more, err = readPart(r, <-buffers, u.part); err != nil {
-			<-sent // the reader's error is the one that counts
+			<-sent // the reader's error takes precedence
 			return err
 		}
 		if len(part) == 0 {
@@ -101,8 +104,18 @@ func (u *upload) stream(r io.Reader, first []byte) error {
 		}
 		if number == maxParts {
 			<-sent
-			return &fault.Error{Kind: fault.Exhausted, Err: fault.New(fault.Exhausted, "put object %s: it is larger than %d parts of %d MiB", u.key, maxParts, u.part>>20),
-				Remedy: "use larger parts"}
+			err := fault.New(
+				fault.Exhausted,
+				"put object %s: it is larger than %d parts of %d MiB",
+				u.key,
+				maxParts,
+				u.part>>20,
+			)
+			return &fault.Error{
+				Kind:   fault.Exhausted,
+				Err:    err,
+				Remedy: "store smaller objects, or set a larger BucketOptions.PartBytes",
+			}
 		}
 	}
 }
@@ -111,7 +124,8 @@ func (u *upload) stream(r io.Reader, first []byte) error {
 func (u *upload) send(number int32, content []byte) error {
 	out, err := u.s3.UploadPart(u.ctx, &s3.UploadPartInput{
 		Bucket: &u.name, Key: u.full(u.key), UploadId: u.id, PartNumber: &number,
-		Body: bytes.NewReader(content), ContentLength: awssdk.Int64(int64(len(content))), ChecksumAlgorithm: types.ChecksumAlgorithmCrc32,
+		Body: bytes.NewReader(content), ContentLength: awssdk.Int64(int64(len(content))),
+		ChecksumAlgorithm: types.ChecksumAlgorithmCrc32,
 	})
 	if err != nil {
 		return translate(u.ctx, err, "put object %s, part %d", u.key, number)
@@ -120,7 +134,7 @@ func (u *upload) send(number int32, content []byte) error {
 	return nil
 }
 
-// copy has S3 make a part of a piece of another object.
+// copy makes S3 copy a piece of another object into a part.
 func (u *upload) copy(number int32, p piece) error {
 	out, err := u.s3.UploadPartCopy(u.ctx, &s3.UploadPartCopyInput{
 		Bucket: &u.name, Key: u.full(u.key), UploadId: u.id, PartNumber: &number,
@@ -130,12 +144,18 @@ func (u *upload) copy(number int32, p piece) error {
 		return translate(u.ctx, err, "join %s: copy a part of %s", u.key, p.key)
 	}
 	if out.CopyPartResult == nil {
-		return fault.New(fault.Unavailable, "join %s: copying a part of %s had no result", u.key, p.key)
+		return fault.New(
+			fault.Unavailable,
+			"join %s: S3 returned no result for the copy of a part of %s",
+			u.key,
+			p.key,
+		)
 	}
 	u.done(p.length, completed(number, out.CopyPartResult.ETag, *out.CopyPartResult))
 	return nil
 }
 
+// done records a stored part.
 func (u *upload) done(size int64, part types.CompletedPart) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -19,36 +19,37 @@ import (
 	"rollout/shared/observe"
 )
 
-// InstanceOptions are what an Instance is not told by its port.
+// InstanceOptions configure an Instance.
 type InstanceOptions struct {
-	// Poll is how often the metadata is looked at; 0 is 5 s, as EC2 advises.
+	// Poll is the interval between reads of the metadata; 0 means 5 s, as EC2
+	// recommends.
 	Poll   time.Duration
-	Clock  clock.Clock  // nil is the system's
-	Logger *slog.Logger // nil discards
+	Clock  clock.Clock  // default: the system's
+	Logger *slog.Logger // default: discards
 	// SDK are further options of the client, for tests.
 	SDK []func(*imds.Options)
 }
 
-// Instance is an EC2 instance: what the machine has, and the notices of its
-// metadata service. It speaks IMDSv2 alone, never the older version, which
-// anything on the machine that forwards requests could be made to ask.
+// Instance is an EC2 instance as a capacity.Source: the inventory of its machine
+// and the notices of its metadata service. It uses only IMDSv2. An attacker could
+// reach the older version through any proxy on the machine.
 type Instance struct {
 	machine capacity.Source
 	imds    *imds.Client
 	options InstanceOptions
 
-	mu   sync.Mutex
-	id   string // once it is known
-	mute bool   // the metadata did not tell, which was said
+	mu     sync.Mutex
+	id     string // "" until known
+	warned bool   // the log has a warning that the id is unknown
 }
 
 var _ capacity.Source = (*Instance)(nil)
 
-// maxMetadata bounds what is read of one answer, in bytes.
+// maxMetadata is the most bytes that are read of one metadata response.
 const maxMetadata = 64 << 10
 
-// NewInstance returns the instance around the machine that it is; it asks for
-// nothing yet.
+// NewInstance returns the EC2 instance whose hardware machine describes; it sends
+// no request.
 func NewInstance(cfg awssdk.Config, machine capacity.Source, o InstanceOptions) *Instance {
 	o.Poll = cmp.Or(o.Poll, 5*time.Second)
 	if o.Clock == nil {
@@ -61,9 +62,9 @@ func NewInstance(cfg awssdk.Config, machine capacity.Source, o InstanceOptions) 
 	return &Instance{machine: machine, imds: imds.NewFromConfig(cfg, options...), options: o}
 }
 
-// Inventory looks at the machine itself, and asks EC2 for its id; see
-// capacity.Source. A machine that is not told its id is none that can't work:
-// that is said once.
+// Inventory returns the machine's inventory with the id of the EC2 instance; see
+// capacity.Source. A machine can work without its id, so a failure to read it is
+// logged once and is not an error.
 func (i *Instance) Inventory(ctx context.Context) (capacity.Inventory, error) {
 	inventory, err := i.machine.Inventory(ctx)
 	if err != nil {
@@ -73,24 +74,26 @@ func (i *Instance) Inventory(ctx context.Context) (capacity.Inventory, error) {
 	if fault.Is(err, fault.Canceled) {
 		return inventory, err
 	}
-	if err != nil && i.firstSilence() {
-		i.options.Logger.WarnContext(ctx, "the instance's id is not known", observe.KeyError, err)
+	if err != nil && i.firstWarning() {
+		i.options.Logger.WarnContext(ctx, "cannot read the instance's id", observe.KeyError, err)
 	}
 	return inventory, nil
 }
 
-func (i *Instance) firstSilence() bool {
+// firstWarning reports whether it is called for the first time.
+func (i *Instance) firstWarning() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	said := i.mute
-	i.mute = true
-	return !said
+	first := !i.warned
+	i.warned = true
+	return first
 }
 
-// instanceID is the format of instances' ids. Example: "i-0123456789abcdef0".
+// instanceID is the format of an instance's id. Example: "i-0123456789abcdef0".
 var instanceID = regexp.MustCompile(`^i-[0-9a-f]{8,32}$`)
 
-// ID returns the instance's id; NotFound if the metadata has none.
+// ID returns the id of the instance and caches it. It fails with NotFound if the
+// metadata lacks the id.
 func (i *Instance) ID(ctx context.Context) (string, error) {
 	i.mu.Lock()
 	id := i.id
@@ -103,7 +106,7 @@ func (i *Instance) ID(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if !instanceID.Match(content) {
-		return "", fault.New(fault.Corrupt, "the instance's metadata give %.40q for its id", content)
+		return "", fault.New(fault.Corrupt, "read the instance's id: %.40q is not an instance id", content)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -111,7 +114,7 @@ func (i *Instance) ID(ctx context.Context) (string, error) {
 	return i.id, nil
 }
 
-// Notices delivers EC2's notices, each once, and those of the machine; see
+// Notices delivers each notice of EC2 once, and the notices of the machine; see
 // capacity.Source.
 func (i *Instance) Notices(ctx context.Context) <-chan capacity.Notice {
 	out := make(chan capacity.Notice)
@@ -145,25 +148,25 @@ func (i *Instance) Notices(ctx context.Context) <-chan capacity.Notice {
 	return out
 }
 
-// poll looks at the metadata until ctx ends. A service that does not answer is
-// told of once, and again when it has answered meanwhile.
+// poll reads the metadata until ctx ends. It logs the first of consecutive
+// failures.
 func (i *Instance) poll(ctx context.Context, out chan<- capacity.Notice) {
 	defer close(out)
 	ticker := time.NewTicker(i.options.Poll)
 	defer ticker.Stop()
-	told := map[string]bool{}
-	silent := false
+	sent := map[string]bool{}
+	failing := false
 	for {
-		found, err := i.look(ctx)
-		if err != nil && ctx.Err() == nil && !silent {
-			i.options.Logger.WarnContext(ctx, "no notices", observe.KeyError, err)
+		found, err := i.readNotices(ctx)
+		if err != nil && ctx.Err() == nil && !failing {
+			i.options.Logger.WarnContext(ctx, "cannot read the instance's notices", observe.KeyError, err)
 		}
-		silent = err != nil
+		failing = err != nil
 		for _, n := range found {
-			if told[n.id] {
+			if sent[n.id] {
 				continue
 			}
-			told[n.id] = true
+			sent[n.id] = true
 			select {
 			case out <- n.Notice:
 			case <-ctx.Done():
@@ -178,50 +181,51 @@ func (i *Instance) poll(ctx context.Context, out chan<- capacity.Notice) {
 	}
 }
 
-// Notice asks once, and reports whether the instance is about to be taken away.
-// Notices tell when.
+// Notice reads the notices once. It returns the first one, and whether one exists.
 func (i *Instance) Notice(ctx context.Context) (n capacity.Notice, found bool, err error) {
-	all, err := i.look(ctx)
+	all, err := i.readNotices(ctx)
 	if len(all) > 0 {
 		return all[0].Notice, true, nil
 	}
 	return capacity.Notice{}, false, err
 }
 
-// look asks for every kind of notice once. It returns those that it found also
-// beside an error about others.
-func (i *Instance) look(ctx context.Context) (found []notice, err error) {
-	for _, kind := range notices {
-		content, oneErr := i.metadata(ctx, kind.path)
-		if fault.Is(oneErr, fault.NotFound) {
+// readNotices reads every kind of notice once. It returns the notices that it
+// could read even if it also returns an error about another kind.
+func (i *Instance) readNotices(ctx context.Context) (found []notice, err error) {
+	for _, kind := range noticeKinds {
+		content, kindErr := i.metadata(ctx, kind.path)
+		if fault.Is(kindErr, fault.NotFound) {
 			continue
 		}
-		if oneErr == nil {
-			var some []notice
-			some, oneErr = kind.parse(content, i.options.Clock.Now())
-			found = append(found, some...)
+		if kindErr == nil {
+			var parsed []notice
+			parsed, kindErr = kind.parse(content, i.options.Clock.Now())
+			found = append(found, parsed...)
 		}
-		if oneErr != nil {
-			err = oneErr
+		if kindErr != nil {
+			err = kindErr
 		}
 	}
 	return found, err
 }
 
-// metadata reads one path; NotFound if there is nothing.
+// metadata reads one path of the metadata. It fails with NotFound if the path does
+// not exist.
 func (i *Instance) metadata(ctx context.Context, path string) ([]byte, error) {
 	out, err := i.imds.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
 	if statusOf(err) == http.StatusNotFound {
-		return nil, fault.WithKind(fault.NotFound, err, "no metadata %s", path)
+		return nil, fault.WithKind(fault.NotFound, err, "the instance has no metadata %s", path)
 	}
 	if err != nil {
-		e := translate(ctx, err, "ask the instance's metadata for %s", path).(*fault.Error)
+		e := translate(ctx, err, "request the instance's metadata %s", path).(*fault.Error)
 		if e.Kind != fault.Canceled {
-			e.Remedy = "in a container, the instance's metadata options need a hop limit of 2; off EC2 there is none"
+			e.Remedy = "in a container, set a hop limit of 2 in the instance's metadata options; " +
+				"ignore this outside EC2, which has no metadata service"
 		}
 		return nil, e
 	}
-	defer out.Content.Close() // read only: nothing can be lost
+	defer out.Content.Close() // opened for reading; closing cannot lose data
 	content, err := io.ReadAll(io.LimitReader(out.Content, maxMetadata))
 	return content, translate(ctx, err, "read the instance's metadata %s", path)
 }

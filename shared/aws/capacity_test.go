@@ -18,20 +18,20 @@ import (
 	"rollout/shared/capacity/capacitytest"
 )
 
-// fixed is a clock that stands still.
+// fixed is a clock that always returns the same time.
 type fixed time.Time
 
 func (f fixed) Now() time.Time { return time.Time(f) }
 
 var noon = time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 
-// metadata is an instance's metadata service, as EC2's documentation has it.
+// metadata is a fake instance metadata service, according to EC2's documentation.
 type metadata struct {
 	mu     sync.Mutex
 	paths  map[string]string
-	token  int // the one that holds
-	tokens int // made so far
-	denied int // requests without a token that holds
+	token  int // the valid one
+	tokens int // issued so far
+	denied int // requests without a valid token
 }
 
 func (m *metadata) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -63,7 +63,7 @@ func (m *metadata) set(path, content string) {
 	m.paths[path] = content
 }
 
-// revoke lets the token that is in use hold no more.
+// revoke invalidates the current token.
 func (m *metadata) revoke() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,7 +71,7 @@ func (m *metadata) revoke() {
 	m.token = m.tokens
 }
 
-// machine is a machine with one CPU and no notices of its own.
+// machine has one CPU, and the notices that the test puts into own.
 type machine struct{ own chan capacity.Notice }
 
 func (machine) Inventory(ctx context.Context) (capacity.Inventory, error) {
@@ -111,12 +111,15 @@ func TestInstanceConforms(t *testing.T) {
 		m := newMetadata()
 		source, _ := newInstance(t, m, InstanceOptions{})
 		return capacitytest.Machine{Source: source, Notify: func(_ *testing.T, n capacity.Notice) {
-			m.set("spot/instance-action", fmt.Sprintf(`{"action":"terminate","time":%q}`, noon.Add(n.Lead).Format(time.RFC3339)))
+			m.set(
+				"spot/instance-action",
+				fmt.Sprintf(`{"action":"terminate","time":%q}`, noon.Add(n.Lead).Format(time.RFC3339)),
+			)
 		}}
 	})
 }
 
-func TestAnInstanceOutlivesItsToken(t *testing.T) {
+func TestInstanceRenewsRevokedToken(t *testing.T) {
 	t.Parallel()
 	m := newMetadata()
 	source, _ := newInstance(t, m, InstanceOptions{})
@@ -131,28 +134,31 @@ func TestAnInstanceOutlivesItsToken(t *testing.T) {
 		t.Errorf("notice %+v, want %+v", got, want)
 	}
 	if m.denied == 0 {
-		t.Error("nothing was asked with the old token")
+		t.Error("the revoked token was not used")
 	}
 }
 
-func TestAnInstanceKnowsItsIdOnceTheMetadataTell(t *testing.T) {
+func TestInventoryHasInstanceIDOnceMetadataHasIt(t *testing.T) {
 	t.Parallel()
 	m := newMetadata()
 	source, _ := newInstance(t, m, InstanceOptions{})
-	for _, c := range []struct{ told, want string }{
-		{"", ""}, {"<html>", ""}, {"i-0123456789abcdef0", "i-0123456789abcdef0"}, {"i-00000000", "i-0123456789abcdef0"},
+	for _, c := range []struct{ metadata, want string }{
+		{"", ""},
+		{"<html>", ""},
+		{"i-0123456789abcdef0", "i-0123456789abcdef0"},
+		{"i-00000000", "i-0123456789abcdef0"}, // the first id is cached
 	} {
-		if c.told != "" {
-			m.set("instance-id", c.told)
+		if c.metadata != "" {
+			m.set("instance-id", c.metadata)
 		}
 		got, err := source.Inventory(t.Context())
 		if err != nil || got.Instance != c.want || got.CPUs != 1 {
-			t.Errorf("told %q: Inventory = %+v, %v, want the id %q", c.told, got, err, c.want)
+			t.Errorf("metadata %q: Inventory = %+v, %v, want the id %q", c.metadata, got, err, c.want)
 		}
 	}
 }
 
-func TestAnInstancePassesItsMachinesNoticesOn(t *testing.T) {
+func TestNoticesIncludeThoseOfTheMachine(t *testing.T) {
 	t.Parallel()
 	source, own := newInstance(t, newMetadata(), InstanceOptions{})
 	want := capacity.Notice{Reason: "file", Lead: time.Second}
@@ -162,8 +168,7 @@ func TestAnInstancePassesItsMachinesNoticesOn(t *testing.T) {
 	}
 }
 
-// lines is a logger's output as a channel of lines; what nobody waits for is
-// dropped.
+// lines is a logger's output as a channel of lines; a full channel drops them.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) {
@@ -174,47 +179,55 @@ func (l lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestASilentMetadataServiceIsToldOfWithWhatToDo(t *testing.T) {
+func TestRefusedMetadataIsLoggedWithRemedy(t *testing.T) {
 	t.Parallel()
-	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }))
+	refusing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+	}))
 	t.Cleanup(refusing.Close)
-	said := make(lines, 10)
-	source := NewInstance(awssdk.Config{}, machine{}, InstanceOptions{Poll: time.Millisecond, Logger: slog.New(slog.NewTextHandler(said, nil)),
-		SDK: []func(*imds.Options){func(i *imds.Options) { i.Endpoint, i.Retryer = refusing.URL, awssdk.NopRetryer{} }}})
+	logged := make(lines, 10)
+	source := NewInstance(awssdk.Config{}, machine{}, InstanceOptions{
+		Poll:   time.Millisecond,
+		Logger: slog.New(slog.NewTextHandler(logged, nil)),
+		SDK: []func(*imds.Options){func(i *imds.Options) {
+			i.Endpoint, i.Retryer = refusing.URL, awssdk.NopRetryer{}
+		}},
+	})
 	source.Notices(t.Context())
-	if line := <-said; !strings.Contains(line, "hop limit of 2") {
+	if line := <-logged; !strings.Contains(line, "hop limit of 2") {
 		t.Errorf("log: %s", line)
 	}
 }
 
-func TestNoticesAreRead(t *testing.T) {
+func TestNoticeKindsParseMetadata(t *testing.T) {
 	t.Parallel()
 	maintenance := func(state, at string) string {
-		return fmt.Sprintf(`[{"NotBefore":%q,"Code":"system-reboot","Description":"x","EventId":"instance-event-1","NotAfter":%q,"State":%q}]`, at, at, state)
+		return fmt.Sprintf(`[{"NotBefore":%q,"Code":"system-reboot","Description":"x",`+
+			`"EventId":"instance-event-1","NotAfter":%q,"State":%q}]`, at, at, state)
 	}
 	for name, c := range map[string]struct {
 		kind    int
 		content string
 		want    string // notices, or "error"
 	}{
-		"a spot notice":                    {0, `{"action":"terminate","time":"2026-11-28T12:01:59Z"}`, "spot 1m59s;"},
-		"a spot notice that is over":       {0, `{"action":"terminate","time":"2026-11-28T11:00:00Z"}`, "spot 0s;"},
-		"a spot notice and a slow clock":   {0, `{"action":"hibernate","time":"2026-11-28T13:00:00Z"}`, "spot 2m0s;"},
-		"no spot notice":                   {0, `<html>`, "error"},
-		"a spot notice without time":       {0, `{"action":"terminate"}`, "error"},
-		"a rebalance recommendation":       {1, `{"noticeTime":"2026-11-28T11:59:00Z"}`, "rebalance 2m0s;"},
-		"no rebalance recommendation":      {1, `{}`, "error"},
-		"maintenance soon":                 {2, maintenance("active", "28 Nov 2026 12:08:00 GMT"), "maintenance 8m0s;"},
-		"maintenance under way":            {2, maintenance("active", "28 Nov 2026 11:08:00 GMT"), "maintenance 0s;"},
-		"maintenance in days":              {2, maintenance("active", "8 Dec 2026 11:08:00 GMT"), ""},
-		"maintenance that was":             {2, maintenance("completed", "28 Nov 2026 12:08:00 GMT"), ""},
-		"maintenance that will not be":     {2, maintenance("canceled", "28 Nov 2026 12:08:00 GMT"), ""},
-		"maintenance at an unknown time":   {2, maintenance("active", "soon"), "error"},
-		"no maintenance":                   {2, `[]`, ""},
-		"no maintenance, as older ones do": {2, "", ""},
-		"no list of maintenance":           {2, `{"Code":`, "error"},
+		"spot notice":                    {0, `{"action":"terminate","time":"2026-11-28T12:01:59Z"}`, "spot 1m59s;"},
+		"spot notice in the past":        {0, `{"action":"terminate","time":"2026-11-28T11:00:00Z"}`, "spot 0s;"},
+		"spot notice and a slow clock":   {0, `{"action":"hibernate","time":"2026-11-28T13:00:00Z"}`, "spot 2m0s;"},
+		"spot notice that is not JSON":   {0, `<html>`, "error"},
+		"spot notice without a time":     {0, `{"action":"terminate"}`, "error"},
+		"rebalance recommendation":       {1, `{"noticeTime":"2026-11-28T11:59:00Z"}`, "rebalance 2m0s;"},
+		"rebalance without a time":       {1, `{}`, "error"},
+		"maintenance soon":               {2, maintenance("active", "28 Nov 2026 12:08:00 GMT"), "maintenance 8m0s;"},
+		"maintenance under way":          {2, maintenance("active", "28 Nov 2026 11:08:00 GMT"), "maintenance 0s;"},
+		"maintenance in days":            {2, maintenance("active", "8 Dec 2026 11:08:00 GMT"), ""},
+		"maintenance that is completed":  {2, maintenance("completed", "28 Nov 2026 12:08:00 GMT"), ""},
+		"maintenance that is canceled":   {2, maintenance("canceled", "28 Nov 2026 12:08:00 GMT"), ""},
+		"maintenance at an unknown time": {2, maintenance("active", "soon"), "error"},
+		"empty list":                     {2, `[]`, ""},
+		"empty response":                 {2, "", ""},
+		"maintenance that is not a list": {2, `{"Code":`, "error"},
 	} {
-		found, err := notices[c.kind].parse([]byte(c.content), noon)
+		found, err := noticeKinds[c.kind].parse([]byte(c.content), noon)
 		got := ""
 		for _, n := range found {
 			got += fmt.Sprintf("%s %s;", n.Reason, n.Lead)

@@ -11,41 +11,46 @@ import (
 	"rollout/shared/clock"
 )
 
-// maxSkew is how far a clock may be from the services' to be taken for right:
-// their answers tell whole seconds, and take their time.
+// maxSkew is the largest difference from the services' time at which the local
+// clock counts as correct. Responses carry whole seconds and arrive with a delay.
 const maxSkew = 3 * time.Second
 
-// Clock is the time of the services, which each of their answers tells. To
-// somebody whose own clock is minutes ahead, everybody who is alive there would
-// seem to be dead. Until the first answer it is its machine's.
+// Clock is the time of the AWS services, taken from the Date header of each
+// response. A machine whose own clock is minutes ahead would otherwise see every
+// live worker as dead. Until the first response, Clock is the machine's clock.
+// It is safe for concurrent use.
 type Clock struct {
 	machine clock.Clock
-	ahead   atomic.Int64 // by how much the services' are, in nanoseconds
+	ahead   atomic.Int64 // the services' time minus the machine's, in nanoseconds
 }
 
 var _ clock.Clock = (*Clock)(nil)
 
-// NewClock returns the clock of whoever hears the answers that Listen is told of.
+// NewClock returns a clock that corrects machine by the responses of the clients
+// to which AddMiddleware was given.
 func NewClock(machine clock.Clock) *Clock { return &Clock{machine: machine} }
 
-// Now is the time there; see clock.Clock.
+// Now returns the services' time; see clock.Clock.
 func (c *Clock) Now() time.Time { return c.machine.Now().Add(time.Duration(c.ahead.Load())) }
 
-// AddMiddleware adds the clock to a client's requests; it is one of the SDK's
-// APIOptions.
+// AddMiddleware makes a client report the time of its responses to the clock.
+// Pass it as one of the SDK's APIOptions.
 func (c *Clock) AddMiddleware(stack *middleware.Stack) error {
 	return stack.Initialize.Add(middleware.InitializeMiddlewareFunc("rolloutClock",
-		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (
+			middleware.InitializeOutput, middleware.Metadata, error,
+		) {
 			out, metadata, err := next.HandleInitialize(ctx, in)
-			if theirs, ok := awsmiddleware.GetServerTime(metadata); ok {
-				c.hear(theirs)
+			if serverTime, ok := awsmiddleware.GetServerTime(metadata); ok {
+				c.adjust(serverTime)
 			}
 			return out, metadata, err
 		}), middleware.Before)
 }
 
-func (c *Clock) hear(theirs time.Time) {
-	ahead := theirs.Sub(c.machine.Now())
+// adjust sets the offset from the time of one response.
+func (c *Clock) adjust(serverTime time.Time) {
+	ahead := serverTime.Sub(c.machine.Now())
 	if ahead.Abs() <= maxSkew {
 		ahead = 0
 	}

@@ -54,13 +54,14 @@ func (s *Stack) remedies() map[string]map[fault.Kind]string {
 			fault.Unavailable: network,
 		},
 		cloud.CheckQueue: {
-			fault.Denied: "let this user do sqs:GetQueueUrl, sqs:SendMessage, sqs:ReceiveMessage, sqs:ChangeMessageVisibility and " +
-				"sqs:DeleteMessage on the queue " + at.SQS.Prefix + host.DoctorQueue,
+			fault.Denied: "let this user do sqs:GetQueueUrl, sqs:SendMessage, sqs:ReceiveMessage, " +
+				"sqs:ChangeMessageVisibility and sqs:DeleteMessage on the queue " + at.SQS.Prefix + host.DoctorQueue,
 			fault.NotFound:    "deploy the stack, or look at cloud.sqs.prefix and cloud.region",
 			fault.Unavailable: network,
 		},
 		cloud.CheckSecretStore: {
-			fault.Denied:      "let this user do secretsmanager:GetSecretValue on the secrets that begin with " + at.Secrets.Prefix,
+			fault.Denied: "let this user do secretsmanager:GetSecretValue on the secrets that begin with " +
+				at.Secrets.Prefix,
 			fault.Unavailable: network,
 		},
 		cloud.CheckComputeHint: {
@@ -76,14 +77,15 @@ func (s *Stack) remedies() map[string]map[fault.Kind]string {
 	}
 }
 
-// explainsItself reports whether the credentials were refused, or were missing:
-// a remedy about permissions would mislead, and the error has its own.
+// explainsItself reports whether the credentials were refused or missing. The error
+// then has its own remedy, and one about permissions would mislead.
 func explainsItself(err error) bool {
 	if !fault.Is(err, fault.Denied) {
 		return false
 	}
 	var answer smithy.APIError
-	return !errors.As(err, &answer) || !strings.HasPrefix(answer.ErrorCode(), "AccessDenied") && fault.RemedyOf(err) != ""
+	return !errors.As(err, &answer) ||
+		!strings.HasPrefix(answer.ErrorCode(), "AccessDenied") && fault.RemedyOf(err) != ""
 }
 
 // reach sends a request to S3's endpoint. Any answer proves DNS, TCP and TLS.
@@ -101,12 +103,12 @@ func reach(cfg awssdk.Config) func(context.Context) (string, error) {
 		if err != nil {
 			return "", fault.WithKind(fault.Unavailable, err, "connect")
 		}
-		_ = answer.Body.Close() // nothing of it is wanted
+		_ = answer.Body.Close() // the body is not used
 		return r.URL.Redacted(), nil
 	}
 }
 
-// endpoint is the address that S3 is asked at.
+// endpoint returns the URL of S3's endpoint.
 func endpoint(ctx context.Context, cfg awssdk.Config) (string, error) {
 	o := s3.NewFromConfig(cfg).Options()
 	if o.BaseEndpoint != nil {
@@ -132,7 +134,7 @@ func authenticate(cfg awssdk.Config, docs document.Store) func(context.Context) 
 	}
 }
 
-// inspect looks at the machine, and at an EC2 instance's notices.
+// inspect describes the machine and, on an EC2 instance, its notices.
 func inspect(i *Instance) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		inventory, err := i.Inventory(ctx)

@@ -14,7 +14,7 @@ import (
 	"rollout/shared/capacity"
 )
 
-// computer has a GPU and tells nothing.
+// computer is a machine with one GPU and without notices.
 type computer struct{}
 
 func (computer) Inventory(context.Context) (capacity.Inventory, error) {
@@ -25,15 +25,20 @@ func (computer) Notices(context.Context) <-chan capacity.Notice { return nil }
 
 func TestInspectDescribesTheMachineOnAndOffEC2(t *testing.T) {
 	t.Parallel()
-	const id = "meta-data/instance-id"
+	const id, action = "meta-data/instance-id", "meta-data/spot/instance-action"
 	for name, c := range map[string]struct {
 		metadata  map[string]string // by path; "!" is a failure
 		want, err string
 	}{
-		"off EC2":          {nil, "1 GPUs, not on an EC2 instance", ""},
-		"on an instance":   {map[string]string{id: "i-0123456789abcdef0"}, "1 GPUs, i-0123456789abcdef0", ""},
-		"that will end":    {map[string]string{id: "i-0123456789abcdef0", "meta-data/spot/instance-action": `{"action":"terminate","time":"2026-11-28T08:22:00Z"}`}, "1 GPUs, i-0123456789abcdef0, goes away: spot", ""},
-		"that is not told": {map[string]string{id: "i-0123456789abcdef0", "meta-data/spot/instance-action": "!"}, "", "ask for a notice"},
+		"off EC2":        {nil, "1 GPUs, not on an EC2 instance", ""},
+		"on an instance": {map[string]string{id: "i-0123456789abcdef0"}, "1 GPUs, i-0123456789abcdef0", ""},
+		"with a spot notice": {
+			map[string]string{id: "i-0123456789abcdef0", action: `{"action":"terminate","time":"2026-11-28T08:22:00Z"}`},
+			"1 GPUs, i-0123456789abcdef0, goes away: spot", "",
+		},
+		"with refused notices": {
+			map[string]string{id: "i-0123456789abcdef0", action: "!"}, "", "ask for a notice",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,7 +57,8 @@ func TestInspectDescribesTheMachineOnAndOffEC2(t *testing.T) {
 				}
 			}))
 			t.Cleanup(at.Close)
-			instance := NewInstance(awssdk.Config{}, computer{}, InstanceOptions{SDK: []func(*imds.Options){func(o *imds.Options) { o.Endpoint = at.URL }}})
+			sdk := []func(*imds.Options){func(o *imds.Options) { o.Endpoint = at.URL }}
+			instance := NewInstance(awssdk.Config{}, computer{}, InstanceOptions{SDK: sdk})
 			got, err := inspect(instance)(t.Context())
 			if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
 				t.Errorf("%q, %v; want %q, %q", got, err, c.want, c.err)

@@ -1,12 +1,16 @@
-// Package aws has the drivers of Amazon Web Services, one file a port: objects
-// in S3, documents in DynamoDB, queues in SQS, secrets in Secrets Manager,
-// notices from an EC2 instance's metadata, and fleets of Auto Scaling.
+// Package aws implements the storage and capacity ports on Amazon Web Services:
+// objects in S3, documents in DynamoDB, queues in SQS, secrets in Secrets
+// Manager, preemption notices from an EC2 instance's metadata, and fleets in
+// Auto Scaling. It is also the cloud.Provider of a deployed stack.
 //
-// Every driver passes its port's conformance suite, against emulators and, if
-// asked to, a real account. Where they are is the SDK's affair: its endpoint
-// and credential variables work, and nothing else tells an emulator from the
-// cloud. The package never makes a bucket or a table, never overwrites where
-// its port says create, and leaves repeating a failed request to the SDK and
-// to the wrappers above the ports; but of a batch it repeats what the service
-// left undone, which nobody above can name.
+// Every driver passes the conformance suite of its port, against emulators and,
+// on request, a real account. The SDK's own endpoint and credential variables
+// decide where requests go; the package does not distinguish an emulator from
+// AWS.
+//
+// The package never creates a bucket or a table, and never overwrites where its
+// port says create. It leaves retries of failed requests to the SDK and to the
+// wrappers above the ports, with one exception: after a partly successful batch
+// it retries the entries that the service did not process, because only the
+// driver knows which ones they are.
 package aws

@@ -13,27 +13,27 @@ import (
 	"rollout/shared/fault"
 )
 
-// DocumentOptions are what Documents are not told by their port.
+// DocumentOptions configure Documents. Listed, Spread and Prefix determine where
+// documents are stored; they must not change during the life of the table.
 type DocumentOptions struct {
-	// Listed are the first parts of keys that are listed often, such as "run":
-	// the documents of each stand together, so that listing them is one query.
+	// Listed are the first parts of keys that are listed often, such as "run".
+	// The documents of each share a partition, so that one query lists them.
 	Listed []string
-	// Spread is the number of partitions of all other documents; 0 is 64. It is
-	// for the life of the table.
+	// Spread is the number of partitions of all other documents; 0 means 64.
 	Spread int
-	// Prefix stands before every key in the table, and is not part of the
-	// port's keys. It has no slash. "" is none.
+	// Prefix is prepended to every key in the table and is not part of the port's
+	// keys. It must not contain a slash. Default: "".
 	Prefix string
 	// SDK are further options of the client, for tests.
 	SDK []func(*dynamodb.Options)
 }
 
 // Documents is a DynamoDB table as a document.Store. The table has the
-// partition key "p" and the sort key "k", both strings; see partitions for
-// which document is where.
+// partition key "p" and the sort key "k", both strings; partitions decides in
+// which partition a document is.
 //
-// A revision is a nonce, new for every write: what stands in the way of a
-// repeated request can be told from what is the request's own.
+// A revision is a nonce, new for every write. A repeated request that finds its
+// own revision in the table therefore knows that it succeeded before.
 type Documents struct {
 	dynamo *dynamodb.Client
 	table  string
@@ -50,9 +50,13 @@ const (
 	revisionAttribute  = "r"
 )
 
-// NewDocuments returns the table's documents; it asks for nothing yet.
+// NewDocuments returns the documents of a table; it sends no request.
 func NewDocuments(cfg awssdk.Config, table string, o DocumentOptions) *Documents {
-	return &Documents{dynamo: dynamodb.NewFromConfig(cfg, o.SDK...), table: table, partitions: partitions{o.Prefix, o.Listed, cmp.Or(o.Spread, spread)}}
+	return &Documents{
+		dynamo:     dynamodb.NewFromConfig(cfg, o.SDK...),
+		table:      table,
+		partitions: partitions{o.Prefix, o.Listed, cmp.Or(o.Spread, spread)},
+	}
 }
 
 // Get reads a document; see document.Store.
@@ -60,7 +64,9 @@ func (d *Documents) Get(ctx context.Context, key string) (document.Doc, error) {
 	if err := document.CheckKey(key); err != nil {
 		return document.Doc{}, err
 	}
-	out, err := d.dynamo.GetItem(ctx, &dynamodb.GetItemInput{TableName: &d.table, Key: d.item(key), ConsistentRead: awssdk.Bool(true)})
+	out, err := d.dynamo.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName: &d.table, Key: d.item(key), ConsistentRead: awssdk.Bool(true),
+	})
 	if err != nil {
 		return document.Doc{}, d.translate(ctx, err, "get document %s", key)
 	}
@@ -72,23 +78,32 @@ func (d *Documents) Get(ctx context.Context, key string) (document.Doc, error) {
 
 // Create writes a document that must not exist; see document.Store.
 func (d *Documents) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
-	return d.put(ctx, key, value, "", "attribute_not_exists("+keyAttribute+")", nil)
+	return d.put(ctx, key, value, condition{expression: "attribute_not_exists(" + keyAttribute + ")"})
 }
 
 // Replace writes a document whose revision must still be rev; see
 // document.Store.
-func (d *Documents) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
-	condition, values := holds(rev)
-	return d.put(ctx, key, value, rev, condition, values)
+func (d *Documents) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (
+	document.Revision, error,
+) {
+	return d.put(ctx, key, value, revisionIs(rev))
 }
 
-// holds is the condition that a document's revision is rev.
-func holds(rev document.Revision) (string, map[string]types.AttributeValue) {
-	return revisionAttribute + " = :old", map[string]types.AttributeValue{":old": stringAttribute(string(rev))}
+// condition is what must hold for a write to take effect.
+type condition struct {
+	old        document.Revision // the revision to replace; "" if the document must not exist
+	expression string
+	values     map[string]types.AttributeValue
 }
 
-// put writes a document under a condition.
-func (d *Documents) put(ctx context.Context, key string, value []byte, old document.Revision, condition string, values map[string]types.AttributeValue) (document.Revision, error) {
+// revisionIs is the condition that a document's revision is rev.
+func revisionIs(rev document.Revision) condition {
+	return condition{rev, revisionAttribute + " = :old",
+		map[string]types.AttributeValue{":old": stringAttribute(string(rev))}}
+}
+
+// put writes a document under a condition and returns its new revision.
+func (d *Documents) put(ctx context.Context, key string, value []byte, c condition) (document.Revision, error) {
 	if err := document.CheckWrite(key, value); err != nil {
 		return "", err
 	}
@@ -97,30 +112,33 @@ func (d *Documents) put(ctx context.Context, key string, value []byte, old docum
 	item[valueAttribute] = &types.AttributeValueMemberB{Value: value}
 	item[revisionAttribute] = stringAttribute(string(revision))
 	_, err := d.dynamo.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: &d.table, Item: item, ConditionExpression: &condition, ExpressionAttributeValues: values,
+		TableName: &d.table, Item: item, ConditionExpression: &c.expression, ExpressionAttributeValues: c.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
 	var refused *types.ConditionalCheckFailedException
 	if !errors.As(err, &refused) {
 		return revision, d.translate(ctx, err, "write document %s", key)
 	}
-	there, err := d.existingRevision(ctx, key, refused)
+	current, err := d.existingRevision(ctx, key, refused)
 	switch {
 	case err != nil:
 		return "", err
-	case there == revision: // a repetition of this very write
+	case current == revision: // an earlier attempt of this write succeeded
 		return revision, nil
-	case there == "":
-		return "", fault.New(fault.Conflict, "write document %s: it is gone", key)
-	case old == "":
+	case current == "":
+		return "", fault.New(fault.Conflict, "write document %s: it was deleted", key)
+	case c.old == "":
 		return "", fault.New(fault.Conflict, "write document %s: it exists", key)
 	}
-	return "", fault.New(fault.Conflict, "write document %s: its revision is %s, not %s", key, there, old)
+	return "", fault.New(fault.Conflict, "write document %s: its revision is %s, not %s", key, current, c.old)
 }
 
-// existingRevision returns the revision of the document that a condition failed on, "" if
-// there is none. The answer has it; where it has not, the document is read.
-func (d *Documents) existingRevision(ctx context.Context, key string, refused *types.ConditionalCheckFailedException) (document.Revision, error) {
+// existingRevision returns the revision of the document on which a condition
+// failed, "" if the document does not exist. If DynamoDB's response lacks the
+// revision, existingRevision reads the document.
+func (d *Documents) existingRevision(
+	ctx context.Context, key string, refused *types.ConditionalCheckFailedException,
+) (document.Revision, error) {
 	if rev, ok := refused.Item[revisionAttribute].(*types.AttributeValueMemberS); ok {
 		return document.Revision(rev.Value), nil
 	}
@@ -128,40 +146,44 @@ func (d *Documents) existingRevision(ctx context.Context, key string, refused *t
 	if fault.Is(err, fault.NotFound) {
 		return "", nil
 	}
-	return doc.Revision, fault.Wrap(err, "look at the document that is in the way")
+	return doc.Revision, fault.Wrap(err, "read the document after a conflict")
 }
 
 // Delete removes a document whose revision must still be rev; see
-// document.Store. If the document is gone and the SDK had to repeat the
-// request after a try whose reply was lost, that try is taken to have removed
-// it.
+// document.Store. If the document is gone and the SDK retried the request after
+// a lost response, Delete assumes that its own earlier attempt removed it.
 func (d *Documents) Delete(ctx context.Context, key string, rev document.Revision) error {
 	if err := document.CheckKey(key); err != nil {
 		return err
 	}
-	condition, values := holds(rev)
-	tries := new(outcome)
+	c, attempts := revisionIs(rev), new(outcome)
 	_, err := d.dynamo.DeleteItem(ctx, &dynamodb.DeleteItemInput{
-		TableName: &d.table, Key: d.item(key), ConditionExpression: &condition, ExpressionAttributeValues: values,
+		TableName: &d.table, Key: d.item(key), ConditionExpression: &c.expression, ExpressionAttributeValues: c.values,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
-	}, func(o *dynamodb.Options) { o.APIOptions = append(o.APIOptions, tries.watch) })
+	}, func(o *dynamodb.Options) { o.APIOptions = append(o.APIOptions, attempts.addMiddleware) })
 	var refused *types.ConditionalCheckFailedException
 	if !errors.As(err, &refused) {
 		return d.translate(ctx, err, "delete document %s", key)
 	}
-	there, err := d.existingRevision(ctx, key, refused)
+	current, err := d.existingRevision(ctx, key, refused)
 	switch {
 	case err != nil:
 		return err
-	case there == "" && tries.open.Load():
+	case current == "" && attempts.unknown.Load():
 		return nil
-	case there == "":
-		return fault.New(fault.NotFound, "delete document %s: there is none", key)
+	case current == "":
+		return fault.New(fault.NotFound, "delete document %s: it does not exist", key)
 	}
-	return fault.New(fault.Conflict, "delete document %s: its revision is %s, not %s", key, there, cmp.Or(rev, "(none)"))
+	return fault.New(
+		fault.Conflict,
+		"delete document %s: its revision is %s, not %s",
+		key,
+		current,
+		cmp.Or(rev, `""`),
+	)
 }
 
-// Ping asks for a document; see document.Store.
+// Ping reads a document that need not exist; see document.Store.
 func (d *Documents) Ping(ctx context.Context) error {
 	_, err := d.Get(ctx, "ping")
 	if fault.Is(err, fault.NotFound) && codeOf(err) == "" {
@@ -170,32 +192,36 @@ func (d *Documents) Ping(ctx context.Context) error {
 	return err
 }
 
-// translate also says what to do about a table that is not there.
+// translate adds a remedy for a missing table to the common translation.
 func (d *Documents) translate(ctx context.Context, err error, format string, args ...any) error {
 	err = translate(ctx, err, format, args...)
 	if own, ok := err.(*fault.Error); ok && codeOf(err) == "ResourceNotFoundException" {
-		own.Remedy = "deploy the stack, or look at cloud.dynamodb.table (" + d.table + ") and cloud.region"
+		own.Remedy = "deploy the stack, or check cloud.dynamodb.table (" + d.table + ") and cloud.region"
 	}
 	return err
 }
 
-// item is the key of a document's item.
+// item returns the primary key of a document's item.
 func (d *Documents) item(key string) map[string]types.AttributeValue {
-	return map[string]types.AttributeValue{partitionAttribute: stringAttribute(d.of(key)), keyAttribute: stringAttribute(d.prefix + key)}
+	return map[string]types.AttributeValue{
+		partitionAttribute: stringAttribute(d.partitionOf(key)),
+		keyAttribute:       stringAttribute(d.prefix + key),
+	}
 }
 
-// doc reads an item.
+// doc parses an item.
 func (d *Documents) doc(item map[string]types.AttributeValue) (document.Doc, error) {
 	key, okKey := item[keyAttribute].(*types.AttributeValueMemberS)
 	value, okValue := item[valueAttribute].(*types.AttributeValueMemberB)
 	rev, okRev := item[revisionAttribute].(*types.AttributeValueMemberS)
 	if !okKey || !okValue || !okRev || len(key.Value) < len(d.prefix) {
-		return document.Doc{}, fault.New(fault.Corrupt, "table %s: an item is no document", d.table)
+		return document.Doc{}, fault.New(fault.Corrupt, "table %s: an item lacks an attribute of a document", d.table)
 	}
 	if value.Value == nil {
 		value.Value = []byte{}
 	}
-	return document.Doc{Key: key.Value[len(d.prefix):], Value: value.Value, Revision: document.Revision(rev.Value)}, nil
+	revision := document.Revision(rev.Value)
+	return document.Doc{Key: key.Value[len(d.prefix):], Value: value.Value, Revision: revision}, nil
 }
 
 func stringAttribute(s string) *types.AttributeValueMemberS {

@@ -8,26 +8,26 @@ import (
 )
 
 // spread is the number of partitions of the documents that are not listed.
-// DynamoDB carries 1,000 writes a second in each, and splits those that get hot.
+// DynamoDB accepts 1,000 writes a second in each, and splits hot ones.
 const spread = 64
 
-// shards is the first part of the keys of shards. They have partitions of their
-// own, so that a worker's role can let it write them and nothing else: IAM tells
-// documents by their partition.
+// shards is the first part of the keys of shards. Shards have partitions of their
+// own, so that the role of a worker can allow writes to them and to nothing else:
+// IAM distinguishes documents by their partition.
 const shards = "shard"
 
-// partitions says which partition of the table a document is in. What is
-// listed stands together by the first part of its key: "run/01J…" is in
-// "run/". Everything else is spread by a hash, shards in "shard-00" to
-// "shard-3f" and others in "00" to "3f": it is found by its key alone.
+// partitions maps the key of a document to its partition of the table. Documents
+// of a listed kind share the partition named after the first part of their key:
+// "run/01J…" is in "run/". All other documents are spread by a hash of their key:
+// shards over "shard-00" to "shard-3f", the rest over "00" to "3f".
 type partitions struct {
 	prefix string
 	listed []string
 	spread int
 }
 
-// of returns the partition of a key.
-func (p partitions) of(key string) string {
+// partitionOf returns the partition of a key.
+func (p partitions) partitionOf(key string) string {
 	first, _, ok := strings.Cut(key, "/")
 	if ok && slices.Contains(p.listed, first) {
 		return p.prefix + first + "/"
@@ -37,7 +37,8 @@ func (p partitions) of(key string) string {
 	return p.hashed(ok && first == shards, int(hash.Sum64()%uint64(p.spread)))
 }
 
-// hashed has no slash, so it is never one of the listed.
+// hashed returns the name of the nth partition of the hashed documents. The name
+// has no slash, so it never equals that of a listed kind.
 func (p partitions) hashed(shard bool, n int) string {
 	kind := ""
 	if shard {
@@ -46,8 +47,8 @@ func (p partitions) hashed(shard bool, n int) string {
 	return fmt.Sprintf("%s%s%02x", p.prefix, kind, n)
 }
 
-// with returns the partitions that may hold keys with the prefix.
-func (p partitions) with(prefix string) (names []string) {
+// partitionsFor returns the partitions that may hold keys with the prefix.
+func (p partitions) partitionsFor(prefix string) (names []string) {
 	for _, first := range p.listed {
 		if strings.HasPrefix(prefix, first+"/") {
 			return []string{p.prefix + first + "/"}
@@ -68,9 +69,10 @@ func (p partitions) with(prefix string) (names []string) {
 	return names
 }
 
-// ListedPrefixes are the first parts of keys that the product lists, or that a policy
-// has to name: runs, those of them that are open, workers, their fleets, and what
-// trainings keep. It is for the life of a table.
+// ListedPrefixes returns the first parts of keys that the product lists or that
+// an IAM policy names: runs, open runs, heartbeats, workers, fleets, and the
+// snapshots and content of trainings. The list must not change during the life of
+// a table.
 func ListedPrefixes() []string {
 	return []string{"run", "open", "beat", "worker", "fleet", "snapshot", "content"}
 }

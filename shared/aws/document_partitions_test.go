@@ -10,19 +10,26 @@ import (
 	"rollout/shared/document"
 )
 
-// A key's partition is a part of the table's format.
+// The partition of a key is part of the table's format and must not change.
 func TestPartitionsOfKeys(t *testing.T) {
 	t.Parallel()
 	p := partitions{listed: []string{"run", "beat"}, spread: spread}
 	for key, want := range map[string]string{
-		"run/01J": "run/", "beat/w1": "beat/", "run": "0a", "control/01J": "06", "shard/ab-01J-7": "shard-31", "shard": "0b", "running/x": "33",
+		"run/01J":        "run/",
+		"beat/w1":        "beat/",
+		"run":            "0a",
+		"control/01J":    "06",
+		"shard/ab-01J-7": "shard-31",
+		"shard":          "0b",
+		"running/x":      "33",
 	} {
-		if got := p.of(key); got != want {
-			t.Errorf("%s is in %q, want %q", key, got, want)
+		if got := p.partitionOf(key); got != want {
+			t.Errorf("partitionOf(%s) = %q, want %q", key, got, want)
 		}
 	}
-	if got := (partitions{prefix: "x-", listed: []string{"run"}, spread: spread}).of("run/1"); got != "x-run/" {
-		t.Errorf("with a prefix: %q", got)
+	p.prefix = "x-"
+	if got := p.partitionOf("run/1"); got != "x-run/" {
+		t.Errorf("with a prefix: partitionOf(run/1) = %q, want x-run/", got)
 	}
 }
 
@@ -31,39 +38,39 @@ func TestShardsAreSpreadEvenly(t *testing.T) {
 	p, counts := partitions{spread: spread}, map[string]int{}
 	const keys = 64_000
 	for n := range keys {
-		counts[p.of(fmt.Sprintf("shard/01JABCDEF-%d", n))]++
+		counts[p.partitionOf(fmt.Sprintf("shard/01JABCDEF-%d", n))]++
 	}
 	for name, n := range counts {
 		if n < keys/spread/2 || n > keys/spread*2 {
-			t.Errorf("partition %s has %d of %d", name, n, keys)
+			t.Errorf("partition %s has %d of %d keys", name, n, keys)
 		}
 	}
 	if len(counts) != spread {
-		t.Errorf("%d partitions", len(counts))
+		t.Errorf("%d partitions have keys, want %d", len(counts), spread)
 	}
 }
 
-func TestAPrefixFindsThePartitionsOfItsKeys(t *testing.T) {
+func TestPartitionsForPrefixIncludeThoseOfItsKeys(t *testing.T) {
 	t.Parallel()
 	p := partitions{listed: []string{"run", "r", "beat"}, spread: spread}
 	key := rapid.OneOf(rapid.StringMatching(`(run|r|beat|shard)/[a-z]{0,3}`), rapid.StringMatching(`[!-~]{1,8}`))
 	rapid.Check(t, func(r *rapid.T) {
 		k := key.Draw(r, "key")
 		prefix := k[:rapid.IntRange(0, len(k)).Draw(r, "length")]
-		if names := p.with(prefix); !slices.Contains(names, p.of(k)) {
-			r.Fatalf("%q in %q is not found by %q in %q", k, p.of(k), prefix, names)
+		if names := p.partitionsFor(prefix); !slices.Contains(names, p.partitionOf(k)) {
+			r.Fatalf("%q is in %q, but partitionsFor(%q) = %q", k, p.partitionOf(k), prefix, names)
 		}
 	})
-	if names := p.with("run/"); len(names) != 1 {
+	if names := p.partitionsFor("run/"); len(names) != 1 {
 		t.Errorf("runs are listed from %q", names)
 	}
-	if names := p.with("shard/ab"); len(names) != spread {
+	if names := p.partitionsFor("shard/ab"); len(names) != spread {
 		t.Errorf("shards are listed from %q", names)
 	}
 }
 
-// Pages that were cut short must hide no document that comes after.
-func TestMergeOfPages(t *testing.T) {
+// A document that is missing from an incomplete page must not be skipped.
+func TestMergeStopsAtEndOfIncompletePages(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		var want []string
@@ -71,7 +78,7 @@ func TestMergeOfPages(t *testing.T) {
 		for range rapid.IntRange(0, 5).Draw(r, "partitions") {
 			all := rapid.SliceOfNDistinct(rapid.IntRange(0, 1<<30), 0, 8, rapid.ID).Draw(r, "keys")
 			slices.Sort(all)
-			p := page{whole: true}
+			p := page{complete: true}
 			for _, k := range all {
 				key := fmt.Sprintf("%010d.%d", k, len(pages))
 				want = append(want, key)

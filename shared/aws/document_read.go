@@ -17,10 +17,9 @@ import (
 )
 
 const (
-	// batchGet is the most keys that one request takes.
+	// batchGet is DynamoDB's limit of keys in one BatchGetItem request.
 	batchGet = 100
-	// readers is how many requests of one GetMany or List are under way at
-	// once.
+	// readers is the most concurrent requests of one GetMany or List.
 	readers = 8
 )
 
@@ -29,7 +28,7 @@ func (d *Documents) GetMany(ctx context.Context, keys []string) ([]document.Doc,
 	if err := document.CheckKeys(keys); err != nil {
 		return nil, err
 	}
-	distinct := slices.Compact(slices.Sorted(slices.Values(keys))) // DynamoDB takes none twice
+	distinct := slices.Compact(slices.Sorted(slices.Values(keys))) // DynamoDB refuses a repeated key
 	batches := slices.Collect(slices.Chunk(distinct, batchGet))
 	found := make([]map[string]document.Doc, len(batches))
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -44,24 +43,24 @@ func (d *Documents) GetMany(ctx context.Context, keys []string) ([]document.Doc,
 		return nil, err
 	}
 	docs := make([]document.Doc, len(keys))
-	taken := map[string]bool{}
+	returned := map[string]bool{}
 	for i, key := range keys {
 		at, _ := slices.BinarySearch(distinct, key)
 		doc, ok := found[at/batchGet][key]
 		if !ok {
 			doc = document.Doc{Key: key}
-		} else if taken[key] {
-			doc.Value = bytes.Clone(doc.Value) // results share no bytes
+		} else if returned[key] {
+			doc.Value = bytes.Clone(doc.Value) // results do not share memory
 		}
-		taken[key] = true
+		returned[key] = true
 		docs[i] = doc
 	}
 	return docs, nil
 }
 
-// getBatch reads up to batchGet documents. DynamoDB leaves out what would make
-// its answer too large or what it has no capacity for: that is asked for again,
-// slower each time that nothing came.
+// getBatch reads up to batchGet documents. DynamoDB leaves out documents that
+// would make its response too large or exceed its capacity. getBatch requests
+// those again, and backs off after a response without documents.
 func (d *Documents) getBatch(ctx context.Context, keys []string) (map[string]document.Doc, error) {
 	items := make([]map[string]types.AttributeValue, len(keys))
 	for i, key := range keys {
@@ -85,17 +84,21 @@ func (d *Documents) getBatch(ctx context.Context, keys []string) (map[string]doc
 	return found, nil
 }
 
-// getSome asks for documents until some come, or none is left out.
-func (d *Documents) getSome(ctx context.Context, items []map[string]types.AttributeValue) (out *dynamodb.BatchGetItemOutput, err error) {
+// getSome requests documents until a response has at least one, or leaves none
+// out.
+func (d *Documents) getSome(ctx context.Context, items []map[string]types.AttributeValue) (
+	out *dynamodb.BatchGetItemOutput, err error,
+) {
+	in := &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
+		d.table: {Keys: items, ConsistentRead: awssdk.Bool(true)},
+	}}
 	err = retry.Policy{}.Do(ctx, func(int) error {
-		out, err = d.dynamo.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
-			d.table: {Keys: items, ConsistentRead: awssdk.Bool(true)},
-		}})
+		out, err = d.dynamo.BatchGetItem(ctx, in)
 		if err != nil {
 			return permanent(d.translate(ctx, err, "get %d documents", len(items)))
 		}
 		if left := len(out.UnprocessedKeys[d.table].Keys); left > 0 && len(out.Responses[d.table]) == 0 {
-			return fault.New(fault.Throttled, "get %d documents: DynamoDB left %d of them out", len(items), left)
+			return fault.New(fault.Throttled, "get %d documents: DynamoDB left out %d of them", len(items), left)
 		}
 		return nil
 	})
@@ -110,12 +113,12 @@ func (d *Documents) List(ctx context.Context, prefix, after string, limit int) (
 	}
 	from, to := document.KeyRange(prefix)
 	if after >= from {
-		from = after + "!" // the least key after it: keys have no lesser character
+		from = after + "!" // the next key: "!" is the lowest character of keys
 	}
 	if from >= to {
 		return nil, nil
 	}
-	names := d.with(prefix)
+	names := d.partitionsFor(prefix)
 	pages := make([]page, len(names))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(readers)
@@ -131,21 +134,23 @@ func (d *Documents) List(ctx context.Context, prefix, after string, limit int) (
 	return merge(pages, limit), nil
 }
 
-// page is what a query gave of one partition: all that there is up to the last
-// document, and beyond it if it is whole.
+// page is the result of a query of one partition: all matching documents up to
+// the last one that it has, and all of the partition if it is complete.
 type page struct {
-	docs  []document.Doc
-	whole bool
+	docs     []document.Doc
+	complete bool
 }
 
-// merge returns the first documents of all pages, as far as they are known to
-// be the first. Each page that is not whole has a document, so there is one.
+// merge returns the first documents of all pages in key order. It stops at the
+// last key of the shortest incomplete page, because later documents of that
+// partition are unknown. An incomplete page has at least one document, so the
+// result is not empty unless all pages are.
 func merge(pages []page, limit int) []document.Doc {
 	var all []document.Doc
 	known, bounded := "", false
 	for _, p := range pages {
 		all = append(all, p.docs...)
-		if !p.whole {
+		if !p.complete {
 			if last := p.docs[len(p.docs)-1].Key; !bounded || last < known {
 				known, bounded = last, true
 			}
@@ -153,14 +158,15 @@ func merge(pages []page, limit int) []document.Doc {
 	}
 	slices.SortFunc(all, func(a, b document.Doc) int { return cmp.Compare(a.Key, b.Key) })
 	if bounded {
-		end, _ := slices.BinarySearchFunc(all, known, func(d document.Doc, key string) int { return cmp.Compare(d.Key, key) })
+		byKey := func(d document.Doc, key string) int { return cmp.Compare(d.Key, key) }
+		end, _ := slices.BinarySearchFunc(all, known, byKey)
 		all = all[:end+1]
 	}
 	return all[:min(limit, len(all))]
 }
 
-// query reads one page of a partition: the keys from, inclusive, to to, which
-// is no key.
+// query reads one page of a partition: at most limit documents whose keys are
+// between from and to. from is inclusive; to is not the key of any document.
 func (d *Documents) query(ctx context.Context, partition, from, to string, limit int) (page, error) {
 	in := &dynamodb.QueryInput{
 		TableName: &d.table, ConsistentRead: awssdk.Bool(true), Limit: awssdk.Int32(int32(limit)),
@@ -182,8 +188,8 @@ func (d *Documents) query(ctx context.Context, partition, from, to string, limit
 			}
 			p.docs = append(p.docs, doc)
 		}
-		p.whole = len(out.LastEvaluatedKey) == 0
-		if p.whole || len(p.docs) > 0 {
+		p.complete = len(out.LastEvaluatedKey) == 0
+		if p.complete || len(p.docs) > 0 {
 			return p, nil
 		}
 		in.ExclusiveStartKey = out.LastEvaluatedKey

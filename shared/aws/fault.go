@@ -14,8 +14,8 @@ import (
 	"rollout/shared/fault"
 )
 
-// kinds is the one table from the services' codes to kinds. What is not in it
-// is judged by its HTTP status.
+// kinds maps the services' error codes to kinds. A code that it lacks is
+// classified by the HTTP status.
 var kinds = map[string]fault.Kind{
 	// Any service.
 	"AccessDenied":                  fault.Denied,
@@ -58,10 +58,10 @@ var kinds = map[string]fault.Kind{
 	"ValidationException":           fault.Invalid,
 
 	// S3.
-	"AuthorizationHeaderMalformed": fault.Invalid,     // mostly: signed for another region
-	"PermanentRedirect":            fault.Invalid,     // it is in another region
-	"TemporaryRedirect":            fault.Unavailable, // a new bucket is not known everywhere
-	"ConditionalRequestConflict":   fault.Unavailable, // another's request is under way: which of them wins is open
+	"AuthorizationHeaderMalformed": fault.Invalid,     // usually: signed for another region
+	"PermanentRedirect":            fault.Invalid,     // the bucket is in another region
+	"TemporaryRedirect":            fault.Unavailable, // the DNS entry of a new bucket is not everywhere yet
+	"ConditionalRequestConflict":   fault.Unavailable, // a concurrent request may still win or fail
 	"EntityTooLarge":               fault.Exhausted,
 	"EntityTooSmall":               fault.Invalid,
 	"InvalidObjectState":           fault.Denied, // archived
@@ -92,7 +92,7 @@ var kinds = map[string]fault.Kind{
 	"AWS.SimpleQueueService.QueueDeletedRecently": fault.Unavailable,
 	"InvalidMessageContents":                      fault.Invalid,
 	"MessageNotInflight":                          fault.Conflict,
-	"OverLimit":                                   fault.Throttled, // 120,000 messages are in flight
+	"OverLimit":                                   fault.Throttled, // 120,000 messages in flight
 	"QueueDeletedRecently":                        fault.Unavailable,
 	"QueueDoesNotExist":                           fault.NotFound,
 	"ReceiptHandleIsInvalid":                      fault.Conflict,
@@ -126,8 +126,8 @@ var kinds = map[string]fault.Kind{
 	"KMSDisabledException":         fault.Denied,
 	"KMSInvalidStateException":     fault.Denied,
 	"KMSNotFoundException":         fault.Denied,
-	"RecursiveInvocationException": fault.Denied,      // functions feed each other
-	"ResourceConflictException":    fault.Unavailable, // it is being updated
+	"RecursiveInvocationException": fault.Denied,      // functions invoke each other in a loop
+	"ResourceConflictException":    fault.Unavailable, // the function is being updated
 
 	// Secrets Manager.
 	"DecryptionFailure":             fault.Denied,
@@ -135,18 +135,22 @@ var kinds = map[string]fault.Kind{
 }
 
 // unknownCredentialsRemedy is the remedy for credentials that AWS does not know.
-const unknownCredentialsRemedy = "sign in again, or look at AWS_PROFILE, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN: AWS knows no such credentials"
+const unknownCredentialsRemedy = "AWS does not recognize the credentials: sign in again, or check AWS_PROFILE, " +
+	"AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN"
 
 // wrongRegionRemedy is the remedy for a bucket that is in another region.
-const wrongRegionRemedy = "the bucket is in another region than the config says: look at cloud.s3.bucket and cloud.region"
+const wrongRegionRemedy = "the bucket is in another region than the config says: check cloud.s3.bucket and cloud.region"
 
-// disabledKeyRemedy is the remedy for a key that can't be used.
-const disabledKeyRemedy = "the key that it is encrypted with is disabled or gone: look at it in the Key Management Service"
+// disabledKeyRemedy is the remedy for an encryption key that can't be used.
+const disabledKeyRemedy = "the encryption key is disabled or deleted: check it in the Key Management Service"
 
-// remedies say what to do about some codes.
+// permissionRemedy is the remedy for an operation that a policy does not allow.
+const permissionRemedy = "allow this operation to the role or user that the process runs as"
+
+// remedies say what to do, by the service's error code.
 var remedies = map[string]string{
-	"AccessDenied":                            "let the role that this runs under do it",
-	"AccessDeniedException":                   "let the role that this runs under do it",
+	"AccessDenied":                            permissionRemedy,
+	"AccessDeniedException":                   permissionRemedy,
 	"ExpiredToken":                            "sign in again",
 	"ExpiredTokenException":                   "sign in again",
 	"IncompleteSignature":                     unknownCredentialsRemedy,
@@ -159,22 +163,23 @@ var remedies = map[string]string{
 	"UnrecognizedClientException":             unknownCredentialsRemedy,
 	"AuthorizationHeaderMalformed":            wrongRegionRemedy,
 	"PermanentRedirect":                       wrongRegionRemedy,
-	"InvalidObjectState":                      "it is archived: restore it first",
+	"InvalidObjectState":                      "the object is archived: restore it first",
 	"KmsDisabled":                             disabledKeyRemedy,
 	"KmsInvalidState":                         disabledKeyRemedy,
 	"KMS.DisabledException":                   disabledKeyRemedy,
 	"KMS.InvalidStateException":               disabledKeyRemedy,
 	"KMS.KMSInvalidStateException":            disabledKeyRemedy,
-	"NoSuchBucket":                            "deploy the stack, or look at cloud.s3.bucket and cloud.region",
-	"OverLimit":                               "too many messages are being worked on: lower the number of workers",
-	"QueueDoesNotExist":                       "deploy the stack, or look at cloud.sqs.prefix and cloud.region",
-	"AWS.SimpleQueueService.NonExistentQueue": "deploy the stack, or look at cloud.sqs.prefix and cloud.region",
-	"RequestExpired":                          "set this machine's clock",
-	"RequestTimeTooSkewed":                    "set this machine's clock",
+	"NoSuchBucket":                            "deploy the stack, or check cloud.s3.bucket and cloud.region",
+	"OverLimit":                               "too many messages are in flight: run fewer workers",
+	"QueueDoesNotExist":                       "deploy the stack, or check cloud.sqs.prefix and cloud.region",
+	"AWS.SimpleQueueService.NonExistentQueue": "deploy the stack, or check cloud.sqs.prefix and cloud.region",
+	"RequestExpired":                          "correct this machine's clock",
+	"RequestTimeTooSkewed":                    "correct this machine's clock",
 }
 
-// translate gives err, of a request made under ctx, its kind and says what was
-// being done; nil stays nil.
+// translate wraps err with its kind, the remedy for its code and the operation
+// that format describes. If ctx, the request's context, has ended, the kind is
+// Canceled. A nil err stays nil.
 func translate(ctx context.Context, err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -188,8 +193,8 @@ func translate(ctx context.Context, err error, format string, args ...any) error
 	return e
 }
 
-// kindOf judges by what is known best: our own kind, the service's code, the
-// HTTP status, and last the way to the service.
+// kindOf classifies an error by the most specific evidence: a fault.Error within
+// it, the service's code, the HTTP status, and last the type of a network error.
 func kindOf(err error) fault.Kind {
 	var own *fault.Error
 	if errors.As(err, &own) {
@@ -209,7 +214,7 @@ func kindOf(err error) fault.Kind {
 	switch {
 	case errors.As(err, &canceled), errors.Is(err, context.Canceled):
 		return fault.Canceled
-	case errors.As(err, &file): // such as that of a session; its number looks like a network's
+	case errors.As(err, &file): // for example an SSO session's; its errno would pass for a net.Error
 		return fault.Internal
 	case errors.As(err, &network), errors.As(err, &unsent), errors.As(err, &garbled), errors.Is(err, io.ErrUnexpectedEOF):
 		return fault.Unavailable
@@ -232,7 +237,7 @@ func codeOf(err error) string {
 	return ""
 }
 
-// statusOf returns the HTTP status of the answer that err is about, or 0.
+// statusOf returns the HTTP status of the response that err is about, or 0.
 func statusOf(err error) int {
 	var answered *smithyhttp.ResponseError
 	if errors.As(err, &answered) && answered.Response != nil && answered.Response.Response != nil {
@@ -251,7 +256,7 @@ func kindOfStatus(status int) fault.Kind {
 		return fault.Conflict
 	case status == http.StatusTooManyRequests, status == http.StatusServiceUnavailable:
 		return fault.Throttled
-	case status >= 500, status == http.StatusRequestTimeout, status < 300: // a 200 whose body is broken
+	case status >= 500, status == http.StatusRequestTimeout, status < 300: // a success whose body is broken
 		return fault.Unavailable
 	case status >= 400:
 		return fault.Invalid

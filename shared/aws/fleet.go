@@ -12,16 +12,16 @@ import (
 	"rollout/shared/fault"
 )
 
-// FleetOptions are what a Fleet is not told by its port.
+// FleetOptions configure a Fleet.
 type FleetOptions struct {
-	// Instance is the machine that this runs on, which may leave; nil where
-	// there is none, as in a function.
+	// Instance is the machine that the process runs on, for capacity.Membership.
+	// It is nil outside EC2 instances, for example in a function.
 	Instance *Instance
 	// SDK are further options of the client, for tests.
 	SDK []func(*autoscaling.Options)
 }
 
-// Fleet is groups of EC2 Auto Scaling, one a pool.
+// Fleet is a set of EC2 Auto Scaling groups, one for each pool.
 type Fleet struct {
 	scaling *autoscaling.Client
 	group   func(pool string) string
@@ -33,58 +33,67 @@ var (
 	_ capacity.Membership = (*Fleet)(nil)
 )
 
-// NewFleet returns the fleet whose group of a pool has the name that group
-// gives it; it asks for nothing yet.
+// NewFleet returns a fleet. group returns the name of a pool's Auto Scaling group.
+// NewFleet sends no request.
 func NewFleet(cfg awssdk.Config, group func(pool string) string, o FleetOptions) *Fleet {
 	return &Fleet{scaling: autoscaling.NewFromConfig(cfg, o.SDK...), group: group, options: o}
 }
 
-// ScaleUp raises the desired size of the pool's group, and not over the group's
-// own maximum; see capacity.Fleet. Auto Scaling has no condition for it.
+// ScaleUp raises the desired size of the pool's group, up to the group's own
+// maximum; see capacity.Fleet. It reads the size before it writes it, because Auto
+// Scaling has no conditional update: concurrent calls may overwrite each other.
 func (f *Fleet) ScaleUp(ctx context.Context, pool string, machines int) error {
 	name := f.group(pool)
-	out, err := f.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{AutoScalingGroupNames: []string{name}})
+	out, err := f.scaling.DescribeAutoScalingGroups(ctx, &autoscaling.DescribeAutoScalingGroupsInput{
+		AutoScalingGroupNames: []string{name},
+	})
 	if err != nil {
-		return translate(ctx, err, "look at the fleet %s", name)
+		return translate(ctx, err, "describe the fleet %s", name)
 	}
 	var found *types.AutoScalingGroup
 	for i, g := range out.AutoScalingGroups {
-		if awssdk.ToString(g.AutoScalingGroupName) == name && awssdk.ToString(g.Status) == "" { // else it is being deleted
+		// A status means that the group is being deleted.
+		if awssdk.ToString(g.AutoScalingGroupName) == name && awssdk.ToString(g.Status) == "" {
 			found = &out.AutoScalingGroups[i]
 		}
 	}
 	if found == nil {
-		return &fault.Error{Kind: fault.NotFound, Err: fault.New(fault.NotFound, "there is no fleet %s", name),
+		return &fault.Error{Kind: fault.NotFound, Err: fault.New(fault.NotFound, "the fleet %s does not exist", name),
 			Remedy: "deploy the stack with gpu=true, or start workers of the pool " + pool + " yourself"}
 	}
 	want := min(int32(min(machines, 1<<20)), awssdk.ToInt32(found.MaxSize))
 	if want <= awssdk.ToInt32(found.DesiredCapacity) {
 		return nil
 	}
-	_, err = f.scaling.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{AutoScalingGroupName: &name, DesiredCapacity: &want, HonorCooldown: awssdk.Bool(false)})
-	return translate(ctx, err, "raise the fleet %s to %d machines", name, want)
+	_, err = f.scaling.SetDesiredCapacity(ctx, &autoscaling.SetDesiredCapacityInput{
+		AutoScalingGroupName: &name, DesiredCapacity: &want, HonorCooldown: awssdk.Bool(false),
+	})
+	return translate(ctx, err, "scale the fleet %s up to %d machines", name, want)
 }
 
-// AutoScalingGroupOf is the name of the group that an instance is one of; NotFound if it is
-// in none.
+// AutoScalingGroupOf returns the name of the group that an instance belongs to. It
+// fails with NotFound if the instance belongs to no group.
 func (f *Fleet) AutoScalingGroupOf(ctx context.Context, instance string) (string, error) {
-	out, err := f.scaling.DescribeAutoScalingInstances(ctx, &autoscaling.DescribeAutoScalingInstancesInput{InstanceIds: []string{instance}})
+	out, err := f.scaling.DescribeAutoScalingInstances(ctx, &autoscaling.DescribeAutoScalingInstancesInput{
+		InstanceIds: []string{instance},
+	})
 	if err != nil {
-		return "", translate(ctx, err, "look for the group of %s", instance)
+		return "", translate(ctx, err, "find the group of the instance %s", instance)
 	}
 	for _, in := range out.AutoScalingInstances {
 		if awssdk.ToString(in.InstanceId) == instance {
 			return awssdk.ToString(in.AutoScalingGroupName), nil
 		}
 	}
-	return "", fault.New(fault.NotFound, "the instance %s is in no group", instance)
+	return "", fault.New(fault.NotFound, "the instance %s belongs to no group", instance)
 }
 
-// lifecycle is the metadata that an instance has whose group brought it up, or
-// took it in; "Detached" is one that was taken out again.
+// lifecycle is the metadata path of the lifecycle state of an instance that an
+// Auto Scaling group launched or attached; detached is the state after it was
+// detached from the group.
 const lifecycle, detached = "autoscaling/target-lifecycle-state", "Detached"
 
-// InFleet looks at the instance's metadata; see capacity.Membership.
+// InFleet reads the instance's metadata; see capacity.Membership.
 func (f *Fleet) InFleet(ctx context.Context) (bool, error) {
 	if f.options.Instance == nil {
 		return false, nil
@@ -96,33 +105,38 @@ func (f *Fleet) InFleet(ctx context.Context) (bool, error) {
 	return err == nil && string(state) != detached, err
 }
 
-// Terminate has the group end this instance; see capacity.Membership.
-func (f *Fleet) Terminate(ctx context.Context, after capacity.TerminationMode) error {
+// Terminate makes the group terminate this instance; see capacity.Membership.
+func (f *Fleet) Terminate(ctx context.Context, mode capacity.TerminationMode) error {
 	if f.options.Instance == nil {
-		return fault.New(fault.NotFound, "this is no machine of a fleet")
+		return fault.New(fault.NotFound, "this machine belongs to no fleet")
 	}
 	id, err := f.options.Instance.ID(ctx)
 	if err != nil {
 		return fault.Wrap(err, "leave the fleet")
 	}
-	err = f.terminateInstance(ctx, id, after == capacity.Shrink)
-	if after == capacity.Shrink && hasReason(err, "min size") {
-		// Somebody else made the group smaller meanwhile: it has one instance too many.
+	err = f.terminateInstance(ctx, id, mode == capacity.Shrink)
+	if mode == capacity.Shrink && hasReason(err, "min size") {
+		// The desired size was lowered meanwhile and already excludes this instance.
 		err = f.terminateInstance(ctx, id, false)
 	}
 	if hasReason(err, "not found") {
-		return fault.WithKind(fault.NotFound, err, "the instance %s leaves its fleet", id)
+		return fault.WithKind(fault.NotFound, err, "terminate the instance %s", id)
 	}
-	return translate(ctx, err, "the instance %s leaves its fleet", id)
+	return translate(ctx, err, "terminate the instance %s", id)
 }
 
+// terminateInstance terminates an instance of a group. shrink also lowers the
+// group's desired size by one, so that the group does not replace the instance.
 func (f *Fleet) terminateInstance(ctx context.Context, id string, shrink bool) error {
-	_, err := f.scaling.TerminateInstanceInAutoScalingGroup(ctx, &autoscaling.TerminateInstanceInAutoScalingGroupInput{InstanceId: &id, ShouldDecrementDesiredCapacity: &shrink})
+	in := &autoscaling.TerminateInstanceInAutoScalingGroupInput{
+		InstanceId: &id, ShouldDecrementDesiredCapacity: &shrink,
+	}
+	_, err := f.scaling.TerminateInstanceInAutoScalingGroup(ctx, in)
 	return err
 }
 
-// hasReason reports whether Auto Scaling refused a request for the reason: one code
-// stands for all of them.
+// hasReason reports whether Auto Scaling refused a request and its message contains
+// reason. Auto Scaling uses one error code for all reasons.
 func hasReason(err error, reason string) bool {
 	return codeOf(err) == "ValidationError" && strings.Contains(err.Error(), reason)
 }

@@ -5,76 +5,37 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
-	staticcredentials "github.com/aws/aws-sdk-go-v2/credentials"
-
 	"rollout/events"
 	"rollout/shared/clock"
-	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/memory"
-	"rollout/shared/observe/meter"
 	"rollout/shared/queue"
 )
 
 const run = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
 
-func deployment(t *testing.T) config.Deployment {
-	t.Helper()
-	d, err := config.ParseDeployment("x.toml", []byte("schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"eu-west-1\"\nname = \"acme\"\n[cloud.s3]\nbucket = \"acme-batches\"\nprefix = \"team-a/\"\n"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-func TestOpeningAStackAsksNobody(t *testing.T) {
-	t.Parallel()
-	nowhere := awsconfig.WithBaseEndpoint("http://127.0.0.1:1")
-	nobody := awsconfig.WithCredentialsProvider(staticcredentials.NewStaticCredentialsProvider("000000000000", "none", ""))
-	s, err := OpenStack(t.Context(), deployment(t), StackOptions{SDK: []func(*awsconfig.LoadOptions) error{nowhere, nobody}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.AWS.Region != "eu-west-1" || s.Ports.Source != "cli" || s.Ports.Log == nil || s.Ports.Clock == nil {
-		t.Errorf("in %q, of %q", s.AWS.Region, s.Ports.Source)
-	}
-	if _, ok := s.Ports.Queues.(queue.Depther); !ok {
-		t.Error("its queues can't be counted")
-	}
-	if _, err := OpenStack(t.Context(), deployment(t), StackOptions{Options: cloud.Options{Meter: meter.New()}}); err != nil {
-		t.Errorf("with a meter: %v", err)
-	}
-}
-
-func TestALaptopsConfigIsNoStack(t *testing.T) {
-	t.Parallel()
-	_, err := OpenStack(t.Context(), config.DefaultDeployment(), StackOptions{})
-	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "[cloud]") {
-		t.Errorf("%v", err)
-	}
-}
-
-// fixture is a stack whose store and functions are in memory.
+// fixture has the queues of a stack over an in-memory store, and counts invocations.
 type fixture struct {
 	host.Ports
-	calls map[string]int // by function
-	fails error
+	calls map[string]int // events by function
+	fails error          // the result of every invocation
 }
 
 func newFixture() *fixture {
 	d := &fixture{calls: map[string]int{}}
-	r := &functionQueues{store: memory.NewQueues(clock.System{}), functionName: config.Cloud{Name: "acme"}.FunctionName,
+	r := &functionQueues{
+		store:        memory.NewQueues(clock.System{}),
+		functionName: config.Cloud{Name: "acme"}.FunctionName,
 		invoke: func(_ context.Context, function string, events [][]byte) error {
 			d.calls[function] += len(events)
 			return d.fails
-		}}
+		},
+	}
 	d.Ports = host.Ports{Queues: r, Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "test"}
 	return d
 }
@@ -88,9 +49,9 @@ func (d *fixture) depth(t *testing.T, q string) int {
 	return visible + hidden
 }
 
-// Whatever is a task calls its function, in whichever of the queues it is sent;
-// and what is none is refused there, and sent anywhere else.
-func TestTasksCallTheirFunctions(t *testing.T) {
+// A task invokes its function from either task queue. Task queues refuse other events,
+// which all other queues accept.
+func TestSendingTasksInvokesTheirFunctions(t *testing.T) {
 	t.Parallel()
 	tasks := map[events.Type]string{
 		events.TypeObjectCreated:   "acme-submit",
@@ -100,7 +61,9 @@ func TestTasksCallTheirFunctions(t *testing.T) {
 		events.TypeFinalizeSegment: "acme-finalize",
 	}
 	for _, p := range []events.Payload{
-		events.ObjectCreated{Bucket: "b", Key: "prompts/x.jsonl", Version: "v"}, events.RunSubmitted{Run: run}, events.PlanRange{Run: run}, events.Finalize{Run: run}, events.FinalizeSegment{Run: run, To: 1},
+		events.ObjectCreated{Bucket: "b", Key: "prompts/x.jsonl", Version: "v"},
+		events.RunSubmitted{Run: run}, events.PlanRange{Run: run},
+		events.Finalize{Run: run}, events.FinalizeSegment{Run: run, To: 1},
 		events.Wakeup{Run: run}, events.ShardDone{Run: run, Attempt: 1, Worker: "w"},
 	} {
 		for _, q := range []string{host.TaskQueue, host.PlanQueue} {
@@ -114,22 +77,23 @@ func TestTasksCallTheirFunctions(t *testing.T) {
 				t.Errorf("%T to %s called %v", p, q, d.calls)
 			}
 			if n := d.depth(t, q); n != 0 {
-				t.Errorf("%d tasks wait in %s", n, q)
+				t.Errorf("%s has %d messages, want 0", q, n)
 			}
 		}
 		d := newFixture()
-		if err := d.Send(t.Context(), host.CoordinateQueue, p); err != nil || len(d.calls) > 0 || d.depth(t, host.CoordinateQueue) != 1 {
+		err := d.Send(t.Context(), host.CoordinateQueue, p)
+		if err != nil || len(d.calls) > 0 || d.depth(t, host.CoordinateQueue) != 1 {
 			t.Errorf("%T to coordinate: %v, called %v", p, err, d.calls)
 		}
 	}
 }
 
-func TestATaskThatNobodyTakesIsAnError(t *testing.T) {
+func TestTaskQueuesRefuseUnsupportedOperations(t *testing.T) {
 	t.Parallel()
 	d := newFixture()
 	d.fails = fault.New(fault.Throttled, "slow down")
 	if err := d.Send(t.Context(), host.TaskQueue, events.Finalize{Run: run}); !fault.Is(err, fault.Throttled) {
-		t.Errorf("%v", err)
+		t.Errorf("failed invocation: Send = %v, want Throttled", err)
 	}
 	d = newFixture()
 	body, err := events.Encode(events.Finalize{Run: run}, events.Meta{Source: "rollout/test", Time: time.Now()})
@@ -138,45 +102,47 @@ func TestATaskThatNobodyTakesIsAnError(t *testing.T) {
 	}
 	err = d.Queues.Send(t.Context(), host.TaskQueue, [][]byte{body}, time.Second)
 	if !fault.Is(err, fault.Invalid) || len(d.calls) > 0 {
-		t.Errorf("delayed: %v, called %v", err, d.calls)
+		t.Errorf("delayed task: %v, called %v, want Invalid", err, d.calls)
 	}
-	if err := d.Queues.Send(t.Context(), host.TaskQueue, [][]byte{[]byte("nonsense")}, 0); !fault.Is(err, fault.Invalid) || len(d.calls) > 0 {
-		t.Errorf("nonsense: %v, called %v", err, d.calls)
+	err = d.Queues.Send(t.Context(), host.TaskQueue, [][]byte{[]byte("nonsense")}, 0)
+	if !fault.Is(err, fault.Invalid) || len(d.calls) > 0 {
+		t.Errorf("unreadable task: %v, called %v, want Invalid", err, d.calls)
 	}
 	if _, err := d.Queues.Receive(t.Context(), host.TaskQueue, 1, time.Second, 0); !fault.Is(err, fault.Invalid) {
-		t.Errorf("received: %v", err)
+		t.Errorf("Receive = %v, want Invalid", err)
 	}
 	if err := d.Queues.Extend(t.Context(), host.PlanQueue, "r", time.Second); !fault.Is(err, fault.Conflict) {
-		t.Errorf("extended: %v", err)
+		t.Errorf("Extend = %v, want Conflict", err)
 	}
 	if err := d.Queues.Nack(t.Context(), host.PlanQueue, "r", 0); err != nil {
-		t.Errorf("given back: %v", err)
+		t.Errorf("Nack = %v", err)
 	}
 }
 
-// Tasks of both kinds that nobody can act on are in one queue, and are counted
-// once.
-func TestDeadTasksAreInOneQueue(t *testing.T) {
+// Dead letters of both task queues are in one queue and are counted once.
+func TestDeadTasksShareOneQueue(t *testing.T) {
 	t.Parallel()
 	d := newFixture()
 	for _, q := range []string{host.TaskQueue, host.PlanQueue} {
-		if err := d.DeadLetter(t.Context(), q, queue.Message{ID: "1", Body: []byte(q)}, fault.New(fault.Invalid, "what?")); err != nil {
+		m := queue.Message{ID: "1", Body: []byte(q)}
+		if err := d.DeadLetter(t.Context(), q, m, fault.New(fault.Invalid, "unknown task")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if a, b := d.depth(t, queue.DeadLetterQueue(host.TaskQueue)), d.depth(t, queue.DeadLetterQueue(host.PlanQueue)); a != 2 || b != 0 {
-		t.Errorf("%d and %d", a, b)
+	deadTasks, deadPlans := queue.DeadLetterQueue(host.TaskQueue), queue.DeadLetterQueue(host.PlanQueue)
+	if tasks, plans := d.depth(t, deadTasks), d.depth(t, deadPlans); tasks != 2 || plans != 0 {
+		t.Errorf("%s has %d messages and %s %d, want 2 and 0", deadTasks, tasks, deadPlans, plans)
 	}
-	ms, err := d.Queues.Receive(t.Context(), queue.DeadLetterQueue(host.PlanQueue), 10, time.Minute, 0)
+	ms, err := d.Queues.Receive(t.Context(), deadPlans, 10, time.Minute, 0)
 	var bodies, receipts []string
 	for _, m := range ms {
 		bodies, receipts = append(bodies, string(m.Body)), append(receipts, m.Receipt)
 	}
 	slices.Sort(bodies)
 	if err != nil || !slices.Equal(bodies, []string{host.PlanQueue, host.TaskQueue}) {
-		t.Fatalf("%q, %v", bodies, err)
+		t.Fatalf("received %q, %v, want both tasks", bodies, err)
 	}
-	if err := d.Queues.Ack(t.Context(), queue.DeadLetterQueue(host.PlanQueue), receipts); err != nil || d.depth(t, queue.DeadLetterQueue(host.TaskQueue)) != 0 {
-		t.Errorf("they can't be removed: %v", err)
+	if err := d.Queues.Ack(t.Context(), deadPlans, receipts); err != nil || d.depth(t, deadTasks) != 0 {
+		t.Errorf("Ack of the dead letters = %v", err)
 	}
 }

@@ -10,21 +10,19 @@ import (
 	"sync"
 	"testing"
 
-	awssdk "github.com/aws/aws-sdk-go-v2/aws"
-
 	"rollout/shared/fault"
 )
 
-// lambdaAPI answers invocations; it is an HTTPClient of the SDK.
+// lambdaAPI is a fake Lambda service, as an HTTPClient of the SDK.
 type lambdaAPI struct {
 	mu     sync.Mutex
 	answer func(event string) (status int, code string)
 	events []string
 	paths  []string
 	kinds  []string
-	now    int // requests under way
-	most   int
-	full   chan struct{} // closed when as many are under way as may be
+	now    int           // concurrent requests
+	most   int           // the highest value of now
+	full   chan struct{} // closed when now reaches its limit
 }
 
 func (l *lambdaAPI) Do(r *http.Request) (*http.Response, error) {
@@ -38,7 +36,8 @@ func (l *lambdaAPI) Do(r *http.Request) (*http.Response, error) {
 		l.full = nil
 	}
 	l.most = max(l.most, l.now)
-	l.events, l.paths, l.kinds = append(l.events, string(body)), append(l.paths, r.URL.Path), append(l.kinds, r.Header.Get("X-Amz-Invocation-Type"))
+	l.events, l.paths = append(l.events, string(body)), append(l.paths, r.URL.Path)
+	l.kinds = append(l.kinds, r.Header.Get("X-Amz-Invocation-Type"))
 	l.mu.Unlock()
 	status, code := l.answer(string(body))
 	l.mu.Lock()
@@ -48,18 +47,21 @@ func (l *lambdaAPI) Do(r *http.Request) (*http.Response, error) {
 	if code != "" {
 		header.Set("X-Amzn-Errortype", code)
 	}
-	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(`{"Message":"so it says"}`))}, nil
+	text := strings.NewReader(`{"Message":"so it says"}`)
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(text)}, nil
 }
 
 func (l *lambdaAPI) functions() *Functions {
-	return NewFunctions(awssdk.Config{Region: "us-east-1", HTTPClient: l, Retryer: func() awssdk.Retryer { return awssdk.NopRetryer{} },
-		Credentials: awssdk.CredentialsProviderFunc(none{}.anonymous)}, FunctionOptions{})
+	return NewFunctions(testConfig(l), FunctionOptions{})
 }
 
-func TestEveryEventIsOneInvocationThatNobodyWaitsFor(t *testing.T) {
+func TestInvokeSendsEachEventAsynchronously(t *testing.T) {
 	t.Parallel()
 	full := make(chan struct{})
-	l := &lambdaAPI{full: full, answer: func(string) (int, string) { <-full; return http.StatusAccepted, "" }}
+	l := &lambdaAPI{full: full, answer: func(string) (int, string) {
+		<-full
+		return http.StatusAccepted, ""
+	}}
 	var events [][]byte
 	var want []string
 	for n := range 100 {
@@ -71,7 +73,7 @@ func TestEveryEventIsOneInvocationThatNobodyWaitsFor(t *testing.T) {
 	}
 	slices.Sort(l.events)
 	if !slices.Equal(l.events, want) || l.most != invokers {
-		t.Errorf("%d invocations, %d at once", len(l.events), l.most)
+		t.Errorf("%d invocations, %d at once, want %d, %d at once", len(l.events), l.most, len(want), invokers)
 	}
 	for i := range l.events {
 		if l.kinds[i] != "Event" || l.paths[i] != "/2015-03-31/functions/rollout-plan/invocations" {
@@ -79,11 +81,11 @@ func TestEveryEventIsOneInvocationThatNobodyWaitsFor(t *testing.T) {
 		}
 	}
 	if err := l.functions().Invoke(t.Context(), "rollout-plan", nil); err != nil {
-		t.Errorf("of nothing: %v", err)
+		t.Errorf("without events: %v", err)
 	}
 }
 
-func TestAnInvocationThatFailsSaysWhy(t *testing.T) {
+func TestInvokeReportsKindAndRemedyOfFailure(t *testing.T) {
 	t.Parallel()
 	for code, c := range map[string]struct {
 		status int
@@ -113,6 +115,6 @@ func TestAnInvocationThatFailsSaysWhy(t *testing.T) {
 	cancel()
 	l := &lambdaAPI{answer: func(string) (int, string) { return http.StatusAccepted, "" }}
 	if err := l.functions().Invoke(ctx, "rollout-plan", [][]byte{[]byte("1")}); !fault.Is(err, fault.Canceled) {
-		t.Errorf("of a caller that gave up: %v", err)
+		t.Errorf("after the context ended: %v, want Canceled", err)
 	}
 }

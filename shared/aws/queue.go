@@ -15,26 +15,26 @@ import (
 	"rollout/shared/queue"
 )
 
-// QueueOptions are what Queues are not told by their port.
+// QueueOptions configure Queues.
 type QueueOptions struct {
-	// Prefix begins the names of all queues, such as "rollout-". SQS takes
-	// names of 80 characters, of which the port's may have 69.
+	// Prefix begins the names of all queues, such as "rollout-". SQS allows names
+	// of 80 characters; the port's names may have 69 of them.
 	Prefix string
-	// CreateMissing makes queues that are not there, with their dead letters; else they
-	// are NotFound, because a deployment makes its own.
+	// CreateMissing creates missing queues, each with its dead-letter queue.
+	// Otherwise a missing queue is NotFound: a deployment creates its own.
 	CreateMissing bool
-	// Poll is the longest wait of one request; 0 is SQS's most, 20 s.
+	// Poll is the longest wait of one request; 0 means SQS's maximum, 20 s.
 	Poll time.Duration
-	// AlwaysLongPoll has a Receive that waits for nothing wait for a second, as SQS
-	// then asks all of its servers and not a sample of them, which may miss
-	// messages that are there.
+	// AlwaysLongPoll makes a Receive without a wait wait for one second. SQS then
+	// queries all of its servers; a short poll queries a sample, which may miss
+	// available messages.
 	AlwaysLongPoll bool
 	// SDK are further options of the client, for tests.
 	SDK []func(*sqs.Options)
 }
 
-// Queues are SQS's standard queues with a common prefix. SQS counts in seconds:
-// shorter times are rounded up.
+// Queues are standard queues of SQS with a common name prefix. SQS counts in
+// seconds; fractions are rounded up.
 type Queues struct {
 	sqs     *sqs.Client
 	options QueueOptions
@@ -50,19 +50,21 @@ var (
 
 const (
 	longestPoll = 20 * time.Second
-	// retention is SQS's longest: a paused run may need its messages.
+	// retention is SQS's maximum: a paused run may need its messages later.
 	retention = 14 * 24 * time.Hour
 )
 
-// NewQueues returns the queues; it asks for nothing yet.
+// NewQueues returns the queues; it sends no request.
 func NewQueues(cfg awssdk.Config, o QueueOptions) *Queues {
 	o.Poll = min(cmp.Or(o.Poll, longestPoll), longestPoll)
 	return &Queues{sqs: sqs.NewFromConfig(cfg, o.SDK...), options: o, urls: map[string]string{}}
 }
 
-// Receive receives messages; see queue.Queues. SQS gives ten at once: more are
-// asked for as long as it gives ten.
-func (q *Queues) Receive(ctx context.Context, name string, most int, visibility, wait time.Duration) ([]queue.Message, error) {
+// Receive receives messages; see queue.Queues. SQS returns at most ten at once,
+// so Receive requests more as long as a response is full.
+func (q *Queues) Receive(ctx context.Context, name string, most int, visibility, wait time.Duration) (
+	[]queue.Message, error,
+) {
 	if err := queue.CheckReceive(name, most, visibility, wait); err != nil {
 		return nil, err
 	}
@@ -81,12 +83,15 @@ func (q *Queues) Receive(ctx context.Context, name string, most int, visibility,
 			poll = min(q.options.Poll, max(0, wait-time.Since(began)))
 		}
 		out, err := q.sqs.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
-			QueueUrl: &url, MaxNumberOfMessages: int32(ask), VisibilityTimeout: seconds(visibility), WaitTimeSeconds: seconds(poll),
-			MessageSystemAttributeNames: []types.MessageSystemAttributeName{types.MessageSystemAttributeNameApproximateReceiveCount},
+			QueueUrl:                    &url,
+			MaxNumberOfMessages:         int32(ask),
+			VisibilityTimeout:           seconds(visibility),
+			WaitTimeSeconds:             seconds(poll),
+			MessageSystemAttributeNames: []types.MessageSystemAttributeName{receiveCount},
 			MessageAttributeNames:       []string{EncodingAttribute},
 		})
 		switch {
-		case err != nil && len(got) > 0: // those count; the error will come again
+		case err != nil && len(got) > 0: // return what arrived; a lasting error will recur
 			return got, nil
 		case err != nil:
 			return nil, q.translate(ctx, name, err, "receive from queue %s", name)
@@ -101,18 +106,24 @@ func (q *Queues) Receive(ctx context.Context, name string, most int, visibility,
 	}
 }
 
-// received reads a message. A body that can't be decoded is left as it came,
-// for whoever reads it to bury.
+// receiveCount is the attribute with the number of deliveries of a message.
+const receiveCount = types.MessageSystemAttributeNameApproximateReceiveCount
+
+// received converts a message. A body that cannot be decoded stays encoded; its
+// consumer then fails to parse it and dead-letters the message.
 func received(m types.Message) queue.Message {
-	count, err := strconv.Atoi(m.Attributes[string(types.MessageSystemAttributeNameApproximateReceiveCount)])
+	count, err := strconv.Atoi(m.Attributes[string(receiveCount)])
 	if err != nil || count < 1 {
 		count = 1
 	}
-	body, err := DecodeBody(awssdk.ToString(m.Body), awssdk.ToString(m.MessageAttributes[EncodingAttribute].StringValue))
+	encoding := awssdk.ToString(m.MessageAttributes[EncodingAttribute].StringValue)
+	body, err := DecodeBody(awssdk.ToString(m.Body), encoding)
 	if err != nil {
 		body = []byte(awssdk.ToString(m.Body))
 	}
-	return queue.Message{ID: awssdk.ToString(m.MessageId), Body: body, Receives: count, Receipt: awssdk.ToString(m.ReceiptHandle)}
+	return queue.Message{
+		ID: awssdk.ToString(m.MessageId), Body: body, Receives: count, Receipt: awssdk.ToString(m.ReceiptHandle),
+	}
 }
 
 // Extend hides a message for longer; see queue.Queues.
@@ -123,7 +134,7 @@ func (q *Queues) Extend(ctx context.Context, name, receipt string, visibility ti
 	return q.hide(ctx, name, receipt, visibility)
 }
 
-// Nack shows a message again; see queue.Queues.
+// Nack makes a message visible again after delay; see queue.Queues.
 func (q *Queues) Nack(ctx context.Context, name, receipt string, delay time.Duration) error {
 	if err := queue.CheckNack(name, delay); err != nil {
 		return err
@@ -134,33 +145,37 @@ func (q *Queues) Nack(ctx context.Context, name, receipt string, delay time.Dura
 	return nil
 }
 
-// hide sets a message's visibility. A receipt that does not hold is Conflict:
-// SQS calls it by one of its codes, or a parameter without value.
+// hide sets the visibility timeout of a message. An expired or unknown receipt is
+// Conflict.
 func (q *Queues) hide(ctx context.Context, name, receipt string, visibility time.Duration) error {
 	if receipt == "" {
-		return fault.New(fault.Conflict, "queue %s: the empty receipt holds nothing", name)
+		return fault.New(fault.Conflict, "queue %s: the receipt is empty", name)
 	}
 	url, err := q.url(ctx, name)
 	if err != nil {
 		return err
 	}
-	_, err = q.sqs.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{QueueUrl: &url, ReceiptHandle: &receipt, VisibilityTimeout: seconds(visibility)})
+	_, err = q.sqs.ChangeMessageVisibility(ctx, &sqs.ChangeMessageVisibilityInput{
+		QueueUrl: &url, ReceiptHandle: &receipt, VisibilityTimeout: seconds(visibility),
+	})
 	if staleReceipt(codeOf(err)) {
-		return fault.WithKind(fault.Conflict, err, "queue %s: the receipt does not hold any more", name)
+		return fault.WithKind(fault.Conflict, err, "queue %s: the receipt has expired", name)
 	}
 	return q.translate(ctx, name, err, "hide a message of queue %s", name)
 }
 
-// staleReceipt reports whether SQS answers so to a receipt that does not hold.
+// staleReceipt reports whether code is one of SQS's errors for an expired receipt.
 func staleReceipt(code string) bool {
 	switch code {
-	case "InvalidParameterValue", "InvalidParameterValueException", "MessageNotInflight", "AWS.SimpleQueueService.MessageNotInflight", "ReceiptHandleIsInvalid":
+	case "InvalidParameterValue", "InvalidParameterValueException", "MessageNotInflight",
+		"AWS.SimpleQueueService.MessageNotInflight", "ReceiptHandleIsInvalid":
 		return true
 	}
 	return false
 }
 
-// Depth counts about right; see queue.Depther.
+// Depth returns SQS's approximate counts; see queue.Depther. Delayed messages
+// count as hidden.
 func (q *Queues) Depth(ctx context.Context, name string) (visible, hidden int, err error) {
 	if err := queue.CheckName(name); err != nil {
 		return 0, 0, err
@@ -169,8 +184,11 @@ func (q *Queues) Depth(ctx context.Context, name string) (visible, hidden int, e
 	if err != nil {
 		return 0, 0, err
 	}
-	names := []types.QueueAttributeName{types.QueueAttributeNameApproximateNumberOfMessages,
-		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible, types.QueueAttributeNameApproximateNumberOfMessagesDelayed}
+	names := []types.QueueAttributeName{
+		types.QueueAttributeNameApproximateNumberOfMessages,
+		types.QueueAttributeNameApproximateNumberOfMessagesNotVisible,
+		types.QueueAttributeNameApproximateNumberOfMessagesDelayed,
+	}
 	out, err := q.sqs.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &url, AttributeNames: names})
 	if err != nil {
 		return 0, 0, q.translate(ctx, name, err, "depth of queue %s", name)
@@ -184,5 +202,5 @@ func (q *Queues) Depth(ctx context.Context, name string) (visible, hidden int, e
 	return counts[0], counts[1] + counts[2], nil
 }
 
-// seconds rounds up.
+// seconds returns d in seconds, rounded up.
 func seconds(d time.Duration) int32 { return int32((d + time.Second - 1) / time.Second) }

@@ -18,13 +18,14 @@ import (
 )
 
 const (
-	// maxSend is the most bytes of one request, with room for attributes.
+	// maxSend is the most bytes of bodies in one request. SQS's limit is 1 MiB; the
+	// rest is for attributes.
 	maxSend        = 1<<20 - 4<<10
 	base64Encoding = "base64"
 )
 
-// EncodingAttribute names the message attribute of a body that SQS would not
-// take as it is; see DecodeBody.
+// EncodingAttribute names the message attribute that gives the encoding of a body
+// that SQS would refuse unencoded; see DecodeBody.
 const EncodingAttribute = "rollout-encoding"
 
 // Send sends bodies in batches; see queue.Queues.
@@ -41,7 +42,7 @@ func (q *Queues) Send(ctx context.Context, name string, bodies [][]byte, delay t
 	}
 	entries := make([]types.SendMessageBatchRequestEntry, len(bodies))
 	for i, b := range bodies {
-		entries[i] = entry(b, delay)
+		entries[i] = newEntry(b, delay)
 	}
 	for len(entries) > 0 {
 		n, size := 0, 0
@@ -58,11 +59,11 @@ func (q *Queues) Send(ctx context.Context, name string, bodies [][]byte, delay t
 	return nil
 }
 
-// entry makes a body a message. SQS takes the characters of XML 1.0 alone;
+// newEntry makes a message of a body. SQS accepts only the characters of XML 1.0;
 // other bodies travel in base64.
-func entry(body []byte, delay time.Duration) types.SendMessageBatchRequestEntry {
+func newEntry(body []byte, delay time.Duration) types.SendMessageBatchRequestEntry {
 	e := types.SendMessageBatchRequestEntry{MessageBody: awssdk.String(string(body)), DelaySeconds: seconds(delay)}
-	if slices.ContainsFunc([]rune(*e.MessageBody), forbidden) {
+	if slices.ContainsFunc([]rune(*e.MessageBody), notXML) {
 		e.MessageBody = awssdk.String(base64.StdEncoding.EncodeToString(body))
 		e.MessageAttributes = map[string]types.MessageAttributeValue{
 			EncodingAttribute: {DataType: awssdk.String("String"), StringValue: awssdk.String(base64Encoding)},
@@ -71,13 +72,14 @@ func entry(body []byte, delay time.Duration) types.SendMessageBatchRequestEntry 
 	return e
 }
 
-func forbidden(r rune) bool {
+// notXML reports whether XML 1.0 excludes the character.
+func notXML(r rune) bool {
 	return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF
 }
 
-// DecodeBody returns the body of a message that a Queues sent: encoding is the
-// value of its attribute EncodingAttribute, "" if it has none. Functions that
-// get their messages from elsewhere than Receive need it.
+// DecodeBody returns the body of a message that Queues sent. encoding is the value
+// of the message's EncodingAttribute, "" if the message lacks it. Receive decodes
+// bodies itself; functions that Lambda calls with messages need DecodeBody.
 func DecodeBody(body, encoding string) ([]byte, error) {
 	switch encoding {
 	case "":
@@ -89,9 +91,11 @@ func DecodeBody(body, encoding string) ([]byte, error) {
 	return nil, fault.New(fault.Corrupt, "decode the message: unknown encoding %.40q", encoding)
 }
 
-// sendBatch sends one batch. SQS may take some of it: what it failed to take by
-// its own fault is sent again.
-func (q *Queues) sendBatch(ctx context.Context, name, url string, entries []types.SendMessageBatchRequestEntry) error {
+// sendBatch sends one batch. SQS may accept a part of it; sendBatch retries the
+// entries that failed by a fault of SQS.
+func (q *Queues) sendBatch(
+	ctx context.Context, name, url string, entries []types.SendMessageBatchRequestEntry,
+) error {
 	err := retry.Policy{}.Do(ctx, func(int) error {
 		out, err := q.sqs.SendMessageBatch(ctx, &sqs.SendMessageBatchInput{QueueUrl: &url, Entries: entries})
 		if err != nil {
@@ -99,7 +103,7 @@ func (q *Queues) sendBatch(ctx context.Context, name, url string, entries []type
 		}
 		err = q.failed(name, "send to", out.Failed)
 		entries = slices.DeleteFunc(slices.Clone(entries), func(e types.SendMessageBatchRequestEntry) bool {
-			return !slices.ContainsFunc(out.Failed, func(f types.BatchResultErrorEntry) bool { return awssdk.ToString(f.Id) == *e.Id })
+			return !hasID(out.Failed, *e.Id)
 		})
 		return err
 	})
@@ -122,7 +126,8 @@ func (q *Queues) Ack(ctx context.Context, name string, receipts []string) error 
 		var entries []types.DeleteMessageBatchRequestEntry
 		for i, receipt := range batch {
 			if receipt != "" {
-				entries = append(entries, types.DeleteMessageBatchRequestEntry{Id: awssdk.String(strconv.Itoa(i)), ReceiptHandle: awssdk.String(receipt)})
+				id := awssdk.String(strconv.Itoa(i))
+				entries = append(entries, types.DeleteMessageBatchRequestEntry{Id: id, ReceiptHandle: &receipt})
 			}
 		}
 		if len(entries) == 0 {
@@ -135,8 +140,11 @@ func (q *Queues) Ack(ctx context.Context, name string, receipts []string) error 
 	return nil
 }
 
-// deleteBatch removes one batch. Receipts that do not hold are ignored.
-func (q *Queues) deleteBatch(ctx context.Context, name, url string, entries []types.DeleteMessageBatchRequestEntry) error {
+// deleteBatch removes one batch. It ignores expired receipts and retries the
+// entries that failed by a fault of SQS.
+func (q *Queues) deleteBatch(
+	ctx context.Context, name, url string, entries []types.DeleteMessageBatchRequestEntry,
+) error {
 	err := retry.Policy{}.Do(ctx, func(int) error {
 		out, err := q.sqs.DeleteMessageBatch(ctx, &sqs.DeleteMessageBatchInput{QueueUrl: &url, Entries: entries})
 		if staleReceipt(codeOf(err)) {
@@ -145,17 +153,24 @@ func (q *Queues) deleteBatch(ctx context.Context, name, url string, entries []ty
 		if err != nil {
 			return permanent(q.translate(ctx, name, err, "ack in queue %s", name))
 		}
-		left := slices.DeleteFunc(out.Failed, func(f types.BatchResultErrorEntry) bool { return staleReceipt(awssdk.ToString(f.Code)) })
+		left := slices.DeleteFunc(out.Failed, func(f types.BatchResultErrorEntry) bool {
+			return staleReceipt(awssdk.ToString(f.Code))
+		})
 		entries = slices.DeleteFunc(slices.Clone(entries), func(e types.DeleteMessageBatchRequestEntry) bool {
-			return !slices.ContainsFunc(left, func(f types.BatchResultErrorEntry) bool { return awssdk.ToString(f.Id) == *e.Id })
+			return !hasID(left, *e.Id)
 		})
 		return q.failed(name, "ack in", left)
 	})
 	return unpermanent(err)
 }
 
-// failed is the error about the entries that SQS did not take, nil for none:
-// the first that is the sender's fault, else the first.
+// hasID reports whether one of the failed entries has the id.
+func hasID(failed []types.BatchResultErrorEntry, id string) bool {
+	return slices.ContainsFunc(failed, func(f types.BatchResultErrorEntry) bool { return awssdk.ToString(f.Id) == id })
+}
+
+// failed returns the error about the entries that SQS refused, nil for an empty
+// slice. It reports the first entry that is the sender's fault, else the first.
 func (q *Queues) failed(name, what string, entries []types.BatchResultErrorEntry) error {
 	if len(entries) == 0 {
 		return nil

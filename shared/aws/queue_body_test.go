@@ -16,27 +16,28 @@ func FuzzBodiesSurviveSQS(f *testing.F) {
 		if !utf8.ValidString(body) || body == "" {
 			t.Skip()
 		}
-		e := entry([]byte(body), 0)
+		e := newEntry([]byte(body), 0)
 		for _, r := range *e.MessageBody { // XML 1.0's Char
-			if r != '\t' && r != '\n' && r != '\r' && (r < 0x20 || r > 0xD7FF && r < 0xE000 || r == 0xFFFE || r == 0xFFFF) {
+			if r != '\t' && r != '\n' && r != '\r' &&
+				(r < 0x20 || r > 0xD7FF && r < 0xE000 || r == 0xFFFE || r == 0xFFFF) {
 				t.Errorf("%q is sent with %U", body, r)
 			}
 		}
 		back, err := DecodeBody(*e.MessageBody, awssdk.ToString(e.MessageAttributes[EncodingAttribute].StringValue))
 		if err != nil || string(back) != body {
-			t.Errorf("%q came back as %q, %v", body, back, err)
+			t.Errorf("%q is decoded as %q, %v", body, back, err)
 		}
 	})
 }
 
-func TestAnUnknownEncodingIsRefused(t *testing.T) {
+func TestDecodeBodyRefusesUnknownEncoding(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []string{"gzip", strings.Repeat("x", 1000)} {
 		if _, err := DecodeBody("e30=", encoding); err == nil || len(err.Error()) > 200 {
-			t.Errorf("%v", err)
+			t.Errorf("DecodeBody with the encoding %.10q... = %v, want a short error", encoding, err)
 		}
 	}
 	if _, err := DecodeBody("not base64", "base64"); err == nil {
-		t.Error("nonsense was decoded")
+		t.Error("DecodeBody accepted a body that is not base64")
 	}
 }

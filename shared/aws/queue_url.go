@@ -13,7 +13,7 @@ import (
 	"rollout/shared/queue"
 )
 
-// url returns a queue's address, which SQS is asked for once.
+// url returns the URL of a queue. It asks SQS once and caches the result.
 func (q *Queues) url(ctx context.Context, name string) (string, error) {
 	q.mu.Lock()
 	url, ok := q.urls[name]
@@ -28,7 +28,7 @@ func (q *Queues) url(ctx context.Context, name string) (string, error) {
 	} else {
 		err = translate(ctx, err, "look for the queue %s", full)
 		if fault.Is(err, fault.NotFound) && q.options.CreateMissing {
-			url, err = q.make(ctx, name)
+			url, err = q.create(ctx, name)
 		}
 	}
 	if err != nil {
@@ -40,10 +40,12 @@ func (q *Queues) url(ctx context.Context, name string) (string, error) {
 	return url, nil
 }
 
-// make makes a queue, and first the one of its dead letters. Making a queue
-// that is there is no error to SQS.
-func (q *Queues) make(ctx context.Context, name string) (string, error) {
-	attributes := map[string]string{string(types.QueueAttributeNameMessageRetentionPeriod): strconv.Itoa(int(retention.Seconds()))}
+// create creates a queue and, before it, its dead-letter queue. SQS accepts the
+// creation of a queue that exists.
+func (q *Queues) create(ctx context.Context, name string) (string, error) {
+	attributes := map[string]string{
+		string(types.QueueAttributeNameMessageRetentionPeriod): strconv.Itoa(int(retention.Seconds())),
+	}
 	if !queue.IsDeadLetterQueue(name) {
 		policy, err := q.redrive(ctx, name)
 		if err != nil {
@@ -51,15 +53,16 @@ func (q *Queues) make(ctx context.Context, name string) (string, error) {
 		}
 		attributes[string(types.QueueAttributeNameRedrivePolicy)] = policy
 	}
-	out, err := q.sqs.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: awssdk.String(q.options.Prefix + name), Attributes: attributes})
+	full := q.options.Prefix + name
+	out, err := q.sqs.CreateQueue(ctx, &sqs.CreateQueueInput{QueueName: &full, Attributes: attributes})
 	if err != nil {
-		return "", translate(ctx, err, "make the queue %s", q.options.Prefix+name)
+		return "", translate(ctx, err, "create the queue %s", full)
 	}
 	return awssdk.ToString(out.QueueUrl), nil
 }
 
-// redrive is the policy that moves what is received too often to the dead
-// letters.
+// redrive returns the policy that moves messages that were received too often to
+// the dead-letter queue.
 func (q *Queues) redrive(ctx context.Context, name string) (string, error) {
 	dead := queue.DeadLetterQueue(name)
 	url, err := q.url(ctx, dead)
@@ -67,17 +70,19 @@ func (q *Queues) redrive(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	arn := types.QueueAttributeNameQueueArn
-	out, err := q.sqs.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{QueueUrl: &url, AttributeNames: []types.QueueAttributeName{arn}})
+	out, err := q.sqs.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
+		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{arn},
+	})
 	if err != nil {
-		return "", translate(ctx, err, "look at the queue %s", q.options.Prefix+dead)
+		return "", translate(ctx, err, "read the attributes of the queue %s", q.options.Prefix+dead)
 	}
 	policy, err := json.Marshal(map[string]string{
 		"deadLetterTargetArn": out.Attributes[string(arn)], "maxReceiveCount": strconv.Itoa(queue.MaxReceives),
 	})
-	return string(policy), fault.WithKind(fault.Internal, err, "write the policy of dead letters")
+	return string(policy), fault.WithKind(fault.Internal, err, "encode the redrive policy")
 }
 
-// translate also forgets the address of a queue that is not there any more.
+// translate also removes the URL of a queue that no longer exists from the cache.
 func (q *Queues) translate(ctx context.Context, name string, err error, format string, args ...any) error {
 	err = translate(ctx, err, format, args...)
 	if fault.Is(err, fault.NotFound) {

@@ -8,29 +8,31 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// outcome remembers whether an earlier try of one request may have been carried
-// out although it failed: its reply was lost, or the service broke down.
-type outcome struct{ open atomic.Bool }
+// outcome records whether a failed attempt of one request may nevertheless have
+// taken effect: its response was lost, or the service failed.
+type outcome struct{ unknown atomic.Bool }
 
-// watch adds itself to a client's requests, within the SDK's repetitions.
-func (o *outcome) watch(stack *middleware.Stack) error {
+// addMiddleware observes each attempt of a request, below the SDK's retries.
+func (o *outcome) addMiddleware(stack *middleware.Stack) error {
 	return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("rolloutOutcome",
-		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (
+			middleware.FinalizeOutput, middleware.Metadata, error,
+		) {
 			out, metadata, err := next.HandleFinalize(ctx, in)
 			if err != nil && (codeOf(err) == "" || statusOf(err) >= 500) {
-				o.open.Store(true)
+				o.unknown.Store(true)
 			}
 			return out, metadata, err
 		}), "Retry", middleware.After)
 }
 
-// final is an error that a driver's own repetition of what was left undone
-// must not repeat: the SDK has done that already.
+// final is the error of a whole request. A driver that retries the unprocessed
+// part of a batch must not retry it: the SDK already did.
 type final struct{ err error }
 
 func (f *final) Error() string { return f.err.Error() }
 
-// permanent hides err's kind from retry.Policy.
+// permanent hides err's kind from retry.Policy, so that it is not retried.
 func permanent(err error) error {
 	if err == nil {
 		return nil
@@ -38,7 +40,7 @@ func permanent(err error) error {
 	return &final{err}
 }
 
-// unpermanent returns what permanent hid.
+// unpermanent returns the error that permanent wrapped, or err itself.
 func unpermanent(err error) error {
 	var f *final
 	if errors.As(err, &f) {

@@ -13,16 +13,16 @@ import (
 	"rollout/shared/secret"
 )
 
-// SecretOptions are what Secrets are not told by their port.
+// SecretOptions configure Secrets.
 type SecretOptions struct {
-	// Prefix stands before every name in Secrets Manager, such as "rollout/".
+	// Prefix is prepended to every name in Secrets Manager, such as "rollout/".
 	Prefix string
 	// SDK are further options of the client, for tests.
 	SDK []func(*secretsmanager.Options)
 }
 
-// Secrets reads Secrets Manager. It keeps nothing: a secret that was rotated
-// counts at once.
+// Secrets is Secrets Manager as a secret.Store. It caches nothing, so a rotated
+// secret takes effect at once.
 type Secrets struct {
 	manager *secretsmanager.Client
 	prefix  string
@@ -31,9 +31,14 @@ type Secrets struct {
 
 var _ secret.Store = (*Secrets)(nil)
 
-// NewSecrets returns a store of the allowed names; it asks for nothing yet.
+// NewSecrets returns a store that reads only the names in allow; it sends no
+// request.
 func NewSecrets(cfg awssdk.Config, allow []string, o SecretOptions) *Secrets {
-	return &Secrets{manager: secretsmanager.NewFromConfig(cfg, o.SDK...), prefix: o.Prefix, allow: slices.Clone(allow)}
+	return &Secrets{
+		manager: secretsmanager.NewFromConfig(cfg, o.SDK...),
+		prefix:  o.Prefix,
+		allow:   slices.Clone(allow),
+	}
 }
 
 // Get reads the current version of a secret; see secret.Store.
@@ -45,12 +50,13 @@ func (s *Secrets) Get(ctx context.Context, name string) (secret.Value, error) {
 		return secret.Value{}, &fault.Error{Kind: fault.Denied, Err: fmt.Errorf("secret %q is not on the allowlist", name),
 			Remedy: "add it to the config's list of secrets if this run may read it"}
 	}
-	out, err := s.manager.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: awssdk.String(s.prefix + name)})
+	full := s.prefix + name
+	out, err := s.manager.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &full})
 	code := codeOf(err)
 	switch {
 	case code == "ResourceNotFoundException", code == "InvalidRequestException": // the latter: it is being deleted
 		return secret.Value{}, &fault.Error{Kind: fault.NotFound, Op: fmt.Sprintf("get secret %q", name), Err: err,
-			Remedy: "aws secretsmanager create-secret --name " + s.prefix + name + " --secret-string …"}
+			Remedy: "run aws secretsmanager create-secret --name " + full + " --secret-string …"}
 	case err != nil:
 		return secret.Value{}, translate(ctx, err, "get secret %q", name)
 	case out.SecretString != nil:
@@ -58,5 +64,5 @@ func (s *Secrets) Get(ctx context.Context, name string) (secret.Value, error) {
 	case utf8.Valid(out.SecretBinary):
 		return secret.NewValue(string(out.SecretBinary)), nil
 	}
-	return secret.Value{}, fault.New(fault.Corrupt, "secret %q is no text", name)
+	return secret.Value{}, fault.New(fault.Corrupt, "secret %q is not UTF-8 text", name)
 }

@@ -23,8 +23,8 @@ import (
 )
 
 // Stack is an installation that was deployed to AWS: the bucket, the table, the
-// queues and the secrets that its config names. It makes nothing that a
-// deployment has to make.
+// queues and the secrets that its config names. It creates no resources: the
+// deployment does.
 type Stack struct {
 	Deployment config.Deployment
 	Ports      host.Ports // with retries
@@ -35,29 +35,34 @@ type Stack struct {
 
 var _ cloud.Installation = (*Stack)(nil)
 
-// StackOptions say how to open; the zero value is a command's.
+// StackOptions configure OpenStack. The zero value suits a command.
 type StackOptions struct {
 	cloud.Options
-	// SDK are further options of the SDK, whose own variables say where AWS is
-	// and whose credentials are used.
+	// SDK are further options of the SDK's configuration. The SDK's environment
+	// variables choose the endpoint and the credentials.
 	SDK []func(*awsconfig.LoadOptions) error
 }
 
 // OpenStack opens the installation that the config describes; see
-// cloud.Provider. It asks no service for anything, so that a function's cold
-// start waits for no round trip. There is nothing to close.
+// cloud.Provider. It sends no requests, so that a function's cold start does not
+// wait for a round trip. The stack needs no closing.
 func OpenStack(ctx context.Context, d config.Deployment, o StackOptions) (*Stack, error) {
 	if d.Cloud.Provider != config.ProviderAWS {
-		return nil, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "the config describes no installation on AWS"),
-			Remedy: `say where it is in its table [cloud], with provider = "aws"`}
+		return nil, &fault.Error{
+			Kind:   fault.Invalid,
+			Err:    fault.New(fault.Invalid, "the config describes no installation on AWS"),
+			Remedy: `describe the installation in the table [cloud], with provider = "aws"`,
+		}
 	}
 	o = o.withDefaults()
 	if o.UseServiceClock {
 		service := NewClock(o.Clock)
 		o.Clock = service
-		o.SDK = append(slices.Clone(o.SDK), awsconfig.WithAPIOptions([]func(*middleware.Stack) error{service.AddMiddleware}))
+		api := []func(*middleware.Stack) error{service.AddMiddleware}
+		o.SDK = append(slices.Clone(o.SDK), awsconfig.WithAPIOptions(api))
 	}
-	cfg, err := LoadConfig(ctx, o.Log, append([]func(*awsconfig.LoadOptions) error{awsconfig.WithRegion(d.Cloud.Region)}, o.SDK...)...)
+	options := append([]func(*awsconfig.LoadOptions) error{awsconfig.WithRegion(d.Cloud.Region)}, o.SDK...)
+	cfg, err := LoadConfig(ctx, o.Log, options...)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +106,7 @@ func (o StackOptions) withDefaults() StackOptions {
 	return o
 }
 
-// unmetered leaves the drivers as they are.
+// unmetered is a meter that returns the drivers unchanged.
 type unmetered struct{}
 
 func (unmetered) Blobs(b blob.Store) blob.Store             { return b }
@@ -113,7 +118,7 @@ func (s *Stack) Stores() cloud.Stores {
 	return cloud.Stores{Deployment: s.Deployment, Ports: s.Ports, Secrets: s.Secrets}
 }
 
-// ObjectURL is an object's address in S3; see cloud.Installation.
+// ObjectURL returns an object's address in S3; see cloud.Installation.
 func (s *Stack) ObjectURL(key string) string {
 	return "s3://" + s.Deployment.Cloud.S3.Bucket + "/" + s.Deployment.Cloud.S3.Prefix + key
 }
