@@ -12,28 +12,31 @@ import (
 	"rollout/shared/record"
 )
 
-// audit watches every accepted write for broken invariants.
+// audit checks the invariants on every accepted write. It is safe for concurrent
+// use.
 type audit struct {
-	w  *World
+	w  *world
 	mu sync.Mutex
 
 	puts   map[string]int
 	shards map[string]shard.Doc
-	paused map[identity.RunID]time.Time // since when the run's control desires no work
+	paused map[identity.RunID]time.Time // when the run was paused or stopped
 	broken []string
 }
 
-func newAudit(w *World) *audit {
+func newAudit(w *world) *audit {
 	return &audit{w: w, puts: map[string]int{}, shards: map[string]shard.Doc{}, paused: map[identity.RunID]time.Time{}}
 }
 
+// breakf reports a broken invariant in the trace and fails the test.
 func (a *audit) breakf(format string, args ...any) {
 	a.w.tracef("BROKEN "+format, args...)
 	a.broken = append(a.broken, format)
 	a.w.t.Errorf("seed %d: "+format, append([]any{a.w.seed}, args...)...)
 }
 
-// put checks I2: nothing that was put under work/ or runs/ is put again.
+// put checks that an object outside the prompts is written once and create-only
+// (I2).
 func (a *audit) put(key string, createOnly bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -46,13 +49,13 @@ func (a *audit) put(key string, createOnly bool) {
 	}
 }
 
-// document checks a shard's document against the one before it, and the size
-// of a run's.
+// document checks a shard document against the previous one, and the size of a
+// coordinator document.
 func (a *audit) document(p *process, key string, value []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p.dead.Load() {
-		a.breakf("%s wrote %s after its death", p.name, key)
+		a.breakf("%s wrote %s after its crash", p.name, key)
 	}
 	switch prefix, _, _ := strings.Cut(key, "/"); prefix {
 	case "shard":
@@ -104,14 +107,16 @@ func (a *audit) coordinator(p *process, key string, value []byte) {
 		a.breakf("document %s: %v", key, err)
 		return
 	}
-	a.w.tracef("%s saved run: %s step %d, %d planned, %d sent, frontier %d, ok %d, failed %d %s", p.name, s.Phase, s.Steps, s.Shards, s.NextShard, s.Done.Frontier(), s.Counts.OK, s.Counts.Failed, s.Message)
+	a.w.tracef("%s saved run: %s step %d, %d planned, %d sent, frontier %d, ok %d, failed %d %s", p.name, s.Phase,
+		s.Steps, s.Shards, s.NextShard, s.Done.Frontier(), s.Counts.OK, s.Counts.Failed, s.Message)
 }
 
-// setPaused notes that from now on the run must start no work.
-func (a *audit) setPaused(id identity.RunID, stopped bool) {
+// setPaused records that the run must start no work from now on, or that it may
+// again.
+func (a *audit) setPaused(id identity.RunID, paused bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if !stopped {
+	if !paused {
 		delete(a.paused, id)
 	} else if _, ok := a.paused[id]; !ok {
 		a.paused[id] = time.Now()

@@ -16,39 +16,43 @@ import (
 	"rollout/shared/record"
 )
 
-// generatedAt is the one thing in a row that no two runs share.
+// generatedAt matches the only part of a row that differs between two runs.
 var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 
-// check compares what the run left with what one pass over its files, without
-// any machinery, says.
+// check compares the run's output with the rows that a single pass over its input
+// files gives.
 func (s *scenario) check(ctx context.Context, st run.State) {
 	s.checkPhase(st)
-	out := split(s.object(ctx, record.OutputKey(s.id, record.CompletionsFile)))
-	errs := split(s.object(ctx, record.OutputKey(s.id, record.ErrorsFile)))
-	var item, copies uint64
-	firsts := firsts{}
+	left := rows{
+		out:  split(s.object(ctx, record.OutputKey(s.id, record.CompletionsFile))),
+		errs: split(s.object(ctx, record.OutputKey(s.id, record.ErrorsFile))),
+	}
+	var index, copies uint64
+	asked := originals{}
 	for _, f := range s.files {
 		for _, l := range f.lines {
-			first := s.firstOf(firsts, l, item)
-			if first != nil && first.item != item {
+			it := item{line: l, original: s.originalOf(asked, l, index),
+				place: dialect.Place{Item: index, File: f.key, Line: uint64(l.number)}}
+			if it.isCopy() {
 				copies++
 			}
-			out, errs = s.checkItem(ctx, f, l, item, first, st, out, errs)
-			item++
+			s.checkItem(ctx, it, st, &left)
+			index++
 		}
 	}
-	if len(out)+len(errs) > 0 {
-		s.audit.breakf("I1: %d output rows and %d error rows are no item's", len(out), len(errs))
+	if len(left.out)+len(left.errs) > 0 {
+		s.audit.breakf("I1: %d output rows and %d error rows belong to no item", len(left.out), len(left.errs))
 	}
 	var sum record.Summary
 	if err := json.Unmarshal(s.object(ctx, record.OutputKey(s.id, record.SummaryFile)), &sum); err != nil {
 		s.t.Fatal(err)
 	}
-	if sum.Items != item || sum.Completed+sum.Failed != item || sum.Phase != string(st.Phase) {
-		s.audit.breakf("I1: summary says %d items, %d completed, %d failed, %s; there are %d, and the run is %s", sum.Items, sum.Completed, sum.Failed, sum.Phase, item, st.Phase)
+	if sum.Items != index || sum.Completed+sum.Failed != index || sum.Phase != string(st.Phase) {
+		s.audit.breakf("I1: the summary has %d items, %d completed, %d failed, phase %s; want %d items, phase %s",
+			sum.Items, sum.Completed, sum.Failed, sum.Phase, index, st.Phase)
 	}
 	if sum.Copies != copies {
-		s.audit.breakf("summary says %d copies, there are %d", sum.Copies, copies)
+		s.audit.breakf("the summary has %d copies, want %d", sum.Copies, copies)
 	}
 	byClass := 0
 	for _, n := range sum.FailedByClass {
@@ -58,7 +62,7 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 		s.audit.breakf("I1: %d failed, %v by class", sum.Failed, sum.FailedByClass)
 	}
 	shards := st.Shards + 1
-	seconds := uint64(st.EndedAt.Sub(s.begun).Seconds()) + 1
+	seconds := uint64(st.EndedAt.Sub(s.startedAt).Seconds()) + 1
 	if limit := uint64(20*shards) + 8*seconds + 50; st.Steps > limit {
 		s.audit.breakf("I8: %d steps for %d shards in %d s", st.Steps, shards, seconds)
 	}
@@ -66,7 +70,7 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 
 func (s *scenario) checkPhase(st run.State) {
 	ok := st.Phase == run.Completed || st.Phase == run.CompletedWithErrors
-	switch s.plot {
+	switch s.action {
 	case stops:
 		ok = ok || st.Phase == run.Stopped
 	case expires:
@@ -81,30 +85,43 @@ func (s *scenario) checkPhase(st run.State) {
 	}
 }
 
-// checkItem takes the item's row off whichever file has it.
-func (s *scenario) checkItem(ctx context.Context, f file, l line, item uint64, first *first, st run.State, out, errs [][]byte) (o, e [][]byte) {
-	place := dialect.Place{Item: item, File: f.key, Line: uint64(l.number)}
-	wantOut, wantErr := s.expect(ctx, l, place)
-	endsFirst := st.Reason != run.ReasonDone
-	if first != nil && first.item != item {
-		wantOut, wantErr = s.expectCopy(l, place, first)
-		endsFirst = first.row == nil // else its answer is there, whatever ended
-	}
-	switch {
-	case len(out) > 0 && wantOut != nil && bytes.Equal(masked(out[0]), masked(wantOut)):
-		first.answered(item, out[0], "")
-		return out[1:], errs
-	case len(errs) > 0 && wantErr != nil && bytes.Equal(errs[0], wantErr):
-		first.answered(item, errs[0], l.class)
-		return out, errs[1:]
-	case len(errs) > 0 && endsFirst && s.endedFirst(errs[0], l, place, st):
-		return out, errs[1:]
-	}
-	s.audit.breakf("I1, I4, I10: item %d (%s) is neither next among the outputs nor the errors: want %s%s, next are %s and %s", item, l.bytes, wantOut, wantErr, next(out), next(errs))
-	return out, errs
+// item is an item of the input to check.
+type item struct {
+	line     line
+	place    dialect.Place
+	original *original // nil if its request is sent in any case
 }
 
-// next is the first of rows, for eyes.
+// isCopy reports whether the item's request is sent for another item.
+func (it item) isCopy() bool { return it.original != nil && it.original.item != it.place.Item }
+
+// rows are the rows of the output files that are not checked yet.
+type rows struct{ out, errs [][]byte }
+
+// checkItem checks that the next row of one file is the item's, and removes it.
+func (s *scenario) checkItem(ctx context.Context, it item, st run.State, left *rows) {
+	wantOut, wantErr := s.expect(ctx, it.line, it.place)
+	mayBeMissing := st.Reason != run.ReasonDone // the run ended before the item was answered
+	if it.isCopy() {
+		wantOut, wantErr = s.expectCopy(it.line, it.place, it.original)
+		mayBeMissing = it.original.row == nil // a copy has an answer if its original has one
+	}
+	switch {
+	case len(left.out) > 0 && wantOut != nil && bytes.Equal(masked(left.out[0]), masked(wantOut)):
+		it.original.record(it.place.Item, left.out[0], "")
+		left.out = left.out[1:]
+	case len(left.errs) > 0 && wantErr != nil && bytes.Equal(left.errs[0], wantErr):
+		it.original.record(it.place.Item, left.errs[0], it.line.class)
+		left.errs = left.errs[1:]
+	case len(left.errs) > 0 && mayBeMissing && s.isUnansweredRow(left.errs[0], it.line, it.place, st):
+		left.errs = left.errs[1:]
+	default:
+		s.audit.breakf("I1, I4, I10: item %d (%s) is the next row of neither file: want %s%s, next are %s and %s",
+			it.place.Item, it.line.bytes, wantOut, wantErr, next(left.out), next(left.errs))
+	}
+}
+
+// next is the first row, for messages.
 func next(rows [][]byte) []byte {
 	if len(rows) == 0 {
 		return []byte("no row")
@@ -112,9 +129,9 @@ func next(rows [][]byte) []byte {
 	return rows[0]
 }
 
-// endedFirst reports whether the row says that the run ended before the item
-// was answered, under the item's own id.
-func (s *scenario) endedFirst(row []byte, l line, place dialect.Place, st run.State) bool {
+// isUnansweredRow reports whether the row says, under the item's own id, that the
+// run ended before the item was answered.
+func (s *scenario) isUnansweredRow(row []byte, l line, place dialect.Place, st run.State) bool {
 	var r struct {
 		ID    *string
 		Item  uint64
@@ -128,17 +145,19 @@ func (s *scenario) endedFirst(row []byte, l line, place dialect.Place, st run.St
 	if it, err := dialect.Parse(dialect.Plain, l.bytes); err == nil {
 		id = it.RowID(it.ItemID(s.model(), place.Item))
 	}
-	return r.Item == place.Item && r.Class == st.Reason.Class() && r.Line == place.Line && (id == "" || r.ID != nil && *r.ID == id)
+	return r.Item == place.Item && r.Class == st.Reason.Class() && r.Line == place.Line &&
+		(id == "" || r.ID != nil && *r.ID == id)
 }
 
 func (s *scenario) model() dialect.Model {
 	return dialect.Model{URI: "mock", ID: identity.Model("mock", ""), Params: s.cfg.Sampling.Canonical()}
 }
 
-// expect is the item's row of an undisturbed run: an output or an error.
+// expect is the item's row of an undisturbed run: an output row or an error row.
 func (s *scenario) expect(ctx context.Context, l line, place dialect.Place) (out, errRow []byte) {
 	failed := func(id string, err error) (o, e []byte) {
-		return nil, dialect.AppendError(nil, dialect.Plain, dialect.Failure{ID: id, Place: place, Class: l.class, Message: err.Error()})
+		return nil, dialect.AppendError(nil, dialect.Plain,
+			dialect.Failure{ID: id, Place: place, Class: l.class, Message: err.Error()})
 	}
 	it, err := dialect.Parse(dialect.Plain, l.bytes)
 	if err != nil {
@@ -151,15 +170,17 @@ func (s *scenario) expect(ctx context.Context, l line, place dialect.Place) (out
 	if l.class == fault.Poison {
 		return failed(it.RowID(id), errors.New(poisonMessage))
 	}
-	a, err := answer(ctx, engine.Request{Endpoint: engine.Endpoint(it.Endpoint), Body: it.Body(nil, "mock", s.cfg.Sampling, id, 0)})
+	a, err := answer(ctx, engine.Request{Endpoint: engine.Endpoint(it.Endpoint),
+		Body: it.Body(nil, "mock", s.cfg.Sampling, id, 0)})
 	if err != nil {
 		return failed(it.RowID(id), err)
 	}
-	r := dialect.Result{ID: it.RowID(id), Answers: []dialect.Answer{{Text: a.Text, FinishReason: a.FinishReason, Usage: dialect.Usage(a.Usage)}}, GeneratedAt: s.begun}
+	r := dialect.Result{ID: it.RowID(id), Answers: []dialect.Answer{{Text: a.Text, FinishReason: a.FinishReason,
+		Usage: dialect.Usage(a.Usage)}}, GeneratedAt: s.startedAt}
 	return dialect.AppendOutput(nil, it, s.model(), r), nil
 }
 
-// duplicate is the error row of a line whose id an earlier one has.
+// duplicate is the error row of a line whose id an earlier line has.
 func (s *scenario) duplicate(l line, place dialect.Place) []byte {
 	for _, f := range s.files {
 		for _, first := range f.lines {
@@ -172,6 +193,7 @@ func (s *scenario) duplicate(l line, place dialect.Place) []byte {
 	return nil
 }
 
+// masked removes the time of a row.
 func masked(row []byte) []byte { return generatedAt.ReplaceAll(row, []byte(`"generated_at":""`)) }
 
 func split(b []byte) [][]byte {
@@ -182,6 +204,7 @@ func split(b []byte) [][]byte {
 	return out
 }
 
+// duplicateMessage is the error of a line with the id of an earlier line.
 func duplicateMessage(file string, line int) string {
 	return fmt.Sprintf("line %d of %s has the same id and came first (give every line an id of its own)", line, file)
 }

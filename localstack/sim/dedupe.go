@@ -8,21 +8,19 @@ import (
 	"rollout/shared/fault"
 )
 
-// first is an item that is asked for all that ask the same, and what became of
-// it: row is nil if its run ended first.
-type first struct {
+// original is an item whose request is sent for all items with the same request.
+type original struct {
 	item  uint64
-	row   []byte
-	class fault.Class
+	row   []byte      // nil if the run ended before it was answered
+	class fault.Class // of an error row
 }
 
-// firsts are the items that are asked, in a run that asks identical requests
-// once.
-type firsts map[identity.ContentID]*first
+// originals are the originals of a run that sends identical requests once.
+type originals map[identity.ContentID]*original
 
-// firstOf returns the item that is asked for the line's; nil for a line that
-// is never asked, or whose run asks every line.
-func (s *scenario) firstOf(all firsts, l line, item uint64) *first {
+// originalOf returns the item whose request is sent for the line. It is nil for a
+// line without a request, and in runs that send every request.
+func (s *scenario) originalOf(all originals, l line, item uint64) *original {
 	if !s.cfg.Dedupe.Enabled || l.class == fault.DuplicateID || l.class == fault.InvalidLine {
 		return nil
 	}
@@ -32,22 +30,22 @@ func (s *scenario) firstOf(all firsts, l line, item uint64) *first {
 	}
 	f, ok := all[it.RequestDigest()]
 	if !ok {
-		f = &first{item: item}
+		f = &original{item: item}
 		all[it.RequestDigest()] = f
 	}
 	return f
 }
 
-// answered notes the row of an item that is asked.
-func (f *first) answered(item uint64, row []byte, class fault.Class) {
-	if f != nil && f.item == item {
-		f.row, f.class = row, class
+// record keeps the row of an original.
+func (o *original) record(item uint64, row []byte, class fault.Class) {
+	if o != nil && o.item == item {
+		o.row, o.class = row, class
 	}
 }
 
-// expectCopy is the row of an item that asks what first asks; none if nobody
-// knows an answer.
-func (s *scenario) expectCopy(l line, place dialect.Place, f *first) (out, errRow []byte) {
+// expectCopy is the row of a copy. Both results are nil if the original has no
+// row.
+func (s *scenario) expectCopy(l line, place dialect.Place, f *original) (out, errRow []byte) {
 	if f.row == nil {
 		return nil, nil
 	}

@@ -10,11 +10,12 @@ import (
 	"rollout/shared/fault"
 )
 
-// refusedPrompt marks prompts that the engine refuses as the request's own fault.
+// refusedPrompt marks prompts that the engine refuses.
 const refusedPrompt = "refuse me"
 
-// fakeEngine is an engine whose answers are those of the mock, and come when they
-// come. Its moods charge nobody: it is overloaded, or away for a while.
+// fakeEngine answers as the mock engine does, after a drawn time. It is sometimes
+// overloaded or unavailable, for which no item is charged. It crashes itself or
+// its worker at poisonous prompts.
 type fakeEngine struct {
 	*process
 }
@@ -39,13 +40,15 @@ func (m *fakeEngine) Answer(ctx context.Context, r engine.Request, progress func
 	}
 	if w.poison == killsWorker && isPoison(r) {
 		pause(ctx, w.rand.duration(label, time.Millisecond, 900*time.Millisecond))
-		w.tracef("%s dies of a prompt", m.name)
+		w.tracef("%s crashes at a prompt", m.name)
 		m.crash()
 	}
 	return m.answer(ctx, r, progress, label)
 }
 
-func (m *fakeEngine) answer(ctx context.Context, r engine.Request, progress func(), label string) (engine.Answer, error) {
+func (m *fakeEngine) answer(
+	ctx context.Context, r engine.Request, progress func(), label string,
+) (engine.Answer, error) {
 	w := m.world
 	pause(ctx, w.rand.duration(label, time.Millisecond, 900*time.Millisecond))
 	if err := m.checkAlive(ctx); err != nil {
@@ -61,10 +64,11 @@ func (m *fakeEngine) answer(ctx context.Context, r engine.Request, progress func
 	return answer(ctx, r)
 }
 
-// answer is the engine's answer, the same for the same request anywhere.
+// answer is the engine's answer, which depends only on the request.
 func answer(ctx context.Context, r engine.Request) (engine.Answer, error) {
 	if strings.Contains(string(r.Body), refusedPrompt) {
-		return engine.Answer{}, &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Err: fault.New(fault.Invalid, "the prompt is refused")}
+		return engine.Answer{}, &fault.Error{Kind: fault.Invalid, Class: fault.Refused,
+			Err: fault.New(fault.Invalid, "the prompt is refused")}
 	}
 	return mock.New(mock.Config{}).Answer(ctx, r, func() {})
 }

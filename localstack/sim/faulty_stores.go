@@ -12,7 +12,7 @@ import (
 	"rollout/shared/queue"
 )
 
-// blobs is the bucket as a process sees it.
+// blobs is the bucket of a process, with faults.
 type blobs struct {
 	*process
 	inner blob.Store
@@ -67,7 +67,7 @@ func (b blobs) Delete(ctx context.Context, key, version string) error {
 	return b.effect(ctx, "delete "+key, func() error { return b.inner.Delete(ctx, key, version) })
 }
 
-// documents are the documents as a process sees them.
+// documents are the documents of a process, with faults.
 type documents struct {
 	*process
 	inner document.Store
@@ -93,7 +93,9 @@ func (d documents) Create(ctx context.Context, key string, value []byte) (rev do
 	return rev, err
 }
 
-func (d documents) Replace(ctx context.Context, key string, value []byte, old document.Revision) (rev document.Revision, err error) {
+func (d documents) Replace(
+	ctx context.Context, key string, value []byte, old document.Revision,
+) (rev document.Revision, err error) {
 	err = d.effect(ctx, "replace "+key, func() error {
 		if rev, err = d.inner.Replace(ctx, key, value, old); err == nil {
 			d.world.audit.document(d.process, key, value)
@@ -114,8 +116,8 @@ func (d documents) List(ctx context.Context, prefix, after string, limit int) (d
 
 func (d documents) Ping(ctx context.Context) error { return d.inner.Ping(ctx) }
 
-// queues are the queues as a process sees them: they also lose, duplicate,
-// delay and so reorder messages.
+// queues are the queues of a process, with faults. They also lose, duplicate and
+// delay messages, and so reorder them.
 type queues struct {
 	*process
 	inner queue.Queues
@@ -136,16 +138,16 @@ func (q queues) send(ctx context.Context, name string, body []byte, delay time.D
 	w, label := q.world, q.name+"/"+name
 	copies := 1
 	if w.faultsOn() && !strings.HasSuffix(name, "-dead") {
-		if w.rand.chance("drop/"+label, w.chaos.Drop) {
+		if w.rand.chance("drop/"+label, w.rates.Drop) {
 			copies = 0
 		}
-		for w.rand.chance("duplicate/"+label, w.chaos.Duplicate) && copies < 4 {
+		for w.rand.chance("duplicate/"+label, w.rates.Duplicate) && copies < 4 {
 			copies++
 		}
 	}
 	for range copies {
 		late := delay
-		if w.faultsOn() && w.rand.chance("late/"+label, w.chaos.Late) {
+		if w.faultsOn() && w.rand.chance("late/"+label, w.rates.Late) {
 			late += w.rand.duration("how late/"+label, 0, 2*time.Second)
 		}
 		if err := q.inner.Send(ctx, name, [][]byte{body}, late); err != nil {
@@ -155,11 +157,13 @@ func (q queues) send(ctx context.Context, name string, body []byte, delay time.D
 	return nil
 }
 
-func (q queues) Receive(ctx context.Context, name string, max int, visibility, wait time.Duration) (ms []queue.Message, err error) {
+func (q queues) Receive(
+	ctx context.Context, name string, most int, visibility, wait time.Duration,
+) (ms []queue.Message, err error) {
 	if err := q.checkAlive(ctx); err != nil {
 		return nil, err
 	}
-	ms, err = q.inner.Receive(ctx, name, max, visibility, wait)
+	ms, err = q.inner.Receive(ctx, name, most, visibility, wait)
 	if err != nil || len(ms) == 0 {
 		return ms, err
 	}

@@ -11,22 +11,22 @@ import (
 	"rollout/shared/fault"
 )
 
-// poisonPrompt marks prompts that the engine dies of.
+// poisonPrompt marks prompts that crash the engine.
 const poisonPrompt = "kill the engine"
 
-// poison is what dies of a poisonous prompt.
+// poison says what a poisonous prompt crashes.
 type poison int
 
 const (
-	noPoison    poison = iota // there is no such prompt
-	killsWorker               // the worker: its engine lives in the same process
-	killsServer               // the inference server that all workers share
+	noPoison    poison = iota // the files have no such prompt
+	killsWorker               // the worker, whose engine is in the same process
+	killsServer               // the inference server of all workers
 )
 
-// drawPoison decides what the world's poison kills, if there is some. In such a
-// world nothing else ends a worker: who vanishes again and again with one item
-// named is told from poison by nobody.
-func (w *World) drawPoison() poison {
+// drawPoison draws the world's poison. In a world with poison no other fault ends
+// a worker, since a worker that is killed again and again with one item named
+// looks the same as a poisonous item.
+func (w *world) drawPoison() poison {
 	switch w.rand.intN("venom", 6) {
 	case 0:
 		return killsWorker
@@ -36,8 +36,9 @@ func (w *World) drawPoison() poison {
 	return noPoison
 }
 
-// share is the share of poisonous prompts. One that kills its worker is
-// found after seven deaths, most of them half a minute apart: few must do.
+// share is the share of poisonous prompts. A prompt that crashes its worker is
+// quarantined after seven crashes, most of them half a minute apart, so there
+// are few.
 func (v poison) share() float64 {
 	switch v {
 	case killsWorker:
@@ -48,7 +49,7 @@ func (v poison) share() float64 {
 	return 0
 }
 
-// poisonMessage is what the error row of a poisonous item says.
+// poisonMessage is the error of a poisonous item.
 const poisonMessage = "the inference server or its worker crashed each time this item was asked alone " +
 	"(find the crash in the server's log, correct the item or the server, then submit the item again)"
 
@@ -58,19 +59,19 @@ type server struct {
 	starts  int
 	down    bool
 	busy    int
-	alone   *serverCall   // one that has the server alone
-	crashed chan struct{} // closed at its death
+	alone   *serverCall   // the request that has the server alone
+	crashed chan struct{} // closed when it crashes
 }
 
-// serverCall is a request on its way through the server.
+// serverCall is a request in the server.
 type serverCall struct {
 	*server
 	crashed chan struct{}
-	died    engine.CrashError // if it does
+	died    engine.CrashError // its error if the server crashes
 }
 
-// enter brings a request to the server; Unavailable while it is down. Who
-// wants it alone waits for that, for a while.
+// enter starts a request; Unavailable while the server is down. With alone it
+// first waits a bounded time until the server is idle.
 func (s *server) enter(ctx context.Context, alone bool) (*serverCall, error) {
 	if alone {
 		alone = s.quiet(ctx)
@@ -84,7 +85,7 @@ func (s *server) enter(ctx context.Context, alone bool) (*serverCall, error) {
 		s.crashed = make(chan struct{})
 	}
 	alone = alone && s.busy == 0
-	if s.alone != nil { // it sees that somebody came
+	if s.alone != nil { // that request is alone no more
 		s.alone.died.Solo, s.alone = false, nil
 	}
 	s.busy++
@@ -95,6 +96,7 @@ func (s *server) enter(ctx context.Context, alone bool) (*serverCall, error) {
 	return v, nil
 }
 
+// quiet waits until the server is idle and reports whether it is.
 func (s *server) quiet(ctx context.Context) bool {
 	for range 100 {
 		s.mu.Lock()
@@ -108,7 +110,7 @@ func (s *server) quiet(ctx context.Context) bool {
 	return false
 }
 
-// leave ends the request; Unavailable if the server died meanwhile.
+// leave ends the request; Unavailable if the server crashed meanwhile.
 func (v *serverCall) leave() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -124,16 +126,16 @@ func (v *serverCall) leave() error {
 	}
 }
 
-// crash ends the server, until it is started anew.
-func (v *serverCall) crash(w *World) {
+// crash ends the server, which starts again after a drawn time.
+func (v *serverCall) crash(w *world) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.server.crashed != v.crashed {
-		return // it died of another one
+		return // another request has crashed it
 	}
 	close(v.crashed)
 	v.starts, v.down, v.server.crashed = v.starts+1, true, nil
-	w.tracef("the server dies, the %d. time", v.starts)
+	w.tracef("the server crashes, crash %d", v.starts)
 	time.AfterFunc(w.rand.duration("server start", 100*time.Millisecond, 9*time.Second), func() {
 		v.mu.Lock()
 		defer v.mu.Unlock()
@@ -141,5 +143,5 @@ func (v *serverCall) crash(w *World) {
 	})
 }
 
-// isPoison reports whether the engine dies of the request.
+// isPoison reports whether the request crashes the engine.
 func isPoison(r engine.Request) bool { return strings.Contains(string(r.Body), poisonPrompt) }

@@ -8,21 +8,21 @@ import (
 	"rollout/shared/fault"
 )
 
-// process is one simulated process: whatever it does to the world outside goes
-// through it. Crashing it takes effect between any two effects.
+// process is one simulated process. All its effects on the world go through it, so
+// that a crash takes effect between two of them.
 type process struct {
 	name    string
-	world   *World
+	world   *world
 	ctx     context.Context // ends with the process
 	kill    context.CancelFunc
 	skew    time.Duration
 	dead    atomic.Bool
-	frozen  atomic.Pointer[chan struct{}] // closed to thaw
-	crashes float64                       // chance after each effect
+	frozen  atomic.Pointer[chan struct{}] // closed to resume it
+	crashes float64                       // probability of a crash after each effect
 }
 
-// start returns a fresh process.
-func (w *World) start(ctx context.Context, name string, crashes float64) *process {
+// start returns a new process, with a clock of its own.
+func (w *world) start(ctx context.Context, name string, crashes float64) *process {
 	ctx, kill := context.WithCancel(ctx)
 	limit := w.timings.SkewBudget / 2
 	return &process{name: name, world: w, ctx: ctx, kill: kill, crashes: crashes,
@@ -32,21 +32,21 @@ func (w *World) start(ctx context.Context, name string, crashes float64) *proces
 // Now is the process's own clock.
 func (p *process) Now() time.Time { return time.Now().Add(p.skew) }
 
-// crash ends the process at once: none of its later effects happens.
+// crash ends the process at once. None of its later effects happens.
 func (p *process) crash() {
 	p.dead.Store(true)
 	p.kill()
 }
 
-// freeze stops the process, as SIGSTOP does, until the returned function is
-// called. Time goes on.
-func (p *process) freeze() (thaw func()) {
+// freeze stops the process, as SIGSTOP does, until resume is called. Time goes on.
+func (p *process) freeze() (resume func()) {
 	ch := make(chan struct{})
 	p.frozen.Store(&ch)
 	return func() { p.frozen.Store(nil); close(ch) }
 }
 
-// checkAlive is passed before and after every effect.
+// checkAlive is called before and after every effect. It waits while the process
+// is frozen, and fails once it has crashed.
 func (p *process) checkAlive(ctx context.Context) error {
 	if ch := p.frozen.Load(); ch != nil {
 		select {
@@ -55,7 +55,7 @@ func (p *process) checkAlive(ctx context.Context) error {
 		}
 	}
 	if p.dead.Load() {
-		return fault.New(fault.Unavailable, "process %s is dead", p.name)
+		return fault.New(fault.Unavailable, "process %s has crashed", p.name)
 	}
 	if ctx.Err() != nil {
 		return fault.WithKind(fault.Canceled, ctx.Err(), "process %s", p.name)
@@ -63,25 +63,25 @@ func (p *process) checkAlive(ctx context.Context) error {
 	return nil
 }
 
-// effect performs one call to a store, with everything that can go wrong:
-// it comes late, fails before it is applied, is applied and its reply lost, or
-// the process dies right after it.
+// effect performs one call to a store with its faults: it is delayed, fails before
+// it is applied, is applied and loses its reply, or is the last one before the
+// process crashes.
 func (p *process) effect(ctx context.Context, name string, apply func() error) error {
 	w := p.world
 	label := p.name + "/" + name
 	if err := p.delay(ctx, label); err != nil {
 		return err
 	}
-	if w.faultsOn() && w.rand.chance("fail/"+label, w.chaos.Fail) {
+	if w.faultsOn() && w.rand.chance("fail/"+label, w.rates.Fail) {
 		return fault.New(fault.Unavailable, "injected: %s failed", name)
 	}
 	err := apply()
 	if w.faultsOn() && err == nil && w.rand.chance("crash/"+label, p.crashes) {
-		w.tracef("%s dies after %s", p.name, name)
+		w.tracef("%s crashes after %s", p.name, name)
 		p.crash()
-		return fault.New(fault.Unavailable, "process %s is dead", p.name)
+		return fault.New(fault.Unavailable, "process %s has crashed", p.name)
 	}
-	if w.faultsOn() && err == nil && w.rand.chance("lose/"+label, w.chaos.LoseReply) {
+	if w.faultsOn() && err == nil && w.rand.chance("lose/"+label, w.rates.LoseReply) {
 		return fault.New(fault.Unavailable, "injected: the reply of %s is lost", name)
 	}
 	if gateErr := p.delay(ctx, label); gateErr != nil && err == nil {
@@ -90,7 +90,7 @@ func (p *process) effect(ctx context.Context, name string, apply func() error) e
 	return err
 }
 
-// delay lets a call take some time.
+// delay waits for the drawn duration of a call.
 func (p *process) delay(ctx context.Context, label string) error {
 	d := p.world.rand.duration("delay/"+label, 10*time.Microsecond, time.Millisecond)
 	if p.world.faultsOn() && p.world.rand.chance("slow/"+label, 0.02) {

@@ -9,35 +9,37 @@ import (
 	"rollout/shared/core/identity"
 )
 
-// rand are seeded throws by name: the n-th throw under a name is the same in
-// every replay, in whatever order goroutines come to throw under other names.
-type rand struct {
+// seededRand draws random numbers by label: the n-th draw of a label is the same
+// in every replay, whatever the order of draws of other labels. Goroutines may
+// therefore draw concurrently. A renamed label changes the history of every
+// seed.
+type seededRand struct {
 	seed uint64
 	mu   sync.Mutex
 	n    map[string]uint64
 }
 
-func newRand(seed uint64) *rand { return &rand{seed: seed, n: map[string]uint64{}} }
+func newRand(seed uint64) *seededRand { return &seededRand{seed: seed, n: map[string]uint64{}} }
 
-func (d *rand) uint64(name string) uint64 {
-	d.mu.Lock()
-	n := d.n[name]
-	d.n[name]++
-	d.mu.Unlock()
-	c := identity.Content(fmt.Appendf(nil, "%d/%s/%d", d.seed, name, n))
+func (r *seededRand) uint64(label string) uint64 {
+	r.mu.Lock()
+	n := r.n[label]
+	r.n[label]++
+	r.mu.Unlock()
+	c := identity.Content(fmt.Appendf(nil, "%d/%s/%d", r.seed, label, n))
 	return binary.LittleEndian.Uint64(c[:])
 }
 
-// chance is true in p of all throws.
-func (d *rand) chance(name string, p float64) bool {
-	return float64(d.uint64(name)>>11)/(1<<53) < p
+// chance is true with probability p.
+func (r *seededRand) chance(label string, p float64) bool {
+	return float64(r.uint64(label)>>11)/(1<<53) < p
 }
 
-// intN throws a number in [0, n).
-func (d *rand) intN(name string, n int) int { return int(d.uint64(name) % uint64(n)) }
+// intN draws a number in [0, n).
+func (r *seededRand) intN(label string, n int) int { return int(r.uint64(label) % uint64(n)) }
 
-// duration throws a duration in [lo, hi), in nanoseconds, so that no two timers
-// of a simulation end at the same instant.
-func (d *rand) duration(name string, lo, hi time.Duration) time.Duration {
-	return lo + time.Duration(d.uint64(name)%uint64(hi-lo))
+// duration draws a duration in [lo, hi), in nanoseconds, so that no two timers of
+// a simulation end at the same instant.
+func (r *seededRand) duration(label string, lo, hi time.Duration) time.Duration {
+	return lo + time.Duration(r.uint64(label)%uint64(hi-lo))
 }

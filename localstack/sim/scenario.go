@@ -19,49 +19,52 @@ import (
 	"rollout/shared/record"
 )
 
-// scenario is what users do in a world: one run, and what they want of it.
+// scenario is the user's part of a simulation: the files and config of one run,
+// and an action on it.
 type scenario struct {
-	*World
-	id    identity.RunID
-	files []file
-	cfg   config.Run
-	plot  plot
+	*world
+	id     identity.RunID
+	files  []file
+	cfg    config.Run
+	action action
 }
 
-// file is an input of the run and what is expected of its lines.
+// file is an input of the run, with the expected results of its lines.
 type file struct {
 	key   string
 	bytes []byte
 	lines []line
 }
 
-// line is an item as its writer sees it.
+// line is one line of a file: an item and its expected error class.
 type line struct {
-	id     string // its own; "" if it names none
+	id     string // "" for a line without an id
 	class  fault.Class
 	number int
 	bytes  []byte
 }
 
-// plot is what the user does to the run.
-type plot int
+// action is what the user does to the run. The order of the values is part of
+// every seed's history.
+type action int
 
 const (
-	undisturbed plot = iota
+	undisturbed action = iota
 	pauses
 	stops
 	expires
-	exhaustsTokens // of tokens
+	exhaustsTokens
 	failsFast
-	plots
+	actionCount
 )
 
-// write makes up the run's files and config.
-func (w *World) write() *scenario {
-	s := &scenario{World: w, cfg: config.DefaultRun(), plot: plot(w.rand.intN("plot", int(plots)+2)) % plots}
+// write draws the run's files and config.
+func (w *world) write() *scenario {
+	s := &scenario{world: w, cfg: config.DefaultRun(),
+		action: action(w.rand.intN("plot", int(actionCount)+2)) % actionCount}
 	s.cfg.Shard.Items = 1 + w.rand.intN("shard items", 24)
 	s.cfg.Limits.Grace = config.Duration(3 * time.Second)
-	switch s.plot {
+	switch s.action {
 	case expires:
 		s.cfg.Limits.Deadline = config.Duration(w.rand.duration("deadline", 2*time.Second, 30*time.Second))
 	case exhaustsTokens:
@@ -79,8 +82,8 @@ func (w *World) write() *scenario {
 	return s
 }
 
-// file makes up one file of all kinds of lines.
-func (w *World) file(key string, ids map[string]bool) file {
+// file draws one file with all kinds of lines.
+func (w *world) file(key string, ids map[string]bool) file {
 	f := file{key: key}
 	var b bytes.Buffer
 	for n := range w.rand.intN("lines", 120) {
@@ -120,8 +123,8 @@ func (w *World) file(key string, ids map[string]bool) file {
 	return f
 }
 
-// submit puts the files and creates the run over all of them, several times:
-// events come twice.
+// submit puts the files and creates the run over all of them. It repeats the
+// submission, since events may be delivered twice.
 func (s *scenario) submit(ctx context.Context) {
 	m := record.Manifest{Name: "sim"}
 	for _, f := range s.files {
@@ -146,14 +149,14 @@ func (s *scenario) submit(ctx context.Context) {
 	}
 }
 
-// act does what the plot says, while the run goes on.
+// act performs the user's action during the run.
 func (s *scenario) act(ctx context.Context) {
 	user := s.api()
 	do := func(what string, f func() error) {
 		err := f()
 		s.tracef("user: %s: %v", what, err)
 	}
-	switch s.plot {
+	switch s.action {
 	case pauses:
 		for range 1 + s.rand.intN("pauses", 3) {
 			pause(ctx, s.rand.duration("before pause", 0, 6*time.Second))
@@ -170,7 +173,8 @@ func (s *scenario) act(ctx context.Context) {
 	}
 }
 
-// sendSpuriousHints repeats hints that anybody may send at any time, also wrong ones.
+// sendSpuriousHints sends hints at drawn times, also wrong ones. Any process may
+// send hints at any time.
 func (s *scenario) sendSpuriousHints(ctx context.Context) {
 	ports := s.ports(s.start(ctx, "nag", 0))
 	for s.faultsOn() && ctx.Err() == nil {
@@ -181,7 +185,7 @@ func (s *scenario) sendSpuriousHints(ctx context.Context) {
 		case 0:
 			hint = events.ShardLost{Run: string(s.id), Shard: n, Generation: s.rand.intN("nag generation", 3)}
 		case 1:
-			hint = events.ShardReleased{Run: string(s.id), Shard: n, Worker: "nobody", Attempt: 1}
+			hint = events.ShardReleased{Run: string(s.id), Shard: n, Worker: "unknown", Attempt: 1}
 		case 2:
 			hint = events.Wakeup{Run: string(s.id), Reason: "nag"}
 		case 3:
@@ -189,25 +193,26 @@ func (s *scenario) sendSpuriousHints(ctx context.Context) {
 		case 4:
 			_ = ports.Send(ctx, host.TaskQueue, events.Finalize{Run: string(s.id)})
 			continue
-		case 5: // of a segment that nobody would cut
-			_ = ports.Send(ctx, host.TaskQueue, events.FinalizeSegment{Run: string(s.id), From: n / 4, To: n/4 + 1 + s.rand.intN("nag segment", 9)})
+		case 5: // a segment that finalize would not cut
+			to := n/4 + 1 + s.rand.intN("nag segment", 9)
+			_ = ports.Send(ctx, host.TaskQueue, events.FinalizeSegment{Run: string(s.id), From: n / 4, To: to})
 			continue
 		}
-		_ = ports.Send(ctx, host.CoordinateQueue, hint) // lost hints are part of the game
+		_ = ports.Send(ctx, host.CoordinateQueue, hint) // hints may be lost
 	}
 }
 
-// awaitEnd waits until the run has ended.
+// awaitEnd waits until the run has ended. It ends the faults after faultsFor.
 func (s *scenario) awaitEnd(ctx context.Context) run.State {
 	for {
 		st, _ := s.state(ctx, s.id)
 		if st.Phase.Ended() {
 			return st
 		}
-		if time.Since(s.begun) > faultsFor {
+		if time.Since(s.startedAt) > faultsFor {
 			s.faultsEnded.Store(true)
 		}
-		if time.Since(s.begun) > patience {
+		if time.Since(s.startedAt) > patience {
 			b, _ := json.Marshal(st)
 			s.t.Errorf("seed %d: the run has not ended: %s", s.seed, b)
 			return st

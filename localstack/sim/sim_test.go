@@ -14,8 +14,8 @@ var (
 	seedsFlag = flag.Int("seeds", 2000, "how many seeds to simulate")
 )
 
-// TestSimulation checks I1 to I11 in many worlds. A failure names its seed;
-// -seed replays it.
+// TestSimulation checks I1 to I11 in many simulations. A failure names its seed,
+// which -seed replays.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
 	if *seedFlag >= 0 {
@@ -33,13 +33,14 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// simulate runs one world to its end. The trace of a failure is always told.
-func simulate(t *testing.T, seed uint64, tell bool) {
+// simulate runs one simulation to its end. It prints the trace of a failure, and
+// with showTrace any trace.
+func simulate(t *testing.T, seed uint64, showTrace bool) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, end := context.WithCancel(t.Context())
 		w := newWorld(t, seed)
 		defer func() {
-			if tell || t.Failed() {
+			if showTrace || t.Failed() {
 				t.Logf("seed %d (replay with -seed %d)\n%s", seed, seed, w.trace.String())
 			}
 		}()
@@ -56,7 +57,7 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 		all.Go(func() { s.sendSpuriousHints(ctx) })
 		st := s.awaitEnd(ctx)
 		end()
-		all.Wait() // a process that ends takes its time: it gives back what it holds
+		all.Wait() // ending processes release what they hold
 		if st.Phase.Ended() {
 			s.check(t.Context(), st)
 		}

@@ -1,12 +1,12 @@
-// Package sim runs the whole system, functions and workers, in one simulated
-// world: in-memory stores, simulated time, and a seed that decides everything
-// that goes wrong.
+// Package sim simulates the whole system, functions and workers, with stores in
+// memory, simulated time, and a seed that decides every fault.
 //
-// Processes are the real code over the real ports; only the drivers, the
-// clock and the engine are simulated. Each call to a store comes late, may
-// fail, may lose its reply, and may be the last thing its process did;
-// messages are lost, repeated and reordered; clocks disagree. At the end the
-// invariants are checked. A seed replays.
+// The processes are the real code over the real ports. Only the drivers, the
+// clock and the engine are simulated. Each call to a store is delayed, may fail,
+// may lose its reply, and may be the last one of its process. Messages are lost,
+// repeated and reordered. Clocks differ. The invariants are checked during the
+// simulation and at its end. A seed replays its faults; only the order of what
+// goroutines do at the same instant may differ.
 package sim
 
 import (
@@ -41,74 +41,74 @@ import (
 	"rollout/shared/retry"
 )
 
-// chaos says how often what goes wrong, as chances a call or a message.
-type chaos struct {
+// faultRates are the probabilities of faults, per call or per message.
+type faultRates struct {
 	Crash, Fail, LoseReply, Drop, Duplicate, Late float64
 }
 
-// Times of a simulation.
+// Limits of a simulation, in simulated time.
 const (
-	faultsFor = 40 * time.Second // then the world behaves, so that runs must end
-	patience  = 3 * time.Hour    // and by then they must have
+	faultsFor = 40 * time.Second // faults end then, so that the run can end
+	patience  = 3 * time.Hour    // the run must have ended by then
 )
 
-// World is one simulation.
-type World struct {
+// world is one simulation: its stores, its seed and its faults.
+type world struct {
 	t           testing.TB
 	seed        uint64
-	rand        *rand
+	rand        *seededRand
 	timings     health.Timings
-	chaos       chaos
+	rates       faultRates
 	audit       *audit
 	faultsEnded atomic.Bool
 	poison      poison
 	server      server
-	// segmented says that the files of runs are written in segments.
-	segmented bool
+	segmented   bool // output files are written in segments
 
-	bucket *memory.Bucket
-	docs   *memory.Documents
-	queues *memory.Queues
-	deploy config.Deployment
-	begun  time.Time
+	bucket    *memory.Bucket
+	docs      *memory.Documents
+	queues    *memory.Queues
+	deploy    config.Deployment
+	startedAt time.Time
 
 	tracing sync.Mutex
 	trace   strings.Builder
 }
 
-// newWorld returns a world in which nothing runs yet. It must be made within a
-// synctest bubble.
-func newWorld(t testing.TB, seed uint64) *World {
-	d := newRand(seed)
+// newWorld returns a world without processes. It must be called in a synctest
+// bubble.
+func newWorld(t testing.TB, seed uint64) *world {
+	r := newRand(seed)
 	deploy := config.DefaultDeployment()
 	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
-	w := &World{t: t, seed: seed, rand: d, timings: host.Timings(deploy.Health), deploy: deploy, begun: time.Now(),
+	w := &world{t: t, seed: seed, rand: r, timings: host.Timings(deploy.Health), deploy: deploy, startedAt: time.Now(),
 		bucket: memory.NewBucket(clock.System{}), docs: memory.NewDocuments(), queues: memory.NewQueues(clock.System{}),
 	}
 	w.audit = newAudit(w)
 	w.poison = w.drawPoison()
-	w.segmented = d.intN("segmented", 3) == 0
-	level := func(name string, most float64) float64 { // a third of all worlds lack each kind of fault
-		return most * max(0, float64(d.intN(name, 3))-0) / 2
+	w.segmented = r.intN("segmented", 3) == 0
+	level := func(label string, highest float64) float64 { // 0 in a third of all worlds
+		return highest * float64(r.intN(label, 3)) / 2
 	}
-	w.chaos = chaos{Crash: level("crash", 0.003), Fail: level("fail", 0.03), LoseReply: level("lose", 0.03),
+	w.rates = faultRates{Crash: level("crash", 0.003), Fail: level("fail", 0.03), LoseReply: level("lose", 0.03),
 		Drop: level("drop", 0.1), Duplicate: level("duplicate", 0.3), Late: level("late", 0.3)}
 	return w
 }
 
-// faultsOn reports whether things still go wrong.
-func (w *World) faultsOn() bool { return !w.faultsEnded.Load() }
+// faultsOn reports whether faults are still injected.
+func (w *world) faultsOn() bool { return !w.faultsEnded.Load() }
 
-func (w *World) tracef(format string, args ...any) {
+// tracef adds a line to the trace that a failure prints.
+func (w *world) tracef(format string, args ...any) {
 	w.tracing.Lock()
 	defer w.tracing.Unlock()
-	fmt.Fprintf(&w.trace, "%9.3fs ", time.Since(w.begun).Seconds())
+	fmt.Fprintf(&w.trace, "%9.3fs ", time.Since(w.startedAt).Seconds())
 	fmt.Fprintf(&w.trace, format+"\n", args...)
 }
 
-// ports are the stores as the process sees them, with the retries that every
-// process has.
-func (w *World) ports(p *process) host.Ports {
+// ports are the process's ports: the stores with their faults, and the retries of
+// every process.
+func (w *world) ports(p *process) host.Ports {
 	policy := retry.Policy{Rand: func() float64 { return float64(w.rand.uint64("retry/"+p.name)>>11) / (1 << 53) }}
 	return host.Ports{
 		Blobs: blobs{p, w.bucket}, Docs: document.Reliable(documents{p, w.docs}, policy),
@@ -117,9 +117,9 @@ func (w *World) ports(p *process) host.Ports {
 	}
 }
 
-// logWriter puts a process's log into the trace.
+// logWriter writes a process's log to the trace.
 type logWriter struct {
-	w *World
+	w *world
 	p *process
 }
 
@@ -128,93 +128,97 @@ func (l logWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// restartLoop runs a process again and again, each time under a new name, until ctx
-// ends.
-func (w *World) restartLoop(ctx context.Context, name string, live func(p *process)) {
+// restartLoop runs a process until it ends and starts it again under a new name,
+// until ctx ends.
+func (w *world) restartLoop(ctx context.Context, name string, run func(p *process)) {
 	for n := 0; ctx.Err() == nil; n++ {
-		p := w.start(ctx, fmt.Sprintf("%s-%d", name, n), w.chaos.Crash)
-		live(p)
+		p := w.start(ctx, fmt.Sprintf("%s-%d", name, n), w.rates.Crash)
+		run(p)
 		p.crash()
 		pause(ctx, w.rand.duration("rest/"+name, 10*time.Millisecond, 4*time.Second))
 	}
 }
 
-// runFunctions runs all functions as one process.
-func (w *World) runFunctions(ctx context.Context, name string) {
+// runFunctions runs all functions in one process, and restarts it.
+func (w *world) runFunctions(ctx context.Context, name string) {
 	w.restartLoop(ctx, name, func(p *process) {
 		s := inprocess.New(w.ports(p), inprocess.Config{Deployment: w.deploy, Segments: w.segments(p)})
-		_ = s.Run(p.ctx) // it ends with its process only
+		_ = s.Run(p.ctx) // it ends only with its process
 	})
 }
 
-// segments decides whether the files of runs are written in segments, and how
-// tiny those are. All processes of a world do it the same way, but for where
-// segments begin and end.
-func (w *World) segments(p *process) *finalize.SegmentOptions {
+// segments draws the sizes of segments for a process. nil writes files whole.
+// All processes of a world write segments, or none does.
+func (w *world) segments(p *process) *finalize.SegmentOptions {
 	if !w.segmented {
 		return nil
 	}
 	var n atomic.Int64
-	return &finalize.SegmentOptions{StreamBelow: 1, MinBytes: int64(1 + w.rand.intN("segment bytes/"+p.name, 20_000)), MaxShards: 1 + w.rand.intN("segment shards/"+p.name, 9),
-		MaxRequests: 1 + w.rand.intN("segments at once/"+p.name, 20), Nonce: func() string { return fmt.Sprintf("%s-%d", p.name, n.Add(1)) }}
+	return &finalize.SegmentOptions{StreamBelow: 1, MinBytes: int64(1 + w.rand.intN("segment bytes/"+p.name, 20_000)),
+		MaxShards:   1 + w.rand.intN("segment shards/"+p.name, 9),
+		MaxRequests: 1 + w.rand.intN("segments at once/"+p.name, 20),
+		Nonce:       func() string { return fmt.Sprintf("%s-%d", p.name, n.Add(1)) }}
 }
 
-// runWorkers runs one worker at a time. Now and then it is drained, or frozen for
-// longer than its lease.
-func (w *World) runWorkers(ctx context.Context, name string) {
-	shared := ""
+// runWorkers runs one worker at a time, and restarts it. Some are drained, frozen
+// for longer than their lease, or killed.
+func (w *world) runWorkers(ctx context.Context, name string) {
+	engine := ""
 	if w.poison == killsServer {
-		shared = "server"
+		engine = "server"
 	}
 	w.restartLoop(ctx, name, func(p *process) {
 		if w.poison != noPoison {
 			p.crashes = 0
 		}
 		ports := w.ports(p)
-		exec := infer.New(infer.Config{Engine: &fakeEngine{process: p}, Clock: p, Log: ports.Log, ProgressTimeout: time.Minute, MaxOutage: 5 * time.Second})
-		wk := worker.New(ports, worker.Config{ID: p.name, Pool: "default", Engine: shared, Timings: w.timings, InFlight: 1 + w.rand.intN("in flight/"+name, 16),
-			CheckpointInterval: w.rand.duration("checkpoint/"+name, time.Second, 20*time.Second), Drain: 5 * time.Second, Grace: 3 * time.Second},
+		exec := infer.New(infer.Config{Engine: &fakeEngine{process: p}, Clock: p, Log: ports.Log,
+			ProgressTimeout: time.Minute, MaxOutage: 5 * time.Second})
+		wk := worker.New(ports, worker.Config{ID: p.name, Pool: "default", Engine: engine, Timings: w.timings,
+			InFlight:           1 + w.rand.intN("in flight/"+name, 16),
+			CheckpointInterval: w.rand.duration("checkpoint/"+name, time.Second, 20*time.Second),
+			Drain:              5 * time.Second, Grace: 3 * time.Second},
 			input.NewIndex(ports.Blobs, ports.Docs), exec)
-		var fate sync.WaitGroup
+		var disturbance sync.WaitGroup
 		if w.faultsOn() && w.rand.chance("fate/"+name, 0.5) {
-			fate.Go(func() { w.disturb(p, wk) })
+			disturbance.Go(func() { w.disturb(p, wk) })
 		}
 		if err := wk.Run(p.ctx); err != nil {
 			w.tracef("%s ended: %v", p.name, err)
 		}
-		p.crash() // and so its fate ends
-		fate.Wait()
+		p.crash() // ends the disturbance
+		disturbance.Wait()
 	})
 }
 
-// disturb drains, freezes or kills a worker after a while.
-func (w *World) disturb(p *process, wk *worker.Worker) {
+// disturb drains, freezes or kills a worker after a drawn time.
+func (w *world) disturb(p *process, wk *worker.Worker) {
 	pause(p.ctx, w.rand.duration("when/"+p.name, 0, 15*time.Second))
 	if p.ctx.Err() != nil {
 		return
 	}
-	what := w.rand.intN("what/"+p.name, 3)
+	kind := w.rand.intN("what/"+p.name, 3)
 	if w.poison != noPoison {
-		what = 0
+		kind = 0
 	}
-	switch what {
+	switch kind {
 	case 0:
 		wk.Drain("a notice")
 		wk.Drain("the same notice again")
 	case 1:
 		w.tracef("%s is frozen", p.name)
-		thaw := p.freeze()
+		resume := p.freeze()
 		pause(p.ctx, w.rand.duration("frozen/"+p.name, time.Second, 12*time.Second))
-		thaw()
-		w.tracef("%s is thawed", p.name)
+		resume()
+		w.tracef("%s is resumed", p.name)
 	case 2:
 		w.tracef("%s is killed", p.name)
 		p.crash()
 	}
 }
 
-// state reads a run's state as it is, past all faults.
-func (w *World) state(ctx context.Context, id identity.RunID) (s run.State, found bool) {
+// state reads a run's state without faults.
+func (w *world) state(ctx context.Context, id identity.RunID) (s run.State, found bool) {
 	_, found, err := host.Load(ctx, w.docs, record.CoordinatorKey(id), &s)
 	if err != nil {
 		w.t.Fatal(err)
@@ -222,13 +226,14 @@ func (w *World) state(ctx context.Context, id identity.RunID) (s run.State, foun
 	return s, found
 }
 
-// api is the service that a user's command calls, over stores without faults.
-func (w *World) api() *api.Service {
-	return api.New(host.Ports{Blobs: w.bucket, Docs: w.docs, Queues: w.queues, Clock: clock.System{}, Source: "user", Log: slog.New(slog.DiscardHandler)}, w.deploy, cloud.OneMachine())
+// api is the API that user commands call, over stores without faults.
+func (w *world) api() *api.Service {
+	return api.New(host.Ports{Blobs: w.bucket, Docs: w.docs, Queues: w.queues, Clock: clock.System{}, Source: "user",
+		Log: slog.New(slog.DiscardHandler)}, w.deploy, cloud.OneMachine())
 }
 
-// object reads an object as it is.
-func (w *World) object(ctx context.Context, key string) []byte {
+// object reads an object without faults.
+func (w *world) object(ctx context.Context, key string) []byte {
 	r, _, err := w.bucket.Get(ctx, key, blob.GetOptions{})
 	if err != nil {
 		w.t.Fatalf("seed %d: %v", w.seed, err)
@@ -241,6 +246,7 @@ func (w *World) object(ctx context.Context, key string) []byte {
 	return b
 }
 
+// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
