@@ -75,7 +75,7 @@ func TestClaimByShardAndHolderState(t *testing.T) {
 				Attempt: attempt, Worker: "other", ClaimedAt: at(time.Minute)})
 		}
 	}
-	beats := func(state health.State, age time.Duration, holds ...health.HeldShard) func(*fixture) {
+	heartbeat := func(state health.State, age time.Duration, holds ...health.HeldShard) func(*fixture) {
 		return func(d *fixture) {
 			timings := health.Timings{Interval: 500 * time.Millisecond}
 			hosttest.Save(d.t, d.Ports, record.HeartbeatKey("other"), health.Heartbeat{Schema: 1, Worker: "other",
@@ -101,19 +101,19 @@ func TestClaimByShardAndHolderState(t *testing.T) {
 	}{
 		"pending shard":                      {nil, 1, true, false},
 		"done shard is reported again":       {given{done}, 7, false, true},
-		"holder alive":                       {given{held(7), beats(health.Ready, 0, mine)}, 7, false, false},
-		"holder dead since before the claim": {given{held(7), beats(health.Ready, 2*time.Minute)}, 8, true, false},
+		"holder alive":                       {given{held(7), heartbeat(health.Ready, 0, mine)}, 7, false, false},
+		"holder dead since before the claim": {given{held(7), heartbeat(health.Ready, 2*time.Minute)}, 8, true, false},
 		"dead holder that lists the shard": {
-			given{held(7), beats(health.Ready, time.Minute, mine)}, 8, true, false},
+			given{held(7), heartbeat(health.Ready, time.Minute, mine)}, 8, true, false},
 		"holder without a heartbeat":              {given{held(7)}, 8, true, false},
-		"holder has deregistered":                 {given{held(7), beats(health.Gone, 0)}, 8, true, false},
-		"newer heartbeat does not list the shard": {given{held(7), beats(health.Ready, 0)}, 8, true, false},
-		"heartbeat lists another attempt":         {given{held(8), beats(health.Ready, 0, mine)}, 9, true, false},
+		"holder has deregistered":                 {given{held(7), heartbeat(health.Gone, 0)}, 8, true, false},
+		"newer heartbeat does not list the shard": {given{held(7), heartbeat(health.Ready, 0)}, 8, true, false},
+		"heartbeat lists another attempt":         {given{held(8), heartbeat(health.Ready, 0, mine)}, 9, true, false},
 		"run paused":                              {given{control(record.DesiredPause)}, 0, false, false},
 		"run ends":                                {given{control(record.DesiredEnd)}, 0, false, false},
 		"run resumed":                             {given{control(record.DesiredRun)}, 1, true, false},
 		"holder alive and run paused": {
-			given{held(7), beats(health.Ready, 0, mine), control(record.DesiredPause)}, 7, false, false},
+			given{held(7), heartbeat(health.Ready, 0, mine), control(record.DesiredPause)}, 7, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

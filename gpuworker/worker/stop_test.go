@@ -197,13 +197,13 @@ func TestLastHeartbeatSaysGone(t *testing.T) {
 		d := newFixture(t, 1, 1)
 		w := d.start("w1", &fakeExecutor{})
 		synctest.Wait()
-		beats := 0
+		writes := 0
 		d.stores.failWith(func(c call) error {
 			if c.key != record.HeartbeatKey("w1") {
 				return nil
 			}
 			if c.what == "write" {
-				if beats++; beats == 1 {
+				if writes++; writes == 1 {
 					<-time.After(2 * time.Second) // the first is slow
 				}
 			}

@@ -24,7 +24,7 @@ import (
 // what they grow by. Latency alone says nothing: it grows with every request
 // that joins a batch, long before the server is full.
 //
-// A server that reports its queue tells more. If it queues more than a quarter
+// A server may also report its queue. If it queues more than a quarter
 // of what it works on, the limit is too high; if it queues nothing, it may get
 // more. A server that refuses more than a few requests (429, 503) has too many.
 type concurrencyLimit struct {

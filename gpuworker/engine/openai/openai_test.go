@@ -95,7 +95,7 @@ func TestAnswersOfServersAreRead(t *testing.T) {
 			stream: ": ping\r\nevent: message\r\nid: 1\r\ndata:{\"choices\":[{\"text\":\"a\"," +
 				"\"finish_reason\":\"stop\"}]}\r\n\r\n: ping\r\n\r\ndata:[DONE]\r\n\r\n",
 			want: engine.Answer{Text: "a", FinishReason: "stop"}},
-		{name: "U+2028, U+2029 and U+0085 are no line ends",
+		{name: "U+2028, U+2029 and U+0085 do not end lines",
 			stream: events("{\"choices\":[{\"text\":\"a\u2028b\u2029c\u0085d\",\"finish_reason\":\"stop\"}]}"),
 			want:   engine.Answer{Text: "a\u2028b\u2029c\u0085d", FinishReason: "stop"}},
 		{name: "no finish reason before [DONE]", stream: events(`{"choices":[{"text":"a","finish_reason":null}]}`),
@@ -265,8 +265,8 @@ func TestKeyIsSentAndNeverShown(t *testing.T) {
 			}
 			_, notReady := client.Ready(t.Context())
 			s.Close()
-			_, gone := ask(t, client, hello)
-			for _, err := range []error{refused, notReady, gone} {
+			_, unreachable := ask(t, client, hello)
+			for _, err := range []error{refused, notReady, unreachable} {
 				if err == nil || strings.Contains(err.Error(), "sesame") ||
 					strings.Contains(fmt.Sprintf("%+v", client), "sk-sesame") {
 					t.Errorf("no error, or the key is shown: %v", err)

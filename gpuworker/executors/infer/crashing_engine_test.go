@@ -31,7 +31,7 @@ type crashingEngine struct {
 	crashAfter   time.Duration // the arrival of a poison prompt
 	restartAfter time.Duration // a crash; 0: never
 	noStart      bool          // it does not name its starts
-	exclusive    bool          // it can tell that it works on nothing else
+	exclusive    bool          // it reports whether it works on anything else
 	slow         string        // this prompt is answered token by token for minutes
 	onCrash      func()
 

@@ -33,7 +33,7 @@ func TestC22OnlyPoisonItemsAreQuarantined(t *testing.T) {
 		"server crashes late":                {[]int{434}, 4, 1, func(m *crashingEngine) { m.crashAfter = 5 * time.Second }},
 		"server crashes at once":             {[]int{434}, 4, 1, func(m *crashingEngine) { m.crashAfter = 0 }},
 		"server names no starts":             {[]int{434}, 4, 1, func(m *crashingEngine) { m.noStart = true }},
-		"server never tells it is exclusive": {[]int{434}, 7, 1, func(m *crashingEngine) { m.exclusive = false }},
+		"server reports no other load":       {[]int{434}, 7, 1, func(m *crashingEngine) { m.exclusive = false }},
 		"three workers":                      {[]int{434}, 8, 3, nil},
 		"three workers, two in one shard":    {[]int{403, 477}, 8, 3, nil},
 		"three workers, slow answers":        {[]int{434}, 8, 3, func(m *crashingEngine) { m.latency = 3 * time.Second }},
