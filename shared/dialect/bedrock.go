@@ -2,8 +2,8 @@ package dialect
 
 import "rollout/shared/jsonl"
 
-// parseBedrock reads {"recordId", "modelInput"}, where modelInput is a request
-// of the messages style, with text only.
+// parseBedrock reads {"recordId", "modelInput"}, where modelInput is a request in the
+// messages style with only text.
 func (it *Item) parseBedrock(ms []jsonl.Member) error {
 	for _, m := range ms {
 		switch string(m.Name) {
@@ -86,8 +86,8 @@ func (t *translation) bedrockMessages(what string, raw []byte) {
 	}
 }
 
-// bedrockText reads a string, or an array of text parts. A part's
-// cache_control asks for no other answer and is ignored.
+// bedrockText reads a string, or an array of text parts. It ignores the cache_control of
+// a part, which does not change the answer.
 func (t *translation) bedrockText(what string, raw []byte) []byte {
 	if raw[0] == '"' {
 		return raw
@@ -119,7 +119,7 @@ func (t *translation) bedrockText(what string, raw []byte) []byte {
 	return join(texts)
 }
 
-// text appends the text of a part.
+// text appends the text of a part, which must be a string.
 func (t *translation) text(texts [][]byte, part string, text []byte) [][]byte {
 	switch {
 	case t.err != nil:

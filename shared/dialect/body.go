@@ -10,8 +10,8 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// AnswerCount returns how many answers the item gets: what the line asks for, else
-// the run's n, else 1.
+// AnswerCount returns how many answers the item gets: the number in the line, or else the
+// run's n, or else 1.
 func (it *Item) AnswerCount(s config.Sampling) int {
 	switch {
 	case it.N > 0:
@@ -35,8 +35,8 @@ func (it *Item) RowID(item identity.ContentID) string {
 	return item.String()
 }
 
-// Prompt returns what the model reads, as it stands in the request: first the
-// tools, which servers put before the chat, then the prompt or the messages.
+// Prompt returns what the model reads, as the request has it: the tools, which servers
+// put before the chat, and the prompt or the messages.
 func (it *Item) Prompt() (tools, prompt []byte) {
 	for _, m := range it.body {
 		switch string(m.Name) {
@@ -49,18 +49,18 @@ func (it *Item) Prompt() (tools, prompt []byte) {
 	return tools, prompt
 }
 
-// Body appends the request for decode 0, 1, … of the item: the same bytes
-// anywhere. What the line says stays as it was written, in its order; the
-// model is the run's; n, stream and stream_options are left out; sampling
-// params of the run fill in what the line does not say; and there always is a
-// seed.
+// Body appends the request for decode 0, 1, … of the item, the same bytes on every
+// machine. Members of the line stay as they were written, in their order, except for
+// these: the model is the run's, and n, stream and stream_options are omitted. Sampling
+// params of the run follow for members that the line does not have. A seed is always
+// there.
 func (it *Item) Body(dst []byte, modelURI string, s config.Sampling, item identity.ContentID, decode int) []byte {
 	dst = append(slices.Grow(dst, it.bodySize(modelURI)), '{')
-	said := said{}
+	has := present{}
 	for _, m := range it.body {
-		said.add(m.Name)
+		has.add(m.Name)
 	}
-	if !said.model {
+	if !has.model {
 		dst = append(dst, `"model":`...)
 		dst = append(jsonl.AppendString(dst, modelURI), ',')
 	}
@@ -75,7 +75,7 @@ func (it *Item) Body(dst []byte, modelURI string, s config.Sampling, item identi
 			if m.Value[0] == 'n' {
 				continue
 			}
-			said.seed = true
+			has.seed = true
 			dst = append(dst, `"seed":`...)
 			dst = appendSeed(dst, m.Value, decode)
 		default:
@@ -85,8 +85,8 @@ func (it *Item) Body(dst []byte, modelURI string, s config.Sampling, item identi
 		}
 		dst = append(dst, ',')
 	}
-	dst = said.fill(dst, it.Endpoint, s)
-	if !said.seed {
+	dst = has.fill(dst, it.Endpoint, s)
+	if !has.seed {
 		dst = append(dst, `"seed":`...)
 		if s.Seed != nil {
 			dst = appendSeed(dst, strconv.AppendInt(nil, *s.Seed, 10), decode)
@@ -99,8 +99,8 @@ func (it *Item) Body(dst []byte, modelURI string, s config.Sampling, item identi
 	return dst
 }
 
-// bodySize is how many bytes a body has at most, unless the run's params say
-// uncommonly much.
+// bodySize estimates the size of a body in bytes. Only with unusually long sampling params
+// a body is longer.
 func (it *Item) bodySize(modelURI string) int {
 	const params = 256
 	size := params + len(modelURI)
@@ -110,7 +110,7 @@ func (it *Item) bodySize(modelURI string) int {
 	return size
 }
 
-// appendSeed appends the seed of a decode, of which decode 0's is as written.
+// appendSeed appends the seed of a decode. For decode 0 it is as written.
 func appendSeed(dst, written []byte, decode int) []byte {
 	if decode == 0 {
 		return append(dst, written...)
@@ -118,14 +118,14 @@ func appendSeed(dst, written []byte, decode int) []byte {
 	return strconv.AppendUint(dst, uint64(identity.DecodeSeed(written, uint32(decode))), 10)
 }
 
-// said is what a body says, so that the run's params do not say it again.
-type said struct {
+// present records the members of a body, so that the run's params do not repeat them.
+type present struct {
 	model, seed, temperature, topP, topK, minP bool
 	repetition, presence, frequency, maxTokens bool
 	stop, logprobs                             bool
 }
 
-func (w *said) add(name []byte) {
+func (w *present) add(name []byte) {
 	switch string(name) {
 	case "model":
 		w.model = true
@@ -152,9 +152,8 @@ func (w *said) add(name []byte) {
 	}
 }
 
-// fill appends the run's params that the body lacks, each with a comma behind
-// it.
-func (w *said) fill(dst []byte, e Endpoint, s config.Sampling) []byte {
+// fill appends the run's params that the body lacks, each followed by a comma.
+func (w *present) fill(dst []byte, e Endpoint, s config.Sampling) []byte {
 	dst = fillFloat(dst, w.temperature, "temperature", s.Temperature)
 	dst = fillFloat(dst, w.topP, "top_p", s.TopP)
 	dst = fillInt(dst, w.topK, "top_k", s.TopK)
@@ -181,29 +180,28 @@ func (w *said) fill(dst []byte, e Endpoint, s config.Sampling) []byte {
 	return fillInt(dst, false, "top_logprobs", s.Logprobs)
 }
 
-func fillFloat(dst []byte, said bool, name string, v *float64) []byte {
-	if said || v == nil {
+func fillFloat(dst []byte, present bool, name string, v *float64) []byte {
+	if present || v == nil {
 		return dst
 	}
 	return append(appendFloat(appendName(dst, name), *v), ',')
 }
 
-func fillInt(dst []byte, said bool, name string, v *int) []byte {
-	if said || v == nil {
+func fillInt(dst []byte, present bool, name string, v *int) []byte {
+	if present || v == nil {
 		return dst
 	}
 	return append(strconv.AppendInt(appendName(dst, name), int64(*v), 10), ',')
 }
 
-// appendName appends a name that needs no escapes, and its colon.
+// appendName appends a name that needs no escapes, and a colon.
 func appendName(dst []byte, name string) []byte {
 	dst = append(dst, '"')
 	dst = append(dst, name...)
 	return append(dst, '"', ':')
 }
 
-// appendFloat appends the shortest text of v, in the form that encoding/json
-// gives it.
+// appendFloat appends the shortest text of v, in the form of encoding/json.
 func appendFloat(dst []byte, v float64) []byte {
 	if abs := math.Abs(v); abs == 0 || abs >= 1e-6 && abs < 1e21 {
 		return strconv.AppendFloat(dst, v, 'f', -1, 64)

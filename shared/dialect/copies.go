@@ -9,16 +9,15 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// RequestDigest stands for what the item asks of the run's model: items with the same
-// one have the same endpoint and the same request bytes and so, since model
-// and sampling params are the run's, the same item id but for the index.
+// RequestDigest returns a digest of the item's endpoint and request. Items of one run with
+// the same digest make the same request, because they share the run's model and
+// sampling params.
 func (it *Item) RequestDigest() identity.ContentID {
 	return identity.Request(string(it.Endpoint), it.Request)
 }
 
-// Sampled reports whether a server may well answer the item's request in
-// another way the next time: the temperature is not 0, or nobody says it, or
-// several answers are wanted.
+// Sampled reports whether a server may answer the item's request differently each time:
+// the temperature is not 0 or not given, or several answers are wanted.
 func (it *Item) Sampled(s config.Sampling) bool {
 	if it.AnswerCount(s) > 1 {
 		return true
@@ -32,14 +31,13 @@ func (it *Item) Sampled(s config.Sampling) bool {
 	return s.Temperature == nil || *s.Temperature != 0
 }
 
-// copyOf names, in the output row of a copy, the item whose answer it is.
+// copyOf is the member of a copy's output row with the id of the original item.
 const copyOf = "copy_of"
 
-// AppendCopy appends the output row of an item that asks what an earlier one
-// asks, whose output row is original: the same row, but with the copy's own id
-// and unknown members, no tokens used, and the original's id as copy_of. id is
-// what OwnID returned for the copy. A row that AppendOutput did not write is
-// Corrupt.
+// AppendCopy appends the output row of an item with the same request as an earlier item,
+// whose output row is original. It is the same row with the copy's own id and unknown
+// members, with no tokens used, and with the original's id as copy_of. id is the result
+// of RowID for the copy. A row that AppendOutput did not write is Corrupt.
 func AppendCopy(dst []byte, it *Item, id string, original []byte) ([]byte, error) {
 	w := row{b: append(dst, '{')}
 	name := nameOf(id)
@@ -53,7 +51,7 @@ func AppendCopy(dst []byte, it *Item, id string, original []byte) ([]byte, error
 			w.id(member, it.rawID, id)
 		case member == it.key:
 			w.member(m)
-		case !isReserved(it.dialect, m.Name): // the original's own
+		case !isReserved(it.dialect, m.Name): // an unknown member of the original
 		case it.dialect == OpenAI && member == "id":
 			w.text("id", "batch_req_"+name)
 		case it.dialect == OpenAI && member == "response":
@@ -72,14 +70,14 @@ func AppendCopy(dst []byte, it *Item, id string, original []byte) ([]byte, error
 		}
 	}
 	if o.Err() != nil || of == nil {
-		return dst, fault.New(fault.Corrupt, "the row to be copied is none of the %s dialect", it.dialect)
+		return dst, fault.New(fault.Corrupt, "the row to copy is not an output row of the %s dialect", it.dialect)
 	}
 	w.raw(copyOf, of)
 	w.extra(it)
 	return w.close(), nil
 }
 
-// copyOpenAI copies a response under names of the copy's own.
+// copyOpenAI copies a response with ids of the copy.
 func (w *row) copyOpenAI(e Endpoint, response jsonl.Member, name string) {
 	w.within("response", response.Value, func(m jsonl.Member) {
 		switch string(m.Name) {
@@ -99,7 +97,7 @@ func (w *row) copyOpenAI(e Endpoint, response jsonl.Member, name string) {
 	})
 }
 
-// copyMessage copies a message under the copy's own name.
+// copyMessage copies a message with the id of the copy.
 func (w *row) copyMessage(as string, message []byte, name string) {
 	w.within(as, message, func(m jsonl.Member) {
 		if string(m.Name) == "id" {
@@ -110,19 +108,19 @@ func (w *row) copyMessage(as string, message []byte, name string) {
 	})
 }
 
-// unused writes a member of a row; where it counts tokens, it counts none.
+// unused writes a member of a row, with 0 for all counts of tokens.
 func (w *row) unused(m jsonl.Member) {
 	switch string(m.Name) {
 	case "usage", "usageMetadata":
 		w.within(string(m.Name), m.Value, func(m jsonl.Member) { w.int(string(m.Name), 0) })
-	case "response": // of the vertex dialect: the others come here with no such member
+	case "response": // of the vertex dialect; rows of the others do not get here with it
 		w.within("response", m.Value, w.unused)
 	default:
 		w.member(m)
 	}
 }
 
-// within writes an object whose members are written by write.
+// within writes an object; write writes each of its members.
 func (w *row) within(name string, object []byte, write func(jsonl.Member)) {
 	w.open(name, '{')
 	o := jsonl.ReadKnownObject(object)
@@ -132,7 +130,7 @@ func (w *row) within(name string, object []byte, write func(jsonl.Member)) {
 	w.end('}')
 }
 
-// member writes a member of one of our rows as it is.
+// member writes a member of an output row unchanged.
 func (w *row) member(m jsonl.Member) {
 	w.b = append(append(append(w.b, m.RawName...), ':'), m.Value...)
 	w.b = append(w.b, ',')

@@ -6,11 +6,11 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// Names lists the dialects.
+// Names returns all dialects.
 func Names() []Name { return []Name{Plain, OpenAI, Bedrock, Vertex} }
 
-// Detect names the dialect of a file by the first line of its head that looks
-// like one of them; Plain if none does. The head's last line may be cut off.
+// Detect returns the dialect of a file by the first line of its head that has members of
+// one of the dialects, or Plain. The last line of the head may be incomplete.
 func Detect(head []byte) Name {
 	head = bytes.TrimPrefix(head, []byte("\xEF\xBB\xBF"))
 	for line := range bytes.Lines(head) {
@@ -21,7 +21,7 @@ func Detect(head []byte) Name {
 	return Plain
 }
 
-// shape names the dialect of a line by its members; "" if they say nothing.
+// shape returns the dialect of a line by its members, or "".
 func shape(line []byte) Name {
 	has := map[string]bool{}
 	o := jsonl.ReadObject(line)

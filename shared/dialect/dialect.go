@@ -1,14 +1,15 @@
-// Package dialect is the four shapes of input lines, and the rows that answer
-// them: plain, OpenAI batch, Bedrock and Vertex.
+// Package dialect reads the four formats of input lines and writes the rows that
+// answer them: plain, OpenAI batch, Bedrock and Vertex.
 //
-// It turns one line into an Item, an Item into the body of a request, and
-// answers and failures into output and error rows, byte for byte the same
-// anywhere (invariant I10). It does no I/O, never buffers more than a line,
-// and keeps numbers, escapes and key order as they were written.
+// Parse turns a line into an Item, Item.Body turns an Item into the body of a request,
+// and AppendOutput and AppendError turn answers and failures into rows. All bytes are
+// the same on every machine (I10, see shared/README.md). Numbers, escapes and the order
+// of keys stay as they were written. The package does no I/O, and buffers at most a
+// line.
 //
-// Bedrock and Vertex requests become chat requests. What can't be said in one
-// (images, tools, a schema) is that line's error and never left out silently;
-// text parts of one message are joined by a newline, as servers do.
+// Bedrock and Vertex requests become chat requests. Content that a chat request cannot
+// express (images, tools, a schema) is an error of that line, and is never omitted
+// silently. Text parts of one message are joined by a newline, as servers do.
 package dialect
 
 import (
@@ -19,7 +20,7 @@ import (
 	"rollout/shared/fault"
 )
 
-// Name is a dialect. A file has one. Example: "openai".
+// Name is the name of a dialect. All lines of a file have the same. Example: "openai".
 type Name string
 
 // The dialects.
@@ -30,7 +31,7 @@ const (
 	Vertex  Name = "vertex"  // {"request": {"contents": …}}
 )
 
-// Endpoint is the kind of request a line makes. Example: "chat".
+// Endpoint is the kind of a line's request. Example: "chat".
 type Endpoint string
 
 // The endpoints.
@@ -39,7 +40,7 @@ const (
 	Completion Endpoint = "completion"
 )
 
-// Answer is one answer of an engine, to one decode of an item.
+// Answer is the answer of an engine to one decode of an item.
 type Answer struct {
 	Text             string
 	FinishReason     string
@@ -47,43 +48,42 @@ type Answer struct {
 	ToolCalls        json.RawMessage
 	Logprobs         json.RawMessage
 	Usage            Usage
-	ClampedMaxTokens int64 // what max_tokens was lowered to, to fit the model's context; 0 if it was not
+	ClampedMaxTokens int64 // max_tokens after it was lowered to fit the model's context; 0 if it was not
 }
 
-// Usage counts tokens.
+// Usage is the number of tokens of a request.
 type Usage struct {
 	PromptTokens     int64 `json:"prompt_tokens"`
 	CompletionTokens int64 `json:"completion_tokens"`
 }
 
-// Model is what every output row of a run says about the model and its
-// sampling params.
+// Model describes the model of a run and its sampling params, for output rows.
 type Model struct {
 	URI    string
 	ID     identity.ContentID
 	Params []byte // config.Sampling.Canonical()
 }
 
-// Place says where an item came from.
+// Place is the origin of an item.
 type Place struct {
-	Item uint64 // item index in the run
-	File string // the input object's key
-	Line uint64 // line number in the file, from 1, blank lines included
+	Item uint64 // the item index in the run
+	File string // the label of the input
+	Line uint64 // the line in the file, from 1, blank lines included
 }
 
-// Result is an answered item: one answer a decode, in order.
+// Result is an answered item.
 type Result struct {
-	ID          string // the item's own id, or its item id in hex
-	Answers     []Answer
+	ID          string   // the item's own id, or its item id in hex
+	Answers     []Answer // one for each decode, in order
 	GeneratedAt time.Time
 }
 
-// Failure is a failed item; Item.Failure makes one.
+// Failure is a failed item. Use Item.Failure to create one.
 type Failure struct {
-	ID      string // the item's own id if it has a readable one, else its item id; "" if neither is known
+	ID      string // the item's own id if it is readable, else the item id; "" if both are unknown
 	Place   Place
 	Class   fault.Class
 	Message string
 
-	rawID []byte // as written in the line; nil if not known
+	rawID []byte // as written in the line; nil if unknown
 }

@@ -2,9 +2,9 @@ package dialect
 
 import "rollout/shared/fault"
 
-// Failure describes the item's failure; id is what OwnID returned, "" for a
-// line that is no request. Made this way, an error row shows the line's own id
-// as the line has it, a number as a number.
+// Failure returns a failure of the item. id is the result of RowID, or "" for a line
+// that is not a request. The error row of this failure shows the line's own id as the
+// line has it, a number as a number.
 func (it *Item) Failure(id string, p Place, class fault.Class, message string) Failure {
 	if it.HasID {
 		id = it.ID
@@ -12,10 +12,9 @@ func (it *Item) Failure(id string, p Place, class fault.Class, message string) F
 	return Failure{ID: id, Place: p, Class: class, Message: message, rawID: it.rawID}
 }
 
-// AppendError appends the error row of a failed item in the dialect's shape:
-// one line of valid JSON that ends in LF. All dialects tell the item index,
-// the file, the line, the class and the message; the id is null if nobody
-// knows it.
+// AppendError appends the error row of a failed item in the dialect: one line of valid
+// JSON that ends in LF. The row has the item index, the file, the line, the class and
+// the message. The id is null if it is unknown.
 func AppendError(dst []byte, d Name, f Failure) []byte {
 	w := row{b: append(dst, '{')}
 	switch d {
@@ -58,7 +57,7 @@ func (w *row) place(p Place) {
 	w.uint("line", p.Line)
 }
 
-// status is the HTTP status that says most nearly what the class says.
+// status returns the HTTP status that is closest to the class.
 func status(c fault.Class) int64 {
 	switch c {
 	case fault.InvalidLine, fault.TooLong, fault.Refused:

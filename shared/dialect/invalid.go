@@ -8,12 +8,12 @@ import (
 	"rollout/shared/text"
 )
 
-// lineError is the fault of a line that is no request.
+// lineError returns the error of a line that is not a request.
 func lineError(remedy, format string, args ...any) error {
 	return &fault.Error{Kind: fault.Invalid, Class: fault.InvalidLine, Err: fmt.Errorf(format, args...), Remedy: remedy}
 }
 
-// wrongType says that what is not of the wanted type.
+// wrongType returns the error of a value that does not have the wanted type.
 func wrongType(what, want string, raw []byte) error {
 	return lineError("make it "+want, "%s is %s, not %s", what, typeOf(raw), want)
 }
@@ -34,13 +34,13 @@ func typeOf(raw []byte) string {
 	return "a number"
 }
 
-// clip shortens what a message shows of the input.
+// clip shortens a part of the input for an error.
 func clip(b []byte) string {
 	const limit = 64
-	return text.Truncate(string(b[:min(len(b), limit+1)]), limit, "…") // one byte more tells that there is more
+	return text.Truncate(string(b[:min(len(b), limit+1)]), limit, "…") // converts no more bytes than needed
 }
 
-// invalidAt is the index of the first byte that is no UTF-8.
+// invalidAt returns the index of the first byte that is not UTF-8.
 func invalidAt(b []byte) int {
 	for i := 0; i < len(b); {
 		r, size := utf8.DecodeRune(b[i:])

@@ -7,34 +7,33 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// Item is one line that asks for answers. It refers to the line's bytes, which
-// must not change as long as it is used. It is safe for concurrent use.
+// Item is one parsed line. Its slices are parts of the line, whose bytes must not change
+// while the Item is used. It is safe for concurrent use.
 type Item struct {
-	// ID is the line's own id; "" if it has none. A number (plain only) is its
-	// text. The escape of a lone surrogate is kept as three bytes: see
-	// jsonl.Unquote.
+	// ID is the line's own id if HasID is true. A number (plain only) is its text. The
+	// escape of a lone surrogate is kept as three bytes: see jsonl.Unquote.
 	ID    string
 	HasID bool
-	// Endpoint is where the request goes.
+	// Endpoint is the kind of the request.
 	Endpoint Endpoint
-	// Request is the line's own value of prompt, messages, body, modelInput or
-	// request, without white space between tokens: a part of the item's id.
+	// Request is the line's value of prompt, messages, body, modelInput or request,
+	// without white space between tokens. The item id depends on it.
 	Request []byte
-	// N is the number of answers that the line asks for; 0 if it does not say.
+	// N is the number of answers that the line asks for; 0 if it gives none.
 	N int
 
 	dialect Name
 	rawID   []byte          // the id as written
-	key     string          // the name of Request's member
-	body    []jsonl.Member  // what the request's body says, in OpenAI's names
-	one     [1]jsonl.Member // room for a body that says one thing
-	extra   []jsonl.Member  // the members that are not ours, as written
+	key     string          // the name of the member with the Request
+	body    []jsonl.Member  // the members of the request's body, with OpenAI's names
+	one     [1]jsonl.Member // storage for a body of one member
+	extra   []jsonl.Member  // unknown members of the line, as written
 }
 
-// maxAnswers bounds n.
+// maxAnswers is the largest number of answers to a line.
 const maxAnswers = 128
 
-// idName is the member that holds a line's own id.
+// idName returns the name of the member with a line's own id.
 func idName(d Name) string {
 	switch d {
 	case OpenAI:
@@ -47,8 +46,8 @@ func idName(d Name) string {
 	return "id"
 }
 
-// ScanID returns a line's own id, as Parse would: the value of the first
-// member of its name, if the line is well formed up to there.
+// ScanID returns the id that Parse finds in a line: the value of the first member with
+// the name of ids, if the line is valid up to there.
 func ScanID(d Name, line []byte) (id []byte, ok bool) {
 	name := idName(d)
 	o := jsonl.ReadObject(line)
@@ -60,7 +59,7 @@ func ScanID(d Name, line []byte) (id []byte, ok bool) {
 	return nil, false
 }
 
-// readID decodes the value of an id.
+// readID decodes the value of an id. It returns false for a value that cannot be one.
 func readID(d Name, raw []byte) (id []byte, ok bool) {
 	switch {
 	case raw[0] == '"':

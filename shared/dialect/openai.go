@@ -8,8 +8,8 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// parseOpenAI reads {"custom_id", "method", "url", "body"}. The body goes to
-// the server as written, but for model, n, seed and stream.
+// parseOpenAI reads {"custom_id", "method", "url", "body"}. Except for model, n, seed and
+// stream, the body goes to the server as written.
 func (it *Item) parseOpenAI(ms []jsonl.Member) error {
 	var method, url []byte
 	var body jsonl.Member
@@ -82,7 +82,7 @@ func (it *Item) openAIBody(body jsonl.Member) error {
 	return checkPrompt(prompt)
 }
 
-// checkPrompt wants one prompt: text, or the ids of its tokens.
+// checkPrompt requires one prompt: a text, or token ids.
 func checkPrompt(raw []byte) error {
 	if raw[0] == '"' {
 		return nil
@@ -105,14 +105,15 @@ func checkPrompt(raw []byte) error {
 	return nil
 }
 
-// answers reads a number of answers; null is not saying.
+// answers reads a number of answers. A null returns 0, as a missing member does.
 func answers(what string, raw []byte) (int, error) {
 	if string(raw) == "null" {
 		return 0, nil
 	}
 	n, err := strconv.Atoi(string(raw))
 	if err != nil || n < 1 || n > maxAnswers {
-		return 0, lineError(fmt.Sprintf("ask for 1 to %d answers", maxAnswers), "%s is %s, not a number of answers", what, clip(raw))
+		return 0, lineError(fmt.Sprintf("ask for 1 to %d answers", maxAnswers),
+			"%s is %s, not a number of answers", what, clip(raw))
 	}
 	return n, nil
 }
@@ -130,8 +131,8 @@ func is(raw []byte, s string) bool {
 	return ok && string(text) == s
 }
 
-// CheckModel refuses a line that asks for another model than the run's. A line
-// that names none is answered by the run's model.
+// CheckModel rejects a line that names another model than the run's. A line without a
+// model gets the run's model.
 func (it *Item) CheckModel(uri string) error {
 	if it.dialect != OpenAI {
 		return nil

@@ -7,14 +7,13 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// AppendOutput appends the output row of an answered item: one line of valid
-// JSON that ends in LF and holds no other line break, whatever the engine
-// answered. The row is the same anywhere but for its time.
+// AppendOutput appends the output row of an answered item: one line of valid JSON that
+// ends in LF and has no other line break, for every answer of an engine. Except for the
+// time, the row is the same on every machine.
 //
-// The line's own bytes come back as they were written. Its unknown members
-// follow ours, in order; one that has the name of a member of ours comes back
-// with "input_" before its name, so that nothing is lost and no name is there
-// twice.
+// The row repeats the line's own bytes as they were written. The line's unknown members
+// follow the row's members, in order. A member whose name the row needs itself gets
+// "input_" before its name, so that no member is lost and no name is repeated.
 func AppendOutput(dst []byte, it *Item, m Model, r Result) []byte {
 	w := row{b: append(slices.Grow(dst, outputSize(it, m, r)), '{')}
 	switch it.dialect {
@@ -31,9 +30,9 @@ func AppendOutput(dst []byte, it *Item, m Model, r Result) []byte {
 	return w.close()
 }
 
-// outputSize is how many bytes an output row has, as a rule at most.
+// outputSize estimates the size of an output row in bytes. Few rows are longer.
 func outputSize(it *Item, m Model, r Result) int {
-	const names, escapes = 512, 16 // the latter a share: 1 of 16
+	const names, escapes = 512, 16 // one of 16 bytes needs an escape
 	size := names + len(it.rawID) + len(it.Request) + len(m.Params) + len(m.URI)
 	for _, a := range r.Answers {
 		size += len(a.Text) + len(a.Text)/escapes + len(a.Reasoning) + len(a.ToolCalls) + len(a.Logprobs) + names
@@ -44,7 +43,7 @@ func outputSize(it *Item, m Model, r Result) int {
 	return size
 }
 
-// first returns the first answer; an item has at least one.
+// first returns the first answer.
 func (r Result) first() Answer {
 	if len(r.Answers) == 0 {
 		return Answer{}
@@ -52,7 +51,8 @@ func (r Result) first() Answer {
 	return r.Answers[0]
 }
 
-// usage counts the prompt once, as for one request with n answers.
+// usage returns the tokens of all answers. It counts the prompt once, as for one request
+// with n answers.
 func (r Result) usage() Usage {
 	u := Usage{PromptTokens: r.first().Usage.PromptTokens}
 	for _, a := range r.Answers {
@@ -61,10 +61,10 @@ func (r Result) usage() Usage {
 	return u
 }
 
-// prefix marks a member of the input whose name our row needs itself.
+// prefix marks a member of the input whose name the row needs itself.
 const prefix = "input_"
 
-// isReserved reports whether output rows of the dialect have a member by that name.
+// isReserved reports whether output rows of the dialect have a member with that name.
 func isReserved(d Name, name []byte) bool {
 	switch string(name) {
 	case copyOf:
@@ -86,7 +86,7 @@ func isReserved(d Name, name []byte) bool {
 	return false
 }
 
-// extra writes the members of the line that are not ours.
+// extra writes the unknown members of the line.
 func (w *row) extra(it *Item) {
 	for _, m := range it.extra {
 		if isReserved(it.dialect, m.Name) {
@@ -104,7 +104,7 @@ func (w *row) extra(it *Item) {
 	}
 }
 
-// freeName puts prefix before name until no other member is called so.
+// freeName puts prefix before name until no other member has that name.
 func freeName(name []byte, others []jsonl.Member) string {
 	for free := prefix + string(name); ; free = prefix + free {
 		taken := slices.ContainsFunc(others, func(m jsonl.Member) bool { return string(m.Name) == free })

@@ -8,13 +8,13 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// Parse reads one line. Errors are Invalid, of class invalid_line; the Item
-// that comes with them has an ID if the line has a readable one.
+// Parse reads one line. Its errors are Invalid with the class invalid_line. It also
+// returns an Item with an error, which has an ID if the line has a readable one.
 //
-// Lines are objects of strict JSON (RFC 8259) in UTF-8, at most 200 levels
-// deep. A name that is repeated in the line, or in an object whose members are
-// rewritten (body, modelInput, request and what they hold that is translated),
-// is an error: which value was meant can't be known.
+// A line is an object of strict JSON (RFC 8259) in UTF-8, at most 200 levels deep. A
+// repeated name is an error, because the intended value is unknown. This holds for the
+// line and for objects whose members are translated: body, modelInput, request and
+// translated objects in them.
 func Parse(d Name, line []byte) (*Item, error) {
 	it := &Item{dialect: d}
 	var few [8]jsonl.Member // stays on the stack
@@ -37,8 +37,8 @@ func Parse(d Name, line []byte) (*Item, error) {
 	return it, err
 }
 
-// readLine appends the line's members and reads, whatever else is wrong with
-// the line, its id: the same one that ScanID finds.
+// readLine appends the members of the line. It also reads the id that ScanID finds, even
+// if the line is invalid.
 func (it *Item) readLine(members []jsonl.Member, line []byte) ([]jsonl.Member, error) {
 	own := idName(it.dialect)
 	var idErr error
@@ -70,7 +70,7 @@ func (it *Item) readLine(members []jsonl.Member, line []byte) ([]jsonl.Member, e
 	return members, idErr
 }
 
-// setID keeps the line's id. A null counts as none.
+// setID sets the line's id. A null counts as a missing id.
 func (it *Item) setID(name string, raw []byte) error {
 	if string(raw) == "null" {
 		return nil
@@ -93,8 +93,8 @@ func startsObject(line []byte) bool {
 	return len(b) > 0 && b[0] == '{'
 }
 
-// objectOf reads the members of a value in the line, which what names in
-// messages, and refuses repeated names.
+// objectOf reads the members of a value of the line, and rejects repeated names. what
+// names the value in errors.
 func objectOf(what string, raw []byte) ([]jsonl.Member, error) {
 	o := jsonl.ReadKnownObject(raw)
 	ms := make([]jsonl.Member, 0, 8)
@@ -113,11 +113,11 @@ func objectOf(what string, raw []byte) ([]jsonl.Member, error) {
 	return ms, unique(what, ms)
 }
 
-// manyMembers is where searching for repeated names by comparing all pairs
-// stops to be the fastest way.
+// manyMembers is up to how many members comparing all pairs is the fastest search for
+// repeated names.
 const manyMembers = 24
 
-// unique refuses repeated names in what, which has the members ms.
+// unique rejects repeated names among the members of what.
 func unique(what string, ms []jsonl.Member) error {
 	if len(ms) > manyMembers {
 		seen := make(map[string]struct{}, len(ms))
@@ -139,7 +139,7 @@ func unique(what string, ms []jsonl.Member) error {
 	return nil
 }
 
-// maxMembers bounds the members of an object that is read.
+// maxMembers is how many members an object may have.
 const maxMembers = 1 << 14
 
 func tooMany(what string, count int) error {
@@ -150,8 +150,8 @@ func repeated(what string, m jsonl.Member) error {
 	return lineError("keep one of them", "%s has %s more than once", what, clip(m.RawName))
 }
 
-// compact returns a member's value without white space between tokens, without
-// a copy where there is none.
+// compact returns a member's value without white space between tokens. It copies only a
+// value that has such white space.
 func compact(m jsonl.Member) []byte {
 	if m.Compact {
 		return m.Value

@@ -2,8 +2,8 @@ package dialect
 
 import "rollout/shared/jsonl"
 
-// parsePlain reads {"prompt": …} or {"messages": […]}, an optional id, and
-// anything else, which comes back in the output row.
+// parsePlain reads {"prompt": …} or {"messages": […]}, with an optional id. The output
+// row repeats all other members.
 func (it *Item) parsePlain(ms []jsonl.Member) error {
 	for _, m := range ms {
 		switch string(m.Name) {
@@ -34,8 +34,7 @@ func (it *Item) parsePlain(ms []jsonl.Member) error {
 	return lineError(`write {"prompt": "…"} or {"messages": […]}`, "the line has neither prompt nor messages")
 }
 
-// checkMessages wants an array of objects that is not empty; the rest is the
-// server's affair.
+// checkMessages requires an array of at least one object. The server checks the rest.
 func checkMessages(what string, raw []byte) error {
 	if raw[0] != '[' {
 		return wrongType(what, "an array of messages", raw)

@@ -7,23 +7,22 @@ import (
 	"rollout/shared/fault"
 )
 
-// ReadFailure reads an error row back: what AppendError wrote. ok is false for
-// any other row.
+// ReadFailure reads an error row that AppendError wrote. It returns false for any other
+// row.
 func ReadFailure(d Name, row []byte) (f Failure, ok bool) {
-	type told struct {
-		Item    *uint64
-		File    string
-		Line    uint64
-		Class   fault.Class
-		Code    fault.Class // OpenAI's name for it
-		Message string
-		// Bedrock's
-		ErrorMessage string
+	type errorRow struct { // the field names are the names in the rows
+		Item         *uint64
+		File         string
+		Line         uint64
+		Class        fault.Class
+		Code         fault.Class // the Class in the openai dialect
+		Message      string
+		ErrorMessage string // the Message in the bedrock dialect
 	}
-	var t told
+	var t errorRow
 	switch d {
 	case OpenAI, Bedrock:
-		var r struct{ Error *told }
+		var r struct{ Error *errorRow }
 		if json.Unmarshal(row, &r) != nil || r.Error == nil {
 			return f, false
 		}
@@ -35,28 +34,29 @@ func ReadFailure(d Name, row []byte) (f Failure, ok bool) {
 		}
 	case Vertex:
 		var r struct {
-			told
+			errorRow
 			Status string
 		}
 		if json.Unmarshal(row, &r) != nil {
 			return f, false
 		}
-		t = r.told
+		t = r.errorRow
 		t.Message = strings.TrimPrefix(r.Status, string(t.Class)+": ")
 	default:
 		var r struct {
-			told
+			errorRow
 			Error string
 		}
 		if json.Unmarshal(row, &r) != nil {
 			return f, false
 		}
-		t = r.told
+		t = r.errorRow
 		t.Message = r.Error
 	}
 	if t.Item == nil || t.Class == "" {
 		return f, false
 	}
 	id, _ := ScanID(d, row)
-	return Failure{ID: string(id), Place: Place{Item: *t.Item, File: t.File, Line: t.Line}, Class: t.Class, Message: t.Message}, true
+	place := Place{Item: *t.Item, File: t.File, Line: t.Line}
+	return Failure{ID: string(id), Place: place, Class: t.Class, Message: t.Message}, true
 }

@@ -8,19 +8,19 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// row is an object being written, with a comma behind each member.
+// row is an object that is being written, with a comma after each member.
 type row struct {
 	b []byte
 }
 
 func (w *row) close() []byte {
 	w.end('}')
-	w.b[len(w.b)-1] = '\n' // end left a comma
+	w.b[len(w.b)-1] = '\n' // end appended a comma
 	return w.b
 }
 
-// open starts an object or array as the value of the member name, or as an
-// element if name is "".
+// open starts an object or array: as the value of the member name, or as an element if
+// name is "".
 func (w *row) open(name string, bracket byte) {
 	if name != "" {
 		w.b = appendName(w.b, name)
@@ -61,7 +61,7 @@ func (w *row) uint(name string, v uint64) {
 	w.b = append(strconv.AppendUint(appendName(w.b, name), v, 10), ',')
 }
 
-// clamped says what max_tokens was lowered to, if it was.
+// clamped writes the lowered max_tokens, if there is one.
 func (w *row) clamped(name string, a Answer) {
 	if a.ClampedMaxTokens > 0 {
 		w.int(name, a.ClampedMaxTokens)
@@ -73,7 +73,7 @@ func (w *row) raw(name string, v []byte) {
 	w.b = append(append(appendName(w.b, name), v...), ',')
 }
 
-// foreign writes a value that an engine gave, if it is valid JSON.
+// foreign writes a value from an engine if it is valid JSON, and reports whether it did.
 func (w *row) foreign(name string, v []byte) bool {
 	if len(v) == 0 || !utf8.Valid(v) || jsonl.Check(v) != nil {
 		return false
@@ -82,7 +82,7 @@ func (w *row) foreign(name string, v []byte) bool {
 	return true
 }
 
-// id writes the line's own id as it was written, else id, else null.
+// id writes the line's own id as it was written, or else id, or else null.
 func (w *row) id(name string, rawID []byte, id string) {
 	w.b = appendName(w.b, name)
 	switch {
@@ -96,13 +96,13 @@ func (w *row) id(name string, rawID []byte, id string) {
 	w.b = append(w.b, ',')
 }
 
-// time writes RFC 3339 with milliseconds, in UTC.
+// time writes a time in RFC 3339 with milliseconds, in UTC.
 func (w *row) time(name string, t time.Time) {
 	w.b = appendTime(append(appendName(w.b, name), '"'), t.UTC())
 	w.b = append(w.b, '"', ',')
 }
 
-// appendTime is AppendFormat for one layout, in a third of its time.
+// appendTime is time.AppendFormat for one layout, three times as fast.
 func appendTime(dst []byte, t time.Time) []byte {
 	year, month, day := t.Date()
 	if year < 0 || year > 9999 {

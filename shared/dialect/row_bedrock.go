@@ -1,8 +1,8 @@
 package dialect
 
-// bedrock writes {"recordId", "modelInput", "modelOutput"}, where modelOutput
-// is a message. With several answers, which that shape can't hold,
-// modelOutputs holds them all.
+// bedrock writes {"recordId", "modelInput", "modelOutput"}, where modelOutput is a
+// message. With several answers, which that format cannot hold, modelOutputs has all of
+// them.
 func (w *row) bedrock(it *Item, m Model, r Result) {
 	w.id("recordId", it.rawID, r.ID)
 	w.raw("modelInput", it.Request)

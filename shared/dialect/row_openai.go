@@ -6,7 +6,7 @@ import (
 	"rollout/shared/core/identity"
 )
 
-// openAI writes a row of an OpenAI batch's output file.
+// openAI writes a row of the output file of an OpenAI batch.
 func (w *row) openAI(it *Item, m Model, r Result) {
 	name := nameOf(r.ID)
 	w.text("id", "batch_req_"+name)
@@ -39,7 +39,7 @@ func (w *row) openAI(it *Item, m Model, r Result) {
 	w.null("error")
 }
 
-// choice writes one answer. A chat's content is null if it only calls tools.
+// choice writes one answer. The content of a chat answer that only calls tools is null.
 func (w *row) choice(e Endpoint, index int, a Answer) {
 	w.open("", '{')
 	w.int("index", int64(index))
@@ -74,14 +74,14 @@ func completionName(e Endpoint, name string) string {
 	return "cmpl-" + name
 }
 
-// nameOf derives, from the line's own id, the name in the ids that this
-// dialect's rows carry: rows name no run.
+// nameOf derives a name from the line's own id, for the further ids in rows. It does not
+// depend on the run.
 func nameOf(id string) string {
 	c := identity.Content([]byte(id))
 	return c.String()[:32]
 }
 
-// failureName is nameOf for failures, of which several may have one id.
+// failureName is nameOf for failures, several of which may have the same id.
 func failureName(f Failure) string {
 	return nameOf(strconv.FormatUint(f.Place.Item, 10) + "\x00" + f.ID)
 }

@@ -7,8 +7,8 @@ import (
 	"rollout/shared/core/identity"
 )
 
-// plain writes a row of the plain dialect. With several answers, completion is
-// the first one's and completions holds them all.
+// plain writes a row of the plain dialect. With several answers, completion is the first
+// and completions has all of them.
 func (w *row) plain(it *Item, m Model, r Result) {
 	a := r.first()
 	w.id("id", it.rawID, r.ID)
@@ -21,7 +21,7 @@ func (w *row) plain(it *Item, m Model, r Result) {
 			w.text("completion", a.Text)
 			w.textOrNull("finish_reason", a.FinishReason)
 			w.blob(a.Text)
-			w.asides(a)
+			w.details(a)
 			w.end('}')
 		}
 		w.end(']')
@@ -33,7 +33,7 @@ func (w *row) plain(it *Item, m Model, r Result) {
 	}
 	w.text("model_uri", m.URI)
 	w.textOrNull("finish_reason", a.FinishReason)
-	w.asides(a)
+	w.details(a)
 	w.contentID("model_content_id", m.ID)
 	w.blob(a.Text)
 	u := r.usage()
@@ -44,10 +44,10 @@ func (w *row) plain(it *Item, m Model, r Result) {
 	w.time("generated_at", r.GeneratedAt)
 }
 
-// blob names the bytes of a completion, as the row's reader will see them.
+// blob writes the content id of a completion, as a reader of the row decodes it.
 func (w *row) blob(text string) {
 	if !utf8.ValidString(text) {
-		text = string([]rune(text)) // what AppendString makes of it
+		text = string([]rune(text)) // as AppendString writes it
 	}
 	w.contentID("completion_blob_id", identity.TextContent(text))
 }
@@ -57,8 +57,8 @@ func (w *row) contentID(name string, id identity.ContentID) {
 	w.b = append(hex.AppendEncode(w.b, id[:]), '"', ',')
 }
 
-// asides writes what an answer has beside its text, where it has it.
-func (w *row) asides(a Answer) {
+// details writes what an answer has besides its text.
+func (w *row) details(a Answer) {
 	if a.Reasoning != "" {
 		w.text("reasoning", a.Reasoning)
 	}

@@ -1,8 +1,8 @@
 package dialect
 
-// vertex writes {"key", "status", "processed_time", "request", "response"},
-// with one candidate an answer. A line without a key gets its item id as one,
-// as its error row would have.
+// vertex writes {"key", "status", "processed_time", "request", "response"}, with one
+// candidate for each answer. The row of a line without a key has the item id as its key,
+// as an error row has.
 func (w *row) vertex(it *Item, m Model, r Result) {
 	w.id("key", it.rawID, r.ID)
 	w.text("status", "")

@@ -8,11 +8,11 @@ import (
 	"rollout/shared/jsonl"
 )
 
-// translation gathers a chat request, in OpenAI's names, out of a request of
-// another shape. It keeps the first error and ignores what follows it.
+// translation builds a chat request with OpenAI's names from a request of another
+// format. It keeps the first error, and ignores everything after it.
 type translation struct {
 	body     []jsonl.Member
-	messages []byte // the array, unclosed
+	messages []byte // the array without its closing bracket
 	err      error
 }
 
@@ -22,7 +22,7 @@ func (t *translation) fail(err error) {
 	}
 }
 
-// members reads the object raw.
+// members returns the members of the object raw. After an error it returns none.
 func (t *translation) members(what string, raw []byte) []jsonl.Member {
 	if t.err != nil {
 		return nil
@@ -32,7 +32,7 @@ func (t *translation) members(what string, raw []byte) []jsonl.Member {
 	return ms
 }
 
-// elements reads the array raw; after an error, none.
+// elements yields the elements of the array raw. After an error it yields none.
 func (t *translation) elements(what string, raw []byte) iter.Seq2[int, []byte] {
 	return func(yield func(int, []byte) bool) {
 		if t.err != nil {
@@ -50,7 +50,7 @@ func (t *translation) elements(what string, raw []byte) iter.Seq2[int, []byte] {
 	}
 }
 
-// set says name, once, as written.
+// set adds the member name with a value as written. A second one is an error.
 func (t *translation) set(name string, value []byte) {
 	for _, m := range t.body {
 		if string(m.Name) == name {
@@ -62,7 +62,7 @@ func (t *translation) set(name string, value []byte) {
 	t.body = append(t.body, jsonl.Member{Name: quoted[1 : len(quoted)-1], RawName: quoted, Value: value})
 }
 
-// number says name if value is a number; a null says nothing.
+// number adds the member name, whose value must be a number. It ignores a null.
 func (t *translation) number(what, name string, value []byte) {
 	switch {
 	case string(value) == "null":
@@ -73,7 +73,7 @@ func (t *translation) number(what, name string, value []byte) {
 	}
 }
 
-// stops says stop if value is an array of strings; a null says nothing.
+// stops adds the member stop, whose value must be an array of strings. It ignores a null.
 func (t *translation) stops(what string, value []byte) {
 	if string(value) == "null" {
 		return
@@ -86,7 +86,7 @@ func (t *translation) stops(what string, value []byte) {
 	t.set("stop", value)
 }
 
-// message adds a message of text, which is a JSON string as written.
+// message adds a message. text is a JSON string as written.
 func (t *translation) message(role string, text []byte) {
 	if t.messages == nil {
 		t.messages = append(t.messages, '[')
@@ -100,12 +100,12 @@ func (t *translation) message(role string, text []byte) {
 	t.messages = append(t.messages, '}')
 }
 
-// refuse names a member that can't be honoured.
+// refuse fails with a member that a chat request cannot express.
 func (t *translation) refuse(what string, m jsonl.Member) {
 	t.fail(lineError("leave it out, or use the openai dialect", "%s.%s is not supported", what, clip(m.Name)))
 }
 
-// done closes the messages and hands the body over.
+// done sets the endpoint and the body of the item, or returns the first error.
 func (t *translation) done(it *Item) error {
 	if t.err != nil {
 		return t.err
@@ -117,8 +117,7 @@ func (t *translation) done(it *Item) error {
 	return nil
 }
 
-// join makes one JSON string of several, separated by a newline, as servers do
-// with the parts of a message.
+// join joins JSON strings with a newline, as servers do with the parts of a message.
 func join(texts [][]byte) []byte {
 	if len(texts) == 1 {
 		return texts[0]
@@ -131,5 +130,5 @@ func join(texts [][]byte) []byte {
 	return append(out, '"')
 }
 
-// at names an element in messages: messages[3].
+// at returns the name of an element for errors, such as messages[3].
 func at(what string, i int) string { return fmt.Sprintf("%s[%d]", what, i) }

@@ -2,8 +2,8 @@ package dialect
 
 import "rollout/shared/jsonl"
 
-// parseVertex reads {"request": {"contents": …}}, with text only, and an
-// optional key as the line's own id.
+// parseVertex reads {"request": {"contents": …}} with only text, and an optional key as
+// the line's own id.
 func (it *Item) parseVertex(ms []jsonl.Member) error {
 	for _, m := range ms {
 		switch string(m.Name) {
@@ -22,8 +22,8 @@ func (it *Item) parseVertex(ms []jsonl.Member) error {
 	return t.done(it)
 }
 
-// vertexRequest knows both spellings of proto3 JSON. Labels count costs and
-// are ignored.
+// vertexRequest reads both spellings of proto3 JSON. It ignores labels, which only
+// attribute costs.
 func (it *Item) vertexRequest(t *translation) {
 	const what = "request"
 	var system, contents, generation []byte
@@ -53,7 +53,7 @@ func (it *Item) vertexRequest(t *translation) {
 	}
 }
 
-// once keeps a member that may come in either of two spellings.
+// once stores a member that may have one of two spellings.
 func (t *translation) once(to *[]byte, m jsonl.Member) {
 	if *to != nil {
 		t.fail(lineError("keep one of them", "request.%s comes in two spellings", clip(m.Name)))
