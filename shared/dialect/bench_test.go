@@ -9,11 +9,12 @@ import (
 	"rollout/shared/dialect"
 )
 
-// benchLine is a line of 1.2 KB.
+// benchLine returns a line of 1.2 KB.
 func benchLine(d dialect.Name, id string) []byte {
 	text := strings.Repeat("The quick brown fox jumps over the lazy dog, again.\\n", 21)
 	if d == dialect.OpenAI {
-		return fmt.Appendf(nil, `{"custom_id":"row-000001","method":"POST","url":"/v1/chat/completions","body":{"model":"m","messages":[{"role":"user","content":"%s"}]}}`, text)
+		return fmt.Appendf(nil, `{"custom_id":"row-000001",%s,"body":{"model":"m",`+
+			`"messages":[{"role":"user","content":"%s"}]}}`, chatURL, text)
 	}
 	return fmt.Appendf(nil, `{"prompt":"%s","category":"animals"%s}`, text, id)
 }
@@ -39,7 +40,7 @@ func BenchmarkScanID(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, ok := dialect.ScanID(dialect.Plain, line); !ok {
-			b.Fatal("no id")
+			b.Fatal("the id is not found")
 		}
 	}
 }
@@ -76,7 +77,8 @@ func BenchmarkAppendOutput(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := dialect.Result{ID: it.ID, Answers: []dialect.Answer{{Text: strings.Repeat("An answer of a few words. ", 12), FinishReason: "stop"}}, GeneratedAt: time.Unix(1, 0)}
+	answer := dialect.Answer{Text: strings.Repeat("An answer of a few words. ", 12), FinishReason: "stop"}
+	r := dialect.Result{ID: it.ID, Answers: []dialect.Answer{answer}, GeneratedAt: time.Unix(1, 0)}
 	dst := make([]byte, 0, 8192)
 	b.ReportAllocs()
 	for b.Loop() {

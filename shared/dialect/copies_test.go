@@ -15,17 +15,33 @@ import (
 	"rollout/shared/fault"
 )
 
-// twins are lines that ask the same, each in its own words, and a line that
-// asks something else.
-var twins = map[dialect.Name]struct {
-	format string // of a line, given its id, extra members, and what it asks
-	asks   [2]string
+// sameRequests has, for each dialect, two ways to write one request, and another
+// request.
+var sameRequests = map[dialect.Name]struct {
+	format string // of a line, with its id, extra members, and its request
+	same   [2]string
 	other  string
 }{
-	dialect.Plain:   {`{"id":%s%s,"messages":%s}`, [2]string{`[{"role":"user","content":"a"}]`, ` [ {"role": "user","content":"a"}]`}, `[{"content":"a","role":"user"}]`},
-	dialect.OpenAI:  {`{"custom_id":%s%s,"url":"/v1/chat/completions","body":%s}`, [2]string{`{"seed":1,"messages":[{"role":"user"}]}`, `{"seed":1, "messages":[{"role":"user"}]}`}, `{"seed":2,"messages":[{"role":"user"}]}`},
-	dialect.Bedrock: {`{"recordId":%s%s,"modelInput":%s}`, [2]string{`{"messages":[{"role":"user","content":"a"}]}`, `{"messages":[{"role":"user", "content":"a"}]}`}, `{"messages":[{"role":"user","content":"b"}]}`},
-	dialect.Vertex:  {`{"key":%s%s,"request":%s}`, [2]string{`{"contents":[{"parts":[{"text":"a"}]}]}`, `{"contents":[{"parts":[{"text": "a"}]}]}`}, `{"contents":[{"role":"user","parts":[{"text":"a"}]}]}`},
+	dialect.Plain: {
+		`{"id":%s%s,"messages":%s}`,
+		[2]string{`[{"role":"user","content":"a"}]`, ` [ {"role": "user","content":"a"}]`},
+		`[{"content":"a","role":"user"}]`,
+	},
+	dialect.OpenAI: {
+		`{"custom_id":%s%s,"url":"/v1/chat/completions","body":%s}`,
+		[2]string{`{"seed":1,"messages":[{"role":"user"}]}`, `{"seed":1, "messages":[{"role":"user"}]}`},
+		`{"seed":2,"messages":[{"role":"user"}]}`,
+	},
+	dialect.Bedrock: {
+		`{"recordId":%s%s,"modelInput":%s}`,
+		[2]string{`{"messages":[{"role":"user","content":"a"}]}`, `{"messages":[{"role":"user", "content":"a"}]}`},
+		`{"messages":[{"role":"user","content":"b"}]}`,
+	},
+	dialect.Vertex: {
+		`{"key":%s%s,"request":%s}`,
+		[2]string{`{"contents":[{"parts":[{"text":"a"}]}]}`, `{"contents":[{"parts":[{"text": "a"}]}]}`},
+		`{"contents":[{"role":"user","parts":[{"text":"a"}]}]}`,
+	},
 }
 
 func parsed(t interface{ Fatalf(string, ...any) }, d dialect.Name, line string) *dialect.Item {
@@ -36,28 +52,30 @@ func parsed(t interface{ Fatalf(string, ...any) }, d dialect.Name, line string) 
 	return it
 }
 
-func TestLinesThatAskTheSame(t *testing.T) {
+func TestRequestDigestIsEqualForTheSameRequest(t *testing.T) {
 	t.Parallel()
-	for d, c := range twins {
-		a := parsed(t, d, fmt.Sprintf(c.format, `"1"`, ``, c.asks[0]))
-		b := parsed(t, d, fmt.Sprintf(c.format, `"2"`, `,"x":1`, c.asks[1]))
+	for d, c := range sameRequests {
+		a := parsed(t, d, fmt.Sprintf(c.format, `"1"`, ``, c.same[0]))
+		b := parsed(t, d, fmt.Sprintf(c.format, `"2"`, `,"x":1`, c.same[1]))
 		if a.RequestDigest() != b.RequestDigest() {
-			t.Errorf("%s: ids, unknown members and white space change what is asked", d)
+			t.Errorf("%s: the digest depends on ids, unknown members or white space", d)
 		}
 		if other := parsed(t, d, fmt.Sprintf(c.format, `"1"`, ``, c.other)); a.RequestDigest() == other.RequestDigest() {
-			t.Errorf("%s: %s and %s pass for the same", d, c.asks[0], c.other)
+			t.Errorf("%s: %s and %s have the same digest", d, c.same[0], c.other)
 		}
 	}
-	chat := parsed(t, dialect.OpenAI, `{"custom_id":"1","url":"/v1/chat/completions","body":{"messages":[{}],"prompt":"p"}}`)
+	chat := parsed(t, dialect.OpenAI,
+		`{"custom_id":"1","url":"/v1/chat/completions","body":{"messages":[{}],"prompt":"p"}}`)
 	text := parsed(t, dialect.OpenAI, `{"custom_id":"1","url":"/v1/completions","body":{"messages":[{}],"prompt":"p"}}`)
 	if chat.RequestDigest() == text.RequestDigest() {
-		t.Error("one body at two endpoints passes for the same")
+		t.Error("one body at two endpoints has the same digest")
 	}
 }
 
-func TestWhatMayBeAnsweredDifferentlyEachTime(t *testing.T) {
+func TestSampled(t *testing.T) {
 	t.Parallel()
-	zero, warm, two := config.Sampling{Temperature: ptr(0.0)}, config.Sampling{Temperature: ptr(0.5)}, config.Sampling{Temperature: ptr(0.0), N: ptr(2)}
+	zero, warm := config.Sampling{Temperature: ptr(0.0)}, config.Sampling{Temperature: ptr(0.5)}
+	two := config.Sampling{Temperature: ptr(0.0), N: ptr(2)}
 	for _, c := range []struct {
 		body string
 		s    config.Sampling
@@ -83,24 +101,26 @@ func TestWhatMayBeAnsweredDifferentlyEachTime(t *testing.T) {
 	}
 }
 
-// copied matches what only a copy's row has.
+// copied matches the member that only the row of a copy has.
 var copied = regexp.MustCompile(`"copy_of":("[^"]*"|[0-9]+),?`)
 
-// TestACopyIsTheRowThatItsOwnAskWouldHaveHad compares copies with rows of the
-// same answers, given to the copy's own line at no cost.
-func TestACopyIsTheRowThatItsOwnAskWouldHaveHad(t *testing.T) {
+// TestCopyIsTheRowOfTheSameAnswers compares the row of a copy with the output row of its
+// own line for the same answers without tokens.
+func TestCopyIsTheRowOfTheSameAnswers(t *testing.T) {
 	t.Parallel()
 	m, _ := run()
 	at := time.Unix(1700000000, 0)
 	rapid.Check(t, func(t *rapid.T) {
 		d := rapid.SampledFrom(dialect.Names()).Draw(t, "dialect")
 		id := rapid.SampledFrom([]string{`"a"`, `"\u0062\ud800"`, `"copy"`})
-		extra := rapid.SampledFrom([]string{``, `,"x":[1, 2]`, `,"usage":{"x":1},"response":2,"error":3`, `,"copy_of":"me","input_copy_of":1`, `,"modelOutput":0,"completion":"c"`})
-		c := twins[d]
-		first := parsed(t, d, fmt.Sprintf(c.format, id.Draw(t, "first id"), extra.Draw(t, "first extra"), c.asks[0]))
-		copyIt := parsed(t, d, fmt.Sprintf(c.format, id.Draw(t, "id"), extra.Draw(t, "extra"), c.asks[1]))
+		extra := rapid.SampledFrom([]string{``, `,"x":[1, 2]`, `,"usage":{"x":1},"response":2,"error":3`,
+			`,"copy_of":"me","input_copy_of":1`, `,"modelOutput":0,"completion":"c"`})
+		c := sameRequests[d]
+		first := parsed(t, d, fmt.Sprintf(c.format, id.Draw(t, "first id"), extra.Draw(t, "first extra"), c.same[0]))
+		copyIt := parsed(t, d, fmt.Sprintf(c.format, id.Draw(t, "id"), extra.Draw(t, "extra"), c.same[1]))
 		as := answers(rapid.IntRange(1, 3).Draw(t, "answers"))
-		row := dialect.AppendOutput(nil, first, m, dialect.Result{ID: first.RowID(first.ItemID(m, 1)), Answers: as, GeneratedAt: at})
+		row := dialect.AppendOutput(nil, first, m,
+			dialect.Result{ID: first.RowID(first.ItemID(m, 1)), Answers: as, GeneratedAt: at})
 		for i := range as {
 			as[i].Usage = dialect.Usage{}
 		}
@@ -112,7 +132,7 @@ func TestACopyIsTheRowThatItsOwnAskWouldHaveHad(t *testing.T) {
 		got = got[6:]
 		want := dialect.AppendOutput(nil, copyIt, m, dialect.Result{ID: ownID, Answers: as, GeneratedAt: at})
 		if n := len(copied.FindAll(got, -1)); n < 1 {
-			t.Fatalf("the copy does not say that it is one: %s", got)
+			t.Fatalf("the row does not name the original: %s", got)
 		}
 		bare := bytes.Replace(copied.ReplaceAllLiteral(got, nil), []byte(",}\n"), []byte("}\n"), 1)
 		if want = copied.ReplaceAllLiteral(want, nil); !bytes.Equal(bare, want) {
@@ -121,22 +141,24 @@ func TestACopyIsTheRowThatItsOwnAskWouldHaveHad(t *testing.T) {
 	})
 }
 
-func TestOnlyOurOwnRowsAreCopied(t *testing.T) {
+func TestAppendCopyRejectsOtherRows(t *testing.T) {
 	t.Parallel()
 	it := parsed(t, dialect.Plain, `{"prompt":"p"}`)
 	for _, row := range []string{``, `{}`, `{"id":1`, `[]`, "\n", `{"completion":"c"}` + "\n"} {
-		if got, err := dialect.AppendCopy([]byte("x"), it, "i", []byte(row)); !fault.Is(err, fault.Corrupt) || string(got) != "x" {
+		got, err := dialect.AppendCopy([]byte("x"), it, "i", []byte(row))
+		if !fault.Is(err, fault.Corrupt) || string(got) != "x" {
 			t.Errorf("%q: %q, %v", row, got, err)
 		}
 	}
 }
 
-func TestACopyCountsNoTokensAndNamesItsOriginal(t *testing.T) {
+func TestCopyHasNoTokensAndNamesTheOriginal(t *testing.T) {
 	t.Parallel()
 	m, _ := run()
 	first := parsed(t, dialect.Plain, `{"id":7,"prompt":"p","tag":"first"}`)
 	it := parsed(t, dialect.Plain, `{"prompt":"p","tag":"mine"}`)
-	row := dialect.AppendOutput(nil, first, dialect.Model{URI: m.URI}, dialect.Result{ID: "7", Answers: answers(1)[:1], GeneratedAt: time.Unix(0, 0)})
+	row := dialect.AppendOutput(nil, first, dialect.Model{URI: m.URI},
+		dialect.Result{ID: "7", Answers: answers(1)[:1], GeneratedAt: time.Unix(0, 0)})
 	got, err := dialect.AppendCopy(nil, it, "own", row)
 	if err != nil {
 		t.Fatal(err)
@@ -151,12 +173,15 @@ func TestACopyCountsNoTokensAndNamesItsOriginal(t *testing.T) {
 	if err := json.Unmarshal(got, &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.ID != "own" || r.CopyOf != 7 || r.Tag != "mine" || len(r.Usage) != 2 || r.Usage["prompt_tokens"]+r.Usage["completion_tokens"] != 0 || r.At != "1970-01-01T00:00:00.000Z" {
+	if r.ID != "own" || r.CopyOf != 7 || r.Tag != "mine" || r.At != "1970-01-01T00:00:00.000Z" {
 		t.Errorf("%s", got)
+	}
+	if len(r.Usage) != 2 || r.Usage["prompt_tokens"]+r.Usage["completion_tokens"] != 0 {
+		t.Errorf("the usage is %v", r.Usage)
 	}
 }
 
-func TestThePromptIsWhatTheModelReads(t *testing.T) {
+func TestPrompt(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		d                   dialect.Name
@@ -164,8 +189,10 @@ func TestThePromptIsWhatTheModelReads(t *testing.T) {
 	}{
 		{dialect.Plain, `{"id":"a","prompt":"p","tools":[1]}`, ``, `"p"`},
 		{dialect.Plain, `{"messages":[{"role": "user"}]}`, ``, `[{"role":"user"}]`},
-		{dialect.OpenAI, `{"custom_id":"1","url":"/v1/chat/completions","body":{"n":1,"messages":[{}],"tools":[{"a":1}]}}`, `[{"a":1}]`, `[{}]`},
-		{dialect.Bedrock, `{"modelInput":{"messages":[{"role":"user","content":"c"}],"system":"s"}}`, ``, `[{"role":"system","content":"s"},{"role":"user","content":"c"}]`},
+		{dialect.OpenAI, `{"custom_id":"1","url":"/v1/chat/completions","body":{"n":1,"messages":[{}],"tools":[{"a":1}]}}`,
+			`[{"a":1}]`, `[{}]`},
+		{dialect.Bedrock, `{"modelInput":{"messages":[{"role":"user","content":"c"}],"system":"s"}}`, ``,
+			`[{"role":"system","content":"s"},{"role":"user","content":"c"}]`},
 		{dialect.Vertex, `{"request":{"contents":[{"parts":[{"text":"c"}]}]}}`, ``, `[{"role":"user","content":"c"}]`},
 	} {
 		if tools, prompt := parsed(t, c.d, c.line).Prompt(); string(tools) != c.tools || string(prompt) != c.prompt {

@@ -18,23 +18,28 @@ import (
 	"rollout/shared/fault"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files")
 
 func ptr[T any](v T) *T { return &v }
 
-// run is the run that the golden rows belong to.
+// run returns the model and the params of the run of the golden rows.
 func run() (dialect.Model, config.Sampling) {
-	s := config.Sampling{Temperature: ptr(0.7), TopP: ptr(1.0), TopK: ptr(-1), MaxTokens: ptr(256), Stop: []string{"\n\n", "\u2028"}, Logprobs: ptr(2)}
-	return dialect.Model{URI: "hf://Qwen/Qwen2.5-0.5B", ID: identity.Model("hf://Qwen/Qwen2.5-0.5B", "main"), Params: s.Canonical()}, s
+	const uri = "hf://Qwen/Qwen2.5-0.5B"
+	s := config.Sampling{Temperature: ptr(0.7), TopP: ptr(1.0), TopK: ptr(-1), MaxTokens: ptr(256),
+		Stop: []string{"\n\n", "\u2028"}, Logprobs: ptr(2)}
+	return dialect.Model{URI: uri, ID: identity.Model(uri, "main"), Params: s.Canonical()}, s
 }
 
-// answers are what the engine says to an item, as many as it asks for.
+// answers returns n answers of an engine.
 func answers(n int) []dialect.Answer {
 	all := []dialect.Answer{
-		{Text: "A\u2028B\u2029C\u0085D\nE \"F\" \xff", FinishReason: "stop", Usage: dialect.Usage{PromptTokens: 3, CompletionTokens: 7}},
-		{FinishReason: "tool_calls", Reasoning: "think\n", ToolCalls: json.RawMessage("[ {\"id\": \"c\"}\n]"), Logprobs: json.RawMessage(`{"content": [1.50]}`),
-			Usage: dialect.Usage{PromptTokens: 3, CompletionTokens: 2}},
-		{Text: "cut", FinishReason: "length", ToolCalls: json.RawMessage("{broken"), Usage: dialect.Usage{PromptTokens: 3, CompletionTokens: 1}},
+		{Text: "A\u2028B\u2029C\u0085D\nE \"F\" \xff", FinishReason: "stop",
+			Usage: dialect.Usage{PromptTokens: 3, CompletionTokens: 7}},
+		{FinishReason: "tool_calls", Reasoning: "think\n", ToolCalls: json.RawMessage("[ {\"id\": \"c\"}\n]"),
+			Logprobs: json.RawMessage(`{"content": [1.50]}`),
+			Usage:    dialect.Usage{PromptTokens: 3, CompletionTokens: 2}},
+		{Text: "cut", FinishReason: "length", ToolCalls: json.RawMessage("{broken"),
+			Usage: dialect.Usage{PromptTokens: 3, CompletionTokens: 1}},
 	}
 	out := make([]dialect.Answer, n)
 	for i := range out {
@@ -43,7 +48,7 @@ func answers(n int) []dialect.Answer {
 	return out
 }
 
-// render shows all that the package makes of the lines of a file.
+// render returns everything that the package derives from the lines of a file.
 func render(d dialect.Name, file []byte) []byte {
 	var b bytes.Buffer
 	m, s := run()
@@ -60,9 +65,11 @@ func render(d dialect.Name, file []byte) []byte {
 		for k := range it.AnswerCount(s) {
 			fmt.Fprintf(&b, "body   %s\n", it.Body(nil, m.URI, s, id, k))
 		}
-		fmt.Fprintf(&b, "output %s", dialect.AppendOutput(nil, it, m, dialect.Result{ID: it.RowID(id), Answers: answers(it.AnswerCount(s)),
-			GeneratedAt: time.Date(2026, 1, 2, 3, 4, 5, 6_789_000, time.FixedZone("CET", 3600))}))
-		fmt.Fprintf(&b, "error  %s\n", dialect.AppendError(nil, d, it.Failure(it.RowID(id), place, fault.Timeout, "no token for 60s")))
+		fmt.Fprintf(&b, "output %s",
+			dialect.AppendOutput(nil, it, m, dialect.Result{ID: it.RowID(id), Answers: answers(it.AnswerCount(s)),
+				GeneratedAt: time.Date(2026, 1, 2, 3, 4, 5, 6_789_000, time.FixedZone("CET", 3600))}))
+		fmt.Fprintf(&b, "error  %s\n",
+			dialect.AppendError(nil, d, it.Failure(it.RowID(id), place, fault.Timeout, "no token for 60s")))
 	}
 	return b.Bytes()
 }
@@ -91,7 +98,7 @@ func TestGolden(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(string(want), string(got)); diff != "" {
-				t.Errorf("run with -update if this is meant (-want +got):\n%s", diff)
+				t.Errorf("run with -update if the change is intended (-want +got):\n%s", diff)
 			}
 		})
 	}

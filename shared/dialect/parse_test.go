@@ -18,7 +18,7 @@ const (
 	parts   = `"contents":[{"role":"user","parts":[{"text":"hello"}]}]`
 )
 
-func TestGoodLines(t *testing.T) {
+func TestParse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		d        dialect.Name
@@ -30,32 +30,43 @@ func TestGoodLines(t *testing.T) {
 	}{
 		{dialect.Plain, `{"prompt":"a"}`, "", dialect.Completion, 0, `"a"`},
 		{dialect.Plain, ` { "prompt" : "a" , "id" : "x" } ` + "\r", "x", dialect.Completion, 0, `"a"`},
-		{dialect.Plain, `{"id":null,"messages":[ {"role": "user", "content": "a b"} ]}`, "", dialect.Chat, 0, `[{"role":"user","content":"a b"}]`},
+		{dialect.Plain, `{"id":null,"messages":[ {"role": "user", "content": "a b"} ]}`, "", dialect.Chat, 0,
+			`[{"role":"user","content":"a b"}]`},
 		{dialect.Plain, `{"id":9007199254740993,"prompt":""}`, "9007199254740993", dialect.Completion, 0, `""`},
 		{dialect.Plain, `{"\u0069d":"\u00e9\ud83d\ude00","pro\u006dpt":"\ud800"}`, "é😀", dialect.Completion, 0, `"\ud800"`},
 		{dialect.Plain, "{\"prompt\":\"a\u2028b\u2029c\u0085d\"}", "", dialect.Completion, 0, "\"a\u2028b\u2029c\u0085d\""},
-		{dialect.OpenAI, `{"custom_id":"1",` + chatURL + `,"body":{"model":"m", ` + hello + `,"n":3}}`, "1", dialect.Chat, 3, `{"model":"m",` + hello + `,"n":3}`},
-		{dialect.OpenAI, `{"custom_id":"1",` + textURL + `,"body":{"prompt":[1,2,3],"n":null}}`, "1", dialect.Completion, 0, `{"prompt":[1,2,3],"n":null}`},
-		{dialect.OpenAI, `{"custom_id":"1","url":"/v1/completions","body":{"prompt":"x","seed":9223372036854775807}}`, "1", dialect.Completion, 0, `{"prompt":"x","seed":9223372036854775807}`},
-		{dialect.Bedrock, `{"modelInput":{"anthropic_version":"bedrock-2023-05-31","max_tokens":5,` + hello + `}}`, "", dialect.Chat, 0, `{"anthropic_version":"bedrock-2023-05-31","max_tokens":5,` + hello + `}`},
-		{dialect.Bedrock, `{"recordId":"r","modelInput":{"system":[{"type":"text","text":"s","cache_control":{}}],` + hello + `}}`, "r", dialect.Chat, 0, `{"system":[{"type":"text","text":"s","cache_control":{}}],` + hello + `}`},
-		{dialect.Vertex, `{"request":{` + parts + `,"generationConfig":{"candidateCount":2},"labels":{"a":"b"}}}`, "", dialect.Chat, 2, `{` + parts + `,"generationConfig":{"candidateCount":2},"labels":{"a":"b"}}`},
-		{dialect.Vertex, `{"key":"k","request":{"contents":[{"parts":[{"text":"a"}]}],"system_instruction":{"parts":[{"text":"s"}]}}}`, "k", dialect.Chat, 0, `{"contents":[{"parts":[{"text":"a"}]}],"system_instruction":{"parts":[{"text":"s"}]}}`},
+		{dialect.OpenAI, `{"custom_id":"1",` + chatURL + `,"body":{"model":"m", ` + hello + `,"n":3}}`, "1", dialect.Chat, 3,
+			`{"model":"m",` + hello + `,"n":3}`},
+		{dialect.OpenAI, `{"custom_id":"1",` + textURL + `,"body":{"prompt":[1,2,3],"n":null}}`, "1", dialect.Completion, 0,
+			`{"prompt":[1,2,3],"n":null}`},
+		{dialect.OpenAI, `{"custom_id":"1","url":"/v1/completions","body":{"prompt":"x","seed":9223372036854775807}}`, "1",
+			dialect.Completion, 0, `{"prompt":"x","seed":9223372036854775807}`},
+		{dialect.Bedrock, `{"modelInput":{"anthropic_version":"bedrock-2023-05-31","max_tokens":5,` + hello + `}}`, "",
+			dialect.Chat, 0, `{"anthropic_version":"bedrock-2023-05-31","max_tokens":5,` + hello + `}`},
+		{dialect.Bedrock,
+			`{"recordId":"r","modelInput":{"system":[{"type":"text","text":"s","cache_control":{}}],` + hello + `}}`, "r",
+			dialect.Chat, 0, `{"system":[{"type":"text","text":"s","cache_control":{}}],` + hello + `}`},
+		{dialect.Vertex, `{"request":{` + parts + `,"generationConfig":{"candidateCount":2},"labels":{"a":"b"}}}`, "",
+			dialect.Chat, 2, `{` + parts + `,"generationConfig":{"candidateCount":2},"labels":{"a":"b"}}`},
+		{dialect.Vertex,
+			`{"key":"k","request":{"contents":[{"parts":[{"text":"a"}]}],"system_instruction":{"parts":[{"text":"s"}]}}}`, "k",
+			dialect.Chat, 0, `{"contents":[{"parts":[{"text":"a"}]}],"system_instruction":{"parts":[{"text":"s"}]}}`},
 	} {
 		it, err := dialect.Parse(c.d, []byte(c.line))
 		if err != nil {
 			t.Errorf("%s %s: %v", c.d, c.line, err)
 			continue
 		}
-		if it.ID != c.id || it.HasID != (c.id != "") || it.Endpoint != c.endpoint || it.N != c.n || string(it.Request) != c.request {
+		if it.ID != c.id || it.HasID != (c.id != "") || it.Endpoint != c.endpoint || it.N != c.n ||
+			string(it.Request) != c.request {
 			t.Errorf("%s %s: %+v", c.d, c.line, it)
 		}
 	}
 }
 
-// TestBadLines also checks that the id comes with the error where it can be
-// read: every line that has one has "x".
-func TestBadLines(t *testing.T) {
+// TestParseRejects also checks that Parse returns a readable id with the error. Every
+// line with an id has "x".
+func TestParseRejects(t *testing.T) {
 	t.Parallel()
 	body := func(s string) string { return `{"custom_id":"x",` + chatURL + `,"body":` + s + `}` }
 	input := func(s string) string { return `{"recordId":"x","modelInput":` + s + `}` }
@@ -84,12 +95,14 @@ func TestBadLines(t *testing.T) {
 		{dialect.Plain, `{"prompt":"a","id":{}}`, "id is an object, not a string or a number", true},
 		{dialect.Plain, "{\"id\":\"x\",\"prompt\":\"\xff\"}", "not valid UTF-8: byte 20", false},
 		{dialect.Plain, "{\"id\":\"\xff\",\"prompt\":\"a\"}", "not valid UTF-8", true},
-		{dialect.Plain, `{"id":"x","prompt":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`, "nest deeper than 200", false},
+		{dialect.Plain, `{"id":"x","prompt":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`,
+			"nest deeper than 200", false},
 		{dialect.Plain, `{"id":"x","prompt":"a","prompt":"b"}`, `"prompt" more than once`, false}, // C09
 		{dialect.Plain, `{"id":"x","id":"y","prompt":"b"}`, `"id" more than once`, false},
 		{dialect.Plain, `{"id":"x","prompt":"a","z":1,"\u007a":2}`, `"\u007a" more than once`, false},
 		{dialect.OpenAI, `{` + chatURL + `,"body":{` + hello + `}}`, "no custom_id", true},
-		{dialect.OpenAI, `{"custom_id":5,` + chatURL + `,"body":{` + hello + `}}`, "custom_id is a number, not a string", true},
+		{dialect.OpenAI, `{"custom_id":5,` + chatURL + `,"body":{` + hello + `}}`, "custom_id is a number, not a string",
+			true},
 		{dialect.OpenAI, `{"custom_id":"x","body":{` + hello + `}}`, "no url", false},
 		{dialect.OpenAI, `{"custom_id":"x","url":"/v1/embeddings","body":{}}`, `"/v1/embeddings" is not served`, false},
 		{dialect.OpenAI, `{"custom_id":"x","url":"https://h/v1/chat/completions","body":{}}`, "is not served", false},
@@ -114,30 +127,38 @@ func TestBadLines(t *testing.T) {
 		{dialect.Bedrock, input(`{"inputText":"a"}`), "modelInput.inputText is not supported", false},
 		{dialect.Bedrock, input(`{` + hello + `,"tools":[]}`), "modelInput.tools is not supported", false},
 		{dialect.Bedrock, input(`{` + hello + `,"max_tokens":"5"}`), "modelInput.max_tokens is a string", false},
-		{dialect.Bedrock, input(`{` + hello + `,"stop_sequences":[1]}`), "an element of modelInput.stop_sequences is a number", false},
+		{dialect.Bedrock, input(`{` + hello + `,"stop_sequences":[1]}`),
+			"an element of modelInput.stop_sequences is a number", false},
 		{dialect.Bedrock, input(`{` + hello + `,"top_k":1,"top_k":2}`), `"top_k" more than once`, false},
-		{dialect.Bedrock, input(`{"messages":[{"role":"user","content":[{"type":"image","source":{}}]}]}`), `messages[0].content[0].type "image" is not supported`, false},
+		{dialect.Bedrock, input(`{"messages":[{"role":"user","content":[{"type":"image","source":{}}]}]}`),
+			`messages[0].content[0].type "image" is not supported`, false},
 		{dialect.Bedrock, input(`{"messages":[{"role":"user","content":[]}]}`), "messages[0].content is empty", false},
-		{dialect.Bedrock, input(`{"messages":[{"role":"user","content":[{"type":"text","text":1}]}]}`), "content[0].text is a number", false},
+		{dialect.Bedrock, input(`{"messages":[{"role":"user","content":[{"type":"text","text":1}]}]}`),
+			"content[0].text is a number", false},
 		{dialect.Bedrock, input(`{"messages":[{"role":"system","content":"a"}]}`), "messages[0].role is neither", false},
 		{dialect.Bedrock, input(`{"messages":[{"content":"a"}]}`), "messages[0].role is neither", false},
 		{dialect.Bedrock, input(`{"messages":[{"role":"user"}]}`), "messages[0] has no content", false},
-		{dialect.Bedrock, input(`{"messages":[{"role":"user","content":"a","content":"b"}]}`), `"content" more than once`, false},
+		{dialect.Bedrock, input(`{"messages":[{"role":"user","content":"a","content":"b"}]}`), `"content" more than once`,
+			false},
 		{dialect.Bedrock, input(`{"system":{},` + hello + `}`), "modelInput.system is an object, not an array", false},
 		{dialect.Vertex, `{"key":"x"}`, "no request", false},
 		{dialect.Vertex, request(`5`), "request is a number", false},
 		{dialect.Vertex, request(`{}`), "no contents", false},
 		{dialect.Vertex, request(`{"contents":[]}`), "contents is empty", false},
 		{dialect.Vertex, request(`{` + parts + `,"tools":[]}`), "request.tools is not supported", false},
-		{dialect.Vertex, request(`{"contents":[{"role":"user","parts":[{"inlineData":{}}]}]}`), "parts[0].inlineData is not supported", false},
-		{dialect.Vertex, request(`{"contents":[{"role":"tool","parts":[{"text":"a"}]}]}`), "contents[0].role is neither", false},
+		{dialect.Vertex, request(`{"contents":[{"role":"user","parts":[{"inlineData":{}}]}]}`),
+			"parts[0].inlineData is not supported", false},
+		{dialect.Vertex, request(`{"contents":[{"role":"tool","parts":[{"text":"a"}]}]}`), "contents[0].role is neither",
+			false},
 		{dialect.Vertex, request(`{"contents":[{"role":"user"}]}`), "contents[0] has no parts", false},
 		{dialect.Vertex, request(`{"contents":[{"parts":[]}]}`), "parts is empty", false},
 		{dialect.Vertex, request(`{"contents":[{"parts":[{}]}]}`), "parts[0] has no text", false},
-		{dialect.Vertex, request(`{` + parts + `,"generationConfig":{"responseSchema":{}}}`), "responseSchema is not supported", false},
+		{dialect.Vertex, request(`{` + parts + `,"generationConfig":{"responseSchema":{}}}`),
+			"responseSchema is not supported", false},
 		{dialect.Vertex, request(`{` + parts + `,"generationConfig":{"topP":1,"top_p":1}}`), "top_p twice", false},
 		{dialect.Vertex, request(`{` + parts + `,"generationConfig":{},"generation_config":{}}`), "two spellings", false},
-		{dialect.Vertex, request(`{` + parts + `,"generationConfig":{"candidateCount":1,"candidate_count":1}}`), "candidateCount twice", false},
+		{dialect.Vertex, request(`{` + parts + `,"generationConfig":{"candidateCount":1,"candidate_count":1}}`),
+			"candidateCount twice", false},
 		{dialect.Vertex, request(`{` + parts + `,"generationConfig":{"candidateCount":0}}`), "candidateCount is 0", false},
 	} {
 		it, err := dialect.Parse(c.d, []byte(c.line))
@@ -153,7 +174,7 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-func TestC41LongIDs(t *testing.T) {
+func TestC41LongIDsAreAccepted(t *testing.T) {
 	t.Parallel()
 	id := strings.Repeat("i", 300<<10)
 	it, err := dialect.Parse(dialect.OpenAI, []byte(`{"custom_id":"`+id+`",`+chatURL+`,"body":{`+hello+`}}`))
@@ -162,7 +183,7 @@ func TestC41LongIDs(t *testing.T) {
 	}
 }
 
-func TestManyMembers(t *testing.T) {
+func TestMembersAreBounded(t *testing.T) {
 	t.Parallel()
 	line := func(n int, last string) []byte {
 		b := []byte(`{"prompt":"a"`)
@@ -215,22 +236,24 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-func TestConfigsKnowTheSameNames(t *testing.T) {
+func TestConfigAcceptsTheSameDialects(t *testing.T) {
 	t.Parallel()
 	cfg := config.DefaultRun()
 	for _, n := range dialect.Names() {
 		if cfg.Input.Dialect = string(n); cfg.Check() != nil {
-			t.Errorf("a config refuses the dialect %s: %v", n, cfg.Check())
+			t.Errorf("a config rejects the dialect %s: %v", n, cfg.Check())
 		}
 	}
 	if cfg.Input.Dialect = "csv"; !fault.Is(cfg.Check(), fault.Invalid) {
-		t.Errorf("a config takes the dialect csv: %v", cfg.Check())
+		t.Errorf("a config accepts the dialect csv: %v", cfg.Check())
 	}
 }
 
-func TestLinesForAnotherModelAreRefused(t *testing.T) {
+func TestCheckModelRejectsOtherModels(t *testing.T) {
 	t.Parallel()
-	for member, want := range map[string]fault.Class{``: "", `,"model":"m"`: "", `,"model":"\u006d"`: "", `,"model":"gpt"`: fault.Refused} {
+	for member, want := range map[string]fault.Class{
+		``: "", `,"model":"m"`: "", `,"model":"\u006d"`: "", `,"model":"gpt"`: fault.Refused,
+	} {
 		it, err := dialect.Parse(dialect.OpenAI, []byte(`{"custom_id":"x",`+chatURL+`,"body":{`+hello+member+`}}`))
 		if err != nil {
 			t.Fatal(err)

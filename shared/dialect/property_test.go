@@ -14,10 +14,12 @@ import (
 	"rollout/shared/dialect"
 )
 
-// members draws the text of a JSON object that has some members of interest.
+// members draws the text of an object, perhaps invalid, with members of interest.
 func members(t *rapid.T) string {
-	name := rapid.SampledFrom([]string{"id", `\u0069d`, "custom_id", "recordId", "key", "prompt", "messages", "body", "modelInput", "request", "x", "url"})
-	value := rapid.SampledFrom([]string{`"a"`, `"\ud800"`, `""`, `1`, `-0`, `null`, `{}`, `[{}]`, `"/v1/completions"`, `{"prompt":"p"}`, `tru`, `"`, "\"\xff\"", `{"messages":[{"role":"user","content":"c"}]}`})
+	name := rapid.SampledFrom([]string{"id", `\u0069d`, "custom_id", "recordId", "key", "prompt", "messages", "body",
+		"modelInput", "request", "x", "url"})
+	value := rapid.SampledFrom([]string{`"a"`, `"\ud800"`, `""`, `1`, `-0`, `null`, `{}`, `[{}]`, `"/v1/completions"`,
+		`{"prompt":"p"}`, `tru`, `"`, "\"\xff\"", `{"messages":[{"role":"user","content":"c"}]}`})
 	space := rapid.SampledFrom([]string{"", "", " ", "\t", "\r"})
 	var b strings.Builder
 	b.WriteString("{")
@@ -26,7 +28,8 @@ func members(t *rapid.T) string {
 		if i > 0 {
 			b.WriteString(",")
 		}
-		b.WriteString(space.Draw(t, "space") + `"` + name.Draw(t, "name") + `":` + space.Draw(t, "space") + value.Draw(t, "value"))
+		b.WriteString(space.Draw(t, "space") + `"` + name.Draw(t, "name") + `":` + space.Draw(t, "space") + value.Draw(t,
+			"value"))
 	}
 	b.WriteString(rapid.SampledFrom([]string{"}", "}", "}", "", "}}"}).Draw(t, "end"))
 	return b.String()
@@ -39,15 +42,15 @@ func TestScanIDAgreesWithParse(t *testing.T) {
 		line := []byte(members(t))
 		it, err := dialect.Parse(d, line)
 		if id, ok := dialect.ScanID(d, line); ok != it.HasID || string(id) != it.ID {
-			t.Fatalf("ScanID(%s, %q) = %q, %v; Parse says %q, %v, %v", d, line, id, ok, it.ID, it.HasID, err)
+			t.Fatalf("ScanID(%s, %q) = %q, %v; Parse returns %q, %v, %v", d, line, id, ok, it.ID, it.HasID, err)
 		}
 		if err == nil && !json.Valid(line) {
-			t.Fatalf("%q was accepted", line)
+			t.Fatalf("%q is accepted", line)
 		}
 	})
 }
 
-func TestC24SeedsDifferAndComeBack(t *testing.T) {
+func TestC24SeedsDifferAndRepeat(t *testing.T) {
 	t.Parallel()
 	m, _ := run()
 	seeds := map[string]bool{}
@@ -66,7 +69,7 @@ func TestC24SeedsDifferAndComeBack(t *testing.T) {
 		for k := range 4 {
 			got := seed(it, config.Sampling{}, index, k)
 			if seeds[got] {
-				t.Errorf("item %d, decode %d: seed %s was there before", index, k, got)
+				t.Errorf("item %d, decode %d: seed %s is not unique", index, k, got)
 			}
 			seeds[got] = true
 			if again := seed(it, config.Sampling{}, index, k); again != got {
@@ -96,7 +99,8 @@ func TestC03AnswersStayOnOneLine(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		row := dialect.AppendOutput(nil, it, m, dialect.Result{ID: "x", Answers: []dialect.Answer{{Text: text}}, GeneratedAt: time.Unix(0, 0)})
+		row := dialect.AppendOutput(nil, it, m,
+			dialect.Result{ID: "x", Answers: []dialect.Answer{{Text: text}}, GeneratedAt: time.Unix(0, 0)})
 		if bytes.ContainsAny(row[:len(row)-1], "\u2028\u2029\u0085\n\r\v\f\x1c\x1d\x1e") {
 			t.Errorf("%s: %q", d, row)
 		}
@@ -104,12 +108,12 @@ func TestC03AnswersStayOnOneLine(t *testing.T) {
 		var want, got any
 		json.Unmarshal(quoted, &want)
 		if json.Unmarshal(row, &got) != nil || !holds(got, want) {
-			t.Errorf("%s: the text does not come back: %s", d, row)
+			t.Errorf("%s: the row lacks the text: %s", d, row)
 		}
 	}
 }
 
-// holds reports whether want is somewhere in v.
+// holds reports whether v contains want.
 func holds(v, want any) bool {
 	switch v := v.(type) {
 	case map[string]any:
@@ -129,7 +133,7 @@ func holds(v, want any) bool {
 	return ok && s == want
 }
 
-func TestC05NumbersComeBackAsWritten(t *testing.T) {
+func TestC05NumbersStayAsWritten(t *testing.T) {
 	t.Parallel()
 	m, s := run()
 	for _, number := range []string{"9007199254740993", "9223372036854775807", "1e400", "-0", "1.0", "1E+2"} {
@@ -141,20 +145,23 @@ func TestC05NumbersComeBackAsWritten(t *testing.T) {
 		if !strings.HasPrefix(row, `{"id":`+number+`,`) || !strings.Contains(row, `"metadata":{"id":`+number+`}`) {
 			t.Errorf("%s: %s", number, row)
 		}
-		if row := string(dialect.AppendError(nil, dialect.Plain, it.Failure("", dialect.Place{}, "", ""))); !strings.HasPrefix(row, `{"id":`+number+`,`) {
+		row = string(dialect.AppendError(nil, dialect.Plain, it.Failure("", dialect.Place{}, "", "")))
+		if !strings.HasPrefix(row, `{"id":`+number+`,`) {
 			t.Errorf("%s: %s", number, row)
 		}
-		it, err = dialect.Parse(dialect.OpenAI, []byte(`{"custom_id":"1",`+chatURL+`,"body":{"seed": `+number+`,"x":`+number+`,`+hello+`}}`))
+		it, err = dialect.Parse(dialect.OpenAI,
+			[]byte(`{"custom_id":"1",`+chatURL+`,"body":{"seed": `+number+`,"x":`+number+`,`+hello+`}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body := string(it.Body(nil, m.URI, s, it.ItemID(m, 0), 0)); !strings.Contains(body, `"seed":`+number+`,"x":`+number+`,`) {
+		body := string(it.Body(nil, m.URI, s, it.ItemID(m, 0), 0))
+		if !strings.Contains(body, `"seed":`+number+`,"x":`+number+`,`) {
 			t.Errorf("%s: %s", number, body)
 		}
 	}
 }
 
-func TestC09RepeatedNamesNeverReachAnID(t *testing.T) {
+func TestC09LineWithARepeatedNameHasNoRequest(t *testing.T) {
 	t.Parallel()
 	it, err := dialect.Parse(dialect.Plain, []byte(`{"prompt":"a","prompt":"b"}`))
 	if err == nil || it.Request != nil {
@@ -162,11 +169,14 @@ func TestC09RepeatedNamesNeverReachAnID(t *testing.T) {
 	}
 }
 
-func TestWhiteSpaceChangesNoID(t *testing.T) {
+func TestItemIDDoesNotDependOnWhiteSpace(t *testing.T) {
 	t.Parallel()
 	m, _ := run()
 	var ids []identity.ContentID
-	for _, line := range []string{`{"messages":[{"role":"user","content":"a  b"}]}`, " {\t\"messages\" : [ { \"role\" : \"user\" ,\r\"content\":\"a  b\"} ] , \"id\":\"x\" }"} {
+	for _, line := range []string{
+		`{"messages":[{"role":"user","content":"a  b"}]}`,
+		" {\t\"messages\" : [ { \"role\" : \"user\" ,\r\"content\":\"a  b\"} ] , \"id\":\"x\" }",
+	} {
 		it, err := dialect.Parse(dialect.Plain, []byte(line))
 		if err != nil {
 			t.Fatal(err)
@@ -178,25 +188,30 @@ func TestWhiteSpaceChangesNoID(t *testing.T) {
 	}
 }
 
-func TestRunsParamsFillOnlyGaps(t *testing.T) {
+func TestParamsOfTheRunFillGaps(t *testing.T) {
 	t.Parallel()
-	s := config.Sampling{Temperature: ptr(1e-7), TopP: ptr(0.5), TopK: ptr(3), MinP: ptr(1e21), RepetitionPenalty: ptr(1.1), PresencePenalty: ptr(-2.0),
+	s := config.Sampling{Temperature: ptr(1e-7), TopP: ptr(0.5), TopK: ptr(3), MinP: ptr(1e21),
+		RepetitionPenalty: ptr(1.1), PresencePenalty: ptr(-2.0),
 		FrequencyPenalty: ptr(0.0), MaxTokens: ptr(9), Stop: []string{"."}, Logprobs: ptr(1), N: ptr(2)}
-	all := `"temperature":1e-7,"top_p":0.5,"top_k":3,"min_p":1e+21,"repetition_penalty":1.1,"presence_penalty":-2,"frequency_penalty":0,"max_tokens":9,"stop":["."],"logprobs":true,"top_logprobs":1,`
-	for said, want := range map[string]string{
+	all := `"temperature":1e-7,"top_p":0.5,"top_k":3,"min_p":1e+21,"repetition_penalty":1.1,"presence_penalty":-2,` +
+		`"frequency_penalty":0,"max_tokens":9,"stop":["."],"logprobs":true,"top_logprobs":1,`
+	minP, stop := strings.Index(all, `"min_p"`), strings.Index(all, `"stop"`)
+	between := `"min_p":0,"repetition_penalty":1,"presence_penalty":0,"frequency_penalty":0,"max_tokens":1,`
+	for body, want := range map[string]string{
 		``:                                      all,
 		`"max_completion_tokens":5,`:            strings.Replace(all, `"max_tokens":9,`, "", 1),
 		`"logprobs":false,`:                     strings.Replace(all, `"logprobs":true,"top_logprobs":1,`, "", 1),
 		`"stop":null,`:                          strings.Replace(all, `"stop":["."],`, "", 1),
-		`"temperature":0,"top_p":1,"top_k":-1,`: all[strings.Index(all, `"min_p"`):],
-		`"min_p":0,"repetition_penalty":1,"presence_penalty":0,"frequency_penalty":0,"max_tokens":1,`: `"temperature":1e-7,"top_p":0.5,"top_k":3,` + all[strings.Index(all, `"stop"`):],
+		`"temperature":0,"top_p":1,"top_k":-1,`: all[minP:],
+		between:                                 all[:minP] + all[stop:],
 	} {
-		it, err := dialect.Parse(dialect.OpenAI, []byte(`{"custom_id":"1",`+chatURL+`,"body":{`+said+`"seed":1,`+hello+`}}`))
+		it, err := dialect.Parse(dialect.OpenAI, []byte(`{"custom_id":"1",`+chatURL+`,"body":{`+body+`"seed":1,`+hello+`}}`))
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := string(it.Body(nil, "m", s, identity.ContentID{}, 0))
-		if want := `{"model":"m",` + said + `"seed":1,` + hello + `,` + strings.TrimSuffix(want, ",") + `}`; got != want {
+		want = `{"model":"m",` + body + `"seed":1,` + hello + `,` + strings.TrimSuffix(want, ",") + `}`
+		if got != want {
 			t.Errorf("body\n%s, want\n%s", got, want)
 		}
 		if n := it.AnswerCount(s); n != 2 {

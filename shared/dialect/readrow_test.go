@@ -11,12 +11,12 @@ import (
 	"rollout/shared/fault"
 )
 
-func TestAnErrorRowIsReadBack(t *testing.T) {
+func TestReadFailureReadsAnErrorRow(t *testing.T) {
 	t.Parallel()
 	place := dialect.Place{Item: 1 << 60, File: "prompts/x: y.jsonl", Line: 3}
 	for d, line := range map[dialect.Name]string{
 		dialect.Plain:   `{"id":"a-1","prompt":"p"}`,
-		dialect.OpenAI:  `{"custom_id":"a-1","method":"POST","url":"/v1/chat/completions","body":{"messages":[{"role":"user","content":"p"}]}}`,
+		dialect.OpenAI:  `{"custom_id":"a-1",` + chatURL + `,"body":{"messages":[{"role":"user","content":"p"}]}}`,
 		dialect.Bedrock: `{"recordId":"a-1","modelInput":{"messages":[{"role":"user","content":"p"}]}}`,
 		dialect.Vertex:  `{"key":"a-1","request":{"contents":[{"role":"user","parts":[{"text":"p"}]}]}}`,
 	} {
@@ -29,18 +29,19 @@ func TestAnErrorRowIsReadBack(t *testing.T) {
 		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(dialect.Failure{})); diff != "" || !ok {
 			t.Errorf("%s: %v (-want +got):\n%s", d, ok, diff)
 		}
-		row := dialect.AppendOutput(nil, it, dialect.Model{URI: "m"}, dialect.Result{ID: "a-1", Answers: make([]dialect.Answer, 1), GeneratedAt: time.Now()})
+		row := dialect.AppendOutput(nil, it, dialect.Model{URI: "m"},
+			dialect.Result{ID: "a-1", Answers: make([]dialect.Answer, 1), GeneratedAt: time.Now()})
 		if f, ok := dialect.ReadFailure(d, row); ok {
-			t.Errorf("%s: an output row is the failure %+v", d, f)
+			t.Errorf("%s: an output row is read as the failure %+v", d, f)
 		}
 		if id, ok := dialect.ScanID(d, row); !ok || string(id) != "a-1" {
-			t.Errorf("%s: an output row is under %q", d, id)
+			t.Errorf("%s: the id of an output row is %q", d, id)
 		}
 	}
 	for _, row := range []string{"", "{", `{"item":-1,"class":"x"}`, `{"item":1}`, `{"error":null}`, `[]`} {
 		for _, d := range []dialect.Name{dialect.Plain, dialect.OpenAI, dialect.Bedrock, dialect.Vertex} {
 			if f, ok := dialect.ReadFailure(d, []byte(row)); ok {
-				t.Errorf("%s: %q is %+v", d, row, f)
+				t.Errorf("%s: %q is read as %+v", d, row, f)
 			}
 		}
 	}
