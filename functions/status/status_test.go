@@ -1,6 +1,8 @@
 package status_test
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,5 +104,20 @@ func TestStatusShowsThePlanBeforeCoordinateHasSaved(t *testing.T) {
 	s := status.Of(p, noon)
 	if s.Items.Total != 1792 || s.Shards.Total != 7 || s.Items.Planned {
 		t.Errorf("items %+v, shards %+v", s.Items, s.Shards)
+	}
+}
+
+func TestStatusShowsFailedShardsInARowUnlessZero(t *testing.T) {
+	t.Parallel()
+	for streak, want := range map[int]bool{0: false, 3: true} {
+		p := statustest.Midway()
+		p.State.FailedStreak = streak
+		b, err := json.Marshal(status.Of(p, noon))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(b), `"failed_shards_in_a_row":3,`); got != want {
+			t.Errorf("%d failed shards in a row: shown %v, want %v", streak, got, want)
+		}
 	}
 }
