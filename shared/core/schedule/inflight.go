@@ -20,7 +20,7 @@ type InFlight struct{ Chunks []Chunk }
 // small.
 func (f *InFlight) MarkSent(r interval.Range, generation int, now time.Time) {
 	at := now
-	shortly := LossCheckDelay(generation) / 8
+	shortly := lossCheckDelay(generation) / 8
 	for _, c := range f.Chunks {
 		if c.Generation != generation {
 			continue

@@ -81,10 +81,10 @@ func compare(t *rapid.T, f InFlight, twin map[int]sent, now time.Time) {
 				t.Fatalf("shard %d: generation %d, %v; twin %+v, %v", n, g, known, was, ok)
 			}
 			early := was.at.Sub(c.SentAt)
-			if !c.Due(now) && (early < 0 || early > LossCheckDelay(g)/8) {
+			if !c.Due(now) && (early < 0 || early > lossCheckDelay(g)/8) {
 				t.Fatalf("shard %d is recorded %s before it was sent", n, early)
 			}
-			if c.Due(now) != (now.Sub(was.at) >= LossCheckDelay(g)) && early <= 0 {
+			if c.Due(now) != (now.Sub(was.at) >= lossCheckDelay(g)) && early <= 0 {
 				t.Fatalf("shard %d is recorded too late: whether it is due has changed", n)
 			}
 		}

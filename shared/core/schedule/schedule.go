@@ -15,12 +15,12 @@ import (
 	"rollout/shared/core/interval"
 )
 
-// MinWindow is the smallest window, and MaxWindow the largest, unless the pool can
+// minWindow is the smallest window, and maxWindow the largest, unless the pool can
 // hold more shards at once. With them a run's document stays within 16 KiB, in
 // any order in which shards are done.
 const (
-	MinWindow = 256
-	MaxWindow = 1024
+	minWindow = 256
+	maxWindow = 1024
 )
 
 // Above maxBuffered done shards above the frontier, the window shrinks. Above
@@ -36,7 +36,7 @@ const (
 // many ranges, and 1 when very many are buffered, so that one slow shard cannot
 // let the done set grow without bound.
 func Window(poolShards, buffered, ranges int) int {
-	w := min(max(MinWindow, 4*poolShards), max(MaxWindow, poolShards+poolShards/4))
+	w := min(max(minWindow, 4*poolShards), max(maxWindow, poolShards+poolShards/4))
 	switch {
 	case buffered > stopBuffered:
 		return 1
@@ -124,9 +124,9 @@ const (
 	maxLossCheckDelay = 40 * time.Second
 )
 
-// LossCheckDelay returns how old a chunk of the generation must be before reclaim
+// lossCheckDelay returns how old a chunk of the generation must be before reclaim
 // may judge whether its shards are lost.
-func LossCheckDelay(generation int) time.Duration {
+func lossCheckDelay(generation int) time.Duration {
 	if generation >= 3 {
 		return maxLossCheckDelay
 	}
@@ -134,7 +134,7 @@ func LossCheckDelay(generation int) time.Duration {
 }
 
 // Due reports whether the chunk is old enough at now for a loss check.
-func (c Chunk) Due(now time.Time) bool { return now.Sub(c.SentAt) >= LossCheckDelay(c.Generation) }
+func (c Chunk) Due(now time.Time) bool { return now.Sub(c.SentAt) >= lossCheckDelay(c.Generation) }
 
 // Generations count up from 0. After lastGeneration they repeat from
 // firstRepeated, where the backoff is at its longest. So few are in use at once,

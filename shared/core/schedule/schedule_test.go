@@ -105,11 +105,11 @@ func TestLossCheckDelayDoublesTo40s(t *testing.T) {
 	for g, seconds := range []time.Duration{5, 10, 20, 40, 40} {
 		want := seconds * time.Second
 		c := Chunk{Generation: g, SentAt: sent}
-		if got := LossCheckDelay(g); got != want || c.Due(sent.Add(want-time.Millisecond)) || !c.Due(sent.Add(want)) {
+		if got := lossCheckDelay(g); got != want || c.Due(sent.Add(want-time.Millisecond)) || !c.Due(sent.Add(want)) {
 			t.Errorf("generation %d is checked after %s, want %s", g, got, want)
 		}
 	}
-	if got := LossCheckDelay(1 << 40); got != 40*time.Second {
+	if got := lossCheckDelay(1 << 40); got != 40*time.Second {
 		t.Errorf("a high generation is checked after %s, want 40s", got)
 	}
 }
@@ -121,7 +121,7 @@ func TestGenerationsRepeat(t *testing.T) {
 	g := 0
 	for range 1000 {
 		next := NextGeneration(g)
-		if next == g || next > 15 || next < g && LossCheckDelay(next) != LossCheckDelay(g) {
+		if next == g || next > 15 || next < g && lossCheckDelay(next) != lossCheckDelay(g) {
 			t.Fatalf("generation %d is followed by %d", g, next)
 		}
 		g = next
