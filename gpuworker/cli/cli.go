@@ -1,9 +1,9 @@
 // Package cli is the command line of a worker process, for the binary
 // gpuworker and for the workers that `rollout up` starts.
 //
-// It opens an installation, a laptop's or one in a cloud, and hands its ports to
-// package process; for several GPUs it does so in a process each. It decides
-// nothing about work, but gives a rented machine up that its workers have left.
+// It opens an installation in a folder or in a cloud and passes its ports to
+// package process. For several GPUs it starts one worker process for each. It gives
+// up a rented machine that its workers have left, and decides nothing about work.
 package cli
 
 import (
@@ -43,9 +43,9 @@ type flags struct {
 	watch               setup.Options
 }
 
-// Main runs a worker until it has drained, and returns its exit code: 0 for an
-// orderly end, 2 for wrong arguments or config, 3 for a damaged state, 1 else;
-// see ended for those of the workers of --gpus.
+// Main runs a worker until it has drained, and returns its exit code: 0 after an
+// orderly end, 2 for wrong arguments or config, 3 for a damaged state, else 1. The
+// workers of --gpus have further codes; see ended.
 func Main(ctx context.Context, name string, args []string, stderr io.Writer) (int, error) {
 	c := Command(name)
 	c.SetArgs(args)
@@ -65,7 +65,7 @@ func Main(ctx context.Context, name string, args []string, stderr io.Writer) (in
 	return 1, err
 }
 
-// Command is the worker as a command of some program.
+// Command returns the worker as a command of a program.
 func Command(name string) *cobra.Command {
 	var f flags
 	c := &cobra.Command{
@@ -81,22 +81,22 @@ func Command(name string) *cobra.Command {
 	})
 	fs := c.Flags()
 	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`, as given to rollout up")
-	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server, may be given for each of several, tiny or mock; [engine] of the config if left out, else tiny")
-	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; the engine is asked if empty")
-	fs.StringVar(&f.pool, "pool", "", "the pool to work for; the installation's only one if empty")
+	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server (repeat it for several servers), tiny or mock; default: [engine] of the config, else tiny")
+	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; default: what the engine says")
+	fs.StringVar(&f.pool, "pool", "", "the pool to work for; default: the only pool of the installation")
 	fs.StringVar(&f.cloud, "cloud", "", "work for an installation in this `cloud` ("+installation.ProviderNames()+") instead of one in --dir")
-	fs.StringVar(&f.config, "config", "", "the `file` with the config of that installation; "+ConfigVariable+" of the environment if empty")
-	fs.IntSliceVar(&f.gpus, "gpus", nil, "run a worker process for each of these GPUs, by `number`, each with its own --engine")
+	fs.StringVar(&f.config, "config", "", "the `file` with the config of that installation; default: the variable "+ConfigVariable)
+	fs.IntSliceVar(&f.gpus, "gpus", nil, "start one worker process for each of these GPUs (`numbers`), each with its own --engine")
 	fs.IntVar(&f.gpu, "gpu", noGPU, "the one of --gpus that this process is for")
-	_ = fs.MarkHidden("gpu") // there is one of that name
-	fs.BoolVar(&f.rented, "rented", false, "this machine came up for a fleet, unless its metadata say otherwise")
+	_ = fs.MarkHidden("gpu") // the flag exists
+	fs.BoolVar(&f.rented, "rented", false, "this machine was started for a fleet, unless its metadata say otherwise")
 	_ = fs.MarkHidden("rented")
-	fs.StringVar(&f.giveUp, "give-up", "", "only say that this machine leaves its fleet as nobody can work on it, and for which `reason`")
-	_ = fs.MarkHidden("give-up") // a machine's script says it
-	fs.IntVar(&f.inFlight, "in-flight", 0, "requests at once; in_flight of the config if 0, which finds it by trying if it is 0, too")
-	fs.IntVar(&f.parent, "parent", 0, "drain when this process is not the parent any more; 0 is never")
+	fs.StringVar(&f.giveUp, "give-up", "", "record the `reason` why workers can't work on this machine, and end")
+	_ = fs.MarkHidden("give-up") // for a machine's boot script
+	fs.IntVar(&f.inFlight, "in-flight", 0, "requests in flight; 0 takes in_flight of the config, which may adapt it")
+	fs.IntVar(&f.parent, "parent", 0, "drain when the process of this id is no longer the parent; 0 never does")
 	f.watch.AddFlags(fs)
-	fs.StringVar(&f.metrics, "metrics", "", "`address` to answer /metrics, /healthz and /readyz at; none if empty")
+	fs.StringVar(&f.metrics, "metrics", "", "`address` that serves /metrics, /healthz and /readyz; default: none")
 	fs.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	fs.StringVar(&f.logFormat, "log-format", string(observe.Text), "text or json")
 	return c
@@ -134,13 +134,13 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	switch {
 	case err != nil:
 		return err
-	case f.gpu != noGPU && end != process.Requested: // its crew sees to the machine
+	case f.gpu != noGPU && end != process.Requested: // the process that started it decides about the machine
 		return ended(end)
 	}
 	return f.decommission(ctx, s, end)
 }
 
-// work is the life of one worker.
+// work runs one worker.
 func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end process.ExitReason, err error) {
 	d := s.deployment
 	d.Engine = d.Engine.WithURLs(f.engine)
@@ -158,18 +158,18 @@ func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end proc
 	if err := d.Check(); err != nil {
 		return "", err
 	}
-	endVitals, err := serveProbes(ctx, f.metrics, s, m)
+	endProbes, err := serveProbes(ctx, f.metrics, s, m)
 	if err != nil {
 		return "", err
 	}
-	defer func() { err = errors.Join(err, endVitals()) }()
+	defer func() { err = errors.Join(err, endProbes()) }()
 	ctx, unguard := s.guard(ctx)
 	defer unguard()
 	ctx, asked, leave := process.NotifyShutdown(ctx, f.parent)
-	if gym, _ := d.TrainPool(); f.pool == "" || f.pool != gym.Name { // who trains needs no engine
+	if training, _ := d.TrainPool(); f.pool == "" || f.pool != training.Name { // training needs no engine
 		d, err = process.ResolveEngine(asked, d, f.model, s.secrets, s.ports.Log)
 	}
-	if err != nil && asked.Err() != nil { // nothing was under way
+	if err != nil && asked.Err() != nil { // stopped before any work began
 		return process.Requested, nil
 	}
 	if err != nil {
@@ -179,10 +179,13 @@ func (f flags) work(ctx context.Context, s *workplace, m *meter.Meter) (end proc
 	if err != nil {
 		return "", err
 	}
-	end, err = process.Run(ctx, process.Options{Ports: s.ports, Deployment: d, Capabilities: s.capabilities, Pool: pool, Secrets: s.secrets, Shutdown: leave, Machine: s.machine, Scratch: s.scratch,
+	end, err = process.Run(ctx, process.Options{
+		Ports: s.ports, Deployment: d, Capabilities: s.capabilities, Pool: pool, Secrets: s.secrets, Shutdown: leave,
+		Machine: s.machine, Scratch: s.scratch,
 		IdleTimeout:       s.idle(ctx),
-		RetryRegistration: f.parent != 0}) // which would start it again and again
-	if damage := s.damage(); damage != nil { // it ended the worker
+		RetryRegistration: f.parent != 0, // a supervisor would restart it at once
+	})
+	if damage := s.damage(); damage != nil { // the damage ended the worker
 		return "", damage
 	}
 	return end, err
@@ -193,7 +196,7 @@ func choosePool(d config.Deployment, name string) (string, error) {
 	if name == "" && len(answering) == 1 {
 		return answering[0].Name, nil
 	}
-	if gym, _ := d.TrainPool(); gym.Name == name {
+	if training, _ := d.TrainPool(); training.Name == name {
 		return name, nil
 	}
 	for _, p := range answering {
@@ -202,9 +205,11 @@ func choosePool(d config.Deployment, name string) (string, error) {
 		}
 	}
 	if name == "" {
-		return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("there are %d pools", len(answering)), Remedy: "name one with --pool: " + poolNames(d)}
+		return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the installation has %d pools", len(answering)),
+			Remedy: "name one with --pool: " + poolNames(d)}
 	}
-	return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("there is no pool %q", name), Remedy: "use one of: " + poolNames(d)}
+	return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the installation has no pool %q", name),
+		Remedy: "use one of: " + poolNames(d)}
 }
 
 func poolNames(d config.Deployment) string {

@@ -6,9 +6,9 @@
 // empty segment, none that begins with a dot (directories keep their own files
 // under such names), none over 255 bytes and no control character; a key that
 // is a folder of other keys may be refused as Invalid. CheckKey holds these
-// rules. Objects are immutable once put; a later put of the same key makes a
-// new version. The port never deletes by listing, never retries and never
-// interprets contents.
+// rules. An object is immutable once put; a later put of the same key makes a new
+// version. The port never deletes by listing, never retries and never interprets
+// contents.
 package blob
 
 import (
@@ -28,7 +28,7 @@ type Info struct {
 	ModTime time.Time
 }
 
-// PutOptions says under which condition a put may happen.
+// PutOptions are the conditions of a put.
 type PutOptions struct {
 	// CreateOnly fails with Conflict if the key exists. Of any number of
 	// concurrent create-only puts exactly one succeeds.
@@ -40,7 +40,7 @@ type PutOptions struct {
 
 // GetOptions selects a version and a range.
 type GetOptions struct {
-	Version string // "" is the current one; a version that is gone is NotFound
+	Version string // "" is the current version; a version that is gone is NotFound
 	Offset  int64
 	Length  int64 // 0 means to the end
 }
@@ -58,15 +58,15 @@ type Store interface {
 	// returns. An error of r is returned as it is and leaves nothing visible.
 	Put(ctx context.Context, key string, r io.Reader, o PutOptions) (Info, error)
 	// Get opens an object for reading. NotFound if the key or version is
-	// absent. A range past the end yields the bytes there are. What is read ends
-	// with io.EOF; no other error of it is io.EOF or io.ErrUnexpectedEOF, by
-	// errors.Is either: those say that the object is over.
+	// absent. A range past the end yields the bytes up to the end. The reader ends
+	// with io.EOF. No other error that it returns matches io.EOF or
+	// io.ErrUnexpectedEOF, because callers take those for the end of the object.
 	Get(ctx context.Context, key string, o GetOptions) (io.ReadCloser, Info, error)
 	// Stat describes the object (the given version of it, or "" for current).
 	Stat(ctx context.Context, key, version string) (Info, error)
 	// List returns up to limit objects whose key starts with prefix and sorts
 	// after `after`, in byte order of keys. Fewer than limit (at most MaxList)
-	// means that there are no more.
+	// means that the list is complete.
 	List(ctx context.Context, prefix, after string, limit int) ([]Info, error)
 	// Join makes dst, create-only, of the ranges in order, without passing the
 	// bytes through the caller where the store can. A range that is not wholly

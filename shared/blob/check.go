@@ -18,9 +18,9 @@ const MaxParts = 10_000
 // MaxList is the largest page that one List gives.
 const MaxList = 10_000
 
-// CheckKey refuses, as Invalid, a key that not every store can hold. Drivers
-// call it (through the other Check functions) before they look at anything
-// else, so that the rules stand in one place.
+// CheckKey refuses, as Invalid, a key that some store can't hold. Drivers call it,
+// through the other Check functions, before they do anything else, so that the
+// rules stand in one place.
 func CheckKey(key string) error {
 	switch {
 	case key == "":
@@ -82,9 +82,9 @@ func CheckJoin(dst string, parts []Range) error {
 	return nil
 }
 
-// Resolve returns where the range lies in an object of the size, for a Join:
-// every byte that it names must be there, or the joined object would be short
-// without anybody noticing.
+// Resolve returns where the range lies in an object of the size, for a Join. A
+// range that reaches past the end is Invalid: the joined object would be too
+// short, and nothing would report it.
 func (r Range) Resolve(size int64) (offset, length int64, err error) {
 	length = r.Length
 	if length == 0 {
@@ -96,7 +96,7 @@ func (r Range) Resolve(size int64) (offset, length int64, err error) {
 	return r.Offset, length, nil
 }
 
-// checkName holds the rules that keys and prefixes share.
+// checkName checks the rules that keys and prefixes share.
 func checkName(what, name string) error {
 	if len(name) > MaxKey {
 		return badName(what, name[:64]+"...", "is longer than 512 bytes")

@@ -8,12 +8,12 @@ import (
 	"rollout/shared/retry"
 )
 
-// Reliable returns the store with what it reads going on where a connection
-// broke: who reads an object for minutes, or hundreds of them beside each
-// other, need not begin again for one of them. It goes on with the same version
-// only, and gives up when the policy's tries have brought no byte.
+// Reliable returns the store with readers that resume where a connection broke,
+// so that a caller who reads an object for minutes does not begin again. A reader
+// resumes with the same version only, and fails when the policy's tries brought no
+// byte.
 //
-// Nothing else is repeated: what a Put reads is gone by then.
+// Other calls are not repeated: a Put has consumed its reader by then.
 func Reliable(s Store, p retry.Policy) Store { return &reliable{s, p} }
 
 type reliable struct {
@@ -29,14 +29,14 @@ func (r *reliable) Get(ctx context.Context, key string, o GetOptions) (io.ReadCl
 	return &reading{ReadCloser: body, ctx: ctx, from: r, info: info, o: o}, info, nil
 }
 
-// reading is what is read of an object.
+// reading is a reader that resumes.
 type reading struct {
 	io.ReadCloser
 	ctx  context.Context
 	from *reliable
 	info Info
-	o    GetOptions // of what is left
-	vain int        // bodies that broke, one after the other, without a byte
+	o    GetOptions // of the rest
+	vain int        // bodies in a row that broke without a byte
 }
 
 func (r *reading) Read(b []byte) (int, error) {
@@ -46,7 +46,7 @@ func (r *reading) Read(b []byte) (int, error) {
 			r.vain = 0
 			r.o.Offset += int64(n)
 			if r.o.Length > 0 {
-				if r.o.Length -= int64(n); r.o.Length == 0 { // else it would mean all
+				if r.o.Length -= int64(n); r.o.Length == 0 { // 0 would mean to the end
 					r.o.Offset = r.info.Size
 				}
 			}
@@ -55,19 +55,19 @@ func (r *reading) Read(b []byte) (int, error) {
 		case err == nil || !fault.Retriable(err):
 			return n, err
 		case n > 0:
-			return n, nil // the next Read says it again
+			return n, nil // the next Read reports the error
 		}
 		if r.vain++; r.vain >= r.from.policy.MaxTries() {
 			return 0, err
 		}
-		if err := r.goOn(err); err != nil {
+		if err := r.resume(err); err != nil {
 			return 0, err
 		}
 	}
 }
 
-// goOn opens what is left, after the fault.
-func (r *reading) goOn(broken error) error {
+// resume opens the rest of the object after the fault.
+func (r *reading) resume(broken error) error {
 	var other bool
 	err := r.from.policy.Do(r.ctx, func(try int) error {
 		if try == 0 {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// GPU describes one device. Drain says why the device must not get new work,
-// or is empty.
+// GPU describes one device. Drain says why the device must not get new work, or
+// is empty.
 type GPU struct {
 	Index       int    `json:"index"`
 	UUID        string `json:"uuid,omitempty"`
@@ -30,15 +30,15 @@ type Inventory struct {
 	Instance string `json:"instance,omitempty"`
 }
 
-// Notice warns that the machine goes away in Lead.
+// Notice warns that the machine ends after Lead.
 type Notice struct {
 	Reason string
 	Lead   time.Duration
 }
 
-// Source tells a machine's capacity.
+// Source describes a machine and delivers its preemption notices.
 type Source interface {
-	// Inventory looks once.
+	// Inventory returns what the machine has now.
 	Inventory(ctx context.Context) (Inventory, error)
 	// Notices delivers preemption notices until ctx ends, then closes.
 	Notices(ctx context.Context) <-chan Notice

@@ -2,32 +2,32 @@ package capacity
 
 import "context"
 
-// Fleet is the machines that an installation rents for its pools, as many as
-// there is work for.
+// Fleet is the machines that an installation rents for its pools while they have
+// work.
 type Fleet interface {
-	// ScaleUp lets machines come up until the pool has so many, or as many as it
-	// may have. It never sends one away: machines leave by themselves. Of two
-	// calls at once the lower may hold, so who needs machines looks again. A
-	// pool that has no machines of the fleet's is NotFound.
+	// ScaleUp starts machines until the pool has so many, or as many as it may
+	// have. It never ends a machine: machines leave by themselves. Of two
+	// concurrent calls the lower may win, so callers repeat the call while work
+	// waits. A pool without machines in the fleet is NotFound.
 	ScaleUp(ctx context.Context, pool string, machines int) error
 }
 
 // Membership is this machine's place in a fleet.
 type Membership interface {
-	// InFleet reports whether this machine has a place in a fleet: one that has
-	// none is not the fleet's to give up.
+	// InFleet reports whether this machine belongs to a fleet. Only such a machine
+	// may be terminated.
 	InFleet(ctx context.Context) (bool, error)
-	// Terminate gives the machine up: it is switched off soon after. The fleet
-	// shrinks by it, or lets another come up in its stead. A machine that has
-	// no place in a fleet, or none any more, is NotFound.
-	Terminate(ctx context.Context, after TerminationMode) error
+	// Terminate gives the machine up: it is switched off soon after. The mode says
+	// whether the fleet starts another one. A machine that belongs to no fleet, or
+	// not any more, is NotFound.
+	Terminate(ctx context.Context, mode TerminationMode) error
 }
 
-// TerminationMode says what becomes of the place of a machine that leaves.
+// TerminationMode says what a fleet does after a machine left.
 type TerminationMode string
 
-// The successions.
+// The modes.
 const (
-	Shrink  TerminationMode = "shrink"  // there is no work for it
-	Replace TerminationMode = "replace" // there may be, but this machine is not fit for it
+	Shrink  TerminationMode = "shrink"  // start no other machine: the work is done
+	Replace TerminationMode = "replace" // start another one: this machine is unfit
 )

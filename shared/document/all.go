@@ -6,8 +6,8 @@ import (
 )
 
 // All yields every document whose key starts with prefix, in byte order of
-// keys, a page at a time. It stops at the first error, which it yields with
-// an empty Doc. Documents written meanwhile may or may not be among them.
+// keys, a page at a time. It stops at the first error, which it yields with an
+// empty Doc. Documents that are written meanwhile may or may not appear.
 func All(ctx context.Context, s Store, prefix string) iter.Seq2[Doc, error] {
 	return func(yield func(Doc, error) bool) {
 		after := ""

@@ -2,7 +2,7 @@ package document
 
 import "rollout/shared/fault"
 
-// CheckKey reports a key that some store could not keep as Invalid.
+// CheckKey refuses, as Invalid, a key that some store can't hold.
 func CheckKey(key string) error {
 	if key == "" {
 		return fault.New(fault.Invalid, "document key is empty")

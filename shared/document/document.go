@@ -4,8 +4,8 @@
 // Compare-and-swap on an opaque revision is the only primitive; every
 // invariant of rollout rests on it. Every driver passes package documenttest.
 // The port states the smallest limit of all its stores: keys are printable
-// ASCII (0x21 to 0x7E) of at most 512 bytes, values at most 256 KiB. There are
-// no transactions, no queries but by key prefix, and no clocks.
+// ASCII (0x21 to 0x7E) of at most 512 bytes, values at most 256 KiB. The port has
+// no transactions, no queries except by key prefix, and no clocks.
 package document
 
 import "context"
@@ -34,8 +34,8 @@ type Doc struct {
 type Store interface {
 	// Get returns the document, or NotFound.
 	Get(ctx context.Context, key string) (Doc, error)
-	// GetMany returns one Doc a key, in the order of keys; absent ones have
-	// an empty revision and a nil value. At most 1,000 keys.
+	// GetMany returns one Doc for each key, in the order of keys. An absent
+	// document has an empty revision and a nil value. At most 1,000 keys.
 	GetMany(ctx context.Context, keys []string) ([]Doc, error)
 	// Create writes a document that must not exist, else Conflict.
 	Create(ctx context.Context, key string, value []byte) (Revision, error)
@@ -47,8 +47,8 @@ type Store interface {
 	Delete(ctx context.Context, key string, rev Revision) error
 	// List returns up to limit documents (1 to 1,000) whose key starts with
 	// prefix and sorts after `after`, in byte order of keys. A page may be
-	// shorter than limit, because stores bound its bytes; only an empty page
-	// is past the end. All pages through.
+	// shorter than limit, because stores bound its bytes; only an empty page is
+	// the end. All reads page after page.
 	List(ctx context.Context, prefix, after string, limit int) ([]Doc, error)
 	// Ping reports whether the store can be reached.
 	Ping(ctx context.Context) error

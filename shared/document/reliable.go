@@ -8,18 +8,16 @@ import (
 	"rollout/shared/retry"
 )
 
-// Reliable returns the store with retriable faults retried and with its own
-// repeated writes recognised as successes: a reply may be lost after the write
-// was applied, and then the repetition, here or within a vendor's SDK, meets
-// its own document.
+// Reliable returns the store with retries of retriable faults. It recognises its
+// own repeated writes: a reply may be lost after the write was applied, and then
+// the repetition, here or within a vendor's SDK, finds its own document.
 //
-// On Conflict, Create and Replace read the document; if its bytes are those
-// they wanted to write, that is success, with the document's revision. Writers
-// that compete must therefore write different bytes (name themselves, an
-// attempt or a nonce); two writers of the same bytes may both be told that they
-// won. A repeated Delete that finds nothing succeeded.
+// On Conflict, Create and Replace read the document. If it has the bytes that
+// they wanted to write, they succeed with its revision. Competing writers must
+// therefore write different bytes (a name, an attempt or a nonce); two writers of
+// the same bytes may both succeed. A repeated Delete that finds nothing succeeds.
 //
-// The result is also a Watcher, one that never hints if the store is none.
+// The result is also a Watcher. It sends no hints if the store is not one.
 func Reliable(s Store, p retry.Policy) Store { return &reliable{s, p} }
 
 type reliable struct {
@@ -59,7 +57,7 @@ func (r *reliable) Replace(ctx context.Context, key string, value []byte, old Re
 	return r.own(ctx, key, value, rev, err)
 }
 
-// own turns a Conflict with a document of the wanted bytes into a success.
+// own turns a Conflict into a success if the document has the wanted bytes.
 func (r *reliable) own(ctx context.Context, key string, value []byte, rev Revision, err error) (Revision, error) {
 	if !fault.Is(err, fault.Conflict) {
 		return rev, err
@@ -94,7 +92,7 @@ func (r *reliable) List(ctx context.Context, prefix, after string, limit int) (d
 	return docs, err
 }
 
-// Ping asks once: a probe wants to know how things are now.
+// Ping asks once, because a probe reports the present state.
 func (r *reliable) Ping(ctx context.Context) error { return r.store.Ping(ctx) }
 
 // Watch passes the store's hints on.

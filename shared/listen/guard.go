@@ -15,15 +15,14 @@ import (
 	"rollout/shared/secret"
 )
 
-// Guard guards an API of the usual bounds; see Bounds.Guard.
+// Guard guards an API within DefaultBounds; see Bounds.Guard.
 func Guard(token secret.Value, next http.Handler, open ...string) http.Handler {
 	return DefaultBounds().Guard(token, next, open...)
 }
 
-// Guard lets in who may ask, and bounds what an answer takes. Without a token
-// (the zero Value) it lets in only requests that were meant for this machine;
-// with one, only those that carry it as a bearer token, whoever sends them.
-// The paths in open need no token.
+// Guard authenticates requests and bounds answers. Without a token (the zero
+// Value) it accepts only requests to localhost; with one, only those that carry it
+// as a bearer token. Requests to the paths in open need no token.
 func (b Bounds) Guard(token secret.Value, next http.Handler, open ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -39,8 +38,8 @@ func (b Bounds) Guard(token secret.Value, next http.Handler, open ...string) htt
 	})
 }
 
-// GuardFunc lets in whom somebody else has authenticated, such as a cloud, and
-// bounds what an answer takes.
+// GuardFunc accepts requests that admitted reports as authenticated elsewhere, by a
+// cloud for example, and bounds answers.
 func (b Bounds) GuardFunc(admitted func(*http.Request) bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !admitted(r) {
@@ -64,16 +63,15 @@ func (b Bounds) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	next.ServeHTTP(w, r)
 }
 
-// hasBearerToken compares in a time that tells nothing about the token, its length
-// included.
+// hasBearerToken compares in constant time, which also hides the token's length.
 func hasBearerToken(r *http.Request, token secret.Value) bool {
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	a, b := sha256.Sum256([]byte(strings.TrimSpace(given))), sha256.Sum256([]byte(token.Reveal()))
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(a[:], b[:]) == 1
 }
 
-// loopback reports whether the host is this machine only. Other names than
-// localhost are not looked up: what they mean can change.
+// loopback reports whether the host is this machine only. It looks up no name, since
+// what a name means can change.
 func loopback(host string) bool {
 	if strings.EqualFold(host, "localhost") {
 		return true
@@ -82,9 +80,9 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// isLocalRequest reports whether the request was meant for this machine: a web page
-// that resolves its own name to 127.0.0.1 (DNS rebinding) names itself in
-// Host, and one that just posts names itself in Origin.
+// isLocalRequest reports whether the request was meant for this machine. A web page
+// that resolves its own name to 127.0.0.1 (DNS rebinding) names itself in Host,
+// and one that only posts names itself in Origin.
 func isLocalRequest(r *http.Request) bool {
 	host := r.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -122,5 +120,5 @@ func WriteJSON(w http.ResponseWriter, code int, body any) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(b, '\n')) // a client that is gone needs no answer
+	_, _ = w.Write(append(b, '\n')) // the client may have left
 }

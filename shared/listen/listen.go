@@ -1,8 +1,8 @@
-// Package listen is how rollout's processes answer over HTTP: where they may
-// listen, who may ask, and within which bounds.
+// Package listen serves HTTP for rollout's processes: it checks the address that
+// they listen at, authenticates requests, and bounds requests and answers.
 //
-// Without a token a process answers only its own machine; with one, whoever
-// carries it. The package knows no endpoint.
+// Without a token a process answers only requests from its own machine; with one,
+// only requests that carry it. The package knows no endpoint.
 package listen
 
 import (
@@ -20,12 +20,13 @@ import (
 // TokenSecret names the secret that holds the bearer token.
 const TokenSecret = "api-token"
 
-// Check refuses, as Invalid, an address that others than this machine can
-// reach, unless a token is demanded. Example: "127.0.0.1:8080".
+// Check refuses, as Invalid, an address that other machines can reach, unless
+// requests need a token. Example: "127.0.0.1:8080".
 func Check(addr string, token bool) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || port == "" {
-		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%.128q is no address to listen on", addr), Remedy: "use host:port, such as 127.0.0.1:8080"}
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%.128q is not an address to listen on", addr),
+			Remedy: "use host:port, such as 127.0.0.1:8080"}
 	}
 	if token || loopback(host) {
 		return nil
@@ -34,8 +35,8 @@ func Check(addr string, token bool) error {
 		Remedy: "listen on 127.0.0.1, or set the secret " + TokenSecret}
 }
 
-// Open listens at the address, if that is fit for the token: the value of
-// TokenSecret, or none.
+// Open reads the secret TokenSecret, checks the address (see Check) and listens
+// there. The returned token is empty if the secret is not set.
 func Open(ctx context.Context, addr string, secrets secret.Store) (net.Listener, secret.Value, error) {
 	token, err := secrets.Get(ctx, TokenSecret)
 	if err != nil && !fault.Is(err, fault.NotFound) {
@@ -48,34 +49,41 @@ func Open(ctx context.Context, addr string, secrets secret.Store) (net.Listener,
 	return l, token, fault.WithKind(fault.Unavailable, err, "listen")
 }
 
-// Bounds of requests and answers. Zero is no bound, but for Header and Last.
+// Bounds of requests and answers. Zero means unbounded, except for
+// ShutdownTimeout.
 type Bounds struct {
 	MaxBodyBytes    int64         // bytes of a request
 	ReadTimeout     time.Duration // from its first byte to its last
-	HandlerTimeout  time.Duration // for what answers it
+	HandlerTimeout  time.Duration // of the handler
 	WriteTimeout    time.Duration // from its header to the answer's last byte
 	ShutdownTimeout time.Duration // for requests in progress when the server ends
 }
 
-// DefaultBounds are the bounds of an API whose answers are made at once.
+// DefaultBounds returns the bounds of an API that answers at once.
 func DefaultBounds() Bounds {
-	return Bounds{MaxBodyBytes: 64 << 10, ReadTimeout: 10 * time.Second, HandlerTimeout: 15 * time.Second, WriteTimeout: 30 * time.Second, ShutdownTimeout: 3 * time.Second}
+	return Bounds{
+		MaxBodyBytes:    64 << 10,
+		ReadTimeout:     10 * time.Second,
+		HandlerTimeout:  15 * time.Second,
+		WriteTimeout:    30 * time.Second,
+		ShutdownTimeout: 3 * time.Second,
+	}
 }
 
-// Bounds that hold for everybody.
+// Bounds of every server.
 const (
 	maxHeader  = 16 << 10
 	headerTime = 5 * time.Second
 	idleTime   = 2 * time.Minute
 )
 
-// Serve answers within the usual bounds; see Bounds.Serve.
+// Serve answers within DefaultBounds; see Bounds.Serve.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	return DefaultBounds().Serve(ctx, l, h)
 }
 
-// Serve answers at the listener, which the caller opened after Check, until ctx
-// ends; requests in progress then may end within Last.
+// Serve answers at the listener until ctx ends. Requests in progress then have
+// ShutdownTimeout to end. The caller checks the address first; see Check.
 func (b Bounds) Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	server := &http.Server{
 		Handler:           h,
@@ -92,7 +100,7 @@ func (b Bounds) Serve(ctx context.Context, l net.Listener, h http.Handler) error
 		closed <- server.Shutdown(last)
 	})
 	err := server.Serve(l)
-	if stop() { // it failed by itself
+	if stop() { // Serve failed before ctx ended
 		return fault.WithKind(fault.Unavailable, err, "serve HTTP at %s", l.Addr())
 	}
 	if err := <-closed; err != nil {

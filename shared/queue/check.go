@@ -19,7 +19,7 @@ const deadSuffix = "-dead"
 // IsDeadLetterQueue reports whether the queue holds dead letters.
 func IsDeadLetterQueue(queue string) bool { return strings.HasSuffix(queue, deadSuffix) }
 
-// CheckName reports a queue's name that some store could not keep as Invalid.
+// CheckName refuses, as Invalid, a queue's name that some store can't hold.
 func CheckName(queue string) error {
 	base := strings.TrimSuffix(queue, deadSuffix)
 	if base == "" || len(base) > MaxName {

@@ -25,20 +25,21 @@ const (
 type Message struct {
 	ID       string
 	Body     []byte
-	Receives int    // 1 at the first delivery; of a dead letter, some stores count on
+	Receives int    // 1 at the first delivery; some stores go on counting for a dead letter
 	Receipt  string // names this delivery; stale after redelivery
 }
 
-// Queues is a set of named queues, made on first use. All methods may be
+// Queues is a set of named queues. A queue is created on first use. All methods may be
 // called concurrently.
 type Queues interface {
-	// Send puts the bodies into the queue, visible after delay. Some of them
-	// may have been sent when it fails.
+	// Send puts the bodies into the queue, visible after delay. When it fails,
+	// some of them may have been sent.
 	Send(ctx context.Context, queue string, bodies [][]byte, delay time.Duration) error
 	// Receive returns up to max messages (1 to 1,000; a store may return
-	// fewer) and hides each for visibility, which is more than 0. With none
-	// there it waits up to wait for the first; an empty slice is no error.
-	// Dead letters stay in their queue however often they are received.
+	// fewer) and hides each for visibility, which is more than 0. If the queue is
+	// empty, it waits up to wait for the first message, then returns an empty
+	// slice and no error. Dead letters stay in their queue however often they
+	// are received.
 	Receive(ctx context.Context, queue string, max int, visibility, wait time.Duration) ([]Message, error)
 	// Extend hides a received message for visibility from now on. A receipt
 	// that no longer holds is Conflict.
@@ -53,8 +54,8 @@ type Queues interface {
 // DeadLetterQueue names the queue that holds the dead letters of a queue.
 func DeadLetterQueue(queue string) string { return queue + "-dead" }
 
-// Depther is an optional feature: the number of messages that can be received
-// now and of those hidden at present. Approximate in clouds.
+// Depther is an optional feature of Queues: how many messages can be received now,
+// and how many are hidden. The numbers are approximate in clouds.
 type Depther interface {
 	Depth(ctx context.Context, queue string) (visible, hidden int, err error)
 }

@@ -7,10 +7,10 @@ import (
 	"rollout/shared/retry"
 )
 
-// Reliable returns the queues with retriable faults retried. A Send whose
-// reply was lost is sent again, so messages may be duplicated, which the port
-// allows; a Receive whose reply was lost leaves its messages hidden until
-// their visibility is over. The result is a Depther if q is one.
+// Reliable returns the queues with retries of retriable faults. A Send whose reply
+// was lost is sent again, so messages may be duplicated, which the port allows. A
+// Receive whose reply was lost leaves its messages hidden until their visibility
+// is over. The result is a Depther if q is one.
 func Reliable(q Queues, p retry.Policy) Queues {
 	r := reliable{q, p}
 	if d, ok := q.(Depther); ok {

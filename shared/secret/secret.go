@@ -62,7 +62,7 @@ type Store interface {
 
 var validName = regexp.MustCompile(`^[a-z0-9-]{1,64}$`)
 
-// CheckName refuses, as Invalid, what is no secret's name. Drivers call it
+// CheckName refuses, as Invalid, a name that no secret can have. Drivers call it
 // before they look at anything else.
 func CheckName(name string) error {
 	if validName.MatchString(name) {
@@ -71,6 +71,6 @@ func CheckName(name string) error {
 	if len(name) > 64 {
 		name = name[:64] + "..."
 	}
-	return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "%q is no name of a secret", name),
+	return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "%q is not a valid name of a secret", name),
 		Remedy: "use 1 to 64 lower-case letters, digits and hyphens"}
 }

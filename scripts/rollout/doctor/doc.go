@@ -1,10 +1,9 @@
-// Package doctor looks whether an installation in a cloud can be worked with
-// from here, before a job depends on it: seven checks, one after the other,
-// each of what the next ones need and of one port.
+// Package doctor checks whether an installation in a cloud can be used from this
+// machine, before a job depends on it. It makes seven checks in order; each tests
+// one port, and later ones need what earlier ones test.
 //
-// A check that fails does not keep later ones from being made. What a check
-// makes it removes, and it never touches what the product works with: objects
-// are under pending/ with names of their own, messages go through a queue that
-// nobody else receives from. It prints no secret, steers no run, and repairs
-// nothing: it says what to do.
+// All checks are made, also after one failed. A check removes what it makes, and
+// never touches the product's data: its objects have names of their own under
+// pending/, and its messages go through a queue of its own. The package prints no
+// secret, steers no run and repairs nothing; it reports what to do.
 package doctor

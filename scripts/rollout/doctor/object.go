@@ -19,7 +19,7 @@ import (
 // parts of an upload.
 const RoundTrip = 64 << 20
 
-// cleaning bounds what is removed after a check whose time is up.
+// cleaning bounds the removal of a check's object after its time is up.
 const cleaning = 15 * time.Second
 
 // object puts some bytes into the bucket and reads them again.
@@ -42,7 +42,7 @@ func object(blobs blob.Store) func(context.Context) (string, error) {
 			return "", fault.Wrap(err, "get")
 		}
 		if !bytes.Equal(got, want) {
-			return "", fault.New(fault.Corrupt, "get: other bytes than were put")
+			return "", fault.New(fault.Corrupt, "get: the bytes differ from those that were put")
 		}
 		return "", nil
 	}
@@ -74,14 +74,14 @@ func contentID(blobs blob.Store, size int64) func(context.Context) (string, erro
 			return "", fault.Wrap(err, "get")
 		}
 		if want, got := sent.Sum(), came.Sum(); n != size || got != want {
-			return "", fault.New(fault.Corrupt, "get: %d bytes with the content id %s, where %d with %s were put", n, got, size, want)
+			return "", fault.New(fault.Corrupt, "get: got %d bytes with the content id %s, but put %d bytes with %s", n, got, size, want)
 		}
 		return "", nil
 	}
 }
 
-// scratch is a key that nothing else has, and what removes its object: also
-// when the check's time is up.
+// scratch returns a unique key and a function that removes its object, also after
+// the check's time is up.
 func scratch(ctx context.Context, blobs blob.Store) (key string, remove func() error) {
 	key = record.PendingPrefix + "doctor-" + crand.Text()
 	return key, func() error {

@@ -16,12 +16,12 @@ const (
 	wait = 5 * time.Second
 )
 
-// message sends a message and receives it again, under a lease. Another doctor
-// may be at work: its messages are given back.
+// message sends a message, receives it again under a lease and acknowledges it. It
+// gives back the messages of a doctor that runs at the same time.
 //
-// The check has a queue of its own, which a deployment makes beside those of
-// the product. Whatever is sent to these is received as work, by functions or
-// workers, and in their dead letters it would raise alarms.
+// The check has a queue of its own, which a deployment creates beside the
+// product's. Functions and workers would take a message in one of theirs as work,
+// and among their dead letters it would raise an alarm.
 func message(queues queue.Queues) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		want := "rollout cloud doctor " + crand.Text()

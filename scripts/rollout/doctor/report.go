@@ -10,13 +10,13 @@ import (
 	"rollout/shared/fault"
 )
 
-// Check is one thing to look at.
+// Check is one check.
 type Check struct {
 	Name  string
-	Limit time.Duration // it has failed when it takes longer
-	// Probe looks, and may say what it found.
+	Limit time.Duration // a check that takes longer fails
+	// Probe makes the check and returns what it found, for people.
 	Probe func(ctx context.Context) (found string, err error)
-	// Remedy says what to do about a failure; "" if that says it better itself.
+	// Remedy says what to do about a failure; "" if the error says it better itself.
 	Remedy func(error) string
 }
 
@@ -26,14 +26,14 @@ const (
 	Fail = "fail"
 )
 
-// Result is what came of a check. Its JSON form is a contract.
+// Result is the result of a check. Its JSON form is a contract.
 type Result struct {
 	Name      string `json:"name"`
 	Status    string `json:"status"`
 	LatencyMS int64  `json:"latency_ms"`
-	Error     string `json:"error,omitempty"` // with what to do about it; of failures alone
+	Error     string `json:"error,omitempty"` // with the remedy; only of a failure
 
-	found, wrong, remedy string // for people
+	found, wrong, remedy string // parts for people
 }
 
 // Summary counts results.
@@ -43,13 +43,13 @@ type Summary struct {
 	TotalLatencyMS int64 `json:"total_latency_ms"`
 }
 
-// Report is what came of all checks. Its JSON form is a contract.
+// Report holds the results of all checks. Its JSON form is a contract.
 type Report struct {
 	Checks  []Result `json:"checks"`
 	Summary Summary  `json:"summary"`
 }
 
-// Run makes the checks, one after the other, and tells each result as it comes.
+// Run makes the checks in order and passes each result to tell as it comes.
 func Run(ctx context.Context, checks []Check, c clock.Clock, tell func(Result)) Report {
 	r := Report{Checks: []Result{}}
 	for _, check := range checks {
@@ -97,7 +97,7 @@ func without(err error) string {
 	switch {
 	case own == nil:
 		return err.Error()
-	case error(own) != err: // what stands between two of ours, an SDK's for one, renders itself
+	case error(own) != err: // an error of another package, such as an SDK, wraps ours
 		return strings.ReplaceAll(err.Error(), own.Error(), without(own))
 	case own.Err == nil && own.Op == "":
 		return own.Kind.String()

@@ -7,7 +7,7 @@ import (
 	"rollout/shared/secret"
 )
 
-// firstSecret reads the first secret that may be read. Its text goes nowhere.
+// firstSecret reads the first allowed secret and drops its text.
 func firstSecret(secrets secret.Store, allowed []string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		if len(allowed) == 0 {

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// TextPrinter writes results for people, in colours if they are wanted.
+// TextPrinter writes results for people.
 type TextPrinter struct {
 	Out     io.Writer
 	Colours bool
@@ -17,7 +17,7 @@ const (
 	dim   = "2"
 )
 
-// Result writes what came of one check.
+// Result writes one result.
 func (h TextPrinter) Result(r Result) error {
 	mark := h.in(green, "✓")
 	if r.Status == Fail {
