@@ -24,7 +24,7 @@ import (
 	"rollout/shared/record"
 )
 
-// What must stand in no bundle.
+// Canaries: texts that no bundle may contain.
 const (
 	secretPrompt = "CANARY-PROMPT"
 	secretAnswer = "CANARY-ANSWER"
@@ -32,8 +32,8 @@ const (
 	secretID     = "CANARY-ID"
 )
 
-// unpacked are a bundle's files, by name, in their order.
-func unpacked(t *testing.T, b []byte) (names []string, files map[string]string) {
+// unpack returns the files of a bundle by name, and their names in order.
+func unpack(t *testing.T, b []byte) (names []string, files map[string]string) {
 	t.Helper()
 	z, err := gzip.NewReader(bytes.NewReader(b))
 	if err != nil {
@@ -57,64 +57,73 @@ func unpacked(t *testing.T, b []byte) (names []string, files map[string]string) 
 	}
 }
 
-// troubled is an installation with a run in which everything that must not be
-// shown stands wherever it can.
-func troubled(t *testing.T) bench {
+// newCanaryFixture returns an installation with a run that contains the canaries in every place where they can occur.
+func newCanaryFixture(t *testing.T) fixture {
 	t.Helper()
 	dir := t.TempDir()
-	config := "schema_version = 1\nsecrets = [\"engine-key\"]\n[engine]\nurl = \"http://127.0.0.1:1/v1\"\nsecret = \"engine-key\"\n"
+	config := "schema_version = 1\nsecrets = [\"engine-key\"]\n" +
+		"[engine]\nurl = \"http://127.0.0.1:1/v1\"\nsecret = \"engine-key\"\n"
 	if err := os.WriteFile(filepath.Join(dir, "rollout.toml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	b := newBenchIn(t, dir)
-	b.has(runA, "nightly", time.Minute, run.CompletedWithErrors)
-	b.put("prompts/nightly.jsonl", `{"id":"`+secretID+`","prompt":"`+secretPrompt+`"}`+"\n")
-	b.put("runs/"+string(runA)+"/completions.jsonl", `{"id":"`+secretID+`","prompt":"`+secretPrompt+`","completion":"`+secretAnswer+`"}`+"\n")
-	b.put("runs/"+string(runA)+"/errors.jsonl", `{"id":"`+secretID+`","item":7,"file":"prompts/nightly.jsonl","line":8,"class":"refused","error":"no: `+secretPrompt+`"}`+"\n")
-	b.put("work/"+string(runA)+"/0/1-x", secretAnswer)
+	f := newFixtureIn(t, dir)
+	f.addRun(runA, "nightly", time.Minute, run.CompletedWithErrors)
+	f.put("prompts/nightly.jsonl", `{"id":"`+secretID+`","prompt":"`+secretPrompt+`"}`+"\n")
+	f.put("runs/"+string(runA)+"/completions.jsonl",
+		`{"id":"`+secretID+`","prompt":"`+secretPrompt+`","completion":"`+secretAnswer+`"}`+"\n")
+	f.put("runs/"+string(runA)+"/errors.jsonl",
+		`{"id":"`+secretID+`","item":7,`+
+			`"file":"prompts/nightly.jsonl","line":8,"class":"refused","error":"no: `+secretPrompt+`"}`+"\n")
+	f.put("work/"+string(runA)+"/0/1-x", secretAnswer)
 	d, err := shard.New(runA, 1).Claim("w", noon, shard.HolderAlive)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.save(identity.ShardKey(runA, 1), d)
-	b.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, At: noon, DueAt: noon,
+	f.save(identity.ShardKey(runA, 1), d)
+	f.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready,
+		At: noon, DueAt: noon,
 		Load: health.Load{UnavailableReason: "Post http://127.0.0.1:1/v1 with " + secretKey}})
-	if err := b.Ports.Send(t.Context(), queue.DeadLetterQueue(host.CoordinateQueue), events.InputMissing{Run: string(runA), Shard: 1, Reason: secretPrompt}); err != nil {
+	if err := f.Ports.Send(t.Context(), queue.DeadLetterQueue(host.CoordinateQueue),
+		events.InputMissing{Run: string(runA), Shard: 1, Reason: secretPrompt}); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.Ports.Queues.Send(t.Context(), queue.DeadLetterQueue(host.TaskQueue), [][]byte{[]byte(secretPrompt)}, 0); err != nil {
+	if err := f.Ports.Queues.Send(t.Context(), queue.DeadLetterQueue(host.TaskQueue), [][]byte{[]byte(secretPrompt)},
+		0); err != nil {
 		t.Fatal(err)
 	}
-	return b
+	return f
 }
 
-// bundled runs the command with a key in the environment and a clock that
-// goes with the queues'.
-func bundled(t *testing.T, args ...string) result {
+// runBundle runs `rollout bundle` with a key in the environment and the real clock, which the queues use as well.
+func runBundle(t *testing.T, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := command.Main(t.Context(), append([]string{"bundle", "nightly"}, args...), command.Env{Out: &out, Err: &errs, Clock: fixedClock(time.Now()), Getenv: func(name string) string {
+	getenv := func(name string) string {
 		if name == "ROLLOUT_SECRET_ENGINE_KEY" {
 			return secretKey
 		}
 		return ""
-	}})
+	}
+	code := command.Main(t.Context(), append([]string{"bundle", "nightly"}, args...),
+		command.Env{Out: &out, Err: &errs, Clock: fixedClock(time.Now()), Getenv: getenv})
 	return result{code, out.String(), errs.String()}
 }
 
-func TestABundleHoldsNoPromptAnswerIDOrSecret(t *testing.T) {
+func TestBundleContainsNoPromptsCompletionsIDsOrSecrets(t *testing.T) {
 	t.Parallel()
-	b := troubled(t)
-	log := b.file("up.log", "level=WARN msg=\"asked with "+secretKey+"\" run=x\nlevel=DEBUG msg=sample_failed id="+secretID+" item=7\nlevel=DEBUG msg=sample_failed id=\""+secretID+" 2\" item=8\n")
-	stream := b.file("events.jsonl", `{"event":"sample_failed","run":"x","item":7,"id":"`+secretID+`","class":"refused"}
+	f := newCanaryFixture(t)
+	log := f.file("up.log", "level=WARN msg=\"asked with "+secretKey+"\" run=x\n"+
+		"level=DEBUG msg=sample_failed id="+secretID+" item=7\n"+
+		"level=DEBUG msg=sample_failed id=\""+secretID+" 2\" item=8\n")
+	stream := f.file("events.jsonl", `{"event":"sample_failed","run":"x","item":7,"id":"`+secretID+`","class":"refused"}
 {"event":"sample_failed","item":8,"id": "`+secretID+`"}
 {"event":"shard_done","shard":3}
 `)
-	r := bundled(t, "-o", "-", "--log", log, "--log", stream, "--dir", b.dir)
+	r := runBundle(t, "-o", "-", "--log", log, "--log", stream, "--dir", f.dir)
 	if r.code != 0 || r.err != "" {
 		t.Fatalf("exit code %d, %s", r.code, r.err)
 	}
-	names, files := unpacked(t, []byte(r.out))
+	names, files := unpack(t, []byte(r.out))
 	for name, content := range files {
 		for _, canary := range []string{secretPrompt, secretAnswer, secretKey, secretID} {
 			if strings.Contains(content, canary) {
@@ -122,8 +131,10 @@ func TestABundleHoldsNoPromptAnswerIDOrSecret(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"version.json", "machine.json", "deployment.json", "status.json", "explain.json", "manifest.json", "coordinator.json",
-		"shards.jsonl", "failures.jsonl", "workers.jsonl", "dead_letters.jsonl", "logs/up.log", "logs/events.jsonl", "README.txt"}
+	want := []string{"version.json", "machine.json", "deployment.json", "status.json", "explain.json", "manifest.json",
+		"coordinator.json",
+		"shards.jsonl", "failures.jsonl", "workers.jsonl", "dead_letters.jsonl", "logs/up.log", "logs/events.jsonl",
+		"README.txt"}
 	if !slices.Equal(names, want) {
 		t.Errorf("it holds %q, want %q", names, want)
 	}
@@ -148,38 +159,41 @@ func TestABundleHoldsNoPromptAnswerIDOrSecret(t *testing.T) {
 	}
 }
 
-func TestABundleShowsIDsIfAsked(t *testing.T) {
+func TestBundleWithIDs(t *testing.T) {
 	t.Parallel()
-	b := troubled(t)
-	r := bundled(t, "-o", "-", "--with-ids", "--dir", b.dir)
-	_, files := unpacked(t, []byte(r.out))
-	if !strings.Contains(files["failures.jsonl"], `"id":"`+secretID+`"`) || strings.Contains(files["failures.jsonl"], secretPrompt) {
+	f := newCanaryFixture(t)
+	r := runBundle(t, "-o", "-", "--with-ids", "--dir", f.dir)
+	_, files := unpack(t, []byte(r.out))
+	if !strings.Contains(files["failures.jsonl"], `"id":"`+secretID+`"`) ||
+		strings.Contains(files["failures.jsonl"], secretPrompt) {
 		t.Error(files["failures.jsonl"])
 	}
 }
 
-func TestABundleIsWrittenToANewFile(t *testing.T) {
+func TestBundleNeverOverwritesAFile(t *testing.T) {
 	t.Parallel()
-	b := troubled(t)
+	f := newCanaryFixture(t)
 	path := filepath.Join(t.TempDir(), "b.tar.gz")
-	r := bundled(t, "-o", path, "--log", filepath.Join(b.dir, "absent.log"), "--dir", b.dir)
-	if r.code != 0 || r.out != path+"\n" || !strings.Contains(r.err, "shards.jsonl         documents of open shards") || !strings.Contains(r.err, "problems.txt") {
+	r := runBundle(t, "-o", path, "--log", filepath.Join(f.dir, "absent.log"), "--dir", f.dir)
+	if r.code != 0 || r.out != path+"\n" || !strings.Contains(r.err, "shards.jsonl         documents of open shards") ||
+		!strings.Contains(r.err, "problems.txt") {
 		t.Errorf("%+v", r)
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, files := unpacked(t, content); !strings.Contains(files["problems.txt"], "logs/absent.log: read the log: ") {
+	if _, files := unpack(t, content); !strings.Contains(files["problems.txt"], "logs/absent.log: read the log: ") {
 		t.Errorf("problems: %s", files["problems.txt"])
 	}
-	if r := bundled(t, "-o", path, "--dir", b.dir); r.code != 2 || !strings.Contains(r.err, "already exists (name another file with -o, or remove it)") {
+	if r := runBundle(t, "-o", path, "--dir", f.dir); r.code != 2 ||
+		!strings.Contains(r.err, "already exists (name another file with -o, or remove it)") {
 		t.Errorf("onto itself: %+v", r)
 	}
 	if again, err := os.ReadFile(path); err != nil || !bytes.Equal(again, content) {
 		t.Errorf("the first one was changed (%v)", err)
 	}
-	check(t, rollout(t.Context(), "bundle", "weekly", "-o", path+"2", "--dir", b.dir), 1, "", `there is no run "weekly"`)
+	check(t, f.rollout("bundle", "weekly", "-o", path+"2"), 1, "", `there is no run "weekly"`)
 	if _, err := os.Stat(path + "2"); !os.IsNotExist(err) {
 		t.Errorf("half a bundle is left: %v", err)
 	}

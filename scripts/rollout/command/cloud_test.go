@@ -9,11 +9,14 @@ import (
 	"testing"
 )
 
-func TestCommandsOfACloudNeedItsConfig(t *testing.T) {
+const cloudConfig = "schema_version = 1\n" +
+	"[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\ns3.bucket = \"acme-rollout\"\n"
+
+func TestCloudCommandsNeedTheirConfig(t *testing.T) {
 	t.Parallel()
 	laptop, cloud := t.TempDir(), t.TempDir()
 	write(t, filepath.Join(laptop, "rollout.toml"), "schema_version = 1\n")
-	write(t, filepath.Join(cloud, "rollout.toml"), "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\ns3.bucket = \"acme-rollout\"\n")
+	write(t, filepath.Join(cloud, "rollout.toml"), cloudConfig)
 	bad := filepath.Join(t.TempDir(), "bad.toml")
 	write(t, bad, "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregionn = \"us-east-1\"\n")
 	for _, c := range []struct {
@@ -21,15 +24,19 @@ func TestCommandsOfACloudNeedItsConfig(t *testing.T) {
 		want string
 	}{
 		{[]string{"status", "--cloud", "aws", "--dir", t.TempDir()}, "rollout.toml (name the deployed config with --dir"},
-		{[]string{"status", "--cloud", "aws", "--dir", laptop}, "rollout.toml has no [cloud]: it describes an installation on this machine (name the deployed config with --dir"},
+		{[]string{"status", "--cloud", "aws", "--dir", laptop},
+			"rollout.toml has no [cloud]: it describes an installation on this machine (name the deployed config with --dir"},
 		{[]string{"status", "--cloud", "gcp", "--dir", cloud}, `"gcp" is not a provider of this version`},
 		{[]string{"status", "--dir", cloud}, "rollout.toml describes an installation in a cloud (add --cloud aws"},
 		{[]string{"up", "--dir", cloud}, "rollout.toml describes an installation in a cloud (add --cloud aws"},
 		{[]string{"clean", "--cloud", "aws"}, "unknown flag: --cloud"},
 		{[]string{"cloud", "doctor", "--config", filepath.Join(cloud, "rollout.toml")}, "--provider is missing"},
-		{[]string{"cloud", "doctor", "--provider", "gcp", "--config", filepath.Join(cloud, "rollout.toml")}, `"gcp" is not a provider of this version`},
-		{[]string{"cloud", "doctor", "--provider", "aws", "--config", filepath.Join(laptop, "rollout.toml")}, "rollout.toml has no [cloud]: it describes an installation on this machine (name the deployed config with --config"},
-		{[]string{"cloud", "doctor", "--provider", "aws", "--config", filepath.Join(cloud, "none.toml")}, "none.toml (name the deployed config with --config"},
+		{[]string{"cloud", "doctor", "--provider", "gcp", "--config", filepath.Join(cloud, "rollout.toml")},
+			`"gcp" is not a provider of this version`},
+		{[]string{"cloud", "doctor", "--provider", "aws", "--config", filepath.Join(laptop, "rollout.toml")},
+			"rollout.toml has no [cloud]: it describes an installation on this machine (name the deployed config with --config"},
+		{[]string{"cloud", "doctor", "--provider", "aws", "--config", filepath.Join(cloud, "none.toml")},
+			"none.toml (name the deployed config with --config"},
 		{[]string{"cloud", "doctor", "--provider", "aws", "--config", bad}, "cloud.regionn: unknown key"},
 		{[]string{"cloud", "doctor", "--provider", "aws", "--format", "xml"}, `--format "xml" is unknown: use human or json`},
 		{[]string{"cloud", "physician"}, `unknown command "physician"`},
@@ -38,8 +45,8 @@ func TestCommandsOfACloudNeedItsConfig(t *testing.T) {
 	}
 }
 
-// A cloud's own words seldom say what to do.
-func TestWhoeverACloudFailsIsSentToTheDoctor(t *testing.T) {
+// Error messages of a cloud rarely say what to do.
+func TestCloudErrorsSuggestTheDoctor(t *testing.T) {
 	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, `{"__type": "OptInRequired", "message": "no subscription"}`) // the test sees what is missing
@@ -50,15 +57,15 @@ func TestWhoeverACloudFailsIsSentToTheDoctor(t *testing.T) {
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "the-secret")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "rollout.toml")
-	write(t, file, "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\ns3.bucket = \"acme-rollout\"\n")
+	write(t, file, cloudConfig)
 	for _, args := range [][]string{{"status"}, {"results", "x"}, {"pause", "x"}, {"explain", "x"}} {
 		check(t, rollout(t.Context(), append(args, "--cloud", "aws", "--dir", dir)...), 1, "",
 			"no subscription (run `rollout cloud doctor --provider aws --config "+file+"` to find the cause)\n")
 	}
 }
 
-// More permissions are no remedy for credentials that nobody knows.
-func TestTheDoctorTellsStaleCredentialsFromMissingPermissions(t *testing.T) {
+// Stale credentials need a new sign-in, missing permissions a change of the user's policy.
+func TestDoctorDistinguishesStaleCredentialsFromMissingPermissions(t *testing.T) {
 	const signIn, permit = "→ sign in again", "→ let this user do"
 	for code, want := range map[string]string{
 		"ExpiredTokenException":       signIn,
@@ -75,7 +82,7 @@ func TestTheDoctorTellsStaleCredentialsFromMissingPermissions(t *testing.T) {
 		t.Setenv("AWS_SECRET_ACCESS_KEY", "the-secret")
 		t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 		file := filepath.Join(t.TempDir(), "rollout.toml")
-		write(t, file, "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\ns3.bucket = \"acme-rollout\"\n")
+		write(t, file, cloudConfig)
 		got := rollout(t.Context(), "cloud", "doctor", "--provider", "aws", "--config", file)
 		failing.Close()
 		_, auth, _ := strings.Cut(got.out, "auth ")

@@ -9,9 +9,8 @@ import (
 	"rollout/shared/installation"
 )
 
-// A second start would otherwise leave its own run's id behind, and the next
-// start would ask everything again.
-func TestASecondStartOfABatchChangesNothing(t *testing.T) {
+// If the second start replaced the run id, the next start would process all items again.
+func TestSecondStartOfABatchChangesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -22,7 +21,8 @@ func TestASecondStartOfABatchChangesNothing(t *testing.T) {
 		return path
 	}
 	write("a.jsonl", `{"prompt":"p"}`)
-	cfg := write("batch.toml", fmt.Sprintf("[model]\nuri = \"m\"\n[engine]\nurl = \"mock\"\n[input]\nglob = %q\n[output]\ndir = %q\n",
+	cfg := write("batch.toml", fmt.Sprintf(
+		"[model]\nuri = \"m\"\n[engine]\nurl = \"mock\"\n[input]\nglob = %q\n[output]\ndir = %q\n",
 		filepath.Join(dir, "a.jsonl"), filepath.Join(dir, "out")))
 	state := filepath.Join(dir, "out", ".rollout")
 	release, err := installation.AcquireLock(state) // the first one runs
@@ -41,7 +41,7 @@ func TestASecondStartOfABatchChangesNothing(t *testing.T) {
 	check(t, rollout(t.Context(), "infer", "batch", "--config", cfg), 0, "", "completed: 1 of 1")
 }
 
-func TestABatchWithFailuresNamesTheFileThatTellsThem(t *testing.T) {
+func TestBatchWithFailuresNamesErrorsFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -54,7 +54,8 @@ func TestABatchWithFailuresNamesTheFileThatTellsThem(t *testing.T) {
 		}
 	}
 	errors := filepath.Join(dir, "out", "errors.jsonl")
-	check(t, rollout(t.Context(), "infer", "batch", "--config", filepath.Join(dir, "batch.toml")), 1, "", "1 of 2 items failed (see "+errors+")")
+	check(t, rollout(t.Context(), "infer", "batch", "--config", filepath.Join(dir, "batch.toml")), 1, "",
+		"1 of 2 items failed (see "+errors+")")
 	if _, err := os.Stat(errors); err != nil {
 		t.Error(err)
 	}

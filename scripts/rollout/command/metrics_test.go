@@ -20,8 +20,8 @@ import (
 	"rollout/shared/clock"
 )
 
-// serving is an `up` that runs until it is stopped.
-type serving struct {
+// runningUp is a running `rollout up`.
+type runningUp struct {
 	dir, url string
 	errs     *syncBuffer
 	stop     func() int // returns its exit code
@@ -29,15 +29,16 @@ type serving struct {
 
 var apiAt = regexp.MustCompile(`API at (http://[0-9.:]+)`)
 
-// serve starts an `up` with an API on a port of its own.
-func serve(t *testing.T, dir string, args ...string) serving {
+// startUp starts `rollout up` with an API on a free port.
+func startUp(t *testing.T, dir string, args ...string) runningUp {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	s := serving{dir: dir, errs: newSyncBuffer()}
+	s := runningUp{dir: dir, errs: newSyncBuffer()}
 	ended := make(chan int, 1)
 	go func() {
-		ended <- command.Main(ctx, append([]string{"up", "--dir", dir, "--listen", "127.0.0.1:0", "--log-level", "error"}, args...),
-			command.Env{Out: io.Discard, Err: s.errs, Clock: clock.System{}, Getenv: func(string) string { return "" }})
+		ended <- command.Main(ctx, append([]string{"up", "--dir", dir, "--listen", "127.0.0.1:0", "--log-level", "error"},
+			args...),
+			command.Env{Out: io.Discard, Err: s.errs, Clock: clock.System{}, Getenv: noEnv})
 	}()
 	select {
 	case <-s.errs.first:
@@ -53,8 +54,8 @@ func serve(t *testing.T, dir string, args ...string) serving {
 	return s
 }
 
-// get is an answer's code and body.
-func (s serving) get(t *testing.T, path string) (int, string) {
+// get returns the status code and the body of a response of the API.
+func (s runningUp) get(t *testing.T, path string) (int, string) {
 	t.Helper()
 	r, err := http.Get(s.url + path)
 	if err != nil {
@@ -68,9 +69,9 @@ func (s serving) get(t *testing.T, path string) (int, string) {
 	return r.StatusCode, string(b)
 }
 
-// until asks until the answer has the text: what a scan of the installation
-// finds is some moments old.
-func (s serving) until(t *testing.T, path, text string) string {
+// waitFor repeats a request until the response contains the text, and returns the response. Metrics of a scan lag
+// behind.
+func (s runningUp) waitFor(t *testing.T, path, text string) string {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -80,35 +81,39 @@ func (s serving) until(t *testing.T, path, text string) string {
 			return got
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%s never tells %s:\n%s", path, text, got)
+			t.Fatalf("%s never returns %s:\n%s", path, text, got)
 		}
 	}
 }
 
-// answered runs one file of prompts to its end.
-func (s serving) answered(t *testing.T, lines string) result {
+// submitAndWait submits a prompts file and waits for the end of its run.
+func (s runningUp) submitAndWait(t *testing.T, lines string) result {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "asked.jsonl")
 	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return now(t.Context(), "submit", file, "--dir", s.dir, "--wait")
+	return rolloutNow(t.Context(), "submit", file, "--dir", s.dir, "--wait")
 }
 
-func TestUpServesWhatItCounts(t *testing.T) {
+func TestUpServesMetrics(t *testing.T) {
 	t.Parallel()
-	s := serve(t, t.TempDir(), "--engine", "mock")
-	if r := s.answered(t, strings.Repeat(`{"prompt":"Hello"}`+"\n", 300)+"{}\n"); r.code != 1 || !strings.Contains(r.err, "300") {
+	s := startUp(t, t.TempDir(), "--engine", "mock")
+	if r := s.submitAndWait(t, strings.Repeat(`{"prompt":"Hello"}`+"\n", 300)+"{}\n"); r.code != 1 ||
+		!strings.Contains(r.err, "300") {
 		t.Errorf("%+v", r)
 	}
-	text := s.until(t, "/metrics", "\nrollout_workers{pool=\"default\",state=\"ready\"} 1")
+	text := s.waitFor(t, "/metrics", "\nrollout_workers{pool=\"default\",state=\"ready\"} 1")
 	for _, line := range []string{
-		`rollout_items_total{class="answered"} 300`, `rollout_items_total{class="invalid_line"} 1`, `rollout_requests_total{code="ok"} 300`,
-		`rollout_request_duration_seconds_count 300`, `rollout_run_transitions_total{phase="completed_with_errors",transition="ended"} 1`,
+		`rollout_items_total{class="answered"} 300`, `rollout_items_total{class="invalid_line"} 1`,
+		`rollout_requests_total{code="ok"} 300`,
+		`rollout_request_duration_seconds_count 300`,
+		`rollout_run_transitions_total{phase="completed_with_errors",transition="ended"} 1`,
 		`rollout_engine_ready{pool="default"} 1`,
 		`rollout_queue_dead_letters{queue="coordinate"} 0`, `rollout_queue_messages{queue="work-default",state="visible"} 0`,
 		`rollout_document_requests_total{code="ok",document="coordinator",operation="replace"} `,
-		`rollout_blob_requests_total{code="ok",operation="put"} `, `rollout_queue_requests_total{code="ok",operation="ack",queue="work-default"} `,
+		`rollout_blob_requests_total{code="ok",operation="put"} `,
+		`rollout_queue_requests_total{code="ok",operation="ack",queue="work-default"} `,
 	} {
 		if !strings.Contains(text, "\n"+line) {
 			t.Errorf("there is no %s", line)
@@ -133,25 +138,26 @@ func TestUpServesWhatItCounts(t *testing.T) {
 
 func TestUpIsNotReadyWithoutItsEngine(t *testing.T) {
 	t.Parallel()
-	s := serve(t, t.TempDir(), "--engine", "http://127.0.0.1:9/v1", "--model", "m")
-	if code, text := s.get(t, "/readyz"); code != http.StatusServiceUnavailable || !strings.Contains(text, `"ready":false`) {
+	s := startUp(t, t.TempDir(), "--engine", "http://127.0.0.1:9/v1", "--model", "m")
+	if code, text := s.get(t, "/readyz"); code != http.StatusServiceUnavailable ||
+		!strings.Contains(text, `"ready":false`) {
 		t.Errorf("/readyz answers %d %s", code, text)
 	}
-	s.until(t, "/metrics", `rollout_server_up{server="http://127.0.0.1:9/v1"} `)
+	s.waitFor(t, "/metrics", `rollout_server_up{server="http://127.0.0.1:9/v1"} `)
 	if code, text := s.get(t, "/healthz"); code != http.StatusOK {
-		t.Errorf("/healthz answers %d %s: starting it again would not help", code, text)
+		t.Errorf("/healthz answers %d %s, although a restart would not help", code, text)
 	}
 	s.stop()
 }
 
-// Canaries: what must not be in anything but inputs, outputs and requests.
+// Canaries: texts that may occur only in inputs, outputs and requests.
 const (
 	canaryPrompt = "canary-of-a-prompt"
 	canaryKey    = "canary-of-a-key"
 )
 
-// blabbing is a server that repeats prompt and key in all that it says.
-func blabbing(t *testing.T) *httptest.Server {
+// newLeakyServer starts an inference server that repeats prompt and key in every response.
+func newLeakyServer(t *testing.T) *httptest.Server {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/models") {
@@ -162,7 +168,7 @@ func blabbing(t *testing.T) *httptest.Server {
 		if r.Header.Get("Authorization") != "Bearer "+canaryKey {
 			t.Errorf("the key is not sent: %q", r.Header.Get("Authorization"))
 		}
-		say := canaryPrompt + " " + canaryKey
+		text := canaryPrompt + " " + canaryKey
 		switch {
 		case bytes.Contains(body, []byte("refuse")):
 			w.WriteHeader(http.StatusBadRequest)
@@ -170,24 +176,27 @@ func blabbing(t *testing.T) *httptest.Server {
 			w.WriteHeader(http.StatusInternalServerError)
 		default:
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = fmt.Fprintf(w, `{"choices":[{"index":0,"finish_reason":"stop","message":{"content":%q}}],"usage":{"prompt_tokens":1,"completion_tokens":1}}`, say)
+			_, _ = fmt.Fprintf(w, `{"choices":[{"index":0,"finish_reason":"stop","message":{"content":%q}}],`+
+				`"usage":{"prompt_tokens":1,"completion_tokens":1}}`, text)
 			return
 		}
-		_, _ = fmt.Fprintf(w, `{"error":{"message":%q}}`, say)
+		_, _ = fmt.Fprintf(w, `{"error":{"message":%q}}`, text)
 	}))
 	t.Cleanup(s.Close)
 	return s
 }
 
-func TestNeitherPromptsNorKeysAreTold(t *testing.T) {
+func TestPromptsAndKeysDoNotLeak(t *testing.T) {
 	t.Setenv("ROLLOUT_SECRET_ENGINE_KEY", canaryKey)
-	dir, engine := t.TempDir(), blabbing(t)
-	if err := os.WriteFile(filepath.Join(dir, "rollout.toml"), []byte("schema_version = 1\nsecrets = [\"engine-key\"]\n[engine]\nsecret = \"engine-key\"\n"), 0o600); err != nil {
+	dir, engine := t.TempDir(), newLeakyServer(t)
+	if err := os.WriteFile(filepath.Join(dir, "rollout.toml"),
+		[]byte("schema_version = 1\nsecrets = [\"engine-key\"]\n[engine]\nsecret = \"engine-key\"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	file, spans := filepath.Join(t.TempDir(), "events.jsonl"), filepath.Join(t.TempDir(), "trace.jsonl")
-	s := serve(t, dir, "--engine", engine.URL+"/v1", "--log-level", "debug", "--log-format", "json", "--events-file", file, "--trace", spans)
-	r := s.answered(t, `{"id":"a","prompt":"`+canaryPrompt+`"}
+	s := startUp(t, dir, "--engine", engine.URL+"/v1", "--log-level", "debug", "--log-format", "json", "--events-file",
+		file, "--trace", spans)
+	r := s.submitAndWait(t, `{"id":"a","prompt":"`+canaryPrompt+`"}
 {"id":"b","prompt":"`+canaryPrompt+` refuse"}
 {"id":"c","prompt":"`+canaryPrompt+` fail"}
 {"id":"d","prompt":"`+canaryPrompt+`
@@ -198,19 +207,20 @@ func TestNeitherPromptsNorKeysAreTold(t *testing.T) {
 	_, metrics := s.get(t, "/metrics")
 	_, health := s.get(t, "/readyz")
 	s.stop()
-	told, err := os.ReadFile(file)
-	if err != nil || len(told) == 0 {
+	events, err := os.ReadFile(file)
+	if err != nil || len(events) == 0 {
 		t.Error("no events", err)
 	}
 	traced, _ := spansOf(t, spans)
-	for name, text := range map[string]string{"log": s.errs.String(), "spans": traced, "events": string(told), "metrics": metrics, "health": health} {
+	for name, text := range map[string]string{"log": s.errs.String(), "spans": traced, "events": string(events),
+		"metrics": metrics, "health": health} {
 		for _, canary := range []string{canaryPrompt, canaryKey} {
 			if i := strings.Index(text, canary); i >= 0 {
-				t.Errorf("%s tell %s: %s", name, canary, text[max(0, i-300):i+len(canary)])
+				t.Errorf("%s contain %s: %s", name, canary, text[max(0, i-300):i+len(canary)])
 			}
 		}
 	}
 	if !strings.Contains(s.errs.String(), `"msg":"shard_done"`) || !strings.Contains(s.errs.String(), `"shard":0`) {
-		t.Error("the log at debug does not tell of shards")
+		t.Error("the log at level debug has no lines about shards")
 	}
 }

@@ -17,12 +17,18 @@ import (
 
 func wideScreen() screen {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	r := status.Status{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Name: strings.Repeat("nightly", 9), Phase: run.Running, CreatedAt: now, Items: status.Items{Total: 1000, Done: 400, Uncommitted: 100},
-		Blockers: []status.Blocker{{Code: diagnosis.NoEngine, Text: "the inference server has been away for 12s: " + strings.Repeat("connection refused ", 9), Remedy: "start `rollout up`"}}}
-	w := status.WorkerStatus{Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Pool: "default", Alive: true, State: health.Ready, Engine: status.EngineAway, Host: "a-rather-long-host-name",
-		InFlight: 64, HeartbeatAt: now, Load: health.Load{InFlight: 60, MedianMS: 2100}, Holds: []health.HeldShard{{Run: r.Run, Shard: 7, Rows: 5, Items: 256}}}
+	r := status.Status{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Name: strings.Repeat("nightly", 9), Phase: run.Running,
+		CreatedAt: now, Items: status.Items{Total: 1000, Done: 400, Uncommitted: 100},
+		Blockers: []status.Blocker{{Code: diagnosis.NoEngine,
+			Text:   "the inference server has been away for 12s: " + strings.Repeat("connection refused ", 9),
+			Remedy: "start `rollout up`"}}}
+	w := status.WorkerStatus{Worker: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Pool: "default", Alive: true, State: health.Ready,
+		Engine: status.EngineAway, Host: "a-rather-long-host-name",
+		InFlight: 64, HeartbeatAt: now, Load: health.Load{InFlight: 60, MedianMS: 2100},
+		Holds: []health.HeldShard{{Run: r.Run, Shard: 7, Rows: 5, Items: 256}}}
 	return screen{Overview: api.Overview{Runs: []status.Status{r}, Workers: []status.WorkerStatus{w}}, now: now,
-		path: func(key string) string { return key }, withFlags: func(text string) string { return withLocationFlags(text, installation.Location{Dir: "/data"}) }}
+		path:      func(key string) string { return key },
+		withFlags: func(text string) string { return withLocationFlags(text, installation.Location{Dir: "/data"}) }}
 }
 
 func TestTablesFitNarrowTerminals(t *testing.T) {
@@ -36,17 +42,18 @@ func TestTablesFitNarrowTerminals(t *testing.T) {
 			}
 		}
 		if !strings.Contains(s.body(), "…7R3K8CVE") || !strings.Contains(s.body(), "7 (5/256)") {
-			t.Errorf("the worker and what it holds can't be told:\n%s", s.body())
+			t.Errorf("the worker or its shard is missing:\n%s", s.body())
 		}
 	}
 }
 
-// Whoever looks for a machine of a cloud knows it by its id there.
-func TestAWorkersMachineIsItsInstanceIfThereIsOne(t *testing.T) {
+// In a cloud, users know a machine by its instance id.
+func TestWorkerProcessNamesInstanceOrHost(t *testing.T) {
 	t.Parallel()
 	s := wideScreen()
 	s.Workers[0].PID = 12
-	for instance, want := range map[string]string{"": "a-rather-long-host-name:12", "i-0123456789abcdef0": "i-0123456789abcdef0:12"} {
+	for instance, want := range map[string]string{"": "a-rather-long-host-name:12",
+		"i-0123456789abcdef0": "i-0123456789abcdef0:12"} {
 		if s.Workers[0].Instance = instance; !strings.Contains(s.body(), want) {
 			t.Errorf("instance %q: no %q in\n%s", instance, want, s.body())
 		}
@@ -56,7 +63,10 @@ func TestAWorkersMachineIsItsInstanceIfThereIsOne(t *testing.T) {
 func TestSeveralServersAreATable(t *testing.T) {
 	t.Parallel()
 	s := wideScreen()
-	s.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed", InFlight: 12, Limit: 64, Waiting: 3}, {Name: "http://b/v1", State: "open", Waiting: -1, LastError: "connection refused"}}
+	s.Workers[0].Load.Servers = []health.Server{
+		{Name: "http://a/v1", State: "closed", InFlight: 12, Limit: 64, Waiting: 3},
+		{Name: "http://b/v1", State: "open", Waiting: -1, LastError: "connection refused"},
+	}
 	const want = `SERVER       STATE  BUSY   WAITING  LAST ERROR
 http://a/v1  ready  12/64  3        
 http://b/v1  down   0      -        connection refused
@@ -66,11 +76,11 @@ http://b/v1  down   0      -        connection refused
 	}
 	s.Workers[0].Load.Servers = s.Workers[0].Load.Servers[:1]
 	if strings.Contains(s.body(), "SERVER") {
-		t.Errorf("one server is the worker's:\n%s", s.body())
+		t.Errorf("a single server needs no table:\n%s", s.body())
 	}
 }
 
-func TestColoursChangeNoWord(t *testing.T) {
+func TestColoursChangeNoText(t *testing.T) {
 	t.Parallel()
 	for _, one := range []bool{false, true} {
 		plain, coloured := wideScreen(), wideScreen()
@@ -81,18 +91,19 @@ func TestColoursChangeNoWord(t *testing.T) {
 	}
 }
 
-func TestALineIsCutToTheTerminal(t *testing.T) {
+func TestLineIsTruncatedToTheTerminal(t *testing.T) {
 	t.Parallel()
 	s := screen{columns: 10}
 	for line, want := range map[string]string{"short": "short", "0123456789": "0123456789", "0123456789A": "012345678…",
-		"\x1b[31m0123456789\x1b[0m": "\x1b[31m0123456789\x1b[0m", "\x1b[31m0123456789A\x1b[0m": "012345678…", "日本語日本語": "日本語日…"} {
+		"\x1b[31m0123456789\x1b[0m": "\x1b[31m0123456789\x1b[0m", "\x1b[31m0123456789A\x1b[0m": "012345678…",
+		"日本語日本語": "日本語日…"} {
 		if got := s.fit(line); got != want {
 			t.Errorf("%q becomes %q, want %q", line, got, want)
 		}
 	}
 }
 
-func TestCommandsInRemediesCanBeCopied(t *testing.T) {
+func TestRemediesContainCompleteCommands(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"start `rollout up`":                     "start `rollout up --dir /data`",
@@ -107,7 +118,7 @@ func TestCommandsInRemediesCanBeCopied(t *testing.T) {
 	}
 }
 
-func TestAPlaceIsNamedAsOnTheCommandLine(t *testing.T) {
+func TestLocationFlagsNameDirAndCloud(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]installation.Location{
 		"--dir /data":             {Dir: "/data"},
@@ -120,7 +131,7 @@ func TestAPlaceIsNamedAsOnTheCommandLine(t *testing.T) {
 	}
 }
 
-func TestABarShowsItsShare(t *testing.T) {
+func TestBarShowsItsShare(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		part, all uint64

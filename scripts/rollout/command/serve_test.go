@@ -30,39 +30,41 @@ func packedModel(t *testing.T) string {
 	return path
 }
 
-// TestServeAnswersUntilItIsAskedToEnd: the URL is the first line of its output,
-// and the end is an orderly one.
-func TestServeAnswersUntilItIsAskedToEnd(t *testing.T) {
+// The first line of the output is the URL, and the exit code is 0.
+func TestServeAnswersUntilItIsStopped(t *testing.T) {
 	t.Parallel()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	out, printed := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- command.Main(ctx, []string{"serve", "--model", packedModel(t), "--addr", "127.0.0.1:0", "--served-model-name", "mine"},
-			command.Env{Out: printed, Err: io.Discard, Clock: clock.System{}, Getenv: func(string) string { return "" }})
+		ended <- command.Main(ctx, []string{"serve", "--model", packedModel(t), "--addr", "127.0.0.1:0",
+			"--served-model-name", "mine"},
+			command.Env{Out: printed, Err: io.Discard, Clock: clock.System{}, Getenv: noEnv})
 		_ = printed.Close()
 	}()
 	url, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := http.Post(strings.TrimSpace(url)+"/completions", "application/json", strings.NewReader(`{"prompt":"In the","max_tokens":3,"ignore_eos":true}`))
+	resp, err := http.Post(strings.TrimSpace(url)+"/completions", "application/json",
+		strings.NewReader(`{"prompt":"In the","max_tokens":3,"ignore_eos":true}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
-	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"completion_tokens":3`) || !strings.Contains(string(body), `"model":"mine"`) {
+	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"completion_tokens":3`) ||
+		!strings.Contains(string(body), `"model":"mine"`) {
 		t.Errorf("%s: %s, %v", resp.Status, body, err)
 	}
 	stop()
 	if code := <-ended; code != 0 {
-		t.Errorf("it ended with %d", code)
+		t.Errorf("exit code %d", code)
 	}
 }
 
-func TestServeRefusesWhatItCanNotServe(t *testing.T) {
+func TestServeRefusesInvalidFlagsAndModels(t *testing.T) {
 	t.Parallel()
 	nothing := filepath.Join(t.TempDir(), "nothing")
 	if err := os.WriteFile(nothing, []byte("no weights"), 0o600); err != nil {
@@ -80,11 +82,11 @@ func TestServeRefusesWhatItCanNotServe(t *testing.T) {
 		{[]string{"--model", packedModel(t), "--chat", "loud"}, 2, "--chat"},
 		{[]string{"--max-num-seqs", "0"}, 2, "at least 1"},
 	} {
-		var said strings.Builder
+		var stderr strings.Builder
 		code := command.Main(t.Context(), append([]string{"serve"}, c.args...),
-			command.Env{Out: io.Discard, Err: &said, Clock: clock.System{}, Getenv: func(string) string { return "" }})
-		if code != c.code || !strings.Contains(said.String(), c.want) {
-			t.Errorf("%v: %d, %s", c.args, code, said.String())
+			command.Env{Out: io.Discard, Err: &stderr, Clock: clock.System{}, Getenv: noEnv})
+		if code != c.code || !strings.Contains(stderr.String(), c.want) {
+			t.Errorf("%v: %d, %s", c.args, code, stderr.String())
 		}
 	}
 }

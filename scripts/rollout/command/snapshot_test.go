@@ -15,30 +15,32 @@ import (
 	"rollout/shared/snapshot"
 )
 
-// snap saves a snapshot of a run so long before 13:00.
-func (b bench) snap(id identity.RunID, state, label string, age time.Duration) snapshot.Snapshot {
-	b.t.Helper()
-	s := snapshot.Store{Blobs: b.Bucket, Docs: b.Ports.Docs, Clock: fixedClock(noon.Add(time.Hour - age))}
-	snap, err := s.Save(b.t.Context(), fstest.MapFS{"step": {Data: []byte(state)}},
-		snapshot.Details{Run: id, Kind: snapshot.TrainState, Algorithm: "sft", Label: label, Meta: []byte(`{"step":` + state + `}`)})
+// addSnapshot saves a snapshot of a run with that age at 13:00.
+func (f fixture) addSnapshot(id identity.RunID, state, label string, age time.Duration) snapshot.Snapshot {
+	f.t.Helper()
+	s := snapshot.Store{Blobs: f.Bucket, Docs: f.Ports.Docs, Clock: fixedClock(noon.Add(time.Hour - age))}
+	snap, err := s.Save(f.t.Context(), fstest.MapFS{"step": {Data: []byte(state)}},
+		snapshot.Details{Run: id, Kind: snapshot.TrainState, Algorithm: "sft", Label: label,
+			Meta: []byte(`{"step":` + state + `}`)})
 	if err != nil {
-		b.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return snap
 }
 
-func TestSnapshotsAreListedTheNewestFirst(t *testing.T) {
+func TestSnapshotsAreListedNewestFirst(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	check(t, rollout(t.Context(), "snapshot", "list", "--dir", b.dir), 0, "no snapshots\n")
-	check(t, rollout(t.Context(), "snapshot", "list", "--dir", b.dir, "--json"), 0, "[]\n")
-	old, mid, young := b.snap(runA, "10", "warm up", 2*time.Hour), b.snap(runB, "20", "", time.Hour), b.snap(runA, "30", "", time.Minute)
-	check(t, rollout(t.Context(), "snapshot", "list", "--dir", b.dir), 0, ""+
-		"SNAPSHOT                                                          RUN                         MADE BY  SIZE     AGE    LABEL\n"+
+	f := newFixture(t)
+	check(t, f.rollout("snapshot", "list"), 0, "no snapshots\n")
+	check(t, rollout(t.Context(), "snapshot", "list", "--dir", f.dir, "--json"), 0, "[]\n")
+	old, mid, young := f.addSnapshot(runA, "10", "warm up", 2*time.Hour), f.addSnapshot(runB, "20", "", time.Hour),
+		f.addSnapshot(runA, "30", "", time.Minute)
+	check(t, f.rollout("snapshot", "list"), 0, ""+
+		"SNAPSHOT"+strings.Repeat(" ", 58)+"RUN                         MADE BY  SIZE     AGE    LABEL\n"+
 		young.ID+"  "+string(runA)+"  sft      2.0 KiB  1m00s  \n"+
 		mid.ID+"  "+string(runB)+"  sft      2.0 KiB  1h00m  \n"+
 		old.ID+"  "+string(runA)+"  sft      2.0 KiB  2h00m  warm up\n")
-	b.has(runB, "nightly", time.Hour, run.Completed)
+	f.addRun(runB, "nightly", time.Hour, run.Completed)
 	for _, c := range []struct {
 		args string
 		want []snapshot.Snapshot
@@ -49,7 +51,8 @@ func TestSnapshotsAreListedTheNewestFirst(t *testing.T) {
 		{"--kind train_state --label warm", []snapshot.Snapshot{old}},
 		{"--kind buffer", nil},
 	} {
-		got := rollout(t.Context(), append([]string{"snapshot", "list", "--dir", b.dir, "--json"}, strings.Fields(c.args)...)...)
+		got := rollout(t.Context(), append([]string{"snapshot", "list", "--dir", f.dir, "--json"},
+			strings.Fields(c.args)...)...)
 		var snaps []snapshot.Snapshot
 		if err := json.Unmarshal([]byte(got.out), &snaps); err != nil || got.code != 0 || len(snaps) != len(c.want) {
 			t.Errorf("%s: %+v, %v", c.args, got, err)
@@ -61,18 +64,19 @@ func TestSnapshotsAreListedTheNewestFirst(t *testing.T) {
 			}
 		}
 	}
-	check(t, rollout(t.Context(), "snapshot", "list", "--dir", b.dir, "--run", "nosuch"), 2, "", `there is no run "nosuch"`)
-	check(t, rollout(t.Context(), "snapshot", "list", "--dir", b.dir, "--run", "01JD"), 2, "", "2 runs start with")
-	check(t, rollout(t.Context(), "snapshot", "list", "--dir", b.dir, "--limit", "-1"), 2, "", "--limit")
+	check(t, rollout(t.Context(), "snapshot", "list", "--dir", f.dir, "--run", "nosuch"), 2, "",
+		`there is no run "nosuch"`)
+	check(t, rollout(t.Context(), "snapshot", "list", "--dir", f.dir, "--run", "01JD"), 2, "", "2 runs start with")
+	check(t, rollout(t.Context(), "snapshot", "list", "--dir", f.dir, "--limit", "-1"), 2, "", "--limit")
 	check(t, rollout(t.Context(), "snapshot", "lsit"), 2, "", "unknown command")
 }
 
-func TestASnapshotIsShownByItsIDOrTheBeginningOfIt(t *testing.T) {
+func TestSnapshotIsShownByIDOrPrefix(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	snap := b.snap(runA, "10", "warm up", time.Hour)
+	f := newFixture(t)
+	snap := f.addSnapshot(runA, "10", "warm up", time.Hour)
 	id, _ := identity.ParseContentID(snap.ID)
-	check(t, rollout(t.Context(), "snapshot", "show", snap.ID[:8], "--dir", b.dir), 0, ""+
+	check(t, f.rollout("snapshot", "show", snap.ID[:8]), 0, ""+
 		"snapshot    "+snap.ID+"\n"+
 		"run         "+string(runA)+"\n"+
 		"kind        train_state\n"+
@@ -81,76 +85,80 @@ func TestASnapshotIsShownByItsIDOrTheBeginningOfIt(t *testing.T) {
 		"created     2026-03-01T12:00:00Z (1h00m ago)\n"+
 		"size        2.0 KiB\n"+
 		"meta        {\"step\":10}\n"+
-		"tar         "+filepath.Join(b.dir, "bucket", identity.ContentKey(id))+"\n")
-	got := rollout(t.Context(), "snapshot", "show", snap.ID, "--dir", b.dir, "--json")
+		"tar         "+filepath.Join(f.dir, "bucket", identity.ContentKey(id))+"\n")
+	got := rollout(t.Context(), "snapshot", "show", snap.ID, "--dir", f.dir, "--json")
 	var shown snapshot.Snapshot
-	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || shown.ID != snap.ID || shown.Run != runA || shown.Label != "warm up" {
+	if err := json.Unmarshal([]byte(got.out), &shown); err != nil || shown.ID != snap.ID || shown.Run != runA ||
+		shown.Label != "warm up" {
 		t.Errorf("%s, %v", got.out, err)
 	}
 	missing := strings.Repeat("0", 64)
-	check(t, rollout(t.Context(), "snapshot", "show", missing, "--dir", b.dir), 2, "", "snapshot not found: "+missing)
+	check(t, f.rollout("snapshot", "show", missing), 2, "", "snapshot not found: "+missing)
 }
 
-func TestASnapshotIsRestoredWholeOrNotAtAll(t *testing.T) {
+func TestSnapshotIsRestoredCompletelyOrNotAtAll(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
-	snap := b.snap(runA, "10", "", time.Hour)
+	f := newFixture(t)
+	snap := f.addSnapshot(runA, "10", "", time.Hour)
 	to := filepath.Join(t.TempDir(), "state")
-	check(t, rollout(t.Context(), "snapshot", "restore", snap.ID, to, "--dir", b.dir), 0, "", "restored snapshot "+snap.ID+" to "+to)
+	check(t, f.rollout("snapshot", "restore", snap.ID, to), 0, "", "restored snapshot "+snap.ID+" to "+to)
 	if got, err := os.ReadFile(filepath.Join(to, "step")); err != nil || string(got) != "10" {
 		t.Errorf("restored %q, %v", got, err)
 	}
-	check(t, rollout(t.Context(), "snapshot", "restore", snap.ID, to, "--dir", b.dir), 2, "", "it exists")
+	check(t, f.rollout("snapshot", "restore", snap.ID, to), 2, "", "it exists")
 	id, _ := identity.ParseContentID(snap.ID)
-	if _, err := b.Bucket.Put(t.Context(), identity.ContentKey(id), strings.NewReader(strings.Repeat("x", int(snap.Parts[0].Length))), blob.PutOptions{}); err != nil {
+	if _, err := f.Bucket.Put(t.Context(), identity.ContentKey(id),
+		strings.NewReader(strings.Repeat("x", int(snap.Parts[0].Length))), blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	other := filepath.Join(t.TempDir(), "state")
-	check(t, rollout(t.Context(), "snapshot", "restore", snap.ID, other, "--dir", b.dir), 3, "", "has other bytes")
+	check(t, f.rollout("snapshot", "restore", snap.ID, other), 3, "", "has other bytes")
 	if _, err := os.Stat(other); !os.IsNotExist(err) {
 		t.Errorf("it left the folder: %v", err)
 	}
 }
 
-func TestPruneKeepsTheNewestAndThoseWithALabel(t *testing.T) {
+func TestPruneKeepsNewestAndLabeled(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	f := newFixture(t)
 	for i, label := range []string{"", "", "", "best", "", ""} { // the newest first
-		b.snap(runA, string(rune('1'+i)), label, time.Duration(i+1)*time.Hour)
+		f.addSnapshot(runA, string(rune('1'+i)), label, time.Duration(i+1)*time.Hour)
 	}
-	b.snap(runB, "9", "", 9*time.Hour)
+	f.addSnapshot(runB, "9", "", 9*time.Hour)
 	prune := func(args ...string) result {
-		return rollout(t.Context(), append([]string{"snapshot", "prune", "--dir", b.dir}, args...)...)
+		return rollout(t.Context(), append([]string{"snapshot", "prune", "--dir", f.dir}, args...)...)
 	}
 	check(t, prune(), 2, "", "--run is missing")
 	check(t, prune("--run", string(runA), "--keep-last", "-1"), 2, "", "negative")
-	if got := prune("--run", string(runA), "--dry-run"); got.code != 0 || !strings.HasSuffix(got.out, "would prune 2 snapshots\n") {
+	if got := prune("--run", string(runA), "--dry-run"); got.code != 0 ||
+		!strings.HasSuffix(got.out, "would prune 2 snapshots\n") {
 		t.Errorf("%+v", got)
 	}
 	check(t, prune("--run", string(runA), "--max-age", "5h30m"), 0, "pruned 1 snapshots\n")
 	check(t, prune("--run", string(runA)), 0, "pruned 1 snapshots\n")
 	check(t, prune("--run", string(runA), "--keep-last", "1", "--keep-labeled=false"), 0, "pruned 3 snapshots\n")
-	if got := rollout(t.Context(), "snapshot", "list", "--dir", b.dir); strings.Count(got.out, "\n") != 3 {
+	if got := f.rollout("snapshot", "list"); strings.Count(got.out, "\n") != 3 {
 		t.Errorf("there stay:\n%s", got.out)
 	}
-	objects, err := b.Bucket.List(t.Context(), "cas/", "", 10)
+	objects, err := f.Bucket.List(t.Context(), "cas/", "", 10)
 	if err != nil || len(objects) != 2 {
 		t.Errorf("objects stay: %v, %v", objects, err)
 	}
 }
 
-func TestCleanFreesUploadsThatNobodyFinished(t *testing.T) {
+func TestCleanDeletesUnfinishedUploads(t *testing.T) {
 	t.Parallel()
-	b := newBench(t)
+	f := newFixture(t)
 	for name, age := range map[string]time.Duration{"old": 25 * time.Hour, "young": 23 * time.Hour} {
-		b.put("pending/"+name, "12345")
+		f.put("pending/"+name, "12345")
 		at := noon.Add(time.Hour - age)
-		if err := os.Chtimes(filepath.Join(b.dir, "bucket", "pending", name), at, at); err != nil {
+		if err := os.Chtimes(filepath.Join(f.dir, "bucket", "pending", name), at, at); err != nil {
 			t.Fatal(err)
 		}
 	}
-	check(t, rollout(t.Context(), "clean", "--dir", b.dir), 0, "unfinished uploads  freed 5 B in 1 objects\nfreed 5 B in 1 objects\n")
-	if left, err := b.Bucket.List(t.Context(), "pending/", "", 10); err != nil || len(left) != 1 || left[0].Key != "pending/young" {
+	check(t, f.rollout("clean"), 0, "unfinished uploads  freed 5 B in 1 objects\nfreed 5 B in 1 objects\n")
+	if left, err := f.Bucket.List(t.Context(), "pending/", "", 10); err != nil || len(left) != 1 ||
+		left[0].Key != "pending/young" {
 		t.Errorf("there stay %v, %v", left, err)
 	}
 }

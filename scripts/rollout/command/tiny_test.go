@@ -12,12 +12,12 @@ import (
 	"rollout/shared/config"
 )
 
-const sampled = `{"id":"a","prompt":"In the beginning"}
+const threePrompts = `{"id":"a","prompt":"In the beginning"}
 {"id":"b","messages":[{"role":"user","content":"And God said"}]}
 {"id":"c","prompt":"The rays of light"}`
 
-// answered reads a completions file: the texts by id, and the model of all.
-func answered(t *testing.T, pattern string) map[string]string {
+// readCompletions returns the completions in a file by id. All must come from the built-in model.
+func readCompletions(t *testing.T, pattern string) map[string]string {
 	t.Helper()
 	found, err := filepath.Glob(pattern)
 	if err != nil || len(found) != 1 {
@@ -45,13 +45,14 @@ func answered(t *testing.T, pattern string) map[string]string {
 	return texts
 }
 
-func TestWithoutAnEngineTheBuiltInModelAnswers(t *testing.T) {
+func TestUpWithoutEngineUsesBuiltInModel(t *testing.T) {
 	t.Parallel()
 	var first map[string]string
 	for range 2 {
-		dir := submitted(t, sampled)
-		check(t, now(t.Context(), "up", "--dir", dir, "--once", "--listen", "off"), 0, "", "completed: 3 of 3 items answered")
-		texts := answered(t, filepath.Join(dir, "bucket", "runs", "*", "completions.jsonl"))
+		dir := newUploads(t, threePrompts)
+		check(t, rolloutNow(t.Context(), "up", "--dir", dir, "--once", "--listen", "off"), 0, "",
+			"completed: 3 of 3 items answered")
+		texts := readCompletions(t, filepath.Join(dir, "bucket", "runs", "*", "completions.jsonl"))
 		if first == nil {
 			first = texts
 		}
@@ -61,13 +62,15 @@ func TestWithoutAnEngineTheBuiltInModelAnswers(t *testing.T) {
 	}
 }
 
-// inferring writes a batch's config without an engine, and returns its path.
-func inferring(t *testing.T, model string) (cfg, out string) {
+// newTinyBatch writes the config of a batch without an engine. It returns the paths of the config and of the output
+// folder.
+func newTinyBatch(t *testing.T, model string) (cfg, out string) {
 	t.Helper()
 	dir := t.TempDir()
 	out = filepath.Join(dir, "out")
-	for name, text := range map[string]string{"a.jsonl": sampled,
-		"batch.toml": fmt.Sprintf("[model]\nuri = %q\n[sampling]\nmax_tokens = 9\n[input]\nglob = %q\n[output]\ndir = %q\n", model, filepath.Join(dir, "a.jsonl"), out)} {
+	for name, text := range map[string]string{"a.jsonl": threePrompts,
+		"batch.toml": fmt.Sprintf("[model]\nuri = %q\n[sampling]\nmax_tokens = 9\n[input]\nglob = %q\n[output]\ndir = %q\n",
+			model, filepath.Join(dir, "a.jsonl"), out)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -75,38 +78,43 @@ func inferring(t *testing.T, model string) (cfg, out string) {
 	return filepath.Join(dir, "batch.toml"), out
 }
 
-func TestABatchWithoutAnEngineIsAnsweredByTheBuiltInModel(t *testing.T) {
+func TestBatchWithoutEngineUsesBuiltInModel(t *testing.T) {
 	t.Parallel()
-	cfg, out := inferring(t, config.ModelTiny)
-	check(t, now(t.Context(), "infer", "batch", "--config", cfg), 0, "", "completed: 3 of 3 items answered")
-	if texts := answered(t, filepath.Join(out, "completions.jsonl")); len(texts) != 3 {
+	cfg, out := newTinyBatch(t, config.ModelTiny)
+	check(t, rolloutNow(t.Context(), "infer", "batch", "--config", cfg), 0, "", "completed: 3 of 3 items answered")
+	if texts := readCompletions(t, filepath.Join(out, "completions.jsonl")); len(texts) != 3 {
 		t.Errorf("%q", texts)
 	}
-	check(t, now(t.Context(), "infer", "batch", "--config", cfg), 0, "", "completed: 3 of 3 items answered") // it goes on with the same weights
+	check(t, rolloutNow(t.Context(), "infer", "batch", "--config", cfg), 0, "",
+		"completed: 3 of 3 items answered") // again with the same weights
 }
 
-func TestTheBuiltInModelStandsInForNoOther(t *testing.T) {
+func TestBuiltInModelDoesNotReplaceOthers(t *testing.T) {
 	t.Parallel()
 	const model = "Qwen/Qwen2.5-0.5B-Instruct"
-	cfg, out := inferring(t, model)
-	check(t, now(t.Context(), "infer", "batch", "--config", cfg), 2, "", "the model "+model+" has no engine", "--engine")
-	check(t, now(t.Context(), "infer", "batch", "--config", cfg, "--engine", "tiny"), 2, "", "the model "+model+" has no engine")
+	cfg, out := newTinyBatch(t, model)
+	check(t, rolloutNow(t.Context(), "infer", "batch", "--config", cfg), 2, "", "the model "+model+" has no engine",
+		"--engine")
+	check(t, rolloutNow(t.Context(), "infer", "batch", "--config", cfg, "--engine", "tiny"), 2, "",
+		"the model "+model+" has no engine")
 	if _, err := os.Stat(filepath.Join(out, "completions.jsonl")); !os.IsNotExist(err) {
 		t.Errorf("%v", err)
 	}
-	dir := submitted(t, sampled)
-	check(t, now(t.Context(), "up", "--dir", dir, "--model", model, "--once", "--listen", "off"), 2, "", "the model "+model+" has no engine")
+	dir := newUploads(t, threePrompts)
+	check(t, rolloutNow(t.Context(), "up", "--dir", dir, "--model", model, "--once", "--listen", "off"), 2, "",
+		"the model "+model+" has no engine")
 	pools := fmt.Sprintf("schema_version = 1\n[[pool]]\nname = \"large\"\nmodel = %q\n", model)
 	if err := os.WriteFile(filepath.Join(dir, "rollout.toml"), []byte(pools), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	check(t, now(t.Context(), "up", "--dir", dir, "--once", "--listen", "off"), 2, "", "the model "+model+" has no engine")
+	check(t, rolloutNow(t.Context(), "up", "--dir", dir, "--once", "--listen", "off"), 2, "",
+		"the model "+model+" has no engine")
 }
 
-func TestARunOfOtherWeightsIsNotGoneOnWith(t *testing.T) {
+func TestBatchWithOtherModelRevisionIsRefused(t *testing.T) {
 	t.Parallel()
-	cfg, out := inferring(t, config.ModelTiny)
-	check(t, now(t.Context(), "infer", "batch", "--config", cfg), 0, "", "completed")
+	cfg, out := newTinyBatch(t, config.ModelTiny)
+	check(t, rolloutNow(t.Context(), "infer", "batch", "--config", cfg), 0, "", "completed")
 	text, err := os.ReadFile(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -118,5 +126,5 @@ func TestARunOfOtherWeightsIsNotGoneOnWith(t *testing.T) {
 	if err := os.RemoveAll(out); err != nil {
 		t.Fatal(err)
 	}
-	check(t, now(t.Context(), "infer", "batch", "--config", cfg), 1, "", "serves the revision", "not of long ago")
+	check(t, rolloutNow(t.Context(), "infer", "batch", "--config", cfg), 1, "", "serves the revision", "not of long ago")
 }

@@ -16,7 +16,7 @@ import (
 	"rollout/shared/observe"
 )
 
-// span is a line of a trace file.
+// span is one span of a trace file.
 type span struct {
 	TraceID, SpanID, ParentSpanID, Name string
 	Attributes                          []struct {
@@ -34,7 +34,7 @@ func (s span) attr(key string) string {
 	return ""
 }
 
-// spansOf reads a trace file.
+// spansOf returns the text and the spans of a trace file.
 func spansOf(t *testing.T, file string) (text string, out []span) {
 	t.Helper()
 	b, err := os.ReadFile(file)
@@ -53,7 +53,7 @@ func spansOf(t *testing.T, file string) (text string, out []span) {
 	return string(b), out
 }
 
-// tree is a span with the names of those above it, the run's first one first.
+// tree returns the distinct paths of spans: their names, preceded by those of their ancestors.
 func tree(t *testing.T, spans []span) (paths []string) {
 	t.Helper()
 	byID := map[string]span{}
@@ -75,7 +75,11 @@ func tree(t *testing.T, spans []span) (paths []string) {
 	return slices.Compact(paths)
 }
 
-func TestATraceTellsARunFromItsUploadToItsEnd(t *testing.T) {
+// yesResponse answers requests for models, completions and chat completions.
+const yesResponse = `{"data":[{"id":"m"}],` +
+	`"choices":[{"index":0,"finish_reason":"stop","text":"yes","message":{"content":"yes"}}]}`
+
+func TestTraceCoversARunFromUploadToEnd(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	parents := map[string]int{} // of requests
@@ -85,23 +89,25 @@ func TestATraceTellsARunFromItsUploadToItsEnd(t *testing.T) {
 			parents[r.Header.Get("Traceparent")]++
 			mu.Unlock()
 		}
-		_, _ = io.WriteString(w, `{"data":[{"id":"m"}],"choices":[{"index":0,"finish_reason":"stop","text":"yes","message":{"content":"yes"}}]}`)
+		_, _ = io.WriteString(w, yesResponse)
 	}))
 	t.Cleanup(engine.Close)
-	dir := submitted(t, prompt)
+	dir := newUploads(t, prompt)
 	file := filepath.Join(t.TempDir(), "trace.jsonl")
 	up := []string{"up", "--dir", dir, "--engine", engine.URL + "/v1", "--once", "--listen", "off"}
-	if r := now(t.Context(), append(up, "--trace", file)...); r.code != 0 {
+	if r := rolloutNow(t.Context(), append(up, "--trace", file)...); r.code != 0 {
 		t.Fatal(r.err)
 	}
 	text, spans := spansOf(t, file)
 	got := tree(t, spans)
-	for _, want := range []string{"run", "run/submit", "run/submit/plan", "run/submit/plan/plan range", "run/coordinate step"} {
+	for _, want := range []string{"run", "run/submit", "run/submit/plan", "run/submit/plan/plan range",
+		"run/coordinate step"} {
 		if !slices.Contains(got, want) {
 			t.Errorf("there is no %s in\n%s", want, strings.Join(got, "\n"))
 		}
 	}
-	if !slices.ContainsFunc(got, func(p string) bool { return strings.HasSuffix(p, "/finalize") }) { // its follower's, or asked for at the end
+	// The parent of finalize depends on whether a follower or the last step requested it.
+	if !slices.ContainsFunc(got, func(p string) bool { return strings.HasSuffix(p, "/finalize") }) {
 		t.Errorf("there is no finalize in\n%s", strings.Join(got, "\n"))
 	}
 	for _, want := range []string{"claim", "load", "execute", "commit", "commit/put"} {
@@ -126,24 +132,25 @@ func TestATraceTellsARunFromItsUploadToItsEnd(t *testing.T) {
 	}
 	for p := range parents {
 		if !slices.Contains(executions, p) {
-			t.Errorf("a request says that it belongs to %q, not to one of %q", p, executions)
+			t.Errorf("a request has the parent %q, want one of %q", p, executions)
 		}
 	}
 	if strings.Contains(text, "Hello") || strings.Contains(text, "yes") {
-		t.Errorf("spans tell a prompt or an answer:\n%s", text)
+		t.Errorf("spans contain a prompt or a completion:\n%s", text)
 	}
 }
 
-func TestRequestsOfUntracedRunsCarryNoTrace(t *testing.T) {
+func TestRequestsOfUntracedRunsCarryNoTraceparent(t *testing.T) {
 	t.Parallel()
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if h := r.Header.Get("Traceparent"); h != "" {
 			t.Errorf("a request carries %q", h)
 		}
-		_, _ = io.WriteString(w, `{"data":[{"id":"m"}],"choices":[{"index":0,"finish_reason":"stop","text":"yes","message":{"content":"yes"}}]}`)
+		_, _ = io.WriteString(w, yesResponse)
 	}))
 	t.Cleanup(engine.Close)
-	if r := now(t.Context(), "up", "--dir", submitted(t, prompt), "--engine", engine.URL+"/v1", "--once", "--listen", "off"); r.code != 0 {
+	if r := rolloutNow(t.Context(), "up", "--dir", newUploads(t, prompt), "--engine", engine.URL+"/v1", "--once",
+		"--listen", "off"); r.code != 0 {
 		t.Fatal(r.err)
 	}
 }

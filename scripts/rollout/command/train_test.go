@@ -10,19 +10,19 @@ import (
 	"testing"
 )
 
-// trainingFixture is a folder with a training of two steps.
+// trainingFixture is a folder with the config and the dataset of a training of two steps.
 type trainingFixture struct {
 	t         *testing.T
 	dir, file string // the config's path
 }
 
-const lessonRows = "{\"prompt\":\"a \",\"completion\":\"b\"}\n{\"prompt\":\"c \",\"completion\":\"d\"}\n"
+const trainingRows = "{\"prompt\":\"a \",\"completion\":\"b\"}\n{\"prompt\":\"c \",\"completion\":\"d\"}\n"
 
-func newLesson(t *testing.T) trainingFixture {
+func newTrainingFixture(t *testing.T) trainingFixture {
 	t.Helper()
 	dir := t.TempDir()
 	l := trainingFixture{t, dir, filepath.Join(dir, "course.toml")}
-	l.write("rows.jsonl", lessonRows)
+	l.write("rows.jsonl", trainingRows)
 	l.write("course.toml", fmt.Sprintf(`[algorithm.sft]
 base_model = "rollout/tiny"
 minibatch_size = 1
@@ -58,11 +58,12 @@ func (l trainingFixture) train(args ...string) result {
 	return rollout(l.t.Context(), append([]string{"train", "sft", "--config", l.file}, args...)...)
 }
 
-func TestADryRunOfATrainingWritesNothing(t *testing.T) {
+func TestTrainDryRunWritesNothing(t *testing.T) {
 	t.Parallel()
-	l := newLesson(t)
+	l := newTrainingFixture(t)
 	r := l.train("--dry-run")
-	if want := "dry-run OK: algorithm=sft model=rollout/tiny minibatch=1 dataset=" + l.dir + "/rows.jsonl\n"; r.code != 0 || r.out != want || r.err != "" {
+	if want := "dry-run OK: algorithm=sft model=rollout/tiny minibatch=1 dataset=" + l.dir +
+		"/rows.jsonl\n"; r.code != 0 || r.out != want || r.err != "" {
 		t.Errorf("got %+v\nwant %s", r, want)
 	}
 	if entries, err := os.ReadDir(l.dir); err != nil || len(entries) != 2 {
@@ -70,17 +71,20 @@ func TestADryRunOfATrainingWritesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatCanNotBeTrainedIsToldAtOnce(t *testing.T) {
+func TestInvalidTrainingsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		old, with string
 		args      []string
 		want      string
 	}{
-		"minibatch_size": {"minibatch_size = 1", "minibatch_size = 0", nil, "course.toml:3: algorithm.sft.minibatch_size: must be ≥ 1, is 0"},
-		"lr":             {"lr = 0.001", "lr = 0.0", nil, "course.toml:5: algorithm.sft.optimizer.lr: must be > 0"},
-		"an unknown key": {"packing.max", "packings.max", nil, "course.toml:7: algorithm.sft.packings: unknown key; did you mean packing?"},
-		"another model":  {"rollout/tiny", "Qwen/Qwen2.5-0.5B-Instruct", nil, `"Qwen/Qwen2.5-0.5B-Instruct" can't be trained here`},
+		"minibatch_size": {"minibatch_size = 1", "minibatch_size = 0", nil,
+			"course.toml:3: algorithm.sft.minibatch_size: must be ≥ 1, is 0"},
+		"lr": {"lr = 0.001", "lr = 0.0", nil, "course.toml:5: algorithm.sft.optimizer.lr: must be > 0"},
+		"an unknown key": {"packing.max", "packings.max", nil,
+			"course.toml:7: algorithm.sft.packings: unknown key; did you mean packing?"},
+		"another model": {"rollout/tiny", "Qwen/Qwen2.5-0.5B-Instruct", nil,
+			`"Qwen/Qwen2.5-0.5B-Instruct" can't be trained here`},
 		"no dataset":     {"rows.jsonl", "none.jsonl", nil, "none.jsonl does not exist (set the path"},
 		"another kind":   {"[algorithm.sft]", "[algorithm.rm]\nmax_seq_len = 8\n[algorithm.rm.packing]", nil, "unknown key"},
 		"a long row":     {"max_seq_len = 8", "max_seq_len = 100000", nil, "max_seq_len is 100000, the model's context is"},
@@ -90,7 +94,7 @@ func TestWhatCanNotBeTrainedIsToldAtOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLesson(t)
+			l := newTrainingFixture(t)
 			l.change(c.old, c.with)
 			for _, dry := range [][]string{{"--dry-run"}, nil} {
 				if r := l.train(append(dry, c.args...)...); r.code != 2 || !strings.Contains(r.err, c.want) || r.out != "" {
@@ -102,19 +106,22 @@ func TestWhatCanNotBeTrainedIsToldAtOnce(t *testing.T) {
 	if r := rollout(t.Context(), "train", "sft"); r.code != 2 || !strings.Contains(r.err, "--config is missing") {
 		t.Errorf("got %+v", r)
 	}
-	l := newLesson(t)
-	if r := rollout(t.Context(), "train", "rm", "--config", l.file); r.code != 2 || !strings.Contains(r.err, `algorithm.kind is "sft" (start it with `+"`rollout train sft`)") {
+	l := newTrainingFixture(t)
+	if r := rollout(t.Context(), "train", "rm", "--config", l.file); r.code != 2 ||
+		!strings.Contains(r.err, `algorithm.kind is "sft" (start it with `+"`rollout train sft`)") {
 		t.Errorf("got %+v", r)
 	}
-	l.write("rows.jsonl", lessonRows+"{\"prompt\":1}\nx\n")
-	if r := l.train("--dry-run"); r.code != 2 || !strings.Contains(r.err, "rows.jsonl:3: /prompt must not be a number\n") || !strings.Contains(r.err, "rows.jsonl:4: the row is not JSON") {
+	l.write("rows.jsonl", trainingRows+"{\"prompt\":1}\nx\n")
+	if r := l.train("--dry-run"); r.code != 2 ||
+		!strings.Contains(r.err, "rows.jsonl:3: /prompt must not be a number\n") ||
+		!strings.Contains(r.err, "rows.jsonl:4: the row is not JSON") {
 		t.Errorf("got %+v", r)
 	}
 }
 
-func TestATrainingEndsWithACurveAndASnapshot(t *testing.T) {
+func TestTrainingWritesCurveAndSnapshot(t *testing.T) {
 	t.Parallel()
-	l := newLesson(t)
+	l := newTrainingFixture(t)
 	first := l.train()
 	pattern := regexp.MustCompile(`^step        2 of 2
 loss        \d+\.\d{4} at first, \d+\.\d{4} at last
@@ -126,17 +133,20 @@ $`)
 	if first.code != 0 || m == nil {
 		t.Fatalf("got %+v", first)
 	}
-	if svg, err := os.ReadFile(filepath.Join(l.dir, "course", "loss.svg")); err != nil || !strings.HasPrefix(string(svg), "<svg ") {
+	if svg, err := os.ReadFile(filepath.Join(l.dir, "course", "loss.svg")); err != nil ||
+		!strings.HasPrefix(string(svg), "<svg ") {
 		t.Errorf("the curve is %.40q, %v", svg, err)
 	}
-	if listed := rollout(t.Context(), "snapshot", "show", m[1], "--dir", filepath.Join(l.dir, "course", ".rollout")); listed.code != 0 || !strings.Contains(listed.out, m[1]) {
+	if listed := rollout(t.Context(), "snapshot", "show", m[1], "--dir",
+		filepath.Join(l.dir, "course", ".rollout")); listed.code != 0 || !strings.Contains(listed.out, m[1]) {
 		t.Errorf("the snapshot is not shown: %+v", listed)
 	}
 
-	told := l.train("--log-level", "info").err
-	for _, want := range []string{"msg=train_start run=", "msg=train_step run=", "step=2 loss=", "msg=train_end run=", "snapshot=" + m[1]} {
-		if !strings.Contains(told, want) {
-			t.Errorf("the log lacks %q: %s", want, told)
+	log := l.train("--log-level", "info").err
+	for _, want := range []string{"msg=train_start run=", "msg=train_step run=", "step=2 loss=", "msg=train_end run=",
+		"snapshot=" + m[1]} {
+		if !strings.Contains(log, want) {
+			t.Errorf("the log lacks %q: %s", want, log)
 		}
 	}
 
@@ -147,30 +157,34 @@ $`)
 		t.Errorf("again, on two threads: %+v, want the snapshot %s", again, m[1])
 	}
 
-	l.write("rows.jsonl", lessonRows+"{\"prompt\":\"a row that is too long \",\"completion\":\"for this\"}\n")
-	if long := l.train(); long.code != 0 || !strings.Contains(long.out, "truncated   1 of them were longer than max_seq_len\n") {
+	l.write("rows.jsonl", trainingRows+"{\"prompt\":\"a row that is too long \",\"completion\":\"for this\"}\n")
+	if long := l.train(); long.code != 0 || !strings.Contains(long.out,
+		"truncated   1 of them were longer than max_seq_len\n") {
 		t.Errorf("with a long row: %+v", long)
 	}
-	l.write("rows.jsonl", lessonRows)
+	l.write("rows.jsonl", trainingRows)
 
 	on := l.train("--resume", m[1][:10])
-	if on.code != 0 || !strings.Contains(on.err, "resuming from snapshot "+m[1]+" at step 2 of 2\n") || !strings.Contains(on.out, m[1]) {
+	if on.code != 0 || !strings.Contains(on.err, "resuming from snapshot "+m[1]+" at step 2 of 2\n") ||
+		!strings.Contains(on.out, m[1]) {
 		t.Errorf("gone on with at its end: %+v", on)
 	}
 }
 
-func TestResumesThatCanNotBe(t *testing.T) {
+func TestInvalidResumesAreRefused(t *testing.T) {
 	t.Parallel()
-	l := newLesson(t)
+	l := newTrainingFixture(t)
 	missing := strings.Repeat("0a", 32)
 	if r := l.train("--resume", missing); r.code != 2 || !strings.Contains(r.err, "snapshot not found: "+missing) {
 		t.Errorf("no such snapshot: %+v", r)
 	}
-	if r := l.train("--resume", "latest"); r.code != 0 || !strings.Contains(r.err, "there is no snapshot in "+l.dir+"/course yet: starting from the beginning\n") {
+	if r := l.train("--resume", "latest"); r.code != 0 ||
+		!strings.Contains(r.err, "there is no snapshot in "+l.dir+"/course yet: starting from the beginning\n") {
 		t.Errorf("no snapshot yet: %+v", r)
 	}
 	l.change("lr = 0.001", "lr = 0.002")
-	if r := l.train("--resume", "latest"); r.code != 2 || !strings.Contains(r.err, "the state was trained with algorithm.sft.optimizer.lr = 0.001, now it is 0.002") {
+	if r := l.train("--resume", "latest"); r.code != 2 ||
+		!strings.Contains(r.err, "the state was trained with algorithm.sft.optimizer.lr = 0.001, now it is 0.002") {
 		t.Errorf("another learning rate: %+v", r)
 	}
 	l.write(filepath.Join("course", "run-id"), "x")

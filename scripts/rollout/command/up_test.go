@@ -13,16 +13,15 @@ import (
 	"rollout/shared/clock"
 )
 
-// now runs a command line with the machine's clock.
-func now(ctx context.Context, args ...string) result {
+// rolloutNow runs a command line with the real clock.
+func rolloutNow(ctx context.Context, args ...string) result {
 	var out, errs bytes.Buffer
-	code := command.Main(ctx, args, command.Env{Out: &out, Err: &errs, Clock: clock.System{}, Getenv: func(string) string { return "" }})
+	code := command.Main(ctx, args, command.Env{Out: &out, Err: &errs, Clock: clock.System{}, Getenv: noEnv})
 	return result{code, out.String(), errs.String()}
 }
 
-// submitted makes a folder with prompts files, each of one line, that `up` has
-// not seen yet.
-func submitted(t *testing.T, lines ...string) (dir string) {
+// newUploads creates an installation's folder with prompts files of one line each, which have not become runs yet.
+func newUploads(t *testing.T, lines ...string) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
 	for i, line := range lines {
@@ -30,7 +29,7 @@ func submitted(t *testing.T, lines ...string) (dir string) {
 		if err := os.WriteFile(file, []byte(line+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if r := now(t.Context(), "submit", file, "--dir", dir); r.code != 0 {
+		if r := rolloutNow(t.Context(), "submit", file, "--dir", dir); r.code != 0 {
 			t.Fatal(r.err)
 		}
 	}
@@ -39,45 +38,47 @@ func submitted(t *testing.T, lines ...string) (dir string) {
 
 const prompt = `{"id":"a","prompt":"Hello"}`
 
-func TestUpOnceSaysThatThereIsNothingToAnswer(t *testing.T) {
+func TestUpOnceWithoutPromptsSaysSo(t *testing.T) {
 	t.Parallel()
-	dir := submitted(t)
-	check(t, now(t.Context(), "up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off"), 0, "",
-		"nothing to answer: there is no new prompts file (.jsonl, .jsonl.gz, .jsonl.zst) in "+filepath.Join(dir, "bucket", "prompts")+"")
+	dir := newUploads(t)
+	check(t, rolloutNow(t.Context(), "up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off"), 0, "",
+		"nothing to answer: there is no new prompts file (.jsonl, .jsonl.gz, .jsonl.zst) in "+
+			filepath.Join(dir, "bucket", "prompts"))
 }
 
-func TestUpOnceShowsWhatCameOut(t *testing.T) {
+func TestUpOnceShowsTheSummary(t *testing.T) {
 	t.Parallel()
-	dir := submitted(t, prompt)
+	dir := newUploads(t, prompt)
 	up := []string{"up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off"}
-	check(t, now(t.Context(), up...), 0, "", "(file-00) completed: 1 of 1 items answered",
+	check(t, rolloutNow(t.Context(), up...), 0, "", "(file-00) completed: 1 of 1 items answered",
 		"completions "+filepath.Join(dir, "bucket", "runs"), "first completions:\n  a  Hello → MOCK:Hello")
-	check(t, now(t.Context(), up...), 0, "", "nothing to answer")
+	check(t, rolloutNow(t.Context(), up...), 0, "", "nothing to answer")
 }
 
-func TestUpOnceOfManyFilesGivesEachALine(t *testing.T) {
+func TestUpOnceOfManyFilesShowsOneLineEach(t *testing.T) {
 	t.Parallel()
 	lines := strings.Split(strings.Repeat(prompt+"\n", 12), "\n")[:12]
-	dir := submitted(t, append(lines, "no prompt")...)
-	r := now(t.Context(), "up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off")
+	dir := newUploads(t, append(lines, "no prompt")...)
+	r := rolloutNow(t.Context(), "up", "--dir", dir, "--engine", "mock", "--once", "--listen", "off")
 	if r.code != 1 || !strings.Contains(r.err, "1 of 1 items failed") {
 		t.Errorf("one of them did not end well: %+v", r)
 	}
 	if n := strings.Count(r.err, " completed: 1 of 1 items answered"); n != 12 {
-		t.Errorf("%d of 12 runs are told:\n%s", n, r.err)
+		t.Errorf("%d of 12 runs are shown:\n%s", n, r.err)
 	}
 }
 
-func TestAnInterruptedUpSaysHowToGoOn(t *testing.T) {
+func TestInterruptedUpSaysHowToContinue(t *testing.T) {
 	t.Parallel()
-	dir := submitted(t, prompt)
+	dir := newUploads(t, prompt)
 	ctx, cancel := context.WithCancel(t.Context())
 	var out bytes.Buffer
 	errs := newSyncBuffer()
 	ended := make(chan int)
 	go func() {
-		ended <- command.Main(ctx, []string{"up", "--dir", dir, "--engine", "http://127.0.0.1:9/v1", "--model", "m", "--once", "--listen", "off"},
-			command.Env{Out: &out, Err: errs, Clock: clock.System{}, Getenv: func(string) string { return "" }})
+		ended <- command.Main(ctx, []string{"up", "--dir", dir, "--engine", "http://127.0.0.1:9/v1", "--model", "m",
+			"--once", "--listen", "off"},
+			command.Env{Out: &out, Err: errs, Clock: clock.System{}, Getenv: noEnv})
 	}()
 	<-errs.first // the run is shown
 	cancel()

@@ -23,42 +23,48 @@ import (
 	"rollout/shared/record"
 )
 
-// fickle are documents that can't be asked for as long as there is a reason.
-type fickle struct {
+// flakyDocs is a document store whose List fails as long as reason is set.
+type flakyDocs struct {
 	document.Store
 	reason *atomic.Pointer[fault.Error]
 }
 
-func (f fickle) List(ctx context.Context, prefix, after string, limit int) ([]document.Doc, error) {
+func (f flakyDocs) List(ctx context.Context, prefix, after string, limit int) ([]document.Doc, error) {
 	if err := f.reason.Load(); err != nil {
 		return nil, err
 	}
 	return f.Store.List(ctx, prefix, after, limit)
 }
 
-// Who watches for a night has a network that fails for a while: that is said
-// once, and the end is seen all the same. What no patience mends ends it.
-func TestAWatchOutlivesANetworkThatFailsForAWhile(t *testing.T) {
+// A watch reports a network outage once, continues, and sees the end of the run. Permanent errors end it.
+func TestWatchSurvivesNetworkOutage(t *testing.T) {
 	t.Parallel()
 	const id = identity.RunID("01JD2ZQ4T5W0M1X9YB7R3K8CVE")
 	for name, c := range map[string]struct {
-		first, later fault.Kind
-		said         int
-		want         fault.Kind
+		first, later fault.Kind // of requests, initially and during each outage; 0 is none
+		reports      int        // lines about outages
+		want         fault.Kind // of the result; 0 is success
 	}{
-		"cut for a while":                       {0, fault.Unavailable, 2, 0},
-		"throttled for a while":                 {0, fault.Throttled, 2, 0},
-		"without credentials from some time on": {0, fault.Denied, 0, fault.Denied},
-		"cut from the beginning":                {fault.Unavailable, 0, 0, fault.Unavailable},
+		"two outages":                 {0, fault.Unavailable, 2, 0},
+		"throttled twice":             {0, fault.Throttled, 2, 0},
+		"credentials expire":          {0, fault.Denied, 0, fault.Denied},
+		"an outage at the first look": {fault.Unavailable, 0, 0, fault.Unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var reason atomic.Pointer[fault.Error]
-				p := host.Ports{Blobs: memory.NewBucket(clock.System{}), Docs: fickle{memory.NewDocuments(), &reason}, Queues: memory.NewQueues(clock.System{}),
-					Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: "cli"}
+				p := host.Ports{
+					Blobs:  memory.NewBucket(clock.System{}),
+					Docs:   flakyDocs{memory.NewDocuments(), &reason},
+					Queues: memory.NewQueues(clock.System{}),
+					Clock:  clock.System{},
+					Log:    slog.New(slog.DiscardHandler),
+					Source: "cli",
+				}
 				save := func(key string, v any) {
-					if _, err := host.Update(t.Context(), p.Docs, key, func(any, bool) (any, bool, error) { return v, true, nil }); err != nil {
+					if _, err := host.Update(t.Context(), p.Docs, key,
+						func(any, bool) (any, bool, error) { return v, true, nil }); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -72,8 +78,9 @@ func TestAWatchOutlivesANetworkThatFailsForAWhile(t *testing.T) {
 						reason.Store(&fault.Error{Kind: k, Op: "no answer"})
 					}
 				}
-				var out, said bytes.Buffer
-				w := newWatcher(&statusView{Env: &Env{Out: &out, Err: &said, Clock: clock.System{}}, service: api.New(p, config.DefaultDeployment(), cloud.OneMachine()), json: true})
+				var out, errs bytes.Buffer
+				w := newWatcher(&statusView{Env: &Env{Out: &out, Err: &errs, Clock: clock.System{}},
+					service: api.New(p, config.DefaultDeployment(), cloud.OneMachine()), json: true})
 				done := make(chan error, 1)
 				fails(c.first)
 				go func() { done <- w.watch(t.Context(), time.Second) }()
@@ -86,8 +93,9 @@ func TestAWatchOutlivesANetworkThatFailsForAWhile(t *testing.T) {
 				state.Phase, state.Complete, state.Items, state.Counts.OK = run.Completed, true, 1, 1
 				save(record.CoordinatorKey(id), state)
 				err := <-done
-				if c.want == 0 && err != nil || c.want != 0 && !fault.Is(err, c.want) || strings.Count(said.String(), "no answer") != c.said {
-					t.Errorf("it ended with %v and said %q", err, said.String())
+				if c.want == 0 && err != nil || c.want != 0 && !fault.Is(err, c.want) ||
+					strings.Count(errs.String(), "no answer") != c.reports {
+					t.Errorf("it returned %v and wrote %q", err, errs.String())
 				}
 				if c.want == 0 && !strings.Contains(out.String(), `"phase":"completed"`) {
 					t.Errorf("the end was not seen:\n%s", out.String())
