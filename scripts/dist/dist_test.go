@@ -197,8 +197,9 @@ func checkRelease(t *testing.T, r Release, built map[string][]byte) {
 		t.Fatal(err)
 	}
 	out, err := exec.CommandContext(t.Context(), program, "version").CombinedOutput()
-	if err != nil || !strings.Contains(string(out), r.Commit[:12]) {
-		t.Errorf("rollout version prints %q, want the commit %s (%v)", out, r.Commit[:12], err)
+	want := fmt.Sprintf("rollout %s (commit %s, %s)", r.Version, r.Commit[:12], r.Date.UTC().Format(time.RFC3339))
+	if err != nil || !strings.HasPrefix(string(out), want) {
+		t.Errorf("rollout version prints %q, want %q (%v)", out, want, err)
 	}
 	var list bom
 	if err := json.Unmarshal(built[base+".cdx.json"], &list); err != nil || len(list.Components) < 50 {

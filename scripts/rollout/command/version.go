@@ -9,13 +9,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Commit and Date name the commit that the program is built from and its time (RFC 3339). They are empty unless a
-// build without version control information sets them:
+// Version, Commit and Date are the release that the program is built as, the commit that it is built from, and the
+// commit's time (RFC 3339). They are empty unless a build without version control information sets them, as
+// scripts/dist does:
 //
 //	go build -ldflags "-X rollout/scripts/rollout/command.Commit=HASH -X rollout/scripts/rollout/command.Date=TIME"
 //
 // They take precedence over what the Go toolchain records in the binary.
-var Commit, Date string
+var Version, Commit, Date string
 
 // buildInfo describes the program, as `rollout version --json` prints it.
 type buildInfo struct {
@@ -45,7 +46,7 @@ func versionCommand(e *Env) *cobra.Command {
 	return c
 }
 
-// readBuildInfo combines Commit and Date with what the Go toolchain recorded in the binary.
+// readBuildInfo combines Version, Commit and Date with what the Go toolchain recorded in the binary.
 func readBuildInfo() buildInfo {
 	b := buildInfo{Version: "devel", System: runtime.GOOS + "/" + runtime.GOARCH, Go: runtime.Version()}
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -63,7 +64,7 @@ func readBuildInfo() buildInfo {
 			}
 		}
 	}
-	b.Commit, b.Date = cmp.Or(Commit, b.Commit), cmp.Or(Date, b.Date)
+	b.Version, b.Commit, b.Date = cmp.Or(Version, b.Version), cmp.Or(Commit, b.Commit), cmp.Or(Date, b.Date)
 	return b
 }
 
