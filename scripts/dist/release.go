@@ -148,7 +148,7 @@ func (r *Release) compile(ctx context.Context, pkg, path, goos, goarch string) e
 	if err != nil {
 		return err
 	}
-	linker := fmt.Sprintf("-ldflags=-s -w -X %[1]s.Version=%s -X %[1]s.Commit=%s -X %[1]s.Date=%s",
+	linker := fmt.Sprintf("-ldflags=-s -w -X %[1]s.Version=%[2]s -X %[1]s.Commit=%[3]s -X %[1]s.Date=%[4]s",
 		versionVariables, r.Version, r.Commit, r.Date.UTC().Format(time.RFC3339))
 	env := []string{
 		"CGO_ENABLED=0", "GOAMD64=v1", "GOARCH=" + goarch, "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off",
