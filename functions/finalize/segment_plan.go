@@ -101,7 +101,8 @@ func (f *Finalizer) bySegments(ctx context.Context, m record.Manifest, s run.Sta
 
 // small reports whether a run's files are written in one stream. If so it returns
 // the documents of all its shards.
-func (f *Finalizer) small(ctx context.Context, m record.Manifest, s run.State) (docs []shard.Doc, small bool, err error) {
+func (f *Finalizer) small(ctx context.Context, m record.Manifest,
+	s run.State) (docs []shard.Doc, small bool, err error) {
 	if s.Shards > f.segments.shardLimit(m) {
 		return nil, false, nil
 	}

@@ -15,17 +15,19 @@ import (
 // Waits of the consumers.
 const (
 	longPoll   = time.Second
-	retryAfter = 200 * time.Millisecond // a message whose handler failed
-	lastRetry  = 30 * time.Second
+	retryAfter = 200 * time.Millisecond // first retry of a failed message; it doubles
+	lastRetry  = 30 * time.Second       // and is at most this long
 )
 
-// consume handles a queue's messages one by one. A handler that takes long
-// keeps its message hidden; one that fails lets it come back later.
-func (s *System) consume(ctx context.Context, q string, handle func(context.Context, events.Payload) error) {
+// handler handles one event.
+type handler = func(context.Context, events.Payload) error
+
+// consume handles a queue's messages one by one until ctx ends.
+func (s *System) consume(ctx context.Context, q string, handle handler) {
 	for ctx.Err() == nil {
 		ms, err := s.Queues.Receive(ctx, q, 1, s.visibility, longPoll)
 		if err != nil {
-			s.warn(ctx, "queue can't be received", err, "queue", q)
+			s.warn(ctx, "can't receive from a queue", err, observe.KeyQueue, q)
 			sleep(ctx, retryAfter)
 			continue
 		}
@@ -35,11 +37,13 @@ func (s *System) consume(ctx context.Context, q string, handle func(context.Cont
 	}
 }
 
-func (s *System) deliver(ctx context.Context, q string, m queue.Message, handle func(context.Context, events.Payload) error) {
+// deliver handles one message, and acknowledges, dead-letters or returns it.
+func (s *System) deliver(ctx context.Context, q string, m queue.Message, handle handler) {
 	e, p, err := events.Decode(m.Body)
 	err = fault.WithKind(fault.Invalid, err, "decode event")
 	if err == nil {
-		err = s.handleExtending(host.WithCause(observe.ContextWithTraceparent(ctx, e.Traceparent), e), q, m, p, handle)
+		ctx := host.WithCause(observe.ContextWithTraceparent(ctx, e.Traceparent), e)
+		err = s.keepHidden(ctx, q, m, func() error { return handle(ctx, p) })
 	}
 	switch {
 	case err == nil:
@@ -47,33 +51,39 @@ func (s *System) deliver(ctx context.Context, q string, m queue.Message, handle 
 	case fault.Is(err, fault.Invalid):
 		err = s.DeadLetter(ctx, q, m, err)
 	default:
-		s.warn(ctx, "event not handled; it comes back", err, "queue", q, "message", m.ID)
-		err = s.Queues.Nack(ctx, q, m.Receipt, min(retryAfter<<min(m.Receives, 10), lastRetry))
+		s.warn(ctx, "event not handled: it is delivered again", err, observe.KeyQueue, q, observe.KeyMessage, m.ID)
+		err = s.Queues.Nack(ctx, q, m.Receipt, retryDelay(m))
 	}
 	if err != nil {
-		s.warn(ctx, "message not settled; it comes back", err, "queue", q, "message", m.ID)
+		s.warn(ctx, "message not settled: it is delivered again", err, observe.KeyQueue, q, observe.KeyMessage, m.ID)
 	}
 }
 
-// handleExtending calls the handler and keeps the message hidden meanwhile.
-func (s *System) handleExtending(ctx context.Context, q string, m queue.Message, p events.Payload, handle func(context.Context, events.Payload) error) error {
+// retryDelay is how long after a failure a message is delivered again.
+func retryDelay(m queue.Message) time.Duration {
+	return min(retryAfter<<min(m.Receives, 10), lastRetry)
+}
+
+// keepHidden calls handle, and extends the message's visibility meanwhile.
+func (s *System) keepHidden(ctx context.Context, q string, m queue.Message, handle func() error) error {
 	done := make(chan error, 1)
-	go func() { done <- handle(ctx, p) }()
-	keep := time.NewTicker(s.visibility / 3)
-	defer keep.Stop()
+	go func() { done <- handle() }()
+	tick := time.NewTicker(s.visibility / 3)
+	defer tick.Stop()
 	for {
 		select {
 		case err := <-done:
 			return err
-		case <-keep.C:
+		case <-tick.C:
 			if err := s.Queues.Extend(ctx, q, m.Receipt, s.visibility); err != nil {
-				s.warn(ctx, "message not kept; it may be handled twice", err, "queue", q, "message", m.ID)
+				s.warn(ctx, "message not extended: it may be handled twice", err,
+					observe.KeyQueue, q, observe.KeyMessage, m.ID)
 			}
 		}
 	}
 }
 
-// dispatch calls the function that a task is for.
+// dispatch calls the function that an event of the tasks or plan queue is for.
 func (s *System) dispatch(ctx context.Context, p events.Payload) error {
 	switch p := p.(type) {
 	case events.ObjectCreated:
@@ -87,10 +97,10 @@ func (s *System) dispatch(ctx context.Context, p events.Payload) error {
 	case events.FinalizeSegment:
 		return s.finalize.WriteSegment(ctx, p)
 	}
-	return fault.New(fault.Invalid, "event %T is no task", p)
+	return fault.New(fault.Invalid, "event %T is not for submit, plan or finalize", p)
 }
 
-// watchUploads submits what appears in the bucket.
+// watchUploads announces the objects that appear in the bucket.
 func (s *System) watchUploads(ctx context.Context) {
 	for {
 		select {
@@ -105,7 +115,7 @@ func (s *System) watchUploads(ctx context.Context) {
 	}
 }
 
-// uploaded announces an object; it is announced until a queue has it.
+// uploaded sends the event of an object. It retries until the queue has accepted it.
 func (s *System) uploaded(ctx context.Context, info blob.Info) {
 	e := events.ObjectCreated{Bucket: s.cfg.Deployment.Bucket, Key: info.Key, Version: info.Version, Size: info.Size}
 	for wait := retryAfter; ctx.Err() == nil; wait = min(2*wait, lastRetry) {
@@ -113,7 +123,7 @@ func (s *System) uploaded(ctx context.Context, info blob.Info) {
 		if err == nil {
 			return
 		}
-		s.warn(ctx, "upload not announced yet", err, "key", info.Key)
+		s.warn(ctx, "upload not announced: trying again", err, "key", info.Key)
 		if fault.Is(err, fault.Invalid) {
 			return
 		}
@@ -121,15 +131,16 @@ func (s *System) uploaded(ctx context.Context, info blob.Info) {
 	}
 }
 
-// maxBatch is how many events coordinate takes at once.
+// maxBatch bounds the events in a batch for coordinate.
 const maxBatch = 1000
 
-// runCoordinate hands coordinate what happened, in batches.
+// runCoordinate passes events to coordinate in batches, at most one batch for
+// each BatchDelay.
 func (s *System) runCoordinate(ctx context.Context) {
 	for ctx.Err() == nil {
 		ms, err := s.Queues.Receive(ctx, host.CoordinateQueue, maxBatch, s.visibility, longPoll)
 		if err != nil {
-			s.warn(ctx, "queue can't be received", err, "queue", host.CoordinateQueue)
+			s.warn(ctx, "can't receive from a queue", err, observe.KeyQueue, host.CoordinateQueue)
 			sleep(ctx, retryAfter)
 			continue
 		}
@@ -140,7 +151,7 @@ func (s *System) runCoordinate(ctx context.Context) {
 		done := s.coordinate.HandleBatch(ctx, ms)
 		if len(done) > 0 {
 			if err := s.Queues.Ack(ctx, host.CoordinateQueue, done); err != nil {
-				s.warn(ctx, "events not acknowledged; they come back", err)
+				s.warn(ctx, "events not acknowledged: they are delivered again", err)
 			}
 		}
 		s.nackRest(ctx, ms, done)
@@ -152,7 +163,7 @@ func (s *System) runCoordinate(ctx context.Context) {
 	}
 }
 
-// nackRest lets messages that are not done with come back soon.
+// nackRest returns the messages that coordinate is not done with for a retry.
 func (s *System) nackRest(ctx context.Context, ms []queue.Message, done []string) {
 	if len(done) == len(ms) {
 		return
@@ -165,16 +176,16 @@ func (s *System) nackRest(ctx context.Context, ms []queue.Message, done []string
 		if settled[m.Receipt] {
 			continue
 		}
-		if err := s.Queues.Nack(ctx, host.CoordinateQueue, m.Receipt, min(retryAfter<<min(m.Receives, 10), lastRetry)); err != nil {
-			s.warn(ctx, "message not settled; it comes back", err, "message", m.ID)
+		if err := s.Queues.Nack(ctx, host.CoordinateQueue, m.Receipt, retryDelay(m)); err != nil {
+			s.warn(ctx, "message not settled: it is delivered again", err, observe.KeyMessage, m.ID)
 		}
 	}
 }
 
-// runReclaim scans every half heartbeat interval.
+// runReclaim wakes all open runs, and then scans every half heartbeat interval.
 func (s *System) runReclaim(ctx context.Context) {
 	if err := s.reclaim.WakeAll(ctx); err != nil {
-		s.warn(ctx, "open runs not rung", err)
+		s.warn(ctx, "open runs not woken", err)
 	}
 	tick := time.NewTicker(max(time.Millisecond, s.cfg.Deployment.Health.Interval.Std()/2))
 	defer tick.Stop()
@@ -190,10 +201,10 @@ func (s *System) runReclaim(ctx context.Context) {
 	}
 }
 
-// warn logs an error, unless the process is ending.
+// warn logs an error, unless ctx has ended: then the process stops.
 func (s *System) warn(ctx context.Context, what string, err error, args ...any) {
 	if ctx.Err() == nil {
-		s.Log.WarnContext(ctx, what, append(args, "error", err)...)
+		s.Log.WarnContext(ctx, what, append(args, observe.KeyError, err)...)
 	}
 }
 

@@ -11,56 +11,59 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/host"
+	"rollout/shared/observe"
 	"rollout/shared/record"
 )
 
-// followers are the runs whose files are being written here, behind their
-// commit frontier.
+// followers are the runs whose files this process is writing.
 type followers struct {
 	mu    sync.Mutex
 	byRun map[identity.RunID]*follower
-	start chan *follower // made by Run; nil before
+	start chan *follower // made by Run; nil before it
 }
 
-// follower is one such run.
+// follower is a run whose files are written behind its commit frontier.
 type follower struct {
 	first run.State
-	newer chan run.State // the newest state, if it is not taken yet
+	newer chan run.State // has the newest state until the follower takes it
 }
 
-// tell leaves the newest state. Only who holds the followers' lock may call it.
-func (f *follower) tell(st run.State) {
+// update replaces the newest state. The caller holds the followers' lock.
+func (f *follower) update(st run.State) {
 	select {
-	case <-f.newer: // an older one that nobody took
+	case <-f.newer: // an older state that was not taken
 	default:
 	}
 	f.newer <- st
 }
 
-// lookEvery is how long a follower relies on being told.
-const lookEvery = 10 * time.Second
+// pollEvery is how often a follower that gets no update reads the state itself:
+// another process may coordinate the run.
+const pollEvery = 10 * time.Second
 
 // maxFollowers bounds how many runs' files are open at once. Other runs are
 // written at their end.
 const maxFollowers = 8
 
-// onSaved hears of every state that coordinate saved here.
+// onSaved updates the run's follower, or starts one. Coordinate calls it after
+// every save.
 func (s *System) onSaved(st run.State) {
 	f := &s.followers
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if known := f.byRun[st.Run]; known != nil {
-		known.tell(st)
+		known.update(st)
 		return
 	}
-	if s.cfg.Segments != nil || st.Phase != run.Running || st.Done.Frontier() == 0 || len(f.byRun) >= maxFollowers || f.start == nil {
+	if s.cfg.Segments != nil || st.Phase != run.Running || st.Done.Frontier() == 0 ||
+		len(f.byRun) >= maxFollowers || f.start == nil {
 		return
 	}
 	fresh := &follower{first: st, newer: make(chan run.State, 1)}
 	select {
 	case f.start <- fresh:
 		f.byRun[st.Run] = fresh
-	default: // busy: the next state starts it
+	default: // busy: the next save starts it
 	}
 }
 
@@ -82,8 +85,8 @@ func (s *System) runFollowers(ctx context.Context) {
 	}
 }
 
-// follow writes a run's files to their end. If it can't, they are written anew
-// when finalize is asked to.
+// follow writes a run's files to their end. If that fails, it asks finalize to
+// write them again.
 func (s *System) follow(ctx context.Context, f *follower) {
 	err := s.finalize.Follow(ctx, f.first, func(ctx context.Context) (run.State, error) {
 		select {
@@ -91,7 +94,7 @@ func (s *System) follow(ctx context.Context, f *follower) {
 			return run.State{}, ctx.Err()
 		case st := <-f.newer:
 			return st, nil
-		case <-time.After(lookEvery): // others may coordinate and finalize it
+		case <-time.After(pollEvery):
 			var st run.State
 			_, _, err := host.Load(ctx, s.Docs, record.CoordinatorKey(f.first.Run), &st)
 			return st, err
@@ -103,15 +106,16 @@ func (s *System) follow(ctx context.Context, f *follower) {
 	if err == nil || ctx.Err() != nil || errors.Is(err, finalize.ErrAlreadyFinalized) {
 		return
 	}
-	s.warn(ctx, "files can't be written behind the frontier; they are written at the end", err, "run", f.first.Run)
+	s.warn(ctx, "files not written behind the frontier: they are written at the end", err,
+		observe.KeyRun, f.first.Run)
 	if err := s.Send(ctx, host.TaskQueue, events.Finalize{Run: string(f.first.Run)}); err != nil {
-		s.warn(ctx, "finalize not asked for; reclaim will", err, "run", f.first.Run)
+		s.warn(ctx, "finalize not asked for: reclaim asks later", err, observe.KeyRun, f.first.Run)
 	}
 }
 
-// finalizeOrWait finalizes a run, unless it is being followed here: then its
-// follower does. It may not know yet that the run is at its end, if another
-// process coordinates it.
+// finalizeOrWait finalizes a run. If a follower is writing its files, it only
+// passes the state to the follower, which may not know yet that the run ends if
+// another process coordinates it.
 func (s *System) finalizeOrWait(ctx context.Context, p events.Finalize) error {
 	id := identity.RunID(p.Run)
 	var st run.State
@@ -122,7 +126,7 @@ func (s *System) finalizeOrWait(ctx context.Context, p events.Finalize) error {
 	f.mu.Lock()
 	known := f.byRun[id]
 	if known != nil {
-		known.tell(st)
+		known.update(st)
 	} else {
 		f.byRun[id] = &follower{newer: make(chan run.State, 1)}
 	}

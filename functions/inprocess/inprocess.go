@@ -1,11 +1,20 @@
-// Package inprocess runs all functions in one process, on the events, timers
-// and queues that clouds would call them with: at least once, in any order.
+// Package inprocess runs all functions in one process. It calls them as a cloud
+// would, by queues, uploads and timers: at least once, in any order.
 //
-//	uploads ─▶ submit ─▶ tasks ─▶ plan, finalize
-//	               coordinate queue ─▶ coordinate      timer ─▶ reclaim
+//	uploads ──────────▶ tasks queue
+//	tasks queue ──────▶ submit, plan, finalize    8 at once
+//	plan queue ───────▶ plan (ranges)             PlanConcurrency at once
+//	coordinate queue ─▶ coordinate                in batches
+//	timer ────────────▶ reclaim                   every half heartbeat interval
 //
-// It is wiring: it receives, calls a handler, acknowledges. It holds no state
-// of any run, and any number of processes may run it over the same stores.
+// For each message it takes the same steps: receive, call the handler while the
+// message is kept hidden, and then acknowledge it, move it to the dead letters
+// (Invalid), or return it for a later retry (any other error).
+//
+// While a run is going on, a follower writes its files behind the commit
+// frontier; it only saves time at the end. The package holds no state of a run
+// that is not in the stores, and any number of processes may run over the same
+// stores.
 package inprocess
 
 import (
@@ -27,21 +36,21 @@ import (
 	"rollout/shared/record"
 )
 
-// Config says what to run.
+// Config configures a System.
 type Config struct {
 	Deployment config.Deployment
-	// Uploads are the objects created in the bucket; nil if nobody watches it.
+	// Uploads are the objects created in the bucket; nil if the bucket is not watched.
 	Uploads <-chan blob.Info
-	// OnOpen is called with every open run that something is heard of; it must not
-	// block. May be nil.
+	// OnOpen is optional. It is called when an event of an open run arrives, and
+	// must not block.
 	OnOpen func(record.Manifest)
-	// PlanConcurrency is how many ranges are cut at once; 2 if unset.
+	// PlanConcurrency is how many ranges are cut at once. Default: 2.
 	PlanConcurrency int
-	// Segments, if not nil, has runs planned by turns and the files of large ones
-	// written in segments, as in clouds; else files are written behind the commit
-	// frontier.
+	// Segments, if not nil, makes the functions work as in clouds: they plan with
+	// leases, share runs with other coordinators, and write the files of large runs
+	// in segments. Otherwise files are written behind the commit frontier.
 	Segments *finalize.SegmentOptions
-	// BatchDelay is how long coordinate lets events gather; 50 ms if unset.
+	// BatchDelay is how long events are collected for coordinate. Default: 50 ms.
 	BatchDelay time.Duration
 }
 
@@ -59,8 +68,8 @@ type System struct {
 	followers followers
 }
 
-// dispatchConcurrency is how many tasks are handled at once. They mostly wait for
-// synced writes, which many callers share.
+// dispatchConcurrency is how many messages of the tasks queue are handled at
+// once. Handlers mostly wait for synced writes, which they share.
 const dispatchConcurrency = 8
 
 // New wires the functions over the ports.
@@ -88,7 +97,7 @@ func New(p host.Ports, cfg Config) *System {
 	return s
 }
 
-// Submitter returns the submit function, for callers that pin inputs
+// Submitter returns the submit function, for callers that pin their inputs
 // themselves.
 func (s *System) Submitter() *submit.Submitter { return s.submit }
 

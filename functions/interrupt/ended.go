@@ -17,8 +17,8 @@ import (
 const maxEventAge = health.HeartbeatRetention / 2
 
 // preempted drains the workers of a machine that its provider takes back. If no
-// worker was ever heard of there, it records the machine as ended without blame,
-// so that its end does not count as a failed boot.
+// worker ever sent a heartbeat from it, it records the machine as ended without a
+// failure, so that its end does not count as a failed boot.
 func (i *Interrupter) preempted(ctx context.Context, n cloud.MachineNotice) error {
 	heard, err := i.drain(ctx, n)
 	if err != nil || heard {
@@ -41,15 +41,16 @@ func (i *Interrupter) preempted(ctx context.Context, n cloud.MachineNotice) erro
 	return i.recordFailure(ctx, pool, n.Machine, "")
 }
 
-// terminated records a failed boot if a machine ended from which no worker was
-// ever heard. Without it one machine after another would start and fail for as
-// long as a run is open.
+// terminated records a failed boot if no worker ever sent a heartbeat from the
+// machine that ended. Otherwise one machine after another would start and fail
+// for as long as a run is open.
 func (i *Interrupter) terminated(ctx context.Context, pool string, n cloud.MachineNotice) error {
 	if n.Machine == "" {
 		return fault.New(fault.Invalid, "the notice names no machine: %+v", n)
 	}
 	if age := i.Clock.Now().Sub(n.At).Abs(); age > maxEventAge {
-		i.Log.WarnContext(ctx, "the machine ended too long ago to know whether it had workers", "instance", n.Machine, "age", age)
+		i.Log.WarnContext(ctx, "the machine ended too long ago to know whether it had workers",
+			"instance", n.Machine, "age", age)
 		return nil
 	}
 	heard := false
@@ -66,17 +67,19 @@ func (i *Interrupter) terminated(ctx context.Context, pool string, n cloud.Machi
 // launchFailed notes why the pool's fleet could not start a machine, for people.
 // The fleet itself tries again. The newest notice stands.
 func (i *Interrupter) launchFailed(ctx context.Context, pool string, n cloud.MachineNotice) error {
-	_, err := host.Update(ctx, i.Docs, record.FleetKey(pool), func(f record.Fleet, _ bool) (record.Fleet, bool, error) {
+	change := func(f record.Fleet, _ bool) (record.Fleet, bool, error) {
 		if !n.At.After(f.AbsentAt) {
 			return f, false, nil
 		}
 		return record.Fleet{Schema: record.Schema, AbsentAt: n.At.UTC(), Absent: n.Reason}, true, nil
-	})
+	}
+	_, err := host.Update(ctx, i.Docs, record.FleetKey(pool), change)
 	return fault.Wrap(err, "note that no machine of pool %s can start", pool)
 }
 
-// recordFailure writes a final heartbeat in the machine's stead, once. An empty
-// reason records an end without blame.
+// recordFailure writes a final heartbeat in place of the machine, once. An empty
+// reason records an end that is not a failure, so that terminated does not record
+// one later.
 func (i *Interrupter) recordFailure(ctx context.Context, pool, machine, reason string) error {
 	now := i.Clock.Now().UTC()
 	b := health.Heartbeat{

@@ -18,12 +18,12 @@ import (
 	"rollout/shared/record"
 )
 
-// unheard is a machine of the pool small that never had a worker.
-const unheard = "i-0aaaaaaaaaaaaaaa0"
+// silent is a machine of the pool small that never had a worker.
+const silent = "i-0aaaaaaaaaaaaaaa0"
 
 // fleetOf knows the fleet of two machines.
 func fleetOf(_ context.Context, machine string) (string, error) {
-	if machine != unheard && machine != instance {
+	if machine != silent && machine != instance {
 		return "", fault.New(fault.NotFound, "in no fleet")
 	}
 	return "acme-small", nil
@@ -74,16 +74,18 @@ func TestMachineThatEndsBeforeAnyHeartbeatIsAFailedBoot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := newFixture(t)
 		for range 3 { // events come more than once
-			if err := interrupter(p).Handle(t.Context(), terminated(unheard, time.Minute)); err != nil {
+			if err := interrupter(p).Handle(t.Context(), terminated(silent, time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		said := failures(t, p)
-		if len(said) != 1 {
-			t.Fatalf("%d failure reports, want 1", len(said))
+		got := failures(t, p)
+		if len(got) != 1 {
+			t.Fatalf("%d failure reports, want 1", len(got))
 		}
-		if b := said[0]; b.Pool != "small" || b.Instance != unheard || b.State != health.Gone || !b.At.Equal(time.Now()) ||
-			!strings.Contains(b.FailureReason, "show the console of "+unheard) || !strings.Contains(b.FailureReason, "user request") {
+		b := got[0]
+		if b.Pool != "small" || b.Instance != silent || b.State != health.Gone || !b.At.Equal(time.Now()) ||
+			!strings.Contains(b.FailureReason, "show the console of "+silent) ||
+			!strings.Contains(b.FailureReason, "user request") {
 			t.Errorf("the failure report is %+v", b)
 		}
 	})
@@ -99,17 +101,16 @@ func TestMachineWithHeartbeatsIsNoFailedBoot(t *testing.T) {
 		}{
 			"its workers are alive": {terminated(instance, 0), nil},
 			"its worker has left":   {terminated(gone, 0), nil},
-			"it was preempted before": {terminated(unheard, 0), func(i *interrupt.Interrupter) error {
-				return i.Handle(t.Context(), preempted(unheard, "spot interruption"))
+			"it was preempted before": {terminated(silent, 0), func(i *interrupt.Interrupter) error {
+				return i.Handle(t.Context(), preempted(silent, "spot interruption"))
 			}},
 			// The heartbeats of its workers may have been deleted by now.
-			"the notice is old":             {terminated(unheard, health.HeartbeatRetention), nil},
-			"the notice is from the future": {terminated(unheard, -24*time.Hour), nil},
+			"the notice is old":             {terminated(silent, health.HeartbeatRetention), nil},
+			"the notice is from the future": {terminated(silent, -24*time.Hour), nil},
 		} {
 			p, _ := newFixture(t)
-			if _, err := host.Save(t.Context(), p.Docs, record.HeartbeatKey("w6"), health.Heartbeat{Schema: 1, Worker: "w6", State: health.Gone, Instance: gone}, ""); err != nil {
-				t.Fatal(err)
-			}
+			hosttest.Save(t, p, record.HeartbeatKey("w6"),
+				health.Heartbeat{Schema: 1, Worker: "w6", State: health.Gone, Instance: gone})
 			i := interrupter(p)
 			if c.given != nil {
 				if err := c.given(i); err != nil {
@@ -123,11 +124,11 @@ func TestMachineWithHeartbeatsIsNoFailedBoot(t *testing.T) {
 	})
 }
 
-func TestPreemptionBeforeAnyHeartbeatIsRecordedWithoutBlame(t *testing.T) {
+func TestPreemptionBeforeAnyHeartbeatIsNotRecordedAsFailure(t *testing.T) {
 	t.Parallel()
 	p, _ := newFixture(t)
 	i := interrupter(p)
-	for _, machine := range []string{unheard, unheard, instance, "i-0ccccccccccccccc0"} {
+	for _, machine := range []string{silent, silent, instance, "i-0ccccccccccccccc0"} {
 		if err := i.Handle(t.Context(), preempted(machine, "spot interruption")); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +136,7 @@ func TestPreemptionBeforeAnyHeartbeatIsRecordedWithoutBlame(t *testing.T) {
 	if got := strings.Join(marked(t, p), " "); got != "w1 w2" {
 		t.Errorf("%q are to drain", got)
 	}
-	for machine, want := range map[string]bool{unheard: true, instance: false, "i-0ccccccccccccccc0": false} {
+	for machine, want := range map[string]bool{silent: true, instance: false, "i-0ccccccccccccccc0": false} {
 		if _, err := p.Docs.Get(t.Context(), record.HeartbeatKey(machine)); (err == nil) != want {
 			t.Errorf("%s: %v, want it recorded: %t", machine, err, want)
 		}
@@ -151,7 +152,7 @@ func TestConcurrentNoticesOfOneMachineRecordItOnce(t *testing.T) {
 		}
 		return fleetOf(ctx, machine)
 	}
-	if err := interrupterWith(p, meanwhile).Handle(t.Context(), preempted(unheard, "spot interruption")); err != nil {
+	if err := interrupterWith(p, meanwhile).Handle(t.Context(), preempted(silent, "spot interruption")); err != nil {
 		t.Error(err)
 	}
 }
@@ -161,7 +162,7 @@ func TestPreemptionIsRetriedWhenTheProviderDoesNotAnswer(t *testing.T) {
 	for kind, again := range map[fault.Kind]bool{fault.Throttled: true, fault.Unavailable: true, fault.Denied: false} {
 		p, _ := newFixture(t)
 		err := interrupterWith(p, func(context.Context, string) (string, error) { return "", fault.New(kind, "no") }).
-			Handle(t.Context(), preempted(unheard, "spot interruption"))
+			Handle(t.Context(), preempted(silent, "spot interruption"))
 		if (err != nil) != again || again && !fault.Is(err, kind) {
 			t.Errorf("%v: %v", kind, err)
 		}
@@ -180,7 +181,8 @@ func TestFailedLaunchIsNotedForItsPool(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if f := hosttest.Load[record.Fleet](t, p, record.FleetKey("small")); !f.AbsentAt.Equal(at) || f.Absent != "no capacity since 0s" {
+	f := hosttest.Load[record.Fleet](t, p, record.FleetKey("small"))
+	if !f.AbsentAt.Equal(at) || f.Absent != "no capacity since 0s" {
 		t.Errorf("the note is %+v", f)
 	}
 }
@@ -188,7 +190,7 @@ func TestFailedLaunchIsNotedForItsPool(t *testing.T) {
 func TestNoticesOfOtherFleetsAreIgnored(t *testing.T) {
 	t.Parallel()
 	p, _ := newFixture(t)
-	other := terminated(unheard, time.Minute)
+	other := terminated(silent, time.Minute)
 	other.Fleet = "acme-other"
 	launch := cloud.MachineNotice{Kind: cloud.LaunchFailed, Fleet: "other", Reason: "no capacity", At: time.Now()}
 	for _, n := range []cloud.MachineNotice{other, launch} {
@@ -196,7 +198,8 @@ func TestNoticesOfOtherFleetsAreIgnored(t *testing.T) {
 			t.Errorf("%+v: %v", n, err)
 		}
 	}
-	if _, err := p.Docs.Get(t.Context(), record.FleetKey("small")); !fault.Is(err, fault.NotFound) || len(failures(t, p)) > 0 {
+	_, err := p.Docs.Get(t.Context(), record.FleetKey("small"))
+	if !fault.Is(err, fault.NotFound) || len(failures(t, p)) > 0 {
 		t.Errorf("recorded %v, %v", failures(t, p), err)
 	}
 }

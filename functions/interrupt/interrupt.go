@@ -1,15 +1,20 @@
-// Package interrupt acts on what a provider says of machines: that one is taken
-// back, stops, was ended by its fleet, or can't be started.
+// Package interrupt acts on what a provider reports about machines: that one is
+// taken back, stops, was ended by its fleet, or can't be started.
 //
-//	MachineNotice ──▶ Handle ─┬─ preempted, stopping ──▶ worker/<worker> drain mark
-//	                          ├─ terminated, never heard of ──▶ beat/<machine> failure report
-//	                          └─ launch failed ──▶ fleet/<pool> reason, for people
+//		MachineNotice ──▶ Handle ─┬─ preempted, stopping ────────▶ worker/<worker> drain mark
+//		                          ├─ terminated, no heartbeat ───▶ beat/<machine> failure report
+//		                          └─ launch failed ──────────────▶ fleet/<pool> reason, for people
 //
-// A worker hears most of it from its own machine, and sooner. This function is
-// for what the worker misses; a repeated notice changes nothing, because five
-// notices are one drain. A machine on which no worker could start says so itself
-// if it can; where it can't, only its provider knows that it existed. The package
-// never decides that a worker is dead: the worker's heartbeat does.
+//	 1. Before the end: find the machine's workers by their heartbeats, and mark
+//	    them to drain. A worker learns most of it from its own machine, and sooner.
+//	    A repeated notice changes nothing: several notices make one mark.
+//	 2. After the end: record a machine that ended without a heartbeat as a failed
+//	    boot. A machine on which no worker could start reports that in a heartbeat;
+//	    if it can't, only its provider knows that it existed. Package reclaim counts
+//	    the failures and pauses the pool's runs.
+//	 3. If a machine could not be launched: note why, for people.
+//
+// The package never decides that a worker is dead: only its heartbeat does.
 package interrupt
 
 import (
@@ -31,7 +36,7 @@ type Interrupter struct {
 	options Options
 }
 
-// Options say whose machines the notices are about.
+// Options say which machines the notices are about.
 type Options struct {
 	Deployment config.Deployment // with the pools whose fleets count
 	Hints      cloud.Hints
@@ -80,7 +85,7 @@ func (i *Interrupter) drain(ctx context.Context, n cloud.MachineNotice) (heard b
 		return false, fault.New(fault.Invalid, "the notice names no machine")
 	}
 	found := 0
-	var failed error // one worker's error must not hide another worker
+	var failed error // an error about one worker does not stop the others
 	err = i.each(ctx, n.Machine, func(b health.Heartbeat) {
 		heard = true
 		if b.State != health.Gone {
@@ -104,7 +109,7 @@ func (i *Interrupter) each(ctx context.Context, machine string, yield func(healt
 	})
 	if fault.Is(err, fault.Corrupt) || fault.Is(err, fault.Invalid) {
 		i.Log.WarnContext(ctx, "a heartbeat can't be read", observe.KeyError, err)
-		return nil // a worker of another version; it hides no other
+		return nil // of a worker of another version
 	}
 	return err
 }

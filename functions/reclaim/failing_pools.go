@@ -18,21 +18,23 @@ import (
 	"rollout/shared/text"
 )
 
-// failuresToPause is how many machines of a pool give up, while none of the pool's
-// works, before its runs pause: the next would do no better, and be paid for.
+// failuresToPause is how many machines of a pool fail, while none of the pool
+// works, before the pool's runs pause. Further machines would fail, too, and cost
+// money.
 const failuresToPause = 3
 
-// pauseFailingPools heeds the last words of machines on which nobody could work. The runs
-// of a pool of which machine after machine gave up pause, until people have
-// seen to it; it returns the others. Words that say nothing any more are
-// taken back: of a pool in which a machine works since, whose runs were just told
-// to pause, or that has none.
-func (r *Reclaimer) pauseFailingPools(ctx context.Context, open []run.State, beats map[string]health.Heartbeat) (others []run.State, err error) {
-	said := failureReports(beats)
-	if len(said) == 0 {
+// pauseFailingPools pauses the runs of pools whose machines fail one after
+// another, by the failure reports that machines left in their heartbeats. It
+// returns the other open runs. It clears obsolete reports: those of a pool in
+// which a machine has worked since, whose runs it has just paused, or that has no
+// running runs.
+func (r *Reclaimer) pauseFailingPools(ctx context.Context, open []run.State,
+	beats map[string]health.Heartbeat) (others []run.State, err error) {
+	reports := failureReports(beats)
+	if len(reports) == 0 {
 		return open, nil
 	}
-	told := map[identity.RunID]bool{}
+	paused := map[identity.RunID]bool{}
 	var running []run.State
 	for _, s := range open {
 		if s.Phase == run.Running || s.Phase == run.Planning {
@@ -43,22 +45,26 @@ func (r *Reclaimer) pauseFailingPools(ctx context.Context, open []run.State, bea
 	if err != nil {
 		return open, err
 	}
-	wanted := map[string]bool{} // pools that have runs which go on
+	counting := map[string]bool{} // pools with running runs whose reports still count
 	for i, m := range manifests {
-		words := slices.DeleteFunc(slices.Clone(said[m.Pool]), func(b health.Heartbeat) bool { return b.At.Before(m.CreatedAt) || superseded(b, beats) })
-		if len(words) < failuresToPause {
-			wanted[m.Pool] = true
+		failed := slices.DeleteFunc(slices.Clone(reports[m.Pool]), func(b health.Heartbeat) bool {
+			return b.At.Before(m.CreatedAt) || superseded(b, beats)
+		})
+		if len(failed) < failuresToPause {
+			counting[m.Pool] = true
 			continue
 		}
-		if err := r.Send(ctx, host.CoordinateQueue, events.ModelMissing{Run: string(running[i].Run), Reason: pauseReason(words)}); err != nil {
+		id := running[i].Run
+		e := events.ModelMissing{Run: string(id), Reason: pauseReason(failed)}
+		if err := r.Send(ctx, host.CoordinateQueue, e); err != nil {
 			return open, err
 		}
-		told[running[i].Run] = true
+		paused[id] = true
 	}
-	others = slices.DeleteFunc(slices.Clone(open), func(s run.State) bool { return told[s.Run] })
-	for pool, words := range said {
-		for _, b := range words {
-			if wanted[pool] && !superseded(b, beats) {
+	others = slices.DeleteFunc(slices.Clone(open), func(s run.State) bool { return paused[s.Run] })
+	for pool, failed := range reports {
+		for _, b := range failed {
+			if counting[pool] && !superseded(b, beats) {
 				continue
 			}
 			if err := r.clearFailure(ctx, b); err != nil {
@@ -69,7 +75,8 @@ func (r *Reclaimer) pauseFailingPools(ctx context.Context, open []run.State, bea
 	return others, nil
 }
 
-// failureReports are those of machines, by pool, the newest last.
+// failureReports returns the heartbeats with a failure report, by pool, the
+// newest last.
 func failureReports(beats map[string]health.Heartbeat) map[string][]health.Heartbeat {
 	out := map[string][]health.Heartbeat{}
 	for _, b := range beats {
@@ -77,19 +84,20 @@ func failureReports(beats map[string]health.Heartbeat) map[string][]health.Heart
 			out[b.Pool] = append(out[b.Pool], b)
 		}
 	}
-	for _, words := range out {
-		slices.SortFunc(words, func(x, y health.Heartbeat) int {
+	for _, reports := range out {
+		slices.SortFunc(reports, func(x, y health.Heartbeat) int {
 			return cmp.Or(x.At.Compare(y.At), strings.Compare(x.Worker, y.Worker))
 		})
 	}
 	return out
 }
 
-// superseded reports whether another machine of the pool has answered something
-// and was there since.
-func superseded(word health.Heartbeat, beats map[string]health.Heartbeat) bool {
+// superseded reports whether another machine of the pool has answered items and
+// sent a heartbeat after the report.
+func superseded(report health.Heartbeat, beats map[string]health.Heartbeat) bool {
 	for _, b := range beats {
-		if b.FailureReason == "" && b.Pool == word.Pool && b.Load.Rows > 0 && b.At.After(word.At) && machineOf(b) != machineOf(word) {
+		if b.FailureReason == "" && b.Pool == report.Pool && b.Load.Rows > 0 && b.At.After(report.At) &&
+			machineOf(b) != machineOf(report) {
 			return true
 		}
 	}
@@ -98,28 +106,30 @@ func superseded(word health.Heartbeat, beats map[string]health.Heartbeat) bool {
 
 func machineOf(b health.Heartbeat) string { return cmp.Or(b.Instance, b.Host) }
 
-// pauseReason is why a run pauses.
-func pauseReason(words []health.Heartbeat) string {
-	last := words[len(words)-1]
-	return fmt.Sprintf("%d machines of the pool %s gave up one after the other, and none works; the last, %s: %s. See to it, then resume the run",
-		len(words), text.Truncate(last.Pool, 64, ""), text.Truncate(machineOf(last), 64, ""),
+// pauseReason is the reason, for people, why a run pauses.
+func pauseReason(reports []health.Heartbeat) string {
+	last := reports[len(reports)-1]
+	return fmt.Sprintf("%d machines of the pool %s failed one after the other, and none works; the last, %s: %s. "+
+		"Remove the cause, then resume the run",
+		len(reports), text.Truncate(last.Pool, 64, ""), text.Truncate(machineOf(last), 64, ""),
 		text.Truncate(last.FailureReason, 256, ""))
 }
 
-// clearFailure takes back why a machine gave up. That it was heard of stays for a while:
-// its cloud tells of its end later, and who hears of a machine that nobody knows
-// takes it for one that could say nothing.
-func (r *Reclaimer) clearFailure(ctx context.Context, word health.Heartbeat) error {
-	_, err := host.Update(ctx, r.Docs, record.HeartbeatKey(word.Worker), func(b health.Heartbeat, found bool) (health.Heartbeat, bool, error) {
-		said := found && b.FailureReason != ""
+// clearFailure clears the failure report of a heartbeat, and keeps the heartbeat:
+// the cloud reports the machine's end later, and package interrupt would record a
+// machine without a heartbeat as failed.
+func (r *Reclaimer) clearFailure(ctx context.Context, report health.Heartbeat) error {
+	change := func(b health.Heartbeat, found bool) (health.Heartbeat, bool, error) {
+		changed := found && b.FailureReason != ""
 		b.FailureReason = ""
-		return b, said, nil
-	})
-	return fault.Wrap(err, "take back the last word of %s", word.Worker)
+		return b, changed, nil
+	}
+	_, err := host.Update(ctx, r.Docs, record.HeartbeatKey(report.Worker), change)
+	return fault.Wrap(err, "clear the failure report of %s", report.Worker)
 }
 
-// retention is for how long a beat is kept once it is over: a machine takes up to an
-// hour to give up, and a few of them count.
+// retention is how long a heartbeat is kept after it was due. Failure reports are
+// kept longer: a machine takes up to an hour to fail, and several count together.
 func retention(b health.Heartbeat) time.Duration {
 	if b.FailureReason != "" {
 		return 24 * retainFor

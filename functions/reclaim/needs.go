@@ -16,9 +16,10 @@ import (
 	"rollout/shared/record"
 )
 
-// reportNeeds tells what the pools of the running runs need: more machines may have
-// come up late, or gone, than was known when work was sent.
-func (r *Reclaimer) reportNeeds(ctx context.Context, open []run.State, beats map[string]health.Heartbeat, now time.Time) error {
+// reportNeeds reports the demand of the running runs to onNeed, because machines
+// may have ended, or failed to start, since work was sent.
+func (r *Reclaimer) reportNeeds(ctx context.Context, open []run.State, beats map[string]health.Heartbeat,
+	now time.Time) error {
 	var running []run.State
 	for _, s := range open {
 		if s.Phase == run.Running && s.Done.Set.Len() < s.Shards {
@@ -44,7 +45,7 @@ func (r *Reclaimer) reportNeeds(ctx context.Context, open []run.State, beats map
 	return nil
 }
 
-// manifests are those of the runs, in their order.
+// manifests reads the manifests of the runs, in the same order.
 func (r *Reclaimer) manifests(ctx context.Context, of []run.State) (out []record.Manifest, err error) {
 	for part := range slices.Chunk(of, document.MaxKeys) {
 		var keys []string
@@ -53,7 +54,7 @@ func (r *Reclaimer) manifests(ctx context.Context, of []run.State) (out []record
 		}
 		docs, err := r.Docs.GetMany(ctx, keys)
 		if err != nil {
-			return nil, fault.Wrap(err, "look at the pools of the open runs")
+			return nil, fault.Wrap(err, "read the manifests of the open runs")
 		}
 		for _, d := range docs {
 			m, err := host.DecodeManifest(d)
@@ -66,9 +67,10 @@ func (r *Reclaimer) manifests(ctx context.Context, of []run.State) (out []record
 	return out, nil
 }
 
-// workingMachines counts the machines, by pool, whose workers take work, and lists the
-// shards that those hold, by run.
-func (r *Reclaimer) workingMachines(beats map[string]health.Heartbeat, now time.Time) (machines map[string]int, holds map[identity.RunID][]int) {
+// workingMachines counts the machines, by pool, whose workers are alive and not
+// draining. It lists the shards that these workers hold, by run.
+func (r *Reclaimer) workingMachines(beats map[string]health.Heartbeat,
+	now time.Time) (machines map[string]int, holds map[identity.RunID][]int) {
 	machines, holds = map[string]int{}, map[identity.RunID][]int{}
 	type machine struct{ pool, name string }
 	seen := map[machine]bool{}

@@ -15,9 +15,9 @@ import (
 	"rollout/shared/record"
 )
 
-// open returns the states of the open runs. Of those that coordinate has not
-// heard of it asks for the plan; those that have ended are open no more. A
-// document that can't be read hides no other: it is told in the error.
+// open returns the states of the open runs. It asks for the plans of runs that
+// coordinate has no state of, and removes ended runs from the index. It skips
+// documents that can't be read, and returns their errors together.
 func (r *Reclaimer) open(ctx context.Context, now time.Time) (states []run.State, failed error) {
 	var notes []document.Doc
 	for d, err := range document.All(ctx, r.Docs, record.OpenRunPrefix) {
@@ -38,17 +38,19 @@ func (r *Reclaimer) open(ctx context.Context, now time.Time) (states []run.State
 	return states, failed
 }
 
-func (r *Reclaimer) openOf(ctx context.Context, notes []document.Doc, now time.Time) (states []run.State, failed error) {
+// openOf is open for one page of the index.
+func (r *Reclaimer) openOf(ctx context.Context, notes []document.Doc,
+	now time.Time) (states []run.State, failed error) {
 	coordinators, err := r.Docs.GetMany(ctx, keys(notes, record.CoordinatorKey))
 	if err != nil {
-		return nil, fault.Wrap(err, "look at the open runs")
+		return nil, fault.Wrap(err, "read the open runs")
 	}
-	var unheard []document.Doc
+	var unseen []document.Doc
 	for i, d := range coordinators {
 		var s run.State
 		switch err := decode(d, &s); {
 		case d.Revision == "":
-			unheard = append(unheard, notes[i])
+			unseen = append(unseen, notes[i])
 		case err != nil:
 			failed = errors.Join(failed, err)
 		case s.Phase.Ended():
@@ -57,23 +59,24 @@ func (r *Reclaimer) openOf(ctx context.Context, notes []document.Doc, now time.T
 			states = append(states, s)
 		}
 	}
-	return states, errors.Join(failed, r.replanUnseen(ctx, unheard, now))
+	return states, errors.Join(failed, r.replanUnseen(ctx, unseen, now))
 }
 
-// maxRetryInterval is how long a plan may be under way at most: a function's longest time.
+// maxRetryInterval bounds the interval of retries: a function runs no longer.
 const maxRetryInterval = 15 * time.Minute
 
-// replanUnseen asks for the plan of runs that coordinate never heard of, whose
-// events were lost, once they are outstanding; and again after as long as that
-// took, as a large archive is unpacked before coordinate hears of its run. What
-// is noted without a manifest for long is a submission that came to nothing.
+// replanUnseen asks for the plan of runs that coordinate has no state of, because
+// their events were lost, after retryAfter; and again after twice as long each
+// time, because a large archive is unpacked before coordinate learns of its run.
+// It removes runs from the index that were refused, or whose submission failed
+// before it wrote a manifest.
 func (r *Reclaimer) replanUnseen(ctx context.Context, notes []document.Doc, now time.Time) (failed error) {
 	if len(notes) == 0 {
 		return nil
 	}
 	manifests, err := r.Docs.GetMany(ctx, keys(notes, record.ManifestKey))
 	if err != nil {
-		return fault.Wrap(err, "look at the open runs")
+		return fault.Wrap(err, "read the manifests of the open runs")
 	}
 	for i, d := range manifests {
 		var note record.OpenRun
@@ -92,7 +95,8 @@ func (r *Reclaimer) replanUnseen(ctx context.Context, notes []document.Doc, now 
 	return failed
 }
 
-// ask asks for a run's plan, and notes that. Whoever notes it first asks.
+// ask notes in the index that a run's plan is asked for, and asks. If another
+// scan has changed the note meanwhile, that scan asks.
 func (r *Reclaimer) ask(ctx context.Context, d document.Doc, note record.OpenRun, now time.Time) error {
 	note.PlanRequestedAt = now.UTC()
 	_, err := host.Save(ctx, r.Docs, d.Key, note, d.Revision)
@@ -105,18 +109,18 @@ func (r *Reclaimer) ask(ctx context.Context, d document.Doc, note record.OpenRun
 	return r.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(note.Run)})
 }
 
-// forgetOpen forgets that a run is open, unless somebody noted it anew.
+// forgetOpen removes a run from the index, unless its note was written again.
 func (r *Reclaimer) forgetOpen(ctx context.Context, note document.Doc) error {
 	err := r.Docs.Delete(ctx, note.Key, note.Revision)
 	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) {
 		return nil
 	}
-	return fault.Wrap(err, "forget that a run is open")
+	return fault.Wrap(err, "remove a run from the open ones")
 }
 
-// WakeAll asks coordinate to look at every run that has not ended, and notes
-// those as open that are not: an earlier version noted none. It is called once,
-// when a process starts.
+// WakeAll wakes coordinate for every run that has not ended, asks for incomplete
+// plans, and adds the runs to the index of open runs, which earlier versions did
+// not write. Call it once, when a process starts.
 func (r *Reclaimer) WakeAll(ctx context.Context) error {
 	return host.Each(ctx, r.Docs, record.ManifestPrefix, func(m record.Manifest) error {
 		var s run.State
@@ -125,7 +129,8 @@ func (r *Reclaimer) WakeAll(ctx context.Context) error {
 			return err
 		}
 		note := record.OpenRun{Schema: record.Schema, Run: m.Run, At: r.Clock.Now().UTC()}
-		if _, err := host.Save(ctx, r.Docs, record.OpenRunKey(m.Run), note, ""); err != nil && !fault.Is(err, fault.Conflict) {
+		_, err = host.Save(ctx, r.Docs, record.OpenRunKey(m.Run), note, "")
+		if err != nil && !fault.Is(err, fault.Conflict) {
 			return err
 		}
 		if !s.Complete {
@@ -140,7 +145,7 @@ func (r *Reclaimer) WakeAll(ctx context.Context) error {
 	})
 }
 
-// keys are those of other documents of the runs that the notes are about.
+// keys returns the keys of another document of the runs of the notes.
 func keys(notes []document.Doc, of func(identity.RunID) string) []string {
 	out := make([]string, len(notes))
 	for i, d := range notes {
@@ -150,7 +155,7 @@ func keys(notes []document.Doc, of func(identity.RunID) string) []string {
 	return out
 }
 
-// decode reads a document; one that is not there is the zero value.
+// decode decodes a document into v. It leaves v as it is if the document is absent.
 func decode(d document.Doc, v any) error {
 	if d.Revision == "" {
 		return nil
@@ -158,6 +163,6 @@ func decode(d document.Doc, v any) error {
 	return record.Decode(d.Value, v, "document "+d.Key)
 }
 
-// apart is how far a time is from now: in the future, if the clock was set back
-// since.
+// apart is the distance of a time from now, in either direction: the clock may
+// have been set back since.
 func apart(at, now time.Time) time.Duration { return now.Sub(at).Abs() }

@@ -1,12 +1,27 @@
-// Package reclaim looks, on a timer, for what messages failed to say: dead
-// workers, lost messages, overdue deadlines. Of runs it only reports to
-// coordinate; of workers it marks the dead, and forgets the long gone.
+// Package reclaim finds, on a timer, what messages failed to report: dead
+// workers, lost messages, overdue deadlines.
 //
-// It looks at runs that submit noted as open, and forgets the note of those
-// that have ended: where no run is open there is nothing to read. What it
-// remembers between scans only spares looks; a process that starts anew finds
-// the same. It writes no other document of a run, and judges nobody right after a
-// suspend: then everyone's heartbeat is overdue.
+//	timer ─▶ open runs ─▶ heartbeats ─▶ each run: wake-up, lost and done shards ─▶ coordinate
+//	             │             └─▶ marks of dead workers, old heartbeats deleted
+//	             └─▶ plans that are overdue ─▶ plan
+//
+// A scan takes these steps:
+//
+//  1. After a suspend of the machine, or a change of the clock, skip scans until
+//     all workers had time to renew their heartbeats.
+//  2. Read the index of open runs. Delete the entries of runs that have ended.
+//     Ask for the plan of runs that coordinate has no state of.
+//  3. Read the heartbeats. Mark dead workers once. Delete the heartbeats of
+//     workers that ended long ago.
+//  4. For each open run, wake coordinate if effects, a plan, a finalize or a
+//     deadline are overdue, and report the dispatched shards that are done or
+//     lost.
+//  5. Pause the runs of pools whose machines fail one after another, and report
+//     the demand for machines.
+//
+// The package reports to coordinate, and writes no document of a run except the
+// index of open runs. Its memory between scans only saves reads: a new process
+// finds the same.
 package reclaim
 
 import (
@@ -26,38 +41,41 @@ import (
 	"rollout/shared/observe"
 )
 
-// retryAfter is how long effects, a plan or a finalize may be under way
-// before the run is rung.
+// retryAfter is how long effects, a plan or a finalize may take before
+// coordinate is woken for the run.
 const retryAfter = 2 * time.Minute
 
-// Reclaimer scans. One scan at a time.
+// Reclaimer scans. It allows one scan at a time.
 type Reclaimer struct {
 	host.Ports
 	timings     health.Timings
-	stateless   bool                         // it scans once, and somebody else long before and after
+	stateless   bool                         // scans once: see ScanOnce
 	last        time.Time                    // of a scan
-	resumedAt   time.Time                    // when the clocks went apart last; zero if never
-	checkedAt   map[identity.RunID]time.Time // when the dispatched shards of a run were looked at last
-	futureBeats map[string]futureBeat        // of beats that are ahead of the clock, by worker
-	onNeed      func(string, scaling.Demand) // is told what pools need; nil is nobody
+	resumedAt   time.Time                    // when a suspend was last detected; zero for never
+	checkedAt   map[identity.RunID]time.Time // when the dispatched shards of a run were last read
+	futureBeats map[string]futureBeat        // heartbeats that are ahead of the clock, by worker
+	onNeed      func(string, scaling.Demand) // optional: called with the demand of each pool
 }
 
 // New returns a reclaimer.
 func New(p host.Ports, t health.Timings) *Reclaimer {
-	return &Reclaimer{Ports: p.WithSource("reclaim"), timings: t, checkedAt: map[identity.RunID]time.Time{}, futureBeats: map[string]futureBeat{}}
+	return &Reclaimer{Ports: p.WithSource("reclaim"), timings: t,
+		checkedAt: map[identity.RunID]time.Time{}, futureBeats: map[string]futureBeat{}}
 }
 
-// Scan looks at every worker and every open run once.
+// Scan checks every worker and every open run once. An error about one run does
+// not stop the checks of others.
 func (r *Reclaimer) Scan(ctx context.Context) error {
 	now := r.Clock.Now()
 	if r.suspended(now) {
-		r.Log.WarnContext(ctx, "back from a suspend, or the clock was set: nobody is judged until all had time to renew their heartbeats")
+		r.Log.WarnContext(ctx, "the machine was suspended, or the clock was set: "+
+			"no worker is judged dead until all had time to renew their heartbeats")
 		r.resumedAt = now
 	}
 	if !r.resumedAt.IsZero() && now.Sub(r.resumedAt) < r.timings.Due(now).Sub(now) {
 		return nil
 	}
-	open, failed := r.open(ctx, now) // one run's trouble must not hide another's
+	open, failed := r.open(ctx, now)
 	if r.stateless && len(open) == 0 && !hourly(now) {
 		return failed
 	}
@@ -67,7 +85,7 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 	}
 	for _, s := range open {
 		if err := r.run(ctx, s, beats, now); err != nil {
-			failed = errors.Join(failed, fault.Wrap(err, "look at run %s", s.Run))
+			failed = errors.Join(failed, fault.Wrap(err, "check run %s", s.Run))
 		}
 		if ctx.Err() != nil {
 			return errors.Join(failed, ctx.Err())
@@ -79,13 +97,32 @@ func (r *Reclaimer) Scan(ctx context.Context) error {
 		failed = errors.Join(failed, r.reportNeeds(ctx, others, beats, now))
 	}
 	if m := r.Watch.Meter; m != nil {
-		m.RecordScan(observe.Scan{Runs: open, Heartbeats: slices.Collect(maps.Values(beats)), IsDead: func(b health.Heartbeat) bool { return r.timings.Dead(b, now) }})
+		isDead := func(b health.Heartbeat) bool { return r.timings.Dead(b, now) }
+		m.RecordScan(observe.Scan{Runs: open, Heartbeats: slices.Collect(maps.Values(beats)), IsDead: isDead})
 	}
 	return failed
 }
 
-// suspended reports whether the wall clock ran away from the monotonic one
-// since the last scan.
+// ScanOnce scans as a function that a schedule calls, which keeps nothing between
+// two calls. report is called with the demand of the pools of running runs.
+//
+// Without memory it judges workers by their heartbeats and its own clock alone,
+// and relies on that the clocks of all machines are kept. It cannot notice that a
+// clock was set back. A suspend of its process is harmless, because it reads the
+// clock before the documents. While no run is open, it reads the heartbeats only
+// in the first minute of each hour, to delete old ones: all else would be an
+// empty list.
+func ScanOnce(ctx context.Context, p host.Ports, t health.Timings, report func(pool string, d scaling.Demand)) error {
+	r := New(p, t)
+	r.stateless, r.onNeed = true, report
+	return r.Scan(ctx)
+}
+
+// hourly reports whether it is the first minute of an hour.
+func hourly(now time.Time) bool { return now.Minute() == 0 }
+
+// suspended reports whether the machine was suspended, or its clock set, since
+// the last scan.
 func (r *Reclaimer) suspended(now time.Time) bool {
 	last := r.last
 	r.last = now
@@ -95,13 +132,14 @@ func (r *Reclaimer) suspended(now time.Time) bool {
 	return clocksDiverged(now.Sub(last), now.Round(0).Sub(last.Round(0)), r.timings.FailureTimeout)
 }
 
-// clocksDiverged tells a suspend by what the two clocks say passed between two scans:
-// one stood still meanwhile, or both went on without the scans.
+// clocksDiverged detects a suspend by the time between two scans on the monotonic
+// and on the wall clock: either the two differ, or both went on for long without a
+// scan.
 func clocksDiverged(mono, wall, failure time.Duration) bool {
 	return (wall-mono).Abs() > failure/2 || mono > 4*failure
 }
 
-// run looks at one open run.
+// run checks one open run.
 func (r *Reclaimer) run(ctx context.Context, s run.State, beats map[string]health.Heartbeat, now time.Time) error {
 	if why := due(s, now); why != "" {
 		if err := r.wake(ctx, s.Run, why); err != nil {
@@ -114,7 +152,7 @@ func (r *Reclaimer) run(ctx context.Context, s run.State, beats map[string]healt
 	return r.chunks(ctx, s, beats, now)
 }
 
-// due says why coordinate must look at a run now; "" if it need not.
+// due returns why coordinate must be woken for a run now; "" if it need not be.
 func due(s run.State, now time.Time) string {
 	old := apart(s.SavedAt, now) > retryInterval(s)
 	switch {
@@ -134,13 +172,14 @@ func due(s run.State, now time.Time) string {
 	return ""
 }
 
-// retryInterval is how long a run that was asked for something may be silent: twice
-// as long each time that it was asked in vain. What never succeeds, or takes
-// longer than a ring would wait, must not be done ever more often at once.
+// retryInterval is how long a run may save no state before it is woken again. It
+// doubles with each retry without success, so that work that always fails, or
+// takes longer than the interval, is not started more and more often at once.
 func retryInterval(s run.State) time.Duration {
 	return min(retryAfter<<min(s.Retries, 8), maxRetryInterval)
 }
 
+// wake asks coordinate to look at the run.
 func (r *Reclaimer) wake(ctx context.Context, id identity.RunID, why string) error {
 	return r.Send(ctx, host.CoordinateQueue, events.Wakeup{Run: string(id), Reason: why})
 }

@@ -16,27 +16,26 @@ import (
 	"rollout/shared/queue"
 )
 
-// maxPerScan bounds how many shards of one chunk a scan looks at.
+// maxPerScan bounds the shards of one chunk that a scan reads.
 const maxPerScan = 1000
 
-// lookEvery is how often the shards of chunks that are old enough are looked
-// at, while nobody dies.
-const lookEvery = time.Second
+// checkEvery is how often the shards of old chunks are read while no worker dies.
+const checkEvery = time.Second
 
-// chunks looks at a run's dispatched shards: at all of them after a death, and
-// now and then at those that were sent long ago.
+// chunks checks a run's dispatched shards: all of them after a worker's death,
+// and otherwise every checkEvery those of chunks that were sent long ago.
 func (r *Reclaimer) chunks(ctx context.Context, s run.State, beats map[string]health.Heartbeat, now time.Time) error {
 	death := r.freshDeath(beats, now)
-	look := now.Sub(r.checkedAt[s.Run]) >= lookEvery
-	if !death && !look {
+	check := now.Sub(r.checkedAt[s.Run]) >= checkEvery
+	if !death && !check {
 		return nil
 	}
-	held := r.held(s, beats, now)
+	l := look{beats: beats, held: r.held(s, beats, now), now: now}
 	for _, c := range s.InFlight.Chunks {
 		if !death && !r.due(c, now) {
 			continue
 		}
-		if err := r.chunk(ctx, s, c, held, beats, now); err != nil {
+		if err := r.chunk(ctx, s, c, l); err != nil {
 			return err
 		}
 	}
@@ -44,13 +43,20 @@ func (r *Reclaimer) chunks(ctx context.Context, s run.State, beats map[string]he
 	return nil
 }
 
-// due reports whether the chunk is old enough to look at. One that was sent
-// later than now was sent before the clock was set back: nobody knows when.
+// look is what a scan knows when it checks the shards of a run.
+type look struct {
+	beats map[string]health.Heartbeat // by worker
+	held  map[int]bool                // the run's shards that living workers list
+	now   time.Time
+}
+
+// due reports whether the chunk is old enough to be checked. A chunk that was sent
+// in the future was sent before the clock was set back, at an unknown time.
 func (r *Reclaimer) due(c schedule.Chunk, now time.Time) bool {
 	return c.Due(now) || r.ahead(c.SentAt, now)
 }
 
-// held are the run's shards that living workers list.
+// held returns the run's shards that living workers list in their heartbeats.
 func (r *Reclaimer) held(s run.State, beats map[string]health.Heartbeat, now time.Time) map[int]bool {
 	out := map[int]bool{}
 	for _, b := range beats {
@@ -66,14 +72,14 @@ func (r *Reclaimer) held(s run.State, beats map[string]health.Heartbeat, now tim
 	return out
 }
 
-// chunk looks at the dispatched shards of a chunk that no living worker
-// lists. A shard of a dead holder is lost at once; one that nobody claimed
-// only when its chunk is old enough for its message to be lost.
-func (r *Reclaimer) chunk(ctx context.Context, s run.State, c schedule.Chunk, held map[int]bool, beats map[string]health.Heartbeat, now time.Time) error {
+// chunk checks the dispatched shards of a chunk that no living worker lists. A
+// shard of a dead holder is lost at once. An unclaimed shard is lost once its
+// chunk is so old that its message must be lost.
+func (r *Reclaimer) chunk(ctx context.Context, s run.State, c schedule.Chunk, l look) error {
 	var keys []string
 	var shards []int
 	for n := c.Lo; n < c.Hi && len(keys) < maxPerScan; n++ {
-		if !held[n] {
+		if !l.held[n] {
 			keys = append(keys, identity.ShardKey(s.Run, n))
 			shards = append(shards, n)
 		}
@@ -85,7 +91,7 @@ func (r *Reclaimer) chunk(ctx context.Context, s run.State, c schedule.Chunk, he
 	if err != nil {
 		return err
 	}
-	waiting := !r.ahead(c.SentAt, now) && r.waiting(ctx, s, now.Sub(c.SentAt))
+	waiting := !r.ahead(c.SentAt, l.now) && r.waiting(ctx, s, l.now.Sub(c.SentAt))
 	var out []events.Payload
 	for i, raw := range docs {
 		d := shard.New(s.Run, shards[i])
@@ -94,36 +100,39 @@ func (r *Reclaimer) chunk(ctx context.Context, s run.State, c schedule.Chunk, he
 				return fault.WithKind(fault.Corrupt, err, "decode document %s", raw.Key)
 			}
 		}
-		if p := r.judge(d, c, beats, waiting, now); p != nil {
+		if p := r.judge(d, c, l, waiting); p != nil {
 			out = append(out, p)
 		}
 	}
 	return r.Send(ctx, host.CoordinateQueue, out...)
 }
 
-// judge turns the verdict on one shard into a report, or nil.
-func (r *Reclaimer) judge(d shard.Doc, c schedule.Chunk, beats map[string]health.Heartbeat, waiting bool, now time.Time) events.Payload {
+// judge returns the report on one shard, or nil. waiting says that the shard's
+// message may still be in its queue.
+func (r *Reclaimer) judge(d shard.Doc, c schedule.Chunk, l look, waiting bool) events.Payload {
 	var beat *health.Heartbeat
-	if b, ok := beats[d.Worker]; ok {
+	if b, ok := l.beats[d.Worker]; ok {
 		beat = &b
 	}
+	due := r.due(c, l.now)
 	lost := events.ShardLost{Run: string(d.Run), Shard: d.Shard, Generation: c.Generation, Worker: d.Worker}
-	switch v := r.timings.Judge(d, beat, now); v {
+	switch v := r.timings.Judge(d, beat, l.now); v {
 	case health.Finished:
-		// Who committed says so himself, if he lives.
-		if !r.due(c, now) && beat != nil && !r.timings.Dead(*beat, now) {
+		// A living worker reports its own commit.
+		if !due && beat != nil && !r.timings.Dead(*beat, l.now) {
 			return nil
 		}
-		return events.ShardDone{Run: string(d.Run), Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker, Counts: events.Counts(d.Counts)}
+		return events.ShardDone{Run: string(d.Run), Shard: d.Shard, Attempt: d.Attempt, Worker: d.Worker,
+			Counts: events.Counts(d.Counts)}
 	case health.HolderDead, health.NotListed:
-		// Sent after its holder died? Then its message is on its way.
-		if !r.due(c, now) && beat != nil && c.SentAt.After(beat.DueAt.Add(r.timings.FailureTimeout)) {
+		// A message that was sent after the holder died is still on its way.
+		if !due && beat != nil && c.SentAt.After(beat.DueAt.Add(r.timings.FailureTimeout)) {
 			return nil
 		}
 		lost.Reason = string(v)
 		return lost
 	case health.Unclaimed:
-		if !r.due(c, now) || waiting {
+		if !due || waiting {
 			return nil
 		}
 		lost.Reason = string(v)
@@ -132,12 +141,12 @@ func (r *Reclaimer) judge(d shard.Doc, c schedule.Chunk, beats map[string]health
 	return nil
 }
 
-// believeDepth is for how long messages that the queue still counts are taken
-// for those of unclaimed shards.
+// believeDepth is how long after a shard was sent a message in the pool's queues
+// may be the shard's.
 const believeDepth = 5 * time.Minute
 
-// waiting reports whether unclaimed shards of that age may simply wait in the
-// pool's queues.
+// waiting reports whether the messages of unclaimed shards, sent that long ago,
+// may still be in the pool's queues.
 func (r *Reclaimer) waiting(ctx context.Context, s run.State, age time.Duration) bool {
 	d, ok := r.Queues.(queue.Depther)
 	if !ok || age > believeDepth {
@@ -155,11 +164,11 @@ func (r *Reclaimer) waiting(ctx context.Context, s run.State, age time.Duration)
 	return false
 }
 
-// freshDeath reports whether a worker that held shards died so short a time
-// ago that its shards may not have been found yet.
+// freshDeath reports whether a worker that held shards died so recently that no
+// scan may have found its shards yet.
 func (r *Reclaimer) freshDeath(beats map[string]health.Heartbeat, now time.Time) bool {
 	for _, b := range beats {
-		if len(b.Holds) > 0 && r.timings.Dead(b, now) && now.Sub(b.DueAt) < 2*r.timings.FailureTimeout+lookEvery {
+		if len(b.Holds) > 0 && r.timings.Dead(b, now) && now.Sub(b.DueAt) < 2*r.timings.FailureTimeout+checkEvery {
 			return true
 		}
 	}

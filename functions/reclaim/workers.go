@@ -13,20 +13,20 @@ import (
 	"rollout/shared/record"
 )
 
-// heartbeats reads every worker's beat, and reports those found dead: once each.
-// Workers that are long gone are forgotten.
+// heartbeats reads all heartbeats, by worker. It marks each dead worker once, and
+// deletes the heartbeats of workers that ended long ago.
 func (r *Reclaimer) heartbeats(ctx context.Context, now time.Time) (map[string]health.Heartbeat, error) {
 	out := map[string]health.Heartbeat{}
 	for d, err := range document.All(ctx, r.Docs, record.HeartbeatPrefix) {
 		if err != nil {
-			return nil, fault.Wrap(err, "list beats")
+			return nil, fault.Wrap(err, "list the heartbeats")
 		}
 		var b health.Heartbeat
 		if err := record.Decode(d.Value, &b, "document "+d.Key); err != nil {
-			r.Log.WarnContext(ctx, "a heartbeat can't be read", "error", err)
-			continue // a worker of another version; it hides no other
+			r.Log.WarnContext(ctx, "a heartbeat can't be read", observe.KeyError, err)
+			continue // of a worker of another version
 		}
-		if r.frozen(d, b, now) { // whoever claims its shards must not wait for the clock, either
+		if r.frozen(d, b, now) { // deleted, so that other workers do not trust its times either
 			if err := r.forget(ctx, d); err != nil {
 				return nil, err
 			}
@@ -48,14 +48,15 @@ func (r *Reclaimer) heartbeats(ctx context.Context, now time.Time) (map[string]h
 	return out, nil
 }
 
-// futureBeat is a beat as it was seen first.
+// futureBeat is a heartbeat when it was first seen ahead of the clock.
 type futureBeat struct {
 	revision document.Revision
 	at       time.Time
 }
 
-// frozen reports whether a beat whose times say nothing, because the clock was
-// set back since, is that of a dead worker: it does not change.
+// frozen reports whether a heartbeat from the future, after the clock was set
+// back, is that of a dead worker. Its times say nothing, so it counts as dead if
+// its revision does not change for long enough.
 func (r *Reclaimer) frozen(d document.Doc, b health.Heartbeat, now time.Time) bool {
 	if b.State == health.Gone || !r.ahead(b.At, now) {
 		delete(r.futureBeats, b.Worker)
@@ -73,17 +74,17 @@ func (r *Reclaimer) frozen(d document.Doc, b health.Heartbeat, now time.Time) bo
 	return true
 }
 
-// ahead reports whether a time lies so far ahead of this clock that the clock
-// must have been set back.
+// ahead reports whether a time is so far in the future that the clock must have
+// been set back.
 func (r *Reclaimer) ahead(at, now time.Time) bool {
 	return at.Sub(now) > r.timings.SkewBudget+r.timings.FailureTimeout
 }
 
-// retainFor is how long the heartbeat of a worker that is no more is kept. A
-// shard whose holder has no heartbeat has a dead holder.
+// retainFor is how long the heartbeat of an ended worker is kept. The holder of a
+// shard counts as dead once its heartbeat is deleted.
 const retainFor = health.HeartbeatRetention
 
-// forget deletes a beat and what was marked of its worker.
+// forget deletes a heartbeat and the mark of its worker.
 func (r *Reclaimer) forget(ctx context.Context, beat document.Doc) error {
 	_, worker, _ := strings.Cut(beat.Key, "/")
 	mark, err := r.Docs.Get(ctx, record.WorkerKey(worker))
@@ -93,22 +94,25 @@ func (r *Reclaimer) forget(ctx context.Context, beat document.Doc) error {
 	if err == nil || fault.Is(err, fault.NotFound) {
 		err = r.Docs.Delete(ctx, beat.Key, beat.Revision)
 	}
-	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) { // another scan was faster, or it lives
-		return nil
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Conflict) {
+		return nil // another scan has deleted it, or the worker has renewed it
 	}
-	return fault.Wrap(err, "forget worker %s", worker)
+	return fault.Wrap(err, "delete the heartbeat of worker %s", worker)
 }
 
-// failed marks a dead worker; whoever makes the mark reports it.
+// failed marks a dead worker. The scan that makes the mark records the event for
+// observers.
 func (r *Reclaimer) failed(ctx context.Context, b health.Heartbeat, now time.Time) error {
 	var first bool
-	_, err := host.Update(ctx, r.Docs, record.WorkerKey(b.Worker), func(m record.WorkerMark, _ bool) (record.WorkerMark, bool, error) {
+	mark := func(m record.WorkerMark, _ bool) (record.WorkerMark, bool, error) {
 		first = m.Failed.IsZero()
 		m.Schema, m.Failed = record.Schema, now.UTC()
 		return m, first, nil
-	})
+	}
+	_, err := host.Update(ctx, r.Docs, record.WorkerKey(b.Worker), mark)
 	if err == nil && first {
-		r.Observe(ctx, observe.WorkerFailed{Worker: b.Worker, DueAt: b.DueAt, Overdue: now.Sub(b.DueAt), Shards: len(b.Holds)})
+		r.Observe(ctx, observe.WorkerFailed{Worker: b.Worker, DueAt: b.DueAt, Overdue: now.Sub(b.DueAt),
+			Shards: len(b.Holds)})
 	}
 	return err
 }

@@ -13,15 +13,18 @@ import (
 	"rollout/shared/record"
 )
 
-// What functions and workers leave in the bucket is announced as well, wherever
-// it is: none of it becomes a run, though some of it is named like prompts.
-func TestWhatRunsLeaveBecomesNoRun(t *testing.T) {
+// The bucket also announces the objects that functions and workers write. None of
+// them becomes a run, even if it is named like prompts.
+func TestObjectsOfRunsDoNotBecomeRuns(t *testing.T) {
 	t.Parallel()
 	const id = inputtest.RunID
 	d := newFixture(t)
-	keys := []string{record.JobKey(id), record.UnpackedKey(id, 0), record.UnpackedKey(id, 0) + ".jsonl", record.ShardObjectKey(id, 0, 1, "x.jsonl"),
-		record.OutputSegmentRowsKey(id, 0, "x", record.CompletionsFile), record.OutputSegmentKey(id, 0), record.ShardTableKey(id, 0),
-		record.PendingPrefix + "x.jsonl", "cas/ab/cd/x.jsonl", "prompts.jsonl", "Prompts/x.jsonl", "xprompts/x.jsonl"}
+	keys := []string{
+		record.JobKey(id), record.UnpackedKey(id, 0), record.UnpackedKey(id, 0) + ".jsonl",
+		record.ShardObjectKey(id, 0, 1, "x.jsonl"), record.OutputSegmentRowsKey(id, 0, "x", record.CompletionsFile),
+		record.OutputSegmentKey(id, 0), record.ShardTableKey(id, 0), record.PendingPrefix + "x.jsonl",
+		"cas/ab/cd/x.jsonl", "prompts.jsonl", "Prompts/x.jsonl", "xprompts/x.jsonl",
+	}
 	for _, name := range []string{record.CompletionsFile, record.ErrorsFile, record.SummaryFile} {
 		keys = append(keys, record.OutputKey(id, name))
 	}
@@ -35,25 +38,28 @@ func TestWhatRunsLeaveBecomesNoRun(t *testing.T) {
 	}
 }
 
-func TestAnOutputAmongTheInputsIsRefused(t *testing.T) {
+func TestOutputAsInputIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	key := record.OutputKey(inputtest.RunID, record.CompletionsFile)
 	e := d.put(key, prompt)
-	m := record.Manifest{Run: identity.UploadRun("local", key, e.Version), Inputs: []record.Input{{Key: key, Version: e.Version, Size: e.Size}}}
+	m := record.Manifest{Run: identity.UploadRun("local", key, e.Version),
+		Inputs: []record.Input{{Key: key, Version: e.Version, Size: e.Size}}}
 	if err := submit.New(d.Ports, d.deploy, cloud.Capabilities{}).Create(t.Context(), m, config.DefaultRun()); err != nil {
 		t.Fatal(err)
 	}
-	if got := d.manifest(e); !strings.Contains(got.Refused, "is an output of a run") || !strings.Contains(got.Refused, record.PromptsPrefix) || d.planned() != 0 {
-		t.Errorf("refused: %q", got.Refused)
+	got := d.manifest(e).Refused
+	if !strings.Contains(got, "is the output of a run") || !strings.Contains(got, record.PromptsPrefix) || d.planned() != 0 {
+		t.Errorf("refused: %q", got)
 	}
 }
 
-// A run's outputs have their place; a config that wants them elsewhere, as
-// among the prompts, is refused.
-func TestAConfigThatPutsOutputsAmongThePromptsIsRefused(t *testing.T) {
+// A config cannot move the outputs of a run, for example among the prompts.
+func TestConfigThatMovesOutputsAmongPromptsIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, table := range []string{"[output]\ndir = \"prompts/\"\n", "[output]\nprefix = \"prompts/\"\n", "output = \"prompts/x.jsonl\"\n"} {
+	for _, table := range []string{
+		"[output]\ndir = \"prompts/\"\n", "[output]\nprefix = \"prompts/\"\n", "output = \"prompts/x.jsonl\"\n",
+	} {
 		d := newFixture(t)
 		hosttest.Put(t, d.Ports, "prompts/x.toml", "schema_version = 1\n"+table)
 		if m := d.upload("prompts/x.jsonl", prompt); !strings.Contains(m.Refused, "output") || d.planned() != 0 {

@@ -1,11 +1,22 @@
-// Package submit turns an uploaded object into a run: it pins the input,
-// resolves the config, decides encoding and dialect once, and creates the
-// manifest.
+// Package submit turns an uploaded object into a run.
 //
-// The manifest is create-only and its id is derived from bucket, key and
-// version, so a repeated event names the same run and changes nothing. What
-// can't be a run becomes one that is refused, so that its owner sees why. The
-// package never plans, and never reads more than an input's head.
+//		ObjectCreated ─▶ config ─▶ complete ─▶ open index ─▶ manifest ─▶ RunSubmitted ─▶ plan
+//		                              └─ cannot run ─▶ refused manifest, summary
+//
+//	 1. Resolve the config: the .toml of the same name, prompts/rollout.toml, or
+//	    the default of the deployment.
+//	 2. Complete the manifest: decide pool, model, encoding and dialect once for
+//	    all readers, from the config and the head of each input.
+//	 3. Enter the run into the index of open runs, so that reclaim finds it
+//	    whatever is lost later.
+//	 4. Create the manifest. Its id is derived from bucket, key and version of the
+//	    object, so that a repeated event names the same run; the first manifest
+//	    wins.
+//	 5. Ask for the plan, also if the manifest already existed: an earlier call may
+//	    have failed before it asked.
+//
+// An upload that cannot be a run becomes a refused run, so that its owner sees
+// why. The package never plans, and reads only the head of an input.
 package submit
 
 import (
@@ -32,7 +43,7 @@ import (
 	"rollout/shared/record"
 )
 
-// Submitter makes runs.
+// Submitter creates runs. It is safe for concurrent use.
 type Submitter struct {
 	host.Ports
 	deployment config.Deployment
@@ -44,8 +55,8 @@ func New(p host.Ports, d config.Deployment, at cloud.Capabilities) *Submitter {
 	return &Submitter{Ports: p.WithSource("submit"), deployment: d, at: at}
 }
 
-// Uploaded handles one object's creation. Objects that are no prompts files
-// are left alone.
+// Uploaded handles the creation of an object. It ignores objects that are not
+// prompts files.
 func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error {
 	if !input.IsPromptsKey(e.Key) {
 		return nil
@@ -65,8 +76,9 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 	return s.Create(ctx, m, cfg)
 }
 
-// Create completes and creates a manifest whose inputs are pinned, and asks
-// for its plan. One that exists already stays as it is, and is announced again.
+// Create completes and creates a manifest whose inputs are pinned, and asks for
+// its plan. If the manifest already exists it stays as it is, and Create only
+// asks for its plan. An input that is gone creates nothing and is no error.
 func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Run) (err error) {
 	ctx, span := s.StartSpan(ctx, time.Time{}, "submit", m.Run)
 	defer func() { span.End(err) }()
@@ -76,7 +88,8 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 	case !fault.Is(err, fault.NotFound):
 		return err
 	}
-	m.Schema, m.Kind, m.Config, m.CreatedAt = record.Schema, cmp.Or(cfg.Kind, config.KindBatch), cfg, s.Clock.Now().UTC()
+	m.Schema, m.Kind, m.Config = record.Schema, cmp.Or(cfg.Kind, config.KindBatch), cfg
+	m.CreatedAt = s.Clock.Now().UTC()
 	if cfg.Name != "" {
 		m.Name = cfg.Name
 	}
@@ -85,8 +98,8 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 			switch fault.KindOf(err) {
 			case fault.Invalid, fault.Corrupt:
 				m.Refused = err.Error()
-			case fault.NotFound: // deleted or overwritten since: nothing to run
-				s.Log.InfoContext(ctx, "upload is gone", "run", m.Run, "error", err)
+			case fault.NotFound: // deleted or overwritten since
+				s.Log.InfoContext(ctx, "upload is gone", observe.KeyRun, m.Run, observe.KeyError, err)
 				return nil
 			default:
 				return err
@@ -100,7 +113,7 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 	}
 	_, err = host.Save(ctx, s.Docs, record.ManifestKey(m.Run), m, "")
 	switch {
-	case fault.Is(err, fault.Conflict): // somebody was faster, and may have decided otherwise
+	case fault.Is(err, fault.Conflict): // another call created it first, and may have decided otherwise
 		if m, err = host.LoadManifest(ctx, s.Docs, m.Run); err != nil {
 			return err
 		}
@@ -114,19 +127,20 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 	return s.announce(ctx, m)
 }
 
-// noteOpen notes that there may be such a run, before there is: what is lost from
-// then on, reclaim finds. A note that is there is written again, so that nobody
-// takes it for the leftover of a submission that came to nothing.
+// noteOpen enters the run into the index of open runs before the run exists, so
+// that reclaim finds it if a later step is lost. It renews an existing note, so
+// that reclaim does not take it for that of a failed submission.
 func (s *Submitter) noteOpen(ctx context.Context, id identity.RunID) error {
-	_, err := host.Update(ctx, s.Docs, record.OpenRunKey(id), func(o record.OpenRun, _ bool) (record.OpenRun, bool, error) {
+	change := func(o record.OpenRun, _ bool) (record.OpenRun, bool, error) {
 		o.Schema, o.Run, o.At = record.Schema, id, s.Clock.Now().UTC()
 		return o, true, nil
-	})
+	}
+	_, err := host.Update(ctx, s.Docs, record.OpenRunKey(id), change)
 	return fault.Wrap(err, "note that run %s is open", id)
 }
 
-// announce asks for the run's plan, or shows why there is none. It does so
-// again for a run that exists: the first time may have failed half-way.
+// announce asks for the run's plan. For a refused run it writes the refusal
+// instead.
 func (s *Submitter) announce(ctx context.Context, m record.Manifest) error {
 	if m.Refused != "" {
 		return s.writeRefusal(ctx, m)
@@ -134,19 +148,20 @@ func (s *Submitter) announce(ctx context.Context, m record.Manifest) error {
 	return s.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(m.Run)})
 }
 
-// writeRefusal leaves the refusal where users look.
+// writeRefusal writes the summary of a refused run, which users read.
 func (s *Submitter) writeRefusal(ctx context.Context, m record.Manifest) error {
 	sum := record.Summary{Schema: record.Schema, Run: m.Run, Name: m.Name, Phase: string(run.Failed), Reason: "refused",
 		Message: m.Refused, CreatedAt: m.CreatedAt, EndedAt: m.CreatedAt, FailedByClass: map[string]int{}}
-	_, err := s.Blobs.Put(ctx, record.OutputKey(m.Run, record.SummaryFile), strings.NewReader(string(record.Encode(sum))+"\n"), blob.PutOptions{CreateOnly: true})
+	key, body := record.OutputKey(m.Run, record.SummaryFile), strings.NewReader(string(record.Encode(sum))+"\n")
+	_, err := s.Blobs.Put(ctx, key, body, blob.PutOptions{CreateOnly: true})
 	if fault.Is(err, fault.Conflict) {
 		return nil
 	}
 	return err
 }
 
-// complete decides what every reader of the run must agree on: model, pool,
-// encoding and dialect.
+// complete decides what all readers of the run must agree on: pool, model,
+// encoding and dialect. Its Invalid and Corrupt errors refuse the run.
 func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if err := noOutput(m.Inputs); err != nil {
 		return err
@@ -183,29 +198,30 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	return nil
 }
 
-// noOutput refuses inputs among the outputs of runs, so that no run feeds
-// another, or itself, by what it leaves.
+// noOutput refuses inputs that are outputs of runs, so that a run cannot feed
+// another one, or itself.
 func noOutput(inputs []record.Input) error {
 	for _, in := range inputs {
 		if strings.HasPrefix(in.Key, record.RunsPrefix) {
-			return &fault.Error{Kind: fault.Invalid, Op: in.Label() + " is an output of a run, and outputs are no inputs",
+			return &fault.Error{Kind: fault.Invalid, Op: in.Label() + " is the output of a run and cannot be an input",
 				Remedy: "copy it to a name that begins with " + record.PromptsPrefix}
 		}
 	}
 	return nil
 }
 
-// revisionOf is the model's revision: the pool's, where it is known, else what
-// the run says.
+// revisionOf returns the model's revision: that of the pool if it is known,
+// otherwise that of the run's config. Two different ones are Invalid.
 func revisionOf(p config.Pool, m config.Model) (string, error) {
 	if p.Revision != "" && m.Revision != "" && m.Revision != p.Revision {
-		return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the pool %s serves the revision %s of %s, not %s", p.Name, p.Revision, p.Model, m.Revision),
-			Remedy: "leave model.revision out, or set it to the one that is served"}
+		return "", &fault.Error{Kind: fault.Invalid, Remedy: "leave model.revision out, or set it to the one that is served",
+			Err: fmt.Errorf("the pool %s serves the revision %s of %s, not %s", p.Name, p.Revision, p.Model, m.Revision)}
 	}
 	return cmp.Or(p.Revision, m.Revision), nil
 }
 
-// pool returns the pool that serves the model.
+// pool returns the pool that serves the model. A config without a model gets the
+// only pool, if there is just one.
 func (s *Submitter) pool(m config.Model) (config.Pool, error) {
 	ps := s.deployment.InferPools()
 	if m.URI == "" && len(ps) == 1 {
@@ -219,15 +235,18 @@ func (s *Submitter) pool(m config.Model) (config.Pool, error) {
 		have = append(have, p.Model)
 	}
 	if m.URI == "" {
-		return config.Pool{}, &fault.Error{Kind: fault.Invalid, Op: "the config names no model and there are several pools", Remedy: "set model.uri to one of: " + strings.Join(have, ", ")}
+		return config.Pool{}, &fault.Error{Kind: fault.Invalid, Op: "the config names no model and there are several pools",
+			Remedy: "set model.uri to one of: " + strings.Join(have, ", ")}
 	}
 	return config.Pool{}, &fault.Error{Kind: fault.Invalid, Op: "no pool serves the model " + m.URI,
 		Remedy: "set model.uri to one of: " + strings.Join(have, ", ") + "; or start rollout with --model " + m.URI}
 }
 
-// headSize is how much of an input decides encoding and dialect.
+// headSize is how many bytes of an input decide encoding and dialect.
 const headSize = 1 << 20
 
+// head reads the head of an input, unpacked. An input that is gone or changed is
+// NotFound.
 func (s *Submitter) head(ctx context.Context, in record.Input) ([]byte, error) {
 	r, err := input.OpenPinned(ctx, s.Blobs, in.Key, blob.GetOptions{Version: in.Version, Length: headSize})
 	if err != nil {
@@ -244,16 +263,17 @@ func (s *Submitter) head(ctx context.Context, in record.Input) ([]byte, error) {
 	defer u.Close()
 	b, err := io.ReadAll(io.LimitReader(u, headSize))
 	if fault.Is(err, fault.Corrupt) && in.Packed != "" && len(b) > 0 {
-		err = nil // the archive was cut at the end of the head
+		err = nil // only the head of the archive was read
 	}
 	return b, fault.Wrap(err, "%s", in.Label())
 }
 
-// maxConfig bounds a config object.
+// maxConfig bounds a config object, in bytes.
 const maxConfig = 1 << 20
 
-// config returns the config of an upload and where it came from: the .toml of
-// the same name, else prompts/rollout.toml, else the deployment's default.
+// config returns the config of an upload and the key of its object: the .toml
+// with the same stem, or prompts/rollout.toml, or the deployment's default, whose
+// key is "".
 func (s *Submitter) config(ctx context.Context, stem string) (config.Run, string, error) {
 	for _, k := range []string{stem + ".toml", record.PromptsPrefix + "rollout.toml"} {
 		b, err := input.ReadObject(ctx, s.Blobs, k, maxConfig)
@@ -269,7 +289,7 @@ func (s *Submitter) config(ctx context.Context, stem string) (config.Run, string
 	return s.deployment.Defaults, "", nil
 }
 
-// DefaultName is what a run is called when its config does not say.
+// DefaultName is the name of a run whose config has none. Example: "nightly".
 func DefaultName(key string) string {
 	stem, _, _ := input.SplitName(key)
 	return path.Base(stem)

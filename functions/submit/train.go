@@ -10,12 +10,12 @@ import (
 	"rollout/shared/record"
 )
 
-// completeTraining is complete for a run that trains: its model is the one that
-// it begins with, its pool the one that trains, its input one dataset.
+// completeTraining is complete for a training. Its model is the base model, its
+// pool the one that trains, and its input one dataset.
 func (s *Submitter) completeTraining(ctx context.Context, m *record.Manifest) error {
 	if s.at.ManagedFleet { // no machine starts for a training pool, and the pool has no queue
-		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "a training can't run in a cloud in this version"),
-			Remedy: "train on a machine of yours: rollout train, or rollout up"}
+		return &fault.Error{Kind: fault.Invalid, Remedy: "train on a machine of yours: rollout train, or rollout up",
+			Err: fault.New(fault.Invalid, "a training can't run in a cloud in this version")}
 	}
 	if m.Config.Algorithm == nil {
 		return fault.New(fault.Invalid, "a training has no algorithm")
@@ -31,8 +31,9 @@ func (s *Submitter) completeTraining(ctx context.Context, m *record.Manifest) er
 		return err
 	}
 	if len(head) == 0 {
-		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "%s: there is no row in it", m.Inputs[0].Label()),
-			Remedy: "a training of kind " + m.Config.Algorithm.Kind + " learns from the rows of the .jsonl beside its config"}
+		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "%s has no rows", m.Inputs[0].Label()),
+			Remedy: "put rows into the .jsonl beside its config: a training of kind " + m.Config.Algorithm.Kind +
+				" learns from them"}
 	}
 	return fault.Wrap(jsonl.Sniff(head), "%s", m.Inputs[0].Label())
 }

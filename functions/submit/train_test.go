@@ -19,18 +19,20 @@ lr = 0.001
 max_steps = 10
 `
 
-func TestAConfigOfATrainingMakesARunThatTrains(t *testing.T) {
+func TestTrainingConfigMakesATraining(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	d.put("prompts/x.toml", trainConfig)
 	m := d.upload("prompts/x.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n")
 	if m.Refused != "" || m.Kind != config.KindTrain || m.Pool != "train" || m.ModelURI != config.ModelTiny ||
-		m.ModelID != identity.Model(config.ModelTiny, "").String() || m.Dialect != "plain" || m.Config.Algorithm.SFT.Budget.MaxSteps != 10 {
+		m.ModelID != identity.Model(config.ModelTiny, "").String() || m.Dialect != "plain" ||
+		m.Config.Algorithm.SFT.Budget.MaxSteps != 10 {
 		t.Errorf("%+v", m)
 	}
-	d.deploy.Pools = append(d.deploy.Pools, config.Pool{Name: "gym", Model: config.ModelTiny, Executor: config.ExecutorTrain})
+	trainers := config.Pool{Name: "trainers", Model: config.ModelTiny, Executor: config.ExecutorTrain}
+	d.deploy.Pools = append(d.deploy.Pools, trainers)
 	d.put("prompts/y.toml", trainConfig)
-	if m := d.upload("prompts/y.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n"); m.Pool != "gym" {
+	if m := d.upload("prompts/y.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n"); m.Pool != "trainers" {
 		t.Errorf("with a pool of that kind it goes to %s", m.Pool)
 	}
 	if m := d.upload("prompts/z.jsonl", prompt); m.Kind != config.KindBatch || m.Pool != "default" {
@@ -38,11 +40,12 @@ func TestAConfigOfATrainingMakesARunThatTrains(t *testing.T) {
 	}
 }
 
-func TestATrainingThatCanNotBeIsRefused(t *testing.T) {
+func TestTrainingWithoutModelOrRowsIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ config, rows, want string }{
-		{strings.Replace(trainConfig, "rollout/tiny", "meta-llama/Llama-3.2-1B", 1), "{}\n", `"meta-llama/Llama-3.2-1B" can't be trained here`},
-		{trainConfig, "", "prompts/x.jsonl: there is no row in it"},
+		{strings.Replace(trainConfig, "rollout/tiny", "meta-llama/Llama-3.2-1B", 1), "{}\n",
+			`"meta-llama/Llama-3.2-1B" can't be trained here`},
+		{trainConfig, "", "prompts/x.jsonl has no rows"},
 		{trainConfig, "\xff\xfe{\x00}\x00", "UTF-16"},
 	} {
 		d := newFixture(t)
@@ -53,15 +56,16 @@ func TestATrainingThatCanNotBeIsRefused(t *testing.T) {
 	}
 }
 
-// Else its work would go to a queue that no stack has, for ever.
-func TestATrainingInACloudIsRefused(t *testing.T) {
+// A stack has no queue for the work of a training.
+func TestTrainingInACloudIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, pools := range [][]config.Pool{nil, {{Name: "gym", Model: config.ModelTiny, Executor: config.ExecutorTrain}}} {
+	for _, pools := range [][]config.Pool{nil, {{Name: "trainers", Model: config.ModelTiny, Executor: config.ExecutorTrain}}} {
 		d := newFixture(t)
 		d.at = cloud.Capabilities{ManagedFleet: true}
 		d.deploy.Pools = append(d.deploy.Pools, pools...)
 		d.put("prompts/x.toml", trainConfig)
-		if m := d.upload("prompts/x.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n"); !strings.Contains(m.Refused, "can't run in a cloud") {
+		m := d.upload("prompts/x.jsonl", "{\"prompt\":\"a\",\"completion\":\"b\"}\n")
+		if !strings.Contains(m.Refused, "can't run in a cloud") {
 			t.Errorf("with %d pools: refused with %q", len(d.deploy.Pools), m.Refused)
 		}
 	}

@@ -1,7 +1,7 @@
-// Command aws is the API as a function of AWS Lambda behind a function URL,
-// which must stream its responses. Where the config allows the secret
-// api-token, it demands that token; else the URL must demand AWS's signatures,
-// and what came without one is refused here, too.
+// Command api is package api as a function of AWS Lambda behind a function URL,
+// which must stream its responses. If the config allows the secret api-token,
+// requests must carry that token. Otherwise the URL must require AWS signatures,
+// and requests without one are refused here, too.
 package main
 
 import (
@@ -19,7 +19,8 @@ import (
 
 func main() {
 	lambda.Main("api", func(s *aws.Stack) any {
-		service, v := api.New(s.Ports, s.Deployment, aws.Provider{}.Profile(s.Deployment)), probes.Probes{Ping: s.Ports.Docs.Ping}
+		service := api.New(s.Ports, s.Deployment, aws.Provider{}.Profile(s.Deployment))
+		v := probes.Probes{Ping: s.Ports.Docs.Ping}
 		if !slices.Contains(s.Deployment.Secrets, listen.TokenSecret) {
 			return lambdaurl.Wrap(service.AuthenticatedHandler(signed, v))
 		}

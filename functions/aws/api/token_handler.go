@@ -14,9 +14,9 @@ import (
 	"rollout/shared/secret"
 )
 
-// tokenHandler is the API that demands its token, which it reads for the first
-// request and keeps: a cold start that waits for no other service is over
-// sooner, and a token that can't be read lets nobody in.
+// tokenHandler is the API with a required token. It reads the token at the first
+// request, so that a cold start waits for no other service, and keeps it. While
+// the token can't be read, it answers every request with 503.
 type tokenHandler struct {
 	secrets secret.Store
 	log     *slog.Logger
@@ -24,19 +24,21 @@ type tokenHandler struct {
 	probes  probes.Probes
 
 	mu   sync.Mutex
-	next http.Handler // nil until the token is known
+	next http.Handler // nil until the token is read
 }
 
 func (d *tokenHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	next, err := d.handler(r.Context())
 	if err != nil {
-		d.log.ErrorContext(r.Context(), "the API answers nobody", observe.KeyError, err)
-		listen.WriteError(w, http.StatusServiceUnavailable, fault.Unavailable.String(), "the API can't read its token: its log says why")
+		d.log.ErrorContext(r.Context(), "the API can't read its token and refuses all requests", observe.KeyError, err)
+		listen.WriteError(w, http.StatusServiceUnavailable, fault.Unavailable.String(),
+			"the API can't read its token: its log says why")
 		return
 	}
 	next.ServeHTTP(w, r)
 }
 
+// handler returns the API with its token, which it reads if necessary.
 func (d *tokenHandler) handler(ctx context.Context) (http.Handler, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -48,7 +50,8 @@ func (d *tokenHandler) handler(ctx context.Context) (http.Handler, error) {
 		return nil, err
 	}
 	if token.Reveal() == "" {
-		return nil, fault.New(fault.Invalid, "the secret %s is empty: the API would be open to everybody", listen.TokenSecret)
+		return nil, fault.New(fault.Invalid, "the secret %s is empty: set it, or the API would be open to everyone",
+			listen.TokenSecret)
 	}
 	d.next = d.service.Handler(token, d.probes)
 	return d.next, nil

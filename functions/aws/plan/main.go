@@ -1,5 +1,5 @@
-// Command plan is package plan as a function of AWS Lambda, called for runs and for
-// ranges of their inputs.
+// Command plan is package plan as a function of AWS Lambda, called for runs and
+// for ranges of their inputs.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command aws is reclaim as a function of AWS Lambda, called each minute. It
-// raises the fleets of pools whose work waits.
+// Command reclaim is package reclaim as a function of AWS Lambda, called every
+// minute. It scales up the fleets of pools whose work waits.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command aws is submit as a function of AWS Lambda, called for new objects.
+// Command submit is package submit as a function of AWS Lambda, called for new objects.
 package main
 
 import (
@@ -9,6 +9,7 @@ import (
 
 func main() {
 	lambda.Main("submit", func(s *aws.Stack) any {
-		return lambda.Objects(s.Ports, s.Deployment.Cloud.S3, submit.New(s.Ports, s.Deployment, aws.Provider{}.Profile(s.Deployment).Capabilities).Uploaded)
+		at := aws.Provider{}.Profile(s.Deployment).Capabilities
+		return lambda.Objects(s.Ports, s.Deployment.Cloud.S3, submit.New(s.Ports, s.Deployment, at).Uploaded)
 	})
 }

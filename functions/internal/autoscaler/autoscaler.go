@@ -1,12 +1,13 @@
-// Package fleet raises the fleets of pools for the work that functions see.
+// Package autoscaler scales up the fleets of pools for the demand that functions
+// see.
 //
 //	coordinate sent work ──┐
-//	reclaim saw work wait ─┴─▶ Note ──▶ Raise: at most one request a pool
+//	reclaim saw demand ────┴─▶ Record ──▶ ScaleUp: at most one request for each pool
 //
-// How many machines there should be is computed when they are asked for, from
-// what is known then, and never sent again later: what one call misses, the
-// next look of reclaim finds. It lowers nothing and starts no worker, and a run
-// goes on whether it succeeds or not.
+// ScaleUp computes the number of machines from the demand that is recorded at that
+// moment, and never repeats a request later: what one call misses, the next scan
+// of reclaim finds. The package never scales down and starts no worker. A run
+// does not depend on its success.
 package autoscaler
 
 import (
@@ -17,73 +18,86 @@ import (
 
 	"rollout/shared/capacity"
 	"rollout/shared/clock"
+	"rollout/shared/cloud"
 	"rollout/shared/core/scaling"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
 )
 
-// Cooldown is how long who sends work often leaves a fleet alone that was raised,
-// if no more is needed. It is less than the minute in which reclaim looks.
+// Cooldown is the cooldown for a function that sends work often. It is shorter
+// than the minute between two scans of reclaim.
 const Cooldown = 45 * time.Second
 
-// Scaler collects what pools need and raises their fleets. Safe for concurrent
-// use.
+// Scaler collects the demand of pools and scales up their fleets. It is safe for
+// concurrent use.
 type Scaler struct {
 	fleet    capacity.Fleet
 	rules    scaling.Rules
-	cooldown time.Duration // how long a fleet that was raised is left alone, if no more is needed
+	cooldown time.Duration // after a request, only a larger one is sent for this long
 	clock    clock.Clock
 	log      *slog.Logger
 
 	mu       sync.Mutex
-	needs    map[string]scaling.Demand // noted since the last Raise, by pool
-	requests map[string]request
-	absent   map[string]bool // pools without machines of the fleet's, which was said
+	needs    map[string]scaling.Demand // recorded since the last ScaleUp, by pool
+	requests map[string]request        // the last of each pool
+	absent   map[string]bool           // pools without a fleet, for which that was logged
 }
 
-// request is what was asked for last.
+// request is the last request for a pool.
 type request struct {
 	machines int
 	at       time.Time
 }
 
-// New returns a raiser, which asks for the same again after so long.
-func New(f capacity.Fleet, r scaling.Rules, again time.Duration, c clock.Clock, log *slog.Logger) *Scaler {
-	return &Scaler{fleet: f, rules: r, cooldown: again, clock: c, log: log, needs: map[string]scaling.Demand{}, requests: map[string]request{}, absent: map[string]bool{}}
+// New returns a scaler. For the cooldown after a request for a pool it sends only
+// larger requests for that pool.
+func New(f capacity.Fleet, r scaling.Rules, cooldown time.Duration, c clock.Clock, log *slog.Logger) *Scaler {
+	return &Scaler{fleet: f, rules: r, cooldown: cooldown, clock: c, log: log,
+		needs: map[string]scaling.Demand{}, requests: map[string]request{}, absent: map[string]bool{}}
 }
 
-// Record adds to what the pool needs.
+// ForInstallation returns the scaler of an installation in a cloud; see New. It
+// sends no request.
+func ForInstallation(in cloud.Installation, cooldown time.Duration) *Scaler {
+	s := in.Stores()
+	fleet := s.Deployment.Cloud.Fleet
+	rules := scaling.Rules{ShardsPerMachine: fleet.ShardsPerMachine, MaxMachines: fleet.MaxMachines}
+	return New(in.Fleet(), rules, cooldown, s.Ports.Clock, s.Ports.Log)
+}
+
+// Record adds to the demand of a pool.
 func (r *Scaler) Record(pool string, n scaling.Demand) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.needs[pool] = r.needs[pool].And(n)
 }
 
-// ScaleUp raises the fleets of the pools that something was noted of. What fails
-// is logged, as nobody could do more about it: it is tried again when more is
-// noted.
+// ScaleUp scales up the fleets of the pools with recorded demand. It logs
+// failures and returns none: the caller could not act on them, and the next
+// recorded demand tries again.
 func (r *Scaler) ScaleUp(ctx context.Context) {
 	for pool, machines := range r.targets() {
 		err := r.fleet.ScaleUp(ctx, pool, machines)
 		switch {
 		case err == nil:
-			r.log.DebugContext(ctx, "machines are wanted", observe.KeyPool, pool, "machines", machines)
+			r.log.DebugContext(ctx, "machines requested", observe.KeyPool, pool, "machines", machines)
 		case ctx.Err() != nil:
 			r.resetCooldown(pool)
 		case fault.Is(err, fault.NotFound):
 			if r.markAbsent(pool) {
-				r.log.InfoContext(ctx, "no machines come up for the pool", observe.KeyPool, pool, observe.KeyReason, err)
+				r.log.InfoContext(ctx, "the pool has no fleet to scale up", observe.KeyPool, pool, observe.KeyReason, err)
 			}
-			continue // and need not be asked for soon
+			continue // and keep the cooldown
 		default:
-			r.log.WarnContext(ctx, "the fleet can't be raised", observe.KeyPool, pool, "machines", machines, observe.KeyError, err)
+			r.log.WarnContext(ctx, "the fleet can't be scaled up",
+				observe.KeyPool, pool, "machines", machines, observe.KeyError, err)
 			r.resetCooldown(pool)
 		}
 	}
 }
 
-// targets takes what was noted and returns how many machines are to be asked
-// for, by pool.
+// targets clears the recorded demand, and returns the number of machines to
+// request, by pool.
 func (r *Scaler) targets() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,15 +116,16 @@ func (r *Scaler) targets() map[string]int {
 	return out
 }
 
+// markAbsent notes that the pool has no fleet, and reports whether that is new.
 func (r *Scaler) markAbsent(pool string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	said := r.absent[pool]
+	known := r.absent[pool]
 	r.absent[pool] = true
-	return !said
+	return !known
 }
 
-// resetCooldown lets the pool's fleet be asked for again at once.
+// resetCooldown allows the next request for the pool at once.
 func (r *Scaler) resetCooldown(pool string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -78,7 +78,7 @@ func TestMachinesThatCanSayNothingPauseTheRun(t *testing.T) {
 		t.Errorf("%d machines came up, want three, and who came meanwhile", n)
 	}
 	said := do(t, a.environment(), "explain", string(id), "--cloud", "aws", "--dir", a.dir)
-	for _, part := range []string{"machines of the pool default gave up one after the other", "i-0000000", "it ended before any worker sent a heartbeat", "get-console-output --latest --instance-id i-0000000", "rollout resume"} {
+	for _, part := range []string{"machines of the pool default failed one after the other", "i-0000000", "it ended before any worker sent a heartbeat", "get-console-output --latest --instance-id i-0000000", "rollout resume"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("it does not say %q:\n%s", part, said)
 		}

@@ -13,12 +13,24 @@ import (
 	"rollout/shared/queue"
 )
 
-// Invocations is a function that is called with one event at a time, and that nobody
-// waits for. What can't be acted on goes to the dead letters of tasks, once and
-// for all. What failed is returned: Lambda tries twice more, and sends what
-// fails for the third time there, too; by then reclaim has asked anew for what
-// the event was about, or soon does.
-func Invocations(p host.Ports, handle func(context.Context, events.Payload) error) func(context.Context, json.RawMessage) error {
+// eventHandler is a function that is called asynchronously with one event.
+type eventHandler = func(context.Context, json.RawMessage) error
+
+// Timer returns a function that a schedule calls. It ignores the event.
+func Timer(handle func(context.Context) error) eventHandler {
+	return func(ctx context.Context, _ json.RawMessage) error {
+		ctx, cancel := withMargin(ctx)
+		defer cancel()
+		return handle(ctx)
+	}
+}
+
+// Invocations returns a function that is called asynchronously with one event of
+// the product. It moves an event that can't be handled (Invalid) to the dead
+// letters of the tasks queue. It returns other errors: Lambda then tries twice
+// more, and moves the event there after the third failure. By then reclaim has
+// asked again for the same work, or does so soon.
+func Invocations(p host.Ports, handle func(context.Context, events.Payload) error) eventHandler {
 	return func(ctx context.Context, event json.RawMessage) error {
 		ctx, cancel := withMargin(ctx)
 		defer cancel()
@@ -33,7 +45,7 @@ func Invocations(p host.Ports, handle func(context.Context, events.Payload) erro
 	}
 }
 
-// requestID is the id that Lambda gave the invocation; "" outside of one.
+// requestID is Lambda's id of the invocation; "" outside of one.
 func requestID(ctx context.Context) string {
 	if c, ok := lambdacontext.FromContext(ctx); ok {
 		return c.AwsRequestID

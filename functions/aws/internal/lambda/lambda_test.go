@@ -122,7 +122,7 @@ func TestEveryObjectOfAnEventIsTaken(t *testing.T) {
 		return nil
 	})
 	err := f(t.Context(), json.RawMessage(`{"Records":[`+record("bad")+","+record("%zz")+","+record("good")+`]}`))
-	if strings.Join(taken, " ") != "bad good" || err == nil || !strings.Contains(err.Error(), "take the object bad: not now") || !strings.Contains(err.Error(), "%zz") {
+	if strings.Join(taken, " ") != "bad good" || err == nil || !strings.Contains(err.Error(), "submit the object bad: not now") || !strings.Contains(err.Error(), "%zz") {
 		t.Errorf("taken %v, %v", taken, err)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"rollout/shared/aws"
 )
 
-// Main is a function's main: it opens the stack, wires the function's handler
-// and lets Lambda call it, until Lambda ends the process. wire returns a handler
-// as package lambda takes it.
+// Main is the main of a function: it opens the stack, and lets Lambda call the
+// handler that wire returns, until Lambda ends the process. The handler has a form
+// that the package lambda of AWS accepts.
 func Main(name string, wire func(*aws.Stack) (handler any)) {
 	ctx := context.Background()
 	s, err := Open(ctx, name, os.Getenv)

@@ -13,10 +13,13 @@ import (
 	"rollout/shared/queue"
 )
 
-// Messages is a function that a queue calls with batches. handle returns the
-// receipts of the messages that are done with; the others come back. The
-// mapping must report batch item failures.
-func Messages(p host.Ports, handle func(context.Context, []queue.Message) (done []string)) func(context.Context, lambdaevents.SQSEvent) (lambdaevents.SQSEventResponse, error) {
+// batchHandler is a function that SQS calls.
+type batchHandler = func(context.Context, lambdaevents.SQSEvent) (lambdaevents.SQSEventResponse, error)
+
+// Messages returns a function that a queue calls with batches. handle returns the
+// receipts of the messages that are done; the others are delivered again. The
+// queue's event source mapping must report batch item failures.
+func Messages(p host.Ports, handle func(context.Context, []queue.Message) (done []string)) batchHandler {
 	return func(ctx context.Context, e lambdaevents.SQSEvent) (lambdaevents.SQSEventResponse, error) {
 		ctx, cancel := withMargin(ctx)
 		defer cancel()
@@ -25,22 +28,24 @@ func Messages(p host.Ports, handle func(context.Context, []queue.Message) (done 
 			messages[i] = message(r)
 		}
 		done := handle(ctx, messages)
-		// A list that is null would be taken for a response that is none.
+		// With a null list, Lambda would take the response for an invalid one.
 		out := lambdaevents.SQSEventResponse{BatchItemFailures: []lambdaevents.SQSBatchItemFailure{}}
 		for _, m := range messages {
 			if !slices.Contains(done, m.Receipt) {
-				out.BatchItemFailures = append(out.BatchItemFailures, lambdaevents.SQSBatchItemFailure{ItemIdentifier: m.ID})
+				failure := lambdaevents.SQSBatchItemFailure{ItemIdentifier: m.ID}
+				out.BatchItemFailures = append(out.BatchItemFailures, failure)
 			}
 		}
 		if n := len(out.BatchItemFailures); n > 0 {
-			p.Log.WarnContext(ctx, "messages come back", "messages", n, "of", len(messages), observe.KeyReason, "not done with")
+			p.Log.WarnContext(ctx, "messages are delivered again", "messages", n, "of", len(messages),
+				observe.KeyReason, "not done")
 		}
 		return out, nil
 	}
 }
 
-// message reads a message. A body that can't be decoded is left as it came, for
-// its handler to bury.
+// message decodes a message. A body that can't be decoded stays as it is: its
+// handler dead-letters it.
 func message(r lambdaevents.SQSMessage) queue.Message {
 	receives, err := strconv.Atoi(r.Attributes["ApproximateReceiveCount"])
 	if err != nil || receives < 1 {

@@ -65,7 +65,8 @@ func ReadNotice(event []byte) (n cloud.MachineNotice, ok bool, err error) {
 	}
 	n.At = e.Time
 	if n.Kind != cloud.LaunchFailed && !instanceID.MatchString(n.Machine) {
-		return cloud.MachineNotice{}, false, fault.New(fault.Invalid, "the event names the instance %.64q, which is not an instance id", n.Machine)
+		return cloud.MachineNotice{}, false, fault.New(fault.Invalid,
+			"the event names the instance %.64q, which is not an instance id", n.Machine)
 	}
 	return n, true, nil
 }
@@ -107,7 +108,7 @@ func (e cloudEvent) ofAutoScaling() cloud.MachineNotice {
 // Notices returns a function that EventBridge calls with events about instances,
 // also those of other installations. It logs and ignores events that are not
 // notices, because repeating them would not help.
-func Notices(p host.Ports, handle func(ctx context.Context, n cloud.MachineNotice) error) func(context.Context, json.RawMessage) error {
+func Notices(p host.Ports, handle func(ctx context.Context, n cloud.MachineNotice) error) eventHandler {
 	return func(ctx context.Context, event json.RawMessage) error {
 		ctx, cancel := withMargin(ctx)
 		defer cancel()

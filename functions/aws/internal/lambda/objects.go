@@ -13,8 +13,9 @@ import (
 	"rollout/shared/host"
 )
 
-// objectEvent is what S3 calls a function with, or EventBridge on its behalf,
-// or S3 to try out whether it may, or whoever tells submit of an object himself.
+// objectEvent has the fields of all events with which the function for new
+// objects is called: notifications and test events of S3, events of EventBridge,
+// and the product's own.
 type objectEvent struct {
 	Records []s3Record `json:"Records"`
 
@@ -49,14 +50,14 @@ type s3Record struct {
 	} `json:"s3"`
 }
 
-// unversioned is the version of an object that was made while its bucket kept
-// none. The next one of that key takes its place, and its version.
+// unversioned is the version id of an object that was created while its bucket
+// kept no versions. The next object of that key gets the same version id.
 const unversioned = "null"
 
-// ReadObjects returns the objects that an event says were created in the bucket,
-// under the keys that the product has for them: without the bucket's prefix.
-// What says nothing of the kind, or is about other objects, yields none; an
-// object without a version is Invalid, as it can't be pinned.
+// ReadObjects returns the objects that were created in the bucket according to an
+// event, with keys relative to the prefix of the config. An event about anything
+// else yields no objects. An object without a version is Invalid, because it can't
+// be pinned.
 func ReadObjects(in config.S3, event []byte) (created []events.ObjectCreated, err error) {
 	var e objectEvent
 	if err := json.Unmarshal(event, &e); err != nil {
@@ -67,8 +68,8 @@ func ReadObjects(in config.S3, event []byte) (created []events.ObjectCreated, er
 		switch {
 		case !ours || key == "" || bucket != in.Bucket:
 		case version == "", version == unversioned:
-			err = errors.Join(err, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "object %q of bucket %s has no version", key, bucket),
-				Remedy: "let the bucket keep versions"})
+			err = errors.Join(err, &fault.Error{Kind: fault.Invalid, Remedy: "let the bucket keep versions",
+				Err: fault.New(fault.Invalid, "object %q of bucket %s has no version", key, bucket)})
 		default:
 			created = append(created, events.ObjectCreated{Bucket: bucket, Key: key, Version: version, Size: size})
 		}
@@ -102,19 +103,19 @@ func ReadObjects(in config.S3, event []byte) (created []events.ObjectCreated, er
 	return created, err
 }
 
-// Objects is a function that is called for new objects of the bucket: by S3, in
-// notifications or through EventBridge, or by whoever tells of one. If one of
-// several fails, all are handled again.
-func Objects(p host.Ports, in config.S3, handle func(context.Context, events.ObjectCreated) error) func(context.Context, json.RawMessage) error {
+// Objects returns a function that is called for new objects of the bucket: by S3,
+// directly or through EventBridge, or with an event of the product. If one of
+// several objects fails, all are handled again.
+func Objects(p host.Ports, in config.S3, handle func(context.Context, events.ObjectCreated) error) eventHandler {
 	return func(ctx context.Context, event json.RawMessage) error {
 		ctx, cancel := withMargin(ctx)
 		defer cancel()
 		created, err := ReadObjects(in, event)
 		if len(created) == 0 && err == nil {
-			p.Log.InfoContext(ctx, "an event about no new object of ours")
+			p.Log.InfoContext(ctx, "event ignored: it names no new object of the bucket")
 		}
 		for _, e := range created {
-			err = errors.Join(err, fault.Wrap(handle(ctx, e), "take the object %s", e.Key))
+			err = errors.Join(err, fault.Wrap(handle(ctx, e), "submit the object %s", e.Key))
 		}
 		return err
 	}

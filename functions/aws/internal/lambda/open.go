@@ -14,13 +14,13 @@ import (
 	"rollout/shared/observe"
 )
 
-// ConfigVariable is the one variable of a function's environment that a
-// deployment sets: the deployment's config, as TOML.
+// ConfigVariable is the environment variable that holds the deployment's config,
+// as TOML. A deployment sets no other variable.
 const ConfigVariable = "ROLLOUT_CONFIG"
 
-// Open reads the environment with lookup, which is os.Getenv, and opens the
-// stack. It asks no service for anything: a cold start waits for none. What is
-// wrong with the environment is told all at once, as Invalid.
+// Open reads the environment with lookup, normally os.Getenv, and opens the stack.
+// It sends no request, so that a cold start waits for no service. All problems of
+// the environment are returned together, as Invalid.
 func Open(ctx context.Context, name string, lookup func(string) string) (*aws.Stack, error) {
 	s, err := open(ctx, name, lookup(ConfigVariable))
 	if fault.Is(err, fault.Invalid) {
@@ -41,11 +41,12 @@ func open(ctx context.Context, name, toml string) (*aws.Stack, error) {
 	return aws.OpenStack(ctx, d, aws.StackOptions{Options: cloud.Options{Source: name, Log: log}})
 }
 
-// margin is how long before its time is up a function hands back: long enough
-// to say so, and to end the requests that are under way.
+// margin is how long before the end of its time a function must return: long
+// enough to cancel requests and to report.
 const margin = 2 * time.Second
 
-// withMargin ends a function's context before Lambda ends the function.
+// withMargin returns a context that ends margin before Lambda ends the function,
+// or after three quarters of a shorter time.
 func withMargin(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
