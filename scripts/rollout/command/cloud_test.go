@@ -66,7 +66,7 @@ func TestCloudErrorsSuggestTheDoctor(t *testing.T) {
 
 // Stale credentials need a new sign-in, missing permissions a change of the user's policy.
 func TestDoctorDistinguishesStaleCredentialsFromMissingPermissions(t *testing.T) {
-	const signIn, permit = "→ sign in again", "→ let this user do"
+	const signIn, permit = "sign in again", "let this user do"
 	for code, want := range map[string]string{
 		"ExpiredTokenException":       signIn,
 		"InvalidSignatureException":   signIn,

@@ -28,7 +28,7 @@ func ReadRunID(folder string) (identity.RunID, error) {
 	}
 	id := identity.RunID(strings.TrimSpace(string(b)))
 	if !id.Valid() {
-		return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s does not hold a run id", path),
+		return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s does not contain a run id", path),
 			Remedy: "remove it to start a new run, or name what to continue with --resume"}
 	}
 	return id, nil

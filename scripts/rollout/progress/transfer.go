@@ -16,7 +16,7 @@ type Transfer struct {
 
 // NewTransfer displays a bar on w for a transfer of total bytes. Close ends it.
 func NewTransfer(w io.Writer, name string, total int64) *Transfer {
-	if !supportsBars(w) {
+	if !SupportsBars(w) {
 		return nil
 	}
 	t := &Transfer{container: newContainer(w)}

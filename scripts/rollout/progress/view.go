@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
 	"golang.org/x/term"
 
 	"rollout/functions/status"
@@ -27,7 +25,7 @@ func SupportsANSI(w io.Writer) bool { return IsTerminal(w) && os.Getenv("TERM") 
 
 // NewView returns a View with a bar if w is a terminal that can draw it, else a View of plain lines.
 func NewView(w io.Writer, c clock.Clock) View {
-	if supportsBars(w) {
+	if SupportsBars(w) {
 		return newBar(w)
 	}
 	return NewLines(w, c)
@@ -47,53 +45,31 @@ func TerminalSize(w io.Writer) (columns, rows int, ok bool) {
 	return columns, rows, err == nil && columns > 0
 }
 
-// supportsBars reports whether w is a terminal that can draw a bar. That also needs a known width.
-func supportsBars(w io.Writer) bool {
-	_, _, ok := TerminalSize(w)
-	return ok && SupportsANSI(w)
-}
-
-const (
-	nameColumns = 24 // maximum width of a name next to a bar
-	barColumns  = 40 // maximum width of a bar
-	redraw      = 200 * time.Millisecond
-)
-
-// newContainer returns an mpb container that draws bars on w.
-func newContainer(w io.Writer) *mpb.Progress {
-	return mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(barColumns), mpb.WithRefreshRate(redraw))
-}
-
 // bar is a View with a bar on a terminal.
 type bar struct {
-	out       io.Writer
-	container *mpb.Progress
-	line      *mpb.Bar
-	late      []string // notes that came after the bar was full: mpb does not draw them, so Close prints them
+	*Bar
+	out  io.Writer
+	late []string // notes that came after the bar was full: mpb does not draw them, so Close prints them
 
-	mu   sync.Mutex // guards last and pace: the container draws in a goroutine of its own
+	mu   sync.Mutex // guards last and pace, which the bar's goroutine reads
 	last status.Status
 	pace Pace
 }
 
 func newBar(w io.Writer) *bar {
-	b := &bar{out: w, container: newContainer(w)}
-	show := func(f func(status.Status, Pace) string) decor.Decorator {
-		return decor.Any(func(decor.Statistics) string {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return f(b.last, b.pace)
-		}, decor.WC{C: decor.DextraSpace})
+	b := &bar{out: w}
+	current := func() (status.Status, Pace) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.last, b.pace
 	}
-	b.line = b.container.AddBar(0,
-		mpb.PrependDecorators(show(func(s status.Status, _ Pace) string {
-			if s.Run == "" {
-				return "waiting"
-			}
-			return SanitizeLine(s.Name, nameColumns) + " " + FormatPhase(s.Phase)
-		})),
-		mpb.AppendDecorators(show(func(s status.Status, p Pace) string { return " " + formatStatus(s, p) })),
-	)
+	b.Bar = NewBar(w, func() string {
+		s, _ := current()
+		if s.Run == "" {
+			return "waiting"
+		}
+		return SanitizeLine(s.Name, nameColumns) + " " + FormatPhase(s.Phase)
+	}, func() string { return formatStatus(current()) })
 	return b
 }
 
@@ -127,12 +103,7 @@ func (b *bar) Update(s status.Status, p Pace) {
 	b.last, b.pace = s, p
 	b.mu.Unlock()
 	done, total := DoneAndTotal(s)
-	// mpb stops drawing a bar that is full, so its total is one too high until the run ends.
-	b.line.SetTotal(int64(max(total, done))+1, false)
-	b.line.SetCurrent(int64(done))
-	if s.Phase.Ended() {
-		b.line.SetTotal(int64(max(1, done)), true)
-	}
+	b.Set(done, total, s.Phase.Ended())
 }
 
 func (b *bar) Note(text string) {
@@ -141,12 +112,11 @@ func (b *bar) Note(text string) {
 		b.late = append(b.late, text)
 		return
 	}
-	_, _ = fmt.Fprintln(b.container, text) // fails only if the terminal is gone
+	b.Print(text)
 }
 
 func (b *bar) Close() {
-	b.line.Abort(false) // has no effect on a full bar
-	b.container.Wait()
+	b.Bar.Close()
 	for _, text := range b.late {
 		_, _ = fmt.Fprintln(b.out, text) // fails only if the terminal is gone
 	}

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/oklog/ulid/v2"
 
@@ -38,7 +35,6 @@ const Latest = "latest"
 
 // The files of an output folder, and of the hidden folder in it.
 const (
-	runIDFile   = "run-id"
 	curveFile   = "loss.svg"
 	hidden      = ".rollout"
 	scratchName = "scratch"
@@ -152,13 +148,13 @@ func (s *Session) begin(ctx context.Context, o Options, to training.Options) (er
 		if o.Resume != Latest || s.snapshots.Run == "" {
 			s.snapshots.Run = identity.RunID(ulid.Make().String())
 		}
-		return s.writeRunID()
+		return outfile.WriteRunID(s.Output, s.snapshots.Run)
 	}
 	s.Resumed, s.snapshots.Run = snap.ID, snap.Run
 	if s.Trainer, err = s.snapshots.Resume(ctx, to, snap); err != nil {
 		return err
 	}
-	return s.writeRunID()
+	return outfile.WriteRunID(s.Output, s.snapshots.Run)
 }
 
 // findSnapshot returns the snapshot to resume from; found is false if the training
@@ -168,7 +164,7 @@ func (s *Session) findSnapshot(ctx context.Context, resume string) (snap snapsho
 	case "":
 		return snap, false, nil
 	case Latest:
-		if s.snapshots.Run, err = s.readRunID(); err != nil || s.snapshots.Run == "" {
+		if s.snapshots.Run, err = outfile.ReadRunID(s.Output); err != nil || s.snapshots.Run == "" {
 			return snap, false, err
 		}
 		return s.snapshots.Latest(ctx)
@@ -181,31 +177,6 @@ func (s *Session) findSnapshot(ctx context.Context, resume string) (snap snapsho
 		}
 	}
 	return snap, err == nil, err
-}
-
-// readRunID returns the run of the output folder, or "" if the folder is new.
-func (s *Session) readRunID() (identity.RunID, error) {
-	path := filepath.Join(s.Output, runIDFile)
-	b, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err != nil {
-		return "", fault.WithKind(fault.Invalid, err, "read the run's id")
-	}
-	id := identity.RunID(strings.TrimSpace(string(b)))
-	if !id.Valid() {
-		return "", &fault.Error{
-			Kind: fault.Invalid, Err: fmt.Errorf("%s does not contain a run id", path),
-			Remedy: "remove the file to start a new run, or set --resume to a snapshot id",
-		}
-	}
-	return id, nil
-}
-
-// writeRunID writes the run's id to the output folder.
-func (s *Session) writeRunID() error {
-	return write(filepath.Join(s.Output, runIDFile), []byte(string(s.snapshots.Run)+"\n"))
 }
 
 // RunID returns the run of the training's snapshots.
@@ -238,7 +209,7 @@ func (s *Session) Run(ctx context.Context, stop <-chan struct{}, progress func(t
 	r.Run, r.Curve = s.snapshots.Run, filepath.Join(s.Output, curveFile)
 	r.Step, r.Steps = s.Trainer.Steps()
 	title := fmt.Sprintf("%s: %d of %d steps", s.Trainer.Algorithm(), r.Step, r.Steps)
-	if err := write(r.Curve, s.Trainer.Curve().SVG(title)); err != nil {
+	if err := outfile.WriteBytes(r.Curve, s.Trainer.Curve().SVG(title)); err != nil {
 		return r, err
 	}
 	if r.Done {
@@ -259,12 +230,4 @@ func (s *Session) Close() error {
 	}
 	s.close = nil
 	return errors.Join(errs...)
-}
-
-// write writes a file atomically.
-func write(path string, b []byte) error {
-	return outfile.Write(path, func(w io.Writer) error {
-		_, err := w.Write(b)
-		return err
-	})
 }

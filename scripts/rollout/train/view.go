@@ -6,9 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/vbauerster/mpb/v8"
-	"github.com/vbauerster/mpb/v8/decor"
-
 	"rollout/gpuworker/training"
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/clock"
@@ -26,7 +23,7 @@ type View interface {
 // is the number of steps already taken, all the total number of steps.
 func NewView(w io.Writer, name string, taken, all int, c clock.Clock) View {
 	m := meter{clock: c, began: c.Now(), from: taken}
-	if _, _, ok := progress.TerminalSize(w); ok {
+	if progress.SupportsBars(w) {
 		return newBar(w, name, taken, all, m)
 	}
 	return &lines{w: w, name: name, meter: m}
@@ -57,46 +54,32 @@ func (m *meter) format(r training.Report) string {
 	return text
 }
 
-const (
-	barColumns = 40
-	redraw     = 200 * time.Millisecond
-)
-
 // bar is a View with a progress bar.
 type bar struct {
-	container *mpb.Progress
-	line      *mpb.Bar
-	all       int
-
-	mu    sync.Mutex // guards the fields below, which the container's goroutine reads
+	*progress.Bar
 	meter meter
-	text  string
+
+	mu   sync.Mutex // guards text, which the bar's goroutine reads
+	text string
 }
 
 func newBar(w io.Writer, name string, taken, all int, m meter) *bar {
-	container := mpb.New(mpb.WithOutput(w), mpb.WithAutoRefresh(), mpb.WithWidth(barColumns), mpb.WithRefreshRate(redraw))
-	b := &bar{container: container, all: all, meter: m}
-	// The bar has one more step than the training, because a full bar is not redrawn.
-	b.line = b.container.AddBar(int64(all)+1, mpb.PrependDecorators(decor.Name(name)),
-		mpb.AppendDecorators(decor.Any(func(decor.Statistics) string {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			return " " + b.text
-		})))
-	b.line.SetCurrent(int64(taken))
+	b := &bar{meter: m}
+	b.Bar = progress.NewBar(w, func() string { return name }, func() string {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return b.text
+	})
+	b.Set(uint64(taken), uint64(all), false)
 	return b
 }
 
 func (b *bar) Update(r training.Report) {
+	text := b.meter.format(r)
 	b.mu.Lock()
-	b.text = b.meter.format(r)
+	b.text = text
 	b.mu.Unlock()
-	b.line.SetCurrent(int64(r.Step))
-}
-
-func (b *bar) Close() {
-	b.line.Abort(false)
-	b.container.Wait()
+	b.Set(uint64(r.Step), uint64(r.Steps), false)
 }
 
 // lineEvery is the minimum time between two plain lines.
