@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 
 const mib = 1 << 20
 
-// uploads lists what is begun in the endpoint's bucket and not ended.
+// uploads lists the keys of unfinished multipart uploads in the endpoint's bucket.
 func (e Endpoint) uploads(t *testing.T) []string {
 	t.Helper()
 	client := s3.NewFromConfig(e.Config(t.Context(), t), func(o *s3.Options) { o.UsePathStyle = true })
@@ -31,8 +31,8 @@ func (e Endpoint) uploads(t *testing.T) []string {
 	return keys
 }
 
-// Parts that nobody can see cost money: an upload that fails leaves none.
-func TestAnUploadThatFailsIsGivenUp(t *testing.T) {
+// Parts of an unfinished upload are invisible and cost money.
+func TestFailedUploadLeavesNoParts(t *testing.T) {
 	t.Parallel()
 	e := StartKumo(t)
 	e.MakeBucket(t.Context(), t)
@@ -46,19 +46,20 @@ func TestAnUploadThatFailsIsGivenUp(t *testing.T) {
 		try  func() error
 		want fault.Kind
 	}{
-		"the reader breaks": {func() error {
-			_, err := b.Put(t.Context(), "a", io.MultiReader(large(), iotest.ErrReader(fault.New(fault.Corrupt, "broken"))), blob.PutOptions{})
+		"the reader fails": {func() error {
+			_, err := b.Put(t.Context(), "a", io.MultiReader(large(), iotest.ErrReader(fault.New(fault.Corrupt, "broken"))),
+				blob.PutOptions{})
 			return err
 		}, fault.Corrupt},
 		"the object exists": {func() error {
 			_, err := b.Put(t.Context(), "there", large(), blob.PutOptions{CreateOnly: true})
 			return err
 		}, fault.Conflict},
-		"the caller gives up": {func() error {
+		"the caller cancels": {func() error {
 			_, err := b.Put(ctx, "b", io.MultiReader(large(), cancelReader{cancel}, large()), blob.PutOptions{})
 			return err
 		}, fault.Canceled},
-		"what is joined exists": {func() error {
+		"the target of a join exists": {func() error {
 			_, err := b.Join(t.Context(), "there", []blob.Range{{Key: "there"}})
 			return err
 		}, fault.Conflict},
@@ -67,12 +68,12 @@ func TestAnUploadThatFailsIsGivenUp(t *testing.T) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
 		}
 		if left := e.uploads(t); len(left) > 0 {
-			t.Errorf("%s: left are uploads of %q", name, left)
+			t.Errorf("%s: there are unfinished uploads of %q", name, left)
 		}
 	}
 }
 
-// cancelReader gives up for its reader.
+// cancelReader cancels when it is read.
 type cancelReader struct{ cancel func() }
 
 func (c cancelReader) Read([]byte) (int, error) {
@@ -80,15 +81,16 @@ func (c cancelReader) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// A bucket without versions would lose what runs are pinned to.
-func TestABucketWithoutVersionsIsRefused(t *testing.T) {
+// Runs refer to versions of their inputs.
+func TestUnversionedBucketIsRefused(t *testing.T) {
 	t.Parallel()
 	e := StartKumo(t)
 	client := s3.NewFromConfig(e.Config(t.Context(), t), func(o *s3.Options) { o.UsePathStyle = true })
 	if _, err := client.CreateBucket(t.Context(), &s3.CreateBucketInput{Bucket: &e.Bucket}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &e.Bucket, Key: new("k"), Body: strings.NewReader("x")}); err != nil {
+	if _, err := client.PutObject(t.Context(), &s3.PutObjectInput{Bucket: &e.Bucket, Key: new("k"),
+		Body: strings.NewReader("x")}); err != nil {
 		t.Fatal(err)
 	}
 	b := aws.NewBucket(e.Config(t.Context(), t), e.Bucket, aws.BucketOptions{})
@@ -102,17 +104,18 @@ func TestABucketWithoutVersionsIsRefused(t *testing.T) {
 	}
 }
 
-func TestABucketThatIsNotThereIsNamed(t *testing.T) {
+func TestMissingBucketIsNamed(t *testing.T) {
 	t.Parallel()
 	e := StartKumo(t)
 	_, err := e.Blobs(t).Put(t.Context(), "k", strings.NewReader("x"), blob.PutOptions{})
 	if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), e.Bucket) {
-		t.Errorf("%v", err)
+		t.Errorf("got %v, want not found with the bucket's name", err)
 	}
 }
 
-// S3 takes no range of an object that is not larger than the smallest part.
-func TestAnObjectAsLargeAsTheSmallestPartIsJoined(t *testing.T) {
+// S3 rejects the copy of a range from an object of at most the smallest part's
+// size.
+func TestJoinOfObjectsOfTheSmallestPartSize(t *testing.T) {
 	t.Parallel()
 	e := StartKumo(t)
 	e.MakeBucket(t.Context(), t)
@@ -121,7 +124,8 @@ func TestAnObjectAsLargeAsTheSmallestPartIsJoined(t *testing.T) {
 	if _, err := b.Put(t.Context(), "a", strings.NewReader(content), blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := b.Join(t.Context(), "b", []blob.Range{{Key: "a"}, {Key: "a"}, {Key: "a", Length: 3}}); err != nil || info.Size != 10*mib+3 {
+	if info, err := b.Join(t.Context(), "b", []blob.Range{{Key: "a"}, {Key: "a"}, {Key: "a", Length: 3}}); err != nil ||
+		info.Size != 10*mib+3 {
 		t.Fatalf("%+v, %v", info, err)
 	}
 	r, _, err := b.Get(t.Context(), "b", blob.GetOptions{})
@@ -130,6 +134,6 @@ func TestAnObjectAsLargeAsTheSmallestPartIsJoined(t *testing.T) {
 	}
 	defer r.Close()
 	if got, err := io.ReadAll(r); err != nil || string(got) != content+content+content[:3] {
-		t.Errorf("it has %d bytes, or others; %v", len(got), err)
+		t.Errorf("the joined object has %d bytes or other content; %v", len(got), err)
 	}
 }

@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"rollout/localstack/subprocess"
 )
 
-// CommandLine is the program rollout.
+// CommandLine is the program rollout, built for tests.
 type CommandLine struct{ binary string }
 
 // BuildRollout builds the program.
@@ -27,20 +27,21 @@ func BuildRollout(t testing.TB) CommandLine {
 	return CommandLine{binary}
 }
 
-// CommandResult is what a command line did.
+// CommandResult is the result of one command line.
 type CommandResult struct {
 	Stdout, Stderr string
 	ExitCode       int
 }
 
-// Run runs a command line with an environment, beside the variables that every
-// process needs and without those of whoever tests.
+// Run runs a command line. Its environment has the given variables and those that
+// every process needs, and none of the test's.
 func (c CommandLine) Run(ctx context.Context, t testing.TB, environment []string, args ...string) CommandResult {
 	t.Helper()
 	var out, errs bytes.Buffer
 	home := t.TempDir()
 	cmd := exec.CommandContext(ctx, c.binary, args...)
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "AWS_CONFIG_FILE=" + filepath.Join(home, "none"),
+	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home,
+		"AWS_CONFIG_FILE=" + filepath.Join(home, "none"),
 		"AWS_SHARED_CREDENTIALS_FILE=" + filepath.Join(home, "none")}, environment...)
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err := subprocess.Run(cmd)

@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"bufio"
@@ -30,32 +30,36 @@ import (
 	"rollout/shared/record"
 )
 
-// fixture is somebody's folder with the config of a stack that runs over an
-// emulator, in this process, and the program.
+// fixture is a user's folder with the config of a deployment, the program rollout,
+// and the deployment's functions and worker, which run in this process over an
+// emulator.
 type fixture struct {
 	t       *testing.T
 	rollout CommandLine
 	dir     string
 	env     []string
 	blobs   *aws.Bucket
-	deaf    *atomic.Bool // submit is told nothing
+	muted   *atomic.Bool // uploads are not announced
 }
 
-// newFixture starts a stack whose engine takes that long for an answer.
+// newFixture starts a deployment whose engine takes a time for each answer.
 func newFixture(t *testing.T, answer time.Duration) fixture {
 	t.Helper()
 	e := StartKumo(t)
 	e.MakeBucket(t.Context(), t)
 	e.MakeTable(t.Context(), t)
-	text := e.Deployment("t"+fresh(), prefix) + "[health]\nheartbeat_interval = \"500ms\"\nself_fence_timeout = \"4s\"\nfailure_timeout = \"5s\"\nskew_budget = \"250ms\"\n"
+	text := e.Deployment("t"+fresh(), prefix) +
+		"[health]\nheartbeat_interval = \"500ms\"\nself_fence_timeout = \"4s\"\nfailure_timeout = \"5s\"\n" +
+		"skew_budget = \"250ms\"\n"
 	d, err := config.ParseDeployment("rollout.toml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg := e.Config(t.Context(), t)
 	blobs := aws.NewBucket(cfg, e.Bucket, aws.BucketOptions{Prefix: prefix})
-	s := stores{blobs, aws.NewDocuments(cfg, e.Table, aws.DocumentOptions{Listed: aws.ListedPrefixes()}), e.Queues(t, d.Cloud.SQS.Prefix)}
-	for _, q := range []string{host.WorkQueue("default"), host.UrgentQueue("default")} { // a stack has them before it has runs
+	s := stores{blobs, aws.NewDocuments(cfg, e.Table, aws.DocumentOptions{Listed: aws.ListedPrefixes()}),
+		e.Queues(t, d.Cloud.SQS.Prefix)}
+	for _, q := range []string{host.WorkQueue("default"), host.UrgentQueue("default")} { // a stack creates them
 		if _, _, err := e.Queues(t, d.Cloud.SQS.Prefix).Depth(t.Context(), q); err != nil {
 			t.Fatal(err)
 		}
@@ -64,32 +68,35 @@ func newFixture(t *testing.T, answer time.Duration) fixture {
 	var all sync.WaitGroup
 	t.Cleanup(func() { cancel(); all.Wait() })
 	uploads := make(chan blob.Info)
-	deaf := &atomic.Bool{}
-	all.Go(func() { notify(ctx, blobs, uploads, deaf) })
+	muted := &atomic.Bool{}
+	all.Go(func() { notify(ctx, blobs, uploads, muted) })
 	system := inprocess.New(s.ports("functions"), inprocess.Config{Deployment: d, Uploads: uploads})
 	all.Go(func() { _ = system.Run(ctx) }) // it ends with the test
 	p := s.ports("worker")
-	w := worker.New(p, worker.Config{ID: "worker", Pool: "default", Timings: host.Timings(d.Health), InFlight: 8, CheckpointInterval: time.Minute, Drain: 5 * time.Second, Grace: time.Second},
-		input.NewIndex(p.Blobs, p.Docs), infer.New(infer.Config{Engine: mock.New(mock.Config{Delay: answer}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), ProgressTimeout: time.Minute, MaxOutage: time.Minute}))
+	w := worker.New(p, worker.Config{ID: "worker", Pool: "default", Timings: host.Timings(d.Health), InFlight: 8,
+		CheckpointInterval: time.Minute, Drain: 5 * time.Second, Grace: time.Second},
+		input.NewIndex(p.Blobs, p.Docs), infer.New(infer.Config{Engine: mock.New(mock.Config{Delay: answer}),
+			Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), ProgressTimeout: time.Minute, MaxOutage: time.Minute}))
 	all.Go(func() { _ = w.Run(ctx) }) // likewise
-	k := fixture{t: t, rollout: BuildRollout(t), dir: t.TempDir(), env: e.Environment(text, e.URL), blobs: blobs, deaf: deaf}
+	k := fixture{t: t, rollout: BuildRollout(t), dir: t.TempDir(), env: e.Environment(text, e.URL),
+		blobs: blobs, muted: muted}
 	k.file("rollout.toml", text)
 	return k
 }
 
-// notify tells of what appears under prompts/, as the bucket's events would.
-func notify(ctx context.Context, blobs blob.Store, to chan<- blob.Info, deaf *atomic.Bool) {
-	told := map[blob.Info]bool{}
+// notify announces new objects under prompts/, as the bucket's events do.
+func notify(ctx context.Context, blobs blob.Store, to chan<- blob.Info, muted *atomic.Bool) {
+	announced := map[blob.Info]bool{}
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
 		found, _ := blobs.List(ctx, record.PromptsPrefix, "", 100) // if it fails, the next one may not
 		for _, info := range found {
 			info.ModTime = time.Time{}
-			if told[info] || deaf.Load() {
+			if announced[info] || muted.Load() {
 				continue
 			}
-			told[info] = true
+			announced[info] = true
 			select {
 			case to <- info:
 			case <-ctx.Done():
@@ -104,6 +111,7 @@ func notify(ctx context.Context, blobs blob.Store, to chan<- blob.Info, deaf *at
 	}
 }
 
+// file writes a file into the folder and returns its path.
 func (k fixture) file(name, text string) string {
 	k.t.Helper()
 	path := filepath.Join(k.dir, name)
@@ -113,10 +121,10 @@ func (k fixture) file(name, text string) string {
 	return path
 }
 
-// run runs a command of the stack, which must end with the code.
+// run runs a command on the deployment and checks its exit code.
 func (k fixture) run(code int, args ...string) CommandResult {
 	k.t.Helper()
-	ctx, cancel := context.WithTimeout(k.t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(k.t.Context(), patience)
 	defer cancel()
 	s := k.rollout.Run(ctx, k.t, k.env, append(args, "--cloud", "aws", "--dir", k.dir)...)
 	if s.ExitCode != code {
@@ -125,6 +133,7 @@ func (k fixture) run(code int, args ...string) CommandResult {
 	return s
 }
 
+// object returns an object's content.
 func (k fixture) object(key string) string {
 	k.t.Helper()
 	r, _, err := k.blobs.Get(k.t.Context(), key, blob.GetOptions{})
@@ -139,9 +148,8 @@ func (k fixture) object(key string) string {
 	return string(b)
 }
 
-// What works on a laptop works in a cloud, also with a name that has to be
-// encoded wherever it goes.
-func TestTheCommandLineWorksWithAStack(t *testing.T) {
+// The file name needs to be encoded wherever it is used.
+func TestCommandLineWorksWithADeployment(t *testing.T) {
 	t.Parallel()
 	k := newFixture(t, time.Millisecond)
 	const name = "my nightly+file & 日本 100%"
@@ -152,7 +160,7 @@ func TestTheCommandLineWorksWithAStack(t *testing.T) {
 	if got := k.object("prompts/" + name + ".jsonl"); got != prompts() {
 		t.Errorf("the bucket has %d bytes of %d", len(got), len(prompts()))
 	}
-	// Some of its lines are no requests: the run does not end well.
+	// Some of its lines are invalid, so the exit code is 1.
 	watched := k.run(1, "status", id, "--watch", "--json")
 	lines := strings.Split(strings.TrimSpace(watched.Stdout), "\n")
 	var last struct {
@@ -164,15 +172,18 @@ func TestTheCommandLineWorksWithAStack(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
 		t.Fatal(err)
 	}
-	if last.Run != id || last.Name != name || last.Phase != "completed_with_errors" || last.Items.Total != 600 || last.Items.Failed != 24 {
-		t.Errorf("%+v", last)
+	if last.Run != id || last.Name != name || last.Phase != "completed_with_errors" || last.Items.Total != 600 ||
+		last.Items.Failed != 24 {
+		t.Errorf("the last status is %+v", last)
 	}
-	if got := k.run(1, "results", name); got.Stdout != k.object("runs/"+id+"/completions.jsonl") || strings.Count(got.Stdout, "\n") != 576 || !strings.Contains(got.Stderr, "24 of 600 items failed") {
+	if got := k.run(1, "results", name); got.Stdout != k.object("runs/"+id+"/completions.jsonl") ||
+		strings.Count(got.Stdout, "\n") != 576 || !strings.Contains(got.Stderr, "24 of 600 items failed") {
 		t.Errorf("results: %d lines, %s", strings.Count(got.Stdout, "\n"), got.Stderr)
 	}
 	folder := filepath.Join(k.dir, "out")
 	k.run(1, "results", id[:20], "--output", folder+"/")
-	if got, err := os.ReadFile(filepath.Join(folder, "errors.jsonl")); err != nil || string(got) != k.object("runs/"+id+"/errors.jsonl") {
+	if got, err := os.ReadFile(filepath.Join(folder, "errors.jsonl")); err != nil ||
+		string(got) != k.object("runs/"+id+"/errors.jsonl") {
 		t.Errorf("errors.jsonl: %d bytes, %v", len(got), err)
 	}
 	item := k.run(0, "explain", name, name+".jsonl:8")
@@ -190,14 +201,14 @@ func TestTheCommandLineWorksWithAStack(t *testing.T) {
 	waited := k.run(0, "submit", k.file("x.jsonl", "{\"prompt\":\"hi\"}\n"), "--wait")
 	want := fmt.Sprintf("completions s3://%sruns/%s/completions.jsonl", k.place(), strings.TrimSpace(waited.Stdout))
 	if !strings.Contains(waited.Stderr, want) || !strings.Contains(waited.Stderr, "1 of 1 items answered") {
-		t.Errorf("stderr lacks %q:\n%s", want, waited.Stderr)
+		t.Errorf("stderr has no %q:\n%s", want, waited.Stderr)
 	}
 	k.run(1, "results", "typo")
 	k.run(2, "submit", k.file("x.csv", "a,b\n"))
 	k.run(2, "submit", file, "--config", k.file("bad.toml", "schema_version = 1\ntypo = 1\n"))
 }
 
-// place is the bucket with the prefix.
+// place is the bucket with the deployment's prefix.
 func (k fixture) place() string {
 	d := k.deployment()
 	return d.Bucket + "/" + d.Cloud.S3.Prefix
@@ -212,53 +223,55 @@ func (k fixture) deployment() config.Deployment {
 	return d
 }
 
-// A bucket's event may take a while: who watches the run that a submission
-// named waits for it, and who asks once is told that it is not there.
-func TestARunIsWatchedFromBeforeItIsThere(t *testing.T) {
+// The event of an upload may be late. Until then `status` reports that the run
+// does not exist, and `status --watch` waits for it.
+func TestStatusWatchWaitsForTheRun(t *testing.T) {
 	t.Parallel()
 	k := newFixture(t, time.Millisecond)
-	k.deaf.Store(true)
+	k.muted.Store(true)
 	id := strings.TrimSpace(k.run(0, "submit", k.file("x.jsonl", "{\"prompt\":\"hi\"}\n")).Stdout)
 	if got := k.run(1, "status", id); !strings.Contains(got.Stderr, "there is no run") {
 		t.Errorf("%+v", got)
 	}
-	time.AfterFunc(2*time.Second, func() { k.deaf.Store(false) }) // by then it is watched
+	time.AfterFunc(2*time.Second, func() { k.muted.Store(false) }) // the watch has started by then
 	if got := k.run(0, "status", id, "--watch", "--json"); !strings.Contains(got.Stdout, `"phase":"completed"`) {
 		t.Errorf("%+v", got)
 	}
 }
 
-func TestARunOfAStackCanBeSteered(t *testing.T) {
+func TestRunIsPausedResumedAndStopped(t *testing.T) {
 	t.Parallel()
 	k := newFixture(t, 250*time.Millisecond) // about 20 s of work
 	k.file("x.toml", "schema_version = 1\n[shard]\nitems = 20\n")
 	file := k.file("x.jsonl", prompts())
 	id := strings.TrimSpace(k.run(0, "submit", file).Stdout)
-	k.reaches(id, "running")
-	if got := k.run(0, "pause", "x", "--reason", "lunch"); got.Stdout != fmt.Sprintf("pausing run %s (x)\n", id) || got.Stderr != "" {
+	k.awaitPhase(id, "running")
+	if got := k.run(0, "pause", "x", "--reason", "lunch"); got.Stdout != fmt.Sprintf("pausing run %s (x)\n", id) ||
+		got.Stderr != "" {
 		t.Errorf("%+v", got)
 	}
-	k.reaches(id, "paused")
-	if got := k.run(1, "results", "x"); !strings.Contains(got.Stderr, "has not ended: it is paused") || !strings.Contains(got.Stderr, "--watch --cloud aws --dir "+k.dir) {
+	k.awaitPhase(id, "paused")
+	if got := k.run(1, "results", "x"); !strings.Contains(got.Stderr, "has not ended: it is paused") ||
+		!strings.Contains(got.Stderr, "--watch --cloud aws --dir "+k.dir) {
 		t.Errorf("%+v", got)
 	}
 	if got := k.run(1, "submit", file); !strings.Contains(got.Stderr, "still reads prompts/x.jsonl") {
 		t.Errorf("%+v", got)
 	}
 	k.run(0, "resume", "x")
-	k.reaches(id, "running")
+	k.awaitPhase(id, "running")
 	k.run(0, "stop", "x")
-	k.reaches(id, "stopped")
+	k.awaitPhase(id, "stopped")
 	got := k.run(1, "results", "x")
 	if n := strings.Count(got.Stdout, "\n"); n == 0 || n >= 576 || !strings.Contains(got.Stderr, "ended as stopped") {
-		t.Errorf("%d answers, %s", n, got.Stderr)
+		t.Errorf("results has %d answers, want some of 576: %s", n, got.Stderr)
 	}
 }
 
-// reaches waits until the run is in the phase, as status --watch tells it.
-func (k fixture) reaches(id, phase string) {
+// awaitPhase waits until `status --watch` reports the phase.
+func (k fixture) awaitPhase(id, phase string) {
 	k.t.Helper()
-	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(k.t.Context(), patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, k.rollout.binary, "status", id, "--watch", "--json", "--cloud", "aws", "--dir", k.dir)
 	cmd.Env = k.env
@@ -271,7 +284,7 @@ func (k fixture) reaches(id, phase string) {
 	}
 	defer func() {
 		cancel()
-		_ = cmd.Wait() // it was killed, or has seen the end
+		_ = cmd.Wait() // it was killed, or has ended with the run
 	}()
 	seen := ""
 	for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -286,5 +299,5 @@ func (k fixture) reaches(id, phase string) {
 			return
 		}
 	}
-	k.t.Fatalf("run %s never was %s, last %s", id, phase, seen)
+	k.t.Fatalf("run %s did not reach the phase %s, its last one is %s", id, phase, seen)
 }

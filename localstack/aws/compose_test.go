@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"os"
@@ -9,9 +9,9 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// The emulator that a desk with Docker gets needs no token, is the one that the
-// drivers are tested against, and can't be reached from other machines.
-func TestTheComposeFileNeedsNoToken(t *testing.T) {
+// The default service is the emulator that the drivers are tested against. It
+// needs no token and listens on the loopback interface.
+func TestComposeFileNeedsNoToken(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../compose.yaml")
 	if err != nil {
@@ -43,12 +43,12 @@ func TestTheComposeFileNeedsNoToken(t *testing.T) {
 		if len(s.Profiles) == 0 {
 			defaults++
 			if pinned == nil || s.Image != "ministackorg/ministack:"+string(pinned[1]) {
-				t.Errorf("%s is %s, and the drivers are tested against %s", name, s.Image, pinned)
+				t.Errorf("%s is %s, but the drivers are tested against %s", name, s.Image, pinned)
 			}
 		}
 		for variable, value := range s.Environment {
 			if strings.Contains(strings.ToLower(variable), "token") && (len(s.Profiles) == 0 || value != nil) {
-				t.Errorf("%s has a token", name)
+				t.Errorf("%s sets a token", name)
 			}
 		}
 	}

@@ -1,10 +1,9 @@
-// Package emulators is the harness in which the cloud drivers pass their
-// ports' conformance suites: against emulators in this process, against second
-// opinions in processes of their own, and against a real account.
+// Package emulators runs the conformance suites of the ports over the drivers of
+// AWS: against emulators in this process, against emulators in other processes,
+// and against a real account.
 //
-// It is a module of its own, so that no emulator enters the product's. Its
-// tests say which suite runs where (matrix_test.go) and which promises an
-// emulator is known to break (Differences). It never starts anything that can
-// be reached from another machine, and no test but the one for it ever talks
-// to a real account.
-package aws
+// matrix_test.go says which suite runs where. DIFFERENCES.md lists where an
+// emulator differs from AWS. The package is in a nested module, so that no
+// emulator becomes a dependency of the product. All servers listen on the
+// loopback interface. Only TestAccount contacts a real account.
+package emulators

@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"encoding/json"
@@ -15,14 +15,14 @@ import (
 	"rollout/shared/config"
 )
 
-// theSecret is what the secret of an examined stack says.
-const theSecret = "a-secret-text"
+// secretText is the value of the deployment's secret.
+const secretText = "a-secret-text"
 
-// doctorFixture is a stack on an emulator, at which the doctor looks as its user
-// would: with the environment's credentials, at the environment's endpoint.
+// doctorFixture is a deployment on an emulator that `rollout cloud doctor` checks
+// with the credentials and the endpoint of the environment.
 type doctorFixture struct {
 	Endpoint
-	text    string // its config
+	text    string // the config
 	rollout CommandLine
 }
 
@@ -38,27 +38,29 @@ func newDoctorFixture(t *testing.T, e Endpoint) doctorFixture {
 		t.Fatal(err)
 	}
 	if _, err := secretsmanager.NewFromConfig(cfg).CreateSecret(t.Context(), &secretsmanager.CreateSecretInput{
-		Name: new(d.Cloud.Secrets.Prefix + "hf-token"), SecretString: new(theSecret)}); err != nil {
+		Name: new(d.Cloud.Secrets.Prefix + "hf-token"), SecretString: new(secretText)}); err != nil {
 		t.Fatal(err)
 	}
 	return doctorFixture{e, text, BuildRollout(t)}
 }
 
-// doctor calls the doctor with a config.
+// doctor runs `rollout cloud doctor` with a config.
 func (e doctorFixture) doctor(t *testing.T, text string, set []string, args ...string) CommandResult {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rollout.toml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return e.rollout.Run(t.Context(), t, append(e.Environment(text, e.URL), set...), append([]string{"cloud", "doctor", "--provider", "aws", "--config", path}, args...)...)
+	return e.rollout.Run(t.Context(), t, append(e.Environment(text, e.URL), set...),
+		append([]string{"cloud", "doctor", "--provider", "aws", "--config", path}, args...)...)
 }
 
-// well holds that the doctor finds nothing, and leaves nothing.
-func (e doctorFixture) well(t *testing.T) {
+// wantHealthy checks that the doctor reports no problem and leaves no object.
+func (e doctorFixture) wantHealthy(t *testing.T) {
 	t.Helper()
 	got := e.doctor(t, e.text, nil)
-	out := regexp.MustCompile(`(?m) +\d+ ms|total \d+ ms|http://127.0.0.1:\d+|\d+ GPUs`).ReplaceAllString(got.Stdout, " …")
+	varying := regexp.MustCompile(`(?m) +\d+ ms|total \d+ ms|http://127.0.0.1:\d+|\d+ GPUs`)
+	out := varying.ReplaceAllString(got.Stdout, " …")
 	const want = `✓ reachability …   …
 ✓ auth …  EnvConfigCredentials
 ✓ object_store …
@@ -73,34 +75,40 @@ func (e doctorFixture) well(t *testing.T) {
 	}
 	left, err := aws.NewBucket(e.Config(t.Context(), t), e.Bucket, aws.BucketOptions{}).List(t.Context(), "", "", 10)
 	if err != nil || len(left) > 0 {
-		t.Errorf("it left %v (%v)", left, err)
+		t.Errorf("the doctor left the objects %v (%v)", left, err)
 	}
 }
 
-func TestMiniStackIsWellToTheDoctor(t *testing.T) {
-	newDoctorFixture(t, RequireExternal(t).MiniStack(t)).well(t)
+func TestMiniStackIsHealthyToTheDoctor(t *testing.T) {
+	newDoctorFixture(t, RequireExternal(t).MiniStack(t)).wantHealthy(t)
 }
 
-func TestTheDoctorLooksAtAStack(t *testing.T) {
+func TestDoctorNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	e := newDoctorFixture(t, StartKumo(t))
 	text := e.text
-	t.Run("which is well", e.well)
+	t.Run("healthy", e.wantHealthy)
 	for name, c := range map[string]struct {
 		text  string
 		set   []string
-		fails map[string]string // of the checks, and what is said of them
+		fails map[string]string // failing checks, with a part of their error
 	}{
-		"without a bucket": {text: strings.Replace(text, e.Bucket, "nobodys-bucket", 1), fails: map[string]string{
+		"without a bucket": {text: strings.Replace(text, e.Bucket, "missing-bucket", 1), fails: map[string]string{
 			"object_store": "cloud.s3.bucket", "content_id_roundtrip": "cloud.s3.bucket"}},
-		"without a table":          {text: strings.Replace(text, e.Table, "nobodys-table", 1), fails: map[string]string{"auth": "cloud.dynamodb.table"}},
-		"without queues":           {text: strings.Replace(text, "[[pool]]", "[cloud.sqs]\nprefix = \"nobody-\"\n[[pool]]", 1), fails: map[string]string{"queue": "cloud.sqs.prefix"}},
-		"without its secret":       {text: strings.Replace(text, "hf-token", "other", 1), fails: map[string]string{"secret_store": "aws secretsmanager create-secret --name"}},
-		"that may read no secrets": {text: strings.Replace(text, `"hf-token"`, "", 1), fails: map[string]string{"secret_store": "the allowlist is empty"}},
+		"without a table": {text: strings.Replace(text, e.Table, "missing-table", 1),
+			fails: map[string]string{"auth": "cloud.dynamodb.table"}},
+		"without queues": {text: strings.Replace(text, "[[pool]]", "[cloud.sqs]\nprefix = \"missing-\"\n[[pool]]",
+			1), fails: map[string]string{"queue": "cloud.sqs.prefix"}},
+		"without the secret": {text: strings.Replace(text, "hf-token", "other", 1),
+			fails: map[string]string{"secret_store": "aws secretsmanager create-secret --name"}},
+		"without allowed secrets": {text: strings.Replace(text, `"hf-token"`, "", 1),
+			fails: map[string]string{"secret_store": "the allowlist is empty"}},
 		"without credentials": {text: text, set: []string{"AWS_ACCESS_KEY_ID="}, fails: map[string]string{
-			"auth": "sign in", "object_store": "sign in", "queue": "sign in", "secret_store": "sign in", "content_id_roundtrip": "sign in"}},
-		"that can't be reached": {text: text, set: []string{"AWS_ENDPOINT_URL=http://127.0.0.1:1"}, fails: map[string]string{
-			"reachability": "DNS", "auth": "DNS", "object_store": "DNS", "queue": "DNS", "secret_store": "DNS", "content_id_roundtrip": "DNS"}},
+			"auth": "sign in", "object_store": "sign in", "queue": "sign in", "secret_store": "sign in",
+			"content_id_roundtrip": "sign in"}},
+		"unreachable": {text: text, set: []string{"AWS_ENDPOINT_URL=http://127.0.0.1:1"}, fails: map[string]string{
+			"reachability": "DNS", "auth": "DNS", "object_store": "DNS", "queue": "DNS", "secret_store": "DNS",
+			"content_id_roundtrip": "DNS"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -118,7 +126,8 @@ func TestTheDoctorLooksAtAStack(t *testing.T) {
 			if err := json.Unmarshal([]byte(got.Stdout), &report); err != nil {
 				t.Fatalf("%v in %s", err, got.Stdout)
 			}
-			if got.ExitCode != 1 || !strings.Contains(got.Stderr, "checks failed") || report.Summary.Failed != len(c.fails) || report.Summary.Passed != 7-len(c.fails) {
+			if got.ExitCode != 1 || !strings.Contains(got.Stderr, "checks failed") || report.Summary.Failed != len(c.fails) ||
+				report.Summary.Passed != 7-len(c.fails) {
 				t.Errorf("exit code %d, stderr %q, %+v", got.ExitCode, got.Stderr, report.Summary)
 			}
 			for _, k := range report.Checks {
@@ -127,7 +136,7 @@ func TestTheDoctorLooksAtAStack(t *testing.T) {
 					t.Errorf("%+v, want %q", k, want)
 				}
 			}
-			if strings.Contains(got.Stdout+got.Stderr, theSecret) {
+			if strings.Contains(got.Stdout+got.Stderr, secretText) {
 				t.Error("the secret is shown")
 			}
 		})

@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"context"
@@ -19,13 +19,12 @@ import (
 	"rollout/shared/aws"
 )
 
-// cleaning bounds what is removed at the end of a test.
-const cleaning = time.Minute
+const cleaningTimeout = time.Minute // for removals at the end of a test
 
-// fresh names something of a test's own.
+// fresh returns a name that no other test uses.
 func fresh() string { return strings.ToLower(rand.Text()[:8]) }
 
-// MakeBucket makes the endpoint's bucket, which keeps versions.
+// MakeBucket creates the endpoint's bucket, with versioning.
 func (e Endpoint) MakeBucket(ctx context.Context, t testing.TB) {
 	t.Helper()
 	e.Faults = nil
@@ -34,13 +33,16 @@ func (e Endpoint) MakeBucket(ctx context.Context, t testing.TB) {
 		t.Fatalf("%s: %v", e.Name, err)
 	}
 	if _, err := client.PutBucketVersioning(ctx, &s3.PutBucketVersioningInput{
-		Bucket: &e.Bucket, VersioningConfiguration: &s3types.VersioningConfiguration{Status: s3types.BucketVersioningStatusEnabled},
+		Bucket: &e.Bucket,
+		VersioningConfiguration: &s3types.VersioningConfiguration{
+			Status: s3types.BucketVersioningStatusEnabled,
+		},
 	}); err != nil {
 		t.Fatalf("%s: %v", e.Name, err)
 	}
 }
 
-// MakeTable makes the endpoint's table.
+// MakeTable creates the endpoint's table.
 func (e Endpoint) MakeTable(ctx context.Context, t testing.TB) {
 	t.Helper()
 	e.Faults = nil
@@ -59,13 +61,14 @@ func (e Endpoint) MakeTable(ctx context.Context, t testing.TB) {
 	if err != nil {
 		t.Fatalf("%s: %v", e.Name, err)
 	}
-	wait := dynamodb.NewTableExistsWaiter(client, func(o *dynamodb.TableExistsWaiterOptions) { o.MinDelay = 100 * time.Millisecond })
+	wait := dynamodb.NewTableExistsWaiter(client,
+		func(o *dynamodb.TableExistsWaiterOptions) { o.MinDelay = 100 * time.Millisecond })
 	if err := wait.Wait(ctx, &dynamodb.DescribeTableInput{TableName: &e.Table}, time.Minute); err != nil {
 		t.Fatalf("%s: %v", e.Name, err)
 	}
 }
 
-// Blobs returns an empty store of the test's own: a prefix of the bucket.
+// Blobs returns an empty store for one test: a prefix of the bucket.
 func (e Endpoint) Blobs(t testing.TB) *aws.Bucket {
 	t.Helper()
 	cfg, prefix := e.Config(t.Context(), t), "test-"+fresh()+"/"
@@ -77,7 +80,7 @@ func (e Endpoint) Blobs(t testing.TB) *aws.Bucket {
 
 // emptyPrefix removes all versions below a prefix of a real bucket.
 func (e Endpoint) emptyPrefix(t testing.TB, cfg awssdk.Config, prefix string) {
-	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
+	ctx, cancel := context.WithTimeout(context.Background(), cleaningTimeout)
 	defer cancel()
 	client := s3.NewFromConfig(cfg)
 	pages := s3.NewListObjectVersionsPaginator(client, &s3.ListObjectVersionsInput{Bucket: &e.Bucket, Prefix: &prefix})
@@ -97,31 +100,35 @@ func (e Endpoint) emptyPrefix(t testing.TB, cfg awssdk.Config, prefix string) {
 		if len(all) == 0 {
 			continue
 		}
-		if _, err := client.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &e.Bucket, Delete: &s3types.Delete{Objects: all}}); err != nil {
+		if _, err := client.DeleteObjects(ctx, &s3.DeleteObjectsInput{Bucket: &e.Bucket,
+			Delete: &s3types.Delete{Objects: all}}); err != nil {
 			t.Errorf("clean %s: %v", prefix, err)
 		}
 	}
 }
 
-// Documents returns an empty store of the test's own: a prefix of the table's
-// keys, which nobody removes.
+// Documents returns an empty store for one test: a prefix of the table's keys. The
+// items are not removed.
 func (e Endpoint) Documents(t testing.TB, prefix string) *aws.Documents {
 	t.Helper()
-	return aws.NewDocuments(e.Config(t.Context(), t), e.Table, aws.DocumentOptions{Prefix: prefix, Listed: aws.ListedPrefixes(), Spread: 3})
+	return aws.NewDocuments(e.Config(t.Context(), t), e.Table,
+		aws.DocumentOptions{Prefix: prefix, Listed: aws.ListedPrefixes(), Spread: 3})
 }
 
-// Queues returns queues of the test's own, made on first use: those whose
-// names begin with the prefix.
+// Queues returns queues for one test, whose names begin with the prefix. They are
+// created on first use.
 func (e Endpoint) Queues(t testing.TB, prefix string) *aws.Queues {
 	t.Helper()
 	cfg := e.Config(t.Context(), t)
 	if !e.Emulated() {
 		t.Cleanup(func() { removeQueues(t, cfg, prefix) })
 	}
-	return aws.NewQueues(cfg, aws.QueueOptions{Prefix: prefix, CreateMissing: true, AlwaysLongPoll: !e.Emulated(), Poll: e.poll()})
+	return aws.NewQueues(cfg, aws.QueueOptions{Prefix: prefix, CreateMissing: true, AlwaysLongPoll: !e.Emulated(),
+		Poll: e.poll()})
 }
 
-// poll keeps long polls short where they are deaf; see Differences.
+// poll limits long polls of emulators, which miss messages while they wait; see
+// DIFFERENCES.md.
 func (e Endpoint) poll() time.Duration {
 	if e.Emulated() {
 		return time.Second
@@ -129,8 +136,10 @@ func (e Endpoint) poll() time.Duration {
 	return 0
 }
 
+// removeQueues deletes the queues of a real account whose names begin with the
+// prefix.
 func removeQueues(t testing.TB, cfg awssdk.Config, prefix string) {
-	ctx, cancel := context.WithTimeout(context.Background(), cleaning)
+	ctx, cancel := context.WithTimeout(context.Background(), cleaningTimeout)
 	defer cancel()
 	client := sqs.NewFromConfig(cfg)
 	out, err := client.ListQueues(ctx, &sqs.ListQueuesInput{QueueNamePrefix: &prefix})
@@ -155,17 +164,19 @@ func (e Endpoint) Secrets(t testing.TB, allow []string, set map[string]string) *
 	return aws.NewSecrets(cfg, allow, aws.SecretOptions{Prefix: prefix})
 }
 
-// secret makes a secret until the test ends.
+// secret creates a secret until the test ends.
 func (e Endpoint) secret(t testing.TB, id, text string) {
 	t.Helper()
 	client := secretsmanager.NewFromConfig(e.Config(t.Context(), t))
-	if _, err := client.CreateSecret(t.Context(), &secretsmanager.CreateSecretInput{Name: &id, SecretString: &text}); err != nil {
+	if _, err := client.CreateSecret(t.Context(),
+		&secretsmanager.CreateSecretInput{Name: &id, SecretString: &text}); err != nil {
 		t.Fatalf("%s: %v", e.Name, err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), cleaning)
+		ctx, cancel := context.WithTimeout(context.Background(), cleaningTimeout)
 		defer cancel()
-		_, err := client.DeleteSecret(ctx, &secretsmanager.DeleteSecretInput{SecretId: &id, ForceDeleteWithoutRecovery: awssdk.Bool(true)})
+		_, err := client.DeleteSecret(ctx, &secretsmanager.DeleteSecretInput{SecretId: &id,
+			ForceDeleteWithoutRecovery: awssdk.Bool(true)})
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("clean secret %s: %v", id, err)
 		}

@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"context"
@@ -13,32 +13,33 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/smithy-go/middleware"
 
+	"rollout/localstack/aws/fakeaws"
 	"rollout/shared/aws"
 )
 
-// Endpoint is a place that speaks the protocols of AWS.
+// Endpoint is an emulator of AWS, or AWS itself.
 type Endpoint struct {
 	Name string
-	// URL is an emulator's address; "" is AWS itself, with the credentials and
+	// URL is the emulator's address; "" is AWS itself, with the credentials and
 	// the region of the environment.
 	URL string
-	// Bucket and Table are what the drivers use; an emulator's are made.
+	// Bucket and Table are used by the drivers. Tests create those of an emulator.
 	Bucket, Table string
-	// Faults are added to every request; nil is none.
+	// Faults are injected into requests; nil injects none.
 	Faults *Faults
 }
 
-// Emulated reports whether it is an emulator.
+// Emulated reports whether the endpoint is an emulator.
 func (e Endpoint) Emulated() bool { return e.URL != "" }
 
-// quickly repeats without the patience that a cloud deserves.
-func quickly(o *retry.StandardOptions) {
+// retryQuickly retries without the waits that AWS needs.
+func retryQuickly(o *retry.StandardOptions) {
 	o.Backoff = retry.BackoffDelayerFunc(func(int, error) (time.Duration, error) { return time.Millisecond, nil })
 	o.RateLimiter = ratelimit.None
 }
 
-// Config returns the configuration that reaches the endpoint. An emulator gets
-// credentials that no account has, and nothing of the environment's.
+// Config returns the SDK configuration for the endpoint. That of an emulator has
+// credentials that are valid in no account, and nothing of the environment.
 func (e Endpoint) Config(ctx context.Context, t testing.TB) awssdk.Config {
 	t.Helper()
 	var options []func(*config.LoadOptions) error
@@ -46,7 +47,7 @@ func (e Endpoint) Config(ctx context.Context, t testing.TB) awssdk.Config {
 		options = append(options, config.WithRegion("us-east-1"), config.WithBaseEndpoint(e.URL),
 			config.WithSharedConfigFiles(nil), config.WithSharedCredentialsFiles(nil),
 			config.WithCredentialsProvider(credentials.NewStaticCredentialsProvider("000000000000", "none", "")),
-			config.WithRetryer(func() awssdk.Retryer { return retry.NewStandard(quickly) }))
+			config.WithRetryer(func() awssdk.Retryer { return retry.NewStandard(retryQuickly) }))
 	}
 	if e.Faults != nil {
 		options = append(options, config.WithAPIOptions([]func(*middleware.Stack) error{e.Faults.Middleware}))
@@ -56,4 +57,17 @@ func (e Endpoint) Config(ctx context.Context, t testing.TB) awssdk.Config {
 		t.Fatal(err)
 	}
 	return cfg
+}
+
+// StartKumo starts the emulator kumo in this process, behind corrections of its
+// S3. All emulators of a process share their buckets, tables and queues.
+func StartKumo(t testing.TB) Endpoint {
+	t.Helper()
+	address, end, err := fakeaws.StartKumo()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(end)
+	name := fresh()
+	return Endpoint{Name: "kumo", URL: address, Bucket: "bucket-" + name, Table: "table-" + name}
 }

@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"context"
@@ -16,12 +16,12 @@ import (
 	"rollout/localstack/subprocess"
 )
 
-// ExternalEmulators are emulators that run as processes of their own, as
-// scripts/emulators/install.sh puts them into a folder.
+// ExternalEmulators are emulators that run in other processes. Dir is the folder
+// in which scripts/emulators/install.sh installs them.
 type ExternalEmulators struct{ Dir string }
 
-// RequireExternal looks for the folder that ROLLOUT_EMULATORS names. Without it the
-// test is skipped, which says so; in CI it fails.
+// RequireExternal returns the emulators in the folder that ROLLOUT_EMULATORS names.
+// Without it the test is skipped, or fails in CI.
 func RequireExternal(t testing.TB) ExternalEmulators {
 	t.Helper()
 	dir := os.Getenv("ROLLOUT_EMULATORS")
@@ -29,17 +29,17 @@ func RequireExternal(t testing.TB) ExternalEmulators {
 	case dir != "":
 		return ExternalEmulators{dir}
 	case os.Getenv("CI") == "true":
-		t.Fatal("the second opinions are missing: ROLLOUT_EMULATORS names no folder (make test-emulators installs them)")
+		t.Fatal("ROLLOUT_EMULATORS is not set: run make test-emulators, which installs the emulators")
 	}
-	t.Skip("SKIPPED: no second opinions: run make test-emulators, which installs them")
+	t.Skip("SKIPPED: ROLLOUT_EMULATORS is not set: run make test-emulators, which installs the emulators")
 	return ExternalEmulators{}
 }
 
-// MiniStack starts the emulator of everything.
+// MiniStack starts an emulator of all services.
 func (o ExternalEmulators) MiniStack(t testing.TB) Endpoint {
 	t.Helper()
 	port := freePort(t)
-	// Its functions, too, see it corrected.
+	// Its functions use the corrected address as well.
 	corrected := front(t, "http://127.0.0.1:"+port, newRanged)
 	o.start(t, "ministack", port, []string{filepath.Join(o.Dir, "bin", "ministack")},
 		"GATEWAY_PORT="+port, "MINISTACK_HOST=127.0.0.1", "BIND_HOST=127.0.0.1", "IOT_MTLS_ENABLED=0", "SFTP_ENABLED=0",
@@ -52,7 +52,8 @@ func (o ExternalEmulators) MiniStack(t testing.TB) Endpoint {
 func (o ExternalEmulators) Dynalite(t testing.TB) Endpoint {
 	t.Helper()
 	port := freePort(t)
-	o.start(t, "dynalite", port, []string{o.node(), o.module("dynalite", "cli.js"), "--host", "127.0.0.1", "--port", port, "--createTableMs", "0"})
+	o.start(t, "dynalite", port, []string{o.node(), o.module("dynalite", "cli.js"), "--host", "127.0.0.1", "--port",
+		port, "--createTableMs", "0"})
 	return Endpoint{Name: "dynalite", URL: "http://127.0.0.1:" + port, Table: "table-" + fresh()}
 }
 
@@ -71,14 +72,13 @@ func (o ExternalEmulators) module(name, file string) string {
 	return filepath.Join(o.Dir, "node_modules", name, file)
 }
 
-// patience is how long an emulator may take to listen.
-const patience = 4 * time.Minute
+const patience = 4 * time.Minute // for a process to listen, and for other waits
 
-// start runs an emulator, with nothing of this process's environment.
+// start starts an emulator. Its environment has nothing of this process's.
 func (o ExternalEmulators) start(t testing.TB, name, port string, command []string, environment ...string) {
 	t.Helper()
 	if _, err := os.Stat(command[0]); err != nil {
-		t.Fatalf("%s is not installed: %v (make test-emulators installs it)", name, err)
+		t.Fatalf("%s is not installed: %v (run make test-emulators, which installs it)", name, err)
 	}
 	home := t.TempDir()
 	cmd := exec.Command(command[0], command[1:]...)
@@ -88,12 +88,12 @@ func (o ExternalEmulators) start(t testing.TB, name, port string, command []stri
 	run(t, name, port, cmd)
 }
 
-// run runs a command of a process group of its own until the test ends, and
-// waits until it listens.
+// run starts a command in its own process group and waits until it listens on the
+// port. The group is killed when the test ends.
 func run(t testing.TB, name, port string, cmd *exec.Cmd) {
 	t.Helper()
-	var said strings.Builder
-	cmd.Stdout, cmd.Stderr = io.Discard, &said
+	var stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = io.Discard, &stderr
 	if err := subprocess.Start(cmd); err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
@@ -103,17 +103,17 @@ func run(t testing.TB, name, port string, cmd *exec.Cmd) {
 		close(ended)
 	}()
 	stop := func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // its state is of no use to anyone
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // it may have ended
 		<-ended
 	}
 	t.Cleanup(stop)
 	if err := listens(t.Context(), port, ended); err != nil {
 		stop()
-		t.Fatalf("%s: %v: %s", name, err, said.String())
+		t.Fatalf("%s: %v: %s", name, err, stderr.String())
 	}
 }
 
-// listens waits until somebody listens on the port.
+// listens waits until a server listens on the port.
 func listens(ctx context.Context, port string, ended <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -126,15 +126,15 @@ func listens(ctx context.Context, port string, ended <-chan struct{}) error {
 		}
 		select {
 		case <-ended:
-			return fmt.Errorf("it ended before it listened on port %s", port)
+			return fmt.Errorf("the process ended before it listened on port %s", port)
 		case <-ctx.Done():
-			return fmt.Errorf("it does not listen on port %s: %w", port, err)
+			return fmt.Errorf("the process does not listen on port %s: %w", port, err)
 		case <-again.C:
 		}
 	}
 }
 
-// freePort is a port that nobody listens on at present.
+// freePort returns a port that is free at the moment.
 func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

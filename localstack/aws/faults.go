@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"context"
@@ -11,30 +11,32 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-// Faults makes the first try of requests fail, for a driver to get over: some
-// are throttled before they are sent, others are carried out and their reply is
-// lost. What the SDK repeats after that comes through.
+// Faults make the first attempt of requests fail, at random: some are throttled
+// before they are sent, others are performed and lose their reply. The SDK's
+// retries succeed.
 type Faults struct {
 	mu  sync.Mutex
 	rng *rand.Rand
-	// ThrottledPercent and Lost say how many first tries of 100 fail so.
+	// Shares of the first attempts.
 	ThrottledPercent, LostReplyPercent int
 }
 
-// NewFaults returns faults that come in an order of the seed's.
+// NewFaults returns faults whose order depends on the seed.
 func NewFaults(seed uint64, throttled, lost int) *Faults {
 	return &Faults{rng: rand.New(rand.NewPCG(seed, 5)), ThrottledPercent: throttled, LostReplyPercent: lost}
 }
 
 // Middleware adds the faults to the requests of an SDK client.
 func (f *Faults) Middleware(stack *middleware.Stack) error {
-	first := true // a stack is made for one request and its repetitions
+	first := true // a stack belongs to one request and its retries
 	return stack.Finalize.Insert(middleware.FinalizeMiddlewareFunc("faults",
-		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+		func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput,
+			middleware.Metadata, error) {
 			throttle, lose := f.roll(first)
 			first = false
 			if throttle {
-				return middleware.FinalizeOutput{}, middleware.Metadata{}, &smithy.GenericAPIError{Code: "ThrottlingException", Message: "slow down"}
+				return middleware.FinalizeOutput{}, middleware.Metadata{},
+					&smithy.GenericAPIError{Code: "ThrottlingException", Message: "slow down"}
 			}
 			out, metadata, err := next.HandleFinalize(ctx, in)
 			if err == nil && lose {
@@ -44,6 +46,7 @@ func (f *Faults) Middleware(stack *middleware.Stack) error {
 		}), "Retry", middleware.After)
 }
 
+// roll draws the fault of an attempt.
 func (f *Faults) roll(first bool) (throttle, lose bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

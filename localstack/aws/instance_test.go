@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"context"
@@ -9,24 +9,25 @@ import (
 	"rollout/shared/capacity"
 )
 
-// computer has nothing and tells nothing.
-type computer struct{}
+// emptyMachine is a machine without GPUs and notices.
+type emptyMachine struct{}
 
-func (computer) Inventory(context.Context) (capacity.Inventory, error) {
+func (emptyMachine) Inventory(context.Context) (capacity.Inventory, error) {
 	return capacity.Inventory{CPUs: 1, MemoryBytes: 1 << 30, GPUs: []capacity.GPU{}}, nil
 }
 
-func (computer) Notices(ctx context.Context) <-chan capacity.Notice {
+func (emptyMachine) Notices(ctx context.Context) <-chan capacity.Notice {
 	none := make(chan capacity.Notice)
 	context.AfterFunc(ctx, func() { close(none) })
 	return none
 }
 
-// Amazon's stand-in moves a notice's time along with the clock: its lead is
-// always about two minutes.
-func TestASpotInstanceHearsOfItsEnd(t *testing.T) {
+// The mock moves a notice's time with the clock, so that its lead is always about
+// two minutes.
+func TestSpotInstanceReceivesItsNotices(t *testing.T) {
 	t.Parallel()
-	instance := aws.NewInstance(StartMetadata(t, "spot", "--mock-delay-sec", "2", "--rebalance-delay-sec", "1"), computer{}, aws.InstanceOptions{Poll: 50 * time.Millisecond})
+	instance := aws.NewInstance(StartMetadata(t, "spot", "--mock-delay-sec", "2", "--rebalance-delay-sec", "1"),
+		emptyMachine{}, aws.InstanceOptions{Poll: 50 * time.Millisecond})
 	notices := instance.Notices(t.Context())
 	if first := <-notices; first != (capacity.Notice{Reason: "rebalance", Lead: 2 * time.Minute}) {
 		t.Errorf("the first notice is %+v", first)
@@ -36,10 +37,11 @@ func TestASpotInstanceHearsOfItsEnd(t *testing.T) {
 	}
 }
 
-// It announces maintenance for a date long ago unless told otherwise.
-func TestAnInstanceHearsOfMaintenance(t *testing.T) {
+// The mock announces maintenance for a date in the past by default.
+func TestInstanceReceivesMaintenanceNotices(t *testing.T) {
 	t.Parallel()
-	instance := aws.NewInstance(StartMetadata(t, "events", "--code", "instance-retirement", "--state", "active"), computer{}, aws.InstanceOptions{Poll: 50 * time.Millisecond})
+	instance := aws.NewInstance(StartMetadata(t, "events", "--code", "instance-retirement", "--state", "active"),
+		emptyMachine{}, aws.InstanceOptions{Poll: 50 * time.Millisecond})
 	if got := <-instance.Notices(t.Context()); got.Reason != "maintenance" {
 		t.Errorf("the notice is %+v", got)
 	}

@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"context"
@@ -19,23 +19,23 @@ import (
 	"rollout/localstack/subprocess"
 )
 
-// LocalFunction is a function of the product in a process of its own, and the runtime
-// API from which it gets its events: what Lambda documents of both, and no
-// more. It is called by one invocation at a time.
+// LocalFunction is a function of the product in its own process, with the runtime
+// API from which it receives events. It implements what Lambda documents. It
+// handles one invocation at a time.
 type LocalFunction struct {
 	events  chan invocation
 	mu      sync.Mutex
 	waiting map[string]chan Reply
 	calls   int
-	// Polled is closed when the function first asks for an event.
+	// Polled is closed when the function first polls for an event.
 	Polled chan struct{}
 	once   sync.Once
 }
 
-// Reply is what a function answered.
+// Reply is the answer of a function.
 type Reply struct {
 	Body   string
-	Failed bool
+	Failed bool // the function reported an error
 }
 
 type invocation struct {
@@ -43,22 +43,24 @@ type invocation struct {
 	deadline  time.Time
 }
 
-// StartFunction builds and starts functions/aws/NAME with the environment, beside
-// the variables that every process needs, until the test ends.
+// StartFunction builds functions/aws/NAME and runs it until the test ends. Its
+// environment has the given variables and those that every process needs.
 func StartFunction(t testing.TB, name string, environment ...string) *LocalFunction {
 	t.Helper()
 	l := &LocalFunction{events: make(chan invocation), waiting: map[string]chan Reply{}, Polled: make(chan struct{})}
 	api := httptest.NewServer(l)
 	t.Cleanup(api.Close)
 	binary := filepath.Join(t.TempDir(), "bootstrap")
-	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", binary, "./functions/aws/"+name)
+	build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", binary,
+		"./functions/aws/"+name)
 	build.Dir = "../.."
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, binary)
-	cmd.Env = append(environment, "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir(), "AWS_LAMBDA_RUNTIME_API="+strings.TrimPrefix(api.URL, "http://"))
+	cmd.Env = append(environment, "PATH="+os.Getenv("PATH"), "HOME="+t.TempDir(),
+		"AWS_LAMBDA_RUNTIME_API="+strings.TrimPrefix(api.URL, "http://"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	log := &strings.Builder{}
 	cmd.Stderr = log
@@ -76,17 +78,20 @@ func StartFunction(t testing.TB, name string, environment ...string) *LocalFunct
 	return l
 }
 
-// Environment is that of a function of a deployment on the endpoint, but for
-// the functions that it calls itself: those are at the address.
+// Environment is the environment of a function of a deployment on the endpoint.
+// config is the text of its config, and functions the address of the Lambda API
+// that it calls.
 func (e Endpoint) Environment(config, functions string) []string {
-	return []string{"AWS_ENDPOINT_URL=" + e.URL, "AWS_ENDPOINT_URL_LAMBDA=" + functions, "AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=000000000000",
+	return []string{"AWS_ENDPOINT_URL=" + e.URL, "AWS_ENDPOINT_URL_LAMBDA=" + functions, "AWS_REGION=us-east-1",
+		"AWS_ACCESS_KEY_ID=000000000000",
 		"AWS_SECRET_ACCESS_KEY=none", "AWS_EC2_METADATA_DISABLED=true", "ROLLOUT_CONFIG=" + config}
 }
 
-// Deployment is the config of a deployment on the endpoint, whose name begins
-// the names of its queues.
+// Deployment is the config of a deployment on the endpoint. The names of its
+// queues begin with its name.
 func (e Endpoint) Deployment(name, prefix string, secrets ...string) string {
-	return fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\nname = %q\n[cloud.s3]\nbucket = %q\nprefix = %q\n"+
+	return fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\nname = %q\n"+
+		"[cloud.s3]\nbucket = %q\nprefix = %q\n"+
 		"[cloud.dynamodb]\ntable = %q\n[cloud.secrets]\nallowlist = [%s]\n[[pool]]\nname = \"default\"\nmodel = \"mock\"\n",
 		name, e.Bucket, prefix, e.Table, quoted(secrets))
 }
@@ -108,23 +113,23 @@ func (l *LocalFunction) Invoke(t testing.TB, event string, limit time.Duration) 
 	reply := make(chan Reply, 1)
 	l.waiting[in.id] = reply
 	l.mu.Unlock()
-	over := time.NewTimer(patience + limit)
-	defer over.Stop()
+	timeout := time.NewTimer(patience + limit)
+	defer timeout.Stop()
 	select {
 	case l.events <- in:
-	case <-over.C:
-		t.Fatal("the function does not ask for events")
+	case <-timeout.C:
+		t.Fatal("the function does not poll for events")
 	}
 	select {
 	case r := <-reply:
 		return r
-	case <-over.C:
+	case <-timeout.C:
 		t.Fatal("the function does not answer")
 	}
 	return Reply{}
 }
 
-// ServeHTTP is the runtime API.
+// ServeHTTP implements the runtime API.
 func (l *LocalFunction) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.TrimPrefix(r.URL.Path, "/2018-06-01/runtime/invocation/")
 	if path == "next" {

@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"encoding/json"
@@ -20,7 +20,7 @@ import (
 	"rollout/shared/record"
 )
 
-// machineFixture is a fleet of one machine with two GPUs, whose workers have no work.
+// machineFixture is a fleet of machines with two GPUs each. Its workers are idle.
 type machineFixture struct {
 	*fakeaws.Cloud
 	t     *testing.T
@@ -28,13 +28,14 @@ type machineFixture struct {
 	group string
 }
 
-// startMachine lets the machine come up, with the program in the file. Its workers are
-// idle after that long.
+// startMachine starts a fleet of one machine that runs the program. Its workers end
+// themselves after the idle time.
 func startMachine(t *testing.T, program string, idle time.Duration) machineFixture {
 	t.Helper()
 	e := StartKumo(t)
 	text := e.Deployment("t"+fresh(), "") + fmt.Sprintf("[cloud.fleet]\nidle = %q\n[engine]\nurl = \"mock\"\n"+
-		"[health]\nheartbeat_interval = \"300ms\"\nself_fence_timeout = \"3s\"\nfailure_timeout = \"4s\"\nskew_budget = \"250ms\"\n", idle)
+		"[health]\nheartbeat_interval = \"300ms\"\nself_fence_timeout = \"3s\"\nfailure_timeout = \"4s\"\n"+
+		"skew_budget = \"250ms\"\n", idle)
 	d, err := config.ParseDeployment("rollout.toml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -48,11 +49,13 @@ func startMachine(t *testing.T, program string, idle time.Duration) machineFixtu
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	r := machineFixture{c, t, aws.NewDocuments(cfg, d.Cloud.DynamoDB.Table, aws.DocumentOptions{Listed: aws.ListedPrefixes()}), d.Cloud.FleetName("default")}
+	r := machineFixture{c, t, aws.NewDocuments(cfg, d.Cloud.DynamoDB.Table,
+		aws.DocumentOptions{Listed: aws.ListedPrefixes()}), d.Cloud.FleetName("default")}
 	c.Groups.Make(r.group, 2, func(in *fakeaws.Instance) *exec.Cmd {
 		cmd := exec.Command(program, "--cloud", "aws", "--gpus", "0,1")
 		cmd.Dir = t.TempDir()
-		cmd.Env = append(slices.DeleteFunc(c.Environment(in.ID), func(v string) bool { return v == "AWS_EC2_METADATA_DISABLED=true" }),
+		cmd.Env = append(slices.DeleteFunc(c.Environment(in.ID),
+			func(v string) bool { return v == "AWS_EC2_METADATA_DISABLED=true" }),
 			"HOME="+cmd.Dir, "AWS_EC2_METADATA_SERVICE_ENDPOINT="+in.Metadata)
 		return cmd
 	})
@@ -62,26 +65,26 @@ func startMachine(t *testing.T, program string, idle time.Duration) machineFixtu
 	return r
 }
 
-// waits waits until ok.
+// waits waits until ok returns true.
 func (r machineFixture) waits(what string, ok func() bool) {
 	r.t.Helper()
-	deadline := time.NewTimer(time.Minute)
+	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
-	look := time.NewTicker(50 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
 	for !ok() {
 		select {
-		case <-look.C:
+		case <-poll.C:
 		case <-deadline.C:
 			for _, in := range r.Groups.Instances(r.group) {
 				r.t.Logf("%s:\n%s", in.ID, in.Output())
 			}
-			r.t.Fatalf("it never happens: %s", what)
+			r.t.Fatalf("this did not happen within %s: %s", patience, what)
 		}
 	}
 }
 
-// workers are the heartbeats of those in the state on the instance.
+// workers are the heartbeats of the workers in the state on the instance.
 func (r machineFixture) workers(instance string, state health.State) (found []health.Heartbeat) {
 	r.t.Helper()
 	for d, err := range document.All(r.t.Context(), r.docs, "beat/") {
@@ -99,8 +102,8 @@ func (r machineFixture) workers(instance string, state health.State) (found []he
 	return found
 }
 
-// works waits until both workers of the only machine are ready.
-func (r machineFixture) works() *fakeaws.Instance {
+// ready waits until both workers of the only machine are ready, and returns it.
+func (r machineFixture) ready() *fakeaws.Instance {
 	r.t.Helper()
 	all := r.Groups.Instances(r.group)
 	if len(all) != 1 {
@@ -110,7 +113,7 @@ func (r machineFixture) works() *fakeaws.Instance {
 	return all[0]
 }
 
-func TestAMachinesWorkersComeAndGoWithIt(t *testing.T) {
+func TestWorkersStartAndEndWithTheirMachine(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds the worker")
 	}
@@ -121,44 +124,54 @@ func TestAMachinesWorkersComeAndGoWithIt(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	t.Run("without work they leave, and the fleet shrinks by the machine", func(t *testing.T) {
+	t.Run("idle workers end and the fleet shrinks", func(t *testing.T) {
 		t.Parallel()
 		r := startMachine(t, program, 2*time.Second)
-		in := r.works()
-		r.waits("the machine leaves", func() bool { desired, _, alive := r.Groups.Size(r.group); return desired == 0 && alive == 0 })
+		in := r.ready()
+		r.waits("the machine ends", func() bool {
+			desired, _,
+				alive := r.Groups.Size(r.group)
+			return desired == 0 && alive == 0
+		})
 		if gone := len(r.workers(in.ID, health.Gone)); gone != 2 {
-			t.Errorf("%d workers have left in order, want both", gone)
+			t.Errorf("%d workers have drained, want 2", gone)
 		}
 	})
-	t.Run("at notices they drain, and another machine comes up", func(t *testing.T) {
+	t.Run("workers drain at notices and another machine starts", func(t *testing.T) {
 		t.Parallel()
 		r := startMachine(t, program, time.Hour)
-		in := r.works()
+		in := r.ready()
+		const lead = 4 * time.Minute
 		for range 3 {
-			r.Groups.Interrupt(in, 2*time.Minute)
+			r.Groups.Interrupt(in, lead)
 			r.Groups.EmitRebalance(in)
 		}
 		began := time.Now()
-		r.waits("another machine comes up", func() bool {
+		r.waits("another machine starts", func() bool {
 			now := r.Groups.Instances(r.group)
 			return len(now) == 1 && now[0].ID != in.ID
 		})
-		if took, gone := time.Since(began), len(r.workers(in.ID, health.Gone)); took > 30*time.Second || gone != 2 {
-			t.Errorf("it took %s, and %d workers have left in order", took, gone)
+		if took, gone := time.Since(began), len(r.workers(in.ID, health.Gone)); took > lead || gone != 2 {
+			t.Errorf("another machine started after %s and %d workers have drained, want less than the lead and 2", took, gone)
 		}
-		r.works()
+		r.ready()
 	})
-	t.Run("one that is marked drains, and the other goes on", func(t *testing.T) {
+	t.Run("a marked worker drains and the other goes on", func(t *testing.T) {
 		t.Parallel()
 		r := startMachine(t, program, time.Hour)
-		in := r.works()
+		in := r.ready()
 		marked := r.workers(in.ID, health.Ready)[0].Worker
-		if _, err := host.Save(t.Context(), r.docs, record.WorkerKey(marked), record.WorkerMark{Schema: record.Schema, Sequence: 1, DrainReason: "its machine goes"}, ""); err != nil {
+		if _, err := host.Save(t.Context(), r.docs, record.WorkerKey(marked),
+			record.WorkerMark{Schema: record.Schema, Sequence: 1, DrainReason: "its machine goes"}, ""); err != nil {
 			t.Fatal(err)
 		}
-		r.waits("it drains", func() bool { gone := r.workers(in.ID, health.Gone); return len(gone) == 1 && gone[0].Worker == marked })
+		r.waits("the marked worker drains", func() bool {
+			gone := r.workers(in.ID, health.Gone)
+			return len(gone) == 1 &&
+				gone[0].Worker == marked
+		})
 		if left := r.workers(in.ID, health.Ready); len(left) != 1 || len(r.Groups.Instances(r.group)) != 1 {
-			t.Errorf("%d workers and %d machines are left", len(left), len(r.Groups.Instances(r.group)))
+			t.Errorf("%d workers and %d machines are left, want 1 and 1", len(left), len(r.Groups.Instances(r.group)))
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"flag"
@@ -9,12 +9,12 @@ import (
 	"github.com/aws/amazon-ec2-metadata-mock/pkg/cmd/root"
 )
 
-// TestMain is the metadata service, if it was started as such; see Metadata.
-// Else it chooses defaults for tests that wait for services rather than
-// compute: more of them at once, and fewer examples of properties, each of
-// which is some requests. The flags ask for others.
+// TestMain runs the metadata service if StartMetadata started the process. Else it
+// runs the tests, with defaults for tests that wait for services: more of them in
+// parallel, and fewer examples of properties, since each takes several requests.
+// Flags override the defaults.
 func TestMain(m *testing.M) {
-	if os.Getenv(metadataArgument) != "" {
+	if os.Getenv(metadataVariable) != "" {
 		if err := root.NewCmd().Execute(); err != nil {
 			panic(err)
 		}

@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"os"
@@ -29,8 +29,8 @@ func TestInProcess(t *testing.T) {
 	t.Run("SecretsManager", func(t *testing.T) { t.Parallel(); secrets(t, e) })
 }
 
-// Of every second request the first try is throttled, or its reply is lost
-// after it was carried out: the drivers' promises hold all the same.
+// The first attempt of half of the requests is throttled, or performed and loses
+// its reply. The suites pass all the same.
 func TestInProcessUnderFaults(t *testing.T) {
 	t.Parallel()
 	e := StartKumo(t)
@@ -42,7 +42,8 @@ func TestInProcessUnderFaults(t *testing.T) {
 	t.Run("DynamoDB", func(t *testing.T) { t.Parallel(); documents(t, e) })
 }
 
-// The second opinions run one after another: each has a machine's attention.
+// The external emulators run one after another, since each needs the whole
+// machine.
 func TestMiniStack(t *testing.T) {
 	e := RequireExternal(t).MiniStack(t)
 	t.Run("S3", func(t *testing.T) { blobs(t, e, blobtest.Features{KeepsVersions: true}) })
@@ -59,9 +60,9 @@ func TestFauxqs(t *testing.T) {
 	queues(t, RequireExternal(t).Fauxqs(t), slow)
 }
 
-// The same suites against a real account, which they cost some cents:
-// ROLLOUT_AWS_BUCKET is a bucket that keeps versions, ROLLOUT_AWS_TABLE a table
-// with the string keys p and k. Queues and secrets are made and removed.
+// TestAccount runs the suites against a real account, for some cents.
+// ROLLOUT_AWS_BUCKET names a versioned bucket, ROLLOUT_AWS_TABLE a table with the
+// string keys p and k. The test creates and removes queues and secrets.
 func TestAccount(t *testing.T) {
 	t.Parallel()
 	e := Endpoint{Name: "AWS", Bucket: os.Getenv("ROLLOUT_AWS_BUCKET"), Table: os.Getenv("ROLLOUT_AWS_TABLE")}
@@ -87,7 +88,7 @@ func documents(t *testing.T, e Endpoint) {
 }
 
 func documentSuite(t *testing.T, e Endpoint) {
-	var prefixes sync.Map // of the stores that are open, for second handles on them
+	var prefixes sync.Map // of the open stores, to reopen them
 	documenttest.Run(t, func(t *testing.T) document.Store {
 		prefix := fresh()
 		s := e.Documents(t, prefix)
@@ -99,7 +100,7 @@ func documentSuite(t *testing.T, e Endpoint) {
 	}})
 }
 
-// slow is how long a queue's test may take with an emulator on a busy machine.
+// slow is the budget for the requests of a queue's test with an external emulator.
 const slow = 30 * time.Second
 
 func queues(t *testing.T, e Endpoint, long time.Duration) {

@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"strings"
@@ -13,17 +13,17 @@ import (
 	"rollout/shared/queue"
 )
 
-func TestSeedsMakeAStack(t *testing.T) {
+func TestProvisionedStackIsUsable(t *testing.T) {
 	t.Parallel()
-	seeded(t, StartKumo(t))
+	testProvision(t, StartKumo(t))
 }
 
-func TestMiniStackTakesSeeds(t *testing.T) {
-	seeded(t, RequireExternal(t).MiniStack(t))
+func TestMiniStackIsProvisioned(t *testing.T) {
+	testProvision(t, RequireExternal(t).MiniStack(t))
 }
 
-// seeded makes a stack, twice, and works with everything that it has.
-func seeded(t *testing.T, e Endpoint) {
+// testProvision provisions a stack twice and uses each of its resources.
+func testProvision(t *testing.T, e Endpoint) {
 	t.Helper()
 	d := e.deployment(t)
 	cfg := e.Config(t.Context(), t)
@@ -33,7 +33,8 @@ func seeded(t *testing.T, e Endpoint) {
 		}
 	}
 	bucket := aws.NewBucket(cfg, d.Cloud.S3.Bucket, aws.BucketOptions{})
-	if _, err := bucket.Put(t.Context(), "prompts/x.jsonl", strings.NewReader("{}"), blob.PutOptions{CreateOnly: true}); err != nil {
+	if _, err := bucket.Put(t.Context(), "prompts/x.jsonl", strings.NewReader("{}"),
+		blob.PutOptions{CreateOnly: true}); err != nil {
 		t.Error(err)
 	}
 	docs := aws.NewDocuments(cfg, d.Cloud.DynamoDB.Table, aws.DocumentOptions{Listed: aws.ListedPrefixes()})
@@ -54,6 +55,7 @@ func seeded(t *testing.T, e Endpoint) {
 	}
 }
 
+// deployment is the parsed config of a deployment on the endpoint.
 func (e Endpoint) deployment(t *testing.T) config.Deployment {
 	t.Helper()
 	d, err := config.ParseDeployment("rollout.toml", []byte(e.Deployment("t"+fresh(), "")))
@@ -63,15 +65,15 @@ func (e Endpoint) deployment(t *testing.T) config.Deployment {
 	return d
 }
 
-// An account is not seeded, whatever its credentials would allow.
-func TestSeedsAreForEmulators(t *testing.T) {
+func TestProvisionRefusesRealAccounts(t *testing.T) {
 	t.Parallel()
 	e := Endpoint{URL: "http://127.0.0.1:1", Bucket: "bucket-x", Table: "table-x"}
 	cfg, d := e.Config(t.Context(), t), e.deployment(t)
-	for _, address := range []string{"", "https://s3.us-east-1.amazonaws.com", "https://198.51.100.7", "https://emulator.example"} {
+	for _, address := range []string{"", "https://s3.us-east-1.amazonaws.com", "https://198.51.100.7",
+		"https://emulator.example"} {
 		cfg.BaseEndpoint = &address
 		if err := provision.Create(t.Context(), cfg, d); !fault.Is(err, fault.Invalid) {
-			t.Errorf("%q: %v", address, err)
+			t.Errorf("%q: got %v, want a refusal", address, err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// front serves on another address what the emulator at the URL does, corrected.
+// front serves the emulator at the URL on another address, with corrections.
 func front(t testing.TB, emulator string, correct func(emulator http.Handler) http.Handler) string {
 	t.Helper()
 	at, err := url.Parse(emulator)
@@ -21,14 +21,14 @@ func front(t testing.TB, emulator string, correct func(emulator http.Handler) ht
 		t.Fatal(err)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(at)
-	proxy.ErrorLog = log.New(io.Discard, "", 0) // of requests that tests give up
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // of requests that tests abort
 	server := httptest.NewServer(correct(proxy))
 	t.Cleanup(server.Close)
 	return server.URL
 }
 
-// newRanged makes an emulator that gives a version of an object whole give the
-// range of it that was asked for.
+// newRanged corrects an emulator that ignores the range of a GET of an object's
+// version.
 func newRanged(emulator http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet || !r.URL.Query().Has("versionId") || r.Header.Get("Range") == "" {
@@ -39,7 +39,7 @@ func newRanged(emulator http.Handler) http.Handler {
 		emulator.ServeHTTP(whole, r)
 		body := whole.Body.Bytes()
 		for name, values := range whole.Header() {
-			if !strings.HasPrefix(name, "X-Amz-Checksum-") { // of the whole
+			if !strings.HasPrefix(name, "X-Amz-Checksum-") { // the checksum of the whole object
 				w.Header()[name] = values
 			}
 		}

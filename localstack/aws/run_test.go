@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"context"
@@ -29,19 +29,19 @@ import (
 	"rollout/shared/retry"
 )
 
-// The whole product over the drivers: a file with awkward lines under an
-// awkward key, announced twice, answered by three workers of which one dies
-// early, over a network that throttles and loses replies, becomes byte for byte
-// what a laptop's stores make of it without any trouble.
-func TestARunOverTheDriversIsTheLaptopsByteForByte(t *testing.T) {
+// A file with awkward lines under an awkward key is announced twice. Three workers
+// answer it over a network that throttles and loses replies, and one of them
+// crashes. The files are byte for byte those of a run over stores in memory
+// without faults.
+func TestRunOverTheDriversHasTheBytesOfARunInMemory(t *testing.T) {
 	t.Parallel()
 	e := StartKumo(t)
 	e.MakeBucket(t.Context(), t)
 	e.MakeTable(t.Context(), t)
 	e.Faults = NewFaults(3, 10, 10)
-	laptop := stores{memory.NewBucket(clock.System{}), memory.NewDocuments(), memory.NewQueues(clock.System{})}
+	local := stores{memory.NewBucket(clock.System{}), memory.NewDocuments(), memory.NewQueues(clock.System{})}
 	cloud := stores{e.Blobs(t), e.Documents(t, fresh()), e.Queues(t, fresh()+"-")}
-	want, got := laptop.complete(t, false), cloud.complete(t, true)
+	want, got := local.complete(t, false), cloud.complete(t, true)
 	for i, name := range []string{record.CompletionsFile, record.ErrorsFile} {
 		if got[i] != want[i] || len(want[i]) == 0 {
 			t.Errorf("%s differs: %d and %d bytes", name, len(got[i]), len(want[i]))
@@ -49,7 +49,7 @@ func TestARunOverTheDriversIsTheLaptopsByteForByte(t *testing.T) {
 	}
 }
 
-// stores are one kind of drivers.
+// stores are the stores of one run.
 type stores struct {
 	blobs  blob.Store
 	docs   document.Store
@@ -57,12 +57,12 @@ type stores struct {
 }
 
 func (s stores) ports(source string) host.Ports {
-	return host.Ports{Blobs: s.blobs, Docs: document.Reliable(s.docs, retry.Policy{}), Queues: queue.Reliable(s.queues, retry.Policy{}),
-		Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), Source: source}
+	return host.Ports{Blobs: s.blobs, Docs: document.Reliable(s.docs, retry.Policy{}),
+		Queues: queue.Reliable(s.queues, retry.Policy{}),
+		Clock:  clock.System{}, Log: slog.New(slog.DiscardHandler), Source: source}
 }
 
-// prompts are 600 lines, some of them no requests and some with an id that
-// another has.
+// prompts are 600 lines, some of which are invalid or repeat an id.
 func prompts() string {
 	var b strings.Builder
 	for i := range 600 {
@@ -80,9 +80,9 @@ func prompts() string {
 
 const key = "prompts/my nightly+file & 日本 100%.jsonl"
 
-// complete answers the prompts with three workers, of which the first dies
-// after some answers if it is told to, and returns completions and errors.
-func (s stores) complete(t *testing.T, dies bool) [2]string {
+// complete answers the prompts with three workers and returns completions and
+// errors. With crash the first worker crashes after 30 answers.
+func (s stores) complete(t *testing.T, crash bool) [2]string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
@@ -90,7 +90,8 @@ func (s stores) complete(t *testing.T, dies bool) [2]string {
 	defer cancel()
 
 	const toml = "schema_version = 1\n[shard]\nitems = 20\n"
-	if _, err := s.blobs.Put(ctx, strings.TrimSuffix(key, "jsonl")+"toml", strings.NewReader(toml), blob.PutOptions{}); err != nil {
+	if _, err := s.blobs.Put(ctx, strings.TrimSuffix(key, "jsonl")+"toml", strings.NewReader(toml),
+		blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	info, err := s.blobs.Put(ctx, key, strings.NewReader(prompts()), blob.PutOptions{})
@@ -105,42 +106,44 @@ func (s stores) complete(t *testing.T, dies bool) [2]string {
 	system := inprocess.New(s.ports("functions"), inprocess.Config{Deployment: deploy, Uploads: uploads})
 	all.Go(func() { _ = system.Run(ctx) }) // it ends with the test
 	for n := range 3 {
-		alive, die := context.WithCancel(ctx)
-		defer die()
+		alive, end := context.WithCancel(ctx)
+		defer end()
 		var answers atomic.Int64
-		config := infer.Config{Engine: mock.New(mock.Config{Delay: 20 * time.Millisecond}), Clock: clock.System{}, Log: slog.New(slog.DiscardHandler), ProgressTimeout: time.Minute, MaxOutage: time.Minute}
-		if n == 0 && dies {
+		config := infer.Config{Engine: mock.New(mock.Config{Delay: 20 * time.Millisecond}), Clock: clock.System{},
+			Log: slog.New(slog.DiscardHandler), ProgressTimeout: time.Minute, MaxOutage: time.Minute}
+		if n == 0 && crash {
 			config.OnItem = func(infer.Item) {
 				if answers.Add(1) == 30 {
-					die()
+					end()
 				}
 			}
 		}
 		id := fmt.Sprintf("worker-%d", n)
 		p := s.ports(id)
 		w := worker.New(p, worker.Config{ID: id, Pool: "default", Timings: host.Timings(deploy.Health), InFlight: 8,
-			CheckpointInterval: time.Minute, Drain: 5 * time.Second, Grace: time.Second}, input.NewIndex(p.Blobs, p.Docs), infer.New(config))
+			CheckpointInterval: time.Minute, Drain: 5 * time.Second, Grace: time.Second}, input.NewIndex(p.Blobs, p.Docs),
+			infer.New(config))
 		all.Go(func() { _ = w.Run(alive) }) // likewise
 	}
 	return s.results(t, identity.UploadRun(deploy.Bucket, key, info.Version))
 }
 
-// generatedAt is what differs between two runs of the same.
+// generatedAt matches the only part of a row that differs between two runs.
 var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 
-// results waits for a run's end and returns its files.
+// results waits until a run has ended and returns its files.
 func (s stores) results(t *testing.T, id identity.RunID) (files [2]string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
+	poll := time.NewTicker(100 * time.Millisecond)
+	defer poll.Stop()
 	for {
 		if _, err := s.blobs.Stat(ctx, record.OutputKey(id, record.SummaryFile), ""); err == nil {
 			break
 		}
 		select {
-		case <-again.C:
+		case <-poll.C:
 		case <-ctx.Done():
 			t.Fatal("the run has not ended")
 		}

@@ -1,4 +1,4 @@
-package aws
+package emulators
 
 import (
 	"fmt"
@@ -23,14 +23,14 @@ import (
 	"rollout/shared/record"
 )
 
-// A run's files that are written in segments are joined by S3, byte for byte,
-// and nothing that was begun is left.
+// The joined files have the same bytes, and no multipart upload stays open.
 func TestSegmentsOfARunAreJoinedByS3(t *testing.T) {
 	t.Parallel()
 	e := StartKumo(t)
 	e.MakeBucket(t.Context(), t)
-	p := host.Ports{Blobs: e.Blobs(t), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}), Clock: clock.System{},
-		Log: slog.New(slog.DiscardHandler), Source: "test"}
+	p := host.Ports{Blobs: e.Blobs(t), Docs: memory.NewDocuments(), Queues: memory.NewQueues(clock.System{}),
+		Clock: clock.System{},
+		Log:   slog.New(slog.DiscardHandler), Source: "test"}
 	const shards = 11
 	id := inputtest.RunID
 	inputtest.Plan(t, p, inputtest.Manifest(1), inputtest.Prompts(0, shards))
@@ -41,24 +41,29 @@ func TestSegmentsOfARunAreJoinedByS3(t *testing.T) {
 		errs.WriteString(failed)
 		key := record.ShardObjectKey(id, n, 1, "object")
 		hosttest.Put(t, p, key, rows+failed)
-		hosttest.Save(t, p, identity.ShardKey(id, n), shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Items: 1, OutputLen: int64(len(rows)), Counts: shard.Counts{OK: 1},
-			Result: &shard.Ref{Key: key, Length: int64(len(rows) + len(failed)), Digest: identity.Content([]byte(rows + failed)).String()}})
+		hosttest.Save(t, p, identity.ShardKey(id, n),
+			shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Items: 1, OutputLen: int64(len(rows)),
+				Counts: shard.Counts{OK: 1},
+				Result: &shard.Ref{Key: key, Length: int64(len(rows) + len(failed)),
+					Digest: identity.Content([]byte(rows + failed)).String()}})
 	}
 	s := engine.New(id)
-	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = engine.Finalizing, engine.ReasonDone, shards, shards, true, shards, shards
+	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = engine.Finalizing,
+		engine.ReasonDone, shards, shards, true, shards, shards
 	hosttest.Save(t, p, record.CoordinatorKey(id), s)
 
-	f := finalize.New(p, input.NewIndex(p.Blobs, p.Docs), finalize.Options{Segments: &finalize.SegmentOptions{StreamBelow: 1, MinBytes: 5 * mib, MaxShards: 100}})
-	asked := 0
+	f := finalize.New(p, input.NewIndex(p.Blobs, p.Docs),
+		finalize.Options{Segments: &finalize.SegmentOptions{StreamBelow: 1, MinBytes: 5 * mib, MaxShards: 100}})
+	segments := 0
 	for todo := []events.Payload{events.Finalize{Run: string(id)}}; len(todo) > 0; {
-		for _, what := range todo {
+		for _, payload := range todo {
 			var err error
-			switch what := what.(type) {
+			switch p := payload.(type) {
 			case events.Finalize:
-				err = f.Finalize(t.Context(), what)
+				err = f.Finalize(t.Context(), p)
 			case events.FinalizeSegment:
-				asked++
-				err = f.WriteSegment(t.Context(), what)
+				segments++
+				err = f.WriteSegment(t.Context(), p)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -70,15 +75,16 @@ func TestSegmentsOfARunAreJoinedByS3(t *testing.T) {
 		}
 		todo = nil
 		for _, m := range ms {
-			_, what, _ := events.Decode(m.Body)
-			todo = append(todo, what)
+			_, payload, _ := events.Decode(m.Body)
+			todo = append(todo, payload)
 			_ = p.Queues.Ack(t.Context(), host.TaskQueue, []string{m.Receipt})
 		}
 	}
-	if asked != 4 {
-		t.Errorf("%d segments of 3 shards, of %d", asked, shards)
+	if segments != 4 {
+		t.Errorf("%d segments for %d shards, want 4", segments, shards)
 	}
-	for name, want := range map[string]string{record.CompletionsFile: completions.String(), record.ErrorsFile: errs.String()} {
+	for name, want := range map[string]string{record.CompletionsFile: completions.String(),
+		record.ErrorsFile: errs.String()} {
 		r, _, err := p.Blobs.Get(t.Context(), record.OutputKey(id, name), blob.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -86,10 +92,10 @@ func TestSegmentsOfARunAreJoinedByS3(t *testing.T) {
 		got, err := io.ReadAll(r)
 		_ = r.Close()
 		if err != nil || string(got) != want {
-			t.Errorf("%s has %d bytes, want %d, or others; %v", name, len(got), len(want), err)
+			t.Errorf("%s has %d bytes, want %d, or other content; %v", name, len(got), len(want), err)
 		}
 	}
 	if left := e.uploads(t); len(left) > 0 {
-		t.Errorf("left are uploads of %q", left)
+		t.Errorf("there are unfinished uploads of %q", left)
 	}
 }

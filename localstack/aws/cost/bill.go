@@ -7,17 +7,17 @@ import (
 	"rollout/localstack/aws/fakeaws"
 )
 
-// Line is what one thing costs.
+// Line is one position of a bill.
 type Line struct {
 	What    string  `json:"what"`
 	Count   float64 `json:"count"`
 	Unit    string  `json:"unit"`
 	Dollars float64 `json:"dollars"`
-	// Free is what remains of it beside what AWS always gives for nothing.
+	// AfterFree is the cost after the permanent free tier; nil if it has none.
 	AfterFree *float64 `json:"dollars_after_free,omitempty"`
 }
 
-// total sums lines.
+// total sums the lines at list prices and after the free tier.
 func total(lines []Line) (list, afterFree float64) {
 	for _, l := range lines {
 		list += l.Dollars
@@ -32,16 +32,18 @@ func total(lines []Line) (list, afterFree float64) {
 
 // isRead reports whether an operation of DynamoDB reads.
 func isRead(operation string) bool {
-	return strings.HasPrefix(operation, "Get") || strings.HasPrefix(operation, "BatchGet") || operation == "Query" || operation == "Scan"
+	return strings.HasPrefix(operation, "Get") || strings.HasPrefix(operation, "BatchGet") || operation == "Query" ||
+		operation == "Scan"
 }
 
-// putClass reports whether S3 bills an operation as a PUT; deletions are free.
+// putClass reports whether S3 bills an operation as a PUT. Deletions are free.
 func putClass(operation string) bool {
-	return strings.HasPrefix(operation, "Put") || strings.HasPrefix(operation, "Copy") || strings.HasPrefix(operation, "Upload") ||
+	return strings.HasPrefix(operation, "Put") || strings.HasPrefix(operation, "Copy") ||
+		strings.HasPrefix(operation, "Upload") ||
 		strings.HasPrefix(operation, "List") || operation == "CreateMultipartUpload" || operation == "CompleteMultipartUpload"
 }
 
-// group of lines, in their order.
+// Positions of a bill, in their order.
 const (
 	objectPuts  = "S3 puts, copies, lists"
 	objectGets  = "S3 gets"
@@ -54,10 +56,10 @@ const (
 	logs        = "CloudWatch logs"
 )
 
-// sums are units by what they are billed as.
+// sums are the billed units by position.
 type sums map[string]float64
 
-// requests adds up what requests are billed as, each as often as scale says.
+// requests sums the billed units of requests, each multiplied by its scale.
 func requests(counts map[fakeaws.RequestKind]fakeaws.Count, scale func(fakeaws.RequestKind) float64) sums {
 	s := sums{}
 	for k, c := range counts {
@@ -82,10 +84,9 @@ func requests(counts map[fakeaws.RequestKind]fakeaws.Count, scale func(fakeaws.R
 	return s
 }
 
-// logBytes is what Lambda itself logs of an invocation.
-const logBytes = 350
+const logBytes = 350 // that Lambda itself logs of an invocation
 
-// functions adds what invocations are billed as.
+// functions adds the billed units of invocations.
 func (s sums) functions(calls map[string]fakeaws.Calls) {
 	for name, c := range calls {
 		s[invocations] += float64(c.Count)
@@ -94,13 +95,14 @@ func (s sums) functions(calls map[string]fakeaws.Calls) {
 	}
 }
 
-// lines prices the sums, times so much.
+// lines prices the sums, multiplied by times.
 func (s sums) lines(p prices, times float64) (out []Line) {
 	for _, of := range []struct {
 		what, unit string
 		price      float64
 	}{
-		{objectPuts, "requests", p.S3Put}, {objectGets, "requests", p.S3Get}, {writes, "units", p.Write}, {reads, "units", p.Read},
+		{objectPuts, "requests", p.S3Put}, {objectGets, "requests", p.S3Get}, {writes, "units", p.Write},
+		{reads, "units", p.Read},
 		{messages, "requests", p.SQS}, {secrets, "requests", p.SecretRequest}, {invocations, "invocations", p.Invocation},
 		{durations, "GB-seconds", p.GBSecond}, {logs, "GB", p.LogGB},
 	} {
@@ -111,10 +113,9 @@ func (s sums) lines(p prices, times float64) (out []Line) {
 	return out
 }
 
-// naive is what samples cost in a design without shards, of which each has a
-// message, an object with its request and one with its answer, a document
-// written when it is queued, when it begins, when it ends and when it is
-// counted, and a function that is called for it.
+// naive is the cost of samples in a design without shards. Each sample has a
+// message, an object with its request and one with its answer, a document that is
+// written when it is queued, started, finished and counted, and a function call.
 func naive(p prices, samples float64) []Line {
 	const memory, seconds = 0.125, 0.1
 	return []Line{
@@ -124,26 +125,28 @@ func naive(p prices, samples float64) []Line {
 		{What: writes, Count: 4 * samples, Unit: "units", Dollars: 4 * samples * p.Write},
 		{What: reads, Count: 2 * samples, Unit: "units", Dollars: 2 * samples * p.Read},
 		{What: invocations, Count: samples, Unit: "invocations", Dollars: samples * p.Invocation},
-		{What: durations, Count: samples * memory * seconds, Unit: "GB-seconds", Dollars: samples * memory * seconds * p.GBSecond},
+		{What: durations, Count: samples * memory * seconds, Unit: "GB-seconds",
+			Dollars: samples * memory * seconds * p.GBSecond},
 	}
 }
 
-// Of a month in which nothing happens.
+// Numbers of an idle month.
 const (
 	minutesAMonth = 30 * 24 * 60
-	// Lambda polls a queue of its own accord by five connections that wait 20 s
-	// each.
+	// Lambda polls a mapped queue over five connections that wait 20 s each.
 	pollsAMinute = 5 * 60 / 20
 )
 
-// month prices a month of which every minute is as the one that was counted.
+// month prices a month of minutes like the counted idle ones.
 func month(m measurement, p prices) []Line {
 	each := requests(m.Minute, func(fakeaws.RequestKind) float64 { return 1.0 / minutes })
 	each[messages] += float64(m.PolledQueues * pollsAMinute)
 	each.functions(map[string]fakeaws.Calls{"reclaim": {Count: 1, Billed: m.MinuteBilled}})
 	lines := each.lines(p, minutesAMonth)
-	lines = append(lines, Line{What: "CloudWatch alarms", Count: float64(m.alarms()), Unit: "alarms", Dollars: float64(m.alarms()) * p.Alarm})
-	free := map[string]float64{messages: p.FreeSQS, invocations: p.FreeCalls, durations: p.FreeSeconds, "CloudWatch alarms": p.FreeAlarms, logs: p.FreeLogGB}
+	lines = append(lines, Line{What: "CloudWatch alarms", Count: float64(m.alarms()), Unit: "alarms",
+		Dollars: float64(m.alarms()) * p.Alarm})
+	free := map[string]float64{messages: p.FreeSQS, invocations: p.FreeCalls, durations: p.FreeSeconds,
+		"CloudWatch alarms": p.FreeAlarms, logs: p.FreeLogGB}
 	for i, l := range lines {
 		if given, ok := free[l.What]; ok {
 			rest := l.Dollars * max(0, l.Count-given) / l.Count
@@ -153,6 +156,6 @@ func month(m measurement, p prices) []Line {
 	return lines
 }
 
-// alarms are one for each queue of dead letters, one for a queue that nobody
-// works on, and one for a schedule that fails.
+// alarms is the number of alarms: one for each dead letter queue, one for a work
+// queue without workers, and one for a failing schedule.
 func (m measurement) alarms() int { return m.DeadLetters + 2 }

@@ -9,13 +9,14 @@ import (
 	"rollout/localstack/aws/fakeaws"
 )
 
-// counted is a run of two shards of 500 samples.
-func counted500() measurement {
+// exampleMeasurement is a run of two shards of 500 samples.
+func exampleMeasurement() measurement {
 	k := func(service, operation, about, caller string) fakeaws.RequestKind {
 		return fakeaws.RequestKind{Service: service, Operation: operation, Resource: about, Caller: caller}
 	}
 	return measurement{
-		options: options{workers: 1, rate: 10}, Shards: 2, Samples: 1000, Seconds: 50, WorkerSeconds: 100, DeadLetters: 4, PolledQueues: 1,
+		options: options{workers: 1, rate: 10}, Shards: 2, Samples: 1000, Seconds: 50, WorkerSeconds: 100, DeadLetters: 4,
+		PolledQueues: 1,
 		Run: map[fakeaws.RequestKind]fakeaws.Count{
 			k(fakeaws.S3, "PutObject", "work", "worker"):                       {Requests: 2},
 			k(fakeaws.S3, "PutObject", "prompts", "user"):                      {Requests: 50}, // the user's own
@@ -29,12 +30,14 @@ func counted500() measurement {
 			k(fakeaws.SQS, "ReceiveMessage", "urgent-default", "worker"):       {Requests: 7},
 			k(fakeaws.AutoScaling, "DescribeAutoScalingGroups", "", "reclaim"): {Requests: 1}, // free
 		},
-		Minute:       map[fakeaws.RequestKind]fakeaws.Count{k(fakeaws.DynamoDB, "Query", "open", "reclaim"): {Requests: minutes, Units: minutes}},
+		Minute: map[fakeaws.RequestKind]fakeaws.Count{k(fakeaws.DynamoDB, "Query", "open",
+			"reclaim"): {Requests: minutes, Units: minutes}},
 		Calls:        map[string]fakeaws.Calls{"plan": {Count: 3, Billed: 2 * time.Second}},
 		MinuteBilled: 10 * time.Millisecond,
 	}
 }
 
+// find returns the line of a position.
 func find(t *testing.T, lines []Line, what string) Line {
 	t.Helper()
 	for _, l := range lines {
@@ -42,18 +45,19 @@ func find(t *testing.T, lines []Line, what string) Line {
 			return l
 		}
 	}
-	t.Errorf("no line is of %s", what)
+	t.Errorf("the bill has no line %q", what)
 	return Line{}
 }
 
+// near compares floats.
 func near(a, b float64) bool { return math.Abs(a-b) <= 1e-9*math.Max(1, math.Abs(b)) }
 
-// A million samples are a thousand such runs: what the user puts is not the
-// control plane's, what is free costs nothing, and heartbeats are paid for as
-// long as workers take.
-func TestARunIsPriced(t *testing.T) {
+// A million samples are a thousand such runs. The user's uploads are not part of
+// the control plane, free requests cost nothing, and heartbeats are priced for the
+// workers' time.
+func TestRunIsPriced(t *testing.T) {
 	t.Parallel()
-	r := newReport(counted500(), usEast1)
+	r := newReport(exampleMeasurement(), usEast1)
 	for what, want := range map[string]float64{
 		objectPuts: 3000, objectGets: 5000, writes: 8000, reads: 3000,
 		messages:    4000, // two requests of 128 KiB
@@ -63,7 +67,7 @@ func TestARunIsPriced(t *testing.T) {
 			t.Errorf("%s: %v, want %v", what, got, want)
 		}
 	}
-	// 100,000 seconds of a worker, which beats every 10 s.
+	// 100,000 worker seconds with a heartbeat every 10 s.
 	if got := find(t, r.Time, writes).Count; !near(got, 10_000) {
 		t.Errorf("%v heartbeats", got)
 	}
@@ -71,8 +75,8 @@ func TestARunIsPriced(t *testing.T) {
 		t.Errorf("%v polls of workers", got)
 	}
 	ours, _ := total(r.Ours)
-	time, _ := total(r.Time)
-	if !near(r.Million, ours+time) || !near(r.Times, r.NaiveMillion/r.Million) {
+	periodic, _ := total(r.Time)
+	if !near(r.Million, ours+periodic) || !near(r.Times, r.NaiveMillion/r.Million) {
 		t.Errorf("%+v", r)
 	}
 	for _, b := range r.Budget {
@@ -82,10 +86,10 @@ func TestARunIsPriced(t *testing.T) {
 	}
 }
 
-// What is always free is taken off, item by item.
-func TestAnIdleMonthIsPriced(t *testing.T) {
+// The free tier is subtracted from each position.
+func TestIdleMonthIsPriced(t *testing.T) {
 	t.Parallel()
-	r := newReport(counted500(), usEast1)
+	r := newReport(exampleMeasurement(), usEast1)
 	if got := find(t, r.Month, reads).Count; !near(got, 43_200) {
 		t.Errorf("%v reads", got)
 	}

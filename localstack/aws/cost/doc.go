@@ -1,10 +1,9 @@
-// Command cost says what rollout's control plane costs on AWS, from requests
-// that are counted: one run goes through the functions and workers as they are
-// deployed, at the timings of a deployment, before a stand-in that counts what
-// they ask of each service. The counts are held against the design's budget,
-// priced by a table with its date, and put next to a design without shards; and
-// then it is counted what a minute costs in which nothing happens.
+// Command cost computes what rollout's control plane costs on AWS, from counted
+// requests. One run goes through the functions and workers as they are deployed,
+// with the timings of a deployment, against package fakeaws, which counts the
+// requests to each service. The command compares the counts with the design's
+// budget, prices them with a dated table of list prices, and compares the cost
+// with a design without shards. Then it counts the requests of idle minutes.
 //
-// Machines, what they store, and traffic out of AWS are not the control plane's
-// and not in it.
+// The cost of machines, their disks and traffic out of AWS is not included.
 package main

@@ -24,13 +24,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flag.NewFlagSet("cost", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	o := options{}
-	f.IntVar(&o.shards, "shards", 64, "of how many shards the run is, at least: smaller files are cut finer")
-	f.IntVar(&o.items, "items", 256, "of how many items a shard is, at most")
-	f.IntVar(&o.workers, "workers", 2, "how many workers answer it")
-	f.Float64Var(&o.rate, "rate", 25, "how many samples a second a real worker answers: so long its heartbeats are paid for")
-	f.DurationVar(&o.latency, "latency", 200*time.Millisecond, "how long an answer takes, of which a worker asks for 64 at once")
-	f.StringVar(&o.source, "source", "../..", "the `folder` of rollout's source")
-	asJSON := f.Bool("json", false, "print an object instead of tables")
+	f.IntVar(&o.shards, "shards", 64, "least `number` of shards of the run; small files are cut into more")
+	f.IntVar(&o.items, "items", 256, "largest `number` of items of a shard")
+	f.IntVar(&o.workers, "workers", 2, "`number` of workers")
+	f.Float64Var(&o.rate, "rate", 25,
+		"samples a second that a real worker answers; its heartbeats are priced for that time")
+	f.DurationVar(&o.latency, "latency", 200*time.Millisecond, "time of an answer; a worker has 64 requests in flight")
+	f.StringVar(&o.source, "source", "../..", "`folder` of rollout's source")
+	asJSON := f.Bool("json", false, "print a JSON object instead of tables")
 	if err := f.Parse(args); err != nil {
 		return err
 	}

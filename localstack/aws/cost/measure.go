@@ -20,7 +20,7 @@ import (
 	"rollout/shared/record"
 )
 
-// options are what is measured.
+// options configure the measurement.
 type options struct {
 	shards, items, workers int
 	rate                   float64
@@ -28,29 +28,28 @@ type options struct {
 	source                 string
 }
 
-// measurement is what was counted.
+// measurement holds the counts.
 type measurement struct {
 	options
 	Shards, Samples int     // as planned
-	Seconds         float64 // that the run took
-	WorkerSeconds   float64 // that its workers lived until it ended
-	// Run is what the run's end was reached with; Minute is what is asked in a
-	// minute without a run and without workers.
+	Seconds         float64 // duration of the run
+	WorkerSeconds   float64 // sum of the times of its workers until its end
+	// Run are the requests of the run, Minute those of all idle minutes together,
+	// without a run and without workers.
 	Run, Minute  map[fakeaws.RequestKind]fakeaws.Count
 	Calls        map[string]fakeaws.Calls
 	MinuteBilled time.Duration // of reclaim
-	DeadLetters  int           // queues of them, each with an alarm
+	DeadLetters  int           // dead letter queues, each with an alarm
 	PolledQueues int           // by Lambda
 }
 
-// pool is the one of the deployment.
+// pool is the deployment's only pool.
 const pool = "default"
 
-// patience is how long a run may take.
-const patience = 15 * time.Minute
+const patience = 15 * time.Minute // for the run to end
 
-// deployment is one as the README's, but for the inference server and the time
-// after which workers go.
+// deployment is the text of a config like that of the README, with another
+// inference server and idle time.
 func (o options) deployment(url string) string {
 	name := "c" + strings.ToLower(rand.Text()[:7])
 	return fmt.Sprintf(`schema_version = 1
@@ -76,7 +75,7 @@ model = "fake"
 `, fakeaws.Region, name, name, o.workers, url+"/v1", o.items, pool)
 }
 
-// measure runs the run and an idle minute.
+// measure counts the requests of a run and of idle minutes.
 func measure(ctx context.Context, o options) (measurement, error) {
 	m := measurement{options: o, Shards: o.shards, Samples: o.shards * o.items, DeadLetters: 4, PolledQueues: 1}
 	programs, err := fakeaws.Build(ctx, o.source, filepath.Join(o.source, "out", "emulated"))
@@ -114,7 +113,7 @@ func measure(ctx context.Context, o options) (measurement, error) {
 	return m, idle(ctx, s, d, &m)
 }
 
-// upload puts a file of prompts of about 1.2 KB.
+// upload uploads a file of prompts of about 1.2 KB each.
 func upload(ctx context.Context, s *fakeaws.Deployed, d config.Deployment, samples int) (identity.RunID, error) {
 	front, err := fakeaws.OpenInstallation(ctx, d, s.URL, "user")
 	if err != nil {
@@ -131,7 +130,7 @@ func upload(ctx context.Context, s *fakeaws.Deployed, d config.Deployment, sampl
 	return identity.UploadRun(d.Bucket, info.Key, info.Version), nil
 }
 
-// end waits for a run's end and returns how many shards it had.
+// end waits until the run has ended and returns its number of shards.
 func end(ctx context.Context, s *fakeaws.Deployed, id identity.RunID) (shards int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -154,16 +153,15 @@ func end(ctx context.Context, s *fakeaws.Deployed, id identity.RunID) (shards in
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return 0, errors.Join(ctx.Err(), errors.New("the run has not ended: "+s.Logs("coordinate")+s.Logs("reclaim")))
+			return 0, errors.Join(ctx.Err(), errors.New("the run has not ended; logs: "+s.Logs("coordinate")+s.Logs("reclaim")))
 		}
 	}
 }
 
-// minutes are counted for an idle one.
-const minutes = 5
+const minutes = 5 // idle minutes that are counted
 
-// idle counts minutes without workers and without a run, once reclaim has seen
-// that the run is over.
+// idle counts minutes without workers and without a run, once reclaim has closed
+// the run.
 func idle(ctx context.Context, s *fakeaws.Deployed, d config.Deployment, m *measurement) error {
 	if err := s.Groups.SetDesired(d.Cloud.FleetName(pool), 0); err != nil {
 		return err
@@ -190,7 +188,7 @@ func idle(ctx context.Context, s *fakeaws.Deployed, d config.Deployment, m *meas
 	return nil
 }
 
-// minute is one of the schedule, and the end of what it causes.
+// minute runs one minute of the schedule and waits for the end of its invocation.
 func minute(ctx context.Context, s *fakeaws.Deployed) error {
 	before := s.Calls()["reclaim"].Count
 	s.Tick()

@@ -1,23 +1,23 @@
 package main
 
-// prices are a region's list prices, in dollars.
+// prices are a region's list prices in US dollars.
 type prices struct {
 	Region, Date, Source string
 
-	S3Put, S3Get           float64 // a request; put stands for copy, post and list, too
-	Write, Read            float64 // a unit of DynamoDB on demand, with standard tables
+	S3Put, S3Get           float64 // a request; puts, copies, posts and lists cost the same
+	Write, Read            float64 // a capacity unit of DynamoDB, on demand, standard tables
 	SQS                    float64 // a request of standard queues, for each 64 KiB
 	Invocation, GBSecond   float64 // of Lambda, arm64
 	SecretRequest          float64
 	LogGB                  float64
 	Alarm, Secret          float64 // a month
-	FreeSQS                float64 // requests a month that are always free
-	FreeCalls, FreeSeconds float64 // Lambda's, always free: invocations and GB-seconds
+	FreeSQS                float64 // free requests a month (permanent free tier)
+	FreeCalls, FreeSeconds float64 // Lambda's free invocations and GB-seconds a month
 	FreeAlarms             float64
 	FreeLogGB              float64
 }
 
-// usEast1 is what AWS lists for us-east-1, without taxes and discounts.
+// usEast1 are the list prices of us-east-1, without taxes and discounts.
 var usEast1 = prices{
 	Region: "us-east-1", Date: "2025-11",
 	Source: "aws.amazon.com/{s3,dynamodb,sqs,lambda,cloudwatch,secrets-manager}/pricing",

@@ -11,7 +11,7 @@ import (
 	"rollout/localstack/aws/fakeaws"
 )
 
-// Report is what the command says.
+// Report is the output of the command.
 type Report struct {
 	Shards  int     `json:"shards"`
 	Samples int     `json:"samples"`
@@ -23,8 +23,8 @@ type Report struct {
 	Minute  []Counted `json:"idle_minute"`
 	Budget  []Budget  `json:"budget"`
 
-	// Million are the lines of a million samples: Ours but for the workers'
-	// time, which costs a worker's heartbeats and looks at its run.
+	// Bills of a million samples. Ours has the cost of the work, Time that of the
+	// workers' time: heartbeats and polls.
 	Rate         float64 `json:"samples_a_second_of_a_worker"`
 	Ours         []Line  `json:"million_samples"`
 	Time         []Line  `json:"million_samples_worker_time"`
@@ -39,7 +39,7 @@ type Report struct {
 	MonthWithToken float64 `json:"dollars_idle_month_with_api_token"`
 }
 
-// Counted is what was counted of a kind of request.
+// Counted is the count of one kind of requests.
 type Counted struct {
 	Service   string  `json:"service"`
 	Operation string  `json:"operation"`
@@ -47,10 +47,10 @@ type Counted struct {
 	Caller    string  `json:"caller"`
 	Requests  int     `json:"requests"`
 	Units     float64 `json:"units,omitempty"`
-	Each      float64 `json:"each"` // a shard, or a minute
+	Each      float64 `json:"each"` // per shard, or per minute
 }
 
-// Budget holds counts against what the design allows.
+// Budget compares a count with the design's budget.
 type Budget struct {
 	What      string  `json:"what"`
 	PerShard  float64 `json:"per_shard"`
@@ -58,10 +58,9 @@ type Budget struct {
 	Allowed   float64 `json:"allowed_per_shard"`
 }
 
-// ofTime reports whether a request comes with a worker's time, not with its
-// work: heartbeats, and looks at whether it shall drain, pause or do something
-// else.
-func ofTime(k fakeaws.RequestKind) bool {
+// isPeriodic reports whether a worker sends a request periodically, independent of
+// its work: heartbeats, and polls for marks, control and urgent work.
+func isPeriodic(k fakeaws.RequestKind) bool {
 	if k.Caller != "worker" {
 		return false
 	}
@@ -69,14 +68,16 @@ func ofTime(k fakeaws.RequestKind) bool {
 		k.Service == fakeaws.SQS && strings.HasPrefix(k.Resource, "urgent-") && k.Operation == "ReceiveMessage"
 }
 
-// work is how often a request of a run is counted as one of its work.
+// work is the factor of a request in the cost of the work: 1, or 0 for requests of
+// users and periodic ones.
 func work(k fakeaws.RequestKind) float64 {
-	if k.Caller == "user" || ofTime(k) {
+	if k.Caller == "user" || isPeriodic(k) {
 		return 0
 	}
 	return 1
 }
 
+// newReport prices a measurement.
 func newReport(m measurement, p prices) Report {
 	r := Report{Shards: m.Shards, Samples: m.Samples, Workers: m.workers, Seconds: m.Seconds, Rate: m.rate,
 		Prices: fmt.Sprintf("%s, %s, %s", p.Region, p.Date, p.Source)}
@@ -86,13 +87,13 @@ func newReport(m measurement, p prices) Report {
 	ours := requests(m.Run, work)
 	ours.functions(m.Calls)
 	r.Ours = ours.lines(p, 1e6/float64(m.Samples))
-	time := requests(m.Run, func(k fakeaws.RequestKind) float64 {
-		if ofTime(k) {
+	periodic := requests(m.Run, func(k fakeaws.RequestKind) float64 {
+		if isPeriodic(k) {
 			return 1
 		}
 		return 0
 	})
-	r.Time = time.lines(p, 1e6/m.rate/m.WorkerSeconds)
+	r.Time = periodic.lines(p, 1e6/m.rate/m.WorkerSeconds)
 	r.Naive = naive(p, 1e6)
 	work, _ := total(r.Ours)
 	spent, _ := total(r.Time)
@@ -106,19 +107,20 @@ func newReport(m measurement, p prices) Report {
 	return r
 }
 
-// counted lists what was counted, by service.
+// counted lists the counts by service.
 func counted(counts map[fakeaws.RequestKind]fakeaws.Count, shards int) (out []Counted) {
 	for k, c := range counts {
-		out = append(out, Counted{k.Service, k.Operation, k.Resource, k.Caller, c.Requests, c.Units, float64(c.Requests) / float64(shards)})
+		out = append(out, Counted{k.Service, k.Operation, k.Resource, k.Caller, c.Requests, c.Units,
+			float64(c.Requests) / float64(shards)})
 	}
 	slices.SortFunc(out, func(a, b Counted) int {
-		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Operation+a.About+a.Caller, b.Operation+b.About+b.Caller))
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(b.Requests, a.Requests),
+			cmp.Compare(a.Operation+a.About+a.Caller, b.Operation+b.About+b.Caller))
 	})
 	return out
 }
 
-// budget counts what the design bounds: all that comes with shards, not with
-// time.
+// budget compares the requests of the work with the design's limits per shard.
 func budget(m measurement) []Budget {
 	sum := func(what string, allowed float64, is func(fakeaws.RequestKind) bool) Budget {
 		n := 0.0
@@ -143,9 +145,11 @@ func budget(m measurement) []Budget {
 	}
 }
 
+// write prints the report as tables.
 func (r Report) write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "One run of %d shards, %d samples, %d workers, in %.0f s.\n\n", r.Shards, r.Samples, r.Workers, r.Seconds)
+	fmt.Fprintf(t, "One run of %d shards, %d samples, %d workers, in %.0f s.\n\n", r.Shards, r.Samples,
+		r.Workers, r.Seconds)
 	requests := func(of string, all []Counted) {
 		fmt.Fprintln(t, "SERVICE\tREQUEST\tABOUT\tBY\tREQUESTS\tUNITS\tA "+of)
 		for _, c := range all {
@@ -153,7 +157,8 @@ func (r Report) write(w io.Writer) error {
 			if c.Units > 0 {
 				units = fmt.Sprintf("%.0f", c.Units)
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%.2f\n", c.Service, c.Operation, c.About, c.Caller, c.Requests, units, c.Each)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%.2f\n", c.Service, c.Operation, c.About, c.Caller, c.Requests,
+				units, c.Each)
 		}
 	}
 	requests("SHARD", r.Counted)
@@ -165,7 +170,8 @@ func (r Report) write(w io.Writer) error {
 		}
 		fmt.Fprintf(t, "%s\t%.2f\t%.1f\t%.4f\t%s\n", b.What, b.PerShard, b.Allowed, b.PerSample, verdict)
 	}
-	fmt.Fprintf(t, "Shards that end within seconds of each other share requests and steps: here %.1f end in a second.\n", float64(r.Shards)/r.Seconds)
+	fmt.Fprintf(t, "Shards that end close together share requests and steps: here %.1f end in a second.\n",
+		float64(r.Shards)/r.Seconds)
 	table := func(title string, lines []Line) {
 		fmt.Fprintf(t, "\n%s\tCOUNT\t\tDOLLARS\n", title)
 		for _, l := range lines {
@@ -173,13 +179,15 @@ func (r Report) write(w io.Writer) error {
 		}
 	}
 	table("A MILLION SAMPLES", r.Ours)
-	table(fmt.Sprintf("AND THE TIME OF WORKERS AT %.0f A SECOND", r.Rate), r.Time)
+	table(fmt.Sprintf("WORKER TIME AT %.0f SAMPLES A SECOND", r.Rate), r.Time)
 	table("WITHOUT SHARDS", r.Naive)
-	fmt.Fprintf(t, "\na million samples: $%.3f; without shards: $%.2f, %.0f times as much\n", r.Million, r.NaiveMillion, r.Times)
+	fmt.Fprintf(t, "\na million samples: $%.3f; without shards: $%.2f, %.0f times as much\n", r.Million,
+		r.NaiveMillion, r.Times)
 	fmt.Fprintf(t, "\n%d idle minutes:\n", minutes)
 	requests("MINUTE", r.Minute)
 	table("AN IDLE MONTH", r.Month)
-	fmt.Fprintf(t, "\nan idle month: $%.2f at list prices, $%.2f beside what is always free; with the secret api-token $%.2f\n", r.MonthDollars, r.MonthAfterFree, r.MonthWithToken)
+	fmt.Fprintf(t, "\nan idle month: $%.2f at list prices, $%.2f after the free tier; with the secret api-token $%.2f\n",
+		r.MonthDollars, r.MonthAfterFree, r.MonthWithToken)
 	fmt.Fprintf(t, "prices: %s\n", r.Prices)
 	return t.Flush()
 }

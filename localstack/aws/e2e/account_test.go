@@ -18,7 +18,7 @@ import (
 	"rollout/shared/record"
 )
 
-// timings are a laptop's, which a deployment on AWS may have, too.
+// timings are the embedded defaults, which a deployment on AWS may have as well.
 const timings = `
 [health]
 heartbeat_interval = "500ms"
@@ -27,9 +27,8 @@ failure_timeout = "5s"
 skew_budget = "250ms"
 `
 
-// quick has shards so small that some hundred items keep several workers busy
-// for a while.
-const quick = `
+// smallShards let some hundred items keep several workers busy for a while.
+const smallShards = `
 [worker]
 in_flight = 4
 checkpoint = "300ms"
@@ -46,29 +45,31 @@ name = "default"
 model = "fake"
 `
 
-// pool is the group of the deployment's machines.
+// pool is the deployment's only pool.
 const pool = "default"
 
-// awsInstallation is a deployment on the stand-in, of which the test is a user.
+// awsInstallation is a deployment on fakeaws.
 type awsInstallation struct {
 	*fakeaws.Deployed
-	t          *testing.T
-	llm        llm
-	dir        string // where its rollout.toml is
-	deployment config.Deployment
-	group      string // of its machines
-	refused    bool   // somebody tries what he may not
+	t           *testing.T
+	llm         llm
+	dir         string // with its rollout.toml
+	deployment  config.Deployment
+	group       string // of its machines
+	mayBeDenied bool   // the test provokes denied requests
 }
 
-// open deploys to a fresh account. fleet is the text of [cloud.fleet].
+// open deploys into a new account. fleet is the text of [cloud.fleet]; change may
+// modify the options.
 func open(t *testing.T, s llm, fleet string, change func(*fakeaws.Options)) *awsInstallation {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("SKIPPED: no programs are built for short tests")
+		t.Skip("SKIPPED: short tests do not build the programs")
 	}
 	name := "t" + strings.ToLower(rand.Text()[:7])
-	text := fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\nname = %q\n[cloud.s3]\nbucket = %q\nprefix = \"team-a/\"\n[cloud.fleet]\n%s\n[engine]\nurl = %q\n",
-		name, "bucket-"+name, fleet, s.url+"/v1") + timings + quick
+	text := fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\nname = %q\n"+
+		"[cloud.s3]\nbucket = %q\nprefix = \"team-a/\"\n[cloud.fleet]\n%s\n[engine]\nurl = %q\n",
+		name, "bucket-"+name, fleet, s.url+"/v1") + timings + smallShards
 	a := &awsInstallation{t: t, llm: s, dir: t.TempDir()}
 	write(t, a.dir, "rollout.toml", text)
 	var err error
@@ -77,7 +78,7 @@ func open(t *testing.T, s llm, fleet string, change func(*fakeaws.Options)) *aws
 	}
 	a.group = a.deployment.Cloud.FleetName(pool)
 	o := fakeaws.Options{Config: text, Minute: time.Second, Timeout: 20 * time.Second, BatchWindow: 100 * time.Millisecond,
-		Log: slog.New(slog.NewTextHandler(&lines{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))}
+		Log: slog.New(slog.NewTextHandler(&testLog{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))}
 	o.Roles = roles(t, a.deployment)
 	if change != nil {
 		change(&o)
@@ -88,29 +89,29 @@ func open(t *testing.T, s llm, fleet string, change func(*fakeaws.Options)) *aws
 	t.Cleanup(func() {
 		a.Close()
 		for _, what := range a.DeniedRequests() {
-			if !a.refused {
-				t.Errorf("a role lacks something: %s", what)
+			if !a.mayBeDenied {
+				t.Errorf("a role lacks a permission: %s", what)
 			}
 		}
 		if t.Failed() {
-			a.tell()
+			a.logOutput()
 		}
 	})
 	return a
 }
 
-// lines writes a log into the test's.
-type lines struct{ t *testing.T }
+// testLog writes to the test's log.
+type testLog struct{ t *testing.T }
 
-func (l *lines) Write(p []byte) (int, error) {
-	if l.t.Context().Err() == nil { // nobody may log once the test is over
+func (l *testLog) Write(p []byte) (int, error) {
+	if l.t.Context().Err() == nil { // logging after the end of a test panics
 		l.t.Logf("%s", strings.TrimSpace(string(p)))
 	}
 	return len(p), nil
 }
 
-// tell shows what the processes said, for a test that failed.
-func (a *awsInstallation) tell() {
+// logOutput logs the output of the processes.
+func (a *awsInstallation) logOutput() {
 	for name, calls := range a.Calls() {
 		a.t.Logf("%s: %+v\n%s", name, calls, end(a.Logs(name)))
 	}
@@ -119,12 +120,14 @@ func (a *awsInstallation) tell() {
 	}
 }
 
+// end is the end of a text.
 func end(text string) string { return text[max(0, len(text)-3000):] }
 
-// put uploads an object as the bucket's owner, who may put it anywhere, and returns the id of its run.
+// put uploads an object as the bucket's owner, who may write any key, and returns
+// the id of its run.
 func (a *awsInstallation) put(key, content string) identity.RunID {
 	a.t.Helper()
-	// The front sees it, and S3 tells submit.
+	// The request goes through fakeaws, which announces the object to submit.
 	front, err := fakeaws.OpenInstallation(a.t.Context(), a.deployment, a.URL, "owner")
 	if err != nil {
 		a.t.Fatal(err)
@@ -136,8 +139,8 @@ func (a *awsInstallation) put(key, content string) identity.RunID {
 	return identity.UploadRun(a.deployment.Bucket, key, info.Version)
 }
 
-// read reads an object of the deployment.
-func (a *awsInstallation) read(key string) (string, bool) {
+// read reads an object of the deployment; ok is false if it does not exist.
+func (a *awsInstallation) read(key string) (text string, ok bool) {
 	a.t.Helper()
 	r, _, err := a.Stack.Ports.Blobs.Get(a.t.Context(), key, blob.GetOptions{})
 	if fault.Is(err, fault.NotFound) {
@@ -154,16 +157,16 @@ func (a *awsInstallation) read(key string) (string, bool) {
 	return string(content), true
 }
 
-// over reports whether a run has ended.
-func (a *awsInstallation) over(id identity.RunID) bool {
+// hasEnded reports whether a run has ended.
+func (a *awsInstallation) hasEnded(id identity.RunID) bool {
 	_, ok := a.read(record.OutputKey(id, record.SummaryFile))
 	return ok
 }
 
-// ends waits for a run's end and returns its files.
-func (a *awsInstallation) ends(id identity.RunID) outcome {
+// awaitEnd waits until a run has ended and returns its files.
+func (a *awsInstallation) awaitEnd(id identity.RunID) outcome {
 	a.t.Helper()
-	eventually(a.t, fmt.Sprintf("the run %s ends", id), func() bool { return a.over(id) })
+	eventually(a.t, fmt.Sprintf("the run %s ends", id), func() bool { return a.hasEnded(id) })
 	return readOutcome(a.t, func(name string) string {
 		content, ok := a.read(record.OutputKey(id, name))
 		if !ok {
@@ -173,15 +176,15 @@ func (a *awsInstallation) ends(id identity.RunID) outcome {
 	})
 }
 
-// environment is that of the commands of a user of the deployment.
+// environment is the environment of a user's commands.
 func (a *awsInstallation) environment() []string { return a.Environment(a.policy("user")) }
 
-// policy is what the stack calls its policy of that name.
+// policy is the full name of one of the stack's user policies.
 func (a *awsInstallation) policy(name string) string {
 	return a.deployment.Cloud.Name + "-" + name + "-" + fakeaws.Region
 }
 
-// depth is how many messages a queue has.
+// depth is the number of messages in a queue.
 func (a *awsInstallation) depth(name string) int {
 	a.t.Helper()
 	q, ok := a.Stack.Ports.Queues.(queue.Depther)
@@ -195,12 +198,12 @@ func (a *awsInstallation) depth(name string) int {
 	return visible + hidden
 }
 
-// wantNothingCut checks that no chain of invocations was too long (I8).
-func (a *awsInstallation) wantNothingCut() {
+// wantNoLoops checks that no chain of invocations was too long (I8).
+func (a *awsInstallation) wantNoLoops() {
 	a.t.Helper()
 	for name, calls := range a.Calls() {
 		if calls.LoopsBlocked > 0 || calls.LongestChain > 12 {
-			a.t.Errorf("%s was called by a chain of %d, and cut %d times", name, calls.LongestChain, calls.LoopsBlocked)
+			a.t.Errorf("%s has a chain of %d invocations, and was cut %d times", name, calls.LongestChain, calls.LoopsBlocked)
 		}
 	}
 }

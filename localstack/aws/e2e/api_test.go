@@ -13,15 +13,16 @@ import (
 	"rollout/shared/core/run"
 )
 
-// ask asks the API as its function URL does for somebody whose signature it has
-// checked, and decodes the answer.
-func (a *awsInstallation) ask(method, path string, into any) {
+// request sends a request to the API, as its function URL does for a caller whose
+// signature is valid, and decodes the answer.
+func (a *awsInstallation) request(method, path string, into any) {
 	a.t.Helper()
-	event := fmt.Sprintf(`{"version":"2.0","rawPath":%q,"rawQueryString":"","headers":{"host":"x.lambda-url.us-east-1.on.aws"},"isBase64Encoded":false,
+	event := fmt.Sprintf(`{"version":"2.0","rawPath":%q,"rawQueryString":"",`+
+		`"headers":{"host":"x.lambda-url.us-east-1.on.aws"},"isBase64Encoded":false,
 		"requestContext":{"domainName":"x.lambda-url.us-east-1.on.aws","authorizer":{"iam":{"accountId":"000000000000"}},
 		"http":{"method":%q,"path":%q,"protocol":"HTTP/1.1","sourceIp":"198.51.100.7"}}}`, path, method, path)
 	reply, err := a.Invoke("api", []byte(event))
-	// A streamed answer has its status before eight zero bytes.
+	// A streamed answer starts with its status and eight zero bytes.
 	head, body, streamed := bytes.Cut(reply.Body, make([]byte, 8))
 	var status struct{ StatusCode int }
 	if err != nil || reply.Failed || !streamed || json.Unmarshal(head, &status) != nil || status.StatusCode >= 300 {
@@ -32,40 +33,39 @@ func (a *awsInstallation) ask(method, path string, into any) {
 	}
 }
 
-// phase is the run's, by the API.
+// phase is the run's phase, from the API.
 func (a *awsInstallation) phase(id identity.RunID) run.Phase {
 	a.t.Helper()
 	var s status.Status
-	a.ask("GET", "/v1/runs/"+string(id), &s)
+	a.request("GET", "/v1/runs/"+string(id), &s)
 	return s.Phase
 }
 
-// steer says something about a run on the command line.
-func (a *awsInstallation) steer(verb string, id identity.RunID) (string, error) {
+// control runs pause, resume or stop for a run.
+func (a *awsInstallation) control(verb string, id identity.RunID) (string, error) {
 	return rollout(a.t, a.environment(), verb, string(id), "--cloud", "aws", "--dir", a.dir)
 }
 
-// The command line of a user works against the stack, and the API tells the
-// same.
-func TestTheCommandLineWorksOnTheStack(t *testing.T) {
+// The API reports the same as the command line.
+func TestCommandLineWorksOnTheStack(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	a := open(t, s, "max_machines = 1\nidle = '1m'", nil)
 	if err := a.Groups.SetDesired(a.group, 1); err != nil {
 		t.Fatal(err)
 	}
-	content := simple(40) // submit --wait fails where items do
+	content := simplePrompts(40) // submit --wait fails if items fail
 	file := write(t, t.TempDir(), "a b+c.jsonl", content)
 	in := []string{"--cloud", "aws", "--dir", a.dir}
-	said := do(t, a.environment(), append([]string{"submit", file, "--wait"}, in...)...)
+	output := do(t, a.environment(), append([]string{"submit", file, "--wait"}, in...)...)
 	var all struct{ Runs []status.Status }
-	a.ask("GET", "/v1/runs", &all)
+	a.request("GET", "/v1/runs", &all)
 	if len(all.Runs) != 1 || !all.Runs[0].Phase.Ended() {
-		t.Fatalf("the API has the runs %+v; submit said %s", all.Runs, said)
+		t.Fatalf("the API has the runs %+v; submit wrote %s", all.Runs, output)
 	}
 	id := all.Runs[0].Run
-	want := laptop(t, s, all.Runs[0].Inputs[0], content)
-	wantSame(t, a.ends(id), want)
+	want := local(t, s, all.Runs[0].Inputs[0], content)
+	wantSame(t, a.awaitEnd(id), want)
 	out := t.TempDir() + "/completions.jsonl"
 	do(t, a.environment(), append([]string{"results", string(id), "--output", out}, in...)...)
 	if got := generatedAt.ReplaceAllString(read(t, out), `"generated_at":""`); got != want.completions {
@@ -73,9 +73,9 @@ func TestTheCommandLineWorksOnTheStack(t *testing.T) {
 	}
 }
 
-// A stopped run asks nothing more and keeps what is finished: each item is in
-// one of the files, and the answers are those that the whole run would have.
-func TestAStoppedRunKeepsItsAnswers(t *testing.T) {
+// A stopped run sends no more requests. Each item is in one of the files, and the
+// answers are those of a whole run.
+func TestStoppedRunKeepsItsAnswers(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--latency", "50ms")
 	a := open(t, s, "max_machines = 2\nidle = '1m'", nil)
@@ -84,22 +84,23 @@ func TestAStoppedRunKeepsItsAnswers(t *testing.T) {
 	}
 	const key = "prompts/stopped.jsonl"
 	content := mixedPrompts(640)
-	want := laptop(t, s, key, content)
+	want := local(t, s, key, content)
 	from := s.requests()
 	id := a.put(key, content)
-	eventually(t, "the run is in its middle", func() bool { return s.requests() > from+100 })
-	if said, err := a.steer("stop", id); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	eventually(t, "the run is under way", func() bool { return s.requests() > from+100 })
+	if output, err := a.control("stop", id); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
-	got := a.ends(id)
-	if got.summary.Phase != string(run.Stopped) || got.summary.Completed == 0 || got.summary.Completed == want.summary.Completed || got.summary.Items != want.summary.Items {
-		t.Errorf("%+v", got.summary)
+	got := a.awaitEnd(id)
+	if got.summary.Phase != string(run.Stopped) || got.summary.Completed == 0 ||
+		got.summary.Completed == want.summary.Completed || got.summary.Items != want.summary.Items {
+		t.Errorf("the summary is %+v, want stopped with some answers", got.summary)
 	}
 	rows := strings.SplitAfter(want.completions, "\n")
 	for row := range strings.Lines(got.completions) {
 		at := slices.Index(rows, row)
 		if at < 0 {
-			t.Fatalf("an answer is not among the whole run's, or out of order: %.300s", row)
+			t.Fatalf("an answer is not in the whole run, or is out of order: %.300s", row)
 		}
 		rows = rows[at+1:]
 	}

@@ -17,8 +17,8 @@ import (
 	"rollout/shared/record"
 )
 
-// machines are the account's, which run the program of that path.
-func (a *awsInstallation) machines(most int, program func() []string) {
+// setMachines makes the deployment's machines run another command.
+func (a *awsInstallation) setMachines(most int, program func() []string) {
 	a.Groups.Make(a.group, most, func(in *fakeaws.Instance) *exec.Cmd {
 		command := program()
 		cmd := exec.Command(command[0], command[1:]...)
@@ -27,14 +27,14 @@ func (a *awsInstallation) machines(most int, program func() []string) {
 	})
 }
 
-// failureBeats are the beats that tell of machines themselves, by whether those gave
-// up.
-func (a *awsInstallation) failureBeats() (gaveUp, others int) {
+// failureBeats counts the heartbeats of machines without a worker: those that failed
+// to boot, and others.
+func (a *awsInstallation) failureBeats() (failed, others int) {
 	a.t.Helper()
 	if err := host.Each(a.t.Context(), a.Stack.Ports.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
 		switch {
 		case b.FailureReason != "":
-			gaveUp++
+			failed++
 		case b.Worker == b.Instance:
 			others++
 		}
@@ -42,10 +42,10 @@ func (a *awsInstallation) failureBeats() (gaveUp, others int) {
 	}); err != nil {
 		a.t.Fatal(err)
 	}
-	return gaveUp, others
+	return failed, others
 }
 
-// is reports whether the run is there, and in the phase.
+// is reports whether the run exists and is in the phase.
 func (a *awsInstallation) is(id identity.RunID, phase run.Phase) bool {
 	a.t.Helper()
 	_, found, err := host.Load(a.t.Context(), a.Stack.Ports.Docs, record.ManifestKey(id), &record.Manifest{})
@@ -55,51 +55,54 @@ func (a *awsInstallation) is(id identity.RunID, phase run.Phase) bool {
 	return found && a.phase(id) == phase
 }
 
-// A machine whose program is missing can't say that it gives up. Its group does,
-// and after three the run pauses, says why, and goes on once it is mended.
-func TestMachinesThatCanSayNothingPauseTheRun(t *testing.T) {
+// A machine whose program is missing can't report its failure. The events of its
+// group do: after three failures the run pauses with the reason, and goes on once
+// the machines work.
+func TestThreeFailedBootsPauseTheRun(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	a := open(t, s, "max_machines = 1\nidle = '2s'", nil)
-	var mended atomic.Bool
-	var came atomic.Int64
+	var repaired atomic.Bool
+	var launched atomic.Int64
 	missing := filepath.Join(t.TempDir(), "gpuworker")
-	a.machines(1, func() []string {
-		if came.Add(1); mended.Load() {
+	a.setMachines(1, func() []string {
+		if launched.Add(1); repaired.Load() {
 			return []string{programs.Path("gpuworker"), "--cloud", config.ProviderAWS, "--pool", pool}
 		}
 		return []string{missing}
 	})
 	const key = "prompts/x.jsonl"
-	content := simple(40)
+	content := simplePrompts(40)
 	id := a.put(key, content)
 	eventually(t, "the run is paused", func() bool { return a.is(id, run.Paused) })
-	if n := came.Load(); n < 3 || n > 6 {
-		t.Errorf("%d machines came up, want three, and who came meanwhile", n)
+	if n := launched.Load(); n < 3 || n > 6 {
+		t.Errorf("%d machines were launched, want 3 to 6", n)
 	}
-	said := do(t, a.environment(), "explain", string(id), "--cloud", "aws", "--dir", a.dir)
-	for _, part := range []string{"machines of the pool default failed one after the other", "i-0000000", "it ended before any worker sent a heartbeat", "get-console-output --latest --instance-id i-0000000", "rollout resume"} {
-		if !strings.Contains(said, part) {
-			t.Errorf("it does not say %q:\n%s", part, said)
+	output := do(t, a.environment(), "explain", string(id), "--cloud", "aws", "--dir", a.dir)
+	for _, part := range []string{"machines of the pool default failed one after the other", "i-0000000",
+		"it ended before any worker sent a heartbeat", "get-console-output --latest --instance-id i-0000000",
+		"rollout resume"} {
+		if !strings.Contains(output, part) {
+			t.Errorf("explain does not write %q:\n%s", part, output)
 		}
 	}
-	mended.Store(true)
-	if said, err := a.steer("resume", id); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	repaired.Store(true)
+	if output, err := a.control("resume", id); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
-	wantSame(t, a.ends(id), laptop(t, s, key, content))
+	wantSame(t, a.awaitEnd(id), local(t, s, key, content))
 }
 
-// A spot market that takes each machine back before its worker begins says
-// nothing against them; and that none comes is told, and pauses nothing.
-func TestMachinesThatAreTakenBackWhileTheyStartPauseNothing(t *testing.T) {
+// Interrupted machines and failed launches are reported and pause nothing. Machines
+// that end without an announcement before their worker starts pause the run.
+func TestInterruptionsDuringTheBootDoNotPauseTheRun(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	a := open(t, s, "max_machines = 1\nidle = '2s'", nil)
-	a.machines(1, func() []string { return []string{"sleep", "1000"} })
-	id := a.put("prompts/x.jsonl", simple(40))
-	comes := func() (in *fakeaws.Instance) {
-		eventually(t, "a machine comes", func() bool {
+	a.setMachines(1, func() []string { return []string{"sleep", "1000"} })
+	id := a.put("prompts/x.jsonl", simplePrompts(40))
+	launchedMachine := func() (in *fakeaws.Instance) {
+		eventually(t, "a machine is launched", func() bool {
 			if all := a.Groups.Instances(a.group); len(all) == 1 {
 				in = all[0]
 			}
@@ -108,20 +111,23 @@ func TestMachinesThatAreTakenBackWhileTheyStartPauseNothing(t *testing.T) {
 		return in
 	}
 	for n := range 4 {
-		in := comes()
+		in := launchedMachine()
 		a.Groups.EmitInterruptionWarning(in)
-		eventually(t, "it is noted that it is taken back", func() bool { _, taken := a.failureBeats(); return taken == n+1 })
+		eventually(t, "the interruption is recorded",
+			func() bool { _, interrupted := a.failureBeats(); return interrupted == n+1 })
 		a.Groups.PowerOff(in)
 	}
 	a.Groups.FailLaunch(a.group, "Max spot instance count exceeded")
-	eventually(t, "it is told that no machine can come", func() bool {
-		return strings.Contains(do(t, a.environment(), "explain", string(id), "--cloud", "aws", "--dir", a.dir), "could not come up")
+	eventually(t, "explain reports the failed launch", func() bool {
+		return strings.Contains(do(t, a.environment(), "explain", string(id), "--cloud", "aws", "--dir", a.dir),
+			"could not come up")
 	})
-	if gaveUp, taken := a.failureBeats(); gaveUp != 0 || taken != 4 || !a.is(id, run.Running) {
-		t.Errorf("%d gave up, %d were taken back, and the run is %s", gaveUp, taken, a.phase(id))
+	if failed, interrupted := a.failureBeats(); failed != 0 || interrupted != 4 || !a.is(id, run.Running) {
+		t.Errorf("%d machines failed, %d were interrupted, and the run is %s; want 0, 4 and running", failed,
+			interrupted, a.phase(id))
 	}
-	for range 3 { // which nobody announced
-		a.Groups.PowerOff(comes())
+	for range 3 { // without an announcement
+		a.Groups.PowerOff(launchedMachine())
 	}
 	eventually(t, "the run is paused", func() bool { return a.is(id, run.Paused) })
 }

@@ -1,8 +1,8 @@
-// Package e2e tries the product on AWS with real processes: the functions as
-// they are deployed, workers on instances that come and go, the command line,
-// and beside them an inference server. What of AWS an emulator has not, a
-// stand-in has (package standin).
+// Package e2e tests the product on AWS with real processes: the functions as they
+// are deployed, workers on instances that start and end, the command line, and an
+// inference server. Package fakeaws is the account.
 //
-// Whatever happens on the way, a run's files are those that a laptop writes for
-// the same input and config. Chance is drawn from seeds, which failures name.
+// Whatever disturbs a run, its files are those that `rollout up` writes on one
+// machine for the same input and config. Disturbances are drawn from seeds, which
+// failures print.
 package e2e

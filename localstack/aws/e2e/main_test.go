@@ -14,11 +14,11 @@ import (
 	"rollout/localstack/subprocess"
 )
 
-// The programs under test, which TestMain alone builds, and what it is told.
+// The programs under test, which TestMain builds, and the flags.
 var (
 	programs fakeaws.Programs
-	rounds   = flag.Int("rounds", 3, "how many `runs` are disturbed")
-	seed     = flag.Uint64("seed", 1, "the `seed` of the first of them")
+	rounds   = flag.Int("rounds", 3, "`number` of disturbed runs")
+	seed     = flag.Uint64("seed", 1, "`seed` of the first disturbed run")
 )
 
 func TestMain(m *testing.M) {
@@ -32,6 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// build builds the programs and runs the tests.
 func build(m *testing.M) (code int, err error) {
 	if testing.Short() {
 		return m.Run(), nil
@@ -46,11 +47,12 @@ func build(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// noteSources reads the folders that the programs are made of: `go test` then
-// knows that a cached result does not hold once one of their files changed.
+// noteSources reads the folders of the programs' source, so that `go test` discards
+// a cached result once one of the files has changed.
 func noteSources(source string) error {
 	for _, top := range []string{"events", "shared", "functions", "gpuworker", "scripts", "localstack/fakellm"} {
-		if err := filepath.WalkDir(filepath.Join(source, top), func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
+		if err := filepath.WalkDir(filepath.Join(source, top),
+			func(_ string, _ fs.DirEntry, err error) error { return err }); err != nil {
 			return err
 		}
 	}
@@ -63,15 +65,14 @@ const (
 	pollGap  = 25 * time.Millisecond
 )
 
-// eventually polls until ok; the test fails if that takes longer than
-// patience.
+// eventually polls until ok returns true. It fails the test after patience.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(pollGap)
 	defer tick.Stop()
 	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("within %s it did not happen that %s", patience, what)
+			t.Fatalf("this did not happen within %s: %s", patience, what)
 		}
 	}
 }

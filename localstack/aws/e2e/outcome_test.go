@@ -17,25 +17,28 @@ type outcome struct {
 	summary             record.Summary
 }
 
-// generatedAt is the one thing in a row that no two runs share (I10).
+// generatedAt matches the only part of a row that differs between two runs (I10).
 var generatedAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 
+// readOutcome reads the files of a run.
 func readOutcome(t *testing.T, file func(name string) string) outcome {
 	t.Helper()
-	o := outcome{completions: generatedAt.ReplaceAllString(file(record.CompletionsFile), `"generated_at":""`), errors: file(record.ErrorsFile)}
+	o := outcome{completions: generatedAt.ReplaceAllString(file(record.CompletionsFile), `"generated_at":""`),
+		errors: file(record.ErrorsFile)}
 	if err := json.Unmarshal([]byte(file(record.SummaryFile)), &o.summary); err != nil {
 		t.Fatal(err)
 	}
 	if rows := strings.Count(o.completions, "\n") + strings.Count(o.errors, "\n"); rows != int(o.summary.Items) {
-		t.Errorf("%d rows, and the summary says %d items (I1)", rows, o.summary.Items)
+		t.Errorf("the files have %d rows, the summary has %d items (I1)", rows, o.summary.Items)
 	}
 	return o
 }
 
-// wantSame checks that two runs of one input left the same.
+// wantSame checks that two runs of one input left the same files and counts.
 func wantSame(t *testing.T, got, want outcome) {
 	t.Helper()
-	for name, of := range map[string][2]string{record.CompletionsFile: {got.completions, want.completions}, record.ErrorsFile: {got.errors, want.errors}} {
+	for name, of := range map[string][2]string{record.CompletionsFile: {got.completions, want.completions},
+		record.ErrorsFile: {got.errors, want.errors}} {
 		if of[0] == of[1] {
 			continue
 		}
@@ -46,22 +49,23 @@ func wantSame(t *testing.T, got, want outcome) {
 		}
 		t.Errorf("%s differs at line %d (%d lines, want %d):\n%.300s\nwant\n%.300s", name, at+1, len(g), len(w), g[at], w[at])
 	}
-	if g, w := got.summary, want.summary; g.Items != w.Items || g.Completed != w.Completed || g.Failed != w.Failed || g.Phase != w.Phase {
-		t.Errorf("summary says %s, %d items, %d completed, %d failed; want %s, %d, %d, %d",
+	if g, w := got.summary, want.summary; g.Items != w.Items || g.Completed != w.Completed || g.Failed != w.Failed ||
+		g.Phase != w.Phase {
+		t.Errorf("the summary has phase %s, %d items, %d completed, %d failed; want %s, %d, %d, %d",
 			g.Phase, g.Items, g.Completed, g.Failed, w.Phase, w.Items, w.Completed, w.Failed)
 	}
 }
 
-// laptop is what a laptop makes of the same object and config, which lies beside
-// it if there is one.
-func laptop(t *testing.T, s llm, key, content string, config ...string) outcome {
+// local runs the same object with `rollout up` on this machine. config is the text
+// of a config beside it.
+func local(t *testing.T, s llm, key, content string, config ...string) outcome {
 	t.Helper()
 	dir := t.TempDir()
 	object := filepath.Join(dir, "bucket", filepath.FromSlash(key))
 	if err := os.MkdirAll(filepath.Dir(object), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	files := map[string]string{filepath.Join(dir, "rollout.toml"): "schema_version = 1\n" + quick, object: content}
+	files := map[string]string{filepath.Join(dir, "rollout.toml"): "schema_version = 1\n" + smallShards, object: content}
 	for _, text := range config {
 		files[strings.TrimSuffix(object, ".jsonl")+".toml"] = text
 	}
@@ -73,7 +77,7 @@ func laptop(t *testing.T, s llm, key, content string, config ...string) outcome 
 	_, err := rollout(t, nil, "up", "--dir", dir, "--engine", s.url+"/v1", "--once", "--listen", "127.0.0.1:0")
 	found, globErr := filepath.Glob(filepath.Join(dir, "bucket", "runs", "*", record.SummaryFile))
 	if globErr != nil || len(found) != 1 {
-		t.Fatalf("the laptop has %d runs: %v", len(found), err)
+		t.Fatalf("rollout up has %d runs, want 1: %v", len(found), err)
 	}
 	return readOutcome(t, func(name string) string {
 		text, err := os.ReadFile(filepath.Join(filepath.Dir(found[0]), name))

@@ -17,7 +17,7 @@ import (
 	"rollout/localstack/subprocess"
 )
 
-// output collects what a process writes.
+// output collects the output of a process. It is safe for concurrent use.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -45,8 +45,8 @@ type llm struct {
 func serve(t *testing.T, args ...string) llm {
 	t.Helper()
 	cmd := exec.Command(programs.Path("fakellm"), args...)
-	said := &output{}
-	cmd.Stdout, cmd.Stderr = said, said
+	out := &output{}
+	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := subprocess.Start(cmd); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func serve(t *testing.T, args ...string) llm {
 	})
 	s := llm{t: t}
 	eventually(t, "fakellm prints its URL", func() bool {
-		line, _, ok := strings.Cut(said.String(), "\n")
+		line, _, ok := strings.Cut(out.String(), "\n")
 		s.url = line
 		return ok
 	})
@@ -66,7 +66,7 @@ func serve(t *testing.T, args ...string) llm {
 
 var requestsTotal = regexp.MustCompile(`(?m)^fakellm_requests_total\S* (\d+)$`)
 
-// requests is how many questions the server was asked so far.
+// requests is how many requests the server has received so far.
 func (s llm) requests() int {
 	s.t.Helper()
 	answer, err := http.Get(s.url + "/metrics")
@@ -86,29 +86,29 @@ func (s llm) requests() int {
 	return sum
 }
 
-// rollout runs the command line to its end and returns what it said. Nothing of
-// this process's environment that is about AWS reaches it.
+// rollout runs the command line to its end and returns its output. Its environment
+// has nothing of this process's but PATH.
 func rollout(t *testing.T, environment []string, args ...string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), programs.Path("rollout"), args...)
 	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()}, environment...)
-	said := &output{}
-	cmd.Stdout, cmd.Stderr = said, said
+	out := &output{}
+	cmd.Stdout, cmd.Stderr = out, out
 	err := subprocess.Run(cmd)
-	return said.String(), err
+	return out.String(), err
 }
 
-// do is a command that must end well.
+// do runs a command that must succeed and returns its output.
 func do(t *testing.T, environment []string, args ...string) string {
 	t.Helper()
-	said, err := rollout(t, environment, args...)
+	out, err := rollout(t, environment, args...)
 	if err != nil {
-		t.Fatalf("rollout %s: %v\n%s", strings.Join(args, " "), err, said)
+		t.Fatalf("rollout %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
-	return said
+	return out
 }
 
-// write makes a file and returns its path.
+// write writes a file and returns its path.
 func write(t *testing.T, folder, name, content string) string {
 	t.Helper()
 	path := filepath.Join(folder, name)

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// mixedPrompts is a plain file of so many items, among them what breaks careless
-// readers: separators inside strings, blank lines, CRLF, numbers beyond 2⁵³,
-// lines that are no objects, two lines with one id.
+// mixedPrompts is a plain file of a number of items, some of which break careless
+// readers: separators inside strings, blank lines, CRLF, numbers beyond 2⁵³, lines
+// that are not objects, two lines with one id.
 func mixedPrompts(items int) string {
 	var b strings.Builder
 	for n := range items {
@@ -33,8 +33,8 @@ func mixedPrompts(items int) string {
 	return b.String()
 }
 
-// simple is a plain file of so many items.
-func simple(items int) string {
+// simplePrompts is a plain file of a number of items.
+func simplePrompts(items int) string {
 	var b strings.Builder
 	for n := range items {
 		fmt.Fprintf(&b, "{\"id\":\"%05d\",\"prompt\":\"question %d\"}\n", n, n)

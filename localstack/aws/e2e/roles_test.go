@@ -10,8 +10,8 @@ import (
 	"rollout/shared/config"
 )
 
-// roles are those of the template that is deployed, for the deployment at hand:
-// the template of the stack's own tests is of another of the same shape.
+// roles are the roles of the stack's golden template, with the names of the
+// deployment at hand.
 func roles(t *testing.T, d config.Deployment) *iam.Roles {
 	t.Helper()
 	template, err := os.ReadFile("../../../infra/aws/stack/testdata/template.json")
@@ -20,7 +20,8 @@ func roles(t *testing.T, d config.Deployment) *iam.Roles {
 	}
 	w := d.Cloud
 	text := strings.NewReplacer("acme-batches", w.S3.Bucket, "team-a/", w.S3.Prefix, "eu-central-1", fakeaws.Region,
-		"acme-small", w.FleetName(pool), "acme-work-small", w.SQS.Prefix+"work-"+pool, "acme-urgent-small", w.SQS.Prefix+"urgent-"+pool,
+		"acme-small", w.FleetName(pool), "acme-work-small", w.SQS.Prefix+"work-"+pool, "acme-urgent-small",
+		w.SQS.Prefix+"urgent-"+pool,
 		"acme/", w.Secrets.Prefix, "acme", w.Name).Replace(string(template))
 	r, err := iam.ReadTemplate([]byte(text))
 	if err != nil {

@@ -6,28 +6,28 @@ import (
 	"rollout/localstack/aws/fakeaws"
 )
 
-// With no worker alive a file brings machines up, they answer it, and they go
-// when nothing is left to do.
-func TestAFileBringsMachinesUpAndTheyGo(t *testing.T) {
+// Without a worker an upload starts machines, which answer it and end when they are
+// idle.
+func TestUploadStartsMachinesThatEndWhenIdle(t *testing.T) {
 	t.Parallel()
 	s := serve(t, "--latency", "20ms")
 	a := open(t, s, "max_machines = 3\nshards_per_machine = 4\nidle = '2s'", nil)
 	const key = "prompts/x.jsonl"
 	content := mixedPrompts(160)
 	id := a.put(key, content)
-	wantSame(t, a.ends(id), laptop(t, s, key, content))
+	wantSame(t, a.awaitEnd(id), local(t, s, key, content))
 	if _, peak, _ := a.Groups.Size(a.group); peak != 3 {
-		t.Errorf("the group had at most %d machines, want its 3", peak)
+		t.Errorf("the group had at most %d machines, want 3", peak)
 	}
-	eventually(t, "the machines go", func() bool {
+	eventually(t, "the machines end", func() bool {
 		desired, _, alive := a.Groups.Size(a.group)
 		return desired == 0 && alive == 0
 	})
 }
 
-// A run of hundreds of shards takes hundreds of steps where each gets a message
-// of its own, and no chain of invocations is cut.
-func TestALongRunIsNotCut(t *testing.T) {
+// Each message is a batch of its own, so that the run takes hundreds of steps. No
+// chain of invocations is cut.
+func TestLongRunIsNotCutAsALoop(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	a := open(t, s, "max_machines = 2\nidle = '1m'", func(o *fakeaws.Options) { o.BatchSize = 1 })
@@ -35,11 +35,11 @@ func TestALongRunIsNotCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	const key = "prompts/long.jsonl"
-	content := simple(8 * 320)
+	content := simplePrompts(8 * 320)
 	id := a.put(key, content)
-	wantSame(t, a.ends(id), laptop(t, s, key, content))
-	a.wantNothingCut()
+	wantSame(t, a.awaitEnd(id), local(t, s, key, content))
+	a.wantNoLoops()
 	if calls := a.Calls()["coordinate"]; calls.Count < 320 {
-		t.Errorf("coordinate had only %d steps", calls.Count)
+		t.Errorf("coordinate had %d steps, want at least 320", calls.Count)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"rollout/localstack/aws/iam"
 )
 
-// authorize refuses what the caller's role does not allow, as AWS would. Callers
-// that are no functions and no instances are people: one that is named as a
-// policy for people has that, and the others may do everything.
+// authorize refuses a request that the caller's role does not allow, and reports
+// whether it did. A caller that is neither a function nor an instance is a user:
+// with the name of a user policy it has that policy, else it may do everything.
 func (c *Cloud) authorize(w http.ResponseWriter, q *request) bool {
 	if c.options.Roles == nil {
 		return false
@@ -24,14 +24,15 @@ func (c *Cloud) authorize(w http.ResponseWriter, q *request) bool {
 	if !ok {
 		return false
 	}
-	for _, ask := range c.iamRequests(q) {
-		err := policy.Check(ask)
+	for _, r := range c.iamRequests(q) {
+		err := policy.Check(r)
 		if err == nil {
 			continue
 		}
-		c.options.Log.ErrorContext(c.ctx, "a role lacks something", "caller", q.caller, "operation", q.operation, "error", err)
+		c.options.Log.ErrorContext(c.ctx, "a role lacks a permission", "caller", q.caller, "operation",
+			q.operation, "error", err)
 		c.mu.Lock()
-		c.forbidden = append(c.forbidden, q.caller+": "+err.Error())
+		c.denied = append(c.denied, q.caller+": "+err.Error())
 		c.mu.Unlock()
 		deny(w, q.service)
 		return true
@@ -39,14 +40,15 @@ func (c *Cloud) authorize(w http.ResponseWriter, q *request) bool {
 	return false
 }
 
-// DeniedRequests tells what was refused to functions, machines and people because
-// their roles and policies do not allow it.
+// DeniedRequests returns the requests that roles and policies did not allow, with
+// their callers.
 func (c *Cloud) DeniedRequests() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Clone(c.forbidden)
+	return slices.Clone(c.denied)
 }
 
+// deny answers that access is denied, in the format of the service.
 func deny(w http.ResponseWriter, service string) {
 	switch service {
 	case S3:
@@ -55,7 +57,8 @@ func deny(w http.ResponseWriter, service string) {
 		_, _ = io.WriteString(w, `<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>`)
 	case AutoScaling:
 		w.WriteHeader(http.StatusForbidden)
-		_, _ = io.WriteString(w, `<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code><Message>not authorized</Message></Error></ErrorResponse>`)
+		_, _ = io.WriteString(w, `<ErrorResponse><Error><Type>Sender</Type><Code>AccessDenied</Code>`+
+			`<Message>not authorized</Message></Error></ErrorResponse>`)
 	default:
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 		w.Header().Set("X-Amzn-ErrorType", "AccessDeniedException")
@@ -64,23 +67,22 @@ func deny(w http.ResponseWriter, service string) {
 	}
 }
 
-// policy is what the caller may do.
-func (c *Cloud) policy(q *request) (iam.Policy, bool) {
+// policy returns the caller's policy; ok is false if the caller may do everything.
+func (c *Cloud) policy(q *request) (p iam.Policy, ok bool) {
 	if slices.Contains(functions, q.caller) {
 		return c.options.Roles.Function(c.at.FunctionName(q.caller))
 	}
-	if policy, ok := c.options.Roles.User(q.caller); ok {
-		return policy, ok
+	if p, ok := c.options.Roles.User(q.caller); ok {
+		return p, ok
 	}
 	return c.options.Roles.Machine(q.session())
 }
 
-// session is the name of the session that signed the request, "" if it is a
-// user's.
+// session is the name of the session that signed the request, "" for a user.
 func (q *request) session() string { return q.http.Header.Get("X-Amz-Security-Token") }
 
-// of is the group of an instance, "" if it has none any more.
-func (g *Groups) of(id string) string {
+// groupOf is the group of an instance, "" if the instance has left its group.
+func (g *Groups) groupOf(id string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, at := range g.groups {
@@ -93,8 +95,8 @@ func (g *Groups) of(id string) string {
 	return ""
 }
 
-// iamRequests are the actions that a request is, with their resources and with what
-// conditions look at.
+// iamRequests returns the actions of a request, with their resources and condition
+// keys.
 func (c *Cloud) iamRequests(q *request) []iam.Request {
 	arn := func(service, resource string) string {
 		return "arn:aws:" + service + ":" + Region + ":" + iam.Account + ":" + resource
@@ -104,12 +106,12 @@ func (c *Cloud) iamRequests(q *request) []iam.Request {
 	}
 	switch q.service {
 	case S3:
-		return asksOfS3(q)
+		return s3IAMRequests(q)
 	case DynamoDB:
 		return one("dynamodb:"+q.operation, arn("dynamodb", "table/"+c.at.DynamoDB.Table), leadingKeys(q.body))
 	case SQS:
 		var in struct{ QueueURL, QueueName string }
-		_ = json.Unmarshal(q.body, &in) // what is no request is refused
+		_ = json.Unmarshal(q.body, &in) // an invalid request is refused below
 		name := in.QueueName
 		if name == "" {
 			name = in.QueueURL[strings.LastIndexByte(in.QueueURL, '/')+1:]
@@ -125,14 +127,14 @@ func (c *Cloud) iamRequests(q *request) []iam.Request {
 	case AutoScaling:
 		group := q.form.Get("AutoScalingGroupName")
 		if id := q.form.Get("InstanceId"); id != "" {
-			group = cmp.Or(c.Groups.of(id), q.session())
+			group = cmp.Or(c.Groups.groupOf(id), q.session())
 		}
 		return one("autoscaling:"+q.operation, arn("autoscaling", "autoScalingGroup:7-8:autoScalingGroupName/"+group), nil)
 	}
 	return one(q.operation, "unknown", nil)
 }
 
-// leadingKeys are the partitions of the items that a request is about.
+// leadingKeys is the condition key with the partitions of a request's items.
 func leadingKeys(body []byte) map[string][]string {
 	type item struct {
 		P struct{ S string } `json:"p"`
@@ -155,9 +157,9 @@ func leadingKeys(body []byte) map[string][]string {
 	return map[string][]string{"dynamodb:LeadingKeys": slices.Sorted(maps.Keys(keys))}
 }
 
-// asksOfS3 are those of a request of S3. Who asks for an object that is not
-// there must be allowed to list, to be told so: it is asked for always.
-func asksOfS3(q *request) []iam.Request {
+// s3IAMRequests returns the actions of an S3 request. S3 reports a missing object
+// only to callers that may list the bucket, so that is always required.
+func s3IAMRequests(q *request) []iam.Request {
 	query := q.http.URL.Query()
 	bucket, key, _ := strings.Cut(strings.TrimPrefix(q.http.URL.Path, "/"), "/")
 	arn := "arn:aws:s3:::" + bucket
@@ -194,7 +196,8 @@ func asksOfS3(q *request) []iam.Request {
 		}
 		return []iam.Request{{Action: "s3:" + q.operation, Resource: resource}}
 	case "ListObjectVersions":
-		return []iam.Request{{Action: "s3:ListBucketVersions", Resource: arn, Context: map[string][]string{"s3:prefix": {query.Get("prefix")}}}}
+		return []iam.Request{{Action: "s3:ListBucketVersions", Resource: arn,
+			Context: map[string][]string{"s3:prefix": {query.Get("prefix")}}}}
 	}
 	return []iam.Request{{Action: "s3:" + q.operation, Resource: arn + "/" + key}}
 }

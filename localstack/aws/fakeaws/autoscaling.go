@@ -15,7 +15,7 @@ import (
 	"rollout/localstack/subprocess"
 )
 
-// Groups are the account's groups of instances.
+// Groups are the account's Auto Scaling groups. They are safe for concurrent use.
 type Groups struct {
 	cloud  *Cloud
 	mu     sync.Mutex
@@ -27,12 +27,12 @@ type Groups struct {
 type group struct {
 	name          string
 	most, desired int
-	peak          int // the highest desired size
+	peak          int // the highest desired size so far
 	launch        func(*Instance) *exec.Cmd
 	instances     []*Instance
 }
 
-// Instance is a machine of a group: a process, and its metadata service.
+// Instance is an instance of a group: a process and its metadata service.
 type Instance struct {
 	ID, Group string
 	// Metadata is the address of the instance's metadata service.
@@ -42,31 +42,31 @@ type Instance struct {
 	service *metadata
 	cmd     *exec.Cmd
 	log     *tail
-	gone    chan struct{} // closed once it is terminated
-	ended   chan struct{} // closed once its process has ended for good
+	gone    chan struct{} // closed when the instance is terminated
+	ended   chan struct{} // closed when its process has ended for good
 	once    sync.Once
 }
 
-// wentDown is why a group ends an instance that it finds switched off.
-const wentDown = "an EC2 health check indicating it has been terminated or stopped."
+// healthCheckCause is the cause of replacing an instance that is off.
+const healthCheckCause = "an EC2 health check indicating it has been terminated or stopped."
 
-// shutdownGrace is how long a process has between SIGTERM and the end of its machine.
+// shutdownGrace is the time between SIGTERM and the end of the machine.
 const shutdownGrace = 5 * time.Second
 
 func newGroups(c *Cloud) *Groups { return &Groups{cloud: c, groups: map[string]*group{}} }
 
-// Make makes a group of at most so many instances, each of which runs the
-// command that launch returns. A process that fails is started again, as the
-// machine's init does; a machine whose program is not there leaves its group, as
-// its script does, and can say nothing.
+// Make creates a group of at most the number of instances. Each instance runs the
+// command that launch returns. A process that fails is started again, as by the
+// machine's init. An instance whose program is missing leaves its group without
+// a notice, as its start script does.
 func (g *Groups) Make(name string, most int, launch func(*Instance) *exec.Cmd) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.groups[name] = &group{name: name, most: most, launch: launch}
 }
 
-// Size is the group's desired size, the highest that it had, and how many
-// instances live.
+// Size returns the group's desired size, its highest desired size so far, and the
+// number of its instances.
 func (g *Groups) Size(name string) (desired, peak, alive int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -85,19 +85,21 @@ func (g *Groups) SetDesired(name string, desired int) error {
 		return fmt.Errorf("no group is named %s", name)
 	}
 	if desired < 0 || desired > at.most {
-		return fmt.Errorf("the desired size %d is not between 0 and the group's most, %d", desired, at.most)
+		return fmt.Errorf("the desired size %d is not between 0 and the group's maximum %d", desired, at.most)
 	}
 	at.desired, at.peak = desired, max(at.peak, desired)
-	for len(at.instances) > desired { // the youngest go
+	for len(at.instances) > desired { // the newest go first
 		last := at.instances[len(at.instances)-1]
 		at.instances = at.instances[:len(at.instances)-1]
-		last.shutDown(g.cloud, fmt.Sprintf("a difference between desired and actual capacity, shrinking the capacity from %d to %d.", len(at.instances)+1, len(at.instances)))
+		last.shutDown(g.cloud, fmt.Sprintf(
+			"a difference between desired and actual capacity, shrinking the capacity from %d to %d.", len(at.instances)+1,
+			len(at.instances)))
 	}
 	g.fill(at)
 	return nil
 }
 
-// Instances are those of a group that live.
+// Instances returns the instances of a group.
 func (g *Groups) Instances(name string) []*Instance {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -107,11 +109,12 @@ func (g *Groups) Instances(name string) []*Instance {
 	return nil
 }
 
-// fill starts what is missing of a group. The lock is held.
+// fill starts the missing instances of a group. The caller holds the lock.
 func (g *Groups) fill(at *group) {
 	for len(at.instances) < at.desired && !g.closed {
 		g.ids++
-		in := &Instance{ID: fmt.Sprintf("i-%017x", g.ids), Group: at.name, groups: g, log: &tail{}, gone: make(chan struct{}), ended: make(chan struct{})}
+		in := &Instance{ID: fmt.Sprintf("i-%017x", g.ids), Group: at.name, groups: g, log: &tail{},
+			gone: make(chan struct{}), ended: make(chan struct{})}
 		in.service = newMetadata(in.ID)
 		in.Metadata = in.service.server.URL
 		at.instances = append(at.instances, in)
@@ -119,8 +122,8 @@ func (g *Groups) fill(at *group) {
 	}
 }
 
-// run runs the instance's command until the instance is gone, again and again
-// as long as it fails.
+// run runs the instance's command until the instance is gone, and starts it again
+// whenever it fails.
 func (in *Instance) run(launch func(*Instance) *exec.Cmd, c *Cloud) {
 	defer close(in.ended)
 	for {
@@ -128,23 +131,23 @@ func (in *Instance) run(launch func(*Instance) *exec.Cmd, c *Cloud) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Stdout, cmd.Stderr = in.log, in.log
 		if err := subprocess.Start(cmd); err != nil {
-			c.options.Log.Info("an instance has no program", "instance", in.ID, "error", err)
+			c.options.Log.Info("the program of an instance does not start", "instance", in.ID, "error", err)
 			_ = in.groups.terminate(in.ID, true) // it may be gone already
 			return
 		}
 		in.service.mu.Lock()
 		in.cmd = cmd
 		in.service.mu.Unlock()
-		over := make(chan error, 1)
-		go func() { over <- cmd.Wait() }()
+		done := make(chan error, 1)
+		go func() { done <- cmd.Wait() }()
 		select {
-		case err := <-over:
+		case err := <-done:
 			if err == nil {
-				return // it has nothing more to do; the machine stays
+				return // the process has finished; the machine stays
 			}
 		case <-in.gone:
 			_ = syscall.Kill(-cmd.Process.Pid, sigKill)
-			<-over
+			<-done
 			return
 		}
 		select {
@@ -158,30 +161,31 @@ func (in *Instance) run(launch func(*Instance) *exec.Cmd, c *Cloud) {
 	}
 }
 
-// Environment is that of a process on the instance: its session has
-// the name of the group, whose role it has.
+// Environment is the environment of a process on the instance. Its session is the
+// name of the group, whose role it has.
 func (in *Instance) Environment() []string {
-	return append(in.groups.cloud.Environment("worker"), "AWS_SESSION_TOKEN="+in.Group, "AWS_EC2_METADATA_DISABLED=false", "AWS_EC2_METADATA_SERVICE_ENDPOINT="+in.Metadata)
+	return append(in.groups.cloud.Environment("worker"), "AWS_SESSION_TOKEN="+in.Group,
+		"AWS_EC2_METADATA_DISABLED=false", "AWS_EC2_METADATA_SERVICE_ENDPOINT="+in.Metadata)
 }
 
-// KillProcess kills the instance's process without notice; the machine stays, and its
+// KillProcess kills the instance's process with SIGKILL. The machine stays, and its
 // init starts the process again.
 func (in *Instance) KillProcess() { in.signal(sigKill) }
 
-// FreezeProcess stops the instance's process as it is; Continue lets it go on.
+// FreezeProcess stops the instance's process with SIGSTOP until ResumeProcess.
 func (in *Instance) FreezeProcess() { in.signal(syscall.SIGSTOP) }
 
-// ResumeProcess lets a stopped process go on.
+// ResumeProcess continues a stopped process.
 func (in *Instance) ResumeProcess() { in.signal(syscall.SIGCONT) }
 
-// SignalTerminate tells the instance's process to end, as the machine's init does when
-// it goes down.
+// SignalTerminate sends SIGTERM to the instance's process, as the machine's init
+// does at shutdown.
 func (in *Instance) SignalTerminate() { in.signal(syscall.SIGTERM) }
 
-// Ended is closed once the instance's process has ended for good.
+// Ended is closed when the instance's process has ended for good.
 func (in *Instance) Ended() <-chan struct{} { return in.ended }
 
-// Output is what the instance's process wrote last.
+// Output is the end of what the instance's process has written.
 func (in *Instance) Output() string { return in.log.String() }
 
 func (in *Instance) signal(s syscall.Signal) {
@@ -192,7 +196,7 @@ func (in *Instance) signal(s syscall.Signal) {
 	}
 }
 
-// destroy ends the machine at once.
+// destroy ends the instance at once.
 func (in *Instance) destroy() {
 	in.once.Do(func() {
 		close(in.gone)
@@ -200,9 +204,9 @@ func (in *Instance) destroy() {
 	})
 }
 
-// Interrupt announces that EC2 takes the instance back after the lead, by the
-// metadata service and by EventBridge, and does so. Then, or when the instance
-// leaves before, the group starts another in its place.
+// Interrupt announces by the metadata service and by EventBridge that EC2 ends the
+// instance after the lead, and ends it then. The group starts another instance
+// when it has ended or left.
 func (g *Groups) Interrupt(in *Instance, lead time.Duration) {
 	in.service.announce(time.Now().Add(lead))
 	g.EmitInterruptionWarning(in)
@@ -210,51 +214,58 @@ func (g *Groups) Interrupt(in *Instance, lead time.Duration) {
 		if g.cloud.wait(lead) {
 			in.destroy()
 			if g.drop(in, false) {
-				g.tell(in, wentDown)
+				g.emitTermination(in, healthCheckCause)
 			}
 		}
 	})
 }
 
-// PowerOff switches the instance off, as its own script may. The group starts
-// another in its place.
+// PowerOff ends the instance, as its own script may. The group starts another one.
 func (g *Groups) PowerOff(in *Instance) {
 	in.destroy()
 	if g.drop(in, false) {
-		g.tell(in, wentDown)
+		g.emitTermination(in, healthCheckCause)
 	}
 }
 
-// FailLaunch is EventBridge's word that the group can't bring an instance up.
+// FailLaunch emits EventBridge's event that the group failed to launch an instance.
 func (g *Groups) FailLaunch(group, why string) {
-	g.cloud.InvokeAsync("interrupt", EventBridgeEvent("aws.autoscaling", "EC2 Instance Launch Unsuccessful", map[string]any{
-		"StatusCode": "Failed", "AutoScalingGroupName": group, "EC2InstanceId": "", "Description": "Launching a new EC2 instance.  Status Reason: " + why,
-		"StatusMessage": why, "Cause": "At " + now() + " an instance was started in response to a difference between desired and actual capacity, increasing the capacity from 0 to 1.",
-		"StartTime": now(), "EndTime": now(), "Details": map[string]any{"Availability Zone": Region + "a"}}))
+	g.cloud.InvokeAsync("interrupt", EventBridgeEvent("aws.autoscaling", "EC2 Instance Launch Unsuccessful",
+		map[string]any{
+			"StatusCode": "Failed", "AutoScalingGroupName": group, "EC2InstanceId": "",
+			"Description":   "Launching a new EC2 instance.  Status Reason: " + why,
+			"StatusMessage": why, "Cause": "At " + now() +
+				" an instance was started in response to a difference between desired and actual capacity, increasing the " +
+				"capacity from 0 to 1.",
+			"StartTime": now(), "EndTime": now(), "Details": map[string]any{"Availability Zone": Region + "a"}}))
 }
 
-// tell is EventBridge's word that the group has ended an instance, and why.
-func (g *Groups) tell(in *Instance, why string) {
-	g.cloud.InvokeAsync("interrupt", EventBridgeEvent("aws.autoscaling", "EC2 Instance Terminate Successful", map[string]any{
-		"StatusCode": "InProgress", "AutoScalingGroupName": in.Group, "EC2InstanceId": in.ID, "Description": "Terminating EC2 instance: " + in.ID, "StatusMessage": "",
-		"Cause": "At " + now() + " instance " + in.ID + " was taken out of service in response to " + why, "StartTime": now(), "EndTime": now(),
-		"Details": map[string]any{"Availability Zone": Region + "a"}}))
+// emitTermination emits EventBridge's event that the group has ended an instance.
+func (g *Groups) emitTermination(in *Instance, cause string) {
+	g.cloud.InvokeAsync("interrupt", EventBridgeEvent("aws.autoscaling", "EC2 Instance Terminate Successful",
+		map[string]any{
+			"StatusCode": "InProgress", "AutoScalingGroupName": in.Group, "EC2InstanceId": in.ID,
+			"Description": "Terminating EC2 instance: " + in.ID, "StatusMessage": "",
+			"Cause":     "At " + now() + " instance " + in.ID + " was taken out of service in response to " + cause,
+			"StartTime": now(), "EndTime": now(),
+			"Details": map[string]any{"Availability Zone": Region + "a"}}))
 }
 
-// EmitInterruptionWarning is EventBridge's word of an interruption.
+// EmitInterruptionWarning emits EventBridge's event of a spot interruption.
 func (g *Groups) EmitInterruptionWarning(in *Instance) {
 	g.cloud.InvokeAsync("interrupt", EventBridgeEvent("aws.ec2", "EC2 Spot Instance Interruption Warning",
 		map[string]any{"instance-id": in.ID, "instance-action": "terminate"}))
 }
 
-// EmitRebalance recommends to leave the instance.
+// EmitRebalance recommends a rebalance by the metadata service and by EventBridge.
 func (g *Groups) EmitRebalance(in *Instance) {
 	in.service.recommend()
-	g.cloud.InvokeAsync("interrupt", EventBridgeEvent("aws.ec2", "EC2 Instance Rebalance Recommendation", map[string]any{"instance-id": in.ID}))
+	g.cloud.InvokeAsync("interrupt", EventBridgeEvent("aws.ec2", "EC2 Instance Rebalance Recommendation",
+		map[string]any{"instance-id": in.ID}))
 }
 
-// drop takes an instance out of its group, which gets another unless its size
-// shrinks with it. It reports whether the instance was there.
+// drop removes an instance from its group, which starts another one unless its
+// size shrinks. It reports whether the instance was in the group.
 func (g *Groups) drop(in *Instance, shrink bool) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -264,9 +275,9 @@ func (g *Groups) drop(in *Instance, shrink bool) bool {
 	if shrink && len(at.instances) < before {
 		at.desired = max(0, at.desired-1)
 	}
-	was := len(at.instances) < before
+	found := len(at.instances) < before
 	g.fill(at)
-	return was
+	return found
 }
 
 func (g *Groups) close() {
@@ -280,7 +291,7 @@ func (g *Groups) close() {
 	}
 }
 
-// serve is the API of Auto Scaling.
+// serve serves the API of Auto Scaling.
 func (g *Groups) serve(w http.ResponseWriter, q *request) {
 	w.Header().Set("Content-Type", "text/xml")
 	var err error
@@ -297,7 +308,7 @@ func (g *Groups) serve(w http.ResponseWriter, q *request) {
 	case "TerminateInstanceInAutoScalingGroup":
 		err = g.terminate(q.form.Get("InstanceId"), q.form.Get("ShouldDecrementDesiredCapacity") == "true")
 	default:
-		err = fmt.Errorf("the action %s is not known", q.operation)
+		err = fmt.Errorf("unknown action %s", q.operation)
 	}
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
@@ -309,10 +320,11 @@ func (g *Groups) serve(w http.ResponseWriter, q *request) {
 		}{Type: "Sender", Code: "ValidationError", Message: err.Error()})
 		return
 	}
-	_, _ = fmt.Fprintf(w, "<%[1]sResponse><%[1]sResult/><ResponseMetadata><RequestId>1</RequestId></ResponseMetadata></%[1]sResponse>", q.operation)
+	_, _ = fmt.Fprintf(w, "<%[1]sResponse><%[1]sResult/>"+
+		"<ResponseMetadata><RequestId>1</RequestId></ResponseMetadata></%[1]sResponse>", q.operation)
 }
 
-// terminate ends an instance: its process hears of it first.
+// terminate ends an instance after SIGTERM to its process.
 func (g *Groups) terminate(id string, shrink bool) error {
 	g.mu.Lock()
 	var found *Instance
@@ -327,20 +339,20 @@ func (g *Groups) terminate(id string, shrink bool) error {
 	if found == nil {
 		return fmt.Errorf("instance Id not found - No managed instance found for instance ID: %s", id)
 	}
-	why := "a user request."
+	cause := "a user request."
 	if shrink {
 		desired, _, _ := g.Size(found.Group)
-		why = fmt.Sprintf("a user request, shrinking the capacity from %d to %d.", desired, max(0, desired-1))
+		cause = fmt.Sprintf("a user request, shrinking the capacity from %d to %d.", desired, max(0, desired-1))
 	}
 	if g.drop(found, shrink) {
-		found.shutDown(g.cloud, why)
+		found.shutDown(g.cloud, cause)
 	}
 	return nil
 }
 
-// shutDown ends the machine after a while in which its process may end, and
-// tells why.
-func (in *Instance) shutDown(c *Cloud, why string) {
+// shutDown ends the machine when its process has ended, or after shutdownGrace, and
+// emits the event with the cause.
+func (in *Instance) shutDown(c *Cloud, cause string) {
 	in.signal(syscall.SIGTERM)
 	c.running.Go(func() {
 		limit := time.NewTimer(shutdownGrace)
@@ -351,7 +363,7 @@ func (in *Instance) shutDown(c *Cloud, why string) {
 		case <-c.ctx.Done():
 		}
 		in.destroy()
-		in.groups.tell(in, why)
+		in.groups.emitTermination(in, cause)
 	})
 }
 
@@ -390,9 +402,11 @@ func (g *Groups) describe(w http.ResponseWriter, q *request) {
 		if len(names) > 0 && !slices.Contains(names, at.name) {
 			continue
 		}
-		x := groupXML{AutoScalingGroupName: at.name, MaxSize: at.most, DesiredCapacity: at.desired, DefaultCooldown: 300, HealthCheckType: "EC2", CreatedTime: now()}
+		x := groupXML{AutoScalingGroupName: at.name, MaxSize: at.most, DesiredCapacity: at.desired, DefaultCooldown: 300,
+			HealthCheckType: "EC2", CreatedTime: now()}
 		for _, in := range at.instances {
-			x.Instances = append(x.Instances, instanceXML{InstanceID: in.ID, LifecycleState: "InService", HealthStatus: "Healthy", AvailabilityZone: Region + "a"})
+			x.Instances = append(x.Instances, instanceXML{InstanceID: in.ID, LifecycleState: "InService",
+				HealthStatus: "Healthy", AvailabilityZone: Region + "a"})
 		}
 		out.Groups = append(out.Groups, x)
 	}
@@ -414,8 +428,9 @@ func (g *Groups) describeInstances(w http.ResponseWriter, q *request) {
 			continue
 		}
 		for _, id := range values {
-			if group := g.of(id); group != "" {
-				out.Instances = append(out.Instances, member{instanceXML{InstanceID: id, LifecycleState: "InService", HealthStatus: "HEALTHY", AvailabilityZone: Region + "a"}, group})
+			if group := g.groupOf(id); group != "" {
+				out.Instances = append(out.Instances, member{instanceXML{InstanceID: id, LifecycleState: "InService",
+					HealthStatus: "HEALTHY", AvailabilityZone: Region + "a"}, group})
 			}
 		}
 	}

@@ -6,18 +6,18 @@ import (
 	"math"
 )
 
-// DynamoDB's units: of writing for each KiB of an item that is begun, of
-// strongly consistent reading for each 4 KiB.
+// DynamoDB's capacity units: one write unit for each KiB of an item, rounded up,
+// and one strongly consistent read unit for each 4 KiB.
 const (
 	writeUnit = 1 << 10
 	readUnit  = 4 << 10
 )
 
-// units is what a request costs, by the sizes of the items in it and in its
-// answer. A write whose condition fails costs as much as one whose condition
-// holds; what is not there costs one unit.
+// units returns the capacity units of a request, by the sizes of the items in it
+// and in its answer. A write whose condition fails costs as much as one whose
+// condition holds. A missing item costs one unit.
 func units(operation string, in, out []byte) float64 {
-	var asked struct {
+	var request struct {
 		Item         map[string]json.RawMessage
 		RequestItems map[string]struct{ Keys []json.RawMessage }
 	}
@@ -26,12 +26,12 @@ func units(operation string, in, out []byte) float64 {
 		Items     []map[string]json.RawMessage
 		Responses map[string][]map[string]json.RawMessage
 	}
-	_ = json.Unmarshal(in, &asked) // what is no request of these has no sizes
+	_ = json.Unmarshal(in, &request) // other requests have no items
 	_ = json.Unmarshal(out, &got)
 	each := func(bytes, unit int) float64 { return max(1, math.Ceil(float64(bytes)/float64(unit))) }
 	switch operation {
 	case "PutItem":
-		return each(itemSize(asked.Item), writeUnit)
+		return each(itemSize(request.Item), writeUnit)
 	case "DeleteItem", "UpdateItem":
 		return 1
 	case "GetItem":
@@ -50,7 +50,7 @@ func units(operation string, in, out []byte) float64 {
 				found++
 			}
 		}
-		for _, table := range asked.RequestItems {
+		for _, table := range request.RequestItems {
 			keys += len(table.Keys)
 		}
 		return sum + float64(max(0, keys-found))
@@ -58,7 +58,7 @@ func units(operation string, in, out []byte) float64 {
 	return 0
 }
 
-// itemSize is the size of an item's names and values.
+// itemSize is the size of an item's names and values in bytes.
 func itemSize(item map[string]json.RawMessage) (n int) {
 	for name, value := range item {
 		n += len(name) + valueSize(value)
@@ -73,7 +73,7 @@ func valueSize(raw json.RawMessage) (n int) {
 	}
 	for kind, content := range value {
 		var text string
-		_ = json.Unmarshal(content, &text) // it is none of another kind
+		_ = json.Unmarshal(content, &text) // other kinds are not strings
 		switch kind {
 		case "S":
 			n += len(text)
@@ -82,7 +82,7 @@ func valueSize(raw json.RawMessage) (n int) {
 		case "B":
 			n += base64.StdEncoding.DecodedLen(len(text))
 		default:
-			n += 3 + len(content) // about right
+			n += 3 + len(content) // approximately
 		}
 	}
 	return n

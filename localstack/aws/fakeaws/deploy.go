@@ -15,20 +15,19 @@ import (
 	"rollout/shared/config"
 )
 
-// Deployed is a stack of the product in an account of its own.
+// Deployed is a deployment in its own account.
 type Deployed struct {
 	*Cloud
-	// Stack is opened behind the front: what is asked there is neither counted
-	// nor disturbed.
+	// Stack uses the emulator directly: its requests are neither counted nor
+	// disturbed.
 	Stack *aws.Stack
 
 	end func()
 }
 
-// Deploy starts the emulator kumo and the stand-in before it, and makes there
-// the stack that the config of the options describes, with a group of machines
-// for each of its pools. The functions and the machines run the programs. Close
-// ends everything.
+// Deploy starts the emulator kumo and an account in front of it, and creates the
+// stack of the config in the options, with a group of machines for each pool. The
+// functions and the machines run the programs. The caller must call Close.
 func Deploy(ctx context.Context, p Programs, o Options) (*Deployed, error) {
 	d, err := config.ParseDeployment("rollout.toml", []byte(o.Config))
 	if err != nil {
@@ -61,16 +60,18 @@ func Deploy(ctx context.Context, p Programs, o Options) (*Deployed, error) {
 	return out, nil
 }
 
-// Close ends all that was started.
+// Close ends the deployment and its account.
 func (d *Deployed) Close() {
 	d.Cloud.Close()
 	d.end()
 }
 
-// OpenInstallation opens a deployment at an emulator's address, in the name of a
-// caller, with nothing of the environment's credentials.
+// OpenInstallation opens a deployment at an emulator's address. caller is the access
+// key; the environment's credentials are not used.
 func OpenInstallation(ctx context.Context, d config.Deployment, address, caller string) (*aws.Stack, error) {
-	return aws.OpenStack(ctx, d, aws.StackOptions{Options: cloud.Options{Source: caller}, SDK: []func(*awsconfig.LoadOptions) error{
-		awsconfig.WithBaseEndpoint(address), awsconfig.WithSharedConfigFiles(nil), awsconfig.WithSharedCredentialsFiles(nil), awsconfig.WithRetryMaxAttempts(10),
-		awsconfig.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(caller, "none", ""))}})
+	return aws.OpenStack(ctx, d, aws.StackOptions{Options: cloud.Options{Source: caller},
+		SDK: []func(*awsconfig.LoadOptions) error{
+			awsconfig.WithBaseEndpoint(address), awsconfig.WithSharedConfigFiles(nil),
+			awsconfig.WithSharedCredentialsFiles(nil), awsconfig.WithRetryMaxAttempts(10),
+			awsconfig.WithCredentialsProvider(credentials.NewStaticCredentialsProvider(caller, "none", ""))}})
 }

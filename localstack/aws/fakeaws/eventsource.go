@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// mappedQueue is the one queue that Lambda polls, after the prefix; its
-	// function has the same name.
+	// mappedQueue is the queue that Lambda polls, without the prefix. Its function
+	// has the same name.
 	mappedQueue = "coordinate"
-	// mappingPollers is how many invocations of it there may be at once.
+	// mappingPollers is the largest number of concurrent invocations for it.
 	mappingPollers = 2
 	largestBatch   = 1000
 	pollGap        = 25 * time.Millisecond
-	// mapping is the caller in whose name Lambda's own requests are counted.
+	// mapping is the caller name of Lambda's own requests in the Meter.
 	mapping = "mapping"
 )
 
-// message is one that was received, as SQS tells it and as the function gets it.
+// message is a received message, as SQS returns it.
 type message struct {
 	MessageID         string                     `json:"MessageId"`
 	ReceiptHandle     string                     `json:"ReceiptHandle"`
@@ -50,18 +50,21 @@ func (c *Cloud) mapQueue() {
 	}
 }
 
-// gather receives messages until the window is over or a batch is full. It asks
-// often instead of waiting long, to which the emulator is deaf.
+// gather receives messages until the window has passed or a batch is full. It polls
+// often, since a waiting long poll of the emulator misses messages.
 func (c *Cloud) gather(url string) (batch []message) {
 	var until time.Time
 	for len(batch) < c.options.BatchSize && c.ctx.Err() == nil {
 		var got struct{ Messages []message }
-		err := c.sqs("ReceiveMessage", map[string]any{"QueueUrl": url, "MaxNumberOfMessages": min(10, c.options.BatchSize-len(batch)), "VisibilityTimeout": int(6 * c.options.Timeout.Seconds()),
-			"MessageSystemAttributeNames": []string{"All"}, "AttributeNames": []string{"All"}, "MessageAttributeNames": []string{"All"}}, &got)
+		err := c.sqs("ReceiveMessage", map[string]any{"QueueUrl": url,
+			"MaxNumberOfMessages":         min(10, c.options.BatchSize-len(batch)),
+			"VisibilityTimeout":           int(6 * c.options.Timeout.Seconds()),
+			"MessageSystemAttributeNames": []string{"All"}, "AttributeNames": []string{"All"},
+			"MessageAttributeNames": []string{"All"}}, &got)
 		if err != nil {
 			return batch
 		}
-		if len(got.Messages) > 0 { // what idle pollers ask is known without counting
+		if len(got.Messages) > 0 { // polls of an idle queue are known without counting
 			c.Meter.note(RequestKind{SQS, "ReceiveMessage", mappedQueue, mapping})
 		}
 		batch = append(batch, got.Messages...)
@@ -81,8 +84,8 @@ func (c *Cloud) gather(url string) (batch []message) {
 	return batch
 }
 
-// invokeBatch calls the function with messages and deletes those that it does
-// not report. Of a batch that failed, all come back.
+// invokeBatch calls the function with messages and deletes those that it does not
+// report as failed. If the call fails, all messages come back.
 func (c *Cloud) invokeBatch(url string, batch []message) {
 	trace := ""
 	records := make([]map[string]any, len(batch))
@@ -90,16 +93,17 @@ func (c *Cloud) invokeBatch(url string, batch []message) {
 		c.mu.Lock()
 		trace = longer(trace, c.traces[m.MessageID])
 		c.mu.Unlock()
-		records[i] = map[string]any{"messageId": m.MessageID, "receiptHandle": m.ReceiptHandle, "body": m.Body, "attributes": m.Attributes,
-			"messageAttributes": lowered(m.MessageAttributes), "eventSource": "aws:sqs", "awsRegion": Region,
+		records[i] = map[string]any{"messageId": m.MessageID, "receiptHandle": m.ReceiptHandle, "body": m.Body,
+			"attributes":        m.Attributes,
+			"messageAttributes": lambdaAttributes(m.MessageAttributes), "eventSource": "aws:sqs", "awsRegion": Region,
 			"eventSourceARN": "arn:aws:sqs:" + Region + ":000000000000:" + c.at.SQS.Prefix + mappedQueue}
 	}
 	reply, err := c.lambda.call(mappedQueue, encode(map[string]any{"Records": records}), trace)
-	var said struct {
+	var answer struct {
 		BatchItemFailures []struct{ ItemIdentifier string }
 	}
 	if err == nil && !reply.Failed {
-		err = json.Unmarshal(reply.Body, &said)
+		err = json.Unmarshal(reply.Body, &answer)
 	} else if err == nil {
 		err = errors.New(string(reply.Body))
 	}
@@ -108,7 +112,7 @@ func (c *Cloud) invokeBatch(url string, batch []message) {
 		return
 	}
 	failed := map[string]bool{}
-	for _, f := range said.BatchItemFailures {
+	for _, f := range answer.BatchItemFailures {
 		failed[f.ItemIdentifier] = true
 	}
 	var done []map[string]any
@@ -120,13 +124,13 @@ func (c *Cloud) invokeBatch(url string, batch []message) {
 	for some := range slices.Chunk(done, 10) {
 		c.Meter.note(RequestKind{SQS, "DeleteMessageBatch", mappedQueue, mapping})
 		if err := c.sqs("DeleteMessageBatch", map[string]any{"QueueUrl": url, "Entries": some}, nil); err != nil {
-			c.options.Log.Warn("messages stay", "error", err)
+			c.options.Log.Warn("messages are not deleted", "error", err)
 		}
 	}
 }
 
-// lowered writes attributes with the names that Lambda gives their fields.
-func lowered(attributes map[string]json.RawMessage) map[string]any {
+// lambdaAttributes renames the fields of attributes as Lambda does.
+func lambdaAttributes(attributes map[string]json.RawMessage) map[string]any {
 	out := map[string]any{}
 	for name, raw := range attributes {
 		var a struct{ StringValue, DataType string }
@@ -137,29 +141,30 @@ func lowered(attributes map[string]json.RawMessage) map[string]any {
 	return out
 }
 
-// follow remembers which chain sent a message.
+// follow remembers the chain that sent a message.
 func (c *Cloud) follow(q *request, answer *httptest.ResponseRecorder) {
 	trace := q.http.Header.Get(traceHeader)
 	if trace == "" || answer.Code != http.StatusOK || !strings.HasPrefix(q.operation, "SendMessage") {
 		return
 	}
-	var sent struct {
+	var result struct {
 		MessageID  string `json:"MessageId"`
 		Successful []struct {
 			MessageID string `json:"MessageId"`
 		}
 	}
-	if json.Unmarshal(answer.Body.Bytes(), &sent) != nil {
+	if json.Unmarshal(answer.Body.Bytes(), &result) != nil {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.traces[sent.MessageID] = trace
-	for _, s := range sent.Successful {
+	c.traces[result.MessageID] = trace
+	for _, s := range result.Successful {
 		c.traces[s.MessageID] = trace
 	}
 }
 
+// queueURL is the URL of a queue, "" if the queue does not exist.
 func (c *Cloud) queueURL(name string) string {
 	var found struct{ QueueURL string }
 	if err := c.sqs("GetQueueUrl", map[string]any{"QueueName": name}, &found); err != nil {
@@ -168,21 +173,23 @@ func (c *Cloud) queueURL(name string) string {
 	return found.QueueURL
 }
 
-// send sends a message of the stand-in's own.
+// send sends a message in the name of AWS.
 func (c *Cloud) send(queue string, body []byte) error {
 	url := c.queueURL(queue)
 	if url == "" {
-		return fmt.Errorf("there is no queue %s", queue)
+		return fmt.Errorf("the queue %s does not exist", queue)
 	}
 	return c.sqs("SendMessage", map[string]any{"QueueUrl": url, "MessageBody": string(body)}, nil)
 }
 
-// sqs asks the emulator's queues for something of the stand-in's own.
+// sqs calls an operation of the emulator's SQS in the name of AWS. The request is
+// not counted.
 func (c *Cloud) sqs(operation string, in, out any) error {
 	r := httptest.NewRequestWithContext(c.ctx, http.MethodPost, c.options.Backend+"/", bytes.NewReader(encode(in)))
 	r.Header.Set("X-Amz-Target", "AmazonSQS."+operation)
 	r.Header.Set("Content-Type", "application/x-amz-json-1.0")
-	r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=000000000000/20260101/"+Region+"/sqs/aws4_request, SignedHeaders=host, Signature=0")
+	r.Header.Set("Authorization",
+		"AWS4-HMAC-SHA256 Credential=000000000000/20260101/"+Region+"/sqs/aws4_request, SignedHeaders=host, Signature=0")
 	answer := c.internalRequest(r)
 	if answer.Code != http.StatusOK {
 		return fmt.Errorf("%s: %d: %s", operation, answer.Code, answer.Body)

@@ -21,58 +21,59 @@ import (
 	"rollout/shared/config"
 )
 
-// Region is where the stand-in says it is.
+// Region is the region of the account.
 const Region = "us-east-1"
 
-// Options are a deployment on the stand-in.
+// Options describe a deployment in the account.
 type Options struct {
 	// Backend is the address of an emulator of S3, DynamoDB, SQS and Secrets
 	// Manager.
 	Backend string
-	// Config is the deployment's config, which functions get in ROLLOUT_CONFIG.
+	// Config is the text of the deployment's config, which functions get in
+	// ROLLOUT_CONFIG.
 	Config string
-	// Programs is a folder with the program of a function NAME at NAME/bootstrap.
+	// Programs is a folder with the program of each function at NAME/bootstrap.
 	Programs string
-	// Minute is how long a minute of the schedule takes, and of the wait before
-	// an asynchronous invocation is tried again; 0 is a minute.
+	// Minute is the length of a minute of the schedule and of the backoff of
+	// asynchronous invocations; 0 is a minute.
 	Minute time.Duration
-	// Timeout is how long an invocation may take; 0 is a minute. A queue's
-	// messages are hidden for six times as long.
+	// Timeout is the longest time of an invocation; 0 is a minute. The visibility
+	// timeout of a mapped queue is six times as long.
 	Timeout time.Duration
-	// BatchWindow is how long a queue's mapping gathers messages; 0 is a second.
+	// BatchWindow is how long a queue's mapping gathers a batch; 0 is a second.
 	BatchWindow time.Duration
-	// BatchSize is how many of them it gathers at most; 0 is 1,000.
+	// BatchSize is the largest number of messages of a batch; 0 is 1,000.
 	BatchSize int
-	// Concurrency is how many processes a function may have; 0 is 2.
+	// Concurrency is the largest number of processes of a function; 0 is 2.
 	Concurrency int
-	// Events says how events are delivered.
+	// Events configures the delivery of events.
 	Events Delivery
-	// Faults are what goes wrong with requests.
+	// Faults are injected into requests.
 	Faults Faults
-	// Roles are what functions and instances may do; nil lets them do
+	// Roles limit what functions, instances and users may do; nil allows
 	// everything.
 	Roles *iam.Roles
-	// Seed is what chance is drawn from.
+	// Seed is the seed of faults and delays.
 	Seed uint64
 	Log  *slog.Logger // nil discards
 }
 
-// Delivery is how events reach functions. Its zero value is once, in order.
+// Delivery configures how events reach functions. Its zero value delivers each
+// event once, in order.
 type Delivery struct {
 	// Copies is how often each event is delivered; 0 is once.
 	Copies int
-	// Jitter is the longest that a delivery is late, by chance: so they come in
-	// any order.
+	// Jitter is the longest random delay of a delivery. It changes the order.
 	Jitter time.Duration
 }
 
-// Cloud is the stand-in.
+// Cloud is the account.
 type Cloud struct {
 	// URL is its address, for AWS_ENDPOINT_URL.
 	URL string
-	// Meter has counted all requests.
+	// Meter counts all requests.
 	Meter *Meter
-	// Groups are the groups of Auto Scaling.
+	// Groups are the Auto Scaling groups.
 	Groups *Groups
 
 	options Options
@@ -84,24 +85,24 @@ type Cloud struct {
 	end     context.CancelFunc
 	running sync.WaitGroup
 
-	mu        sync.Mutex
-	rng       *rand.Rand
-	traces    map[string]string // of messages, by id
-	forbidden []string
+	mu     sync.Mutex
+	rng    *rand.Rand
+	traces map[string]string // of messages, by id
+	denied []string
 }
 
-// Open starts the stand-in. Close must be called.
+// Open starts the account's server. The caller must call Close.
 func Open(o Options) (*Cloud, error) {
 	backend, err := url.Parse(o.Backend)
 	if err != nil {
-		return nil, fmt.Errorf("the emulator's address: %w", err)
+		return nil, fmt.Errorf("parse the emulator's address: %w", err)
 	}
 	d, err := config.ParseDeployment("ROLLOUT_CONFIG", []byte(o.Config))
 	if err != nil {
 		return nil, err
 	}
 	if d.Cloud.Provider != config.ProviderAWS {
-		return nil, errors.New("the deployment is in no cloud")
+		return nil, errors.New("the deployment is not on AWS")
 	}
 	o.Minute, o.Timeout = cmp.Or(o.Minute, time.Minute), cmp.Or(o.Timeout, time.Minute)
 	o.BatchWindow, o.Concurrency = cmp.Or(o.BatchWindow, time.Second), cmp.Or(o.Concurrency, 2)
@@ -110,7 +111,7 @@ func Open(o Options) (*Cloud, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	proxy := httputil.NewSingleHostReverseProxy(backend)
-	proxy.ErrorLog = log.New(io.Discard, "", 0) // of requests that callers give up
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // of requests that callers abort
 	c := &Cloud{options: o, at: d.Cloud, backend: proxy, Meter: newMeter(),
 		rng: rand.New(rand.NewPCG(o.Seed, 11)), traces: map[string]string{}}
 	c.ctx, c.end = context.WithCancel(context.Background())
@@ -121,8 +122,8 @@ func Open(o Options) (*Cloud, error) {
 	return c, nil
 }
 
-// Start begins to deliver: the mapping of the queue coordinate polls, and the
-// schedule calls reclaim every minute.
+// Start starts the mapping of the queue coordinate and the schedule, which calls
+// reclaim every minute.
 func (c *Cloud) Start() {
 	for range mappingPollers {
 		c.running.Go(c.mapQueue)
@@ -130,7 +131,7 @@ func (c *Cloud) Start() {
 	c.running.Go(c.schedule)
 }
 
-// Close ends everything that the stand-in started, without notice.
+// Close kills all processes that the account started and stops its server.
 func (c *Cloud) Close() {
 	c.end()
 	c.Groups.close()
@@ -140,14 +141,15 @@ func (c *Cloud) Close() {
 	c.running.Wait()
 }
 
-// Environment is that of a process in the account, which caller names in the
-// counts of the Meter: its access key has that name.
+// Environment is the environment of a process in the account. caller is its access
+// key, by which the Meter counts and the roles are chosen.
 func (c *Cloud) Environment(caller string) []string {
-	return []string{"AWS_ENDPOINT_URL=" + c.URL, "AWS_REGION=" + Region, "AWS_ACCESS_KEY_ID=" + caller, "AWS_SECRET_ACCESS_KEY=none",
+	return []string{"AWS_ENDPOINT_URL=" + c.URL, "AWS_REGION=" + Region, "AWS_ACCESS_KEY_ID=" + caller,
+		"AWS_SECRET_ACCESS_KEY=none",
 		"AWS_EC2_METADATA_DISABLED=true", "ROLLOUT_CONFIG=" + c.options.Config}
 }
 
-// ServeHTTP answers as the service that the request is for.
+// ServeHTTP serves all services.
 func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, runtimePath) {
 		c.lambda.serveRuntime(w, r)
@@ -155,9 +157,9 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	q, err := readRequest(r)
 	if err != nil {
-		return // nobody is there to be told
+		return // the client has left
 	}
-	q.about = c.resource(q)
+	q.resource = c.resourceOf(q)
 	switch c.Meter.begin(q); {
 	case c.throttle(w, q):
 	case c.authorize(w, q):
@@ -170,7 +172,8 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// forward lets the emulator answer, and looks at what it does.
+// forward passes the request to the emulator and acts on its result: it follows
+// chains through messages, and announces new objects.
 func (c *Cloud) forward(w http.ResponseWriter, q *request) {
 	if q.service == S3 && q.http.Method == http.MethodGet {
 		counted := &countingWriter{ResponseWriter: w}
@@ -184,7 +187,7 @@ func (c *Cloud) forward(w http.ResponseWriter, q *request) {
 		c.follow(q, answer)
 	}
 	if q.service == S3 {
-		c.notice(q, answer)
+		c.announceObject(q, answer)
 	}
 	c.Meter.end(q, int64(answer.Body.Len()), answer.Body.Bytes())
 	if c.loseReply(w, q, answer.Code) {
@@ -194,7 +197,7 @@ func (c *Cloud) forward(w http.ResponseWriter, q *request) {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(answer.Code)
-	_, _ = w.Write(answer.Body.Bytes()) // whoever is gone asks again
+	_, _ = w.Write(answer.Body.Bytes()) // the client may have left
 }
 
 type countingWriter struct {
@@ -211,14 +214,14 @@ func (c *countingWriter) Write(p []byte) (int, error) {
 // Unwrap lets http.ResponseController through.
 func (c *countingWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// chance draws a number below n.
+// chance draws a number in [0, n).
 func (c *Cloud) chance(n int64) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rng.Int64N(n)
 }
 
-// wait waits for d, unless the stand-in is closed meanwhile.
+// wait waits for d. It returns false if the account is closed first.
 func (c *Cloud) wait(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

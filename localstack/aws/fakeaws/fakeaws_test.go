@@ -27,12 +27,12 @@ import (
 	deployment "rollout/shared/config"
 )
 
-// TestMain is a function, if Lambda's runtime started it as such, or the process
-// of an instance.
+// TestMain runs a function if Lambda's runtime started the process, or the process
+// of an instance. Else it runs the tests.
 func TestMain(m *testing.M) {
 	name := os.Getenv("AWS_LAMBDA_FUNCTION_NAME")
 	switch {
-	case os.Getenv("STANDIN_INSTANCE") != "":
+	case os.Getenv("FAKEAWS_TEST_INSTANCE") != "":
 		time.Sleep(time.Hour) // until it is killed
 	case strings.HasSuffix(name, "-coordinate"):
 		runtime.Start(batches)
@@ -43,33 +43,35 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// single hands on what it gets, and fails where it is told to.
+// single is a function that sends its event to the queue "seen". It fails or exits
+// if the event says so.
 func single(ctx context.Context, event json.RawMessage) (json.RawMessage, error) {
 	if strings.Contains(string(event), "exit") {
 		os.Exit(3)
 	}
 	if strings.Contains(string(event), "fail") {
-		return nil, errors.New("as told")
+		return nil, errors.New("failed on request")
 	}
 	if strings.Contains(string(event), "Scheduled Event") {
 		return event, nil
 	}
-	return event, say(ctx, "seen", string(event))
+	return event, send(ctx, "seen", string(event))
 }
 
-// batches sends what is to come again to its own queue, and reports what is bad.
+// batches is the function of a mapped queue. It sends "again" to its own queue,
+// reports "bad" as failed, and sends other messages to the queue "seen".
 func batches(ctx context.Context, e lambdaevents.SQSEvent) (lambdaevents.SQSEventResponse, error) {
 	out := lambdaevents.SQSEventResponse{BatchItemFailures: []lambdaevents.SQSBatchItemFailure{}}
 	for _, r := range e.Records {
 		switch r.Body {
 		case "again":
-			if err := say(ctx, "coordinate", "again"); err != nil {
+			if err := send(ctx, "coordinate", "again"); err != nil {
 				return out, err
 			}
 		case "bad":
 			out.BatchItemFailures = append(out.BatchItemFailures, lambdaevents.SQSBatchItemFailure{ItemIdentifier: r.MessageId})
 		default:
-			if err := say(ctx, "seen", r.Body); err != nil {
+			if err := send(ctx, "seen", r.Body); err != nil {
 				return out, err
 			}
 		}
@@ -77,14 +79,15 @@ func batches(ctx context.Context, e lambdaevents.SQSEvent) (lambdaevents.SQSEven
 	return out, nil
 }
 
-// say sends a message with the SDK, as the product does.
-func say(ctx context.Context, queue, text string) error {
+// send sends a message with the SDK, as the product does.
+func send(ctx context.Context, queue, text string) error {
 	d, err := deployment.ParseDeployment("", []byte(os.Getenv("ROLLOUT_CONFIG")))
 	if err != nil {
 		return err
 	}
 	queue = d.Cloud.SQS.Prefix + queue
-	cfg, err := aws.LoadConfig(ctx, slog.New(slog.DiscardHandler), config.WithSharedConfigFiles(nil), config.WithSharedCredentialsFiles(nil))
+	cfg, err := aws.LoadConfig(ctx, slog.New(slog.DiscardHandler), config.WithSharedConfigFiles(nil),
+		config.WithSharedCredentialsFiles(nil))
 	if err != nil {
 		return err
 	}
@@ -97,7 +100,7 @@ func say(ctx context.Context, queue, text string) error {
 	return err
 }
 
-// testCloud is the stand-in, with this program as its functions.
+// testCloud is an account whose functions are this test program.
 func testCloud(t *testing.T, change func(*Options)) *Cloud {
 	t.Helper()
 	backend, end, err := StartKumo()
@@ -109,9 +112,11 @@ func testCloud(t *testing.T, change func(*Options)) *Cloud {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Backend: backend, Programs: t.TempDir(), Minute: 50 * time.Millisecond, Timeout: 20 * time.Second, BatchWindow: 100 * time.Millisecond,
-		// The emulator's names are the process's.
-		Config: fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = 'aws'\nregion = 'us-east-1'\ns3.bucket = 'the-bucket-%[1]s'\nsqs.prefix = 'q%[1]s-'\n", strings.ToLower(rand.Text()[:8]))}
+	o := Options{Backend: backend, Programs: t.TempDir(), Minute: 50 * time.Millisecond, Timeout: 20 * time.Second,
+		BatchWindow: 100 * time.Millisecond,
+		// All emulators of this process share their names.
+		Config: fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = 'aws'\nregion = 'us-east-1'\n"+
+			"s3.bucket = 'the-bucket-%[1]s'\nsqs.prefix = 'q%[1]s-'\n", strings.ToLower(rand.Text()[:8]))}
 	for _, name := range functions {
 		if err := os.MkdirAll(filepath.Join(o.Programs, name), 0o755); err != nil {
 			t.Fatal(err)
@@ -136,35 +141,39 @@ func testCloud(t *testing.T, change func(*Options)) *Cloud {
 	return c
 }
 
-// receive waits for a message of a queue.
+// receive waits for a message in a queue.
 func (c *Cloud) receive(t *testing.T, queue string) string {
 	t.Helper()
 	at := c.queueURL(c.at.SQS.Prefix + queue)
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		var got struct{ Messages []message }
-		if err := c.sqs("ReceiveMessage", map[string]any{"QueueUrl": at, "WaitTimeSeconds": 1, "VisibilityTimeout": 600}, &got); err != nil {
+		if err := c.sqs("ReceiveMessage", map[string]any{"QueueUrl": at, "WaitTimeSeconds": 1, "VisibilityTimeout": 600},
+			&got); err != nil {
 			t.Fatal(err)
 		}
 		if len(got.Messages) > 0 {
 			return got.Messages[0].Body
 		}
 	}
-	t.Fatalf("nothing came to %s; %+v", queue, c.Calls())
+	t.Fatalf("no message arrived in %s; the calls are %+v", queue, c.Calls())
 	return ""
 }
 
-// eventually waits until ok.
+const patience = 4 * time.Minute
+
+// eventually waits until ok returns true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); !ok(); <-tick.C {
+	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
 		if time.Now().After(deadline) {
-			t.Fatalf("it did not happen that %s", what)
+			t.Fatalf("this did not happen within %s: %s", patience, what)
 		}
 	}
 }
 
+// post sends a POST request to the account.
 func (c *Cloud) post(t *testing.T, path, body string, header ...string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.URL+path, strings.NewReader(body))
@@ -182,13 +191,14 @@ func (c *Cloud) post(t *testing.T, path, body string, header ...string) *http.Re
 	return answer
 }
 
-// What fails is tried three times, also where the process ends, and is then
-// told to the dead letters; what does not is done once.
-func TestAsynchronousInvocationsAreTriedAgain(t *testing.T) {
+// A failing invocation is tried three times, also if its process ends, and then
+// becomes a dead letter.
+func TestAsynchronousInvocationsAreRetried(t *testing.T) {
 	t.Parallel()
 	c := testCloud(t, nil)
 	for _, event := range []string{`{"is":"fine"}`, `{"do":"fail"}`, `{"do":"exit"}`} {
-		if answer := c.post(t, functionsPath+"rollout-plan/invocations", event, "X-Amz-Invocation-Type", "Event"); answer.StatusCode != http.StatusAccepted {
+		if answer := c.post(t, functionsPath+"rollout-plan/invocations", event, "X-Amz-Invocation-Type",
+			"Event"); answer.StatusCode != http.StatusAccepted {
 			t.Fatalf("the answer is %s", answer.Status)
 		}
 	}
@@ -196,20 +206,22 @@ func TestAsynchronousInvocationsAreTriedAgain(t *testing.T) {
 		t.Errorf("the function got %s", got)
 	}
 	dead := c.receive(t, "tasks-dead") + c.receive(t, "tasks-dead")
-	if !strings.Contains(dead, `"requestPayload":{"do":"fail"}`) || !strings.Contains(dead, `"requestPayload":{"do":"exit"}`) || !strings.Contains(dead, "RetriesExhausted") {
+	if !strings.Contains(dead, `"requestPayload":{"do":"fail"}`) ||
+		!strings.Contains(dead, `"requestPayload":{"do":"exit"}`) || !strings.Contains(dead, "RetriesExhausted") {
 		t.Errorf("the dead letters are %s", dead)
 	}
-	eventually(t, "seven invocations are done with", func() bool { return c.Calls()["plan"].Count == 7 })
+	eventually(t, "seven invocations have ended", func() bool { return c.Calls()["plan"].Count == 7 })
 	if calls := c.Calls()["plan"]; calls.Failed != 6 {
-		t.Errorf("%+v", calls)
+		t.Errorf("the calls are %+v, want 6 failures", calls)
 	}
-	if answer := c.post(t, functionsPath+"rollout-nothing/invocations", `{}`, "X-Amz-Invocation-Type", "Event"); answer.StatusCode != http.StatusNotFound {
-		t.Errorf("a function that is not there is %s", answer.Status)
+	if answer := c.post(t, functionsPath+"rollout-nothing/invocations", `{}`, "X-Amz-Invocation-Type",
+		"Event"); answer.StatusCode != http.StatusNotFound {
+		t.Errorf("an unknown function is answered with %s", answer.Status)
 	}
 }
 
-// The SDK sends the chain along, and the mapping finds it again in messages.
-func TestAChainOfMoreThan16InvocationsIsCut(t *testing.T) {
+// The SDK passes the chain on, and the mapping finds it by the message.
+func TestChainOfMoreThan16InvocationsIsCut(t *testing.T) {
 	t.Parallel()
 	c := testCloud(t, nil)
 	c.Start()
@@ -222,7 +234,7 @@ func TestAChainOfMoreThan16InvocationsIsCut(t *testing.T) {
 	}
 }
 
-func TestTheMappingKeepsWhatIsReported(t *testing.T) {
+func TestMappingReturnsReportedMessages(t *testing.T) {
 	t.Parallel()
 	c := testCloud(t, func(o *Options) { o.Timeout = 500 * time.Millisecond })
 	c.Start()
@@ -234,26 +246,29 @@ func TestTheMappingKeepsWhatIsReported(t *testing.T) {
 	if got := c.receive(t, "seen"); got != "good" {
 		t.Errorf("%s", got)
 	}
-	eventually(t, "the bad one comes again", func() bool { return c.Calls()["coordinate"].Count >= 2 })
+	eventually(t, "the reported message comes again", func() bool { return c.Calls()["coordinate"].Count >= 2 })
 }
 
-// Keys come encoded, and what lies elsewhere is not told.
-func TestObjectsAreToldToSubmit(t *testing.T) {
+// Keys are encoded, and objects elsewhere are not announced.
+func TestNewObjectsAreAnnouncedToSubmit(t *testing.T) {
 	t.Parallel()
 	c := testCloud(t, func(o *Options) { o.Events.Copies = 3 })
-	for _, made := range []struct{ path, body string }{{"", ""}, {"?versioning", "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"}} {
-		r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, c.options.Backend+"/"+c.at.S3.Bucket+made.path, strings.NewReader(made.body))
+	for _, made := range []struct{ path, body string }{{"", ""},
+		{"?versioning", "<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"}} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPut, c.options.Backend+"/"+c.at.S3.Bucket+made.path,
+			strings.NewReader(made.body))
 		if answer := c.internalRequest(r); answer.Code != http.StatusOK {
 			t.Fatalf("%s: %s", made.path, answer.Body)
 		}
 	}
 	put := func(key string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut, c.URL+"/"+c.at.S3.Bucket+(&url.URL{Path: "/" + key}).EscapedPath(), strings.NewReader("{}"))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPut,
+			c.URL+"/"+c.at.S3.Bucket+(&url.URL{Path: "/" + key}).EscapedPath(), strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.Header.Set("Expect", "100-continue") // as the SDK asks before it sends two megabytes
+		r.Header.Set("Expect", "100-continue") // as the SDK sends before two megabytes
 		answer, err := http.DefaultClient.Do(r)
 		if err != nil || answer.StatusCode != http.StatusOK {
 			t.Fatalf("%v, %v", answer, err)
@@ -269,12 +284,12 @@ func TestObjectsAreToldToSubmit(t *testing.T) {
 			t.Errorf("the event is %s", got)
 		}
 	}
-	eventually(t, "three events are done with", func() bool { return c.Calls()["submit"].Count == 3 })
+	eventually(t, "three events are handled", func() bool { return c.Calls()["submit"].Count == 3 })
 }
 
-// A group is filled up, replaces what it loses, and shrinks with an instance
-// that leaves.
-func TestAGroupHasItsSize(t *testing.T) {
+// A group starts missing instances, replaces lost ones, and shrinks with an instance
+// that ends itself.
+func TestGroupKeepsItsDesiredSize(t *testing.T) {
 	t.Parallel()
 	c := testCloud(t, nil)
 	self, err := os.Executable()
@@ -283,7 +298,7 @@ func TestAGroupHasItsSize(t *testing.T) {
 	}
 	c.Groups.Make("rollout-default", 3, func(*Instance) *exec.Cmd {
 		cmd := exec.Command(self)
-		cmd.Env = []string{"STANDIN_INSTANCE=1"}
+		cmd.Env = []string{"FAKEAWS_TEST_INSTANCE=1"}
 		return cmd
 	})
 	act := func(action string, arguments ...string) *http.Response {
@@ -293,10 +308,12 @@ func TestAGroupHasItsSize(t *testing.T) {
 		}
 		return c.post(t, "/", form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
 	}
-	if answer := act("SetDesiredCapacity", "AutoScalingGroupName", "rollout-default", "DesiredCapacity", "4"); answer.StatusCode != http.StatusBadRequest {
-		t.Errorf("above its most: %s", answer.Status)
+	if answer := act("SetDesiredCapacity", "AutoScalingGroupName", "rollout-default", "DesiredCapacity",
+		"4"); answer.StatusCode != http.StatusBadRequest {
+		t.Errorf("a size above the maximum is answered with %s", answer.Status)
 	}
-	if answer := act("SetDesiredCapacity", "AutoScalingGroupName", "rollout-default", "DesiredCapacity", "2"); answer.StatusCode != http.StatusOK {
+	if answer := act("SetDesiredCapacity", "AutoScalingGroupName", "rollout-default", "DesiredCapacity",
+		"2"); answer.StatusCode != http.StatusOK {
 		t.Errorf("%s", answer.Status)
 	}
 	first := c.Groups.Instances("rollout-default")
@@ -309,7 +326,8 @@ func TestAGroupHasItsSize(t *testing.T) {
 		now := c.Groups.Instances("rollout-default")
 		return len(now) == 2 && now[1].ID != first[0].ID && now[1].ID != first[1].ID
 	})
-	if answer := act("TerminateInstanceInAutoScalingGroup", "InstanceId", first[1].ID, "ShouldDecrementDesiredCapacity", "true"); answer.StatusCode != http.StatusOK {
+	if answer := act("TerminateInstanceInAutoScalingGroup", "InstanceId", first[1].ID, "ShouldDecrementDesiredCapacity",
+		"true"); answer.StatusCode != http.StatusOK {
 		t.Errorf("%s", answer.Status)
 	}
 	if desired, peak, alive := c.Groups.Size("rollout-default"); desired != 1 || peak != 2 || alive != 1 {
@@ -323,12 +341,13 @@ func TestAGroupHasItsSize(t *testing.T) {
 	}
 }
 
-func TestLineagesAreReadAsTheyAreWritten(t *testing.T) {
+func TestLineageIsParsedAsItIsWritten(t *testing.T) {
 	t.Parallel()
 	l := readLineage("Root=1-5759e988-bd862e3fe1be46a994272793;Parent=x;Sampled=1;Lineage=a87bd80c:1%7C68fd508a:5")
 	l.add("plan")
 	l.add("plan")
-	if got := readLineage(url.PathEscape(l.header())).length(); got != 8 || fmt.Sprint(readLineage("nonsense")) != "map[]" {
+	if got := readLineage(url.PathEscape(l.header())).length(); got != 8 ||
+		fmt.Sprint(readLineage("nonsense")) != "map[]" {
 		t.Errorf("%d, %s", got, l.header())
 	}
 }

@@ -6,15 +6,15 @@ import (
 	"net/http/httptest"
 )
 
-// Faults are what goes wrong with requests, of 1,000 each. The SDKs repeat them.
+// Faults are numbers of failing requests per 1,000. The SDKs retry them.
 type Faults struct {
-	// LostReplies replies are of DynamoDB: the request was carried out.
+	// LostReplies loses replies of DynamoDB. The request was performed.
 	LostReplies int
-	// Throttled requests are of DynamoDB, S3 and SQS: they were not.
+	// Throttled rejects requests to DynamoDB, S3 and SQS.
 	Throttled int
 }
 
-// throttle throttles a request by chance.
+// throttle throttles a request at random and reports whether it did.
 func (c *Cloud) throttle(w http.ResponseWriter, q *request) bool {
 	if c.options.Faults.Throttled == 0 || c.chance(1000) >= int64(c.options.Faults.Throttled) {
 		return false
@@ -23,7 +23,8 @@ func (c *Cloud) throttle(w http.ResponseWriter, q *request) bool {
 	case DynamoDB:
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"Rate exceeded"}`)
+		_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException",`+
+			`"message":"Rate exceeded"}`)
 	case SQS:
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 		w.WriteHeader(http.StatusBadRequest)
@@ -39,21 +40,23 @@ func (c *Cloud) throttle(w http.ResponseWriter, q *request) bool {
 	return true
 }
 
-// loseReply ends the connection instead of answering, by chance.
+// loseReply closes the connection instead of answering, at random, and reports
+// whether it did.
 func (c *Cloud) loseReply(w http.ResponseWriter, q *request, status int) bool {
-	if q.service != DynamoDB || status >= http.StatusInternalServerError || c.options.Faults.LostReplies == 0 || c.chance(1000) >= int64(c.options.Faults.LostReplies) {
+	if q.service != DynamoDB || status >= http.StatusInternalServerError || c.options.Faults.LostReplies == 0 ||
+		c.chance(1000) >= int64(c.options.Faults.LostReplies) {
 		return false
 	}
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
 		return false
 	}
-	_ = conn.Close() // that is what is to go wrong
+	_ = conn.Close() // the injected fault
 	c.Meter.fault(q, "lost")
 	return true
 }
 
-// internalRequest asks the emulator for something of the stand-in's own, uncounted.
+// internalRequest sends a request to the emulator without counting it.
 func (c *Cloud) internalRequest(r *http.Request) *httptest.ResponseRecorder {
 	answer := httptest.NewRecorder()
 	c.backend.ServeHTTP(answer, r)

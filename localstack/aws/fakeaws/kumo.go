@@ -12,9 +12,9 @@ import (
 	"github.com/sivchari/kumo"
 )
 
-// StartKumo starts the emulator kumo in this process, behind what S3 does and it does
-// not, and returns its address. All that a process starts share their buckets,
-// tables and queues.
+// StartKumo starts the emulator kumo in this process, behind corrections of its S3,
+// and returns its address. All emulators of a process share their buckets, tables
+// and queues.
 func StartKumo() (address string, end func(), err error) {
 	emulator := kumo.NewServer()
 	at, err := url.Parse(emulator.URL)
@@ -23,14 +23,13 @@ func StartKumo() (address string, end func(), err error) {
 		return "", nil, err
 	}
 	proxy := httputil.NewSingleHostReverseProxy(at)
-	proxy.ErrorLog = log.New(io.Discard, "", 0) // of requests that callers give up
+	proxy.ErrorLog = log.New(io.Discard, "", 0) // of requests that callers abort
 	server := httptest.NewServer(newS3Fixes(proxy))
 	return server.URL, func() { server.Close(); emulator.Close() }, nil
 }
 
-// s3Fixes makes an emulator's S3 do what it does not by itself: tell versions in
-// answers to HEAD, page through a listing of versions, and refuse parts under
-// 5 MiB.
+// s3Fixes corrects the emulator's S3: answers to HEAD have versions, listings of
+// versions have pages, and parts under 5 MiB are refused.
 type s3Fixes struct {
 	emulator http.Handler
 	sizes    partSizes
@@ -43,9 +42,9 @@ func newS3Fixes(emulator http.Handler) http.Handler {
 func (s *s3Fixes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // nobody is there to be told
+		return // the client has left
 	}
-	// An answer before the body's end would end the connection.
+	// An answer before the body's end would close the connection.
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	query := r.URL.Query()
 	switch {
@@ -68,14 +67,14 @@ func (s *s3Fixes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// head is a GET without the bytes.
+// head serves a HEAD as a GET without the body.
 func (s *s3Fixes) head(w http.ResponseWriter, r *http.Request) {
 	get := r.Clone(r.Context())
 	get.Method = http.MethodGet
 	s.emulator.ServeHTTP(headWriter{w}, get)
 }
 
-// headWriter lets no body through.
+// headWriter drops the body.
 type headWriter struct{ http.ResponseWriter }
 
 func (h headWriter) Write(p []byte) (int, error) { return len(p), nil }

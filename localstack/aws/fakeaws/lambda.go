@@ -17,31 +17,31 @@ const (
 	functionsPath = "/2015-03-31/functions/"
 	// attempts is how often Lambda tries an asynchronous invocation.
 	attempts = 3
-	// deadTasks is the queue of what failed for good, after the prefix.
+	// deadTasks is the queue of failed asynchronous invocations, without the prefix.
 	deadTasks = "tasks-dead"
 )
 
 var (
-	errRecursive = errors.New("a chain of invocations is too long: the function is invoked in a recursive loop")
+	errRecursive = errors.New("the chain of invocations is too long: the function is invoked in a recursive loop")
 	errTimedOut  = errors.New("the task timed out")
 	errExited    = errors.New("the runtime exited without an answer")
-	errClosed    = errors.New("the stand-in is closed")
+	errClosed    = errors.New("the account is closed")
 )
 
-// Reply is what a function answered.
+// Reply is the answer of a function.
 type Reply struct {
 	Body   []byte
-	Failed bool // the function said so itself
+	Failed bool // the function reported an error
 }
 
-// Calls are the invocations of a function.
+// Calls counts the invocations of a function.
 type Calls struct {
 	Count, Failed, LoopsBlocked, Cold int
-	Billed                            time.Duration // begun milliseconds, cold starts included
-	LongestChain                      int           // the longest chain
+	Billed                            time.Duration // rounded up to milliseconds, with cold starts
+	LongestChain                      int           // in invocations
 }
 
-// lambda are the functions of the account.
+// lambda is the account's Lambda service.
 type lambda struct {
 	cloud  *Cloud
 	mu     sync.Mutex
@@ -71,7 +71,7 @@ func (l *lambda) function(name string) *function {
 	return l.all[name]
 }
 
-// Calls tells what was invoked so far, by function.
+// Calls returns the counts so far, by function.
 func (c *Cloud) Calls() map[string]Calls {
 	c.lambda.mu.Lock()
 	defer c.lambda.mu.Unlock()
@@ -82,19 +82,19 @@ func (c *Cloud) Calls() map[string]Calls {
 	return out
 }
 
-// functionOf is the function that a request is for, by its name in the
-// deployment; "" is another's.
+// functionOf is the function of a request, without the deployment's prefix; "" if
+// it belongs to another deployment.
 func (c *Cloud) functionOf(q *request) string {
 	full, _, _ := strings.Cut(strings.TrimPrefix(q.http.URL.Path, functionsPath), "/")
 	full = full[strings.LastIndex(full, ":")+1:] // of an ARN
-	name, ours := strings.CutPrefix(full, c.at.FunctionName(""))
-	if !ours {
+	name, ok := strings.CutPrefix(full, c.at.FunctionName(""))
+	if !ok {
 		return ""
 	}
 	return name
 }
 
-// serveInvoke is the API that invokes functions.
+// serveInvoke serves the API that invokes functions.
 func (l *lambda) serveInvoke(w http.ResponseWriter, q *request) {
 	name := l.cloud.functionOf(q)
 	w.Header().Set("Content-Type", "application/json")
@@ -128,7 +128,7 @@ func (l *lambda) serveInvoke(w http.ResponseWriter, q *request) {
 	}
 }
 
-// Memory is how many MiB a function has, as infra/aws deploys it.
+// Memory is the memory of a function in MiB, as infra/aws deploys it.
 func Memory(function string) int {
 	switch function {
 	case "plan", "finalize":
@@ -141,10 +141,10 @@ func Memory(function string) int {
 	return 256
 }
 
-// functions are those of a deployment.
+// functions are the functions of a deployment.
 var functions = []string{"api", "coordinate", "finalize", "interrupt", "plan", "reclaim", "submit"}
 
-// Invoke calls a function and waits for its answer.
+// Invoke invokes a function and waits for its answer.
 func (c *Cloud) Invoke(name string, event []byte) (Reply, error) {
 	return c.lambda.call(name, event, "")
 }
@@ -152,23 +152,24 @@ func (c *Cloud) Invoke(name string, event []byte) (Reply, error) {
 // InvokeAsync invokes a function asynchronously.
 func (c *Cloud) InvokeAsync(name string, event []byte) { c.invokeAsync(name, event, "") }
 
-// invokeAsync delivers an event as often as it is told to.
+// invokeAsync delivers an event as Options.Events says.
 func (c *Cloud) invokeAsync(name string, event []byte, trace string) {
 	for range max(1, c.options.Events.Copies) {
-		late := time.Duration(0)
+		delay := time.Duration(0)
 		if j := c.options.Events.Jitter; j > 0 {
-			late = time.Duration(c.chance(int64(j)))
+			delay = time.Duration(c.chance(int64(j)))
 		}
 		c.running.Go(func() {
-			if c.wait(late) {
+			if c.wait(delay) {
 				c.retryAsync(name, event, trace)
 			}
 		})
 	}
 }
 
-// retryAsync tries an invocation again after one minute and two, and then
-// tells the dead letters; but for reclaim, which the schedule calls again.
+// retryAsync retries a failing invocation after one minute and after two, and then
+// sends it to the dead letters. It does not retry reclaim, which the schedule calls
+// again.
 func (c *Cloud) retryAsync(name string, event []byte, trace string) {
 	var reply Reply
 	var err error
@@ -180,7 +181,8 @@ func (c *Cloud) retryAsync(name string, event []byte, trace string) {
 		if reply, err = c.lambda.call(name, event, trace); err == nil && !reply.Failed || c.ctx.Err() != nil {
 			return
 		}
-		c.options.Log.Warn("an asynchronous invocation failed", "function", name, "attempt", n+1, "error", err, "answer", string(reply.Body))
+		c.options.Log.Warn("an asynchronous invocation failed", "function", name, "attempt", n+1, "error", err, "answer",
+			string(reply.Body))
 		if errors.Is(err, errRecursive) {
 			condition = "RecursiveInvocation"
 			break
@@ -192,7 +194,7 @@ func (c *Cloud) retryAsync(name string, event []byte, trace string) {
 	c.deadLetter(name, condition, event, reply)
 }
 
-// deadLetter sends a record to the destination of failures.
+// deadLetter sends the record of a failed invocation to the dead letters.
 func (c *Cloud) deadLetter(name, condition string, event []byte, reply Reply) {
 	payload := event
 	if !json.Valid(payload) {
@@ -203,14 +205,15 @@ func (c *Cloud) deadLetter(name, condition string, event []byte, reply Reply) {
 		response, _ = json.Marshal(string(reply.Body))
 	}
 	record, err := json.Marshal(map[string]any{"version": "1.0", "timestamp": time.Now().UTC().Format(time.RFC3339Nano),
-		"requestContext":  map[string]any{"functionArn": c.arn(name) + ":$LATEST", "condition": condition, "approximateInvokeCount": attempts},
+		"requestContext": map[string]any{"functionArn": c.arn(name) + ":$LATEST", "condition": condition,
+			"approximateInvokeCount": attempts},
 		"requestPayload":  json.RawMessage(payload),
 		"responsePayload": json.RawMessage(response)})
 	if err == nil {
 		err = c.send(c.at.SQS.Prefix+deadTasks, record)
 	}
 	if err != nil {
-		c.options.Log.Error("the destination of failures", "function", name, "error", err)
+		c.options.Log.Error("send a dead letter", "function", name, "error", err)
 	}
 }
 
@@ -218,7 +221,7 @@ func (c *Cloud) arn(function string) string {
 	return "arn:aws:lambda:" + Region + ":000000000000:function:" + c.at.FunctionName(function)
 }
 
-// call calls a function, if the chain is not too long.
+// call invokes a function unless the chain is too long.
 func (l *lambda) call(name string, event []byte, trace string) (Reply, error) {
 	f, chain := l.function(name), readLineage(trace)
 	chain.add(f.name)
@@ -260,19 +263,20 @@ func (l *lambda) call(name string, event []byte, trace string) (Reply, error) {
 	return reply, nil
 }
 
+// note changes the counts of a function.
 func (l *lambda) note(f *function, change func(*Calls)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	change(&f.calls)
 }
 
-// take returns a process of the function that does nothing, or a new one.
+// take returns an idle process of the function, or a new one.
 func (l *lambda) take(f *function) (p *process, cold bool, err error) {
 	l.mu.Lock()
 	for len(f.idle) > 0 {
 		p = f.idle[len(f.idle)-1]
 		f.idle = f.idle[:len(f.idle)-1]
-		if !p.over() {
+		if !p.hasEnded() {
 			l.mu.Unlock()
 			return p, false, nil
 		}
@@ -284,12 +288,12 @@ func (l *lambda) take(f *function) (p *process, cold bool, err error) {
 	return p, true, err
 }
 
-// Crash kills a process of the function without notice, if there is one.
+// Crash kills a running process of the function and reports whether one existed.
 func (c *Cloud) Crash(name string) bool {
 	c.lambda.mu.Lock()
 	defer c.lambda.mu.Unlock()
 	for _, id := range slices.Sorted(maps.Keys(c.lambda.procs)) {
-		if p := c.lambda.procs[id]; p.function == name && !p.over() {
+		if p := c.lambda.procs[id]; p.function == name && !p.hasEnded() {
 			p.signal(sigKill)
 			return true
 		}
@@ -307,7 +311,7 @@ func (l *lambda) close() {
 	}
 }
 
-// Logs is what a function's processes wrote to their logs last.
+// Logs is the end of what each process of a function has written.
 func (c *Cloud) Logs(name string) string {
 	c.lambda.mu.Lock()
 	defer c.lambda.mu.Unlock()

@@ -10,12 +10,11 @@ import (
 )
 
 // longestChain is the longest chain of invocations that one event may cause.
-// Lambda counts the invocations of one function; all are counted here, which is
+// Lambda counts the invocations of one function. This package counts all, which is
 // stricter.
 const longestChain = 16
 
-// traceHeader is the header that the SDKs send along in a function, by which
-// Lambda follows a chain.
+// traceHeader is the header with which the SDKs in a function pass on the chain.
 const traceHeader = "X-Amzn-Trace-Id"
 
 // lineage counts the invocations of a chain by function.
@@ -45,11 +44,11 @@ func readLineage(header string) lineage {
 // add counts an invocation of a function.
 func (l lineage) add(function string) {
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(function)) // it never fails
+	_, _ = h.Write([]byte(function)) // a hash's Write never fails
 	l[fmt.Sprintf("%08x", h.Sum32())]++
 }
 
-// length is how many invocations the chain has.
+// length is the number of invocations of the chain.
 func (l lineage) length() (n int) {
 	for _, count := range l {
 		n += count
@@ -57,7 +56,7 @@ func (l lineage) length() (n int) {
 	return n
 }
 
-// header is what a function gets and hands on.
+// header is the header that a function gets and passes on.
 func (l lineage) header() string {
 	var parts []string
 	for name, count := range l {

@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// metadata is the metadata service of an instance, of the second version: it
-// answers nobody without a token.
+// metadata is the metadata service of an instance (IMDSv2). It requires a token.
 type metadata struct {
 	id     string
 	server *httptest.Server
 
 	mu          sync.Mutex
-	takenAt     time.Time // when EC2 takes the instance back; zero is never
+	endsAt      time.Time // when EC2 ends the instance; zero is never
 	recommended time.Time
 }
 
-// token is good for every instance: it is checked that one is sent.
+// token is valid for every instance.
 const token = "a-token"
 
 func newMetadata(id string) *metadata {
@@ -30,12 +29,12 @@ func newMetadata(id string) *metadata {
 	return m
 }
 
-// announce says when the instance is taken back; what was said first holds.
+// announce sets when EC2 ends the instance. The first call counts.
 func (m *metadata) announce(at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.takenAt.IsZero() {
-		m.takenAt = at
+	if m.endsAt.IsZero() {
+		m.endsAt = at
 	}
 }
 
@@ -47,7 +46,7 @@ func (m *metadata) recommend() {
 	}
 }
 
-// ServeHTTP is the service.
+// ServeHTTP implements http.Handler.
 func (m *metadata) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPut && r.URL.Path == "/latest/api/token" {
 		w.Header().Set("X-Aws-Ec2-Metadata-Token-Ttl-Seconds", r.Header.Get("X-Aws-Ec2-Metadata-Token-Ttl-Seconds"))
@@ -59,7 +58,7 @@ func (m *metadata) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m.mu.Lock()
-	taken, recommended := m.takenAt, m.recommended
+	endsAt, recommended := m.endsAt, m.recommended
 	m.mu.Unlock()
 	utc := func(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05Z") }
 	text := ""
@@ -75,10 +74,11 @@ func (m *metadata) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "meta-data/placement/availability-zone":
 		text = Region + "a"
 	case "dynamic/instance-identity/document":
-		text = string(encode(map[string]string{"instanceId": m.id, "region": Region, "instanceType": "g6.xlarge", "availabilityZone": Region + "a"}))
+		text = string(encode(map[string]string{"instanceId": m.id, "region": Region, "instanceType": "g6.xlarge",
+			"availabilityZone": Region + "a"}))
 	case "meta-data/spot/instance-action":
-		if !taken.IsZero() {
-			text = string(encode(map[string]string{"action": "terminate", "time": utc(taken)}))
+		if !endsAt.IsZero() {
+			text = string(encode(map[string]string{"action": "terminate", "time": utc(endsAt)}))
 		}
 	case "meta-data/events/recommendations/rebalance":
 		if !recommended.IsZero() {

@@ -5,35 +5,35 @@ import (
 	"sync"
 )
 
-// RequestKind is what is counted together.
+// RequestKind is a kind of requests that are counted together.
 type RequestKind struct {
 	Service, Operation string
-	Resource           string // such as "shard"; see about
+	Resource           string // such as "shard"; see Cloud.resourceOf
 	Caller             string
 }
 
-// Count is what was counted of a kind.
+// Count are the counts of a kind of requests.
 type Count struct {
 	Requests int
-	// Throttled requests were not carried out; of those whose reply was lost,
-	// nobody knew that they were.
+	// Throttled requests were not performed. Requests with lost replies were
+	// performed, unknown to the caller.
 	Throttled, RepliesLost int
 	BytesIn                int64
 	BytesOut               int64
-	// Units are DynamoDB's, of reading or writing.
+	// Units are DynamoDB's read or write units.
 	Units float64
 }
 
-// Meter counts requests.
+// Meter counts requests. It is safe for concurrent use.
 type Meter struct {
 	mu     sync.Mutex
 	counts map[RequestKind]*Count
-	seen   func(RequestKind) // told of each request, if set
+	seen   func(RequestKind) // called for each request; may be nil
 }
 
 func newMeter() *Meter { return &Meter{counts: map[RequestKind]*Count{}} }
 
-// Counts returns what was counted since the last Reset.
+// Counts returns the counts since the last Reset.
 func (m *Meter) Counts() map[RequestKind]Count {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -44,21 +44,21 @@ func (m *Meter) Counts() map[RequestKind]Count {
 	return out
 }
 
-// Reset forgets what was counted.
+// Reset sets all counts to zero.
 func (m *Meter) Reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.counts)
 }
 
-// Watch has f told of each request before it is carried out.
+// Watch calls f for each request before it is performed.
 func (m *Meter) Watch(f func(RequestKind)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.seen = f
 }
 
-// DiffCounts returns what was counted in a and not yet in b.
+// DiffCounts returns the counts of a minus those of b, without zero counts.
 func DiffCounts(a, b map[RequestKind]Count) map[RequestKind]Count {
 	out := maps.Clone(a)
 	for k, c := range b {
@@ -74,7 +74,7 @@ func DiffCounts(a, b map[RequestKind]Count) map[RequestKind]Count {
 
 // change changes the count of a request's kind.
 func (m *Meter) change(q *request, how func(*Count)) {
-	k := RequestKind{q.service, q.operation, q.about, q.caller}
+	k := RequestKind{q.service, q.operation, q.resource, q.caller}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.counts[k] == nil {
@@ -83,9 +83,10 @@ func (m *Meter) change(q *request, how func(*Count)) {
 	how(m.counts[k])
 }
 
-// note counts a request of a kind, of which no more is known.
+// note counts a request of a kind without its bytes and units.
 func (m *Meter) note(k RequestKind) {
-	m.change(&request{service: k.Service, operation: k.Operation, about: k.Resource, caller: k.Caller}, func(c *Count) { c.Requests++ })
+	m.change(&request{service: k.Service, operation: k.Operation, resource: k.Resource, caller: k.Caller},
+		func(c *Count) { c.Requests++ })
 }
 
 // begin counts a request.
@@ -95,11 +96,12 @@ func (m *Meter) begin(q *request) {
 	seen := m.seen
 	m.mu.Unlock()
 	if seen != nil {
-		seen(RequestKind{q.service, q.operation, q.about, q.caller})
+		seen(RequestKind{q.service, q.operation, q.resource, q.caller})
 	}
 }
 
-// end counts what a request cost. body is nil where nobody looks at it.
+// end counts the bytes and units of an answered request. body is nil for services
+// without units.
 func (m *Meter) end(q *request, out int64, body []byte) {
 	m.change(q, func(c *Count) {
 		c.BytesOut += out
@@ -109,6 +111,7 @@ func (m *Meter) end(q *request, out int64, body []byte) {
 	})
 }
 
+// fault counts an injected fault.
 func (m *Meter) fault(q *request, what string) {
 	m.change(q, func(c *Count) {
 		if what == "lost" {

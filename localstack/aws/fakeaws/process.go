@@ -23,8 +23,8 @@ const (
 	sigKill     = syscall.SIGKILL
 )
 
-// process is an execution environment of a function: it gets one invocation at
-// a time, and is frozen when it has none.
+// process is an execution environment of a function. It handles one invocation at a
+// time and is stopped while it has none.
 type process struct {
 	id, function string
 	cmd          *exec.Cmd
@@ -35,7 +35,7 @@ type process struct {
 	polls        int
 }
 
-// invocation is one event for a function.
+// invocation is one invocation of a function.
 type invocation struct {
 	event []byte
 	trace string
@@ -48,7 +48,8 @@ func (l *lambda) start(function, id string) (*process, error) {
 	p := &process{id: id, function: function, cmd: cmd, log: &tail{}, next: make(chan invocation),
 		answers: make(chan Reply, 1), ended: make(chan struct{})}
 	cmd.Env = append(l.cloud.Environment(function), "PATH="+os.Getenv("PATH"), "HOME=/nonexistent", "TMPDIR="+os.TempDir(),
-		"AWS_LAMBDA_FUNCTION_NAME="+l.cloud.at.FunctionName(function), "AWS_LAMBDA_FUNCTION_MEMORY_SIZE="+strconv.Itoa(Memory(function)),
+		"AWS_LAMBDA_FUNCTION_NAME="+l.cloud.at.FunctionName(function),
+		"AWS_LAMBDA_FUNCTION_MEMORY_SIZE="+strconv.Itoa(Memory(function)),
 		"AWS_LAMBDA_RUNTIME_API="+strings.TrimPrefix(l.cloud.URL, "http://")+runtimePath+id)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stdout, cmd.Stderr = p.log, p.log
@@ -56,14 +57,14 @@ func (l *lambda) start(function, id string) (*process, error) {
 		return nil, fmt.Errorf("start the function %s: %w", function, err)
 	}
 	go func() {
-		_ = cmd.Wait() // how it ended is of no interest to whoever called it
+		_ = cmd.Wait() // callers need no exit code
 		close(p.ended)
 	}()
 	return p, nil
 }
 
-// begin starts the process, which is known from then on: one that close does not
-// know would outlive it.
+// begin starts the process and registers it under one lock, so that close kills all
+// processes.
 func (l *lambda) begin(p *process) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -77,7 +78,7 @@ func (l *lambda) begin(p *process) error {
 	return nil
 }
 
-// call hands the process an invocation and waits for its answer.
+// call passes the process an invocation and waits for its answer.
 func (p *process) call(in invocation) (Reply, error) {
 	limit := time.NewTimer(in.limit)
 	defer limit.Stop()
@@ -98,7 +99,8 @@ func (p *process) call(in invocation) (Reply, error) {
 	}
 }
 
-func (p *process) over() bool {
+// hasEnded reports whether the process has ended.
+func (p *process) hasEnded() bool {
 	select {
 	case <-p.ended:
 		return true
@@ -107,19 +109,19 @@ func (p *process) over() bool {
 	}
 }
 
-// kill ends the process without notice.
+// kill kills the process with SIGKILL.
 func (p *process) kill() {
 	p.signal(sigKill)
 	<-p.ended
 }
 
 func (p *process) signal(s syscall.Signal) {
-	if !p.over() {
-		_ = p.cmd.Process.Signal(s) // one that has just ended needs none
+	if !p.hasEnded() {
+		_ = p.cmd.Process.Signal(s) // it may have just ended
 	}
 }
 
-// serveRuntime is the runtime API of a process.
+// serveRuntime serves the runtime API of a process.
 func (l *lambda) serveRuntime(w http.ResponseWriter, r *http.Request) {
 	id, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, runtimePath), "/")
 	path = "/" + path
@@ -134,20 +136,20 @@ func (l *lambda) serveRuntime(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(path, answerPath):
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
-			return // it died in the middle of its answer
+			return // the process ended during its answer
 		}
 		select {
 		case p.answers <- Reply{Body: body, Failed: strings.HasSuffix(path, "/error")}:
-		default: // nobody waits for it any more
+		default: // the call has timed out
 		}
 		w.WriteHeader(http.StatusAccepted)
-	default: // what went wrong at the start: the process ends by itself
+	default: // an error at the start; the process ends by itself
 		w.WriteHeader(http.StatusAccepted)
 	}
 }
 
-// serveNext gives the process its next invocation. Until there is one it is
-// frozen, except before its first.
+// serveNext gives the process its next invocation. The process is stopped until
+// then, except before its first one.
 func (p *process) serveNext(w http.ResponseWriter, r *http.Request, arn string) {
 	if p.polls++; p.polls > 1 {
 		p.signal(syscall.SIGSTOP)
@@ -159,12 +161,12 @@ func (p *process) serveNext(w http.ResponseWriter, r *http.Request, arn string) 
 		w.Header().Set("Lambda-Runtime-Deadline-Ms", fmt.Sprint(time.Now().Add(in.limit).UnixMilli()))
 		w.Header().Set("Lambda-Runtime-Invoked-Function-Arn", arn)
 		w.Header().Set("Lambda-Runtime-Trace-Id", in.trace)
-		_, _ = w.Write(in.event) // a process that died is told of by its end
+		_, _ = w.Write(in.event) // the end of the process reports a failure
 	case <-r.Context().Done():
 	}
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of what is written to it. It is safe for concurrent use.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 )
 
-// Programs are the programs of the product, built from a folder with its source.
+// Programs are the built programs of the product.
 type Programs struct{ folder string }
 
-// Build builds the functions as they are deployed, and the product's other
-// programs, into a folder. What is up to date there is not built again.
+// Build builds the functions as they are deployed, and the other programs of the
+// product, from a folder with the source. The folder keeps them for later builds.
 func Build(ctx context.Context, source, folder string) (Programs, error) {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
-		return Programs{}, fmt.Errorf("the folder of programs: %w", err)
+		return Programs{}, fmt.Errorf("find the folder of programs: %w", err)
 	}
 	p := Programs{folder}
 	build := func(output string, arguments ...string) error {
@@ -28,11 +28,13 @@ func Build(ctx context.Context, source, folder string) (Programs, error) {
 		return nil
 	}
 	for _, name := range functions {
-		if err := build(filepath.Join(p.Functions(), name, "bootstrap"), "-tags", "lambda.norpc", "-trimpath", "-ldflags", "-s -w", "./functions/aws/"+name); err != nil {
+		if err := build(filepath.Join(p.Functions(), name, "bootstrap"), "-tags", "lambda.norpc", "-trimpath", "-ldflags",
+			"-s -w", "./functions/aws/"+name); err != nil {
 			return p, err
 		}
 	}
-	for name, from := range map[string]string{"rollout": "./scripts/rollout", "gpuworker": "./gpuworker", "fakellm": "./scripts/fakellm"} {
+	for name, from := range map[string]string{"rollout": "./scripts/rollout", "gpuworker": "./gpuworker",
+		"fakellm": "./scripts/fakellm"} {
 		if err := build(p.Path(name), from); err != nil {
 			return p, err
 		}
@@ -40,8 +42,8 @@ func Build(ctx context.Context, source, folder string) (Programs, error) {
 	return p, nil
 }
 
-// Functions is the folder of the functions, for Options.
+// Functions is the folder of the functions, for Options.Programs.
 func (p Programs) Functions() string { return filepath.Join(p.folder, "functions") }
 
-// Path is that of another program.
+// Path is the path of another program.
 func (p Programs) Path(name string) string { return filepath.Join(p.folder, name) }

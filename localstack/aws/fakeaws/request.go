@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The services, as they are counted.
+// The services by which requests are counted.
 const (
 	S3          = "S3"
 	DynamoDB    = "DynamoDB"
@@ -20,26 +20,27 @@ const (
 	Other       = "other"
 )
 
-// request is a request of which it is known what it asks for.
+// request is a parsed request.
 type request struct {
 	http      *http.Request
 	service   string
 	operation string
-	about     string
+	resource  string
 	caller    string // the name of its access key
 	body      []byte
-	form      url.Values // of services with forms
+	form      url.Values // of services that use forms
 }
 
-// readRequest reads a request whole, and finds out what it asks for. An answer
-// before the body's end would end the connection.
+// readRequest reads and parses a request. It reads the whole body, since an answer
+// before its end would close the connection.
 func readRequest(r *http.Request) (*request, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return nil, fmt.Errorf("read the request: %w", err)
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	// It was sent: an emulator's "100 Continue" would be taken for the answer.
+	// The body has been read, and the emulator's "100 Continue" would be taken for
+	// the answer.
 	r.Header.Del("Expect")
 	q := &request{http: r, body: body, caller: caller(r)}
 	target, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
@@ -54,7 +55,8 @@ func readRequest(r *http.Request) (*request, error) {
 		q.service, q.operation = Other, operation
 	case strings.HasPrefix(r.URL.Path, functionsPath):
 		q.service, q.operation = Lambda, "Invoke"
-	case r.Method == http.MethodPost && strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-www-form-urlencoded"):
+	case r.Method == http.MethodPost && strings.HasPrefix(r.Header.Get("Content-Type"),
+		"application/x-www-form-urlencoded"):
 		if q.form, err = url.ParseQuery(string(body)); err != nil {
 			return nil, fmt.Errorf("read the form: %w", err)
 		}
@@ -72,7 +74,7 @@ func caller(r *http.Request) string {
 	return key
 }
 
-// s3Operation names a request of S3, as its prices do.
+// s3Operation returns the S3 operation of a request.
 func s3Operation(r *http.Request) string {
 	query := r.URL.Query()
 	_, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
@@ -95,7 +97,7 @@ func s3Operation(r *http.Request) string {
 	case r.Method == http.MethodPut && query.Has("partNumber"):
 		return "UploadPart"
 	case r.Method == http.MethodPut && key == "":
-		return "Bucket" // made, or configured
+		return "Bucket" // created or configured
 	case r.Method == http.MethodPut && copied:
 		return "CopyObject"
 	case r.Method == http.MethodPut:

@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// resource says what a request is about: the first part of a document's or an
-// object's key, a queue or a function, without what begins its name in this
-// deployment. "" is everything else.
-func (c *Cloud) resource(q *request) string {
+// resourceOf names the resource of a request: the first part of a document's or an
+// object's key, a queue or a function, without the deployment's prefix. Other
+// requests have the name "".
+func (c *Cloud) resourceOf(q *request) string {
 	switch q.service {
 	case DynamoDB:
 		return documentOf(q.body)
 	case SQS:
-		var asked struct{ QueueURL, QueueName string }
-		_ = json.Unmarshal(q.body, &asked) // a request without a queue is about none
-		name := asked.QueueURL[strings.LastIndex(asked.QueueURL, "/")+1:] + asked.QueueName
+		var in struct{ QueueURL, QueueName string }
+		_ = json.Unmarshal(q.body, &in) // other requests name no queue
+		name := in.QueueURL[strings.LastIndex(in.QueueURL, "/")+1:] + in.QueueName
 		return strings.TrimPrefix(name, c.at.SQS.Prefix)
 	case Lambda:
 		return c.functionOf(q)
@@ -30,27 +30,26 @@ func (c *Cloud) resource(q *request) string {
 	return ""
 }
 
-// documentOf is the first part of the key of the documents that a request is
-// about.
+// documentOf is the first part of the key of a request's documents.
 func documentOf(body []byte) string {
 	type key struct {
 		K, P struct{ S string }
 	}
-	var asked struct {
+	var in struct {
 		Key, Item                 key
 		RequestItems              map[string]struct{ Keys []key }
 		ExpressionAttributeValues map[string]struct{ S string }
 	}
-	_ = json.Unmarshal(body, &asked) // a request of another kind has no key
-	name := asked.Key.K.S + asked.Item.K.S
-	for _, table := range asked.RequestItems {
+	_ = json.Unmarshal(body, &in) // other requests have no key
+	name := in.Key.K.S + in.Item.K.S
+	for _, table := range in.RequestItems {
 		for _, k := range table.Keys {
 			name = k.K.S
 		}
 	}
 	if name == "" {
-		for _, v := range asked.ExpressionAttributeValues {
-			if strings.HasSuffix(v.S, "/") { // a partition of what is listed
+		for _, v := range in.ExpressionAttributeValues {
+			if strings.HasSuffix(v.S, "/") { // the partition of a listing
 				name = v.S
 			}
 		}

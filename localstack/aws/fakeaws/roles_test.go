@@ -11,9 +11,9 @@ import (
 	"rollout/localstack/aws/iam"
 )
 
-// Functions are told by the name of their key, machines by their session; users
+// Functions are known by their access key, machines by their session. Other callers
 // may do everything.
-func TestEverybodyIsHeldToTheirRole(t *testing.T) {
+func TestCallersAreLimitedToTheirRoles(t *testing.T) {
 	t.Parallel()
 	template, err := os.ReadFile("../../../infra/aws/stack/testdata/template.json")
 	if err != nil {
@@ -26,16 +26,18 @@ func TestEverybodyIsHeldToTheirRole(t *testing.T) {
 	emulator := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(emulator.Close)
 	c, err := fakeaws.Open(fakeaws.Options{Backend: emulator.URL, Roles: &roles,
-		Config: "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\nname = \"acme\"\n[cloud.s3]\nbucket = \"acme-batches\"\nprefix = \"team-a/\"\n"})
+		Config: "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\nname = \"acme\"\n[cloud.s3]\n" +
+			"bucket = \"acme-batches\"\nprefix = \"team-a/\"\n"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	const put, work, prompts = `{"TableName":"acme","Item":{"p":{"S":"run/"},"k":{"S":"run/1"}}}`, "/acme-batches/team-a/work/r/1", "/acme-batches/team-a/prompts/x.jsonl"
+	const put, work, prompts = `{"TableName":"acme","Item":{"p":{"S":"run/"},"k":{"S":"run/1"}}}`,
+		"/acme-batches/team-a/work/r/1", "/acme-batches/team-a/prompts/x.jsonl"
 	for _, r := range []struct {
-		who, session, method, path, target, body string
-		header                                   string // If-None-Match
-		status                                   int
+		caller, session, method, path, target, body string
+		header                                      string // If-None-Match
+		status                                      int
 	}{
 		{"submit", "", http.MethodPost, "/", "DynamoDB_20120810.PutItem", put, "", http.StatusOK},
 		{"plan", "", http.MethodPost, "/", "DynamoDB_20120810.PutItem", put, "", http.StatusBadRequest},
@@ -46,15 +48,19 @@ func TestEverybodyIsHeldToTheirRole(t *testing.T) {
 		{"worker", "acme-small", http.MethodPut, prompts, "", "x", "*", http.StatusForbidden},
 		{"plan", "", http.MethodPut, prompts, "", "x", "*", http.StatusForbidden},
 		{"user", "", http.MethodPut, prompts, "", "x", "", http.StatusOK},
-		{"worker", "acme-small", http.MethodPost, "/", "AmazonSQS.ReceiveMessage", `{"QueueUrl":"http://q/000000000000/acme-work-small"}`, "", http.StatusOK},
-		{"worker", "acme-small", http.MethodPost, "/", "AmazonSQS.SendMessageBatch", `{"QueueUrl":"http://q/000000000000/acme-work-small"}`, "", http.StatusBadRequest},
+		{"worker", "acme-small", http.MethodPost, "/", "AmazonSQS.ReceiveMessage",
+			`{"QueueUrl":"http://q/000000000000/acme-work-small"}`, "", http.StatusOK},
+		{"worker", "acme-small", http.MethodPost, "/", "AmazonSQS.SendMessageBatch",
+			`{"QueueUrl":"http://q/000000000000/acme-work-small"}`, "", http.StatusBadRequest},
 	} {
 		request, err := http.NewRequestWithContext(t.Context(), r.method, c.URL+r.path, strings.NewReader(r.body))
 		if err != nil {
 			t.Fatal(err)
 		}
-		request.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential="+r.who+"/20260101/us-east-1/x/aws4_request, Signature=x")
-		for name, value := range map[string]string{"X-Amz-Security-Token": r.session, "X-Amz-Target": r.target, "If-None-Match": r.header} {
+		request.Header.Set("Authorization",
+			"AWS4-HMAC-SHA256 Credential="+r.caller+"/20260101/us-east-1/x/aws4_request, Signature=x")
+		for name, value := range map[string]string{"X-Amz-Security-Token": r.session, "X-Amz-Target": r.target,
+			"If-None-Match": r.header} {
 			if value != "" {
 				request.Header.Set(name, value)
 			}
@@ -65,10 +71,11 @@ func TestEverybodyIsHeldToTheirRole(t *testing.T) {
 		}
 		answer.Body.Close()
 		if answer.StatusCode != r.status {
-			t.Errorf("%s %s of %s%s by %s is answered with %d, want %d", r.target, r.method, r.path, r.body, r.who, answer.StatusCode, r.status)
+			t.Errorf("%s %s of %s%s by %s is answered with %d, want %d", r.target, r.method, r.path, r.body, r.caller,
+				answer.StatusCode, r.status)
 		}
 	}
 	if n := len(c.DeniedRequests()); n != 6 {
-		t.Errorf("%d requests were refused: %v", n, c.DeniedRequests())
+		t.Errorf("%d requests were denied, want 6: %v", n, c.DeniedRequests())
 	}
 }

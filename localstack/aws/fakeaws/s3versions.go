@@ -13,17 +13,16 @@ import (
 	"sync"
 )
 
-// partSizes are the sizes of the parts of uploads, by upload and number.
+// partSizes are the sizes of uploaded parts, by upload and part number.
 type partSizes struct {
 	mu      sync.Mutex
 	uploads map[string]map[int]int64
 }
 
-// leastPart is the least size of a part that is not the last, in bytes.
-const leastPart = 5 << 20
+const leastPart = 5 << 20 // bytes of a part that is not the last one
 
-// note remembers the size of a part that is sent or copied. Of an object that is
-// copied whole, length tells it.
+// note records the size of a part that is uploaded or copied. length returns the
+// size of an object that is copied whole.
 func (p *partSizes) note(r *http.Request, length func(source string) int64) {
 	number, _ := strconv.Atoi(r.URL.Query().Get("partNumber"))
 	size := r.ContentLength
@@ -45,7 +44,7 @@ func (p *partSizes) note(r *http.Request, length func(source string) int64) {
 	p.uploads[id][number] = size
 }
 
-// length is how long the source of a copy is.
+// length is the size of the source of a copy.
 func (s *s3Fixes) length(source string) int64 {
 	r, err := http.NewRequest(http.MethodGet, "http://emulator/"+source, nil)
 	if err != nil {
@@ -56,13 +55,14 @@ func (s *s3Fixes) length(source string) int64 {
 	return int64(recorder.Body.Len())
 }
 
-// refuse answers the completion of an upload with small parts, as S3 does.
+// refuse answers the completion of an upload with too small parts as S3 does, and
+// reports whether it did.
 func (p *partSizes) refuse(w http.ResponseWriter, id string, body []byte) bool {
 	var upload struct {
 		Part []struct{ PartNumber int }
 	}
 	if xml.Unmarshal(body, &upload) != nil {
-		return false // the emulator's to answer
+		return false // the emulator answers
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,14 +70,15 @@ func (p *partSizes) refuse(w http.ResponseWriter, id string, body []byte) bool {
 	for i, part := range upload.Part {
 		if i < len(upload.Part)-1 && sizes[part.PartNumber] < leastPart {
 			w.WriteHeader(http.StatusBadRequest)
-			_, _ = io.WriteString(w, "<Error><Code>EntityTooSmall</Code><Message>Your proposed upload is smaller than the minimum allowed size</Message></Error>")
+			_, _ = io.WriteString(w, "<Error><Code>EntityTooSmall</Code><Message>Your proposed upload is smaller than the "+
+				"minimum allowed size</Message></Error>")
 			return true
 		}
 	}
 	return false
 }
 
-// versionList is S3's listing of versions.
+// versionList is S3's list of versions.
 type versionList struct {
 	XMLName             xml.Name `xml:"ListVersionsResult"`
 	EncodingType        string   `xml:",omitempty"`
@@ -98,11 +99,11 @@ type version struct {
 	deleted      bool
 }
 
-// versions pages through the whole listing that the emulator gives.
+// versions serves a page of the emulator's whole list of versions.
 func (s *s3Fixes) versions(w http.ResponseWriter, r *http.Request) {
-	asked := r.URL.Query()
+	query := r.URL.Query()
 	whole := r.Clone(r.Context())
-	whole.URL.RawQuery = url.Values{"versions": {""}, "prefix": {asked.Get("prefix")}, "max-keys": {"1000000"}}.Encode()
+	whole.URL.RawQuery = url.Values{"versions": {""}, "prefix": {query.Get("prefix")}, "max-keys": {"1000000"}}.Encode()
 	recorder := httptest.NewRecorder()
 	s.emulator.ServeHTTP(recorder, whole)
 	var list versionList
@@ -111,21 +112,20 @@ func (s *s3Fixes) versions(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(recorder.Body.Bytes())
 		return
 	}
-	page := list.page(asked)
+	page := list.page(query)
 	w.Header().Set("Content-Type", "application/xml")
 	_ = xml.NewEncoder(w).Encode(page)
 }
 
-// page is the part of the list that was asked for.
-func (l versionList) page(asked url.Values) versionList {
+// page is the page of the list that the query requests.
+func (l versionList) page(query url.Values) versionList {
 	all := l.Version
 	for _, m := range l.DeleteMarker {
 		m.deleted = true
 		all = append(all, m)
 	}
-	// Versions of a key stand together, the latest first; the emulator lists
-	// both kinds from the oldest to the newest or the other way round, so the
-	// latest is looked for.
+	// S3 lists the versions of a key together, the latest first. The emulator's
+	// order varies, so the latest one is sorted to the front.
 	slices.SortStableFunc(all, func(a, b version) int {
 		if c := strings.Compare(a.Key, b.Key); c != 0 {
 			return c
@@ -138,7 +138,7 @@ func (l versionList) page(asked url.Values) versionList {
 		}
 		return strings.Compare(a.VersionID, b.VersionID)
 	})
-	marker, at := asked.Get("key-marker"), asked.Get("version-id-marker")
+	marker, at := query.Get("key-marker"), query.Get("version-id-marker")
 	passed := false
 	all = slices.DeleteFunc(all, func(v version) bool {
 		if v.Key != marker || at == "" {
@@ -148,13 +148,13 @@ func (l versionList) page(asked url.Values) versionList {
 		passed = passed || v.VersionID == at
 		return skip
 	})
-	most, err := strconv.Atoi(asked.Get("max-keys"))
+	most, err := strconv.Atoi(query.Get("max-keys"))
 	if err != nil || most > 1000 {
 		most = 1000
 	}
 	out := versionList{IsTruncated: len(all) > most}
 	encode := func(key string) string { return key }
-	if asked.Get("encoding-type") == "url" {
+	if query.Get("encoding-type") == "url" {
 		out.EncodingType, encode = "url", url.QueryEscape
 	}
 	if out.IsTruncated {

@@ -5,39 +5,41 @@ import (
 	"slices"
 )
 
-// Request is what somebody wants to do.
+// Request is an action on a resource.
 type Request struct {
 	Action   string
 	Resource string
-	Context  map[string][]string // condition keys; what is absent has none
+	Context  map[string][]string // condition keys
 }
 
-// Check says why an Ask may not be done; nil if it may.
-func (p Policy) Check(a Request) error {
+// Check returns nil if the policy allows the request, else the reason.
+func (p Policy) Check(r Request) error {
 	allowed := false
 	for _, s := range p {
-		if !s.about(a) {
+		if !s.matches(r) {
 			continue
 		}
 		if s.deny {
-			return fmt.Errorf("%s of %s is forbidden by %s", a.Action, a.Resource, s.id)
+			return fmt.Errorf("%s of %s is forbidden by %s", r.Action, r.Resource, s.id)
 		}
 		allowed = true
 	}
 	if !allowed {
-		return fmt.Errorf("nothing allows %s of %s with %v", a.Action, a.Resource, a.Context)
+		return fmt.Errorf("no statement allows %s of %s with %v", r.Action, r.Resource, r.Context)
 	}
 	return nil
 }
 
-func (s statement) about(a Request) bool {
-	if !slices.Contains(s.actions, a.Action) || !slices.ContainsFunc(s.resources, func(r string) bool { return like(a.Resource, r) }) {
+// matches reports whether the statement applies to the request.
+func (s statement) matches(r Request) bool {
+	if !slices.Contains(s.actions, r.Action) ||
+		!slices.ContainsFunc(s.resources, func(pattern string) bool { return like(r.Resource, pattern) }) {
 		return false
 	}
 	for operator, keys := range s.conditions {
 		for key, values := range keys {
-			got, there := a.Context[key]
-			if !operators[operator](got, there, values) {
+			got, present := r.Context[key]
+			if !operators[operator](got, present, values) {
 				return false
 			}
 		}
@@ -45,16 +47,24 @@ func (s statement) about(a Request) bool {
 	return true
 }
 
-// operators are those of conditions: whether what a request has fits the
-// values.
-var operators = map[string]func(got []string, there bool, values []string) bool{
-	"StringLike":         func(got []string, there bool, values []string) bool { return there && anyLike(got, values) },
-	"StringLikeIfExists": func(got []string, there bool, values []string) bool { return !there || anyLike(got, values) },
+// operators are the condition operators. Each reports whether the request's values
+// match those of the condition.
+var operators = map[string]func(got []string, present bool, values []string) bool{
+	"StringLike": func(got []string, present bool, values []string) bool {
+		return present &&
+			anyLike(got, values)
+	},
+	"StringLikeIfExists": func(got []string, present bool, values []string) bool {
+		return !present ||
+			anyLike(got, values)
+	},
 	"ForAllValues:StringLike": func(got []string, _ bool, values []string) bool {
 		return !slices.ContainsFunc(got, func(g string) bool { return !anyLike([]string{g}, values) })
 	},
-	"Null": func(_ []string, there bool, values []string) bool { return slices.Contains(values, fmt.Sprint(!there)) },
-	"Bool": func(got []string, there bool, values []string) bool { return there && slices.Equal(got, values) },
+	"Null": func(_ []string, present bool, values []string) bool {
+		return slices.Contains(values, fmt.Sprint(!present))
+	},
+	"Bool": func(got []string, present bool, values []string) bool { return present && slices.Equal(got, values) },
 }
 
 func anyLike(got, patterns []string) bool {
@@ -63,8 +73,8 @@ func anyLike(got, patterns []string) bool {
 	})
 }
 
-// like reports whether text fits a pattern, in which * is any characters and ?
-// is one.
+// like reports whether text matches a pattern, in which * stands for any characters
+// and ? for one.
 func like(text, pattern string) bool {
 	for pattern != "" {
 		switch {

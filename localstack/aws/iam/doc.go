@@ -1,7 +1,7 @@
-// Package iam decides, as IAM documents it, whether a role of the deployed
-// stack may do what it asks for: emulators let everybody do everything, and a
-// role that lacks something would be found out in an account first.
+// Package iam decides whether a role of the stack allows a request, as IAM
+// documents it. Emulators allow everything, so that a missing permission would
+// first fail in a real account.
 //
-// It reads the roles from the stack's template, and knows as much of policies
-// as they use: what it does not know, it refuses to read.
+// It reads the roles from the stack's template. It implements the parts of
+// policies that they use, and fails to read any other part.
 package iam

@@ -18,34 +18,35 @@ func stack(t *testing.T) Roles {
 	return r
 }
 
-// A worker does what it has to, and is refused whatever else it might try when
-// a prompt has taken it over.
-func TestWhatAMachineMayDo(t *testing.T) {
+// The role limits what a compromised worker can do.
+func TestMachineRoleAllowsOnlyTheWorkersActions(t *testing.T) {
 	t.Parallel()
 	p, ok := stack(t).Machine("acme-small")
 	if !ok {
-		t.Fatal("there is no machine")
+		t.Fatal("the template has no machine acme-small")
 	}
-	created, part := map[string][]string{"s3:if-none-match": {"*"}, "s3:ObjectCreationOperation": {"true"}}, map[string][]string{"s3:ObjectCreationOperation": {"false"}}
-	over := map[string][]string{"s3:ObjectCreationOperation": {"true"}}
+	create, part := map[string][]string{"s3:if-none-match": {"*"}, "s3:ObjectCreationOperation": {"true"}},
+		map[string][]string{"s3:ObjectCreationOperation": {"false"}}
+	overwrite := map[string][]string{"s3:ObjectCreationOperation": {"true"}}
 	keys := func(partitions ...string) map[string][]string {
 		return map[string][]string{"dynamodb:LeadingKeys": partitions}
 	}
-	const bucket, table, queue = "arn:aws:s3:::acme-batches", "arn:aws:dynamodb:eu-central-1:000000000000:table/acme", "arn:aws:sqs:eu-central-1:000000000000:acme-"
+	const bucket, table, queue = "arn:aws:s3:::acme-batches", "arn:aws:dynamodb:eu-central-1:000000000000:table/acme",
+		"arn:aws:sqs:eu-central-1:000000000000:acme-"
 	for _, c := range []struct {
 		action, resource string
 		context          map[string][]string
-		may              bool
+		allowed          bool
 	}{
 		{"s3:GetObject", bucket + "/team-a/prompts/a/b c.jsonl", nil, true},
 		{"s3:GetObjectVersion", bucket + "/team-a/work/run/plan/0", nil, true},
 		{"s3:GetObject", bucket + "/team-a/runs/r/completions.jsonl", nil, false},
 		{"s3:GetObject", bucket + "/team-b/prompts/x.jsonl", nil, false},
-		{"s3:PutObject", bucket + "/team-a/work/r/shards/0/1", created, true},
+		{"s3:PutObject", bucket + "/team-a/work/r/shards/0/1", create, true},
 		{"s3:PutObject", bucket + "/team-a/work/r/shards/0/1", part, true},
-		{"s3:PutObject", bucket + "/team-a/work/r/shards/0/1", over, false},
-		{"s3:PutObject", bucket + "/team-a/prompts/x.jsonl", created, false},
-		{"s3:PutObject", bucket + "/team-a/runs/r/completions.jsonl", created, false},
+		{"s3:PutObject", bucket + "/team-a/work/r/shards/0/1", overwrite, false},
+		{"s3:PutObject", bucket + "/team-a/prompts/x.jsonl", create, false},
+		{"s3:PutObject", bucket + "/team-a/runs/r/completions.jsonl", create, false},
 		{"s3:DeleteObject", bucket + "/team-a/work/r/shards/0/1", nil, false},
 		{"s3:DeleteObject", bucket + "/team-a/pending/clock-7", nil, true},
 		{"s3:DeleteObject", bucket + "/team-a/cas/ab", nil, false},
@@ -67,25 +68,30 @@ func TestWhatAMachineMayDo(t *testing.T) {
 		{"sqs:ReceiveMessage", queue + "work-large", nil, false},
 		{"sqs:SendMessage", queue + "coordinate", nil, true},
 		{"sqs:SendMessage", queue + "work-small", nil, false},
-		{"secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-central-1:000000000000:secret:acme/hf-token-AbCdEf", nil, true},
-		{"secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-central-1:000000000000:secret:acme/api-token-AbCdEf", nil, false},
+		{"secretsmanager:GetSecretValue",
+			"arn:aws:secretsmanager:eu-central-1:000000000000:secret:acme/hf-token-AbCdEf", nil, true},
+		{"secretsmanager:GetSecretValue",
+			"arn:aws:secretsmanager:eu-central-1:000000000000:secret:acme/api-token-AbCdEf", nil, false},
 		{"lambda:InvokeFunction", "arn:aws:lambda:eu-central-1:000000000000:function:acme-submit", nil, false},
-		{"autoscaling:TerminateInstanceInAutoScalingGroup", "arn:aws:autoscaling:eu-central-1:000000000000:autoScalingGroup:7-8:autoScalingGroupName/acme-small", nil, true},
-		{"autoscaling:TerminateInstanceInAutoScalingGroup", "arn:aws:autoscaling:eu-central-1:000000000000:autoScalingGroup:7-8:autoScalingGroupName/acme-large", nil, false},
-		{"autoscaling:SetDesiredCapacity", "arn:aws:autoscaling:eu-central-1:000000000000:autoScalingGroup:7-8:autoScalingGroupName/acme-small", nil, false},
+		{"autoscaling:TerminateInstanceInAutoScalingGroup",
+			"arn:aws:autoscaling:eu-central-1:000000000000:autoScalingGroup:7-8:autoScalingGroupName/acme-small", nil, true},
+		{"autoscaling:TerminateInstanceInAutoScalingGroup",
+			"arn:aws:autoscaling:eu-central-1:000000000000:autoScalingGroup:7-8:autoScalingGroupName/acme-large", nil, false},
+		{"autoscaling:SetDesiredCapacity",
+			"arn:aws:autoscaling:eu-central-1:000000000000:autoScalingGroup:7-8:autoScalingGroupName/acme-small", nil, false},
 	} {
-		if err := p.Check(Request{c.action, c.resource, c.context}); (err == nil) != c.may {
+		if err := p.Check(Request{c.action, c.resource, c.context}); (err == nil) != c.allowed {
 			t.Errorf("%s of %s with %v: %v", c.action, c.resource, c.context, err)
 		}
 	}
 }
 
-// People are no machines and no functions: they put prompts, read what comes of
-// them, and say what becomes of runs.
-func TestWhatPeopleMayDo(t *testing.T) {
+// Users upload prompts, read results and control runs. Readers only read.
+func TestUserPoliciesAllowOnlyTheirActions(t *testing.T) {
 	t.Parallel()
 	roles := stack(t)
-	const bucket, table, queue = "arn:aws:s3:::acme-batches", "arn:aws:dynamodb:eu-central-1:000000000000:table/acme", "arn:aws:sqs:eu-central-1:000000000000:acme-"
+	const bucket, table, queue = "arn:aws:s3:::acme-batches", "arn:aws:dynamodb:eu-central-1:000000000000:table/acme",
+		"arn:aws:sqs:eu-central-1:000000000000:acme-"
 	keys := func(partition string) map[string][]string {
 		return map[string][]string{"dynamodb:LeadingKeys": {partition}}
 	}
@@ -116,31 +122,34 @@ func TestWhatPeopleMayDo(t *testing.T) {
 		{"sqs:ReceiveMessage", queue + "work-small", nil, false, false},
 		{"lambda:InvokeFunction", "arn:aws:lambda:eu-central-1:000000000000:function:acme-submit", nil, false, true},
 		{"lambda:InvokeFunction", "arn:aws:lambda:eu-central-1:000000000000:function:acme-finalize", nil, false, false},
-		{"secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-central-1:000000000000:secret:acme/hf-token-AbCdEf", nil, false, false},
-		{"autoscaling:SetDesiredCapacity", "arn:aws:autoscaling:eu-central-1:000000000000:autoScalingGroup:7-8:autoScalingGroupName/acme-small", nil, false, false},
+		{"secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-central-1:000000000000:secret:acme/hf-token-AbCdEf",
+			nil, false, false},
+		{"autoscaling:SetDesiredCapacity",
+			"arn:aws:autoscaling:eu-central-1:000000000000:autoScalingGroup:7-8:autoScalingGroupName/acme-small", nil,
+			false, false},
 	} {
-		for name, may := range map[string]bool{"reader": c.reader, "user": c.user} {
+		for name, allowed := range map[string]bool{"reader": c.reader, "user": c.user} {
 			p, ok := roles.User("acme-" + name + "-eu-central-1")
 			if !ok {
-				t.Fatalf("there is no policy of a %s", name)
+				t.Fatalf("the template has no policy for a %s", name)
 			}
-			if err := p.Check(Request{c.action, c.resource, c.context}); (err == nil) != may {
+			if err := p.Check(Request{c.action, c.resource, c.context}); (err == nil) != allowed {
 				t.Errorf("a %s: %s of %s with %v: %v", name, c.action, c.resource, c.context, err)
 			}
 		}
 	}
 }
 
-// Each function writes where its part is, and nowhere else.
-func TestWhatFunctionsMayDo(t *testing.T) {
+func TestFunctionsCallOnlyTheirSuccessors(t *testing.T) {
 	t.Parallel()
 	roles := stack(t)
 	const arn = "arn:aws:lambda:eu-central-1:000000000000:function:acme-"
-	calls := map[string]string{"submit": "plan", "plan": "plan", "coordinate": "plan finalize", "finalize": "finalize", "reclaim": "plan", "interrupt": "", "api": "submit"}
+	calls := map[string]string{"submit": "plan", "plan": "plan", "coordinate": "plan finalize", "finalize": "finalize",
+		"reclaim": "plan", "interrupt": "", "api": "submit"}
 	for name, want := range calls {
 		p, ok := roles.Function("acme-" + name)
 		if !ok {
-			t.Fatalf("there is no function %s", name)
+			t.Fatalf("the template has no function %s", name)
 		}
 		got := ""
 		for _, other := range []string{"submit", "plan", "coordinate", "finalize", "reclaim", "interrupt", "api"} {
@@ -152,31 +161,35 @@ func TestWhatFunctionsMayDo(t *testing.T) {
 			}
 		}
 		if got != want {
-			t.Errorf("%s calls %q, want %q", name, got, want)
+			t.Errorf("%s may call %q, want %q", name, got, want)
 		}
 	}
 }
 
-func TestAnOperatorThatIsNotKnownIsRefused(t *testing.T) {
+func TestUnsupportedOperatorIsAnError(t *testing.T) {
 	t.Parallel()
-	const template = `{"Resources":{"F":{"Type":"AWS::Lambda::Function","Properties":{"FunctionName":"f","Role":{"Fn::GetAtt":["R","Arn"]}}},
-		"R":{"Type":"AWS::IAM::Role","Properties":{"Policies":[{"PolicyDocument":{"Statement":[{"Sid":"S","Effect":"Allow","Action":"a:B","Resource":"*","Condition":{"DateGreaterThan":{"k":"v"}}}]}}]}}}}`
+	const template = `{"Resources":{"F":{"Type":"AWS::Lambda::Function","Properties":{"FunctionName":"f",` +
+		`"Role":{"Fn::GetAtt":["R","Arn"]}}},
+		"R":{"Type":"AWS::IAM::Role","Properties":{"Policies":[{"PolicyDocument":{"Statement":[{"Sid":"S",` +
+		`"Effect":"Allow","Action":"a:B","Resource":"*","Condition":{"DateGreaterThan":{"k":"v"}}}]}}]}}}}`
 	if _, err := ReadTemplate([]byte(template)); err == nil {
-		t.Error("it is read")
+		t.Error("a template with an unsupported operator was read")
 	}
 }
 
-func TestPatterns(t *testing.T) {
+func TestLikeMatchesPatterns(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		text, pattern string
-		fits          bool
+		matches       bool
 	}{
-		{"", "", true}, {"", "*", true}, {"", "?", false}, {"a", "", false}, {"a/b.c", "a/*", true}, {"a/", "a/*", true}, {"a", "a/*", false},
-		{"3f", "??", true}, {"3f0", "??", false}, {"shard-3f", "shard-??", true}, {"abcabc", "*abc", true}, {"abcabd", "*abc", false}, {"a.c", "a?c", true}, {"xay", "*a*", true},
+		{"", "", true}, {"", "*", true}, {"", "?", false}, {"a", "", false}, {"a/b.c", "a/*", true}, {"a/", "a/*", true},
+		{"a", "a/*", false},
+		{"3f", "??", true}, {"3f0", "??", false}, {"shard-3f", "shard-??", true}, {"abcabc", "*abc", true},
+		{"abcabd", "*abc", false}, {"a.c", "a?c", true}, {"xay", "*a*", true},
 	} {
-		if got := like(c.text, c.pattern); got != c.fits {
-			t.Errorf("%q fits %q: %t", c.text, c.pattern, got)
+		if got := like(c.text, c.pattern); got != c.matches {
+			t.Errorf("%q matches %q: %t", c.text, c.pattern, got)
 		}
 	}
 }

@@ -8,35 +8,34 @@ import (
 	"strings"
 )
 
-// Account is the one that roles are in.
+// Account is the id of the roles' account.
 const Account = "000000000000"
 
-// Roles are those of a stack's functions and machines, and the policies that it
-// has for people.
+// Roles are the policies of a stack's functions, machines and users.
 type Roles struct {
-	functions, machines map[string]Policy // by the physical name of the function, and of the group
-	people              map[string]Policy // by the policy's name
+	functions, machines map[string]Policy // by the physical name of the function or the group
+	users               map[string]Policy // by the name of the managed policy
 }
 
-// Function returns what the function of that name may do.
+// Function returns the policy of the function of the name.
 func (r Roles) Function(name string) (Policy, bool) {
 	p, ok := r.functions[name]
 	return p, ok
 }
 
-// Machine returns what the machines of the group of that name may do.
+// Machine returns the policy of the machines of the group.
 func (r Roles) Machine(group string) (Policy, bool) {
 	p, ok := r.machines[group]
 	return p, ok
 }
 
-// User returns what somebody may do who has the policy of that name.
+// User returns the managed policy of the name, for users.
 func (r Roles) User(policy string) (Policy, bool) {
-	p, ok := r.people[policy]
+	p, ok := r.users[policy]
 	return p, ok
 }
 
-// Policy are the statements of a role.
+// Policy is a list of statements.
 type Policy []statement
 
 type statement struct {
@@ -51,7 +50,7 @@ type resource struct {
 	Properties map[string]any
 }
 
-// ReadTemplate reads the roles out of a template.
+// ReadTemplate reads the roles from a CloudFormation template in JSON.
 func ReadTemplate(template []byte) (Roles, error) {
 	var t struct{ Resources map[string]resource }
 	if err := json.Unmarshal(template, &t); err != nil {
@@ -60,22 +59,22 @@ func ReadTemplate(template []byte) (Roles, error) {
 	r := Roles{map[string]Policy{}, map[string]Policy{}, map[string]Policy{}}
 	for id, at := range t.Resources {
 		var role, name string
-		into := r.functions
+		target := r.functions
 		switch at.Type {
 		case "AWS::Lambda::Function":
-			name, role = text(at.Properties["FunctionName"]), named(at.Properties["Role"])
+			name, role = text(at.Properties["FunctionName"]), referenced(at.Properties["Role"])
 		case "AWS::EC2::LaunchTemplate":
-			into, name = r.machines, text(at.Properties["LaunchTemplateName"])
-			profile := t.Resources[named(dig(at.Properties, "LaunchTemplateData", "IamInstanceProfile", "Arn"))]
+			target, name = r.machines, text(at.Properties["LaunchTemplateName"])
+			profile := t.Resources[referenced(dig(at.Properties, "LaunchTemplateData", "IamInstanceProfile", "Arn"))]
 			if roles := list(profile.Properties["Roles"]); len(roles) == 1 {
-				role = named(roles[0])
+				role = referenced(roles[0])
 			}
 		case "AWS::IAM::ManagedPolicy":
 			policy, err := statements(at.Properties)
 			if err != nil {
 				return Roles{}, fmt.Errorf("read the policy %s: %w", id, err)
 			}
-			r.people[text(at.Properties["ManagedPolicyName"])] = policy
+			r.users[text(at.Properties["ManagedPolicyName"])] = policy
 			continue
 		default:
 			continue
@@ -88,11 +87,12 @@ func ReadTemplate(template []byte) (Roles, error) {
 		if err != nil {
 			return Roles{}, fmt.Errorf("read the role of %s: %w", id, err)
 		}
-		into[name] = policy
+		target[name] = policy
 	}
 	return r, nil
 }
 
+// policies returns the statements of a role's inline policies.
 func policies(role resource) (out Policy, err error) {
 	for _, p := range list(role.Properties["Policies"]) {
 		in, err := statements(p)
@@ -104,15 +104,16 @@ func policies(role resource) (out Policy, err error) {
 	return out, nil
 }
 
-// statements are those of what has a PolicyDocument.
+// statements returns the statements of the PolicyDocument in a value.
 func statements(of any) (out Policy, err error) {
 	for _, s := range list(dig(of, "PolicyDocument", "Statement")) {
-		st := statement{id: text(dig(s, "Sid")), deny: text(dig(s, "Effect")) == "Deny", actions: texts(dig(s, "Action")), resources: texts(dig(s, "Resource")),
+		st := statement{id: text(dig(s, "Sid")), deny: text(dig(s, "Effect")) == "Deny", actions: texts(dig(s, "Action")),
+			resources:  texts(dig(s, "Resource")),
 			conditions: map[string]map[string][]string{}}
 		conditions, _ := dig(s, "Condition").(map[string]any)
 		for operator, keys := range conditions {
 			if !slices.Contains(slices.Collect(maps.Keys(operators)), operator) {
-				return nil, fmt.Errorf("statement %s: the operator %s is not known here", st.id, operator)
+				return nil, fmt.Errorf("statement %s has the unsupported operator %s", st.id, operator)
 			}
 			st.conditions[operator] = map[string][]string{}
 			of, _ := keys.(map[string]any)
@@ -125,7 +126,7 @@ func statements(of any) (out Policy, err error) {
 	return out, nil
 }
 
-// dig returns what is in x below the names.
+// dig returns the value at the path of names in x, or nil.
 func dig(x any, names ...string) any {
 	for _, name := range names {
 		m, ok := x.(map[string]any)
@@ -137,6 +138,7 @@ func dig(x any, names ...string) any {
 	return x
 }
 
+// list returns x as a list: a single value becomes a list of one.
 func list(x any) []any {
 	switch x := x.(type) {
 	case nil:
@@ -147,6 +149,7 @@ func list(x any) []any {
 	return []any{x}
 }
 
+// texts evaluates each value of a list.
 func texts(x any) (out []string) {
 	for _, e := range list(x) {
 		out = append(out, text(e))
@@ -154,15 +157,15 @@ func texts(x any) (out []string) {
 	return out
 }
 
-// named is the id of the resource that a reference is to.
-func named(x any) string {
+// referenced returns the logical id that a reference names.
+func referenced(x any) string {
 	if get := list(dig(x, "Fn::GetAtt")); len(get) == 2 {
 		return text(get[0])
 	}
 	return text(dig(x, "Ref"))
 }
 
-// text works a value out, as CloudFormation would in the account.
+// text evaluates a value as CloudFormation does in the account.
 func text(x any) string {
 	switch x := x.(type) {
 	case string:

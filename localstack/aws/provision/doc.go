@@ -1,6 +1,6 @@
-// Package seeds makes in an emulator of AWS what a deployed stack has: the
-// bucket, the table and the queues that the deployment's config names.
+// Package provision creates the resources of a stack in an emulator of AWS: the
+// bucket, the table and the queues that a deployment's config names.
 //
-// It is for emulators alone, which it takes by their address on this machine or
-// in its network of containers. An account gets its stack by cdk deploy.
+// It refuses addresses that are neither on this machine nor in its network of
+// containers. A real account gets its stack with cdk deploy.
 package provision

@@ -1,5 +1,5 @@
-// Command seed makes in an emulator of AWS what a deployed stack has. The
-// emulator is at AWS_ENDPOINT_URL.
+// Command provision creates the resources of a stack in an emulator of AWS, whose
+// address is in AWS_ENDPOINT_URL.
 package main
 
 import (
@@ -21,21 +21,21 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "seed:", err)
+		fmt.Fprintln(os.Stderr, "provision:", err)
 		os.Exit(1)
 	}
 }
 
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	f := flag.NewFlagSet("seed", flag.ContinueOnError)
+	f := flag.NewFlagSet("provision", flag.ContinueOnError)
 	f.SetOutput(stderr)
-	path := f.String("config", "rollout.toml", "the deployment's config `file`, with a table [cloud]")
+	path := f.String("config", "rollout.toml", "config `file` of the deployment, with a table [cloud]")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	text, err := os.ReadFile(*path)
 	if err != nil {
-		return fmt.Errorf("%w: name the deployment's config with --config", err)
+		return fmt.Errorf("read the config: %w (name its file with --config)", err)
 	}
 	d, err := provision.ReadConfig(*path, text)
 	if err != nil {
@@ -48,6 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err := provision.Create(ctx, cfg, d); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "the emulator has the bucket %s, the table %s and the queues %s…\n", d.Cloud.S3.Bucket, d.Cloud.DynamoDB.Table, d.Cloud.SQS.Prefix)
+	fmt.Fprintf(stdout, "the emulator has the bucket %s, the table %s and the queues %s*\n", d.Cloud.S3.Bucket,
+		d.Cloud.DynamoDB.Table, d.Cloud.SQS.Prefix)
 	return nil
 }

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// Whatever can't be seeded is refused before anything is asked for, and it is
-// said what to do.
-func TestWhatIsNoEmulatorIsRefused(t *testing.T) {
-	for name, value := range map[string]string{"AWS_ENDPOINT_URL": "", "AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none", "AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull} {
+// Each refusal names what to correct, and comes before any request.
+func TestInvalidConfigsAndAddressesAreRefused(t *testing.T) {
+	for name, value := range map[string]string{"AWS_ENDPOINT_URL": "", "AWS_ACCESS_KEY_ID": "none",
+		"AWS_SECRET_ACCESS_KEY": "none", "AWS_CONFIG_FILE": os.DevNull, "AWS_SHARED_CREDENTIALS_FILE": os.DevNull} {
 		t.Setenv(name, value)
 	}
 	dir := t.TempDir()
@@ -29,8 +29,9 @@ func TestWhatIsNoEmulatorIsRefused(t *testing.T) {
 		file("bad.toml", cloud+"sqs.prefix = \"X\"\n"): "sqs.prefix",
 		file("account.toml", cloud):                    "AWS_ENDPOINT_URL",
 	} {
-		if err := run(t.Context(), []string{"--config", path}, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want a word of %s", filepath.Base(path), err, want)
+		if err := run(t.Context(), []string{"--config", path}, io.Discard, io.Discard); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want an error with %s", filepath.Base(path), err, want)
 		}
 	}
 }
