@@ -18,23 +18,22 @@ import (
 	"rollout/shared/fault"
 )
 
-// Options configure a Bucket; the zero value is the product's.
+// Options configure a Bucket.
 type Options struct {
-	Clock clock.Clock // nil is the machine's
-	// TempAge is how long ago the last write to a temporary file must have
-	// been for Open to take it for a crashed process's leftover and
-	// remove it. 0 is an hour.
+	Clock clock.Clock // default: the machine's
+	// TempAge is the age of the last write at which Open removes a temporary file as
+	// the leftover of a crashed process. Default: one hour.
 	TempAge time.Duration
 }
 
-// Bucket is a folder as a bucket: object "a/b" is the file "a/b" in it. Users
-// may put files there with any tool; rollout's own objects appear whole and
-// never change. Several processes may use one folder.
+// Bucket is a folder as a blob.Store: the object "a/b" is the file "a/b" in it.
+// Users may put files there with any tool. The objects that rollout writes appear
+// complete and never change. Several processes may use one folder, and a Bucket is
+// safe for concurrent use.
 //
-// It keeps no old versions. A version is the file's inode, size and time of
-// modification. Names that begin with a dot are not objects, nor is anything
-// but a regular file: symbolic links are never followed inside the bucket, so
-// no name leads out of it.
+// A Bucket keeps no old versions. A version consists of the file's inode, size and
+// modification time. Only regular files whose names do not begin with a dot are
+// objects. A Bucket does not follow symbolic links, so every key stays inside it.
 type Bucket struct {
 	dir     string
 	clock   clock.Clock
@@ -42,19 +41,19 @@ type Bucket struct {
 	rootID  folderID
 	mutex   chan struct{} // holds one token: the lock within this process
 	syncs   folderSyncs
-	settled settledFolders
+	durable durableFolders
 	buffers sync.Pool // of *[]byte, copyBuffer long
-	// nameless: new objects are written to files that have no name before
-	// they are whole.
-	nameless bool
-	closed   chan struct{}  // closed by Close: watches end
-	watches  sync.WaitGroup // under way
+	// unnamed reports whether new objects are written to files without a name until
+	// they are complete (O_TMPFILE).
+	unnamed bool
+	closed  chan struct{}  // closed by Close, which ends the watches
+	watches sync.WaitGroup // running watches
 }
 
 var _ blob.Store = (*Bucket)(nil)
 
-// Open opens the folder as a bucket, makes it if it is not there, and
-// removes what crashed processes left half written.
+// Open opens the folder as a bucket. It creates the folder if it does not exist, and
+// removes old temporary files of crashed processes.
 func Open(dir string, o Options) (*Bucket, error) {
 	if o.Clock == nil {
 		o.Clock = clock.System{}
@@ -62,7 +61,7 @@ func Open(dir string, o Options) (*Bucket, error) {
 	if o.TempAge <= 0 {
 		o.TempAge = time.Hour
 	}
-	dir, err := filepath.Abs(dir) // the working folder may change
+	dir, err := filepath.Abs(dir) // the working directory may change
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
@@ -73,11 +72,18 @@ func Open(dir string, o Options) (*Bucket, error) {
 	if err != nil {
 		return nil, filesystem.Fault(err, "open bucket %s", dir)
 	}
-	b := &Bucket{dir: dir, clock: o.Clock, root: os.NewFile(uintptr(root.fd), dir), rootID: root.id, mutex: make(chan struct{}, 1), closed: make(chan struct{})}
+	b := &Bucket{
+		dir:    dir,
+		clock:  o.Clock,
+		root:   os.NewFile(uintptr(root.fd), dir),
+		rootID: root.id,
+		mutex:  make(chan struct{}, 1),
+		closed: make(chan struct{}),
+	}
 	b.buffers.New = func() any { buffer := make([]byte, copyBuffer); return &buffer }
-	b.nameless = canNameless(root.fd)
+	b.unnamed = supportsUnnamed(root.fd)
 	if err := b.removeLeftovers(o.TempAge); err != nil {
-		_ = b.root.Close() // the first error is the one that matters
+		_ = b.root.Close() // the first error takes precedence
 		return nil, filesystem.Fault(err, "open bucket %s", dir)
 	}
 	return b, nil
@@ -86,8 +92,8 @@ func Open(dir string, o Options) (*Bucket, error) {
 // Dir returns the bucket's folder, as an absolute path.
 func (b *Bucket) Dir() string { return b.dir }
 
-// Close ends the bucket's watches and lets go of the folder, when no other
-// call is under way any more; call it once. Readers that are open stay usable.
+// Close ends the bucket's watches and closes the folder. Call it once, after all other
+// calls have returned. Open readers stay usable.
 func (b *Bucket) Close() error {
 	close(b.closed)
 	b.watches.Wait()
@@ -112,8 +118,8 @@ func (b *Bucket) Stat(ctx context.Context, key, version string) (blob.Info, erro
 	return info, nil
 }
 
-// Get opens an object for reading; see blob.Store. The reader gives the bytes
-// that the object had when it was opened, even if it is replaced meanwhile.
+// Get opens an object for reading; see blob.Store. The reader returns the bytes of the
+// opened version, even if the object is replaced meanwhile.
 func (b *Bucket) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
 	if err := blob.CheckGet(key, o); err != nil {
 		return nil, blob.Info{}, err
@@ -134,7 +140,8 @@ func (b *Bucket) Get(ctx context.Context, key string, o blob.GetOptions) (io.Rea
 	if o.Length > 0 {
 		length = min(length, o.Length)
 	}
-	return &objectReader{SectionReader: io.NewSectionReader(file, offset, length), file: file, key: key}, info, nil
+	section := io.NewSectionReader(file, offset, length)
+	return &objectReader{SectionReader: section, file: file, key: key}, info, nil
 }
 
 // objectReader reads a range of an open object.
@@ -158,7 +165,7 @@ func (r *objectReader) Close() error { return filesystem.Fault(r.file.Close(), "
 func (b *Bucket) stat(key string) (blob.Info, error) {
 	folder, err := b.enter(parentOf(key), false)
 	if err != nil {
-		return blob.Info{}, absentBehindFile(err)
+		return blob.Info{}, notDirAsNotExist(err)
 	}
 	defer folder.close()
 	return folder.stat(key)
@@ -183,7 +190,7 @@ func (b *Bucket) openObject(key string) (*os.File, blob.Info, error) {
 	return os.NewFile(uintptr(fd), key), info, nil
 }
 
-// openFile opens whatever stands at the key; links are refused.
+// openFile opens the file at the key, of any type but a symbolic link.
 func (b *Bucket) openFile(key string) (fd int, err error) {
 	// Without O_NONBLOCK, opening a named pipe would wait for its writer.
 	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK
@@ -192,7 +199,7 @@ func (b *Bucket) openFile(key string) (fd int, err error) {
 	}
 	folder, err := b.enter(parentOf(key), false)
 	if err != nil {
-		return 0, absentBehindFile(err)
+		return 0, notDirAsNotExist(err)
 	}
 	defer folder.close()
 	err = filesystem.IgnoreEINTR(func() error {
@@ -202,24 +209,25 @@ func (b *Bucket) openFile(key string) (fd int, err error) {
 	return fd, err
 }
 
-// absentBehindFile turns "a file stands where the folder should be" into
-// "absent": if "a" is an object, then "a/b" is none.
-func absentBehindFile(err error) error {
+// notDirAsNotExist turns ENOTDIR into ENOENT: if "a" is an object, then "a/b" does not
+// exist.
+func notDirAsNotExist(err error) error {
 	if errors.Is(err, unix.ENOTDIR) {
 		return unix.ENOENT
 	}
 	return err
 }
 
-// wantVersion is NotFound unless the object has the wanted version ("" is any).
+// wantVersion fails with NotFound unless the object has the wanted version; "" accepts
+// any.
 func wantVersion(info blob.Info, want string) error {
 	if want == "" || want == info.Version {
 		return nil
 	}
-	return fault.New(fault.NotFound, "version %s is gone, the object is at version %s", want, info.Version)
+	return fault.New(fault.NotFound, "the version %s was replaced: the object has version %s", want, info.Version)
 }
 
-// parentOf returns the folder that holds the key; "" is the bucket itself.
+// parentOf returns the folder of the key, "" for the bucket itself.
 func parentOf(key string) string {
 	if i := strings.LastIndexByte(key, '/'); i >= 0 {
 		return key[:i]

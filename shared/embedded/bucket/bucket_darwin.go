@@ -6,15 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// There are no files without a name, and paths are opened step by step.
-func openNameless(int) (int, error)              { return 0, unix.ENOTSUP }
-func nameNameless(int, int, string) error        { return unix.ENOTSUP }
-func canNameless(int) bool                       { return false }
+// Darwin supports neither unnamed files nor opening a path in one step without
+// following links.
+func openUnnamed(int) (int, error)               { return 0, unix.ENOTSUP }
+func linkUnnamed(int, int, string) error         { return unix.ENOTSUP }
+func supportsUnnamed(int) bool                   { return false }
 func openBelow(int, string, uint64) (int, error) { return 0, unix.ENOSYS }
 
-// syncData hands a file's bytes to the disk; the file's last sync is the one
-// that makes the disk write them (F_FULLFSYNC).
+// syncData passes the bytes of a file to the disk. Only the file's last sync
+// (F_FULLFSYNC) makes the disk write them.
 func syncData(fd int) error { return unix.Fsync(fd) }
 
-// fdPath is a path that leads to an open folder.
+// fdPath returns a path of an open file or folder.
 func fdPath(fd int) string { return "/dev/fd/" + strconv.Itoa(fd) }

@@ -1,26 +1,27 @@
 package bucket
 
 import (
-	"rollout/shared/embedded/internal/filesystem"
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"rollout/shared/embedded/internal/filesystem"
 )
 
-// openNameless makes a file without a name in the folder.
-func openNameless(folder int) (int, error) {
+// openUnnamed creates a file without a name in the folder.
+func openUnnamed(folder int) (int, error) {
 	return unix.Openat(folder, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o644)
 }
 
-// nameNameless gives such a file a name that nobody has.
-func nameNameless(fd, folder int, name string) error {
+// linkUnnamed gives an unnamed file a name. It fails with EEXIST if the name exists.
+func linkUnnamed(fd, folder int, name string) error {
 	return unix.Linkat(unix.AT_FDCWD, fdPath(fd), folder, name, unix.AT_SYMLINK_FOLLOW)
 }
 
-// canNameless reports whether both can be done in the folder: the file system
-// must know such files, and /proc must be there to name them by.
-func canNameless(folder int) bool {
-	fd, err := openNameless(folder)
+// supportsUnnamed reports whether unnamed files can be created and linked in the
+// folder: the file system must support O_TMPFILE, and /proc must be mounted.
+func supportsUnnamed(folder int) bool {
+	fd, err := openUnnamed(folder)
 	if err != nil {
 		return false
 	}
@@ -29,18 +30,22 @@ func canNameless(folder int) bool {
 	return unix.Stat(fdPath(fd), &st) == nil
 }
 
-// openBelow opens what is at the path below the folder, if no link leads
-// there, in one step. Where the kernel can't, that is ENOSYS.
+// openBelow opens the path below the folder in one step, without following symbolic
+// links. It fails with ENOSYS on kernels without openat2.
 func openBelow(folder int, path string, flags uint64) (fd int, err error) {
+	how := &unix.OpenHow{
+		Flags:   flags | unix.O_CLOEXEC,
+		Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH,
+	}
 	err = filesystem.IgnoreEINTR(func() error {
-		fd, err = unix.Openat2(folder, path, &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH})
+		fd, err = unix.Openat2(folder, path, how)
 		return err
 	})
 	return fd, err
 }
 
-// syncData makes a file's bytes durable.
+// syncData makes the bytes of a file durable.
 func syncData(fd int) error { return unix.Fdatasync(fd) }
 
-// fdPath is a path that leads to an open folder.
+// fdPath returns a path of an open file or folder.
 func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }

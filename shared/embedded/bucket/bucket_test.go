@@ -22,16 +22,16 @@ func openBucket(t *testing.T, dir string) *bucket.Bucket {
 	return b
 }
 
-// Not parallel: the suite looks at the heap.
+// TestBucketConforms is not parallel: the suite measures the heap.
 func TestBucketConforms(t *testing.T) {
 	blobtest.Run(t, func(t *testing.T) blob.Store { return openBucket(t, t.TempDir()) }, blobtest.Features{})
 }
 
-// The same where files must have names from the start.
-func TestBucketConformsWithNamedFiles(t *testing.T) {
+// TestBucketConformsWithoutUnnamedFiles covers file systems without O_TMPFILE.
+func TestBucketConformsWithoutUnnamedFiles(t *testing.T) {
 	blobtest.Run(t, func(t *testing.T) blob.Store {
 		b := openBucket(t, t.TempDir())
-		b.NameAllFiles()
+		b.DisableUnnamedFiles()
 		return b
 	}, blobtest.Features{})
 }

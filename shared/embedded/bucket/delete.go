@@ -13,9 +13,9 @@ import (
 	"rollout/shared/fault"
 )
 
-// Delete removes an object; see blob.Store. Folders that become empty go with
-// it, except those at the top. The removal is not synced: losing it in a power
-// failure brings back an object that was complete.
+// Delete removes an object; see blob.Store. It also removes folders that become empty,
+// except those at the top. The removal is not synced: after a power failure the
+// complete object may exist again.
 func (b *Bucket) Delete(ctx context.Context, key, version string) error {
 	if err := blob.CheckKey(key); err != nil {
 		return err
@@ -30,7 +30,7 @@ func (b *Bucket) Delete(ctx context.Context, key, version string) error {
 func (b *Bucket) remove(ctx context.Context, key, version string) error {
 	folder, err := b.enter(parentOf(key), false)
 	if err != nil {
-		return absentBehindFile(err)
+		return notDirAsNotExist(err)
 	}
 	defer folder.close()
 	unlock, err := b.lock(ctx)
@@ -39,14 +39,14 @@ func (b *Bucket) remove(ctx context.Context, key, version string) error {
 	}
 	defer unlock()
 	info, err := folder.stat(key)
-	if fault.Is(err, fault.NotFound) { // a folder or device: no object
+	if fault.Is(err, fault.NotFound) { // a folder or device, which is not an object
 		return unix.ENOENT
 	}
 	if err != nil {
 		return err
 	}
 	if version != "" && version != info.Version {
-		return fault.New(fault.Conflict, "version %s is gone: the object is at version %s", version, info.Version)
+		return fault.New(fault.Conflict, "the version %s was replaced: the object has version %s", version, info.Version)
 	}
 	if err := unix.Unlinkat(folder.fd, nameOf(key), 0); err != nil {
 		return err
@@ -55,8 +55,8 @@ func (b *Bucket) remove(ctx context.Context, key, version string) error {
 	return nil
 }
 
-// prune removes the folder if it is empty, and then those above, as long as
-// they are below the top ones: users and watchers expect those to stay.
+// prune removes the folder if it is empty, and then empty folders above it. It keeps
+// the folders at the top, because users and watchers rely on them.
 func (b *Bucket) prune(path string) {
 	for strings.Contains(path, "/") {
 		above, err := b.enter(parentOf(path), false)
@@ -65,26 +65,26 @@ func (b *Bucket) prune(path string) {
 		}
 		var st unix.Stat_t
 		if unix.Fstatat(above.fd, nameOf(path), &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-			b.settled.forget(idOf(&st))
+			b.durable.forget(idOf(&st))
 		}
 		err = unix.Unlinkat(above.fd, nameOf(path), unix.AT_REMOVEDIR)
 		above.close()
-		if err != nil { // not empty, as a rule
+		if err != nil { // usually: the folder is not empty
 			return
 		}
 		path = parentOf(path)
 	}
 }
 
-// lockPoll and lockWait are how often and how long the lock between processes
-// is tried: it is held for microseconds, unless its holder is stopped.
+// lockPoll is the interval between attempts to take the lock between processes, and
+// lockWait their time limit. The lock is held for microseconds, unless its holder is
+// stopped.
 const (
 	lockPoll = 2 * time.Millisecond
 	lockWait = 10 * time.Second
 )
 
-// lock excludes every other replacement and removal in the bucket, in all
-// processes.
+// lock excludes all other replacements and removals in the bucket, in all processes.
 func (b *Bucket) lock(ctx context.Context) (unlock func(), err error) {
 	select {
 	case b.mutex <- struct{}{}:
@@ -104,7 +104,11 @@ func (b *Bucket) lock(ctx context.Context) (unlock func(), err error) {
 			err = nil
 		}
 		if err == nil && waited >= lockWait {
-			err = &fault.Error{Kind: fault.Unavailable, Op: "wait for the lock of the bucket " + b.dir + " for " + lockWait.String(), Remedy: filesystem.LockRemedy(b.root)}
+			err = &fault.Error{
+				Kind:   fault.Unavailable,
+				Op:     "wait for the lock of the bucket " + b.dir + " for " + lockWait.String(),
+				Remedy: filesystem.LockRemedy(b.root),
+			}
 		}
 		if err == nil {
 			select {

@@ -25,7 +25,7 @@ func putText(t *testing.T, b *bucket.Bucket, key, content string, o blob.PutOpti
 	return b.Put(t.Context(), key, strings.NewReader(content), o)
 }
 
-// temps lists what is under hidden names in the bucket, at any depth.
+// temps returns the files with hidden names in the bucket, at any depth.
 func temps(t *testing.T, dir string) []string {
 	t.Helper()
 	var found []string
@@ -41,7 +41,7 @@ func temps(t *testing.T, dir string) []string {
 	return found
 }
 
-func TestNothingIsLeftBehind(t *testing.T) {
+func TestPutsLeaveNoTemporaryFiles(t *testing.T) {
 	t.Parallel()
 	b := openBucket(t, t.TempDir())
 	ok := func(_ any, err error) {
@@ -73,16 +73,16 @@ type failingReader struct{}
 
 func (*failingReader) Read([]byte) (int, error) { return 0, fmt.Errorf("no more") }
 
-// Whoever deletes the last object of a folder removes it: here with nothing
-// else to do, so that a folder is gone at every step of a put, though less often
-// than a put begins anew.
-func TestAPutMakesItsFolderAsOftenAsItVanishes(t *testing.T) {
+// Deleting the last object of a folder removes the folder. Here a goroutine removes empty
+// folders all the time, so that a folder disappears at every step of a put, but less often
+// than a put retries.
+func TestPutCreatesRemovedFolderAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	b := openBucket(t, dir)
-	puts, over := make(chan struct{}), make(chan struct{})
+	puts, ended := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(over)
+		defer close(ended)
 		for range puts {
 			for range 30 {
 				for _, folder := range []string{"a/b/c/d", "a/b/c", "a/b"} {
@@ -91,7 +91,7 @@ func TestAPutMakesItsFolderAsOftenAsItVanishes(t *testing.T) {
 			}
 		}
 	}()
-	defer func() { close(puts); <-over }()
+	defer func() { close(puts); <-ended }()
 	for i := range 300 {
 		key := fmt.Sprintf("a/b/c/d/%d", i)
 		for _, o := range []blob.PutOptions{{CreateOnly: true}, {}} {
@@ -106,7 +106,7 @@ func TestAPutMakesItsFolderAsOftenAsItVanishes(t *testing.T) {
 	}
 }
 
-func TestCrashedPutsAreInvisibleAndRemovedWhenOld(t *testing.T) {
+func TestTemporaryFilesAreHiddenAndRemovedWhenOld(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	b := openBucket(t, dir)
@@ -143,7 +143,10 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	if _, err := putText(t, b, "inside", "inside", blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for name, to := range map[string]string{"folder": outside, "file": filepath.Join(outside, "secret"), "self": "inside", "dangling": "nowhere", "loop": "loop"} {
+	for name, to := range map[string]string{
+		"folder": outside, "file": filepath.Join(outside, "secret"),
+		"self": "inside", "dangling": "nowhere", "loop": "loop",
+	} {
 		if err := os.Symlink(to, filepath.Join(b.Dir(), name)); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +180,7 @@ func TestLinksAreNotFollowed(t *testing.T) {
 	}
 }
 
-func TestPipesAndFoldersAreNoObjects(t *testing.T) {
+func TestPipesAndFoldersAreNotObjects(t *testing.T) {
 	t.Parallel()
 	b := openBucket(t, t.TempDir())
 	if err := unix.Mkfifo(filepath.Join(b.Dir(), "pipe"), 0o644); err != nil {
@@ -196,7 +199,7 @@ func TestPipesAndFoldersAreNoObjects(t *testing.T) {
 	}
 }
 
-func TestAUsersOwnWriteIsANewVersion(t *testing.T) {
+func TestUsersWriteIsNewVersion(t *testing.T) {
 	t.Parallel()
 	b := openBucket(t, t.TempDir())
 	path := filepath.Join(b.Dir(), "x")
@@ -215,7 +218,7 @@ func TestAUsersOwnWriteIsANewVersion(t *testing.T) {
 	}
 }
 
-func TestTwoBucketsOnOneFolderExcludeEachOther(t *testing.T) {
+func TestConditionalPutsOfTwoBucketsLoseNoUpdates(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	buckets := []*bucket.Bucket{openBucket(t, dir), openBucket(t, dir)}
@@ -232,7 +235,8 @@ func TestTwoBucketsOnOneFolderExcludeEachOther(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				_, err = b.Put(t.Context(), "counter", io.MultiReader(r, strings.NewReader("x")), blob.PutOptions{IfVersion: info.Version})
+				longer := io.MultiReader(r, strings.NewReader("x"))
+				_, err = b.Put(t.Context(), "counter", longer, blob.PutOptions{IfVersion: info.Version})
 				if closeErr := r.Close(); closeErr != nil {
 					t.Error(closeErr)
 				}
@@ -251,7 +255,7 @@ func TestTwoBucketsOnOneFolderExcludeEachOther(t *testing.T) {
 	}
 }
 
-func TestEmptyFoldersGoWithTheirLastObject(t *testing.T) {
+func TestDeleteRemovesEmptyFoldersExceptTopOnes(t *testing.T) {
 	t.Parallel()
 	b := openBucket(t, t.TempDir())
 	for _, key := range []string{"work/run/0/a", "work/run/1/a"} {
@@ -268,7 +272,7 @@ func TestEmptyFoldersGoWithTheirLastObject(t *testing.T) {
 	}
 }
 
-func TestRenameIntoCopiesAndNamesEachVersion(t *testing.T) {
+func TestPutFileCreatesNewVersionEachTime(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "new bucket")
 	source := filepath.Join(t.TempDir(), "mine.jsonl")
@@ -277,7 +281,7 @@ func TestRenameIntoCopiesAndNamesEachVersion(t *testing.T) {
 	for range 5 {
 		info, err := bucket.PutFile(t.Context(), dir, source, "prompts/team/mine.jsonl")
 		if err != nil || info.Key != "prompts/team/mine.jsonl" || info.Size != 3 || seen[info.Version] {
-			t.Fatalf("RenameInto = %+v, %v; versions so far: %v", info, err, seen)
+			t.Fatalf("PutFile = %+v, %v; versions so far: %v", info, err, seen)
 		}
 		seen[info.Version] = true
 		b := openBucket(t, dir)
@@ -299,10 +303,10 @@ func TestRenameIntoCopiesAndNamesEachVersion(t *testing.T) {
 		source, key string
 		want        fault.Kind
 	}{
-		"absent source": {source + "x", "prompts/x", fault.NotFound},
-		"a folder":      {filepath.Dir(source), "prompts/x", fault.Invalid},
-		"a pipe":        {mkfifo(t), "prompts/x", fault.Invalid},
-		"hostile key":   {source, "../x", fault.Invalid},
+		"missing source":         {source + "x", "prompts/x", fault.NotFound},
+		"folder":                 {filepath.Dir(source), "prompts/x", fault.Invalid},
+		"pipe":                   {mkfifo(t), "prompts/x", fault.Invalid},
+		"key outside the bucket": {source, "../x", fault.Invalid},
 	} {
 		if _, err := bucket.PutFile(t.Context(), dir, c.source, c.key); !fault.Is(err, c.want) {
 			t.Errorf("%s: %v, want %s", name, err, c.want)
@@ -319,14 +323,14 @@ func mkfifo(t *testing.T) string {
 	return path
 }
 
-func TestABucketThatCannotBeOpenedSaysWhy(t *testing.T) {
+func TestOpenNamesInvalidFolder(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "file")
 	writeFile(t, file, "x")
 	for _, dir := range []string{file, filepath.Join(file, "below")} {
 		_, err := bucket.Open(dir, bucket.Options{})
 		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), dir) {
-			t.Errorf("OpenBucket(%q) = %v, want Invalid that names it", dir, err)
+			t.Errorf("Open(%q) = %v, want Invalid with the name", dir, err)
 		}
 	}
 }
@@ -342,14 +346,16 @@ func BenchmarkPut(b *testing.B) {
 	b.ReportAllocs()
 	before := cpuTime(b)
 	for i := 0; b.Loop(); i++ {
-		if _, err := bucket.Put(b.Context(), fmt.Sprintf("work/run/shards/%d/%d-1", i/1000, i), bytes.NewReader(content), blob.PutOptions{CreateOnly: true}); err != nil {
+		key := fmt.Sprintf("work/run/shards/%d/%d-1", i/1000, i)
+		_, err := bucket.Put(b.Context(), key, bytes.NewReader(content), blob.PutOptions{CreateOnly: true})
+		if err != nil {
 			b.Fatal(err)
 		}
 	}
 	b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/op")
 }
 
-// cpuTime is what this process has used, in itself and in the kernel.
+// cpuTime returns the CPU time of this process, in user and kernel mode.
 func cpuTime(b *testing.B) time.Duration {
 	b.Helper()
 	var use unix.Rusage

@@ -1,10 +1,9 @@
-// Package bucket drives the blob port with a folder: each object is a file, and
-// its key is the file's path below the folder.
+// Package bucket implements the blob port on a folder: each object is a file, and
+// its key is the path of the file below the folder.
 //
-// A put writes a temporary file, syncs it, and gives it its name in one step, so
-// a reader sees an object whole or not at all. An object's version is made of
-// inode, size and time of modification, so a file that its user replaces is a
-// new version. Watch reports files that users put there. Several processes may
-// share one folder. The package follows no symbolic link, never reaches the
-// network and never retries.
+// A put writes a temporary file, syncs it, and renames it, so a reader sees a
+// complete object or none. The version of an object consists of inode, size and
+// modification time, so a file that a user replaces is a new version. Watch reports
+// the files that users put there. Several processes may share one folder. The
+// package never follows symbolic links, never uses the network and never retries.
 package bucket

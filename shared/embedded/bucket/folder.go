@@ -13,27 +13,27 @@ import (
 	"rollout/shared/fault"
 )
 
-// folder is an open folder of a bucket. All work happens relative to it with
-// single names, so that nobody can swap a folder on the way for a link.
+// folder is an open folder of a bucket. All operations are relative to it and use a
+// single name, so that a path component cannot be replaced by a symbolic link.
 type folder struct {
 	fd   int
 	path string // relative to the bucket; "" is the bucket itself
 	id   folderID
-	// unsettled are the folders above that may not be on the disk yet with
-	// the entry that leads here; outermost first.
-	unsettled []*folder
-	// lent: it is the bucket's own and stays open.
-	lent bool
+	// unsynced are the folders above whose entry that leads to this folder may not be
+	// durable yet, outermost first.
+	unsynced []*folder
+	// shared reports whether fd is the bucket's own, which close keeps open.
+	shared bool
 }
 
-// folderID tells folders apart, whatever they are called.
+// folderID identifies a folder independently of its path.
 type folderID struct{ dev, ino uint64 }
 
-// enter opens the folder with the path, segment by segment, following no
-// links; with create it makes what is missing and notes which folders above
-// must be synced before something in it counts as durable.
+// enter opens the folder with the path, segment by segment, without following
+// symbolic links. With create it creates missing folders, and records which folders
+// above must be synced before an entry of the folder is durable.
 func (b *Bucket) enter(path string, create bool) (*folder, error) {
-	at := &folder{fd: int(b.root.Fd()), id: b.rootID, lent: true}
+	at := &folder{fd: int(b.root.Fd()), id: b.rootID, shared: true}
 	if path == "" {
 		return at, nil
 	}
@@ -55,8 +55,8 @@ func (b *Bucket) enter(path string, create bool) (*folder, error) {
 			at.close()
 			return nil, err
 		}
-		if create && !b.settled.has(next.id) {
-			next.unsettled, at.unsettled = append(at.unsettled, at), nil
+		if create && !b.durable.has(next.id) {
+			next.unsynced, at.unsynced = append(at.unsynced, at), nil
 		} else {
 			at.close()
 		}
@@ -65,9 +65,9 @@ func (b *Bucket) enter(path string, create bool) (*folder, error) {
 	return at, nil
 }
 
-// enterKnown opens the folder in one step if it is there and, with settled,
-// nothing above it must be synced; otherwise it is nil.
-func (b *Bucket) enterKnown(path string, settled bool) *folder {
+// enterKnown opens the folder in one step. It returns nil if the folder does not exist
+// or, with durable, if a folder above it must be synced.
+func (b *Bucket) enterKnown(path string, durable bool) *folder {
 	fd, err := openBelow(int(b.root.Fd()), path, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
 		return nil
@@ -76,7 +76,7 @@ func (b *Bucket) enterKnown(path string, settled bool) *folder {
 	var st unix.Stat_t
 	if unix.Fstat(fd, &st) == nil {
 		f.id = idOf(&st)
-		if !settled || b.settled.has(f.id) {
+		if !durable || b.durable.has(f.id) {
 			return f
 		}
 	}
@@ -84,7 +84,7 @@ func (b *Bucket) enterKnown(path string, settled bool) *folder {
 	return nil
 }
 
-// openFolder opens the folder called name within the open folder fd.
+// openFolder opens the folder name in the open folder fd.
 func openFolder(fd int, name, path string) (*folder, error) {
 	f := &folder{path: path}
 	err := filesystem.IgnoreEINTR(func() (err error) {
@@ -110,13 +110,13 @@ func idOf(st *unix.Stat_t) folderID {
 	return folderID{dev: uint64(st.Dev), ino: st.Ino} //nolint:unconvert // Dev is an int32 on darwin
 }
 
-// close closes the folder and those above that it holds.
+// close closes the folder and its unsynced parents.
 func (f *folder) close() {
-	for _, above := range f.unsettled {
+	for _, above := range f.unsynced {
 		above.close()
 	}
-	if !f.lent {
-		_ = unix.Close(f.fd) // opened for reading: nothing can be lost
+	if !f.shared {
+		_ = unix.Close(f.fd) // opened for reading; closing cannot lose data
 	}
 }
 
@@ -126,7 +126,7 @@ func (f *folder) removed() bool {
 	return unix.Fstat(f.fd, &st) == nil && st.Nlink == 0
 }
 
-// stat describes the object with the key, which is in this folder.
+// stat describes the object with the key, which must be in this folder.
 func (f *folder) stat(key string) (blob.Info, error) {
 	var st unix.Stat_t
 	if err := unix.Fstatat(f.fd, nameOf(key), &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -135,8 +135,8 @@ func (f *folder) stat(key string) (blob.Info, error) {
 	return describe(key, &st)
 }
 
-// describe returns what the object with the key is, or why it is none: links
-// are refused, and anything else that is not a regular file is not there.
+// describe returns the info of the object with the key. It fails with ELOOP for a
+// symbolic link, and with NotFound for any other file that is not regular.
 func describe(key string, st *unix.Stat_t) (blob.Info, error) {
 	if isLink(st) {
 		return blob.Info{}, unix.ELOOP
@@ -155,79 +155,81 @@ func describe(key string, st *unix.Stat_t) (blob.Info, error) {
 
 func isLink(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFLNK }
 
-// settle makes the folder's entries, and the way to it, durable.
-func (b *Bucket) settle(f *folder) error {
+// makeDurable syncs the folder and its unsynced parents.
+func (b *Bucket) makeDurable(f *folder) error {
 	if err := b.syncs.sync(f); err != nil {
 		return err
 	}
-	for i, above := range f.unsettled {
+	for i, above := range f.unsynced {
 		if err := b.syncs.sync(above); err != nil {
 			return err
 		}
 		if i > 0 {
-			b.settled.add(above.id)
+			b.durable.add(above.id)
 		}
 	}
-	if len(f.unsettled) > 0 {
-		b.settled.add(f.id)
+	if len(f.unsynced) > 0 {
+		b.durable.add(f.id)
 	}
 	return nil
 }
 
-// settledFolders remembers folders whose entry in the folder above is known to
-// be durable, so that a put does not sync the whole way down each time.
-type settledFolders struct {
+// durableFolders remembers the folders whose entry in their parent is durable, so that
+// a put need not sync the whole path each time.
+type durableFolders struct {
 	mu    sync.Mutex
 	known map[folderID]struct{}
 }
 
-// maxSettled bounds the memory; beyond it, some folders are synced again.
-const maxSettled = 4096
+// maxDurable is the most remembered folders. Beyond it they are forgotten and synced
+// again.
+const maxDurable = 4096
 
-func (s *settledFolders) has(id folderID) bool {
+func (s *durableFolders) has(id folderID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.known[id]
 	return ok
 }
 
-func (s *settledFolders) add(id folderID) {
+func (s *durableFolders) add(id folderID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.known == nil || len(s.known) >= maxSettled {
+	if s.known == nil || len(s.known) >= maxDurable {
 		s.known = make(map[folderID]struct{})
 	}
 	s.known[id] = struct{}{}
 }
 
-// forget is called before a folder is removed: its number may be used again.
-func (s *settledFolders) forget(id folderID) {
+// forget forgets a folder. It must be called before the folder is removed, because its
+// inode number may be reused.
+func (s *durableFolders) forget(id folderID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.known, id)
 }
 
-// folderSyncs lets concurrent puts into one folder share its sync.
+// folderSyncs lets concurrent puts into one folder share its syncs.
 type folderSyncs struct {
 	mu      sync.Mutex
 	folders map[folderID]*folderSync
 }
 
-// folderSync is a folder that somebody is syncing.
+// folderSync is the state of the syncs of one folder.
 type folderSync struct {
-	running sync.Mutex // held by the one who syncs
-	next    *syncRound // the round that newcomers join; nil if none has begun
-	users   int
+	running sync.Mutex // held during a sync
+	next    *syncRound // the round that new callers join, or nil
+	users   int        // callers that have not returned
 }
 
-// syncRound is one sync and those who wait for it.
+// syncRound is one sync that several callers share.
 type syncRound struct {
 	done chan struct{}
-	err  error // valid once done is closed
+	err  error // valid after done is closed
 }
 
-// sync returns when a sync that began after the call has ended. The first to
-// ask leads; those who ask before the leader's sync begins share it.
+// sync returns after a sync that began after the call. The first caller of a round
+// performs the sync; callers that arrive before it begins share its result.
 func (s *folderSyncs) sync(f *folder) error {
 	s.mu.Lock()
 	if s.folders == nil {
@@ -239,14 +241,14 @@ func (s *folderSyncs) sync(f *folder) error {
 		s.folders[f.id] = shared
 	}
 	shared.users++
-	round, leads := shared.next, false
+	round, leader := shared.next, false
 	if round == nil {
-		round, leads = &syncRound{done: make(chan struct{})}, true
+		round, leader = &syncRound{done: make(chan struct{})}, true
 		shared.next = round
 	}
 	s.mu.Unlock()
 
-	if leads {
+	if leader {
 		shared.running.Lock()
 		s.mu.Lock()
 		shared.next = nil

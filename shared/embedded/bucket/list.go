@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// readNames is how many names are read from a folder at once.
+	// readNames is how many entries of a folder one read returns.
 	readNames = 1024
-	// walkBatch is how many of a folder's names are held in memory, sorted; a
-	// larger folder is read several times.
+	// walkBatch is how many names of a folder are sorted in memory at once. A larger
+	// folder is read several times.
 	walkBatch = 8192
 )
 
@@ -45,20 +45,20 @@ func (b *Bucket) List(ctx context.Context, prefix, after string, limit int) ([]b
 	return page, nil
 }
 
-// walkOptions say what to walk and whom to tell about what is no object.
+// walkOptions configure walk.
 type walkOptions struct {
 	prefix, after string
-	batch         int                         // names of a folder held at once; 0 is walkBatch
-	entered       func(path string)           // a folder that is walked; may be nil
-	ignored       func(key string, err error) // a visible entry that is no object; may be nil
+	batch         int                         // names of a folder in memory; default: walkBatch
+	entered       func(path string)           // called for each walked folder, if not nil
+	ignored       func(key string, err error) // called for each visible entry that is not an object, if not nil
 }
 
-// walk visits the objects whose key has the prefix and sorts after `after`, in
-// byte order of keys. What vanishes meanwhile is left out.
+// walk visits the objects whose key has the prefix and sorts after `after`, in byte
+// order of their keys. It leaves out objects that are removed meanwhile.
 func (b *Bucket) walk(ctx context.Context, o walkOptions, visit func(blob.Info) error) error {
 	top := parentOf(o.prefix)
 	at, err := b.enter(top, false)
-	if errors.Is(absentBehindFile(err), unix.ENOENT) {
+	if errors.Is(notDirAsNotExist(err), unix.ENOENT) {
 		return nil
 	}
 	if err != nil {
@@ -83,7 +83,7 @@ func (f *folder) walk(ctx context.Context, o walkOptions, visit func(blob.Info) 
 	if strings.HasPrefix(o.after, base) {
 		last = o.after[len(base):]
 		if i := strings.IndexByte(last, '/'); i >= 0 {
-			last = last[:i] // that folder itself must be entered again
+			last = last[:i] // the folder that contains after must be entered again
 		}
 	}
 	for strict := false; ; strict = true {
@@ -106,8 +106,8 @@ func (f *folder) walk(ctx context.Context, o walkOptions, visit func(blob.Info) 
 	}
 }
 
-// visit handles one entry of the folder: an object's key, or a folder's with a
-// slash at its end.
+// visit handles one entry of the folder. key is the key of an object, or the path of a
+// folder with a slash at its end.
 func (f *folder) visit(ctx context.Context, key string, o walkOptions, visit func(blob.Info) error) error {
 	path, isFolder := strings.CutSuffix(key, "/")
 	switch {
@@ -140,8 +140,8 @@ func (f *folder) visit(ctx context.Context, key string, o walkOptions, visit fun
 	return visit(info)
 }
 
-// ignore passes over an entry that is no object, such as a link. Other errors
-// end the walk: leaving out an object silently would be worse.
+// ignore reports an entry that is not an object, such as a symbolic link. It returns
+// all other errors, which end the walk: a list must not leave out an object silently.
 func (o walkOptions) ignore(key string, err error) error {
 	err = filesystem.Fault(err, "walk %s", key)
 	refusedLink := errors.Is(err, unix.ELOOP)
@@ -154,9 +154,9 @@ func (o walkOptions) ignore(key string, err error) error {
 	return nil
 }
 
-// smallest returns, sorted, up to limit entries of the folder that sort
-// after `after` (or at it, unless strict). Folders have a slash at their end,
-// which is what gives the order of whole keys: "a-b" comes before "a/b".
+// smallest returns the first limit entries of the folder that sort after `after`, or
+// at it unless strict, in order. Folders have a slash at their end, so that the order
+// is that of complete keys: "a-b" sorts before "a/b".
 func (f *folder) smallest(after string, strict bool, limit int) ([]string, error) {
 	var entries []string
 	keep := func() {
@@ -185,7 +185,7 @@ func (f *folder) smallest(after string, strict bool, limit int) ([]string, error
 	return entries, err
 }
 
-// eachName calls do with the folder's names, a bounded number at a time.
+// eachName calls do with the folder's names, up to readNames at a time.
 func (f *folder) eachName(do func(names []string) error) error {
 	var names []string
 	return f.eachEntry(func(batch []os.DirEntry) error {
@@ -197,16 +197,17 @@ func (f *folder) eachName(do func(names []string) error) error {
 	})
 }
 
-// eachEntry calls do with the folder's entries, a bounded number at a time.
+// eachEntry calls do with the folder's entries, up to readNames at a time.
 func (f *folder) eachEntry(do func(batch []os.DirEntry) error) error {
-	fd, err := unix.Openat(f.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0) // with a position of its own
+	// A new file descriptor has its own read position.
+	fd, err := unix.Openat(f.fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	// ReadDir looks at an entry of unknown type by name, so the name must lead
-	// there whatever the working folder is.
+	// ReadDir uses the name of the file to stat an entry of unknown type, so the name
+	// must be valid in any working directory.
 	dir := os.NewFile(uintptr(fd), fdPath(fd))
-	defer dir.Close() // read only: nothing can be lost
+	defer dir.Close() // opened for reading; closing cannot lose data
 	for {
 		batch, err := dir.ReadDir(readNames)
 		if len(batch) > 0 {

@@ -10,7 +10,7 @@ import (
 	"rollout/shared/blob"
 )
 
-func TestFoldersLargerThanABatchAreWalkedInOrder(t *testing.T) {
+func TestWalkOfFolderLargerThanBatchIsOrdered(t *testing.T) {
 	t.Parallel()
 	b, err := Open(t.TempDir(), Options{})
 	if err != nil {

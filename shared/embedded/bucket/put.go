@@ -13,14 +13,13 @@ import (
 	"rollout/shared/fault"
 )
 
-// Put streams r into an object; see blob.Store. The bytes go to a file without
-// a name, or under a temporary one, which is synced and then gets its name in
-// one step.
+// Put streams r into an object; see blob.Store. It writes the bytes to an unnamed or
+// temporary file, syncs the file, and then gives it its name in one step.
 func (b *Bucket) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
 	if err := blob.CheckPut(key, o); err != nil {
 		return blob.Info{}, err
 	}
-	if err := b.expect(key, o); err != nil { // cheap refusals come before the stream is read
+	if err := b.precheck(key, o); err != nil { // fails before the stream is read, if possible
 		return blob.Info{}, filesystem.Fault(err, "put %s", key)
 	}
 	temp, err := b.newObject(key, o)
@@ -50,9 +49,9 @@ func (b *Bucket) Join(ctx context.Context, dst string, parts []blob.Range) (blob
 	return info, filesystem.Fault(err, "join %s", dst)
 }
 
-// Copy makes dst a copy of src; see blob.Store. It copies bytes (by reference
-// where the file system can) rather than linking the file, because a user may
-// yet write to src in place.
+// Copy makes dst a copy of src; see blob.Store. It copies the bytes, by reference if the
+// file system supports it. It does not link the file, because a user may still write to
+// src in place.
 func (b *Bucket) Copy(ctx context.Context, dst, src string) (blob.Info, error) {
 	parts := []blob.Range{{Key: src}}
 	if err := blob.CheckJoin(dst, parts); err != nil {
@@ -64,7 +63,7 @@ func (b *Bucket) Copy(ctx context.Context, dst, src string) (blob.Info, error) {
 
 func (b *Bucket) join(ctx context.Context, dst string, parts []blob.Range) (blob.Info, error) {
 	createOnly := blob.PutOptions{CreateOnly: true}
-	if err := b.expect(dst, createOnly); err != nil {
+	if err := b.precheck(dst, createOnly); err != nil {
 		return blob.Info{}, err
 	}
 	temp, err := b.newObject(dst, createOnly)
@@ -80,13 +79,13 @@ func (b *Bucket) join(ctx context.Context, dst string, parts []blob.Range) (blob
 	return b.publish(ctx, temp, dst, createOnly)
 }
 
-// appendRange appends the range of an object to the temporary file.
+// appendRange appends a range of an object to the temporary file.
 func (b *Bucket) appendRange(ctx context.Context, temp *tempFile, part blob.Range) error {
 	file, info, err := b.openObject(part.Key)
 	if err != nil {
 		return err
 	}
-	defer file.Close() // read only: nothing can be lost
+	defer file.Close() // opened for reading; closing cannot lose data
 	offset, length, err := part.Resolve(info.Size)
 	if err != nil {
 		return err
@@ -94,12 +93,12 @@ func (b *Bucket) appendRange(ctx context.Context, temp *tempFile, part blob.Rang
 	return temp.copyFrom(ctx, file, offset, length)
 }
 
-// newObject makes the temporary file of an object that is being written. Only
-// a name that nobody has can be given to a file without one.
+// newObject creates the file to which a new object is written. It uses an unnamed file
+// only for create-only puts, because linking one cannot replace an existing name.
 func (b *Bucket) newObject(key string, o blob.PutOptions) (temp *tempFile, err error) {
-	err = whileFoldersVanish(func() (err error) {
-		if b.nameless && o.CreateOnly {
-			temp, err = b.newNameless(parentOf(key))
+	err = retryIfFolderRemoved(func() (err error) {
+		if b.unnamed && o.CreateOnly {
+			temp, err = b.newUnnamed(parentOf(key))
 			return err
 		}
 		temps, err := b.enter(tempFolder, true)
@@ -111,26 +110,28 @@ func (b *Bucket) newObject(key string, o blob.PutOptions) (temp *tempFile, err e
 	return temp, err
 }
 
-// vanishings is how often in a row a folder may be gone that was just there or
-// was just made: each time takes a removal in the moment between.
-const vanishings = 100
+// maxFolderRetries is the most attempts of retryIfFolderRemoved. Each retry takes a
+// removal in the short time between the creation and the use of a folder.
+const maxFolderRetries = 100
 
-// whileFoldersVanish repeats what makes or uses the folder of an object that is
-// not there yet: whoever deletes the last object in a folder removes it.
-func whileFoldersVanish(do func() error) error {
+// retryIfFolderRemoved calls do, which creates or uses the folder of a new object, and
+// repeats it after ENOENT: a concurrent Delete of the last object in a folder removes
+// the folder.
+func retryIfFolderRemoved(do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
 		if !errors.Is(err, unix.ENOENT) {
 			return err
 		}
-		if try == vanishings {
-			return fault.WithKind(fault.Unavailable, err, "the folder or the temporary file vanished while the object was written")
+		if try == maxFolderRetries {
+			return fault.WithKind(fault.Unavailable, err,
+				"the folder or the temporary file was removed while the object was written")
 		}
 	}
 }
 
-// expect tells whether the put's condition holds now.
-func (b *Bucket) expect(key string, o blob.PutOptions) error {
+// precheck fails if the put's condition does not hold now.
+func (b *Bucket) precheck(key string, o blob.PutOptions) error {
 	if !o.CreateOnly && o.IfVersion == "" {
 		return nil
 	}
@@ -138,28 +139,29 @@ func (b *Bucket) expect(key string, o blob.PutOptions) error {
 	return checkCondition(info, err, o)
 }
 
-// checkCondition judges a put's condition by what stat said about the key.
+// checkCondition checks a put's condition against the result of stat for the key.
 func checkCondition(info blob.Info, err error, o blob.PutOptions) error {
 	absent := errors.Is(err, unix.ENOENT)
 	switch {
 	case o.IfVersion == "" && !o.CreateOnly, o.CreateOnly && absent:
 		return nil
 	case o.CreateOnly && err == nil:
-		return fault.New(fault.Conflict, "the object exists, at version %s", info.Version)
-	case o.CreateOnly: // whatever is there instead shows when the name is taken
+		return fault.New(fault.Conflict, "the object exists, with version %s", info.Version)
+	case o.CreateOnly: // placing the file fails if the name is that of a folder or device
 		return nil
 	case absent:
-		return fault.New(fault.Conflict, "version %s is gone: there is no such object now", o.IfVersion)
+		return fault.New(fault.Conflict, "the version %s was deleted: the object does not exist", o.IfVersion)
 	case err != nil:
 		return err
 	case info.Version != o.IfVersion:
-		return fault.New(fault.Conflict, "version %s is gone: the object is at version %s", o.IfVersion, info.Version)
+		return fault.New(fault.Conflict, "the version %s was replaced: the object has version %s",
+			o.IfVersion, info.Version)
 	}
 	return nil
 }
 
-// publish syncs the temporary file and gives it the key's name under the
-// condition; when it returns, the object is durable.
+// publish syncs the temporary file and gives it the key's name if the condition holds.
+// When it returns, the object is durable.
 func (b *Bucket) publish(ctx context.Context, temp *tempFile, key string, o blob.PutOptions) (blob.Info, error) {
 	if err := temp.seal(b.clock.Now()); err != nil {
 		return blob.Info{}, err
@@ -179,13 +181,13 @@ func (b *Bucket) describeTemp(temp *tempFile, key string) (blob.Info, error) {
 	return describe(key, &st)
 }
 
-// place gives the sealed temporary file its name. Its folder may vanish in
-// between, and is then made again.
+// place gives the synced temporary file its name. It creates the folder again if a
+// concurrent Delete removes it.
 func (b *Bucket) place(ctx context.Context, temp *tempFile, key string, o blob.PutOptions) error {
-	known := temp.nameless() // a file without a name is in its object's folder
-	return whileFoldersVanish(func() error {
-		if known {
-			known = false
+	inFolder := temp.unnamed() // an unnamed file was created in its object's folder
+	return retryIfFolderRemoved(func() error {
+		if inFolder {
+			inFolder = false
 			return b.tryPlace(ctx, temp, temp.folder, key, o)
 		}
 		target, err := b.enter(parentOf(key), true)
@@ -197,7 +199,10 @@ func (b *Bucket) place(ctx context.Context, temp *tempFile, key string, o blob.P
 	})
 }
 
-func (b *Bucket) tryPlace(ctx context.Context, temp *tempFile, target *folder, key string, o blob.PutOptions) (err error) {
+// tryPlace gives the temporary file its name in the folder target.
+func (b *Bucket) tryPlace(
+	ctx context.Context, temp *tempFile, target *folder, key string, o blob.PutOptions,
+) (err error) {
 	if o.CreateOnly {
 		err = placeNew(temp, target, nameOf(key))
 	} else {
@@ -206,15 +211,15 @@ func (b *Bucket) tryPlace(ctx context.Context, temp *tempFile, target *folder, k
 	if err != nil {
 		return err
 	}
-	return b.settle(target)
+	return b.makeDurable(target)
 }
 
-// placeNew gives the file a name that nobody has, or fails with Conflict.
+// placeNew gives the file a new name. It fails with Conflict if the name exists.
 func placeNew(temp *tempFile, target *folder, name string) error {
 	err := temp.rename(target, name)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.ENOTSUP) {
-		// The file system can't rename that way. A link is create-only too;
-		// discard then removes the temporary name.
+		// The file system does not support renaming without replacing. A link does not
+		// replace either; discard then removes the temporary name.
 		err = unix.Linkat(temp.folder.fd, temp.name, target.fd, name, 0)
 	}
 	if !errors.Is(err, unix.EEXIST) {
@@ -226,9 +231,11 @@ func placeNew(temp *tempFile, target *folder, name string) error {
 	return fault.New(fault.Conflict, "the object exists")
 }
 
-// placeOver gives the file a name, replacing what has it now. The lock makes
-// the check of the version and the renaming one step.
-func (b *Bucket) placeOver(ctx context.Context, temp *tempFile, target *folder, key string, o blob.PutOptions) error {
+// placeOver gives the file a name and replaces the object that has it. The lock makes
+// the check of the version and the rename atomic.
+func (b *Bucket) placeOver(
+	ctx context.Context, temp *tempFile, target *folder, key string, o blob.PutOptions,
+) error {
 	unlock, err := b.lock(ctx)
 	if err != nil {
 		return err
@@ -247,5 +254,6 @@ func (b *Bucket) placeOver(ctx context.Context, temp *tempFile, target *folder, 
 }
 
 func notAFile(name string) error {
-	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%q is no object but a folder, a link or a device", name), Remedy: "use another name"}
+	return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%q is a folder, a link or a device, not an object", name),
+		Remedy: "use another name"}
 }

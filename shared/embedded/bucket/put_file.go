@@ -15,15 +15,14 @@ import (
 	"rollout/shared/fault"
 )
 
-// submitLeftover is when a hidden copy beside a target is a crashed
-// submission's.
+// submitLeftover is the age at which a hidden copy beside a target is removed as the
+// leftover of a crashed submission.
 const submitLeftover = time.Hour
 
-// PutFile puts a copy of the user's file at srcPath into the bucket in the
-// folder bucketDir, under the key. The copy is written and synced under a
-// hidden name in the key's own folder and then renamed, so that a watcher may
-// take it at once, whole. What has the key already is replaced: each call
-// makes a new version, which the returned Info names.
+// PutFile copies the user's file srcPath into the bucket in the folder bucketDir, under
+// the key. It writes and syncs the copy under a hidden name in the folder of the key
+// and then renames it, so that a watcher may announce it at once. PutFile replaces an
+// existing object. Each call creates a new version, which the returned Info names.
 func PutFile(ctx context.Context, bucketDir, srcPath, key string) (blob.Info, error) {
 	if err := blob.CheckKey(key); err != nil {
 		return blob.Info{}, err
@@ -32,7 +31,7 @@ func PutFile(ctx context.Context, bucketDir, srcPath, key string) (blob.Info, er
 	if err != nil {
 		return blob.Info{}, err
 	}
-	defer b.Close() // everything is synced by then
+	defer b.Close() // putFile has synced its writes
 	info, err := b.putFile(ctx, srcPath, key)
 	return info, filesystem.Fault(err, "submit %s as %s", srcPath, key)
 }
@@ -42,14 +41,17 @@ func (b *Bucket) putFile(ctx context.Context, srcPath, key string) (blob.Info, e
 	if err != nil {
 		return blob.Info{}, err
 	}
-	defer src.Close() // read only: nothing can be lost
+	defer src.Close() // opened for reading; closing cannot lose data
 	stat, err := src.Stat()
 	if err != nil {
 		return blob.Info{}, err
 	}
 	if !stat.Mode().IsRegular() {
-		return blob.Info{}, &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "%s is not a regular file", srcPath),
-			Remedy: "write it to a file first"}
+		return blob.Info{}, &fault.Error{
+			Kind:   fault.Invalid,
+			Err:    fault.New(fault.Invalid, "%s is not a regular file", srcPath),
+			Remedy: "write its content to a file first",
+		}
 	}
 	target, err := b.enter(parentOf(key), true)
 	if err != nil {
@@ -67,7 +69,7 @@ func (b *Bucket) putFile(ctx context.Context, srcPath, key string) (blob.Info, e
 	if err := temp.copyFrom(ctx, src, 0, stat.Size()); err != nil {
 		return blob.Info{}, err
 	}
-	if err := temp.seal(sameSecond(stat.ModTime())); err != nil {
+	if err := temp.seal(randomNanoseconds(stat.ModTime())); err != nil {
 		return blob.Info{}, err
 	}
 	info, err := b.describeTemp(temp, key)
@@ -77,10 +79,10 @@ func (b *Bucket) putFile(ctx context.Context, srcPath, key string) (blob.Info, e
 	return info, b.place(ctx, temp, key, blob.PutOptions{})
 }
 
-// sameSecond keeps the time of the user's file but for the part below a
-// second, which it draws: submitting one file twice makes two versions.
-func sameSecond(t time.Time) time.Time {
-	var dice [4]byte
-	_, _ = rand.Read(dice[:]) // documented never to fail
-	return time.Unix(t.Unix(), int64(binary.LittleEndian.Uint32(dice[:])%1e9))
+// randomNanoseconds returns t with a random fraction of the second, so that submitting
+// the same file twice creates two versions.
+func randomNanoseconds(t time.Time) time.Time {
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // documented never to fail
+	return time.Unix(t.Unix(), int64(binary.LittleEndian.Uint32(random[:])%1e9))
 }

@@ -18,29 +18,28 @@ import (
 const (
 	// tempFolder holds objects that are being written.
 	tempFolder = ".rollout-tmp"
-	// tempPrefix begins the hidden names that RenameInto uses beside its
-	// target.
+	// tempPrefix begins the hidden names of temporary files. PutFile creates one beside
+	// its target.
 	tempPrefix = ".rollout-"
-	// copyBuffer is how much is read before it is written.
+	// copyBuffer is the size of the buffer of a streamed put, in bytes.
 	copyBuffer = 256 << 10
-	// syncEvery is how much is written between two syncs of a file's data: one
-	// large sync at the end holds up everybody else's small ones.
+	// syncEvery is how many bytes are written between two syncs of a file's data. One
+	// large sync at the end would delay the small ones of other writers.
 	syncEvery = 32 << 20
-	// maxEmptyReads is how often in a row a reader may give nothing.
+	// maxEmptyReads is the most consecutive reads without bytes or an error.
 	maxEmptyReads = 100
 )
 
-// tempFile is an object that is being written: under a hidden name, or without
-// one.
+// tempFile is an object that is being written, under a hidden name or without a name.
 type tempFile struct {
 	file     *os.File
-	folder   *folder // where it is
-	name     string  // "" is none
-	unsynced int64   // bytes written since the last sync of data
-	placed   bool    // it was renamed and has no temporary name any more
+	folder   *folder // that contains the file
+	name     string  // "" for an unnamed file
+	unsynced int64   // bytes written since the last sync of the data
+	placed   bool    // renamed, so that the temporary name does not exist any more
 }
 
-// newTemp makes a temporary file in the folder, which it then owns.
+// newTemp creates a temporary file in the folder, and takes over the folder.
 func newTemp(in *folder) (*tempFile, error) {
 	name := tempPrefix + rand.Text()
 	var fd int
@@ -55,20 +54,20 @@ func newTemp(in *folder) (*tempFile, error) {
 	return &tempFile{file: os.NewFile(uintptr(fd), name), folder: in, name: name}, nil
 }
 
-// newNameless makes a file that has no name yet, for an object in the folder
-// with the path. A crash leaves nothing of it behind.
-func (b *Bucket) newNameless(path string) (*tempFile, error) {
+// newUnnamed creates an unnamed file for an object in the folder with the path. The
+// kernel removes it if the process crashes.
+func (b *Bucket) newUnnamed(path string) (*tempFile, error) {
 	in, err := b.enter(path, true)
 	if err != nil {
 		return nil, err
 	}
 	var fd int
 	err = filesystem.IgnoreEINTR(func() error {
-		fd, err = openNameless(in.fd)
+		fd, err = openUnnamed(in.fd)
 		return err
 	})
 	if err != nil {
-		if in.removed() { // ext4 says "not permitted" then
+		if in.removed() { // ext4 reports EPERM for a removed folder
 			err = unix.ENOENT
 		}
 		in.close()
@@ -77,38 +76,36 @@ func (b *Bucket) newNameless(path string) (*tempFile, error) {
 	return &tempFile{file: os.NewFile(uintptr(fd), path+"/(new)"), folder: in}, nil
 }
 
-func (t *tempFile) nameless() bool { return t.name == "" }
+func (t *tempFile) unnamed() bool { return t.name == "" }
 
-// rename gives the file a name that nobody has.
+// rename gives the file a new name. It fails with EEXIST if the name exists.
 func (t *tempFile) rename(to *folder, name string) (err error) {
-	if t.nameless() {
-		return nameNameless(int(t.file.Fd()), to.fd, name)
+	if t.unnamed() {
+		return linkUnnamed(int(t.file.Fd()), to.fd, name)
 	}
 	err = filesystem.RenameNoReplace(t.folder.fd, t.name, to.fd, name)
 	t.placed = err == nil
 	return err
 }
 
-// discard closes the file and removes it under its temporary name, if it still
-// has it.
+// discard closes the file and removes its temporary name, if it still has one.
 func (t *tempFile) discard() {
-	_ = t.file.Close() // synced before, if it matters
-	if !t.placed && !t.nameless() {
-		_ = unix.Unlinkat(t.folder.fd, t.name, 0) // a leftover is invisible and removed later
+	_ = t.file.Close() // a placed file was synced before
+	if !t.placed && !t.unnamed() {
+		_ = unix.Unlinkat(t.folder.fd, t.name, 0) // a leftover is hidden, and Open removes it later
 	}
 	t.folder.close()
 }
 
-// readError is an error of the reader that a put was given, as opposed to one
-// of the disk.
+// readError is an error of the caller's reader, as opposed to one of the disk.
 type readError struct{ err error }
 
 func (e *readError) Error() string { return e.err.Error() }
 
-// fill streams r into the file. An error of r comes back as a *readError.
+// fill streams r into the file. It returns an error of r as a *readError.
 func (t *tempFile) fill(ctx context.Context, r io.Reader, buffer []byte) error {
 	if inMemory, ok := r.(*bytes.Reader); ok && inMemory.Len() <= syncEvery && ctx.Err() == nil {
-		_, err := inMemory.WriteTo(t.file) // without a copy; this reader has no errors
+		_, err := inMemory.WriteTo(t.file) // avoids a copy; a bytes.Reader has no errors of its own
 		return filesystem.Fault(err, "write")
 	}
 	for {
@@ -133,8 +130,8 @@ func (t *tempFile) fill(ctx context.Context, r io.Reader, buffer []byte) error {
 	}
 }
 
-// readFull fills the buffer as far as r gives. Unlike io.ReadFull it passes on
-// r's own io.ErrUnexpectedEOF as the error that it is.
+// readFull reads until the buffer is full or r returns an error. Unlike io.ReadFull it
+// returns r's error unchanged, so that an io.ErrUnexpectedEOF is always one of r.
 func readFull(r io.Reader, buffer []byte) (n int, err error) {
 	empty := 0
 	for n < len(buffer) && err == nil {
@@ -150,7 +147,7 @@ func readFull(r io.Reader, buffer []byte) (n int, err error) {
 	return n, err
 }
 
-// copyFrom appends a range of another file, inside the kernel where it can.
+// copyFrom appends a range of another file, inside the kernel if possible.
 func (t *tempFile) copyFrom(ctx context.Context, src *os.File, offset, length int64) error {
 	if _, err := src.Seek(offset, io.SeekStart); err != nil {
 		return filesystem.Fault(err, "seek")
@@ -161,7 +158,7 @@ func (t *tempFile) copyFrom(ctx context.Context, src *os.File, offset, length in
 		}
 		n, err := io.CopyN(t.file, src, min(length, syncEvery))
 		if err == io.EOF {
-			return fault.New(fault.Corrupt, "the source became shorter while it was copied: %d bytes are missing", length-n)
+			return fault.New(fault.Corrupt, "the source shrank during the copy: %d bytes are missing", length-n)
 		}
 		if err != nil {
 			return filesystem.Fault(err, "copy")
@@ -174,26 +171,27 @@ func (t *tempFile) copyFrom(ctx context.Context, src *os.File, offset, length in
 	return nil
 }
 
-// wrote syncs the data when enough has been written since the last time.
+// wrote counts n written bytes, and syncs the data after every syncEvery bytes.
 func (t *tempFile) wrote(n int64) error {
 	if t.unsynced += n; t.unsynced < syncEvery {
 		return nil
 	}
 	t.unsynced = 0
-	return filesystem.Fault(filesystem.IgnoreEINTR(func() error { return syncData(int(t.file.Fd())) }), "sync")
+	err := filesystem.IgnoreEINTR(func() error { return syncData(int(t.file.Fd())) })
+	return filesystem.Fault(err, "sync")
 }
 
-// seal gives the file its time of modification and makes it durable. The time
-// comes from the caller to the nanosecond, because the file system's own may
-// be the same for writes within some milliseconds, and with a file number used
-// again two versions would then look alike.
+// seal sets the modification time of the file and makes the file durable. The caller
+// gives the time in nanoseconds: the file system's own clock may return the same time
+// for several milliseconds, and after the reuse of an inode number two versions would
+// be equal.
 func (t *tempFile) seal(modified time.Time) error {
 	stamp, err := unix.TimeToTimespec(modified)
 	if err != nil {
 		return fault.WithKind(fault.Invalid, err, "set the time %s", modified)
 	}
 	at, name, flags := t.folder.fd, t.name, unix.AT_SYMLINK_NOFOLLOW
-	if t.nameless() {
+	if t.unnamed() {
 		at, name, flags = unix.AT_FDCWD, fdPath(int(t.file.Fd())), 0
 	}
 	if err := unix.UtimesNanoAt(at, name, []unix.Timespec{stamp, stamp}, flags); err != nil {
@@ -202,8 +200,7 @@ func (t *tempFile) seal(modified time.Time) error {
 	return filesystem.Fault(t.file.Sync(), "sync")
 }
 
-// removeLeftovers removes temporary files that nobody has written to for the
-// age.
+// removeLeftovers removes temporary files whose last write is at least age ago.
 func (b *Bucket) removeLeftovers(age time.Duration) error {
 	temps, err := b.enter(tempFolder, false)
 	if errors.Is(err, unix.ENOENT) {
@@ -216,8 +213,8 @@ func (b *Bucket) removeLeftovers(age time.Duration) error {
 	return temps.removeOlder(b.clock.Now().Add(-age), tempPrefix)
 }
 
-// removeOlder removes the folder's files with the name's prefix that were last
-// written before the time.
+// removeOlder removes the files of the folder whose names have the prefix and whose
+// last write was before the given time.
 func (f *folder) removeOlder(before time.Time, prefix string) error {
 	return f.eachName(func(names []string) error {
 		for _, name := range names {
@@ -225,11 +222,12 @@ func (f *folder) removeOlder(before time.Time, prefix string) error {
 			if len(name) < len(prefix) || name[:len(prefix)] != prefix {
 				continue
 			}
-			if unix.Fstatat(f.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil || !time.Unix(st.Mtim.Unix()).Before(before) {
+			err := unix.Fstatat(f.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+			if err != nil || !time.Unix(st.Mtim.Unix()).Before(before) {
 				continue
 			}
 			if err := unix.Unlinkat(f.fd, name, 0); err != nil && err != unix.ENOENT {
-				return filesystem.Fault(err, "remove leftover %s", name)
+				return filesystem.Fault(err, "remove the temporary file %s", name)
 			}
 		}
 		return nil

@@ -18,13 +18,13 @@ import (
 	"rollout/shared/fault"
 )
 
-// WatchOptions configure Bucket.Watch; zero values are the product's.
+// WatchOptions configure Bucket.Watch.
 type WatchOptions struct {
-	Clock        clock.Clock   // nil is the machine's
-	Quiet        time.Duration // how long a file that is being written must rest; 0 is 1 s
-	EmptyRecheck time.Duration // how long an empty one must; 0 is 10 s
-	Rescan       time.Duration // how often the folder is read through; 0 is 5 s
-	Logger       *slog.Logger  // nil discards
+	Clock        clock.Clock   // default: the machine's
+	Quiet        time.Duration // time without writes after which a file is announced; default: 1 s
+	EmptyRecheck time.Duration // the same for an empty file; default: 10 s
+	Rescan       time.Duration // interval between scans of the whole folder; default: 5 s
+	Logger       *slog.Logger  // default: discards
 }
 
 func (o WatchOptions) withDefaults() WatchOptions {
@@ -46,14 +46,14 @@ func (o WatchOptions) withDefaults() WatchOptions {
 	return o
 }
 
-// Watch announces the objects under the prefix: those that are there when it
-// begins, then new ones and new versions, until ctx ends, when the channel
-// closes. It makes the prefix's folder if it is missing.
+// Watch announces the objects under the prefix: the existing ones, then new objects and
+// new versions, until ctx ends or the bucket is closed, when it closes the channel. It
+// creates the folder of the prefix if it does not exist.
 //
-// Each version is announced once a watcher, and again by the next one: at
-// least once in all. File notifications make it quick; reading the folder
-// again and again makes it complete, also where there are no notifications. A
-// file that is removed or replaced before its turn is not announced.
+// Each Watch announces each version once; a later Watch announces it again, so that
+// delivery is at least once. File notifications make it fast. Repeated scans make it
+// complete, even without notifications. A file that is removed or replaced before its
+// turn is not announced.
 func (b *Bucket) Watch(ctx context.Context, prefix string, o WatchOptions) <-chan blob.Info {
 	w := &watcher{
 		bucket: b, prefix: prefix, options: o.withDefaults(),
@@ -82,35 +82,36 @@ type watcher struct {
 	bucket  *Bucket
 	prefix  string
 	options WatchOptions
-	notify  *fsnotify.Watcher // nil if the system gives none
+	notify  *fsnotify.Watcher // nil if the system has no notifications
 
 	files   map[string]*watchedFile // every object, by key
 	pending map[string]*watchedFile // those not ready yet
-	queue   []string                // keys of those to announce, in order
-	round   uint64                  // the number of the current reading of the folder
-	due     time.Time               // when the timer goes off; zero if it is not set
+	queue   []string                // keys to announce, in order
+	round   uint64                  // the number of the current scan
+	due     time.Time               // when the timer fires; zero if it is not set
 	timer   *time.Timer
 
 	hidden   map[string]string // inodes of files under hidden names, by path; bounded
-	reported map[string]string // what was logged, by subject, to log it once; bounded
+	reported map[string]string // logged errors by subject, to log each once; bounded
 }
 
-// watchedFile is an object and what has become of its present version.
+// watchedFile is an object and the state of its current version.
 type watchedFile struct {
 	sighting
 	state fileState
-	round uint64 // the last reading of the folder that met it
+	round uint64 // the last scan that found it
 }
 
 type fileState uint8
 
+// States of a version, in order.
 const (
-	filePending   fileState = iota // to be looked at when it is ready
-	fileQueued                     // to be announced
-	fileAnnounced                  // done
+	filePending   fileState = iota // may still be written
+	fileQueued                     // will be announced
+	fileAnnounced                  // was announced
 )
 
-// maxRemembered bounds the maps that only spare work or log lines.
+// maxRemembered limits the maps that only save work or log lines.
 const maxRemembered = 1024
 
 func (w *watcher) run(ctx context.Context, out chan<- blob.Info) {
@@ -122,19 +123,19 @@ func (w *watcher) run(ctx context.Context, out chan<- blob.Info) {
 	var failures chan error
 	notify, err := fsnotify.NewWatcher()
 	if err == nil {
-		defer notify.Close() // nothing to lose
+		defer notify.Close() // its error is not useful
 		w.notify, events, failures = notify, notify.Events, notify.Errors
 	} else {
 		w.report("notifications", err)
 	}
-	w.timer = time.NewTimer(w.options.Rescan) // set anew whenever something is due
+	w.timer = time.NewTimer(w.options.Rescan) // wakeAt resets it
 	defer w.timer.Stop()
 	rescan := time.NewTicker(w.options.Rescan)
 	defer rescan.Stop()
 	if folder, err := w.bucket.enter(parentOf(w.prefix), true); err == nil {
 		folder.close()
 	} else {
-		w.report(w.prefix, filesystem.Fault(err, "make folder"))
+		w.report(w.prefix, filesystem.Fault(err, "create folder"))
 	}
 	w.rescan(ctx)
 
@@ -152,7 +153,7 @@ func (w *watcher) run(ctx context.Context, out chan<- blob.Info) {
 			w.queue = w.queue[1:]
 		case event := <-events:
 			w.handle(ctx, event)
-		case err := <-failures: // as a rule an overflow: some events are lost
+		case err := <-failures: // usually an overflow, which loses events
 			w.report("notifications", err)
 			w.rescan(ctx)
 		case <-w.timer.C:
@@ -163,7 +164,7 @@ func (w *watcher) run(ctx context.Context, out chan<- blob.Info) {
 	}
 }
 
-// rescan reads the whole folder and forgets what is gone.
+// rescan scans the whole folder and forgets files that no longer exist.
 func (w *watcher) rescan(ctx context.Context) {
 	w.round++
 	if !w.scan(ctx, w.prefix) {
@@ -176,15 +177,15 @@ func (w *watcher) rescan(ctx context.Context) {
 	}
 }
 
-// scan reads what is under the prefix and has its folders watched; it reports
-// whether it came to the end.
+// scan reads the objects under the prefix and subscribes to its folders. It reports
+// whether it read all of them.
 func (w *watcher) scan(ctx context.Context, prefix string) bool {
 	err := w.bucket.walk(ctx, walkOptions{
 		prefix:  prefix,
 		entered: w.watchFolder,
 		ignored: func(key string, err error) { w.report(key, err) },
 	}, func(info blob.Info) error {
-		w.sighted(info, false)
+		w.record(info, false)
 		return nil
 	})
 	if err != nil && ctx.Err() == nil {
@@ -194,7 +195,7 @@ func (w *watcher) scan(ctx context.Context, prefix string) bool {
 	return err == nil
 }
 
-// watchFolder asks for notifications about the folder; asking again is cheap.
+// watchFolder subscribes to notifications about the folder. Repeating it is cheap.
 func (w *watcher) watchFolder(path string) {
 	if w.notify == nil {
 		return
@@ -204,7 +205,7 @@ func (w *watcher) watchFolder(path string) {
 	}
 }
 
-// handle takes a notification as a hint to look at a file.
+// handle examines the file that a notification names.
 func (w *watcher) handle(ctx context.Context, event fsnotify.Event) {
 	path, ok := strings.CutPrefix(event.Name, w.bucket.dir+"/")
 	if !ok {
@@ -215,27 +216,26 @@ func (w *watcher) handle(ctx context.Context, event fsnotify.Event) {
 		return
 	}
 	if !strings.HasPrefix(path, w.prefix) || blob.CheckKey(path) != nil {
-		return // a rescan says why
+		return // a rescan reports the reason
 	}
 	info, err := w.bucket.stat(path)
 	switch {
 	case err == nil:
-		w.sighted(info, event.Has(fsnotify.Write))
+		w.record(info, event.Has(fsnotify.Write))
 		w.promote()
 	case errors.Is(err, unix.ENOENT):
 		w.forget(path)
-	case fault.Is(err, fault.NotFound) && event.Has(fsnotify.Create): // perhaps a folder
+	case fault.Is(err, fault.NotFound) && event.Has(fsnotify.Create): // may be a folder
 		w.scan(ctx, path+"/")
 	default:
-		w.report(path, filesystem.Fault(err, "look at"))
+		w.report(path, filesystem.Fault(err, "stat"))
 	}
 }
 
-// noteHidden remembers files under hidden names, to know them again when they
-// are renamed.
+// noteHidden remembers files under hidden names, to recognize them after a rename.
 func (w *watcher) noteHidden(path string, event fsnotify.Event) {
 	if event.Has(fsnotify.Remove) {
-		delete(w.hidden, path) // its inode may be used again for something else
+		delete(w.hidden, path) // its inode may be reused
 		return
 	}
 	if info, err := w.bucket.stat(path); err == nil {
@@ -246,7 +246,7 @@ func (w *watcher) noteHidden(path string, event fsnotify.Event) {
 	}
 }
 
-// takeHidden tells whether the file was seen under a hidden name, once.
+// takeHidden reports whether the file was seen under a hidden name, and forgets that.
 func (w *watcher) takeHidden(info blob.Info) bool {
 	inode := inodeOf(info)
 	for path, hidden := range w.hidden {
@@ -258,18 +258,19 @@ func (w *watcher) takeHidden(info blob.Info) bool {
 	return false
 }
 
-// inodeOf returns the part of the version that names the file.
+// inodeOf returns the part of the version that is the inode.
 func inodeOf(info blob.Info) string {
 	inode, _, _ := strings.Cut(info.Version, "-")
 	return inode
 }
 
-// sighted takes in what the object is like now.
-func (w *watcher) sighted(info blob.Info, wrote bool) {
+// record updates the state of an object from its current info. wrote reports whether a
+// notification said that the file was written.
+func (w *watcher) record(info blob.Info, wrote bool) {
 	now := w.options.Clock.Now()
 	f := w.files[info.Key]
 	if f == nil || f.info.Version != info.Version {
-		f = &watchedFile{sighting: sighting{info: info, seen: now, whole: w.takeHidden(info)}}
+		f = &watchedFile{sighting: sighting{info: info, seen: now, complete: w.takeHidden(info)}}
 		w.files[info.Key] = f
 	}
 	f.round = w.round
@@ -285,7 +286,7 @@ func (w *watcher) sighted(info blob.Info, wrote bool) {
 	}
 }
 
-// wakeAt sets the timer unless it goes off earlier anyway.
+// wakeAt sets the timer, unless it fires earlier.
 func (w *watcher) wakeAt(at, now time.Time) {
 	if w.due.IsZero() || at.Before(w.due) {
 		w.due = at
@@ -293,7 +294,7 @@ func (w *watcher) wakeAt(at, now time.Time) {
 	}
 }
 
-// promote queues the pending files that are ready, in order of their keys.
+// promote moves the pending files that are ready to the queue, in order of their keys.
 func (w *watcher) promote() {
 	now := w.options.Clock.Now()
 	if now.Before(w.due) {
@@ -314,7 +315,7 @@ func (w *watcher) promote() {
 	w.queue = append(w.queue, ready...)
 }
 
-// next returns what to announce, as it is on the disk at this moment.
+// next returns the next object to announce, after checking that it is still current.
 func (w *watcher) next() (blob.Info, bool) {
 	for len(w.queue) > 0 {
 		f := w.files[w.queue[0]]
@@ -324,9 +325,9 @@ func (w *watcher) next() (blob.Info, bool) {
 				return info, true
 			}
 			if err == nil {
-				w.sighted(info, false)
+				w.record(info, false)
 			} else {
-				w.forget(f.info.Key) // if it is there after all, a rescan finds it
+				w.forget(f.info.Key) // a rescan finds it again if it exists
 			}
 		}
 		w.queue = w.queue[1:]
@@ -340,7 +341,7 @@ func (w *watcher) forget(key string) {
 	delete(w.pending, key)
 }
 
-// report logs what is wrong with a subject, once as long as it stays the same.
+// report logs an error about a subject, unless its last one was the same.
 func (w *watcher) report(subject string, err error) {
 	if w.reported[subject] == err.Error() {
 		return
@@ -349,5 +350,5 @@ func (w *watcher) report(subject string, err error) {
 		clear(w.reported)
 	}
 	w.reported[subject] = err.Error()
-	w.options.Logger.Warn("watching the bucket", "prefix", w.prefix, "subject", subject, "error", err)
+	w.options.Logger.Warn("cannot watch the bucket", "prefix", w.prefix, "subject", subject, "error", err)
 }

@@ -11,11 +11,11 @@ import (
 	"rollout/shared/embedded/bucket"
 )
 
-// never is a time that no test lives to see.
+// never is a duration that is longer than any test.
 const never = time.Hour
 
-// watch begins to watch prompts/ in a new bucket and waits until notifications
-// work: until a first file, which it removes, is announced.
+// watch watches prompts/ in a new bucket. It returns the bucket, the folder and the
+// announcements.
 func watch(t *testing.T, o bucket.WatchOptions) (*bucket.Bucket, string, <-chan blob.Info) {
 	t.Helper()
 	b := openBucket(t, t.TempDir())
@@ -30,20 +30,20 @@ func watch(t *testing.T, o bucket.WatchOptions) (*bucket.Bucket, string, <-chan 
 	return b, prompts, announced
 }
 
-// oldFile writes a file whose time is long past, under a hidden name, and
-// moves it into place, as cp -p or mv would.
+// oldFile writes a file with an old modification time outside the bucket and moves it to
+// path, as mv would.
 func oldFile(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	aside := filepath.Join(t.TempDir(), "aside")
-	writeFile(t, aside, content)
+	source := filepath.Join(t.TempDir(), "source")
+	writeFile(t, source, content)
 	old := time.Now().Add(-time.Hour)
-	if err := os.Chtimes(aside, old, old); err != nil {
+	if err := os.Chtimes(source, old, old); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(aside, path); err != nil {
+	if err := os.Rename(source, path); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -55,7 +55,7 @@ func writeFile(t *testing.T, path, content string) {
 	}
 }
 
-// wantNext takes the next announcement and checks it against the disk.
+// wantNext receives the next announcement and compares it with the file.
 func wantNext(t *testing.T, b *bucket.Bucket, announced <-chan blob.Info, key string, size int) blob.Info {
 	t.Helper()
 	info, ok := <-announced
@@ -66,19 +66,19 @@ func wantNext(t *testing.T, b *bucket.Bucket, announced <-chan blob.Info, key st
 		t.Fatalf("announced %+v, want %s of %d bytes", info, key, size)
 	}
 	if now, err := b.Stat(t.Context(), key, info.Version); err != nil {
-		t.Errorf("the announced version can't be read: %+v, %v", now, err)
+		t.Errorf("the announced version cannot be read: %+v, %v", now, err)
 	}
 	return info
 }
 
-// wantNothingBefore announces a marker and checks that nothing came before it.
+// wantNothingBefore creates a marker and checks that it is the next announcement.
 func wantNothingBefore(t *testing.T, b *bucket.Bucket, prompts string, announced <-chan blob.Info) {
 	t.Helper()
 	oldFile(t, filepath.Join(prompts, "marker"), "marker")
 	wantNext(t, b, announced, "prompts/marker", len("marker"))
 }
 
-func TestC32AwkwardNamesAreAnnouncedAsTheyAre(t *testing.T) {
+func TestC32UnusualNamesAreAnnouncedUnchanged(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"notified", "found by reading the folder"} {
 		t.Run(how, func(t *testing.T) {
@@ -119,9 +119,10 @@ func TestC32AwkwardNamesAreAnnouncedAsTheyAre(t *testing.T) {
 	}
 }
 
-func TestC34AnEmptyFileFilledSoonIsOneObject(t *testing.T) {
+func TestC34EmptyFileThatIsFilledSoonIsAnnouncedOnce(t *testing.T) {
 	t.Parallel()
-	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: 20 * time.Millisecond, EmptyRecheck: never, Rescan: 5 * time.Millisecond})
+	o := bucket.WatchOptions{Quiet: 20 * time.Millisecond, EmptyRecheck: never, Rescan: 5 * time.Millisecond}
+	b, prompts, announced := watch(t, o)
 	oldFile(t, filepath.Join(prompts, "first"), "first")
 	wantNext(t, b, announced, "prompts/first", 5)
 	path := filepath.Join(prompts, "x.jsonl")
@@ -133,7 +134,7 @@ func TestC34AnEmptyFileFilledSoonIsOneObject(t *testing.T) {
 	wantNext(t, b, announced, "prompts/last", 4) // not x.jsonl again
 }
 
-func TestC34AFileThatStaysEmptyIsAnnounced(t *testing.T) {
+func TestC34FileThatStaysEmptyIsAnnounced(t *testing.T) {
 	t.Parallel()
 	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: time.Millisecond, EmptyRecheck: 30 * time.Millisecond})
 	oldFile(t, filepath.Join(prompts, "first"), "first")
@@ -142,7 +143,7 @@ func TestC34AFileThatStaysEmptyIsAnnounced(t *testing.T) {
 	wantNext(t, b, announced, "prompts/empty.jsonl", 0)
 }
 
-func TestARawWriteIsAnnouncedOnceItIsQuiet(t *testing.T) {
+func TestWrittenFileIsAnnouncedAfterQuietTime(t *testing.T) {
 	t.Parallel()
 	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: 30 * time.Millisecond, Rescan: never})
 	oldFile(t, filepath.Join(prompts, "first"), "first")
@@ -156,17 +157,17 @@ func TestARawWriteIsAnnouncedOnceItIsQuiet(t *testing.T) {
 	}
 }
 
-func TestARenameIntoPlaceIsAnnouncedAtOnce(t *testing.T) {
+func TestRenamedFileIsAnnouncedAtOnce(t *testing.T) {
 	t.Parallel()
 	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: never, Rescan: never})
 	oldFile(t, filepath.Join(prompts, "first"), "first")
 	wantNext(t, b, announced, "prompts/first", 5)
 	versions := map[string]bool{}
-	for range 2 { // the second takes the first one's place
+	for range 2 { // the second replaces the first
 		hidden := filepath.Join(prompts, ".mine.part")
 		writeFile(t, hidden, "still fresh")
 		oldFile(t, filepath.Join(prompts, "marker"), "x")
-		wantNext(t, b, announced, "prompts/marker", 1) // and so the hidden name was heard of
+		wantNext(t, b, announced, "prompts/marker", 1) // so the watcher has seen the hidden name
 		if err := os.Rename(hidden, filepath.Join(prompts, "mine.jsonl")); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +178,7 @@ func TestARenameIntoPlaceIsAnnouncedAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheVersionThatRenameIntoReturnsIsAnnounced(t *testing.T) {
+func TestVersionThatPutFileReturnsIsAnnounced(t *testing.T) {
 	t.Parallel()
 	b, _, announced := watch(t, bucket.WatchOptions{Quiet: time.Millisecond, Rescan: 5 * time.Millisecond})
 	source := filepath.Join(t.TempDir(), "mine.jsonl")
@@ -189,7 +190,7 @@ func TestTheVersionThatRenameIntoReturnsIsAnnounced(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := wantNext(t, b, announced, "prompts/mine.jsonl", 4); got.Version != put.Version {
-			t.Errorf("announced version %s, RenameInto returned %s", got.Version, put.Version)
+			t.Errorf("announced version %s, PutFile returned %s", got.Version, put.Version)
 		}
 		versions[put.Version] = true
 	}
@@ -198,7 +199,7 @@ func TestTheVersionThatRenameIntoReturnsIsAnnounced(t *testing.T) {
 	}
 }
 
-func TestAReplacedFileIsANewVersion(t *testing.T) {
+func TestReplacedFileIsNewVersion(t *testing.T) {
 	t.Parallel()
 	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: never, Rescan: 5 * time.Millisecond})
 	path := filepath.Join(prompts, "x.jsonl")
@@ -212,7 +213,7 @@ func TestAReplacedFileIsANewVersion(t *testing.T) {
 	wantNothingBefore(t, b, prompts, announced)
 }
 
-func TestAFileRemovedBeforeItsTurnIsNotAnnounced(t *testing.T) {
+func TestFileRemovedBeforeItsTurnIsNotAnnounced(t *testing.T) {
 	t.Parallel()
 	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: never, Rescan: 5 * time.Millisecond})
 	oldFile(t, filepath.Join(prompts, "a-head-that-waits"), "x")
@@ -235,12 +236,12 @@ func TestNewFoldersAreWatched(t *testing.T) {
 	wantNext(t, b, announced, "prompts/team/a/y.jsonl", 2)
 }
 
-func TestReadingTheFolderFindsWhatNotificationsMiss(t *testing.T) {
+func TestRescanFindsFilesWithoutNotification(t *testing.T) {
 	t.Parallel()
 	b, prompts, announced := watch(t, bucket.WatchOptions{Quiet: never, Rescan: 5 * time.Millisecond})
 	oldFile(t, filepath.Join(prompts, "first"), "first")
 	wantNext(t, b, announced, "prompts/first", 5)
-	// The folder is taken away and made anew: its notifications are lost.
+	// The folder is removed and created again, so its notifications are lost.
 	if err := os.RemoveAll(prompts); err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +273,7 @@ func TestHiddenFilesFoldersAndLinksAreNotAnnounced(t *testing.T) {
 	wantNothingBefore(t, b, prompts, announced)
 }
 
-func TestEachWatcherAnnouncesWhatIsThere(t *testing.T) {
+func TestEachWatchAnnouncesExistingFiles(t *testing.T) {
 	t.Parallel()
 	b := openBucket(t, t.TempDir())
 	oldFile(t, filepath.Join(b.Dir(), "prompts/a"), "x")
@@ -291,7 +292,7 @@ func TestEachWatcherAnnouncesWhatIsThere(t *testing.T) {
 	}
 }
 
-func TestABadPrefixClosesTheChannel(t *testing.T) {
+func TestWatchOfInvalidPrefixClosesChannel(t *testing.T) {
 	t.Parallel()
 	b := openBucket(t, t.TempDir())
 	if info, open := <-b.Watch(t.Context(), "../", bucket.WatchOptions{}); open {

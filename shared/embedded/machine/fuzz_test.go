@@ -8,24 +8,26 @@ import (
 	"rollout/shared/fault"
 )
 
-// FuzzNotice reads what somebody wrote into the notice file.
+// FuzzNotice parses arbitrary content of the notice file.
 func FuzzNotice(f *testing.F) {
-	for _, s := range []string{`{"reason":"spot","lead_seconds":30}`, `{"reason":"spot","lead_seconds":1e308}`, `{"reason":""}`, `{} {}`, "[", ""} {
+	for _, s := range []string{
+		`{"reason":"spot","lead_seconds":30}`, `{"reason":"spot","lead_seconds":1e308}`,
+		`{"reason":""}`, `{} {}`, "[", "",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, content []byte) {
 		n, err := parseNotice(content)
 		switch {
 		case err != nil && !fault.Is(err, fault.Invalid):
-			t.Errorf("%v is %s", err, fault.KindOf(err))
+			t.Errorf("%v is %s, want Invalid", err, fault.KindOf(err))
 		case err == nil && (n.Reason == "" || n.Lead < 0 || n.Lead > maxLead*time.Second):
 			t.Errorf("%q is the notice %+v", content, n)
 		}
 	})
 }
 
-// FuzzProbe reads what the process that looks at GPUs wrote before it ended or
-// was killed.
+// FuzzProbe parses arbitrary output of the GPU probe, which may have been killed.
 func FuzzProbe(f *testing.F) {
 	f.Add([]byte("[]\n[{\"uuid\":\"GPU-1\"}]\n[{\"uu"))
 	f.Add([]byte("symbol lookup error: nvmlInit\n"))

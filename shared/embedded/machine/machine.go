@@ -13,30 +13,30 @@ import (
 	"rollout/shared/fault"
 )
 
-// Options configure a Machine; the zero value knows no NVML and never
-// gives a notice.
+// Options configure a Machine. With the zero value it runs no GPU probe and never
+// delivers a notice.
 type Options struct {
-	// GPUProbe is the command that looks for GPUs, as ProbeCommand returns it.
-	// Without one, only what the driver shows in /proc is known.
+	// GPUProbe is the command that lists the GPUs, from GPUProbeCommand. Without it, the
+	// inventory has only what the driver shows in /proc.
 	GPUProbe []string
-	// GPUProbeTimeout bounds the probe; 0 is 10 s.
+	// GPUProbeTimeout is the time limit of the probe; default: 10 s.
 	GPUProbeTimeout time.Duration
-	// NoticePath is a file that stands for a preemption notice when it is
-	// there: {"reason":"spot","lead_seconds":30}. "" is none.
+	// NoticePath is a file that, when it exists, is a preemption notice:
+	// {"reason":"spot","lead_seconds":30}. "" disables notices.
 	NoticePath string
-	// NoticePoll is how often it is looked for, besides on notification; 0 is
-	// a second.
+	// NoticePoll is the interval between reads of the file, in addition to file
+	// notifications; default: 1 s.
 	NoticePoll time.Duration
-	Files      fs.FS        // the root file system, but for tests; nil is "/"
-	Logger     *slog.Logger // nil discards
+	Files      fs.FS        // the root file system, for tests; default: "/"
+	Logger     *slog.Logger // default: discards
 }
 
-// Machine is the computer that this process runs on.
+// Machine is the machine that the process runs on.
 type Machine struct{ options Options }
 
 var _ capacity.Source = (*Machine)(nil)
 
-// New returns the machine; it looks at nothing yet.
+// New returns the machine. It does not examine it yet.
 func New(o Options) *Machine {
 	if o.GPUProbeTimeout <= 0 {
 		o.GPUProbeTimeout = 10 * time.Second
@@ -53,9 +53,9 @@ func New(o Options) *Machine {
 	return &Machine{options: o}
 }
 
-// Inventory looks at the machine, within the limits of this process's control
-// group; see capacity.Source. GPUs come from NVML in a probe process, or else
-// from what the driver shows in /proc; none is no error.
+// Inventory returns the hardware of the machine, within the limits of this process's
+// control group; see capacity.Source. GPUs come from the probe process, or else from
+// /proc. A machine without GPUs is valid.
 func (m *Machine) Inventory(ctx context.Context) (capacity.Inventory, error) {
 	if err := ctx.Err(); err != nil {
 		return capacity.Inventory{}, fault.Wrap(err, "take inventory")
@@ -72,7 +72,7 @@ func (m *Machine) Inventory(ctx context.Context) (capacity.Inventory, error) {
 	if limit > 0 {
 		inventory.MemoryBytes = min(inventory.MemoryBytes, limit)
 	}
-	if err := ctx.Err(); err != nil { // the probe was cut short
+	if err := ctx.Err(); err != nil { // the probe did not finish
 		return capacity.Inventory{}, fault.Wrap(err, "take inventory")
 	}
 	return inventory, nil

@@ -49,14 +49,17 @@ func (l logLines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestABadNoticeIsLoggedAndAGoodOneStillCounts(t *testing.T) {
+func TestInvalidNoticeIsLoggedAndNextValidOneDelivered(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "notice")
 	lines := make(logLines, 100)
-	m := machine.New(machine.Options{NoticePath: path, NoticePoll: time.Millisecond, Logger: slog.New(slog.NewTextHandler(lines, nil))})
+	m := machine.New(machine.Options{
+		NoticePath: path, NoticePoll: time.Millisecond, Logger: slog.New(slog.NewTextHandler(lines, nil)),
+	})
 	notices := m.Notices(t.Context())
 	for _, bad := range []string{
-		`{"reason":"spot","lead_seconds":-1}`, `{"reason":"spot","lead_seconds":1e9}`, `{"lead_seconds":1}`, `{"reason":"spot","lead":30}`, `not json`,
+		`{"reason":"spot","lead_seconds":-1}`, `{"reason":"spot","lead_seconds":1e9}`,
+		`{"lead_seconds":1}`, `{"reason":"spot","lead":30}`, `not json`,
 		`{"reason":"` + strings.Repeat("x", 5000) + `"}`,
 	} {
 		writeFile(t, path, bad)
@@ -77,25 +80,38 @@ func TestABadNoticeIsLoggedAndAGoodOneStillCounts(t *testing.T) {
 	}
 }
 
-func TestInventoryKeepsWithinTheControlGroup(t *testing.T) {
+func TestInventoryRespectsControlGroupLimits(t *testing.T) {
 	t.Parallel()
 	const meminfo = "MemTotal:        8000000 kB\nMemFree: 1 kB\n"
+	const group, root = "proc/self/cgroup", "sys/fs/cgroup"
 	all := uint64(8000000 << 10)
 	for name, c := range map[string]struct {
 		files  map[string]string
-		cpus   int // 0 is all
+		cpus   int // 0 means all
 		memory uint64
 	}{
 		"no control group": {map[string]string{}, 0, all},
-		"no limits":        {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n", "sys/fs/cgroup/memory.max": "max\n"}, 0, all},
-		"its own limits":   {map[string]string{"proc/self/cgroup": "0::/a\n", "sys/fs/cgroup/a/cpu.max": "50000 100000\n", "sys/fs/cgroup/a/memory.max": "1073741824\n"}, 1, 1 << 30},
-		"limits above":     {map[string]string{"proc/self/cgroup": "0::/a/b\n", "sys/fs/cgroup/cpu.max": "100000 100000\n", "sys/fs/cgroup/a/memory.max": "1000000\n", "sys/fs/cgroup/a/b/memory.max": "2000000\n"}, 1, 1000000},
-		"more than there is": {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "100000000 100000\n",
-			"sys/fs/cgroup/memory.max": "99999999999999\n"}, 0, all},
-		"version 1 lines":     {map[string]string{"proc/self/cgroup": "3:cpu:/x\n0::/\n", "sys/fs/cgroup/memory.max": "4096000\n"}, 0, 4096000},
-		"a path that climbs":  {map[string]string{"proc/self/cgroup": "0::/../../x\n", "sys/fs/cgroup/x/memory.max": "4096000\n"}, 0, 4096000},
-		"nonsense":            {map[string]string{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "1 0\n", "sys/fs/cgroup/memory.max": "lots\n"}, 0, all},
-		"nonsense everywhere": {map[string]string{"proc/self/cgroup": "\x00\xff", "sys/fs/cgroup/cpu.max": ""}, 0, all},
+		"no limits": {map[string]string{
+			group: "0::/\n", root + "/cpu.max": "max 100000\n", root + "/memory.max": "max\n",
+		}, 0, all},
+		"own limits": {map[string]string{
+			group: "0::/a\n", root + "/a/cpu.max": "50000 100000\n", root + "/a/memory.max": "1073741824\n",
+		}, 1, 1 << 30},
+		"limits of parents": {map[string]string{
+			group: "0::/a/b\n", root + "/cpu.max": "100000 100000\n",
+			root + "/a/memory.max": "1000000\n", root + "/a/b/memory.max": "2000000\n",
+		}, 1, 1000000},
+		"more than the machine has": {map[string]string{
+			group: "0::/\n", root + "/cpu.max": "100000000 100000\n", root + "/memory.max": "99999999999999\n",
+		}, 0, all},
+		"lines of version 1": {map[string]string{
+			group: "3:cpu:/x\n0::/\n", root + "/memory.max": "4096000\n",
+		}, 0, 4096000},
+		"path with dots": {map[string]string{group: "0::/../../x\n", root + "/x/memory.max": "4096000\n"}, 0, 4096000},
+		"invalid limits": {map[string]string{
+			group: "0::/\n", root + "/cpu.max": "1 0\n", root + "/memory.max": "lots\n",
+		}, 0, all},
+		"invalid control group": {map[string]string{group: "\x00\xff", root + "/cpu.max": ""}, 0, all},
 	} {
 		files := fstest.MapFS{"proc/meminfo": {Data: []byte(meminfo)}}
 		for path, content := range c.files {
@@ -120,9 +136,10 @@ func TestInventoryWithoutMemoryTotalIsAnError(t *testing.T) {
 	}
 }
 
-// driverFiles is what NVIDIA's driver shows of one GPU, among others.
+// driverFiles returns the files of NVIDIA's driver for one GPU, and invalid ones.
 func driverFiles() fstest.MapFS {
-	const h100 = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 0\nGPU UUID: \t GPU-11111111-2222\nBus Location: \t 0000:01:00.0\n"
+	const h100 = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 0\n" +
+		"GPU UUID: \t GPU-11111111-2222\nBus Location: \t 0000:01:00.0\n"
 	return fstest.MapFS{
 		"proc/meminfo": {Data: []byte("MemTotal: 1000000 kB\n")},
 		"proc/driver/nvidia/gpus/0000:01:00.0/information": {Data: []byte(h100)},
@@ -140,7 +157,7 @@ func TestGPUsAreFoundWithoutNVML(t *testing.T) {
 	}
 }
 
-func TestTheProbeTellsGPUsAndItsDeathCostsOnlyWhatItHadNotTold(t *testing.T) {
+func TestInventoryUsesLastCompleteReportOfProbe(t *testing.T) {
 	t.Parallel()
 	const basic = `[{"index":0,"uuid":"GPU-1","name":"H100","memory_bytes":1000}]`
 	h100 := capacity.GPU{UUID: "GPU-1", Name: "H100", MemoryBytes: 1000}
@@ -151,24 +168,25 @@ func TestTheProbeTellsGPUsAndItsDeathCostsOnlyWhatItHadNotTold(t *testing.T) {
 	}
 	with := func(field string) string { return strings.Replace(basic, "}]", ","+field+"}]", 1) }
 	fallback := []capacity.GPU{{Index: 0, UUID: "GPU-11111111-2222", Name: "NVIDIA H100 80GB HBM3"}, {Index: 1}}
+	const remapFailed = "remapping a broken memory row failed"
 	for name, c := range map[string]struct {
 		script string
 		want   []capacity.GPU
 	}{
-		"healthy":                    {"echo '" + basic + "'", drained("")},
-		"last line counts":           {"echo '" + basic + "'; echo '" + with(`"remap_failed":true`) + "'", drained("a broken row of its memory could not be replaced")},
-		"uncorrected memory errors":  {"echo '" + with(`"uncorrected_ecc":3`) + "'", drained("3 uncorrected memory errors")},
-		"recovery action":            {"echo '" + with(`"recovery_action":1`) + "'", drained("it needs a reset")},
-		"unknown recovery action":    {"echo '" + with(`"recovery_action":99`) + "'", drained("it needs recovery action 99")},
-		"a pending remap is no harm": {"echo '" + with(`"remap_pending":true,"clock_reasons":4`) + "'", drained("")},
-		"dies after the first line":  {"echo '" + basic + "'; kill -9 $$", drained("")},
-		"dies within a line":         {"echo '" + basic + "'; printf '[{\"index\":'; exit 127", drained("")},
-		"dies at once":               {"kill -9 $$", fallback},
-		"finds none":                 {"echo '[]'", fallback},
-		"talks nonsense":             {"echo hello; echo '" + basic + "'", fallback},
-		"hangs after the first line": {"echo '" + basic + "'; exec sleep 100", drained("")},
-		"floods":                     {"echo '" + basic + "'; head -c 3000000 /dev/zero", drained("")},
-		"gets no secrets":            {`test -z "$ROLLOUT_SECRET_X$HOME" && echo '` + basic + "'", drained("")},
+		"healthy":                  {"echo '" + basic + "'", drained("")},
+		"last line counts":         {"echo '" + basic + "'; echo '" + with(`"remap_failed":true`) + "'", drained(remapFailed)},
+		"uncorrected errors":       {"echo '" + with(`"uncorrected_ecc":3`) + "'", drained("3 uncorrected memory errors")},
+		"recovery action":          {"echo '" + with(`"recovery_action":1`) + "'", drained("it needs a reset")},
+		"unknown action":           {"echo '" + with(`"recovery_action":99`) + "'", drained("it needs recovery action 99")},
+		"pending remap is healthy": {"echo '" + with(`"remap_pending":true,"clock_reasons":4`) + "'", drained("")},
+		"crash after one line":     {"echo '" + basic + "'; kill -9 $$", drained("")},
+		"crash within a line":      {"echo '" + basic + "'; printf '[{\"index\":'; exit 127", drained("")},
+		"crash at once":            {"kill -9 $$", fallback},
+		"finds no GPU":             {"echo '[]'", fallback},
+		"writes invalid lines":     {"echo hello; echo '" + basic + "'", fallback},
+		"hang after one line":      {"echo '" + basic + "'; exec sleep 100", drained("")},
+		"writes too much":          {"echo '" + basic + "'; head -c 3000000 /dev/zero", drained("")},
+		"gets no secrets":          {`test -z "$ROLLOUT_SECRET_X$HOME" && echo '` + basic + "'", drained("")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,21 +194,23 @@ func TestTheProbeTellsGPUsAndItsDeathCostsOnlyWhatItHadNotTold(t *testing.T) {
 			if strings.Contains(c.script, "sleep") {
 				timeout = 300 * time.Millisecond
 			}
-			m := machine.New(machine.Options{Files: driverFiles(), GPUProbe: []string{"/bin/sh", "-c", c.script}, GPUProbeTimeout: timeout})
+			m := machine.New(machine.Options{
+				Files: driverFiles(), GPUProbe: []string{"/bin/sh", "-c", c.script}, GPUProbeTimeout: timeout,
+			})
 			got, err := m.Inventory(t.Context())
 			if err != nil || !slices.Equal(got.GPUs, c.want) {
 				t.Errorf("GPUs = %+v, %v, want %+v", got.GPUs, err, c.want)
 			}
 		})
 	}
-	t.Run("is not there", func(t *testing.T) {
+	t.Run("does not exist", func(t *testing.T) {
 		t.Parallel()
 		m := machine.New(machine.Options{Files: driverFiles(), GPUProbe: []string{"/no/such/probe"}})
 		if got, err := m.Inventory(t.Context()); err != nil || !slices.Equal(got.GPUs, fallback) {
 			t.Errorf("GPUs = %+v, %v", got.GPUs, err)
 		}
 	})
-	t.Run("is cut short by the caller", func(t *testing.T) {
+	t.Run("is canceled by the caller", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
@@ -201,11 +221,13 @@ func TestTheProbeTellsGPUsAndItsDeathCostsOnlyWhatItHadNotTold(t *testing.T) {
 	})
 }
 
-func TestRunProbeIsForTheHiddenArgumentAlone(t *testing.T) {
+func TestRunGPUProbeNeedsHiddenArgument(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{nil, {"rollout"}, {"rollout", "up"}, {"rollout", "up", machine.GPUProbeArg}, {machine.GPUProbeArg}} {
+	for _, args := range [][]string{
+		nil, {"rollout"}, {"rollout", "up"}, {"rollout", "up", machine.GPUProbeArg}, {machine.GPUProbeArg},
+	} {
 		if machine.RunGPUProbe(args) {
-			t.Errorf("RunProbe(%q) took it for a probe", args)
+			t.Errorf("RunGPUProbe(%q) ran the probe", args)
 		}
 	}
 }

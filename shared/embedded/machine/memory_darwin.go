@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// totalMemory returns the machine's memory in bytes: as /proc/meminfo says
-// where the files have one, else as the kernel does.
+// totalMemory returns the machine's memory in bytes, from /proc/meminfo if the files
+// have it, else from the kernel.
 func totalMemory(files fs.FS) (uint64, error) {
 	bytes, err := meminfoTotal(files)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// maxNoticeFile bounds the notice file, in bytes.
+	// maxNoticeFile is the largest notice file, in bytes.
 	maxNoticeFile = 4 << 10
-	// maxLead bounds a notice's lead, in seconds.
+	// maxLead is the longest lead of a notice, in seconds.
 	maxLead = 24 * 60 * 60
 )
 
 // Notices delivers a notice for each new content of the notice file; see
-// capacity.Source. A machine of one's own is taken away by SIGTERM alone,
-// which is main's to handle; the file lets people and tests play a cloud.
+// capacity.Source. Users and tests simulate a cloud with the file. Other than that, the
+// only notice on a machine outside a cloud is SIGTERM, which main handles.
 func (m *Machine) Notices(ctx context.Context) <-chan capacity.Notice {
 	out := make(chan capacity.Notice)
 	go func() {
@@ -41,10 +41,11 @@ func (m *Machine) Notices(ctx context.Context) <-chan capacity.Notice {
 	return out
 }
 
+// watchNotices reads the notice file on each file notification and poll, until ctx ends.
 func (m *Machine) watchNotices(ctx context.Context, out chan<- capacity.Notice) {
 	var events chan fsnotify.Event
-	if notify, err := fsnotify.NewWatcher(); err == nil { // else polling does it alone
-		defer notify.Close() // nothing to lose
+	if notify, err := fsnotify.NewWatcher(); err == nil { // polling suffices without it
+		defer notify.Close() // its error is not useful
 		if notify.Add(filepath.Dir(m.options.NoticePath)) == nil {
 			events = notify.Events
 		}
@@ -58,12 +59,12 @@ func (m *Machine) watchNotices(ctx context.Context, out chan<- capacity.Notice) 
 		case errors.Is(err, fs.ErrNotExist):
 			last = nil
 		case err != nil || bytes.Equal(content, last):
-			// Being written, perhaps, or known.
+			// The file is unreadable, perhaps being written, or unchanged.
 		default:
 			last = content
 			notice, err := parseNotice(content)
 			if err != nil {
-				m.options.Logger.Warn("notice file", "path", m.options.NoticePath, "error", err)
+				m.options.Logger.Warn("the notice file is invalid", "path", m.options.NoticePath, "error", err)
 				break
 			}
 			select {
@@ -81,33 +82,35 @@ func (m *Machine) watchNotices(ctx context.Context, out chan<- capacity.Notice) 
 	}
 }
 
-// readNotice reads the file, or says why not.
+// readNotice reads the notice file, up to one byte more than maxNoticeFile.
 func readNotice(path string) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // read only: nothing can be lost
+	defer f.Close() // opened for reading; closing cannot lose data
 	return io.ReadAll(io.LimitReader(f, maxNoticeFile+1))
 }
 
-// parseNotice reads {"reason":"spot","lead_seconds":30}.
+// parseNotice parses {"reason":"spot","lead_seconds":30}.
 func parseNotice(content []byte) (capacity.Notice, error) {
 	var file struct {
 		Reason      string  `json:"reason"`
 		LeadSeconds float64 `json:"lead_seconds"`
 	}
 	if len(content) > maxNoticeFile {
-		return capacity.Notice{}, fault.New(fault.Invalid, "it is longer than %d bytes", maxNoticeFile)
+		return capacity.Notice{}, fault.New(fault.Invalid, "the notice is longer than %d bytes", maxNoticeFile)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
 	err := decoder.Decode(&file)
 	if err == nil && (file.Reason == "" || file.LeadSeconds < 0 || file.LeadSeconds > maxLead) {
-		err = fault.New(fault.Invalid, "it needs a reason, and lead_seconds from 0 to %d", maxLead)
+		err = fault.New(fault.Invalid, "the notice needs a reason, and lead_seconds from 0 to %d", maxLead)
 	}
 	if err != nil {
-		return capacity.Notice{}, &fault.Error{Kind: fault.Invalid, Err: err, Remedy: `write {"reason":"spot","lead_seconds":30}`}
+		return capacity.Notice{}, &fault.Error{Kind: fault.Invalid, Err: err,
+			Remedy: `write {"reason":"spot","lead_seconds":30}`}
 	}
-	return capacity.Notice{Reason: file.Reason, Lead: time.Duration(file.LeadSeconds * float64(time.Second))}, nil
+	lead := time.Duration(file.LeadSeconds * float64(time.Second))
+	return capacity.Notice{Reason: file.Reason, Lead: lead}, nil
 }

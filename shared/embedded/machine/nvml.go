@@ -14,15 +14,15 @@ import (
 	"rollout/shared/capacity"
 )
 
-// GPUProbeArg is the hidden argument with which our own binary, started again,
-// only looks for GPUs and ends. NVML is asked in a process of its own because
-// a function that the installed driver lacks kills the process that calls it.
+// GPUProbeArg is the hidden argument with which this binary lists the GPUs and exits.
+// NVML is called in a separate process, because calling a function that the installed
+// driver lacks kills the process.
 const GPUProbeArg = "__probe-gpus"
 
-// GPUProbeCommand is how to run the probe, for Options.GPUProbe. A binary built
-// with NVML (build tag nvml, with cgo) asks that, another one the driver's own
-// program; nil if there is none. A program that uses it must call RunProbe first
-// of all.
+// GPUProbeCommand returns the command of the probe, for Options.GPUProbe. A binary
+// built with NVML (build tag nvml, with cgo) uses NVML, any other nvidia-smi. It returns
+// nil if neither is available. A program that uses the command must call RunGPUProbe at
+// the beginning of main.
 func GPUProbeCommand() []string {
 	self, err := os.Executable()
 	if !canProbe() || err != nil {
@@ -31,8 +31,8 @@ func GPUProbeCommand() []string {
 	return []string{self, GPUProbeArg}
 }
 
-// RunGPUProbe runs the probe if these arguments of the program ask for it, and
-// reports whether they did: main must then end.
+// RunGPUProbe runs the probe if the arguments of the program request it. It reports
+// whether it did; main must then return.
 func RunGPUProbe(args []string) bool {
 	if len(args) != 2 || args[1] != GPUProbeArg {
 		return false
@@ -43,14 +43,14 @@ func RunGPUProbe(args []string) bool {
 	return true
 }
 
-// writeProbe writes what is told, as lines of JSON: each line says all that
-// is known so far, so that a death on the way costs only what was to come.
+// writeProbe writes the reports as lines of JSON. Each line has everything that is known
+// so far, so that a crash loses only what has not been queried.
 func writeProbe(w io.Writer) error {
 	lines := json.NewEncoder(w)
 	return queryNVML(func(known []gpuReport) error { return lines.Encode(known) })
 }
 
-// gpuReport is what the probe tells of one GPU.
+// gpuReport is the result of the probe for one GPU.
 type gpuReport struct {
 	capacity.GPU
 	PCI             string `json:"pci,omitempty"`
@@ -61,21 +61,21 @@ type gpuReport struct {
 	UncorrectedECC  uint64 `json:"uncorrected_ecc,omitempty"` // errors since the driver was loaded
 	RemapPending    bool   `json:"remap_pending,omitempty"`   // of memory rows, at the next reset
 	RemapFailed     bool   `json:"remap_failed,omitempty"`
-	ClockReasons    uint64 `json:"clock_reasons,omitempty"`   // NVML's bits of why clocks are held down
-	RecoveryAction  uint32 `json:"recovery_action,omitempty"` // NVML's number; 0 is none
+	ClockReasons    uint64 `json:"clock_reasons,omitempty"`   // NVML's bits for why clocks are reduced
+	RecoveryAction  uint32 `json:"recovery_action,omitempty"` // NVML's number; 0 means no action
 }
 
-// recoveryActions names NVML's numbers of what a GPU needs.
+// recoveryActions names NVML's recovery actions.
 var recoveryActions = map[uint32]string{
 	1: "a reset", 2: "a reboot of the node", 3: "its peers drained", 4: "a drain and a reset",
 	5: "its IMEX domain recovered", 6: "a reset of the bus", 7: "a reboot of the system",
 }
 
-// drainReason says why the GPU must not get new work, or "".
+// drainReason returns why the GPU must not get new work, "" for a healthy one.
 func (r gpuReport) drainReason() string {
 	switch {
 	case r.RemapFailed:
-		return "a broken row of its memory could not be replaced"
+		return "remapping a broken memory row failed"
 	case r.UncorrectedECC > 0:
 		return fmt.Sprintf("%d uncorrected memory errors", r.UncorrectedECC)
 	case r.RecoveryAction != 0:
@@ -87,11 +87,11 @@ func (r gpuReport) drainReason() string {
 	return ""
 }
 
-// maxProbeOutput bounds what is read from the probe.
+// maxProbeOutput is the most bytes that are kept of the probe's output.
 const maxProbeOutput = 1 << 20
 
-// probe runs the probe process. Whatever goes wrong with it is logged and
-// costs only what it had not told yet.
+// probe runs the probe process and returns its last complete report. It logs failures
+// of the probe.
 func (m *Machine) probe(ctx context.Context) []gpuReport {
 	if len(m.options.GPUProbe) == 0 {
 		return nil
@@ -109,8 +109,8 @@ func (m *Machine) probe(ctx context.Context) []gpuReport {
 	return lastReport(output.kept)
 }
 
-// probeEnvironment keeps of the environment what finds the driver: the probe
-// has no use for secrets.
+// probeEnvironment returns the variables of the environment that the driver needs. The
+// probe must not get secrets.
 func probeEnvironment(environment []string) []string {
 	kept := []string{}
 	for _, variable := range environment {
@@ -122,7 +122,7 @@ func probeEnvironment(environment []string) []string {
 	return kept
 }
 
-// lastReport returns the last whole line of the probe's output.
+// lastReport parses the last complete line of the probe's output.
 func lastReport(output []byte) []gpuReport {
 	var last []gpuReport
 	for line := range bytes.Lines(output) {

@@ -11,17 +11,17 @@ import (
 	"rollout/shared/capacity"
 )
 
-// canProbe: this binary can ask NVML.
+// canProbe reports whether this binary can query GPUs: it has NVML.
 func canProbe() bool { return true }
 
-// queryNVML tells what NVML knows of each GPU, first what every driver has and
-// then, bit by bit, what newer ones do. Without the library nothing but Init
-// may be called: anything else would end the process.
-func queryNVML(tell func(known []gpuReport) error) error {
+// queryNVML calls emit with NVML's data about each GPU: first with what every driver
+// supports, then again after each step that needs a newer driver. If the library is
+// missing, only Init may be called: any other function would kill the process.
+func queryNVML(emit func(known []gpuReport) error) error {
 	if nvml.Init() != nvml.SUCCESS {
-		return tell([]gpuReport{})
+		return emit([]gpuReport{})
 	}
-	defer nvml.Shutdown() // the process ends right after
+	defer nvml.Shutdown() // the process exits afterwards; errors do not matter
 	count, status := nvml.DeviceGetCount()
 	if status != nvml.SUCCESS {
 		return fmt.Errorf("count the GPUs: %s", nvml.ErrorString(status))
@@ -32,25 +32,26 @@ func queryNVML(tell func(known []gpuReport) error) error {
 	for i := range min(count, maxGPUs) {
 		device, status := nvml.DeviceGetHandleByIndex(i)
 		if status != nvml.SUCCESS {
-			continue // fallen off the bus
+			continue // the GPU has fallen off the bus
 		}
 		devices = append(devices, device)
 		known = append(known, identify(device, i, driver))
 	}
-	if err := tell(known); err != nil {
+	if err := emit(known); err != nil {
 		return err
 	}
 	for _, examine := range []func(nvml.Device, *gpuReport){examineState, examineMemory, examineRecovery} {
 		for i, device := range devices {
 			examine(device, &known[i])
 		}
-		if err := tell(known); err != nil {
+		if err := emit(known); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// identify reads what identifies the GPU.
 func identify(device nvml.Device, index int, driver string) gpuReport {
 	report := gpuReport{GPU: capacity.GPU{Index: index}, Driver: driver}
 	if uuid, status := device.GetUUID(); status == nvml.SUCCESS {
@@ -68,6 +69,7 @@ func identify(device nvml.Device, index int, driver string) gpuReport {
 	return report
 }
 
+// examineState reads temperature, power and MIG mode.
 func examineState(device nvml.Device, report *gpuReport) {
 	if celsius, status := device.GetTemperature(nvml.TEMPERATURE_GPU); status == nvml.SUCCESS {
 		report.TemperatureC = celsius
@@ -80,8 +82,10 @@ func examineState(device nvml.Device, report *gpuReport) {
 	}
 }
 
+// examineMemory reads memory errors and remapped rows.
 func examineMemory(device nvml.Device, report *gpuReport) {
-	if errors, status := device.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); status == nvml.SUCCESS {
+	errors, status := device.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
+	if status == nvml.SUCCESS {
 		report.UncorrectedECC = errors
 	}
 	if _, _, pending, failed, status := device.GetRemappedRows(); status == nvml.SUCCESS {
@@ -89,6 +93,7 @@ func examineMemory(device nvml.Device, report *gpuReport) {
 	}
 }
 
+// examineRecovery reads reduced clocks and the recovery action.
 func examineRecovery(device nvml.Device, report *gpuReport) {
 	if reasons, status := device.GetCurrentClocksEventReasons(); status == nvml.SUCCESS {
 		report.ClockReasons = reasons

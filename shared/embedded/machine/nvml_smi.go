@@ -14,8 +14,7 @@ import (
 	"rollout/shared/fault"
 )
 
-// canProbe: this binary can't ask NVML itself, but the driver's own program
-// can, where there is one.
+// canProbe reports whether this binary can query GPUs: it needs nvidia-smi.
 func canProbe() bool {
 	_, err := exec.LookPath(nvidiaSMI)
 	return err == nil
@@ -23,53 +22,55 @@ func canProbe() bool {
 
 const nvidiaSMI = "nvidia-smi"
 
-// What it is asked: what there is, and then what not all GPUs know.
+// Queries of nvidia-smi: the GPUs, and then what not all GPUs support.
 const (
-	askGPUs = "--query-gpu=index,uuid,name,memory.total,ecc.errors.uncorrected.volatile.total"
-	askRows = "--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure"
+	queryGPUs = "--query-gpu=index,uuid,name,memory.total,ecc.errors.uncorrected.volatile.total"
+	queryRows = "--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure"
 )
 
-// smiTime bounds one question: a GPU that hangs lets it wait for ever.
-const smiTime = 4 * time.Second
+// smiTimeout is the time limit of one query: a hanging GPU blocks it forever.
+const smiTimeout = 4 * time.Second
 
-// queryNVML tells what the driver's program knows of each GPU.
-func queryNVML(tell func(known []gpuReport) error) error {
-	said, err := askSMI(askGPUs)
+// queryNVML calls emit with the data of nvidia-smi about each GPU: first with the GPUs,
+// then again with their remapped rows.
+func queryNVML(emit func(known []gpuReport) error) error {
+	output, err := runSMI(queryGPUs)
 	if err != nil {
 		return err
 	}
-	known, err := readGPUs(said)
+	known, err := parseGPUs(output)
 	if err != nil {
 		return err
 	}
-	if err := tell(known); err != nil {
+	if err := emit(known); err != nil {
 		return err
 	}
-	if said, err = askSMI(askRows); err != nil {
+	if output, err = runSMI(queryRows); err != nil {
 		return err
 	}
-	if err := readRows(said, known); err != nil {
+	if err := parseRows(output, known); err != nil {
 		return err
 	}
-	return tell(known)
+	return emit(known)
 }
 
-func askSMI(question string) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), smiTime)
+// runSMI runs one query and returns its output.
+func runSMI(query string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), smiTimeout)
 	defer cancel()
-	said, err := exec.CommandContext(ctx, nvidiaSMI, question, "--format=csv,noheader,nounits").Output()
-	return said, fault.WithKind(fault.Unavailable, err, "%s %s", nvidiaSMI, question)
+	output, err := exec.CommandContext(ctx, nvidiaSMI, query, "--format=csv,noheader,nounits").Output()
+	return output, fault.WithKind(fault.Unavailable, err, "%s %s", nvidiaSMI, query)
 }
 
-// readGPUs reads lines such as "0, GPU-1, NVIDIA L4, 23034, 0". A number that a
-// GPU does not have is "[N/A]" there, and none.
-func readGPUs(said []byte) ([]gpuReport, error) {
-	rows, err := readSMI(said, 5)
+// parseGPUs parses lines such as "0, GPU-1, NVIDIA L4, 23034, 0". "[N/A]" stands for a
+// number that the GPU does not report; it is read as 0.
+func parseGPUs(output []byte) ([]gpuReport, error) {
+	rows, err := parseSMI(output, 5)
 	known := []gpuReport{}
 	for _, row := range rows[:min(len(rows), maxGPUs)] {
 		index, parseErr := strconv.Atoi(row[0])
 		if parseErr != nil {
-			return nil, fault.WithKind(fault.Corrupt, parseErr, "a GPU's number")
+			return nil, fault.WithKind(fault.Corrupt, parseErr, "parse the index of a GPU")
 		}
 		report := gpuReport{GPU: capacity.GPU{Index: index, UUID: row[1], Name: row[2]}}
 		mebibytes, _ := strconv.ParseUint(row[3], 10, 32)
@@ -80,10 +81,10 @@ func readGPUs(said []byte) ([]gpuReport, error) {
 	return known, err
 }
 
-// readRows reads lines such as "GPU-1, No, No", which some drivers write with 0
-// and 1, into the reports that they are about.
-func readRows(said []byte, known []gpuReport) error {
-	rows, err := readSMI(said, 3)
+// parseRows parses lines such as "GPU-1, No, No" into the reports of their GPUs. Some
+// drivers write 0 and 1 for No and Yes.
+func parseRows(output []byte, known []gpuReport) error {
+	rows, err := parseSMI(output, 3)
 	yes := func(s string) bool { return s == "Yes" || s == "1" }
 	for _, row := range rows {
 		for i := range known {
@@ -95,9 +96,10 @@ func readRows(said []byte, known []gpuReport) error {
 	return err
 }
 
-func readSMI(said []byte, fields int) ([][]string, error) {
-	lines := csv.NewReader(bytes.NewReader(said))
+// parseSMI parses output as CSV with the number of fields.
+func parseSMI(output []byte, fields int) ([][]string, error) {
+	lines := csv.NewReader(bytes.NewReader(output))
 	lines.TrimLeadingSpace, lines.FieldsPerRecord = true, fields
 	rows, err := lines.ReadAll()
-	return rows, fault.WithKind(fault.Corrupt, err, "read what %s says", nvidiaSMI)
+	return rows, fault.WithKind(fault.Corrupt, err, "parse the output of %s", nvidiaSMI)
 }

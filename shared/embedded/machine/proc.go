@@ -15,23 +15,23 @@ import (
 	"rollout/shared/fault"
 )
 
-// maxProcFile bounds what is read of a file of the kernel's.
+// maxProcFile is the most bytes that are read of a file of /proc or /sys.
 const maxProcFile = 64 << 10
 
-// maxGPUs bounds an inventory.
+// maxGPUs is the most GPUs of an inventory.
 const maxGPUs = 64
 
-// readProc reads a small file of the kernel's.
+// readProc reads a small file of /proc or /sys.
 func readProc(files fs.FS, name string) ([]byte, error) {
 	f, err := files.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // read only: nothing can be lost
+	defer f.Close() // opened for reading; closing cannot lose data
 	return io.ReadAll(io.LimitReader(f, maxProcFile))
 }
 
-// meminfoTotal reads MemTotal of /proc/meminfo, in bytes.
+// meminfoTotal returns MemTotal of /proc/meminfo, in bytes.
 func meminfoTotal(files fs.FS) (uint64, error) {
 	content, err := readProc(files, "proc/meminfo")
 	if err != nil {
@@ -49,16 +49,16 @@ func meminfoTotal(files fs.FS) (uint64, error) {
 	return 0, fault.New(fault.Corrupt, "/proc/meminfo has no MemTotal")
 }
 
-// MemoryLimit is how much memory this process's control group allows, in bytes;
-// 0 is no limit.
+// MemoryLimit returns the memory that this process's control group allows, in bytes; 0
+// means unlimited.
 func MemoryLimit() uint64 {
 	_, memory := groupLimits(os.DirFS("/"))
 	return memory
 }
 
-// groupLimits returns the CPUs and bytes of memory that this process's control
-// group (version 2) and those above it allow; 0 is no limit. What can't be
-// read limits nothing.
+// groupLimits returns the CPUs and the bytes of memory that this process's control group
+// (version 2) and its parents allow; 0 means unlimited. A limit that cannot be read
+// counts as unlimited.
 func groupLimits(files fs.FS) (cpus int, memory uint64) {
 	content, err := readProc(files, "proc/self/cgroup")
 	if err != nil {
@@ -81,7 +81,7 @@ func groupLimits(files fs.FS) (cpus int, memory uint64) {
 	return 0, 0
 }
 
-// lower returns the lower of two limits, where 0 is none.
+// lower returns the lower of two limits, where 0 means unlimited.
 func lower[T int | uint64](a, b T) T {
 	if a == 0 || (b != 0 && b < a) {
 		return b
@@ -89,7 +89,7 @@ func lower[T int | uint64](a, b T) T {
 	return a
 }
 
-// cpuMax reads "quota period" (or "max period") as CPUs, rounded up.
+// cpuMax parses "quota period" as a number of CPUs, rounded up. "max period" is 0.
 func cpuMax(files fs.FS, name string) int {
 	content, err := readProc(files, name)
 	if err != nil {
@@ -110,7 +110,7 @@ func cpuMax(files fs.FS, name string) int {
 	return int(max(1, math.Ceil(float64(quota)/float64(period))))
 }
 
-// memoryMax reads a number of bytes (or "max").
+// memoryMax parses a number of bytes. "max" is 0.
 func memoryMax(files fs.FS, name string) uint64 {
 	content, err := readProc(files, name)
 	if err != nil {
@@ -123,8 +123,8 @@ func memoryMax(files fs.FS, name string) uint64 {
 	return limit
 }
 
-// driverGPUs reads name and UUID of each GPU from where NVIDIA's driver shows
-// them, in order of their places on the bus.
+// driverGPUs returns the name and the UUID of each GPU that NVIDIA's driver shows in
+// /proc, in the order of their bus addresses.
 func driverGPUs(files fs.FS) []capacity.GPU {
 	const folder = "proc/driver/nvidia/gpus"
 	entries, err := fs.ReadDir(files, folder) // sorted by name

@@ -21,8 +21,8 @@ type Secrets struct {
 
 var _ secret.Store = (*Secrets)(nil)
 
-// EnvSecrets returns a store of the allowed names: "hf-token" is the variable
-// ROLLOUT_SECRET_HF_TOKEN. lookup is os.LookupEnv, but for tests.
+// EnvSecrets returns a store that reads only the names in allow. The secret "hf-token"
+// is the variable ROLLOUT_SECRET_HF_TOKEN. lookup is os.LookupEnv, except in tests.
 func EnvSecrets(allow []string, lookup func(variable string) (string, bool)) *Secrets {
 	return &Secrets{allow: slices.Clone(allow), lookup: lookup}
 }

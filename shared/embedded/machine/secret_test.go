@@ -29,7 +29,7 @@ func TestSecretsConform(t *testing.T) {
 	})
 }
 
-func TestAnUnsetSecretSaysWhatToSet(t *testing.T) {
+func TestGetOfUnsetSecretNamesVariable(t *testing.T) {
 	t.Parallel()
 	s := machine.EnvSecrets([]string{"hf-token"}, lookupIn(map[string]string{"ROLLOUT_SECRET_HF_TOKEN": ""}))
 	_, err := s.Get(t.Context(), "hf-token")

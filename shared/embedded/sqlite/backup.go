@@ -18,25 +18,26 @@ import (
 	"rollout/shared/fault"
 )
 
-// completeCheck is how long a copy of a state file may be looked through:
-// copies are checked to their end.
+// completeCheck is the time limit of the check of a copy: long enough to check it
+// to its end.
 const completeCheck = 24 * time.Hour
 
-// Backup writes the state, as it is at one moment, into a new file: while
-// others read and write it. The file is whole, checked and on disk, or not
-// there. A file that exists is Invalid, a state that is broken Corrupt.
+// Backup writes a consistent snapshot of the state to a new file, while other
+// processes read and write the state. If Backup returns nil, the file is complete,
+// checked and durable; otherwise it does not exist. An existing file is Invalid, a
+// damaged state Corrupt.
 func (s *State) Backup(ctx context.Context, file string) (err error) {
 	if err := s.damage.refusal(); err != nil {
 		return err
 	}
-	if _, err := os.Lstat(file); err == nil { // saves the copying; the last word has place
-		return taken(file)
+	if _, err := os.Lstat(file); err == nil { // fails early; place checks again without a race
+		return fileExists(file)
 	}
-	temp := beside(file)
-	if err := makeEmpty(temp); err != nil { // the operating system says best why it can't be
+	temp := tempName(file)
+	if err := createEmpty(temp); err != nil { // gives a better error than SQLite for a bad path
 		return err
 	}
-	defer os.Remove(temp) // it has another name by then, or is good for nothing
+	defer os.Remove(temp) // after success the file has its final name
 	r, err := openSession(ctx, s.path, "ro", busyTimeout)
 	if err != nil {
 		return err
@@ -51,28 +52,29 @@ func (s *State) Backup(ctx context.Context, file string) (err error) {
 	return place(temp, file)
 }
 
-func taken(file string) error {
-	return &fault.Error{Kind: fault.Invalid, Op: file + " is there already", Remedy: "name a file that is not there: backups are never overwritten"}
+func fileExists(file string) error {
+	return &fault.Error{Kind: fault.Invalid, Op: file + " exists already",
+		Remedy: "name a new file: backups are never overwritten"}
 }
 
-// beside is a name for a file on its way to its own.
-func beside(file string) string { return file + ".part-" + rand.Text()[:8] }
+// tempName returns a temporary name in the folder of the file.
+func tempName(file string) string { return file + ".part-" + rand.Text()[:8] }
 
-// makeEmpty makes an empty file, for others to fill.
-func makeEmpty(path string) error {
+// createEmpty creates an empty file.
+func createEmpty(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "name a file in a folder that is there"}
+		return &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "name a file in a folder that exists"}
 	}
 	if err != nil {
-		return filesystem.Fault(err, "make the file")
+		return filesystem.Fault(err, "create the file")
 	}
 	return f.Close()
 }
 
 // verify checks a copy of a state file to its end.
 func verify(ctx context.Context, path string) (err error) {
-	s, err := openSession(ctx, path, alone)
+	s, err := openSession(ctx, path, immutable)
 	if err != nil {
 		return err
 	}
@@ -89,17 +91,18 @@ func verify(ctx context.Context, path string) (err error) {
 	return nil
 }
 
-// place syncs a file and gives it its name, unless that is taken.
+// place syncs a temporary file and renames it to file. It fails with Invalid if file
+// exists.
 func place(temp, file string) error {
 	if err := syncFile(temp); err != nil {
 		return err
 	}
 	err := filesystem.RenameNoReplace(unix.AT_FDCWD, temp, unix.AT_FDCWD, file)
 	if errors.Is(err, fs.ErrExist) {
-		return taken(file)
+		return fileExists(file)
 	}
 	if err != nil {
-		return filesystem.Fault(err, "name %s", file)
+		return filesystem.Fault(err, "rename to %s", file)
 	}
 	return filesystem.SyncFolder(filepath.Dir(file))
 }
@@ -112,29 +115,29 @@ func syncFile(path string) error {
 	return errors.Join(filesystem.Fault(f.Sync(), "sync %s", path), f.Close())
 }
 
-// Restore makes a backup the state in the folder dir, which nobody may
-// have open. What was there is kept beside it, under the returned name; "" if
-// nothing was. A file that is no whole backup is refused before anything is
-// touched.
+// Restore replaces the state in the folder dir by a backup. No process may have the
+// state open. Restore keeps the previous state beside it, under the returned name,
+// which is "" if there was none. It refuses an incomplete or damaged backup before
+// it changes anything.
 func Restore(ctx context.Context, dir, backup string, now time.Time) (kept string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", filesystem.Fault(err, "make the state folder %s", dir)
+		return "", filesystem.Fault(err, "create the state folder %s", dir)
 	}
 	path := filepath.Join(dir, stateFile)
-	temp := beside(path)
-	defer os.Remove(temp) // it has another name by then, or is good for nothing
+	temp := tempName(path)
+	defer os.Remove(temp) // after success the file has its final name
 	if err := copyFile(backup, temp); err != nil {
 		return "", err
 	}
 	if err := verify(ctx, temp); err != nil {
-		return "", fault.Wrap(err, "%s is no backup of a state", backup)
+		return "", fault.Wrap(err, "%s is not a backup of a state", backup)
 	}
 	lock, err := openFileLock(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, lock.close()) }()
-	if err := lock.lock(ctx, patience); err != nil {
+	if err := lock.lock(ctx, lockTimeout); err != nil {
 		return "", err
 	}
 	if kept, err = setAside(path, now); err != nil {
@@ -143,10 +146,10 @@ func Restore(ctx context.Context, dir, backup string, now time.Time) (kept strin
 	return kept, place(temp, path)
 }
 
-// setAside renames a state file and its companions. The log of its writes goes
-// first: left behind, it would be taken for that of the file that comes next.
+// setAside renames a state file with its write-ahead log and its index. The log is
+// renamed first: SQLite would apply a log that stays behind to the next state file.
 func setAside(path string, now time.Time) (kept string, err error) {
-	aside, err := free(path + ".before-" + now.UTC().Format("20060102-150405"))
+	aside, err := unusedName(path + ".before-" + now.UTC().Format("20060102-150405"))
 	if err != nil {
 		return "", err
 	}
@@ -163,16 +166,16 @@ func setAside(path string, now time.Time) (kept string, err error) {
 	return kept, nil
 }
 
-// free returns the name, or the first of name-2, name-3 and so on under which
-// no state is kept: what an earlier restore set aside stays.
-func free(name string) (string, error) {
+// unusedName returns name, or the first of name-2, name-3 and so on that does not
+// exist, so that the states of earlier restores are kept.
+func unusedName(name string) (string, error) {
 	for n, try := 2, name; ; n, try = n+1, fmt.Sprintf("%s-%d", name, n) {
 		_, err := os.Lstat(try)
 		if errors.Is(err, fs.ErrNotExist) {
 			return try, nil
 		}
 		if err != nil {
-			return "", filesystem.Fault(err, "look at %s", try)
+			return "", filesystem.Fault(err, "stat %s", try)
 		}
 	}
 }
@@ -182,7 +185,7 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return filesystem.Fault(err, "open %s", from)
 	}
-	defer src.Close() // read only: nothing can be lost
+	defer src.Close() // opened for reading; closing cannot lose data
 	if info, err := src.Stat(); err != nil || !info.Mode().IsRegular() {
 		return errors.Join(fault.New(fault.Invalid, "%s is not a regular file", from), err)
 	}

@@ -13,18 +13,17 @@ import (
 	"rollout/shared/fault"
 )
 
-// damage remembers that a state file turned out to be broken. From then on
-// nothing is read from it or written to it: what a broken file says is not to
-// be trusted, and each write may make it worse.
+// damage records that a state file is corrupt. From then on every call fails: the
+// content of a corrupt file cannot be trusted, and a write may make it worse.
 type damage struct {
 	once  sync.Once
-	found chan struct{} // closed once err stands
+	found chan struct{} // closed after err is set
 	err   error
 }
 
 func newDamage() *damage { return &damage{found: make(chan struct{})} }
 
-// note takes in what a call came to and returns it.
+// note records err if it says that the file is corrupt, and returns it.
 func (d *damage) note(err error) error {
 	var vendor *sqlite.Error
 	if err != nil && fault.Is(err, fault.Corrupt) && errors.As(err, &vendor) {
@@ -36,7 +35,7 @@ func (d *damage) note(err error) error {
 	return err
 }
 
-// refusal is the error that every call gets once damage was found.
+// refusal returns the error of every call after damage was found, else nil.
 func (d *damage) refusal() error {
 	select {
 	case <-d.found:
@@ -46,12 +45,13 @@ func (d *damage) refusal() error {
 	}
 }
 
-// Damaged is closed when the state file turned out to be broken: no call
-// succeeds any more, and Damage says why.
+// Damaged returns a channel that is closed when the state file is found to be
+// corrupt. All later calls fail, and Damage returns the reason.
 func (s *State) Damaged() <-chan struct{} { return s.damage.found }
 
-// CancelOnDamage returns a context that ends with the state: its cause is then the
-// Damage. cancel is to be called when it is not needed any more.
+// CancelOnDamage returns a context that is canceled when the state file is found to
+// be corrupt; its cause is then the error of Damage. The caller must call cancel
+// when it no longer needs the context.
 func (s *State) CancelOnDamage(ctx context.Context) (_ context.Context, cancel context.CancelFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	go func() {
@@ -64,29 +64,30 @@ func (s *State) CancelOnDamage(ctx context.Context) (_ context.Context, cancel c
 	return ctx, func() { end(nil) }
 }
 
-// Damage is what is wrong with the state file, a Corrupt error; nil if nothing
-// is known to be.
+// Damage returns the Corrupt error that describes the damage of the state file, nil
+// if none is known.
 func (s *State) Damage() error { return s.damage.refusal() }
 
-// maxComplaints bounds how many of a check's findings an error tells.
-const maxComplaints = 3
+// maxFindings is the most findings of a check that an error lists.
+const maxFindings = 3
 
-// check looks through the structure of the database for at most that long:
-// what it has not read by then counts as good, and is found when it is used.
-// It is Corrupt if something is wrong.
-func check(ctx context.Context, s *session, longest time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, longest)
+// check checks the structure of the database for at most the given time. It fails
+// with Corrupt if it finds damage. The part that it could not read in time counts as
+// good; damage there is found when it is used.
+func check(ctx context.Context, s *session, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	var findings []string
 	err := s.query(ctx, `PRAGMA quick_check(3)`, func(row []driver.Value) error {
-		if text, _ := row[0].(string); text != "ok" && len(findings) < maxComplaints {
+		if text, _ := row[0].(string); text != "ok" && len(findings) < maxFindings {
 			findings = append(findings, text)
 		}
 		return nil
 	})
 	switch {
 	case len(findings) > 0:
-		return &fault.Error{Kind: fault.Corrupt, Op: "check " + s.path, Err: errors.New(strings.Join(findings, "; ")), Remedy: remedies[fault.Corrupt]}
+		err := errors.New(strings.Join(findings, "; "))
+		return &fault.Error{Kind: fault.Corrupt, Op: "check " + s.path, Err: err, Remedy: remedies[fault.Corrupt]}
 	case ctx.Err() != nil:
 		return nil
 	}

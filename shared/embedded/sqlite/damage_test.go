@@ -13,8 +13,8 @@ import (
 	"rollout/shared/fault"
 )
 
-// filled makes a state of many pages in dir, and returns the path of its file.
-func filled(t *testing.T, dir string) string {
+// createFilled creates a state of many pages in dir, and returns the path of its file.
+func createFilled(t *testing.T, dir string) string {
 	t.Helper()
 	s, err := Open(t.Context(), dir, Options{})
 	if err != nil {
@@ -31,7 +31,7 @@ func filled(t *testing.T, dir string) string {
 	return filepath.Join(dir, stateFile)
 }
 
-// zero overwrites a file's pages of 4096 bytes from one on.
+// zero overwrites pages of 4096 bytes of a file with zeros, beginning at page.
 func zero(t *testing.T, path string, page int64, pages int) {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
@@ -44,14 +44,14 @@ func zero(t *testing.T, path string, page int64, pages int) {
 	}
 }
 
-func TestAStoppedStatesDamageIsFoundAtTheStart(t *testing.T) {
+func TestOpenWithCheckFindsDamage(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, path string){
-		"pages of nothing":  func(t *testing.T, path string) { zero(t, path, 10, 80) },
-		"a flipped pointer": flipPointers,
-		"cut off":           truncate,
-		"emptied":           func(t *testing.T, path string) { overwrite(t, path, "") },
-		"gone, its log is not": func(t *testing.T, path string) {
+		"zeroed pages": func(t *testing.T, path string) { zero(t, path, 10, 80) },
+		"flipped bits": flipPointers,
+		"truncated":    truncate,
+		"empty":        func(t *testing.T, path string) { overwrite(t, path, "") },
+		"missing, but its log exists": func(t *testing.T, path string) {
 			overwrite(t, path+"-wal", "its last writes")
 			if err := os.Remove(path); err != nil {
 				t.Fatal(err)
@@ -61,11 +61,12 @@ func TestAStoppedStatesDamageIsFoundAtTheStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			path := filled(t, dir)
+			path := createFilled(t, dir)
 			spoil(t, path)
 			s, err := Open(t.Context(), dir, Options{Check: time.Minute})
-			if !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "rollout restore") {
-				t.Errorf("got %v, want corrupt, the file's name and the remedy", err)
+			if !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), path) ||
+				!strings.Contains(err.Error(), "rollout restore") {
+				t.Errorf("Open = %v, want Corrupt with the file's name and the remedy", err)
 			}
 			if err == nil {
 				s.Close()
@@ -74,8 +75,8 @@ func TestAStoppedStatesDamageIsFoundAtTheStart(t *testing.T) {
 	}
 }
 
-// flipPointers turns bits of each later page's first bytes, where its kind and
-// its cells are told.
+// flipPointers flips bits of the first bytes of each later page, which have the type
+// and the cells of the page.
 func flipPointers(t *testing.T, path string) {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -89,32 +90,32 @@ func flipPointers(t *testing.T, path string) {
 	overwrite(t, path, string(b))
 }
 
-func TestALookForDamageIsBounded(t *testing.T) {
+func TestOpenLimitsCheckTime(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	zero(t, filled(t, dir), 10, 80)
+	zero(t, createFilled(t, dir), 10, 80)
 	s, err := Open(t.Context(), dir, Options{Check: time.Nanosecond})
 	if err != nil {
-		t.Fatalf("what was not looked at counts as good: %v", err)
+		t.Fatalf("Open = %v, want unchecked pages to count as good", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// What a broken file says is not to be trusted: after the first sign, nothing
-// is read or written any more, and who watches is told.
-func TestDamageThatIsMetEndsAllUse(t *testing.T) {
+// The content of a corrupt file cannot be trusted: after the first sign of damage all
+// calls fail, and watchers are told.
+func TestAllCallsFailAfterDamage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	path := filled(t, dir)
+	path := createFilled(t, dir)
 	s := openState(t, dir, Options{})
 	guarded, cancel := s.CancelOnDamage(t.Context())
 	defer cancel()
 	zero(t, path, 10, 80)
 	_, err := s.Documents().List(t.Context(), "doc/", "", 1000)
 	if !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), path) {
-		t.Fatalf("got %v, want corrupt", err)
+		t.Fatalf("List = %v, want Corrupt", err)
 	}
 	<-s.Damaged()
 	<-guarded.Done()
@@ -122,17 +123,17 @@ func TestDamageThatIsMetEndsAllUse(t *testing.T) {
 		t.Errorf("the guarded context ended with %v", cause)
 	}
 	if _, err := s.Documents().Create(t.Context(), "new", nil); !fault.Is(err, fault.Corrupt) {
-		t.Errorf("a write after it: %v", err)
+		t.Errorf("Create after damage = %v, want Corrupt", err)
 	}
 	if _, err := s.Documents().Get(t.Context(), "doc/000"); !fault.Is(err, fault.Corrupt) {
-		t.Errorf("a read after it: %v", err)
+		t.Errorf("Get after damage = %v, want Corrupt", err)
 	}
 	if err := s.Backup(t.Context(), filepath.Join(dir, "backup")); !fault.Is(err, fault.Corrupt) {
-		t.Errorf("a backup after it: %v", err)
+		t.Errorf("Backup after damage = %v, want Corrupt", err)
 	}
 }
 
-func TestABackupIsTheStateAtOneMoment(t *testing.T) {
+func TestBackupIsConsistentSnapshot(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "backup")
@@ -151,7 +152,7 @@ func TestABackupIsTheStateAtOneMoment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Backup(ctx, file); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), file) {
-		t.Errorf("a second backup in its place: %v", err)
+		t.Errorf("Backup over a file = %v, want Invalid", err)
 	}
 
 	elsewhere := t.TempDir()
@@ -160,7 +161,7 @@ func TestABackupIsTheStateAtOneMoment(t *testing.T) {
 	}
 	r := openState(t, elsewhere, Options{Check: time.Minute})
 	if d, err := r.Documents().Get(ctx, "doc"); err != nil || string(d.Value) != "then" || d.Revision != rev {
-		t.Errorf("restored is %q at %s, %v", d.Value, d.Revision, err)
+		t.Errorf("the restored document is %q at %s, %v", d.Value, d.Revision, err)
 	}
 	if ms, err := r.Queues().Receive(ctx, "work", 1, time.Minute, 0); err != nil || len(ms) != 1 {
 		t.Errorf("the restored queue has %d messages, %v", len(ms), err)
@@ -171,7 +172,7 @@ func TestABackupIsTheStateAtOneMoment(t *testing.T) {
 	wantFiles(t, filepath.Dir(file), "backup")
 }
 
-func TestABackupsNameMayBeOdd(t *testing.T) { // it changes the working folder: not parallel
+func TestBackupAcceptsUnusualNames(t *testing.T) { // not parallel: changes the working directory
 	ctx := t.Context()
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir("a b", 0o755); err != nil {
@@ -181,7 +182,9 @@ func TestABackupsNameMayBeOdd(t *testing.T) { // it changes the working folder: 
 	if _, err := s.Documents().Create(ctx, "doc", []byte("then")); err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range []string{"backup", "./dotted", "a b/in a folder", "a?b=c&d", "a#b", "a%20b", "a:b", "-dash", "日本", "a b//twice"} {
+	for _, file := range []string{
+		"backup", "./dotted", "a b/in a folder", "a?b=c&d", "a#b", "a%20b", "a:b", "-dash", "日本", "a b//twice",
+	} {
 		if err := s.Backup(ctx, file); err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue
@@ -191,20 +194,22 @@ func TestABackupsNameMayBeOdd(t *testing.T) { // it changes the working folder: 
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		if d, err := openState(t, into, Options{}).Documents().Get(ctx, "doc"); err != nil || string(d.Value) != "then" {
+		d, err := openState(t, into, Options{}).Documents().Get(ctx, "doc")
+		if err != nil || string(d.Value) != "then" {
 			t.Errorf("%s holds %q, %v", file, d.Value, err)
 		}
 	}
-	if err := s.Backup(ctx, "nowhere/backup"); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "nowhere/backup") {
-		t.Errorf("a backup in a folder that is not there: %v", err)
+	err := s.Backup(ctx, "nowhere/backup")
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "nowhere/backup") {
+		t.Errorf("Backup in a missing folder = %v, want Invalid", err)
 	}
 	wantFiles(t, "a b", "in a folder", "twice")
 }
 
-func TestTwoRestoresAtOnceKeepBothStates(t *testing.T) {
+func TestRestoresInOneSecondKeepAllStates(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	dir, file := t.TempDir(), filled(t, t.TempDir())
+	dir, file := t.TempDir(), createFilled(t, t.TempDir())
 	s, err := Open(ctx, dir, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -233,11 +238,11 @@ func TestTwoRestoresAtOnceKeepBothStates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := openState(t, into, Options{}).Documents().Get(ctx, "first"); err != nil {
-		t.Errorf("what was there before both: %v", err)
+		t.Errorf("the state before both restores: %v", err)
 	}
 }
 
-func TestARestoreKeepsWhatWasThere(t *testing.T) {
+func TestRestoreKeepsPreviousState(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "backup")
@@ -254,31 +259,32 @@ func TestARestoreKeepsWhatWasThere(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	overwrite(t, filepath.Join(dir, stateFile+"-wal"), "a log that is none of the backup's")
+	overwrite(t, filepath.Join(dir, stateFile+"-wal"), "a log of another state")
 
 	kept, err := Restore(ctx, dir, file, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	if want := filepath.Join(dir, "state.db.before-20260301-120000"); err != nil || kept != want {
 		t.Fatalf("kept as %q, %v, want %q", kept, err, want)
 	}
-	if _, err := openState(t, dir, Options{Check: time.Minute}).Documents().Get(ctx, "late"); !fault.Is(err, fault.NotFound) {
-		t.Errorf("what was written after the backup is there: %v", err)
+	restored := openState(t, dir, Options{Check: time.Minute})
+	if _, err := restored.Documents().Get(ctx, "late"); !fault.Is(err, fault.NotFound) {
+		t.Errorf("a document that was written after the backup: %v, want NotFound", err)
 	}
 	if _, err := os.Stat(kept + "-wal"); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestWhatIsNoBackupChangesNothing(t *testing.T) {
+func TestRestoreOfInvalidBackupChangesNothing(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(t *testing.T, path string){
-		"a damaged one":             func(t *testing.T, path string) { zero(t, path, 10, 80) },
-		"a text":                    func(t *testing.T, path string) { overwrite(t, path, strings.Repeat("text\n", 1000)) },
-		"nothing":                   func(t *testing.T, path string) { overwrite(t, path, "") },
-		"another program's":         pragma("application_id = 7"),
-		"a newer rollout's":         pragma("user_version = 2"),
-		"a folder":                  func(t *testing.T, path string) { replaceByFolder(t, path) },
-		"a file that is not there":  func(t *testing.T, path string) { os.Remove(path) },
-		"a file that was cut short": truncate,
+		"damaged":            func(t *testing.T, path string) { zero(t, path, 10, 80) },
+		"text file":          func(t *testing.T, path string) { overwrite(t, path, strings.Repeat("text\n", 1000)) },
+		"empty":              func(t *testing.T, path string) { overwrite(t, path, "") },
+		"of another program": pragma("application_id = 7"),
+		"of a newer rollout": pragma("user_version = 2"),
+		"folder":             func(t *testing.T, path string) { replaceByFolder(t, path) },
+		"missing":            func(t *testing.T, path string) { os.Remove(path) },
+		"truncated":          truncate,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -288,23 +294,23 @@ func TestWhatIsNoBackupChangesNothing(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			file := filled(t, t.TempDir())
+			file := createFilled(t, t.TempDir())
 			spoil(t, file)
 			if _, err := Restore(t.Context(), dir, file, time.Now()); err == nil || !strings.Contains(err.Error(), file) {
-				t.Errorf("got %v, want an error that names %s", err, file)
+				t.Errorf("Restore = %v, want an error that names %s", err, file)
 			}
 			if d, err := s.Documents().Get(t.Context(), "doc"); err != nil || d.Revision != rev {
 				t.Errorf("the state afterwards: %+v, %v", d, err)
 			}
 			parts, err := filepath.Glob(filepath.Join(dir, "*.part-*"))
 			if err != nil || len(parts) > 0 {
-				t.Errorf("it left %v, %v", parts, err)
+				t.Errorf("Restore left %v, %v", parts, err)
 			}
 		})
 	}
 }
 
-// wantFiles checks what a folder holds.
+// wantFiles checks the names in a folder.
 func wantFiles(t *testing.T, dir string, want ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)

@@ -10,7 +10,8 @@ import (
 	"rollout/shared/fault"
 )
 
-// pageBytes bounds the values of one page of a list.
+// pageBytes limits the bytes of values in one result of a list: a query ends after
+// the row that reaches it.
 const pageBytes = 4 << 20
 
 const (
@@ -23,7 +24,7 @@ const (
 	listAfter       = `SELECT key, value, revision FROM document WHERE key > ? AND key < ? ORDER BY key LIMIT ?`
 )
 
-// documents is the state's document.Store and document.Watcher.
+// documents implements document.Store and document.Watcher.
 type documents struct{ state *State }
 
 func (d documents) Get(ctx context.Context, key string) (doc document.Doc, err error) {
@@ -45,7 +46,7 @@ func (d documents) GetMany(ctx context.Context, keys []string) ([]document.Doc, 
 		return nil, err
 	}
 	docs := make([]document.Doc, len(keys))
-	err := d.state.readOnce(ctx, func(ctx context.Context, s *session) (err error) {
+	err := d.state.readSnapshot(ctx, func(ctx context.Context, s *session) (err error) {
 		for i, key := range keys {
 			if docs[i], err = get(ctx, s, key); err != nil {
 				return err
@@ -63,7 +64,7 @@ func (d documents) Create(ctx context.Context, key string, value []byte) (rev do
 	if err := document.CheckWrite(key, value); err != nil {
 		return "", err
 	}
-	value = owned(value)
+	value = cloneValue(value)
 	var number int64
 	err = d.state.write(ctx, len(value), func(ctx context.Context, g *transaction) error {
 		number = g.writes + 1
@@ -80,7 +81,9 @@ func (d documents) Create(ctx context.Context, key string, value []byte) (rev do
 	return revision(number), nil
 }
 
-func (d documents) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (document.Revision, error) {
+func (d documents) Replace(ctx context.Context, key string, value []byte, rev document.Revision) (
+	document.Revision, error,
+) {
 	if err := document.CheckWrite(key, value); err != nil {
 		return "", err
 	}
@@ -88,7 +91,7 @@ func (d documents) Replace(ctx context.Context, key string, value []byte, rev do
 	if !ok {
 		return "", fault.New(fault.Conflict, "document %s is not at revision %q", key, rev)
 	}
-	value = owned(value)
+	value = cloneValue(value)
 	var number int64
 	err := d.state.write(ctx, len(value), func(ctx context.Context, g *transaction) error {
 		number = g.writes + 1
@@ -111,7 +114,7 @@ func (d documents) Delete(ctx context.Context, key string, rev document.Revision
 	}
 	old, ok := numberOf(rev)
 	if !ok {
-		old = 0 // no document's
+		old = 0 // matches no document
 	}
 	err := d.state.write(ctx, 0, func(ctx context.Context, g *transaction) error {
 		n, err := g.exec(ctx, deleteDocument, key, old)
@@ -122,8 +125,8 @@ func (d documents) Delete(ctx context.Context, key string, rev document.Revision
 			g.wrote(key)
 			return nil
 		}
-		_, there, err := g.number(ctx, hasDocument, key)
-		if err == nil && there {
+		_, exists, err := g.number(ctx, hasDocument, key)
+		if err == nil && exists {
 			return fault.New(fault.Conflict, "document %s is not at revision %q", key, rev)
 		}
 		if err == nil {
@@ -170,7 +173,7 @@ func (d documents) Watch(ctx context.Context, prefix string) <-chan struct{} {
 	return d.state.notifier.watch(ctx, prefix)
 }
 
-// get returns the document, with an empty revision if it is absent.
+// get returns the document. Its revision is empty if it does not exist.
 func get(ctx context.Context, s *session, key string) (document.Doc, error) {
 	doc := document.Doc{Key: key}
 	err := s.query(ctx, getDocument, func(row []driver.Value) error {
@@ -180,6 +183,7 @@ func get(ctx context.Context, s *session, key string) (document.Doc, error) {
 	return doc, err
 }
 
+// fill sets the value and the revision from the columns of a row.
 func fill(doc *document.Doc, value, number driver.Value) {
 	doc.Value, _ = value.([]byte)
 	if doc.Value == nil {
@@ -193,15 +197,15 @@ func revision(number int64) document.Revision {
 	return document.Revision(strconv.FormatInt(number, 10))
 }
 
-// numberOf returns the number of a revision that this driver made.
+// numberOf returns the number of a revision, false if this driver did not create it.
 func numberOf(rev document.Revision) (int64, bool) {
 	n, err := strconv.ParseInt(string(rev), 10, 64)
 	return n, err == nil && revision(n) == rev
 }
 
-// owned copies a value, because a caller that gives up may change its own
-// while the writer still reads it. Empty is not NULL.
-func owned(value []byte) []byte {
+// cloneValue copies a value: a caller whose context ends may change its slice while
+// the writer still reads it. The copy is never nil, which SQLite would store as NULL.
+func cloneValue(value []byte) []byte {
 	if len(value) == 0 {
 		return []byte{}
 	}

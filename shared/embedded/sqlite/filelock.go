@@ -13,23 +13,22 @@ import (
 	"rollout/shared/fault"
 )
 
-// fileLock is a lock among processes (and among handles of one process) that
-// starves nobody: whoever wants the lock waits at the file `next` for the
-// right to wait at the file `hold`, so the one who has just let go of `hold`
-// finds at most one waiter there, and that one comes first. A plain flock, and
-// SQLite's own busy wait, let the last holder in again and again.
+// fileLock is a fair lock between processes, and between handles of one process. It
+// consists of two files that are locked with flock. The holder of the lock has locked
+// `hold`. A process locks `next` while it waits for `hold`, so at most one process
+// waits for `hold`, and it gets the lock before the last holder can take it again. A
+// plain flock, and SQLite's own busy wait, would let the last holder starve the
+// others.
 //
-// Both are flocks, which the kernel drops with the process that dies, so a
-// crash needs no recovery. The files are never removed. A turnstile is used by
-// one goroutine at a time.
+// The kernel releases a flock when its process dies, so a crash needs no recovery.
+// The files are never removed. One goroutine at a time may use a fileLock.
 type fileLock struct {
 	next, hold *os.File
-	taken      chan error   // an acquisition that outlasted its caller; nil if none
-	log        *slog.Logger // is told of long waits
+	pending    chan error   // the result of an acquisition that outlived its call, or nil
+	log        *slog.Logger // gets a warning for long waits
 }
 
-// longWait is when a wait for the lock is so long that somebody should look
-// why: writes take milliseconds.
+// longWait is the wait after which the log gets a warning. Writes take milliseconds.
 const longWait = 2 * time.Second
 
 func openFileLock(dir string, log *slog.Logger) (*fileLock, error) {
@@ -49,43 +48,47 @@ func openLockFile(path string) (*os.File, error) {
 	return f, filesystem.Fault(err, "open the lock %s", path)
 }
 
-// lock waits for the lock until ctx ends or patience is over, which is
-// Unavailable: a process that was stopped while it wrote keeps the lock until
-// it is continued or killed. The wait then goes on behind the scenes, and the
-// next call joins it.
-func (t *fileLock) lock(ctx context.Context, patience time.Duration) error {
-	if t.taken == nil {
+// lock waits for the lock until ctx ends or the timeout elapses. A timeout is
+// Unavailable: a process that is stopped during a write keeps the lock until it is
+// continued or killed. After either, a goroutine goes on waiting for the lock, and
+// the next call waits for its result.
+func (t *fileLock) lock(ctx context.Context, timeout time.Duration) error {
+	if t.pending == nil {
 		if ok, err := t.tryLock(); ok || err != nil {
 			return err
 		}
-		t.taken = make(chan error, 1)
-		go func(taken chan<- error) { taken <- t.waitLock() }(t.taken)
+		t.pending = make(chan error, 1)
+		go func(pending chan<- error) { pending <- t.waitLock() }(t.pending)
 	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	long := time.NewTimer(longWait)
 	defer long.Stop()
 	for {
 		select {
-		case err := <-t.taken:
-			t.taken = nil
+		case err := <-t.pending:
+			t.pending = nil
 			return err
 		case <-ctx.Done():
 			return fault.WithKind(fault.Canceled, context.Cause(ctx), "wait for the lock %s", t.hold.Name())
 		case <-long.C:
-			t.log.WarnContext(ctx, "nobody can write the state meanwhile", "error", t.held(longWait))
+			t.log.WarnContext(ctx, "writes to the state are blocked by another process", "error", t.timeoutError(longWait))
 		case <-timer.C:
-			return t.held(patience)
+			return t.timeoutError(timeout)
 		}
 	}
 }
 
-// held is the error of a wait that was in vain.
-func (t *fileLock) held(waited time.Duration) error {
-	return &fault.Error{Kind: fault.Unavailable, Op: "wait for the lock " + t.hold.Name() + " for " + waited.String(), Remedy: filesystem.LockRemedy(t.hold, t.next)}
+// timeoutError returns the error of a wait that timed out.
+func (t *fileLock) timeoutError(waited time.Duration) error {
+	return &fault.Error{
+		Kind:   fault.Unavailable,
+		Op:     "wait for the lock " + t.hold.Name() + " for " + waited.String(),
+		Remedy: filesystem.LockRemedy(t.hold, t.next),
+	}
 }
 
-// tryLock takes the lock if that needs no waiting.
+// tryLock takes the lock if it is free, and reports whether it did.
 func (t *fileLock) tryLock() (bool, error) {
 	if ok, err := flock(t.next, syscall.LOCK_EX|syscall.LOCK_NB); !ok {
 		return false, err
@@ -97,6 +100,7 @@ func (t *fileLock) tryLock() (bool, error) {
 	return ok, err
 }
 
+// waitLock waits for the lock without a time limit.
 func (t *fileLock) waitLock() error {
 	if _, err := flock(t.next, syscall.LOCK_EX); err != nil {
 		return err
@@ -111,13 +115,13 @@ func (t *fileLock) unlock() error {
 	return err
 }
 
-// close lets go of the lock. An acquisition that is still waiting ends when
-// it gets the lock, which goes with the files.
+// close releases the lock and closes its files. A pending acquisition closes the files
+// when it gets the lock.
 func (t *fileLock) close() error {
-	if taken := t.taken; taken != nil {
-		t.taken = nil
+	if pending := t.pending; pending != nil {
+		t.pending = nil
 		go func() {
-			<-taken
+			<-pending
 			t.next.Close()
 			t.hold.Close()
 		}()
@@ -126,7 +130,8 @@ func (t *fileLock) close() error {
 	return errors.Join(t.next.Close(), t.hold.Close())
 }
 
-// flock returns false without an error if LOCK_NB found the file locked.
+// flock calls flock(2). It returns false without an error if how has LOCK_NB and the
+// file is locked.
 func flock(f *os.File, how int) (bool, error) {
 	err := filesystem.IgnoreEINTR(func() error { return syscall.Flock(int(f.Fd()), how) })
 	if errors.Is(err, syscall.EWOULDBLOCK) {

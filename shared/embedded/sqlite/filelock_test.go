@@ -27,7 +27,7 @@ func openLock(t *testing.T, dir string) *fileLock {
 	return l
 }
 
-func TestTurnstileLetsOneIn(t *testing.T) {
+func TestFileLockExcludesOthers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	var inside atomic.Int64
@@ -41,7 +41,7 @@ func TestTurnstileLetsOneIn(t *testing.T) {
 					return
 				}
 				if n := inside.Add(1); n != 1 {
-					t.Errorf("%d are inside", n)
+					t.Errorf("%d holders at once, want 1", n)
 				}
 				inside.Add(-1)
 				if err := l.unlock(); err != nil {
@@ -54,7 +54,7 @@ func TestTurnstileLetsOneIn(t *testing.T) {
 	done.Wait()
 }
 
-func TestTurnstileIsHandedToTheWaiter(t *testing.T) {
+func TestUnlockedFileLockGoesToWaiter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	greedy, waiter, probe := openLock(t, dir), openLock(t, dir), openLock(t, dir)
@@ -63,7 +63,7 @@ func TestTurnstileIsHandedToTheWaiter(t *testing.T) {
 	}
 	got := make(chan error, 1)
 	go func() { got <- waiter.waitLock() }()
-	for atTurnstile := false; !atTurnstile; runtime.Gosched() {
+	for waiting := false; !waiting; runtime.Gosched() {
 		free, err := flock(probe.next, syscall.LOCK_EX|syscall.LOCK_NB)
 		if err != nil {
 			t.Fatal(err)
@@ -74,20 +74,20 @@ func TestTurnstileIsHandedToTheWaiter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		atTurnstile = !free
+		waiting = !free
 	}
 	if err := greedy.unlock(); err != nil {
 		t.Fatal(err)
 	}
 	if ok, err := greedy.tryLock(); ok || err != nil {
-		t.Fatalf("the lock went back to its last holder: %v, %v", ok, err)
+		t.Fatalf("the last holder got the lock again: %v, %v", ok, err)
 	}
 	if err := <-got; err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestTurnstileLosesPatience(t *testing.T) {
+func TestLockTimesOutWithRemedy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	stopped, waiter := openLock(t, dir), openLock(t, dir)
@@ -97,13 +97,13 @@ func TestTurnstileLosesPatience(t *testing.T) {
 	for range 2 {
 		err := waiter.lock(t.Context(), time.Millisecond)
 		if !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "holds it") {
-			t.Fatalf("got %v, want unavailable and what to do", err)
+			t.Fatalf("lock = %v, want Unavailable with a remedy", err)
 		}
 	}
 	if err := stopped.unlock(); err != nil {
 		t.Fatal(err)
 	}
 	if err := waiter.lock(t.Context(), time.Minute); err != nil {
-		t.Errorf("the lock did not come to the one who had waited: %v", err)
+		t.Errorf("lock after the release = %v", err)
 	}
 }

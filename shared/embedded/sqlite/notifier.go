@@ -10,46 +10,49 @@ import (
 	"rollout/shared/clock"
 )
 
-// pollEvery is how often the bell looks for other processes' writes while
-// somebody waits. A look costs about 10 µs.
+// pollEvery is the interval between polls of the counter of writes while waiters
+// exist. A poll takes about 10 µs.
 const pollEvery = 10 * time.Millisecond
 
-// notifier wakes those who wait for messages or watch documents. This process's
-// writer rings it after each transaction, and then knows of other processes'
-// commits too: the database's counter of writes has gone on without it. While
-// it writes nothing, the counter is looked at every pollEvery, but only if
-// somebody waits; so are messages that get visible as time passes.
+// notifier wakes the receivers of messages and the watchers of documents of this
+// process. The process's writer notifies it after each transaction. The writer then
+// also notices commits of other processes, because they advanced the database's
+// counter of writes. Between transactions the notifier polls the counter every
+// pollEvery, and wakes receivers whose next message becomes visible. It polls only
+// while waiters exist.
 type notifier struct {
-	session *session
-	clock   clock.Clock
-	log     *slog.Logger
-	looking sync.Mutex // the session is one looker's at a time
-	mu      sync.Mutex
-	waiters map[*waiter]struct{}
-	writes  int64         // the counter of writes, as last seen
-	rung    bool          // the writer has seen it since the last look
-	wanted  chan struct{} // a hint that waiters is not empty any more
-	closing chan struct{} // closed to end the bell
-	ended   chan struct{} // closed by it when it has
+	session  *session
+	clock    clock.Clock
+	log      *slog.Logger
+	polling  sync.Mutex // guards session
+	mu       sync.Mutex // guards the fields up to wanted
+	waiters  map[*waiter]struct{}
+	writes   int64         // the last known counter of writes
+	notified bool          // the writer has updated writes since the last poll
+	wanted   chan struct{} // receives a hint when a waiter is added
+	closing  chan struct{} // closed to end run
+	ended    chan struct{} // closed when run has ended
 }
 
-// waiter is one receiver at a queue, or one watcher of a prefix.
+// waiter is one receiver of a queue's messages, or one watcher of a key prefix.
 type waiter struct {
 	queue   string // "" for a watcher
 	prefix  string
-	due     time.Time     // when the queue's next message gets visible; zero if none
-	hints   chan struct{} // of capacity one
+	due     time.Time     // when the queue's next message becomes visible; zero if unknown
+	hints   chan struct{} // has capacity 1
 	watched bool
 }
 
 func startNotifier(ctx context.Context, s *session, c clock.Clock, log *slog.Logger) *notifier {
-	b := &notifier{session: s, clock: c, log: log, waiters: map[*waiter]struct{}{},
-		wanted: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{})}
+	b := &notifier{
+		session: s, clock: c, log: log, waiters: map[*waiter]struct{}{},
+		wanted: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
+	}
 	go b.run(ctx)
 	return b
 }
 
-// watch registers a watcher until ctx ends or the bell is closed.
+// watch registers a watcher until ctx ends or the notifier is closed.
 func (b *notifier) watch(ctx context.Context, prefix string) <-chan struct{} {
 	w := &waiter{prefix: prefix, hints: make(chan struct{}, 1), watched: true}
 	b.add(w)
@@ -57,7 +60,7 @@ func (b *notifier) watch(ctx context.Context, prefix string) <-chan struct{} {
 	return w.hints
 }
 
-// wait registers a receiver, which must be removed.
+// wait registers a receiver. The caller must remove it.
 func (b *notifier) wait(queue string) *waiter {
 	w := &waiter{queue: queue, hints: make(chan struct{}, 1)}
 	b.add(w)
@@ -71,14 +74,14 @@ func (b *notifier) add(w *waiter) {
 	hint(b.wanted)
 }
 
-// remove forgets a waiter, once, and closes a watcher's channel.
+// remove removes a waiter and closes a watcher's channel. It may be called again.
 func (b *notifier) remove(w *waiter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.forget(w)
+	b.removeLocked(w)
 }
 
-func (b *notifier) forget(w *waiter) {
+func (b *notifier) removeLocked(w *waiter) {
 	if _, ok := b.waiters[w]; !ok {
 		return
 	}
@@ -88,20 +91,20 @@ func (b *notifier) forget(w *waiter) {
 	}
 }
 
-// expect has the waiter woken at due.
+// expect makes the notifier wake the waiter at due.
 func (b *notifier) expect(w *waiter, due time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	w.due = due
 }
 
-// notify wakes those whom a transaction of this process concerns, and everybody
-// if others have written since the one before.
+// notify wakes the waiters that a transaction of this process concerns. It wakes all
+// waiters if other processes have written since the previous transaction.
 func (b *notifier) notify(g *transaction) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	others := g.before > b.writes
-	b.writes, b.rung = max(b.writes, g.writes), true
+	b.writes, b.notified = max(b.writes, g.writes), true
 	for w := range b.waiters {
 		if others || w.concerns(g.keys, g.queues) {
 			hint(w.hints)
@@ -109,6 +112,7 @@ func (b *notifier) notify(g *transaction) {
 	}
 }
 
+// concerns reports whether changed documents or filled queues concern the waiter.
 func (w *waiter) concerns(keys, queues []string) bool {
 	for _, queue := range queues {
 		if queue == w.queue {
@@ -123,9 +127,10 @@ func (w *waiter) concerns(keys, queues []string) bool {
 	return false
 }
 
+// run polls while waiters exist, until the notifier is closed.
 func (b *notifier) run(ctx context.Context) {
 	defer close(b.ended)
-	look := &poller{notifier: b}
+	p := &poller{notifier: b}
 	for {
 		select {
 		case <-b.wanted:
@@ -133,10 +138,10 @@ func (b *notifier) run(ctx context.Context) {
 			return
 		}
 		ticker := time.NewTicker(pollEvery)
-		for b.anybody() {
+		for b.hasWaiters() {
 			select {
 			case <-ticker.C:
-				look.once(ctx)
+				p.once(ctx)
 			case <-b.closing:
 				ticker.Stop()
 				return
@@ -146,29 +151,29 @@ func (b *notifier) run(ctx context.Context) {
 	}
 }
 
-func (b *notifier) anybody() bool {
+func (b *notifier) hasWaiters() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.waiters) > 0
 }
 
-// poller is the part of the bell that belongs to its goroutine.
+// poller is the state of the notifier's goroutine.
 type poller struct {
 	*notifier
-	failing bool // the last look failed; it has been logged
+	failing bool // the last poll failed and was logged
 }
 
-// once wakes everybody if other processes have written, and receivers whose
-// next message has got visible. If it can't look, it wakes everybody: they
-// will meet the error themselves, and can return it.
-func (l *poller) once(ctx context.Context) {
-	l.looking.Lock()
-	defer l.looking.Unlock()
-	all := !l.wasNotified() && l.othersWrote(ctx)
-	now := l.clock.Now()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for w := range l.waiters {
+// once polls once. It wakes all waiters if other processes have written, else the
+// receivers whose next message has become visible. If the poll fails, it wakes all
+// waiters, so that their own calls meet the error and return it.
+func (p *poller) once(ctx context.Context) {
+	p.polling.Lock()
+	defer p.polling.Unlock()
+	all := !p.wasNotified() && p.othersWrote(ctx)
+	now := p.clock.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for w := range p.waiters {
 		if all || !w.due.IsZero() && !w.due.After(now) {
 			w.due = time.Time{}
 			hint(w.hints)
@@ -176,40 +181,44 @@ func (l *poller) once(ctx context.Context) {
 	}
 }
 
-// wasNotified reports whether the writer did this look's work.
-func (l *poller) wasNotified() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	rung := l.rung
-	l.rung = false
-	return rung
+// wasNotified reports whether the writer has notified the waiters since the last
+// poll, which makes this poll unnecessary.
+func (p *poller) wasNotified() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	notified := p.notified
+	p.notified = false
+	return notified
 }
 
-func (l *poller) othersWrote(ctx context.Context) bool {
-	writes, _, err := l.session.number(ctx, countWrites)
-	if err != nil && !l.failing {
-		l.log.Warn("state file can't be polled for other processes' writes", "path", l.session.path, "error", err)
+// othersWrote reports whether other processes have written since the last poll or
+// transaction. It returns true if it cannot tell.
+func (p *poller) othersWrote(ctx context.Context) bool {
+	writes, _, err := p.session.number(ctx, countWrites)
+	if err != nil && !p.failing {
+		p.log.Warn("cannot poll the state file for writes of other processes", "path", p.session.path, "error", err)
 	}
-	l.failing = err != nil
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	others := err != nil || writes > l.writes
-	l.writes = max(l.writes, writes)
+	p.failing = err != nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	others := err != nil || writes > p.writes
+	p.writes = max(p.writes, writes)
 	return others
 }
 
-// close ends the bell and all watches.
+// close ends the notifier and all watches.
 func (b *notifier) close() error {
 	close(b.closing)
 	<-b.ended
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for w := range b.waiters {
-		b.forget(w)
+		b.removeLocked(w)
 	}
 	return b.session.close()
 }
 
+// hint sends without blocking: one unread hint suffices.
 func hint(hints chan<- struct{}) {
 	select {
 	case hints <- struct{}{}:

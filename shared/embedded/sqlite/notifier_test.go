@@ -2,8 +2,8 @@ package sqlite
 
 import "testing"
 
-// waiting registers a receiver and returns how often it was woken, at most
-// once, since it was asked last.
+// waiting registers a receiver. woken returns 1 if the receiver was woken since the
+// last call, else 0.
 func waiting(t *testing.T, b *notifier, queue string) (woken func() int) {
 	t.Helper()
 	w := b.wait(queue)
@@ -25,44 +25,44 @@ func create(t *testing.T, s *State, key string) {
 	}
 }
 
-func TestAProcessesOwnWritesWakeOnlyThoseTheyConcern(t *testing.T) {
+func TestOwnWritesWakeOnlyWaitersTheyConcern(t *testing.T) {
 	t.Parallel()
 	s := openState(t, t.TempDir(), Options{})
 	woken := waiting(t, s.notifier, "work")
-	look := &poller{notifier: s.notifier}
+	p := &poller{notifier: s.notifier}
 	for _, key := range []string{"a", "b"} {
 		create(t, s, key)
 		for range 3 {
-			look.once(t.Context())
+			p.once(t.Context())
 		}
 	}
 	if woken() != 0 {
-		t.Error("a receiver was woken by a document")
+		t.Error("a document woke a receiver")
 	}
 	if err := s.Queues().Send(t.Context(), "work", [][]byte{{1}}, 0); err != nil {
 		t.Fatal(err)
 	}
 	if woken() != 1 {
-		t.Error("a message woke nobody")
+		t.Error("a message did not wake its receiver")
 	}
 }
 
-func TestOthersWritesWakeEverybodyWhetherThisProcessWritesOrNot(t *testing.T) {
+func TestWritesOfOthersWakeAllWaiters(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s, other := openState(t, dir, Options{}), openState(t, dir, Options{})
 	create(t, s, "first")
 	woken := waiting(t, s.notifier, "work")
 	create(t, other, "a")
-	create(t, s, "b") // its transaction finds out
+	create(t, s, "b") // this transaction notices it
 	if woken() != 1 {
-		t.Error("the writer did not notice another's write")
+		t.Error("the writer did not notice the write of another process")
 	}
 	create(t, other, "c")
-	look := &poller{notifier: s.notifier}
-	look.once(t.Context()) // the writer did this one's work
-	look.once(t.Context())
+	p := &poller{notifier: s.notifier}
+	p.once(t.Context()) // skipped, because the writer has just notified
+	p.once(t.Context())
 	if woken() != 1 {
-		t.Error("a look did not notice another's write")
+		t.Error("a poll did not notice the write of another process")
 	}
 }

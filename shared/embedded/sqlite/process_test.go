@@ -18,41 +18,40 @@ import (
 	"rollout/shared/fault"
 )
 
-// The tests of several processes start the test binary again with one of
-// these parts to play.
+// Tests with several processes start the test binary again with these variables.
 const (
-	childPart = "STATE_TEST_PART" // one of childParts
+	childRole = "STATE_TEST_ROLE" // a key of childRoles
 	childDir  = "STATE_TEST_DIR"
-	childLoad = "STATE_TEST_LOAD" // how much of it
+	childLoad = "STATE_TEST_LOAD" // the number of writes
 )
 
-var childParts = map[string]func(ctx context.Context, s *State, load int) error{
-	"count":                playCount,
-	"die before a commit":  playDieBefore,
-	"die after the commit": playDieAfter,
-	"stop amid a commit":   playStop,
+var childRoles = map[string]func(ctx context.Context, s *State, load int) error{
+	"count":              runCount,
+	"die before commit":  runDieBefore,
+	"die after commit":   runDieAfter,
+	"stop before commit": runStop,
 }
 
-// TestChild plays a part in a process started by another test.
+// TestChild runs the role of a process that another test started.
 func TestChild(t *testing.T) {
-	play := childParts[os.Getenv(childPart)]
-	if play == nil {
-		return // this is the process of the tests themselves
+	role := childRoles[os.Getenv(childRole)]
+	if role == nil {
+		return // this is not a child process
 	}
 	load, err := strconv.Atoi(os.Getenv(childLoad))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := play(t.Context(), openState(t, os.Getenv(childDir), Options{}), load); err != nil {
+	if err := role(t.Context(), openState(t, os.Getenv(childDir), Options{}), load); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// startChild starts a process; its lines begin with "child: ".
-func startChild(t testing.TB, part, dir string, load int) (*exec.Cmd, *bufio.Scanner) {
+// startChild starts a child process. Its lines begin with "child: ".
+func startChild(t testing.TB, role, dir string, load int) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestChild$", "-test.v")
-	cmd.Env = append(os.Environ(), childPart+"="+part, childDir+"="+dir, childLoad+"="+strconv.Itoa(load))
+	cmd.Env = append(os.Environ(), childRole+"="+role, childDir+"="+dir, childLoad+"="+strconv.Itoa(load))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -64,8 +63,8 @@ func startChild(t testing.TB, part, dir string, load int) (*exec.Cmd, *bufio.Sca
 	return cmd, bufio.NewScanner(out)
 }
 
-// said returns what the child says next, "" if it has ended.
-func said(lines *bufio.Scanner) string {
+// nextLine returns the child's next line, "" after its end.
+func nextLine(lines *bufio.Scanner) string {
 	for lines.Scan() {
 		if _, text, ok := strings.Cut(lines.Text(), "child: "); ok {
 			return text
@@ -74,9 +73,9 @@ func said(lines *bufio.Scanner) string {
 	return ""
 }
 
-// playCount adds to the counter that all children share, and says how long it
-// had to wait for its slowest write.
-func playCount(ctx context.Context, s *State, load int) error {
+// runCount increments the counter that all children share, and prints the duration of
+// its slowest write in microseconds.
+func runCount(ctx context.Context, s *State, load int) error {
 	var slowest time.Duration
 	for range load {
 		if err := addOne(ctx, s, &slowest); err != nil {
@@ -107,29 +106,29 @@ func addOne(ctx context.Context, s *State, slowest *time.Duration) error {
 	}
 }
 
-func playDieBefore(ctx context.Context, s *State, load int) error {
-	s.writer.steps.beforeCommit = freeze
+func runDieBefore(ctx context.Context, s *State, load int) error {
+	s.writer.hooks.beforeCommit = freeze
 	return writeMuch(ctx, s, load)
 }
 
-func playDieAfter(ctx context.Context, s *State, load int) error {
-	s.writer.steps.afterCommit = freeze
+func runDieAfter(ctx context.Context, s *State, load int) error {
+	s.writer.hooks.afterCommit = freeze
 	return writeMuch(ctx, s, load)
 }
 
-// freeze says that the process is where it is to be killed.
+// freeze reports that the process can be killed now, and blocks.
 func freeze() {
 	fmt.Println("child: frozen")
 	select {}
 }
 
-// writeMuch writes documents and messages in one group.
+// writeMuch writes load documents and load messages in one group.
 func writeMuch(ctx context.Context, s *State, load int) error {
 	other, err := openFileLock(s.dir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	if err := other.lock(ctx, patience); err != nil {
+	if err := other.lock(ctx, lockTimeout); err != nil {
 		return err
 	}
 	var done sync.WaitGroup
@@ -146,15 +145,15 @@ func writeMuch(ctx context.Context, s *State, load int) error {
 	return errors.Join(errs...)
 }
 
-// awaitPending waits until the writer, which is kept from the lock, has
-// taken one change and the others stand in line.
+// awaitPending waits until the writer, which waits for the lock, has taken one change
+// and the others are in its channel.
 func awaitPending(s *State, changes int) {
 	for len(s.writer.changes) < changes-1 {
 		runtime.Gosched()
 	}
 }
 
-func TestProcessesLoseNoUpdate(t *testing.T) {
+func TestConcurrentProcessesLoseNoUpdates(t *testing.T) {
 	t.Parallel()
 	const children, each = 4, 50
 	dir := t.TempDir()
@@ -179,12 +178,12 @@ func countInChildren(t testing.TB, dir string, children, each int) time.Duration
 	}
 	var slowest time.Duration
 	for i, cmd := range cmds {
-		micros, err := strconv.Atoi(said(lines[i]))
+		micros, err := strconv.Atoi(nextLine(lines[i]))
 		if err != nil {
 			t.Errorf("child %d: %v", i, err)
 		}
 		slowest = max(slowest, time.Duration(micros)*time.Microsecond)
-		said(lines[i])
+		nextLine(lines[i])
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("child %d: %v", i, err)
 		}
@@ -192,8 +191,8 @@ func countInChildren(t testing.TB, dir string, children, each int) time.Duration
 	return slowest
 }
 
-// BenchmarkProcesses reports the slowest of all writes of four processes
-// that fight for one document.
+// BenchmarkProcesses reports the slowest write of four processes that contend for one
+// document.
 func BenchmarkProcesses(b *testing.B) {
 	dir := b.TempDir()
 	s := openState(b, dir, Options{})
@@ -208,14 +207,14 @@ func BenchmarkProcesses(b *testing.B) {
 
 func TestKilledProcessLeavesAllOrNothing(t *testing.T) {
 	t.Parallel()
-	for part, visible := range map[string]bool{"die before a commit": false, "die after the commit": true} {
-		t.Run(part, func(t *testing.T) {
+	for role, visible := range map[string]bool{"die before commit": false, "die after commit": true} {
+		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			const load = 40
 			dir := t.TempDir()
-			cmd, lines := startChild(t, part, dir, load)
-			if got := said(lines); got != "frozen" {
-				t.Fatalf("the child said %q", got)
+			cmd, lines := startChild(t, role, dir, load)
+			if got := nextLine(lines); got != "frozen" {
+				t.Fatalf("the child wrote %q", got)
 			}
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
@@ -229,14 +228,14 @@ func TestKilledProcessLeavesAllOrNothing(t *testing.T) {
 			s := openState(t, dir, Options{})
 			docs, err := s.Documents().List(t.Context(), "doc/", "", 1000)
 			if err != nil || len(docs) != want {
-				t.Errorf("%d documents are there, %v, want %d", len(docs), err, want)
+				t.Errorf("found %d documents, %v, want %d", len(docs), err, want)
 			}
 			msgs, err := s.Queues().Receive(t.Context(), "work", 1000, time.Minute, 0)
 			if err != nil || len(msgs) != want {
-				t.Errorf("%d messages are there, %v, want %d", len(msgs), err, want)
+				t.Errorf("found %d messages, %v, want %d", len(msgs), err, want)
 			}
 			if _, err := s.Documents().Create(t.Context(), "after", nil); err != nil {
-				t.Errorf("the dead process still keeps the lock: %v", err)
+				t.Errorf("the killed process still holds the lock: %v", err)
 			}
 		})
 	}

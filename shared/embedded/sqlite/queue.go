@@ -13,8 +13,8 @@ import (
 	"rollout/shared/queue"
 )
 
-// messageBatch bounds the messages of one change, so that a large batch does
-// not hold up the group.
+// messageBatch is the most messages of one change, so that a large batch does not
+// delay the other changes of its group.
 const messageBatch = 500
 
 const (
@@ -29,8 +29,9 @@ const (
 	countHidden       = `SELECT count(*) FROM message WHERE queue = ? AND due > ?`
 )
 
-// queues is the state's queue.Queues and queue.Depther. A receipt is the
-// message's id and its receive count, "17.1": the next delivery has another.
+// queues implements queue.Queues and queue.Depther. A receipt is the message's id and
+// its number of deliveries, for example "17.1", so that the next delivery invalidates
+// it.
 type queues struct{ state *State }
 
 func (q queues) Send(ctx context.Context, name string, bodies [][]byte, delay time.Duration) error {
@@ -42,7 +43,7 @@ func (q queues) Send(ctx context.Context, name string, bodies [][]byte, delay ti
 		size, own := 0, make([][]byte, len(batch))
 		for i, body := range batch {
 			size += len(body)
-			own[i] = owned(body)
+			own[i] = cloneValue(body)
 		}
 		err := q.state.write(ctx, size, func(ctx context.Context, g *transaction) error {
 			for _, body := range own {
@@ -60,7 +61,9 @@ func (q queues) Send(ctx context.Context, name string, bodies [][]byte, delay ti
 	return nil
 }
 
-func (q queues) Receive(ctx context.Context, name string, max int, visibility, wait time.Duration) ([]queue.Message, error) {
+func (q queues) Receive(ctx context.Context, name string, max int, visibility, wait time.Duration) (
+	[]queue.Message, error,
+) {
 	if err := queue.CheckReceive(name, max, visibility, wait); err != nil {
 		return nil, err
 	}
@@ -71,8 +74,10 @@ func (q queues) Receive(ctx context.Context, name string, max int, visibility, w
 	return msgs, fault.Wrap(err, "receive from queue %s", name)
 }
 
-// await receives as soon as there is something, for up to wait.
-func (q queues) await(ctx context.Context, name string, max int, visibility, wait time.Duration) ([]queue.Message, error) {
+// await receives messages as soon as some are visible, and returns none after wait.
+func (q queues) await(ctx context.Context, name string, max int, visibility, wait time.Duration) (
+	[]queue.Message, error,
+) {
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	w := q.state.notifier.wait(name)
@@ -95,37 +100,42 @@ func (q queues) await(ctx context.Context, name string, max int, visibility, wai
 	}
 }
 
-// receive takes what is visible now. If nothing is, it writes nothing and
-// says when the next message gets visible, zero if there is none.
-func (q queues) receive(ctx context.Context, name string, max int, visibility time.Duration) ([]queue.Message, time.Time, error) {
+// receive receives the messages that are visible now. If none is, it writes nothing
+// and returns the time at which the next message becomes visible, zero for an empty
+// queue.
+func (q queues) receive(ctx context.Context, name string, max int, visibility time.Duration) (
+	[]queue.Message, time.Time, error,
+) {
 	var nanos int64
-	var some bool
+	var exists bool
 	err := q.state.read(ctx, func(ctx context.Context, s *session) (err error) {
-		nanos, some, err = s.number(ctx, nextMessage, name)
+		nanos, exists, err = s.number(ctx, nextMessage, name)
 		return err
 	})
 	switch {
-	case err != nil || !some:
+	case err != nil || !exists:
 		return nil, time.Time{}, err
 	case nanos > q.state.clock.Now().UnixNano():
 		return nil, time.Unix(0, nanos), nil
 	}
-	// Nothing that the change sets is touched here if this call gives up: the
-	// writer may be at it then.
-	var taken []queue.Message
+	// After an error this function must not read msgs: if ctx ended, the writer may
+	// still set it.
+	var msgs []queue.Message
 	err = q.state.write(ctx, 0, func(ctx context.Context, g *transaction) (err error) {
-		taken, err = g.take(ctx, name, max, q.state.clock.Now(), visibility)
+		msgs, err = g.deliver(ctx, name, max, q.state.clock.Now(), visibility)
 		return err
 	})
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	return taken, time.Unix(0, nanos), nil
+	return msgs, time.Unix(0, nanos), nil
 }
 
-// take receives up to max visible messages, those visible longest first, and
-// moves those that were received too often to the dead letters.
-func (g *transaction) take(ctx context.Context, name string, max int, now time.Time, visibility time.Duration) ([]queue.Message, error) {
+// deliver receives up to max visible messages, those visible longest first. It moves
+// messages that were received too often to the dead-letter queue.
+func (g *transaction) deliver(
+	ctx context.Context, name string, max int, now time.Time, visibility time.Duration,
+) ([]queue.Message, error) {
 	for {
 		found, err := g.visible(ctx, name, max, now)
 		if err != nil || len(found) == 0 {
@@ -152,17 +162,24 @@ func (g *transaction) take(ctx context.Context, name string, max int, now time.T
 	}
 }
 
-// stored is a message as it was before a delivery.
+// stored is a message before its delivery.
 type stored struct {
 	id, receives int64
 	body         []byte
 }
 
+// delivery returns the message as its next receiver gets it.
 func (m stored) delivery() queue.Message {
-	return queue.Message{ID: strconv.FormatInt(m.id, 10), Body: m.body,
-		Receives: int(m.receives) + 1, Receipt: fmt.Sprintf("%d.%d", m.id, m.receives+1)}
+	return queue.Message{
+		ID:       strconv.FormatInt(m.id, 10),
+		Body:     m.body,
+		Receives: int(m.receives) + 1,
+		Receipt:  fmt.Sprintf("%d.%d", m.id, m.receives+1),
+	}
 }
 
+// visible returns up to max visible messages, and fewer if their bodies reach
+// pageBytes.
 func (g *transaction) visible(ctx context.Context, name string, max int, now time.Time) ([]stored, error) {
 	var found []stored
 	size := 0
@@ -198,9 +215,10 @@ func (q queues) Nack(ctx context.Context, name, receipt string, delay time.Durat
 	return fault.Wrap(err, "nack in queue %s", name)
 }
 
-// hide makes a received message visible after the time, or reports Conflict.
+// hide makes a received message visible after the given time. It fails with Conflict
+// if the receipt has expired.
 func (q queues) hide(ctx context.Context, name, receipt string, after time.Duration) error {
-	stale := fault.New(fault.Conflict, "receipt %q does not hold any more", receipt)
+	stale := fault.New(fault.Conflict, "the receipt %q has expired", receipt)
 	id, receives, ok := parseReceipt(receipt)
 	if !ok {
 		return stale
@@ -259,6 +277,7 @@ func (q queues) Depth(ctx context.Context, name string) (visible, hidden int, er
 	return visible, hidden, fault.Wrap(err, "depth of queue %s", name)
 }
 
+// parseReceipt returns the message id and the number of deliveries of a receipt.
 func parseReceipt(receipt string) (id, receives int64, ok bool) {
 	left, right, _ := strings.Cut(receipt, ".")
 	id, err := strconv.ParseInt(left, 10, 64)

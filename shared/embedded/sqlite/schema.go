@@ -12,41 +12,46 @@ import (
 	"rollout/shared/fault"
 )
 
-// The state file names itself in SQLite's header: its application id is
-// "RLLT", its user version that of the schema.
+// Fields of SQLite's header by which a state file is recognized.
 const (
-	applicationID = 0x524c4c54
-	schemaVersion = 1
+	applicationID = 0x524c4c54 // "RLLT"
+	schemaVersion = 1          // the user version
 )
 
-// schema makes an empty state file. `counter` has one row: the number of the
-// last write, from which revisions and message ids come. A message's due is
-// the time from which it is visible, in nanoseconds since 1970.
+// schema creates an empty state file. `counter` has one row: the number of the last
+// write, which gives revisions and message ids. The due of a message is the time from
+// which it is visible, in nanoseconds since 1970.
 var schema = []string{
 	`CREATE TABLE counter (writes INTEGER NOT NULL)`,
 	`INSERT INTO counter VALUES (0)`,
 	`CREATE TABLE document (key TEXT PRIMARY KEY, value BLOB NOT NULL, revision INTEGER NOT NULL) WITHOUT ROWID`,
-	`CREATE TABLE message (id INTEGER PRIMARY KEY, queue TEXT NOT NULL, due INTEGER NOT NULL, receives INTEGER NOT NULL, body BLOB NOT NULL)`,
+	`CREATE TABLE message (id INTEGER PRIMARY KEY, queue TEXT NOT NULL, due INTEGER NOT NULL, ` +
+		`receives INTEGER NOT NULL, body BLOB NOT NULL)`,
 	`CREATE INDEX message_due ON message (queue, due)`,
 	`PRAGMA application_id = ` + strconv.Itoa(applicationID),
 	`PRAGMA user_version = ` + strconv.Itoa(schemaVersion),
 }
 
-// makeFile makes the state file if there is none. It appears whole: one that
-// is there without a schema was cut off, and is not taken for a new one. The
-// caller holds the lock.
-func makeFile(ctx context.Context, path string) (err error) {
+// createFile creates the state file if it does not exist. The file appears complete,
+// by a rename: a file without a schema was truncated and is not taken for a new one.
+// The caller holds the lock.
+func createFile(ctx context.Context, path string) (err error) {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
-		return nil // what is wrong with it is found when it is opened
+		return nil // opening the file reports what is wrong with it
 	}
 	if log, err := os.Stat(path + "-wal"); err == nil && log.Size() > 0 {
-		return &fault.Error{Kind: fault.Corrupt, Op: path + " is gone, but " + path + "-wal, the log of its last writes, is there", Remedy: remedies[fault.Corrupt]}
+		return &fault.Error{
+			Kind:   fault.Corrupt,
+			Op:     path + " is missing, but " + path + "-wal, the log of its last writes, exists",
+			Remedy: remedies[fault.Corrupt],
+		}
 	}
 	temp := path + ".new"
-	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a creation that was cut off
+	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a crash
 		return filesystem.Fault(err, "remove %s", temp)
 	}
-	s, err := openSession(ctx, temp, "rwc", "journal_mode(OFF)", "synchronous(OFF)") // it is synced once, below, or thrown away
+	// The file is synced once, after its creation, or discarded.
+	s, err := openSession(ctx, temp, "rwc", "journal_mode(OFF)", "synchronous(OFF)")
 	if err != nil {
 		return err
 	}
@@ -54,7 +59,7 @@ func makeFile(ctx context.Context, path string) (err error) {
 		return err
 	}
 	if err := os.Rename(temp, path); err != nil {
-		return filesystem.Fault(err, "make %s", path)
+		return filesystem.Fault(err, "create %s", path)
 	}
 	return filesystem.SyncFolder(filepath.Dir(path))
 }
@@ -62,7 +67,7 @@ func makeFile(ctx context.Context, path string) (err error) {
 // countWrites reads the counter.
 const countWrites = `SELECT writes FROM counter`
 
-// checkSchema refuses a file that is not ours or newer than this program.
+// checkSchema fails if the file is not a state file, or newer than this program.
 func checkSchema(ctx context.Context, s *session) error {
 	app, _, err := s.number(ctx, `PRAGMA application_id`)
 	if err != nil {
@@ -82,9 +87,12 @@ func checkSchema(ctx context.Context, s *session) error {
 		return &fault.Error{Kind: fault.Corrupt, Op: s.path + " is a database of another program",
 			Remedy: "name another state folder, or move the file away"}
 	case version > schemaVersion:
-		return &fault.Error{Kind: fault.Invalid,
-			Op:     s.path + " has version " + strconv.FormatInt(version, 10) + " of the state file, this program knows version " + strconv.Itoa(schemaVersion),
-			Remedy: "use the newer rollout that wrote it, or name another state folder"}
+		return &fault.Error{
+			Kind: fault.Invalid,
+			Op: s.path + " has version " + strconv.FormatInt(version, 10) +
+				" of the state file, this program knows version " + strconv.Itoa(schemaVersion),
+			Remedy: "use the newer rollout that wrote it, or name another state folder",
+		}
 	}
 	_, ok, err := s.number(ctx, countWrites)
 	if err == nil && !ok {

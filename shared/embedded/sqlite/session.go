@@ -12,10 +12,10 @@ import (
 	"modernc.org/sqlite"
 )
 
-// session is one connection to the state file with its prepared statements.
-// It is used by one goroutine at a time. It stands on the driver's own
-// interfaces, because package sql's pool, conversions and locks cost a third
-// of a small statement.
+// session is one connection to the state file with its prepared statements. One
+// goroutine at a time may use it. It uses the interfaces of the driver instead of
+// database/sql, whose pool, conversions and locks cost a third of the time of a small
+// statement.
 type session struct {
 	conn  driver.Conn
 	path  string
@@ -23,21 +23,23 @@ type session struct {
 	args  []driver.NamedValue // reused by every call
 }
 
-// alone is the mode for reading a file that nobody has open: no companion is
-// made or looked at.
-const alone = "alone"
+// immutable is the mode for reading a file that no process has open. SQLite then
+// neither creates nor reads a write-ahead log.
+const immutable = "immutable"
 
-// openSession connects to the file; pragmas are applied in order.
+// openSession connects to the file and applies the pragmas in order. mode is one of
+// SQLite's ("ro", "rw", "rwc") or immutable.
 func openSession(ctx context.Context, path, mode string, pragmas ...string) (*session, error) {
 	query := url.Values{"mode": {mode}, "_pragma": pragmas}
-	if mode == alone {
+	if mode == immutable {
 		query.Set("mode", "ro")
 		query.Set("immutable", "1")
 	}
-	dsn := url.URL{Scheme: "file", OmitHost: true, Path: filepath.Clean(path), RawQuery: query.Encode()} // a relative path is no host
+	// Without OmitHost a relative path would be taken for a host.
+	dsn := url.URL{Scheme: "file", OmitHost: true, Path: filepath.Clean(path), RawQuery: query.Encode()}
 	connector, err := sqlite.NewConnector(dsn.String())
 	if err != nil {
-		return nil, stateFault(err, "name the database", path)
+		return nil, stateFault(err, "configure the database", path)
 	}
 	conn, err := connector.Connect(ctx)
 	if err != nil {
@@ -60,11 +62,14 @@ func (s *session) exec(ctx context.Context, query string, args ...driver.Value) 
 	return n, stateFault(err, verb(query), s.path)
 }
 
-// errLastRow ends a query early, without an error.
+// errLastRow is returned by a callback of query to end the query without an error.
 var errLastRow = errors.New("last row wanted")
 
-// query calls each for every row, which it may keep: the driver copies.
-func (s *session) query(ctx context.Context, query string, each func(row []driver.Value) error, args ...driver.Value) (err error) {
+// query calls each for every row. each may keep the values of the row, but not the
+// slice.
+func (s *session) query(
+	ctx context.Context, query string, each func(row []driver.Value) error, args ...driver.Value,
+) (err error) {
 	stmt, err := s.prepare(ctx, query)
 	if err != nil {
 		return err
@@ -91,8 +96,8 @@ func (s *session) query(ctx context.Context, query string, each func(row []drive
 	}
 }
 
-// number returns the integer in the first column of the first row, and
-// whether there is one: no row and NULL are none.
+// number returns the integer in the first column of the first row. ok is false if the
+// query has no row or the column is NULL.
 func (s *session) number(ctx context.Context, query string, args ...driver.Value) (n int64, ok bool, err error) {
 	err = s.query(ctx, query, func(row []driver.Value) error {
 		n, ok = row[0].(int64)
@@ -110,6 +115,7 @@ func (s *session) close() error {
 	return stateFault(errors.Join(errs...), "close the database", s.path)
 }
 
+// prepare returns the prepared statement, from the cache if possible.
 func (s *session) prepare(ctx context.Context, query string) (driver.Stmt, error) {
 	if stmt, ok := s.stmts[query]; ok {
 		return stmt, nil
@@ -122,6 +128,7 @@ func (s *session) prepare(ctx context.Context, query string) (driver.Stmt, error
 	return stmt, nil
 }
 
+// bind converts arguments into a slice that the next call reuses.
 func (s *session) bind(args []driver.Value) []driver.NamedValue {
 	s.args = s.args[:0]
 	for i, arg := range args {
@@ -130,7 +137,7 @@ func (s *session) bind(args []driver.Value) []driver.NamedValue {
 	return s.args
 }
 
-// verb is a statement's first word, for error texts.
+// verb returns the first word of a statement, for error texts.
 func verb(query string) string {
 	var word string
 	if _, err := fmt.Sscan(query, &word); err != nil {

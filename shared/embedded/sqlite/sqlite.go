@@ -22,23 +22,23 @@ const stateFile = "state.db"
 
 const (
 	readers     = 4                    // connections that serve reads
-	busyTimeout = "busy_timeout(5000)" // ms; only programs without our lock can keep us waiting
-	patience    = 10 * time.Second     // a caller's longest wait for other processes' lock
+	busyTimeout = "busy_timeout(5000)" // ms; applies only to programs that do not use fileLock
+	lockTimeout = 10 * time.Second     // a caller's longest wait for the lock of another process
 )
 
-// Options are what a State needs from its process.
+// Options configure a State.
 type Options struct {
-	Clock  clock.Clock  // for the visibility of messages; nil is the machine's
-	Logger *slog.Logger // nil logs nothing
-	// Check is how long the opening may look through the file for damage; 0
-	// does not look. It reads some 500 MB a second.
+	Clock  clock.Clock  // decides which messages are visible; default: the machine's
+	Logger *slog.Logger // default: discards
+	// Check is how long Open may check the file for damage; 0 skips the check. It
+	// reads about 500 MB a second.
 	Check time.Duration
 }
 
-// State is the embedded store of documents and queues: the SQLite file
-// state.db in a folder. Several processes, and several States of one process,
-// may have the same folder open. Every write that returned without an error
-// is on disk. A write whose context ends while it waits may still be applied.
+// State is the embedded store of documents and queues: the SQLite file state.db in a
+// folder. Several processes, and several States of one process, may have the same
+// folder open. A State is safe for concurrent use. A write that returned without an
+// error is durable. A write whose context ends while it waits may still be applied.
 type State struct {
 	writer   *writer
 	notifier *notifier
@@ -48,9 +48,9 @@ type State struct {
 	path     string
 }
 
-// Open opens the state in the folder dir, both made if they are absent.
-// A file that is no database, empty, or another program's, is Corrupt; one
-// written by a newer rollout is Invalid. ctx bounds the opening only.
+// Open opens the state in the folder dir, and creates both if they do not exist. It
+// fails with Corrupt if the file is empty, not a database, or another program's, and
+// with Invalid if a newer rollout wrote it. ctx limits only the opening.
 func Open(ctx context.Context, dir string, o Options) (_ *State, err error) {
 	if o.Clock == nil {
 		o.Clock = clock.System{}
@@ -63,13 +63,18 @@ func Open(ctx context.Context, dir string, o Options) (_ *State, err error) {
 		return nil, filesystem.Fault(err, "find the state folder %s", dir)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, filesystem.Fault(err, "make the state folder %s", dir)
+		return nil, filesystem.Fault(err, "create the state folder %s", dir)
 	}
 	lock, err := openFileLock(dir, o.Logger)
 	if err != nil {
 		return nil, err
 	}
-	s := &State{readers: make(chan *session, readers), clock: o.Clock, damage: newDamage(), path: filepath.Join(dir, stateFile)}
+	s := &State{
+		readers: make(chan *session, readers),
+		clock:   o.Clock,
+		damage:  newDamage(),
+		path:    filepath.Join(dir, stateFile),
+	}
 	if err := s.connect(ctx, lock, o.Logger); err != nil {
 		return nil, errors.Join(err, lock.close())
 	}
@@ -82,17 +87,17 @@ func Open(ctx context.Context, dir string, o Options) (_ *State, err error) {
 	return s, nil
 }
 
-// connect opens the connections under the lock, so that only one process
-// makes the schema, and starts the writer and the bell.
+// connect opens the connections and starts the writer and the notifier. It holds the
+// lock meanwhile, so that only one process creates the schema.
 func (s *State) connect(ctx context.Context, lock *fileLock, log *slog.Logger) (err error) {
-	if err := lock.lock(ctx, patience); err != nil {
+	if err := lock.lock(ctx, lockTimeout); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.unlock()) }()
-	// A commit need not flush the files' timestamps. Where there is no
-	// fdatasync this is an error, and commits go on with fsync.
+	// A commit need not flush the timestamps of the files. On a system without
+	// fdatasync this fails, and commits use fsync.
 	_, _ = sqlite.Fdatasync(true)
-	// What outlives the opening must not end with its context.
+	// The connections outlive the call, so they must not end with its context.
 	background := context.WithoutCancel(ctx)
 	var sessions []*session
 	defer func() {
@@ -109,17 +114,18 @@ func (s *State) connect(ctx context.Context, lock *fileLock, log *slog.Logger) (
 		}
 		return one, err
 	}
-	if err := makeFile(background, s.path); err != nil {
+	if err := createFile(background, s.path); err != nil {
 		return err
 	}
-	write, err := open("rw", "journal_mode(WAL)", "synchronous(FULL)", "wal_autocheckpoint(2000)", "journal_size_limit(67108864)")
+	write, err := open("rw", "journal_mode(WAL)", "synchronous(FULL)",
+		"wal_autocheckpoint(2000)", "journal_size_limit(67108864)")
 	if err != nil {
 		return err
 	}
 	if err := checkSchema(background, write); err != nil {
 		return err
 	}
-	listen, err := open("ro")
+	poll, err := open("ro")
 	if err != nil {
 		return err
 	}
@@ -130,23 +136,23 @@ func (s *State) connect(ctx context.Context, lock *fileLock, log *slog.Logger) (
 		}
 		s.readers <- read
 	}
-	s.notifier = startNotifier(background, listen, s.clock, log)
+	s.notifier = startNotifier(background, poll, s.clock, log)
 	s.writer = startWriter(background, write, lock, s.notifier)
 	return nil
 }
 
-// Commits is how many transactions this State has synced.
+// Commits returns how many transactions this State has committed.
 func (s *State) Commits() int64 { return s.writer.commits.Load() }
 
-// Documents returns the documents, which are also a document.Watcher.
+// Documents returns the documents. The store is also a document.Watcher.
 func (s *State) Documents() document.Store { return documents{s} }
 
-// Queues returns the queues, which are also a queue.Depther.
+// Queues returns the queues. They are also a queue.Depther.
 func (s *State) Queues() queue.Queues { return queues{s} }
 
-// Close ends the store. Writes that have not begun fail as Canceled, hints
-// end, calls that wait for messages return. It must be called once, and no
-// method after it.
+// Close closes the store. Pending writes and calls that wait for messages fail with
+// Canceled, and the channels of watches are closed. Call Close once, and no method
+// after it.
 func (s *State) Close() error {
 	err := errors.Join(s.writer.close(), s.notifier.close())
 	for range readers {
@@ -155,8 +161,8 @@ func (s *State) Close() error {
 	return err
 }
 
-// read runs f with a connection for reading. Reads are short, so they run to
-// their end once they have begun: watching ctx meanwhile costs a goroutine.
+// read runs f with a connection for reading. A read that has begun does not end with
+// ctx: reads are short, and watching ctx would cost a goroutine.
 func (s *State) read(ctx context.Context, f func(context.Context, *session) error) error {
 	if ctx.Err() != nil {
 		return fault.WithKind(fault.Canceled, context.Cause(ctx), "read %s", s.path)
@@ -173,27 +179,29 @@ func (s *State) read(ctx context.Context, f func(context.Context, *session) erro
 	}
 }
 
-// readOnce is read for several statements: they see one state of the database,
-// whose locks are taken and whose pages are looked up once.
-func (s *State) readOnce(ctx context.Context, f func(context.Context, *session) error) error {
+// readSnapshot runs f in one read transaction: all statements of f see the same state
+// of the database, and SQLite takes its locks only once.
+func (s *State) readSnapshot(ctx context.Context, f func(context.Context, *session) error) error {
 	return s.read(ctx, func(ctx context.Context, r *session) error {
 		if _, err := r.exec(ctx, `BEGIN`); err != nil {
 			return err
 		}
 		err := f(ctx, r)
-		if _, endErr := r.exec(ctx, `ROLLBACK`); endErr != nil { // there is nothing to commit
+		if _, endErr := r.exec(ctx, `ROLLBACK`); endErr != nil { // the transaction has no writes
 			err = errors.Join(err, endErr)
 		}
 		return err
 	})
 }
 
-// write runs change in the next group and returns when that is on disk.
+// write runs apply in the next group of writes and returns when the group is durable.
+// size is the approximate number of bytes that apply writes.
 func (s *State) write(ctx context.Context, size int, apply func(context.Context, *transaction) error) error {
 	if err := s.damage.refusal(); err != nil {
 		return err
 	}
-	return s.damage.note(s.writer.do(ctx, &change{ctx: ctx, size: size, apply: apply, done: make(chan struct{})}))
+	c := &change{ctx: ctx, size: size, apply: apply, done: make(chan struct{})}
+	return s.damage.note(s.writer.do(ctx, c))
 }
 
 func (s *State) dir() string { return filepath.Dir(s.path) }

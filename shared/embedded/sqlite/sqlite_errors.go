@@ -9,8 +9,8 @@ import (
 	"rollout/shared/fault"
 )
 
-// sqliteKinds is the error table of the state file: SQLite's primary result
-// code to kind. Codes that are not listed are Internal.
+// sqliteKinds maps SQLite's primary result codes to kinds. A code that it lacks is
+// Internal.
 var sqliteKinds = map[int]fault.Kind{
 	sqlite3.SQLITE_PERM:      fault.Denied,
 	sqlite3.SQLITE_BUSY:      fault.Unavailable,
@@ -28,8 +28,8 @@ var sqliteKinds = map[int]fault.Kind{
 	sqlite3.SQLITE_NOTADB:    fault.Corrupt,
 }
 
-// sqliteExtended has the extended result codes whose kind is not that of
-// their primary code.
+// sqliteExtended maps the extended result codes whose kind differs from that of their
+// primary code.
 var sqliteExtended = map[int]fault.Kind{
 	sqlite3.SQLITE_IOERR_NOMEM:     fault.Exhausted,
 	sqlite3.SQLITE_IOERR_CORRUPTFS: fault.Corrupt,
@@ -37,16 +37,17 @@ var sqliteExtended = map[int]fault.Kind{
 	sqlite3.SQLITE_IOERR_DATA:      fault.Corrupt,
 }
 
-// remedies says, by kind, what a user can do about a state file's error.
+// remedies say what a user can do about an error of a state file, by kind.
 var remedies = map[fault.Kind]string{
 	fault.Exhausted: "free space on that disk, then try again",
 	fault.Denied:    "make the folder and its state.db* files writable for this user, or name another state folder",
-	fault.Corrupt:   "stop everything that runs there and restore the newest backup: `rollout restore --dir DIR FILE`; without one, move state.db, state.db-wal and state.db-shm away together and start anew: finished runs keep their results in the bucket, all others begin again",
+	fault.Corrupt: "stop everything that runs there and restore the newest backup: `rollout restore --dir DIR FILE`; " +
+		"without one, move state.db, state.db-wal and state.db-shm away together and start anew: " +
+		"finished runs keep their results in the bucket, all others begin again",
 }
 
-// stateFault gives an error of SQLite its kind and remedy and says what was
-// being done with which file; nil stays nil, and an error that has a kind
-// keeps it.
+// stateFault wraps an error of SQLite with its kind, its remedy, the operation and the
+// file. A nil error stays nil, and an error that has a kind keeps it.
 func stateFault(err error, op, path string) error {
 	var vendor *sqlite.Error
 	if !errors.As(err, &vendor) {

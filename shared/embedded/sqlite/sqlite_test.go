@@ -29,7 +29,7 @@ func TestGroupIsOneCommit(t *testing.T) {
 	}
 }
 
-func TestRefusalsInAGroupAreTheirCallersAlone(t *testing.T) {
+func TestRefusedChangeDoesNotAffectItsGroup(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s := openState(t, t.TempDir(), Options{})
@@ -38,18 +38,18 @@ func TestRefusalsInAGroupAreTheirCallersAlone(t *testing.T) {
 	}
 	err := writeMuch(ctx, s, 10)
 	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "doc/000 exists already") {
-		t.Errorf("got %v, want the one conflict", err)
+		t.Errorf("got %v, want one conflict", err)
 	}
 	if lines := strings.Count(err.Error(), "\n") + 1; lines != 1 {
 		t.Errorf("%d of the callers were refused, want 1: %v", lines, err)
 	}
 	docs, err := s.Documents().List(ctx, "doc/", "", 100)
 	if err != nil || len(docs) != 10 {
-		t.Errorf("%d documents are there, %v, want 10", len(docs), err)
+		t.Errorf("found %d documents, %v, want 10", len(docs), err)
 	}
 }
 
-func TestWhatChangesNothingIsNotWritten(t *testing.T) {
+func TestCallsWithoutChangesDoNotCommit(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s := openState(t, t.TempDir(), Options{})
@@ -74,11 +74,11 @@ func TestWhatChangesNothingIsNotWritten(t *testing.T) {
 		t.Error(err)
 	}
 	if commits := s.writer.commits.Load() - before; commits != 0 {
-		t.Errorf("%d commits, want none", commits)
+		t.Errorf("%d commits, want 0", commits)
 	}
 }
 
-func TestCallerThatGivesUpIsNotKept(t *testing.T) {
+func TestCallReturnsWhenItsContextEnds(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := openState(t, dir, Options{})
@@ -86,7 +86,7 @@ func TestCallerThatGivesUpIsNotKept(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := other.lock(t.Context(), patience); err != nil {
+	if err := other.lock(t.Context(), lockTimeout); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -106,7 +106,7 @@ func TestCallerThatGivesUpIsNotKept(t *testing.T) {
 	}
 }
 
-func TestCloseEndsEverybody(t *testing.T) {
+func TestCloseEndsWatchesAndReceivers(t *testing.T) {
 	t.Parallel()
 	s, err := Open(t.Context(), t.TempDir(), Options{})
 	if err != nil {
@@ -131,7 +131,7 @@ func TestCloseEndsEverybody(t *testing.T) {
 	}
 }
 
-// receives reports whether somebody waits for the queue's messages.
+// receives reports whether a receiver waits for the queue's messages.
 func receives(b *notifier, queue string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -166,7 +166,7 @@ func TestStateSurvivesReopening(t *testing.T) {
 	}
 }
 
-func TestUnfitStateFiles(t *testing.T) {
+func TestOpenRefusesInvalidStateFiles(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -174,11 +174,11 @@ func TestUnfitStateFiles(t *testing.T) {
 		kind  fault.Kind
 		text  string
 	}{
-		{"a text file", func(t *testing.T, path string) { overwrite(t, path, strings.Repeat("not a database\n", 400)) }, fault.Corrupt, "move state.db"},
-		{"a truncated database", truncate, fault.Corrupt, "move state.db"},
-		{"another program's database", pragma("application_id = 7"), fault.Corrupt, "another program"},
-		{"a newer rollout's database", pragma("user_version = 2"), fault.Invalid, "newer rollout"},
-		{"a folder", func(t *testing.T, path string) { replaceByFolder(t, path) }, fault.Unavailable, "open"},
+		{"text file", overwriteByText, fault.Corrupt, "move state.db"},
+		{"truncated database", truncate, fault.Corrupt, "move state.db"},
+		{"database of another program", pragma("application_id = 7"), fault.Corrupt, "another program"},
+		{"database of a newer rollout", pragma("user_version = 2"), fault.Invalid, "newer rollout"},
+		{"folder", replaceByFolder, fault.Unavailable, "open"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -198,7 +198,8 @@ func TestUnfitStateFiles(t *testing.T) {
 			}
 			c.spoil(t, path)
 			err = useAll(t, dir)
-			if !fault.Is(err, c.kind) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), c.text) {
+			if !fault.Is(err, c.kind) || !strings.Contains(err.Error(), path) ||
+				!strings.Contains(err.Error(), c.text) {
 				t.Errorf("got %v (%v), want %v naming %s and %q", err, fault.KindOf(err), c.kind, path, c.text)
 			}
 		})
@@ -220,6 +221,10 @@ func overwrite(t *testing.T, path, content string) {
 	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func overwriteByText(t *testing.T, path string) {
+	overwrite(t, path, strings.Repeat("not a database\n", 400))
 }
 
 func truncate(t *testing.T, path string) {
@@ -262,14 +267,14 @@ func TestDiskFullIsExhausted(t *testing.T) {
 	}
 	_, err := s.Documents().Create(ctx, "large", make([]byte, 200_000))
 	if !fault.Is(err, fault.Exhausted) || !strings.Contains(err.Error(), "free space") {
-		t.Errorf("got %v (%v), want exhausted and what to do", err, fault.KindOf(err))
+		t.Errorf("got %v (%v), want Exhausted with a remedy", err, fault.KindOf(err))
 	}
 	if _, err := s.Documents().Create(ctx, "small", []byte("x")); err != nil {
-		t.Errorf("a small write after it: %v", err)
+		t.Errorf("a small write afterwards: %v", err)
 	}
 }
 
-func TestKindsOfSQLiteErrors(t *testing.T) {
+func TestSQLiteErrorsHaveKinds(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s := openState(t, t.TempDir(), Options{})
@@ -287,19 +292,19 @@ func TestKindsOfSQLiteErrors(t *testing.T) {
 	}
 	_, err := open("ro").exec(ctx, `UPDATE counter SET writes = 0`)
 	if !fault.Is(err, fault.Denied) || !strings.Contains(err.Error(), "writable") {
-		t.Errorf("write to a read-only file: %v (%v), want denied and what to do", err, fault.KindOf(err))
+		t.Errorf("write to a read-only file: %v (%v), want Denied with a remedy", err, fault.KindOf(err))
 	}
 	foreign := open("rw")
 	if _, err := foreign.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := open("rw").exec(ctx, `BEGIN IMMEDIATE`); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("write beside a program without our lock: %v (%v), want unavailable", err, fault.KindOf(err))
+		t.Errorf("write during a transaction of another program: %v (%v), want unavailable", err, fault.KindOf(err))
 	}
 	if _, err := foreign.exec(ctx, `ROLLBACK`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := foreign.exec(ctx, `SELECT nonsense FROM nowhere`); !fault.Is(err, fault.Internal) {
-		t.Errorf("a mistake of ours: %v (%v), want internal", err, fault.KindOf(err))
+		t.Errorf("invalid statement: %v (%v), want Internal", err, fault.KindOf(err))
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// BenchmarkReplace measures durable compare-and-swaps of 300 B documents, each
-// caller on a document of its own.
+// BenchmarkReplace measures durable compare-and-swaps of 300 B documents. Each caller
+// uses its own document.
 func BenchmarkReplace(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
@@ -44,9 +44,8 @@ func benchmarkReplace(b *testing.B, s *State, callers int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "swaps/s")
 }
 
-// BenchmarkQueue measures a message's way through a queue (send, receive,
-// ack: three durable commits) that holds as many others, by one caller and by
-// 64.
+// BenchmarkQueue measures the round trip of a message (send, receive, ack: three
+// durable commits) through a queue of the given depth, by one caller and by 64.
 func BenchmarkQueue(b *testing.B) {
 	for _, depth := range []int{1, 100_000} {
 		for _, callers := range []int{1, 64} {
@@ -97,7 +96,7 @@ func roundTrip(b *testing.B, s *State, body [][]byte) error {
 	return q.Ack(b.Context(), "work", []string{msgs[0].Receipt})
 }
 
-// BenchmarkGet measures reads while nobody writes.
+// BenchmarkGet measures reads without concurrent writes.
 func BenchmarkGet(b *testing.B) {
 	s := openState(b, b.TempDir(), Options{})
 	if _, err := s.Documents().Create(b.Context(), "doc", []byte(strings.Repeat("v", 300))); err != nil {

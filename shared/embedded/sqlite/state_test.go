@@ -11,7 +11,7 @@ import (
 	"rollout/shared/queue/queuetest"
 )
 
-// openState opens the folder and closes it when the test ends.
+// openState opens the state in the folder, and closes it when the test ends.
 func openState(t testing.TB, dir string, o Options) *State {
 	t.Helper()
 	s, err := Open(t.Context(), dir, o)
@@ -26,23 +26,23 @@ func openState(t testing.TB, dir string, o Options) *State {
 	return s
 }
 
-// handClock is a clock that a test moves by hand.
-type handClock struct {
+// manualClock is a clock that advances only when a test advances it.
+type manualClock struct {
 	mu  sync.Mutex
 	now time.Time
 }
 
-func newHandClock() *handClock {
-	return &handClock{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+func newManualClock() *manualClock {
+	return &manualClock{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 }
 
-func (c *handClock) Now() time.Time {
+func (c *manualClock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-func (c *handClock) advance(d time.Duration) {
+func (c *manualClock) advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now = c.now.Add(d)
@@ -64,11 +64,11 @@ func TestQueues(t *testing.T) {
 	t.Parallel()
 	queuetest.Run(t,
 		func(t *testing.T) queue.Queues {
-			return openState(t, t.TempDir(), Options{Clock: newHandClock()}).Queues()
+			return openState(t, t.TempDir(), Options{Clock: newManualClock()}).Queues()
 		},
 		queuetest.Features{
 			Depth:   true,
-			Advance: func(q queue.Queues, d time.Duration) { q.(queues).state.clock.(*handClock).advance(d) },
+			Advance: func(q queue.Queues, d time.Duration) { q.(queues).state.clock.(*manualClock).advance(d) },
 			Reopen: func(t *testing.T, q queue.Queues) queue.Queues {
 				s := q.(queues).state
 				return openState(t, s.dir(), Options{Clock: s.clock}).Queues()

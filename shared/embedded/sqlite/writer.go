@@ -11,57 +11,57 @@ import (
 	"rollout/shared/fault"
 )
 
-// Bounds of one group of writes.
+// Limits of one group of writes.
 const (
 	groupChanges = 512
 	groupBytes   = 8 << 20
 )
 
-// writer is the one goroutine of a State that writes. It gathers the changes
-// of all callers, documents' and queues' alike, into groups: one lock, one
-// transaction, one sync each.
+// writer is the goroutine of a State that writes. It combines the changes of all
+// callers, to documents and to queues, into groups (group commit): each group takes
+// one lock, one transaction and one sync.
 type writer struct {
 	session  *session
 	lock     *fileLock
 	notifier *notifier
 	changes  chan *change
 	next     *change         // did not fit into the last group
-	closing  context.Context // over when the writer is to end
+	closing  context.Context // ends when the writer must end
 	end      context.CancelFunc
-	ended    chan struct{} // closed by it when it has
-	commits  atomic.Int64  // transactions that had something to write
-	steps    commitHooks
+	ended    chan struct{} // closed when run has ended
+	commits  atomic.Int64  // transactions that wrote something
+	hooks    commitHooks
 }
 
-// commitHooks lets a test stop a process between two steps of a commit.
+// commitHooks let a test stop a process between two steps of a commit.
 type commitHooks struct{ beforeCommit, afterCommit func() }
 
-// change is one caller's part of a group. apply returns an error that is not
-// the database's only if it has changed nothing.
+// change is one caller's part of a group. apply must return an error that is not of
+// the database only if it has changed nothing.
 type change struct {
-	ctx   context.Context // its caller's
-	size  int             // bytes it writes, roughly
+	ctx   context.Context // the caller's
+	size  int             // approximate bytes written
 	apply func(context.Context, *transaction) error
 	err   error
-	done  chan struct{} // closed when err stands
+	done  chan struct{} // closed after err is set
 }
 
-// transaction is a transaction under way.
+// transaction is the open transaction of a group.
 type transaction struct {
 	*session
-	before int64    // the database's counter of writes when the group began
-	writes int64    // and now
-	keys   []string // of documents that changed
-	queues []string // that have messages which are, or soon get, visible
+	before int64    // the database's counter of writes when the transaction began
+	writes int64    // the current counter
+	keys   []string // of changed documents
+	queues []string // with messages that are or become visible
 }
 
-// wrote counts a write of the document.
+// wrote counts a write of a document.
 func (g *transaction) wrote(key string) {
 	g.writes++
 	g.keys = append(g.keys, key)
 }
 
-// filled counts a write that gave the queue something to receive.
+// filled counts a write after which the queue has a message to receive.
 func (g *transaction) filled(queue string) {
 	g.writes++
 	if !slices.Contains(g.queues, queue) {
@@ -70,13 +70,16 @@ func (g *transaction) filled(queue string) {
 }
 
 func startWriter(ctx context.Context, s *session, lock *fileLock, b *notifier) *writer {
-	w := &writer{session: s, lock: lock, notifier: b, changes: make(chan *change, groupChanges), ended: make(chan struct{})}
+	w := &writer{
+		session: s, lock: lock, notifier: b,
+		changes: make(chan *change, groupChanges), ended: make(chan struct{}),
+	}
 	w.closing, w.end = context.WithCancel(ctx)
 	go w.run(ctx)
 	return w
 }
 
-// do hands a change over and waits until it is on disk or refused.
+// do hands a change to the writer and waits until it is durable or refused.
 func (w *writer) do(ctx context.Context, c *change) error {
 	if ctx.Err() != nil {
 		return w.gaveUp(ctx)
@@ -128,10 +131,10 @@ func (w *writer) run(ctx context.Context) {
 	}
 }
 
-// commitGroup waits for the lock and only then gathers the group, so that
-// whoever came meanwhile is part of it.
+// commitGroup commits one group. It gathers the group only after it has the lock, so
+// that the group includes the changes that arrived during the wait.
 func (w *writer) commitGroup(ctx context.Context) {
-	lockErr := w.lock.lock(w.closing, patience)
+	lockErr := w.lock.lock(w.closing, lockTimeout)
 	members := w.gather()
 	if lockErr != nil {
 		settle(members, lockErr)
@@ -145,7 +148,7 @@ func (w *writer) commitGroup(ctx context.Context) {
 	settle(members, err)
 }
 
-// gather takes the changes that wait, up to the bounds of a group.
+// gather returns the pending changes, up to the limits of a group.
 func (w *writer) gather() []*change {
 	members := []*change{w.next}
 	size := w.next.size
@@ -165,15 +168,15 @@ func (w *writer) gather() []*change {
 	return members
 }
 
-// transact applies the members whose callers still wait in one transaction. Its error is that of all
-// of them; an error that concerns one member alone is left in that one.
+// transact applies the members whose callers still wait in one transaction. Its error
+// applies to all members; an error of one member is stored in that member.
 func (w *writer) transact(ctx context.Context, members []*change) (*transaction, error) {
 	if _, err := w.session.exec(ctx, `BEGIN IMMEDIATE`); err != nil {
 		return nil, err
 	}
 	g, err := w.apply(ctx, members)
-	if err == nil && w.steps.beforeCommit != nil {
-		w.steps.beforeCommit()
+	if err == nil && w.hooks.beforeCommit != nil {
+		w.hooks.beforeCommit()
 	}
 	if err == nil {
 		_, err = w.session.exec(ctx, `COMMIT`)
@@ -185,12 +188,13 @@ func (w *writer) transact(ctx context.Context, members []*change) (*transaction,
 	if g.writes != g.before {
 		w.commits.Add(1)
 	}
-	if w.steps.afterCommit != nil {
-		w.steps.afterCommit()
+	if w.hooks.afterCommit != nil {
+		w.hooks.afterCommit()
 	}
 	return g, nil
 }
 
+// apply applies the members and updates the counter of writes.
 func (w *writer) apply(ctx context.Context, members []*change) (*transaction, error) {
 	writes, _, err := w.session.number(ctx, countWrites)
 	if err != nil {
@@ -202,7 +206,7 @@ func (w *writer) apply(ctx context.Context, members []*change) (*transaction, er
 			c.err = w.gaveUp(c.ctx)
 			continue
 		}
-		if c.err = c.apply(ctx, g); ofDatabase(c.err) {
+		if c.err = c.apply(ctx, g); isDatabaseError(c.err) {
 			return nil, c.err
 		}
 	}
@@ -212,13 +216,13 @@ func (w *writer) apply(ctx context.Context, members []*change) (*transaction, er
 	return g, err
 }
 
-// rollback ends the transaction if SQLite has not done so itself; whatever
-// went wrong has been reported already.
+// rollback ends the transaction, unless SQLite did so itself. It ignores errors: the
+// caller reports the one that led to the rollback.
 func (w *writer) rollback(ctx context.Context) {
 	_, _ = w.session.exec(ctx, `ROLLBACK`)
 }
 
-// settle tells the callers of a group: err is that of the group.
+// settle ends the waits of a group's callers. A group error err replaces their own.
 func settle(members []*change, err error) {
 	for _, c := range members {
 		if err != nil {
@@ -228,13 +232,14 @@ func settle(members []*change, err error) {
 	}
 }
 
-// ofDatabase tells errors that spoil the transaction from refusals.
-func ofDatabase(err error) bool {
+// isDatabaseError reports whether err comes from SQLite, after which the transaction
+// must not continue. All other errors are refusals of one change.
+func isDatabaseError(err error) bool {
 	var vendor *sqlite.Error
 	return errors.As(err, &vendor)
 }
 
-// close ends the writer after the group under way.
+// close ends the writer after the current group.
 func (w *writer) close() error {
 	w.end()
 	<-w.ended

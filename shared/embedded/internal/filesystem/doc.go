@@ -1,4 +1,4 @@
-// Package filesystem has what the embedded drivers share: kinds and remedies of
-// the operating system's errors, renames that replace nothing, synced folders,
-// and who holds a file lock.
+// Package filesystem has the helpers that the embedded drivers share. It gives
+// errors of the operating system a kind and a remedy, renames files without
+// replacing others, syncs folders, and finds the process that holds a file lock.
 package filesystem

@@ -8,8 +8,8 @@ import (
 	"rollout/shared/fault"
 )
 
-// errnos says what kind of fault an error number of the operating system is,
-// and what the user can do about it. Numbers that are not here are Internal.
+// errnos maps error numbers of the operating system to kinds of fault and
+// remedies. A number that it lacks is Internal.
 var errnos = map[syscall.Errno]struct {
 	kind   fault.Kind
 	remedy string
@@ -18,37 +18,39 @@ var errnos = map[syscall.Errno]struct {
 	syscall.EEXIST: {fault.Conflict, ""},
 
 	syscall.ENOSPC: {fault.Exhausted, "free some space on that disk"},
-	syscall.EDQUOT: {fault.Exhausted, "the disk quota is used up: free some space or raise it"},
-	syscall.EFBIG:  {fault.Exhausted, "the file system takes no file of that size"},
+	syscall.EDQUOT: {fault.Exhausted, "the disk quota is used up: free some space or raise the quota"},
+	syscall.EFBIG:  {fault.Exhausted, "the file is larger than the file system allows: use another file system"},
 	syscall.EMFILE: {fault.Exhausted, "raise the limit of open files (ulimit -n)"},
-	syscall.ENFILE: {fault.Exhausted, "the machine's limit of open files is reached"},
-	syscall.ENOMEM: {fault.Exhausted, "the machine is out of memory"},
-	syscall.EMLINK: {fault.Exhausted, "the folder holds as many folders as its file system takes"},
+	syscall.ENFILE: {fault.Exhausted, "the machine's limit of open files is reached: raise it, or close other programs"},
+	syscall.ENOMEM: {fault.Exhausted, "the machine is out of memory: close other programs, or add memory"},
+	syscall.EMLINK: {fault.Exhausted, "the folder has as many subfolders as its file system allows: use another folder"},
 
-	syscall.EROFS:  {fault.Denied, "the file system is mounted read-only"},
-	syscall.EACCES: {fault.Denied, "give this user the right to read and write there"},
-	syscall.EPERM:  {fault.Denied, "give this user the right to read and write there"},
-	syscall.ELOOP:  {fault.Denied, "symbolic links are not followed in a bucket: move or copy the file there"},
+	syscall.EROFS:  {fault.Denied, "the file system is mounted read-only: mount it writable, or use another folder"},
+	syscall.EACCES: {fault.Denied, "give this user permission to read and write there"},
+	syscall.EPERM:  {fault.Denied, "give this user permission to read and write there"},
+	syscall.ELOOP:  {fault.Denied, "a bucket does not follow symbolic links: move or copy the file there"},
 
-	syscall.ENOTDIR:      {fault.Invalid, "a file stands where a folder is needed: use another name"},
-	syscall.EISDIR:       {fault.Invalid, "a folder stands where a file is needed: use another name"},
+	syscall.ENOTDIR:      {fault.Invalid, "a file is where a folder is needed: use another name"},
+	syscall.EISDIR:       {fault.Invalid, "a folder is where a file is needed: use another name"},
 	syscall.ENAMETOOLONG: {fault.Invalid, "use a shorter name"},
-	syscall.EXDEV:        {fault.Invalid, "the bucket's folders must all be on one file system: mount the whole bucket, not a folder in it"},
-	syscall.EINVAL:       {fault.Invalid, ""},
-	syscall.EILSEQ:       {fault.Invalid, "the file system takes no such name"},
+	syscall.EXDEV: {fault.Invalid, "the bucket's folders must all be on one file system: " +
+		"mount the whole bucket, not a folder in it"},
+	syscall.EINVAL: {fault.Invalid, ""},
+	syscall.EILSEQ: {fault.Invalid, "the file system does not allow this name: use another one"},
 
-	syscall.EIO:       {fault.Unavailable, "the disk reports an error"},
+	syscall.EIO:       {fault.Unavailable, "the disk reports an error: check it"},
 	syscall.ESTALE:    {fault.Unavailable, ""},
 	syscall.EAGAIN:    {fault.Unavailable, ""},
 	syscall.EBUSY:     {fault.Unavailable, ""},
 	syscall.EINTR:     {fault.Unavailable, ""},
-	syscall.ENODEV:    {fault.Unavailable, "the disk is gone"},
-	syscall.ENXIO:     {fault.Unavailable, "the disk is gone"},
+	syscall.ENODEV:    {fault.Unavailable, "the disk is not connected: check it"},
+	syscall.ENXIO:     {fault.Unavailable, "the disk is not connected: check it"},
 	syscall.ETIMEDOUT: {fault.Unavailable, ""},
 }
 
-// Fault gives an error of the operating system its kind and remedy and says
-// what was being done; nil stays nil, and an error that has a kind keeps it.
+// Fault wraps an error of the operating system with its kind, its remedy and the
+// operation that format describes. A nil error stays nil, and an error that has a
+// kind keeps it.
 func Fault(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
@@ -62,7 +64,7 @@ func Fault(err error, format string, args ...any) error {
 	return &fault.Error{Kind: entry.kind, Op: fmt.Sprintf(format, args...), Remedy: entry.remedy, Err: err}
 }
 
-// IgnoreEINTR repeats a system call that a signal cut short.
+// IgnoreEINTR repeats a system call as long as a signal interrupts it.
 func IgnoreEINTR(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, syscall.EINTR) {

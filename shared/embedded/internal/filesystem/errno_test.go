@@ -10,12 +10,13 @@ import (
 	"rollout/shared/fault"
 )
 
-func TestErrorNumbersAreKinds(t *testing.T) {
+func TestFaultGivesErrorNumbersKindsAndRemedies(t *testing.T) {
 	t.Parallel()
 	for number, want := range map[syscall.Errno]fault.Kind{
 		syscall.ENOSPC: fault.Exhausted, syscall.EDQUOT: fault.Exhausted, syscall.EMFILE: fault.Exhausted,
 		syscall.EROFS: fault.Denied, syscall.EACCES: fault.Denied, syscall.EPERM: fault.Denied, syscall.ELOOP: fault.Denied,
-		syscall.ENOENT: fault.NotFound, syscall.EEXIST: fault.Conflict, syscall.ENOTDIR: fault.Invalid, syscall.ENAMETOOLONG: fault.Invalid,
+		syscall.ENOENT: fault.NotFound, syscall.EEXIST: fault.Conflict,
+		syscall.ENOTDIR: fault.Invalid, syscall.ENAMETOOLONG: fault.Invalid,
 		syscall.EIO: fault.Unavailable, syscall.ESTALE: fault.Unavailable, syscall.ENOTTY: fault.Internal,
 	} {
 		err := Fault(&fs.PathError{Op: "open", Path: "x", Err: number}, "put %s", "key")
@@ -30,9 +31,9 @@ func TestErrorNumbersAreKinds(t *testing.T) {
 		}
 	}
 	if err := Fault(nil, "x"); err != nil {
-		t.Errorf("nil became %v", err)
+		t.Errorf("Fault(nil) = %v, want nil", err)
 	}
 	if err := Fault(fault.New(fault.Conflict, "taken"), "put"); !fault.Is(err, fault.Conflict) {
-		t.Errorf("a kind was lost: %v", err)
+		t.Errorf("Fault of a Conflict = %v, want Conflict", err)
 	}
 }

@@ -10,16 +10,16 @@ import (
 	"syscall"
 )
 
-// Holder is the process that has a lock.
+// Holder is a process that holds a lock.
 type Holder struct {
 	PID     int
 	Name    string // of its program
-	Stopped bool   // by a signal or a debugger: it goes on when it is told to
+	Stopped bool   // by a signal or a debugger, until SIGCONT
 }
 
-// HolderOf finds who holds a lock on the file, by what Linux tells of locks
-// and processes; elsewhere, and for processes that can't be seen from here, it
-// finds nobody.
+// HolderOf returns the process that holds a flock on the file, according to Linux's
+// /proc. It returns false on other systems, and for a process that is not visible
+// here, such as one in another container.
 func HolderOf(f *os.File) (h Holder, ok bool) {
 	info, err := f.Stat()
 	if err != nil {
@@ -29,8 +29,8 @@ func HolderOf(f *os.File) (h Holder, ok bool) {
 	if err != nil {
 		return h, false
 	}
-	// The device is told otherwise than stat does on some file systems: whether
-	// it is this file is asked of the process.
+	// On some file systems /proc/locks and stat report different devices, so the
+	// inode decides, and the open files of the process confirm it.
 	for _, pid := range flocks(locks, InodeNumber(info)) {
 		if hasOpen(pid, info) {
 			return inspect(pid), true
@@ -39,11 +39,11 @@ func HolderOf(f *os.File) (h Holder, ok bool) {
 	return h, false
 }
 
-// flocks are the processes that hold a flock on a file with the inode, in the
+// flocks returns the processes that hold a flock on a file with the inode, from the
 // lines of /proc/locks:
 //
 //	1: FLOCK  ADVISORY  WRITE 1234 fe:00:9978552 0 EOF
-//	1: -> FLOCK  ADVISORY  WRITE 1235 fe:00:9978552 0 EOF    (one that waits)
+//	1: -> FLOCK  ADVISORY  WRITE 1235 fe:00:9978552 0 EOF    (a waiting process)
 func flocks(locks []byte, inode uint64) (pids []int) {
 	for line := range strings.Lines(string(locks)) {
 		fields := strings.Fields(line)
@@ -58,8 +58,8 @@ func flocks(locks []byte, inode uint64) (pids []int) {
 	return pids
 }
 
-// hasOpen reports whether the process has the file open, or may have: another
-// user's processes show nothing.
+// hasOpen reports whether the process has the file open. It returns true if it
+// cannot tell: another user's process does not show its files.
 func hasOpen(pid int, want os.FileInfo) bool {
 	files := filepath.Join("/proc", strconv.Itoa(pid), "fd")
 	names, err := os.ReadDir(files)
@@ -74,10 +74,10 @@ func hasOpen(pid int, want os.FileInfo) bool {
 	return false
 }
 
-// inspect tells what /proc does of a process.
+// inspect reads the name and the state of a process from /proc.
 func inspect(pid int) Holder {
 	h := Holder{PID: pid}
-	// 1234 (name) T …: the name may hold anything.
+	// The format is "1234 (name) T …". The name may contain parentheses and spaces.
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if err != nil || open < 0 || end < open {
@@ -89,26 +89,27 @@ func inspect(pid int) Holder {
 	return h
 }
 
-// remedy says what to do about a lock that somebody has held for long.
+// remedy returns what to do about a lock that the process has held for long.
 func (h Holder) remedy() string {
-	who := fmt.Sprintf("process %d (%s)", h.PID, h.Name)
+	process := fmt.Sprintf("process %d (%s)", h.PID, h.Name)
 	if h.Stopped {
-		return fmt.Sprintf("%s holds it and is stopped: continue it (kill -CONT %d) or end it (kill -9 %d)", who, h.PID, h.PID)
+		return fmt.Sprintf("%s holds it and is stopped: continue it (kill -CONT %d) or end it (kill -9 %d)",
+			process, h.PID, h.PID)
 	}
-	return fmt.Sprintf("%s holds it: if it hangs, end it (kill -9 %d); what it has committed stays", who, h.PID)
+	return fmt.Sprintf("%s holds it: if it hangs, end it (kill -9 %d); committed writes are kept", process, h.PID)
 }
 
-// LockRemedy says what to do about one of the locks, whoever holds it.
+// LockRemedy returns what to do about the first of the locks that is held.
 func LockRemedy(locks ...*os.File) string {
 	for _, f := range locks {
 		if h, ok := HolderOf(f); ok {
 			return h.remedy()
 		}
 	}
-	return "another process holds it; if that process is stopped, continue or kill it"
+	return "another process holds it: if that process is stopped, continue or kill it"
 }
 
-// InodeNumber is the number of the file in its file system.
+// InodeNumber returns the inode number of a file, 0 if it is unknown.
 func InodeNumber(info os.FileInfo) uint64 {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestFlocksFindsTheHoldersInProcLocks(t *testing.T) {
+func TestFlocksReturnsHoldersFromProcLocks(t *testing.T) {
 	t.Parallel()
 	const locks = `1: POSIX  ADVISORY  READ  11 fe:00:42 128 128
 2: FLOCK  ADVISORY  WRITE 12 fe:00:42 0 EOF
@@ -16,6 +16,6 @@ func TestFlocksFindsTheHoldersInProcLocks(t *testing.T) {
 6: FLOCK
 `
 	if got := flocks([]byte(locks), 42); !slices.Equal(got, []int{12, 15}) {
-		t.Errorf("holders are %v, want 12 and, on another disk, 15", got)
+		t.Errorf("flocks = %v, want 12 and, on another disk, 15", got)
 	}
 }

@@ -2,7 +2,7 @@ package filesystem
 
 import "golang.org/x/sys/unix"
 
-// RenameNoReplace renames a file unless the new name is taken.
+// RenameNoReplace renames a file. It fails with EEXIST if the new name exists.
 func RenameNoReplace(fromFolder int, from string, toFolder int, to string) error {
 	return unix.RenameatxNp(fromFolder, from, toFolder, to, unix.RENAME_EXCL)
 }

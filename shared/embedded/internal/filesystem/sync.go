@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// SyncFolder syncs a folder, so that names that were made, renamed or removed
-// in it survive a crash of the machine.
+// SyncFolder syncs a folder, so that created, renamed and removed names in it
+// survive a crash of the machine.
 func SyncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
