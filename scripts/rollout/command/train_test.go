@@ -21,9 +21,9 @@ const trainingRows = "{\"prompt\":\"a \",\"completion\":\"b\"}\n{\"prompt\":\"c 
 func newTrainingFixture(t *testing.T) trainingFixture {
 	t.Helper()
 	dir := t.TempDir()
-	l := trainingFixture{t, dir, filepath.Join(dir, "course.toml")}
-	l.write("rows.jsonl", trainingRows)
-	l.write("course.toml", fmt.Sprintf(`[algorithm.sft]
+	f := trainingFixture{t, dir, filepath.Join(dir, "course.toml")}
+	f.write("rows.jsonl", trainingRows)
+	f.write("course.toml", fmt.Sprintf(`[algorithm.sft]
 base_model = "rollout/tiny"
 minibatch_size = 1
 dataset.path = %q
@@ -31,42 +31,42 @@ optimizer.lr = 0.001
 budget.max_steps = 2
 packing.max_seq_len = 8
 `, filepath.Join(dir, "rows.jsonl")))
-	return l
+	return f
 }
 
-func (l trainingFixture) write(name, text string) {
-	l.t.Helper()
-	if err := os.WriteFile(filepath.Join(l.dir, name), []byte(text), 0o600); err != nil {
-		l.t.Fatal(err)
+func (f trainingFixture) write(name, text string) {
+	f.t.Helper()
+	if err := os.WriteFile(filepath.Join(f.dir, name), []byte(text), 0o600); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
 // change replaces a part of the config.
-func (l trainingFixture) change(old, with string) {
-	l.t.Helper()
-	b, err := os.ReadFile(l.file)
+func (f trainingFixture) change(old, with string) {
+	f.t.Helper()
+	b, err := os.ReadFile(f.file)
 	if err != nil {
-		l.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	if !strings.Contains(string(b), old) {
-		l.t.Fatalf("the config has no %q", old)
+		f.t.Fatalf("the config has no %q", old)
 	}
-	l.write("course.toml", strings.Replace(string(b), old, with, 1))
+	f.write("course.toml", strings.Replace(string(b), old, with, 1))
 }
 
-func (l trainingFixture) train(args ...string) result {
-	return rollout(l.t.Context(), append([]string{"train", "sft", "--config", l.file}, args...)...)
+func (f trainingFixture) train(args ...string) result {
+	return rollout(f.t.Context(), append([]string{"train", "sft", "--config", f.file}, args...)...)
 }
 
 func TestTrainDryRunWritesNothing(t *testing.T) {
 	t.Parallel()
-	l := newTrainingFixture(t)
-	r := l.train("--dry-run")
-	if want := "dry-run OK: algorithm=sft model=rollout/tiny minibatch=1 dataset=" + l.dir +
+	f := newTrainingFixture(t)
+	r := f.train("--dry-run")
+	if want := "dry-run OK: algorithm=sft model=rollout/tiny minibatch=1 dataset=" + f.dir +
 		"/rows.jsonl\n"; r.code != 0 || r.out != want || r.err != "" {
 		t.Errorf("got %+v\nwant %s", r, want)
 	}
-	if entries, err := os.ReadDir(l.dir); err != nil || len(entries) != 2 {
+	if entries, err := os.ReadDir(f.dir); err != nil || len(entries) != 2 {
 		t.Errorf("the folder has %v, %v", entries, err)
 	}
 }
@@ -94,10 +94,10 @@ func TestInvalidTrainingsAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newTrainingFixture(t)
-			l.change(c.old, c.with)
+			f := newTrainingFixture(t)
+			f.change(c.old, c.with)
 			for _, dry := range [][]string{{"--dry-run"}, nil} {
-				if r := l.train(append(dry, c.args...)...); r.code != 2 || !strings.Contains(r.err, c.want) || r.out != "" {
+				if r := f.train(append(dry, c.args...)...); r.code != 2 || !strings.Contains(r.err, c.want) || r.out != "" {
 					t.Errorf("%v: got %+v\nwant %s", dry, r, c.want)
 				}
 			}
@@ -106,13 +106,13 @@ func TestInvalidTrainingsAreRefused(t *testing.T) {
 	if r := rollout(t.Context(), "train", "sft"); r.code != 2 || !strings.Contains(r.err, "--config is missing") {
 		t.Errorf("got %+v", r)
 	}
-	l := newTrainingFixture(t)
-	if r := rollout(t.Context(), "train", "rm", "--config", l.file); r.code != 2 ||
+	f := newTrainingFixture(t)
+	if r := rollout(t.Context(), "train", "rm", "--config", f.file); r.code != 2 ||
 		!strings.Contains(r.err, `algorithm.kind is "sft" (start it with `+"`rollout train sft`)") {
 		t.Errorf("got %+v", r)
 	}
-	l.write("rows.jsonl", trainingRows+"{\"prompt\":1}\nx\n")
-	if r := l.train("--dry-run"); r.code != 2 ||
+	f.write("rows.jsonl", trainingRows+"{\"prompt\":1}\nx\n")
+	if r := f.train("--dry-run"); r.code != 2 ||
 		!strings.Contains(r.err, "rows.jsonl:3: /prompt must not be a number\n") ||
 		!strings.Contains(r.err, "rows.jsonl:4: the row is not JSON") {
 		t.Errorf("got %+v", r)
@@ -121,28 +121,28 @@ func TestInvalidTrainingsAreRefused(t *testing.T) {
 
 func TestTrainingWritesCurveAndSnapshot(t *testing.T) {
 	t.Parallel()
-	l := newTrainingFixture(t)
-	first := l.train()
+	f := newTrainingFixture(t)
+	first := f.train()
 	pattern := regexp.MustCompile(`^step        2 of 2
 loss        \d+\.\d{4} at first, \d+\.\d{4} at last
 evaluation  loss \d+\.\d{4} on 2 rows of the dataset
-curve       ` + l.dir + `/course/loss\.svg
+curve       ` + f.dir + `/course/loss\.svg
 snapshot    ([0-9a-f]{64})
 $`)
 	m := pattern.FindStringSubmatch(first.out)
 	if first.code != 0 || m == nil {
 		t.Fatalf("got %+v", first)
 	}
-	if svg, err := os.ReadFile(filepath.Join(l.dir, "course", "loss.svg")); err != nil ||
+	if svg, err := os.ReadFile(filepath.Join(f.dir, "course", "loss.svg")); err != nil ||
 		!strings.HasPrefix(string(svg), "<svg ") {
 		t.Errorf("the curve is %.40q, %v", svg, err)
 	}
 	if listed := rollout(t.Context(), "snapshot", "show", m[1], "--dir",
-		filepath.Join(l.dir, "course", ".rollout")); listed.code != 0 || !strings.Contains(listed.out, m[1]) {
+		filepath.Join(f.dir, "course", ".rollout")); listed.code != 0 || !strings.Contains(listed.out, m[1]) {
 		t.Errorf("the snapshot is not shown: %+v", listed)
 	}
 
-	log := l.train("--log-level", "info").err
+	log := f.train("--log-level", "info").err
 	for _, want := range []string{"msg=train_start run=", "msg=train_step run=", "step=2 loss=", "msg=train_end run=",
 		"snapshot=" + m[1]} {
 		if !strings.Contains(log, want) {
@@ -150,21 +150,21 @@ $`)
 		}
 	}
 
-	again := l.train("--json", "--threads", "2")
+	again := f.train("--json", "--threads", "2")
 	lines := strings.Split(strings.TrimSpace(again.out), "\n")
 	var end struct{ Snapshot string }
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &end); err != nil || len(lines) != 3 || end.Snapshot != m[1] {
 		t.Errorf("again, on two threads: %+v, want the snapshot %s", again, m[1])
 	}
 
-	l.write("rows.jsonl", trainingRows+"{\"prompt\":\"a row that is too long \",\"completion\":\"for this\"}\n")
-	if long := l.train(); long.code != 0 || !strings.Contains(long.out,
+	f.write("rows.jsonl", trainingRows+"{\"prompt\":\"a row that is too long \",\"completion\":\"for this\"}\n")
+	if long := f.train(); long.code != 0 || !strings.Contains(long.out,
 		"truncated   1 of them were longer than max_seq_len\n") {
 		t.Errorf("with a long row: %+v", long)
 	}
-	l.write("rows.jsonl", trainingRows)
+	f.write("rows.jsonl", trainingRows)
 
-	on := l.train("--resume", m[1][:10])
+	on := f.train("--resume", m[1][:10])
 	if on.code != 0 || !strings.Contains(on.err, "resuming from snapshot "+m[1]+" at step 2 of 2\n") ||
 		!strings.Contains(on.out, m[1]) {
 		t.Errorf("gone on with at its end: %+v", on)
@@ -173,22 +173,22 @@ $`)
 
 func TestInvalidResumesAreRefused(t *testing.T) {
 	t.Parallel()
-	l := newTrainingFixture(t)
+	f := newTrainingFixture(t)
 	missing := strings.Repeat("0a", 32)
-	if r := l.train("--resume", missing); r.code != 2 || !strings.Contains(r.err, "snapshot not found: "+missing) {
+	if r := f.train("--resume", missing); r.code != 2 || !strings.Contains(r.err, "snapshot not found: "+missing) {
 		t.Errorf("no such snapshot: %+v", r)
 	}
-	if r := l.train("--resume", "latest"); r.code != 0 ||
-		!strings.Contains(r.err, "there is no snapshot in "+l.dir+"/course yet: starting from the beginning\n") {
+	if r := f.train("--resume", "latest"); r.code != 0 ||
+		!strings.Contains(r.err, "there is no snapshot in "+f.dir+"/course yet: starting from the beginning\n") {
 		t.Errorf("no snapshot yet: %+v", r)
 	}
-	l.change("lr = 0.001", "lr = 0.002")
-	if r := l.train("--resume", "latest"); r.code != 2 ||
+	f.change("lr = 0.001", "lr = 0.002")
+	if r := f.train("--resume", "latest"); r.code != 2 ||
 		!strings.Contains(r.err, "the state was trained with algorithm.sft.optimizer.lr = 0.001, now it is 0.002") {
 		t.Errorf("another learning rate: %+v", r)
 	}
-	l.write(filepath.Join("course", "run-id"), "x")
-	if r := l.train("--resume", "latest"); r.code != 2 || !strings.Contains(r.err, "run-id does not contain a run id") {
+	f.write(filepath.Join("course", "run-id"), "x")
+	if r := f.train("--resume", "latest"); r.code != 2 || !strings.Contains(r.err, "run-id does not contain a run id") {
 		t.Errorf("a damaged run id: %+v", r)
 	}
 }
