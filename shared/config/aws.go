@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// ProviderAWS is Amazon Web Services as a value of cloud.provider.
+// ProviderAWS is the value of cloud.provider for Amazon Web Services.
 const ProviderAWS = "aws"
 
 // S3 names the bucket, which is required.
 type S3 struct {
 	Bucket string `toml:"bucket"`
-	Prefix string `toml:"prefix"` // begins all keys, such as "team-a/"; may be empty
+	Prefix string `toml:"prefix"` // precedes all object keys; may be empty. Example: "team-a/"
 }
 
 // DynamoDB names the table of the documents.
 type DynamoDB struct {
-	Table string `toml:"table"` // the cloud's name if unset
+	Table string `toml:"table"` // default: cloud.name
 }
 
-// SQS says what the names of queues begin with.
+// SQS holds the prefix of the names of queues.
 type SQS struct {
-	Prefix string `toml:"prefix"` // the cloud's name and "-" if unset
+	Prefix string `toml:"prefix"` // default: cloud.name and "-"
 }
 
-// leastTable is the least length of a DynamoDB table's name.
-const leastTable = 3
+// minTableName is the minimum length of a DynamoDB table's name.
+const minTableName = 3
 
 var (
 	awsRegion       = regexp.MustCompile(`^[a-z]{2,3}(-[a-z]+)+-[0-9]{1,2}$`)
@@ -46,19 +46,20 @@ func aws() provider {
 		tables: []string{"s3", "dynamodb", "sqs"},
 		cloud:  func() Cloud { return Cloud{Name: "rollout", Fleet: DefaultFleet()} },
 		health: DefaultCloudHealth,
-		// A spot machine gets a notice of 120 s: half of it.
+		// Half of the 120 s between a spot machine's interruption notice and its end.
 		drainBudget:        Duration(60 * time.Second),
 		derive:             deriveAWS,
 		check:              checkAWS,
 		bucketKey:          "cloud.s3.bucket",
 		instanceType:       awsInstanceType,
 		instanceTypeRemedy: `write one such as "g6.xlarge"`,
-		maxInstanceTypes:   40, // of an Auto Scaling group with mixed instances
+		maxInstanceTypes:   40, // the limit of an Auto Scaling group with mixed instances
 	}
 }
 
-// DefaultFleet returns at most 8 machines a pool, one for every 4 shards, with
-// the smallest GPUs of three generations and vLLM.
+// DefaultFleet returns a fleet of at most 8 machines a pool and one machine for
+// every 4 open shards. Its instance types have the smallest GPUs of three
+// generations; its engine image is vLLM's.
 func DefaultFleet() Fleet {
 	return Fleet{
 		MaxMachines:      8,
@@ -69,9 +70,10 @@ func DefaultFleet() Fleet {
 	}
 }
 
-// DefaultCloudHealth returns the timings of workers on machines of their own: a
+// DefaultCloudHealth returns the timings of workers on cloud machines: a
 // heartbeat every 10 s, self-fencing after 40 s, failure after 60 s, 2 s of
-// clock skew. Each heartbeat costs a write.
+// clock skew. They are longer than DefaultHealth's because the cloud bills the
+// write of each heartbeat.
 func DefaultCloudHealth() Health {
 	return Health{
 		Interval:       Duration(10 * time.Second),
@@ -96,9 +98,9 @@ func checkAWS(w Cloud, c *checker, at string) {
 		c.add(at+".region", "%s is not a region: write one such as %q", quote(w.Region), "us-east-1")
 	}
 	w.S3.check(c, at+".s3")
-	if w.DynamoDB.Table == w.Name && len(w.Name) < leastTable {
-		c.add(at+".name", "%s is also the table's name, which has %d letters or more: use a longer one, or name the table in [cloud.dynamodb]",
-			quote(w.Name), leastTable)
+	if w.DynamoDB.Table == w.Name && len(w.Name) < minTableName {
+		c.add(at+".name", "%s is also the name of the table, which needs at least %d characters: "+
+			"use a longer one, or name the table in [cloud.dynamodb]", quote(w.Name), minTableName)
 	} else {
 		c.pattern(at+".dynamodb.table", w.DynamoDB.Table, dynamoTable, "use 3 to 255 of letters, digits, _, . and -")
 	}
@@ -119,12 +121,13 @@ func (s S3) check(c *checker, at string) {
 	c.folders(at+".prefix", s.Prefix)
 	for _, part := range strings.Split(s.Prefix, "/") {
 		if slices.Contains(ownFolders, part) {
-			c.add(at+".prefix", "%s is a folder that rollout makes below the prefix: use other names", quote(part+"/"))
+			c.add(at+".prefix", "%s is a folder that rollout creates below the prefix: use another name", quote(part+"/"))
 		}
 	}
 }
 
-// reservedByS3 reports whether S3 keeps the name for itself.
+// reservedByS3 reports whether the name begins or ends with characters that S3
+// reserves.
 func reservedByS3(bucket string) bool {
 	for _, begin := range []string{"xn--", "sthree-", "amzn-s3-demo-"} {
 		if strings.HasPrefix(bucket, begin) {

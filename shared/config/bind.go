@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// binder writes a parsed TOML tree onto a config, and notes every key that
-// does not fit. It goes on after a misfit, where the library's own decoder
-// stops.
+// binder writes a parsed TOML tree over a config and adds a problem for every
+// unknown key and wrong type. The TOML library's own decoder stops at the first.
 type binder struct {
 	*checker
-	known []string // every field of the file's type, for suggestions
+	known []string // the paths of all fields, for suggestions
 }
 
-// table binds m to the struct v, whose path is at.
+// table writes m to the struct v; at is the path of v.
 func (b *binder) table(v reflect.Value, m map[string]any, at string) {
 	fields := fieldsOf(v.Type())
 	for _, key := range sortedKeys(m) {
@@ -47,7 +46,7 @@ func (b *binder) value(v reflect.Value, x any, at string) {
 			b.table(v, m, at)
 			return
 		}
-		b.misfit(at, "a table", x)
+		b.wrongType(at, "a table", x)
 	case reflect.Slice:
 		b.slice(v, x, at)
 	case reflect.String:
@@ -55,19 +54,19 @@ func (b *binder) value(v reflect.Value, x any, at string) {
 			v.SetString(s)
 			return
 		}
-		b.misfit(at, "a string in quotes", x)
+		b.wrongType(at, "a string in quotes", x)
 	case reflect.Bool:
 		if t, ok := x.(bool); ok {
 			v.SetBool(t)
 			return
 		}
-		b.misfit(at, "true or false", x)
+		b.wrongType(at, "true or false", x)
 	case reflect.Int, reflect.Int64:
 		if n, ok := x.(int64); ok {
 			v.SetInt(n)
 			return
 		}
-		b.misfit(at, "a whole number", x)
+		b.wrongType(at, "a whole number", x)
 	case reflect.Float64:
 		switch n := x.(type) {
 		case float64:
@@ -75,7 +74,7 @@ func (b *binder) value(v reflect.Value, x any, at string) {
 		case int64:
 			v.SetFloat(float64(n))
 		default:
-			b.misfit(at, "a number", x)
+			b.wrongType(at, "a number", x)
 		}
 	default:
 		b.add(at, "cannot be set: config fields of type %s are not supported", v.Type())
@@ -85,7 +84,7 @@ func (b *binder) value(v reflect.Value, x any, at string) {
 func (b *binder) slice(v reflect.Value, x any, at string) {
 	list := reflect.ValueOf(x)
 	if list.Kind() != reflect.Slice {
-		b.misfit(at, "a list", x)
+		b.wrongType(at, "a list", x)
 		return
 	}
 	out := reflect.MakeSlice(v.Type(), list.Len(), list.Len())
@@ -99,7 +98,7 @@ func (b *binder) duration(t encoding.TextUnmarshaler, x any, at string) {
 	const want = `a duration in quotes, such as "500ms", "10s" or "1h30m"`
 	s, ok := x.(string)
 	if !ok {
-		b.misfit(at, want, x)
+		b.wrongType(at, want, x)
 		return
 	}
 	if t.UnmarshalText([]byte(s)) != nil {
@@ -107,7 +106,7 @@ func (b *binder) duration(t encoding.TextUnmarshaler, x any, at string) {
 	}
 }
 
-func (b *binder) misfit(at, want string, x any) {
+func (b *binder) wrongType(at, want string, x any) {
 	b.add(at, "must be %s, is %s", want, describe(x))
 }
 
@@ -124,10 +123,10 @@ func (b *binder) unknown(path, table, key string) {
 	if table != "" {
 		where = "in [" + shorten(table) + "]"
 	}
-	b.add(path, "unknown key; nothing reads it %s: remove it", where)
+	b.add(path, "unknown key %s: remove it", where)
 }
 
-// describe names a TOML value's type, and its text where that helps.
+// describe names a TOML value for a message: its type, its text, or both.
 func describe(x any) string {
 	switch x := x.(type) {
 	case string:
@@ -151,7 +150,7 @@ func fieldsOf(t reflect.Type) []string {
 	return names
 }
 
-// pathsOf returns the path of every field below t, lists without indexes.
+// pathsOf returns the path of every field below t. Lists have no index in it.
 func pathsOf(t reflect.Type, at string) (paths []string) {
 	for i, name := range fieldsOf(t) {
 		path, ft := join(at, name), t.Field(i).Type

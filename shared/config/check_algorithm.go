@@ -2,14 +2,13 @@ package config
 
 import (
 	"encoding/hex"
-	"fmt"
 	"slices"
 	"strings"
 )
 
 // Bounds of a training's settings.
 const (
-	maxMinibatch    = 4096 // what is kept of each token takes memory; accumulation takes none
+	maxMinibatch    = 4096 // a minibatch keeps its activations in memory; accumulation does not
 	maxAccumulation = 65536
 	maxSteps        = 1_000_000_000
 	maxSeqLen       = 1 << 20
@@ -17,7 +16,8 @@ const (
 	snapshotID      = 64 // hex digits
 )
 
-// datasetRule says whether settings name their dataset, or are beside it.
+// datasetRule says whether the settings must name their dataset, or whether the
+// dataset is the file beside the config.
 type datasetRule bool
 
 const (
@@ -29,10 +29,11 @@ func (a Algorithm) check(c *checker, at string, rule datasetRule) {
 	kinds := []string{AlgorithmSFT, AlgorithmRM}
 	switch {
 	case a.Kind == "" && a.SFT != nil && a.RM != nil:
-		c.add(at+".kind", "missing: there are settings of both kinds; say which holds, %q or %q", AlgorithmSFT, AlgorithmRM)
+		c.add(at+".kind", "missing: the file has settings of both kinds; name the one to use, %q or %q",
+			AlgorithmSFT, AlgorithmRM)
 		return
 	case a.Kind == "":
-		c.add(at+".kind", "missing: say what to train, %q or %q", AlgorithmSFT, AlgorithmRM)
+		c.add(at+".kind", "missing: name what to train, %q or %q", AlgorithmSFT, AlgorithmRM)
 		return
 	case !slices.Contains(kinds, a.Kind):
 		c.oneOf(at+".kind", "algorithm", a.Kind, kinds)
@@ -87,15 +88,18 @@ func (s CommonSettings) check(c *checker, at string, rule datasetRule) {
 	s.Dataset.check(c, at+".dataset", rule)
 	s.Optimizer.check(c, at+".optimizer")
 	if s.Budget.MaxSteps == 0 {
-		c.add(at+".budget.max_steps", "must be ≥ 1, is 0 or missing: say after how many steps the training ends")
+		c.add(at+".budget.max_steps",
+			"must be at least 1, is 0 or missing: set the number of steps after which the training ends")
 	}
 	c.count(at+".budget.max_steps", s.Budget.MaxSteps, maxSteps)
 	if o := s.Optimizer; o.Schedule != ScheduleConstant && o.WarmupSteps > s.Budget.MaxSteps && s.Budget.MaxSteps > 0 {
-		c.add(at+".optimizer.warmup_steps", "must be at most budget.max_steps (%d), is %d: the schedule %q begins after the warm-up", s.Budget.MaxSteps, o.WarmupSteps, o.Schedule)
+		c.add(at+".optimizer.warmup_steps",
+			"must be at most budget.max_steps (%d), is %d: the schedule %q begins after the warm-up",
+			s.Budget.MaxSteps, o.WarmupSteps, o.Schedule)
 	}
 }
 
-// check refuses by name what only another trainer could train.
+// check accepts the models that the built-in trainer can train.
 func (b BaseModel) check(c *checker, field string) {
 	id, isSnapshot := strings.CutPrefix(b.URI, SnapshotPrefix)
 	switch {
@@ -104,12 +108,13 @@ func (b BaseModel) check(c *checker, field string) {
 	case b.URI == ModelTiny:
 	case isSnapshot:
 		if _, err := hex.DecodeString(id); err != nil || len(id) != snapshotID || strings.ToLower(id) != id {
-			c.add(field, "%s names no snapshot: its id is %d digits of 0-9 and a-f, as `rollout snapshot list` shows it", quote(b.URI), snapshotID)
+			c.add(field, "%s is not a snapshot: write the id of %d digits of 0-9 and a-f that `rollout snapshot list` shows",
+				quote(b.URI), snapshotID)
 		}
 	default:
-		c.add(field, "%s can't be trained here: this trainer has %q and its own snapshots (%q and an id). "+
-			"Another model needs a trainer outside rollout, with the model's weights, its framework and a GPU, and this version has no executor that runs one",
-			quote(b.URI), ModelTiny, SnapshotPrefix)
+		c.add(field, "%s can't be trained here: this trainer trains %q and its own snapshots (%q and an id). "+
+			"Another model needs a trainer outside rollout, with the model's weights, its framework and a GPU, "+
+			"which this version cannot run", quote(b.URI), ModelTiny, SnapshotPrefix)
 	}
 }
 
@@ -130,12 +135,12 @@ func (o Optimizer) check(c *checker, at string) {
 	if kinds := []string{OptimizerSGD, OptimizerAdamW}; !slices.Contains(kinds, o.Kind) {
 		c.oneOf(at+".kind", "optimizer", o.Kind, kinds)
 	}
-	if !(o.LR > 0) || o.LR > maxLR { // the former is true of NaN, too
-		c.add(at+".lr", "must be > 0 and at most %d, is %v", maxLR, o.LR)
+	if !(o.LR > 0) || o.LR > maxLR { // the first condition is also true for NaN
+		c.add(at+".lr", "must be above 0 and at most %d, is %v", maxLR, o.LR)
 	}
 	c.float(at+".weight_decay", &o.WeightDecay, atLeast(0), atMost(1))
 	if len(o.Betas) != 2 {
-		c.add(at+".betas", "must be two numbers, such as [0.9, 0.999], are %d", len(o.Betas))
+		c.add(at+".betas", "must list two numbers, such as [0.9, 0.999], lists %d", len(o.Betas))
 	}
 	for i := range o.Betas {
 		c.float(element(at+".betas", i), &o.Betas[i], atLeast(0), below(1))
@@ -148,34 +153,30 @@ func (o Optimizer) check(c *checker, at string) {
 	c.float(at+".max_grad_norm", &o.MaxGradNorm, atLeast(0), atMost(maxNorm))
 }
 
-// maxLR is far above any that trains; it keeps a step finite in float32.
-const maxLR = 1000
-
-// maxNorm is far above the norm of any gradient that trains.
-const maxNorm = 1_000_000
+const (
+	maxLR   = 1000      // far above any useful learning rate; keeps a step finite in float32
+	maxNorm = 1_000_000 // far above the norm of any useful gradient
+)
 
 func (s Snapshots) check(c *checker, at string) {
-	c.integer(at+".every_steps", &s.Every, 0, maxSteps, "; 0 is only at the end")
+	c.integer(at+".every_steps", &s.Every, 0, maxSteps, "; 0 saves only at the end")
 	c.integer(at+".keep_last", &s.KeepLast, 1, maxKeepLast, "")
 }
 
-// count checks a number of things of which there must be one.
+// count checks a number that must be at least 1.
 func (c *checker) count(field string, n, high int) {
 	if n < 1 {
-		c.add(field, "must be ≥ 1, is %d", n)
+		c.add(field, "must be at least 1, is %d", n)
 	}
 	c.integer(field, &n, 1, high, "")
 }
 
-// oneOf adds the problem of a value that is none of the names.
+// oneOf adds the problem of a value that is missing from the names, for a
+// required field. See choice for an optional one.
 func (c *checker) oneOf(field, what, value string, names []string) {
 	if hint := nearest(names, value); hint != "" {
 		c.add(field, "%s is not a valid %s; did you mean %q?", quote(value), what, hint)
 		return
 	}
 	c.add(field, "%s is not a valid %s: use %s", quote(value), what, strings.Join(names, " or "))
-}
-
-func below(v float64) bound {
-	return bound{fmt.Sprintf("below %v", v), func(x float64) bool { return x < v }}
 }

@@ -12,16 +12,16 @@ const (
 	maxShardsEach  = 100_000
 )
 
-// Patterns of names that end in policies, in names of resources and in what
-// machines run when they start: none leaves room for a wildcard or a quote.
+// Patterns of names that are copied into policies, into names of resources and
+// into the start scripts of machines. They exclude wildcards and quotes.
 var (
 	cloudName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,9}$`)
 	folders   = regexp.MustCompile(`^([a-zA-Z0-9_.-]+/)+$`)
 	imageName = regexp.MustCompile(`^[a-z0-9][a-zA-Z0-9._/:@-]{0,254}$`)
 )
 
-// ownFolders are the folders of an installation's bucket. As a part of a prefix
-// they would put one installation's answers among another's prompts.
+// ownFolders are the folders that an installation creates in its bucket. Inside
+// a prefix they would put one installation's answers among another's prompts.
 var ownFolders = []string{"prompts", "runs", "work", "cas", "pending"}
 
 func (w Cloud) check(c *checker, at string) {
@@ -51,29 +51,31 @@ func (f Fleet) check(c *checker, at string, p provider) {
 	c.integer(at+".shards_per_machine", &f.ShardsPerMachine, 1, maxShardsEach, "")
 	c.positive(at+".idle", f.IdleTimeout)
 	if n := len(f.InstanceTypes); n < 1 || n > p.maxInstanceTypes {
-		c.add(at+".instance_types", "must be 1 to %d types, are %d", p.maxInstanceTypes, n)
+		c.add(at+".instance_types", "must list 1 to %d types, lists %d", p.maxInstanceTypes, n)
 		return
 	}
 	for i, name := range f.InstanceTypes {
 		field := element(at+".instance_types", i)
 		c.pattern(field, name, p.instanceType, p.instanceTypeRemedy)
 		if slices.Contains(f.InstanceTypes[:i], name) {
-			c.add(field, "%s is there already: name each type once", quote(name))
+			c.add(field, "%s is listed twice: name each type once", quote(name))
 		}
 	}
 	c.pattern(at+".engine_image", f.EngineImage, imageName, `write one such as "vllm/vllm-openai:v0.11.0"`)
 }
 
-// folders checks what keys or names begin with: nothing, or whole folders.
+// folders checks a prefix of keys or names: it is empty or ends with "/".
 func (c *checker) folders(field, prefix string) {
+	isRelative := func(part string) bool { return part == "." || part == ".." }
 	switch {
 	case prefix == "":
 	case len(prefix) > maxCloudPrefix:
 		c.add(field, "has %d bytes, at most %d are allowed", len(prefix), maxCloudPrefix)
 	case !strings.HasSuffix(prefix, "/"):
 		c.add(field, "must end with \"/\", is %s", quote(prefix))
-	case !folders.MatchString(prefix) || slices.ContainsFunc(strings.Split(prefix, "/"), func(part string) bool { return part == "." || part == ".." }):
-		c.add(field, "%s is not a valid prefix: write folders of letters, digits, -, _ and ., such as \"team-a/\"", quote(prefix))
+	case !folders.MatchString(prefix) || slices.ContainsFunc(strings.Split(prefix, "/"), isRelative):
+		c.add(field, "%s is not a valid prefix: write folders of letters, digits, -, _ and ., such as \"team-a/\"",
+			quote(prefix))
 	}
 }
 

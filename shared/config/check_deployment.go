@@ -13,13 +13,13 @@ const (
 	maxSecret   = 64
 	maxServers  = 256
 
-	// deadLetters ends the names of queues of dead letters, as shared/queue has
-	// it: a pool's queue that ends so would be one.
-	deadLetters = "-dead"
+	// deadLetterSuffix ends the names of dead-letter queues, as in shared/queue.
+	// A pool's name must not end with it, because its queue has the same name.
+	deadLetterSuffix = "-dead"
 )
 
-// Check returns the problems of a deployment that was not parsed, or was
-// changed by flags, as Invalid; nil if there are none.
+// Check returns the problems of a deployment that was built in code or changed
+// by flags. The error is Invalid and holds Problems.
 func (d Deployment) Check() error {
 	c := newChecker("", nil)
 	d.check(c)
@@ -39,30 +39,32 @@ func (d Deployment) check(c *checker) {
 	for i, name := range d.Secrets {
 		c.label(element("secrets", i), name, maxSecret, "")
 	}
-	if s := d.Engine.Secret; s != "" && !slices.Contains(d.Secrets, s) && !slices.Contains(d.Cloud.Secrets.Allowlist, s) {
+	allowed := slices.Concat(d.Secrets, d.Cloud.Secrets.Allowlist)
+	if s := d.Engine.Secret; s != "" && !slices.Contains(allowed, s) {
 		c.add("engine.secret", "%s is not in the allowlist: add it to secrets", quote(s))
 	}
 	d.Defaults.check(c, "defaults")
 }
 
-// check holds the two rules against split brain: a worker stops before anyone
-// may take over from it, and skew never explains two missed heartbeats.
+// check enforces the rules against split brain: a worker fences itself before
+// another worker takes over its shards, and the skew budget is too small to
+// hide two missed heartbeats.
 func (h Health) check(c *checker, at string) {
 	c.positive(at+".heartbeat_interval", h.Interval)
 	c.positive(at+".self_fence_timeout", h.SelfFence)
 	c.positive(at+".failure_timeout", h.FailureTimeout)
 	c.notNegative(at+".skew_budget", h.SkewBudget)
 	if h.SelfFence >= h.FailureTimeout {
-		c.add(at+".self_fence_timeout", "must be shorter than failure_timeout (%s), is %s: a worker must stop before another one takes over its shards",
-			h.FailureTimeout.Std(), h.SelfFence.Std())
+		c.add(at+".self_fence_timeout", "must be shorter than failure_timeout (%s), is %s: "+
+			"a worker must stop before another one takes over its shards", h.FailureTimeout.Std(), h.SelfFence.Std())
 	}
 	if h.SkewBudget/2 >= h.Interval {
-		c.add(at+".skew_budget", "must be shorter than twice heartbeat_interval (%s), is %s: a larger one hides missed heartbeats",
-			h.Interval.Std(), h.SkewBudget.Std())
+		c.add(at+".skew_budget", "must be shorter than twice heartbeat_interval (%s), is %s: "+
+			"a larger one hides missed heartbeats", h.Interval.Std(), h.SkewBudget.Std())
 	}
 	if h.Interval > 0 && h.SelfFence <= h.Interval {
-		c.add(at+".heartbeat_interval", "must be shorter than self_fence_timeout (%s), is %s: a worker would fence itself between two heartbeats",
-			h.SelfFence.Std(), h.Interval.Std())
+		c.add(at+".heartbeat_interval", "must be shorter than self_fence_timeout (%s), is %s: "+
+			"a worker would fence itself between two heartbeats", h.SelfFence.Std(), h.Interval.Std())
 	}
 }
 
@@ -79,35 +81,35 @@ func (w Worker) check(c *checker, at string) {
 	c.notNegative(at+".drain_budget", w.DrainBudget)
 }
 
-// check accepts nothing (a flag names the engine, or it is tiny), "tiny", "mock", or HTTP base URLs
-// without credentials: those come from the secret that the engine names.
+// check accepts "tiny", "mock", and HTTP base URLs without credentials, which
+// belong in the engine's secret. It also accepts an engine without URLs: a flag
+// may name the servers, and the default is "tiny".
 func (e Engine) check(c *checker, at string) {
 	if e.Secret != "" {
 		c.label(at+".secret", e.Secret, maxSecret, "")
 	}
 	if e.URL != "" && len(e.URLs) > 0 {
-		c.add(at+".urls", "url names the engine, too: name it in one of them")
+		c.add(at+".urls", "url also names the engine: remove one of them")
 	}
 	if e.URL != "" && !inProcess(e.URL) {
 		c.server(at+".url", e.URL)
 	}
 	if len(e.URLs) > maxServers {
-		c.add(at+".urls", "must be at most %d servers, are %d", maxServers, len(e.URLs))
+		c.add(at+".urls", "must list at most %d servers, lists %d", maxServers, len(e.URLs))
 		return
 	}
 	for i, u := range e.URLs {
 		switch {
 		case inProcess(u) && len(e.URLs) > 1:
-			c.add(element(at+".urls", i), "%q is not a server: name it alone, as url", u)
+			c.add(element(at+".urls", i), "%q is not a server: set it alone, as url", u)
 		case !inProcess(u) && slices.Contains(e.URLs[:i], u):
-			c.add(element(at+".urls", i), "%s is there already: name each server once", quote(u))
+			c.add(element(at+".urls", i), "%s is listed twice: name each server once", quote(u))
 		case !inProcess(u):
 			c.server(element(at+".urls", i), u)
 		}
 	}
 }
 
-// server checks a base URL.
 func (c *checker) server(field, base string) {
 	u, err := url.Parse(base)
 	switch {
@@ -128,8 +130,8 @@ func checkPools(c *checker, pools []Pool) {
 		if p.Name != "" && names[p.Name] {
 			c.add(at+".name", "%s is the name of an earlier pool: give each pool its own", quote(p.Name))
 		}
-		if strings.HasSuffix(p.Name, deadLetters) {
-			c.add(at+".name", "%s ends as the names of queues of dead letters do: give the pool another", quote(p.Name))
+		if strings.HasSuffix(p.Name, deadLetterSuffix) {
+			c.add(at+".name", "%s ends like the names of dead-letter queues: give the pool another name", quote(p.Name))
 		}
 		if p.Model == "" {
 			c.add(at+".model", "missing: name the model that the pool serves")
@@ -145,10 +147,10 @@ func checkPools(c *checker, pools []Pool) {
 			continue
 		}
 		if p.Name == trainPool {
-			c.add(at+".name", "%s is the pool that trains: give this one another name", quote(trainPool))
+			c.add(at+".name", "%s is the name of the built-in training pool: give this pool another name", quote(trainPool))
 		}
 		if p.Model != "" && models[p.Model] {
-			c.add(at+".model", "%s is served by an earlier pool: a model has one pool", quote(p.Model))
+			c.add(at+".model", "%s is served by an earlier pool: declare one pool for each model", quote(p.Model))
 		}
 		models[p.Model] = true
 	}
@@ -156,14 +158,15 @@ func checkPools(c *checker, pools []Pool) {
 
 func (p Pool) checkTrains(c *checker, at string, earlier []Pool) {
 	if p.Model != "" && p.Model != ModelTiny {
-		c.add(at+".model", "%s can't be trained here: a pool with the executor %q is of the model %q", quote(p.Model), ExecutorTrain, ModelTiny)
+		c.add(at+".model", "%s can't be trained here: set the model of a pool with the executor %q to %q",
+			quote(p.Model), ExecutorTrain, ModelTiny)
 	}
 	if slices.ContainsFunc(earlier, Pool.Trains) {
-		c.add(at+".executor", "an earlier pool trains: one is enough, with as many workers as you like")
+		c.add(at+".executor", "an earlier pool trains: declare one training pool, and start several workers in it")
 	}
 }
 
-// label checks a name made of a-z, 0-9, '-' and the extra characters.
+// label checks a name of a-z, 0-9, '-' and the extra character.
 func (c *checker) label(field, s string, limit int, extra string) {
 	if s == "" {
 		c.add(field, "missing: give it a name of a-z, 0-9 and -%s", extra)

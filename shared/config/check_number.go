@@ -5,9 +5,9 @@ import (
 	"math"
 )
 
-// bound is one end of a range, as a message writes it.
+// bound is one end of a range.
 type bound struct {
-	text string
+	text string // for messages. Example: "at least 0"
 	ok   func(float64) bool
 }
 
@@ -19,12 +19,16 @@ func above(v float64) bound {
 	return bound{fmt.Sprintf("above %v", v), func(x float64) bool { return x > v }}
 }
 
+func below(v float64) bound {
+	return bound{fmt.Sprintf("below %v", v), func(x float64) bool { return x < v }}
+}
+
 func atMost(v float64) bound {
 	return bound{fmt.Sprintf("at most %v", v), func(x float64) bool { return x <= v }}
 }
 
-// float checks an optional number. NaN and infinities are in no range: they
-// have no form in JSON.
+// float checks an optional number. It refuses NaN and infinities, because JSON
+// cannot represent them.
 func (c *checker) float(field string, x *float64, low, high bound) {
 	if x == nil {
 		return
@@ -34,7 +38,7 @@ func (c *checker) float(field string, x *float64, low, high bound) {
 	}
 }
 
-// integer checks an optional whole number; hint is appended to the message.
+// integer checks an optional whole number. The message ends with hint.
 func (c *checker) integer(field string, x *int, low, high int, hint string) {
 	if x != nil && (*x < low || *x > high) {
 		c.add(field, "must be between %d and %d, is %d%s", low, high, *x, hint)

@@ -20,15 +20,15 @@ const (
 	maxText          = 2048 // bytes of a URI, path or stop string
 )
 
-// Check returns the problems of a run that was not parsed, or was changed by
-// flags, as Invalid; nil if there are none.
+// Check returns the problems of a run that was built in code or changed by
+// flags. The error is Invalid and holds Problems.
 func (r Run) Check() error {
 	c := newChecker("", nil)
 	r.check(c, "")
 	return c.err()
 }
 
-// check adds the problems of a run at the path ("" or "defaults").
+// check adds the problems of a run whose path is at: "" or "defaults".
 func (r Run) check(c *checker, at string) {
 	c.schema(under(at, "schema_version"), r.SchemaVersion)
 	c.kind(under(at, "kind"), r.Kind)
@@ -45,45 +45,53 @@ func (r Run) check(c *checker, at string) {
 	r.checkTraining(c, at)
 }
 
-// table is a part of a file that may be there.
-type table struct {
-	name  string
-	there bool
+// optionalKey is a key or table that only some kinds of run may have.
+type optionalKey struct {
+	name string
+	set  bool
 }
 
-// checkTraining holds what settings a training must have, and what it can't.
+// checkTraining reports the settings that a training lacks, and those that
+// belong to another kind of run.
 func (r Run) checkTraining(c *checker, at string) {
 	if r.Kind != KindTrain {
-		for _, f := range []table{{"algorithm", r.Algorithm != nil}, {"snapshot", r.Snapshot != nil}} {
-			if f.there {
-				c.add(under(at, f.name), "is a training's, and this is a %s: set kind = %q, or remove the table", r.Kind, KindTrain)
+		for _, f := range []optionalKey{{"algorithm", r.Algorithm != nil}, {"snapshot", r.Snapshot != nil}} {
+			if f.set {
+				c.add(under(at, f.name),
+					"applies only to a training, and this run is a %s: set kind = %q, or remove the table",
+					r.Kind, KindTrain)
 			}
 		}
 		return
 	}
 	if at != "" {
-		c.add(under(at, "kind"), "%q can't be what runs are by default: put it into the .toml beside the dataset", KindTrain)
+		c.add(under(at, "kind"), "%q can't be the default kind of runs: set it in the .toml beside the dataset", KindTrain)
 	}
 	if r.Algorithm == nil {
-		c.add(under(at, "algorithm"), "missing: add [algorithm] with its kind, and [algorithm.%s] or [algorithm.%s]", AlgorithmSFT, AlgorithmRM)
+		c.add(under(at, "algorithm"), "missing: add [algorithm] with its kind, and [algorithm.%s] or [algorithm.%s]",
+			AlgorithmSFT, AlgorithmRM)
 	} else {
 		r.Algorithm.check(c, under(at, "algorithm"), datasetBeside)
 	}
 	r.Snapshots().check(c, under(at, "snapshot"))
-	for _, f := range []table{
-		{"model", r.Model != Model{}}, {"sampling", string(r.Sampling.Canonical()) != "{}"}, {"input.dialect", r.Input.Dialect != ""},
-		{"shard", r.Shard != DefaultShard()}, {"dedupe", r.Dedupe != Dedupe{}}, {"limits.tokens", r.Limits.Tokens != 0},
+	for _, f := range []optionalKey{
+		{"model", r.Model != Model{}},
+		{"sampling", string(r.Sampling.Canonical()) != "{}"},
+		{"input.dialect", r.Input.Dialect != ""},
+		{"shard", r.Shard != DefaultShard()},
+		{"dedupe", r.Dedupe != Dedupe{}},
+		{"limits.tokens", r.Limits.Tokens != 0},
 		{"limits.failed_shards_in_a_row", r.Limits.FailedShardsInARow != 0},
 	} {
-		if f.there {
-			c.add(under(at, f.name), "says how prompts are answered, and this is a training: remove it")
+		if f.set {
+			c.add(under(at, f.name), "applies only to prompts, and this run is a training: remove it")
 		}
 	}
 }
 
 func (d Dedupe) check(c *checker, at string) {
 	if d.Sampled && !d.Enabled {
-		c.add(at+".sampled", "says which requests are asked once, but none are: set enabled = true, or remove it")
+		c.add(at+".sampled", "has no effect without dedupe.enabled: set enabled = true, or remove it")
 	}
 }
 
@@ -159,7 +167,7 @@ func (c *checker) kind(field, kind string) {
 	}
 }
 
-// dialect checks a name that package dialect knows; "" is detected.
+// dialect checks a name of package dialect. With "" the dialect is detected.
 func (c *checker) dialect(field, name string) {
 	names := []string{"plain", "openai", "bedrock", "vertex"}
 	if name != "" && !slices.Contains(names, name) {
@@ -167,6 +175,8 @@ func (c *checker) dialect(field, name string) {
 	}
 }
 
+// choice adds the problem of a value that is missing from the names, for an
+// optional field; hint is the name that it may misspell.
 func (c *checker) choice(field, what, value, hint string, names []string) {
 	if hint != "" {
 		c.add(field, "%s is not a valid %s; did you mean %q?", quote(value), what, hint)
@@ -187,7 +197,7 @@ func (c *checker) text(field, s string, limit int) {
 	}
 }
 
-// under is join for a path that is already dotted.
+// under returns the path below at. Unlike join, it never quotes the path.
 func under(at, path string) string {
 	if at == "" {
 		return path

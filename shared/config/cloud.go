@@ -2,15 +2,16 @@ package config
 
 import "slices"
 
-// Cloud says where an installation in a cloud is. The zero value is an
+// Cloud describes an installation in a cloud. The zero value stands for an
 // installation on one machine.
 //
-// Region, Name, Secrets and Fleet mean the same at every provider; the other
-// tables are those of one provider, and stand in the file named after it.
+// Region, Name, Secrets and Fleet mean the same at every provider. Each of the
+// other tables belongs to one provider; its type is in the file named after the
+// provider.
 type Cloud struct {
-	Provider string       `toml:"provider"` // a name of Providers
+	Provider string       `toml:"provider"` // one of Providers
 	Region   string       `toml:"region"`   // Example: "us-east-1"
-	Name     string       `toml:"name"`     // begins the names of functions and fleets; "rollout"
+	Name     string       `toml:"name"`     // prefix of the names of functions and fleets; default: "rollout"
 	S3       S3           `toml:"s3"`
 	DynamoDB DynamoDB     `toml:"dynamodb"`
 	SQS      SQS          `toml:"sqs"`
@@ -18,32 +19,32 @@ type Cloud struct {
 	Fleet    Fleet        `toml:"fleet"`
 }
 
-// CloudSecrets says which secrets may be read, beside the deployment's.
+// CloudSecrets lists secrets that may be read, in addition to Deployment.Secrets.
 type CloudSecrets struct {
 	Allowlist []string `toml:"allowlist"`
-	Prefix    string   `toml:"prefix"` // begins their names in the cloud; the cloud's name and "/" if unset
+	Prefix    string   `toml:"prefix"` // of their names in the cloud's store; default: cloud.name and "/"
 }
 
-// Fleet bounds the machines of a pool.
+// Fleet bounds and describes the machines of a pool.
 type Fleet struct {
-	MaxMachines      int      `toml:"max_machines"`       // of each pool; 8
-	ShardsPerMachine int      `toml:"shards_per_machine"` // open shards that justify one machine; 4
-	IdleTimeout      Duration `toml:"idle"`               // a worker without work leaves after it; 5m
-	InstanceTypes    []string `toml:"instance_types"`     // the provider starts any of them
-	EngineImage      string   `toml:"engine_image"`       // container that serves the pool's model
+	MaxMachines      int      `toml:"max_machines"`       // of each pool; default: 8
+	ShardsPerMachine int      `toml:"shards_per_machine"` // open shards for which one machine starts; default: 4
+	IdleTimeout      Duration `toml:"idle"`               // a worker without work exits after it; default: 5m
+	InstanceTypes    []string `toml:"instance_types"`     // the provider may start any of them
+	EngineImage      string   `toml:"engine_image"`       // container image that serves the pool's model
 }
 
 // Configured reports whether the installation is in a cloud.
 func (c Cloud) Configured() bool { return len(c.Provider) > 0 }
 
-// FunctionName is the name of a function in its cloud, such as "rollout-plan".
+// FunctionName returns the name of a function in the cloud, such as "rollout-plan".
 func (c Cloud) FunctionName(name string) string { return c.Name + "-" + name }
 
-// FleetName is the name of a pool's group of machines, such as "rollout-small".
+// FleetName returns the name of a pool's group of machines, such as "rollout-small".
 func (c Cloud) FleetName(pool string) string { return c.Name + "-" + pool }
 
-// normalize sets the defaults that depend on the provider before the file's own
-// values are bound, and refuses tables that contradict the provider.
+// normalize sets the provider's defaults before the binder writes the file's
+// values over them. It reports tables that contradict the provider.
 func (d *Deployment) normalize(c *checker, tree map[string]any) {
 	x, ok := tree["cloud"]
 	if !ok {
@@ -51,33 +52,34 @@ func (d *Deployment) normalize(c *checker, tree map[string]any) {
 	}
 	table, ok := x.(map[string]any)
 	if !ok {
-		return // the binder reports it
+		return // the binder reports the wrong type
 	}
 	name, named := table["provider"]
 	c.foreignTables(table, name)
 	if !named {
-		c.add("cloud.provider", "missing: name the provider, such as provider = %q, or remove [cloud] for an installation on this machine", Providers()[0])
+		c.add("cloud.provider", "missing: name the provider, such as provider = %q, "+
+			"or remove [cloud] for an installation on this machine", Providers()[0])
 		return
 	}
 	p, ok := providerOf(name)
 	if !ok {
-		return // check reports it
+		return // check reports the unknown provider
 	}
 	d.Health, d.Worker.DrainBudget = p.health(), p.drainBudget
 	d.Cloud = p.cloud()
 	if _, ok := tree["bucket"]; ok {
-		c.add("bucket", "%s names the bucket: remove this one", p.bucketKey)
+		c.add("bucket", "%s names the bucket: remove this key", p.bucketKey)
 	}
 }
 
-// derive sets what is left out of [cloud] from what is there.
+// derive fills the missing keys of [cloud] from the present ones.
 func (d *Deployment) derive() {
 	if p, ok := providerOf(d.Cloud.Provider); ok {
 		p.derive(d)
 	}
 }
 
-// allow merges both allowlists into the deployment's, the cloud's first.
+// allow merges the allowlist of [cloud] into d.Secrets, before its own entries.
 func (d *Deployment) allow() {
 	if len(d.Cloud.Secrets.Allowlist) == 0 {
 		return

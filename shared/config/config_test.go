@@ -16,8 +16,8 @@ import (
 
 func ptr[T any](v T) *T { return &v }
 
-// The file is the example of the product's first description, as it stands.
-func TestInferReadsTheDocumentedExample(t *testing.T) {
+// testdata/infer.toml is the example of the product's specification.
+func TestParseInferReadsDocumentedExample(t *testing.T) {
 	t.Parallel()
 	src, err := os.ReadFile("testdata/infer.toml")
 	if err != nil {
@@ -53,7 +53,7 @@ func TestInferReadsTheDocumentedExample(t *testing.T) {
 	}
 }
 
-func TestTheExamplesAreValid(t *testing.T) {
+func TestExampleConfigsAreValid(t *testing.T) {
 	t.Parallel()
 	read := func(name string) []byte {
 		b, err := os.ReadFile("../../examples/" + name)
@@ -66,7 +66,9 @@ func TestTheExamplesAreValid(t *testing.T) {
 	if err != nil || run.Shard.Items != 16 || *run.Sampling.MaxTokens != 64 {
 		t.Errorf("prompts.toml: %+v, %v", run, err)
 	}
-	if d, err := ParseDeployment("examples/aws.toml", read("aws.toml")); err != nil || d.Cloud.Provider != ProviderAWS || len(d.Pools) != 1 {
+	if d, err := ParseDeployment("examples/aws.toml", read("aws.toml")); err != nil ||
+		d.Cloud.Provider != ProviderAWS ||
+		len(d.Pools) != 1 {
 		t.Errorf("aws.toml: %+v, %v", d, err)
 	}
 	for name, kind := range map[string]string{"sft-tiny.toml": AlgorithmSFT, "rm-tiny.toml": AlgorithmRM} {
@@ -75,12 +77,13 @@ func TestTheExamplesAreValid(t *testing.T) {
 		}
 	}
 	batch, err := ParseInfer("examples/batch.toml", read("batch.toml"))
-	if err != nil || batch.Engine.URL != EngineTiny || batch.Model.URI != ModelTiny || batch.Output.Dir != "out/batch" {
+	if err != nil || batch.Engine.URL != EngineTiny || batch.Model.URI != ModelTiny ||
+		batch.Output.Dir != "out/batch" {
 		t.Errorf("batch.toml: %+v, %v", batch, err)
 	}
 }
 
-func TestDefaults(t *testing.T) {
+func TestDefaultsAreValidAndAsDocumented(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{"run": DefaultRun().Check(), "deployment": DefaultDeployment().Check()} {
 		if err != nil {
@@ -105,12 +108,14 @@ func TestDefaults(t *testing.T) {
 			t.Errorf("%s = %v, want %v", c.name, c.got, c.want)
 		}
 	}
-	if w.InFlight != 0 || w.MinInFlight != 4 || w.MaxInFlight != 512 || r.Limits.Failures != 3 || r.Shard.Items != 256 || r.Kind != "batch" {
+	if w.InFlight != 0 || w.MinInFlight != 4 || w.MaxInFlight != 512 || r.Limits.Failures != 3 ||
+		r.Shard.Items != 256 ||
+		r.Kind != "batch" {
 		t.Errorf("defaults: %+v %+v", w, r)
 	}
 }
 
-func TestRunReadsEveryField(t *testing.T) {
+func TestParseRunReadsEveryField(t *testing.T) {
 	t.Parallel()
 	src := `
 schema_version = 1
@@ -144,8 +149,16 @@ failed_shards_in_a_row = 3
 		t.Fatal(err)
 	}
 	want := Run{SchemaVersion: 1, Kind: "batch", Name: "nightly", Model: Model{URI: "m", Revision: "r1"},
-		Sampling: Sampling{Temperature: ptr(1.0), MinP: ptr(0.1), RepetitionPenalty: ptr(1.1), PresencePenalty: ptr(-2.0),
-			FrequencyPenalty: ptr(2.0), Stop: []string{"a", "b"}, N: ptr(2), Logprobs: ptr(0)},
+		Sampling: Sampling{
+			Temperature:       ptr(1.0),
+			MinP:              ptr(0.1),
+			RepetitionPenalty: ptr(1.1),
+			PresencePenalty:   ptr(-2.0),
+			FrequencyPenalty:  ptr(2.0),
+			Stop:              []string{"a", "b"},
+			N:                 ptr(2),
+			Logprobs:          ptr(0),
+		},
 		Input: Input{Dialect: "openai", MaxUnpacked: 10}, Shard: Shard{Items: 1},
 		Limits: Limits{Deadline: Duration(90 * time.Minute), Tokens: 5, Failures: 1, FailFast: true,
 			FailedShardsInARow: 3}}
@@ -154,7 +167,7 @@ failed_shards_in_a_row = 3
 	}
 }
 
-func TestDeploymentReadsPoolsOntoDefaults(t *testing.T) {
+func TestParseDeploymentKeepsDefaultsOfMissingKeys(t *testing.T) {
 	t.Parallel()
 	src := `
 schema_version = 1
@@ -185,7 +198,7 @@ max_tokens = 5
 	}
 }
 
-func TestChecksApplyToFlagsToo(t *testing.T) {
+func TestCheckReportsProblemsOfChangedConfigs(t *testing.T) {
 	t.Parallel()
 	r := DefaultRun()
 	r.Sampling.Temperature = ptr(math.Inf(1))
@@ -199,14 +212,16 @@ func TestChecksApplyToFlagsToo(t *testing.T) {
 		want string
 	}{
 		{r.Check(), "sampling.temperature: must be at least 0 and at most 2, is +Inf"},
-		{d.Check(), "health.self_fence_timeout: must be shorter than failure_timeout (5s), is 5s: a worker must stop before another one takes over its shards"},
+		{d.Check(),
+			"health.self_fence_timeout: must be shorter than failure_timeout (5s), is 5s: a worker must stop before " +
+				"another one takes over its shards"},
 		{f.Check(), "workers.count: must be between 1 and 1024, is 0"},
 	} {
 		if c.err == nil || c.err.Error() != c.want {
 			t.Errorf("got  %v\nwant %s", c.err, c.want)
 		}
 		if !fault.Is(c.err, fault.Invalid) {
-			t.Errorf("%v is of kind %v, want invalid", c.err, fault.KindOf(c.err))
+			t.Errorf("%v has kind %v, want invalid", c.err, fault.KindOf(c.err))
 		}
 		var ps Problems
 		if !errors.As(c.err, &ps) || len(ps) != 1 {
@@ -215,7 +230,7 @@ func TestChecksApplyToFlagsToo(t *testing.T) {
 	}
 }
 
-func TestAllProblemsAtOnce(t *testing.T) {
+func TestParseReportsAllProblemsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, parse := range map[string]func(string, []byte) error{
 		"run":        func(f string, b []byte) error { _, err := ParseRun(f, b); return err },

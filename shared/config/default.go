@@ -2,20 +2,20 @@ package config
 
 import "time"
 
-// The kinds of run that this version has.
+// Kinds of run.
 const (
-	KindBatch = "batch" // prompts, each answered
-	KindTrain = "train" // a training on the rows of the file
+	KindBatch = "batch" // answers the prompts of the file
+	KindTrain = "train" // trains a model on the rows of the file
 )
 
-// EngineMock is the engine that needs no model.
-const EngineMock = "mock"
+// Engines that run inside the worker, as values of engine.url.
+const (
+	EngineMock = "mock" // computes its answers without a model
+	EngineTiny = "tiny" // serves the built-in model ModelTiny
+)
 
-// EngineTiny is the engine with a model of its own, ModelTiny.
-const EngineTiny = "tiny"
-
-// DefaultRun returns a batch with nothing set by its user: 256 items a shard,
-// 10 s grace, 3 failures an item, 64 GiB of unpacked input.
+// DefaultRun returns a batch with 256 items a shard, 10 s grace, 3 failures an
+// item and at most 64 GiB of unpacked input.
 func DefaultRun() Run {
 	return Run{
 		SchemaVersion: SchemaVersion,
@@ -26,16 +26,16 @@ func DefaultRun() Run {
 	}
 }
 
-// DefaultShard returns 256 items.
+// DefaultShard returns shards of at most 256 items.
 func DefaultShard() Shard { return Shard{Items: 256} }
 
-// DefaultLimits returns no deadline, no token budget, 10 s grace and 3
-// failures.
+// DefaultLimits returns 10 s grace and 3 failures an item, without a deadline
+// and without a token budget.
 func DefaultLimits() Limits { return Limits{Grace: Duration(10 * time.Second), Failures: 3} }
 
-// DefaultDeployment returns the installation of a laptop: bucket "local", no
-// pools, no engine; those come from flags or the file, else from the model that
-// is built in.
+// DefaultDeployment returns an installation on one machine with the bucket
+// "local". It has no pools and no engine: flags or the file add them, and the
+// fallback is the built-in model.
 func DefaultDeployment() Deployment {
 	return Deployment{
 		SchemaVersion: SchemaVersion,
@@ -46,8 +46,9 @@ func DefaultDeployment() Deployment {
 	}
 }
 
-// DefaultHealth returns the timings of embedded workers: a heartbeat every
-// 500 ms, self-fencing after 4 s, failure after 5 s, 250 ms of clock skew.
+// DefaultHealth returns the timings of workers on the installation's own
+// machine: a heartbeat every 500 ms, self-fencing after 4 s, failure after 5 s,
+// 250 ms of clock skew.
 func DefaultHealth() Health {
 	return Health{
 		Interval:       Duration(500 * time.Millisecond),
@@ -57,9 +58,9 @@ func DefaultHealth() Health {
 	}
 }
 
-// DefaultWorker returns 4 to 512 requests in flight a server, as it makes the
-// most of, checkpoints after 60 s, 120 s of silence of a request, 15 s to
-// drain.
+// DefaultWorker returns 4 to 512 requests in flight a server, a checkpoint every
+// 60 s, a progress timeout of 120 s and a drain budget of 15 s. The worker finds
+// the number of requests in flight that gives each server the most throughput.
 func DefaultWorker() Worker {
 	return Worker{
 		MinInFlight:        4,
@@ -70,7 +71,7 @@ func DefaultWorker() Worker {
 	}
 }
 
-// DefaultInfer returns one worker and the defaults of runs and deployments.
+// DefaultInfer returns one worker, with the defaults of runs and deployments.
 func DefaultInfer() Infer {
 	return Infer{
 		SchemaVersion: SchemaVersion,

@@ -2,24 +2,25 @@ package config
 
 import "strings"
 
-// Deployment is the config of one installation: D/rollout.toml on a laptop, and
-// what is deployed to a cloud. Everything in it has a default but where in a
-// cloud it is; see DefaultDeployment.
+// Deployment is the config of one installation: rollout.toml in the folder of an
+// installation on one machine, or the file that is deployed to a cloud. Every
+// key has a default, except the provider, region and bucket of a cloud; see
+// DefaultDeployment.
 type Deployment struct {
 	SchemaVersion int      `toml:"schema_version"`
-	Bucket        string   `toml:"bucket"` // the bucket's name, part of run ids; "local", or a cloud's
+	Bucket        string   `toml:"bucket"` // part of run ids; "local" by default, in a cloud the bucket's name
 	Cloud         Cloud    `toml:"cloud"`
 	Health        Health   `toml:"health"`
 	Worker        Worker   `toml:"worker"`
 	Engine        Engine   `toml:"engine"`
 	Pools         []Pool   `toml:"pool"`
-	Secrets       []string `toml:"secrets"` // allowlist of secret names, with the cloud's
+	Secrets       []string `toml:"secrets"` // allowlist of secret names; ParseDeployment adds cloud.secrets
 	Defaults      Run      `toml:"defaults"`
 }
 
-// Health holds the timings of heartbeats. Defaults: 500ms, 4s, 5s, 250ms;
-// in a cloud DefaultCloudHealth.
-// Refused: self-fence ≥ failure timeout; skew budget ≥ 2 × interval.
+// Health holds the timings of heartbeats. The defaults are DefaultHealth, and
+// DefaultCloudHealth in a cloud. Check requires: interval < self-fence timeout <
+// failure timeout, and skew budget < 2 × interval.
 type Health struct {
 	Interval       Duration `toml:"heartbeat_interval"`
 	SelfFence      Duration `toml:"self_fence_timeout"`
@@ -29,28 +30,32 @@ type Health struct {
 
 // Worker holds the settings of the worker loop.
 type Worker struct {
-	InFlight           int      `toml:"in_flight"`        // requests at once; 0 finds what each server makes the most of
-	MinInFlight        int      `toml:"min_in_flight"`    // of each server, if in_flight is 0; 4
-	MaxInFlight        int      `toml:"max_in_flight"`    // of each server, if in_flight is 0; 512
-	CheckpointInterval Duration `toml:"checkpoint"`       // unfinished work between checkpoints; 60s
-	ProgressTimeout    Duration `toml:"progress_timeout"` // longest silence of a request; 120s
-	RequestTimeout     Duration `toml:"request_timeout"`  // longest request; 0 is none
-	DrainBudget        Duration `toml:"drain_budget"`     // 15s; in a cloud 60s
+	// InFlight is the number of concurrent requests. With 0 the worker finds, for
+	// each server, the number between MinInFlight and MaxInFlight that gives the
+	// most throughput.
+	InFlight           int      `toml:"in_flight"`
+	MinInFlight        int      `toml:"min_in_flight"`    // of each server; default: 4
+	MaxInFlight        int      `toml:"max_in_flight"`    // of each server; default: 512
+	CheckpointInterval Duration `toml:"checkpoint"`       // between checkpoints of unfinished work; default: 60s
+	ProgressTimeout    Duration `toml:"progress_timeout"` // longest time without data of a request; default: 120s
+	RequestTimeout     Duration `toml:"request_timeout"`  // longest duration of a request; 0 disables it
+	DrainBudget        Duration `toml:"drain_budget"`     // default: 15s; in a cloud 60s
 }
 
-// Engine names an inference engine: "tiny", which has a model of its own,
-// "mock", the base URL of an OpenAI-compatible server, or those of several that
-// serve the same models.
+// Engine names an inference engine: "tiny" (the built-in model), "mock", the base
+// URL of an OpenAI-compatible server, or the base URLs of several servers with
+// the same models.
 type Engine struct {
 	URL    string   `toml:"url"`
 	URLs   []string `toml:"urls"`
-	Secret string   `toml:"secret"` // name of the API key's secret, for all servers; "" is none
-	// ClampMaxTokens asks again with what fits, if max_tokens does not fit the
-	// model's context.
+	Secret string   `toml:"secret"` // name of the secret that holds the API key of all servers; optional
+	// ClampMaxTokens repeats a request whose max_tokens exceeds the model's
+	// context, with the largest value that fits.
 	ClampMaxTokens bool `toml:"clamp_max_tokens"`
 }
 
-// Servers are the engine's URLs, "tiny" or "mock"; none if nobody named one.
+// Servers returns the engine's base URLs, or its one name "tiny" or "mock". It is
+// empty if the config names no engine.
 func (e Engine) Servers() []string {
 	if e.URL != "" {
 		return []string{e.URL}
@@ -58,7 +63,7 @@ func (e Engine) Servers() []string {
 	return e.URLs
 }
 
-// InProcess reports whether the engine lives in its worker: tiny or mock.
+// InProcess reports whether the engine runs inside the worker: tiny or mock.
 func (e Engine) InProcess() bool {
 	names := e.Servers()
 	return len(names) == 1 && inProcess(names[0])
@@ -66,8 +71,8 @@ func (e Engine) InProcess() bool {
 
 func inProcess(name string) bool { return name == EngineTiny || name == EngineMock }
 
-// WithURLs returns the engine at other URLs, as a command line names them; with none
-// it is as it was.
+// WithURLs returns the engine with other URLs, such as those of a command line.
+// Without URLs it returns the engine unchanged.
 func (e Engine) WithURLs(urls []string) Engine {
 	switch len(urls) {
 	case 0:
@@ -79,15 +84,15 @@ func (e Engine) WithURLs(urls []string) Engine {
 	return e
 }
 
-// String names the servers, for messages.
+// String lists the servers, for messages.
 func (e Engine) String() string { return strings.Join(e.Servers(), ", ") }
 
-// Pool is a set of workers that do one thing with one model.
+// Pool is a set of workers with the same model and executor.
 type Pool struct {
 	Name     string `toml:"name"`
 	Model    string `toml:"model"`
-	Revision string `toml:"revision"` // of the model, where it is known; a part of its identity
-	Executor string `toml:"executor"` // ExecutorInfer if unset, or ExecutorTrain
+	Revision string `toml:"revision"` // of the model; optional; part of the model's identity
+	Executor string `toml:"executor"` // ExecutorInfer or ExecutorTrain; default: ExecutorInfer
 }
 
 // Executors of pools.
@@ -96,7 +101,7 @@ const (
 	ExecutorTrain = "train" // trains ModelTiny; needs no engine
 )
 
-// Trains reports whether the pool's workers train.
+// Trains reports whether the pool's workers train models.
 func (p Pool) Trains() bool { return p.Executor == ExecutorTrain }
 
 // InferPools returns the pools whose workers answer prompts.
@@ -109,9 +114,9 @@ func (d Deployment) InferPools() (out []Pool) {
 	return out
 }
 
-// TrainPool returns the pool that trains, and whether the deployment declares
-// it. Else it is one that every installation has, and whose worker is started
-// when there is something to train.
+// TrainPool returns the training pool, and whether the deployment declares it.
+// The built-in pool stands in for an undeclared one; its worker starts when a
+// training is submitted.
 func (d Deployment) TrainPool() (p Pool, declared bool) {
 	for _, p := range d.Pools {
 		if p.Trains() {
@@ -121,7 +126,7 @@ func (d Deployment) TrainPool() (p Pool, declared bool) {
 	return Pool{Name: trainPool, Model: ModelTiny, Executor: ExecutorTrain}, false
 }
 
-// trainPool is the name of the pool that every installation has.
+// trainPool is the name of the built-in training pool.
 const trainPool = "train"
 
 // Infer is the file of `rollout infer batch --config`.
@@ -141,7 +146,8 @@ type Infer struct {
 	Worker        Worker       `toml:"worker"`
 }
 
-// InferInput names the prompts files: a glob over many, one output.
+// InferInput names the prompts files. All files that match the glob have one
+// output.
 type InferInput struct {
 	Glob    string `toml:"glob"`
 	Dialect string `toml:"dialect"`
@@ -152,12 +158,12 @@ type InferOutput struct {
 	Dir string `toml:"dir"`
 }
 
-// InferWorkers is the number of worker processes; at least 1.
+// InferWorkers holds the number of worker processes.
 type InferWorkers struct {
-	Count int `toml:"count"`
+	Count int `toml:"count"` // at least 1; default: 1
 }
 
-// InferStorage is where the state is kept; "" is <output.dir>/.rollout.
+// InferStorage names the folder of the run's state.
 type InferStorage struct {
-	Path string `toml:"path"`
+	Path string `toml:"path"` // default: <output.dir>/.rollout
 }

@@ -8,23 +8,23 @@ import (
 )
 
 func FuzzParseRun(f *testing.F) {
-	seeds(f, "testdata/bad_run.toml")
+	addSeeds(f, "testdata/bad_run.toml")
 	f.Fuzz(func(t *testing.T, src []byte) {
 		r, err := ParseRun("x.toml", src)
 		wantFault(t, err)
 		if err == nil {
 			if err := r.Check(); err != nil {
-				t.Errorf("parsed, but Check says %v", err)
+				t.Errorf("parsed, but Check returns %v", err)
 			}
 			if string(r.Sampling.Canonical()) == "{}" && (r.Sampling.Temperature != nil || r.Sampling.TopP != nil) {
-				t.Errorf("accepted sampling params without a JSON form: %+v", r.Sampling)
+				t.Errorf("accepted sampling params that JSON cannot represent: %+v", r.Sampling)
 			}
 		}
 	})
 }
 
 func FuzzParseDeployment(f *testing.F) {
-	seeds(f, "testdata/bad_deployment.toml", "testdata/cloud.toml", "testdata/bad_cloud.toml")
+	addSeeds(f, "testdata/bad_deployment.toml", "testdata/cloud.toml", "testdata/bad_cloud.toml")
 	f.Fuzz(func(t *testing.T, src []byte) {
 		d, err := ParseDeployment("x.toml", src)
 		wantFault(t, err)
@@ -32,14 +32,14 @@ func FuzzParseDeployment(f *testing.F) {
 			return
 		}
 		if err := d.Check(); err != nil {
-			t.Errorf("parsed, but Check says %v", err)
+			t.Errorf("parsed, but Check returns %v", err)
 		}
 		wantCompact(t, src, d)
 	})
 }
 
 func FuzzParseInfer(f *testing.F) {
-	seeds(f, "testdata/infer.toml", "testdata/bad_infer.toml")
+	addSeeds(f, "testdata/infer.toml", "testdata/bad_infer.toml")
 	f.Fuzz(func(t *testing.T, src []byte) {
 		_, err := ParseInfer("x.toml", src)
 		wantFault(t, err)
@@ -47,19 +47,19 @@ func FuzzParseInfer(f *testing.F) {
 }
 
 func FuzzParseTrain(f *testing.F) {
-	seeds(f, "testdata/train_sft.toml", "testdata/train_rm.toml", "testdata/bad_train.toml")
+	addSeeds(f, "testdata/train_sft.toml", "testdata/train_rm.toml", "testdata/bad_train.toml")
 	f.Fuzz(func(t *testing.T, src []byte) {
 		got, err := ParseTrain("x.toml", src)
 		wantFault(t, err)
 		if err == nil {
 			if err := got.Check(); err != nil {
-				t.Errorf("parsed, but Check says %v", err)
+				t.Errorf("parsed, but Check returns %v", err)
 			}
 		}
 	})
 }
 
-func seeds(f *testing.F, files ...string) {
+func addSeeds(f *testing.F, files ...string) {
 	for _, name := range files {
 		b, err := os.ReadFile(name)
 		if err != nil {
@@ -73,6 +73,6 @@ func seeds(f *testing.F, files ...string) {
 func wantFault(t *testing.T, err error) {
 	t.Helper()
 	if err != nil && (!fault.Is(err, fault.Invalid) || err.Error() == "") {
-		t.Errorf("%v is of kind %v", err, fault.KindOf(err))
+		t.Errorf("%v has kind %v, want invalid", err, fault.KindOf(err))
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 const maxWorkers = 1024
 
-// Run returns the run that the file describes.
+// Run returns the config of the run that the file describes.
 func (f Infer) Run() Run {
 	r := DefaultRun()
 	r.Model = f.Model
@@ -29,8 +29,8 @@ func (f Infer) StateDir() string {
 	return filepath.Join(f.Output.Dir, ".rollout")
 }
 
-// Check returns the problems of a file that was changed by flags, as Invalid;
-// nil if there are none.
+// Check returns the problems of a file that was changed by flags. The error is
+// Invalid and holds Problems.
 func (f Infer) Check() error {
 	c := newChecker("", nil)
 	f.check(c)
@@ -75,7 +75,8 @@ func (f Infer) checkPaths(c *checker) {
 	for _, name := range []string{"completions.jsonl", "errors.jsonl"} {
 		own, err := doublestar.PathMatch(glob, filepath.Join(f.Output.Dir, name))
 		if globOK && f.Input.Glob != "" && err == nil && own {
-			c.add("output.dir", "input.glob (%s) would read the run's own %s: write to another folder", quote(f.Input.Glob), name)
+			c.add("output.dir", "input.glob (%s) would read the run's own %s: write to another folder",
+				quote(f.Input.Glob), name)
 		}
 	}
 }

@@ -8,22 +8,24 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"rollout/shared/fault"
 )
 
-// MaxFileSize bounds a config file, in bytes.
+// MaxFileSize is the maximum size of a config file, in bytes.
 const MaxFileSize = 1 << 20
 
-// ParseRun reads the config of a run onto DefaultRun. File is what messages
-// call the source. Errors are Invalid and hold Problems.
+// ParseRun writes the config of a run over DefaultRun. Messages name the source
+// by file. Errors are Invalid and hold Problems.
 func ParseRun(file string, src []byte) (Run, error) {
 	r := DefaultRun()
 	err := parse(file, src, versionRequired, &r, func(c *checker) { r.check(c, "") })
 	return r, err
 }
 
-// ParseDeployment reads the config of a deployment onto DefaultDeployment, or
-// the defaults of its cloud.
-// Errors are Invalid and hold Problems.
+// ParseDeployment writes the config of a deployment over DefaultDeployment and
+// the defaults of its provider. Messages name the source by file. Errors are
+// Invalid and hold Problems.
 func ParseDeployment(file string, src []byte) (Deployment, error) {
 	d := DefaultDeployment()
 	err := parse(file, src, versionRequired, &d, func(c *checker) {
@@ -34,14 +36,15 @@ func ParseDeployment(file string, src []byte) (Deployment, error) {
 	return d, err
 }
 
-// ParseInfer reads the file of `rollout infer batch` onto DefaultInfer.
-// Errors are Invalid and hold Problems.
+// ParseInfer writes the file of `rollout infer batch` over DefaultInfer. Messages
+// name the source by file. Errors are Invalid and hold Problems.
 func ParseInfer(file string, src []byte) (Infer, error) {
 	f := DefaultInfer()
 	err := parse(file, src, versionOptional, &f, func(c *checker) { f.check(c) })
 	return f, err
 }
 
+// versionRule says whether the file must have schema_version.
 type versionRule bool
 
 const (
@@ -49,9 +52,9 @@ const (
 	versionOptional versionRule = false
 )
 
-// parse binds src to the struct that into points to and runs check on the
-// result. If the source is no TOML, or of a newer version, that is the only
-// problem: the others would be guesses.
+// parse writes src over the struct that into points to, and runs check on the
+// result. Invalid TOML and a newer version are reported alone, because further
+// problems would be guesses.
 func parse(file string, src []byte, rule versionRule, into any, check func(*checker)) error {
 	if len(src) > MaxFileSize {
 		c := newChecker(file, nil)
@@ -80,14 +83,16 @@ func parse(file string, src []byte, rule versionRule, into any, check func(*chec
 	return c.err()
 }
 
-// tree parses the source; syntax errors become the one problem.
+// tree parses the source. It returns false after adding the one problem of a
+// source that is not TOML.
 func (c *checker) tree(src []byte) (map[string]any, bool) {
 	if bytes.HasPrefix(src, []byte("\xff\xfe")) || bytes.HasPrefix(src, []byte("\xfe\xff")) {
 		c.addAt(1, "", "the file is UTF-16: save it as UTF-8")
 		return nil, false
 	}
 	if !utf8.Valid(src) {
-		c.addAt(1+bytes.Count(validPrefix(src), []byte("\n")), "", "the file is not valid UTF-8 here: save it as UTF-8")
+		line := 1 + bytes.Count(validPrefix(src), []byte("\n"))
+		c.addAt(line, "", "the file is not valid UTF-8 here: save it as UTF-8")
 		return nil, false
 	}
 	var tree map[string]any
@@ -108,7 +113,8 @@ func (c *checker) tree(src []byte) (map[string]any, bool) {
 	return nil, false
 }
 
-// version checks schema_version, which decides what every other key means.
+// version reports whether this version can read the file. It adds the problem of
+// a missing or newer schema_version.
 func (c *checker) version(tree map[string]any, rule versionRule) bool {
 	const field = "schema_version"
 	x, ok := tree[field]
@@ -119,8 +125,8 @@ func (c *checker) version(tree map[string]any, rule versionRule) bool {
 		return true
 	}
 	if n, ok := x.(int64); ok && n > SchemaVersion {
-		c.add(field, "the file is of version %d, this rollout reads up to version %d: upgrade rollout, or write the file for version %d",
-			n, SchemaVersion, SchemaVersion)
+		c.add(field, "the file has version %d, and this rollout reads up to version %d: "+
+			"upgrade rollout, or rewrite the file for version %d", n, SchemaVersion, SchemaVersion)
 		return false
 	}
 	return true
@@ -135,4 +141,28 @@ func validPrefix(src []byte) []byte {
 		i += n
 	}
 	return src
+}
+
+// Compact returns an equal config without comments and blank lines, for places
+// with a small size limit such as a function's environment. It checks only that
+// src is TOML; other source is Invalid.
+func Compact(src []byte) ([]byte, error) {
+	c := newChecker("", nil)
+	tree, ok := c.tree(src)
+	if !ok {
+		return nil, c.err()
+	}
+	var out bytes.Buffer
+	e := toml.NewEncoder(&out)
+	e.Indent = ""
+	if err := e.Encode(tree); err != nil {
+		return nil, fault.WithKind(fault.Invalid, err, "encode the config")
+	}
+	var lines [][]byte
+	for line := range bytes.Lines(out.Bytes()) {
+		if len(bytes.TrimSpace(line)) > 0 {
+			lines = append(lines, line)
+		}
+	}
+	return bytes.Join(lines, nil), nil
 }

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// positions maps a field's path to its line. The TOML library knows the lines
-// of faulty syntax only; this scan finds those of every key.
+// positions maps a field's path to its line. The TOML library reports lines of
+// syntax errors only, so scan finds the line of every key.
 type positions map[string]int
 
-// of returns the line of the field, else of the nearest table around it, else
-// 0.
+// of returns the line of the field. For a missing field it returns the line of
+// the nearest enclosing table, or 0.
 func (p positions) of(field string) int {
 	for field != "" {
 		if line, ok := p[field]; ok {
@@ -23,32 +23,34 @@ func (p positions) of(field string) int {
 	return 0
 }
 
-// Bounds of a source that the TOML library is given. Real configs stay far
-// below them; the library takes time and memory quadratic in what they bound.
+// Bounds of a source, checked before the TOML library parses it: the library
+// takes time and memory quadratic in them. Real configs stay far below.
 const (
 	maxNesting = 16     // tables in tables, lists in lists, parts of a dotted key
-	maxPath    = 256    // bytes of a key with the tables around it
+	maxPath    = 256    // bytes of a key with its enclosing tables
 	maxKeys    = 10_000 // keys and list elements
 )
 
-// scanner walks TOML source. It is exact for valid source and harmless for
-// any other: it always moves forward, and stops where a bound is exceeded.
+// scanner walks TOML source. It finds the exact lines of valid source. For
+// invalid source it only guarantees to end: it always moves forward, and stops
+// at the first exceeded bound.
 type scanner struct {
 	src    []byte
 	i      int
 	line   int
 	found  positions
-	arrays map[string]int // tables seen of each [[array]]
+	arrays map[string]int // number of tables seen of each [[array]]
 	excess excess
 }
 
-// excess is the first line that exceeds a bound, and the bound; line 0 is none.
+// excess says where the source first exceeds a bound, and which. Line is 0 if it
+// stays within all bounds.
 type excess struct {
 	line int
 	why  string
 }
 
-// scan returns the line of every key.
+// scan returns the line of every key, and whether the source exceeds a bound.
 func scan(src []byte) (positions, excess) {
 	src = bytes.TrimPrefix(src, []byte("\xef\xbb\xbf"))
 	s := &scanner{src: src, line: 1, found: positions{}, arrays: map[string]int{}}
@@ -82,7 +84,7 @@ func (s *scanner) header() string {
 	return path
 }
 
-// pair reads key = value in a table.
+// pair reads one key = value of a table.
 func (s *scanner) pair(table string, depth int) {
 	start, line := s.i, s.line
 	path := table
@@ -132,7 +134,7 @@ func (s *scanner) inside(end byte) bool {
 	if s.i == len(s.src) || s.take(end) {
 		return false
 	}
-	if strings.IndexByte("]}=", s.src[s.i]) >= 0 { // not TOML: leave it to the parser to say so
+	if strings.IndexByte("]}=", s.src[s.i]) >= 0 { // invalid TOML, which the parser reports
 		s.i = len(s.src)
 		return false
 	}
@@ -163,20 +165,20 @@ func (s *scanner) key() (parts []string) {
 	}
 }
 
-// text reads a string of any of the four forms and returns what is between
-// its quotes, as written.
+// text reads a string in any of TOML's four forms. It returns the source between
+// the quotes, without resolving escapes.
 func (s *scanner) text() string {
 	quote := s.src[s.i : s.i+1]
-	fence := quote
+	delimiter := quote
 	if long := bytes.Repeat(quote, 3); bytes.HasPrefix(s.src[s.i:], long) {
-		fence = long
+		delimiter = long
 	}
-	s.i += len(fence)
+	s.i += len(delimiter)
 	start := s.i
 	for ; s.i < len(s.src); s.i++ {
 		switch {
 		case s.src[s.i] == '\n':
-			if len(fence) == 1 { // unterminated: the parser will say so
+			if len(delimiter) == 1 { // unterminated, which the parser reports
 				return string(s.src[start:s.i])
 			}
 			s.line++
@@ -185,10 +187,10 @@ func (s *scanner) text() string {
 			if s.i < len(s.src) && s.src[s.i] == '\n' {
 				s.line++
 			}
-		case bytes.HasPrefix(s.src[s.i:], fence):
+		case bytes.HasPrefix(s.src[s.i:], delimiter):
 			end := s.i
-			s.i += len(fence)
-			for len(fence) == 3 && s.peek() == quote[0] { // up to two quotes may end the text itself
+			s.i += len(delimiter)
+			for len(delimiter) == 3 && s.peek() == quote[0] { // up to two quotes may belong to the text
 				s.i++
 			}
 			return string(s.src[start:end])
@@ -198,7 +200,7 @@ func (s *scanner) text() string {
 	return string(s.src[start:])
 }
 
-// skip passes over the characters of set; '#' in it stands for a comment.
+// skip moves past the characters of set. A '#' in set skips whole comments.
 func (s *scanner) skip(set string) {
 	for s.i < len(s.src) && strings.IndexByte(set, s.src[s.i]) >= 0 {
 		switch s.src[s.i] {
@@ -235,7 +237,7 @@ func (s *scanner) record(path string, line int) {
 	_, known := s.found[path]
 	switch {
 	case len(path) > maxPath:
-		s.stop("a key and the tables around it have more than %d bytes: shorten them", maxPath)
+		s.stop("a key and its enclosing tables have more than %d bytes: shorten them", maxPath)
 	case known:
 	case len(s.found) == maxKeys:
 		s.stop("the file has more than %d keys and list elements: is it the right file?", maxKeys)
@@ -255,7 +257,8 @@ func (s *scanner) stop(format string, bound int) {
 	s.i = len(s.src)
 }
 
-// join adds a key to a table's path, quoted if it is not a bare key.
+// join returns the path of a key in a table. It quotes a key that is not a bare
+// key of TOML.
 func join(table, key string) string {
 	for i := range len(key) {
 		c := key[i]

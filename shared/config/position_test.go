@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestScanFindsTheLineOfEveryKey(t *testing.T) {
+func TestScanReturnsLineOfEveryKey(t *testing.T) {
 	t.Parallel()
 	src := "\xef\xbb\xbf# [not.a.table]\r\n" + `a = 1 # b = 2
 s = """
@@ -27,9 +27,9 @@ j = 1
 [[arr]]
 f = 2
 `
-	got, over := scan([]byte(src))
-	if over.line != 0 {
-		t.Errorf("over: %+v", over)
+	got, excess := scan([]byte(src))
+	if excess.line != 0 {
+		t.Errorf("excess = %+v, want none", excess)
 	}
 	want := positions{"a": 2, "s": 3, "l": 6, "t": 7, "t.u": 7, "tab": 8, `tab."le.x"`: 8, `tab."le.x".d`: 9,
 		`tab."le.x".d[0]`: 10, `tab."le.x".d[0].e`: 10, `tab."le.x".d[1]`: 11, `tab."le.x".d[2]`: 11,
@@ -41,10 +41,12 @@ f = 2
 	}
 }
 
-func TestLineOfAMissingFieldIsThatOfItsTable(t *testing.T) {
+func TestPositionOfMissingFieldIsLineOfItsTable(t *testing.T) {
 	t.Parallel()
 	p := positions{"pool[0]": 3, "model": 9}
-	for field, want := range map[string]int{"pool[0].name": 3, "pool[0]": 3, "model.uri": 9, "pool[1].name": 0, "x": 0, "": 0} {
+	for field, want := range map[string]int{
+		"pool[0].name": 3, "pool[0]": 3, "model.uri": 9, "pool[1].name": 0, "x": 0, "": 0,
+	} {
 		if got := p.of(field); got != want {
 			t.Errorf("of(%q) = %d, want %d", field, got, want)
 		}

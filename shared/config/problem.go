@@ -9,16 +9,15 @@ import (
 	"rollout/shared/fault"
 )
 
-// Problem is one thing that is wrong with a config.
+// Problem is one error in a config.
 type Problem struct {
-	File    string // as it was given to Parse; "" for values from flags
-	Line    int    // from 1; 0 if the field is not in the file
-	Field   string // "sampling.top_p", "pool[1].name"; "" for the whole file
-	Message string // what is wrong and what to do
+	File    string // the name that Parse was called with; "" for values from flags
+	Line    int    // from 1; 0 if the field is missing from the file
+	Field   string // "" for the whole file. Examples: "sampling.top_p", "pool[1].name"
+	Message string // the error and its remedy
 }
 
-// String renders "file:line: field: message" without the parts that are not
-// known.
+// String returns "file:line: field: message", without the parts that are empty.
 func (p Problem) String() string {
 	var b strings.Builder
 	if p.File != "" {
@@ -35,11 +34,11 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems is everything that is wrong with a config, in the order of its
-// lines. errors.As finds it in what Parse and Check return.
+// Problems holds all errors of a config, ordered by line. Use errors.As to
+// extract it from the errors of the Parse functions and Check methods.
 type Problems []Problem
 
-// Error renders one problem a line.
+// Error returns the problems, one a line.
 func (ps Problems) Error() string {
 	lines := make([]string, len(ps))
 	for i, p := range ps {
@@ -48,7 +47,8 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// maxProblems bounds a report; a file with more of them is no config.
+// maxProblems bounds a report. A file with more problems is probably not a
+// config.
 const maxProblems = 100
 
 // checker collects the problems of one file or value.
@@ -56,8 +56,8 @@ type checker struct {
 	file     string
 	lines    positions
 	problems Problems
-	more     int             // problems beyond maxProblems
-	seen     map[string]bool // fields that have a problem: one each is enough
+	more     int             // number of problems beyond maxProblems
+	seen     map[string]bool // fields with a problem; further problems of the same field are dropped
 }
 
 func newChecker(file string, lines positions) *checker {
@@ -80,10 +80,10 @@ func (c *checker) addAt(line int, field, format string, args ...any) {
 	c.problems = append(c.problems, Problem{c.file, line, field, fmt.Sprintf(format, args...)})
 }
 
-// full reports whether further problems would only be counted.
+// full reports whether the report has maxProblems; further ones are only counted.
 func (c *checker) full() bool { return len(c.problems) == maxProblems }
 
-// err returns the problems as an Invalid fault, or nil if there are none.
+// err returns the problems as an Invalid fault. It returns nil without problems.
 func (c *checker) err() error {
 	if len(c.problems) == 0 {
 		return nil

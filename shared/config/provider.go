@@ -6,33 +6,34 @@ import (
 	"slices"
 )
 
-// provider is what the config of one cloud adds to what all clouds share. Each
-// provider has one file, named after it, with its tables and this value.
+// provider holds the defaults and checks of one cloud's config. Each provider has
+// one file, named after it, with the types of its tables and this value.
 type provider struct {
 	name   string
-	tables []string // of [cloud], that are this provider's own
+	tables []string // tables of [cloud] that belong to this provider alone
 	// cloud returns the table [cloud] with the provider's defaults.
 	cloud func() Cloud
-	// health returns the default timings of its machines' workers.
+	// health returns the default timings of workers on the provider's machines.
 	health func() Health
-	// drainBudget is a default within the notice that its spot machines get.
+	// drainBudget is the default drain budget. It must be shorter than the
+	// preemption notice of the provider's spot machines.
 	drainBudget Duration
-	// derive sets what the file left out from what it says.
+	// derive fills missing keys from present ones.
 	derive func(*Deployment)
-	// check reports the problems of the provider's own keys; at is the path of w.
+	// check adds the problems of the provider's own keys; at is the path of w.
 	check func(w Cloud, c *checker, at string)
-	// bucketKey names the bucket. Example: "cloud.s3.bucket".
+	// bucketKey is the key that names the bucket. Example: "cloud.s3.bucket".
 	bucketKey string
 
-	instanceType       *regexp.Regexp
-	instanceTypeRemedy string
-	maxInstanceTypes   int // in a group of machines
+	instanceType       *regexp.Regexp // matches the names of instance types
+	instanceTypeRemedy string         // the remedy for a name that does not match
+	maxInstanceTypes   int            // maximum number of types in one group of machines
 }
 
-// providers lists the clouds that this version has.
+// providers lists the clouds that this version supports.
 func providers() []provider { return []provider{aws()} }
 
-// Providers returns the values of cloud.provider that this version has.
+// Providers returns the values of cloud.provider that this version supports.
 func Providers() (names []string) {
 	for _, p := range providers() {
 		names = append(names, p.name)
@@ -40,7 +41,8 @@ func Providers() (names []string) {
 	return names
 }
 
-// providerOf finds the provider of that name, which may be any value of a file.
+// providerOf returns the provider with that name. The name may be a value of any
+// TOML type.
 func providerOf(name any) (provider, bool) {
 	for _, p := range providers() {
 		if p.name == name {
@@ -50,26 +52,26 @@ func providerOf(name any) (provider, bool) {
 	return provider{}, false
 }
 
-// foreignTables reports the tables of [cloud] that are another provider's, and
-// those that wrap a provider's tables.
+// foreignTables adds a problem for each table of [cloud] that belongs to another
+// provider, and for each table named after a provider.
 func (c *checker) foreignTables(table map[string]any, provider any) {
-	own := map[string]string{"gcs": "gcp", "pubsub": "gcp", "firestore": "gcp"} // of the cloud that is to come
+	owners := map[string]string{"gcs": "gcp", "pubsub": "gcp", "firestore": "gcp"} // of a planned provider
 	for _, p := range providers() {
 		for _, key := range p.tables {
-			own[key] = p.name
+			owners[key] = p.name
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(table)) {
-		if of := own[key]; of != "" && provider != nil && provider != of {
+		if owner := owners[key]; owner != "" && provider != nil && provider != owner {
 			if _, known := providerOf(provider); known {
-				c.add("cloud."+key, "is a table of the provider %q, and this installation is at %q: remove it", of, provider)
+				c.add("cloud."+key, "belongs to the provider %q, and cloud.provider is %q: remove it", owner, provider)
 			}
 		}
 		if _, wrapped := table[key].(map[string]any); !wrapped {
 			continue
 		}
 		if _, ok := providerOf(key); ok || key == "gcp" {
-			c.add("cloud."+key, "a provider's tables stand in [cloud] itself, as [cloud.s3] does: move them there")
+			c.add("cloud."+key, "a provider's tables belong directly in [cloud], such as [cloud.s3]: move them there")
 		}
 	}
 }

@@ -24,7 +24,7 @@ func readDocument(t *testing.T, path string) string {
 	return string(text)
 }
 
-// Users copy the documents' configs: they must be valid.
+// TestConfigsInReadmesAreValid parses the configs that users copy from the documents.
 func TestConfigsInReadmesAreValid(t *testing.T) {
 	t.Parallel()
 	found := map[string]int{}
@@ -43,7 +43,7 @@ func TestConfigsInReadmesAreValid(t *testing.T) {
 			case "sft.toml":
 				_, err = ParseTrain(name, []byte(src))
 			default:
-				t.Errorf("%s: a block begins with %q, which names no config file", path, name)
+				t.Errorf("%s: a block begins with %q, want the name of a config file", path, name)
 				continue
 			}
 			if err != nil {
@@ -59,10 +59,10 @@ func TestConfigsInReadmesAreValid(t *testing.T) {
 	}
 }
 
-// keyRow is a row of the reference's tables: a key, its type, its default.
+// keyRow matches a row of the reference's tables: a key, its type, its default.
 var keyRow = regexp.MustCompile("(?m)^\\| `([a-zA-Z0-9_.]+)` \\| ([a-z ]+) \\| (.*?) ?\\| ")
 
-// keyDoc is what the reference says about a key.
+// keyDoc is the type and default of a key in the reference.
 type keyDoc struct{ typ, fallback string }
 
 func readReference(t *testing.T) map[string]keyDoc {
@@ -76,8 +76,8 @@ func readReference(t *testing.T) map[string]keyDoc {
 	return keys
 }
 
-// referenceKey returns a key as the reference writes it: the settings of both
-// kinds of training are listed once.
+// referenceKey returns a key as the reference writes it. The reference lists
+// settings that both kinds of training share once, as algorithm.KIND.
 func referenceKey(listed map[string]keyDoc, key string) string {
 	for _, kind := range []string{AlgorithmSFT, AlgorithmRM} {
 		if rest, ok := strings.CutPrefix(key, "algorithm."+kind+"."); ok {
@@ -95,7 +95,7 @@ type setting struct {
 	value reflect.Value
 }
 
-// settings returns every key of v that is no table, with its value.
+// settings returns every key of v that holds a value rather than a table.
 func settings(v reflect.Value, at string) (out []setting) {
 	for i, name := range fieldsOf(v.Type()) {
 		key, f := join(at, name), v.Field(i)
@@ -103,7 +103,7 @@ func settings(v reflect.Value, at string) (out []setting) {
 			f = f.Elem()
 		}
 		switch {
-		case !f.IsValid(): // a table that is optional and not there
+		case !f.IsValid(): // an optional table that is not set
 		case f.Kind() == reflect.Struct:
 			out = append(out, settings(f, key)...)
 		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
@@ -128,7 +128,7 @@ func allSettings() (out []setting) {
 	return slices.DeleteFunc(out, func(s setting) bool { return strings.HasPrefix(s.key, "defaults.") })
 }
 
-// typeName is what the reference calls a value's type.
+// typeName returns the reference's name of a value's type.
 func typeName(v reflect.Value) string {
 	if v.Type() == reflect.TypeFor[Duration]() {
 		return "duration"
@@ -177,7 +177,11 @@ func hasDefault(text string, v reflect.Value) bool {
 func TestReferenceListsEveryConfigKey(t *testing.T) {
 	t.Parallel()
 	listed := readReference(t)
-	known := map[string]bool{"algorithm": true, "snapshot": true, "defaults": true} // tables with rows of their own
+	known := map[string]bool{
+		"algorithm": true,
+		"snapshot":  true,
+		"defaults":  true,
+	} // tables that have rows themselves
 	for _, s := range allSettings() {
 		key := referenceKey(listed, s.key)
 		known[key] = true
@@ -186,17 +190,17 @@ func TestReferenceListsEveryConfigKey(t *testing.T) {
 		case !ok:
 			t.Errorf("%s does not list %s", reference, s.key)
 		case doc.typ != typeName(s.value):
-			t.Errorf("%s says that the type of %s is %s, it is %s", reference, key, doc.typ, typeName(s.value))
+			t.Errorf("%s says that the type of %s is %s, want %s", reference, key, doc.typ, typeName(s.value))
 		case !s.value.IsZero() && !strings.HasPrefix(doc.fallback, "required") && !hasDefault(doc.fallback, s.value):
-			t.Errorf("%s says that the default of %s is %s, it is %v", reference, key, doc.fallback, s.value)
+			t.Errorf("%s says that the default of %s is %s, want %v", reference, key, doc.fallback, s.value)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(listed)) {
 		if !known[key] {
-			t.Errorf("%s lists %s, which no config has", reference, key)
+			t.Errorf("%s lists %s, which is not a config key", reference, key)
 		}
 	}
 	if len(known) < 80 {
-		t.Errorf("only %d keys were found", len(known))
+		t.Errorf("found only %d keys, want at least 80", len(known))
 	}
 }

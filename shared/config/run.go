@@ -8,9 +8,9 @@ import (
 // SchemaVersion is the version of every config file.
 const SchemaVersion = 1
 
-// Run is the config of one run: prompts/x.toml beside prompts/x.jsonl, else
-// prompts/rollout.toml, else the deployment's [defaults]. The JSON form is
-// kept in the run's manifest.
+// Run is the config of one run. It comes from the first of these that exists:
+// prompts/x.toml beside prompts/x.jsonl, prompts/rollout.toml, the deployment's
+// [defaults]. The run's manifest holds its JSON form.
 type Run struct {
 	SchemaVersion int      `toml:"schema_version" json:"schema_version"`
 	Kind          string   `toml:"kind" json:"kind"` // KindBatch or KindTrain
@@ -21,12 +21,12 @@ type Run struct {
 	Shard         Shard    `toml:"shard" json:"shard"`
 	Limits        Limits   `toml:"limits" json:"limits"`
 	Dedupe        Dedupe   `toml:"dedupe" json:"dedupe,omitzero"`
-	// Of a training alone.
+	// Algorithm and Snapshot are nil unless Kind is KindTrain.
 	Algorithm *Algorithm `toml:"algorithm" json:"algorithm,omitempty"`
-	Snapshot  *Snapshots `toml:"snapshot" json:"snapshot,omitempty"` // nil is DefaultSnapshots
+	Snapshot  *Snapshots `toml:"snapshot" json:"snapshot,omitempty"` // nil means DefaultSnapshots
 }
 
-// Snapshots says how often a training's state is kept.
+// Snapshots returns the snapshot settings of a training, with their defaults.
 func (r Run) Snapshots() Snapshots {
 	if r.Snapshot == nil {
 		return DefaultSnapshots()
@@ -34,34 +34,35 @@ func (r Run) Snapshots() Snapshots {
 	return *r.Snapshot
 }
 
-// normalize gives the file's tree its one form.
+// normalize replaces shorthands in the file's tree before it is bound.
 func (*Run) normalize(c *checker, tree map[string]any) {
 	normalizeAlgorithm(c, tree["algorithm"], "algorithm")
 }
 
-// Dedupe says whether a request that several lines make is asked once. It is
-// then its first line's, and the others get copies of that line's answer.
+// Dedupe says whether equal requests of several lines are sent once. The first
+// line sends the request, and the others get copies of its answer.
 type Dedupe struct {
 	Enabled bool `toml:"enabled" json:"enabled,omitempty"`
 	// Sampled includes requests that a server may answer differently each
-	// time: with a temperature that is not 0, or for several answers.
+	// time: those with a temperature above 0, or with several answers.
 	Sampled bool `toml:"sampled" json:"sampled,omitempty"`
 }
 
-// Model names the model. An empty URI is the deployment's only pool's model.
+// Model names the model of a run. With an empty URI a run uses the model of the
+// deployment's only pool.
 type Model struct {
 	URI       string `toml:"uri" json:"uri,omitempty"`
 	Revision  string `toml:"revision" json:"revision,omitempty"`
 	Tokenizer string `toml:"tokenizer" json:"tokenizer,omitempty"`
 }
 
-// Sampling holds the sampling params of every item that does not name its
-// own. Nil fields are left to the server. The order of the fields is part of
-// every item id: see identity.ItemSchema.
+// Sampling holds the default sampling params of a run's items; a prompt line may
+// override each. The server chooses the value of a nil field. The order of the
+// fields is part of every item id: see identity.ItemSchema.
 type Sampling struct {
 	Temperature       *float64 `toml:"temperature" json:"temperature,omitempty"`
 	TopP              *float64 `toml:"top_p" json:"top_p,omitempty"`
-	TopK              *int     `toml:"top_k" json:"top_k,omitempty"` // -1 is off
+	TopK              *int     `toml:"top_k" json:"top_k,omitempty"` // -1 disables it
 	MinP              *float64 `toml:"min_p" json:"min_p,omitempty"`
 	RepetitionPenalty *float64 `toml:"repetition_penalty" json:"repetition_penalty,omitempty"`
 	PresencePenalty   *float64 `toml:"presence_penalty" json:"presence_penalty,omitempty"`
@@ -70,15 +71,15 @@ type Sampling struct {
 	Seed              *int64   `toml:"seed" json:"seed,omitempty"`
 	Stop              []string `toml:"stop" json:"stop,omitempty"`
 	N                 *int     `toml:"n" json:"n,omitempty"`
-	Logprobs          *int     `toml:"logprobs" json:"logprobs,omitempty"` // alternatives a token
-	Stream            bool     `toml:"stream" json:"-"`                    // refused when true
+	Logprobs          *int     `toml:"logprobs" json:"logprobs,omitempty"` // number of alternatives for each token
+	Stream            bool     `toml:"stream" json:"-"`                    // Check refuses true
 }
 
-// Canonical returns the params as JSON in field order: the bytes that item
-// ids are made of and that output rows show.
+// Canonical returns the params as JSON in field order. Item ids are computed from
+// these bytes, and output rows contain them.
 func (s Sampling) Canonical() []byte {
 	b, err := json.Marshal(s)
-	if err != nil { // NaN and infinities are refused by Check
+	if err != nil { // NaN or an infinity, which Check refuses
 		return []byte("{}")
 	}
 	return b
@@ -86,45 +87,48 @@ func (s Sampling) Canonical() []byte {
 
 // Input says how the input is read.
 type Input struct {
-	Dialect     string `toml:"dialect" json:"dialect,omitempty"`           // "" is detected
-	MaxUnpacked int64  `toml:"max_unpacked" json:"max_unpacked,omitempty"` // bytes of .gz and .zst, unpacked
+	Dialect     string `toml:"dialect" json:"dialect,omitempty"`           // "" detects the dialect
+	MaxUnpacked int64  `toml:"max_unpacked" json:"max_unpacked,omitempty"` // decompressed bytes of .gz and .zst
 }
 
-// Shard says how the input is cut, and in which order a shard is asked.
+// Shard says how the input is cut into shards, and in which order a worker sends
+// the items of a shard.
 type Shard struct {
-	Items int    `toml:"items" json:"items"`           // at most so many items a shard; 256 if unset
-	Order string `toml:"order" json:"order,omitempty"` // OrderInput or OrderPrefix; "" is OrderInput
+	Items int    `toml:"items" json:"items"`           // maximum number of items of a shard; default: 256
+	Order string `toml:"order" json:"order,omitempty"` // OrderInput or OrderPrefix; "" means OrderInput
 }
 
-// Orders in which a worker asks the items of a shard. Output is in input order
-// with either.
+// Orders in which a worker sends the items of a shard. The output is in input
+// order with both.
 const (
 	OrderInput  = "input"
-	OrderPrefix = "prefix" // by what prompts begin with, for servers that cache prefixes
+	OrderPrefix = "prefix" // groups prompts with equal beginnings, for servers with a prefix cache
 )
 
 // Limits bounds a run.
 type Limits struct {
-	Deadline Duration `toml:"deadline" json:"deadline,omitempty"`   // from submission; 0 is none
-	Grace    Duration `toml:"grace" json:"grace,omitempty"`         // for requests in flight at pause and end
-	Tokens   int64    `toml:"tokens" json:"tokens,omitempty"`       // budget; 0 is none
-	Failures int      `toml:"failures" json:"failures,omitempty"`   // engine failures of one item before it fails; 3 if unset
-	FailFast bool     `toml:"fail_fast" json:"fail_fast,omitempty"` // the first failed item stops the run
-	// FailedShardsInARow is how many shards in a row without an answered item
-	// pause the run; 0 is off.
+	Deadline Duration `toml:"deadline" json:"deadline,omitempty"` // from submission; 0 disables it
+	Grace    Duration `toml:"grace" json:"grace,omitempty"`       // for requests in flight at pause and end
+	Tokens   int64    `toml:"tokens" json:"tokens,omitempty"`     // token budget; 0 disables it
+	// Failures is the number of engine failures of one item after which the item
+	// fails. Default: 3.
+	Failures int  `toml:"failures" json:"failures,omitempty"`
+	FailFast bool `toml:"fail_fast" json:"fail_fast,omitempty"` // the first failed item stops the run
+	// FailedShardsInARow is the number of consecutive shards without an answered
+	// item after which the run pauses; 0 disables it.
 	FailedShardsInARow int `toml:"failed_shards_in_a_row" json:"failed_shards_in_a_row,omitempty"`
 }
 
-// Duration is a time.Duration written as "10s" or "1h30m".
+// Duration is a time.Duration that configs write as text, such as "10s" or "1h30m".
 type Duration time.Duration
 
-// Std returns the time.Duration.
+// Std returns d as a time.Duration.
 func (d Duration) Std() time.Duration { return time.Duration(d) }
 
-// MarshalText writes "1h30m0s".
+// MarshalText returns the text of time.Duration.String, such as "1h30m0s".
 func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
 
-// UnmarshalText reads what time.ParseDuration does.
+// UnmarshalText parses the format of time.ParseDuration.
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	*d = Duration(v)

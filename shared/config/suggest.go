@@ -1,12 +1,13 @@
 package config
 
 import (
-	"rollout/shared/text"
 	"strconv"
 	"strings"
+
+	"rollout/shared/text"
 )
 
-// maxQuoted bounds how much of a user's text a message repeats, in bytes.
+// maxQuoted bounds the part of a user's text that a message repeats, in bytes.
 const maxQuoted = 64
 
 func shorten(s string) string { return text.Truncate(s, maxQuoted, "…") }
@@ -15,7 +16,7 @@ func quote(s string) string { return strconv.Quote(shorten(s)) }
 
 // suggest returns the known path that an unknown key of a table most likely
 // means: the nearest spelling in that table, else the same name in another
-// one. It is "" if there is none.
+// table. It returns "" without a good match.
 func suggest(known []string, table, key string) string {
 	table = withoutIndexes(table)
 	var here, elsewhere []string
@@ -36,7 +37,7 @@ func suggest(known []string, table, key string) string {
 	return ""
 }
 
-// nearest returns the name that key is a misspelling of, or "".
+// nearest returns the name that key most likely misspells, or "".
 func nearest(names []string, key string) string {
 	best, bestCost := "", 3
 	for _, name := range names {
@@ -51,8 +52,7 @@ func nearest(names []string, key string) string {
 	return best
 }
 
-// distance is the number of letters to insert, delete or replace to make one
-// text of the other.
+// distance returns the Levenshtein distance of two texts in bytes.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

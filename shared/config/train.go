@@ -14,39 +14,38 @@ type Train struct {
 	Storage       TrainStorage `toml:"storage"`
 }
 
-// TrainOutput names the folder of the loss curve and the run's id; "" is the
-// config's path without its extension.
+// TrainOutput names the folder of the loss curve and the run's id.
 type TrainOutput struct {
-	Dir string `toml:"dir"`
+	Dir string `toml:"dir"` // default: the config's path without its extension
 }
 
-// TrainStorage is where snapshots are kept; without a path it is
-// <output.dir>/.rollout. Trainings that share it can begin with each other's
-// snapshots.
+// TrainStorage names the folder of snapshots. Trainings with the same folder can
+// begin with each other's snapshots.
 type TrainStorage struct {
-	Path     string          `toml:"path"`
-	Backend  string          `toml:"backend"` // "embedded", the only one
+	Path     string          `toml:"path"`    // default: <output.dir>/.rollout
+	Backend  string          `toml:"backend"` // "embedded" or ""
 	Embedded EmbeddedStorage `toml:"embedded"`
 }
 
-// EmbeddedStorage is another spelling of TrainStorage's path.
+// EmbeddedStorage is an alternative spelling of TrainStorage.Path.
 type EmbeddedStorage struct {
 	Path string `toml:"path"`
 }
 
-// DefaultTrain returns a training that lacks its algorithm.
+// DefaultTrain returns the default settings. They are valid once the caller sets
+// the algorithm.
 func DefaultTrain() Train { return Train{SchemaVersion: SchemaVersion, Snapshot: DefaultSnapshots()} }
 
-// ParseTrain reads the file of `rollout train` onto DefaultTrain. Errors are
-// Invalid and hold Problems.
+// ParseTrain writes the file of `rollout train` over DefaultTrain. Messages name
+// the source by file. Errors are Invalid and hold Problems.
 func ParseTrain(file string, src []byte) (Train, error) {
 	t := DefaultTrain()
 	err := parse(file, src, versionOptional, &t, func(c *checker) { t.check(c) })
 	return t, err
 }
 
-// OutputDir returns the folder for what users read of a training whose config
-// is the file.
+// OutputDir returns the folder for the results of a training; file is the path of
+// its config.
 func (t Train) OutputDir(file string) string {
 	if t.Output.Dir != "" {
 		return t.Output.Dir
@@ -54,8 +53,8 @@ func (t Train) OutputDir(file string) string {
 	return strings.TrimSuffix(file, filepath.Ext(file))
 }
 
-// StateDir returns the folder of the snapshots of a training whose config is
-// the file.
+// StateDir returns the folder for the snapshots of a training; file is the path
+// of its config.
 func (t Train) StateDir(file string) string {
 	switch {
 	case t.Storage.Path != "":
@@ -66,8 +65,8 @@ func (t Train) StateDir(file string) string {
 	return filepath.Join(t.OutputDir(file), ".rollout")
 }
 
-// Check returns the problems of a file that was changed by flags, as Invalid;
-// nil if there are none.
+// Check returns the problems of a file that was changed by flags. The error is
+// Invalid and holds Problems.
 func (t Train) Check() error {
 	c := newChecker("", nil)
 	t.check(c)
@@ -85,11 +84,11 @@ func (t Train) check(c *checker) {
 		c.oneOf("storage.backend", "backend of a training's storage", b, []string{"embedded"})
 	}
 	if t.Storage.Path != "" && t.Storage.Embedded.Path != "" {
-		c.add("storage.embedded.path", "storage.path names the folder, too: remove one of them")
+		c.add("storage.embedded.path", "storage.path also names the folder: remove one of them")
 	}
 }
 
-// normalize gives the file's tree its one form.
+// normalize replaces shorthands in the file's tree before it is bound.
 func (*Train) normalize(c *checker, tree map[string]any) {
 	normalizeAlgorithm(c, tree["algorithm"], "algorithm")
 }

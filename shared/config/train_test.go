@@ -10,8 +10,8 @@ import (
 	"rollout/shared/fault"
 )
 
-// documented returns an example of the product's first description. It names
-// a model that only others can train: ours stands in for it.
+// documented returns an example of the product's specification. The example
+// names a model that the built-in trainer refuses; ModelTiny replaces it.
 func documented(t *testing.T, name string) string {
 	t.Helper()
 	src, err := os.ReadFile("testdata/" + name)
@@ -19,13 +19,14 @@ func documented(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	_, err = ParseTrain(name, src)
-	if err == nil || strings.Count(err.Error(), "\n") > 0 || !strings.Contains(err.Error(), `"Qwen/Qwen2.5-0.5B-Instruct" can't be trained here`) {
-		t.Errorf("%s: got %v, want that the model is refused, and nothing else", name, err)
+	if err == nil || strings.Count(err.Error(), "\n") > 0 ||
+		!strings.Contains(err.Error(), `"Qwen/Qwen2.5-0.5B-Instruct" can't be trained here`) {
+		t.Errorf("%s: got %v, want only that the model is refused", name, err)
 	}
 	return strings.ReplaceAll(string(src), "Qwen/Qwen2.5-0.5B-Instruct", ModelTiny)
 }
 
-func TestTrainReadsTheDocumentedFineTuning(t *testing.T) {
+func TestParseTrainReadsDocumentedFineTuning(t *testing.T) {
 	t.Parallel()
 	got, err := ParseTrain("d/sft.toml", []byte(documented(t, "train_sft.toml")))
 	if err != nil {
@@ -41,11 +42,11 @@ func TestTrainReadsTheDocumentedFineTuning(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", d)
 	}
 	if got.StateDir("d/sft.toml") != "./rollout.db" || got.OutputDir("d/sft.toml") != "d/sft" {
-		t.Errorf("state in %s, output in %s", got.StateDir("d/sft.toml"), got.OutputDir("d/sft.toml"))
+		t.Errorf("StateDir = %s, OutputDir = %s", got.StateDir("d/sft.toml"), got.OutputDir("d/sft.toml"))
 	}
 }
 
-func TestTrainReadsTheDocumentedRewardModel(t *testing.T) {
+func TestParseTrainReadsDocumentedRewardModel(t *testing.T) {
 	t.Parallel()
 	got, err := ParseTrain("rm.toml", []byte(documented(t, "train_rm.toml")))
 	if err != nil {
@@ -60,29 +61,42 @@ func TestTrainReadsTheDocumentedRewardModel(t *testing.T) {
 		t.Errorf("(-want +got)\n%s", d)
 	}
 	if got.StateDir("rm.toml") != "rm/.rollout" {
-		t.Errorf("state in %s", got.StateDir("rm.toml"))
+		t.Errorf("StateDir = %s", got.StateDir("rm.toml"))
 	}
 }
 
-func TestTrainProblems(t *testing.T) {
+func TestParseTrainProblems(t *testing.T) {
 	t.Parallel()
-	const sft = "[algorithm.sft]\nbase_model = 'rollout/tiny'\nbudget.max_steps = 1\ndataset.path = 'x'\noptimizer.lr = 1\n"
+	const sft = "[algorithm.sft]\nbase_model = 'rollout/tiny'\n" +
+		"budget.max_steps = 1\ndataset.path = 'x'\noptimizer.lr = 1\n"
 	for _, c := range []struct{ name, src, want string }{
-		{"nothing", "", `x.toml: algorithm.kind: missing: say what to train, "sft" or "rm"`},
-		{"a kind without settings", "algorithm.kind = 'rm'", "x.toml:1: algorithm.rm: missing: add [algorithm.rm] with base_model, dataset, optimizer and budget"},
-		{"two settings and no kind", sft + "[algorithm.rm]\n", `x.toml:1: algorithm.kind: missing: there are settings of both kinds; say which holds, "sft" or "rm"`},
-		{"a kind of a later version", "[algorithm]\nkind = 'ppo'\n", `x.toml:2: algorithm.kind: "ppo" is not a valid algorithm: use sft or rm`},
-		{"no table", "algorithm = 3", `x.toml:1: algorithm: must be a table, is 3
-x.toml:1: algorithm.kind: missing: say what to train, "sft" or "rm"`},
-		{"everything left out", "[algorithm.sft]\n", `x.toml:1: algorithm.sft.base_model.uri: missing: name "rollout/tiny", or "snapshot:" and the id of a snapshot
+		{"empty file", "", `x.toml: algorithm.kind: missing: name what to train, "sft" or "rm"`},
+		{"kind without settings", "algorithm.kind = 'rm'",
+			"x.toml:1: algorithm.rm: missing: add [algorithm.rm] with base_model, dataset, optimizer and budget"},
+		{"settings of both kinds without kind", sft + "[algorithm.rm]\n",
+			`x.toml:1: algorithm.kind: missing: the file has settings of both kinds; name the one to use, "sft" or "rm"`},
+		{"kind of a later version", "[algorithm]\nkind = 'ppo'\n",
+			`x.toml:2: algorithm.kind: "ppo" is not a valid algorithm: use sft or rm`},
+		{"algorithm is a number", "algorithm = 3", `x.toml:1: algorithm: must be a table, is 3
+x.toml:1: algorithm.kind: missing: name what to train, "sft" or "rm"`},
+		{"required settings missing", "[algorithm.sft]\n",
+			`x.toml:1: algorithm.sft.base_model.uri: missing: name "rollout/tiny", or "snapshot:" and the id of a snapshot
 x.toml:1: algorithm.sft.dataset.path: missing: name the file of rows, such as "data/rows.jsonl"
-x.toml:1: algorithm.sft.optimizer.lr: must be > 0 and at most 1000, is 0
-x.toml:1: algorithm.sft.budget.max_steps: must be ≥ 1, is 0 or missing: say after how many steps the training ends`},
-		{"an unknown table", sft + "[algorithm.sft.x]\n", "x.toml:6: algorithm.sft.x: unknown key; nothing reads it in [algorithm.sft]: remove it"},
-		{"a snapshot of no id", strings.Replace(sft, "rollout/tiny", "snapshot:abc", 1), `x.toml:2: algorithm.sft.base_model.uri: "snapshot:abc" names no snapshot: its id is 64 digits of 0-9 and a-f, as ` + "`rollout snapshot list` shows it"},
-		{"a warm-up without end", sft + "optimizer.schedule='linear'\noptimizer.warmup_steps = 2", `x.toml:7: algorithm.sft.optimizer.warmup_steps: must be at most budget.max_steps (1), is 2: the schedule "linear" begins after the warm-up`},
-		{"NaN", strings.Replace(sft, "lr = 1", "lr = nan", 1), "x.toml:5: algorithm.sft.optimizer.lr: must be > 0 and at most 1000, is NaN"},
-		{"a misspelt setting", sft + "minibatchsize = 1", "x.toml:6: algorithm.sft.minibatchsize: unknown key; did you mean minibatch_size?"},
+x.toml:1: algorithm.sft.optimizer.lr: must be above 0 and at most 1000, is 0
+x.toml:1: algorithm.sft.budget.max_steps: must be at least 1, is 0 or missing: ` +
+				`set the number of steps after which the training ends`},
+		{"unknown table", sft + "[algorithm.sft.x]\n",
+			"x.toml:6: algorithm.sft.x: unknown key in [algorithm.sft]: remove it"},
+		{"invalid snapshot id", strings.Replace(sft, "rollout/tiny", "snapshot:abc", 1),
+			`x.toml:2: algorithm.sft.base_model.uri: "snapshot:abc" is not a snapshot: write the id of 64 digits of ` +
+				`0-9 and a-f that ` + "`rollout snapshot list` shows"},
+		{"warm-up longer than the training", sft + "optimizer.schedule='linear'\noptimizer.warmup_steps = 2",
+			`x.toml:7: algorithm.sft.optimizer.warmup_steps: must be at most budget.max_steps (1), is 2: the schedule ` +
+				`"linear" begins after the warm-up`},
+		{"NaN", strings.Replace(sft, "lr = 1", "lr = nan", 1),
+			"x.toml:5: algorithm.sft.optimizer.lr: must be above 0 and at most 1000, is NaN"},
+		{"misspelt setting", sft + "minibatchsize = 1",
+			"x.toml:6: algorithm.sft.minibatchsize: unknown key; did you mean minibatch_size?"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -94,14 +108,16 @@ x.toml:1: algorithm.sft.budget.max_steps: must be ≥ 1, is 0 or missing: say af
 	}
 }
 
-func TestTrainBeginsWithASnapshot(t *testing.T) {
+func TestParseTrainAcceptsSnapshotAsBaseModel(t *testing.T) {
 	t.Parallel()
-	src := "[algorithm.rm]\nbase_model = 'snapshot:" + strings.Repeat("0a", 32) + "'\nbudget.max_steps = 1\ndataset.path = 'x'\noptimizer.lr = 1\n"
+	uri := "snapshot:" + strings.Repeat("0a", 32)
+	src := "[algorithm.rm]\nbase_model = '" + uri + "'\n" +
+		"budget.max_steps = 1\ndataset.path = 'x'\noptimizer.lr = 1\n"
 	got, err := ParseTrain("x.toml", []byte(src))
-	if err != nil || got.Algorithm.Common().BaseModel.URI != "snapshot:"+strings.Repeat("0a", 32) {
+	if err != nil || got.Algorithm.Common().BaseModel.URI != uri {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if err := got.Check(); err != nil {
-		t.Errorf("parsed, but Check says %v", err)
+		t.Errorf("parsed, but Check returns %v", err)
 	}
 }

@@ -79,8 +79,8 @@ func TestInvalidTrainingsAreRefused(t *testing.T) {
 		want      string
 	}{
 		"minibatch_size": {"minibatch_size = 1", "minibatch_size = 0", nil,
-			"course.toml:3: algorithm.sft.minibatch_size: must be ≥ 1, is 0"},
-		"lr": {"lr = 0.001", "lr = 0.0", nil, "course.toml:5: algorithm.sft.optimizer.lr: must be > 0"},
+			"course.toml:3: algorithm.sft.minibatch_size: must be at least 1, is 0"},
+		"lr": {"lr = 0.001", "lr = 0.0", nil, "course.toml:5: algorithm.sft.optimizer.lr: must be above 0"},
 		"an unknown key": {"packing.max", "packings.max", nil,
 			"course.toml:7: algorithm.sft.packings: unknown key; did you mean packing?"},
 		"another model": {"rollout/tiny", "Qwen/Qwen2.5-0.5B-Instruct", nil,
