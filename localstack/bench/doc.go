@@ -1,7 +1,7 @@
-// Package bench runs the product over embedded stores in one process, to be
-// profiled: with the mock engine at 0 ms, which leaves what everything but
-// inference costs, and over a real HTTP server.
+// Package bench has benchmarks that run the product over embedded stores in one
+// process, for profiling: with the mock engine, which takes no time, and over an
+// HTTP server.
 //
-// Figures to be compared come from scripts/bench, which measures processes;
-// nothing judges them in a test, as timed tests fail on busy machines.
+// scripts/bench measures processes and gives the figures to compare. No test judges
+// a time, since timed tests fail on busy machines.
 package bench

@@ -27,19 +27,23 @@ import (
 	"rollout/shared/installation"
 )
 
-// BenchmarkRun answers a whole prompts file: plan, claim, answer, commit,
-// finalize. An op is a sample.
+// BenchmarkRun answers a whole prompts file: plan, claim, answer, commit, finalize.
+// An operation is a sample.
 func BenchmarkRun(b *testing.B) {
 	for _, size := range []int{300, 1200} {
-		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) { benchmarkRun(b, size, config.EngineMock, config.EngineMock) })
+		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
+			benchmarkRun(b, size, config.EngineMock,
+				config.EngineMock)
+		})
 	}
 }
 
-// BenchmarkServer is BenchmarkRun over HTTP, with a server in a process of its
-// own that takes 20 ms.
+// BenchmarkServer is BenchmarkRun over HTTP, with a server in another process that
+// takes 20 ms.
 func BenchmarkServer(b *testing.B) {
 	bin := filepath.Join(b.TempDir(), "fakellm")
-	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", bin, "rollout/scripts/fakellm").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(b.Context(), "go", "build", "-o", bin,
+		"rollout/scripts/fakellm").CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.CommandContext(b.Context(), bin, "-latency", "20ms")
@@ -64,7 +68,8 @@ func benchmarkRun(b *testing.B, size int, engine, model string) {
 	if err := prompts.Write(src, b.N, size); err != nil {
 		b.Fatal(err)
 	}
-	l, closeAll, err := installation.OpenLocal(b.Context(), dir, installation.LocalOptions{Create: true, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	l, closeAll, err := installation.OpenLocal(b.Context(), dir,
+		installation.LocalOptions{Create: true, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -73,7 +78,8 @@ func benchmarkRun(b *testing.B, size int, engine, model string) {
 	d.Engine.URL, d.Pools = engine, []config.Pool{{Name: "default", Model: model}}
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
-	sys := inprocess.New(l.Ports, inprocess.Config{Deployment: d, Uploads: l.Bucket.Watch(ctx, "prompts/", bucket.WatchOptions{Clock: l.Ports.Clock})})
+	sys := inprocess.New(l.Ports, inprocess.Config{Deployment: d,
+		Uploads: l.Bucket.Watch(ctx, "prompts/", bucket.WatchOptions{Clock: l.Ports.Clock})})
 	leave := make(chan string)
 	done := make(chan error, 2)
 	go func() { done <- sys.Run(ctx) }()

@@ -14,19 +14,20 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// loopCommand is the baseline: what somebody would write who needs no more
-// than to post a file's prompts.
+// loopCommand is the baseline: a plain program that posts the prompts of a file.
 func loopCommand() *cobra.Command {
 	var url, file string
 	var inFlight int
-	c := &cobra.Command{Use: "loop", Short: "Post a file's prompts and read the answers, and no more", Hidden: true, Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "loop", Short: "Post the prompts of a file and read the answers", Hidden: true,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return loop(c.Context(), url, file, inFlight) }}
-	c.Flags().StringVar(&url, "url", "", "the server")
-	c.Flags().StringVar(&file, "file", "", "the prompts file")
-	c.Flags().IntVar(&inFlight, "in-flight", 64, "requests at once")
+	c.Flags().StringVar(&url, "url", "", "`URL` of the server")
+	c.Flags().StringVar(&file, "file", "", "`file` of prompts")
+	c.Flags().IntVar(&inFlight, "in-flight", 64, "`number` of requests at once")
 	return c
 }
 
+// loop posts each prompt of the file.
 func loop(ctx context.Context, url, file string, inFlight int) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -65,8 +66,10 @@ func loop(ctx context.Context, url, file string, inFlight int) error {
 	return lines.Err()
 }
 
+// post sends one request and reads the answer.
 func post(ctx context.Context, c *http.Client, url, prompt string) error {
-	body, err := json.Marshal(map[string]any{"model": "fake", "prompt": prompt, "stream": true, "stream_options": map[string]any{"include_usage": true}})
+	body, err := json.Marshal(map[string]any{"model": "fake", "prompt": prompt, "stream": true,
+		"stream_options": map[string]any{"include_usage": true}})
 	if err != nil {
 		return err
 	}

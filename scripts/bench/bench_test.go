@@ -9,7 +9,8 @@ import (
 )
 
 func report() *Report {
-	r := &Report{Schema: schema, Commit: "abc", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Go: "go1.26", CPU: "Fast", Cores: 2}
+	r := &Report{Schema: schema, Commit: "abc", At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), Go: "go1.26",
+		CPU: "Fast", Cores: 2}
 	for _, v := range []float64{59_000, 70_000, 61_000} {
 		r.add("Run/bytes=300", "samples/s", v)
 	}
@@ -19,7 +20,7 @@ func report() *Report {
 	return r
 }
 
-func TestAFileOfFiguresComesBackAsItWas(t *testing.T) {
+func TestReportIsReadAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "new", "folder", "f.json")
 	if err := report().save(path); err != nil {
@@ -31,7 +32,7 @@ func TestAFileOfFiguresComesBackAsItWas(t *testing.T) {
 	}
 }
 
-func TestTheTableTellsWhatIsMissed(t *testing.T) {
+func TestTableMarksMissedGoals(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	if err := report().table(&b); err != nil {
@@ -39,12 +40,12 @@ func TestTheTableTellsWhatIsMissed(t *testing.T) {
 	}
 	for _, want := range []string{"≥ 6e+04  met", "≤ 25     MISSED", "≥ 10     met", "note: something"} {
 		if !strings.Contains(b.String(), want) {
-			t.Errorf("no %q in\n%s", want, b.String())
+			t.Errorf("the table has no %q:\n%s", want, b.String())
 		}
 	}
 }
 
-func TestFiguresAreBenchmarkLinesForBenchstat(t *testing.T) {
+func TestTextIsInTheFormatOfBenchmarks(t *testing.T) {
 	t.Parallel()
 	var b bytes.Buffer
 	if err := report().text(&b); err != nil {
@@ -55,7 +56,7 @@ func TestFiguresAreBenchmarkLinesForBenchstat(t *testing.T) {
 	}
 }
 
-func TestNoFigureHasTwoGoals(t *testing.T) {
+func TestEachFigureHasOneGoal(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for _, g := range goals() {
@@ -67,7 +68,7 @@ func TestNoFigureHasTwoGoals(t *testing.T) {
 	}
 }
 
-func TestAMedianOfNothingIsZero(t *testing.T) {
+func TestValueIsTheMedian(t *testing.T) {
 	t.Parallel()
 	if v := (Figure{}).Value(); v != 0 {
 		t.Errorf("%v", v)

@@ -12,8 +12,7 @@ import (
 	"rollout/localstack/subprocess"
 )
 
-// benchstat is the tool that compares, at a version of its own: it is run, not
-// linked.
+// benchstat is the tool that compares. It is run with go run and not linked.
 const benchstat = "golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da"
 
 func compareCommand() *cobra.Command {
@@ -44,6 +43,7 @@ func compareCommand() *cobra.Command {
 	}
 }
 
+// writeText writes a report for benchstat.
 func writeText(path string, r *Report) error {
 	f, err := os.Create(path)
 	if err != nil {
@@ -56,7 +56,7 @@ func writeText(path string, r *Report) error {
 	return err
 }
 
-// text writes the figures in the format of Go benchmarks, a line a round
+// text writes the figures in the format of Go benchmarks, one line for each round
 // (golang.org/design/14313-benchmark-format).
 func (r *Report) text(w io.Writer) error {
 	if _, err := fmt.Fprintf(w, "cpu: %s\nUnit samples/s better=higher\nUnit jobs/s better=higher\n", r.CPU); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// counts are what a run asks of its stores, by the product's own metrics:
-// heartbeats and their like left out, as they are counted per worker.
+// counts measures the requests of a run to its stores, from the product's metrics.
+// Heartbeats and worker marks are left out, since they depend on the workers' time.
 func counts(ctx context.Context, l *runner) error {
 	in, err := l.newRunFolder(l.n, 300)
 	if err != nil {
@@ -45,14 +45,15 @@ func counts(ctx context.Context, l *runner) error {
 	}
 	for name, n := range map[string]float64{
 		"document-writes": m.sum("rollout_document_requests_total", func(l labels) bool {
-			return slices.Contains([]string{"create", "replace", "delete"}, l["operation"]) && l["document"] != "beat" && l["document"] != "worker"
+			return slices.Contains([]string{"create", "replace", "delete"}, l["operation"]) && l["document"] != "beat" &&
+				l["document"] != "worker"
 		}),
 		"puts":           m.sum("rollout_blob_requests_total", func(l labels) bool { return l["operation"] == "put" }),
 		"queue-requests": m.sum("rollout_queue_requests_total", func(labels) bool { return true }),
 		"commits":        m.sum("rollout_state_commits_total", func(labels) bool { return true }),
 	} {
 		if n == 0 {
-			return fmt.Errorf("the metrics tell no %s", name)
+			return fmt.Errorf("the metrics have no %s", name)
 		}
 		l.report.add("Counts", name+"/shard", n/float64(shards))
 		l.report.add("Counts", name+"/sample", n/float64(in.lines))
@@ -60,7 +61,7 @@ func counts(ctx context.Context, l *runner) error {
 	return in.remove()
 }
 
-// freePort is an address that was free a moment ago.
+// freePort returns an address that is free at the moment.
 func freePort(ctx context.Context) (string, error) {
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -69,12 +70,13 @@ func freePort(ctx context.Context) (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// metrics are a process's, by name.
+// metrics are the metrics of a process by name.
 type metrics map[string]*dto.MetricFamily
 
-// labels are one metric's.
+// labels are the labels of a metric.
 type labels map[string]string
 
+// scrape reads the metrics at a URL.
 func scrape(ctx context.Context, url string) (metrics, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -92,14 +94,14 @@ func scrape(ctx context.Context, url string) (metrics, error) {
 	return p.TextToMetricFamilies(resp.Body)
 }
 
-// sum adds up the metrics of a name that are asked for.
-func (m metrics) sum(name string, asked func(labels) bool) (total float64) {
+// sum adds the metrics of a name whose labels match.
+func (m metrics) sum(name string, match func(labels) bool) (total float64) {
 	for _, metric := range m[name].GetMetric() {
 		l := labels{}
 		for _, pair := range metric.GetLabel() {
 			l[pair.GetName()] = pair.GetValue()
 		}
-		if asked(l) {
+		if match(l) {
 			total += metric.GetCounter().GetValue()
 		}
 	}

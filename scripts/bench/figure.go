@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// schema is the version of the file of figures.
+// schema is the version of the file format.
 const schema = 1
 
-// Report is a file of figures: one run of bench.
+// Report is the result of one run of bench, as it is written to a file.
 type Report struct {
 	Schema  int       `json:"schema"`
 	Commit  string    `json:"commit"`
@@ -24,17 +24,17 @@ type Report struct {
 	CPU     string    `json:"cpu"`
 	Cores   int       `json:"cores"`
 	Figures []Figure  `json:"figures"`
-	Notes   []string  `json:"notes,omitempty"` // what could not be measured, and why
+	Notes   []string  `json:"notes,omitempty"` // what was not measured, and why
 }
 
-// Figure is one quantity of one case, a value a round.
+// Figure is one quantity of one case, with a value for each round.
 type Figure struct {
-	Name   string    `json:"name"` // as a Go benchmark's, without the word. Example: "Run/bytes=300"
+	Name   string    `json:"name"` // name of a Go benchmark without "Benchmark". Example: "Run/bytes=300"
 	Unit   string    `json:"unit"` // Example: "samples/s"
 	Values []float64 `json:"values"`
 }
 
-// Value is the figure's median.
+// Value is the median, 0 without values.
 func (f Figure) Value() float64 {
 	v := slices.Sorted(slices.Values(f.Values))
 	if len(v) == 0 {
@@ -43,7 +43,7 @@ func (f Figure) Value() float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// add takes one more round's value in.
+// add adds the value of one more round.
 func (r *Report) add(name, unit string, value float64) {
 	for i := range r.Figures {
 		if f := &r.Figures[i]; f.Name == name && f.Unit == unit {
@@ -54,7 +54,7 @@ func (r *Report) add(name, unit string, value float64) {
 	r.Figures = append(r.Figures, Figure{Name: name, Unit: unit, Values: []float64{value}})
 }
 
-// value is a figure's median; false if it was not measured.
+// value returns the median of a figure; false if it was not measured.
 func (r *Report) value(name, unit string) (float64, bool) {
 	for _, f := range r.Figures {
 		if f.Name == name && f.Unit == unit {
@@ -64,9 +64,10 @@ func (r *Report) value(name, unit string) (float64, bool) {
 	return 0, false
 }
 
-// newReport describes this machine.
+// newReport returns a report with a description of this machine.
 func newReport(now time.Time) *Report {
-	r := &Report{Schema: schema, Commit: "unknown", At: now.UTC(), Go: runtime.Version(), CPU: "unknown", Cores: runtime.NumCPU()}
+	r := &Report{Schema: schema, Commit: "unknown", At: now.UTC(), Go: runtime.Version(), CPU: "unknown",
+		Cores: runtime.NumCPU()}
 	if out, err := exec.Command("git", "describe", "--always", "--dirty").Output(); err == nil {
 		r.Commit = strings.TrimSpace(string(out))
 	}
@@ -81,7 +82,7 @@ func newReport(now time.Time) *Report {
 	return r
 }
 
-// save writes the report.
+// save writes the report to a file and creates its folder.
 func (r *Report) save(path string) error {
 	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -93,7 +94,7 @@ func (r *Report) save(path string) error {
 	return os.WriteFile(path, append(b, '\n'), 0o644)
 }
 
-// loadReport reads a file of figures.
+// loadReport reads a file of save.
 func loadReport(path string) (*Report, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -101,10 +102,10 @@ func loadReport(path string) (*Report, error) {
 	}
 	var r Report
 	if err := json.Unmarshal(b, &r); err != nil {
-		return nil, fmt.Errorf("%s is no file of figures: %w", path, err)
+		return nil, fmt.Errorf("%s is not a file of bench: %w", path, err)
 	}
 	if r.Schema != schema {
-		return nil, fmt.Errorf("%s has schema %d, this command reads %d: measure again", path, r.Schema, schema)
+		return nil, fmt.Errorf("%s has schema %d, this command reads schema %d: measure again", path, r.Schema, schema)
 	}
 	return &r, nil
 }

@@ -8,8 +8,8 @@ import (
 	"rollout/shared/host"
 )
 
-// heartbeats measures how late heartbeats are while five processes, `up` and four
-// workers of its, work as fast as they can.
+// heartbeats measures how late heartbeats are while five processes, `up` and its
+// four workers, work as fast as they can.
 func heartbeats(ctx context.Context, l *runner) error {
 	in, err := l.newRunFolder(l.n, 300)
 	if err != nil {
@@ -41,8 +41,8 @@ func heartbeats(ctx context.Context, l *runner) error {
 	return in.remove()
 }
 
-// watchBeats returns the most that any heartbeat was seen later than an
-// interval after the one before it.
+// watchBeats returns the longest delay of a heartbeat beyond an interval after the
+// previous one, until ctx ends.
 func (u *upProcess) watchBeats(ctx context.Context) (worst time.Duration) {
 	interval := u.view.Deployment.Health.Interval.Std()
 	last := map[string]time.Time{}
@@ -54,7 +54,7 @@ func (u *upProcess) watchBeats(ctx context.Context) (worst time.Duration) {
 			return worst
 		case <-tick.C:
 		}
-		// A look that fails is one look less.
+		// A failed read only misses one observation.
 		_ = host.Each(ctx, u.view.Ports.Docs, "beat/", func(b health.Heartbeat) error {
 			before, known := last[b.Worker]
 			if known && b.At.After(before) && b.State == health.Ready {

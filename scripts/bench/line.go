@@ -11,11 +11,10 @@ import (
 	"rollout/shared/dialect"
 )
 
-// lineRounds is how many lines are looked at: a second or so.
-const lineRounds = 200_000
+const lineRounds = 200_000 // about a second of work
 
-// line measures what one line of 1.2 KB takes to be parsed, named and seeded,
-// in CPU time, as nothing here waits.
+// line measures the CPU time of parsing a line of 1.2 KB and computing its item id
+// and seed.
 func line(_ context.Context, l *runner) error {
 	text := prompts.Line(nil, 1, 1200)
 	m := dialect.Model{URI: "mock", ID: identity.Content([]byte("mock")), Params: config.Sampling{}.Canonical()}
@@ -38,7 +37,7 @@ func line(_ context.Context, l *runner) error {
 	return nil
 }
 
-// cpuTime is what this process has taken so far.
+// cpuTime is the CPU time of this process so far.
 func cpuTime() (time.Duration, error) {
 	var u syscall.Rusage
 	err := syscall.Getrusage(syscall.RUSAGE_SELF, &u)

@@ -1,11 +1,11 @@
-// Command bench measures the product against its goals and its peers: real
-// processes, durable stores, every figure beside a baseline of the same run.
+// Command bench measures the product against its goals and its peers, with real
+// processes and durable stores. Each figure has a baseline from the same run.
 //
-//	bench [--out FILE] [-n SAMPLES] [--only MEASURES] [--rounds N]   measure, print a table, keep JSON
-//	bench compare OLD NEW                                         two such files, with benchstat
+//	bench [--out FILE] [-n SAMPLES] [--only MEASURES] [--rounds N]   measure, print a table, write JSON
+//	bench compare OLD NEW                                            compare two such files with benchstat
 //
-// It decides nothing: a goal that is missed is a line of the table. Machines
-// drift, so rounds of what is compared are interleaved.
+// A missed goal is a line of the table and does not fail the command. The speed of
+// machines drifts, so the rounds of compared measures are interleaved.
 package main
 
 import (
@@ -31,13 +31,13 @@ func main() {
 	}
 }
 
-// errUsage is wrong arguments.
+// errUsage is an error of wrong arguments.
 var errUsage = errors.New("wrong arguments; see bench --help")
 
-// options are what is measured, and how much of it.
+// options are the options of the command line.
 type options struct {
-	out    string // where the figures go, as JSON
-	work   string // where runs are made; a new folder in it each
+	out    string // file for the figures, as JSON
+	work   string // folder for the runs' folders
 	n      int    // samples of a run
 	rounds int
 	only   []string
@@ -53,11 +53,11 @@ func command() *cobra.Command {
 		},
 	}
 	fs := c.Flags()
-	fs.StringVar(&o.out, "out", "", "`file` for the figures; out/bench/COMMIT.json if empty")
-	fs.StringVar(&o.work, "work", os.TempDir(), "`folder` for the runs: on the disk to measure, not in memory")
-	fs.IntVarP(&o.n, "samples", "n", 1_000_000, "samples of a run")
-	fs.IntVar(&o.rounds, "rounds", 1, "how often each is measured")
-	fs.StringSliceVar(&o.only, "only", nil, "the `measures` to take: "+names())
+	fs.StringVar(&o.out, "out", "", "`file` for the figures (default out/bench/COMMIT.json)")
+	fs.StringVar(&o.work, "work", os.TempDir(), "`folder` for the runs; choose one on the disk to measure, not in memory")
+	fs.IntVarP(&o.n, "samples", "n", 1_000_000, "`number` of samples of a run")
+	fs.IntVar(&o.rounds, "rounds", 1, "how often each measure is taken")
+	fs.StringSliceVar(&o.only, "only", nil, "the `measures` to take, of: "+names())
 	c.AddCommand(compareCommand(), loopCommand())
 	c.AddCommand(tinyCommands()...)
 	return c

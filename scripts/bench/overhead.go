@@ -22,9 +22,9 @@ const (
 	overheadSize     = 300
 )
 
-// overhead compares a run over a real HTTP server, which takes 20 ms, with a
-// loop that only posts the same requests and reads the answers: what rollout
-// adds is exactly-once, order, and surviving a crash.
+// overhead compares a run over an HTTP server with a latency of 20 ms with a loop
+// that only posts the same requests and reads the answers. The difference is the
+// cost of exactly-once answers, their order, and recovery after crashes.
 func overhead(ctx context.Context, l *runner) error {
 	n := max(1, l.n/10)
 	server, err := l.fakellm(ctx, "-latency", overheadLatency.String())
@@ -58,13 +58,14 @@ func overhead(ctx context.Context, l *runner) error {
 	return in.remove()
 }
 
-// plainLoop runs this program as the loop, so that its CPU time is its own.
+// plainLoop runs the loop in a process of this program, to measure its CPU time.
 func (l *runner) plainLoop(ctx context.Context, url, file string) (usage, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return usage{}, err
 	}
-	cmd := exec.CommandContext(ctx, self, "loop", "--url", url, "--file", file, "--in-flight", strconv.Itoa(overheadInFlight))
+	cmd := exec.CommandContext(ctx, self, "loop", "--url", url, "--file", file, "--in-flight",
+		strconv.Itoa(overheadInFlight))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	start := time.Now()
@@ -80,7 +81,7 @@ type fakellm struct {
 	url string // without a path
 }
 
-// fakellm starts one on a free port.
+// fakellm starts an inference server on a free port.
 func (l *runner) fakellm(ctx context.Context, args ...string) (*fakellm, error) {
 	cmd := exec.CommandContext(ctx, l.program("fakellm"), args...)
 	out, err := cmd.StdoutPipe()
@@ -92,12 +93,13 @@ func (l *runner) fakellm(ctx context.Context, args ...string) (*fakellm, error) 
 	}
 	url, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		return nil, fmt.Errorf("fakellm said no URL: %w", err)
+		return nil, fmt.Errorf("fakellm printed no URL: %w", err)
 	}
 	return &fakellm{cmd, strings.TrimSpace(url)}, nil
 }
 
+// end kills the server.
 func (f *fakellm) end() {
 	_ = f.cmd.Process.Kill()
-	_ = f.cmd.Wait() // its exit code says that it was killed
+	_ = f.cmd.Wait() // it was killed
 }

@@ -12,12 +12,12 @@ import (
 	"rollout/localstack/subprocess"
 )
 
-// riverJobs is how many jobs stand for a million samples: River needs longer
-// for each, and its rate does not depend on how many there are.
+// riverJobs is the number of jobs for a million samples. It is smaller, since River
+// takes longer for each job and its rate does not depend on the number.
 const riverJobs = 60_000
 
-// river measures no-op jobs on River over Postgres. It stands in a module of
-// its own, and needs a Postgres: without one, the note says so.
+// river measures no-op jobs on River over Postgres, with the program of the nested
+// module peers. Without a Postgres the report has a note.
 func river(ctx context.Context, l *runner) error {
 	program := l.program("peers")
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", program, ".")
@@ -41,7 +41,7 @@ func river(ctx context.Context, l *runner) error {
 		CPUMicros     float64 `json:"cpu_micros_per_job"`
 	}
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
-		return fmt.Errorf("the peers said %q: %w", out.Bytes(), err)
+		return fmt.Errorf("the peers printed %q: %w", out.Bytes(), err)
 	}
 	l.report.add("River+Postgres", "jobs/s", r.JobsPerSecond)
 	l.report.add("River+Postgres", "cpu-µs/job", r.CPUMicros)

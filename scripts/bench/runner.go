@@ -19,15 +19,15 @@ import (
 	"rollout/scripts/bench/prompts"
 )
 
-// runner is where runs are made and measured.
+// runner makes runs and measures them.
 type runner struct {
 	options
 	report *Report
-	dir    string // holds programs and installations; removed at the end
+	dir    string // of programs and installations; removed at the end
 	log    io.Writer
 }
 
-// measures are all that can be measured, in the order of the table.
+// measures are all measures, in the order of the table.
 func measures() []struct {
 	name string
 	take func(context.Context, *runner) error
@@ -49,11 +49,11 @@ func names() string {
 	return strings.Join(all, ", ")
 }
 
-// measure takes the measures and shows them.
+// measure takes the measures, prints the table and writes the file.
 func measure(ctx context.Context, o options, out, log io.Writer) error {
 	for _, name := range o.only {
 		if !slices.Contains(strings.Split(names(), ", "), name) {
-			return fmt.Errorf("%w: there is no measure %q: take of %s", errUsage, name, names())
+			return fmt.Errorf("%w: unknown measure %q: choose from %s", errUsage, name, names())
 		}
 	}
 	dir, err := os.MkdirTemp(o.work, "rollout-bench-")
@@ -75,7 +75,7 @@ func measure(ctx context.Context, o options, out, log io.Writer) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err != nil { // the others' figures are worth having
+			if err != nil { // the other measures go on
 				l.note("%s was not measured: %v", m.name, err)
 			}
 		}
@@ -90,13 +90,14 @@ func measure(ctx context.Context, o options, out, log io.Writer) error {
 	if err := l.report.table(out); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "\nkept in %s; compare two with: make bench-compare OLD=… NEW=…\n", path)
+	_, err = fmt.Fprintf(out, "\nwritten to %s; compare two files with: make bench-compare OLD=… NEW=…\n", path)
 	return err
 }
 
+// say reports progress.
 func (l *runner) say(format string, args ...any) { fmt.Fprintf(l.log, "bench: "+format+"\n", args...) }
 
-// note records what could not be measured.
+// note records in the report what could not be measured.
 func (l *runner) note(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if !slices.Contains(l.report.Notes, text) {
@@ -105,7 +106,7 @@ func (l *runner) note(format string, args ...any) {
 	l.say("%s", text)
 }
 
-// build builds the programs to be measured.
+// build builds the measured programs.
 func (l *runner) build(ctx context.Context) error {
 	for name, pkg := range map[string]string{"rollout": "rollout/scripts/rollout", "fakellm": "rollout/scripts/fakellm"} {
 		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", l.program(name), pkg)
@@ -119,14 +120,14 @@ func (l *runner) build(ctx context.Context) error {
 
 func (l *runner) program(name string) string { return filepath.Join(l.dir, name) }
 
-// runFolder is a folder with a prompts file that nobody has seen yet.
+// runFolder is an installation's folder with a prompts file that is not uploaded yet.
 type runFolder struct {
 	dir    string
-	hidden string // the file, under a name that is not taken up
+	hidden string // the file, under a name that is not an upload
 	lines  int
 }
 
-// newRunFolder makes one of n lines.
+// newRunFolder makes a folder with a file of n lines.
 func (l *runner) newRunFolder(n, size int) (*runFolder, error) {
 	dir, err := os.MkdirTemp(l.dir, "run-")
 	if err != nil {
@@ -139,25 +140,25 @@ func (l *runner) newRunFolder(n, size int) (*runFolder, error) {
 	if err := prompts.Write(in.hidden, n, size); err != nil {
 		return nil, err
 	}
-	old := time.Now().Add(-time.Minute) // nobody is still writing it
+	old := time.Now().Add(-time.Minute) // an upload in progress has a newer time
 	return in, os.Chtimes(in.hidden, old, old)
 }
 
-// reveal lets the file be taken up.
+// reveal renames the file, so that it counts as uploaded.
 func (in *runFolder) reveal() error {
 	return os.Rename(in.hidden, filepath.Join(filepath.Dir(in.hidden), "p.jsonl"))
 }
 
-// remove makes room for the next one.
+// remove deletes the folder.
 func (in *runFolder) remove() error { return os.RemoveAll(in.dir) }
 
-// usage is what a process took, with its children.
+// usage is the time and memory of a process and its children.
 type usage struct {
 	wall, cpu time.Duration
 	peakMiB   float64
 }
 
-// finish waits for a process that was started at start.
+// finish waits until a process ends, and returns its usage since start.
 func finish(cmd *exec.Cmd, start time.Time, stderr *bytes.Buffer) (usage, error) {
 	err := cmd.Wait()
 	u := usage{wall: time.Since(start)}
@@ -173,15 +174,17 @@ func finish(cmd *exec.Cmd, start time.Time, stderr *bytes.Buffer) (usage, error)
 	return u, nil
 }
 
+// tail is the end of an output.
 func tail(b []byte) []byte { return b[max(0, len(b)-2000):] }
 
-// runOnce answers the installation's file with `up --once` and checks that every
-// line has its row.
+// runOnce answers the file with `rollout up --once` and checks that each line has a
+// row.
 func (l *runner) runOnce(ctx context.Context, in *runFolder, args ...string) (usage, error) {
 	if err := in.reveal(); err != nil {
 		return usage{}, err
 	}
-	cmd := exec.CommandContext(ctx, l.program("rollout"), append([]string{"up", "--dir", in.dir, "--once", "--listen", "off"}, args...)...)
+	cmd := exec.CommandContext(ctx, l.program("rollout"),
+		append([]string{"up", "--dir", in.dir, "--once", "--listen", "off"}, args...)...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	start := time.Now()
@@ -195,11 +198,14 @@ func (l *runner) runOnce(ctx context.Context, in *runFolder, args ...string) (us
 	return u, in.complete()
 }
 
-// complete checks the outcome.
+// complete checks that the run answered each line.
 func (in *runFolder) complete() error {
 	found, err := filepath.Glob(filepath.Join(in.dir, "bucket", "runs", "*", "summary.json"))
-	if err != nil || len(found) != 1 {
-		return fmt.Errorf("%d summaries, %w", len(found), err)
+	if err != nil {
+		return err
+	}
+	if len(found) != 1 {
+		return fmt.Errorf("the run has %d summaries, want 1", len(found))
 	}
 	b, err := os.ReadFile(found[0])
 	if err != nil {
@@ -218,7 +224,7 @@ func (in *runFolder) complete() error {
 		return err
 	}
 	if s.Completed != in.lines || rows != in.lines {
-		return fmt.Errorf("%d of %d samples are completed, %d rows", s.Completed, in.lines, rows)
+		return fmt.Errorf("%d of %d samples are completed, with %d rows", s.Completed, in.lines, rows)
 	}
 	return nil
 }
@@ -237,7 +243,7 @@ func countLines(r io.Reader) (n int, err error) {
 	}
 }
 
-// perSample is a duration's share of each of n samples, in µs.
+// perSample is a duration per sample, in µs.
 func perSample(d time.Duration, n int) float64 {
 	return float64(d) / float64(time.Microsecond) / float64(n)
 }

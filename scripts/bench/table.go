@@ -6,14 +6,14 @@ import (
 	"text/tabwriter"
 )
 
-// goal is what a figure should be: at most, or at least if more is better.
+// goal is the bound of a figure: the largest value, or the least if more is true.
 type goal struct {
 	name, unit string
 	bound      float64
 	more       bool
 }
 
-// goals are the product's, on two idle cores.
+// goals are the product's goals on two idle cores.
 func goals() []goal {
 	return []goal{
 		{"HTTP/added", "time-%", 2, false},
@@ -26,7 +26,7 @@ func goals() []goal {
 		{"Run/bytes=1200", "cpu-µs/sample", 40, false},
 		{"Run/bytes=1200", "peak-MiB", 128, false},
 		{"Counts", "document-writes/shard", 2.2, false},
-		{"Counts", "puts/shard", 1.05, false}, // the plan's are among them
+		{"Counts", "puts/shard", 1.05, false}, // with those of the plan
 		{"Counts", "queue-requests/shard", 3, false},
 		{"Counts", "commits/shard", 2, false},
 		{"Counts", "document-writes/sample", 0.01, false},
@@ -43,7 +43,7 @@ func goals() []goal {
 	}
 }
 
-// goalOf is a figure's goal, if it has one.
+// goalOf returns the goal of a figure, if it has one.
 func goalOf(f Figure) (goal, bool) {
 	for _, g := range goals() {
 		if g.name == f.Name && g.unit == f.Unit {
@@ -53,7 +53,7 @@ func goalOf(f Figure) (goal, bool) {
 	return goal{}, false
 }
 
-// met reports whether a value is as good as it should be.
+// met reports whether a value meets the goal.
 func (g goal) met(v float64) bool { return g.more && v >= g.bound || !g.more && v <= g.bound }
 
 func (g goal) String() string {
@@ -63,7 +63,7 @@ func (g goal) String() string {
 	return fmt.Sprintf("≤ %.4g", g.bound)
 }
 
-// table shows the figures beside their goals.
+// table prints the figures with their goals.
 func (r *Report) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "%s on %d × %s, %s\n\n", r.Commit, r.Cores, r.CPU, r.Go)

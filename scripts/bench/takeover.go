@@ -13,8 +13,8 @@ import (
 	"rollout/shared/host"
 )
 
-// takeover kills one of two workers in the middle of a run and measures how
-// long after the failure timeout the first of its shards is claimed anew.
+// takeover kills one of two workers during a run and measures how long after the
+// failure timeout the first of its shards is claimed again.
 func takeover(ctx context.Context, l *runner) error {
 	server, err := l.fakellm(ctx, "-latency", overheadLatency.String())
 	if err != nil {
@@ -44,15 +44,15 @@ func takeover(ctx context.Context, l *runner) error {
 	if err != nil {
 		return err
 	}
-	over := dead.DueAt.Add(up.view.Deployment.Health.FailureTimeout.Std())
-	l.report.add("Takeover", "s-after-timeout", claimed.Sub(over).Seconds())
-	if err := up.stop(); err != nil { // the rest of the run is of no interest
+	failedAt := dead.DueAt.Add(up.view.Deployment.Health.FailureTimeout.Std())
+	l.report.add("Takeover", "s-after-timeout", claimed.Sub(failedAt).Seconds())
+	if err := up.stop(); err != nil { // the rest of the run is not measured
 		return err
 	}
 	return in.remove()
 }
 
-// killWorker kills a worker process that holds shards, and returns its last
+// killWorker kills a worker process that holds shards and returns its last
 // heartbeat.
 func (u *upProcess) killWorker(ctx context.Context) (health.Heartbeat, error) {
 	victim, err := u.worker(ctx, func(b health.Heartbeat) bool { return len(b.Holds) > 0 })
@@ -62,10 +62,11 @@ func (u *upProcess) killWorker(ctx context.Context) (health.Heartbeat, error) {
 	if err := syscall.Kill(victim.PID, syscall.SIGKILL); err != nil {
 		return victim, err
 	}
-	time.Sleep(time.Second / 2) // its last write is over
+	time.Sleep(time.Second / 2) // until its last write has been performed
 	return u.worker(ctx, func(b health.Heartbeat) bool { return b.Worker == victim.Worker })
 }
 
+// worker waits for a heartbeat that is good.
 func (u *upProcess) worker(ctx context.Context, good func(health.Heartbeat) bool) (found health.Heartbeat, err error) {
 	err = wait(ctx, func() (bool, error) {
 		err := host.Each(ctx, u.view.Ports.Docs, "beat/", func(b health.Heartbeat) error {
@@ -79,12 +80,12 @@ func (u *upProcess) worker(ctx context.Context, good func(health.Heartbeat) bool
 	return found, err
 }
 
-// reclaimed waits until one of the shards that the dead worker holds is
-// somebody else's, and says since when.
+// reclaimed waits until another worker claims a shard of the dead worker, and
+// returns the time.
 func (u *upProcess) reclaimed(ctx context.Context, dead health.Heartbeat) (at time.Time, err error) {
 	held, err := u.held(ctx, dead.Worker)
 	if err == nil && len(held) == 0 {
-		err = errors.New("the killed worker held nothing")
+		err = errors.New("the killed worker held no shard")
 	}
 	if err != nil {
 		return at, err
@@ -105,8 +106,8 @@ func (u *upProcess) reclaimed(ctx context.Context, dead health.Heartbeat) (at ti
 	return at, err
 }
 
-// held are the shards that are a worker's by their documents: its heartbeat
-// lists those of half a second ago.
+// held returns the shards that a worker holds by their documents. Its heartbeat may
+// be half a second old.
 func (u *upProcess) held(ctx context.Context, worker string) (held []health.HeldShard, err error) {
 	err = host.Each(ctx, u.view.Ports.Docs, "coordinator/", func(st run.State) error {
 		for _, c := range st.InFlight.Chunks {

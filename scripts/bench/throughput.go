@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// throughput answers n samples with the mock engine, which takes no time: what
-// is left is the product. River's no-op jobs over Postgres, on the same disk in
-// the same round, are what it is compared with.
+// throughput measures runs of n samples with the mock engine, which takes no time,
+// and compares them with no-op jobs of River over Postgres on the same disk.
 func throughput(ctx context.Context, l *runner) error {
 	for _, size := range []int{300, 1200} {
 		if err := l.mockRun(ctx, fmt.Sprintf("Run/bytes=%d", size), l.n, size); err != nil {
@@ -34,8 +33,8 @@ func (l *runner) mockRun(ctx context.Context, name string, n, size int) error {
 	return in.remove()
 }
 
-// memory is the most that a process ever needs: it must not grow with the
-// run's length nor with its input's.
+// memory measures the peak memory of runs of different lengths and of a large
+// input, with neither of which it must grow.
 func memory(ctx context.Context, l *runner) error {
 	if err := l.mockRun(ctx, "Short", max(1, l.n/8), 300); err != nil {
 		return err
@@ -46,13 +45,10 @@ func memory(ctx context.Context, l *runner) error {
 	return l.bigInput(ctx)
 }
 
-// bigBytes is the size of the input whose planning is measured, for a run of a
-// million samples.
-const bigBytes = 5e9
+const bigBytes = 5e9 // of the large input, with a million samples
 
-// bigInput submits one large file to a process with a worker and measures how
-// soon its first shard is dispatched, and the most memory it needs until the
-// whole file is planned and for a while after.
+// bigInput submits a large file and measures the time to the first dispatch, the
+// time to plan the file, and the peak memory until then.
 func (l *runner) bigInput(ctx context.Context) error {
 	const size = 1200
 	in, err := l.newRunFolder(int(bigBytes/size*float64(l.n)/1e6), size)

@@ -16,9 +16,9 @@ import (
 	"rollout/localstack/subprocess"
 )
 
-// tiny measures the tiny engine's model: how fast it samples, beside llama.cpp
-// on the same weights with one thread each, and how fast it is trained. Ratios
-// are of processor time, which other processes hardly touch.
+// tiny measures how fast the tiny engine's model samples, compared with llama.cpp
+// on the same weights with one thread each, and how fast a small model is trained.
+// Ratios are of CPU time, on which other processes have little effect.
 func tiny(ctx context.Context, l *runner) error {
 	file := l.program("tiny.gguf")
 	if _, _, err := l.runSelf(ctx, "tiny-gguf", file); err != nil {
@@ -35,7 +35,7 @@ func tiny(ctx context.Context, l *runner) error {
 		l.report.add(name, "peak-MiB", u.peakMiB)
 		theirs, err := llamaPace(ctx, file, streams)
 		if errors.Is(err, llamacpp.ErrNotInstalled) {
-			l.note("the tiny engine was not compared: %v", err)
+			l.note("the tiny engine was not compared with llama.cpp: %v", err)
 			continue
 		}
 		if err != nil {
@@ -63,7 +63,7 @@ func tiny(ctx context.Context, l *runner) error {
 	return nil
 }
 
-// runSelf runs this program with the arguments and reads the work that it tells.
+// runSelf runs this program with the arguments and reads the work that it prints.
 func (l *runner) runSelf(ctx context.Context, args ...string) (w work, u usage, err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -82,8 +82,8 @@ func (l *runner) runSelf(ctx context.Context, args ...string) (w work, u usage, 
 	return w, u, json.Unmarshal(out.Bytes(), &w)
 }
 
-// llamaPace is llama.cpp's work of the same kind, with one thread: the better
-// of its own defaults and of plain sums in float32.
+// llamaPace is the same work with llama.cpp on one thread: the faster of its
+// defaults and of plain float32 sums.
 func llamaPace(ctx context.Context, file string, streams int) (best work, err error) {
 	for _, fast := range []bool{true, false} {
 		w, err := llamaWork(ctx, file, streams, fast)
@@ -97,6 +97,7 @@ func llamaPace(ctx context.Context, file string, streams int) (best work, err er
 	return best, nil
 }
 
+// llamaWork measures llama.cpp's sampling.
 func llamaWork(ctx context.Context, file string, streams int, fast bool) (w work, err error) {
 	b, err := tinyModel()
 	if err != nil {

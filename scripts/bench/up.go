@@ -24,7 +24,7 @@ import (
 // runStatus is a run as its users see it.
 type runStatus = status.Status
 
-// upProcess is a running `rollout up`, and a view into its installation from outside.
+// upProcess is a running `rollout up`, with access to its installation.
 type upProcess struct {
 	cmd    *exec.Cmd
 	stderr bytes.Buffer
@@ -32,13 +32,15 @@ type upProcess struct {
 	close  func() error
 }
 
-// up starts the product over the installation, without its API unless the
-// arguments say where that is.
+// up starts `rollout up` over the installation. Its API is off unless the arguments
+// set --listen.
 func (l *runner) up(ctx context.Context, in *runFolder, args ...string) (*upProcess, error) {
-	u := &upProcess{cmd: exec.CommandContext(ctx, l.program("rollout"), append([]string{"up", "--dir", in.dir, "--listen", "off"}, args...)...)}
+	u := &upProcess{cmd: exec.CommandContext(ctx, l.program("rollout"),
+		append([]string{"up", "--dir", in.dir, "--listen", "off"}, args...)...)}
 	u.cmd.Stderr = &u.stderr
 	var err error
-	u.view, u.close, err = installation.OpenLocal(ctx, in.dir, installation.LocalOptions{Create: true, Source: "bench", Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	u.view, u.close, err = installation.OpenLocal(ctx, in.dir,
+		installation.LocalOptions{Create: true, Source: "bench", Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	if err != nil {
 		return nil, err
 	}
@@ -48,19 +50,18 @@ func (l *runner) up(ctx context.Context, in *runFolder, args ...string) (*upProc
 	return u, nil
 }
 
-// poll is how often states are looked at: often enough for the figures, and
-// rarely enough to cost nothing.
+// poll is the time between two checks: short enough for the figures, long enough
+// to cost nothing.
 const poll = 10 * time.Millisecond
 
-// patience bounds every wait.
-const patience = 20 * time.Minute
+const patience = 20 * time.Minute // of every wait
 
-// until waits until the installation's one run looks like that.
+// until waits until the status of the installation's run is good.
 func (u *upProcess) until(ctx context.Context, good func(runStatus) bool) error {
 	s := api.New(u.view.Ports, u.view.Deployment, cloud.OneMachine())
 	return wait(ctx, func() (bool, error) {
 		if err := u.cmd.Process.Signal(syscall.Signal(0)); err != nil {
-			return false, fmt.Errorf("up is gone: %w\n%s", err, tail(u.stderr.Bytes()))
+			return false, fmt.Errorf("rollout up has ended: %w\n%s", err, tail(u.stderr.Bytes()))
 		}
 		all, err := s.List(ctx)
 		if err != nil || len(all) == 0 {
@@ -70,14 +71,14 @@ func (u *upProcess) until(ctx context.Context, good func(runStatus) bool) error 
 	})
 }
 
-// wait polls until there is an end to it.
-func wait(ctx context.Context, over func() (bool, error)) error {
+// wait polls until done returns true or an error.
+func wait(ctx context.Context, done func() (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for {
-		if ok, err := over(); ok || err != nil {
+		if ok, err := done(); ok || err != nil {
 			return err
 		}
 		select {
@@ -88,7 +89,7 @@ func wait(ctx context.Context, over func() (bool, error)) error {
 	}
 }
 
-// stop drains the product and waits for its end.
+// stop drains `rollout up` and waits until it ends.
 func (u *upProcess) stop() error {
 	err := u.cmd.Process.Signal(syscall.SIGTERM)
 	if err == nil {
@@ -97,10 +98,10 @@ func (u *upProcess) stop() error {
 	return errors.Join(err, u.close())
 }
 
-// kill ends what stop did not.
+// kill kills `rollout up` if it still runs.
 func (u *upProcess) kill() { _ = u.cmd.Process.Kill() }
 
-// peakMiB is the most memory the process has had so far.
+// peakMiB is the peak memory of the process so far.
 func (u *upProcess) peakMiB() (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", u.cmd.Process.Pid))
 	if err != nil {
@@ -112,5 +113,5 @@ func (u *upProcess) peakMiB() (float64, error) {
 			return kb / 1024, err
 		}
 	}
-	return 0, errors.New("the kernel tells no peak of memory")
+	return 0, errors.New("/proc has no peak memory of the process")
 }

@@ -6,10 +6,11 @@ import (
 	"testing"
 )
 
-func TestEveryFaultHasAFlag(t *testing.T) {
+func TestEachFaultHasAFlag(t *testing.T) {
 	t.Parallel()
 	o, err := parse([]string{
-		"--context-limit=1", "--context-exact", "--refuse=x", "--overload-every=1", "--retry-after=1s", "--retry-date", "--chat-only",
+		"--context-limit=1", "--context-exact", "--refuse=x", "--overload-every=1", "--retry-after=1s", "--retry-date",
+		"--chat-only",
 		"--hang-early=x", "--hang=x", "--freeze-after=1", "--health-delay=1s",
 		"--drop-early=x", "--drop=x", "--die=x", "--die-after=1",
 		"--error=x", "--error-after=1", "--empty=x", "--no-choices=x", "--echo=x",

@@ -1,8 +1,10 @@
-// Command fakellm is an OpenAI-compatible inference server without a model, for
-// tests, demonstrations and benchmarks. It prints its URL as the first line.
+// Command fakellm serves package localstack/fakellm: an OpenAI-compatible inference
+// server without a model, for tests, demonstrations and benchmarks. It prints its
+// URL as the first line.
 //
-// With --restart it supervises itself: a server that died is started again on
-// the same port, and standard output has a JSON line for each death and start.
+// With --restart it runs the server as a child process and starts it again on the
+// same port when it dies. Standard output then has a JSON line for each death and
+// start.
 package main
 
 import (
@@ -30,23 +32,23 @@ func main() {
 	}
 }
 
-// run serves until ctx ends.
+// run runs the command until ctx ends.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	o, err := parse(args, stderr)
 	if err != nil {
 		return err
 	}
-	s, err := fakellm.New(o.config)
+	server, err := fakellm.New(o.config)
 	if err != nil {
 		return err
 	}
 	if o.restart > 0 {
-		command, err := itself()
+		command, err := thisProgram()
 		if err != nil {
 			return err
 		}
-		r := &supervisor{delay: o.restart, args: args, command: command, stdout: stdout, stderr: stderr}
-		return r.run(ctx)
+		s := &supervisor{delay: o.restart, args: args, command: command, stdout: stdout, stderr: stderr}
+		return s.run(ctx)
 	}
 	if o.attached {
 		var end context.CancelFunc
@@ -57,9 +59,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			end()
 		}()
 	}
-	return serve(ctx, s, o.listen, stdout)
+	return serve(ctx, server, o.listen, stdout)
 }
 
+// serve prints the URL and serves until ctx ends.
 func serve(ctx context.Context, s http.Handler, listen string, stdout io.Writer) error {
 	l, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -67,7 +70,7 @@ func serve(ctx context.Context, s http.Handler, listen string, stdout io.Writer)
 	}
 	fmt.Fprintf(stdout, "http://%s\n", l.Addr())
 	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
-	context.AfterFunc(ctx, func() { _ = h.Close() }) // answers in flight break, as when a server is killed
+	context.AfterFunc(ctx, func() { _ = h.Close() }) // breaks answers in flight, as a kill does
 	if err := h.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

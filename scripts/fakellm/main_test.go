@@ -9,13 +9,14 @@ import (
 	"testing"
 )
 
-func TestTheFirstLineIsTheURL(t *testing.T) {
+func TestFirstLineIsTheURL(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	out, in := io.Pipe()
 	ended := make(chan error)
 	go func() {
-		ended <- run(ctx, []string{"--listen", "127.0.0.1:0", "--model", "tiny", "--latency", "1ms", "--spread", "0.5"}, strings.NewReader(""), in, io.Discard)
+		ended <- run(ctx, []string{"--listen", "127.0.0.1:0", "--model", "tiny", "--latency", "1ms", "--spread", "0.5"},
+			strings.NewReader(""), in, io.Discard)
 	}()
 	url, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || !strings.HasPrefix(url, "http://127.0.0.1:") {
@@ -37,14 +38,15 @@ func TestTheFirstLineIsTheURL(t *testing.T) {
 
 func TestBadCommandLinesAreRefused(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--spread", "3"}, {"--latency", "x"}, {"--nonsense"}, {"extra"}, {"--listen", "nowhere:x"}, {"--restart", "-1s"}} {
+	for _, args := range [][]string{{"--spread", "3"}, {"--latency", "x"}, {"--nonsense"}, {"extra"},
+		{"--listen", "nowhere:x"}, {"--restart", "-1s"}} {
 		if err := run(t.Context(), args, strings.NewReader(""), io.Discard, io.Discard); err == nil {
-			t.Errorf("%v is taken", args)
+			t.Errorf("%v is accepted", args)
 		}
 	}
 }
 
-func TestAnAttachedServerEndsWithItsInput(t *testing.T) {
+func TestAttachedServerEndsWithItsInput(t *testing.T) {
 	t.Parallel()
 	stdin, starter := io.Pipe()
 	out, stdout := io.Pipe()

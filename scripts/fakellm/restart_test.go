@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// asServer, in the environment, makes the test program the server itself.
+// asServer, in the environment, makes this test program run the command.
 const asServer = "FAKELLM_TEST_SERVER"
 
 func TestMain(m *testing.M) {
@@ -27,22 +27,23 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// testProgram runs the server.
+// testProgram returns a command that runs the server.
 func testProgram(args ...string) *exec.Cmd {
 	c := exec.Command(os.Args[0], args...)
 	c.Env = append(os.Environ(), asServer+"=1")
 	return c
 }
 
-// supervised starts a restarter over the test program.
+// supervised starts a supervisor over the test program and returns the URL, the
+// lines after it, and a function that stops it.
 func supervised(t *testing.T, args ...string) (url string, events *bufio.Reader, stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	out, stdout := io.Pipe()
-	r := &supervisor{delay: 10 * time.Millisecond, args: args, stdout: stdout, stderr: io.Discard, command: testProgram}
+	s := &supervisor{delay: 10 * time.Millisecond, args: args, stdout: stdout, stderr: io.Discard, command: testProgram}
 	ended := make(chan error, 1)
 	go func() {
-		err := r.run(ctx)
+		err := s.run(ctx)
 		_ = stdout.CloseWithError(io.EOF)
 		ended <- err
 	}()
@@ -55,6 +56,7 @@ func supervised(t *testing.T, args ...string) (url string, events *bufio.Reader,
 	return strings.TrimSpace(first), events, stop
 }
 
+// next reads the next event.
 func next(t *testing.T, events *bufio.Reader) (e event) {
 	t.Helper()
 	line, err := events.ReadBytes('\n')
@@ -67,6 +69,7 @@ func next(t *testing.T, events *bufio.Reader) (e event) {
 	return e
 }
 
+// get returns the body at a URL.
 func get(t *testing.T, url string) string {
 	t.Helper()
 	resp, err := http.Get(url)
@@ -81,20 +84,21 @@ func get(t *testing.T, url string) string {
 	return string(b)
 }
 
-func TestADeadServerIsStartedAgainOnItsPort(t *testing.T) {
+func TestDeadServerIsRestartedOnItsPort(t *testing.T) {
 	t.Parallel()
 	url, events, stop := supervised(t, "--die", "<die>")
 	startTime := regexp.MustCompile(`(?m)^process_start_time_seconds .*$`)
 	starts := map[string]bool{startTime.FindString(get(t, url+"/metrics")): true}
 	for n := 1; n <= 2; n++ {
-		if resp, err := http.Post(url+"/v1/completions", "application/json", strings.NewReader(`{"prompt":"<die>"}`)); err == nil {
-			t.Fatalf("the prompt did not kill it: %s", resp.Status)
+		if resp, err := http.Post(url+"/v1/completions", "application/json",
+			strings.NewReader(`{"prompt":"<die>"}`)); err == nil {
+			t.Fatalf("the prompt did not kill the server: %s", resp.Status)
 		}
 		if died := next(t, events); died.Event != "died" || died.Deaths != n || died.Code != 1 || died.PID == 0 {
-			t.Errorf("death %d is told as %+v", n, died)
+			t.Errorf("the event of death %d is %+v", n, died)
 		}
 		if started := next(t, events); started.Event != "started" || started.Deaths != n || started.PID == 0 {
-			t.Errorf("start %d is told as %+v", n+1, started)
+			t.Errorf("the event of start %d is %+v", n+1, started)
 		}
 		starts[startTime.FindString(get(t, url+"/metrics"))] = true
 	}
@@ -106,14 +110,15 @@ func TestADeadServerIsStartedAgainOnItsPort(t *testing.T) {
 		t.Errorf("stopped: %v", err)
 	}
 	if resp, err := http.Get(url + "/health"); err == nil {
-		t.Errorf("its server is still there: %s", resp.Status)
+		t.Errorf("the server still answers after stop: %s", resp.Status)
 	}
 }
 
-func TestAServerThatDoesNotStartIsAnError(t *testing.T) {
+func TestServerThatDoesNotStartIsAnError(t *testing.T) {
 	t.Parallel()
-	r := &supervisor{delay: time.Hour, stdout: io.Discard, stderr: io.Discard, args: []string{"--nonsense"}, command: testProgram}
-	if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "does not start") {
+	s := &supervisor{delay: time.Hour, stdout: io.Discard, stderr: io.Discard, args: []string{"--nonsense"},
+		command: testProgram}
+	if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "does not start") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -16,45 +16,45 @@ import (
 	"rollout/localstack/subprocess"
 )
 
-// supervisor runs the server as a child process, and again whenever it dies, as
-// the supervisor of a real server does:
+// supervisor runs the server as a child process and restarts it whenever it dies,
+// as the supervisor of a real server does:
 //
 //	     ┌──────────── the delay ◀──── died ◀────┐
 //	     ▼                                       │
 //	start a child ──it prints its URL──▶ up: serving ──any end──┘
 //
-// Every child listens where the first one did. While there is none,
-// connections are refused. A child ends with this process, however this ends.
+// Each child listens on the address of the first one. Between two children,
+// connections are refused. A child ends with this process, whatever ends it.
 type supervisor struct {
 	delay   time.Duration
 	args    []string                       // the server's command line
 	command func(args ...string) *exec.Cmd // runs this program
-	stdout  io.Writer                      // the URL; from then on a JSON line for each event
+	stdout  io.Writer                      // gets the URL, then a JSON line for each event
 	stderr  io.Writer
 }
 
-// event is what happened to the child.
+// event is an event of the child.
 type event struct {
-	Event  string `json:"event"`  // died, started, or failed: it did not come up, as when its port is taken
+	Event  string `json:"event"`  // died, started, or failed: it did not start, such as when its port is taken
 	Deaths int    `json:"deaths"` // so far
 	PID    int    `json:"pid"`
-	Code   int    `json:"code"`     // of an end: the exit code, -1 if a signal ended it
-	Alive  int64  `json:"alive_ms"` // of an end: after so many milliseconds
+	Code   int    `json:"code"`     // of died and failed: the exit code, -1 if a signal ended it
+	Alive  int64  `json:"alive_ms"` // of died and failed: the time since its start
 }
 
-// run goes on until ctx ends. The first child must come up.
-func (r *supervisor) run(ctx context.Context) error {
+// run runs children until ctx ends. It fails if the first child does not start.
+func (s *supervisor) run(ctx context.Context) error {
 	listen, deaths := "", 0
 	for {
-		born, up := time.Now(), false
-		end, err := r.child(ctx, listen, func(pid int, url string) {
+		startedAt, up := time.Now(), false
+		end, err := s.child(ctx, listen, func(pid int, url string) {
 			up = true
 			if listen != "" {
-				r.tell(event{Event: "started", Deaths: deaths, PID: pid})
+				s.print(event{Event: "started", Deaths: deaths, PID: pid})
 				return
 			}
 			listen = strings.TrimPrefix(url, "http://")
-			fmt.Fprintln(r.stdout, url)
+			fmt.Fprintln(s.stdout, url)
 		})
 		switch {
 		case ctx.Err() != nil:
@@ -64,30 +64,30 @@ func (r *supervisor) run(ctx context.Context) error {
 		case listen == "":
 			return errors.New("the server does not start")
 		}
-		ended := event{Event: "failed", PID: end.Pid(), Code: end.ExitCode(), Alive: time.Since(born).Milliseconds()}
+		ended := event{Event: "failed", PID: end.Pid(), Code: end.ExitCode(), Alive: time.Since(startedAt).Milliseconds()}
 		if up {
 			ended.Event = "died"
 			deaths++
 		}
 		ended.Deaths = deaths
-		r.tell(ended)
+		s.print(ended)
 		select {
-		case <-time.After(r.delay):
+		case <-time.After(s.delay):
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// child runs a server to its end; up hears of its URL.
-func (r *supervisor) child(ctx context.Context, listen string, up func(pid int, url string)) (*os.ProcessState, error) {
-	args := append(slices.Clone(r.args), "--restart=0", "--attached")
+// child runs a server until it ends, and calls up with its URL.
+func (s *supervisor) child(ctx context.Context, listen string, up func(pid int, url string)) (*os.ProcessState, error) {
+	args := append(slices.Clone(s.args), "--restart=0", "--attached")
 	if listen != "" {
 		args = append(args, "--listen="+listen)
 	}
-	c := r.command(args...)
-	c.Stderr = r.stderr
-	in, err := c.StdinPipe() // when it closes, by us or with us, the child ends
+	c := s.command(args...)
+	c.Stderr = s.stderr
+	in, err := c.StdinPipe() // the child ends when it is closed, also by the end of this process
 	if err != nil {
 		return nil, err
 	}
@@ -103,21 +103,22 @@ func (r *supervisor) child(ctx context.Context, listen string, up func(pid int, 
 	if line, err := bufio.NewReader(out).ReadString('\n'); err == nil {
 		up(c.Process.Pid, strings.TrimSuffix(line, "\n"))
 	}
-	_ = c.Wait() // how it ended is in its state
+	_ = c.Wait() // the state has the exit code
 	return c.ProcessState, nil
 }
 
-func (r *supervisor) tell(e event) {
+// print prints an event.
+func (s *supervisor) print(e event) {
 	line, err := json.Marshal(e)
 	if err != nil {
-		fmt.Fprintln(r.stderr, "fakellm:", err)
+		fmt.Fprintln(s.stderr, "fakellm:", err)
 		return
 	}
-	fmt.Fprintf(r.stdout, "%s\n", line)
+	fmt.Fprintf(s.stdout, "%s\n", line)
 }
 
-// itself runs this program.
-func itself() (func(args ...string) *exec.Cmd, error) {
+// thisProgram returns commands that run this program.
+func thisProgram() (func(args ...string) *exec.Cmd, error) {
 	path, err := os.Executable()
 	if err != nil {
 		return nil, err

@@ -1,9 +1,9 @@
-// Command peers measures River over Postgres doing no-op jobs durably: insert
-// them, work on them with 64 workers, until each is completed. It starts a
-// Postgres of its own in a folder, with its defaults of durability (fsync and
-// synchronous commits), and prints one line of JSON.
+// Command peers measures no-op jobs on River over Postgres: it inserts them and
+// works on them with 64 workers until each is completed. It starts its own Postgres
+// in a folder, with the default durability (fsync and synchronous commits), and
+// prints one line of JSON.
 //
-// It stands in a module of its own: the product needs neither.
+// It is in a nested module, since the product needs neither River nor Postgres.
 package main
 
 import (
@@ -19,8 +19,8 @@ import (
 )
 
 func main() {
-	dir := flag.String("dir", "", "folder for the database; a temporary one if empty")
-	jobs := flag.Int("jobs", 60_000, "how many jobs")
+	dir := flag.String("dir", "", "`folder` for the database (default: a temporary one)")
+	jobs := flag.Int("jobs", 60_000, "`number` of jobs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -30,13 +30,13 @@ func main() {
 	}
 }
 
-// result is what is printed.
+// result is the printed result.
 type result struct {
 	Peer          string  `json:"peer"`
 	Jobs          int     `json:"jobs"`
 	Seconds       float64 `json:"seconds"`
 	JobsPerSecond float64 `json:"jobs_per_second"`
-	CPUMicros     float64 `json:"cpu_micros_per_job"` // this process and the database
+	CPUMicros     float64 `json:"cpu_micros_per_job"` // of this process and the database
 }
 
 func run(ctx context.Context, dir string, jobs int) error {
@@ -63,7 +63,7 @@ func run(ctx context.Context, dir string, jobs int) error {
 		JobsPerSecond: float64(jobs) / spent.Seconds(), CPUMicros: float64(cpuTime().Microseconds()) / float64(jobs)})
 }
 
-// cpuTime is what this process and its ended children took.
+// cpuTime is the CPU time of this process and its ended children.
 func cpuTime() (all time.Duration) {
 	for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
 		var u syscall.Rusage

@@ -17,18 +17,19 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// postgres is a database server of our own.
+// postgres is a running database server.
 type postgres struct {
 	cmd *exec.Cmd
 	log bytes.Buffer
 	url string
 }
 
-// errNoPostgres is a machine without one.
-var errNoPostgres = errors.New("there is no Postgres: install it with your system's packages (Debian: apt-get install postgresql)")
+// errNoPostgres is the error on a machine without Postgres.
+var errNoPostgres = errors.New("Postgres is not installed: " +
+	"install it with your system's packages (Debian: apt-get install postgresql)")
 
-// startPostgres makes a cluster in a new folder, and serves it on a socket
-// there. Postgres refuses to run as root: then it runs as the user postgres.
+// startPostgres creates a cluster in a new folder and serves it on a socket there.
+// Postgres refuses to run as root, so root starts it as the user postgres.
 func startPostgres(ctx context.Context, dir string) (*postgres, error) {
 	bin, err := findBin()
 	if err != nil {
@@ -42,13 +43,15 @@ func startPostgres(ctx context.Context, dir string) (*postgres, error) {
 		return nil, err
 	}
 	data := filepath.Join(dir, "data")
-	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-A", "trust", "-U", "bench", "-E", "UTF8", "--locale=C")
+	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "-D", data, "-A", "trust", "-U", "bench", "-E",
+		"UTF8", "--locale=C")
 	initdb.SysProcAttr, initdb.Dir = as, dir
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 	p := &postgres{url: fmt.Sprintf("postgres:///postgres?host=%s&user=bench", dir)}
-	p.cmd = exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "max_connections=100")
+	p.cmd = exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-k", dir, "-c", "listen_addresses=", "-c",
+		"max_connections=100")
 	p.cmd.SysProcAttr, p.cmd.Dir, p.cmd.Stderr = as, dir, &p.log
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
@@ -59,8 +62,8 @@ func startPostgres(ctx context.Context, dir string) (*postgres, error) {
 	return p, nil
 }
 
-// findBin is the folder of the server's programs: Debian keeps them off the
-// path.
+// findBin returns the folder of the server's programs. Debian does not put it into
+// PATH.
 func findBin() (string, error) {
 	if path, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(path), nil
@@ -72,7 +75,8 @@ func findBin() (string, error) {
 	return filepath.Dir(slices.Max(found)), nil
 }
 
-// unprivileged says as whom to run, and gives the folder to them.
+// unprivileged returns the attributes to run as the user postgres, and makes that
+// user the owner of the folder. Without root it returns nil.
 func unprivileged(dir string) (*syscall.SysProcAttr, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -89,16 +93,17 @@ func unprivileged(dir string) (*syscall.SysProcAttr, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The way to the folder must be open to that user.
+	// The user must be able to reach the folder.
 	for d := filepath.Dir(dir); d != "/" && d != os.TempDir(); d = filepath.Dir(d) {
 		if err := os.Chmod(d, 0o755); err != nil {
 			return nil, err
 		}
 	}
-	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}, os.Chown(dir, int(uid), int(gid))
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}},
+		os.Chown(dir, int(uid), int(gid))
 }
 
-// ready waits until the server takes connections.
+// ready waits until the server accepts connections.
 func (p *postgres) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -110,12 +115,12 @@ func (p *postgres) ready(ctx context.Context) error {
 		select {
 		case <-time.After(50 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("postgres does not answer: %w\n%s", err, p.log.Bytes())
+			return fmt.Errorf("postgres accepts no connections: %w\n%s", err, p.log.Bytes())
 		}
 	}
 }
 
-// stop ends the server in order: SIGINT is its fast shutdown.
+// stop ends the server with SIGINT, its fast shutdown.
 func (p *postgres) stop() error {
 	if err := p.cmd.Process.Signal(os.Interrupt); err != nil {
 		return err

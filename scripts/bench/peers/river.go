@@ -14,7 +14,7 @@ import (
 	"github.com/riverqueue/river/rivermigrate"
 )
 
-// Settings of River that serve it best here.
+// The settings with which River is fastest here.
 const (
 	workers     = 64
 	insertBatch = 5000
@@ -25,7 +25,7 @@ type noop struct{ N int }
 
 func (noop) Kind() string { return "noop" }
 
-// worker does it.
+// worker works on the jobs.
 type worker struct {
 	river.WorkerDefaults[noop]
 }
@@ -33,7 +33,7 @@ type worker struct {
 func (*worker) Work(context.Context, *river.Job[noop]) error { return nil }
 
 // riverRun inserts the jobs and works on them until all are completed in the
-// database; it returns how long that took.
+// database. It returns the time that this took.
 func riverRun(ctx context.Context, url string, jobs int) (time.Duration, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -54,9 +54,10 @@ func riverRun(ctx context.Context, url string, jobs int) (time.Duration, error) 
 	}
 	ws := river.NewWorkers()
 	river.AddWorker(ws, &worker{})
-	client, err := river.NewClient(riverpgxv5.New(pool), &river.Config{Workers: ws, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		FetchCooldown: time.Millisecond, FetchPollInterval: 10 * time.Millisecond,
-		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}}})
+	client, err := river.NewClient(riverpgxv5.New(pool),
+		&river.Config{Workers: ws, Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+			FetchCooldown: time.Millisecond, FetchPollInterval: 10 * time.Millisecond,
+			Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: workers}}})
 	if err != nil {
 		return 0, err
 	}
@@ -74,6 +75,7 @@ func riverRun(ctx context.Context, url string, jobs int) (time.Duration, error) 
 	return spent, client.Stop(ctx)
 }
 
+// insert inserts the jobs in batches.
 func insert(ctx context.Context, client *river.Client[pgx.Tx], jobs int) error {
 	for first := 0; first < jobs; first += insertBatch {
 		batch := make([]river.InsertManyParams, 0, insertBatch)
@@ -87,7 +89,7 @@ func insert(ctx context.Context, client *river.Client[pgx.Tx], jobs int) error {
 	return nil
 }
 
-// completed waits until the database says that all jobs are.
+// completed waits until all jobs are completed in the database.
 func completed(ctx context.Context, pool *pgxpool.Pool, jobs int) error {
 	for {
 		var done int

@@ -9,7 +9,7 @@ import (
 
 func TestRiverCompletesItsJobs(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "peers-") // the database's user must get there
+	dir, err := os.MkdirTemp("", "peers-") // the user of the database must be able to reach it
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,5 +1,5 @@
-// Package prompts writes prompts files of a given size and shape for
-// benchmarks. The same arguments give the same bytes; it never reads one.
+// Package prompts writes prompts files of a given size for benchmarks. The same
+// arguments give the same bytes.
 package prompts
 
 import (
@@ -10,14 +10,13 @@ import (
 	"strings"
 )
 
-// text is what prompts are cut from: long enough for a line of 4 KB.
+// text is the source of the prompts, long enough for a line of 4 KB.
 var text = strings.Repeat("the quick brown fox jumps over the lazy dog and reads on ", 80)
 
-// least is the shortest line: an id, a number and punctuation.
-const least = 60
+const least = 60 // bytes of the shortest line: an id, a number and punctuation
 
-// Line appends the i-th plain line, with its line feed, of about size bytes:
-// no two have the same id or prompt.
+// Line appends the i-th line, of about size bytes with its line feed. No two lines
+// have the same id or prompt.
 func Line(dst []byte, i, size int) []byte {
 	start := len(dst)
 	dst = append(dst, `{"id":"r-`...)
@@ -25,7 +24,7 @@ func Line(dst []byte, i, size int) []byte {
 	dst = append(dst, `","prompt":"`...)
 	dst = strconv.AppendInt(dst, int64(i), 10)
 	dst = append(dst, ' ')
-	k := i % 57 // where the text begins, so that neighbours differ early
+	k := i % 57 // the start in the text, so that neighbours differ early
 	room := max(size, least) - (len(dst) - start) - len("\"}\n")
 	dst = append(dst, text[k:min(k+room, len(text))]...)
 	return append(dst, "\"}\n"...)
@@ -38,12 +37,13 @@ func Write(path string, n, size int) error {
 		return err
 	}
 	if err := write(f, n, size); err != nil {
-		_ = f.Close() // the first error is the one to tell
+		_ = f.Close() // the first error is returned
 		return err
 	}
 	return f.Close()
 }
 
+// write writes the lines.
 func write(w io.Writer, n, size int) error {
 	b := bufio.NewWriterSize(w, 1<<20)
 	var line []byte

@@ -10,7 +10,7 @@ import (
 	"rollout/scripts/bench/prompts"
 )
 
-func TestLinesAreDistinctValidAndOfTheirSize(t *testing.T) {
+func TestLinesAreDistinctAndValidAndHaveTheSize(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{300, 1200} {
 		path := filepath.Join(t.TempDir(), "p.jsonl")
