@@ -452,7 +452,8 @@ func TestPauseWaitsForLivingHoldersOfThePool(t *testing.T) {
 			timings := host.Timings(config.DefaultDeployment().Health)
 			c2 := d.coordinator()
 			d.apply(c2, look)
-			hosttest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredPause})
+			hosttest.Save(t, d.Ports, record.ControlKey(id),
+				record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredPause})
 			d.apply(c2, look)
 			<-time.After(5 * time.Second)
 			if c.beat.At.IsZero() {
@@ -477,7 +478,8 @@ func TestCoordinatorIsSafeForConcurrentUse(t *testing.T) {
 	var all sync.WaitGroup
 	for n := range shards {
 		all.Go(func() {
-			ev := run.Event{Kind: run.ShardDone, Shard: n, Counts: shard.Counts{OK: 1, ByClass: map[string]int{fmt.Sprint(n): 1}}}
+			counts := shard.Counts{OK: 1, ByClass: map[string]int{fmt.Sprint(n): 1}}
+			ev := run.Event{Kind: run.ShardDone, Shard: n, Counts: counts}
 			for {
 				_, err := c.Apply(t.Context(), id, []run.Event{ev})
 				if !fault.Is(err, fault.Unavailable) {

@@ -65,7 +65,8 @@ func failures(t *testing.T, p host.Ports) (reports []health.Heartbeat) {
 
 func terminated(machine string, ago time.Duration) cloud.MachineNotice {
 	return cloud.MachineNotice{
-		Kind: cloud.MachineTerminated, Machine: machine, Fleet: "acme-small", Reason: "user request.", At: time.Now().Add(-ago),
+		Kind: cloud.MachineTerminated, Machine: machine, Fleet: "acme-small", Reason: "user request.",
+		At: time.Now().Add(-ago),
 	}
 }
 

@@ -87,7 +87,8 @@ func BenchmarkRange(b *testing.B) {
 			for n := 0; b.Loop(); n++ {
 				b.StopTimer()
 				p := hosttest.New()
-				m.Inputs = []record.Input{{Key: "prompts/0.jsonl", Version: hosttest.Put(b, p, "prompts/0.jsonl", file.String()), Size: int64(file.Len())}}
+				m.Inputs = []record.Input{{Key: "prompts/0.jsonl", Size: int64(file.Len()),
+					Version: hosttest.Put(b, p, "prompts/0.jsonl", file.String())}}
 				hosttest.Save(b, p, record.ManifestKey(id), m)
 				pl := plan.New(p, plan.Options{})
 				b.StartTimer()
@@ -103,10 +104,9 @@ func BenchmarkRange(b *testing.B) {
 	}
 }
 
-// BenchmarkMerge takes ranges of 2,000 ids into the index: all that wait for the
-// first one; as two planners cut them, which is what a machine does; or each as
-// it is planned. What it costs an item must not grow with the number of ranges,
-// but in the last case, where no two ever wait.
+// BenchmarkMerge merges ranges of 2,000 ids: all at once, when the first one is
+// cut last; as two concurrent planners cut them, as on one machine; or one by one.
+// The cost of an item must not grow with the number of ranges, except one by one.
 func BenchmarkMerge(b *testing.B) {
 	const items = 2000
 	for _, way := range []string{"waiting", "two planners", "one by one"} {
@@ -124,7 +124,8 @@ func BenchmarkMerge(b *testing.B) {
 						for i := range items {
 							file += fmt.Sprintf("{\"id\":\"request-%d\"}\n", k*items+i)
 						}
-						m.Inputs = append(m.Inputs, record.Input{Key: key, Version: hosttest.Put(b, p, key, file), Size: int64(len(file))})
+						m.Inputs = append(m.Inputs, record.Input{Key: key, Version: hosttest.Put(b, p, key, file),
+							Size: int64(len(file))})
 					}
 					hosttest.Save(b, p, record.ManifestKey(id), m)
 					pl := plan.New(p, plan.Options{})

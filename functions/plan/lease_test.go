@@ -19,53 +19,54 @@ import (
 	"rollout/shared/record"
 )
 
-// watched is a bucket that counts the puts of each key, and whose every read
-// takes a while.
-type watched struct {
+// slowBlobs is a bucket that counts the puts of each key, and delays every read.
+type slowBlobs struct {
 	blob.Store
-	takes time.Duration
+	delay time.Duration
 	mu    *sync.Mutex
 	puts  map[string]int
 }
 
-func watch(d *fixture, takes time.Duration) watched {
-	w := watched{d.Blobs, takes, &sync.Mutex{}, map[string]int{}}
+// slowDown replaces the fixture's bucket and planner.
+func slowDown(d *fixture, delay time.Duration) slowBlobs {
+	w := slowBlobs{d.Blobs, delay, &sync.Mutex{}, map[string]int{}}
 	d.Blobs = w
 	d.Planner = plan.New(d.Ports, plan.Options{})
 	return w
 }
 
-func (w watched) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
+func (w slowBlobs) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
 	w.mu.Lock()
 	w.puts[key]++
 	w.mu.Unlock()
 	return w.Store.Put(ctx, key, r, o)
 }
 
-func (w watched) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+func (w slowBlobs) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
 	r, info, err := w.Store.Get(ctx, key, o)
 	if err == nil {
-		r = far{r, ctx, w.takes}
+		r = slowReader{r, ctx, w.delay}
 	}
 	return r, info, err
 }
 
-// far is what is read from far away: every read takes a while.
-type far struct {
+// slowReader delays every read.
+type slowReader struct {
 	io.ReadCloser
 	ctx   context.Context
-	takes time.Duration
+	delay time.Duration
 }
 
-func (f far) Read(b []byte) (int, error) {
+func (f slowReader) Read(b []byte) (int, error) {
 	select {
-	case <-time.After(f.takes):
+	case <-time.After(f.delay):
 		return f.ReadCloser.Read(b[:min(len(b), 1000)])
 	case <-f.ctx.Done():
 		return 0, f.ctx.Err()
 	}
 }
 
+// ids returns n files of three lines that all have the same id.
 func ids(n int) []file {
 	files := make([]file, n)
 	for i := range files {
@@ -74,9 +75,9 @@ func ids(n int) []file {
 	return files
 }
 
-// TestOfManyCallsAtOnceOneMerges has all ranges of a run cut at once, each call
-// for some time: every range is merged once, and none is left.
-func TestOfManyCallsAtOnceOneMerges(t *testing.T) {
+// All ranges of a run are cut concurrently, and each call takes some time: every
+// range is merged exactly once.
+func TestConcurrentCallsMergeEveryRangeOnce(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(40) {
 		synctest.Test(t, func(t *testing.T) {
@@ -86,7 +87,7 @@ func TestOfManyCallsAtOnceOneMerges(t *testing.T) {
 				t.Fatal(err)
 			}
 			asked := d.received(host.PlanQueue)
-			w := watch(d, 40*time.Millisecond)
+			w := slowDown(d, 40*time.Millisecond)
 			planner := func() *plan.Planner { return plan.New(d.Ports, plan.Options{Leases: true}) }
 			if seed%2 == 1 { // all in one process
 				planner = func() *plan.Planner { return d.Planner }
@@ -117,14 +118,15 @@ func TestOfManyCallsAtOnceOneMerges(t *testing.T) {
 	}
 }
 
-func TestTheTurnOfADeadCallIsOverSoon(t *testing.T) {
+func TestLeaseOfACrashedCallExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t, 2, ids(2)...)
 		if err := d.Submitted(t.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
 			t.Fatal(err)
 		}
-		hosttest.Save(t, d.Ports, record.PlanLeaseKey(id), record.PlanLease{Schema: 1, Until: time.Now().Add(30 * time.Second)})
+		hosttest.Save(t, d.Ports, record.PlanLeaseKey(id),
+			record.PlanLease{Schema: 1, Until: time.Now().Add(30 * time.Second)})
 		p := plan.New(d.Ports, plan.Options{Leases: true})
 		asked := d.received(host.PlanQueue)
 		for _, e := range asked {
@@ -133,7 +135,7 @@ func TestTheTurnOfADeadCallIsOverSoon(t *testing.T) {
 			}
 		}
 		if got := d.plan(); got.Merged != 0 {
-			t.Errorf("%d ranges are merged in somebody else's turn", got.Merged)
+			t.Errorf("%d ranges are merged while another call holds the lease", got.Merged)
 		}
 		time.Sleep(31 * time.Second)
 		if err := p.CutRange(t.Context(), asked[1].(events.PlanRange)); err != nil || !d.plan().Complete() {
@@ -142,9 +144,9 @@ func TestTheTurnOfADeadCallIsOverSoon(t *testing.T) {
 	})
 }
 
-// TestACallWithoutTimeLeavesTheOtherRanges has a call that has time to merge a
-// few ranges: the others are for the next one.
-func TestACallWithoutTimeLeavesTheOtherRanges(t *testing.T) {
+// A call that has only time to merge a few ranges leaves the others to the next
+// call.
+func TestCallOutOfTimeLeavesRangesToTheNextCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const ranges = 8
@@ -153,10 +155,10 @@ func TestACallWithoutTimeLeavesTheOtherRanges(t *testing.T) {
 			t.Fatal(err)
 		}
 		asked := d.received(host.PlanQueue)
-		for i := range asked { // the first one comes last, and has all to merge
+		for i := range asked { // the first range is cut last, and all are merged then
 			e := asked[len(asked)-1-i].(events.PlanRange)
 			if e.Range == 0 {
-				watch(d, time.Second)
+				slowDown(d, time.Second)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			if err := plan.New(d.Ports, plan.Options{Leases: true}).CutRange(ctx, e); err != nil {
@@ -168,15 +170,16 @@ func TestACallWithoutTimeLeavesTheOtherRanges(t *testing.T) {
 		if some == 0 || some == ranges {
 			t.Fatalf("%d of %d ranges are merged", some, ranges)
 		}
-		if err := plan.New(d.Ports, plan.Options{Leases: true}).CutRange(t.Context(), asked[0].(events.PlanRange)); err != nil || !d.plan().Complete() {
+		err := plan.New(d.Ports, plan.Options{Leases: true}).CutRange(t.Context(), asked[0].(events.PlanRange))
+		if err != nil || !d.plan().Complete() {
 			t.Errorf("%d of %d ranges are merged, %v", d.plan().Merged, ranges, err)
 		}
 	})
 }
 
-// TestAnArchiveThatTakesTooLongPausesItsRun has an archive that a call can't
-// unpack: it is not tried again before somebody resumes the run.
-func TestAnArchiveThatTakesTooLongPausesItsRun(t *testing.T) {
+// An archive that a call can't unpack in its time is not tried again before a user
+// resumes the run.
+func TestArchiveThatTakesTooLongPausesItsRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var lines strings.Builder
@@ -189,7 +192,7 @@ func TestAnArchiveThatTakesTooLongPausesItsRun(t *testing.T) {
 			lines.WriteString(`"}` + "\n")
 		}
 		d := newFixture(t, 2, file{text: lines.String(), packed: "gzip"})
-		w := watch(d, 2*time.Second)
+		w := slowDown(d, 2*time.Second)
 		p := plan.New(d.Ports, plan.Options{Leases: true})
 		submitted := func(limit time.Duration) {
 			t.Helper()
@@ -201,10 +204,13 @@ func TestAnArchiveThatTakesTooLongPausesItsRun(t *testing.T) {
 		}
 		submitted(40 * time.Second)
 		got := d.plan()
-		if got.ProblemKind != record.InputSlow || !strings.Contains(got.Problem, "after 35s") || !strings.Contains(got.Problem, "% of it was read") || !strings.Contains(got.Problem, "upload the file unpacked") {
-			t.Fatalf("%q: %s", got.ProblemKind, got.Problem)
+		for _, want := range []string{"after 35s", "% of it was read", "upload the file unpacked"} {
+			if got.ProblemKind != record.InputSlow || !strings.Contains(got.Problem, want) {
+				t.Fatalf("%q: %s", got.ProblemKind, got.Problem)
+			}
 		}
-		hosttest.Save(t, d.Ports, record.ControlKey(id), record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredPause})
+		hosttest.Save(t, d.Ports, record.ControlKey(id),
+			record.Control{Schema: 1, Sequence: 1, Desired: record.DesiredPause})
 		submitted(time.Hour)
 		if n := w.puts[record.UnpackedKey(id, 0)]; n != 1 {
 			t.Errorf("it is unpacked %d times", n)
@@ -217,14 +223,13 @@ func TestAnArchiveThatTakesTooLongPausesItsRun(t *testing.T) {
 	})
 }
 
-// TestALineWithoutAnEndPausesItsRun has a file whose second line takes longer to
-// read than a call has.
-func TestALineWithoutAnEndPausesItsRun(t *testing.T) {
+// The second line of the file takes longer to read than a call may take.
+func TestLineThatTakesTooLongPausesItsRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t, 2, file{text: `{"prompt":"a"}` + "\n[" + strings.Repeat(`{"prompt":"b"},`, 2000) + "]"})
 		asked := d.asked()[0]
-		watch(d, 2*time.Second)
+		slowDown(d, 2*time.Second)
 		planned := func(limit time.Duration) record.Plan {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -234,7 +239,9 @@ func TestALineWithoutAnEndPausesItsRun(t *testing.T) {
 			}
 			return d.plan()
 		}
-		if got := planned(40 * time.Second); got.ProblemKind != record.InputSlow || !strings.Contains(got.Problem, "prompts/0.jsonl can't be read") || !strings.Contains(got.Problem, "after 35s, the line that begins at byte 15 was not over") {
+		got := planned(40 * time.Second)
+		if got.ProblemKind != record.InputSlow || !strings.Contains(got.Problem, "prompts/0.jsonl can't be read") ||
+			!strings.Contains(got.Problem, "after 35s, the line that begins at byte 15 was not over") {
 			t.Fatalf("%q: %s", got.ProblemKind, got.Problem)
 		}
 		if got := planned(time.Hour); got.Items != 2 || !got.Complete() {
@@ -243,22 +250,21 @@ func TestALineWithoutAnEndPausesItsRun(t *testing.T) {
 	})
 }
 
-// TestAnArchiveIsUnpackedOnceAtATime has a run announced again and again while
-// its archive is unpacked.
-func TestAnArchiveIsUnpackedOnceAtATime(t *testing.T) {
+// The run is announced repeatedly while its archive is being unpacked.
+func TestArchiveIsUnpackedByOneCallAtATime(t *testing.T) {
 	t.Parallel()
 	for name, planner := range map[string]func(*fixture) func() *plan.Planner{
 		"in one process": func(d *fixture) func() *plan.Planner {
 			p := plan.New(d.Ports, plan.Options{})
 			return func() *plan.Planner { return p }
 		},
-		"by turns": func(d *fixture) func() *plan.Planner {
+		"with leases": func(d *fixture) func() *plan.Planner {
 			return func() *plan.Planner { return plan.New(d.Ports, plan.Options{Leases: true}) }
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newFixture(t, 2, file{text: strings.Repeat(`{"prompt":"p"}`+"\n", 1000), packed: "gzip"})
-			w := watch(d, 3*time.Minute)
+			w := slowDown(d, 3*time.Minute)
 			p := planner(d)
 			var all sync.WaitGroup
 			errs := make([]error, 5)

@@ -23,8 +23,8 @@ import (
 	"rollout/shared/record"
 )
 
-// repetitive are files of a few lines whose ids and prompts come again, also in
-// other files.
+// repetitive returns n files of a few lines whose ids and prompts repeat, also
+// across files.
 func repetitive(n int) []file {
 	dice := rand.New(rand.NewPCG(uint64(n), 7))
 	files := make([]file, n)
@@ -36,7 +36,7 @@ func repetitive(n int) []file {
 	return files
 }
 
-// deduped is a desk whose run also asks once what several lines ask.
+// deduped returns a fixture whose run asks identical requests once.
 func deduped(t *testing.T, files ...file) *fixture {
 	t.Helper()
 	d := newFixture(t, 0, files...)
@@ -45,7 +45,7 @@ func deduped(t *testing.T, files ...file) *fixture {
 	return d
 }
 
-// asked starts the plan and returns what is asked for.
+// asked starts the plan and returns the ranges that are asked for.
 func (d *fixture) asked() (out []events.PlanRange) {
 	d.t.Helper()
 	if err := d.Submitted(d.t.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
@@ -57,8 +57,8 @@ func (d *fixture) asked() (out []events.PlanRange) {
 	return out
 }
 
-// index is what the run's index says of each range, whatever ranges were taken
-// together.
+// index returns the run's index entries and lines as text. It does not depend on
+// which ranges were merged together.
 func (d *fixture) index() string {
 	d.t.Helper()
 	var all strings.Builder
@@ -69,7 +69,7 @@ func (d *fixture) index() string {
 	return all.String() + strings.Join(d.lines(), "\n")
 }
 
-func TestRangesThatWaitAreTakenTogetherAndTheIndexIsTheSame(t *testing.T) {
+func TestRangesMergedTogetherGiveTheSameIndex(t *testing.T) {
 	t.Parallel()
 	const ranges = 64
 	files := repetitive(ranges)
@@ -80,19 +80,20 @@ func TestRangesThatWaitAreTakenTogetherAndTheIndexIsTheSame(t *testing.T) {
 		}
 	}
 	together := deduped(t, files...)
-	together.submitted() // the first range comes last
+	together.submitted() // the first range is cut last
 	if a, b := alone.index(), together.index(); a != b {
 		t.Errorf("one by one the index is\n%s\ntogether it is\n%s", a, b)
 	}
-	if a, b := len(alone.received(host.CoordinateQueue)), len(together.received(host.CoordinateQueue)); a != ranges || b != 7 {
-		t.Errorf("the plan advanced %d times one by one, and %d times together; want %d, and 7: by 1, 1, 2, 4, …", a, b, ranges)
+	a, b := len(alone.received(host.CoordinateQueue)), len(together.received(host.CoordinateQueue))
+	if a != ranges || b != 7 {
+		t.Errorf("the plan advanced %d times one by one, and %d times together; want %d, and 7: by 1, 1, 2, 4, …",
+			a, b, ranges)
 	}
 }
 
-// TestTheMergeGoesOnAfterAFailureAtAnyPoint fails every effect of a plan once,
-// before or after it is done, and asks again for all that is not merged, of
-// which more waits by then.
-func TestTheMergeGoesOnAfterAFailureAtAnyPoint(t *testing.T) {
+// Every write of a plan fails once, before or after it takes effect. Then the plan
+// is resumed, with more ranges waiting.
+func TestMergeContinuesAfterAFailureAtAnyWrite(t *testing.T) {
 	t.Parallel()
 	files := repetitive(12)
 	undisturbed := deduped(t, files...)
@@ -104,22 +105,23 @@ func TestTheMergeGoesOnAfterAFailureAtAnyPoint(t *testing.T) {
 			whole := d.Ports
 			asked := d.asked()
 			failing := &failAt{left: n, after: after}
-			d.Ports.Blobs, d.Ports.Docs, d.Ports.Queues = failingBlobs{whole.Blobs, failing}, failingDocs{whole.Docs, failing}, failingQueues{whole.Queues, failing}
+			d.Ports.Blobs, d.Ports.Docs = failingBlobs{whole.Blobs, failing}, failingDocs{whole.Docs, failing}
+			d.Ports.Queues = failingQueues{whole.Queues, failing}
 			d.Planner = plan.New(d.Ports, plan.Options{})
 			for _, k := range []int{1, 2, 3, 0, 4, 5, 9, 8, 7, 6} {
 				if err := d.CutRange(t.Context(), asked[k]); err != nil && !fault.Is(err, fault.Unavailable) {
-					t.Fatalf("effect %d: %v", n, err)
+					t.Fatalf("write %d: %v", n, err)
 				}
 			}
 			d.Ports = whole
 			d.Planner = plan.New(d.Ports, plan.Options{})
 			d.submitted()
 			if got := d.index(); got != want {
-				t.Fatalf("when effect %d fails the index becomes\n%s\nwant\n%s", n, got, want)
+				t.Fatalf("when write %d fails the index becomes\n%s\nwant\n%s", n, got, want)
 			}
-			if failing.left >= 0 { // nothing is left to fail
+			if failing.left >= 0 { // all writes have failed once
 				if n < 50 {
-					t.Errorf("there are only %d effects", n)
+					t.Errorf("there are only %d writes", n)
 				}
 				break
 			}
@@ -127,14 +129,14 @@ func TestTheMergeGoesOnAfterAFailureAtAnyPoint(t *testing.T) {
 	}
 }
 
-// failAt fails one effect: the first that finds left at 0.
+// failAt fails one write: the one that finds left at 0.
 type failAt struct {
-	mu    sync.Mutex // effects of one call may come at once
+	mu    sync.Mutex // a call may write concurrently
 	left  int
-	after bool // it is done nevertheless
+	after bool // the write takes effect nevertheless
 }
 
-func (f *failAt) effect(do func() error) error {
+func (f *failAt) write(do func() error) error {
 	f.mu.Lock()
 	f.left--
 	fails := f.left == -1
@@ -145,7 +147,7 @@ func (f *failAt) effect(do func() error) error {
 	if f.after {
 		_ = do()
 	}
-	return fault.New(fault.Unavailable, "it fails this once")
+	return fault.New(fault.Unavailable, "the store failed")
 }
 
 type failingBlobs struct {
@@ -154,7 +156,7 @@ type failingBlobs struct {
 }
 
 func (f failingBlobs) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (info blob.Info, err error) {
-	err = f.effect(func() error { info, err = f.Store.Put(ctx, key, r, o); return err })
+	err = f.write(func() error { info, err = f.Store.Put(ctx, key, r, o); return err })
 	return info, err
 }
 
@@ -163,8 +165,9 @@ type failingDocs struct {
 	*failAt
 }
 
-func (f failingDocs) Replace(ctx context.Context, key string, value []byte, old document.Revision) (rev document.Revision, err error) {
-	err = f.effect(func() error { rev, err = f.Store.Replace(ctx, key, value, old); return err })
+func (f failingDocs) Replace(ctx context.Context, key string, value []byte,
+	old document.Revision) (rev document.Revision, err error) {
+	err = f.write(func() error { rev, err = f.Store.Replace(ctx, key, value, old); return err })
 	return rev, err
 }
 
@@ -174,16 +177,16 @@ type failingQueues struct {
 }
 
 func (f failingQueues) Send(ctx context.Context, q string, bodies [][]byte, delay time.Duration) error {
-	return f.effect(func() error { return f.Queues.Send(ctx, q, bodies, delay) })
+	return f.write(func() error { return f.Queues.Send(ctx, q, bodies, delay) })
 }
 
-// TestOfRangesThatRepeatTooMuchFewerAreTakenTogether has ranges with more repeats
-// together than are in memory at once: the third and the fourth.
-func TestOfRangesThatRepeatTooMuchFewerAreTakenTogether(t *testing.T) {
+// The third and the fourth range together have more repeats than fit in memory.
+func TestRangesWithTooManyRepeatsAreMergedSeparately(t *testing.T) {
 	t.Parallel()
 	const n = 300_000
 	repeating := file{text: strings.Repeat(`{"id":1}`+"\n", n)}
-	d := newFixture(t, 1<<15, file{text: `{"id":1}` + "\n"}, file{text: `{"id":2}` + "\n"}, repeating, repeating, file{text: `{"id":2}` + "\n"})
+	d := newFixture(t, 1<<15, file{text: `{"id":1}` + "\n"}, file{text: `{"id":2}` + "\n"}, repeating, repeating,
+		file{text: `{"id":2}` + "\n"})
 	d.submitted()
 	items := 0
 	d.each(func(l input.Line) {
@@ -196,22 +199,23 @@ func TestOfRangesThatRepeatTooMuchFewerAreTakenTogether(t *testing.T) {
 		}
 		items++
 	})
-	if p, steps := d.plan(), len(d.received(host.CoordinateQueue)); items != 2*n+3 || !p.Complete() || steps != 4 {
+	p, steps := d.plan(), len(d.received(host.CoordinateQueue))
+	if items != 2*n+3 || !p.Complete() || steps != 4 {
 		t.Errorf("%d items, in %d steps; the plan is %+v", items, steps, p)
 	}
 }
 
-// TestAPlanThatWasCutOffFindsItsObjects has a bucket that refuses an object that
-// is there without reading a byte, as a folder does.
-func TestAPlanThatWasCutOffFindsItsObjects(t *testing.T) {
+// The bucket refuses to create an existing object without reading from the
+// writer, as a folder does.
+func TestRepeatedCutFindsItsObjects(t *testing.T) {
 	t.Parallel()
-	const n = 6000 // more than an object's writer gathers
+	const n = 6000 // more than the buffer of an object's writer holds
 	var lines strings.Builder
 	for i := range n {
 		fmt.Fprintf(&lines, "{\"id\":%d}\n", i/2)
 	}
 	d := newFixture(t, 0, file{text: lines.String()})
-	d.Ports.Blobs = refusing{d.Ports.Blobs}
+	d.Ports.Blobs = refusingBlobs{d.Ports.Blobs}
 	d.Planner = plan.New(d.Ports, plan.Options{})
 	asked := d.asked()
 	begun := d.plan()
@@ -226,11 +230,11 @@ func TestAPlanThatWasCutOffFindsItsObjects(t *testing.T) {
 	}
 }
 
-type refusing struct{ blob.Store }
+type refusingBlobs struct{ blob.Store }
 
-func (r refusing) Put(ctx context.Context, key string, body io.Reader, o blob.PutOptions) (blob.Info, error) {
+func (r refusingBlobs) Put(ctx context.Context, key string, body io.Reader, o blob.PutOptions) (blob.Info, error) {
 	if _, err := r.Stat(ctx, key, ""); err == nil && o.CreateOnly {
-		return blob.Info{}, fault.New(fault.Conflict, "it is there")
+		return blob.Info{}, fault.New(fault.Conflict, "the object exists")
 	}
 	return r.Store.Put(ctx, key, body, o)
 }

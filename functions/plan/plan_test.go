@@ -24,7 +24,7 @@ import (
 
 const id = inputtest.RunID
 
-// fixture is a world with one submitted run.
+// fixture is a planner over stores with one submitted run.
 type fixture struct {
 	host.Ports
 	t *testing.T
@@ -49,7 +49,8 @@ func newFixture(t *testing.T, items int, files ...file) *fixture {
 			key += ".gz"
 			content = packed(t, f.text)
 		}
-		d.m.Inputs = append(d.m.Inputs, record.Input{Key: key, Version: hosttest.Put(t, p, key, content), Size: int64(len(content)), Packed: f.packed})
+		d.m.Inputs = append(d.m.Inputs, record.Input{Key: key, Version: hosttest.Put(t, p, key, content),
+			Size: int64(len(content)), Packed: f.packed})
 	}
 	hosttest.Save(t, p, record.ManifestKey(id), d.m)
 	return d
@@ -68,8 +69,8 @@ func packed(t *testing.T, s string) string {
 	return b.String()
 }
 
-// submitted asks for the plan, and cuts the ranges that are asked for, in the
-// reverse of their order.
+// submitted starts or resumes the plan, and cuts the ranges that are asked for, in
+// reverse order.
 func (d *fixture) submitted() {
 	d.t.Helper()
 	if err := d.Submitted(d.t.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
@@ -100,8 +101,9 @@ func (d *fixture) plan() record.Plan {
 	return hosttest.Load[record.Plan](d.t, d.Ports, record.PlanKey(id))
 }
 
-// lines are the run's, as workers load them: "item file:line", then the line
-// whose id it has, then the item whose answer it gets.
+// lines returns the run's lines as workers load them: "item file:line", then
+// " = " and the line that has its id first, then " ~ " and the item whose answer
+// it gets.
 func (d *fixture) lines() (out []string) {
 	d.t.Helper()
 	d.each(func(l input.Line) {
@@ -135,9 +137,10 @@ func (d *fixture) each(do func(input.Line)) {
 	}
 }
 
-func TestItemsAreNumberedThroughAllInputs(t *testing.T) {
+func TestItemsAreNumberedAcrossAllInputs(t *testing.T) {
 	t.Parallel()
-	d := newFixture(t, 2, file{text: inputtest.Prompts(0, 3)}, file{}, file{text: "\n" + inputtest.Prompts(3, 1), packed: input.Gzip}, file{text: inputtest.Prompts(4, 1)})
+	d := newFixture(t, 2, file{text: inputtest.Prompts(0, 3)}, file{},
+		file{text: "\n" + inputtest.Prompts(3, 1), packed: input.Gzip}, file{text: inputtest.Prompts(4, 1)})
 	d.submitted()
 	p := d.plan()
 	if !p.Complete() || p.Total != 3 || p.Shards != 4 || p.Items != 5 || p.Ranges[2].Key != record.UnpackedKey(id, 2) {
@@ -149,9 +152,10 @@ func TestItemsAreNumberedThroughAllInputs(t *testing.T) {
 	}
 }
 
-func TestPlanningTwiceAndAtOnceChangesNothing(t *testing.T) {
+func TestRepeatedAndConcurrentPlanningChangesNothing(t *testing.T) {
 	t.Parallel()
-	d := newFixture(t, 1, file{text: inputtest.Prompts(0, 20) + `{"id":"a","prompt":"x"}` + "\n"}, file{text: `{"id":"a","prompt":"y"}` + "\n"})
+	d := newFixture(t, 1, file{text: inputtest.Prompts(0, 20) + `{"id":"a","prompt":"x"}` + "\n"},
+		file{text: `{"id":"a","prompt":"y"}` + "\n"})
 	if err := d.Submitted(t.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
 		t.Fatal(err)
 	}
@@ -179,24 +183,28 @@ func TestPlanningTwiceAndAtOnceChangesNothing(t *testing.T) {
 	}
 }
 
-// TestTrouble says what planning reports, and that it goes on when asked to
-// again and the trouble is over.
-func TestTrouble(t *testing.T) {
+// Planning records a problem, and continues when it is asked for again after the
+// problem is solved.
+func TestProblemOfAnInputIsRecordedAndCleared(t *testing.T) {
 	t.Parallel()
 	good := file{text: inputtest.Prompts(0, 2)}
 	for name, c := range map[string]struct {
 		files []file
 		harm  func(*fixture)
 		want  record.ProblemKind
-		mend  func(*fixture) // nil if it can't be
+		solve func(*fixture) // nil if it can't be solved
 	}{
-		"missing from the start": {[]file{good}, func(d *fixture) { d.hide("prompts/0.jsonl") }, record.InputMissing, func(d *fixture) { d.Ports.Blobs.(*hiding).hidden = "" }},
-		"changed":                {[]file{good}, func(d *fixture) { hosttest.Put(d.t, d.Ports, "prompts/0.jsonl", "{}\n") }, record.InputChanged, nil},
-		"an archive that is none": {[]file{good}, func(d *fixture) {
+		"missing": {[]file{good}, func(d *fixture) { d.hide("prompts/0.jsonl") }, record.InputMissing, func(d *fixture) {
+			d.Ports.Blobs.(*hidingBlobs).hidden = ""
+		}},
+		"changed": {[]file{good}, func(d *fixture) {
+			hosttest.Put(d.t, d.Ports, "prompts/0.jsonl", "{}\n")
+		}, record.InputChanged, nil},
+		"not an archive": {[]file{good}, func(d *fixture) {
 			d.m.Inputs[0].Packed = input.Zstd
 			hosttest.Save(d.t, d.Ports, record.ManifestKey(id), d.m)
 		}, record.InputBroken, nil},
-		"an archive that unpacks to too much": {[]file{{text: inputtest.Prompts(0, 99), packed: input.Gzip}}, func(d *fixture) {
+		"archive too large unpacked": {[]file{{text: inputtest.Prompts(0, 99), packed: input.Gzip}}, func(d *fixture) {
 			d.m.Config.Input.MaxUnpacked = 100
 			hosttest.Save(d.t, d.Ports, record.ManifestKey(id), d.m)
 		}, record.InputBroken, nil},
@@ -208,13 +216,13 @@ func TestTrouble(t *testing.T) {
 		if p.ProblemKind != c.want || p.Problem == "" {
 			t.Errorf("%s: the plan is %+v", name, p)
 		}
-		if said := d.received(host.CoordinateQueue); len(said) != 1 {
-			t.Errorf("%s: coordinate was told %v", name, said)
+		if got := d.received(host.CoordinateQueue); len(got) != 1 {
+			t.Errorf("%s: coordinate received %v", name, got)
 		}
-		if c.mend == nil {
+		if c.solve == nil {
 			continue
 		}
-		c.mend(d)
+		c.solve(d)
 		d.submitted()
 		if p := d.plan(); p.Problem != "" || p.ProblemKind != "" || !p.Complete() || p.Items != 2 {
 			t.Errorf("%s: afterwards the plan is %+v", name, p)
@@ -222,32 +230,32 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
-// hide lets the bucket not find an object any more.
+// hide makes the bucket return NotFound for an object.
 func (d *fixture) hide(key string) {
-	d.Ports.Blobs = &hiding{d.Ports.Blobs, key}
+	d.Ports.Blobs = &hidingBlobs{d.Ports.Blobs, key}
 	d.Planner = plan.New(d.Ports, plan.Options{})
 }
 
-type hiding struct {
+type hidingBlobs struct {
 	blob.Store
 	hidden string
 }
 
-func (h *hiding) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+func (h *hidingBlobs) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
 	if key == h.hidden {
 		return nil, blob.Info{}, fault.New(fault.NotFound, "there is no such object")
 	}
 	return h.Store.Get(ctx, key, o)
 }
 
-func (h *hiding) Stat(ctx context.Context, key, version string) (blob.Info, error) {
+func (h *hidingBlobs) Stat(ctx context.Context, key, version string) (blob.Info, error) {
 	if key == h.hidden {
 		return blob.Info{}, fault.New(fault.NotFound, "there is no such object")
 	}
 	return h.Store.Stat(ctx, key, version)
 }
 
-func TestAnInputThatVanishesWhileItIsCutPausesThePlanAndItGoesOn(t *testing.T) {
+func TestPlanContinuesAfterAnInputWasMissingDuringACut(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 1, file{text: inputtest.Prompts(0, 2)}, file{text: inputtest.Prompts(2, 2)})
 	if err := d.Submitted(t.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
@@ -262,24 +270,27 @@ func TestAnInputThatVanishesWhileItIsCutPausesThePlanAndItGoesOn(t *testing.T) {
 	if p := d.plan(); p.ProblemKind != record.InputMissing || p.Merged != 1 || p.Shards != 2 {
 		t.Fatalf("the plan is %+v", p)
 	}
-	d.Ports.Blobs.(*hiding).hidden = ""
+	d.Ports.Blobs.(*hidingBlobs).hidden = ""
 	d.submitted()
 	if p := d.plan(); p.Problem != "" || !p.Complete() || p.Items != 4 || len(d.lines()) != 4 {
 		t.Errorf("afterwards the plan is %+v", p)
 	}
 }
 
-func TestAPlanThatIsDamagedEndsItsRun(t *testing.T) {
+func TestDamagedPlanEndsItsRun(t *testing.T) {
 	t.Parallel()
-	for name, key := range map[string]string{"what a range holds": record.RangeKey(id, 1), "its hashes": record.PlanHashesKey(id, 1, 0, record.HashIDs)} {
+	for name, key := range map[string]string{
+		"the range result": record.RangeKey(id, 1), "a hash list": record.PlanHashesKey(id, 1, 0, record.HashIDs),
+	} {
 		for what, harm := range map[string]func(*fixture){
 			"damaged": func(d *fixture) { hosttest.Put(t, d.Ports, key, "{") },
 			"gone":    func(d *fixture) { _ = d.Ports.Blobs.Delete(t.Context(), key, "") },
 		} {
 			if what == "gone" && key == record.RangeKey(id, 1) {
-				continue // it is not planned, then
+				continue // the range is then not planned yet
 			}
-			d := newFixture(t, 0, file{text: `{"id":"a","prompt":"x"}` + "\n"}, file{text: `{"id":"b","prompt":"y"}` + "\n"})
+			d := newFixture(t, 0, file{text: `{"id":"a","prompt":"x"}` + "\n"},
+				file{text: `{"id":"b","prompt":"y"}` + "\n"})
 			asked := d.asked()
 			for _, k := range []int{1, 0} {
 				if k == 0 {
@@ -289,17 +300,18 @@ func TestAPlanThatIsDamagedEndsItsRun(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if p := d.plan(); p.Merged != 1 || p.ProblemKind != record.InputBroken || !strings.Contains(p.Problem, "submit the file again") {
+			p := d.plan()
+			if p.Merged != 1 || p.ProblemKind != record.InputBroken || !strings.Contains(p.Problem, "submit the file again") {
 				t.Errorf("%s is %s: the plan is %+v", name, what, p)
 			}
-			if said := d.received(host.CoordinateQueue); len(said) != 2 {
-				t.Errorf("%s is %s: coordinate was told %v", name, what, said)
+			if got := d.received(host.CoordinateQueue); len(got) != 2 {
+				t.Errorf("%s is %s: coordinate received %v", name, what, got)
 			}
 		}
 	}
 }
 
-func TestARefusedRunIsNotPlanned(t *testing.T) {
+func TestRefusedRunIsNotPlanned(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 1, file{text: inputtest.Prompts(0, 2)})
 	d.m.Refused = "no pool"
@@ -310,11 +322,12 @@ func TestARefusedRunIsNotPlanned(t *testing.T) {
 	}
 }
 
-func TestARangeOfNoPlanIsInvalid(t *testing.T) {
+func TestRangeOutsideThePlanIsInvalid(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t, 1, file{text: inputtest.Prompts(0, 2)})
 	d.submitted()
-	if err := d.CutRange(t.Context(), events.PlanRange{Run: string(id), Range: 9, Limit: 1}); !fault.Is(err, fault.Invalid) {
+	err := d.CutRange(t.Context(), events.PlanRange{Run: string(id), Range: 9, Limit: 1})
+	if !fault.Is(err, fault.Invalid) {
 		t.Errorf("%v", err)
 	}
 }

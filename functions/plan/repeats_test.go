@@ -15,21 +15,26 @@ import (
 	"rollout/shared/record"
 )
 
-func TestTheFirstLineOfAnIDWinsAcrossRanges(t *testing.T) {
+func TestFirstLineWithAnIDWinsAcrossRanges(t *testing.T) {
 	t.Parallel()
 	a, b := `{"id":"a","prompt":"x"}`+"\n", `{"id":"b","prompt":"x"}`+"\n"
-	d := newFixture(t, 0, file{text: "\n" + a}, file{text: b + b + a}, file{text: inputtest.Prompts(0, 1)}, file{text: "\n\n" + b + a})
+	d := newFixture(t, 0, file{text: "\n" + a}, file{text: b + b + a}, file{text: inputtest.Prompts(0, 1)},
+		file{text: "\n\n" + b + a})
 	d.submitted()
-	want := "0 prompts/0.jsonl:2, 1 prompts/1.jsonl:1, 2 prompts/1.jsonl:2 = prompts/1.jsonl:1, 3 prompts/1.jsonl:3 = prompts/0.jsonl:2, 4 prompts/2.jsonl:1, 5 prompts/3.jsonl:3 = prompts/1.jsonl:1, 6 prompts/3.jsonl:4 = prompts/0.jsonl:2"
+	want := "0 prompts/0.jsonl:2, " +
+		"1 prompts/1.jsonl:1, 2 prompts/1.jsonl:2 = prompts/1.jsonl:1, 3 prompts/1.jsonl:3 = prompts/0.jsonl:2, " +
+		"4 prompts/2.jsonl:1, 5 prompts/3.jsonl:3 = prompts/1.jsonl:1, 6 prompts/3.jsonl:4 = prompts/0.jsonl:2"
 	if got := strings.Join(d.lines(), ", "); got != want {
 		t.Errorf("%s,\nwant %s", got, want)
 	}
 }
 
-func TestTheFirstLineOfARequestIsTheOriginalOfAllOthers(t *testing.T) {
+func TestFirstLineWithARequestIsTheOriginalOfAllOthers(t *testing.T) {
 	t.Parallel()
 	ask := func(id, prompt string) string { return fmt.Sprintf(`{"id":%q,"prompt":%q}`+"\n", id, prompt) }
-	d := newFixture(t, 0, file{text: ask("1", "x") + ask("2", "y") + "[\n"}, file{text: ask("1", "z") + ask("3", "z") + ask("4", "z") + `{ "prompt" : "x"}` + "\n"}, file{text: ask("5", "y") + ask("2", "x") + "[\n"})
+	d := newFixture(t, 0, file{text: ask("1", "x") + ask("2", "y") + "[\n"},
+		file{text: ask("1", "z") + ask("3", "z") + ask("4", "z") + `{ "prompt" : "x"}` + "\n"},
+		file{text: ask("5", "y") + ask("2", "x") + "[\n"})
 	d.m.Config.Dedupe = config.Dedupe{Enabled: true, Sampled: true}
 	hosttest.Save(t, d.Ports, record.ManifestKey(id), d.m)
 	d.submitted()
@@ -41,7 +46,7 @@ func TestTheFirstLineOfARequestIsTheOriginalOfAllOthers(t *testing.T) {
 	}
 }
 
-func TestOnlyRequestsThatAreAskedAndAnsweredAlikeAreAskedOnce(t *testing.T) {
+func TestDedupeAppliesOnlyToIdenticalDeterministicRequests(t *testing.T) {
 	t.Parallel()
 	line := func(id int, body string) string {
 		return fmt.Sprintf(`{"custom_id":"%d","url":"/v1/chat/completions","body":{"messages":[{}]%s}}`+"\n", id, body)
@@ -58,22 +63,23 @@ func TestOnlyRequestsThatAreAskedAndAnsweredAlikeAreAskedOnce(t *testing.T) {
 		"no temperature, but included":  {twice(``), config.Dedupe{Enabled: true, Sampled: true}, true},
 		"several answers":               {twice(`,"temperature":0,"n":2`), config.Dedupe{Enabled: true}, false},
 		"several answers, but included": {twice(`,"n":2`), config.Dedupe{Enabled: true, Sampled: true}, true},
-		"another seed":                  {file{text: line(1, `,"seed":1`) + line(2, `,"seed":2`)}, config.Dedupe{Enabled: true, Sampled: true}, false},
-		"another model than the run's":  {twice(`,"model":"other"`), config.Dedupe{Enabled: true, Sampled: true}, false},
+		"another seed": {file{text: line(1, `,"seed":1`) + line(2, `,"seed":2`)},
+			config.Dedupe{Enabled: true, Sampled: true}, false},
+		"another model than the run's": {twice(`,"model":"other"`), config.Dedupe{Enabled: true, Sampled: true}, false},
 	} {
 		d := newFixture(t, 0, c.file)
 		d.m.Dialect, d.m.Config.Dedupe = "openai", c.dedupe
 		hosttest.Save(t, d.Ports, record.ManifestKey(id), d.m)
 		d.submitted()
-		if lines := d.lines(); len(lines) != 2 || strings.Contains(lines[1], "~ 0") != c.want || strings.Contains(lines[0], "~") {
+		lines := d.lines()
+		if len(lines) != 2 || strings.Contains(lines[1], "~ 0") != c.want || strings.Contains(lines[0], "~") {
 			t.Errorf("%s: %v", name, lines)
 		}
 	}
 }
 
-// TestManyRangesKeepFewLists has a file a range: more of them than lists are
-// joined at once, on two levels.
-func TestManyRangesKeepFewLists(t *testing.T) {
+// Each range is a file. Their lists are joined on two levels.
+func TestHashListsOfManyRangesAreJoined(t *testing.T) {
 	t.Parallel()
 	const ranges = 75
 	var files []file
@@ -103,15 +109,15 @@ func TestManyRangesKeepFewLists(t *testing.T) {
 				first[own] = at
 			}
 			if !strings.Contains(lines, " "+want) {
-				t.Errorf("there is no line %q", want)
+				t.Errorf("line %q is missing", want)
 			}
 		}
 	}
 }
 
-// TestARangeOfTinyLines has more repeats than are in memory at once, and more
-// hashes than are sorted at once.
-func TestARangeOfTinyLines(t *testing.T) {
+// The range has more repeats than fit in memory, and more hashes than are sorted
+// at once.
+func TestRangeOfTinyLinesIsPlanned(t *testing.T) {
 	t.Parallel()
 	const n = 1<<19 + 1000
 	d := newFixture(t, 1<<15, file{text: strings.Repeat(`{"id":1}`+"\n", n-1) + `{"id":2}` + "\n"})
@@ -119,7 +125,8 @@ func TestARangeOfTinyLines(t *testing.T) {
 	item := uint64(0)
 	d.each(func(l input.Line) {
 		repeats := item > 0 && item < n-1
-		if l.Place.Item != item || (l.Duplicate != nil) != repeats || repeats && *l.Duplicate != (dialect.Place{File: "prompts/0.jsonl", Line: 1}) {
+		first := dialect.Place{File: "prompts/0.jsonl", Line: 1}
+		if l.Place.Item != item || (l.Duplicate != nil) != repeats || repeats && *l.Duplicate != first {
 			t.Errorf("item %d is item %d, and repeats %v", item, l.Place.Item, l.Duplicate)
 		}
 		item++
@@ -129,9 +136,8 @@ func TestARangeOfTinyLines(t *testing.T) {
 	}
 }
 
-// TestAnIDIsFoundAmongManyRangesInSeconds looks into a bucket that takes a while
-// for each read.
-func TestAnIDIsFoundAmongManyRangesInSeconds(t *testing.T) {
+// Every read of the bucket is delayed.
+func TestFindIDTakesSecondsWithManyRanges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const ranges = 300
@@ -144,7 +150,7 @@ func TestAnIDIsFoundAmongManyRangesInSeconds(t *testing.T) {
 		}
 		d := newFixture(t, 0, files...)
 		d.submitted()
-		watch(d, 20*time.Millisecond)
+		slowDown(d, 20*time.Millisecond)
 		x := input.NewIndex(d.Ports.Blobs, d.Ports.Docs)
 		began := time.Now()
 		for most, want := range map[int]string{9: "[0 50 51 151 152 252 253]", 4: "[0 50 51 151]", 1: "[0]"} {
@@ -154,7 +160,7 @@ func TestAnIDIsFoundAmongManyRangesInSeconds(t *testing.T) {
 			}
 		}
 		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("it takes %v", took)
+			t.Errorf("FindID took %v", took)
 		}
 	})
 }

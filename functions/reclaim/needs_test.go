@@ -12,23 +12,28 @@ import (
 	"rollout/shared/host"
 )
 
-// What waits is what no worker holds that goes on with it, and what is held
-// needs no machine more.
-func TestWhatPoolsNeedIsWhatNoLivingWorkerHolds(t *testing.T) {
+// A shard is unclaimed unless a worker that is alive and not draining holds it.
+func TestDemandCountsShardsThatNoWorkingMachineHolds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
 		seven := func(s *run.State) { s.Shards, s.NextShard = 7, 7; s.Done.Set.Add(0) }
-		d.waits(id, time.Now(), seven)
+		d.running(id, time.Now(), seven)
 		paused := id[:len(id)-1] + "A"
-		d.waits(paused, time.Now(), func(s *run.State) { s.Phase = run.Paused })
+		d.running(paused, time.Now(), func(s *run.State) { s.Phase = run.Paused })
 		now := time.Now()
+		held := func(shards ...int) (out []health.HeldShard) {
+			for _, n := range shards {
+				out = append(out, health.HeldShard{Run: id, Shard: n})
+			}
+			return out
+		}
 		for worker, b := range map[string]health.Heartbeat{
-			"one":       {Instance: "i-1", DueAt: now, Holds: []health.HeldShard{{Run: id, Shard: 0}, {Run: id, Shard: 1}}}, // shard 0 is done already
-			"two":       {Instance: "i-1", DueAt: now, Holds: []health.HeldShard{{Run: id, Shard: 2}}},
-			"elsewhere": {Host: "h", DueAt: now},
-			"leaves":    {Instance: "i-2", DueAt: now, State: health.Draining, Holds: []health.HeldShard{{Run: id, Shard: 3}}},
-			"dead":      {Instance: "i-3", DueAt: now.Add(-time.Hour), Holds: []health.HeldShard{{Run: id, Shard: 4}}},
+			"one":      {Instance: "i-1", DueAt: now, Holds: held(0, 1)}, // shard 0 is done
+			"two":      {Instance: "i-1", DueAt: now, Holds: held(2)},
+			"idle":     {Host: "h", DueAt: now},
+			"draining": {Instance: "i-2", DueAt: now, State: health.Draining, Holds: held(3)},
+			"dead":     {Instance: "i-3", DueAt: now.Add(-time.Hour), Holds: held(4)},
 		} {
 			b.Schema, b.Worker, b.Pool, b.At = 1, worker, "default", b.DueAt
 			if b.State == "" {
@@ -37,11 +42,13 @@ func TestWhatPoolsNeedIsWhatNoLivingWorkerHolds(t *testing.T) {
 			d.save("beat/"+worker, b)
 		}
 		got := map[string]scaling.Demand{}
-		if err := ScanOnce(t.Context(), d.Ports, cloud, func(pool string, n scaling.Demand) { got[pool] = got[pool].And(n) }); err != nil {
+		report := func(pool string, n scaling.Demand) { got[pool] = got[pool].And(n) }
+		if err := ScanOnce(t.Context(), d.Ports, cloud, report); err != nil {
 			t.Fatal(err)
 		}
-		if want := map[string]scaling.Demand{"default": {OpenShards: 6, UnclaimedShards: 4, LiveMachines: 2}}; !maps.Equal(got, want) {
-			t.Errorf("needed: %+v, want %+v", got, want)
+		want := map[string]scaling.Demand{"default": {OpenShards: 6, UnclaimedShards: 4, LiveMachines: 2}}
+		if !maps.Equal(got, want) {
+			t.Errorf("demand: %+v, want %+v", got, want)
 		}
 		d.received(host.CoordinateQueue)
 	})

@@ -27,7 +27,7 @@ import (
 
 const id = inputtest.RunID
 
-// fixture is a world in which a run waits for one dispatched shard.
+// fixture is a reclaimer over empty stores, and its log.
 type fixture struct {
 	host.Ports
 	*Reclaimer
@@ -45,32 +45,41 @@ func newFixture(t *testing.T) fixture {
 
 func (d fixture) save(key string, v any) { d.t.Helper(); hosttest.Save(d.t, d.Ports, key, v) }
 
-// noted notes a run as open, as submit did long ago.
-func (d fixture) noted(r identity.RunID) {
+// addOpen adds a run to the index of open runs, as submit did some time ago.
+func (d fixture) addOpen(r identity.RunID) {
 	d.save(record.OpenRunKey(r), record.OpenRun{Schema: 1, Run: r, At: time.Now().Add(-10 * time.Minute)})
 }
 
-// waits saves a running run with shard 0 sent at that time, and its manifest.
-func (d fixture) waits(r identity.RunID, sent time.Time, edit ...func(*run.State)) {
+// running saves a running run whose shard 0 was sent at that time.
+func (d fixture) running(r identity.RunID, sent time.Time, edit ...func(*run.State)) {
 	m := inputtest.Manifest(1)
 	m.Run = r
 	d.save(record.ManifestKey(r), m)
-	d.noted(r)
+	d.addOpen(r)
 	s := run.New(r)
 	s.Phase, s.Shards, s.Complete, s.NextShard, s.SavedAt = run.Running, 1, true, 1, time.Now()
-	s.InFlight = schedule.InFlight{Chunks: []schedule.Chunk{{Range: interval.Range{Lo: 0, Hi: 1}, Generation: 0, SentAt: sent}}}
+	chunk := schedule.Chunk{Range: interval.Range{Lo: 0, Hi: 1}, Generation: 0, SentAt: sent}
+	s.InFlight = schedule.InFlight{Chunks: []schedule.Chunk{chunk}}
 	for _, f := range edit {
 		f(&s)
 	}
 	d.save(record.CoordinatorKey(r), s)
 }
 
+// beat saves a heartbeat of that age.
 func (d fixture) beat(worker string, age time.Duration, state health.State, holds ...health.HeldShard) {
 	at := time.Now().Add(-age)
-	d.save(record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, State: state, At: at, DueAt: d.timings.Due(at), Holds: holds})
+	d.save(record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, State: state,
+		At: at, DueAt: d.timings.Due(at), Holds: holds})
 }
 
-// scan scans once and returns what coordinate was sent.
+// holder saves the document of shard 0, which worker w1 claimed that long ago.
+func (d fixture) holder(age time.Duration) {
+	d.save(identity.ShardKey(id, 0), shard.Doc{Schema: 1, Run: id, State: shard.Running, Worker: "w1", Attempt: 1,
+		ClaimedAt: time.Now().Add(-age)})
+}
+
+// scan scans once and returns the events for coordinate.
 func (d fixture) scan() []events.Payload {
 	d.t.Helper()
 	if err := d.Scan(d.t.Context()); err != nil {
@@ -92,53 +101,53 @@ func (d fixture) received(q string) (out []events.Payload) {
 	return out
 }
 
-// TestVerdicts says what is reported of a dispatched shard.
-func TestVerdicts(t *testing.T) {
+func TestScanReportsDispatchedShards(t *testing.T) {
 	t.Parallel()
 	mine := health.HeldShard{Run: id, Shard: 0, Attempt: 1}
-	const young, old = time.Second, time.Minute // against a back-off of 5 s
+	const young, old = time.Second, time.Minute // below and above the backoff of 5 s
 	running := shard.Doc{State: shard.Running, Worker: "w1", Attempt: 1}
+	done := shard.Doc{State: shard.Done, Worker: "w1"}
 	alive := func(d fixture) { d.beat("w1", 0, health.Ready, mine) }
 	dead := func(d fixture) { d.beat("w1", 2*time.Minute, health.Ready, mine) }
 	gone := func(d fixture) { d.beat("w1", 0, health.Gone) }
-	dies := func(d fixture) { d.beat("w1", 8*time.Second, health.Ready, mine) } // found dead for 2 s
-	lives := func(d fixture) {                                                  // while another dies
+	justDied := func(d fixture) { d.beat("w1", 8*time.Second, health.Ready, mine) } // dead for 2 s
+	otherJustDied := func(d fixture) {
 		d.beat("w1", 0, health.Ready)
 		d.beat("w2", 8*time.Second, health.Ready, health.HeldShard{Run: id, Shard: 7, Attempt: 1})
 	}
-	disowns := func(d fixture) { d.beat("w1", 0, health.Ready) }
-	waits := func(d fixture) {
+	notListed := func(d fixture) { d.beat("w1", 0, health.Ready) }
+	queued := func(d fixture) {
 		_ = d.Ports.Send(d.t.Context(), host.WorkQueue("default"), events.Wakeup{Run: string(id)})
 	}
 	for name, c := range map[string]struct {
-		doc   shard.Doc // zero is absent
+		doc   shard.Doc // the zero value is an absent document
 		age   time.Duration
 		given func(fixture)
 		want  string // kind and reason of the report, "" for none
 	}{
-		"done long ago":                        {shard.Doc{State: shard.Done, Counts: shard.Counts{OK: 1}}, old, nil, "done"},
-		"done just now":                        {shard.Doc{State: shard.Done}, young, nil, ""},
-		"done just now by one who died":        {shard.Doc{State: shard.Done, Worker: "w1"}, young, dies, "done"},
-		"done just now while another dies":     {shard.Doc{State: shard.Done, Worker: "w1"}, young, lives, ""},
-		"held by one who just died":            {running, 3 * time.Second, dies, "lost holder_dead"},
-		"sent again since its holder died":     {running, young, dies, ""},
-		"held by a living worker":              {running, old, alive, ""},
-		"held by a dead worker":                {running, old, dead, "lost holder_dead"},
-		"held by a dead worker, sent just now": {running, young, dead, ""},
-		"held by one who left":                 {running, old, gone, "lost holder_dead"},
-		"held by nobody known":                 {running, old, nil, "lost holder_dead"},
-		"disowned":                             {running, old, disowns, "lost disowned"},
-		"unclaimed for long":                   {shard.Doc{}, old, nil, "lost unclaimed"},
-		"released for long":                    {shard.Doc{State: shard.Pending, Attempt: 3}, old, nil, "lost unclaimed"},
+		"done, sent long ago":                  {shard.Doc{State: shard.Done, Counts: shard.Counts{OK: 1}}, old, nil, "done"},
+		"done, sent just now":                  {shard.Doc{State: shard.Done}, young, nil, ""},
+		"done by a worker that just died":      {done, young, justDied, "done"},
+		"done, and another worker just died":   {done, young, otherJustDied, ""},
+		"holder just died":                     {running, 3 * time.Second, justDied, "lost holder_dead"},
+		"sent again after its holder died":     {running, young, justDied, ""},
+		"holder is alive":                      {running, old, alive, ""},
+		"holder is dead":                       {running, old, dead, "lost holder_dead"},
+		"holder is dead, sent just now":        {running, young, dead, ""},
+		"holder has left":                      {running, old, gone, "lost holder_dead"},
+		"holder has no heartbeat":              {running, old, nil, "lost holder_dead"},
+		"holder does not list it":              {running, old, notListed, "lost disowned"},
+		"unclaimed, sent long ago":             {shard.Doc{}, old, nil, "lost unclaimed"},
+		"released, sent long ago":              {shard.Doc{State: shard.Pending, Attempt: 3}, old, nil, "lost unclaimed"},
 		"unclaimed, sent just now":             {shard.Doc{}, young, nil, ""},
-		"unclaimed, and the queue has work":    {shard.Doc{}, old, waits, ""},
-		"unclaimed for too long to believe it": {shard.Doc{}, 6 * time.Minute, waits, "lost unclaimed"},
+		"unclaimed, queue has messages":        {shard.Doc{}, old, queued, ""},
+		"unclaimed for longer than queues say": {shard.Doc{}, 6 * time.Minute, queued, "lost unclaimed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				d := newFixture(t)
-				d.waits(id, time.Now().Add(-c.age))
+				d.running(id, time.Now().Add(-c.age))
 				if c.doc.State != "" {
 					c.doc.Schema, c.doc.Run, c.doc.ClaimedAt = 1, id, time.Now().Add(-time.Hour)
 					d.save(identity.ShardKey(id, 0), c.doc)
@@ -146,9 +155,9 @@ func TestVerdicts(t *testing.T) {
 				if c.given != nil {
 					c.given(d)
 				}
-				said := d.scan()
+				sent := d.scan()
 				got := ""
-				for _, p := range said {
+				for _, p := range sent {
 					switch p := p.(type) {
 					case events.ShardDone:
 						got += "done"
@@ -159,14 +168,14 @@ func TestVerdicts(t *testing.T) {
 					}
 				}
 				if got != c.want {
-					t.Errorf("reported %q (%v), want %q", got, said, c.want)
+					t.Errorf("reported %q (%v), want %q", got, sent, c.want)
 				}
 			})
 		})
 	}
 }
 
-func TestADeadWorkerIsReportedOnce(t *testing.T) {
+func TestDeadWorkerIsMarkedAndObservedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
@@ -178,8 +187,9 @@ func TestADeadWorkerIsReportedOnce(t *testing.T) {
 			d.scan()
 			other.scan()
 		}
-		if n := strings.Count(d.log.String(), events.ObserveWorkerFailed); n != 1 || !strings.Contains(d.log.String(), "worker=w1") {
-			t.Errorf("%d reports:\n%s", n, d.log)
+		n := strings.Count(d.log.String(), events.ObserveWorkerFailed)
+		if n != 1 || !strings.Contains(d.log.String(), "worker=w1") {
+			t.Errorf("%d observations:\n%s", n, d.log)
 		}
 		if m := hosttest.Load[record.WorkerMark](t, d.Ports, record.WorkerKey("w1")); m.Failed.IsZero() {
 			t.Error("it is not marked")
@@ -187,7 +197,7 @@ func TestADeadWorkerIsReportedOnce(t *testing.T) {
 	})
 }
 
-func TestWorkersThatAreLongGoneAreForgotten(t *testing.T) {
+func TestOldHeartbeatsAreDeleted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
@@ -209,64 +219,63 @@ func TestWorkersThatAreLongGoneAreForgotten(t *testing.T) {
 	})
 }
 
-func TestNobodyIsJudgedAfterASuspend(t *testing.T) {
+func TestNoWorkerIsJudgedRightAfterASuspend(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
-		d.waits(id, time.Now())
-		d.save(identity.ShardKey(id, 0), shard.Doc{Schema: 1, Run: id, State: shard.Running, Worker: "w1", Attempt: 1, ClaimedAt: time.Now()})
+		d.running(id, time.Now())
+		d.holder(0)
 		d.beat("w1", 0, health.Ready, health.HeldShard{Run: id, Shard: 0, Attempt: 1})
 		d.scan()
 		<-time.After(time.Minute)
-		if said := d.scan(); len(said) != 0 {
-			t.Errorf("reported %v", said)
+		if got := d.scan(); len(got) != 0 {
+			t.Errorf("reported %v", got)
 		}
 		if strings.Contains(d.log.String(), events.ObserveWorkerFailed) {
-			t.Error("the worker was reported")
+			t.Error("the worker was judged dead")
 		}
-		for range 3 { // a living one may not have had its turn to renew its heartbeat
+		for range 3 { // a living worker may not have renewed its heartbeat yet
 			<-time.After(250 * time.Millisecond)
-			if said := d.scan(); len(said) != 0 {
-				t.Errorf("within two heartbeats it reported %v", said)
+			if got := d.scan(); len(got) != 0 {
+				t.Errorf("within two heartbeats it reported %v", got)
 			}
 		}
 		<-time.After(250 * time.Millisecond)
-		if said := d.scan(); len(said) != 1 {
-			t.Errorf("then it reported %v", said)
+		if got := d.scan(); len(got) != 1 {
+			t.Errorf("then it reported %v", got)
 		}
 	})
 }
 
-// The clock was set back by an hour: until then, times that were written before
-// lie ahead. Who lives is told by whether he renews his heartbeat; what he held
-// who does not is lost, also to those who ask the clock; nothing waits for the
-// hour to pass.
-func TestAClockThatWasSetBack(t *testing.T) {
+// After the clock was set back by an hour, earlier times are in the future. A
+// worker is alive if it renews its heartbeat. The shards of a worker that does not
+// are lost at once, and its heartbeat is deleted.
+func TestDeadWorkersAreFoundAfterTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
-	const back = -time.Hour // the age of what was written before
+	const back = -time.Hour // the age of what was written before the clock was set
 	held := health.HeldShard{Run: id, Shard: 0, Attempt: 1}
 	for name, c := range map[string]struct {
 		claimed bool
-		renews  bool // its holder lives
-		said    int  // reports
+		renews  bool // the holder is alive
+		want    int  // reports
 	}{
-		"a living holder": {claimed: true, renews: true},
-		"a dead holder":   {claimed: true, said: 1},
-		"nobody has it":   {said: 1},
+		"living holder": {claimed: true, renews: true},
+		"dead holder":   {claimed: true, want: 1},
+		"unclaimed":     {want: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				d := newFixture(t)
-				d.waits(id, time.Now().Add(-back))
+				d.running(id, time.Now().Add(-back))
 				if c.claimed {
-					d.save(identity.ShardKey(id, 0), shard.Doc{Schema: 1, Run: id, State: shard.Running, Worker: "w1", Attempt: 1, ClaimedAt: time.Now().Add(-back)})
+					d.holder(back)
 					d.beat("w1", back, health.Ready, held)
 				}
-				var said []events.Payload
+				var got []events.Payload
 				for range 8 * 4 { // 8 s
-					said = append(said, d.scan()...)
-					if len(said) > 0 {
+					got = append(got, d.scan()...)
+					if len(got) > 0 {
 						break
 					}
 					<-time.After(250 * time.Millisecond)
@@ -274,31 +283,31 @@ func TestAClockThatWasSetBack(t *testing.T) {
 						d.beat("w1", 0, health.Ready, held)
 					}
 				}
-				if len(said) != c.said {
-					t.Errorf("reported %v, want %d", said, c.said)
+				if len(got) != c.want {
+					t.Errorf("reported %v, want %d", got, c.want)
 				}
 				_, err := d.Docs.Get(t.Context(), record.HeartbeatKey("w1"))
-				if there := err == nil; there != c.renews {
-					t.Errorf("the holder has a heartbeat: %v, want %v", there, c.renews)
+				if exists := err == nil; exists != c.renews {
+					t.Errorf("the holder has a heartbeat: %v, want %v", exists, c.renews)
 				}
 			})
 		})
 	}
 }
 
-func TestASuspendIsToldByTheTwoClocks(t *testing.T) {
+func TestClocksDivergedDetectsASuspend(t *testing.T) {
 	t.Parallel()
 	const failure = 5 * time.Second
 	for name, c := range map[string]struct {
 		mono, wall time.Duration
 		want       bool
 	}{
-		"on time":                     {250 * time.Millisecond, 250 * time.Millisecond, false},
-		"late, but awake":             {19 * time.Second, 19 * time.Second, false},
-		"the clock was set a bit":     {250 * time.Millisecond, 2 * time.Second, false},
-		"monotonic time stood":        {250 * time.Millisecond, time.Hour, true},
-		"the wall clock was set back": {250 * time.Millisecond, -time.Hour, true},
-		"both went on":                {time.Hour, time.Hour, true},
+		"on time":                 {250 * time.Millisecond, 250 * time.Millisecond, false},
+		"late":                    {19 * time.Second, 19 * time.Second, false},
+		"clock adjusted":          {250 * time.Millisecond, 2 * time.Second, false},
+		"monotonic clock stopped": {250 * time.Millisecond, time.Hour, true},
+		"wall clock set back":     {250 * time.Millisecond, -time.Hour, true},
+		"no scan for an hour":     {time.Hour, time.Hour, true},
 	} {
 		if got := clocksDiverged(c.mono, c.wall, failure); got != c.want {
 			t.Errorf("%s: %v", name, got)
@@ -306,29 +315,44 @@ func TestASuspendIsToldByTheTwoClocks(t *testing.T) {
 	}
 }
 
-func TestWhenARunIsRung(t *testing.T) {
+func TestCoordinateIsWokenForOverdueRuns(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	saved := func(p run.Phase, minutes int) run.State {
+		return run.State{Phase: p, Complete: p != run.Planning, SavedAt: now.Add(-time.Duration(minutes) * time.Minute)}
+	}
+	retries := func(n int, s run.State) run.State {
+		s.Retries = n
+		return s
+	}
+	effects := func(k run.EffectKind, s run.State) run.State {
+		s.Effects = run.Effects{{Kind: k}}
+		return s
+	}
+	deadline := func(s run.State) run.State {
+		s.Deadline = now
+		return s
+	}
 	for name, c := range map[string]struct {
 		s    run.State
 		want string
 	}{
-		"running":                    {run.State{Phase: run.Running, Complete: true, SavedAt: now.Add(-time.Hour)}, ""},
-		"pausing":                    {run.State{Phase: run.Pausing, Complete: true, SavedAt: now}, "stopping"},
-		"ending":                     {run.State{Phase: run.Ending, Complete: true, SavedAt: now}, "stopping"},
+		"running":                    {saved(run.Running, 60), ""},
+		"pausing":                    {saved(run.Pausing, 0), "stopping"},
+		"ending":                     {saved(run.Ending, 0), "stopping"},
 		"paused":                     {run.State{Phase: run.Paused, SavedAt: now.Add(-time.Hour)}, ""},
-		"finalizing":                 {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-time.Minute)}, ""},
-		"finalizing for long":        {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-3 * time.Minute)}, "finalize is outstanding"},
-		"planning":                   {run.State{Phase: run.Planning, SavedAt: now.Add(-time.Minute)}, ""},
-		"finalizing again":           {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-3 * time.Minute), Retries: 1, Effects: run.Effects{{Kind: run.Finalize}}}, ""},
-		"finalizing again for long":  {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-5 * time.Minute), Retries: 1}, "finalize is outstanding"},
-		"finalizing in vain":         {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now.Add(-16 * time.Minute), Retries: 1000}, "finalize is outstanding"},
-		"planning again":             {run.State{Phase: run.Planning, SavedAt: now.Add(-7 * time.Minute), Retries: 2}, ""},
-		"planning for long":          {run.State{Phase: run.Planning, SavedAt: now.Add(-3 * time.Minute)}, "plan is outstanding"},
-		"effects for long":           {run.State{Phase: run.Running, Complete: true, SavedAt: now.Add(-3 * time.Minute), Effects: run.Effects{{Kind: run.Replan}}}, "effects are outstanding"},
-		"at its deadline":            {run.State{Phase: run.Running, Complete: true, SavedAt: now, Deadline: now}, "the deadline is over"},
-		"paused at its deadline":     {run.State{Phase: run.Paused, Complete: true, SavedAt: now, Deadline: now}, "the deadline is over"},
-		"finalizing at its deadline": {run.State{Phase: run.Finalizing, Complete: true, SavedAt: now, Deadline: now}, ""},
+		"finalizing":                 {saved(run.Finalizing, 1), ""},
+		"finalizing too long":        {saved(run.Finalizing, 3), "finalize is outstanding"},
+		"planning":                   {saved(run.Planning, 1), ""},
+		"first retry of finalize":    {effects(run.Finalize, retries(1, saved(run.Finalizing, 3))), ""},
+		"first retry too long":       {retries(1, saved(run.Finalizing, 5)), "finalize is outstanding"},
+		"many retries of finalize":   {retries(1000, saved(run.Finalizing, 16)), "finalize is outstanding"},
+		"second retry of the plan":   {retries(2, saved(run.Planning, 7)), ""},
+		"planning too long":          {saved(run.Planning, 3), "plan is outstanding"},
+		"effects too long":           {effects(run.Replan, saved(run.Running, 3)), "effects are outstanding"},
+		"at the deadline":            {deadline(saved(run.Running, 0)), "the deadline is over"},
+		"paused at the deadline":     {deadline(saved(run.Paused, 0)), "the deadline is over"},
+		"finalizing at the deadline": {deadline(saved(run.Finalizing, 0)), ""},
 	} {
 		if got := due(c.s, now); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
@@ -336,9 +360,9 @@ func TestWhenARunIsRung(t *testing.T) {
 	}
 }
 
-// What became of its submission nobody knows: each time it is asked for the plan
-// the next takes longer, as planning may.
-func TestARunThatCoordinateNeverHeardOfIsPlanned(t *testing.T) {
+// Each request for the plan is followed by a longer wait than the last, because
+// planning may take long.
+func TestPlanOfRunWithoutStateIsRequestedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
@@ -353,59 +377,61 @@ func TestARunThatCoordinateNeverHeardOfIsPlanned(t *testing.T) {
 				}
 				asked = append(asked, time.Since(began).Truncate(time.Minute))
 			}
-			<-time.After(10 * time.Second) // no suspend
+			<-time.After(10 * time.Second) // too short for a suspend
 		}
-		if want := []time.Duration{2 * time.Minute, 4 * time.Minute, 9 * time.Minute, 18 * time.Minute, 33 * time.Minute, 48 * time.Minute}; !slices.Equal(asked, want) {
+		want := []time.Duration{2 * time.Minute, 4 * time.Minute, 9 * time.Minute, 18 * time.Minute,
+			33 * time.Minute, 48 * time.Minute}
+		if !slices.Equal(asked, want) {
 			t.Errorf("asked at %v, want %v", asked, want)
 		}
 	})
 }
 
-// A run is noted as open until it has ended, or turns out to be none.
-func TestOnlyOpenRunsAreNoted(t *testing.T) {
+// A run stays in the index until it has ended, or its submission has failed.
+func TestIndexKeepsOnlyOpenRuns(t *testing.T) {
 	t.Parallel()
 	ended := func(p run.Phase) func(fixture) {
-		return func(d fixture) { d.waits(id, time.Now(), func(s *run.State) { s.Phase = p }) }
+		return func(d fixture) { d.running(id, time.Now(), func(s *run.State) { s.Phase = p }) }
 	}
 	for name, c := range map[string]struct {
 		given func(fixture)
-		noted bool
+		kept  bool
 	}{
 		"completed":   {ended(run.Completed), false},
 		"stopped":     {ended(run.Stopped), false},
 		"paused":      {ended(run.Paused), true},
 		"interrupted": {ended(run.Interrupted), true},
 		"finalizing":  {ended(run.Finalizing), true},
-		"refused meanwhile": {func(d fixture) {
-			d.noted(id)
+		"refused": {func(d fixture) {
+			d.addOpen(id)
 			d.save(record.ManifestKey(id), record.Manifest{Schema: 1, Run: id, Refused: "no pool"})
 		}, false},
-		"being submitted": {func(d fixture) { d.noted(id) }, true},
-		"submitted an hour ago, to nothing": {func(d fixture) {
+		"being submitted": {func(d fixture) { d.addOpen(id) }, true},
+		"submission failed an hour ago": {func(d fixture) {
 			d.save(record.OpenRunKey(id), record.OpenRun{Schema: 1, Run: id, At: time.Now().Add(-retainFor - 1)})
 		}, false},
-		"of another version": {func(d fixture) { d.save(record.OpenRunKey(id), record.OpenRun{Schema: 99, Run: id}) }, true},
-		"no run":             {func(d fixture) { d.save("open/nonsense", record.OpenRun{Schema: 1}) }, false},
+		"of a newer schema": {func(d fixture) { d.save(record.OpenRunKey(id), record.OpenRun{Schema: 99, Run: id}) }, true},
+		"not a run's key":   {func(d fixture) { d.save("open/nonsense", record.OpenRun{Schema: 1}) }, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newFixture(t)
 			c.given(d)
-			_ = d.Scan(t.Context()) // it may say that it can't read all
+			_ = d.Scan(t.Context()) // it may fail to read some documents
 			left := 0
 			for _, err := range document.All(t.Context(), d.Docs, record.OpenRunPrefix) {
 				if left++; err != nil {
 					t.Error(err)
 				}
 			}
-			if (left == 1) != c.noted {
-				t.Errorf("%s: %d notes", name, left)
+			if (left == 1) != c.kept {
+				t.Errorf("%s: %d entries", name, left)
 			}
 		})
 	}
 }
 
-// A submission that goes on while its note is taken for a leftover keeps it.
-func TestANoteThatIsWrittenAnewStays(t *testing.T) {
+// A submission renews its entry while a scan is about to delete it.
+func TestRenewedEntryOfTheIndexIsKept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
@@ -415,7 +441,8 @@ func TestANoteThatIsWrittenAnewStays(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := d.Docs.Replace(t.Context(), read.Key, record.Encode(record.OpenRun{Schema: 1, Run: id, At: time.Now()}), read.Revision); err != nil {
+		renewed := record.Encode(record.OpenRun{Schema: 1, Run: id, At: time.Now()})
+		if _, err := d.Docs.Replace(t.Context(), read.Key, renewed, read.Revision); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.forgetOpen(t.Context(), read); err != nil {
@@ -425,33 +452,34 @@ func TestANoteThatIsWrittenAnewStays(t *testing.T) {
 	})
 }
 
-func TestATroubledRunHidesNoOther(t *testing.T) {
+func TestErrorOfOneRunDoesNotStopTheScan(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
 		const second identity.RunID = "01JD2ZQ4T5W0M1X9YB7R3K8CVZ"
-		d.waits(id, time.Now().Add(-time.Minute))
-		d.waits(second, time.Now().Add(-time.Minute))
+		d.running(id, time.Now().Add(-time.Minute))
+		d.running(second, time.Now().Add(-time.Minute))
 		if _, err := d.Ports.Docs.Create(t.Context(), identity.ShardKey(id, 0), []byte("{")); err != nil {
 			t.Fatal(err)
 		}
 		if err := d.Scan(t.Context()); err == nil || !strings.Contains(err.Error(), string(id)) {
-			t.Errorf("the trouble is told as %v", err)
+			t.Errorf("the error is %v", err)
 		}
-		said := d.received(host.CoordinateQueue)
-		if len(said) != 1 || said[0].(events.ShardLost).Run != string(second) {
-			t.Errorf("reported %v", said)
+		got := d.received(host.CoordinateQueue)
+		if len(got) != 1 || got[0].(events.ShardLost).Run != string(second) {
+			t.Errorf("reported %v", got)
 		}
 	})
 }
 
-func TestAtTheStartEveryOpenRunIsRung(t *testing.T) {
+func TestWakeAllWakesEveryOpenRun(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
-	d.waits(id, time.Now())
-	d.waits("01JD2ZQ4T5W0M1X9YB7R3K8CVX", time.Now(), func(s *run.State) { s.Complete, s.Phase = false, run.Paused })
-	d.waits("01JD2ZQ4T5W0M1X9YB7R3K8CVZ", time.Now(), func(s *run.State) { s.Phase = run.Completed })
-	for _, key := range []string{record.OpenRunKey(id), record.OpenRunKey("01JD2ZQ4T5W0M1X9YB7R3K8CVZ")} { // an earlier version noted none
+	d.running(id, time.Now())
+	d.running("01JD2ZQ4T5W0M1X9YB7R3K8CVX", time.Now(), func(s *run.State) { s.Complete, s.Phase = false, run.Paused })
+	d.running("01JD2ZQ4T5W0M1X9YB7R3K8CVZ", time.Now(), func(s *run.State) { s.Phase = run.Completed })
+	// An earlier version wrote no index.
+	for _, key := range []string{record.OpenRunKey(id), record.OpenRunKey("01JD2ZQ4T5W0M1X9YB7R3K8CVZ")} {
 		doc, err := d.Docs.Get(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
@@ -463,13 +491,14 @@ func TestAtTheStartEveryOpenRunIsRung(t *testing.T) {
 	if err := d.WakeAll(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if said := d.received(host.CoordinateQueue); len(said) != 2 {
-		t.Errorf("rung %v", said)
+	if got := d.received(host.CoordinateQueue); len(got) != 2 {
+		t.Errorf("woken %v", got)
 	}
-	if said := d.received(host.TaskQueue); len(said) != 1 {
-		t.Errorf("planned %v", said)
+	if got := d.received(host.TaskQueue); len(got) != 1 {
+		t.Errorf("planned %v", got)
 	}
-	if _, err := d.Docs.Get(t.Context(), record.OpenRunKey("01JD2ZQ4T5W0M1X9YB7R3K8CVZ")); !fault.Is(err, fault.NotFound) {
-		t.Errorf("the ended run is noted as open: %v", err)
+	_, err := d.Docs.Get(t.Context(), record.OpenRunKey("01JD2ZQ4T5W0M1X9YB7R3K8CVZ"))
+	if !fault.Is(err, fault.NotFound) {
+		t.Errorf("the ended run is in the index: %v", err)
 	}
 }

@@ -49,7 +49,8 @@ func TestOutputAsInputIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := d.manifest(e).Refused
-	if !strings.Contains(got, "is the output of a run") || !strings.Contains(got, record.PromptsPrefix) || d.planned() != 0 {
+	if !strings.Contains(got, "is the output of a run") || !strings.Contains(got, record.PromptsPrefix) ||
+		d.planned() != 0 {
 		t.Errorf("refused: %q", got)
 	}
 }

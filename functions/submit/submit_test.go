@@ -20,7 +20,7 @@ import (
 	"rollout/shared/record"
 )
 
-// fixture is an installation with the pool default, which serves the model m.
+// fixture is an installation with one pool "default", which serves the model m.
 type fixture struct {
 	host.Ports
 	t      *testing.T
@@ -35,8 +35,8 @@ func newFixture(t *testing.T) *fixture {
 	return &fixture{t: t, deploy: d, Ports: hosttest.New()}
 }
 
-// upload puts a file and lets submit take its event; it returns the run that
-// came of it.
+// upload puts a file and handles its event. It returns the manifest of its run;
+// the zero value if it did not become a run.
 func (d *fixture) upload(key, content string) record.Manifest {
 	d.t.Helper()
 	e := d.put(key, content)
@@ -47,14 +47,16 @@ func (d *fixture) upload(key, content string) record.Manifest {
 }
 
 func (d *fixture) put(key, content string) events.ObjectCreated {
-	return events.ObjectCreated{Bucket: "local", Key: key, Version: hosttest.Put(d.t, d.Ports, key, content), Size: int64(len(content))}
+	version := hosttest.Put(d.t, d.Ports, key, content)
+	return events.ObjectCreated{Bucket: "local", Key: key, Version: version, Size: int64(len(content))}
 }
 
 func (d *fixture) manifest(e events.ObjectCreated) record.Manifest {
-	return hosttest.Load[record.Manifest](d.t, d.Ports, record.ManifestKey(identity.UploadRun("local", e.Key, e.Version)))
+	id := identity.UploadRun("local", e.Key, e.Version)
+	return hosttest.Load[record.Manifest](d.t, d.Ports, record.ManifestKey(id))
 }
 
-// planned is how many plans were asked for.
+// planned returns how many plans were asked for since the last call.
 func (d *fixture) planned() int {
 	ms, err := d.Queues.Receive(d.t.Context(), host.TaskQueue, 100, time.Minute, 0)
 	if err != nil {
@@ -68,7 +70,7 @@ func (d *fixture) planned() int {
 
 const prompt = "{\"prompt\":\"1\"}\n"
 
-func TestTheNearestConfigHolds(t *testing.T) {
+func TestNearestConfigIsUsed(t *testing.T) {
 	t.Parallel()
 	own, folder := "schema_version = 1\n[shard]\nitems = 1\n", "schema_version = 1\n[shard]\nitems = 2\n"
 	for name, c := range map[string]struct {
@@ -77,11 +79,14 @@ func TestTheNearestConfigHolds(t *testing.T) {
 		items int
 		from  string
 	}{
-		"the file's own":           {map[string]string{"prompts/x.toml": own, "prompts/rollout.toml": folder}, "prompts/x.jsonl", 1, "prompts/x.toml"},
-		"a packed file's own":      {map[string]string{"prompts/x.toml": own}, "prompts/x.jsonl.gz", 1, "prompts/x.toml"},
-		"the one of all":           {map[string]string{"prompts/y.toml": own, "prompts/rollout.toml": folder}, "prompts/x.jsonl", 2, "prompts/rollout.toml"},
-		"the one of all, in depth": {map[string]string{"prompts/rollout.toml": folder}, "prompts/a/b/x.jsonl", 2, "prompts/rollout.toml"},
-		"the installation's":       {nil, "prompts/x.jsonl", 7, ""},
+		"own": {map[string]string{"prompts/x.toml": own, "prompts/rollout.toml": folder},
+			"prompts/x.jsonl", 1, "prompts/x.toml"},
+		"own of a packed file": {map[string]string{"prompts/x.toml": own}, "prompts/x.jsonl.gz", 1, "prompts/x.toml"},
+		"shared": {map[string]string{"prompts/y.toml": own, "prompts/rollout.toml": folder},
+			"prompts/x.jsonl", 2, "prompts/rollout.toml"},
+		"shared, for a nested file": {map[string]string{"prompts/rollout.toml": folder},
+			"prompts/a/b/x.jsonl", 2, "prompts/rollout.toml"},
+		"default of the deployment": {nil, "prompts/x.jsonl", 7, ""},
 	} {
 		d := newFixture(t)
 		for k, v := range c.files {
@@ -94,20 +99,22 @@ func TestTheNearestConfigHolds(t *testing.T) {
 	}
 }
 
-func TestARefusalBecomesAVisibleRun(t *testing.T) {
+func TestUploadThatCannotRunBecomesARefusedRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		config, content, key, want string
 		pools                      []config.Pool
 	}{
-		"a config that is no TOML":      {config: "[", want: "prompts/x.toml"},
-		"an unknown key":                {config: "schema_version = 1\nshards = 3\n", want: "shards"},
-		"a config without end":          {config: strings.Repeat("#", 2<<20), want: "longer"},
-		"a model that nobody serves":    {config: "schema_version = 1\n[model]\nuri = \"other\"\n", want: "no pool serves the model other"},
-		"several pools, and no model":   {want: "several pools", pools: []config.Pool{{Name: "a", Model: "m"}, {Name: "b", Model: "n"}}},
-		"UTF-16":                        {content: "\xff\xfe{\x00", want: "UTF-16"},
-		"an archive that is none":       {key: "prompts/x.jsonl.gz", want: "gzip"},
-		"an archive of another packing": {key: "prompts/x.jsonl.zst", want: "unpack"},
+		"config is not TOML": {config: "[", want: "prompts/x.toml"},
+		"unknown key":        {config: "schema_version = 1\nshards = 3\n", want: "shards"},
+		"config too large":   {config: strings.Repeat("#", 2<<20), want: "longer"},
+		"model without a pool": {config: "schema_version = 1\n[model]\nuri = \"other\"\n",
+			want: "no pool serves the model other"},
+		"several pools, no model": {want: "several pools",
+			pools: []config.Pool{{Name: "a", Model: "m"}, {Name: "b", Model: "n"}}},
+		"UTF-16":             {content: "\xff\xfe{\x00", want: "UTF-16"},
+		"not a gzip archive": {key: "prompts/x.jsonl.gz", want: "gzip"},
+		"not a zstd archive": {key: "prompts/x.jsonl.zst", want: "unpack"},
 	} {
 		d := newFixture(t)
 		if c.pools != nil {
@@ -131,7 +138,8 @@ func TestARefusalBecomesAVisibleRun(t *testing.T) {
 		if n := d.planned(); n != 0 {
 			t.Errorf("%s: it is planned", name)
 		}
-		if sum := hosttest.Object(t, d.Ports, record.OutputKey(m.Run, record.SummaryFile)); !strings.Contains(sum, `"reason":"refused"`) {
+		sum := hosttest.Object(t, d.Ports, record.OutputKey(m.Run, record.SummaryFile))
+		if !strings.Contains(sum, `"reason":"refused"`) {
 			t.Errorf("%s: the summary is %s", name, sum)
 		}
 	}
@@ -140,13 +148,14 @@ func TestARefusalBecomesAVisibleRun(t *testing.T) {
 func TestEncodingAndDialectAreDecidedOnce(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ content, config, want string }{
-		"plain":                {prompt, "", "plain"},
-		"OpenAI":               {`{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{}}` + "\n", "", "openai"},
-		"Bedrock":              {`{"recordId":"a","modelInput":{}}` + "\n", "", "bedrock"},
-		"Vertex":               {`{"request":{"contents":[]}}` + "\n", "", "vertex"},
-		"after a BOM":          {"\ufeff" + prompt, "", "plain"},
-		"an empty file":        {"", "", "plain"},
-		"what the config says": {prompt, "schema_version = 1\n[input]\ndialect = \"openai\"\n", "openai"},
+		"plain": {prompt, "", "plain"},
+		"OpenAI": {`{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{}}` + "\n",
+			"", "openai"},
+		"Bedrock":           {`{"recordId":"a","modelInput":{}}` + "\n", "", "bedrock"},
+		"Vertex":            {`{"request":{"contents":[]}}` + "\n", "", "vertex"},
+		"with a BOM":        {"\ufeff" + prompt, "", "plain"},
+		"empty file":        {"", "", "plain"},
+		"set in the config": {prompt, "schema_version = 1\n[input]\ndialect = \"openai\"\n", "openai"},
 	} {
 		d := newFixture(t)
 		if c.config != "" {
@@ -158,18 +167,22 @@ func TestEncodingAndDialectAreDecidedOnce(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPromptsFileIsLeftAlone(t *testing.T) {
+func TestObjectsThatAreNotPromptsFilesAreIgnored(t *testing.T) {
 	t.Parallel()
-	for _, key := range []string{"prompts/x.toml", "prompts/x.json", "prompts/.x.jsonl", "prompts/.tmp/x.jsonl", "runs/r/completions.jsonl", "work/r/x.jsonl", "x.jsonl"} {
+	for _, key := range []string{
+		"prompts/x.toml", "prompts/x.json", "prompts/.x.jsonl", "prompts/.tmp/x.jsonl",
+		"runs/r/completions.jsonl", "work/r/x.jsonl", "x.jsonl",
+	} {
 		d := newFixture(t)
 		e := events.ObjectCreated{Bucket: "local", Key: key, Version: "1", Size: 1}
-		if err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e); err != nil || d.manifest(e).Run != "" || d.planned() != 0 {
+		err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e)
+		if err != nil || d.manifest(e).Run != "" || d.planned() != 0 {
 			t.Errorf("%s became a run: %v", key, err)
 		}
 	}
 }
 
-func TestARepeatedEventNamesTheSameRunAndAsksAgain(t *testing.T) {
+func TestRepeatedEventNamesTheSameRunAndAsksForItsPlanAgain(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	s := submit.New(d.Ports, d.deploy, d.at)
@@ -181,7 +194,7 @@ func TestARepeatedEventNamesTheSameRunAndAsksAgain(t *testing.T) {
 	}
 	first := d.manifest(e)
 	if n := d.planned(); n != 3 {
-		t.Errorf("asked %d times, want each time: the first may be lost", n)
+		t.Errorf("asked %d times, want 3: a request may be lost", n)
 	}
 	hosttest.Put(t, d.Ports, "prompts/x.toml", "[") // too late for this run
 	d.deploy.Pools = nil
@@ -191,61 +204,63 @@ func TestARepeatedEventNamesTheSameRunAndAsksAgain(t *testing.T) {
 	if now := d.manifest(e); now.Refused != "" || !now.CreatedAt.Equal(first.CreatedAt) {
 		t.Errorf("the run became %+v", now)
 	}
-	if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(first.Run, record.SummaryFile), ""); !fault.Is(err, fault.NotFound) {
+	_, err := d.Blobs.Stat(t.Context(), record.OutputKey(first.Run, record.SummaryFile), "")
+	if !fault.Is(err, fault.NotFound) {
 		t.Errorf("a run that goes on has a summary: %v", err)
 	}
 }
 
-// interrupted is a store of documents in which nothing is made below a prefix.
-type interrupted struct {
+// failingDocs fails to create documents below a prefix.
+type failingDocs struct {
 	document.Store
 	prefix string
 }
 
-func (i interrupted) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
+func (i failingDocs) Create(ctx context.Context, key string, value []byte) (document.Revision, error) {
 	if strings.HasPrefix(key, i.prefix) {
-		return "", fault.New(fault.Unavailable, "the process dies")
+		return "", fault.New(fault.Unavailable, "the process crashed")
 	}
 	return i.Store.Create(ctx, key, value)
 }
 
-// Wherever a submission breaks off, there is no manifest that reclaim does not
-// find; and what becomes no run is not looked after.
-func TestARunIsNotedAsOpenBeforeItIsThere(t *testing.T) {
+// Wherever a submission stops, reclaim finds every manifest through the index of
+// open runs. Refused runs are not in the index.
+func TestRunIsInTheIndexBeforeItsManifestExists(t *testing.T) {
 	t.Parallel()
 	noted := func(d *fixture, e events.ObjectCreated) bool {
 		_, err := d.Docs.Get(t.Context(), record.OpenRunKey(identity.UploadRun("local", e.Key, e.Version)))
 		return err == nil
 	}
 	for name, c := range map[string]struct {
-		config, breaks string
+		config, fails  string
 		manifest, open bool
 	}{
-		"made":                    {"", "nowhere", true, true},
+		"created":                 {"", "nowhere", true, true},
 		"refused":                 {"[", "nowhere", true, false},
-		"broken off before":       {"", record.OpenRunPrefix, false, false},
-		"broken off between both": {"", record.ManifestPrefix, false, true},
+		"failed before the index": {"", record.OpenRunPrefix, false, false},
+		"failed between the two":  {"", record.ManifestPrefix, false, true},
 	} {
 		d := newFixture(t)
 		if c.config != "" {
 			hosttest.Put(t, d.Ports, "prompts/x.toml", c.config)
 		}
 		whole := d.Docs
-		d.Docs = interrupted{whole, c.breaks}
+		d.Docs = failingDocs{whole, c.fails}
 		e := d.put("prompts/x.jsonl", prompt)
 		err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e)
 		if (d.manifest(e).Run != "") != c.manifest || (err == nil) != c.manifest || noted(d, e) != c.open {
-			t.Errorf("%s: noted as open: %v, %v", name, noted(d, e), err)
+			t.Errorf("%s: in the index: %v, %v", name, noted(d, e), err)
 		}
 		d.Docs = whole
-		if err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e); err != nil || noted(d, e) != (c.config == "") {
-			t.Errorf("%s, and again: noted as open: %v, %v", name, noted(d, e), err)
+		err = submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e)
+		if err != nil || noted(d, e) != (c.config == "") {
+			t.Errorf("%s, and again: in the index: %v, %v", name, noted(d, e), err)
 		}
 	}
 }
 
-// The event of a run that has ended since opens it no more.
-func TestARepeatedEventOpensNoRunAgain(t *testing.T) {
+// A repeated event does not add a run to the index that has ended meanwhile.
+func TestRepeatedEventDoesNotReopenARun(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	e := d.put("prompts/x.jsonl", prompt)
@@ -264,11 +279,11 @@ func TestARepeatedEventOpensNoRunAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := d.Docs.Get(t.Context(), note.Key); !fault.Is(err, fault.NotFound) {
-		t.Errorf("it is noted as open again: %v", err)
+		t.Errorf("it is in the index again: %v", err)
 	}
 }
 
-func TestAStaleVersionIsIgnored(t *testing.T) {
+func TestOverwrittenVersionIsIgnored(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	stale := d.put("prompts/x.jsonl", prompt)
@@ -287,13 +302,14 @@ func TestAStaleVersionIsIgnored(t *testing.T) {
 	}
 }
 
-func TestAStoreThatIsDownRefusesNothing(t *testing.T) {
+func TestUnavailableStoreRefusesNoRun(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"prompts/x.jsonl", "prompts/x.jsonl.gz"} {
 		d := newFixture(t)
 		e := d.put(key, prompt)
-		d.Blobs = down{d.Blobs, key}
-		if err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e); !fault.Is(err, fault.Unavailable) {
+		d.Blobs = unavailableBlobs{d.Blobs, key}
+		err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e)
+		if !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: %v", key, err)
 		}
 		if m := d.manifest(e); m.Run != "" {
@@ -302,21 +318,21 @@ func TestAStoreThatIsDownRefusesNothing(t *testing.T) {
 	}
 }
 
-// down is a bucket whose object breaks off at once.
-type down struct {
+// unavailableBlobs is a bucket in which reading one object fails at once.
+type unavailableBlobs struct {
 	blob.Store
 	key string
 }
 
-func (d down) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+func (d unavailableBlobs) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
 	if key == d.key {
-		return io.NopCloser(brokenOff{}), blob.Info{}, nil
+		return io.NopCloser(brokenReader{}), blob.Info{}, nil
 	}
 	return d.Store.Get(ctx, key, o)
 }
 
-type brokenOff struct{}
+type brokenReader struct{}
 
-func (brokenOff) Read([]byte) (int, error) {
+func (brokenReader) Read([]byte) (int, error) {
 	return 0, fault.New(fault.Unavailable, "the connection broke")
 }

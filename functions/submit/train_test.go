@@ -59,7 +59,8 @@ func TestTrainingWithoutModelOrRowsIsRefused(t *testing.T) {
 // A stack has no queue for the work of a training.
 func TestTrainingInACloudIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, pools := range [][]config.Pool{nil, {{Name: "trainers", Model: config.ModelTiny, Executor: config.ExecutorTrain}}} {
+	trainers := config.Pool{Name: "trainers", Model: config.ModelTiny, Executor: config.ExecutorTrain}
+	for _, pools := range [][]config.Pool{nil, {trainers}} {
 		d := newFixture(t)
 		d.at = cloud.Capabilities{ManagedFleet: true}
 		d.deploy.Pools = append(d.deploy.Pools, pools...)

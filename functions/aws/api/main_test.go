@@ -26,23 +26,28 @@ func service() (*api.Service, probes.Probes) {
 	return api.New(p, config.DefaultDeployment(), cloud.OneMachine()), probes.Probes{Ping: p.Docs.Ping}
 }
 
-// Without a token only what AWS says it has checked is answered, whatever a
-// request says of itself.
+// Without a token, only requests whose signature AWS has checked are answered.
 func TestWithoutATokenOnlySignedRequestsAreAnswered(t *testing.T) {
 	t.Parallel()
 	s, v := service()
 	handler := lambdaurl.Wrap(s.AuthenticatedHandler(signed, v))
-	iam := &lambdaevents.LambdaFunctionURLRequestContextAuthorizerDescription{IAM: &lambdaevents.LambdaFunctionURLRequestContextAuthorizerIAMDescription{AccountID: "000000000000"}}
+	type authorizer = lambdaevents.LambdaFunctionURLRequestContextAuthorizerDescription
+	iam := &lambdaevents.LambdaFunctionURLRequestContextAuthorizerIAMDescription{AccountID: "000000000000"}
 	for name, c := range map[string]struct {
-		authorizer *lambdaevents.LambdaFunctionURLRequestContextAuthorizerDescription
+		authorizer *authorizer
 		want       int
 	}{
-		"signed":              {iam, http.StatusOK},
-		"not signed":          {nil, http.StatusForbidden},
-		"signed by something": {&lambdaevents.LambdaFunctionURLRequestContextAuthorizerDescription{}, http.StatusForbidden},
+		"signed":                      {&authorizer{IAM: iam}, http.StatusOK},
+		"not signed":                  {nil, http.StatusForbidden},
+		"authorizer without identity": {&authorizer{}, http.StatusForbidden},
 	} {
-		out, err := handler(t.Context(), &lambdaevents.LambdaFunctionURLRequest{RawPath: "/v1/runs", Headers: map[string]string{"host": "localhost"},
-			RequestContext: lambdaevents.LambdaFunctionURLRequestContext{Authorizer: c.authorizer, HTTP: lambdaevents.LambdaFunctionURLRequestContextHTTPDescription{Method: "GET", Path: "/v1/runs"}}})
+		out, err := handler(t.Context(), &lambdaevents.LambdaFunctionURLRequest{
+			RawPath: "/v1/runs", Headers: map[string]string{"host": "localhost"},
+			RequestContext: lambdaevents.LambdaFunctionURLRequestContext{
+				Authorizer: c.authorizer,
+				HTTP:       lambdaevents.LambdaFunctionURLRequestContextHTTPDescription{Method: "GET", Path: "/v1/runs"},
+			},
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -52,7 +57,7 @@ func TestWithoutATokenOnlySignedRequestsAreAnswered(t *testing.T) {
 	}
 }
 
-// secrets answer one after the other.
+// secrets returns the results of its functions, one for each call.
 type secrets []func() (secret.Value, error)
 
 func (s *secrets) Get(context.Context, string) (secret.Value, error) {
@@ -61,7 +66,7 @@ func (s *secrets) Get(context.Context, string) (secret.Value, error) {
 	return f()
 }
 
-func TestATokenThatCantBeReadLetsNobodyInUntilItCan(t *testing.T) {
+func TestRequestsAreRefusedUntilTheTokenCanBeRead(t *testing.T) {
 	t.Parallel()
 	service, v := service()
 	answers := &secrets{
@@ -70,8 +75,11 @@ func TestATokenThatCantBeReadLetsNobodyInUntilItCan(t *testing.T) {
 		func() (secret.Value, error) { return secret.NewValue("s3cret"), nil }, // read once
 	}
 	handler := &tokenHandler{secrets: answers, log: slog.New(slog.DiscardHandler), service: service, probes: v}
-	for _, want := range []int{http.StatusServiceUnavailable, http.StatusServiceUnavailable, http.StatusOK, http.StatusOK} {
-		r := httptest.NewRequestWithContext(t.Context(), "GET", "https://x.lambda-url.us-east-1.on.aws/v1/runs", strings.NewReader(""))
+	const url = "https://x.lambda-url.us-east-1.on.aws/v1/runs"
+	for _, want := range []int{
+		http.StatusServiceUnavailable, http.StatusServiceUnavailable, http.StatusOK, http.StatusOK,
+	} {
+		r := httptest.NewRequestWithContext(t.Context(), "GET", url, strings.NewReader(""))
 		r.Header.Set("Authorization", "Bearer s3cret")
 		w := httptest.NewRecorder()
 		handler.ServeHTTP(w, r)
