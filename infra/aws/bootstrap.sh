@@ -1,22 +1,24 @@
-# What a machine of a fleet does when it starts, as root: an inference server
-# for each GPU, in a container, and one worker program for all of them. Before
-# this text its user data exports ROLLOUT_CONFIG (the deployment's config),
-# ROLLOUT_POOL, ROLLOUT_MODEL, ROLLOUT_REVISION, ROLLOUT_ENGINE_IMAGE,
-# ROLLOUT_WORKER (where the program is in S3) and AWS_REGION.
+# Each machine of a fleet runs this script as root when it starts. It starts an
+# inference server in a container for each GPU, and one worker program for all
+# of them. The machine's user data exports these variables before this text:
+# ROLLOUT_CONFIG (the deployment's config), ROLLOUT_POOL, ROLLOUT_MODEL,
+# ROLLOUT_REVISION, ROLLOUT_ENGINE_IMAGE, ROLLOUT_WORKER (the S3 URL of the worker
+# program) and AWS_REGION.
 #
-# A machine on which that fails leaves its fleet and says why on its console,
-# which `aws ec2 get-console-output` shows also when it is gone.
+# If a step fails, the machine leaves its fleet and writes the reason to its
+# console. `aws ec2 get-console-output` shows it, also after the machine is gone.
 set -euo pipefail
 
-root=${ROLLOUT_ROOT:-} # of the file system, but for tests
+root=${ROLLOUT_ROOT:-} # root of the file system; tests set it to a folder
 ready_within=${ROLLOUT_READY_WITHIN:-1200}
 home=$root/opt/rollout units=$root/etc/systemd/system
 
-say() { echo "$*" >"$home/said"; echo "rollout: $*" | tell; }
+say() { echo "$*" >"$home/last_message"; echo "rollout: $*" | tell; }
 tell() { tee -a "$root/dev/console" >&2 || true; }
 
-# Tries a command some times: the network may come up later than this.
-insist() {
+# Tries a command up to five times: the network may come up after this script
+# starts.
+retry() {
   local try
   for try in 1 2 3 4 5; do
     "$@" && return 0
@@ -25,9 +27,11 @@ insist() {
   return 1
 }
 
-# The program by which the machine leaves its fleet, which becomes smaller by
-# it: if its work is still there, another comes up for it. It says why, so that
-# this ends if no machine can do the work. Whatever fails, it goes.
+# Writes the program by which the machine leaves its fleet. It terminates the
+# machine and lowers the fleet's desired size by one; if work is still queued,
+# the autoscaler starts another machine. It first records the reason (--give-up),
+# so that the pool's runs are paused if machine after machine fails. It ends the
+# machine even if a step fails.
 write_leave() {
   cat >"$home/leave" <<'EOF'
 #!/usr/bin/env bash
@@ -40,15 +44,15 @@ for try in 1 2 3 4 5 6; do
   id=$(cloud-init query instance_id) && aws autoscaling terminate-instance-in-auto-scaling-group --instance-id "$id" --should-decrement-desired-capacity && exit 0
   sleep "$((try * 10))"
 done
-# It costs money as long as it runs, and does nothing: a spot machine that is
-# switched off is gone, and its group replaces it.
+# The machine costs money while it runs and does nothing. Powering off a spot
+# machine terminates it, and its group replaces it.
 exec systemctl poweroff
 EOF
   chmod 755 "$home/leave"
 }
 
-# Reads from the config whether the servers may have the secret hf-token, for
-# models that need one, and what Secrets Manager calls it.
+# Prints the name of the secret hf-token in Secrets Manager if the config allows
+# it, for models that need a token; else prints nothing.
 token_name() {
   python3 - "$1" <<'EOF'
 import sys, tomllib
@@ -61,23 +65,24 @@ if "hf-token" in secrets.get("allowlist", []) + config.get("secrets", []):
 EOF
 }
 
-# Writes what the servers' environment has, for root alone.
+# Writes the environment file of the servers, which only root can read.
 write_environment() {
   local name token=""
   name=$(token_name "$root/etc/rollout/rollout.toml") || return 1
   if [ -n "$name" ]; then
-    token=$(insist aws secretsmanager get-secret-value --secret-id "$name" --query SecretString --output text) || return 1
+    token=$(retry aws secretsmanager get-secret-value --secret-id "$name" --query SecretString --output text) || return 1
   fi
   (umask 077 && printf '%s\n' "${token:+HF_TOKEN=$token}" >"$root/etc/rollout/engine.env")
 }
 
-# Writes the unit of one GPU's server. It can't reach the machine's metadata,
-# and so not the machine's role: that is one hop further than they go.
+# Writes the systemd unit of one GPU's server. The container can't reach the
+# machine's metadata, and so can't use the machine's role: the metadata service
+# answers within one network hop, and a container is two hops away.
 write_engine() {
   local gpu=$1 capability=$2 arguments
   arguments=(--model "$ROLLOUT_MODEL" --served-model-name "$ROLLOUT_MODEL")
   if [ -n "$ROLLOUT_REVISION" ]; then arguments+=(--revision "$ROLLOUT_REVISION"); fi
-  if [ "${capability%%.*}" -lt 8 ]; then arguments+=(--dtype half); fi # it has no bfloat16
+  if [ "${capability%%.*}" -lt 8 ]; then arguments+=(--dtype half); fi # no bfloat16 before compute capability 8
   cat >"$units/rollout-engine-$gpu.service" <<EOF
 [Unit]
 Description=rollout: inference server of GPU $gpu
@@ -99,7 +104,7 @@ TimeoutStopSec=15
 EOF
 }
 
-# Quotes words for systemd, which reads "%" and "$" in them as its own.
+# Quotes words for systemd, which expands "%" and "$" in them.
 quote_unit() {
   local word
   for word in "$@"; do
@@ -108,9 +113,9 @@ quote_unit() {
   done
 }
 
-# Writes the unit of the worker. A notice gives it two minutes, of which it
-# takes one; it stops before the servers do. Its last words go to the console as
-# well: the machine may be gone soon after.
+# Writes the systemd unit of the worker. A preemption notice comes two minutes
+# before the end; the worker drains within one, before the servers stop. The end
+# of its log also goes to the console, because the machine may soon be gone.
 write_worker() {
   local arguments=(--cloud aws --config /etc/rollout/rollout.toml --pool "$ROLLOUT_POOL" --rented --log-format json) after=network-online.target gpu engines=
   for gpu in "$@"; do
@@ -154,12 +159,11 @@ Description=rollout: leave the fleet
 [Service]
 Type=oneshot
 Environment=AWS_REGION=$AWS_REGION ROLLOUT_POOL=$ROLLOUT_POOL
-ExecStart=/opt/rollout/leave the worker failed again and again, see its words above
+ExecStart=/opt/rollout/leave the worker failed again and again, see its log above
 EOF
 }
 
-# Waits until every server answers. What it downloads first is the image and the
-# model.
+# Waits until every server answers. Each first downloads the image and the model.
 await_engines() {
   local deadline=$((SECONDS + ready_within)) gpu
   for gpu in "$@"; do
@@ -174,20 +178,21 @@ await_engines() {
   done
 }
 
-# Everything, in order. The message says what failed.
+# Sets the machine up. If a step fails, the last message says which.
 boot() {
   local gpus=() capabilities=() gpu capability i
   mkdir -p "$home" "$units" "$root/etc/rollout" "$root/var/lib/rollout/models"
   write_leave
-  # What hangs, as a broken GPU's driver does, is paid for as well.
+  # A step that hangs, as with a broken GPU driver, must not leave the machine
+  # running: after this time it leaves its fleet.
   systemd-run --quiet --unit rollout-overdue --on-active="$((ready_within + 900))" \
     --setenv=AWS_REGION="$AWS_REGION" --setenv=ROLLOUT_POOL="$ROLLOUT_POOL" "$home/leave" "it was not set up in time"
   printf '%s\n' "$ROLLOUT_CONFIG" >"$root/etc/rollout/rollout.toml"
-  insist aws s3 cp --no-progress "$ROLLOUT_WORKER" "$home/gpuworker" || { say "the worker program can't be fetched from $ROLLOUT_WORKER"; return 1; }
+  retry aws s3 cp --no-progress "$ROLLOUT_WORKER" "$home/gpuworker" || { say "the worker program can't be fetched from $ROLLOUT_WORKER"; return 1; }
   chmod 755 "$home/gpuworker"
   id rollout >/dev/null 2>&1 || useradd --system --no-create-home --shell /usr/sbin/nologin rollout
 
-  if [ "$ROLLOUT_MODEL" != rollout/tiny ]; then # which the worker has in itself
+  if [ "$ROLLOUT_MODEL" != rollout/tiny ]; then # the worker itself serves rollout/tiny
     while IFS=', ' read -r gpu capability; do
       gpus+=("$gpu") capabilities+=("$capability")
     done < <(nvidia-smi --query-gpu=index,compute_cap --format=csv,noheader)
@@ -209,5 +214,5 @@ set +e
 status=$?
 set -e
 if [ "$status" -ne 0 ]; then
-  "$home/leave" "it could not be set up: $(cat "$home/said" || true)" || exec systemctl poweroff # if not even that could be written
+  "$home/leave" "it could not be set up: $(cat "$home/last_message" || true)" || exec systemctl poweroff # if the program itself could not be written
 fi

@@ -1,5 +1,7 @@
-// Command aws is the CDK app that deploys rollout to AWS: it reads the
-// installation's config, which names everything, and synthesizes one stack.
+// Command aws is the CDK app that deploys rollout to AWS. It reads the
+// installation's config and the values given with cdk's -c, and synthesizes one
+// CloudFormation stack. It calls no AWS service: the cdk command deploys the
+// stack.
 package main
 
 import (
@@ -13,17 +15,17 @@ import (
 	"rollout/infra/aws/stack"
 )
 
-// boot is how a machine of the fleet starts.
+// bootScript is the script that each machine of the fleet runs when it starts.
 //
 //go:embed bootstrap.sh
-var boot string
+var bootScript string
 
 func main() {
 	defer jsii.Close()
 	app := awscdk.NewApp(nil)
-	settings, err := settings(app.Node())
+	s, err := readSettings(app.Node())
 	if err == nil {
-		_, err = stack.New(app, settings)
+		_, err = stack.New(app, s)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -15,13 +15,15 @@ import (
 	"rollout/shared/fault"
 )
 
-// configs are where the config is looked for, if -c config names none: here,
-// and at the repository's root.
-var configs = []string{"rollout.toml", "../../rollout.toml"}
+// defaultConfigs are the files that the config is read from if -c config is not
+// given: in this folder, then at the repository's root. The first that exists
+// is used.
+var defaultConfigs = []string{"rollout.toml", "../../rollout.toml"}
 
-// settings reads what was given with -c, or stands in cdk.json, and the config
-// that it names.
-func settings(node constructs.Node) (stack.Settings, error) {
+// readSettings reads the context values from -c and cdk.json, and the config
+// file that they name. An unknown name or a malformed value is Invalid; all
+// such problems are reported at once.
+func readSettings(node constructs.Node) (stack.Settings, error) {
 	c := cdkContext{node: node}
 	s := stack.Settings{
 		Bucket:       c.text("bucket", stack.Made),
@@ -33,31 +35,40 @@ func settings(node constructs.Node) (stack.Settings, error) {
 		Zones:        c.number("zones", 2),
 		Email:        c.text("email", ""),
 		Budget:       c.number("budget", 100),
-		BootScript:   boot,
+		BootScript:   bootScript,
 	}
-	path, err := c.file("config", configs)
+	path, err := c.file("config", defaultConfigs)
 	all, _ := node.GetAllContext(nil).(map[string]any)
-	c.problems = append(c.problems, misspelt(slices.Sorted(maps.Keys(all)), c.asked)...)
+	c.problems = append(c.problems, unknownNames(slices.Sorted(maps.Keys(all)), c.known)...)
 	if err != nil || len(c.problems) > 0 {
-		return s, fault.WithKind(fault.Invalid, errors.Join(append(c.problems, err)...), "read what is given with -c")
+		return s, fault.WithKind(fault.Invalid, errors.Join(append(c.problems, err)...), "read the values given with -c")
 	}
 	src, err := os.ReadFile(path)
 	if err != nil {
-		return s, &fault.Error{Kind: fault.NotFound, Op: "read the config", Err: err, Remedy: "name it with -c config=FILE; examples/aws.toml is a first one"}
+		return s, &fault.Error{
+			Kind:   fault.NotFound,
+			Op:     "read the config",
+			Err:    err,
+			Remedy: "name it with -c config=FILE; start from examples/aws.toml",
+		}
 	}
 	s.Deployment, s.Config, err = stack.ReadConfig(path, src)
 	return s, err
 }
 
-// cdkContext are the context of an app: text, but for what cdk.json says.
+// cdkContext reads the context values of a CDK app. It collects the names that
+// were read and the values that could not be parsed.
 type cdkContext struct {
 	node     constructs.Node
-	asked    []string // names
+	known    []string // names that were read
 	problems []error
 }
 
+// text returns the named value as text, or fallback if it is not given. Values
+// from -c are strings; values from cdk.json may have other types.
+
 func (v *cdkContext) text(name, fallback string) string {
-	v.asked = append(v.asked, name)
+	v.known = append(v.known, name)
 	x := v.node.TryGetContext(&name)
 	if x == nil {
 		return fallback
@@ -65,13 +76,14 @@ func (v *cdkContext) text(name, fallback string) string {
 	return fmt.Sprint(x)
 }
 
-// misspelt are the names given that are none of the known: what was meant by
-// them, such as no machines, must not be done otherwise in silence. The CDK's own
-// names have a colon or a slash.
-func misspelt(given, known []string) (problems []error) {
+// unknownNames returns a problem for each given name that is not known. A
+// misspelt name must not be ignored: with -c gpus=false, ignoring it would deploy
+// machines. Names with a colon or a slash are the CDK's own and always pass.
+func unknownNames(given, known []string) (problems []error) {
+	valid := strings.Join(slices.Sorted(slices.Values(known)), ", ")
 	for _, name := range given {
 		if !strings.ContainsAny(name, ":/") && !slices.Contains(known, name) {
-			problems = append(problems, fmt.Errorf("there is no -c %s: there are %s", name, strings.Join(slices.Sorted(slices.Values(known)), ", ")))
+			problems = append(problems, fmt.Errorf("-c %s is not a setting: use one of %s", name, valid))
 		}
 	}
 	return problems
@@ -81,7 +93,7 @@ func (v *cdkContext) flag(name string, fallback bool) bool {
 	text := v.text(name, strconv.FormatBool(fallback))
 	on, err := strconv.ParseBool(text)
 	if err != nil {
-		v.problems = append(v.problems, fmt.Errorf("%s is %q: it is true or false", name, text))
+		v.problems = append(v.problems, fmt.Errorf("%s is %q: use true or false", name, text))
 	}
 	return on
 }
@@ -90,20 +102,25 @@ func (v *cdkContext) number(name string, fallback int) int {
 	text := v.text(name, strconv.Itoa(fallback))
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		v.problems = append(v.problems, fmt.Errorf("%s is %q: it is a whole number", name, text))
+		v.problems = append(v.problems, fmt.Errorf("%s is %q: use a whole number", name, text))
 	}
 	return n
 }
 
-// file returns the named file, or the first of the others that is there.
-func (v *cdkContext) file(name string, others []string) (string, error) {
+// file returns the path that the named value gives, or else the first of the
+// fallbacks that exists.
+func (v *cdkContext) file(name string, fallbacks []string) (string, error) {
 	if path := v.text(name, ""); path != "" {
 		return path, nil
 	}
-	for _, path := range others {
+	for _, path := range fallbacks {
 		if _, err := os.Stat(path); err == nil {
 			return path, nil
 		}
 	}
-	return "", &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("there is no %s", others[0]), Remedy: "write one (examples/aws.toml), or name it with -c config=FILE"}
+	return "", &fault.Error{
+		Kind:   fault.NotFound,
+		Err:    fmt.Errorf("%s does not exist", fallbacks[0]),
+		Remedy: "copy examples/aws.toml to it, or name another file with -c config=FILE",
+	}
 }

@@ -1,10 +1,14 @@
-// Package stack is an installation of rollout on AWS as a CloudFormation
-// stack: its bucket, its table, its queues, its functions with a role each, and
-// the groups of GPU machines, which have no machine while there is no work.
+// Package stack defines an installation of rollout on AWS as one CloudFormation
+// stack: its bucket, its table, its queues, its functions, each with a role of
+// its own, and the groups of GPU machines, which are empty while there is no
+// work.
 //
-// All names follow from the installation's config, so that the command line
-// and the machines find everything without asking. It makes nothing that costs
-// money by the hour, but for the machines while they work. It knows what may
-// be asked of each service and by whom; what the functions do is not its
-// affair, and nothing here runs in the cloud.
+// ReadConfig reads the installation's config; New adds the stack to a CDK app.
+// All resource names follow from the config, so that the command line and the
+// machines find everything without a lookup.
+//
+// The stack contains nothing that costs money by the hour, except the machines
+// while they work. The package defines which actions each role may take on which
+// resources. It does not define what the functions do, and none of its code runs
+// in the cloud.
 package stack

@@ -13,10 +13,11 @@ import (
 	"rollout/shared/fault"
 )
 
-// limit is what a function may take, and what it is for.
+// limit is the timeout and memory of a function, with a description of what it
+// does.
 type limit struct {
 	seconds  int
-	megabyte int // of memory; processors come with it, a whole one at 1,769
+	megabyte int // of memory; Lambda gives a whole processor at 1,769
 	what     string
 }
 
@@ -30,20 +31,27 @@ var limits = map[string]limit{
 	api:        {30, 256, "answers the API"},
 }
 
-// order is in which the functions are made.
+// order lists the functions in the order in which they are added to the stack.
 var order = []string{submit, plan, coordinate, finalize, reclaim, interrupt, api}
 
-// functions makes the functions, and the log and the role of each.
+// functions adds the functions, each with a log group and a role. It returns
+// NotFound if a program has not been built.
 //
-// None reserves concurrency: a new account has 10 executions at once, of which
-// none can be reserved. What could crowd the others out is bounded at its
-// source: coordinate by its queue, the others by how much work there is.
+// The functions do not reserve concurrency: a new account has 10 concurrent
+// executions, and AWS lets it reserve none of them. A function that could starve
+// the others is limited at its source: coordinate by its queue's concurrency,
+// the others by the amount of work.
 func (b *builder) functions() (map[string]awslambda.Function, error) {
 	made := map[string]awslambda.Function{}
 	for _, name := range order {
 		code := filepath.Join(b.FunctionsDir, name)
 		if _, err := os.Stat(filepath.Join(code, "bootstrap")); err != nil {
-			return nil, &fault.Error{Kind: fault.NotFound, Op: "find the function " + name, Err: err, Remedy: "make lambda builds the functions"}
+			return nil, &fault.Error{
+				Kind:   fault.NotFound,
+				Op:     "find the function " + name,
+				Err:    err,
+				Remedy: "build the functions with make lambda",
+			}
 		}
 		made[name] = b.function(name, code)
 	}
@@ -53,9 +61,11 @@ func (b *builder) functions() (map[string]awslambda.Function, error) {
 func (b *builder) function(name, code string) awslambda.Function {
 	physical := b.cloud.FunctionName(name)
 	group := awslogs.NewLogGroup(b.stack, jsii.String("Log-"+name), &awslogs.LogGroupProps{
-		LogGroupName: jsii.String("/aws/lambda/" + physical), Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
+		LogGroupName:  jsii.String("/aws/lambda/" + physical),
+		Retention:     awslogs.RetentionDays_ONE_MONTH,
+		RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
 	})
-	grants := append(b.grants(name), grant{
+	grants := append(b.functionGrants(name), grant{
 		id: "WriteLog", actions: []string{"logs:CreateLogStream", "logs:PutLogEvents"},
 		resources: []string{b.arn("logs", "log-group:/aws/lambda/"+physical+":log-stream:*")},
 		why:       "Lambda names the streams of a function's log.",
@@ -77,9 +87,9 @@ func (b *builder) function(name, code string) awslambda.Function {
 		Environment:  &map[string]*string{"ROLLOUT_CONFIG": &b.Config},
 		LogGroup:     group,
 		Role:         b.role("Role-"+name, lambdaService, fmt.Sprintf("rollout: %s %s", physical, l.what), grants),
-		// Lambda stops a chain of 16 calls that one event caused. No function of
-		// ours calls in a circle; one that did, by mistake, would cost without
-		// end. Workers and the timer begin new chains.
+		// Lambda stops a chain of 16 invocations that one event caused. None of the
+		// functions invokes itself without end; this bounds the costs of a bug.
+		// Messages from workers and the timer begin new chains.
 		RecursiveLoop: awslambda.RecursiveLoop_TERMINATE,
 	})
 }

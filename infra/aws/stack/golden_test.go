@@ -8,11 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
-	"github.com/aws/aws-cdk-go/awscdk/v2/cxapi"
 	"github.com/aws/jsii-runtime-go"
 	"github.com/cdklabs/cdk-nag-go/cdknag/v2"
 	"github.com/google/go-cmp/cmp"
@@ -20,10 +20,10 @@ import (
 	"rollout/infra/aws/stack"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write testdata/template.json anew")
+var rewrite = flag.Bool("rewrite", false, "rewrite testdata/template.json with the present template")
 
-// What AWS recommends is done, or the template says why not.
-func TestTheSecurityChecksFindNothing(t *testing.T) {
+// The stack follows AWS's recommendations, or its template says why not.
+func TestSecurityChecksFindNothing(t *testing.T) {
 	t.Parallel()
 	s := settings(t)
 	synthesis.Lock()
@@ -33,21 +33,22 @@ func TestTheSecurityChecksFindNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	awscdk.Aspects_Of(a).Add(cdknag.NewAwsSolutionsChecks(&cdknag.NagPackProps{Verbose: jsii.Bool(true), Reports: jsii.Bool(false)}), nil)
+	props := &cdknag.NagPackProps{Verbose: jsii.Bool(true), Reports: jsii.Bool(false)}
+	awscdk.Aspects_Of(a).Add(cdknag.NewAwsSolutionsChecks(props), nil)
 	found := assertions.Annotations_FromStack(made)
-	for _, list := range []*[]*cxapi.SynthesisMessage{found.FindError(jsii.String("*"), assertions.Match_AnyValue()), found.FindWarning(jsii.String("*"), assertions.Match_AnyValue())} {
-		for _, m := range *list {
-			t.Errorf("%s: %v", *m.Id, m.Entry.Data)
-		}
+	errors := found.FindError(jsii.String("*"), assertions.Match_AnyValue())
+	warnings := found.FindWarning(jsii.String("*"), assertions.Match_AnyValue())
+	for _, m := range slices.Concat(*errors, *warnings) {
+		t.Errorf("%s: %v", *m.Id, m.Entry.Data)
 	}
 }
 
-// masked are hashes of files, which change with every change of the product.
+// masked matches hashes of files. They change whenever a program changes.
 var masked = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// The whole template, for whoever changes it to see what that changes. A
-// change that is meant is written with -rewrite.
-func TestTheTemplateIsAsItWas(t *testing.T) {
+// The golden file has the whole template, so that each change of it is seen. An
+// intended change is written with -rewrite.
+func TestTemplateMatchesGoldenFile(t *testing.T) {
 	t.Parallel()
 	var made tree
 	if err := json.Unmarshal(asUsual(t).text, &made); err != nil {
@@ -55,7 +56,7 @@ func TestTheTemplateIsAsItWas(t *testing.T) {
 	}
 	for id := range asUsual(t).Resources {
 		if data, ok := made.at("Resources." + id + ".Properties.LaunchTemplateData").(map[string]any); ok {
-			data["UserData"] = "(the script)" // its own tests are beside it
+			data["UserData"] = "(the script)" // localstack/machine tests the script
 		}
 	}
 	var text bytes.Buffer
@@ -77,12 +78,12 @@ func TestTheTemplateIsAsItWas(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("the template changed (-was +is); if that is meant: go test ./stack -rewrite\n%s", diff)
+		t.Errorf("the template changed (-was +is); if that is intended, run go test ./stack -rewrite\n%s", diff)
 	}
 }
 
-// tool is a program that scripts/infra/install.sh installs. Without it the test
-// is skipped, which says so; in CI it fails.
+// tool returns the path of a program that scripts/infra/install.sh installs. If
+// it is not installed, the test is skipped; in CI it fails.
 func tool(t *testing.T, name string) string {
 	t.Helper()
 	dir := os.Getenv("ROLLOUT_INFRA")
@@ -90,15 +91,15 @@ func tool(t *testing.T, name string) string {
 	case dir != "":
 		return filepath.Join(dir, "bin", name)
 	case os.Getenv("CI") == "true":
-		t.Fatal("ROLLOUT_INFRA names no folder (make test-infra installs what this needs)")
+		t.Fatal("ROLLOUT_INFRA is not set: run make test-infra, which installs the tools and sets it")
 	}
 	t.Skip("SKIPPED: no " + name + ": run make test-infra, which installs it")
 	return ""
 }
 
-// The CDK's own command makes the template without any network, from the
-// files as a user has them; and CloudFormation's linter finds nothing in it.
-func TestTheCommandLineSynthesizesOffline(t *testing.T) {
+// The cdk command synthesizes the template from the files in the repository,
+// without a network, and CloudFormation's linter finds nothing in it.
+func TestCDKSynthesizesOffline(t *testing.T) {
 	t.Parallel()
 	cdk, lint, out := tool(t, "cdk"), tool(t, "cfn-lint"), t.TempDir()
 	functions, worker := programs(t)
@@ -106,20 +107,26 @@ func TestTheCommandLineSynthesizesOffline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const nobody = "http://127.0.0.1:9"
-	run(t, []string{"HTTP_PROXY=" + nobody, "HTTPS_PROXY=" + nobody, "http_proxy=" + nobody, "https_proxy=" + nobody, "NO_PROXY=",
-		"AWS_ACCESS_KEY_ID=", "AWS_PROFILE=", "AWS_EC2_METADATA_DISABLED=true", "CDK_DISABLE_CLI_TELEMETRY=true", "GOFLAGS=-mod=readonly", "GOPROXY=off"},
-		cdk, "synth", "--quiet", "--build", "true", "--output", out, "-c", "config="+config, "-c", "lambda="+functions, "-c", "worker="+worker)
-	// The CDK names dependencies that follow from others (W3005).
-	run(t, nil, lint, "--ignore-checks", "W3005", "--regions", "eu-central-1", "--", filepath.Join(out, "acme.template.json"))
+	const closedPort = "http://127.0.0.1:9"
+	offline := []string{
+		"HTTP_PROXY=" + closedPort, "HTTPS_PROXY=" + closedPort,
+		"http_proxy=" + closedPort, "https_proxy=" + closedPort, "NO_PROXY=",
+		"AWS_ACCESS_KEY_ID=", "AWS_PROFILE=", "AWS_EC2_METADATA_DISABLED=true",
+		"CDK_DISABLE_CLI_TELEMETRY=true", "GOFLAGS=-mod=readonly", "GOPROXY=off",
+	}
+	run(t, offline, cdk, "synth", "--quiet", "--build", "true", "--output", out,
+		"-c", "config="+config, "-c", "lambda="+functions, "-c", "worker="+worker)
+	// W3005: the CDK writes dependencies that follow from others.
+	run(t, nil, lint, "--ignore-checks", "W3005", "--regions", "eu-central-1", "--",
+		filepath.Join(out, "acme.template.json"))
 }
 
-// A machine's first script runs where nobody looks.
-func TestTheMachinesScriptIsSound(t *testing.T) {
+func TestShellcheckFindsNothingInBootstrapScript(t *testing.T) {
 	t.Parallel()
 	run(t, nil, tool(t, "shellcheck"), "--shell", "bash", "bootstrap.sh")
 }
 
+// run runs a command in infra/aws and fails the test if the command fails.
 func run(t *testing.T, environment []string, command string, arguments ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), command, arguments...)

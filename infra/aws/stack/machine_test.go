@@ -9,32 +9,39 @@ import (
 	"rollout/infra/aws/stack"
 )
 
-func TestMachinesComeForWorkAlone(t *testing.T) {
+func TestFleetsAreEmptySpotGroupsWithoutWork(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
 	for _, pool := range []string{"small", "large"} {
 		g := made.physical(t, "AWS::AutoScaling::AutoScalingGroup", "AutoScalingGroupName", "acme-"+pool).Properties
 		if g.text("MinSize") != "0" || g.text("MaxSize") != "3" || g.at("DesiredCapacity") != nil {
-			t.Errorf("%s has %s to %s machines, and wants %v", pool, g.text("MinSize"), g.text("MaxSize"), g.at("DesiredCapacity"))
+			t.Errorf("%s: min size %s, max size %s, desired capacity %v, want 0, 3 and none",
+				pool, g.text("MinSize"), g.text("MaxSize"), g.at("DesiredCapacity"))
 		}
 		if g.at("CapacityRebalance") != true || g.at("NewInstancesProtectedFromScaleIn") != true {
-			t.Errorf("%s: %v", pool, g)
+			t.Errorf("%s does not rebalance capacity or protect machines from scale-in: %v", pool, g)
 		}
 		d := tree(g.at("MixedInstancesPolicy.InstancesDistribution").(map[string]any))
-		if d.number("OnDemandBaseCapacity") != 0 || d.number("OnDemandPercentageAboveBaseCapacity") != 0 || d.text("SpotAllocationStrategy") != "price-capacity-optimized" {
-			t.Errorf("%s buys machines by %v", pool, d)
+		if d.number("OnDemandBaseCapacity") != 0 || d.number("OnDemandPercentageAboveBaseCapacity") != 0 ||
+			d.text("SpotAllocationStrategy") != "price-capacity-optimized" {
+			t.Errorf("%s is not a spot group: %v", pool, d)
 		}
 		var types []string
 		for _, o := range g.list("MixedInstancesPolicy.LaunchTemplate.Overrides") {
 			types = append(types, tree(o.(map[string]any)).text("InstanceType"))
 		}
 		if !slices.Equal(types, []string{"g6.xlarge", "g5.xlarge", "g4dn.xlarge"}) {
-			t.Errorf("%s is of %v", pool, types)
+			t.Errorf("%s has the instance types %v", pool, types)
 		}
 	}
-	for _, kind := range []string{"AWS::AutoScaling::ScalingPolicy", "AWS::AutoScaling::ScheduledAction", "AWS::EC2::NatGateway", "AWS::EC2::EIP"} {
+	for _, kind := range []string{
+		"AWS::AutoScaling::ScalingPolicy",
+		"AWS::AutoScaling::ScheduledAction",
+		"AWS::EC2::NatGateway",
+		"AWS::EC2::EIP",
+	} {
 		if found := made.all(kind); len(found) > 0 {
-			t.Errorf("there is a %s", kind)
+			t.Errorf("the template has a %s", kind)
 		}
 	}
 	services := ""
@@ -42,42 +49,47 @@ func TestMachinesComeForWorkAlone(t *testing.T) {
 		services += e.Properties.text("ServiceName") + " "
 	}
 	if !strings.Contains(services, ".s3") || !strings.Contains(services, ".dynamodb") {
-		t.Errorf("the network has gateways for %s", services)
+		t.Errorf("the network has gateway endpoints for %s, want S3 and DynamoDB", services)
 	}
 }
 
-func TestMachinesAreClosed(t *testing.T) {
+func TestMachinesAcceptNoConnectionsAndHaveEncryptedDisks(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
 	for _, l := range made.all("AWS::EC2::LaunchTemplate") {
 		d := tree(l.Properties.at("LaunchTemplateData").(map[string]any))
-		if d.text("MetadataOptions.HttpTokens") != "required" || d.number("MetadataOptions.HttpPutResponseHopLimit") != 1 {
-			t.Errorf("%s tells its role to %v", l.id, d.at("MetadataOptions"))
+		if d.text("MetadataOptions.HttpTokens") != "required" ||
+			d.number("MetadataOptions.HttpPutResponseHopLimit") != 1 {
+			t.Errorf("%s lets containers reach the metadata service: %v", l.id, d.at("MetadataOptions"))
 		}
 		disk := tree(d.list("BlockDeviceMappings")[0].(map[string]any))
-		if disk.at("Ebs.Encrypted") != true || disk.text("Ebs.VolumeType") != "gp3" || disk.at("Ebs.DeleteOnTermination") != true {
+		if disk.at("Ebs.Encrypted") != true || disk.text("Ebs.VolumeType") != "gp3" ||
+			disk.at("Ebs.DeleteOnTermination") != true {
 			t.Errorf("%s has the disk %v", l.id, disk)
 		}
 		if d.at("KeyName") != nil {
-			t.Errorf("%s can be signed in to", l.id)
+			t.Errorf("%s has an SSH key", l.id)
 		}
 	}
-	wall := made.one(t, "AWS::EC2::SecurityGroup").Properties
-	for _, e := range wall.list("SecurityGroupEgress") {
+	group := made.one(t, "AWS::EC2::SecurityGroup").Properties
+	for _, e := range group.list("SecurityGroupEgress") {
 		if out := tree(e.(map[string]any)); out.number("FromPort") != 443 || out.number("ToPort") != 443 {
-			t.Errorf("machines reach %v", out)
+			t.Errorf("machines may connect to %v, want only port 443", out)
 		}
 	}
 }
 
-// A worker answers whatever its prompts say. It reads prompts and work, makes
-// objects below work, pending and cas and overwrites none, and its pool's
-// queues are all that it takes from.
-func TestAMachineCanDoTheLeast(t *testing.T) {
+// A worker processes untrusted prompts. It may read prompts and work, create
+// objects below work, pending and cas without overwriting any, and receive only
+// from its pool's queues.
+func TestMachineRoleIsMinimal(t *testing.T) {
 	t.Parallel()
-	made := synth(t, settings(t, func(s *stack.Settings) { s.Deployment.Secrets = []string{"hf-token", "api-token"} }))
+	made := synth(t, settings(t, func(s *stack.Settings) {
+		s.Deployment.Secrets = []string{"hf-token", "api-token"}
+	}))
 	group := made.physical(t, "AWS::EC2::LaunchTemplate", "LaunchTemplateName", "acme-small")
-	profile := strings.TrimSuffix(strings.Trim(group.Properties.text("LaunchTemplateData.IamInstanceProfile.Arn"), "<>"), ".Arn")
+	profile := strings.Trim(group.Properties.text("LaunchTemplateData.IamInstanceProfile.Arn"), "<>")
+	profile = strings.TrimSuffix(profile, ".Arn")
 	role := strings.Trim(made.Resources[profile].Properties.text("Roles.0"), "<>")
 	if role == "" {
 		role = strings.Trim(texts(made.Resources[profile].Properties.at("Roles"))[0], "<>")
@@ -86,8 +98,12 @@ func TestAMachineCanDoTheLeast(t *testing.T) {
 	forbidden := false
 	for _, s := range made.policyOf(role) {
 		if !s.allow {
-			forbidden = forbidden || slices.Contains(s.actions, "s3:PutObject") && s.condition.text("Null.s3:if-none-match") == "true" &&
-				s.condition.text("Bool.s3:ObjectCreationOperation") == "true" && slices.ContainsFunc(s.resources, func(r string) bool { return strings.HasSuffix(r, ":acme-batches/team-a/*") })
+			forbidden = forbidden || slices.Contains(s.actions, "s3:PutObject") &&
+				s.condition.text("Null.s3:if-none-match") == "true" &&
+				s.condition.text("Bool.s3:ObjectCreationOperation") == "true" &&
+				slices.ContainsFunc(s.resources, func(r string) bool {
+					return strings.HasSuffix(r, ":acme-batches/team-a/*")
+				})
 			continue
 		}
 		for _, a := range s.actions {
@@ -100,13 +116,13 @@ func TestAMachineCanDoTheLeast(t *testing.T) {
 			}
 		}
 		if slices.Contains(s.actions, "dynamodb:PutItem") {
-			if got := texts(s.condition.at("ForAllValues:StringLike.dynamodb:LeadingKeys")); !slices.Equal(got, []string{"beat/", "shard-??"}) {
-				t.Errorf("it writes documents in %v", got)
+			if got := s.partitions(); !slices.Equal(got, []string{"beat/", "shard-??"}) {
+				t.Errorf("a worker may write documents in %v", got)
 			}
 		}
 	}
 	if !forbidden {
-		t.Error("it may overwrite objects")
+		t.Error("a worker may overwrite objects")
 	}
 	for action, want := range map[string][]string{
 		"s3:PutObject":                  {"cas/*", "pending/*", "work/*"},
@@ -124,76 +140,90 @@ func TestAMachineCanDoTheLeast(t *testing.T) {
 		got := allowed[action]
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
-			t.Errorf("%s of %v, want %v", action, got, want)
+			t.Errorf("a worker may %s on %v, want %v", action, got, want)
 		}
 	}
 }
 
-// What becomes of machines that can say nothing their groups say: of these
-// groups, and to who leaves their last words.
-func TestInterruptHearsOfTheFleetsMachines(t *testing.T) {
+// A machine that fails early can't report it. Its group does: interrupt gets the
+// events of the pools' groups, and may write what becomes of their machines.
+func TestInterruptGetsEventsOfFleets(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
 	function := made.physical(t, "AWS::Lambda::Function", "FunctionName", "acme-interrupt")
-	heard := 0
+	rules := 0
 	for _, r := range made.all("AWS::Events::Rule") {
 		if r.Properties.text("EventPattern.source") != `["aws.autoscaling"]` {
 			continue
 		}
-		heard++
-		if got, want := texts(r.Properties.at("EventPattern.detail-type")), []string{"EC2 Instance Terminate Successful", "EC2 Instance Launch Unsuccessful"}; !slices.Equal(got, want) {
-			t.Errorf("it hears of %q, want %q", got, want)
+		rules++
+		kinds := []string{"EC2 Instance Terminate Successful", "EC2 Instance Launch Unsuccessful"}
+		if got := texts(r.Properties.at("EventPattern.detail-type")); !slices.Equal(got, kinds) {
+			t.Errorf("the rule matches events of %q, want %q", got, kinds)
 		}
-		if got, want := r.Properties.text("EventPattern.detail"), `{"AutoScalingGroupName":[{"prefix":"acme-"}]}`; got != want {
-			t.Errorf("it hears of %s, want %s", got, want)
+		const groups = `{"AutoScalingGroupName":[{"prefix":"acme-"}]}`
+		if got := r.Properties.text("EventPattern.detail"); got != groups {
+			t.Errorf("the rule matches %s, want %s", got, groups)
 		}
 		if to := tree(r.Properties.list("Targets")[0].(map[string]any)).text("Arn"); to != "<"+function.id+".Arn>" {
-			t.Errorf("%s is told", to)
+			t.Errorf("the rule invokes %s, want interrupt", to)
 		}
 	}
-	if heard != 1 {
-		t.Errorf("%d rules", heard)
+	if rules != 1 {
+		t.Errorf("%d rules match events of groups, want 1", rules)
 	}
 	for _, s := range made.role(t, "interrupt") {
 		for _, action := range s.actions {
 			switch action {
 			case "dynamodb:PutItem":
-				if got := texts(s.condition.at("ForAllValues:StringLike.dynamodb:LeadingKeys")); !slices.Equal(got, []string{"beat/", "worker/", "fleet/"}) {
-					t.Errorf("it writes documents in %v", got)
+				if got := s.partitions(); !slices.Equal(got, []string{"beat/", "worker/", "fleet/"}) {
+					t.Errorf("interrupt may write documents in %v", got)
 				}
-			case "autoscaling:DescribeAutoScalingInstances", "dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query", "sqs:SendMessage", "sqs:GetQueueUrl", "logs:CreateLogStream", "logs:PutLogEvents":
+			case "autoscaling:DescribeAutoScalingInstances",
+				"dynamodb:GetItem",
+				"dynamodb:BatchGetItem",
+				"dynamodb:Query",
+				"sqs:SendMessage",
+				"sqs:GetQueueUrl",
+				"logs:CreateLogStream",
+				"logs:PutLogEvents":
 			default:
-				t.Errorf("it may do %s", action)
+				t.Errorf("interrupt may do %s", action)
 			}
 		}
 	}
 }
 
-// The script begins with what there is to know, quoted, and leaves room for the
-// longest config in the 16 KiB that EC2 takes.
-func TestAMachineStartsWithTheConfig(t *testing.T) {
+// The user data begins with the machine's settings, quoted for the shell. With
+// the longest config it fits into the 16 KiB that EC2 accepts.
+func TestUserDataHasConfigAndFitsEC2Limit(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
 	for _, l := range made.all("AWS::EC2::LaunchTemplate") {
 		raw := l.Properties.at("LaunchTemplateData.UserData").(map[string]any)
 		script := flat(raw["Fn::Base64"])
 		if size := len(script) - len(settings(t).Config) + (3 << 10); size > 16<<10 {
-			t.Errorf("%s: the script may have %d bytes", l.id, size)
+			t.Errorf("%s: the user data may have %d bytes, more than 16 KiB", l.id, size)
 		}
 		check := exec.CommandContext(t.Context(), "bash", "-n")
 		check.Stdin = strings.NewReader(script)
 		if out, err := check.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", l.id, err, out)
 		}
-		for _, part := range []string{"ROLLOUT_CONFIG='", "ROLLOUT_MODEL='org/", "ROLLOUT_WORKER='s3://", "AWS_REGION='eu-central-1'"} {
+		for _, part := range []string{
+			"ROLLOUT_CONFIG='",
+			"ROLLOUT_MODEL='org/",
+			"ROLLOUT_WORKER='s3://",
+			"AWS_REGION='eu-central-1'",
+		} {
 			if !strings.Contains(script, part) {
-				t.Errorf("%s: the script has no %s", l.id, part)
+				t.Errorf("%s: the user data does not contain %s", l.id, part)
 			}
 		}
 	}
 }
 
-func TestWithoutMachinesThereIsNoNetwork(t *testing.T) {
+func TestStackWithoutMachinesHasNoNetwork(t *testing.T) {
 	t.Parallel()
 	made := synth(t, settings(t, func(s *stack.Settings) { s.Machines, s.WorkerBinary = false, "" }))
 	for id, r := range made.Resources {
@@ -204,7 +234,7 @@ func TestWithoutMachinesThereIsNoNetwork(t *testing.T) {
 	for _, s := range made.policies() {
 		for _, a := range s.actions {
 			if strings.HasPrefix(a, "autoscaling:") {
-				t.Errorf("%s: %s", s.of.id, a)
+				t.Errorf("%s allows %s without machines", s.of.id, a)
 			}
 		}
 	}

@@ -2,6 +2,7 @@ package stack
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -17,28 +18,29 @@ import (
 )
 
 const (
-	// image is the parameter in which AWS keeps the id of its newest image with
+	// image is the SSM parameter with the id of AWS's newest machine image that has
 	// NVIDIA's driver, Docker and NVIDIA's container toolkit.
 	image = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
-	// rootDevice and rootGigabytes have room for the image, an engine's
-	// container and a model.
+	// The root volume must hold the machine image, an engine's container image and
+	// a model.
 	rootDevice    = "/dev/sda1"
 	rootGigabytes = 150
 )
 
-// fleet makes the network of the machines, and a group of them for each pool
-// that answers prompts.
-func (b *builder) fleet() {
-	network, wall := b.network()
+// machines adds the network of the machines, and a group of machines for each
+// pool that answers prompts.
+func (b *builder) machines() {
+	network, securityGroup := b.network()
 	program := awss3assets.NewAsset(b.stack, jsii.String("Program"), &awss3assets.AssetProps{Path: &b.WorkerBinary})
 	for _, pool := range b.Deployment.InferPools() {
-		b.group(pool, network, wall, program)
+		b.machineGroup(pool, network, securityGroup, program)
 	}
 }
 
-// network makes a network of public subnets, for which nothing is paid: a
-// gateway for private ones would cost more than a machine. Nobody reaches a
-// machine from outside, and it reaches others by HTTPS alone.
+// network adds a network of public subnets and the machines' security group.
+// Public subnets are free; a NAT gateway for private ones would cost more than a
+// machine. The security group admits no incoming connection, and outgoing ones
+// only to port 443.
 func (b *builder) network() (awsec2.Vpc, awsec2.SecurityGroup) {
 	zones := make([]string, b.Zones)
 	for i := range zones {
@@ -48,88 +50,146 @@ func (b *builder) network() (awsec2.Vpc, awsec2.SecurityGroup) {
 		AvailabilityZones: jsii.Strings(zones...),
 		NatGateways:       jsii.Number(0),
 		SubnetConfiguration: &[]*awsec2.SubnetConfiguration{
-			{Name: jsii.String("Machines"), SubnetType: awsec2.SubnetType_PUBLIC, CidrMask: jsii.Number(22), MapPublicIpOnLaunch: jsii.Bool(true)},
+			{
+				Name:                jsii.String("Machines"),
+				SubnetType:          awsec2.SubnetType_PUBLIC,
+				CidrMask:            jsii.Number(22),
+				MapPublicIpOnLaunch: jsii.Bool(true),
+			},
 		},
 		GatewayEndpoints: &map[string]*awsec2.GatewayVpcEndpointOptions{
 			"S3":       {Service: awsec2.GatewayVpcEndpointAwsService_S3()},
 			"DynamoDB": {Service: awsec2.GatewayVpcEndpointAwsService_DYNAMODB()},
 		},
-		RestrictDefaultSecurityGroup: jsii.Bool(false), // it would take a function of CDK's own; nothing is in that group
+		// To restrict the default group, the CDK would add a function of its own.
+		// No machine is in that group.
+		RestrictDefaultSecurityGroup: jsii.Bool(false),
 	})
-	suppress(child(vpc), suppression{"AwsSolutions-VPC7", "A log of every connection would cost more than it tells: nobody can connect to the machines, and what they ask AWS for can be logged there."})
-	wall := awsec2.NewSecurityGroup(b.stack, jsii.String("Wall"), &awsec2.SecurityGroupProps{
-		Vpc: vpc, AllowAllOutbound: jsii.Bool(false), Description: jsii.String("rollout: machines are reached by nobody, and reach others by HTTPS"),
+	suppress(child(vpc), suppression{
+		"AwsSolutions-VPC7",
+		"A log of every connection would cost more than it tells: nobody can connect to the machines, " +
+			"and what they ask AWS for can be logged there.",
 	})
-	wall.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(443)), jsii.String("AWS, images and models"), nil)
-	return vpc, wall
+	securityGroup := awsec2.NewSecurityGroup(b.stack, jsii.String("Wall"), &awsec2.SecurityGroupProps{
+		Vpc:              vpc,
+		AllowAllOutbound: jsii.Bool(false),
+		Description:      jsii.String("rollout: machines are reached by nobody, and reach others by HTTPS"),
+	})
+	securityGroup.AddEgressRule(
+		awsec2.Peer_AnyIpv4(),
+		awsec2.Port_Tcp(jsii.Number(443)),
+		jsii.String("AWS, images and models"),
+		nil,
+	)
+	return vpc, securityGroup
 }
 
-// group makes the machines of a pool: spot machines of whichever of the types
-// are cheap and likely to stay. It is empty until there is work; coordinate
-// and reclaim raise its size, and machines leave it by themselves. A template
-// with a size would send working machines away when the stack is deployed
-// again, so it has none.
-func (b *builder) group(pool config.Pool, network awsec2.Vpc, wall awsec2.SecurityGroup, program awss3assets.Asset) {
+// machineGroup adds the group of a pool: spot machines of the types that are
+// cheap and unlikely to be interrupted. It is empty until there is work. The
+// functions coordinate and reclaim raise its desired capacity, and machines
+// terminate themselves. The template sets no desired capacity, because a new
+// deployment would then terminate working machines.
+func (b *builder) machineGroup(
+	pool config.Pool,
+	network awsec2.Vpc,
+	securityGroup awsec2.SecurityGroup,
+	program awss3assets.Asset,
+) {
 	fleet, cloud := b.cloud.Fleet, b.cloud
 	name := cloud.FleetName(pool.Name)
-	grants := append(b.machine(pool.Name),
-		grant{id: "LeaveTheFleet", actions: []string{"autoscaling:TerminateInstanceInAutoScalingGroup"}, resources: b.groupArns(pool),
-			why: "A group's name is preceded by an id that it gets when it is made; IAM can't say which machine of the group."},
-		grant{id: "FetchTheWorker", actions: []string{"s3:GetObject"}, resources: []string{*program.Bucket().ArnForObjects(program.S3ObjectKey())}})
+	grants := append(
+		b.workerGrants(pool.Name),
+		grant{
+			id:        "LeaveTheFleet",
+			actions:   []string{"autoscaling:TerminateInstanceInAutoScalingGroup"},
+			resources: b.groupArns(pool),
+			why: "A group's name is preceded by an id that it gets when it is made; " +
+				"IAM can't say which machine of the group.",
+		},
+		grant{
+			id:        "FetchTheWorker",
+			actions:   []string{"s3:GetObject"},
+			resources: []string{*program.Bucket().ArnForObjects(program.S3ObjectKey())},
+		},
+	)
 	role := b.role("MachineRole-"+pool.Name, "ec2.amazonaws.com", "rollout: "+name+" answers prompts", grants)
 	template := awsec2.NewLaunchTemplate(b.stack, jsii.String("Machine-"+pool.Name), &awsec2.LaunchTemplateProps{
 		LaunchTemplateName: &name,
 		MachineImage:       awsec2.MachineImage_FromSsmParameter(jsii.String(image), nil),
 		Role:               role,
-		SecurityGroup:      wall,
+		SecurityGroup:      securityGroup,
 		UserData:           awsec2.UserData_Custom(jsii.String(b.userData(pool, *program.S3ObjectUrl()))),
 		HttpTokens:         awsec2.LaunchTemplateHttpTokens_REQUIRED,
-		// The engine's container is a hop farther than the worker, and gets
-		// none of the machine's credentials.
+		// The engine's container is one network hop farther away than the worker, so
+		// it can't get the machine's credentials.
 		HttpPutResponseHopLimit: jsii.Number(1),
 		EbsOptimized:            jsii.Bool(true),
-		BlockDevices: &[]*awsec2.BlockDevice{{DeviceName: jsii.String(rootDevice), Volume: awsec2.BlockDeviceVolume_Ebs(jsii.Number(rootGigabytes), &awsec2.EbsDeviceOptions{
-			VolumeType: awsec2.EbsDeviceVolumeType_GP3, Encrypted: jsii.Bool(true), DeleteOnTermination: jsii.Bool(true),
-		})}},
+		BlockDevices: &[]*awsec2.BlockDevice{
+			{
+				DeviceName: jsii.String(rootDevice),
+				Volume: awsec2.BlockDeviceVolume_Ebs(jsii.Number(rootGigabytes), &awsec2.EbsDeviceOptions{
+					VolumeType:          awsec2.EbsDeviceVolumeType_GP3,
+					Encrypted:           jsii.Bool(true),
+					DeleteOnTermination: jsii.Bool(true),
+				}),
+			},
+		},
 	})
 	var types []*awsautoscaling.LaunchTemplateOverrides
 	for _, t := range fleet.InstanceTypes {
 		types = append(types, &awsautoscaling.LaunchTemplateOverrides{InstanceType: awsec2.NewInstanceType(&t)})
 	}
-	group := awsautoscaling.NewAutoScalingGroup(b.stack, jsii.String("Fleet-"+pool.Name), &awsautoscaling.AutoScalingGroupProps{
-		AutoScalingGroupName: &name,
-		Vpc:                  network,
-		MinCapacity:          jsii.Number(0),
-		MaxCapacity:          jsii.Number(fleet.MaxMachines),
-		CapacityRebalance:    jsii.Bool(true),
-		// Else Auto Scaling would end working machines to even out its zones,
-		// whenever one that is idle has left.
-		NewInstancesProtectedFromScaleIn: jsii.Bool(true),
-		GroupMetrics: &[]awsautoscaling.GroupMetrics{awsautoscaling.NewGroupMetrics(
-			awsautoscaling.GroupMetric_DESIRED_CAPACITY(), awsautoscaling.GroupMetric_IN_SERVICE_INSTANCES())},
-		MixedInstancesPolicy: &awsautoscaling.MixedInstancesPolicy{
-			LaunchTemplate: template, LaunchTemplateOverrides: &types,
-			InstancesDistribution: &awsautoscaling.InstancesDistribution{
-				OnDemandBaseCapacity: jsii.Number(0), OnDemandPercentageAboveBaseCapacity: jsii.Number(0),
-				SpotAllocationStrategy: awsautoscaling.SpotAllocationStrategy_PRICE_CAPACITY_OPTIMIZED,
+	group := awsautoscaling.NewAutoScalingGroup(
+		b.stack,
+		jsii.String("Fleet-"+pool.Name),
+		&awsautoscaling.AutoScalingGroupProps{
+			AutoScalingGroupName: &name,
+			Vpc:                  network,
+			MinCapacity:          jsii.Number(0),
+			MaxCapacity:          jsii.Number(fleet.MaxMachines),
+			CapacityRebalance:    jsii.Bool(true),
+			// Without it, Auto Scaling would terminate working machines to rebalance
+			// the zones whenever an idle machine has left.
+			NewInstancesProtectedFromScaleIn: jsii.Bool(true),
+			GroupMetrics: &[]awsautoscaling.GroupMetrics{awsautoscaling.NewGroupMetrics(
+				awsautoscaling.GroupMetric_DESIRED_CAPACITY(), awsautoscaling.GroupMetric_IN_SERVICE_INSTANCES())},
+			MixedInstancesPolicy: &awsautoscaling.MixedInstancesPolicy{
+				LaunchTemplate:          template,
+				LaunchTemplateOverrides: &types,
+				InstancesDistribution: &awsautoscaling.InstancesDistribution{
+					OnDemandBaseCapacity:                jsii.Number(0),
+					OnDemandPercentageAboveBaseCapacity: jsii.Number(0),
+					SpotAllocationStrategy:              awsautoscaling.SpotAllocationStrategy_PRICE_CAPACITY_OPTIMIZED,
+				},
 			},
 		},
+	)
+	suppress(child(group), suppression{
+		"AwsSolutions-AS3",
+		"Machines come and go by the minute, as there is work; the dashboard shows how many there are.",
+	}, suppression{
+		"CdkNagValidationFailure",
+		"The check of encrypted disks does not know groups of several types of machines; " +
+			"the disk of the launch template is encrypted.",
 	})
-	suppress(child(group),
-		suppression{"AwsSolutions-AS3", "Machines come and go by the minute, as there is work; the dashboard shows how many there are."},
-		suppression{"CdkNagValidationFailure", "The check of encrypted disks does not know groups of several types of machines; the disk of the launch template is encrypted."})
 }
 
-// find looks for the worker's program.
-func (s Settings) find() error {
+// checkWorkerBinary returns NotFound if the worker program has not been built.
+func (s Settings) checkWorkerBinary() error {
 	if info, err := os.Stat(s.WorkerBinary); err != nil || !info.Mode().IsRegular() {
-		return &fault.Error{Kind: fault.NotFound, Op: "find the worker " + s.WorkerBinary, Err: err, Remedy: "make machine-worker builds it"}
+		return &fault.Error{
+			Kind:   fault.NotFound,
+			Op:     "find the worker " + s.WorkerBinary,
+			Err:    err,
+			Remedy: "build it with make machine-worker",
+		}
 	}
 	return nil
 }
 
-// userData is the script that a machine of the pool runs when it starts: what
-// there is to know, and then Boot.
+// userData returns the script that a machine of the pool runs when it starts:
+// exports of the machine's settings, then BootScript. The program is the S3 URL
+// of the worker program.
 func (b *builder) userData(pool config.Pool, program string) string {
 	values := map[string]string{
 		"AWS_REGION":           b.cloud.Region,
@@ -141,16 +201,11 @@ func (b *builder) userData(pool config.Pool, program string) string {
 		"ROLLOUT_WORKER":       program,
 	}
 	script := "#!/usr/bin/env bash\n"
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
 		script += fmt.Sprintf("export %s=%s\n", name, quote(values[name]))
 	}
 	return script + b.BootScript
 }
 
-// quote makes a text one word of a shell.
+// quote quotes a text as one word of a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

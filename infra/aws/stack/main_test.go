@@ -17,30 +17,32 @@ import (
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	jsii.Close() // once: the tests share one process of Node
+	jsii.Close() // here, because all tests share one Node process
 	os.Exit(code)
 }
 
-// synthesis is what is made one at a time: Node answers one caller.
+// synthesis is held during calls to the CDK: the Node process serves one caller
+// at a time.
 var synthesis sync.Mutex
 
-// usual is the template of testdata/rollout.toml, which most tests look into.
+// usual is the template of testdata/rollout.toml, synthesized once for most tests.
 var usual struct {
 	sync.Once
 	template
 }
 
-// asUsual returns that template.
+// asUsual returns the template of testdata/rollout.toml with settings unchanged.
 func asUsual(t *testing.T) template {
 	t.Helper()
 	usual.Do(func() { usual.template = synth(t, settings(t)) })
 	if usual.Resources == nil {
-		t.Fatal("there is no template: see the first test that failed")
+		t.Fatal("the template could not be synthesized: see the first test that failed")
 	}
 	return usual.template
 }
 
-// settings are those of testdata/rollout.toml with machines, changed.
+// settings returns the settings of testdata/rollout.toml with machines, after the
+// changes.
 func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 	t.Helper()
 	src, err := os.ReadFile("testdata/rollout.toml")
@@ -60,7 +62,17 @@ func read(t *testing.T, src string, changes ...func(*stack.Settings)) stack.Sett
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := stack.Settings{Deployment: d, Config: text, Bucket: stack.Made, Table: stack.Made, Machines: true, Arch: stack.ArchARM, Zones: 2, Budget: 100, BootScript: string(boot)}
+	s := stack.Settings{
+		Deployment: d,
+		Config:     text,
+		Bucket:     stack.Made,
+		Table:      stack.Made,
+		Machines:   true,
+		Arch:       stack.ArchARM,
+		Zones:      2,
+		Budget:     100,
+		BootScript: string(boot),
+	}
 	s.FunctionsDir, s.WorkerBinary = programs(t)
 	for _, change := range changes {
 		change(&s)
@@ -68,8 +80,8 @@ func read(t *testing.T, src string, changes ...func(*stack.Settings)) stack.Sett
 	return s
 }
 
-// programs are files that stand in for the programs, which a template knows by
-// a hash alone.
+// programs writes placeholders for the functions' and the worker's programs. A
+// template contains only the hashes of programs.
 func programs(t *testing.T) (functions, worker string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -88,7 +100,7 @@ func programs(t *testing.T) (functions, worker string) {
 	return filepath.Join(dir, "lambda"), filepath.Join(dir, "gpuworker")
 }
 
-// app is an app with the flags of cdk.json.
+// app returns a new CDK app with the flags of cdk.json.
 func app(t *testing.T) awscdk.App {
 	t.Helper()
 	src, err := os.ReadFile("../cdk.json")
@@ -102,7 +114,7 @@ func app(t *testing.T) awscdk.App {
 	return awscdk.NewApp(&awscdk.AppProps{Context: &file.Context, Outdir: jsii.String(t.TempDir())})
 }
 
-// synth makes the template of the settings.
+// synth synthesizes the template of the settings.
 func synth(t *testing.T, s stack.Settings) template {
 	t.Helper()
 	synthesis.Lock()
@@ -123,7 +135,7 @@ func synth(t *testing.T, s stack.Settings) template {
 	return out
 }
 
-// template is what CloudFormation gets.
+// template is a template as CloudFormation gets it.
 type template struct {
 	name       string
 	text       []byte
@@ -141,10 +153,10 @@ type resource struct {
 	DeletionPolicy string
 }
 
-// tree is JSON that is looked into by paths.
+// tree is a JSON object whose values are found by paths.
 type tree map[string]any
 
-// at returns what is at the path, such as "Code.S3Key"; nil if nothing is.
+// at returns the value at a path such as "Code.S3Key", or nil.
 func (t tree) at(path string) any {
 	var x any = map[string]any(t)
 	for name := range strings.SplitSeq(path, ".") {
@@ -157,8 +169,8 @@ func (t tree) at(path string) any {
 	return x
 }
 
-// text is what is at the path with the functions of CloudFormation worked out
-// as far as they can be: names of others stand in angle brackets.
+// text returns the value at the path as text. It evaluates CloudFormation's
+// functions as far as possible: references become <NAME> and <NAME.ATTRIBUTE>.
 func (t tree) text(path string) string { return flat(t.at(path)) }
 
 func (t tree) number(path string) float64 {
@@ -166,7 +178,7 @@ func (t tree) number(path string) float64 {
 	return n
 }
 
-// list is the list at the path; what is no list is one of itself.
+// list returns the list at the path. A single value becomes a list of one.
 func (t tree) list(path string) []any { return list(t.at(path)) }
 
 func list(x any) []any {
@@ -229,12 +241,12 @@ func (t template) one(tt *testing.T, kind string) resource {
 	tt.Helper()
 	all := t.all(kind)
 	if len(all) != 1 {
-		tt.Fatalf("there are %d resources of %s, want one", len(all), kind)
+		tt.Fatalf("the template has %d resources of %s, want 1", len(all), kind)
 	}
 	return all[0]
 }
 
-// physical returns the resource of a type with the name in a property.
+// physical returns the resource of a type whose property has the name.
 func (t template) physical(tt *testing.T, kind, property, name string) resource {
 	tt.Helper()
 	for _, r := range t.all(kind) {
@@ -242,11 +254,11 @@ func (t template) physical(tt *testing.T, kind, property, name string) resource 
 			return r
 		}
 	}
-	tt.Fatalf("there is no %s with the %s %q", kind, property, name)
+	tt.Fatalf("the template has no %s with the %s %q", kind, property, name)
 	return resource{}
 }
 
-// statement is one of a policy.
+// statement is a statement of a policy, and the resource of the policy.
 type statement struct {
 	of        resource
 	id        string
@@ -281,13 +293,20 @@ func statements(of resource, raw []any) (out []statement) {
 		}
 		s := tree(m)
 		condition, _ := s.at("Condition").(map[string]any)
-		out = append(out, statement{of: of, id: s.text("Sid"), allow: s.text("Effect") == "Allow", actions: texts(s.at("Action")),
-			resources: texts(s.at("Resource")), principal: flat(s.at("Principal")), condition: condition})
+		out = append(out, statement{
+			of:        of,
+			id:        s.text("Sid"),
+			allow:     s.text("Effect") == "Allow",
+			actions:   texts(s.at("Action")),
+			resources: texts(s.at("Resource")),
+			principal: flat(s.at("Principal")),
+			condition: condition,
+		})
 	}
 	return out
 }
 
-// role returns the statements of the role that a function of the name has.
+// role returns the statements of a function's role.
 func (t template) role(tt *testing.T, function string) []statement {
 	tt.Helper()
 	f := t.physical(tt, "AWS::Lambda::Function", "FunctionName", t.name+"-"+function)
@@ -295,7 +314,8 @@ func (t template) role(tt *testing.T, function string) []statement {
 	return t.policyOf(id)
 }
 
-// policyOf are the statements of a role, or of a policy of people's.
+// policyOf returns the statements of a role or of a managed policy, without the
+// role's trust policy.
 func (t template) policyOf(id string) (out []statement) {
 	for _, s := range t.policies() {
 		if s.of.id == id && s.principal == "" {
@@ -303,4 +323,10 @@ func (t template) policyOf(id string) (out []statement) {
 		}
 	}
 	return out
+}
+
+// partitions returns the patterns of the table's partitions that the statement is
+// limited to.
+func (s statement) partitions() []string {
+	return texts(s.condition.at("ForAllValues:StringLike.dynamodb:LeadingKeys"))
 }

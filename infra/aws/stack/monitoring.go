@@ -17,31 +17,57 @@ import (
 	"rollout/shared/queue"
 )
 
-// monitoring makes what tells a person: alarms, a dashboard and a budget.
+// monitoring adds the alarms, the dashboard and the budget.
 func (b *builder) monitoring(queues map[string]awssqs.Queue) {
 	topic := b.topic()
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
 		if queue.IsDeadLetterQueue(name) {
-			b.alarm("Alarm-"+name, "There are messages that nothing can be done with: see what they say, and send them again or delete them.",
-				topic, metric{"AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", b.cloud.SQS.Prefix + name, "Maximum"}, 1, 1)
+			b.alarm(topic, alarm{
+				id: "Alarm-" + name,
+				description: "There are messages that nothing can be done with: " +
+					"see what they say, and send them again or delete them.",
+				metric: metric{
+					"AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", b.cloud.SQS.Prefix + name, "Maximum",
+				},
+				threshold: 1,
+				periods:   1,
+			})
 		}
 	}
-	b.alarm("Alarm-late", "Nobody has decided on what happened for 10 minutes: see the log of coordinate.",
-		topic, metric{"AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", b.cloud.SQS.Prefix + host.CoordinateQueue, "Maximum"}, 600, 1)
-	b.alarm("Alarm-reclaim", "What is lost is not looked for: see the log of reclaim.",
-		topic, metric{"AWS/Lambda", "Errors", "FunctionName", b.cloud.FunctionName(reclaim), "Sum"}, 3, 3)
+	coordinateQueue := b.cloud.SQS.Prefix + host.CoordinateQueue
+	b.alarm(topic, alarm{
+		id:          "Alarm-late",
+		description: "Nobody has decided on what happened for 10 minutes: see the log of coordinate.",
+		metric:      metric{"AWS/SQS", "ApproximateAgeOfOldestMessage", "QueueName", coordinateQueue, "Maximum"},
+		threshold:   600, // seconds
+		periods:     1,
+	})
+	b.alarm(topic, alarm{
+		id:          "Alarm-reclaim",
+		description: "What is lost is not looked for: see the log of reclaim.",
+		metric:      metric{"AWS/Lambda", "Errors", "FunctionName", b.cloud.FunctionName(reclaim), "Sum"},
+		threshold:   3,
+		periods:     3,
+	})
 	b.dashboard()
 	if b.Budget > 0 {
 		b.budget(topic)
 	}
 }
 
-// topic is where alarms go, and on to the email address if there is one.
+// topic adds the topic that alarms are published to, and subscribes the email
+// address if there is one.
 func (b *builder) topic() awssns.Topic {
-	topic := awssns.NewTopic(b.stack, jsii.String("Alarms"), &awssns.TopicProps{TopicName: jsii.String(b.cloud.Name + "-alarms"), EnforceSSL: jsii.Bool(true)})
+	topic := awssns.NewTopic(
+		b.stack,
+		jsii.String("Alarms"),
+		&awssns.TopicProps{TopicName: jsii.String(b.cloud.Name + "-alarms"), EnforceSSL: jsii.Bool(true)},
+	)
 	for _, service := range []string{"cloudwatch", "budgets"} {
 		topic.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
-			Sid: jsii.String(service), Actions: jsii.Strings("sns:Publish"), Resources: jsii.Strings(*topic.TopicArn()),
+			Sid:        jsii.String(service),
+			Actions:    jsii.Strings("sns:Publish"),
+			Resources:  jsii.Strings(*topic.TopicArn()),
 			Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String(service+".amazonaws.com"), nil)},
 			Conditions: &map[string]any{"StringEquals": map[string]any{"aws:SourceAccount": awscdk.Aws_ACCOUNT_ID()}},
 		}))
@@ -54,23 +80,37 @@ func (b *builder) topic() awssns.Topic {
 	return topic
 }
 
-// metric is one of CloudWatch's.
+// metric is a CloudWatch metric and the statistic of it that counts.
 type metric struct{ namespace, name, dimension, value, statistic string }
 
-// alarm is raised when the metric is at least so much for some of its 5
-// minutes.
-func (b *builder) alarm(id, what string, topic awssns.Topic, m metric, atLeast, periods float64) {
-	awscloudwatch.NewCfnAlarm(b.stack, &id, &awscloudwatch.CfnAlarmProps{
-		AlarmDescription: &what, AlarmActions: &[]any{topic.TopicArn()},
-		Namespace: &m.namespace, MetricName: &m.name, Statistic: &m.statistic,
-		Dimensions: []any{&awscloudwatch.CfnAlarm_DimensionProperty{Name: &m.dimension, Value: &m.value}},
-		Period:     jsii.Number(300), EvaluationPeriods: &periods, Threshold: &atLeast,
-		ComparisonOperator: jsii.String("GreaterThanOrEqualToThreshold"), TreatMissingData: jsii.String("notBreaching"),
+// alarm is a CloudWatch alarm. It is raised when the metric is at least the
+// threshold in as many consecutive periods of 5 minutes as periods says.
+type alarm struct {
+	id, description    string
+	metric             metric
+	threshold, periods float64
+}
+
+// alarm adds an alarm that notifies the topic.
+func (b *builder) alarm(topic awssns.Topic, a alarm) {
+	m := a.metric
+	awscloudwatch.NewCfnAlarm(b.stack, &a.id, &awscloudwatch.CfnAlarmProps{
+		AlarmDescription:   &a.description,
+		AlarmActions:       &[]any{topic.TopicArn()},
+		Namespace:          &m.namespace,
+		MetricName:         &m.name,
+		Statistic:          &m.statistic,
+		Dimensions:         []any{&awscloudwatch.CfnAlarm_DimensionProperty{Name: &m.dimension, Value: &m.value}},
+		Period:             jsii.Number(300),
+		EvaluationPeriods:  &a.periods,
+		Threshold:          &a.threshold,
+		ComparisonOperator: jsii.String("GreaterThanOrEqualToThreshold"),
+		TreatMissingData:   jsii.String("notBreaching"),
 	})
 }
 
-// dashboard shows how the installation does. The first three of an account, of
-// up to 50 metrics each, are free of charge.
+// dashboard adds a dashboard with the installation's metrics. An account's first
+// three dashboards, of up to 50 metrics each, are free.
 func (b *builder) dashboard() {
 	type widget struct {
 		Type       string         `json:"type"`
@@ -104,32 +144,40 @@ func (b *builder) dashboard() {
 		functions = append(functions, b.cloud.FunctionName(name))
 	}
 	waiting := queueNames(b.Deployment)
-	add("Messages that wait", "Maximum", of("AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", prefixed(waiting)...)...)
-	add("Dead letters", "Maximum", of("AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", prefixed(append(deadOf(waiting), deadTasks()))...)...)
+	lengths := func(queues []string) [][]any {
+		return of("AWS/SQS", "ApproximateNumberOfMessagesVisible", "QueueName", prefixed(queues)...)
+	}
+	add("Messages that wait", "Maximum", lengths(waiting)...)
+	add("Dead letters", "Maximum", lengths(append(deadOf(waiting), deadTasks()))...)
 	add("Functions that failed", "Sum", of("AWS/Lambda", "Errors", "FunctionName", functions...)...)
 	add("Calls of functions", "Sum", of("AWS/Lambda", "Invocations", "FunctionName", functions...)...)
 	add("How long functions take (ms)", "Maximum", of("AWS/Lambda", "Duration", "FunctionName", functions...)...)
+	table := func(metric, label string) []any {
+		return []any{"AWS/DynamoDB", metric, "TableName", b.cloud.DynamoDB.Table, map[string]any{"label": label}}
+	}
 	add("Documents written and read", "Sum",
-		[]any{"AWS/DynamoDB", "ConsumedWriteCapacityUnits", "TableName", b.cloud.DynamoDB.Table, map[string]any{"label": "written"}},
-		[]any{"AWS/DynamoDB", "ConsumedReadCapacityUnits", "TableName", b.cloud.DynamoDB.Table, map[string]any{"label": "read"}})
+		table("ConsumedWriteCapacityUnits", "written"), table("ConsumedReadCapacityUnits", "read"))
 	if b.Machines {
 		var groups []string
 		for _, p := range b.Deployment.InferPools() {
 			groups = append(groups, b.cloud.FleetName(p.Name))
 		}
-		add("Machines wanted", "Maximum", of("AWS/AutoScaling", "GroupDesiredCapacity", "AutoScalingGroupName", groups...)...)
-		add("Machines at work", "Maximum", of("AWS/AutoScaling", "GroupInServiceInstances", "AutoScalingGroupName", groups...)...)
+		sizes := func(metric string) [][]any {
+			return of("AWS/AutoScaling", metric, "AutoScalingGroupName", groups...)
+		}
+		add("Machines wanted", "Maximum", sizes("GroupDesiredCapacity")...)
+		add("Machines at work", "Maximum", sizes("GroupInServiceInstances")...)
 	}
 	body, err := json.Marshal(map[string]any{"widgets": widgets})
 	if err != nil {
-		panic(err) // maps of strings and numbers
+		panic(err) // can't happen: maps of strings and numbers always marshal
 	}
 	awscloudwatch.NewCfnDashboard(b.stack, jsii.String("Dashboard"), &awscloudwatch.CfnDashboardProps{
 		DashboardName: &b.cloud.Name, DashboardBody: jsii.String(string(body)),
 	})
 }
 
-// deadOf are the queues of the dead letters of others.
+// deadOf returns the dead-letter queues of the named queues.
 func deadOf(names []string) (dead []string) {
 	for _, name := range names {
 		dead = append(dead, queue.DeadLetterQueue(name))
@@ -137,9 +185,9 @@ func deadOf(names []string) (dead []string) {
 	return dead
 }
 
-// budget tells when the account has cost four fifths of what it should in a
-// month, and when it will cost more. It counts the whole account: to count by
-// tag, an account must have activated that tag.
+// budget adds a budget that notifies the topic when the account has spent 80 %
+// of it in a month, and when the forecast exceeds it. It counts the whole
+// account: to count by tag, the account must have activated that tag.
 func (b *builder) budget(topic awssns.Topic) {
 	var tell []any
 	for _, n := range []struct {
@@ -148,14 +196,24 @@ func (b *builder) budget(topic awssns.Topic) {
 	}{{"ACTUAL", 80}, {"FORECASTED", 100}} {
 		tell = append(tell, &awsbudgets.CfnBudget_NotificationWithSubscribersProperty{
 			Notification: &awsbudgets.CfnBudget_NotificationProperty{
-				NotificationType: &n.kind, ComparisonOperator: jsii.String("GREATER_THAN"), Threshold: &n.percent, ThresholdType: jsii.String("PERCENTAGE"),
+				NotificationType:   &n.kind,
+				ComparisonOperator: jsii.String("GREATER_THAN"),
+				Threshold:          &n.percent,
+				ThresholdType:      jsii.String("PERCENTAGE"),
 			},
-			Subscribers: []any{&awsbudgets.CfnBudget_SubscriberProperty{SubscriptionType: jsii.String("SNS"), Address: topic.TopicArn()}},
+			Subscribers: []any{
+				&awsbudgets.CfnBudget_SubscriberProperty{
+					SubscriptionType: jsii.String("SNS"),
+					Address:          topic.TopicArn(),
+				},
+			},
 		})
 	}
 	awsbudgets.NewCfnBudget(b.stack, jsii.String("Budget"), &awsbudgets.CfnBudgetProps{
 		Budget: &awsbudgets.CfnBudget_BudgetDataProperty{
-			BudgetName: jsii.String(b.cloud.Name + "-" + b.cloud.Region), BudgetType: jsii.String("COST"), TimeUnit: jsii.String("MONTHLY"),
+			BudgetName:  jsii.String(b.cloud.Name + "-" + b.cloud.Region),
+			BudgetType:  jsii.String("COST"),
+			TimeUnit:    jsii.String("MONTHLY"),
 			BudgetLimit: &awsbudgets.CfnBudget_SpendProperty{Amount: jsii.Number(b.Budget), Unit: jsii.String("USD")},
 		},
 		NotificationsWithSubscribers: tell,

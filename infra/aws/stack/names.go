@@ -7,7 +7,7 @@ import (
 	"rollout/shared/record"
 )
 
-// Names of the functions; functions/aws/NAME is their program.
+// The names of the functions. The program of each is in functions/aws/NAME.
 const (
 	submit     = "submit"
 	plan       = "plan"
@@ -18,21 +18,22 @@ const (
 	api        = "api"
 )
 
-// contents begins the keys of objects that are named by what is in them.
+// contents is the key prefix of objects that are named by the hash of their
+// content.
 const contents = "cas/"
 
-// tokenSecret holds the API's token, if the deployment has one.
+// tokenSecret is the secret with the API's token. It is optional.
 const tokenSecret = "api-token"
 
-// deadTasks is the queue of the tasks that could not be done: those that a
-// function could not read, and the asynchronous invocations that failed.
+// deadTasks returns the queue of tasks that failed for good: those that a
+// function could not read, and asynchronous invocations that failed.
 func deadTasks() string { return queue.DeadLetterQueue(host.TaskQueue) }
 
-// promptsOf is where users put their prompts in the bucket.
+// promptsOf returns the key prefix below which users upload their prompts.
 func promptsOf(c config.Cloud) string { return c.S3.Prefix + record.PromptsPrefix }
 
-// queueNames are the queues that messages are received from, which all have one
-// of dead letters beside them.
+// queueNames returns the queues that messages are received from, coordinate's
+// first. Each has a dead-letter queue of its own.
 func queueNames(d config.Deployment) []string {
 	names := []string{host.CoordinateQueue}
 	for _, p := range d.InferPools() {

@@ -9,30 +9,40 @@ import (
 	"rollout/shared/queue"
 )
 
-// retentionDays is SQS's longest: a paused run may need its messages.
-const retentionDays = 14
+// queueRetentionDays is the longest that SQS offers: the messages of a paused
+// run must survive.
+const queueRetentionDays = 14
 
-// doctorSeconds is SQS's shortest retention: what a doctor sends itself it has
-// received by then, or never will.
+// doctorSeconds is the shortest retention that SQS offers. The doctor receives
+// its own messages within seconds or not at all.
 const doctorSeconds = 60
 
-// queues makes the queues, by the names that the product's ports have for
-// them.
+// queues adds the queues and returns them by their names in rollout/shared/host,
+// without the installation's prefix.
 func (b *builder) queues() map[string]awssqs.Queue {
 	made := map[string]awssqs.Queue{}
 	for _, name := range queueNames(b.Deployment) {
 		dead := b.queue(queue.DeadLetterQueue(name), awssqs.QueueProps{})
-		visibility := seconds(30) // workers name their own with each request
+		visibility := seconds(30) // workers set their own with each request
 		if name == host.CoordinateQueue {
-			visibility = seconds(6 * limits[coordinate].seconds) // as Lambda asks for
+			visibility = seconds(6 * limits[coordinate].seconds) // Lambda's recommendation
 		}
 		made[dead.name], made[name] = dead.Queue, b.queue(name, awssqs.QueueProps{
 			VisibilityTimeout: visibility,
-			DeadLetterQueue:   &awssqs.DeadLetterQueue{Queue: dead.Queue, MaxReceiveCount: jsii.Number(queue.MaxReceives)},
+			DeadLetterQueue: &awssqs.DeadLetterQueue{
+				Queue:           dead.Queue,
+				MaxReceiveCount: jsii.Number(queue.MaxReceives),
+			},
 		}).Queue
 	}
 	tasks := b.queue(deadTasks(), awssqs.QueueProps{})
-	suppress(child(tasks.Queue), suppression{"AwsSolutions-SQS3", "It holds the dead letters of asynchronous invocations, which name no queue."})
+	suppress(
+		child(tasks.Queue),
+		suppression{
+			"AwsSolutions-SQS3",
+			"It holds the dead letters of asynchronous invocations, which name no queue.",
+		},
+	)
 	made[tasks.name] = tasks.Queue
 	made[host.DoctorQueue] = b.queue(host.DoctorQueue, awssqs.QueueProps{
 		VisibilityTimeout: seconds(30), RetentionPeriod: seconds(doctorSeconds),
@@ -41,7 +51,7 @@ func (b *builder) queues() map[string]awssqs.Queue {
 	return made
 }
 
-// named is a queue and the port's name of it.
+// named is a queue with its name in rollout/shared/host.
 type named struct {
 	awssqs.Queue
 	name string
@@ -50,7 +60,7 @@ type named struct {
 func (b *builder) queue(name string, p awssqs.QueueProps) named {
 	p.QueueName = jsii.String(b.cloud.SQS.Prefix + name)
 	if p.RetentionPeriod == nil {
-		p.RetentionPeriod = awscdk.Duration_Days(jsii.Number(retentionDays))
+		p.RetentionPeriod = awscdk.Duration_Days(jsii.Number(queueRetentionDays))
 	}
 	p.Encryption = awssqs.QueueEncryption_SQS_MANAGED
 	p.EnforceSSL = jsii.Bool(true)

@@ -5,16 +5,16 @@ import (
 	"rollout/shared/record"
 )
 
-// lambdaService is who takes on the functions' roles.
+// lambdaService is the service that assumes the functions' roles.
 const lambdaService = "lambda.amazonaws.com"
 
-// clockPrefix begins the keys of the objects by which a worker compares its clock
-// with S3's. Nobody reads them, so it removes its own.
+// clockPrefix is the key prefix of the objects by which a worker compares its
+// clock with S3's. The worker deletes its own; no other program reads them.
 const clockPrefix = record.PendingPrefix + "clock-"
 
-// Partitions of the table, as shared/aws names them: those whose documents are
-// listed, and those of documents that are found by their key alone, which end
-// in two hexadecimal digits.
+// Patterns of the table's partitions, as shared/aws names them. Documents of the
+// first five are listed. Other documents are found only by their keys; their
+// partitions end in two hexadecimal digits.
 const (
 	runs    = "run/"
 	beats   = "beat/"
@@ -25,56 +25,98 @@ const (
 	others  = "??" // plans, coordinators and controls
 )
 
-// grants are what a function may do, beside writing its log: what it does, and
-// no more.
-func (b *builder) grants(function string) []grant {
+// functionGrants returns the statements that a function needs for its work. The
+// permission to write its log is added by function.
+func (b *builder) functionGrants(function string) []grant {
 	pools := queueNames(b.Deployment)[1:]
 	switch function {
 	case submit:
 		return join(
-			b.read(record.PromptsPrefix, record.RunsPrefix), b.create(record.RunsPrefix), // the summary of a run that is refused
-			b.load(), b.save(runs, open),
-			b.invoke(plan), b.send(deadTasks()))
+			b.readObjects(record.PromptsPrefix, record.RunsPrefix),
+			b.createObjects(record.RunsPrefix), // the summary of a refused run
+			b.readDocuments(),
+			b.writeDocuments(runs, open),
+			b.invokeFunctions(plan),
+			b.sendMessages(deadTasks()),
+		)
 	case plan:
 		return join(
-			b.read(record.PromptsPrefix, record.WorkPrefix), b.create(record.WorkPrefix),
-			b.load(), b.save(others),
-			b.invoke(plan), b.send(host.CoordinateQueue, deadTasks()))
+			b.readObjects(record.PromptsPrefix, record.WorkPrefix),
+			b.createObjects(record.WorkPrefix),
+			b.readDocuments(),
+			b.writeDocuments(others),
+			b.invokeFunctions(plan),
+			b.sendMessages(host.CoordinateQueue, deadTasks()),
+		)
 	case coordinate:
 		return join(
-			b.read(record.WorkPrefix, record.RunsPrefix), // a summary says what became of a run
-			b.load(), b.list(beats), b.save(workers, shards, others),
-			b.receive(host.CoordinateQueue), b.send(pools...),
-			b.invoke(plan, finalize), b.fleets())
+			b.readObjects(record.WorkPrefix, record.RunsPrefix), // runs/ has the summaries of ended runs
+			b.readDocuments(),
+			b.queryDocuments(beats),
+			b.writeDocuments(workers, shards, others),
+			b.receiveMessages(host.CoordinateQueue),
+			b.sendMessages(pools...),
+			b.invokeFunctions(plan, finalize),
+			b.scaleFleets(),
+		)
 	case finalize:
 		return join(
-			b.read(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix), b.enumerate(record.WorkPrefix), b.create(record.WorkPrefix, record.RunsPrefix),
-			b.load(),
-			b.invoke(finalize), b.send(host.CoordinateQueue, deadTasks()))
+			b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix),
+			b.listObjects(record.WorkPrefix),
+			b.createObjects(record.WorkPrefix, record.RunsPrefix),
+			b.readDocuments(),
+			b.invokeFunctions(finalize),
+			b.sendMessages(host.CoordinateQueue, deadTasks()),
+		)
 	case reclaim:
 		return join(
-			b.load(), b.list(beats, open), b.save(beats, workers, open), b.remove(beats, workers, open),
-			b.measure(pools...), b.send(host.CoordinateQueue),
-			b.invoke(plan), b.fleets())
+			b.readDocuments(),
+			b.queryDocuments(beats, open),
+			b.writeDocuments(beats, workers, open),
+			b.deleteDocuments(beats, workers, open),
+			b.measureQueues(pools...),
+			b.sendMessages(host.CoordinateQueue),
+			b.invokeFunctions(plan),
+			b.scaleFleets(),
+		)
 	case interrupt:
-		return join(b.load(), b.list(beats), b.save(beats, workers, fleets), b.membership(), b.send(deadTasks()))
+		return join(
+			b.readDocuments(),
+			b.queryDocuments(beats),
+			b.writeDocuments(beats, workers, fleets),
+			b.readMembership(),
+			b.sendMessages(deadTasks()),
+		)
 	case api:
 		return join(
-			b.read(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix), b.enumerate(record.PromptsPrefix), // prompts that no run was made of
-			b.load(), b.list(runs, beats), b.save(others),
-			b.measureAll(), b.send(host.CoordinateQueue),
-			b.invoke(submit), b.secrets(func(name string) bool { return name == tokenSecret }))
+			b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix),
+			b.listObjects(record.PromptsPrefix), // to find prompts without a run
+			b.readDocuments(),
+			b.queryDocuments(runs, beats),
+			b.writeDocuments(others),
+			b.measureAllQueues(),
+			b.sendMessages(host.CoordinateQueue),
+			b.invokeFunctions(submit),
+			b.readSecrets(func(name string) bool { return name == tokenSecret }),
+		)
 	}
 	return nil
 }
 
-// machine is what a worker of the pool may do. It answers whatever its prompts
-// say, so it can do the least: it overwrites no object, and of the documents it
-// writes heartbeats and shards alone.
-func (b *builder) machine(pool string) []grant {
+// workerGrants returns the statements for the workers of a pool. A worker
+// processes untrusted prompts, so it gets the least: it can't overwrite objects,
+// and it writes only heartbeat and shard documents.
+func (b *builder) workerGrants(pool string) []grant {
 	return join(
-		b.read(record.PromptsPrefix, record.WorkPrefix), b.create(record.WorkPrefix, record.PendingPrefix, contents), b.neverOverwrite(), b.unlink(clockPrefix),
-		b.load(), b.list(beats), b.save(beats, shards),
-		b.receive(poolQueues(pool)...), b.send(host.CoordinateQueue),
-		b.secrets(func(name string) bool { return name != tokenSecret }))
+		b.readObjects(record.PromptsPrefix, record.WorkPrefix),
+		b.createObjects(record.WorkPrefix, record.PendingPrefix, contents),
+		b.neverOverwrite(),
+		b.deleteObjects(clockPrefix),
+		b.readDocuments(),
+		b.queryDocuments(beats),
+		b.writeDocuments(beats, shards),
+		b.receiveMessages(poolQueues(pool)...),
+		b.sendMessages(host.CoordinateQueue),
+		b.readSecrets(func(name string) bool { return name != tokenSecret }),
+	)
 }

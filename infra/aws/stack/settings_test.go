@@ -9,43 +9,44 @@ import (
 	"rollout/shared/fault"
 )
 
-func TestAConfigThatCantBeDeployedIsRefused(t *testing.T) {
+func TestReadConfigRefusesConfigsThatCannotBeDeployed(t *testing.T) {
 	t.Parallel()
-	long := "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\n[cloud.s3]\nbucket = \"acme\"\n"
+	const cloud = "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\n"
+	long := cloud + "[cloud.s3]\nbucket = \"acme\"\n"
 	for n := range 60 {
 		long += fmt.Sprintf("[[pool]]\nname = \"pool-%d\"\nmodel = \"organization/a-model-of-some-size-%d\"\n", n, n)
 	}
-	for src, part := range map[string]string{
-		"schema_version = 1\n": "it is of a laptop",
-		"schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\n":                                       "cloud.s3.bucket",
-		"schema_version = 1\n[cloud]\nprovider = \"aws\"\nregoin = \"us-east-1\"\n":                                       "regoin",
-		"schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\n[cloud.s3]\nbucket = \"Acme Bucket\"\n": "no name of a bucket",
-		long: "has room for 3072",
+	for name, c := range map[string]struct{ src, want string }{
+		"no cloud":               {"schema_version = 1\n", "it describes an installation on this machine"},
+		"no bucket":              {cloud, "cloud.s3.bucket"},
+		"a misspelt key":         {strings.Replace(cloud, "region", "regoin", 1), "regoin"},
+		"an invalid bucket name": {cloud + "[cloud.s3]\nbucket = \"Acme Bucket\"\n", "is not a valid bucket name"},
+		"too long":               {long, "has room for 3072"},
 	} {
-		_, _, err := stack.ReadConfig("rollout.toml", []byte(src))
-		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), part) {
-			t.Errorf("%.60q: %v", src, err)
+		_, _, err := stack.ReadConfig("rollout.toml", []byte(c.src))
+		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got error %v, want %q", name, err, c.want)
 		}
 	}
 }
 
-func TestEverythingThatIsWrongWithTheSettingsIsToldAtOnce(t *testing.T) {
+func TestCheckReportsAllProblemsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := settings(t, func(s *stack.Settings) {
-		s.Arch, s.Budget, s.Email, s.Zones, s.Deployment.Pools, s.Bucket = "mips", -1, "nobody", 9, nil, "mine"
+		s.Arch, s.Budget, s.Email, s.Zones, s.Deployment.Pools, s.Bucket = "mips", -1, "no-address", 9, nil, "mine"
 	})
 	err := s.Check()
 	if !fault.Is(err, fault.Invalid) {
 		t.Fatalf("%v", err)
 	}
-	for _, part := range []string{"mips", "budget", "nobody", "zones", "[[pool]]", `bucket is "mine"`} {
+	for _, part := range []string{"mips", "budget", "no-address", "zones", "[[pool]]", `bucket is "mine"`} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("nothing is said of %s: %v", part, err)
+			t.Errorf("the error does not mention %s: %v", part, err)
 		}
 	}
 }
 
-func TestAProgramThatWasNotBuiltIsMissed(t *testing.T) {
+func TestNewFailsIfAProgramWasNotBuilt(t *testing.T) {
 	t.Parallel()
 	for part, change := range map[string]func(*stack.Settings){
 		"make lambda":         func(s *stack.Settings) { s.FunctionsDir = t.TempDir() },
@@ -56,7 +57,7 @@ func TestAProgramThatWasNotBuiltIsMissed(t *testing.T) {
 		_, err := stack.New(app(t), s)
 		synthesis.Unlock()
 		if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), part) {
-			t.Errorf("%s: %v", part, err)
+			t.Errorf("got error %v, want the remedy %q", err, part)
 		}
 	}
 }

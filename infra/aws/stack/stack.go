@@ -1,6 +1,8 @@
 package stack
 
 import (
+	"strings"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
@@ -8,21 +10,23 @@ import (
 	"rollout/shared/config"
 )
 
-// builder makes the parts of one stack.
+// builder adds the resources of one stack to it.
 type builder struct {
 	Settings
 	stack awscdk.Stack
 	cloud config.Cloud
 }
 
-// New makes the stack of an installation. It is in the config's region, and in
-// whichever account deploys it.
+// New adds the stack of an installation to the scope. The stack is in the
+// config's region and in the account that deploys it. It returns Invalid if the
+// settings are wrong, and NotFound if a function or the worker program has not
+// been built.
 func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 	if err := s.Check(); err != nil {
 		return nil, err
 	}
 	if s.Machines {
-		if err := s.find(); err != nil {
+		if err := s.checkWorkerBinary(); err != nil {
 			return nil, err
 		}
 	}
@@ -43,20 +47,20 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 		return nil, err
 	}
 	if s.Bucket == Made {
-		b.bucket(b.notify(functions[submit]))
+		b.bucket(b.allowBucketNotifications(functions[submit]))
 	} else {
-		b.bridge(functions[submit])
+		b.submitFromEventBridge(functions[submit])
 	}
-	b.poll(functions[coordinate], queues)
-	b.keepFailures(functions)
-	b.schedule(functions[reclaim])
-	b.notices(functions[interrupt])
+	b.pollCoordinateQueue(functions[coordinate], queues)
+	b.keepFailedCalls(functions)
+	b.reclaimEveryMinute(functions[reclaim])
+	b.interruptionEvents(functions[interrupt])
 	url := b.url(functions[api])
 	if b.Machines {
-		b.fleet()
+		b.machines()
 	}
 	b.monitoring(queues)
-	b.users()
+	b.userPolicies()
 
 	b.output("BucketName", "Put prompts into "+promptsOf(cloud)+" of it", &cloud.S3.Bucket)
 	b.output("TableName", "The documents", &cloud.DynamoDB.Table)
@@ -64,34 +68,36 @@ func New(scope constructs.Construct, s Settings) (awscdk.Stack, error) {
 	return stack, nil
 }
 
-// output tells a value to whoever deploys.
+// output adds an output to the stack. The cdk command prints it after a
+// deployment.
 func (b *builder) output(name, description string, value *string) {
 	awscdk.NewCfnOutput(b.stack, &name, &awscdk.CfnOutputProps{Description: &description, Value: value})
 }
 
-// arn names a resource of this account and region.
+// arn returns the ARN of a resource in this account and region.
 func (b *builder) arn(service, resource string) string {
-	return "arn:" + *awscdk.Aws_PARTITION() + ":" + service + ":" + b.cloud.Region + ":" + *awscdk.Aws_ACCOUNT_ID() + ":" + resource
+	parts := []string{"arn", *awscdk.Aws_PARTITION(), service, b.cloud.Region, *awscdk.Aws_ACCOUNT_ID(), resource}
+	return strings.Join(parts, ":")
 }
 
-// child is what CloudFormation makes of a construct.
+// child returns the CloudFormation resource that a construct stands for.
 func child(c constructs.Construct) awscdk.CfnResource {
 	return c.Node().DefaultChild().(awscdk.CfnResource)
 }
 
-// suppression is why a resource keeps a rule of the security checks otherwise than
-// they ask.
+// suppression states that a resource breaks a rule of the cdk-nag security
+// checks, and why.
 type suppression struct{ rule, why string }
 
-// suppress writes the reasons into the template, where the checks look for them
-// and whoever reads it sees them. Nothing to excuse leaves it as it is.
-func suppress(r awscdk.CfnResource, excuses ...suppression) {
-	if len(excuses) == 0 {
+// suppress writes the reasons into the template, where cdk-nag and readers of
+// the template find them. Without suppressions it leaves the resource unchanged.
+func suppress(r awscdk.CfnResource, suppressions ...suppression) {
+	if len(suppressions) == 0 {
 		return
 	}
-	rules := make([]any, len(excuses))
-	for i, e := range excuses {
-		rules[i] = map[string]any{"id": e.rule, "reason": e.why}
+	rules := make([]any, len(suppressions))
+	for i, s := range suppressions {
+		rules[i] = map[string]any{"id": s.rule, "reason": s.why}
 	}
 	r.AddMetadata(jsii.String("cdk_nag"), map[string]any{"rules_to_suppress": rules})
 }

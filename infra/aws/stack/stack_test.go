@@ -11,14 +11,14 @@ import (
 	"rollout/shared/fault"
 )
 
-// wild reports whether a name in a policy stands for more than itself.
+// wild reports whether a name in a policy contains a wildcard.
 func wild(name string) bool { return strings.ContainsAny(name, "*?") }
 
-func TestNoWildcardWithoutAWrittenReason(t *testing.T) {
+func TestWildcardsHaveWrittenReasons(t *testing.T) {
 	t.Parallel()
 	for _, s := range asUsual(t).policies() {
 		if !s.allow {
-			continue // it forbids
+			continue // wildcards in a denial are harmless
 		}
 		for _, action := range s.actions {
 			if wild(action) {
@@ -27,13 +27,13 @@ func TestNoWildcardWithoutAWrittenReason(t *testing.T) {
 		}
 		for _, r := range s.resources {
 			if wild(r) && !strings.Contains(flat(s.of.Metadata.at("cdk_nag.rules_to_suppress")), s.id+": ") {
-				t.Errorf("%s: %s allows %v of %s, and nobody has written why", s.of.id, s.id, s.actions, r)
+				t.Errorf("%s: %s allows %v on %s without a written reason", s.of.id, s.id, s.actions, r)
 			}
 		}
 	}
 }
 
-func TestEveryReasonIsOfAStatement(t *testing.T) {
+func TestReasonsBelongToWildcards(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
 	for id, r := range made.Resources {
@@ -41,52 +41,55 @@ func TestEveryReasonIsOfAStatement(t *testing.T) {
 			continue
 		}
 		for _, s := range made.policyOf(id) {
-			if reasons := flat(r.Metadata.at("cdk_nag.rules_to_suppress")); strings.Contains(reasons, s.id+": ") && !slices.ContainsFunc(s.resources, wild) {
-				t.Errorf("%s: %s needs no reason", id, s.id)
+			if reasons := flat(r.Metadata.at("cdk_nag.rules_to_suppress")); strings.Contains(reasons, s.id+": ") &&
+				!slices.ContainsFunc(s.resources, wild) {
+				t.Errorf("%s: %s has a reason but no wildcard", id, s.id)
 			}
 		}
 	}
 }
 
-func TestNothingIsPublic(t *testing.T) {
+func TestStackIsNotPublic(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
 	bucket := made.one(t, "AWS::S3::Bucket").Properties
-	for _, door := range []string{"BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"} {
-		if bucket.at("PublicAccessBlockConfiguration."+door) != true {
-			t.Errorf("the bucket does not have %s", door)
+	for _, setting := range []string{"BlockPublicAcls", "BlockPublicPolicy", "IgnorePublicAcls", "RestrictPublicBuckets"} {
+		if bucket.at("PublicAccessBlockConfiguration."+setting) != true {
+			t.Errorf("the bucket does not set %s", setting)
 		}
 	}
 	for _, s := range made.policies() {
 		if s.allow && strings.Contains(s.principal, "*") {
-			t.Errorf("%s: %s allows everybody %v", s.of.id, s.id, s.actions)
+			t.Errorf("%s: %s allows the public %v", s.of.id, s.id, s.actions)
 		}
 	}
 	for _, p := range made.all("AWS::Lambda::Permission") {
 		if p.Properties.text("Principal") == "*" || p.Properties.at("SourceArn") == nil {
-			t.Errorf("%s lets anybody call %s", p.id, p.Properties.text("FunctionName"))
+			t.Errorf("%s lets the public invoke %s", p.id, p.Properties.text("FunctionName"))
 		}
 	}
 	if got := made.one(t, "AWS::Lambda::Url").Properties.text("AuthType"); got != "AWS_IAM" {
-		t.Errorf("the API asks for %s", got)
+		t.Errorf("the API's authentication is %s, want AWS_IAM", got)
 	}
 	for _, w := range made.all("AWS::EC2::SecurityGroup") {
 		if in := w.Properties.list("SecurityGroupIngress"); len(in) > 0 {
-			t.Errorf("%s lets in %v", w.id, in)
+			t.Errorf("%s admits connections: %v", w.id, in)
 		}
 	}
 	if in := made.all("AWS::EC2::SecurityGroupIngress"); len(in) > 0 {
-		t.Errorf("somebody is let in: %v", in)
+		t.Errorf("the stack admits connections: %v", in)
 	}
 }
 
-// Who has the token may ask the API from anywhere: then, and only then, its
-// address is open.
-func TestTheApiIsOpenedByItsTokenAlone(t *testing.T) {
+// The API's URL is public only if the deployment has a token, which the API then
+// requires.
+func TestAPIURLIsPublicOnlyWithToken(t *testing.T) {
 	t.Parallel()
-	made := synth(t, settings(t, func(s *stack.Settings) { s.Deployment.Secrets = []string{"hf-token", "api-token"} }))
+	made := synth(t, settings(t, func(s *stack.Settings) {
+		s.Deployment.Secrets = []string{"hf-token", "api-token"}
+	}))
 	if got := made.one(t, "AWS::Lambda::Url").Properties.text("AuthType"); got != "NONE" {
-		t.Errorf("the API asks for %s", got)
+		t.Errorf("the API's authentication is %s, want NONE", got)
 	}
 	opened := 0
 	for _, p := range made.all("AWS::Lambda::Permission") {
@@ -94,9 +97,10 @@ func TestTheApiIsOpenedByItsTokenAlone(t *testing.T) {
 			continue
 		}
 		opened++
-		byURL := p.Properties.text("FunctionUrlAuthType") == "NONE" || p.Properties.at("InvokedViaFunctionUrl") == true
+		byURL := p.Properties.text("FunctionUrlAuthType") == "NONE" ||
+			p.Properties.at("InvokedViaFunctionUrl") == true
 		if !byURL || !strings.Contains(p.Properties.text("FunctionName"), "api") {
-			t.Errorf("%s: %v", p.id, p.Properties)
+			t.Errorf("%s allows more than calls by the URL: %v", p.id, p.Properties)
 		}
 	}
 	if opened != 2 {
@@ -110,19 +114,20 @@ func TestTheApiIsOpenedByItsTokenAlone(t *testing.T) {
 		}
 	}
 	for _, s := range made.role(t, "api") {
-		if slices.Contains(s.actions, "secretsmanager:GetSecretValue") && (len(s.resources) != 1 || !strings.HasSuffix(s.resources[0], ":secret:acme/api-token-??????")) {
+		if slices.Contains(s.actions, "secretsmanager:GetSecretValue") &&
+			(len(s.resources) != 1 || !strings.HasSuffix(s.resources[0], ":secret:acme/api-token-??????")) {
 			t.Errorf("the API may read %v", s.resources)
 		}
 	}
 }
 
-func TestEveryQueueHasDeadLettersAndAnAlarm(t *testing.T) {
+func TestQueuesHaveDeadLetterQueuesWithAlarms(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
 	alarmed := map[string]bool{}
 	for _, a := range made.all("AWS::CloudWatch::Alarm") {
 		if len(a.Properties.list("AlarmActions")) == 0 {
-			t.Errorf("%s tells nobody", a.id)
+			t.Errorf("%s has no action", a.id)
 		}
 		for _, d := range a.Properties.list("Dimensions") {
 			alarmed[tree(d.(map[string]any)).text("Value")] = true
@@ -137,53 +142,56 @@ func TestEveryQueueHasDeadLettersAndAnAlarm(t *testing.T) {
 		}
 		if strings.HasSuffix(name, "-dead") {
 			if !alarmed[name] {
-				t.Errorf("nobody is told of what is in %s", name)
+				t.Errorf("the dead-letter queue %s has no alarm", name)
 			}
 			continue
 		}
-		dead := strings.TrimSuffix(strings.TrimPrefix(q.Properties.text("RedrivePolicy.deadLetterTargetArn"), "<"), ".Arn>")
+		dead := strings.TrimPrefix(q.Properties.text("RedrivePolicy.deadLetterTargetArn"), "<")
+		dead = strings.TrimSuffix(dead, ".Arn>")
 		want := name + "-dead"
-		if name == "acme-doctor" { // which has none as a rule, and shares an alarm
+		if name == "acme-doctor" { // its messages rarely end there, so it shares a queue and an alarm
 			want = "acme-tasks-dead"
 		}
 		if made.Resources[dead].Properties.text("QueueName") != want {
-			t.Errorf("the dead letters of %s go to %q", name, dead)
+			t.Errorf("the dead letters of %s go to %q, want %s", name, dead, want)
 		}
 		if n := q.Properties.number("RedrivePolicy.maxReceiveCount"); n != 16 {
-			t.Errorf("%s gives up after %v receives", name, n)
+			t.Errorf("%s dead-letters a message after %v receives, want 16", name, n)
 		}
 	}
 	for _, name := range []string{"coordinate", "work-small", "urgent-small", "work-large", "urgent-large"} {
 		if !names["acme-"+name] || !names["acme-"+name+"-dead"] {
-			t.Errorf("the queue acme-%s is not there with its dead letters: %v", name, names)
+			t.Errorf("the queue acme-%s or its dead-letter queue is missing: %v", name, names)
 		}
 	}
-	if len(names) != 12 { // and tasks-dead, and doctor
-		t.Errorf("there are %d queues: %v", len(names), names)
+	if len(names) != 12 { // ten above, tasks-dead and doctor
+		t.Errorf("the template has %d queues, want 12: %v", len(names), names)
 	}
 }
 
-func TestAPolledQueueHidesItsMessagesForSixTimesAsLongAsItsFunctionMayTake(t *testing.T) {
+func TestVisibilityTimeoutIsSixTimesTheFunctionTimeout(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
-	mapping := made.one(t, "AWS::Lambda::EventSourceMapping").Properties // one polled queue
+	mapping := made.one(t, "AWS::Lambda::EventSourceMapping").Properties
 	function := made.physical(t, "AWS::Lambda::Function", "FunctionName", "acme-coordinate")
 	queue := made.physical(t, "AWS::SQS::Queue", "QueueName", "acme-coordinate")
 	if mapping.text("FunctionName") != "<"+function.id+">" || mapping.text("EventSourceArn") != "<"+queue.id+".Arn>" {
 		t.Errorf("the mapping is %v", mapping)
 	}
-	if v, limit := queue.Properties.number("VisibilityTimeout"), function.Properties.number("Timeout"); v < 6*limit || limit == 0 {
-		t.Errorf("messages are hidden for %v s, a call may take %v s", v, limit)
+	visibility, timeout := queue.Properties.number("VisibilityTimeout"), function.Properties.number("Timeout")
+	if visibility < 6*timeout || timeout == 0 {
+		t.Errorf("the visibility timeout is %v s and the function's timeout %v s", visibility, timeout)
 	}
 	if got := texts(mapping.at("FunctionResponseTypes")); !slices.Equal(got, []string{"ReportBatchItemFailures"}) {
-		t.Errorf("a batch fails as a whole: %v", got)
+		t.Errorf("failures are not reported per message: %v", got)
 	}
-	if mapping.number("MaximumBatchingWindowInSeconds") != 1 || mapping.number("BatchSize") != 1000 || mapping.number("ScalingConfig.MaximumConcurrency") != 2 {
+	if mapping.number("MaximumBatchingWindowInSeconds") != 1 || mapping.number("BatchSize") != 1000 ||
+		mapping.number("ScalingConfig.MaximumConcurrency") != 2 {
 		t.Errorf("the mapping is %v", mapping)
 	}
 }
 
-func TestEveryFunctionIsBounded(t *testing.T) {
+func TestFunctionsHaveLimitsAndRolesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	s := settings(t)
 	made := synth(t, s)
@@ -192,25 +200,25 @@ func TestEveryFunctionIsBounded(t *testing.T) {
 	for _, f := range functions {
 		p, name := f.Properties, f.Properties.text("FunctionName")
 		if p.text("RecursiveLoop") != "Terminate" {
-			t.Errorf("%s may call itself without end", name)
+			t.Errorf("%s may invoke itself without end", name)
 		}
 		if p.number("Timeout") == 0 || p.number("MemorySize") == 0 {
-			t.Errorf("%s has no limits", name)
+			t.Errorf("%s has no timeout or no memory size", name)
 		}
 		if p.text("Runtime") != "provided.al2023" || p.text("Architectures") != `["arm64"]` {
 			t.Errorf("%s runs on %s %s", name, p.text("Runtime"), p.text("Architectures"))
 		}
 		if other, ok := roles[p.text("Role")]; ok {
-			t.Errorf("%s and %s have one role", name, other)
+			t.Errorf("%s and %s share a role", name, other)
 		}
 		roles[p.text("Role")] = name
 		group := made.physical(t, "AWS::Logs::LogGroup", "LogGroupName", "/aws/lambda/"+name)
 		if p.text("LoggingConfig.LogGroup") != "<"+group.id+">" || group.Properties.number("RetentionInDays") != 30 {
-			t.Errorf("%s writes to %s", name, p.text("LoggingConfig.LogGroup"))
+			t.Errorf("%s logs to %s, want a group that keeps logs for 30 days", name, p.text("LoggingConfig.LogGroup"))
 		}
 		variables, _ := p.at("Environment.Variables").(map[string]any)
 		if len(variables) != 1 {
-			t.Errorf("%s gets %d variables", name, len(variables))
+			t.Errorf("%s gets %d variables, want 1", name, len(variables))
 		}
 		got, err := config.ParseDeployment("ROLLOUT_CONFIG", []byte(flat(variables["ROLLOUT_CONFIG"])))
 		if err != nil || fmt.Sprint(got) != fmt.Sprint(s.Deployment) {
@@ -218,22 +226,23 @@ func TestEveryFunctionIsBounded(t *testing.T) {
 		}
 	}
 	if len(functions) != 7 {
-		t.Errorf("there are %d functions", len(functions))
+		t.Errorf("the template has %d functions, want 7", len(functions))
 	}
 }
 
-func TestAFailedAsynchronousCallIsKept(t *testing.T) {
+func TestFailedAsynchronousCallsAreDeadLettered(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
 	kept := map[string]string{}
 	for _, c := range made.all("AWS::Lambda::EventInvokeConfig") {
 		id := strings.Trim(c.Properties.text("FunctionName"), "<>")
-		kept[made.Resources[id].Properties.text("FunctionName")] = c.Properties.text("DestinationConfig.OnFailure.Destination")
+		name := made.Resources[id].Properties.text("FunctionName")
+		kept[name] = c.Properties.text("DestinationConfig.OnFailure.Destination")
 	}
 	for _, function := range []string{"submit", "plan", "finalize", "interrupt"} {
 		to := kept["acme-"+function]
 		if !strings.HasSuffix(to, ":acme-tasks-dead") {
-			t.Errorf("what %s fails with goes to %q", function, to)
+			t.Errorf("failed calls of %s go to %q", function, to)
 		}
 		if !slices.ContainsFunc(made.role(t, function), func(s statement) bool {
 			return slices.Contains(s.actions, "sqs:SendMessage") && slices.Contains(s.resources, to)
@@ -242,28 +251,29 @@ func TestAFailedAsynchronousCallIsKept(t *testing.T) {
 		}
 	}
 	if to, ok := kept["acme-reclaim"]; !ok || to != "" {
-		t.Errorf("reclaim's failures go to %q: it is called again in a minute", to)
+		t.Errorf("failed calls of reclaim go to %q, want nowhere: it is invoked again in a minute", to)
 	}
 }
 
-// What is written never begins a run: no key that a function or a machine may
-// make an object of is below the prompts, nor the other way round.
-func TestOutputNeverLandsAmongTheInput(t *testing.T) {
+// Output must never start a run: the prefixes that functions and machines may
+// write to and the prefix of prompts don't contain each other.
+func TestOutputPrefixesAndPromptsPrefixAreDisjoint(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"", "team-a/"} {
 		made := synth(t, settings(t, func(s *stack.Settings) { s.Deployment.Cloud.S3.Prefix = prefix }))
 		rules := made.one(t, "AWS::S3::Bucket").Properties.list("NotificationConfiguration.LambdaConfigurations")
 		if len(rules) != 1 {
-			t.Fatalf("%d notifications", len(rules))
+			t.Fatalf("the bucket has %d notifications, want 1", len(rules))
 		}
 		filter := tree(rules[0].(map[string]any)).list("Filter.S3Key.Rules")[0].(map[string]any)
 		input := flat(filter["Value"])
 		if flat(filter["Name"]) != "prefix" || input != prefix+"prompts/" {
-			t.Errorf("runs begin with %v", filter)
+			t.Errorf("the bucket notifies of %v", filter)
 		}
 		written := 0
 		for _, s := range made.policies() {
-			if !s.allow || !slices.Contains(s.actions, "s3:PutObject") || s.of.Type == "AWS::IAM::ManagedPolicy" { // of people, who put prompts there
+			if !s.allow || !slices.Contains(s.actions, "s3:PutObject") ||
+				s.of.Type == "AWS::IAM::ManagedPolicy" { // for people, who upload prompts
 				continue
 			}
 			for _, r := range s.resources {
@@ -271,39 +281,42 @@ func TestOutputNeverLandsAmongTheInput(t *testing.T) {
 				output = strings.TrimSuffix(output, "*")
 				written++
 				if strings.HasPrefix(output, input) || strings.HasPrefix(input, output) {
-					t.Errorf("%s writes below %q, and runs begin below %q", s.of.id, output, input)
+					t.Errorf("%s may write below %q, and prompts are below %q", s.of.id, output, input)
 				}
 			}
 		}
 		if written == 0 {
-			t.Error("nobody writes anything")
+			t.Error("no policy allows writing objects")
 		}
 	}
 }
 
-func TestAPrefixThatPutsOutputAmongInputIsRefused(t *testing.T) {
+func TestReadConfigRefusesPrefixesThatMixOutputAndInput(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range []string{"prompts/", "runs/", "team-b/pending/", "cas/"} {
-		_, _, err := stack.ReadConfig("rollout.toml", fmt.Appendf(nil, "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\n[cloud.s3]\nbucket = \"acme\"\nprefix = %q\n", prefix))
+		src := fmt.Sprintf("schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"us-east-1\"\n"+
+			"[cloud.s3]\nbucket = \"acme\"\nprefix = %q\n", prefix)
+		_, _, err := stack.ReadConfig("rollout.toml", []byte(src))
 		if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "prefix") {
 			t.Errorf("%s: %v", prefix, err)
 		}
 	}
 }
 
-func TestTheBucketKeepsWhatRunsNeed(t *testing.T) {
+func TestBucketAndTableKeepTheirData(t *testing.T) {
 	t.Parallel()
 	made := asUsual(t)
 	bucket := made.one(t, "AWS::S3::Bucket")
 	if bucket.Properties.text("VersioningConfiguration.Status") != "Enabled" || bucket.DeletionPolicy != "Retain" {
-		t.Errorf("versions are %s, and without the stack it is %s", bucket.Properties.text("VersioningConfiguration.Status"), bucket.DeletionPolicy)
+		t.Errorf("the bucket's versioning is %s and its deletion policy %s, want Enabled and Retain",
+			bucket.Properties.text("VersioningConfiguration.Status"), bucket.DeletionPolicy)
 	}
 	want := map[string]string{"team-a/work/": "90", "team-a/pending/": "7"}
 	aborts := false
 	for _, r := range bucket.Properties.list("LifecycleConfiguration.Rules") {
 		rule := tree(r.(map[string]any))
 		if rule.text("Status") != "Enabled" {
-			t.Errorf("a rule is %s", rule.text("Status"))
+			t.Errorf("a lifecycle rule is %s, want Enabled", rule.text("Status"))
 		}
 		aborts = aborts || rule.number("AbortIncompleteMultipartUpload.DaysAfterInitiation") > 0
 		days := rule.text("ExpirationInDays")
@@ -311,12 +324,12 @@ func TestTheBucketKeepsWhatRunsNeed(t *testing.T) {
 			continue
 		}
 		if want[rule.text("Prefix")] != days {
-			t.Errorf("what is below %q is gone after %s days", rule.text("Prefix"), days)
+			t.Errorf("objects below %q are deleted after %s days", rule.text("Prefix"), days)
 		}
 		delete(want, rule.text("Prefix"))
 	}
 	if len(want) > 0 || !aborts {
-		t.Errorf("never removed: %v; uploads are given up: %t", want, aborts)
+		t.Errorf("prefixes without a rule: %v; incomplete uploads are aborted: %t", want, aborts)
 	}
 	table := made.one(t, "AWS::DynamoDB::Table")
 	if table.Properties.text("BillingMode") != "PAY_PER_REQUEST" || table.DeletionPolicy != "Retain" ||
@@ -325,45 +338,79 @@ func TestTheBucketKeepsWhatRunsNeed(t *testing.T) {
 	}
 	refused := 0
 	for _, s := range made.policies() {
-		if !s.allow && s.condition.text("Bool.aws:SecureTransport") == "false" && s.of.Type == "AWS::S3::BucketPolicy" {
+		if !s.allow && s.condition.text("Bool.aws:SecureTransport") == "false" &&
+			s.of.Type == "AWS::S3::BucketPolicy" {
 			refused++
 		}
 	}
 	if refused != 1 {
-		t.Error("the bucket is read without TLS")
+		t.Error("the bucket accepts requests without TLS")
 	}
 }
 
-func TestOneEmailHearsOfAlarmsAndOfCosts(t *testing.T) {
+func TestEmailIsSubscribedToAlarmsAndBudget(t *testing.T) {
 	t.Parallel()
-	made := synth(t, settings(t, func(s *stack.Settings) { s.Email, s.Machines, s.Budget = "ops@acme.example", false, 42 }))
+	made := synth(t, settings(t, func(s *stack.Settings) {
+		s.Email, s.Machines, s.Budget = "ops@acme.example", false, 42
+	}))
 	topic := made.one(t, "AWS::SNS::Topic")
-	if s := made.one(t, "AWS::SNS::Subscription").Properties; s.text("Endpoint") != "ops@acme.example" || s.text("TopicArn") != "<"+topic.id+">" {
+	if s := made.one(t, "AWS::SNS::Subscription").Properties; s.text("Endpoint") != "ops@acme.example" ||
+		s.text("TopicArn") != "<"+topic.id+">" {
 		t.Errorf("the subscription is %v", s)
 	}
 	budget := made.one(t, "AWS::Budgets::Budget").Properties
-	if budget.number("Budget.BudgetLimit.Amount") != 42 || budget.text("Budget.TimeUnit") != "MONTHLY" || len(budget.list("NotificationsWithSubscribers")) != 2 {
+	if budget.number("Budget.BudgetLimit.Amount") != 42 || budget.text("Budget.TimeUnit") != "MONTHLY" ||
+		len(budget.list("NotificationsWithSubscribers")) != 2 {
 		t.Errorf("the budget is %v", budget)
 	}
 	for _, s := range []string{"cloudwatch", "budgets"} {
 		if !slices.ContainsFunc(made.policies(), func(p statement) bool {
-			return p.of.Type == "AWS::SNS::TopicPolicy" && p.allow && strings.Contains(p.principal, s) && p.condition.text("StringEquals.aws:SourceAccount") == "<AWS::AccountId>"
+			return p.of.Type == "AWS::SNS::TopicPolicy" && p.allow && strings.Contains(p.principal, s) &&
+				p.condition.text("StringEquals.aws:SourceAccount") == "<AWS::AccountId>"
 		}) {
-			t.Errorf("%s may not publish", s)
+			t.Errorf("%s may not publish to the topic", s)
 		}
 	}
 }
 
-// What costs money while nothing happens is known and listed: alarms (ten are
-// free), a dashboard (three are), and nothing by the hour.
-func TestNothingCostsByTheHour(t *testing.T) {
+// An idle stack costs nothing by the hour. Alarms and dashboards cost money by
+// the month, but an account's first ten alarms and three dashboards are free.
+func TestIdleStackIsFree(t *testing.T) {
 	t.Parallel()
-	free := []string{"AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::SQS::QueuePolicy", "AWS::SNS::Topic", "AWS::SNS::TopicPolicy",
-		"AWS::IAM::Role", "AWS::IAM::InstanceProfile", "AWS::IAM::ManagedPolicy", "AWS::Logs::LogGroup", "AWS::Events::Rule", "AWS::Budgets::Budget",
-		"AWS::Lambda::Function", "AWS::Lambda::Permission", "AWS::Lambda::EventInvokeConfig", "AWS::Lambda::EventSourceMapping", "AWS::Lambda::Url",
-		"AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::RouteTable", "AWS::EC2::SubnetRouteTableAssociation", "AWS::EC2::Route", "AWS::EC2::InternetGateway", "AWS::EC2::VPCGatewayAttachment",
-		"AWS::EC2::VPCEndpoint", "AWS::EC2::SecurityGroup", "AWS::EC2::LaunchTemplate", "AWS::AutoScaling::AutoScalingGroup", "AWS::CDK::Metadata",
-		"AWS::CloudWatch::Alarm", "AWS::CloudWatch::Dashboard"}
+	free := []string{
+		"AWS::S3::Bucket",
+		"AWS::S3::BucketPolicy",
+		"AWS::DynamoDB::Table",
+		"AWS::SQS::Queue",
+		"AWS::SQS::QueuePolicy",
+		"AWS::SNS::Topic",
+		"AWS::SNS::TopicPolicy",
+		"AWS::IAM::Role",
+		"AWS::IAM::InstanceProfile",
+		"AWS::IAM::ManagedPolicy",
+		"AWS::Logs::LogGroup",
+		"AWS::Events::Rule",
+		"AWS::Budgets::Budget",
+		"AWS::Lambda::Function",
+		"AWS::Lambda::Permission",
+		"AWS::Lambda::EventInvokeConfig",
+		"AWS::Lambda::EventSourceMapping",
+		"AWS::Lambda::Url",
+		"AWS::EC2::VPC",
+		"AWS::EC2::Subnet",
+		"AWS::EC2::RouteTable",
+		"AWS::EC2::SubnetRouteTableAssociation",
+		"AWS::EC2::Route",
+		"AWS::EC2::InternetGateway",
+		"AWS::EC2::VPCGatewayAttachment",
+		"AWS::EC2::VPCEndpoint",
+		"AWS::EC2::SecurityGroup",
+		"AWS::EC2::LaunchTemplate",
+		"AWS::AutoScaling::AutoScalingGroup",
+		"AWS::CDK::Metadata",
+		"AWS::CloudWatch::Alarm",
+		"AWS::CloudWatch::Dashboard",
+	}
 	made := synth(t, settings(t, func(s *stack.Settings) { s.Deployment.Pools = s.Deployment.Pools[:1] }))
 	for id, r := range made.Resources {
 		if !slices.Contains(free, r.Type) {
@@ -371,25 +418,27 @@ func TestNothingCostsByTheHour(t *testing.T) {
 		}
 	}
 	if n := len(made.all("AWS::CloudWatch::Alarm")); n > 10 {
-		t.Errorf("there are %d alarms, and ten are free", n)
+		t.Errorf("the template has %d alarms, and ten are free", n)
 	}
 	if n := len(made.all("AWS::CloudWatch::Dashboard")); n != 1 {
-		t.Errorf("there are %d dashboards", n)
+		t.Errorf("the template has %d dashboards, want 1", n)
 	}
 	for _, e := range made.all("AWS::EC2::VPCEndpoint") {
 		if e.Properties.text("VpcEndpointType") != "Gateway" {
-			t.Errorf("%s is no gateway: it costs by the hour", e.id)
+			t.Errorf("%s is not a gateway endpoint, so it costs money by the hour", e.id)
 		}
 	}
 }
 
-// Data outlives its stack, and the next stack takes it as it is.
-func TestABucketAndATableThatAreThereAreLeftAlone(t *testing.T) {
+// Data outlives its stack; the next stack uses it as it is.
+func TestExistingBucketAndTableAreNotInTheTemplate(t *testing.T) {
 	t.Parallel()
-	made := synth(t, settings(t, func(s *stack.Settings) { s.Bucket, s.Table, s.Machines = stack.Existing, stack.Existing, false }))
+	made := synth(t, settings(t, func(s *stack.Settings) {
+		s.Bucket, s.Table, s.Machines = stack.Existing, stack.Existing, false
+	}))
 	for _, kind := range []string{"AWS::S3::Bucket", "AWS::S3::BucketPolicy", "AWS::DynamoDB::Table"} {
 		if found := made.all(kind); len(found) > 0 {
-			t.Errorf("a %s is made", kind)
+			t.Errorf("the template has a %s", kind)
 		}
 	}
 	submit := made.physical(t, "AWS::Lambda::Function", "FunctionName", "acme-submit")
@@ -399,14 +448,15 @@ func TestABucketAndATableThatAreThereAreLeftAlone(t *testing.T) {
 			continue
 		}
 		called = true
-		if got, want := r.Properties.text("EventPattern.detail"), `{"bucket":{"name":["acme-batches"]},"object":{"key":[{"prefix":"team-a/prompts/"}]}}`; got != want {
-			t.Errorf("submit is called for %s, want %s", got, want)
+		const want = `{"bucket":{"name":["acme-batches"]},"object":{"key":[{"prefix":"team-a/prompts/"}]}}`
+		if got := r.Properties.text("EventPattern.detail"); got != want {
+			t.Errorf("submit is invoked for %s, want %s", got, want)
 		}
 		if to := tree(r.Properties.list("Targets")[0].(map[string]any)).text("Arn"); to != "<"+submit.id+".Arn>" {
-			t.Errorf("new prompts call %s", to)
+			t.Errorf("new prompts invoke %s, want submit", to)
 		}
 	}
 	if !called {
-		t.Error("nobody is called for new prompts")
+		t.Error("no rule invokes a function for new prompts")
 	}
 }

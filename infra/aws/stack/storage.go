@@ -1,8 +1,6 @@
 package stack
 
 import (
-	"strconv"
-
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -12,17 +10,17 @@ import (
 	"rollout/shared/record"
 )
 
-// Days after which S3 removes what has served its purpose.
+// Days after which S3's lifecycle rules delete objects.
 const (
-	workDays    = 90 // a run that takes longer loses what it has
+	workDays    = 90 // checkpoints and shard results; a longer run loses them
 	pendingDays = 7
-	uploadDays  = 7  // of uploads that nobody completed
-	oldDays     = 30 // of versions that were replaced: a run reads the one it began with
+	uploadDays  = 7  // parts of incomplete multipart uploads
+	oldDays     = 30 // replaced versions; a run reads the version it began with
 )
 
-// bucket makes the bucket, which calls notified for each new prompts file. It
-// outlives the stack.
-func (b *builder) bucket(notified awslambda.CfnPermission, function *string) {
+// bucket adds the bucket, which invokes the function for each new prompts file.
+// The bucket remains when the stack is deleted.
+func (b *builder) bucket(permission awslambda.CfnPermission, function *string) {
 	rule := func(id, prefix string, r awss3.LifecycleRule) *awss3.LifecycleRule {
 		r.Id, r.Prefix = &id, jsii.String(b.cloud.S3.Prefix+prefix)
 		return &r
@@ -30,7 +28,7 @@ func (b *builder) bucket(notified awslambda.CfnPermission, function *string) {
 	days := func(n float64) awscdk.Duration { return awscdk.Duration_Days(&n) }
 	bucket := awss3.NewBucket(b.stack, jsii.String("Bucket"), &awss3.BucketProps{
 		BucketName:        &b.cloud.S3.Bucket,
-		Versioned:         jsii.Bool(true), // runs pin the version of their input
+		Versioned:         jsii.Bool(true), // a run reads the version of its input that it began with
 		BlockPublicAccess: awss3.BlockPublicAccess_BLOCK_ALL(),
 		ObjectOwnership:   awss3.ObjectOwnership_BUCKET_OWNER_ENFORCED,
 		Encryption:        awss3.BucketEncryption_S3_MANAGED,
@@ -38,28 +36,48 @@ func (b *builder) bucket(notified awslambda.CfnPermission, function *string) {
 		MinimumTLSVersion: jsii.Number(1.2),
 		RemovalPolicy:     awscdk.RemovalPolicy_RETAIN,
 		LifecycleRules: &[]*awss3.LifecycleRule{
-			rule("work", record.WorkPrefix, awss3.LifecycleRule{Expiration: days(workDays), NoncurrentVersionExpiration: days(1)}),
-			rule("pending", record.PendingPrefix, awss3.LifecycleRule{Expiration: days(pendingDays), NoncurrentVersionExpiration: days(1)}),
-			rule("old-versions", "", awss3.LifecycleRule{NoncurrentVersionExpiration: days(oldDays), ExpiredObjectDeleteMarker: jsii.Bool(true)}),
+			rule("work", record.WorkPrefix, awss3.LifecycleRule{
+				Expiration:                  days(workDays),
+				NoncurrentVersionExpiration: days(1),
+			}),
+			rule("pending", record.PendingPrefix, awss3.LifecycleRule{
+				Expiration:                  days(pendingDays),
+				NoncurrentVersionExpiration: days(1),
+			}),
+			rule("old-versions", "", awss3.LifecycleRule{
+				NoncurrentVersionExpiration: days(oldDays),
+				ExpiredObjectDeleteMarker:   jsii.Bool(true),
+			}),
 			rule("uploads", "", awss3.LifecycleRule{AbortIncompleteMultipartUploadAfter: days(uploadDays)}),
 		},
 	})
 	resource := child(bucket).(awss3.CfnBucket)
-	// S3 tries the function out when it is named: it must be allowed to before.
-	resource.AddResourceDependency(notified, nil)
+	// S3 sends a test event when the notification is set up: the permission must
+	// exist before.
+	resource.AddResourceDependency(permission, nil)
 	resource.SetNotificationConfiguration(&awss3.CfnBucket_NotificationConfigurationProperty{
 		LambdaConfigurations: []any{&awss3.CfnBucket_LambdaConfigurationProperty{
 			Event: jsii.String("s3:ObjectCreated:*"), Function: function,
 			Filter: &awss3.CfnBucket_NotificationFilterProperty{S3Key: &awss3.CfnBucket_S3KeyFilterProperty{
-				Rules: []any{&awss3.CfnBucket_FilterRuleProperty{Name: jsii.String("prefix"), Value: jsii.String(promptsOf(b.cloud))}},
+				Rules: []any{
+					&awss3.CfnBucket_FilterRuleProperty{
+						Name:  jsii.String("prefix"),
+						Value: jsii.String(promptsOf(b.cloud)),
+					},
+				},
 			}},
 		}},
 	})
-	suppress(resource, suppression{"AwsSolutions-S1", "A log of every access would be larger than what is accessed; CloudTrail's data events can be switched on by who needs them."})
+	suppress(resource, suppression{
+		"AwsSolutions-S1",
+		"A log of every access would be larger than what is accessed; " +
+			"CloudTrail's data events can be switched on by who needs them.",
+	})
 }
 
-// objects names the objects below the prefixes of the bucket.
-func (b *builder) objects(prefixes ...string) (arns []string) {
+// objectArns returns ARN patterns for the objects below the prefixes of the
+// bucket.
+func (b *builder) objectArns(prefixes ...string) (arns []string) {
 	for _, p := range prefixes {
 		arns = append(arns, b.bucketArn()+"/"+b.cloud.S3.Prefix+p+"*")
 	}
@@ -70,7 +88,8 @@ func (b *builder) bucketArn() string {
 	return "arn:" + *awscdk.Aws_PARTITION() + ":s3:::" + b.cloud.S3.Bucket
 }
 
-// table makes the table of the documents. It outlives the stack.
+// table adds the table of the documents. The table remains when the stack is
+// deleted.
 func (b *builder) table() {
 	attribute := func(name string) *awsdynamodb.Attribute {
 		return &awsdynamodb.Attribute{Name: &name, Type: awsdynamodb.AttributeType_STRING}
@@ -89,7 +108,5 @@ func (b *builder) table() {
 
 func (b *builder) tableArn() string { return b.arn("dynamodb", "table/"+b.cloud.DynamoDB.Table) }
 
-// seconds is a duration for CDK.
+// seconds returns n seconds as a CDK duration.
 func seconds(n int) awscdk.Duration { return awscdk.Duration_Seconds(jsii.Number(n)) }
-
-func decimal(n int) *string { return jsii.String(strconv.Itoa(n)) }

@@ -1,37 +1,42 @@
 package stack
 
 import (
+	"slices"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
-	"slices"
-
 	"rollout/shared/host"
 )
 
-// Of the mapping of coordinate's queue. A batch is one step of each of its
-// runs; two at once keep each other from waiting, more would only meet in the
-// same documents.
+// Settings of the event source mapping of coordinate's queue. A batch is one
+// step of each of its runs. Two concurrent batches keep runs from waiting for
+// each other; more would conflict on the same documents.
 const (
 	batchSize      = 1000
 	batchSeconds   = 1
 	maxConcurrency = 2
 )
 
-// notify allows S3 to call the function for the bucket's objects.
-func (b *builder) notify(f awslambda.Function) (awslambda.CfnPermission, *string) {
+// allowBucketNotifications allows S3 to invoke the function for the bucket's
+// objects. It returns the permission and the function's ARN.
+func (b *builder) allowBucketNotifications(f awslambda.Function) (awslambda.CfnPermission, *string) {
 	return awslambda.NewCfnPermission(b.stack, jsii.String("BucketCallsSubmit"), &awslambda.CfnPermissionProps{
-		Action: jsii.String("lambda:InvokeFunction"), FunctionName: f.FunctionName(), Principal: jsii.String("s3.amazonaws.com"),
-		SourceAccount: awscdk.Aws_ACCOUNT_ID(), SourceArn: jsii.String(b.bucketArn()), // by name: the bucket names the function
+		Action:        jsii.String("lambda:InvokeFunction"),
+		FunctionName:  f.FunctionName(),
+		Principal:     jsii.String("s3.amazonaws.com"),
+		SourceAccount: awscdk.Aws_ACCOUNT_ID(),
+		SourceArn:     jsii.String(b.bucketArn()), // not the bucket's attribute: that would be a cycle
 	}), f.FunctionArn()
 }
 
-// bridge calls the function for new prompts of a bucket that the stack does not
-// make, whose notifications are its owner's: they must go to EventBridge, too.
-func (b *builder) bridge(f awslambda.Function) {
+// submitFromEventBridge invokes the function for new prompts in an existing
+// bucket. The stack can't change that bucket's notifications: its owner must
+// turn on notifications to EventBridge.
+func (b *builder) submitFromEventBridge(f awslambda.Function) {
 	b.rule("Prompts", "rollout: there are new prompts", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
 		"source":      []string{"aws.s3"},
 		"detail-type": []string{"Object Created"},
@@ -42,30 +47,47 @@ func (b *builder) bridge(f awslambda.Function) {
 	}})
 }
 
-// poll lets Lambda call coordinate with batches of its queue.
-func (b *builder) poll(f awslambda.Function, queues map[string]awssqs.Queue) {
-	awslambda.NewCfnEventSourceMapping(b.stack, jsii.String("QueueCallsCoordinate"), &awslambda.CfnEventSourceMappingProps{
-		FunctionName: f.FunctionName(), EventSourceArn: queues[host.CoordinateQueue].QueueArn(),
-		BatchSize: jsii.Number(batchSize), MaximumBatchingWindowInSeconds: jsii.Number(batchSeconds),
-		FunctionResponseTypes: jsii.Strings("ReportBatchItemFailures"),
-		ScalingConfig:         &awslambda.CfnEventSourceMapping_ScalingConfigProperty{MaximumConcurrency: jsii.Number(maxConcurrency)},
-	})
+// pollCoordinateQueue lets Lambda invoke coordinate with batches of messages
+// from its queue.
+func (b *builder) pollCoordinateQueue(f awslambda.Function, queues map[string]awssqs.Queue) {
+	awslambda.NewCfnEventSourceMapping(
+		b.stack,
+		jsii.String("QueueCallsCoordinate"),
+		&awslambda.CfnEventSourceMappingProps{
+			FunctionName:                   f.FunctionName(),
+			EventSourceArn:                 queues[host.CoordinateQueue].QueueArn(),
+			BatchSize:                      jsii.Number(batchSize),
+			MaximumBatchingWindowInSeconds: jsii.Number(batchSeconds),
+			FunctionResponseTypes:          jsii.Strings("ReportBatchItemFailures"),
+			ScalingConfig: &awslambda.CfnEventSourceMapping_ScalingConfigProperty{
+				MaximumConcurrency: jsii.Number(maxConcurrency),
+			},
+		},
+	)
 }
 
-// keepFailures puts the events of asynchronous calls that failed, also when
-// they were repeated, among the dead tasks.
+// keepFailedCalls sends the events of asynchronous invocations that still fail
+// after their retries to the dead-letter queue of tasks.
 //
-// Reclaim is left out: it is called anew in a minute, with the same event. An
-// alarm tells if it fails.
-func (b *builder) keepFailures(functions map[string]awslambda.Function) {
+// The function reclaim has none: it is invoked again within a minute with the
+// same event, and an alarm reports its failures.
+func (b *builder) keepFailedCalls(functions map[string]awslambda.Function) {
 	for _, name := range []string{submit, plan, finalize, interrupt} {
-		awslambda.NewCfnEventInvokeConfig(b.stack, jsii.String("Failures-"+name), &awslambda.CfnEventInvokeConfigProps{
-			FunctionName: functions[name].FunctionName(), Qualifier: jsii.String("$LATEST"),
-			MaximumRetryAttempts: jsii.Number(2), MaximumEventAgeInSeconds: jsii.Number(6 * 3600),
-			DestinationConfig: &awslambda.CfnEventInvokeConfig_DestinationConfigProperty{
-				OnFailure: &awslambda.CfnEventInvokeConfig_OnFailureProperty{Destination: &b.queueArns(deadTasks())[0]},
+		awslambda.NewCfnEventInvokeConfig(
+			b.stack,
+			jsii.String("Failures-"+name),
+			&awslambda.CfnEventInvokeConfigProps{
+				FunctionName:             functions[name].FunctionName(),
+				Qualifier:                jsii.String("$LATEST"),
+				MaximumRetryAttempts:     jsii.Number(2),
+				MaximumEventAgeInSeconds: jsii.Number(6 * 3600),
+				DestinationConfig: &awslambda.CfnEventInvokeConfig_DestinationConfigProperty{
+					OnFailure: &awslambda.CfnEventInvokeConfig_OnFailureProperty{
+						Destination: &b.queueArns(deadTasks())[0],
+					},
+				},
 			},
-		})
+		)
 	}
 	awslambda.NewCfnEventInvokeConfig(b.stack, jsii.String("Failures-"+reclaim), &awslambda.CfnEventInvokeConfigProps{
 		FunctionName: functions[reclaim].FunctionName(), Qualifier: jsii.String("$LATEST"),
@@ -73,35 +95,59 @@ func (b *builder) keepFailures(functions map[string]awslambda.Function) {
 	})
 }
 
-// schedule calls reclaim every minute.
-func (b *builder) schedule(f awslambda.Function) {
-	b.rule("EveryMinute", "rollout: look for what was lost", f, awsevents.CfnRuleProps{ScheduleExpression: jsii.String("rate(1 minute)")})
+// reclaimEveryMinute calls reclaim every minute.
+func (b *builder) reclaimEveryMinute(f awslambda.Function) {
+	b.rule(
+		"EveryMinute",
+		"rollout: look for what was lost",
+		f,
+		awsevents.CfnRuleProps{ScheduleExpression: jsii.String("rate(1 minute)")},
+	)
 }
 
-// notices calls interrupt when a machine of the account is or will be taken
-// away, and when one of the pools' groups has ended or can't begin. AWS delivers
-// its own events without charge.
-func (b *builder) notices(f awslambda.Function) {
-	b.rule("SpotNotices", "rollout: a machine will be taken away", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
-		"source":      []string{"aws.ec2"},
-		"detail-type": []string{"EC2 Spot Instance Interruption Warning", "EC2 Instance Rebalance Recommendation"},
-	}})
-	b.rule("MachinesGone", "rollout: a machine was taken away", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
-		"source":      []string{"aws.ec2"},
-		"detail-type": []string{"EC2 Instance State-change Notification"},
-		"detail":      map[string]any{"state": []string{"shutting-down", "stopping", "stopped", "terminated"}},
-	}})
+// interruptionEvents invokes interrupt when a machine of the account is or will
+// be taken away, and when a machine of a pool's group has ended or failed to
+// launch. EventBridge delivers AWS's own events free of charge.
+func (b *builder) interruptionEvents(f awslambda.Function) {
+	b.rule(
+		"SpotNotices",
+		"rollout: a machine will be taken away",
+		f,
+		awsevents.CfnRuleProps{EventPattern: map[string]any{
+			"source": []string{"aws.ec2"},
+			"detail-type": []string{
+				"EC2 Spot Instance Interruption Warning",
+				"EC2 Instance Rebalance Recommendation",
+			},
+		}},
+	)
+	b.rule(
+		"MachinesGone",
+		"rollout: a machine was taken away",
+		f,
+		awsevents.CfnRuleProps{EventPattern: map[string]any{
+			"source":      []string{"aws.ec2"},
+			"detail-type": []string{"EC2 Instance State-change Notification"},
+			"detail":      map[string]any{"state": []string{"shutting-down", "stopping", "stopped", "terminated"}},
+		}},
+	)
 	if !b.Machines {
 		return
 	}
-	// A pattern has room for 2,048 characters, which the names of many groups
-	// would not fit into; interrupt knows its own.
+	// An event pattern has room for 2,048 characters, too few for the names of many
+	// groups. The prefix also matches groups of other stacks; interrupt ignores
+	// those.
 	groups := []any{map[string]any{"prefix": b.cloud.FleetName("")}}
-	b.rule("FleetsNews", "rollout: a fleet's machine has ended, or can't begin", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
-		"source":      []string{"aws.autoscaling"},
-		"detail-type": []string{"EC2 Instance Terminate Successful", "EC2 Instance Launch Unsuccessful"},
-		"detail":      map[string]any{"AutoScalingGroupName": groups},
-	}})
+	b.rule(
+		"FleetsNews",
+		"rollout: a fleet's machine has ended, or can't begin",
+		f,
+		awsevents.CfnRuleProps{EventPattern: map[string]any{
+			"source":      []string{"aws.autoscaling"},
+			"detail-type": []string{"EC2 Instance Terminate Successful", "EC2 Instance Launch Unsuccessful"},
+			"detail":      map[string]any{"AutoScalingGroupName": groups},
+		}},
+	)
 }
 
 func (b *builder) rule(id, description string, f awslambda.Function, p awsevents.CfnRuleProps) {
@@ -109,12 +155,15 @@ func (b *builder) rule(id, description string, f awslambda.Function, p awsevents
 	p.Targets = []any{&awsevents.CfnRule_TargetProperty{Id: jsii.String("function"), Arn: f.FunctionArn()}}
 	rule := awsevents.NewCfnRule(b.stack, &id, &p)
 	awslambda.NewCfnPermission(b.stack, jsii.String(id+"Calls"), &awslambda.CfnPermissionProps{
-		Action: jsii.String("lambda:InvokeFunction"), FunctionName: f.FunctionName(), Principal: jsii.String("events.amazonaws.com"), SourceArn: rule.AttrArn(),
+		Action:       jsii.String("lambda:InvokeFunction"),
+		FunctionName: f.FunctionName(),
+		Principal:    jsii.String("events.amazonaws.com"),
+		SourceArn:    rule.AttrArn(),
 	})
 }
 
-// url gives the API an address: for those whom IAM lets call it or, if the
-// deployment has the secret with the API's token, for those who know that.
+// url adds a URL for the API and returns it. Callers need IAM permission; if the
+// deployment has the secret with the API's token, they need the token instead.
 func (b *builder) url(f awslambda.Function) *string {
 	token := slices.Contains(b.Deployment.Secrets, tokenSecret)
 	authentication := "AWS_IAM"
@@ -125,12 +174,18 @@ func (b *builder) url(f awslambda.Function) *string {
 		TargetFunctionArn: f.FunctionArn(), AuthType: &authentication, InvokeMode: jsii.String("RESPONSE_STREAM"),
 	})
 	if token {
-		// Both are needed, and open nothing else than the address.
+		// A public URL needs both permissions. They allow calls by the URL only.
 		awslambda.NewCfnPermission(b.stack, jsii.String("AnybodyAsksTheApi"), &awslambda.CfnPermissionProps{
-			Action: jsii.String("lambda:InvokeFunctionUrl"), FunctionName: f.FunctionName(), Principal: jsii.String("*"), FunctionUrlAuthType: &authentication,
+			Action:              jsii.String("lambda:InvokeFunctionUrl"),
+			FunctionName:        f.FunctionName(),
+			Principal:           jsii.String("*"),
+			FunctionUrlAuthType: &authentication,
 		})
 		awslambda.NewCfnPermission(b.stack, jsii.String("AnybodyAsksByTheUrlAlone"), &awslambda.CfnPermissionProps{
-			Action: jsii.String("lambda:InvokeFunction"), FunctionName: f.FunctionName(), Principal: jsii.String("*"), InvokedViaFunctionUrl: jsii.Bool(true),
+			Action:                jsii.String("lambda:InvokeFunction"),
+			FunctionName:          f.FunctionName(),
+			Principal:             jsii.String("*"),
+			InvokedViaFunctionUrl: jsii.Bool(true),
 		})
 	}
 	return url.AttrFunctionUrl()

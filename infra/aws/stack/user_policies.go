@@ -7,27 +7,43 @@ import (
 	"rollout/shared/record"
 )
 
-// users makes the policies for people who work with the installation: one to
-// look, and one to submit and to steer as well. The doctor needs more, as it
-// tries what functions and machines do: it is for who deploys.
-func (b *builder) users() {
+// userPolicies adds the managed policies for people who work with the
+// installation: one to see runs, and one to submit and steer them as well.
+// `rollout cloud doctor` needs more, because it tries what functions and
+// machines do: it is for the person who deploys.
+func (b *builder) userPolicies() {
 	look := b.viewerGrants()
 	reader := b.policy("Reader", "reader", "rollout: see runs, and fetch their results", look)
-	user := b.policy("User", "user", "rollout: submit and steer runs, see them, and fetch their results", slices.Concat(look, b.operatorGrants()))
+	user := b.policy(
+		"User",
+		"user",
+		"rollout: submit and steer runs, see them, and fetch their results",
+		slices.Concat(look, b.operatorGrants()),
+	)
 	b.output("ReaderPolicy", "Attach it to who may see runs and fetch their results", reader.ManagedPolicyArn())
 	b.output("UserPolicy", "Attach it to who may submit and steer runs as well", user.ManagedPolicyArn())
 }
 
-// viewerGrants is what status, explain, results and bundle need.
+// viewerGrants returns the statements that status, explain, results and bundle
+// need.
 func (b *builder) viewerGrants() []grant {
 	return join(
-		b.read(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix), b.enumerate(record.PromptsPrefix, record.RunsPrefix), b.versioning(),
-		b.load(), b.list(runs, beats), b.measureAll())
+		b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix),
+		b.listObjects(record.PromptsPrefix, record.RunsPrefix),
+		b.readVersioning(),
+		b.readDocuments(),
+		b.queryDocuments(runs, beats),
+		b.measureAllQueues(),
+	)
 }
 
-// operatorGrants is what submit, pause, resume and stop need beside that.
+// operatorGrants returns the statements that submit, pause, resume and stop need
+// in addition to viewerGrants.
 func (b *builder) operatorGrants() []grant {
 	return join(
-		b.put(record.PromptsPrefix), b.invoke(submit), // which is told of prompts whose event is late
-		b.save(others), b.send(host.CoordinateQueue))
+		b.putObjects(record.PromptsPrefix),
+		b.invokeFunctions(submit), // if the event of an uploaded file is late
+		b.writeDocuments(others),
+		b.sendMessages(host.CoordinateQueue),
+	)
 }
