@@ -13,7 +13,7 @@ import (
 	"rollout/shared/observe"
 )
 
-// logged is the one line that f logs, without time, level and message.
+// logged returns the line that f logs, without time, level and message.
 func logged(t *testing.T, ctx context.Context, f func(context.Context, *slog.Logger)) map[string]any {
 	t.Helper()
 	var out bytes.Buffer
@@ -23,7 +23,7 @@ func logged(t *testing.T, ctx context.Context, f func(context.Context, *slog.Log
 		t.Fatalf("%v: %s", err, &out)
 	}
 	if n := bytes.Count(out.Bytes(), []byte(`"run":`)); n > 1 {
-		t.Errorf("the run is said %d times: %s", n, &out)
+		t.Errorf("the line has the run %d times: %s", n, &out)
 	}
 	for _, k := range []string{"time", "level", "msg"} {
 		delete(line, k)
@@ -31,24 +31,40 @@ func logged(t *testing.T, ctx context.Context, f func(context.Context, *slog.Log
 	return line
 }
 
-func TestLinesCarryTheIdsOfTheirContext(t *testing.T) {
+func TestLinesHaveIDsOfTheirContext(t *testing.T) {
 	t.Parallel()
 	ctx := observe.WithIDs(t.Context(), slog.String(observe.KeyRun, "r"), slog.Int(observe.KeyShard, 7))
 	span := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{15: 1}, SpanID: trace.SpanID{7: 2}})
+	inner, inSpan := observe.WithIDs(ctx, slog.Int(observe.KeyShard, 8)), trace.ContextWithSpanContext(t.Context(), span)
 	for name, c := range map[string]struct {
 		ctx  context.Context
 		log  func(context.Context, *slog.Logger)
 		want map[string]any
 	}{
-		"none":                    {t.Context(), func(ctx context.Context, l *slog.Logger) { l.InfoContext(ctx, "x", "a", 1) }, map[string]any{"a": 1.0}},
-		"run and shard":           {ctx, func(ctx context.Context, l *slog.Logger) { l.InfoContext(ctx, "x", "a", 1) }, map[string]any{"a": 1.0, "run": "r", "shard": 7.0}},
-		"what the line says":      {ctx, func(ctx context.Context, l *slog.Logger) { l.InfoContext(ctx, "x", "run", "other") }, map[string]any{"run": "other", "shard": 7.0}},
-		"what the logger says":    {ctx, func(ctx context.Context, l *slog.Logger) { l.With("run", "other").InfoContext(ctx, "x") }, map[string]any{"run": "other", "shard": 7.0}},
-		"both say the same":       {ctx, func(ctx context.Context, l *slog.Logger) { l.With("run", "r").InfoContext(ctx, "x", "run", "r") }, map[string]any{"run": "r", "shard": 7.0}},
-		"the innermost":           {observe.WithIDs(ctx, slog.Int(observe.KeyShard, 8)), func(ctx context.Context, l *slog.Logger) { l.InfoContext(ctx, "x") }, map[string]any{"run": "r", "shard": 8.0}},
-		"a group is a line's own": {ctx, func(ctx context.Context, l *slog.Logger) { l.WithGroup("g").InfoContext(ctx, "x", "a", 1) }, map[string]any{"g": map[string]any{"a": 1.0}}},
-		"a span": {trace.ContextWithSpanContext(t.Context(), span), func(ctx context.Context, l *slog.Logger) { l.InfoContext(ctx, "x") },
-			map[string]any{"trace_id": "00000000000000000000000000000001", "span_id": "0000000000000002"}},
+		"without ids": {t.Context(), func(ctx context.Context, l *slog.Logger) {
+			l.InfoContext(ctx, "x", "a", 1)
+		}, map[string]any{"a": 1.0}},
+		"run and shard": {ctx, func(ctx context.Context, l *slog.Logger) {
+			l.InfoContext(ctx, "x", "a", 1)
+		}, map[string]any{"a": 1.0, "run": "r", "shard": 7.0}},
+		"run in the line": {ctx, func(ctx context.Context, l *slog.Logger) {
+			l.InfoContext(ctx, "x", "run", "other")
+		}, map[string]any{"run": "other", "shard": 7.0}},
+		"run in the logger": {ctx, func(ctx context.Context, l *slog.Logger) {
+			l.With("run", "other").InfoContext(ctx, "x")
+		}, map[string]any{"run": "other", "shard": 7.0}},
+		"run in the line and the logger": {ctx, func(ctx context.Context, l *slog.Logger) {
+			l.With("run", "r").InfoContext(ctx, "x", "run", "r")
+		}, map[string]any{"run": "r", "shard": 7.0}},
+		"innermost shard": {inner, func(ctx context.Context, l *slog.Logger) {
+			l.InfoContext(ctx, "x")
+		}, map[string]any{"run": "r", "shard": 8.0}},
+		"no ids in a group": {ctx, func(ctx context.Context, l *slog.Logger) {
+			l.WithGroup("g").InfoContext(ctx, "x", "a", 1)
+		}, map[string]any{"g": map[string]any{"a": 1.0}}},
+		"span": {inSpan, func(ctx context.Context, l *slog.Logger) {
+			l.InfoContext(ctx, "x")
+		}, map[string]any{"trace_id": "00000000000000000000000000000001", "span_id": "0000000000000002"}},
 	} {
 		if got := logged(t, c.ctx, c.log); !cmp.Equal(got, c.want) {
 			t.Errorf("%s: got %v, want %v", name, got, c.want)

@@ -1,8 +1,9 @@
-// Package observe is what a process says about itself: log lines for people or
-// machines, and the NDJSON event stream of a run.
+// Package observe has the observability of a process: loggers, the NDJSON event
+// stream, spans of traces, and the liveness of workers.
 //
-// Loggers and emitters are made once by wiring code and passed in. Secrets
-// never reach either: attributes whose keys look like a secret's are replaced
-// before anything is written. The package decides nothing, keeps no history
-// and never stops a run: an emitter that can't write says so when asked.
+// The wiring code of a program creates loggers, emitters and tracers once and passes
+// them in. Logs and events never contain secrets: the values of attributes whose keys
+// look like a secret's are replaced before they are written. The package makes no
+// decisions, keeps no history and never stops a run: an Emitter that cannot write logs
+// a warning and returns its first error from Err.
 package observe

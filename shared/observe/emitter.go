@@ -10,34 +10,33 @@ import (
 	"rollout/shared/fault"
 )
 
-// Emitter writes events as NDJSON: one line an event, written and flushed
-// before Emit returns, so that a reader who follows the file is never behind a
-// crash. The names are those of package events.
+// Emitter writes events as NDJSON, one line per event. Emit writes and flushes the line
+// before it returns, so that a crash loses no emitted event. The names of events are
+// those of package events.
 //
 //	{"time":"2026-03-01T12:00:00.5Z","event":"run_planned","run":"01J…","shards":2,"items":300}
 //
-// Events that can't be written are lost; the log says so once, and again when
-// they are written again. A nil Emitter does nothing. All methods may be
-// called concurrently.
+// Events that cannot be written are lost. The log gets a warning when that begins and
+// when it ends. A nil Emitter does nothing. An Emitter is safe for concurrent use.
 type Emitter struct {
 	clock clock.Clock
 	log   *slog.Logger
 
 	mu    sync.Mutex
 	lines slog.Handler
-	lost  int   // since the last one that was written
-	err   error // the first failure of all
+	lost  int   // events since the last successful write
+	err   error // the first failure
 }
 
-// NewEmitter returns an emitter to w, each event in one Write. If w has a
-// Flush method, it is called after every line. Failures go to the log.
+// NewEmitter returns an emitter that writes each event to w in one Write. If w has a
+// Flush method, the emitter calls it after every line. Failures go to log.
 func NewEmitter(w io.Writer, c clock.Clock, log *slog.Logger) *Emitter {
 	e := &Emitter{clock: c, log: log}
 	e.lines = Redact(slog.NewJSONHandler(&lines{w: w}, &slog.HandlerOptions{ReplaceAttr: eventShape}))
 	return e
 }
 
-// Emit writes one event, its time in UTC.
+// Emit writes one event with the current time in UTC.
 func (e *Emitter) Emit(ctx context.Context, ev Event) {
 	if e == nil {
 		return
@@ -51,7 +50,7 @@ func (e *Emitter) Emit(ctx context.Context, ev Event) {
 	case err != nil:
 		err = fault.WithKind(fault.Unavailable, err, "write event %s", ev.EventName())
 		if e.lost++; e.lost == 1 {
-			e.log.WarnContext(ctx, "events are lost", KeyError, err)
+			e.log.WarnContext(ctx, "cannot write events", KeyError, err)
 		}
 		if e.err == nil {
 			e.err = err
@@ -62,7 +61,7 @@ func (e *Emitter) Emit(ctx context.Context, ev Event) {
 	}
 }
 
-// Err returns the first failure to write, or nil.
+// Err returns the first failed write, or nil.
 func (e *Emitter) Err() error {
 	if e == nil {
 		return nil
@@ -72,11 +71,11 @@ func (e *Emitter) Err() error {
 	return e.err
 }
 
-// lines writes whole lines: what a failed write left of one is ended before
-// the next.
+// lines writes complete lines. It ends the rest of a line that a failed write left
+// before it writes the next.
 type lines struct {
 	w    io.Writer
-	torn bool
+	torn bool // the last line is incomplete
 }
 
 func (l *lines) Write(b []byte) (int, error) {
@@ -94,7 +93,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// eventShape names slog's own attributes as events do.
+// eventShape removes slog's level and renames slog's message to "event".
 func eventShape(groups []string, a slog.Attr) slog.Attr {
 	if len(groups) > 0 {
 		return a

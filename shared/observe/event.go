@@ -2,17 +2,18 @@ package observe
 
 import "log/slog"
 
-// Event is something that happened, told to logs, the event stream and
-// metrics alike. The types of this package are all there are; each has fixed
-// fields, in a fixed order. No part of rollout acts on them.
+// Event is an event for logs, the event stream and metrics. All implementations are in
+// this package. Each has fixed fields in a fixed order. Events only inform: no part of
+// rollout acts on them.
 type Event interface {
-	// EventName is its name in package events. Example: "shard_claimed".
+	// EventName returns the name of the event in package events. Example:
+	// "shard_claimed".
 	EventName() string
-	// Level is that of its log line.
+	// Level returns the level of the event's log line.
 	Level() slog.Level
-	// Attrs are its fields.
+	// Attrs returns the fields of the event.
 	Attrs() []slog.Attr
 }
 
-// unlogged is the level of events that are too many for a log.
+// unlogged is the level of events that are too frequent for a log.
 const unlogged = slog.LevelDebug - 4

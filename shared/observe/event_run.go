@@ -8,39 +8,39 @@ import (
 	"rollout/shared/core/identity"
 )
 
-// RunSubmitted says that a run's manifest was written.
+// RunSubmitted reports that the manifest of a run was written.
 type RunSubmitted struct {
 	Run                  identity.RunID
 	Name, Model, Dialect string
 }
 
-// RunRefused says that an upload can't be a run.
+// RunRefused reports that an upload is not a valid run.
 type RunRefused struct {
 	Run          identity.RunID
 	Name, Reason string
 }
 
-// RunPlanned says that all of a run's shards are known.
+// RunPlanned reports that all shards of a run are known.
 type RunPlanned struct {
 	Run    identity.RunID
 	Shards int
 	Items  uint64
 }
 
-// RunPhase says that a run's phase is another one.
+// RunPhase reports that the phase of a run changed.
 type RunPhase struct {
 	Run                             identity.RunID
 	Phase, Previous, Reason, Detail string
 }
 
-// RunEnded says that a run's summary.json is there.
+// RunEnded reports that the summary.json of a run was written.
 type RunEnded struct {
 	Run                            identity.RunID
 	Phase                          string
 	Items, Completed, Failed       uint64
 	PromptTokens, CompletionTokens int64
 	WastedTokens                   int64
-	Took                           time.Duration // from the first shard sent; 0 if there was none
+	Took                           time.Duration // since the first dispatched shard; 0 without one
 }
 
 // EventName returns "run_submitted".
@@ -75,7 +75,8 @@ func (RunEnded) Level() slog.Level { return slog.LevelInfo }
 
 // Attrs are run, name, model, dialect.
 func (e RunSubmitted) Attrs() []slog.Attr {
-	return []slog.Attr{runAttr(e.Run), slog.String("name", e.Name), slog.String("model", e.Model), slog.String("dialect", e.Dialect)}
+	return []slog.Attr{runAttr(e.Run), slog.String("name", e.Name), slog.String("model", e.Model),
+		slog.String("dialect", e.Dialect)}
 }
 
 // Attrs are run, name, reason.
@@ -98,9 +99,9 @@ func (e RunPhase) Attrs() []slog.Attr {
 // completion_tokens, wasted_tokens, seconds.
 func (e RunEnded) Attrs() []slog.Attr {
 	return []slog.Attr{runAttr(e.Run), slog.String(KeyPhase, e.Phase), slog.Uint64("items", e.Items),
-		slog.Uint64("completed", e.Completed), slog.Uint64("failed", e.Failed), slog.Int64("prompt_tokens", e.PromptTokens),
-		slog.Int64("completion_tokens", e.CompletionTokens), slog.Int64("wasted_tokens", e.WastedTokens),
-		slog.Float64("seconds", e.Took.Seconds())}
+		slog.Uint64("completed", e.Completed), slog.Uint64("failed", e.Failed),
+		slog.Int64("prompt_tokens", e.PromptTokens), slog.Int64("completion_tokens", e.CompletionTokens),
+		slog.Int64("wasted_tokens", e.WastedTokens), slog.Float64("seconds", e.Took.Seconds())}
 }
 
 func runAttr(id identity.RunID) slog.Attr { return slog.String(KeyRun, string(id)) }

@@ -9,7 +9,7 @@ import (
 	"rollout/shared/fault"
 )
 
-// Claim names one claim of one shard.
+// Claim identifies one claim of a shard.
 type Claim struct {
 	Run     identity.RunID
 	Shard   int
@@ -17,42 +17,41 @@ type Claim struct {
 	Worker  string
 }
 
-// ShardClaimed says that a worker's claim holds.
+// ShardClaimed reports that a worker claimed a shard.
 type ShardClaimed struct{ Claim }
 
-// ShardCheckpoint says that so many rows of a shard are kept.
+// ShardCheckpoint reports that a checkpoint with finished rows of a shard was written.
 type ShardCheckpoint struct {
 	Claim
 	Rows, Bytes int
 }
 
-// ShardDone says that a shard is committed, or sealed for a reason.
+// ShardDone reports that a shard was committed or sealed.
 type ShardDone struct {
 	Claim
 	Counts shard.Counts
-	Bytes  int64       // of the result; 0 if it was sealed
-	Sealed fault.Class // why; "" if it was committed
+	Bytes  int64       // of the result; 0 for a sealed shard
+	Sealed fault.Class // why the shard was sealed; "" for a committed one
 }
 
-// ShardLost says that a shard is sent again: nobody speaks for it.
+// ShardLost reports that a shard lost its message or its worker and is dispatched again.
 type ShardLost struct {
 	Run        identity.RunID
 	Shard      int
-	Generation int // the one that was lost
+	Generation int // the lost one
 	Reason     string
 }
 
-// ShardReleased says that a worker gave a shard back.
+// ShardReleased reports that a worker gave a shard back.
 type ShardReleased struct{ Claim }
 
-// ItemDone is one item that has its row. The row may still be lost with its
-// worker.
+// ItemDone reports that an item has its row. The row may still be lost with its worker.
 type ItemDone struct {
 	Run   identity.RunID
 	Shard int
 	Item  uint64
-	ID    string      // its own id
-	Class fault.Class // "" if it was answered
+	ID    string      // the item's own id
+	Class fault.Class // "" for an answered item
 }
 
 // EventName returns "shard_claimed".
@@ -96,11 +95,12 @@ func (ShardLost) Level() slog.Level { return slog.LevelWarn }
 // Level is info.
 func (ShardReleased) Level() slog.Level { return slog.LevelInfo }
 
-// Level is below debug: there are too many.
+// Level is below debug, because these events are too frequent.
 func (ItemDone) Level() slog.Level { return unlogged }
 
 func (c Claim) attrs(more ...slog.Attr) []slog.Attr {
-	return append([]slog.Attr{runAttr(c.Run), slog.Int(KeyShard, c.Shard), slog.Uint64(KeyAttempt, c.Attempt), slog.String(KeyWorker, c.Worker)}, more...)
+	return append([]slog.Attr{runAttr(c.Run), slog.Int(KeyShard, c.Shard), slog.Uint64(KeyAttempt, c.Attempt),
+		slog.String(KeyWorker, c.Worker)}, more...)
 }
 
 // Attrs are run, shard, attempt, worker.
@@ -112,11 +112,12 @@ func (e ShardCheckpoint) Attrs() []slog.Attr {
 }
 
 // Attrs are run, shard, attempt, worker, completed, failed, prompt_tokens,
-// completion_tokens, wasted_tokens, bytes, and sealed if it was.
+// completion_tokens, wasted_tokens, bytes, and, for a sealed shard, sealed.
 func (e ShardDone) Attrs() []slog.Attr {
 	c := e.Counts
-	as := e.attrs(slog.Int("completed", c.OK), slog.Int("failed", c.Failed), slog.Int64("prompt_tokens", c.PromptTokens),
-		slog.Int64("completion_tokens", c.CompletionTokens), slog.Int64("wasted_tokens", c.WastedTokens), slog.Int64("bytes", e.Bytes))
+	as := e.attrs(slog.Int("completed", c.OK), slog.Int("failed", c.Failed),
+		slog.Int64("prompt_tokens", c.PromptTokens), slog.Int64("completion_tokens", c.CompletionTokens),
+		slog.Int64("wasted_tokens", c.WastedTokens), slog.Int64("bytes", e.Bytes))
 	if e.Sealed != "" {
 		as = append(as, slog.String("sealed", string(e.Sealed)))
 	}
@@ -125,15 +126,17 @@ func (e ShardDone) Attrs() []slog.Attr {
 
 // Attrs are run, shard, generation, reason.
 func (e ShardLost) Attrs() []slog.Attr {
-	return []slog.Attr{runAttr(e.Run), slog.Int(KeyShard, e.Shard), slog.Int("generation", e.Generation), slog.String(KeyReason, e.Reason)}
+	return []slog.Attr{runAttr(e.Run), slog.Int(KeyShard, e.Shard), slog.Int("generation", e.Generation),
+		slog.String(KeyReason, e.Reason)}
 }
 
 // Attrs are run, shard, attempt, worker.
 func (e ShardReleased) Attrs() []slog.Attr { return e.attrs() }
 
-// Attrs are run, shard, item, id, and class if it failed.
+// Attrs are run, shard, item, id, and, for a failed item, class.
 func (e ItemDone) Attrs() []slog.Attr {
-	as := []slog.Attr{runAttr(e.Run), slog.Int(KeyShard, e.Shard), slog.Uint64(KeyItem, e.Item), slog.String("id", e.ID)}
+	as := []slog.Attr{runAttr(e.Run), slog.Int(KeyShard, e.Shard), slog.Uint64(KeyItem, e.Item),
+		slog.String("id", e.ID)}
 	if e.Class != "" {
 		as = append(as, slog.String("class", string(e.Class)))
 	}

@@ -19,12 +19,12 @@ import (
 	"rollout/shared/observe"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the event lines that come out into testdata")
+var rewrite = flag.Bool("rewrite", false, "write the event lines into testdata")
 
 const run = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
 
-// all is one event of every kind.
-func all() []observe.Event {
+// allEvents returns one event of every kind.
+func allEvents() []observe.Event {
 	c := observe.Claim{Run: run, Shard: 7, Attempt: 2, Worker: "01JD2ZQ4T5WORKER"}
 	counts := shard.Counts{OK: 250, Failed: 6, PromptTokens: 3000, CompletionTokens: 4000, WastedTokens: 16}
 	return []observe.Event{
@@ -32,7 +32,10 @@ func all() []observe.Event {
 		observe.RunRefused{Run: run, Name: "nightly", Reason: "prompts/nightly.toml:2: an unknown key"},
 		observe.RunPlanned{Run: run, Shards: 40, Items: 10_000},
 		observe.RunPhase{Run: run, Phase: "ending", Previous: "running", Reason: "stopped", Detail: "asked to"},
-		observe.RunEnded{Run: run, Phase: "stopped", Items: 10_000, Completed: 9_000, Failed: 1_000, PromptTokens: 5, CompletionTokens: 6, WastedTokens: 7, Took: 90 * time.Second},
+		observe.RunEnded{
+			Run: run, Phase: "stopped", Items: 10_000, Completed: 9_000, Failed: 1_000,
+			PromptTokens: 5, CompletionTokens: 6, WastedTokens: 7, Took: 90 * time.Second,
+		},
 		observe.ShardClaimed{Claim: c},
 		observe.ShardCheckpoint{Claim: c, Rows: 100, Bytes: 65_000},
 		observe.ShardDone{Claim: c, Counts: counts, Bytes: 170_000},
@@ -43,11 +46,17 @@ func all() []observe.Event {
 		observe.ItemDone{Run: run, Shard: 7, Item: 1801, ID: "a-2", Class: fault.TooLong},
 		observe.ItemDone{Run: run, Shard: 7, Item: 1802, ID: "a-3", Class: fault.Poison},
 		observe.WorkerRegistered{Worker: c.Worker, Pool: "default", MaxInFlight: 64},
-		observe.WorkerHeartbeat{Worker: c.Worker, Pool: "default", State: "ready", Shards: 2, Busy: 63, MaxInFlight: 64, Late: 20 * time.Millisecond},
+		observe.WorkerHeartbeat{
+			Worker: c.Worker, Pool: "default", State: "ready", Shards: 2, Busy: 63, MaxInFlight: 64,
+			Late: 20 * time.Millisecond,
+		},
 		observe.WorkerDraining{Worker: c.Worker, Reason: "signal terminated", Shards: 2},
 		observe.WorkerDeregistered{Worker: c.Worker},
 		observe.WorkerFenced{Worker: c.Worker, Reason: "could not renew its heartbeat"},
-		observe.WorkerFailed{Worker: c.Worker, DueAt: time.Date(2026, 3, 1, 13, 0, 0, 0, time.FixedZone("CET", 3600)), Overdue: 5 * time.Second, Shards: 2},
+		observe.WorkerFailed{
+			Worker: c.Worker, DueAt: time.Date(2026, 3, 1, 13, 0, 0, 0, time.FixedZone("CET", 3600)),
+			Overdue: 5 * time.Second, Shards: 2,
+		},
 		observe.EngineStarted{Server: "http://127.0.0.1:8000/v1", Model: "m/7B"},
 		observe.EngineDied{Server: "http://127.0.0.1:8000/v1", Start: "1764290000"},
 	}
@@ -59,13 +68,12 @@ func (fixedClock) Now() time.Time {
 	return time.Date(2026, 3, 1, 13, 0, 0, 5e8, time.FixedZone("CET", 3600))
 }
 
-// The fields of each event, and their order, are a contract: dashboards read
-// them.
-func TestEventsHaveTheirFixedFields(t *testing.T) {
+// The fields of each event and their order are a contract: dashboards read them.
+func TestEventLinesMatchGoldenFile(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	e := observe.NewEmitter(&out, fixedClock{}, slog.New(slog.DiscardHandler))
-	for _, ev := range all() {
+	for _, ev := range allEvents() {
 		e.Emit(t.Context(), ev)
 	}
 	const golden = "testdata/events.jsonl"
@@ -83,10 +91,10 @@ func TestEventsHaveTheirFixedFields(t *testing.T) {
 	}
 }
 
-func TestEveryNameIsThatOfAnEvent(t *testing.T) {
+func TestEveryEventNameHasAnEvent(t *testing.T) {
 	t.Parallel()
 	known := map[string]bool{}
-	for _, e := range all() {
+	for _, e := range allEvents() {
 		known[e.EventName()] = true
 	}
 	file, err := parser.ParseFile(token.NewFileSet(), "../../events/observe.go", nil, 0)
@@ -99,31 +107,31 @@ func TestEveryNameIsThatOfAnEvent(t *testing.T) {
 			name, _ := strconv.Unquote(lit.Value)
 			names++
 			if !known[name] {
-				t.Errorf("no event is called %q", name)
+				t.Errorf("no event has the name %q", name)
 			}
 		}
 		return true
 	})
 	if names != len(known) {
-		t.Errorf("%d names, %d events", names, len(known))
+		t.Errorf("%d names for %d events, want equal numbers", names, len(known))
 	}
 }
 
-func TestNoFieldPassesForASecret(t *testing.T) {
+func TestNoEventFieldLooksSecret(t *testing.T) {
 	t.Parallel()
-	for _, e := range all() {
+	for _, e := range allEvents() {
 		for _, a := range e.Attrs() {
 			if observe.LooksSecret(a.Key) {
-				t.Errorf("%s: %s would be hidden as a secret", e.EventName(), a.Key)
+				t.Errorf("%s: the field %s would be redacted", e.EventName(), a.Key)
 			}
 		}
 	}
 }
 
-// flushed is a writer that tells what reached its reader.
+// flushed is a buffered writer. seen has the flushed bytes.
 type flushed struct {
 	pending, seen bytes.Buffer
-	short         int // so many bytes of a write get through before err
+	short         int // the number of bytes that a write passes on before it fails with err
 	err           error
 }
 
@@ -140,7 +148,7 @@ func (f *flushed) Flush() error {
 	return err
 }
 
-func TestEachEventIsFlushed(t *testing.T) {
+func TestEmitFlushesEachEvent(t *testing.T) {
 	t.Parallel()
 	var w flushed
 	e := observe.NewEmitter(&w, fixedClock{}, slog.New(slog.DiscardHandler))
@@ -154,8 +162,8 @@ func TestEachEventIsFlushed(t *testing.T) {
 	}
 }
 
-// A full disk costs events while it is full, never a later one.
-func TestEventsGoOnAfterAFailure(t *testing.T) {
+// A full disk loses events only while it is full.
+func TestEmitterRecoversAfterFailedWrites(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	full := errors.New("disk full")
@@ -172,14 +180,16 @@ func TestEventsGoOnAfterAFailure(t *testing.T) {
 		t.Errorf("a reader sees %q", lines)
 	}
 	if err := e.Err(); !errors.Is(err, full) || !strings.Contains(err.Error(), "worker_deregistered") {
-		t.Errorf("Err() = %v", err)
+		t.Errorf("Err() = %v, want the first failure with its event", err)
 	}
-	if got := log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "events are lost") || !strings.Contains(got, `"lost":3`) {
-		t.Errorf("the log says\n%s", got)
+	got := log.String()
+	if strings.Count(got, "\n") != 2 || !strings.Contains(got, "cannot write events") ||
+		!strings.Contains(got, `"lost":3`) {
+		t.Errorf("the log has\n%s\nwant one warning each when writing fails and works again", got)
 	}
 }
 
-func TestANilEmitterDoesNothing(t *testing.T) {
+func TestNilEmitterDoesNothing(t *testing.T) {
 	t.Parallel()
 	var e *observe.Emitter
 	e.Emit(t.Context(), observe.WorkerDeregistered{Worker: "a"})
@@ -188,11 +198,10 @@ func TestANilEmitterDoesNothing(t *testing.T) {
 	}
 }
 
-// What nobody watches costs next to nothing.
-func TestTellingNobodyTakesNoMemoryOfItsOwn(t *testing.T) {
+func TestRecordWithoutReceiversAllocatesNothing(t *testing.T) {
 	var e observe.Event = observe.ShardClaimed{}
 	log, ctx := slog.New(slog.DiscardHandler), t.Context()
 	if n := testing.AllocsPerRun(100, func() { observe.Observer{}.Record(ctx, log, e) }); n > 0 {
-		t.Errorf("%v allocations", n)
+		t.Errorf("%v allocations, want 0", n)
 	}
 }

@@ -7,49 +7,48 @@ import (
 	"rollout/events"
 )
 
-// WorkerRegistered is a worker's first heartbeat.
+// WorkerRegistered reports the first heartbeat of a worker.
 type WorkerRegistered struct {
 	Worker, Pool string
-	MaxInFlight  int // requests at once
+	MaxInFlight  int // the most concurrent requests
 }
 
-// WorkerHeartbeat is every later one.
+// WorkerHeartbeat reports each later heartbeat of a worker.
 type WorkerHeartbeat struct {
 	Worker, Pool, State string
-	Shards              int           // held
-	Busy, MaxInFlight   int           // requests at the engine, and at most
-	EngineAway          bool          // the engine can't answer
-	Late                time.Duration // behind its time
+	Shards              int           // held shards
+	Busy, MaxInFlight   int           // current and most concurrent requests to the engine
+	EngineAway          bool          // the engine does not answer
+	Late                time.Duration // how late the heartbeat was written
 }
 
-// WorkerDraining says that a worker begins its orderly end.
+// WorkerDraining reports that a worker begins to drain.
 type WorkerDraining struct {
 	Worker, Reason string
-	Shards         int // held
+	Shards         int // held shards
 }
 
-// WorkerDeregistered says that a worker ended in order.
+// WorkerDeregistered reports the orderly end of a worker.
 type WorkerDeregistered struct{ Worker string }
 
-// WorkerFenced says that a worker could not renew its heartbeat and writes no
-// more.
+// WorkerFenced reports that a worker could not renew its heartbeat and stopped writing.
 type WorkerFenced struct{ Worker, Reason string }
 
-// WorkerFailed says that others judged a worker dead.
+// WorkerFailed reports that another process found a worker dead.
 type WorkerFailed struct {
 	Worker  string
 	DueAt   time.Time
 	Overdue time.Duration
-	Shards  int // it held
+	Shards  int // shards that the worker held
 }
 
-// EngineStarted says that an engine can answer, for the first time or again.
+// EngineStarted reports that an engine answers, for the first time or again.
 type EngineStarted struct{ Server, Model string }
 
-// EngineDied says that a server died, or was started anew, with requests.
+// EngineDied reports that a server crashed or restarted while it processed requests.
 type EngineDied struct {
 	Server string
-	Start  string // names the start that ended; "" if it does not say
+	Start  string // identifies the start that ended; "" if unknown
 }
 
 // EventName returns "worker_registered".
@@ -79,7 +78,7 @@ func (EngineDied) EventName() string { return events.ObserveEngineDied }
 // Level is info.
 func (WorkerRegistered) Level() slog.Level { return slog.LevelInfo }
 
-// Level is below debug: there are too many.
+// Level is below debug, because these events are too frequent.
 func (WorkerHeartbeat) Level() slog.Level { return unlogged }
 
 // Level is info.
@@ -102,7 +101,8 @@ func (EngineDied) Level() slog.Level { return slog.LevelWarn }
 
 // Attrs are worker, pool, in_flight.
 func (e WorkerRegistered) Attrs() []slog.Attr {
-	return []slog.Attr{slog.String(KeyWorker, e.Worker), slog.String(KeyPool, e.Pool), slog.Int("in_flight", e.MaxInFlight)}
+	return []slog.Attr{slog.String(KeyWorker, e.Worker), slog.String(KeyPool, e.Pool),
+		slog.Int("in_flight", e.MaxInFlight)}
 }
 
 // Attrs are worker, pool, state, shards, busy, in_flight, engine_away,

@@ -10,8 +10,9 @@ import (
 	"rollout/shared/core/health"
 )
 
-// Liveness tells whether the workers of this process live and can work, by the
-// events that they tell. A nil Pulse knows of none.
+// Liveness knows from the events of this process's workers whether they are alive and
+// ready. A nil Liveness has no workers and is always ready. It is safe for concurrent
+// use.
 type Liveness struct {
 	clock   clock.Clock
 	limit   time.Duration
@@ -21,7 +22,7 @@ type Liveness struct {
 	last map[string]workerStatus // by worker
 }
 
-// workerStatus is a worker as it told last.
+// workerStatus is a worker's status according to its last heartbeat.
 type workerStatus struct {
 	at         time.Time
 	pool       string
@@ -29,13 +30,13 @@ type workerStatus struct {
 	draining   bool
 }
 
-// NewLiveness returns the pulse of a process of so many workers, whose heartbeats
-// may be limit apart.
+// NewLiveness returns the liveness of a process with the given number of workers. A
+// worker without a heartbeat for longer than limit is not alive.
 func NewLiveness(c clock.Clock, limit time.Duration, workers int) *Liveness {
 	return &Liveness{clock: c, limit: limit, workers: workers, last: map[string]workerStatus{}}
 }
 
-// record takes in what an event says about a worker.
+// record updates the status of the worker that an event is about.
 func (p *Liveness) record(e Event) {
 	if p == nil {
 		return
@@ -44,17 +45,19 @@ func (p *Liveness) record(e Event) {
 	defer p.mu.Unlock()
 	switch e := e.(type) {
 	case WorkerHeartbeat:
-		p.last[e.Worker] = workerStatus{at: p.clock.Now(), pool: e.Pool, init: e.State == string(health.Init), away: e.EngineAway,
-			draining: e.State == string(health.Draining)}
+		p.last[e.Worker] = workerStatus{
+			at: p.clock.Now(), pool: e.Pool, away: e.EngineAway,
+			init: e.State == string(health.Init), draining: e.State == string(health.Draining),
+		}
 	case WorkerDeregistered:
 		delete(p.last, e.Worker)
-	case WorkerFenced: // it starts anew under another name
+	case WorkerFenced: // the worker registers again under another name
 		delete(p.last, e.Worker)
 	}
 }
 
-// Check reports whether the workers live, and why they can't work; nothing if
-// they can. A process whose workers do not live should be started again.
+// Check reports whether the workers are alive, and the reasons why they are not ready;
+// nil means ready. A process whose workers are not alive should be restarted.
 func (p *Liveness) Check() (alive bool, why []string) {
 	if p == nil {
 		return true, nil
@@ -71,11 +74,12 @@ func (p *Liveness) Check() (alive bool, why []string) {
 		switch {
 		case silence > p.limit:
 			alive = false
-			why = append(why, fmt.Sprintf("a worker of pool %s has not renewed its heartbeat for %s", w.pool, silence.Round(time.Second)))
+			why = append(why, fmt.Sprintf("a worker of pool %s has not renewed its heartbeat for %s",
+				w.pool, silence.Round(time.Second)))
 		case w.draining:
-			why = append(why, "a worker of pool "+w.pool+" is on its way out")
+			why = append(why, "a worker of pool "+w.pool+" is draining")
 		case w.init, w.away:
-			why = append(why, "the engine of pool "+w.pool+" can't answer")
+			why = append(why, "the engine of pool "+w.pool+" does not answer")
 		}
 	}
 	slices.Sort(why)

@@ -9,16 +9,16 @@ import (
 	"rollout/shared/fault"
 )
 
-// Format is how log lines look. Example: "text".
+// Format is the format of log lines. Example: "text".
 type Format string
 
-// The formats.
+// Formats of log lines.
 const (
 	Text Format = "text" // for people
 	JSON Format = "json" // for machines
 )
 
-// ParseFormat reads "text" or "json".
+// ParseFormat parses "text" or "json". Other values are Invalid.
 func ParseFormat(s string) (Format, error) {
 	switch f := Format(strings.ToLower(s)); f {
 	case Text, JSON:
@@ -27,7 +27,7 @@ func ParseFormat(s string) (Format, error) {
 	return "", &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("unknown log format %q", s), Remedy: "use text or json"}
 }
 
-// ParseLevel reads "debug", "info", "warn" or "error".
+// ParseLevel parses "debug", "info", "warn" or "error". Other values are Invalid.
 func ParseLevel(s string) (slog.Level, error) {
 	switch strings.ToLower(s) {
 	case "debug":
@@ -39,11 +39,13 @@ func ParseLevel(s string) (slog.Level, error) {
 	case "error":
 		return slog.LevelError, nil
 	}
-	return 0, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("unknown log level %q", s), Remedy: "use debug, info, warn or error"}
+	return 0, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("unknown log level %q", s),
+		Remedy: "use debug, info, warn or error"}
 }
 
-// NewLogger returns a logger that writes lines of the level and above to w,
-// one Write each, with the ids in its context, without secrets, and calmly.
+// NewLogger returns a logger that writes lines of the level and above to w, one Write per
+// line. The lines have the ids of their context; see AddContextIDs. The logger removes
+// secrets, see Redact, and limits repeated errors, see Throttle.
 func NewLogger(w io.Writer, f Format, level slog.Leveler) *slog.Logger {
 	o := &slog.HandlerOptions{Level: level}
 	if f == JSON {
@@ -53,7 +55,8 @@ func NewLogger(w io.Writer, f Format, level slog.Leveler) *slog.Logger {
 	return slog.New(AddContextIDs(Throttle(Redact(slog.NewTextHandler(w, o)))))
 }
 
-// clockOnly is the time of a text line: the day is known to who reads it.
+// clockOnly is the format of the time of a text line. It omits the date, which the reader
+// of a terminal knows.
 const clockOnly = "15:04:05.000"
 
 func shortTime(groups []string, a slog.Attr) slog.Attr {

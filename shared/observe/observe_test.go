@@ -33,7 +33,7 @@ func TestLoggersNeverWriteSecrets(t *testing.T) {
 		log.Info("attr", "token", "s3cr3t", "nested", slog.GroupValue(slog.String("password", "s3cr3t")))
 		log.WithGroup("request").Info("group", "authorization", []byte("s3cr3t"), "user", "ann", "token_count", 7)
 		if strings.Contains(out.String(), "s3cr3t") || strings.Contains(out.String(), "czNjcjN0") {
-			t.Errorf("%s: a secret is shown:\n%s", format, &out)
+			t.Errorf("%s: the log has a secret:\n%s", format, &out)
 		}
 		for _, kept := range []string{"ann", "7", observe.Redacted} {
 			if !strings.Contains(out.String(), kept) {
@@ -43,7 +43,7 @@ func TestLoggersNeverWriteSecrets(t *testing.T) {
 	}
 }
 
-func TestLoggerKeepsToItsLevel(t *testing.T) {
+func TestLoggerOmitsLinesBelowItsLevel(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	log := observe.NewLogger(&out, observe.Text, slog.LevelWarn)
@@ -54,12 +54,14 @@ func TestLoggerKeepsToItsLevel(t *testing.T) {
 	}
 }
 
-func TestParseRefusesUnknownNames(t *testing.T) {
+func TestParseRefusesUnknownNamesWithRemedy(t *testing.T) {
 	t.Parallel()
-	if _, err := observe.ParseLevel("chatty"); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "debug, info, warn or error") {
+	_, err := observe.ParseLevel("chatty")
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "debug, info, warn or error") {
 		t.Errorf("ParseLevel: %v", err)
 	}
-	if _, err := observe.ParseFormat("xml"); !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "text or json") {
+	_, err = observe.ParseFormat("xml")
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "text or json") {
 		t.Errorf("ParseFormat: %v", err)
 	}
 	if l, err := observe.ParseLevel("WARN"); l != slog.LevelWarn || err != nil {

@@ -9,49 +9,47 @@ import (
 	"rollout/shared/core/run"
 )
 
-// Observer is who is told of what happens, besides logs. The zero value tells
-// nobody, which costs nothing.
+// Observer are the receivers of a process's events, in addition to its log. Each field may
+// be nil. The zero value has no receivers and costs nothing.
 type Observer struct {
-	Events   *Emitter  // the event stream; nil is none
-	Meter    Meter     // nil is none
-	Liveness *Liveness // nil is none
-	Tracer   *Tracer   // nil makes no spans
+	Events   *Emitter // the event stream
+	Meter    Meter
+	Liveness *Liveness
+	Tracer   *Tracer // creates spans
 }
 
-// Meter counts. Its methods are called from many goroutines and must not
-// block.
+// Meter collects metrics. Its methods are called concurrently and must not block.
 type Meter interface {
-	// Count hears of every event but Sample.
+	// Count counts an event. It is not called for ItemDone.
 	Count(Event)
-	// RecordRequest hears how long every request to an engine took, and how it ended.
+	// RecordRequest records the duration and the result of a request to an engine.
 	RecordRequest(took time.Duration, err error)
-	// RecordTokens hears what every item's row took, in tokens, and of those that led to
-	// none.
+	// RecordTokens records the tokens of an item's row, and wasted tokens, which did not
+	// lead to a row.
 	RecordTokens(prompt, completion, wasted int64)
-	// RecordScan hears, again and again, of all open runs and of all workers that
-	// have a heartbeat.
+	// RecordScan records the periodic scan of all open runs and all heartbeats.
 	RecordScan(Scan)
-	// AddServerSource names who tells how the inference servers of a worker stand, when
-	// somebody wants to know.
-	AddServerSource(ask func() []Server)
+	// AddServerSource adds a function that returns the status of the inference servers of
+	// a worker. The Meter calls it whenever it reports its metrics.
+	AddServerSource(status func() []Server)
 }
 
-// Server is how an inference server stands.
+// Server is the status of an inference server.
 type Server struct {
 	Name     string
-	Up       bool // it gets requests
+	Up       bool // the server gets requests
 	InFlight int
-	Limit    int // requests at once; 0 if it has none of its own
+	Limit    int // the most concurrent requests; 0 if the server has no limit of its own
 }
 
-// Scan is what one look at an installation's documents found.
+// Scan is the result of one scan of an installation's documents.
 type Scan struct {
-	Runs       []run.State
+	Runs       []run.State // open runs
 	Heartbeats []health.Heartbeat
-	IsDead     func(health.Heartbeat) bool // tells which of them are dead
+	IsDead     func(health.Heartbeat) bool // reports whether the worker is dead
 }
 
-// Record passes an event on to the log and to everybody who watches.
+// Record passes an event to the log and to all receivers.
 func (w Observer) Record(ctx context.Context, log *slog.Logger, e Event) {
 	if log.Enabled(ctx, e.Level()) {
 		log.LogAttrs(ctx, e.Level(), e.EventName(), e.Attrs()...)

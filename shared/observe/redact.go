@@ -8,12 +8,12 @@ import (
 	"unicode"
 )
 
-// Redacted stands in place of a secret.
+// Redacted replaces the value of a secret.
 const Redacted = "***"
 
-// Redact returns a handler that passes records on to h with the values of
-// attributes whose keys look like a secret's replaced, in groups too.
-// Numbers, times and booleans are kept: a count of tokens is no token.
+// Redact returns a handler that replaces the values of attributes whose keys look like a
+// secret's, also in groups, and passes the records to h. It keeps numbers, times and
+// booleans: a count of tokens is not a secret.
 func Redact(h slog.Handler) slog.Handler { return redactor{h} }
 
 type redactor struct{ next slog.Handler }
@@ -33,8 +33,8 @@ func (r redactor) WithAttrs(as []slog.Attr) slog.Handler {
 	return redactor{r.next.WithAttrs(redactAll(as))}
 }
 
-// WithGroup keeps the group's name out of the judgement: a group named after
-// a secret would hide attributes that are none.
+// WithGroup ignores the name of the group: a group whose name looks like a secret's may
+// contain other attributes.
 func (r redactor) WithGroup(name string) slog.Handler { return redactor{r.next.WithGroup(name)} }
 
 func redactAll(as []slog.Attr) []slog.Attr {
@@ -58,11 +58,11 @@ func redact(a slog.Attr) slog.Attr {
 	return slog.Attr{Key: a.Key, Value: v}
 }
 
-// secretWords are words of a key that alone make it look secret.
+// secretWords are words that make a key look like a secret's.
 var secretWords = []string{"secret", "secrets", "password", "passwd", "passphrase", "token", "apikey",
 	"authorization", "bearer", "cookie", "credential", "credentials"}
 
-// secretPairs are neighbouring words that do so together.
+// secretPairs are pairs of consecutive words that make a key look like a secret's.
 var secretPairs = [][2]string{{"api", "key"}, {"access", "key"}, {"private", "key"}, {"signing", "key"}}
 
 // LooksSecret reports whether a key names a secret: "api_key", "hfToken" and
@@ -80,8 +80,8 @@ func LooksSecret(key string) bool {
 	return false
 }
 
-// wordsOf cuts a key at everything but letters and digits, and where a
-// lower-case letter meets an upper-case one.
+// wordsOf splits a key at every character that is not a letter or a digit, and between a
+// lower-case and an upper-case letter.
 func wordsOf(key string) []string {
 	var b strings.Builder
 	lower := false

@@ -9,71 +9,71 @@ import (
 	"rollout/shared/fault"
 )
 
-// Gaps between two lines of one complaint: doubling while it goes on.
+// Limits of throttled lines. The gap between two lines doubles as long as the problem
+// lasts.
 const (
 	firstGap = 10 * time.Second
 	lastGap  = 10 * time.Minute
-	// maxComplaints bounds how many are remembered; beyond it some are told
-	// again.
-	maxComplaints = 1024
+	// maxProblems is the most remembered problems. Beyond it they are forgotten, and
+	// their next lines are written at once.
+	maxProblems = 1024
 )
 
-// Throttle returns a handler that tells a lasting trouble now and then instead of
-// each time it is met. A trouble is a warning or error with an error of the
-// world around: a disk that is full, read-only or damaged, a store or server
-// that is away. It is told at once; the same message about the same run, with
-// an error of the same kind, is then held back for a while, and the next line
-// says in `held` how many were. Everything else passes.
+// Throttle returns a handler that limits the lines about a persistent problem. Such a line
+// is a warning or an error with an error of the environment: a full, read-only or damaged
+// disk, or an unavailable store or server. The first line is written at once. Lines with
+// the same message, the same run and the same kind of error are then dropped for a while;
+// the attribute `held` of the next line is their number. All other lines pass.
 func Throttle(h slog.Handler) slog.Handler {
-	return &throttle{Handler: h, complaints: &complaints{last: map[complaint]*told{}}}
+	return &throttle{Handler: h, problems: &problems{last: map[problem]*lastLine{}}}
 }
 
 type throttle struct {
 	slog.Handler
-	complaints *complaints // shared by all loggers made of this one
-	run        string      // what With said
+	problems *problems // shared by all loggers derived from this one
+	run      string    // the run of the logger's own attributes
 }
 
-// complaint is what makes two lines the same one.
-type complaint struct {
+// problem identifies the lines that are about the same problem.
+type problem struct {
 	message, run string
 	kind         fault.Kind
 }
 
-// told is when a complaint was told last.
-type told struct {
+// lastLine describes the last written line about a problem.
+type lastLine struct {
 	at   time.Time
-	gap  time.Duration // until it may be told again
-	held int           // since then
+	gap  time.Duration // until the next line may be written
+	held int           // lines that were dropped since
 }
 
-// complaints are those told lately.
-type complaints struct {
+// problems are the problems with recent lines.
+type problems struct {
 	mu   sync.Mutex
-	last map[complaint]*told
+	last map[problem]*lastLine
 }
 
 func (c *throttle) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level < slog.LevelWarn {
 		return c.Handler.Handle(ctx, r)
 	}
-	key := complaint{message: r.Message, run: c.run}
-	lasting := false
+	key := problem{message: r.Message, run: c.run}
+	persistent := false
 	r.Attrs(func(a slog.Attr) bool {
 		if a.Key == KeyRun {
 			key.run = a.Value.String()
 		}
-		if err, ok := a.Value.Any().(error); ok && !lasting {
+		if err, ok := a.Value.Any().(error); ok && !persistent {
 			key.kind = fault.KindOf(err)
-			lasting = isPersistent(key.kind)
+			persistent = isPersistent(key.kind)
 		}
 		return true
 	})
-	if !lasting {
+	if !persistent {
 		return c.Handler.Handle(ctx, r)
 	}
-	held, tell := c.complaints.tell(key, r.Time)
-	if !tell {
+	held, ok := c.problems.allow(key, r.Time)
+	if !ok {
 		return nil
 	}
 	if held > 0 {
@@ -83,8 +83,8 @@ func (c *throttle) Handle(ctx context.Context, r slog.Record) error {
 	return c.Handler.Handle(ctx, r)
 }
 
-// isPersistent reports whether a kind is of troubles that last until somebody
-// mends something.
+// isPersistent reports whether errors of the kind usually last until their cause is
+// repaired.
 func isPersistent(k fault.Kind) bool {
 	switch k {
 	case fault.Exhausted, fault.Denied, fault.Unavailable, fault.Throttled, fault.Corrupt:
@@ -93,9 +93,9 @@ func isPersistent(k fault.Kind) bool {
 	return false
 }
 
-// tell reports whether a complaint may be told now, and how many were held
-// back since it was told last.
-func (c *complaints) tell(key complaint, now time.Time) (held int, ok bool) {
+// allow reports whether a line about a problem may be written now, and how many lines were
+// dropped since the last one.
+func (c *problems) allow(key problem, now time.Time) (held int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.last[key]
@@ -104,11 +104,11 @@ func (c *complaints) tell(key complaint, now time.Time) (held int, ok bool) {
 		since = now.Sub(t.at)
 	}
 	switch {
-	case t == nil || since < 0 || since > 2*t.gap: // new, or new again
-		if len(c.last) >= maxComplaints {
+	case t == nil || since < 0 || since > 2*t.gap: // the problem is new, or has recurred
+		if len(c.last) >= maxProblems {
 			clear(c.last)
 		}
-		c.last[key] = &told{at: now, gap: firstGap}
+		c.last[key] = &lastLine{at: now, gap: firstGap}
 		if t != nil {
 			held = t.held
 		}
@@ -118,7 +118,7 @@ func (c *complaints) tell(key complaint, now time.Time) (held int, ok bool) {
 		return 0, false
 	}
 	held = t.held
-	*t = told{at: now, gap: min(2*t.gap, lastGap)}
+	*t = lastLine{at: now, gap: min(2*t.gap, lastGap)}
 	return held, true
 }
 

@@ -12,8 +12,8 @@ import (
 	"rollout/shared/observe"
 )
 
-// told runs f with a calm logger, in time of its own, and returns the lines.
-func told(t *testing.T, f func(log *slog.Logger)) (lines []string) {
+// throttled runs f with a logger and a fake clock, and returns the written lines.
+func throttled(t *testing.T, f func(log *slog.Logger)) (lines []string) {
 	t.Helper()
 	synctest.Test(t, func(*testing.T) {
 		var b bytes.Buffer
@@ -23,10 +23,10 @@ func told(t *testing.T, f func(log *slog.Logger)) (lines []string) {
 	return lines
 }
 
-func TestALastingTroubleIsToldNowAndThen(t *testing.T) {
+func TestPersistentProblemIsLoggedWithGrowingGaps(t *testing.T) {
 	t.Parallel()
 	full := fault.New(fault.Exhausted, "the disk is full")
-	lines := told(t, func(log *slog.Logger) {
+	lines := throttled(t, func(log *slog.Logger) {
 		for range 4 * 60 { // a minute
 			log.Warn("scan failed", "error", full)
 			<-time.After(250 * time.Millisecond)
@@ -35,19 +35,21 @@ func TestALastingTroubleIsToldNowAndThen(t *testing.T) {
 		log.Warn("scan failed", "error", full)
 	})
 	if len(lines) != 4 {
-		t.Fatalf("it is told %d times, want at 0, 10 and 30 s, and when it is new again:\n%s", len(lines), strings.Join(lines, "\n"))
+		t.Fatalf("%d lines, want lines at 0, 10 and 30 s, and when the problem recurs:\n%s",
+			len(lines), strings.Join(lines, "\n"))
 	}
 	for i, want := range []string{"", "held=39", "held=79", "held=119"} {
-		if !strings.Contains(lines[i], "the disk is full") || !strings.Contains(lines[i], want) || want == "" && strings.Contains(lines[i], "held") {
+		if !strings.Contains(lines[i], "the disk is full") || !strings.Contains(lines[i], want) ||
+			want == "" && strings.Contains(lines[i], "held") {
 			t.Errorf("line %d is %q, want %q", i, lines[i], want)
 		}
 	}
 }
 
-func TestWhatIsNotTheSameTroubleIsTold(t *testing.T) {
+func TestDifferentProblemsAreNotThrottled(t *testing.T) {
 	t.Parallel()
 	full, gone := fault.New(fault.Exhausted, "full"), fault.New(fault.Unavailable, "gone")
-	lines := told(t, func(log *slog.Logger) {
+	lines := throttled(t, func(log *slog.Logger) {
 		log.Warn("scan failed", "error", full)
 		log.Warn("scan failed", "error", gone)                         // another kind
 		log.Warn("heartbeat failed", "error", full)                    // another message
@@ -61,18 +63,18 @@ func TestWhatIsNotTheSameTroubleIsTold(t *testing.T) {
 		log.Info("state", "error", full)
 	})
 	if len(lines) != 11 {
-		t.Errorf("%d of 11 lines are told:\n%s", len(lines), strings.Join(lines, "\n"))
+		t.Errorf("%d lines, want 11:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
 }
 
-func TestAllLoggersOfAProcessShareATrouble(t *testing.T) {
+func TestDerivedLoggersShareThrottle(t *testing.T) {
 	t.Parallel()
 	full := fault.New(fault.Exhausted, "full")
-	lines := told(t, func(log *slog.Logger) {
+	lines := throttled(t, func(log *slog.Logger) {
 		log.With("worker", "1").Warn("heartbeat failed", "error", full)
-		log.With("worker", "2").WithGroup("g").Warn("heartbeat failed", "error", full) // the same process under another name
+		log.With("worker", "2").WithGroup("g").Warn("heartbeat failed", "error", full) // a derived logger of the same process
 	})
 	if len(lines) != 1 {
-		t.Errorf("it is told %d times:\n%s", len(lines), strings.Join(lines, "\n"))
+		t.Errorf("%d lines, want 1:\n%s", len(lines), strings.Join(lines, "\n"))
 	}
 }

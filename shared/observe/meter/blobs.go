@@ -8,7 +8,7 @@ import (
 	"rollout/shared/blob"
 )
 
-// Blobs returns the bucket with its calls counted.
+// Blobs returns s with metrics of its calls.
 func (m *Meter) Blobs(s blob.Store) blob.Store {
 	if m == nil {
 		return s

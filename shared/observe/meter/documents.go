@@ -7,8 +7,8 @@ import (
 	"rollout/shared/document"
 )
 
-// Documents returns the store with its calls counted. The result is a Watcher
-// if s is one.
+// Documents returns s with metrics of its calls. The result is a document.Watcher if s is
+// one.
 func (m *Meter) Documents(s document.Store) document.Store {
 	if m == nil {
 		return s
@@ -54,7 +54,9 @@ func (d docs) Create(ctx context.Context, key string, value []byte) (rev documen
 	return d.store.Create(ctx, key, value)
 }
 
-func (d docs) Replace(ctx context.Context, key string, value []byte, old document.Revision) (rev document.Revision, err error) {
+func (d docs) Replace(ctx context.Context, key string, value []byte, old document.Revision) (
+	rev document.Revision, err error,
+) {
 	defer d.called("replace", key, time.Now(), &err)
 	return d.store.Replace(ctx, key, value, old)
 }

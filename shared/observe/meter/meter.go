@@ -1,9 +1,9 @@
-// Package meter counts for Prometheus what happens in a process: what the
-// functions and workers tell, and every call through a port.
+// Package meter collects the Prometheus metrics of a process: the events of functions and
+// workers, and the calls of every port.
 //
-// A Meter has a registry of its own. Its labels have few values: kinds,
-// operations, pools, and the runs that are open, of which only so many are
-// told one by one. It never names an item, and costs a sample a few additions.
+// A Meter has its own registry. Its labels have few values: kinds, operations, pools, and
+// a limited number of open runs. No label identifies an item. Recording an item takes a
+// few additions and allocates no memory.
 package meter
 
 import (
@@ -18,10 +18,11 @@ import (
 	"rollout/shared/observe"
 )
 
-// namespace begins every name.
+// namespace is the prefix of every metric name.
 const namespace = "rollout"
 
-// Meter is a process's. A nil Meter wraps no port.
+// Meter has the metrics of a process. It is safe for concurrent use. A nil Meter returns
+// ports unwrapped.
 type Meter struct {
 	registry *prometheus.Registry
 	ports    ports
@@ -33,25 +34,33 @@ type Meter struct {
 
 var _ observe.Meter = (*Meter)(nil)
 
-// New returns a meter that has counted nothing.
+// New returns a meter whose counters are 0.
 func New() *Meter {
-	m := &Meter{registry: prometheus.NewRegistry(), ports: newPorts(), work: newWork(), workers: newWorkers(), scan: newScan()}
-	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewBuildInfoCollector())
-	for _, group := range [][]prometheus.Collector{m.ports.all(), m.work.all(), m.workers.all(), {&m.scan, &m.servers}} {
+	m := &Meter{registry: prometheus.NewRegistry(), ports: newPorts(), work: newWork(), workers: newWorkers()}
+	m.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector(),
+		&m.scan,
+		&m.servers,
+	)
+	for _, group := range [][]prometheus.Collector{m.ports.all(), m.work.all(), m.workers.all()} {
 		m.registry.MustRegister(group...)
 	}
 	return m
 }
 
-// Handler answers with what was counted, at most a few at a time.
+// Handler returns the metrics over HTTP, to at most four requests at a time.
 func (m *Meter) Handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4, Timeout: 10 * time.Second, ErrorHandling: promhttp.ContinueOnError})
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{
+		MaxRequestsInFlight: 4, Timeout: 10 * time.Second, ErrorHandling: promhttp.ContinueOnError,
+	})
 }
 
-// Gatherer gives what was counted, for tests and other ways out.
+// Gatherer returns the registry, for tests and other exporters.
 func (m *Meter) Gatherer() prometheus.Gatherer { return m.registry }
 
-// Code is the value of the label code: "ok" or the kind of fault.
+// code returns the value of the label code: "ok" or the kind of the error.
 func code(err error) string {
 	if err == nil {
 		return "ok"
@@ -59,31 +68,33 @@ func code(err error) string {
 	return fault.KindOf(err).String()
 }
 
-// Count takes in an event.
+// Count counts an event; see observe.Meter.
 func (m *Meter) Count(e observe.Event) {
 	m.work.count(e)
 	m.workers.count(e)
 }
 
-// RecordRequest takes in a request to an engine.
-func (m *Meter) RecordRequest(took time.Duration, err error) { m.work.asked(took, err) }
+// RecordRequest records a request to an engine; see observe.Meter.
+func (m *Meter) RecordRequest(took time.Duration, err error) { m.work.request(took, err) }
 
-// RecordTokens takes in the tokens of an item's row.
+// RecordTokens records the tokens of an item's row; see observe.Meter.
 func (m *Meter) RecordTokens(prompt, completion, wasted int64) {
 	m.work.row(prompt, completion, wasted)
 }
 
-// RecordScan takes in a look at an installation.
+// RecordScan records a scan of an installation; see observe.Meter.
 func (m *Meter) RecordScan(s observe.Scan) { m.scan.set(s) }
 
-// TrackCommits counts the synced transactions of a laptop's state, as told by the
-// function.
-func (m *Meter) TrackCommits(told func() int64) {
+// TrackCommits adds a counter of the transactions of the embedded state. commits returns
+// their current number.
+func (m *Meter) TrackCommits(commits func() int64) {
 	if m == nil {
 		return
 	}
-	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Namespace: namespace, Name: "state_commits_total",
-		Help: "Transactions that were synced to the state's database."}, func() float64 { return float64(told()) }))
+	m.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Namespace: namespace, Name: "state_commits_total",
+		Help: "Transactions that were synced to the state's database.",
+	}, func() float64 { return float64(commits()) }))
 }
 
 func counter(name, help string) prometheus.Counter {
@@ -99,5 +110,6 @@ func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 }
 
 func histograms(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}, labels)
+	o := prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets}
+	return prometheus.NewHistogramVec(o, labels)
 }

@@ -7,8 +7,7 @@ import (
 	"rollout/shared/queue"
 )
 
-// Queues returns the queues with their calls counted. The result is a Depther
-// if q is one.
+// Queues returns q with metrics of its calls. The result is a queue.Depther if q is one.
 func (m *Meter) Queues(q queue.Queues) queue.Queues {
 	if m == nil {
 		return q
@@ -43,7 +42,9 @@ func (q queues) Send(ctx context.Context, name string, bodies [][]byte, delay ti
 	return err
 }
 
-func (q queues) Receive(ctx context.Context, name string, max int, visibility, wait time.Duration) ([]queue.Message, error) {
+func (q queues) Receive(ctx context.Context, name string, max int, visibility, wait time.Duration) (
+	[]queue.Message, error,
+) {
 	ms, err := q.queues.Receive(ctx, name, max, visibility, wait)
 	q.meter.queues.WithLabelValues("receive", name, code(err)).Inc()
 	if len(ms) > 0 {

@@ -15,15 +15,15 @@ import (
 	"rollout/shared/queue"
 )
 
-// maxRuns bounds how many open runs are told one by one: those that started
-// last. All of them count by phase.
+// maxRuns is the most open runs with metrics of their own: those that started last. The
+// metrics by phase include all runs.
 const maxRuns = 50
 
-// scrapeTime is how long the depths of all queues may take to ask for.
+// scrapeTime is the time limit of reading the depths of all queues.
 const scrapeTime = 3 * time.Second
 
-// scan tells what is so now, rather than what happened: of open runs, of the
-// installation's workers, and of queues.
+// scan has the gauges of the current state of open runs, of the installation's workers and
+// of queues.
 type scan struct {
 	mu     sync.Mutex
 	runs   []run.State // the newest, at most maxRuns
@@ -34,21 +34,22 @@ type scan struct {
 	names  []string
 }
 
-// poolState tells apart how the workers of a pool are.
+// poolState is a pool and a state of its workers.
 type poolState struct{ pool, state string }
 
-func newScan() scan { return scan{} }
-
-// dead is the state of a worker whose heartbeat is over.
+// dead is the state of a worker whose heartbeat has expired.
 const dead = "dead"
 
+// set replaces the state by the result of a scan.
 func (s *scan) set(x observe.Scan) {
 	phases := map[run.Phase]int{}
 	for _, r := range x.Runs {
 		phases[r.Phase]++
 	}
 	runs := slices.Clone(x.Runs)
-	slices.SortFunc(runs, func(a, b run.State) int { return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(a.Run, b.Run)) })
+	slices.SortFunc(runs, func(a, b run.State) int {
+		return cmp.Or(b.StartedAt.Compare(a.StartedAt), cmp.Compare(a.Run, b.Run))
+	})
 	pools, busy := map[poolState]int{}, map[string]int{}
 	for _, b := range x.Heartbeats {
 		state := string(b.State)
@@ -67,8 +68,8 @@ func (s *scan) set(x observe.Scan) {
 	s.runs, s.phases, s.pools, s.busy = runs[:min(len(runs), maxRuns)], phases, pools, busy
 }
 
-// TrackQueueDepths lets the meter tell how many messages the named queues have, and
-// their dead letters, if the store can say.
+// TrackQueueDepths adds gauges of the messages and the dead letters of the named queues, if
+// q is a queue.Depther.
 func (m *Meter) TrackQueueDepths(q queue.Queues, names ...string) {
 	m.scan.mu.Lock()
 	defer m.scan.mu.Unlock()
@@ -80,22 +81,27 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
 }
 
-// What a scan tells.
+// Metrics of scan.
 var (
-	openRuns   = describe("open_runs", "Runs that have not ended, by phase.", "phase")
-	runItems   = describe("run_items", "Items of an open run: planned, and of shards that are done, answered and failed.", "run", "state")
-	runShards  = describe("run_shards", "Shards of an open run: planned, dispatched, done.", "run", "state")
-	runTokens  = describe("run_tokens", "Tokens of an open run's done shards.", "run", "kind")
-	runPhase   = describe("run_phase", "1 for the phase that an open run is in.", "run", "phase")
-	poolSize   = describe("workers", "Workers that have a heartbeat, by how they are.", "pool", "state")
-	poolBusy   = describe("pool_requests_in_flight", "Requests of all living workers of the pool at their engines.", "pool")
-	queueDepth = describe("queue_messages", "Messages in a queue: those that can be received, and those being handled.", "queue", "state")
-	deadDepth  = describe("queue_dead_letters", "Messages that nobody could act on.", "queue")
+	openRuns = describe("open_runs", "Runs that have not ended, by phase.", "phase")
+	runItems = describe("run_items",
+		"Items of an open run: planned, and, of done shards, answered and failed.", "run", "state")
+	runShards = describe("run_shards", "Shards of an open run: planned, dispatched, done.", "run", "state")
+	runTokens = describe("run_tokens", "Tokens of an open run's done shards.", "run", "kind")
+	runPhase  = describe("run_phase", "1 for the current phase of an open run.", "run", "phase")
+	poolSize  = describe("workers", "Workers that have a heartbeat, by state.", "pool", "state")
+	poolBusy  = describe("pool_requests_in_flight",
+		"Requests of all live workers of the pool to their engines.", "pool")
+	queueDepth = describe("queue_messages",
+		"Messages in a queue: visible ones, and hidden ones, which are being handled.", "queue", "state")
+	deadDepth = describe("queue_dead_letters", "Messages that could not be handled.", "queue")
 )
 
 // Describe implements prometheus.Collector.
 func (s *scan) Describe(out chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{openRuns, runItems, runShards, runTokens, runPhase, poolSize, poolBusy, queueDepth, deadDepth} {
+	for _, d := range []*prometheus.Desc{
+		openRuns, runItems, runShards, runTokens, runPhase, poolSize, poolBusy, queueDepth, deadDepth,
+	} {
 		out <- d
 	}
 }
@@ -133,7 +139,7 @@ func (s *scan) Collect(out chan<- prometheus.Metric) {
 	if queues == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime) // a collector is given none
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTime) // Collect has no context
 	defer cancel()
 	for _, name := range names {
 		if visible, hidden, err := queues.Depth(ctx, name); err == nil {

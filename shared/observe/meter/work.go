@@ -9,14 +9,14 @@ import (
 	"rollout/shared/observe"
 )
 
-// requestBuckets are the bounds of how long a request takes, in seconds: from
-// a cached classification to a long chain of thought.
+// requestBuckets are the buckets of the duration of requests, in seconds: from a cached
+// classification to a long chain of thought.
 var requestBuckets = []float64{.005, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600}
 
 // answered is the class of an item that has an output row.
 const answered = "answered"
 
-// work counts what became of runs, shards, items and requests here.
+// work has the counters of runs, shards, items and requests of this process.
 type work struct {
 	runs       *prometheus.CounterVec
 	shards     *prometheus.CounterVec
@@ -27,27 +27,35 @@ type work struct {
 	requests   *prometheus.CounterVec
 	took       prometheus.Histogram
 
-	// What is counted for every item is looked up once.
+	// Counters of every item are looked up once.
 	prompt, completion, wasted prometheus.Counter
-	asks                       [fault.Canceled + 2]prometheus.Counter // "ok", then by kind
+	byResult                   [fault.Canceled + 2]prometheus.Counter // of requests: "ok", then by kind
 }
 
 func newWork() work {
 	w := work{
-		runs:       counters("run_transitions_total", "Runs submitted, refused, planned, and ended, by phase of the end.", "transition", "phase"),
-		shards:     counters("shard_transitions_total", "Shards claimed, checkpointed, committed, sealed, released and lost.", "transition"),
-		items:      counters("items_total", "Items of shards committed here, by class: answered, or why not.", "class"),
-		tokens:     counters("tokens_total", "Tokens of the rows made here; wasted ones led to none.", "kind"),
+		runs: counters("run_transitions_total",
+			"Runs submitted, refused, planned, and ended, by their last phase.", "transition", "phase"),
+		shards: counters("shard_transitions_total",
+			"Shards claimed, checkpointed, committed, sealed, released and lost.", "transition"),
+		items: counters("items_total",
+			"Items of shards that this process committed, by class: answered, or the class of the failure.", "class"),
+		tokens: counters("tokens_total",
+			"Tokens of the rows that this process made; wasted ones did not lead to a row.", "kind"),
 		checkpoint: counter("checkpoint_bytes_total", "Bytes of checkpoints written."),
 		result:     counter("result_bytes_total", "Bytes of committed results written."),
-		requests:   counters("requests_total", "Requests to the engine, by how they ended: ok or the kind of fault.", "code"),
-		took: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "request_duration_seconds",
-			Help: "How long requests to the engine took that were answered.", Buckets: requestBuckets}),
+		requests: counters("requests_total",
+			"Requests to the engine, by result: ok or the kind of fault.", "code"),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "request_duration_seconds",
+			Help: "Duration of answered requests to the engine.", Buckets: requestBuckets,
+		}),
 	}
-	w.prompt, w.completion, w.wasted = w.tokens.WithLabelValues("prompt"), w.tokens.WithLabelValues("completion"), w.tokens.WithLabelValues("wasted")
-	w.asks[0] = w.requests.WithLabelValues("ok")
+	w.prompt, w.completion = w.tokens.WithLabelValues("prompt"), w.tokens.WithLabelValues("completion")
+	w.wasted = w.tokens.WithLabelValues("wasted")
+	w.byResult[0] = w.requests.WithLabelValues("ok")
 	for k := range fault.Canceled + 1 {
-		w.asks[k+1] = w.requests.WithLabelValues(k.String())
+		w.byResult[k+1] = w.requests.WithLabelValues(k.String())
 	}
 	w.items.WithLabelValues(answered)
 	for _, c := range fault.Classes {
@@ -88,11 +96,11 @@ func (w *work) count(e observe.Event) {
 }
 
 func (w *work) done(e observe.ShardDone) {
-	how := "committed"
+	transition := "committed"
 	if e.Sealed != "" {
-		how = "sealed"
+		transition = "sealed"
 	}
-	w.shards.WithLabelValues(how).Inc()
+	w.shards.WithLabelValues(transition).Inc()
 	w.result.Add(float64(e.Bytes))
 	w.items.WithLabelValues(answered).Add(float64(e.Counts.OK))
 	for class, n := range e.Counts.ByClass {
@@ -100,13 +108,13 @@ func (w *work) done(e observe.ShardDone) {
 	}
 }
 
-func (w *work) asked(took time.Duration, err error) {
+func (w *work) request(took time.Duration, err error) {
 	if err == nil {
-		w.asks[0].Inc()
+		w.byResult[0].Inc()
 		w.took.Observe(took.Seconds())
 		return
 	}
-	w.asks[min(fault.KindOf(err), fault.Canceled)+1].Inc()
+	w.byResult[min(fault.KindOf(err), fault.Canceled)+1].Inc()
 }
 
 func (w *work) row(prompt, completion, wasted int64) {

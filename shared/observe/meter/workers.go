@@ -6,12 +6,12 @@ import (
 	"rollout/shared/observe"
 )
 
-// lateBuckets are the bounds of how late a heartbeat is, in seconds. The first
-// budget is 0.3 s.
+// lateBuckets are the buckets of the lateness of heartbeats, in seconds. The budget for
+// lateness is 0.3 s.
 var lateBuckets = []float64{.01, .03, .1, .3, 1, 3, 10, 30}
 
-// workers tells how the workers of this process are, by pool: a process has at
-// most one of each.
+// workers has the metrics of the workers of this process, by pool: a process has at most
+// one worker of each pool.
 type workers struct {
 	transitions *prometheus.CounterVec
 	engines     *prometheus.CounterVec
@@ -24,15 +24,19 @@ type workers struct {
 
 func newWorkers() workers {
 	w := workers{
-		transitions: counters("worker_transitions_total", "Workers registered, draining, deregistered, fenced, and judged dead.", "transition"),
-		engines:     counters("engine_transitions_total", "Engines that could answer, for the first time or again, and servers that died.", "transition"),
-		beat:        gauges("heartbeat_timestamp_seconds", "When the worker's heartbeat was renewed last.", "pool"),
-		late: prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: "heartbeat_late_seconds",
-			Help: "How long after their time heartbeats came.", Buckets: lateBuckets}),
-		busy:   gauges("requests_in_flight", "Requests at the engine, as of the last heartbeat.", "pool"),
-		limit:  gauges("requests_in_flight_limit", "How many there may be.", "pool"),
-		shards: gauges("shards_held", "Shards in the worker's hands, as of the last heartbeat.", "pool"),
-		ready:  gauges("engine_ready", "1 if the worker's engine can answer, else 0.", "pool"),
+		transitions: counters("worker_transitions_total",
+			"Workers registered, draining, deregistered, fenced, and found dead.", "transition"),
+		engines: counters("engine_transitions_total",
+			"Engines that started to answer, for the first time or again, and servers that died.", "transition"),
+		beat: gauges("heartbeat_timestamp_seconds", "Time of the worker's last heartbeat.", "pool"),
+		late: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "heartbeat_late_seconds",
+			Help: "How late heartbeats were written.", Buckets: lateBuckets,
+		}),
+		busy:   gauges("requests_in_flight", "Requests to the engine at the last heartbeat.", "pool"),
+		limit:  gauges("requests_in_flight_limit", "The most concurrent requests to the engine.", "pool"),
+		shards: gauges("shards_held", "Shards that the worker held at the last heartbeat.", "pool"),
+		ready:  gauges("engine_ready", "1 if the worker's engine answers, else 0.", "pool"),
 	}
 	for _, t := range []string{"registered", "draining", "deregistered", "fenced", "failed"} {
 		w.transitions.WithLabelValues(t)

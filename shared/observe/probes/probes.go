@@ -1,12 +1,12 @@
-// Package vitals answers over HTTP whether a process lives and can work, and
-// what it counted.
+// Package probes serves the liveness and readiness probes and the metrics of a process
+// over HTTP.
 //
-//	GET /healthz   200 if it lives, else 503: start it again
-//	GET /readyz    200 if it can work, else 503: leave it alone
-//	GET /metrics   in Prometheus' text format, if the process counts
+//	GET /healthz   200 if the process is alive, else 503: restart it
+//	GET /readyz    200 if the process is ready, else 503: wait
+//	GET /metrics   the metrics in Prometheus' text format, if the process has them
 //
-// Both of the former answer {"alive":true,"ready":false,"why":["…"]}. What
-// they say is fit for anybody; metrics are for who may ask.
+// The probes return {"alive":true,"ready":false,"why":["…"]}. Their responses contain no
+// private data and need no token; metrics need one.
 package probes
 
 import (
@@ -18,36 +18,35 @@ import (
 	"rollout/shared/observe"
 )
 
-// Probes are a process's.
+// Probes are the probes of a process.
 type Probes struct {
-	Ping     func(context.Context) error // whether its documents can be reached
-	Liveness *observe.Liveness           // of its workers; nil if it has none
-	Metrics  http.Handler                // nil if it does not count
+	Ping     func(context.Context) error // fails if the document store cannot be reached
+	Liveness *observe.Liveness           // of the workers; nil without workers
+	Metrics  http.Handler                // nil without metrics
 }
 
-// Paths are what Handler answers at; Open are those of them that need no
-// token.
+// Paths are the paths of Handler. PublicPaths are those of them that need no token.
 var (
 	Paths       = []string{"/healthz", "/readyz", "/metrics"}
 	PublicPaths = []string{"/healthz", "/readyz"}
 )
 
-// pingTime is how long the documents may take.
+// pingTime is the time limit of Ping.
 const pingTime = 5 * time.Second
 
-// Report is how a process is.
+// Report is the status of a process.
 type Report struct {
 	Alive bool     `json:"alive"`
 	Ready bool     `json:"ready"`
-	Why   []string `json:"why"` // it is not ready; [] if it is
+	Why   []string `json:"why"` // why the process is not ready; [] if it is ready
 }
 
-// Report looks.
+// Report checks the workers and the document store.
 func (v Probes) Report(ctx context.Context) Report {
 	alive, why := v.Liveness.Check()
 	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
-	if err := v.Ping(ctx); err != nil { // what it says may name files: that is for logs
+	if err := v.Ping(ctx); err != nil { // its text is private, because it may name files
 		alive = false
 		why = append(why, "the document store does not answer")
 	}
@@ -57,13 +56,13 @@ func (v Probes) Report(ctx context.Context) Report {
 	return Report{Alive: alive, Ready: len(why) == 0, Why: why}
 }
 
-// Handler answers at Paths.
+// Handler serves Paths.
 func (v Probes) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", v.answer(func(r Report) bool { return r.Alive }))
 	mux.HandleFunc("/readyz", v.answer(func(r Report) bool { return r.Ready }))
 	if v.Metrics != nil {
-		mux.HandleFunc("/metrics", reads(v.Metrics.ServeHTTP))
+		mux.HandleFunc("/metrics", readOnly(v.Metrics.ServeHTTP))
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		listen.WriteError(w, http.StatusNotFound, "not_found", "there is nothing at "+r.URL.Path)
@@ -71,19 +70,20 @@ func (v Probes) Handler() http.Handler {
 	return mux
 }
 
-func (v Probes) answer(well func(Report) bool) http.HandlerFunc {
-	return reads(func(w http.ResponseWriter, r *http.Request) {
+// answer returns a handler of a probe: 200 if passes returns true for the report, else 503.
+func (v Probes) answer(passes func(Report) bool) http.HandlerFunc {
+	return readOnly(func(w http.ResponseWriter, r *http.Request) {
 		report := v.Report(r.Context())
 		code := http.StatusOK
-		if !well(report) {
+		if !passes(report) {
 			code = http.StatusServiceUnavailable
 		}
 		listen.WriteJSON(w, code, report)
 	})
 }
 
-// reads refuses what is no reading.
-func reads(next http.HandlerFunc) http.HandlerFunc {
+// readOnly refuses all methods but GET and HEAD.
+func readOnly(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.Header().Set("Allow", http.MethodGet)

@@ -1,10 +1,12 @@
-// Package setup turns the wishes of a command line, and of OpenTelemetry's
-// variables, into what a process says about itself besides its log: the event
-// stream, and spans.
+// Package setup opens the observability of a process besides its log, from its flags and
+// from OpenTelemetry's environment variables: the event stream, and the export of spans
+// to a file or an OpenTelemetry collector. Every program that runs functions or workers
+// uses it, and passes the flags to the processes that it starts. Outputs that are not
+// requested cost nothing.
 //
-// It is wiring, for every program that runs functions or workers: flags,
-// files, and how a process that starts others passes the wishes on. What is
-// not wished for costs nothing.
+// Tracing never delays work. Spans wait in a bounded queue and are dropped when it is
+// full. A failing exporter loses spans; the log gets a warning at most once a minute. The
+// package does not change OpenTelemetry's global state.
 package setup
 
 import (
@@ -21,25 +23,25 @@ import (
 	"rollout/shared/clock"
 	"rollout/shared/fault"
 	"rollout/shared/observe"
-	"rollout/shared/observe/tracing"
 )
 
-// Options are the wishes; the zero value is none.
+// Options select the outputs. The zero value selects none.
 type Options struct {
-	Events     bool   // to standard output
-	EventsFile string // to this file, at its end
-	TraceFile  string // spans to this file, at its end
+	Events     bool   // write events to standard output
+	EventsFile string // append events to this file
+	TraceFile  string // append spans to this file
 }
 
-// AddFlags adds a flag for each wish.
+// AddFlags adds a flag for each option.
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.Events, "events", false, "write what happens to standard output, a line of JSON an event")
-	fs.StringVar(&o.TraceFile, "trace", "", "write the spans of runs to the end of `file`, a line of OTLP's JSON a span; OTEL_EXPORTER_OTLP_ENDPOINT sends them to a collector")
-	fs.StringVar(&o.EventsFile, "events-file", "", "write what happens to the end of `file`, a line of JSON an event")
+	fs.BoolVar(&o.Events, "events", false, "write events to standard output, one JSON line per event")
+	fs.StringVar(&o.TraceFile, "trace", "", "append the spans of runs to `file`, one line of OTLP JSON per span; "+
+		"set OTEL_EXPORTER_OTLP_ENDPOINT to send them to a collector")
+	fs.StringVar(&o.EventsFile, "events-file", "", "append events to `file`, one JSON line per event")
 }
 
-// Args are the wishes as arguments of another process of the same installation.
-// Processes share the files.
+// Args returns the options as arguments of another process of the same installation. The
+// processes share the files.
 func (o Options) Args() []string {
 	var args []string
 	if o.Events {
@@ -54,7 +56,7 @@ func (o Options) Args() []string {
 	return args
 }
 
-// Environment is what a process has to do it with.
+// Environment is what Open needs of the process.
 type Environment struct {
 	Stdout io.Writer
 	Clock  clock.Clock
@@ -63,8 +65,9 @@ type Environment struct {
 	Name   string // of the process. Example: "rollout up"
 }
 
-// Open does as wished. The returned function ends it: what is under way is
-// written, and files are closed.
+// Open opens the selected outputs, and a collector that the environment names. The
+// returned function exports the remaining spans, for at most a few seconds, and closes the
+// files.
 func (o Options) Open(ctx context.Context, in Environment) (w observe.Observer, end func() error, err error) {
 	if o.Events && o.EventsFile != "" {
 		return w, nil, fault.New(fault.Invalid, "--events and --events-file exclude each other")
@@ -85,13 +88,13 @@ func (o Options) Open(ctx context.Context, in Environment) (w observe.Observer, 
 		}
 		w.Events = observe.NewEmitter(f, in.Clock, in.Log)
 	}
-	t := tracing.Options{Endpoint: collector(in), Service: in.Name, Log: in.Log}
+	t := traceOptions{endpoint: collectorURL(in), service: in.Name, log: in.Log}
 	if o.TraceFile != "" {
-		if t.File, err = open.file("--trace", o.TraceFile); err != nil {
+		if t.file, err = open.file("--trace", o.TraceFile); err != nil {
 			return w, nil, err
 		}
 	}
-	tracer, endSpans, err := tracing.Open(ctx, t)
+	tracer, endSpans, err := openTracer(ctx, t)
 	if err != nil {
 		return w, nil, err
 	}
@@ -99,9 +102,9 @@ func (o Options) Open(ctx context.Context, in Environment) (w observe.Observer, 
 	return w, open.close, nil
 }
 
-// collector is the URL at which OpenTelemetry's variables say that spans are
-// taken; "" if they name none.
-func collector(in Environment) string {
+// collectorURL returns the URL of the collector that OpenTelemetry's variables name, ""
+// for none.
+func collectorURL(in Environment) string {
 	if in.Getenv("OTEL_SDK_DISABLED") == "true" || in.Getenv("OTEL_TRACES_EXPORTER") == "none" {
 		return ""
 	}
@@ -111,16 +114,16 @@ func collector(in Environment) string {
 	}
 	protocol := cmp.Or(in.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), in.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"))
 	if at != "" && protocol == "grpc" {
-		in.Log.Warn("no spans are sent: rollout speaks OTLP over HTTP, not gRPC", "protocol", protocol)
+		in.Log.Warn("cannot send spans over gRPC: set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "protocol", protocol)
 		return ""
 	}
 	return at
 }
 
-// closers are to be called in reverse order.
+// closers are functions that close calls in reverse order.
 type closers []func() error
 
-// file opens a file that several processes write whole lines to.
+// file opens a file for appending, to which several processes write complete lines.
 func (cs *closers) file(flag, name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {

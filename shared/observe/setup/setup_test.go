@@ -16,10 +16,12 @@ import (
 	"rollout/shared/observe/setup"
 )
 
-// A worker process is told to do what its parent does.
-func TestWishesPassToOtherProcesses(t *testing.T) {
+// A process passes its options to the worker processes that it starts.
+func TestArgsRoundTripThroughFlags(t *testing.T) {
 	t.Parallel()
-	for _, want := range []setup.Options{{}, {Events: true}, {EventsFile: "a b.jsonl"}, {Events: true, TraceFile: "t.jsonl"}} {
+	for _, want := range []setup.Options{
+		{}, {Events: true}, {EventsFile: "a b.jsonl"}, {Events: true, TraceFile: "t.jsonl"},
+	} {
 		var got setup.Options
 		fs := pflag.NewFlagSet("worker", pflag.ContinueOnError)
 		got.AddFlags(fs)
@@ -29,11 +31,13 @@ func TestWishesPassToOtherProcesses(t *testing.T) {
 	}
 }
 
-func TestAnEventsFileIsAppendedToByManyProcesses(t *testing.T) {
+func TestSeveralProcessesAppendToEventsFile(t *testing.T) {
 	t.Parallel()
 	o := setup.Options{EventsFile: filepath.Join(t.TempDir(), "events.jsonl")}
 	log := slog.New(slog.DiscardHandler)
-	in := setup.Environment{Stdout: &bytes.Buffer{}, Clock: clock.System{}, Log: log, Getenv: func(string) string { return "" }}
+	in := setup.Environment{
+		Stdout: &bytes.Buffer{}, Clock: clock.System{}, Log: log, Getenv: func(string) string { return "" },
+	}
 	first, closeFirst, err := o.Open(t.Context(), in)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +55,8 @@ func TestAnEventsFileIsAppendedToByManyProcesses(t *testing.T) {
 		}
 	}
 	b, err := os.ReadFile(o.EventsFile)
-	if lines := strings.Split(strings.TrimSpace(string(b)), "\n"); err != nil || len(lines) != 3 || !strings.Contains(lines[2], `"c"`) {
-		t.Errorf("%v: %q", err, b)
+	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
+	if err != nil || len(lines) != 3 || !strings.Contains(lines[2], `"c"`) {
+		t.Errorf("the file has %q, %v, want three lines in order", b, err)
 	}
 }

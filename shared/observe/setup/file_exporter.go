@@ -1,4 +1,4 @@
-package tracing
+package setup
 
 import (
 	"context"
@@ -13,8 +13,9 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// fileExporter writes each span as a line of OTLP's JSON, as collectors write and read
-// it ("otlpjsonfile"). A batch is one Write, so that processes may share a file.
+// fileExporter writes each span as a line of OTLP JSON, the format that collectors write
+// and read ("otlpjsonfile"). It writes a batch in one Write, so that processes may share a
+// file.
 type fileExporter struct{ w io.Writer }
 
 // ExportSpans writes the spans.
@@ -31,10 +32,10 @@ func (f *fileExporter) ExportSpans(_ context.Context, spans []sdk.ReadOnlySpan) 
 	return err
 }
 
-// Shutdown leaves the file to who opened it.
+// Shutdown does nothing: the caller that opened the file closes it.
 func (f *fileExporter) Shutdown(context.Context) error { return nil }
 
-// OTLP's JSON, as far as rollout's spans need it.
+// The part of OTLP JSON that rollout's spans need.
 type (
 	traces struct {
 		ResourceSpans []resourceSpans `json:"resourceSpans"`
@@ -74,18 +75,27 @@ type (
 	}
 	value struct {
 		String *string `json:"stringValue,omitempty"`
-		Int    *string `json:"intValue,omitempty"` // 64 bits are a string in protobuf's JSON
+		Int    *string `json:"intValue,omitempty"` // protobuf's JSON encodes 64-bit integers as strings
 	}
 )
 
+// Numbers of OTLP's enums.
 const (
 	kindInternal = 1
 	statusError  = 2
 )
 
+// otlp converts a span.
 func otlp(s sdk.ReadOnlySpan) traces {
-	out := traceSpan{TraceID: s.SpanContext().TraceID().String(), SpanID: s.SpanContext().SpanID().String(), Name: s.Name(),
-		Kind: kindInternal, Start: nanos(s.StartTime()), End: nanos(s.EndTime()), Attributes: keyValues(s.Attributes())}
+	out := traceSpan{
+		TraceID:    s.SpanContext().TraceID().String(),
+		SpanID:     s.SpanContext().SpanID().String(),
+		Name:       s.Name(),
+		Kind:       kindInternal,
+		Start:      nanos(s.StartTime()),
+		End:        nanos(s.EndTime()),
+		Attributes: keyValues(s.Attributes()),
+	}
 	if p := s.Parent(); p.SpanID().IsValid() && p.TraceID() == s.SpanContext().TraceID() {
 		out.ParentSpanID = p.SpanID().String()
 	}
