@@ -16,11 +16,12 @@ import (
 // limit is the timeout and memory of a function, with a description of what it
 // does.
 type limit struct {
-	seconds  int
-	megabyte int // of memory; Lambda gives a whole processor at 1,769
-	what     string
+	seconds     int
+	megabytes   int // of memory; Lambda gives a whole processor at 1,769
+	description string
 }
 
+// limits has the limit of each function by its name.
 var limits = map[string]limit{
 	submit:     {60, 256, "makes a run of a new prompts file"},
 	plan:       {900, 1769, "cuts a run's prompts into shards"},
@@ -77,16 +78,16 @@ func (b *builder) function(name, code string) awslambda.Function {
 	l := limits[name]
 	return awslambda.NewFunction(b.stack, jsii.String("Function-"+name), &awslambda.FunctionProps{
 		FunctionName: &physical,
-		Description:  jsii.String("rollout: " + l.what),
+		Description:  jsii.String("rollout: " + l.description),
 		Runtime:      awslambda.Runtime_PROVIDED_AL2023(),
 		Architecture: architecture,
 		Handler:      jsii.String("bootstrap"),
 		Code:         awslambda.Code_FromAsset(&code, nil),
 		Timeout:      seconds(l.seconds),
-		MemorySize:   jsii.Number(l.megabyte),
+		MemorySize:   jsii.Number(l.megabytes),
 		Environment:  &map[string]*string{"ROLLOUT_CONFIG": &b.Config},
 		LogGroup:     group,
-		Role:         b.role("Role-"+name, lambdaService, fmt.Sprintf("rollout: %s %s", physical, l.what), grants),
+		Role:         b.role("Role-"+name, lambdaService, fmt.Sprintf("rollout: %s %s", physical, l.description), grants),
 		// Lambda stops a chain of 16 invocations that one event caused. None of the
 		// functions invokes itself without end; this bounds the costs of a bug.
 		// Messages from workers and the timer begin new chains.

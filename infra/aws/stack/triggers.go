@@ -90,47 +90,36 @@ func (b *builder) keepFailedCalls(functions map[string]awslambda.Function) {
 		)
 	}
 	awslambda.NewCfnEventInvokeConfig(b.stack, jsii.String("Failures-"+reclaim), &awslambda.CfnEventInvokeConfigProps{
-		FunctionName: functions[reclaim].FunctionName(), Qualifier: jsii.String("$LATEST"),
-		MaximumRetryAttempts: jsii.Number(0), MaximumEventAgeInSeconds: jsii.Number(60),
+		FunctionName:             functions[reclaim].FunctionName(),
+		Qualifier:                jsii.String("$LATEST"),
+		MaximumRetryAttempts:     jsii.Number(0),
+		MaximumEventAgeInSeconds: jsii.Number(60),
 	})
 }
 
-// reclaimEveryMinute calls reclaim every minute.
+// reclaimEveryMinute invokes reclaim once a minute.
 func (b *builder) reclaimEveryMinute(f awslambda.Function) {
-	b.rule(
-		"EveryMinute",
-		"rollout: look for what was lost",
-		f,
-		awsevents.CfnRuleProps{ScheduleExpression: jsii.String("rate(1 minute)")},
-	)
+	b.rule("EveryMinute", "rollout: look for what was lost", f, awsevents.CfnRuleProps{
+		ScheduleExpression: jsii.String("rate(1 minute)"),
+	})
 }
 
 // interruptionEvents invokes interrupt when a machine of the account is or will
 // be taken away, and when a machine of a pool's group has ended or failed to
 // launch. EventBridge delivers AWS's own events free of charge.
 func (b *builder) interruptionEvents(f awslambda.Function) {
-	b.rule(
-		"SpotNotices",
-		"rollout: a machine will be taken away",
-		f,
-		awsevents.CfnRuleProps{EventPattern: map[string]any{
-			"source": []string{"aws.ec2"},
-			"detail-type": []string{
-				"EC2 Spot Instance Interruption Warning",
-				"EC2 Instance Rebalance Recommendation",
-			},
-		}},
-	)
-	b.rule(
-		"MachinesGone",
-		"rollout: a machine was taken away",
-		f,
-		awsevents.CfnRuleProps{EventPattern: map[string]any{
-			"source":      []string{"aws.ec2"},
-			"detail-type": []string{"EC2 Instance State-change Notification"},
-			"detail":      map[string]any{"state": []string{"shutting-down", "stopping", "stopped", "terminated"}},
-		}},
-	)
+	b.rule("SpotNotices", "rollout: a machine will be taken away", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
+		"source": []string{"aws.ec2"},
+		"detail-type": []string{
+			"EC2 Spot Instance Interruption Warning",
+			"EC2 Instance Rebalance Recommendation",
+		},
+	}})
+	b.rule("MachinesGone", "rollout: a machine was taken away", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
+		"source":      []string{"aws.ec2"},
+		"detail-type": []string{"EC2 Instance State-change Notification"},
+		"detail":      map[string]any{"state": []string{"shutting-down", "stopping", "stopped", "terminated"}},
+	}})
 	if !b.Machines {
 		return
 	}
@@ -138,18 +127,15 @@ func (b *builder) interruptionEvents(f awslambda.Function) {
 	// groups. The prefix also matches groups of other stacks; interrupt ignores
 	// those.
 	groups := []any{map[string]any{"prefix": b.cloud.FleetName("")}}
-	b.rule(
-		"FleetsNews",
-		"rollout: a fleet's machine has ended, or can't begin",
-		f,
-		awsevents.CfnRuleProps{EventPattern: map[string]any{
-			"source":      []string{"aws.autoscaling"},
-			"detail-type": []string{"EC2 Instance Terminate Successful", "EC2 Instance Launch Unsuccessful"},
-			"detail":      map[string]any{"AutoScalingGroupName": groups},
-		}},
-	)
+	b.rule("FleetsNews", "rollout: a fleet's machine has ended, or can't begin", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
+		"source":      []string{"aws.autoscaling"},
+		"detail-type": []string{"EC2 Instance Terminate Successful", "EC2 Instance Launch Unsuccessful"},
+		"detail":      map[string]any{"AutoScalingGroupName": groups},
+	}})
 }
 
+// rule adds an EventBridge rule that invokes the function, and the permission for
+// it.
 func (b *builder) rule(id, description string, f awslambda.Function, p awsevents.CfnRuleProps) {
 	p.Description = &description
 	p.Targets = []any{&awsevents.CfnRule_TargetProperty{Id: jsii.String("function"), Arn: f.FunctionArn()}}
