@@ -74,19 +74,25 @@ func Command(name string) *cobra.Command {
 		Args:          cobra.NoArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE:          func(c *cobra.Command, _ []string) error { return run(c.Context(), f, c.OutOrStdout(), c.ErrOrStderr()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return run(c.Context(), f, c.OutOrStdout(), c.ErrOrStderr())
+		},
 	}
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return &fault.Error{Kind: fault.Invalid, Err: err, Remedy: "see " + c.CommandPath() + " --help"}
 	})
 	fs := c.Flags()
 	fs.StringVar(&f.dir, "dir", "", "the installation's `folder`, as given to rollout up")
-	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server (repeat it for several servers), tiny or mock; default: [engine] of the config, else tiny")
+	fs.StringSliceVar(&f.engine, "engine", nil, "`URL` of an OpenAI-compatible server (repeat it for several servers), "+
+		"tiny or mock; default: [engine] of the config, else tiny")
 	fs.StringVar(&f.model, "model", "", "`name` of the model that the engine serves; default: what the engine says")
 	fs.StringVar(&f.pool, "pool", "", "the pool to work for; default: the only pool of the installation")
-	fs.StringVar(&f.cloud, "cloud", "", "work for an installation in this `cloud` ("+installation.ProviderNames()+") instead of one in --dir")
-	fs.StringVar(&f.config, "config", "", "the `file` with the config of that installation; default: the variable "+ConfigVariable)
-	fs.IntSliceVar(&f.gpus, "gpus", nil, "start one worker process for each of these GPUs (`numbers`), each with its own --engine")
+	fs.StringVar(&f.cloud, "cloud", "",
+		"work for an installation in this `cloud` ("+installation.ProviderNames()+") instead of one in --dir")
+	fs.StringVar(&f.config, "config", "",
+		"the `file` with the config of that installation; default: the variable "+ConfigVariable)
+	fs.IntSliceVar(&f.gpus, "gpus", nil,
+		"start one worker process for each of these GPUs (`numbers`), each with its own --engine")
 	fs.IntVar(&f.gpu, "gpu", noGPU, "the one of --gpus that this process is for")
 	_ = fs.MarkHidden("gpu") // the flag exists
 	fs.BoolVar(&f.rented, "rented", false, "this machine was started for a fleet, unless its metadata say otherwise")
@@ -107,7 +113,8 @@ func run(ctx context.Context, f flags, out, errOut io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	watch, closeWatch, err := f.watch.Open(ctx, setup.Environment{Stdout: out, Clock: clock.System{}, Log: log, Getenv: os.Getenv, Name: "worker"})
+	watch, closeWatch, err := f.watch.Open(ctx,
+		setup.Environment{Stdout: out, Clock: clock.System{}, Log: log, Getenv: os.Getenv, Name: "worker"})
 	if err != nil {
 		return err
 	}

@@ -86,8 +86,8 @@ func (f flags) openCloud(ctx context.Context, o openOptions) (*workplace, error)
 		return nil, fault.Wrap(err, "--cloud")
 	}
 	if f.dir != "" {
-		return nil, &fault.Error{Kind: fault.Invalid, Err: errors.New("--dir names an installation on this machine, and --cloud one in a cloud"),
-			Remedy: "leave one of them out"}
+		return nil, &fault.Error{Kind: fault.Invalid, Remedy: "leave one of them out",
+			Err: errors.New("--dir names an installation on this machine, and --cloud one in a cloud")}
 	}
 	d, err := f.readConfig()
 	if err != nil {

@@ -64,9 +64,22 @@ func boot(t *testing.T, variables ...string) machine {
 		}
 	}
 	cmd := exec.CommandContext(t.Context(), "bash", script)
-	cmd.Env = append([]string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + root, "CALLS=" + calls, "ROLLOUT_ROOT=" + root, "ROLLOUT_READY_WITHIN=1",
-		"AWS_REGION=us-east-1", "ROLLOUT_CONFIG=" + config, "ROLLOUT_POOL=small", "ROLLOUT_MODEL=org/model", "ROLLOUT_REVISION=main",
-		"ROLLOUT_ENGINE_IMAGE=vllm/vllm-openai:v0", "ROLLOUT_WORKER=s3://assets/worker"}, variables...)
+	cmd.Env = append(
+		[]string{
+			"PATH=" + bin + ":" + os.Getenv("PATH"),
+			"HOME=" + root,
+			"CALLS=" + calls,
+			"ROLLOUT_ROOT=" + root,
+			"ROLLOUT_READY_WITHIN=1",
+			"AWS_REGION=us-east-1",
+			"ROLLOUT_CONFIG=" + config,
+			"ROLLOUT_POOL=small",
+			"ROLLOUT_MODEL=org/model",
+			"ROLLOUT_REVISION=main",
+			"ROLLOUT_ENGINE_IMAGE=vllm/vllm-openai:v0",
+			"ROLLOUT_WORKER=s3://assets/worker",
+		},
+		variables...)
 	said, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, said)
@@ -105,27 +118,59 @@ func has(t *testing.T, what, text string, parts ...string) {
 	}
 }
 
-const leaves = "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-0123456789abcdef0 --should-decrement-desired-capacity"
+const leaves = "aws autoscaling terminate-instance-in-auto-scaling-group --instance-id i-0123456789abcdef0 " +
+	"--should-decrement-desired-capacity"
 
 func TestAMachineServesWithAllOfItsGPUs(t *testing.T) {
 	t.Parallel()
 	m := boot(t)
 	has(t, "the first engine", m.unit("engine-0"), "docker run", "--gpus device=0", "--publish 127.0.0.1:8000:8000",
 		`"vllm/vllm-openai:v0" "--model" "org/model" "--served-model-name" "org/model" "--revision" "main" `)
-	has(t, "the second engine", m.unit("engine-1"), "--gpus device=1", "--publish 127.0.0.1:8001:8000", `"--dtype" "half"`)
+	has(
+		t,
+		"the second engine",
+		m.unit("engine-1"),
+		"--gpus device=1",
+		"--publish 127.0.0.1:8001:8000",
+		`"--dtype" "half"`,
+	)
 	if strings.Contains(m.unit("engine-0"), "half") {
 		t.Error("a GPU that has bfloat16 is not let use it")
 	}
-	has(t, "the worker", m.unit("worker"), "After=network-online.target rollout-engine-0.service rollout-engine-1.service", "User=rollout", "AWS_REGION=us-east-1",
-		`gpuworker "--cloud" "aws" "--config" "/etc/rollout/rollout.toml" "--pool" "small" "--rented" `, `"--gpus" "0,1" "--engine" "http://127.0.0.1:8000/v1,http://127.0.0.1:8001/v1"`,
-		"ExecStopPost=+/bin/sh -c 'journalctl", "--unit rollout-worker >/dev/console'", "RestartPreventExitStatus=2 3")
-	has(t, "what it did", m.calls, "systemd-run --quiet --unit rollout-overdue --on-active=901 --setenv=AWS_REGION=us-east-1 --setenv=ROLLOUT_POOL=small "+m.root+"/opt/rollout/leave",
-		"aws s3 cp --no-progress s3://assets/worker", "useradd", "systemctl daemon-reload", "systemctl start --no-block rollout-engine-0.service",
-		"systemctl start --no-block rollout-engine-1.service", "8000/health", "8001/health", "systemctl stop rollout-overdue.timer", "systemctl enable --now rollout-worker.service")
+	has(
+		t,
+		"the worker",
+		m.unit("worker"),
+		"After=network-online.target rollout-engine-0.service rollout-engine-1.service",
+		"User=rollout",
+		"AWS_REGION=us-east-1",
+		`gpuworker "--cloud" "aws" "--config" "/etc/rollout/rollout.toml" "--pool" "small" "--rented" `,
+		`"--gpus" "0,1" "--engine" "http://127.0.0.1:8000/v1,http://127.0.0.1:8001/v1"`,
+		"ExecStopPost=+/bin/sh -c 'journalctl",
+		"--unit rollout-worker >/dev/console'",
+		"RestartPreventExitStatus=2 3",
+	)
+	has(
+		t,
+		"what it did",
+		m.calls,
+		"systemd-run --quiet --unit rollout-overdue --on-active=901 --setenv=AWS_REGION=us-east-1 "+
+			"--setenv=ROLLOUT_POOL=small "+m.root+"/opt/rollout/leave",
+		"aws s3 cp --no-progress s3://assets/worker",
+		"useradd",
+		"systemctl daemon-reload",
+		"systemctl start --no-block rollout-engine-0.service",
+		"systemctl start --no-block rollout-engine-1.service",
+		"8000/health",
+		"8001/health",
+		"systemctl stop rollout-overdue.timer",
+		"systemctl enable --now rollout-worker.service",
+	)
 	if strings.Contains(m.calls, "terminate") || m.file("etc/rollout/rollout.toml") != config+"\n" {
 		t.Errorf("it leaves, or has another config:\n%s", m.calls)
 	}
-	if info, err := os.Stat(filepath.Join(m.root, "opt/rollout/gpuworker")); err != nil || info.Mode().Perm() != 0o755 {
+	if info, err := os.Stat(filepath.Join(m.root, "opt/rollout/gpuworker")); err != nil ||
+		info.Mode().Perm() != 0o755 {
 		t.Errorf("the program: %v, %v", info, err)
 	}
 }
@@ -133,20 +178,37 @@ func TestAMachineServesWithAllOfItsGPUs(t *testing.T) {
 func TestAMachineThatCanNotServeLeavesItsFleetAndSaysWhy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ variable, why, tells string }{
-		"an engine that never answers": {"NEVER_READY=1", "the engine's own words", "the inference server of GPU 0 is not ready after 1 s"},
-		"no program":                   {"NO_PROGRAM=1", "the worker program can't be fetched from s3://assets/worker", ""}, // nor can anything say so
-		"no GPU":                       {`GPUS=\c`, "the machine has no GPU", "the machine has no GPU"},
-		"a config that is none":        {"ROLLOUT_CONFIG=[", "the secret hf-token can't be read", "the secret hf-token can't be read"},
+		"an engine that never answers": {"NEVER_READY=1", "the engine's own words",
+			"the inference server of GPU 0 is not ready after 1 s"},
+		// Without the program, nothing can report the failure.
+		"no program": {"NO_PROGRAM=1", "the worker program can't be fetched from s3://assets/worker", ""},
+		"no GPU":     {`GPUS=\c`, "the machine has no GPU", "the machine has no GPU"},
+		"an invalid config": {"ROLLOUT_CONFIG=[", "the secret hf-token can't be read",
+			"the secret hf-token can't be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := boot(t, c.variable)
 			has(t, "what it did", m.calls, leaves)
-			has(t, "its console", m.file("dev/console"), c.why, "this machine leaves its fleet: it could not be set up")
+			has(
+				t,
+				"its console",
+				m.file("dev/console"),
+				c.why,
+				"this machine leaves its fleet: it could not be set up",
+			)
 			if c.tells != "" {
-				has(t, "what it did", m.calls, "gpuworker --cloud aws --config "+m.root+"/etc/rollout/rollout.toml --pool small --give-up it could not be set up: "+c.tells, leaves)
+				has(
+					t,
+					"what it did",
+					m.calls,
+					"gpuworker --cloud aws --config "+m.root+"/etc/rollout/rollout.toml --pool small "+
+						"--give-up it could not be set up: "+c.tells,
+					leaves,
+				)
 			}
-			if strings.Contains(m.calls, "--now rollout-worker") || strings.Contains(m.calls, "stop rollout-overdue") {
+			if strings.Contains(m.calls, "--now rollout-worker") ||
+				strings.Contains(m.calls, "stop rollout-overdue") {
 				t.Errorf("its worker was started:\n%s", m.calls)
 			}
 		})
@@ -180,7 +242,8 @@ func TestAMachineTellsItsSecretToTheEnginesAlone(t *testing.T) {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		if info, statErr := d.Info(); statErr == nil && strings.Contains(string(text), "hf_secret") && info.Mode().Perm() != 0o600 {
+		if info, statErr := d.Info(); statErr == nil && strings.Contains(string(text), "hf_secret") &&
+			info.Mode().Perm() != 0o600 {
 			t.Errorf("%s has it, and may be read by others: %v", path, info.Mode())
 		}
 		return err
@@ -188,7 +251,8 @@ func TestAMachineTellsItsSecretToTheEnginesAlone(t *testing.T) {
 	if err != nil || strings.Contains(m.said, "hf_secret") {
 		t.Errorf("%v; said:\n%s", err, m.said)
 	}
-	if other := boot(t); strings.Contains(other.calls, "get-secret-value") || other.file("etc/rollout/engine.env") != "\n" {
+	if other := boot(t); strings.Contains(other.calls, "get-secret-value") ||
+		other.file("etc/rollout/engine.env") != "\n" {
 		t.Errorf("without it on the allowlist:\n%s", other.calls)
 	}
 }
@@ -197,7 +261,8 @@ func TestAMachineOfTheBuiltInModelNeedsNoGPU(t *testing.T) {
 	t.Parallel()
 	m := boot(t, "ROLLOUT_MODEL=rollout/tiny", `GPUS=\c`)
 	has(t, "what it did", m.calls, "systemctl enable --now rollout-worker.service")
-	if worker := m.unit("worker"); strings.Contains(worker, "--engine") || strings.Contains(m.calls, "nvidia-smi") || strings.Contains(m.calls, "terminate") {
+	if worker := m.unit("worker"); strings.Contains(worker, "--engine") || strings.Contains(m.calls, "nvidia-smi") ||
+		strings.Contains(m.calls, "terminate") {
 		t.Errorf("%s\n%s", worker, m.calls)
 	}
 }

@@ -60,7 +60,8 @@ func TestTheImagesLayerIsSmall(t *testing.T) {
 	const target = "/layer/gpuworker"
 	var build string
 	for _, i := range instructions(t) {
-		if command, ok := strings.CutPrefix(i, "RUN "); ok && strings.Contains(command, target) && strings.Contains(command, "go build") {
+		if command, ok := strings.CutPrefix(i, "RUN "); ok && strings.Contains(command, target) &&
+			strings.Contains(command, "go build") {
 			build = command
 		}
 	}

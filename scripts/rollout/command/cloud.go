@@ -43,8 +43,9 @@ func doctorCommand(e *Env) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether you can work with a cloud from here, before a job depends on it",
-		Long: "Makes seven checks with the config and the credentials of this machine: reachability, auth, object_store, queue,\n" +
-			"secret_store, compute_hint and content_id_roundtrip, which sends 64 MiB to the bucket and back. It removes what it makes.\n\n" +
+		Long: "Makes seven checks with the config and the credentials of this machine: reachability, auth, object_store,\n" +
+			"queue, secret_store, compute_hint and content_id_roundtrip, which sends 64 MiB to the bucket and back.\n" +
+			"It removes what it makes.\n\n" +
 			"Exit codes: 0 if all checks pass, 1 if one fails, 2 if the command line or the config is wrong.",
 		Args: arguments(0),
 		RunE: func(c *cobra.Command, _ []string) error { return e.doctor(c, f) },
@@ -85,7 +86,10 @@ func (e *Env) doctor(c *cobra.Command, f doctorFlags) error {
 
 // examine makes the checks and writes the report.
 func (e *Env) examine(ctx context.Context, checks []doctor.Check, f doctorFlags) (err error) {
-	h := doctor.TextPrinter{Out: e.Out, Colours: !f.noColour && e.Getenv("NO_COLOR") == "" && progress.SupportsANSI(e.Out)}
+	h := doctor.TextPrinter{
+		Out:     e.Out,
+		Colours: !f.noColour && e.Getenv("NO_COLOR") == "" && progress.SupportsANSI(e.Out),
+	}
 	report := doctor.Run(ctx, checks, e.Clock, func(r doctor.Result) {
 		if f.format == human {
 			err = errors.Join(err, h.Result(r))
