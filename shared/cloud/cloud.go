@@ -17,17 +17,17 @@ import (
 
 // Provider is one cloud. Its methods are safe for concurrent use.
 type Provider interface {
-	// Name is the provider's value of cloud.provider in a config.
+	// Name returns the provider's value of cloud.provider in a config.
 	Name() string
-	// Profile says what differs in a deployment of the provider from an
-	// installation on one machine. It asks no service.
+	// Profile says how a deployment of the provider differs from an installation
+	// on one machine. It calls no service.
 	Profile(d config.Deployment) Profile
-	// Open opens the installation that the config describes. It asks no service
-	// for anything, so it says nothing about whether the installation is there,
-	// and it needs no Close. A config of another provider is Invalid.
+	// Open opens the installation that the config describes. It calls no service,
+	// so it also succeeds if the installation does not exist. The result needs no
+	// Close. A config of another provider is Invalid.
 	Open(ctx context.Context, d config.Deployment, o Options) (Installation, error)
-	// IsServiceError reports whether err is a service's refusal or a failure to
-	// reach it.
+	// IsServiceError reports whether one of the provider's services refused a
+	// request or was unreachable.
 	IsServiceError(err error) bool
 }
 
@@ -35,57 +35,58 @@ type Provider interface {
 type Installation interface {
 	// Stores returns the installation's ports, with retries.
 	Stores() Stores
-	// ObjectURL is where people find an object of the bucket, such as
-	// "s3://acme/prompts/x.jsonl".
+	// ObjectURL returns the URL at which users find an object of the bucket, such
+	// as "s3://acme/prompts/x.jsonl".
 	ObjectURL(key string) string
 	// Fleet returns the machines that the installation rents for its pools.
 	Fleet() capacity.Fleet
-	// Machine returns the machine that the process runs on as the provider knows
-	// it, over what the machine knows of itself, and its membership in a fleet.
+	// Machine returns the machine that the process runs on, and its membership in
+	// a fleet. The returned source adds the provider's facts and preemption
+	// notices to those of local.
 	Machine(local capacity.Source, log *slog.Logger) (capacity.Source, capacity.Membership)
-	// Diagnostics returns what the doctor needs, made on the machine.
+	// Diagnostics returns the probes of the doctor, which runs on the machine.
 	Diagnostics(machine capacity.Source) Diagnostics
 }
 
-// Stores is what every part of the product needs of an installation.
+// Stores holds the config and ports of an installation.
 type Stores struct {
 	Deployment config.Deployment
 	Ports      host.Ports
-	Secrets    secret.Store // of the names that the deployment allows
+	Secrets    secret.Store // allows only the names in the deployment
 }
 
-// Options say how to open an installation. The zero value is a command's.
+// Options are the options of Provider.Open. The zero value suits a command.
 type Options struct {
-	Source string       // sender in envelopes; "cli" if empty
-	Log    *slog.Logger // nil logs nothing
-	Clock  clock.Clock  // nil is the machine's
-	// UseServiceClock tells the time by the services' answers. A command that
-	// looks from outside uses it, because its own clock may be wrong; a worker
-	// doesn't, because its clock is compared with the services'.
+	Source string       // source of sent events; default: "cli"
+	Log    *slog.Logger // nil discards logs
+	Clock  clock.Clock  // default: the machine's clock
+	// UseServiceClock takes the time from the services' replies. A command sets it,
+	// because the clock of the user's machine may be wrong. A worker does not set
+	// it, because its clock is compared with the services'.
 	UseServiceClock bool
 	Observer        observe.Observer
-	Meter           Meter // counts the calls of the stores; nil is none
+	Meter           Meter // counts the calls of the stores; optional
 }
 
-// Meter wraps the drivers. It is *meter.Meter; functions use none, and start
-// faster because their binaries lack it.
+// Meter wraps the drivers to count their calls. *meter.Meter implements it.
+// Functions do not use it, so that their binaries stay small and start faster.
 type Meter interface {
 	Blobs(blob.Store) blob.Store
 	Documents(document.Store) document.Store
 	Queues(queue.Queues) queue.Queues
 }
 
-// Diagnostics is what the doctor needs of a provider beside the ports. Each
-// probe returns what it found, for people.
+// Diagnostics holds the provider's probes for the doctor, which also checks the
+// ports. Each probe returns a text for the user that says what it found.
 type Diagnostics struct {
-	// Reach asks the provider's endpoint for anything.
+	// Reach sends a request to the provider's endpoint and accepts any reply.
 	Reach func(ctx context.Context) (found string, err error)
 	// Authenticate finds credentials and reads a document with them.
 	Authenticate func(ctx context.Context) (found string, err error)
-	// InspectMachine looks at the machine and at the notices it has.
+	// InspectMachine reads the machine's inventory and its pending notices.
 	InspectMachine func(ctx context.Context) (found string, err error)
-	// Remedy says what to do about the failure of a check, named as in the
-	// doctor's report; "" if the error says it better itself.
+	// Remedy returns the remedy for the failure of a check; see the names below.
+	// It returns "" if the error's own remedy is better.
 	Remedy func(check string, err error) string
 }
 

@@ -1,30 +1,30 @@
-// Package cloud is what a provider gives beside the drivers of its ports: how to
-// open a deployed installation, its machines and their fleet, what differs from
-// an installation on one machine, and what to do about trouble in the provider's
-// own commands.
+// Package cloud declares what a provider implements in addition to the drivers
+// of its ports: opening a deployed installation, its machines and their fleet,
+// the differences from an installation on one machine, and remedies in the
+// provider's own commands.
 //
 //	config.Cloud ──▶ Provider.Open ──▶ Installation ──▶ Stores (ports, secrets)
 //	                                        ├──▶ Fleet, Machine
 //	                                        └──▶ Diagnostics (for the doctor)
 //	config.Deployment ──▶ Provider.Profile ──▶ Capabilities, Hints
 //
-// Code that is the same in every cloud takes these values and never asks which
-// provider they come from. The package imports no driver and no SDK, and opens
-// nothing itself: shared/installation lists the providers, and a cloud's
-// functions open their own one directly.
+// Code for all clouds uses these values and never asks which provider they come
+// from. The package imports no driver and no SDK, and opens nothing itself:
+// shared/installation lists the providers, and a cloud's functions open their
+// provider directly.
 //
-// # A further cloud
+// # Adding a cloud
 //
-// A cloud is one folder in each of these places, and a line in two lists:
+// Add one folder or file in each of these places, and a line to two lists:
 //
-//	shared/<cloud>/            drivers, one file a port; fault.go, its error table;
-//	                           provider.go, its Provider; hints.go; diagnostics.go
-//	shared/config/<cloud>.go   its tables of [cloud], defaults, checks, drain budget;
-//	                           and its line in providers() of provider.go
+//	shared/<cloud>/            drivers, one file a port; fault.go with the error
+//	                           table; provider.go; hints.go; diagnostics.go
+//	shared/config/<cloud>.go   tables of [cloud], defaults, checks, drain budget;
+//	                           and a line in providers() of provider.go
 //	shared/installation/providers.go
-//	                           its line in Providers()
-//	functions/<cloud>/<name>/  thin mains; functions/<cloud>/internal turns the
-//	                           shapes in which the cloud calls a function into events
-//	infra/<cloud>/             what is deployed
-//	localstack/<cloud>/        emulators, the matrix of driver and suite, end to end
+//	                           a line in Providers()
+//	functions/<cloud>/<name>/  thin mains; functions/<cloud>/internal translates the
+//	                           cloud's calls of a function into events
+//	infra/<cloud>/             the deployment
+//	localstack/<cloud>/        emulators, conformance suites of the drivers, end-to-end tests
 package cloud

@@ -2,40 +2,40 @@ package cloud
 
 import "time"
 
-// Profile is what differs between the places where an installation may be.
+// Profile says how the place of an installation differs from one machine.
 type Profile struct {
 	Capabilities Capabilities
 	Hints        Hints
 }
 
-// Capabilities say what a provider does otherwise than one machine. The zero
-// value is an installation on one machine.
+// Capabilities are the differences of a provider from one machine. The zero value
+// describes an installation on one machine.
 type Capabilities struct {
-	// LongPoll: a receive waits at the queue's service until a message comes.
+	// LongPoll is true if a receive waits in the queue service for a message.
 	LongPoll bool
-	// BilledQueues: each request to a queue costs money, so idle workers ask
-	// seldom, and messages gather before they are sent.
+	// BilledQueues is true if each request to a queue costs money. Idle workers
+	// then poll less often, and senders batch messages.
 	BilledQueues bool
-	// ManagedFleet: machines start and end by themselves, as the pools of the
-	// config need them. Only pools that answer prompts have machines.
+	// ManagedFleet is true if machines start and end automatically, as the pools
+	// of the config need them. Only pools that answer prompts have machines.
 	ManagedFleet bool
-	// DeclaredQueues: a pool has queues only if the config declares it. Elsewhere
-	// a queue comes into being when it is first used.
+	// DeclaredQueues is true if a pool has queues only when the config declares
+	// the pool. Otherwise the first use of a queue creates it.
 	DeclaredQueues bool
 }
 
-// Hints say what a person does about trouble, in the provider's own commands.
-// They are parts of sentences: lower case, no full stop.
+// Hints are instructions for the user in the provider's own commands. They are
+// parts of sentences: lower case, no full stop.
 type Hints struct {
 	// PickupTime is how long an upload may take to become a run.
 	PickupTime time.Duration
-	// Start is what lets a run begin that no function has picked up.
+	// Start tells how to start a run that no function has picked up.
 	Start string
-	// Workers returns what brings workers to a pool that has none.
+	// Workers tells how to start workers of a pool without workers.
 	Workers func(pool string) string
-	// Replacement is what replaces a pool's draining workers.
+	// Replacement tells how to replace a pool's draining workers.
 	Replacement string
-	// ConsoleOutput returns the command that shows what a machine printed.
+	// ConsoleOutput returns the command that shows a machine's console output.
 	ConsoleOutput func(machine string) string
 	// PendingUpload says when an upload becomes a run, and why it may not.
 	PendingUpload string

@@ -34,20 +34,19 @@ type Local struct {
 	Ports      host.Ports // over Bucket and State, with retries
 }
 
-// LocalOptions say how to open; the zero value is a command's.
+// LocalOptions are the options of OpenLocal. The zero value suits a command.
 type LocalOptions struct {
-	Create     bool         // make the folders if they are not there, as `up` does
-	CheckState bool         // look for damage of the state first, for at most checkFor
-	Source     string       // who sends; "cli" if empty
-	Log        *slog.Logger // nil logs nothing
-	Clock      clock.Clock  // nil is the machine's
+	Create     bool         // create missing folders, as `up` does
+	CheckState bool         // check the state for damage first, for at most checkFor
+	Source     string       // source of sent events; default: "cli"
+	Log        *slog.Logger // nil discards logs
+	Clock      clock.Clock  // default: the machine's clock
 	Observer   observe.Observer
-	Meter      *meter.Meter // counts the calls of the stores; nil is none
+	Meter      *meter.Meter // counts the calls of the stores; optional
 }
 
-// OpenLocal opens the installation in the folder dir. The returned function
-// closes it; call it once. Without Create, a folder that has no state yet is
-// NotFound.
+// OpenLocal opens the installation in the folder dir. Call the returned function
+// once to close it. Without Create, a folder without state is NotFound.
 func OpenLocal(ctx context.Context, dir string, o LocalOptions) (*Local, func() error, error) {
 	o = o.withDefaults()
 	d, err := ReadDeployment(dir)
@@ -80,8 +79,8 @@ func OpenLocal(ctx context.Context, dir string, o LocalOptions) (*Local, func() 
 	return l, l.close, nil
 }
 
-// checkFor bounds how long the check for damage delays a start: it reads one to
-// two gigabytes in that time.
+// checkFor bounds how long the check for damage delays a start. The check reads
+// one to two gigabytes in that time.
 const checkFor = 3 * time.Second
 
 func (o LocalOptions) check() time.Duration {
@@ -106,17 +105,18 @@ func (o LocalOptions) withDefaults() LocalOptions {
 
 func (l *Local) close() error { return errors.Join(l.State.Close(), l.Bucket.Close()) }
 
-// BucketDir is the folder of the bucket of the installation in dir.
+// BucketDir returns the folder of the bucket of the installation in dir.
 func BucketDir(dir string) string { return filepath.Join(dir, "bucket") }
 
-// StateDir is the folder of the state of the installation in dir.
+// StateDir returns the folder of the state of the installation in dir.
 func StateDir(dir string) string { return filepath.Join(dir, "state") }
 
-// ScratchDir is the folder for temporary files of the installation in dir.
+// ScratchDir returns the folder for temporary files of the installation in dir.
 func ScratchDir(dir string) string { return filepath.Join(StateDir(dir), "scratch") }
 
-// Machine returns the machine that an installation in dir runs on. A file named
-// notice in its state stands for a preemption notice.
+// Machine returns the machine that an installation in dir runs on. The machine
+// reports a preemption notice when a file named notice appears in the state
+// folder.
 func Machine(dir string, log *slog.Logger) *machine.Machine {
 	return machine.New(machine.Options{
 		GPUProbe:   machine.GPUProbeCommand(),
@@ -125,7 +125,7 @@ func Machine(dir string, log *slog.Logger) *machine.Machine {
 	})
 }
 
-// HasState reports whether `up` was ever started in dir.
+// HasState reports whether `up` has ever run in dir.
 func HasState(dir string) (bool, error) {
 	entries, err := os.ReadDir(StateDir(dir))
 	switch {
@@ -148,11 +148,11 @@ func mustHaveState(dir string) error {
 		Remedy: fmt.Sprintf("start `rollout up --dir %s` first, or name the folder that it runs in", dir)}
 }
 
-// DeploymentFile is the name of an installation's config.
+// DeploymentFile is the file name of an installation's config.
 const DeploymentFile = "rollout.toml"
 
-// ReadDeployment reads dir/rollout.toml, and returns the default if there is no
-// such file. A config of an installation in a cloud is Invalid.
+// ReadDeployment reads dir/rollout.toml. Without the file it returns the default
+// deployment. The config of an installation in a cloud is Invalid.
 func ReadDeployment(dir string) (config.Deployment, error) {
 	path := filepath.Join(dir, DeploymentFile)
 	src, err := ReadConfig(path)
@@ -170,8 +170,9 @@ func ReadDeployment(dir string) (config.Deployment, error) {
 	return d, err
 }
 
-// ReadConfig reads a config file, up to one byte more than the largest config. A
-// missing file is NotFound; other errors are Invalid.
+// ReadConfig reads a config file. It reads at most one byte more than
+// config.MaxFileSize, so that the parser refuses larger files. A missing file is
+// NotFound; other errors are Invalid.
 func ReadConfig(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {

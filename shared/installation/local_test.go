@@ -12,7 +12,7 @@ import (
 	"rollout/shared/installation"
 )
 
-func TestTwoProcessesMayHaveOneFolderOpen(t *testing.T) {
+func TestOpenLocalSharesFolderBetweenHandles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	first, closeFirst, err := installation.OpenLocal(t.Context(), dir, installation.LocalOptions{Create: true})
@@ -27,9 +27,10 @@ func TestTwoProcessesMayHaveOneFolderOpen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d, err := second.Ports.Docs.Get(t.Context(), "run/x"); err != nil || string(d.Value) != "{}" {
-		t.Errorf("the second sees %q, %v", d.Value, err)
+		t.Errorf("the second handle reads %q, %v, want {}", d.Value, err)
 	}
-	if _, err := second.Ports.Blobs.Put(t.Context(), "prompts/x.jsonl", strings.NewReader("{}\n"), blob.PutOptions{}); err != nil {
+	prompts := strings.NewReader("{}\n")
+	if _, err := second.Ports.Blobs.Put(t.Context(), "prompts/x.jsonl", prompts, blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(installation.BucketDir(dir), "prompts", "x.jsonl")); err != nil {
@@ -43,7 +44,7 @@ func TestTwoProcessesMayHaveOneFolderOpen(t *testing.T) {
 	}
 }
 
-func TestOpeningDoesNotMakeAnInstallation(t *testing.T) {
+func TestOpenLocalDoesNotCreateInstallation(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "typo")
 	_, _, err := installation.OpenLocal(t.Context(), dir, installation.LocalOptions{})
@@ -51,11 +52,11 @@ func TestOpeningDoesNotMakeAnInstallation(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
-		t.Errorf("the folder was made (%v)", err)
+		t.Errorf("OpenLocal created the folder (%v)", err)
 	}
 }
 
-func TestTheDeploymentIsItsFileOrTheDefault(t *testing.T) {
+func TestReadDeploymentReturnsFileOrDefault(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	if d, err := installation.ReadDeployment(dir); err != nil || d.Bucket != config.DefaultDeployment().Bucket {
@@ -85,6 +86,6 @@ func TestTheDeploymentIsItsFileOrTheDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := installation.ReadDeployment(dir); !fault.Is(err, fault.Invalid) {
-		t.Errorf("a folder of that name: %v", err)
+		t.Errorf("a folder named rollout.toml: %v, want Invalid", err)
 	}
 }

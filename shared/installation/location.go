@@ -13,10 +13,10 @@ import (
 // Location names an installation.
 type Location struct {
 	Dir   string // holds rollout.toml; for an installation on one machine also its state and bucket
-	Cloud string // the provider that the config must name; "" is an installation on one machine
+	Cloud string // the provider that the config must name; "" for an installation on one machine
 }
 
-// Flags are the command-line arguments that name the location.
+// Flags returns the command-line arguments that name the location.
 func (p Location) Flags() string {
 	switch {
 	case p.Cloud == "":
@@ -33,8 +33,8 @@ func (p Location) deployment() (config.Deployment, error) {
 }
 
 // ReadCloudDeployment reads the config file of an installation at the provider.
-// A missing file, and a config of another place, are Invalid. The flag is the one
-// that names the file or its folder, for the message.
+// A missing file, a config without [cloud] and a config of another provider are
+// Invalid. Messages name the flag that sets the file or its folder.
 func ReadCloudDeployment(path, provider, flag string) (config.Deployment, error) {
 	if _, err := ProviderOf(provider); err != nil {
 		return config.Deployment{}, err
@@ -42,7 +42,7 @@ func ReadCloudDeployment(path, provider, flag string) (config.Deployment, error)
 	src, err := ReadConfig(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return config.Deployment{}, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("there is no file %s", path),
-			Remedy: "name the deployed config with " + flag + "; examples/" + provider + ".toml is a first one"}
+			Remedy: "name the deployed config with " + flag + "; examples/" + provider + ".toml is an example"}
 	}
 	if err != nil {
 		return config.Deployment{}, err
@@ -52,11 +52,13 @@ func ReadCloudDeployment(path, provider, flag string) (config.Deployment, error)
 	case err != nil:
 		return d, err
 	case !d.Cloud.Configured():
-		return d, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s has no [cloud]: it describes an installation on this machine", path),
+		return d, &fault.Error{Kind: fault.Invalid,
+			Err:    fmt.Errorf("%s has no [cloud]: it describes an installation on this machine", path),
 			Remedy: "name the deployed config with " + flag}
 	case d.Cloud.Provider != provider:
-		return d, &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%s describes an installation at %s, not %s", path, d.Cloud.Provider, provider),
-			Remedy: "name the provider that the file names"}
+		return d, &fault.Error{Kind: fault.Invalid,
+			Err:    fmt.Errorf("%s describes an installation at %s, not %s", path, d.Cloud.Provider, provider),
+			Remedy: "use --cloud " + d.Cloud.Provider + ", or name another config with " + flag}
 	}
 	return d, nil
 }

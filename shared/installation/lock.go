@@ -13,12 +13,13 @@ import (
 	"rollout/shared/fault"
 )
 
-// lockFile is held by the one process that runs an installation's functions.
+// lockFile is locked by the process that runs an installation's functions.
 const lockFile = "up.lock"
 
-// AcquireLock makes this process the only one that runs the installation's
-// functions, until the returned function is called or the process ends,
-// however it ends. The error, an Invalid one, names who is.
+// AcquireLock makes this process the only one that runs the functions of the
+// installation in dir. The lock ends when release is called or the process ends
+// in any way. If another process holds the lock, the error is Invalid and names
+// that process.
 func AcquireLock(dir string) (release func() error, err error) {
 	path := filepath.Join(StateDir(dir), lockFile)
 	if err := os.MkdirAll(StateDir(dir), 0o755); err != nil {
@@ -29,8 +30,9 @@ func AcquireLock(dir string) (release func() error, err error) {
 		return nil, fault.WithKind(fault.Denied, err, "open %s", path)
 	}
 	if err := tryLock(f); err != nil {
-		who, _ := io.ReadAll(io.LimitReader(f, 32)) // only to say who
-		return nil, errors.Join(&fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("process %s already runs the installation in %s", strings.TrimSpace(string(who)), dir),
+		pid, _ := io.ReadAll(io.LimitReader(f, 32)) // only for the message
+		return nil, errors.Join(&fault.Error{Kind: fault.Invalid,
+			Err:    fmt.Errorf("process %s already runs the installation in %s", strings.TrimSpace(string(pid)), dir),
 			Remedy: "stop it first, or use another folder; submit, status and stop work beside it"}, f.Close())
 	}
 	if err := errors.Join(f.Truncate(0), writeAt(f, fmt.Sprintf("%d\n", os.Getpid()))); err != nil {
@@ -39,7 +41,8 @@ func AcquireLock(dir string) (release func() error, err error) {
 	return f.Close, nil
 }
 
-// The kernel may take a moment to let go of a killed process's lock.
+// The kernel may release the lock of a killed process with a delay, so tryLock
+// tries several times.
 const (
 	lockTries = 10
 	lockPause = 50 * time.Millisecond

@@ -21,24 +21,25 @@ import (
 	"rollout/shared/secret"
 )
 
-// How often a command that watches a run asks for its state. A cloud bills each
-// answer.
+// Intervals at which a command that watches a run reads its state. The cloud's is
+// longer, because a cloud bills each read.
 const (
 	localPoll = 250 * time.Millisecond
 	cloudPoll = 2 * time.Second
 )
 
-// Installation is an open installation, as commands need it.
+// Installation is an open installation with the ports and facts that commands
+// need.
 type Installation struct {
 	Location
 	Deployment config.Deployment
 	Profile    cloud.Profile
 	Ports      host.Ports   // with retries
-	Secrets    secret.Store // of the names that the deployment allows
-	// Uninitialized is a folder in which `up` was never started: its ports have
-	// no documents and no queues.
+	Secrets    secret.Store // allows only the names in the deployment
+	// Uninitialized is true for a folder in which `up` has never run. Its ports
+	// lack documents and queues.
 	Uninitialized bool
-	// Poll is how often a command that watches a run asks for its state.
+	// Poll is the interval at which a command that watches a run reads its state.
 	Poll time.Duration
 
 	path  func(key string) string
@@ -46,22 +47,22 @@ type Installation struct {
 	close func() error
 }
 
-// Options say how to open an installation.
+// Options are the options of Open.
 type Options struct {
 	Log    *slog.Logger
 	Clock  clock.Clock
 	Getenv func(string) string
-	// AllowUninitialized also opens a folder in which `up` was never started.
+	// AllowUninitialized also opens a folder in which `up` has never run.
 	AllowUninitialized bool
 }
 
-// WrapReader wraps the reader of a file of that size, to show progress; it may
-// return the reader as it is.
+// WrapReader wraps the reader of a file, for example to show progress. The size
+// is in bytes. It may return r itself.
 type WrapReader func(r io.Reader, size int64) io.Reader
 
-// Open opens the installation at a location. A folder without one is NotFound.
-// Opening one in a cloud asks no service, so it succeeds even if nothing was
-// deployed.
+// Open opens the installation at a location. A folder without an installation is
+// NotFound. For a cloud it calls no service, so it succeeds even before the
+// deployment.
 func Open(ctx context.Context, p Location, o Options) (*Installation, error) {
 	if p.Cloud != "" {
 		return openCloud(ctx, p, o)
@@ -82,11 +83,11 @@ func Open(ctx context.Context, p Location, o Options) (*Installation, error) {
 	return newLocal(p, o, l.Deployment, l.Ports, closeAll), nil
 }
 
-// Path is where people find an object of the bucket.
+// Path returns the file path or URL at which users find an object of the bucket.
 func (i *Installation) Path(key string) string { return i.path(key) }
 
-// Store puts a file into the bucket and replaces an object of that key. An object
-// under prompts/ is a run from then on.
+// Store puts a file into the bucket, and replaces an object with the same key. An
+// object under prompts/ becomes a run.
 func (i *Installation) Store(ctx context.Context, file, key string, through WrapReader) (blob.Info, error) {
 	return i.store(ctx, file, key, through)
 }
@@ -136,7 +137,7 @@ func upload(ctx context.Context, to blob.Store, file, key string, through WrapRe
 
 // openUninitialized opens the bucket of a folder that has no state yet.
 func openUninitialized(p Location, o Options) (*Installation, error) {
-	if info, err := os.Stat(p.Dir); err != nil || !info.IsDir() { // probably misspelt
+	if info, err := os.Stat(p.Dir); err != nil || !info.IsDir() { // the name is probably misspelt
 		return nil, &fault.Error{Kind: fault.NotFound, Err: fmt.Errorf("there is no folder %s", p.Dir),
 			Remedy: fmt.Sprintf("start `rollout up --dir %s` first, or name the folder that it runs in", p.Dir)}
 	}
@@ -166,8 +167,9 @@ func newLocal(p Location, o Options, d config.Deployment, ports host.Ports, clos
 	}
 }
 
-// envSecrets are the secrets of an installation on this machine: the API's token
-// and what the deployment allows. An empty variable counts as unset.
+// envSecrets returns the secrets of an installation on this machine, read from
+// environment variables: the API's token and the names that the deployment
+// allows. An empty variable counts as unset.
 func envSecrets(d config.Deployment, getenv func(string) string) secret.Store {
 	return machine.EnvSecrets(append([]string{listen.TokenSecret}, d.Secrets...), func(variable string) (string, bool) {
 		v := getenv(variable)

@@ -9,15 +9,16 @@ import (
 	"rollout/shared/fault"
 )
 
-// Providers lists the clouds that this program can open. A further cloud adds its
-// line here; see package cloud.
+// Providers returns the clouds that this program can open. To add a cloud, add
+// its provider here; see package cloud.
 func Providers() []cloud.Provider {
 	return []cloud.Provider{
 		aws.Provider{},
 	}
 }
 
-// ProviderNames are the names of Providers, for flags and messages.
+// ProviderNames returns the names of Providers, separated by commas, for flags
+// and messages.
 func ProviderNames() string {
 	var names []string
 	for _, p := range Providers() {
@@ -26,7 +27,7 @@ func ProviderNames() string {
 	return strings.Join(names, ", ")
 }
 
-// ProviderOf returns the provider of that name. Any other name is Invalid.
+// ProviderOf returns the provider with that name. An unknown name is Invalid.
 func ProviderOf(name string) (cloud.Provider, error) {
 	for _, p := range Providers() {
 		if p.Name() == name {
@@ -38,7 +39,7 @@ func ProviderOf(name string) (cloud.Provider, error) {
 }
 
 // ShouldSuggestDoctor reports whether `rollout cloud doctor` may help with an
-// error: a cloud's service refused something, and the error has no remedy.
+// error: the error comes from a cloud's service and lacks a remedy.
 func ShouldSuggestDoctor(err error) bool {
 	if fault.RemedyOf(err) != "" {
 		return false
