@@ -12,7 +12,7 @@ import (
 	"rollout/shared/host"
 )
 
-func TestEngineOfGPU(t *testing.T) {
+func TestEngineOfReturnsServerOfGPU(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		servers []string
@@ -20,12 +20,12 @@ func TestEngineOfGPU(t *testing.T) {
 		gpu     int
 		want    string
 	}{
-		"one each":     {[]string{"a", "b"}, []int{2, 3}, 3, "[b]"},
-		"one for all":  {[]string{"mock"}, []int{0, 1}, 1, "[mock]"},
-		"none named":   {nil, []int{0, 1}, 1, "[]"},
-		"too few":      {[]string{"a", "b"}, []int{0, 1, 2}, 0, "error"},
-		"too many":     {[]string{"a", "b"}, []int{0}, 0, "error"},
-		"unlisted GPU": {[]string{"a", "b"}, []int{0, 1}, 7, "error"},
+		"one server for each GPU": {[]string{"a", "b"}, []int{2, 3}, 3, "[b]"},
+		"one server for all GPUs": {[]string{"mock"}, []int{0, 1}, 1, "[mock]"},
+		"without servers":         {nil, []int{0, 1}, 1, "[]"},
+		"too few servers":         {[]string{"a", "b"}, []int{0, 1, 2}, 0, "error"},
+		"too many servers":        {[]string{"a", "b"}, []int{0}, 0, "error"},
+		"unlisted GPU":            {[]string{"a", "b"}, []int{0, 1}, 7, "error"},
 	} {
 		got, err := engineOf(c.servers, c.gpus, c.gpu)
 		result := fmt.Sprint(got)
@@ -38,7 +38,7 @@ func TestEngineOfGPU(t *testing.T) {
 	}
 }
 
-// gpus is a machine with four GPUs, of which the last has failed.
+// gpus is a machine with four GPUs. The last one has failed.
 type gpus struct{ capacity.Source }
 
 func (gpus) Inventory(context.Context) (capacity.Inventory, error) {
@@ -71,7 +71,8 @@ func TestExitReasonsHaveCodes(t *testing.T) {
 	}
 }
 
-// One worker that could work shows that the machine is usable.
+// TestExitReasonOfSeveralWorkers checks how the exit codes of a machine's workers
+// combine. The machine is usable if at least one worker was.
 func TestExitReasonOfSeveralWorkers(t *testing.T) {
 	t.Parallel()
 	s := &workplace{ports: host.Ports{Log: slog.New(slog.DiscardHandler)}}

@@ -11,14 +11,14 @@ import (
 	"rollout/shared/fault"
 )
 
-func TestAWorkerMakesNoInstallation(t *testing.T) {
+func TestOpenDoesNotCreateInstallation(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "misspelt")
 	_, err := flags{dir: dir}.open(t.Context(), openOptions{log: slog.New(slog.DiscardHandler)})
 	if !fault.Is(err, fault.NotFound) {
-		t.Errorf("%v", err)
+		t.Errorf("open = %v, want NotFound", err)
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the folder is there: %v", err)
+		t.Errorf("open created the folder: %v", err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"rollout/shared/fault"
 )
 
-func TestCheckKeyTakesWhatEveryStoreHolds(t *testing.T) {
+func TestCheckKeyAcceptsKeysOfEveryStore(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{
 		"a", "prompts/nightly.jsonl", "prompts/my prompts.jsonl", "a+b", "a%2Bb", "日本 語", "a&b=c?",
@@ -37,10 +37,11 @@ func TestCheckKeyRefusesHostileKeys(t *testing.T) {
 	}
 }
 
-func TestCheckPrefixAllowsPartsOfKeys(t *testing.T) {
+func TestCheckPrefixAcceptsPartialKeys(t *testing.T) {
 	t.Parallel()
 	for prefix, ok := range map[string]bool{
-		"": true, "a": true, "a/": true, "prompts/ni": true, "/": false, "a//": false, "../": false, "a/.": false, "a\x00": false,
+		"": true, "a": true, "a/": true, "prompts/ni": true, "/": false,
+		"a//": false, "../": false, "a/.": false, "a\x00": false,
 	} {
 		if err := blob.CheckPrefix(prefix); (err == nil) != ok {
 			t.Errorf("CheckPrefix(%q) = %v, want ok=%v", prefix, err, ok)

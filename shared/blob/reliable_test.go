@@ -16,11 +16,11 @@ import (
 	"rollout/shared/retry"
 )
 
-// breaking is a store whose connections break after so many bytes.
+// breaking is a store whose connections break after a number of bytes.
 type breaking struct {
 	blob.Store
 	after int
-	gets  *int // nil if nobody counts
+	gets  *int // counts calls of Get; optional
 }
 
 func (b breaking) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
@@ -48,15 +48,19 @@ func (b *breakable) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// soon waits for no more than a microsecond.
+// soon retries after at most a microsecond.
 var soon = retry.Policy{Base: time.Microsecond}
 
 func TestReliableConforms(t *testing.T) {
 	t.Parallel()
-	blobtest.Run(t, func(*testing.T) blob.Store { return blob.Reliable(memory.NewBucket(clock.System{}), soon) }, blobtest.Features{InMemory: true})
+	blobtest.Run(
+		t,
+		func(*testing.T) blob.Store { return blob.Reliable(memory.NewBucket(clock.System{}), soon) },
+		blobtest.Features{InMemory: true},
+	)
 }
 
-func TestReadingGoesOnWhereTheConnectionBroke(t *testing.T) {
+func TestReliableGetResumesAfterBrokenConnection(t *testing.T) {
 	t.Parallel()
 	const content = "0123456789"
 	for name, c := range map[string]struct {
@@ -65,12 +69,12 @@ func TestReadingGoesOnWhereTheConnectionBroke(t *testing.T) {
 		want  string
 		gets  int
 	}{
-		"to the end":                 {3, blob.GetOptions{}, content, 4},
-		"broken at the end":          {5, blob.GetOptions{}, content, 3},
-		"a part":                     {3, blob.GetOptions{Offset: 2, Length: 5}, "23456", 2},
-		"a part, broken behind it":   {5, blob.GetOptions{Offset: 2, Length: 5}, "23456", 2},
-		"a part that is cut off":     {2, blob.GetOptions{Offset: 7, Length: 9}, "789", 2},
-		"the whole, without a break": {11, blob.GetOptions{}, content, 1},
+		"to the end":                   {3, blob.GetOptions{}, content, 4},
+		"broken at the end":            {5, blob.GetOptions{}, content, 3},
+		"a part":                       {3, blob.GetOptions{Offset: 2, Length: 5}, "23456", 2},
+		"a part, broken after its end": {5, blob.GetOptions{Offset: 2, Length: 5}, "23456", 2},
+		"a part beyond the end":        {2, blob.GetOptions{Offset: 7, Length: 9}, "789", 2},
+		"the whole, without a break":   {11, blob.GetOptions{}, content, 1},
 	} {
 		gets := 0
 		s := breaking{memory.NewBucket(clock.System{}), c.after, &gets}
@@ -84,19 +88,21 @@ func TestReadingGoesOnWhereTheConnectionBroke(t *testing.T) {
 	}
 }
 
-func TestReadingGivesUpWhereNothingComes(t *testing.T) {
+func TestReliableGetFailsWithoutProgress(t *testing.T) {
 	t.Parallel()
 	gets := 0
 	s := breaking{memory.NewBucket(clock.System{}), 0, &gets}
 	if _, err := s.Put(t.Context(), "k", strings.NewReader("x"), blob.PutOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := read(t, blob.Reliable(s, soon), blob.GetOptions{}); got != "" || !fault.Is(err, fault.Unavailable) || gets != 5 {
+	if got, err := read(t, blob.Reliable(s, soon), blob.GetOptions{}); got != "" ||
+		!fault.Is(err, fault.Unavailable) ||
+		gets != 5 {
 		t.Errorf("%q in %d gets, %v", got, gets, err)
 	}
 }
 
-func TestReadingNeverGoesOnWithAnotherVersion(t *testing.T) {
+func TestReliableGetDoesNotResumeWithAnotherVersion(t *testing.T) {
 	t.Parallel()
 	s := breaking{Store: memory.NewBucket(clock.System{}), after: 3}
 	if _, err := s.Put(t.Context(), "k", strings.NewReader("aaaaaa"), blob.PutOptions{}); err != nil {

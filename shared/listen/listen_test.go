@@ -26,14 +26,15 @@ func TestServeEndsWithItsContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.StatusCode != http.StatusNotFound || r.Body.Close() != nil {
-		t.Errorf("it answers %s", r.Status)
+		t.Errorf("the server replies %s", r.Status)
 	}
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if err := listen.Serve(t.Context(), l, nil); !fault.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), l.Addr().String()) {
-		t.Errorf("serving at a closed listener: %v", err)
+	if err := listen.Serve(t.Context(), l, nil); !fault.Is(err, fault.Unavailable) ||
+		!strings.Contains(err.Error(), l.Addr().String()) {
+		t.Errorf("Serve on a closed listener: %v", err)
 	}
 }
 
@@ -44,7 +45,8 @@ func TestCheck(t *testing.T) {
 		token bool
 		ok    bool
 	}{
-		{"127.0.0.1:8080", false, true}, {"127.9.9.9:8080", false, true}, {"[::1]:8080", false, true}, {"localhost:0", false, true},
+		{"127.0.0.1:8080", false, true}, {"127.9.9.9:8080", false, true}, {"[::1]:8080", false, true}, {"localhost:0",
+			false, true},
 		{":8080", false, false}, {"0.0.0.0:8080", false, false}, {"[::]:8080", false, false}, {"10.0.0.7:8080", false, false},
 		{"example.com:8080", false, false}, {"0.0.0.0:8080", true, true},
 		{"8080", true, false}, {"127.0.0.1", true, false}, {"127.0.0.1:", true, false},

@@ -16,10 +16,10 @@ import (
 	"rollout/shared/secret"
 )
 
-// text is what must never come out.
+// text is the secret, which must never be printed.
 const text = "hunter2-hf_abcdef"
 
-func TestAValueNeverPrints(t *testing.T) {
+func TestValueNeverPrintsItsText(t *testing.T) {
 	t.Parallel()
 	v := secret.NewValue(text)
 	type holder struct {
@@ -32,8 +32,14 @@ func TestAValueNeverPrints(t *testing.T) {
 	}
 	h := holder{v, v, &v, []secret.Value{v}, map[string]secret.Value{"k": v}, v}
 	outputs := map[string]string{}
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "% x", "%d", "%t", "%T", "%c", "%U", "%o", "%e", "%p", "%w", "%z", "%5.1s"} {
-		for name, arg := range map[string]any{"value": v, "pointer": &v, "holder": h, "holder pointer": &h, "list": []secret.Value{v}, "map": h.Map, "nested": [1]any{h}} {
+	for _, verb := range []string{
+		"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "% x", "%d", "%t", "%T", "%c", "%U", "%o", "%e", "%p", "%w", "%z",
+		"%5.1s",
+	} {
+		for name, arg := range map[string]any{
+			"value": v, "pointer": &v, "holder": h, "holder pointer": &h, "list": []secret.Value{v}, "map": h.Map,
+			"nested": [1]any{h},
+		} {
 			outputs[name+" "+verb] = fmt.Sprintf(verb, arg)
 		}
 	}
@@ -53,7 +59,11 @@ func TestAValueNeverPrints(t *testing.T) {
 		t.Error(err)
 	}
 	outputs["text"] = string(marshaled)
-	outputs["errors"] = errors.Join(fmt.Errorf("could not use %v", v), fault.New(fault.Denied, "could not use %s and %+v", v, h)).Error()
+	failure := errors.Join(
+		fmt.Errorf("could not use %v", v),
+		fault.New(fault.Denied, "could not use %s and %+v", v, h),
+	)
+	outputs["errors"] = failure.Error()
 	outputs["print"] = fmt.Sprint(v, h) + fmt.Sprintln(&h)
 
 	for name, out := range outputs {
@@ -66,7 +76,9 @@ func TestAValueNeverPrints(t *testing.T) {
 			}
 		}
 	}
-	for name, want := range map[string]string{"value %v": "***", "value %d": "***", "value %#v": "***", "json value": `"***"`, "text": "***"} {
+	for name, want := range map[string]string{
+		"value %v": "***", "value %d": "***", "value %#v": "***", "json value": `"***"`, "text": "***",
+	} {
 		if outputs[name] != want {
 			t.Errorf("%s = %s, want %s", name, outputs[name], want)
 		}
@@ -90,7 +102,8 @@ func TestCheckName(t *testing.T) {
 	t.Parallel()
 	for name, ok := range map[string]bool{
 		"hf-token": true, "a": true, strings.Repeat("a", 64): true, "0-9": true,
-		"": false, strings.Repeat("a", 65): false, "HF-TOKEN": false, "hf_token": false, "a b": false, "../x": false, "a\n": false, "a\x00": false, "é": false,
+		"": false, strings.Repeat("a", 65): false, "HF-TOKEN": false, "hf_token": false, "a b": false, "../x": false,
+		"a\n": false, "a\x00": false, "é": false,
 	} {
 		if err := secret.CheckName(name); (err == nil) != ok || (err != nil && !fault.Is(err, fault.Invalid)) {
 			t.Errorf("CheckName(%q) = %v, want ok=%v", name, err, ok)

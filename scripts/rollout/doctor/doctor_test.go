@@ -24,7 +24,7 @@ import (
 	"rollout/shared/secret"
 )
 
-// probed is a check that takes a time and then fails or not.
+// probed returns a check whose probe takes a time and then returns err.
 func probed(name string, takes time.Duration, err error, remedy string) Check {
 	return Check{Name: name, Limit: 10 * time.Second, Remedy: func(error) string { return remedy },
 		Probe: func(ctx context.Context) (string, error) {
@@ -37,9 +37,14 @@ func probed(name string, takes time.Duration, err error, remedy string) Check {
 		}}
 }
 
-// every is a report of everything that a check can end as.
-func every(ctx context.Context, tell func(Result)) Report {
-	refused := &fault.Error{Kind: fault.Denied, Op: "put", Remedy: "the driver's", Err: &fault.Error{Op: "put object x", Err: errors.New("403 <Forbidden>")}}
+// runAllOutcomes runs one check for each possible outcome.
+func runAllOutcomes(ctx context.Context, tell func(Result)) Report {
+	refused := &fault.Error{
+		Kind:   fault.Denied,
+		Op:     "put",
+		Remedy: "the driver's",
+		Err:    &fault.Error{Op: "put object x", Err: errors.New("403 <Forbidden>")},
+	}
 	return Run(ctx, []Check{
 		probed("fine", 12*time.Millisecond, nil, ""),
 		probed("refused", 31*time.Millisecond, refused, "the check's"),
@@ -51,11 +56,11 @@ func every(ctx context.Context, tell func(Result)) Report {
 	}, clock.System{}, tell)
 }
 
-func TestAReportIsAContract(t *testing.T) {
+func TestReportJSONIsStable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var told []string
-		report := every(t.Context(), func(r Result) { told = append(told, r.Name) })
+		report := runAllOutcomes(t.Context(), func(r Result) { told = append(told, r.Name) })
 		text, err := json.MarshalIndent(report, "", "  ")
 		if err != nil {
 			t.Fatal(err)
@@ -112,13 +117,15 @@ func TestAReportIsAContract(t *testing.T) {
 		if d := cmp.Diff(want, string(text)); d != "" {
 			t.Errorf("(-want +got)\n%s", d)
 		}
-		if !slices.Equal(told, []string{"fine", "refused", "refused, and says why", "refused before it asked", "silent", "broken", "fine again"}) {
-			t.Errorf("told of %q", told)
+		if !slices.Equal(told, []string{
+			"fine", "refused", "refused, and says why", "refused before it asked", "silent", "broken", "fine again",
+		}) {
+			t.Errorf("the callback got %q", told)
 		}
 	})
 }
 
-func TestPeopleReadEachCheckAndWhatToDo(t *testing.T) {
+func TestTextPrinterShowsChecksAndRemedies(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -128,7 +135,7 @@ func TestPeopleReadEachCheckAndWhatToDo(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		report := every(t.Context(), func(r Result) { write(h.Result(r)) })
+		report := runAllOutcomes(t.Context(), func(r Result) { write(h.Result(r)) })
 		write(h.Summary(report.Summary))
 		const want = `✓ fine                      12 ms  a fact
 ✗ refused                   31 ms
@@ -155,20 +162,21 @@ func TestPeopleReadEachCheckAndWhatToDo(t *testing.T) {
 		out.Reset()
 		write(h.Result(report.Checks[0]))
 		write(h.Summary(report.Summary))
-		const coloured = "\x1b[32m✓\x1b[0m fine                      12 ms  \x1b[2ma fact\x1b[0m\n\x1b[31m2 pass, 5 fail — total 10043 ms\x1b[0m\n"
+		const coloured = "\x1b[32m✓\x1b[0m fine                      12 ms  \x1b[2ma fact\x1b[0m\n" +
+			"\x1b[31m2 pass, 5 fail — total 10043 ms\x1b[0m\n"
 		if d := cmp.Diff(coloured, out.String()); d != "" {
 			t.Errorf("in colours (-want +got)\n%s", d)
 		}
 	})
 }
 
-// meddling is a bucket that gives other bytes than it got, or none.
-type meddling struct {
+// corrupting is a bucket whose Get passes the stored bytes through a function.
+type corrupting struct {
 	blob.Store
 	get func([]byte) ([]byte, error)
 }
 
-func (m meddling) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+func (m corrupting) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
 	r, info, err := m.Store.Get(ctx, key, o)
 	if err != nil {
 		return r, info, err
@@ -180,22 +188,23 @@ func (m meddling) Get(ctx context.Context, key string, o blob.GetOptions) (io.Re
 	return io.NopCloser(bytes.NewReader(b)), info, err
 }
 
-func TestObjectsGoToTheBucketAndBackAndAreRemoved(t *testing.T) {
+func TestObjectProbesVerifyAndRemoveObjects(t *testing.T) {
 	t.Parallel()
 	same := func(b []byte) ([]byte, error) { return b, nil }
 	for name, c := range map[string]struct {
 		get  func([]byte) ([]byte, error)
 		want string
 	}{
-		"a bucket that works":      {same, ""},
-		"one that loses bytes":     {func(b []byte) ([]byte, error) { return b[1:], nil }, "get: "},
-		"one that changes bytes":   {func(b []byte) ([]byte, error) { b[len(b)/2] ^= 1; return b, nil }, "get: "},
-		"one that gives no object": {func([]byte) ([]byte, error) { return nil, fault.New(fault.Denied, "no") }, "get: no"},
+		"bucket works":         {same, ""},
+		"bucket loses bytes":   {func(b []byte) ([]byte, error) { return b[1:], nil }, "get: "},
+		"bucket changes bytes": {func(b []byte) ([]byte, error) { b[len(b)/2] ^= 1; return b, nil }, "get: "},
+		"bucket denies reads":  {func([]byte) ([]byte, error) { return nil, fault.New(fault.Denied, "no") }, "get: no"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := memory.NewBucket(clock.System{})
-			for _, probe := range []func(context.Context) (string, error){object(meddling{b, c.get}), contentID(meddling{b, c.get}, 1<<20)} {
+			bucket := corrupting{b, c.get}
+			for _, probe := range []func(context.Context) (string, error){object(bucket), contentID(bucket, 1<<20)} {
 				_, err := probe(t.Context())
 				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 					t.Errorf("%v, want %q", err, c.want)
@@ -208,12 +217,13 @@ func TestObjectsGoToTheBucketAndBackAndAreRemoved(t *testing.T) {
 	}
 }
 
-// What a check made is removed also when its time is up.
-func TestACheckWhoseTimeIsUpCleansUp(t *testing.T) {
+// TestObjectProbeRemovesObjectAfterTimeout checks the cleanup after the probe's
+// context has ended.
+func TestObjectProbeRemovesObjectAfterTimeout(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	b := memory.NewBucket(clock.System{})
-	_, err := object(meddling{b, func([]byte) ([]byte, error) { cancel(); return nil, ctx.Err() }})(ctx)
+	_, err := object(corrupting{b, func([]byte) ([]byte, error) { cancel(); return nil, ctx.Err() }})(ctx)
 	if !fault.Is(err, fault.Canceled) {
 		t.Errorf("got %v", err)
 	}
@@ -222,7 +232,7 @@ func TestACheckWhoseTimeIsUpCleansUp(t *testing.T) {
 	}
 }
 
-func TestAnotherDoctorsMessageIsGivenBack(t *testing.T) {
+func TestQueueProbeReturnsMessageOfAnotherDoctor(t *testing.T) {
 	t.Parallel()
 	q := memory.NewQueues(clock.System{})
 	if err := q.Send(t.Context(), host.DoctorQueue, [][]byte{[]byte("another's")}, 0); err != nil {
@@ -237,7 +247,7 @@ func TestAnotherDoctorsMessageIsGivenBack(t *testing.T) {
 	}
 }
 
-// vault has one secret.
+// vault holds one secret.
 type vault struct{}
 
 func (vault) Get(_ context.Context, name string) (secret.Value, error) {
@@ -247,18 +257,19 @@ func (vault) Get(_ context.Context, name string) (secret.Value, error) {
 	return secret.NewValue("s3cr3t"), nil
 }
 
-func TestTheFirstSecretIsReadAndNeverShown(t *testing.T) {
+func TestSecretProbeReadsFirstSecretWithoutShowingIt(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		allowed []string
 		want    string // of the error
 	}{
-		"the first":    {[]string{"hf-token", "missing"}, ""},
-		"not there":    {[]string{"missing", "hf-token"}, "read: no secret missing"},
-		"none allowed": {nil, "the allowlist is empty"},
+		"first secret exists":  {[]string{"hf-token", "missing"}, ""},
+		"first secret missing": {[]string{"missing", "hf-token"}, "read: no secret missing"},
+		"empty allowlist":      {nil, "the allowlist is empty"},
 	} {
 		found, err := firstSecret(vault{}, c.allowed)(t.Context())
-		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || strings.Contains(found, "s3cr3t") {
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(found, "s3cr3t") {
 			t.Errorf("%s: %q, %v; want %q", name, found, err, c.want)
 		}
 	}

@@ -16,9 +16,9 @@ import (
 
 var action = regexp.MustCompile(`\b[a-z0-9]+:([A-Z]\w+)`)
 
-// Who gives a user what the README lists is not told by the doctor that more
-// is needed.
-func TestTheReadmeListsWhatTheDoctorMayDo(t *testing.T) {
+// TestReadmeListsActionsOfDoctor checks that the README's policies cover every
+// action that the doctor's remedies name.
+func TestReadmeListsActionsOfDoctor(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../infra/aws/README.md")
 	if err != nil {
@@ -27,7 +27,7 @@ func TestTheReadmeListsWhatTheDoctorMayDo(t *testing.T) {
 	_, table, _ := strings.Cut(string(text), "| to use | attach")
 	_, row, found := strings.Cut(table, "\n| doctor | one of them, and ")
 	if !found {
-		t.Fatal("the README's table of policies has no row of the doctor's")
+		t.Fatal("the README's table of policies lacks the doctor's row")
 	}
 	row, _, _ = strings.Cut(row, "\n")
 	policy := readerPolicy(t)
@@ -36,16 +36,16 @@ func TestTheReadmeListsWhatTheDoctorMayDo(t *testing.T) {
 	for _, check := range Checks(&aws.Stack{AWS: awssdk.Config{}}, nil) {
 		for _, a := range action.FindAllStringSubmatch(check.Remedy(refused), -1) {
 			if asked++; !regexp.MustCompile(`\b` + a[1] + `\b`).MatchString(row + policy) {
-				t.Errorf("%s wants %s, which neither the README lists nor the policy ReaderPolicy has", check.Name, a[0])
+				t.Errorf("%s names %s, which is missing from the README and from ReaderPolicy", check.Name, a[0])
 			}
 		}
 	}
 	if asked < 10 {
-		t.Errorf("the checks' remedies name %d actions", asked)
+		t.Errorf("the checks' remedies name %d actions, want at least 10", asked)
 	}
 }
 
-// readerPolicy is the text of that policy, as it is deployed.
+// readerPolicy returns the deployed text of ReaderPolicy.
 func readerPolicy(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../../infra/aws/stack/testdata/template.json")
@@ -68,6 +68,6 @@ func readerPolicy(t *testing.T) string {
 			return string(r.Properties.PolicyDocument)
 		}
 	}
-	t.Fatal("there is no such policy")
+	t.Fatal("the template lacks the policy acme-reader-eu-central-1")
 	return ""
 }

@@ -1,7 +1,7 @@
-// Package blobtest is the conformance suite of the blob port: every driver
-// passes it, against the real store or an emulator.
+// Package blobtest is the conformance suite of the blob port. Every driver must
+// pass it, against the real store or an emulator.
 //
-// It tests promises of the port alone, never how a driver keeps them. Only
+// It tests only the promises of the port, never a driver's implementation. Only
 // tests import it.
 package blobtest
 
@@ -16,21 +16,21 @@ import (
 	"rollout/shared/fault"
 )
 
-// Features says which promises of the port differ between drivers.
+// Features describes the promises that differ between drivers.
 type Features struct {
-	// KeepsVersions: an overwritten or deleted version can still be read.
+	// KeepsVersions is true if an overwritten or deleted version can still be read.
 	KeepsVersions bool
-	// InMemory: the store itself is this process's memory, so a put can't
-	// be bounded.
+	// InMemory is true if the store keeps objects in this process's memory. The
+	// suite then skips the test of memory use.
 	InMemory bool
 }
 
-// Run tests the driver. open returns an empty store of its own for each call;
-// it registers its own cleaning up.
+// Run tests the driver. Each call of open returns a new empty store and registers
+// its cleanup with t.
 func Run(t *testing.T, open func(t *testing.T) blob.Store, f Features) {
 	t.Helper()
 	if !f.InMemory {
-		t.Run("Memory", func(t *testing.T) { testMemory(t, open) }) // not parallel: it looks at the heap
+		t.Run("Memory", func(t *testing.T) { testMemory(t, open) }) // not parallel, because it measures the heap
 	}
 	for _, group := range []struct {
 		name string
@@ -52,7 +52,7 @@ func Run(t *testing.T, open func(t *testing.T) blob.Store, f Features) {
 	}
 }
 
-// put makes an object and fails the test if it can't.
+// put creates an object. It fails the test on an error.
 func put(t *testing.T, s blob.Store, key, content string) blob.Info {
 	t.Helper()
 	info, err := s.Put(t.Context(), key, strings.NewReader(content), blob.PutOptions{})
@@ -78,7 +78,7 @@ func get(ctx context.Context, s blob.Store, key string, o blob.GetOptions) (stri
 	return string(content), info, err
 }
 
-// wantContent fails the test unless the object's current bytes are these.
+// wantContent fails the test unless the object's current content is want.
 func wantContent(t *testing.T, s blob.Store, key, want string) {
 	t.Helper()
 	got, info, err := get(t.Context(), s, key, blob.GetOptions{})
@@ -90,7 +90,7 @@ func wantContent(t *testing.T, s blob.Store, key, want string) {
 	}
 }
 
-// wantKind fails the test unless err is of the kind.
+// wantKind fails the test unless err has the kind.
 func wantKind(t *testing.T, err error, want fault.Kind, what string) {
 	t.Helper()
 	if !fault.Is(err, want) {
@@ -98,7 +98,7 @@ func wantKind(t *testing.T, err error, want fault.Kind, what string) {
 	}
 }
 
-// wantAbsent fails the test if the key is there.
+// wantAbsent fails the test if the key exists.
 func wantAbsent(t *testing.T, s blob.Store, key string) {
 	t.Helper()
 	_, err := s.Stat(t.Context(), key, "")
@@ -126,7 +126,7 @@ func keys(t *testing.T, s blob.Store, prefix string) []string {
 	return all
 }
 
-// brief shortens long contents in messages.
+// brief shortens long content for messages.
 func brief(s string) string {
 	if len(s) > 60 {
 		return s[:60] + "..."
@@ -134,7 +134,7 @@ func brief(s string) string {
 	return s
 }
 
-// pattern is n bytes that differ from place to place.
+// pattern returns n bytes that vary with their position and the seed.
 func pattern(n int, seed byte) string {
 	var b bytes.Buffer
 	for i := range n {

@@ -11,7 +11,7 @@ import (
 )
 
 func testGet(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
-	t.Run("absent is NotFound", func(t *testing.T) {
+	t.Run("an absent key is NotFound", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		put(t, s, "a", "x")
@@ -20,7 +20,7 @@ func testGet(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			wantAbsent(t, s, key)
 		}
 	})
-	t.Run("gives a range", func(t *testing.T) {
+	t.Run("returns a range", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		whole := put(t, s, "k", "0123456789")
@@ -42,7 +42,12 @@ func testGet(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			{math.MaxInt64, 0, ""},
 			{math.MaxInt64, math.MaxInt64, ""},
 		} {
-			got, info, err := get(t.Context(), s, "k", blob.GetOptions{Offset: c.offset, Length: c.length, Version: whole.Version})
+			got, info, err := get(
+				t.Context(),
+				s,
+				"k",
+				blob.GetOptions{Offset: c.offset, Length: c.length, Version: whole.Version},
+			)
 			if err != nil || got != c.want {
 				t.Errorf("range %d+%d = %q, %v, want %q", c.offset, c.length, got, err, c.want)
 			}
@@ -70,14 +75,19 @@ func testGet(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			wantKind(t, err, fault.Invalid, fmt.Sprintf("Get %+v", o))
 		}
 	})
-	t.Run("readers see one version whole, whatever is put meanwhile", func(t *testing.T) {
+	t.Run("readers see one whole version during concurrent puts", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		const size = 200_000
 		put(t, s, "k", strings.Repeat("a", size))
 		errs := race(12, func(i int) error {
 			if i < 4 {
-				_, err := s.Put(t.Context(), "k", strings.NewReader(strings.Repeat(string(rune('b'+i)), size)), blob.PutOptions{})
+				_, err := s.Put(
+					t.Context(),
+					"k",
+					strings.NewReader(strings.Repeat(string(rune('b'+i)), size)),
+					blob.PutOptions{},
+				)
 				return err
 			}
 			for range 5 {
@@ -86,7 +96,11 @@ func testGet(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 					return err
 				}
 				if len(got) != size || strings.Count(got, got[:1]) != size {
-					return fmt.Errorf("a reader saw %d bytes, of them %d of the first kind", len(got), strings.Count(got, got[:1]))
+					return fmt.Errorf(
+						"a reader got %d bytes, of which only %d equal the first",
+						len(got),
+						strings.Count(got, got[:1]),
+					)
 				}
 			}
 			return nil
@@ -100,14 +114,15 @@ func testGet(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 }
 
 func testVersions(t *testing.T, open func(t *testing.T) blob.Store, f Features) {
-	// wantVersion reads one version in every way there is.
+	// wantVersion reads one version with Get and Stat. kept says whether the store
+	// must still have it.
 	wantVersion := func(t *testing.T, s blob.Store, v blob.Info, want string, kept bool) {
 		t.Helper()
 		got, info, err := get(t.Context(), s, v.Key, blob.GetOptions{Version: v.Version})
 		stat, statErr := s.Stat(t.Context(), v.Key, v.Version)
 		if !kept {
-			wantKind(t, err, fault.NotFound, "Get of a version that is gone")
-			wantKind(t, statErr, fault.NotFound, "Stat of a version that is gone")
+			wantKind(t, err, fault.NotFound, "Get of a removed version")
+			wantKind(t, statErr, fault.NotFound, "Stat of a removed version")
 			return
 		}
 		if err != nil || got != want || info.Version != v.Version {
@@ -117,7 +132,7 @@ func testVersions(t *testing.T, open func(t *testing.T) blob.Store, f Features) 
 			t.Errorf("Stat of version %s = %+v, %v", v.Version, stat, statErr)
 		}
 	}
-	t.Run("an overwritten version is gone or itself, never the new bytes", func(t *testing.T) {
+	t.Run("an overwritten version has its old bytes or is NotFound", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		one := put(t, s, "k", "one")
@@ -132,12 +147,12 @@ func testVersions(t *testing.T, open func(t *testing.T) blob.Store, f Features) 
 		for i := range 30 {
 			v := put(t, s, "k", fmt.Sprintf("%02d", i)).Version
 			if seen[v] {
-				t.Fatalf("put %d has version %s, which an earlier one had", i, v)
+				t.Fatalf("put %d has version %s, as an earlier put", i, v)
 			}
 			seen[v] = true
 		}
 	})
-	t.Run("a deleted version is gone or itself", func(t *testing.T) {
+	t.Run("a deleted version has its old bytes or is NotFound", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		one := put(t, s, "k", "one")
@@ -148,7 +163,7 @@ func testVersions(t *testing.T, open func(t *testing.T) blob.Store, f Features) 
 		put(t, s, "k", "two")
 		wantVersion(t, s, one, "one", f.KeepsVersions)
 	})
-	t.Run("a version that never was is NotFound", func(t *testing.T) {
+	t.Run("an unknown version is NotFound", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		v := put(t, s, "k", "one")
@@ -157,13 +172,14 @@ func testVersions(t *testing.T, open func(t *testing.T) blob.Store, f Features) 
 		v.Version = "no/such version"
 		wantVersion(t, s, v, "", false)
 	})
-	t.Run("put, stat, get and list name the same version", func(t *testing.T) {
+	t.Run("put, stat, get and list return the same version", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		v := put(t, s, "dir/k", "one")
 		wantVersion(t, s, v, "one", true)
 		page, err := s.List(t.Context(), "dir/", "", 10)
-		if err != nil || len(page) != 1 || page[0].Version != v.Version || page[0].Size != v.Size || page[0].Key != v.Key {
+		if err != nil || len(page) != 1 || page[0].Version != v.Version || page[0].Size != v.Size ||
+			page[0].Key != v.Key {
 			t.Errorf("List = %+v, %v, want %+v", page, err, v)
 		}
 	})

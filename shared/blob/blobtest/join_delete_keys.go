@@ -18,7 +18,8 @@ func testJoin(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 		put(t, s, "dir/b", "abcdef")
 		put(t, s, "empty", "")
 		info, err := s.Join(t.Context(), "out/joined", []blob.Range{
-			{Key: "dir/b"}, {Key: "a", Offset: 2, Length: 3}, {Key: "empty"}, {Key: "a", Offset: 8}, {Key: "a", Offset: 10}, {Key: "dir/b", Length: 1},
+			{Key: "dir/b"}, {Key: "a", Offset: 2, Length: 3}, {Key: "empty"},
+			{Key: "a", Offset: 8}, {Key: "a", Offset: 10}, {Key: "dir/b", Length: 1},
 		})
 		if err != nil || info.Key != "out/joined" || info.Size != 12 {
 			t.Errorf("Join = %+v, %v", info, err)
@@ -39,12 +40,14 @@ func testJoin(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 		}
 		wantContent(t, s, "ab", a+b[1:])
 	})
-	t.Run("a range that is not all there is refused and leaves nothing", func(t *testing.T) {
+	t.Run("a range outside its object is refused without creating an object", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		put(t, s, "a", "0123456789")
 		for name, bad := range map[string]blob.Range{
-			"too long": {Key: "a", Offset: 5, Length: 6}, "past the end": {Key: "a", Offset: 11}, "negative": {Key: "a", Offset: -1},
+			"too long":     {Key: "a", Offset: 5, Length: 6},
+			"past the end": {Key: "a", Offset: 11},
+			"negative":     {Key: "a", Offset: -1},
 		} {
 			_, err := s.Join(t.Context(), "out", []blob.Range{{Key: "a"}, bad})
 			wantKind(t, err, fault.Invalid, name)
@@ -72,7 +75,7 @@ func testJoin(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 		wantContent(t, s, "out", "first")
 		wantContent(t, s, "a", "source")
 	})
-	t.Run("a copy stands on its own", func(t *testing.T) {
+	t.Run("a copy is independent of its source", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		put(t, s, "a", "source")
@@ -89,7 +92,7 @@ func testJoin(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			t.Errorf("Get of the copy = %q, %v", got, err)
 		}
 	})
-	t.Run("copying what is absent is NotFound", func(t *testing.T) {
+	t.Run("copying an absent object is NotFound", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		_, err := s.Copy(t.Context(), "b", "a")
@@ -109,7 +112,7 @@ func testJoin(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 }
 
 func testDelete(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
-	t.Run("removes, and absent is success", func(t *testing.T) {
+	t.Run("removes an object, and succeeds for an absent one", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		put(t, s, "dir/sub/a", "x")
@@ -128,7 +131,7 @@ func testDelete(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 		}
 		wantContent(t, s, "dir/sub/b", "x")
 	})
-	t.Run("with a version removes that version alone", func(t *testing.T) {
+	t.Run("with a version removes only that version", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		one := put(t, s, "k", "one")
@@ -143,7 +146,7 @@ func testDelete(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			t.Errorf("repeated Delete = %v", err)
 		}
 	})
-	t.Run("a key can be put again", func(t *testing.T) {
+	t.Run("a deleted key can be put again", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		put(t, s, "a/b/k", "one")
@@ -155,7 +158,7 @@ func testDelete(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 		}
 		wantContent(t, s, "a/b/k", "two")
 	})
-	t.Run("puts survive deletes of their neighbours", func(t *testing.T) {
+	t.Run("puts succeed during deletes in the same folder", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		for _, err := range race(16, func(i int) error {
@@ -180,14 +183,14 @@ func testDelete(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 	})
 }
 
-// hostile are keys that no driver may take.
+// hostile are keys that every driver must refuse.
 var hostile = []string{
 	"", "/", "/etc/passwd", "a/", "a//b", ".", "..", "../x", "a/../../x", "a/..", "a/./b", ".hidden", "a/.hidden/b",
 	"a\x00b", "a\nb", "a\x1b[2Jb", "a\x7f", "a\xff", strings.Repeat("a", 256), strings.Repeat("a/", 256) + "a",
 }
 
 func testKeys(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
-	t.Run("hostile keys are refused everywhere", func(t *testing.T) {
+	t.Run("every method refuses hostile keys", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		put(t, s, "ok", "x")
@@ -217,11 +220,12 @@ func testKeys(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			t.Errorf("List = %q", got)
 		}
 	})
-	t.Run("awkward keys are taken as they are", func(t *testing.T) {
+	t.Run("awkward keys are stored unchanged", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		longest := strings.Repeat("x", 255) + "/" + strings.Repeat("y", 255)
-		for _, key := range append(slices.Clone(awkward), longest, strings.Repeat("s/", 255)+"zz", strings.Repeat("語", 85)) {
+		long := []string{longest, strings.Repeat("s/", 255) + "zz", strings.Repeat("語", 85)}
+		for _, key := range slices.Concat(awkward, long) {
 			put(t, s, key, "content of "+key)
 		}
 		for _, key := range awkward {
@@ -232,7 +236,7 @@ func testKeys(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			wantContent(t, s, "copies/"+key, "content of "+key)
 		}
 	})
-	t.Run("a key below another is taken or refused, and harms neither", func(t *testing.T) {
+	t.Run("a key below another is stored or refused without harm to either", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		put(t, s, "a", "object a")

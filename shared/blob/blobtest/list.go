@@ -10,16 +10,18 @@ import (
 	"rollout/shared/fault"
 )
 
-// awkward are keys that go wrong where names are decoded twice, folders are
-// walked without care, or bytes are taken for characters.
+// awkward are keys that expose drivers that decode names twice, walk folders in
+// the wrong order, or confuse bytes with characters.
 var awkward = []string{
 	"a+b", "a%2Bb", "a b", "a&b=c?", "日本 語", "my prompts", "prompts/my prompts.jsonl", "prompts/a#b", "é", "e\u0301",
-	"ordering/a", "ordering/b/x", "ordering/b-x", "ordering/b.x", "ordering/b/y/z", "ordering/b0", "ordering/b!", "ordering/B", "ordering/b~",
-	"ordering-", "ordering.x", "ordering0", "zz", "~", "*", "[a]", "{b}", "$HOME", "`id`", "a;b", `quo"te`, "apos'trophe", "back\\slash", "-rf", "a..b", "dot.",
+	"ordering/a", "ordering/b/x", "ordering/b-x", "ordering/b.x", "ordering/b/y/z", "ordering/b0", "ordering/b!",
+	"ordering/B", "ordering/b~",
+	"ordering-", "ordering.x", "ordering0", "zz", "~", "*", "[a]", "{b}", "$HOME", "`id`",
+	"a;b", `quo"te`, "apos'trophe", "back\\slash", "-rf", "a..b", "dot.",
 }
 
 func testList(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
-	t.Run("is in byte order of whole keys, at every page size", func(t *testing.T) {
+	t.Run("lists keys in byte order at every page size", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		for _, key := range awkward {
@@ -30,30 +32,36 @@ func testList(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			wantPages(t, s, "", limit, want)
 		}
 	})
-	t.Run("goes on after any string, whether it is a key or not", func(t *testing.T) {
+	t.Run("continues after any string, also after one that is not a key", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		for _, key := range awkward {
 			put(t, s, key, key)
 		}
 		all := slices.Sorted(slices.Values(awkward))
-		afters := slices.Concat(awkward, []string{"ordering", "ordering/", "ordering/b", "ordering/b/", "ordering/b/y", "ordering/b/y/z/q", "ordering/b-", "\x00", "\xff", "zzz", "/", "prompts0"})
+		afters := slices.Concat(awkward, []string{
+			"ordering", "ordering/", "ordering/b", "ordering/b/", "ordering/b/y", "ordering/b/y/z/q", "ordering/b-",
+			"\x00", "\xff", "zzz", "/", "prompts0",
+		})
 		for _, after := range afters {
-			want := all[len(all)-len(slices.DeleteFunc(slices.Clone(all), func(k string) bool { return k <= after })):]
+			want := slices.DeleteFunc(slices.Clone(all), func(k string) bool { return k <= after })
 			page, err := s.List(t.Context(), "", after, 1000)
 			if got := names(page); err != nil || !slices.Equal(got, want) {
 				t.Errorf("after %q: got %q, %v, want %q", after, got, err, want)
 			}
 		}
 	})
-	t.Run("gives the keys with the prefix alone", func(t *testing.T) {
+	t.Run("lists only keys with the prefix", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		for _, key := range awkward {
 			put(t, s, key, key)
 		}
 		all := slices.Sorted(slices.Values(awkward))
-		for _, prefix := range []string{"", "a", "a+", "a%2B", "ordering", "ordering/", "ordering/b", "ordering/b/", "ordering/b/y/z", "prompts/my", "日", "absent", "absent/x", "zz/"} {
+		for _, prefix := range []string{
+			"", "a", "a+", "a%2B", "ordering", "ordering/", "ordering/b", "ordering/b/", "ordering/b/y/z",
+			"prompts/my", "日", "absent", "absent/x", "zz/",
+		} {
 			var want []string
 			for _, key := range all {
 				if strings.HasPrefix(key, prefix) {
@@ -64,13 +72,13 @@ func testList(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			wantPages(t, s, prefix, 1000, want)
 		}
 	})
-	t.Run("of an empty bucket is empty", func(t *testing.T) {
+	t.Run("lists nothing in an empty bucket", func(t *testing.T) {
 		t.Parallel()
 		if got := keys(t, open(t), ""); len(got) != 0 {
 			t.Errorf("List = %q", got)
 		}
 	})
-	t.Run("refuses a limit that is no page", func(t *testing.T) {
+	t.Run("refuses a limit out of range", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		for _, limit := range []int{0, -1, blob.MaxList + 1} {
@@ -78,7 +86,7 @@ func testList(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			wantKind(t, err, fault.Invalid, fmt.Sprint("limit ", limit))
 		}
 	})
-	t.Run("pages through what many put at once", func(t *testing.T) {
+	t.Run("pages through keys of concurrent puts", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		const writers = 40
@@ -116,7 +124,7 @@ func wantPages(t *testing.T, s blob.Store, prefix string, limit int, want []stri
 			t.Fatalf("List(%q, after %q): %v", prefix, after, err)
 		}
 		if len(page) > limit {
-			t.Fatalf("List(%q, limit %d) gave %d", prefix, limit, len(page))
+			t.Fatalf("List(%q, limit %d) returned %d objects", prefix, limit, len(page))
 		}
 		got = append(got, names(page)...)
 		if len(got) > len(want) {

@@ -10,8 +10,8 @@ import (
 
 const (
 	largeObject = 64 << 20
-	// maxRise is what a put or get of it may add to the live heap: a part or
-	// two, but not the object.
+	// maxRise bounds what a put or get of the large object adds to the live heap:
+	// one or two parts fit, the whole object does not.
 	maxRise = 40 << 20
 )
 
@@ -23,7 +23,7 @@ func testMemory(t *testing.T, open func(t *testing.T) blob.Store) {
 		t.Fatal(err)
 	}
 	if source.at != largeObject {
-		t.Fatalf("Put took %d bytes of %d", source.at, largeObject)
+		t.Fatalf("Put read %d bytes of %d", source.at, largeObject)
 	}
 	if rise := int64(source.peak) - int64(before); rise > maxRise {
 		t.Errorf("Put of %d MiB holds %d MiB of memory", largeObject>>20, rise>>20)
@@ -54,15 +54,15 @@ func testMemory(t *testing.T, open func(t *testing.T) blob.Store) {
 		}
 	}
 	if at != largeObject {
-		t.Errorf("Get gave %d bytes of %d", at, largeObject)
+		t.Errorf("Get returned %d bytes of %d", at, largeObject)
 	}
 	if rise := int64(peak) - int64(before); rise > maxRise {
 		t.Errorf("Get of %d MiB holds %d MiB of memory", largeObject>>20, rise>>20)
 	}
 }
 
-// largeReader makes up a large object as it is read and looks at the heap on
-// the way.
+// largeReader generates a large object while it is read, and records the peak of
+// the live heap.
 type largeReader struct {
 	at   int64
 	peak uint64
@@ -83,10 +83,10 @@ func (r *largeReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// largeByte is the large object's byte at a place.
+// largeByte returns the large object's byte at an offset.
 func largeByte(at int64) byte { return byte(at) ^ byte(at>>13) }
 
-// liveHeap is what the program holds, once garbage is gone.
+// liveHeap returns the size of the heap after a garbage collection, in bytes.
 func liveHeap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

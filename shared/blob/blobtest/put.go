@@ -15,7 +15,7 @@ import (
 )
 
 func testPut(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
-	t.Run("keeps the bytes, whatever the reader's manners", func(t *testing.T) {
+	t.Run("stores the bytes of readers with unusual read sizes", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		content := pattern(300_000, 1)
@@ -31,7 +31,7 @@ func testPut(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			wantContent(t, s, name, content)
 		}
 	})
-	t.Run("keeps an empty object", func(t *testing.T) {
+	t.Run("stores an empty object", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		put(t, s, "empty", "")
@@ -40,7 +40,7 @@ func testPut(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			t.Errorf("List = %q", got)
 		}
 	})
-	t.Run("a reader's error comes back as it is and leaves nothing", func(t *testing.T) {
+	t.Run("returns a reader's error unchanged without creating an object", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		for i, broken := range []error{errors.New("the reader broke"), io.ErrUnexpectedEOF, uncomparable{"x"}} {
@@ -55,11 +55,16 @@ func testPut(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			}
 		}
 	})
-	t.Run("a reader's error leaves the old version", func(t *testing.T) {
+	t.Run("keeps the old version after a reader's error", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		old := put(t, s, "k", "old")
-		_, err := s.Put(t.Context(), "k", io.MultiReader(strings.NewReader("new"), iotest.ErrReader(io.ErrClosedPipe)), blob.PutOptions{})
+		_, err := s.Put(
+			t.Context(),
+			"k",
+			io.MultiReader(strings.NewReader("new"), iotest.ErrReader(io.ErrClosedPipe)),
+			blob.PutOptions{},
+		)
 		if !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("Put = %v", err)
 		}
@@ -68,7 +73,7 @@ func testPut(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 			t.Errorf("Stat = %+v, %v, want version %s", now, err, old.Version)
 		}
 	})
-	t.Run("is not visible before it is whole", func(t *testing.T) {
+	t.Run("an object is invisible until it is complete", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		r := &hookedReader{r: strings.NewReader(pattern(1_000_000, 3)), atEOF: func() { wantAbsent(t, s, "dir/k") }}
@@ -77,7 +82,7 @@ func testPut(t *testing.T, open func(t *testing.T) blob.Store, _ Features) {
 		}
 		wantContent(t, s, "dir/k", pattern(1_000_000, 3))
 	})
-	t.Run("a canceled context stops it and leaves nothing", func(t *testing.T) {
+	t.Run("a canceled context stops a put without creating an object", func(t *testing.T) {
 		t.Parallel()
 		s := open(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -107,7 +112,12 @@ func testConditions(t *testing.T, open func(t *testing.T) blob.Store, _ Features
 		t.Parallel()
 		s := open(t)
 		wins := race(50, func(i int) error {
-			_, err := s.Put(t.Context(), "a/b/c", strings.NewReader(fmt.Sprint("writer ", i)), blob.PutOptions{CreateOnly: true})
+			_, err := s.Put(
+				t.Context(),
+				"a/b/c",
+				strings.NewReader(fmt.Sprint("writer ", i)),
+				blob.PutOptions{CreateOnly: true},
+			)
 			return err
 		})
 		winner := onlyWinner(t, wins)
@@ -125,7 +135,7 @@ func testConditions(t *testing.T, open func(t *testing.T) blob.Store, _ Features
 			t.Fatalf("Put = %+v, %v", two, err)
 		}
 		_, err = s.Put(t.Context(), "k", strings.NewReader("three"), blob.PutOptions{IfVersion: one.Version})
-		wantKind(t, err, fault.Conflict, "Put over a version that is gone")
+		wantKind(t, err, fault.Conflict, "Put over a replaced version")
 		wantContent(t, s, "k", "two")
 	})
 	t.Run("of 50 concurrent if-version puts one wins", func(t *testing.T) {
@@ -133,7 +143,12 @@ func testConditions(t *testing.T, open func(t *testing.T) blob.Store, _ Features
 		s := open(t)
 		base := put(t, s, "k", "base")
 		wins := race(50, func(i int) error {
-			_, err := s.Put(t.Context(), "k", strings.NewReader(fmt.Sprint("writer ", i)), blob.PutOptions{IfVersion: base.Version})
+			_, err := s.Put(
+				t.Context(),
+				"k",
+				strings.NewReader(fmt.Sprint("writer ", i)),
+				blob.PutOptions{IfVersion: base.Version},
+			)
 			return err
 		})
 		winner := onlyWinner(t, wins)
@@ -147,7 +162,7 @@ func testConditions(t *testing.T, open func(t *testing.T) blob.Store, _ Features
 	})
 }
 
-// race runs f n times at once and returns the errors.
+// race runs n concurrent calls of f and returns their errors.
 func race(n int, f func(i int) error) []error {
 	errs := make([]error, n)
 	start := make(chan struct{})
@@ -163,8 +178,8 @@ func race(n int, f func(i int) error) []error {
 	return errs
 }
 
-// onlyWinner returns who had no error, and fails the test unless all others
-// had a Conflict.
+// onlyWinner returns the index of the call without an error. It fails the test
+// unless all other calls got a Conflict.
 func onlyWinner(t *testing.T, errs []error) int {
 	t.Helper()
 	winner, wins := -1, 0
@@ -182,7 +197,7 @@ func onlyWinner(t *testing.T, errs []error) int {
 	return winner
 }
 
-// hookedReader calls atEOF before it reports the end.
+// hookedReader calls atEOF before it returns io.EOF.
 type hookedReader struct {
 	r     io.Reader
 	atEOF func()
@@ -196,7 +211,7 @@ func (h *hookedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// haltingReader gives nothing at every other read.
+// haltingReader returns no bytes at every other read.
 type haltingReader struct {
 	r    io.Reader
 	halt bool
@@ -209,7 +224,7 @@ func (h *haltingReader) Read(p []byte) (int, error) {
 	return h.r.Read(p)
 }
 
-// uncomparable is an error that == can't be used on.
+// uncomparable is an error whose comparison with == panics.
 type uncomparable []string
 
 func (u uncomparable) Error() string { return u[0] }

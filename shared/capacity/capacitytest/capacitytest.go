@@ -1,6 +1,6 @@
-// Package capacitytest is the conformance suite of the capacity port: every
-// driver passes it, against the real machine or a stand-in for its cloud's
-// metadata. Only tests import it.
+// Package capacitytest is the conformance suite of the capacity port. Every driver
+// must pass it, against the real machine or a fake of the cloud's metadata
+// service. Only tests import it.
 package capacitytest
 
 import (
@@ -12,16 +12,16 @@ import (
 	"rollout/shared/fault"
 )
 
-// Machine is a source with the means to announce its end.
+// Machine is a source together with a way to send it preemption notices.
 type Machine struct {
 	Source capacity.Source
-	// Notify has the machine announce that it goes away.
+	// Notify makes the machine announce its end with the notice.
 	Notify func(t *testing.T, n capacity.Notice)
 }
 
-// Run tests the driver. open returns a machine of its own for each call.
+// Run tests the driver. Each call of open returns a new machine.
 func Run(t *testing.T, open func(t *testing.T) Machine) {
-	t.Run("the inventory makes sense", func(t *testing.T) {
+	t.Run("the inventory is plausible", func(t *testing.T) {
 		t.Parallel()
 		inventory, err := open(t).Source.Inventory(t.Context())
 		if err != nil {
@@ -33,7 +33,7 @@ func Run(t *testing.T, open func(t *testing.T) Machine) {
 		seen := map[int]bool{}
 		for _, gpu := range inventory.GPUs {
 			if gpu.Index < 0 || seen[gpu.Index] {
-				t.Errorf("GPU %+v: its index is negative or another's", gpu)
+				t.Errorf("GPU %+v: its index is negative or not unique", gpu)
 			}
 			seen[gpu.Index] = true
 		}
@@ -56,7 +56,7 @@ func Run(t *testing.T, open func(t *testing.T) Machine) {
 			t.Errorf("notice %+v, want %+v", got, want)
 		}
 	})
-	t.Run("a notice given before anybody listened is delivered", func(t *testing.T) {
+	t.Run("a notice before the first listener is delivered", func(t *testing.T) {
 		t.Parallel()
 		m := open(t)
 		want := capacity.Notice{Reason: "spot", Lead: 2 * time.Minute}
@@ -65,7 +65,7 @@ func Run(t *testing.T, open func(t *testing.T) Machine) {
 			t.Errorf("notice %+v, want %+v", got, want)
 		}
 	})
-	t.Run("everybody who listens hears of it", func(t *testing.T) {
+	t.Run("every listener gets the notice", func(t *testing.T) {
 		t.Parallel()
 		m := open(t)
 		one, two := m.Source.Notices(t.Context()), m.Source.Notices(t.Context())
@@ -75,7 +75,7 @@ func Run(t *testing.T, open func(t *testing.T) Machine) {
 			t.Errorf("notices %+v and %+v, want %+v", a, b, want)
 		}
 	})
-	t.Run("the channel closes when the context ends, also with a notice untaken", func(t *testing.T) {
+	t.Run("the channel closes when the context ends, also with an unread notice", func(t *testing.T) {
 		t.Parallel()
 		for _, notified := range []bool{false, true} {
 			m := open(t)
@@ -85,7 +85,7 @@ func Run(t *testing.T, open func(t *testing.T) Machine) {
 				m.Notify(t, capacity.Notice{Reason: "spot", Lead: time.Second})
 			}
 			cancel()
-			for range notices { // until it closes
+			for range notices { // ends when the channel is closed
 			}
 		}
 	})

@@ -11,7 +11,9 @@ import (
 )
 
 func testReadBack(t *testing.T, f *fixture) {
-	for i, value := range []string{"", "x", "\x00\xff\xfe not text \n", strings.Repeat("long ", 2000), `{"state":"Running"}`} {
+	for i, value := range []string{
+		"", "x", "\x00\xff\xfe not text \n", strings.Repeat("long ", 2000), `{"state":"Running"}`,
+	} {
 		key := fmt.Sprintf("doc/%d", i)
 		rev := f.create(t, key, value)
 		f.want(t, key, value, rev)
@@ -162,8 +164,13 @@ func testGetMany(t *testing.T, f *fixture) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []document.Doc{{Key: "b", Value: []byte("2"), Revision: b}, {Key: "absent"}, {Key: "a", Value: []byte("1"), Revision: a},
-		{Key: "b", Value: []byte("2"), Revision: b}, {Key: "empty", Value: []byte{}, Revision: empty}}
+	want := []document.Doc{
+		{Key: "b", Value: []byte("2"), Revision: b},
+		{Key: "absent"},
+		{Key: "a", Value: []byte("1"), Revision: a},
+		{Key: "b", Value: []byte("2"), Revision: b},
+		{Key: "empty", Value: []byte{}, Revision: empty},
+	}
 	if !slices.EqualFunc(got, want, equal) {
 		t.Errorf("got %v, want %v", got, want)
 	}

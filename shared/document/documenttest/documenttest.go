@@ -1,7 +1,8 @@
-// Package documenttest is the conformance suite of the document port: what
-// every driver of document.Store promises, as tests. Only tests import it.
+// Package documenttest is the conformance suite of the document port. It tests
+// the promises that every driver of document.Store must keep. Only tests import
+// it.
 //
-// It never sleeps and never judges speed.
+// It never sleeps and never measures speed.
 package documenttest
 
 import (
@@ -13,20 +14,21 @@ import (
 	"rollout/shared/fault"
 )
 
-// Features says which promises differ between drivers.
+// Features describes the promises that differ between drivers.
 type Features struct {
-	// Reopen opens another handle on the store that s is a handle on, such as
-	// another process would have; nil if all share one.
+	// Reopen opens another handle on the store of s, as another process would. Nil
+	// reuses s.
 	Reopen func(t *testing.T, s document.Store) document.Store
-	// Watch is true if the store is a document.Watcher that hints.
+	// Watch is true if the store is a document.Watcher that sends hints.
 	Watch bool
-	// LosesReplies is true if replies get lost on the way to the store under test. A
-	// write that was carried out, and replaced before it is repeated, is then
-	// a Conflict: no order of the calls explains that.
+	// LosesReplies is true if the store under test loses replies. A write whose
+	// reply is lost is repeated; the repetition is a Conflict if another write
+	// replaced it meanwhile. Such a history is not linearizable, so the suite skips
+	// that test.
 	LosesReplies bool
 }
 
-// Run runs the suite. open returns a handle on an empty store of its own.
+// Run tests the driver. Each call of open returns a handle on a new empty store.
 func Run(t *testing.T, open func(t *testing.T) document.Store, features Features) {
 	if features.Reopen == nil {
 		features.Reopen = func(_ *testing.T, s document.Store) document.Store { return s }
@@ -46,11 +48,11 @@ func Run(t *testing.T, open func(t *testing.T) document.Store, features Features
 		{"of 50 replaces one wins", testReplaceRace},
 		{"of 50 deletes one wins", testDeleteRace},
 		{"reads see every write that returned", testReadYourWrites},
-		{"List gives keys in byte order", testListOrder},
+		{"List returns keys in byte order", testListOrder},
 		{"List pages through everything", testPaging},
 		{"List agrees with a sorted slice", testListModel},
 		{"an ended context is Canceled", testCanceled},
-		{"a repeated write of one's own is success", testOwnWrite},
+		{"a repeated write of the same caller succeeds", testOwnWrite},
 		{"competing writers survive lost replies", testLostReplies},
 		{"Ping answers", testPing},
 	} {
@@ -105,7 +107,7 @@ func (f *fixture) replace(t *testing.T, key, value string, rev document.Revision
 	return rev
 }
 
-// want fails unless both handles read the value.
+// want fails the test unless both handles read the value and revision.
 func (f *fixture) want(t *testing.T, key, value string, rev document.Revision) {
 	t.Helper()
 	for _, s := range []document.Store{f.Store, f.other} {
@@ -119,7 +121,7 @@ func (f *fixture) want(t *testing.T, key, value string, rev document.Revision) {
 	}
 }
 
-// wantKind fails unless err is of the kind.
+// wantKind fails the test unless err has the kind.
 func wantKind(t *testing.T, err error, kind fault.Kind, format string, args ...any) {
 	t.Helper()
 	if !fault.Is(err, kind) {
@@ -162,7 +164,7 @@ func testCanceled(t *testing.T, f *fixture) {
 func testWatch(t *testing.T, f *fixture) {
 	w, ok := f.Store.(document.Watcher)
 	if !ok {
-		t.Fatalf("%T is no document.Watcher", f.Store)
+		t.Fatalf("%T is not a document.Watcher", f.Store)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	hints := w.Watch(ctx, "a/")

@@ -13,14 +13,14 @@ import (
 	"rollout/shared/fault"
 )
 
-// Sizes of a history: enough for clashes, small enough to be checked at once.
+// Sizes of a history: large enough for conflicts, small enough for a quick check.
 const (
 	historyClients = 8
 	historyCalls   = 25
 	historyKeys    = 3
 )
 
-// call is one call of a history; answer is what came of it.
+// call is one call of a history; answer is its result.
 type call struct {
 	op    string // "get", "create", "replace" or "delete"
 	key   string
@@ -37,7 +37,7 @@ type answer struct {
 // content is the state of one document in the model.
 type content struct {
 	value string
-	rev   document.Revision // "" if it is absent
+	rev   document.Revision // "" if the document is absent
 }
 
 func testHistory(t *testing.T, f *fixture) {
@@ -55,7 +55,9 @@ func testHistory(t *testing.T, f *fixture) {
 				in := c.choose(n)
 				began := now.Add(1)
 				out := c.make(in)
-				histories[i] = append(histories[i], porcupine.Operation{ClientId: i, Input: in, Call: began, Output: out, Return: now.Add(1)})
+				histories[i] = append(histories[i], porcupine.Operation{
+					ClientId: i, Input: in, Call: began, Output: out, Return: now.Add(1),
+				})
 			}
 		})
 	}
@@ -68,11 +70,11 @@ func testHistory(t *testing.T, f *fixture) {
 		for _, op := range all {
 			t.Logf("client %d [%d, %d] %+v → %+v", op.ClientId, op.Call, op.Return, op.Input, op.Output)
 		}
-		t.Error("no order of these calls explains their answers")
+		t.Error("the history is not linearizable")
 	}
 }
 
-// client makes calls with revisions that it saw, so that many succeed.
+// client makes calls with revisions that it read, so that many of them succeed.
 type client struct {
 	t     *testing.T
 	store document.Store
@@ -84,12 +86,12 @@ type client struct {
 func (c *client) choose(n int) call {
 	key := fmt.Sprintf("doc/%d", c.rng.IntN(historyKeys))
 	in := call{op: "get", key: key, value: fmt.Sprintf("%d.%d", c.id, n)}
-	switch die := c.rng.IntN(10); {
-	case die < 3:
+	switch draw := c.rng.IntN(10); {
+	case draw < 3:
 		in.value = ""
 	case c.seen[key] == "":
 		in.op = "create"
-	case die < 8:
+	case draw < 8:
 		in.op, in.rev = "replace", c.seen[key]
 	default:
 		in.op, in.rev, in.value = "delete", c.seen[key], ""
@@ -140,16 +142,16 @@ func model() porcupine.Model {
 	}
 }
 
-// step says whether a document in the state may give the answer to the call,
-// and its state after it.
+// step reports whether the answer to the call is valid for a document with the
+// content c, and returns the content after the call.
 func step(c content, in call, out answer) (bool, content) {
-	there, current := c.rev != "", c.rev != "" && c.rev == in.rev
+	exists, current := c.rev != "", c.rev != "" && c.rev == in.rev
 	switch {
-	case in.op == "get" && !there, in.op == "delete" && !there:
+	case in.op == "get" && !exists, in.op == "delete" && !exists:
 		return out.kind == "not_found", c
 	case in.op == "get":
 		return out == answer{value: c.value, rev: c.rev}, c
-	case in.op == "create" && there, in.op == "replace" && !current, in.op == "delete" && !current:
+	case in.op == "create" && exists, in.op == "replace" && !current, in.op == "delete" && !current:
 		return out.kind == "conflict", c
 	case in.op == "delete":
 		return out.kind == "", content{}

@@ -66,7 +66,7 @@ func testPaging(t *testing.T, f *fixture) {
 				t.Fatal(err)
 			}
 			if len(page) > limit {
-				t.Fatalf("a page of %d documents, the limit was %d", len(page), limit)
+				t.Fatalf("a page has %d documents, want at most %d", len(page), limit)
 			}
 			if len(page) == 0 {
 				break
@@ -90,7 +90,8 @@ func testPaging(t *testing.T, f *fixture) {
 	}
 }
 
-// testListModel compares with a sorted slice, over all bytes a key may have.
+// testListModel compares List with a sorted slice, over all bytes that keys may
+// contain.
 func testListModel(t *testing.T, f *fixture) {
 	var round atomic.Int64
 	some := rapid.OneOf(rapid.StringMatching(`[!-~]{1,6}`), rapid.StringMatching(`[!/a~]{1,4}`))
@@ -121,7 +122,7 @@ func testListModel(t *testing.T, f *fixture) {
 	})
 }
 
-// createAll creates documents at once, so that stores can group the writes.
+// createAll creates documents concurrently, so that stores can group the writes.
 func (f *fixture) createAll(ctx context.Context, t rapid.TB, keys []string) {
 	t.Helper()
 	errs := make([]error, len(keys))

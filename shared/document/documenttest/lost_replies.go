@@ -16,9 +16,9 @@ import (
 	"rollout/shared/retry"
 )
 
-// LoseReplies returns the store as seen through a network that loses the
-// reply to a write, after the store has answered it, whenever lose says so:
-// the caller gets Unavailable. Reads are left alone.
+// LoseReplies wraps the store with a simulated network. After the store has
+// performed a write, the wrapper calls lose; if it returns true, the caller gets
+// Unavailable instead of the reply. Reads pass through.
 func LoseReplies(s document.Store, lose func() bool) document.Store { return lossy{s, lose} }
 
 type lossy struct {
@@ -31,7 +31,9 @@ func (l lossy) Create(ctx context.Context, key string, value []byte) (document.R
 	return l.reply(rev, err)
 }
 
-func (l lossy) Replace(ctx context.Context, key string, value []byte, old document.Revision) (document.Revision, error) {
+func (l lossy) Replace(
+	ctx context.Context, key string, value []byte, old document.Revision,
+) (document.Revision, error) {
 	rev, err := l.Store.Replace(ctx, key, value, old)
 	return l.reply(rev, err)
 }
@@ -48,7 +50,7 @@ func (l lossy) reply(rev document.Revision, err error) (document.Revision, error
 	return rev, err
 }
 
-// quick retries without a delay worth mentioning.
+// quick returns a policy with negligible delays.
 func quick(tries int) retry.Policy { return retry.Policy{Tries: tries, Base: time.Microsecond} }
 
 func testOwnWrite(t *testing.T, f *fixture) {
@@ -86,15 +88,15 @@ func testOwnWrite(t *testing.T, f *fixture) {
 		t.Fatalf("delete: %v", err)
 	}
 	losses.Store(0)
-	wantKind(t, s.Delete(ctx, "doc", other), fault.NotFound, "delete of what was absent all the time")
+	wantKind(t, s.Delete(ctx, "doc", other), fault.NotFound, "delete of an absent document")
 
 	losses.Store(4)
 	_, err = s.Create(ctx, "lost", []byte("x"))
 	wantKind(t, err, fault.Unavailable, "create whose replies are all lost")
 }
 
-// testLostReplies has writers add their names to one document, each until it
-// sees its own there; half of all replies are lost.
+// testLostReplies lets writers add their names to one document while half of all
+// replies are lost. Each writer repeats until it reads its own name.
 func testLostReplies(t *testing.T, f *fixture) {
 	const writers = 12
 	var replies atomic.Int64

@@ -11,8 +11,8 @@ import (
 
 const racers = 50
 
-// race runs one call per racer at once, over both handles, and returns the
-// one that won; the others must have failed with one of the kinds.
+// race runs one concurrent call for each racer, over both handles, and returns
+// the winner. All other calls must fail with one of the kinds.
 func race(t *testing.T, f *fixture, call func(s document.Store, name string) error, lost ...fault.Kind) string {
 	t.Helper()
 	errs := make([]error, racers)
@@ -48,7 +48,7 @@ func race(t *testing.T, f *fixture, call func(s document.Store, name string) err
 		}
 	}
 	if winner == "" {
-		t.Fatal("nobody won")
+		t.Fatal("no racer won")
 	}
 	return winner
 }

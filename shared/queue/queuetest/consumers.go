@@ -44,7 +44,7 @@ func testConsumers(t *testing.T, f *fixture) {
 	}
 }
 
-// testAtLeastOnce has consumers give back, forget or ack what they receive.
+// testAtLeastOnce lets consumers nack, forget or ack what they receive.
 func testAtLeastOnce(t *testing.T, f *fixture) {
 	want := numbered(60)
 	f.send(t, "work", want...)
@@ -60,8 +60,8 @@ func testAtLeastOnce(t *testing.T, f *fixture) {
 	}
 }
 
-// consume treats each message's first delivery by its last digit: forgets it,
-// gives it back or acks it; and acks the others.
+// consume forgets, nacks or acks the first delivery of each message, depending on
+// the last digit of the body. It acks all later deliveries.
 func (f *fixture) consume(ctx context.Context, acked *ackCounter) error {
 	wait := short
 	if f.features.Advance != nil {
@@ -92,31 +92,31 @@ func (f *fixture) consume(ctx context.Context, acked *ackCounter) error {
 	return nil
 }
 
-// ackCounter counts the messages that were acked.
+// ackCounter counts the messages that are still to be acked.
 type ackCounter struct {
 	mu   sync.Mutex
 	left int
 	seen map[string]bool
 }
 
-func (y *ackCounter) add(body string) {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	if !y.seen[body] {
-		y.seen[body] = true
-		y.left--
+func (c *ackCounter) add(body string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.seen[body] {
+		c.seen[body] = true
+		c.left--
 	}
 }
 
-func (y *ackCounter) complete() bool {
-	y.mu.Lock()
-	defer y.mu.Unlock()
-	return y.left == 0
+func (c *ackCounter) complete() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.left == 0
 }
 
-// LoseReplies returns the queues as seen through a network that loses the
-// reply to a request, after it was carried out, whenever lose says so: the
-// caller gets Unavailable. Receive is left alone.
+// LoseReplies wraps the queues with a simulated network. After the queues have
+// performed a request, the wrapper calls lose; if it returns true, the caller
+// gets Unavailable instead of the reply. Receive passes through.
 func LoseReplies(q queue.Queues, lose func() bool) queue.Queues { return lossy{q, lose} }
 
 type lossy struct {

@@ -17,7 +17,7 @@ func testVisibility(t *testing.T, f *fixture) {
 		t.Errorf("got %+v after %+v, want the same message, received twice", second, first)
 	}
 	if second.Receipt == first.Receipt {
-		t.Error("both deliveries have one receipt")
+		t.Error("both deliveries have the same receipt")
 	}
 	f.pass(short)
 	if third := f.receive(t, "work", short); third.Receives != 3 {
@@ -62,7 +62,7 @@ func testNack(t *testing.T, f *fixture) {
 func testExtend(t *testing.T, f *fixture) {
 	f.send(t, "work", "x")
 	m := f.receive(t, "work", short)
-	for range 3 { // with one receipt, each time from now on
+	for range 3 { // the same receipt works each time
 		if err := f.Extend(t.Context(), "work", m.Receipt, 2*short); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func testStale(t *testing.T, f *fixture) {
 	f.send(t, "work", "x")
 	old := f.receive(t, "work", short)
 	f.pass(short)
-	hold := min(max(4*short, f.long/2), patient/2) // as long as what follows may take
+	hold := min(max(4*short, f.long/2), patient/2) // covers the duration of the calls below
 	now := f.receive(t, "work", hold)
 
 	for _, receipt := range []string{old.Receipt, "nonsense", "", now.Receipt + "0"} {
@@ -93,7 +93,7 @@ func testStale(t *testing.T, f *fixture) {
 	}
 	f.wantQuiet(t, "work", 0) // the nacks changed nothing
 	f.pass(hold)
-	last := f.receive(t, "work", short) // nor did the acks and extends
+	last := f.receive(t, "work", short) // the acks and extends changed nothing either
 	f.ack(t, "work", last)
 	wantKind(t, f.Extend(ctx, "work", last.Receipt, f.long), fault.Conflict, "extend of an acked message")
 	if err := f.Nack(ctx, "work", last.Receipt, 0); err != nil {
@@ -140,7 +140,7 @@ func testDeadLettersStay(t *testing.T, f *fixture) {
 func testDepth(t *testing.T, f *fixture) {
 	d, ok := f.other.(queue.Depther)
 	if !ok {
-		t.Fatalf("%T is no queue.Depther", f.other)
+		t.Fatalf("%T is not a queue.Depther", f.other)
 	}
 	want := func(visible, hidden int) {
 		t.Helper()

@@ -1,8 +1,8 @@
-// Package queuetest is the conformance suite of the queue port: what every
-// driver of queue.Queues promises, as tests. Only tests import it.
+// Package queuetest is the conformance suite of the queue port. It tests the
+// promises that every driver of queue.Queues must keep. Only tests import it.
 //
-// It never sleeps and never judges speed: it waits for messages, moves the
-// driver's clock, or runs in a bubble where time passes by itself.
+// It never sleeps and never measures speed: it waits for messages, advances the
+// driver's clock, or runs in a synctest bubble, where waiting advances the time.
 package queuetest
 
 import (
@@ -18,32 +18,32 @@ import (
 	"rollout/shared/queue"
 )
 
-// Features says which promises differ between drivers.
+// Features describes the promises that differ between drivers.
 type Features struct {
-	// Reopen opens another handle on the queues that q is a handle on, such as
-	// another process would have; nil if all share one.
+	// Reopen opens another handle on the queues of q, as another process would. Nil
+	// reuses q.
 	Reopen func(t *testing.T, q queue.Queues) queue.Queues
 	// Depth is true if the driver is a queue.Depther that counts exactly.
 	Depth bool
 	// Synctest runs each test in a testing/synctest bubble.
 	Synctest bool
-	// Advance moves the clock of the driver; nil if time passes by itself, in
-	// a bubble or in a cloud.
+	// Advance moves the driver's clock forward. It is nil if the suite waits for
+	// time to pass, in a bubble or with a real store.
 	Advance func(q queue.Queues, d time.Duration)
-	// RequestBudget is how long a test's requests may take together where time passes by
-	// itself; 0 is 10 s.
+	// RequestBudget bounds the total duration of one test's requests, if time
+	// passes in real time. Default: 10 s.
 	RequestBudget time.Duration
 }
 
-// Times of the suite: clouds count in seconds.
+// Times of the suite. They are whole seconds, the resolution of cloud queues.
 const (
 	short   = 2 * time.Second
-	patient = time.Minute // ends only a test that fails
+	patient = time.Minute // reached only by a failing test
 )
 
-// long is a time within which no test wants to see the end of a visibility. A
-// test that waits for longer than that has to be able to afford it, where time
-// passes by itself.
+// long returns a visibility that does not end during a test, unless the test
+// waits for it. It is short where time passes in real time, so that such a wait
+// stays affordable.
 func (features Features) long() time.Duration {
 	if features.Synctest || features.Advance != nil {
 		return 5 * time.Minute
@@ -51,7 +51,7 @@ func (features Features) long() time.Duration {
 	return cmp.Or(features.RequestBudget, 10*time.Second)
 }
 
-// Run runs the suite. open returns a handle on empty queues of its own.
+// Run tests the driver. Each call of open returns a handle on new empty queues.
 func Run(t *testing.T, open func(t *testing.T) queue.Queues, features Features) {
 	if features.Reopen == nil {
 		features.Reopen = func(_ *testing.T, q queue.Queues) queue.Queues { return q }
@@ -64,20 +64,20 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queues, features Features) 
 		{"a large batch arrives whole", testLargeBatch},
 		{"queues are separate", testSeparate},
 		{"bodies, names and times have limits", testLimits},
-		{"a received message comes again when its visibility is over", testVisibility},
-		{"an acked message is gone", testAck},
-		{"a nacked message comes again after the delay", testNack},
+		{"a received message is delivered again after its visibility", testVisibility},
+		{"an acked message is not delivered again", testAck},
+		{"a nacked message is delivered again after the delay", testNack},
 		{"an extended message stays hidden", testExtend},
-		{"stale receipts are ignored, but for Extend", testStale},
-		{"a delayed message comes later", testDelay},
-		{"a message received too often is a dead letter", testDeadLetters},
+		{"stale receipts are ignored by Ack and Nack, and a Conflict for Extend", testStale},
+		{"a delayed message is delivered after its delay", testDelay},
+		{"a message received too often becomes a dead letter", testDeadLetters},
 		{"dead letters stay in their queue", testDeadLettersStay},
 		{"a waiting receiver wakes on a send", testWakeOnSend},
-		{"a waiting receiver wakes when a message gets visible", testWakeOnTime},
-		{"a receiver waits in vain for its wait", testWaitInVain},
+		{"a waiting receiver wakes when a message becomes visible", testWakeOnTime},
+		{"a receiver returns nothing after its wait", testWaitEnds},
 		{"an ended context is Canceled", testCanceled},
 		{"consumers share messages without overlap", testConsumers},
-		{"nothing is lost to consumers that fail", testAtLeastOnce},
+		{"failing consumers lose no message", testAtLeastOnce},
 		{"lost replies lose no message", testLostReplies},
 	}
 	for _, c := range cases {
@@ -88,7 +88,9 @@ func Run(t *testing.T, open func(t *testing.T) queue.Queues, features Features) 
 	}
 }
 
-func (features Features) run(t *testing.T, name string, open func(t *testing.T) queue.Queues, body func(t *testing.T, f *fixture)) {
+func (features Features) run(
+	t *testing.T, name string, open func(t *testing.T) queue.Queues, body func(t *testing.T, f *fixture),
+) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
 		inside := func(t *testing.T) {
@@ -111,22 +113,22 @@ type fixture struct {
 	long     time.Duration
 }
 
-// pass moves the driver's clock, if it has one that can be moved; else time
-// passes while a receiver waits.
+// pass advances the driver's clock by d. For a driver without Advance it does
+// nothing: there, time passes while a receiver waits.
 func (f *fixture) pass(d time.Duration) {
 	if f.features.Advance != nil {
 		f.features.Advance(f.Queues, d)
 	}
 }
 
-// settle lets the goroutines of a bubble run until all of them wait.
+// settle lets the goroutines of a bubble run until all of them are blocked.
 func (f *fixture) settle() {
 	if f.features.Synctest {
 		synctest.Wait()
 	}
 }
 
-// wantQuiet fails if a message gets visible within d.
+// wantQuiet fails the test if a message becomes visible within d.
 func (f *fixture) wantQuiet(t *testing.T, name string, d time.Duration) {
 	t.Helper()
 	wait := d
@@ -136,7 +138,7 @@ func (f *fixture) wantQuiet(t *testing.T, name string, d time.Duration) {
 	}
 	msgs, err := f.Receive(t.Context(), name, 1, f.long, wait)
 	if err != nil || len(msgs) > 0 {
-		t.Fatalf("queue %s: got %d messages, %v, want silence for %v", name, len(msgs), err, d)
+		t.Fatalf("queue %s: got %d messages, %v, want none for %v", name, len(msgs), err, d)
 	}
 }
 
@@ -147,7 +149,7 @@ func (f *fixture) send(t *testing.T, name string, bodies ...string) {
 	}
 }
 
-// receive returns one message, waiting for it.
+// receive waits for one message and returns it.
 func (f *fixture) receive(t *testing.T, name string, visibility time.Duration) queue.Message {
 	t.Helper()
 	msgs, err := f.other.Receive(t.Context(), name, 1, visibility, patient)
@@ -164,7 +166,7 @@ func (f *fixture) receive(t *testing.T, name string, visibility time.Duration) q
 	return m
 }
 
-// drain receives everything that is visible, until nothing is.
+// drain receives messages until none is visible.
 func drain(ctx context.Context, q queue.Queues, name string, visibility time.Duration) ([]queue.Message, error) {
 	var all []queue.Message
 	for {
@@ -195,7 +197,7 @@ func bytesOf(bodies []string) [][]byte {
 	return all
 }
 
-// sorted returns the bodies of the messages.
+// sorted returns the sorted bodies of the messages.
 func sorted(msgs []queue.Message) []string {
 	var bodies []string
 	for _, m := range msgs {
@@ -214,7 +216,7 @@ func numbered(n int) []string {
 	return bodies
 }
 
-// wantKind fails unless err is of the kind.
+// wantKind fails the test unless err has the kind.
 func wantKind(t *testing.T, err error, kind fault.Kind, format string, args ...any) {
 	t.Helper()
 	if !fault.Is(err, kind) {

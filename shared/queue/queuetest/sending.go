@@ -24,13 +24,13 @@ func testSend(t *testing.T, f *fixture) {
 	copy(m.Body, "SCRIBBLE")
 	f.pass(short)
 	if again := f.receive(t, "work", short); string(again.Body) != want {
-		t.Errorf("the body was changed by its receiver: %q", again.Body)
+		t.Errorf("the receiver changed the stored body: %q", again.Body)
 	}
 	if err := f.Send(t.Context(), "work", nil, 0); err != nil {
-		t.Errorf("send of nothing: %v", err)
+		t.Errorf("send of zero messages: %v", err)
 	}
 	if err := f.Ack(t.Context(), "work", nil); err != nil {
-		t.Errorf("ack of nothing: %v", err)
+		t.Errorf("ack of zero messages: %v", err)
 	}
 }
 
@@ -89,11 +89,11 @@ func testLimits(t *testing.T, f *fixture) {
 	longest := strings.Repeat("n", queue.MaxName)
 	f.send(t, longest, largest)
 	if m := f.receive(t, longest, f.long); string(m.Body) != largest {
-		t.Errorf("the largest body came as %d bytes", len(m.Body))
+		t.Errorf("the largest body has %d bytes after delivery", len(m.Body))
 	}
 	f.wantQuiet(t, queue.DeadLetterQueue(longest), 0)
 
-	for what, body := range map[string]string{"over the limit": largest + "b", "empty": "", "no UTF-8": "\xff"} {
+	for what, body := range map[string]string{"over the limit": largest + "b", "empty": "", "not UTF-8": "\xff"} {
 		err := f.Send(ctx, "work", bytesOf([]string{"fine", body}), 0)
 		wantKind(t, err, fault.Invalid, "send of a body that is %s", what)
 	}

@@ -15,7 +15,7 @@ type reception struct {
 	err  error
 }
 
-// await starts a Receive that waits.
+// await starts a Receive in a goroutine and returns once it waits.
 func (f *fixture) await(ctx context.Context, name string) <-chan reception {
 	got := make(chan reception, 1)
 	go func() {
@@ -63,7 +63,7 @@ func testWakeOnTime(t *testing.T, f *fixture) {
 	}
 }
 
-func testWaitInVain(t *testing.T, f *fixture) {
+func testWaitEnds(t *testing.T, f *fixture) {
 	const wait = 20 * time.Millisecond
 	began := time.Now()
 	msgs, err := f.Receive(t.Context(), "work", 1, short, wait)

@@ -1,5 +1,5 @@
-// Package secrettest is the conformance suite of the secret port: every driver
-// passes it, against the real store or an emulator. Only tests import it.
+// Package secrettest is the conformance suite of the secret port. Every driver
+// must pass it, against the real store or an emulator. Only tests import it.
 package secrettest
 
 import (
@@ -13,11 +13,11 @@ import (
 	"rollout/shared/secret"
 )
 
-// Run tests the driver. open returns a store of its own for each call, with
-// the allowlist and with the secrets, by name, set in whatever is behind it.
+// Run tests the driver. Each call of open returns a new store with the allowlist
+// allow, and sets the secrets of set, by name, in its backend.
 func Run(t *testing.T, open func(t *testing.T, allow []string, set map[string]string) secret.Store) {
 	const text = "s3cr3t-+/= \t'\"é"
-	t.Run("an allowed secret is read as it is", func(t *testing.T) {
+	t.Run("an allowed secret is returned unchanged", func(t *testing.T) {
 		t.Parallel()
 		s := open(t, []string{"hf-token", "other"}, map[string]string{"hf-token": text})
 		v, err := s.Get(t.Context(), "hf-token")
@@ -28,7 +28,7 @@ func Run(t *testing.T, open func(t *testing.T, allow []string, set map[string]st
 			t.Errorf("the value prints its text: %s", out)
 		}
 	})
-	t.Run("a name outside the allowlist is denied, set or not, and named", func(t *testing.T) {
+	t.Run("a name outside the allowlist is Denied with the name, set or unset", func(t *testing.T) {
 		t.Parallel()
 		s := open(t, []string{"hf-token"}, map[string]string{"other-key": text})
 		for _, name := range []string{"other-key", "unset"} {
@@ -38,7 +38,7 @@ func Run(t *testing.T, open func(t *testing.T, allow []string, set map[string]st
 				continue
 			}
 			if !strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "s3cr3t") {
-				t.Errorf("the message should name %s and nothing secret: %v", name, err)
+				t.Errorf("want a message with the name %s and without the secret, got %v", name, err)
 			}
 		}
 	})
@@ -49,7 +49,7 @@ func Run(t *testing.T, open func(t *testing.T, allow []string, set map[string]st
 			t.Errorf("Get = %v, want Denied", err)
 		}
 	})
-	t.Run("an allowed but unset secret is NotFound and not worth asking again", func(t *testing.T) {
+	t.Run("an allowed but unset secret is NotFound and not retriable", func(t *testing.T) {
 		t.Parallel()
 		s := open(t, []string{"hf-token"}, nil)
 		_, err := s.Get(t.Context(), "hf-token")
@@ -57,10 +57,12 @@ func Run(t *testing.T, open func(t *testing.T, allow []string, set map[string]st
 			t.Errorf("Get = %v, want NotFound that names it", err)
 		}
 	})
-	t.Run("what is no name is refused", func(t *testing.T) {
+	t.Run("an invalid name is refused", func(t *testing.T) {
 		t.Parallel()
 		s := open(t, []string{"hf-token"}, map[string]string{"hf-token": text})
-		for _, name := range []string{"", "HF-TOKEN", "hf_token", "../hf-token", "hf-token\x00", "hf-token/latest", strings.Repeat("a", 65)} {
+		for _, name := range []string{
+			"", "HF-TOKEN", "hf_token", "../hf-token", "hf-token\x00", "hf-token/latest", strings.Repeat("a", 65),
+		} {
 			if _, err := s.Get(t.Context(), name); !fault.Is(err, fault.Invalid) {
 				t.Errorf("Get(%q) = %v, want Invalid", name, err)
 			}
@@ -75,7 +77,7 @@ func Run(t *testing.T, open func(t *testing.T, allow []string, set map[string]st
 			t.Errorf("Get = %v, want Canceled", err)
 		}
 	})
-	t.Run("many may read at once", func(t *testing.T) {
+	t.Run("concurrent reads succeed", func(t *testing.T) {
 		t.Parallel()
 		s := open(t, []string{"hf-token"}, map[string]string{"hf-token": text})
 		var all sync.WaitGroup
