@@ -127,11 +127,13 @@ func (b *builder) interruptionEvents(f awslambda.Function) {
 	// groups. The prefix also matches groups of other stacks; interrupt ignores
 	// those.
 	groups := []any{map[string]any{"prefix": b.cloud.FleetName("")}}
-	b.rule("FleetsNews", "rollout: a fleet's machine has ended, or can't begin", f, awsevents.CfnRuleProps{EventPattern: map[string]any{
-		"source":      []string{"aws.autoscaling"},
-		"detail-type": []string{"EC2 Instance Terminate Successful", "EC2 Instance Launch Unsuccessful"},
-		"detail":      map[string]any{"AutoScalingGroupName": groups},
-	}})
+	b.rule("FleetsNews", "rollout: a fleet's machine has ended, or can't begin", f, awsevents.CfnRuleProps{
+		EventPattern: map[string]any{
+			"source":      []string{"aws.autoscaling"},
+			"detail-type": []string{"EC2 Instance Terminate Successful", "EC2 Instance Launch Unsuccessful"},
+			"detail":      map[string]any{"AutoScalingGroupName": groups},
+		},
+	})
 }
 
 // rule adds an EventBridge rule that invokes the function, and the permission for
