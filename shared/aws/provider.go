@@ -37,8 +37,9 @@ func (Provider) IsServiceError(err error) bool {
 	return errors.As(err, &operation)
 }
 
-// Profile is that of a stack: Lambda and Auto Scaling start what is needed, and
-// each request to SQS is billed; see cloud.Provider.
+// Profile returns the capabilities and hints of a stack, on which Lambda and Auto
+// Scaling start what is needed and each request to SQS is billed; see
+// cloud.Provider.
 func (Provider) Profile(d config.Deployment) cloud.Profile {
 	logs := func(function string) string { return "/aws/lambda/" + d.Cloud.FunctionName(function) }
 	return cloud.Profile{
@@ -49,14 +50,16 @@ func (Provider) Profile(d config.Deployment) cloud.Profile {
 				logs(host.PlanFunction), logs(host.CoordinateFunction)),
 			Workers: func(pool string) string {
 				return "wait some minutes for a machine, which needs a quota and spot capacity; " +
-					"`aws autoscaling describe-scaling-activities --auto-scaling-group-name " + d.Cloud.FleetName(pool) + "` says why none starts"
+					"`aws autoscaling describe-scaling-activities --auto-scaling-group-name " + d.Cloud.FleetName(pool) +
+					"` says why none starts"
 			},
 			Replacement: "other machines start while there is work",
 			ConsoleOutput: func(machine string) string {
 				return "aws ec2 get-console-output --latest --instance-id " + machine
 			},
-			PendingUpload: fmt.Sprintf("it is not a run yet: its event takes seconds; if it stays, see why in the log of its function, "+
-				"`aws logs tail %s`, and put the file there again", logs(host.SubmitFunction)),
+			PendingUpload: fmt.Sprintf("it is not a run yet: its event takes seconds; if it stays, "+
+				"see why in the log of its function, `aws logs tail %s`, and put the file there again",
+				logs(host.SubmitFunction)),
 		},
 	}
 }

@@ -173,8 +173,10 @@ func TestInventoryUsesLastCompleteReportOfProbe(t *testing.T) {
 		script string
 		want   []capacity.GPU
 	}{
-		"healthy":                  {"echo '" + basic + "'", drained("")},
-		"last line wins":           {"echo '" + basic + "'; echo '" + with(`"remap_failed":true`) + "'", drained(remapFailed)},
+		"healthy": {"echo '" + basic + "'", drained("")},
+		"last line wins": {
+			"echo '" + basic + "'; echo '" + with(`"remap_failed":true`) + "'", drained(remapFailed),
+		},
 		"uncorrected errors":       {"echo '" + with(`"uncorrected_ecc":3`) + "'", drained("3 uncorrected memory errors")},
 		"recovery action":          {"echo '" + with(`"recovery_action":1`) + "'", drained("it needs a reset")},
 		"unknown action":           {"echo '" + with(`"recovery_action":99`) + "'", drained("it needs recovery action 99")},
