@@ -11,20 +11,23 @@ import (
 	"rollout/shared/secret"
 )
 
-// FuzzRequests asks the API whatever: every answer is JSON, and nothing that a
-// client can say is the server's fault.
+// FuzzRequests sends arbitrary requests: every response is JSON, and no request
+// causes a server error.
 func FuzzRequests(f *testing.F) {
 	a := "/v1/runs/" + string(runA)
 	for _, s := range [][3]string{
-		{"GET", a, ""}, {"POST", "/v1/runs", `{"key":"prompts/x.jsonl"}`}, {"POST", a + "/pause", `{"reason":"lunch"}`}, {"POST", a + "/stop", `{} {}`},
-		{"DELETE", "/v1/workers", ""}, {"GET", "/v1/runs/../healthz", ""}, {"GET", "/v1/runs/%00", ""}, {"POST", "/v1/runs", `{"key":"../../etc/passwd"}`},
+		{"GET", a, ""}, {"POST", "/v1/runs", `{"key":"prompts/x.jsonl"}`},
+		{"POST", a + "/pause", `{"reason":"lunch"}`}, {"POST", a + "/stop", `{} {}`},
+		{"DELETE", "/v1/workers", ""}, {"GET", "/v1/runs/../healthz", ""}, {"GET", "/v1/runs/%00", ""},
+		{"POST", "/v1/runs", `{"key":"../../etc/passwd"}`},
 	} {
 		f.Add(s[0], s[1], s[2])
 	}
 	f.Fuzz(func(t *testing.T, method, path, body string) {
-		r, err := http.NewRequestWithContext(t.Context(), method, "http://127.0.0.1:8080/"+strings.TrimPrefix(path, "/"), strings.NewReader(body))
+		url := "http://127.0.0.1:8080/" + strings.TrimPrefix(path, "/")
+		r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
 		if err != nil {
-			return // no such request reaches a server
+			return // not a valid request
 		}
 		r.RemoteAddr = "127.0.0.1:1234"
 		d := newFixture(t)

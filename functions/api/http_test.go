@@ -17,9 +17,10 @@ var putOptions blob.PutOptions
 
 type request struct {
 	method, path, body string
-	header             http.Header // Host is the host
+	header             http.Header // the header Host sets the request's host
 }
 
+// ask serves a request, and checks that the response is JSON.
 func ask(t *testing.T, h http.Handler, q request) *httptest.ResponseRecorder {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), q.method, q.path, strings.NewReader(q.body))
@@ -41,44 +42,51 @@ func ask(t *testing.T, h http.Handler, q request) *httptest.ResponseRecorder {
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	a := "/v1/runs/" + string(runA)
+	get := func(path string) request { return request{method: "GET", path: path} }
+	post := func(path, body string) request { return request{method: "POST", path: path, body: body} }
+	with := func(q request, header, value string) request {
+		q.header = http.Header{header: {value}}
+		return q
+	}
+	huge := `{"reason":"` + strings.Repeat("x", 70<<10) + `"}`
 	for name, c := range map[string]struct {
 		request
 		code int
 		has  string // part of the body
 	}{
-		"healthz":              {request{method: "GET", path: "/healthz"}, 200, `{"alive":true,"ready":true,"why":[]}`},
-		"readyz":               {request{method: "GET", path: "/readyz"}, 200, `"ready":true`},
-		"metrics":              {request{method: "GET", path: "/metrics"}, 200, `counted`},
-		"no post of metrics":   {request{method: "POST", path: "/metrics"}, 405, `use GET`},
-		"the runs":             {request{method: "GET", path: "/v1/runs"}, 200, `{"runs":[{"run_id":"` + string(runA)},
-		"a run":                {request{method: "GET", path: a}, 200, `"phase":"running"`},
-		"a run's head":         {request{method: "HEAD", path: a}, 200, ``},
-		"an explanation":       {request{method: "GET", path: "/v1/runs/" + string(runA) + "/explain"}, 200, `"story":["submitted at`},
-		"of no such item":      {request{method: "GET", path: "/v1/runs/" + string(runA) + "/explain?item=x%2F1"}, 404, `the input prompts/nightly.jsonl is gone`},
-		"the overview":         {request{method: "GET", path: "/v1/overview"}, 200, `"uploads":[{"key":"prompts/x.jsonl"`},
-		"the workers":          {request{method: "GET", path: "/v1/workers"}, 200, `{"workers":[]}`},
-		"an unknown run":       {request{method: "GET", path: "/v1/runs/" + string(runB)}, 404, `"kind":"not_found"`},
-		"pause":                {request{method: "POST", path: a + "/pause", body: `{"reason":"lunch"}`}, 202, `"run_id"`},
-		"pause, no body":       {request{method: "POST", path: a + "/pause"}, 202, `"run_id"`},
-		"resume":               {request{method: "POST", path: a + "/resume"}, 202, `"run_id"`},
-		"stop":                 {request{method: "POST", path: a + "/stop"}, 202, `"run_id"`},
-		"submit":               {request{method: "POST", path: "/v1/runs", body: `{"key":"prompts/x.jsonl"}`}, 202, `"key":"prompts/x.jsonl"`},
-		"submit nothing there": {request{method: "POST", path: "/v1/runs", body: `{"key":"prompts/y.jsonl"}`}, 404, `upload it first`},
-		"submit without a key": {request{method: "POST", path: "/v1/runs", body: `{}`}, 400, `"kind":"invalid"`},
-		"an unknown field":     {request{method: "POST", path: "/v1/runs", body: `{"kex":"prompts/x.jsonl"}`}, 400, `kex`},
-		"two bodies":           {request{method: "POST", path: "/v1/runs", body: `{"key":"prompts/x.jsonl"}{}`}, 400, `goes on`},
-		"no JSON":              {request{method: "POST", path: a + "/pause", body: `reason=x`}, 400, `"kind":"invalid"`},
-		"a huge body":          {request{method: "POST", path: a + "/pause", body: `{"reason":"` + strings.Repeat("x", 70<<10) + `"}`}, 413, `"kind":"exhausted"`},
-		"another method":       {request{method: "DELETE", path: a}, 405, `use GET`},
-		"GET of an action":     {request{method: "GET", path: a + "/pause"}, 405, `use POST`},
-		"another path":         {request{method: "GET", path: "/v2/runs"}, 404, `"kind":"not_found"`},
+		"healthz":                 {get("/healthz"), 200, `{"alive":true,"ready":true,"why":[]}`},
+		"readyz":                  {get("/readyz"), 200, `"ready":true`},
+		"metrics":                 {get("/metrics"), 200, `counted`},
+		"POST of metrics":         {post("/metrics", ""), 405, `use GET`},
+		"runs":                    {get("/v1/runs"), 200, `{"runs":[{"run_id":"` + string(runA)},
+		"run":                     {get(a), 200, `"phase":"running"`},
+		"HEAD of a run":           {request{method: "HEAD", path: a}, 200, ``},
+		"explanation":             {get(a + "/explain"), 200, `"story":["submitted at`},
+		"explanation of an item":  {get(a + "/explain?item=x%2F1"), 404, `the input prompts/nightly.jsonl is gone`},
+		"overview":                {get("/v1/overview"), 200, `"uploads":[{"key":"prompts/x.jsonl"`},
+		"workers":                 {get("/v1/workers"), 200, `{"workers":[]}`},
+		"unknown run":             {get("/v1/runs/" + string(runB)), 404, `"kind":"not_found"`},
+		"pause":                   {post(a+"/pause", `{"reason":"lunch"}`), 202, `"run_id"`},
+		"pause without a body":    {post(a+"/pause", ""), 202, `"run_id"`},
+		"resume":                  {post(a+"/resume", ""), 202, `"run_id"`},
+		"stop":                    {post(a+"/stop", ""), 202, `"run_id"`},
+		"submit":                  {post("/v1/runs", `{"key":"prompts/x.jsonl"}`), 202, `"key":"prompts/x.jsonl"`},
+		"submit a missing object": {post("/v1/runs", `{"key":"prompts/y.jsonl"}`), 404, `upload it first`},
+		"submit without a key":    {post("/v1/runs", `{}`), 400, `"kind":"invalid"`},
+		"unknown field":           {post("/v1/runs", `{"kex":"prompts/x.jsonl"}`), 400, `kex`},
+		"two objects":             {post("/v1/runs", `{"key":"prompts/x.jsonl"}{}`), 400, `goes on`},
+		"not JSON":                {post(a+"/pause", `reason=x`), 400, `"kind":"invalid"`},
+		"huge body":               {post(a+"/pause", huge), 413, `"kind":"exhausted"`},
+		"DELETE of a run":         {request{method: "DELETE", path: a}, 405, `use GET`},
+		"GET of an action":        {get(a + "/pause"), 405, `use POST`},
+		"unknown path":            {get("/v2/runs"), 404, `"kind":"not_found"`},
 
-		"by name":             {request{method: "GET", path: "/v1/runs", header: http.Header{"Host": {"localhost:8080"}}}, 200, ``},
-		"by IPv6":             {request{method: "GET", path: "/v1/runs", header: http.Header{"Host": {"[::1]:8080"}}}, 200, ``},
-		"DNS rebinding":       {request{method: "GET", path: "/v1/runs", header: http.Header{"Host": {"evil.example:8080"}}}, 403, `"kind":"denied"`},
-		"another page's post": {request{method: "POST", path: a + "/stop", header: http.Header{"Origin": {"https://evil.example"}}}, 403, `"kind":"denied"`},
-		"a sandboxed page":    {request{method: "POST", path: a + "/stop", header: http.Header{"Origin": {"null"}}}, 403, `"kind":"denied"`},
-		"a page from here":    {request{method: "GET", path: "/v1/runs", header: http.Header{"Origin": {"http://localhost:3000"}}}, 200, ``},
+		"host by name":           {with(get("/v1/runs"), "Host", "localhost:8080"), 200, ``},
+		"host by IPv6":           {with(get("/v1/runs"), "Host", "[::1]:8080"), 200, ``},
+		"DNS rebinding":          {with(get("/v1/runs"), "Host", "evil.example:8080"), 403, `"kind":"denied"`},
+		"POST from another page": {with(post(a+"/stop", ""), "Origin", "https://evil.example"), 403, `"kind":"denied"`},
+		"POST from a sandbox":    {with(post(a+"/stop", ""), "Origin", "null"), 403, `"kind":"denied"`},
+		"page of this machine":   {with(get("/v1/runs"), "Origin", "http://localhost:3000"), 200, ``},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -95,7 +103,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-func TestPostsSteerTheRun(t *testing.T) {
+func TestPostSteersTheRun(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	d.submitted(runA, run.Running)
@@ -111,11 +119,11 @@ func TestPostsSteerTheRun(t *testing.T) {
 	}
 	w := ask(t, h, request{method: "POST", path: "/v1/runs/" + string(runA) + "/pause"})
 	if w.Code != http.StatusConflict {
-		t.Errorf("pausing a run that ends answers %d", w.Code)
+		t.Errorf("pausing a run that is ending answers %d", w.Code)
 	}
 }
 
-func TestATokenIsDemanded(t *testing.T) {
+func TestTokenIsRequired(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	h := d.Handler(secret.NewValue("s3cr3t"), d.probes())

@@ -14,31 +14,32 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
-	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/queue"
-	"rollout/shared/record"
 )
 
-// locked is a bucket with an object that this user may not read.
-type locked struct {
+// deniedBlobs is a bucket with an object that this user may not read.
+type deniedBlobs struct {
 	blob.Store
 	key string
 }
 
-func (l locked) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+func (l deniedBlobs) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
 	if key == l.key {
 		return nil, blob.Info{}, fault.New(fault.Denied, "permission denied")
 	}
 	return l.Store.Get(ctx, key, o)
 }
 
-func TestOverviewTellsUploadsThatAreNoRun(t *testing.T) {
+func TestOverviewListsUploadsThatAreNotRuns(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
-	for _, key := range []string{"prompts/known.jsonl", "prompts/known.toml", "prompts/new.jsonl", "prompts/x.csv", "prompts/locked.jsonl", "runs/x.jsonl"} {
+	for _, key := range []string{
+		"prompts/known.jsonl", "prompts/known.toml", "prompts/new.jsonl",
+		"prompts/x.csv", "prompts/locked.jsonl", "runs/x.jsonl",
+	} {
 		info, err := d.ports.Blobs.Put(t.Context(), key, strings.NewReader("{}\n"), putOptions)
 		if err != nil {
 			t.Fatal(err)
@@ -47,7 +48,7 @@ func TestOverviewTellsUploadsThatAreNoRun(t *testing.T) {
 			d.submitted(identity.UploadRun("local", key, info.Version), run.Completed)
 		}
 	}
-	d.ports.Blobs = locked{d.ports.Blobs, "prompts/locked.jsonl"}
+	d.ports.Blobs = deniedBlobs{d.ports.Blobs, "prompts/locked.jsonl"}
 	o, err := api.New(d.ports, config.DefaultDeployment(), cloud.OneMachine()).Overview(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -56,21 +57,24 @@ func TestOverviewTellsUploadsThatAreNoRun(t *testing.T) {
 	for _, u := range o.Uploads {
 		got[u.Key] = u.Why
 	}
-	for key, want := range map[string]string{"prompts/new.jsonl": "not a run yet", "prompts/x.csv": "end its name in .jsonl", "prompts/locked.jsonl": "it can't be read: permission denied"} {
+	for key, want := range map[string]string{
+		"prompts/new.jsonl": "not a run yet", "prompts/x.csv": "end its name in .jsonl",
+		"prompts/locked.jsonl": "it can't be read: permission denied",
+	} {
 		if !strings.Contains(got[key], want) {
 			t.Errorf("%s: %q, want %q", key, got[key], want)
 		}
 	}
 	if len(got) != 3 {
-		t.Errorf("told %v", got)
+		t.Errorf("uploads %v", got)
 	}
 }
 
-func TestOverviewTellsTheDepthsOfQueues(t *testing.T) {
+func TestOverviewCountsTheMessagesOfQueues(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	d.submitted(runA, run.Running)
-	d.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: "big", State: health.Ready, DueAt: noon})
+	d.beat("w", "big")
 	for q, n := range map[string]int{"work-default": 3, queue.DeadLetterQueue("coordinate"): 2} {
 		for range n {
 			if err := d.ports.Queues.Send(t.Context(), q, [][]byte{[]byte("x")}, 0); err != nil {
@@ -82,37 +86,40 @@ func TestOverviewTellsTheDepthsOfQueues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []status.QueueStatus{{Queue: "coordinate", Dead: 2}, {Queue: "plan"}, {Queue: "tasks"}, {Queue: "work-big"}, {Queue: "work-default", Waiting: 3}}
+	want := []status.QueueStatus{
+		{Queue: "coordinate", Dead: 2}, {Queue: "plan"}, {Queue: "tasks"},
+		{Queue: "work-big"}, {Queue: "work-default", Waiting: 3},
+	}
 	if d := cmp.Diff(want, o.Queues); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 
-// scarce are queues of which one is not there.
-type scarce struct {
+// partialQueues are queues one of which does not exist.
+type partialQueues struct {
 	queue.Queues
 	queue.Depther
-	gone string
+	missing string
 }
 
-func (q scarce) Depth(ctx context.Context, name string) (visible, hidden int, err error) {
-	if name == q.gone {
+func (q partialQueues) Depth(ctx context.Context, name string) (visible, hidden int, err error) {
+	if name == q.missing {
 		return 0, 0, fault.New(fault.NotFound, "there is no queue %s", name)
 	}
 	return q.Depther.Depth(ctx, name)
 }
 
-// A pool that is taken out of the config takes its queues with it, and its runs
-// and the last beats of its workers stay.
-func TestAPoolThatIsGoneHidesNothing(t *testing.T) {
+// A pool that is removed from the config has no queues any more, but its runs and
+// the last heartbeats of its workers remain.
+func TestRemovedPoolDoesNotBreakTheOverview(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	d.submitted(runA, run.Completed)
-	d.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon})
+	d.beat("w", "default")
 	deployment := config.DefaultDeployment()
 	deployment.Pools = []config.Pool{{Name: "new", Model: "m"}}
 	p := d.ports
-	p.Queues = scarce{p.Queues, p.Queues.(queue.Depther), "work-default"}
+	p.Queues = partialQueues{p.Queues, p.Queues.(queue.Depther), "work-default"}
 	s := api.New(p, deployment, statustest.InCloud())
 	o, err := s.Overview(t.Context())
 	if err != nil || len(o.Runs) != 1 || len(o.Queues) != 3 {
@@ -126,22 +133,23 @@ func TestAPoolThatIsGoneHidesNothing(t *testing.T) {
 	}
 }
 
-func TestLookShowsOneRunAndWhoWorksOnIt(t *testing.T) {
+func TestRunOverviewShowsOneRunAndItsWorkers(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	d.submitted(runA, run.Running)
 	d.submitted(runB, run.Running)
 	for worker, pool := range map[string]string{"mine": "default", "other": "big"} {
-		d.save(record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, Pool: pool, State: health.Ready, DueAt: noon})
+		d.beat(worker, pool)
 	}
 	o, err := d.RunOverview(t.Context(), runA)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(o.Runs) != 1 || o.Runs[0].Run != runA || len(o.Workers) != 1 || o.Workers[0].Worker != "mine" || len(o.Queues) != 4 {
+	if len(o.Runs) != 1 || o.Runs[0].Run != runA || len(o.Workers) != 1 || o.Workers[0].Worker != "mine" ||
+		len(o.Queues) != 4 {
 		t.Errorf("%+v", o)
 	}
-	if _, err := d.RunOverview(t.Context(), "nobody"); !fault.Is(err, fault.NotFound) {
+	if _, err := d.RunOverview(t.Context(), "unknown"); !fault.Is(err, fault.NotFound) {
 		t.Errorf("an unknown run: %v", err)
 	}
 }

@@ -55,7 +55,7 @@ func newFixture(t *testing.T) fixture {
 	return fixture{api.New(p, config.DefaultDeployment(), cloud.OneMachine()), t, p}
 }
 
-// probes are those of a process that counts something.
+// probes returns the probes of a process with a metric.
 func (d fixture) probes() probes.Probes {
 	return probes.Probes{Ping: d.ports.Docs.Ping, Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		listen.WriteJSON(w, http.StatusOK, "counted")
@@ -74,8 +74,8 @@ func (d fixture) save(key string, v any) {
 	}
 }
 
-// A cloud's own words are read where they may be why nobody works, and not else.
-func TestARunThatNobodyWorksOnTellsWhatItsCloudSays(t *testing.T) {
+// The cloud's report about a fleet is shown only if the pool has no living worker.
+func TestRunWithoutWorkersShowsWhyNoMachineStarts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		at    cloud.Profile
@@ -92,7 +92,7 @@ func TestARunThatNobodyWorksOnTellsWhatItsCloudSays(t *testing.T) {
 		pool := statustest.Manifest(runA).Pool
 		d.save(record.FleetKey(pool), record.Fleet{Schema: 1, AbsentAt: noon.Add(-time.Minute), Absent: "no capacity"})
 		if c.beat {
-			d.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: pool, State: health.Ready, At: noon, DueAt: noon.Add(time.Minute)})
+			d.beat("w", pool)
 		}
 		s, err := d.Show(t.Context(), runA)
 		told := false
@@ -105,7 +105,14 @@ func TestARunThatNobodyWorksOnTellsWhatItsCloudSays(t *testing.T) {
 	}
 }
 
-// submitted puts a run there that is in the phase.
+// beat saves the heartbeat of a living worker.
+func (d fixture) beat(worker, pool string) {
+	d.t.Helper()
+	d.save(record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, Pool: pool, State: health.Ready,
+		At: noon, DueAt: noon.Add(time.Second)})
+}
+
+// submitted saves a run in that phase.
 func (d fixture) submitted(id identity.RunID, p run.Phase) {
 	d.t.Helper()
 	d.save(record.ManifestKey(id), statustest.Manifest(id))
@@ -123,7 +130,7 @@ func (d fixture) control(id identity.RunID) record.Control {
 	return c
 }
 
-// received takes every message out of the queue.
+// received receives all events of the queue.
 func (d fixture) received(queue string) []events.Payload {
 	d.t.Helper()
 	ms, err := d.ports.Queues.Receive(d.t.Context(), queue, 100, time.Minute, 0)
@@ -160,18 +167,19 @@ func TestListShowsTheNewestFirst(t *testing.T) {
 	}
 }
 
-func TestShowOfAnUnknownRunSaysWhereToLook(t *testing.T) {
+func TestShowOfUnknownRunNamesTheCommandThatListsRuns(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	for _, id := range []identity.RunID{runA, "nightly", "../../etc"} {
 		_, err := d.Show(t.Context(), id)
-		if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), string(id)) || !strings.Contains(err.Error(), "`rollout status`") {
+		if !fault.Is(err, fault.NotFound) || !strings.Contains(err.Error(), string(id)) ||
+			!strings.Contains(err.Error(), "`rollout status`") {
 			t.Errorf("Show(%q): %v", id, err)
 		}
 	}
 }
 
-func TestDocumentsOfANewerVersionAreRefused(t *testing.T) {
+func TestDocumentsOfNewerSchemaAreRefused(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	m := statustest.Manifest(runA)
@@ -188,31 +196,36 @@ func TestSteering(t *testing.T) {
 	pause := func(d fixture) steer { return d.Pause }
 	resume := func(d fixture) steer { return d.Resume }
 	stop := func(d fixture) steer { return d.Stop }
+	const pauses, runs, ends = record.DesiredPause, record.DesiredRun, record.DesiredEnd
+	none := record.Control{}
+	to := func(sequence uint64, desired record.Desired, reason string) record.Control {
+		return record.Control{Sequence: sequence, Desired: desired, Reason: reason}
+	}
 	for name, c := range map[string]struct {
 		phase  run.Phase
 		before record.Control
 		do     func(fixture) steer
-		want   record.Control // without schema and time; the same as before: nothing written
-		kind   fault.Kind     // of the error; Internal is none
+		want   record.Control // without schema and time; equal to before if nothing is written
+		kind   fault.Kind     // of the error; 0 without one
 	}{
-		"pause a running run":                {run.Running, record.Control{}, pause, record.Control{Sequence: 1, Desired: record.DesiredPause, Reason: "why"}, 0},
-		"pause a planning run":               {run.Planning, record.Control{}, pause, record.Control{Sequence: 1, Desired: record.DesiredPause, Reason: "why"}, 0},
-		"pause a paused run":                 {run.Paused, record.Control{Sequence: 4, Desired: record.DesiredPause, Reason: "old"}, pause, record.Control{Sequence: 4, Desired: record.DesiredPause, Reason: "old"}, 0},
-		"pause again after a resume":         {run.Running, record.Control{Sequence: 5, Desired: record.DesiredRun}, pause, record.Control{Sequence: 6, Desired: record.DesiredPause, Reason: "why"}, 0},
-		"pause a run that ends":              {run.Running, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "stopped"}, pause, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "stopped"}, fault.Conflict},
-		"pause a finalizing run":             {run.Finalizing, record.Control{}, pause, record.Control{}, fault.Conflict},
-		"pause a completed run":              {run.Completed, record.Control{}, pause, record.Control{}, fault.Conflict},
-		"resume a paused run":                {run.Paused, record.Control{Sequence: 4, Desired: record.DesiredPause}, resume, record.Control{Sequence: 5, Desired: record.DesiredRun, Reason: "why"}, 0},
-		"resume an interrupted run":          {run.Interrupted, record.Control{Sequence: 4, Desired: record.DesiredPause}, resume, record.Control{Sequence: 5, Desired: record.DesiredRun, Reason: "why"}, 0},
-		"resume a run that paused by itself": {run.Paused, record.Control{}, resume, record.Control{Sequence: 1, Desired: record.DesiredRun, Reason: "why"}, 0},
-		"resume a running run":               {run.Running, record.Control{Sequence: 5, Desired: record.DesiredRun}, resume, record.Control{Sequence: 5, Desired: record.DesiredRun}, 0},
-		"resume a run never steered":         {run.Running, record.Control{}, resume, record.Control{}, 0},
-		"resume a failed run":                {run.Failed, record.Control{}, resume, record.Control{}, fault.Conflict},
-		"stop a running run":                 {run.Running, record.Control{}, stop, record.Control{Sequence: 1, Desired: record.DesiredEnd, Reason: "stopped"}, 0},
-		"stop a paused run":                  {run.Paused, record.Control{Sequence: 4, Desired: record.DesiredPause}, stop, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "stopped"}, 0},
-		"stop a run that ends already":       {run.Ending, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "budget"}, stop, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "budget"}, 0},
-		"stop a stopped run":                 {run.Stopped, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "stopped"}, stop, record.Control{Sequence: 5, Desired: record.DesiredEnd, Reason: "stopped"}, 0},
-		"stop an expired run":                {run.Expired, record.Control{}, stop, record.Control{}, fault.Conflict},
+		"pause running":              {run.Running, none, pause, to(1, pauses, "why"), 0},
+		"pause planning":             {run.Planning, none, pause, to(1, pauses, "why"), 0},
+		"pause paused":               {run.Paused, to(4, pauses, "old"), pause, to(4, pauses, "old"), 0},
+		"pause again after a resume": {run.Running, to(5, runs, ""), pause, to(6, pauses, "why"), 0},
+		"pause with an end desired":  {run.Running, to(5, ends, "stopped"), pause, to(5, ends, "stopped"), fault.Conflict},
+		"pause finalizing":           {run.Finalizing, none, pause, none, fault.Conflict},
+		"pause completed":            {run.Completed, none, pause, none, fault.Conflict},
+		"resume paused":              {run.Paused, to(4, pauses, ""), resume, to(5, runs, "why"), 0},
+		"resume interrupted":         {run.Interrupted, to(4, pauses, ""), resume, to(5, runs, "why"), 0},
+		"resume paused by itself":    {run.Paused, none, resume, to(1, runs, "why"), 0},
+		"resume running":             {run.Running, to(5, runs, ""), resume, to(5, runs, ""), 0},
+		"resume never steered":       {run.Running, none, resume, none, 0},
+		"resume failed":              {run.Failed, none, resume, none, fault.Conflict},
+		"stop running":               {run.Running, none, stop, to(1, ends, "stopped"), 0},
+		"stop paused":                {run.Paused, to(4, pauses, ""), stop, to(5, ends, "stopped"), 0},
+		"stop ending":                {run.Ending, to(5, ends, "budget"), stop, to(5, ends, "budget"), 0},
+		"stop stopped":               {run.Stopped, to(5, ends, "stopped"), stop, to(5, ends, "stopped"), 0},
+		"stop expired":               {run.Expired, none, stop, none, fault.Conflict},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -236,19 +249,20 @@ func TestSteering(t *testing.T) {
 			if err == nil && !c.phase.Ended() {
 				want := []events.Payload{events.ControlChanged{Run: string(runA), Sequence: got.Sequence}}
 				if d := cmp.Diff(want, d.received(host.CoordinateQueue)); d != "" {
-					t.Errorf("coordinate hears (-want +got):\n%s", d)
+					t.Errorf("coordinate received (-want +got):\n%s", d)
 				}
 			}
 		})
 	}
 }
 
-func TestAnEndedRunIsNamedWhenItCantBeSteered(t *testing.T) {
+func TestSteeringAnEndedRunIsRefused(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	d.submitted(runA, run.CompletedWithErrors)
 	err := d.Pause(t.Context(), runA, "")
-	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "run "+string(runA)+" has ended (completed with errors): it can't be paused") {
+	want := "run " + string(runA) + " has ended (completed with errors): it can't be paused"
+	if !fault.Is(err, fault.Conflict) || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v", err)
 	}
 	if err := d.Stop(t.Context(), runB, ""); !fault.Is(err, fault.NotFound) {
@@ -256,7 +270,7 @@ func TestAnEndedRunIsNamedWhenItCantBeSteered(t *testing.T) {
 	}
 }
 
-func TestAReasonMustBeFitToShow(t *testing.T) {
+func TestReasonMustBeShortPrintableText(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	d.submitted(runA, run.Running)
@@ -271,10 +285,14 @@ func TestWorkersAreJudgedByTheirHeartbeats(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	held := []health.HeldShard{{Run: runA, Shard: 3, Attempt: 1}}
-	for worker, due := range map[string]time.Duration{"w-late": -4 * time.Second, "w-dead": -6 * time.Second, "w-live": time.Second} {
-		d.save(record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, Pool: "default", State: health.Ready, DueAt: noon.Add(due), Holds: held})
+	for worker, due := range map[string]time.Duration{
+		"w-late": -4 * time.Second, "w-dead": -6 * time.Second, "w-live": time.Second,
+	} {
+		d.save(record.HeartbeatKey(worker), health.Heartbeat{Schema: 1, Worker: worker, Pool: "default",
+			State: health.Ready, DueAt: noon.Add(due), Holds: held})
 	}
-	d.save(record.HeartbeatKey("w-gone"), health.Heartbeat{Schema: 1, Worker: "w-gone", Pool: "default", State: health.Gone, DueAt: noon.Add(time.Hour)})
+	d.save(record.HeartbeatKey("w-gone"), health.Heartbeat{Schema: 1, Worker: "w-gone", Pool: "default",
+		State: health.Gone, DueAt: noon.Add(time.Hour)})
 	d.save(record.WorkerKey("w-live"), record.WorkerMark{Schema: 1, DrainReason: "scale in"})
 	workers, err := d.Workers(t.Context())
 	if err != nil {
@@ -298,7 +316,7 @@ func TestWorkersAreJudgedByTheirHeartbeats(t *testing.T) {
 	}
 }
 
-func TestAnnounceNamesTheRunOfTheUpload(t *testing.T) {
+func TestSubmitNamesTheRunOfTheUpload(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	info, err := d.ports.Blobs.Put(t.Context(), "prompts/x.jsonl", strings.NewReader("{}\n"), putOptions)
@@ -311,28 +329,28 @@ func TestAnnounceNamesTheRunOfTheUpload(t *testing.T) {
 	}
 	want := []events.Payload{events.ObjectCreated{Bucket: "local", Key: "prompts/x.jsonl", Version: info.Version, Size: 3}}
 	if d := cmp.Diff(want, d.received(host.TaskQueue)); d != "" {
-		t.Errorf("submit hears (-want +got):\n%s", d)
+		t.Errorf("submit received (-want +got):\n%s", d)
 	}
 	for key, kind := range map[string]fault.Kind{
 		"prompts/absent.jsonl": fault.NotFound, "runs/x.jsonl": fault.Invalid, "prompts/.x.jsonl": fault.Invalid,
-		"prompts/x.csv": fault.Invalid, "prompts/.jsonl": fault.Invalid, "prompts/../run/x.jsonl": fault.Invalid, "": fault.Invalid,
+		"prompts/x.csv": fault.Invalid, "prompts/.jsonl": fault.Invalid, "prompts/../run/x.jsonl": fault.Invalid,
+		"": fault.Invalid,
 	} {
 		if _, err := d.Submit(t.Context(), key); !fault.Is(err, kind) {
-			t.Errorf("Announce(%q): %v, want %s", key, err, kind)
+			t.Errorf("Submit(%q): %v, want %s", key, err, kind)
 		}
 	}
 }
 
-// Of shards that were sent a moment ago nobody has a checkpoint, and nobody
-// looks.
-func TestRowsInCheckpointsCountAsInHand(t *testing.T) {
+// Checkpoints of shards that were just sent are not read.
+func TestRowsInCheckpointsAreUncommitted(t *testing.T) {
 	t.Parallel()
 	for sent, want := range map[time.Duration]uint64{-time.Minute: 220, -time.Second: 120} {
-		testRowsInHand(t, noon.Add(sent), want)
+		testUncommitted(t, noon.Add(sent), want)
 	}
 }
 
-func testRowsInHand(t *testing.T, sent time.Time, want uint64) {
+func testUncommitted(t *testing.T, sent time.Time, want uint64) {
 	t.Helper()
 	d := newFixture(t)
 	d.save(record.ManifestKey(runA), statustest.Manifest(runA))
@@ -343,13 +361,14 @@ func testRowsInHand(t *testing.T, sent time.Time, want uint64) {
 	d.save(record.CoordinatorKey(runA), st)
 	for n, state := range []shard.State{shard.Done, shard.Running, shard.Pending} {
 		doc := shard.New(runA, n)
-		doc.State, doc.Worker, doc.Attempt, doc.Checkpoint, doc.Counts = state, "w", 1, &shard.Ref{Key: "k"}, shard.Counts{OK: 90, Failed: 10}
+		doc.State, doc.Worker, doc.Attempt, doc.Checkpoint = state, "w", 1, &shard.Ref{Key: "k"}
+		doc.Counts = shard.Counts{OK: 90, Failed: 10}
 		d.save(identity.ShardKey(runA, n), doc)
 	}
-	d.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready, DueAt: noon,
-		Holds: []health.HeldShard{{Run: runA, Shard: 1, Attempt: 1, Items: 256, Rows: 120}}})
+	d.save(record.HeartbeatKey("w"), health.Heartbeat{Schema: 1, Worker: "w", Pool: "default", State: health.Ready,
+		DueAt: noon, Holds: []health.HeldShard{{Run: runA, Shard: 1, Attempt: 1, Items: 256, Rows: 120}}})
 	s, err := d.Show(t.Context(), runA)
 	if err != nil || s.Items.Uncommitted != want {
-		t.Errorf("sent at %s: %+v, %v: want %d, the worker's 120 and what checkpoints have", sent, s.Items, err, want)
+		t.Errorf("sent at %s: %+v, %v: want %d, the worker's 120 and those of checkpoints", sent, s.Items, err, want)
 	}
 }

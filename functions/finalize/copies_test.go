@@ -26,27 +26,28 @@ import (
 	"rollout/shared/shardtable"
 )
 
-// ask is a line that asks the prompt, under an id and with a tag of its own.
+// ask returns a line with that prompt, and with an id and a tag of the item.
 func ask(item, prompt int) string {
 	return fmt.Sprintf(`{"id":"i%d","prompt":"%d%s","tag":%d}`, item, prompt, strings.Repeat(" and on", 40), item)
 }
 
-// asked is a run that asks each prompt once: originals[i] is the item whose
-// prompt item i asks, i itself if nobody asked it before.
-type asked struct {
+// dedupeRun is a run that asks identical requests once: originals[i] is the first
+// item with the prompt of item i, which may be i itself.
+type dedupeRun struct {
 	host.Ports
 	originals []int
 	perShard  int
 }
 
-func newAsked(tb testing.TB, perShard int, originals []int) asked {
-	a := asked{originals: originals, perShard: perShard, Ports: hosttest.New()}
+func newDedupeRun(tb testing.TB, perShard int, originals []int) dedupeRun {
+	a := dedupeRun{originals: originals, perShard: perShard, Ports: hosttest.New()}
 	var lines strings.Builder
 	var copies []shardtable.Repeat
 	for i, of := range originals {
 		lines.WriteString(ask(i, of) + "\n")
 		if of != i {
-			copies = append(copies, shardtable.Repeat{Item: uint32(i), First: shardtable.Place{Item: uint32(of), Line: uint32(of)}})
+			first := shardtable.Place{Item: uint32(of), Line: uint32(of)}
+			copies = append(copies, shardtable.Repeat{Item: uint32(i), First: first})
 		}
 	}
 	m := inputtest.Manifest(perShard)
@@ -64,10 +65,10 @@ func newAsked(tb testing.TB, perShard int, originals []int) asked {
 	return a
 }
 
-func (a asked) shards() int { return (len(a.originals) + a.perShard - 1) / a.perShard }
+func (a dedupeRun) shards() int { return (len(a.originals) + a.perShard - 1) / a.perShard }
 
-// row is what a worker leaves of an item; one that refuse tells of fails.
-func (a asked) row(tb testing.TB, item int, refuse func(int) bool) result.Row {
+// row returns the row that a worker writes for an item. Items that refuse selects fail.
+func (a dedupeRun) row(tb testing.TB, item int, refuse func(int) bool) result.Row {
 	r := result.Row{Item: item % a.perShard}
 	if of := a.originals[item]; of != item {
 		r.Bytes, r.Copy = []byte(ask(item, of)+"\n"), &result.Copied{Original: uint64(of), Line: uint64(item + 1)}
@@ -79,25 +80,28 @@ func (a asked) row(tb testing.TB, item int, refuse func(int) bool) result.Row {
 	}
 	if refuse(item) {
 		r.Class = fault.Refused
-		r.Bytes = dialect.AppendError(nil, dialect.Plain, it.Failure("", dialect.Place{Item: uint64(item)}, r.Class, "no"))
+		r.Bytes = dialect.AppendError(nil, dialect.Plain,
+			it.Failure("", dialect.Place{Item: uint64(item)}, r.Class, "no"))
 		return r
 	}
+	usage := dialect.Usage{PromptTokens: 1, CompletionTokens: 2}
 	r.Bytes = dialect.AppendOutput(nil, it, dialect.Model{}, dialect.Result{ID: it.ID, GeneratedAt: time.Unix(0, 0),
-		Answers: []dialect.Answer{{Text: fmt.Sprintf("answer %d", item), Usage: dialect.Usage{PromptTokens: 1, CompletionTokens: 2}}}})
+		Answers: []dialect.Answer{{Text: fmt.Sprintf("answer %d", item), Usage: usage}}})
 	return r
 }
 
-func (a asked) commit(tb testing.TB, n int, refuse func(int) bool) {
+func (a dedupeRun) commit(tb testing.TB, n int, refuse func(int) bool) {
 	var rows []result.Row
 	for i := n * a.perShard; i < min((n+1)*a.perShard, len(a.originals)); i++ {
 		rows = append(rows, a.row(tb, i, refuse))
 	}
 	b, out := result.AppendIndexed(nil, rows)
-	a.save(tb, shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Items: len(rows), OutputLen: out, Counts: counts(rows)}, b, func(d *shard.Doc, r *shard.Ref) { d.Result = r })
+	d := shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Items: len(rows), OutputLen: out, Counts: counts(rows)}
+	a.save(tb, d, b, func(d *shard.Doc, r *shard.Ref) { d.Result = r })
 }
 
-// seal ends a shard with the rows that keep tells of.
-func (a asked) seal(tb testing.TB, n int, keep func(int) bool) {
+// seal seals a shard with the rows that keep selects.
+func (a dedupeRun) seal(tb testing.TB, n int, keep func(int) bool) {
 	var rows []result.Row
 	items := min((n+1)*a.perShard, len(a.originals)) - n*a.perShard
 	for i := range items {
@@ -118,30 +122,42 @@ func (a asked) seal(tb testing.TB, n int, keep func(int) bool) {
 	a.save(tb, d, b, func(d *shard.Doc, r *shard.Ref) { d.Checkpoint = r })
 }
 
-func (a asked) save(tb testing.TB, d shard.Doc, object []byte, name func(*shard.Doc, *shard.Ref)) {
+func (a dedupeRun) save(tb testing.TB, d shard.Doc, object []byte, name func(*shard.Doc, *shard.Ref)) {
 	key := record.ShardObjectKey(id, d.Shard, 1, "object")
 	hosttest.Put(tb, a.Ports, key, string(object))
 	name(&d, &shard.Ref{Key: key, Length: int64(len(object)), Digest: identity.Content(object).String()})
 	hosttest.Save(tb, a.Ports, identity.ShardKey(id, d.Shard), d)
 }
 
-// finalize ends the run, of which so many shards were sent.
-func (a asked) finalize(tb testing.TB, why run.Reason, sent int) record.Summary {
+// state is the state of the run in Finalizing, after the first shards were sent.
+func (a dedupeRun) state(why run.Reason, sent int) run.State {
 	s := run.New(id)
-	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = run.Finalizing, why, a.shards(), uint64(len(a.originals)), true, sent, sent
+	s.Phase, s.Reason, s.Complete = run.Finalizing, why, true
+	s.Shards, s.Items, s.NextShard, s.FrozenFrontier = a.shards(), uint64(len(a.originals)), sent, sent
 	s.Done.Set = interval.Of(interval.Range{Lo: 0, Hi: sent})
-	if err := finalize.New(a.Ports, input.NewIndex(a.Blobs, a.Docs), finalize.Options{}).Follow(tb.Context(), s, nil); err != nil {
+	return s
+}
+
+func (a dedupeRun) follow(tb testing.TB, s run.State) error {
+	f := finalize.New(a.Ports, input.NewIndex(a.Blobs, a.Docs), finalize.Options{})
+	return f.Follow(tb.Context(), s, nil)
+}
+
+// finalize writes the files of the run in one stream, and returns its summary.
+func (a dedupeRun) finalize(tb testing.TB, why run.Reason, sent int) record.Summary {
+	if err := a.follow(tb, a.state(why, sent)); err != nil {
 		tb.Fatal(err)
 	}
 	var sum record.Summary
-	if err := json.Unmarshal([]byte(hosttest.Object(tb, a.Ports, record.OutputKey(id, record.SummaryFile))), &sum); err != nil {
+	text := hosttest.Object(tb, a.Ports, record.OutputKey(id, record.SummaryFile))
+	if err := json.Unmarshal([]byte(text), &sum); err != nil {
 		tb.Fatal(err)
 	}
 	return sum
 }
 
-// outcome is what became of each item: "answer 3", or its class and error.
-func (a asked) outcome(tb testing.TB) []string {
+// outcome returns the outcome of each item: "answer 3", or its class and error.
+func (a dedupeRun) outcome(tb testing.TB) []string {
 	out := make([]string, len(a.originals))
 	for _, name := range []string{record.CompletionsFile, record.ErrorsFile} {
 		for l := range bytes.Lines([]byte(hosttest.Object(tb, a.Ports, record.OutputKey(id, name)))) {
@@ -158,25 +174,29 @@ func (a asked) outcome(tb testing.TB) []string {
 				tb.Errorf("item %d has the rows %q and %s", item, out[item], l)
 			}
 			out[item] = strings.TrimSpace(r.Completion + " " + r.Class + " " + r.Error)
-			if copied := a.originals[item] != item; name == record.CompletionsFile && copied != (r.Usage["completion_tokens"] == 0) {
-				tb.Errorf("item %d used %v", item, r.Usage)
+			copied := a.originals[item] != item
+			if name == record.CompletionsFile && copied != (r.Usage["completion_tokens"] == 0) {
+				tb.Errorf("item %d has the usage %v", item, r.Usage)
 			}
 		}
 	}
 	return out
 }
 
-// TestCopiesOfEveryKindOfOriginal has originals that are answered, failed,
-// kept and lost by a sealed shard, and never sent, in shards of two items.
-func TestCopiesOfEveryKindOfOriginal(t *testing.T) {
+// In shards of two items, the originals are answered, failed, in the checkpoint of
+// a sealed shard, without a row in a sealed shard, and never sent.
+func TestCopiesGetTheOutcomeOfTheirOriginal(t *testing.T) {
 	t.Parallel()
-	a := newAsked(t, 2, []int{0, 1, 0, 3, 4, 5, 4, 5, 8, 0, 1, 3, 4, 5, 8})
+	a := newDedupeRun(t, 2, []int{0, 1, 0, 3, 4, 5, 4, 5, 8, 0, 1, 3, 4, 5, 8})
 	a.commit(t, 0, func(int) bool { return false })    // 0 and 1
 	a.commit(t, 1, func(i int) bool { return i == 3 }) // a copy of 0; 3 fails
 	a.seal(t, 2, func(i int) bool { return i == 4 })   // 4 is kept, 5 is lost
 	a.seal(t, 3, func(int) bool { return false })      // copies of 4 and 5
 	sum := a.finalize(t, run.ReasonStopped, 4)         // 8 is never sent, its copies neither
-	const gone, failed = "canceled the run ended first (stopped)", "refused item 3 asks the same, was asked for both, and failed"
+	const (
+		gone   = "canceled the run ended first (stopped)"
+		failed = "refused item 3 asks the same, was asked for both, and failed"
+	)
 	want := []string{"answer 0", "answer 1", "answer 0", "refused no", "answer 4", gone, "answer 4", gone, gone,
 		"answer 0", "answer 1", failed, "answer 4", gone, gone}
 	for i, got := range a.outcome(t) {
@@ -184,21 +204,21 @@ func TestCopiesOfEveryKindOfOriginal(t *testing.T) {
 			t.Errorf("item %d: %s, want %s", i, got, want[i])
 		}
 	}
-	if sum.Items != 15 || sum.Completed != 8 || sum.Failed != 7 || sum.Copies != 9 || sum.FailedByClass["refused"] != 2 || sum.FailedByClass["canceled"] != 5 {
+	if sum.Items != 15 || sum.Completed != 8 || sum.Failed != 7 || sum.Copies != 9 ||
+		sum.FailedByClass["refused"] != 2 || sum.FailedByClass["canceled"] != 5 {
 		t.Errorf("the summary is %+v", sum)
 	}
 }
 
-// TestCopiesAreFoundAgainHoweverManyOriginalsThereAre has more originals than
-// are remembered.
-func TestCopiesAreFoundAgainHoweverManyOriginalsThereAre(t *testing.T) {
+// The run has more originals than fit into the cache.
+func TestCopiesFindOriginalsThatWereEvicted(t *testing.T) {
 	t.Parallel()
 	const n = 3000
 	originals := make([]int, 2*n)
 	for i := range n {
 		originals[i], originals[n+i] = i, (i*7919)%n
 	}
-	a := newAsked(t, 100, originals)
+	a := newDedupeRun(t, 100, originals)
 	for k := range a.shards() {
 		a.commit(t, k, func(i int) bool { return i%10 == 3 })
 	}
@@ -214,16 +234,14 @@ func TestCopiesAreFoundAgainHoweverManyOriginalsThereAre(t *testing.T) {
 	}
 }
 
-func TestADamagedOriginalIsNoAnswer(t *testing.T) {
+func TestDamagedOriginalIsCorrupt(t *testing.T) {
 	t.Parallel()
-	a := newAsked(t, 1, []int{0, 0})
+	a := newDedupeRun(t, 1, []int{0, 0})
 	a.commit(t, 0, func(int) bool { return false })
 	a.commit(t, 1, func(int) bool { return false })
 	key := record.ShardObjectKey(id, 0, 1, "object")
 	hosttest.Put(t, a.Ports, key, strings.ToUpper(hosttest.Object(t, a.Ports, key)))
-	s := run.New(id)
-	s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = run.Finalizing, run.ReasonDone, 2, 2, true, 2, 2
-	if err := finalize.New(a.Ports, input.NewIndex(a.Blobs, a.Docs), finalize.Options{}).Follow(t.Context(), s, nil); !fault.Is(err, fault.Corrupt) {
+	if err := a.follow(t, a.state(run.ReasonDone, 2)); !fault.Is(err, fault.Corrupt) {
 		t.Errorf("%v", err)
 	}
 }
@@ -245,7 +263,7 @@ func BenchmarkCopies(b *testing.B) {
 					originals[i] = pick(dice, i)
 				}
 			}
-			a := newAsked(b, 256, originals)
+			a := newDedupeRun(b, 256, originals)
 			for k := range a.shards() {
 				a.commit(b, k, func(int) bool { return false })
 			}

@@ -28,9 +28,10 @@ import (
 
 const id = inputtest.RunID
 
-// fixture is a world with a stopped run of 6 shards of 2 items: shard 0 has a
-// result, 1 one with an error row, 2 is sealed with a checkpoint of its second
-// item, 3 is sealed without, 4 and 5 were never dispatched.
+// fixture is a set of stores with a stopped run of 6 shards of 2 items. Shard 0
+// has a result, shard 1 a result with an error row. Shard 2 is sealed with a
+// checkpoint of its second item, shard 3 without one. Shards 4 and 5 were never
+// sent.
 type fixture struct {
 	host.Ports
 	t *testing.T
@@ -73,7 +74,8 @@ func counts(rows []result.Row) (c shard.Counts) {
 func (d fixture) commit(n int, rows []result.Row) {
 	b, out := result.Append(nil, rows)
 	ref := d.put(n, "result", b)
-	d.doc(shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Worker: "w1", Items: 2, Result: &ref, OutputLen: out, Counts: counts(rows)})
+	d.doc(shard.Doc{Schema: 1, Run: id, Shard: n, State: shard.Done, Worker: "w1", Items: 2,
+		Result: &ref, OutputLen: out, Counts: counts(rows)})
 }
 
 func (d fixture) seal(n int, rows []result.Row) {
@@ -97,7 +99,7 @@ func (d fixture) doc(doc shard.Doc) {
 	hosttest.Save(d.t, d.Ports, identity.ShardKey(id, doc.Shard), doc)
 }
 
-// state is the run's, with the shards below frontier done.
+// state is the run's state in that phase, with the shards below frontier done.
 func state(p run.Phase, frontier int) run.State {
 	s := run.New(id)
 	s.Phase, s.Reason, s.Message = p, run.ReasonStopped, "enough"
@@ -122,9 +124,18 @@ func (d fixture) file(name string) string {
 	return hosttest.Object(d.t, d.Ports, record.OutputKey(id, name))
 }
 
+// exists reports whether one of the run's files exists.
+func (d fixture) exists(name string) bool {
+	_, err := d.Blobs.Stat(d.t.Context(), record.OutputKey(id, name), "")
+	if err != nil && !fault.Is(err, fault.NotFound) {
+		d.t.Error(err)
+	}
+	return err == nil
+}
+
 const outputs = "a0\na1\na3\na5\n"
 
-func TestEveryItemComesOutOnceInOrder(t *testing.T) {
+func TestI1I4EachItemHasOneRowInOrder(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	if err := d.finalize(); err != nil {
@@ -138,7 +149,10 @@ func TestEveryItemComesOutOnceInOrder(t *testing.T) {
 		t.Fatalf("errors are %q", errs)
 	}
 	for i, n := range []int{4, 6, 7, 8, 9, 10, 11} {
-		for _, want := range []string{fmt.Sprintf(`"id":"id-%d"`, n), fmt.Sprintf(`"item":%d`, n), fmt.Sprintf(`"line":%d`, n+1), `"class":"canceled"`, "enough"} {
+		for _, want := range []string{
+			fmt.Sprintf(`"id":"id-%d"`, n), fmt.Sprintf(`"item":%d`, n), fmt.Sprintf(`"line":%d`, n+1),
+			`"class":"canceled"`, "enough",
+		} {
 			if !strings.Contains(errs[i+1], want) {
 				t.Errorf("the error of item %d is %s, want %s in it", n, errs[i+1], want)
 			}
@@ -148,7 +162,8 @@ func TestEveryItemComesOutOnceInOrder(t *testing.T) {
 	if err := input.ReadJSON(t.Context(), d.Blobs, record.OutputKey(id, record.SummaryFile), &sum); err != nil {
 		t.Fatal(err)
 	}
-	if sum.Items != 12 || sum.Completed != 4 || sum.Failed != 8 || sum.FailedByClass["canceled"] != 7 || sum.FailedByClass["refused"] != 1 || sum.Phase != "stopped" || len(sum.Workers) != 1 {
+	if sum.Items != 12 || sum.Completed != 4 || sum.Failed != 8 || sum.FailedByClass["canceled"] != 7 ||
+		sum.FailedByClass["refused"] != 1 || sum.Phase != "stopped" || len(sum.Workers) != 1 {
 		t.Errorf("the summary is %+v", sum)
 	}
 	if n, _, _ := d.Queues.(*memory.Queues).Depth(t.Context(), host.CoordinateQueue); n != 1 {
@@ -156,14 +171,14 @@ func TestEveryItemComesOutOnceInOrder(t *testing.T) {
 	}
 }
 
-func TestTheSameBytesComeFromTwoAtOnceAndFromFollowing(t *testing.T) {
+func TestFilesAreTheSameHoweverTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	plain := newFixture(t)
 	if err := plain.finalize(); err != nil {
 		t.Fatal(err)
 	}
 	for name, write := range map[string]func(fixture) error{
-		"two at once": func(d fixture) error {
+		"two calls at once": func(d fixture) error {
 			var all sync.WaitGroup
 			errs := make([]error, 2)
 			for i := range errs {
@@ -172,12 +187,14 @@ func TestTheSameBytesComeFromTwoAtOnceAndFromFollowing(t *testing.T) {
 			all.Wait()
 			return errors.Join(errs...)
 		},
-		"again": func(d fixture) error { return errors.Join(d.finalize(), d.finalize()) },
-		"behind a moving frontier": func(d fixture) error {
-			news := []run.State{state(run.Running, 1), state(run.Running, 1), state(run.Ending, 3), state(run.Finalizing, 4)}
+		"twice": func(d fixture) error { return errors.Join(d.finalize(), d.finalize()) },
+		"behind the commit frontier": func(d fixture) error {
+			states := []run.State{
+				state(run.Running, 1), state(run.Running, 1), state(run.Ending, 3), state(run.Finalizing, 4),
+			}
 			return d.finalizer().Follow(d.t.Context(), state(run.Running, 0), func(context.Context) (run.State, error) {
-				next := news[0]
-				news = news[1:]
+				next := states[0]
+				states = states[1:]
 				return next, nil
 			})
 		},
@@ -195,7 +212,7 @@ func TestTheSameBytesComeFromTwoAtOnceAndFromFollowing(t *testing.T) {
 	}
 }
 
-func TestAnInputThatIsGoneOrChangedCostsTheIDsOnly(t *testing.T) {
+func TestErrorRowsLackIDsWhenTheInputIsGoneOrChanged(t *testing.T) {
 	t.Parallel()
 	for name, harm := range map[string]func(fixture){
 		"gone":    func(d fixture) { _ = d.Blobs.Delete(t.Context(), "prompts/0.jsonl", "") },
@@ -217,7 +234,7 @@ func TestAnInputThatIsGoneOrChangedCostsTheIDsOnly(t *testing.T) {
 	}
 }
 
-func TestAResultThatIsNotTheCommittedOneIsNamed(t *testing.T) {
+func TestResultWithAnotherDigestIsCorrupt(t *testing.T) {
 	t.Parallel()
 	for _, what := range []string{"result", "checkpoint"} {
 		n := map[string]int{"result": 0, "checkpoint": 2}[what]
@@ -229,13 +246,13 @@ func TestAResultThatIsNotTheCommittedOneIsNamed(t *testing.T) {
 		}
 		for _, f := range []string{record.CompletionsFile, record.ErrorsFile, record.SummaryFile} {
 			if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(id, f), ""); !fault.Is(err, fault.NotFound) {
-				t.Errorf("%s: %s is there: %v", what, f, err)
+				t.Errorf("%s: %s exists: %v", what, f, err)
 			}
 		}
 	}
 }
 
-func TestAShardWithMoreOutputThanItsResultIsDamaged(t *testing.T) {
+func TestOutputLongerThanItsResultIsCorrupt(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int64{-1, 1 << 40} {
 		for name, f := range map[string]func(fixture) *finalize.Finalizer{
@@ -255,19 +272,19 @@ func TestAShardWithMoreOutputThanItsResultIsDamaged(t *testing.T) {
 	}
 }
 
-func TestARunThatIsNotAtItsEndIsLeftAlone(t *testing.T) {
+func TestRunThatIsNotFinalizingIsIgnored(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	d.save(run.Ending, 3)
 	if err := d.finalize(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(id, record.CompletionsFile), ""); !fault.Is(err, fault.NotFound) {
-		t.Errorf("%v", err)
+	if d.exists(record.CompletionsFile) {
+		t.Error("completions.jsonl exists")
 	}
 }
 
-func TestWhoFollowsEndsWhenOthersFinalize(t *testing.T) {
+func TestFollowEndsWhenAnotherProcessFinalizes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
@@ -278,8 +295,8 @@ func TestWhoFollowsEndsWhenOthersFinalize(t *testing.T) {
 		if !errors.Is(err, finalize.ErrAlreadyFinalized) {
 			t.Errorf("%v", err)
 		}
-		if _, err := d.Blobs.Stat(t.Context(), record.OutputKey(id, record.CompletionsFile), ""); !fault.Is(err, fault.NotFound) {
-			t.Errorf("half a file is there: %v", err)
+		if d.exists(record.CompletionsFile) {
+			t.Error("an incomplete completions.jsonl exists")
 		}
 	})
 }

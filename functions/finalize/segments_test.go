@@ -25,14 +25,14 @@ import (
 	"rollout/shared/record"
 )
 
-// tiny makes every run one of many segments.
+// tiny splits every run into many segments.
 var tiny = finalize.SegmentOptions{StreamBelow: 1, MinBytes: 1, MaxShards: 2}
 
 func inSegments(p host.Ports, s finalize.SegmentOptions) *finalize.Finalizer {
 	return finalize.New(p, input.NewIndex(p.Blobs, p.Docs), finalize.Options{Segments: &s})
 }
 
-// asks takes what was asked of finalize.
+// asks receives all events for finalize.
 func asks(tb testing.TB, p host.Ports) (out []events.Payload) {
 	tb.Helper()
 	ms, err := p.Queues.Receive(tb.Context(), host.TaskQueue, 1000, time.Minute, 0)
@@ -50,6 +50,7 @@ func asks(tb testing.TB, p host.Ports) (out []events.Payload) {
 	return out
 }
 
+// do handles one event.
 func do(ctx context.Context, f *finalize.Finalizer, pl events.Payload) error {
 	switch pl := pl.(type) {
 	case events.Finalize:
@@ -60,7 +61,7 @@ func do(ctx context.Context, f *finalize.Finalizer, pl events.Payload) error {
 	return fmt.Errorf("finalize is asked for %T", pl)
 }
 
-// handleAll does what is asked until nothing is.
+// handleAll asks for the run to be finalized, and handles events until none is left.
 func handleAll(tb testing.TB, p host.Ports, f *finalize.Finalizer) {
 	tb.Helper()
 	for todo := []events.Payload{events.Finalize{Run: string(id)}}; len(todo) > 0; todo = asks(tb, p) {
@@ -72,7 +73,7 @@ func handleAll(tb testing.TB, p host.Ports, f *finalize.Finalizer) {
 	}
 }
 
-// written are a run's files, and what its summary counts.
+// written returns the run's files and its summary without times, as text.
 func (d fixture) written() string {
 	d.t.Helper()
 	var s record.Summary
@@ -83,7 +84,7 @@ func (d fixture) written() string {
 	return d.file(record.CompletionsFile) + "\n" + d.file(record.ErrorsFile) + "\n" + string(record.Encode(s))
 }
 
-// inOneStream is what a run's files must be, however they are written.
+// inOneStream returns written for a run whose files were written in one stream.
 func inOneStream(t *testing.T) string {
 	t.Helper()
 	d := newFixture(t)
@@ -96,7 +97,10 @@ func inOneStream(t *testing.T) string {
 func TestSegmentsGiveTheBytesOfOneStream(t *testing.T) {
 	t.Parallel()
 	want := inOneStream(t)
-	for _, s := range []finalize.SegmentOptions{tiny, {StreamBelow: 1, MinBytes: 1 << 20, MaxShards: 1}, {StreamBelow: 1, MaxShards: 4}, {StreamBelow: 1}, {StreamBelow: 1 << 30}, {MaxShards: 5}} {
+	for _, s := range []finalize.SegmentOptions{
+		tiny, {StreamBelow: 1, MinBytes: 1 << 20, MaxShards: 1}, {StreamBelow: 1, MaxShards: 4},
+		{StreamBelow: 1}, {StreamBelow: 1 << 30}, {MaxShards: 5},
+	} {
 		d := newFixture(t)
 		handleAll(t, d.Ports, inSegments(d.Ports, s))
 		if got := d.written(); got != want {
@@ -105,10 +109,9 @@ func TestSegmentsGiveTheBytesOfOneStream(t *testing.T) {
 	}
 }
 
-// TestSegmentsInAnyOrderTwiceAndLost has everything asked for happen in any
-// order, several times at once, or not at all until finalize is asked again;
-// and segments that nobody cuts.
-func TestSegmentsInAnyOrderTwiceAndLost(t *testing.T) {
+// Events are handled in any order, several times at once, or lost until Finalize
+// is asked for again. Some ask for segments that Finalize would not cut.
+func TestSegmentsGiveTheSameBytesWhenEventsAreReorderedRepeatedAndLost(t *testing.T) {
 	t.Parallel()
 	want := inOneStream(t)
 	for seed := range uint64(60) {
@@ -119,7 +122,8 @@ func TestSegmentsInAnyOrderTwiceAndLost(t *testing.T) {
 			return err == nil
 		}
 		for !ended() {
-			f := inSegments(d.Ports, finalize.SegmentOptions{StreamBelow: 1, MinBytes: 1 + dice.Int64N(12), MaxShards: 1 + dice.IntN(4), MaxRequests: 1 + dice.IntN(4)})
+			f := inSegments(d.Ports, finalize.SegmentOptions{StreamBelow: 1, MinBytes: 1 + dice.Int64N(12),
+				MaxShards: 1 + dice.IntN(4), MaxRequests: 1 + dice.IntN(4)})
 			todo := append(asks(t, d.Ports), events.Finalize{Run: string(id)})
 			from := dice.IntN(6)
 			todo = append(todo, events.FinalizeSegment{Run: string(id), From: from, To: from + 1 + dice.IntN(6-from)})
@@ -141,7 +145,7 @@ func TestSegmentsInAnyOrderTwiceAndLost(t *testing.T) {
 	}
 }
 
-func TestCopiesOfOriginalsInOtherSegments(t *testing.T) {
+func TestSegmentsCopyOriginalsOfOtherSegments(t *testing.T) {
 	t.Parallel()
 	const n = 200
 	dice := rand.New(rand.NewPCG(1, 2))
@@ -153,16 +157,14 @@ func TestCopiesOfOriginalsInOtherSegments(t *testing.T) {
 	}
 	outcomes := [2][]string{}
 	for k := range outcomes {
-		a := newAsked(t, 3, originals)
+		a := newDedupeRun(t, 3, originals)
 		for s := range a.shards() {
 			a.commit(t, s, func(i int) bool { return i%10 == 3 })
 		}
 		if k == 0 {
 			a.finalize(t, run.ReasonDone, a.shards())
 		} else {
-			s := run.New(id)
-			s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = run.Finalizing, run.ReasonDone, a.shards(), n, true, a.shards(), a.shards()
-			hosttest.Save(t, a.Ports, record.CoordinatorKey(id), s)
+			hosttest.Save(t, a.Ports, record.CoordinatorKey(id), a.state(run.ReasonDone, a.shards()))
 			handleAll(t, a.Ports, inSegments(a.Ports, finalize.SegmentOptions{StreamBelow: 1, MaxShards: 32}))
 		}
 		outcomes[k] = a.outcome(t)
@@ -172,11 +174,14 @@ func TestCopiesOfOriginalsInOtherSegments(t *testing.T) {
 	}
 }
 
-func TestNoMoreSegmentsAreAskedForAtOnceThanMayBe(t *testing.T) {
+func TestMaxRequestsBoundsTheSegmentsAskedFor(t *testing.T) {
 	t.Parallel()
-	for most, want := range map[int][][2]int{6: {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}}, 5: {{0, 2}, {2, 4}, {4, 6}}, 2: {{0, 4}, {4, 6}}, 1: {{0, 6}}} {
+	for most, want := range map[int][][2]int{
+		6: {{0, 1}, {1, 2}, {2, 3}, {3, 4}, {4, 5}, {5, 6}}, 5: {{0, 2}, {2, 4}, {4, 6}}, 2: {{0, 4}, {4, 6}}, 1: {{0, 6}},
+	} {
 		d := newFixture(t)
-		if err := inSegments(d.Ports, finalize.SegmentOptions{StreamBelow: 1, MinBytes: 1, MaxRequests: most}).Finalize(t.Context(), events.Finalize{Run: string(id)}); err != nil {
+		f := inSegments(d.Ports, finalize.SegmentOptions{StreamBelow: 1, MinBytes: 1, MaxRequests: most})
+		if err := f.Finalize(t.Context(), events.Finalize{Run: string(id)}); err != nil {
 			t.Fatal(err)
 		}
 		var got [][2]int
@@ -191,34 +196,34 @@ func TestNoMoreSegmentsAreAskedForAtOnceThanMayBe(t *testing.T) {
 	}
 }
 
-// away is a bucket far away: every read takes a while.
-type away struct {
+// slowBlobs is a bucket that delays every read.
+type slowBlobs struct {
 	blob.Store
-	takes time.Duration
+	delay time.Duration
 }
 
-func (s away) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+func (s slowBlobs) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
 	select {
-	case <-time.After(s.takes):
+	case <-time.After(s.delay):
 	case <-ctx.Done():
 		return nil, blob.Info{}, fault.WithKind(fault.Canceled, ctx.Err(), "get %s", key)
 	}
 	return s.Store.Get(ctx, key, o)
 }
 
-// TestACallWithoutTimeEndsItsSegmentEarly has calls that have time for a few
-// shards only: each gets further, and none leaves half a segment.
-func TestACallWithoutTimeEndsItsSegmentEarly(t *testing.T) {
+// Each call has time for a few shards only. Every call makes progress, and writes
+// whole segments only.
+func TestCallOutOfTimeEndsItsSegmentEarly(t *testing.T) {
 	t.Parallel()
 	want := inOneStream(t)
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
 		fast := d.Blobs
-		d.Blobs = away{fast, time.Second}
+		d.Blobs = slowBlobs{fast, time.Second}
 		calls := 0
 		for {
 			if calls++; calls > 50 {
-				t.Fatal("the run does not come to its end")
+				t.Fatal("the run is not finalized after 50 rounds")
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 			f := inSegments(d.Ports, finalize.SegmentOptions{StreamBelow: 1, MinBytes: 1 << 20})
@@ -249,68 +254,74 @@ func TestACallWithoutTimeEndsItsSegmentEarly(t *testing.T) {
 	})
 }
 
-func TestACallThatIsCutOffLeavesNoSegment(t *testing.T) {
+func TestCanceledCallLeavesNoSegment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newFixture(t)
-		d.Blobs = away{d.Blobs, time.Second}
+		d.Blobs = slowBlobs{d.Blobs, time.Second}
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 		defer cancel()
 		if err := inSegments(d.Ports, tiny).WriteSegment(ctx, events.FinalizeSegment{Run: string(id), To: 6}); err == nil {
-			t.Error("it ended well")
+			t.Error("the call succeeded")
 		}
-		if infos, err := d.Blobs.List(t.Context(), record.OutputSegmentDir(id), "", 100); err != nil || len(infos) != 0 {
-			t.Errorf("it left %v, %v", infos, err)
+		infos, err := d.Blobs.List(t.Context(), record.OutputSegmentDir(id), "", 100)
+		if err != nil || len(infos) != 0 {
+			t.Errorf("objects %v, %v", infos, err)
 		}
 	})
 }
 
-func TestASegmentOfNoSuchShardsIsInvalid(t *testing.T) {
+func TestSegmentBeyondTheLastShardIsInvalid(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
-	if err := inSegments(d.Ports, tiny).WriteSegment(t.Context(), events.FinalizeSegment{Run: string(id), From: 5, To: 7}); !fault.Is(err, fault.Invalid) {
+	e := events.FinalizeSegment{Run: string(id), From: 5, To: 7}
+	if err := inSegments(d.Ports, tiny).WriteSegment(t.Context(), e); !fault.Is(err, fault.Invalid) {
 		t.Errorf("%v", err)
 	}
 }
 
-func TestARecordThatIsNotOfItsSegmentIsRefused(t *testing.T) {
+func TestSegmentRecordThatDoesNotFitItsKeyIsCorrupt(t *testing.T) {
 	t.Parallel()
-	for _, c := range []string{`{"schema":1,"from":2,"to":3}`, `{"schema":1,"from":0,"to":0}`, `{"schema":1,"from":0,"to":7}`, `{"schema":1`} {
+	for _, c := range []string{
+		`{"schema":1,"from":2,"to":3}`, `{"schema":1,"from":0,"to":0}`, `{"schema":1,"from":0,"to":7}`, `{"schema":1`,
+	} {
 		d := newFixture(t)
 		hosttest.Put(t, d.Ports, record.OutputSegmentKey(id, 0), c)
-		if err := inSegments(d.Ports, tiny).Finalize(t.Context(), events.Finalize{Run: string(id)}); !fault.Is(err, fault.Corrupt) {
+		err := inSegments(d.Ports, tiny).Finalize(t.Context(), events.Finalize{Run: string(id)})
+		if !fault.Is(err, fault.Corrupt) {
 			t.Errorf("%s: %v", c, err)
 		}
 	}
 	d := newFixture(t)
 	hosttest.Put(t, d.Ports, record.OutputSegmentDir(id)+"segments/0000000000.txt", "")
-	if err := inSegments(d.Ports, tiny).Finalize(t.Context(), events.Finalize{Run: string(id)}); !fault.Is(err, fault.Corrupt) {
+	err := inSegments(d.Ports, tiny).Finalize(t.Context(), events.Finalize{Run: string(id)})
+	if !fault.Is(err, fault.Corrupt) {
 		t.Errorf("%v", err)
 	}
 }
 
-// counted counts the requests to the stores.
-type counted struct {
+// countedBlobs and countedDocs count the requests to the stores.
+type countedBlobs struct {
 	blob.Store
 	n *atomic.Int64
 }
 
-func (c counted) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
+func (c countedBlobs) Get(ctx context.Context, key string, o blob.GetOptions) (io.ReadCloser, blob.Info, error) {
 	c.n.Add(1)
 	return c.Store.Get(ctx, key, o)
 }
 
-func (c counted) Stat(ctx context.Context, key, version string) (blob.Info, error) {
+func (c countedBlobs) Stat(ctx context.Context, key, version string) (blob.Info, error) {
 	c.n.Add(1)
 	return c.Store.Stat(ctx, key, version)
 }
 
-func (c counted) List(ctx context.Context, prefix, after string, limit int) ([]blob.Info, error) {
+func (c countedBlobs) List(ctx context.Context, prefix, after string, limit int) ([]blob.Info, error) {
 	c.n.Add(1)
 	return c.Store.List(ctx, prefix, after, limit)
 }
 
-func (c counted) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
+func (c countedBlobs) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptions) (blob.Info, error) {
 	c.n.Add(1)
 	return c.Store.Put(ctx, key, r, o)
 }
@@ -330,13 +341,13 @@ func (c countedDocs) GetMany(ctx context.Context, keys []string) ([]document.Doc
 	return c.Store.GetMany(ctx, keys)
 }
 
-func TestASmallRunCostsNoRequestMore(t *testing.T) {
+func TestSegmentsCostASmallRunNoRequests(t *testing.T) {
 	t.Parallel()
 	var requests [2]int64
 	for k := range requests {
 		d := newFixture(t)
 		var n atomic.Int64
-		d.Blobs, d.Docs = counted{d.Blobs, &n}, countedDocs{d.Docs, &n}
+		d.Blobs, d.Docs = countedBlobs{d.Blobs, &n}, countedDocs{d.Docs, &n}
 		f := d.finalizer()
 		if k == 1 {
 			f = inSegments(d.Ports, finalize.SegmentOptions{})
@@ -347,11 +358,11 @@ func TestASmallRunCostsNoRequestMore(t *testing.T) {
 		requests[k] = n.Load()
 	}
 	if requests[0] != requests[1] || requests[0] == 0 {
-		t.Errorf("%d requests in one stream, %d if it could be in segments", requests[0], requests[1])
+		t.Errorf("%d requests in one stream, %d with Options.Segments", requests[0], requests[1])
 	}
 }
 
-func TestAResultThatIsNotTheCommittedOneIsInNoSegment(t *testing.T) {
+func TestSegmentRefusesResultWithAnotherDigest(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	key := record.ShardObjectKey(id, 0, 1, "result")
@@ -360,14 +371,15 @@ func TestAResultThatIsNotTheCommittedOneIsInNoSegment(t *testing.T) {
 	if !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), key) {
 		t.Errorf("%v", err)
 	}
-	if _, err := d.Blobs.Stat(t.Context(), record.OutputSegmentKey(id, 0), ""); !fault.Is(err, fault.NotFound) {
-		t.Errorf("a segment is there: %v", err)
+	_, err = d.Blobs.Stat(t.Context(), record.OutputSegmentKey(id, 0), "")
+	if !fault.Is(err, fault.NotFound) {
+		t.Errorf("a segment exists: %v", err)
 	}
 }
 
-// TestOriginalsInOtherSegmentsAreFetchedAtOnce has a bucket far away: copies
-// must not wait for their originals one after the other.
-func TestOriginalsInOtherSegmentsAreFetchedAtOnce(t *testing.T) {
+// Reads of the bucket are slow. Copies do not wait for their originals one after
+// the other.
+func TestOriginalsOfOtherSegmentsAreFetchedConcurrently(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const n, perShard = 64, 16
@@ -375,16 +387,15 @@ func TestOriginalsInOtherSegmentsAreFetchedAtOnce(t *testing.T) {
 		for i := range n {
 			originals[i], originals[n+i] = i, (i*7)%n
 		}
-		a := newAsked(t, perShard, originals)
+		a := newDedupeRun(t, perShard, originals)
 		for k := range a.shards() {
 			a.commit(t, k, func(int) bool { return false })
 		}
-		s := run.New(id)
-		s.Phase, s.Reason, s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier = run.Finalizing, run.ReasonDone, a.shards(), 2*n, true, a.shards(), a.shards()
-		hosttest.Save(t, a.Ports, record.CoordinatorKey(id), s)
-		a.Blobs = away{a.Blobs, time.Second}
+		hosttest.Save(t, a.Ports, record.CoordinatorKey(id), a.state(run.ReasonDone, a.shards()))
+		a.Blobs = slowBlobs{a.Blobs, time.Second}
 		began := time.Now()
-		if err := inSegments(a.Ports, tiny).WriteSegment(t.Context(), events.FinalizeSegment{Run: string(id), From: n / perShard, To: 2 * n / perShard}); err != nil {
+		e := events.FinalizeSegment{Run: string(id), From: n / perShard, To: 2 * n / perShard}
+		if err := inSegments(a.Ports, tiny).WriteSegment(t.Context(), e); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(began); took > n*time.Second/2 {

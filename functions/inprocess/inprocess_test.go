@@ -32,14 +32,15 @@ func newSystem() *System {
 	return New(p, Config{Deployment: d})
 }
 
-// goes runs f until the test ends.
-func goes(t *testing.T, f func(context.Context)) {
+// start runs f until the test ends.
+func start(t *testing.T, f func(context.Context)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); f(ctx) }()
 	t.Cleanup(func() { cancel(); <-done })
 }
 
+// pass lets d pass in the bubble, and waits until all goroutines are blocked.
 func pass(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
@@ -58,12 +59,12 @@ func (c *calls) add() int {
 	return len(c.at)
 }
 
-func TestAMessageWhoseHandlerFailsComesBackLaterAndLater(t *testing.T) {
+func TestFailedMessageIsRetriedWithBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSystem()
 		var c calls
-		goes(t, func(ctx context.Context) {
+		start(t, func(ctx context.Context) {
 			s.consume(ctx, "q", func(context.Context, events.Payload) error {
 				if c.add() < 6 {
 					return fault.New(fault.Unavailable, "not now")
@@ -79,8 +80,10 @@ func TestAMessageWhoseHandlerFailsComesBackLaterAndLater(t *testing.T) {
 		for i := 1; i < len(c.at); i++ {
 			waits = append(waits, c.at[i].Sub(c.at[i-1]))
 		}
-		if want := []time.Duration{400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond, 3200 * time.Millisecond, 6400 * time.Millisecond}; !slices.Equal(waits, want) {
-			t.Errorf("it comes back after %v, want %v", waits, want)
+		want := []time.Duration{400 * time.Millisecond, 800 * time.Millisecond, 1600 * time.Millisecond,
+			3200 * time.Millisecond, 6400 * time.Millisecond}
+		if !slices.Equal(waits, want) {
+			t.Errorf("it is delivered again after %v, want %v", waits, want)
 		}
 		if visible, hidden, _ := s.Queues.(queue.Depther).Depth(t.Context(), "q"); visible+hidden != 0 {
 			t.Error("it is not acknowledged")
@@ -88,13 +91,13 @@ func TestAMessageWhoseHandlerFailsComesBackLaterAndLater(t *testing.T) {
 	})
 }
 
-func TestAMessageIsHiddenAsLongAsItsHandlerTakes(t *testing.T) {
+func TestMessageStaysHiddenWhileItIsHandled(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSystem()
 		var c calls
 		for range 2 {
-			goes(t, func(ctx context.Context) {
+			start(t, func(ctx context.Context) {
 				s.consume(ctx, "q", func(ctx context.Context, _ events.Payload) error {
 					c.add()
 					sleep(ctx, 10*time.Minute)
@@ -112,26 +115,27 @@ func TestAMessageIsHiddenAsLongAsItsHandlerTakes(t *testing.T) {
 	})
 }
 
-func TestWhatNoHandlerCanTakeIsADeadLetter(t *testing.T) {
+func TestMessagesWithoutAHandlerAreDeadLettered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSystem()
-		goes(t, func(ctx context.Context) { s.consume(ctx, host.TaskQueue, s.dispatch) })
+		start(t, func(ctx context.Context) { s.consume(ctx, host.TaskQueue, s.dispatch) })
 		if err := s.Queues.Send(t.Context(), host.TaskQueue, [][]byte{[]byte("{")}, 0); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Send(t.Context(), host.TaskQueue, events.Wakeup{Run: string(id)}); err != nil { // no task
+		if err := s.Send(t.Context(), host.TaskQueue, events.Wakeup{Run: string(id)}); err != nil { // for coordinate
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if visible, _, _ := s.Queues.(queue.Depther).Depth(t.Context(), queue.DeadLetterQueue(host.TaskQueue)); visible != 2 {
+		dead := queue.DeadLetterQueue(host.TaskQueue)
+		if visible, _, _ := s.Queues.(queue.Depther).Depth(t.Context(), dead); visible != 2 {
 			t.Errorf("%d dead letters", visible)
 		}
 	})
 }
 
-// follows plans a run of two shards, the first of which is done, and tells the
-// system that coordinate saw it. It returns the run's state.
+// follows plans a run of two shards, the first of which is done, and passes the
+// state to the system as coordinate does after a save. It returns the state.
 func follows(t *testing.T, s *System, r identity.RunID) run.State {
 	t.Helper()
 	m := inputtest.Manifest(1)
@@ -141,8 +145,9 @@ func follows(t *testing.T, s *System, r identity.RunID) run.State {
 		row := fmt.Sprintf("row %d\n", n)
 		key := record.ShardObjectKey(r, n, 1, "x")
 		hosttest.Put(t, s.Ports, key, row)
-		hosttest.Save(t, s.Ports, identity.ShardKey(r, n), shard.Doc{Schema: 1, Run: r, Shard: n, State: shard.Done, Items: 1, OutputLen: int64(len(row)),
-			Result: &shard.Ref{Key: key, Length: int64(len(row)), Digest: identity.Content([]byte(row)).String()}, Counts: shard.Counts{OK: 1}})
+		ref := shard.Ref{Key: key, Length: int64(len(row)), Digest: identity.Content([]byte(row)).String()}
+		hosttest.Save(t, s.Ports, identity.ShardKey(r, n), shard.Doc{Schema: 1, Run: r, Shard: n, State: shard.Done,
+			Items: 1, OutputLen: int64(len(row)), Result: &ref, Counts: shard.Counts{OK: 1}})
 	}
 	st := run.New(r)
 	st.Phase, st.Shards, st.Items, st.Complete, st.NextShard = run.Running, 2, 2, true, 2
@@ -151,6 +156,7 @@ func follows(t *testing.T, s *System, r identity.RunID) run.State {
 	return st
 }
 
+// final returns the state when both shards are done.
 func final(st run.State) run.State {
 	st.Phase, st.Reason, st.FrozenFrontier = run.Finalizing, run.ReasonDone, 2
 	st.Done.Set = interval.Of(interval.Range{Lo: 0, Hi: 2})
@@ -163,31 +169,33 @@ func following(s *System) int {
 	return len(s.followers.byRun)
 }
 
-func TestAFollowedRunIsFinalizedByItsFollowerAlone(t *testing.T) {
+func TestFollowedRunIsFinalizedByItsFollower(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSystem()
-		goes(t, s.runFollowers)
+		start(t, s.runFollowers)
 		synctest.Wait()
 		st := final(follows(t, s, id))
 		synctest.Wait()
 		hosttest.Save(t, s.Ports, record.CoordinatorKey(id), st)
-		if err := s.finalizeOrWait(t.Context(), events.Finalize{Run: string(id)}); err != nil { // saw it before saved did
+		// The event comes before onSaved is called.
+		if err := s.finalizeOrWait(t.Context(), events.Finalize{Run: string(id)}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if got := hosttest.Object(t, s.Ports, record.OutputKey(id, record.CompletionsFile)); got != "row 0\nrow 1\n" || following(s) != 0 {
+		got := hosttest.Object(t, s.Ports, record.OutputKey(id, record.CompletionsFile))
+		if got != "row 0\nrow 1\n" || following(s) != 0 {
 			t.Errorf("completions are %q, %d followers", got, following(s))
 		}
 	})
 }
 
-func TestAFollowerFindsOutWhatOtherProcessesDid(t *testing.T) {
+func TestFollowerReadsTheStateOfOtherProcesses(t *testing.T) {
 	t.Parallel()
 	for _, phase := range []run.Phase{run.Finalizing, run.Completed} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSystem()
-			goes(t, s.runFollowers)
+			start(t, s.runFollowers)
 			synctest.Wait()
 			st := final(follows(t, s, id))
 			st.Phase = phase
@@ -204,11 +212,11 @@ func TestAFollowerFindsOutWhatOtherProcessesDid(t *testing.T) {
 	}
 }
 
-func TestAFollowerThatFailsAsksForFinalize(t *testing.T) {
+func TestFailedFollowerAsksForFinalize(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSystem()
-		goes(t, s.runFollowers)
+		start(t, s.runFollowers)
 		synctest.Wait()
 		st := follows(t, s, id)
 		hosttest.Put(t, s.Ports, record.ShardObjectKey(id, 1, 1, "x"), "other\n")
@@ -224,15 +232,15 @@ func TestAFollowerThatFailsAsksForFinalize(t *testing.T) {
 	})
 }
 
-func TestOnlySoManyRunsAreFollowed(t *testing.T) {
+func TestMaxFollowersBoundsTheFollowedRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSystem()
-		follows(t, s, id) // before Run: nobody follows
+		follows(t, s, id) // before Run no follower starts
 		if following(s) != 0 {
-			t.Fatal("a follower without a process")
+			t.Fatal("a follower started before Run")
 		}
-		goes(t, s.runFollowers)
+		start(t, s.runFollowers)
 		synctest.Wait()
 		for n := range 2 * maxFollowers {
 			follows(t, s, identity.RunID(fmt.Sprintf("01JD2ZQ4T5W0M1X9YB7R3K8C%02d", n)))

@@ -26,11 +26,11 @@ import (
 
 func ports() host.Ports { return host.Ports{Log: slog.New(slog.DiscardHandler)} }
 
-// bucket is where the tests' objects are.
+// bucket is the bucket of the tests, with characters in its prefix that S3 encodes.
 var bucket = config.S3{Bucket: "b", Prefix: "team a/+/"}
 
-// Whatever the key, it comes out as it is below the bucket's prefix, from
-// either source.
+// Every key is decoded correctly, relative to the bucket's prefix, from both
+// sources.
 func FuzzKeysAreDecodedOnce(f *testing.F) {
 	for _, key := range []string{"prompts/a b.jsonl", "a+b", "a%2Bb", "100%", "a&b=c?", "日本 語", "%25", `quo"te`} {
 		f.Add(key)
@@ -42,21 +42,24 @@ func FuzzKeysAreDecodedOnce(f *testing.F) {
 			t.Skip()
 		}
 		for source, event := range map[string]string{
-			"S3": fmt.Sprintf(`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:CompleteMultipartUpload","s3":{"bucket":{"name":"b"},"object":{"key":%q,"size":7,"versionId":"v"}}}]}`,
+			"S3": fmt.Sprintf(`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:CompleteMultipartUpload",`+
+				`"s3":{"bucket":{"name":"b"},"object":{"key":%q,"size":7,"versionId":"v"}}}]}`,
 				url.QueryEscape(bucket.Prefix+key)),
-			"EventBridge": fmt.Sprintf(`{"source":"aws.s3","detail-type":"Object Created","detail":{"bucket":{"name":"b"},"object":{"key":%s,"size":7,"version-id":"v"}}}`, raw),
+			"EventBridge": fmt.Sprintf(`{"source":"aws.s3","detail-type":"Object Created",`+
+				`"detail":{"bucket":{"name":"b"},"object":{"key":%s,"size":7,"version-id":"v"}}}`, raw),
 		} {
 			got, err := ReadObjects(bucket, []byte(event))
-			if want := (events.ObjectCreated{Bucket: "b", Key: key, Version: "v", Size: 7}); err != nil || len(got) != 1 || got[0] != want {
-				t.Errorf("%s: %q came out as %+v, %v", source, key, got, err)
+			want := events.ObjectCreated{Bucket: "b", Key: key, Version: "v", Size: 7}
+			if err != nil || len(got) != 1 || got[0] != want {
+				t.Errorf("%s: %q is decoded as %+v, %v", source, key, got, err)
 			}
 		}
 	})
 }
 
-// An event about an object of another installation is left alone, whoever tells
-// of it; and one that the product sent itself has keys as the product has them.
-func TestOnlyObjectsOfTheInstallationCount(t *testing.T) {
+// Events about objects of other installations are ignored. Events of the product
+// have keys relative to the prefix already.
+func TestReadObjectsReturnsOnlyObjectsOfTheInstallation(t *testing.T) {
 	t.Parallel()
 	own := func(p events.Payload) string {
 		b, err := events.Encode(p, events.Meta{Source: "rollout/test", Time: time.Now()})
@@ -65,23 +68,27 @@ func TestOnlyObjectsOfTheInstallationCount(t *testing.T) {
 		}
 		return string(b)
 	}
-	const s3 = `{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put","s3":{"bucket":{"name":%q},"object":{"key":%q,"versionId":"v"}}}]}`
+	s3 := func(bucket, key, version string) string {
+		return fmt.Sprintf(`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectCreated:Put",`+
+			`"s3":{"bucket":{"name":%q},"object":{"key":%q,"versionId":%q}}}]}`, bucket, key, version)
+	}
+	const key = "team+a/%2B/prompts/x.jsonl"
 	mine := events.ObjectCreated{Bucket: "b", Key: "prompts/x.jsonl", Version: "v"}
 	for name, c := range map[string]struct {
 		event string
 		want  []events.ObjectCreated
 		kind  fault.Kind
 	}{
-		"below the prefix":      {fmt.Sprintf(s3, "b", "team+a/%2B/prompts/x.jsonl"), []events.ObjectCreated{mine}, 0},
-		"beside the prefix":     {fmt.Sprintf(s3, "b", "prompts/x.jsonl"), nil, 0},
-		"the prefix itself":     {fmt.Sprintf(s3, "b", "team+a/%2B/"), nil, 0},
-		"in another bucket":     {fmt.Sprintf(s3, "c", "team+a/%2B/prompts/x.jsonl"), nil, 0},
-		"without a version":     {strings.Replace(fmt.Sprintf(s3, "b", "team+a/%2B/prompts/x.jsonl"), `"v"`, `""`, 1), nil, fault.Invalid},
-		"replaced each time":    {strings.Replace(fmt.Sprintf(s3, "b", "team+a/%2B/prompts/x.jsonl"), `"v"`, `"null"`, 1), nil, fault.Invalid},
-		"told by the product":   {own(mine), []events.ObjectCreated{mine}, 0},
-		"told of elsewhere":     {own(events.ObjectCreated{Bucket: "c", Key: "prompts/x.jsonl", Version: "v"}), nil, 0},
-		"told something else":   {own(events.Finalize{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}), nil, fault.Invalid},
-		"told what nobody said": {`{"specversion":"1.0","type":"x"}`, nil, fault.Invalid},
+		"below the prefix":               {s3("b", key, "v"), []events.ObjectCreated{mine}, 0},
+		"outside the prefix":             {s3("b", "prompts/x.jsonl", "v"), nil, 0},
+		"prefix itself":                  {s3("b", "team+a/%2B/", "v"), nil, 0},
+		"another bucket":                 {s3("c", key, "v"), nil, 0},
+		"no version":                     {s3("b", key, ""), nil, fault.Invalid},
+		"unversioned bucket":             {s3("b", key, "null"), nil, fault.Invalid},
+		"product's event":                {own(mine), []events.ObjectCreated{mine}, 0},
+		"product's, of another bucket":   {own(events.ObjectCreated{Bucket: "c", Key: mine.Key, Version: "v"}), nil, 0},
+		"product's, for another purpose": {own(events.Finalize{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}), nil, fault.Invalid},
+		"unknown type of event":          {`{"specversion":"1.0","type":"x"}`, nil, fault.Invalid},
 	} {
 		got, err := ReadObjects(bucket, []byte(c.event))
 		if !slices.Equal(got, c.want) || (err != nil) != (c.kind != 0) || err != nil && !fault.Is(err, c.kind) {
@@ -90,8 +97,11 @@ func TestOnlyObjectsOfTheInstallationCount(t *testing.T) {
 	}
 }
 
-func FuzzEventsOfStrangers(f *testing.F) {
-	for _, event := range []string{`{}`, `[]`, `null`, `{"Records":null}`, `{"Records":[{}]}`, `{"Records":[{"eventSource":"aws:s3","eventName":"ObjectRemoved:Delete"}]}`, `{"Records":{}}`} {
+func FuzzReadObjects(f *testing.F) {
+	for _, event := range []string{
+		`{}`, `[]`, `null`, `{"Records":null}`, `{"Records":[{}]}`, `{"Records":{}}`,
+		`{"Records":[{"eventSource":"aws:s3","eventName":"ObjectRemoved:Delete"}]}`,
+	} {
 		f.Add(event)
 	}
 	f.Fuzz(func(t *testing.T, event string) {
@@ -107,11 +117,12 @@ func FuzzEventsOfStrangers(f *testing.F) {
 	})
 }
 
-// One object that fails keeps no other from being taken.
-func TestEveryObjectOfAnEventIsTaken(t *testing.T) {
+// A failure of one object does not stop the others.
+func TestEveryObjectOfAnEventIsHandled(t *testing.T) {
 	t.Parallel()
 	record := func(key string) string {
-		return fmt.Sprintf(`{"eventSource":"aws:s3","eventName":"ObjectCreated:Put","s3":{"bucket":{"name":"b"},"object":{"key":%q,"versionId":"v"}}}`, key)
+		return fmt.Sprintf(`{"eventSource":"aws:s3","eventName":"ObjectCreated:Put",`+
+			`"s3":{"bucket":{"name":"b"},"object":{"key":%q,"versionId":"v"}}}`, key)
 	}
 	var taken []string
 	f := Objects(ports(), config.S3{Bucket: "b"}, func(_ context.Context, e events.ObjectCreated) error {
@@ -122,12 +133,13 @@ func TestEveryObjectOfAnEventIsTaken(t *testing.T) {
 		return nil
 	})
 	err := f(t.Context(), json.RawMessage(`{"Records":[`+record("bad")+","+record("%zz")+","+record("good")+`]}`))
-	if strings.Join(taken, " ") != "bad good" || err == nil || !strings.Contains(err.Error(), "submit the object bad: not now") || !strings.Contains(err.Error(), "%zz") {
-		t.Errorf("taken %v, %v", taken, err)
+	if strings.Join(taken, " ") != "bad good" || err == nil ||
+		!strings.Contains(err.Error(), "submit the object bad: not now") || !strings.Contains(err.Error(), "%zz") {
+		t.Errorf("handled %v, %v", taken, err)
 	}
 }
 
-func TestMessagesThatAreNotDoneWithComeBack(t *testing.T) {
+func TestMessagesReportsThoseThatAreNotDone(t *testing.T) {
 	t.Parallel()
 	var got []queue.Message
 	f := Messages(ports(), func(_ context.Context, ms []queue.Message) (done []string) {
@@ -143,7 +155,9 @@ func TestMessagesThatAreNotDoneWithComeBack(t *testing.T) {
 	event := lambdaevents.SQSEvent{Records: []lambdaevents.SQSMessage{
 		{MessageId: "1", ReceiptHandle: "r1", Body: "now", Attributes: map[string]string{"ApproximateReceiveCount": "3"}},
 		{MessageId: "2", ReceiptHandle: "r2", Body: "later"},
-		{MessageId: "3", ReceiptHandle: "r3", Body: "AAE=", MessageAttributes: map[string]lambdaevents.SQSMessageAttribute{aws.EncodingAttribute: {StringValue: &encoding, DataType: "String"}}},
+		{MessageId: "3", ReceiptHandle: "r3", Body: "AAE=", MessageAttributes: map[string]lambdaevents.SQSMessageAttribute{
+			aws.EncodingAttribute: {StringValue: &encoding, DataType: "String"},
+		}},
 	}}
 	out, err := f(t.Context(), event)
 	text, _ := json.Marshal(out)
@@ -155,11 +169,11 @@ func TestMessagesThatAreNotDoneWithComeBack(t *testing.T) {
 	}
 	out, err = f(t.Context(), lambdaevents.SQSEvent{})
 	if text, _ := json.Marshal(out); err != nil || string(text) != `{"batchItemFailures":[]}` {
-		t.Errorf("of nothing: %s, %v", text, err)
+		t.Errorf("without messages: %s, %v", text, err)
 	}
 }
 
-func TestAFunctionHandsBackBeforeItsTimeIsUp(t *testing.T) {
+func TestContextEndsBeforeLambdaEndsTheFunction(t *testing.T) {
 	t.Parallel()
 	for limit, want := range map[time.Duration]time.Duration{time.Minute: margin, time.Second: time.Second / 4} {
 		deadline := time.Now().Add(limit)
@@ -179,12 +193,13 @@ func TestAFunctionHandsBackBeforeItsTimeIsUp(t *testing.T) {
 	}
 }
 
-func TestAFunctionTellsEverythingThatIsWrongWithItsConfig(t *testing.T) {
+func TestOpenReturnsAllProblemsOfTheConfig(t *testing.T) {
 	t.Parallel()
 	for config, wants := range map[string][]string{
 		"":                     {ConfigVariable + " is not set"},
 		"schema_version = 1\n": {"no installation on AWS"},
-		"schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"nowhere\"\n[cloud.s3]\nbuckt = 7\n[health]\nself_fence_timeout = \"90s\"\n": {"buckt", "region", "bucket", "self_fence"},
+		"schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"nowhere\"\n" +
+			"[cloud.s3]\nbuckt = 7\n[health]\nself_fence_timeout = \"90s\"\n": {"buckt", "region", "bucket", "self_fence"},
 	} {
 		_, err := Open(t.Context(), "submit", func(string) string { return config })
 		if !fault.Is(err, fault.Invalid) {
@@ -192,16 +207,17 @@ func TestAFunctionTellsEverythingThatIsWrongWithItsConfig(t *testing.T) {
 		}
 		for _, part := range append(wants, "open the function submit", "deploy the stack again") {
 			if !strings.Contains(err.Error(), part) {
-				t.Errorf("the message says nothing of %s: %v", part, err)
+				t.Errorf("the message lacks %s: %v", part, err)
 			}
 		}
 	}
 }
 
-func TestAFunctionOpensTheStackOfItsConfig(t *testing.T) {
+func TestOpenOpensTheStackOfTheConfig(t *testing.T) {
 	t.Parallel()
 	const toml = "schema_version = 1\n[cloud]\nprovider = \"aws\"\nregion = \"eu-west-1\"\n[cloud.s3]\nbucket = \"acme\"\n"
-	s, err := Open(t.Context(), "submit", func(name string) string { return map[string]string{ConfigVariable: toml}[name] })
+	lookup := func(name string) string { return map[string]string{ConfigVariable: toml}[name] }
+	s, err := Open(t.Context(), "submit", lookup)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,8 +226,8 @@ func TestAFunctionOpensTheStackOfItsConfig(t *testing.T) {
 	}
 }
 
-// task is what a function of tasks is called with.
-func task(t *testing.T, p events.Payload) json.RawMessage {
+// invocation encodes an event with which Invocations are called.
+func invocation(t *testing.T, p events.Payload) json.RawMessage {
 	t.Helper()
 	b, err := events.Encode(p, events.Meta{Source: "rollout/test", Time: time.Now()})
 	if err != nil {
@@ -220,8 +236,9 @@ func task(t *testing.T, p events.Payload) json.RawMessage {
 	return b
 }
 
-// What can't be acted on is dead at once; what failed comes back.
-func TestATaskThatCantBeActedOnIsBuried(t *testing.T) {
+// An event that can't be handled is dead-lettered at once. Other errors are
+// returned, so that Lambda tries again.
+func TestInvocationsDeadLettersInvalidEvents(t *testing.T) {
 	t.Parallel()
 	finalize := events.Finalize{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"}
 	for name, c := range map[string]struct {
@@ -230,11 +247,11 @@ func TestATaskThatCantBeActedOnIsBuried(t *testing.T) {
 		dead   bool
 		failed bool
 	}{
-		"done":                       {task(t, finalize), nil, false, false},
-		"no event":                   {json.RawMessage(`{"what":1}`), nil, true, false},
-		"an event for somebody else": {task(t, finalize), fault.New(fault.Invalid, "not for plan"), true, false},
-		"a store that is away":       {task(t, finalize), fault.New(fault.Unavailable, "away"), false, true},
-		"a run that is not there":    {task(t, finalize), fault.New(fault.NotFound, "no manifest"), false, true},
+		"handled":              {invocation(t, finalize), nil, false, false},
+		"not an event":         {json.RawMessage(`{"what":1}`), nil, true, false},
+		"for another function": {invocation(t, finalize), fault.New(fault.Invalid, "not for plan"), true, false},
+		"store is unavailable": {invocation(t, finalize), fault.New(fault.Unavailable, "away"), false, true},
+		"run does not exist":   {invocation(t, finalize), fault.New(fault.NotFound, "no manifest"), false, true},
 	} {
 		p := ports()
 		p.Queues = memory.NewQueues(clock.System{})
@@ -251,9 +268,9 @@ func TestATaskThatCantBeActedOnIsBuried(t *testing.T) {
 	}
 }
 
-// I8: a task that asks for itself again is dead after as many hops as an event
-// may come.
-func TestATaskThatFeedsItselfDies(t *testing.T) {
+// I8: an event that causes itself again is dead-lettered after the maximal number
+// of hops.
+func TestEventThatCausesItselfIsDeadLettered(t *testing.T) {
 	t.Parallel()
 	p := ports()
 	p.Queues, p.Clock, p.Source = memory.NewQueues(clock.System{}), clock.System{}, "test"
@@ -262,7 +279,7 @@ func TestATaskThatFeedsItselfDies(t *testing.T) {
 		handled++
 		return p.Send(ctx, host.TaskQueue, e)
 	})
-	next := task(t, events.Finalize{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"})
+	next := invocation(t, events.Finalize{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE"})
 	for range 100 {
 		if err := f(t.Context(), next); err != nil {
 			t.Fatal(err)
@@ -282,73 +299,100 @@ func TestATaskThatFeedsItselfDies(t *testing.T) {
 	}
 }
 
-func TestATaskThatCantBeBuriedComesBack(t *testing.T) {
+func TestErrorOfTheDeadLetterQueueIsReturned(t *testing.T) {
 	t.Parallel()
 	p := ports()
 	p.Queues = memory.NewQueues(clock.System{})
 	large := json.RawMessage(`"` + strings.Repeat("x", queue.MaxBody) + `"`)
 	err := Invocations(p, func(context.Context, events.Payload) error { return nil })(t.Context(), large)
 	if err == nil {
-		t.Error("an event that no queue takes is gone")
+		t.Error("an event that could not be dead-lettered is lost")
 	}
 }
 
-func TestNotices(t *testing.T) {
+func TestReadNotice(t *testing.T) {
 	t.Parallel()
 	const id = "i-0123456789abcdef0"
 	event := func(source, kind, detail string) string {
-		return fmt.Sprintf(`{"version":"0","source":%q,"detail-type":%q,"time":"2026-01-02T03:04:05Z","detail":%s}`, source, kind, detail)
+		return fmt.Sprintf(`{"version":"0","source":%q,"detail-type":%q,"time":"2026-01-02T03:04:05Z","detail":%s}`,
+			source, kind, detail)
 	}
 	state := func(s string) string {
 		return event("aws.ec2", "EC2 Instance State-change Notification", fmt.Sprintf(`{"instance-id":%q,"state":%q}`, id, s))
 	}
 	ended := func(cause string) string {
-		return event("aws.autoscaling", "EC2 Instance Terminate Successful", fmt.Sprintf(`{"StatusCode":"InProgress","AutoScalingGroupName":"rollout-small","ActivityId":"8","Description":"Terminating EC2 instance: %[1]s",
-			"StartTime":"2026-01-02T03:04:00Z","EndTime":"2026-01-02T03:04:05Z","EC2InstanceId":%[1]q,"StatusMessage":"","Details":{"Subnet ID":"s","Availability Zone":"z"},"Cause":%[2]q}`, id, cause))
+		return event("aws.autoscaling", "EC2 Instance Terminate Successful", fmt.Sprintf(`{"StatusCode":"InProgress",
+			"AutoScalingGroupName":"rollout-small","ActivityId":"8","Description":"Terminating EC2 instance: %[1]s",
+			"StartTime":"2026-01-02T03:04:00Z","EndTime":"2026-01-02T03:04:05Z","EC2InstanceId":%[1]q,"StatusMessage":"",
+			"Details":{"Subnet ID":"s","Availability Zone":"z"},"Cause":%[2]q}`, id, cause))
 	}
-	const group = "rollout-small"
+	spot := func(detail string) string { return event("aws.ec2", "EC2 Spot Instance Interruption Warning", detail) }
+	scaling := func(kind, detail string) string { return event("aws.autoscaling", kind, detail) }
+	const (
+		group   = "rollout-small"
+		outOf   = "At 2026-01-02T03:03:59Z an instance was taken out of service in response to "
+		itself  = "At 2026-01-02T03:03:59Z instance " + id + " was taken out of service in response to "
+		surplus = "At 2026-01-02T03:00:00Z a user request explicitly set group desired capacity changing the desired " +
+			"capacity from 2 to 1.  " + outOf + "a difference between desired and actual capacity, shrinking the capacity " +
+			"from 2 to 1.  At 2026-01-02T03:03:59Z instance " + id + " was selected for termination."
+	)
+	none := cloud.MachineNotice{}
+	notice := func(k cloud.NoticeKind, reason string) cloud.MachineNotice {
+		return cloud.MachineNotice{Kind: k, Machine: id, Reason: reason}
+	}
+	terminated := func(reason string) cloud.MachineNotice {
+		return cloud.MachineNotice{Kind: cloud.MachineTerminated, Machine: id, Fleet: group, Reason: reason}
+	}
+	launchFailed := func(reason string) cloud.MachineNotice {
+		return cloud.MachineNotice{Kind: cloud.LaunchFailed, Fleet: group, Reason: reason}
+	}
 	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	short := strings.Repeat("x", 511)
 	for name, c := range map[string]struct {
 		event string
-		want  cloud.MachineNotice // of no kind: none
+		want  cloud.MachineNotice // the zero value for an event that is not a notice
 		bad   bool
 	}{
-		"spot":                 {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`","instance-action":"terminate"}`), cloud.MachineNotice{Kind: cloud.MachinePreempted, Machine: id, Reason: "spot interruption"}, false},
-		"rebalance":            {event("aws.ec2", "EC2 Instance Rebalance Recommendation", `{"instance-id":"`+id+`"}`), cloud.MachineNotice{Kind: cloud.MachinePreempted, Machine: id, Reason: "rebalance recommendation"}, false},
-		"shutting down":        {state("shutting-down"), cloud.MachineNotice{Kind: cloud.MachineStopping, Machine: id, Reason: "the instance is shutting-down"}, false},
-		"stopping":             {state("stopping"), cloud.MachineNotice{Kind: cloud.MachineStopping, Machine: id, Reason: "the instance is stopping"}, false},
-		"terminated":           {state("terminated"), cloud.MachineNotice{Kind: cloud.MachineStopping, Machine: id, Reason: "the instance is terminated"}, false},
-		"starting":             {state("pending"), cloud.MachineNotice{}, false},
-		"running":              {state("running"), cloud.MachineNotice{}, false},
-		"a state of no kind":   {state("dreaming"), cloud.MachineNotice{}, false},
-		"another service":      {event("aws.ecs", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`"}`), cloud.MachineNotice{}, false},
-		"another event":        {event("aws.ec2", "EBS Volume Notification", `{}`), cloud.MachineNotice{}, false},
-		"no instance":          {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{}`), cloud.MachineNotice{}, true},
-		"a hostile instance":   {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":"beat/../i-01234567"}`), cloud.MachineNotice{}, true},
-		"an instance of types": {event("aws.ec2", "EC2 Spot Instance Interruption Warning", `{"instance-id":7}`), cloud.MachineNotice{}, true},
-		"nonsense":             {`[]`, cloud.MachineNotice{}, true},
+		"spot interruption": {spot(`{"instance-id":"` + id + `","instance-action":"terminate"}`),
+			notice(cloud.MachinePreempted, "spot interruption"), false},
+		"rebalance": {event("aws.ec2", "EC2 Instance Rebalance Recommendation", `{"instance-id":"`+id+`"}`),
+			notice(cloud.MachinePreempted, "rebalance recommendation"), false},
+		"shutting down": {state("shutting-down"),
+			notice(cloud.MachineStopping, "the instance is shutting-down"), false},
+		"stopping":      {state("stopping"), notice(cloud.MachineStopping, "the instance is stopping"), false},
+		"terminated":    {state("terminated"), notice(cloud.MachineStopping, "the instance is terminated"), false},
+		"starting":      {state("pending"), none, false},
+		"running":       {state("running"), none, false},
+		"unknown state": {state("dreaming"), none, false},
+		"another service": {event("aws.ecs", "EC2 Spot Instance Interruption Warning", `{"instance-id":"`+id+`"}`),
+			none, false},
+		"another event":            {event("aws.ec2", "EBS Volume Notification", `{}`), none, false},
+		"no instance":              {spot(`{}`), none, true},
+		"hostile instance":         {spot(`{"instance-id":"beat/../i-01234567"}`), none, true},
+		"instance of another type": {spot(`{"instance-id":7}`), none, true},
+		"not an event":             {`[]`, none, true},
 
-		"it left its group": {ended("At 2026-01-02T03:03:59Z instance " + id + " was taken out of service in response to a user request, shrinking the capacity from 2 to 1."),
-			cloud.MachineNotice{Kind: cloud.MachineTerminated, Machine: id, Fleet: group, Reason: "user request, shrinking the capacity from 2 to 1."}, false},
-		"it left to be replaced": {ended("At 2026-01-02T03:03:59Z instance " + id + " was taken out of service in response to a user request."),
-			cloud.MachineNotice{Kind: cloud.MachineTerminated, Machine: id, Fleet: group, Reason: "user request."}, false},
-		"it went down": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to a EC2 health check indicating it has been terminated or stopped."),
-			cloud.MachineNotice{Kind: cloud.MachineTerminated, Machine: id, Fleet: group, Reason: "EC2 health check indicating it has been terminated or stopped."}, false},
-		"it hangs": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to an EC2 instance status checks failure."),
-			cloud.MachineNotice{Kind: cloud.MachineTerminated, Machine: id, Fleet: group, Reason: "EC2 instance status checks failure."}, false},
-		"its disk fails": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to EBS volume health check failure."),
-			cloud.MachineNotice{Kind: cloud.MachineTerminated, Machine: id, Fleet: group, Reason: "EBS volume health check failure."}, false},
-		"it was one too many": {ended("At 2026-01-02T03:00:00Z a user request explicitly set group desired capacity changing the desired capacity from 2 to 1.  At 2026-01-02T03:03:59Z an instance was taken out of service in response to a difference between desired and actual capacity, shrinking the capacity from 2 to 1.  At 2026-01-02T03:03:59Z instance " + id + " was selected for termination."),
-			cloud.MachineNotice{}, false},
-		"its place is better elsewhere": {ended("At 2026-01-02T03:03:59Z an instance was taken out of service in response to an EC2 instance rebalance recommendation."), cloud.MachineNotice{}, false},
-		"nobody says why":               {ended(""), cloud.MachineNotice{}, false},
-		"its group ends a stranger":     {event("aws.autoscaling", "EC2 Instance Terminate Successful", `{"EC2InstanceId":"x","Cause":"taken out of service in response to a user request"}`), cloud.MachineNotice{}, true},
-		"it has begun":                  {event("aws.autoscaling", "EC2 Instance Launch Successful", `{"EC2InstanceId":"`+id+`"}`), cloud.MachineNotice{}, false},
-		"it can't begin": {event("aws.autoscaling", "EC2 Instance Launch Unsuccessful", `{"StatusCode":"Failed","AutoScalingGroupName":"rollout-small","EC2InstanceId":"","StatusMessage":"Max spot instance count exceeded","Cause":"At …"}`),
-			cloud.MachineNotice{Kind: cloud.LaunchFailed, Fleet: group, Reason: "Max spot instance count exceeded"}, false},
-		"of which much is said": {event("aws.autoscaling", "EC2 Instance Launch Unsuccessful", `{"AutoScalingGroupName":"rollout-small","StatusMessage":"`+short+`ä"}`),
-			cloud.MachineNotice{Kind: cloud.LaunchFailed, Fleet: group, Reason: short}, false},
+		"left its group": {ended(itself + "a user request, shrinking the capacity from 2 to 1."),
+			terminated("user request, shrinking the capacity from 2 to 1."), false},
+		"left to be replaced": {ended(itself + "a user request."), terminated("user request."), false},
+		"went down": {ended(outOf + "a EC2 health check indicating it has been terminated or stopped."),
+			terminated("EC2 health check indicating it has been terminated or stopped."), false},
+		"hung": {ended(outOf + "an EC2 instance status checks failure."),
+			terminated("EC2 instance status checks failure."), false},
+		"disk failed": {ended(outOf + "EBS volume health check failure."),
+			terminated("EBS volume health check failure."), false},
+		"surplus":         {ended(surplus), none, false},
+		"rebalanced":      {ended(outOf + "an EC2 instance rebalance recommendation."), none, false},
+		"without a cause": {ended(""), none, false},
+		"end of an invalid instance": {scaling("EC2 Instance Terminate Successful",
+			`{"EC2InstanceId":"x","Cause":"taken out of service in response to a user request"}`), none, true},
+		"launched": {scaling("EC2 Instance Launch Successful", `{"EC2InstanceId":"`+id+`"}`), none, false},
+		"launch failed": {scaling("EC2 Instance Launch Unsuccessful",
+			`{"StatusCode":"Failed","AutoScalingGroupName":"rollout-small","EC2InstanceId":"",`+
+				`"StatusMessage":"Max spot instance count exceeded","Cause":"At …"}`),
+			launchFailed("Max spot instance count exceeded"), false},
+		"launch failed, long reason": {scaling("EC2 Instance Launch Unsuccessful",
+			`{"AutoScalingGroupName":"rollout-small","StatusMessage":"`+short+`ä"}`), launchFailed(short), false},
 	} {
 		n, ok, err := ReadNotice([]byte(c.event))
 		if c.want.Kind != "" {
@@ -358,20 +402,29 @@ func TestNotices(t *testing.T) {
 			t.Errorf("%s: %+v, %v, %v", name, n, ok, err)
 		}
 		passed := 0
-		if err := Notices(ports(), func(context.Context, cloud.MachineNotice) error { passed++; return nil })(t.Context(), json.RawMessage(c.event)); err != nil || passed == 1 != ok {
-			t.Errorf("%s: passed on %d times, %v", name, passed, err)
+		handle := func(context.Context, cloud.MachineNotice) error { passed++; return nil }
+		err = Notices(ports(), handle)(t.Context(), json.RawMessage(c.event))
+		if err != nil || passed == 1 != ok {
+			t.Errorf("%s: handled %d times, %v", name, passed, err)
 		}
 	}
-	failing := Notices(ports(), func(context.Context, cloud.MachineNotice) error { return fault.New(fault.Unavailable, "away") })
+	failing := Notices(ports(), func(context.Context, cloud.MachineNotice) error {
+		return fault.New(fault.Unavailable, "away")
+	})
 	if err := failing(t.Context(), json.RawMessage(state("stopping"))); !fault.Is(err, fault.Unavailable) {
-		t.Errorf("of a store that is away: %v", err)
+		t.Errorf("with an unavailable store: %v", err)
 	}
 }
 
 func FuzzNotices(f *testing.F) {
-	for _, event := range []string{`{}`, `[]`, `null`, `{"source":"aws.ec2","detail-type":"EC2 Instance Rebalance Recommendation","detail":{"instance-id":"i-0123456789abcdef0"}}`, `{"source":"aws.ec2","detail":null}`,
-		`{"source":"aws.autoscaling","detail-type":"EC2 Instance Terminate Successful","detail":{"EC2InstanceId":"i-0123456789abcdef0","Cause":"taken out of service in response to a user request"}}`,
-		`{"source":"aws.autoscaling","detail-type":"EC2 Instance Launch Unsuccessful","detail":{}}`} {
+	for _, event := range []string{
+		`{}`, `[]`, `null`, `{"source":"aws.ec2","detail":null}`,
+		`{"source":"aws.ec2","detail-type":"EC2 Instance Rebalance Recommendation",` +
+			`"detail":{"instance-id":"i-0123456789abcdef0"}}`,
+		`{"source":"aws.autoscaling","detail-type":"EC2 Instance Terminate Successful",` +
+			`"detail":{"EC2InstanceId":"i-0123456789abcdef0","Cause":"taken out of service in response to a user request"}}`,
+		`{"source":"aws.autoscaling","detail-type":"EC2 Instance Launch Unsuccessful","detail":{}}`,
+	} {
 		f.Add(event)
 	}
 	f.Fuzz(func(t *testing.T, event string) {
@@ -379,7 +432,8 @@ func FuzzNotices(f *testing.F) {
 		if err != nil && (ok || !fault.Is(err, fault.Invalid)) {
 			t.Errorf("%v, %v", ok, err)
 		}
-		if ok != (n != cloud.MachineNotice{}) || ok && n.Kind != cloud.LaunchFailed && !instanceID.MatchString(n.Machine) || len(n.Reason) > longestReason {
+		named := n.Kind == cloud.LaunchFailed || instanceID.MatchString(n.Machine)
+		if ok != (n != cloud.MachineNotice{}) || ok && !named || len(n.Reason) > longestReason {
 			t.Errorf("%+v, %v", n, ok)
 		}
 	})

@@ -24,7 +24,8 @@ const ConfigVariable = "ROLLOUT_CONFIG"
 func Open(ctx context.Context, name string, lookup func(string) string) (*aws.Stack, error) {
 	s, err := open(ctx, name, lookup(ConfigVariable))
 	if fault.Is(err, fault.Invalid) {
-		return nil, &fault.Error{Kind: fault.Invalid, Op: "open the function " + name, Err: err, Remedy: "deploy the stack again"}
+		return nil, &fault.Error{Kind: fault.Invalid, Op: "open the function " + name, Err: err,
+			Remedy: "deploy the stack again"}
 	}
 	return s, err
 }
