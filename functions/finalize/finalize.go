@@ -1,18 +1,15 @@
 package finalize
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"log/slog"
 	"time"
 
 	"rollout/events"
-	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
-	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/observe"
@@ -97,57 +94,6 @@ func (f *Finalizer) end(ctx context.Context, s run.State, write files) (err erro
 		return err
 	}
 	return f.Send(ctx, host.CoordinateQueue, events.Finalized{Run: string(s.Run), Phase: sum.Phase})
-}
-
-// summary returns the run's summary. Unless it exists, it first writes the files,
-// and then the summary.
-func (f *Finalizer) summary(ctx context.Context, m record.Manifest,
-	write files) (sum record.Summary, whole bool, err error) {
-	key := record.OutputKey(m.Run, record.SummaryFile)
-	if err := input.ReadJSON(ctx, f.Blobs, key, &sum); !fault.Is(err, fault.NotFound) {
-		return sum, err == nil, err
-	}
-	s, t, whole, err := write(ctx, m)
-	if err != nil || !whole {
-		return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
-	}
-	sum = f.summarize(m, s, t)
-	if m.Kind == config.KindTrain {
-		if sum.Training, err = f.training(ctx, m, t); err != nil {
-			return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
-		}
-	}
-	body := bytes.NewReader(append(record.Encode(sum), '\n'))
-	_, err = f.Blobs.Put(ctx, key, body, blob.PutOptions{CreateOnly: true})
-	if fault.Is(err, fault.Conflict) { // another process wrote it first, with the same counts
-		err = input.ReadJSON(ctx, f.Blobs, key, &sum)
-		return sum, err == nil, err
-	}
-	if err == nil {
-		f.reportEnd(ctx, m, sum)
-	}
-	return sum, err == nil, err
-}
-
-// summarize makes the summary of a run that ended with the state s.
-func (f *Finalizer) summarize(m record.Manifest, s run.State, t totals) record.Summary {
-	now := f.Clock.Now().UTC()
-	sum := record.Summary{
-		Schema: record.Schema, Run: m.Run, Name: m.Name, Reason: string(s.Reason), Message: s.Message,
-		Phase: string(s.Reason.Phase(t.counts.Failed)), Items: uint64(t.counts.OK + t.counts.Failed),
-		Completed: uint64(t.counts.OK), Failed: uint64(t.counts.Failed), FailedByClass: t.counts.ByClass,
-		Copies: uint64(t.copies), Shards: s.Shards, PromptTokens: t.counts.PromptTokens,
-		CompletionTokens: t.counts.CompletionTokens, WastedTokens: t.counts.WastedTokens,
-		Model: m.ModelURI, Workers: t.workers, CreatedAt: m.CreatedAt, StartedAt: s.StartedAt, EndedAt: now,
-		Outputs: record.OutputKey(m.Run, record.CompletionsFile), Errors: record.OutputKey(m.Run, record.ErrorsFile),
-	}
-	if sum.FailedByClass == nil {
-		sum.FailedByClass = map[string]int{}
-	}
-	if !s.StartedAt.IsZero() {
-		sum.Seconds = now.Sub(s.StartedAt).Seconds()
-	}
-	return sum
 }
 
 // reportEnd records the run's end for observers. Only the process that wrote the

@@ -41,11 +41,6 @@ import (
 	"rollout/shared/retry"
 )
 
-// faultRates are the probabilities of faults, per call or per message.
-type faultRates struct {
-	Crash, Fail, LoseReply, Drop, Duplicate, Late float64
-}
-
 // Limits of a simulation, in simulated time.
 const (
 	faultsFor = 40 * time.Second // faults end then, so that the run can end
@@ -94,9 +89,6 @@ func newWorld(t testing.TB, seed uint64) *world {
 		Drop: level("drop", 0.1), Duplicate: level("duplicate", 0.3), Late: level("late", 0.3)}
 	return w
 }
-
-// faultsOn reports whether faults are still injected.
-func (w *world) faultsOn() bool { return !w.faultsEnded.Load() }
 
 // tracef adds a line to the trace that a failure prints.
 func (w *world) tracef(format string, args ...any) {
@@ -189,32 +181,6 @@ func (w *world) runWorkers(ctx context.Context, name string) {
 		p.crash() // ends the disturbance
 		disturbance.Wait()
 	})
-}
-
-// disturb drains, freezes or kills a worker after a drawn time.
-func (w *world) disturb(p *process, wk *worker.Worker) {
-	pause(p.ctx, w.rand.duration("when/"+p.name, 0, 15*time.Second))
-	if p.ctx.Err() != nil {
-		return
-	}
-	kind := w.rand.intN("what/"+p.name, 3)
-	if w.poison != noPoison {
-		kind = 0
-	}
-	switch kind {
-	case 0:
-		wk.Drain("a notice")
-		wk.Drain("the same notice again")
-	case 1:
-		w.tracef("%s is frozen", p.name)
-		resume := p.freeze()
-		pause(p.ctx, w.rand.duration("frozen/"+p.name, time.Second, 12*time.Second))
-		resume()
-		w.tracef("%s is resumed", p.name)
-	case 2:
-		w.tracef("%s is killed", p.name)
-		p.crash()
-	}
 }
 
 // state reads a run's state without faults.

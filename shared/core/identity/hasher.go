@@ -115,21 +115,6 @@ func (h *Hasher) Content(b []byte) ContentID {
 	return h.Sum()
 }
 
-// Item returns blake3(schema ‖ model ‖ len u64 LE + request ‖ len u64 LE +
-// params ‖ index u64 LE). request is the line's own value without white space
-// between tokens, and params is the canonical JSON of the sampling params.
-func (h *Hasher) Item(model ContentID, request, params []byte, index uint64) ContentID {
-	h.Reset()
-	h.Write([]byte{ItemSchema})
-	h.Write(model[:])
-	h.uint64(uint64(len(request)))
-	h.Write(request)
-	h.uint64(uint64(len(params)))
-	h.Write(params)
-	h.uint64(index)
-	return h.Sum()
-}
-
 func (h *Hasher) uint64(v uint64) {
 	var b [8]byte
 	binary.LittleEndian.PutUint64(b[:], v)

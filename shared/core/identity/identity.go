@@ -34,10 +34,6 @@ func ContentKey(c ContentID) string {
 	return "cas/" + h[:2] + "/" + h[2:4] + "/" + h
 }
 
-// ItemSchema is the first byte that every item id hashes. It must be increased when
-// sampling params gain, lose or reorder a field.
-const ItemSchema = 1
-
 // Content returns the blake3-256 of b. It is safe for concurrent use, as are all
 // functions of the package.
 func Content(b []byte) ContentID {
@@ -53,13 +49,6 @@ func TextContent(s string) ContentID {
 	h.Reset()
 	h.WriteString(s)
 	return h.Sum()
-}
-
-// Item returns Hasher.Item of a pooled Hasher.
-func Item(model ContentID, request, params []byte, index uint64) ContentID {
-	h := hashers.Get().(*Hasher)
-	defer hashers.Put(h)
-	return h.Item(model, request, params, index)
 }
 
 // Model returns the id of a model: blake3 of its URI, followed by '@' and its
