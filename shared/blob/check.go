@@ -91,7 +91,8 @@ func (r Range) Resolve(size int64) (offset, length int64, err error) {
 		length = size - r.Offset
 	}
 	if r.Offset > size || length > size-r.Offset {
-		return 0, 0, fault.New(fault.Invalid, "the range at offset %d, length %d is not within %s of %d bytes", r.Offset, r.Length, r.Key, size)
+		return 0, 0, fault.New(fault.Invalid, "the range at offset %d, length %d is not within %s of %d bytes",
+			r.Offset, r.Length, r.Key, size)
 	}
 	return r.Offset, length, nil
 }

@@ -19,7 +19,8 @@
 //
 //	shared/<cloud>/            drivers, one file a port; fault.go with the error
 //	                           table; provider.go; hints.go; diagnostics.go
-//	shared/config/<cloud>.go   tables of [cloud], defaults, checks, drain budget;
+//	shared/config/<cloud>.go, <cloud>_defaults.go
+//	                           tables of [cloud], checks, defaults, drain budget;
 //	                           and a line in providers() of provider.go
 //	shared/installation/providers.go
 //	                           a line in Providers()

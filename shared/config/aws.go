@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 )
 
 // ProviderAWS is the value of cloud.provider for Amazon Web Services.
@@ -38,50 +37,6 @@ var (
 	dynamoTable     = regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,255}$`)
 	sqsPrefix       = regexp.MustCompile(`^[a-z][a-z0-9-]{0,10}$`)
 )
-
-// aws is the entry of Amazon Web Services in the table of providers.
-func aws() provider {
-	return provider{
-		name:   ProviderAWS,
-		tables: []string{"s3", "dynamodb", "sqs"},
-		cloud:  func() Cloud { return Cloud{Name: "rollout", Fleet: DefaultFleet()} },
-		health: DefaultCloudHealth,
-		// Half of the 120 s between a spot machine's interruption notice and its end.
-		drainBudget:        Duration(60 * time.Second),
-		derive:             deriveAWS,
-		check:              checkAWS,
-		bucketKey:          "cloud.s3.bucket",
-		instanceType:       awsInstanceType,
-		instanceTypeRemedy: `write one such as "g6.xlarge"`,
-		maxInstanceTypes:   40, // the limit of an Auto Scaling group with mixed instances
-	}
-}
-
-// DefaultFleet returns a fleet of at most 8 machines a pool and one machine for
-// every 4 open shards. Its instance types have the smallest GPUs of three
-// generations; its engine image is vLLM's.
-func DefaultFleet() Fleet {
-	return Fleet{
-		MaxMachines:      8,
-		ShardsPerMachine: 4,
-		IdleTimeout:      Duration(5 * time.Minute),
-		InstanceTypes:    []string{"g6.xlarge", "g5.xlarge", "g4dn.xlarge"},
-		EngineImage:      "vllm/vllm-openai:v0.11.0",
-	}
-}
-
-// DefaultCloudHealth returns the timings of workers on cloud machines: a
-// heartbeat every 10 s, self-fencing after 40 s, failure after 60 s, 2 s of
-// clock skew. They are longer than DefaultHealth's because the cloud bills the
-// write of each heartbeat.
-func DefaultCloudHealth() Health {
-	return Health{
-		Interval:       Duration(10 * time.Second),
-		SelfFence:      Duration(40 * time.Second),
-		FailureTimeout: Duration(60 * time.Second),
-		SkewBudget:     Duration(2 * time.Second),
-	}
-}
 
 func deriveAWS(d *Deployment) {
 	w := &d.Cloud

@@ -82,3 +82,16 @@ func DefaultInfer() Infer {
 		Worker:        DefaultWorker(),
 	}
 }
+
+// DefaultCloudHealth returns the timings of workers on cloud machines: a
+// heartbeat every 10 s, self-fencing after 40 s, failure after 60 s, 2 s of
+// clock skew. They are longer than DefaultHealth's because the cloud bills the
+// write of each heartbeat.
+func DefaultCloudHealth() Health {
+	return Health{
+		Interval:       Duration(10 * time.Second),
+		SelfFence:      Duration(40 * time.Second),
+		FailureTimeout: Duration(60 * time.Second),
+		SkewBudget:     Duration(2 * time.Second),
+	}
+}

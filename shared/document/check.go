@@ -19,7 +19,8 @@ func checkText(what, text string) error {
 	}
 	for i := range len(text) {
 		if c := text[i]; c < 0x21 || c > 0x7e {
-			return fault.New(fault.Invalid, "%s %q has byte 0x%02x at %d, only printable ASCII (0x21 to 0x7e) is allowed", what, text, c, i)
+			return fault.New(fault.Invalid, "%s %q has byte 0x%02x at %d, only printable ASCII (0x21 to 0x7e) is allowed",
+				what, text, c, i)
 		}
 	}
 	return nil

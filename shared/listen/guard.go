@@ -31,7 +31,8 @@ func (b Bounds) Guard(token secret.Value, next http.Handler, open ...string) htt
 			return
 		case token.Reveal() != "" && !slices.Contains(open, r.URL.Path) && !hasBearerToken(r, token):
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			WriteError(w, http.StatusUnauthorized, fault.Denied.String(), "a bearer token is needed: the value of the secret "+TokenSecret)
+			WriteError(w, http.StatusUnauthorized, fault.Denied.String(),
+				"a bearer token is needed: the value of the secret "+TokenSecret)
 			return
 		}
 		b.serve(w, r, next)

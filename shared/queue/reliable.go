@@ -42,7 +42,9 @@ func (r reliable) Send(ctx context.Context, queue string, bodies [][]byte, delay
 	return nil
 }
 
-func (r reliable) Receive(ctx context.Context, queue string, max int, visibility, wait time.Duration) (msgs []Message, err error) {
+func (r reliable) Receive(
+	ctx context.Context, queue string, max int, visibility, wait time.Duration,
+) (msgs []Message, err error) {
 	err = r.policy.Do(ctx, func(int) error {
 		msgs, err = r.queues.Receive(ctx, queue, max, visibility, wait)
 		return err

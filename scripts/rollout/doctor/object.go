@@ -58,7 +58,8 @@ func contentID(blobs blob.Store, size int64) func(context.Context) (string, erro
 		}
 		key, remove := scratch(ctx, blobs)
 		sent := identity.NewHasher()
-		info, err := blobs.Put(ctx, key, io.TeeReader(io.LimitReader(rand.NewChaCha8(seed), size), sent), blob.PutOptions{CreateOnly: true})
+		random := io.LimitReader(rand.NewChaCha8(seed), size)
+		info, err := blobs.Put(ctx, key, io.TeeReader(random, sent), blob.PutOptions{CreateOnly: true})
 		if err != nil {
 			return "", fault.Wrap(err, "put")
 		}
@@ -74,7 +75,8 @@ func contentID(blobs blob.Store, size int64) func(context.Context) (string, erro
 			return "", fault.Wrap(err, "get")
 		}
 		if want, got := sent.Sum(), came.Sum(); n != size || got != want {
-			return "", fault.New(fault.Corrupt, "get: got %d bytes with the content id %s, but put %d bytes with %s", n, got, size, want)
+			return "", fault.New(fault.Corrupt, "get: got %d bytes with the content id %s, but put %d bytes with %s",
+				n, got, size, want)
 		}
 		return "", nil
 	}

@@ -43,7 +43,8 @@ func (h TextPrinter) Summary(s Summary) error {
 	if s.Failed > 0 {
 		colour = red
 	}
-	_, err := fmt.Fprintln(h.Out, h.in(colour, fmt.Sprintf("%d pass, %d fail — total %d ms", s.Passed, s.Failed, s.TotalLatencyMS)))
+	text := fmt.Sprintf("%d pass, %d fail — total %d ms", s.Passed, s.Failed, s.TotalLatencyMS)
+	_, err := fmt.Fprintln(h.Out, h.in(colour, text))
 	return err
 }
 
