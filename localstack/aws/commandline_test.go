@@ -32,7 +32,7 @@ import (
 
 // fixture is a user's folder with the config of a deployment, the program rollout,
 // and the deployment's functions and worker, which run in this process over an
-// emulator.
+// emulator. The worker does not fence itself on a busy machine.
 type fixture struct {
 	t       *testing.T
 	rollout CommandLine
@@ -49,7 +49,7 @@ func newFixture(t *testing.T, answer time.Duration) fixture {
 	e.MakeBucket(t.Context(), t)
 	e.MakeTable(t.Context(), t)
 	text := e.Deployment("t"+fresh(), prefix) +
-		"[health]\nheartbeat_interval = \"500ms\"\nself_fence_timeout = \"4s\"\nfailure_timeout = \"5s\"\n" +
+		"[health]\nheartbeat_interval = \"500ms\"\nself_fence_timeout = \"4m\"\nfailure_timeout = \"5m\"\n" +
 		"skew_budget = \"250ms\"\n"
 	d, err := config.ParseDeployment("rollout.toml", []byte(text))
 	if err != nil {

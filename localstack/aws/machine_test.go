@@ -34,7 +34,7 @@ func startMachine(t *testing.T, program string, idle time.Duration) machineFixtu
 	t.Helper()
 	e := StartKumo(t)
 	text := e.Deployment("t"+fresh(), "") + fmt.Sprintf("[cloud.fleet]\nidle = %q\n[engine]\nurl = \"mock\"\n"+
-		"[health]\nheartbeat_interval = \"300ms\"\nself_fence_timeout = \"3s\"\nfailure_timeout = \"4s\"\n"+
+		"[health]\nheartbeat_interval = \"300ms\"\nself_fence_timeout = \"4m\"\nfailure_timeout = \"5m\"\n"+
 		"skew_budget = \"250ms\"\n", idle)
 	d, err := config.ParseDeployment("rollout.toml", []byte(text))
 	if err != nil {

@@ -100,6 +100,8 @@ func (s stores) complete(t *testing.T, crash bool) [2]string {
 	}
 	deploy := config.DefaultDeployment()
 	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
+	deploy.Health.SelfFence = config.Duration(10 * time.Second)
+	deploy.Health.FailureTimeout = config.Duration(12 * time.Second)
 	uploads := make(chan blob.Info, 2)
 	uploads <- info
 	uploads <- info
@@ -118,12 +120,18 @@ func (s stores) complete(t *testing.T, crash bool) [2]string {
 				}
 			}
 		}
-		id := fmt.Sprintf("worker-%d", n)
-		p := s.ports(id)
-		w := worker.New(p, worker.Config{ID: id, Pool: "default", Timings: host.Timings(deploy.Health), InFlight: 8,
-			CheckpointInterval: time.Minute, Drain: 5 * time.Second, Grace: time.Second}, input.NewIndex(p.Blobs, p.Docs),
-			infer.New(config))
-		all.Go(func() { _ = w.Run(alive) }) // likewise
+		all.Go(func() {
+			// On a busy machine a worker may fence itself, and starts again under
+			// another name.
+			for start := 0; alive.Err() == nil; start++ {
+				id := fmt.Sprintf("worker-%d-%d", n, start)
+				p := s.ports(id)
+				w := worker.New(p, worker.Config{ID: id, Pool: "default", Timings: host.Timings(deploy.Health), InFlight: 8,
+					CheckpointInterval: time.Minute, Drain: 5 * time.Second, Grace: time.Second},
+					input.NewIndex(p.Blobs, p.Docs), infer.New(config))
+				_ = w.Run(alive)
+			}
+		})
 	}
 	return s.results(t, identity.UploadRun(deploy.Bucket, key, info.Version))
 }

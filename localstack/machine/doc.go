@@ -1,7 +1,6 @@
-// Package machine tries out what a machine of a fleet runs: the script by which
-// it starts, with stand-ins for everything that this calls, and the worker's
-// image.
+// Package machine tests what a machine of a fleet runs: its start script, with fake
+// programs for everything that the script calls, and the worker's image.
 //
-// It has no code of its own. What it can't prove, that a machine of Amazon's has
-// what the script calls, only a real one proves.
+// It contains only tests. They can't prove that a real machine of AWS has the
+// programs that the script calls.
 package machine

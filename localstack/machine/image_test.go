@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// mostLayer is how many bytes the image's own layer may have, as it is stored
-// and fetched. Certificates take this many, about.
+// Sizes in bytes: the limit of the image's layer, compressed as it is stored and
+// fetched, and the approximate size of the certificates in it.
 const (
 	mostLayer    = 40 << 20
 	certificates = 250_000
 )
 
-// instructions are those of the Dockerfile, without its comments.
+// instructions returns the instructions of the Dockerfile.
 func instructions(t *testing.T) []string {
 	t.Helper()
 	b, err := os.ReadFile("../../Dockerfile")
@@ -35,26 +35,26 @@ func instructions(t *testing.T) []string {
 	return out
 }
 
-func TestTheImageHasNothingButTheWorkerAndNoRoot(t *testing.T) {
+func TestImageHasOnlyTheWorkerAndAnUnprivilegedUser(t *testing.T) {
 	t.Parallel()
 	all := strings.Join(instructions(t), "\n")
 	_, final, ok := strings.Cut(all, "\nFROM scratch\n")
 	if !ok || strings.Contains(final, "FROM") || strings.Contains(final, "RUN") {
-		t.Fatalf("the last stage is not made from nothing:\n%s", all)
+		t.Fatalf("the last stage does not start from scratch:\n%s", all)
 	}
 	if !regexp.MustCompile(`(?m)^USER [1-9][0-9]*:[1-9][0-9]*$`).MatchString(final) {
-		t.Errorf("it runs as root, or as a user that an image without passwd does not know:\n%s", final)
+		t.Errorf("the user is root, or not numeric as an image without passwd needs:\n%s", final)
 	}
 	if !strings.Contains(final, `ENTRYPOINT ["/gpuworker"]`) {
-		t.Errorf("it runs something else:\n%s", final)
+		t.Errorf("the entry point is not the worker:\n%s", final)
 	}
 }
 
-// The program is built by the Dockerfile's own words, so that what is measured
-// is what is shipped.
-func TestTheImagesLayerIsSmall(t *testing.T) {
+// The program is built with the Dockerfile's own command, so that the test measures
+// the shipped program.
+func TestImageLayerIsSmall(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it builds the worker")
+		t.Skip("SKIPPED: short tests do not build the worker")
 	}
 	t.Parallel()
 	const target = "/layer/gpuworker"
@@ -77,20 +77,20 @@ func TestTheImagesLayerIsSmall(t *testing.T) {
 	}
 	size := layer(t, program) + certificates
 	if info, err := os.Stat(program); err != nil || size > mostLayer {
-		t.Errorf("the layer has %d bytes, want %d at most (%v)", size, mostLayer, err)
+		t.Errorf("the layer has %d bytes, want at most %d (%v)", size, mostLayer, err)
 	} else {
 		t.Logf("the layer has %d bytes, the program in it %d", size, info.Size())
 	}
 }
 
-// layer is how many bytes a layer with the file has.
+// layer is the compressed size of a layer with the file.
 func layer(t *testing.T, file string) int64 {
 	t.Helper()
 	f, err := os.Open(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() // read only: nothing can be lost
+	defer f.Close() // read only
 	info, err := f.Stat()
 	if err != nil {
 		t.Fatal(err)
@@ -114,6 +114,7 @@ func layer(t *testing.T, file string) int64 {
 	return int64(n)
 }
 
+// counter counts the bytes that are written to it.
 type counter int64
 
 func (c *counter) Write(p []byte) (int, error) {
