@@ -70,7 +70,7 @@ func (c *Coordinator) applyMessages(ctx context.Context, id identity.RunID, ms [
 		if !errors.Is(err, host.ErrNoRun) && !errors.Is(err, events.ErrTooManyHops) {
 			return nil
 		}
-		// Either the run was cleaned up, which is no fault of the sender; or
+		// Either the run was cleaned up, which is not the sender's fault; or
 		// functions feed each other, and the next wake-up of a timer does what is
 		// left to do.
 		for _, m := range members {

@@ -78,7 +78,7 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 
 // Create completes and creates a manifest whose inputs are pinned, and asks for
 // its plan. If the manifest already exists it stays as it is, and Create only
-// asks for its plan. An input that is gone creates nothing and is no error.
+// asks for its plan. If an input is gone, Create creates nothing and returns nil.
 func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Run) (err error) {
 	ctx, span := s.StartSpan(ctx, time.Time{}, "submit", m.Run)
 	defer func() { span.End(err) }()
@@ -293,4 +293,32 @@ func (s *Submitter) config(ctx context.Context, stem string) (config.Run, string
 func DefaultName(key string) string {
 	stem, _, _ := input.SplitName(key)
 	return path.Base(stem)
+}
+
+// completeTraining is complete for a training. Its model is the base model, its
+// pool the one that trains, and its input one dataset.
+func (s *Submitter) completeTraining(ctx context.Context, m *record.Manifest) error {
+	if s.at.ManagedFleet { // no machine starts for a training pool, and the pool has no queue
+		return &fault.Error{Kind: fault.Invalid, Remedy: "train on a machine of yours: rollout train, or rollout up",
+			Err: fault.New(fault.Invalid, "a training can't run in a cloud in this version")}
+	}
+	if m.Config.Algorithm == nil {
+		return fault.New(fault.Invalid, "a training has no algorithm")
+	}
+	if len(m.Inputs) != 1 {
+		return fault.New(fault.Invalid, "a training has one dataset, not %d", len(m.Inputs))
+	}
+	pool, _ := s.deployment.TrainPool()
+	base := m.Config.Algorithm.Common().BaseModel.URI
+	m.Pool, m.ModelURI, m.ModelID, m.Dialect = pool.Name, base, identity.Model(base, "").String(), string(dialect.Plain)
+	head, err := s.head(ctx, m.Inputs[0])
+	if err != nil {
+		return err
+	}
+	if len(head) == 0 {
+		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "%s has no rows", m.Inputs[0].Label()),
+			Remedy: "put rows into the .jsonl beside its config: a training of kind " + m.Config.Algorithm.Kind +
+				" learns from them"}
+	}
+	return fault.Wrap(jsonl.Sniff(head), "%s", m.Inputs[0].Label())
 }

@@ -10,7 +10,7 @@ import (
 	"rollout/functions/internal/autoscaler"
 	"rollout/shared/aws"
 	"rollout/shared/config"
-	need "rollout/shared/core/scaling"
+	"rollout/shared/core/scaling"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/queue"
@@ -20,14 +20,14 @@ func main() {
 	lambda.Main("coordinate", func(s *aws.Stack) any {
 		machines := autoscaler.ForInstallation(s, autoscaler.Cooldown)
 		sent := func(pool string, open int) {
-			machines.Record(pool, need.Demand{OpenShards: open, UnclaimedShards: open})
+			machines.Record(pool, scaling.Demand{OpenShards: open, UnclaimedShards: open})
 		}
 		c := coordinate.New(s.Ports, input.NewIndex(s.Ports.Blobs, s.Ports.Docs), coordinate.Options{
 			Timings: host.Timings(s.Deployment.Health),
 			Grace:   s.Deployment.Defaults.Limits.Grace.Std(),
 			Hooks:   coordinate.Hooks{OnSent: sent},
 			Shared:  true,
-			Pools:   append([]config.Pool{}, s.Deployment.InferPools()...), // not nil: a stack has queues for these alone
+			Pools:   append([]config.Pool{}, s.Deployment.InferPools()...), // not nil: a stack has no other queues
 		})
 		return lambda.Messages(s.Ports, func(ctx context.Context, ms []queue.Message) []string {
 			defer machines.ScaleUp(ctx)

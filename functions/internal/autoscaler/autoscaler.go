@@ -31,14 +31,11 @@ const Cooldown = 45 * time.Second
 // Scaler collects the demand of pools and scales up their fleets. It is safe for
 // concurrent use.
 type Scaler struct {
-	fleet    capacity.Fleet
-	rules    scaling.Rules
-	cooldown time.Duration // after a request, only a larger one is sent for this long
-	clock    clock.Clock
-	log      *slog.Logger
+	fleet capacity.Fleet
+	opts  Options
 
 	mu       sync.Mutex
-	needs    map[string]scaling.Demand // recorded since the last ScaleUp, by pool
+	demand   map[string]scaling.Demand // recorded since the last ScaleUp, by pool
 	requests map[string]request        // the last of each pool
 	absent   map[string]bool           // pools without a fleet, for which that was logged
 }
@@ -49,11 +46,20 @@ type request struct {
 	at       time.Time
 }
 
-// New returns a scaler. For the cooldown after a request for a pool it sends only
-// larger requests for that pool.
-func New(f capacity.Fleet, r scaling.Rules, cooldown time.Duration, c clock.Clock, log *slog.Logger) *Scaler {
-	return &Scaler{fleet: f, rules: r, cooldown: cooldown, clock: c, log: log,
-		needs: map[string]scaling.Demand{}, requests: map[string]request{}, absent: map[string]bool{}}
+// Options are what a scaler takes besides the fleet.
+type Options struct {
+	Rules scaling.Rules
+	// Cooldown is how long after a request for a pool only larger requests are
+	// sent for that pool.
+	Cooldown time.Duration
+	Clock    clock.Clock
+	Log      *slog.Logger
+}
+
+// New returns a scaler of the fleets of all pools.
+func New(f capacity.Fleet, o Options) *Scaler {
+	return &Scaler{fleet: f, opts: o,
+		demand: map[string]scaling.Demand{}, requests: map[string]request{}, absent: map[string]bool{}}
 }
 
 // ForInstallation returns the scaler of an installation in a cloud; see New. It
@@ -62,14 +68,14 @@ func ForInstallation(in cloud.Installation, cooldown time.Duration) *Scaler {
 	s := in.Stores()
 	fleet := s.Deployment.Cloud.Fleet
 	rules := scaling.Rules{ShardsPerMachine: fleet.ShardsPerMachine, MaxMachines: fleet.MaxMachines}
-	return New(in.Fleet(), rules, cooldown, s.Ports.Clock, s.Ports.Log)
+	return New(in.Fleet(), Options{Rules: rules, Cooldown: cooldown, Clock: s.Ports.Clock, Log: s.Ports.Log})
 }
 
 // Record adds to the demand of a pool.
 func (r *Scaler) Record(pool string, n scaling.Demand) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.needs[pool] = r.needs[pool].And(n)
+	r.demand[pool] = r.demand[pool].And(n)
 }
 
 // ScaleUp scales up the fleets of the pools with recorded demand. It logs
@@ -80,16 +86,16 @@ func (r *Scaler) ScaleUp(ctx context.Context) {
 		err := r.fleet.ScaleUp(ctx, pool, machines)
 		switch {
 		case err == nil:
-			r.log.DebugContext(ctx, "machines requested", observe.KeyPool, pool, "machines", machines)
+			r.opts.Log.DebugContext(ctx, "machines requested", observe.KeyPool, pool, "machines", machines)
 		case ctx.Err() != nil:
 			r.resetCooldown(pool)
 		case fault.Is(err, fault.NotFound):
 			if r.markAbsent(pool) {
-				r.log.InfoContext(ctx, "the pool has no fleet to scale up", observe.KeyPool, pool, observe.KeyReason, err)
+				r.opts.Log.InfoContext(ctx, "the pool has no fleet to scale up", observe.KeyPool, pool, observe.KeyReason, err)
 			}
 			continue // and keep the cooldown
 		default:
-			r.log.WarnContext(ctx, "the fleet can't be scaled up",
+			r.opts.Log.WarnContext(ctx, "the fleet can't be scaled up",
 				observe.KeyPool, pool, "machines", machines, observe.KeyError, err)
 			r.resetCooldown(pool)
 		}
@@ -102,17 +108,17 @@ func (r *Scaler) targets() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	out := map[string]int{}
-	now := r.clock.Now()
-	for pool, need := range r.needs {
-		machines := r.rules.DesiredMachines(need)
+	now := r.opts.Clock.Now()
+	for pool, d := range r.demand {
+		machines := r.opts.Rules.DesiredMachines(d)
 		last := r.requests[pool]
-		if machines == 0 || machines <= last.machines && now.Sub(last.at).Abs() < r.cooldown {
+		if machines == 0 || machines <= last.machines && now.Sub(last.at).Abs() < r.opts.Cooldown {
 			continue
 		}
 		r.requests[pool] = request{machines, now}
 		out[pool] = machines
 	}
-	clear(r.needs)
+	clear(r.demand)
 	return out
 }
 

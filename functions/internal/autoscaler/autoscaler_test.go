@@ -34,7 +34,8 @@ func (r *recorder) requests() string {
 }
 
 func newScaler(f *recorder, log *slog.Logger) *Scaler {
-	return New(f, scaling.Rules{ShardsPerMachine: 4, MaxMachines: 8}, Cooldown, clock.System{}, log)
+	return New(f, Options{Rules: scaling.Rules{ShardsPerMachine: 4, MaxMachines: 8}, Cooldown: Cooldown,
+		Clock: clock.System{}, Log: log})
 }
 
 // unclaimed is the demand of n shards that no worker holds.
