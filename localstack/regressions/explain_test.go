@@ -93,7 +93,8 @@ func TestEveryItemOfAnEndedRunIsExplained(t *testing.T) {
 			}
 			for item, want := range map[string]string{"unknown": `no line of run ` + string(id) + ` has the id "unknown"`,
 				"x.jsonl:2": "line 2 of prompts/x.jsonl is not an item",
-				"x.jsonl:8": "line 8 of prompts/x.jsonl is not an item", "#6": "has no item #6", "y.jsonl:1": `the id "y.jsonl:1"`} {
+				"x.jsonl:8": "line 8 of prompts/x.jsonl is not an item", "#6": "has no item #6",
+				"y.jsonl:1": `the id "y.jsonl:1"`} {
 				if _, err := p.user().Explain(t.Context(), id, item); !fault.Is(err, fault.NotFound) ||
 					!strings.Contains(err.Error(), want) {
 					t.Errorf("%s: %v, want %q", item, err, want)

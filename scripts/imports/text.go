@@ -35,19 +35,6 @@ var cloudWordsAllowed = []string{
 	"scripts/licenses/...",      // lists the shipped programs
 }
 
-// longLinesLeft are packages whose files still have lines over MaxColumns.
-var longLinesLeft = []string{
-	"gpuworker/cli", "gpuworker/engine/tiny/openaireq", "infra/aws", "infra/aws/stack", "localstack/aws",
-	"localstack/aws/cost", "localstack/aws/e2e", "localstack/aws/fakeaws", "localstack/aws/iam",
-	"localstack/aws/provision", "localstack/aws/provision/seed", "localstack/bench", "localstack/machine",
-	"localstack/regressions", "scripts/bench", "scripts/bench/peers", "scripts/fakellm", "scripts/rollout/command",
-	"scripts/rollout/doctor", "scripts/tinymodel/corpus", "shared/aws", "shared/blob", "shared/blob/blobtest",
-	"shared/config", "shared/document", "shared/document/documenttest", "shared/embedded/bucket",
-	"shared/embedded/internal/filesystem", "shared/embedded/machine", "shared/embedded/sqlite", "shared/installation",
-	"shared/listen", "shared/observe", "shared/observe/meter", "shared/observe/probes", "shared/observe/setup",
-	"shared/queue", "shared/queue/queuetest", "shared/secret", "shared/secret/secrettest",
-}
-
 // CheckText returns what no file may contain, as "file:line: what is wrong":
 // notes of unfinished work; metadata addresses outside of the drivers; in Go,
 // lines over MaxColumns; and in Go outside of tests, the name of a cloud in a
@@ -58,7 +45,7 @@ func CheckText(tree fs.FS) ([]string, error) {
 		metadata := matchAny(metadataAllowed, path.Dir(name))
 		neutral := isGo(name) && !strings.HasSuffix(name, "_test.go") &&
 			!matchAny(cloudWordsAllowed, name)
-		short := isGo(name) && !matchAny(longLinesLeft, path.Dir(name))
+		short := isGo(name)
 		for i, line := range bytes.Split(content, []byte("\n")) {
 			add := func(format string, args ...any) {
 				out = append(out, fmt.Sprintf("%s:%d: ", name, i+1)+fmt.Sprintf(format, args...))

@@ -203,7 +203,8 @@ func TestReadReadsWhatWriteWroteAndNamesBadLines(t *testing.T) {
 		`{"text":"` + strings.Repeat("x", maxLine) + `"}`:         "after line 0",
 		`{"text":"x"}` + "\n" + `{"text":1}`:                      "line 2",
 	} {
-		if _, err := Read(strings.NewReader(text)); fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), want) {
+		_, err := Read(strings.NewReader(text))
+		if fault.KindOf(err) != fault.Invalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60q: %v, want %q", text, err, want)
 		}
 	}

@@ -176,7 +176,8 @@ func FuzzRequests(f *testing.F) {
 				}
 				continue
 			}
-			if n := len(r.Prompts) * r.N; n > openaireq.MaxChoices || r.Logprobs > sampling.MaxTop || r.Sampling.Check(vocab) != nil {
+			n := len(r.Prompts) * r.N
+			if n > openaireq.MaxChoices || r.Logprobs > sampling.MaxTop || r.Sampling.Check(vocab) != nil {
 				t.Fatalf("%+v exceeds the bounds of a request", r)
 			}
 		}
