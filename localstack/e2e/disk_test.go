@@ -114,8 +114,8 @@ func TestRunSurvivesAFullDisk(t *testing.T) {
 			if !i.reportsFullDisk() {
 				t.Error("the log does not report the full disk and the remedy")
 			}
-			// Full for a second or two each time: every complaint is told about
-			// once, by each process.
+			// The disk is full for some seconds each time. Each process reports each
+			// problem about once.
 			if n := i.times("free some space") + i.times("free space"); n > 2*15*(workers+1) {
 				t.Errorf("the full disk is reported %d times", n)
 			}

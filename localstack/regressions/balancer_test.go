@@ -108,7 +108,7 @@ func TestC23WhiteSpaceInJSONModeIsRetriedAndCounted(t *testing.T) {
 	for name, c := range map[string]struct {
 		faults   fakellm.Faults
 		answered bool
-		asks     int // requests for an affected prompt
+		requests int // for an affected prompt
 	}{
 		"twice":                                {fakellm.Faults{JSONSpaces: "odd", SpacesTimes: 2}, true, 3},
 		"always":                               {fakellm.Faults{JSONSpaces: "odd"}, false, 3},
@@ -144,8 +144,8 @@ func TestC23WhiteSpaceInJSONModeIsRetriedAndCounted(t *testing.T) {
 					if got := o.FailedByClass["engine"]; got != failed {
 						t.Errorf("the classes are %v", o.FailedByClass)
 					}
-					if n := s.Requests(); n != good+odd*int64(c.asks) {
-						t.Errorf("%d requests, want %d", n, good+odd*c.asks)
+					if n := s.Requests(); n != good+odd*int64(c.requests) {
+						t.Errorf("%d requests, want %d", n, good+odd*c.requests)
 					}
 					for _, row := range o.out {
 						var r struct {
@@ -159,7 +159,7 @@ func TestC23WhiteSpaceInJSONModeIsRetriedAndCounted(t *testing.T) {
 							t.Errorf("not JSON: %s", row)
 						}
 					}
-					blank := int64(odd * c.asks)
+					blank := int64(odd * c.requests)
 					if c.answered {
 						blank -= odd
 					}
