@@ -179,8 +179,8 @@ func readFirstRows(ctx context.Context, bucket blob.Store, key string) ([]string
 // in the OpenAI dialect. It returns other rows unchanged.
 func formatRow(row []byte) string {
 	var r struct {
-		ID         string          `json:"id"`
-		CustomID   string          `json:"custom_id"`
+		ID         rowID           `json:"id"`
+		CustomID   rowID           `json:"custom_id"`
 		Prompt     json.RawMessage `json:"prompt"`
 		Messages   json.RawMessage `json:"messages"`
 		Completion *string         `json:"completion"`
@@ -198,12 +198,25 @@ func formatRow(row []byte) string {
 	}
 	const idColumns = 24
 	if r.Completion != nil {
-		return SanitizeLine(r.ID, idColumns) + "  " + formatPrompt(r.Prompt, r.Messages) + strings.TrimSpace(*r.Completion)
+		return SanitizeLine(string(r.ID), idColumns) + "  " +
+			formatPrompt(r.Prompt, r.Messages) + strings.TrimSpace(*r.Completion)
 	}
 	if cs := r.Response.Body.Choices; len(cs) > 0 {
-		return SanitizeLine(r.CustomID, idColumns) + "  " + cs[0].Message.Content + cs[0].Text
+		return SanitizeLine(string(r.CustomID), idColumns) + "  " + cs[0].Message.Content + cs[0].Text
 	}
 	return string(row)
+}
+
+// rowID is the id of a row, which may be a string or a number, as text.
+type rowID string
+
+func (id *rowID) UnmarshalJSON(b []byte) error {
+	var text string
+	if json.Unmarshal(b, &text) != nil {
+		text = string(b)
+	}
+	*id = rowID(text)
+	return nil
 }
 
 // formatPrompt returns the prompt, or the content of the last message, truncated and followed by an arrow. It returns
