@@ -2,8 +2,6 @@ package api_test
 
 import (
 	"context"
-	"encoding/json"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,6 +12,7 @@ import (
 	"rollout/events"
 	"rollout/functions/api"
 	"rollout/functions/status/statustest"
+	"rollout/shared/clock"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
@@ -23,8 +22,8 @@ import (
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/listen"
-	"rollout/shared/memory"
 	"rollout/shared/observe/probes"
 	"rollout/shared/record"
 )
@@ -36,10 +35,6 @@ const (
 
 var noon = statustest.Noon
 
-type fixedClock time.Time
-
-func (c fixedClock) Now() time.Time { return time.Time(c) }
-
 // fixture is a service over empty stores at noon.
 type fixture struct {
 	*api.Service
@@ -49,9 +44,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) fixture {
 	t.Helper()
-	c := fixedClock(noon)
-	p := host.Ports{Blobs: memory.NewBucket(c), Docs: memory.NewDocuments(), Queues: memory.NewQueues(c),
-		Clock: c, Log: slog.New(slog.DiscardHandler)}
+	p := hosttest.With(clock.Fixed(noon))
 	return fixture{api.New(p, config.DefaultDeployment(), cloud.OneMachine()), t, p}
 }
 
@@ -64,14 +57,7 @@ func (d fixture) probes() probes.Probes {
 
 func (d fixture) save(key string, v any) {
 	d.t.Helper()
-	var raw json.RawMessage
-	rev, _, err := host.Load(d.t.Context(), d.ports.Docs, key, &raw)
-	if err == nil {
-		_, err = host.Save(d.t.Context(), d.ports.Docs, key, v, rev)
-	}
-	if err != nil {
-		d.t.Fatal(err)
-	}
+	hosttest.Save(d.t, d.ports, key, v)
 }
 
 // The cloud's report about a fleet is shown only if the pool has no living worker.
@@ -123,11 +109,7 @@ func (d fixture) submitted(id identity.RunID, p run.Phase) {
 
 func (d fixture) control(id identity.RunID) record.Control {
 	d.t.Helper()
-	var c record.Control
-	if _, _, err := host.Load(d.t.Context(), d.ports.Docs, record.ControlKey(id), &c); err != nil {
-		d.t.Fatal(err)
-	}
-	return c
+	return hosttest.Load[record.Control](d.t, d.ports, record.ControlKey(id))
 }
 
 // received receives all events of the queue.

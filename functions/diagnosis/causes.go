@@ -144,7 +144,7 @@ func (c workerTotals) serverFaults() []status.Blocker {
 	}
 	remedy := "look at the inference server's log"
 	if c.lastFault == "throttled" {
-		remedy = "it refuses for now (429 or 503): lower in_flight in [worker], or raise its limit"
+		remedy = "the server throttles (429 or 503): lower in_flight in [worker], or raise its limit"
 	}
 	return []status.Blocker{{Code: ServerFaults,
 		Text: fmt.Sprintf("%d requests ended in a fault of the inference server, for %d items with a row; the last: %s",

@@ -1,8 +1,6 @@
 package diagnosis_test
 
 import (
-	"encoding/json"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +9,7 @@ import (
 	"rollout/functions/diagnosis"
 	"rollout/functions/status"
 	"rollout/functions/status/statustest"
+	"rollout/shared/clock"
 	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
@@ -20,7 +19,7 @@ import (
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/host"
-	"rollout/shared/memory"
+	"rollout/shared/host/hosttest"
 	"rollout/shared/record"
 )
 
@@ -31,10 +30,6 @@ const (
 
 var noon = statustest.Noon
 
-type fixedClock time.Time
-
-func (c fixedClock) Now() time.Time { return time.Time(c) }
-
 // fixture is an explainer over empty stores at noon.
 type fixture struct {
 	*diagnosis.Explainer
@@ -44,9 +39,7 @@ type fixture struct {
 
 func newFixture(t *testing.T) fixture {
 	t.Helper()
-	c := fixedClock(noon)
-	p := host.Ports{Blobs: memory.NewBucket(c), Docs: memory.NewDocuments(), Queues: memory.NewQueues(c),
-		Clock: c, Log: slog.New(slog.DiscardHandler)}
+	p := hosttest.With(clock.Fixed(noon))
 	d := config.DefaultDeployment()
 	return fixture{diagnosis.NewExplainer(p, d, status.NewReader(p, d, cloud.OneMachine())), t, p}
 }
@@ -54,14 +47,7 @@ func newFixture(t *testing.T) fixture {
 // save creates or replaces a document.
 func (f fixture) save(key string, v any) {
 	f.t.Helper()
-	var raw json.RawMessage
-	rev, _, err := host.Load(f.t.Context(), f.ports.Docs, key, &raw)
-	if err == nil {
-		_, err = host.Save(f.t.Context(), f.ports.Docs, key, v, rev)
-	}
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	hosttest.Save(f.t, f.ports, key, v)
 }
 
 // running saves run A, midway, with one worker that holds two of its shards.
@@ -123,7 +109,7 @@ func TestExplainNamesTheCauseOfASlowRun(t *testing.T) {
 		"throttling server": {func(_ *run.State, b *health.Heartbeat) {
 			b.Load.Faults, b.Load.LastFault = 500, "throttled"
 		}, diagnosis.ServerFaults, "500 requests ended in a fault of the inference server, for 1000 items with a row; " +
-			"the last: throttled it refuses for now"},
+			"the last: throttled the server throttles"},
 		"failing items": {func(st *run.State, _ *health.Heartbeat) {
 			st.Counts.OK, st.Counts.Failed = 300, 100
 		}, diagnosis.HighFailureRate, "100 of 400 items that have a row failed, most as invalid_line correct the line"},

@@ -26,3 +26,9 @@ type Skewed struct{ Offset time.Duration }
 
 // Now returns the machine's time plus the offset.
 func (s Skewed) Now() time.Time { return time.Now().Add(s.Offset) }
+
+// Fixed is a clock that always shows the same time, for tests.
+type Fixed time.Time
+
+// Now returns that time; see Clock.
+func (f Fixed) Now() time.Time { return time.Time(f) }

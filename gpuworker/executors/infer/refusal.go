@@ -8,7 +8,7 @@ import (
 	"rollout/shared/fault"
 )
 
-// Requests that the engine refuses for now (Throttled) are repeated with
+// Requests that the engine throttles are repeated with
 // backoff. An engine that has refused all requests for maxRefusal counts as
 // unavailable: its shards are released for other workers, and its worker pulls
 // none until the next try is due.

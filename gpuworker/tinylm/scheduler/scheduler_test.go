@@ -30,7 +30,7 @@ func (c *counter) Vocab() int                      { return 1000 }
 func (c *counter) Context() int                    { return 50 }
 func (c *counter) NewSequence() scheduler.Sequence { return &sequence{} }
 func (c *counter) AllLogits(t []int32, each func(int, []float32)) error {
-	return errors.New("AllLogits is not implemented")
+	return errors.New("this model has no logits of a whole prompt")
 }
 
 func (c *counter) Step(slots []scheduler.Slot, logits [][]float32) error {

@@ -15,6 +15,7 @@ import (
 
 	"rollout/events"
 	"rollout/scripts/rollout/command"
+	"rollout/shared/clock"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -105,7 +106,7 @@ func runBundle(t *testing.T, args ...string) result {
 		return ""
 	}
 	code := command.Main(t.Context(), append([]string{"bundle", "nightly"}, args...),
-		command.Env{Out: &out, Err: &errs, Clock: fixedClock(time.Now()), Getenv: getenv})
+		command.Env{Out: &out, Err: &errs, Clock: clock.Fixed(time.Now()), Getenv: getenv})
 	return result{code, out.String(), errs.String()}
 }
 

@@ -19,6 +19,7 @@ import (
 	"rollout/functions/status"
 	"rollout/scripts/rollout/command"
 	"rollout/shared/blob"
+	"rollout/shared/clock"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
@@ -37,10 +38,6 @@ const (
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-type fixedClock time.Time
-
-func (c fixedClock) Now() time.Time { return time.Time(c) }
-
 // result is the exit code and the output of a command line.
 type result struct {
 	code     int
@@ -51,7 +48,7 @@ type result struct {
 func rollout(ctx context.Context, args ...string) result {
 	var out, errs bytes.Buffer
 	code := command.Main(ctx, args,
-		command.Env{Out: &out, Err: &errs, Clock: fixedClock(noon.Add(time.Hour)), Getenv: noEnv})
+		command.Env{Out: &out, Err: &errs, Clock: clock.Fixed(noon.Add(time.Hour)), Getenv: noEnv})
 	return result{code, out.String(), errs.String()}
 }
 
@@ -421,7 +418,7 @@ func TestWatchWritesARunWhenItChanges(t *testing.T) {
 				cancel()
 			}
 			return len(p), nil
-		}), Err: io.Discard, Clock: fixedClock(noon.Add(time.Hour)), Getenv: noEnv})
+		}), Err: io.Discard, Clock: clock.Fixed(noon.Add(time.Hour)), Getenv: noEnv})
 	if code != 0 || len(writes) != 2 || strings.Count(writes[0], "\n") != 2 ||
 		strings.Count(writes[1], "\n") != 1 || !strings.Contains(writes[1], `"phase":"paused"`) {
 		t.Errorf("exit code %d, writes %q", code, writes)
@@ -437,7 +434,7 @@ func TestWatchOfAllRunsEndsOnInterrupt(t *testing.T) {
 	var out bytes.Buffer
 	code := command.Main(ctx, []string{"status", "--watch", "--dir", f.dir}, command.Env{
 		Out: writerFunc(func(p []byte) (int, error) { cancel(); return out.Write(p) }), Err: io.Discard,
-		Clock: fixedClock(noon.Add(time.Hour)), Getenv: noEnv})
+		Clock: clock.Fixed(noon.Add(time.Hour)), Getenv: noEnv})
 	if code != 0 || !strings.HasPrefix(out.String(),
 		string(runA)+" running 50/100 50% 2 failed 0.83/s ETA 1m00s\n"+string(runA)+" no worker of pool default") {
 		t.Errorf("exit code %d, stdout:\n%s", code, &out)

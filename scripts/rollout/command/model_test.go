@@ -12,6 +12,7 @@ import (
 	"rollout/gpuworker/tinylm/model"
 	"rollout/gpuworker/tinylm/weights"
 	"rollout/localstack/tinytest"
+	"rollout/shared/clock"
 	"rollout/shared/snapshot"
 )
 
@@ -80,7 +81,7 @@ func TestModelIsReadFromFolderOrSnapshot(t *testing.T) {
 	state := t.TempDir()
 	w := packModel(t)
 	writeBytes(t, filepath.Join(state, "model.safetensors"), w)
-	s := snapshot.Store{Blobs: b.Bucket, Docs: b.Ports.Docs, Clock: fixedClock(noon)}
+	s := snapshot.Store{Blobs: b.Bucket, Docs: b.Ports.Docs, Clock: clock.Fixed(noon)}
 	snap, err := s.Save(t.Context(), os.DirFS(state),
 		snapshot.Details{Run: runA, Kind: snapshot.TrainState, Algorithm: "sft", Meta: []byte(`{}`)})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rollout/shared/blob"
+	"rollout/shared/clock"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/snapshot"
@@ -18,7 +19,7 @@ import (
 // addSnapshot saves a snapshot of a run with that age at 13:00.
 func (f fixture) addSnapshot(id identity.RunID, state, label string, age time.Duration) snapshot.Snapshot {
 	f.t.Helper()
-	s := snapshot.Store{Blobs: f.Bucket, Docs: f.Ports.Docs, Clock: fixedClock(noon.Add(time.Hour - age))}
+	s := snapshot.Store{Blobs: f.Bucket, Docs: f.Ports.Docs, Clock: clock.Fixed(noon.Add(time.Hour - age))}
 	snap, err := s.Save(f.t.Context(), fstest.MapFS{"step": {Data: []byte(state)}},
 		snapshot.Details{Run: id, Kind: snapshot.TrainState, Algorithm: "sft", Label: label,
 			Meta: []byte(`{"step":` + state + `}`)})

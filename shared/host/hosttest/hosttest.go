@@ -1,7 +1,7 @@
 // Package hosttest gives tests ports over the drivers in memory, and helpers
 // that read and write their documents and objects in one line.
 //
-// Every call of New returns an empty world of its own, so tests may run in
+// Every call of New or With returns an empty world of its own, so tests may run in
 // parallel. The helpers fail the test on any error. Only tests import it.
 package hosttest
 
@@ -19,13 +19,16 @@ import (
 
 // New returns ports over a bucket, documents and queues in memory, with the
 // system's clock and without a log. Events come from the source "test". A test
-// that needs another clock, log or store replaces that field.
-func New() host.Ports {
+// that needs another log or store replaces that field.
+func New() host.Ports { return With(clock.System{}) }
+
+// With is New with another clock, for the stores as well.
+func With(c clock.Clock) host.Ports {
 	return host.Ports{
-		Blobs:  memory.NewBucket(clock.System{}),
+		Blobs:  memory.NewBucket(c),
 		Docs:   memory.NewDocuments(),
-		Queues: memory.NewQueues(clock.System{}),
-		Clock:  clock.System{},
+		Queues: memory.NewQueues(c),
+		Clock:  c,
 		Log:    slog.New(slog.DiscardHandler),
 		Source: "test",
 	}
