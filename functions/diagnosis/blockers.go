@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"rollout/functions/status"
-	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/run"
 	"rollout/shared/record"
@@ -178,6 +177,9 @@ func poolBlockers(p status.Progress, s status.Status, now time.Time) (out []stat
 			Remedy: "wait, pause those, or start more workers"})
 	}
 	out = append(out, serversAway(p, s)...)
+	if p.Kind.Trains { // its single item takes as long as it takes
+		return out
+	}
 	return append(out, stalled(s, c, now)...)
 }
 
@@ -217,10 +219,9 @@ func serversAway(p status.Progress, s status.Status) []status.Blocker {
 }
 
 // stalled returns a blocker if no item was finished for much longer than a
-// request takes. A training is never stalled: its single item takes as long as
-// it takes. A worker that has just started has no row yet.
+// request takes. A worker that has just started has no row yet.
 func stalled(s status.Status, c poolCounts, now time.Time) []status.Blocker {
-	if s.StartedAt == nil || s.Shards.Running == 0 || s.Kind == config.KindTrain {
+	if s.StartedAt == nil || s.Shards.Running == 0 {
 		return nil
 	}
 	since := *s.StartedAt

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"rollout/functions/status"
-	"rollout/shared/config"
 	"rollout/shared/core/run"
 )
 
@@ -92,7 +91,7 @@ func causes(p status.Progress, e Explanation, now time.Time) []status.Blocker {
 	c := sumWorkers(p, s.Pool)
 	// An engine that is away already explains the speed and the faults.
 	away := slices.ContainsFunc(out, func(b status.Blocker) bool { return b.Code == NoEngine })
-	if c.workers > 0 && !away && s.Kind != config.KindTrain {
+	if c.workers > 0 && !away && !p.Kind.Trains {
 		out = append(out, c.throughput(s)...)
 		out = append(out, c.serverFaults()...)
 	}

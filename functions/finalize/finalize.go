@@ -7,11 +7,11 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/kind"
 	"rollout/shared/observe"
 	"rollout/shared/record"
 )
@@ -21,6 +21,7 @@ type Finalizer struct {
 	host.Ports
 	index    *input.Index
 	segments *SegmentOptions // nil: every run is written in one stream
+	kinds    kind.Table
 }
 
 // Options are what a finalizer takes besides its ports.
@@ -29,11 +30,12 @@ type Options struct {
 	// many calls, as in clouds, where a call has little time. Nil writes the files
 	// of every run in one stream.
 	Segments *SegmentOptions
+	Kinds    kind.Table
 }
 
 // New returns a finalizer that finds shards through ix.
 func New(p host.Ports, ix *input.Index, o Options) *Finalizer {
-	f := &Finalizer{Ports: p.WithSource("finalize"), index: ix}
+	f := &Finalizer{Ports: p.WithSource("finalize"), index: ix, kinds: o.Kinds}
 	if o.Segments != nil {
 		s := o.Segments.withDefaults()
 		f.segments = &s
@@ -50,8 +52,8 @@ func (f *Finalizer) Finalize(ctx context.Context, e events.Finalize) error {
 	if err != nil || !finalizing {
 		return err
 	}
-	return f.end(ctx, s, func(ctx context.Context, m record.Manifest) (run.State, totals, bool, error) {
-		if f.segments == nil || m.Kind == config.KindTrain {
+	return f.end(ctx, s, func(ctx context.Context, m record.Manifest, k kind.Kind) (run.State, totals, bool, error) {
+		if f.segments == nil || k.OneStream {
 			return f.stream(ctx, m, s, nil, nil)
 		}
 		return f.bySegments(ctx, m, s)
@@ -71,7 +73,7 @@ var ErrAlreadyFinalized = errors.New("the run's files are written already")
 // to do at the end. It starts with the state s. Whenever it has caught up with a
 // run that is not Finalizing yet, it calls next, which waits for a newer state.
 func (f *Finalizer) Follow(ctx context.Context, s run.State, next func(context.Context) (run.State, error)) error {
-	return f.end(ctx, s, func(ctx context.Context, m record.Manifest) (run.State, totals, bool, error) {
+	return f.end(ctx, s, func(ctx context.Context, m record.Manifest, _ kind.Kind) (run.State, totals, bool, error) {
 		return f.stream(ctx, m, s, nil, next)
 	})
 }
@@ -79,7 +81,7 @@ func (f *Finalizer) Follow(ctx context.Context, s run.State, next func(context.C
 // files writes both files of a run. It returns the state at the run's end and
 // the totals of the files. whole is false if segments are missing, which it has
 // asked for.
-type files func(context.Context, record.Manifest) (s run.State, t totals, whole bool, err error)
+type files func(context.Context, record.Manifest, kind.Kind) (s run.State, t totals, whole bool, err error)
 
 // end writes a run's files, then its summary, and tells coordinate.
 func (f *Finalizer) end(ctx context.Context, s run.State, write files) (err error) {
@@ -89,7 +91,11 @@ func (f *Finalizer) end(ctx context.Context, s run.State, write files) (err erro
 	if err != nil {
 		return err
 	}
-	sum, whole, err := f.summary(ctx, m, write)
+	k, err := f.kinds.Of(m.Kind)
+	if err != nil {
+		return err
+	}
+	sum, whole, err := f.summary(ctx, m, k, write)
 	if err != nil || !whole {
 		return err
 	}

@@ -5,28 +5,29 @@ import (
 	"context"
 
 	"rollout/shared/blob"
-	"rollout/shared/config"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/input"
+	"rollout/shared/kind"
 	"rollout/shared/record"
 )
 
 // summary returns the run's summary. Unless it exists, it first writes the files,
 // and then the summary.
-func (f *Finalizer) summary(ctx context.Context, m record.Manifest,
+func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 	write files) (sum record.Summary, whole bool, err error) {
 	key := record.OutputKey(m.Run, record.SummaryFile)
 	if err := input.ReadJSON(ctx, f.Blobs, key, &sum); !fault.Is(err, fault.NotFound) {
 		return sum, err == nil, err
 	}
-	s, t, whole, err := write(ctx, m)
+	s, t, whole, err := write(ctx, m, k)
 	if err != nil || !whole {
 		return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 	}
 	sum = f.summarize(m, s, t)
-	if m.Kind == config.KindTrain {
-		if sum.Training, err = f.training(ctx, m, t); err != nil {
+	if k.Artifacts != nil {
+		ended := kind.Ended{Blobs: f.Blobs, Manifest: m, Snapshot: t.snapshot}
+		if err := k.Artifacts(ctx, ended, &sum); err != nil {
 			return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 		}
 	}

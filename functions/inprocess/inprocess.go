@@ -28,11 +28,11 @@ import (
 	"rollout/functions/reclaim"
 	"rollout/functions/submit"
 	"rollout/shared/blob"
-	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/kind"
 	"rollout/shared/record"
 )
 
@@ -52,6 +52,7 @@ type Config struct {
 	Segments *finalize.SegmentOptions
 	// BatchDelay is how long events are collected for coordinate. Default: 50 ms.
 	BatchDelay time.Duration
+	Kinds      kind.Table
 }
 
 // System is all functions of one process.
@@ -83,9 +84,9 @@ func New(p host.Ports, cfg Config) *System {
 	t := host.Timings(cfg.Deployment.Health)
 	ix, shared := input.NewIndex(p.Blobs, p.Docs), cfg.Segments != nil
 	s := &System{Ports: p, cfg: cfg,
-		submit:     submit.New(p, cfg.Deployment, cloud.Capabilities{}),
-		plan:       plan.New(p, plan.Options{Leases: shared}),
-		finalize:   finalize.New(p, ix, finalize.Options{Segments: cfg.Segments}),
+		submit:     submit.New(p, submit.Options{Deployment: cfg.Deployment, Kinds: cfg.Kinds}),
+		plan:       plan.New(p, plan.Options{Leases: shared, Kinds: cfg.Kinds}),
+		finalize:   finalize.New(p, ix, finalize.Options{Segments: cfg.Segments, Kinds: cfg.Kinds}),
 		reclaim:    reclaim.New(p, t),
 		visibility: t.Visibility(),
 		followers:  followers{byRun: map[identity.RunID]*follower{}},

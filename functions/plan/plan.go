@@ -11,11 +11,11 @@ import (
 
 	"rollout/events"
 	"rollout/shared/blob"
-	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/kind"
 	"rollout/shared/observe"
 	"rollout/shared/record"
 )
@@ -34,6 +34,7 @@ type Options struct {
 	// inputs; the others return at once, and a call without time left leaves the
 	// rest to later calls. Otherwise calls exclude each other within the process.
 	Leases bool
+	Kinds  kind.Table
 }
 
 // New returns a planner over the ports.
@@ -182,7 +183,7 @@ func (p *Planner) recordProblem(ctx context.Context, id identity.RunID, why erro
 }
 
 // source pins the object that is planned for input i: the input itself, its
-// unpacked copy, or a training's job.
+// unpacked copy, or the job that the run's kind makes of it.
 func (p *Planner) source(ctx context.Context, m record.Manifest, i int) (record.Ranges, error) {
 	in := m.Inputs[i]
 	key, version, size := in.Key, in.Version, in.Size
@@ -201,9 +202,13 @@ func (p *Planner) source(ctx context.Context, m record.Manifest, i int) (record.
 		}
 		r.Close()
 	}
+	k, err := p.opts.Kinds.Of(m.Kind)
+	if err != nil {
+		return record.Ranges{}, err
+	}
 	src := record.Ranges{Key: key, Version: version, Size: size, Count: record.RangeCount(size)}
-	if m.Kind == config.KindTrain {
-		return p.job(ctx, m, src)
+	if k.Job != nil {
+		return p.job(ctx, m, k, src)
 	}
 	return src, nil
 }
@@ -230,13 +235,14 @@ func (p *Planner) sendRanges(ctx context.Context, id identity.RunID, doc record.
 	return nil
 }
 
-// job writes the object that is planned for a training: a single line, the run's
-// one item, which names the training rows. The run thus has one shard, and its
-// executor reads the rows.
-func (p *Planner) job(ctx context.Context, m record.Manifest, rows record.Ranges) (record.Ranges, error) {
-	name := m.Inputs[0].Label()
-	line, err := json.Marshal(record.Job{ID: m.Name, Prompt: "train " + m.Config.Algorithm.Kind + " on " + name,
-		Dataset: record.Dataset{Key: rows.Key, Version: rows.Version, Size: rows.Size, Name: name}})
+// job writes the object that is planned instead of the input: a single line, the
+// run's one item.
+func (p *Planner) job(ctx context.Context, m record.Manifest, k kind.Kind, in record.Ranges) (record.Ranges, error) {
+	job, err := k.Job(m, in)
+	if err != nil {
+		return record.Ranges{}, err
+	}
+	line, err := json.Marshal(job)
 	if err != nil {
 		return record.Ranges{}, fault.WithKind(fault.Internal, err, "encode the job of run %s", m.Run)
 	}

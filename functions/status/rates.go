@@ -3,7 +3,6 @@ package status
 import (
 	"time"
 
-	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 )
@@ -102,7 +101,7 @@ type Training struct {
 // setTraining sets the progress of a training and its ETA, and replaces the
 // rates: a training has a single item, whose rate is meaningless.
 func (s *Status) setTraining(p Progress) {
-	if p.Manifest.Kind != config.KindTrain {
+	if !p.Kind.Trains {
 		return
 	}
 	s.Rate, s.TokenRate, s.ETASeconds = nil, nil, nil

@@ -16,6 +16,7 @@ import (
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/kind"
 	"rollout/shared/queue"
 	"rollout/shared/record"
 )
@@ -94,6 +95,8 @@ func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, worke
 	out := make([]Progress, len(ms))
 	for i, m := range ms {
 		p := Progress{Hints: r.profile.Hints, Manifest: m, State: run.New(m.Run), Workers: workers}
+		// A kind of a later version has no traits: its run is shown as a batch.
+		p.Kind, _ = kind.Table{}.Of(m.Kind)
 		for k, v := range []any{&p.State, &p.Plan, &p.Control} {
 			if err := decodeDoc(docs[docsPerRun*i+k], v); err != nil {
 				return nil, err
@@ -102,7 +105,7 @@ func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, worke
 		if p.CheckpointedRows, err = r.checkpointedRows(ctx, p); err != nil {
 			return nil, err
 		}
-		if p.Snapshot, err = r.snapshot(ctx, m); err != nil {
+		if p.Snapshot, err = r.snapshot(ctx, p); err != nil {
 			return nil, err
 		}
 		if p.Fleet, err = r.fleet(ctx, p); err != nil {
@@ -126,12 +129,12 @@ func (r *Reader) fleet(ctx context.Context, p Progress) (f record.Fleet, err err
 }
 
 // snapshot returns the last snapshot of a training; nil for other kinds.
-func (r *Reader) snapshot(ctx context.Context, m record.Manifest) (*shard.Snapshot, error) {
-	if m.Kind != config.KindTrain {
+func (r *Reader) snapshot(ctx context.Context, p Progress) (*shard.Snapshot, error) {
+	if !p.Kind.Trains {
 		return nil, nil
 	}
 	var d shard.Doc
-	_, _, err := host.Load(ctx, r.ports.Docs, identity.ShardKey(m.Run, 0), &d)
+	_, _, err := host.Load(ctx, r.ports.Docs, identity.ShardKey(p.Manifest.Run, 0), &d)
 	return d.Snapshot, err
 }
 

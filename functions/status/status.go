@@ -11,6 +11,7 @@ import (
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
+	"rollout/shared/kind"
 	"rollout/shared/record"
 )
 
@@ -45,7 +46,7 @@ type Status struct {
 	Rate *float64 `json:"rate"`
 	// TokenRate is completion tokens per second, by the same rules.
 	TokenRate *float64 `json:"token_rate"`
-	// Training is the progress of a run of kind "train", as its worker reports
+	// Training is the progress of a run of a kind that trains, as its worker reports
 	// it or, while no worker holds it, as of its last snapshot. Null for other
 	// kinds, and before the first step.
 	Training *Training `json:"training"`
@@ -124,6 +125,7 @@ type Tokens struct {
 type Progress struct {
 	Hints    cloud.Hints // what to do about trouble, where the installation is
 	Manifest record.Manifest
+	Kind     kind.Kind      // the zero Kind for a kind that this version does not know
 	State    run.State      // run.New until coordinate has saved one
 	Plan     record.Plan    // zero until planning has begun
 	Control  record.Control // zero until a user or function has steered the run

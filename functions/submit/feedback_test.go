@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"rollout/functions/submit"
-	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/host/hosttest"
@@ -45,7 +44,8 @@ func TestOutputAsInputIsRefused(t *testing.T) {
 	e := d.put(key, prompt)
 	m := record.Manifest{Run: identity.UploadRun("local", key, e.Version),
 		Inputs: []record.Input{{Key: key, Version: e.Version, Size: e.Size}}}
-	if err := submit.New(d.Ports, d.deploy, cloud.Capabilities{}).Create(t.Context(), m, config.DefaultRun()); err != nil {
+	sub := submit.New(d.Ports, submit.Options{Deployment: d.deploy})
+	if err := sub.Create(t.Context(), m, config.DefaultRun()); err != nil {
 		t.Fatal(err)
 	}
 	got := d.manifest(e).Refused

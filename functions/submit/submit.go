@@ -6,7 +6,7 @@
 //	 1. Resolve the config: the .toml of the same name, prompts/rollout.toml, or
 //	    the default of the deployment.
 //	 2. Complete the manifest: decide pool, model, encoding and dialect once for
-//	    all readers, from the config and the head of each input.
+//	    all readers, from the config and the head of each input. What that takes is the kind's to say.
 //	 3. Enter the run into the index of open runs, so that reclaim finds it
 //	    whatever is lost later.
 //	 4. Create the manifest. Its id is derived from bucket, key and version of the
@@ -22,7 +22,6 @@ package submit
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
 	"path"
 	"strings"
@@ -34,11 +33,10 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
-	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
-	"rollout/shared/jsonl"
+	"rollout/shared/kind"
 	"rollout/shared/observe"
 	"rollout/shared/record"
 )
@@ -46,13 +44,19 @@ import (
 // Submitter creates runs. It is safe for concurrent use.
 type Submitter struct {
 	host.Ports
-	deployment config.Deployment
-	at         cloud.Capabilities
+	opts Options
 }
 
-// New returns a submitter for the deployment at a place of those capabilities.
-func New(p host.Ports, d config.Deployment, at cloud.Capabilities) *Submitter {
-	return &Submitter{Ports: p.WithSource("submit"), deployment: d, at: at}
+// Options are what a submitter takes besides its ports.
+type Options struct {
+	Deployment config.Deployment
+	At         cloud.Capabilities // of the place of the deployment
+	Kinds      kind.Table
+}
+
+// New returns a submitter over the ports.
+func New(p host.Ports, o Options) *Submitter {
+	return &Submitter{Ports: p.WithSource("submit"), opts: o}
 }
 
 // Uploaded handles the creation of an object. It ignores objects that are not
@@ -62,7 +66,7 @@ func (s *Submitter) Uploaded(ctx context.Context, e events.ObjectCreated) error 
 		return nil
 	}
 	stem, packed, _ := input.SplitName(e.Key)
-	id := identity.UploadRun(s.deployment.Bucket, e.Key, e.Version)
+	id := identity.UploadRun(s.opts.Deployment.Bucket, e.Key, e.Version)
 	in := record.Input{Key: e.Key, Version: e.Version, Size: e.Size, Packed: packed}
 	m := record.Manifest{Run: id, Name: DefaultName(e.Key), Inputs: []record.Input{in}}
 	cfg, key, err := s.config(ctx, stem)
@@ -88,7 +92,7 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 	case !fault.Is(err, fault.NotFound):
 		return err
 	}
-	m.Schema, m.Kind, m.Config = record.Schema, cmp.Or(cfg.Kind, config.KindBatch), cfg
+	m.Schema, m.Kind, m.Config = record.Schema, cmp.Or(cfg.Kind, config.DefaultRun().Kind), cfg
 	m.CreatedAt = s.Clock.Now().UTC()
 	if cfg.Name != "" {
 		m.Name = cfg.Name
@@ -166,36 +170,15 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if err := noOutput(m.Inputs); err != nil {
 		return err
 	}
-	if m.Kind == config.KindTrain {
-		return s.completeTraining(ctx, m)
-	}
-	pool, err := s.pool(m.Config.Model)
+	k, err := s.opts.Kinds.Of(m.Kind)
 	if err != nil {
 		return err
 	}
-	m.Pool, m.ModelURI = pool.Name, pool.Model
-	revision, err := revisionOf(pool, m.Config.Model)
-	if err != nil {
-		return err
+	if s.opts.At.ManagedFleet && k.LocalOnly != "" {
+		return &fault.Error{Kind: fault.Invalid, Remedy: k.LocalOnly,
+			Err: fault.New(fault.Invalid, "a run of kind %q can't run in a cloud in this version", k.Name)}
 	}
-	m.ModelID = identity.Model(pool.Model, revision).String()
-	m.Dialect = m.Config.Input.Dialect
-	for _, in := range m.Inputs {
-		head, err := s.head(ctx, in)
-		if err != nil {
-			return err
-		}
-		if err := jsonl.Sniff(head); err != nil {
-			return fault.Wrap(err, "%s", in.Label())
-		}
-		if m.Dialect == "" && len(head) > 0 {
-			m.Dialect = string(dialect.Detect(head))
-		}
-	}
-	if m.Dialect == "" {
-		m.Dialect = string(dialect.Plain)
-	}
-	return nil
+	return k.Complete(ctx, m, kind.Site{Deployment: s.opts.Deployment, Head: s.head})
 }
 
 // noOutput refuses inputs that are outputs of runs, so that a run cannot feed
@@ -208,38 +191,6 @@ func noOutput(inputs []record.Input) error {
 		}
 	}
 	return nil
-}
-
-// revisionOf returns the model's revision: that of the pool if it is known,
-// otherwise that of the run's config. Two different ones are Invalid.
-func revisionOf(p config.Pool, m config.Model) (string, error) {
-	if p.Revision != "" && m.Revision != "" && m.Revision != p.Revision {
-		return "", &fault.Error{Kind: fault.Invalid, Remedy: "leave model.revision out, or set it to the one that is served",
-			Err: fmt.Errorf("the pool %s serves the revision %s of %s, not %s", p.Name, p.Revision, p.Model, m.Revision)}
-	}
-	return cmp.Or(p.Revision, m.Revision), nil
-}
-
-// pool returns the pool that serves the model. A config without a model gets the
-// only pool, if there is just one.
-func (s *Submitter) pool(m config.Model) (config.Pool, error) {
-	ps := s.deployment.InferPools()
-	if m.URI == "" && len(ps) == 1 {
-		return ps[0], nil
-	}
-	var have []string
-	for _, p := range ps {
-		if p.Model == m.URI {
-			return p, nil
-		}
-		have = append(have, p.Model)
-	}
-	if m.URI == "" {
-		return config.Pool{}, &fault.Error{Kind: fault.Invalid, Op: "the config names no model and there are several pools",
-			Remedy: "set model.uri to one of: " + strings.Join(have, ", ")}
-	}
-	return config.Pool{}, &fault.Error{Kind: fault.Invalid, Op: "no pool serves the model " + m.URI,
-		Remedy: "set model.uri to one of: " + strings.Join(have, ", ") + "; or start rollout with --model " + m.URI}
 }
 
 // headSize is how many bytes of an input decide encoding and dialect.
@@ -286,39 +237,11 @@ func (s *Submitter) config(ctx context.Context, stem string) (config.Run, string
 		cfg, err := config.ParseRun(k, b)
 		return cfg, k, err
 	}
-	return s.deployment.Defaults, "", nil
+	return s.opts.Deployment.Defaults, "", nil
 }
 
 // DefaultName is the name of a run whose config has none. Example: "nightly".
 func DefaultName(key string) string {
 	stem, _, _ := input.SplitName(key)
 	return path.Base(stem)
-}
-
-// completeTraining is complete for a training. Its model is the base model, its
-// pool the one that trains, and its input one dataset.
-func (s *Submitter) completeTraining(ctx context.Context, m *record.Manifest) error {
-	if s.at.ManagedFleet { // no machine starts for a training pool, and the pool has no queue
-		return &fault.Error{Kind: fault.Invalid, Remedy: "train on a machine of yours: rollout train, or rollout up",
-			Err: fault.New(fault.Invalid, "a training can't run in a cloud in this version")}
-	}
-	if m.Config.Algorithm == nil {
-		return fault.New(fault.Invalid, "a training has no algorithm")
-	}
-	if len(m.Inputs) != 1 {
-		return fault.New(fault.Invalid, "a training has one dataset, not %d", len(m.Inputs))
-	}
-	pool, _ := s.deployment.TrainPool()
-	base := m.Config.Algorithm.Common().BaseModel.URI
-	m.Pool, m.ModelURI, m.ModelID, m.Dialect = pool.Name, base, identity.Model(base, "").String(), string(dialect.Plain)
-	head, err := s.head(ctx, m.Inputs[0])
-	if err != nil {
-		return err
-	}
-	if len(head) == 0 {
-		return &fault.Error{Kind: fault.Invalid, Err: fault.New(fault.Invalid, "%s has no rows", m.Inputs[0].Label()),
-			Remedy: "put rows into the .jsonl beside its config: a training of kind " + m.Config.Algorithm.Kind +
-				" learns from them"}
-	}
-	return fault.Wrap(jsonl.Sniff(head), "%s", m.Inputs[0].Label())
 }

@@ -40,7 +40,7 @@ func newFixture(t *testing.T) *fixture {
 func (d *fixture) upload(key, content string) record.Manifest {
 	d.t.Helper()
 	e := d.put(key, content)
-	if err := submit.New(d.Ports, d.deploy, d.at).Uploaded(d.t.Context(), e); err != nil {
+	if err := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at}).Uploaded(d.t.Context(), e); err != nil {
 		d.t.Fatal(err)
 	}
 	return d.manifest(e)
@@ -175,7 +175,7 @@ func TestObjectsThatAreNotPromptsFilesAreIgnored(t *testing.T) {
 	} {
 		d := newFixture(t)
 		e := events.ObjectCreated{Bucket: "local", Key: key, Version: "1", Size: 1}
-		err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e)
+		err := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at}).Uploaded(t.Context(), e)
 		if err != nil || d.manifest(e).Run != "" || d.planned() != 0 {
 			t.Errorf("%s became a run: %v", key, err)
 		}
@@ -185,7 +185,7 @@ func TestObjectsThatAreNotPromptsFilesAreIgnored(t *testing.T) {
 func TestRepeatedEventNamesTheSameRunAndAsksForItsPlanAgain(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
-	s := submit.New(d.Ports, d.deploy, d.at)
+	s := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at})
 	e := d.put("prompts/x.jsonl", prompt)
 	for range 3 {
 		if err := s.Uploaded(t.Context(), e); err != nil {
@@ -198,7 +198,7 @@ func TestRepeatedEventNamesTheSameRunAndAsksForItsPlanAgain(t *testing.T) {
 	}
 	hosttest.Put(t, d.Ports, "prompts/x.toml", "[") // too late for this run
 	d.deploy.Pools = nil
-	if err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e); err != nil {
+	if err := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at}).Uploaded(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
 	if now := d.manifest(e); now.Refused != "" || !now.CreatedAt.Equal(first.CreatedAt) {
@@ -247,12 +247,12 @@ func TestRunIsInTheIndexBeforeItsManifestExists(t *testing.T) {
 		whole := d.Docs
 		d.Docs = failingDocs{whole, c.fails}
 		e := d.put("prompts/x.jsonl", prompt)
-		err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e)
+		err := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at}).Uploaded(t.Context(), e)
 		if (d.manifest(e).Run != "") != c.manifest || (err == nil) != c.manifest || noted(d, e) != c.open {
 			t.Errorf("%s: in the index: %v, %v", name, noted(d, e), err)
 		}
 		d.Docs = whole
-		err = submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e)
+		err = submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at}).Uploaded(t.Context(), e)
 		if err != nil || noted(d, e) != (c.config == "") {
 			t.Errorf("%s, and again: in the index: %v, %v", name, noted(d, e), err)
 		}
@@ -264,7 +264,7 @@ func TestRepeatedEventDoesNotReopenARun(t *testing.T) {
 	t.Parallel()
 	d := newFixture(t)
 	e := d.put("prompts/x.jsonl", prompt)
-	s := submit.New(d.Ports, d.deploy, d.at)
+	s := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at})
 	if err := s.Uploaded(t.Context(), e); err != nil {
 		t.Fatal(err)
 	}
@@ -288,7 +288,7 @@ func TestOverwrittenVersionIsIgnored(t *testing.T) {
 	d := newFixture(t)
 	stale := d.put("prompts/x.jsonl", prompt)
 	fresh := d.put("prompts/x.jsonl", prompt+prompt)
-	s := submit.New(d.Ports, d.deploy, d.at)
+	s := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at})
 	for _, e := range []events.ObjectCreated{stale, fresh} {
 		if err := s.Uploaded(t.Context(), e); err != nil {
 			t.Fatal(err)
@@ -308,7 +308,7 @@ func TestUnavailableStoreRefusesNoRun(t *testing.T) {
 		d := newFixture(t)
 		e := d.put(key, prompt)
 		d.Blobs = unavailableBlobs{d.Blobs, key}
-		err := submit.New(d.Ports, d.deploy, d.at).Uploaded(t.Context(), e)
+		err := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at}).Uploaded(t.Context(), e)
 		if !fault.Is(err, fault.Unavailable) {
 			t.Errorf("%s: %v", key, err)
 		}
@@ -335,4 +335,16 @@ type brokenReader struct{}
 
 func (brokenReader) Read([]byte) (int, error) {
 	return 0, fault.New(fault.Unavailable, "the connection broke")
+}
+
+// A config in a deployment's defaults is checked with the deployment. A kind that
+// this version lacks may still come from a program that submits runs itself.
+func TestRunOfAnUnknownKindIsRefusedByName(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	d.deploy.Defaults.Kind = "rollout"
+	m := d.upload("prompts/x.jsonl", prompt)
+	if want := `the kind of run "rollout" is not known (use one of: batch, train)`; !strings.Contains(m.Refused, want) {
+		t.Errorf("refused with %q, want %q", m.Refused, want)
+	}
 }

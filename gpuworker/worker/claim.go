@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/kind"
 	"rollout/shared/observe"
 	"rollout/shared/queue"
 	"rollout/shared/record"
@@ -64,7 +64,7 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, err
 	if w.draining() {
 		return nil, fault.New(fault.Canceled, "worker is draining")
 	}
-	m, err := w.manifest(ctx, key.run)
+	of, err := w.runInfo(ctx, key.run)
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +92,10 @@ func (w *Worker) tryClaim(ctx context.Context, msg events.Work) (*heldShard, err
 		if err != nil || d.State == shard.Running && holder == shard.HolderAlive {
 			return nil, err
 		}
-		if holder == shard.HolderVanished && m.Kind == config.KindTrain {
+		if holder == shard.HolderVanished && of.kind.Blameless {
 			holder = shard.HolderVanishedBlameless
 		}
-		h, err := w.writeClaim(ctx, m, d, rev, holder)
+		h, err := w.writeClaim(ctx, of, d, rev, holder)
 		if !fault.Is(err, fault.Conflict) {
 			return h, err
 		}
@@ -153,9 +153,9 @@ func (w *Worker) holderStatus(ctx context.Context, d shard.Doc) (shard.HolderSta
 // writeClaim claims the shard d at revision rev by compare-and-swap. The shard is
 // added to the held ones before the write, so that every heartbeat newer than
 // the claim lists it.
-func (w *Worker) writeClaim(ctx context.Context, m record.Manifest, d shard.Doc, rev document.Revision,
+func (w *Worker) writeClaim(ctx context.Context, of runInfo, d shard.Doc, rev document.Revision,
 	holder shard.HolderStatus) (*heldShard, error) {
-	h := &heldShard{shardKey: shardKey{d.Run, d.Shard}, manifest: m, attempt: d.Attempt + 1,
+	h := &heldShard{shardKey: shardKey{d.Run, d.Shard}, runInfo: of, attempt: d.Attempt + 1,
 		stopping: make(chan struct{}), begun: newLatch()}
 	if !w.addHeld(h) {
 		// Another message led to its claim, or it is being released now. In the
@@ -206,26 +206,34 @@ func (w *Worker) removeHeld(h *heldShard) {
 	w.wake()
 }
 
-// manifest returns the run's manifest, which never changes, from a cache.
-func (w *Worker) manifest(ctx context.Context, run identity.RunID) (m record.Manifest, err error) {
+// runInfo is what a worker knows of a run. It never changes.
+type runInfo struct {
+	manifest record.Manifest
+	kind     kind.Kind
+}
+
+// runInfo returns the run's manifest and kind, from a cache.
+func (w *Worker) runInfo(ctx context.Context, run identity.RunID) (of runInfo, err error) {
 	w.mu.Lock()
-	m, ok := w.manifests[run]
+	of, ok := w.runs[run]
 	w.mu.Unlock()
 	if ok {
-		return m, nil
+		return of, nil
 	}
-	m, err = host.LoadManifest(ctx, w.Docs, run)
-	if err != nil {
-		return m, err
+	if of.manifest, err = host.LoadManifest(ctx, w.Docs, run); err != nil {
+		return of, err
+	}
+	if of.kind, err = w.cfg.Kinds.Of(of.manifest.Kind); err != nil {
+		return of, fault.Wrap(err, "work on run %s", run)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.manifests) >= maxManifests {
-		clear(w.manifests)
+	if len(w.runs) >= maxRuns {
+		clear(w.runs)
 	}
-	w.manifests[run] = m
-	return m, nil
+	w.runs[run] = of
+	return of, nil
 }
 
-// maxManifests bounds the cache of manifests.
-const maxManifests = 64
+// maxRuns bounds the cache of runInfos.
+const maxRuns = 64

@@ -99,7 +99,7 @@ func (w *Worker) requestBudgetOf(h *heldShard) time.Duration {
 		return 0
 	}
 	budget := w.requestBudget()
-	if h.work.trains() {
+	if h.kind.Trains {
 		if h.work.stopsWithin(budget) {
 			return budget
 		}

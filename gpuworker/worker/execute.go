@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"rollout/events"
-	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
@@ -149,13 +148,13 @@ func (w *Worker) reload(ctx context.Context, h *heldShard) error {
 var ErrModelMismatch = errors.New("the run was started with another model than this worker serves")
 
 // reportRunFault tells coordinate of a fault for which the run must pause: the
-// worker serves another model, or the dataset of a training can't be read or has
-// changed. A training's dataset is read by its executor, not by load.
+// worker serves another model, or the input that the executor reads itself, such
+// as the dataset of a training, can't be read or has changed.
 func (w *Worker) reportRunFault(ctx context.Context, h *heldShard, err error) {
 	switch {
 	case errors.Is(err, ErrModelMismatch):
 		w.sendNow(ctx, events.ModelMissing{Run: string(h.run), Shard: h.shard, Reason: err.Error()})
-	case h.manifest.Kind == config.KindTrain:
+	case h.kind.ReadsInput:
 		w.reportInputFault(ctx, h, err)
 	}
 }

@@ -23,11 +23,11 @@ type shardKey struct {
 // written until the shard is committed, sealed or released.
 type heldShard struct {
 	shardKey
-	manifest record.Manifest
-	attempt  uint64
-	work     *Shard          // nil until loaded
-	earlier  <-chan struct{} // closed when the shard claimed before has begun all items
-	begun    *latch          // opens when this one has, or will begin no more
+	runInfo
+	attempt uint64
+	work    *Shard          // nil until loaded
+	earlier <-chan struct{} // closed when the shard claimed before has begun all items
+	begun   *latch          // opens when this one has, or will begin no more
 
 	// The document as this claim wrote it last. Only the goroutine that handles
 	// the message touches doc and rev.

@@ -68,7 +68,7 @@ func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) e
 	if err := w.resume(ctx, h, s); err != nil {
 		return err
 	}
-	if s.trains() {
+	if h.kind.Trains {
 		s.training = training{snapshot: h.doc.Snapshot, vanished: h.doc.VanishedHolders}
 	} else {
 		s.loadSuspects(h.doc)

@@ -3,7 +3,6 @@ package worker
 import (
 	"time"
 
-	"rollout/shared/config"
 	"rollout/shared/core/health"
 	"rollout/shared/core/shard"
 )
@@ -16,9 +15,6 @@ type training struct {
 	progress *health.Training // for heartbeats; nil before the first report
 	stopTime time.Duration    // of an orderly stop; 0 if not known
 }
-
-// trains reports whether the shard is a training.
-func (s *Shard) trains() bool { return s.Manifest.Kind == config.KindTrain }
 
 // Snapshot returns the newest snapshot that the shard's document names, or nil,
 // and how many consecutive holders have died since it was saved.

@@ -13,6 +13,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/kind"
 	"rollout/shared/observe"
 	"rollout/shared/record"
 )
@@ -41,6 +42,7 @@ type Config struct {
 	// Servers returns the status of the inference servers behind the executor,
 	// for heartbeats. Nil if there is nothing to report.
 	Servers func() []health.Server
+	Kinds   kind.Table
 }
 
 // Executor answers the items of shards. All shards of a worker share it, so
@@ -89,7 +91,7 @@ type Worker struct {
 	failures        int           // of the executor, since a shard was committed
 	drainBy         time.Time     // when the drain's budget is used up; zero before a drain
 	drainBudget     time.Duration // of the drain
-	manifests       map[identity.RunID]record.Manifest
+	runs            map[identity.RunID]runInfo
 	controls        map[identity.RunID]controlSeen
 	lastBusy        time.Time // when the worker last held or received something
 	perShard        int       // items of the last shard loaded
@@ -118,7 +120,7 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 		drain: make(chan struct{}), engineMutex: make(chan struct{}, 1), heartbeatLock: make(chan struct{}, 1),
 		wakeups: newWakeups(len(cfg.queuePickers())),
 		started: now, state: health.Init, held: map[shardKey]*heldShard{}, lastBegun: first, unready: true,
-		manifests: map[identity.RunID]record.Manifest{}, controls: map[identity.RunID]controlSeen{},
+		runs: map[identity.RunID]runInfo{}, controls: map[identity.RunID]controlSeen{},
 		lastBusy: now, perShard: defaultShardItems,
 	}
 }

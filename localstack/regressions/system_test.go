@@ -283,5 +283,5 @@ func prompts(n int) []byte {
 
 // submitter is the submit function, for tests that call it directly.
 func (p *system) submitter() *submit.Submitter {
-	return submit.New(p.ports, p.deploy, cloud.Capabilities{})
+	return submit.New(p.ports, submit.Options{Deployment: p.deploy})
 }

@@ -10,7 +10,6 @@ import (
 	"rollout/events"
 	"rollout/functions/submit"
 	"rollout/shared/blob"
-	"rollout/shared/cloud"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
@@ -137,7 +136,7 @@ func (s *scenario) submit(ctx context.Context) {
 	m.Run = identity.UploadRun("sim", s.files[0].key, m.Inputs[0].Version)
 	s.id = m.Run
 	p := s.start(ctx, "submitter", 0)
-	sub := submit.New(s.ports(p), s.deploy, cloud.Capabilities{})
+	sub := submit.New(s.ports(p), submit.Options{Deployment: s.deploy})
 	for range 1 + s.rand.intN("submissions", 3) {
 		for {
 			err := sub.Create(ctx, m, s.cfg)

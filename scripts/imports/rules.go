@@ -49,6 +49,8 @@ var Rules = []Rule{
 	{Packages: "shared/dialect", Imports: []string{"shared/..."}},
 	{Packages: "shared/input/...", Imports: []string{"shared/..."}},
 	{Packages: "shared/jsonl", Imports: []string{"shared/..."}},
+	// The table of kinds decides, and wires nothing.
+	{Packages: "shared/kind", Imports: []string{"shared/..."}, Except: []string{"shared/host/..."}},
 	{Packages: "shared/listen", Imports: []string{"shared/..."}},
 	{Packages: "shared/observe/...", Imports: []string{"shared/...", "events"}}, // names observability events
 	{Packages: "shared/record", Imports: []string{"shared/..."}},

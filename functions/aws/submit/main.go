@@ -10,6 +10,7 @@ import (
 func main() {
 	lambda.Main("submit", func(s *aws.Stack) any {
 		at := aws.Provider{}.Profile(s.Deployment).Capabilities
-		return lambda.Objects(s.Ports, s.Deployment.Cloud.S3, submit.New(s.Ports, s.Deployment, at).Uploaded)
+		sub := submit.New(s.Ports, submit.Options{Deployment: s.Deployment, At: at})
+		return lambda.Objects(s.Ports, s.Deployment.Cloud.S3, sub.Uploaded)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"rollout/shared/config"
+	"rollout/shared/kind"
 	"rollout/shared/record"
 )
 
@@ -12,13 +13,14 @@ import (
 // training pool, but most never do: workers of an undeclared pool start with the first training run.
 type trainingWorkers struct {
 	once   sync.Once
-	needed chan struct{} // closed when the first training run opens
+	needed chan struct{} // closed when the first run opens that trains
 	ended  chan struct{} // closed when the workers have ended, or will never start
 }
 
 // noteTraining is called for every run that opens.
 func (r *Runtime) noteTraining(m record.Manifest) {
-	if m.Kind == config.KindTrain {
+	k, err := kind.Table{}.Of(m.Kind)
+	if err == nil && k.Executor == config.ExecutorTrain {
 		r.trainingWorkers.once.Do(func() { close(r.trainingWorkers.needed) })
 	}
 }

@@ -1,0 +1,84 @@
+package kind
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	"rollout/shared/config"
+	"rollout/shared/core/identity"
+	"rollout/shared/dialect"
+	"rollout/shared/fault"
+	"rollout/shared/jsonl"
+	"rollout/shared/record"
+)
+
+// batch answers the prompts of its inputs, one item a line.
+func batch() Kind {
+	return Kind{Name: config.KindBatch, Executor: config.ExecutorInfer, Complete: CompletePrompts}
+}
+
+// CompletePrompts is Kind.Complete for inputs of prompts: the pool is the one that
+// serves the config's model, and the dialect that of the first input with a line.
+func CompletePrompts(ctx context.Context, m *record.Manifest, at Site) error {
+	pool, err := poolOf(at.Deployment, m.Config.Model)
+	if err != nil {
+		return err
+	}
+	m.Pool, m.ModelURI = pool.Name, pool.Model
+	revision, err := revisionOf(pool, m.Config.Model)
+	if err != nil {
+		return err
+	}
+	m.ModelID = identity.Model(pool.Model, revision).String()
+	m.Dialect = m.Config.Input.Dialect
+	for _, in := range m.Inputs {
+		head, err := at.Head(ctx, in)
+		if err != nil {
+			return err
+		}
+		if err := jsonl.Sniff(head); err != nil {
+			return fault.Wrap(err, "%s", in.Label())
+		}
+		if m.Dialect == "" && len(head) > 0 {
+			m.Dialect = string(dialect.Detect(head))
+		}
+	}
+	if m.Dialect == "" {
+		m.Dialect = string(dialect.Plain)
+	}
+	return nil
+}
+
+// poolOf returns the pool that serves the model. A config without a model gets the
+// only pool, if there is just one.
+func poolOf(d config.Deployment, m config.Model) (config.Pool, error) {
+	ps := d.InferPools()
+	if m.URI == "" && len(ps) == 1 {
+		return ps[0], nil
+	}
+	var have []string
+	for _, p := range ps {
+		if p.Model == m.URI {
+			return p, nil
+		}
+		have = append(have, p.Model)
+	}
+	if m.URI == "" {
+		return config.Pool{}, &fault.Error{Kind: fault.Invalid, Op: "the config names no model and there are several pools",
+			Remedy: "set model.uri to one of: " + strings.Join(have, ", ")}
+	}
+	return config.Pool{}, &fault.Error{Kind: fault.Invalid, Op: "no pool serves the model " + m.URI,
+		Remedy: "set model.uri to one of: " + strings.Join(have, ", ") + "; or start rollout with --model " + m.URI}
+}
+
+// revisionOf returns the model's revision: that of the pool if it is known,
+// otherwise that of the run's config. Two different ones are Invalid.
+func revisionOf(p config.Pool, m config.Model) (string, error) {
+	if p.Revision != "" && m.Revision != "" && m.Revision != p.Revision {
+		return "", &fault.Error{Kind: fault.Invalid, Remedy: "leave model.revision out, or set it to the one that is served",
+			Err: fmt.Errorf("the pool %s serves the revision %s of %s, not %s", p.Name, p.Revision, p.Model, m.Revision)}
+	}
+	return cmp.Or(p.Revision, m.Revision), nil
+}

@@ -1,0 +1,93 @@
+package kind
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"rollout/shared/blob"
+	"rollout/shared/config"
+	"rollout/shared/core/shard"
+	"rollout/shared/fault"
+	"rollout/shared/record"
+)
+
+// Kind is what differs between kinds of run. The zero value of an optional field
+// is what a batch has. All functions are safe for concurrent use.
+type Kind struct {
+	Name     string // as configs and manifests have it. Example: "batch"
+	Executor string // of the pools that answer its items. Example: config.ExecutorInfer
+
+	// LocalOnly is what to do instead where a cloud manages the machines, in which
+	// no machine of Executor starts; "" if the kind runs there too. Optional.
+	LocalOnly string
+
+	// Complete decides what all readers of a run must agree on, from the run's
+	// config, the site and the head of each input: pool, model and dialect of the
+	// manifest. Its Invalid and Corrupt errors refuse the run. NotFound means that
+	// an input is gone.
+	Complete func(context.Context, *record.Manifest, Site) error
+
+	// Job returns the one line that is planned instead of the run's only input,
+	// whose pinned object is given. Optional: nil plans the lines of the inputs.
+	Job func(record.Manifest, record.Ranges) (record.Job, error)
+
+	// Artifacts completes the summary of an ended run, and publishes the files that
+	// the run has besides completions, errors and summary. Repeating it changes
+	// nothing. Optional.
+	Artifacts func(context.Context, Ended, *record.Summary) error
+	// OneStream has one call write the output files, also where those of large runs
+	// are written in segments. Optional.
+	OneStream bool
+
+	// Trains says that a run is one long item, whose executor reports steps and
+	// saves snapshots. A run of items has rates and suspects instead. Optional.
+	Trains bool
+	// ReadsInput says that the executor itself reads the run's input, and reports
+	// if it is missing or has changed. Optional.
+	ReadsInput bool
+	// Blameless says that holders which vanish make no item a suspect. Optional.
+	Blameless bool
+}
+
+// Site is where a run is submitted to.
+type Site struct {
+	Deployment config.Deployment
+	// Head returns the beginning of an input, unpacked; it is empty if the input
+	// is. NotFound means that this version of the input is gone.
+	Head func(context.Context, record.Input) ([]byte, error)
+}
+
+// Ended is a run whose completions and errors are written.
+type Ended struct {
+	Blobs    blob.Store
+	Manifest record.Manifest
+	Snapshot *shard.Snapshot // the last one of a run that Trains; nil before the first
+}
+
+// Table holds the kinds of run, by name. The zero value holds those that the
+// product has.
+type Table struct{ added []Kind }
+
+// builtin returns the kinds that the product has.
+func builtin() []Kind { return []Kind{batch(), train()} }
+
+// With returns a table that has the kind too.
+func (t Table) With(k Kind) Table {
+	return Table{append(slices.Clip(t.added), k)}
+}
+
+// Of returns the kind of that name. An unknown one is Invalid, with a list of
+// those that exist.
+func (t Table) Of(name string) (Kind, error) {
+	all := append(builtin(), t.added...)
+	var names []string
+	for _, k := range all {
+		if k.Name == name {
+			return k, nil
+		}
+		names = append(names, k.Name)
+	}
+	return Kind{}, &fault.Error{Kind: fault.Invalid, Remedy: "use one of: " + strings.Join(names, ", "),
+		Err: fault.New(fault.Invalid, "the kind of run %q is not known", name)}
+}
