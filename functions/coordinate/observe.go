@@ -47,6 +47,7 @@ func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observe
 		return err
 	}
 	w.Shards, w.Items, w.Complete = p.Shards, p.Items, p.Complete() && p.Problem == ""
+	w.Growing, w.Sources = p.Growing && p.AllMerged(), p.Sources()
 	w.PlanProblem, w.PlanProblemControl = p.Problem, p.Control
 	switch p.ProblemKind {
 	case record.InputChanged:

@@ -76,6 +76,9 @@ func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocke
 		out = append(out, status.Blocker{Code: IsPlanning,
 			Text: fmt.Sprintf("its input is being cut: %d of %d ranges", p.Plan.Merged, p.Plan.Total)})
 	}
+	if st.Growing && st.PlanOutstanding() {
+		out = append(out, status.Blocker{Code: IsPlanning, Text: "its next items are being made from the answers so far"})
+	}
 	if st.Warning != "" {
 		out = append(out, status.Blocker{Code: FrontierBlocked, Text: st.Warning})
 	}

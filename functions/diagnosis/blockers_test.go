@@ -56,6 +56,9 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 			diagnosis.NoInput, "no such archive"},
 		"planning": {func(p *status.Progress) { p.State.Shards = 0; p.Plan.Total = 7 },
 			diagnosis.IsPlanning, "0 of 7 ranges"},
+		"plan that grows": {func(p *status.Progress) {
+			p.State.Complete, p.State.Growing, p.State.Shards, p.Workers[0].Holds = false, true, 4, nil
+		}, diagnosis.IsPlanning, "made from the answers so far"},
 		"no worker": {func(p *status.Progress) { p.Workers = nil }, diagnosis.NoWorker, "pool default is alive"},
 		"workers of other pools only": {func(p *status.Progress) { p.Workers[0].Pool = "other" },
 			diagnosis.NoWorker, "pool default is alive"},

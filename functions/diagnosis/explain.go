@@ -252,6 +252,9 @@ func history(p status.Progress, s status.Status) (out []string) {
 		say("not planned yet")
 	case s.Items.Planned:
 		say("planned: %d items in %d shards", s.Items.Total, s.Shards.Total)
+	case st.Growing:
+		say("planned so far: %d items in %d shards; further ones depend on their answers",
+			s.Items.Total, s.Shards.Total)
 	default:
 		say("planned so far: %d items in %d shards, of %d of %d ranges of its input",
 			s.Items.Total, s.Shards.Total, p.Plan.Merged, p.Plan.Total)

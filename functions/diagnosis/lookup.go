@@ -41,7 +41,7 @@ type itemRef struct {
 
 // parseItemRef parses a reference. A text of neither form, or with a FILE that
 // is not an input of the run, is an id.
-func parseItemRef(m record.Manifest, text string) itemRef {
+func parseItemRef(p status.Progress, text string) itemRef {
 	w := itemRef{text: text}
 	if number, ok := strings.CutPrefix(text, "#"); ok {
 		if n, err := strconv.ParseUint(number, 10, 64); err == nil {
@@ -57,8 +57,12 @@ func parseItemRef(m record.Manifest, text string) itemRef {
 	if err != nil || line == 0 {
 		return w
 	}
-	for k, in := range m.Inputs {
-		names := []string{in.Label(), in.Key, path.Base(in.Label()), path.Base(in.Key)}
+	for k := range inputs(p) {
+		names := []string{p.Manifest.InputName(k)}
+		if k < len(p.Manifest.Inputs) {
+			key := p.Manifest.Inputs[k].Key
+			names = append(names, key, path.Base(names[0]), path.Base(key))
+		}
 		if slices.Contains(names, text[:i]) {
 			w.input, w.line = k, line
 			return w
@@ -66,6 +70,9 @@ func parseItemRef(m record.Manifest, text string) itemRef {
 	}
 	return w
 }
+
+// inputs returns the number of the run's inputs and of what its kind appended.
+func inputs(p status.Progress) int { return max(len(p.Manifest.Inputs), p.Plan.Sources()) }
 
 // find returns the lines that the reference matches, in the order of the input.
 // It finds planned items through the plan. It finds others, and item ids, by
@@ -191,12 +198,12 @@ type matcher func(jsonl.Line, dialect.Place) (hit, over bool)
 // inputs if from is 0, and otherwise only input from, without item indexes.
 func (x *Explainer) scan(ctx context.Context, p status.Progress, from int, match matcher) (out []foundLine, err error) {
 	var item uint64
-	for k := from; k < len(p.Manifest.Inputs); k++ {
+	for k := from; k < inputs(p); k++ {
 		r, err := x.openInput(ctx, p, k)
 		if err != nil {
 			return out, err
 		}
-		found, over, err := scanLines(ctx, r, p.Manifest.Inputs[k].Label(), &item, match)
+		found, over, err := scanLines(ctx, r, p.Manifest.InputName(k), &item, match)
 		out = append(out, found...)
 		if err := errors.Join(err, r.Close()); err != nil || over || from > 0 {
 			return out, err
@@ -242,8 +249,7 @@ func scanLines(ctx context.Context, r io.Reader, file string, item *uint64,
 
 // openInput opens the pinned version of an input, unpacked.
 func (x *Explainer) openInput(ctx context.Context, p status.Progress, k int) (io.ReadCloser, error) {
-	if k < len(p.Plan.Ranges) {
-		src := p.Plan.Ranges[k]
+	if src, ok := p.Plan.Source(p.Manifest.Run, k); ok {
 		return input.OpenPinned(ctx, x.ports.Blobs, src.Key, blob.GetOptions{Version: src.Version})
 	}
 	in := p.Manifest.Inputs[k]

@@ -58,7 +58,7 @@ func (w *writer) start(ctx context.Context, n int) (item uint64, file string, er
 	if err != nil {
 		return 0, "", err
 	}
-	return e.FirstItem + cuts[0].FirstItem, w.manifest.Inputs[e.Input].Label(), nil
+	return e.FirstItem + cuts[0].FirstItem, w.manifest.InputName(e.Input), nil
 }
 
 // copied writes the row of an item that asks the same as an earlier one, its

@@ -323,7 +323,7 @@ func (w *writer) lines(ctx context.Context, e record.IndexEntry, row int, cut sh
 	lines := make([]input.Line, cut.Items)
 	for i := range lines {
 		item := e.FirstItem + cut.FirstItem + uint64(i)
-		lines[i].Place = dialect.Place{Item: item, File: w.manifest.Inputs[e.Input].Label()}
+		lines[i].Place = dialect.Place{Item: item, File: w.manifest.InputName(e.Input)}
 	}
 	return lines, nil
 }

@@ -1,6 +1,7 @@
 // Package plan cuts a run's input into shards.
 //
 //	RunSubmitted ─▶ start ─▶ plan document ─▶ one PlanRange for each range of 64 MiB
+//	                └▶ grow ────────┘
 //	PlanRange    ─▶ cut ─▶ shard table, hash lists, range result
 //	                 └──▶ merge ─▶ index entries, repeats, plan document ─▶ PlanAdvanced
 //
@@ -17,7 +18,14 @@
 //     document by compare-and-swap. Range k can be dispatched once ranges 0 to k
 //     are merged. The call that plans the next range merges it.
 //
-// All objects are create-only and a pure function of the pinned input, so that
+// The plan of a kind that grows gets further ranges later. When all of its items
+// have results, coordinate sends RunSubmitted again. Grow then writes the object that
+// the kind makes of the results of what was planned last, create-only, appends it to
+// the plan document, and asks for its ranges; they are cut and merged like all
+// others. An object without a line completes the plan.
+//
+// All objects are create-only and a pure function of the pinned input and of committed
+// results, so that
 // repeating a step changes nothing. A problem that repeating cannot solve is
 // recorded in the plan document, and coordinate acts on it. The package answers
 // no item, and reads a line no further than its id, or its request where

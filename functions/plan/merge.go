@@ -56,7 +56,7 @@ func (p *Planner) mergeLeased(ctx context.Context, id identity.RunID) error {
 func (p *Planner) mergeable(ctx context.Context, id identity.RunID) (bool, error) {
 	var doc record.Plan
 	_, found, err := host.Load(ctx, p.Docs, record.PlanKey(id), &doc)
-	if err != nil || !found || doc.Complete() {
+	if err != nil || !found || doc.AllMerged() {
 		return false, err
 	}
 	_, err = p.Blobs.Stat(ctx, record.RangeKey(id, doc.Merged), "")
@@ -75,7 +75,7 @@ func (p *Planner) merge(ctx context.Context, id identity.RunID,
 		began := p.Clock.Now()
 		var doc record.Plan
 		rev, found, err := host.Load(ctx, p.Docs, record.PlanKey(id), &doc)
-		if err != nil || !found || doc.Complete() {
+		if err != nil || !found || doc.AllMerged() {
 			return true, err
 		}
 		results, err := p.planned(ctx, id, doc, most)

@@ -68,7 +68,8 @@ func (h *inProgress) end(id identity.RunID) {
 }
 
 // Submitted starts a run's plan or resumes it: it asks for the ranges that are
-// not merged yet, or tells coordinate that the plan is complete.
+// not merged yet, lets a plan grow that may, or tells coordinate that nothing is
+// left to do.
 func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) (err error) {
 	id := identity.RunID(e.Run)
 	ctx, span := p.StartSpan(ctx, time.Time{}, "plan", id)
@@ -92,7 +93,13 @@ func (p *Planner) Submitted(ctx context.Context, e events.RunSubmitted) (err err
 			return err
 		}
 	}
-	if doc.Complete() {
+	if doc.AllMerged() && doc.Growing {
+		if doc, err = p.grow(ctx, m, doc); err != nil {
+			_, err = p.recordProblem(ctx, id, err)
+			return err
+		}
+	}
+	if doc.AllMerged() {
 		return p.Send(ctx, host.CoordinateQueue, events.PlanAdvanced(e))
 	}
 	return p.sendRanges(ctx, id, doc)
@@ -129,9 +136,13 @@ func (p *Planner) startOnce(ctx context.Context, m record.Manifest) (doc record.
 // start writes the plan document, which lists the ranges, and clears an earlier
 // problem.
 func (p *Planner) start(ctx context.Context, m record.Manifest) (record.Plan, error) {
-	fresh := record.Plan{Schema: record.Schema}
+	k, err := p.opts.Kinds.Of(m.Kind)
+	if err != nil {
+		return record.Plan{}, err
+	}
+	fresh := record.Plan{Schema: record.Schema, Growing: k.Grow != nil}
 	for i, in := range m.Inputs {
-		src, err := p.source(ctx, m, i)
+		src, err := p.source(ctx, m, k, i)
 		if err != nil {
 			return p.recordProblem(ctx, m.Run, fault.Wrap(err, "%s", in.Label()))
 		}
@@ -184,7 +195,7 @@ func (p *Planner) recordProblem(ctx context.Context, id identity.RunID, why erro
 
 // source pins the object that is planned for input i: the input itself, its
 // unpacked copy, or the job that the run's kind makes of it.
-func (p *Planner) source(ctx context.Context, m record.Manifest, i int) (record.Ranges, error) {
+func (p *Planner) source(ctx context.Context, m record.Manifest, k kind.Kind, i int) (record.Ranges, error) {
 	in := m.Inputs[i]
 	key, version, size := in.Key, in.Version, in.Size
 	if in.Packed != "" {
@@ -201,10 +212,6 @@ func (p *Planner) source(ctx context.Context, m record.Manifest, i int) (record.
 			return record.Ranges{}, err
 		}
 		r.Close()
-	}
-	k, err := p.opts.Kinds.Of(m.Kind)
-	if err != nil {
-		return record.Ranges{}, err
 	}
 	src := record.Ranges{Key: key, Version: version, Size: size, Count: record.RangeCount(size)}
 	if k.Job != nil {

@@ -43,8 +43,8 @@ func (p *Planner) CutRange(ctx context.Context, e events.PlanRange) (err error) 
 	if !ok {
 		return fault.New(fault.Invalid, "plan of run %s has no range %d", id, e.Range)
 	}
-	c := cut{planner: p, manifest: m, rng: e.Range, input: in, source: doc.Ranges[in],
-		offset: offset, limit: limit}
+	src, _ := doc.Source(id, in) // the plan locates ranges of its sources only
+	c := cut{planner: p, manifest: m, rng: e.Range, input: in, source: src, offset: offset, limit: limit}
 	if err := c.runWithin(ctx); err != nil {
 		_, err := p.recordProblem(ctx, id, err)
 		return err
@@ -74,7 +74,7 @@ func (c *cut) runWithin(ctx context.Context) error {
 	defer cancel()
 	err := c.run(within)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
-		return slowLine(c.manifest.Inputs[c.input].Label(), c.planner.Clock.Now().Sub(began), c.next)
+		return slowLine(c.manifest.InputName(c.input), c.planner.Clock.Now().Sub(began), c.next)
 	}
 	return err
 }

@@ -162,7 +162,7 @@ func due(s run.State, now time.Time) string {
 		if old {
 			return "finalize is outstanding"
 		}
-	case !s.Complete && old && s.Phase != run.Paused && s.Phase != run.Interrupted:
+	case s.PlanOutstanding() && old && s.Phase != run.Paused && s.Phase != run.Interrupted:
 		return "plan is outstanding"
 	case len(s.Effects) > 0 && old:
 		return "effects are outstanding"

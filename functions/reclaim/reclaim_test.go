@@ -333,11 +333,18 @@ func TestCoordinateIsWokenForOverdueRuns(t *testing.T) {
 		s.Deadline = now
 		return s
 	}
+	growing := func(shards int) run.State {
+		s := saved(run.Running, 3)
+		s.Complete, s.Growing, s.Shards = false, true, shards
+		return s
+	}
 	for name, c := range map[string]struct {
 		s    run.State
 		want string
 	}{
 		"running":                    {saved(run.Running, 60), ""},
+		"growing, with open shards":  {growing(2), ""},
+		"growing, all shards done":   {growing(0), "plan is outstanding"},
 		"pausing":                    {saved(run.Pausing, 0), "stopping"},
 		"ending":                     {saved(run.Ending, 0), "stopping"},
 		"paused":                     {run.State{Phase: run.Paused, SavedAt: now.Add(-time.Hour)}, ""},

@@ -176,6 +176,9 @@ func Of(p Progress, now time.Time) Status {
 	if m.Refused != "" {
 		s.Phase, s.Message, s.EndedAt = run.Failed, m.Refused, timeOrNil(m.CreatedAt)
 	}
+	if st.Phase == run.Finalizing || st.Phase.Ended() { // the end leaves out what the plan gets after it
+		s.Items.Total, s.Shards.Total = st.Items, st.Shards
+	}
 	w := heldBy(m.Run, p.Workers)
 	if !s.Phase.Ended() { // the last heartbeats of workers may still name shards of an ended run
 		s.Shards.Running, s.Items.Uncommitted, s.LastRowAt = w.shards, w.rows+p.CheckpointedRows, timeOrNil(w.rowAt)

@@ -178,6 +178,10 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 		return &fault.Error{Kind: fault.Invalid, Remedy: k.LocalOnly,
 			Err: fault.New(fault.Invalid, "a run of kind %q can't run in a cloud in this version", k.Name)}
 	}
+	if k.Grow != nil && m.Config.Dedupe.Enabled {
+		return &fault.Error{Kind: fault.Invalid, Remedy: "remove dedupe.enabled",
+			Err: fault.New(fault.Invalid, "a run of kind %q asks every request: later ones depend on each answer", k.Name)}
+	}
 	return k.Complete(ctx, m, kind.Site{Deployment: s.opts.Deployment, Head: s.head})
 }
 

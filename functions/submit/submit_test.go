@@ -17,6 +17,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
+	"rollout/shared/kind"
 	"rollout/shared/record"
 )
 
@@ -346,5 +347,24 @@ func TestRunOfAnUnknownKindIsRefusedByName(t *testing.T) {
 	m := d.upload("prompts/x.jsonl", prompt)
 	if want := `the kind of run "rollout" is not known (use one of: batch, train)`; !strings.Contains(m.Refused, want) {
 		t.Errorf("refused with %q, want %q", m.Refused, want)
+	}
+}
+
+func TestDedupeOfAGrowingRunIsRefused(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	d.deploy.Defaults.Kind = "grows"
+	grows := kind.Kind{Name: "grows", Complete: kind.CompletePrompts,
+		Grow: func(context.Context, kind.Growth, io.Writer) error { return nil }}
+	o := submit.Options{Deployment: d.deploy, Kinds: kind.Table{}.With(grows)}
+	for key, want := range map[string]string{"prompts/x.jsonl": "", "prompts/y.jsonl": "remove dedupe.enabled"} {
+		o.Deployment.Defaults.Dedupe.Enabled = want != ""
+		e := d.put(key, prompt)
+		if err := submit.New(d.Ports, o).Uploaded(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+		if m := d.manifest(e); m.Kind != "grows" || (m.Refused == "") != (want == "") || !strings.Contains(m.Refused, want) {
+			t.Errorf("%s: %+v", key, m)
+		}
 	}
 }

@@ -29,7 +29,9 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 	}
 	var index, copies uint64
 	asked := originals{}
-	for _, f := range s.files {
+	answers, from := left.out, 0 // from is the first answer of the round
+	for k := 0; k < len(s.files); k++ {
+		f := s.files[k]
 		for _, l := range f.lines {
 			it := item{line: l, original: s.originalOf(asked, l, index),
 				place: dialect.Place{Item: index, File: f.key, Line: uint64(l.number)}}
@@ -39,7 +41,15 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 			s.checkItem(ctx, it, st, &left)
 			index++
 		}
+		if k+1 >= s.inputs { // the round is over
+			to := len(answers) - len(left.out)
+			if f := s.appended(k+1, answers[from:to], index, st); len(f.lines) > 0 {
+				s.files = append(s.files, f)
+			}
+			from = to
+		}
 	}
+	s.checkMadeFrom(ctx)
 	if len(left.out)+len(left.errs) > 0 {
 		s.audit.breakf("I1: %d output rows and %d error rows belong to no item", len(left.out), len(left.errs))
 	}

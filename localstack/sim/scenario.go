@@ -9,6 +9,7 @@ import (
 
 	"rollout/events"
 	"rollout/functions/submit"
+	"rollout/localstack/rounds"
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
@@ -23,7 +24,8 @@ import (
 type scenario struct {
 	*world
 	id     identity.RunID
-	files  []file
+	files  []file // the inputs and, once the run is checked, what was appended
+	inputs int
 	cfg    config.Run
 	action action
 }
@@ -71,21 +73,26 @@ func (w *world) write() *scenario {
 	case failsFast:
 		s.cfg.Limits.FailFast = true
 	}
-	if s.rand.intN("dedupe", 3) == 0 {
+	lines, most := 120, 3
+	if s.rounds > 0 {
+		s.cfg.Kind, lines, most = rounds.Name, 40, 2
+	}
+	if s.rounds == 0 && s.rand.intN("dedupe", 3) == 0 {
 		s.cfg.Dedupe = config.Dedupe{Enabled: true, Sampled: true}
 	}
 	ids := map[string]bool{}
-	for f := range 1 + w.rand.intN("files", 3) {
-		s.files = append(s.files, w.file(fmt.Sprintf("prompts/%d.jsonl", f), ids))
+	for f := range 1 + w.rand.intN("files", most) {
+		s.files = append(s.files, w.file(fmt.Sprintf("prompts/%d.jsonl", f), lines, ids))
 	}
+	s.inputs = len(s.files)
 	return s
 }
 
 // file draws one file with all kinds of lines.
-func (w *world) file(key string, ids map[string]bool) file {
+func (w *world) file(key string, lines int, ids map[string]bool) file {
 	f := file{key: key}
 	var b bytes.Buffer
-	for n := range w.rand.intN("lines", 120) {
+	for n := range w.rand.intN("lines", lines) {
 		l := line{number: n + 1}
 		if w.rand.chance("poison", w.poison.share()) {
 			l.class = fault.Poison
@@ -136,7 +143,7 @@ func (s *scenario) submit(ctx context.Context) {
 	m.Run = identity.UploadRun("sim", s.files[0].key, m.Inputs[0].Version)
 	s.id = m.Run
 	p := s.start(ctx, "submitter", 0)
-	sub := submit.New(s.ports(p), submit.Options{Deployment: s.deploy})
+	sub := submit.New(s.ports(p), submit.Options{Deployment: s.deploy, Kinds: s.kinds()})
 	for range 1 + s.rand.intN("submissions", 3) {
 		for {
 			err := sub.Create(ctx, m, s.cfg)

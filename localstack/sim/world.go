@@ -59,6 +59,7 @@ type world struct {
 	poison      poison
 	server      server
 	segmented   bool // output files are written in segments
+	rounds      int  // of a run whose plan grows; 0 for a batch
 
 	bucket    *memory.Bucket
 	docs      *memory.Documents
@@ -82,6 +83,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 	w.audit = newAudit(w)
 	w.poison = w.drawPoison()
 	w.segmented = r.intN("segmented", 3) == 0
+	w.rounds = w.drawRounds()
 	level := func(label string, highest float64) float64 { // 0 in a third of all worlds
 		return highest * float64(r.intN(label, 3)) / 2
 	}
@@ -134,7 +136,7 @@ func (w *world) restartLoop(ctx context.Context, name string, run func(p *proces
 // runFunctions runs all functions in one process, and restarts it.
 func (w *world) runFunctions(ctx context.Context, name string) {
 	w.restartLoop(ctx, name, func(p *process) {
-		s := inprocess.New(w.ports(p), inprocess.Config{Deployment: w.deploy, Segments: w.segments(p)})
+		s := inprocess.New(w.ports(p), inprocess.Config{Deployment: w.deploy, Segments: w.segments(p), Kinds: w.kinds()})
 		_ = s.Run(p.ctx) // it ends only with its process
 	})
 }
@@ -169,7 +171,7 @@ func (w *world) runWorkers(ctx context.Context, name string) {
 		wk := worker.New(ports, worker.Config{ID: p.name, Pool: "default", Engine: engine, Timings: w.timings,
 			InFlight:           1 + w.rand.intN("in flight/"+name, 16),
 			CheckpointInterval: w.rand.duration("checkpoint/"+name, time.Second, 20*time.Second),
-			Drain:              5 * time.Second, Grace: 3 * time.Second},
+			Drain:              5 * time.Second, Grace: 3 * time.Second, Kinds: w.kinds()},
 			input.NewIndex(ports.Blobs, ports.Docs), exec)
 		var disturbance sync.WaitGroup
 		if w.faultsOn() && w.rand.chance("fate/"+name, 0.5) {

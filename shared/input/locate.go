@@ -1,6 +1,7 @@
 package input
 
 import (
+	"cmp"
 	"context"
 	"sort"
 
@@ -34,22 +35,20 @@ func (x *Index) LocateItem(ctx context.Context, run identity.RunID, item uint64)
 	})
 }
 
-// LocateLine returns the shard that holds a line of an input. Lines are counted
+// LocateLine returns the shard that holds a line of an input, or of what was
+// appended. Lines are counted
 // from 1, blank ones included. It returns NotFound if the line is not planned, or
 // not planned yet.
 func (x *Index) LocateLine(ctx context.Context, run identity.RunID, input int, line uint64) (Location, error) {
 	n := line - 1
 	return x.inPlan(ctx, run, func(p record.Plan) (Location, error) {
-		first := 0
-		for _, r := range p.Ranges[:min(input, len(p.Ranges))] {
-			first += r.Count
-		}
-		last := first
-		if input < len(p.Ranges) {
-			last = min(p.Merged, first+p.Ranges[input].Count)
-		}
-		return x.locate(ctx, run, first, last, target{
-			compare: func(e record.IndexEntry) int { return compareToRange(n, e.FirstLine, e.Lines) },
+		return x.locate(ctx, run, 0, p.Merged, target{
+			compare: func(e record.IndexEntry) int {
+				if e.Input != input {
+					return cmp.Compare(input, e.Input)
+				}
+				return compareToRange(n, e.FirstLine, e.Lines)
+			},
 			reached: func(e record.IndexEntry, c shardtable.Row) bool { return n >= e.FirstLine+c.FirstLine },
 		})
 	})

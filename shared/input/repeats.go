@@ -60,13 +60,9 @@ func (x *Index) place(ctx context.Context, m record.Manifest, p shardtable.Place
 	if err != nil {
 		return dialect.Place{}, err
 	}
-	if e.Input < 0 || e.Input >= len(m.Inputs) {
-		return dialect.Place{}, fault.New(fault.Corrupt, "range %d of run %s names input %d of %d",
-			p.Range, m.Run, e.Input, len(m.Inputs))
-	}
 	return dialect.Place{
 		Item: e.FirstItem + uint64(p.Item),
-		File: m.Inputs[e.Input].Label(),
+		File: m.InputName(e.Input),
 		Line: e.FirstLine + uint64(p.Line) + 1,
 	}, nil
 }

@@ -49,11 +49,11 @@ func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) 
 	if err != nil {
 		return Shard{}, err
 	}
-	if e.Input < 0 || e.Input >= len(p.Ranges) || e.Input >= len(m.Inputs) {
+	src, ok := p.Source(m.Run, e.Input)
+	if missing := e.Input >= len(m.Inputs) && e.Input < len(p.Ranges); !ok || missing {
 		return Shard{}, fault.New(fault.Corrupt, "range %d of run %s names input %d of %d",
-			rng, m.Run, e.Input, len(p.Ranges))
+			rng, m.Run, e.Input, p.Sources())
 	}
-	src := p.Ranges[e.Input]
 	r, err := OpenPinned(ctx, x.blobs, src.Key,
 		blob.GetOptions{Version: src.Version, Offset: int64(cut.Offset), Length: int64(cut.Length)})
 	if err != nil {
@@ -61,7 +61,7 @@ func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) 
 	}
 	defer r.Close()
 	s := Shard{FirstItem: e.FirstItem + cut.FirstItem, Lines: make([]Line, 0, cut.Items)}
-	file := m.Inputs[e.Input].Label()
+	file := m.InputName(e.Input)
 	from, err := openLines(r, cut)
 	if err != nil {
 		return Shard{}, fault.Wrap(err, "read %s", src.Key)

@@ -2,6 +2,8 @@ package kind
 
 import (
 	"context"
+	"io"
+	"iter"
 	"slices"
 	"strings"
 
@@ -32,6 +34,13 @@ type Kind struct {
 	// whose pinned object is given. Optional: nil plans the lines of the inputs.
 	Job func(record.Manifest, record.Ranges) (record.Job, error)
 
+	// Grow writes the lines that are planned next, behind all that is planned so far,
+	// once every item so far has its result. Without a line it completes the plan.
+	// What it writes may depend on its arguments alone: it is called again after a
+	// crash, and what was written first stands. Its Invalid and Corrupt errors end
+	// the run. Optional: nil plans the inputs and no more.
+	Grow func(context.Context, Growth, io.Writer) error
+
 	// Artifacts completes the summary of an ended run, and publishes the files that
 	// the run has besides completions, errors and summary. Repeating it changes
 	// nothing. Optional.
@@ -56,6 +65,16 @@ type Site struct {
 	// Head returns the beginning of an input, unpacked; it is empty if the input
 	// is. NotFound means that this version of the input is gone.
 	Head func(context.Context, record.Input) ([]byte, error)
+}
+
+// Growth is a run whose planned items all have results, for Kind.Grow.
+type Growth struct {
+	Manifest record.Manifest
+	Input    int // the number of what is to be written: behind the run's inputs
+	// Answers yields the output rows of what was planned last, which is all inputs or
+	// what Grow wrote before, in the order of its items. It ends with an error that
+	// Grow must return. The caller may keep the rows.
+	Answers iter.Seq2[[]byte, error]
 }
 
 // Ended is a run whose completions and errors are written.

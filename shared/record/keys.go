@@ -38,6 +38,12 @@ func UnpackedKey(r identity.RunID, input int) string {
 	return fmt.Sprintf("%s%s/input/%06d", WorkPrefix, r, input)
 }
 
+// AppendedKey returns the key of an object that a run's kind appended to the plan,
+// by its number behind the run's inputs.
+func AppendedKey(r identity.RunID, input int) string {
+	return fmt.Sprintf("%s%s/range/%06d", WorkPrefix, r, input)
+}
+
 // JobKey returns the key of a training's Job.
 func JobKey(r identity.RunID) string { return fmt.Sprintf("%s%s/input/job.jsonl", WorkPrefix, r) }
 

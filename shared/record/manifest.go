@@ -1,6 +1,7 @@
 package record
 
 import (
+	"fmt"
 	"time"
 
 	"rollout/shared/config"
@@ -41,6 +42,15 @@ func (i Input) Label() string {
 		return i.Name
 	}
 	return i.Key
+}
+
+// InputName returns the name of an input for users: that of an input object or, for
+// what the run's kind appended, one such as "range 3".
+func (m Manifest) InputName(input int) string {
+	if input >= 0 && input < len(m.Inputs) {
+		return m.Inputs[input].Label()
+	}
+	return fmt.Sprintf("range %d", input)
 }
 
 // Desired is the desired state of a run. Example: "pause".

@@ -3,6 +3,7 @@ package record
 import (
 	"time"
 
+	"rollout/shared/core/identity"
 	"rollout/shared/shardtable"
 )
 
@@ -20,16 +21,61 @@ type Plan struct {
 	Control     uint64      `json:"control,omitempty"`  // the control sequence under which Problem occurred
 	IDs         []Hashes    `json:"ids,omitempty"`      // of the explicit ids in the merged ranges
 	Requests    []Hashes    `json:"requests,omitempty"` // of their requests, in a run with config.Dedupe
+	// Growing says that the run's kind may append ranges. Appended are those of the
+	// last appended object; nil before the first.
+	Growing  bool      `json:"growing,omitempty"`
+	Appended *Appended `json:"appended,omitempty"`
 }
 
-// Complete reports whether every range is in the index.
-func (p Plan) Complete() bool { return p.Merged == p.Total }
+// AllMerged reports whether every range that is planned so far is in the index.
+func (p Plan) AllMerged() bool { return p.Merged == p.Total }
+
+// Complete reports whether every range is in the index, and none will be appended.
+func (p Plan) Complete() bool { return p.AllMerged() && !p.Growing }
+
+// Sources returns the number of objects whose ranges the plan has: the inputs of
+// the run, and what was appended.
+func (p Plan) Sources() int {
+	if p.Appended != nil {
+		return p.Appended.Input + 1
+	}
+	return len(p.Ranges)
+}
+
+// LastFirst returns the first range of what was planned last: of all inputs of the
+// run, or of the last appended object.
+func (p Plan) LastFirst() int {
+	if p.Appended != nil {
+		return p.Appended.First
+	}
+	return 0
+}
+
+// Source returns the object of an input. An appended one is immutable, and has no
+// version unless it is the last. ok is false if the plan has no such input.
+func (p Plan) Source(run identity.RunID, input int) (src Ranges, ok bool) {
+	switch {
+	case input < 0 || input >= p.Sources():
+		return Ranges{}, false
+	case input < len(p.Ranges):
+		return p.Ranges[input], true
+	case input == p.Appended.Input:
+		return p.Appended.Ranges, true
+	}
+	return Ranges{Key: AppendedKey(run, input)}, true
+}
 
 // Locate returns the input and the byte range [offset, limit) of range k. Ranges
-// are numbered over all inputs. ok is false if range k does not exist.
+// are numbered over all inputs, and then over what was appended. ok is false if
+// range k does not exist, or belongs to an object that was appended before the
+// last one.
 func (p Plan) Locate(k int) (input int, offset, limit int64, ok bool) {
 	if k < 0 {
 		return 0, 0, 0, false
+	}
+	if a := p.Appended; a != nil && k >= a.First {
+		offset = int64(k-a.First) * RangeSize
+		return a.Input, offset, min(offset+RangeSize, a.Size), k-a.First < a.Count
 	}
 	for i, r := range p.Ranges {
 		if k < r.Count {
@@ -48,6 +94,16 @@ type Ranges struct {
 	Version string `json:"version"`
 	Size    int64  `json:"size"`
 	Count   int    `json:"count"`
+}
+
+// Appended are the ranges of an object that the run's kind appended. The object is
+// at AppendedKey, create-only, and a function of the results that it was made from.
+type Appended struct {
+	Ranges
+	Input int `json:"input"` // its number, behind the inputs of the run
+	First int `json:"first"` // its first range
+	// MadeFrom is the digest of the results' digests, in the order of their shards.
+	MadeFrom string `json:"made_from"`
 }
 
 // RangeSize is how many bytes of an input one planning task reads.

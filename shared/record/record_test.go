@@ -89,6 +89,32 @@ func TestLocateCoversEveryByteOnce(t *testing.T) {
 	})
 }
 
+// Only the ranges of the last appended object are still to be cut.
+func TestLocateFindsTheRangesOfTheInputsAndOfWhatWasAppendedLast(t *testing.T) {
+	t.Parallel()
+	const size = RangeSize + 7
+	p := Plan{Ranges: []Ranges{{Size: size, Count: 2}, {Size: 1, Count: 1}}, Total: 9,
+		Appended: &Appended{Ranges: Ranges{Size: size, Count: 2}, Input: 4, First: 7}}
+	type place struct {
+		input         int
+		offset, limit int64
+	}
+	want := map[int]place{0: {0, 0, RangeSize}, 1: {0, RangeSize, size}, 2: {1, 0, 1}, 7: {4, 0, RangeSize},
+		8: {4, RangeSize, size}}
+	for k := -1; k <= 10; k++ {
+		in, offset, limit, ok := p.Locate(k)
+		if w, known := want[k]; ok != known || ok && w != (place{in, offset, limit}) {
+			t.Errorf("range %d: input %d, [%d, %d), %v; want %+v", k, in, offset, limit, ok, w)
+		}
+	}
+	if p.Sources() != 5 || p.LastFirst() != 7 {
+		t.Errorf("%d sources, the last from range %d", p.Sources(), p.LastFirst())
+	}
+	if _, ok := p.Source(run, 5); ok {
+		t.Error("it has a sixth source")
+	}
+}
+
 func TestRangeCount(t *testing.T) {
 	t.Parallel()
 	for size, want := range map[int64]int{
@@ -124,6 +150,11 @@ func TestJSON(t *testing.T) {
 			`{"schema":1,"ranges":[{"key":"k","version":"v","size":9,"count":1}],"total":2,"merged":1,"shards":3,` +
 				`"items":4,"lines":5,"problem":"p","trouble":"missing","control":6,` +
 				`"ids":[{"from":0,"to":8,"count":9}],"requests":[{"from":8,"to":9,"count":7}]}`},
+		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1}}, Total: 4, Growing: true,
+			Appended: &Appended{Ranges: Ranges{"a", "w", 8, 2}, Input: 5, First: 2, MadeFrom: "d"}},
+			`{"schema":1,"ranges":[{"key":"k","version":"v","size":9,"count":1}],"total":4,"merged":0,"shards":0,` +
+				`"items":0,"lines":0,"growing":true,` +
+				`"appended":{"key":"a","version":"w","size":8,"count":2,"input":5,"first":2,"made_from":"d"}}`},
 		{RangeResult{1, 2, 3, 4, 5}, `{"shards":1,"items":2,"lines":3,"ids":4,"requests":5}`},
 		{IndexEntry{1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
 			`{"range":1,"input":2,"first_shard":3,"shards":4,"first_item":5,"items":6,"first_line":7,"lines":8,` +

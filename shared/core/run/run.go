@@ -108,6 +108,11 @@ type State struct {
 	Shards   int    `json:"shards"` // planned so far
 	Items    uint64 `json:"items"`
 	Complete bool   `json:"complete"` // planning has finished
+	// Growing says that all that is planned so far is merged, and that more may be
+	// appended. GrowthAsked is the number of source objects that the plan had when it
+	// was last asked to grow.
+	Growing     bool `json:"growing,omitempty"`
+	GrowthAsked int  `json:"growth,omitempty"`
 
 	NextShard      int               `json:"next"`             // the first shard that was never sent
 	FrozenFrontier int               `json:"frozen,omitempty"` // NextShard when the end began
@@ -195,6 +200,8 @@ type Observed struct {
 	Shards         int
 	Items          uint64
 	Complete       bool   // planning has finished
+	Growing        bool   // all of it is merged, and more may be appended
+	Sources        int    // the objects that it has ranges of
 	PlanProblem    string // why planning cannot continue; "" if it can
 	PlanProblemEnd Reason // why the run must end because of the problem; "" to pause it
 	// PlanProblemControl is the control sequence under which planning met the

@@ -37,6 +37,7 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 			d.Retries = 0
 		}
 		d.Shards, d.Items, d.Complete = max(d.Shards, w.Shards), max(d.Items, w.Items), d.Complete || w.Complete
+		d.Growing = w.Growing && !d.Complete
 	}
 	for _, e := range events {
 		if !d.take(e) {
@@ -299,7 +300,7 @@ func (d *decider) settleEnding() {
 		return
 	}
 	// While planning continues, wait: its items belong to the run too.
-	if d.Complete || d.world.PlanProblem != "" {
+	if d.Complete || d.Growing || d.world.PlanProblem != "" {
 		d.Phase, d.Retries = Finalizing, 0
 		d.effect(Effect{Kind: Finalize})
 	}
@@ -310,10 +311,10 @@ func (d *decider) settleEnding() {
 // without this delay it and coordinate could feed each other (I8).
 const planSilence = 2 * time.Minute
 
-// requestPlan asks planning to continue after a resume, and when it was silent for
-// planSilence. before is the time of the run's last step.
+// requestPlan asks planning to continue after a resume, when it was silent for
+// planSilence, and when the plan may grow. before is the time of the run's last step.
 func (d *decider) requestPlan(before time.Time) {
-	if d.Complete || !d.Phase.dispatches() && d.Phase != Ending {
+	if !d.PlanOutstanding() || !d.Phase.dispatches() && d.Phase != Ending {
 		return
 	}
 	silent := !before.IsZero() && d.now.Sub(before) >= planSilence
@@ -323,7 +324,7 @@ func (d *decider) requestPlan(before time.Time) {
 	case d.retryOutstanding && silent:
 		d.Retries++
 	}
-	if d.resumed || d.retryOutstanding && silent {
+	if grows := d.growthDue(); grows || d.resumed || d.retryOutstanding && silent {
 		d.effect(Effect{Kind: Replan})
 	}
 }

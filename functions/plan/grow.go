@@ -1,0 +1,218 @@
+package plan
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"iter"
+
+	"rollout/shared/blob"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
+	"rollout/shared/document"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/input"
+	"rollout/shared/kind"
+	"rollout/shared/observe"
+	"rollout/shared/record"
+)
+
+// grow appends what the run's kind makes of the last results to a plan whose ranges
+// are all merged, or completes the plan. It returns the plan as it is if items have
+// no result yet, the run ends, or another call lets it grow. It may be called at any
+// time, and repeated.
+func (p *Planner) grow(ctx context.Context, m record.Manifest, doc record.Plan) (record.Plan, error) {
+	due, err := p.growthDue(ctx, m.Run, doc)
+	if err != nil || !due {
+		return doc, err
+	}
+	release, ok, err := p.acquireLease(ctx, m.Run, &p.starting)
+	if err != nil || !ok {
+		return doc, err
+	}
+	defer release()
+	from, err := p.lastResults(ctx, m.Run, doc)
+	if err != nil {
+		return doc, err
+	}
+	next, err := p.appended(ctx, m, doc, from)
+	if err != nil {
+		return doc, fault.Wrap(err, "append to the plan of run %s", m.Run)
+	}
+	change := func(cur record.Plan, _ bool) (record.Plan, bool, error) {
+		if cur.Sources() != next.Input || !cur.AllMerged() || !cur.Growing {
+			return cur, false, nil // another call was faster
+		}
+		if next.Size == 0 {
+			cur.Growing = false
+			return cur, true, nil
+		}
+		cur.Appended, cur.Total = &next, cur.Total+next.Count
+		return cur, true, nil
+	}
+	return host.Update(ctx, p.Docs, record.PlanKey(m.Run), change)
+}
+
+// growthDue reports whether coordinate has seen that all shards of the plan are done,
+// and the run does not end.
+func (p *Planner) growthDue(ctx context.Context, id identity.RunID, doc record.Plan) (bool, error) {
+	s := run.New(id)
+	if _, _, err := host.Load(ctx, p.Docs, record.CoordinatorKey(id), &s); err != nil {
+		return false, err
+	}
+	ends := s.Phase == run.Ending || s.Phase == run.Finalizing || s.Phase.Ended()
+	return !ends && s.Done.Frontier() >= doc.Shards, nil
+}
+
+// appended returns the object that follows the plan's last one, and creates it unless
+// it exists. An object that exists is the result of an earlier call with the same
+// results, and stands.
+func (p *Planner) appended(ctx context.Context, m record.Manifest, doc record.Plan,
+	from results) (next record.Appended, err error) {
+	next.Input, next.First = doc.Sources(), doc.Total
+	next.Key = record.AppendedKey(m.Run, next.Input)
+	if next.MadeFrom, err = from.digest(ctx); err != nil {
+		return next, err
+	}
+	info, err := p.Blobs.Stat(ctx, next.Key, "")
+	if fault.Is(err, fault.NotFound) {
+		k, kindErr := p.opts.Kinds.Of(m.Kind)
+		if kindErr != nil {
+			return next, kindErr
+		}
+		g := kind.Growth{Manifest: m, Input: next.Input, Answers: from.answers(ctx)}
+		if err := p.stream(ctx, next.Key, func(w io.Writer) error { return k.Grow(ctx, g, w) }); err != nil {
+			return next, err
+		}
+		info, err = p.Blobs.Stat(ctx, next.Key, "")
+	}
+	if err != nil {
+		return next, err
+	}
+	next.Version, next.Size, next.Count = info.Version, info.Size, record.RangeCount(info.Size)
+	p.Log.InfoContext(ctx, "plan grows", observe.KeyRun, m.Run, "input", next.Input, "bytes", next.Size)
+	return next, nil
+}
+
+// results are the results of the shards from lo to hi of a run, which are all done.
+type results struct {
+	*Planner
+	run    identity.RunID
+	lo, hi int
+}
+
+// lastResults returns the results of what was planned last.
+func (p *Planner) lastResults(ctx context.Context, id identity.RunID, doc record.Plan) (results, error) {
+	r := results{Planner: p, run: id, lo: doc.Shards, hi: doc.Shards}
+	first := doc.LastFirst()
+	if first == doc.Merged { // an input without a line has no range
+		return r, nil
+	}
+	var e record.IndexEntry
+	err := input.ReadJSON(ctx, p.Blobs, record.IndexKey(id, first), &e)
+	if fault.Is(err, fault.NotFound) {
+		err = fault.WithKind(fault.Corrupt, err, "the index of a merged range is missing")
+	}
+	r.lo = e.FirstShard
+	return r, err
+}
+
+// docs yields the documents of the shards, in their order.
+func (r results) docs(ctx context.Context) iter.Seq2[shard.Doc, error] {
+	return func(yield func(shard.Doc, error) bool) {
+		for lo := r.lo; lo < r.hi; lo += document.MaxKeys {
+			var keys []string
+			for n := lo; n < min(lo+document.MaxKeys, r.hi); n++ {
+				keys = append(keys, identity.ShardKey(r.run, n))
+			}
+			docs, err := r.Docs.GetMany(ctx, keys)
+			if err != nil {
+				yield(shard.Doc{}, err)
+				return
+			}
+			for _, raw := range docs {
+				d, err := committed(raw)
+				if !yield(d, err) || err != nil {
+					return
+				}
+			}
+		}
+	}
+}
+
+// committed decodes the document of a shard that has a result.
+func committed(raw document.Doc) (d shard.Doc, err error) {
+	if raw.Revision != "" {
+		err = record.Decode(raw.Value, &d, "document "+raw.Key)
+	}
+	if err == nil && (d.State != shard.Done || d.Result == nil) {
+		err = fault.New(fault.Unavailable, "the shard of document %s has no result", raw.Key)
+	}
+	return d, err
+}
+
+// digest returns the digest of the digests of all results, in hex.
+func (r results) digest(ctx context.Context) (string, error) {
+	h := identity.NewHasher()
+	for d, err := range r.docs(ctx) {
+		if err != nil {
+			return "", err
+		}
+		h.Write([]byte(d.Result.Digest))
+	}
+	return h.Sum().String(), nil
+}
+
+// answers yields the output rows of all results, in the order of the items.
+func (r results) answers(ctx context.Context) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		for d, err := range r.docs(ctx) {
+			if err == nil {
+				more := true
+				if more, err = r.rows(ctx, d, yield); err == nil && !more {
+					return
+				}
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+		}
+	}
+}
+
+// rows yields the output rows of one result, and then checks that the result is what
+// was committed. more is false if the caller wants no further row.
+func (r results) rows(ctx context.Context, d shard.Doc, yield func([]byte, error) bool) (more bool, err error) {
+	ref := *d.Result
+	body, _, err := r.Blobs.Get(ctx, ref.Key, blob.GetOptions{})
+	if err != nil {
+		return false, fault.Wrap(err, "read result %s", ref.Key)
+	}
+	defer body.Close()
+	h := identity.NewHasher()
+	all := io.TeeReader(io.LimitReader(body, ref.Length), h)
+	lines := bufio.NewReaderSize(io.LimitReader(all, d.OutputLen), 64<<10)
+	for {
+		row, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) && len(row) == 0 {
+			break
+		}
+		if err != nil {
+			return false, fault.Wrap(err, "read result %s", ref.Key)
+		}
+		if !yield(row, nil) {
+			return false, nil
+		}
+	}
+	if _, err := io.Copy(io.Discard, all); err != nil {
+		return false, fault.Wrap(err, "read result %s", ref.Key)
+	}
+	if h.Sum().String() != ref.Digest {
+		return false, fault.New(fault.Corrupt, "result %s does not have the digest that its shard names", ref.Key)
+	}
+	return true, nil
+}
