@@ -41,19 +41,38 @@ type Answer struct {
 	Text         string
 	FinishReason string          // "stop", "length", "tool_calls", …; "" for null
 	Reasoning    string          // reasoning_content, if the server separates it
-	ToolCalls    json.RawMessage // as the server sent them, merged; nil without any
+	ToolCalls    json.RawMessage // joined of their pieces; nil without any
 	Logprobs     json.RawMessage // nil without any
 	Model        string          // the model that answered, by the server's word
 	Usage        Usage
+	Rest         Rest
 	// MaxTokens is the value to which max_tokens was lowered, because the
 	// requested one did not fit the model's context; 0 if it was not lowered.
 	MaxTokens int64
 }
 
-// Usage counts tokens; 0 if the server does not report them.
+// Rest is what a server sends besides the fields of an Answer: refusals, annotations,
+// token ids, usage details and whatever else. Each is a JSON object, nil without any
+// member, and the same whether the answer is streamed or whole. Members that differ
+// in every answer (id, created, system_fingerprint, timings) are left out, and so are
+// those that are null or empty.
+type Rest struct {
+	Message json.RawMessage // of choices[0].message
+	Choice  json.RawMessage // of choices[0]
+	Usage   json.RawMessage // of usage
+	Body    json.RawMessage // of the answer itself
+	// SaysReasoning says that the server calls the member with the Reasoning
+	// reasoning, and not reasoning_content.
+	SaysReasoning bool
+}
+
+// Usage counts tokens.
 type Usage struct {
 	PromptTokens     int64 `json:"prompt_tokens"`
 	CompletionTokens int64 `json:"completion_tokens"`
+	// Unknown says that the server did not report both numbers: they are then
+	// estimates, for budgets and rates.
+	Unknown bool `json:"-"`
 }
 
 // Engine answers requests. All methods are safe for concurrent use.

@@ -42,6 +42,8 @@ func AppendCopy(dst []byte, it *Item, id string, original []byte) ([]byte, error
 	w := row{b: append(dst, '{')}
 	name := nameOf(id)
 	var of []byte
+	response := false // the row has a plain response of its own
+	ended := false    // the members that are the line's unknown ones follow
 	o := jsonl.ReadObject(original)
 	for m, ok := o.Next(); ok; m, ok = o.Next() {
 		member := string(m.Name)
@@ -51,6 +53,10 @@ func AppendCopy(dst []byte, it *Item, id string, original []byte) ([]byte, error
 			w.id(member, it.rawID, id)
 		case member == it.key:
 			w.member(m)
+		case it.dialect == Plain && member == "response" && !ended:
+			response = w.copyResponse(m)
+		case it.dialect == Plain && member == "completions":
+			w.copyCompletions(m)
 		case !isReserved(it.dialect, m.Name): // an unknown member of the original
 		case it.dialect == OpenAI && member == "id":
 			w.text("id", "batch_req_"+name)
@@ -67,13 +73,14 @@ func AppendCopy(dst []byte, it *Item, id string, original []byte) ([]byte, error
 			w.end(']')
 		default:
 			w.unused(m)
+			ended = ended || member == "generated_at"
 		}
 	}
 	if o.Err() != nil || of == nil {
 		return dst, fault.New(fault.Corrupt, "the row to copy is not an output row of the %s dialect", it.dialect)
 	}
 	w.raw(copyOf, of)
-	w.extra(it)
+	w.extra(it, response)
 	return w.close(), nil
 }
 
@@ -97,6 +104,38 @@ func (w *row) copyOpenAI(e Endpoint, response jsonl.Member, name string) {
 	})
 }
 
+// copyResponse copies the rest of an answer in a plain row, without its usage. It
+// reports whether anything is left.
+func (w *row) copyResponse(response jsonl.Member) bool {
+	start, left := len(w.b), false
+	w.within("response", response.Value, func(m jsonl.Member) {
+		if string(m.Name) != "usage" {
+			left = true
+			w.member(m)
+		}
+	})
+	if !left {
+		w.b = w.b[:start]
+	}
+	return left
+}
+
+// copyCompletions copies the answers of a plain row with several.
+func (w *row) copyCompletions(completions jsonl.Member) {
+	w.open("completions", '[')
+	a := jsonl.ReadKnownArray(completions.Value)
+	for e, ok := a.Next(); ok; e, ok = a.Next() {
+		w.within("", e, func(m jsonl.Member) {
+			if string(m.Name) == "response" {
+				w.copyResponse(m)
+			} else {
+				w.member(m)
+			}
+		})
+	}
+	w.end(']')
+}
+
 // copyMessage copies a message with the id of the copy.
 func (w *row) copyMessage(as string, message []byte, name string) {
 	w.within(as, message, func(m jsonl.Member) {
@@ -108,11 +147,18 @@ func (w *row) copyMessage(as string, message []byte, name string) {
 	})
 }
 
-// unused writes a member of a row, with 0 for all counts of tokens.
+// unused writes a member of a row, with 0 for all counts of tokens and without their
+// details.
 func (w *row) unused(m jsonl.Member) {
 	switch string(m.Name) {
 	case "usage", "usageMetadata":
-		w.within(string(m.Name), m.Value, func(m jsonl.Member) { w.int(string(m.Name), 0) })
+		w.within(string(m.Name), m.Value, func(m jsonl.Member) {
+			switch name := string(m.Name); name {
+			case "prompt_tokens", "completion_tokens", "total_tokens", "input_tokens", "output_tokens",
+				"promptTokenCount", "candidatesTokenCount", "totalTokenCount":
+				w.int(name, 0)
+			}
+		})
 	case "response": // of the vertex dialect; rows of the others do not get here with it
 		w.within("response", m.Value, w.unused)
 	default:

@@ -119,10 +119,15 @@ func TestCopyIsTheRowOfTheSameAnswers(t *testing.T) {
 		first := parsed(t, d, fmt.Sprintf(c.format, id.Draw(t, "first id"), extra.Draw(t, "first extra"), c.same[0]))
 		copyIt := parsed(t, d, fmt.Sprintf(c.format, id.Draw(t, "id"), extra.Draw(t, "extra"), c.same[1]))
 		as := answers(rapid.IntRange(1, 3).Draw(t, "answers"))
+		for i := range as {
+			as[i].Rest = rapid.SampledFrom(rests).Draw(t, "rest")
+			as[i].Usage.Unknown = rapid.Bool().Draw(t, "unknown usage")
+		}
 		row := dialect.AppendOutput(nil, first, m,
 			dialect.Result{ID: first.RowID(first.ItemID(m, 1)), Answers: as, GeneratedAt: at})
 		for i := range as {
 			as[i].Usage = dialect.Usage{}
+			as[i].Rest.Usage = nil
 		}
 		ownID := copyIt.RowID(copyIt.ItemID(m, 2))
 		got, err := dialect.AppendCopy([]byte("before"), copyIt, ownID, row)

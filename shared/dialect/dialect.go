@@ -48,13 +48,28 @@ type Answer struct {
 	ToolCalls        json.RawMessage
 	Logprobs         json.RawMessage
 	Usage            Usage
+	Rest             Rest
 	ClampedMaxTokens int64 // max_tokens after it was lowered to fit the model's context; 0 if it was not
 }
 
-// Usage is the number of tokens of a request.
+// Rest is what the server sent besides the fields of an Answer, as JSON objects: the
+// further members of choices[0].message, of choices[0], of usage and of the answer
+// itself. They are nil without any. SaysReasoning says that the server calls the
+// message's member reasoning, and not reasoning_content.
+type Rest struct {
+	Message       json.RawMessage
+	Choice        json.RawMessage
+	Usage         json.RawMessage
+	Body          json.RawMessage
+	SaysReasoning bool
+}
+
+// Usage is the number of tokens of a request. Rows have null for numbers that are
+// Unknown.
 type Usage struct {
-	PromptTokens     int64 `json:"prompt_tokens"`
-	CompletionTokens int64 `json:"completion_tokens"`
+	PromptTokens     int64
+	CompletionTokens int64
+	Unknown          bool
 }
 
 // Model describes the model of a run and its sampling params, for output rows.

@@ -26,7 +26,8 @@ func AppendOutput(dst []byte, it *Item, m Model, r Result) []byte {
 	default:
 		w.plain(it, m, r)
 	}
-	w.extra(it)
+	own := it.dialect == Plain && !r.first().Rest.empty()
+	w.extra(it, own)
 	return w.close()
 }
 
@@ -36,6 +37,7 @@ func outputSize(it *Item, m Model, r Result) int {
 	size := names + len(it.rawID) + len(it.Request) + len(m.Params) + len(m.URI)
 	for _, a := range r.Answers {
 		size += len(a.Text) + len(a.Text)/escapes + len(a.Reasoning) + len(a.ToolCalls) + len(a.Logprobs) + names
+		size += len(a.Rest.Message) + len(a.Rest.Choice) + len(a.Rest.Usage) + len(a.Rest.Body)
 	}
 	for _, e := range it.extra {
 		size += len(e.RawName) + len(e.Value) + len(prefix) + 2
@@ -57,6 +59,7 @@ func (r Result) usage() Usage {
 	u := Usage{PromptTokens: r.first().Usage.PromptTokens}
 	for _, a := range r.Answers {
 		u.CompletionTokens += a.Usage.CompletionTokens
+		u.Unknown = u.Unknown || a.Usage.Unknown
 	}
 	return u
 }
@@ -86,10 +89,11 @@ func isReserved(d Name, name []byte) bool {
 	return false
 }
 
-// extra writes the unknown members of the line.
-func (w *row) extra(it *Item) {
+// extra writes the unknown members of the line. Response says that the plain row has
+// a member response of its own.
+func (w *row) extra(it *Item, response bool) {
 	for _, m := range it.extra {
-		if isReserved(it.dialect, m.Name) {
+		if isReserved(it.dialect, m.Name) || response && string(m.Name) == "response" {
 			w.b = jsonl.AppendQuoted(w.b, freeName(m.Name, it.extra))
 		} else {
 			w.b = append(w.b, m.RawName...)

@@ -82,6 +82,30 @@ func (w *row) foreign(name string, v []byte) bool {
 	return true
 }
 
+// tokens writes a number of tokens, or null if it is unknown.
+func (w *row) tokens(name string, n int64, unknown bool) {
+	if unknown {
+		w.null(name)
+		return
+	}
+	w.int(name, n)
+}
+
+// rest writes the members of an object from an engine, except those that skip names.
+// It writes nothing for what is not an object of valid JSON.
+func (w *row) rest(object []byte, skip func(name string) bool) {
+	if len(object) == 0 || !utf8.Valid(object) || jsonl.Check(object) != nil {
+		return
+	}
+	o := jsonl.ReadObject(object)
+	for m, ok := o.Next(); ok; m, ok = o.Next() {
+		if !skip(string(m.Name)) {
+			w.b = append(append(w.b, m.RawName...), ':')
+			w.b = append(jsonl.Compact(w.b, m.Value), ',')
+		}
+	}
+}
+
 // id writes the line's own id as it was written, or else id, or else null.
 func (w *row) id(name string, rawID []byte, id string) {
 	w.b = appendName(w.b, name)

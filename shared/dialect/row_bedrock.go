@@ -6,19 +6,19 @@ package dialect
 func (w *row) bedrock(it *Item, m Model, r Result) {
 	w.id("recordId", it.rawID, r.ID)
 	w.raw("modelInput", it.Request)
-	prompt := r.usage().PromptTokens
-	w.bedrockMessage("modelOutput", m, r.ID, r.first(), prompt)
+	u := r.usage()
+	w.bedrockMessage("modelOutput", m, r.ID, r.first(), u)
 	if len(r.Answers) < 2 {
 		return
 	}
 	w.open("modelOutputs", '[')
 	for _, a := range r.Answers {
-		w.bedrockMessage("", m, r.ID, a, prompt)
+		w.bedrockMessage("", m, r.ID, a, u)
 	}
 	w.end(']')
 }
 
-func (w *row) bedrockMessage(name string, m Model, id string, a Answer, prompt int64) {
+func (w *row) bedrockMessage(name string, m Model, id string, a Answer, u Usage) {
 	w.open(name, '{')
 	w.text("id", "msg_"+nameOf(id))
 	w.text("type", "message")
@@ -39,8 +39,8 @@ func (w *row) bedrockMessage(name string, m Model, id string, a Answer, prompt i
 	w.textOrNull("stop_reason", bedrockReason(a.FinishReason))
 	w.null("stop_sequence")
 	w.open("usage", '{')
-	w.int("input_tokens", prompt)
-	w.int("output_tokens", a.Usage.CompletionTokens)
+	w.tokens("input_tokens", u.PromptTokens, u.Unknown)
+	w.tokens("output_tokens", a.Usage.CompletionTokens, a.Usage.Unknown)
 	w.end('}')
 	w.foreign("tool_calls", a.ToolCalls)
 	w.foreign("logprobs", a.Logprobs)

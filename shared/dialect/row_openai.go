@@ -29,24 +29,28 @@ func (w *row) openAI(it *Item, m Model, r Result) {
 	}
 	w.end(']')
 	u := r.usage()
+	rest := r.first().Rest
 	w.open("usage", '{')
-	w.int("prompt_tokens", u.PromptTokens)
-	w.int("completion_tokens", u.CompletionTokens)
-	w.int("total_tokens", u.PromptTokens+u.CompletionTokens)
+	w.tokens("prompt_tokens", u.PromptTokens, u.Unknown)
+	w.tokens("completion_tokens", u.CompletionTokens, u.Unknown)
+	w.tokens("total_tokens", u.PromptTokens+u.CompletionTokens, u.Unknown)
+	w.rest(rest.Usage, isUsageMember)
 	w.end('}')
+	w.rest(rest.Body, isBodyMember)
 	w.end('}')
 	w.end('}')
 	w.null("error")
 }
 
-// choice writes one answer. The content of a chat answer that only calls tools is null.
+// choice writes one answer. The content of a chat answer that has no text but calls
+// tools, refuses or the like is null.
 func (w *row) choice(e Endpoint, index int, a Answer) {
 	w.open("", '{')
 	w.int("index", int64(index))
 	if e == Chat {
 		w.open("message", '{')
 		w.text("role", "assistant")
-		if a.Text == "" && len(a.ToolCalls) > 0 {
+		if a.Text == "" && (len(a.ToolCalls) > 0 || len(a.Rest.Message) > 0) {
 			w.null("content")
 		} else {
 			w.text("content", a.Text)
@@ -54,7 +58,11 @@ func (w *row) choice(e Endpoint, index int, a Answer) {
 		if a.Reasoning != "" {
 			w.text("reasoning_content", a.Reasoning)
 		}
+		if a.Reasoning != "" && a.Rest.SaysReasoning {
+			w.text("reasoning", a.Reasoning)
+		}
 		w.foreign("tool_calls", a.ToolCalls)
+		w.rest(a.Rest.Message, isMessageMember)
 		w.end('}')
 	} else {
 		w.text("text", a.Text)
@@ -64,6 +72,7 @@ func (w *row) choice(e Endpoint, index int, a Answer) {
 	}
 	w.textOrNull("finish_reason", a.FinishReason)
 	w.clamped("max_tokens_clamped", a)
+	w.rest(a.Rest.Choice, isChoiceMember)
 	w.end('}')
 }
 

@@ -22,6 +22,7 @@ func (w *row) plain(it *Item, m Model, r Result) {
 			w.textOrNull("finish_reason", a.FinishReason)
 			w.blob(a.Text)
 			w.details(a)
+			w.response(a.Rest)
 			w.end('}')
 		}
 		w.end(']')
@@ -38,9 +39,10 @@ func (w *row) plain(it *Item, m Model, r Result) {
 	w.blob(a.Text)
 	u := r.usage()
 	w.open("usage", '{')
-	w.int("prompt_tokens", u.PromptTokens)
-	w.int("completion_tokens", u.CompletionTokens)
+	w.tokens("prompt_tokens", u.PromptTokens, u.Unknown)
+	w.tokens("completion_tokens", u.CompletionTokens, u.Unknown)
 	w.end('}')
+	w.response(a.Rest)
 	w.time("generated_at", r.GeneratedAt)
 }
 

@@ -17,9 +17,9 @@ func (w *row) vertex(it *Item, m Model, r Result) {
 	w.text("modelVersion", m.URI)
 	u := r.usage()
 	w.open("usageMetadata", '{')
-	w.int("promptTokenCount", u.PromptTokens)
-	w.int("candidatesTokenCount", u.CompletionTokens)
-	w.int("totalTokenCount", u.PromptTokens+u.CompletionTokens)
+	w.tokens("promptTokenCount", u.PromptTokens, u.Unknown)
+	w.tokens("candidatesTokenCount", u.CompletionTokens, u.Unknown)
+	w.tokens("totalTokenCount", u.PromptTokens+u.CompletionTokens, u.Unknown)
 	w.end('}')
 	w.end('}')
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"mime"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -23,9 +22,10 @@ import (
 // /chat/completions from then on, with the prompt as the only user message. If it
 // has no /chat/completions, chats are Invalid.
 //
-// The finish reasons error and abort are Corrupt faults, since such a text may end
-// anywhere. An answer whose stream ends after its finish reason is complete, even
-// without the closing [DONE].
+// An answer is complete if the server gives a finish reason, or ends it with [DONE],
+// or sends it as one JSON value. Anything else may be half an answer: it is
+// Unavailable, as from a broken connection. Finish reasons that say that the server
+// gave up, such as error and abort, are Corrupt faults.
 func (c *Client) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
 	k := c.memory.Get().(*call)
 	defer c.release(k)
@@ -152,7 +152,7 @@ func (c *Client) post(ctx context.Context, k *call, t target, body []byte) (engi
 		return engine.Answer{}, noAnswer(t, err, connected)
 	}
 	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
 		return engine.Answer{}, c.statusFault(t, resp)
 	}
 	k.progress()
@@ -160,14 +160,13 @@ func (c *Client) post(ctx context.Context, k *call, t target, body []byte) (engi
 	return c.read(k, t, resp)
 }
 
-// read reads the answer from a response with status 200.
+// read reads the answer from a response with a status of success.
 func (c *Client) read(k *call, t target, resp *http.Response) (engine.Answer, error) {
-	k.in.Reset(resp.Body)
-	var err error
-	if isStream(resp.Header.Get("Content-Type")) {
-		err = k.readStream()
-	} else {
-		err = k.readWhole()
+	body, err := unpacked(resp)
+	if err == nil {
+		k.framed = resp.ContentLength >= 0 || len(resp.TransferEncoding) > 0
+		k.in.Reset(body)
+		err = k.readBody()
 	}
 	if err == nil && k.whitespaceOnly() {
 		err = engine.ErrWhitespace
@@ -185,15 +184,6 @@ func (c *Client) read(k *call, t target, resp *http.Response) (engine.Answer, er
 	}
 	k.drain()
 	return a, nil
-}
-
-// isStream reports whether the content type is that of server-sent events.
-func isStream(contentType string) bool {
-	if contentType == "text/event-stream; charset=utf-8" { // vLLM's, SGLang's and llama.cpp's
-		return true
-	}
-	media, _, _ := mime.ParseMediaType(contentType)
-	return media == "text/event-stream"
 }
 
 // drainTime bounds the wait for the stream's end after a finished answer. Usually

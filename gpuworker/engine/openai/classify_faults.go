@@ -49,7 +49,7 @@ func answerFault(t target, err error) error {
 	switch {
 	case errors.Is(err, errMalformed), errors.Is(err, errOversized), errors.Is(err, errNoChoice):
 	case errors.Is(err, errFinish), errors.Is(err, engine.ErrWhitespace):
-	default: // the connection broke
+	default: // the connection broke, or the answer may be cut
 		return noAnswer(t, err, true)
 	}
 	return &fault.Error{Kind: fault.Corrupt, Class: fault.Engine, Op: t.op, Err: err}
@@ -69,7 +69,11 @@ func isDial(err error) bool {
 
 // statusFault classifies a response whose status is not 200.
 func (c *Client) statusFault(t target, resp *http.Response) error {
-	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	var body []byte
+	in, err := unpacked(resp)
+	if err == nil {
+		body, err = io.ReadAll(io.LimitReader(in, maxErrorBody))
+	}
 	if err != nil && len(body) == 0 && resp.Request.Context().Err() != nil {
 		return err
 	}

@@ -23,6 +23,11 @@ func FuzzAnswers(f *testing.F) {
 			`{"error":{"code":429}}`),
 		`{"choices":[{"message":{"content":"hi","tool_calls":[{"a":1}]},"finish_reason":null}],"usage":{"prompt_tokens":1}}`,
 		`{"object":"error","message":"maximum context length","code":"400"}`, "error: {}\n\ndata: [DONE]",
+		`{"x":{"y":[1]},"choices":[{"z":[{"index":0,"text":"a"}],"message":{"content":[{"type":"text","text":"a"},` +
+			`{"type":"x"}],"refusal":"b","reasoning":"c"},"finish_reason":"stop"}],` +
+			`"usage":{"prompt_tokens":1.0,"details":{"\u0061":1}}}`,
+		"\xEF\xBB\xBFdata: {\"choices\":\rdata: [{\"text\":\"a\"}]}\r\r\n" +
+			"[{\"choices\":[{\"index\":1,\"text\":\"b\"}]}]\n{\n}",
 	} {
 		f.Add(200, true, []byte(s))
 		f.Add(200, false, []byte(s))
@@ -47,7 +52,7 @@ func FuzzAnswers(f *testing.F) {
 				!utf8.ValidString(a.FinishReason) || !utf8.ValidString(a.Model) {
 				t.Errorf("not UTF-8: %+v", a)
 			}
-			for _, raw := range [][]byte{a.ToolCalls, a.Logprobs} {
+			for _, raw := range [][]byte{a.ToolCalls, a.Logprobs, a.Rest.Message, a.Rest.Choice, a.Rest.Usage, a.Rest.Body} {
 				if raw != nil && !jsontext.Value(raw).IsValid() {
 					t.Errorf("not JSON: %s", raw)
 				}

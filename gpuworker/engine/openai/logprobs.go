@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"bytes"
 	"fmt"
 
 	"rollout/gpuworker/engine/internal/rawjson"
@@ -57,11 +56,7 @@ func (m *logprobMember) add(v []byte) {
 		if !m.array {
 			m.array, m.value = true, m.value[:0]
 		}
-		elements := bytes.TrimSpace(v[1 : len(v)-1])
-		if len(elements) > 0 && len(m.value) > 0 {
-			m.value = append(m.value, ',')
-		}
-		m.value = append(m.value, elements...)
+		m.value = appendElements(m.value, v)
 	}
 }
 

@@ -108,10 +108,10 @@ func TestAnswersOfServersAreRead(t *testing.T) {
 		{name: "reasoning, by either name", stream: events(
 			`{"choices":[{"delta":{"reasoning_content":"hm","content":null}}]}`, `{"choices":[{"delta":{"reasoning":"m"}}]}`,
 			`{"choices":[{"delta":{"content":"ok"},"finish_reason":"stop"}]}`),
-			want: engine.Answer{Text: "ok", Reasoning: "hmm", FinishReason: "stop"}},
+			want: engine.Answer{Text: "ok", Reasoning: "hmm", FinishReason: "stop", Rest: engine.Rest{SaysReasoning: true}}},
 		{name: "reasoning, by both names",
 			stream: events(`{"choices":[{"delta":{"reasoning":"hm","reasoning_content":"hm","content":"a"}}]}`),
-			want:   engine.Answer{Text: "a", Reasoning: "hm"}},
+			want:   engine.Answer{Text: "a", Reasoning: "hm", Rest: engine.Rest{SaysReasoning: true}}},
 		{name: "tool calls in pieces", stream: events(
 			`{"choices":[{"delta":{"content":null,"tool_calls":[{"index":0,"id":"a","type":"function","function":{"name":"f",`+
 				`"arguments":""}}]}}]}`,
@@ -171,6 +171,12 @@ func TestAnswersOfServersAreRead(t *testing.T) {
 			got, err := ask(t, serve(t, h), hello)
 			if err != nil {
 				t.Fatal(err)
+			}
+			if c.want.Usage == (engine.Usage{}) { // the server says nothing
+				if !got.Usage.Unknown {
+					t.Errorf("the usage %+v counts as known", got.Usage)
+				}
+				got.Usage = engine.Usage{}
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("the answer differs (- is wanted):\n%s", diff)

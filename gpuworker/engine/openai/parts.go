@@ -21,14 +21,19 @@ type parts struct {
 	text      []byte
 	reasoning []byte
 	tools     []toolCall
-	rawTools  []byte // tool calls of a whole answer, as sent
 	logprobs  logprobs
-	finish    string
-	finished  bool // a finish reason came
-	chosen    bool // a choice came
+	finish    string // "" until a finish reason comes
+	chosen    bool   // a choice came
+	delta     bool   // a piece of a chat came
 	model     string
-	usage     engine.Usage
-	pieces    int64 // of text that came
+	usage     []byte // the last object of token counts, as sent
+	pieces    int64  // of text that came
+	snapshot  []byte // a message beside a delta, as long as no delta has had text
+	index     int    // of the choice that counts, plus 1; 0 until one came
+
+	// What the server sends besides these, for engine.Rest.
+	inMessage, inChoice, inBody object
+	saysReasoning               bool // the message's member is reasoning
 
 	// For trailingWhitespace.
 	scanned int // bytes of text that it has looked at
@@ -41,7 +46,7 @@ type parts struct {
 
 // reset empties the parts and keeps small buffers.
 func (p *parts) reset(max int64) {
-	*p = parts{max: max, text: kept(p.text), reasoning: kept(p.reasoning),
+	*p = parts{max: max, text: kept(p.text), reasoning: kept(p.reasoning), usage: kept(p.usage),
 		envelope: p.envelope.emptied()}
 }
 
@@ -52,9 +57,12 @@ func kept(b []byte) []byte {
 	return b[:0]
 }
 
-// add adds a chunk of a stream, or a whole answer, of either endpoint. An error
-// object in its place becomes a *sentError. Only the first choice counts: every
-// request asks for one.
+// finished reports whether a finish reason came.
+func (p *parts) finished() bool { return p.finish != "" }
+
+// add adds a piece of a stream, or a whole answer, of either endpoint. An error
+// object in its place becomes a *sentError. Only one choice counts, the one with
+// index 0 if there is one: every request asks for one.
 func (p *parts) add(data []byte) error {
 	if raw, ok := p.envelope.match(data); ok {
 		if text, err := rawjson.AppendText(p.text, raw); err == nil {
@@ -62,6 +70,13 @@ func (p *parts) add(data []byte) error {
 			return p.countPiece(raw)
 		}
 	}
+	if rawjson.IsArray(data) { // some servers put errors, and others answers, into a list
+		return asMalformed(rawjson.Elements(data, p.addObject), data)
+	}
+	return p.addObject(data)
+}
+
+func (p *parts) addObject(data []byte) error {
 	p.onlyText, p.addsOther = nil, false
 	failed := false
 	err := rawjson.Members(data, func(name, v []byte) error {
@@ -78,6 +93,10 @@ func (p *parts) add(data []byte) error {
 			p.addUsage(v)
 		case "choices":
 			return p.addChoices(v)
+		case "id", "created", "system_fingerprint": // differ in every answer
+		case "obfuscation", "timings", "time_info", "x_groq", "request_id":
+		default:
+			return p.addRest(&p.inBody, name, v)
 		}
 		return nil
 	})
@@ -90,6 +109,25 @@ func (p *parts) add(data []byte) error {
 	return asMalformed(err, data)
 }
 
+// addRest adds a member that the answer has no field for. A member of the envelope
+// that is not a list is the same in every piece, or the last one counts.
+func (p *parts) addRest(to *object, name, v []byte) error {
+	if rawjson.IsNull(v) {
+		return nil
+	}
+	if f := to.find(name); f != nil && f.kind == rawValue && string(f.value) == string(v) {
+		return nil
+	}
+	p.addsOther = p.addsOther || rawjson.IsArray(v) || to == &p.inMessage
+	if err := p.takeBytes(len(v)); err != nil {
+		return err
+	}
+	if rawjson.IsString(v) && to != &p.inMessage { // only messages come in pieces of text
+		return to.set(name, v)
+	}
+	return to.add(name, v, 0)
+}
+
 // stringOr returns a string's text, or "" for any other value.
 func stringOr(v []byte) string {
 	text, err := rawjson.AppendText(nil, v)
@@ -99,87 +137,104 @@ func stringOr(v []byte) string {
 	return string(text)
 }
 
-// addUsage takes valid token counts and ignores others.
-func (p *parts) addUsage(raw []byte) {
-	if !rawjson.IsObject(raw) {
-		return
-	}
-	var u wireUsage
-	if unmarshal(raw, &u) == nil && u.PromptTokens >= 0 && u.CompletionTokens >= 0 {
-		p.usage = engine.Usage(u)
-	}
-}
-
-func (p *parts) addChoices(raw []byte) error {
-	if rawjson.IsNull(raw) {
+func (p *parts) addChoices(choices []byte) error {
+	if rawjson.IsNull(choices) {
 		return nil
 	}
-	return rawjson.Elements(raw, func(choice []byte) error {
-		var index, text, delta, message, logprobs, finish []byte
-		err := rawjson.Members(choice, func(name, v []byte) error {
-			switch string(name) {
-			case "index":
-				index = v
-			case "text": // completions
-				text = v
-			case "delta": // chats, a chunk
-				delta = v
-			case "message": // chats, whole
-				message = v
-			case "logprobs":
-				logprobs = v
-			case "finish_reason":
-				finish = v
+	var other []byte // the first choice with another index
+	otherIndex, taken := 0, false
+	err := rawjson.Elements(choices, func(choice []byte) error {
+		index, ok := indexOf(choice)
+		if ok && index+1 != max(p.index, 1) {
+			if other == nil {
+				other, otherIndex = choice, index
 			}
 			return nil
-		})
-		if err != nil || !rawjson.IsNull(index) && string(index) != "0" {
-			return err
 		}
-		hasContent := text != nil || delta != nil || message != nil || !rawjson.IsNull(logprobs) || rawjson.IsString(finish)
-		p.chosen = p.chosen || hasContent // an empty choice does not count
-		if rawjson.IsString(finish) {
-			p.finish, p.finished = stringOr(finish), true
-		}
-		if err := p.addText(&p.text, text); err != nil {
-			return err
-		}
-		if err := p.addMessage(delta, p.addTools); err != nil {
-			return err
-		}
-		if err := p.addMessage(message, p.keepTools); err != nil {
-			return err
-		}
-		return p.addLogprobs(logprobs)
+		p.index, taken = max(p.index, 1), true
+		return p.addChoice(choice)
 	})
+	if err != nil || taken || other == nil || p.index != 0 {
+		return err
+	}
+	p.index = otherIndex + 1
+	return p.addChoice(other)
 }
 
-// addMessage adds a chat's message, or a piece of it.
-func (p *parts) addMessage(raw []byte, tools func([]byte) error) error {
-	if rawjson.IsNull(raw) {
-		return nil
-	}
-	var reasoning []byte
-	err := rawjson.Members(raw, func(name, v []byte) error {
+func (p *parts) addChoice(choice []byte) error {
+	var text, delta, message, logprobs []byte
+	err := rawjson.Members(choice, func(name, v []byte) error {
 		switch string(name) {
-		case "content":
-			return p.addText(&p.text, v)
-		case "reasoning_content", "reasoning": // vLLM, SGLang, llama.cpp; newer vLLM, hosted APIs
-			if rawjson.IsString(v) && len(v) > len(reasoning) { // some send both
-				reasoning = v
-			}
-		case "tool_calls":
-			if rawjson.IsArray(v) {
-				p.addsOther = true
-				return tools(v)
-			}
+		case "index":
+		case "text": // completions
+			text = v
+		case "delta": // chats, a chunk
+			delta = v
+		case "message": // chats, whole
+			message = v
+		case "logprobs":
+			logprobs = v
+		case "finish_reason":
+			p.addFinish(v)
+		default:
+			return p.addRest(&p.inChoice, name, v)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return p.addText(&p.reasoning, reasoning)
+	hasContent := text != nil || delta != nil || message != nil || !rawjson.IsNull(logprobs) || p.finished()
+	p.chosen = p.chosen || hasContent // an empty choice does not count
+	if err := p.addText(&p.text, text); err != nil {
+		return err
+	}
+	switch {
+	case !rawjson.IsNull(delta):
+		p.delta = true
+		if err := p.addMessage(delta, false); err != nil {
+			return err
+		}
+		if !rawjson.IsNull(message) && p.pieces == 0 { // the whole so far, beside the piece
+			p.snapshot = append(p.snapshot[:0], message...)
+		}
+	case !rawjson.IsNull(message) && !p.delta:
+		if err := p.addMessage(message, true); err != nil {
+			return err
+		}
+	case !rawjson.IsNull(message) && p.pieces == 0:
+		p.snapshot = append(p.snapshot[:0], message...)
+	}
+	return p.addLogprobs(logprobs)
+}
+
+// addFinish takes a finish reason: a string, or an object with a type (SGLang's own
+// endpoint). An empty one is none: SGLang, Ollama and others send "" where OpenAI
+// sends null.
+func (p *parts) addFinish(v []byte) {
+	if rawjson.IsObject(v) {
+		_ = rawjson.Members(v, func(name, v []byte) error { // the walk ends at an error
+			if string(name) == "type" {
+				p.addFinish(v)
+			}
+			return nil
+		})
+		return
+	}
+	if reason := stringOr(v); reason != "" {
+		p.finish = reason
+	}
+}
+
+// interrupted reports whether a finish reason says that the server gave up, so that
+// the text may end anywhere.
+func interrupted(reason string) bool {
+	switch reason {
+	case "error", "abort", "aborted", "cancelled", "canceled", "timeout", "network_error", "server_error",
+		"insufficient_system_resource": // DeepSeek
+		return true
+	}
+	return false
 }
 
 // addText appends a string to a text. Null adds nothing.
@@ -192,8 +247,10 @@ func (p *parts) addText(text *[]byte, raw []byte) (err error) {
 	if err := p.countPiece(raw); err != nil {
 		return err
 	}
-	*text, err = rawjson.AppendText(*text, raw)
-	return err
+	if *text, err = rawjson.AppendText(*text, raw); err != nil {
+		return fmt.Errorf("%w: a text is not a string", errMalformed)
+	}
+	return nil
 }
 
 // countPiece counts a string that is added to a text.
@@ -223,35 +280,24 @@ func (p *parts) takeBytes(n int) error {
 	return nil
 }
 
-// keepTools keeps a whole answer's tool calls.
-func (p *parts) keepTools(raw []byte) error {
-	p.rawTools = bytes.Clone(raw)
-	return p.takeBytes(len(raw))
-}
-
-// usageSoFar returns what the answer has cost so far: the server's counts, or else
-// a token for each piece.
-func (p *parts) usageSoFar() engine.Usage {
-	if p.usage != (engine.Usage{}) {
-		return p.usage
-	}
-	return engine.Usage{CompletionTokens: p.pieces}
-}
-
 // answer returns the finished answer.
 func (p *parts) answer() (engine.Answer, error) {
 	if !p.chosen {
 		return engine.Answer{}, errNoChoice
 	}
-	if p.finish == "error" || p.finish == "abort" {
+	if interrupted(p.finish) {
 		return engine.Answer{}, fmt.Errorf("%w: finish reason %q", errFinish, p.finish)
 	}
-	tools, err := p.toolCalls()
-	if err != nil {
-		return engine.Answer{}, err
+	if p.snapshot != nil && p.pieces == 0 && len(p.tools) == 0 {
+		if err := p.addMessage(p.snapshot, true); err != nil {
+			return engine.Answer{}, asMalformed(err, p.snapshot)
+		}
 	}
+	usage, details := p.tokens()
 	return engine.Answer{
 		Text: string(p.text), FinishReason: text.Truncate(p.finish, 64, ""), Reasoning: string(p.reasoning),
-		ToolCalls: tools, Logprobs: p.logprobs.json(), Model: text.Truncate(p.model, 1024, ""), Usage: p.usage,
+		ToolCalls: p.toolCalls(), Logprobs: p.logprobs.json(), Model: text.Truncate(p.model, 1024, ""), Usage: usage,
+		Rest: engine.Rest{Message: p.inMessage.json(), Choice: p.inChoice.json(), Usage: details, Body: p.inBody.json(),
+			SaysReasoning: p.saysReasoning},
 	}, nil
 }

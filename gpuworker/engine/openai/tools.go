@@ -1,96 +1,225 @@
 package openai
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"rollout/gpuworker/engine/internal/rawjson"
 )
 
 // maxToolCalls bounds the calls of one answer.
 const maxToolCalls = 1024
 
-// wireToolCall is a piece of a tool call.
-type wireToolCall struct {
-	Index    int     `json:"index"`
-	ID       lenient `json:"id"`
-	Type     lenient `json:"type"`
-	Function struct {
-		Name      lenient        `json:"name"`
-		Arguments jsontext.Value `json:"arguments"` // a string; an object from some servers
-	} `json:"function"`
-}
-
-// toolCall is a tool call joined from its pieces.
+// toolCall is a tool call, joined from its pieces.
 type toolCall struct {
+	index          int // -1 without one
 	id, kind, name string
+	function       bool // there is a function
 	arguments      []byte
+	hasArguments   bool
+	nest           nesting // of the arguments
+	inFunction     object  // further members of the function
+	other          object  // further members of the call
 }
 
-// addTools merges pieces of tool calls by index. The first id, type and name
-// count; arguments are joined.
-func (p *parts) addTools(raw []byte) error {
+// toolPiece is a tool call of a whole answer, or a piece of one.
+type toolPiece struct {
+	index          int // -1 without one
+	id, kind, name string
+	arguments      []byte // nil without any
+	function       []byte
+	raw            []byte
+}
+
+// addTools adds pieces of tool calls, or with whole set the calls of a whole answer.
+func (p *parts) addTools(raw []byte, whole bool) error {
+	if !rawjson.IsArray(raw) {
+		return nil
+	}
+	p.addsOther = true
 	if err := p.takeBytes(len(raw)); err != nil {
 		return err
 	}
-	var deltas []wireToolCall
-	if err := unmarshal(raw, &deltas); err != nil {
-		return fmt.Errorf("%w: its tool calls", errMalformed)
-	}
-	for _, d := range deltas {
-		if d.Index < 0 || d.Index >= maxToolCalls {
-			return fmt.Errorf("%w: tool call %d of at most %d", errMalformed, d.Index, maxToolCalls)
+	position := 0
+	return rawjson.Elements(raw, func(e []byte) error {
+		d, err := readToolPiece(e)
+		if err != nil {
+			return fmt.Errorf("%w: its tool calls", errMalformed)
 		}
-		for len(p.tools) <= d.Index {
-			p.tools = append(p.tools, toolCall{})
+		var t *toolCall
+		if !whole {
+			t = p.callOf(d, position)
 		}
-		t := &p.tools[d.Index]
-		setOnce(&t.id, d.ID)
-		setOnce(&t.kind, d.Type)
-		setOnce(&t.name, d.Function.Name)
-		args := d.Function.Arguments
-		switch args.Kind() {
-		case jsontext.KindString:
-			t.arguments, _ = jsontext.AppendUnquote(t.arguments, args) // valid; what is not UTF-8 becomes U+FFFD
-		case jsontext.KindBeginObject:
-			t.arguments = append(t.arguments, args...)
+		position++
+		if t == nil {
+			if len(p.tools) == maxToolCalls {
+				return fmt.Errorf("%w: more than %d tool calls", errMalformed, maxToolCalls)
+			}
+			p.tools = append(p.tools, toolCall{index: d.index})
+			t = &p.tools[len(p.tools)-1]
 		}
-	}
-	return nil
+		return t.add(d)
+	})
 }
 
-func setOnce(s *string, v lenient) {
+// callOf returns the call that a piece continues, or nil if it begins a call.
+//
+// Most servers number their calls. Others leave the number out or send 0 for all
+// (Gemini's endpoint, many proxies), and tell calls apart by their id, or send each
+// call in one piece. Older vLLM sends a new id with every piece of one call, but the
+// name only with the first.
+func (p *parts) callOf(d toolPiece, position int) *toolCall {
+	var t *toolCall
+	for i := range p.tools { // the last one counts
+		c := &p.tools[i]
+		if d.index < 0 || c.index == d.index {
+			t = c
+		}
+		if d.id != "" && c.id == d.id {
+			return c
+		}
+	}
+	switch {
+	case t == nil:
+		return nil
+	case d.id != "" && t.id != "" && (d.name != "" || d.index < 0):
+		return nil
+	case d.name == "" || t.name == "":
+		return t
+	case d.name != t.name || d.index < 0 && position > 0:
+		return nil
+	case len(t.arguments) > 0 && t.nest.depth == 0 && len(d.arguments) > 0: // the call was whole
+		return nil
+	}
+	return t
+}
+
+func readToolPiece(e []byte) (toolPiece, error) {
+	d := toolPiece{index: -1, raw: e}
+	err := rawjson.Members(e, func(name, v []byte) error {
+		switch string(name) {
+		case "index":
+			if i, ok := asIndex(v); ok {
+				d.index = i
+			}
+		case "id":
+			d.id = stringOr(v)
+		case "type":
+			d.kind = stringOr(v)
+		case "function":
+			d.function = v
+		}
+		return nil
+	})
+	if err != nil || !rawjson.IsObject(d.function) {
+		return d, err
+	}
+	return d, rawjson.Members(d.function, func(name, v []byte) error {
+		switch string(name) {
+		case "name":
+			d.name = stringOr(v)
+		case "arguments":
+			switch {
+			case rawjson.IsString(v):
+				d.arguments, _ = rawjson.AppendText([]byte{}, v) // what is not a string is dropped
+			case rawjson.IsObject(v): // from some servers
+				d.arguments = bytes.Clone(v)
+			}
+		}
+		return nil
+	})
+}
+
+// add adds a piece. The first id, type and name count; arguments are concatenated.
+func (t *toolCall) add(d toolPiece) error {
+	setOnce(&t.id, d.id)
+	setOnce(&t.kind, d.kind)
+	setOnce(&t.name, d.name)
+	if d.arguments != nil {
+		t.arguments, t.hasArguments = append(t.arguments, d.arguments...), true
+		t.nest.feed(d.arguments)
+	}
+	if rawjson.IsObject(d.function) {
+		t.function = true
+		err := rawjson.Members(d.function, func(name, v []byte) error {
+			if string(name) == "name" || string(name) == "arguments" {
+				return nil
+			}
+			return t.inFunction.add(name, v, 2)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return rawjson.Members(d.raw, func(name, v []byte) error {
+		switch string(name) {
+		case "index", "id", "type", "function":
+			return nil
+		}
+		return t.other.add(name, v, 1)
+	})
+}
+
+func setOnce(s *string, v string) {
 	if *s == "" {
-		*s = string(v)
+		*s = v
 	}
 }
 
-// toolCalls renders the calls in the form of a whole answer; nil without any.
-func (p *parts) toolCalls() ([]byte, error) {
-	if p.rawTools != nil {
-		out, ok := canonical(p.rawTools)
-		if !ok {
-			return nil, fmt.Errorf("%w: its tool calls", errMalformed)
-		}
-		if string(out) == "[]" {
-			return nil, nil
-		}
-		return out, nil
-	}
+// toolCalls renders the calls, the same whether they came whole or in pieces; nil
+// without any. They are in the order of their numbers, if each has its own, else as
+// they came.
+func (p *parts) toolCalls() []byte {
 	if len(p.tools) == 0 {
-		return nil, nil
+		return nil
 	}
+	slices.SortStableFunc(p.tools, func(a, b toolCall) int {
+		if a.index < 0 || b.index < 0 {
+			return 0
+		}
+		return a.index - b.index
+	})
 	out := []byte{'['}
-	for i, t := range p.tools {
+	for i := range p.tools {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = appendMember(append(out, '{'), "id", t.id)
-		out = appendMember(append(out, ','), "type", t.kind)
-		out = appendMember(append(out, `,"function":{`...), "name", t.name)
-		out = appendMember(append(out, ','), "arguments", string(t.arguments))
-		out = append(out, "}}"...)
+		out = p.tools[i].append(out)
 	}
-	return append(out, ']'), nil
+	return append(out, ']')
+}
+
+func (t *toolCall) append(out []byte) []byte {
+	out = append(out, '{')
+	if t.id != "" {
+		out = append(appendMember(out, "id", t.id), ',')
+	}
+	if t.kind == "" && t.function {
+		t.kind = "function"
+	}
+	if t.kind != "" {
+		out = append(appendMember(out, "type", t.kind), ',')
+	}
+	if t.function {
+		out = appendMember(append(out, `"function":{`...), "name", t.name)
+		if t.hasArguments {
+			out = appendMember(append(out, ','), "arguments", string(t.arguments))
+		}
+		out = append(appendMembers(append(out, ','), &t.inFunction), '}', ',')
+	}
+	return append(appendMembers(out, &t.other), '}')
+}
+
+// appendMembers appends an object's members after a comma or a brace, and drops the
+// comma if there are none.
+func appendMembers(out []byte, o *object) []byte {
+	if more := o.json(); more != nil {
+		return append(out, more[1:len(more)-1]...)
+	}
+	return bytes.TrimSuffix(out, []byte{','})
 }
 
 func appendMember(dst []byte, name, value string) []byte {

@@ -7,11 +7,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-type wireUsage struct {
-	PromptTokens     int64 `json:"prompt_tokens"`
-	CompletionTokens int64 `json:"completion_tokens"`
-}
-
 // lenient is a string. Any other value that a server may send there decodes to "".
 type lenient string
 

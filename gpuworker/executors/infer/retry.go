@@ -45,7 +45,7 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 		if err == nil {
 			t.refusal.answered()
 			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning,
-				ToolCalls: got.ToolCalls, Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage),
+				ToolCalls: got.ToolCalls, Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage), Rest: dialect.Rest(got.Rest),
 				ClampedMaxTokens: got.MaxTokens}, nil
 		}
 		spent := engine.UsageOf(err)

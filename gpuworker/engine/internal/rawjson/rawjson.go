@@ -62,6 +62,21 @@ func Elements(array []byte, element func(value []byte) error) error {
 	})
 }
 
+// Next returns the first value of the text and what follows it, without the white
+// space around both. ErrTruncated says that the value has no end. The value of a
+// text of white space is empty.
+func Next(text []byte) (value, rest []byte, err error) {
+	s := scanner{b: text}
+	if s.peek(); s.pos == len(text) {
+		return nil, nil, nil
+	}
+	if value, err = s.value(); err != nil {
+		return nil, nil, err
+	}
+	s.peek()
+	return value, text[s.pos:], nil
+}
+
 // IsNull reports whether a value is null, or absent.
 func IsNull(value []byte) bool { return len(value) == 0 || string(value) == "null" }
 

@@ -42,6 +42,26 @@ func TestValuesAreReturnedAsWritten(t *testing.T) {
 	}
 }
 
+func TestNextSplitsValuesOfOneText(t *testing.T) {
+	t.Parallel()
+	rest := []byte(" {\"a\":[1]}\n[DONE] \"x\" 5\t")
+	for _, want := range []string{`{"a":[1]}`, `[DONE]`, `"x"`, `5`, ``, ``} {
+		var got []byte
+		var err error
+		if got, rest, err = rawjson.Next(rest); err != nil || string(got) != want {
+			t.Fatalf("%q, %v, want %q", got, err, want)
+		}
+	}
+	for _, text := range []string{`{"a":1`, `"x`, `[`} {
+		if _, _, err := rawjson.Next([]byte(text)); !errors.Is(err, rawjson.ErrTruncated) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	if _, _, err := rawjson.Next([]byte(`}`)); !errors.Is(err, rawjson.ErrMalformed) {
+		t.Errorf("a closing brace: %v", err)
+	}
+}
+
 func TestUnclosedOrUnseparatedTextIsError(t *testing.T) {
 	t.Parallel()
 	truncated := []string{``, `{`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":{"b":"}`, `[1`, `["\"`, `[[[`}
