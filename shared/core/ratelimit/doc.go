@@ -1,0 +1,26 @@
+// Package ratelimit divides a limit on requests and tokens a minute among the
+// workers of a pool.
+//
+// The limit is a number of permits. One document, limit/<pool>, says how many of
+// them each worker may use in any minute: its share. Workers change the document by
+// compare-and-swap; nobody else writes it.
+//
+//	free ──Take──▶ share of a worker ──Take, Leave──▶ used within the last minute ──minute over──▶ free
+//	  ▲                │                                └─ the rest of what was given up is free at once
+//	  └──── expired ───┘ (its worker crashed)
+//
+// A worker keeps to its share over any minute by its own Budget, which also spreads
+// requests evenly. The shares, and the permits that were used within the last minute
+// before they were given up, never exceed the limit. So all workers together keep
+// to it over any minute, without a message for each request. A worker that crashed
+// gives nothing up. When its share expires it counts as used evenly until then, and
+// comes back in the minute after. If the worker began more at the end, a minute may
+// exceed the limit, by less than that share.
+//
+// A share is a slice of time as well: it expires unless it is renewed. Slices are the
+// longer, the more workers hold one: they renew about half a time a second in all,
+// and no two writes of the document are less than a second apart (see Doc.Wait).
+//
+// The package reads no clock and no document. The caller passes its clock's time; a
+// Rules' Skew covers the difference of clocks.
+package ratelimit
