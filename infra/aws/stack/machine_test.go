@@ -116,7 +116,7 @@ func TestMachineRoleIsMinimal(t *testing.T) {
 			}
 		}
 		if slices.Contains(s.actions, "dynamodb:PutItem") {
-			if got := s.partitions(); !slices.Equal(got, []string{"beat/", "shard-??"}) {
+			if got := s.partitions(); !slices.Equal(got, []string{"beat/", "shard-??", "limit/"}) {
 				t.Errorf("a worker may write documents in %v", got)
 			}
 		}

@@ -13,16 +13,17 @@ const lambdaService = "lambda.amazonaws.com"
 const clockPrefix = record.PendingPrefix + "clock-"
 
 // Patterns of the table's partitions, as shared/aws names them. Documents of the
-// first five are listed. Other documents are found only by their keys; their
+// first six are listed. Other documents are found only by their keys; their
 // partitions end in two hexadecimal digits.
 const (
-	runs    = "run/"
-	beats   = "beat/"
-	workers = "worker/"
-	fleets  = "fleet/"
-	open    = "open/"
-	shards  = "shard-??"
-	others  = "??" // plans, coordinators and controls
+	runs       = "run/"
+	beats      = "beat/"
+	workers    = "worker/"
+	fleets     = "fleet/"
+	open       = "open/"
+	poolLimits = record.LimitPrefix
+	shards     = "shard-??"
+	others     = "??" // plans, coordinators and controls
 )
 
 // functionGrants returns the statements that a function needs for its work. The
@@ -105,8 +106,13 @@ func (b *builder) functionGrants(function string) []grant {
 
 // workerGrants returns the statements for the workers of a pool. A worker
 // processes untrusted prompts, so it gets the least: it can't overwrite objects,
-// and it writes only heartbeat and shard documents.
+// and it writes only heartbeat and shard documents, and those that divide a limit if
+// its pool has one.
 func (b *builder) workerGrants(pool string) []grant {
+	written := []string{beats, shards}
+	if b.Deployment.Pool(pool).Limited() {
+		written = append(written, poolLimits)
+	}
 	return join(
 		b.readObjects(record.PromptsPrefix, record.WorkPrefix),
 		b.createObjects(record.WorkPrefix, record.PendingPrefix, contents),
@@ -114,7 +120,7 @@ func (b *builder) workerGrants(pool string) []grant {
 		b.deleteObjects(clockPrefix),
 		b.readDocuments(),
 		b.queryDocuments(beats),
-		b.writeDocuments(beats, shards),
+		b.writeDocuments(written...),
 		b.receiveMessages(poolQueues(pool)...),
 		b.sendMessages(host.CoordinateQueue),
 		b.readSecrets(func(name string) bool { return name != tokenSecret }),

@@ -59,12 +59,12 @@ type Budget struct {
 }
 
 // isPeriodic reports whether a worker sends a request periodically, independent of
-// its work: heartbeats, and polls for marks, control and urgent work.
+// its work: heartbeats, slices of limits, and polls for marks, control and urgent work.
 func isPeriodic(k fakeaws.RequestKind) bool {
 	if k.Caller != "worker" {
 		return false
 	}
-	return k.Service == fakeaws.DynamoDB && slices.Contains([]string{"beat", "worker", "control"}, k.Resource) ||
+	return k.Service == fakeaws.DynamoDB && slices.Contains([]string{"beat", "worker", "control", "limit"}, k.Resource) ||
 		k.Service == fakeaws.SQS && strings.HasPrefix(k.Resource, "urgent-") && k.Operation == "ReceiveMessage"
 }
 

@@ -56,6 +56,7 @@ func TestMachineRoleAllowsOnlyTheWorkersActions(t *testing.T) {
 		{"dynamodb:PutItem", table, keys("3f"), false},
 		{"dynamodb:PutItem", table, keys("beat/"), true},
 		{"dynamodb:PutItem", table, keys("beat/", "run/"), false},
+		{"dynamodb:PutItem", table, keys("limit/"), true}, // its pool has a limit
 		{"dynamodb:PutItem", table, keys("run/"), false},
 		{"dynamodb:PutItem", table, keys("open/"), false},
 		{"dynamodb:PutItem", table, keys("worker/"), false},
