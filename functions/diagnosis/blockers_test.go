@@ -84,6 +84,16 @@ func TestStatusOfNamesTheWorstBlocker(t *testing.T) {
 			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed"},
 				{Name: "http://b/v1", State: "half_open", LastError: "connection refused"}}
 		}, diagnosis.NoServer, "1 of 2 inference servers get no requests: http://b/v1: connection refused start them again"},
+		"limited": {func(p *status.Progress) {
+			noRowFor(time.Hour)(p) // which is not stalled
+			p.Workers = append(p.Workers, statustest.Worker(7))
+			p.Workers[0].Load.Limit = &health.Limit{Requests: 600, Tokens: 90_000, Waiting: 3}
+			p.Workers[1].Load.Limit = &health.Limit{Requests: 600, Tokens: 90_000}
+		}, diagnosis.Limited, "limited to 600 requests a minute and 90000 tokens a minute: " +
+			"requests of 1 of 2 workers of pool default wait for that wait, or raise"},
+		"below its limit": {func(p *status.Progress) {
+			p.Workers[0].Load.Limit = &health.Limit{Requests: 600}
+		}, "", ""},
 		"servers in use": {func(p *status.Progress) {
 			p.Workers[0].Load.Servers = []health.Server{{Name: "http://a/v1", State: "closed"},
 				{Name: "http://b/v1", State: "doubted"}}

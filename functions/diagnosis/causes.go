@@ -89,10 +89,15 @@ func causes(p status.Progress, e Explanation, now time.Time) []status.Blocker {
 		return append(out, itemFailures(s)...)
 	}
 	c := sumWorkers(p, s.Pool)
-	// An engine that is away already explains the speed and the faults.
-	away := slices.ContainsFunc(out, func(b status.Blocker) bool { return b.Code == NoEngine })
-	if c.workers > 0 && !away && !p.Kind.Trains {
-		out = append(out, c.throughput(s)...)
+	// An engine that is away already explains the speed and the faults, and a limit the
+	// speed.
+	has := func(code string) bool {
+		return slices.ContainsFunc(out, func(b status.Blocker) bool { return b.Code == code })
+	}
+	if c.workers > 0 && !has(NoEngine) && !p.Kind.Trains {
+		if !has(Limited) {
+			out = append(out, c.throughput(s)...)
+		}
 		out = append(out, c.serverFaults()...)
 	}
 	out = append(out, shardTrouble(e)...)

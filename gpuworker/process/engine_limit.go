@@ -9,6 +9,7 @@ import (
 	"rollout/gpuworker/worker"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
+	"rollout/shared/core/ratelimit"
 	"rollout/shared/host"
 	"rollout/shared/observe"
 )
@@ -63,6 +64,11 @@ func (e limitedEngine) adjust(ctx context.Context, w *worker.Worker) {
 			return
 		}
 	}
+}
+
+// limitOf returns what all workers of the pool may ask in a minute.
+func limitOf(p config.Pool) ratelimit.Amount {
+	return ratelimit.Amount{Requests: int64(p.RequestsPerMinute), Tokens: int64(p.TokensPerMinute)}
 }
 
 // meterServers adds the status of a balancer's servers to the metrics.

@@ -79,10 +79,8 @@ func (a inference) sharedEngine(machine string) string {
 // onlyModel returns the id of the model that a pool serves, or the zero id if its
 // revision is not known.
 func onlyModel(d config.Deployment, pool string) identity.ContentID {
-	for _, p := range d.Pools {
-		if p.Name == pool && p.Revision != "" {
-			return identity.Model(p.Model, p.Revision)
-		}
+	if p := d.Pool(pool); p.Revision != "" {
+		return identity.Model(p.Model, p.Revision)
 	}
 	return identity.ContentID{}
 }

@@ -178,7 +178,7 @@ func (e *fakeExecutor) Ready(context.Context) error {
 func (e *fakeExecutor) Run(ctx context.Context, s *worker.Shard) error {
 	var all sync.WaitGroup
 	for i := range s.PendingItems(ctx, nil) {
-		place, ok := s.AcquireSlot(ctx)
+		place, _, ok := s.AcquireSlot(ctx, worker.Cost{})
 		if !ok {
 			break
 		}

@@ -111,6 +111,7 @@ func (w *Worker) heartbeat(now time.Time) health.Heartbeat {
 		Host: m.Host, PID: m.PID, CPUs: m.CPUs, GPUs: len(m.GPUs), Instance: m.Instance,
 		Load: w.stats.load(now, w.slots.busy()), ProbationEngine: w.probationEngine, Control: map[identity.RunID]uint64{},
 	}
+	b.Load.Limit = w.limiter.report()
 	if w.cfg.Servers != nil {
 		servers := w.cfg.Servers()
 		b.Load.Servers = servers[:min(len(servers), health.MaxServers)]

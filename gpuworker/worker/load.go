@@ -61,7 +61,7 @@ func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) e
 		return err
 	}
 	s := newShard(h.manifest, h.shard, in)
-	s.now, s.slots, s.stats, s.pages = w.Clock.Now, w.slots, &w.stats, &w.pageBuffers
+	s.now, s.slots, s.limiter, s.stats, s.pages = w.Clock.Now, w.slots, w.limiter, &w.stats, &w.pageBuffers
 	s.earlier, s.begun, s.stopping, s.onBegin = h.earlier, h.begun, h.stopping, w.itemBegun
 	s.holder, s.writes = h.holder(w.cfg.ID), make(chan docWrite)
 	s.lockEngine = func(exec context.Context) (func(), bool) { return w.lockEngine(ctx, exec, h.stopping) }

@@ -108,7 +108,8 @@ func (w *Worker) idle() bool { return w.claiming == 0 && len(w.held) == 0 }
 // wanted returns how many messages to ask for: enough that as many items wait to
 // begin as the engine takes at once, plus those that it begins while messages
 // are claimed. It asks again only when half of the latter are used up, so that
-// the messages of a fast engine come several at once.
+// the messages of a fast engine come several at once. Under a limit it asks for no more
+// than may begin soon, so that other workers have the rest.
 func (w *Worker) wanted() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,7 +120,7 @@ func (w *Worker) wanted() int {
 		}
 	}
 	ahead := min(w.pace.ahead(), maxAhead*w.perShard)
-	want := w.slots.size() + ahead
+	want := w.limiter.soon(w.slots.size()) + ahead
 	if ready >= want || ready > want-ahead/2 {
 		return 0
 	}

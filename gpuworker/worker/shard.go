@@ -23,6 +23,7 @@ type Shard struct {
 
 	now        func() time.Time
 	slots      *slots
+	limiter    *limiter
 	inFlight   inFlight
 	earlier    <-chan struct{} // closed when the shard claimed before has begun all items
 	begun      *latch          // opens when this one has
@@ -99,23 +100,58 @@ type Slot struct {
 	request int
 }
 
-// AcquireSlot waits for a slot. It returns false when the shard is stopping or
-// ctx ends. The caller must release the slot.
-func (s *Shard) AcquireSlot(ctx context.Context) (Slot, bool) {
-	if s.Stopped() || !s.slots.acquire(ctx, s.stopping, false) {
-		return Slot{}, false
+// AcquireSlot waits until a request of that cost may begin: under the pool's limit, and
+// within the number of requests at once. It returns false when the shard is stopping or
+// ctx ends. The caller must release the slot, and makes the request with the permit.
+func (s *Shard) AcquireSlot(ctx context.Context, c Cost) (Slot, Permit, bool) {
+	permit, ok := s.acquireBoth(ctx, c)
+	if !ok {
+		return Slot{}, Permit{}, false
 	}
 	if !s.awaitSuspectsWritten(ctx) {
 		s.slots.release(false)
-		return Slot{}, false
+		permit.Cancel()
+		return Slot{}, Permit{}, false
 	}
 	slot := Slot{s, s.inFlight.begin(s.now())}
 	if s.Stopped() { // stop may have looked at the requests in flight before this one
 		slot.Release()
-		return Slot{}, false
+		permit.Cancel()
+		return Slot{}, Permit{}, false
 	}
-	return slot, true
+	return slot, permit, true
 }
+
+// acquireBoth takes a permit and a slot. It waits for either without the other: one that
+// waits with a permit would keep it from the holder of all slots, who waits for permits.
+func (s *Shard) acquireBoth(ctx context.Context, c Cost) (permit Permit, ok bool) {
+	for !s.Stopped() && ctx.Err() == nil {
+		if permit, ok = s.limiter.acquire(ctx, s.stopping, c); !ok {
+			break
+		}
+		if s.slots.tryAcquire() {
+			return permit, true
+		}
+		permit.Cancel()
+		if !s.slots.acquire(ctx, s.stopping, false) {
+			break
+		}
+		if permit, ok = s.limiter.tryAcquire(c); ok {
+			return permit, true
+		}
+		s.slots.release(false)
+	}
+	return Permit{}, false
+}
+
+// AcquirePermit waits until one more request of that cost may begin in a slot that the
+// caller has. It returns false when the shard is stopping or ctx ends.
+func (s *Shard) AcquirePermit(ctx context.Context, c Cost) (Permit, bool) {
+	return s.limiter.acquire(ctx, s.stopping, c)
+}
+
+// IsLimited reports whether the pool has a limit, so that costs count.
+func (s *Shard) IsLimited() bool { return s.limiter != nil }
 
 // Release gives the slot back after its request has ended. Call it once.
 func (p Slot) Release() {

@@ -86,6 +86,13 @@ func (s *slots) acquire(ctx context.Context, stopping <-chan struct{}, all bool)
 	return false
 }
 
+// tryAcquire takes a slot if one is free and nobody waits.
+func (s *slots) tryAcquire() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue) == 0 && s.tryTake(false)
+}
+
 // release gives back what acquire took.
 func (s *slots) release(all bool) {
 	s.mu.Lock()

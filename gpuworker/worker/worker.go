@@ -9,6 +9,7 @@ import (
 
 	"rollout/shared/core/health"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/ratelimit"
 	"rollout/shared/document"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -42,7 +43,10 @@ type Config struct {
 	// Servers returns the status of the inference servers behind the executor,
 	// for heartbeats. Nil if there is nothing to report.
 	Servers func() []health.Server
-	Kinds   kind.Table
+	// Limit is what the workers of the pool may ask in a minute, together. A part that is
+	// 0 sets no limit.
+	Limit ratelimit.Amount
+	Kinds kind.Table
 }
 
 // Executor answers the items of shards. All shards of a worker share it, so
@@ -70,6 +74,8 @@ type Worker struct {
 	pace   pace
 	outbox outbox
 	stats  stats
+
+	limiter *limiter // of Config.Limit; nil without one
 
 	drain chan struct{} // closed when a drain begins
 
@@ -117,7 +123,8 @@ func New(p host.Ports, cfg Config, ix *input.Index, exec Executor) *Worker {
 		Ports: p.WithSource("worker/" + cfg.ID), cfg: cfg, exec: exec, index: ix,
 		lease: newLease(cfg.Timings.SelfFence, now), slots: newSlots(cfg.InFlight),
 		outbox: outbox{flushNow: make(chan struct{}, 1)}, stats: stats{meter: p.Watch.Meter},
-		drain: make(chan struct{}), engineMutex: make(chan struct{}, 1), heartbeatLock: make(chan struct{}, 1),
+		limiter: newLimiter(ratelimit.Rules{Limit: cfg.Limit, Skew: cfg.Timings.SkewBudget}, cfg.ID, p.Clock.Now),
+		drain:   make(chan struct{}), engineMutex: make(chan struct{}, 1), heartbeatLock: make(chan struct{}, 1),
 		wakeups: newWakeups(len(cfg.queuePickers())),
 		started: now, state: health.Init, held: map[shardKey]*heldShard{}, lastBegun: first, unready: true,
 		runs: map[identity.RunID]runInfo{}, controls: map[identity.RunID]controlSeen{},
@@ -149,11 +156,15 @@ func (w *Worker) Run(ctx context.Context) error {
 	heartbeatCtx, stopHeartbeats := context.WithCancel(ctx)
 	defer stopHeartbeats()
 	heartbeats.Go(func() { w.heartbeatLoop(heartbeatCtx, cancel) })
+	if w.limiter != nil {
+		heartbeats.Go(func() { w.limitLoop(heartbeatCtx) })
+	}
 	err := w.pullLoop(ctx)
 	w.work.Wait()
 	stopHeartbeats()
 	heartbeats.Wait() // a heartbeat under way would overwrite the last one, which says gone
 	if ctx.Err() == nil {
+		w.returnShare(ctx)
 		err = errors.Join(err, w.deregister(ctx))
 	}
 	if cause := context.Cause(ctx); ctx.Err() != nil && fault.Is(cause, fault.Fenced) {

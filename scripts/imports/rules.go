@@ -138,13 +138,15 @@ type Restriction struct {
 }
 
 const (
-	takePort   = "take the port as an argument, and let the wiring code choose the driver"
-	openDriver = "only programs open an installation: a function opens its cloud's driver directly"
+	onlyWorkers = "only workers change the document limit/<pool>: a heartbeat tells functions what they need of it"
+	takePort    = "take the port as an argument, and let the wiring code choose the driver"
+	openDriver  = "only programs open an installation: a function opens its cloud's driver directly"
 )
 
 // Restrictions keep drivers and wiring out of everything that is not wiring.
 var Restrictions = []Restriction{
 	{Packages: "shared/aws/...", By: wiring, Reason: takePort},
+	{Packages: "shared/core/ratelimit", By: []string{"gpuworker/...", "localstack/..."}, Reason: onlyWorkers},
 	{Packages: "shared/embedded/...", By: wiring, Reason: takePort},
 	{Packages: "shared/gcp/...", By: wiring, Reason: takePort},
 	{Packages: "shared/installation/...", Reason: openDriver,

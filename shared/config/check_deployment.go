@@ -7,11 +7,12 @@ import (
 )
 
 const (
-	maxInFlight = 65536
-	maxBucket   = 63
-	maxPool     = 32
-	maxSecret   = 64
-	maxServers  = 256
+	maxInFlight  = 65536
+	maxBucket    = 63
+	maxPool      = 32
+	maxSecret    = 64
+	maxServers   = 256
+	maxPerMinute = 1_000_000_000
 
 	// deadLetterSuffix ends the names of dead-letter queues, as in shared/queue.
 	// A pool's name must not end with it, because its queue has the same name.
@@ -141,6 +142,8 @@ func checkPools(c *checker, pools []Pool) {
 		if p.Executor != "" && p.Executor != ExecutorInfer && !p.Trains() {
 			c.oneOf(at+".executor", "executor", p.Executor, []string{ExecutorInfer, ExecutorTrain})
 		}
+		c.integer(at+".requests_per_minute", &p.RequestsPerMinute, 0, maxPerMinute, "")
+		c.integer(at+".tokens_per_minute", &p.TokensPerMinute, 0, maxPerMinute, "")
 		names[p.Name] = true
 		if p.Trains() {
 			p.checkTrains(c, at, pools[:i])
@@ -160,6 +163,13 @@ func (p Pool) checkTrains(c *checker, at string, earlier []Pool) {
 	if p.Model != "" && p.Model != ModelTiny {
 		c.add(at+".model", "%s can't be trained here: set the model of a pool with the executor %q to %q",
 			quote(p.Model), ExecutorTrain, ModelTiny)
+	}
+	const asksNothing = "a training asks no engine: remove it"
+	if p.RequestsPerMinute > 0 {
+		c.add(at+".requests_per_minute", asksNothing)
+	}
+	if p.TokensPerMinute > 0 {
+		c.add(at+".tokens_per_minute", asksNothing)
 	}
 	if slices.ContainsFunc(earlier, Pool.Trains) {
 		c.add(at+".executor", "an earlier pool trains: declare one training pool, and start several workers in it")

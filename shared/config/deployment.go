@@ -93,6 +93,11 @@ type Pool struct {
 	Model    string `toml:"model"`
 	Revision string `toml:"revision"` // of the model; optional; part of the model's identity
 	Executor string `toml:"executor"` // ExecutorInfer or ExecutorTrain; default: ExecutorInfer
+	// RequestsPerMinute and TokensPerMinute are what all workers of the pool together may
+	// ask the engine in any minute; 0 sets no limit. Tokens are those of prompts and
+	// answers.
+	RequestsPerMinute int `toml:"requests_per_minute"`
+	TokensPerMinute   int `toml:"tokens_per_minute"`
 }
 
 // Executors of pools.
@@ -103,6 +108,19 @@ const (
 
 // Trains reports whether the pool's workers train models.
 func (p Pool) Trains() bool { return p.Executor == ExecutorTrain }
+
+// Limited reports whether the pool's workers share a limit.
+func (p Pool) Limited() bool { return p.RequestsPerMinute > 0 || p.TokensPerMinute > 0 }
+
+// Pool returns the pool of that name, or the zero Pool.
+func (d Deployment) Pool(name string) Pool {
+	for _, p := range d.Pools {
+		if p.Name == name {
+			return p
+		}
+	}
+	return Pool{}
+}
 
 // InferPools returns the pools whose workers answer prompts.
 func (d Deployment) InferPools() (out []Pool) {

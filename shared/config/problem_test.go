@@ -176,6 +176,12 @@ d.toml:2: engine.urls[4]: must not hold a user or password: put the key into a s
 			`d.toml:2: pool[0].name: "P" is not a valid name: use 1 to 32 of a-z, 0-9 and -`},
 		{"misspelt pool key", "[[pool]]\nname = 'p'\nmodell = 'm'\nmodel = 'm'",
 			"d.toml:4: pool[0].modell: unknown key; did you mean model?"},
+		{"limits of a pool", "[[pool]]\nname = 'p'\nmodel = 'm'\nrequests_per_minute = -1\ntokens_per_minute = 2_000_000_000",
+			"d.toml:5: pool[0].requests_per_minute: must be between 0 and 1000000000, is -1\n" +
+				"d.toml:6: pool[0].tokens_per_minute: must be between 0 and 1000000000, is 2000000000"},
+		{"limit of trainings",
+			"[[pool]]\nname = 'p'\nmodel = 'rollout/tiny'\nexecutor = 'train'\ntokens_per_minute = 100",
+			"d.toml:6: pool[0].tokens_per_minute: a training asks no engine: remove it"},
 		{"defaults", "[defaults.sampling]\ntop_p = 2",
 			"d.toml:3: defaults.sampling.top_p: must be above 0 and at most 1, is 2"},
 		{"table of a run outside defaults", "[sampling]\ntop_p = 1",

@@ -49,6 +49,22 @@ func (it *Item) Prompt() (tools, prompt []byte) {
 	return tools, prompt
 }
 
+// MaxTokens returns the most tokens that an answer may have, by the line or else by the
+// run's params; 0 if neither bounds it.
+func (it *Item) MaxTokens(s config.Sampling) int64 {
+	for _, m := range it.body {
+		switch string(m.Name) {
+		case "max_tokens", "max_completion_tokens":
+			n, _ := strconv.ParseInt(string(m.Value), 10, 64) // the server refuses what is no number
+			return max(0, n)
+		}
+	}
+	if s.MaxTokens != nil {
+		return int64(*s.MaxTokens)
+	}
+	return 0
+}
+
 // Body appends the request for decode 0, 1, … of the item, the same bytes on every
 // machine. Members of the line stay as they were written, in their order, except for
 // these: the model is the run's, and n, stream and stream_options are omitted. Sampling

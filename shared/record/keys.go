@@ -22,6 +22,10 @@ const (
 	HeartbeatPrefix = "beat/"
 )
 
+// LimitPrefix is the prefix of the documents that divide a pool's limits. Only workers
+// write them.
+const LimitPrefix = "limit/"
+
 // Keys of documents.
 func ManifestKey(r identity.RunID) string    { return ManifestPrefix + string(r) }
 func OpenRunKey(r identity.RunID) string     { return OpenRunPrefix + string(r) }
@@ -32,6 +36,7 @@ func PlanLeaseKey(r identity.RunID) string   { return "plan/" + string(r) + "/tu
 func HeartbeatKey(worker string) string      { return HeartbeatPrefix + worker }
 func WorkerKey(worker string) string         { return "worker/" + worker }
 func FleetKey(pool string) string            { return "fleet/" + pool }
+func LimitKey(pool string) string            { return LimitPrefix + pool }
 
 // UnpackedKey returns the key of the unpacked copy of an input.
 func UnpackedKey(r identity.RunID, input int) string {

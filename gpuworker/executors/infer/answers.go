@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"rollout/gpuworker/worker"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
@@ -16,12 +17,19 @@ type answers struct {
 	item  *dialect.Item
 	id    identity.ContentID
 	place dialect.Place
+	cost  worker.Cost // of each request; zero in a pool without a limit
 
 	mu   sync.Mutex
 	got  []dialect.Answer
 	one  [1]dialect.Answer // memory of got for the usual single answer
 	left int               // requests that have not ended
 	err  error
+}
+
+// costOf returns what one request of the item costs.
+func costOf(it *dialect.Item, s config.Sampling) worker.Cost {
+	tools, prompt := it.Prompt()
+	return worker.Cost{PromptBytes: len(tools) + len(prompt), MaxTokens: it.MaxTokens(s)}
 }
 
 // abandon ends the requests from the k-th on, which are not made.

@@ -118,19 +118,20 @@ func (t *execution) begin(ctx context.Context, i int, requests *round) bool {
 		return true
 	}
 	for k := range a.got {
-		slot, ok := t.shard.AcquireSlot(ctx)
+		slot, permit, ok := t.shard.AcquireSlot(ctx, a.cost)
 		if !ok {
 			a.abandon(k)
 			return false
 		}
 		if k > 0 && t.shard.IsSuspect(i) { // the engine may have crashed on an earlier request of the item
 			slot.Release()
+			permit.Cancel()
 			a.abandon(k)
 			return true
 		}
 		requests.do(func(sc *scratch) {
 			defer slot.Release()
-			answer, err := t.ask(ctx, sc, a, k, false)
+			answer, err := t.ask(ctx, sc, a, k, permit, false)
 			a.add(sc, k, answer, err)
 		})
 	}
@@ -148,6 +149,9 @@ func (t *execution) prepare(i int) *answers {
 	}
 	n := it.AnswerCount(t.shard.Manifest.Config.Sampling)
 	a := &answers{execution: t, index: i, item: it, id: it.ItemID(t.model, line.Place.Item), place: line.Place, left: n}
+	if t.shard.IsLimited() {
+		a.cost = costOf(it, t.shard.Manifest.Config.Sampling)
+	}
 	if n == 1 {
 		a.got = a.one[:]
 	} else {

@@ -43,7 +43,12 @@ func (t *execution) askSuspect(ctx context.Context, sc *scratch, i int, exclusiv
 		return
 	}
 	for k := range a.got {
-		answer, err := t.ask(ctx, sc, a, k, exclusive)
+		permit, ok := t.shard.AcquirePermit(ctx, a.cost)
+		if !ok {
+			a.abandon(k)
+			return
+		}
+		answer, err := t.ask(ctx, sc, a, k, permit, exclusive)
 		a.add(sc, k, answer, err)
 		if fault.Is(err, fault.Canceled) {
 			a.abandon(k + 1)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rollout/gpuworker/engine"
+	"rollout/gpuworker/worker"
 	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
@@ -27,9 +28,10 @@ const maxBreaks = 8
 // ask asks the engine for one decode of the item until it has an answer or a
 // fault of the item. It returns Canceled if it has neither: the shard stops, or
 // the engine crashed during the request, which made the item a suspect.
-// Exclusive says that the worker has nothing else in flight.
-func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int, exclusive bool) (
-	dialect.Answer, error) {
+// Permit is that of the first try. Exclusive says that the worker has nothing else in
+// flight.
+func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int, permit worker.Permit,
+	exclusive bool) (dialect.Answer, error) {
 	sampling := t.shard.Manifest.Config.Sampling
 	sc.body = a.item.Body(sc.body[:0], t.model.URI, sampling, a.id, decode)
 	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: sc.body, Exclusive: exclusive}
@@ -44,6 +46,7 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 		}
 		if err == nil {
 			t.refusal.answered()
+			permit.Settle(got.Usage.PromptTokens, got.Usage.CompletionTokens)
 			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning,
 				ToolCalls: got.ToolCalls, Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage), Rest: dialect.Rest(got.Rest),
 				ClampedMaxTokens: got.MaxTokens}, nil
@@ -93,9 +96,18 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 		}
 		tries++
 		if !t.pause(ctx, max(hint, jitter(backoff, a.id, tries))) {
-			return dialect.Answer{}, fault.New(fault.Canceled, "item %d: the shard stops before the next try", a.place.Item)
+			return dialect.Answer{}, stopsBefore(a)
+		}
+		var ok bool
+		if permit, ok = t.shard.AcquirePermit(ctx, a.cost); !ok {
+			return dialect.Answer{}, stopsBefore(a)
 		}
 	}
+}
+
+// stopsBefore returns the fault of a request that is not tried again.
+func stopsBefore(a *answers) error {
+	return fault.New(fault.Canceled, "item %d: the shard stops before the next try", a.place.Item)
 }
 
 // jitter returns a wait within the second half of d, derived from the item's id.

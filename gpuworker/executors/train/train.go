@@ -55,7 +55,7 @@ func (x *Executor) Ready(context.Context) error { return nil }
 // Run trains, unless the shard has its row.
 func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 	for i := range s.PendingItems(ctx, nil) {
-		slot, ok := s.AcquireSlot(ctx)
+		slot, _, ok := s.AcquireSlot(ctx, worker.Cost{})
 		if !ok {
 			return nil
 		}

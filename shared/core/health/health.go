@@ -182,6 +182,22 @@ type Load struct {
 	UnavailableSince  time.Time `json:"away_since,omitzero"`
 	// Servers are the servers behind the engine, if it balances several.
 	Servers []Server `json:"servers,omitempty"`
+	// Limit is the pool's limit on requests; nil without one.
+	Limit *Limit `json:"limit,omitempty"`
+}
+
+// Limit is what the worker may ask its engine in a minute.
+type Limit struct {
+	// Requests and Tokens are the limits of the whole pool; 0 sets none.
+	Requests int64 `json:"requests_per_minute,omitempty"`
+	Tokens   int64 `json:"tokens_per_minute,omitempty"`
+	// ShareRequests and ShareTokens are what this worker may use of them now.
+	ShareRequests int64 `json:"share_requests,omitempty"`
+	ShareTokens   int64 `json:"share_tokens,omitempty"`
+	// Waiting is how many requests waited for the limit at once since the last
+	// heartbeat, at most. WaitingSince is when those that wait now began to.
+	Waiting      int       `json:"waiting"`
+	WaitingSince time.Time `json:"waiting_since,omitzero"`
 }
 
 // MaxServers is how many servers a heartbeat lists at most.

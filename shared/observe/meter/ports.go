@@ -55,7 +55,7 @@ func (p *ports) all() []prometheus.Collector {
 // are "other".
 var documents = map[string]bool{
 	"run": true, "open": true, "control": true, "coordinator": true,
-	"shard": true, "beat": true, "worker": true, "plan": true,
+	"shard": true, "beat": true, "worker": true, "plan": true, "limit": true,
 }
 
 // kindOf returns the value of the label document for a key.

@@ -1,0 +1,325 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"rollout/gpuworker/worker"
+	"rollout/shared/core/ratelimit"
+	"rollout/shared/core/shard"
+	"rollout/shared/fault"
+	"rollout/shared/host/hosttest"
+	"rollout/shared/record"
+)
+
+// limitedTo sets the pool's limit.
+func limitedTo(requests int64) func(*worker.Config) {
+	return func(c *worker.Config) { c.Limit = ratelimit.Amount{Requests: requests} }
+}
+
+// meter is an engine that answers at once and notes when it was asked, and by whom.
+type meter struct {
+	mu sync.Mutex
+	at map[string][]time.Time
+}
+
+// of returns an executor of the worker over the engine.
+func (m *meter) of(id string) *fakeExecutor {
+	return &fakeExecutor{answer: func(context.Context, int) error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.at == nil {
+			m.at = map[string][]time.Time{}
+		}
+		m.at[id] = append(m.at[id], time.Now())
+		return nil
+	}}
+}
+
+// asked returns when the engine was asked, in order.
+func (m *meter) asked() (all []time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, at := range m.at {
+		all = append(all, at...)
+	}
+	slices.SortFunc(all, time.Time.Compare)
+	return all
+}
+
+// by returns how often the worker has asked.
+func (m *meter) by(id string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.at[id])
+}
+
+// most returns the most requests within any minute.
+func most(at []time.Time) (n int) {
+	first := 0
+	for i := range at {
+		for at[i].Sub(at[first]) >= time.Minute {
+			first++
+		}
+		n = max(n, i-first+1)
+	}
+	return n
+}
+
+// limitCalls counts the calls of the documents of limits.
+func (d *fixture) limitCalls(what string) (n int) {
+	for _, c := range d.stores.recordedCalls() {
+		if c.what == what && strings.HasPrefix(c.key, record.LimitPrefix) {
+			n++
+		}
+	}
+	return n
+}
+
+func (d *fixture) limitDoc() ratelimit.Doc {
+	return hosttest.Load[ratelimit.Doc](d.t, d.Ports, record.LimitKey("default"))
+}
+
+// shards returns the numbers 0 to n−1.
+func shards(n int) (out []int) {
+	for i := range n {
+		out = append(out, i)
+	}
+	return out
+}
+
+func TestWorkersShareThePoolsLimit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 200, 2)
+		d.sendWork(shards(200)...)
+		var m meter
+		for _, id := range []string{"w1", "w2"} {
+			d.start(id, m.of(id), limitedTo(60))
+		}
+		advance(5 * time.Minute)
+		if n := most(m.asked()); n > 60 {
+			t.Errorf("%d requests within a minute, want at most 60", n)
+		}
+		if n := len(m.asked()); n < 270 || n == 400 {
+			t.Errorf("%d requests within 5 minutes, want nearly 300", n)
+		}
+		if a, b := m.by("w1"), m.by("w2"); min(a, b)*4 < max(a, b)*3 {
+			t.Errorf("one worker made %d requests, the other one %d", a, b)
+		}
+		if n := d.limitCalls("write"); n > 5*60 {
+			t.Errorf("the limit's document was written %d times within 5 minutes", n)
+		}
+	})
+}
+
+func TestPoolWithoutLimitHasNoLimitDocument(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 4, 2)
+		d.sendWork(shards(4)...)
+		w := d.start("w1", new(meter).of("w1"))
+		advance(time.Minute)
+		w.Drain("over")
+		advance(time.Minute)
+		if d.shard(3).State != shard.Done || !w.ended() {
+			t.Fatal("the shards are not answered")
+		}
+		if n := d.limitCalls("read") + d.limitCalls("write"); n > 0 {
+			t.Errorf("the limit's document was used %d times", n)
+		}
+		if l := d.heartbeat("w1").Load.Limit; l != nil {
+			t.Errorf("the heartbeat reports the limit %+v", *l)
+		}
+	})
+}
+
+// An idle pool with a limit writes nothing: the worker gives its share back.
+func TestIdleWorkerGivesItsShareBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 1, 2)
+		d.sendWork(0)
+		d.start("w1", new(meter).of("w1"), limitedTo(60))
+		advance(30 * time.Second)
+		if doc := d.limitDoc(); len(doc.Grants) > 0 {
+			t.Errorf("half a minute after its last request it has %+v", doc.Grants)
+		}
+		used := d.limitCalls("read") + d.limitCalls("write")
+		advance(time.Hour)
+		if n := d.limitCalls("read") + d.limitCalls("write") - used; n > 0 {
+			t.Errorf("the limit's document was used %d times while nothing was asked", n)
+		}
+	})
+}
+
+func TestDrainedWorkerReturnsItsShare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 50, 2)
+		d.sendWork(shards(50)...)
+		var m meter
+		w := d.start("w1", m.of("w1"), limitedTo(60))
+		advance(20 * time.Second)
+		w.Drain("preempted")
+		advance(5 * time.Second)
+		if !w.ended() || w.err != nil {
+			t.Fatalf("5 s after the drain began: ended %v, %v", w.ended(), w.err)
+		}
+		doc, cooling := d.limitDoc(), int64(0)
+		for _, c := range doc.Cooling {
+			cooling += c.Requests
+		}
+		if len(doc.Grants) > 0 || cooling != int64(m.by("w1")) {
+			t.Errorf("it made %d requests and left the document %+v", m.by("w1"), doc)
+		}
+		next := time.Now()
+		d.start("w2", m.of("w2"), limitedTo(60))
+		advance(10 * time.Second)
+		if m.by("w2") == 0 {
+			t.Errorf("another worker made no request within %s", time.Since(next))
+		}
+		advance(2 * time.Minute)
+		if n := most(m.asked()); n > 60 {
+			t.Errorf("%d requests within a minute, want at most 60", n)
+		}
+	})
+}
+
+func TestShareOfKilledWorkerGoesToOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 200, 2)
+		d.sendWork(shards(200)...)
+		var m meter
+		w := d.start("w1", m.of("w1"), limitedTo(60))
+		advance(2 * time.Minute)
+		w.kill()
+		d.start("w2", m.of("w2"), limitedTo(60))
+		advance(30 * time.Second)
+		if m.by("w2") == 0 {
+			t.Error("no request within 30 s after a worker was killed")
+		}
+		advance(2 * time.Minute)
+		before := m.by("w2")
+		advance(time.Minute)
+		if n := m.by("w2") - before; n < 55 {
+			t.Errorf("%d requests in a later minute, want about 60", n)
+		}
+		if n := most(m.asked()); n > 61 { // of the crashed worker, a second's worth may come back too early
+			t.Errorf("%d requests within a minute, want 60", n)
+		}
+	})
+}
+
+// A worker under a limit claims what it can ask soon, and leaves the rest to others.
+func TestLimitedWorkerClaimsNoMoreThanItCanServeSoon(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 40, 2)
+		d.sendWork(shards(40)...)
+		many := func(c *worker.Config) { c.InFlight = 64 }
+		d.start("w1", new(meter).of("w1"), many, limitedTo(6))
+		advance(2 * time.Minute)
+		b := d.heartbeat("w1")
+		if n := len(b.Holds); n == 0 || n > 3 {
+			t.Errorf("it holds %d shards of 2 items at 6 requests a minute", n)
+		}
+		if l := b.Load.Limit; l == nil || l.Requests != 6 || l.ShareRequests != 6 || l.Waiting == 0 {
+			t.Errorf("its heartbeat reports the limit %+v", l)
+		}
+	})
+}
+
+func TestLimitedWorkerStopsAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 4, 20)
+		d.sendWork(shards(4)...)
+		var m meter
+		d.start("w1", m.of("w1"), limitedTo(6))
+		advance(30 * time.Second)
+		d.setControl(1, record.DesiredPause, "lunch")
+		advance(2 * time.Second)
+		before := len(m.asked())
+		for n := range 4 {
+			if s := d.shard(n); s.State == shard.Running {
+				t.Errorf("2 s after the pause shard %d is %s", n, s.State)
+			}
+		}
+		advance(time.Minute)
+		if n := len(m.asked()) - before; n > 0 {
+			t.Errorf("%d requests began after the pause", n)
+		}
+	})
+}
+
+// A store that is away for a short time costs nothing, since a slice outlasts it.
+func TestLimitedWorkerGoesOnWhileTheLimitCannotBeRenewed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 100, 2)
+		d.sendWork(shards(100)...)
+		var m meter
+		d.start("w1", m.of("w1"), limitedTo(60))
+		advance(20 * time.Second)
+		away := func(c call) error {
+			if strings.HasPrefix(c.key, record.LimitPrefix) {
+				return fault.New(fault.Unavailable, "away")
+			}
+			return nil
+		}
+		d.stores.failWith(away)
+		before := len(m.asked())
+		advance(4 * time.Second)
+		if n := len(m.asked()) - before; n < 3 {
+			t.Errorf("%d requests within 4 s without the store", n)
+		}
+		advance(time.Minute)
+		before = len(m.asked())
+		advance(time.Minute)
+		if n := len(m.asked()) - before; n > 0 {
+			t.Errorf("%d requests began although the slice is over", n)
+		}
+		d.stores.failWith(nil)
+		advance(time.Minute)
+		if n := len(m.asked()) - before; n < 50 {
+			t.Errorf("%d requests in the minute after the store came back", n)
+		}
+	})
+}
+
+// A suspect is asked alone, with all slots, while other requests wait for the limit.
+func TestSuspectsAreAskedUnderALimit(t *testing.T) {
+	t.Parallel()
+	for _, requests := range []int64{1, 20, 600} {
+		t.Run(fmt.Sprint(requests), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := newFixture(t, 3, 4)
+				d.sendWork(shards(3)...)
+				crashed := false
+				e := &fakeExecutor{answer: func(_ context.Context, n int) error {
+					if n == 5 && !crashed {
+						crashed = true
+						return crashError{shard.Crash{}}
+					}
+					return nil
+				}}
+				d.start("w1", e, limitedTo(requests))
+				advance(15 * time.Minute)
+				for n := range 3 {
+					if s := d.shard(n); s.State != shard.Done {
+						t.Errorf("shard %d is %s", n, s.State)
+					}
+				}
+			})
+		})
+	}
+}

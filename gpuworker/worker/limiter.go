@@ -1,0 +1,258 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"rollout/shared/core/health"
+	"rollout/shared/core/ratelimit"
+)
+
+// limiter lets requests begin under the pool's limit, in the order in which they ask.
+// The worker's share of the limit comes from a document: see limitLoop. It is safe for
+// concurrent use. A nil limiter lets everything begin.
+//
+//	acquire ──▶ queue ──▶ begins   when the first in the queue may, by the share and at an even pace
+type limiter struct {
+	limit  ratelimit.Amount
+	now    func() time.Time
+	demand chan struct{} // gets a value when requests begin to wait
+
+	mu       sync.Mutex
+	lease    *ratelimit.Lease
+	queue    []*limitWaiter
+	timer    *time.Timer // admits the first in the queue
+	largest  ratelimit.Amount
+	estimate tokenEstimate
+	since    time.Time // when requests began to wait; zero while none does
+	waited   int       // the longest queue since the last heartbeat
+}
+
+// limitWaiter is a request that waits to begin.
+type limitWaiter struct {
+	cost   ratelimit.Amount
+	begins chan int64 // gets the request's number in the budget
+}
+
+// newLimiter returns the limiter of a worker, or nil without a limit.
+func newLimiter(r ratelimit.Rules, worker string, now func() time.Time) *limiter {
+	if r.Limit.IsZero() {
+		return nil
+	}
+	return &limiter{limit: r.Limit, now: now, demand: make(chan struct{}, 1),
+		lease: ratelimit.NewLease(r, worker, now()), estimate: newTokenEstimate()}
+}
+
+// Cost is what a request will take, as far as that is known before.
+type Cost struct {
+	PromptBytes int   // of the prompt
+	MaxTokens   int64 // of the answer; 0 if it has no bound
+}
+
+// Permit is the permission to begin one request under the pool's limit. The zero
+// Permit belongs to a pool without a limit.
+type Permit struct {
+	limiter *limiter
+	asked   Cost
+	cost    ratelimit.Amount
+	number  int64
+}
+
+// Settle says which tokens the request took, after its answer. Call it once, or not at
+// all: then the request counts as it was estimated.
+func (p Permit) Settle(prompt, completion int64) {
+	l := p.limiter
+	if l == nil || prompt+completion == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.estimate.learn(p.asked, prompt, completion)
+	l.lease.Settle(p.number, p.cost, ratelimit.Amount{Requests: p.cost.Requests, Tokens: prompt + completion}.Of(l.limit),
+		l.now())
+	l.admit()
+}
+
+// Cancel takes the permit back: its request does not begin.
+func (p Permit) Cancel() {
+	l := p.limiter
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lease.Settle(p.number, p.cost, ratelimit.Amount{}, l.now())
+	l.admit()
+}
+
+// acquire waits until a request of that cost may begin. It returns false if stopping was
+// closed or ctx ended first.
+func (l *limiter) acquire(ctx context.Context, stopping <-chan struct{}, c Cost) (Permit, bool) {
+	if l == nil {
+		return Permit{}, true
+	}
+	if p, ok := l.tryAcquire(c); ok {
+		return p, true
+	}
+	w := l.enqueue(c)
+	select {
+	case n := <-w.begins:
+		return Permit{l, c, w.cost, n}, true
+	case <-stopping:
+	case <-ctx.Done():
+	}
+	l.mu.Lock()
+	waiting := l.dequeue(w)
+	l.mu.Unlock()
+	if !waiting { // it may begin since the same moment
+		Permit{l, c, w.cost, <-w.begins}.Cancel()
+	}
+	return Permit{}, false
+}
+
+// enqueue adds a request of that cost to the queue.
+func (l *limiter) enqueue(c Cost) *limitWaiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := &limitWaiter{cost: l.costOf(c), begins: make(chan int64, 1)}
+	if len(l.queue) == 0 {
+		l.since = l.now()
+	}
+	l.queue = append(l.queue, w)
+	l.waited = max(l.waited, len(l.queue))
+	l.admit()
+	l.announceDemand()
+	return w
+}
+
+// tryAcquire returns a permit if the request may begin at once.
+func (l *limiter) tryAcquire(c Cost) (Permit, bool) {
+	if l == nil {
+		return Permit{}, true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	cost, now := l.costOf(c), l.now()
+	if at, ok := l.lease.Next(cost, now); len(l.queue) > 0 || !ok || at.After(now) {
+		return Permit{}, false
+	}
+	return Permit{l, c, cost, l.lease.Begin(cost, now)}, true
+}
+
+// admit lets requests begin from the head of the queue, and sets the timer for the
+// next. The caller holds l.mu.
+func (l *limiter) admit() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	now := l.now()
+	n := 0
+	for ; n < len(l.queue); n++ {
+		w := l.queue[n]
+		at, ok := l.lease.Next(w.cost, now)
+		if !ok {
+			break // a new share admits it
+		}
+		if at.After(now) {
+			l.admitAfter(at.Sub(now))
+			break
+		}
+		w.begins <- l.lease.Begin(w.cost, now)
+	}
+	l.queue = append(l.queue[:0], l.queue[n:]...)
+	if len(l.queue) == 0 {
+		l.since = time.Time{}
+	}
+}
+
+func (l *limiter) admitAfter(d time.Duration) {
+	if l.timer == nil {
+		l.timer = time.AfterFunc(d, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.admit()
+		})
+		return
+	}
+	l.timer.Reset(d)
+}
+
+// dequeue removes the waiter and reports whether it was still in the queue.
+func (l *limiter) dequeue(w *limitWaiter) bool {
+	for i, q := range l.queue {
+		if q == w {
+			l.queue = append(l.queue[:i], l.queue[i+1:]...)
+			l.admit()
+			return true
+		}
+	}
+	return false
+}
+
+// costOf returns what the request counts as until it is settled. A request that needs
+// more than the limit counts as the whole limit.
+func (l *limiter) costOf(c Cost) ratelimit.Amount {
+	cost := ratelimit.Amount{Requests: 1, Tokens: l.estimate.tokens(c)}.Of(l.limit)
+	if l.limit.Tokens > 0 {
+		cost.Tokens = min(cost.Tokens, l.limit.Tokens)
+	}
+	if len(l.queue) == 0 {
+		l.largest = cost
+	} else {
+		l.largest = l.largest.Max(cost)
+	}
+	return cost
+}
+
+// announceDemand wakes the loop that takes shares.
+func (l *limiter) announceDemand() {
+	select {
+	case l.demand <- struct{}{}:
+	default:
+	}
+}
+
+// waiting returns what waits for a share. The caller holds l.mu.
+func (l *limiter) waiting() ratelimit.Demand {
+	return ratelimit.Demand{Waiting: len(l.queue), Largest: l.largest}
+}
+
+// soonAfter bounds the shards that a limited worker claims ahead: what may begin within
+// this time.
+const soonAfter = 10 * time.Second
+
+// soon returns how many requests may begin soon, at least one, but no more than most.
+func (l *limiter) soon(most int) int {
+	if l == nil {
+		return most
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	share := l.lease.Share(l.now())
+	part := func(n int64) int { return int(min(int64(most), 1+n*int64(soonAfter)/int64(time.Minute))) }
+	if l.limit.Requests > 0 {
+		most = part(share.Requests)
+	}
+	if l.limit.Tokens > 0 {
+		most = part(share.Tokens / max(1, l.largest.Tokens))
+	}
+	return max(1, most)
+}
+
+// report returns the limit for a heartbeat; nil without a limit.
+func (l *limiter) report() *health.Limit {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	share := l.lease.Share(l.now())
+	out := &health.Limit{Requests: l.limit.Requests, Tokens: l.limit.Tokens,
+		ShareRequests: share.Requests, ShareTokens: share.Tokens, Waiting: max(l.waited, len(l.queue))}
+	if len(l.queue) > 0 {
+		out.WaitingSince = l.since.UTC()
+	}
+	l.waited = 0
+	return out
+}
