@@ -80,7 +80,7 @@ func (w *writer) copied(ctx context.Context, at dialect.Place, line []byte, orig
 		if err != nil {
 			return fault.Wrap(err, "item %d, a copy of item %d", at.Item, original)
 		}
-		_, err = w.out.Write(b)
+		_, err = w.outputs.Write(b)
 		return err
 	}
 	w.totals.counts.OK--

@@ -55,6 +55,7 @@ func (f *Finalizer) summarize(m record.Manifest, s run.State, t totals) record.S
 		Model: m.ModelURI, Workers: t.workers, CreatedAt: m.CreatedAt, StartedAt: s.StartedAt, EndedAt: now,
 		Outputs: record.OutputKey(m.Run, record.CompletionsFile), Errors: record.OutputKey(m.Run, record.ErrorsFile),
 	}
+	sum.Score, sum.Scores = meanScores(t.scores)
 	if sum.FailedByClass == nil {
 		sum.FailedByClass = map[string]int{}
 	}

@@ -5,6 +5,7 @@ import (
 
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
+	"rollout/shared/grade"
 	"rollout/shared/record"
 )
 
@@ -14,6 +15,7 @@ type totals struct {
 	copies   int // included in counts
 	workers  []string
 	snapshot *shard.Snapshot // the last one of a training
+	scores   *grade.Totals   // nil in a run without graders
 }
 
 // maxWorkers bounds the list of workers in a summary.
@@ -62,6 +64,12 @@ func (t *totals) class(k string, n int) {
 func (t *totals) join(s record.OutputSegment) {
 	t.add(shard.Doc{Counts: s.Counts})
 	t.copies += s.Copies
+	if s.Scores != nil {
+		if t.scores == nil {
+			t.scores = &grade.Totals{}
+		}
+		t.scores.Join(*s.Scores)
+	}
 	for _, w := range s.Workers {
 		t.worker(w)
 	}
@@ -70,5 +78,5 @@ func (t *totals) join(s record.OutputSegment) {
 // segment returns the record of a segment with these totals.
 func (t totals) segment(from, to int) record.OutputSegment {
 	return record.OutputSegment{Schema: record.Schema, From: from, To: to,
-		Counts: t.counts, Copies: t.copies, Workers: t.workers}
+		Counts: t.counts, Copies: t.copies, Workers: t.workers, Scores: t.scores}
 }

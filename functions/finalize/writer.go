@@ -12,6 +12,7 @@ import (
 	"rollout/shared/core/shard"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
+	"rollout/shared/grade"
 	"rollout/shared/input"
 	"rollout/shared/record"
 	"rollout/shared/result"
@@ -33,6 +34,7 @@ type writer struct {
 	next      func(context.Context) (run.State, error) // waits for a newer state
 	late      func() bool                              // optional: reports that no time is left for another shard
 	out, errs *sink
+	outputs   io.Writer // out; in a run with graders it also sums up the scores
 	model     dialect.Model
 	totals    totals
 	buf       []byte
@@ -42,8 +44,14 @@ type writer struct {
 
 // writer returns a writer that has begun both files under these keys.
 func (f *Finalizer) writer(ctx context.Context, m record.Manifest, s run.State, completions, errs string) *writer {
-	return &writer{Finalizer: f, manifest: m, state: s, out: f.open(ctx, completions), errs: f.open(ctx, errs),
+	w := &writer{Finalizer: f, manifest: m, state: s, out: f.open(ctx, completions), errs: f.open(ctx, errs),
 		model: model(m), buf: make([]byte, copyBuffer)}
+	w.outputs = w.out
+	if len(m.Config.Grades) > 0 {
+		w.totals.scores = &grade.Totals{}
+		w.outputs = io.MultiWriter(w.out, &scores{totals: w.totals.scores})
+	}
+	return w
 }
 
 // finish completes both files, or drops them if err is not nil.
@@ -190,7 +198,7 @@ func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
 
 // rows appends a result's output rows and error rows to the files.
 func (w *writer) rows(b []byte, outputLen int64) error {
-	_, err := w.out.Write(b[:outputLen])
+	_, err := w.outputs.Write(b[:outputLen])
 	if err == nil {
 		_, err = w.errs.Write(b[outputLen:])
 	}
@@ -212,7 +220,7 @@ func (w *writer) copy(ctx context.Context, ref shard.Ref, outputLen int64) error
 	defer r.Close()
 	h := identity.NewHasher()
 	src := io.TeeReader(io.LimitReader(r, ref.Length), h)
-	n, err := io.CopyBuffer(onlyWriter{w.out}, io.LimitReader(src, outputLen), w.buf)
+	n, err := io.CopyBuffer(onlyWriter{w.outputs}, io.LimitReader(src, outputLen), w.buf)
 	if err != nil {
 		return err
 	}
@@ -302,7 +310,7 @@ func (w *writer) fail(f dialect.Failure) error {
 }
 
 func (w *writer) row(r result.Row) error {
-	to := w.out
+	to := w.outputs
 	if r.Class != "" {
 		to = w.errs
 	}

@@ -34,6 +34,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
+	"rollout/shared/grade"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/kind"
@@ -170,6 +171,9 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if err := noOutput(m.Inputs); err != nil {
 		return err
 	}
+	if err := s.checkGraders(m.Config.Grades); err != nil {
+		return err
+	}
 	k, err := s.opts.Kinds.Of(m.Kind)
 	if err != nil {
 		return err
@@ -183,6 +187,20 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 			Err: fault.New(fault.Invalid, "a run of kind %q asks every request: later ones depend on each answer", k.Name)}
 	}
 	return k.Complete(ctx, m, kind.Site{Deployment: s.opts.Deployment, Head: s.head})
+}
+
+// checkGraders refuses graders that workers could not make: those with a schema
+// that does not compile, and those of a service that the deployment lacks.
+func (s *Submitter) checkGraders(grades []config.Grade) error {
+	for _, g := range grades {
+		if g.Kind == config.GradeHTTP {
+			continue
+		}
+		if _, err := grade.New(g); err != nil {
+			return err
+		}
+	}
+	return s.opts.Deployment.CheckServices(grades)
 }
 
 // noOutput refuses inputs that are outputs of runs, so that a run cannot feed

@@ -368,3 +368,22 @@ func TestDedupeOfAGrowingRunIsRefused(t *testing.T) {
 		}
 	}
 }
+
+func TestRunsWithUnusableGradersAreRefused(t *testing.T) {
+	t.Parallel()
+	const grader = "schema_version = 1\n[[grade]]\nname = \"a\"\n"
+	for name, c := range map[string]struct{ config, refused string }{
+		"a known service":    {grader + "kind = \"http\"\nservice = \"reward\"\n", ""},
+		"an unknown service": {grader + "kind = \"http\"\nservice = \"other\"\n", "use one of reward"},
+		"a schema that does not compile": {grader + "kind = \"json_schema\"\nschema = '{\"type\":\"text\"}'\n",
+			"grader a: schema"},
+	} {
+		d := newFixture(t)
+		d.deploy.Graders = map[string]config.GraderService{"reward": {URL: "http://reward.test"}}
+		d.put("prompts/x.toml", c.config)
+		m := d.upload("prompts/x.jsonl", prompt)
+		if (m.Refused == "") != (c.refused == "") || !strings.Contains(m.Refused, c.refused) {
+			t.Errorf("%s: refused %q, want %q", name, m.Refused, c.refused)
+		}
+	}
+}

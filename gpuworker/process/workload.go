@@ -10,6 +10,7 @@ import (
 
 	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/executors/train"
+	"rollout/gpuworker/grading"
 	"rollout/gpuworker/worker"
 	"rollout/shared/config"
 	"rollout/shared/core/health"
@@ -48,9 +49,14 @@ func (o Options) newWorkload(ctx context.Context) (workload, func(), error) {
 		return nil, nil, err
 	}
 	limits, _ := e.(limiter)
+	services, err := grading.Connect(ctx, o.Deployment.Graders, grading.Options{Secrets: o.Secrets, Log: o.Ports.Log})
+	if err != nil {
+		_ = e.Close()
+		return nil, nil, err
+	}
 	meterServers(e, o.Ports)
 	observed := observeEngine(e, o.Deployment.Engine.String(), o.Ports)
-	return inference{limitedEngine{observed, limits}, o}, func() { _ = e.Close() }, nil
+	return inference{limitedEngine{observed, limits}, services, o}, func() { _ = e.Close() }, nil
 }
 
 // maxOutage is how long an engine may be down before its shards are released for
@@ -60,14 +66,15 @@ const maxOutage = 10 * time.Second
 // inference is the workload of a pool that answers items with an engine.
 type inference struct {
 	limitedEngine
-	o Options
+	graders *grading.Services
+	o       Options
 }
 
 func (a inference) executor(ctx context.Context) worker.Executor {
 	w, p := a.o.Deployment.Worker, a.o.Ports
 	return infer.New(infer.Config{Engine: a.limitedEngine, Model: onlyModel(a.o.Deployment, a.o.Pool), Clock: p.Clock,
 		Log: p.Log, OnItem: itemHook(ctx, p), ProgressTimeout: w.ProgressTimeout.Std(),
-		RequestTimeout: w.RequestTimeout.Std(), MaxOutage: maxOutage})
+		RequestTimeout: w.RequestTimeout.Std(), MaxOutage: maxOutage, Graders: a.graders})
 }
 
 func (a inference) inFlight() int { return a.limitedEngine.inFlight(a.o.Deployment.Worker) }

@@ -159,6 +159,14 @@ func (p Slot) Release() {
 	p.s.slots.release(false)
 }
 
+// TrackGrading counts a wait for scores of an answer among the requests in
+// flight, so that a shard that stops lets it end within its budget. The caller
+// must call ended once.
+func (s *Shard) TrackGrading() (ended func()) {
+	n := s.inFlight.begin(s.now())
+	return func() { s.inFlight.end(n) }
+}
+
 // Stopping is closed when no request may begin any more. Requests in flight may
 // go on until ctx ends.
 func (s *Shard) Stopping() <-chan struct{} { return s.stopping }

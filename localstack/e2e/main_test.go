@@ -23,6 +23,9 @@ const (
 	fakellm   = "fakellm"
 )
 
+// rewardKey is the secret reward-key of the programs.
+const rewardKey = "s3cr3t-reward"
+
 // binaries is the folder of the programs. Only TestMain writes it.
 var binaries string
 
@@ -51,6 +54,9 @@ func buildAndRun(m *testing.M) (code int, err error) {
 	}
 	if binaries = os.Getenv(helperVariable); binaries != "" {
 		return m.Run(), nil
+	}
+	if err := os.Setenv("ROLLOUT_SECRET_REWARD_KEY", rewardKey); err != nil {
+		return 1, err
 	}
 	if err := noteSources(); err != nil {
 		return 1, err

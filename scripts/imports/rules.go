@@ -47,6 +47,7 @@ var Rules = []Rule{
 	// Tools and formats.
 	{Packages: "shared/config", Imports: []string{"shared/fault", "shared/text"}},
 	{Packages: "shared/dialect", Imports: []string{"shared/..."}},
+	{Packages: "shared/grade/...", Imports: []string{"shared/config", "shared/fault", "shared/grade/...", "shared/jsonl"}},
 	{Packages: "shared/input/...", Imports: []string{"shared/..."}},
 	{Packages: "shared/jsonl", Imports: []string{"shared/..."}},
 	// The table of kinds decides, and wires nothing.
@@ -112,6 +113,7 @@ var Rules = []Rule{
 	{Packages: "gpuworker/cli/...", Imports: gpuworker}, // wiring
 	{Packages: "gpuworker/engine/...", Imports: gpuworker},
 	{Packages: "gpuworker/executors/...", Imports: gpuworker},
+	{Packages: "gpuworker/grading", Imports: gpuworker},
 	{Packages: "gpuworker/process/...", Imports: gpuworker},
 	{Packages: "gpuworker/supervise", Imports: gpuworker},
 	{Packages: "gpuworker/tinylm/...", Imports: gpuworker},

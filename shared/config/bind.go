@@ -49,6 +49,8 @@ func (b *binder) value(v reflect.Value, x any, at string) {
 		b.wrongType(at, "a table", x)
 	case reflect.Slice:
 		b.slice(v, x, at)
+	case reflect.Map:
+		b.tables(v, x, at)
 	case reflect.String:
 		if s, ok := x.(string); ok {
 			v.SetString(s)
@@ -90,6 +92,26 @@ func (b *binder) slice(v reflect.Value, x any, at string) {
 	out := reflect.MakeSlice(v.Type(), list.Len(), list.Len())
 	for i := range list.Len() {
 		b.value(out.Index(i), list.Index(i).Interface(), element(at, i))
+	}
+	v.Set(out)
+}
+
+// tables writes the tables of x, such as [graders.a] and [graders.b], to the map v.
+func (b *binder) tables(v reflect.Value, x any, at string) {
+	m, ok := x.(map[string]any)
+	if !ok {
+		b.wrongType(at, "tables", x)
+		return
+	}
+	out := reflect.MakeMap(v.Type())
+	for _, name := range sortedKeys(m) {
+		e := reflect.New(v.Type().Elem())
+		if d, ok := e.Interface().(interface{ setDefaults() }); ok {
+			d.setDefaults()
+		}
+		b.known = append(b.known, pathsOf(e.Elem().Type(), join(at, name))...)
+		b.value(e.Elem(), m[name], join(at, name))
+		out.SetMapIndex(reflect.ValueOf(name), e.Elem())
 	}
 	v.Set(out)
 }
@@ -150,11 +172,14 @@ func fieldsOf(t reflect.Type) []string {
 	return names
 }
 
-// pathsOf returns the path of every field below t. Lists have no index in it.
+// pathsOf returns the path of every field below t. Lists have "[]" in it.
 func pathsOf(t reflect.Type, at string) (paths []string) {
 	for i, name := range fieldsOf(t) {
 		path, ft := join(at, name), t.Field(i).Type
 		paths = append(paths, path)
+		if ft.Kind() == reflect.Slice {
+			path += "[]"
+		}
 		if ft.Kind() == reflect.Slice || ft.Kind() == reflect.Pointer {
 			ft = ft.Elem()
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -44,7 +45,9 @@ func (d Deployment) check(c *checker) {
 	if s := d.Engine.Secret; s != "" && !slices.Contains(allowed, s) {
 		c.add("engine.secret", "%s is not in the allowlist: add it to secrets", quote(s))
 	}
+	checkGraders(c, d.Graders, allowed)
 	d.Defaults.check(c, "defaults")
+	c.services("defaults.grade", d.Defaults.Grades, d.Graders)
 }
 
 // check enforces the rules against split brain: a worker fences itself before
@@ -93,7 +96,7 @@ func (e Engine) check(c *checker, at string) {
 		c.add(at+".urls", "url also names the engine: remove one of them")
 	}
 	if e.URL != "" && !inProcess(e.URL) {
-		c.server(at+".url", e.URL)
+		c.server(at+".url", e.URL, notAnEngine, "engine.secret")
 	}
 	if len(e.URLs) > maxServers {
 		c.add(at+".urls", "must list at most %d servers, lists %d", maxServers, len(e.URLs))
@@ -106,18 +109,24 @@ func (e Engine) check(c *checker, at string) {
 		case !inProcess(u) && slices.Contains(e.URLs[:i], u):
 			c.add(element(at+".urls", i), "%s is listed twice: name each server once", quote(u))
 		case !inProcess(u):
-			c.server(element(at+".urls", i), u)
+			c.server(element(at+".urls", i), u, notAnEngine, "engine.secret")
 		}
 	}
 }
 
-func (c *checker) server(field, base string) {
+// notAnEngine is the problem of a string that names no engine.
+var notAnEngine = fmt.Sprintf("must be %q, %q or a base URL such as \"http://127.0.0.1:8000/v1\"",
+	EngineTiny, EngineMock)
+
+// server checks the address of a server. Its problem is wrong if it is none.
+// secret is the key that names the secret of the server.
+func (c *checker) server(field, base, wrong, secret string) {
 	u, err := url.Parse(base)
 	switch {
 	case len(base) > maxText || err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		c.add(field, "must be %q, %q or a base URL such as \"http://127.0.0.1:8000/v1\"", EngineTiny, EngineMock)
+		c.add(field, "%s", wrong)
 	case u.User != nil:
-		c.add(field, "must not hold a user or password: put the key into a secret and name it as engine.secret")
+		c.add(field, "must not hold a user or password: put the key into a secret and name it as %s", secret)
 	case u.RawQuery != "" || u.Fragment != "":
 		c.add(field, "must not have a query or fragment: remove what follows the path")
 	}

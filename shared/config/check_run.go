@@ -42,6 +42,7 @@ func (r Run) check(c *checker, at string) {
 	r.Shard.check(c, under(at, "shard"))
 	r.Limits.check(c, under(at, "limits"))
 	r.Dedupe.check(c, under(at, "dedupe"))
+	checkGrades(c, under(at, "grade"), r.Grades, r.Dedupe)
 	r.checkTraining(c, at)
 }
 
@@ -80,6 +81,7 @@ func (r Run) checkTraining(c *checker, at string) {
 		{"input.dialect", r.Input.Dialect != ""},
 		{"shard", r.Shard != DefaultShard()},
 		{"dedupe", r.Dedupe != Dedupe{}},
+		{"grade", len(r.Grades) > 0},
 		{"limits.tokens", r.Limits.Tokens != 0},
 		{"limits.failed_shards_in_a_row", r.Limits.FailedShardsInARow != 0},
 	} {

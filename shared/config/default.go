@@ -71,6 +71,19 @@ func DefaultWorker() Worker {
 	}
 }
 
+// DefaultGraderService returns a scoring service that gets 16 answers a request,
+// has 4 requests of a worker in flight, may take 30 s for each, is asked 9 times,
+// and keeps no answer waiting for more than 5 minutes.
+func DefaultGraderService() GraderService {
+	return GraderService{
+		Batch:       16,
+		Concurrency: 4,
+		Timeout:     Duration(30 * time.Second),
+		Retries:     8,
+		MaxWait:     Duration(5 * time.Minute),
+	}
+}
+
 // DefaultInfer returns one worker, with the defaults of runs and deployments.
 func DefaultInfer() Infer {
 	return Infer{

@@ -7,15 +7,17 @@ import "strings"
 // key has a default, except the provider, region and bucket of a cloud; see
 // DefaultDeployment.
 type Deployment struct {
-	SchemaVersion int      `toml:"schema_version"`
-	Bucket        string   `toml:"bucket"` // part of run ids; "local" by default, in a cloud the bucket's name
-	Cloud         Cloud    `toml:"cloud"`
-	Health        Health   `toml:"health"`
-	Worker        Worker   `toml:"worker"`
-	Engine        Engine   `toml:"engine"`
-	Pools         []Pool   `toml:"pool"`
-	Secrets       []string `toml:"secrets"` // allowlist of secret names; ParseDeployment adds cloud.secrets
-	Defaults      Run      `toml:"defaults"`
+	SchemaVersion int    `toml:"schema_version"`
+	Bucket        string `toml:"bucket"` // part of run ids; "local" by default, in a cloud the bucket's name
+	Cloud         Cloud  `toml:"cloud"`
+	Health        Health `toml:"health"`
+	Worker        Worker `toml:"worker"`
+	Engine        Engine `toml:"engine"`
+	Pools         []Pool `toml:"pool"`
+	// Graders are the scoring services that the graders of runs may name.
+	Graders  map[string]GraderService `toml:"graders"`
+	Secrets  []string                 `toml:"secrets"` // allowlist of secret names; ParseDeployment adds cloud.secrets
+	Defaults Run                      `toml:"defaults"`
 }
 
 // Health holds the timings of heartbeats. The defaults are DefaultHealth, and
@@ -87,6 +89,24 @@ func (e Engine) WithURLs(urls []string) Engine {
 // String lists the servers, for messages.
 func (e Engine) String() string { return strings.Join(e.Servers(), ", ") }
 
+// GraderService is a scoring service: a table [graders.NAME]. Workers send it
+// answers in batches, and it returns their scores.
+type GraderService struct {
+	URL    string `toml:"url"`
+	Secret string `toml:"secret"` // name of the secret that is sent as bearer token; optional
+	Batch  int    `toml:"batch"`  // answers of a request, at most; default: 16
+	// Concurrency is how many requests a worker has in flight; default: 4.
+	Concurrency int      `toml:"concurrency"`
+	Timeout     Duration `toml:"timeout"` // longest request; default: 30s
+	Retries     int      `toml:"retries"` // of a request that failed, with backoff; default: 8
+	// MaxWait is how long an answer waits for its score, all tries together;
+	// default: 5m. An answer without a score by then is kept without one.
+	MaxWait Duration `toml:"max_wait"`
+}
+
+// setDefaults sets the defaults, over which the binder writes a file's values.
+func (s *GraderService) setDefaults() { *s = DefaultGraderService() }
+
 // Pool is a set of workers with the same model and executor.
 type Pool struct {
 	Name     string `toml:"name"`
@@ -149,19 +169,21 @@ const trainPool = "train"
 
 // Infer is the file of `rollout infer batch --config`.
 type Infer struct {
-	SchemaVersion int          `toml:"schema_version"` // optional here
-	Model         Model        `toml:"model"`
-	Sampling      Sampling     `toml:"sampling"`
-	Input         InferInput   `toml:"input"`
-	Output        InferOutput  `toml:"output"`
-	Workers       InferWorkers `toml:"workers"`
-	Engine        Engine       `toml:"engine"`
-	Storage       InferStorage `toml:"storage"`
-	Shard         Shard        `toml:"shard"`
-	Limits        Limits       `toml:"limits"`
-	Dedupe        Dedupe       `toml:"dedupe"`
-	Health        Health       `toml:"health"`
-	Worker        Worker       `toml:"worker"`
+	SchemaVersion int                      `toml:"schema_version"` // optional here
+	Model         Model                    `toml:"model"`
+	Sampling      Sampling                 `toml:"sampling"`
+	Input         InferInput               `toml:"input"`
+	Output        InferOutput              `toml:"output"`
+	Workers       InferWorkers             `toml:"workers"`
+	Engine        Engine                   `toml:"engine"`
+	Storage       InferStorage             `toml:"storage"`
+	Shard         Shard                    `toml:"shard"`
+	Limits        Limits                   `toml:"limits"`
+	Dedupe        Dedupe                   `toml:"dedupe"`
+	Grades        []Grade                  `toml:"grade"`
+	Graders       map[string]GraderService `toml:"graders"`
+	Health        Health                   `toml:"health"`
+	Worker        Worker                   `toml:"worker"`
 }
 
 // InferInput names the prompts files. All files that match the glob have one

@@ -1,7 +1,9 @@
 package config
 
 import (
+	"maps"
 	"path/filepath"
+	"slices"
 
 	"github.com/bmatcuk/doublestar/v4"
 )
@@ -17,6 +19,7 @@ func (f Infer) Run() Run {
 	r.Shard = f.Shard
 	r.Limits = f.Limits
 	r.Dedupe = f.Dedupe
+	r.Grades = f.Grades
 	return r
 }
 
@@ -37,6 +40,20 @@ func (f Infer) Check() error {
 	return c.err()
 }
 
+// Secrets returns the names of all secrets that the file names: there is no
+// allowlist beside them.
+func (f Infer) Secrets() (names []string) {
+	if f.Engine.Secret != "" {
+		names = append(names, f.Engine.Secret)
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Graders)) {
+		if s := f.Graders[name].Secret; s != "" && !slices.Contains(names, s) {
+			names = append(names, s)
+		}
+	}
+	return names
+}
+
 func (f Infer) check(c *checker) {
 	c.schema("schema_version", f.SchemaVersion)
 	if f.Model.URI == "" {
@@ -51,6 +68,9 @@ func (f Infer) check(c *checker) {
 	f.Shard.check(c, "shard")
 	f.Limits.check(c, "limits")
 	f.Dedupe.check(c, "dedupe")
+	checkGrades(c, "grade", f.Grades, f.Dedupe)
+	checkGraders(c, f.Graders, f.Secrets())
+	c.services("grade", f.Grades, f.Graders)
 	f.Health.check(c, "health")
 	f.Worker.check(c, "worker")
 }

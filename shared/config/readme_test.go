@@ -106,6 +106,11 @@ func settings(v reflect.Value, at string) (out []setting) {
 		case !f.IsValid(): // an optional table that is not set
 		case f.Kind() == reflect.Struct:
 			out = append(out, settings(f, key)...)
+		case f.Kind() == reflect.Map:
+			out = append(out, setting{key, f})
+			e := reflect.New(f.Type().Elem())
+			e.Interface().(interface{ setDefaults() }).setDefaults()
+			out = append(out, settings(e.Elem(), key+".NAME")...)
 		case f.Kind() == reflect.Slice && f.Type().Elem().Kind() == reflect.Struct:
 			out = append(out, setting{key, f})
 			out = append(out, settings(reflect.New(f.Type().Elem()).Elem(), key)...)
@@ -146,6 +151,8 @@ func typeName(v reflect.Value) string {
 		return "integer"
 	case reflect.Float64:
 		return "number"
+	case reflect.Map:
+		return "table"
 	case reflect.Slice:
 		return map[reflect.Kind]string{reflect.String: "list of strings", reflect.Float64: "two numbers",
 			reflect.Struct: "list of tables"}[t.Elem().Kind()]

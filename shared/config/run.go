@@ -21,6 +21,7 @@ type Run struct {
 	Shard         Shard    `toml:"shard" json:"shard"`
 	Limits        Limits   `toml:"limits" json:"limits"`
 	Dedupe        Dedupe   `toml:"dedupe" json:"dedupe,omitzero"`
+	Grades        []Grade  `toml:"grade" json:"grade,omitempty"`
 	// Algorithm and Snapshot are nil unless Kind is KindTrain.
 	Algorithm *Algorithm `toml:"algorithm" json:"algorithm,omitempty"`
 	Snapshot  *Snapshots `toml:"snapshot" json:"snapshot,omitempty"` // nil means DefaultSnapshots

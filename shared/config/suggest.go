@@ -16,15 +16,15 @@ func quote(s string) string { return strconv.Quote(shorten(s)) }
 
 // suggest returns the known path that an unknown key of a table most likely
 // means: the nearest spelling in that table, else the same name in another
-// table. It returns "" without a good match.
+// table that is in no list. It returns "" without a good match.
 func suggest(known []string, table, key string) string {
 	table = withoutIndexes(table)
 	var here, elsewhere []string
 	for _, path := range known {
 		dot := strings.LastIndexByte(path, '.')
-		if parent := path[:max(dot, 0)]; parent == table {
+		if parent := withoutIndexes(path[:max(dot, 0)]); parent == table {
 			here = append(here, path[dot+1:])
-		} else if path[dot+1:] == key {
+		} else if path[dot+1:] == key && !strings.HasSuffix(path[:max(dot, 0)], "[]") {
 			elsewhere = append(elsewhere, path)
 		}
 	}

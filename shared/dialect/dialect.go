@@ -91,6 +91,9 @@ type Result struct {
 	ID          string   // the item's own id, or its item id in hex
 	Answers     []Answer // one for each decode, in order
 	GeneratedAt time.Time
+	// Scores are the row's members with the scores of its answers, as
+	// grade.AppendMembers writes them; empty in a run without graders.
+	Scores []byte
 }
 
 // Failure is a failed item. Use Item.Failure to create one.

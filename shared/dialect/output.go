@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"rollout/shared/grade"
 	"rollout/shared/jsonl"
 )
 
@@ -15,7 +16,7 @@ import (
 // follow the row's members, in order. A member whose name the row needs itself gets
 // "input_" before its name, so that no member is lost and no name is repeated.
 func AppendOutput(dst []byte, it *Item, m Model, r Result) []byte {
-	w := row{b: append(slices.Grow(dst, outputSize(it, m, r)), '{')}
+	w := row{b: append(slices.Grow(dst, outputSize(it, m, r)), '{'), graded: len(r.Scores) > 0}
 	switch it.dialect {
 	case OpenAI:
 		w.openAI(it, m, r)
@@ -26,6 +27,9 @@ func AppendOutput(dst []byte, it *Item, m Model, r Result) []byte {
 	default:
 		w.plain(it, m, r)
 	}
+	if w.graded {
+		w.b = append(append(w.b, r.Scores...), ',')
+	}
 	own := it.dialect == Plain && !r.first().Rest.empty()
 	w.extra(it, own)
 	return w.close()
@@ -34,7 +38,7 @@ func AppendOutput(dst []byte, it *Item, m Model, r Result) []byte {
 // outputSize estimates the size of an output row in bytes. Few rows are longer.
 func outputSize(it *Item, m Model, r Result) int {
 	const names, escapes = 512, 16 // one of 16 bytes needs an escape
-	size := names + len(it.rawID) + len(it.Request) + len(m.Params) + len(m.URI)
+	size := names + len(r.Scores) + len(it.rawID) + len(it.Request) + len(m.Params) + len(m.URI)
 	for _, a := range r.Answers {
 		size += len(a.Text) + len(a.Text)/escapes + len(a.Reasoning) + len(a.ToolCalls) + len(a.Logprobs) + names
 		size += len(a.Rest.Message) + len(a.Rest.Choice) + len(a.Rest.Usage) + len(a.Rest.Body)
@@ -93,7 +97,8 @@ func isReserved(d Name, name []byte) bool {
 // a member response of its own.
 func (w *row) extra(it *Item, response bool) {
 	for _, m := range it.extra {
-		if isReserved(it.dialect, m.Name) || response && string(m.Name) == "response" {
+		if isReserved(it.dialect, m.Name) || response && string(m.Name) == "response" ||
+			w.graded && slices.Contains(grade.Members, string(m.Name)) {
 			w.b = jsonl.AppendQuoted(w.b, freeName(m.Name, it.extra))
 		} else {
 			w.b = append(w.b, m.RawName...)

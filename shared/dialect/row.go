@@ -10,7 +10,8 @@ import (
 
 // row is an object that is being written, with a comma after each member.
 type row struct {
-	b []byte
+	b      []byte
+	graded bool // it has scores
 }
 
 func (w *row) close() []byte {

@@ -2,6 +2,7 @@ package record
 
 import (
 	"rollout/shared/core/shard"
+	"rollout/shared/grade"
 )
 
 // OutputSegment is an object that describes what the shards From to To, exclusive,
@@ -18,6 +19,8 @@ type OutputSegment struct {
 	Counts      shard.Counts `json:"counts"`
 	Copies      int          `json:"copies,omitempty"`
 	Workers     []string     `json:"workers,omitempty"`
+	// Scores sum up the scores of the rows; nil in a run without graders.
+	Scores *grade.Totals `json:"scores,omitempty"`
 }
 
 // Rows names an object of rows. With a Length of 0 the object need not exist.

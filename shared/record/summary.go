@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rollout/shared/core/identity"
+	"rollout/shared/grade"
 )
 
 // Summary is the object runs/<run>/summary.json. Finalize writes it last: when it
@@ -34,4 +35,17 @@ type Summary struct {
 	Outputs          string         `json:"outputs"`            // the key of completions.jsonl
 	Errors           string         `json:"errors"`             // the key of errors.jsonl
 	Training         *Trained       `json:"training,omitempty"` // of a training
+	// Score and Scores are the mean scores of the completed items: of the rows' own
+	// scores, and of each grader. They are absent in a run without graders.
+	Score  *MeanScore           `json:"score,omitempty"`
+	Scores map[string]MeanScore `json:"scores,omitempty"`
+}
+
+// MeanScore is the mean of the scores that completed items have. Items without a
+// score do not enter the mean and are counted.
+type MeanScore struct {
+	Mean           *float64               `json:"mean"` // null if no item has a score
+	Scored         uint64                 `json:"scored"`
+	Missing        uint64                 `json:"missing"`
+	MissingByCause map[grade.Cause]uint64 `json:"missing_by_cause,omitempty"` // of a grader
 }

@@ -61,11 +61,20 @@ func (a *answers) add(sc *scratch, k int, answer dialect.Answer, err error) {
 		a.fail(a.index, a.item, a.place, a.err, a.discard())
 		return
 	}
-	id := a.item.RowID(a.id)
-	sc.row = dialect.AppendOutput(sc.row[:0], a.item, a.model,
-		dialect.Result{ID: id, Answers: a.got, GeneratedAt: a.cfg.Clock.Now().UTC()})
-	a.shard.Put(a.index, sc.row, "", a.tokens())
-	a.notify(a.place.Item, id, "")
+	r := dialect.Result{ID: a.item.RowID(a.id), Answers: a.got, GeneratedAt: a.cfg.Clock.Now().UTC()}
+	if a.grades.graders == nil {
+		sc.row = a.put(sc.row[:0], r)
+		return
+	}
+	a.grade(r)
+}
+
+// put makes the item's output row, in the memory of row, which it returns.
+func (a *answers) put(row []byte, r dialect.Result) []byte {
+	row = dialect.AppendOutput(row, a.item, a.model, r)
+	a.shard.Put(a.index, row, "", a.tokens())
+	a.notify(a.place.Item, r.ID, "")
+	return row
 }
 
 // tokens returns the tokens of an answered item. The prompt counts once, as in

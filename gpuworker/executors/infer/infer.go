@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"rollout/gpuworker/engine"
+	"rollout/gpuworker/grading"
 	"rollout/gpuworker/worker"
 	"rollout/shared/clock"
 	"rollout/shared/core/identity"
@@ -37,6 +38,8 @@ type Config struct {
 	// Model, if set, is the id of the only model that the engine serves. Runs of
 	// another model or revision are refused.
 	Model identity.ContentID
+	// Graders are the scoring services of the deployment; nil without any.
+	Graders *grading.Services
 	// OnItem is an optional hook, called after each item got its row, from many
 	// goroutines at once. It must not block. The row may still be lost if the
 	// worker dies before the next checkpoint.
@@ -74,6 +77,7 @@ func (x *Executor) Ready(ctx context.Context) error {
 
 // Run answers the shard's items that have no row.
 func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
+	outer := ctx
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
 	id, ok := identity.ParseContentID(s.Manifest.ModelID)
@@ -85,8 +89,13 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 			Err:    fmt.Errorf("%w: another revision of %s", worker.ErrModelMismatch, s.Manifest.ModelURI),
 			Remedy: "stop the run and submit its file again, or continue with the program that started it"}
 	}
+	graders, err := x.cfg.Graders.Graders(s.Manifest.Config.Grades)
+	if err != nil {
+		return err
+	}
 	t := execution{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
-		model: dialect.Model{URI: s.Manifest.ModelURI, ID: id, Params: s.Manifest.Config.Sampling.Canonical()}}
+		model:  dialect.Model{URI: s.Manifest.ModelURI, ID: id, Params: s.Manifest.Config.Sampling.Canonical()},
+		grades: grades{graders: graders, ctx: outer}}
 	requests := t.requesters.begin()
 	for i := range s.PendingItems(ctx, t.order()) {
 		if !t.begin(ctx, i, requests) {
@@ -94,6 +103,7 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 		}
 	}
 	requests.end()
+	t.grades.wait()
 	t.runProbation(ctx)
 	if cause := context.Cause(ctx); ctx.Err() != nil && !errors.Is(cause, context.Canceled) {
 		return cause
@@ -108,11 +118,15 @@ type execution struct {
 	dialect dialect.Name
 	model   dialect.Model
 	abort   context.CancelCauseFunc // releases the shard because of a fault of the engine
+	grades  grades
 }
 
 // begin starts the item's requests, one slot each. It returns false if no slot
 // can be had any more.
 func (t *execution) begin(ctx context.Context, i int, requests *round) bool {
+	if !t.grades.awaitRoom(ctx, t.shard.Stopping()) {
+		return false
+	}
 	a := t.prepare(i)
 	if a == nil {
 		return true

@@ -29,6 +29,7 @@ func (t *execution) runProbation(ctx context.Context) {
 			})
 		}
 		all.Wait()
+		t.grades.wait() // what has no row would be asked again
 	}
 }
 

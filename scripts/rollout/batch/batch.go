@@ -154,10 +154,10 @@ func WriteDeployment(dir string, c config.Infer) error {
 		Engine        config.Engine `toml:"engine"`
 		Secrets       []string      `toml:"secrets,omitempty"`
 		Pools         []config.Pool `toml:"pool"`
-	}{config.SchemaVersion, c.Health, c.Worker, c.Engine, nil, []config.Pool{{Name: "default", Model: c.Model.URI}}}
-	if c.Engine.Secret != "" {
-		d.Secrets = []string{c.Engine.Secret}
-	}
+
+		Graders map[string]config.GraderService `toml:"graders,omitempty"`
+	}{config.SchemaVersion, c.Health, c.Worker, c.Engine, c.Secrets(),
+		[]config.Pool{{Name: "default", Model: c.Model.URI}}, c.Graders}
 	var b bytes.Buffer
 	b.WriteString("# Written by `rollout infer batch` from its own config at every start.\n")
 	if err := toml.NewEncoder(&b).Encode(d); err != nil {

@@ -1,0 +1,139 @@
+package grading
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"rollout/shared/config"
+	"rollout/shared/fault"
+	"rollout/shared/grade"
+	"rollout/shared/secret"
+)
+
+// Services are the scoring services of a deployment. The nil value has none. It
+// is safe for concurrent use.
+type Services struct{ byName map[string]*service }
+
+// Options are what services take besides their configs.
+type Options struct {
+	Secrets secret.Store // asked only for secrets that a config names
+	Log     *slog.Logger
+	// HTTPClient replaces the default client if it is not nil.
+	HTTPClient *http.Client
+}
+
+// Connect returns the services of the configs. It reads their secrets and opens no
+// connection.
+func Connect(ctx context.Context, configs map[string]config.GraderService, o Options) (*Services, error) {
+	s := &Services{byName: map[string]*service{}}
+	for name, cfg := range configs {
+		one := newService(name, cfg, o)
+		if cfg.Secret != "" {
+			key, err := o.Secrets.Get(ctx, cfg.Secret)
+			if err != nil {
+				return nil, fault.Wrap(err, "key of the scoring service %s", name)
+			}
+			one.key = key
+		}
+		s.byName[name] = one
+	}
+	return s, nil
+}
+
+// Graders returns the graders of a run; nil if it has none. A grader that can't be
+// made is Corrupt, because submit has made it before. A grader whose service the
+// deployment lacks gives the cause Unconfigured.
+func (s *Services) Graders(grades []config.Grade) (*Graders, error) {
+	if len(grades) == 0 {
+		return nil, nil
+	}
+	g := &Graders{configs: grades, pure: make([]grade.Grader, len(grades)), services: make([]*service, len(grades))}
+	for i, c := range grades {
+		if c.Kind == config.GradeHTTP {
+			if s != nil {
+				g.services[i] = s.byName[c.Service]
+			}
+			continue
+		}
+		var err error
+		if g.pure[i], err = grade.New(c); err != nil {
+			return nil, fault.WithKind(fault.Corrupt, err, "make the graders of the run")
+		}
+	}
+	return g, nil
+}
+
+// Graders are the graders of a run. They are safe for concurrent use.
+type Graders struct {
+	configs  []config.Grade
+	pure     []grade.Grader // by grader; nil for one with a service
+	services []*service     // by grader; nil for one without, or with an unknown one
+}
+
+// AwaitRoom waits until no service of the run has a long queue. It returns false
+// if stopping is closed or ctx ends first.
+func (g *Graders) AwaitRoom(ctx context.Context, stopping <-chan struct{}) bool {
+	for _, s := range g.services {
+		if s != nil && !s.awaitRoom(ctx, stopping) {
+			return false
+		}
+	}
+	return true
+}
+
+// Grade scores the answers to one item, whose line was parsed before. It calls
+// done once, with the row's members that hold the scores: before it returns, or
+// later from another goroutine. When ctx ends, done is called soon.
+func (g *Graders) Grade(ctx context.Context, line []byte, answers []grade.Case, done func(members []byte)) {
+	t := &task{graders: g, done: done, scores: make([][]grade.Score, len(answers)), left: 1}
+	for k, c := range answers {
+		t.scores[k] = make([]grade.Score, len(g.configs))
+		for i, cfg := range g.configs {
+			c.Expected = nil
+			if cfg.Expected != "" {
+				c.Expected = grade.Lookup(line, cfg.Expected)
+			}
+			switch {
+			case g.pure[i] != nil:
+				t.scores[k][i] = g.pure[i].Grade(ctx, []grade.Case{c})[0]
+			case g.services[i] == nil:
+				t.scores[k][i] = grade.Missing(grade.Unconfigured)
+			case cfg.Expected != "" && c.Expected == nil:
+				t.scores[k][i] = grade.Missing(grade.NoExpected)
+			default:
+				t.add(1)
+				g.services[i].submit(ctx, c, func(s grade.Score) { t.set(k, i, s) })
+			}
+		}
+	}
+	t.add(-1)
+}
+
+// task is one item that is being graded.
+type task struct {
+	graders *Graders
+	done    func(members []byte)
+
+	mu     sync.Mutex
+	scores [][]grade.Score // by answer and grader
+	left   int             // scores that have not come, and one for the call of Grade
+}
+
+func (t *task) set(answer, grader int, s grade.Score) {
+	t.mu.Lock()
+	t.scores[answer][grader] = s
+	t.mu.Unlock()
+	t.add(-1)
+}
+
+func (t *task) add(n int) {
+	t.mu.Lock()
+	t.left += n
+	last := t.left == 0
+	t.mu.Unlock()
+	if last {
+		t.done(grade.AppendMembers(nil, t.graders.configs, t.scores))
+	}
+}
