@@ -22,18 +22,14 @@ import (
 
 // grow appends what the run's kind makes of the last results to a plan whose ranges
 // are all merged, or completes the plan. It returns the plan as it is if items have
-// no result yet, the run ends, or another call lets it grow. It may be called at any
-// time, and repeated.
+// no result yet, or the run ends. It may be called at any time, by several calls at
+// once, and needs no lease: coordinate asks once, and the lease of a call that crashed
+// would delay the run.
 func (p *Planner) grow(ctx context.Context, m record.Manifest, doc record.Plan) (record.Plan, error) {
 	due, err := p.growthDue(ctx, m.Run, doc)
 	if err != nil || !due {
 		return doc, err
 	}
-	release, ok, err := p.acquireLease(ctx, m.Run, &p.starting)
-	if err != nil || !ok {
-		return doc, err
-	}
-	defer release()
 	from, err := p.lastResults(ctx, m.Run, doc)
 	if err != nil {
 		return doc, err
