@@ -34,7 +34,7 @@ import (
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
-	"rollout/shared/grade"
+	"rollout/shared/grade/rules"
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/kind"
@@ -196,7 +196,7 @@ func (s *Submitter) checkGraders(grades []config.Grade) error {
 		if g.Kind == config.GradeHTTP {
 			continue
 		}
-		if _, err := grade.New(g); err != nil {
+		if _, err := rules.New(g); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/grade"
+	"rollout/shared/grade/rules"
 	"rollout/shared/secret"
 )
 
@@ -58,7 +59,7 @@ func (s *Services) Graders(grades []config.Grade) (*Graders, error) {
 			continue
 		}
 		var err error
-		if g.pure[i], err = grade.New(c); err != nil {
+		if g.pure[i], err = rules.New(c); err != nil {
 			return nil, fault.WithKind(fault.Corrupt, err, "make the graders of the run")
 		}
 	}

@@ -2,9 +2,9 @@
 //
 //	answer ─▶ Case{prompt, answer, expected} ─▶ Grader ─▶ Score ─▶ members of the row ─▶ totals ─▶ summary
 //
-// Grader is a port: New returns the graders that need nothing but the answer
-// (exact, regex, numeric, choice, label, json_schema), and scoring services have
-// a driver in package grading of the workers. All pass gradetest.
+// Grader is a port. Package rules has the graders that need nothing but the
+// answer, and package grading of the workers the client of scoring services. All
+// pass gradetest.
 //
 // A Score is a number, or none with a cause. The two are never mixed up:
 //

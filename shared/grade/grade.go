@@ -3,9 +3,6 @@ package grade
 import (
 	"context"
 	"encoding/json"
-
-	"rollout/shared/config"
-	"rollout/shared/fault"
 )
 
 // Case is an answer to grade.
@@ -54,61 +51,4 @@ type Grader interface {
 	// the cause Stopped for cases that have no score yet. It keeps no reference to
 	// the cases, and is safe for concurrent use.
 	Grade(ctx context.Context, cases []Case) []Score
-}
-
-// New returns the grader of a kind that needs nothing but the answer. A pattern
-// or schema that can't be compiled is Invalid, and so is a kind that needs a
-// service.
-func New(g config.Grade) (Grader, error) {
-	score, err := scorer(g)
-	if err != nil {
-		return nil, &fault.Error{Kind: fault.Invalid, Op: "grader " + g.Name, Err: err}
-	}
-	return pure(score), nil
-}
-
-// pure is a grader that scores each case by itself.
-type pure func(Case) Score
-
-// Grade implements Grader.
-func (score pure) Grade(ctx context.Context, cases []Case) []Score {
-	out := make([]Score, len(cases))
-	for i, c := range cases {
-		if ctx.Err() != nil {
-			out[i] = Missing(Stopped)
-			continue
-		}
-		out[i] = score(c)
-	}
-	return out
-}
-
-func scorer(g config.Grade) (func(Case) Score, error) {
-	part, err := newExtractor(g.Extract, g.Pick)
-	if err != nil {
-		return nil, err
-	}
-	switch g.Kind {
-	case config.GradeExact:
-		return exact(part, g.IgnoreCase), nil
-	case config.GradeRegex:
-		return regex(g)
-	case config.GradeNumeric:
-		return numeric(part, g), nil
-	case config.GradeChoice:
-		return choice(part, g.Choices), nil
-	case config.GradeLabel:
-		return label(part, g), nil
-	case config.GradeSchema:
-		return schema(part, g.Schema)
-	}
-	return nil, fault.New(fault.Invalid, "the kind %q is not one that grades by itself", g.Kind)
-}
-
-// verdict returns the score of an answer that is right or wrong.
-func verdict(right bool) Score {
-	if right {
-		return Score{Value: 1}
-	}
-	return Score{}
 }

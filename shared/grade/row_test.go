@@ -14,6 +14,8 @@ import (
 	"rollout/shared/grade"
 )
 
+func score(x float64) grade.Score { return grade.Score{Value: x} }
+
 func weighing(w float64) *float64 { return &w }
 
 func TestRowsHaveScoresAndTheirMean(t *testing.T) {
@@ -139,5 +141,19 @@ func TestMeanOfNothingIsNone(t *testing.T) {
 	want := map[grade.Cause]uint64{grade.Refused: 1}
 	if a := totals.Graders["a"]; a.Mean() != nil || cmp.Diff(want, a.Missing) != "" {
 		t.Errorf("%+v has the mean %v", a, a.Mean())
+	}
+}
+
+func TestLookupFollowsPaths(t *testing.T) {
+	t.Parallel()
+	line := []byte(`{"answer":"a","meta":{"answers":["x",{"y":2}],"none":null,"0":"zero"},"list":[1,2]}`)
+	for path, want := range map[string]string{
+		"answer": `"a"`, "meta.answers": `["x",{"y":2}]`, "meta.answers.0": `"x"`, "meta.answers.1.y": `2`, "list.1": `2`,
+		"meta.0": `"zero"`, "meta.none": "", "missing": "", "meta.answers.2": "", "answer.x": "", "list.-1": "",
+		"list.x": "", "meta.answers.0.x": "",
+	} {
+		if got := string(grade.Lookup(line, path)); got != want {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
 	}
 }

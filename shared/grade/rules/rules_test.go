@@ -1,4 +1,4 @@
-package grade_test
+package rules_test
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/grade"
 	"rollout/shared/grade/gradetest"
+	"rollout/shared/grade/rules"
 )
 
 // expecting is a grader of the kind whose rows have the expected value.
@@ -160,7 +161,7 @@ func TestGraders(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g, err := grade.New(c.grader)
+			g, err := rules.New(c.grader)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -186,7 +187,7 @@ func TestGradersKeepThePort(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			grader, err := grade.New(g)
+			grader, err := rules.New(g)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -212,22 +213,8 @@ func TestNewRefusesWhatCannotGrade(t *testing.T) {
 		"a kind that needs a service":         {Name: "g", Kind: config.GradeHTTP, Service: "s"},
 		"an unknown kind":                     {Name: "g", Kind: "guess"},
 	} {
-		if _, err := grade.New(g); !fault.Is(err, fault.Invalid) {
+		if _, err := rules.New(g); !fault.Is(err, fault.Invalid) {
 			t.Errorf("%s: New returned %v, want Invalid", name, err)
-		}
-	}
-}
-
-func TestLookupFollowsPaths(t *testing.T) {
-	t.Parallel()
-	line := []byte(`{"answer":"a","meta":{"answers":["x",{"y":2}],"none":null,"0":"zero"},"list":[1,2]}`)
-	for path, want := range map[string]string{
-		"answer": `"a"`, "meta.answers": `["x",{"y":2}]`, "meta.answers.0": `"x"`, "meta.answers.1.y": `2`, "list.1": `2`,
-		"meta.0": `"zero"`, "meta.none": "", "missing": "", "meta.answers.2": "", "answer.x": "", "list.-1": "",
-		"list.x": "", "meta.answers.0.x": "",
-	} {
-		if got := string(grade.Lookup(line, path)); got != want {
-			t.Errorf("%s: %q, want %q", path, got, want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package grade
+package rules
 
 import (
 	"fmt"
@@ -7,11 +7,12 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"rollout/shared/fault"
+	"rollout/shared/grade"
 )
 
 // schema scores 1 if the answer is JSON that the schema accepts. A fenced block
 // of Markdown around the JSON does not count.
-func schema(part extractor, text string) (func(Case) Score, error) {
+func schema(part extractor, text string) (func(grade.Case) grade.Score, error) {
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
 		return nil, fault.WithKind(fault.Invalid, err, "schema")
@@ -26,7 +27,7 @@ func schema(part extractor, text string) (func(Case) Score, error) {
 	if err != nil {
 		return nil, fault.WithKind(fault.Invalid, err, "schema")
 	}
-	return func(c Case) Score {
+	return func(c grade.Case) grade.Score {
 		answer, ok := part(c.Answer)
 		if !ok {
 			return verdict(false)

@@ -1,4 +1,4 @@
-package grade
+package rules
 
 import (
 	"math"
@@ -7,15 +7,16 @@ import (
 	"strings"
 
 	"rollout/shared/config"
+	"rollout/shared/grade"
 )
 
 // numeric scores 1 if the last number of the answer is one of the expected
 // numbers, within the tolerance.
-func numeric(part extractor, g config.Grade) func(Case) Score {
-	return func(c Case) Score {
+func numeric(part extractor, g config.Grade) func(grade.Case) grade.Score {
+	return func(c grade.Case) grade.Score {
 		want, cause := expectations(c.Expected)
 		if cause != "" {
-			return Missing(cause)
+			return grade.Missing(cause)
 		}
 		text, ok := part(c.Answer)
 		got, found := lastNumber(text)
@@ -23,7 +24,7 @@ func numeric(part extractor, g config.Grade) func(Case) Score {
 		for _, e := range want {
 			x, ok := lastNumber(e.text)
 			if !ok {
-				return Missing(BadExpected)
+				return grade.Missing(grade.BadExpected)
 			}
 			right = right || math.Abs(got-x) <= max(g.Tolerance, g.RelativeTolerance*math.Abs(x))
 		}

@@ -1,4 +1,4 @@
-package grade
+package rules
 
 import (
 	"regexp"
@@ -7,6 +7,7 @@ import (
 
 	"rollout/shared/config"
 	"rollout/shared/fault"
+	"rollout/shared/grade"
 )
 
 // extractor returns the part of an answer that is compared, and false if the
@@ -40,15 +41,15 @@ func newExtractor(expr, pick string) (extractor, error) {
 
 // exact scores 1 if the answer is one of the expected texts, white space around
 // both apart.
-func exact(part extractor, ignoreCase bool) func(Case) Score {
+func exact(part extractor, ignoreCase bool) func(grade.Case) grade.Score {
 	same := func(a, b string) bool { return a == b }
 	if ignoreCase {
 		same = strings.EqualFold
 	}
-	return func(c Case) Score {
+	return func(c grade.Case) grade.Score {
 		want, cause := expectations(c.Expected)
 		if cause != "" {
-			return Missing(cause)
+			return grade.Missing(cause)
 		}
 		got, ok := part(c.Answer)
 		got = strings.TrimSpace(got)
@@ -62,7 +63,7 @@ func exact(part extractor, ignoreCase bool) func(Case) Score {
 const maxRowPattern = 2048
 
 // regex scores 1 if the pattern, or one of those in the row, matches the answer.
-func regex(g config.Grade) (func(Case) Score, error) {
+func regex(g config.Grade) (func(grade.Case) grade.Score, error) {
 	flags := ""
 	if g.IgnoreCase {
 		flags = "(?i)"
@@ -72,18 +73,18 @@ func regex(g config.Grade) (func(Case) Score, error) {
 		if err != nil {
 			return nil, fault.WithKind(fault.Invalid, err, "pattern")
 		}
-		return func(c Case) Score { return verdict(re.MatchString(c.Answer)) }, nil
+		return func(c grade.Case) grade.Score { return verdict(re.MatchString(c.Answer)) }, nil
 	}
-	return func(c Case) Score {
+	return func(c grade.Case) grade.Score {
 		want, cause := expectations(c.Expected)
 		if cause != "" {
-			return Missing(cause)
+			return grade.Missing(cause)
 		}
 		matched := false
 		for _, e := range want {
 			re, err := regexp.Compile(flags + e.text)
 			if err != nil || len(e.text) > maxRowPattern {
-				return Missing(BadExpected)
+				return grade.Missing(grade.BadExpected)
 			}
 			matched = matched || re.MatchString(c.Answer)
 		}

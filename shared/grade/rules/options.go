@@ -1,4 +1,4 @@
-package grade
+package rules
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"rollout/shared/config"
+	"rollout/shared/grade"
 )
 
 // options finds options, such as A or "not spam", in answers.
@@ -82,15 +83,15 @@ func (o options) chosen(text string) int {
 
 // choice scores 1 if the answer chooses the expected option: its name, or its
 // number from 0 if no option has that name.
-func choice(part extractor, names []string) func(Case) Score {
+func choice(part extractor, names []string) func(grade.Case) grade.Score {
 	if names == nil {
 		names = []string{"A", "B", "C", "D"}
 	}
 	o := newOptions(names, "")
-	return func(c Case) Score {
+	return func(c grade.Case) grade.Score {
 		want, cause := expectations(c.Expected)
 		if cause != "" {
-			return Missing(cause)
+			return grade.Missing(cause)
 		}
 		text, ok := part(c.Answer)
 		got := -1
@@ -104,7 +105,7 @@ func choice(part extractor, names []string) func(Case) Score {
 				k = n
 			}
 			if k < 0 {
-				return Missing(BadExpected)
+				return grade.Missing(grade.BadExpected)
 			}
 			right = right || k == got
 		}
@@ -114,24 +115,24 @@ func choice(part extractor, names []string) func(Case) Score {
 
 // label scores 1 if the answer names one label alone, and that is the expected
 // one or, without expected values, one that passes.
-func label(part extractor, g config.Grade) func(Case) Score {
+func label(part extractor, g config.Grade) func(grade.Case) grade.Score {
 	o := newOptions(g.Labels, "(?i)")
 	var passing []int
 	for _, p := range g.Passing {
 		passing = append(passing, o.index(p))
 	}
-	return func(c Case) Score {
+	return func(c grade.Case) grade.Score {
 		want := passing
 		if g.Expected != "" {
 			expected, cause := expectations(c.Expected)
 			if cause != "" {
-				return Missing(cause)
+				return grade.Missing(cause)
 			}
 			want = nil
 			for _, e := range expected {
 				k := o.index(strings.TrimSpace(e.text))
 				if k < 0 {
-					return Missing(BadExpected)
+					return grade.Missing(grade.BadExpected)
 				}
 				want = append(want, k)
 			}
