@@ -50,6 +50,10 @@ type Counts struct {
 	CompletionTokens int64 `json:"completion_tokens,omitempty" jsonschema:"minimum=0"`
 	// WastedTokens is the number of tokens that were generated and not kept.
 	WastedTokens int64 `json:"wasted_tokens,omitempty" jsonschema:"minimum=0"`
+	// Finish counts the answered items by finish reason, except "stop".
+	Finish map[string]int `json:"finish,omitempty"`
+	// UsageUnknown is how many answered items have estimated tokens.
+	UsageUnknown int `json:"usage_unknown,omitempty" jsonschema:"minimum=0"`
 }
 
 // ShardDone reports that a shard's result is committed, or that the shard was
@@ -172,8 +176,17 @@ func (c Counts) check() error {
 			return err
 		}
 	}
+	if len(c.Finish) > maxClasses {
+		return fmt.Errorf("finish has %d reasons, more than %d", len(c.Finish), maxClasses)
+	}
+	for reason, n := range c.Finish {
+		if err := cmp.Or(name("finish", reason), count("finish", n)); err != nil {
+			return err
+		}
+	}
 	return cmp.Or(count("ok", c.OK), count("failed", c.Failed), count("prompt_tokens", c.PromptTokens),
-		count("completion_tokens", c.CompletionTokens), count("wasted_tokens", c.WastedTokens))
+		count("completion_tokens", c.CompletionTokens), count("wasted_tokens", c.WastedTokens),
+		count("usage_unknown", c.UsageUnknown))
 }
 
 func (p ShardLost) check() error {

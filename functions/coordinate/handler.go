@@ -184,6 +184,7 @@ func (c *Coordinator) finalized(ctx context.Context, p events.Finalized) (identi
 	return id, run.Event{Kind: run.Finalized, Counts: shard.Counts{
 		OK: int(s.Completed), Failed: int(s.Failed), ByClass: s.FailedByClass,
 		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens,
+		Finish: s.FinishReasons, UsageUnknown: s.UsageUnknown,
 	}}, nil
 }
 

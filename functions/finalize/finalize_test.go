@@ -63,6 +63,10 @@ func counts(rows []result.Row) (c shard.Counts) {
 	for _, r := range rows {
 		if r.Class == "" {
 			c.OK++
+			if string(r.Bytes) == "a3\n" { // of a sealed shard
+				c.AddFinish("length")
+				c.UsageUnknown++
+			}
 			continue
 		}
 		c.Failed++
@@ -165,6 +169,9 @@ func TestI1I4EachItemHasOneRowInOrder(t *testing.T) {
 	if sum.Items != 12 || sum.Completed != 4 || sum.Failed != 8 || sum.FailedByClass["canceled"] != 7 ||
 		sum.FailedByClass["refused"] != 1 || sum.Phase != "stopped" || len(sum.Workers) != 1 {
 		t.Errorf("the summary is %+v", sum)
+	}
+	if sum.FinishReasons["stop"] != 3 || sum.FinishReasons["length"] != 1 || sum.UsageUnknown != 1 {
+		t.Errorf("the summary counts the finish reasons %v and %d without usage", sum.FinishReasons, sum.UsageUnknown)
 	}
 	if n, _, _ := d.Queues.(*memory.Queues).Depth(t.Context(), host.CoordinateQueue); n != 1 {
 		t.Errorf("%d events sent", n)

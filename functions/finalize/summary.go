@@ -5,6 +5,7 @@ import (
 	"context"
 
 	"rollout/shared/blob"
+	"rollout/shared/config"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/input"
@@ -25,6 +26,9 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 		return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 	}
 	sum = f.summarize(m, s, t)
+	if k.Executor == config.ExecutorInfer {
+		sum.FinishReasons = t.counts.FinishReasons(t.copies)
+	}
 	if k.Artifacts != nil {
 		ended := kind.Ended{Blobs: f.Blobs, Manifest: m, Snapshot: t.snapshot}
 		if err := k.Artifacts(ctx, ended, &sum); err != nil {
@@ -50,7 +54,7 @@ func (f *Finalizer) summarize(m record.Manifest, s run.State, t totals) record.S
 		Schema: record.Schema, Run: m.Run, Name: m.Name, Reason: string(s.Reason), Message: s.Message,
 		Phase: string(s.Reason.Phase(t.counts.Failed)), Items: uint64(t.counts.OK + t.counts.Failed),
 		Completed: uint64(t.counts.OK), Failed: uint64(t.counts.Failed), FailedByClass: t.counts.ByClass,
-		Copies: uint64(t.copies), Shards: s.Shards, PromptTokens: t.counts.PromptTokens,
+		UsageUnknown: t.counts.UsageUnknown, Copies: uint64(t.copies), Shards: s.Shards, PromptTokens: t.counts.PromptTokens,
 		CompletionTokens: t.counts.CompletionTokens, WastedTokens: t.counts.WastedTokens,
 		Model: m.ModelURI, Workers: t.workers, CreatedAt: m.CreatedAt, StartedAt: s.StartedAt, EndedAt: now,
 		Outputs: record.OutputKey(m.Run, record.CompletionsFile), Errors: record.OutputKey(m.Run, record.ErrorsFile),

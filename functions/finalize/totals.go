@@ -22,17 +22,9 @@ type totals struct {
 const maxWorkers = 1000
 
 func (t *totals) add(d shard.Doc) {
-	c := &t.counts
-	c.OK += d.Counts.OK
-	c.Failed += d.Counts.Failed
-	c.PromptTokens += d.Counts.PromptTokens
-	c.CompletionTokens += d.Counts.CompletionTokens
-	c.WastedTokens += d.Counts.WastedTokens
+	t.counts.Add(d.Counts)
 	if d.Snapshot != nil {
 		t.snapshot = d.Snapshot
-	}
-	for k, n := range d.Counts.ByClass {
-		t.class(k, n)
 	}
 	t.worker(d.Worker)
 }
@@ -49,15 +41,7 @@ func (t *totals) count(class fault.Class) {
 		t.counts.OK++
 		return
 	}
-	t.counts.Failed++
-	t.class(string(class), 1)
-}
-
-func (t *totals) class(k string, n int) {
-	if t.counts.ByClass == nil {
-		t.counts.ByClass = map[string]int{}
-	}
-	t.counts.ByClass[k] += n
+	t.counts.Add(shard.Counts{Failed: 1, ByClass: map[string]int{string(class): 1}})
 }
 
 // join adds the totals of a segment.

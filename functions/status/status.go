@@ -33,6 +33,9 @@ type Status struct {
 	Items   Items    `json:"items"`
 	// FailedByClass counts failed items by fault.Class; never null.
 	FailedByClass map[string]int `json:"failed_by_class"`
+	// FinishReasons counts the committed answers by finish reason. Absent while all
+	// are stop, and for kinds that answer nothing.
+	FinishReasons map[string]int `json:"finish_reasons,omitempty"`
 	Shards        Shards         `json:"shards"`
 	// FailedShardsInARow is how many shards without an answered item arrived since
 	// the last shard with one, or since the run was resumed.
@@ -173,6 +176,7 @@ func Of(p Progress, now time.Time) Status {
 		s.Inputs = append(s.Inputs, in.Key)
 	}
 	maps.Copy(s.FailedByClass, st.Counts.ByClass)
+	s.FinishReasons = finishReasons(p)
 	if m.Refused != "" {
 		s.Phase, s.Message, s.EndedAt = run.Failed, m.Refused, timeOrNil(m.CreatedAt)
 	}

@@ -34,6 +34,9 @@ type Request struct {
 	// server reports that. The request waits a bounded time for it. The caller
 	// has nothing else in flight.
 	Exclusive bool
+	// CountTokens asks for the best estimate of the answer's tokens if the server
+	// does not report them: by the server's tokenizer, if it has one.
+	CountTokens bool
 }
 
 // Answer is a complete answer. Text may hold any Unicode, including U+2028.

@@ -45,7 +45,7 @@ func (s *Shard) final() (rows []result.Row, c shard.Counts) {
 		}
 	}
 	c = s.counts
-	c.ByClass = maps.Clone(c.ByClass)
+	c.ByClass, c.Finish = maps.Clone(c.ByClass), maps.Clone(c.Finish)
 	return rows, c
 }
 

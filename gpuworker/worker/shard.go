@@ -50,7 +50,13 @@ type Shard struct {
 
 // Tokens counts the tokens of a row. Wasted ones belong to requests that led to
 // no row.
-type Tokens struct{ Prompt, Completion, Wasted int64 }
+type Tokens struct {
+	Prompt, Completion, Wasted int64
+	// Unknown says that the server did not report them, and they are estimates.
+	Unknown bool
+	// Finish is the finish reason of an output row's answer; "" is not counted.
+	Finish string
+}
 
 // newShard returns a shard whose only rows are those of copied items.
 func newShard(m record.Manifest, n int, in input.Shard) *Shard {
@@ -205,6 +211,12 @@ func (s *Shard) Put(item int, row []byte, class fault.Class, t Tokens) {
 	c.WastedTokens += t.Wasted
 	if class == "" {
 		c.OK++
+		if t.Finish != "" {
+			c.AddFinish(t.Finish)
+		}
+		if t.Unknown {
+			c.UsageUnknown++
+		}
 		return
 	}
 	c.Failed++

@@ -35,6 +35,12 @@ type Summary struct {
 	Outputs          string         `json:"outputs"`            // the key of completions.jsonl
 	Errors           string         `json:"errors"`             // the key of errors.jsonl
 	Training         *Trained       `json:"training,omitempty"` // of a training
+	// FinishReasons counts the answers by finish reason, without copies; "none" is an
+	// answer for which the server gave no reason.
+	FinishReasons map[string]int `json:"finish_reasons,omitempty"`
+	// UsageUnknown is how many answers have estimated tokens, because the server did
+	// not report them.
+	UsageUnknown int `json:"usage_unknown,omitempty"`
 	// Score and Scores are the mean scores of the completed items: of the rows' own
 	// scores, and of each grader. They are absent in a run without graders.
 	Score  *MeanScore           `json:"score,omitempty"`

@@ -39,6 +39,9 @@ func (c *Client) Answer(ctx context.Context, r engine.Request, progress func()) 
 
 	a, err := c.answer(inner, k, r)
 	if err == nil {
+		if a.Usage.Unknown && r.CountTokens {
+			c.estimate(ctx, r.Body, &a)
+		}
 		return a, nil
 	}
 	if ctx.Err() != nil {

@@ -73,10 +73,11 @@ type Client struct {
 	maxAnswer int64
 	clamp     bool
 
-	chatOnly atomic.Bool           // the server has no /completions
-	denied   atomic.Pointer[error] // the last fault that denied all requests, until Ready returns it
-	memory   sync.Pool             // *call
-	calls    calls
+	chatOnly  atomic.Bool           // the server has no /completions
+	estimates atomic.Bool           // the server does not count tokens, and the log says so
+	denied    atomic.Pointer[error] // the last fault that denied all requests, until Ready returns it
+	memory    sync.Pool             // *call
+	calls     calls
 }
 
 // target is one URL of the server, and its name for errors.

@@ -1,6 +1,10 @@
 package openai_test
 
 import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -237,5 +241,43 @@ func TestUsageThatIsMissingIsUnknown(t *testing.T) {
 		if err != nil || a.Usage != want {
 			t.Errorf("%s: %+v, %v; want %+v", usage, a.Usage, err, want)
 		}
+	}
+}
+
+func TestTokensThatServerDoesNotReportAreCountedForBudgets(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/tokenize" {
+			b, _ := io.ReadAll(r.Body)
+			asked = append(asked, string(b))
+			whole(fmt.Sprintf(`{"count":%d}`, 40+2*len(asked)))(w, r)
+			return
+		}
+		whole(`{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}`)(w, r)
+	})
+	r := hello
+	r.CountTokens = true
+	a, err := ask(t, c, r)
+	if want := (engine.Usage{PromptTokens: 42, CompletionTokens: 44, Unknown: true}); err != nil || a.Usage != want {
+		t.Errorf("%+v, %v", a.Usage, err)
+	}
+	want := []string{string(hello.Body), `{"model":"m","add_special_tokens":false,"prompt":"hi"}`}
+	if diff := cmp.Diff(want, asked); diff != "" {
+		t.Errorf("the tokenizer was asked for something else:\n%s", diff)
+	}
+	if _, err := ask(t, c, hello); err != nil || len(asked) != 2 {
+		t.Errorf("a run without a budget asks the tokenizer: %d questions, %v", len(asked), err)
+	}
+	c = serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/tokenize" {
+			sends(404, "text/plain", "no")(w, r)
+			return
+		}
+		whole(`{"choices":[{"message":{"content":"`+strings.Repeat("ab ", 30)+`"},"finish_reason":"stop"}]}`)(w, r)
+	})
+	a, err = ask(t, c, r)
+	if err != nil || !a.Usage.Unknown || a.Usage.CompletionTokens != 30 || a.Usage.PromptTokens < 10 {
+		t.Errorf("without a tokenizer: %+v, %v", a.Usage, err)
 	}
 }

@@ -1,11 +1,13 @@
 package infer
 
 import (
+	"cmp"
 	"sync"
 
 	"rollout/gpuworker/worker"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/shard"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
 )
@@ -77,12 +79,17 @@ func (a *answers) put(row []byte, r dialect.Result) []byte {
 	return row
 }
 
-// tokens returns the tokens of an answered item. The prompt counts once, as in
-// one request with n answers.
+// tokens returns the tokens of an answered item, and how it ended. The prompt
+// counts once, as in one request with n answers. Of several finish reasons the
+// first that is not stop counts.
 func (a *answers) tokens() worker.Tokens {
-	t := worker.Tokens{Prompt: a.got[0].Usage.PromptTokens}
+	t := worker.Tokens{Prompt: a.got[0].Usage.PromptTokens, Finish: shard.FinishStop}
 	for _, g := range a.got {
 		t.Completion += g.Usage.CompletionTokens
+		t.Unknown = t.Unknown || g.Usage.Unknown
+		if t.Finish == shard.FinishStop {
+			t.Finish = cmp.Or(g.FinishReason, shard.FinishNone)
+		}
 	}
 	return t
 }

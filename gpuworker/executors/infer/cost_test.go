@@ -166,3 +166,37 @@ func TestC19RowSaysThatMaxTokensWasLowered(t *testing.T) {
 		})
 	}
 }
+
+// cutter is an engine whose answers to prompts with "long" are cut, and to prompts
+// with "mute" have neither a finish reason nor usage.
+type cutter struct{ engine.Engine }
+
+func (e cutter) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
+	a, err := e.Engine.Answer(ctx, r, progress)
+	switch body := string(r.Body); {
+	case strings.Contains(body, "long"):
+		a.FinishReason = "length"
+	case strings.Contains(body, "mute"):
+		a.FinishReason, a.Usage.Unknown = "", true
+	}
+	return a, err
+}
+
+func TestFinishReasonsAndUnknownUsageAreCounted(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := inputtest.Manifest(0)
+		m.Dialect = "openai"
+		line := func(id, prompt, more string) string {
+			return fmt.Sprintf(`{"custom_id":%q,"url":"/v1/completions","body":{"prompt":%q%s}}`, id, prompt, more) + "\n"
+		}
+		d := newFixture(t, m, line("a", "x", "")+line("b", "a long one", `,"n":2`)+line("c", "mute", "")+line("d", "y",
+			""), nil)
+		d.work(time.Minute, func(c *infer.Config) { c.Engine = cutter{c.Engine} })
+		doc := d.shard()
+		if c := doc.Counts; c.OK != 4 || c.Finish["length"] != 1 || c.Finish["none"] != 1 || len(c.Finish) != 2 ||
+			c.UsageUnknown != 1 {
+			t.Errorf("counts %+v", c)
+		}
+	})
+}

@@ -34,7 +34,8 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 	exclusive bool) (dialect.Answer, error) {
 	sampling := t.shard.Manifest.Config.Sampling
 	sc.body = a.item.Body(sc.body[:0], t.model.URI, sampling, a.id, decode)
-	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: sc.body, Exclusive: exclusive}
+	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: sc.body, Exclusive: exclusive,
+		CountTokens: t.shard.Manifest.Config.Limits.Tokens > 0}
 	tries, failures, breaks := 0, 0, 0
 	maxFailures := max(1, t.shard.Manifest.Config.Limits.Failures)
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {

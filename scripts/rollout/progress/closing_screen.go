@@ -3,11 +3,14 @@ package progress
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"rollout/functions/status"
@@ -81,6 +84,13 @@ func WriteSummary(
 	if s.Tokens != (status.Tokens{}) {
 		line("tokens", FormatTokens(s.Tokens))
 	}
+	if s.HasFinishReasons() {
+		line("finish", FormatFinishReasons(s))
+	}
+	if s.MostlyCut() {
+		line("cut", fmt.Sprintf("%s of %s answers reached their length limit: raise max_tokens, or the model's context",
+			Count(uint64(s.CutAtLength())), Count(s.Items.Done)))
+	}
 	rows, err := readFirstRows(ctx, bucket, s.Outputs)
 	switch {
 	case fault.Is(err, fault.NotFound): // the run was refused and has no files
@@ -140,6 +150,18 @@ func formatClasses(s status.Status, total uint64, unanswered bool) string {
 		return Count(total)
 	}
 	return fmt.Sprintf("%s (%s)", Count(total), strings.Join(parts, ", "))
+}
+
+// FormatFinishReasons formats how the answers ended, the most frequent first: "390 stop, 10 length".
+func FormatFinishReasons(s status.Status) string {
+	reasons := slices.SortedFunc(maps.Keys(s.FinishReasons), func(a, b string) int {
+		return cmp.Or(s.FinishReasons[b]-s.FinishReasons[a], strings.Compare(a, b))
+	})
+	var parts []string
+	for _, r := range reasons {
+		parts = append(parts, Count(uint64(s.FinishReasons[r]))+" "+r)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // FormatTokens formats token counts: "4,000 in, 8,000 out, 12 wasted".

@@ -23,6 +23,7 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 	before := s.SavedAt
 	s.Effects = nil
 	s.Counts.ByClass = maps.Clone(s.Counts.ByClass)
+	s.Counts.Finish = maps.Clone(s.Counts.Finish)
 	s.Done.Set = s.Done.Set.Clone()
 	s.InFlight = s.InFlight.Clone()
 	s.Steps++
@@ -127,18 +128,7 @@ func (d *decider) done(e Event) bool {
 
 // count adds the counts of a shard that is newly done.
 func (d *decider) count(c shard.Counts) {
-	t := &d.Counts
-	t.OK += c.OK
-	t.Failed += c.Failed
-	t.PromptTokens += c.PromptTokens
-	t.CompletionTokens += c.CompletionTokens
-	t.WastedTokens += c.WastedTokens
-	for k, n := range c.ByClass {
-		if t.ByClass == nil {
-			t.ByClass = map[string]int{}
-		}
-		t.ByClass[k] += n
-	}
+	d.Counts.Add(c)
 	switch {
 	case c.OK > 0:
 		d.FailedStreak = 0

@@ -72,6 +72,13 @@ type Counts struct {
 	PromptTokens     int64          `json:"prompt_tokens,omitempty"`
 	CompletionTokens int64          `json:"completion_tokens,omitempty"`
 	WastedTokens     int64          `json:"wasted_tokens,omitempty"`
+	// Finish counts items of OK by the finish reason of their answer, except those
+	// whose reason is FinishStop. An item with several answers counts by the first
+	// reason that is another.
+	Finish map[string]int `json:"finish,omitempty"`
+	// UsageUnknown is how many items of OK have estimated tokens, because the server
+	// did not report them.
+	UsageUnknown int `json:"usage_unknown,omitempty"`
 }
 
 // Doc is the document shard/<hash>-<run>-<n>, at most 4 KiB.

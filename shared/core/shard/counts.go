@@ -1,0 +1,86 @@
+package shard
+
+// The finish reasons that have a meaning here. All others are the server's own.
+const (
+	FinishStop  = "stop"  // the model ended its answer
+	FinishNone  = "none"  // the server gave no reason
+	finishOther = "other" // further reasons, beyond maxFinish
+)
+
+// maxFinish bounds the reasons that Counts tell apart, so that documents stay small
+// whatever servers send; maxReason bounds one of them in bytes.
+const (
+	maxFinish = 16
+	maxReason = 32
+)
+
+// Add adds the counts of another shard.
+func (c *Counts) Add(o Counts) {
+	c.OK += o.OK
+	c.Failed += o.Failed
+	c.PromptTokens += o.PromptTokens
+	c.CompletionTokens += o.CompletionTokens
+	c.WastedTokens += o.WastedTokens
+	c.UsageUnknown += o.UsageUnknown
+	for k, n := range o.ByClass {
+		if c.ByClass == nil {
+			c.ByClass = map[string]int{}
+		}
+		c.ByClass[k] += n
+	}
+	for k, n := range o.Finish {
+		c.addFinish(k, n)
+	}
+}
+
+// AddFinish counts an answered item by its finish reason, as the server wrote it.
+func (c *Counts) AddFinish(reason string) {
+	if reason != FinishStop {
+		c.addFinish(cleanReason(reason), 1)
+	}
+}
+
+func (c *Counts) addFinish(reason string, n int) {
+	if c.Finish == nil {
+		c.Finish = map[string]int{}
+	}
+	if _, known := c.Finish[reason]; !known && len(c.Finish) >= maxFinish {
+		reason = finishOther
+	}
+	c.Finish[reason] += n
+}
+
+// cleanReason returns the reason as a short name of letters, digits and underscores.
+func cleanReason(reason string) string {
+	if reason == "" {
+		return FinishNone
+	}
+	out := []byte(reason[:min(len(reason), maxReason)])
+	for i, b := range out {
+		if b|0x20 < 'a' || b|0x20 > 'z' {
+			if b < '0' || b > '9' {
+				out[i] = '_'
+			}
+		}
+	}
+	return string(out)
+}
+
+// FinishReasons counts the answers by their finish reason, FinishStop included. Copies
+// is how many items of OK are copies of other answers, which are not counted. It is
+// nil without an answer.
+func (c Counts) FinishReasons(copies int) map[string]int {
+	stopped := c.OK - copies
+	out := map[string]int{}
+	for k, n := range c.Finish {
+		out[k] = n
+		stopped -= n
+	}
+	if stopped > 0 {
+		out[FinishStop] = stopped
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
+}
