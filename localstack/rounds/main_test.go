@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"strconv"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -74,7 +73,7 @@ func serve(role string) error {
 	if err != nil {
 		return err
 	}
-	p, d := mortal(l.Ports, dieAt), deployment()
+	p, d := rounds.Mortal(l.Ports, dieAt, die), deployment()
 	if role == "functions" {
 		return inprocess.New(p, inprocess.Config{Deployment: d, Kinds: kinds()}).Run(ctx)
 	}
@@ -83,32 +82,6 @@ func serve(role string) error {
 	return worker.New(p, worker.Config{ID: name, Pool: "default", Timings: host.Timings(d.Health), InFlight: 4,
 		CheckpointInterval: 50 * time.Millisecond, Drain: time.Second, Grace: time.Second, Kinds: kinds()},
 		input.NewIndex(p.Blobs, p.Docs), exec).Run(ctx)
-}
-
-// mortal returns ports that kill the process at its call number dieAt that changes
-// something: an odd one before the call, and an even one after it.
-func mortal(p host.Ports, dieAt int) host.Ports {
-	edge := &edges{dieAt: int64(dieAt)}
-	p.Blobs, p.Docs, p.Queues = blobs{p.Blobs, edge}, documents{p.Docs, edge}, queues{p.Queues, edge}
-	return p
-}
-
-// edges counts the calls of a process.
-type edges struct {
-	dieAt int64
-	calls atomic.Int64
-}
-
-// around calls f, and kills the process before or after it if it is time.
-func (e *edges) around(f func()) {
-	n := e.calls.Add(1)
-	if n == e.dieAt && n%2 == 1 {
-		die()
-	}
-	f()
-	if n == e.dieAt {
-		die()
-	}
 }
 
 func die() {

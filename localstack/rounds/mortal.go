@@ -1,14 +1,44 @@
-package rounds_test
+package rounds
 
 import (
 	"context"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"rollout/shared/blob"
 	"rollout/shared/document"
+	"rollout/shared/host"
 	"rollout/shared/queue"
 )
+
+// Mortal returns ports of a process that dies at its call number dieAt that changes
+// something: before the call if the number is odd, and after it otherwise. die ends
+// the process, or cancels the contexts of its calls. With 0 the process lives.
+func Mortal(p host.Ports, dieAt int, die func()) host.Ports {
+	edge := &edges{dieAt: int64(dieAt), die: die}
+	p.Blobs, p.Docs, p.Queues = blobs{p.Blobs, edge}, documents{p.Docs, edge}, queues{p.Queues, edge}
+	return p
+}
+
+// edges counts the calls of a process.
+type edges struct {
+	dieAt int64
+	die   func()
+	calls atomic.Int64
+}
+
+// around calls f, and ends the process before or after it if it is time.
+func (e *edges) around(f func()) {
+	n := e.calls.Add(1)
+	if n == e.dieAt && n%2 == 1 {
+		e.die()
+	}
+	f()
+	if n == e.dieAt && n%2 == 0 {
+		e.die()
+	}
+}
 
 // blobs, documents and queues are stores whose changes are edges of the process.
 type blobs struct {
