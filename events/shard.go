@@ -28,7 +28,7 @@ type Work struct {
 	Range int `json:"range" jsonschema:"minimum=0"`
 	// Row is the shard's row in that table, from 0.
 	Row int `json:"row" jsonschema:"minimum=0"`
-	// Pool is the pool that serves the run.
+	// Pool is the pool that serves the shard's role.
 	Pool string `json:"pool"`
 	// Term is reserved: no sender sets it, and no receiver acts on it.
 	Term uint64 `json:"term,omitempty"`

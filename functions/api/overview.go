@@ -3,6 +3,7 @@ package api
 import (
 	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,7 +50,7 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	return o, err
 }
 
-// RunOverview returns what concerns the run: the workers of its pool, the
+// RunOverview returns what concerns the run: the workers of its pools, the
 // workers that hold its shards, and the queues that its work passes through.
 func (s *Service) RunOverview(ctx context.Context, id identity.RunID) (Overview, error) {
 	workers, err := s.reader.Workers(ctx)
@@ -62,7 +63,7 @@ func (s *Service) RunOverview(ctx context.Context, id identity.RunID) (Overview,
 	}
 	o := Overview{Runs: []status.Status{st}, Workers: []status.WorkerStatus{}, Uploads: []Upload{}}
 	for _, w := range workers {
-		if w.Pool == st.Pool || w.HeldOf(id) > 0 {
+		if slices.Contains(st.Pools(), w.Pool) || w.HeldOf(id) > 0 {
 			o.Workers = append(o.Workers, w)
 		}
 	}
@@ -73,7 +74,7 @@ func (s *Service) RunOverview(ctx context.Context, id identity.RunID) (Overview,
 // pools are the pools of the overview's runs and workers.
 func (o Overview) pools() (pools []string) {
 	for _, r := range o.Runs {
-		pools = append(pools, r.Pool)
+		pools = append(pools, r.Pools()...)
 	}
 	for _, w := range o.Workers {
 		pools = append(pools, w.Pool)

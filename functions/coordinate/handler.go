@@ -181,11 +181,16 @@ func (c *Coordinator) finalized(ctx context.Context, p events.Finalized) (identi
 	if err != nil {
 		return "", run.Event{}, err
 	}
-	return id, run.Event{Kind: run.Finalized, Counts: shard.Counts{
+	e := run.Event{Kind: run.Finalized, Counts: shard.Counts{
 		OK: int(s.Completed), Failed: int(s.Failed), ByClass: s.FailedByClass,
 		PromptTokens: s.PromptTokens, CompletionTokens: s.CompletionTokens, WastedTokens: s.WastedTokens,
 		Finish: s.FinishReasons, UsageUnknown: s.UsageUnknown,
-	}}, nil
+	}}
+	for _, r := range s.Roles {
+		e.Roles = append(e.Roles, shard.Counts{OK: int(r.Completed), Failed: int(r.Failed), ByClass: r.FailedByClass,
+			PromptTokens: r.PromptTokens, CompletionTokens: r.CompletionTokens, WastedTokens: r.WastedTokens})
+	}
+	return id, e, nil
 }
 
 // warn logs a warning, unless ctx has ended: then the process stops, its calls

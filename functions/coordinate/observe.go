@@ -3,6 +3,7 @@ package coordinate
 import (
 	"cmp"
 	"context"
+	"slices"
 
 	"rollout/shared/core/health"
 	"rollout/shared/core/run"
@@ -22,6 +23,9 @@ func (c *Coordinator) observe(ctx context.Context, l *loaded) (run.Observed, err
 	}
 	if l.state.Complete {
 		w.Shards, w.Items, w.Complete = l.state.Shards, l.state.Items, true
+		for _, r := range l.state.Roles {
+			w.Roles = append(w.Roles, r.RolePlan)
+		}
 	} else if err := c.observePlan(ctx, l, &w); err != nil {
 		return w, err
 	}
@@ -48,7 +52,7 @@ func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observe
 	}
 	w.Shards, w.Items, w.Complete = p.Shards, p.Items, p.Complete() && p.Problem == ""
 	w.Growing, w.Sources = p.Growing && p.AllMerged(), p.Sources()
-	w.PlanProblem, w.PlanProblemControl = p.Problem, p.Control
+	w.PlanProblem, w.PlanProblemControl, w.Roles = p.Problem, p.Control, p.Roles
 	switch p.ProblemKind {
 	case record.InputChanged:
 		w.PlanProblemEnd = run.ReasonInputChanged
@@ -58,19 +62,22 @@ func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observe
 	return nil
 }
 
-// observeWorkers counts how many shards the run's pool can hold, and how many of
-// its workers hold shards of the run and have not acted on the newest control.
+// observeWorkers counts how many shards the pools that the run needs now can hold,
+// and how many workers of all its pools hold shards of the run and have not acted
+// on the newest control.
 func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Observed) error {
 	perShard := 1
 	if l.state.Shards > 0 {
 		perShard = max(1, int(l.state.Items)/l.state.Shards)
 	}
-	now := c.Clock.Now()
+	now, pools, needed := c.Clock.Now(), l.manifest.Pools(), neededPools(l.manifest, l.state, w.Roles)
 	err := host.Each(ctx, c.Docs, record.HeartbeatPrefix, func(b health.Heartbeat) error {
-		if b.Pool != l.manifest.Pool || c.opts.Timings.Dead(b, now) {
+		if !slices.Contains(pools, b.Pool) || c.opts.Timings.Dead(b, now) {
 			return nil
 		}
-		w.Pool += 1 + 2*b.MaxInFlight/perShard
+		if slices.Contains(needed, b.Pool) {
+			w.Pool += 1 + 2*b.MaxInFlight/perShard
+		}
 		for _, h := range b.Holds {
 			if h.Run == l.state.Run && b.Control[h.Run] < w.Sequence {
 				w.Unacknowledged++

@@ -22,9 +22,8 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 	for _, e := range l.state.Effects {
 		switch e.Kind {
 		case run.Send:
-			if !c.serves(l.manifest.Pool) {
-				follow = append(follow, run.Event{Kind: run.InputMissing, Why: noPool(l.manifest.Pool),
-					MessageIndex: fromSelf})
+			if pool := c.unserved(l.manifest); pool != "" {
+				follow = append(follow, run.Event{Kind: run.InputMissing, Why: noPool(pool), MessageIndex: fromSelf})
 				continue
 			}
 			err, sent = c.send(ctx, l, *e.Range, e.Generation), true
@@ -48,7 +47,9 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 		}
 	}
 	if sent && l.state.Phase == run.Running {
-		c.opts.Hooks.OnSent(l.manifest.Pool, l.state.Shards-l.state.Done.Set.Len())
+		for pool, open := range l.manifest.OpenShards(l.state) {
+			c.opts.Hooks.OnSent(pool, open)
+		}
 	}
 	return follow, nil
 }
@@ -62,30 +63,46 @@ func noPool(pool string) string {
 // sendBatch is how many work messages are sent to the queue at once.
 const sendBatch = 100
 
-// send sends one message for each shard of the range to the pool's work queue.
-// Shards that were sent before go to the urgent queue, because the commit
-// frontier waits for them.
+// send sends one message for each shard of the range to the work queue of its
+// role's pool. Shards that were sent before go to the urgent queue, because the
+// commit frontier waits for them.
 func (c *Coordinator) send(ctx context.Context, l *loaded, r interval.Range, generation int) error {
-	queue := host.WorkQueue(l.manifest.Pool)
+	queueOf := host.WorkQueue
 	if generation > 0 {
-		queue = host.UrgentQueue(l.manifest.Pool)
+		queueOf = host.UrgentQueue
 	}
+	pool := l.manifest.Pool
 	batch := make([]events.Payload, 0, min(sendBatch, r.Len()))
+	flush := func() (err error) {
+		if len(batch) > 0 {
+			err = c.Send(ctx, queueOf(pool), batch...)
+		}
+		batch = batch[:0]
+		return err
+	}
 	for n := r.Lo; n < r.Hi; n++ {
 		entry, row, err := c.index.FindShard(ctx, l.state.Run, n)
 		if err != nil {
 			return fault.Wrap(err, "find shard %d of run %s", n, l.state.Run)
 		}
-		batch = append(batch, events.Work{Run: string(l.state.Run), Shard: n, Generation: generation,
-			Range: entry.Range, Row: row, Pool: l.manifest.Pool})
-		if len(batch) == sendBatch || n == r.Hi-1 {
-			if err := c.Send(ctx, queue, batch...); err != nil {
+		number, err := c.index.RoleOf(ctx, l.manifest, n)
+		if err != nil {
+			return err
+		}
+		role, err := l.manifest.Role(number)
+		if err != nil {
+			return err
+		}
+		if role.Pool != pool || len(batch) == sendBatch {
+			if err := flush(); err != nil {
 				return err
 			}
-			batch = batch[:0]
+			pool = role.Pool
 		}
+		batch = append(batch, events.Work{Run: string(l.state.Run), Shard: n, Generation: generation,
+			Range: entry.Range, Row: row, Pool: pool})
 	}
-	return nil
+	return flush()
 }
 
 // seal ends every open shard of the range by compare-and-swap, so that a later

@@ -72,7 +72,10 @@ func blockers(p status.Progress, s status.Status, now time.Time) []status.Blocke
 	if p.Plan.Problem != "" {
 		out = append(out, status.Blocker{Code: NoInput, Text: "the plan can't go on: " + p.Plan.Problem})
 	}
-	out = append(out, poolBlockers(p, s, now)...)
+	out = append(out, lostWorkers(p, s, now)...)
+	for _, pool := range s.NeededPools() {
+		out = append(out, poolBlockers(p, s, pool, now)...)
+	}
 	if len(out) == 0 && s.Shards.Total == 0 {
 		out = append(out, status.Blocker{Code: IsPlanning,
 			Text: fmt.Sprintf("its input is being cut: %d of %d ranges", p.Plan.Merged, p.Plan.Total)})
@@ -144,30 +147,35 @@ func (c *poolCounts) add(w status.WorkerStatus, s status.Status) {
 	}
 }
 
-// poolBlockers returns what keeps the workers of the run's pool from working on
-// it, and the dead workers whose shards are not reassigned yet.
-func poolBlockers(p status.Progress, s status.Status, now time.Time) (out []status.Blocker) {
+// lostWorkers returns the dead workers whose shards are not reassigned yet.
+func lostWorkers(p status.Progress, s status.Status, now time.Time) (out []status.Blocker) {
+	for _, w := range p.Workers {
+		silent := now.Sub(w.HeartbeatAt)
+		if held := w.HeldOf(s.Run); !w.Alive && held > 0 && w.State != health.Gone && silent < reassignWithin {
+			out = append(out, status.Blocker{Code: LostWorker,
+				Text: fmt.Sprintf("the last heartbeat of worker %s was %s ago and it holds %s: others will take over",
+					w.Worker, span(silent), shards(held))})
+		}
+	}
+	return out
+}
+
+// poolBlockers returns what keeps the workers of a pool that the run needs from
+// working on it.
+func poolBlockers(p status.Progress, s status.Status, pool string, now time.Time) (out []status.Blocker) {
 	var c poolCounts
 	for _, w := range p.Workers {
-		switch {
-		case !w.Alive:
-			silent := now.Sub(w.HeartbeatAt)
-			if held := w.HeldOf(s.Run); held > 0 && w.State != health.Gone && silent < reassignWithin {
-				out = append(out, status.Blocker{Code: LostWorker,
-					Text: fmt.Sprintf("the last heartbeat of worker %s was %s ago and it holds %s: others will take over",
-						w.Worker, span(silent), shards(held))})
-			}
-		case w.Pool == s.Pool:
+		if w.Alive && w.Pool == pool {
 			c.add(w, s)
 		}
 	}
 	switch {
 	case c.alive == 0:
-		text := fmt.Sprintf("no worker of pool %s is alive", s.Pool)
+		text := fmt.Sprintf("no worker of pool %s is alive", pool)
 		if ago := now.Sub(p.Fleet.AbsentAt); p.Fleet.Absent != "" && ago < launchFailureAge {
 			text += fmt.Sprintf("; a machine could not come up %s ago: %s", span(ago), p.Fleet.Absent)
 		}
-		return append(out, status.Blocker{Code: NoWorker, Text: text, Remedy: p.Hints.Workers(s.Pool)})
+		return append(out, status.Blocker{Code: NoWorker, Text: text, Remedy: p.Hints.Workers(pool)})
 	case c.away > 0:
 		of := ""
 		if c.alive > 1 {
@@ -180,18 +188,18 @@ func poolBlockers(p status.Progress, s status.Status, now time.Time) (out []stat
 			Remedy: "start the server, or correct its address: the run then goes on by itself"})
 	case c.draining == c.alive:
 		return append(out, status.Blocker{Code: AllDraining,
-			Text: fmt.Sprintf("all workers of pool %s are draining", s.Pool), Remedy: p.Hints.Replacement})
+			Text: fmt.Sprintf("all workers of pool %s are draining", pool), Remedy: p.Hints.Replacement})
 	case c.here == 0 && c.elsewhere > 0:
 		return append(out, status.Blocker{Code: BusyElsewhere,
-			Text:   fmt.Sprintf("the workers of pool %s answer other runs first", s.Pool),
+			Text:   fmt.Sprintf("the workers of pool %s answer other runs first", pool),
 			Remedy: "wait, pause those, or start more workers"})
 	}
-	out = append(out, serversAway(p, s)...)
+	out = append(out, serversAway(p, pool)...)
 	switch {
 	case p.Kind.Trains: // its single item takes as long as it takes
 		return out
 	case c.waiting > 0:
-		return append(out, limited(s.Pool, c))
+		return append(out, limited(pool, c))
 	}
 	return append(out, stalled(s, c, now)...)
 }
@@ -218,13 +226,13 @@ const (
 	serverHalfOpen = "half_open"
 )
 
-// serversAway returns the blocker of several inference servers some of which
-// get no requests.
-func serversAway(p status.Progress, s status.Status) []status.Blocker {
+// serversAway returns the blocker of a pool with several inference servers some of
+// which get no requests.
+func serversAway(p status.Progress, pool string) []status.Blocker {
 	away := map[string]string{}
 	all := map[string]bool{}
 	for _, w := range p.Workers {
-		if !w.Alive || w.Pool != s.Pool {
+		if !w.Alive || w.Pool != pool {
 			continue
 		}
 		for _, v := range w.Load.Servers {

@@ -22,7 +22,7 @@ const (
 	DeadlineAtRisk   = "too_late" // the deadline comes before the end
 )
 
-// workerTotals sums up the living workers of a pool.
+// workerTotals sums up the living workers of the pools that a run needs.
 type workerTotals struct {
 	workers         int
 	busy, limit     int // requests in flight, and at most
@@ -35,10 +35,10 @@ type workerTotals struct {
 	servers, waiting int
 }
 
-func sumWorkers(p status.Progress, pool string) (c workerTotals) {
+func sumWorkers(p status.Progress, pools []string) (c workerTotals) {
 	c.waiting = -1
 	for _, w := range p.Workers {
-		if !w.Alive || w.Pool != pool {
+		if !w.Alive || !slices.Contains(pools, w.Pool) {
 			continue
 		}
 		c.workers++
@@ -88,7 +88,7 @@ func causes(p status.Progress, e Explanation, now time.Time) []status.Blocker {
 	if s.Phase != run.Running && s.Phase != run.Planning {
 		return append(out, itemFailures(s)...)
 	}
-	c := sumWorkers(p, s.Pool)
+	c := sumWorkers(p, s.NeededPools())
 	// An engine that is away already explains the speed and the faults, and a limit the
 	// speed.
 	has := func(code string) bool {

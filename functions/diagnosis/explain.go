@@ -95,11 +95,11 @@ func (x *Explainer) Explain(ctx context.Context, id identity.RunID, item string)
 		Workers: []status.WorkerStatus{}, Shards: []ShardReport{}, Items: []ItemReport{},
 	}
 	for _, w := range workers {
-		if w.Pool == p.Manifest.Pool || w.HeldOf(id) > 0 {
+		if slices.Contains(e.Run.Pools(), w.Pool) || w.HeldOf(id) > 0 {
 			e.Workers = append(e.Workers, w)
 		}
 	}
-	if e.Queues, err = x.reader.Queues(ctx, []string{e.Run.Pool}); err != nil {
+	if e.Queues, err = x.reader.Queues(ctx, e.Run.Pools()); err != nil {
 		return e, err
 	}
 	if !e.Run.Phase.Ended() {
@@ -260,7 +260,12 @@ func history(p status.Progress, s status.Status) (out []string) {
 			s.Items.Total, s.Shards.Total, p.Plan.Merged, p.Plan.Total)
 	}
 	if st.NextShard > 0 {
-		say("sent to pool %s: %d shards; %d are done, workers hold %d", s.Pool, st.NextShard, s.Shards.Done, s.Shards.Running)
+		say("sent to pool %s: %d shards; %d are done, workers hold %d",
+			strings.Join(s.Pools(), " and pool "), st.NextShard, s.Shards.Done, s.Shards.Running)
+	}
+	for _, r := range s.Roles {
+		say("role %s in pool %s: %d of %d shards are done; %d items answered, %d failed; %d tokens in, %d out",
+			r.Name, r.Pool, r.Done, r.Shards, r.Completed, r.Failed, r.PromptTokens, r.CompletionTokens)
 	}
 	switch p.Control.Desired {
 	case record.DesiredPause:

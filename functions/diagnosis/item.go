@@ -46,6 +46,7 @@ type ItemReport struct {
 	ItemID string      `json:"item_id"` // hex; "" if the line is not a request
 	File   string      `json:"file"`
 	Line   uint64      `json:"line"`
+	Role   string      `json:"role,omitempty"` // "" for an item of the users
 	State  ItemState   `json:"state"`
 	Class  fault.Class `json:"class"` // why it failed, or will; "" otherwise
 	Why    string      `json:"why"`   // the same in words
@@ -188,7 +189,17 @@ func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLi
 			t.Line = f.place.Line
 		}
 	}
-	t.read(p.Manifest, f.line)
+	m := p.Manifest
+	if role := loc.Cut.Role; planned && role > 0 {
+		if m, err = m.InRole(role); err != nil {
+			return t, err
+		}
+		t.Role = p.Manifest.Roles[role-1].Name
+	}
+	t.read(m, f.line)
+	if t.Role != "" {
+		t.say("its role is %s: the run asks it for itself, and its row is in no output file", t.Role)
+	}
 	if !planned {
 		return x.unplanned(ctx, p, t)
 	}
@@ -344,7 +355,9 @@ func (x *Explainer) fromResult(ctx context.Context, p status.Progress, t *ItemRe
 		return err
 	}
 	t.State, t.Row = Answered, &RowPlace{Key: d.Result.Key, Offset: offset}
-	t.Next = inCompletions
+	if t.Role == "" {
+		t.Next = inCompletions
+	}
 	t.say("it is answered: worker %s committed its row (attempt %d)", d.Worker, d.Attempt)
 	return nil
 }
@@ -468,8 +481,11 @@ func (x *Explainer) fromCheckpoint(ctx context.Context, p status.Progress, t *It
 }
 
 // findInOutputs finds the item's row in the files of an ended run: an error row
-// by its item, an answer by its id.
+// by its item, an answer by its id. Items of other roles have none there.
 func (x *Explainer) findInOutputs(ctx context.Context, p status.Progress, t *ItemReport) error {
+	if t.Role != "" {
+		return nil
+	}
 	name := dialect.Name(p.Manifest.Dialect)
 	if t.State != Answered {
 		row, b, err := x.findRow(ctx, record.OutputKey(p.Manifest.Run, record.ErrorsFile), func(row []byte) bool {

@@ -35,7 +35,9 @@ func (w *writer) readAhead(ctx context.Context, first int, docs []shard.Doc) *re
 	a := &readahead{first: first, results: make([]chan fetched, len(docs)),
 		tokens: make(chan struct{}, aheadResults), stop: stop}
 	for i, d := range docs {
-		if d.State == shard.Done && d.Result != nil && d.Result.Length <= aheadBytes && !w.neverSent(first+i) {
+		role, err := w.index.RoleOf(ctx, w.manifest, first+i) // shard meets the error again
+		if err == nil && role == 0 && d.State == shard.Done && d.Result != nil && d.Result.Length <= aheadBytes &&
+			!w.neverSent(first+i) {
 			a.results[i] = make(chan fetched, 1)
 		}
 	}

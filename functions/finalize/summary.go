@@ -63,6 +63,7 @@ func (f *Finalizer) summarize(m record.Manifest, s run.State, t totals) record.S
 	if sum.FailedByClass == nil {
 		sum.FailedByClass = map[string]int{}
 	}
+	sum.Roles = roleCounts(m, s, t)
 	if !s.StartedAt.IsZero() {
 		sum.Seconds = now.Sub(s.StartedAt).Seconds()
 	}

@@ -12,7 +12,8 @@ import (
 // totals sum up the contents of the files.
 type totals struct {
 	counts   shard.Counts
-	copies   int // included in counts
+	copies   int            // included in counts
+	roles    []shard.Counts // of the roles from 1 on; counts has their tokens too
 	workers  []string
 	snapshot *shard.Snapshot // the last one of a training
 	scores   *grade.Totals   // nil in a run without graders
@@ -27,6 +28,17 @@ func (t *totals) add(d shard.Doc) {
 		t.snapshot = d.Snapshot
 	}
 	t.worker(d.Worker)
+}
+
+// addRole adds a shard of a role from 1 on. Its rows are in no output file: its
+// tokens alone count among those of the run.
+func (t *totals) addRole(role uint32, d shard.Doc) {
+	for len(t.roles) < int(role) {
+		t.roles = append(t.roles, shard.Counts{})
+	}
+	t.roles[role-1].Add(d.Counts)
+	d.Counts = d.Counts.TokensOnly()
+	t.add(d)
 }
 
 func (t *totals) worker(id string) {
@@ -48,6 +60,12 @@ func (t *totals) count(class fault.Class) {
 func (t *totals) join(s record.OutputSegment) {
 	t.add(shard.Doc{Counts: s.Counts})
 	t.copies += s.Copies
+	for i, c := range s.Roles {
+		if i == len(t.roles) {
+			t.roles = append(t.roles, shard.Counts{})
+		}
+		t.roles[i].Add(c)
+	}
 	if s.Scores != nil {
 		if t.scores == nil {
 			t.scores = &grade.Totals{}
@@ -62,5 +80,5 @@ func (t *totals) join(s record.OutputSegment) {
 // segment returns the record of a segment with these totals.
 func (t totals) segment(from, to int) record.OutputSegment {
 	return record.OutputSegment{Schema: record.Schema, From: from, To: to,
-		Counts: t.counts, Copies: t.copies, Workers: t.workers, Scores: t.scores}
+		Counts: t.counts, Copies: t.copies, Workers: t.workers, Scores: t.scores, Roles: t.roles}
 }

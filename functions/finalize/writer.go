@@ -168,6 +168,13 @@ func (f *Finalizer) docs(ctx context.Context, id identity.RunID, lo, hi int) ([]
 
 // shard writes the rows of one shard.
 func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
+	role, err := w.index.RoleOf(ctx, w.manifest, n)
+	if err != nil {
+		return err
+	}
+	if role > 0 {
+		return w.counted(ctx, n, d, role)
+	}
 	switch {
 	case w.neverSent(n):
 		return w.unanswered(ctx, n, nil, shard.New(w.manifest.Run, n), w.state.Reason.Class())
@@ -194,6 +201,28 @@ func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
 		return w.rows(b, d.OutputLen)
 	}
 	return w.copy(ctx, *d.Result, d.OutputLen)
+}
+
+// counted counts a shard whose role is not the answer. Its rows stay in its result.
+func (w *writer) counted(ctx context.Context, n int, d shard.Doc, role uint32) error {
+	switch {
+	case w.neverSent(n):
+		e, row, err := w.index.FindShard(ctx, w.manifest.Run, n)
+		if err != nil {
+			return err
+		}
+		cuts, err := w.index.Rows(ctx, w.manifest.Run, e, row, 1)
+		if err != nil {
+			return err
+		}
+		if d, err = shard.New(w.manifest.Run, n).Seal(w.state.Reason.Class(), int(cuts[0].Items)); err != nil {
+			return err
+		}
+	case d.State != shard.Done:
+		return fault.New(fault.Unavailable, "it is %s, although its run is over", d.State)
+	}
+	w.totals.addRole(role, d)
+	return nil
 }
 
 // rows appends a result's output rows and error rows to the files.

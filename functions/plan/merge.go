@@ -172,8 +172,8 @@ func (p *Planner) take(ctx context.Context, id identity.RunID, doc record.Plan,
 		}
 		entries[i] = record.IndexEntry{Range: doc.Merged, Input: in, FirstShard: doc.Shards, Shards: res.Shards,
 			FirstItem: doc.Items, Items: res.Items, FirstLine: doc.Lines, Lines: res.Lines}
-		doc.Merged, doc.Shards = doc.Merged+1, doc.Shards+res.Shards
-		doc.Items, doc.Lines = doc.Items+res.Items, doc.Lines+res.Lines
+		src, _ := doc.Source(id, in) // the plan locates ranges of its sources only
+		doc.AddRange(src.Role, res)
 		ids.counts, requests.counts = append(ids.counts, res.IDs), append(requests.counts, res.Requests)
 		if res.Requests > 0 { // otherwise the set is never read
 			repeated.addRange(res.Items)

@@ -96,7 +96,7 @@ func (c *cut) run(ctx context.Context) error {
 // writes the hash lists.
 func (c *cut) table(ctx context.Context, w io.Writer) error {
 	opts := shardtable.CutOptions{Input: uint32(c.input), MaxItems: c.manifest.Config.Shard.Items,
-		MaxBytes: shardtable.CutBytes(c.source.Size)}
+		MaxBytes: shardtable.CutBytes(c.source.Size), Role: c.source.Role}
 	cutter := shardtable.NewCutter(opts)
 	c.ids, c.requests = hashes{of: record.HashIDs, cut: c}, hashes{of: record.HashRequests, cut: c}
 	index := c.offset / record.RangeSize

@@ -47,19 +47,21 @@ func (r *Reclaimer) pauseFailingPools(ctx context.Context, open []run.State,
 	}
 	counting := map[string]bool{} // pools with running runs whose reports still count
 	for i, m := range manifests {
-		failed := slices.DeleteFunc(slices.Clone(reports[m.Pool]), func(b health.Heartbeat) bool {
-			return b.At.Before(m.CreatedAt) || superseded(b, beats)
-		})
-		if len(failed) < failuresToPause {
-			counting[m.Pool] = true
-			continue
+		for _, pool := range m.Pools() {
+			failed := slices.DeleteFunc(slices.Clone(reports[pool]), func(b health.Heartbeat) bool {
+				return b.At.Before(m.CreatedAt) || superseded(b, beats)
+			})
+			if len(failed) < failuresToPause {
+				counting[pool] = true
+				continue
+			}
+			id := running[i].Run
+			e := events.ModelMissing{Run: string(id), Reason: pauseReason(failed)}
+			if err := r.Send(ctx, host.CoordinateQueue, e); err != nil {
+				return open, err
+			}
+			paused[id] = true
 		}
-		id := running[i].Run
-		e := events.ModelMissing{Run: string(id), Reason: pauseReason(failed)}
-		if err := r.Send(ctx, host.CoordinateQueue, e); err != nil {
-			return open, err
-		}
-		paused[id] = true
 	}
 	others = slices.DeleteFunc(slices.Clone(open), func(s run.State) bool { return paused[s.Run] })
 	for pool, failed := range reports {

@@ -33,14 +33,15 @@ func (r *Reclaimer) reportNeeds(ctx context.Context, open []run.State, beats map
 	}
 	for i, m := range manifests {
 		s := running[i]
-		n := scaling.Demand{OpenShards: s.Shards - s.Done.Set.Len(), LiveMachines: machines[m.Pool]}
-		n.UnclaimedShards = n.OpenShards
-		for _, shard := range holds[s.Run] {
-			if !s.Done.Set.Has(shard) {
-				n.UnclaimedShards--
+		for pool, open := range m.OpenShards(s) {
+			n := scaling.Demand{OpenShards: open, LiveMachines: machines[pool], UnclaimedShards: open}
+			for _, shard := range holds[heldBy{s.Run, pool}] {
+				if !s.Done.Set.Has(shard) {
+					n.UnclaimedShards--
+				}
 			}
+			r.onNeed(pool, n)
 		}
-		r.onNeed(m.Pool, n)
 	}
 	return nil
 }
@@ -67,11 +68,17 @@ func (r *Reclaimer) manifests(ctx context.Context, of []run.State) (out []record
 	return out, nil
 }
 
+// heldBy is a run whose shards workers of a pool hold.
+type heldBy struct {
+	run  identity.RunID
+	pool string
+}
+
 // workingMachines counts the machines, by pool, whose workers are alive and not
-// draining. It lists the shards that these workers hold, by run.
+// draining. It lists the shards that these workers hold.
 func (r *Reclaimer) workingMachines(beats map[string]health.Heartbeat,
-	now time.Time) (machines map[string]int, holds map[identity.RunID][]int) {
-	machines, holds = map[string]int{}, map[identity.RunID][]int{}
+	now time.Time) (machines map[string]int, holds map[heldBy][]int) {
+	machines, holds = map[string]int{}, map[heldBy][]int{}
 	type machine struct{ pool, name string }
 	seen := map[machine]bool{}
 	for _, b := range beats {
@@ -83,7 +90,8 @@ func (r *Reclaimer) workingMachines(beats map[string]health.Heartbeat,
 			machines[b.Pool]++
 		}
 		for _, h := range b.Holds {
-			holds[h.Run] = append(holds[h.Run], h.Shard)
+			of := heldBy{h.Run, b.Pool}
+			holds[of] = append(holds[of], h.Shard)
 		}
 	}
 	return machines, holds

@@ -2,14 +2,19 @@ package reclaim
 
 import (
 	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"rollout/events"
 	"rollout/shared/core/health"
+	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
 	"rollout/shared/core/scaling"
 	"rollout/shared/host"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/record"
 )
 
 // A shard is unclaimed unless a worker that is alive and not draining holds it.
@@ -51,5 +56,62 @@ func TestDemandCountsShardsThatNoWorkingMachineHolds(t *testing.T) {
 			t.Errorf("demand: %+v, want %+v", got, want)
 		}
 		d.received(host.CoordinateQueue)
+	})
+}
+
+// A run of two roles needs machines of both pools, each for its own shards.
+func TestDemandIsThatOfEachRolesPool(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		d.running(id, time.Now(), func(s *run.State) {
+			s.Shards, s.NextShard = 7, 7
+			s.Done.Set.Add(0)
+			s.Roles = []run.RoleState{{RolePlan: run.RolePlan{Shards: 4}, Done: 1}, {RolePlan: run.RolePlan{Shards: 3}}}
+		})
+		d.save(record.ManifestKey(id), inputtest.WithJudge(inputtest.Manifest(1)))
+		d.save("beat/w", health.Heartbeat{Schema: 1, Worker: "w", Pool: "judges", Host: "h", State: health.Ready,
+			At: time.Now(), DueAt: time.Now(), Holds: []health.HeldShard{{Run: id, Shard: 5}}})
+		got := map[string]scaling.Demand{}
+		report := func(pool string, n scaling.Demand) { got[pool] = got[pool].And(n) }
+		if err := ScanOnce(t.Context(), d.Ports, cloud, report); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]scaling.Demand{"default": {OpenShards: 3, UnclaimedShards: 3},
+			"judges": {OpenShards: 3, UnclaimedShards: 2, LiveMachines: 1}}
+		if !maps.Equal(got, want) {
+			t.Errorf("demand: %+v, want %+v", got, want)
+		}
+	})
+}
+
+// Whether the message of an unclaimed shard still waits is a question to the
+// queues of its role's pool alone.
+func TestUnclaimedShardIsLostOnceItsRolesQueueIsEmpty(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		m := inputtest.Plan(t, d.Ports, inputtest.WithJudge(inputtest.Manifest(1)), inputtest.Prompts(0, 1),
+			inputtest.Prompts(1, 1))
+		d.running(id, time.Now().Add(-time.Minute), func(s *run.State) {
+			s.Shards, s.NextShard = 2, 2
+			s.InFlight.MarkSent(interval.Range{Lo: 1, Hi: 2}, 0, time.Now().Add(-time.Minute))
+		})
+		d.save(record.ManifestKey(id), m)
+		if err := d.Queues.Send(t.Context(), host.WorkQueue("default"), [][]byte{[]byte("x")}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Scan(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var lost []int
+		for _, p := range d.received(host.CoordinateQueue) {
+			if e, ok := p.(events.ShardLost); ok {
+				lost = append(lost, e.Shard)
+			}
+		}
+		if !slices.Equal(lost, []int{1}) {
+			t.Errorf("lost are %v, want the judge's shard 1", lost)
+		}
 	})
 }

@@ -38,6 +38,7 @@ import (
 	"rollout/shared/core/scaling"
 	"rollout/shared/fault"
 	"rollout/shared/host"
+	"rollout/shared/input"
 	"rollout/shared/observe"
 )
 
@@ -49,6 +50,7 @@ const retryAfter = 2 * time.Minute
 type Reclaimer struct {
 	host.Ports
 	timings     health.Timings
+	index       *input.Index                 // finds the roles of shards
 	stateless   bool                         // scans once: see ScanOnce
 	last        time.Time                    // of a scan
 	resumedAt   time.Time                    // when a suspend was last detected; zero for never
@@ -59,7 +61,7 @@ type Reclaimer struct {
 
 // New returns a reclaimer.
 func New(p host.Ports, t health.Timings) *Reclaimer {
-	return &Reclaimer{Ports: p.WithSource("reclaim"), timings: t,
+	return &Reclaimer{Ports: p.WithSource("reclaim"), timings: t, index: input.NewIndex(p.Blobs, p.Docs),
 		checkedAt: map[identity.RunID]time.Time{}, futureBeats: map[string]futureBeat{}}
 }
 

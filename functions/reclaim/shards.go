@@ -91,7 +91,10 @@ func (r *Reclaimer) chunk(ctx context.Context, s run.State, c schedule.Chunk, l 
 	if err != nil {
 		return err
 	}
-	waiting := !r.ahead(c.SentAt, l.now) && r.waiting(ctx, s, l.now.Sub(c.SentAt))
+	waiting := func(int) bool { return false }
+	if !r.ahead(c.SentAt, l.now) {
+		waiting = r.waiting(ctx, s, l.now.Sub(c.SentAt))
+	}
 	var out []events.Payload
 	for i, raw := range docs {
 		d := shard.New(s.Run, shards[i])
@@ -100,7 +103,7 @@ func (r *Reclaimer) chunk(ctx context.Context, s run.State, c schedule.Chunk, l 
 				return fault.WithKind(fault.Corrupt, err, "decode document %s", raw.Key)
 			}
 		}
-		if p := r.judge(d, c, l, waiting); p != nil {
+		if p := r.judge(d, c, l, waiting(d.Shard)); p != nil {
 			out = append(out, p)
 		}
 	}
@@ -145,23 +148,34 @@ func (r *Reclaimer) judge(d shard.Doc, c schedule.Chunk, l look, waiting bool) e
 // may be the shard's.
 const believeDepth = 5 * time.Minute
 
-// waiting reports whether the messages of unclaimed shards, sent that long ago,
-// may still be in the pool's queues.
-func (r *Reclaimer) waiting(ctx context.Context, s run.State, age time.Duration) bool {
+// waiting returns a function that reports whether the message of an unclaimed
+// shard, sent that long ago, may still be in the queues of its role's pool.
+func (r *Reclaimer) waiting(ctx context.Context, s run.State, age time.Duration) func(shard int) bool {
 	d, ok := r.Queues.(queue.Depther)
 	if !ok || age > believeDepth {
-		return false
+		return func(int) bool { return false }
 	}
 	m, err := host.LoadManifest(ctx, r.Docs, s.Run)
 	if err != nil {
-		return false
+		return func(int) bool { return false }
 	}
-	for _, q := range []string{host.UrgentQueue(m.Pool), host.WorkQueue(m.Pool)} {
-		if visible, hidden, err := d.Depth(ctx, q); err == nil && visible+hidden > 0 {
-			return true
+	waits := map[string]bool{}
+	for _, pool := range m.Pools() {
+		for _, q := range []string{host.UrgentQueue(pool), host.WorkQueue(pool)} {
+			if visible, hidden, err := d.Depth(ctx, q); err == nil && visible+hidden > 0 {
+				waits[pool] = true
+				break
+			}
 		}
 	}
-	return false
+	return func(shard int) bool {
+		number, err := r.index.RoleOf(ctx, m, shard)
+		if err != nil {
+			return false
+		}
+		role, err := m.Role(number)
+		return err == nil && waits[role.Pool]
+	}
 }
 
 // freshDeath reports whether a worker that held shards died so recently that no

@@ -116,16 +116,21 @@ func (r *Reader) progressOfPart(ctx context.Context, ms []record.Manifest, worke
 	return out, nil
 }
 
-// fleet reads what the cloud reports about the machines of a run's pool. It
-// reads only where that may explain why no worker of the pool is alive.
+// fleet reads what the cloud reports about the machines of a pool that the run
+// needs. It reads only where that may explain why no worker of the pool is alive.
 func (r *Reader) fleet(ctx context.Context, p Progress) (f record.Fleet, err error) {
-	pool := p.Manifest.Pool
-	if !r.profile.Capabilities.ManagedFleet || p.Manifest.Refused != "" || p.State.Phase.Ended() ||
-		AliveIn(p.Workers, pool) {
+	if !r.profile.Capabilities.ManagedFleet || p.Manifest.Refused != "" || p.State.Phase.Ended() {
 		return f, nil
 	}
-	_, _, err = host.Load(ctx, r.ports.Docs, record.FleetKey(pool), &f)
-	return f, fault.Wrap(err, "read the fleet of pool %s", pool)
+	s := Status{Pool: p.Manifest.Pool}
+	s.setRoles(p)
+	for _, pool := range s.NeededPools() {
+		if !AliveIn(p.Workers, pool) {
+			_, _, err = host.Load(ctx, r.ports.Docs, record.FleetKey(pool), &f)
+			return f, fault.Wrap(err, "read the fleet of pool %s", pool)
+		}
+	}
+	return f, nil
 }
 
 // snapshot returns the last snapshot of a training; nil for other kinds.

@@ -17,7 +17,8 @@ import (
 
 // Status is what a run is doing. Its JSON form is a contract: fields are added
 // and never renamed, and every field is always present, null while its value
-// is unknown. FailedShardsInARow alone is left out while it is 0.
+// is unknown. Left out are FailedShardsInARow while it is 0, and Roles in a run of
+// one role.
 type Status struct {
 	Run    identity.RunID `json:"run_id"`
 	Name   string         `json:"name"`
@@ -41,6 +42,9 @@ type Status struct {
 	// the last shard with one, or since the run was resumed.
 	FailedShardsInARow int    `json:"failed_shards_in_a_row,omitempty"`
 	Tokens             Tokens `json:"tokens"`
+	// Roles is the progress by role, the answer first. Items, Done and FailedByClass
+	// are those of the answer; Shards and Tokens those of all roles.
+	Roles []Role `json:"roles,omitempty"`
 	// Rate is the goodput: items that get a row, per second. While the run is
 	// running, it is the rate of the last half minute that the workers holding
 	// its shards report; if none reports one, the average since the start, pauses
@@ -133,8 +137,8 @@ type Progress struct {
 	Plan     record.Plan    // zero until planning has begun
 	Control  record.Control // zero until a user or function has steered the run
 	Workers  []WorkerStatus // all workers, of every pool
-	// Fleet is what the cloud reports about the machines of the run's pool. It
-	// is read only while the pool has no living worker; else it is zero.
+	// Fleet is what the cloud reports about the machines of the first of the pools
+	// that the run needs now without a living worker; zero if all have one.
 	Fleet record.Fleet
 	// CheckpointedRows counts rows in checkpoints of open shards that no worker
 	// holds.
@@ -187,6 +191,7 @@ func Of(p Progress, now time.Time) Status {
 	if !s.Phase.Ended() { // the last heartbeats of workers may still name shards of an ended run
 		s.Shards.Running, s.Items.Uncommitted, s.LastRowAt = w.shards, w.rows+p.CheckpointedRows, timeOrNil(w.rowAt)
 	}
+	s.setRoles(p)
 	s.setRates(w, st, now)
 	s.setTraining(p)
 	return s

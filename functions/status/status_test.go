@@ -121,3 +121,31 @@ func TestStatusShowsFailedShardsInARowUnlessZero(t *testing.T) {
 		}
 	}
 }
+
+func TestStatusTellsProgressByRole(t *testing.T) {
+	t.Parallel()
+	p := statustest.Midway()
+	p.Manifest.Roles = []record.Role{{Name: "judge", Pool: "judges", ModelURI: "wise"}}
+	p.State.Roles = []run.RoleState{
+		{RolePlan: run.RolePlan{Shards: 4, Items: 400}, Done: 4, Counts: p.State.Counts},
+		{RolePlan: run.RolePlan{Shards: 6, Items: 600}, Counts: shard.Counts{WastedTokens: 3}},
+	}
+	s := status.Of(p, noon.Add(time.Minute))
+	if len(s.Roles) != 2 || s.Roles[0].Name != "answer" || s.Roles[0].Completed != 390 ||
+		s.Roles[0].FailedByClass["too_long"] != 3 || s.Roles[1].Name != "judge" || s.Roles[1].Model != "wise" ||
+		s.Roles[1].Shards != 6 || s.Roles[1].WastedTokens != 3 {
+		t.Errorf("%+v", s.Roles)
+	}
+	if s.Items.Total != 400 {
+		t.Errorf("%d items, want those of the answer", s.Items.Total)
+	}
+	if got := strings.Join(s.Pools(), " "); got != "default judges" {
+		t.Errorf("pools %s", got)
+	}
+	if got := strings.Join(s.NeededPools(), " "); got != "judges" {
+		t.Errorf("it needs %s", got)
+	}
+	if b, _ := json.Marshal(status.Of(statustest.Midway(), noon)); strings.Contains(string(b), "roles") {
+		t.Error("a run of one role has counts by role")
+	}
+}

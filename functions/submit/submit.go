@@ -165,7 +165,7 @@ func (s *Submitter) writeRefusal(ctx context.Context, m record.Manifest) error {
 	return err
 }
 
-// complete decides what all readers of the run must agree on: pool, model,
+// complete decides what all readers of the run must agree on: pools, models,
 // encoding and dialect. Its Invalid and Corrupt errors refuse the run.
 func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if err := noOutput(m.Inputs); err != nil {
@@ -186,7 +186,11 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 		return &fault.Error{Kind: fault.Invalid, Remedy: "remove dedupe.enabled",
 			Err: fault.New(fault.Invalid, "a run of kind %q asks every request: later ones depend on each answer", k.Name)}
 	}
-	return k.Complete(ctx, m, kind.Site{Deployment: s.opts.Deployment, Head: s.head})
+	if err := k.Complete(ctx, m, kind.Site{Deployment: s.opts.Deployment, Head: s.head}); err != nil {
+		return err
+	}
+	m.Roles, err = k.ResolveRoles(m.Config, s.opts.Deployment)
+	return err
 }
 
 // checkGraders refuses graders that workers could not make: those with a schema

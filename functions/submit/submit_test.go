@@ -387,3 +387,44 @@ func TestRunsWithUnusableGradersAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// judged is a kind of run that has a judge besides the answer.
+func judged(model string) kind.Kind {
+	roles := func(config.Run) []kind.Role {
+		return []kind.Role{{Name: "judge", Model: config.Model{URI: model}, Sampling: config.Sampling{MaxTokens: new(int)}}}
+	}
+	return kind.Kind{Name: config.KindBatch + "-judged", Complete: kind.CompletePrompts, Roles: roles}
+}
+
+func TestRolesGetThePoolsThatServeTheirModels(t *testing.T) {
+	t.Parallel()
+	for model, refused := range map[string]string{
+		"wise":  "",
+		"wiser": "role judge: no pool serves the model wiser (set model.uri to one of: m, wise",
+	} {
+		d := newFixture(t)
+		d.deploy.Pools = append(d.deploy.Pools, config.Pool{Name: "judges", Model: "wise", Revision: "r1"})
+		e := d.put("prompts/x.jsonl", prompt)
+		cfg := d.deploy.Defaults
+		k := judged(model)
+		cfg.Kind, cfg.Model.URI = k.Name, "m"
+		s := submit.New(d.Ports, submit.Options{Deployment: d.deploy, Kinds: kind.Table{}.With(k)})
+		m := record.Manifest{Run: identity.UploadRun("local", e.Key, e.Version),
+			Inputs: []record.Input{{Key: e.Key, Version: e.Version, Size: e.Size}}}
+		if err := s.Create(t.Context(), m, cfg); err != nil {
+			t.Fatal(err)
+		}
+		m = d.manifest(e)
+		if refused != "" {
+			if !strings.Contains(m.Refused, refused) {
+				t.Errorf("refused with %q, want %q", m.Refused, refused)
+			}
+			continue
+		}
+		if m.Refused != "" || m.Pool != "default" || len(m.Roles) != 1 || m.Roles[0].Pool != "judges" ||
+			m.Roles[0].ModelURI != "wise" || m.Roles[0].ModelID != identity.Model("wise", "r1").String() ||
+			m.Roles[0].Sampling.MaxTokens == nil {
+			t.Errorf("%+v", m)
+		}
+	}
+}

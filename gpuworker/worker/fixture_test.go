@@ -162,6 +162,8 @@ type fakeExecutor struct {
 	// fail, if not nil, gives the error that Run returns in the end.
 	fail  func() error
 	ready func() error
+	// onShard, if not nil, is called with each shard before its items.
+	onShard func(*worker.Shard)
 
 	mu             sync.Mutex
 	asked          []int // items, numbered in the run, in the order of their requests
@@ -176,6 +178,9 @@ func (e *fakeExecutor) Ready(context.Context) error {
 }
 
 func (e *fakeExecutor) Run(ctx context.Context, s *worker.Shard) error {
+	if e.onShard != nil {
+		e.onShard(s)
+	}
 	var all sync.WaitGroup
 	for i := range s.PendingItems(ctx, nil) {
 		place, _, ok := s.AcquireSlot(ctx, worker.Cost{})

@@ -60,7 +60,11 @@ func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) e
 	if err != nil {
 		return err
 	}
-	s := newShard(h.manifest, h.shard, in)
+	m, err := h.manifest.InRole(in.Role)
+	if err != nil {
+		return err
+	}
+	s := newShard(m, h.shard, in)
 	s.now, s.slots, s.limiter, s.stats, s.pages = w.Clock.Now, w.slots, w.limiter, &w.stats, &w.pageBuffers
 	s.earlier, s.begun, s.stopping, s.onBegin = h.earlier, h.begun, h.stopping, w.itemBegun
 	s.holder, s.writes = h.holder(w.cfg.ID), make(chan docWrite)

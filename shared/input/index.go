@@ -157,6 +157,22 @@ func (x *Index) Rows(ctx context.Context, run identity.RunID, e record.IndexEntr
 	return out, nil
 }
 
+// RoleOf returns the role of a planned shard. A run of one role needs no read.
+func (x *Index) RoleOf(ctx context.Context, m record.Manifest, shard int) (uint32, error) {
+	if len(m.Roles) == 0 {
+		return 0, nil
+	}
+	e, row, err := x.FindShard(ctx, m.Run, shard)
+	if err != nil {
+		return 0, err
+	}
+	rows, err := x.Rows(ctx, m.Run, e, row, 1)
+	if err != nil {
+		return 0, err
+	}
+	return rows[0].Role, nil
+}
+
 // page returns a page of a range's shard table.
 func (x *Index) page(ctx context.Context, run identity.RunID, e record.IndexEntry, page int) ([]shardtable.Row, error) {
 	k := pageOf{rangeOf{run, e.Range}, page}

@@ -30,6 +30,7 @@ type Line struct {
 type Shard struct {
 	FirstItem uint64
 	Lines     []Line
+	Role      uint32 // see record.Manifest.Role
 }
 
 // LoadShard reads the shard of a row of a range's shard table. A missing input is
@@ -60,7 +61,7 @@ func (x *Index) LoadShard(ctx context.Context, m record.Manifest, rng, row int) 
 		return Shard{}, err
 	}
 	defer r.Close()
-	s := Shard{FirstItem: e.FirstItem + cut.FirstItem, Lines: make([]Line, 0, cut.Items)}
+	s := Shard{FirstItem: e.FirstItem + cut.FirstItem, Lines: make([]Line, 0, cut.Items), Role: cut.Role}
 	file := m.InputName(e.Input)
 	from, err := openLines(r, cut)
 	if err != nil {

@@ -1,7 +1,7 @@
 // Package kind is the table of the kinds of run: what differs between them, one
 // value a kind.
 //
-//	config ─▶ submit: Complete ─▶ plan: Job ─▶ coordinate ─▶ worker of Executor ─▶ finalize: Artifacts
+//	config ─▶ submit: Complete, Roles ─▶ plan: Job ─▶ coordinate ─▶ worker of Executor ─▶ finalize: Artifacts
 //	                                                                └▶ status, explain: Trains
 //
 // Functions, workers and status look a run's kind up by the name in its manifest,

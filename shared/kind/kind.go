@@ -30,6 +30,10 @@ type Kind struct {
 	// an input is gone.
 	Complete func(context.Context, *record.Manifest, Site) error
 
+	// Roles returns the roles that a run of the config has beyond the answer, by their
+	// numbers from 1 on. Optional: nil is none.
+	Roles func(config.Run) []Role
+
 	// Job returns the one line that is planned instead of the run's only input,
 	// whose pinned object is given. Optional: nil plans the lines of the inputs.
 	Job func(record.Manifest, record.Ranges) (record.Job, error)
@@ -57,6 +61,14 @@ type Kind struct {
 	ReadsInput bool
 	// Blameless says that holders which vanish make no item a suspect. Optional.
 	Blameless bool
+}
+
+// Role is what a run's config says about one of its roles. Submit finds the pool
+// that serves the model.
+type Role struct {
+	Name     string // Example: "judge"
+	Model    config.Model
+	Sampling config.Sampling
 }
 
 // Site is where a run is submitted to.

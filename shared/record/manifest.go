@@ -23,6 +23,8 @@ type Manifest struct {
 	ModelURI  string         `json:"model_uri"`
 	ModelID   string         `json:"model_id"` // hex
 	Pool      string         `json:"pool"`
+	// Roles are the roles beyond the answer, by their numbers from 1 on.
+	Roles []Role `json:"roles,omitempty"`
 	// Refused says why the run cannot start; it is then Failed from the beginning.
 	Refused string `json:"refused,omitempty"`
 }

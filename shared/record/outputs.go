@@ -21,6 +21,8 @@ type OutputSegment struct {
 	Workers     []string     `json:"workers,omitempty"`
 	// Scores sum up the scores of the rows; nil in a run without graders.
 	Scores *grade.Totals `json:"scores,omitempty"`
+	// Roles are the counts of the roles from 1 on. Their rows are in no output file.
+	Roles []shard.Counts `json:"roles,omitempty"`
 }
 
 // Rows names an object of rows. With a Length of 0 the object need not exist.

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
 	"rollout/shared/shardtable"
 )
 
@@ -25,6 +26,8 @@ type Plan struct {
 	// last appended object; nil before the first.
 	Growing  bool      `json:"growing,omitempty"`
 	Appended *Appended `json:"appended,omitempty"`
+	// Roles is what is merged by role, from role 0 on; empty while all is of role 0.
+	Roles []run.RolePlan `json:"roles,omitempty"`
 }
 
 // AllMerged reports whether every range that is planned so far is in the index.
@@ -94,6 +97,7 @@ type Ranges struct {
 	Version string `json:"version"`
 	Size    int64  `json:"size"`
 	Count   int    `json:"count"`
+	Role    uint32 `json:"role,omitempty"` // of the items: see Manifest.Role
 }
 
 // Appended are the ranges of an object that the run's kind appended. The object is

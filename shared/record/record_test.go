@@ -13,29 +13,29 @@ import (
 	"rollout/shared/fault"
 )
 
-const run = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
+const runID = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
 
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	for want, got := range map[string]string{
-		"run/" + run:                                             ManifestKey(run),
-		"control/" + run:                                         ControlKey(run),
-		"coordinator/" + run:                                     CoordinatorKey(run),
-		"plan/" + run:                                            PlanKey(run),
-		"beat/w-1":                                               HeartbeatKey("w-1"),
-		"worker/w-1":                                             WorkerKey("w-1"),
-		"work/" + run + "/input/000003":                          UnpackedKey(run, 3),
-		"work/" + run + "/plan/000012.cuts":                      ShardTableKey(run, 12),
-		"work/" + run + "/plan/000012-003.ids":                   PlanHashesKey(run, 12, 3, HashIDs),
-		"work/" + run + "/index/000012.requests":                 RepeatsKey(run, 12, HashRequests),
-		"work/" + run + "/index/000008-000016.ids":               HashesKey(run, Hashes{From: 8, To: 16}, HashIDs),
-		"work/" + run + "/plan/000012.json":                      RangeKey(run, 12),
-		"work/" + run + "/index/000012.json":                     IndexKey(run, 12),
-		"work/" + run + "/shards/0/7-3-abc":                      ShardObjectKey(run, 7, 3, "abc"),
-		"work/" + run + "/shards/12/12345-18446744073709551615-": ShardObjectKey(run, 12345, 1<<64-1, ""),
-		"runs/" + run + "/completions.jsonl":                     OutputKey(run, CompletionsFile),
-		"runs/" + run + "/errors.jsonl":                          OutputKey(run, ErrorsFile),
-		"runs/" + run + "/summary.json":                          OutputKey(run, SummaryFile),
+		"run/" + runID:                                             ManifestKey(runID),
+		"control/" + runID:                                         ControlKey(runID),
+		"coordinator/" + runID:                                     CoordinatorKey(runID),
+		"plan/" + runID:                                            PlanKey(runID),
+		"beat/w-1":                                                 HeartbeatKey("w-1"),
+		"worker/w-1":                                               WorkerKey("w-1"),
+		"work/" + runID + "/input/000003":                          UnpackedKey(runID, 3),
+		"work/" + runID + "/plan/000012.cuts":                      ShardTableKey(runID, 12),
+		"work/" + runID + "/plan/000012-003.ids":                   PlanHashesKey(runID, 12, 3, HashIDs),
+		"work/" + runID + "/index/000012.requests":                 RepeatsKey(runID, 12, HashRequests),
+		"work/" + runID + "/index/000008-000016.ids":               HashesKey(runID, Hashes{From: 8, To: 16}, HashIDs),
+		"work/" + runID + "/plan/000012.json":                      RangeKey(runID, 12),
+		"work/" + runID + "/index/000012.json":                     IndexKey(runID, 12),
+		"work/" + runID + "/shards/0/7-3-abc":                      ShardObjectKey(runID, 7, 3, "abc"),
+		"work/" + runID + "/shards/12/12345-18446744073709551615-": ShardObjectKey(runID, 12345, 1<<64-1, ""),
+		"runs/" + runID + "/completions.jsonl":                     OutputKey(runID, CompletionsFile),
+		"runs/" + runID + "/errors.jsonl":                          OutputKey(runID, ErrorsFile),
+		"runs/" + runID + "/summary.json":                          OutputKey(runID, SummaryFile),
 	} {
 		if got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -46,11 +46,11 @@ func TestKeys(t *testing.T) {
 func TestRunFromKey(t *testing.T) {
 	t.Parallel()
 	for key, want := range map[string]bool{
-		"run/" + run: true, "coordinator/" + run: true,
-		run: false, "run/": false, "": false, "run/x": false, "a/b/" + run: false,
-		"run/" + run + "/": false, "shard/0123abcd-" + run + "-7": false,
+		"run/" + runID: true, "coordinator/" + runID: true,
+		runID: false, "run/": false, "": false, "run/x": false, "a/b/" + runID: false,
+		"run/" + runID + "/": false, "shard/0123abcd-" + runID + "-7": false,
 	} {
-		if id, ok := RunFromKey(key); ok != want || ok && id != run {
+		if id, ok := RunFromKey(key); ok != want || ok && id != runID {
 			t.Errorf("%q: %q, %v", key, id, ok)
 		}
 	}
@@ -110,7 +110,7 @@ func TestLocateFindsTheRangesOfTheInputsAndOfWhatWasAppendedLast(t *testing.T) {
 	if p.Sources() != 5 || p.LastFirst() != 7 {
 		t.Errorf("%d sources, the last from range %d", p.Sources(), p.LastFirst())
 	}
-	if _, ok := p.Source(run, 5); ok {
+	if _, ok := p.Source(runID, 5); ok {
 		t.Error("it has a sixth source")
 	}
 }
@@ -135,23 +135,23 @@ func TestJSON(t *testing.T) {
 		value any
 		want  string
 	}{
-		{Manifest{Schema: 1, Run: run, Name: "n", Kind: "batch", CreatedAt: at,
+		{Manifest{Schema: 1, Run: runID, Name: "n", Kind: "batch", CreatedAt: at,
 			Inputs: []Input{{"k", "v", 9, "gzip", "u"}}, Dialect: "plain",
 			Config: config.Run{SchemaVersion: 1}, ConfigKey: "c", ModelURI: "m", ModelID: "h", Pool: "p", Refused: "r"},
-			`{"schema":1,"run":"` + run + `","name":"n","kind":"batch","created_at":"2025-01-01T00:00:00Z",` +
+			`{"schema":1,"run":"` + runID + `","name":"n","kind":"batch","created_at":"2025-01-01T00:00:00Z",` +
 				`"inputs":[{"key":"k","version":"v","size":9,"packed":"gzip","name":"u"}],"dialect":"plain",` +
 				`"config":` + string(Encode(config.Run{SchemaVersion: 1})) +
 				`,"config_key":"c","model_uri":"m","model_id":"h","pool":"p","refused":"r"}`},
 		{Control{1, 2, DesiredPause, "why", at},
 			`{"schema":1,"sequence":2,"desired":"pause","reason":"why","at":"2025-01-01T00:00:00Z"}`},
-		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1}}, Total: 2, Merged: 1, Shards: 3, Items: 4, Lines: 5,
+		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1, 0}}, Total: 2, Merged: 1, Shards: 3, Items: 4, Lines: 5,
 			Problem: "p", ProblemKind: InputMissing, Control: 6,
 			IDs: []Hashes{{0, 8, 9}}, Requests: []Hashes{{From: 8, To: 9, Count: 7}}},
 			`{"schema":1,"ranges":[{"key":"k","version":"v","size":9,"count":1}],"total":2,"merged":1,"shards":3,` +
 				`"items":4,"lines":5,"problem":"p","trouble":"missing","control":6,` +
 				`"ids":[{"from":0,"to":8,"count":9}],"requests":[{"from":8,"to":9,"count":7}]}`},
-		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1}}, Total: 4, Growing: true,
-			Appended: &Appended{Ranges: Ranges{"a", "w", 8, 2}, Input: 5, First: 2, MadeFrom: "d"}},
+		{Plan{Schema: 1, Ranges: []Ranges{{"k", "v", 9, 1, 0}}, Total: 4, Growing: true,
+			Appended: &Appended{Ranges: Ranges{"a", "w", 8, 2, 0}, Input: 5, First: 2, MadeFrom: "d"}},
 			`{"schema":1,"ranges":[{"key":"k","version":"v","size":9,"count":1}],"total":4,"merged":0,"shards":0,` +
 				`"items":0,"lines":0,"growing":true,` +
 				`"appended":{"key":"a","version":"w","size":8,"count":2,"input":5,"first":2,"made_from":"d"}}`},

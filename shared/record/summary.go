@@ -45,6 +45,9 @@ type Summary struct {
 	// scores, and of each grader. They are absent in a run without graders.
 	Score  *MeanScore           `json:"score,omitempty"`
 	Scores map[string]MeanScore `json:"scores,omitempty"`
+	// Roles are the counts by role, from the answer on, in a run of several roles. The
+	// items above are those of the answer, and the tokens those of all roles.
+	Roles []RoleCounts `json:"roles,omitempty"`
 }
 
 // MeanScore is the mean of the scores that completed items have. Items without a
@@ -54,4 +57,19 @@ type MeanScore struct {
 	Scored         uint64                 `json:"scored"`
 	Missing        uint64                 `json:"missing"`
 	MissingByCause map[grade.Cause]uint64 `json:"missing_by_cause,omitempty"` // of a grader
+}
+
+// RoleCounts are the outcomes of the items of one role.
+type RoleCounts struct {
+	Name             string         `json:"name"`
+	Pool             string         `json:"pool"`
+	Model            string         `json:"model"`
+	Shards           int            `json:"shards"`
+	Items            uint64         `json:"items"`
+	Completed        uint64         `json:"completed"`
+	Failed           uint64         `json:"failed"`
+	FailedByClass    map[string]int `json:"failed_by_class"`
+	PromptTokens     int64          `json:"prompt_tokens"`
+	CompletionTokens int64          `json:"completion_tokens"`
+	WastedTokens     int64          `json:"wasted_tokens"`
 }

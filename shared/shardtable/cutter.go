@@ -12,6 +12,7 @@ type CutOptions struct {
 	Input    uint32 // index of the input object in the run
 	MaxItems int    // in a shard; 0: DefaultItems
 	MaxBytes int64  // in a shard, see CutBytes; 0: 1 MiB
+	Role     uint32 // of all items
 }
 
 // DefaultItems is the default of CutOptions.MaxItems.
@@ -63,7 +64,7 @@ func NewCutter(o CutOptions) *Cutter {
 		o.MaxBytes = maxBytes
 	}
 	c := &Cutter{o: o, hash: identity.NewHasher()}
-	c.row.Input = o.Input
+	c.row = c.open()
 	return c
 }
 
@@ -133,9 +134,12 @@ func (c *Cutter) end() {
 	c.row.Digest = c.hash.Sum()
 	c.closed, c.ready = c.row, true
 	c.totals.Rows++
-	c.row = Row{Input: c.o.Input}
+	c.row = c.open()
 	c.hash.Reset()
 }
+
+// open returns the row of a shard without lines.
+func (c *Cutter) open() Row { return Row{Input: c.o.Input, Role: c.o.Role} }
 
 // take returns the closed shard once.
 func (c *Cutter) take() (Row, bool) {

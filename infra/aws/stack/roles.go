@@ -71,6 +71,7 @@ func (b *builder) functionGrants(function string) []grant {
 		)
 	case reclaim:
 		return join(
+			b.readObjects(record.WorkPrefix), // the plan has the roles of shards
 			b.readDocuments(),
 			b.queryDocuments(beats, open),
 			b.writeDocuments(beats, workers, open),

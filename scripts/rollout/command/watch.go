@@ -243,11 +243,11 @@ func jsonLines(o api.Overview, runs []status.Status) string {
 	return b.String()
 }
 
-// workersOf returns the workers of the run's pool. It is never nil.
+// workersOf returns the workers of the run's pools. It is never nil.
 func workersOf(o api.Overview, r status.Status) []status.WorkerStatus {
 	out := []status.WorkerStatus{}
 	for _, w := range o.Workers {
-		if w.Pool == r.Pool {
+		if slices.Contains(r.Pools(), w.Pool) {
 			out = append(out, w)
 		}
 	}

@@ -118,7 +118,9 @@ type State struct {
 	FrozenFrontier int               `json:"frozen,omitempty"` // NextShard when the end began
 	InFlight       schedule.InFlight `json:"in_flight"`
 	Done           CommitLog         `json:"done"`
-	Counts         shard.Counts      `json:"counts"`
+	Counts         shard.Counts      `json:"counts"` // items of role 0, tokens of all roles
+	// Roles is the progress by role, from role 0 on; empty in a run of one role.
+	Roles []RoleState `json:"roles,omitempty"`
 	// FailedStreak is how many shards in a row, in the order in which they became
 	// Done, have no answered item.
 	FailedStreak int `json:"streak,omitempty"`
@@ -190,6 +192,8 @@ type Event struct {
 	Shard        int
 	Generation   int // ShardLost: the generation that was judged
 	Counts       shard.Counts
+	Role         int            // of the Shard
+	Roles        []shard.Counts // Finalized: by role; empty in a run of one role
 	Why          string
 	MessageIndex int // the caller's own: Step returns it with a rejected event
 }
@@ -199,11 +203,12 @@ type Observed struct {
 	// Of plan/<run>: what is planned so far.
 	Shards         int
 	Items          uint64
-	Complete       bool   // planning has finished
-	Growing        bool   // all of it is merged, and more may be appended
-	Sources        int    // the objects that it has ranges of
-	PlanProblem    string // why planning cannot continue; "" if it can
-	PlanProblemEnd Reason // why the run must end because of the problem; "" to pause it
+	Complete       bool       // planning has finished
+	Roles          []RolePlan // by role, from role 0 on; empty in a run of one role
+	Growing        bool       // all of it is merged, and more may be appended
+	Sources        int        // the objects that it has ranges of
+	PlanProblem    string     // why planning cannot continue; "" if it can
+	PlanProblemEnd Reason     // why the run must end because of the problem; "" to pause it
 	// PlanProblemControl is the control sequence under which planning met the
 	// problem.
 	PlanProblemControl uint64
@@ -215,7 +220,7 @@ type Observed struct {
 	ControlReason string
 
 	// Of the heartbeats.
-	Pool           int // how many shards the workers of the run's pool can hold at once
+	Pool           int // how many shards the workers of the pools with open shards can hold at once
 	Unacknowledged int // living workers that hold shards of the run and have not applied Sequence
 }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"rollout/shared/core/interval"
-	"rollout/shared/core/shard"
 )
 
 // Step returns the next state of a run. It takes the saved state s, whose Effects
@@ -26,6 +25,7 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 	s.Counts.Finish = maps.Clone(s.Counts.Finish)
 	s.Done.Set = s.Done.Set.Clone()
 	s.InFlight = s.InFlight.Clone()
+	s.Roles = cloneRoles(s.Roles)
 	s.Steps++
 	s.SavedAt = now
 	if s.Phase.Ended() {
@@ -39,6 +39,7 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 		}
 		d.Shards, d.Items, d.Complete = max(d.Shards, w.Shards), max(d.Items, w.Items), d.Complete || w.Complete
 		d.Growing = w.Growing && !d.Complete
+		d.planRoles(w.Roles)
 	}
 	for _, e := range events {
 		if !d.take(e) {
@@ -101,6 +102,7 @@ func (d *decider) take(e Event) bool {
 	case Finalized:
 		if d.Phase == Finalizing {
 			d.Counts = e.Counts
+			d.finalRoles(e.Roles)
 			d.Phase, d.EndedAt = d.Reason.Phase(e.Counts.Failed), d.now
 		}
 	}
@@ -119,16 +121,23 @@ func (d *decider) done(e Event) bool {
 	if !fresh {
 		return true
 	}
-	d.count(e.Counts)
+	d.count(e)
 	if d.rules.FailFast && e.Counts.Failed > 0 {
 		d.end(ReasonFailFast, "an item failed, and limits.fail_fast is set")
 	}
 	return true
 }
 
-// count adds the counts of a shard that is newly done.
-func (d *decider) count(c shard.Counts) {
-	d.Counts.Add(c)
+// count adds the counts of a shard that is newly done. Of a shard whose role is
+// not the answer, the run's own counts take in the tokens alone.
+func (d *decider) count(e Event) {
+	d.countRole(e)
+	c := e.Counts
+	own := c
+	if e.Role > 0 {
+		own = c.TokensOnly()
+	}
+	d.Counts.Add(own)
 	switch {
 	case c.OK > 0:
 		d.FailedStreak = 0

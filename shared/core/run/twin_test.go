@@ -262,7 +262,7 @@ func (w *twin) checkCounts(s State) {
 			if w.doc(n).state != shard.Done {
 				w.t.Fatalf("shard %d counts as done and is %s", n, w.doc(n).state)
 			}
-			sum.count(countsOf(n, w.doc(n).sealed))
+			sum.count(Event{Counts: countsOf(n, w.doc(n).sealed)})
 		}
 	}
 	if s.Counts.OK != sum.Counts.OK || s.Counts.Failed != sum.Counts.Failed ||

@@ -33,6 +33,11 @@ func (c *Counts) Add(o Counts) {
 	}
 }
 
+// TokensOnly returns the tokens of the counts, and no items.
+func (c Counts) TokensOnly() Counts {
+	return Counts{PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens}
+}
+
 // AddFinish counts an answered item by its finish reason, as the server wrote it.
 func (c *Counts) AddFinish(reason string) {
 	if reason != FinishStop {

@@ -39,6 +39,14 @@ func Manifest(items int) record.Manifest {
 	}
 }
 
+// WithJudge adds the role judge to the manifest: role 1, which the model "wise"
+// serves in the pool judges.
+func WithJudge(m record.Manifest) record.Manifest {
+	m.Roles = []record.Role{{Name: "judge", Pool: "judges", ModelURI: "wise",
+		ModelID: identity.Model("wise", "").String()}}
+	return m
+}
+
 // Prompts returns a file of n plain rows whose prompts are the numbers from first.
 func Prompts(first, n int) string {
 	var b strings.Builder
@@ -49,7 +57,8 @@ func Prompts(first, n int) string {
 }
 
 // Plan writes the files as inputs, and plans the manifest's run over them. It returns
-// the manifest with its inputs.
+// the manifest with its inputs. File i has the role i, or the last one that the
+// manifest has.
 func Plan(t testing.TB, p host.Ports, m record.Manifest, files ...string) record.Manifest {
 	t.Helper()
 	doc := record.Plan{Schema: record.Schema}
@@ -58,7 +67,8 @@ func Plan(t testing.TB, p host.Ports, m record.Manifest, files ...string) record
 		version := hosttest.Put(t, p, key, content)
 		m.Inputs = append(m.Inputs, record.Input{Key: key, Version: version, Size: int64(len(content))})
 		size := int64(len(content))
-		src := record.Ranges{Key: key, Version: version, Size: size, Count: record.RangeCount(size)}
+		src := record.Ranges{Key: key, Version: version, Size: size, Count: record.RangeCount(size),
+			Role: uint32(min(i, len(m.Roles)))}
 		doc.Ranges = append(doc.Ranges, src)
 		doc.Total += src.Count
 		if src.Count > 0 {
@@ -74,7 +84,7 @@ func Plan(t testing.TB, p host.Ports, m record.Manifest, files ...string) record
 // the range merged.
 func plan(t testing.TB, p host.Ports, m record.Manifest, doc record.Plan, i int, content string) record.Plan {
 	t.Helper()
-	opts := shardtable.CutOptions{Input: uint32(i), MaxItems: m.Config.Shard.Items}
+	opts := shardtable.CutOptions{Input: uint32(i), MaxItems: m.Config.Shard.Items, Role: doc.Ranges[i].Role}
 	c := shardtable.NewCutter(opts)
 	var table bytes.Buffer
 	w := shardtable.NewWriter(&table, shardtable.Header{
@@ -100,8 +110,8 @@ func plan(t testing.TB, p host.Ports, m record.Manifest, doc record.Plan, i int,
 		FirstItem: doc.Items, Items: n.Items, Lines: n.Lines}
 	hosttest.Put(t, p, record.ShardTableKey(m.Run, doc.Merged), table.String())
 	hosttest.Put(t, p, record.IndexKey(m.Run, doc.Merged), string(record.Encode(e)))
-	doc.Merged++
-	doc.Shards, doc.Items, doc.Lines = doc.Shards+int(n.Rows), doc.Items+n.Items, n.Lines
+	doc.Lines = 0
+	doc.AddRange(opts.Role, record.RangeResult{Shards: int(n.Rows), Items: n.Items, Lines: n.Lines})
 	return doc
 }
 

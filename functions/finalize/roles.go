@@ -1,0 +1,32 @@
+package finalize
+
+import (
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
+	"rollout/shared/record"
+)
+
+// roleCounts returns the counts by role of a run that ended with the state s; nil
+// for a run of one role.
+func roleCounts(m record.Manifest, s run.State, t totals) (out []record.RoleCounts) {
+	for n := range s.Roles {
+		r, err := m.Role(uint32(n))
+		if err != nil {
+			continue // the plan has no shard of it
+		}
+		var c shard.Counts
+		switch {
+		case n == 0: // what is not of another role
+			c = t.counts
+			for _, other := range t.roles {
+				c.PromptTokens -= other.PromptTokens
+				c.CompletionTokens -= other.CompletionTokens
+				c.WastedTokens -= other.WastedTokens
+			}
+		case n <= len(t.roles):
+			c = t.roles[n-1]
+		}
+		out = append(out, r.Counted(s.Roles[n].RolePlan, c))
+	}
+	return out
+}

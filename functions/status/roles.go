@@ -1,0 +1,52 @@
+package status
+
+import (
+	"slices"
+
+	"rollout/shared/record"
+)
+
+// Role is the progress of one role of a run of several roles.
+type Role struct {
+	record.RoleCounts
+	Done int `json:"shards_done"`
+}
+
+// setRoles sets the progress by role of a run of several roles.
+func (s *Status) setRoles(p Progress) {
+	for n, of := range p.State.Roles {
+		r, err := p.Manifest.Role(uint32(n))
+		if err != nil {
+			continue // of another version, which knows more roles
+		}
+		s.Roles = append(s.Roles, Role{r.Counted(of.RolePlan, of.Counts), of.Done})
+	}
+	if len(s.Roles) > 0 {
+		s.Items.Total = s.Roles[0].Items
+	}
+}
+
+// Pools returns the pools of all roles of the run, each once, the answer's first.
+func (s Status) Pools() []string {
+	out := []string{s.Pool}
+	for _, r := range s.Roles {
+		if !slices.Contains(out, r.Pool) {
+			out = append(out, r.Pool)
+		}
+	}
+	return out
+}
+
+// NeededPools returns the pools that have shards of the run to answer now; the
+// answer's if there is none.
+func (s Status) NeededPools() (out []string) {
+	for _, r := range s.Roles {
+		if r.Done < r.Shards && !slices.Contains(out, r.Pool) {
+			out = append(out, r.Pool)
+		}
+	}
+	if len(out) == 0 {
+		return []string{s.Pool}
+	}
+	return out
+}

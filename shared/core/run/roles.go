@@ -1,0 +1,67 @@
+package run
+
+import (
+	"maps"
+	"slices"
+
+	"rollout/shared/core/shard"
+)
+
+// RolePlan is how much of a run is planned for one role.
+type RolePlan struct {
+	Shards int    `json:"shards"`
+	Items  uint64 `json:"items"`
+}
+
+// RoleState is the progress of one role of a run. Role 0 answers the users' items;
+// other roles do work for the run itself, such as judging its answers.
+type RoleState struct {
+	RolePlan
+	Done   int          `json:"done"` // shards
+	Counts shard.Counts `json:"counts"`
+}
+
+// cloneRoles returns an independent copy.
+func cloneRoles(roles []RoleState) []RoleState {
+	out := slices.Clone(roles)
+	for i := range out {
+		out[i].Counts.ByClass = maps.Clone(out[i].Counts.ByClass)
+		out[i].Counts.Finish = maps.Clone(out[i].Counts.Finish)
+	}
+	return out
+}
+
+// planRoles takes over how much is planned for each role. A run whose plan has only
+// role 0 keeps no counts by role. The first shards of another role find the counts
+// of role 0 in those of the run.
+func (d *decider) planRoles(planned []RolePlan) {
+	if len(planned) == 0 {
+		return
+	}
+	if len(d.Roles) == 0 {
+		counts := d.Counts
+		counts.ByClass, counts.Finish = maps.Clone(counts.ByClass), maps.Clone(counts.Finish)
+		d.Roles = []RoleState{{Done: d.State.Done.Set.Len(), Counts: counts}}
+	}
+	for n, p := range planned {
+		if n == len(d.Roles) {
+			d.Roles = append(d.Roles, RoleState{})
+		}
+		d.Roles[n].RolePlan = RolePlan{max(d.Roles[n].Shards, p.Shards), max(d.Roles[n].Items, p.Items)}
+	}
+}
+
+// countRole adds a shard that is newly done to its role.
+func (d *decider) countRole(e Event) {
+	if e.Role < len(d.Roles) {
+		d.Roles[e.Role].Done++
+		d.Roles[e.Role].Counts.Add(e.Counts)
+	}
+}
+
+// finalRoles takes over the counts of the written files.
+func (d *decider) finalRoles(counts []shard.Counts) {
+	for n := range min(len(counts), len(d.Roles)) {
+		d.Roles[n].Counts = counts[n]
+	}
+}

@@ -1,0 +1,86 @@
+package run
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"rollout/shared/core/shard"
+)
+
+func TestStateOfOneRoleHasNoCountsByRole(t *testing.T) {
+	t.Parallel()
+	s, _ := Step(New(testRun), Observed{Shards: 2, Items: 2}, Rules{}, nil, epoch)
+	s, _ = Step(s, Observed{Shards: 2, Items: 2}, Rules{}, []Event{{Kind: ShardDone, Counts: shard.Counts{OK: 1}}}, epoch)
+	if b, _ := json.Marshal(s); strings.Contains(string(b), "roles") {
+		t.Errorf("%s", b)
+	}
+}
+
+// TestRolesAddUpToTheRun draws plans that grow by ranges of any role, and shards
+// that are done in any order, some of them twice.
+func TestRolesAddUpToTheRun(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := New(testRun)
+		var w Observed
+		var roleOf []int // by shard
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			if rapid.Bool().Draw(t, "grows") {
+				role, n := rapid.IntRange(0, 3).Draw(t, "role"), rapid.IntRange(1, 5).Draw(t, "shards")
+				if role > 0 || len(w.Roles) > 0 { // as record.Plan.AddRange
+					grown := append([]RolePlan(nil), w.Roles...)
+					if len(grown) == 0 {
+						grown = []RolePlan{{w.Shards, w.Items}}
+					}
+					for len(grown) <= role {
+						grown = append(grown, RolePlan{})
+					}
+					grown[role].Shards += n
+					grown[role].Items += uint64(n)
+					w.Roles = grown
+				}
+				w.Shards, w.Items = w.Shards+n, w.Items+uint64(n)
+				for range n {
+					roleOf = append(roleOf, role)
+				}
+			}
+			var evs []Event
+			for range rapid.IntRange(0, 6).Draw(t, "events") {
+				if s.NextShard == 0 {
+					break
+				}
+				n := rapid.IntRange(0, s.NextShard-1).Draw(t, "shard")
+				evs = append(evs, Event{Kind: ShardDone, Shard: n, Role: roleOf[n], Counts: shard.Counts{OK: 1 + n%2,
+					Failed: n % 3, ByClass: map[string]int{"refused": n % 3}, PromptTokens: int64(n), WastedTokens: 2}})
+			}
+			before, _ := json.Marshal(s)
+			next, rejected := Step(s, w, Rules{}, evs, epoch)
+			if after, _ := json.Marshal(s); string(before) != string(after) || len(rejected) > 0 {
+				t.Fatalf("the step changed its argument, or rejected %v", rejected)
+			}
+			s = next
+		}
+		if len(s.Roles) == 0 {
+			return
+		}
+		var planned RolePlan
+		var tokens, wasted int64
+		done := 0
+		for _, r := range s.Roles {
+			planned.Shards, planned.Items = planned.Shards+r.Shards, planned.Items+r.Items
+			tokens, wasted, done = tokens+r.Counts.PromptTokens, wasted+r.Counts.WastedTokens, done+r.Done
+		}
+		if planned.Shards != s.Shards || planned.Items != s.Items || done != s.Done.Set.Len() ||
+			tokens != s.Counts.PromptTokens || wasted != s.Counts.WastedTokens {
+			t.Fatalf("%+v do not add up to %+v", s.Roles, s)
+		}
+		answer := s.Roles[0].Counts
+		if answer.OK != s.Counts.OK || answer.Failed != s.Counts.Failed ||
+			answer.ByClass["refused"] != s.Counts.ByClass["refused"] {
+			t.Fatalf("the run counts %+v, the answer %+v", s.Counts, answer)
+		}
+	})
+}

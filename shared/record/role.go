@@ -1,0 +1,110 @@
+package record
+
+import (
+	"maps"
+	"slices"
+
+	"rollout/shared/config"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
+	"rollout/shared/fault"
+)
+
+// Role says which model answers the items of a role, in which pool, and how. A
+// shard has one role, which is its number in the shard table: role 0 answers the
+// users' items, and the roles from 1 on are those in Manifest.Roles.
+type Role struct {
+	Name     string          `json:"name"` // Example: "judge"
+	Pool     string          `json:"pool"`
+	ModelURI string          `json:"model_uri"`
+	ModelID  string          `json:"model_id"` // hex
+	Sampling config.Sampling `json:"sampling"`
+}
+
+// RoleAnswer is the name of role 0.
+const RoleAnswer = "answer"
+
+// MaxRoles bounds the roles of a run, the answer included: a run's state counts by
+// role and must stay small.
+const MaxRoles = 4
+
+// Role returns a role of the run by its number. A number that the run does not
+// have is Corrupt: it comes from the run's own plan.
+func (m Manifest) Role(n uint32) (Role, error) {
+	switch {
+	case n == 0:
+		return Role{Name: RoleAnswer, Pool: m.Pool, ModelURI: m.ModelURI, ModelID: m.ModelID,
+			Sampling: m.Config.Sampling}, nil
+	case int(n) <= len(m.Roles):
+		return m.Roles[n-1], nil
+	}
+	return Role{}, fault.New(fault.Corrupt, "run %s has no role %d: it has %d", m.Run, n, 1+len(m.Roles))
+}
+
+// InRole returns the manifest as it holds for items of the role: with the pool, the
+// model and the sampling parameters of the role in the places of the answer's.
+func (m Manifest) InRole(n uint32) (Manifest, error) {
+	r, err := m.Role(n)
+	if err != nil {
+		return m, err
+	}
+	m.Pool, m.ModelURI, m.ModelID, m.Config.Sampling = r.Pool, r.ModelURI, r.ModelID, r.Sampling
+	return m, nil
+}
+
+// Pools returns the pools of all roles, each once, the answer's first.
+func (m Manifest) Pools() []string {
+	out := []string{m.Pool}
+	for _, r := range m.Roles {
+		if !slices.Contains(out, r.Pool) {
+			out = append(out, r.Pool)
+		}
+	}
+	return out
+}
+
+// OpenShards returns how many planned shards are not done in the state, by pool. A
+// pool without any is left out.
+func (m Manifest) OpenShards(s run.State) map[string]int {
+	out := map[string]int{}
+	if len(s.Roles) == 0 {
+		out[m.Pool] = s.Shards - s.Done.Set.Len()
+	}
+	for n, of := range s.Roles {
+		if r, err := m.Role(uint32(n)); err == nil {
+			out[r.Pool] += of.Shards - of.Done
+		}
+	}
+	for pool, n := range out {
+		if n <= 0 {
+			delete(out, pool)
+		}
+	}
+	return out
+}
+
+// Counted returns the counts of a role in which the shards of p ended as c says.
+func (r Role) Counted(p run.RolePlan, c shard.Counts) RoleCounts {
+	by := map[string]int{}
+	maps.Copy(by, c.ByClass)
+	return RoleCounts{Name: r.Name, Pool: r.Pool, Model: r.ModelURI, Shards: p.Shards, Items: p.Items,
+		Completed: uint64(max(0, c.OK)), Failed: uint64(max(0, c.Failed)), FailedByClass: by,
+		PromptTokens: c.PromptTokens, CompletionTokens: c.CompletionTokens, WastedTokens: c.WastedTokens}
+}
+
+// AddRange counts a merged range of a role in the plan.
+func (p *Plan) AddRange(role uint32, r RangeResult) {
+	if role > 0 || len(p.Roles) > 0 {
+		p.Roles = slices.Clone(p.Roles)
+		if len(p.Roles) == 0 { // all ranges before are of role 0
+			p.Roles = []run.RolePlan{{Shards: p.Shards, Items: p.Items}}
+		}
+		for len(p.Roles) <= int(role) {
+			p.Roles = append(p.Roles, run.RolePlan{})
+		}
+		p.Roles[role].Shards += r.Shards
+		p.Roles[role].Items += r.Items
+	}
+	p.Merged, p.Shards = p.Merged+1, p.Shards+r.Shards
+	p.Items, p.Lines = p.Items+r.Items, p.Lines+r.Lines
+}
