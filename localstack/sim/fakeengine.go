@@ -23,6 +23,7 @@ type fakeEngine struct {
 // Answer implements engine.Engine.
 func (m *fakeEngine) Answer(ctx context.Context, r engine.Request, progress func()) (engine.Answer, error) {
 	w := m.world
+	w.limit.record(m.name)
 	label := "engine/" + string(r.Body)
 	if w.poison == killsServer {
 		v, err := w.server.enter(ctx, r.Exclusive)

@@ -60,6 +60,7 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 		all.Wait() // ending processes release what they hold
 		if st.Phase.Ended() {
 			s.check(t.Context(), st)
+			w.checkLimit()
 		}
 	})
 }

@@ -58,6 +58,7 @@ type world struct {
 	faultsEnded atomic.Bool
 	poison      poison
 	server      server
+	limit       limit
 	segmented   bool // output files are written in segments
 	rounds      int  // of a run whose plan grows; 0 for a batch
 
@@ -82,6 +83,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 	}
 	w.audit = newAudit(w)
 	w.poison = w.drawPoison()
+	w.limit.Amount = w.drawLimit()
 	w.segmented = r.intN("segmented", 3) == 0
 	w.rounds = w.drawRounds()
 	level := func(label string, highest float64) float64 { // 0 in a third of all worlds
@@ -171,7 +173,8 @@ func (w *world) runWorkers(ctx context.Context, name string) {
 		wk := worker.New(ports, worker.Config{ID: p.name, Pool: "default", Engine: engine, Timings: w.timings,
 			InFlight:           1 + w.rand.intN("in flight/"+name, 16),
 			CheckpointInterval: w.rand.duration("checkpoint/"+name, time.Second, 20*time.Second),
-			Drain:              5 * time.Second, Grace: 3 * time.Second, Kinds: w.kinds()},
+			Drain:              5 * time.Second, Grace: 3 * time.Second, Limit: w.limit.Amount,
+			Kinds: w.kinds()},
 			input.NewIndex(ports.Blobs, ports.Docs), exec)
 		var disturbance sync.WaitGroup
 		if w.faultsOn() && w.rand.chance("fate/"+name, 0.5) {
@@ -179,6 +182,7 @@ func (w *world) runWorkers(ctx context.Context, name string) {
 		}
 		if err := wk.Run(p.ctx); err != nil {
 			w.tracef("%s ended: %v", p.name, err)
+			w.limit.end(p.name)
 		}
 		p.crash() // ends the disturbance
 		disturbance.Wait()
