@@ -2,6 +2,7 @@ package fakellm
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -16,6 +17,7 @@ type Faults struct {
 	ContextExact  bool          // such a 400 reports the prompt's length, as older vLLM does; see tooLong
 	Refuse        string        // 400
 	OverloadEvery int           // every n-th request: 429 and 503 in turn, with Retry-After
+	MinuteLimit   int           // 429 with Retry-After for each request beyond this many within any minute
 	RetryAfter    time.Duration // value of Retry-After; 1 s if 0
 	RetryDate     bool          // Retry-After is a date, not a number of seconds
 	ChatOnly      bool          // there is no /v1/completions
@@ -68,6 +70,7 @@ func (s *Server) faultHandlers() []faultHandler {
 		{after(f.DieAfter), s.die},
 		{after(f.FreezeAfter), s.freeze},
 		{every(f.OverloadEvery), s.overloaded},
+		{s.beyondMinuteLimit(f.MinuteLimit), s.throttled},
 		{after(f.ErrorAfter), broken},
 		{longer(f.ContextLimit), s.tooLong},
 		{contains(f.Refuse), refuse},
@@ -99,6 +102,26 @@ func every(n int) func(*completion) bool {
 		return nil
 	}
 	return func(q *completion) bool { return q.nth%int64(n) == 0 }
+}
+
+// beyondMinuteLimit counts the requests of the last minute.
+func (s *Server) beyondMinuteLimit(limit int) func(*completion) bool {
+	if limit <= 0 {
+		return nil
+	}
+	return func(*completion) bool {
+		s.minute.Lock()
+		defer s.minute.Unlock()
+		now := time.Now()
+		s.minute.at = slices.DeleteFunc(s.minute.at, func(at time.Time) bool { return now.Sub(at) >= time.Minute })
+		if len(s.minute.at) >= limit {
+			s.limited.Add(1)
+			return true
+		}
+		s.minute.at = append(s.minute.at, now)
+		s.mostInMinute.Store(max(s.mostInMinute.Load(), int64(len(s.minute.at))))
+		return false
+	}
 }
 
 func after(n int) func(*completion) bool {

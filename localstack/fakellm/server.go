@@ -50,6 +50,7 @@ type Server struct {
 	spaced   promptCounter // white-space answers, by prompt
 	frozen   chan struct{} // closed by FreezeAfter
 	freezing sync.Once     // guards the close
+	minute   minute
 	counters
 }
 
@@ -67,7 +68,7 @@ func New(cfg Config) (*Server, error) {
 	f := cfg.Faults
 	if min(cfg.Latency, cfg.TokenLatency, f.RetryAfter, f.HealthDelay) < 0 ||
 		min(cfg.Tokens, cfg.MaxRunning, cfg.Saturation,
-			f.ContextLimit, f.OverloadEvery, f.FreezeAfter, f.DieAfter, f.ErrorAfter, f.SpacesTimes) < 0 {
+			f.ContextLimit, f.OverloadEvery, f.MinuteLimit, f.FreezeAfter, f.DieAfter, f.ErrorAfter, f.SpacesTimes) < 0 {
 		return nil, errors.New("a time, a number of tokens, a limit or a count is negative")
 	}
 	s := &Server{cfg: cfg, mux: http.NewServeMux(), start: time.Now(), frozen: make(chan struct{})}

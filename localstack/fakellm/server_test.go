@@ -176,6 +176,27 @@ func TestOverloadAlternates(t *testing.T) {
 	}
 }
 
+func TestMinuteLimitHoldsForAnyMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, fakellm.Config{Faults: fakellm.Faults{MinuteLimit: 2}})
+		for _, c := range []struct {
+			at    time.Duration // since the last one
+			code  int
+			retry string
+		}{
+			{0, 200, ""}, {50 * time.Second, 200, ""}, {0, 429, "11"}, {9 * time.Second, 429, "2"},
+			{time.Second, 200, ""}, {time.Second, 429, "50"},
+		} {
+			time.Sleep(c.at)
+			w := post(t, s, "/v1/completions", `{"prompt":"x"}`)
+			if w.Code != c.code || w.Header().Get("Retry-After") != c.retry {
+				t.Errorf("%d with Retry-After %q, want %d with %q", w.Code, w.Header().Get("Retry-After"), c.code, c.retry)
+			}
+		}
+	})
+}
+
 func TestDieExitsAtItsPrompt(t *testing.T) {
 	t.Parallel()
 	var codes []int

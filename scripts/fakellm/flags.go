@@ -55,6 +55,7 @@ func faults(f *flag.FlagSet, to *fakellm.Faults) {
 	pattern(&to.Refuse, "refuse", "400 for")
 	count(&to.OverloadEvery, "overload-every", "429 or 503 for every request whose number is a multiple of this `number`")
 	f.DurationVar(&to.RetryAfter, "retry-after", time.Second, "`time` in the Retry-After of those")
+	count(&to.MinuteLimit, "minute-limit", "429 for each request beyond this `number` within any minute")
 	f.BoolVar(&to.RetryDate, "retry-date", false, "write Retry-After as a date")
 	f.BoolVar(&to.ChatOnly, "chat-only", false, "do not serve /v1/completions")
 
