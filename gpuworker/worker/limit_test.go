@@ -260,6 +260,50 @@ func TestLimitedWorkerStopsAtOnce(t *testing.T) {
 	})
 }
 
+// The document is written at most once a second in all, however many workers there are,
+// from their start on.
+func TestFiftyWorkersWriteTheLimitAtMostOnceASecond(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const workers, limit, warmUp, measured = 50, 1200, 5 * time.Minute, 2 * time.Minute
+		n := limit*int((warmUp+measured)/time.Minute)/20 + workers
+		d := newFixture(t, n, 20)
+		d.sendWork(shards(n)...)
+		var m meter
+		for n := range workers {
+			id := fmt.Sprintf("w%02d", n)
+			d.start(id, m.of(id), limitedTo(limit))
+		}
+		advance(warmUp)
+		before := len(m.asked())
+		advance(measured)
+		if n := most(m.asked()); n > limit {
+			t.Errorf("%d requests within a minute, want at most %d", n, limit)
+		}
+		if n, want := len(m.asked())-before, limit*int(measured/time.Minute); n < want*9/10 {
+			t.Errorf("%d requests within %s, want nearly %d", n, measured, want)
+		}
+		for _, g := range d.limitDoc().Grants {
+			if g.Share.Requests < limit/workers/2 {
+				t.Errorf("worker %s has a share of %d of %d for %d workers", g.Worker, g.Share.Requests, limit, workers)
+			}
+		}
+		var last time.Time
+		writes := 0
+		for _, c := range d.stores.recordedCalls() {
+			if (c.what == "write" || c.what == "wrote") && strings.HasPrefix(c.key, record.LimitPrefix) && c.at != last {
+				if gap := c.at.Sub(last); gap < time.Second {
+					t.Fatalf("two writes within %s", gap)
+				}
+				last = c.at
+				writes++
+			}
+		}
+		t.Logf("%.2f writes and %.1f reads a second", float64(writes)/(warmUp+measured).Seconds(),
+			float64(d.limitCalls("read"))/(warmUp+measured).Seconds())
+	})
+}
+
 // A store that is away for a short time costs nothing, since a slice outlasts it.
 func TestLimitedWorkerGoesOnWhileTheLimitCannotBeRenewed(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ const (
 )
 
 // MaxHolders is how many workers share a limit at most. It bounds the document.
-const MaxHolders = 256
+const MaxHolders = 200
 
 // Doc is the document limit/<pool>. Its size is bounded by MaxHolders.
 type Doc struct {
@@ -48,9 +48,9 @@ type Grant struct {
 	// of use to it: what its largest request needs.
 	Want  Amount `json:"want"`
 	Least Amount `json:"least"`
-	// Turn orders the workers while not every one can have its least share: the
-	// earliest comes first.
-	Turn time.Time `json:"turn"`
+	// Since is when the worker got a share, or began to wait for one. It orders the
+	// workers while not every one can have its least share.
+	Since time.Time `json:"since"`
 }
 
 // Cooling is an amount that becomes free at a time.
@@ -123,24 +123,25 @@ func (r Rules) Take(d Doc, ask Ask, now time.Time) (Doc, Grant, bool) {
 	d = r.expire(d, now)
 	old, held := d.Grant(ask.Worker)
 	g := Grant{Worker: ask.Worker, From: now.UTC(), Want: ask.Want.Of(r.Limit).Min(r.Limit),
-		Least: ask.Least.Of(r.Limit).Min(r.Limit), Turn: now.UTC()}
+		Least: ask.Least.Of(r.Limit).Min(r.Limit), Since: now.UTC()}
 	g.Want = g.Want.Max(g.Least)
 	if held {
-		g.Turn = old.Turn
+		g.Since = old.Since
 	}
 	d = d.without(ask.Worker)
 	if len(d.Grants) >= MaxHolders {
 		return d, Grant{}, false
 	}
-	if held && !old.Share.IsZero() && r.crowded(append(slices.Clone(d.Grants), g)) && now.Sub(old.Turn) >= Minute {
-		g.Turn = now.UTC() // it had its turn: those that wait come before it
-	}
+	g.Share = old.Share // which decides whose turn it is
 	holders := append(slices.Clone(d.Grants), g)
 	g.Until = now.Add(Length(len(holders))).UTC()
 	free := r.free(d)
-	g.Share = r.share(r.targets(holders), len(holders)-1, old.Share, free)
+	g.Share = r.share(r.targets(holders, now), len(holders)-1, old.Share, free)
 	if !g.Least.Within(g.Share) {
 		g.Share = Amount{} // of no use: others can use it
+	}
+	if old.Share.IsZero() != g.Share.IsZero() {
+		g.Since = now.UTC()
 	}
 	d = r.cool(d, ask.Worker, ask.Used, g.Share, now)
 	d.Grants = insert(d.Grants, g)
@@ -188,7 +189,7 @@ func (r Rules) expire(d Doc, now time.Time) Doc {
 	expired := Doc{Cooling: d.Cooling}
 	for _, g := range d.Grants {
 		g.Until = earliest(g.Until, now.Add(Length(MaxHolders)+r.Skew))
-		g.Turn = earliest(g.Turn, now.Add(r.Skew))
+		g.Since = earliest(g.Since, now.Add(r.Skew))
 		if now.Sub(g.Until) <= r.Skew {
 			grants = append(grants, g)
 		} else {

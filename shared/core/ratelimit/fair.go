@@ -3,14 +3,15 @@ package ratelimit
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // targets returns what each holder shall have, in the order of grants: for each part
 // of the limit, all have the same, unless a holder wants less or can do with nothing
-// less than more. While the limit has no room for the least share of all, the holders
-// whose turn is later have none.
-func (r Rules) targets(grants []Grant) []Amount {
-	order := r.admitted(grants)
+// less than more. While the limit has no room for the least share of all, they take
+// turns.
+func (r Rules) targets(grants []Grant, now time.Time) []Amount {
+	order := r.admitted(grants, now)
 	out := make([]Amount, len(grants))
 	limit := r.Limit.vector()
 	var shares [resources][]int64
@@ -31,17 +32,30 @@ func (r Rules) targets(grants []Grant) []Amount {
 	return out
 }
 
-// admitted returns the holders that the limit has room for, in the order of their
-// turns.
-func (r Rules) admitted(grants []Grant) []int {
+// turn is how long a worker may use its share, at least, while others wait for one.
+const turn = Minute
+
+// admitted returns the holders that the limit has room for. Those whose turn is not over
+// come first, then those that wait, the longest first.
+func (r Rules) admitted(grants []Grant, now time.Time) []int {
 	var order []int
 	for i, g := range grants {
 		if !g.Want.IsZero() {
 			order = append(order, i)
 		}
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		return cmp.Or(grants[a].Turn.Compare(grants[b].Turn), cmp.Compare(grants[a].Worker, grants[b].Worker))
+	rank := func(g Grant) int {
+		switch {
+		case g.Share.IsZero():
+			return 1
+		case now.Sub(g.Since) < turn:
+			return 0
+		}
+		return 2
+	}
+	slices.SortFunc(order, func(i, j int) int {
+		a, b := grants[i], grants[j]
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Since.Compare(b.Since), cmp.Compare(a.Worker, b.Worker))
 	})
 	room := r.Limit
 	return slices.DeleteFunc(order, func(i int) bool {
@@ -51,17 +65,6 @@ func (r Rules) admitted(grants []Grant) []int {
 		room = room.Minus(grants[i].Least)
 		return false
 	})
-}
-
-// crowded reports whether some holder that wants something has no room.
-func (r Rules) crowded(grants []Grant) bool {
-	waiting := 0
-	for _, g := range grants {
-		if !g.Want.IsZero() {
-			waiting++
-		}
-	}
-	return len(r.admitted(grants)) < waiting
 }
 
 // divide divides a limit among those that want a part of it: each gets at least its

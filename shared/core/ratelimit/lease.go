@@ -10,21 +10,21 @@ const (
 	// A worker that wants more than its share looks after minLook, and after
 	// lookPerHolder for each holder if that is longer.
 	minLook       = time.Second
-	lookPerHolder = 100 * time.Millisecond
+	lookPerHolder = 200 * time.Millisecond
 	// A worker whose slice is due for renewal looks again after retryAfter if another one
 	// wrote first. For a time of priority after each gap, only such workers write.
 	retryAfter = MinGap / 4
 	priority   = MinGap / 2
 	// A worker that is not due lets others write first, for up to minYield and twice as
 	// long each time, but no more than maxYield.
-	minYield = 2 * time.Second
-	maxYield = 16 * time.Second
+	minYield = time.Second
+	maxYield = 4 * time.Second
 	// A worker asks for wantFactor/2 times of what it uses, unless requests wait for
 	// its share: then it asks for the whole limit.
 	wantFactor = 3
-	// minGain is the part of its share that a worker must gain for a write that is not
-	// due: 1/minGain.
-	minGain = 8
+	// minGain is the part of an equal share that a worker must gain for a write that is
+	// not due: 1/minGain.
+	minGain = 4
 )
 
 // Lease is a worker's side of a limit: its Budget, and when it takes a slice, renews
@@ -71,46 +71,59 @@ func (l *Lease) NextLook(d Demand) (at time.Time, ok bool) {
 }
 
 // Look returns the document that the worker is to write, and false if it leaves the
-// document as it is. Call Saved once it is written. Look again after a Conflict, but
-// not before NextLook.
+// document as it is. Call Saved once it is written. After a Conflict, look again at
+// NextLook.
 func (l *Lease) Look(d Doc, demand Demand, now time.Time) (Doc, bool) {
-	usage := l.Usage(now)
-	mine, registered := d.Grant(l.worker)
+	_, registered := d.Grant(l.worker)
 	due := registered && !now.Before(l.renewAt)
+	next, ok := l.next(d, demand, now, due)
+	if !ok {
+		l.lookAt = now.Add(max(minLook, time.Duration(len(d.Grants))*lookPerHolder))
+		if registered { // its renewal comes first
+			l.lookAt = earliest(l.lookAt, latest(l.renewAt, now.Add(retryAfter)))
+		}
+		l.yields = 0
+		return d, false
+	}
 	gap := MinGap
-	l.lookAt = now.Add(retryAfter)
 	if !due {
 		gap += priority
-		l.lookAt = now.Add(max(minLook, time.Duration(len(d.Grants))*lookPerHolder))
 	}
 	if wait := d.waitFor(gap, now); wait > 0 {
 		l.lookAt = now.Add(wait)
 		if !due {
 			l.lookAt = l.lookAt.Add(l.yield())
 		}
-		if registered { // its renewal comes first
+		if registered {
 			l.lookAt = earliest(l.lookAt, latest(l.renewAt, now.Add(wait)))
 		}
 		return d, false
 	}
 	l.yields = 0
+	l.lookAt = now.Add(retryAfter)
+	g, _ := next.Grant(l.worker)
+	l.Allow(l.share.Min(g.Share), l.until)
+	return next, true
+}
+
+// next returns the document with the worker's next slice, and whether that is worth a
+// write.
+func (l *Lease) next(d Doc, demand Demand, now time.Time, due bool) (Doc, bool) {
+	usage := l.Usage(now)
+	mine, registered := d.Grant(l.worker)
 	if demand.Waiting == 0 && usage[0].IsZero() {
-		if registered && due {
-			return l.leave(d, usage, now), true
-		}
-		return d, false
+		return l.rules.Leave(d, l.worker, usage, now), due
 	}
 	next, g, ok := l.rules.Take(d, Ask{l.worker, l.want(usage, demand), l.least(demand), usage}, now)
-	switch {
-	case !ok:
+	if !ok || !registered || due {
+		return next, ok
+	}
+	if demand.Waiting == 0 || !mine.Share.Within(g.Share) {
 		return d, false
-	case !registered, due:
-		l.Allow(l.share.Min(g.Share), l.until)
-		return next, true
 	}
 	gain := g.Share.Minus(mine.Share)
-	for k, n := range gain.vector() {
-		if n > 0 && n*minGain >= mine.Share.vector()[k] && demand.Waiting > 0 && mine.Share.Within(g.Share) {
+	for k, limit := range l.rules.Limit.vector() {
+		if n := gain.vector()[k]; n > 0 && n*minGain*int64(len(next.Grants)) >= limit {
 			return next, true
 		}
 	}
@@ -123,12 +136,8 @@ func (l *Lease) Leave(d Doc, now time.Time) (Doc, bool) {
 	if _, ok := d.Grant(l.worker); !ok {
 		return d, false
 	}
-	return l.leave(d, l.Usage(now), now), true
-}
-
-func (l *Lease) leave(d Doc, u Usage, now time.Time) Doc {
 	l.Allow(Amount{}, l.until)
-	return l.rules.Leave(d, l.worker, u, now)
+	return l.rules.Leave(d, l.worker, l.Usage(now), now), true
 }
 
 // Saved says that the document that Look returned was written. Asked is the time that

@@ -118,7 +118,7 @@ func (p *pool) stepWorker(w *simulated) {
 			break
 		}
 		w.lease.Begin(w.pending[0], now)
-		p.begun = append(p.begun, begun{p.now, w.name, w.pending[0]})
+		p.begun = append(p.begun, begun{p.now, w.name, ratelimit.Amount{Requests: 1, Tokens: w.pending[0].Tokens}})
 		w.pending = w.pending[1:]
 	}
 	if w.write != nil {

@@ -107,3 +107,34 @@ func TestNoMinuteExceedsTheLimit(t *testing.T) {
 		})
 	}
 }
+
+func TestWorkersTakeTurnsIfTheLimitIsSmallerThanTheirNumber(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		limit  ratelimit.Amount
+		tokens int64 // of a request
+	}{
+		{ratelimit.Amount{Requests: 5}, 0},
+		{ratelimit.Amount{Tokens: 10_000}, 1800},
+	} {
+		t.Run(fmt.Sprintf("%+v", c.limit), func(t *testing.T) {
+			t.Parallel()
+			p := newPool(t, 7, c.limit, 0)
+			for range 20 {
+				p.add(always, tokens(c.tokens))
+			}
+			p.run(30 * time.Minute)
+			p.checkLimit()
+			p.checkWrites()
+			byWorker, all := p.since(start)
+			for w, a := range byWorker {
+				if a.Requests < 3 {
+					t.Errorf("worker %s made %d requests", w, a.Requests)
+				}
+			}
+			if len(byWorker) != 20 || all.Requests < 75 {
+				t.Errorf("%d workers made %d requests, want 20 and nearly 150", len(byWorker), all.Requests)
+			}
+		})
+	}
+}
