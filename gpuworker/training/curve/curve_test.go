@@ -81,8 +81,12 @@ func TestDrawingIsWellFormedXMLWithLabels(t *testing.T) {
 	for name, c := range map[string]curve.Curve{
 		"no steps": {}, "one step": curveOf(2.5), "equal losses": curveOf(1, 1, 1),
 		"falling": curveOf(7, 5, 4, 3.5, 3.2), "huge": curveOf(1e30, -1e30), "small": curveOf(1e-12, 2e-12),
+		"around zero": curveOf(5, 0.1, 0, -0.1),
 	} {
 		svg := string(c.SVG(`<sft> & "x"`))
+		if strings.Contains(svg, ">-0<") {
+			t.Errorf("%s: zero has a sign:\n%s", name, svg)
+		}
 		if strings.Contains(svg, "NaN") || strings.Contains(svg, "Inf") {
 			t.Errorf("%s: a coordinate is not finite:\n%s", name, svg)
 		}

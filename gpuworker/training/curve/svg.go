@@ -10,7 +10,7 @@ import (
 
 const (
 	width, height = 720, 400 // size of the drawing in pixels
-	left, right   = 64, 16   // margins in pixels
+	left, right   = 64, 32   // margins in pixels
 	top, bottom   = 40, 44
 	ticks         = 5  // approximate number of grid lines per axis
 	smoothing     = 40 // the running mean is over 1/smoothing of the points
@@ -28,12 +28,12 @@ func (c Curve) SVG(title string) []byte {
 	for _, y := range f.y.marks() {
 		p := f.yAt(y)
 		fmt.Fprintf(&b, `<path d="M%d %sH%d" stroke="#ddd"/><text x="%d" y="%s" text-anchor="end">%s</text>`+"\n",
-			left, pixel(p), width-right, left-8, pixel(p+4), label(y))
+			left, pixel(p), width-right, left-8, pixel(p+4), label(y, 4))
 	}
 	for _, x := range f.x.marks() {
 		p := f.xAt(x)
 		fmt.Fprintf(&b, `<path d="M%s %dV%d" stroke="#ddd"/><text x="%s" y="%d" text-anchor="middle">%s</text>`+"\n",
-			pixel(p), top, height-bottom, pixel(p), height-bottom+18, label(x))
+			pixel(p), top, height-bottom, pixel(p), height-bottom+18, label(x, 9))
 	}
 	fmt.Fprintf(&b, `<text x="%d" y="%d" text-anchor="middle">step</text>`+"\n", (left+width-right)/2, height-8)
 	fmt.Fprintf(&b, `<text x="14" y="%d" transform="rotate(-90 14 %d)" text-anchor="middle">loss</text>`+"\n",
@@ -97,7 +97,7 @@ func (a axis) marks() (out []float64) {
 			break
 		}
 	}
-	for i := math.Ceil(a.low / step); i*step <= a.high && len(out) < 4*ticks; i++ {
+	for i := math.Ceil(a.low/step) + 0; i*step <= a.high && len(out) < 4*ticks; i++ { // + 0 makes 0 of -0
 		out = append(out, i*step)
 	}
 	return out
@@ -120,7 +120,8 @@ func smooth(points []float64) []float64 {
 
 func pixel(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) }
 
-func label(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+// label returns a number with at most that many digits.
+func label(v float64, digits int) string { return strconv.FormatFloat(v, 'g', digits, 64) }
 
 func escaped(s string) string {
 	var b bytes.Buffer
