@@ -90,6 +90,7 @@ lint: ## check format, vet, staticcheck, spelling, links, imports, licences and 
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
 	cd $(EMULATORS) && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
+	cd $(BROWSER) && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...
 	@$(GO) run $(MISSPELL) -error $$(git ls-files '*.go' '*.md' '*.sh' '*.toml' '*.yml' Makefile ':!*testdata*')
 	$(GO) test ./scripts/imports ./scripts/docs
 	$(GO) test -count=1 ./scripts/licenses
@@ -154,6 +155,13 @@ test-infra: ## synthesize the AWS stack and check it, with tools installed in ou
 deploy-local: ## deploy the AWS stack into an emulator here, and compare a job's answers with those of a local run
 	@GO="$(GO)" bash scripts/deploylocal/deploylocal.sh $(OTHER_EMULATORS) $(INFRA)
 .PHONY: deploy-local
+
+# BROWSER is the nested module of the tests that a browser runs in.
+BROWSER = localstack/browser
+
+test-browser: ## test what a browser shows, with Chromium, which it installs (needs Debian); screenshots in out/browser
+	@GO="$(GO)" bash scripts/browser/test.sh
+.PHONY: test-browser
 
 test-peers: ## test the benchmark of other systems (needs Postgres)
 	cd scripts/bench/peers && $(GO) vet ./... && $(GO) test ./...
