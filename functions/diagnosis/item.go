@@ -232,7 +232,7 @@ func (t *ItemReport) read(m record.Manifest, l input.Line) {
 	if err == nil {
 		t.ItemID = it.ItemID(modelOf(m), t.Item).String()
 		t.say("its item id is %s", t.ItemID)
-		err = it.CheckModel(m.ModelURI)
+		err = it.CheckModel(m.ModelURI, m.Config.Request)
 	}
 	switch {
 	case err != nil:

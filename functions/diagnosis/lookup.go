@@ -185,7 +185,7 @@ func idMatcher(m record.Manifest, text string) func(jsonl.Line, dialect.Place) b
 // modelOf is the part of the run's item ids that all items share.
 func modelOf(m record.Manifest) dialect.Model {
 	id, _ := identity.ParseContentID(m.ModelID)
-	return dialect.Model{URI: m.ModelURI, ID: id, Params: m.Config.Sampling.Canonical()}
+	return dialect.NewModel(m.ModelURI, id, m.Config)
 }
 
 // checkEvery is how many lines are read between checks of the context.

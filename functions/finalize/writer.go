@@ -390,5 +390,5 @@ func (w *writer) message() string {
 // model is the part of the run's item ids that all items share.
 func model(m record.Manifest) dialect.Model {
 	id, _ := identity.ParseContentID(m.ModelID)
-	return dialect.Model{URI: m.ModelURI, ID: id, Params: m.Config.Sampling.Canonical()}
+	return dialect.NewModel(m.ModelURI, id, m.Config)
 }

@@ -168,8 +168,9 @@ func (c *cut) hash(ctx context.Context, line []byte, t shardtable.Totals) error 
 		}
 	}
 	if d := c.manifest.Config.Dedupe; d.Enabled {
+		run := c.manifest.Config
 		it, err := dialect.Parse(name, line)
-		if err != nil || it.CheckModel(c.manifest.ModelURI) != nil || it.Sampled(c.manifest.Config.Sampling) && !d.Sampled {
+		if err != nil || it.CheckModel(c.manifest.ModelURI, run.Request) != nil || it.Sampled(run.Sampling) && !d.Sampled {
 			return nil // it is an error row, or asked for each line
 		}
 		return c.requests.add(ctx, shardtable.HashOf(it.RequestDigest()), at)

@@ -11,6 +11,8 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"net/http"
+	"net/url"
 )
 
 // Endpoint is the kind of request. Example: "chat".
@@ -20,7 +22,20 @@ type Endpoint string
 const (
 	Chat       Endpoint = "chat"       // /v1/chat/completions
 	Completion Endpoint = "completion" // /v1/completions
+	Responses  Endpoint = "responses"  // /v1/responses
+	Embeddings Endpoint = "embeddings" // /v1/embeddings
+	Rerank     Endpoint = "rerank"     // /v1/rerank
+	Score      Endpoint = "score"      // /v1/score
 )
+
+// Options are what a run asks of its requests beside their bodies. They are shared by
+// many requests and do not change.
+type Options struct {
+	Header          http.Header // besides the client's own
+	Query           url.Values  // added to the URL
+	Whole           bool        // the answer is not streamed
+	NoStreamOptions bool        // a stream is not asked for its token counts
+}
 
 // Request asks for one answer: n is always 1, and the executor makes n requests.
 type Request struct {
@@ -37,6 +52,11 @@ type Request struct {
 	// CountTokens asks for the best estimate of the answer's tokens if the server
 	// does not report them: by the server's tokenizer, if it has one.
 	CountTokens bool
+	// Path replaces that of the Endpoint, from the root of the server; "" does not.
+	// Its answer may be any JSON object.
+	Path string
+	// Options may be nil.
+	Options *Options
 }
 
 // Answer is a complete answer. Text may hold any Unicode, including U+2028.

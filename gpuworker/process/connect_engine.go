@@ -58,11 +58,26 @@ func ConnectEngine(ctx context.Context, d config.Deployment, secrets secret.Stor
 			return nil, fault.Wrap(err, "key of the engine %s", d.Engine)
 		}
 	}
+	header := map[string]secret.Value{}
+	for name, value := range d.Engine.Headers {
+		header[name] = secret.NewValue(value)
+		if of, ok := strings.CutPrefix(value, config.SecretPrefix); ok {
+			v, err := secrets.Get(ctx, of)
+			if err != nil {
+				return nil, fault.Wrap(err, "header %s of the engine %s", name, d.Engine)
+			}
+			header[name] = v
+		}
+	}
+	query := url.Values{}
+	for name, value := range d.Engine.Query {
+		query.Set(name, value)
+	}
 	w := d.Worker
 	cfg := balancer.Config{InFlight: w.InFlight, MinInFlight: w.MinInFlight, MaxInFlight: w.MaxInFlight, Log: log}
 	for _, u := range urls {
 		c, err := openai.New(openai.Config{BaseURL: u, Key: key, MaxInFlight: cmp.Or(w.InFlight, w.MaxInFlight),
-			ClampMaxTokens: d.Engine.ClampMaxTokens, Logger: log})
+			Header: header, Query: query, ClampMaxTokens: d.Engine.ClampMaxTokens, Logger: log})
 		if err != nil {
 			return nil, err
 		}

@@ -73,7 +73,8 @@ type inference struct {
 func (a inference) executor(ctx context.Context) worker.Executor {
 	w, p := a.o.Deployment.Worker, a.o.Ports
 	return infer.New(infer.Config{Engine: a.limitedEngine, Model: onlyModel(a.o.Deployment, a.o.Pool), Clock: p.Clock,
-		Log: p.Log, OnItem: itemHook(ctx, p), ProgressTimeout: w.ProgressTimeout.Std(),
+		Request: a.o.Deployment.Engine.Request,
+		Log:     p.Log, OnItem: itemHook(ctx, p), ProgressTimeout: w.ProgressTimeout.Std(),
 		RequestTimeout: w.RequestTimeout.Std(), MaxOutage: maxOutage, Graders: a.graders})
 }
 

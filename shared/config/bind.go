@@ -20,12 +20,12 @@ func (b *binder) table(v reflect.Value, m map[string]any, at string) {
 	fields := fieldsOf(v.Type())
 	for _, key := range sortedKeys(m) {
 		path := join(at, key)
-		i := slices.IndexFunc(fields, func(f string) bool { return f == key })
+		i := slices.IndexFunc(fields, func(f keyField) bool { return f.key == key })
 		if i < 0 {
 			b.unknown(path, at, key)
 			continue
 		}
-		b.value(v.Field(i), m[key], path)
+		b.value(v.FieldByIndex(fields[i].index), m[key], path)
 	}
 }
 
@@ -51,6 +51,8 @@ func (b *binder) value(v reflect.Value, x any, at string) {
 		b.slice(v, x, at)
 	case reflect.Map:
 		b.tables(v, x, at)
+	case reflect.Interface: // any value, for JSON
+		v.Set(reflect.ValueOf(x))
 	case reflect.String:
 		if s, ok := x.(string); ok {
 			v.SetString(s)
@@ -109,7 +111,9 @@ func (b *binder) tables(v reflect.Value, x any, at string) {
 		if d, ok := e.Interface().(interface{ setDefaults() }); ok {
 			d.setDefaults()
 		}
-		b.known = append(b.known, pathsOf(e.Elem().Type(), join(at, name))...)
+		if e.Elem().Kind() == reflect.Struct {
+			b.known = append(b.known, pathsOf(e.Elem().Type(), join(at, name))...)
+		}
 		b.value(e.Elem(), m[name], join(at, name))
 		out.SetMapIndex(reflect.ValueOf(name), e.Elem())
 	}
@@ -163,19 +167,29 @@ func describe(x any) string {
 	return "a date or time"
 }
 
-// fieldsOf returns the TOML names of t's fields, in order.
-func fieldsOf(t reflect.Type) []string {
-	names := make([]string, t.NumField())
-	for i := range names {
-		names[i], _, _ = strings.Cut(t.Field(i).Tag.Get("toml"), ",")
+// keyField is a field of a struct, by its TOML key.
+type keyField struct {
+	key   string
+	typ   reflect.Type
+	index []int // for reflect's FieldByIndex
+}
+
+// fieldsOf returns the fields of t, in order. Those of an embedded struct are fields
+// of t.
+func fieldsOf(t reflect.Type) (out []keyField) {
+	for _, f := range reflect.VisibleFields(t) {
+		if !f.Anonymous {
+			key, _, _ := strings.Cut(f.Tag.Get("toml"), ",")
+			out = append(out, keyField{key, f.Type, f.Index})
+		}
 	}
-	return names
+	return out
 }
 
 // pathsOf returns the path of every field below t. Lists have "[]" in it.
 func pathsOf(t reflect.Type, at string) (paths []string) {
-	for i, name := range fieldsOf(t) {
-		path, ft := join(at, name), t.Field(i).Type
+	for _, f := range fieldsOf(t) {
+		path, ft := join(at, f.key), f.typ
 		paths = append(paths, path)
 		if ft.Kind() == reflect.Slice {
 			path += "[]"
@@ -190,7 +204,7 @@ func pathsOf(t reflect.Type, at string) (paths []string) {
 	return paths
 }
 
-func sortedKeys(m map[string]any) []string {
+func sortedKeys[V any](m map[string]V) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
 		keys = append(keys, k)

@@ -45,6 +45,11 @@ func (d Deployment) check(c *checker) {
 	if s := d.Engine.Secret; s != "" && !slices.Contains(allowed, s) {
 		c.add("engine.secret", "%s is not in the allowlist: add it to secrets", quote(s))
 	}
+	for _, s := range d.Engine.Request.secretsOf() {
+		if !slices.Contains(allowed, s) {
+			c.add("engine.headers", "%s is not in the allowlist: add it to secrets", quote(s))
+		}
+	}
 	checkGraders(c, d.Graders, allowed)
 	d.Defaults.check(c, "defaults")
 	c.services("defaults.grade", d.Defaults.Grades, d.Graders)
@@ -92,6 +97,7 @@ func (e Engine) check(c *checker, at string) {
 	if e.Secret != "" {
 		c.label(at+".secret", e.Secret, maxSecret, "")
 	}
+	e.Request.check(c, at, true)
 	if e.URL != "" && len(e.URLs) > 0 {
 		c.add(at+".urls", "url also names the engine: remove one of them")
 	}

@@ -35,6 +35,7 @@ func (r Run) check(c *checker, at string) {
 	c.text(under(at, "name"), r.Name, maxName)
 	r.Model.check(c, under(at, "model"))
 	r.Sampling.check(c, under(at, "sampling"))
+	r.Request.check(c, under(at, "request"), false)
 	c.dialect(under(at, "input.dialect"), r.Input.Dialect)
 	if r.Input.MaxUnpacked < 1 {
 		c.add(under(at, "input.max_unpacked"), "must be at least 1 byte, is %d", r.Input.MaxUnpacked)
@@ -77,6 +78,7 @@ func (r Run) checkTraining(c *checker, at string) {
 	r.Snapshots().check(c, under(at, "snapshot"))
 	for _, f := range []optionalKey{
 		{"model", r.Model != Model{}},
+		{"request", !r.Request.IsZero()},
 		{"sampling", string(r.Sampling.Canonical()) != "{}"},
 		{"input.dialect", r.Input.Dialect != ""},
 		{"shard", r.Shard != DefaultShard()},

@@ -43,9 +43,13 @@ func (c Cloud) FunctionName(name string) string { return c.Name + "-" + name }
 // FleetName returns the name of a pool's group of machines, such as "rollout-small".
 func (c Cloud) FleetName(pool string) string { return c.Name + "-" + pool }
 
-// normalize sets the provider's defaults before the binder writes the file's
-// values over them. It reports tables that contradict the provider.
+// normalize replaces shorthands, and sets the provider's defaults, before the binder
+// writes the file's values over them. It reports tables that contradict the provider.
 func (d *Deployment) normalize(c *checker, tree map[string]any) {
+	normalizeRequest(c, tree["engine"], "engine")
+	if defaults, ok := tree["defaults"].(map[string]any); ok {
+		normalizeRequest(c, defaults["request"], "defaults.request")
+	}
 	x, ok := tree["cloud"]
 	if !ok {
 		return

@@ -54,6 +54,14 @@ type Engine struct {
 	// ClampMaxTokens repeats a request whose max_tokens exceeds the model's
 	// context, with the largest value that fits.
 	ClampMaxTokens bool `toml:"clamp_max_tokens"`
+	// Request is what all requests to these servers have.
+	Request
+}
+
+// normalize replaces shorthands in the file's tree before it is bound.
+func (*Infer) normalize(c *checker, tree map[string]any) {
+	normalizeRequest(c, tree["engine"], "engine")
+	normalizeRequest(c, tree["request"], "request")
 }
 
 // Servers returns the engine's base URLs, or its one name "tiny" or "mock". It is
@@ -172,6 +180,7 @@ type Infer struct {
 	SchemaVersion int                      `toml:"schema_version"` // optional here
 	Model         Model                    `toml:"model"`
 	Sampling      Sampling                 `toml:"sampling"`
+	Request       *Request                 `toml:"request"`
 	Input         InferInput               `toml:"input"`
 	Output        InferOutput              `toml:"output"`
 	Workers       InferWorkers             `toml:"workers"`

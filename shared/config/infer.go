@@ -15,6 +15,7 @@ func (f Infer) Run() Run {
 	r := DefaultRun()
 	r.Model = f.Model
 	r.Sampling = f.Sampling
+	r.Request = f.Request
 	r.Input.Dialect = f.Input.Dialect
 	r.Shard = f.Shard
 	r.Limits = f.Limits
@@ -46,6 +47,7 @@ func (f Infer) Secrets() (names []string) {
 	if f.Engine.Secret != "" {
 		names = append(names, f.Engine.Secret)
 	}
+	names = append(names, f.Engine.Request.secretsOf()...)
 	for _, name := range slices.Sorted(maps.Keys(f.Graders)) {
 		if s := f.Graders[name].Secret; s != "" && !slices.Contains(names, s) {
 			names = append(names, s)
@@ -61,6 +63,7 @@ func (f Infer) check(c *checker) {
 	}
 	f.Model.check(c, "model")
 	f.Sampling.check(c, "sampling")
+	f.Request.check(c, "request", false)
 	f.checkPaths(c)
 	c.dialect("input.dialect", f.Input.Dialect)
 	c.integer("workers.count", &f.Workers.Count, 1, maxWorkers, "")

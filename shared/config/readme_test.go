@@ -97,8 +97,8 @@ type setting struct {
 
 // settings returns every key of v that holds a value rather than a table.
 func settings(v reflect.Value, at string) (out []setting) {
-	for i, name := range fieldsOf(v.Type()) {
-		key, f := join(at, name), v.Field(i)
+	for _, field := range fieldsOf(v.Type()) {
+		key, f := join(at, field.key), v.FieldByIndex(field.index)
 		if f.Kind() == reflect.Pointer && f.Type().Elem().Kind() == reflect.Struct {
 			f = f.Elem()
 		}
@@ -108,6 +108,9 @@ func settings(v reflect.Value, at string) (out []setting) {
 			out = append(out, settings(f, key)...)
 		case f.Kind() == reflect.Map:
 			out = append(out, setting{key, f})
+			if f.Type().Elem().Kind() != reflect.Struct {
+				continue
+			}
 			e := reflect.New(f.Type().Elem())
 			e.Interface().(interface{ setDefaults() }).setDefaults()
 			out = append(out, settings(e.Elem(), key+".NAME")...)
@@ -127,6 +130,7 @@ func allSettings() (out []setting) {
 	train := DefaultTrain()
 	train.Algorithm.SFT, train.Algorithm.RM = DefaultSFT(), DefaultRM()
 	deployment.Cloud = cloud
+	run.Request = &Request{}
 	for _, file := range []any{run, deployment, DefaultInfer(), train} {
 		out = append(out, settings(reflect.ValueOf(file), "")...)
 	}

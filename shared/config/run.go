@@ -17,11 +17,13 @@ type Run struct {
 	Name          string   `toml:"name" json:"name,omitempty"`
 	Model         Model    `toml:"model" json:"model"`
 	Sampling      Sampling `toml:"sampling" json:"sampling"`
-	Input         Input    `toml:"input" json:"input"`
-	Shard         Shard    `toml:"shard" json:"shard"`
-	Limits        Limits   `toml:"limits" json:"limits"`
-	Dedupe        Dedupe   `toml:"dedupe" json:"dedupe,omitzero"`
-	Grades        []Grade  `toml:"grade" json:"grade,omitempty"`
+	// Request is nil if the file has no such table.
+	Request *Request `toml:"request" json:"request,omitempty"`
+	Input   Input    `toml:"input" json:"input"`
+	Shard   Shard    `toml:"shard" json:"shard"`
+	Limits  Limits   `toml:"limits" json:"limits"`
+	Dedupe  Dedupe   `toml:"dedupe" json:"dedupe,omitzero"`
+	Grades  []Grade  `toml:"grade" json:"grade,omitempty"`
 	// Algorithm and Snapshot are nil unless Kind is KindTrain.
 	Algorithm *Algorithm `toml:"algorithm" json:"algorithm,omitempty"`
 	Snapshot  *Snapshots `toml:"snapshot" json:"snapshot,omitempty"` // nil means DefaultSnapshots
@@ -38,6 +40,7 @@ func (r Run) Snapshots() Snapshots {
 // normalize replaces shorthands in the file's tree before it is bound.
 func (*Run) normalize(c *checker, tree map[string]any) {
 	normalizeAlgorithm(c, tree["algorithm"], "algorithm")
+	normalizeRequest(c, tree["request"], "request")
 }
 
 // Dedupe says whether equal requests of several lines are sent once. The first

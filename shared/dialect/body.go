@@ -22,9 +22,23 @@ func (it *Item) AnswerCount(s config.Sampling) int {
 	return 1
 }
 
-// ItemID returns the id of the item at the index of its run.
+// ItemID returns the id of the item at the index of its run. It is of version 2 if the
+// row has parameters of its own, or the run has settings of its requests.
 func (it *Item) ItemID(m Model, index uint64) identity.ContentID {
-	return identity.Item(m.ID, it.Request, m.Params, index)
+	if len(it.params) == 0 && len(m.Request) == 0 {
+		return identity.Item(m.ID, it.Request, m.Params, index)
+	}
+	more := []byte{'{'}
+	if len(it.params) > 0 {
+		more = append(append(more, `"parameters":`...), it.params...)
+	}
+	if len(m.Request) > 0 {
+		if len(more) > 1 {
+			more = append(more, ',')
+		}
+		more = append(append(more, `"request":`...), m.Request...)
+	}
+	return identity.Item2(m.ID, it.Request, m.Params, append(more, '}'), index)
 }
 
 // RowID returns the line's own id, or the item id in hex.

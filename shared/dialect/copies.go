@@ -1,6 +1,7 @@
 package dialect
 
 import (
+	"slices"
 	"strconv"
 
 	"rollout/shared/config"
@@ -13,7 +14,11 @@ import (
 // the same digest make the same request, because they share the run's model and
 // sampling params.
 func (it *Item) RequestDigest() identity.ContentID {
-	return identity.Request(string(it.Endpoint), it.Request)
+	if len(it.params) == 0 {
+		return identity.Request(string(it.Endpoint), it.Request)
+	}
+	// JSON has no zero byte, so that no request without parameters is the same.
+	return identity.Request(string(it.Endpoint), slices.Concat(it.Request, []byte{0}, it.params))
 }
 
 // Sampled reports whether a server may answer the item's request differently each time:

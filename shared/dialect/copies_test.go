@@ -192,7 +192,7 @@ func TestPrompt(t *testing.T) {
 		d                   dialect.Name
 		line, tools, prompt string
 	}{
-		{dialect.Plain, `{"id":"a","prompt":"p","tools":[1]}`, ``, `"p"`},
+		{dialect.Plain, `{"id":"a","prompt":"p","tools":[1]}`, `[1]`, `"p"`},
 		{dialect.Plain, `{"messages":[{"role": "user"}]}`, ``, `[{"role":"user"}]`},
 		{dialect.OpenAI, `{"custom_id":"1","url":"/v1/chat/completions","body":{"n":1,"messages":[{}],"tools":[{"a":1}]}}`,
 			`[{"a":1}]`, `[{}]`},

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 )
@@ -38,7 +39,14 @@ type Endpoint string
 const (
 	Chat       Endpoint = "chat"
 	Completion Endpoint = "completion"
+	Responses  Endpoint = "responses"
+	Embeddings Endpoint = "embeddings"
+	Rerank     Endpoint = "rerank"
+	Score      Endpoint = "score"
 )
+
+// Samples reports whether requests to the endpoint have sampling parameters and a seed.
+func (e Endpoint) Samples() bool { return e == Chat || e == Completion }
 
 // Answer is the answer of an engine to one decode of an item.
 type Answer struct {
@@ -72,11 +80,17 @@ type Usage struct {
 	Unknown          bool
 }
 
-// Model describes the model of a run and its sampling params, for output rows.
+// Model describes the model of a run and its settings, for item ids and output rows.
 type Model struct {
-	URI    string
-	ID     identity.ContentID
-	Params []byte // config.Sampling.Canonical()
+	URI     string
+	ID      identity.ContentID
+	Params  []byte // config.Sampling.Canonical()
+	Request []byte // config.Request.Canonical(); nil without settings
+}
+
+// NewModel returns the Model of a run with the config.
+func NewModel(uri string, id identity.ContentID, c config.Run) Model {
+	return Model{URI: uri, ID: id, Params: c.Sampling.Canonical(), Request: c.Request.Canonical()}
 }
 
 // Place is the origin of an item.

@@ -27,7 +27,8 @@ type Item struct {
 	key     string          // the name of the member with the Request
 	body    []jsonl.Member  // the members of the request's body, with OpenAI's names
 	one     [1]jsonl.Member // storage for a body of one member
-	extra   []jsonl.Member  // unknown members of the line, as written
+	extra   []jsonl.Member  // members of the line that come back, as written
+	params  []byte          // canonical JSON of a plain row's parameters; nil without any
 }
 
 // maxAnswers is the largest number of answers to a line.

@@ -3,7 +3,9 @@ package dialect
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
+	"rollout/shared/config"
 	"rollout/shared/fault"
 	"rollout/shared/jsonl"
 )
@@ -29,20 +31,49 @@ func (it *Item) parseOpenAI(ms []jsonl.Member) error {
 	switch {
 	case !it.HasID:
 		return lineError("give every line a string of its own", "the line has no custom_id")
-	case method != nil && !is(method, "POST"):
+	case method != nil && !is(method, "POST") && !is(method, "post"):
 		return lineError(`write "method": "POST"`, "method is %s, not POST", clip(method))
 	case url == nil:
 		return lineError("write /v1/chat/completions or /v1/completions", "the line has no url")
 	case body.Value == nil:
 		return lineError("give the request as body", "the line has no body")
-	case is(url, "/v1/chat/completions"):
-		it.Endpoint = Chat
-	case is(url, "/v1/completions"):
-		it.Endpoint = Completion
-	default:
-		return lineError("write /v1/chat/completions or /v1/completions", "the url %s is not served", clip(url))
+	}
+	if it.Endpoint = endpointOf(url); it.Endpoint == "" {
+		return lineError("write /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /v1/rerank or "+
+			"/v1/score",
+			"the url %s is not served", clip(url))
 	}
 	return it.openAIBody(body)
+}
+
+// endpointOf returns the endpoint of a line's url: OpenAI's, Azure's without the
+// version, or either after the name of a server. It is "" for any other.
+func endpointOf(url []byte) Endpoint {
+	text, ok := jsonl.Unquote(nil, url)
+	if !ok {
+		return ""
+	}
+	path := string(text)
+	if _, rest, full := strings.Cut(path, "://"); full {
+		_, path, _ = strings.Cut(rest, "/")
+		path = "/" + path
+	}
+	path, _, _ = strings.Cut(path, "?")
+	path = strings.TrimSuffix(path, "/")
+	for _, known := range []struct {
+		path string
+		e    Endpoint
+	}{
+		{"/chat/completions", Chat}, {"/completions", Completion}, {"/responses", Responses},
+		{"/embeddings", Embeddings}, {"/rerank", Rerank}, {"/score", Score},
+	} {
+		before, ok := strings.CutSuffix(path, known.path)
+		if ok && (before == "" || strings.HasSuffix(before, "/v1") || before == "/v2" ||
+			strings.HasPrefix(before, "/openai/deployments/")) {
+			return known.e
+		}
+	}
+	return ""
 }
 
 func (it *Item) openAIBody(body jsonl.Member) error {
@@ -52,8 +83,11 @@ func (it *Item) openAIBody(body jsonl.Member) error {
 		return err
 	}
 	var prompt, messages []byte
+	has := map[string]bool{}
 	for _, m := range it.body {
-		switch string(m.Name) {
+		switch name := string(m.Name); name {
+		case "input", "query", "documents":
+			has[name] = true
 		case "prompt":
 			prompt = m.Value
 		case "messages":
@@ -72,6 +106,12 @@ func (it *Item) openAIBody(body jsonl.Member) error {
 		}
 	}
 	switch {
+	case it.Endpoint == Responses && !has["input"], it.Endpoint == Embeddings && !has["input"]:
+		return lineError("give the text as body.input", "body has no input")
+	case it.Endpoint == Rerank && !(has["query"] && has["documents"]):
+		return lineError("give body.query and body.documents", "body lacks the query or the documents")
+	case !it.Endpoint.Samples():
+		return nil
 	case it.Endpoint == Chat && messages == nil:
 		return lineError("give the chat as body.messages", "body has no messages")
 	case it.Endpoint == Chat:
@@ -131,18 +171,35 @@ func is(raw []byte, s string) bool {
 	return ok && string(text) == s
 }
 
-// CheckModel rejects a line that names another model than the run's. A line without a
-// model gets the run's model.
-func (it *Item) CheckModel(uri string) error {
+// CheckModel rejects a line that names another model than the run's, unless the run's
+// [request] accepts it. A line without a model gets the run's model.
+func (it *Item) CheckModel(uri string, r *config.Request) error {
 	if it.dialect != OpenAI {
 		return nil
 	}
 	for _, m := range it.body {
-		if string(m.Name) == "model" && !is(m.Value, uri) {
+		if string(m.Name) != "model" || is(m.Value, uri) {
+			continue
+		}
+		if _, ok := acceptedModel(m.Value, r); !ok {
 			return &fault.Error{Kind: fault.Invalid, Class: fault.Refused,
 				Err:    fmt.Errorf("the line asks for the model %s, the run's model is %q", clip(m.Value), uri),
-				Remedy: "leave body.model out, or submit the line in a run of that model"}
+				Remedy: "leave body.model out, submit the line in a run of that model, or accept it by request.body_model"}
 		}
 	}
 	return nil
+}
+
+// acceptedModel returns the name that is sent for a model in a line: "" for the run's.
+// It reports whether the run accepts the model.
+func acceptedModel(model []byte, r *config.Request) (name string, ok bool) {
+	if r == nil || len(r.BodyModel) == 0 {
+		return "", false
+	}
+	text, _ := jsonl.Unquote(nil, model)
+	if name, ok = r.BodyModel[string(text)]; ok {
+		return name, true
+	}
+	name, ok = r.BodyModel[config.AnyModel]
+	return name, ok
 }

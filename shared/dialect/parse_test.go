@@ -104,8 +104,8 @@ func TestParseRejects(t *testing.T) {
 		{dialect.OpenAI, `{"custom_id":5,` + chatURL + `,"body":{` + hello + `}}`, "custom_id is a number, not a string",
 			true},
 		{dialect.OpenAI, `{"custom_id":"x","body":{` + hello + `}}`, "no url", false},
-		{dialect.OpenAI, `{"custom_id":"x","url":"/v1/embeddings","body":{}}`, `"/v1/embeddings" is not served`, false},
-		{dialect.OpenAI, `{"custom_id":"x","url":"https://h/v1/chat/completions","body":{}}`, "is not served", false},
+		{dialect.OpenAI, `{"custom_id":"x","url":"/v1/images/edits","body":{}}`, `"/v1/images/edits" is not served`, false},
+		{dialect.OpenAI, `{"custom_id":"x","url":"https://h/v1/chats","body":{}}`, "is not served", false},
 		{dialect.OpenAI, `{"custom_id":"x","method":"GET","url":"/v1/chat/completions","body":{}}`, `method is "GET"`, false},
 		{dialect.OpenAI, `{"custom_id":"x",` + chatURL + `}`, "no body", false},
 		{dialect.OpenAI, body(`"x"`), "body is a string, not an object", false},
@@ -258,7 +258,7 @@ func TestCheckModelRejectsOtherModels(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := it.CheckModel("m"); fault.ClassOf(err) != want || (want != "") != fault.Is(err, fault.Invalid) {
+		if err := it.CheckModel("m", nil); fault.ClassOf(err) != want || (want != "") != fault.Is(err, fault.Invalid) {
 			t.Errorf("CheckModel of %s: %v", member, err)
 		}
 	}

@@ -15,6 +15,13 @@ func (w *row) openAI(it *Item, m Model, r Result) {
 	w.int("status_code", 200)
 	w.text("request_id", "req_"+name)
 	w.open("body", '{')
+	if !it.Endpoint.Samples() { // the answer as the server sent it
+		w.rest(r.first().Rest.Body, func(string) bool { return false })
+		w.end('}')
+		w.end('}')
+		w.null("error")
+		return
+	}
 	w.text("id", completionName(it.Endpoint, name))
 	if it.Endpoint == Chat {
 		w.text("object", "chat.completion")

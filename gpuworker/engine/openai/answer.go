@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
@@ -69,35 +70,52 @@ func (c *Client) closedFault() error {
 
 // answer sends the body to the request's endpoint, or to the one that replaces it.
 func (c *Client) answer(ctx context.Context, k *call, r engine.Request) (engine.Answer, error) {
+	if r.Path != "" {
+		u := *c.base
+		u.Path = r.Path
+		k.parts.any = true
+		return c.ask(ctx, k, c.at("POST", &u), r)
+	}
 	switch r.Endpoint {
 	case engine.Chat:
-		a, err := c.ask(ctx, k, c.chat, r.Body)
+		a, err := c.ask(ctx, k, c.chat, r)
 		if errors.Is(err, errNoRoute) {
 			err = c.noChat(c.chat.op,
 				"send prompts instead of messages, or give the base URL of a server with a chat template")
 		}
 		return a, err
 	case engine.Completion:
-		return c.complete(ctx, k, r.Body)
+		return c.complete(ctx, k, r)
+	case engine.Responses, engine.Embeddings, engine.Rerank, engine.Score:
+		t := c.target("POST", string(r.Endpoint))
+		k.parts.any = true
+		a, err := c.ask(ctx, k, t, r)
+		if errors.Is(err, errNoRoute) {
+			err = &fault.Error{Kind: fault.Invalid, Class: fault.Refused, Op: t.op,
+				Err:    errors.New("the server has no such endpoint"),
+				Remedy: "give a server that has it, or the path by request.endpoint"}
+		}
+		return a, err
 	}
-	return engine.Answer{}, refused("POST "+c.base.String(), "endpoint %q is neither chat nor completion", r.Endpoint)
+	return engine.Answer{}, refused("POST "+c.base.String(), "the endpoint %q is not known", r.Endpoint)
 }
 
 // complete asks for a completion, and falls back to a chat.
-func (c *Client) complete(ctx context.Context, k *call, body []byte) (engine.Answer, error) {
+func (c *Client) complete(ctx context.Context, k *call, r engine.Request) (engine.Answer, error) {
 	if !c.chatOnly.Load() {
-		a, err := c.ask(ctx, k, c.comp, body)
+		a, err := c.ask(ctx, k, c.comp, r)
 		if !errors.Is(err, errNoRoute) {
 			return a, err
 		}
 	}
-	chat, err := chatBody(body)
+	chat, err := chatBody(r.Body)
 	if err != nil {
 		return engine.Answer{}, refused(c.comp.op,
 			"the server has no such endpoint, and the request can't be sent as a chat: %w", err)
 	}
 	k.reset()
-	a, err := c.ask(ctx, k, c.chat, chat)
+	r.Body = chat
+	a, err := c.ask(ctx, k, c.chat, r)
 	if errors.Is(err, errNoRoute) {
 		return a, c.noChat(c.comp.op,
 			"check the path of the base URL; for most OpenAI-compatible servers it ends in /v1")
@@ -116,29 +134,32 @@ func (c *Client) noChat(op, remedy string) error {
 
 // ask posts the body. If the client clamps and the server says that only max_tokens
 // is too large, it posts the body once more with the max_tokens that fit.
-func (c *Client) ask(ctx context.Context, k *call, t target, body []byte) (engine.Answer, error) {
-	a, err := c.post(ctx, k, t, body)
+func (c *Client) ask(ctx context.Context, k *call, t target, r engine.Request) (engine.Answer, error) {
+	a, err := c.post(ctx, k, t, r)
 	var over *overflow
 	if !c.clamp || !errors.As(err, &over) {
 		return a, err
 	}
 	o := *over
-	if o.atLeast && !c.countTokens(ctx, body, &o) {
+	if o.atLeast && !c.countTokens(ctx, r.Body, &o) {
 		return a, err
 	}
-	lowered, ok := lowerMaxTokens(body, o.limit-o.prompt)
+	lowered, ok := lowerMaxTokens(r.Body, o.limit-o.prompt)
 	if !ok {
 		return a, err
 	}
+	anyObject := k.parts.any
 	k.reset()
-	a, err = c.post(ctx, k, t, lowered)
+	k.parts.any = anyObject
+	r.Body = lowered
+	a, err = c.post(ctx, k, t, r)
 	a.MaxTokens = o.limit - o.prompt
 	return a, err
 }
 
 // post makes one HTTP request and reads its answer.
-func (c *Client) post(ctx context.Context, k *call, t target, body []byte) (engine.Answer, error) {
-	sent, err := payload(body)
+func (c *Client) post(ctx context.Context, k *call, t target, r engine.Request) (engine.Answer, error) {
+	sent, err := payload(r.Body, streamMembers(r))
 	if err != nil {
 		return engine.Answer{}, refused(t.op, "%w", err)
 	}
@@ -147,7 +168,11 @@ func (c *Client) post(ctx context.Context, k *call, t target, body []byte) (engi
 	// net/http recognises this reader as memory, and sends header and body in one
 	// write.
 	reader := func() io.ReadCloser { return io.NopCloser(bytes.NewReader(sent)) }
-	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: c.header(ctx),
+	header := c.header(ctx)
+	if r.Options != nil {
+		t.url, header = withOptions(t.url, header, r.Options)
+	}
+	req := (&http.Request{Method: http.MethodPost, URL: t.url, Host: t.url.Host, Header: header,
 		ProtoMajor: 1, ProtoMinor: 1, Body: reader(), ContentLength: int64(len(sent)),
 		GetBody: func() (io.ReadCloser, error) { return reader(), nil }}).WithContext(ctx)
 	resp, err := c.transport.RoundTrip(req)
@@ -159,8 +184,24 @@ func (c *Client) post(ctx context.Context, k *call, t target, body []byte) (engi
 		return engine.Answer{}, c.statusFault(t, resp)
 	}
 	k.progress()
-	k.body = body
+	k.body = r.Body
 	return c.read(k, t, resp)
+}
+
+// withOptions returns the URL and the header of a request with options.
+func withOptions(u *url.URL, header http.Header, o *engine.Options) (*url.URL, http.Header) {
+	if len(o.Query) > 0 {
+		with := *u
+		query := with.Query()
+		maps.Copy(query, o.Query)
+		with.RawQuery = query.Encode()
+		u = &with
+	}
+	if len(o.Header) > 0 {
+		header = header.Clone()
+		maps.Copy(header, o.Header)
+	}
+	return u, header
 }
 
 // read reads the answer from a response with a status of success.

@@ -5,27 +5,39 @@ import (
 	"errors"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"rollout/gpuworker/engine"
 )
 
-// streamMembers is appended to every request. It asks for a stream, with the token
-// counts at its end.
-const streamMembers = `"stream":true,"stream_options":{"include_usage":true}}`
+// streamMembers returns what is appended to a request: it asks for a stream, with the
+// token counts at its end.
+func streamMembers(r engine.Request) string {
+	switch {
+	case r.Endpoint != engine.Chat && r.Endpoint != engine.Completion && r.Endpoint != engine.Responses:
+		return ""
+	case r.Options != nil && r.Options.Whole:
+		return ""
+	case r.Endpoint == engine.Responses || r.Options != nil && r.Options.NoStreamOptions:
+		return `"stream":true`
+	}
+	return `"stream":true,"stream_options":{"include_usage":true}`
+}
 
 // payload returns the body with streamMembers inserted before its closing brace.
 // It copies the body: the transport may still send it after an early answer, when
 // the caller reuses its memory.
-func payload(body []byte) ([]byte, error) {
+func payload(body []byte, streamMembers string) ([]byte, error) {
 	head := bytes.TrimSpace(body)
 	if len(head) < 2 || head[0] != '{' || head[len(head)-1] != '}' {
 		return nil, errors.New("the request's body is not a JSON object")
 	}
 	head = bytes.TrimRight(head[:len(head)-1], " \t\r\n")
-	out := make([]byte, 0, len(head)+1+len(streamMembers))
+	out := make([]byte, 0, len(head)+2+len(streamMembers))
 	out = append(out, head...)
-	if len(head) > 1 {
+	if len(head) > 1 && streamMembers != "" {
 		out = append(out, ',')
 	}
-	return append(out, streamMembers...), nil
+	return append(append(out, streamMembers...), '}'), nil
 }
 
 // chatBody turns a completion's body into a chat's. The prompt becomes the only

@@ -46,7 +46,7 @@ func (c *Client) metrics(ctx context.Context) (engine.ServerMetrics, error) {
 func (c *Client) root(path string) target {
 	u := *c.base
 	u.Path = strings.TrimSuffix(u.Path, "/v1") + "/" + path
-	return target{&u, "GET " + u.String()}
+	return c.at("GET", &u)
 }
 
 // parseMetrics reads Prometheus' text format. Servers of several engines report a

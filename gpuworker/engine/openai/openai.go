@@ -16,8 +16,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -44,6 +46,9 @@ type Config struct {
 	MaxInFlight int
 	// MaxAnswerBytes bounds an answer. 0 means DefaultMaxAnswerBytes.
 	MaxAnswerBytes int64
+	// Header and Query are added to all requests. Values of the header may be secret.
+	Header map[string]secret.Value
+	Query  url.Values
 	// ClampMaxTokens repeats a request with the max_tokens that fit, if the server
 	// refuses it only because the prompt and max_tokens together exceed the
 	// model's context.
@@ -59,6 +64,7 @@ type Config struct {
 type Client struct {
 	logger *slog.Logger
 	base   *url.URL // without user and password
+	query  url.Values
 	http   *http.Client
 	// transport is http's. Requests for answers use it directly: they need neither
 	// redirects nor cookies.
@@ -107,8 +113,8 @@ func New(cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{logger: cfg.Logger, base: base, http: newHTTP(cfg), header: headers(cfg.Key, user),
-		conceal: concealer(cfg.Key), maxAnswer: cfg.MaxAnswerBytes, clamp: cfg.ClampMaxTokens}
+	c := &Client{logger: cfg.Logger, base: base, http: newHTTP(cfg), header: headers(cfg, user), query: cfg.Query,
+		conceal: concealer(cfg), maxAnswer: cfg.MaxAnswerBytes, clamp: cfg.ClampMaxTokens}
 	if c.transport = c.http.Transport; c.transport == nil {
 		c.transport = http.DefaultTransport
 	}
@@ -145,22 +151,33 @@ func parseBase(raw string) (*url.URL, *url.Userinfo, error) {
 }
 
 // target returns a path below the API.
-func (c *Client) target(method, path string) target {
-	u := c.base.JoinPath(path)
-	return target{url: u, op: method + " " + u.String()}
+func (c *Client) target(method, path string) target { return c.at(method, c.base.JoinPath(path)) }
+
+// at returns the target of a URL without a query.
+func (c *Client) at(method string, u *url.URL) target {
+	t := target{url: u, op: method + " " + u.String()}
+	if len(c.query) > 0 {
+		with := *u
+		with.RawQuery = c.query.Encode()
+		t.url = &with
+	}
+	return t
 }
 
 // headers returns the function that returns a request's header, which all requests
 // share and must not change. A traced request gets its own, with the name of its
 // span for the server.
-func headers(key secret.Value, user *url.Userinfo) func(context.Context) http.Header {
+func headers(cfg Config, user *url.Userinfo) func(context.Context) http.Header {
 	h := http.Header{"Content-Type": {"application/json"},
 		"Accept": {"text/event-stream, application/json"}, "User-Agent": {"rollout"}}
-	if text := key.Reveal(); text != "" {
+	if text := cfg.Key.Reveal(); text != "" {
 		h.Set("Authorization", "Bearer "+text)
 	} else if user != nil {
 		password, _ := user.Password()
 		(&http.Request{Header: h}).SetBasicAuth(user.Username(), password)
+	}
+	for name, value := range cfg.Header {
+		h.Set(name, strings.TrimSpace(value.Reveal()))
 	}
 	return func(ctx context.Context) http.Header {
 		if !observe.IsRecording(ctx) {
@@ -172,13 +189,21 @@ func headers(key secret.Value, user *url.Userinfo) func(context.Context) http.He
 	}
 }
 
-// concealer returns a function that replaces the key in a text.
-func concealer(key secret.Value) func(string) string {
-	if key.Reveal() == "" {
-		return func(s string) string { return s }
+// concealer returns a function that replaces the key, and the values of headers, in a
+// text.
+func concealer(cfg Config) func(string) string {
+	var pairs []string
+	for _, v := range append(slices.Collect(maps.Values(cfg.Header)), cfg.Key) {
+		if text := strings.TrimSpace(v.Reveal()); len(text) >= minConcealed || text != "" && text == cfg.Key.Reveal() {
+			pairs = append(pairs, text, v.String())
+		}
 	}
-	return strings.NewReplacer(key.Reveal(), key.String()).Replace
+	return strings.NewReplacer(pairs...).Replace
 }
+
+// minConcealed is the least length of a header's value that is concealed: shorter ones
+// are part of usual words.
+const minConcealed = 8
 
 // Close ends answers in flight with Unavailable, and closes all connections.
 // Further calls are allowed.

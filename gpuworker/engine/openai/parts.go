@@ -29,6 +29,7 @@ type parts struct {
 	usage     []byte // the last object of token counts, as sent
 	pieces    int64  // of text that came
 	snapshot  []byte // a message beside a delta, as long as no delta has had text
+	any       bool   // the endpoint has no choices
 	index     int    // of the choice that counts, plus 1; 0 until one came
 
 	// What the server sends besides these, for engine.Rest.
@@ -69,6 +70,9 @@ func (p *parts) add(data []byte) error {
 			p.text = text
 			return p.countPiece(raw)
 		}
+	}
+	if p.any {
+		return p.addAny(data)
 	}
 	if rawjson.IsArray(data) { // some servers put errors, and others answers, into a list
 		return asMalformed(rawjson.Elements(data, p.addObject), data)

@@ -40,8 +40,11 @@ func (p *parts) tokens() (u engine.Usage, details []byte) {
 		}
 		return nil
 	})
-	if u.PromptTokens >= 0 && u.CompletionTokens < 0 && (total < 0 || total == u.PromptTokens) && !p.chosen {
-		u.CompletionTokens = 0 // embeddings have none
+	if p.any && u.CompletionTokens < 0 { // vectors and scores are not generated
+		if u.PromptTokens < 0 {
+			u.PromptTokens = total
+		}
+		u.CompletionTokens = 0
 	}
 	if u.Unknown = u.PromptTokens < 0 || u.CompletionTokens < 0; u.Unknown {
 		u.PromptTokens = max(u.PromptTokens, 0)

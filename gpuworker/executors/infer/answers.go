@@ -109,5 +109,5 @@ func (a *answers) discard() int64 {
 // The seed is derived like that of a further decode, with a number beyond those
 // that an item may have.
 func (a *answers) bodyWithOtherSeed(decode, failures int) []byte {
-	return a.item.Body(nil, a.model.URI, a.shard.Manifest.Config.Sampling, a.id, decode+failures<<16)
+	return a.request(&scratch{}, a, decode+failures<<16, false).Body
 }

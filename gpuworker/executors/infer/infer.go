@@ -18,6 +18,7 @@ import (
 	"rollout/gpuworker/grading"
 	"rollout/gpuworker/worker"
 	"rollout/shared/clock"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/dialect"
 	"rollout/shared/fault"
@@ -35,6 +36,8 @@ type Config struct {
 	RequestTimeout time.Duration
 	// MaxOutage is how long the engine may be down before shards are released.
 	MaxOutage time.Duration
+	// Request is what the engine's config adds to all requests.
+	Request config.Request
 	// Model, if set, is the id of the only model that the engine serves. Runs of
 	// another model or revision are refused.
 	Model identity.ContentID
@@ -94,8 +97,10 @@ func (x *Executor) Run(ctx context.Context, s *worker.Shard) error {
 		return err
 	}
 	t := execution{Executor: x, shard: s, abort: abort, dialect: dialect.Name(s.Manifest.Dialect),
-		model:  dialect.Model{URI: s.Manifest.ModelURI, ID: id, Params: s.Manifest.Config.Sampling.Canonical()},
-		grades: grades{graders: graders, ctx: outer}}
+		model:    dialect.NewModel(s.Manifest.ModelURI, id, s.Manifest.Config),
+		settings: dialect.NewSettings(s.Manifest.Config.Request, x.cfg.Request),
+		grades:   grades{graders: graders, ctx: outer}}
+	t.options = optionsOf(s.Manifest.Config.Request, t.settings)
 	requests := t.requesters.begin()
 	for i := range s.PendingItems(ctx, t.order()) {
 		if !t.begin(ctx, i, requests) {
@@ -117,8 +122,11 @@ type execution struct {
 	shard   *worker.Shard
 	dialect dialect.Name
 	model   dialect.Model
-	abort   context.CancelCauseFunc // releases the shard because of a fault of the engine
-	grades  grades
+	// settings and options are what the config adds to requests; nil for nothing.
+	settings *dialect.Settings
+	options  *engine.Options
+	abort    context.CancelCauseFunc // releases the shard because of a fault of the engine
+	grades   grades
 }
 
 // begin starts the item's requests, one slot each. It returns false if no slot
@@ -191,7 +199,11 @@ func (t *execution) parse(l input.Line) (*dialect.Item, error) {
 			Err:    fault.New(fault.Invalid, "line %d of %s has the same id and came first", d.Line, d.File),
 			Remedy: "give every line an id of its own"}
 	}
-	return it, it.CheckModel(t.model.URI)
+	if err := it.CheckModel(t.model.URI, t.shard.Manifest.Config.Request); err != nil {
+		return it, err
+	}
+	_, err = t.settings.Target(it)
+	return it, err
 }
 
 // fail gives the item its error row.

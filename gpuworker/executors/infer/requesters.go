@@ -29,6 +29,7 @@ type job struct {
 // scratch is the memory that a goroutine reuses for its requests.
 type scratch struct {
 	body, row []byte // being made
+	applied   []byte // the body with the config's settings
 	watchdog  *watchdog
 }
 
@@ -45,6 +46,9 @@ func (sc *scratch) trim() {
 	}
 	if cap(sc.row) > maxKept {
 		sc.row = nil
+	}
+	if cap(sc.applied) > maxKept {
+		sc.applied = nil
 	}
 }
 

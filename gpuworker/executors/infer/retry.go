@@ -32,10 +32,7 @@ const maxBreaks = 8
 // flight.
 func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int, permit worker.Permit,
 	exclusive bool) (dialect.Answer, error) {
-	sampling := t.shard.Manifest.Config.Sampling
-	sc.body = a.item.Body(sc.body[:0], t.model.URI, sampling, a.id, decode)
-	req := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Body: sc.body, Exclusive: exclusive,
-		CountTokens: t.shard.Manifest.Config.Limits.Tokens > 0}
+	req := t.request(sc, a, decode, exclusive)
 	tries, failures, breaks := 0, 0, 0
 	maxFailures := max(1, t.shard.Manifest.Config.Limits.Failures)
 	for backoff := firstBackoff; ; backoff = min(2*backoff, lastBackoff) {
@@ -47,7 +44,9 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 		}
 		if err == nil {
 			t.refusal.answered()
-			permit.Settle(got.Usage.PromptTokens, got.Usage.CompletionTokens)
+			if !got.Usage.Unknown { // else the request counts as estimated
+				permit.Settle(got.Usage.PromptTokens, got.Usage.CompletionTokens)
+			}
 			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning,
 				ToolCalls: got.ToolCalls, Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage), Rest: dialect.Rest(got.Rest),
 				ClampedMaxTokens: got.MaxTokens}, nil

@@ -210,6 +210,11 @@ func (b Batch) CheckResumable(ctx context.Context) error {
 			Op:     fmt.Sprintf("run %s started with the sampling parameters %s and cannot continue with %s", b.Run, old, now),
 			Remedy: "configure the former ones again, or another output.dir for a new run"}
 	}
+	if old, now := m.Config.Request.Canonical(), b.Config.Request.Canonical(); !bytes.Equal(old, now) {
+		return &fault.Error{Kind: fault.Invalid,
+			Op:     fmt.Sprintf("run %s started with the [request] %s and cannot continue with %s", b.Run, old, now),
+			Remedy: "configure the former one again, or another output.dir for a new run"}
+	}
 	return b.checkFiles(m)
 }
 
