@@ -148,9 +148,18 @@ func TestRepeatedAndConcurrentGrowthChangesNothing(t *testing.T) {
 		d := newGrowing(t, file{text: `{"prompt":"1"}` + "\n"})
 		d.submitted()
 		d.answer(last)
-		var all sync.WaitGroup
-		for range 6 { // processes of their own
-			p := d.planner()
+		const calls = 3
+		var all, growing sync.WaitGroup
+		growing.Add(calls)
+		k := echo()
+		grow := k.Grow
+		k.Grow = func(ctx context.Context, g kind.Growth, w io.Writer) error {
+			growing.Done()
+			growing.Wait() // all calls have read the same plan
+			return grow(ctx, g, w)
+		}
+		for range calls { // processes of their own
+			p := plan.New(d.Ports, plan.Options{Kinds: kind.Table{}.With(k)})
 			all.Go(func() {
 				if err := p.Submitted(t.Context(), events.RunSubmitted{Run: string(id)}); err != nil {
 					t.Error(err)

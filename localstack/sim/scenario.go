@@ -187,7 +187,7 @@ func (s *scenario) sendSpuriousHints(ctx context.Context) {
 		pause(ctx, s.rand.duration("nag", 0, 8*time.Second))
 		n := s.rand.intN("nag shard", 60)
 		var hint events.Payload
-		switch s.rand.intN("nag kind", 6) {
+		switch s.rand.intN("nag kind", 7) {
 		case 0:
 			hint = events.ShardLost{Run: string(s.id), Shard: n, Generation: s.rand.intN("nag generation", 3)}
 		case 1:
@@ -199,7 +199,10 @@ func (s *scenario) sendSpuriousHints(ctx context.Context) {
 		case 4:
 			_ = ports.Send(ctx, host.TaskQueue, events.Finalize{Run: string(s.id)})
 			continue
-		case 5: // a segment that finalize would not cut
+		case 5:
+			_ = ports.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(s.id)})
+			continue
+		case 6: // a segment that finalize would not cut
 			to := n/4 + 1 + s.rand.intN("nag segment", 9)
 			_ = ports.Send(ctx, host.TaskQueue, events.FinalizeSegment{Run: string(s.id), From: n / 4, To: to})
 			continue
