@@ -31,6 +31,7 @@ func (w *Worker) limitLoop(ctx context.Context) {
 		}
 		err := w.updateShare(ctx, l.look)
 		if err != nil && ctx.Err() == nil && !fault.Is(err, fault.Conflict) {
+			l.failed() // not at once again: a worker without its lease would never stop looking
 			w.Log.WarnContext(ctx, "share of the pool's limit can't be renewed", "pool", w.cfg.Pool, "error", err)
 		}
 	}
@@ -48,7 +49,6 @@ func (w *Worker) updateShare(ctx context.Context,
 	var d ratelimit.Doc
 	rev, _, err := host.Load(ctx, w.Docs, record.LimitKey(w.cfg.Pool), &d)
 	if err != nil {
-		w.limiter.failed()
 		return err
 	}
 	next, asked, write := change(d)
@@ -121,7 +121,7 @@ func (l *limiter) saved(d ratelimit.Doc, asked time.Time) {
 	l.admit()
 }
 
-// failed says that the document could not be read.
+// failed says that the document could not be read or written.
 func (l *limiter) failed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
