@@ -61,6 +61,7 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 		s.audit.breakf("I1: the summary has %d items, %d completed, %d failed, phase %s; want %d items, phase %s",
 			sum.Items, sum.Completed, sum.Failed, sum.Phase, index, st.Phase)
 	}
+	s.checkScores(answers, sum)
 	if sum.Copies != copies {
 		s.audit.breakf("the summary has %d copies, want %d", sum.Copies, copies)
 	}
@@ -110,7 +111,7 @@ type rows struct{ out, errs [][]byte }
 
 // checkItem checks that the next row of one file is the item's, and removes it.
 func (s *scenario) checkItem(ctx context.Context, it item, st run.State, left *rows) {
-	wantOut, wantErr := s.expect(ctx, it.line, it.place)
+	wantOut, wantErr := s.expect(ctx, it.line, it.place, next(left.out))
 	mayBeMissing := st.Reason != run.ReasonDone // the run ended before the item was answered
 	if it.isCopy() {
 		wantOut, wantErr = s.expectCopy(it.line, it.place, it.original)
@@ -163,8 +164,9 @@ func (s *scenario) model() dialect.Model {
 	return dialect.Model{URI: "mock", ID: identity.Model("mock", ""), Params: s.cfg.Sampling.Canonical()}
 }
 
-// expect is the item's row of an undisturbed run: an output row or an error row.
-func (s *scenario) expect(ctx context.Context, l line, place dialect.Place) (out, errRow []byte) {
+// expect is the item's row of an undisturbed run: an output row or an error row. row
+// is the next output row, which may be the item's.
+func (s *scenario) expect(ctx context.Context, l line, place dialect.Place, row []byte) (out, errRow []byte) {
 	failed := func(id string, err error) (o, e []byte) {
 		return nil, dialect.AppendError(nil, dialect.Plain,
 			dialect.Failure{ID: id, Place: place, Class: l.class, Message: err.Error()})
@@ -186,7 +188,8 @@ func (s *scenario) expect(ctx context.Context, l line, place dialect.Place) (out
 		return failed(it.RowID(id), err)
 	}
 	r := dialect.Result{ID: it.RowID(id), Answers: []dialect.Answer{{Text: a.Text, FinishReason: a.FinishReason,
-		Usage: dialect.Usage(a.Usage)}}, GeneratedAt: s.startedAt}
+		Usage: dialect.Usage(a.Usage)}}, GeneratedAt: s.startedAt,
+		Scores: s.expectScores(a.Text, row)}
 	return dialect.AppendOutput(nil, it, s.model(), r), nil
 }
 

@@ -80,6 +80,9 @@ func (w *world) write() *scenario {
 	if s.rounds == 0 && s.rand.intN("dedupe", 3) == 0 {
 		s.cfg.Dedupe = config.Dedupe{Enabled: true, Sampled: true}
 	}
+	if !s.cfg.Dedupe.Enabled && s.rand.intN("graded", 3) == 0 {
+		s.cfg.Grades = graders()
+	}
 	ids := map[string]bool{}
 	for f := range 1 + w.rand.intN("files", most) {
 		s.files = append(s.files, w.file(fmt.Sprintf("prompts/%d.jsonl", f), lines, ids))

@@ -78,6 +78,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 	r := newRand(seed)
 	deploy := config.DefaultDeployment()
 	deploy.Pools = []config.Pool{{Name: "default", Model: "mock"}}
+	deploy.Graders = map[string]config.GraderService{"reward": scoringService()}
 	w := &world{t: t, seed: seed, rand: r, timings: host.Timings(deploy.Health), deploy: deploy, startedAt: time.Now(),
 		bucket: memory.NewBucket(clock.System{}), docs: memory.NewDocuments(), queues: memory.NewQueues(clock.System{}),
 	}
@@ -169,7 +170,7 @@ func (w *world) runWorkers(ctx context.Context, name string) {
 		}
 		ports := w.ports(p)
 		exec := infer.New(infer.Config{Engine: &fakeEngine{process: p}, Clock: p, Log: ports.Log,
-			ProgressTimeout: time.Minute, MaxOutage: 5 * time.Second})
+			ProgressTimeout: time.Minute, MaxOutage: 5 * time.Second, Graders: p.services()})
 		wk := worker.New(ports, worker.Config{ID: p.name, Pool: "default", Engine: engine, Timings: w.timings,
 			InFlight:           1 + w.rand.intN("in flight/"+name, 16),
 			CheckpointInterval: w.rand.duration("checkpoint/"+name, time.Second, 20*time.Second),
