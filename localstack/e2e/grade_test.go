@@ -138,7 +138,11 @@ func TestGradedBatchInventsNoScore(t *testing.T) {
 	first := b.infer("--events")
 	eventually(t, "some rows have their scores", func() bool { return completed(first) >= 20 })
 	first.kill()
-	b.infer("--resume", b.runID()).wantExit(0)
+	second := b.infer("--resume", b.runID())
+	second.wantExit(0)
+	if text := second.stdoutText() + tail(second.stderr); !strings.Contains(text, "digits 1, reward ") {
+		t.Errorf("the closing screen shows no scores: %s", text)
+	}
 
 	var sum, scored, missing = 0.0, 0, 0
 	lines := strings.Split(strings.TrimSpace(read(t, b.path("out/completions.jsonl"))), "\n")

@@ -55,7 +55,7 @@ const (
 	headBytes  = 64 << 10 // read from completions.jsonl for its first rows
 )
 
-// WriteSummary writes the result of an ended run to w: counts, speed, the paths of its files and its first
+// WriteSummary writes the result of an ended run to w: counts, speed, scores, the paths of its files and its first
 // completions. path returns where the user finds an object of the bucket.
 func WriteSummary(
 	ctx context.Context, w io.Writer, s status.Status, bucket blob.Store, path func(key string) string,
@@ -97,6 +97,13 @@ func WriteSummary(
 	case err != nil:
 		return err
 	default:
+		scores, err := readScores(ctx, bucket, s.Summary)
+		if err != nil && !fault.Is(err, fault.NotFound) {
+			return err
+		}
+		if scores != "" {
+			line("scores", scores)
+		}
 		line("completions", path(s.Outputs))
 		if s.Items.Failed > 0 {
 			line("errors", path(s.Errors))
