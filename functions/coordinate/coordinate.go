@@ -16,6 +16,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/host"
 	"rollout/shared/input"
+	"rollout/shared/kind"
 	"rollout/shared/observe"
 	"rollout/shared/record"
 )
@@ -28,6 +29,7 @@ const maxRuns = 256
 type Coordinator struct {
 	host.Ports
 	index *input.Index
+	attrs *attributes
 	opts  Options
 
 	mu   sync.Mutex
@@ -37,6 +39,7 @@ type Coordinator struct {
 // loaded is a run as last loaded or saved here.
 type loaded struct {
 	manifest  record.Manifest
+	kind      kind.Kind
 	state     run.State
 	rev       document.Revision
 	performed bool // this process has performed the state's effects; otherwise they are inherited
@@ -58,6 +61,7 @@ type Options struct {
 	// the config no longer has, pauses and says why. Nil means that every pool
 	// has queues, as in a local installation; an empty list means that none has.
 	Pools []config.Pool
+	Kinds kind.Table
 }
 
 // Hooks are optional callbacks of a coordinator. They must not block.
@@ -80,7 +84,8 @@ func New(p host.Ports, ix *input.Index, o Options) *Coordinator {
 	if o.Hooks.OnSent == nil {
 		o.Hooks.OnSent = func(string, int) {}
 	}
-	return &Coordinator{Ports: p.WithSource("coordinate"), index: ix, opts: o, runs: map[identity.RunID]loaded{}}
+	return &Coordinator{Ports: p.WithSource("coordinate"), index: ix, attrs: newAttributes(ix), opts: o,
+		runs: map[identity.RunID]loaded{}}
 }
 
 // serves reports whether the pool has work queues.
@@ -88,17 +93,20 @@ func (c *Coordinator) serves(pool string) bool {
 	return c.opts.Pools == nil || slices.ContainsFunc(c.opts.Pools, func(p config.Pool) bool { return p.Name == pool })
 }
 
-// maxTransitions bounds the steps of one call. Every step after the first
-// follows from effects of the one before, such as sealed shards, or from a
-// conflict.
-const maxTransitions = 64
+// maxTransitions bounds the steps of one call, with one more for scanShards shards
+// of the run. Every step after the first follows from effects of the one before, such
+// as sealed shards or a scan to continue, or from a conflict.
+const (
+	maxTransitions = 64
+	scanShards     = 1024
+)
 
 // Apply applies events to a run: see the steps in the package comment. It
 // returns the events that contradict the run's plan. After an error the events
 // are to be delivered again.
 func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Event) (rejected []run.Event, err error) {
 	pending := evs
-	for range maxTransitions {
+	for n, most := 0, maxTransitions; n < most; n++ {
 		began := c.Clock.Now()
 		l, err := c.load(ctx, id)
 		if err != nil {
@@ -107,6 +115,7 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 		if l.manifest.Refused != "" {
 			return nil, nil
 		}
+		most = maxTransitions + l.state.Shards/scanShards
 		if !l.state.Phase.Ended() {
 			c.opts.Hooks.OnOpen(l.manifest)
 		}
@@ -120,14 +129,15 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 			}
 			pending = append(pending[:len(pending):len(pending)], follow...)
 		}
-		observed, err := c.observe(ctx, l)
+		rules := c.rules(l)
+		observed, err := c.observe(ctx, l, rules, pending)
 		if err != nil {
 			return nil, err
 		}
 		if pending, err = c.withRoles(ctx, l.manifest, pending); err != nil {
 			return nil, err
 		}
-		next, refused := run.Step(l.state, observed, c.rules(l.manifest), pending, c.Clock.Now())
+		next, refused := run.Step(l.state, observed, rules, pending, c.Clock.Now())
 		if unchanged(l.state, next) {
 			// Without a save there is no compare-and-swap that finds out whether the
 			// remembered state is stale.
@@ -153,7 +163,7 @@ func (c *Coordinator) Apply(ctx context.Context, id identity.RunID, evs []run.Ev
 			return rejected, nil
 		}
 	}
-	return nil, fault.New(fault.Unavailable, "run %s took %d steps at once and is not settled", id, maxTransitions)
+	return nil, fault.New(fault.Unavailable, "run %s took many steps at once and is not settled", id)
 }
 
 // inherit performs the effects of a state that another process, or an earlier
@@ -208,15 +218,15 @@ func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *lo
 }
 
 // rules are the limits by which the run's steps are decided.
-func (c *Coordinator) rules(m record.Manifest) run.Rules {
-	l, t := m.Config.Limits, c.opts.Timings
+func (c *Coordinator) rules(of *loaded) run.Rules {
+	l, t := of.manifest.Config.Limits, c.opts.Timings
 	r := run.Rules{Grace: l.Grace.Std(), Settle: 2*t.Interval + t.SkewBudget, Tokens: l.Tokens,
-		FailFast: l.FailFast, FailedShards: l.FailedShardsInARow}
+		FailFast: l.FailFast, FailedShards: l.FailedShardsInARow, Constraints: of.kind.Constraints}
 	if r.Grace == 0 {
 		r.Grace = c.opts.Grace
 	}
 	if l.Deadline > 0 {
-		r.Deadline = m.CreatedAt.Add(l.Deadline.Std())
+		r.Deadline = of.manifest.CreatedAt.Add(l.Deadline.Std())
 	}
 	return r
 }
@@ -235,6 +245,11 @@ func (c *Coordinator) load(ctx context.Context, id identity.RunID) (*loaded, err
 		return nil, err
 	}
 	l := &loaded{state: run.New(id), manifest: m}
+	if m.Refused == "" {
+		if l.kind, err = c.opts.Kinds.Of(m.Kind); err != nil {
+			return nil, err
+		}
+	}
 	l.rev, _, err = host.Load(ctx, c.Docs, record.CoordinatorKey(id), &l.state)
 	if err != nil {
 		return nil, err

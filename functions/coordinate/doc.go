@@ -15,14 +15,15 @@
 //  2. Inherit: perform the effects of the loaded state, which another process may
 //     have saved and not performed. With Options.Shared, first wait up to
 //     peerTimeout for that process to perform them.
-//  3. Observe what the step depends on: plan, control and heartbeats.
+//  3. Observe what the step depends on: plan, control and heartbeats, and in runs
+//     whose kind has constraints the attributes of shards.
 //  4. Decide: run.Step computes the next state from state, events, observation
 //     and time. The next state contains the effects to perform. If nothing
 //     changes, check that the loaded state is current, and stop.
 //  5. Save the next state by compare-and-swap, effects included. On a conflict
 //     nothing was performed: begin again at step 1.
-//  6. Perform the effects: send work, seal shards, set control, ask for plan and
-//     files. Performing may yield follow-up events: begin again with them.
+//  6. Perform the effects: send work, seal shards, set control, record pruned
+//     variants, ask for plan and files. Performing may yield follow-up events: begin again with them.
 //  7. Clear the effects from the saved state, with Options.Shared; otherwise the
 //     next save replaces them.
 //

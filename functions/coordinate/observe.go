@@ -13,9 +13,10 @@ import (
 	"rollout/shared/record"
 )
 
-// observe reads the documents on which the run's next step depends: plan,
-// control and heartbeats. An ended run depends on none.
-func (c *Coordinator) observe(ctx context.Context, l *loaded) (run.Observed, error) {
+// observe reads the documents on which the run's next step depends: plan, control
+// and heartbeats, and the attributes of the shards that it may look at. An ended run
+// depends on none.
+func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs []run.Event) (run.Observed, error) {
 	var w run.Observed
 	id := l.state.Run
 	if l.state.Phase.Ended() {
@@ -40,7 +41,12 @@ func (c *Coordinator) observe(ctx context.Context, l *loaded) (run.Observed, err
 	case record.DesiredEnd:
 		w.DesiredEnd, w.ControlReason = cmp.Or(run.Reason(ctl.Reason), run.ReasonStopped), ""
 	}
-	return w, c.observeWorkers(ctx, l, &w)
+	if err := c.observeWorkers(ctx, l, &w); err != nil {
+		return w, err
+	}
+	var err error
+	w.Rows, err = c.attrs.of(ctx, id, run.ScanRanges(l.state, w, r, evs), max(l.state.Shards, w.Shards))
+	return w, err
 }
 
 // observePlan reads how far planning is, and its problem.

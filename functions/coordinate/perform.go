@@ -1,10 +1,12 @@
 package coordinate
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 
 	"rollout/events"
+	"rollout/shared/blob"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
@@ -39,6 +41,10 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 			err = c.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(id)})
 		case run.Finalize:
 			err = c.Send(ctx, host.TaskQueue, events.Finalize{Run: string(id)})
+		case run.RecordPruned:
+			follow, err = append(follow, evaluate), c.recordPruned(ctx, id, *e.Range, e.Why)
+		case run.Continue:
+			follow = append(follow, evaluate)
 		default:
 			err = fault.New(fault.Internal, "unknown effect %q", e.Kind)
 		}
@@ -52,6 +58,21 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 		}
 	}
 	return follow, nil
+}
+
+// evaluate is the follow-up event of an effect after which another step may do more.
+var evaluate = run.Event{Kind: run.Reevaluate, MessageIndex: fromSelf}
+
+// recordPruned writes the records of pruned variants, unless they exist.
+func (c *Coordinator) recordPruned(ctx context.Context, id identity.RunID, variants interval.Range, why string) error {
+	for v := variants.Lo; v < variants.Hi; v++ {
+		body := record.Encode(record.PrunedVariant{Schema: record.Schema, Run: id, Variant: uint32(v), Why: why})
+		_, err := c.Blobs.Put(ctx, record.PrunedKey(id, uint32(v)), bytes.NewReader(body), blob.PutOptions{CreateOnly: true})
+		if err != nil && !fault.Is(err, fault.Conflict) {
+			return err
+		}
+	}
+	return nil
 }
 
 // noPool is the reason for which a run of a pool without queues pauses.

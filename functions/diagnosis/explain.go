@@ -107,7 +107,7 @@ func (x *Explainer) Explain(ctx context.Context, id identity.RunID, item string)
 		if err != nil {
 			return e, err
 		}
-		e.OpenShards = p.State.NextShard - p.State.Done.Set.Len()
+		e.OpenShards = p.State.Sent() - p.State.Done.Set.Len()
 		for _, d := range docs {
 			e.Shards = append(e.Shards, x.shardReport(p, d, now))
 		}
@@ -259,9 +259,9 @@ func history(p status.Progress, s status.Status) (out []string) {
 		say("planned so far: %d items in %d shards, of %d of %d ranges of its input",
 			s.Items.Total, s.Shards.Total, p.Plan.Merged, p.Plan.Total)
 	}
-	if st.NextShard > 0 {
+	if st.Sent() > 0 {
 		say("sent to pool %s: %d shards; %d are done, workers hold %d",
-			strings.Join(s.Pools(), " and pool "), st.NextShard, s.Shards.Done, s.Shards.Running)
+			strings.Join(s.Pools(), " and pool "), st.Sent(), s.Shards.Done, s.Shards.Running)
 	}
 	for _, r := range s.Roles {
 		say("role %s in pool %s: %d of %d shards are done; %d items answered, %d failed; %d tokens in, %d out",
@@ -366,6 +366,8 @@ func Advice(c fault.Class) string {
 		return "its answer could not be kept: free space on the disk, and submit it again"
 	case fault.Diverged:
 		return "lower optimizer.lr in the config, raise warmup_steps, or set max_grad_norm, and submit it anew"
+	case fault.Pruned:
+		return "the run stopped its variant early: submit the variant in a run that does not prune, if you need all of it"
 	case fault.InputChanged:
 		return "the input was replaced while the run went on: the new file is a run of its own"
 	case fault.WorkerLost:

@@ -273,6 +273,12 @@ func (x *Explainer) locateInShard(ctx context.Context, p status.Progress, t *Ite
 	ended := p.State.Phase.Ended()
 	t.say("%s", t.Shard.Describe(now))
 	switch {
+	case p.State.Done.Set.Has(d.Shard) && d.State == shard.Pending:
+		t.markUnprocessed(fault.Pruned, "its variant was pruned before its shard was sent")
+		if !ended {
+			return nil
+		}
+		return x.findInOutputs(ctx, p, t)
 	case ended && (d.State != shard.Done || p.State.FrozenFrontier > 0 && d.Shard >= p.State.FrozenFrontier):
 		t.markUnprocessed(p.State.Reason.Class(), "the run ended before its shard was sent")
 		return x.findInOutputs(ctx, p, t)
@@ -313,10 +319,10 @@ func (x *Explainer) locateInShard(ctx context.Context, p status.Progress, t *Ite
 		}
 	case d.State == shard.Running:
 		t.State, t.Next = Waiting, "another worker takes its shard over in some seconds; rows in its checkpoint are kept"
-	case d.Shard >= p.State.NextShard:
+	case !p.State.WasSent(d.Shard):
 		t.State = Queued
 		t.Next = fmt.Sprintf("its shard is sent when earlier ones are done: %d of %d are sent so far",
-			p.State.NextShard, max(p.State.Shards, p.Plan.Shards))
+			p.State.Sent(), max(p.State.Shards, p.Plan.Shards))
 	default:
 		t.State, t.Next = Waiting, "the next worker with room takes its shard"
 	}

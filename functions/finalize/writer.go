@@ -40,6 +40,7 @@ type writer struct {
 	buf       []byte
 	readahead *readahead // nil: results are read when they are written
 	originals originals
+	pruned    map[uint32]cause // of the pruned variants that were met
 }
 
 // writer returns a writer that has begun both files under these keys.
@@ -176,8 +177,12 @@ func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
 		return w.counted(ctx, n, d, role)
 	}
 	switch {
-	case w.neverSent(n):
-		return w.unanswered(ctx, n, nil, shard.New(w.manifest.Run, n), w.state.Reason.Class())
+	case w.unsent(n, d):
+		why, err := w.whyUnsent(ctx, n)
+		if err != nil {
+			return err
+		}
+		return w.unanswered(ctx, n, nil, shard.New(w.manifest.Run, n), why)
 	case d.State != shard.Done:
 		return fault.New(fault.Unavailable, "it is %s, although its run is over", d.State)
 	case d.Result == nil:
@@ -206,16 +211,16 @@ func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
 // counted counts a shard whose role is not the answer. Its rows stay in its result.
 func (w *writer) counted(ctx context.Context, n int, d shard.Doc, role uint32) error {
 	switch {
-	case w.neverSent(n):
-		e, row, err := w.index.FindShard(ctx, w.manifest.Run, n)
+	case w.unsent(n, d):
+		why, err := w.whyUnsent(ctx, n)
 		if err != nil {
 			return err
 		}
-		cuts, err := w.index.Rows(ctx, w.manifest.Run, e, row, 1)
+		_, _, cut, err := w.cut(ctx, n)
 		if err != nil {
 			return err
 		}
-		if d, err = shard.New(w.manifest.Run, n).Seal(w.state.Reason.Class(), int(cuts[0].Items)); err != nil {
+		if d, err = shard.New(w.manifest.Run, n).Seal(why.class, int(cut.Items)); err != nil {
 			return err
 		}
 	case d.State != shard.Done:
@@ -234,10 +239,15 @@ func (w *writer) rows(b []byte, outputLen int64) error {
 	return err
 }
 
-// neverSent reports whether the shard is beyond the frozen frontier: the run
-// ended before it was sent.
+// unsent reports whether the shard may never have been sent; whyUnsent decides.
+func (w *writer) unsent(n int, d shard.Doc) bool {
+	return w.neverSent(n) || d.State == shard.Pending && !w.state.Pruned.IsZero()
+}
+
+// neverSent reports whether the run ended before the shard was sent: it is beyond the
+// frozen frontier, or was skipped.
 func (w *writer) neverSent(n int) bool {
-	return w.state.Phase == run.Finalizing && n >= w.state.FrozenFrontier
+	return w.state.Phase == run.Finalizing && (n >= w.state.FrozenFrontier || w.state.Skipped.Has(n))
 }
 
 // copy appends a result to both files, and checks its length and digest.
@@ -293,21 +303,22 @@ func (w *writer) sealed(ctx context.Context, n int, d shard.Doc) error {
 			return err
 		}
 	}
-	return w.unanswered(ctx, n, rows, d, d.Sealed)
+	return w.unanswered(ctx, n, rows, d, cause{d.Sealed, w.message()})
 }
 
-// unanswered writes the given rows, and error lines of the class for the items
-// without a row.
-func (w *writer) unanswered(ctx context.Context, n int, rows []result.Row, d shard.Doc, class fault.Class) error {
-	e, row, err := w.index.FindShard(ctx, w.manifest.Run, n)
+// cause is why items have no answer.
+type cause struct {
+	class   fault.Class
+	message string
+}
+
+// unanswered writes the given rows, and error lines for the items without a row.
+func (w *writer) unanswered(ctx context.Context, n int, rows []result.Row, d shard.Doc, why cause) error {
+	e, row, cut, err := w.cut(ctx, n)
 	if err != nil {
 		return err
 	}
-	cuts, err := w.index.Rows(ctx, w.manifest.Run, e, row, 1)
-	if err != nil {
-		return err
-	}
-	lines, err := w.lines(ctx, e, row, cuts[0])
+	lines, err := w.lines(ctx, e, row, cut)
 	if err != nil {
 		return err
 	}
@@ -323,8 +334,8 @@ func (w *writer) unanswered(ctx context.Context, n int, rows []result.Row, d sha
 			w.totals.count("")
 			err = w.copied(ctx, l.Place, l.Bytes, l.Original.Item)
 		default:
-			w.totals.count(class)
-			err = w.fail(w.failure(l, class))
+			w.totals.count(why.class)
+			err = w.fail(w.failure(l, why))
 		}
 		if err != nil {
 			return err
@@ -366,8 +377,8 @@ func (w *writer) lines(ctx context.Context, e record.IndexEntry, row int, cut sh
 }
 
 // failure is the failure of an unanswered item, under its own id if it is known.
-func (w *writer) failure(l input.Line, class fault.Class) dialect.Failure {
-	f := dialect.Failure{Place: l.Place, Class: class, Message: w.message()}
+func (w *writer) failure(l input.Line, why cause) dialect.Failure {
+	f := dialect.Failure{Place: l.Place, Class: why.class, Message: why.message}
 	if l.Bytes == nil {
 		return f
 	}

@@ -93,6 +93,7 @@ func New(p host.Ports, cfg Config) *System {
 	}
 	s.coordinate = coordinate.New(p, ix, coordinate.Options{
 		Timings: t, Grace: cfg.Deployment.Defaults.Limits.Grace.Std(), Shared: shared,
+		Kinds: cfg.Kinds,
 		Hooks: coordinate.Hooks{OnSaved: s.onSaved, OnOpen: cfg.OnOpen},
 	})
 	return s

@@ -163,7 +163,7 @@ func Of(p Progress, now time.Time) Status {
 		},
 		FailedByClass:      map[string]int{},
 		FailedShardsInARow: st.FailedStreak,
-		Shards: Shards{Total: max(st.Shards, p.Plan.Shards), Dispatched: st.NextShard,
+		Shards: Shards{Total: max(st.Shards, p.Plan.Shards), Dispatched: st.Sent(),
 			Done: st.Done.Set.Len()},
 		Tokens: Tokens{Prompt: st.Counts.PromptTokens, Completion: st.Counts.CompletionTokens,
 			Wasted: st.Counts.WastedTokens},

@@ -18,10 +18,11 @@ type audit struct {
 	w  *world
 	mu sync.Mutex
 
-	puts   map[string]int
-	shards map[string]shard.Doc
-	paused map[identity.RunID]time.Time // when the run was paused or stopped
-	broken []string
+	puts    map[string]int
+	shards  map[string]shard.Doc
+	history []shard.Doc                  // of all claims and all that became Done, in order
+	paused  map[identity.RunID]time.Time // when the run was paused or stopped
+	broken  []string
 }
 
 func newAudit(w *world) *audit {
@@ -78,6 +79,9 @@ func (a *audit) shard(p *process, key string, value []byte) {
 	a.shards[key] = d
 	if !known {
 		was = shard.New(d.Run, d.Shard)
+	}
+	if d.State == shard.Done || d.State == shard.Running && d.Attempt != was.Attempt {
+		a.history = append(a.history, d)
 	}
 	switch {
 	case was.State == shard.Done:

@@ -27,6 +27,7 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 		out:  split(s.object(ctx, record.OutputKey(s.id, record.CompletionsFile))),
 		errs: split(s.object(ctx, record.OutputKey(s.id, record.ErrorsFile))),
 	}
+	s.pruned = s.checkConstraints(ctx, st)
 	var index, copies uint64
 	asked := originals{}
 	answers, from := left.out, 0 // from is the first answer of the round
@@ -113,6 +114,10 @@ type rows struct{ out, errs [][]byte }
 func (s *scenario) checkItem(ctx context.Context, it item, st run.State, left *rows) {
 	wantOut, wantErr := s.expect(ctx, it.line, it.place, next(left.out))
 	mayBeMissing := st.Reason != run.ReasonDone // the run ended before the item was answered
+	class := st.Reason.Class()
+	if s.pruned.Has(int(it.place.Item)) {
+		wantOut, wantErr, mayBeMissing, class = nil, nil, true, fault.Pruned
+	}
 	if it.isCopy() {
 		wantOut, wantErr = s.expectCopy(it.line, it.place, it.original)
 		mayBeMissing = it.original.row == nil // a copy has an answer if its original has one
@@ -124,7 +129,7 @@ func (s *scenario) checkItem(ctx context.Context, it item, st run.State, left *r
 	case len(left.errs) > 0 && wantErr != nil && bytes.Equal(left.errs[0], wantErr):
 		it.original.record(it.place.Item, left.errs[0], it.line.class)
 		left.errs = left.errs[1:]
-	case len(left.errs) > 0 && mayBeMissing && s.isUnansweredRow(left.errs[0], it.line, it.place, st):
+	case len(left.errs) > 0 && mayBeMissing && s.isUnansweredRow(left.errs[0], it.line, it.place, class):
 		left.errs = left.errs[1:]
 	default:
 		s.audit.breakf("I1, I4, I10: item %d (%s) is the next row of neither file: want %s%s, next are %s and %s",
@@ -142,7 +147,7 @@ func next(rows [][]byte) []byte {
 
 // isUnansweredRow reports whether the row says, under the item's own id, that the
 // run ended before the item was answered.
-func (s *scenario) isUnansweredRow(row []byte, l line, place dialect.Place, st run.State) bool {
+func (s *scenario) isUnansweredRow(row []byte, l line, place dialect.Place, class fault.Class) bool {
 	var r struct {
 		ID    *string
 		Item  uint64
@@ -156,7 +161,7 @@ func (s *scenario) isUnansweredRow(row []byte, l line, place dialect.Place, st r
 	if it, err := dialect.Parse(dialect.Plain, l.bytes); err == nil {
 		id = it.RowID(it.ItemID(s.model(), place.Item))
 	}
-	return r.Item == place.Item && r.Class == st.Reason.Class() && r.Line == place.Line &&
+	return r.Item == place.Item && r.Class == class && r.Line == place.Line &&
 		(id == "" || r.ID != nil && *r.ID == id)
 }
 

@@ -23,6 +23,7 @@ func (b blobs) Put(ctx context.Context, key string, r io.Reader, o blob.PutOptio
 	if err != nil {
 		return info, err
 	}
+	all = b.world.constraints.label(key, all)
 	err = b.effect(ctx, "put "+key, func() error {
 		if info, err = b.inner.Put(ctx, key, bytes.NewReader(all), o); err == nil {
 			b.world.audit.put(key, o.CreateOnly)

@@ -27,7 +27,9 @@ func (w *world) drawRounds() int {
 }
 
 // kinds are the kinds of run that the world's processes know.
-func (w *world) kinds() kind.Table { return kind.Table{}.With(rounds.Kind(w.rounds)) }
+func (w *world) kinds() kind.Table {
+	return w.constraints.addTo(kind.Table{}.With(rounds.Kind(w.rounds)))
+}
 
 // appended returns what the kind must have appended as that input, behind index items
 // and the answers of the round before; no lines if the plan must not have grown.

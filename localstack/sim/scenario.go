@@ -13,6 +13,7 @@ import (
 	"rollout/shared/blob"
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/interval"
 	"rollout/shared/core/run"
 	"rollout/shared/fault"
 	"rollout/shared/host"
@@ -26,6 +27,7 @@ type scenario struct {
 	id     identity.RunID
 	files  []file // the inputs and, once the run is checked, what was appended
 	inputs int
+	pruned interval.Set // the items that must not be answered, once the run is checked
 	cfg    config.Run
 	action action
 }
@@ -76,6 +78,9 @@ func (w *world) write() *scenario {
 	lines, most := 120, 3
 	if s.rounds > 0 {
 		s.cfg.Kind, lines, most = rounds.Name, 40, 2
+	}
+	if s.constraints.row > 0 {
+		s.cfg.Kind = constrained
 	}
 	if s.rounds == 0 && s.rand.intN("dedupe", 3) == 0 {
 		s.cfg.Dedupe = config.Dedupe{Enabled: true, Sampled: true}

@@ -54,6 +54,7 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 			all.Go(func() { w.runWorkers(ctx, fmt.Sprintf("worker%d", i)) })
 		}
 		all.Go(func() { s.act(ctx) })
+		all.Go(func() { s.prune(ctx) })
 		all.Go(func() { s.sendSpuriousHints(ctx) })
 		st := s.awaitEnd(ctx)
 		end()

@@ -61,6 +61,7 @@ type world struct {
 	limit       limit
 	segmented   bool // output files are written in segments
 	rounds      int  // of a run whose plan grows; 0 for a batch
+	constraints constraints
 
 	bucket    *memory.Bucket
 	docs      *memory.Documents
@@ -87,6 +88,7 @@ func newWorld(t testing.TB, seed uint64) *world {
 	w.limit.Amount = w.drawLimit()
 	w.segmented = r.intN("segmented", 3) == 0
 	w.rounds = w.drawRounds()
+	w.constraints = w.drawConstraints()
 	level := func(label string, highest float64) float64 { // 0 in a third of all worlds
 		return highest * float64(r.intN(label, 3)) / 2
 	}

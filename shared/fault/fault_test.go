@@ -121,7 +121,7 @@ func TestNames(t *testing.T) {
 		seen[k.String()] = true
 	}
 	want := "[invalid_line duplicate_id too_long refused engine poison timeout expired canceled budget storage " +
-		"worker_lost input_changed diverged]"
+		"worker_lost input_changed diverged pruned]"
 	if got := fmt.Sprint(Classes); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

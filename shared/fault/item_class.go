@@ -6,7 +6,7 @@ import "errors"
 // `rollout status` show it. Example: "invalid_line".
 type Class string
 
-// The classes of batch runs and trainings.
+// The classes of items.
 const (
 	InvalidLine  Class = "invalid_line"  // the input line is not a request
 	DuplicateID  Class = "duplicate_id"  // an earlier line has the same id
@@ -22,11 +22,12 @@ const (
 	WorkerLost   Class = "worker_lost"   // runs with limits.fail_fast only: its worker vanished
 	InputChanged Class = "input_changed" // the input no longer has the planned bytes
 	Diverged     Class = "diverged"      // the loss or a gradient of a training is not finite
+	Pruned       Class = "pruned"        // the run decided that the item's variant is not worth more
 )
 
 // Classes lists every class, in the order in which summaries show them.
 var Classes = []Class{InvalidLine, DuplicateID, TooLong, Refused, Engine, Poison, Timeout,
-	Expired, CanceledItem, Budget, Storage, WorkerLost, InputChanged, Diverged}
+	Expired, CanceledItem, Budget, Storage, WorkerLost, InputChanged, Diverged, Pruned}
 
 // ClassOf returns the class of the outermost *Error in err's chain that has one, or
 // "".

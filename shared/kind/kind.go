@@ -9,6 +9,7 @@ import (
 
 	"rollout/shared/blob"
 	"rollout/shared/config"
+	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 	"rollout/shared/record"
@@ -44,6 +45,9 @@ type Kind struct {
 	// crash, and what was written first stands. Its Invalid and Corrupt errors end
 	// the run. Optional: nil plans the inputs and no more.
 	Grow func(context.Context, Growth, io.Writer) error
+
+	// Constraints say which shards may be in flight together. Optional: any may.
+	Constraints schedule.Constraints
 
 	// Artifacts completes the summary of an ended run, and publishes the files that
 	// the run has besides completions, errors and summary. Repeating it changes

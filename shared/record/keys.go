@@ -88,6 +88,11 @@ func RepeatsKey(r identity.RunID, rng int, of HashKind) string {
 	return fmt.Sprintf("%s%s/index/%06d.%s", WorkPrefix, r, rng, of)
 }
 
+// PrunedKey returns the key of the PrunedVariant.
+func PrunedKey(r identity.RunID, variant uint32) string {
+	return fmt.Sprintf("%s%s/pruned/%d.json", WorkPrefix, r, variant)
+}
+
 // HashKind is what lines are compared by. Example: "ids".
 type HashKind string
 

@@ -8,6 +8,17 @@ import (
 	"rollout/shared/shardtable"
 )
 
+// PrunedVariant records that a run sends no more shards of a variant, at PrunedKey.
+// The first record of a variant is the valid one. Coordinate writes it before any of
+// the variant's shards becomes done without having been sent, and finalize gives the
+// items of those shards error rows of the class pruned.
+type PrunedVariant struct {
+	Schema  int            `json:"schema"`
+	Run     identity.RunID `json:"run"`
+	Variant uint32         `json:"variant"`
+	Why     string         `json:"why"` // for users
+}
+
 // Plan is the document plan/<run>: how far the plan is merged. Only plan writes it.
 type Plan struct {
 	Schema      int         `json:"schema"`

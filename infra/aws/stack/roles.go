@@ -52,6 +52,7 @@ func (b *builder) functionGrants(function string) []grant {
 	case coordinate:
 		return join(
 			b.readObjects(record.WorkPrefix, record.RunsPrefix), // runs/ has the summaries of ended runs
+			b.createObjects(record.WorkPrefix),                  // what variants a run has pruned
 			b.readDocuments(),
 			b.queryDocuments(beats),
 			b.writeDocuments(workers, shards, others),

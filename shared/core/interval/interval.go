@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 )
 
@@ -28,6 +29,21 @@ func Of(rs ...Range) Set {
 		s.AddRange(r)
 	}
 	return s
+}
+
+// Union returns the ranges merged into disjoint ones, in order.
+func Union(rs []Range) (out []Range) {
+	sorted := slices.SortedFunc(slices.Values(rs), func(a, b Range) int { return a.Lo - b.Lo })
+	for _, r := range sorted {
+		switch last := len(out) - 1; {
+		case r.Len() <= 0:
+		case last >= 0 && r.Lo <= out[last].Hi:
+			out[last].Hi = max(out[last].Hi, r.Hi)
+		default:
+			out = append(out, r)
+		}
+	}
+	return out
 }
 
 // Add adds n and reports whether it was new.
@@ -51,7 +67,28 @@ func (s *Set) AddRange(r Range) {
 		r.Lo = min(r.Lo, s.rs[i].Lo)
 		r.Hi = max(r.Hi, s.rs[j-1].Hi)
 	}
-	s.rs = append(s.rs[:i], append([]Range{r}, s.rs[j:]...)...)
+	s.rs = slices.Replace(s.rs, i, j, r)
+}
+
+// Remove removes n and reports whether it was in the set.
+func (s *Set) Remove(n int) bool {
+	i := sort.Search(len(s.rs), func(k int) bool { return s.rs[k].Hi > n })
+	if i == len(s.rs) || s.rs[i].Lo > n {
+		return false
+	}
+	r := s.rs[i]
+	before, after := Range{r.Lo, n}, Range{n + 1, r.Hi}
+	switch {
+	case before.Len() > 0 && after.Len() > 0:
+		s.rs = slices.Replace(s.rs, i, i+1, before, after)
+	case before.Len() > 0:
+		s.rs[i] = before
+	case after.Len() > 0:
+		s.rs[i] = after
+	default:
+		s.rs = slices.Delete(s.rs, i, i+1)
+	}
+	return true
 }
 
 // Has reports whether n is in the set.
@@ -67,6 +104,16 @@ func (s Set) Gap(from int) int {
 		return s.rs[i].Hi
 	}
 	return from
+}
+
+// Next returns the smallest number ≥ from that is in the set, and false if there
+// is none.
+func (s Set) Next(from int) (int, bool) {
+	i := sort.Search(len(s.rs), func(k int) bool { return s.rs[k].Hi > from })
+	if i == len(s.rs) {
+		return 0, false
+	}
+	return max(from, s.rs[i].Lo), true
 }
 
 // Missing returns the parts of r that are not in the set, in order.
@@ -96,6 +143,9 @@ func (s Set) Len() int {
 	}
 	return n
 }
+
+// IsZero reports whether the set is empty, so that JSON can omit it.
+func (s Set) IsZero() bool { return len(s.rs) == 0 }
 
 // Ranges returns the disjoint ranges in order. The caller must not change them.
 func (s Set) Ranges() []Range { return s.rs }

@@ -2,6 +2,7 @@ package interval
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -14,6 +15,13 @@ func TestSetBehavesAsMap(t *testing.T) {
 		twin := map[int]bool{}
 		for range rapid.IntRange(0, 40).Draw(t, "ops") {
 			lo := rapid.IntRange(0, 60).Draw(t, "lo")
+			if rapid.IntRange(0, 3).Draw(t, "remove") == 0 {
+				if was := s.Remove(lo); was != twin[lo] {
+					t.Fatalf("Remove(%d) = %v, twin has %v", lo, was, twin[lo])
+				}
+				delete(twin, lo)
+				continue
+			}
 			if rapid.Bool().Draw(t, "one") {
 				if fresh := s.Add(lo); fresh == twin[lo] {
 					t.Fatalf("Add(%d) = %v, twin has %v", lo, fresh, twin[lo])
@@ -42,8 +50,8 @@ func TestSetBehavesAsMap(t *testing.T) {
 }
 
 func checkTwin(t *rapid.T, s Set, twin map[int]bool) {
-	if s.Len() != len(twin) {
-		t.Fatalf("Len = %d, twin %d", s.Len(), len(twin))
+	if s.Len() != len(twin) || s.IsZero() != (len(twin) == 0) {
+		t.Fatalf("Len = %d, IsZero %v, twin %d", s.Len(), s.IsZero(), len(twin))
 	}
 	missing := Of(s.Missing(Range{0, 80})...)
 	for n := range 80 {
@@ -57,12 +65,34 @@ func checkTwin(t *rapid.T, s Set, twin map[int]bool) {
 		if s.Gap(n) != gap {
 			t.Fatalf("Gap(%d) = %d, twin %d", n, s.Gap(n), gap)
 		}
+		next := n
+		for !twin[next] && next < 80 {
+			next++
+		}
+		if got, ok := s.Next(n); ok != (next < 80) || ok && got != next {
+			t.Fatalf("Next(%d) = %d, %v, twin %d", n, got, ok, next)
+		}
 	}
 	for i, r := range s.Ranges() {
 		if r.Len() <= 0 || i > 0 && s.Ranges()[i-1].Hi >= r.Lo {
 			t.Fatalf("the ranges %v overlap or touch", s.Ranges())
 		}
 	}
+}
+
+// TestUnionEqualsASet compares Union with a Set of the same ranges.
+func TestUnionEqualsASet(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var rs []Range
+		for range rapid.IntRange(0, 12).Draw(t, "ranges") {
+			lo := rapid.IntRange(0, 60).Draw(t, "lo")
+			rs = append(rs, Range{lo, lo + rapid.IntRange(0, 9).Draw(t, "len")})
+		}
+		if got, want := Union(rs), Of(rs...).Ranges(); !slices.Equal(got, want) {
+			t.Fatalf("Union(%v) = %v, want %v", rs, got, want)
+		}
+	})
 }
 
 func TestUnmarshalRejectsInvalidSets(t *testing.T) {

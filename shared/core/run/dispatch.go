@@ -22,14 +22,29 @@ func (d *decider) dispatch() {
 		return
 	}
 	d.Phase = Running
+	if d.maySkip() {
+		d.scan()
+	} else {
+		d.sendNext()
+	}
+	if d.unfinished {
+		d.effect(Effect{Kind: Continue})
+	}
+}
+
+// sendNext sends new shards in order up to the window, in a run that skips none.
+func (d *decider) sendNext() {
 	buffered, ranges := d.State.Done.Buffered(), len(d.State.Done.Set.Ranges())
 	window := schedule.Window(d.world.Pool, buffered, ranges)
 	if full := schedule.Window(d.world.Pool, 0, 0); window < full {
 		d.Warning = fmt.Sprintf("%d finished shards wait for shard %d: at most %d are in flight, not %d",
 			buffered, d.State.Done.Frontier(), window, full)
 	}
-	limit := &schedule.Cap{InFlight: d.InFlight.Len(), Max: window}
-	for _, r := range schedule.Pick(d.NextShard, d.Shards, window, nil, limit) {
+	if limit := d.rules.Constraints.MaxInFlight; limit > 0 {
+		window = min(window, limit)
+	}
+	r := interval.Range{Lo: d.NextShard, Hi: min(d.Shards, d.NextShard+window-d.InFlight.Len())}
+	if r.Len() > 0 {
 		d.send(r, 0)
 		d.NextShard = r.Hi
 	}

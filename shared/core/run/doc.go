@@ -44,12 +44,26 @@
 //     in every step, so they need no event of their own.
 //   - Wakeup is Reevaluate that also repeats the requests to plan and finalize
 //     which were not answered.
+//   - VariantPruned, which coordinate itself makes, ends the dispatch of a variant.
 //   - Finalized gives the counts of the written files. It is the last event: the
 //     run enters its terminal phase.
 //
 // Step takes in all events first, and then the desired state, the plan and the
 // limits. It decides last what to send. A step that pauses or ends the run
 // therefore sends nothing, whatever else arrived with that news.
+//
+// # Gaps
+//
+// A run whose kind has Constraints may hold shards back: a chain has one shard in
+// flight at a time, a variant or the run at most so many. Dispatch skips such a shard
+// and sends later ones; the state remembers it in Gaps and sends it when it may. A
+// skipped shard was never sent: it is not open, and cannot be done. Step needs the
+// attributes of shards for that; ScanRanges says of which. When a step has looked at
+// as many shards as one step may, it has the effect Continue.
+//
+// Of a pruned variant nothing more is sent. A step saves that with the effect
+// RecordPruned. From the next step on, when the record exists, the variant's shards
+// that were not sent become done as the commit frontier comes to them.
 //
 // # Pause and end
 //
@@ -60,7 +74,7 @@
 // before that. On resume, every shard that was sent and is not done is sent
 // again.
 //
-// An end freezes the frontier: the shards sent so far. Holders commit what they
+// An end freezes the frontier: the shards sent so far, but those that are skipped. Holders commit what they
 // have. When no holder is left, or the grace is over, the open shards below the
 // frontier are sealed (Done without a result). When all of them are done, the run
 // is Finalizing: finalize writes the files that users read, with an error row for

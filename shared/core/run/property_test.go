@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"rollout/shared/core/interval"
+	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
 )
@@ -33,7 +34,7 @@ func TestInvariantsHoldUnderFaults(t *testing.T) {
 func (w *twin) act() {
 	t := w.t
 	acts := []string{"step", "step", "work", "work", "work", "plan", "control", "lose", "double", "tick", "reclaim",
-		"noise"}
+		"noise", "prune"}
 	switch rapid.SampledFrom(acts).Draw(t, "act") {
 	case "step":
 		w.coordinate(true)
@@ -83,6 +84,10 @@ func (w *twin) act() {
 		w.world.Pool = rapid.SampledFrom([]int{0, 3, 100}).Draw(t, "pool")
 	case "reclaim":
 		w.reclaim()
+	case "prune":
+		if w.chance(4, "really prune") {
+			w.tell(Event{Kind: VariantPruned, Variant: uint32(rapid.IntRange(0, 4).Draw(t, "pruned")), Why: "worse"})
+		}
 	case "noise": // events that have no cause
 		kinds := []EventKind{ShardLost, ShardLost, ShardReleased, ShardReleased, Finalized, InputMissing, InputChanged,
 			"news"}
@@ -101,7 +106,7 @@ func (w *twin) settle() {
 			w.docs[n].dead = true
 		}
 	}
-	const rounds = 64
+	rounds := 64 + w.world.Shards // a chain's shards are sent one by one
 	for range rounds {
 		if w.load().Phase.Ended() {
 			return
@@ -204,6 +209,8 @@ func TestStateJSON(t *testing.T) {
 	s.Phase, s.Reason, s.Message, s.Warning = Ending, ReasonStopped, "m", "w"
 	s.Shards, s.Items, s.Complete, s.NextShard, s.FrozenFrontier, s.FailedStreak = 9, 90, true, 5, 5, 2
 	s.InFlight.MarkSent(interval.Range{Lo: 1, Hi: 3}, 4, epoch)
+	s.Skipped, s.Cursor, s.Pruned = interval.Of(interval.Range{Lo: 0, Hi: 1}), 3, interval.Of(interval.Range{Lo: 7, Hi: 8})
+	s.Heads = schedule.Heads{{At: 2, Variant: 1, Chain: 9}, {At: 5, Variant: 3}}
 	s.Done.Set.AddRange(interval.Range{Lo: 3, Hi: 5})
 	s.Counts, s.Control, s.Steps = shard.Counts{OK: 20}, 6, 7
 	s.StopRequestedAt, s.GraceUntil, s.Deadline = epoch, epoch, epoch
@@ -216,7 +223,9 @@ func TestStateJSON(t *testing.T) {
 	const at = `"2025-01-01T00:00:00Z"`
 	checkStateJSON(t, s, first+`"phase":"ending","reason":"stopped","message":"m","warning":"w",`+
 		`"shards":9,"items":90,"complete":true,"next":5,"frozen":5,`+
-		`"in_flight":[[4,1735689600000,1,2]],"done":{"set":[3,2]},"counts":{"ok":20},"streak":2,"control":6,`+
+		`"in_flight":[[4,1735689600000,1,2]],`+
+		`"skipped":[0,1],"heads":[2,1,9,3,3,0],"cursor":3,"pruned":[7,1],`+
+		`"done":{"set":[3,2]},"counts":{"ok":20},"streak":2,"control":6,`+
 		`"grace_until":`+at+`,"stop_at":`+at+`,"deadline":`+at+`,"steps":7,"saved_at":`+at+
 		`,"started_at":`+at+`,"ended_at":`+at+
 		`,"effects":[{"act":"end","why":"stopped"},{"act":"send","ranges":[1,1,2,1],"generation":4}]}`)

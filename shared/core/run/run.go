@@ -114,11 +114,14 @@ type State struct {
 	Growing     bool `json:"growing,omitempty"`
 	GrowthAsked int  `json:"growth,omitempty"`
 
-	NextShard      int               `json:"next"`             // the first shard that was never sent
+	NextShard      int               `json:"next"`             // the first shard that dispatch has not come to
 	FrozenFrontier int               `json:"frozen,omitempty"` // NextShard when the end began
 	InFlight       schedule.InFlight `json:"in_flight"`
-	Done           CommitLog         `json:"done"`
-	Counts         shard.Counts      `json:"counts"` // items of role 0, tokens of all roles
+	schedule.Gaps                    // the shards below NextShard that constraints held back
+	// Pruned are the variants of which nothing more is sent.
+	Pruned interval.Set `json:"pruned,omitzero"`
+	Done   CommitLog    `json:"done"`
+	Counts shard.Counts `json:"counts"` // items of role 0, tokens of all roles
 	// Roles is the progress by role, from role 0 on; empty in a run of one role.
 	Roles []RoleState `json:"roles,omitempty"`
 	// FailedStreak is how many shards in a row, in the order in which they became
@@ -145,9 +148,23 @@ func New(id identity.RunID) State {
 }
 
 // Open returns the shards that were sent and are not done, in order.
-func (s State) Open() []interval.Range {
-	return s.Done.Set.Missing(interval.Range{Lo: 0, Hi: s.NextShard})
+func (s State) Open() []interval.Range { return s.openBelow(s.NextShard) }
+
+// openBelow returns the shards below n that were sent and are not done, in order.
+func (s State) openBelow(n int) (open []interval.Range) {
+	for _, r := range s.Done.Set.Missing(interval.Range{Lo: 0, Hi: n}) {
+		open = append(open, s.Skipped.Missing(r)...)
+	}
+	return open
 }
+
+// WasSent reports whether shard n was ever sent, or was passed over because its
+// variant is pruned.
+func (s State) WasSent(n int) bool { return n < s.NextShard && !s.Skipped.Has(n) }
+
+// Sent returns how many shards were sent, or passed over because their variant is
+// pruned.
+func (s State) Sent() int { return s.NextShard - s.Skipped.Len() }
 
 // EffectKind is what an effect does. Example: "send".
 type EffectKind string
@@ -161,14 +178,20 @@ const (
 	Seal     EffectKind = "seal"     // end every open shard of Range without a result
 	Replan   EffectKind = "replan"   // ask the function plan to continue
 	Finalize EffectKind = "finalize" // ask the function finalize to write the output files
+	// RecordPruned writes the record that the variants of Range are pruned, for the
+	// reason Why.
+	RecordPruned EffectKind = "pruned"
+	// Continue evaluates the run again at once: the step had looked at as many shards
+	// as one step may.
+	Continue EffectKind = "continue"
 )
 
 // Effect is one action to perform after the state is saved.
 type Effect struct {
 	Kind       EffectKind
-	Range      *interval.Range // of Send and Seal; nil otherwise
+	Range      *interval.Range // of Send and Seal: shards; of RecordPruned: variants; nil otherwise
 	Generation int             // of Send
-	Why        string          // of SetPause, SetEnd and Seal
+	Why        string          // of SetPause, SetEnd, Seal and RecordPruned
 }
 
 // EventKind is what an event reports. Example: "done".
@@ -184,6 +207,7 @@ const (
 	Finalized     EventKind = "finalized" // the output files are written, with Counts
 	Reevaluate    EventKind = "look"      // evaluate the run now
 	Wakeup        EventKind = "ring"      // evaluate it, and request again what is outstanding
+	VariantPruned EventKind = "pruned"    // send nothing more of Variant, for the reason Why
 )
 
 // Event is one report about a run. Which fields hold a value depends on Kind.
@@ -194,6 +218,7 @@ type Event struct {
 	Counts       shard.Counts
 	Role         int            // of the Shard
 	Roles        []shard.Counts // Finalized: by role; empty in a run of one role
+	Variant      uint32
 	Why          string
 	MessageIndex int // the caller's own: Step returns it with a rejected event
 }
@@ -222,6 +247,9 @@ type Observed struct {
 	// Of the heartbeats.
 	Pool           int // how many shards the workers of the pools with open shards can hold at once
 	Unacknowledged int // living workers that hold shards of the run and have not applied Sequence
+
+	// Of the shard tables: the attributes of the shards that ScanRanges names.
+	Rows schedule.Pages
 }
 
 // Rules are the run's limits, from its manifest and the deployment.
@@ -238,4 +266,6 @@ type Rules struct {
 	// FailedShards is how many shards in a row without an answered item pause the
 	// run; 0: off.
 	FailedShards int
+	// Constraints are those of the run's kind.
+	Constraints schedule.Constraints
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"rollout/shared/core/interval"
+	"rollout/shared/core/schedule"
 	"rollout/shared/core/shard"
 )
 
@@ -94,6 +96,8 @@ type fixture struct {
 	crash   string  // where the next step crashes: "save" or "perform"
 	inherit Effects // saved, not performed
 	trace   strings.Builder
+	// attributes are those of each shard.
+	attributes func(n int) schedule.Attributes
 }
 
 var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -101,7 +105,8 @@ var epoch = time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
 const testRun = "01JD2ZQ4T5W0M1X9YB7R3K8CVE"
 
 func newFixture() *fixture {
-	return &fixture{state: New(testRun), now: epoch, rules: Rules{Grace: 10 * time.Second}}
+	return &fixture{state: New(testRun), now: epoch, rules: Rules{Grace: 10 * time.Second},
+		attributes: func(int) schedule.Attributes { return schedule.Attributes{Items: 1} }}
 }
 
 // step gives the run the pending events, and performs the effects on control, as
@@ -112,7 +117,8 @@ func (s *fixture) step() {
 		s.perform(s.inherit)
 		s.inherit = nil
 	}
-	next, rejected := Step(s.state, s.world, s.rules, s.pending, s.now)
+	world := withRows(s.state, s.world, s.rules, s.pending, s.attributes)
+	next, rejected := Step(s.state, world, s.rules, s.pending, s.now)
 	s.print(next, rejected)
 	crash := s.crash
 	s.crash = ""
@@ -172,6 +178,12 @@ func (s *fixture) print(n State, rejected []Event) {
 		if value != "" && value != "0" {
 			fmt.Fprintf(&s.trace, " %s=%s", name, value)
 		}
+	}
+	if !n.Skipped.IsZero() {
+		field("skipped", spans(n.Skipped.Ranges()))
+	}
+	if !n.Pruned.IsZero() {
+		field("pruned", spans(n.Pruned.Ranges()))
 	}
 	field("reason", string(n.Reason))
 	field("frozen", strconv.Itoa(n.FrozenFrontier))
@@ -236,6 +248,20 @@ func (s *fixture) command(words []string) error {
 		return s.setRules(opts, flags)
 	case "plan":
 		return s.setPlan(opts, flags)
+	case "variants": // the variants and chains of the shards, in turns
+		var variants, chains int
+		if err := errors.Join(atoi(args[0], &variants), atoi(opts["chains"], &chains)); err != nil {
+			return err
+		}
+		s.attributes = func(n int) schedule.Attributes {
+			return schedule.Attributes{Variant: uint32(n % variants), Chain: uint32(n/variants%chains) + 1, Items: 1}
+		}
+	case "prune":
+		var v int
+		if err := atoi(args[0], &v); err != nil {
+			return err
+		}
+		s.pending = append(s.pending, Event{Kind: VariantPruned, Variant: uint32(v), Why: "it is worse"})
 	case "answer-all-but":
 		var slow, steps int
 		if err := atoi(args[0], &slow); err != nil {
@@ -278,10 +304,13 @@ func (s *fixture) command(words []string) error {
 }
 
 func (s *fixture) setRules(opts map[string]string, flags map[string]bool) error {
-	s.rules.FailFast = flags["failfast"]
-	if v, ok := opts["failed_shards"]; ok {
-		if err := atoi(v, &s.rules.FailedShards); err != nil {
-			return err
+	s.rules.FailFast, s.rules.Constraints.Chains = flags["failfast"], flags["chains"]
+	for name, to := range map[string]*int{"failed_shards": &s.rules.FailedShards,
+		"max": &s.rules.Constraints.MaxInFlight, "max_of_variant": &s.rules.Constraints.MaxInFlightByVariant} {
+		if v, ok := opts[name]; ok {
+			if err := atoi(v, to); err != nil {
+				return err
+			}
 		}
 	}
 	for name, to := range map[string]*time.Duration{"grace": &s.rules.Grace, "settle": &s.rules.Settle} {

@@ -26,12 +26,13 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 	s.Done.Set = s.Done.Set.Clone()
 	s.InFlight = s.InFlight.Clone()
 	s.Roles = cloneRoles(s.Roles)
+	s.Gaps, s.Pruned = s.Gaps.Clone(), s.Pruned.Clone()
 	s.Steps++
 	s.SavedAt = now
 	if s.Phase.Ended() {
 		return s, nil
 	}
-	d := decider{State: s, world: w, rules: r, now: now}
+	d := decider{State: s, world: w, rules: r, now: now, recorded: s.Pruned.Clone()}
 	d.Deadline = r.Deadline
 	if d.Phase != Finalizing { // the output files are written from the plan as it was
 		if w.Shards > d.Shards || w.Complete && !d.Complete { // planning made progress
@@ -49,6 +50,8 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 	if len(rejected) > 0 && r.FailFast {
 		d.end(ReasonFailFast, "an event named a shard that was never sent, and limits.fail_fast is set")
 	}
+	d.releaseChains()
+	d.passPruned()
 	d.applyControl()
 	d.applyPlan()
 	d.checkLimits()
@@ -68,6 +71,9 @@ type decider struct {
 	retryOutstanding bool         // request a missing plan or missing files again
 	resumed          bool         // send every open shard again
 	toResend         interval.Set // shards to send again
+	finished         []int        // shards that left flight in this step
+	recorded         interval.Set // variants whose pruning record is written
+	unfinished       bool         // the step has looked at as many shards as one step may
 }
 
 func (d *decider) effect(e Effect) { d.Effects = append(d.Effects, e) }
@@ -97,6 +103,8 @@ func (d *decider) take(e Event) bool {
 		d.pause(e.Why, true)
 	case InputChanged:
 		d.end(ReasonInputChanged, e.Why)
+	case VariantPruned:
+		d.prune(e)
 	case Wakeup:
 		d.retryOutstanding = true
 	case Finalized:
@@ -113,6 +121,9 @@ func (d *decider) take(e Event) bool {
 func (d *decider) done(e Event) bool {
 	// Only shards that were sent can be done, as a send is saved before it is
 	// performed.
+	if d.Skipped.Has(e.Shard) {
+		return false
+	}
 	fresh, _, err := d.State.Done.Add(e.Shard, d.NextShard)
 	if err != nil {
 		return false
@@ -121,6 +132,7 @@ func (d *decider) done(e Event) bool {
 	if !fresh {
 		return true
 	}
+	d.finished = append(d.finished, e.Shard)
 	d.count(e)
 	if d.rules.FailFast && e.Counts.Failed > 0 {
 		d.end(ReasonFailFast, "an item failed, and limits.fail_fast is set")
@@ -149,7 +161,7 @@ func (d *decider) count(e Event) {
 // lost records a lost or released shard to send again. A loss of another
 // generation than the one in flight is stale.
 func (d *decider) lost(e Event) bool {
-	if e.Shard < 0 || e.Shard >= d.NextShard {
+	if e.Shard < 0 || !d.WasSent(e.Shard) {
 		return false
 	}
 	g, known := d.InFlight.Generation(e.Shard)
@@ -286,9 +298,9 @@ func (d *decider) allAcknowledged() bool {
 }
 
 // settleEnding seals the open shards when no holder will commit them any more,
-// and asks for the output files when all shards below the frontier are done.
+// and asks for the output files when all shards that were sent are done.
 func (d *decider) settleEnding() {
-	open := d.State.Done.Set.Missing(interval.Range{Lo: 0, Hi: d.FrozenFrontier})
+	open := d.openBelow(d.FrozenFrontier)
 	if len(open) > 0 {
 		if d.now.Before(d.GraceUntil) && !(d.allAcknowledged() && d.world.DesiredEnd != "") {
 			return

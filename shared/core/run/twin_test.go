@@ -29,6 +29,10 @@ type twin struct {
 	now   time.Time
 	final bool // finalize was requested
 	steps int
+	// attributes are those of each shard; recorded are the variants whose pruning is
+	// recorded.
+	attributes func(n int) schedule.Attributes
+	recorded   map[uint32]bool
 }
 
 // doc is a shard's document. Its counts follow from its number, so that
@@ -43,6 +47,7 @@ type message struct{ n, generation int }
 
 func newTwin(t *rapid.T) *twin {
 	w := &twin{t: t, now: epoch.Add(123456 * time.Nanosecond), docs: map[int]*doc{}, fresh: true,
+		recorded: map[uint32]bool{}, attributes: drawAttributes(t),
 		rules: Rules{
 			Grace:    10 * time.Second,
 			Settle:   rapid.SampledFrom([]time.Duration{0, time.Second}).Draw(t, "settle"),
@@ -50,6 +55,7 @@ func newTwin(t *rapid.T) *twin {
 			Tokens:   int64(rapid.SampledFrom([]int{0, 0, 0, 40}).Draw(t, "tokens")),
 			// Every 17th shard fails, and so does every sealed one.
 			FailedShards: rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "failed shards"),
+			Constraints:  drawConstraints(t),
 		}}
 	if rapid.IntRange(0, 4).Draw(t, "deadline") == 0 {
 		w.rules.Deadline = epoch.Add(5 * time.Minute)
@@ -100,7 +106,7 @@ func (w *twin) coordinate(faults bool) {
 		batch = rapid.Permutation(batch).Draw(w.t, "order")
 	}
 	before := string(w.saved)
-	next, _ := Step(s, w.world, w.rules, batch, w.now)
+	next, _ := Step(s, w.observed(s, batch), w.rules, batch, w.now)
 	w.check(s, next, before, batch)
 	if faults && w.chance(10, "crash before save") {
 		return
@@ -141,6 +147,11 @@ func (w *twin) perform(es Effects) {
 			}
 		case Finalize:
 			w.final = true
+		case RecordPruned:
+			w.recorded[uint32(e.Range.Lo)] = true
+			w.tell(Event{Kind: Reevaluate})
+		case Continue:
+			w.tell(Event{Kind: Reevaluate})
 		}
 	}
 }
@@ -243,10 +254,10 @@ func (w *twin) check(was, now State, before string, batch []Event) {
 			t.Fatalf("done %v lost some of %v", now.Done.Set.Ranges(), r)
 		}
 	}
-	missing := now.Done.Set.Missing(interval.Range{Lo: 0, Hi: now.NextShard})
-	if now.InFlight.Len() != interval.Of(missing...).Len() {
-		t.Fatalf("in flight %v, open %v", now.InFlight.Chunks, missing)
+	if open := interval.Of(now.Open()...); now.InFlight.Len() != open.Len() {
+		t.Fatalf("in flight %v, open %v", now.InFlight.Chunks, open.Ranges())
 	}
+	w.checkConstraints(was, now)
 	w.checkCounts(now)
 	w.checkLoad(now, batch)
 }
@@ -259,6 +270,10 @@ func (w *twin) checkCounts(s State) {
 	var sum decider
 	for _, r := range s.Done.Set.Ranges() {
 		for n := r.Lo; n < r.Hi; n++ {
+			if w.docs[n] == nil && w.recorded[w.attributes(n).Variant] && s.Pruned.Has(int(w.attributes(n).Variant)) {
+				sum.countPruned(w.attributes(n))
+				continue
+			}
 			if w.doc(n).state != shard.Done {
 				w.t.Fatalf("shard %d counts as done and is %s", n, w.doc(n).state)
 			}
@@ -287,8 +302,8 @@ func (w *twin) checkLoad(s State, batch []Event) {
 		w.t.Fatalf("saved %v\nloaded %v", s, loaded)
 	}
 	later := w.now.Add(1234567 * time.Nanosecond)
-	fromMemory, _ := Step(s, w.world, w.rules, batch, later)
-	fromDocument, _ := Step(loaded, w.world, w.rules, batch, later)
+	fromMemory, _ := Step(s, w.observed(s, batch), w.rules, batch, later)
+	fromDocument, _ := Step(loaded, w.observed(loaded, batch), w.rules, batch, later)
 	x, _ := json.Marshal(fromMemory)
 	y, _ := json.Marshal(fromDocument)
 	if string(x) != string(y) {

@@ -1,12 +1,14 @@
 // Package schedule decides which shards of a run may be sent, and records which
-// are in flight.
+// are in flight and which were skipped.
 //
-//	planned ──Pick──▶ in flight (chunks) ──done──▶ removed
-//	                     └──lost──▶ in flight again, next generation
+//	planned ──Scan──▶ in flight (chunks) ──done──▶ removed
+//	    │               ▲  └──lost──▶ in flight again, next generation
+//	    └──▶ skipped ───┘
 //
-// A candidate is sent when every constraint admits it. Constraints may leave gaps,
-// so the sent shards need not be contiguous. Chunks record them as ranges, so that
-// a run's document stays small. The package is pure.
+// A Scan sends a shard when the run's Constraints admit it, and skips it otherwise.
+// InFlight and Gaps record the shards as ranges, so that a run's document stays
+// small. Most runs have no constraint but their window: they send their shards in
+// order and skip none. The package is pure.
 package schedule
 
 import (
@@ -44,65 +46,6 @@ func Window(poolShards, buffered, ranges int) int {
 		return w / 8
 	}
 	return w
-}
-
-// Candidate is a shard that could be sent, with the attributes of its row in the
-// shard table.
-type Candidate struct {
-	Shard                       int
-	Group, Chain, Variant, Role uint32
-}
-
-// Constraint admits candidates. Pick calls Admit at most once for each candidate,
-// in order, and only when all earlier constraints admitted it, so that Admit may
-// count what it admits.
-type Constraint interface {
-	Admit(c Candidate) bool
-}
-
-// Cap admits candidates while fewer than Max shards are in flight.
-type Cap struct{ InFlight, Max int }
-
-// Admit counts the candidate as in flight, if the cap allows it.
-func (c *Cap) Admit(Candidate) bool {
-	if c.InFlight >= c.Max {
-		return false
-	}
-	c.InFlight++
-	return true
-}
-
-// Pick returns the shards of [next, planned) that all constraints admit, at most
-// limit of them. It stops at the first candidate that a Cap refuses. attrs returns
-// a shard's attributes; nil if the constraints need none.
-func Pick(next, planned, limit int, attrs func(n int) Candidate, cs ...Constraint) []interval.Range {
-	var out interval.Set
-	for n := next; n < planned && limit > 0; n++ {
-		c := Candidate{Shard: n}
-		if attrs != nil {
-			c = attrs(n)
-		}
-		ok, full := admit(c, cs)
-		if full {
-			break
-		}
-		if ok {
-			out.Add(n)
-			limit--
-		}
-	}
-	return out.Ranges()
-}
-
-// admit reports whether all constraints admit c, and whether a Cap is full.
-func admit(c Candidate, cs []Constraint) (ok, full bool) {
-	for _, k := range cs {
-		if !k.Admit(c) {
-			_, isCap := k.(*Cap)
-			return false, isCap
-		}
-	}
-	return true, false
 }
 
 // Chunk is a range of shards that were sent with one generation. The generation

@@ -124,7 +124,7 @@ func (s *scan) Collect(out chan<- prometheus.Metric) {
 		gauge(runItems, float64(r.Counts.OK), id, answered)
 		gauge(runItems, float64(r.Counts.Failed), id, "failed")
 		gauge(runShards, float64(r.Shards), id, "planned")
-		gauge(runShards, float64(r.NextShard), id, "dispatched")
+		gauge(runShards, float64(r.Sent()), id, "dispatched")
 		gauge(runShards, float64(r.Done.Set.Len()), id, "done")
 		gauge(runTokens, float64(r.Counts.PromptTokens), id, "prompt")
 		gauge(runTokens, float64(r.Counts.CompletionTokens), id, "completion")

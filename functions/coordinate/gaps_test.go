@@ -1,0 +1,69 @@
+package coordinate_test
+
+import (
+	"testing"
+
+	"rollout/functions/coordinate"
+	"rollout/shared/config"
+	"rollout/shared/core/interval"
+	"rollout/shared/core/run"
+	"rollout/shared/core/schedule"
+	"rollout/shared/host/hosttest"
+	"rollout/shared/kind"
+	"rollout/shared/record"
+)
+
+// TestPrunedVariantIsPassedOver prunes the only variant of a run while one of its
+// shards is in flight. The record is written before the others count as done.
+func TestPrunedVariantIsPassedOver(t *testing.T) {
+	t.Parallel()
+	k, err := kind.Table{}.Of(config.KindBatch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.Name, k.Constraints = "one at a time", schedule.Constraints{MaxInFlightByVariant: 1}
+	d := newFixture(t, 300, 1, func(m *record.Manifest) { m.Kind = k.Name })
+	c := newCoordinator(d.Ports, coordinate.Options{Kinds: kind.Table{}.With(k)})
+	apply := func(e run.Event) {
+		t.Helper()
+		if _, err := c.Apply(t.Context(), id, []run.Event{e}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	apply(run.Event{Kind: run.Reevaluate})
+	if s := d.state(); s.Sent() != 1 || s.NextShard != 300 {
+		t.Fatalf("%d shards are sent, and all before %d were looked at; want 1, 300", s.Sent(), s.NextShard)
+	}
+	apply(run.Event{Kind: run.VariantPruned, Why: "it is worse"})
+	if s := d.state(); s.Done.Set.Len() != 0 || s.Sent() != 1 {
+		t.Errorf("%d shards are done, %d sent, while the first one is in flight", s.Done.Set.Len(), s.Sent())
+	}
+	var p record.PrunedVariant
+	b := hosttest.Object(t, d.Ports, record.PrunedKey(id, 0))
+	if err := record.Decode([]byte(b), &p, "record"); err != nil || p.Why != "it is worse" || p.Run != id {
+		t.Errorf("the record is %s (%v)", b, err)
+	}
+	apply(run.Event{Kind: run.VariantPruned, Why: "it is the worst"})
+	if again := hosttest.Object(t, d.Ports, record.PrunedKey(id, 0)); again != b {
+		t.Errorf("the record became %s", again)
+	}
+	apply(run.Event{Kind: run.ShardDone})
+	s := d.state()
+	got := s.Done.Set.Ranges()
+	if len(got) != 1 || got[0] != (interval.Range{Lo: 0, Hi: 300}) || s.Phase != run.Finalizing {
+		t.Errorf("the run is %s, and %v are done", s.Phase, got)
+	}
+	if s.Counts.ByClass["pruned"] != 299 {
+		t.Errorf("counts %+v, want 299 pruned items", s.Counts)
+	}
+}
+
+// TestRunOfUnknownKindIsNotStepped checks that a run is not coordinated under the
+// rules of another kind.
+func TestRunOfUnknownKindIsNotStepped(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t, 3, 1, func(m *record.Manifest) { m.Kind = "later" })
+	if _, err := d.coordinator().Apply(t.Context(), id, []run.Event{{Kind: run.Reevaluate}}); err == nil {
+		t.Error("a run of an unknown kind is stepped")
+	}
+}

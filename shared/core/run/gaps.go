@@ -1,0 +1,119 @@
+package run
+
+import (
+	"rollout/shared/core/interval"
+	"rollout/shared/core/schedule"
+	"rollout/shared/core/shard"
+	"rollout/shared/fault"
+)
+
+// maySkip reports whether dispatch must look at the attributes of shards, because a
+// constraint may hold some back.
+func (s State) maySkip(r Rules) bool {
+	return r.Constraints.NeedAttributes() || !s.Skipped.IsZero() || !s.Pruned.IsZero()
+}
+
+func (d *decider) maySkip() bool { return d.State.maySkip(d.rules) }
+
+// ScanRanges returns the shards whose attributes Step may look at, given the same
+// arguments. Observed.Rows must hold those of them that are in flight. Step does not
+// go further than the others that it holds. It is empty for a run whose dispatch does
+// not depend on attributes.
+func ScanRanges(s State, w Observed, r Rules, events []Event) []interval.Range {
+	if !s.maySkip(r) || s.Reason != "" {
+		return nil
+	}
+	var finished []int
+	for _, e := range events {
+		if _, sent := s.InFlight.Generation(e.Shard); sent && e.Kind == ShardDone {
+			finished = append(finished, e.Shard)
+		}
+	}
+	planned := max(s.Shards, w.Shards)
+	need := s.Gaps.Needs(s.InFlight, finished, s.NextShard, planned)
+	if !s.Pruned.IsZero() {
+		if n, ok := s.Skipped.Next(0); ok {
+			need = append(need, interval.Range{Lo: n, Hi: min(n+maxPassed, planned)})
+		}
+	}
+	return interval.Union(need)
+}
+
+// releaseChains lets the next shards of chains be sent whose shard in flight became
+// done in this step.
+func (d *decider) releaseChains() {
+	if len(d.finished) > 0 && d.Reason == "" && d.maySkip() {
+		d.Gaps.Release(d.finished, d.world.Rows, d.rules.Constraints)
+	}
+}
+
+// scan sends the shards that the run's constraints admit.
+func (d *decider) scan() {
+	p := schedule.Scan{Constraints: d.rules.Constraints, Pruned: d.Pruned, Rows: d.world.Rows, Planned: d.Shards,
+		Window: schedule.Window(d.world.Pool, 0, 0)}.Pick(&d.Gaps, d.InFlight, d.NextShard)
+	for _, r := range p.Shards.Ranges() {
+		d.send(r, 0)
+	}
+	d.NextShard = p.NextShard
+	d.unfinished = d.unfinished || p.More
+	if p.Full {
+		d.Warning = "shards that wait for others lie in too many places: no further ones are looked at before some are sent"
+	}
+}
+
+// maxPruned bounds the ranges of pruned variants, so that the state stays small.
+const maxPruned = 128
+
+// prune stops sending shards of a variant. Those in flight finish. A variant more
+// than the state can hold is not pruned: its shards are sent.
+func (d *decider) prune(e Event) {
+	next := d.Pruned.Clone()
+	if d.Reason != "" || !next.Add(int(e.Variant)) || len(next.Ranges()) > maxPruned {
+		return
+	}
+	d.Pruned = next
+	d.Gaps.Prune(e.Variant)
+	d.effect(Effect{Kind: RecordPruned, Range: &interval.Range{Lo: int(e.Variant), Hi: int(e.Variant) + 1},
+		Why: clip(e.Why)})
+}
+
+// maxPassed is how many shards of pruned variants a step passes over.
+const maxPassed = 4096
+
+// passPruned passes over the shards at the commit frontier that will not be sent,
+// because their variant is pruned: they become done without a result. A variant
+// counts once the step before has written its record, which finalize reads.
+func (d *decider) passPruned() {
+	if d.recorded.IsZero() || d.Reason != "" {
+		return
+	}
+	for passed := 0; ; passed++ {
+		n := d.State.Done.Frontier()
+		if n >= d.Shards || n < d.NextShard && !d.Skipped.Has(n) {
+			return
+		}
+		a, known := d.world.Rows.At(n)
+		if !known || passed == maxPassed {
+			d.unfinished = true
+			return
+		}
+		if !d.recorded.Has(int(a.Variant)) {
+			return
+		}
+		d.State.Done.Set.Add(n)
+		d.Skipped.Remove(n)
+		d.NextShard = max(d.NextShard, n+1)
+		d.countPruned(a)
+	}
+}
+
+// countPruned counts the items of a shard that is passed over. They are no failures
+// in a row: nobody asked them.
+func (d *decider) countPruned(a schedule.Attributes) {
+	n := int(a.Items)
+	e := Event{Role: int(a.Role), Counts: shard.Counts{Failed: n, ByClass: map[string]int{string(fault.Pruned): n}}}
+	d.countRole(e)
+	if e.Role == 0 {
+		d.Counts.Add(e.Counts)
+	}
+}
