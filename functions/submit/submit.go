@@ -33,6 +33,7 @@ import (
 	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
+	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/grade/rules"
 	"rollout/shared/host"
@@ -127,9 +128,23 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 	case m.Refused != "":
 		s.Observe(ctx, observe.RunRefused{Run: m.Run, Name: m.Name, Reason: m.Refused})
 	default:
-		s.Observe(ctx, observe.RunSubmitted{Run: m.Run, Name: m.Name, Model: m.ModelURI, Dialect: m.Dialect})
+		s.Observe(ctx, observe.RunSubmitted{Run: m.Run, Name: m.Name, Model: m.ModelURI, Dialect: m.Dialect,
+			Endpoint: endpointOf(m)})
 	}
 	return s.announce(ctx, m)
+}
+
+// endpointOf says where the run's rows go, for people.
+func endpointOf(m record.Manifest) string {
+	switch r := m.Config.Request; {
+	case m.Dialect == string(dialect.OpenAI):
+		return "as the rows say"
+	case r != nil && r.Endpoint != "":
+		return r.Endpoint
+	case m.Dialect == string(dialect.Plain):
+		return "prompts to completions, messages to chat"
+	}
+	return "chat"
 }
 
 // noteOpen enters the run into the index of open runs before the run exists, so
@@ -189,8 +204,32 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	if err := k.Complete(ctx, m, kind.Site{Deployment: s.opts.Deployment, Head: s.head}); err != nil {
 		return err
 	}
+	m.PromptMaxTokens = promptMaxTokens(*m, k)
 	m.Roles, err = k.ResolveRoles(m.Config, s.opts.Deployment)
 	return err
+}
+
+// defaultPromptMaxTokens is the longest answer to a raw prompt if nobody says one.
+// Servers differ: vLLM and OpenAI cut such answers at 16 tokens, SGLang at 128.
+const defaultPromptMaxTokens = 1024
+
+// promptMaxTokens returns what Manifest.PromptMaxTokens says of the run.
+func promptMaxTokens(m record.Manifest, k kind.Kind) int {
+	r := m.Config.Request
+	if k.Executor != config.ExecutorInfer || m.Dialect != string(dialect.Plain) || m.Config.Sampling.MaxTokens != nil {
+		return 0
+	}
+	if r != nil {
+		if r.Endpoint != "" && r.Endpoint != "completions" {
+			return 0
+		}
+		for _, name := range []string{"max_tokens", "max_completion_tokens", r.MaxTokensField} {
+			if _, set := r.Extra[name]; set {
+				return 0
+			}
+		}
+	}
+	return defaultPromptMaxTokens
 }
 
 // checkGraders refuses graders that workers could not make: those with a schema

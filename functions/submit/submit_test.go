@@ -428,3 +428,42 @@ func TestRolesGetThePoolsThatServeTheirModels(t *testing.T) {
 		}
 	}
 }
+
+// Servers cut a raw prompt's answer at 16 tokens or at another number of theirs: the
+// manifest has ours, unless the config says one.
+func TestRawPromptsGetAMaxTokensOfOurs(t *testing.T) {
+	t.Parallel()
+	chat := `{"custom_id":"a","url":"/v1/completions","body":{"prompt":"p"}}` + "\n"
+	for name, c := range map[string]struct {
+		line string
+		edit func(*config.Run)
+		want int
+	}{
+		"plain":            {prompt, func(*config.Run) {}, 1024},
+		"openai":           {chat, func(*config.Run) {}, 0},
+		"sampling":         {prompt, func(r *config.Run) { n := 5; r.Sampling.MaxTokens = &n }, 0},
+		"sent as chats":    {prompt, func(r *config.Run) { r.Request = &config.Request{Endpoint: "chat"} }, 0},
+		"completions":      {prompt, func(r *config.Run) { r.Request = &config.Request{Endpoint: "completions"} }, 1024},
+		"an extra member":  {prompt, func(r *config.Run) { r.Request = extra("max_tokens", "") }, 0},
+		"by another name":  {prompt, func(r *config.Run) { r.Request = extra("max_out", "max_out") }, 0},
+		"a member of none": {prompt, func(r *config.Run) { r.Request = extra("x", "max_out") }, 1024},
+	} {
+		d := newFixture(t)
+		e := d.put("prompts/x.jsonl", c.line)
+		cfg := d.deploy.Defaults
+		cfg.Model.URI = "m"
+		c.edit(&cfg)
+		m := record.Manifest{Run: identity.UploadRun("local", e.Key, e.Version),
+			Inputs: []record.Input{{Key: e.Key, Version: e.Version, Size: e.Size}}}
+		if err := submit.New(d.Ports, submit.Options{Deployment: d.deploy}).Create(t.Context(), m, cfg); err != nil {
+			t.Fatal(err)
+		}
+		if m := d.manifest(e); m.Refused != "" || m.PromptMaxTokens != c.want {
+			t.Errorf("%s: %d, want %d (%s)", name, m.PromptMaxTokens, c.want, m.Refused)
+		}
+	}
+}
+
+func extra(name, field string) *config.Request {
+	return &config.Request{Extra: map[string]any{name: int64(7)}, MaxTokensField: field}
+}

@@ -52,6 +52,9 @@ type Request struct {
 	// CountTokens asks for the best estimate of the answer's tokens if the server
 	// does not report them: by the server's tokenizer, if it has one.
 	CountTokens bool
+	// FitMaxTokens lowers a max_tokens that does not fit the model's context, as the
+	// user has not asked for it.
+	FitMaxTokens bool
 	// Path replaces that of the Endpoint, from the root of the server; "" does not.
 	// Its answer may be any JSON object.
 	Path string

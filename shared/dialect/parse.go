@@ -79,6 +79,9 @@ func (it *Item) setID(name string, raw []byte) error {
 	switch {
 	case string(raw) == `""`:
 		return lineError("give it text, or leave it out", "%s is an empty string", name)
+	case !ok && isNumber(raw) && it.dialect != Plain: // the error row shows it
+		it.rawID = raw
+		return wrongType(name, "a string", raw)
 	case !ok && it.dialect == Plain:
 		return wrongType(name, "a string or a number", raw)
 	case !ok:

@@ -62,6 +62,17 @@ func (s *Settings) Path(it *Item) string {
 // Omits reports whether a member is never sent.
 func (s *Settings) Omits(name string) bool { return s != nil && s.omit[name] }
 
+// Sets reports whether the settings add or leave out a member, by the name that the
+// server has for it.
+func (s *Settings) Sets(name string) bool {
+	if s == nil {
+		return false
+	}
+	return s.omit[name] || slices.ContainsFunc(s.extra, func(m member) bool {
+		return m.name == name || m.name == s.nameOf(name, Completion)
+	})
+}
+
 // Target returns the endpoint that the item's request goes to: that of the settings,
 // unless the line names its own. A request that the endpoint cannot take is Invalid.
 func (s *Settings) Target(it *Item) (Endpoint, error) {

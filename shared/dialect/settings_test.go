@@ -233,3 +233,15 @@ func TestAnswersWithoutChoicesAreRows(t *testing.T) {
 		t.Errorf("%s lacks %s", row, want)
 	}
 }
+
+func TestNumberAsCustomIDComesBackOnItsErrorRow(t *testing.T) {
+	t.Parallel()
+	it, err := dialect.Parse(dialect.OpenAI, []byte(`{"custom_id":12,"url":"/v1/completions","body":{"prompt":"p"}}`))
+	if fault.ClassOf(err) != fault.InvalidLine {
+		t.Fatal(err)
+	}
+	row := string(dialect.AppendError(nil, dialect.OpenAI, it.Failure("", dialect.Place{}, fault.InvalidLine, "x")))
+	if !strings.Contains(row, `"custom_id":12,`) {
+		t.Errorf("the row is %s", row)
+	}
+}

@@ -12,6 +12,7 @@ import (
 type RunSubmitted struct {
 	Run                  identity.RunID
 	Name, Model, Dialect string
+	Endpoint             string // where its rows go, for people; "" for a run without rows
 }
 
 // RunRefused reports that an upload is not a valid run.
@@ -75,8 +76,12 @@ func (RunEnded) Level() slog.Level { return slog.LevelInfo }
 
 // Attrs are run, name, model, dialect.
 func (e RunSubmitted) Attrs() []slog.Attr {
-	return []slog.Attr{runAttr(e.Run), slog.String("name", e.Name), slog.String("model", e.Model),
+	as := []slog.Attr{runAttr(e.Run), slog.String("name", e.Name), slog.String("model", e.Model),
 		slog.String("dialect", e.Dialect)}
+	if e.Endpoint != "" {
+		as = append(as, slog.String("endpoint", e.Endpoint))
+	}
+	return as
 }
 
 // Attrs are run, name, reason.

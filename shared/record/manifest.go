@@ -25,6 +25,9 @@ type Manifest struct {
 	Pool      string         `json:"pool"`
 	// Roles are the roles beyond the answer, by their numbers from 1 on.
 	Roles []Role `json:"roles,omitempty"`
+	// PromptMaxTokens is the max_tokens of raw prompts for which neither the row nor
+	// the config has one; 0 leaves it to the server.
+	PromptMaxTokens int `json:"prompt_max_tokens,omitempty"`
 	// Refused says why the run cannot start; it is then Failed from the beginning.
 	Refused string `json:"refused,omitempty"`
 }

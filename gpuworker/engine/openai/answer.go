@@ -132,12 +132,12 @@ func (c *Client) noChat(op, remedy string) error {
 		Err: errors.New("the server has no /chat/completions endpoint")}
 }
 
-// ask posts the body. If the client clamps and the server says that only max_tokens
+// ask posts the body. If the client or the request clamps and the server says that only max_tokens
 // is too large, it posts the body once more with the max_tokens that fit.
 func (c *Client) ask(ctx context.Context, k *call, t target, r engine.Request) (engine.Answer, error) {
 	a, err := c.post(ctx, k, t, r)
 	var over *overflow
-	if !c.clamp || !errors.As(err, &over) {
+	if !c.clamp && !r.FitMaxTokens || !errors.As(err, &over) {
 		return a, err
 	}
 	o := *over

@@ -110,6 +110,12 @@ func TestMaxTokensIsNotLoweredUnlessClamped(t *testing.T) {
 	if fault.ClassOf(err) != fault.TooLong || len(s.sent) != 1 {
 		t.Errorf("%+v, %v after %d requests", a, err, len(s.sent))
 	}
+	fits := enginetest.ChatRequest("x", `"max_tokens":5000`)
+	fits.FitMaxTokens = true // nobody asked for that many
+	own := &refuser{refusal: refusal}
+	if a, err = ask(t, serve(t, own.ServeHTTP), fits); err != nil || a.MaxTokens != 4000 {
+		t.Errorf("%+v, %v", a, err)
+	}
 	both := &refuser{refusal: refusal}
 	a, err = ask(t, dial(t, openai.Config{ClampMaxTokens: true}, both.ServeHTTP),
 		enginetest.ChatRequest("x", `"max_tokens":100`, `"max_completion_tokens":5000`))

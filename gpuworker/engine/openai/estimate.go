@@ -15,11 +15,14 @@ const bytesPerToken = 3
 // /tokenize, else by the length of the texts. They stay Unknown.
 func (c *Client) estimate(ctx context.Context, body []byte, a *engine.Answer) {
 	var prompt, completion overflow
-	model := []byte(`""`)
+	model, asked := []byte(`""`), 0
 	// The body has been sent as JSON; without a model the server takes its own.
 	_ = rawjson.Members(body, func(name, v []byte) error {
-		if string(name) == "model" {
+		switch string(name) {
+		case "model":
 			model = v
+		case "prompt", "messages", "input", "query", "documents", "tools":
+			asked += len(v)
 		}
 		return nil
 	})
@@ -34,6 +37,6 @@ func (c *Client) estimate(ctx context.Context, body []byte, a *engine.Answer) {
 			"url", c.base.String())
 	}
 	answered := int64(len(a.Text)+len(a.Reasoning)+len(a.ToolCalls)+bytesPerToken-1) / bytesPerToken
-	a.Usage.PromptTokens = max(a.Usage.PromptTokens, int64(len(body)/bytesPerToken))
+	a.Usage.PromptTokens = max(a.Usage.PromptTokens, int64(asked/bytesPerToken))
 	a.Usage.CompletionTokens = max(a.Usage.CompletionTokens, answered)
 }

@@ -40,9 +40,14 @@ func (t *execution) request(sc *scratch, a *answers, decode int, exclusive bool)
 	c := t.shard.Manifest.Config
 	r := engine.Request{Endpoint: engine.Endpoint(a.item.Endpoint), Exclusive: exclusive, Options: t.options,
 		CountTokens: c.Limits.Tokens > 0}
+	e, _ := t.settings.Target(a.item) // parse has checked it
+	if n := t.shard.Manifest.PromptMaxTokens; n > 0 && e == dialect.Completion && a.item.MaxTokens(c.Sampling) == 0 &&
+		!t.settings.Sets("max_tokens") {
+		c.Sampling.MaxTokens, r.FitMaxTokens = &n, true
+	}
 	sc.body = a.item.Body(sc.body[:0], t.model.URI, c.Sampling, a.id, decode)
 	r.Body = sc.body
-	switch e, _ := t.settings.Target(a.item); { // parse has checked it
+	switch {
 	case t.settings != nil:
 		r.Endpoint, r.Path = engine.Endpoint(e), t.settings.Path(a.item)
 		sc.applied = t.settings.Apply(sc.applied[:0], a.item, e, sc.body)

@@ -47,6 +47,9 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 			if !got.Usage.Unknown { // else the request counts as estimated
 				permit.Settle(got.Usage.PromptTokens, got.Usage.CompletionTokens)
 			}
+			if req.FitMaxTokens { // nobody asked for the higher one
+				got.MaxTokens = 0
+			}
 			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning,
 				ToolCalls: got.ToolCalls, Logprobs: got.Logprobs, Usage: dialect.Usage(got.Usage), Rest: dialect.Rest(got.Rest),
 				ClampedMaxTokens: got.MaxTokens}, nil

@@ -31,7 +31,7 @@ func Check(ctx context.Context, c config.Infer, files []string) (Report, error) 
 	var r Report
 	name := dialect.Name(c.Input.Dialect)
 	for _, f := range files {
-		if err := r.file(ctx, f, &name); err != nil {
+		if err := r.file(ctx, c, f, &name); err != nil {
 			return r, fault.Wrap(err, "%s", f)
 		}
 	}
@@ -41,7 +41,7 @@ func Check(ctx context.Context, c config.Infer, files []string) (Report, error) 
 	return r, nil
 }
 
-func (r *Report) file(ctx context.Context, path string, name *dialect.Name) error {
+func (r *Report) file(ctx context.Context, c config.Infer, path string, name *dialect.Name) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return fault.WithKind(fault.Invalid, err, "open")
@@ -77,7 +77,7 @@ func (r *Report) file(ctx context.Context, path string, name *dialect.Name) erro
 			*name = dialect.Detect(l.Bytes)
 		}
 		r.Items++
-		if err := checkLine(*name, l); err != nil {
+		if err := checkLine(c, *name, l); err != nil {
 			if r.Bad++; r.Bad <= maxWarnings {
 				r.Warnings = append(r.Warnings, fmt.Sprintf("%s:%d: %v", path, l.Number, err))
 			}
@@ -85,12 +85,19 @@ func (r *Report) file(ctx context.Context, path string, name *dialect.Name) erro
 	}
 }
 
-func checkLine(name dialect.Name, l jsonl.Line) error {
+func checkLine(c config.Infer, name dialect.Name, l jsonl.Line) error {
 	if l.TooLong {
 		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("the line has %d bytes, more than 16 MiB", l.Length),
 			Remedy: "shorten or split it"}
 	}
-	_, err := dialect.Parse(name, l.Bytes)
+	it, err := dialect.Parse(name, l.Bytes)
+	if err != nil {
+		return err
+	}
+	if err := it.CheckModel(c.Model.URI, c.Request); err != nil {
+		return err
+	}
+	_, err = dialect.NewSettings(c.Request, c.Engine.Request).Target(it)
 	return err
 }
 
