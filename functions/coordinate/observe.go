@@ -83,6 +83,7 @@ func (c *Coordinator) observeWorkers(ctx context.Context, l *loaded, w *run.Obse
 		}
 		if slices.Contains(needed, b.Pool) {
 			w.Pool += 1 + 2*b.MaxInFlight/perShard
+			w.Workers++
 		}
 		for _, h := range b.Holds {
 			if h.Run == l.state.Run && b.Control[h.Run] < w.Sequence {

@@ -43,6 +43,7 @@ func (d *decider) sendNext() {
 	if limit := d.rules.Constraints.MaxInFlight; limit > 0 {
 		window = min(window, limit)
 	}
+	window = min(window, d.affordable())
 	r := interval.Range{Lo: d.NextShard, Hi: min(d.Shards, d.NextShard+window-d.InFlight.Len())}
 	if r.Len() > 0 {
 		d.send(r, 0)

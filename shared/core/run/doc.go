@@ -65,6 +65,12 @@
 // RecordPruned. From the next step on, when the record exists, the variant's shards
 // that were not sent become done as the commit frontier comes to them.
 //
+// # Budget
+//
+// A run with a token budget sends one shard for each worker at first, then no more
+// than were done, and at most as many as the rest of the budget pays for at the mean
+// cost of a shard. Its end is decided by what is done.
+//
 // # Pause and end
 //
 // A pause stops dispatch at once. Holders learn of it from control/<run> within

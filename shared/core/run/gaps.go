@@ -50,7 +50,7 @@ func (d *decider) releaseChains() {
 // scan sends the shards that the run's constraints admit.
 func (d *decider) scan() {
 	p := schedule.Scan{Constraints: d.rules.Constraints, Pruned: d.Pruned, Rows: d.world.Rows, Planned: d.Shards,
-		Window: schedule.Window(d.world.Pool, 0, 0)}.Pick(&d.Gaps, d.InFlight, d.NextShard)
+		Window: min(schedule.Window(d.world.Pool, 0, 0), d.affordable())}.Pick(&d.Gaps, d.InFlight, d.NextShard)
 	for _, r := range p.Shards.Ranges() {
 		d.send(r, 0)
 	}

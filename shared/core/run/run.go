@@ -246,6 +246,7 @@ type Observed struct {
 
 	// Of the heartbeats.
 	Pool           int // how many shards the workers of the pools with open shards can hold at once
+	Workers        int // living workers of those pools
 	Unacknowledged int // living workers that hold shards of the run and have not applied Sequence
 
 	// Of the shard tables: the attributes of the shards that ScanRanges names.

@@ -273,6 +273,8 @@ func (s *fixture) command(words []string) error {
 		s.answerAllBut(slow, steps)
 	case "pool":
 		return atoi(args[0], &s.world.Pool)
+	case "workers":
+		return atoi(args[0], &s.world.Workers)
 	case "control":
 		switch args[0] {
 		case "pause":

@@ -247,7 +247,7 @@ func (d *decider) checkLimits() {
 	if d.Reason != "" || d.allDone() {
 		return
 	}
-	if used := d.Counts.PromptTokens + d.Counts.CompletionTokens; d.rules.Tokens > 0 && used >= d.rules.Tokens {
+	if d.rules.Tokens > 0 && d.usedTokens() >= d.rules.Tokens {
 		d.end(ReasonBudget, "the token budget is used up")
 	}
 	if !d.rules.Deadline.IsZero() && !d.now.Before(d.rules.Deadline) {

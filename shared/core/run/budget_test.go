@@ -1,0 +1,100 @@
+package run
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"rollout/shared/core/schedule"
+	"rollout/shared/core/shard"
+)
+
+// TestBudgetPaysForWhatIsSent answers shards in any order until the budget is used
+// up. What was sent by then costs no more than the budget and one shard for each
+// worker, if all shards cost the same; otherwise no more shards are in flight than the
+// rest of the budget pays for at the mean cost.
+func TestBudgetPaysForWhatIsSent(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		shards, workers := rapid.IntRange(1, 400).Draw(t, "shards"), rapid.IntRange(0, 20).Draw(t, "workers")
+		budget := int64(rapid.IntRange(1, 20_000).Draw(t, "budget"))
+		costs := rapid.SliceOfN(rapid.SampledFrom([]int64{1, 10, 100, 1000}), 1, 4).Draw(t, "costs")
+		cost := func(n int) int64 { return costs[n*7919%len(costs)] }
+		rules := Rules{Tokens: budget, Constraints: drawConstraints(t)}
+		world := Observed{Shards: shards, Items: uint64(shards), Complete: true, Workers: workers, Pool: 64 * workers}
+		attributes := drawAttributes(t)
+		s, now := New(testRun), epoch
+		var events []Event
+		for s.Reason == "" {
+			before := s
+			s, _ = Step(s, withRows(s, world, rules, events, attributes), rules, events, now)
+			now = now.Add(time.Second)
+			flying := s.InFlight.Len()
+			used, done := s.Counts.PromptTokens, int64(s.Done.Set.Len())
+			if left := budget - used; s.NextShard > before.NextShard && used > 0 && flying > 1 &&
+				int64(flying-1)*used >= left*done {
+				t.Fatalf("%d shards are in flight; %d tokens are left, and %d shards cost %d", flying, left, done, used)
+			}
+			if flying > max(1, workers, int(done)) {
+				t.Fatalf("%d shards are in flight, with %d workers and %d shards done", flying, workers, done)
+			}
+			events = drawAnswers(t, s, cost)
+		}
+		var sent int64
+		for n := range shards {
+			if s.WasSent(n) {
+				sent += cost(n)
+			}
+		}
+		if len(costs) == 1 && sent > budget+int64(max(1, workers))*costs[0] {
+			t.Fatalf("shards of %d tokens are sent, the budget is %d", sent, budget)
+		}
+		if s.Reason != ReasonBudget && s.Done.Frontier() < shards {
+			t.Fatalf("the run ends as %s", s.Reason)
+		}
+	})
+}
+
+// drawAnswers returns events by which at least one shard in flight is done.
+func drawAnswers(t *rapid.T, s State, cost func(n int) int64) (events []Event) {
+	var flying []int
+	for _, c := range s.InFlight.Chunks {
+		for n := c.Lo; n < c.Hi; n++ {
+			flying = append(flying, n)
+		}
+	}
+	if len(flying) == 0 {
+		return nil
+	}
+	first := rapid.IntRange(0, len(flying)-1).Draw(t, "first")
+	for i := range rapid.IntRange(1, len(flying)).Draw(t, "answers") {
+		n := flying[(first+i)%len(flying)]
+		events = append(events, Event{Kind: ShardDone, Shard: n, Counts: shard.Counts{OK: 1, PromptTokens: cost(n)}})
+	}
+	return events
+}
+
+// TestShardsOfOneItemKeepToTheBudget is the case that a window alone gets wrong: 256
+// shards fit into it, and 50 into the budget.
+func TestShardsOfOneItemKeepToTheBudget(t *testing.T) {
+	t.Parallel()
+	s, rules := New(testRun), Rules{Tokens: 5000}
+	world := Observed{Shards: 256, Items: 256, Complete: true, Workers: 4, Pool: 1024}
+	var events []Event
+	for s.Reason == "" {
+		s, _ = Step(s, world, rules, events, epoch)
+		events = nil
+		for _, c := range s.InFlight.Chunks {
+			events = append(events, Event{Kind: ShardDone, Shard: c.Lo,
+				Counts: shard.Counts{OK: 1, PromptTokens: 40, CompletionTokens: 60}})
+		}
+	}
+	if s.Reason != ReasonBudget || s.Sent() > 51 {
+		t.Errorf("the run ends as %s after %d shards are sent; the budget pays for 50", s.Reason, s.Sent())
+	}
+	s, _ = Step(New(testRun), world, Rules{}, nil, epoch)
+	if want := schedule.Window(world.Pool, 0, 0); s.Sent() != min(want, 256) {
+		t.Errorf("without a budget %d shards are sent, want %d", s.Sent(), min(want, 256))
+	}
+}
