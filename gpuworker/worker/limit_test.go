@@ -339,6 +339,33 @@ func TestLimitedWorkerGoesOnWhileTheLimitCannotBeRenewed(t *testing.T) {
 	})
 }
 
+// A worker that lost its lease does not even look: it stops.
+func TestFencedWorkerLeavesTheLimitAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t, 100, 2)
+		d.sendWork(shards(100)...)
+		between := func(c *worker.Config) { c.Timings.SelfFence = 4100 * time.Millisecond } // of two heartbeats
+		w := d.start("w1", new(meter).of("w1"), limitedTo(60), between)
+		advance(5 * time.Second)
+		d.stores.failWith(func(c call) error {
+			if c.what == "write" {
+				return fault.New(fault.Unavailable, "away")
+			}
+			return nil
+		})
+		advance(3 * time.Second)
+		before := d.limitCalls("read")
+		advance(10 * time.Second)
+		if !w.ended() || !fault.Is(w.err, fault.Fenced) {
+			t.Fatalf("ended %v, %v", w.ended(), w.err)
+		}
+		if n := d.limitCalls("read") - before; n > 8 {
+			t.Errorf("it read the limit's document %d times", n)
+		}
+	})
+}
+
 // A suspect is asked alone, with all slots, while other requests wait for the limit.
 func TestSuspectsAreAskedUnderALimit(t *testing.T) {
 	t.Parallel()
