@@ -12,10 +12,12 @@
 // A worker keeps to its share over any minute by its own Budget, which also spreads
 // requests evenly. The shares, and the permits that were used within the last minute
 // before they were given up, never exceed the limit. So all workers together keep
-// to it over any minute, without a message for each request. A worker that crashed
-// gives nothing up. When its share expires it counts as used evenly until then, and
-// comes back in the minute after. If the worker began more at the end, a minute may
-// exceed the limit, by less than that share.
+// to it over any minute, without a message for each request.
+//
+// A worker that crashed, or could not renew its share in time, gives nothing up. Its
+// share is free when it expires; since both it and the next holder use it at an even
+// pace, that changes little. Only if the share had become smaller just before, a minute
+// may exceed the limit, by less than that share.
 //
 // A share is a slice of time as well: it expires unless it is renewed. Slices are the
 // longer, the more workers hold one: they renew about half a time a second in all,

@@ -181,9 +181,10 @@ func (r Rules) free(d Doc) Amount {
 }
 
 // expire removes the slices and cooling amounts whose time is over. The worker of an
-// expired slice probably crashed: it counts as having used its share evenly to the
-// end. A time that no rule can have set comes from a clock that was wrong, and is
-// brought forward.
+// expired slice probably crashed, and nobody knows what it used. But it used its share
+// at an even pace, as whoever gets it will: both together exceed the share by no more
+// than what the first may have begun ahead of that pace, which cools down. A time that no
+// rule can have set comes from a clock that was wrong, and is brought forward.
 func (r Rules) expire(d Doc, now time.Time) Doc {
 	var grants []Grant
 	expired := Doc{Cooling: d.Cooling}
@@ -193,7 +194,7 @@ func (r Rules) expire(d Doc, now time.Time) Doc {
 		if now.Sub(g.Until) <= r.Skew {
 			grants = append(grants, g)
 		} else {
-			expired = r.cool(expired, g.Worker, evenUsage(g.Share), Amount{}, g.Until)
+			expired = r.cool(expired, g.Worker, Usage{g.burst()}, Amount{}, g.Until)
 		}
 	}
 	var cooling []Cooling
@@ -228,17 +229,10 @@ func (r Rules) cool(d Doc, worker string, used Usage, kept Amount, now time.Time
 	return d
 }
 
-// evenUsage returns what a worker used that used all of its share at an even pace.
-func evenUsage(share Amount) (u Usage) {
-	s := share.vector()
-	for k := range int64(usageParts) { // the newest part has the remainder
-		var v [resources]int64
-		for i := range resources {
-			v[i] = s[i]*(usageParts-k)/usageParts - s[i]*(usageParts-k-1)/usageParts
-		}
-		u[k] = amount(v)
-	}
-	return u
+// burst returns what the worker may have begun ahead of an even pace.
+func (g Grant) burst() Amount {
+	ahead := func(share int64) int64 { return share * int64(tolerance) / int64(Minute) }
+	return Amount{ahead(g.Share.Requests), ahead(g.Share.Tokens)}.Plus(g.Least).Min(g.Share)
 }
 
 // without returns the document without the worker.

@@ -43,7 +43,7 @@ type begun struct {
 	cost   ratelimit.Amount
 }
 
-// crash is the share that a worker had when it was killed.
+// crash is the share that a worker had when it was killed, or could not renew it in time.
 type crash struct {
 	at    time.Time
 	share ratelimit.Amount
@@ -58,6 +58,7 @@ type simulated struct {
 	rate    float64            // requests that arrive a second; negative: one always waits
 	cost    func() int64       // tokens of the next request
 	write   *write
+	held    ratelimit.Amount // the share of its last slice
 }
 
 // write is a write of the document under way.
@@ -129,6 +130,8 @@ func (p *pool) stepWorker(w *simulated) {
 			p.doc, p.revision = w.write.doc, p.revision+1
 			p.writes = append(p.writes, p.now)
 			w.lease.Saved(w.write.doc, w.write.asked)
+			g, _ := p.doc.Grant(w.name)
+			w.held = g.Share
 			p.checkDoc()
 			p.countLost()
 		}
@@ -146,12 +149,15 @@ func (p *pool) stepWorker(w *simulated) {
 	}
 }
 
-// countLost counts the workers with a slice that the document does not have.
+// countLost finds the workers with a slice that the document does not have: it expired
+// because others wrote first. The limit then holds as after a crash.
 func (p *pool) countLost() {
 	for _, w := range p.workers {
 		_, ok := p.doc.Grant(w.name)
 		if _, held := w.lease.NextLook(ratelimit.Demand{}); held && !ok {
 			p.lost = append(p.lost, p.now)
+			p.crashed = append(p.crashed, crash{p.now, w.held})
+			w.held = ratelimit.Amount{}
 		}
 	}
 }
@@ -186,7 +192,7 @@ func (p *pool) checkLimit() {
 		}
 		allowed := p.rules.Limit
 		for _, c := range p.crashed {
-			if since := b.at.Sub(c.at); since > 0 && since < 2*time.Minute+ratelimit.Length(len(p.workers)) {
+			if since := b.at.Sub(c.at); since >= 0 && since < 2*time.Minute+ratelimit.Length(len(p.workers)) {
 				allowed = allowed.Plus(c.share)
 			}
 		}
