@@ -59,6 +59,7 @@ func decode[P Payload](data []byte) (Payload, error) {
 var payloadDecoders = []payloadDecoder{
 	decoderOf[ObjectCreated](),
 	decoderOf[RunSubmitted](),
+	decoderOf[RetryRequested](),
 	decoderOf[PlanRange](),
 	decoderOf[PlanAdvanced](),
 	decoderOf[Work](),

@@ -33,6 +33,8 @@ var golden = map[string]events.Payload{
 	"object_created": events.ObjectCreated{Bucket: "local", Key: "prompts/夜 & day.jsonl",
 		Version: "12-5-1700000000000000000", Size: 5},
 	"run_submitted": events.RunSubmitted{Run: run},
+	"retry_requested": events.RetryRequested{Run: run, Parent: run,
+		Only: []string{"failed"}, Items: []int{3, 2}},
 	"plan_range":    events.PlanRange{Run: run, Range: 3, Input: 1, Offset: 64 << 20, Limit: 128 << 20},
 	"plan_advanced": events.PlanAdvanced{Run: run},
 	"work":          events.Work{Run: run, Shard: 7, Generation: 2, Range: 3, Row: 4, Pool: "small", Term: 5, Sequence: 6},

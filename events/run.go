@@ -6,6 +6,7 @@ import "cmp"
 const (
 	TypeObjectCreated   Type = "rollout.object.created.v1"
 	TypeRunSubmitted    Type = "rollout.run.submitted.v1"
+	TypeRetryRequested  Type = "rollout.run.retry.v1"
 	TypePlanRange       Type = "rollout.range.plan.v1"
 	TypePlanAdvanced    Type = "rollout.plan.advanced.v1"
 	TypeWakeup          Type = "rollout.run.ring.v1"
@@ -32,6 +33,20 @@ type ObjectCreated struct {
 type RunSubmitted struct {
 	// Run is the run's id.
 	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+}
+
+// RetryRequested asks submit for a child of an ended run, which asks some of its items
+// again.
+type RetryRequested struct {
+	// Run is the child's id.
+	Run string `json:"run" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+	// Parent is the ended run's id.
+	Parent string `json:"parent" jsonschema:"pattern=^[0-7][0-9A-HJKMNP-TV-Z]{25}$"`
+	// Only selects items by their rows: failed, unanswered, all, or classes.
+	Only []string `json:"only,omitempty"`
+	// Items selects items by their indexes: a gap from 0, a length, a gap, a length
+	// and so on.
+	Items []int `json:"items,omitempty"`
 }
 
 // PlanRange asks plan to cut one range of an input object into shards.
@@ -104,6 +119,9 @@ func (ObjectCreated) EventType() Type { return TypeObjectCreated }
 // EventType returns the payload's type.
 func (RunSubmitted) EventType() Type { return TypeRunSubmitted }
 
+// EventType implements Payload.
+func (RetryRequested) EventType() Type { return TypeRetryRequested }
+
 // EventType returns the payload's type.
 func (PlanRange) EventType() Type { return TypePlanRange }
 
@@ -130,6 +148,8 @@ func (p ObjectCreated) check() error {
 }
 
 func (p RunSubmitted) check() error { return runID(p.Run) }
+
+func (p RetryRequested) check() error { return cmp.Or(runID(p.Run), runID(p.Parent)) }
 
 func (p PlanRange) check() error {
 	return cmp.Or(runID(p.Run), count("range", p.Range), count("input", p.Input),

@@ -15,6 +15,7 @@ import (
 	"rollout/shared/fault"
 	"rollout/shared/listen"
 	"rollout/shared/observe/probes"
+	"rollout/shared/record"
 	"rollout/shared/secret"
 )
 
@@ -29,6 +30,7 @@ import (
 //	GET  /v1/runs/{id}/explain?item=  Explanation, of the run and, if given, an item
 //	POST /v1/runs/{id}/pause          {"reason":"…"}, optional → 202, Status
 //	POST /v1/runs/{id}/resume, stop   likewise
+//	POST /v1/runs/{id}/retry          {"only":["failed"]}, optional → 202, Retry
 //	GET  /v1/workers                  {"workers":[WorkerStatus…]}
 //	GET  /v1/overview                 Overview: runs, workers, queues, uploads
 //
@@ -54,6 +56,7 @@ func (s *Service) endpoints(v probes.Probes) http.Handler {
 	mux.Handle("/v1/runs/{id}/pause", methods{http.MethodPost: s.steer(s.Pause)})
 	mux.Handle("/v1/runs/{id}/resume", methods{http.MethodPost: s.steer(s.Resume)})
 	mux.Handle("/v1/runs/{id}/stop", methods{http.MethodPost: s.steer(s.Stop)})
+	mux.Handle("/v1/runs/{id}/retry", methods{http.MethodPost: s.postRetry})
 	mux.Handle("/v1/workers", methods{http.MethodGet: s.getWorkers})
 	mux.Handle("/v1/overview", methods{http.MethodGet: s.getOverview})
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -129,6 +132,20 @@ func (s *Service) postRun(r *http.Request) (int, any, error) {
 	}
 	a, err := s.Submit(r.Context(), body.Key)
 	return http.StatusAccepted, a, err
+}
+
+func (s *Service) postRetry(r *http.Request) (int, any, error) {
+	var body struct {
+		Only []string `json:"only"`
+	}
+	if err := read(r, &body); err != nil {
+		return 0, nil, err
+	}
+	if len(body.Only) == 0 {
+		body.Only = []string{record.SelectFailed}
+	}
+	c, err := s.Retry(r.Context(), identity.RunID(r.PathValue("id")), record.Selection{Only: body.Only})
+	return http.StatusAccepted, c, err
 }
 
 // steer returns the endpoint of Pause, Resume or Stop.

@@ -195,7 +195,7 @@ func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *lo
 	ctx, span := c.StartSpan(ctx, began, "coordinate step", next.Run,
 		slog.String(observe.KeyPhase, string(next.Phase)), slog.Int("events", len(evs)))
 	defer func() { span.End(err) }()
-	lost := lostShards(l.state, next, evs)
+	lost, more := lostShards(l.state, next, evs), goOn(l, next)
 	if err := c.save(ctx, l, next); err != nil {
 		c.forget(next.Run)
 		if fault.Is(err, fault.Conflict) {
@@ -210,6 +210,7 @@ func (c *Coordinator) saveAndPerform(ctx context.Context, began time.Time, l *lo
 	if err != nil {
 		return nil, true, fault.Wrap(err, "perform effects of run %s", next.Run)
 	}
+	follow = append(follow, more...)
 	c.markPerformed(l)
 	if len(follow) == 0 { // otherwise the save of the next step replaces them
 		c.clearEffects(ctx, l)

@@ -30,6 +30,9 @@ func (c *Coordinator) observe(ctx context.Context, l *loaded, r run.Rules, evs [
 	} else if err := c.observePlan(ctx, l, &w); err != nil {
 		return w, err
 	}
+	if err := c.observeKept(ctx, l, &w); err != nil {
+		return w, err
+	}
 	var ctl record.Control
 	if _, _, err := host.Load(ctx, c.Docs, record.ControlKey(id), &ctl); err != nil {
 		return w, err
@@ -59,6 +62,9 @@ func (c *Coordinator) observePlan(ctx context.Context, l *loaded, w *run.Observe
 	w.Shards, w.Items, w.Complete = p.Shards, p.Items, p.Complete() && p.Problem == ""
 	w.Growing, w.Sources = p.Growing && p.AllMerged(), p.Sources()
 	w.PlanProblem, w.PlanProblemControl, w.Roles = p.Problem, p.Control, p.Roles
+	if p.Inherited != nil {
+		w.KeptCounts = p.Inherited.Kept
+	}
 	switch p.ProblemKind {
 	case record.InputChanged:
 		w.PlanProblemEnd = run.ReasonInputChanged

@@ -29,6 +29,10 @@ func (c *Coordinator) perform(ctx context.Context, l *loaded) (follow []run.Even
 				continue
 			}
 			err, sent = c.send(ctx, l, *e.Range, e.Generation), true
+			if p := l.manifest.Parent; p != nil && fault.Is(err, fault.NotFound) {
+				follow = append(follow, run.Event{Kind: run.InputMissing, Why: noPlan(p.Run), MessageIndex: fromSelf})
+				err = nil
+			}
 		case run.Seal:
 			var sealed []run.Event
 			sealed, err = c.seal(ctx, l, *e.Range, run.Reason(e.Why).Class())
@@ -79,6 +83,12 @@ func (c *Coordinator) recordPruned(ctx context.Context, id identity.RunID, varia
 func noPool(pool string) string {
 	return fmt.Sprintf("the config has no pool %s any more: deploy it with that pool and resume the run, "+
 		"or stop the run, which keeps its answers", pool)
+}
+
+// noPlan is the reason for which a child pauses whose parent's plan is gone.
+func noPlan(parent identity.RunID) string {
+	return fmt.Sprintf("the work files of run %s are gone, which this run continues: stop this run, which keeps its "+
+		"answers, and submit the input again", parent)
 }
 
 // sendBatch is how many work messages are sent to the queue at once.

@@ -204,6 +204,9 @@ func (x *Explainer) itemReport(ctx context.Context, p status.Progress, f foundLi
 		return x.unplanned(ctx, p, t)
 	}
 	t.Position = int(f.place.Item - loc.FirstItem())
+	if kept, err := x.kept(ctx, p, &t, loc.Shard()); err != nil || kept {
+		return t, err
+	}
 	d := shard.New(p.Manifest.Run, loc.Shard())
 	if _, _, err := host.Load(ctx, x.ports.Docs, identity.ShardKey(d.Run, d.Shard), &d); err != nil {
 		return t, err

@@ -76,7 +76,8 @@ func (f *Finalizer) segment(ctx context.Context, m record.Manifest, s run.State,
 	nonce := f.segments.Nonce()
 	completions := record.OutputSegmentRowsKey(m.Run, r.from, nonce, record.CompletionsFile)
 	errs := record.OutputSegmentRowsKey(m.Run, r.from, nonce, record.ErrorsFile)
-	w := f.writer(ctx, m, s, completions, errs)
+	entries := record.OutputSegmentEntriesKey(m.Run, r.from, nonce)
+	w := f.writer(ctx, m, s, fileKeys{completions, errs, entries})
 	w.late = late
 	end, err := w.writeShards(ctx, r.from, r.to)
 	if err := w.finish(err); err != nil {
@@ -85,6 +86,7 @@ func (f *Finalizer) segment(ctx context.Context, m record.Manifest, s run.State,
 	seg = w.totals.segment(r.from, end)
 	seg.Completions = record.Rows{Key: completions, Length: w.out.pipe.length}
 	seg.Errors = record.Rows{Key: errs, Length: w.errs.pipe.length}
+	seg.Entries = record.Rows{Key: entries, Length: w.entries.pipe.length}
 	key, body := record.OutputSegmentKey(m.Run, r.from), bytes.NewReader(record.Encode(seg))
 	_, err = f.Blobs.Put(ctx, key, body, blob.PutOptions{CreateOnly: true})
 	if fault.Is(err, fault.Conflict) { // another call wrote it first

@@ -86,13 +86,15 @@ func (f *Finalizer) bySegments(ctx context.Context, m record.Manifest, s run.Sta
 		return s, totals{}, false, err
 	}
 	var t totals
-	var out, errs []record.Rows
+	var out, errs, entries []record.Rows
 	for _, seg := range have {
 		t.join(seg)
 		out, errs = append(out, seg.Completions), append(errs, seg.Errors)
+		entries = append(entries, seg.Entries)
 	}
-	for name, rows := range map[string][]record.Rows{record.CompletionsFile: out, record.ErrorsFile: errs} {
-		if err := f.join(ctx, record.OutputKey(m.Run, name), rows); err != nil {
+	for key, rows := range map[string][]record.Rows{record.OutputKey(m.Run, record.CompletionsFile): out,
+		record.OutputKey(m.Run, record.ErrorsFile): errs, record.FileEntriesKey(m.Run): entries} {
+		if err := f.join(ctx, key, rows); err != nil {
 			return s, t, false, err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 // sink is an object that is uploaded while it is written.
 type sink struct {
 	*bufio.Writer // batches rows, which are small for a pipe
+	written       uint64
 	pipe          *pipe
 	done          chan error
 }
@@ -26,6 +27,13 @@ type pipe struct {
 func (p *pipe) Write(b []byte) (int, error) {
 	n, err := p.PipeWriter.Write(b)
 	p.length += int64(n)
+	return n, err
+}
+
+// Write adds to the object.
+func (s *sink) Write(b []byte) (int, error) {
+	n, err := s.Writer.Write(b)
+	s.written += uint64(n)
 	return n, err
 }
 

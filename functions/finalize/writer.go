@@ -34,6 +34,8 @@ type writer struct {
 	next      func(context.Context) (run.State, error) // waits for a newer state
 	late      func() bool                              // optional: reports that no time is left for another shard
 	out, errs *sink
+	entries   *sink     // of the shards: see record.FileEntriesKey
+	kept      position  // rows that the totals do not count: of a child's kept shards
 	outputs   io.Writer // out; in a run with graders it also sums up the scores
 	model     dialect.Model
 	totals    totals
@@ -43,10 +45,13 @@ type writer struct {
 	pruned    map[uint32]cause // of the pruned variants that were met
 }
 
-// writer returns a writer that has begun both files under these keys.
-func (f *Finalizer) writer(ctx context.Context, m record.Manifest, s run.State, completions, errs string) *writer {
-	w := &writer{Finalizer: f, manifest: m, state: s, out: f.open(ctx, completions), errs: f.open(ctx, errs),
-		model: model(m), buf: make([]byte, copyBuffer)}
+// fileKeys are the keys of the files that a writer writes.
+type fileKeys struct{ completions, errs, entries string }
+
+// writer returns a writer that has begun the files under these keys.
+func (f *Finalizer) writer(ctx context.Context, m record.Manifest, s run.State, k fileKeys) *writer {
+	w := &writer{Finalizer: f, manifest: m, state: s, out: f.open(ctx, k.completions), errs: f.open(ctx, k.errs),
+		entries: f.open(ctx, k.entries), model: model(m), buf: make([]byte, copyBuffer)}
 	w.outputs = w.out
 	if len(m.Config.Grades) > 0 {
 		w.totals.scores = &grade.Totals{}
@@ -55,17 +60,17 @@ func (f *Finalizer) writer(ctx context.Context, m record.Manifest, s run.State, 
 	return w
 }
 
-// finish completes both files, or drops them if err is not nil.
+// finish completes the files, or drops them if err is not nil.
 func (w *writer) finish(err error) error {
-	return errors.Join(err, w.out.finish(err), w.errs.finish(err))
+	return errors.Join(err, w.out.finish(err), w.errs.finish(err), w.entries.finish(err))
 }
 
 // stream writes the rows of every shard into both files, in order. known are the
 // documents of all shards, or nil. next may be nil for a run that is Finalizing.
 func (f *Finalizer) stream(ctx context.Context, m record.Manifest, s run.State, known []shard.Doc,
 	next func(context.Context) (run.State, error)) (run.State, totals, bool, error) {
-	completions, errs := record.OutputKey(m.Run, record.CompletionsFile), record.OutputKey(m.Run, record.ErrorsFile)
-	w := f.writer(ctx, m, s, completions, errs)
+	w := f.writer(ctx, m, s, fileKeys{record.OutputKey(m.Run, record.CompletionsFile),
+		record.OutputKey(m.Run, record.ErrorsFile), record.FileEntriesKey(m.Run)})
 	w.known, w.next = known, next
 	err := w.finish(w.shards(ctx))
 	return w.state, w.totals, true, err
@@ -167,8 +172,26 @@ func (f *Finalizer) docs(ctx context.Context, id identity.RunID, lo, hi int) ([]
 	return out, nil
 }
 
-// shard writes the rows of one shard.
+// shard writes the rows of one shard, and its entry.
 func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
+	before := w.position()
+	if err := w.shardRows(ctx, n, d); err != nil {
+		return err
+	}
+	return w.addEntry(before)
+}
+
+// shardRows writes the rows of one shard.
+func (w *writer) shardRows(ctx context.Context, n int, d shard.Doc) error {
+	if w.manifest.Parent != nil {
+		in, err := w.index.Inherited(ctx, w.manifest.Run, n)
+		if err != nil {
+			return err
+		}
+		if !in.Touched {
+			return w.inheritedRows(ctx, n, in)
+		}
+	}
 	role, err := w.index.RoleOf(ctx, w.manifest, n)
 	if err != nil {
 		return err
@@ -182,7 +205,13 @@ func (w *writer) shard(ctx context.Context, n int, d shard.Doc) error {
 		if err != nil {
 			return err
 		}
-		return w.unanswered(ctx, n, nil, shard.New(w.manifest.Run, n), why)
+		d = shard.New(w.manifest.Run, n)
+		rows, kept, err := w.keptRows(ctx, n)
+		if err != nil {
+			return err
+		}
+		d.Counts.Kept = kept.Kept
+		return w.unanswered(ctx, n, rows, d, why)
 	case d.State != shard.Done:
 		return fault.New(fault.Unavailable, "it is %s, although its run is over", d.State)
 	case d.Result == nil:
@@ -302,6 +331,13 @@ func (w *writer) sealed(ctx context.Context, n int, d shard.Doc) error {
 		if rows, err = result.ReadCheckpoint(ctx, w.Blobs, *d.Checkpoint, d.Items); err != nil {
 			return err
 		}
+	} else {
+		var kept shard.Counts
+		var err error
+		if rows, kept, err = w.keptRows(ctx, n); err != nil {
+			return err
+		}
+		d.Counts.Kept = kept.Kept
 	}
 	return w.unanswered(ctx, n, rows, d, cause{d.Sealed, w.message()})
 }

@@ -88,6 +88,8 @@ func (s *System) dispatch(ctx context.Context, p events.Payload) error {
 	switch p := p.(type) {
 	case events.ObjectCreated:
 		return s.submit.Uploaded(ctx, p)
+	case events.RetryRequested:
+		return s.submit.Retry(ctx, p)
 	case events.RunSubmitted:
 		return s.plan.Submitted(ctx, p)
 	case events.PlanRange:

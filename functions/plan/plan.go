@@ -120,6 +120,10 @@ func (p *Planner) paused(ctx context.Context, id identity.RunID, doc record.Plan
 // as a call may, it leaves that to a call that is already doing it: started is
 // then false.
 func (p *Planner) startOnce(ctx context.Context, m record.Manifest) (doc record.Plan, started bool, err error) {
+	if m.Parent != nil {
+		doc, err = p.startChild(ctx, m)
+		return doc, true, err
+	}
 	if !slices.ContainsFunc(m.Inputs, func(in record.Input) bool { return in.Packed != "" }) {
 		doc, err = p.start(ctx, m)
 		return doc, true, err

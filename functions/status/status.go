@@ -53,6 +53,8 @@ type Status struct {
 	Rate *float64 `json:"rate"`
 	// TokenRate is completion tokens per second, by the same rules.
 	TokenRate *float64 `json:"token_rate"`
+	// Parent is the run that this one retries; absent in a run of its own.
+	Parent *record.Parent `json:"parent,omitempty"`
 	// Training is the progress of a run of a kind that trains, as its worker reports
 	// it or, while no worker holds it, as of its last snapshot. Null for other
 	// kinds, and before the first step.
@@ -168,6 +170,7 @@ func Of(p Progress, now time.Time) Status {
 		Tokens: Tokens{Prompt: st.Counts.PromptTokens, Completion: st.Counts.CompletionTokens,
 			Wasted: st.Counts.WastedTokens},
 		Blockers:  []Blocker{},
+		Parent:    m.Parent,
 		CreatedAt: m.CreatedAt.UTC(),
 		StartedAt: timeOrNil(st.StartedAt),
 		Deadline:  timeOrNil(st.Deadline),
@@ -199,13 +202,7 @@ func Of(p Progress, now time.Time) Status {
 
 // Unanswered reports whether the end of a run gives this class to items without
 // a row: such items are not at fault.
-func Unanswered(c fault.Class) bool {
-	switch c {
-	case fault.CanceledItem, fault.Expired, fault.Budget, fault.InputChanged:
-		return true
-	}
-	return false
-}
+func Unanswered(c fault.Class) bool { return c.Unanswered() }
 
 func countUnanswered(byClass map[string]int) (n uint64) {
 	for c, k := range byClass {

@@ -112,12 +112,17 @@ func (s *Submitter) Create(ctx context.Context, m record.Manifest, cfg config.Ru
 			}
 		}
 	}
+	return s.create(ctx, m)
+}
+
+// create creates a completed or refused manifest, and asks for its plan.
+func (s *Submitter) create(ctx context.Context, m record.Manifest) error {
 	if m.Refused == "" {
 		if err := s.noteOpen(ctx, m.Run); err != nil {
 			return err
 		}
 	}
-	_, err = host.Save(ctx, s.Docs, record.ManifestKey(m.Run), m, "")
+	_, err := host.Save(ctx, s.Docs, record.ManifestKey(m.Run), m, "")
 	switch {
 	case fault.Is(err, fault.Conflict): // another call created it first, and may have decided otherwise
 		if m, err = host.LoadManifest(ctx, s.Docs, m.Run); err != nil {

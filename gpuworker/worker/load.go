@@ -7,6 +7,7 @@ import (
 	"rollout/events"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
+	"rollout/shared/input"
 	"rollout/shared/result"
 )
 
@@ -64,14 +65,16 @@ func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) e
 	if err != nil {
 		return err
 	}
+	rows, counts, err := w.savedRows(ctx, h, in)
+	if err != nil {
+		return err
+	}
 	s := newShard(m, h.shard, in)
 	s.now, s.slots, s.limiter, s.stats, s.pages = w.Clock.Now, w.slots, w.limiter, &w.stats, &w.pageBuffers
 	s.earlier, s.begun, s.stopping, s.onBegin = h.earlier, h.begun, h.stopping, w.itemBegun
 	s.holder, s.writes = h.holder(w.cfg.ID), make(chan docWrite)
 	s.lockEngine = func(exec context.Context) (func(), bool) { return w.lockEngine(ctx, exec, h.stopping) }
-	if err := w.resume(ctx, h, s); err != nil {
-		return err
-	}
+	s.restore(rows, counts)
 	if h.kind.Trains {
 		s.training = training{snapshot: h.doc.Snapshot, vanished: h.doc.VanishedHolders}
 	} else {
@@ -84,25 +87,61 @@ func (w *Worker) loadLines(ctx context.Context, h *heldShard, msg events.Work) e
 	return nil
 }
 
-// resume takes over the rows of the shard's checkpoint. If the checkpoint is
-// lost or damaged, its items are answered again.
-func (w *Worker) resume(ctx context.Context, h *heldShard, s *Shard) error {
-	c := h.doc.Checkpoint
-	if c == nil {
-		s.counts.WastedTokens = h.doc.Counts.WastedTokens
-		return nil
+// savedRows returns the rows with which a holder begins, and their counts: those of
+// the shard's checkpoint or, before the first one, those that a child run keeps from
+// its parent. Rows that are lost or damaged are answered again. An item with a saved
+// row is no copy of another one: see input.Line.
+func (w *Worker) savedRows(ctx context.Context, h *heldShard, in input.Shard) (rows []result.Row, c shard.Counts,
+	err error) {
+	if h.doc.Checkpoint != nil {
+		rows, err = result.ReadCheckpoint(ctx, w.Blobs, *h.doc.Checkpoint, len(in.Lines))
+		c = h.doc.Counts
+		if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Corrupt) {
+			w.Log.ErrorContext(ctx, "checkpoint can't be read; its items are answered again",
+				"run", h.run, "shard", h.shard, "error", err)
+			h.doc.Checkpoint, h.doc.Counts = nil, shard.Counts{WastedTokens: h.doc.Counts.WastedTokens}
+		} else if err != nil {
+			return nil, c, err
+		}
 	}
-	rows, err := result.ReadCheckpoint(ctx, w.Blobs, *c, len(s.Lines))
-	switch {
-	case err == nil:
-		s.restore(rows, h.doc.Counts)
-	case fault.Is(err, fault.NotFound), fault.Is(err, fault.Corrupt):
-		w.Log.ErrorContext(ctx, "checkpoint can't be read; its items are answered again",
+	if h.doc.Checkpoint == nil {
+		if rows, c, err = w.keptRows(ctx, h); err != nil {
+			return nil, c, err
+		}
+		c.WastedTokens = h.doc.Counts.WastedTokens
+	}
+	for _, r := range rows {
+		if r.Item >= len(in.Lines) {
+			return nil, c, fault.New(fault.Corrupt, "shard %d of run %s has a row of item %d of %d",
+				h.shard, h.run, r.Item, len(in.Lines))
+		}
+		in.Lines[r.Item].Original = nil
+	}
+	if h.doc.Checkpoint == nil {
+		for _, l := range in.Lines {
+			if l.Original != nil {
+				c.OK++ // its copy, which newShard makes
+			}
+		}
+	}
+	return rows, c, nil
+}
+
+// keptRows returns the rows that a child run keeps of the shard from its parent. If
+// the parent's files are gone, there are none: all items are answered again.
+func (w *Worker) keptRows(ctx context.Context, h *heldShard) ([]result.Row, shard.Counts, error) {
+	if h.manifest.Parent == nil {
+		return nil, shard.Counts{}, nil
+	}
+	in, err := w.index.Inherited(ctx, h.run, h.shard)
+	if err != nil {
+		return nil, shard.Counts{}, err
+	}
+	rows, c, err := result.ReadKept(ctx, w.Blobs, h.manifest, in)
+	if fault.Is(err, fault.NotFound) || fault.Is(err, fault.Corrupt) {
+		w.Log.ErrorContext(ctx, "rows of the parent run can't be read; their items are answered again",
 			"run", h.run, "shard", h.shard, "error", err)
-		h.doc.Checkpoint, h.doc.Counts = nil, shard.Counts{WastedTokens: h.doc.Counts.WastedTokens}
-		s.counts.WastedTokens = h.doc.Counts.WastedTokens
-	default:
-		return err
+		return nil, shard.Counts{}, nil
 	}
-	return nil
+	return rows, c, err
 }

@@ -28,6 +28,9 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 		errs: split(s.object(ctx, record.OutputKey(s.id, record.ErrorsFile))),
 	}
 	s.pruned = s.checkConstraints(ctx, st)
+	if s.parent != nil {
+		s.parent.left = rows{s.parent.out, s.parent.errs}
+	}
 	var index, copies uint64
 	asked := originals{}
 	answers, from := left.out, 0 // from is the first answer of the round
@@ -36,10 +39,12 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 		for _, l := range f.lines {
 			it := item{line: l, original: s.originalOf(asked, l, index),
 				place: dialect.Place{Item: index, File: f.key, Line: uint64(l.number)}}
-			if it.isCopy() {
-				copies++
+			if !s.keeps(it, &left) {
+				if it.isCopy() {
+					copies++
+				}
+				s.checkItem(ctx, it, st, &left)
 			}
-			s.checkItem(ctx, it, st, &left)
 			index++
 		}
 		if k+1 >= s.inputs { // the round is over

@@ -75,7 +75,7 @@ func (c constraints) label(key string, table []byte) []byte {
 }
 
 // prune prunes a variant at some time of the run, from a process of its own.
-func (s *scenario) prune(ctx context.Context) {
+func (s *scenario) prune(ctx context.Context, id identity.RunID) {
 	if !s.constraints.prunes || s.cfg.Dedupe.Enabled {
 		return
 	}
@@ -86,7 +86,7 @@ func (s *scenario) prune(ctx context.Context) {
 	pruned := run.Event{Kind: run.VariantPruned, Why: "it is worse",
 		Variant: uint32(s.rand.intN("pruned", int(s.constraints.variants)))}
 	for ctx.Err() == nil {
-		if _, err := c.Apply(ctx, s.id, []run.Event{pruned}); err == nil {
+		if _, err := c.Apply(ctx, id, []run.Event{pruned}); err == nil {
 			return
 		}
 		pause(ctx, s.rand.duration("prune again", 0, time.Second))

@@ -30,6 +30,9 @@ type scenario struct {
 	pruned interval.Set // the items that must not be answered, once the run is checked
 	cfg    config.Run
 	action action
+
+	parent    *family   // of a child run; nil for the first run
+	retriedAt time.Time // when the child was asked for
 }
 
 // file is an input of the run, with the expected results of its lines.
@@ -164,32 +167,32 @@ func (s *scenario) submit(ctx context.Context) {
 }
 
 // act performs the user's action during the run.
-func (s *scenario) act(ctx context.Context) {
+func (s *scenario) act(ctx context.Context, id identity.RunID, a action) {
 	user := s.api()
 	do := func(what string, f func() error) {
 		err := f()
 		s.tracef("user: %s: %v", what, err)
 	}
-	switch s.action {
+	switch a {
 	case pauses:
 		for range 1 + s.rand.intN("pauses", 3) {
 			pause(ctx, s.rand.duration("before pause", 0, 6*time.Second))
-			do("pause", func() error { return user.Pause(ctx, s.id, "lunch") })
-			s.audit.setPaused(s.id, true)
+			do("pause", func() error { return user.Pause(ctx, id, "lunch") })
+			s.audit.setPaused(id, true)
 			pause(ctx, s.rand.duration("paused", 100*time.Millisecond, 20*time.Second))
-			s.audit.setPaused(s.id, false)
-			do("resume", func() error { return user.Resume(ctx, s.id, "") })
+			s.audit.setPaused(id, false)
+			do("resume", func() error { return user.Resume(ctx, id, "") })
 		}
 	case stops:
 		pause(ctx, s.rand.duration("before stop", 0, 12*time.Second))
-		do("stop", func() error { return user.Stop(ctx, s.id, "enough") })
-		s.audit.setPaused(s.id, true)
+		do("stop", func() error { return user.Stop(ctx, id, "enough") })
+		s.audit.setPaused(id, true)
 	}
 }
 
 // sendSpuriousHints sends hints at drawn times, also wrong ones. Any process may
 // send hints at any time.
-func (s *scenario) sendSpuriousHints(ctx context.Context) {
+func (s *scenario) sendSpuriousHints(ctx context.Context, id identity.RunID) {
 	ports := s.ports(s.start(ctx, "nag", 0))
 	for s.faultsOn() && ctx.Err() == nil {
 		pause(ctx, s.rand.duration("nag", 0, 8*time.Second))
@@ -197,26 +200,34 @@ func (s *scenario) sendSpuriousHints(ctx context.Context) {
 		var hint events.Payload
 		switch s.rand.intN("nag kind", 7) {
 		case 0:
-			hint = events.ShardLost{Run: string(s.id), Shard: n, Generation: s.rand.intN("nag generation", 3)}
+			hint = events.ShardLost{Run: string(id), Shard: n, Generation: s.rand.intN("nag generation", 3)}
 		case 1:
-			hint = events.ShardReleased{Run: string(s.id), Shard: n, Worker: "unknown", Attempt: 1}
+			hint = events.ShardReleased{Run: string(id), Shard: n, Worker: "unknown", Attempt: 1}
 		case 2:
-			hint = events.Wakeup{Run: string(s.id), Reason: "nag"}
+			hint = events.Wakeup{Run: string(id), Reason: "nag"}
 		case 3:
-			hint = events.PlanAdvanced{Run: string(s.id)}
+			hint = events.PlanAdvanced{Run: string(id)}
 		case 4:
-			_ = ports.Send(ctx, host.TaskQueue, events.Finalize{Run: string(s.id)})
+			_ = ports.Send(ctx, host.TaskQueue, events.Finalize{Run: string(id)})
 			continue
 		case 5:
 			_ = ports.Send(ctx, host.TaskQueue, events.RunSubmitted{Run: string(s.id)})
 			continue
 		case 6: // a segment that finalize would not cut
 			to := n/4 + 1 + s.rand.intN("nag segment", 9)
-			_ = ports.Send(ctx, host.TaskQueue, events.FinalizeSegment{Run: string(s.id), From: n / 4, To: to})
+			_ = ports.Send(ctx, host.TaskQueue, events.FinalizeSegment{Run: string(id), From: n / 4, To: to})
 			continue
 		}
 		_ = ports.Send(ctx, host.CoordinateQueue, hint) // hints may be lost
 	}
+}
+
+// since is when the run was asked for.
+func (s *scenario) since() time.Time {
+	if s.parent != nil {
+		return s.retriedAt
+	}
+	return s.startedAt
 }
 
 // awaitEnd waits until the run has ended. It ends the faults after faultsFor.
@@ -226,10 +237,10 @@ func (s *scenario) awaitEnd(ctx context.Context) run.State {
 		if st.Phase.Ended() {
 			return st
 		}
-		if time.Since(s.startedAt) > faultsFor {
+		if time.Since(s.since()) > faultsFor {
 			s.faultsEnded.Store(true)
 		}
-		if time.Since(s.startedAt) > patience {
+		if time.Since(s.since()) > patience {
 			b, _ := json.Marshal(st)
 			s.t.Errorf("seed %d: the run has not ended: %s", s.seed, b)
 			return st

@@ -53,10 +53,25 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 		for i := range 1 + w.rand.intN("workers", 4) {
 			all.Go(func() { w.runWorkers(ctx, fmt.Sprintf("worker%d", i)) })
 		}
-		all.Go(func() { s.act(ctx) })
-		all.Go(func() { s.prune(ctx) })
-		all.Go(func() { s.sendSpuriousHints(ctx) })
+		disturb := func() {
+			id, a := s.id, s.action
+			all.Go(func() { s.act(ctx, id, a) })
+			all.Go(func() { s.prune(ctx, id) })
+			all.Go(func() { s.sendSpuriousHints(ctx, id) })
+		}
+		disturb()
 		st := s.awaitEnd(ctx)
+		for range s.retries() {
+			if !st.Phase.Ended() {
+				break
+			}
+			s.check(ctx, st)
+			if !s.retry(ctx) {
+				break
+			}
+			disturb()
+			st = s.awaitEnd(ctx)
+		}
 		end()
 		all.Wait() // ending processes release what they hold
 		if st.Phase.Ended() {

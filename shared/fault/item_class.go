@@ -29,6 +29,16 @@ const (
 var Classes = []Class{InvalidLine, DuplicateID, TooLong, Refused, Engine, Poison, Timeout,
 	Expired, CanceledItem, Budget, Storage, WorkerLost, InputChanged, Diverged, Pruned}
 
+// Unanswered reports whether the end of a run gives this class to items without a row:
+// such items are not at fault.
+func (c Class) Unanswered() bool {
+	switch c {
+	case CanceledItem, Expired, Budget, InputChanged:
+		return true
+	}
+	return false
+}
+
 // ClassOf returns the class of the outermost *Error in err's chain that has one, or
 // "".
 func ClassOf(err error) Class {

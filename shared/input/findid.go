@@ -65,6 +65,9 @@ func (x *Index) itemsOf(ctx context.Context, run identity.RunID, rng int, first 
 // is one.
 func (x *Index) firstOf(ctx context.Context, run identity.RunID, p record.Plan,
 	h shardtable.Hash) (shardtable.Place, bool, error) {
+	if p.Inherited != nil {
+		run = p.Inherited.Plan
+	}
 	for _, l := range p.IDs {
 		key := record.HashesKey(run, l, record.HashIDs)
 		at, ok, err := shardtable.FindHash(l.Count, h, func(offset, length int64) ([]byte, error) {

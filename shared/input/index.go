@@ -43,6 +43,7 @@ type Index struct {
 	entries map[rangeOf]record.IndexEntry
 	pages   map[pageOf][]shardtable.Row
 	repeats map[repeatsOf]shardtable.RepeatIndex
+	kept    map[keptPage][]shardtable.Inherited // of child runs
 }
 
 type rangeOf struct {
@@ -59,7 +60,7 @@ type pageOf struct {
 func NewIndex(blobs blob.Store, docs document.Store) *Index {
 	return &Index{blobs: blobs, docs: docs, plans: map[identity.RunID]record.Plan{},
 		entries: map[rangeOf]record.IndexEntry{}, pages: map[pageOf][]shardtable.Row{},
-		repeats: map[repeatsOf]shardtable.RepeatIndex{}}
+		repeats: map[repeatsOf]shardtable.RepeatIndex{}, kept: map[keptPage][]shardtable.Inherited{}}
 }
 
 // Plan returns the run's plan with at least the given numbers of merged shards and
@@ -94,11 +95,15 @@ func (x *Index) Entry(ctx context.Context, run identity.RunID, rng int) (record.
 	if ok {
 		return e, nil
 	}
-	b, err := ReadObject(ctx, x.blobs, record.IndexKey(run, rng), maxSmall)
+	owner, err := x.planOwner(ctx, run)
 	if err != nil {
 		return e, err
 	}
-	if err := record.Decode(b, &e, record.IndexKey(run, rng)); err != nil {
+	b, err := ReadObject(ctx, x.blobs, record.IndexKey(owner, rng), maxSmall)
+	if err != nil {
+		return e, err
+	}
+	if err := record.Decode(b, &e, record.IndexKey(owner, rng)); err != nil {
 		return e, err
 	}
 	x.mu.Lock()
@@ -183,7 +188,11 @@ func (x *Index) page(ctx context.Context, run identity.RunID, e record.IndexEntr
 		return rows, nil
 	}
 	want := min(pageRows, e.Shards-page*pageRows)
-	key := record.ShardTableKey(run, e.Range)
+	owner, err := x.planOwner(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	key := record.ShardTableKey(owner, e.Range)
 	r, _, err := x.blobs.Get(ctx, key, blob.GetOptions{
 		Offset: shardtable.RowOffset(int64(page) * pageRows),
 		Length: int64(want) * shardtable.RowSize,

@@ -70,7 +70,11 @@ func (x *Index) place(ctx context.Context, m record.Manifest, p shardtable.Place
 // readRepeats returns the repeats among the items [lo, hi) of a range with count
 // repeats in all.
 func (x *Index) readRepeats(ctx context.Context, k repeatsOf, count int, lo, hi uint32) ([]shardtable.Repeat, error) {
-	key := record.RepeatsKey(k.run, k.rng, k.of)
+	owner, err := x.planOwner(ctx, k.run)
+	if err != nil {
+		return nil, err
+	}
+	key := record.RepeatsKey(owner, k.rng, k.of)
 	x.mu.Lock()
 	index, ok := x.repeats[k]
 	x.mu.Unlock()

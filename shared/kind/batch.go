@@ -16,7 +16,7 @@ import (
 
 // batch answers the prompts of its inputs, one item a line.
 func batch() Kind {
-	return Kind{Name: config.KindBatch, Executor: config.ExecutorInfer, Complete: CompletePrompts}
+	return Kind{Name: config.KindBatch, Executor: config.ExecutorInfer, Complete: CompletePrompts, Retries: true}
 }
 
 // CompletePrompts is Kind.Complete for inputs of prompts: the pool is the one that

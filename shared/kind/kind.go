@@ -63,6 +63,9 @@ type Kind struct {
 	// ReadsInput says that the executor itself reads the run's input, and reports
 	// if it is missing or has changed. Optional.
 	ReadsInput bool
+	// Retries says that a child run may ask items of an ended run again. Children obey
+	// no Constraints, and their plans don't grow. Optional.
+	Retries bool
 	// Blameless says that holders which vanish make no item a suspect. Optional.
 	Blameless bool
 }

@@ -128,6 +128,21 @@ func OutputSegmentRowsKey(r identity.RunID, from int, nonce, file string) string
 	return fmt.Sprintf("%srows/%010d-%s.%s", OutputSegmentDir(r), from, nonce, file)
 }
 
+// FileEntriesKey returns the key of the entries of a run's output files: where the
+// rows of each shard are. Finalize writes it.
+func FileEntriesKey(r identity.RunID) string { return OutputSegmentDir(r) + entriesFile }
+
+// entriesFile is the last part of the key of file entries.
+const entriesFile = "entries"
+
+// OutputSegmentEntriesKey returns the key of the entries of a segment's shards.
+func OutputSegmentEntriesKey(r identity.RunID, from int, nonce string) string {
+	return OutputSegmentRowsKey(r, from, nonce, entriesFile)
+}
+
+// InheritedKey returns the key of what a child has of each shard from its parent.
+func InheritedKey(r identity.RunID) string { return fmt.Sprintf("%s%s/inherited", WorkPrefix, r) }
+
 // OutputKey returns the key of an output file, such as
 // runs/<run>/completions.jsonl.
 func OutputKey(r identity.RunID, name string) string { return RunsPrefix + string(r) + "/" + name }

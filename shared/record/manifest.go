@@ -28,6 +28,8 @@ type Manifest struct {
 	// PromptMaxTokens is the max_tokens of raw prompts for which neither the row nor
 	// the config has one; 0 leaves it to the server.
 	PromptMaxTokens int `json:"prompt_max_tokens,omitempty"`
+	// Parent makes the run a child; nil for a run of its own.
+	Parent *Parent `json:"parent,omitempty"`
 	// Refused says why the run cannot start; it is then Failed from the beginning.
 	Refused string `json:"refused,omitempty"`
 }

@@ -37,6 +37,8 @@ type Plan struct {
 	// last appended object; nil before the first.
 	Growing  bool      `json:"growing,omitempty"`
 	Appended *Appended `json:"appended,omitempty"`
+	// Inherited is what a child has from its parent; nil for a run of its own.
+	Inherited *Inheritance `json:"inherited,omitempty"`
 	// Roles is what is merged by role, from role 0 on; empty while all is of role 0.
 	Roles []run.RolePlan `json:"roles,omitempty"`
 }

@@ -1,4 +1,5 @@
-// Command submit is package submit as a function of AWS Lambda, called for new objects.
+// Command submit is package submit as a function of AWS Lambda, called for new objects
+// and for retries of runs.
 package main
 
 import (
@@ -11,6 +12,6 @@ func main() {
 	lambda.Main("submit", func(s *aws.Stack) any {
 		at := aws.Provider{}.Profile(s.Deployment).Capabilities
 		sub := submit.New(s.Ports, submit.Options{Deployment: s.Deployment, At: at})
-		return lambda.Objects(s.Ports, s.Deployment.Cloud.S3, sub.Uploaded)
+		return lambda.Objects(s.Ports, s.Deployment.Cloud.S3, sub.Uploaded, sub.Retry)
 	})
 }

@@ -33,8 +33,8 @@ func (b *builder) functionGrants(function string) []grant {
 	switch function {
 	case submit:
 		return join(
-			b.readObjects(record.PromptsPrefix, record.RunsPrefix),
-			b.createObjects(record.RunsPrefix), // the summary of a refused run
+			b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix), // work/ and runs/ of parents
+			b.createObjects(record.RunsPrefix),                                        // the summary of a refused run
 			b.readDocuments(),
 			b.writeDocuments(runs, open),
 			b.invokeFunctions(plan),
@@ -42,7 +42,7 @@ func (b *builder) functionGrants(function string) []grant {
 		)
 	case plan:
 		return join(
-			b.readObjects(record.PromptsPrefix, record.WorkPrefix),
+			b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix), // runs/ has the files of parents
 			b.createObjects(record.WorkPrefix),
 			b.readDocuments(),
 			b.writeDocuments(others),
@@ -116,7 +116,8 @@ func (b *builder) workerGrants(pool string) []grant {
 		written = append(written, poolLimits)
 	}
 	return join(
-		b.readObjects(record.PromptsPrefix, record.WorkPrefix),
+		// A child run keeps rows of its parent's files in runs/.
+		b.readObjects(record.PromptsPrefix, record.WorkPrefix, record.RunsPrefix),
 		b.createObjects(record.WorkPrefix, record.PendingPrefix, contents),
 		b.neverOverwrite(),
 		b.deleteObjects(clockPrefix),

@@ -14,6 +14,7 @@ import (
 	"rollout/scripts/rollout/progress"
 	"rollout/shared/blob"
 	"rollout/shared/cloud"
+	"rollout/shared/core/identity"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 )
@@ -23,7 +24,7 @@ func cleanCommand(e *Env) *cobra.Command {
 		Use:   "clean",
 		Short: "Delete the work files of ended runs",
 		Long: "Deletes work/RUN/ of every ended run, and unfinished uploads in pending/ that are older than a day. It\n" +
-			"keeps inputs (prompts/), results (runs/), snapshots and everything of open runs.",
+			"keeps inputs (prompts/), results (runs/), snapshots and everything of open runs and of those that they retry.",
 		Args: arguments(0),
 	}
 	dir := dirFlag(c)
@@ -53,8 +54,9 @@ func (e *Env) clean(ctx context.Context, bucket blob.Store, runs []status.Status
 		did = "would free"
 	}
 	var total freed
+	needed := ancestorsOfOpen(runs)
 	for _, r := range runs {
-		if !r.Phase.Ended() {
+		if !r.Phase.Ended() || needed[r.Run] {
 			continue
 		}
 		f, err := cleanUnder(ctx, bucket, record.WorkPrefix+string(r.Run)+"/", time.Time{}, dry)
@@ -85,6 +87,23 @@ func (e *Env) clean(ctx context.Context, bucket blob.Store, runs []status.Status
 	}
 	_, err = fmt.Fprintf(e.Out, "%s %s\n", did, total)
 	return err
+}
+
+// ancestorsOfOpen returns the runs whose work files an open child of them reads.
+func ancestorsOfOpen(runs []status.Status) map[identity.RunID]bool {
+	parents := map[identity.RunID]identity.RunID{}
+	for _, r := range runs {
+		if r.Parent != nil {
+			parents[r.Run] = r.Parent.Run
+		}
+	}
+	needed := map[identity.RunID]bool{}
+	for _, r := range runs {
+		for id := parents[r.Run]; id != "" && !r.Phase.Ended() && !needed[id]; id = parents[id] {
+			needed[id] = true
+		}
+	}
+	return needed
 }
 
 // freed is what was, or would be, deleted.

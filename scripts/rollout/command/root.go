@@ -33,6 +33,7 @@ func commands(e *Env) []*cobra.Command {
 		statusCommand(e),
 		resultsCommand(e),
 		explainCommand(e),
+		runCommand(e),
 		pauseCommand(e),
 		resumeCommand(e),
 		stopCommand(e),

@@ -110,7 +110,7 @@ func (e *Env) follow(
 	ctx context.Context, in *installation.Installation, service *api.Service, id identity.RunID, key string,
 ) error {
 	f := progress.Follower{Source: service, View: progress.NewView(e.Err, e.Clock), Clock: e.Clock, Every: in.Poll}
-	if in.Cloud != "" {
+	if in.Cloud != "" && key != "" {
 		f.Patience = eventPatience
 		f.OnNotStarted = func(ctx context.Context) string { return resendUpload(ctx, service, key) }
 	}

@@ -43,6 +43,12 @@ func UploadRun(bucket, key, version string) RunID {
 	return encodeRun(c[:16])
 }
 
+// ChildRun returns the id of a child that was requested of a run at a time, in
+// milliseconds, with that selection of items: a repeated request names the same run.
+func ChildRun(parent RunID, selection string, at int64) RunID {
+	return UploadRun("retry", string(parent), selection+"@"+strconv.FormatInt(at, 10))
+}
+
 // encodeRun writes 128 bits as 26 base32 digits, most significant first, as a
 // ULID does.
 func encodeRun(b []byte) RunID {

@@ -156,14 +156,17 @@ func (s Set) Clone() Set { return Set{append([]Range(nil), s.rs...)} }
 // MarshalJSON writes [gap,length,gap,length,…]: from 0 on, how many numbers are
 // not in the set, then how many are, and so on. Small numbers keep a set with many
 // holes short.
-func (s Set) MarshalJSON() ([]byte, error) {
+func (s Set) MarshalJSON() ([]byte, error) { return json.Marshal(s.Gaps()) }
+
+// Gaps returns the set as gap, length, gap, length and so on: what FromGaps reads.
+func (s Set) Gaps() []int {
 	out := make([]int, 0, 2*len(s.rs))
 	at := 0
 	for _, r := range s.rs {
 		out = append(out, r.Lo-at, r.Len())
 		at = r.Hi
 	}
-	return json.Marshal(out)
+	return out
 }
 
 // UnmarshalJSON reads what MarshalJSON writes.

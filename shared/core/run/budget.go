@@ -14,7 +14,7 @@ func (d *decider) affordable() int {
 	if d.rules.Tokens <= 0 {
 		return math.MaxInt
 	}
-	done, used := int64(d.State.Done.Set.Len()), d.usedTokens()
+	done, used := int64(d.State.Done.Set.Len()-d.KeptShards), d.usedTokens()
 	most := max(int64(d.world.Workers), done, 1)
 	if done == 0 || used == 0 {
 		return int(most)

@@ -22,9 +22,12 @@ func (d *decider) dispatch() {
 		return
 	}
 	d.Phase = Running
-	if d.maySkip() {
+	switch {
+	case d.world.KeptUntil > 0:
+		d.sendTouched()
+	case d.maySkip():
 		d.scan()
-	} else {
+	default:
 		d.sendNext()
 	}
 	if d.unfinished {

@@ -122,6 +122,8 @@ type State struct {
 	Pruned interval.Set `json:"pruned,omitzero"`
 	Done   CommitLog    `json:"done"`
 	Counts shard.Counts `json:"counts"` // items of role 0, tokens of all roles
+	// KeptShards is how many done shards a child run keeps from its parent.
+	KeptShards int `json:"kept,omitempty"`
 	// Roles is the progress by role, from role 0 on; empty in a run of one role.
 	Roles []RoleState `json:"roles,omitempty"`
 	// FailedStreak is how many shards in a row, in the order in which they became
@@ -237,6 +239,12 @@ type Observed struct {
 	// PlanProblemControl is the control sequence under which planning met the
 	// problem.
 	PlanProblemControl uint64
+
+	// Of a child run: which shards from NextShard to KeptUntil it keeps from its parent,
+	// in order, and the counts of all that it keeps. KeptUntil is 0 for other runs.
+	Kept       []interval.Range
+	KeptUntil  int
+	KeptCounts shard.Counts
 
 	// Of control/<run>: the desired state.
 	Sequence      uint64

@@ -38,6 +38,9 @@ func Step(s State, w Observed, r Rules, events []Event, now time.Time) (next Sta
 		if w.Shards > d.Shards || w.Complete && !d.Complete { // planning made progress
 			d.Retries = 0
 		}
+		if w.Complete && !d.Complete {
+			d.Counts.Add(w.KeptCounts)
+		}
 		d.Shards, d.Items, d.Complete = max(d.Shards, w.Shards), max(d.Items, w.Items), d.Complete || w.Complete
 		d.Growing = w.Growing && !d.Complete
 		d.planRoles(w.Roles)

@@ -22,6 +22,7 @@ func (c *Counts) Add(o Counts) {
 	c.CompletionTokens += o.CompletionTokens
 	c.WastedTokens += o.WastedTokens
 	c.UsageUnknown += o.UsageUnknown
+	c.Kept += o.Kept
 	for k, n := range o.ByClass {
 		if c.ByClass == nil {
 			c.ByClass = map[string]int{}
@@ -72,10 +73,11 @@ func cleanReason(reason string) string {
 }
 
 // FinishReasons counts the answers by their finish reason, FinishStop included. Copies
-// is how many items of OK are copies of other answers, which are not counted. It is
+// is how many items of OK are copies of other answers, which are not counted, as
+// those that are Kept. It is
 // nil without an answer.
 func (c Counts) FinishReasons(copies int) map[string]int {
-	stopped := c.OK - copies
+	stopped := c.OK - copies - c.Kept
 	out := map[string]int{}
 	for k, n := range c.Finish {
 		out[k] = n

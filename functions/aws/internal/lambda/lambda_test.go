@@ -131,7 +131,7 @@ func TestEveryObjectOfAnEventIsHandled(t *testing.T) {
 			return fault.New(fault.Unavailable, "not now")
 		}
 		return nil
-	})
+	}, nil)
 	err := f(t.Context(), json.RawMessage(`{"Records":[`+record("bad")+","+record("%zz")+","+record("good")+`]}`))
 	if strings.Join(taken, " ") != "bad good" || err == nil ||
 		!strings.Contains(err.Error(), "submit the object bad: not now") || !strings.Contains(err.Error(), "%zz") {
@@ -437,4 +437,23 @@ func FuzzNotices(f *testing.F) {
 			t.Errorf("%+v, %v", n, ok)
 		}
 	})
+}
+
+func TestRetryOfARunIsPassedOn(t *testing.T) {
+	t.Parallel()
+	want := events.RetryRequested{Run: "01JD2ZQ4T5W0M1X9YB7R3K8CVE", Parent: "01JD2ZQ4T5W0M1X9YB7R3K8CVF",
+		Only: []string{"failed"}}
+	var got events.RetryRequested
+	f := Objects(ports(), config.S3{Bucket: "b"}, nil, func(_ context.Context, e events.RetryRequested) error {
+		got = e
+		return nil
+	})
+	event, err := events.Encode(want, events.Meta{Source: "rollout/api", Time: time.Unix(1, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f(t.Context(), event); err != nil || got.Run != want.Run || got.Parent != want.Parent ||
+		strings.Join(got.Only, " ") != "failed" {
+		t.Errorf("%+v, %v", got, err)
+	}
 }

@@ -104,12 +104,19 @@ func ReadObjects(in config.S3, event []byte) (created []events.ObjectCreated, er
 }
 
 // Objects returns a function that is called for new objects of the bucket: by S3,
-// directly or through EventBridge, or with an event of the product. If one of
-// several objects fails, all are handled again.
-func Objects(p host.Ports, in config.S3, handle func(context.Context, events.ObjectCreated) error) eventHandler {
+// directly or through EventBridge, or with an event of the product; and for retries of
+// runs, with an event of the product. If one of several objects fails, all are handled
+// again.
+func Objects(p host.Ports, in config.S3, handle func(context.Context, events.ObjectCreated) error,
+	retry func(context.Context, events.RetryRequested) error) eventHandler {
 	return func(ctx context.Context, event json.RawMessage) error {
 		ctx, cancel := withMargin(ctx)
 		defer cancel()
+		if _, payload, err := events.Decode(event); err == nil {
+			if e, ok := payload.(events.RetryRequested); ok {
+				return fault.Wrap(retry(ctx, e), "retry run %s", e.Parent)
+			}
+		}
 		created, err := ReadObjects(in, event)
 		if len(created) == 0 && err == nil {
 			p.Log.InfoContext(ctx, "event ignored: it names no new object of the bucket")

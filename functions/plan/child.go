@@ -1,0 +1,172 @@
+package plan
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+
+	"rollout/shared/blob"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
+	"rollout/shared/dialect"
+	"rollout/shared/fault"
+	"rollout/shared/host"
+	"rollout/shared/record"
+	"rollout/shared/shardtable"
+)
+
+// startChild plans a child run: its plan is its parent's, whose objects it uses. The
+// table at InheritedKey says for each shard where its rows are in the parent's files,
+// and whether the child asks some of its items again. It is a function of immutable
+// objects, so that repeating the call changes nothing.
+func (p *Planner) startChild(ctx context.Context, m record.Manifest) (record.Plan, error) {
+	doc, err := p.inherit(ctx, m)
+	if err != nil {
+		return p.recordProblem(ctx, m.Run, fault.Wrap(err, "inherit from run %s", m.Parent.Run))
+	}
+	change := func(record.Plan, bool) (record.Plan, bool, error) { return doc, true, nil }
+	return host.Update(ctx, p.Docs, record.PlanKey(m.Run), change)
+}
+
+// inherit writes the table of a child, and returns its plan.
+func (p *Planner) inherit(ctx context.Context, m record.Manifest) (doc record.Plan, err error) {
+	parent := m.Parent.Run
+	_, found, err := host.Load(ctx, p.Docs, record.PlanKey(parent), &doc)
+	if err != nil {
+		return doc, err
+	}
+	if !found || !doc.Complete() || doc.Problem != "" {
+		return doc, fault.New(fault.NotFound, "run %s has no complete plan", parent)
+	}
+	var s run.State
+	if _, _, err := host.Load(ctx, p.Docs, record.CoordinatorKey(parent), &s); err != nil {
+		return doc, err
+	}
+	if !s.Phase.Ended() {
+		return doc, fault.New(fault.Invalid, "run %s has not ended", parent)
+	}
+	t := inheritance{planner: p, manifest: m, shards: doc.Shards}
+	table := func(w io.Writer) error { return t.write(ctx, w) }
+	if err := p.streamWhole(ctx, record.InheritedKey(m.Run), table); err != nil {
+		return doc, err
+	}
+	owner := parent
+	if doc.Inherited != nil {
+		owner = doc.Inherited.Plan
+	}
+	doc.Inherited = &record.Inheritance{Plan: owner, Kept: t.kept}
+	return doc, nil
+}
+
+// inheritance reads the output files of a child's parent.
+type inheritance struct {
+	planner  *Planner
+	manifest record.Manifest
+	shards   int
+
+	kept   shard.Counts // of the shards that are not touched
+	errors *bufio.Reader
+}
+
+// write writes the child's table.
+func (t *inheritance) write(ctx context.Context, w io.Writer) error {
+	parent := t.manifest.Parent.Run
+	entries, closeEntries, err := t.open(ctx, record.FileEntriesKey(parent))
+	if err != nil {
+		return err
+	}
+	defer closeEntries()
+	errs, closeErrors, err := t.open(ctx, record.OutputKey(parent, record.ErrorsFile))
+	if err != nil {
+		return err
+	}
+	defer closeErrors()
+	t.errors, t.kept = errs, shard.Counts{}
+	out := bufio.NewWriter(w)
+	var in shardtable.Inherited
+	buf, row := make([]byte, shardtable.FileEntrySize), make([]byte, 0, shardtable.InheritedSize)
+	for range t.shards {
+		if _, err := io.ReadFull(entries, buf); err != nil {
+			return t.damaged(err)
+		}
+		in.FileEntry = shardtable.ParseFileEntry(buf)
+		if in.Touched, err = t.touched(in); err != nil {
+			return err
+		}
+		if _, err := out.Write(in.Append(row)); err != nil {
+			return err
+		}
+		in.FirstItem += uint64(in.Items())
+		in.OutputAt, in.ErrorAt = in.OutputAt+in.Outputs, in.ErrorAt+in.Errors
+	}
+	if err := t.checkEnd(ctx, entries, in); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// open opens an object of the parent.
+func (t *inheritance) open(ctx context.Context, key string) (*bufio.Reader, func() error, error) {
+	r, _, err := t.planner.Blobs.Get(ctx, key, blob.GetOptions{})
+	if err != nil {
+		return nil, nil, fault.Wrap(err, "read %s", key)
+	}
+	return bufio.NewReaderSize(r, 64<<10), r.Close, nil
+}
+
+// touched reports whether the child asks items of the shard again. It reads the
+// shard's error rows, and counts them if it asks none.
+func (t *inheritance) touched(in shardtable.Inherited) (bool, error) {
+	sel := t.manifest.Parent.Selection
+	touched := sel.SelectsAll()
+	for n := range in.Items() {
+		if touched || sel.Items.Len() == 0 {
+			break
+		}
+		touched = sel.Items.Has(int(in.FirstItem) + n)
+	}
+	byClass := map[string]int{}
+	for left := in.Errors; left > 0; {
+		row, err := t.errors.ReadBytes('\n')
+		if err != nil || uint64(len(row)) > left {
+			return false, t.damaged(err)
+		}
+		left -= uint64(len(row))
+		f, ok := dialect.ReadFailure(dialect.Name(t.manifest.Dialect), row)
+		if !ok {
+			return false, t.damaged(nil)
+		}
+		touched = touched || sel.Selects(f.Place.Item, f.Class)
+		byClass[string(f.Class)]++
+	}
+	if !touched {
+		t.kept.Add(shard.Counts{OK: int(in.OK), Kept: int(in.OK), Failed: int(in.Failed), ByClass: byClass})
+	}
+	return touched, nil
+}
+
+// checkEnd checks that the entries end with the shards, and the files with the rows.
+func (t *inheritance) checkEnd(ctx context.Context, entries io.Reader, end shardtable.Inherited) error {
+	if n, err := io.ReadFull(entries, make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
+		return t.damaged(err)
+	}
+	for file, size := range map[string]uint64{record.CompletionsFile: end.OutputAt, record.ErrorsFile: end.ErrorAt} {
+		info, err := t.planner.Blobs.Stat(ctx, record.OutputKey(t.manifest.Parent.Run, file), "")
+		if err != nil {
+			return err
+		}
+		if uint64(info.Size) != size {
+			return t.damaged(nil)
+		}
+	}
+	return nil
+}
+
+// damaged is the error of a parent whose files are not those that it wrote.
+func (t *inheritance) damaged(err error) error {
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
+	}
+	return fault.New(fault.Corrupt, "the output files of run %s are not those that it wrote", t.manifest.Parent.Run)
+}

@@ -1,0 +1,117 @@
+package submit_test
+
+import (
+	"strings"
+	"testing"
+
+	"rollout/events"
+	"rollout/functions/submit"
+	"rollout/shared/config"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/interval"
+	"rollout/shared/core/run"
+	"rollout/shared/core/shard"
+	"rollout/shared/host/hosttest"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/record"
+)
+
+const childID = "01JD2ZQ4T5W0M1X9YB7R3K8CVF"
+
+// ended plans a run of 4 items and saves it as ended, with one item that timed out.
+func (d *fixture) ended(edit ...func(*record.Manifest, *run.State)) record.Manifest {
+	m := inputtest.Manifest(2)
+	m.ModelURI, m.ModelID = "m", identity.Model("m", "").String()
+	s := run.New(m.Run)
+	s.Phase, s.Items, s.Shards = run.CompletedWithErrors, 4, 2
+	s.Counts = shard.Counts{OK: 3, Failed: 1, ByClass: map[string]int{"timeout": 1}}
+	for _, f := range edit {
+		f(&m, &s)
+	}
+	m = inputtest.Plan(d.t, d.Ports, m, inputtest.Prompts(0, 4))
+	hosttest.Save(d.t, d.Ports, record.CoordinatorKey(m.Run), s)
+	for _, key := range []string{record.FileEntriesKey(m.Run), record.OutputKey(m.Run, record.CompletionsFile),
+		record.OutputKey(m.Run, record.ErrorsFile)} {
+		hosttest.Put(d.t, d.Ports, key, "x")
+	}
+	return m
+}
+
+// retry asks for a child of the run, and returns its manifest.
+func (d *fixture) retry(parent record.Manifest, only []string, items ...int) record.Manifest {
+	d.t.Helper()
+	e := events.RetryRequested{Run: childID, Parent: string(parent.Run), Only: only, Items: items}
+	if err := submit.New(d.Ports, submit.Options{Deployment: d.deploy, At: d.at}).Retry(d.t.Context(), e); err != nil {
+		d.t.Fatal(err)
+	}
+	return hosttest.Load[record.Manifest](d.t, d.Ports, record.ManifestKey(childID))
+}
+
+func TestChildHasTheManifestOfItsParent(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	parent := d.ended()
+	m := d.retry(parent, []string{"timeout"})
+	if m.Refused != "" || m.Parent == nil || m.Parent.Run != parent.Run || !m.Parent.Selection.Selects(0, "timeout") ||
+		m.ModelID != parent.ModelID || m.Pool != "default" || m.Inputs[0] != parent.Inputs[0] || m.Run != childID {
+		t.Errorf("%+v", m)
+	}
+	if d.planned() != 1 {
+		t.Error("its plan is not asked for")
+	}
+	d.retry(parent, []string{"all"})
+	again := hosttest.Load[record.Manifest](t, d.Ports, record.ManifestKey(childID))
+	if again.Parent.Selection.Selects(0, "") || d.planned() != 1 {
+		t.Errorf("a repeated request changes the child to %+v", again.Parent)
+	}
+}
+
+func TestRetryThatCannotRunIsRefusedWithARemedy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		edit  func(*record.Manifest, *run.State)
+		gone  func(record.Manifest) string
+		only  []string
+		items []int
+		want  string
+	}{
+		"still running":    {edit: func(_ *record.Manifest, s *run.State) { s.Phase = run.Running }, want: "stop it"},
+		"nothing selected": {only: []string{"refused"}, want: "choose others"},
+		"an unknown class": {only: []string{"sad"}, want: "use failed, unanswered, all"},
+		"a training": {want: `kind "train"`,
+			edit: func(m *record.Manifest, _ *run.State) { m.Kind = config.KindTrain }},
+		"a parent that was cleaned": {want: "submit the input again", gone: func(m record.Manifest) string {
+			return record.FileEntriesKey(m.Run)
+		}},
+		"a plan that is gone": {want: "submit the input again", gone: func(m record.Manifest) string {
+			return record.ShardTableKey(m.Run, 0)
+		}},
+		"files that are gone": {want: "submit the input again", gone: func(m record.Manifest) string {
+			return record.OutputKey(m.Run, record.ErrorsFile)
+		}},
+		"items of a run that asks identical requests once": {only: []string{"timeout"}, items: interval.Of(
+			interval.Range{Lo: 1, Hi: 2}).Gaps(), want: "by their classes",
+			edit: func(m *record.Manifest, _ *run.State) { m.Config.Dedupe.Enabled = true }},
+		"a model that is served no more": {want: "no pool serves the model old",
+			edit: func(m *record.Manifest, _ *run.State) { m.ModelURI = "old" }},
+		"another revision of the model": {want: "another revision",
+			edit: func(m *record.Manifest, _ *run.State) { m.ModelID = identity.Model("m", "old").String() }},
+	} {
+		d := newFixture(t)
+		if c.edit == nil {
+			c.edit = func(*record.Manifest, *run.State) {}
+		}
+		if c.only == nil {
+			c.only = []string{"failed"}
+		}
+		parent := d.ended(c.edit)
+		if c.gone != nil {
+			if err := d.Blobs.Delete(t.Context(), c.gone(parent), ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m := d.retry(parent, c.only, c.items...); !strings.Contains(m.Refused, c.want) {
+			t.Errorf("%s: refused with %q, want %q", name, m.Refused, c.want)
+		}
+	}
+}

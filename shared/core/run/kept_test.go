@@ -1,0 +1,66 @@
+package run
+
+import (
+	"encoding/json"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"rollout/shared/core/interval"
+	"rollout/shared/core/shard"
+)
+
+// TestChildSendsItsTouchedShardsAlone draws which of a child's shards are kept, and the
+// order in which the others are done. Every shard is done once, only touched ones are
+// sent, and the document stays small.
+func TestChildSendsItsTouchedShardsAlone(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		shards := rapid.IntRange(1, 3000).Draw(t, "shards")
+		every := rapid.SampledFrom([]int{1, 2, 3, 50, 4000}).Draw(t, "touched")
+		touched := func(n int) bool { return n%every == 0 }
+		look := rapid.IntRange(1, 700).Draw(t, "look")
+		s, sent := New(testRun), map[int]bool{}
+		var open []int
+		for steps := 0; s.Phase != Finalizing; steps++ {
+			if steps > 20*shards+100 {
+				t.Fatalf("it is not done after %d steps: next %d of %d, %d open", steps, s.NextShard, shards, len(open))
+			}
+			w := Observed{Shards: shards, Items: uint64(shards), Complete: true, Pool: 4,
+				KeptCounts: shard.Counts{OK: 7, Kept: 7}, KeptUntil: min(shards, s.NextShard+look)}
+			for n := s.NextShard; n < w.KeptUntil; n++ {
+				if !touched(n) {
+					w.Kept = append(w.Kept, interval.Range{Lo: n, Hi: n + 1})
+				}
+			}
+			var evs []Event
+			for range min(len(open), rapid.IntRange(0, 300).Draw(t, "done")) {
+				k := rapid.IntRange(0, len(open)-1).Draw(t, "which")
+				evs = append(evs, Event{Kind: ShardDone, Shard: open[k], Counts: shard.Counts{OK: 1}})
+				open = append(open[:k], open[k+1:]...)
+			}
+			var rejected []Event
+			if s, rejected = Step(s, w, Rules{}, evs, epoch); len(rejected) > 0 {
+				t.Fatalf("rejected %v", rejected)
+			}
+			for _, e := range s.Effects {
+				if e.Kind != Send {
+					continue
+				}
+				for n := e.Range.Lo; n < e.Range.Hi; n++ {
+					if sent[n] || !touched(n) {
+						t.Fatalf("shard %d is sent, touched %v, sent before %v", n, touched(n), sent[n])
+					}
+					sent[n] = true
+					open = append(open, n)
+				}
+			}
+			if b, _ := json.Marshal(s); len(b) > 16<<10 {
+				t.Fatalf("the document has %d bytes", len(b))
+			}
+		}
+		if want := (shards + every - 1) / every; len(sent) != want || s.Counts.OK != want+7 || s.Counts.Kept != 7 {
+			t.Fatalf("%d are sent, want %d; counts %+v", len(sent), want, s.Counts)
+		}
+	})
+}

@@ -1,0 +1,103 @@
+package record
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"rollout/shared/core/identity"
+	"rollout/shared/core/interval"
+	"rollout/shared/core/shard"
+	"rollout/shared/fault"
+)
+
+// Parent makes a run the child of an ended run. A child has its parent's plan, so
+// that item indexes, ids and seeds are the same. It asks the selected items again
+// and keeps the rows of all others, so that its output files are complete.
+type Parent struct {
+	Run       identity.RunID `json:"run"`
+	Selection Selection      `json:"selection"`
+}
+
+// Selection says which items of the parent a child asks again.
+type Selection struct {
+	// Only names them by their rows: SelectFailed, SelectUnanswered, SelectAll, or
+	// classes of failures.
+	Only []string `json:"only,omitempty"`
+	// Items are further ones by their indexes, at most MaxSelected ranges.
+	Items interval.Set `json:"items,omitzero"`
+}
+
+// The words of Selection.Only besides classes.
+const (
+	SelectFailed     = "failed"     // every item with an error row
+	SelectUnanswered = "unanswered" // those that the parent's end left without a row of their own
+	SelectAll        = "all"
+)
+
+// MaxSelected bounds the ranges of Selection.Items: manifests stay small.
+const MaxSelected = 4096
+
+// Selects reports whether the child asks an item again whose row in the parent's
+// files has the class; "" is an answer.
+func (s Selection) Selects(item uint64, class fault.Class) bool {
+	for _, w := range s.Only {
+		switch {
+		case w == SelectAll:
+			return true
+		case class == "":
+		case w == SelectFailed, w == string(class), w == SelectUnanswered && class.Unanswered():
+			return true
+		}
+	}
+	return s.Items.Has(int(item))
+}
+
+// SelectsAll reports whether the child asks every item again.
+func (s Selection) SelectsAll() bool { return slices.Contains(s.Only, SelectAll) }
+
+// Check returns Invalid for a selection that no item can match.
+func (s Selection) Check() error {
+	known := []string{SelectFailed, SelectUnanswered, SelectAll}
+	for _, c := range fault.Classes {
+		known = append(known, string(c))
+	}
+	for _, w := range s.Only {
+		if !slices.Contains(known, w) {
+			return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%.64q selects no item", w),
+				Remedy: "use " + strings.Join(known, ", ")}
+		}
+	}
+	if n := len(s.Items.Ranges()); n > MaxSelected {
+		return &fault.Error{Kind: fault.Invalid, Err: fmt.Errorf("%d ranges of items are selected", n),
+			Remedy: fmt.Sprintf("select at most %d ranges in one run", MaxSelected)}
+	}
+	if len(s.Only) == 0 && s.Items.Len() == 0 {
+		return fault.New(fault.Invalid, "no item is selected")
+	}
+	return nil
+}
+
+// String renders the selection for people. Example: "failed, items 3-5".
+func (s Selection) String() string {
+	parts := slices.Clone(s.Only)
+	for i, r := range s.Items.Ranges() {
+		switch {
+		case i == 8:
+			return strings.Join(append(parts, "…"), ", ")
+		case r.Len() == 1:
+			parts = append(parts, fmt.Sprintf("item %d", r.Lo))
+		default:
+			parts = append(parts, fmt.Sprintf("items %d-%d", r.Lo, r.Hi-1))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Inheritance is the part of a child's plan that its parent decided.
+type Inheritance struct {
+	// Plan is the run whose plan objects the child uses: its oldest ancestor.
+	Plan identity.RunID `json:"plan"`
+	// Kept counts the items of the shards of which the child asks nothing again.
+	Kept shard.Counts `json:"kept"`
+}

@@ -1,0 +1,90 @@
+package result
+
+import (
+	"bytes"
+	"context"
+
+	"rollout/shared/blob"
+	"rollout/shared/core/shard"
+	"rollout/shared/dialect"
+	"rollout/shared/fault"
+	"rollout/shared/input"
+	"rollout/shared/record"
+	"rollout/shared/shardtable"
+)
+
+// ReadKept returns the rows that a child run keeps of a shard: those of its parent,
+// less those of the items that it asks again. c counts them; the tokens are the
+// parent's and do not count. NotFound and Corrupt mean that the parent's output files
+// are gone or changed.
+func ReadKept(ctx context.Context, blobs blob.Store, m record.Manifest,
+	in shardtable.Inherited) (kept []Row, c shard.Counts, err error) {
+	rows, err := ReadInherited(ctx, blobs, m, in)
+	if err != nil {
+		return nil, c, err
+	}
+	for _, r := range rows {
+		if m.Parent.Selection.Selects(in.FirstItem+uint64(r.Item), r.Class) {
+			continue
+		}
+		kept = append(kept, r)
+		if r.Class == "" {
+			c.Add(shard.Counts{OK: 1, Kept: 1})
+		} else {
+			c.Add(shard.Counts{Failed: 1, ByClass: map[string]int{string(r.Class): 1}})
+		}
+	}
+	return kept, c, nil
+}
+
+// ReadInherited returns the rows of a shard in the output files of a child's parent,
+// in item order: an error row names its item, and the others are the answered ones.
+func ReadInherited(ctx context.Context, blobs blob.Store, m record.Manifest,
+	in shardtable.Inherited) ([]Row, error) {
+	outputs, err := linesOf(ctx, blobs, record.OutputKey(m.Parent.Run, record.CompletionsFile), in.OutputAt, in.Outputs)
+	if err != nil {
+		return nil, err
+	}
+	errs, err := linesOf(ctx, blobs, record.OutputKey(m.Parent.Run, record.ErrorsFile), in.ErrorAt, in.Errors)
+	if err != nil {
+		return nil, err
+	}
+	if len(outputs) != int(in.OK) || len(errs) != int(in.Failed) {
+		return nil, changedFiles(m)
+	}
+	rows := make([]Row, in.Items())
+	for _, b := range errs {
+		f, ok := dialect.ReadFailure(dialect.Name(m.Dialect), b)
+		at := f.Place.Item - in.FirstItem
+		if !ok || f.Place.Item < in.FirstItem || at >= uint64(len(rows)) || rows[at].Bytes != nil {
+			return nil, changedFiles(m)
+		}
+		rows[at] = Row{Item: int(at), Class: f.Class, Bytes: b}
+	}
+	for i := range rows {
+		if rows[i].Bytes == nil {
+			rows[i] = Row{Item: i, Bytes: outputs[0]}
+			outputs = outputs[1:]
+		}
+	}
+	return rows, nil
+}
+
+// linesOf reads the lines of a part of an object, with their line feeds.
+func linesOf(ctx context.Context, blobs blob.Store, key string, at, length uint64) (lines [][]byte, err error) {
+	if length == 0 {
+		return nil, nil
+	}
+	b, err := input.ReadPart(ctx, blobs, key, int64(at), int64(length))
+	if err != nil {
+		return nil, err
+	}
+	for l := range bytes.Lines(b) {
+		lines = append(lines, l)
+	}
+	return lines, nil
+}
+
+func changedFiles(m record.Manifest) error {
+	return fault.New(fault.Corrupt, "the output files of run %s are not those that it wrote", m.Parent.Run)
+}
