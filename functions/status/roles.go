@@ -38,7 +38,7 @@ func (s Status) Pools() []string {
 }
 
 // NeededPools returns the pools that have shards of the run to answer now; the
-// answer's if there is none.
+// answer's without it.
 func (s Status) NeededPools() (out []string) {
 	for _, r := range s.Roles {
 		if r.Done < r.Shards && !slices.Contains(out, r.Pool) {

@@ -214,7 +214,7 @@ func (s *Submitter) complete(ctx context.Context, m *record.Manifest) error {
 	return err
 }
 
-// defaultPromptMaxTokens is the longest answer to a raw prompt if nobody says one.
+// defaultPromptMaxTokens is the longest answer to a raw prompt without a limit.
 // Servers differ: vLLM and OpenAI cut such answers at 16 tokens, SGLang at 128.
 const defaultPromptMaxTokens = 1024
 

@@ -17,7 +17,7 @@ import (
 	"rollout/shared/grade"
 )
 
-// Bounds of a service's response. A number beyond maxScore is no score.
+// Bounds of a service's response. A number beyond maxScore does not count as a score.
 const (
 	maxResponse        = 64 << 10 // bytes
 	maxResponsePerItem = 1 << 10  // bytes, in addition
@@ -38,7 +38,7 @@ type (
 		Expected json.RawMessage `json:"expected,omitempty"`
 	}
 	response struct {
-		Scores []json.RawMessage `json:"scores"` // a number, or null if there is no score
+		Scores []json.RawMessage `json:"scores"` // a number, or null without a score
 	}
 )
 
@@ -154,7 +154,7 @@ func encode(cases []grade.Case) ([]byte, error) {
 }
 
 // decode reads the scores of a response. A response that is wrong anywhere gives
-// none: nobody knows which of its numbers belong to which answer.
+// none: its numbers can't be assigned to answers.
 func decode(b []byte, n int) ([]grade.Score, *failure) {
 	var r response
 	if err := json.Unmarshal(b, &r); err != nil {

@@ -128,7 +128,7 @@ func (w *Worker) savedRows(ctx context.Context, h *heldShard, in input.Shard) (r
 }
 
 // keptRows returns the rows that a child run keeps of the shard from its parent. If
-// the parent's files are gone, there are none: all items are answered again.
+// the parent's files are gone, it keeps no row: all items are answered again.
 func (w *Worker) keptRows(ctx context.Context, h *heldShard) ([]result.Row, shard.Counts, error) {
 	if h.manifest.Parent == nil {
 		return nil, shard.Counts{}, nil

@@ -86,7 +86,7 @@ func (s *slots) acquire(ctx context.Context, stopping <-chan struct{}, all bool)
 	return false
 }
 
-// tryAcquire takes a slot if one is free and nobody waits.
+// tryAcquire takes a slot if one is free and no request waits.
 func (s *slots) tryAcquire() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

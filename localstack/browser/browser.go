@@ -220,7 +220,7 @@ func (p *Page) Screenshot(name string) []byte {
 		p.t.Fatal(err)
 	}
 	if !bytes.HasPrefix(png, []byte("\x89PNG")) {
-		p.t.Fatalf("%s is no picture", file)
+		p.t.Fatalf("%s is not a picture", file)
 	}
 	return png
 }

@@ -195,7 +195,7 @@ func (c *checker) options(field string, list []string) {
 	}
 }
 
-// expression checks a regular expression; "" is none.
+// expression checks a regular expression; "" means that there is no expression.
 func (c *checker) expression(field, expr string) {
 	if len(expr) > maxPattern {
 		c.add(field, "has %d bytes, at most %d are allowed", len(expr), maxPattern)

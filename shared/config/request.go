@@ -50,8 +50,8 @@ func (r *Request) IsZero() bool {
 		len(r.Query) == 0 && r.MaxTokensField == "" && r.System == "" && len(r.BodyModel) == 0
 }
 
-// Canonical returns the settings as JSON with sorted keys; nil if there are none. Item
-// ids are computed from these bytes. Headers and query are no part of them: they do
+// Canonical returns the settings as JSON with sorted keys; nil without settings. Item
+// ids are computed from these bytes. Headers and query do not count: they do
 // not change what the model reads.
 func (r *Request) Canonical() []byte {
 	if r.IsZero() {
@@ -121,7 +121,7 @@ func (r *Request) check(c *checker, at string, secrets bool) {
 	}
 	c.text(at+".endpoint", r.Endpoint, maxText)
 	if r.Endpoint != "" && !strings.HasPrefix(r.Endpoint, "/") && !slices.Contains(Endpoints(), r.Endpoint) {
-		c.add(at+".endpoint", "%s is no endpoint: use one of %s, or a path such as \"/v2/rerank\"",
+		c.add(at+".endpoint", "%s is not an endpoint: use one of %s, or a path such as \"/v2/rerank\"",
 			quote(r.Endpoint), strings.Join(Endpoints(), ", "))
 	}
 	for _, name := range sortedKeys(r.Extra) {
@@ -144,7 +144,7 @@ func (r *Request) check(c *checker, at string, secrets bool) {
 	}
 	c.text(at+".max_tokens_field", r.MaxTokensField, maxName)
 	if !strings.HasPrefix(r.MaxTokensField, "max_") && r.MaxTokensField != "" && r.MaxTokensField != "n_predict" {
-		c.add(at+".max_tokens_field", "%s is no name for the longest answer: use max_completion_tokens, "+
+		c.add(at+".max_tokens_field", "%s is not a name for the longest answer: use max_completion_tokens, "+
 			"max_output_tokens or the like", quote(r.MaxTokensField))
 	}
 	if r.System != "" && slices.Contains([]string{"completions", "embeddings", "rerank", "score"}, r.Endpoint) {

@@ -54,7 +54,7 @@ body_model = "override"
 func TestBadRequestSettingsAreReported(t *testing.T) {
 	t.Parallel()
 	for file, want := range map[string]string{
-		`endpoint = "chats"`: `"chats" is no endpoint: use one of chat, completions`,
+		`endpoint = "chats"`: `"chats" is not an endpoint: use one of chat, completions`,
 		`omit = ["model"]`:   `"model" can't be left out`,
 		`system = "s"` + "\n" + `endpoint = "embeddings"`:            "has no system message",
 		`body_model = "any"`:                                         `must be "override"`,

@@ -69,7 +69,7 @@ func (it *Item) MaxTokens(s config.Sampling) int64 {
 	for _, m := range it.body {
 		switch string(m.Name) {
 		case "max_tokens", "max_completion_tokens":
-			n, _ := strconv.ParseInt(string(m.Value), 10, 64) // the server refuses what is no number
+			n, _ := strconv.ParseInt(string(m.Value), 10, 64) // the server refuses what is not a number
 			return max(0, n)
 		}
 	}

@@ -29,7 +29,7 @@ type member struct {
 	value []byte
 }
 
-// NewSettings returns the settings, or nil if there are none.
+// NewSettings returns the settings, or nil without settings.
 func NewSettings(run *config.Request, engine config.Request) *Settings {
 	if run.IsZero() && engine.IsZero() {
 		return nil

@@ -11,7 +11,7 @@
 //   - An answer that is wrong, or does not have the form that was asked for,
 //     scores 0. That is a fact about the model.
 //   - A row without a usable expected value, and a service that is down, slow or
-//     answers nonsense, give no score. That is no fact about the model, and a 0
+//     answers nonsense, give no score. That says nothing about the model, and a 0
 //     in its place would look like one.
 //
 // A row has the scores of all graders of its run and their weighted mean, which

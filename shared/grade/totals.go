@@ -64,7 +64,7 @@ func (t Total) join(o Total) Total {
 	return t
 }
 
-// Mean returns the mean score; nil if there is none.
+// Mean returns the mean score; nil without a score.
 func (t Total) Mean() *float64 {
 	if t.Scored == 0 {
 		return nil

@@ -32,7 +32,7 @@ type Kind struct {
 	Complete func(context.Context, *record.Manifest, Site) error
 
 	// Roles returns the roles that a run of the config has beyond the answer, by their
-	// numbers from 1 on. Optional: nil is none.
+	// numbers from 1 on. Optional: nil means no further roles.
 	Roles func(config.Run) []Role
 
 	// Job returns the one line that is planned instead of the run's only input,

@@ -20,7 +20,7 @@ func unpacked(resp *http.Response) (io.Reader, error) {
 		return resp.Body, nil
 	}
 	in := bufio.NewReader(resp.Body)
-	magic, _ := in.Peek(2) // a shorter body is no archive
+	magic, _ := in.Peek(2) // a shorter body is not packed
 	var out io.Reader
 	var err error
 	switch {

@@ -213,7 +213,7 @@ func (p *parts) addChoice(choice []byte) error {
 }
 
 // addFinish takes a finish reason: a string, or an object with a type (SGLang's own
-// endpoint). An empty one is none: SGLang, Ollama and others send "" where OpenAI
+// endpoint). An empty one does not count: SGLang, Ollama and others send "" where OpenAI
 // sends null.
 func (p *parts) addFinish(v []byte) {
 	if rawjson.IsObject(v) {

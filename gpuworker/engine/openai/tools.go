@@ -214,7 +214,7 @@ func (t *toolCall) append(out []byte) []byte {
 }
 
 // appendMembers appends an object's members after a comma or a brace, and drops the
-// comma if there are none.
+// comma without tool calls.
 func appendMembers(out []byte, o *object) []byte {
 	if more := o.json(); more != nil {
 		return append(out, more[1:len(more)-1]...)

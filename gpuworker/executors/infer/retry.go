@@ -47,7 +47,7 @@ func (t *execution) ask(ctx context.Context, sc *scratch, a *answers, decode int
 			if !got.Usage.Unknown { // else the request counts as estimated
 				permit.Settle(got.Usage.PromptTokens, got.Usage.CompletionTokens)
 			}
-			if req.FitMaxTokens { // nobody asked for the higher one
+			if req.FitMaxTokens { // the higher one is our default
 				got.MaxTokens = 0
 			}
 			return dialect.Answer{Text: got.Text, FinishReason: got.FinishReason, Reasoning: got.Reasoning,

@@ -3,7 +3,7 @@
 //
 // The limit is a number of permits. One document, limit/<pool>, says how many of
 // them each worker may use in any minute: its share. Workers change the document by
-// compare-and-swap; nobody else writes it.
+// compare-and-swap; only workers write it.
 //
 //	free ──Take──▶ share of a worker ──Take, Leave──▶ used within the last minute ──minute over──▶ free
 //	  ▲                │                                └─ the rest of what was given up is free at once

@@ -158,7 +158,7 @@ func (r Rules) Leave(d Doc, worker string, used Usage, now time.Time) Doc {
 }
 
 // share returns the share of the i-th holder: its target, as far as that is free.
-// What nobody wants stays with a worker that has it.
+// What no other worker wants stays with the one that has it.
 func (r Rules) share(targets []Amount, i int, old, free Amount) Amount {
 	spare := r.Limit
 	for _, t := range targets {
@@ -181,8 +181,8 @@ func (r Rules) free(d Doc) Amount {
 }
 
 // expire removes the slices and cooling amounts whose time is over. The worker of an
-// expired slice probably crashed, and nobody knows what it used. But it used its share
-// at an even pace, as whoever gets it will: both together exceed the share by no more
+// expired slice probably crashed, and what it used is not known. But it used its share
+// at an even pace, as the next worker will: both together exceed the share by no more
 // than what the first may have begun ahead of that pace, which cools down. A time that no
 // rule can have set comes from a clock that was wrong, and is brought forward.
 func (r Rules) expire(d Doc, now time.Time) Doc {

@@ -107,8 +107,8 @@ func (d *decider) passPruned() {
 	}
 }
 
-// countPruned counts the items of a shard that is passed over. They are no failures
-// in a row: nobody asked them.
+// countPruned counts the items of a shard that is passed over. They are not failures
+// in a row: they were never sent.
 func (d *decider) countPruned(a schedule.Attributes) {
 	n := int(a.Items)
 	e := Event{Role: int(a.Role), Counts: shard.Counts{Failed: n, ByClass: map[string]int{string(fault.Pruned): n}}}

@@ -48,7 +48,7 @@ func (ps Pages) At(n int) (Attributes, bool) {
 }
 
 // Constraints say which shards of a run may be in flight together. They are plain
-// data: a part of what a kind of run is. The zero value is no constraint.
+// data: a part of what a kind of run is. The zero value constrains nothing.
 type Constraints struct {
 	// MaxInFlight is how many shards of the run may be in flight; 0: as many as its
 	// window allows.

@@ -49,7 +49,7 @@ func lastNumber(text string) (float64, bool) {
 		s = strings.TrimLeft(s, "+-")
 	}
 	x, err := strconv.ParseFloat(s, 64)
-	return x, err == nil // a number that is too large is none
+	return x, err == nil // a number that is too large does not count
 }
 
 func isWordByte(b byte) bool {

@@ -33,7 +33,7 @@ func newOptions(names []string, flags string) options {
 }
 
 // index returns the number of the option with that name, upper and lower case
-// apart; -1 if there is none.
+// apart; -1 if no option matches.
 func (o options) index(name string) int {
 	return slices.IndexFunc(o.names, func(n string) bool { return strings.EqualFold(n, name) })
 }

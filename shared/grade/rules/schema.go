@@ -45,7 +45,7 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("refers to %s, and only its own definitions can be used: copy that schema into $defs", url)
 }
 
-// unfence returns the text inside of a fenced block, or the text if it is none.
+// unfence returns the text inside of a fenced block, or the text if it has no fence.
 func unfence(s string) string {
 	s = strings.TrimSpace(s)
 	inner, ok := strings.CutPrefix(s, "```")
