@@ -58,7 +58,7 @@ func TestBadRequestSettingsAreReported(t *testing.T) {
 		`omit = ["model"]`:   `"model" can't be left out`,
 		`system = "s"` + "\n" + `endpoint = "embeddings"`:            "has no system message",
 		`body_model = "any"`:                                         `must be "override"`,
-		`max_tokens_field = "seed"`:                                  "no name for the longest answer",
+		`max_tokens_field = "seed"`:                                  "not a name for the longest answer",
 		"[request.extra]\nmodel = \"x\"":                             "set model.uri",
 		"[request.extra]\nstream = false":                            "request.omit",
 		"[request.extra]\nat = 2026-01-01":                           "not a JSON value",
