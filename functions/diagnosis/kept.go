@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"rollout/functions/status"
+	"rollout/shared/fault"
 )
 
 // kept reports on an item of a shard of which a child run asks nothing again: its row
@@ -14,6 +15,9 @@ func (x *Explainer) kept(ctx context.Context, p status.Progress, t *ItemReport, 
 		return false, nil
 	}
 	in, err := x.index.Inherited(ctx, p.Manifest.Run, shard)
+	if fault.Is(err, fault.NotFound) && p.State.Phase.Ended() { // cleaned up: the run's files have the row
+		return true, x.findInOutputs(ctx, p, t)
+	}
 	if err != nil || in.Touched {
 		return false, err
 	}
@@ -21,5 +25,9 @@ func (x *Explainer) kept(ctx context.Context, p status.Progress, t *ItemReport, 
 	if !p.State.Phase.Ended() {
 		p.Manifest.Run = p.Manifest.Parent.Run
 	}
-	return true, x.findInOutputs(ctx, p, t)
+	if err := x.findInOutputs(ctx, p, t); err != nil || t.Row != nil || p.State.Phase.Ended() {
+		return true, err
+	}
+	t.markUnprocessed(fault.Storage, "the files of run "+string(p.Manifest.Parent.Run)+", which had its row, are gone")
+	return true, nil
 }

@@ -10,7 +10,7 @@ type position struct {
 
 func (w *writer) position() position {
 	c := w.totals.counts
-	return position{w.out.written, w.errs.written, c.OK + w.kept.ok, c.Failed + w.kept.failed}
+	return position{w.out.written, w.errs.written, c.OK, c.Failed}
 }
 
 // addEntry adds the entry of a shard whose rows are those since the position.

@@ -1,12 +1,15 @@
 package finalize
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"io"
 	"strings"
 
 	"rollout/shared/blob"
 	"rollout/shared/core/shard"
+	"rollout/shared/dialect"
 	"rollout/shared/fault"
 	"rollout/shared/record"
 	"rollout/shared/result"
@@ -14,28 +17,23 @@ import (
 )
 
 // inheritedRows writes a shard of which a child asks nothing again: its rows in the
-// files of the parent. The child's plan has counted them. If they are gone, the
-// shard's items fail.
+// files of the parent. If they are gone, the shard's items fail.
 func (w *writer) inheritedRows(ctx context.Context, n int, in shardtable.Inherited) error {
 	outputs, err := w.openPart(ctx, record.CompletionsFile, in.OutputAt, in.Outputs)
 	if err != nil {
-		return w.orLost(ctx, n, in, err)
+		return w.orLost(ctx, n, err)
 	}
 	defer outputs.Close()
 	errs, err := w.openPart(ctx, record.ErrorsFile, in.ErrorAt, in.Errors)
 	if err != nil {
-		return w.orLost(ctx, n, in, err)
+		return w.orLost(ctx, n, err)
 	}
 	defer errs.Close()
 	if err := w.copyPart(w.outputs, outputs, in.Outputs); err != nil {
 		return err
 	}
-	if err := w.copyPart(w.errs, errs, in.Errors); err != nil {
-		return err
-	}
-	w.kept.ok += int(in.OK)
-	w.kept.failed += int(in.Failed)
-	return nil
+	w.totals.counts.Add(shard.Counts{OK: int(in.OK), Kept: int(in.OK)})
+	return w.copyErrors(errs, in.Errors)
 }
 
 // openPart opens a part of a file of the child's parent; an empty reader for an empty
@@ -53,24 +51,49 @@ func (w *writer) openPart(ctx context.Context, file string, at, length uint64) (
 func (w *writer) copyPart(to io.Writer, r io.Reader, length uint64) error {
 	n, err := io.CopyBuffer(onlyWriter{to}, io.LimitReader(r, int64(length)), w.buf)
 	if err == nil && n < int64(length) {
-		return fault.New(fault.Corrupt, "the files of run %s are shorter than it wrote them: restore them from a backup",
-			w.manifest.Parent.Run)
+		return w.changedFiles()
 	}
 	return err
 }
 
+// copyErrors appends a part of the parent's errors.jsonl, and counts its rows.
+func (w *writer) copyErrors(r io.Reader, length uint64) error {
+	rows := bufio.NewReader(io.LimitReader(r, int64(length)))
+	for left := length; left > 0; {
+		row, err := rows.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		f, ok := dialect.ReadFailure(dialect.Name(w.manifest.Dialect), row)
+		if err != nil || !ok {
+			return w.changedFiles()
+		}
+		if _, err := w.errs.Write(row); err != nil {
+			return err
+		}
+		w.totals.count(f.Class)
+		left -= uint64(len(row))
+	}
+	return nil
+}
+
+func (w *writer) changedFiles() error {
+	return fault.New(fault.Corrupt, "the files of run %s are not those that it wrote: restore them from a backup",
+		w.manifest.Parent.Run)
+}
+
 // orLost writes the error rows of a shard if err means that the parent's files are
 // gone, and returns any other error.
-func (w *writer) orLost(ctx context.Context, n int, in shardtable.Inherited, err error) error {
+func (w *writer) orLost(ctx context.Context, n int, err error) error {
 	if fault.Is(err, fault.NotFound) {
-		return w.lostRows(ctx, n, in)
+		return w.lostRows(ctx, n)
 	}
 	return err
 }
 
 // lostRows writes error rows for the items of a shard whose rows were in the files of
 // the parent, which are gone.
-func (w *writer) lostRows(ctx context.Context, n int, in shardtable.Inherited) error {
+func (w *writer) lostRows(ctx context.Context, n int) error {
 	e, row, cut, err := w.cut(ctx, n)
 	if err != nil {
 		return err
@@ -81,12 +104,11 @@ func (w *writer) lostRows(ctx context.Context, n int, in shardtable.Inherited) e
 	}
 	why := cause{fault.Storage, "the files of run " + string(w.manifest.Parent.Run) + ", which had its row, are gone"}
 	for _, l := range lines {
+		w.totals.count(why.class)
 		if err := w.fail(w.failure(l, why)); err != nil {
 			return err
 		}
 	}
-	w.kept.failed += in.Items()
-	w.totals.lost += int(in.OK)
 	return nil
 }
 
@@ -106,13 +128,4 @@ func (w *writer) keptRows(ctx context.Context, n int) (rows []result.Row, c shar
 		return nil, shard.Counts{}, nil
 	}
 	return rows, c, err
-}
-
-// addKept adds the items of a child's kept shards, as its plan counts them.
-func (t *totals) addKept(kept shard.Counts) {
-	t.counts.Add(kept)
-	if t.lost > 0 {
-		t.counts.Add(shard.Counts{OK: -t.lost, Kept: -t.lost, Failed: t.lost,
-			ByClass: map[string]int{string(fault.Storage): t.lost}})
-	}
 }

@@ -25,13 +25,6 @@ func (f *Finalizer) summary(ctx context.Context, m record.Manifest, k kind.Kind,
 	if err != nil || !whole {
 		return sum, false, fault.Wrap(err, "finalize run %s", m.Run)
 	}
-	if m.Parent != nil {
-		p, err := f.index.Plan(ctx, m.Run, s.Shards, 0)
-		if err != nil {
-			return sum, false, err
-		}
-		t.addKept(p.Inherited.Kept)
-	}
 	sum = f.summarize(m, s, t)
 	if k.Executor == config.ExecutorInfer {
 		sum.FinishReasons = t.counts.FinishReasons(t.copies)

@@ -17,7 +17,6 @@ type totals struct {
 	workers  []string
 	snapshot *shard.Snapshot // the last one of a training
 	scores   *grade.Totals   // nil in a run without graders
-	lost     int             // items of a child whose answer is gone with its parent's files
 }
 
 // maxWorkers bounds the list of workers in a summary.
@@ -61,7 +60,6 @@ func (t *totals) count(class fault.Class) {
 func (t *totals) join(s record.OutputSegment) {
 	t.add(shard.Doc{Counts: s.Counts})
 	t.copies += s.Copies
-	t.lost += s.Lost
 	for i, c := range s.Roles {
 		if i == len(t.roles) {
 			t.roles = append(t.roles, shard.Counts{})
@@ -82,5 +80,5 @@ func (t *totals) join(s record.OutputSegment) {
 // segment returns the record of a segment with these totals.
 func (t totals) segment(from, to int) record.OutputSegment {
 	return record.OutputSegment{Schema: record.Schema, From: from, To: to,
-		Counts: t.counts, Copies: t.copies, Workers: t.workers, Scores: t.scores, Roles: t.roles, Lost: t.lost}
+		Counts: t.counts, Copies: t.copies, Workers: t.workers, Scores: t.scores, Roles: t.roles}
 }

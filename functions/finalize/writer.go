@@ -35,7 +35,6 @@ type writer struct {
 	late      func() bool                              // optional: reports that no time is left for another shard
 	out, errs *sink
 	entries   *sink     // of the shards: see record.FileEntriesKey
-	kept      position  // rows that the totals do not count: of a child's kept shards
 	outputs   io.Writer // out; in a run with graders it also sums up the scores
 	model     dialect.Model
 	totals    totals

@@ -63,16 +63,16 @@ func CheckRetry(ctx context.Context, p host.Ports, kinds kind.Table, parent reco
 	if err := sel.Check(); err != nil {
 		return err
 	}
-	k, err := kinds.Of(parent.Kind)
+	if parent.Refused != "" {
+		return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("run %s was refused: %s", parent.Run, parent.Refused),
+			Remedy: "submit its input again"}
+	}
+	k, err := kinds.Of(parent.Kind) // a refused run may have none
 	if err != nil {
 		return err
 	}
 	if !k.Retries || len(parent.Roles) > 0 {
 		return fault.New(fault.Invalid, "items of a run of kind %q can't be asked again", parent.Kind)
-	}
-	if parent.Refused != "" {
-		return &fault.Error{Kind: fault.Conflict, Err: fmt.Errorf("run %s was refused: %s", parent.Run, parent.Refused),
-			Remedy: "submit its input again"}
 	}
 	if sel.Items.Len() > 0 && parent.Config.Dedupe.Enabled {
 		return &fault.Error{Kind: fault.Invalid, Remedy: "select items by their classes",

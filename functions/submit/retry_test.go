@@ -78,6 +78,8 @@ func TestRetryThatCannotRunIsRefusedWithARemedy(t *testing.T) {
 		"still running":    {edit: func(_ *record.Manifest, s *run.State) { s.Phase = run.Running }, want: "stop it"},
 		"nothing selected": {only: []string{"refused"}, want: "choose others"},
 		"an unknown class": {only: []string{"sad"}, want: "use failed, unanswered, all"},
+		"a run that was refused before its kind was read": {want: "was refused: nonsense",
+			edit: func(m *record.Manifest, _ *run.State) { m.Kind, m.Refused = "", "nonsense" }},
 		"a training": {want: `kind "train"`,
 			edit: func(m *record.Manifest, _ *run.State) { m.Kind = config.KindTrain }},
 		"a parent that was cleaned": {want: "submit the input again", gone: func(m record.Manifest) string {

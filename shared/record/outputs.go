@@ -20,9 +20,6 @@ type OutputSegment struct {
 	Counts      shard.Counts `json:"counts"`
 	Copies      int          `json:"copies,omitempty"`
 	Workers     []string     `json:"workers,omitempty"`
-	// Lost is how many items of a child have no answer because the files of its parent
-	// are gone.
-	Lost int `json:"lost,omitempty"`
 	// Scores sum up the scores of the rows; nil in a run without graders.
 	Scores *grade.Totals `json:"scores,omitempty"`
 	// Roles are the counts of the roles from 1 on. Their rows are in no output file.

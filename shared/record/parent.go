@@ -1,6 +1,7 @@
 package record
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -73,7 +74,8 @@ func (s Selection) Check() error {
 			Remedy: fmt.Sprintf("select at most %d ranges in one run", MaxSelected)}
 	}
 	if len(s.Only) == 0 && s.Items.Len() == 0 {
-		return fault.New(fault.Invalid, "no item is selected")
+		return &fault.Error{Kind: fault.Invalid, Err: errors.New("no item is selected"),
+			Remedy: "use " + strings.Join(known, ", ")}
 	}
 	return nil
 }

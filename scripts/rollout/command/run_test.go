@@ -1,0 +1,143 @@
+package command_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"rollout/events"
+	"rollout/functions/api"
+	"rollout/shared/core/identity"
+	"rollout/shared/core/run"
+	"rollout/shared/host"
+	"rollout/shared/host/hosttest"
+	"rollout/shared/input/inputtest"
+	"rollout/shared/record"
+)
+
+// addWholeRun stores runA as an ended run with its plan and its files.
+func (f fixture) addWholeRun() {
+	f.t.Helper()
+	m := inputtest.Manifest(2)
+	m.Run, m.Name, m.CreatedAt = runA, "nightly", noon
+	inputtest.Plan(f.t, f.Ports, m, inputtest.Prompts(0, 4))
+	f.addRun(runA, "nightly", time.Minute, run.CompletedWithErrors)
+	for _, key := range []string{record.FileEntriesKey(runA), record.OutputKey(runA, record.CompletionsFile),
+		record.OutputKey(runA, record.ErrorsFile)} {
+		f.put(key, "x")
+	}
+}
+
+// requested receives the retries that were asked for.
+func (f fixture) requested() (out []events.RetryRequested) {
+	f.t.Helper()
+	ms, err := f.Ports.Queues.Receive(f.t.Context(), host.TaskQueue, 100, time.Minute, 0)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for _, m := range ms {
+		_, p, err := events.Decode(m.Body)
+		if r, ok := p.(events.RetryRequested); err == nil && ok {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func TestRunRetryPrintsTheNewRun(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		only string
+	}{
+		{[]string{"nightly"}, "failed"},
+		{[]string{string(runA), "--only", "too_long,timeout"}, "too_long,timeout"},
+		{[]string{strings.ToLower(string(runA))[:8], "--only", "all"}, "all"},
+	} {
+		f := newFixture(t)
+		f.addWholeRun()
+		args := append([]string{"run", "retry"}, c.args...)
+		r := f.rollout(args...)
+		id := identity.RunID(strings.TrimSuffix(r.out, "\n"))
+		if r.code != 0 || r.err != "" || !id.Valid() || id == runA {
+			t.Errorf("%v: %+v", c.args, r)
+		}
+		sent := f.requested()
+		if len(sent) != 1 || sent[0].Run != string(id) || sent[0].Parent != string(runA) ||
+			strings.Join(sent[0].Only, ",") != c.only {
+			t.Errorf("%v: it asks for %+v", c.args, sent)
+		}
+		var child api.Retry
+		r = f.rollout(append(args, "--json")...)
+		if err := json.Unmarshal([]byte(r.out), &child); err != nil || r.code != 0 || child.Run != id ||
+			child.Parent != runA || strings.Count(r.out, "\n") != 1 {
+			t.Errorf("%v with --json: %+v, %v", c.args, r, err)
+		}
+	}
+}
+
+func TestRunRetryRefuses(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.addWholeRun()
+	f.addRun(runB, "weekly", time.Hour, run.Running)
+	f.addRun(runC, "cleaned", time.Hour, run.CompletedWithErrors)
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"nightly", "--only", "sad"}, 2, `"sad" selects no item (use failed, unanswered, all, `},
+		{[]string{"nightly", "--only", ""}, 2, "no item is selected (use failed, unanswered, all, "},
+		{[]string{"nightly", "--only", "refused"}, 1,
+			"run " + string(runA) + " has no item to ask again: selected is refused"},
+		{[]string{"weekly"}, 1, "run " + string(runB) + " has not ended (wait for its end, or stop it)"},
+		{[]string{"cleaned"}, 1, "is gone (submit the input again: `rollout clean --dir "},
+		{[]string{"hourly"}, 1, "there is no run \"hourly\""},
+		{nil, 2, "RUN is missing (see `rollout run retry --help`)"},
+		{[]string{"nightly", "weekly"}, 2, `unexpected argument "weekly"`},
+	} {
+		for _, form := range [][]string{nil, {"--json"}} {
+			args := append(append([]string{"run", "retry"}, c.args...), form...)
+			check(t, f.rollout(args...), c.code, "", c.want)
+		}
+	}
+	if sent := f.requested(); len(sent) > 0 {
+		t.Errorf("it asks for %+v", sent)
+	}
+}
+
+// The work files of all ancestors of an open run stay: it reads its parent's, and the
+// plan of the oldest. They go when it has ended.
+func TestCleanKeepsWhatAnOpenChildReads(t *testing.T) {
+	t.Parallel()
+	const other = identity.RunID("0ZJD2ZQ4T5W0M1X9YB7R3K8CVH")
+	f := newFixture(t)
+	f.addRun(runA, "nightly", 3*time.Hour, run.CompletedWithErrors)
+	f.addRun(runB, "nightly", 2*time.Hour, run.CompletedWithErrors)
+	f.addRun(runC, "nightly", time.Hour, run.Running)
+	f.addRun(other, "sibling", time.Hour, run.Stopped)
+	for child, of := range map[identity.RunID]identity.RunID{runB: runA, runC: runB, other: runA} {
+		m := hosttest.Load[record.Manifest](t, f.Ports, record.ManifestKey(child))
+		m.Parent = &record.Parent{Run: of, Selection: record.Selection{Only: []string{"failed"}}}
+		f.save(record.ManifestKey(child), m)
+	}
+	for _, id := range []identity.RunID{runA, runB, runC, other} {
+		f.put(record.InheritedKey(id), "1234")
+	}
+	check(t, f.rollout("clean"), 0, string(other)+"  sibling  freed 4 B in 1 objects\nfreed 4 B in 1 objects\n")
+	f.end(runC, run.Completed)
+	r := f.rollout("clean")
+	if r.code != 0 || !strings.HasSuffix(r.out, "\nfreed 12 B in 3 objects\n") {
+		t.Errorf("when the child has ended: %+v", r)
+	}
+}
+
+// end ends a run.
+func (f fixture) end(id identity.RunID, p run.Phase) {
+	f.t.Helper()
+	s := hosttest.Load[run.State](f.t, f.Ports, record.CoordinatorKey(id))
+	s.Phase, s.EndedAt = p, noon
+	f.save(record.CoordinatorKey(id), s)
+}
