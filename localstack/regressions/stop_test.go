@@ -1,6 +1,7 @@
 package regressions
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
@@ -45,15 +46,16 @@ func (o outcome) wantItems(t *testing.T, n int, class string) {
 	}
 }
 
-// unevenLatency answers as the mock engine does, after 10 to 30 ms that depend on
-// the prompt; one prompt in eight takes 5 s.
+// unevenLatency answers as the mock engine does, after 10 to 29 ms that depend on
+// the number in the prompt; one prompt in eight takes 5 s.
 func unevenLatency(ctx context.Context, r engine.Request) (engine.Answer, error) {
-	h := 0
-	for _, c := range r.Body {
-		h = (31*h + int(c)) % 1009
+	n := 0
+	_, prompt, _ := bytes.Cut(r.Body, []byte(`"prompt":"`))
+	if _, err := fmt.Sscanf(string(prompt), "number %d", &n); err != nil {
+		return engine.Answer{}, err
 	}
-	d := 10*time.Millisecond + time.Duration(h%20)*time.Millisecond
-	if h%8 == 0 {
+	d := 10*time.Millisecond + time.Duration(7*n%20)*time.Millisecond
+	if n%8 == 6 {
 		d = 5 * time.Second
 	}
 	return after(d)(ctx, r)
