@@ -169,24 +169,27 @@ func (s *scenario) submit(ctx context.Context) {
 // act performs the user's action during the run.
 func (s *scenario) act(ctx context.Context, id identity.RunID, a action) {
 	user := s.api()
-	do := func(what string, f func() error) {
+	do := func(what string, f func() error) (done bool) {
 		err := f()
 		s.tracef("user: %s: %v", what, err)
+		return err == nil // the request of a child may not have become a run yet
 	}
 	switch a {
 	case pauses:
 		for range 1 + s.rand.intN("pauses", 3) {
 			pause(ctx, s.rand.duration("before pause", 0, 6*time.Second))
-			do("pause", func() error { return user.Pause(ctx, id, "lunch") })
-			s.audit.setPaused(id, true)
+			if do("pause", func() error { return user.Pause(ctx, id, "lunch") }) {
+				s.audit.setPaused(id, true)
+			}
 			pause(ctx, s.rand.duration("paused", 100*time.Millisecond, 20*time.Second))
 			s.audit.setPaused(id, false)
 			do("resume", func() error { return user.Resume(ctx, id, "") })
 		}
 	case stops:
 		pause(ctx, s.rand.duration("before stop", 0, 12*time.Second))
-		do("stop", func() error { return user.Stop(ctx, id, "enough") })
-		s.audit.setPaused(id, true)
+		if do("stop", func() error { return user.Stop(ctx, id, "enough") }) {
+			s.audit.setPaused(id, true)
+		}
 	}
 }
 
