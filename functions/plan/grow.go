@@ -70,15 +70,20 @@ func (p *Planner) appended(ctx context.Context, m record.Manifest, doc record.Pl
 	from results) (next record.Appended, err error) {
 	next.Input, next.First = doc.Sources(), doc.Total
 	next.Key = record.AppendedKey(m.Run, next.Input)
+	k, err := p.opts.Kinds.Of(m.Kind)
+	if err != nil {
+		return next, err
+	}
+	if k.RoleOf != nil {
+		if next.Role, err = m.RoleNumber(k.RoleOf(m, next.Input)); err != nil {
+			return next, err
+		}
+	}
 	if next.MadeFrom, err = from.digest(ctx); err != nil {
 		return next, err
 	}
 	info, err := p.Blobs.Stat(ctx, next.Key, "")
 	if fault.Is(err, fault.NotFound) {
-		k, kindErr := p.opts.Kinds.Of(m.Kind)
-		if kindErr != nil {
-			return next, kindErr
-		}
 		g := kind.Growth{Manifest: m, Input: next.Input, Answers: from.answers(ctx)}
 		if err := p.stream(ctx, next.Key, func(w io.Writer) error { return k.Grow(ctx, g, w) }); err != nil {
 			return next, err
@@ -89,7 +94,8 @@ func (p *Planner) appended(ctx context.Context, m record.Manifest, doc record.Pl
 		return next, err
 	}
 	next.Version, next.Size, next.Count = info.Version, info.Size, record.RangeCount(info.Size)
-	p.Log.InfoContext(ctx, "plan grows", observe.KeyRun, m.Run, "input", next.Input, "bytes", next.Size)
+	p.Log.InfoContext(ctx, "plan grows", observe.KeyRun, m.Run, "input", next.Input, "role", next.Role,
+		"bytes", next.Size)
 	return next, nil
 }
 

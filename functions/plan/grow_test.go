@@ -20,6 +20,7 @@ import (
 	"rollout/shared/host"
 	"rollout/shared/host/hosttest"
 	"rollout/shared/input"
+	"rollout/shared/input/inputtest"
 	"rollout/shared/kind"
 	"rollout/shared/record"
 )
@@ -186,6 +187,78 @@ func TestWhatWasAppendedFirstStands(t *testing.T) {
 	d.submitted()
 	if got := d.prompts(); len(got) != 2 || !strings.HasSuffix(got[1], `{"prompt":"first"}`) {
 		t.Errorf("%q", got)
+	}
+}
+
+// judging is echo, whose first appended object is of that role.
+func judging(role string) kind.Kind {
+	k := echo()
+	k.RoleOf = func(m record.Manifest, input int) string {
+		if input == len(m.Inputs) {
+			return role
+		}
+		return record.RoleAnswer
+	}
+	return k
+}
+
+func newJudging(t *testing.T, role string) *fixture {
+	t.Helper()
+	d := newGrowing(t, file{text: `{"id":"x","prompt":"1"}` + "\n"})
+	d.m = inputtest.WithJudge(d.m)
+	hosttest.Save(t, d.Ports, record.ManifestKey(id), d.m)
+	d.Planner = plan.New(d.Ports, plan.Options{Kinds: kind.Table{}.With(judging(role))})
+	return d
+}
+
+func TestKindSaysTheRoleOfWhatItAppends(t *testing.T) {
+	t.Parallel()
+	d := newJudging(t, "judge")
+	// It was written by a call that crashed before it had recorded the role.
+	hosttest.Put(t, d.Ports, record.AppendedKey(id, 1), `{"id":"x","prompt":"a?"}`+"\n"+`{"id":"x","prompt":"b?"}`+"\n")
+	d.submitted()
+	d.answer("a", "b")
+	d.submitted()
+	if p := d.plan(); !p.AllMerged() || p.Appended.Role != 1 ||
+		!slices.Equal(p.Roles, []run.RolePlan{{Shards: 1, Items: 1}, {Shards: 1, Items: 2}}) {
+		t.Fatalf("the judged range gives %+v", p)
+	}
+	d.answer("good", "bad") // answers of the judge, which the next range asks about
+	d.submitted()
+	p := d.plan()
+	if !p.AllMerged() || p.Appended.Role != 0 ||
+		!slices.Equal(p.Roles, []run.RolePlan{{Shards: 2, Items: 3}, {Shards: 1, Items: 2}}) {
+		t.Errorf("the range after it gives %+v", p)
+	}
+	ix := input.NewIndex(d.Blobs, d.Docs)
+	for n, want := range []uint32{0, 1, 0} {
+		if got, err := ix.RoleOf(t.Context(), d.m, n); err != nil || got != want {
+			t.Errorf("shard %d has the role %d, %v; want %d", n, got, err, want)
+		}
+	}
+	want := []string{`0 prompts/0.jsonl:1 {"id":"x","prompt":"1"}`, `1 range 1:1 {"id":"x","prompt":"a?"}`,
+		`2 range 1:2 {"id":"x","prompt":"b?"}`, `3 range 2:1 {"prompt":"good?"}`, `4 range 2:2 {"prompt":"bad?"}`}
+	if got := d.prompts(); !slices.Equal(got, want) {
+		t.Errorf("its lines are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	var e record.IndexEntry
+	if err := input.ReadJSON(t.Context(), d.Blobs, record.IndexKey(id, 1), &e); err != nil || e.Duplicates != 0 {
+		t.Errorf("ids of the judge's items count as duplicates: %+v, %v", e, err)
+	}
+}
+
+func TestRoleThatTheRunDoesNotHaveIsAProblem(t *testing.T) {
+	t.Parallel()
+	d := newJudging(t, "critic")
+	d.submitted()
+	d.answer("a")
+	d.submitted()
+	if p := d.plan(); p.ProblemKind != record.InputBroken || !strings.Contains(p.Problem, `no role "critic"`) ||
+		p.Appended != nil {
+		t.Errorf("%+v", p)
+	}
+	if _, err := d.Blobs.Stat(t.Context(), record.AppendedKey(id, 1), ""); !fault.Is(err, fault.NotFound) {
+		t.Errorf("its object is written: %v", err)
 	}
 }
 

@@ -158,8 +158,13 @@ func (c *cut) cutLines(ctx context.Context, lines *jsonl.Scanner, cutter *shardt
 }
 
 // hash adds the line, which is the last that was cut, to the hash lists: by its
-// own id and, if identical requests are asked once, by its request.
+// own id and, if identical requests are asked once, by its request. What the run asks
+// for itself is compared with nothing: its rows stand in no file, and another model
+// may answer it.
 func (c *cut) hash(ctx context.Context, line []byte, t shardtable.Totals) error {
+	if c.source.Role > 0 {
+		return nil
+	}
 	name := dialect.Name(c.manifest.Dialect)
 	at := shardtable.Place{Range: uint32(c.rng), Item: uint32(t.Items - 1), Line: uint32(t.Lines - 1)}
 	if id, ok := dialect.ScanID(name, line); ok {

@@ -4,6 +4,8 @@
 // prompt for each answer of the round before, with a digest of that answer in it, so
 // that a wrong, missing or repeated answer of any round shows in all later ones.
 //
+// One of the further rounds may be of the role Judge, which a pool of its own answers.
+//
 //	inputs ─▶ answers ─▶ Lines ─▶ answers ─▶ Lines ─▶ … ─▶ complete
 package rounds
 
@@ -50,11 +52,30 @@ func Kind(count int) kind.Kind {
 	return kind.Kind{Name: Name, Executor: config.ExecutorInfer, Complete: kind.CompletePrompts, Grow: grow}
 }
 
+// Judge is the role of a judged round, and JudgeModel the model that answers it.
+const Judge, JudgeModel = "judge", "wise"
+
+// WithJudge returns the kind with a round of the role Judge, from 2 on. The answers of
+// that round are in no output file, and those of the next one depend on them.
+func WithJudge(count, judged int) kind.Kind {
+	k := Kind(count)
+	k.Roles = func(config.Run) []kind.Role {
+		return []kind.Role{{Name: Judge, Model: config.Model{URI: JudgeModel}}}
+	}
+	k.RoleOf = func(m record.Manifest, input int) string {
+		if Round(m, input) == judged {
+			return Judge
+		}
+		return record.RoleAnswer
+	}
+	return k
+}
+
 // Round returns the round of what is planned as that input of the run, from 1.
 func Round(m record.Manifest, input int) int { return max(0, input-len(m.Inputs)+1) + 1 }
 
 // SharedID is the id of the first prompt of every round after the first. From the
-// third round on that prompt is thus a duplicate.
+// second such round of the role answer on, that prompt is thus a duplicate.
 const SharedID = "first of its round"
 
 // Line returns the prompt of a round that asks about answer n of the round before, an

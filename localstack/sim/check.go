@@ -9,6 +9,8 @@ import (
 	"regexp"
 
 	"rollout/gpuworker/engine"
+	"rollout/localstack/rounds"
+	"rollout/shared/config"
 	"rollout/shared/core/identity"
 	"rollout/shared/core/run"
 	"rollout/shared/dialect"
@@ -31,15 +33,21 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 	if s.parent != nil {
 		s.parent.left = rows{s.parent.out, s.parent.errs}
 	}
-	var index, copies uint64
+	var index, judged, copies uint64
 	asked := originals{}
 	answers, from := left.out, 0 // from is the first answer of the round
 	for k := 0; k < len(s.files); k++ {
 		f := s.files[k]
+		var unseen [][]byte // the answers that are in no file
 		for _, l := range f.lines {
 			it := item{line: l, original: s.originalOf(asked, l, index),
 				place: dialect.Place{Item: index, File: f.key, Line: uint64(l.number)}}
-			if !s.keeps(it, &left) {
+			switch {
+			case l.role > 0:
+				out, _ := s.expect(ctx, l, it.place, nil)
+				unseen = append(unseen, out)
+				judged++
+			case !s.keeps(it, &left):
 				if it.isCopy() {
 					copies++
 				}
@@ -49,7 +57,11 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 		}
 		if k+1 >= s.inputs { // the round is over
 			to := len(answers) - len(left.out)
-			if f := s.appended(k+1, answers[from:to], index, st); len(f.lines) > 0 {
+			last := answers[from:to]
+			if len(unseen) > 0 {
+				last = unseen
+			}
+			if f := s.appended(k+1, last, index, st); len(f.lines) > 0 {
 				s.files = append(s.files, f)
 			}
 			from = to
@@ -63,10 +75,11 @@ func (s *scenario) check(ctx context.Context, st run.State) {
 	if err := json.Unmarshal(s.object(ctx, record.OutputKey(s.id, record.SummaryFile)), &sum); err != nil {
 		s.t.Fatal(err)
 	}
-	if sum.Items != index || sum.Completed+sum.Failed != index || sum.Phase != string(st.Phase) {
+	if n := index - judged; sum.Items != n || sum.Completed+sum.Failed != n || sum.Phase != string(st.Phase) {
 		s.audit.breakf("I1: the summary has %d items, %d completed, %d failed, phase %s; want %d items, phase %s",
-			sum.Items, sum.Completed, sum.Failed, sum.Phase, index, st.Phase)
+			sum.Items, sum.Completed, sum.Failed, sum.Phase, n, st.Phase)
 	}
+	s.checkRoles(sum, st, index-judged, judged)
 	s.checkScores(answers, sum)
 	if sum.Copies != copies {
 		s.audit.breakf("the summary has %d copies, want %d", sum.Copies, copies)
@@ -164,14 +177,20 @@ func (s *scenario) isUnansweredRow(row []byte, l line, place dialect.Place, clas
 	}
 	id := l.id
 	if it, err := dialect.Parse(dialect.Plain, l.bytes); err == nil {
-		id = it.RowID(it.ItemID(s.model(), place.Item))
+		model, _ := s.model(l)
+		id = it.RowID(it.ItemID(model, place.Item))
 	}
 	return r.Item == place.Item && r.Class == class && r.Line == place.Line &&
 		(id == "" || r.ID != nil && *r.ID == id)
 }
 
-func (s *scenario) model() dialect.Model {
-	return dialect.Model{URI: "mock", ID: identity.Model("mock", ""), Params: s.cfg.Sampling.Canonical()}
+// model returns the model that answers the line, and its sampling parameters.
+func (s *scenario) model(l line) (dialect.Model, config.Sampling) {
+	uri, sampling := "mock", s.cfg.Sampling
+	if l.role > 0 {
+		uri, sampling = rounds.JudgeModel, config.Sampling{}
+	}
+	return dialect.Model{URI: uri, ID: identity.Model(uri, ""), Params: sampling.Canonical()}, sampling
 }
 
 // expect is the item's row of an undisturbed run: an output row or an error row. row
@@ -185,7 +204,8 @@ func (s *scenario) expect(ctx context.Context, l line, place dialect.Place, row 
 	if err != nil {
 		return failed("", err)
 	}
-	id := it.ItemID(s.model(), place.Item)
+	model, sampling := s.model(l)
+	id := it.ItemID(model, place.Item)
 	if l.class == fault.DuplicateID {
 		return nil, s.duplicate(l, place)
 	}
@@ -193,14 +213,14 @@ func (s *scenario) expect(ctx context.Context, l line, place dialect.Place, row 
 		return failed(it.RowID(id), errors.New(poisonMessage))
 	}
 	a, err := answer(ctx, engine.Request{Endpoint: engine.Endpoint(it.Endpoint),
-		Body: it.Body(nil, "mock", s.cfg.Sampling, id, 0)})
+		Body: it.Body(nil, "mock", sampling, id, 0)})
 	if err != nil {
 		return failed(it.RowID(id), err)
 	}
 	r := dialect.Result{ID: it.RowID(id), Answers: []dialect.Answer{{Text: a.Text, FinishReason: a.FinishReason,
 		Usage: dialect.Usage(a.Usage)}}, GeneratedAt: s.startedAt,
 		Scores: s.expectScores(a.Text, row)}
-	return dialect.AppendOutput(nil, it, s.model(), r), nil
+	return dialect.AppendOutput(nil, it, model, r), nil
 }
 
 // duplicate is the error row of a line whose id an earlier line has.

@@ -53,7 +53,8 @@ func (s *scenario) expectCopy(l line, place dialect.Place, f *original) (out, er
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	id := it.RowID(it.ItemID(s.model(), place.Item))
+	model, _ := s.model(l)
+	id := it.RowID(it.ItemID(model, place.Item))
 	if f.class != "" {
 		message := fmt.Sprintf("item %d asks the same, was asked for both, and failed", f.item)
 		return nil, dialect.AppendError(nil, dialect.Plain, it.Failure(id, place, f.class, message))

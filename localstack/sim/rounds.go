@@ -6,6 +6,7 @@ import (
 
 	"rollout/localstack/rounds"
 	"rollout/shared/core/identity"
+	"rollout/shared/core/ratelimit"
 	"rollout/shared/core/run"
 	"rollout/shared/core/shard"
 	"rollout/shared/fault"
@@ -26,9 +27,25 @@ func (w *world) drawRounds() int {
 	return 1 + w.rand.intN("rounds", mostRounds)
 }
 
+// judges is the pool that answers judged rounds.
+const judges = "judges"
+
+// drawJudged draws which round is judged, in half of the runs that have several. A
+// world with a limit has one pool.
+func (w *world) drawJudged() int {
+	if w.rounds < 2 || w.limit.Amount != (ratelimit.Amount{}) || w.rand.intN("judges a round", 2) == 0 {
+		return 0
+	}
+	return 2 + w.rand.intN("judged", w.rounds-1)
+}
+
 // kinds are the kinds of run that the world's processes know.
 func (w *world) kinds() kind.Table {
-	return w.constraints.addTo(kind.Table{}.With(rounds.Kind(w.rounds)))
+	k := rounds.Kind(w.rounds)
+	if w.judged > 0 {
+		k = rounds.WithJudge(w.rounds, w.judged)
+	}
+	return w.constraints.addTo(kind.Table{}.With(k))
 }
 
 // appended returns what the kind must have appended as that input, behind index items
@@ -40,6 +57,10 @@ func (s *scenario) appended(input int, answers [][]byte, index uint64, st run.St
 		return f
 	}
 	f.key = m.InputName(input)
+	firstShared := 2 // the first round of the role answer that has the shared id
+	if s.judged == 2 {
+		firstShared = 3
+	}
 	for n, row := range answers {
 		b, err := rounds.Line(round, n, row)
 		if err != nil {
@@ -50,12 +71,38 @@ func (s *scenario) appended(input int, answers [][]byte, index uint64, st run.St
 		if err := json.Unmarshal(b, &own); err != nil {
 			s.t.Fatal(err)
 		}
-		if l.id = own.ID; l.id == rounds.SharedID && round > 2 {
+		if l.id = own.ID; round == s.judged {
+			l.role, l.id = 1, "" // its ids are compared with none
+		} else if l.id == rounds.SharedID && round > firstShared {
 			l.class = fault.DuplicateID
 		}
 		f.lines = append(f.lines, l)
 	}
 	return f
+}
+
+// checkRoles checks the summary's counts of a run that has that many items of the role
+// answer and of the role judge.
+func (s *scenario) checkRoles(sum record.Summary, st run.State, answers, judged uint64) {
+	if judged == 0 {
+		if len(sum.Roles) > 0 {
+			s.audit.breakf("the summary of a run of one role has %+v", sum.Roles)
+		}
+		return
+	}
+	if len(sum.Roles) != 2 || sum.Roles[0].Name != record.RoleAnswer || sum.Roles[1].Name != rounds.Judge ||
+		sum.Roles[1].Pool != judges || sum.Roles[1].Model != rounds.JudgeModel {
+		s.audit.breakf("the summary has the roles %+v", sum.Roles)
+		return
+	}
+	for i, want := range []uint64{answers, judged} {
+		if r := sum.Roles[i]; r.Items != want || r.Completed+r.Failed != want {
+			s.audit.breakf("the summary has %+v, want %d items", r, want)
+		}
+	}
+	if r := sum.Roles[1]; st.Reason == run.ReasonDone && r.Failed > 0 {
+		s.audit.breakf("the summary of a complete run has %+v", r)
+	}
 }
 
 // checkMadeFrom checks that the last appended object names the results that it was

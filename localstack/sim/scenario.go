@@ -48,6 +48,7 @@ type line struct {
 	class  fault.Class
 	number int
 	bytes  []byte
+	role   uint32
 }
 
 // action is what the user does to the run. The order of the values is part of
@@ -81,6 +82,9 @@ func (w *world) write() *scenario {
 	lines, most := 120, 3
 	if s.rounds > 0 {
 		s.cfg.Kind, lines, most = rounds.Name, 40, 2
+	}
+	if s.judged > 0 { // there are two models
+		s.cfg.Model.URI = "mock"
 	}
 	if s.constraints.row > 0 {
 		s.cfg.Kind = constrained

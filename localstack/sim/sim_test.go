@@ -51,7 +51,12 @@ func simulate(t *testing.T, seed uint64, showTrace bool) {
 			all.Go(func() { w.runFunctions(ctx, fmt.Sprintf("control%d", i)) })
 		}
 		for i := range 1 + w.rand.intN("workers", 4) {
-			all.Go(func() { w.runWorkers(ctx, fmt.Sprintf("worker%d", i)) })
+			all.Go(func() { w.runWorkers(ctx, "default", fmt.Sprintf("worker%d", i)) })
+		}
+		if w.judged > 0 {
+			for i := range 1 + w.rand.intN("judges", 2) {
+				all.Go(func() { w.runWorkers(ctx, judges, fmt.Sprintf("judge%d", i)) })
+			}
 		}
 		disturb := func() {
 			id, a := s.id, s.action

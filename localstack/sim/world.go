@@ -25,6 +25,7 @@ import (
 	"rollout/functions/inprocess"
 	"rollout/gpuworker/executors/infer"
 	"rollout/gpuworker/worker"
+	"rollout/localstack/rounds"
 	"rollout/shared/blob"
 	"rollout/shared/clock"
 	"rollout/shared/cloud"
@@ -61,6 +62,7 @@ type world struct {
 	limit       limit
 	segmented   bool // output files are written in segments
 	rounds      int  // of a run whose plan grows; 0 for a batch
+	judged      int  // the round that workers of another pool answer; 0 for none
 	constraints constraints
 
 	bucket    *memory.Bucket
@@ -88,6 +90,9 @@ func newWorld(t testing.TB, seed uint64) *world {
 	w.limit.Amount = w.drawLimit()
 	w.segmented = r.intN("segmented", 3) == 0
 	w.rounds = w.drawRounds()
+	if w.judged = w.drawJudged(); w.judged > 0 {
+		w.deploy.Pools = append(w.deploy.Pools, config.Pool{Name: judges, Model: rounds.JudgeModel})
+	}
 	w.constraints = w.drawConstraints()
 	level := func(label string, highest float64) float64 { // 0 in a third of all worlds
 		return highest * float64(r.intN(label, 3)) / 2
@@ -161,7 +166,7 @@ func (w *world) segments(p *process) *finalize.SegmentOptions {
 
 // runWorkers runs one worker at a time, and restarts it. Some are drained, frozen
 // for longer than their lease, or killed.
-func (w *world) runWorkers(ctx context.Context, name string) {
+func (w *world) runWorkers(ctx context.Context, pool, name string) {
 	engine := ""
 	if w.poison == killsServer {
 		engine = "server"
@@ -173,7 +178,7 @@ func (w *world) runWorkers(ctx context.Context, name string) {
 		ports := w.ports(p)
 		exec := infer.New(infer.Config{Engine: &fakeEngine{process: p}, Clock: p, Log: ports.Log,
 			ProgressTimeout: time.Minute, MaxOutage: 5 * time.Second, Graders: p.services()})
-		wk := worker.New(ports, worker.Config{ID: p.name, Pool: "default", Engine: engine, Timings: w.timings,
+		wk := worker.New(ports, worker.Config{ID: p.name, Pool: pool, Engine: engine, Timings: w.timings,
 			InFlight:           1 + w.rand.intN("in flight/"+name, 16),
 			CheckpointInterval: w.rand.duration("checkpoint/"+name, time.Second, 20*time.Second),
 			Drain:              5 * time.Second, Grace: 3 * time.Second, Limit: w.limit.Amount,

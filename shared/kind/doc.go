@@ -1,8 +1,8 @@
 // Package kind is the table of the kinds of run: what differs between them, one
 // value a kind.
 //
-//	config ─▶ submit: Complete, Roles ─▶ plan: Job ─▶ coordinate: Constraints ─▶ worker of Executor
-//	                                      status, explain: Trains ◀─┴─ finalize: Artifacts ◀─┘
+//	config ─▶ submit: Complete, Roles ─▶ plan: Job, Grow, RoleOf ─▶ coordinate: Constraints ─▶ worker of Executor
+//	                                                    status, explain: Trains ◀─┴─ finalize: Artifacts ◀─┘
 //
 // Functions, workers and status look a run's kind up by the name in its manifest,
 // and follow the fields of the entry. None of them knows a kind by name. A Kind is

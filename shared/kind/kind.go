@@ -45,6 +45,10 @@ type Kind struct {
 	// crash, and what was written first stands. Its Invalid and Corrupt errors end
 	// the run. Optional: nil plans the inputs and no more.
 	Grow func(context.Context, Growth, io.Writer) error
+	// RoleOf returns the role of the lines that Grow writes as that input of the run:
+	// record.RoleAnswer, or the name of one of Roles. It depends on its arguments
+	// alone. Optional: nil gives all of them the role answer.
+	RoleOf func(m record.Manifest, input int) string
 
 	// Constraints say which shards may be in flight together. Optional: any may.
 	Constraints schedule.Constraints
@@ -91,8 +95,8 @@ type Growth struct {
 	Manifest record.Manifest
 	Input    int // the number of what is to be written: behind the run's inputs
 	// Answers yields the output rows of what was planned last, which is all inputs or
-	// what Grow wrote before, in the order of its items. It ends with an error that
-	// Grow must return. The caller may keep the rows.
+	// what Grow wrote before, of whatever role, in the order of its items. It ends with
+	// an error that Grow must return. The caller may keep the rows.
 	Answers iter.Seq2[[]byte, error]
 }
 

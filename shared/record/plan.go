@@ -67,8 +67,8 @@ func (p Plan) LastFirst() int {
 	return 0
 }
 
-// Source returns the object of an input. An appended one is immutable, and has no
-// version unless it is the last. ok is false if the plan has no such input.
+// Source returns the object of an input. An appended one is immutable, and has
+// neither version nor role here unless it is the last. ok is false if the plan has no such input.
 func (p Plan) Source(run identity.RunID, input int) (src Ranges, ok bool) {
 	switch {
 	case input < 0 || input >= p.Sources():
@@ -115,6 +115,7 @@ type Ranges struct {
 
 // Appended are the ranges of an object that the run's kind appended. The object is
 // at AppendedKey, create-only, and a function of the results that it was made from.
+// Its role is a function of the run's kind and manifest and of its number.
 type Appended struct {
 	Ranges
 	Input int `json:"input"` // its number, behind the inputs of the run

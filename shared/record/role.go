@@ -41,6 +41,19 @@ func (m Manifest) Role(n uint32) (Role, error) {
 	return Role{}, fault.New(fault.Corrupt, "run %s has no role %d: it has %d", m.Run, n, 1+len(m.Roles))
 }
 
+// RoleNumber returns the number of the run's role of that name. A name that the run
+// does not have is Invalid.
+func (m Manifest) RoleNumber(name string) (uint32, error) {
+	if name == RoleAnswer {
+		return 0, nil
+	}
+	i := slices.IndexFunc(m.Roles, func(r Role) bool { return r.Name == name })
+	if i < 0 {
+		return 0, fault.New(fault.Invalid, "run %s has no role %q", m.Run, name)
+	}
+	return uint32(i) + 1, nil
+}
+
 // InRole returns the manifest as it holds for items of the role: with the pool, the
 // model and the sampling parameters of the role in the places of the answer's.
 func (m Manifest) InRole(n uint32) (Manifest, error) {
