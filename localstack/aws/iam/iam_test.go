@@ -40,7 +40,8 @@ func TestMachineRoleAllowsOnlyTheWorkersActions(t *testing.T) {
 	}{
 		{"s3:GetObject", bucket + "/team-a/prompts/a/b c.jsonl", nil, true},
 		{"s3:GetObjectVersion", bucket + "/team-a/work/run/plan/0", nil, true},
-		{"s3:GetObject", bucket + "/team-a/runs/r/completions.jsonl", nil, false},
+		{"s3:GetObject", bucket + "/team-a/runs/parent/completions.jsonl", nil, true}, // a child keeps rows of it
+		{"s3:GetObject", bucket + "/team-b/runs/parent/completions.jsonl", nil, false},
 		{"s3:GetObject", bucket + "/team-b/prompts/x.jsonl", nil, false},
 		{"s3:PutObject", bucket + "/team-a/work/r/shards/0/1", create, true},
 		{"s3:PutObject", bucket + "/team-a/work/r/shards/0/1", part, true},
@@ -51,7 +52,9 @@ func TestMachineRoleAllowsOnlyTheWorkersActions(t *testing.T) {
 		{"s3:DeleteObject", bucket + "/team-a/pending/clock-7", nil, true},
 		{"s3:DeleteObject", bucket + "/team-a/cas/ab", nil, false},
 		{"s3:ListBucket", bucket, nil, true},
-		{"s3:ListBucket", bucket, map[string][]string{"s3:prefix": {"team-a/runs/"}}, false},
+		{"s3:ListBucket", bucket, map[string][]string{"s3:prefix": {"team-a/runs/"}}, true}, // tells gone from denied
+		{"s3:ListBucket", bucket, map[string][]string{"s3:prefix": {"team-b/runs/"}}, false},
+		{"s3:DeleteObject", bucket + "/team-a/runs/r/completions.jsonl", nil, false},
 		{"dynamodb:PutItem", table, keys("shard-3f"), true},
 		{"dynamodb:PutItem", table, keys("3f"), false},
 		{"dynamodb:PutItem", table, keys("beat/"), true},
