@@ -111,7 +111,7 @@ func TestMaxTokensIsNotLoweredUnlessClamped(t *testing.T) {
 		t.Errorf("%+v, %v after %d requests", a, err, len(s.sent))
 	}
 	fits := enginetest.ChatRequest("x", `"max_tokens":5000`)
-	fits.FitMaxTokens = true // nobody asked for that many
+	fits.FitMaxTokens = true // the number is our default
 	own := &refuser{refusal: refusal}
 	if a, err = ask(t, serve(t, own.ServeHTTP), fits); err != nil || a.MaxTokens != 4000 {
 		t.Errorf("%+v, %v", a, err)

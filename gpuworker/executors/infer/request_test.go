@@ -33,7 +33,7 @@ func TestRequestsHaveTheSettingsOfRunAndEngine(t *testing.T) {
 	})
 }
 
-// A raw prompt has the run's default of max_tokens, unless somebody says another.
+// A raw prompt has the run's default of max_tokens, unless the row or the config sets another.
 func TestRawPromptsHaveTheRunsMaxTokens(t *testing.T) {
 	t.Parallel()
 	eight := 8
