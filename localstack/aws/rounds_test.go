@@ -22,7 +22,6 @@ import (
 	"rollout/shared/host"
 	"rollout/shared/input"
 	"rollout/shared/kind"
-	"rollout/shared/memory"
 )
 
 // The plan of a run grows, over a network that throttles and loses replies, while
@@ -30,12 +29,7 @@ import (
 // those of a run over stores in memory whose processes live.
 func TestRoundsOverTheDriversHaveTheBytesOfRoundsInMemory(t *testing.T) {
 	t.Parallel()
-	e := StartKumo(t)
-	e.MakeBucket(t.Context(), t)
-	e.MakeTable(t.Context(), t)
-	e.Faults = NewFaults(3, 10, 10)
-	local := stores{memory.NewBucket(clock.System{}), memory.NewDocuments(), memory.NewQueues(clock.System{})}
-	cloud := stores{e.Blobs(t), e.Documents(t, fresh()), e.Queues(t, fresh()+"-")}
+	local, cloud := localAndCloud(t)
 	want, got := local.completeRounds(t, false), cloud.completeRounds(t, true)
 	if !strings.Contains(want[0], "in round 3 ") {
 		t.Fatalf("an undisturbed run has no third round: %s", want[0])

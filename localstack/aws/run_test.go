@@ -35,12 +35,7 @@ import (
 // without faults.
 func TestRunOverTheDriversHasTheBytesOfARunInMemory(t *testing.T) {
 	t.Parallel()
-	e := StartKumo(t)
-	e.MakeBucket(t.Context(), t)
-	e.MakeTable(t.Context(), t)
-	e.Faults = NewFaults(3, 10, 10)
-	local := stores{memory.NewBucket(clock.System{}), memory.NewDocuments(), memory.NewQueues(clock.System{})}
-	cloud := stores{e.Blobs(t), e.Documents(t, fresh()), e.Queues(t, fresh()+"-")}
+	local, cloud := localAndCloud(t)
 	want, got := local.complete(t, false), cloud.complete(t, true)
 	for i, name := range []string{record.CompletionsFile, record.ErrorsFile} {
 		if got[i] != want[i] || len(want[i]) == 0 {
@@ -54,6 +49,19 @@ type stores struct {
 	blobs  blob.Store
 	docs   document.Store
 	queues queue.Queues
+}
+
+// localAndCloud returns stores in memory, and stores of the drivers over a network
+// that throttles and loses replies.
+func localAndCloud(t *testing.T) (local, cloud stores) {
+	t.Helper()
+	e := StartKumo(t)
+	e.MakeBucket(t.Context(), t)
+	e.MakeTable(t.Context(), t)
+	e.Faults = NewFaults(3, 10, 10)
+	local = stores{memory.NewBucket(clock.System{}), memory.NewDocuments(), memory.NewQueues(clock.System{})}
+	cloud = stores{e.Blobs(t), e.Documents(t, fresh()), e.Queues(t, fresh()+"-")}
+	return local, cloud
 }
 
 func (s stores) ports(source string) host.Ports {
