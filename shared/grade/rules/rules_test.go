@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"rollout/shared/config"
@@ -59,6 +60,7 @@ func TestGraders(t *testing.T) {
 	right, wrong := score(1), score(0)
 	none, bad := grade.Missing(grade.NoExpected), grade.Missing(grade.BadExpected)
 	person := schema(`{"type":"object","properties":{"age":{"type":"integer","minimum":0}},"required":["age"]}`)
+	price := schema(`{"properties":{"price":{"type":"number","minimum":0}}}`)
 	spam := expecting(config.GradeLabel, labels("spam", "not spam"))
 	for name, c := range map[string]struct {
 		grader           config.Grade
@@ -92,6 +94,7 @@ func TestGraders(t *testing.T) {
 		"regex, none of the row":     {expecting("regex"), "abc", `["^x","y$"]`, wrong},
 		"regex, case ignored":        {expecting("regex", ignoreCase), "ABC", `"abc"`, right},
 		"regex, invalid in the row":  {expecting("regex"), "abc", `"("`, bad},
+		"regex, too long in the row": {expecting("regex"), "abc", `"` + strings.Repeat("a?", 1025) + `"`, bad},
 		"regex, missing in the row":  {expecting("regex"), "abc", ``, none},
 		"regex, a group that nests":  {matching(`(a+)+$`), "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab", ``, wrong},
 		"regex, an object in a list": {expecting("regex"), "abc", `[{}]`, bad},
@@ -158,6 +161,11 @@ func TestGraders(t *testing.T) {
 		"json_schema, text after it": {person, `{"age": 3} ok?`, ``, wrong},
 		"json_schema, fenced":        {person, "```json\n{\"age\": 3}\n```", ``, right},
 		"json_schema, half a fence":  {person, "```json\n{\"age\": 3}", ``, wrong},
+		"json_schema, large number":  {person, `{"age": 1e400}`, ``, right},
+		"json_schema, huge exponent": {price, `{"price": 1E+1000001}`, ``, wrong},
+		"json_schema, tiny number":   {price, `{"price": 1e-99999999999}`, ``, wrong},
+		"json_schema, many digits":   {person, `{"age": ` + strings.Repeat("9", 401) + `}`, ``, wrong},
+		"json_schema, huge in list":  {price, `{"price": 3, "more": [{"x": 1e1000001}]}`, ``, wrong},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
