@@ -125,8 +125,10 @@ func (s *Settings) Apply(dst []byte, it *Item, e Endpoint, body []byte) []byte {
 		case name == "logprobs" && e == Chat && isNumber(m.Value): // of a completion
 			w.raw(name, []byte("true"))
 			w.raw("top_logprobs", m.Value)
+		case name == string(m.Name): // as it was written, with its escapes
+			w.b = append(append(append(append(w.b, m.RawName...), ':'), m.Value...), ',')
 		default:
-			w.b = append(append(appendName(w.b, name), m.Value...), ',')
+			w.b = append(append(append(jsonl.AppendQuoted(w.b, name), ':'), m.Value...), ',')
 		}
 		written[name] = true
 	}

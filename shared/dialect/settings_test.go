@@ -94,6 +94,10 @@ func TestSettingsChangeRequests(t *testing.T) {
 		{"another model in the body, by a map", batch, &config.Request{BodyModel: map[string]string{"gpt": "mine"}},
 			config.Request{}, `{"model":"mine","messages":[{"role":"user","content":"u"}],"max_tokens":3,"temperature":0.5,` +
 				`"logprobs":true,"top_logprobs":2`, dialect.Chat, ""},
+		{"names with escapes", `{"custom_id":"a","url":"/v1/chat/completions","body":{"messages":[{}],` +
+			`"a\",\"model\":\"other":1,"\ud800":2}}`, &config.Request{Omit: []string{"temperature", "logprobs",
+			"top_logprobs"}}, config.Request{},
+			`{"model":"m","messages":[{}],"a\",\"model\":\"other":1,"\ud800":2,"max_tokens":9`, dialect.Chat, ""},
 		{"a line names its endpoint", batch, &config.Request{Endpoint: "embeddings", BodyModel: override.BodyModel,
 			Omit: []string{"logprobs", "top_logprobs"}}, config.Request{},
 			`{"model":"m","messages":[{"role":"user","content":"u"}],"max_tokens":3,"temperature":0.5`, dialect.Chat, ""},
